@@ -43,7 +43,7 @@ func kindOf(c model.Config) kind {
 	switch {
 	case c.Family != familyLlama:
 		return kindGPT2
-	case c.Experts.Count == 0:
+	case model.KindOf[model.Experts](c).Count == 0:
 		return kindLlama
 	case refusesMixtral(c) == nil:
 		return kindMixtral
@@ -113,7 +113,9 @@ func (is kind) config(c model.Config, end int32) Config {
 	shape := model.Config{
 		Family: c.Family, Blocks: c.Blocks, Hidden: c.Hidden, Heads: c.Heads, Sequence: c.Sequence, Vocab: c.Vocab, Tied: c.Tied,
 		KeyValueHeads: c.KeyValueHeads, Intermediate: c.Intermediate, NormEps: c.NormEps, Rope: c.Rope,
-		Experts: model.Experts{Count: c.Experts.Count, Top: c.Experts.Top, Scale: c.Experts.Scale, Squashed: c.Experts.Squashed},
+	}
+	if e := model.KindOf[model.Experts](c); e.Count > 0 {
+		shape = shape.With(model.Experts{Count: e.Count, Top: e.Top, Scale: e.Scale, Squashed: e.Squashed})
 	}
 	text, err := json.MarshalIndent(is.write(shape, end), "", "  ")
 	if err != nil {

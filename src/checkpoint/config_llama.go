@@ -43,14 +43,14 @@ func readLlama(k keys) (model.Config, error) {
 func readMixtral(k keys) (model.Config, error) {
 	c := model.Config{
 		Family: familyLlama, Vocab: 32000, Sequence: 4096 * 32, Hidden: 4096, Blocks: 32, Heads: 32, KeyValueHeads: 8,
-		Intermediate: 14336, NormEps: 1e-5, Rope: model.Rope{Base: 1e6}, Experts: model.Experts{Count: 8, Top: 2},
-	}
+		Intermediate: 14336, NormEps: 1e-5, Rope: model.Rope{Base: 1e6},
+	}.With(model.Experts{Count: 8, Top: 2})
 	return c, cmp.Or(k.llama(&c), k.only("sliding_window", nil), k.experts(&c, "num_local_experts", "num_experts_per_tok"))
 }
 
 // refusesMixtral says what of a model it cannot describe.
 func refusesMixtral(c model.Config) error {
-	switch e := c.Experts; {
+	switch e := model.KindOf[model.Experts](c); {
 	case e.Scale != 0 && e.Scale != 1:
 		return fmt.Errorf("moe.scale is %v, %s has 1", e.Scale, mixtralType)
 	case e.Squashed:
@@ -215,7 +215,8 @@ func scalingJSON(r model.Rope) *ropeJSON {
 
 func writeLlama(c model.Config, end int32) any {
 	name, architecture := llamaType, "LlamaForCausalLM"
-	if c.Experts.Count > 0 {
+	e := model.KindOf[model.Experts](c)
+	if e.Count > 0 {
 		name, architecture = mixtralType, "MixtralForCausalLM"
 	}
 	return struct {
@@ -239,6 +240,6 @@ func writeLlama(c model.Config, end int32) any {
 		Tied          bool        `json:"tie_word_embeddings"`
 		DType         string      `json:"torch_dtype"`
 		Vocab         int         `json:"vocab_size"`
-	}{[]string{architecture}, noDropout, special(end), special(end), "silu", c.Hidden, c.Intermediate, c.Sequence, name, c.Heads, c.Experts.Top,
-		c.Blocks, c.KeyValueHeads, c.Experts.Count, fraction(c.NormEps), scalingJSON(c.Rope), fraction(c.Rope.Base), c.Tied, typeNames[F32], c.Vocab}
+	}{[]string{architecture}, noDropout, special(end), special(end), "silu", c.Hidden, c.Intermediate, c.Sequence, name, c.Heads, e.Top,
+		c.Blocks, c.KeyValueHeads, e.Count, fraction(c.NormEps), scalingJSON(c.Rope), fraction(c.Rope.Base), c.Tied, typeNames[F32], c.Vocab}
 }

@@ -38,12 +38,12 @@ const llamaMoEBase = 10000
 func readLlamaMoE(k keys) (model.Config, error) {
 	c := model.Config{
 		Family: familyLlama, Vocab: 32000, Sequence: 2048, Hidden: 4096, Blocks: 32, Heads: 32,
-		Intermediate: 11008, NormEps: 1e-6, Rope: model.Rope{Base: llamaMoEBase}, Experts: model.Experts{Count: 16, Top: 4, Squashed: true},
-	}
-	e := &c.Experts
+		Intermediate: 11008, NormEps: 1e-6, Rope: model.Rope{Base: llamaMoEBase},
+	}.With(model.Experts{Count: 16, Top: 4, Squashed: true})
 	err := cmp.Or(k.llama(&c), k.experts(&c, "num_experts", "num_selects"),
 		k.only("gate_type", "TopKBalancedNoisyGate"), k.only("gate_network", "mlp", "linear"), k.only("gate_use_softmax", true),
 		k.only("calculator_type", "UniversalCalculator"), k.only("multiply_gate_scores", true), k.only("add_weight_norm", false))
+	e := model.KindOf[model.Experts](c)
 	switch {
 	case err != nil:
 		return c, err
@@ -53,6 +53,7 @@ func readLlamaMoE(k keys) (model.Config, error) {
 	c.Intermediate /= e.Count
 	e.Squashed = !k.is("gate_network", "linear")
 	e.Scale, err = k.scoreScale(c.Blocks)
+	c = c.With(e)
 	return c, cmp.Or(err, k.equalExperts(c))
 }
 
@@ -64,7 +65,7 @@ func (k keys) is(key, text string) bool {
 
 // experts sets how many there are, and of these how many a token goes to.
 func (k keys) experts(c *model.Config, count, top string) error {
-	e := &c.Experts
+	e := model.KindOf[model.Experts](*c)
 	err := k.dimensions(dimension{count, &e.Count, maxExperts}, dimension{top, &e.Top, maxExperts})
 	switch {
 	case err != nil:
@@ -73,6 +74,7 @@ func (k keys) experts(c *model.Config, count, top string) error {
 	case e.Count*c.Blocks > maxExperts:
 		err = k.fail(count, "%d in each of %d blocks: want at most %d in all", e.Count, c.Blocks, maxExperts)
 	}
+	*c = c.With(e)
 	return err
 }
 
@@ -101,9 +103,9 @@ func (k keys) equalExperts(c model.Config) error {
 	err := json.Unmarshal(k[key].json, &sizes)
 	other := func(size int) bool { return size != c.Intermediate }
 	if err != nil || len(sizes) != c.Blocks || slices.ContainsFunc(sizes, func(block []int) bool {
-		return len(block) != c.Experts.Count || slices.ContainsFunc(block, other)
+		return len(block) != model.KindOf[model.Experts](c).Count || slices.ContainsFunc(block, other)
 	}) {
-		return k.fail(key, "%.40s…: want null, or %d for each of %d experts in %d blocks: others are not supported", k[key].json, c.Intermediate, c.Experts.Count, c.Blocks)
+		return k.fail(key, "%.40s…: want null, or %d for each of %d experts in %d blocks: others are not supported", k[key].json, c.Intermediate, model.KindOf[model.Experts](c).Count, c.Blocks)
 	}
 	return nil
 }
@@ -118,7 +120,7 @@ func noiseOfLlamaMoE(k keys, c model.Config) (list []model.Weight, err error) {
 	for b := range c.Blocks {
 		list = append(list, model.Weight{
 			Name: fmt.Sprintf("block.%d/router.noise.weight", b), HuggingFace: fmt.Sprintf("layers.%d.mlp.gate.weight_noise.weight", b),
-			Shape: []int64{int64(c.Experts.Count), int64(c.Hidden)},
+			Shape: []int64{int64(model.KindOf[model.Experts](c).Count), int64(c.Hidden)},
 		})
 	}
 	return list, nil
@@ -140,7 +142,7 @@ func writeLlamaMoE(c model.Config, end int32) any {
 	if c.Rope.Scaling == model.RopeLinear {
 		scaling.Type, scaling.OldType = "", scaling.Type
 	}
-	e, network := c.Experts, "linear"
+	e, network := model.KindOf[model.Experts](c), "linear"
 	if e.Squashed {
 		network = "mlp"
 	}

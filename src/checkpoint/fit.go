@@ -57,6 +57,7 @@ func (w *Weights) Fit(c model.Config) (*Weights, error) {
 // fits reports how a model differs from those that Fit makes of the weights.
 func (w *Weights) fits(c model.Config) error {
 	have := w.Config.Model
+	theirs, ours := model.KindOf[model.Experts](have), model.KindOf[model.Experts](c)
 	type setting struct {
 		name       string
 		have, want any
@@ -65,8 +66,8 @@ func (w *Weights) fits(c model.Config) error {
 		{"model.family", cmp.Or(have.Family, gpt2Type), cmp.Or(c.Family, gpt2Type)},
 		{"model.blocks", have.Blocks, c.Blocks}, {"model.hidden", have.Hidden, c.Hidden}, {"model.heads", have.Heads, c.Heads},
 		{"model.key_value_heads", have.KeyValueHeads, c.KeyValueHeads}, {"model.intermediate", have.Intermediate, c.Intermediate},
-		{"model.norm_eps", have.NormEps, c.NormEps}, {"moe.experts", have.Experts.Count, c.Experts.Count}, {"moe.top", have.Experts.Top, c.Experts.Top},
-		{"moe.router", router(have.Experts), router(c.Experts)}, {"moe.scale", cmp.Or(have.Experts.Scale, 1), cmp.Or(c.Experts.Scale, 1)},
+		{"model.norm_eps", have.NormEps, c.NormEps}, {"moe.experts", theirs.Count, ours.Count}, {"moe.top", theirs.Top, ours.Top},
+		{"moe.router", router(theirs), router(ours)}, {"moe.scale", cmp.Or(theirs.Scale, 1), cmp.Or(ours.Scale, 1)},
 		{"model.rope_base", have.Rope.Base, c.Rope.Base}, {"model.rope_scaling", scaling(have.Rope), scaling(c.Rope)},
 		{"model.rope_factor", have.Rope.Factor, c.Rope.Factor}, {"model.rope_low_freq_factor", have.Rope.Low, c.Rope.Low},
 		{"model.rope_high_freq_factor", have.Rope.High, c.Rope.High},

@@ -67,8 +67,8 @@ func TestLayersRoundTrip(t *testing.T) {
 func TestLoadShared(t *testing.T) {
 	c := model.Config{
 		Family: "llama", Blocks: 2, Hidden: 6, Heads: 2, Sequence: 5, Vocab: 11, Intermediate: 8, NormEps: 1e-5, Rope: model.Rope{Base: 1e4},
-		Experts: model.Experts{Count: 4, Top: 2}, Seed: 7,
-	}
+		Seed: 7,
+	}.With(model.Experts{Count: 4, Top: 2})
 	w := fromLayers(chain(t, c, tensor.F32))
 	var read []string
 	rows := w.rows
@@ -76,11 +76,11 @@ func TestLoadShared(t *testing.T) {
 		read = append(read, p.Name)
 		return rows(dst, p, lo, hi)
 	}
-	fresh := c.Of(1, 2)
+	fresh := c.AsReplica(1, 2)
 	fresh.Seed = 8
 	w, err := w.Fit(fresh)
 	expect.OK(t, err)
-	want := chain(t, c.Of(1, 2), tensor.F32)
+	want := chain(t, c.AsReplica(1, 2), tensor.F32)
 	for i, l := range chain(t, fresh, tensor.F32).Layers {
 		expect.OK(t, w.Load(l))
 		if hash(t, l) != hash(t, want.Layers[i]) {
@@ -98,7 +98,8 @@ func TestLoadBehindRouter(t *testing.T) {
 	w := imported(t, newLlama("F32", false, "model.", 3).directory(t, 0))
 	c := w.Config.Model
 	whole := chain(t, c, tensor.F64)
-	c.Depths, c.Seed = model.Depths{Capacity: 0.5}, 9
+	c = c.With(model.Depths{Capacity: 0.5})
+	c.Seed = 9
 	fresh, loaded := chain(t, c, tensor.F64), chain(t, c, tensor.F64)
 	for id, l := range loaded.Layers {
 		expect.OK(t, w.Load(l))
@@ -147,7 +148,8 @@ func TestLlamaLayersRoundTrip(t *testing.T) {
 func TestLoadLeavesExits(t *testing.T) {
 	c := model.Config{Blocks: 2, Hidden: 6, Heads: 2, Sequence: 5, Vocab: 11, Tied: true}
 	w := written(t, fromLayers(chain(t, c, tensor.F64)))
-	c.Exits, c.Seed = model.Exits{After: "1", Confidence: "classifier"}, 9
+	c = c.With(model.Exits{After: "1", Confidence: "classifier"})
+	c.Seed = 9
 	loaded, fresh := chain(t, c, tensor.F64), chain(t, c, tensor.F64)
 	for i, l := range loaded.Layers {
 		expect.OK(t, w.Load(l))

@@ -43,9 +43,12 @@ func TestImportedLlama(t *testing.T) {
 						f := newLlama(dtype, tied, "model.", experts)
 						w := imported(t, f.directory(t, 5))
 						c := w.Config.Model
-						c.HalfGrain, c.Seed, c.Experts.Auxiliary, c.Experts.Z = grain == "half", 3, 0, 0
-						if grain == "expert" {
-							c.Experts.Groups = experts
+						c.HalfGrain, c.Seed = grain == "half", 3
+						if model.KindOf[model.Experts](c).Count > 0 {
+							model.Edit(&c, func(k *model.Experts) { k.Auxiliary, k.Z = 0, 0 })
+						}
+						if grain == "expert" && experts > 0 {
+							model.Edit(&c, func(k *model.Experts) { k.Groups = experts })
 						}
 						w, err := w.Fit(c)
 						expect.OK(t, err)

@@ -37,7 +37,7 @@ var packedNames = []renaming{{mixtralRouter, "mlp.gate.weight"}, {mixtralGate, p
 func (w *Weights) nameOf(name string) string {
 	list := packedNames
 	if !w.packed {
-		list = w.Config.kind.renamings(w.Config.Model.Experts)
+		list = w.Config.kind.renamings(model.KindOf[model.Experts](w.Config.Model))
 	}
 	for _, r := range list {
 		if r.from.MatchString(name) {
@@ -91,7 +91,7 @@ func (w *Weights) pieces(p model.Weight) []piece {
 		}
 		t := piece{Tensor{Name: prefix + w.nameOf(rows.HuggingFace), DType: w.dtype(p), Shape: shape}, p, first, rows.Rows, 0}
 		if w.packed {
-			t.pack(w.Config.Model.Experts.Count)
+			t.pack(model.KindOf[model.Experts](w.Config.Model).Count)
 		}
 		list = append(list, t)
 		first += rows.Rows

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"dynmo/src/model"
 )
 
 // As makes the weights those of a model type: of one with experts Mixtral or LLaMA-MoE, else
@@ -14,7 +16,7 @@ func (w *Weights) As(name string) error {
 		name = own.name
 	}
 	want := []string{own.name}
-	if c.Experts.Count > 0 {
+	if model.KindOf[model.Experts](c).Count > 0 {
 		want = []string{mixtralType, llamaMoEType}
 	}
 	if !slices.Contains(want, name) {

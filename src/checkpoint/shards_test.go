@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"dynmo/src/expect"
+	"dynmo/src/model"
 )
 
 // Shards hold at most so many bytes but where one tensor has more, all tensors in the order
@@ -88,7 +89,7 @@ func TestAs(t *testing.T) {
 	expect.OK(t, w.As("mixtral"))
 	dir := t.TempDir()
 	expect.OK(t, w.WriteHuggingFace(dir, "", nil))
-	if again := imported(t, dir); again.Config.kind.name != mixtralType || again.Config.Model.Experts.Count != 3 {
+	if again := imported(t, dir); again.Config.kind.name != mixtralType || model.KindOf[model.Experts](again.Config.Model).Count != 3 {
 		t.Errorf("%+v", again.Config.Model)
 	}
 }

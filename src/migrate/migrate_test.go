@@ -24,8 +24,8 @@ var shape = model.Config{Blocks: 4, Hidden: 8, Heads: 2, Sequence: 4, Vocab: 16,
 // changing is shape with exits and blocks that route tokens.
 var changing = func() model.Config {
 	c := shape
-	c.Exits = model.Exits{After: "1,3", Confidence: "classifier", Threshold: 0.5}
-	c.Depths = model.Depths{Capacity: 0.4, Predictor: true, Threshold: 0.5}
+	c = c.With(model.Exits{After: "1,3", Confidence: "classifier", Threshold: 0.5})
+	c = c.With(model.Depths{Capacity: 0.4, Predictor: true, Threshold: 0.5})
 	return c
 }()
 
@@ -33,8 +33,8 @@ var changing = func() model.Config {
 var mixture = func() model.Config {
 	c := shape
 	c.Family, c.Tied, c.Intermediate, c.NormEps, c.Rope.Base = "llama", false, 6, 1e-5, 1e4
-	c.Experts = model.Experts{Count: 4, Top: 2}
-	return c.Of(1, 2)
+	c = c.With(model.Experts{Count: 4, Top: 2})
+	return c.AsReplica(1, 2)
 }()
 
 // host is a device whose memory can run out.

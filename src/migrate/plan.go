@@ -55,7 +55,7 @@ func Between(present, next layout.Layout, rank int, c model.Config, own func(lay
 	}
 	if at, stays := next.Place(present.World(rank)); stays {
 		p.Layers = next.Owners().Layers(next.Mesh.Stage(at))
-		p.Config = c.Of(next.Mesh.Replica(at), c.Experts.Spread)
+		p.Config = c.AsReplica(next.Mesh.Replica(at), c.Spread)
 	}
 	p.Moves = layout.Moves(present, next, own)
 	for i := range p.Moves {

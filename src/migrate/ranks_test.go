@@ -90,8 +90,8 @@ func TestAnyRanksConserve(t *testing.T) {
 		for seed := range uint64(6) {
 			order := []mesh.Order{mesh.StageMajor, mesh.ReplicaMajor}[seed%2]
 			replicas := 1 + int(seed/2)%3
-			if c.Experts.Spread > 0 {
-				replicas = c.Experts.Spread
+			if c.Spread > 0 {
+				replicas = c.Spread
 			}
 			if err := anyRanks(c, 5, replicas, order, 100*uint64(i)+10*seed); err != nil {
 				t.Errorf("%d: %d replicas, %s: %v", i, replicas, order, err)
@@ -112,7 +112,7 @@ func anyRanks(c model.Config, stages, replicas int, order mesh.Order, key uint64
 		}
 		present.Ranks = nil
 		at := func(l layout.Layout, rank int) (model.Config, []int) {
-			return c.Of(l.Mesh.Replica(rank), c.Experts.Spread), l.Owners().Layers(l.Mesh.Stage(rank))
+			return c.AsReplica(l.Mesh.Replica(rank), c.Spread), l.Owners().Layers(l.Mesh.Stage(rank))
 		}
 		shape, layers := at(present, tr.Rank())
 		m, err := newMember(tr, shape, layers)

@@ -20,11 +20,28 @@ type attention struct {
 	turns         bool // positions are rotary
 	norm          Norm
 	qkv, proj     Linear
-	buckets       *buckets // that keys are looked for in; nil: everywhere
-	propagates    bool     // tokens of a batch may have departed (see propagate.go)
+	search        Search // says which keys queries look at; nil: all
+	propagates    bool   // of some tokens there may be keys and values alone (see keysonly.go)
 }
 
-func newAttention(c Config, block int) *attention {
+// Search says which keys the queries of an attention look at. Its memory, of the device,
+// lasts from a forward to the backward for weights.
+type Search interface {
+	// Memory cuts memory off c, and returns c behind it.
+	Memory(x *Exec, c Cutter, heads int) (Searched, Cutter)
+	Readings() []Reading
+	Reading(m Searched) tensor.Mem
+	// Forward sets attended and the logarithms of the softmax's sums.
+	Forward(x *Exec, b *Batch, m Searched, attended, lse, qkv tensor.Mem, hidden, heads int)
+	// Backward sets dqkv.
+	Backward(x *Exec, b *Batch, m Searched, dqkv, dattended, qkv, attended, lse tensor.Mem, hidden, heads int)
+}
+
+// Searched is the memory of a Search.
+type Searched [3]tensor.Mem
+
+// NewAttention returns the first half of a block.
+func NewAttention(c Config, block int, search Search) Part {
 	at, d := InBlock(block), c.Deviation(block)
 	return &attention{
 		hidden: c.Hidden, heads: c.Heads, keyed: c.Keyed(), turns: c.Rope.Turns(),
@@ -32,7 +49,7 @@ func newAttention(c Config, block int) *attention {
 		qkv:  c.NewLinear(at, "qkv", (c.Heads+2*c.Keyed())*(c.Hidden/c.Heads), c.Hidden, d),
 		proj: c.NewLinear(at, "proj", c.Hidden, c.Hidden, c.Residual(d)),
 
-		buckets: newBuckets(c, block), propagates: c.Exits.Propagate,
+		search: search, propagates: c.Propagates(),
 	}
 }
 
@@ -44,8 +61,8 @@ func (a *attention) Leaves() Width { return Width{Values: a.hidden} }
 
 type attentionSaved struct {
 	mean, rstd, normed, qkv, lse, attended, out tensor.Mem
-	hashed
-	joined, lists tensor.Mem // see forwardDeparted
+	searched                                    Searched
+	joined, lists                               tensor.Mem // see forwardDeparted
 }
 
 func (a *attention) saved(x *Exec, c *Cutter) (s attentionSaved) {
@@ -53,7 +70,9 @@ func (a *attention) saved(x *Exec, c *Cutter) (s attentionSaved) {
 	s.mean, s.rstd = a.norm.Statistics(x, c)
 	s.normed, s.qkv, s.lse = c.Rows(a.hidden, d), c.Rows(a.qkv.Rows(), d), c.Rows(a.heads, d.Wide())
 	s.attended, s.out = c.Rows(a.hidden, d), c.Rows(a.hidden, d)
-	s.hashed = a.buckets.saved(x, c, a.heads)
+	if a.search != nil {
+		s.searched, *c = a.search.Memory(x, *c, a.heads)
+	}
 	if a.propagates {
 		s.joined, s.lists = c.Rows(3*a.hidden, d), c.Take(roomForLists(x, a.heads), tensor.I32)
 	}
@@ -67,10 +86,15 @@ func (a *attention) held(x *Exec, c *Cutter) attentionHeld {
 	return attentionHeld{dnormed: c.Rows(a.hidden, d), dqkv: c.Rows(a.qkv.Rows(), d)}
 }
 
-func (a *attention) Readings() []Reading { return a.buckets.Readings() }
+func (a *attention) Readings() []Reading {
+	if a.search == nil {
+		return nil
+	}
+	return a.search.Readings()
+}
 
 func (a *attention) Reading(x *Exec, b *Batch, saved tensor.Mem, _ int) tensor.Mem {
-	return a.saved(x, x.Cut(b, saved)).pairs
+	return a.search.Reading(a.saved(x, x.Cut(b, saved)).searched)
 }
 
 // turn turns the queries and keys of a batch's rows of qkv by their positions, or their
@@ -97,10 +121,10 @@ func (a *attention) Forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 	a.norm.Forward(x, n, s.normed, s.mean, s.rstd, inp)
 	a.qkv.Forward(x, n, s.qkv, s.normed)
 	a.turn(x, b, s.qkv, false)
-	if a.buckets == nil {
+	if a.search == nil {
 		x.Backend.AttentionForward(x.Stream, s.attended, s.lse, s.qkv, b.Offsets, b.Sequences, b.Longest, n, a.hidden, a.heads, a.keyed)
 	} else {
-		a.buckets.Forward(x, b, s, a.hidden, a.heads)
+		a.search.Forward(x, b, s.searched, s.attended, s.lse, s.qkv, a.hidden, a.heads)
 	}
 	a.proj.ForwardAdd(x, n, s.out, s.attended, inp)
 	return nil
@@ -114,10 +138,10 @@ func (a *attention) BackwardInput(x *Exec, b *Batch, saved, held, inp, dout, din
 	}
 	dattended := x.Scratch.Span(0, s.attended.Bytes)
 	a.proj.BackwardInput(x, n, dattended, dout)
-	if a.buckets == nil {
+	if a.search == nil {
 		x.Backend.AttentionBackward(x.Stream, h.dqkv, dattended, s.qkv, s.attended, s.lse, b.Offsets, b.Sequences, b.Longest, n, a.hidden, a.heads, a.keyed)
 	} else {
-		a.buckets.backward(x, b, s, h.dqkv, dattended, a.hidden, a.heads)
+		a.search.Backward(x, b, s.searched, h.dqkv, dattended, s.qkv, s.attended, s.lse, a.hidden, a.heads)
 	}
 	a.turn(x, b, h.dqkv, true)
 	a.qkv.BackwardInput(x, n, h.dnormed, h.dqkv)

@@ -43,7 +43,6 @@ type Config struct {
 	Tied        bool // the head projects with the embedding's weights
 	HalfGrain   bool // attention and MLP of a block are layers of their own
 	DepthScaled bool // initial deviations shrink with depth (Zhang et al. 2019)
-	Exits       Exits
 	Seed        uint64
 
 	KeyValueHeads int     // heads that have keys and values; 0: as many as Heads
@@ -51,10 +50,9 @@ type Config struct {
 	NormEps       float64 // of RMSNorm; 0: norms are LayerNorm, and what is linear has biases
 	Rope          Rope    // of rotary positions; without a base positions have a table
 
-	Buckets int     // in which attention looks for keys; 0: it is dense
-	Depths  Depths  // of blocks that let tokens pass
-	Experts Experts // in place of every gated MLP, each as wide as that
-	Replica int     // whose experts layers have, where these are spread over replicas
+	Kinds   Extensions // of the chain, by kinds of dynamism
+	Spread  int        // replicas of a stage that share out what each has of its own; 0: each has all
+	Replica int        // whose share layers have
 }
 
 // FromConfig returns the model's shape from the settings.
@@ -83,9 +81,13 @@ func RegisterShaper(shaper func(config.Config, *Config)) { shapers = append(shap
 
 func init() {
 	RegisterShaper(func(c config.Config, shape *Config) {
-		shape.Exits, shape.Depths, shape.Experts = exitsOf(c), depths(c), expertsOf(c)
-		if c.Dynamic.Has("attention") {
-			shape.Buckets = c.Attention.Buckets
+		for _, kind := range []Extension{expertsOf(c), Buckets{Count: c.Attention.Buckets}, depths(c), exitsOf(c)} {
+			if c.Dynamic.Has(kind.Name()) {
+				*shape = shape.With(kind)
+			}
+		}
+		if c.Spread() {
+			shape.Spread = c.Parallel.Replicas
 		}
 	})
 }
@@ -93,13 +95,10 @@ func init() {
 // Beyond names a kind of dynamism by which the model is another one than its family's; ""
 // if it is not.
 func (c Config) Beyond() string {
-	switch {
-	case c.Buckets > 1:
-		return "attention"
-	case c.Exits != (Exits{}):
-		return "exit"
-	case c.Depths != (Depths{}):
-		return "mod"
+	for _, e := range c.Kinds.list() {
+		if e.Beyond() {
+			return e.Name()
+		}
 	}
 	return ""
 }
@@ -113,7 +112,22 @@ func (c Config) Keyed() int {
 }
 
 // Chain describes the layers of the model, first to last.
-func (c Config) Chain() []Description { return c.family().Chain(c) }
+func (c Config) Chain() []Description {
+	chain := c.family().Chain(c)
+	kinds := c.Kinds.list()
+	first := slices.IndexFunc(kinds, func(e Extension) bool { return e.Phase() == Layers })
+	if first < 0 {
+		first = len(kinds)
+	}
+	for _, e := range kinds[:first] {
+		chain = e.Extend(c, chain)
+	}
+	chain = cutBlocks(c.HalfGrain, chain)
+	for _, e := range kinds[first:] {
+		chain = e.Extend(c, chain)
+	}
+	return chain
+}
 
 // Layers returns the length of the chain.
 func (c Config) Layers() int { return len(c.Chain()) }

@@ -14,14 +14,15 @@ func (c Config) Parameters() int64 {
 	return n
 }
 
-// Active returns how many of the weights a token meets: of the experts of a block those that
-// it goes to.
+// Active returns how many of the weights a token meets.
 func (c Config) Active() int64 { return c.Parameters() - c.idle() }
 
-// idle returns how many weights of experts a token does not meet.
-func (c Config) idle() int64 {
-	others := max(0, c.Experts.Count-c.Experts.Top)
-	return 3 * int64(c.Blocks) * int64(others) * int64(c.Hidden) * int64(c.Intermediate)
+// idle returns how many weights a token does not meet.
+func (c Config) idle() (n int64) {
+	for _, e := range c.Kinds.list() {
+		n += e.Idle(c)
+	}
+	return n
 }
 
 // Flops returns the floating-point operations by which the model is trained on one token of

@@ -11,9 +11,9 @@ func TestParameters(t *testing.T) {
 		}
 	}
 	mixtral, moe := llama(32, 4096, 32, 8, 14336, 32000), llama(32, 4096, 32, 32, 688, 32000)
-	mixtral.Experts.Count, mixtral.Experts.Top = 8, 2
-	moe.Experts.Count, moe.Experts.Top = 16, 4
-	shared := mixtral.Of(3, 4)
+	Edit(&mixtral, func(k *Experts) { k.Count, k.Top = 8, 2 })
+	Edit(&moe, func(k *Experts) { k.Count, k.Top = 16, 4 })
+	shared := mixtral.AsReplica(3, 4)
 	tied := llama(16, 2048, 32, 8, 8192, 128256)
 	tied.Tied = true
 	for name, c := range map[string]struct {

@@ -3,66 +3,36 @@ package model
 import (
 	"fmt"
 	"math"
-	"slices"
 )
 
-// describe returns the chain of either family: embedding, blocks of pre-norm attention and
-// MLP with residuals, and a head of final norm, vocabulary projection and cross-entropy.
-// With half grain a block is two layers, with groups of experts attention and a layer for
-// each group; the head can be a layer for each of several slices
-// of the vocabulary. A block that routes tokens is one layer in any case. Names are
-// "embedding", "block.0" or "block.0.attention" and "block.0.mlp" or "block.0.experts.0",
-// "block.0.experts.1", …, "head" or "head.0",
-// "head.1", …; behind some blocks "exit.0", "exit.1", ….
+// describe returns the chain of either family before kinds of dynamism extend it: embedding,
+// blocks of pre-norm attention and MLP with residuals, and a head of final norm, vocabulary
+// projection and cross-entropy. The head can be a layer for each of several slices of the
+// vocabulary. Names are "embedding", "block.0" or "block.0.attention" and "block.0.mlp",
+// "head" or "head.0", "head.1", ….
 func describe(c Config) []Description {
-	chain := []Description{{Name: "embedding", Kind: Embedding, Block: -1, parts: func() []Part { return []Part{newEmbedding(c)} }}}
-	exits := c.Exits.Depths()
-	for b := range c.Blocks {
-		name := fmt.Sprintf("block.%d", b)
-		k := slices.Index(exits, b+1)
-		whole := func() []Part { return c.BlockParts(b) }
-		switch {
-		case c.Depths.routes(b):
-			chain = append(chain, Description{Name: name, Kind: Block, Block: b, Form: Routed, parts: func() []Part { return []Part{newRouted(c, b)} }})
-		case k >= 0 && c.Exits.Confidence == saturation:
-			chain = append(chain, Description{Name: name, Kind: Block, Block: b, Form: "pair", parts: func() []Part { return []Part{&pair{parts: whole(), hidden: c.Hidden}} }})
-		case c.Experts.Groups > 0:
-			chain = append(chain, c.groupedBlock(name, b)...)
-		case c.HalfGrain:
-			chain = append(chain,
-				Description{Name: name + ".attention", Kind: Attention, Block: b, parts: func() []Part { return []Part{newAttention(c, b)} }},
-				Description{Name: name + ".mlp", Kind: MLP, Block: b, parts: func() []Part { return []Part{newFeedForward(c, b)} }})
-		default:
-			chain = append(chain, Description{Name: name, Kind: Block, Block: b, parts: whole})
-		}
-		if k >= 0 {
-			chain = append(chain, Description{Name: fmt.Sprintf("exit.%d", k), Kind: Exit, Block: -1, parts: func() []Part { return []Part{newExit(c, k, b)} }})
-		}
+	layer := func(name string, kind Kind, block int, makers ...Maker) Description {
+		return Description{Name: name, Kind: kind, Block: block, Makers: makers}
 	}
-	if last := len(chain) - 1; c.Exits.Propagate {
-		chain[last] = chain[last].Selecting(live)
+	chain := []Description{layer("embedding", Embedding, -1, Maker{New: func() Part { return newEmbedding(c) }})}
+	for b := range c.Blocks {
+		chain = append(chain, layer(fmt.Sprintf("block.%d", b), Block, b,
+			Maker{Name: "attention", Kind: Attention, New: func() Part { return NewAttention(c, b, nil) }},
+			Maker{Name: "mlp", Kind: MLP, New: func() Part { return newFeedForward(c, b) }}))
 	}
 	for k := range c.Slices() {
 		name := "head"
 		if c.Slices() > 1 {
 			name = fmt.Sprintf("head.%d", k)
 		}
-		chain = append(chain, Description{Name: name, Kind: Head, Block: -1, parts: func() []Part { return []Part{newHead(c, k)} }})
+		chain = append(chain, layer(name, Head, -1, Maker{New: func() Part { return newHead(c, k) }}))
 	}
 	return chain
 }
 
-// BlockParts returns the parts of a whole block.
-func (c Config) BlockParts(block int) []Part {
-	return []Part{newAttention(c, block), newFeedForward(c, block)}
-}
-
 // newFeedForward returns the second half of a block.
 func newFeedForward(c Config, block int) Part {
-	switch {
-	case c.Experts.Count > 0:
-		return newExperts(c, block)
-	case c.Intermediate > 0:
+	if c.Intermediate > 0 {
 		return newGated(c, block)
 	}
 	return newMLP(c, block)

@@ -22,17 +22,14 @@ type Exec struct {
 	Full       Batch            // a microbatch of B sequences of T tokens; made by Reserve
 	Exchanging func(begin bool) // unless nil called when a pass begins to wait for other replicas, and when that ends
 
-	Scratch tensor.Mem
-	made    tensor.Mem // where experts are spread: what those here make of rows, until it has been sent
+	Scratch tensor.Mem // of a row for each token: any part overwrites it
 	turns   tensor.Mem // of rotary positions, wide: for each the cosines of a head's pairs, then their sines
 	batch   tensor.Mem // what Full points into
-	experts tensor.Mem // of the host, where layers dispatch tokens to experts
 
-	event        device.Event // see exchange
-	sends, recvs []comm.Part  // see swap
-	counts       tensor.Mem   // of the host; see tell
+	heap     Heap           // of what kinds reserve
+	reserved map[string]any // by kind
 
-	Propagates bool // the state of tokens that left at exits goes on: batches behind the first have an Index
+	Propagates bool // tokens stay in a batch as keys and values alone: batches behind the first layers have an Index
 }
 
 // N returns the tokens of a full microbatch, which buffers have room for.
@@ -62,24 +59,22 @@ func (w Width) Tokens(x *Exec, bytes int64) (tokens int, ok bool) {
 }
 
 // ScratchBytes returns the memory that layers of the model share: of a row for each token,
-// as wide as any part needs one, and of the rotations of positions; where experts are
-// spread, of the rows that they work on.
+// as wide as any part needs one, of the rotations of positions, and what kinds reserve.
 func (x *Exec) ScratchBytes(c Config) int64 {
-	return x.rowsBytes(c) + x.madeBytes(c) + x.turnsBytes(c)
+	var reserved deviceBytes
+	for _, e := range c.Kinds.list() {
+		e.Reserve(x, c, &reserved)
+	}
+	return x.rowsBytes(c) + x.turnsBytes(c) + int64(reserved)
 }
 
 // rowsBytes returns the memory of a row for each token that a part works on.
 func (x *Exec) rowsBytes(c Config) int64 {
-	widest := max(x.N()*max(c.Hidden, c.Intermediate), c.Experts.rowsAtOnce(x.N())*c.Intermediate)
-	return int64(widest) * x.Backend.DType().Size()
-}
-
-// madeBytes returns the memory of what spread experts make of all rows.
-func (x *Exec) madeBytes(c Config) int64 {
-	if c.Experts.Spread == 0 {
-		return 0
+	widest := x.N() * max(c.Hidden, c.Intermediate)
+	for _, e := range c.Kinds.list() {
+		widest = max(widest, e.Scratch(c, x.N()))
 	}
-	return int64(c.Experts.rows(x.N())*c.Hidden) * x.Backend.DType().Size()
+	return int64(widest) * x.Backend.DType().Size()
 }
 
 // LargestBoundary returns the bytes of the largest boundary of the chain.
@@ -100,23 +95,18 @@ func (x *Exec) Reserve(c Config) error {
 		x.Scratch, err = x.Device.Alloc(x.rowsBytes(c))
 	}
 	if err == nil {
-		x.made, err = x.Device.Alloc(x.madeBytes(c))
-	}
-	if err == nil {
 		err = x.writeTurns(c)
 	}
 	if err != nil {
 		return fmt.Errorf("scratch memory: %w", err)
 	}
-	if x.experts, err = x.Device.AllocHost(x.expertsBytes(c)); err != nil {
-		return fmt.Errorf("host memory of experts: %w", err)
-	}
-	if c.Experts.Spread > 0 {
-		if x.counts, err = x.Device.AllocHost(2 * int64(c.Experts.Count) * tensor.I32.Size()); err != nil {
-			return fmt.Errorf("host memory of experts: %w", err)
+	x.heap, x.reserved = Heap{Device: x.Device}, make(map[string]any)
+	for _, e := range c.Kinds.list() {
+		if x.reserved[e.Name()] = e.Reserve(x, c, &x.heap); x.heap.Err != nil {
+			return fmt.Errorf("memory of %s: %w", e.Name(), x.heap.Err)
 		}
 	}
-	x.Propagates = c.Exits.Propagate
+	x.Propagates = c.Propagates()
 	host := make([]int32, 0, x.N()+x.B+1)
 	for i := range x.N() {
 		host = append(host, int32(i%x.T))
@@ -135,15 +125,17 @@ func (x *Exec) Reserve(c Config) error {
 	return device.Write(x.Device, x.batch, tensor.From(host))
 }
 
+// Reserved returns what Extension.Reserve made for a kind.
+func (x *Exec) Reserved(kind string) any { return x.reserved[kind] }
+
 // Close frees what Reserve made.
 func (x *Exec) Close() {
-	x.Device.Free(x.Scratch)
-	x.Device.Free(x.made)
-	x.Device.Free(x.turns)
-	x.Device.Free(x.batch)
-	x.Device.FreeHost(x.experts)
-	x.Device.FreeHost(x.counts)
-	x.Scratch, x.made, x.turns, x.batch, x.experts, x.counts, x.Full = tensor.Mem{}, tensor.Mem{}, tensor.Mem{}, tensor.Mem{}, tensor.Mem{}, tensor.Mem{}, Batch{}
+	for _, m := range []*tensor.Mem{&x.Scratch, &x.turns, &x.batch} {
+		x.Device.Free(*m)
+		*m = tensor.Mem{}
+	}
+	x.heap.Free()
+	x.Full = Batch{}
 }
 
 // align is the bytes that every span within a slab is aligned to: a cache line.

@@ -3,6 +3,7 @@ package model
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -13,6 +14,7 @@ import (
 // Exits says behind which blocks tokens may leave. The zero value is a chain without
 // exits.
 type Exits struct {
+	Modest
 	After      string  // numbers of blocks before each exit, ascending: "3,6,9"
 	Confidence string  // "classifier", "saturation" or "softmax"
 	Threshold  float64 // confidence above which a token leaves, at first
@@ -24,14 +26,46 @@ type Exits struct {
 // exitsOf returns the exits of the settings. Where thresholds are to follow a share of the
 // tokens none leaves at first.
 func exitsOf(c config.Config) Exits {
-	if !c.Dynamic.Has("exit") {
-		return Exits{}
-	}
 	e := Exits{After: c.Exit.Depths(c.Model.Blocks), Confidence: c.Exit.Confidence, Threshold: c.Exit.Threshold, Probe: c.Exit.Probe, Weight: c.Exit.Weight, Propagate: c.Exit.Propagate}
 	if c.Exit.Share > 0 {
 		e.Threshold = 1
 	}
 	return e
+}
+
+func (Exits) Name() string       { return "exit" }
+func (Exits) Phase() Phase       { return Between }
+func (Exits) Beyond() bool       { return true }
+func (e Exits) Propagates() bool { return e.Propagate }
+
+// Extend adds a layer behind each of the blocks that Depths says. A block in front of an
+// exit that looks for saturation is one part. Where states go on, the last layer in front
+// of the head lets them go.
+func (e Exits) Extend(c Config, chain []Description) (extended []Description) {
+	depths, last := e.Depths(), 0
+	for _, d := range chain {
+		k := -1
+		if d.Kind == Block {
+			k = slices.Index(depths, d.Block+1)
+		}
+		if k >= 0 && e.Confidence == saturation && d.Form == "" {
+			makers := d.Makers
+			d.Form, d.Makers = "pair", []Maker{{New: func() Part { return &pair{parts: MakeParts(makers), hidden: c.Hidden} }}}
+		}
+		extended = append(extended, d)
+		if k >= 0 {
+			extended = append(extended, Description{
+				Name: fmt.Sprintf("exit.%d", k), Kind: Exit, Block: -1, Makers: []Maker{{New: func() Part { return newExit(c, e, k, d.Block) }}},
+			})
+		}
+		if d.Kind != Head {
+			last = len(extended) - 1
+		}
+	}
+	if e.Propagate {
+		extended[last] = extended[last].Selecting(live)
+	}
+	return extended
 }
 
 // Depths returns the numbers of blocks before each exit.
@@ -70,10 +104,10 @@ type exit struct {
 	classifier Linear // absent if the confidence is another's
 }
 
-func newExit(c Config, number, block int) *exit {
+func newExit(c Config, kind Exits, number, block int) *exit {
 	at := Place{fmt.Sprintf("exit.%d", number), block}
 	e := &exit{
-		selection: selection{passed: c.Hidden}, number: number, vocab: c.Vocab, seed: c.Seed, Exits: c.Exits,
+		selection: selection{passed: c.Hidden}, number: number, vocab: c.Vocab, seed: c.Seed, Exits: kind,
 		norm:  c.NewNorm(at, "norm"),
 		token: at.Param("head.weight", c.Vocab, c.Hidden, RoleDecayed, InitDeviation),
 	}

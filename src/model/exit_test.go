@@ -15,7 +15,7 @@ import (
 func exiting(confidence string, threshold float64) Config {
 	c := small
 	c.Blocks, c.Tied = 3, true
-	c.Exits = Exits{After: "1,2", Confidence: confidence, Threshold: threshold, Probe: 0.4, Weight: 0.3}
+	c = c.With(Exits{After: "1,2", Confidence: confidence, Threshold: threshold, Probe: 0.4, Weight: 0.3})
 	return c
 }
 
@@ -97,9 +97,9 @@ func TestGradientOfExits(t *testing.T) {
 func TestExitThatLetsNoneOut(t *testing.T) {
 	for i, confidence := range []string{"classifier", "saturation", "softmax", "classifier", "saturation"} {
 		c := exiting(confidence, 1.5)
-		c.Exits.Weight, c.Exits.Propagate = 0, i > 2
+		Edit(&c, func(k *Exits) { k.Weight, k.Propagate = 0, i > 2 })
 		dense := c
-		dense.Exits = Exits{}
+		dense.Kinds = Extensions{}
 		got, want := newChain(t, c, tensor.F32), newChain(t, dense, tensor.F32)
 		got.gradients()
 		want.gradients()
@@ -156,7 +156,8 @@ func TestThresholdIsState(t *testing.T) {
 // as was asked for.
 func TestProbes(t *testing.T) {
 	c := exiting("classifier", 1)
-	c.Sequence, c.Exits.Probe = 500, 0.1
+	c.Sequence = 500
+	Edit(&c, func(k *Exits) { k.Probe = 0.1 })
 	ch := newChain(t, c, tensor.F32)
 	ch.loss()
 	first := slices.Clone(ch.work[2].(*departure).rows)

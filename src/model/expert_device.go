@@ -30,7 +30,7 @@ func (e *experts) dispatch(x *Exec, b *Batch, s expertsSaved) error {
 	if e.grouped() {
 		return nil
 	}
-	ends := x.experts.Span(0, s.decided.ends.Bytes)
+	ends := e.meeting(x).rows.Span(0, s.decided.ends.Bytes)
 	x.Stream.Copy(ends, s.decided.ends)
 	if err := x.Stream.Sync(); err != nil {
 		return err

@@ -16,15 +16,15 @@ type Dispatch struct {
 	tokens int
 	left   [2]tensor.Mem // where the device leaves the experts of each token, the largest score first, and their weights
 	x      *Exec
-	Experts
+	divided
 
 	// Where the host waits for the rows of experts:
 	ends   []int32 // by expert where its assignments begin; and where they all end
 	worked []int32 // by expert that is here, then by replica whose tokens they are, where the rows that it works on begin; and where they all end
 }
 
-func newDispatch(x *Exec, e Experts) *Dispatch {
-	d := &Dispatch{x: x, Experts: e, ends: make([]int32, e.placed()+1)}
+func newDispatch(x *Exec, e divided) *Dispatch {
+	d := &Dispatch{x: x, divided: e, ends: make([]int32, e.placed()+1)}
 	d.worked = d.ends
 	if e.Spread > 0 {
 		d.worked = make([]int32, e.Count+1)

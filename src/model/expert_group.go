@@ -1,10 +1,6 @@
 package model
 
-import (
-	"fmt"
-
-	"dynmo/src/tensor"
-)
+import "dynmo/src/tensor"
 
 // expertGroup is some of a block's experts (see experts) as a layer of its own. Each adds
 // to the sum that enters it what its experts make of the tokens,
@@ -18,30 +14,15 @@ type expertGroup struct {
 	last bool
 }
 
-// groupedBlock describes a block as attention and groups of experts.
-func (c Config) groupedBlock(name string, block int) []Description {
-	list := []Description{{Name: name + ".attention", Kind: Attention, Block: block, parts: func() []Part { return []Part{newAttention(c, block)} }}}
-	for k := range c.Experts.Groups {
-		form := "others"
-		if k == 0 {
-			form = "router"
-		}
-		list = append(list, Description{
-			Name: fmt.Sprintf("%s.experts.%d", name, k), Kind: MLP, Block: block, Form: form,
-			parts: func() []Part { return []Part{newExpertGroup(c, block, k)} },
-		})
-	}
-	return list
-}
-
-func newExpertGroup(c Config, block, k int) *expertGroup {
-	each := c.Experts.here()
-	g := &expertGroup{experts{Experts: c.Experts, hidden: c.Hidden, inside: c.Intermediate, lo: k * each}, k == c.Experts.Groups-1}
+func newExpertGroup(c Config, kind Experts, block, k int) *expertGroup {
+	at := kind.on(c)
+	each := at.here()
+	g := &expertGroup{experts{divided: at, hidden: c.Hidden, inside: c.Intermediate, lo: k * each}, k == kind.Groups-1}
 	if g.first() {
 		g.norm = c.NewNorm(InBlock(block), "norm2")
-		g.router, g.outer = c.newRouter(block, "router")
+		g.router, g.outer = kind.newRouter(c, block)
 	}
-	g.list = c.newMLPs(block, g.lo, each)
+	g.list = newMLPs(c, block, g.lo, each)
 	return g
 }
 

@@ -45,32 +45,32 @@ func grouped(change func(c *Config)) Config {
 func TestExpertGroupsAreTheBlock(t *testing.T) {
 	for name, c := range map[string]Config{
 		"plain":    grouped(func(*Config) {}),
-		"one each": grouped(func(c *Config) { c.Experts.Groups = 4 }),
-		"squashed": grouped(func(c *Config) { c.Experts.Squashed, c.Experts.Scale = true, 3 }),
-		"s-base":   grouped(func(c *Config) { c.Experts.Balanced = true }),
-		"capacity": grouped(func(c *Config) { c.Experts.Capacity = 0.7 }),
-		"depths":   grouped(func(c *Config) { c.Depths = Depths{Capacity: 0.5, Auxiliary: 0.3} }),
+		"one each": grouped(func(c *Config) { Edit(c, func(k *Experts) { k.Groups = 4 }) }),
+		"squashed": grouped(func(c *Config) { Edit(c, func(k *Experts) { k.Squashed, k.Scale = true, 3 }) }),
+		"s-base":   grouped(func(c *Config) { Edit(c, func(k *Experts) { k.Balanced = true }) }),
+		"capacity": grouped(func(c *Config) { Edit(c, func(k *Experts) { k.Capacity = 0.7 }) }),
+		"depths":   grouped(func(c *Config) { *c = c.With(Depths{Capacity: 0.5, Auxiliary: 0.3}) }),
 		"exit": grouped(func(c *Config) {
-			c.Exits = Exits{After: "1", Confidence: "softmax", Threshold: 0.3, Probe: 0.5, Weight: 0.7}
+			*c = c.With(Exits{After: "1", Confidence: "softmax", Threshold: 0.3, Probe: 0.5, Weight: 0.7})
 		}),
 		"propagation": grouped(func(c *Config) {
 			c.KeyValueHeads, c.Tied = c.Heads, true
-			c.Exits = Exits{After: "1", Confidence: "softmax", Threshold: 0.3, Probe: 0.5, Weight: 0.7, Propagate: true}
+			*c = c.With(Exits{After: "1", Confidence: "softmax", Threshold: 0.3, Probe: 0.5, Weight: 0.7, Propagate: true})
 		}),
 		"saturation": grouped(func(c *Config) {
 			c.KeyValueHeads = c.Heads
-			c.Exits = Exits{After: "1", Confidence: saturation, Threshold: 0.3, Weight: 0.7, Propagate: true}
+			*c = c.With(Exits{After: "1", Confidence: saturation, Threshold: 0.3, Weight: 0.7, Propagate: true})
 		}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			chains := [2]*chain{newChain(t, c, tensor.F64)}
-			c.Experts.Groups = 0
+			Edit(&c, func(k *Experts) { k.Groups = 0 })
 			chains[1] = newChain(t, c, tensor.F64)
 			want := make(map[string][]float64)
 			losses, counts := [2]float64{}, [2][]float64{}
 			for i, ch := range slices.Backward(chains[:]) {
 				enlarge(ch.s)
-				if c.Exits != (Exits{}) {
+				if KindOf[Exits](c) != (Exits{}) {
 					ch.leaveBy(4)
 				}
 				ch.gradients()
@@ -111,12 +111,12 @@ func TestExpertGroupsAreTheBlock(t *testing.T) {
 // TestChainOfExpertGroups: groups have the block's weights under their names, routed blocks
 // stay whole, and what layers say they need is what they take.
 func TestChainOfExpertGroups(t *testing.T) {
-	c := grouped(func(c *Config) { c.Depths = Depths{Capacity: 0.5} })
+	c := grouped(func(c *Config) { *c = c.With(Depths{Capacity: 0.5}) })
 	if got, want := strings.Join(c.Names(), " "), "embedding block.0.attention block.0.experts.0 block.0.experts.1 block.1 head"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	whole := c
-	whole.Experts.Groups = 0
+	Edit(&whole, func(k *Experts) { k.Groups = 0 })
 	there := whole.Owners()
 	for weight := range c.Owners() {
 		if there[weight] == nil {
@@ -142,9 +142,7 @@ func TestChainOfExpertGroups(t *testing.T) {
 
 // TestNoTokenAtExpertGroups: a microbatch of which no token is left passes through.
 func TestNoTokenAtExpertGroups(t *testing.T) {
-	Register("selecting", selecting{0: {}})
-	defer delete(families, "selecting")
-	ch := newChain(t, grouped(func(c *Config) { c.Family = "selecting" }), tensor.F64)
+	ch := newChain(t, grouped(func(c *Config) { *c = c.With(&selecting{rows: map[int][]int32{0: {}}}) }), tensor.F64)
 	ch.gradients()
 	if counts := ch.expertCounts(2); slices.Max(counts) != 0 {
 		t.Errorf("counts %v of no tokens", counts)
@@ -154,13 +152,13 @@ func TestNoTokenAtExpertGroups(t *testing.T) {
 // TestWorkOfExpertGroups: all groups of a block together work on as many tokens as there
 // are, a whole block on all.
 func TestWorkOfExpertGroups(t *testing.T) {
-	ch := newChain(t, grouped(func(c *Config) { c.Depths = Depths{Capacity: 0.5} }), tensor.F64)
+	ch := newChain(t, grouped(func(c *Config) { *c = c.With(Depths{Capacity: 0.5}) }), tensor.F64)
 	enlarge(ch.s)
 	ch.loss()
 	counts := ch.expertCounts(2)[ExpertsFrom:]
 	for k, layer := range []int{2, 3} {
 		rows := tensor.Of[int32](ch.s.Layers[layer].Reading(ch.x, ch.batches[layer], ch.saved[layer], 0))[0]
-		if got, want := ch.s.Config.Experts.share(int(rows)), int(counts[2*k]+counts[2*k+1]); got != want { // 2 groups, top 2
+		if got, want := KindOf[Experts](ch.s.Config).share(int(rows)), int(counts[2*k]+counts[2*k+1]); got != want { // 2 groups, top 2
 			t.Errorf("group %d works on %d tokens, want %d", k, got, want)
 		}
 	}

@@ -34,7 +34,7 @@ func routing(e Experts, logits ...[]float64) *assignment {
 		tokens: indices(n * e.Top), factors: doubles(n * e.Top), places: indices(n * e.Top), weights: doubles(n * e.Top),
 		ends: indices(e.Count + 1), readings: doubles(ExpertsFrom + e.Count),
 	}
-	of := &experts{Experts: e}
+	of := &experts{divided: divided{e, 0}}
 	of.routeTokens(x, n, s)
 	of.placeTokens(x, n, s)
 	return &assignment{

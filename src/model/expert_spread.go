@@ -17,17 +17,17 @@ import (
 // that all sums have a fixed order.
 
 // replicas returns over how many replicas the experts are spread.
-func (e Experts) replicas() int { return max(1, e.Spread) }
+func (e divided) replicas() int { return max(1, e.Spread) }
 
 // here returns how many experts of a block a layer of a replica has.
-func (e Experts) here() int { return e.Count / e.replicas() / max(1, e.Groups) }
+func (e divided) here() int { return e.Count / e.replicas() / max(1, e.Groups) }
 
 // firstOf returns the first expert that a replica has.
-func (e Experts) firstOf(replica int) int { return replica % e.replicas() * e.here() }
+func (e divided) firstOf(replica int) int { return replica % e.replicas() * e.here() }
 
 // rows returns the most rows that the experts of a replica work on, of microbatches of so
 // many tokens.
-func (e Experts) rows(tokens int) int {
+func (e divided) rows(tokens int) int {
 	if e.Spread == 0 && e.Groups == 0 {
 		return tokens * e.Top
 	}
@@ -36,7 +36,7 @@ func (e Experts) rows(tokens int) int {
 
 // rowsAtOnce returns the most rows that experts work on in one product: of one of them
 // where they are spread, else of all.
-func (e Experts) rowsAtOnce(tokens int) int {
+func (e divided) rowsAtOnce(tokens int) int {
 	if e.Spread == 0 {
 		return tokens * e.Top
 	}
@@ -47,10 +47,10 @@ func (e *experts) Traits() Traits {
 	return Traits{Talks: e.Spread > 0, Waits: !e.grouped(), Once: e.Spread > 0}
 }
 
-func (e *experts) NewWork(x *Exec, _ Room) Work { return newDispatch(x, e.Experts) }
+func (e *experts) NewWork(x *Exec, _ Room) Work { return newDispatch(x, e.divided) }
 
 // spreads panics unless the stage has the replicas that experts are spread over, each as many.
-func (e Experts) spreads(x *Exec) {
+func (e divided) spreads(x *Exec) {
 	switch {
 	case e.Spread == 0:
 	case x.Replicas == nil || x.Replicas.Size() != e.Spread:
@@ -66,7 +66,7 @@ func (e *experts) outgoing(x *Exec, inp, made tensor.Mem) (there, back tensor.Me
 	if e.Spread == 0 {
 		return inp, made
 	}
-	return made, x.made
+	return made, e.meeting(x).made
 }
 
 // tell exchanges how many rows of each replica each expert works on.
@@ -74,23 +74,23 @@ func (e *experts) tell(x *Exec, d *Dispatch) error {
 	if e.Spread == 0 {
 		return nil
 	}
-	here, me := e.here(), x.Replicas.Rank()
-	counts := tensor.Of[int32](x.counts) // of the tokens here, by expert; then of each replica's, by expert that is here
+	m, here, me := e.meeting(x), e.here(), x.Replicas.Rank()
+	counts := tensor.Of[int32](m.counts) // of the tokens here, by expert; then of each replica's, by expert that is here
 	of := func(replica, first int) tensor.Mem {
 		size := tensor.I32.Size()
-		return x.counts.Span(int64(first+replica*here)*size, int64(here)*size)
+		return m.counts.Span(int64(first+replica*here)*size, int64(here)*size)
 	}
 	for k := range e.Count {
 		lo, hi := d.of(k)
 		counts[k] = int32(hi - lo)
 	}
-	x.sends, x.recvs = x.sends[:0], x.recvs[:0]
+	m.sends, m.recvs = m.sends[:0], m.recvs[:0]
 	for i := 1; i < e.Spread; i++ {
 		replica := (me + i) % e.Spread
-		x.swap(replica, of(replica, e.Count), of(replica, 0))
+		m.swap(replica, of(replica, e.Count), of(replica, 0))
 	}
 	copy(tensor.Of[int32](of(me, e.Count)), tensor.Of[int32](of(me, 0)))
-	if err := x.swapAll(nil); err != nil {
+	if err := m.swapAll(x, nil); err != nil {
 		return err
 	}
 	for i, count := range counts[e.Count:] {
@@ -117,8 +117,9 @@ func (e *experts) exchange(x *Exec, d *Dispatch, w way, assigned, worked tensor.
 	if e.Spread == 0 {
 		return nil
 	}
-	x.event = x.Stream.Record(x.event)
-	x.sends, x.recvs = x.sends[:0], x.recvs[:0]
+	m := e.meeting(x)
+	m.event = x.Stream.Record(m.event)
+	m.sends, m.recvs = m.sends[:0], m.recvs[:0]
 	here, me := e.here(), x.Replicas.Rank()
 	for i := range e.Spread {
 		replica := (me + i) % e.Spread
@@ -134,22 +135,22 @@ func (e *experts) exchange(x *Exec, d *Dispatch, w way, assigned, worked tensor.
 				x.Stream.Copy(in, out)
 				continue
 			}
-			x.swap(replica, in, out)
+			m.swap(replica, in, out)
 		}
 	}
-	return x.swapAll(x.event)
+	return m.swapAll(x, m.event)
 }
 
 // swap notes what is received from another replica and what is sent to it.
-func (x *Exec) swap(replica int, in, out tensor.Mem) {
-	x.recvs = append(x.recvs, comm.Part{Rank: replica, Mem: in})
-	x.sends = append(x.sends, comm.Part{Rank: replica, Mem: out})
+func (m *meeting) swap(replica int, in, out tensor.Mem) {
+	m.recvs = append(m.recvs, comm.Part{Rank: replica, Mem: in})
+	m.sends = append(m.sends, comm.Part{Rank: replica, Mem: out})
 }
 
 // swapAll exchanges what swap noted, in a round that begins once after has happened, waits
 // for it, and tells whoever times passes.
-func (x *Exec) swapAll(after device.Event) error {
-	round, err := x.Replicas.Exchange(comm.TagExperts, x.sends, x.recvs, after)
+func (m *meeting) swapAll(x *Exec, after device.Event) error {
+	round, err := x.Replicas.Exchange(comm.TagExperts, m.sends, m.recvs, after)
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ func TestSpreadExpertsAreShared(t *testing.T) {
 	c := mixture(Experts{Count: 6, Top: 2})
 	whole, names := newChain(t, c, tensor.F32), map[string]bool{}
 	spread := c
-	spread.Experts.Spread = 3
+	spread.Spread = 3
 	if a, b := spread.Parameters(), c.Parameters(); a != b || spread.Active() != c.Active() || spread.Flops() != c.Flops() {
 		t.Errorf("%d parameters, %d active, want %d and %d", a, spread.Active(), b, c.Active())
 	}
@@ -45,14 +45,14 @@ func TestSpreadExpertsAreShared(t *testing.T) {
 // TestRowsOfSpreadExperts: experts have room for the most rows that replicas can send.
 func TestRowsOfSpreadExperts(t *testing.T) {
 	for _, v := range []struct {
-		e            Experts
+		e            divided
 		rows, atOnce int
 	}{
-		{Experts{Count: 8, Top: 2}, 20, 20},                           // of 10 tokens, each replica's own
-		{Experts{Count: 8, Top: 2, Spread: 2}, 40, 20},                // both choices of all
-		{Experts{Count: 8, Top: 4, Spread: 4}, 80, 40},                // two experts here
-		{Experts{Count: 8, Top: 4, Spread: 2, Capacity: 1}, 40, 10},   // 5 of each replica for each of four
-		{Experts{Count: 8, Top: 4, Spread: 8, Capacity: 0.5}, 24, 24}, // 3 of each of eight for one
+		{divided{Experts{Count: 8, Top: 2}, 0}, 20, 20},                // of 10 tokens, each replica's own
+		{divided{Experts{Count: 8, Top: 2}, 2}, 40, 20},                // both choices of all
+		{divided{Experts{Count: 8, Top: 4}, 4}, 80, 40},                // two experts here
+		{divided{Experts{Count: 8, Top: 4, Capacity: 1}, 2}, 40, 10},   // 5 of each replica for each of four
+		{divided{Experts{Count: 8, Top: 4, Capacity: 0.5}, 8}, 24, 24}, // 3 of each of eight for one
 	} {
 		if rows, atOnce := v.e.rows(10), v.e.rowsAtOnce(10); rows != v.rows || atOnce != v.atOnce {
 			t.Errorf("%+v: %d rows, at once %d, want %d and %d", v.e, rows, atOnce, v.rows, v.atOnce)
@@ -64,7 +64,7 @@ func TestRowsOfSpreadExperts(t *testing.T) {
 func TestWeightsOfSpreadExperts(t *testing.T) {
 	c := mixture(Experts{Count: 6, Top: 2})
 	spread := c
-	spread.Experts.Spread = 2
+	spread.Spread = 2
 	same := func(a, b Weight) bool { return a.Name == b.Name && slices.Equal(a.Shape, b.Shape) }
 	if !slices.EqualFunc(spread.Weights(), c.Weights(), same) {
 		t.Error("other weights than where each replica has all")

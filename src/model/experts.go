@@ -5,13 +5,16 @@ import (
 	"slices"
 	"strings"
 
+	"dynmo/src/comm"
 	"dynmo/src/config"
+	"dynmo/src/device"
 	"dynmo/src/tensor"
 )
 
 // Experts are gated MLPs in place of every block's one (Shazeer et al. 2017), of which
 // each token takes a few. The zero value has none.
 type Experts struct {
+	Modest
 	Count, Top int     // experts of a block; those that a token goes to
 	Balanced   bool    // assignments are balanced (S-BASE); else a loss balances them
 	Auxiliary  float64 // weight of that loss
@@ -20,14 +23,10 @@ type Experts struct {
 	Scale      float64 // of the weights of choices; 0: 1
 	Squashed   bool    // the router is two matrices with tanh between, not one (Zhu et al. 2024)
 	Groups     int     // layers that the experts of a block are cut into (see expertGroup); 0: one with the rest of its second half
-	Spread     int     // replicas of a stage that share the experts out (see expert_spread.go); 0: each has all
 }
 
 // expertsOf returns the experts of the settings.
 func expertsOf(c config.Config) Experts {
-	if !c.Dynamic.Has("moe") {
-		return Experts{}
-	}
 	m := c.Moe
 	e := Experts{
 		Count: m.Experts, Top: m.Top, Balanced: m.Balance == "s-base", Auxiliary: m.Aux, Z: m.Z, Capacity: m.Capacity,
@@ -36,11 +35,101 @@ func expertsOf(c config.Config) Experts {
 	if c.Model.Grain == "expert" {
 		e.Groups = m.Groups
 	}
-	if c.Spread() {
-		e.Spread = c.Parallel.Replicas
-	}
 	return e
 }
+
+func (Experts) Name() string { return "moe" }
+func (Experts) Phase() Phase { return Inside }
+
+// Extend puts experts in the place of every block's MLP: as one part, or where the block is
+// cut into layers as groups of experts.
+func (e Experts) Extend(c Config, chain []Description) []Description {
+	return EachBlock(chain, func(d Description) Description {
+		for i, p := range d.Makers {
+			if p.Kind != MLP {
+				continue
+			}
+			d.Makers[i].New = func() Part { return newExperts(c, e, d.Block) }
+			for k := range e.Groups {
+				form := "others"
+				if k == 0 {
+					form = "router"
+				}
+				d.Makers[i].Cut = append(d.Makers[i].Cut, Maker{
+					Name: fmt.Sprintf("experts.%d", k), Kind: MLP, Form: form, New: func() Part { return newExpertGroup(c, e, d.Block, k) },
+				})
+			}
+		}
+		return d
+	})
+}
+
+// Shared returns the experts of a block.
+func (e Experts) Shared() int { return e.Count }
+
+// Idle returns how many weights of experts a token does not meet.
+func (e Experts) Idle(c Config) int64 {
+	return 3 * int64(c.Blocks) * int64(max(0, e.Count-e.Top)) * int64(c.Hidden) * int64(c.Intermediate)
+}
+
+// Weights lists router and experts, as Mixtral's files name them (Jiang et al. 2024), in the
+// place of every block's gated MLP.
+func (e Experts) Weights(c Config, list []Weight) (all []Weight) {
+	for _, w := range list {
+		block, name, _ := strings.Cut(w.Name, "/")
+		number, is := strings.CutPrefix(block, "block.")
+		if !is || name != "gateup.weight" && name != "down.weight" {
+			all = append(all, w)
+			continue
+		}
+		if name == "down.weight" {
+			continue
+		}
+		at, there := block+"/", "layers."+number+".block_sparse_moe."
+		all = append(all, Weight{Name: at + "router.weight", HuggingFace: there + "gate.weight", Shape: []int64{int64(e.Count), int64(c.Hidden)}})
+		if e.Squashed {
+			all = append(all, Weight{Name: at + "router.outer.weight", HuggingFace: there + "gate.outer.weight", Shape: []int64{int64(e.Count), int64(e.Count)}})
+		}
+		for k := range e.Count {
+			all = append(all, GatedWeights(c, fmt.Sprintf("%sexpert.%d.", at, k), fmt.Sprintf("%sexperts.%d.", there, k), "w1.weight", "w3.weight", "w2.weight")...)
+		}
+	}
+	return all
+}
+
+// Scratch is a row for each of those that experts work on in one product.
+func (e Experts) Scratch(c Config, tokens int) int {
+	return e.on(c).rowsAtOnce(tokens) * c.Intermediate
+}
+
+// meeting is what parts of a rank share: where experts are spread, what those here make of
+// rows until it has been sent, and counts of rows; the rows of each expert.
+type meeting struct {
+	made         tensor.Mem
+	rows, counts tensor.Mem   // on the host
+	event        device.Event // see exchange
+	sends, recvs []comm.Part  // see swap
+}
+
+// Reserve returns a meeting.
+func (e Experts) Reserve(x *Exec, c Config, room Room) any {
+	m := &meeting{rows: room.OnHost(int64(e.Count+1) * tensor.I32.Size())}
+	if c.Spread > 0 {
+		m.made = room.OnDevice(int64(e.on(c).rows(x.N())*c.Hidden) * x.Backend.DType().Size())
+		m.counts = room.OnHost(2 * int64(e.Count) * tensor.I32.Size())
+	}
+	return m
+}
+
+func (e *experts) meeting(x *Exec) *meeting { return x.Reserved(e.Name()).(*meeting) }
+
+// divided are the experts of a model, and how many replicas share them out.
+type divided struct {
+	Experts
+	Spread int // 0: each replica has all
+}
+
+func (e Experts) on(c Config) divided { return divided{e, c.Spread} }
 
 // whole returns the experts of a block that is not cut into groups.
 func (e Experts) whole() Experts {
@@ -58,7 +147,7 @@ func (e Experts) whole() Experts {
 // order of its choices. One expert of top 1 is a block with a gated MLP.
 type experts struct {
 	Basic
-	Experts
+	divided
 	hidden, inside int
 	norm           Norm
 	router         Linear  // (Count, C)
@@ -70,35 +159,33 @@ type experts struct {
 // mlpOf is the matrices of an expert.
 type mlpOf struct{ gateup, down Linear }
 
-func newExperts(c Config, block int) *experts {
-	router := "router"
-	if c.Depths.routes(block) {
-		router = "experts.router" // the block has another
-	}
+func newExperts(c Config, kind Experts, block int) *experts {
 	e := &experts{
-		Experts: c.Experts.whole(), hidden: c.Hidden, inside: c.Intermediate,
+		divided: kind.whole().on(c), hidden: c.Hidden, inside: c.Intermediate,
 		norm: c.NewNorm(InBlock(block), "norm2"),
 	}
-	e.router, e.outer = c.newRouter(block, router)
-	for _, p := range append(e.router.Params(), e.outer.Params()...) {
-		p.File = strings.Replace(p.File, "/experts.router.", "/router.", 1)
-	}
-	e.list = c.newMLPs(block, e.firstOf(c.Replica), e.here())
+	e.router, e.outer = kind.newRouter(c, block)
+	e.list = newMLPs(c, block, e.firstOf(c.Replica), e.here())
 	return e
 }
 
 // newRouter returns the matrices of the router of a block's experts.
-func (c Config) newRouter(block int, name string) (router, outer Linear) {
+func (e Experts) newRouter(c Config, block int) (router, outer Linear) {
 	at, d := InBlock(block), c.Deviation(block)
-	router.W = at.Param(name+".weight", c.Experts.Count, c.Hidden, RoleDecayed, d)
-	if c.Experts.Squashed {
-		outer.W = at.Param(name+".outer.weight", c.Experts.Count, c.Experts.Count, RoleDecayed, d)
+	param := func(name string, cols int) *Param {
+		p := at.Param(name, e.Count, cols, RoleDecayed, d)
+		p.Within = "experts." + name
+		return p
+	}
+	router.W = param("router.weight", c.Hidden)
+	if e.Squashed {
+		outer.W = param("router.outer.weight", e.Count)
 	}
 	return router, outer
 }
 
 // newMLPs returns the matrices of so many experts of a block, from a first one on.
-func (c Config) newMLPs(block, first, count int) (list []mlpOf) {
+func newMLPs(c Config, block, first, count int) (list []mlpOf) {
 	at, d := InBlock(block), c.Deviation(block)
 	for k := first; k < first+count; k++ {
 		name := fmt.Sprintf("expert.%d.", k)
@@ -107,7 +194,7 @@ func (c Config) newMLPs(block, first, count int) (list []mlpOf) {
 			down:   c.NewLinear(at, name+"down", c.Hidden, c.Intermediate, c.Residual(d)),
 		}
 		for _, p := range m.Params() {
-			p.Own = c.Experts.Spread > 0
+			p.Own = c.Spread > 0
 		}
 		list = append(list, m)
 	}
@@ -151,7 +238,7 @@ type assignments struct {
 }
 
 // assignable returns the most assignments of so many tokens that have a place.
-func (e Experts) assignable(tokens int) int {
+func (e divided) assignable(tokens int) int {
 	if e.Groups > 0 {
 		return e.rows(tokens)
 	}
@@ -173,15 +260,6 @@ func (e *experts) assignments(x *Exec, c *Cutter) (a assignments) {
 // of returns tokens and factors of the first assignments that have a place.
 func (a assignments) of(x *Exec, assigned int) (tokens, factors tensor.Mem) {
 	return a.tokens.Span(0, int64(assigned)*tensor.I32.Size()), a.factors.Span(0, int64(assigned)*x.Backend.DType().Wide().Size())
-}
-
-// expertsBytes returns the memory of the host in which passes are told the rows of each
-// expert, where they wait for that.
-func (x *Exec) expertsBytes(c Config) int64 {
-	if c.Experts.Count == 0 {
-		return 0
-	}
-	return int64(c.Experts.Count+1) * tensor.I32.Size()
 }
 
 // expertsSaved: inp, gateup and active are of the rows that the experts here work on, made

@@ -15,7 +15,7 @@ import (
 // mixture returns a small LLaMA with experts.
 func mixture(e Experts) Config {
 	c := smallLlama
-	c.Experts = e
+	c = c.With(e)
 	return c
 }
 
@@ -33,7 +33,7 @@ func (c *chain) expertCounts(layer int) []float64 {
 // routersLoss returns the routers' own losses, weighted.
 func (c *chain) routersLoss() (sum float64) {
 	for i := range c.s.Layers {
-		if e := c.s.Config.Experts; c.hasRouter(i) {
+		if e := KindOf[Experts](c.s.Config); c.hasRouter(i) {
 			counts := c.expertCounts(i)
 			if !e.Balanced {
 				sum += e.Auxiliary * counts[2] / 1000
@@ -80,11 +80,12 @@ func TestGradientOfExperts(t *testing.T) {
 func TestGradientOfExpertsWithDynamism(t *testing.T) {
 	e := Experts{Count: 3, Top: 2, Auxiliary: 0.3, Z: 0.2}
 	leaving := mixture(e)
-	leaving.Exits = Exits{After: "1", Confidence: "softmax", Threshold: 0.3, Probe: 0.5, Weight: 0.7}
+	leaving = leaving.With(Exits{After: "1", Confidence: "softmax", Threshold: 0.3, Probe: 0.5, Weight: 0.7})
 	going := leaving
-	going.KeyValueHeads, going.Exits.Propagate, going.Tied = going.Heads, true, true
+	going.KeyValueHeads, going.Tied = going.Heads, true
+	Edit(&going, func(k *Exits) { k.Propagate = true })
 	saturated := going
-	saturated.Exits.Confidence = saturation
+	Edit(&saturated, func(k *Exits) { k.Confidence = saturation })
 	for name, c := range map[string]Config{"exit": leaving, "propagation": going, "saturation": saturated} {
 		t.Run(name, func(t *testing.T) {
 			ch := newChain(t, c, tensor.F64)
@@ -95,11 +96,11 @@ func TestGradientOfExpertsWithDynamism(t *testing.T) {
 		})
 	}
 	c := mixture(e)
-	c.Depths = Depths{Capacity: 0.5, Auxiliary: 0.3}
+	c = c.With(Depths{Capacity: 0.5, Auxiliary: 0.3})
 	ch := newChain(t, c, tensor.F64)
 	enlarge(ch.s)
 	at := slices.IndexFunc(ch.s.Layers, func(l *Layer) bool { return l.Form == Routed })
-	ch.also = func() float64 { return ch.routersLoss() + c.Depths.Auxiliary*ch.routing(at)[3]/1000 }
+	ch.also = func() float64 { return ch.routersLoss() + KindOf[Depths](c).Auxiliary*ch.routing(at)[3]/1000 }
 	checkGradients(t, ch)
 	if counts := ch.expertCounts(at); counts[0] != 6 {
 		t.Errorf("experts of the routed block had %v tokens, want 6", counts[0])
@@ -158,10 +159,8 @@ func TestExpertCounts(t *testing.T) {
 
 // TestNoTokenAtExperts: a microbatch of which no token is left has no counts.
 func TestNoTokenAtExperts(t *testing.T) {
-	Register("selecting", selecting{0: {}})
-	defer delete(families, "selecting")
 	c := mixture(Experts{Count: 3, Top: 2})
-	c.Family = "selecting"
+	c = c.With(&selecting{rows: map[int][]int32{0: {}}})
 	ch := newChain(t, c, tensor.F64)
 	ch.gradients()
 	if counts := ch.expertCounts(1); slices.Max(counts) != 0 {
@@ -174,13 +173,13 @@ func TestNoTokenAtExperts(t *testing.T) {
 func TestExpertsFromSettings(t *testing.T) {
 	c := config.Default()
 	c.Model.Family, c.Model.Intermediate = "llama", 96
-	if shape := FromConfig(c); shape.Experts != (Experts{}) || shape.Intermediate != 96 {
+	if shape := FromConfig(c); KindOf[Experts](shape) != (Experts{}) || shape.Intermediate != 96 {
 		t.Errorf("without the kind: %+v", shape)
 	}
 	c.Dynamic.Kind, c.Model.Grain, c.Model.Blocks, c.Moe.Intermediate = "moe", "half", 2, 40
 	shape := FromConfig(c)
-	if want := (Experts{Count: 8, Top: 2, Auxiliary: 0.01, Z: 0.001, Scale: 1}); shape.Experts != want || shape.Intermediate != 40 {
-		t.Errorf("%+v, want %+v", shape.Experts, want)
+	if want := (Experts{Count: 8, Top: 2, Auxiliary: 0.01, Z: 0.001, Scale: 1}); KindOf[Experts](shape) != want || shape.Intermediate != 40 {
+		t.Errorf("%+v, want %+v", KindOf[Experts](shape), want)
 	}
 	want := "embedding block.0.attention block.0.mlp block.1.attention block.1.mlp head"
 	if got := strings.Join(shape.Names(), " "); got != want || c.Layers() != shape.Layers() {
@@ -189,7 +188,7 @@ func TestExpertsFromSettings(t *testing.T) {
 	c.Model.Grain, c.Moe.Groups, c.Model.Blocks = "expert", 4, 3
 	for kind, want := range map[string]int{"moe": 1 + 3*5 + 1, "moe+mod": 1 + 2*5 + 1 + 1, "moe+exit": 1 + 2*5 + 1 + 1 + 1} {
 		c.Dynamic.Kind, c.Exit.After, c.Exit.Confidence = kind, "2", saturation
-		if shape := FromConfig(c); c.Layers() != want || shape.Layers() != want || shape.Experts.Groups != 4 {
+		if shape := FromConfig(c); c.Layers() != want || shape.Layers() != want || KindOf[Experts](shape).Groups != 4 {
 			t.Errorf("%s: %d layers of the settings, %d of the model, want %d", kind, c.Layers(), shape.Layers(), want)
 		}
 	}
@@ -245,7 +244,7 @@ func TestReferenceOfExperts(t *testing.T) {
 // softmax over all experts, its largest, renormalised, and the sum of what these make.
 func (p *plainLlama) mixture(at string, x []scalar) []scalar {
 	scores := p.product(at+"router.weight", x)
-	if p.c.Experts.Squashed { // TopKBalancedNoisyGate of LLaMA-MoE's modeling_llama_moe_hf.py, gate_network "mlp", without its noise
+	if KindOf[Experts](p.c).Squashed { // TopKBalancedNoisyGate of LLaMA-MoE's modeling_llama_moe_hf.py, gate_network "mlp", without its noise
 		for k, a := range scores {
 			u := math.Tanh(a.x)
 			scores[k] = p.map1(a, u, 1-u*u)
@@ -258,7 +257,7 @@ func (p *plainLlama) mixture(at string, x []scalar) []scalar {
 		first[k] = k
 	}
 	slices.SortFunc(first, func(a, b int) int { return cmp.Compare(all[b].x, all[a].x) })
-	first = first[:p.c.Experts.Top]
+	first = first[:KindOf[Experts](p.c).Top]
 	kept := p.put(0, nil, nil)
 	for _, k := range first {
 		kept = p.add(kept, all[k])
@@ -269,7 +268,7 @@ func (p *plainLlama) mixture(at string, x []scalar) []scalar {
 		out[i] = p.put(0, nil, nil)
 	}
 	for _, k := range first {
-		weight, scale := p.mul(all[k], share), cmp.Or(p.c.Experts.Scale, 1)
+		weight, scale := p.mul(all[k], share), cmp.Or(KindOf[Experts](p.c).Scale, 1)
 		weight = p.map1(weight, weight.x*scale, scale)
 		for i, y := range p.gated(fmt.Sprintf("%sexpert.%d.", at, k), x) {
 			out[i] = p.add(out[i], p.mul(weight, y))
@@ -301,10 +300,11 @@ func TestExpertsAreThePlainModel(t *testing.T) {
 func TestParametersOfExperts(t *testing.T) {
 	c := Config{
 		Family: "llama", Blocks: 32, Hidden: 4096, Heads: 32, KeyValueHeads: 8, Intermediate: 14336, NormEps: 1e-5, Rope: Rope{Base: 1e6},
-		Sequence: 2048, Vocab: 32000, Experts: Experts{Count: 8, Top: 2},
-	}
+		Sequence: 2048, Vocab: 32000,
+	}.With(Experts{Count: 8, Top: 2})
 	cut := c
-	cut.KeyValueHeads, cut.Intermediate, cut.Experts = 32, 688, Experts{Count: 16, Top: 4}
+	cut.KeyValueHeads, cut.Intermediate = 32, 688
+	cut = cut.With(Experts{Count: 16, Top: 4})
 	for _, m := range []struct {
 		name        string
 		shape       Config

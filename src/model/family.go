@@ -24,7 +24,13 @@ func (c Config) family() Family {
 }
 
 // Weights lists the tensors of the model in the order of llm.c's file.
-func (c Config) Weights() []Weight { return c.family().Weights(c) }
+func (c Config) Weights() []Weight {
+	list := c.family().Weights(c)
+	for _, e := range c.Kinds.list() {
+		list = e.Weights(c, list)
+	}
+	return list
+}
 
 // Kind is what a layer is.
 type Kind string
@@ -41,11 +47,11 @@ const (
 
 // Description says what a layer of the chain is.
 type Description struct {
-	Name  string
-	Kind  Kind
-	Block int           // -1 outside the blocks
-	Form  string        // sets the layer apart from others of its Kind that compute something else; empty for most
-	parts func() []Part // new ones, first to last
+	Name   string
+	Kind   Kind
+	Block  int     // -1 outside the blocks
+	Form   string  // sets the layer apart from others of its Kind that compute something else; empty for most
+	Makers []Maker // that the layer's parts are made of, first to last
 }
 
 // Alike reports whether two layers compute the same on other weights: blocks, or layers
@@ -58,6 +64,18 @@ func (d Description) Alike(other Description) bool {
 		return d.Name == other.Name
 	}
 	return d.Form == other.Form
+}
+
+// parts returns new parts, first to last.
+func (d Description) parts() []Part { return MakeParts(d.Makers) }
+
+// MakeParts returns a new part of each maker.
+func MakeParts(makers []Maker) []Part {
+	var list []Part
+	for _, p := range makers {
+		list = append(list, p.New())
+	}
+	return list
 }
 
 // Params returns new parameters of the layer, without memory.

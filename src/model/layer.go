@@ -105,6 +105,17 @@ func outline(c Config, description Description, h header, t tensor.DType) *Layer
 	return l
 }
 
+// Nested returns the layer that is parts within another part. Its memory, parameters and
+// gradients are those of the layer around it.
+func Nested(parts []Part) *Layer {
+	l := &Layer{parts: parts, Traits: TraitsOf(parts)}
+	for _, p := range parts {
+		l.params = append(l.params, p.Params()...)
+	}
+	l.indexReadings()
+	return l
+}
+
 // indexReadings notes which part each of the readings is of.
 func (l *Layer) indexReadings() {
 	for i, p := range l.parts {

@@ -13,7 +13,7 @@ func (llama) Chain(c Config) []Description { return describe(c) }
 // Weights lists the embedding, the parameters block by block, the final norm, and last the
 // head if it is not tied.
 func (llama) Weights(c Config) []Weight {
-	hidden, mlp := int64(c.Hidden), int64(c.Intermediate)
+	hidden := int64(c.Hidden)
 	keyed := int64(c.Keyed() * (c.Hidden / c.Heads))
 	list := []Weight{{Name: TokenWeight, HuggingFace: "embed_tokens.weight", Shape: []int64{int64(c.Vocab), hidden}}}
 	for b := range c.Blocks {
@@ -25,27 +25,21 @@ func (llama) Weights(c Config) []Weight {
 				of("self_attn.q_proj.weight", hidden), of("self_attn.k_proj.weight", keyed), of("self_attn.v_proj.weight", keyed)}},
 			Weight{Name: at + "proj.weight", HuggingFace: there + "self_attn.o_proj.weight", Shape: []int64{hidden, hidden}},
 			Weight{Name: at + "norm2.weight", HuggingFace: there + "post_attention_layernorm.weight", Shape: []int64{hidden}})
-		gated := func(at, gate, up, down string) {
-			list = append(list,
-				Weight{Name: at + "gateup.weight", Shape: []int64{2 * mlp, hidden}, Split: []Rows{of(gate, mlp), of(up, mlp)}},
-				Weight{Name: at + "down.weight", HuggingFace: there + down, Shape: []int64{hidden, mlp}})
-		}
-		if c.Experts.Count == 0 {
-			gated(at, "mlp.gate_proj.weight", "mlp.up_proj.weight", "mlp.down_proj.weight")
-			continue
-		}
-		list = append(list, Weight{Name: at + "router.weight", HuggingFace: there + "block_sparse_moe.gate.weight", Shape: []int64{int64(c.Experts.Count), hidden}})
-		if c.Experts.Squashed {
-			list = append(list, Weight{Name: at + "router.outer.weight", HuggingFace: there + "block_sparse_moe.gate.outer.weight", Shape: []int64{int64(c.Experts.Count), int64(c.Experts.Count)}})
-		}
-		for e := range c.Experts.Count {
-			of := fmt.Sprintf("block_sparse_moe.experts.%d.", e)
-			gated(fmt.Sprintf("%sexpert.%d.", at, e), of+"w1.weight", of+"w3.weight", of+"w2.weight")
-		}
+		list = append(list, GatedWeights(c, at, there, "mlp.gate_proj.weight", "mlp.up_proj.weight", "mlp.down_proj.weight")...)
 	}
 	list = append(list, Weight{Name: "head/norm.weight", HuggingFace: "norm.weight", Shape: []int64{hidden}})
 	if !c.Tied {
 		list = append(list, Weight{Name: "head/head.weight", HuggingFace: "lm_head.weight", Shape: []int64{int64(c.Vocab), hidden}, Outside: true})
 	}
 	return list
+}
+
+// GatedWeights lists the matrices of a gated MLP whose names begin with at, and with there
+// and the names of the three in files of Hugging Face.
+func GatedWeights(c Config, at, there, gate, up, down string) []Weight {
+	hidden, inside := int64(c.Hidden), int64(c.Intermediate)
+	return []Weight{
+		{Name: at + "gateup.weight", Shape: []int64{2 * inside, hidden}, Split: []Rows{{there + gate, inside}, {there + up, inside}}},
+		{Name: at + "down.weight", HuggingFace: there + down, Shape: []int64{hidden, inside}},
+	}
 }

@@ -138,11 +138,11 @@ func TestLlamaWithDynamism(t *testing.T) {
 	dense := newChain(t, all, tensor.F32)
 	dense.gradients()
 	for name, change := range map[string]func(*Config){
-		"exit":        func(c *Config) { c.Exits = Exits{After: "1", Confidence: "classifier", Threshold: 1} },
-		"saturation":  func(c *Config) { c.Exits = Exits{After: "1", Confidence: saturation, Threshold: 1} },
-		"propagation": func(c *Config) { c.Exits = Exits{After: "1", Confidence: "softmax", Threshold: 1, Propagate: true} },
-		"mod":         func(c *Config) { c.Depths = Depths{Capacity: 1, One: true} },
-		"attention":   func(c *Config) { c.Buckets = 1 },
+		"exit":        func(c *Config) { *c = c.With(Exits{After: "1", Confidence: "classifier", Threshold: 1}) },
+		"saturation":  func(c *Config) { *c = c.With(Exits{After: "1", Confidence: saturation, Threshold: 1}) },
+		"propagation": func(c *Config) { *c = c.With(Exits{After: "1", Confidence: "softmax", Threshold: 1, Propagate: true}) },
+		"mod":         func(c *Config) { *c = c.With(Depths{Capacity: 1, One: true}) },
+		"attention":   func(c *Config) { *c = c.With(Buckets{Count: 1}) },
 	} {
 		c := all
 		change(&c)
@@ -166,9 +166,10 @@ func TestLlamaWithDynamism(t *testing.T) {
 // they are, or pass by a block.
 func TestGradientOfLlamaWithDynamism(t *testing.T) {
 	grouped := smallLlama
-	grouped.Exits = Exits{After: "1", Confidence: "softmax", Threshold: 0.3, Probe: 0.5, Weight: 0.7}
+	grouped = grouped.With(Exits{After: "1", Confidence: "softmax", Threshold: 0.3, Probe: 0.5, Weight: 0.7})
 	all := grouped
-	all.KeyValueHeads, all.Exits.Propagate, all.Tied = all.Heads, true, true
+	all.KeyValueHeads, all.Tied = all.Heads, true
+	Edit(&all, func(k *Exits) { k.Propagate = true })
 	for name, c := range map[string]Config{"exit": grouped, "propagation": all} {
 		t.Run(name, func(t *testing.T) {
 			ch := newChain(t, c, tensor.F64)
@@ -181,10 +182,10 @@ func TestGradientOfLlamaWithDynamism(t *testing.T) {
 		})
 	}
 	c := smallLlama
-	c.Depths = Depths{Capacity: 0.5, Auxiliary: 0.3}
+	c = c.With(Depths{Capacity: 0.5, Auxiliary: 0.3})
 	ch := newChain(t, c, tensor.F64)
 	enlarge(ch.s)
-	checkGradientsOfRouting(t, ch, c.Depths)
+	checkGradientsOfRouting(t, ch, KindOf[Depths](c))
 }
 
 // TestGroupsOfOne: as many key-value heads as heads are what no number of them says.

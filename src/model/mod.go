@@ -9,6 +9,7 @@ import (
 // Depths is a mixture of depths (Raposo et al. 2024): what every second block, the
 // second, the fourth, …, does with the tokens. The zero value routes none.
 type Depths struct {
+	Modest
 	Capacity  float64 // share of a sequence's tokens that are the first, rounded up to a token
 	Predictor bool    // a predictor decides which tokens the block takes; else it takes the first
 	Threshold float64 // of the predictor's probability, above which a token is taken
@@ -18,18 +19,27 @@ type Depths struct {
 
 // depths returns the mixture of depths of the settings.
 func depths(c config.Config) Depths {
-	if !c.Dynamic.Has("mod") {
-		return Depths{}
-	}
 	m := c.Mod
-	return Depths{m.Capacity, m.Route == "predictor", m.Threshold, m.Gate == "one", m.Auxiliary}
+	return Depths{Capacity: m.Capacity, Predictor: m.Route == "predictor", Threshold: m.Threshold, One: m.Gate == "one", Auxiliary: m.Auxiliary}
 }
+
+func (Depths) Name() string { return "mod" }
+func (Depths) Phase() Phase { return Around }
+func (Depths) Beyond() bool { return true }
 
 // Routed is the Form of a block that takes some tokens only.
 const Routed = "routed"
 
-// routes reports whether a block takes some tokens only.
-func (d Depths) routes(block int) bool { return d.Capacity > 0 && block%2 == 1 }
+// Extend makes one part of every second block.
+func (d Depths) Extend(c Config, chain []Description) []Description {
+	return EachBlock(chain, func(b Description) Description {
+		if b.Block%2 == 1 {
+			makers := b.Makers
+			b.Form, b.Makers = Routed, []Maker{{New: func() Part { return newRouted(c, d, b.Block, MakeParts(makers)) }}}
+		}
+		return b
+	})
+}
 
 // routed is a block that works on some of the tokens, and lets the others pass: with the
 // router's logit r = inp·w + b and the gate g = sigmoid(r),
@@ -68,7 +78,7 @@ type blockSizes struct {
 	saved, held int64
 }
 
-func newRouted(c Config, block int) *routed {
+func newRouted(c Config, d Depths, block int, parts []Part) *routed {
 	at, width := InBlock(block), max(1, c.Hidden/4)
 	matrix := func(name string, rows, cols int) Linear {
 		return Linear{
@@ -77,16 +87,19 @@ func newRouted(c Config, block int) *routed {
 		}
 	}
 	r := &routed{
-		Depths: c.Depths, hidden: c.Hidden, router: matrix("router", 1, c.Hidden),
-		block: &Layer{parts: c.BlockParts(block)},
+		Depths: d, hidden: c.Hidden, router: matrix("router", 1, c.Hidden),
+		block: Nested(parts),
 	}
-	r.block.indexReadings()
-	r.block.Traits = TraitsOf(r.block.parts)
-	if c.Depths.Predictor {
+	if d.Predictor {
 		r.up, r.down = matrix("predictor.up", width, c.Hidden), matrix("predictor.down", 1, width)
 	}
 	for _, p := range r.own() {
 		p.File = ""
+		for _, inner := range r.block.params {
+			if inner.Name == p.Name {
+				inner.Rename(inner.Within)
+			}
+		}
 	}
 	return r
 }
@@ -102,10 +115,7 @@ func (r *routed) own() []*Param {
 
 func (r *routed) Params() []*Param {
 	list := r.own()
-	for _, p := range r.block.parts {
-		list = append(list, p.Params()...)
-	}
-	return list
+	return append(list, r.block.params...)
 }
 
 func (r *routed) Traits() Traits {

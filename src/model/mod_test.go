@@ -15,7 +15,10 @@ import (
 // deep returns small with a routed block between two others.
 func deep(d Depths) Config {
 	c := small
-	c.Blocks, c.Depths = 3, d
+	c.Blocks = 3
+	if d != (Depths{}) {
+		c = c.With(d)
+	}
 	return c
 }
 
@@ -46,14 +49,11 @@ func TestGradientOfRoutedBlocks(t *testing.T) {
 					continue
 				}
 				t.Run(fmt.Sprintf("%s/behind=%s/half=%v", name, behind, half), func(t *testing.T) {
-					f := selecting{}
-					if behind != "" {
-						f[0] = rows
-					}
-					Register("selecting", f)
-					defer delete(families, "selecting")
 					c := deep(d)
-					c.Family, c.Tied, c.HalfGrain = "selecting", true, half
+					c.Tied, c.HalfGrain = true, half
+					if behind != "" {
+						c = c.With(&selecting{rows: map[int][]int32{0: rows}})
+					}
 					ch := newChain(t, c, tensor.F64)
 					enlarge(ch.s)
 					checkGradientsOfRouting(t, ch, d)
@@ -185,13 +185,13 @@ func TestRoutedBlocksWait(t *testing.T) {
 // block, which half grain leaves whole.
 func TestDepthsFromSettings(t *testing.T) {
 	c := config.Default()
-	if d := FromConfig(c).Depths; d != (Depths{}) {
+	if d := KindOf[Depths](FromConfig(c)); d != (Depths{}) {
 		t.Errorf("without the kind: %+v", d)
 	}
 	c.Dynamic.Kind, c.Model.Grain, c.Model.Blocks = "mod", "half", 5
 	shape := FromConfig(c)
-	if want := (Depths{Capacity: 0.125, Threshold: 0.5, Auxiliary: 0.01}); shape.Depths != want {
-		t.Errorf("%+v, want %+v", shape.Depths, want)
+	if want := (Depths{Capacity: 0.125, Threshold: 0.5, Auxiliary: 0.01}); KindOf[Depths](shape) != want {
+		t.Errorf("%+v, want %+v", KindOf[Depths](shape), want)
 	}
 	want := "embedding block.0.attention block.0.mlp block.1 block.2.attention block.2.mlp block.3 block.4.attention block.4.mlp head"
 	if got := strings.Join(shape.Names(), " "); got != want || c.Layers() != shape.Layers() {

@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"strings"
 
 	"dynmo/src/tensor"
 )
@@ -39,6 +40,7 @@ type Param struct {
 	Name       string
 	Weight     string // name in the whole model, which slices of a matrix share, and a borrowed one with its owner
 	File       string // of Weight in files of other programs; empty: they have none
+	Within     string // Name in a part around this one that has a parameter of the same name; empty: none has
 	Rows, Cols int
 	First, Of  int // a slice holds rows [First, First+Rows) of Of; 0 of anything else
 	Format     Format
@@ -71,6 +73,12 @@ func (at Place) Param(name string, rows, cols int, r Role, deviation float64) *P
 		Name: name, Weight: at.layer + "/" + name, File: at.layer + "/" + name, Rows: rows, Cols: cols,
 		role: r, deviation: deviation, block: at.block,
 	}
+}
+
+// Rename gives the parameter another name, in files of this program alone.
+func (p *Param) Rename(name string) {
+	p.Weight = strings.TrimSuffix(p.Weight, p.Name) + name
+	p.Name = name
 }
 
 // Wide returns the weights in the wide type: the master's if there is one.

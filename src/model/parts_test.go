@@ -68,7 +68,7 @@ func TestParts(t *testing.T) {
 	} {
 		var notes []string
 		parts := []Part{&probe{name: "first", notes: &notes, names: []string{"a", Loss}}, &probe{name: "second", notes: &notes, fails: fails, names: []string{"b"}}}
-		l := outline(small, Description{parts: func() []Part { return parts }}, header{}, tensor.F64)
+		l := outline(small, Description{Makers: []Maker{{New: func() Part { return parts[0] }}, {New: func() Part { return parts[1] }}}}, header{}, tensor.F64)
 		savedBytes, heldBytes := l.Sizes(x)
 		saved, held := alloc(t, x.Device, savedBytes), alloc(t, x.Device, heldBytes)
 		gradient := alloc(t, x.Device, l.Leaves().Bytes(x, x.N()))

@@ -13,7 +13,7 @@ import (
 // propagating is exiting where states of tokens that left go on.
 func propagating(confidence string, threshold float64) Config {
 	c := exiting(confidence, threshold)
-	c.Exits.Propagate = true
+	Edit(&c, func(k *Exits) { k.Propagate = true })
 	return c
 }
 
@@ -84,7 +84,7 @@ func TestPropagation(t *testing.T) {
 	enlarge(got.s)
 	got.leaveBy(4)
 	got.loss()
-	c.Exits = Exits{}
+	c.Kinds = Extensions{}
 	twin := newChain(t, c, tensor.F64)
 	var states []float64
 	for i, l := range got.s.Layers[:len(got.s.Layers)-1] {

@@ -1,6 +1,10 @@
 package model
 
-import "dynmo/src/tensor"
+import (
+	"slices"
+
+	"dynmo/src/tensor"
+)
 
 // Choose lists in rows, which has room for all, the tokens of a batch that go on:
 // their numbers in the batch, ascending; and returns how many they are. inp is the
@@ -11,11 +15,11 @@ type Choose func(x *Exec, b *Batch, inp tensor.Mem, rows []int32) (tokens int, e
 // the tokens that are chosen from what would leave the layer. The gradient of the
 // others is zero.
 func (d Description) Selecting(choose Choose) Description {
-	before := d.parts
-	d.parts = func() []Part {
-		parts := before()
-		return append(parts, &selection{passed: parts[len(parts)-1].Leaves().Values, choose: choose})
-	}
+	before := d.Makers
+	d.Makers = append(slices.Clip(before), Maker{New: func() Part {
+		last := before[len(before)-1].New()
+		return &selection{passed: last.Leaves().Values, choose: choose}
+	}})
 	return d
 }
 

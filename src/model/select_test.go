@@ -9,16 +9,17 @@ import (
 	"dynmo/src/tensor"
 )
 
-// selecting is GPT-2 whose layers before the head pass on these rows of what enters
-// their ends, of those that there are; a layer without an entry passes on all.
-type selecting map[int][]int32
+// selecting has layers before the head pass on these rows of what enters them.
+type selecting struct {
+	Modest
+	rows map[int][]int32
+}
 
-func (selecting) Weights(Config) []Weight { return nil }
+func (*selecting) Name() string { return "selecting" }
+func (*selecting) Phase() Phase { return Layers }
 
-func (f selecting) Chain(c Config) []Description {
-	c.Family = ""
-	chain := c.Chain()
-	for id, rows := range f {
+func (f *selecting) Extend(_ Config, chain []Description) []Description {
+	for id, rows := range f.rows {
 		chain[id] = chain[id].Selecting(func(_ *Exec, _ *Batch, _ tensor.Mem, room []int32) (int, error) {
 			return copy(room, rows), nil
 		})
@@ -30,7 +31,7 @@ func (f selecting) Chain(c Config) []Description {
 // of the loss where layers pass on some of the tokens: of the embedding, of blocks
 // and of halves of blocks, none among them.
 func TestGradientOfSelectedTokens(t *testing.T) {
-	for name, f := range map[string]selecting{
+	for name, rows := range map[string]map[int][]int32{
 		"some":         {1: {0, 1, 3, 4, 6, 9}, 2: {1, 2, 5}},
 		"embedding":    {0: {0, 2, 3, 4, 5, 6, 7, 8}},
 		"one sequence": {1: {5, 6, 7, 8, 9}},
@@ -41,10 +42,8 @@ func TestGradientOfSelectedTokens(t *testing.T) {
 		for _, half := range []bool{false, true} {
 			for _, slices := range []int{1, 3} {
 				t.Run(fmt.Sprintf("%s/half=%v/slices=%d", name, half, slices), func(t *testing.T) {
-					Register("selecting", f)
-					defer delete(families, "selecting")
-					c := small
-					c.Family, c.Tied, c.HalfGrain, c.HeadShards = "selecting", true, half, slices
+					c := small.With(&selecting{rows: rows})
+					c.Tied, c.HalfGrain, c.HeadShards = true, half, slices
 					ch := newChain(t, c, tensor.F64)
 					enlarge(ch.s)
 					checkGradients(t, ch)
@@ -127,6 +126,7 @@ func TestOnlyTheLastPartSelects(t *testing.T) {
 	}()
 	var notes []string
 	choose := func(*Exec, *Batch, tensor.Mem, []int32) (int, error) { return 0, nil }
-	first := Description{parts: func() []Part { return []Part{&probe{notes: &notes}} }}.Selecting(choose)
-	outline(small, Description{parts: func() []Part { return append(first.parts(), &probe{notes: &notes}) }}, header{}, tensor.F64)
+	some := Maker{New: func() Part { return &probe{notes: &notes} }}
+	first := Description{Makers: []Maker{some}}.Selecting(choose)
+	outline(small, Description{Makers: append(first.Makers, some)}, header{}, tensor.F64)
 }

@@ -12,7 +12,10 @@ import (
 // some queries see a few keys and some none.
 func inBuckets(count int) Config {
 	c := small
-	c.Sequence, c.Buckets = 8, count
+	c.Sequence = 8
+	if count > 0 {
+		c = c.With(Buckets{Count: count})
+	}
 	return c
 }
 

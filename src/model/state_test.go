@@ -194,12 +194,11 @@ func TestFrozenTies(t *testing.T) {
 func TestOwnParameters(t *testing.T) {
 	ch := newChain(t, small, tensor.F64)
 	d := ch.s.Layers[1].Description
-	parts := d.parts
-	d.parts = func() []Part {
-		list := parts()
-		m := list[1].(*mlp)
+	d.Makers = slices.Clone(d.Makers)
+	d.Makers[1].New = func() Part {
+		m := newMLP(small, d.Block)
 		m.up.W.Own, m.up.B.Own = true, true
-		return list
+		return m
 	}
 	l := outline(small, d, header{Layer: 1}, tensor.F64)
 	l.device = ch.x.Device

@@ -186,7 +186,7 @@ func (p *plainLlama) softmax(z []scalar) []scalar {
 
 // feedForward is the MLP of a block, or of its experts that a token goes to.
 func (p *plainLlama) feedForward(at string, x []scalar) []scalar {
-	if p.c.Experts.Count > 0 {
+	if KindOf[Experts](p.c).Count > 0 {
 		return p.mixture(at, x)
 	}
 	return p.gated(at, x)

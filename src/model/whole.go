@@ -8,30 +8,35 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Whole returns the model as a replica has it that has all experts.
-func (c Config) Whole() Config { return c.Of(0, 0) }
+// Whole returns the model as a replica has it that has all.
+func (c Config) Whole() Config { return c.AsReplica(0, 0) }
 
-// Of returns the model as a replica has it, of so many that share the experts out; 0: each
-// has all.
-func (c Config) Of(replica, spread int) Config {
-	c.Replica, c.Experts.Spread = replica, spread
-	if spread == 0 {
+// AsReplica returns the model as a replica has it, of as many as share out what each has of
+// its own; 0: each has all.
+func (c Config) AsReplica(replica, replicas int) Config {
+	c.Replica, c.Spread = replica, replicas
+	if replicas == 0 {
 		c.Replica = 0
 	}
 	return c
 }
 
-// Held returns which experts of a block the layers have: [lo, hi).
-func (c Config) Held() (lo, hi int) {
-	lo = c.Experts.firstOf(c.Replica)
-	return lo, lo + c.Experts.here()
+// Meets reports whether two shares of a layer have a parameter in common that shares
+// divide.
+func (c Config) Meets(other Config, layer int) bool {
+	mine := c.divided(layer)
+	return slices.ContainsFunc(other.divided(layer), func(name string) bool { return slices.Contains(mine, name) })
 }
 
-// Meets reports whether two shares have an expert in common.
-func (c Config) Meets(other Config) bool {
-	lo, hi := c.Held()
-	from, to := other.Held()
-	return lo < to && from < hi
+// divided returns the parameters that a share of a layer has and others may not: all, of a
+// model that is not shared out.
+func (c Config) divided(layer int) (names []string) {
+	for _, p := range c.Chain()[layer].Params() {
+		if p.Own || c.Spread == 0 {
+			names = append(names, p.Name)
+		}
+	}
+	return names
 }
 
 // Holds reports whether a layer of the chain has the same parameters in another share of

@@ -122,7 +122,7 @@ func (s *stepper) shareOf(counts []cost.Count) float64 {
 			continue
 		}
 		sum += float64(there)
-		if s.stage.Config.Exits.Propagate {
+		if s.stage.Config.Propagates() {
 			sum += float64(all-there) / 6
 		}
 	}

@@ -51,12 +51,12 @@ func NewRouting(from *store.Checkpoint, name, path string, slots, replicas int) 
 		return nil, err
 	}
 	shape := model.FromConfig(settings).Whole()
-	if shape.Experts.Count == 0 {
+	if model.KindOf[model.Experts](shape).Count == 0 {
 		return nil, fmt.Errorf("checkpoint %s: no experts: want dynamic.kind with moe", from.Dir)
 	}
 	r = &Routing{from: from, shape: shape, size: settings.Parallel.MicrobatchSize}
 	if r.made, err = routing.New(routing.Recording{
-		Name: name, Experts: shape.Experts.Count, Top: shape.Experts.Top, Blocks: shape.Blocks,
+		Name: name, Experts: model.KindOf[model.Experts](shape).Count, Top: model.KindOf[model.Experts](shape).Top, Blocks: shape.Blocks,
 		Slots: slots, Replicas: replicas, Tokens: replicas * r.size * shape.Sequence,
 	}); err != nil {
 		return nil, err
@@ -258,7 +258,7 @@ func (w *routed) figures() []figure {
 			continue
 		}
 		n++
-		sums := make([]float64, w.stage.Config.Experts.Count)
+		sums := make([]float64, model.KindOf[model.Experts](w.stage.Config).Count)
 		for _, token := range slices.Sorted(maps.Keys(c.of)) { // sums are the same every time
 			share, loads := 0.0, c.of[token]
 			for e, x := range loads {

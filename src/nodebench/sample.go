@@ -34,7 +34,8 @@ var Sampled = func() map[string]model.Config {
 		Intermediate: 2048, NormEps: 1e-5, Rope: model.Rope{Base: 10000}, Seed: 1,
 	}
 	mixtral := llama
-	mixtral.Intermediate, mixtral.Experts = 512, model.Experts{Count: 8, Top: 2}
+	mixtral.Intermediate = 512
+	mixtral = mixtral.With(model.Experts{Count: 8, Top: 2})
 	return map[string]model.Config{"gpt2": GPT2Small, "llama": llama, "mixtral": mixtral}
 }()
 

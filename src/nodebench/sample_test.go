@@ -24,7 +24,7 @@ func TestSample(t *testing.T) {
 // mixtralOf returns a LLaMA with experts, of GPT-2's dimensions.
 func mixtralOf(c model.Config) model.Config {
 	c.Family, c.KeyValueHeads, c.Intermediate, c.NormEps, c.Rope = "llama", 1, 24, 1e-5, model.Rope{Base: 1e4}
-	c.Experts = model.Experts{Count: 4, Top: 2}
+	c = c.With(model.Experts{Count: 4, Top: 2})
 	return c
 }
 

@@ -16,36 +16,40 @@ import (
 // there, on Go's heap and outside it, also where the number of tokens changes.
 func TestStepAllocatesNothing(t *testing.T) {
 	type setting struct {
-		family  string
-		plan    schedule.Schedule
-		exits   model.Exits
-		buckets int
+		name string
+		plan schedule.Schedule
+		with []model.Extension
 	}
 	var cases []setting
-	for _, family := range []string{"", "keeping", "alternating", "routing"} {
+	for _, name := range []string{"", "keeping", "alternating", "routing"} {
 		for _, plan := range []schedule.Schedule{
 			newSchedule(t, schedule.Kind1F1B, 1, 1), newSchedule(t, schedule.Kind1F1B, 3, 1),
 			newSchedule(t, schedule.KindInterleaved, 2, 3), newSchedule(t, schedule.KindZBV, 3, 2),
 		} {
-			buckets := 0
-			if family == "alternating" {
-				buckets = 4 // of an attention that is not dense
+			s := setting{name: name, plan: plan}
+			if name != "" {
+				s.with = append(s.with, extensions[name])
 			}
-			cases = append(cases, setting{family: family, plan: plan, buckets: buckets})
+			if name == "alternating" {
+				s.with = append(s.with, model.Buckets{Count: 4}) // an attention that is not dense
+			}
+			cases = append(cases, s)
 		}
 	}
-	cases = append(cases, setting{family: "llama", plan: newSchedule(t, schedule.KindZBV, 3, 2)})
+	cases = append(cases, setting{name: "llama", plan: newSchedule(t, schedule.KindZBV, 3, 2)})
 	for _, threshold := range []float64{-1, 2} { // all leave, none
 		exits := model.Exits{After: "2,4", Confidence: "classifier", Threshold: threshold, Probe: 0.5, Weight: 1}
-		cases = append(cases, setting{plan: newSchedule(t, schedule.Kind1F1B, 3, 1), exits: exits})
+		cases = append(cases, setting{plan: newSchedule(t, schedule.Kind1F1B, 3, 1), with: []model.Extension{exits}})
 		exits.Propagate = true
-		cases = append(cases, setting{plan: newSchedule(t, schedule.Kind1F1B, 3, 1), exits: exits})
+		cases = append(cases, setting{plan: newSchedule(t, schedule.Kind1F1B, 3, 1), with: []model.Extension{exits}})
 	}
 	for _, v := range cases {
 		c, plan := tiny, v.plan
-		c.Family, c.Exits, c.Buckets = v.family, v.exits, v.buckets
-		if v.family == "llama" {
-			c.KeyValueHeads, c.Intermediate, c.NormEps, c.Rope.Base = 1, 7, 1e-5, 1e4
+		for _, e := range v.with {
+			c = c.With(e)
+		}
+		if v.name == "llama" {
+			c.Family, c.KeyValueHeads, c.Intermediate, c.NormEps, c.Rope.Base = "llama", 1, 7, 1e-5, 1e4
 		}
 		stages := plan.Map.Stages
 		var per float64
@@ -81,7 +85,7 @@ func TestStepAllocatesNothing(t *testing.T) {
 		})
 		expect.OK(t, err)
 		if per != 0 {
-			t.Errorf("%q, %s, %d stages: %v allocations in a step", c.Family, plan.Kind, stages, per)
+			t.Errorf("%q, %s, %d stages: %v allocations in a step", v.name, plan.Kind, stages, per)
 		}
 	}
 }

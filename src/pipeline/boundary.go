@@ -50,7 +50,7 @@ func (r *Runner) receiveActivations(c *chunk, m int) error {
 		return err
 	}
 	b.entering = &b.received.Batch
-	if 0 < tokens && (tokens < r.x.N() || r.s.Config.Exits.Propagate) {
+	if 0 < tokens && (tokens < r.x.N() || r.x.Propagates) {
 		req, err := r.group.Recv(c.forwards.peer, c.forwards.index.of(m), room.Span(0, int64(tokens)*tensor.I32.Size()), nil)
 		if err != nil {
 			return err

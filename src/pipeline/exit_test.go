@@ -17,9 +17,7 @@ import (
 // exiting is tiny with exits behind blocks 2, 4 and 5: of the tokens that are there at the
 // first about half leave, then fewer, then all or nearly all.
 func exiting(confidence string, threshold float64) model.Config {
-	c := tiny
-	c.Exits = model.Exits{After: "2,4,5", Confidence: confidence, Threshold: threshold, Probe: 0.25, Weight: 0.3}
-	return c
+	return tiny.With(model.Exits{After: "2,4,5", Confidence: confidence, Threshold: threshold, Probe: 0.25, Weight: 0.3})
 }
 
 // TestExits: where tokens leave, losses and updated weights are the same bits on one stage
@@ -33,7 +31,7 @@ func TestExits(t *testing.T) {
 	}
 	list := []model.Config{exiting("classifier", 0.5), exiting("softmax", 0.0317), exiting("saturation", 0.9), exiting("classifier", -1), exiting("softmax", 2)}
 	for _, c := range list[1:4] {
-		c.Exits.Propagate = true
+		model.Edit(&c, func(k *model.Exits) { k.Propagate = true })
 		list = append(list, c)
 	}
 	for i, c := range list {
@@ -42,7 +40,8 @@ func TestExits(t *testing.T) {
 				continue
 			}
 			c.Tied, c.HeadShards = replicas == 1, replicas
-			t.Run(fmt.Sprintf("%s/%v/propagate=%v/D=%d", c.Exits.Confidence, c.Exits.Threshold, c.Exits.Propagate, replicas), func(t *testing.T) {
+			e := model.KindOf[model.Exits](c)
+			t.Run(fmt.Sprintf("%s/%v/propagate=%v/D=%d", e.Confidence, e.Threshold, e.Propagate, replicas), func(t *testing.T) {
 				want := trainReplicas(t, c, newSchedule(t, schedule.KindGPipe, 1, 1), replicas)
 				for _, plan := range plans {
 					if plan.Map.Virtual() <= c.Layers() {

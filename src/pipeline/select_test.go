@@ -21,16 +21,17 @@ import (
 	"dynmo/src/tensor"
 )
 
-// thinning is GPT-2 some of whose blocks pass on only some of the tokens.
+// thinning has some of the blocks pass on only some of the tokens.
 type thinning struct {
-	model.Family
+	model.Modest
 	selecting []int // blocks; -1 is the embedding
 	choose    model.Choose
 }
 
-func (f thinning) Chain(c model.Config) []model.Description {
-	c.Family = ""
-	chain := c.Chain()
+func (*thinning) Name() string       { return "thinning" }
+func (*thinning) Phase() model.Phase { return model.Layers }
+
+func (f *thinning) Extend(_ model.Config, chain []model.Description) []model.Description {
 	for i, d := range chain {
 		if d.Kind != model.Head && d.Block != chain[i+1].Block && slices.Contains(f.selecting, d.Block) {
 			chain[i] = d.Selecting(f.choose)
@@ -39,48 +40,41 @@ func (f thinning) Chain(c model.Config) []model.Description {
 	return chain
 }
 
-// routing is GPT-2 with a mixture of depths.
-type routing struct{ model.Depths }
-
-func (routing) Weights(model.Config) []model.Weight { return nil }
-
-func (f routing) Chain(c model.Config) []model.Description {
-	c.Family, c.Depths = "", f.Depths
-	return c.Chain()
-}
-
 // tally counts by what was chosen.
 var tally = struct {
 	sync.Mutex
 	counts map[string]int
 }{counts: map[string]int{}}
 
-func init() {
-	model.Register("thinning", thinning{selecting: []int{1, 2, 5}, choose: thin})
-	model.Register("keeping", thinning{selecting: []int{1, 2, 5}, choose: func(_ *model.Exec, b *model.Batch, _ tensor.Mem, rows []int32) (int, error) {
-		for i := range b.Tokens {
-			rows[i] = int32(i)
-		}
-		return b.Tokens, nil
-	}})
-	model.Register("thinning at once", thinning{selecting: []int{-1, 4}, choose: thin})
-	model.Register("routing", routing{model.Depths{Capacity: 0.4, Predictor: true, Threshold: 0.5, Auxiliary: 0.1}})
+// extensions are what tests add to a model, by name.
+var extensions = func() map[string]model.Extension {
 	var calls atomic.Int32
-	model.Register("alternating", thinning{selecting: []int{1, 2, 5}, choose: func(_ *model.Exec, b *model.Batch, _ tensor.Mem, rows []int32) (int, error) {
-		n, left := 0, calls.Add(1)%3
-		for i := range int32(b.Tokens) {
-			if i%4 != left {
-				rows[n] = i
-				n++
+	return map[string]model.Extension{
+		"thinning": &thinning{selecting: []int{1, 2, 5}, choose: thin},
+		"keeping": &thinning{selecting: []int{1, 2, 5}, choose: func(_ *model.Exec, b *model.Batch, _ tensor.Mem, rows []int32) (int, error) {
+			for i := range b.Tokens {
+				rows[i] = int32(i)
 			}
-		}
-		return n, nil
-	}})
-	model.Register("descending", thinning{selecting: []int{2}, choose: func(_ *model.Exec, _ *model.Batch, _ tensor.Mem, rows []int32) (int, error) {
-		rows[0], rows[1] = 3, 2
-		return 2, nil
-	}})
-}
+			return b.Tokens, nil
+		}},
+		"thinning at once": &thinning{selecting: []int{-1, 4}, choose: thin},
+		"routing":          model.Depths{Capacity: 0.4, Predictor: true, Threshold: 0.5, Auxiliary: 0.1},
+		"alternating": &thinning{selecting: []int{1, 2, 5}, choose: func(_ *model.Exec, b *model.Batch, _ tensor.Mem, rows []int32) (int, error) {
+			n, left := 0, calls.Add(1)%3
+			for i := range int32(b.Tokens) {
+				if i%4 != left {
+					rows[n] = i
+					n++
+				}
+			}
+			return n, nil
+		}},
+		"descending": &thinning{selecting: []int{2}, choose: func(_ *model.Exec, _ *model.Batch, _ tensor.Mem, rows []int32) (int, error) {
+			rows[0], rows[1] = 3, 2
+			return 2, nil
+		}},
+	}
+}()
 
 // thin chooses by what the activations are: the lowest bits of the first token's
 // first value say whether all go on, none does, a sequence drops out, or those whose
@@ -118,9 +112,12 @@ func thin(x *model.Exec, b *model.Batch, inp tensor.Mem, rows []int32) (int, err
 }
 
 // thinned returns a configuration of the chain that selects tokens.
-func thinned(family string, tied, half bool, slices int) model.Config {
+func thinned(name string, tied, half bool, slices int) model.Config {
 	c := tiny
-	c.Family, c.Tied, c.HalfGrain, c.HeadShards = family, tied, half, slices
+	c.Tied, c.HalfGrain, c.HeadShards = tied, half, slices
+	if name != "" {
+		c = c.With(extensions[name])
+	}
 	return c
 }
 
@@ -187,7 +184,7 @@ func TestSelectingLayers(t *testing.T) {
 // left share fewer and fewer (law 3).
 func TestSelectingSparse(t *testing.T) {
 	c := thinned("thinning", true, true, 1)
-	c.Buckets = 4
+	c = c.With(model.Buckets{Count: 4})
 	want := train(t, c, newSchedule(t, schedule.KindGPipe, 1, 1))
 	for _, plan := range []schedule.Schedule{newSchedule(t, schedule.Kind1F1B, 4, 1), newSchedule(t, schedule.KindZBV, 3, 2)} {
 		train(t, c, plan).agree(t, want, plan)
@@ -202,7 +199,7 @@ func TestRoutedLayersOfSomeTokens(t *testing.T) {
 		"topk": {Capacity: 0.4, Auxiliary: 0.1}, "predictor": {Capacity: 0.4, Predictor: true, Threshold: 0.5, Auxiliary: 0.1},
 	} {
 		c := thinned("thinning", true, name == "topk", 2)
-		c.Depths = d
+		c = c.With(d)
 		want := train(t, c, newSchedule(t, schedule.KindGPipe, 1, 1))
 		for _, plan := range []schedule.Schedule{
 			newSchedule(t, schedule.Kind1F1B, 4, 1), newSchedule(t, schedule.KindZBV, 3, 2), newSchedule(t, schedule.KindZBH2, 2, 1), lateWeights(),

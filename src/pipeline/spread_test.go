@@ -23,8 +23,8 @@ func mixture(e model.Experts) model.Config {
 	e.Count = 6
 	return model.Config{
 		Family: "llama", Blocks: 3, Hidden: 16, Heads: 2, Sequence: 8, Vocab: 32, Tied: true, Seed: 5,
-		Intermediate: 24, NormEps: 1e-5, Rope: model.Rope{Base: 1e4}, Experts: e,
-	}
+		Intermediate: 24, NormEps: 1e-5, Rope: model.Rope{Base: 1e4},
+	}.With(e)
 }
 
 // summed is what a step leaves: the loss, the norm, and by weight its initial value and its
@@ -88,14 +88,12 @@ func step(t *testing.T, c model.Config, plan schedule.Schedule, differ func(repl
 
 // spreadCases are models whose experts can be spread over two replicas.
 func spreadCases() map[string]model.Config {
-	routed := mixture(model.Experts{Top: 2, Auxiliary: 0.3})
-	routed.Depths = model.Depths{Capacity: 0.5, Auxiliary: 0.3}
-	leaving := mixture(model.Experts{Top: 2, Z: 0.2})
-	leaving.Exits = model.Exits{After: "1", Confidence: "softmax", Threshold: 0.034, Probe: 0.25, Weight: 0.3}
+	routed := mixture(model.Experts{Top: 2, Auxiliary: 0.3}).With(model.Depths{Capacity: 0.5, Auxiliary: 0.3})
+	leaving := mixture(model.Experts{Top: 2, Z: 0.2}).With(model.Exits{After: "1", Confidence: "softmax", Threshold: 0.034, Probe: 0.25, Weight: 0.3})
 	going := leaving
-	going.Exits.Confidence, going.Exits.Threshold, going.Exits.Propagate = "saturation", 0.5, true
+	model.Edit(&going, func(k *model.Exits) { k.Confidence, k.Threshold, k.Propagate = "saturation", 0.5, true })
 	foretold := routed
-	foretold.Depths.Predictor, foretold.Depths.Threshold = true, 0.5
+	model.Edit(&foretold, func(k *model.Depths) { k.Predictor, k.Threshold = true, 0.5 })
 	half := mixture(model.Experts{Top: 4, Auxiliary: 0.3, Z: 0.1})
 	half.HalfGrain = true
 	return map[string]model.Config{
@@ -173,7 +171,7 @@ func always(w []float64, cols, expert int) {
 func agreeSpread(t *testing.T, c model.Config, plan schedule.Schedule, differ func(replica int, s *model.Stage)) {
 	t.Helper()
 	want := step(t, c, plan, differ)
-	c.Experts.Spread = 2
+	c.Spread = 2
 	got := step(t, c, plan, differ)
 	if math.Abs(got.agreed.Loss-want.agreed.Loss) > 1e-10 || math.Abs(got.agreed.Norm-want.agreed.Norm) > 1e-10 {
 		t.Errorf("loss and norm %+v, of local experts %+v", got.agreed, want.agreed)

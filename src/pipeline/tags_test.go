@@ -56,7 +56,7 @@ func TestTagsTellMicrobatchesApart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			config, want := tiny, most
 			if strings.Contains(name, "some tokens") {
-				config.Family, want = "thinning", comm.TagIndexes
+				config, want = config.With(extensions["thinning"]), comm.TagIndexes
 			}
 			err := local.Run(1, func(tr comm.Transport) error {
 				clock := device.NewWall()

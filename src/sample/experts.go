@@ -4,6 +4,8 @@ import (
 	"math"
 
 	"gonum.org/v1/gonum/blas/blas32"
+
+	"dynmo/src/model"
 )
 
 // routed is what experts work in.
@@ -12,7 +14,7 @@ type routed struct{ logits, squashed, inp, out []float32 }
 // experts adds to x (n, C) what the experts make of normed: of each token the sum, over those
 // that it goes to, of their weight times what they make (see model.Experts.Plain).
 func (s *Session) experts(b *block, n int) {
-	m, c, e := s.m, s.m.Config.Hidden, s.m.Config.Experts
+	m, c, e := s.m, s.m.Config.Hidden, model.KindOf[model.Experts](s.m.Config)
 	r := &s.routed
 	resize(&r.logits, n*e.Count)
 	resize(&r.inp, n*c)

@@ -112,10 +112,10 @@ func (m *Model) places() map[string]*[]float32 {
 		add("proj", &b.proj.weight, &b.proj.bias)
 		add("router", &b.router.weight, &b.router.bias)
 		add("router.outer", &b.outer.weight, &b.outer.bias)
-		b.mlps = make([]mlp, max(1, m.Config.Experts.Count))
+		b.mlps = make([]mlp, max(1, model.KindOf[model.Experts](m.Config).Count))
 		for e := range b.mlps {
 			p, of := &b.mlps[e], ""
-			if m.Config.Experts.Count > 0 {
+			if model.KindOf[model.Experts](m.Config).Count > 0 {
 				of = fmt.Sprintf("expert.%d.", e)
 			}
 			add(of+m.upward(), &p.up.weight, &p.up.bias)
@@ -161,7 +161,7 @@ func (m *Model) TokenBytes() int64 {
 		for _, w := range []linear{linear(b.norm1), linear(b.norm2), b.qkv, b.proj, b.router, b.outer} {
 			n += len(w.weight) + len(w.bias)
 		}
-		for _, p := range b.mlps[:max(1, m.Config.Experts.Top)] { // all are of one shape
+		for _, p := range b.mlps[:max(1, model.KindOf[model.Experts](m.Config).Top)] { // all are of one shape
 			n += len(p.up.weight) + len(p.up.bias) + len(p.down.weight) + len(p.down.bias)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"gonum.org/v1/gonum/blas/blas32"
 
 	"dynmo/src/kernel/ref"
+	"dynmo/src/model"
 )
 
 // Session is a text that a model is given, token by token.
@@ -124,7 +125,7 @@ func (s *Session) block(b *block, k kept, n int) {
 	m.multiply(s.normed, s.attended, b.proj, n, c, c)
 	ref.Add(s.x, s.x, s.normed)
 	s.normalise(s.x, b.norm2, n)
-	if m.Config.Experts.Count > 0 {
+	if model.KindOf[model.Experts](m.Config).Count > 0 {
 		s.experts(b, n)
 		return
 	}

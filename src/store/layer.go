@@ -17,11 +17,11 @@ func (c *Checkpoint) Layer(id int, shape model.Config, d device.Device, t tensor
 	spread := 0
 	if c.sharedOut(id) {
 		spread = c.Layout.Mesh.Replicas
-		if n := shape.Experts.Count; n == 0 || n%spread != 0 {
+		if n := shape.Shared(); n == 0 || n%spread != 0 {
 			return nil, c.fail(ManifestFile, fmt.Errorf("layer %d: %d replicas share out %d experts", id, spread, n))
 		}
 	}
-	if spread == shape.Experts.Spread || spread == 0 && shape.Holds(shape.Whole(), id) {
+	if spread == shape.Spread || spread == 0 && shape.Holds(shape.Whole(), id) {
 		return c.layer(id, shape, d, t)
 	}
 	return c.shared(id, shape, spread, d, t)
@@ -32,8 +32,8 @@ func (c *Checkpoint) Layer(id int, shape model.Config, d device.Device, t tensor
 func (c *Checkpoint) shared(id int, shape model.Config, spread int, d device.Device, t tensor.DType) (made *model.Layer, err error) {
 	host := cpu.New(device.NewWall())
 	for replica := range max(1, spread) {
-		of := shape.Of(replica, spread)
-		if !of.Meets(shape) {
+		of := shape.AsReplica(replica, spread)
+		if !of.Meets(shape, id) {
 			continue
 		}
 		had, err := c.layer(id, of, host, t)

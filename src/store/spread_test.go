@@ -68,7 +68,7 @@ func saveShared(t *testing.T, dir string, step, spread int, dtype tensor.DType) 
 	c, files := mixture(), make(map[string]File)
 	shape, replicas := model.FromConfig(c), max(1, spread)
 	for replica := range replicas {
-		s := filled(t, shape.Of(replica, spread), dev, dtype)
+		s := filled(t, shape.AsReplica(replica, spread), dev, dtype)
 		var shot Snapshot
 		expect.OK(t, shot.Take(s.Layers, Share{replica, replicas}, stream))
 		written, err := shot.Write(dir, step, nil)
@@ -111,7 +111,7 @@ func TestShared(t *testing.T) {
 			}
 			for _, to := range ways {
 				for replica := range max(1, to) {
-					shape := model.FromConfig(mixture()).Of(replica, to)
+					shape := model.FromConfig(mixture()).AsReplica(replica, to)
 					for id, want := range filled(t, shape, dev, dtype).Layers {
 						l, err := c.Layer(id, shape, dev, dtype)
 						expect.OK(t, err)

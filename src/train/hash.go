@@ -90,7 +90,7 @@ func (r *Rank) gather(replicas *comm.Group, l *model.Layer, shape model.Config) 
 		return nil, err
 	}
 	for replica := 1; replica < replicas.Size() && err == nil; replica++ {
-		err = r.adopt(whole, replicas, replica, shape.Of(replica, replicas.Size()), host)
+		err = r.adopt(whole, replicas, replica, shape.AsReplica(replica, replicas.Size()), host)
 	}
 	if err == nil {
 		err = whole.Adopt(l)

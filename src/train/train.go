@@ -128,7 +128,7 @@ func New(s Setup) (*Rank, error) {
 		return nil, Input(err)
 	}
 	shape := model.FromConfig(c)
-	shape = shape.Of(r.world.Replicas.Rank(), shape.Experts.Spread)
+	shape = shape.AsReplica(r.world.Replicas.Rank(), shape.Spread)
 	if err := Agree(s.World, r.x.Reserve(shape), false); err != nil {
 		return nil, err
 	}

@@ -186,8 +186,10 @@ func openRun(c *cobra.Command, dir string, step int) (origin, error) {
 			w.Config = w.Config.Beginning(begin)
 		}
 	}
-	trained := model.FromConfig(settings).Experts // configurations do not say all of how they were
-	w.Config.Model.Experts.Balanced, w.Config.Model.Experts.Capacity = trained.Balanced, trained.Capacity
+	trained := model.KindOf[model.Experts](model.FromConfig(settings)) // configurations do not say all of how they were
+	if trained.Count > 0 {
+		model.Edit(&w.Config.Model, func(e *model.Experts) { e.Balanced, e.Capacity = trained.Balanced, trained.Capacity })
+	}
 	return o, nil
 }
 

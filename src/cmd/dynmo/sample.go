@@ -120,7 +120,7 @@ func (s *sampling) run(c *cobra.Command, path string) error {
 	if err := sample.Knows(w.Config.Model); err != nil {
 		return usageError{fmt.Errorf("%s: %w", path, err)}
 	}
-	tellRouting(c.ErrOrStderr(), w.Config.Model.Experts)
+	tellRouting(c.ErrOrStderr(), model.KindOf[model.Experts](w.Config.Model))
 	v, err := s.vocabulary(o)
 	if err != nil {
 		return usageError{err}

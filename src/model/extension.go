@@ -1,0 +1,167 @@
+package model
+
+import "slices"
+
+// Extension is what a kind of dynamism makes of a model: its layers and parts, and what
+// these need. A model has one for each of its kinds. Values are comparable: two shapes are
+// equal if their extensions are.
+type Extension interface {
+	// Name is the kind's, in the settings.
+	Name() string
+	// Phase says when the kind extends the chain.
+	Phase() Phase
+	// Extend returns the chain with the kind's layers and parts.
+	Extend(c Config, chain []Description) []Description
+	// Beyond reports whether no other program knows the layers.
+	Beyond() bool
+	// Propagates reports whether tokens stay in a batch as keys and values alone.
+	Propagates() bool
+	// Idle returns how many weights of the model a token does not meet.
+	Idle(c Config) int64
+	// Shared returns how many equal shares of the kind's parameters replicas can divide
+	// among them, such as experts; 0: each replica has all.
+	Shared() int
+	// Weights returns the tensors that files of other programs have, from those that the
+	// family alone has.
+	Weights(c Config, list []Weight) []Weight
+	// Scratch returns the elements of shared scratch memory that a pass of a microbatch of
+	// so many tokens needs.
+	Scratch(c Config, tokens int) int
+	// Reserve returns what parts of a rank share, with its memory (see Exec.Reserved); nil:
+	// nothing.
+	Reserve(x *Exec, c Config, room Room) any
+}
+
+// Phase orders the extensions of a model; those of one phase are ordered by name.
+type Phase int
+
+const (
+	Inside  Phase = iota // replaces parts of blocks
+	Around               // makes one part of a block
+	Between              // adds layers between blocks
+	Layers               // changes layers, once blocks are cut as the grain says
+)
+
+// Modest is embedded by extensions that need nothing and whose layers other programs know.
+type Modest struct{}
+
+func (Modest) Beyond() bool                             { return false }
+func (Modest) Propagates() bool                         { return false }
+func (Modest) Idle(Config) int64                        { return 0 }
+func (Modest) Shared() int                              { return 0 }
+func (Modest) Weights(_ Config, list []Weight) []Weight { return list }
+func (Modest) Scratch(Config, int) int                  { return 0 }
+func (Modest) Reserve(*Exec, Config, Room) any          { return nil }
+
+// mostExtensions is the most kinds that a model has.
+const mostExtensions = 8
+
+// Extensions are a model's, in the order in which they extend the chain, then nil.
+type Extensions [mostExtensions]Extension
+
+// list returns those that are there.
+func (e Extensions) list() []Extension {
+	n := slices.Index(e[:], nil)
+	if n < 0 {
+		n = len(e)
+	}
+	return e[:n]
+}
+
+// With returns the model with an extension, in place of one of the same name.
+func (c Config) With(e Extension) Config {
+	list := slices.DeleteFunc(slices.Clone(c.Kinds.list()), func(other Extension) bool { return other.Name() == e.Name() })
+	if len(list) == mostExtensions {
+		panic("model: more than mostExtensions kinds")
+	}
+	list = append(list, e)
+	slices.SortFunc(list, func(a, b Extension) int {
+		if a.Phase() != b.Phase() {
+			return int(a.Phase() - b.Phase())
+		}
+		if a.Name() < b.Name() {
+			return -1
+		}
+		return 1
+	})
+	c.Kinds = Extensions{}
+	copy(c.Kinds[:], list)
+	return c
+}
+
+// KindOf returns the model's extension of a type; the zero value if there is none.
+func KindOf[T Extension](c Config) (e T) {
+	for _, kind := range c.Kinds.list() {
+		if is, ok := kind.(T); ok {
+			return is
+		}
+	}
+	return e
+}
+
+// Shared returns how many shares of the model's parameters replicas can divide among them.
+func (c Config) Shared() int {
+	for _, e := range c.Kinds.list() {
+		if n := e.Shared(); n > 0 {
+			return n
+		}
+	}
+	return 0
+}
+
+// Propagates reports whether tokens stay in a batch as keys and values alone.
+func (c Config) Propagates() bool { return slices.ContainsFunc(c.Kinds.list(), Extension.Propagates) }
+
+// Maker is what a Description makes a part of. A block has several; with a grain finer
+// than blocks each of them that has a name is a layer of its own.
+type Maker struct {
+	Name string // behind the block's, as in block.3.mlp; empty: the maker stays with the one before
+	Kind Kind
+	Form string
+	New  func() Part
+	Cut  []Maker // in place of this one, where the block is cut; then it is, whatever the grain
+}
+
+// cutBlocks returns the chain with the blocks cut into layers, as the grain says.
+func cutBlocks(half bool, chain []Description) (cut []Description) {
+	for _, d := range chain {
+		if d.Kind != Block || len(d.Makers) < 2 || !half && !slices.ContainsFunc(d.Makers, func(p Maker) bool { return p.Cut != nil }) {
+			cut = append(cut, d)
+			continue
+		}
+		for _, p := range d.Makers {
+			if p.Name == "" {
+				last := &cut[len(cut)-1]
+				last.Makers = append(slices.Clip(last.Makers), p)
+				continue
+			}
+			makers := []Maker{p}
+			if p.Cut != nil {
+				makers = p.Cut
+			}
+			for _, maker := range makers {
+				cut = append(cut, Description{Name: d.Name + "." + maker.Name, Kind: maker.Kind, Block: d.Block, Form: maker.Form, Makers: []Maker{maker}})
+			}
+		}
+	}
+	return cut
+}
+
+// EachBlock returns the chain with every block changed.
+func EachBlock(chain []Description, change func(d Description) Description) []Description {
+	chain = slices.Clone(chain)
+	for i, d := range chain {
+		if d.Kind == Block {
+			d.Makers = slices.Clone(d.Makers)
+			chain[i] = change(d)
+		}
+	}
+	return chain
+}
+
+// Edit changes the model's extension of a type.
+func Edit[T Extension](c *Config, change func(*T)) {
+	e := KindOf[T](*c)
+	change(&e)
+	*c = c.With(e)
+}
