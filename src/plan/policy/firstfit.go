@@ -21,13 +21,13 @@ func (b *balancer) firstFit(present layout.Layout) (layout.Layout, *Packing, err
 	merged := merges(b.planner.Bytes(t, present.Cuts, present.Schedule.Peaks()), b.planner.Config.Balance.MemoryLimitBytes, s.Stages)
 	for ; len(merged) > 0; merged = merged[:len(merged)-1] {
 		stages, cuts := present.Stages()-len(merged), without(present, merged)
-		try := func(microbatches int) (*candidate, error) { return b.merged(present, stages, cuts, microbatches), nil }
-		found, err := try(b.planner.Microbatches)
-		if err != nil || found == nil || found.planner == nil {
+		found := b.merged(present, stages, cuts, b.planner.Microbatches)
+		if !found.fits {
 			continue
 		}
+		try := func(microbatches int) (candidate, error) { return b.merged(present, stages, cuts, microbatches), nil }
 		limit := found.seconds / (1 - s.Tolerance)
-		c, err := b.regrouped(found, try, func(c *candidate) bool { return c.seconds <= limit })
+		c, err := b.regrouped(found, try, func(c candidate) bool { return c.seconds <= limit })
 		if err != nil {
 			return present, nil, err
 		}
@@ -38,23 +38,22 @@ func (b *balancer) firstFit(present layout.Layout) (layout.Layout, *Packing, err
 	return present, &Packing{Kind: "first-fit", Exact: true, Stages: present.Stages() - 1, Kept: KeptMemory}, nil
 }
 
-// merged returns the layout of some cuts on so many stages, in a map like the present one,
-// and of so many microbatches; nil if the schedule does not allow it, without a planner if
-// memory does not.
-func (b *balancer) merged(present layout.Layout, stages int, cuts partition.Partition, microbatches int) *candidate {
+// merged returns the layout of some cuts on a number of stages and of microbatches, in a map
+// like the present one.
+func (b *balancer) merged(present layout.Layout, stages int, cuts partition.Partition, microbatches int) candidate {
 	p, err := b.planner.Resize(stages, microbatches)
 	if err != nil {
-		return nil
+		return candidate{}
 	}
 	if p = withMap(p, present.Map()); p == nil {
-		return nil
+		return candidate{}
 	}
 	t := b.costsOf(p, b.costs.Table)
 	if !p.CutsFit(t, cuts) {
-		return &candidate{}
+		return candidate{allowed: true}
 	}
 	l := p.Layout(t, cuts)
-	return &candidate{l, p, p.LayoutSeconds(t, l)}
+	return candidate{l, p, p.LayoutSeconds(t, l), true, true}
 }
 
 // withMap returns the planner of the same settings for a map of as many chunks on a stage;

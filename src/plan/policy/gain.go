@@ -45,15 +45,22 @@ func (b *balancer) gain(present, next layout.Layout) Gain {
 // It is tried on draws of the costs: both layouts on the same ones, so that noise in
 // layers that stay cancels.
 func (b *balancer) least(costs cost.Estimate, present, next layout.Layout) float64 {
+	mean, margin := overDraws(costs, func(t cost.Table) float64 {
+		return 1 - b.planner.LayoutSeconds(t, next)/b.planner.LayoutSeconds(t, present)
+	})
+	return mean - margin
+}
+
+// overDraws returns the mean of a quantity over draws of the costs, and the margin within
+// which it is certain: that many standard deviations.
+func overDraws(costs cost.Estimate, quantity func(cost.Table) float64) (mean, margin float64) {
 	sum, squares := 0.0, 0.0
 	for i := range draws {
-		t := costs.Draw(uint64(i))
-		x := 1 - b.planner.LayoutSeconds(t, next)/b.planner.LayoutSeconds(t, present)
+		x := quantity(costs.Draw(uint64(i)))
 		sum, squares = sum+x, squares+x*x
 	}
-	mean := sum / draws
-	deviation := math.Sqrt(max(0, squares/draws-mean*mean) * draws / (draws - 1))
-	return mean - certainty*deviation
+	mean = sum / draws
+	return mean, certainty * math.Sqrt(max(0, squares/draws-mean*mean)*draws/(draws-1))
 }
 
 // weigh returns the next layout if it is surely worth moving to; else, where the

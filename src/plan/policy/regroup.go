@@ -23,9 +23,8 @@ func (b *balancer) costsOf(p *search.Planner, t cost.Table) cost.Table {
 
 // regrouped returns the candidate with the fewest microbatches of the same samples, on as
 // many stages as one that was found, for which memory suffices and that is fast enough: that
-// one if there is none. try makes a candidate of so many microbatches, nil if there can be
-// none.
-func (b *balancer) regrouped(found *candidate, try func(microbatches int) (*candidate, error), fast func(*candidate) bool) (*candidate, error) {
+// one if there is none. try makes a candidate of a number of microbatches.
+func (b *balancer) regrouped(found candidate, try func(microbatches int) (candidate, error), fast func(candidate) bool) (candidate, error) {
 	if !b.regroups() {
 		return found, nil
 	}
@@ -36,9 +35,9 @@ func (b *balancer) regrouped(found *candidate, try func(microbatches int) (*cand
 		}
 		c, err := try(microbatches)
 		if err != nil {
-			return nil, err
+			return c, err
 		}
-		if c != nil && c.planner != nil && fast(c) {
+		if c.fits && fast(c) {
 			return c, nil
 		}
 	}

@@ -3,10 +3,10 @@ package policy
 import (
 	"errors"
 	"fmt"
-	"math"
 
 	"dynmo/src/balance"
 	"dynmo/src/config"
+	"dynmo/src/cost"
 	"dynmo/src/layout"
 	"dynmo/src/plan/search"
 )
@@ -114,11 +114,13 @@ func (b *balancer) bound(stages int) float64 {
 	return float64(b.planner.Microbatches) * max(sum/float64(stages), most)
 }
 
-// candidate is a layout of fewer stages.
+// candidate is a layout of fewer stages that was looked for.
 type candidate struct {
 	layout.Layout
 	planner *search.Planner
 	seconds float64 // predicted, of a step
+	allowed bool    // the schedule exists on these stages
+	fits    bool    // memory suffices; only then is there a layout
 }
 
 // sustain returns the layout with the fewest stages whose predicted throughput stays within
@@ -133,14 +135,14 @@ func (b *balancer) sustain(present layout.Layout) (layout.Layout, *Packing, erro
 		if b.bound(stages) > limit {
 			continue
 		}
-		c, err := b.on(stages)
+		c, err := b.bestOn(stages, b.planner.Microbatches)
 		if err != nil {
 			return present, nil, err
 		}
-		if c == nil {
+		if !c.allowed {
 			continue
 		}
-		if c.planner == nil {
+		if !c.fits {
 			why.Stages, why.Kept = stages, KeptMemory
 			continue
 		}
@@ -165,48 +167,39 @@ func (b *balancer) sustain(present layout.Layout) (layout.Layout, *Packing, erro
 // looksUntilSure is how many looks at unchanged costs it takes until they get no surer.
 const looksUntilSure = 6
 
-// on returns the best layout on so many stages, nil if the schedule does not allow them;
-// without a planner if memory does not.
-func (b *balancer) on(stages int) (*candidate, error) {
-	return b.with(stages, b.planner.Microbatches)
-}
-
-// with is on for so many microbatches of the same samples.
-func (b *balancer) with(stages, microbatches int) (*candidate, error) {
+// bestOn returns the best layout of a number of stages and of microbatches of the same
+// samples.
+func (b *balancer) bestOn(stages, microbatches int) (candidate, error) {
 	p, err := b.planner.Resize(stages, microbatches)
 	if err != nil {
-		return nil, nil
+		return candidate{}, nil
 	}
 	t := b.costsOf(p, b.costs.Table)
 	l, err := p.BalancedLayout(t)
 	if _, full := errors.AsType[*balance.MemoryError](err); full {
-		return &candidate{}, nil
+		return candidate{allowed: true}, nil
 	}
 	if err != nil {
-		return nil, err
+		return candidate{}, err
 	}
-	return &candidate{l, p, p.LayoutSeconds(t, l)}, nil
+	return candidate{l, p, p.LayoutSeconds(t, l), true, true}, nil
 }
 
 // surely reports whether a step takes no longer than a limit, whatever the true costs are
 // as far as can be told.
-func (b *balancer) surely(c *candidate, limit float64) bool {
+func (b *balancer) surely(c candidate, limit float64) bool {
 	if b.costs.Sure() {
 		return true
 	}
-	sum, squares := 0.0, 0.0
-	for i := range draws {
-		x := c.planner.LayoutSeconds(b.costsOf(c.planner, b.costs.Draw(uint64(i))), c.Layout) / limit
-		sum, squares = sum+x, squares+x*x
-	}
-	mean := sum / draws
-	deviation := math.Sqrt(max(0, squares/draws-mean*mean) * draws / (draws - 1))
-	return mean+certainty*deviation <= 1
+	mean, margin := overDraws(b.costs, func(t cost.Table) float64 {
+		return c.planner.LayoutSeconds(b.costsOf(c.planner, t), c.Layout) / limit
+	})
+	return mean+margin <= 1
 }
 
 // whole returns a layout that was found, or where whole nodes are to come free the fastest
 // that needs no more of them.
-func (b *balancer) whole(present layout.Layout, c *candidate, why *Packing) (layout.Layout, *Packing, error) {
+func (b *balancer) whole(present layout.Layout, c candidate, why *Packing) (layout.Layout, *Packing, error) {
 	if b.wholeNodes() {
 		nodes := b.fewestNodes(present, c.Mesh.Size())
 		if nodes >= b.fewestNodes(present, present.Mesh.Size()) {
@@ -214,18 +207,18 @@ func (b *balancer) whole(present layout.Layout, c *candidate, why *Packing) (lay
 			return present, why, nil
 		}
 		for stages := c.Stages() + 1; stages < present.Stages() && b.fewestNodes(present, stages*present.Mesh.Replicas) == nodes; stages++ {
-			other, err := b.on(stages)
+			other, err := b.bestOn(stages, b.planner.Microbatches)
 			if err != nil {
 				return present, nil, err
 			}
-			if other != nil && other.planner != nil && other.seconds < c.seconds {
+			if other.fits && other.seconds < c.seconds {
 				c = other
 			}
 		}
 	}
 	stages, limit := c.Stages(), b.slowest()
-	c, err := b.regrouped(c, func(microbatches int) (*candidate, error) { return b.with(stages, microbatches) },
-		func(c *candidate) bool { return c.seconds <= limit && b.surely(c, limit) })
+	c, err := b.regrouped(c, func(microbatches int) (candidate, error) { return b.bestOn(stages, microbatches) },
+		func(c candidate) bool { return c.seconds <= limit && b.surely(c, limit) })
 	if err != nil {
 		return present, nil, err
 	}
