@@ -110,8 +110,8 @@ func (b *balancer) Decide(m profile.Measurement, present layout.Layout) (layout.
 	if b.costs = m.Estimate; b.costs.Layers == nil {
 		b.costs = cost.Certain(m.Table)
 	}
-	b.account(m)
-	b.Probation.note(m)
+	b.noteStep(m)
+	b.Probation.recordStep(m)
 	if !b.planner.Config.Balance.Moves() && !b.planner.Adapts() {
 		return present, Reason{}, nil
 	}
@@ -120,11 +120,11 @@ func (b *balancer) Decide(m profile.Measurement, present layout.Layout) (layout.
 		return present, Reason{}, fmt.Errorf("balance: %w", err)
 	}
 	b.planner = p
-	b.remember(present)
-	if err := b.reference(); err != nil {
+	b.forgetStale(present)
+	if err := b.observeReference(); err != nil {
 		return present, Reason{}, fmt.Errorf("balance: %w", err)
 	}
-	next, why, err := b.decide(present)
+	next, why, err := b.packOrBalance(present)
 	why.Reference = b.memory.Reference
 	if full, ok := errors.AsType[*balance.MemoryError](err); ok {
 		// Masks and indices can make a pruned layer larger than it was.
@@ -138,21 +138,21 @@ func (b *balancer) Decide(m profile.Measurement, present layout.Layout) (layout.
 		return present, Reason{}, fmt.Errorf("balance: %w", err)
 	}
 	if next.Stages() != present.Stages() {
-		b.packed()
+		b.forgetStages()
 	} else if !next.Cuts.Equal(present.Cuts) && !why.Undone {
-		b.Probation.moves(present, p.LayoutMakespan(b.costs.Table, present))
+		b.Probation.start(present, p.LayoutMakespan(b.costs.Table, present))
 	}
 	if why.Decided {
 		// The next step will take as much longer than its median costs predict.
-		why.Predicted *= m.Summary.Makespan() / b.present()
+		why.Predicted *= m.Summary.Makespan() / b.presentSeconds()
 		b.Decided = next.Stages() == present.Stages() // what packing takes, balancing does not
 		b.Moved = b.Decided && !next.Equal(present)
 	}
 	return next, why, nil
 }
 
-// account notes what the last decision took, and whether the model has just changed.
-func (b *balancer) account(m profile.Measurement) {
+// noteStep notes what the last decision took, and whether the model has just changed.
+func (b *balancer) noteStep(m profile.Measurement) {
 	b.Settles = b.Fresh
 	b.Fresh = m.Changed && !b.Changed || b.Steps == 0
 	b.Changed = m.Changed || b.Steps == 0
@@ -171,28 +171,28 @@ func (b *balancer) account(m profile.Measurement) {
 	b.Decided, b.Moved = false, false
 }
 
-// remember forgets what was found if costs or layout are others than before.
-func (b *balancer) remember(present layout.Layout) {
+// forgetStale forgets what was found if costs or layout are others than before.
+func (b *balancer) forgetStale(present layout.Layout) {
 	if l := &b.last; !l.Costs.Equal(b.costs) || !l.Layout.Equal(present) {
 		*l = memo{Costs: b.costs, Layout: present}
 	}
 }
 
-// decide packs the model or balances it, if it is time to. The planner is that of the
+// packOrBalance packs the model or balances it, if it is time to. The planner is that of the
 // present number of stages.
-func (b *balancer) decide(present layout.Layout) (layout.Layout, Reason, error) {
-	next, pack, err := b.fewer(present)
+func (b *balancer) packOrBalance(present layout.Layout) (layout.Layout, Reason, error) {
+	next, pack, err := b.considerPacking(present)
 	if err != nil {
 		return present, Reason{}, err
 	}
 	if stages := b.Pack[b.Steps]; stages > 0 {
-		if next, err = b.pack(stages); err != nil {
+		if next, err = b.packOnto(stages); err != nil {
 			return present, Reason{}, err
 		}
 	}
 	if next.Stages() != present.Stages() {
 		why := Reason{Decided: true, Pack: pack}
-		return next, why, b.outcome(present, next, &why)
+		return next, why, b.predict(present, next, &why)
 	}
 	next, why, err := b.balance(present)
 	why.Pack = pack
@@ -203,7 +203,7 @@ func (b *balancer) decide(present layout.Layout) (layout.Layout, Reason, error) 
 func (b *balancer) balance(present layout.Layout) (layout.Layout, Reason, error) {
 	fail := func(err error) (layout.Layout, Reason, error) { return present, Reason{}, err }
 	back, worse := b.Probation.undo(b.planner, b.costs.Table, present)
-	if due, err := b.due(present); err != nil || !due && !worse {
+	if due, err := b.isDue(present); err != nil || !due && !worse {
 		return fail(err)
 	}
 	if b.last.Stay != nil && !worse {
@@ -220,13 +220,13 @@ func (b *balancer) balance(present layout.Layout) (layout.Layout, Reason, error)
 	case worse:
 		next, why.Undone = back, true
 	case b.Probation.Rest > 0:
-		why.Kept = b.Probation.kept()
+		why.Kept = b.Probation.reason()
 	default:
-		if next, err = b.best(problem, present, &why); err != nil {
+		if next, err = b.bestMove(problem, present, &why); err != nil {
 			return fail(err)
 		}
 	}
-	if err := b.outcome(present, next, &why); err != nil {
+	if err := b.predict(present, next, &why); err != nil {
 		return fail(err)
 	}
 	if next.Equal(present) && b.Probation.Rest == 0 {
@@ -236,13 +236,13 @@ func (b *balancer) balance(present layout.Layout) (layout.Layout, Reason, error)
 	return next, why, nil
 }
 
-// outcome adds to a reason what its decision is expected to come to.
-func (b *balancer) outcome(present, next layout.Layout, why *Reason) error {
+// predict adds to a reason what its decision is expected to come to.
+func (b *balancer) predict(present, next layout.Layout, why *Reason) error {
 	p, err := b.planner.Match(next)
 	if err != nil {
 		return err
 	}
-	costs := b.costsOf(p, b.costs.Table)
+	costs := b.regroupCosts(p, b.costs.Table)
 	problem := p.Problem(costs)
 	if p != b.planner { // other stages, or another map
 		optimum, err := balance.Partition(problem)
@@ -255,22 +255,22 @@ func (b *balancer) outcome(present, next layout.Layout, why *Reason) error {
 	if err != nil {
 		return err
 	}
-	why.Bottleneck, why.Predicted = r.Bottleneck, b.present()
+	why.Bottleneck, why.Predicted = r.Bottleneck, b.presentSeconds()
 	if !next.Equal(present) || b.Probation.Rest > 0 {
 		why.Predicted = p.LayoutSeconds(costs, next)
 	}
 	return nil
 }
 
-// best returns the layout that is surely worth moving to, if there is one: the best on
+// bestMove returns the layout that is surely worth moving to, if there is one: the best on
 // the costs as they were measured, or else the best if the ranks whose layers they
 // are were disturbed.
-func (b *balancer) best(problem balance.Problem, present layout.Layout, why *Reason) (layout.Layout, error) {
+func (b *balancer) bestMove(problem balance.Problem, present layout.Layout, why *Reason) (layout.Layout, error) {
 	next, err := b.choose(problem, present, why)
 	if err != nil {
 		return present, err
 	}
-	if next, err = b.weigh(present, next, why); err != nil || why.Kept != KeptUncertain || b.costs.Doubt == nil {
+	if next, err = b.acceptIfWorth(present, next, why); err != nil || why.Kept != KeptUncertain || b.costs.Doubt == nil {
 		return next, err
 	}
 	measured, stay := b.costs, *why
@@ -278,7 +278,7 @@ func (b *balancer) best(problem balance.Problem, present layout.Layout, why *Rea
 	next, err = b.choose(b.planner.Problem(b.costs.Table), present, why)
 	b.costs = measured
 	if err == nil {
-		next, err = b.weigh(present, next, why)
+		next, err = b.acceptIfWorth(present, next, why)
 	}
 	if err == nil && next.Equal(present) {
 		*why = stay
@@ -286,18 +286,18 @@ func (b *balancer) best(problem balance.Problem, present layout.Layout, why *Rea
 	return next, err
 }
 
-// present returns the makespan of a step in the present layout, simulated on the
+// presentSeconds returns the makespan of a step in the present layout, simulated on the
 // costs.
-func (b *balancer) present() float64 {
+func (b *balancer) presentSeconds() float64 {
 	if l := &b.last; l.Present == 0 {
 		l.Present = b.planner.LayoutSeconds(b.costs.Table, l.Layout)
 	}
 	return b.last.Present
 }
 
-// due reports whether to balance after this step: when the settings say so, and
+// isDue reports whether to balance after this step: when the settings say so, and
 // after the second step of a run and of a changed model, whose first is slower.
-func (b *balancer) due(present layout.Layout) (bool, error) {
+func (b *balancer) isDue(present layout.Layout) (bool, error) {
 	if !b.trigger.Auto() {
 		return (b.trigger.Step(0, 0) || b.Settles) && b.costs.Known(), nil
 	}
@@ -314,18 +314,18 @@ func (b *balancer) due(present layout.Layout) (bool, error) {
 			best = r.Cuts
 		}
 		l.Best = b.planner.Estimate(b.costs.Table, best)
-		if wide, ok := b.wide(); ok {
+		if wide, ok := b.bestOfThisMap(); ok {
 			l.Best = min(l.Best, b.planner.LayoutSeconds(b.costs.Table, wide))
 		}
-		if other, ok := b.other(); ok {
+		if other, ok := b.bestOfOtherMap(); ok {
 			l.Best = min(l.Best, b.planner.LayoutSeconds(b.costs.Table, other))
 		}
 	}
 	best := b.last.Best
 	if b.last.Stay != nil {
-		best = b.present()
+		best = b.presentSeconds()
 	}
-	return b.trigger.Step(b.present(), best), nil
+	return b.trigger.Step(b.presentSeconds(), best), nil
 }
 
 // choose returns the layout that the settings' balancer takes. Diffusion may talk
@@ -347,7 +347,7 @@ func (b *balancer) choose(problem balance.Problem, present layout.Layout, why *R
 		}
 	}
 	next := p.Layout(b.costs.Table, cuts)
-	if other, ok := b.other(); ok {
+	if other, ok := b.bestOfOtherMap(); ok {
 		next = p.FasterLayout(b.costs.Table, next, other)
 	}
 	return next, nil

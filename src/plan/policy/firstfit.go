@@ -15,40 +15,42 @@ import (
 // (paper, algorithm 4). Layers stay in one piece; balancing comes after it.
 func (b *balancer) firstFit(present layout.Layout) (layout.Layout, *Packing, error) {
 	s, t := b.planner.Config.Repack, b.costs.Table
-	if !b.shrunk(s.Below) {
-		return present, &Packing{Kind: "first-fit", Exact: true, Stages: present.Stages() - 1, Kept: KeptLoad}, nil
+	if !b.hasShrunk(s.Below) {
+		return present, &Packing{Kind: "first-fit", Exact: true, Stages: present.Stages() - 1, Kept: keptLoad}, nil
 	}
-	merged := merges(b.planner.Bytes(t, present.Cuts, present.Schedule.Peaks()), b.planner.Config.Balance.MemoryLimitBytes, s.Stages)
+	merged := stagesToMerge(b.planner.Bytes(t, present.Cuts, present.Schedule.Peaks()), b.planner.Config.Balance.MemoryLimitBytes, s.Stages)
 	for ; len(merged) > 0; merged = merged[:len(merged)-1] {
-		stages, cuts := present.Stages()-len(merged), without(present, merged)
-		found := b.merged(present, stages, cuts, b.planner.Microbatches)
+		stages, cuts := present.Stages()-len(merged), removeCuts(present, merged)
+		found := b.mergeStages(present, stages, cuts, b.planner.Microbatches)
 		if !found.fits {
 			continue
 		}
-		try := func(microbatches int) (candidate, error) { return b.merged(present, stages, cuts, microbatches), nil }
+		try := func(microbatches int) (candidate, error) {
+			return b.mergeStages(present, stages, cuts, microbatches), nil
+		}
 		limit := found.seconds / (1 - s.Tolerance)
-		c, err := b.regrouped(found, try, func(c candidate) bool { return c.seconds <= limit })
+		c, err := b.tryFewerMicrobatches(found, try, func(c candidate) bool { return c.seconds <= limit })
 		if err != nil {
 			return present, nil, err
 		}
 		exact := c.Schedule.Microbatches == present.Schedule.Microbatches
 		why := &Packing{Kind: "first-fit", Exact: exact, Stages: stages, Throughput: b.memory.Reference.Seconds / c.seconds}
-		return b.placed(present, c.Layout), why, nil
+		return b.placeOnFewestNodes(present, c.Layout), why, nil
 	}
-	return present, &Packing{Kind: "first-fit", Exact: true, Stages: present.Stages() - 1, Kept: KeptMemory}, nil
+	return present, &Packing{Kind: "first-fit", Exact: true, Stages: present.Stages() - 1, Kept: keptMemory}, nil
 }
 
-// merged returns the layout of some cuts on a number of stages and of microbatches, in a map
+// mergeStages returns the layout of some cuts on a number of stages and of microbatches, in a map
 // like the present one.
-func (b *balancer) merged(present layout.Layout, stages int, cuts partition.Partition, microbatches int) candidate {
+func (b *balancer) mergeStages(present layout.Layout, stages int, cuts partition.Partition, microbatches int) candidate {
 	p, err := b.planner.Resize(stages, microbatches)
 	if err != nil {
 		return candidate{}
 	}
-	if p = withMap(p, present.Map()); p == nil {
+	if p = selectMap(p, present.Map()); p == nil {
 		return candidate{}
 	}
-	t := b.costsOf(p, b.costs.Table)
+	t := b.regroupCosts(p, b.costs.Table)
 	if !p.CutsFit(t, cuts) {
 		return candidate{allowed: true}
 	}
@@ -56,9 +58,9 @@ func (b *balancer) merged(present layout.Layout, stages int, cuts partition.Part
 	return candidate{l, p, p.LayoutSeconds(t, l), true, true}
 }
 
-// withMap returns the planner of the same settings for a map of as many chunks on a stage;
+// selectMap returns the planner of the same settings for a map of as many chunks on a stage;
 // nil if they allow none.
-func withMap(p *search.Planner, m partition.Map) *search.Planner {
+func selectMap(p *search.Planner, m partition.Map) *search.Planner {
 	for _, q := range []*search.Planner{p, p.Other} {
 		if q != nil && q.Map.Chunks == m.Chunks && q.Map.Vee == m.Vee {
 			return q
@@ -67,16 +69,16 @@ func withMap(p *search.Planner, m partition.Map) *search.Planner {
 	return nil
 }
 
-// shrunk reports whether the model's load is surely below a share of the dense one's.
-func (b *balancer) shrunk(share float64) bool {
+// hasShrunk reports whether the model's load is surely below a share of the dense one's.
+func (b *balancer) hasShrunk(share float64) bool {
 	problem := b.planner.Problem(b.costs.Table.Regroup(b.planner.Microbatches, b.microbatches))
 	dense := b.memory.Reference
-	error := math.Hypot(b.deviation(), dense.Error)
+	error := math.Hypot(b.loadError(), dense.Error)
 	return total(problem.Seconds)*(1+certainty*error) < share*(1-WorthMoving)*dense.Load
 }
 
-// deviation returns the standard error of the model's load, relative to it.
-func (b *balancer) deviation() float64 {
+// loadError returns the standard error of the model's load, relative to it.
+func (b *balancer) loadError() float64 {
 	if b.planner.By != balance.ByTime || b.costs.Sure() {
 		return 0
 	}
@@ -94,13 +96,13 @@ func (b *balancer) deviation() float64 {
 	return math.Sqrt(squares) / sum
 }
 
-// merges returns the stages that algorithm 4 of the paper empties, ascending: each gives all
+// stagesToMerge returns the stages that algorithm 4 of the paper empties, ascending: each gives all
 // that it holds to the next one if that has room for it, until so many stages are left.
 // bytes is by stage; limit is of each, 0 for none.
 //
 // Departs: a stage gives to its neighbour only, so that the chain stays contiguous; ends
 // with that, for it has nothing to give any more; and an empty one gives nothing.
-func merges(bytes []int64, limit int64, least int) (emptied []int) {
+func stagesToMerge(bytes []int64, limit int64, least int) (emptied []int) {
 	held := slices.Clone(bytes)
 	for src := range len(held) - 1 {
 		dst := src + 1
@@ -112,9 +114,9 @@ func merges(bytes []int64, limit int64, least int) (emptied []int) {
 	return emptied
 }
 
-// without returns the cuts of a layout with stages merged with the next ones, in each of
+// removeCuts returns the cuts of a layout with stages merged with the next ones, in each of
 // their chunks.
-func without(l layout.Layout, stages []int) partition.Partition {
+func removeCuts(l layout.Layout, stages []int) partition.Partition {
 	m := l.Map()
 	gone := make(map[int]bool) // cuts
 	for _, stage := range stages {

@@ -26,25 +26,25 @@ const (
 	WorthMoving, surelySaved = 0.01, 0.005
 )
 
-// gain returns what a layout saves against the present one, of equally many stages:
+// estimateGain returns what a layout saves against the present one, of equally many stages:
 // the least, whether doubts are right or not.
-func (b *balancer) gain(present, next layout.Layout) Gain {
-	g := Gain{Expected: 1 - b.planner.LayoutSeconds(b.costs.Table, next)/b.present()}
+func (b *balancer) estimateGain(present, next layout.Layout) Gain {
+	g := Gain{Expected: 1 - b.planner.LayoutSeconds(b.costs.Table, next)/b.presentSeconds()}
 	g.Least = g.Expected
 	if b.costs.Sure() || math.IsNaN(g.Expected) || g.Expected < WorthMoving {
 		return g
 	}
-	g.Least = min(g.Expected, b.least(b.costs, present, next))
+	g.Least = min(g.Expected, b.leastGain(b.costs, present, next))
 	if b.costs.Doubt != nil {
-		g.Least = min(g.Least, b.least(b.costs.Undisturbed(), present, next))
+		g.Least = min(g.Least, b.leastGain(b.costs.Undisturbed(), present, next))
 	}
 	return g
 }
 
-// least returns what a layout saves at least, as far as the deviations of costs tell.
+// leastGain returns what a layout saves at least, as far as the deviations of costs tell.
 // It is tried on draws of the costs: both layouts on the same ones, so that noise in
 // layers that stay cancels.
-func (b *balancer) least(costs cost.Estimate, present, next layout.Layout) float64 {
+func (b *balancer) leastGain(costs cost.Estimate, present, next layout.Layout) float64 {
 	mean, margin := overDraws(costs, func(t cost.Table) float64 {
 		return 1 - b.planner.LayoutSeconds(t, next)/b.planner.LayoutSeconds(t, present)
 	})
@@ -63,11 +63,11 @@ func overDraws(costs cost.Estimate, quantity func(cost.Table) float64) (mean, ma
 	return mean, certainty * math.Sqrt(max(0, squares/draws-mean*mean)*draws/(draws-1))
 }
 
-// weigh returns the next layout if it is surely worth moving to; else, where the
+// acceptIfWorth returns the next layout if it is surely worth moving to; else, where the
 // schedule follows from costs, the present cuts with the order that suits them if
 // that is; else the present layout. Layouts of fewer stages, those that memory
 // needs and those that are not balanced by time are not weighed.
-func (b *balancer) weigh(present, next layout.Layout, why *Reason) (layout.Layout, error) {
+func (b *balancer) acceptIfWorth(present, next layout.Layout, why *Reason) (layout.Layout, error) {
 	p := b.planner
 	if next.Equal(present) {
 		why.Kept = KeptBest
@@ -78,13 +78,13 @@ func (b *balancer) weigh(present, next layout.Layout, why *Reason) (layout.Layou
 		!p.Fits(b.costs.Table, present) || moves && p.By != balance.ByTime {
 		return next, nil
 	}
-	why.Gain = b.gain(present, next)
-	switch saves := why.Gain.Least * b.present() * horizon; {
+	why.Gain = b.estimateGain(present, next)
+	switch saves := why.Gain.Least * b.presentSeconds() * horizon; {
 	case math.IsNaN(why.Gain.Expected) || why.Gain.Expected < WorthMoving:
 		why.Kept = KeptBest
 	case why.Gain.Least < surelySaved:
 		why.Kept = KeptUncertain
-	case moves && saves < b.moving(present, next):
+	case moves && saves < b.movePrice(present, next):
 		why.Kept = KeptPrice
 	default:
 		why.Kept = ""
@@ -94,16 +94,16 @@ func (b *balancer) weigh(present, next layout.Layout, why *Reason) (layout.Layou
 		return present, nil
 	}
 	stay := *why
-	next, err := b.weigh(present, present.With(present.Cuts, p.Schedule(b.costs.Table, present.Cuts)), why)
+	next, err := b.acceptIfWorth(present, present.With(present.Cuts, p.Schedule(b.costs.Table, present.Cuts)), why)
 	if err == nil && next.Equal(present) {
 		*why = stay // why layers do, not why their order does
 	}
 	return next, err
 }
 
-// moving returns the seconds for which a move is expected to stop the stages: as the last ones did,
+// movePrice returns the seconds for which a move is expected to stop the stages: as the last ones did,
 // and before the first the bytes over the link.
-func (b *balancer) moving(present, next layout.Layout) float64 {
+func (b *balancer) movePrice(present, next layout.Layout) float64 {
 	if b.Price > 0 {
 		return b.Price
 	}

@@ -33,10 +33,10 @@ const (
 
 	// The others say why the model is not packed, as KeptUncertain may too.
 
-	KeptThroughput Kept = "throughput" // fewer stages would be too slow
-	KeptLoad       Kept = "load"       // the model has not become cheap enough
-	KeptMemory     Kept = "memory"     // their ranks would lack memory
-	KeptNodes      Kept = "nodes"      // no node would come free
+	keptThroughput Kept = "throughput" // fewer stages would be too slow
+	keptLoad       Kept = "load"       // the model has not become cheap enough
+	keptMemory     Kept = "memory"     // their ranks would lack memory
+	keptNodes      Kept = "nodes"      // no node would come free
 )
 
 // Detail returns what an event tells of a decision for a layout.

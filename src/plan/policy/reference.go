@@ -51,10 +51,10 @@ func (b *balancer) Refer(d Reference) error {
 	return nil
 }
 
-// reference notes what the dense model takes, after each of its first steps and then as
+// observeReference notes what the dense model takes, after each of its first steps and then as
 // often as their number doubles, until it changes. Ranks count as undisturbed and equally
 // fast: one that was slow for a while would let the model seem to shrink.
-func (b *balancer) reference() error {
+func (b *balancer) observeReference() error {
 	d := &b.memory.Reference
 	if d.Seen > 0 && b.Changed {
 		d.Seen = wellKnown
@@ -65,14 +65,14 @@ func (b *balancer) reference() error {
 	if d.Seen++; d.Seen > seldom && d.Seen&(d.Seen-1) != 0 {
 		return nil
 	}
-	return b.refer()
+	return b.measureReference()
 }
 
-// refer notes what the model takes on present costs as what the dense one does, unless it
+// measureReference notes what the model takes on present costs as what the dense one does, unless it
 // has surely become cheaper.
-func (b *balancer) refer() error {
+func (b *balancer) measureReference() error {
 	d := &b.memory.Reference
-	if d.Seconds > 0 && (b.referred.Equal(b.costs) || b.shrunk(1)) {
+	if d.Seconds > 0 && (b.referred.Equal(b.costs) || b.hasShrunk(1)) {
 		return nil
 	}
 	t := b.costs.Undisturbed().Table
@@ -86,7 +86,7 @@ func (b *balancer) refer() error {
 	}
 	b.referred = b.costs
 	d.Seconds, d.Makespan = b.planner.LayoutSeconds(t, best), b.planner.LayoutMakespan(t, best)
-	d.Error = b.deviation()
+	d.Error = b.loadError()
 	d.Load = total(balance.New(t, b.planner.By, b.planner.Map.Virtual(), nil, 0).Seconds)
 	return nil
 }

@@ -9,23 +9,23 @@ import (
 // pipeline's stages wait for each other for too long (Huang et al. 2019, GPipe).
 const fewestPerStage = 4
 
-// regroups reports whether the settings let microbatches become larger with a packing. A
+// mayRegroup reports whether the settings let microbatches become larger with a packing. A
 // run that is started again for it begins with theirs.
-func (b *balancer) regroups() bool {
+func (b *balancer) mayRegroup() bool {
 	c := b.planner.Config
 	return c.Repack.Microbatches == "adapt" && c.Elastic.Release != "restart"
 }
 
-// costsOf returns costs of the present microbatches as those of a planner have them.
-func (b *balancer) costsOf(p *search.Planner, t cost.Table) cost.Table {
+// regroupCosts returns costs of the present microbatches as those of a planner have them.
+func (b *balancer) regroupCosts(p *search.Planner, t cost.Table) cost.Table {
 	return t.Regroup(b.planner.Microbatches, p.Microbatches)
 }
 
-// regrouped returns the candidate with the fewest microbatches of the same samples, on as
+// tryFewerMicrobatches returns the candidate with the fewest microbatches of the same samples, on as
 // many stages as one that was found, for which memory suffices and that is fast enough: that
 // one if there is none. try makes a candidate of a number of microbatches.
-func (b *balancer) regrouped(found candidate, try func(microbatches int) (candidate, error), fast func(candidate) bool) (candidate, error) {
-	if !b.regroups() {
+func (b *balancer) tryFewerMicrobatches(found candidate, try func(microbatches int) (candidate, error), fast func(candidate) bool) (candidate, error) {
+	if !b.mayRegroup() {
 		return found, nil
 	}
 	present := b.planner.Microbatches

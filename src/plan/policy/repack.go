@@ -38,18 +38,18 @@ const (
 	fallen = 0.95
 )
 
-// fewer looks whether the model is to be packed onto fewer stages, if it is time to. The
+// considerPacking looks whether the model is to be packed onto fewer stages, if it is time to. The
 // answer is nil if there was no look. What is packed stays so: unless costs are sure, two
 // looks have to agree.
-func (b *balancer) fewer(present layout.Layout) (layout.Layout, *Packing, error) {
-	if !b.looks(present) {
+func (b *balancer) considerPacking(present layout.Layout) (layout.Layout, *Packing, error) {
+	if !b.isTimeToLook(present) {
 		return present, nil, nil
 	}
 	var next layout.Layout
 	var found *Packing
 	var err error
 	if b.memory.Reference.Seen < wellKnown { // the model has not changed: noise of its costs is in both
-		if err = b.refer(); err != nil {
+		if err = b.measureReference(); err != nil {
 			return present, nil, err
 		}
 	}
@@ -76,10 +76,10 @@ func (b *balancer) fewer(present layout.Layout) (layout.Layout, *Packing, error)
 	return next, found, nil
 }
 
-// looks reports whether to look after this step: the dense model and what layers cost now
+// isTimeToLook reports whether to look after this step: the dense model and what layers cost now
 // are known, fewer stages could do, and the last look is as many steps ago as there were
 // before it, or layers have become cheaper since.
-func (b *balancer) looks(present layout.Layout) bool {
+func (b *balancer) isTimeToLook(present layout.Layout) bool {
 	if b.Fresh {
 		b.packing = packing{}
 	}
@@ -87,25 +87,25 @@ func (b *balancer) looks(present layout.Layout) bool {
 		present.Stages() <= b.planner.Config.Repack.Stages {
 		return false
 	}
-	bound := b.bound(present.Stages() - 1)
+	bound := b.leastSeconds(present.Stages() - 1)
 	if b.Wait > 0 && !(bound < b.Bound*fallen) {
 		b.Wait--
 		return false
 	}
-	if b.planner.Config.Repack.Kind == "sustain" && bound > b.slowest() {
+	if b.planner.Config.Repack.Kind == "sustain" && bound > b.allowedSeconds() {
 		return false
 	}
 	b.Bound = bound
 	return true
 }
 
-// slowest returns the seconds that a step may take on fewer stages.
-func (b *balancer) slowest() float64 {
+// allowedSeconds returns the seconds that a step may take on fewer stages.
+func (b *balancer) allowedSeconds() float64 {
 	return b.memory.Reference.Seconds / (1 - b.planner.Config.Repack.Tolerance)
 }
 
-// bound returns the seconds that no step on so many stages beats.
-func (b *balancer) bound(stages int) float64 {
+// leastSeconds returns the seconds that no step on so many stages beats.
+func (b *balancer) leastSeconds(stages int) float64 {
 	sum, most := 0.0, 0.0
 	for _, l := range b.costs.Layers {
 		x := l.Seconds()
@@ -129,10 +129,10 @@ type candidate struct {
 // allow are passed over. One that may be too slow, as far as costs are uncertain, is waited
 // for until they get no surer; then it is passed over.
 func (b *balancer) sustain(present layout.Layout) (layout.Layout, *Packing, error) {
-	why := &Packing{Kind: "sustain", Exact: true, Kept: KeptThroughput}
-	limit := b.slowest()
+	why := &Packing{Kind: "sustain", Exact: true, Kept: keptThroughput}
+	limit := b.allowedSeconds()
 	for stages := b.planner.Config.Repack.Stages; stages < present.Stages(); stages++ {
-		if b.bound(stages) > limit {
+		if b.leastSeconds(stages) > limit {
 			continue
 		}
 		c, err := b.bestOn(stages, b.planner.Microbatches)
@@ -143,20 +143,20 @@ func (b *balancer) sustain(present layout.Layout) (layout.Layout, *Packing, erro
 			continue
 		}
 		if !c.fits {
-			why.Stages, why.Kept = stages, KeptMemory
+			why.Stages, why.Kept = stages, keptMemory
 			continue
 		}
 		why.Stages, why.Throughput = stages, b.memory.Reference.Seconds/c.seconds
-		if why.Kept = KeptThroughput; c.seconds > limit {
+		if why.Kept = keptThroughput; c.seconds > limit {
 			continue
 		}
-		if !b.surely(c, limit) {
+		if !b.isSurelyWithin(c, limit) {
 			if why.Kept = KeptUncertain; b.Looks < looksUntilSure {
 				return present, why, nil
 			}
 			continue
 		}
-		return b.whole(present, c, why)
+		return b.preferWholeNodes(present, c, why)
 	}
 	if why.Stages == 0 {
 		return present, nil, nil // the schedule allows no fewer
@@ -174,7 +174,7 @@ func (b *balancer) bestOn(stages, microbatches int) (candidate, error) {
 	if err != nil {
 		return candidate{}, nil
 	}
-	t := b.costsOf(p, b.costs.Table)
+	t := b.regroupCosts(p, b.costs.Table)
 	l, err := p.BalancedLayout(t)
 	if _, full := errors.AsType[*balance.MemoryError](err); full {
 		return candidate{allowed: true}, nil
@@ -185,25 +185,25 @@ func (b *balancer) bestOn(stages, microbatches int) (candidate, error) {
 	return candidate{l, p, p.LayoutSeconds(t, l), true, true}, nil
 }
 
-// surely reports whether a step takes no longer than a limit, whatever the true costs are
+// isSurelyWithin reports whether a step takes no longer than a limit, whatever the true costs are
 // as far as can be told.
-func (b *balancer) surely(c candidate, limit float64) bool {
+func (b *balancer) isSurelyWithin(c candidate, limit float64) bool {
 	if b.costs.Sure() {
 		return true
 	}
 	mean, margin := overDraws(b.costs, func(t cost.Table) float64 {
-		return c.planner.LayoutSeconds(b.costsOf(c.planner, t), c.Layout) / limit
+		return c.planner.LayoutSeconds(b.regroupCosts(c.planner, t), c.Layout) / limit
 	})
 	return mean+margin <= 1
 }
 
-// whole returns a layout that was found, or where whole nodes are to come free the fastest
+// preferWholeNodes returns a layout that was found, or where whole nodes are to come free the fastest
 // that needs no more of them.
-func (b *balancer) whole(present layout.Layout, c candidate, why *Packing) (layout.Layout, *Packing, error) {
+func (b *balancer) preferWholeNodes(present layout.Layout, c candidate, why *Packing) (layout.Layout, *Packing, error) {
 	if b.wholeNodes() {
 		nodes := b.fewestNodes(present, c.Mesh.Size())
 		if nodes >= b.fewestNodes(present, present.Mesh.Size()) {
-			why.Kept = KeptNodes
+			why.Kept = keptNodes
 			return present, why, nil
 		}
 		for stages := c.Stages() + 1; stages < present.Stages() && b.fewestNodes(present, stages*present.Mesh.Replicas) == nodes; stages++ {
@@ -216,20 +216,20 @@ func (b *balancer) whole(present layout.Layout, c candidate, why *Packing) (layo
 			}
 		}
 	}
-	stages, limit := c.Stages(), b.slowest()
-	c, err := b.regrouped(c, func(microbatches int) (candidate, error) { return b.bestOn(stages, microbatches) },
-		func(c candidate) bool { return c.seconds <= limit && b.surely(c, limit) })
+	stages, limit := c.Stages(), b.allowedSeconds()
+	c, err := b.tryFewerMicrobatches(c, func(microbatches int) (candidate, error) { return b.bestOn(stages, microbatches) },
+		func(c candidate) bool { return c.seconds <= limit && b.isSurelyWithin(c, limit) })
 	if err != nil {
 		return present, nil, err
 	}
 	why.Kept, why.Stages, why.Throughput = "", c.Stages(), b.memory.Reference.Seconds/c.seconds
 	why.Exact = c.Schedule.Microbatches == present.Schedule.Microbatches
-	return b.placed(present, c.Layout), why, nil
+	return b.placeOnFewestNodes(present, c.Layout), why, nil
 }
 
-// placed returns a layout of fewer stages on the ranks that stay: those of the fewest nodes,
+// placeOnFewestNodes returns a layout of fewer stages on the ranks that stay: those of the fewest nodes,
 // to which the fewest bytes move.
-func (b *balancer) placed(present, next layout.Layout) layout.Layout {
+func (b *balancer) placeOnFewestNodes(present, next layout.Layout) layout.Layout {
 	bytes := make([]int64, len(b.costs.Layers))
 	for l, layer := range b.costs.Layers {
 		bytes[l] = layer.Bytes.Parameters + layer.Bytes.Optimizer
@@ -238,8 +238,8 @@ func (b *balancer) placed(present, next layout.Layout) layout.Layout {
 	return next
 }
 
-// pack returns the best layout of so many stages.
-func (b *balancer) pack(stages int) (layout.Layout, error) {
+// packOnto returns the best layout of so many stages.
+func (b *balancer) packOnto(stages int) (layout.Layout, error) {
 	p, err := b.planner.Resize(stages, b.planner.Microbatches)
 	if err != nil {
 		return layout.Layout{}, err
@@ -251,8 +251,8 @@ func (b *balancer) pack(stages int) (layout.Layout, error) {
 	return p.Layout(b.costs.Table, cuts), nil
 }
 
-// packed forgets what holds for the stages before a packing alone.
-func (b *balancer) packed() {
+// forgetStages forgets what holds for the stages before a packing alone.
+func (b *balancer) forgetStages() {
 	b.Probation, b.packing = probation{Fresh: true}, packing{}
 	b.aside, b.searched = sought{}, sought{}
 	b.memory.Reference.Seen = wellKnown // which is of the stages before
@@ -267,11 +267,11 @@ func (p Packing) Explain(s config.Repack) string {
 	}
 	text := fmt.Sprintf("%s would reach %.1f %% of the dense model's throughput", stages, 100*p.Throughput)
 	switch p.Kept {
-	case KeptLoad:
+	case keptLoad:
 		return fmt.Sprintf("the load is not surely below %v of the dense model's", s.Below)
-	case KeptMemory:
+	case keptMemory:
 		return fmt.Sprintf("ranks of %s would lack memory", stages)
-	case KeptNodes:
+	case keptNodes:
 		return text + ", but no node would come free"
 	case KeptUncertain:
 		return text + ", which may be noise"

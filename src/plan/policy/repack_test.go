@@ -109,7 +109,7 @@ func TestSustainAgreesWithBruteForce(t *testing.T) {
 		}
 		less := scaled(dense, func(int) float64 { return 0.2 + 0.8*draw.Float64() })
 		a.after(less, true)
-		limit := a.Balancer.(*balancer).slowest()
+		limit := a.Balancer.(*balancer).allowedSeconds()
 		want := fewestOf(t, c, less, limit)
 		if a.now.Stages() != want {
 			t.Errorf("seed %d, %s on %d replicas: %d stages, want %d", seed, kind, c.Parallel.Replicas, a.now.Stages(), want)
@@ -185,7 +185,7 @@ func TestMerges(t *testing.T) {
 		{"neighbours only", []int64{1, 9, 1}, 9, 1, nil},
 		{"one stage", []int64{5}, 9, 1, nil},
 	} {
-		if got := merges(c.bytes, c.limit, c.least); !slices.Equal(got, c.want) {
+		if got := stagesToMerge(c.bytes, c.limit, c.least); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v gives stages %v away, want %v", c.name, c.bytes, got, c.want)
 		}
 	}
@@ -225,7 +225,7 @@ func TestMemoryLimitsPacking(t *testing.T) {
 		a := onNodes(t, c, dense, nil)
 		a.after(dense, false)
 		why := a.after(scaled(dense, times(0.05)), true)
-		if a.now.Stages() != want || (want == 4) != (why.Pack != nil && why.Pack.Kept == KeptMemory) {
+		if a.now.Stages() != want || (want == 4) != (why.Pack != nil && why.Pack.Kept == keptMemory) {
 			t.Errorf("limit %d: %d stages, %+v, want %d", limit, a.now.Stages(), why.Pack, want)
 		}
 	}
@@ -244,10 +244,10 @@ func TestPacksWholeNodes(t *testing.T) {
 		kept  Kept
 	}{
 		{"ranks", []int{0, 0, 0, 1, 1, 1}, "rank", 0.75, 4, ""},
-		{"two ranks fewer free no node", []int{0, 0, 0, 1, 1, 1}, "node", 0.75, 6, KeptNodes},
+		{"two ranks fewer free no node", []int{0, 0, 0, 1, 1, 1}, "node", 0.75, 6, keptNodes},
 		{"half of the nodes", []int{0, 0, 0, 1, 1, 1}, "node", 0.25, 3, ""},
 		{"pairs", []int{0, 0, 1, 1, 2, 2}, "node", 0.5, 4, ""},
-		{"one node", nil, "node", 0.1, 6, KeptNodes},
+		{"one node", nil, "node", 0.1, 6, keptNodes},
 	} {
 		s := toPack(schedule.Kind1F1B, 16, 6, 24)
 		s.Repack.Unit = c.unit

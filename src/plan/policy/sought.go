@@ -26,10 +26,10 @@ func (b *balancer) seek(o *sought, p *search.Planner) {
 	}
 }
 
-// wide returns the best layout of the present map where the exact partition says little
+// bestOfThisMap returns the best layout of the present map where the exact partition says little
 // about the best step: it takes each of a stage's chunks for a stage of its own, and
 // knows no gradient sum over replicas.
-func (b *balancer) wide() (layout.Layout, bool) {
+func (b *balancer) bestOfThisMap() (layout.Layout, bool) {
 	p := b.planner
 	if p.Config.Balance.Kind != "partition" || p.By != balance.ByTime || p.Map.Chunks == 1 && p.Mesh.Replicas <= 1 {
 		return layout.Layout{}, false
@@ -38,9 +38,9 @@ func (b *balancer) wide() (layout.Layout, bool) {
 	return b.searched.Layout, b.searched.Cuts != nil && p.Fits(b.costs.Table, b.searched.Layout)
 }
 
-// other returns the best layout of the other map that settings allow, if they allow
+// bestOfOtherMap returns the best layout of the other map that settings allow, if they allow
 // one and it fits.
-func (b *balancer) other() (layout.Layout, bool) {
+func (b *balancer) bestOfOtherMap() (layout.Layout, bool) {
 	q := b.planner.Other
 	if q == nil {
 		return layout.Layout{}, false

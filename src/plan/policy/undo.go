@@ -36,8 +36,8 @@ const (
 	otherPace = 1.15
 )
 
-// note takes a step in the present layout.
-func (t *probation) note(m profile.Measurement) {
+// recordStep takes a step in the present layout.
+func (t *probation) recordStep(m profile.Measurement) {
 	t.Rest = max(0, t.Rest-1)
 	t.Refused = t.Refused && t.Rest > 0
 	if m.Changed {
@@ -75,8 +75,8 @@ func paceOf(slow []float64, stage int) float64 {
 	return 1
 }
 
-// moves takes it that layers move from a layout.
-func (t *probation) moves(from layout.Layout, expected float64) {
+// start takes it that layers move from a layout.
+func (t *probation) start(from layout.Layout, expected float64) {
 	steps := t.Steps
 	*t = probation{Fresh: true, Slow: t.Slow}
 	if len(steps) >= tried {
@@ -84,8 +84,8 @@ func (t *probation) moves(from layout.Layout, expected float64) {
 	}
 }
 
-// kept returns why layers stay while they rest.
-func (t *probation) kept() Kept {
+// reason returns why layers stay while they rest.
+func (t *probation) reason() Kept {
 	if t.Refused {
 		return KeptRefused
 	}

@@ -91,13 +91,13 @@ func TestUndo(t *testing.T) {
 func TestUndoForgetsWithTheModel(t *testing.T) {
 	var p probation
 	step := func(seconds float64, changed bool) {
-		p.note(profile.Measurement{Changed: changed, Summary: trace.Summary{End: seconds}})
+		p.recordStep(profile.Measurement{Changed: changed, Summary: trace.Summary{End: seconds}})
 	}
 	for range kept {
 		step(1, false)
 	}
 	step(1, true)
-	p.moves(layout.Layout{}, 1)
+	p.start(layout.Layout{}, 1)
 	for range 2 * tried {
 		step(2, false)
 	}

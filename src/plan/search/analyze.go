@@ -29,13 +29,13 @@ type Analysis struct {
 // It is a pure function; m.Dispatch and m.Instructions must be known.
 func (p *Planner) Analyze(m profile.Measurement, l layout.Layout) (Analysis, error) {
 	p, t := p.useRanks(l.Ranks).selectMap(l.Map()), m.Table
-	costs := p.placed(t, l.Cuts)
+	costs := p.stageCosts(t, l.Cuts)
 	loads := l.Loads(costs)
 	a := Analysis{
 		Bottleneck: slices.Max(loads), Bytes: p.Bytes(t, l.Cuts, l.Schedule.Peaks()),
 		Predicted: p.makespan(t, l.Cuts, l.Schedule), Took: perMicrobatch(l.Schedule, m.Instructions, costs),
 	}
-	line := p.line(t)
+	line := p.lineProblem(t)
 	optimum, err := balance.Partition(line)
 	if err != nil {
 		return a, fmt.Errorf("balance: %w", err)
@@ -45,7 +45,7 @@ func (p *Planner) Analyze(m profile.Measurement, l layout.Layout) (Analysis, err
 	if err != nil {
 		return a, fmt.Errorf("balance: %w", err)
 	}
-	a.Idle = p.idle(l.Schedule, m.Instructions, a.Took, t.Dispatch, p.caps(t, l.Cuts), m.Summary.Makespan())
+	a.Idle = p.idleByCause(l.Schedule, m.Instructions, a.Took, t.Dispatch, p.caps(t, l.Cuts), m.Summary.Makespan())
 	return a, nil
 }
 
@@ -71,7 +71,7 @@ func (p *Planner) Simulate(costs cost.Phase, l layout.Layout, number int) (Plan,
 	p = p.useRanks(l.Ranks).selectMap(l.Map())
 	t := costs.Mean()
 	a := Plan{
-		Layout: l, Costs: p.placed(t, l.Cuts), Messages: Messages(t, l.Cuts), InFlight: l.Schedule.InFlight(), Caps: p.caps(t, l.Cuts),
+		Layout: l, Costs: p.stageCosts(t, l.Cuts), Messages: Messages(t, l.Cuts), InFlight: l.Schedule.InFlight(), Caps: p.caps(t, l.Cuts),
 	}
 	for stage := range a.Caps {
 		a.Caps[stage] = max(a.Caps[stage], a.InFlight[stage]) // the base may hold more than lists are let

@@ -62,9 +62,9 @@ var chunkRules = []schedule.Rule{
 	{Patience: 2},
 }
 
-// fixed returns the schedules that follow from numbers alone among which Auto
+// fixedSchedules returns the schedules that follow from numbers alone among which Auto
 // chooses: those of the map that keep to the cap on microbatches in flight.
-func fixed(o schedule.ListOptions) []schedule.Schedule {
+func fixedSchedules(o schedule.ListOptions) []schedule.Schedule {
 	kinds := []schedule.Kind{schedule.KindGPipe, schedule.Kind1F1B, schedule.KindZBH1, schedule.KindZBH2}
 	if o.Map.Chunks == 2 && o.Map.Vee {
 		kinds = []schedule.Kind{schedule.KindZBV}
@@ -77,15 +77,15 @@ func fixed(o schedule.ListOptions) []schedule.Schedule {
 		if err != nil {
 			panic("plan: " + err.Error()) // these kinds exist for all numbers
 		}
-		if fits(s, o.InFlight) {
+		if keepsTo(s, o.InFlight) {
 			out = append(out, s)
 		}
 	}
 	return out
 }
 
-// fits reports whether a schedule keeps to a cap by stage; nil is none.
-func fits(s schedule.Schedule, inFlight []int) bool {
+// keepsTo reports whether a schedule keeps to a cap by stage; nil is none.
+func keepsTo(s schedule.Schedule, inFlight []int) bool {
 	for stage, most := range inFlight {
 		if s.Cap(stage) > most {
 			return false
@@ -112,14 +112,14 @@ func Auto(o schedule.ListOptions, evaluate func(schedule.Schedule) float64) (sch
 			best, least = s, seconds
 		}
 	}
-	for _, s := range fixed(o) {
+	for _, s := range fixedSchedules(o) {
 		try(s)
 	}
 	enough := optimal * max(o.Least(), sim.LowerBound(o.Map, o.Costs, o.Microbatches, o.InFlight))
 	if least <= enough {
 		return best, least
 	}
-	try(fastest(o, enough))
+	try(fastestList(o, enough))
 	if least > enough {
 		n := float64(3 * len(o.Costs) * o.Microbatches)
 		orders := int(searched / (n * math.Sqrt(n)))
@@ -130,9 +130,9 @@ func Auto(o schedule.ListOptions, evaluate func(schedule.Schedule) float64) (sch
 	return best, least
 }
 
-// fastest returns the list that takes the fewest seconds if no message waits for
+// fastestList returns the list that takes the fewest seconds if no message waits for
 // another: the first of the rules'.
-func fastest(o schedule.ListOptions, enough float64) schedule.Schedule {
+func fastestList(o schedule.ListOptions, enough float64) schedule.Schedule {
 	l := schedule.NewLister(o)
 	best, least := schedule.Rule{}, math.Inf(1)
 	list := rules

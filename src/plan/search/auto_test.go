@@ -46,7 +46,7 @@ func TestAutoKeepsToTheCap(t *testing.T) {
 		if seconds != evaluate(s) {
 			t.Errorf("seed %d: %s takes %v, not %v", seed, s.Kind, evaluate(s), seconds)
 		}
-		for _, other := range fixed(o) {
+		for _, other := range fixedSchedules(o) {
 			if evaluate(other) < seconds {
 				t.Errorf("seed %d: %s is faster than %s", seed, other.Kind, s.Kind)
 			}
@@ -75,7 +75,7 @@ func TestAutoLeavesOutWhatBreaksTheCap(t *testing.T) {
 		o := options(1, stages, microbatches)
 		o.InFlight = slices.Repeat([]int{c.inFlight}, stages)
 		var got []schedule.Kind
-		for _, s := range fixed(o) {
+		for _, s := range fixedSchedules(o) {
 			got = append(got, s.Kind)
 		}
 		if got = slices.Compact(got); !slices.Equal(got, c.want) {

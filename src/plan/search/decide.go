@@ -31,7 +31,7 @@ func (p *Planner) firstCuts(dense cost.Table) (partition.Partition, error) {
 	case "regex":
 		r, err = balance.Regex(problem, b.Regex)
 	case "layout":
-		r.Cuts, err = p.notation()
+		r.Cuts, err = p.parseCuts()
 		if err == nil {
 			r, err = problem.Evaluate(r.Cuts)
 		}
@@ -39,7 +39,7 @@ func (p *Planner) firstCuts(dense cost.Table) (partition.Partition, error) {
 		if r, err = balance.Uniform(problem); err != nil {
 			r, err = balance.Partition(problem)
 		}
-		if err == nil && p.missing(dense, r.Cuts) > 0 { // chunks, whose memory the problem does not know
+		if err == nil && p.missingBytes(dense, r.Cuts) > 0 { // chunks, whose memory the problem does not know
 			r.Cuts = p.climb(dense, r.Cuts, func(cost.Table, partition.Partition) float64 { return 0 })
 		}
 	}
@@ -55,8 +55,8 @@ func (p *Planner) firstCuts(dense cost.Table) (partition.Partition, error) {
 	return r.Cuts, nil
 }
 
-// notation reads the cuts of balance.layout.
-func (p *Planner) notation() (partition.Partition, error) {
+// parseCuts reads the cuts of balance.layout.
+func (p *Planner) parseCuts() (partition.Partition, error) {
 	m := p.Config.Model
 	cuts, err := partition.ParseLayout(p.Config.Balance.Layout, m.Blocks, p.Config.PerBlock(), m.HeadShards)
 	if err != nil {
@@ -79,7 +79,7 @@ func (p *Planner) NextCuts(t cost.Table, present partition.Partition, lasting in
 	case p.Map.Chunks == 1:
 		r, err = balance.FewestMoves(p.problem(t, p.By), present, float64(lasting*p.Microbatches), p.Network.Bandwidth())
 		if err == nil && p.By == balance.ByTime {
-			r.Cuts, err = p.improved(t, r.Cuts)
+			r.Cuts, err = p.improveFurther(t, r.Cuts)
 		}
 	case p.By == balance.ByTime:
 		r.Cuts, err = p.BestCuts(t)
@@ -88,7 +88,7 @@ func (p *Planner) NextCuts(t cost.Table, present partition.Partition, lasting in
 			err = p.memoryError(t, r.Cuts)
 		}
 	}
-	if _, full := errors.AsType[*balance.MemoryError](err); full && p.Map.Chunks > 1 && p.missing(t, present) == 0 {
+	if _, full := errors.AsType[*balance.MemoryError](err); full && p.Map.Chunks > 1 && p.missingBytes(t, present) == 0 {
 		return present, nil // the search does not find all cuts that fit
 	}
 	if err != nil {
@@ -97,15 +97,15 @@ func (p *Planner) NextCuts(t cost.Table, present partition.Partition, lasting in
 	return p.FasterCuts(t, present, r.Cuts), nil
 }
 
-// improved returns cuts improved on the simulated step; where replicas sum gradients,
+// improveFurther returns cuts improved on the simulated step; where replicas sum gradients,
 // those of a wider search if they are worth it.
-func (p *Planner) improved(t cost.Table, cuts partition.Partition) (partition.Partition, error) {
+func (p *Planner) improveFurther(t cost.Table, cuts partition.Partition) (partition.Partition, error) {
 	near, seconds := p.Improve(t, cuts)
 	if p.Mesh.Replicas <= 1 {
 		return near, nil
 	}
 	other, err := p.BestCuts(t)
-	if err == nil && p.Seconds(t, other) < seconds*(1-worth) {
+	if err == nil && p.Seconds(t, other) < seconds*(1-leastImprovement) {
 		return other, nil
 	}
 	return near, err
@@ -114,7 +114,7 @@ func (p *Planner) improved(t cost.Table, cuts partition.Partition) (partition.Pa
 // faster returns next if it predicts a faster step than the present cuts, if layers
 // are not balanced by time, or if next lacks less memory; else the present cuts.
 func (p *Planner) FasterCuts(t cost.Table, present, next partition.Partition) partition.Partition {
-	if p.By != balance.ByTime || p.missing(t, next) < p.missing(t, present) || p.Seconds(t, next) < p.Seconds(t, present) {
+	if p.By != balance.ByTime || p.missingBytes(t, next) < p.missingBytes(t, present) || p.Seconds(t, next) < p.Seconds(t, present) {
 		return next
 	}
 	return present

@@ -12,10 +12,10 @@ import (
 	"dynmo/src/schedule"
 )
 
-// folds reports whether settings leave it to costs if a stage holds one chunk of the
+// canFold reports whether settings leave it to costs if a stage holds one chunk of the
 // chain or two in a V: where the schedule follows from costs, and layers may move
 // anywhere, for a V has other layers on nearly every stage. Diffusion knows one chunk.
-func folds(c config.Config) bool {
+func canFold(c config.Config) bool {
 	kind := schedule.Kind(c.Schedule.Kind)
 	return (kind == schedule.KindAuto || kind == schedule.KindList) &&
 		c.Balance.Kind == "partition" && balance.By(c.Balance.By) == balance.ByTime &&
@@ -55,12 +55,12 @@ func (p *Planner) Accepts(l layout.Layout) error {
 	return nil
 }
 
-// apart returns by virtual stage how many microbatches may be in flight in a V under
+// capsByChunk returns by virtual stage how many microbatches may be in flight in a V under
 // caps by stage where memory is short: it is held for as many as each chunk ever has,
 // which together may be more than are in flight at a time. A stage's are shared out
 // as 1F1B's over as many stages would be, for what comes later on the way forward waits
 // less for its gradient.
-func (p *Planner) apart(caps []int) []int {
+func (p *Planner) capsByChunk(caps []int) []int {
 	n := p.Map.Virtual()
 	list := make([]int, n)
 	for stage, limit := range caps {
@@ -78,7 +78,7 @@ func (p *Planner) apart(caps []int) []int {
 func (p *Planner) BestLayout(t cost.Table) (layout.Layout, error) {
 	cuts, err := p.BestCuts(t)
 	if err == nil {
-		return p.beside(t, p.Layout(t, cuts)), nil
+		return p.bestOfMaps(t, p.Layout(t, cuts)), nil
 	}
 	if q := p.Other; q != nil {
 		if cuts, otherErr := q.BestCuts(t); otherErr == nil {
@@ -88,9 +88,9 @@ func (p *Planner) BestLayout(t cost.Table) (layout.Layout, error) {
 	return layout.Layout{}, err
 }
 
-// beside returns the best layout of the other map if a step takes less in it than in
+// bestOfMaps returns the best layout of the other map if a step takes less in it than in
 // a layout of this one, else that layout.
-func (p *Planner) beside(t cost.Table, l layout.Layout) layout.Layout {
+func (p *Planner) bestOfMaps(t cost.Table, l layout.Layout) layout.Layout {
 	if p.Other == nil {
 		return l
 	}
@@ -104,7 +104,7 @@ func (p *Planner) beside(t cost.Table, l layout.Layout) layout.Layout {
 // shorter returns the second of two layouts if a step surely takes less in it than in
 // the first, else the first.
 func (p *Planner) FasterLayout(t cost.Table, first, second layout.Layout) layout.Layout {
-	if p.seconds(t, second.Cuts, second.Schedule) < p.seconds(t, first.Cuts, first.Schedule)*(1-worth) {
+	if p.seconds(t, second.Cuts, second.Schedule) < p.seconds(t, first.Cuts, first.Schedule)*(1-leastImprovement) {
 		return second
 	}
 	return first

@@ -36,18 +36,18 @@ func folded(seconds, slow []float64) partition.Partition {
 	}
 	low, high := 0.0, most*f.sums[len(seconds)] // any cuts will do for it
 	for range bisections {
-		if middle := (low + high) / 2; f.within(middle) < 0 {
+		if middle := (low + high) / 2; f.fitWithin(middle) < 0 {
 			low = middle
 		} else {
 			high = middle
 		}
 	}
-	return f.cuts(f.within(high))
+	return f.cuts(f.fitWithin(high))
 }
 
-// within finds out whether no stage need have more load than a limit, and returns
+// fitWithin finds out whether no stage need have more load than a limit, and returns
 // where the last stage then begins, -1 if one must.
-func (f *folding) within(limit float64) int {
+func (f *folding) fitWithin(limit float64) int {
 	stages, layers := len(f.slow), len(f.sums)-1
 	for s := range f.back {
 		for i := range f.back[s] {
@@ -65,7 +65,7 @@ func (f *folding) within(limit float64) int {
 			most := layers
 			for next := i + 1; f.sums[next]-f.sums[i] <= room; next++ {
 				most = min(most, layers-next-left)
-				for most > s && f.ends(min(held, most-1), most) > room-(f.sums[next]-f.sums[i]) {
+				for most > s && f.secondsFromEnd(min(held, most-1), most) > room-(f.sums[next]-f.sums[i]) {
 					most--
 				}
 				if most <= s {
@@ -85,9 +85,9 @@ func (f *folding) within(limit float64) int {
 	return -1
 }
 
-// ends returns the seconds of the layers from the end of the chain that are behind
+// secondsFromEnd returns the seconds of the layers from the end of the chain that are behind
 // the first few, up to so many.
-func (f *folding) ends(first, upTo int) float64 {
+func (f *folding) secondsFromEnd(first, upTo int) float64 {
 	layers := len(f.sums) - 1
 	return f.sums[layers-first] - f.sums[layers-upTo]
 }

@@ -9,7 +9,7 @@ import (
 	"dynmo/src/trace"
 )
 
-// idle says why the stages of a step waited. spans are what every stage did, an
+// idleByCause says why the stages of a step waited. spans are what every stage did, an
 // instruction each, measured or simulated; makespan is the step's, of the
 // slowest replica. The step is replayed on what its instructions took, each
 // time without one more cause:
@@ -27,7 +27,7 @@ import (
 // stage; nil: nothing, as in kinds that promise what they hold. Where the
 // schedule was made for costs, that of equal stages and that without the cap are
 // lists.
-func (p *Planner) idle(s schedule.Schedule, spans [][]trace.Span, took [][]cost.Stage, dispatch float64, caps []int, makespan float64) trace.Idle {
+func (p *Planner) idleByCause(s schedule.Schedule, spans [][]trace.Span, took [][]cost.Stage, dispatch float64, caps []int, makespan float64) trace.Idle {
 	replay := sim.Run(sim.Step{Schedule: s, PerMicrobatch: took, Dispatch: dispatch}).Makespan()
 	busy, mean := totals(took)
 	equal := slices.Repeat([]cost.Stage{mean}, len(took))

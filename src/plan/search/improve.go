@@ -15,10 +15,10 @@ const (
 	reach = 2
 	// worth is the share of a step that a move of cuts must gain: less is noise, after
 	// which layers would move without end.
-	worth = 1e-3
+	leastImprovement = 1e-3
 	// tries bounds the steps that Improve simulates, and simulated their instructions,
 	// so that a decision stays short on a thousand stages.
-	tries, simulated = 500, 1 << 20
+	mostTries, mostInstructions = 500, 1 << 20
 )
 
 // Cuts returns the cuts with the shortest predicted step that the search finds: the
@@ -56,7 +56,7 @@ func (p *Planner) BestCuts(t cost.Table) (partition.Partition, error) {
 	for i, cuts := range p.promising(t, starts, improved) {
 		var end found
 		end.cuts, end.seconds = p.Improve(t, cuts)
-		end.lacks = p.missing(t, end.cuts)
+		end.lacks = p.missingBytes(t, end.cuts)
 		if i == 0 || end.compare(best) < 0 {
 			best = end
 		}
@@ -72,7 +72,7 @@ func (p *Planner) promising(t cost.Table, starts []partition.Partition, n int) [
 	}
 	list := make([]found, len(starts))
 	for i, cuts := range starts {
-		list[i] = found{cuts, p.missing(t, cuts), p.Seconds(t, cuts)}
+		list[i] = found{cuts, p.missingBytes(t, cuts), p.Seconds(t, cuts)}
 	}
 	slices.SortStableFunc(list, found.compare)
 	starts = starts[:n]
@@ -113,13 +113,13 @@ func (p *Planner) Improve(t cost.Table, cuts partition.Partition) (partition.Par
 			return p.Estimate(t, cuts)
 		})
 	}
-	best, seconds, over := cuts, p.Seconds(t, cuts), p.missing(t, cuts)
+	best, seconds, over := cuts, p.Seconds(t, cuts), p.missingBytes(t, cuts)
 	for _, estimate := range searches {
 		found := p.climb(t, cuts, estimate)
 		if found.Equal(best) {
 			continue
 		}
-		took, lack := p.Seconds(t, found), p.missing(t, found)
+		took, lack := p.Seconds(t, found), p.missingBytes(t, found)
 		if lack < over || lack == over && took < seconds {
 			best, seconds, over = found, took, lack
 		}
@@ -130,9 +130,9 @@ func (p *Planner) Improve(t cost.Table, cuts partition.Partition) (partition.Par
 // climb is one search of Improve, which goes by estimate.
 func (p *Planner) climb(t cost.Table, cuts partition.Partition, estimate func(cost.Table, partition.Partition) float64) partition.Partition {
 	best := slices.Clone(cuts)
-	over := p.missing(t, best)
+	over := p.missingBytes(t, best)
 	seconds := estimate(t, best)
-	left := min(tries, max(1, simulated/(3*p.Map.Virtual()*p.Microbatches)))
+	left := min(mostTries, max(1, mostInstructions/(3*p.Map.Virtual()*p.Microbatches)))
 	for moved := true; moved && left > 0; {
 		moved = false
 		for c := 1; c < best.Stages(); c++ {
@@ -141,16 +141,16 @@ func (p *Planner) climb(t cost.Table, cuts partition.Partition, estimate func(co
 				if next == nil || left == 0 {
 					continue
 				}
-				lack := p.missing(t, next)
+				lack := p.missingBytes(t, next)
 				if lack > over {
 					continue
 				}
-				if lack == over && p.bound(t, next, nil) >= seconds*(1-worth) {
+				if lack == over && p.lowerBound(t, next, nil) >= seconds*(1-leastImprovement) {
 					continue // no schedule makes them worth it
 				}
 				left--
 				took := estimate(t, next)
-				if lack < over || took < seconds*(1-worth) {
+				if lack < over || took < seconds*(1-leastImprovement) {
 					best, over, seconds, moved = next, lack, took, true
 				}
 			}

@@ -16,7 +16,7 @@ func (p *Planner) Bytes(t cost.Table, cuts partition.Partition, peaks []schedule
 	bytes := make([]int64, p.Map.Stages)
 	for v, peak := range peaks {
 		sum := &bytes[p.Map.Stage(v)]
-		*sum += p.besides(v, peak)
+		*sum += p.bytesBesideLayers(v, peak)
 		lo, hi := cuts.Range(v)
 		for _, l := range t.Layers[lo:hi] {
 			*sum += l.Bytes.Static() + int64(peak.InFlight)*l.Bytes.Activations + int64(peak.Between)*l.Bytes.Held
@@ -24,14 +24,14 @@ func (p *Planner) Bytes(t cost.Table, cuts partition.Partition, peaks []schedule
 	}
 	if p.fixed != nil {
 		for stage := range bytes {
-			bytes[stage] += p.sums(t, cuts, peaks, stage)
+			bytes[stage] += p.gradientSumBytes(t, cuts, peaks, stage)
 		}
 	}
 	return bytes
 }
 
-// sums returns the bytes with which a stage sums the gradients of its layers over replicas.
-func (p *Planner) sums(t cost.Table, cuts partition.Partition, peaks []schedule.Peak, stage int) int64 {
+// gradientSumBytes returns the bytes with which a stage sums the gradients of its layers over replicas.
+func (p *Planner) gradientSumBytes(t cost.Table, cuts partition.Partition, peaks []schedule.Peak, stage int) int64 {
 	if p.Mesh.Replicas <= 1 {
 		return 0
 	}
@@ -51,8 +51,8 @@ func (p *Planner) sums(t cost.Table, cuts partition.Partition, peaks []schedule.
 	return schedule.SumBytes(summed, p.Mesh.Replicas)
 }
 
-// mostSums returns what sums is at most, whatever the cuts.
-func (p *Planner) mostSums(t cost.Table) int64 {
+// mostGradientSumBytes returns what sums is at most, whatever the cuts.
+func (p *Planner) mostGradientSumBytes(t cost.Table) int64 {
 	if p.Mesh.Replicas <= 1 || p.fixed == nil {
 		return 0
 	}
@@ -63,17 +63,17 @@ func (p *Planner) mostSums(t cost.Table) int64 {
 	return schedule.MostSumBytes(summed, p.Mesh.Replicas)
 }
 
-// besides returns the bytes of a virtual stage besides its layers, in a schedule with this
+// bytesBesideLayers returns the bytes of a virtual stage besides its layers, in a schedule with this
 // peak.
-func (p *Planner) besides(virtual int, peak schedule.Peak) int64 {
+func (p *Planner) bytesBesideLayers(virtual int, peak schedule.Peak) int64 {
 	if p.fixed == nil {
 		return 0
 	}
 	return p.fixed(p.Map, virtual, peak)
 }
 
-// missing returns the bytes by which stages exceed the limit, all together.
-func (p *Planner) missing(t cost.Table, cuts partition.Partition) int64 {
+// missingBytes returns the bytes by which stages exceed the limit, all together.
+func (p *Planner) missingBytes(t cost.Table, cuts partition.Partition) int64 {
 	if p.limit == 0 {
 		return 0
 	}
@@ -100,12 +100,12 @@ func (p *Planner) caps(t cost.Table, cuts partition.Partition) []int {
 			continue
 		}
 		lo, hi := cuts.Range(s)
-		static, each := p.sums(t, cuts, p.peaks, s), int64(0)
+		static, each := p.gradientSumBytes(t, cuts, p.peaks, s), int64(0)
 		for _, l := range t.Layers[lo:hi] {
 			static += l.Bytes.Static()
 			each += l.Bytes.Activations + l.Bytes.Held
 		}
-		for caps[s] > 1 && static+int64(caps[s])*each+p.besides(s, schedule.Peak{InFlight: caps[s], Between: caps[s], Outgoing: p.peaks[s].Outgoing}) > p.limit {
+		for caps[s] > 1 && static+int64(caps[s])*each+p.bytesBesideLayers(s, schedule.Peak{InFlight: caps[s], Between: caps[s], Outgoing: p.peaks[s].Outgoing}) > p.limit {
 			caps[s]--
 		}
 	}
@@ -115,7 +115,7 @@ func (p *Planner) caps(t cost.Table, cuts partition.Partition) []int {
 // CutsFit reports whether every stage has memory for its layers at some cuts, before the
 // schedule follows from costs.
 func (p *Planner) CutsFit(t cost.Table, cuts partition.Partition) bool {
-	return p.missing(t, cuts) == 0
+	return p.missingBytes(t, cuts) == 0
 }
 
 // Fits reports whether a layout keeps to the settings' microbatches in flight and to the
@@ -164,7 +164,7 @@ func (p *Planner) OptimizerCanFollow(t cost.Table, present, next layout.Layout) 
 // memoryError returns a *balance.MemoryError if stages lack memory at some cuts,
 // which names the one that lacks most.
 func (p *Planner) memoryError(t cost.Table, cuts partition.Partition) error {
-	if p.missing(t, cuts) == 0 {
+	if p.missingBytes(t, cuts) == 0 {
 		return nil
 	}
 	worst := balance.MemoryError{Layer: -1}

@@ -46,7 +46,7 @@ type Planner struct {
 // microbatches do not allow, a file that holds no legal one.
 func New(c config.Config, network sim.Network, fixed FixedBytes) (*Planner, error) {
 	p, err := newPlanner(c, network, fixed, c.Schedule.Virtual())
-	if err == nil && folds(c) {
+	if err == nil && canFold(c) {
 		if vee, err := newPlanner(c, network, fixed, 2); err == nil {
 			p.Other, vee.Other = vee, p
 		}
@@ -66,14 +66,14 @@ func newPlanner(c config.Config, network sim.Network, fixed FixedBytes, chunks i
 	var err error
 	switch p.Kind {
 	case schedule.KindFile:
-		p.base, err = fromFile(c)
+		p.base, err = readSchedule(c)
 	case schedule.KindList, schedule.KindAuto:
 		p.most = c.Schedule.InFlight
 		if p.most == 0 {
 			p.most = 2*c.Parallel.Stages - 1
 		}
 		p.most = chunks * min(p.most, c.Parallel.Microbatches)
-		p.base, err = unmeasured(c.Parallel.Stages, chunks, c.Parallel.Microbatches, p.most)
+		p.base, err = initialSchedule(c.Parallel.Stages, chunks, c.Parallel.Microbatches, p.most)
 	default:
 		p.base, err = schedule.New(p.Kind, c.Parallel.Stages, chunks, c.Parallel.Microbatches)
 		if p.Kind == schedule.KindZBV && err == nil {
@@ -132,8 +132,8 @@ func (p *Planner) useRanks(ranks []int) *Planner {
 	return &q
 }
 
-// world returns the rank of the launched world of a stage of a replica.
-func (p *Planner) world(stage, replica int) int {
+// worldRank returns the rank of the launched world of a stage of a replica.
+func (p *Planner) worldRank(stage, replica int) int {
 	rank := p.Mesh.Rank(stage, replica)
 	if p.Ranks == nil {
 		return rank
@@ -153,10 +153,10 @@ func (p *Planner) layout(cuts partition.Partition, s schedule.Schedule) layout.L
 	return l
 }
 
-// unmeasured returns the schedule before costs are known: 1F1B, or zb-v of two
+// initialSchedule returns the schedule before costs are known: 1F1B, or zb-v of two
 // chunks, or, if fewer microbatches may be in flight than it has, a list for equal
 // stages.
-func unmeasured(stages, chunks, microbatches, most int) (schedule.Schedule, error) {
+func initialSchedule(stages, chunks, microbatches, most int) (schedule.Schedule, error) {
 	kind := schedule.Kind1F1B
 	if chunks == 2 {
 		kind = schedule.KindZBV
@@ -171,8 +171,8 @@ func unmeasured(stages, chunks, microbatches, most int) (schedule.Schedule, erro
 	}), nil
 }
 
-// fromFile reads the schedule of the settings' file.
-func fromFile(c config.Config) (schedule.Schedule, error) {
+// readSchedule reads the schedule of the settings' file.
+func readSchedule(c config.Config) (schedule.Schedule, error) {
 	f, err := input.Open(c.Schedule.File, input.Schedule)
 	if err != nil {
 		return schedule.Schedule{}, fmt.Errorf("schedule.file: %w", err)
@@ -203,12 +203,12 @@ func (p *Planner) Adapts() bool {
 func (p *Planner) Step(t cost.Table, cuts partition.Partition, s schedule.Schedule) sim.Step {
 	p = p.selectMap(s.Map)
 	step := sim.Step{
-		Schedule: s, Costs: p.placed(t, cuts), Bytes: Messages(t, cuts), Network: p.Network, Dispatch: t.Dispatch, Mesh: p.Mesh, Ranks: p.Ranks,
+		Schedule: s, Costs: p.stageCosts(t, cuts), Bytes: Messages(t, cuts), Network: p.Network, Dispatch: t.Dispatch, Mesh: p.Mesh, Ranks: p.Ranks,
 	}
 	step.PerMicrobatch = cost.Phase{Table: t}.PerMicrobatch(cuts, p.Map, s.Microbatches)
 	for v, row := range step.PerMicrobatch {
 		for m := range row {
-			row[m] = row[m].Scale(p.slow(p.Map.Stage(v)))
+			row[m] = row[m].Scale(p.slowdown(p.Map.Stage(v)))
 		}
 	}
 	step.Network.Slow = nil
@@ -220,11 +220,11 @@ func (p *Planner) Schedule(t cost.Table, cuts partition.Partition) schedule.Sche
 	if !p.Adapts() {
 		return p.base
 	}
-	return p.found.schedule(t, cuts, p.search)
+	return p.found.schedule(t, cuts, p.findSchedule)
 }
 
-// search finds the schedule for costs at some cuts.
-func (p *Planner) search(t cost.Table, cuts partition.Partition) schedule.Schedule {
+// findSchedule finds the schedule for costs at some cuts.
+func (p *Planner) findSchedule(t cost.Table, cuts partition.Partition) schedule.Schedule {
 	step := p.Step(t, cuts, p.base)
 	evaluate := func(s schedule.Schedule) float64 {
 		if p.Kind == schedule.KindList && s.Kind != schedule.KindList {
@@ -250,7 +250,7 @@ func (p *Planner) search(t cost.Table, cuts partition.Partition) schedule.Schedu
 func (p *Planner) options(step sim.Step, caps []int) schedule.ListOptions {
 	o := schedule.ListOptions{Map: p.Map, Costs: step.Costs, Dispatch: step.Dispatch, Microbatches: p.Microbatches, InFlight: caps}
 	if p.limit > 0 && caps != nil && p.Map.Chunks == 2 {
-		o.OfChunk = p.apart(caps)
+		o.OfChunk = p.capsByChunk(caps)
 	}
 	for v := range len(step.Costs) - 1 {
 		if step.Bytes != nil {
@@ -262,7 +262,7 @@ func (p *Planner) options(step sim.Step, caps []int) schedule.ListOptions {
 
 // link returns the link between a virtual stage and the one behind it, either way.
 func (p *Planner) link(v int) sim.Link {
-	return p.Network.Link(p.world(p.Map.Stage(v), 0), p.world(p.Map.Stage(v+1), 0))
+	return p.Network.Link(p.worldRank(p.Map.Stage(v), 0), p.worldRank(p.Map.Stage(v+1), 0))
 }
 
 // Seconds predicts the seconds of a step at some cuts, from the first forward to the

@@ -33,24 +33,24 @@ func (p *Planner) problem(t cost.Table, by balance.By) balance.Problem {
 	}
 	q.Slow, q.Fixed = spread(q.Slow, 1), spread(q.Fixed, 1/float64(p.Map.Chunks))
 	if by == balance.ByTime {
-		q.Slow = p.slowness(q.Slow, p.Map)
+		q.Slow = p.scaleSlowness(q.Slow, p.Map)
 	}
 	if b := p.Config.Balance; b.Kind == "diffusion" && b.Gaps == "arrival" && by == balance.ByTime {
 		q.Fixed = p.arrivals(t, q.Fixed)
 	}
-	sums := p.mostSums(t)
+	sums := p.mostGradientSumBytes(t)
 	for v, peak := range p.peaks {
 		q.Between = append(q.Between, peak.Between)
-		q.FixedBytes = append(q.FixedBytes, p.besides(v, peak)+sums)
+		q.FixedBytes = append(q.FixedBytes, p.bytesBesideLayers(v, peak)+sums)
 	}
 	return q
 }
 
-// line states what one chunk on each stage could reach, whatever the memory: what
+// lineProblem states what one chunk on each stage could reach, whatever the memory: what
 // a layout is compared with.
-func (p *Planner) line(t cost.Table) balance.Problem {
+func (p *Planner) lineProblem(t cost.Table) balance.Problem {
 	q := balance.New(t.For(p.Map.Stages), balance.ByTime, p.Map.Stages, nil, 0)
-	q.Slow = p.slowness(q.Slow, partition.Line(p.Map.Stages))
+	q.Slow = p.scaleSlowness(q.Slow, partition.Line(p.Map.Stages))
 	return q
 }
 
@@ -84,13 +84,13 @@ func Messages(t cost.Table, cuts partition.Partition) []int64 {
 	return bytes
 }
 
-// placed returns what virtual stages cost on the ranks of the network.
-func (p *Planner) placed(t cost.Table, cuts partition.Partition) []cost.Stage {
-	return p.scaled(t, cuts, p.slow)
+// stageCosts returns what virtual stages cost on the ranks of the network.
+func (p *Planner) stageCosts(t cost.Table, cuts partition.Partition) []cost.Stage {
+	return p.scaledCosts(t, cuts, p.slowdown)
 }
 
-// scaled returns what virtual stages cost on ranks that are slow by stage.
-func (p *Planner) scaled(t cost.Table, cuts partition.Partition, slow func(stage int) float64) []cost.Stage {
+// scaledCosts returns what virtual stages cost on ranks that are slow by stage.
+func (p *Planner) scaledCosts(t cost.Table, cuts partition.Partition, slow func(stage int) float64) []cost.Stage {
 	costs := t.Stages(cuts, p.Map)
 	for v := range costs {
 		costs[v] = costs[v].Scale(slow(p.Map.Stage(v)))
@@ -98,13 +98,13 @@ func (p *Planner) scaled(t cost.Table, cuts partition.Partition, slow func(stage
 	return costs
 }
 
-// bound returns the seconds that no schedule of these cuts beats, under caps by
+// lowerBound returns the seconds that no schedule of these cuts beats, under caps by
 // stage, if every microbatch is the mean one: those of the replica that must take
 // longest.
-func (p *Planner) bound(t cost.Table, cuts partition.Partition, caps []int) float64 {
+func (p *Planner) lowerBound(t cost.Table, cuts partition.Partition, caps []int) float64 {
 	least := 0.0
 	for d := range max(1, p.Mesh.Replicas) {
-		costs := p.scaled(t, cuts, func(stage int) float64 { return p.Network.Slowness(p.world(stage, d)) })
+		costs := p.scaledCosts(t, cuts, func(stage int) float64 { return p.Network.Slowness(p.worldRank(stage, d)) })
 		least = max(least, sim.LowerBound(p.Map, costs, p.Microbatches, caps))
 		if p.Network.Slow == nil {
 			break // all are alike
@@ -113,9 +113,9 @@ func (p *Planner) bound(t cost.Table, cuts partition.Partition, caps []int) floa
 	return least
 }
 
-// slowness returns the slowness of virtual stages times that of the network's
+// scaleSlowness returns the slowness of virtual stages times that of the network's
 // ranks. Nil stands for ones.
-func (p *Planner) slowness(list []float64, m partition.Map) []float64 {
+func (p *Planner) scaleSlowness(list []float64, m partition.Map) []float64 {
 	if p.Network.Slow == nil {
 		return list
 	}
@@ -123,17 +123,17 @@ func (p *Planner) slowness(list []float64, m partition.Map) []float64 {
 		list = slices.Repeat([]float64{1}, m.Virtual())
 	}
 	for v := range list {
-		list[v] *= p.slow(m.Stage(v))
+		list[v] *= p.slowdown(m.Stage(v))
 	}
 	return list
 }
 
-// slow returns how many times slower than the costs the network says that a
+// slowdown returns how many times slower than the costs the network says that a
 // stage is: the slowest of its replicas.
-func (p *Planner) slow(stage int) float64 {
+func (p *Planner) slowdown(stage int) float64 {
 	factor := 1.0
 	for d := range p.Mesh.Replicas {
-		factor = max(factor, p.Network.Slowness(p.world(stage, d)))
+		factor = max(factor, p.Network.Slowness(p.worldRank(stage, d)))
 	}
 	return factor
 }

@@ -21,15 +21,15 @@ func TestPlannerOnRanks(t *testing.T) {
 		p := planner(t, plantest.Settings(kind, 8, 2, 4), network)
 		first, err := p.FirstLayout(dense)
 		expect.OK(t, err)
-		if first.Ranks != nil || p.link(0) != network.Node || p.slow(1) != 1 {
-			t.Errorf("%s: the first ranks: %v, %+v, %v", kind, first.Ranks, p.link(0), p.slow(1))
+		if first.Ranks != nil || p.link(0) != network.Node || p.slowdown(1) != 1 {
+			t.Errorf("%s: the first ranks: %v, %+v, %v", kind, first.Ranks, p.link(0), p.slowdown(1))
 		}
 		on := first
 		on.Ranks = []int{0, 3}
 		q, err := p.Match(on)
 		expect.OK(t, err)
-		if q.link(0) != network.Between || q.slow(1) != 4 || q.slow(0) != 1 {
-			t.Errorf("%s: ranks 0 and 3: %+v, %v", kind, q.link(0), q.slow(1))
+		if q.link(0) != network.Between || q.slowdown(1) != 4 || q.slowdown(0) != 1 {
+			t.Errorf("%s: ranks 0 and 3: %+v, %v", kind, q.link(0), q.slowdown(1))
 		}
 		best, err := q.BestLayout(dense)
 		expect.OK(t, err)
@@ -45,7 +45,7 @@ func TestPlannerOnRanks(t *testing.T) {
 		if q.Other != nil && (q.Other.Other != q || !slices.Equal(q.Other.Ranks, on.Ranks)) {
 			t.Errorf("%s: the planner of the other map is on ranks %v", kind, q.Other.Ranks)
 		}
-		if back, err := q.Match(first); err != nil || back.Ranks != nil || back.slow(1) != 1 {
+		if back, err := q.Match(first); err != nil || back.Ranks != nil || back.slowdown(1) != 1 {
 			t.Errorf("%s: back on the first ranks: %v", kind, back.Ranks)
 		}
 		if err := p.Accepts(on); err == nil || !strings.Contains(err.Error(), "ranks [0 3], want []") {

@@ -239,7 +239,7 @@ func TestFasterMakesRoom(t *testing.T) {
 	p := planner(t, c, plantest.Link)
 	full, fitting := partition.Partition{0, 4, 8}, partition.Partition{0, 3, 8}
 	if got := p.FasterCuts(costs, full, fitting); !got.Equal(fitting) {
-		t.Errorf("cuts stay %v, which lack %d bytes", got, p.missing(costs, full))
+		t.Errorf("cuts stay %v, which lack %d bytes", got, p.missingBytes(costs, full))
 	}
 }
 
@@ -274,8 +274,8 @@ func TestChunksWithoutMemory(t *testing.T) {
 		c.Balance.MemoryLimitBytes = slices.Max(p.Bytes(costs, now, p.base.Peaks()))
 		p = planner(t, c, plantest.Link)
 		next, err := p.NextCuts(costs, now, 100)
-		if err != nil || p.missing(costs, next) > 0 {
-			t.Errorf("%s: cuts %v, error %v, lacking %d bytes", by, next, err, p.missing(costs, next))
+		if err != nil || p.missingBytes(costs, next) > 0 {
+			t.Errorf("%s: cuts %v, error %v, lacking %d bytes", by, next, err, p.missingBytes(costs, next))
 		}
 	}
 }

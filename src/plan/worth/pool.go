@@ -29,14 +29,14 @@ func Compare(runs []Run) ([]Result, error) {
 			return nil, fmt.Errorf("run %d: %w", i, ErrNotRun)
 		}
 	}
-	level(lists)
-	if err := share(lists); err != nil {
+	agreeOnSpeeds(lists)
+	if err := shareCosts(lists); err != nil {
 		return nil, err
 	}
-	base := slices.IndexFunc(lists, stayed)
+	base := slices.IndexFunc(lists, hasOneLayout)
 	rows := make([]compared, len(runs))
 	for i, list := range lists {
-		rows[i] = compared{runs[i].Planner, list, staying(list)}
+		rows[i] = compared{runs[i].Planner, list, staticSegments(list)}
 		if base >= 0 {
 			rows[i].static = lists[base]
 			for k := range list {
@@ -44,19 +44,19 @@ func Compare(runs []Run) ([]Result, error) {
 			}
 		}
 	}
-	return weigh(rows), nil
+	return evaluate(rows), nil
 }
 
-// stayed reports whether all segments have one layout.
-func stayed(list []segment) bool {
+// hasOneLayout reports whether all segments have one layout.
+func hasOneLayout(list []segment) bool {
 	return !slices.ContainsFunc(list, func(s segment) bool { return !s.layout.Equal(list[0].layout) })
 }
 
-// share gives the segments of all runs that have the same model the same costs.
-func share(lists [][]segment) error {
+// shareCosts gives the segments of all runs that have the same model the same costs.
+func shareCosts(lists [][]segment) error {
 	parts := make([][]part, len(lists))
 	for i, list := range lists {
-		parts[i] = split(list)
+		parts[i] = splitByModel(list)
 		if len(parts[i]) != len(parts[0]) {
 			return fmt.Errorf("run %d: the model changes %d times, in run 0 %d times", i, len(parts[i])-1, len(parts[0])-1)
 		}
@@ -69,7 +69,7 @@ func share(lists [][]segment) error {
 			}
 			all = append(all, parts[i][k].segments...)
 		}
-		costs, rest := pool(all)
+		costs, rest := poolCosts(all)
 		for i := range parts {
 			for j := range parts[i][k].segments {
 				parts[i][k].segments[j].costs, parts[i][k].segments[j].rest = costs, rest
@@ -92,7 +92,7 @@ func (w work) String() string {
 // Work says what a run did: runs with the same have costs of the same.
 func DescribeWork(series profile.Series) string {
 	var b strings.Builder
-	for _, p := range split(segments(series)) {
+	for _, p := range splitByModel(segments(series)) {
 		fmt.Fprintln(&b, p.work)
 	}
 	return b.String()
@@ -104,8 +104,8 @@ type part struct {
 	segments []segment
 }
 
-// split cuts segments where the model changes.
-func split(list []segment) []part {
+// splitByModel cuts segments where the model changes.
+func splitByModel(list []segment) []part {
 	var parts []part
 	for i, s := range list {
 		c := s.costs
@@ -122,16 +122,16 @@ func split(list []segment) []part {
 // mostPooled is how many steps' samples a pool keeps, evenly spread.
 const mostPooled = 64
 
-// pool returns what all segments together say of the costs of layers and of the time
+// poolCosts returns what all segments together say of the costs of layers and of the time
 // outside the makespan.
-func pool(all []segment) (*sampled, float64) {
+func poolCosts(all []segment) (*sampled, float64) {
 	s := &sampled{Phase: all[0].costs.Phase}
 	var rests, dispatch []float64
 	known := false
 	for _, from := range all {
 		rests, dispatch = append(rests, from.rest), append(dispatch, from.costs.Dispatch)
 		known = known || from.costs.samples != nil
-		s.samples = append(s.samples, from.costs.absolute()...)
+		s.samples = append(s.samples, from.costs.inSeconds()...)
 	}
 	if n := len(s.samples); n > mostPooled {
 		for i := range mostPooled {
@@ -151,9 +151,9 @@ func pool(all []segment) (*sampled, float64) {
 	return s, cost.Lower(rests)
 }
 
-// absolute returns the samples in seconds; where there are none, the costs as those of
+// inSeconds returns the samples in seconds; where there are none, the costs as those of
 // one step with one microbatch.
-func (s *sampled) absolute() [][][]cost.Stage {
+func (s *sampled) inSeconds() [][][]cost.Stage {
 	samples := s.samples
 	if samples == nil {
 		samples = [][][]cost.Stage{slices.Repeat([][]cost.Stage{{{Forward: 1, Input: 1, Weight: 1}}}, len(s.Layers))}

@@ -7,12 +7,12 @@ import (
 	"dynmo/src/trace"
 )
 
-// level gives the segments of runs on the same ranks one opinion of how slow stages
+// agreeOnSpeeds gives the segments of runs on the same ranks one opinion of how slow stages
 // are, and costs that hold on a rank of speed 1 by that opinion. Which ranks are slow is
 // seen when layers move, and sometimes seen wrongly for a while; what a layer took in
 // all is known.
-func level(lists [][]segment) {
-	slow := slowness(lists)
+func agreeOnSpeeds(lists [][]segment) {
+	slow := medianSlowness(lists)
 	for _, list := range lists {
 		for _, s := range list {
 			c, stages := s.costs, s.layout.Stages()
@@ -32,10 +32,10 @@ func level(lists [][]segment) {
 	}
 }
 
-// slowness returns how many times slower than the fastest the stages of runs are: by
+// medianSlowness returns how many times slower than the fastest the stages of runs are: by
 // the median over all steps after layers first moved, before which nothing is known;
 // nil if none is slow.
-func slowness(lists [][]segment) []float64 {
+func medianSlowness(lists [][]segment) []float64 {
 	stages := lists[0][0].layout.Stages()
 	seen := make([][]float64, stages)
 	for _, list := range lists {

@@ -43,9 +43,9 @@ func location(samples [][][]cost.Stage, layer int) cost.Stage {
 	return cost.Location(steps)
 }
 
-// draw returns the costs as they might have been measured: as many steps as were
+// redraw returns the costs as they might have been measured: as many steps as were
 // sampled, drawn from them for all layers alike, and of each as many microbatches.
-func (s *sampled) draw(r *rand.Rand) cost.Phase {
+func (s *sampled) redraw(r *rand.Rand) cost.Phase {
 	p := s.Phase
 	if s.samples == nil {
 		return p
@@ -106,13 +106,13 @@ func (t *trial) seconds(s segment) float64 {
 	i := slices.IndexFunc(o.layouts, s.layout.Equal)
 	if i < 0 {
 		i = len(o.layouts)
-		o.layouts, o.seconds = append(o.layouts, s.layout), append(o.seconds, Makespan(s.run, s.layout, s.in(o.costs)))
+		o.layouts, o.seconds = append(o.layouts, s.layout), append(o.seconds, Makespan(s.run, s.layout, s.regroup(o.costs)))
 	}
 	return float64(s.steps) * (o.seconds[i] + s.rest)
 }
 
-// in returns costs in the microbatches of a segment's layout.
-func (s segment) in(costs cost.Phase) cost.Phase {
+// regroup returns costs in the microbatches of a segment's layout.
+func (s segment) regroup(costs cost.Phase) cost.Phase {
 	n := s.layout.Schedule.Microbatches
 	return costs.Regroup(s.joined*n, n)
 }
@@ -138,17 +138,17 @@ const (
 	keyWorth = 0x776f727468
 )
 
-// spread sets the percentiles of the speedups. All runs are simulated on the same
+// addPercentiles sets the percentiles of the speedups. All runs are simulated on the same
 // draws, so that what hits all alike does not count.
-func spread(runs []compared, worths []Result) {
-	draws := drawsOf(runs)
+func addPercentiles(runs []compared, worths []Result) {
+	draws := countDraws(runs)
 	if draws == 0 {
 		return
 	}
 	speedups := make([][]float64, len(runs))
 	for i := range draws {
 		r := random.Keyed(keyWorth, uint64(i))
-		t := trial{costs: func(s *sampled) cost.Phase { return s.draw(r) }}
+		t := trial{costs: func(s *sampled) cost.Phase { return s.redraw(r) }}
 		for k, run := range runs {
 			speedups[k] = append(speedups[k], t.total(run.static)/(worths[k].Price+t.total(run.used)))
 		}
@@ -160,9 +160,9 @@ func spread(runs []compared, worths []Result) {
 	}
 }
 
-// drawsOf returns how many draws runs are simulated on: fewer where they are large, 0
+// countDraws returns how many draws runs are simulated on: fewer where they are large, 0
 // where there are no samples.
-func drawsOf(runs []compared) int {
+func countDraws(runs []compared) int {
 	work, known := 0, make(map[*sampled]bool)
 	for _, r := range runs {
 		for _, s := range append(slices.Clone(r.used), r.static...) {

@@ -68,8 +68,8 @@ func Measure(p *search.Planner, series profile.Series) (Result, error) {
 	if len(list) == 0 {
 		return Result{}, ErrNotRun
 	}
-	level([][]segment{list})
-	return weigh([]compared{{p, list, staying(list)}})[0], nil
+	agreeOnSpeeds([][]segment{list})
+	return evaluate([]compared{{p, list, staticSegments(list)}})[0], nil
 }
 
 // segment is consecutive steps of a run with one layout on some costs.
@@ -105,8 +105,8 @@ func segments(series profile.Series) []segment {
 	return list
 }
 
-// staying returns segments in the layouts that they would have, had none changed.
-func staying(list []segment) []segment {
+// staticSegments returns segments in the layouts that they would have, had none changed.
+func staticSegments(list []segment) []segment {
 	list = slices.Clone(list)
 	for i, s := range list {
 		list[i].layout, list[i].joined = s.stay, 1
@@ -120,8 +120,8 @@ type compared struct {
 	used, static []segment
 }
 
-// weigh returns the worth of each of some runs.
-func weigh(runs []compared) []Result {
+// evaluate returns the worth of each of some runs.
+func evaluate(runs []compared) []Result {
 	t := trial{costs: func(s *sampled) cost.Phase { return s.Phase }}
 	list := make([]Result, len(runs))
 	for i, r := range runs {
@@ -135,12 +135,12 @@ func weigh(runs []compared) []Result {
 			w.Price = price
 		}
 		w.Static, w.Used = t.total(r.static), w.Price+t.total(r.used)
-		w.Best = best(r.planner, &t, r.used)
+		w.Best = bestSeconds(r.planner, &t, r.used)
 		w.Speedup, w.Ceiling = w.Static/w.Used, w.Static/w.Best
 		w.Low, w.High = w.Speedup, w.Speedup
 		list[i] = w
 	}
-	spread(runs, list)
+	addPercentiles(runs, list)
 	return list
 }
 
@@ -150,9 +150,9 @@ func decides(p *search.Planner) bool {
 	return p.Config.Balance.Moves() || p.Config.Packs() || p.Adapts()
 }
 
-// best returns the seconds of all segments with the best layout for the costs of each:
+// bestSeconds returns the seconds of all segments with the best layout for the costs of each:
 // the planner's cuts, the static ones, or those used, whichever are fastest.
-func best(p *search.Planner, t *trial, used []segment) float64 {
+func bestSeconds(p *search.Planner, t *trial, used []segment) float64 {
 	total := 0.0
 	var found *layout.Layout
 	for i, s := range used {
