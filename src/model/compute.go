@@ -187,3 +187,27 @@ func (l *Layer) Reading(x *Exec, b *Batch, saved tensor.Mem, i int) tensor.Mem {
 	at := l.readings[i]
 	return l.parts[at.part].Reading(x, b.OfPart(at.part), l.savedOf(at.part, x, b, saved), at.index)
 }
+
+// Tuned returns the number of the layer's parts that is set between steps; nil if there is
+// none.
+func (l *Layer) Tuned() *float64 {
+	for _, p := range l.parts {
+		if at := p.Tuned(); at != nil {
+			return at
+		}
+	}
+	return nil
+}
+
+// Threshold returns the confidence above which tokens leave at the layer; false if it is
+// no exit.
+func (l *Layer) Threshold() (threshold float64, ok bool) {
+	if at := l.Tuned(); at != nil {
+		return *at, true
+	}
+	return 0, false
+}
+
+// SetThreshold sets the confidence above which tokens leave at the layer, an exit, from
+// the next step on. It is part of the layer's state.
+func (l *Layer) SetThreshold(threshold float64) { *l.Tuned() = threshold }

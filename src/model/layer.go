@@ -241,30 +241,6 @@ func (l *Layer) cutIndex(c *Cutter) {
 	}
 }
 
-// Tuned returns the number of the layer's parts that is set between steps; nil if there is
-// none.
-func (l *Layer) Tuned() *float64 {
-	for _, p := range l.parts {
-		if at := p.Tuned(); at != nil {
-			return at
-		}
-	}
-	return nil
-}
-
-// Threshold returns the confidence above which tokens leave at the layer; false if it is
-// no exit.
-func (l *Layer) Threshold() (threshold float64, ok bool) {
-	if at := l.Tuned(); at != nil {
-		return *at, true
-	}
-	return 0, false
-}
-
-// SetThreshold sets the confidence above which tokens leave at the layer, an exit, from
-// the next step on. It is part of the layer's state.
-func (l *Layer) SetThreshold(threshold float64) { *l.Tuned() = threshold }
-
 // Free gives the layer's memory back.
 func (l *Layer) Free() {
 	for _, s := range []*tensor.Mem{&l.w, &l.master, &l.g, &l.m, &l.v, &l.index} {
