@@ -140,7 +140,7 @@ func (j *Journal) Step(d Done) error {
 	if err != nil {
 		return err
 	}
-	j.log.Model = j.planner.Shape()
+	j.log.Model = search.Shape(j.planner.Config)
 	j.log.Knew(d.Measured)
 	if done, ended := j.log.Add(d.Step, d.Measured.Measurement, run); ended {
 		if err := j.observe.Costs(done); err != nil {

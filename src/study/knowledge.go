@@ -39,5 +39,5 @@ func (k *knowledge) even(seconds float64, phase int, p *search.Planner, costs co
 	}
 	t := costs.Table
 	t.Dispatch = 0 // as balancers have it
-	return p.Seconds(t, l.Cuts)
+	return p.Seconds(t, p.Layout(t, l.Cuts))
 }

@@ -106,7 +106,7 @@ func Simulate(series cost.Series, o Options) (Run, error) {
 		costs := o.costs(phase, present)
 		m := profile.Measurement{Measurement: cost.Measurement{Table: costs.Mean()}, Changed: phase.Change != ""}
 		if i == 0 || o.Static {
-			present = present.With(present.Cuts, p.Schedule(m.Table, present.Cuts))
+			present = p.Layout(m.Table, present.Cuts)
 		}
 		next.Change = phase.Change
 		begins, steps := true, max(1, phase.Steps)

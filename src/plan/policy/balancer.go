@@ -140,7 +140,7 @@ func (b *balancer) Decide(m profile.Measurement, present layout.Layout) (layout.
 	if next.Stages() != present.Stages() {
 		b.forgetStages()
 	} else if !next.Cuts.Equal(present.Cuts) && !why.Undone {
-		b.Probation.start(present, p.LayoutMakespan(b.costs.Table, present))
+		b.Probation.start(present, p.Makespan(b.costs.Table, present))
 	}
 	if why.Decided {
 		// The next step will take as much longer than its median costs predict.
@@ -257,7 +257,7 @@ func (b *balancer) predict(present, next layout.Layout, why *Reason) error {
 	}
 	why.Bottleneck, why.Predicted = r.Bottleneck, b.presentSeconds()
 	if !next.Equal(present) || b.Probation.Rest > 0 {
-		why.Predicted = p.LayoutSeconds(costs, next)
+		why.Predicted = p.Seconds(costs, next)
 	}
 	return nil
 }
@@ -290,7 +290,7 @@ func (b *balancer) bestMove(problem balance.Problem, present layout.Layout, why 
 // costs.
 func (b *balancer) presentSeconds() float64 {
 	if l := &b.last; l.Present == 0 {
-		l.Present = b.planner.LayoutSeconds(b.costs.Table, l.Layout)
+		l.Present = b.planner.Seconds(b.costs.Table, l.Layout)
 	}
 	return b.last.Present
 }
@@ -315,10 +315,10 @@ func (b *balancer) isDue(present layout.Layout) (bool, error) {
 		}
 		l.Best = b.planner.Estimate(b.costs.Table, best)
 		if wide, ok := b.bestOfThisMap(); ok {
-			l.Best = min(l.Best, b.planner.LayoutSeconds(b.costs.Table, wide))
+			l.Best = min(l.Best, b.planner.Seconds(b.costs.Table, wide))
 		}
 		if other, ok := b.bestOfOtherMap(); ok {
-			l.Best = min(l.Best, b.planner.LayoutSeconds(b.costs.Table, other))
+			l.Best = min(l.Best, b.planner.Seconds(b.costs.Table, other))
 		}
 	}
 	best := b.last.Best

@@ -233,7 +233,7 @@ func TestDecideRepacksBelowTheBalanced(t *testing.T) {
 	expect.OK(t, err)
 	fewer, err := p.Resize(a.now.Stages(), p.Microbatches)
 	expect.OK(t, err)
-	if now, most := fewer.Seconds(cheaper, a.now.Cuts), p.Seconds(heavy(9), balanced)/0.9; now > most {
+	if now, most := fewer.Seconds(cheaper, fewer.Layout(cheaper, a.now.Cuts)), p.Seconds(heavy(9), p.Layout(heavy(9), balanced))/0.9; now > most {
 		t.Errorf("a step takes %v on %d stages, more than %v", now, a.now.Stages(), most)
 	}
 }

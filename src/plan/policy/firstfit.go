@@ -55,7 +55,7 @@ func (b *balancer) mergeStages(present layout.Layout, stages int, cuts partition
 		return candidate{allowed: true}
 	}
 	l := p.Layout(t, cuts)
-	return candidate{l, p, p.LayoutSeconds(t, l), true, true}
+	return candidate{l, p, p.Seconds(t, l), true, true}
 }
 
 // selectMap returns the planner of the same settings for a map of as many chunks on a stage;

@@ -65,11 +65,11 @@ func TestDecideWhenOtherChunksPay(t *testing.T) {
 		cuts, err := p.BestCuts(costs)
 		expect.OK(t, err)
 		a := newAsked(t, c, 0)
-		first := p.Seconds(costs, a.now.Cuts)
+		first := p.Seconds(costs, p.Layout(costs, a.now.Cuts))
 		for range 20 {
 			a.after(costs, false)
 		}
-		if best, got := p.Seconds(costs, cuts), p.LayoutSeconds(costs, a.now); first < 1.02*best || got > 1.01*best {
+		if best, got := p.Seconds(costs, p.Layout(costs, cuts)), p.Seconds(costs, a.now); first < 1.02*best || got > 1.01*best {
 			t.Errorf("%s: a step takes %v s after 20, %v at first; the best cuts found %v", kind, got, first, best)
 		}
 	}

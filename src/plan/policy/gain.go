@@ -29,7 +29,7 @@ const (
 // estimateGain returns what a layout saves against the present one, of equally many stages:
 // the least, whether doubts are right or not.
 func (b *balancer) estimateGain(present, next layout.Layout) Gain {
-	g := Gain{Expected: 1 - b.planner.LayoutSeconds(b.costs.Table, next)/b.presentSeconds()}
+	g := Gain{Expected: 1 - b.planner.Seconds(b.costs.Table, next)/b.presentSeconds()}
 	g.Least = g.Expected
 	if b.costs.Sure() || math.IsNaN(g.Expected) || g.Expected < WorthMoving {
 		return g
@@ -46,7 +46,7 @@ func (b *balancer) estimateGain(present, next layout.Layout) Gain {
 // layers that stay cancels.
 func (b *balancer) leastGain(costs cost.Estimate, present, next layout.Layout) float64 {
 	mean, margin := overDraws(costs, func(t cost.Table) float64 {
-		return 1 - b.planner.LayoutSeconds(t, next)/b.planner.LayoutSeconds(t, present)
+		return 1 - b.planner.Seconds(t, next)/b.planner.Seconds(t, present)
 	})
 	return mean - margin
 }
@@ -94,7 +94,7 @@ func (b *balancer) acceptIfWorth(present, next layout.Layout, why *Reason) (layo
 		return present, nil
 	}
 	stay := *why
-	next, err := b.acceptIfWorth(present, present.With(present.Cuts, p.Schedule(b.costs.Table, present.Cuts)), why)
+	next, err := b.acceptIfWorth(present, p.Layout(b.costs.Table, present.Cuts), why)
 	if err == nil && next.Equal(present) {
 		*why = stay // why layers do, not why their order does
 	}

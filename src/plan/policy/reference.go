@@ -85,7 +85,7 @@ func (b *balancer) measureReference() error {
 		return err
 	}
 	b.referred = b.costs
-	d.Seconds, d.Makespan = b.planner.LayoutSeconds(t, best), b.planner.LayoutMakespan(t, best)
+	d.Seconds, d.Makespan = b.planner.Seconds(t, best), b.planner.Makespan(t, best)
 	d.Error = b.loadError()
 	d.Load = total(balance.New(t, b.planner.By, b.planner.Map.Virtual(), nil, 0).Seconds)
 	return nil

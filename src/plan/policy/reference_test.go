@@ -41,7 +41,7 @@ func TestReferenceOutlivesStages(t *testing.T) {
 	a := onNodes(t, toPack(schedule.Kind1F1B, 16, 4, 8), dense, nil)
 	a.after(dense, false)
 	known := a.Balancer.(*balancer).Reference()
-	if p := planner(t, toPack(schedule.Kind1F1B, 16, 4, 8), plantest.Link); known.Seconds != p.Seconds(dense, partition.Partition{0, 4, 8, 12, 16}) || known.Load != total(dense.Seconds()) {
+	if p := planner(t, toPack(schedule.Kind1F1B, 16, 4, 8), plantest.Link); known.Seconds != p.Seconds(dense, p.Layout(dense, partition.Partition{0, 4, 8, 12, 16})) || known.Load != total(dense.Seconds()) {
 		t.Errorf("%+v of the dense model", known)
 	}
 	less := scaled(dense, times(0.3))

@@ -6,6 +6,7 @@ import (
 
 	"dynmo/src/expect"
 	"dynmo/src/plan/plantest"
+	"dynmo/src/plan/search"
 	"dynmo/src/schedule"
 )
 
@@ -63,10 +64,10 @@ func TestLargerMicrobatchesAreForeseen(t *testing.T) {
 	larger := scaled(plantest.Chain(16, 0, 0), times(0.3)).Regroup(32, 8)
 	p, err := b.planner.Match(a.now)
 	expect.OK(t, err)
-	if p.Config.Parallel.MicrobatchSize != 4*b.planner.Config.Parallel.MicrobatchSize || p.Shape() == b.planner.Shape() {
-		t.Errorf("%d sequences in a microbatch: %s", p.Config.Parallel.MicrobatchSize, p.Shape())
+	if p.Config.Parallel.MicrobatchSize != 4*b.planner.Config.Parallel.MicrobatchSize || search.Shape(p.Config) == search.Shape(b.planner.Config) {
+		t.Errorf("%d sequences in a microbatch: %s", p.Config.Parallel.MicrobatchSize, search.Shape(p.Config))
 	}
-	if seconds := p.LayoutSeconds(larger, a.now); math.Abs(b.memory.Reference.Seconds/seconds-why.Throughput) > 1e-9 {
+	if seconds := p.Seconds(larger, a.now); math.Abs(b.memory.Reference.Seconds/seconds-why.Throughput) > 1e-9 {
 		t.Errorf("throughput %v is predicted, a step of %v seconds has %v", why.Throughput, seconds, b.memory.Reference.Seconds/seconds)
 	}
 	text, err := b.Save()

@@ -182,7 +182,7 @@ func (b *balancer) bestOn(stages, microbatches int) (candidate, error) {
 	if err != nil {
 		return candidate{}, err
 	}
-	return candidate{l, p, p.LayoutSeconds(t, l), true, true}, nil
+	return candidate{l, p, p.Seconds(t, l), true, true}, nil
 }
 
 // isSurelyWithin reports whether a step takes no longer than a limit, whatever the true costs are
@@ -192,7 +192,7 @@ func (b *balancer) isSurelyWithin(c candidate, limit float64) bool {
 		return true
 	}
 	mean, margin := overDraws(b.costs, func(t cost.Table) float64 {
-		return c.planner.LayoutSeconds(b.regroupCosts(c.planner, t), c.Layout) / limit
+		return c.planner.Seconds(b.regroupCosts(c.planner, t), c.Layout) / limit
 	})
 	return mean+margin <= 1
 }

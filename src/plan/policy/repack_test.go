@@ -79,7 +79,7 @@ func fewestOf(t *testing.T, c config.Config, costs cost.Table, limit float64) in
 		least := math.Inf(1)
 		allCuts(len(costs.Layers), p.Map.Virtual(), func(cuts partition.Partition) {
 			if p.CutsFit(costs, cuts) {
-				least = min(least, p.Seconds(costs, cuts))
+				least = min(least, p.Seconds(costs, p.Layout(costs, cuts)))
 			}
 		})
 		if least <= limit {

@@ -114,8 +114,8 @@ func (t *probation) undo(p *search.Planner, costs cost.Table, present layout.Lay
 	before, noise := lowerHalf(b.Steps)
 	after, more := lowerHalf(t.Steps)
 	// A move may make the pipeline slower, where replicas sum gradients earlier for it.
-	pipeline := p.LayoutMakespan(costs, b.Layout)
-	before *= max(pipeline, p.LayoutMakespan(costs, present)) / b.Expected
+	pipeline := p.Makespan(costs, b.Layout)
+	before *= max(pipeline, p.Makespan(costs, present)) / b.Expected
 	if !(after/before-1 > surelySaved+certainty*math.Hypot(noise, more)) {
 		return present, false
 	}

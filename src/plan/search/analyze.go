@@ -24,9 +24,9 @@ type Analysis struct {
 	Took       [][]cost.Stage // by virtual stage and microbatch, from the instructions
 }
 
-// Analyze returns what a measurement says of the layout it was made in: by time,
-// whatever the balancer goes by, and beside the best of one chunk on each stage.
-// It is a pure function; m.Dispatch and m.Instructions must be known.
+// Analyze returns what a measurement says of the layout in which it was made. It always goes
+// by time, whatever the balancer balances, and compares with the best cuts of one chunk on
+// each stage. m.Dispatch and m.Instructions must be known.
 func (p *Planner) Analyze(m profile.Measurement, l layout.Layout) (Analysis, error) {
 	p, t := p.useRanks(l.Ranks).selectMap(l.Map()), m.Table
 	costs := p.stageCosts(t, l.Cuts)
@@ -49,8 +49,7 @@ func (p *Planner) Analyze(m profile.Measurement, l layout.Layout) (Analysis, err
 	return a, nil
 }
 
-// Plan is a step that has been simulated: its layout, and what that is predicted
-// to take.
+// Plan is a simulated step: its layout and its predicted times and bytes.
 type Plan struct {
 	layout.Layout
 	Analysis
@@ -60,13 +59,12 @@ type Plan struct {
 	Messages   []int64      // by virtual stage: bytes that it sends on for a microbatch
 	Step       sim.Result   // of the slowest replica
 	Seconds    float64      // of the whole step, with the gradient sum over replicas
-	Exposed    float64      // of it: gradient sum that no work hides
-	LowerBound float64      // no schedule of these cuts takes less, under Caps
+	Exposed    float64      // seconds of the gradient sum that no work hides
+	LowerBound float64      // seconds that any schedule of these cuts takes under Caps
 }
 
-// Simulate returns the plan of a layout for step number of a phase. The bottlenecks
-// are those of its mean microbatch; the lower bound holds for its microbatches as
-// they are.
+// Simulate simulates step number of a phase in a layout. The bottlenecks are those of the
+// mean microbatch. The lower bound holds for the microbatches as they are.
 func (p *Planner) Simulate(costs cost.Phase, l layout.Layout, number int) (Plan, error) {
 	p = p.useRanks(l.Ranks).selectMap(l.Map())
 	t := costs.Mean()
@@ -94,8 +92,7 @@ func (p *Planner) Simulate(costs cost.Phase, l layout.Layout, number int) (Plan,
 	return a, nil
 }
 
-// At returns the layout of some cuts with the schedule that suits the costs,
-// simulated.
+// SimulateCuts simulates a step at some cuts with the schedule that suits the costs.
 func (p *Planner) SimulateCuts(costs cost.Phase, cuts []int) (Plan, error) {
 	return p.Simulate(costs, p.Layout(costs.Mean(), cuts), costs.Step)
 }

@@ -62,8 +62,8 @@ var chunkRules = []schedule.Rule{
 	{Patience: 2},
 }
 
-// fixedSchedules returns the schedules that follow from numbers alone among which Auto
-// chooses: those of the map that keep to the cap on microbatches in flight.
+// fixedSchedules returns the schedules that follow from numbers alone and that Auto compares:
+// those for the map that keep to the cap on microbatches in flight.
 func fixedSchedules(o schedule.ListOptions) []schedule.Schedule {
 	kinds := []schedule.Kind{schedule.KindGPipe, schedule.Kind1F1B, schedule.KindZBH1, schedule.KindZBH2}
 	if o.Map.Chunks == 2 && o.Map.Vee {
@@ -84,7 +84,7 @@ func fixedSchedules(o schedule.ListOptions) []schedule.Schedule {
 	return out
 }
 
-// keepsTo reports whether a schedule keeps to a cap by stage; nil is none.
+// keepsTo reports whether a schedule keeps to the caps by stage. Nil means no caps.
 func keepsTo(s schedule.Schedule, inFlight []int) bool {
 	for stage, most := range inFlight {
 		if s.Cap(stage) > most {
@@ -94,13 +94,14 @@ func keepsTo(s schedule.Schedule, inFlight []int) bool {
 	return true
 }
 
-// Auto returns the fastest schedule that it finds, of equals the one that it
-// tries first, and its makespan in seconds, as evaluate finds it. It takes no
-// notice of the rule in o. It tries those that follow from numbers alone, gpipe,
-// 1f1b, zb-h1 and zb-h2, or zb-v on a V, where they keep to the cap; then, unless
-// one takes no more than the lower bound, the fastest list; then what Search makes
-// of the fastest. No kind is safe alone: a zero-bubble order may be worse than
-// 1F1B once stages differ, and a list is greedy.
+// Auto returns the fastest schedule that it finds and its seconds by evaluate. Of equally
+// fast schedules it returns the one that it tried first. It ignores the rule in o.
+//
+// It tries first the schedules that follow from numbers alone and keep to the cap: gpipe,
+// 1f1b, zb-h1 and zb-h2, or zb-v on a V. Unless one reaches the lower bound it tries the
+// fastest list, and then what schedule.Search makes of the best so far. No kind is best
+// everywhere: a zero-bubble order may be worse than 1F1B if stages differ, and a list is
+// greedy.
 func Auto(o schedule.ListOptions, evaluate func(schedule.Schedule) float64) (schedule.Schedule, float64) {
 	if o.Map.Stages == 0 {
 		o.Map = partition.Line(len(o.Costs))
@@ -130,8 +131,8 @@ func Auto(o schedule.ListOptions, evaluate func(schedule.Schedule) float64) (sch
 	return best, least
 }
 
-// fastestList returns the list that takes the fewest seconds if no message waits for
-// another: the first of the rules'.
+// fastestList returns the fastest list of all rules, if no message waits for another. Of
+// equally fast lists it returns that of the first rule.
 func fastestList(o schedule.ListOptions, enough float64) schedule.Schedule {
 	l := schedule.NewLister(o)
 	best, least := schedule.Rule{}, math.Inf(1)

@@ -10,9 +10,9 @@ import (
 	"dynmo/src/partition"
 )
 
-// First returns the layout before the first step: the static balancer's cuts, or
-// the uniform ones, where memory allows, for balancers that measure first. dense
-// is the chain before training; its seconds are not looked at.
+// FirstLayout returns the layout before the first step. A static balancer has its own cuts.
+// A balancer that measures first begins with uniform cuts if they fit the memory. dense is
+// the chain before training. Its seconds are not used.
 func (p *Planner) FirstLayout(dense cost.Table) (layout.Layout, error) {
 	cuts, err := p.firstCuts(dense)
 	return p.layout(cuts, p.base), err
@@ -55,7 +55,7 @@ func (p *Planner) firstCuts(dense cost.Table) (partition.Partition, error) {
 	return r.Cuts, nil
 }
 
-// parseCuts reads the cuts of balance.layout.
+// parseCuts reads the cuts in the setting balance.layout.
 func (p *Planner) parseCuts() (partition.Partition, error) {
 	m := p.Config.Model
 	cuts, err := partition.ParseLayout(p.Config.Balance.Layout, m.Blocks, p.Config.PerBlock(), m.HeadShards)
@@ -68,10 +68,11 @@ func (p *Planner) parseCuts() (partition.Partition, error) {
 	return cuts, nil
 }
 
-// next returns the cuts that the balancer "partition" takes after the present ones:
-// exact, near them, and by time improved on the simulated step. By time, cuts that
-// predict no faster step are not taken. lasting is how many steps new cuts are expected
-// to last. The error is a *balance.MemoryError if no cuts fit.
+// NextCuts returns the cuts that the balancer "partition" chooses after the present cuts.
+// The partition is exact and, among exact ones, moves the fewest bytes. By time the cuts
+// are then improved on the simulated step, and the present cuts stay unless the step gets
+// faster. New cuts are expected to last for a number of steps, lasting. The error is a
+// *balance.MemoryError if no cuts fit.
 func (p *Planner) NextCuts(t cost.Table, present partition.Partition, lasting int) (partition.Partition, error) {
 	var r balance.Result
 	var err error
@@ -97,24 +98,24 @@ func (p *Planner) NextCuts(t cost.Table, present partition.Partition, lasting in
 	return p.FasterCuts(t, present, r.Cuts), nil
 }
 
-// improveFurther returns cuts improved on the simulated step; where replicas sum gradients,
-// those of a wider search if they are worth it.
+// improveFurther improves cuts on the simulated step. Where replicas sum gradients it
+// searches more widely and takes what that finds if the gain is large enough.
 func (p *Planner) improveFurther(t cost.Table, cuts partition.Partition) (partition.Partition, error) {
 	near, seconds := p.Improve(t, cuts)
 	if p.Mesh.Replicas <= 1 {
 		return near, nil
 	}
 	other, err := p.BestCuts(t)
-	if err == nil && p.Seconds(t, other) < seconds*(1-leastImprovement) {
+	if err == nil && p.cutsSeconds(t, other) < seconds*(1-leastImprovement) {
 		return other, nil
 	}
 	return near, err
 }
 
-// faster returns next if it predicts a faster step than the present cuts, if layers
-// are not balanced by time, or if next lacks less memory; else the present cuts.
+// FasterCuts returns next if next predicts a faster step or lacks less memory than the
+// present cuts, or if layers are not balanced by time. Else it returns the present cuts.
 func (p *Planner) FasterCuts(t cost.Table, present, next partition.Partition) partition.Partition {
-	if p.By != balance.ByTime || p.missingBytes(t, next) < p.missingBytes(t, present) || p.Seconds(t, next) < p.Seconds(t, present) {
+	if p.By != balance.ByTime || p.missingBytes(t, next) < p.missingBytes(t, present) || p.cutsSeconds(t, next) < p.cutsSeconds(t, present) {
 		return next
 	}
 	return present

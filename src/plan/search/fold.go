@@ -12,9 +12,9 @@ import (
 	"dynmo/src/schedule"
 )
 
-// canFold reports whether settings leave it to costs if a stage holds one chunk of the
-// chain or two in a V: where the schedule follows from costs, and layers may move
-// anywhere, for a V has other layers on nearly every stage. Diffusion knows one chunk.
+// canFold reports whether costs decide if a stage holds one chunk of the chain or two in a V.
+// The schedule must follow from costs, and layers must be free to move anywhere: a V has
+// other layers on nearly every stage. Diffusion moves layers to neighbours only.
 func canFold(c config.Config) bool {
 	kind := schedule.Kind(c.Schedule.Kind)
 	return (kind == schedule.KindAuto || kind == schedule.KindList) &&
@@ -22,7 +22,7 @@ func canFold(c config.Config) bool {
 		c.Parallel.Stages > 1 && c.Layers() >= 2*c.Parallel.Stages
 }
 
-// of returns the planner of the same settings for a map: itself, or the other one.
+// selectMap returns the planner of the same settings for a map: p or p.Other.
 func (p *Planner) selectMap(m partition.Map) *Planner {
 	if p.Other != nil && p.Other.Map == m {
 		return p.Other
@@ -30,7 +30,8 @@ func (p *Planner) selectMap(m partition.Map) *Planner {
 	return p
 }
 
-// Of returns the planner of the same settings for a layout.
+// Match returns the planner of the same settings for the stages, microbatches, ranks and map
+// of a layout.
 func (p *Planner) Match(l layout.Layout) (*Planner, error) {
 	q, err := p.Resize(l.Stages(), l.Schedule.Microbatches)
 	if err != nil {
@@ -39,7 +40,8 @@ func (p *Planner) Match(l layout.Layout) (*Planner, error) {
 	return q.useRanks(l.Ranks).selectMap(l.Map()), nil
 }
 
-// Accepts returns an error unless a layout is one of this planner or of the other.
+// Accepts returns an error unless the planner, or the planner of the other map, could have
+// made a layout.
 func (p *Planner) Accepts(l layout.Layout) error {
 	if err := l.Check(p.Config.Layers()); err != nil {
 		return err
@@ -55,11 +57,10 @@ func (p *Planner) Accepts(l layout.Layout) error {
 	return nil
 }
 
-// capsByChunk returns by virtual stage how many microbatches may be in flight in a V under
-// caps by stage where memory is short: it is held for as many as each chunk ever has,
-// which together may be more than are in flight at a time. A stage's are shared out
-// as 1F1B's over as many stages would be, for what comes later on the way forward waits
-// less for its gradient.
+// capsByChunk divides the microbatches that may be in flight on each stage of a V between
+// the stage's two chunks. Each chunk holds memory for the most microbatches that it ever
+// has in flight, so that a common cap would not bound the memory. The shares are those of
+// 1F1B over the virtual stages: a later chunk waits less for its gradient.
 func (p *Planner) capsByChunk(caps []int) []int {
 	n := p.Map.Virtual()
 	list := make([]int, n)
@@ -73,8 +74,8 @@ func (p *Planner) capsByChunk(caps []int) []int {
 	return list
 }
 
-// Best returns the layout with the shortest predicted step that the searches find, of
-// one chunk on each stage or of two where settings allow both.
+// BestLayout returns the layout with the shortest predicted step that the searches find. It
+// tries one chunk on each stage, and two in a V where the settings allow both.
 func (p *Planner) BestLayout(t cost.Table) (layout.Layout, error) {
 	cuts, err := p.BestCuts(t)
 	if err == nil {
@@ -101,8 +102,8 @@ func (p *Planner) bestOfMaps(t cost.Table, l layout.Layout) layout.Layout {
 	return p.FasterLayout(t, l, p.Other.Layout(t, cuts))
 }
 
-// shorter returns the second of two layouts if a step surely takes less in it than in
-// the first, else the first.
+// FasterLayout returns the second of two layouts if its step is faster by more than noise,
+// else the first.
 func (p *Planner) FasterLayout(t cost.Table, first, second layout.Layout) layout.Layout {
 	if p.seconds(t, second.Cuts, second.Schedule) < p.seconds(t, first.Cuts, first.Schedule)*(1-leastImprovement) {
 		return second
@@ -110,8 +111,8 @@ func (p *Planner) FasterLayout(t cost.Table, first, second layout.Layout) layout
 	return first
 }
 
-// Balanced returns the layout that balances what the settings balance: by time the best
-// one, else that of the exact partition.
+// BalancedLayout returns the best layout if the settings balance time. Else it returns the
+// layout of the exact partition of what they balance.
 func (p *Planner) BalancedLayout(t cost.Table) (layout.Layout, error) {
 	if p.By == balance.ByTime {
 		return p.BestLayout(t)

@@ -31,7 +31,7 @@ func TestBestFolds(t *testing.T) {
 		p := planner(t, plantest.Folding(schedule.KindAuto), sim.Network{})
 		cuts, err := p.BestCuts(costs)
 		expect.OK(t, err)
-		if line := p.Seconds(costs, cuts); line < 1.05*vee {
+		if line := p.cutsSeconds(costs, cuts); line < 1.05*vee {
 			t.Errorf("%+v: one chunk on each stage takes %v, zb-v %v: nothing to gain", c, line, vee)
 		}
 		if got, folded := seconds(schedule.KindAuto); got > vee*(1+1e-9) || !folded {
@@ -82,7 +82,7 @@ func TestCutsOfChunksBeatStaticOnes(t *testing.T) {
 				c.Balance.Kind = static
 				first, err := planner(t, c, sim.Network{}).FirstLayout(costs)
 				expect.OK(t, err)
-				if best, other := p.Seconds(costs, cuts), p.Seconds(costs, first.Cuts); best > other*(1+1e-12) {
+				if best, other := p.cutsSeconds(costs, cuts), p.cutsSeconds(costs, first.Cuts); best > other*(1+1e-12) {
 					t.Errorf("%s, draw %d: %v s, %s cuts take %v", kind, seed, best, static, other)
 				}
 			}

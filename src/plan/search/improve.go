@@ -21,13 +21,13 @@ const (
 	mostTries, mostInstructions = 500, 1 << 20
 )
 
-// Cuts returns the cuts with the shortest predicted step that the search finds: the
-// exact partition, then Improve. The search begins at the static balancers' cuts too
-// where a stage holds several chunks, which the exact partition takes for stages of
-// their own, and where replicas sum gradients: the exact cuts fill some stages to the
-// brim, whose sum is long then. In a V it also begins at those under which the stages'
-// loads are the least. Of these starts the two with the shortest steps are improved,
-// of several chunks in a fixed order three, and the best end is taken.
+// BestCuts returns the cuts with the shortest predicted step that the search finds. The
+// search begins at the exact partition and improves it. It begins at the static balancers'
+// cuts too in two cases. With several chunks on a stage, the exact partition knows nothing
+// of stages: it treats every chunk as a stage. With replicas, the exact cuts fill some
+// stages to the brim, and these sum their gradients late. In a V it also begins at the cuts
+// with the smallest load of the most loaded stage. The two starts with the shortest steps
+// are improved (three, for several chunks in a fixed order), and the best result is taken.
 func (p *Planner) BestCuts(t cost.Table) (partition.Partition, error) {
 	problem := p.problem(t, balance.ByTime)
 	exact, err := balance.Partition(problem)
@@ -64,15 +64,15 @@ func (p *Planner) BestCuts(t cost.Table) (partition.Partition, error) {
 	return best.cuts, p.memoryError(t, best.cuts)
 }
 
-// promising returns the n of several cuts with the shortest steps, the shortest first, or
-// all if there are no more.
+// promising returns the n starts with the shortest steps, the shortest first. It returns
+// all starts as they are if there are at most n.
 func (p *Planner) promising(t cost.Table, starts []partition.Partition, n int) []partition.Partition {
 	if len(starts) <= n {
 		return starts
 	}
 	list := make([]found, len(starts))
 	for i, cuts := range starts {
-		list[i] = found{cuts, p.missingBytes(t, cuts), p.Seconds(t, cuts)}
+		list[i] = found{cuts, p.missingBytes(t, cuts), p.cutsSeconds(t, cuts)}
 	}
 	slices.SortStableFunc(list, found.compare)
 	starts = starts[:n]
@@ -82,7 +82,7 @@ func (p *Planner) promising(t cost.Table, starts []partition.Partition, n int) [
 	return starts
 }
 
-// found is cuts that a search begins or ends at.
+// found is the start or the result of a search.
 type found struct {
 	cuts    partition.Partition
 	lacks   int64   // bytes
@@ -93,13 +93,13 @@ func (s found) compare(other found) int {
 	return cmp.Or(cmp.Compare(s.lacks, other.lacks), cmp.Compare(s.seconds, other.seconds))
 }
 
-// Improve moves single cuts by one or two layers as long as that shortens the
-// simulated step, and returns the cuts and their predicted seconds. The exact
-// partition is the best for the slowest stage; what a schedule makes of the
-// others' loads only a simulation tells. Where memory is exceeded it is mended
-// first. For list and auto one search goes by a list schedule and one by the base; where
-// microbatches cost differently one more goes by their mean. What they found is taken if
-// the whole choice of schedules, and the microbatches as they are, agree.
+// Improve moves single cuts by one or two layers as long as that shortens the simulated
+// step, and returns the cuts and their predicted seconds. The exact partition is best for
+// the slowest stage, but the loads of the other stages matter too, and only a simulation
+// shows how. Cuts that exceed the memory are first moved until they fit. For list and auto
+// one search simulates a list schedule and one the base schedule. Where microbatches cost
+// differently, one more search simulates their mean. A result is taken if the step is
+// shorter with all schedules to choose from and with the microbatches as they are.
 func (p *Planner) Improve(t cost.Table, cuts partition.Partition) (partition.Partition, float64) {
 	searches := []func(cost.Table, partition.Partition) float64{p.Estimate}
 	if p.Adapts() {
@@ -113,13 +113,13 @@ func (p *Planner) Improve(t cost.Table, cuts partition.Partition) (partition.Par
 			return p.Estimate(t, cuts)
 		})
 	}
-	best, seconds, over := cuts, p.Seconds(t, cuts), p.missingBytes(t, cuts)
+	best, seconds, over := cuts, p.cutsSeconds(t, cuts), p.missingBytes(t, cuts)
 	for _, estimate := range searches {
 		found := p.climb(t, cuts, estimate)
 		if found.Equal(best) {
 			continue
 		}
-		took, lack := p.Seconds(t, found), p.missingBytes(t, found)
+		took, lack := p.cutsSeconds(t, found), p.missingBytes(t, found)
 		if lack < over || lack == over && took < seconds {
 			best, seconds, over = found, took, lack
 		}
@@ -127,7 +127,7 @@ func (p *Planner) Improve(t cost.Table, cuts partition.Partition) (partition.Par
 	return best, seconds
 }
 
-// climb is one search of Improve, which goes by estimate.
+// climb is one search of Improve. estimate predicts the seconds of a step.
 func (p *Planner) climb(t cost.Table, cuts partition.Partition, estimate func(cost.Table, partition.Partition) float64) partition.Partition {
 	best := slices.Clone(cuts)
 	over := p.missingBytes(t, best)
@@ -159,8 +159,8 @@ func (p *Planner) climb(t cost.Table, cuts partition.Partition, estimate func(co
 	return best
 }
 
-// estimate predicts the seconds of a step as Makespan does, by a single schedule
-// where Makespan compares several.
+// Estimate predicts the seconds of a step by a single list schedule where Schedule would
+// compare several schedules.
 func (p *Planner) Estimate(t cost.Table, cuts partition.Partition) float64 {
 	if !p.Adapts() {
 		return p.seconds(t, cuts, p.base)
@@ -168,7 +168,7 @@ func (p *Planner) Estimate(t cost.Table, cuts partition.Partition) float64 {
 	return schedule.NewLister(p.options(p.Step(t, cuts, p.base), p.caps(t, cuts))).Run(schedule.Rule{})
 }
 
-// shift returns cuts with one of them moved, nil if a stage were left empty.
+// shift returns the cuts with cut c moved by some layers, nil if that empties a stage.
 func shift(cuts partition.Partition, c, by int) partition.Partition {
 	to := cuts[c] + by
 	if to <= cuts[c-1] || to >= cuts[c+1] {

@@ -10,8 +10,8 @@ import (
 	"dynmo/src/schedule"
 )
 
-// Bytes returns the memory of every stage at some cuts, by stage, in a schedule
-// with these peaks, by virtual stage.
+// Bytes returns the memory that every stage needs at some cuts. peaks are those of the
+// schedule, by virtual stage.
 func (p *Planner) Bytes(t cost.Table, cuts partition.Partition, peaks []schedule.Peak) []int64 {
 	bytes := make([]int64, p.Map.Stages)
 	for v, peak := range peaks {
@@ -30,7 +30,7 @@ func (p *Planner) Bytes(t cost.Table, cuts partition.Partition, peaks []schedule
 	return bytes
 }
 
-// gradientSumBytes returns the bytes with which a stage sums the gradients of its layers over replicas.
+// gradientSumBytes returns the bytes that a stage needs to sum gradients over replicas.
 func (p *Planner) gradientSumBytes(t cost.Table, cuts partition.Partition, peaks []schedule.Peak, stage int) int64 {
 	if p.Mesh.Replicas <= 1 {
 		return 0
@@ -51,7 +51,7 @@ func (p *Planner) gradientSumBytes(t cost.Table, cuts partition.Partition, peaks
 	return schedule.SumBytes(summed, p.Mesh.Replicas)
 }
 
-// mostGradientSumBytes returns what sums is at most, whatever the cuts.
+// mostGradientSumBytes returns the largest gradientSumBytes of any cuts.
 func (p *Planner) mostGradientSumBytes(t cost.Table) int64 {
 	if p.Mesh.Replicas <= 1 || p.fixed == nil {
 		return 0
@@ -63,8 +63,7 @@ func (p *Planner) mostGradientSumBytes(t cost.Table) int64 {
 	return schedule.MostSumBytes(summed, p.Mesh.Replicas)
 }
 
-// bytesBesideLayers returns the bytes of a virtual stage besides its layers, in a schedule with this
-// peak.
+// bytesBesideLayers returns the bytes of a virtual stage that do not belong to its layers.
 func (p *Planner) bytesBesideLayers(virtual int, peak schedule.Peak) int64 {
 	if p.fixed == nil {
 		return 0
@@ -72,7 +71,7 @@ func (p *Planner) bytesBesideLayers(virtual int, peak schedule.Peak) int64 {
 	return p.fixed(p.Map, virtual, peak)
 }
 
-// missingBytes returns the bytes by which stages exceed the limit, all together.
+// missingBytes returns the sum over the stages of the bytes above the limit.
 func (p *Planner) missingBytes(t cost.Table, cuts partition.Partition) int64 {
 	if p.limit == 0 {
 		return 0
@@ -84,11 +83,10 @@ func (p *Planner) missingBytes(t cost.Table, cuts partition.Partition) int64 {
 	return over
 }
 
-// caps returns how many microbatches of its chunks may be in flight on every stage
-// where the schedule follows from costs: what memory leaves room for at these cuts,
-// at most what the settings allow, at least one. Of several chunks only the settings
-// count, since what memory they need depends on their order (see fits). It is nil
-// for other kinds.
+// caps returns how many microbatches may be in flight on every stage, if the schedule
+// follows from costs, else nil. Memory and settings bound them; one is always allowed. With
+// several chunks on a stage only the settings count: the memory then depends on the order
+// of the chunks, and fits checks it.
 func (p *Planner) caps(t cost.Table, cuts partition.Partition) []int {
 	if !p.Adapts() {
 		return nil
@@ -112,18 +110,16 @@ func (p *Planner) caps(t cost.Table, cuts partition.Partition) []int {
 	return caps
 }
 
-// CutsFit reports whether every stage has memory for its layers at some cuts, before the
-// schedule follows from costs.
+// CutsFit reports whether the base schedule fits the memory at some cuts.
 func (p *Planner) CutsFit(t cost.Table, cuts partition.Partition) bool {
 	return p.missingBytes(t, cuts) == 0
 }
 
-// Fits reports whether a layout keeps to the settings' microbatches in flight and to the
-// memory.
+// Fits reports whether a layout fits the memory and the microbatches in flight that the
+// settings allow.
 func (p *Planner) Fits(t cost.Table, l layout.Layout) bool { return p.fits(t, l.Cuts, l.Schedule) }
 
-// fits reports whether a schedule keeps to the settings' microbatches in flight
-// and, at these cuts, to the memory.
+// fits is Fits for cuts and a schedule.
 func (p *Planner) fits(t cost.Table, cuts partition.Partition, s schedule.Schedule) bool {
 	p = p.selectMap(s.Map)
 	peaks := s.Peaks()
@@ -135,11 +131,11 @@ func (p *Planner) fits(t cost.Table, cuts partition.Partition, s schedule.Schedu
 	return p.limit == 0 || slices.Max(p.Bytes(t, cuts, peaks)) <= p.limit
 }
 
-// Behind reports whether what only the update reads of layers that move, masters and
-// moments, may follow them while the next step computes: no dynamism changes layers before
-// it, all ranks stay, and every stage has memory for the layers that leave it beside that
-// of the next layout. On GPUs it may not where replicas exchange rows of experts in every
-// pass: those rounds would wait for it (see comm.Group.Exchange).
+// OptimizerCanFollow reports whether masters and moments of moving layers may follow while
+// the next step computes: only the update reads them. The dynamism must not change layers
+// before the step, all ranks must stay, and every stage must have memory for the layers that
+// leave it beside those of the next layout. On GPUs replicas must not exchange rows of
+// experts in every pass: these rounds would wait for the move (see comm.Group.Exchange).
 func (p *Planner) OptimizerCanFollow(t cost.Table, present, next layout.Layout) bool {
 	if d := p.Config.Dynamic; d.Has("prune") || d.Has("freeze") || !next.SameRanks(present) {
 		return false
@@ -161,8 +157,8 @@ func (p *Planner) OptimizerCanFollow(t cost.Table, present, next layout.Layout) 
 	return slices.Max(bytes) <= p.limit
 }
 
-// memoryError returns a *balance.MemoryError if stages lack memory at some cuts,
-// which names the one that lacks most.
+// memoryError returns a *balance.MemoryError if stages lack memory at some cuts. The error
+// names the stage that lacks most.
 func (p *Planner) memoryError(t cost.Table, cuts partition.Partition) error {
 	if p.missingBytes(t, cuts) == 0 {
 		return nil

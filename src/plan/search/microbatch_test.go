@@ -52,11 +52,11 @@ func TestMicrobatchesDecide(t *testing.T) {
 		mean.Scale = nil
 		byMean, err := p.BestCuts(mean)
 		expect.OK(t, err)
-		known += p.Seconds(table, byMean) / p.Seconds(table, cuts) / chains
+		known += p.cutsSeconds(table, byMean) / p.cutsSeconds(table, cuts) / chains
 		took, tookByMean := 0.0, 0.0
 		for draw := range uint64(others) {
 			other := with(2 + draw)
-			took, tookByMean = took+p.Seconds(other, cuts), tookByMean+p.Seconds(other, byMean)
+			took, tookByMean = took+p.cutsSeconds(other, cuts), tookByMean+p.cutsSeconds(other, byMean)
 		}
 		unknown += tookByMean / took / chains
 	}

@@ -27,7 +27,7 @@ func Precision(c config.Config) tensor.DType {
 	return tensor.F32
 }
 
-// outliner returns what asks layers how large they would be, and makes none.
+// outliner returns an executor that measures the size of layers and allocates nothing.
 func outliner(c config.Config) *model.Exec {
 	clock := device.NewWall()
 	dev := cpu.New(clock)
@@ -37,14 +37,14 @@ func outliner(c config.Config) *model.Exec {
 	}
 }
 
-// Fixed returns what stages hold besides their layers.
+// Fixed returns the bytes of stages besides their layers.
 func Fixed(c config.Config) FixedBytes {
 	return pipeline.FixedBytes(outliner(c), model.FromConfig(c))
 }
 
 // Dense returns the chain before training: bytes and parameters, no seconds. Where layers
-// freeze by their plasticity, and the device's memory is the host's, the references that
-// they are compared with are among the bytes, though they come later.
+// freeze by plasticity on a CPU, the bytes include the reference weights that training
+// allocates later.
 func Dense(c config.Config) cost.Table {
 	var t cost.Table
 	t.Layers = model.Outline(model.FromConfig(c), outliner(c))
@@ -56,11 +56,8 @@ func Dense(c config.Config) cost.Table {
 	return t
 }
 
-// Shape returns the settings that the costs of layers hold for in this planner's
-// microbatches.
-func (p *Planner) Shape() string { return Shape(p.Config) }
-
-// Shape returns the settings that the costs of layers hold for.
+// Shape returns the settings on which the costs of layers depend, as text. Costs of another
+// shape cannot be compared.
 func Shape(c config.Config) string {
 	m := c.Model
 	shape := fmt.Sprintf("model.blocks=%d model.hidden=%d model.heads=%d model.sequence=%d model.vocab=%d model.tied=%t model.grain=%s model.head_shards=%d parallel.microbatch_size=%d",

@@ -17,8 +17,8 @@ import (
 	"dynmo/src/sim"
 )
 
-// Planner knows what a step is planned for: everything but costs and cuts. Its
-// answers are pure functions of them, so every rank that asks gets the same.
+// Planner knows everything that a step depends on but costs and cuts. Its answers are pure
+// functions of costs and cuts, so that every rank gets the same answer.
 type Planner struct {
 	Kind         schedule.Kind
 	Map          partition.Map
@@ -27,9 +27,9 @@ type Planner struct {
 	Mesh         mesh.Mesh
 	Ranks        []int // of the launched world, by rank of Mesh (see layout.Layout); nil: the same
 
-	// base is the schedule itself, where it follows from numbers alone. For list
-	// and auto it is the one before costs are known: what it holds is what cuts must
-	// have room for, and what memory is left lets more fly.
+	// base is the schedule itself, where it follows from numbers alone. For list and auto
+	// it is the schedule before costs are known. Cuts must fit the memory under base; what
+	// memory is left allows more microbatches in flight.
 	base   schedule.Schedule
 	Other  *Planner        // of the same settings for the other map that they allow; nil: they allow one
 	found  *recent         // schedules
@@ -41,9 +41,9 @@ type Planner struct {
 	By     balance.By // what the balancer goes by
 }
 
-// New returns the planner of settings on a network. fixed may be nil, which
-// means no such bytes. Errors are the settings': a schedule that stages and
-// microbatches do not allow, a file that holds no legal one.
+// New returns the planner of settings on a network. fixed may be nil: stages then hold
+// nothing but layers. The error says what is wrong with the settings: the stages and
+// microbatches do not allow the schedule, or the schedule's file is not legal.
 func New(c config.Config, network sim.Network, fixed FixedBytes) (*Planner, error) {
 	p, err := newPlanner(c, network, fixed, c.Schedule.Virtual())
 	if err == nil && canFold(c) {
@@ -90,14 +90,15 @@ func newPlanner(c config.Config, network sim.Network, fixed FixedBytes, chunks i
 	return p, nil
 }
 
-// Configured returns the planner of settings on the network that they say, with all
-// that stages hold.
+// Configured returns the planner of settings on the network of these settings. It counts
+// all bytes that stages hold.
 func Configured(c config.Config) (*Planner, error) {
 	return New(c, sim.Uniform(c.Comm.LatencySeconds, c.Comm.BandwidthBytes), Fixed(c))
 }
 
-// With returns the planner of the same settings for other numbers of stages, on the first
-// ranks, and of microbatches of the same samples, of which these have more or fewer each.
+// Resize returns the planner of the same settings for another number of stages, on the
+// first ranks, and of microbatches. The samples of a step stay the same, so that other
+// microbatches have another size.
 func (p *Planner) Resize(stages, microbatches int) (*Planner, error) {
 	if stages == p.Map.Stages && microbatches == p.Microbatches {
 		return p, nil
@@ -116,8 +117,7 @@ func (p *Planner) Resize(stages, microbatches int) (*Planner, error) {
 	return New(c, p.Network, fixed)
 }
 
-// On returns the planner of the same settings for other ranks of the launched world, as a
-// layout has them.
+// useRanks returns the planner of the same settings for other ranks of the launched world.
 func (p *Planner) useRanks(ranks []int) *Planner {
 	if slices.Equal(p.Ranks, ranks) {
 		return p
@@ -153,9 +153,8 @@ func (p *Planner) layout(cuts partition.Partition, s schedule.Schedule) layout.L
 	return l
 }
 
-// initialSchedule returns the schedule before costs are known: 1F1B, or zb-v of two
-// chunks, or, if fewer microbatches may be in flight than it has, a list for equal
-// stages.
+// initialSchedule returns the schedule before costs are known: 1F1B, or zb-v for two chunks.
+// If that has more microbatches in flight than allowed, it is a list for equal stages.
 func initialSchedule(stages, chunks, microbatches, most int) (schedule.Schedule, error) {
 	kind := schedule.Kind1F1B
 	if chunks == 2 {
@@ -192,14 +191,14 @@ func readSchedule(c config.Config) (schedule.Schedule, error) {
 	return s, nil
 }
 
-// adapts reports whether the schedule follows from costs.
+// Adapts reports whether the schedule follows from costs.
 func (p *Planner) Adapts() bool {
 	return p.Kind == schedule.KindList || p.Kind == schedule.KindAuto || p.Kind == schedule.KindZBV
 }
 
-// Step returns what there is to simulate at some cuts when one replica stands
-// for all: every stage's rank is as slow as the slowest of its replicas. Where
-// microbatches cost differently it replays those that the table has.
+// Step returns the simulation of a step in which one replica stands for all: the rank of
+// every stage is as slow as the slowest replica's. Where microbatches cost differently, the
+// step has the microbatches of the table.
 func (p *Planner) Step(t cost.Table, cuts partition.Partition, s schedule.Schedule) sim.Step {
 	p = p.selectMap(s.Map)
 	step := sim.Step{
@@ -265,22 +264,20 @@ func (p *Planner) link(v int) sim.Link {
 	return p.Network.Link(p.worldRank(p.Map.Stage(v), 0), p.worldRank(p.Map.Stage(v+1), 0))
 }
 
-// Seconds predicts the seconds of a step at some cuts, from the first forward to the
-// last gradient that is summed over the replicas: what cuts and schedules are judged
-// by. Of two with the same makespan that is better whose largest gradients are complete
-// earlier.
-func (p *Planner) Seconds(t cost.Table, cuts partition.Partition) float64 {
+// cutsSeconds predicts the seconds of a step at some cuts, from the first forward to the last
+// gradient that is summed over the replicas. Cuts and schedules are compared by it.
+func (p *Planner) cutsSeconds(t cost.Table, cuts partition.Partition) float64 {
 	return p.seconds(t, cuts, p.Schedule(t, cuts))
 }
 
-// LayoutSeconds is Seconds in the schedule of a layout.
-func (p *Planner) LayoutSeconds(t cost.Table, l layout.Layout) float64 {
+// Seconds is Seconds in the schedule of a layout.
+func (p *Planner) Seconds(t cost.Table, l layout.Layout) float64 {
 	return p.seconds(t, l.Cuts, l.Schedule)
 }
 
-// LayoutMakespan predicts the seconds from the first forward to the last backward in a
+// Makespan predicts the seconds from the first forward to the last backward in a
 // layout.
-func (p *Planner) LayoutMakespan(t cost.Table, l layout.Layout) float64 {
+func (p *Planner) Makespan(t cost.Table, l layout.Layout) float64 {
 	return p.makespan(t, l.Cuts, l.Schedule)
 }
 

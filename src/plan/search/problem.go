@@ -9,11 +9,11 @@ import (
 	"dynmo/src/sim"
 )
 
-// Problem states what is to be cut, over virtual stages, by what the settings balance.
+// Problem returns the partition problem of the virtual stages, by what the settings balance.
 func (p *Planner) Problem(t cost.Table) balance.Problem { return p.problem(t, p.By) }
 
-// problem states what is to be cut, over virtual stages. Where a stage holds
-// several, its memory is checked apart (see missing).
+// problem returns the partition problem of the virtual stages, by time, parameters or bytes.
+// It has no memory limit where a stage holds several chunks: missingBytes checks that.
 func (p *Planner) problem(t cost.Table, by balance.By) balance.Problem {
 	n, limit := p.Map.Virtual(), p.limit
 	t = t.For(p.Map.Stages)
@@ -46,8 +46,8 @@ func (p *Planner) problem(t cost.Table, by balance.By) balance.Problem {
 	return q
 }
 
-// lineProblem states what one chunk on each stage could reach, whatever the memory: what
-// a layout is compared with.
+// lineProblem returns the partition problem of one chunk on each stage, without a memory
+// limit. Analyze compares a layout with its solution.
 func (p *Planner) lineProblem(t cost.Table) balance.Problem {
 	q := balance.New(t.For(p.Map.Stages), balance.ByTime, p.Map.Stages, nil, 0)
 	q.Slow = p.scaleSlowness(q.Slow, partition.Line(p.Map.Stages))
@@ -72,7 +72,7 @@ func (p *Planner) arrivals(t cost.Table, fixed []float64) []float64 {
 	return fixed
 }
 
-// Messages returns the bytes that every virtual stage sends on for a
+// Messages returns the bytes that every virtual stage sends to the next one for a
 // microbatch: the output of its last layer.
 func Messages(t cost.Table, cuts partition.Partition) []int64 {
 	bytes := make([]int64, cuts.Stages())
@@ -84,12 +84,12 @@ func Messages(t cost.Table, cuts partition.Partition) []int64 {
 	return bytes
 }
 
-// stageCosts returns what virtual stages cost on the ranks of the network.
+// stageCosts returns the costs of the virtual stages on the ranks of the network.
 func (p *Planner) stageCosts(t cost.Table, cuts partition.Partition) []cost.Stage {
 	return p.scaledCosts(t, cuts, p.slowdown)
 }
 
-// scaledCosts returns what virtual stages cost on ranks that are slow by stage.
+// scaledCosts returns the costs of the virtual stages times a slowness by stage.
 func (p *Planner) scaledCosts(t cost.Table, cuts partition.Partition, slow func(stage int) float64) []cost.Stage {
 	costs := t.Stages(cuts, p.Map)
 	for v := range costs {
@@ -98,9 +98,8 @@ func (p *Planner) scaledCosts(t cost.Table, cuts partition.Partition, slow func(
 	return costs
 }
 
-// lowerBound returns the seconds that no schedule of these cuts beats, under caps by
-// stage, if every microbatch is the mean one: those of the replica that must take
-// longest.
+// lowerBound returns seconds that every schedule of these cuts takes under caps by stage, if
+// all microbatches are the mean one. It is the bound of the slowest replica.
 func (p *Planner) lowerBound(t cost.Table, cuts partition.Partition, caps []int) float64 {
 	least := 0.0
 	for d := range max(1, p.Mesh.Replicas) {
@@ -113,7 +112,7 @@ func (p *Planner) lowerBound(t cost.Table, cuts partition.Partition, caps []int)
 	return least
 }
 
-// scaleSlowness returns the slowness of virtual stages times that of the network's
+// scaleSlowness multiplies the slowness of virtual stages with the slowness of the network's
 // ranks. Nil stands for ones.
 func (p *Planner) scaleSlowness(list []float64, m partition.Map) []float64 {
 	if p.Network.Slow == nil {
@@ -128,8 +127,7 @@ func (p *Planner) scaleSlowness(list []float64, m partition.Map) []float64 {
 	return list
 }
 
-// slowdown returns how many times slower than the costs the network says that a
-// stage is: the slowest of its replicas.
+// slowdown returns how many times slower than the costs the slowest replica of a stage is.
 func (p *Planner) slowdown(stage int) float64 {
 	factor := 1.0
 	for d := range p.Mesh.Replicas {

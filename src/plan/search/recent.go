@@ -9,8 +9,8 @@ import (
 	"dynmo/src/schedule"
 )
 
-// recent keeps the schedules that were found last: one decision asks for those of the
-// same cuts several times.
+// recent is a cache of the newest schedules: one decision asks several times for the
+// schedule of the same cuts.
 type recent struct {
 	mutex sync.Mutex
 	costs cost.Table

@@ -110,10 +110,10 @@ func TestImproveNeverLoses(t *testing.T) {
 			p, costs := planner(t, c, plantest.Link), plantest.Chain(20, 4, seed)
 			exact, err := balance.Partition(p.problem(costs, balance.ByTime))
 			expect.OK(t, err)
-			before := p.Seconds(costs, exact.Cuts)
+			before := p.cutsSeconds(costs, exact.Cuts)
 			cuts, err := p.BestCuts(costs)
 			expect.OK(t, err)
-			after := p.Seconds(costs, cuts)
+			after := p.cutsSeconds(costs, cuts)
 			if after > before {
 				t.Errorf("%s, draw %d: %v at %v, the exact partition takes %v", kind, seed, after, cuts, before)
 			}
@@ -146,7 +146,7 @@ func TestArrivals(t *testing.T) {
 	if r.Cuts.Count(2) >= 4 {
 		t.Errorf("cuts %v leave the stage behind the slow plantest.Link %d layers", r.Cuts, r.Cuts.Count(2))
 	}
-	if next := p.FasterCuts(costs, even, r.Cuts); p.Seconds(costs, next) > p.Seconds(costs, even) {
+	if next := p.FasterCuts(costs, even, r.Cuts); p.cutsSeconds(costs, next) > p.cutsSeconds(costs, even) {
 		t.Errorf("%v was taken and is slower", next)
 	}
 }
@@ -192,7 +192,7 @@ func TestSlowReplica(t *testing.T) {
 		}
 		a, err := p.SimulateCuts(cost.Phase{Table: costs}, partition.Partition{0, 6, 12, 18, 24})
 		expect.OK(t, err)
-		if predicted := p.Seconds(costs, a.Cuts); math.Abs(predicted-a.Seconds) > 1e-9*predicted {
+		if predicted := p.cutsSeconds(costs, a.Cuts); math.Abs(predicted-a.Seconds) > 1e-9*predicted {
 			t.Errorf("rank %d slow: predicted %v, all replicas simulated take %v", rank, predicted, a.Seconds)
 		}
 		if a.Idle.Imbalance < 0.5*a.Idle.Makespan()/4 || a.Idle.Inherent > a.Idle.Busy {
@@ -361,7 +361,7 @@ func TestCutsKnowTheEndOfAStep(t *testing.T) {
 	c.Parallel.Replicas = 1
 	alone, err := planner(t, c, plantest.Link).BestCuts(costs)
 	expect.OK(t, err)
-	if whole, pipeline := p.Seconds(costs, cuts), p.Seconds(costs, alone); !(whole < pipeline) {
+	if whole, pipeline := p.cutsSeconds(costs, cuts), p.cutsSeconds(costs, alone); !(whole < pipeline) {
 		t.Errorf("a step takes %v, %v at the cuts of a pipeline without replicas: %v %v", whole, pipeline, cuts, alone)
 	}
 }

@@ -73,7 +73,7 @@ func (b *newest) Decide(m profile.Measurement, present layout.Layout) (layout.La
 // faster step than the present ones.
 func (b *newest) choose(t cost.Table, problem balance.Problem, present partition.Partition) (partition.Partition, error) {
 	cuts, err := b.find(t, problem, present)
-	if err != nil || b.planner.Seconds(t, cuts) >= b.planner.Seconds(t, present) {
+	if err != nil || b.planner.Seconds(t, b.planner.Layout(t, cuts)) >= b.planner.Seconds(t, b.planner.Layout(t, present)) {
 		return present, err
 	}
 	return cuts, nil
@@ -115,7 +115,7 @@ func (b *newest) due(t cost.Table, problem balance.Problem, present layout.Layou
 		if err != nil {
 			return false, err
 		}
-		gain = 1 - b.planner.Seconds(t, best.Cuts)/b.planner.Seconds(t, present.Cuts)
+		gain = 1 - b.planner.Seconds(t, b.planner.Layout(t, best.Cuts))/b.planner.Seconds(t, b.planner.Layout(t, present.Cuts))
 	}
 	b.gains = append(b.gains, gain)
 	b.gains = b.gains[max(0, len(b.gains)-window):]
