@@ -12,31 +12,27 @@ import (
 	"dynmo/src/profile"
 )
 
-// Balancer decides after a step where layers are in the next one, and in which
-// order they are worked on.
+// Balancer decides after every step on which layout the next step runs.
 type Balancer interface {
-	// Decide returns the layout of the next step, and why. It is called once after
-	// every step, with what the step showed and the layout that it was run in. Its
-	// answer depends on gathered values only, so it is the same on every rank.
+	// Decide returns the layout of the next step and the reason. It is called once after
+	// every step, with the measurement of the step and the layout that it ran in. The
+	// answer depends on gathered values only, so that it is the same on every rank.
 	Decide(m profile.Measurement, present layout.Layout) (next layout.Layout, why Reason, err error)
 }
 
 // Options are what a balancer needs besides its planner.
 type Options struct {
 	// Neighbours carries the messages of diffusion between ranks. Nil means that this
-	// process diffuses for all stages.
-	Neighbours Neighbours
-	// Nodes is by rank of the launched world which node it is on; nil: all are on one.
+	// process diffuses for all stages. Stage is the stage of this rank.
+	Neighbours interface {
+		balance.Link
+		Stage() int
+	}
+	// Nodes is the node of every rank of the launched world. Nil: all ranks are on one.
 	Nodes []int
-	// Pack is by step, counted from the balancer's first, how many stages there are
-	// from it on, whatever that costs (the paper's way).
+	// Pack sets the number of stages from a step on, whatever that costs (the paper's
+	// way). Steps are counted from the balancer's first.
 	Pack map[int]int
-}
-
-// Neighbours is the link of one stage to its neighbours.
-type Neighbours interface {
-	balance.Link
-	Stage() int // the stage of this rank
 }
 
 // diffuse balances by diffusion, among ranks or in memory.
@@ -50,7 +46,7 @@ func (b *balancer) diffuse(problem balance.Problem, present partition.Partition)
 	return r.Cuts, d, err
 }
 
-// balancer is the one of the settings.
+// balancer is the Balancer of the settings.
 type balancer struct {
 	Options
 	memory
@@ -58,40 +54,39 @@ type balancer struct {
 	costs    cost.Estimate
 	trigger  *balance.Trigger
 	last     memo
-	aside    sought        // see other
-	searched sought        // see wide
-	referred cost.Estimate // that the reference was computed on
+	aside    sought        // of the other map (see bestOfOtherMap)
+	searched sought        // of this map (see bestOfThisMap)
+	referred cost.Estimate // the costs that the reference was computed on
 
-	microbatches int // that the settings have
+	microbatches int // of the settings; packing may change those of the planner
 }
 
-// memory is what a balancer knows of the steps so far, as checkpoints keep it.
+// memory is what a balancer knows of the steps so far. Checkpoints contain it.
 type memory struct {
 	Steps     int       `json:"steps"`
-	Changed   bool      `json:"changed"` // the model changed before this step, or it is the first
-	Fresh     bool      `json:"fresh"`   // changed, and did not before the step before: memory is touched that is new
-	Settles   bool      `json:"settles"` // fresh was the step before
-	Price     float64   `json:"price"`   // seconds that a decision took that moved layers, smoothed; 0: not measured
-	Moved     bool      `json:"moved"`   // layers, after the step before
-	Decided   bool      `json:"decided"` // after the step before
-	Full      bool      `json:"full"`    // memory allows no cuts since the model changed last
+	Changed   bool      `json:"changed"` // the model changed before this step, or this step is the first
+	Fresh     bool      `json:"fresh"`   // the model changed now, but not one step earlier: this step touches new memory
+	Settles   bool      `json:"settles"` // Fresh was true one step earlier
+	Price     float64   `json:"price"`   // smoothed seconds of a decision that moved layers; 0: not measured
+	Moved     bool      `json:"moved"`   // layers moved after the previous step
+	Decided   bool      `json:"decided"` // there was a decision after the previous step
+	Full      bool      `json:"full"`    // no cuts have fitted the memory since the model last changed
 	Probation probation `json:"probation"`
 	Reference
 	packing
 }
 
-// horizon is how many steps new cuts are expected to last: layers move only when it
-// is worth it, so that cuts outlast many decisions.
+// horizon is how many steps new cuts are expected to last. Layers move only if the move pays,
+// so that cuts outlast many decisions.
 const horizon = 100
 
-// memo is what was found on some costs at a layout: as long as neither changes,
-// so do the answers not.
+// memo keeps the answers for some costs and a layout until either changes.
 type memo struct {
 	Costs   cost.Estimate `json:"costs"`
 	Layout  layout.Layout `json:"layout"`
-	Present float64       `json:"present"`        // predicted seconds in the present layout; 0: not asked for
-	Best    float64       `json:"best"`           // likewise at the best cuts
-	Stay    *Reason       `json:"stay,omitempty"` // why the layout is the one that was decided for; nil if it is not
+	Present float64       `json:"present"`        // predicted seconds in the present layout; 0: not computed
+	Best    float64       `json:"best"`           // predicted seconds at the best cuts; 0: not computed
+	Stay    *Reason       `json:"stay,omitempty"` // why the last decision was to stay; nil if there was none
 }
 
 // NewBalancer returns the balancer of the planner's settings.
@@ -127,7 +122,7 @@ func (b *balancer) Decide(m profile.Measurement, present layout.Layout) (layout.
 	next, why, err := b.packOrBalance(present)
 	why.Reference = b.memory.Reference
 	if full, ok := errors.AsType[*balance.MemoryError](err); ok {
-		// Masks and indices can make a pruned layer larger than it was.
+		// Masks and indices can make a pruned layer larger than a dense one.
 		if b.Full {
 			return present, Reason{Reference: why.Reference}, nil
 		}
@@ -151,7 +146,7 @@ func (b *balancer) Decide(m profile.Measurement, present layout.Layout) (layout.
 	return next, why, nil
 }
 
-// noteStep notes what the last decision took, and whether the model has just changed.
+// noteStep records the seconds of the last decision and whether the model has just changed.
 func (b *balancer) noteStep(m profile.Measurement) {
 	b.Settles = b.Fresh
 	b.Fresh = m.Changed && !b.Changed || b.Steps == 0
@@ -171,15 +166,15 @@ func (b *balancer) noteStep(m profile.Measurement) {
 	b.Decided, b.Moved = false, false
 }
 
-// forgetStale forgets what was found if costs or layout are others than before.
+// forgetStale drops the memo if costs or layout have changed.
 func (b *balancer) forgetStale(present layout.Layout) {
 	if l := &b.last; !l.Costs.Equal(b.costs) || !l.Layout.Equal(present) {
 		*l = memo{Costs: b.costs, Layout: present}
 	}
 }
 
-// packOrBalance packs the model or balances it, if it is time to. The planner is that of the
-// present number of stages.
+// packOrBalance packs the model or balances it if either is due. b.planner is the planner of
+// the present layout.
 func (b *balancer) packOrBalance(present layout.Layout) (layout.Layout, Reason, error) {
 	next, pack, err := b.considerPacking(present)
 	if err != nil {
@@ -199,7 +194,7 @@ func (b *balancer) packOrBalance(present layout.Layout) (layout.Layout, Reason, 
 	return next, why, err
 }
 
-// balance moves layers between the present stages if it is time to.
+// balance moves layers between the present stages if a decision is due.
 func (b *balancer) balance(present layout.Layout) (layout.Layout, Reason, error) {
 	fail := func(err error) (layout.Layout, Reason, error) { return present, Reason{}, err }
 	back, worse := b.Probation.undo(b.planner, b.costs.Table, present)
@@ -236,7 +231,7 @@ func (b *balancer) balance(present layout.Layout) (layout.Layout, Reason, error)
 	return next, why, nil
 }
 
-// predict adds to a reason what its decision is expected to come to.
+// predict adds the predicted step and the bottleneck of a decision to its reason.
 func (b *balancer) predict(present, next layout.Layout, why *Reason) error {
 	p, err := b.planner.Match(next)
 	if err != nil {
@@ -262,9 +257,9 @@ func (b *balancer) predict(present, next layout.Layout, why *Reason) error {
 	return nil
 }
 
-// bestMove returns the layout that is surely worth moving to, if there is one: the best on
-// the costs as they were measured, or else the best if the ranks whose layers they
-// are were disturbed.
+// bestMove returns a layout that is surely worth the move, else the present layout. It tries
+// the best layout for the measured costs. If that gain may be noise and some ranks may have
+// been disturbed, it tries the best layout for the costs without the disturbance.
 func (b *balancer) bestMove(problem balance.Problem, present layout.Layout, why *Reason) (layout.Layout, error) {
 	next, err := b.choose(problem, present, why)
 	if err != nil {
@@ -286,8 +281,7 @@ func (b *balancer) bestMove(problem balance.Problem, present layout.Layout, why 
 	return next, err
 }
 
-// presentSeconds returns the makespan of a step in the present layout, simulated on the
-// costs.
+// presentSeconds returns the predicted seconds of a step in the present layout.
 func (b *balancer) presentSeconds() float64 {
 	if l := &b.last; l.Present == 0 {
 		l.Present = b.planner.Seconds(b.costs.Table, l.Layout)
@@ -295,8 +289,9 @@ func (b *balancer) presentSeconds() float64 {
 	return b.last.Present
 }
 
-// isDue reports whether to balance after this step: when the settings say so, and
-// after the second step of a run and of a changed model, whose first is slower.
+// isDue reports whether to balance after this step. The settings say when. With a fixed
+// interval it is also due after the second step of a run and of a changed model: the first
+// step is slower.
 func (b *balancer) isDue(present layout.Layout) (bool, error) {
 	if !b.trigger.Auto() {
 		return (b.trigger.Step(0, 0) || b.Settles) && b.costs.Known(), nil
@@ -328,9 +323,9 @@ func (b *balancer) isDue(present layout.Layout) (bool, error) {
 	return b.trigger.Step(b.presentSeconds(), best), nil
 }
 
-// choose returns the layout that the settings' balancer takes. Diffusion may talk
-// to the neighbours; partition is a pure function of the costs; static balancers
-// leave layers where they are.
+// choose returns the layout that the balancer of the settings prefers. Diffusion may exchange
+// messages with neighbours. A partition is a pure function of the costs. Static balancers
+// keep the cuts.
 func (b *balancer) choose(problem balance.Problem, present layout.Layout, why *Reason) (layout.Layout, error) {
 	p, cuts := b.planner, present.Cuts
 	switch p.Config.Balance.Kind {

@@ -10,9 +10,9 @@ import (
 	"dynmo/src/plan/search"
 )
 
-// firstFit returns the layout in which neighbouring stages are merged whose memory fits on
-// one rank, once the model's load is surely below the settings' share of the dense one's
-// (paper, algorithm 4). Layers stay in one piece; balancing comes after it.
+// firstFit merges neighbouring stages whose memory fits on one rank, once the model's load is
+// surely below the settings' share of the dense model's (paper, algorithm 4). Balancing
+// follows after later steps.
 func (b *balancer) firstFit(present layout.Layout) (layout.Layout, *Packing, error) {
 	s, t := b.planner.Config.Repack, b.costs.Table
 	if !b.hasShrunk(s.Below) {
@@ -69,7 +69,7 @@ func selectMap(p *search.Planner, m partition.Map) *search.Planner {
 	return nil
 }
 
-// hasShrunk reports whether the model's load is surely below a share of the dense one's.
+// hasShrunk reports whether the model's load is surely below a share of the dense model's.
 func (b *balancer) hasShrunk(share float64) bool {
 	problem := b.planner.Problem(b.costs.Table.Regroup(b.planner.Microbatches, b.microbatches))
 	dense := b.memory.Reference
@@ -77,7 +77,7 @@ func (b *balancer) hasShrunk(share float64) bool {
 	return total(problem.Seconds)*(1+certainty*error) < share*(1-WorthMoving)*dense.Load
 }
 
-// loadError returns the standard error of the model's load, relative to it.
+// loadError returns the relative standard error of the model's load.
 func (b *balancer) loadError() float64 {
 	if b.planner.By != balance.ByTime || b.costs.Sure() {
 		return 0
@@ -96,12 +96,12 @@ func (b *balancer) loadError() float64 {
 	return math.Sqrt(squares) / sum
 }
 
-// stagesToMerge returns the stages that algorithm 4 of the paper empties, ascending: each gives all
-// that it holds to the next one if that has room for it, until so many stages are left.
-// bytes is by stage; limit is of each, 0 for none.
+// stagesToMerge returns the stages that algorithm 4 of the paper empties, ascending. Each of
+// them gives all its layers to the next stage if that has room, until least stages are
+// left. bytes is by stage. limit bounds each stage; 0 is no limit.
 //
-// Departs: a stage gives to its neighbour only, so that the chain stays contiguous; ends
-// with that, for it has nothing to give any more; and an empty one gives nothing.
+// Departs: a stage gives to its neighbour only, so that the chain stays contiguous, and gives
+// once, since it is empty then.
 func stagesToMerge(bytes []int64, limit int64, least int) (emptied []int) {
 	held := slices.Clone(bytes)
 	for src := range len(held) - 1 {
@@ -114,8 +114,8 @@ func stagesToMerge(bytes []int64, limit int64, least int) (emptied []int) {
 	return emptied
 }
 
-// removeCuts returns the cuts of a layout with stages merged with the next ones, in each of
-// their chunks.
+// removeCuts returns the cuts of a layout after stages were merged with their next stages,
+// chunk by chunk.
 func removeCuts(l layout.Layout, stages []int) partition.Partition {
 	m := l.Map()
 	gone := make(map[int]bool) // cuts

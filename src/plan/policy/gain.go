@@ -8,26 +8,26 @@ import (
 	"dynmo/src/layout"
 )
 
-// Gain is the share of a step that another layout saves.
+// Gain is the share of a step's seconds that another layout saves.
 type Gain struct {
-	Expected float64 `json:"expected"` // on the costs as they are estimated
-	Least    float64 `json:"least"`    // that it saves whatever the true costs are, as far as can be told
+	Expected float64 `json:"expected"` // on the estimated costs
+	Least    float64 `json:"least"`    // lower bound of the gain, given the errors of the estimate
 }
 
 const (
-	// draws is how many chains of costs that could be the true ones a gain is tried on.
+	// draws is how many possible true costs are drawn to find the error of a gain.
 	draws = 16
-	// certainty is how many standard deviations of the gain must lie between it and
-	// nothing. A decision is one of many on the same layout, and the cuts it weighs are
-	// the best of many on the same noise, so that two would be too few.
+	// certainty is how many standard deviations a gain must be above zero. Two would be too
+	// few: one layout sees many decisions, and each takes the best of many cuts for the
+	// same noise.
 	certainty = 3
-	// WorthMoving is the share of a step that another layout is expected to save, or it
-	// is not worth the memory that moving touches; surelySaved is what of it must be certain.
+	// WorthMoving is the share of a step that a move must be expected to save: moving
+	// touches memory. surelySaved is the share that it must save for certain.
 	WorthMoving, surelySaved = 0.01, 0.005
 )
 
-// estimateGain returns what a layout saves against the present one, of equally many stages:
-// the least, whether doubts are right or not.
+// estimateGain returns what a layout of as many stages saves against the present one. Where
+// ranks may have been disturbed, Least holds with and without the disturbance.
 func (b *balancer) estimateGain(present, next layout.Layout) Gain {
 	g := Gain{Expected: 1 - b.planner.Seconds(b.costs.Table, next)/b.presentSeconds()}
 	g.Least = g.Expected
@@ -41,9 +41,8 @@ func (b *balancer) estimateGain(present, next layout.Layout) Gain {
 	return g
 }
 
-// leastGain returns what a layout saves at least, as far as the deviations of costs tell.
-// It is tried on draws of the costs: both layouts on the same ones, so that noise in
-// layers that stay cancels.
+// leastGain returns a lower bound of what a layout saves, given the errors of the costs. Both
+// layouts are simulated on the same draws, so that noise in layers that stay cancels.
 func (b *balancer) leastGain(costs cost.Estimate, present, next layout.Layout) float64 {
 	mean, margin := overDraws(costs, func(t cost.Table) float64 {
 		return 1 - b.planner.Seconds(t, next)/b.planner.Seconds(t, present)
@@ -51,8 +50,8 @@ func (b *balancer) leastGain(costs cost.Estimate, present, next layout.Layout) f
 	return mean - margin
 }
 
-// overDraws returns the mean of a quantity over draws of the costs, and the margin within
-// which it is certain: that many standard deviations.
+// overDraws returns the mean of a quantity over draws of the costs, and a margin of certainty
+// standard deviations.
 func overDraws(costs cost.Estimate, quantity func(cost.Table) float64) (mean, margin float64) {
 	sum, squares := 0.0, 0.0
 	for i := range draws {
@@ -63,10 +62,10 @@ func overDraws(costs cost.Estimate, quantity func(cost.Table) float64) (mean, ma
 	return mean, certainty * math.Sqrt(max(0, squares/draws-mean*mean)*draws/(draws-1))
 }
 
-// acceptIfWorth returns the next layout if it is surely worth moving to; else, where the
-// schedule follows from costs, the present cuts with the order that suits them if
-// that is; else the present layout. Layouts of fewer stages, those that memory
-// needs and those that are not balanced by time are not weighed.
+// acceptIfWorth returns the next layout if the move surely pays. Else it returns the present
+// cuts with another schedule, if that follows from costs and surely pays. Else it returns
+// the present layout. It accepts without a look layouts of other stages, those that memory
+// needs, and moves that do not balance time.
 func (b *balancer) acceptIfWorth(present, next layout.Layout, why *Reason) (layout.Layout, error) {
 	p := b.planner
 	if next.Equal(present) {
@@ -101,8 +100,8 @@ func (b *balancer) acceptIfWorth(present, next layout.Layout, why *Reason) (layo
 	return next, err
 }
 
-// movePrice returns the seconds for which a move is expected to stop the stages: as the last ones did,
-// and before the first the bytes over the link.
+// movePrice returns the seconds for which a move is expected to stop the stages: those of
+// earlier moves or, before the first, the bytes divided by the bandwidth.
 func (b *balancer) movePrice(present, next layout.Layout) float64 {
 	if b.Price > 0 {
 		return b.Price

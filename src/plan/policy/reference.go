@@ -7,22 +7,22 @@ import (
 	"dynmo/src/balance"
 )
 
-// Reference is what the model was before it first changed: what packing goes by.
+// Reference describes the dense model, before it first changed. Packing compares with it.
 type Reference struct {
-	Seconds  float64 `json:"reference"`                    // of a step on the stages that the run began with, at its best cuts; 0: not known
-	Makespan float64 `json:"reference_makespan,omitempty"` // likewise, of its pipeline alone
-	Load     float64 `json:"load,omitempty"`               // of all its layers, in what the balancer goes by
-	Error    float64 `json:"load_error,omitempty"`         // relative standard error of that load
-	Seen     int     `json:"seen,omitempty"`               // steps that costs were known in; from wellKnown on nothing is added
+	Seconds  float64 `json:"reference"`                    // of a step on the first stages of the run at the best cuts; 0: not known
+	Makespan float64 `json:"reference_makespan,omitempty"` // of the pipeline in this step
+	Load     float64 `json:"load,omitempty"`               // of all layers, in what the balancer balances
+	Error    float64 `json:"load_error,omitempty"`         // relative standard error of Load
+	Seen     int     `json:"seen,omitempty"`               // steps in which costs were known; from wellKnown on nothing is added
 }
 
-// wellKnown is from how many steps on costs get no surer.
+// wellKnown is the number of steps after which costs get no more certain.
 const wellKnown = 64
 
-// seldom is after how many steps the reference is no longer noted every time.
+// seldom is the number of steps after which the reference is measured less often.
 const seldom = 16
 
-// check returns an error unless the numbers may be a model's.
+// check returns an error unless the numbers are plausible.
 func (d Reference) check() error {
 	for field, x := range map[string]float64{"reference": d.Seconds, "reference_makespan": d.Makespan, "load": d.Load, "load_error": d.Error} {
 		if !(x >= 0 && x <= mostSeconds) {
@@ -38,8 +38,7 @@ func (d Reference) check() error {
 // Reference returns what the balancer knows of the model before it first changed.
 func (b *balancer) Reference() Reference { return b.memory.Reference }
 
-// Refer makes the balancer go by what an earlier start of the run knew of the model
-// before it first changed, maybe on other stages.
+// Refer sets the reference that an earlier start of the run measured, maybe on other stages.
 func (b *balancer) Refer(d Reference) error {
 	if err := d.check(); err != nil {
 		return err
@@ -51,9 +50,9 @@ func (b *balancer) Refer(d Reference) error {
 	return nil
 }
 
-// observeReference notes what the dense model takes, after each of its first steps and then as
-// often as their number doubles, until it changes. Ranks count as undisturbed and equally
-// fast: one that was slow for a while would let the model seem to shrink.
+// observeReference measures the dense model until it first changes: after each of the first
+// steps, then whenever the number of steps has doubled. Ranks count as undisturbed and
+// equally fast. If a rank were slow for a while, the model would seem to shrink afterwards.
 func (b *balancer) observeReference() error {
 	d := &b.memory.Reference
 	if d.Seen > 0 && b.Changed {
@@ -68,8 +67,8 @@ func (b *balancer) observeReference() error {
 	return b.measureReference()
 }
 
-// measureReference notes what the model takes on present costs as what the dense one does, unless it
-// has surely become cheaper.
+// measureReference makes the present costs those of the dense model, unless the model has
+// surely become cheaper.
 func (b *balancer) measureReference() error {
 	d := &b.memory.Reference
 	if d.Seconds > 0 && (b.referred.Equal(b.costs) || b.hasShrunk(1)) {

@@ -5,25 +5,25 @@ import (
 	"dynmo/src/plan/search"
 )
 
-// fewestPerStage is how many microbatches there are at least for each stage: with fewer a
-// pipeline's stages wait for each other for too long (Huang et al. 2019, GPipe).
+// fewestPerStage is the fewest microbatches for each stage. With fewer, stages wait too long
+// for each other (Huang et al. 2019, GPipe).
 const fewestPerStage = 4
 
-// mayRegroup reports whether the settings let microbatches become larger with a packing. A
-// run that is started again for it begins with theirs.
+// mayRegroup reports whether packing may make microbatches larger. A run that starts again to
+// release nodes begins with the microbatches of the settings.
 func (b *balancer) mayRegroup() bool {
 	c := b.planner.Config
 	return c.Repack.Microbatches == "adapt" && c.Elastic.Release != "restart"
 }
 
-// regroupCosts returns costs of the present microbatches as those of a planner have them.
+// regroupCosts converts costs of the present microbatches to the microbatches of a planner.
 func (b *balancer) regroupCosts(p *search.Planner, t cost.Table) cost.Table {
 	return t.Regroup(b.planner.Microbatches, p.Microbatches)
 }
 
-// tryFewerMicrobatches returns the candidate with the fewest microbatches of the same samples, on as
-// many stages as one that was found, for which memory suffices and that is fast enough: that
-// one if there is none. try makes a candidate of a number of microbatches.
+// tryFewerMicrobatches returns the candidate with the fewest microbatches of the same samples
+// that fits the memory and is fast enough. It has as many stages as the candidate found, and
+// is found itself if no other will do. try makes a candidate of a number of microbatches.
 func (b *balancer) tryFewerMicrobatches(found candidate, try func(microbatches int) (candidate, error), fast func(candidate) bool) (candidate, error) {
 	if !b.mayRegroup() {
 		return found, nil

@@ -11,36 +11,34 @@ import (
 	"dynmo/src/plan/search"
 )
 
-// Packing is what a look at fewer stages came to.
+// Packing is the result of one look for fewer stages.
 type Packing struct {
-	Kind       string  `json:"kind"`           // as repack.kind has it
-	Stages     int     `json:"stages"`         // that are taken; else those that came nearest
-	Throughput float64 `json:"throughput"`     // predicted on them, as a share of the dense model's; 0: not known
+	Kind       string  `json:"kind"`           // repack.kind of the settings
+	Stages     int     `json:"stages"`         // the new number of stages; if the model is not packed, the one that came nearest
+	Throughput float64 `json:"throughput"`     // predicted on Stages, as a share of the dense model's; 0: not known
 	Exact      bool    `json:"exact"`          // losses stay the same, bit for bit
-	Kept       Kept    `json:"kept,omitempty"` // why the present stages stay; "" if fewer are taken
+	Kept       Kept    `json:"kept,omitempty"` // why the present stages stay; "" if the model is packed
 }
 
-// packing is what a balancer knows of its looks at fewer stages, as checkpoints keep it.
+// packing is what a balancer remembers of its looks for fewer stages. Checkpoints contain it.
 type packing struct {
-	Looks int     `json:"looks,omitempty"` // since the model or its stages changed, that packed nothing
-	Early int     `json:"early,omitempty"` // of them, first ones at costs that every step makes surer: they lengthen no wait
+	Looks int     `json:"looks,omitempty"` // looks since the model or its stages last changed
+	Early int     `json:"early,omitempty"` // those of Looks at costs that still get more certain: they do not lengthen the wait
 	Wait  int     `json:"wait,omitempty"`  // steps until the next look
-	Bound float64 `json:"bound,omitempty"` // of the last look: no step on fewer stages takes less
-	Found bool    `json:"found,omitempty"` // the last look would have packed, were costs sure
+	Bound float64 `json:"bound,omitempty"` // leastSeconds of one stage fewer at the last look
+	Found bool    `json:"found,omitempty"` // the last look found a packing, but costs were uncertain
 }
 
 const (
-	// longestWait is the most steps between two looks, each of which takes as long as a
-	// decision to move.
+	// longestWait is the most steps between two looks. A look takes as long as a decision to
+	// move layers.
 	longestWait = 1024
-	// fallen is the share of the last look's bound below which there is another before
-	// its time.
+	// fallen is the share of Bound below which a look does not wait.
 	fallen = 0.95
 )
 
-// considerPacking looks whether the model is to be packed onto fewer stages, if it is time to. The
-// answer is nil if there was no look. What is packed stays so: unless costs are sure, two
-// looks have to agree.
+// considerPacking looks for a layout of fewer stages if a look is due. The packing is nil if
+// there was no look. Packing is final, so two looks must agree unless costs are certain.
 func (b *balancer) considerPacking(present layout.Layout) (layout.Layout, *Packing, error) {
 	if !b.isTimeToLook(present) {
 		return present, nil, nil
@@ -76,9 +74,9 @@ func (b *balancer) considerPacking(present layout.Layout) (layout.Layout, *Packi
 	return next, found, nil
 }
 
-// isTimeToLook reports whether to look after this step: the dense model and what layers cost now
-// are known, fewer stages could do, and the last look is as many steps ago as there were
-// before it, or layers have become cheaper since.
+// isTimeToLook reports whether to look for fewer stages after this step. The dense model and
+// the present costs must be known, and fewer stages must not be impossible. The wait between
+// two looks doubles each time, unless layers become cheaper.
 func (b *balancer) isTimeToLook(present layout.Layout) bool {
 	if b.Fresh {
 		b.packing = packing{}
@@ -99,12 +97,12 @@ func (b *balancer) isTimeToLook(present layout.Layout) bool {
 	return true
 }
 
-// allowedSeconds returns the seconds that a step may take on fewer stages.
+// allowedSeconds returns the most seconds that a step may take on fewer stages.
 func (b *balancer) allowedSeconds() float64 {
 	return b.memory.Reference.Seconds / (1 - b.planner.Config.Repack.Tolerance)
 }
 
-// leastSeconds returns the seconds that no step on so many stages beats.
+// leastSeconds returns a lower bound of the seconds of a step on a number of stages.
 func (b *balancer) leastSeconds(stages int) float64 {
 	sum, most := 0.0, 0.0
 	for _, l := range b.costs.Layers {
@@ -124,10 +122,9 @@ type candidate struct {
 }
 
 // sustain returns the layout with the fewest stages whose predicted throughput stays within
-// the settings' tolerance of the dense model's; where whole nodes are to come free, of
-// those that need as few nodes the fastest. Numbers of stages that the schedule does not
-// allow are passed over. One that may be too slow, as far as costs are uncertain, is waited
-// for until they get no surer; then it is passed over.
+// the settings' tolerance of the dense model's. It skips numbers of stages that the schedule
+// does not allow. If costs are too uncertain for a number of stages it waits for better ones;
+// after looksUntilSure looks it skips that number.
 func (b *balancer) sustain(present layout.Layout) (layout.Layout, *Packing, error) {
 	why := &Packing{Kind: "sustain", Exact: true, Kept: keptThroughput}
 	limit := b.allowedSeconds()
@@ -164,7 +161,7 @@ func (b *balancer) sustain(present layout.Layout) (layout.Layout, *Packing, erro
 	return present, why, nil
 }
 
-// looksUntilSure is how many looks at unchanged costs it takes until they get no surer.
+// looksUntilSure is the number of looks after which costs get no more certain.
 const looksUntilSure = 6
 
 // bestOn returns the best layout of a number of stages and of microbatches of the same
@@ -185,8 +182,8 @@ func (b *balancer) bestOn(stages, microbatches int) (candidate, error) {
 	return candidate{l, p, p.Seconds(t, l), true, true}, nil
 }
 
-// isSurelyWithin reports whether a step takes no longer than a limit, whatever the true costs are
-// as far as can be told.
+// isSurelyWithin reports whether a step takes at most limit seconds, given the errors of the
+// costs.
 func (b *balancer) isSurelyWithin(c candidate, limit float64) bool {
 	if b.costs.Sure() {
 		return true
@@ -197,8 +194,8 @@ func (b *balancer) isSurelyWithin(c candidate, limit float64) bool {
 	return mean+margin <= 1
 }
 
-// preferWholeNodes returns a layout that was found, or where whole nodes are to come free the fastest
-// that needs no more of them.
+// preferWholeNodes returns the candidate that was found. Where whole nodes are to come free
+// it returns the fastest candidate on as many nodes, and none if no node would come free.
 func (b *balancer) preferWholeNodes(present layout.Layout, c candidate, why *Packing) (layout.Layout, *Packing, error) {
 	if b.wholeNodes() {
 		nodes := b.fewestNodes(present, c.Mesh.Size())
@@ -227,7 +224,7 @@ func (b *balancer) preferWholeNodes(present layout.Layout, c candidate, why *Pac
 	return b.placeOnFewestNodes(present, c.Layout), why, nil
 }
 
-// placeOnFewestNodes returns a layout of fewer stages on the ranks that stay: those of the fewest nodes,
+// placeOnFewestNodes chooses the ranks of a layout of fewer stages: those on the fewest nodes
 // to which the fewest bytes move.
 func (b *balancer) placeOnFewestNodes(present, next layout.Layout) layout.Layout {
 	bytes := make([]int64, len(b.costs.Layers))
@@ -238,7 +235,7 @@ func (b *balancer) placeOnFewestNodes(present, next layout.Layout) layout.Layout
 	return next
 }
 
-// packOnto returns the best layout of so many stages.
+// packOnto returns the best layout of a number of stages that the user has set.
 func (b *balancer) packOnto(stages int) (layout.Layout, error) {
 	p, err := b.planner.Resize(stages, b.planner.Microbatches)
 	if err != nil {
@@ -251,15 +248,15 @@ func (b *balancer) packOnto(stages int) (layout.Layout, error) {
 	return p.Layout(b.costs.Table, cuts), nil
 }
 
-// forgetStages forgets what holds for the stages before a packing alone.
+// forgetStages drops what holds only for the stages before a packing.
 func (b *balancer) forgetStages() {
 	b.Probation, b.packing = probation{Fresh: true}, packing{}
 	b.aside, b.searched = sought{}, sought{}
-	b.memory.Reference.Seen = wellKnown // which is of the stages before
+	b.memory.Reference.Seen = wellKnown // the reference belongs to the stages before
 	b.trigger.Count.Steps, b.trigger.Count.Excess = 0, 0
 }
 
-// Why says why the model was not packed.
+// Explain says why the model was not packed.
 func (p Packing) Explain(s config.Repack) string {
 	stages := fmt.Sprintf("%d stages", p.Stages)
 	if p.Stages == 1 {
@@ -277,4 +274,16 @@ func (p Packing) Explain(s config.Repack) string {
 		return text + ", which may be noise"
 	}
 	return fmt.Sprintf("%s, wanted %.1f %%", text, 100*(1-s.Tolerance))
+}
+
+// wholeNodes reports whether packing must free whole nodes rather than ranks.
+func (b *balancer) wholeNodes() bool {
+	c := b.planner.Config
+	return c.Repack.Unit == "node" || c.Repack.Unit == "auto" && (c.Elastic.Release == "slurm" || c.Elastic.Release == "restart")
+}
+
+// fewestNodes returns the fewest nodes that a number of ranks of a layout fill, with the node
+// of the first rank.
+func (b *balancer) fewestNodes(present layout.Layout, ranks int) int {
+	return layout.FewestNodes(present, ranks, b.Nodes)
 }

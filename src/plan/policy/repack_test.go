@@ -31,7 +31,7 @@ func scaled(t cost.Table, factor func(layer int) float64) cost.Table {
 
 func times(x float64) func(int) float64 { return func(int) float64 { return x } }
 
-// packing settings of a chain on stages, which balance when it pays.
+// toPack returns settings of a chain that pack it, and balance it when that pays.
 func toPack(kind schedule.Kind, layers, stages, microbatches int) config.Config {
 	c := plantest.Settings(kind, layers, stages, microbatches)
 	c.Balance.Every, c.Repack.Kind = "auto", "sustain"

@@ -10,7 +10,7 @@ import (
 	"dynmo/src/plan/search"
 )
 
-// saved is what a checkpoint has of a balancer.
+// saved is a balancer in a checkpoint.
 type saved struct {
 	memory
 	Trigger  balance.Count `json:"trigger"`
@@ -19,14 +19,15 @@ type saved struct {
 	Searched *savedSought  `json:"searched,omitempty"`
 }
 
-// savedSought is what a checkpoint has of a layout that was sought.
+// savedSought is a sought layout in a checkpoint.
 type savedSought struct {
 	Step   int            `json:"step"`
-	Chunks int            `json:"chunks"`           // of its map on a stage
+	Chunks int            `json:"chunks"`           // of the map on a stage
 	Layout *layout.Layout `json:"layout,omitempty"` // nil: no cuts fit
 }
 
-// Save returns what the balancer knows of the steps so far, the same on every rank.
+// Save returns what the balancer knows of the steps so far, as JSON. It is the same on every
+// rank.
 func (b *balancer) Save() ([]byte, error) {
 	s := saved{memory: b.memory, Trigger: b.trigger.Count, Aside: b.aside.save(), Searched: b.searched.save()}
 	if b.last.Best != 0 || b.last.Stay != nil {
@@ -35,7 +36,7 @@ func (b *balancer) Save() ([]byte, error) {
 	return json.Marshal(s)
 }
 
-// save returns what a checkpoint has of a layout, nil if it has not been sought.
+// save returns a sought layout for a checkpoint, nil if it was never searched.
 func (a sought) save() *savedSought {
 	if a.step == 0 {
 		return nil
@@ -47,8 +48,8 @@ func (a sought) save() *savedSought {
 	return s
 }
 
-// Restore makes the balancer go on from what Save returned before a step in the present
-// layout. With an error it is as it was.
+// Restore sets the balancer to what Save returned before a step in the present layout. After
+// an error the balancer is unchanged.
 func (b *balancer) Restore(text []byte, present layout.Layout) error {
 	var s saved
 	if err := input.CheckKeys(text, s); err != nil {
@@ -79,12 +80,11 @@ func (b *balancer) Restore(text []byte, present layout.Layout) error {
 	return nil
 }
 
-// mostSteps and mostSeconds bound the numbers of a checkpoint: a file that says more is
+// mostSteps and mostSeconds bound the numbers of a checkpoint. A file with larger ones is
 // damaged.
 const mostSteps, mostSeconds = 1 << 40, 1e12
 
-// check returns an error unless this is what a balancer may know in a layout of the
-// planner.
+// check returns an error unless the numbers are plausible and the layouts are p's.
 func (s saved) check(p *search.Planner) error {
 	t := s.Probation
 	if err := s.Reference.check(); err != nil {
@@ -128,7 +128,7 @@ func (s saved) check(p *search.Planner) error {
 	return nil
 }
 
-// restored returns a layout that was sought, as a checkpoint has it.
+// restored returns the sought layout of a checkpoint.
 func restored(p *search.Planner, field string, s *savedSought) (sought, error) {
 	if s == nil {
 		return sought{}, nil

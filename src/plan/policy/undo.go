@@ -10,19 +10,19 @@ import (
 	"dynmo/src/profile"
 )
 
-// probation watches whether steps got faster by the last move: what slows them down may
-// be something that no layer's cost tells of.
+// probation watches whether the last move made steps faster. Something that no layer's cost
+// shows may have made them slower.
 type probation struct {
-	Steps  []float64 `json:"steps"`            // seconds of the newest steps in the present layout in which no rank was disturbed
+	Steps  []float64 `json:"steps"`            // seconds of the newest undisturbed steps in the present layout
 	Fresh  bool      `json:"fresh"`            // the next step is the first in the present layout
-	Before *earlier  `json:"before,omitempty"` // the layout before the last move; nil once that has been judged
-	Slow   []float64 `json:"slow,omitempty"`   // by stage: how many times slower than the fastest its ranks were in them; nil: all are alike
-	Rest   int       `json:"rest"`             // steps for which layers stay, since the last move was undone or refused
+	Before *earlier  `json:"before,omitempty"` // the layout before the last move; nil once the move has been judged
+	Slow   []float64 `json:"slow,omitempty"`   // by stage: slowness of its ranks in Steps, the fastest is 1; nil: all are alike
+	Rest   int       `json:"rest"`             // steps for which layers still stay, after the last move was undone or refused
 
-	Refused bool `json:"refused,omitempty"` // it was refused
+	Refused bool `json:"refused,omitempty"` // the last move was refused
 }
 
-// earlier is a layout that was left.
+// earlier is the layout before a move, with its steps.
 type earlier struct {
 	Layout   layout.Layout `json:"layout"`
 	Steps    []float64     `json:"steps"`
@@ -30,13 +30,13 @@ type earlier struct {
 }
 
 const (
-	// kept is how many steps before a move are compared with tried steps after it.
+	// kept steps before a move are compared with tried steps after the move.
 	kept, tried = 16, 8
-	// otherPace is how many times slower or faster a rank is that counts as another one.
+	// otherPace is the factor on a rank's speed that makes its earlier steps meaningless.
 	otherPace = 1.15
 )
 
-// recordStep takes a step in the present layout.
+// recordStep adds a step in the present layout.
 func (t *probation) recordStep(m profile.Measurement) {
 	t.Rest = max(0, t.Rest-1)
 	t.Refused = t.Refused && t.Rest > 0
@@ -75,7 +75,8 @@ func paceOf(slow []float64, stage int) float64 {
 	return 1
 }
 
-// start takes it that layers move from a layout.
+// start records that layers are about to leave layout from, whose steps were expected to
+// take some seconds. The next steps decide whether the move is kept.
 func (t *probation) start(from layout.Layout, expected float64) {
 	steps := t.Steps
 	*t = probation{Fresh: true, Slow: t.Slow}
@@ -84,7 +85,7 @@ func (t *probation) start(from layout.Layout, expected float64) {
 	}
 }
 
-// reason returns why layers stay while they rest.
+// reason returns why layers stay while Rest counts down.
 func (t *probation) reason() Kept {
 	if t.Refused {
 		return KeptRefused
@@ -92,16 +93,15 @@ func (t *probation) reason() Kept {
 	return KeptUndone
 }
 
-// Refused says that a rank had no memory for what the last answer wanted: layers are where
-// they were, and stay there for a while.
+// Refused tells the balancer that a rank had no memory for its last decision. Layers are
+// where they were, and the balancer leaves them there for a while.
 func (b *balancer) Refused() {
 	b.Probation = probation{Fresh: true, Slow: b.Probation.Slow, Rest: horizon, Refused: true}
 	b.Decided, b.Moved = false, false
 }
 
-// undo returns the layout before the last move, if layers moved to save time and steps
-// are surely slower since then: slower than noise explains, and than what layers have
-// come to cost.
+// undo returns the layout before the last move if steps have surely become slower since:
+// by more than noise, and by more than the layers' costs explain.
 func (t *probation) undo(p *search.Planner, costs cost.Table, present layout.Layout) (layout.Layout, bool) {
 	if t.Before == nil || len(t.Steps) < tried {
 		return present, false
@@ -113,7 +113,7 @@ func (t *probation) undo(p *search.Planner, costs cost.Table, present layout.Lay
 	}
 	before, noise := lowerHalf(b.Steps)
 	after, more := lowerHalf(t.Steps)
-	// A move may make the pipeline slower, where replicas sum gradients earlier for it.
+	// A move may make the pipeline slower if replicas then sum gradients earlier.
 	pipeline := p.Makespan(costs, b.Layout)
 	before *= max(pipeline, p.Makespan(costs, present)) / b.Expected
 	if !(after/before-1 > surelySaved+certainty*math.Hypot(noise, more)) {
@@ -123,8 +123,7 @@ func (t *probation) undo(p *search.Planner, costs cost.Table, present layout.Lay
 	return b.Layout, true
 }
 
-// lowerHalf returns the mean of the lower half of steps, and its standard error,
-// relative.
+// lowerHalf returns the mean of the lower half of steps and its relative standard error.
 func lowerHalf(steps []float64) (seconds, deviation float64) {
 	list := append([]float64(nil), steps...)
 	cost.Halve(list)

@@ -22,6 +22,12 @@ const (
 	fewest = 4
 )
 
+// Kinds lists the schedules that need no file. Advice compares plans over them.
+var Kinds = []schedule.Kind{
+	schedule.KindGPipe, schedule.Kind1F1B, schedule.KindInterleaved,
+	schedule.KindZBH1, schedule.KindZBH2, schedule.KindZBV, schedule.KindZBInterleaved, schedule.KindList,
+}
+
 // rules are the rules of lists that Auto tries, the first ones on the largest steps.
 // Without a cap on microbatches in flight the first is the best nearly always. The
 // others were picked one by one from all combinations of a few values: each is the one

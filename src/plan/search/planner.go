@@ -264,24 +264,23 @@ func (p *Planner) link(v int) sim.Link {
 	return p.Network.Link(p.worldRank(p.Map.Stage(v), 0), p.worldRank(p.Map.Stage(v+1), 0))
 }
 
-// cutsSeconds predicts the seconds of a step at some cuts, from the first forward to the last
-// gradient that is summed over the replicas. Cuts and schedules are compared by it.
+// cutsSeconds is Seconds at some cuts in the schedule that suits the costs.
 func (p *Planner) cutsSeconds(t cost.Table, cuts partition.Partition) float64 {
 	return p.seconds(t, cuts, p.Schedule(t, cuts))
 }
 
-// Seconds is Seconds in the schedule of a layout.
+// Seconds predicts the seconds of a step from the first forward to the last gradient that is
+// summed over the replicas. Cuts and schedules are compared by it.
 func (p *Planner) Seconds(t cost.Table, l layout.Layout) float64 {
 	return p.seconds(t, l.Cuts, l.Schedule)
 }
 
-// Makespan predicts the seconds from the first forward to the last backward in a
-// layout.
+// Makespan predicts the seconds of a step from the first forward to the last backward.
 func (p *Planner) Makespan(t cost.Table, l layout.Layout) float64 {
 	return p.makespan(t, l.Cuts, l.Schedule)
 }
 
-// seconds is Seconds in a given schedule.
+// seconds is Seconds for cuts and a schedule.
 func (p *Planner) seconds(t cost.Table, cuts partition.Partition, s schedule.Schedule) float64 {
 	if p.Mesh.Replicas <= 1 {
 		return p.makespan(t, cuts, s)
@@ -290,7 +289,7 @@ func (p *Planner) seconds(t cost.Table, cuts partition.Partition, s schedule.Sch
 	return r.Seconds - r.Replicas[0].Start
 }
 
-// makespan predicts the seconds from the first forward to the last backward.
+// makespan is Makespan for cuts and a schedule.
 func (p *Planner) makespan(t cost.Table, cuts partition.Partition, s schedule.Schedule) float64 {
 	return sim.Run(p.Step(t, cuts, s)).Makespan()
 }

@@ -11,17 +11,17 @@ import (
 	"dynmo/src/trace"
 )
 
-// Ran is a run to be compared: its costs, and the planner of its settings.
+// Run is a run to compare: its recorded costs and the planner of its settings.
 type Run struct {
 	Planner *search.Planner
 	Series  profile.Series
 }
 
-// Compare returns what the layouts of runs that did the same work were worth, all on
-// the same costs: those that any of them measured between two changes of the model,
-// together, so that noise which hit one of them makes none slower. Static is the first
-// run that never moved layers; where all did, each run's own first layout. The error is
-// ErrNotRun, or says how a run's work differs from the first one's.
+// Compare returns what moving layers was worth to each of several runs that did the same
+// work. All runs get the same costs: what any of them measured between two changes of the
+// model is pooled, so that noise in one run makes that run no slower. The static run is the
+// first run that never moved layers. If all runs moved layers, each is compared with its own
+// first layout. The error is ErrNotRun or says how the work of two runs differs.
 func Compare(runs []Run) ([]Result, error) {
 	lists := make([][]segment, len(runs))
 	for i, r := range runs {
@@ -47,12 +47,12 @@ func Compare(runs []Run) ([]Result, error) {
 	return evaluate(rows), nil
 }
 
-// hasOneLayout reports whether all segments have one layout.
+// hasOneLayout reports whether all segments have the same layout.
 func hasOneLayout(list []segment) bool {
 	return !slices.ContainsFunc(list, func(s segment) bool { return !s.layout.Equal(list[0].layout) })
 }
 
-// shareCosts gives the segments of all runs that have the same model the same costs.
+// shareCosts gives segments of all runs the same costs where the model is the same.
 func shareCosts(lists [][]segment) error {
 	parts := make([][]part, len(lists))
 	for i, list := range lists {
@@ -79,7 +79,7 @@ func shareCosts(lists [][]segment) error {
 	return nil
 }
 
-// work is steps with one model.
+// work describes steps with one model.
 type work struct {
 	model, clock, change string
 	step, steps, layers  int
@@ -89,7 +89,7 @@ func (w work) String() string {
 	return fmt.Sprintf("%d steps from %d of %d layers (%s) after %q on clock %s", w.steps, w.step, w.layers, w.model, w.change, w.clock)
 }
 
-// Work says what a run did: runs with the same have costs of the same.
+// DescribeWork describes the steps and models of a run. Compare accepts runs of equal work.
 func DescribeWork(series profile.Series) string {
 	var b strings.Builder
 	for _, p := range splitByModel(segments(series)) {
@@ -104,7 +104,7 @@ type part struct {
 	segments []segment
 }
 
-// splitByModel cuts segments where the model changes.
+// splitByModel divides segments where the model changes.
 func splitByModel(list []segment) []part {
 	var parts []part
 	for i, s := range list {
@@ -119,11 +119,11 @@ func splitByModel(list []segment) []part {
 	return parts
 }
 
-// mostPooled is how many steps' samples a pool keeps, evenly spread.
+// mostPooled is the most steps whose samples a pool keeps.
 const mostPooled = 64
 
-// poolCosts returns what all segments together say of the costs of layers and of the time
-// outside the makespan.
+// poolCosts returns the costs of layers by the samples of all segments, and the seconds of a
+// step outside its makespan.
 func poolCosts(all []segment) (*sampled, float64) {
 	s := &sampled{Phase: all[0].costs.Phase}
 	var rests, dispatch []float64
@@ -151,8 +151,8 @@ func poolCosts(all []segment) (*sampled, float64) {
 	return s, cost.Lower(rests)
 }
 
-// inSeconds returns the samples in seconds; where there are none, the costs as those of
-// one step with one microbatch.
+// inSeconds returns the samples in seconds. Costs without samples count as one step with one
+// microbatch.
 func (s *sampled) inSeconds() [][][]cost.Stage {
 	samples := s.samples
 	if samples == nil {

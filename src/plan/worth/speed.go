@@ -7,10 +7,9 @@ import (
 	"dynmo/src/trace"
 )
 
-// agreeOnSpeeds gives the segments of runs on the same ranks one opinion of how slow stages
-// are, and costs that hold on a rank of speed 1 by that opinion. Which ranks are slow is
-// seen when layers move, and sometimes seen wrongly for a while; what a layer took in
-// all is known.
+// agreeOnSpeeds gives all segments of runs on the same ranks the same slowness of stages, and
+// scales the layers' costs so that their measured seconds stay the same. A run learns which
+// ranks are slow only when layers move, and may be wrong for a while.
 func agreeOnSpeeds(lists [][]segment) {
 	slow := medianSlowness(lists)
 	for _, list := range lists {
@@ -32,9 +31,9 @@ func agreeOnSpeeds(lists [][]segment) {
 	}
 }
 
-// medianSlowness returns how many times slower than the fastest the stages of runs are: by
-// the median over all steps after layers first moved, before which nothing is known;
-// nil if none is slow.
+// medianSlowness returns how many times slower than the fastest every stage is. It is the
+// median over all steps after layers first moved: nothing is known before. It is nil if no
+// stage is slow.
 func medianSlowness(lists [][]segment) []float64 {
 	stages := lists[0][0].layout.Stages()
 	seen := make([][]float64, stages)

@@ -13,16 +13,15 @@ import (
 	"dynmo/src/sim"
 )
 
-// sampled is what layers cost in a phase, with the samples that say how far that is
-// to be trusted.
+// sampled is the costs of layers in a phase with the samples that show their errors.
 type sampled struct {
 	cost.Phase
 	samples [][][]cost.Stage // by step, layer and microbatch, in any unit; nil: none
 	centre  []cost.Stage     // by layer: location of the samples
 }
 
-// newSampled returns the costs of a phase. The shares that its microbatches took on
-// its own stages say nothing of other layouts and are left out.
+// newSampled returns the costs of a phase, without the factors of its microbatches: these hold
+// for the phase's own stages only.
 func newSampled(p cost.Phase, samples [][][]cost.Stage) *sampled {
 	s := &sampled{Phase: p, samples: samples}
 	s.Factors = nil
@@ -34,7 +33,7 @@ func newSampled(p cost.Phase, samples [][][]cost.Stage) *sampled {
 	return s
 }
 
-// location returns what a layer's samples say that it costs.
+// location returns the cost of a layer by its samples.
 func location(samples [][][]cost.Stage, layer int) cost.Stage {
 	steps := make([]cost.Stage, len(samples))
 	for i, rows := range samples {
@@ -43,8 +42,9 @@ func location(samples [][][]cost.Stage, layer int) cost.Stage {
 	return cost.Location(steps)
 }
 
-// redraw returns the costs as they might have been measured: as many steps as were
-// sampled, drawn from them for all layers alike, and of each as many microbatches.
+// redraw returns other costs that might have been measured (bootstrap). It draws with
+// replacement as many steps as were sampled, the same for all layers, and as many
+// microbatches of each step.
 func (s *sampled) redraw(r *rand.Rand) cost.Phase {
 	p := s.Phase
 	if s.samples == nil {
@@ -71,20 +71,20 @@ func (s *sampled) redraw(r *rand.Rand) cost.Phase {
 	return p
 }
 
-// trial simulates layouts on one choice of the costs.
+// trial simulates layouts on one draw of the costs.
 type trial struct {
 	costs func(*sampled) cost.Phase
 	known map[*sampled]*outcomes
 }
 
-// outcomes is what layouts take on some costs.
+// outcomes is the seconds of layouts on one table of costs.
 type outcomes struct {
 	costs   cost.Phase
 	layouts []layout.Layout
 	seconds []float64 // by layout: makespan
 }
 
-// total returns the seconds of all segments.
+// total returns the sum of the seconds of all segments.
 func (t *trial) total(list []segment) float64 {
 	sum := 0.0
 	for _, s := range list {
@@ -93,7 +93,7 @@ func (t *trial) total(list []segment) float64 {
 	return sum
 }
 
-// seconds returns what the steps of a segment take.
+// seconds returns the seconds of all steps of a segment.
 func (t *trial) seconds(s segment) float64 {
 	o := t.known[s.costs]
 	if o == nil {
@@ -111,14 +111,14 @@ func (t *trial) seconds(s segment) float64 {
 	return float64(s.steps) * (o.seconds[i] + s.rest)
 }
 
-// regroup returns costs in the microbatches of a segment's layout.
+// regroup converts costs to the microbatches of the segment's layout.
 func (s segment) regroup(costs cost.Phase) cost.Phase {
 	n := s.layout.Schedule.Microbatches
 	return costs.Regroup(s.joined*n, n)
 }
 
-// Makespan returns the simulated seconds of a step in a layout on the network of a
-// run. Delays are those of the costs' first step, whatever the layout.
+// Makespan returns the simulated makespan of a step in a layout on the network of a run. All
+// layouts get the delays of the costs' first step.
 func Makespan(r *profile.Run, l layout.Layout, costs cost.Phase) float64 {
 	network := sim.Uniform(r.Latency, r.Bandwidth)
 	network.Delay = comm.Delay{Most: r.DelayMost, Seed: r.Seed}
@@ -130,16 +130,16 @@ func Makespan(r *profile.Run, l layout.Layout, costs cost.Phase) float64 {
 
 const (
 	mostDraws, leastDraws = 200, 40
-	// drawnInstructions bounds the simulated instructions of all draws: two seconds.
+	// drawnInstructions bounds the simulated instructions of all draws to about two seconds.
 	drawnInstructions = 1e8
-	// perSample is how many simulated instructions take as long as drawing a sample.
+	// perSample is the number of simulated instructions that take as long as one sample.
 	perSample = 4
-	// keyWorth sets the draws apart from others of the package random.
+	// keyWorth keys the draws of this package in package random.
 	keyWorth = 0x776f727468
 )
 
-// addPercentiles sets the percentiles of the speedups. All runs are simulated on the same
-// draws, so that what hits all alike does not count.
+// addPercentiles sets Low and High of the results. All runs are simulated on the same draws,
+// so that errors common to all runs cancel.
 func addPercentiles(runs []compared, worths []Result) {
 	draws := countDraws(runs)
 	if draws == 0 {
@@ -160,8 +160,7 @@ func addPercentiles(runs []compared, worths []Result) {
 	}
 }
 
-// countDraws returns how many draws runs are simulated on: fewer where they are large, 0
-// where there are no samples.
+// countDraws returns the number of draws: fewer for large runs, 0 without samples.
 func countDraws(runs []compared) int {
 	work, known := 0, make(map[*sampled]bool)
 	for _, r := range runs {

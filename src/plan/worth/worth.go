@@ -11,55 +11,53 @@ import (
 	"dynmo/src/profile"
 )
 
-// Worth is what moving layers was worth to a run: its recorded costs, simulated
-// without moving, with the layouts that it used, and with the best cuts. Seconds are
-// of all its steps. They follow from the lower halves of measured costs, so they are less
-// than what was measured on a machine that disturbs.
+// Result says what moving layers was worth to a run. The run's recorded costs are simulated
+// without moving, with the layouts that the run used, and with the best cuts. Seconds are
+// those of all steps. They are less than the measured seconds on a disturbed machine, because
+// they follow from the lower halves of the measured costs.
 //
-// Ceiling is the one ceiling that the log, the tables and the report print. Over the
-// phases i of the run, with n_i steps each,
+// Ceiling is the ceiling that the log, the tables and the report print. Over the phases i of
+// the run, with n_i steps each,
 //
 //	Ceiling = Σ n_i · static_i / Σ n_i · min(static_i, used_i, best_i)
 //
 // where static_i, used_i and best_i are the simulated seconds of a step with the first
 // layout, with the layout used, and with the planner's cuts for the costs of phase i.
-// Moving and deciding are free in it. What one step's cuts still leave to gain is the
-// headroom of record.Metrics.
+// The ceiling counts no seconds for moving and deciding. record.Metrics has the headroom of
+// single steps.
 type Result struct {
 	Clock   string  `json:"clock"` // of the costs
 	Steps   int     `json:"steps"`
 	Static  float64 `json:"static_seconds"`    // with one layout throughout
-	Used    float64 `json:"used_seconds"`      // with the layouts used, and Price
+	Used    float64 `json:"used_seconds"`      // with the layouts used, including Price
 	Best    float64 `json:"best_seconds"`      // with the best cuts for every phase's costs
 	Price   float64 `json:"balancing_seconds"` // measuring, deciding and moving; 0 where the settings never decide anything
 	Speedup float64 `json:"speedup"`           // Static / Used
-	Ceiling float64 `json:"ceiling"`           // Static / Best: see there
+	Ceiling float64 `json:"ceiling"`           // Static / Best
 	Low     float64 `json:"low"`               // 5th percentile of Speedup over the draws
 	High    float64 `json:"high"`              // 95th percentile
-	Draws   int     `json:"draws"`             // of microbatches' samples; 0: there are none, and Low and High are Speedup
+	Draws   int     `json:"draws"`             // of the samples; 0: there are no samples, and Low and High are Speedup
 	Moved   bool    `json:"moved"`             // whether the layout ever changed
 	Doubt   string  `json:"doubt,omitempty"`   // why Speedup means nothing; "" if nothing is known against it
 }
 
-// LeastGain is the gain below which a run counts as no faster than another: costs
-// are never known better.
+// LeastGain is the gain below which a run counts as no faster than another. Costs are never
+// known more exactly.
 const LeastGain = 0.005
 
-// Noise reports whether the costs do not tell if the run was faster than the static
-// one.
+// IsNoise reports whether the difference to the static run may be noise.
 func (w Result) IsNoise() bool {
 	return w.Draws > 0 && w.Low <= 1 && 1 <= w.High || math.Abs(w.Speedup-1) < LeastGain
 }
 
-// mostPhases is how many phases of a run are simulated.
+// mostPhases is the most phases of a run that are simulated.
 const mostPhases = 256
 
-// ErrNotRun says that costs belong to no run.
+// ErrNotRun says that costs were not recorded by a run.
 var ErrNotRun = errors.New("the costs are of no run")
 
-// Measure returns what moving layers was worth to the run of a series that has the
-// planner's settings: beside the layout of its first phase, in which it would have
-// stayed. It is a pure function. The only error is ErrNotRun.
+// Measure returns what moving layers was worth to a run. The static run stays in the layout
+// of the first phase. p has the settings of the run. The only error is ErrNotRun.
 func Measure(p *search.Planner, series profile.Series) (Result, error) {
 	for len(series) > mostPhases {
 		series = series.Halved()
@@ -72,20 +70,20 @@ func Measure(p *search.Planner, series profile.Series) (Result, error) {
 	return evaluate([]compared{{p, list, staticSegments(list)}})[0], nil
 }
 
-// segment is consecutive steps of a run with one layout on some costs.
+// segment is consecutive steps of a run with one layout and one table of costs.
 type segment struct {
 	steps     int
 	layout    layout.Layout
-	stay      layout.Layout // it would have, had none changed
-	moved     bool          // layout is another than that
-	run       *profile.Run  // for its network
+	stay      layout.Layout // the layout of this segment if no layer had ever moved
+	moved     bool          // layout differs from stay
+	run       *profile.Run  // has the network
 	costs     *sampled
-	joined    int     // microbatches of the costs that are one of the layout
+	joined    int     // microbatches of the costs that make up one microbatch of the layout
 	rest      float64 // seconds of a step outside its makespan
 	balancing float64 // seconds after the steps
 }
 
-// segments returns the phases of a series that were run.
+// segments returns the phases of a series that a run recorded.
 func segments(series profile.Series) []segment {
 	var list []segment
 	costs := series.Even()
@@ -105,7 +103,7 @@ func segments(series profile.Series) []segment {
 	return list
 }
 
-// staticSegments returns segments in the layouts that they would have, had none changed.
+// staticSegments returns the segments as if no layer had ever moved.
 func staticSegments(list []segment) []segment {
 	list = slices.Clone(list)
 	for i, s := range list {
@@ -114,13 +112,13 @@ func staticSegments(list []segment) []segment {
 	return list
 }
 
-// compared is a run beside one that did not move, on the same costs.
+// compared is a run and a static run on the same costs.
 type compared struct {
 	planner      *search.Planner
 	used, static []segment
 }
 
-// evaluate returns the worth of each of some runs.
+// evaluate returns the result of every run.
 func evaluate(runs []compared) []Result {
 	t := trial{costs: func(s *sampled) cost.Phase { return s.Phase }}
 	list := make([]Result, len(runs))
@@ -144,14 +142,14 @@ func evaluate(runs []compared) []Result {
 	return list
 }
 
-// decides reports whether the settings let a run change its layout. A run that never
-// does measures for its records alone.
+// decides reports whether the settings let a run change its layout. Other runs measure for
+// their records only.
 func decides(p *search.Planner) bool {
 	return p.Config.Balance.Moves() || p.Config.Packs() || p.Adapts()
 }
 
-// bestSeconds returns the seconds of all segments with the best layout for the costs of each:
-// the planner's cuts, the static ones, or those used, whichever are fastest.
+// bestSeconds returns the seconds of all segments, each in the fastest of three layouts: the
+// planner's best, the static one and the one used.
 func bestSeconds(p *search.Planner, t *trial, used []segment) float64 {
 	total := 0.0
 	var found *layout.Layout
@@ -161,7 +159,7 @@ func bestSeconds(p *search.Planner, t *trial, used []segment) float64 {
 		}
 		least := t.seconds(s)
 		for _, l := range []*layout.Layout{&s.stay, found} {
-			if l != nil && l.Schedule.Microbatches == s.stay.Schedule.Microbatches { // not those since a resume on other replicas
+			if l != nil && l.Schedule.Microbatches == s.stay.Schedule.Microbatches { // another number after a resume on other replicas
 				s.layout, s.joined = *l, 1
 				least = min(least, t.seconds(s))
 			}
@@ -171,8 +169,7 @@ func bestSeconds(p *search.Planner, t *trial, used []segment) float64 {
 	return total
 }
 
-// bestLayout returns the layout that the planner finds for costs, nil if memory allows
-// none.
+// bestLayout returns the planner's best layout for costs, nil if no layout fits the memory.
 func bestLayout(p *search.Planner, costs *sampled, stages int) *layout.Layout {
 	p, err := p.Resize(stages, p.Microbatches)
 	if err != nil {
