@@ -20,9 +20,13 @@ import (
 var order = [][]string{
 	{"expect", "fault", "random", "input", "replace", "mesh", "partition", "cost", "tensor", "trace", "config"},
 	{"device", "kernel", "comm"},
-	{"data", "model", "dynamic", "schedule", "layout", "pipeline", "profile", "sim", "balance", "plan/plantest", "plan/search", "plan/policy", "plan/worth", "migrate", "elastic"},
+	{"data", "model", "dynamic", "kind", "schedule", "layout", "pipeline", "profile", "sim", "balance", "plan/plantest", "plan/search", "plan/policy", "plan/worth", "migrate", "elastic"},
 	{"checkpoint", "store", "sample", "record", "report", "study", "nodebench", "train", "launch", "cmd"},
 }
+
+// registry is the package that registers the kinds of dynamism. Tests of any package may import
+// it, so that settings have the tables of every kind.
+const registry = module + "/kind"
 
 // boundaries is the line of order that tests of any package may import too:
 // its backends and conformance suites are what tests run on.
@@ -191,7 +195,9 @@ func (h *house) imports(file string, f *ast.File, test bool) {
 		switch {
 		case !known:
 			h.add(file, h.line(spec), "imports %s, which has no place in the order of the house", name)
-		case to == from, l < line, l == line && c < column, test && l == boundaries:
+		case from == "kind" && to == "kind" && path.Dir(file) != "src/kind" && name != path.Join("dynmo", path.Dir(file)) && !(test && name == registry):
+			h.add(file, h.line(spec), "a kind imports %s: what two kinds share is below them", strings.TrimPrefix(name, module+"/"))
+		case to == from, l < line, l == line && c < column, test && (l == boundaries || name == registry):
 		default:
 			h.add(file, h.line(spec), "%s imports %s: imports go to earlier lines of the house, or to the left", from, to)
 		}

@@ -2,11 +2,6 @@
 // in, one resolved TOML out. There is one table per room.
 package config
 
-import (
-	"slices"
-	"strings"
-)
-
 // Config is a run's settings. All facts about a setting are in its tags, and the parser, Validate, Ignored and the resolved file read only them:
 //
 //	toml          its key
@@ -24,38 +19,35 @@ import (
 //	              train or simulate; without it all do
 //	shape         "true": costs hold for one value, so that plan and simulate look at
 //	              it whatever only says, as long as it has an effect
+//	resume        "may": a run that goes on may have another value; any other text says what
+//	              that does to losses; without it, or such a tag of the table, it may not
 //	instead       flag of simulate that stands for a setting only train looks at
 type Config struct {
 	Run        Run        `toml:"run" doc:"the run as a whole"`
 	Model      Model      `toml:"model" doc:"the transformer"`
 	Data       Data       `toml:"data" only:"train" doc:"the corpus; every byte of a text is a token"`
 	Parallel   Parallel   `toml:"parallel" doc:"how work is divided"`
-	Mesh       Mesh       `toml:"mesh" doc:"which rank is which stage and replica"`
-	Schedule   Schedule   `toml:"schedule" doc:"the order of work in a step"`
-	Train      Train      `toml:"train" only:"train" doc:"the loop"`
+	Mesh       Mesh       `toml:"mesh" resume:"may" doc:"which rank is which stage and replica"`
+	Schedule   Schedule   `toml:"schedule" resume:"may" doc:"the order of work in a step"`
+	Train      Train      `toml:"train" resume:"may" only:"train" doc:"the loop"`
 	Optimizer  Optimizer  `toml:"optimizer" only:"train" doc:"AdamW with warm-up and cosine decay"`
 	Dynamic    Dynamic    `toml:"dynamic" only:"train" doc:"what changes the model while it trains"`
-	Prune      Prune      `toml:"prune" when:"dynamic.kind=prune" doc:"gradual global magnitude pruning"`
-	Freeze     Freeze     `toml:"freeze" only:"train" when:"dynamic.kind=freeze" doc:"an end of the training of the first layers"`
-	Attention  Attention  `toml:"attention" only:"train" when:"dynamic.kind=attention" doc:"attention within hash buckets"`
-	Moe        Moe        `toml:"moe" only:"train" when:"dynamic.kind=moe" doc:"a mixture of experts: several MLPs in a block, of which each token takes a few; model.family has to be llama"`
-	Mod        Mod        `toml:"mod" only:"train" when:"dynamic.kind=mod" doc:"a mixture of depths: every second block takes some of the tokens, the others pass by it"`
-	Exit       Exit       `toml:"exit" only:"train" when:"dynamic.kind=exit" doc:"tokens leave behind chosen blocks (Schuster et al. 2022)"`
-	Simulate   Simulate   `toml:"simulate" only:"simulate" doc:"what a simulated run assumes, whose dynamic.kind is --dynamic of dynmo simulate"`
-	Balance    Balance    `toml:"balance" doc:"when and how layers are moved"`
-	Repack     Repack     `toml:"repack" when:"balance.kind=partition|diffusion" doc:"packing of the model onto fewer ranks once it has become cheaper"`
-	Elastic    Elastic    `toml:"elastic" only:"train" when:"repack.kind=first-fit|sustain" doc:"what becomes of ranks that hold no layer any more"`
-	Checkpoint Checkpoint `toml:"checkpoint" only:"train" doc:"when the state of a run that has a run directory is saved"`
+	registered registered // tables of kinds, at this place of a file
+	Simulate   Simulate   `toml:"simulate" resume:"may" only:"simulate" doc:"what a simulated run assumes, whose dynamic.kind is --dynamic of dynmo simulate"`
+	Balance    Balance    `toml:"balance" resume:"may" doc:"when and how layers are moved"`
+	Repack     Repack     `toml:"repack" resume:"may" when:"balance.kind=partition|diffusion" doc:"packing of the model onto fewer ranks once it has become cheaper"`
+	Elastic    Elastic    `toml:"elastic" resume:"may" only:"train" when:"repack.kind=first-fit|sustain" doc:"what becomes of ranks that hold no layer any more"`
+	Checkpoint Checkpoint `toml:"checkpoint" resume:"may" only:"train" doc:"when the state of a run that has a run directory is saved"`
 	Device     Device     `toml:"device" doc:"what a rank computes on"`
-	Comm       Comm       `toml:"comm" doc:"messages between ranks"`
+	Comm       Comm       `toml:"comm" resume:"may" doc:"messages between ranks"`
 }
 
 // Run holds the name, seed and clock of the run.
 type Run struct {
-	Name       string `toml:"name" default:"run" doc:"name in reports" only:"train"`
+	Name       string `toml:"name" resume:"may" default:"run" doc:"name in reports" only:"train"`
 	Seed       uint64 `toml:"seed" default:"1" min:"0" max:"9223372036854775807" doc:"seed of weights and batches"`
-	Clock      string `toml:"clock" default:"auto" oneof:"auto,wall,virtual" doc:"what times the steps; auto is virtual where ranks outnumber cores" only:"train"`
-	TraceSteps int    `toml:"trace_steps" default:"16" min:"0" unit:"steps" doc:"most steps whose timeline is kept in trace.json: the second of the run, and those around a move of layers"`
+	Clock      string `toml:"clock" resume:"may" default:"auto" oneof:"auto,wall,virtual" doc:"what times the steps; auto is virtual where ranks outnumber cores" only:"train"`
+	TraceSteps int    `toml:"trace_steps" resume:"may" default:"16" min:"0" unit:"steps" doc:"most steps whose timeline is kept in trace.json: the second of the run, and those around a move of layers"`
 }
 
 // Model is the transformer.
@@ -85,7 +77,7 @@ type Model struct {
 
 // Data is the corpus.
 type Data struct {
-	Path       string   `toml:"path" default:"" doc:"file or directory of text in UTF-8, or a token file (.bin, of llm.c or Megatron-LM); empty means the Go toolchain's own source tree"`
+	Path       string   `toml:"path" resume:"the text is the same" default:"" doc:"file or directory of text in UTF-8, or a token file (.bin, of llm.c or Megatron-LM); empty means the Go toolchain's own source tree"`
 	Extensions []string `toml:"extensions" default:".go" doc:"file name endings to read from a directory; empty reads every file"`
 	Validation string   `toml:"validation" default:"" above:"0" below:"1" doc:"data that nothing is trained on, whose loss is measured: a path as data.path has it, or the share of the corpus that is held out, whole documents where there are several; empty: none"`
 	LimitBytes int64    `toml:"limit_bytes" default:"0" min:"0" unit:"bytes" doc:"read no more than this much text, or this much of the ids of a token file; 0 reads all"`
@@ -100,11 +92,11 @@ func (d Data) HeldOut() float64 {
 
 // Parallel is how work is divided.
 type Parallel struct {
-	Stages         int    `toml:"stages" default:"1" min:"1" max:"1000000" doc:"pipeline stages, P"`
-	Replicas       int    `toml:"replicas" default:"1" min:"1" max:"1000000" doc:"data-parallel replicas, D"`
-	Microbatches   int    `toml:"microbatches" default:"4" min:"1" max:"1000000" doc:"microbatches of each replica in a step, M"`
-	MicrobatchSize int    `toml:"microbatch_size" default:"2" min:"1" max:"1000000" unit:"sequences" doc:"sequences in a microbatch"`
-	Experts        string `toml:"experts" shape:"true" default:"local" oneof:"local,spread" when:"dynamic.kind=moe" only:"train" doc:"where the experts of a block are: all on every replica of its stage; or spread, as many on each, which tokens are sent to"`
+	Stages         int `toml:"stages" resume:"may" default:"1" min:"1" max:"1000000" doc:"pipeline stages, P"`
+	Replicas       int `toml:"replicas" resume:"sums over replicas are added in another order, losses agree but for rounding" default:"1" min:"1" max:"1000000" doc:"data-parallel replicas, D"`
+	Microbatches   int `toml:"microbatches" resume:"may" default:"4" min:"1" max:"1000000" doc:"microbatches of each replica in a step, M"`
+	MicrobatchSize int `toml:"microbatch_size" default:"2" min:"1" max:"1000000" unit:"sequences" doc:"sequences in a microbatch"`
+	_              place
 }
 
 // Mesh is which rank is which stage and replica.
@@ -122,7 +114,7 @@ type Schedule struct {
 
 // Train is the loop.
 type Train struct {
-	Steps             int    `toml:"steps" default:"100" min:"1" doc:"training steps" instead:"--steps"`
+	Steps             int    `toml:"steps" resume:"learning rates of the steps to come are those of a run of the new length" default:"100" min:"1" doc:"training steps" instead:"--steps"`
 	OnNaN             string `toml:"on_nan" default:"stop" oneof:"stop,skip" doc:"what a loss or gradient that is not finite does"`
 	NaNLimit          int    `toml:"nan_limit" default:"5" when:"train.on_nan=skip" min:"1" unit:"steps" doc:"skipped steps in a row that end the run"`
 	LogEvery          int    `toml:"log_every" default:"10" min:"1" unit:"steps" doc:"steps between log lines"`
@@ -147,119 +139,26 @@ type Optimizer struct {
 
 // Dynamic is the kind of change of the model while it trains.
 type Dynamic struct {
-	Kind string `toml:"kind" default:"none" oneof:"none,prune,freeze,moe,attention,exit,mod" joined:"+" doc:"kind of dynamism, or several: prune+freeze" shape:"true" instead:"--dynamic"`
+	Kind string `toml:"kind" default:"none" oneof:"kinds" joined:"+" doc:"kind of dynamism, or several: prune+freeze" shape:"true" instead:"--dynamic"`
 }
-
-// Has reports whether a kind is among those of the settings.
-func (d Dynamic) Has(kind string) bool { return slices.Contains(d.Kinds(), kind) }
-
-// clashes reports whether kinds are named that cannot go together.
-func (d Dynamic) clashes() bool { return d.Has("attention") && (d.Has("exit") || d.Has("mod")) }
-
-// Kinds returns the kinds of the settings, "none" for none.
-func (d Dynamic) Kinds() []string { return strings.Split(d.Kind, "+") }
-
-// structure names the kinds that are part of the chain from the first step on.
-var structure = []string{"moe", "attention", "exit", "mod"}
-
-// Structure returns those of the kinds that are part of the chain, as the settings have
-// them; "none" for none.
-func (d Dynamic) Structure() string {
-	kinds := slices.DeleteFunc(d.Kinds(), func(kind string) bool { return !slices.Contains(structure, kind) })
-	if len(kinds) == 0 {
-		return "none"
-	}
-	return strings.Join(kinds, "+")
-}
-
-// Prune is gradual global magnitude pruning (Zhu & Gupta 2017; paper, section 2.2 and algorithm 2).
-type Prune struct {
-	Start     int     `toml:"start" default:"3000" min:"0" unit:"steps" doc:"step of the first pruning, t0" only:"train" instead:"--from"`
-	Every     int     `toml:"every" default:"1000" min:"1" unit:"steps" doc:"steps between prunings, Δt" only:"train" instead:"--every"`
-	Times     int     `toml:"times" default:"4" min:"1" doc:"intervals from the initial to the final sparsity, n"`
-	Initial   float64 `toml:"initial" default:"0.0" min:"0" below:"1" doc:"sparsity at start, S_i"`
-	Final     float64 `toml:"final" default:"0.9" min:"0" below:"1" doc:"sparsity at start + times·every, S_f"`
-	Select    string  `toml:"select" default:"radix" oneof:"radix,gather" doc:"how the kept set is found: histograms on all ranks, or magnitudes on rank 0" only:"train"`
-	Structure string  `toml:"structure" default:"unstructured" oneof:"unstructured,block32,2:4" doc:"what is pruned together: each weight by itself, blocks of 32 x 32 (by their sum of squares), or two of every four neighbours in a row (Mishra et al. 2021), which stay masked dense"`
-	CSRFrom   string  `toml:"csr_from" default:"auto" oneof:"auto" real:"true" min:"0" max:"1" when:"prune.structure=unstructured|block32" doc:"sparsity from which a matrix is stored as CSR, below it masked; auto is where its products become faster than dense ones, which the log says"`
-	Crossing  string  `toml:"crossing" default:"" only:"train" when:"prune.csr_from=auto" doc:"file with the output of dynmo bench spmm --json (of a GPU: bench gpu spmm --json) on this machine, which csr_from = auto then goes by; empty: by what dynmo knows of such devices"`
-}
-
-// Freeze is an end of the training of the first layers, as Egeria decides it (Wang et al. 2022), or at one step.
-type Freeze struct {
-	When      string  `toml:"when" default:"plasticity" oneof:"plasticity,step" doc:"what freezes layers: that the front-most has stopped changing (Egeria, Wang et al. 2022), or a step"`
-	Start     int     `toml:"start" default:"500" min:"0" when:"freeze.when=plasticity" unit:"steps" doc:"step of the first reference, behind the warm-up"`
-	Every     int     `toml:"every" default:"50" min:"1" when:"freeze.when=plasticity" unit:"steps" doc:"steps between evaluations of plasticity"`
-	Reference int     `toml:"reference" default:"50" min:"1" when:"freeze.when=plasticity" unit:"steps" doc:"steps between references, the int8 copies of the weights that layers are compared with; a multiple of freeze.every"`
-	Average   int     `toml:"average" default:"4" min:"1" max:"1000" when:"freeze.when=plasticity" doc:"evaluations that the moving average of plasticity is over; rounded up to whole times between references"`
-	Window    int     `toml:"window" default:"8" min:"2" max:"1000" when:"freeze.when=plasticity" doc:"averages in a row that must not fall before a layer freezes"`
-	Tolerance float64 `toml:"tolerance" default:"0.01" min:"0" below:"1" when:"freeze.when=plasticity" doc:"share of itself by which an average may fall from one evaluation to the next, as a line through the window has it, and counts as not falling"`
-	Thaw      float64 `toml:"thaw" default:"10" min:"0" max:"1e6" when:"freeze.when=plasticity" doc:"times by which the learning rate has fallen since a layer froze that thaw all; 0: never"`
-	Layers    int     `toml:"layers" default:"1" min:"1" when:"freeze.when=step" doc:"layers of the chain that freeze, from the embedding on"`
-	Step      int     `toml:"step" default:"3000" min:"0" when:"freeze.when=step" unit:"steps" doc:"step from which on they are frozen"`
-}
-
-// Attention is attention within hash buckets (Pagliardini et al. 2023; paper, section 2.2).
-type Attention struct {
-	Buckets int `toml:"buckets" shape:"true" default:"16" min:"1" doc:"buckets that the queries and keys of a head are hashed into, a power of two of at most model.sequence: a query sees the keys of its own; 1 is dense"`
-}
-
-// Moe is a mixture of experts (Jiang et al. 2024; paper, section 2.2.1).
-type Moe struct {
-	Experts      int     `toml:"experts" shape:"true" default:"8" min:"1" max:"65536" doc:"experts of a block, gated MLPs"`
-	Top          int     `toml:"top" shape:"true" default:"2" min:"1" max:"65536" doc:"experts that a token goes to, at most moe.experts"`
-	Intermediate int     `toml:"intermediate" shape:"true" default:"0" min:"0" max:"16777216" doc:"channels inside an expert; 0: model.intermediate"`
-	Balance      string  `toml:"balance" shape:"true" default:"aux" oneof:"aux,s-base" doc:"how loads are kept equal: by a loss, whose weight is moe.aux; or by S-BASE, which scales the router's probabilities until each expert has its share (Sinkhorn; Clark et al. 2022)"`
-	Router       string  `toml:"router" shape:"true" default:"linear" oneof:"linear,mlp" doc:"what scores the experts for a token: a matrix, or, as in LLaMA-MoE, two with tanh between (mlp)"`
-	Scale        float64 `toml:"scale" default:"1" above:"0" max:"65536" doc:"times the router's weights that what experts make is taken; LLaMA-MoE, whose experts are parts of one MLP, has 4 for 4 of 16"`
-	Aux          float64 `toml:"aux" default:"0.01" min:"0" max:"1000" when:"moe.balance=aux" doc:"weight of the loss E·Σ f·P, with f an expert's share of the choices and P its mean probability; it is not part of the loss that is reported"`
-	Z            float64 `toml:"z" default:"0.001" min:"0" max:"1000" doc:"weight of the router's z-loss, the mean square of the logarithm of its softmax's denominator (Zoph et al. 2022); it is not part of the loss that is reported"`
-	Capacity     float64 `toml:"capacity" shape:"true" default:"0" min:"0" max:"65536" doc:"times its fair share that an expert takes of a microbatch's assignments, rounded up; those beyond are dropped and counted; 0: none is"`
-	Groups       int     `toml:"groups" shape:"true" default:"2" min:"2" max:"65536" when:"model.grain=expert" doc:"layers that a block's experts are shared out to, a divisor of moe.experts; a boundary between two is more than twice as wide as others"`
-}
-
-// Mod is a mixture of depths (Raposo et al. 2024).
-type Mod struct {
-	Capacity  float64 `toml:"capacity" shape:"true" default:"0.125" above:"0" max:"1" doc:"share of a sequence's tokens that a routed block's router puts first, rounded up to a token"`
-	Route     string  `toml:"route" shape:"true" default:"topk" oneof:"topk,predictor" doc:"which tokens the block takes: those that are first, always as many; or those that a small MLP, which learns who is first, takes for one, so that counts vary"`
-	Threshold float64 `toml:"threshold" default:"0.5" min:"0" max:"1" when:"mod.route=predictor" doc:"probability of being first, as the predictor has it, above which a token is taken"`
-	Gate      string  `toml:"gate" default:"sigmoid" oneof:"sigmoid,one" doc:"weight of what the block makes of a token, beside the token as it was: the sigmoid of the router's logit; or 1, by which the router learns nothing"`
-	Auxiliary float64 `toml:"auxiliary" default:"0.01" min:"0" max:"1000" doc:"weight of the loss by which the router's sigmoid learns who is first; it is not part of the loss that is reported"`
-}
-
-// ByPlasticity reports whether layers freeze by their plasticity.
-func (c Config) ByPlasticity() bool { return c.Dynamic.Has("freeze") && c.Freeze.When == "plasticity" }
-
-// Averaged returns how many evaluations a moving average is over: between two references
-// plasticity grows, so that only whole times between them compare.
-func (f Freeze) Averaged() int {
-	period := max(1, f.Reference/f.Every)
-	return (f.Average + period - 1) / period * period
-}
-
-// Earliest returns the first step in which a layer can be frozen by its plasticity.
-func (f Freeze) Earliest() int { return f.Start + f.Every*(f.Averaged()+f.Window-1) + 1 }
 
 // Simulate is what a simulated run assumes of the kinds of dynamism, and of what training
 // does between two steps.
 type Simulate struct {
 	Head          float64 `toml:"head" default:"1" above:"0" max:"1000" doc:"times the seconds that the costs say of the head's layers; 0.02 of a vocabulary of 50,000 is one of 1,000"`
 	Attention     float64 `toml:"attention" default:"0" min:"0" below:"1" when:"dynamic.kind=prune|moe|attention" doc:"share of a block's seconds in attention over the scores; 0 is that of the multiplications, T/(T + 12·C) of model.sequence and model.hidden in family gpt2"`
-	Routing       string  `toml:"routing" default:"mixtral-24-aux-other" oneof:"llama-24-aux-mod,llama-24-aux-other,llama-24-aux,llama-24-s-base,llama-32-aux,llama-32-s-base,mixtral-24-aux-mod,mixtral-24-aux-other,mixtral-24-aux,mixtral-24-s-base,mixtral-32-aux,mixtral-32-s-base" when:"dynamic.kind=moe" doc:"recorded routing of a small trained model (dynmo bench routing): its like, blocks, and how loads were kept equal; other: on other text than it trained on; mod: with a mixture of depths"`
-	ExpertRanks   int     `toml:"expert_ranks" default:"8" min:"1" max:"65536" when:"dynamic.kind=moe" doc:"ranks over which a layer's experts are spread, of which the fullest sets its time; at most as many as experts"`
-	Sparsest      float64 `toml:"density_least" default:"0.075" min:"0" max:"1" when:"dynamic.kind=attention" doc:"smallest mean density of a layer's scores, as a small run in 16 buckets has them (results/attention-density.txt)"`
-	Densest       float64 `toml:"density_most" default:"0.13" min:"0" max:"1" when:"dynamic.kind=attention" doc:"largest mean density of a layer's scores"`
-	Noise         float64 `toml:"density_noise" default:"0.07" min:"0" max:"10" when:"dynamic.kind=attention" doc:"deviation of a density's logarithm from step to step"`
-	ExitFrom      float64 `toml:"exit_from" default:"0.25" min:"0" max:"1" when:"dynamic.kind=exit" doc:"share of the blocks before the first exit"`
-	ExitShare     float64 `toml:"exit_share" default:"0.8" min:"0" max:"1" when:"dynamic.kind=exit" doc:"share of the tokens that have left before the last block by the end of the run"`
-	ExitNoise     float64 `toml:"exit_noise" default:"0.19" min:"0" max:"10" when:"dynamic.kind=exit" doc:"relative deviation, by step and microbatch, of the equal parts that leave at the exits; that of small runs whose thresholds followed a share (results/exit-shares.txt)"`
-	Frozen        float64 `toml:"frozen" default:"0" min:"0" max:"1" when:"dynamic.kind=freeze" doc:"largest share of the blocks that is frozen; 0: as in the small run of eight whose times of freezing the seed chooses (results/freeze-times.txt)"`
-	Thaws         bool    `toml:"thaws" default:"true" when:"dynamic.kind=freeze" doc:"whether all thaw when the small run's did"`
-	Tokens        float64 `toml:"mod_tokens" default:"0.112" min:"0" max:"1" when:"dynamic.kind=mod" doc:"share of the tokens that a routed block takes; a small run whose predictor learned an eighth (Raposo et al. 2024) took 0.112 (results/mod-tokens.txt)"`
-	TokensNoise   float64 `toml:"mod_noise" default:"0.16" min:"0" max:"10" when:"dynamic.kind=mod" doc:"relative deviation of that share by step and microbatch: that of the same run; the paper says 0.18 (section 2.2)"`
+	_             place
 	Measuring     float64 `toml:"measure_times" default:"1" min:"0" max:"1000000" when:"balance.kind=partition|diffusion or schedule.kind=list|auto|zb-v" doc:"times the seconds that measuring a step took in real runs; 0 makes it free"`
 	Deciding      float64 `toml:"decide_times" default:"1" min:"0" max:"1000000" when:"balance.kind=partition|diffusion or schedule.kind=list|auto|zb-v" doc:"times the seconds that a decision of the balancer took in real runs; 0 makes it free"`
 	MoveDelayMost float64 `toml:"move_delay_most" default:"1" min:"1" max:"1000" when:"balance.kind=partition|diffusion" doc:"most times longer that the transfer of a moving layer takes at random, half-normal; comm.delay_most delays the messages of steps alone"`
+}
+
+// Type returns the type of weights and activations.
+func (d Device) Type() string {
+	if d.Kind == "cuda" {
+		return d.Precision
+	}
+	return "f32"
 }
 
 // AttentionShare returns the share of a block's seconds in attention over the scores. Of
@@ -306,7 +205,7 @@ type Repack struct {
 	Unit         string  `toml:"unit" default:"auto" oneof:"auto,rank,node" when:"repack.kind=sustain" doc:"what is to come free: ranks, or whole nodes, of which as many as are needed are then used in full; auto is node where elastic.release is slurm or restart"`
 	Stages       int     `toml:"stages" default:"1" min:"1" max:"1000000" when:"repack.kind=first-fit|sustain" doc:"fewest stages that are left"`
 	Below        float64 `toml:"below" default:"1" above:"0" max:"1" when:"repack.kind=first-fit" doc:"share of the dense model's seconds below which layers are packed"`
-	Microbatches string  `toml:"microbatches" default:"keep" oneof:"keep,adapt" when:"repack.kind=first-fit|sustain" doc:"microbatches on fewer stages: as many as before; or fewer and larger ones with the same samples, which changes bits, since sums are grouped anew"`
+	Microbatches string  `toml:"microbatches" resume:"losses agree but for rounding once microbatches are others" default:"keep" oneof:"keep,adapt" when:"repack.kind=first-fit|sustain" doc:"microbatches on fewer stages: as many as before; or fewer and larger ones with the same samples, which changes bits, since sums are grouped anew"`
 }
 
 // Packs reports whether the model is ever packed onto fewer ranks: only where layers move.
@@ -321,13 +220,13 @@ type Elastic struct {
 
 // Device is the device of a rank.
 type Device struct {
-	Kind      string `toml:"kind" default:"cpu" oneof:"cpu,cuda" doc:"device of a rank; cuda gives each rank the GPU of its number on its host"`
-	Kernel    string `toml:"kernel" default:"auto" when:"device.kind=cpu" oneof:"auto,cpu,ref,null" doc:"kernel backend of a CPU; auto is cpu where it is built in, else ref" only:"train"`
-	Threads   int    `toml:"threads" default:"1" when:"device.kernel=auto|cpu" min:"1" max:"1024" doc:"threads that share a rank's arithmetic" only:"train"`
+	Kind      string `toml:"kind" resume:"losses agree but for rounding" default:"cpu" oneof:"cpu,cuda" doc:"device of a rank; cuda gives each rank the GPU of its number on its host"`
+	Kernel    string `toml:"kernel" resume:"losses agree but for rounding" default:"auto" when:"device.kind=cpu" oneof:"auto,cpu,ref,null" doc:"kernel backend of a CPU; auto is cpu where it is built in, else ref" only:"train"`
+	Threads   int    `toml:"threads" resume:"may" default:"1" when:"device.kernel=auto|cpu" min:"1" max:"1024" doc:"threads that share a rank's arithmetic" only:"train"`
 	Precision string `toml:"precision" default:"bf16" when:"device.kind=cuda" oneof:"bf16,f32" doc:"weights and activations of a GPU; with bf16 gradients, moments and master weights are f32, and sums are made in f32"`
-	Graphs    bool   `toml:"graphs" default:"true" when:"device.kind=cuda" doc:"whether the passes of a layer that repeat are launched as CUDA graphs; results are the same" only:"train"`
-	Tune      bool   `toml:"tune" default:"true" when:"device.kind=cuda" doc:"whether rank 0 measures, before the first step, which of cuBLASLt's algorithms makes each dense product fastest; all ranks take these, and checkpoints keep them, for bits follow the choice. With false every product is made by cuBLASLt's own first choice" only:"train"`
-	Share     bool   `toml:"share" default:"false" when:"device.kind=cuda" doc:"whether ranks may share a GPU: they then take turns, and times say little" only:"train"`
+	Graphs    bool   `toml:"graphs" resume:"may" default:"true" when:"device.kind=cuda" doc:"whether the passes of a layer that repeat are launched as CUDA graphs; results are the same" only:"train"`
+	Tune      bool   `toml:"tune" resume:"may" default:"true" when:"device.kind=cuda" doc:"whether rank 0 measures, before the first step, which of cuBLASLt's algorithms makes each dense product fastest; all ranks take these, and checkpoints keep them, for bits follow the choice. With false every product is made by cuBLASLt's own first choice" only:"train"`
+	Share     bool   `toml:"share" resume:"may" default:"false" when:"device.kind=cuda" doc:"whether ranks may share a GPU: they then take turns, and times say little" only:"train"`
 }
 
 // Checkpoint is when the state of a run is saved.

@@ -128,7 +128,8 @@ func TestIgnoredNamesSettingsWithoutEffect(t *testing.T) {
 
 	c = Default()
 	c.Balance.Kind, c.Balance.Regex, c.Run.Clock = "regex", "mlp", "wall"
-	c.Dynamic.Kind, c.Prune.Final, c.Train.Steps = "prune", 0.8, c.Prune.Start+1
+	c.Dynamic.Kind, c.Train.Steps = "prune", 3001
+	c.Assign("prune.final", 0.8)
 	if got := c.Ignored(); got != nil {
 		t.Errorf("settings that count are called ignored: %q", got)
 	}

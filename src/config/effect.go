@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -26,72 +25,12 @@ func (c Config) Ignored() []string {
 				s.name(), s.text(), other.name(), other.text()))
 		}
 	}
-	if c.Dynamic.Has("prune") && c.Prune.Start >= c.Train.Steps {
-		ignored = append(ignored, fmt.Sprintf("prune in dynamic.kind has no effect: prune.start = %d is not below train.steps = %d",
-			c.Prune.Start, c.Train.Steps))
-	}
-	if c.Dynamic.Has("freeze") && c.Freeze.When == "step" && c.Freeze.Step >= c.Train.Steps {
-		ignored = append(ignored, fmt.Sprintf("freeze in dynamic.kind has no effect: freeze.step = %d is not below train.steps = %d",
-			c.Freeze.Step, c.Train.Steps))
-	}
-	if c.Dynamic.Has("exit") && c.Exit.Share > 0 && c.Exit.Start >= c.Train.Steps {
-		ignored = append(ignored, fmt.Sprintf("exit.share = %v has no effect: exit.start = %d is not below train.steps = %d",
-			c.Exit.Share, c.Exit.Start, c.Train.Steps))
-	}
-	ignored = append(ignored, c.costless()...)
-	if c.Dynamic.Has("mod") {
-		ignored = append(ignored, c.Mod.pointless(c.Model.Blocks)...)
-	}
-	if c.Dynamic.Has("exit") {
-		ignored = append(ignored, c.Exit.says()...)
-	}
-	for _, part := range []struct{ kind, name string }{{"exit", "exits"}, {"mod", "routers"}} {
-		if c.Model.Weights != "" && c.Dynamic.Has(part.kind) {
-			ignored = append(ignored, fmt.Sprintf("model.weights = %q has nothing for %s: what these learn begins as without a file", c.Model.Weights, part.name))
+	for _, k := range c.Dynamic.active() {
+		if k.Remarks != nil {
+			ignored = append(ignored, k.Remarks(c)...)
 		}
 	}
 	return ignored
-}
-
-// costless returns a sentence for every kind of dynamism that runs, but changes the cost
-// of no layer with these settings. A balancer then has nothing to react to.
-func (c Config) costless() (list []string) {
-	const none = " changes no layer's cost: "
-	if c.Dynamic.Has("prune") && c.Prune.Start < c.Train.Steps {
-		switch {
-		case c.Prune.Initial == 0 && c.Prune.Final == 0:
-			list = append(list, "prune"+none+"prune.initial and prune.final = 0 remove no weight")
-		case c.Prune.Structure == "2:4":
-			list = append(list, "prune"+none+"prune.structure = \"2:4\" keeps pruned weights masked dense")
-		case c.CSRFrom() > 1:
-			list = append(list, fmt.Sprintf("prune%spruned weights stay masked dense on device.kind = %q. A prune.csr_from below 1 stores them as CSR", none, c.Device.Kind))
-		}
-	}
-	if m := c.Mod; c.Dynamic.Has("mod") && m.Capacity == 1 && m.Route == "topk" {
-		list = append(list, "mod"+none+"mod.capacity = 1 takes every token into the routed blocks")
-	}
-	if m := c.Moe; c.Dynamic.Has("moe") && m.Top >= m.Experts {
-		list = append(list, fmt.Sprintf("moe%severy token goes to each of the %d experts", none, m.Experts))
-	}
-	return list
-}
-
-// pointless returns sentences on settings of a mixture of depths that work, but route
-// nothing.
-func (m Mod) pointless(blocks int) (list []string) {
-	if blocks < 2 {
-		list = append(list, fmt.Sprintf("mod in dynamic.kind has no effect: model.blocks = %d has no second block", blocks))
-	}
-	if m.Route != "predictor" {
-		return list
-	}
-	switch m.Threshold {
-	case 0:
-		list = append(list, "mod.threshold = 0 lets every token into the routed blocks: a probability is above 0")
-	case 1:
-		list = append(list, "mod.threshold = 1 lets no token into the routed blocks: no probability is above 1")
-	}
-	return list
 }
 
 // silencer returns the setting under whose value s has no effect, if there is one:
@@ -202,8 +141,10 @@ func (s setting) kinds() string {
 // none, each as --set takes it.
 func (c Config) Assumptions(kind string) []string {
 	c.Dynamic.Kind, c.Simulate.Attention = kind, c.AttentionShare()
-	if c.Prune.Structure != "2:4" {
-		c.Prune.CSRFrom = strconv.FormatFloat(min(1, c.CSRFrom()), 'g', -1, 64)
+	for _, k := range c.Dynamic.active() {
+		if k.Assume != nil {
+			k.Assume(&c)
+		}
 	}
 	list := settings(&c)
 	var assumed []string

@@ -6,7 +6,8 @@ import "testing"
 func TestJoinedKinds(t *testing.T) {
 	for kind, silent := range map[string]int{"none": 3, "prune": 2, "freeze": 1, "prune+freeze": 0, "freeze+prune": 0} {
 		c := Default()
-		c.Dynamic.Kind, c.Prune.Start, c.Freeze.When, c.Freeze.Step = kind, 1, "step", 2
+		c.Dynamic.Kind = kind
+		c.Assign("prune.start", 1, "freeze.when", "step", "freeze.step", 2)
 		if err := c.Validate(); err != nil {
 			t.Errorf("%s: %v", kind, err)
 		}

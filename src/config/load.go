@@ -39,6 +39,19 @@ func Load(path string, sets []string) (Config, error) {
 	return load(path, source, sets)
 }
 
+// Assign sets settings by their names: "table.key" and its value in turn. Copies of the Config
+// keep theirs. It panics where there is no such setting, or the value is of another type.
+func (c *Config) Assign(pairs ...any) {
+	c.own()
+	l := loader{list: settings(c), origin: map[string]string{}}
+	for i := 0; i < len(pairs); i += 2 {
+		l.set(fmt.Sprint(pairs[i], "=", pairs[i+1]))
+	}
+	if l.problems != nil {
+		panic(errors.Join(l.problems...))
+	}
+}
+
 // Recorded returns the settings that a run wrote into its directory. Keys that this
 // version does not know, as another version wrote them, are left out and returned.
 func Recorded(path string) (c Config, unknown []string, err error) {

@@ -2,38 +2,9 @@ package config
 
 import (
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 )
-
-// Whether a setting may change on resume has to be decided for each.
-func TestResumeDecidesEverySetting(t *testing.T) {
-	c := Default()
-	var all []string
-	for _, s := range settings(&c) {
-		all = append(all, s.name())
-	}
-	decided := append(strings.Fields(fixed), strings.Fields(free)...)
-	for _, name := range all {
-		if !slices.Contains(decided, name) {
-			t.Errorf("%s: want it in fixed or in free of resume.go", name)
-		}
-	}
-	for i, name := range decided {
-		if !slices.Contains(all, name) {
-			t.Errorf("%s: there is no such setting", name)
-		}
-		if slices.Contains(decided[:i], name) {
-			t.Errorf("%s is decided twice", name)
-		}
-	}
-	for name := range effects {
-		if !slices.Contains(strings.Fields(free), name) {
-			t.Errorf("%s: has an effect, but may not change", name)
-		}
-	}
-}
 
 func TestResume(t *testing.T) {
 	for _, c := range []struct {

@@ -23,18 +23,11 @@ type setting struct {
 	tableTag   reflect.StructTag // the table's
 }
 
-// settings returns every setting of c in the order of the struct.
-func settings(c *Config) []setting {
-	var list []setting
-	for tableField, table := range reflect.ValueOf(c).Elem().Fields() {
-		for field, value := range table.Fields() {
-			list = append(list, setting{
-				table: tableField.Tag.Get("toml"), key: field.Tag.Get("toml"),
-				value: value, tag: field.Tag, tableTag: tableField.Tag,
-			})
-		}
-	}
-	return list
+// newSetting returns the setting of a field. The kinds of dynamism are those that are
+// registered.
+func newSetting(table string, tableTag reflect.StructTag, field reflect.StructField, value reflect.Value) setting {
+	tag := reflect.StructTag(strings.Replace(string(field.Tag), `oneof:"kinds"`, `oneof:"`+names()+`"`, 1))
+	return setting{table, field.Tag.Get("toml"), value, tag, tableTag}
 }
 
 // find returns the setting of a name, table.key.

@@ -22,50 +22,20 @@ func (m Model) MLP() int {
 	return (8*m.Hidden + 95) / 96 * 32
 }
 
-// Inside returns the channels inside an MLP of a block: where there are experts, of each.
-func (c Config) Inside() int {
-	if c.Dynamic.Has("moe") && c.Moe.Intermediate > 0 {
-		return c.Moe.Intermediate
-	}
-	return c.Model.MLP()
-}
-
-// Spread reports whether experts are spread over replicas, of which there are several.
-func (c Config) Spread() bool {
-	return c.Dynamic.Has("moe") && c.Parallel.Experts == "spread" && c.Parallel.Replicas > 1
-}
-
-// assigned returns how many MLPs of a block a token goes to.
-func (c Config) assigned() int {
-	if c.Dynamic.Has("moe") {
-		return c.Moe.Top
-	}
-	return 1
-}
+// Inside returns the channels inside an MLP of a block: where there are several, of each.
+func (c Config) Inside() int { return c.shape().Inside }
 
 // Matrices returns the weights of a block's matrices that a token is multiplied with: in
-// attention, and in the MLP or the experts that it goes to, with their router.
-func (c Config) Matrices() (attention, mlp float64) {
-	m := c.Model
-	hidden, factors, router := float64(m.Hidden), 2.0, 0.0
+// attention, and in the MLPs that it goes through, with what chooses them.
+func (c Config) Matrices() (attention, mlp float64) { return c.matrices(c.shape().Taken) }
+
+// matrices is Matrices of a token that goes through so many MLPs.
+func (c Config) matrices(mlps int) (attention, mlp float64) {
+	m, s := c.Model, c.shape()
+	hidden, factors := float64(m.Hidden), 2.0
 	if m.Llama() {
 		factors = 3 // gate, up and down
 	}
-	if c.Dynamic.Has("moe") {
-		router = hidden * float64(c.Moe.Experts)
-		if c.Moe.Router == "mlp" {
-			router += float64(c.Moe.Experts * c.Moe.Experts)
-		}
-	}
 	attention = 2 * hidden * hidden * (1 + float64(m.Keyed())/float64(m.Heads))
-	return attention, float64(c.assigned())*factors*hidden*float64(c.Inside()) + router
-}
-
-// matrices returns the weights of a block's matrices, those of all experts included.
-func (c Config) matrices() float64 {
-	if c.Dynamic.Has("moe") {
-		c.Moe.Top = c.Moe.Experts
-	}
-	attention, mlp := c.Matrices()
-	return attention + mlp
+	return attention, float64(mlps)*factors*hidden*float64(s.Inside) + s.Router
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -28,6 +29,17 @@ func (c Config) TOML() string {
 			sentence(s.tag.Get("doc"), s.tag.Get("when")), wanted, standard, s.key, s.text())
 	}
 	return b.String()
+}
+
+// MarshalText returns the settings as TOML, for encodings of other formats.
+func (c Config) MarshalText() ([]byte, error) { return []byte(c.TOML()), nil }
+
+// UnmarshalText reads what MarshalText wrote, without a look at whether it is valid.
+func (c *Config) UnmarshalText(text []byte) error {
+	*c = Default()
+	l := loader{list: settings(c), origin: map[string]string{}}
+	l.file("settings", text)
+	return errors.Join(l.problems...)
 }
 
 // sentence adds to a description where it counts.

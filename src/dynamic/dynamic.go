@@ -1,6 +1,6 @@
-// Package dynamic changes the model while it trains: one file for each kind of
-// dynamism, each with its decisions and its state. Decisions are the same on
-// every rank; state belongs to layers and moves with them.
+// Package dynamic is the contract of kinds of dynamism, which change the model while it
+// trains, and how several kinds act together. A kind is a folder of src/kind. Its decisions
+// are the same on every rank. Its state belongs to layers and moves with them.
 package dynamic
 
 import (
@@ -41,19 +41,18 @@ type Change struct {
 	Detail    map[string]float64
 }
 
-// kinds has the constructor of every kind, by its name in the settings. The file
-// of a kind registers it.
-var kinds = make(map[string]func(config.Config) Kind)
-
-func register(name string, construct func(config.Config) Kind) { kinds[name] = construct }
-
 // New returns the kinds of dynamism that the settings name, as one that does what each
-// does, in their order. It panics on a name that no file registers, which the settings
+// does, in their order. It panics on a name that is not registered, which the settings
 // refuse.
 func New(c config.Config) Kind {
 	var list several
 	for _, name := range c.Dynamic.Kinds() {
-		list = append(list, kinds[name](c))
+		if name == "none" {
+			continue
+		}
+		if construct := find(name).New; construct != nil {
+			list = append(list, construct(c))
+		}
 	}
 	if len(list) == 1 {
 		return list[0]
@@ -102,15 +101,14 @@ func (c Change) with(d Change) Change {
 	return c
 }
 
-func init() { register("none", func(config.Config) Kind { return none{} }) }
+// Nothing is a Kind that changes nothing between steps.
+type Nothing struct{ Unmeasured }
 
-// none changes nothing.
-type none struct{ unmeasured }
+// Before changes nothing.
+func (Nothing) Before(int, Target) (Change, error) { return Change{}, nil }
 
-func (none) Before(int, Target) (Change, error) { return Change{}, nil }
-
-// unmeasured is embedded by kinds that do not depend on measurements.
-type unmeasured struct{}
+// Unmeasured is embedded by kinds that do not depend on measurements.
+type Unmeasured struct{}
 
 // After does nothing.
-func (unmeasured) After(int, cost.Measurement) error { return nil }
+func (Unmeasured) After(int, cost.Measurement) error { return nil }

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	"dynmo/src/config"
 	"dynmo/src/cost"
 	"dynmo/src/random"
 )
@@ -24,43 +23,24 @@ type Workload interface {
 
 // NamedWorkload is a kind that --dynamic knows.
 type NamedWorkload struct {
-	Name   string
-	Every  int  // steps between changes of the model in the paper (sections 3.1, 3.5 and 4.1); 0: a tenth of the run
-	Routed bool // microbatches cost differently: their number must be known
-	Of     func(config.Config) Workload
+	Name string
+	Making
 }
 
-// Workloads are the kinds, whose assumptions are the settings'.
-var Workloads = []NamedWorkload{
-	{"prune", 0, false, func(c config.Config) Workload { return PruneWorkload{NewPrune(c)} }},
-	{"freeze", 50, false, func(c config.Config) Workload { return FreezeWorkload{c.Simulate.Frozen, c.Simulate.Thaws} }},
-	{"moe", 1, true, func(c config.Config) Workload { return recordedExperts(c.Simulate) }},
-	{"attention", 1, false, func(c config.Config) Workload {
-		return AttentionWorkload{c.Simulate.Sparsest, c.Simulate.Densest, c.Simulate.Noise}
-	}},
-	{"exit", 100, true, func(c config.Config) Workload {
-		return ExitWorkload{c.Simulate.ExitFrom, c.Simulate.ExitShare, c.Simulate.ExitNoise}
-	}},
-	{"mod", 1, true, func(c config.Config) Workload { return DepthWorkload{c.Simulate.Tokens, c.Simulate.TokensNoise} }},
+// Workloads returns the kinds, whose assumptions are the settings'.
+func Workloads() (list []NamedWorkload) {
+	for _, r := range registrations {
+		list = append(list, NamedWorkload{r.Settings.Name, r.Workload})
+	}
+	return list
 }
-
-// Streams of random numbers: a kind's draws depend on no other's.
-const (
-	streamFreeze = iota
-	_
-	streamRouting
-	streamDensity
-	streamBuckets
-	streamExit
-	streamDepth
-)
 
 // MadeUp is a run that nobody has trained. A zero Every stands for its default.
 type MadeUp struct {
 	Steps        int
 	Seed         uint64
 	Start        int     // first step in which the model may differ from the dense one
-	Every        int     // steps between changes; 0: NamedWorkload's
+	Every        int     // steps between changes; 0: those of Making
 	Microbatches int     // of a step; routed kinds need it
 	Attention    float64 // share of a block's seconds that its attention over the scores takes
 }
@@ -68,17 +48,17 @@ type MadeUp struct {
 // Chain is the dense chain of a made-up run.
 type Chain struct {
 	MadeUp
-	layers []cost.Layer
-	blocks []block // by layer
-	count  int     // blocks in the chain
+	Layers []cost.Layer
+	Blocks []Block // by layer
+	Count  int     // blocks in the chain
 }
 
-// block is the part of a block that a layer is.
-type block struct {
-	index     int     // of the block in the chain; -1: the layer is embedding or head
-	last      bool    // the block ends with this layer
-	attention float64 // share of the layer's seconds in attention over the scores
-	mlp       float64 // share in the MLP's products; the rest is those of attention
+// Block is the part of a block that a layer is.
+type Block struct {
+	Index     int     // of the block in the chain; -1: the layer is embedding or head
+	Last      bool    // the block ends with this layer
+	Attention float64 // share of the layer's seconds in attention over the scores
+	MLP       float64 // share in the MLP's products; the rest is those of attention
 }
 
 // Costs are a model's at a step: its layers, and what its microbatches make of
@@ -100,11 +80,11 @@ func NewChain(layers []cost.Layer, run MadeUp) (*Chain, error) {
 	if !(run.Attention > 0 && run.Attention < 1) {
 		return nil, fmt.Errorf("share of attention: %v, wanted between 0 and 1", run.Attention)
 	}
-	c := &Chain{MadeUp: run, layers: layers}
+	c := &Chain{MadeUp: run, Layers: layers}
 	a := run.Attention
 	matrices := (1 - a) / 3 // attention's own: 4·C² of a block's 12·C² parameters
 	for i, l := range layers {
-		b := block{index: -1}
+		b := Block{Index: -1}
 		if rest, ok := strings.CutPrefix(l.Name, "block."); ok {
 			number, part, _ := strings.Cut(rest, ".")
 			_, group := strings.CutPrefix(part, "experts.")
@@ -112,62 +92,63 @@ func NewChain(layers []cost.Layer, run MadeUp) (*Chain, error) {
 			if err != nil || n < 0 || n >= len(layers) {
 				return nil, fmt.Errorf("layer %q: wanted the number of its block, as in block.3, of %d layers", l.Name, len(layers))
 			}
-			b.index, b.last = n, i == len(layers)-1 || !strings.HasPrefix(layers[i+1].Name, "block."+number+".")
+			b.Index, b.Last = n, i == len(layers)-1 || !strings.HasPrefix(layers[i+1].Name, "block."+number+".")
 			switch {
 			case part == "":
-				b.attention, b.mlp = a, 1-a-matrices
+				b.Attention, b.MLP = a, 1-a-matrices
 			case part == "attention":
-				b.attention = a / (a + matrices)
+				b.Attention = a / (a + matrices)
 			case part == "mlp", group:
-				b.mlp = 1
+				b.MLP = 1
 			default:
 				return nil, fmt.Errorf("layer %q: wanted block.%d, block.%[2]d.attention, block.%[2]d.mlp or block.%[2]d.experts.0", l.Name, n)
 			}
-			c.count = max(c.count, n+1)
+			c.Count = max(c.Count, n+1)
 		}
-		c.blocks = append(c.blocks, b)
+		c.Blocks = append(c.Blocks, b)
 	}
-	if c.count == 0 {
+	if c.Count == 0 {
 		return nil, fmt.Errorf("layers: none of %d is called block.0, block.1, …", len(layers))
 	}
 	return c, nil
 }
 
-// random returns the numbers of a stream.
-func (c *Chain) random(stream uint64, key ...uint64) *rand.Rand {
+// Random returns the numbers of a stream. A kind has streams of its own: its draws depend on
+// no other's.
+func (c *Chain) Random(stream uint64, key ...uint64) *rand.Rand {
 	return random.Keyed(append([]uint64{c.Seed, stream}, key...)...)
 }
 
-// change returns the dense model with the layers of its blocks changed.
-func (c *Chain) change(how func(l *cost.Layer, b block)) Costs {
-	layers := slices.Clone(c.layers)
-	for i, b := range c.blocks {
-		if b.index >= 0 {
+// Change returns the dense model with the layers of its blocks changed.
+func (c *Chain) Change(how func(l *cost.Layer, b Block)) Costs {
+	layers := slices.Clone(c.Layers)
+	for i, b := range c.Blocks {
+		if b.Index >= 0 {
 			how(&layers[i], b)
 		}
 	}
 	return Costs{Layers: layers}
 }
 
-// scaled returns the dense model, the seconds of the layers of its blocks times
+// Scaled returns the dense model, the seconds of the layers of its blocks times
 // a factor for each microbatch. row fills in the factors of a layer.
-func (c *Chain) scaled(row func(factors []float64, b block)) Costs {
-	scale := make([][]float64, len(c.blocks))
-	for i, b := range c.blocks {
+func (c *Chain) Scaled(row func(factors []float64, b Block)) Costs {
+	scale := make([][]float64, len(c.Blocks))
+	for i, b := range c.Blocks {
 		scale[i] = slices.Repeat([]float64{1}, c.Microbatches)
-		if b.index >= 0 {
+		if b.Index >= 0 {
 			row(scale[i], b)
 		}
 	}
-	return Costs{c.layers, scale}
+	return Costs{c.Layers, scale}
 }
 
-// slower multiplies the seconds of a layer.
-func slower(l *cost.Layer, factor float64) {
+// Slower multiplies the seconds of a layer.
+func Slower(l *cost.Layer, factor float64) {
 	l.Forward *= factor
 	l.BackwardInput *= factor
 	l.BackwardWeight *= factor
 }
 
-// share multiplies bytes or numbers of parameters.
-func share(n *int64, factor float64) { *n = int64(math.Round(float64(*n) * factor)) }
+// Share multiplies bytes or numbers of parameters.
+func Share(n *int64, factor float64) { *n = int64(math.Round(float64(*n) * factor)) }

@@ -35,7 +35,7 @@ func curveSettings(t *testing.T) config.Config {
 	c.Train.Steps, c.Train.Hash = 40, true
 	c.Optimizer.LR, c.Optimizer.Warmup = 5e-3, 5
 	c.Dynamic.Kind = "prune"
-	c.Prune.Start, c.Prune.Every, c.Prune.Times = 10, 5, 4
+	c.Assign("prune.start", 10, "prune.every", 5, "prune.times", 4)
 	c.Run.Clock = "wall"
 	return c
 }

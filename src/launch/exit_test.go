@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"dynmo/src/config"
+	"dynmo/src/kind/exit"
 )
 
 // exiting returns small's settings with tokens that leave behind blocks 2, 4 and 6, more
@@ -13,8 +14,8 @@ func exiting(t *testing.T, kind string) config.Config {
 	t.Helper()
 	c := small(t)
 	c.Dynamic.Kind, c.Train.Steps = kind, 12
-	c.Exit.Share, c.Exit.Start, c.Exit.Until = 0.7, 2, 8
-	c.Freeze.When, c.Freeze.Layers, c.Freeze.Step = "step", 4, 5
+	c.Assign("exit.share", 0.7, "exit.start", 2, "exit.until", 8)
+	c.Assign("freeze.when", "step", "freeze.layers", 4, "freeze.step", 5)
 	return c
 }
 
@@ -30,17 +31,21 @@ func TestExitsKeepLaw1(t *testing.T) {
 		{"exit", "classifier", 1, func(*config.Config) {}},
 		{"exit", "softmax", 2, func(c *config.Config) { c.Model.Tied, c.Model.Grain, c.Model.HeadShards = false, "half", 3 }},
 		{"exit", "saturation", 1, func(c *config.Config) { c.Model.Grain, c.Model.HeadShards = "half", 2 }},
-		{"exit", "classifier", 1, func(c *config.Config) { c.Exit.Share, c.Exit.Threshold = 0, -1 }},
+		{"exit", "classifier", 1, func(c *config.Config) { c.Assign("exit.share", 0, "exit.threshold", -1) }},
 		{"prune+exit", "classifier", 2, func(c *config.Config) { c.Model.HeadShards = 2 }},
 		{"freeze+exit", "classifier", 1, func(c *config.Config) { c.Model.Grain = "half" }},
-		{"prune+exit", "classifier", 2, func(c *config.Config) { c.Exit.Propagate, c.Model.Grain, c.Model.HeadShards = true, "half", 3 }},
-		{"freeze+exit", "saturation", 1, func(c *config.Config) { c.Exit.Propagate = true }},
+		{"prune+exit", "classifier", 2, func(c *config.Config) {
+			c.Model.Grain, c.Model.HeadShards = "half", 3
+			c.Assign("exit.propagate", true)
+		}},
+		{"freeze+exit", "saturation", 1, func(c *config.Config) { c.Assign("exit.propagate", true) }},
 	} {
 		if testing.Short() && i%4 != 0 {
 			continue
 		}
 		c := exiting(t, v.kind)
-		c.Exit.Confidence, c.Parallel.Replicas = v.confidence, v.replicas
+		c.Parallel.Replicas = v.replicas
+		c.Assign("exit.confidence", v.confidence)
 		v.set(&c)
 		still := goRun(t, c, nil)
 		if still.losses[0] <= still.losses[len(still.losses)-1] {
@@ -52,7 +57,7 @@ func TestExitsKeepLaw1(t *testing.T) {
 				continue
 			}
 			c.Parallel.Stages, c.Schedule.Kind, c.Schedule.Chunks = stages, kind, 2
-			t.Run(fmt.Sprintf("%s/%s/propagate=%v/D=%d/%s/P=%d", v.kind, v.confidence, c.Exit.Propagate, v.replicas, kind, stages), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s/%s/propagate=%v/D=%d/%s/P=%d", v.kind, v.confidence, config.Of[exit.Settings](c).Propagate, v.replicas, kind, stages), func(t *testing.T) {
 				moved := goRun(t, c, scatter(uint64(i)))
 				if at := moved.difference(still); at != "" || moved.moves == 0 {
 					t.Errorf("%d moves, differs from one stage at %q", moved.moves, at)
@@ -70,7 +75,7 @@ func TestExitsKeepLaw2(t *testing.T) {
 	whole := goRun(t, c, nil)
 	for i, at := range []int{1, 5, 5} {
 		if i == 2 {
-			c.Exit.Propagate = true
+			c.Assign("exit.propagate", true)
 			whole = goRun(t, c, nil)
 		}
 		saved := part{dir: t.TempDir(), stop: at}
@@ -88,9 +93,10 @@ func TestExitsKeepLaw2(t *testing.T) {
 // losses and norms of one without exits, though its chain is longer.
 func TestExitsThatLetNoneOutAreDense(t *testing.T) {
 	c := exiting(t, "exit")
-	c.Exit.Share, c.Exit.Threshold, c.Exit.Weight, c.Optimizer.Decay = 0, 1.5, 0, 0.1
+	c.Optimizer.Decay = 0.1
+	c.Assign("exit.share", 0, "exit.threshold", 1.5, "exit.weight", 0)
 	compacting := goRun(t, c, nil)
-	c.Exit.Propagate = true
+	c.Assign("exit.propagate", true)
 	propagating := goRun(t, c, nil)
 	c.Dynamic.Kind = "none"
 	dense := goRun(t, c, nil)

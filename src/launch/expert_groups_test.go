@@ -11,8 +11,9 @@ import (
 // groups of two experts.
 func grouped(c config.Config) config.Config {
 	c = llama(c)
-	c.Model.Grain, c.Moe.Groups = "expert", 3
-	c.Moe.Experts, c.Moe.Top, c.Moe.Intermediate = 6, 2, 24
+	c.Model.Grain = "expert"
+	c.Assign("moe.groups", 3)
+	c.Assign("moe.experts", 6, "moe.top", 2, "moe.intermediate", 24)
 	return c
 }
 
@@ -42,7 +43,7 @@ func TestExpertGroupsKeepLaw2(t *testing.T) {
 	if at := joined(first, then).difference(whole); at != "" {
 		t.Errorf("differs from an undisturbed run at %s", at)
 	}
-	there.Moe.Groups = 2
+	there.Assign("moe.groups", 2)
 	refused(t, there, saved.dir, `moe.groups: 3 in the checkpoint, 2 here`)
 	c.Model.Grain, c.Parallel.Stages = "half", 1
 	for step, loss := range goRun(t, c, nil).losses {

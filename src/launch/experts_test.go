@@ -4,11 +4,13 @@ import (
 	"testing"
 
 	"dynmo/src/config"
+	"dynmo/src/kind/exit"
+	"dynmo/src/kind/moe"
 )
 
-func sBase(c *config.Config)    { c.Moe.Balance = "s-base" }
-func squashed(c *config.Config) { c.Moe.Router, c.Moe.Scale = "mlp", 3 }
-func dropping(c *config.Config) { c.Moe.Capacity = 0.7; c.Mod.Route = "topk" }
+func sBase(c *config.Config)    { c.Assign("moe.balance", "s-base") }
+func squashed(c *config.Config) { c.Assign("moe.router", "mlp", "moe.scale", 3) }
+func dropping(c *config.Config) { c.Assign("moe.capacity", 0.7); c.Assign("mod.route", "topk") }
 
 // TestExpertsKeepLaw1: a mixture of experts, alone and with every kind of change that
 // composes with it, has the losses, gradient norms and final hash of one stage that never
@@ -16,7 +18,7 @@ func dropping(c *config.Config) { c.Moe.Capacity = 0.7; c.Mod.Route = "topk" }
 func TestExpertsKeepLaw1(t *testing.T) {
 	keepLaw1(t, 7, func(c config.Config) config.Config {
 		c = llama(c)
-		c.Moe.Experts, c.Moe.Top, c.Moe.Intermediate = 5, 2, 24
+		c.Assign("moe.experts", 5, "moe.top", 2, "moe.intermediate", 24)
 		return c
 	}, []mix{
 		{"moe", nil}, {"moe", sBase}, {"moe+mod", dropping}, {"prune+moe", squashed}, {"freeze+moe", byPlasticity},
@@ -35,9 +37,9 @@ func TestRandomShapesOfExperts(t *testing.T) {
 	}
 	randomShapes(t, 4, 79, mixes, func(c *config.Config, pick func(lo, hi int) int) {
 		drawExperts(c, pick)
-		c.Moe.Experts = pick(1, 9)
-		c.Moe.Top = pick(1, c.Moe.Experts)
-		c.Parallel.Experts = []string{"local", "spread"}[pick(0, 1)]
+		c.Assign("moe.experts", pick(1, 9))
+		c.Assign("moe.top", pick(1, config.Of[moe.Settings](*c).Experts))
+		c.Assign("parallel.experts", []string{"local", "spread"}[pick(0, 1)])
 	})
 }
 
@@ -45,13 +47,14 @@ func TestRandomShapesOfExperts(t *testing.T) {
 func drawExperts(c *config.Config, pick func(lo, hi int) int) {
 	c.Model.Family, c.Model.KeyValueHeads = "llama", pick(1, 3)
 	c.Model.Heads = c.Model.KeyValueHeads * pick(1, 3)
-	if c.Dynamic.Has("attention") || c.Exit.Propagate {
+	if c.Dynamic.Has("attention") || config.Of[exit.Settings](*c).Propagate {
 		c.Model.KeyValueHeads = 0
 	}
-	c.Model.Hidden, c.Model.Intermediate, c.Moe.Intermediate = c.Model.Heads*2*pick(1, 4), pick(1, 40), pick(0, 20)
+	c.Model.Hidden, c.Model.Intermediate = c.Model.Heads*2*pick(1, 4), pick(1, 40)
+	c.Assign("moe.intermediate", pick(0, 20))
 	c.Model.RopeScaling, c.Model.RopeOriginal = []string{"none", "linear", "llama3"}[pick(0, 2)], 4
-	c.Moe.Capacity, c.Moe.Z = []float64{0, 0, 1e-12, 0.1, 0.7, 1}[pick(0, 5)], float64(pick(0, 1))
-	c.Moe.Router, c.Moe.Scale = []string{"linear", "mlp"}[pick(0, 1)], []float64{1, 4}[pick(0, 1)]
+	c.Assign("moe.capacity", []float64{0, 0, 1e-12, 0.1, 0.7, 1}[pick(0, 5)], "moe.z", float64(pick(0, 1)))
+	c.Assign("moe.router", []string{"linear", "mlp"}[pick(0, 1)], "moe.scale", []float64{1, 4}[pick(0, 1)])
 }
 
 // TestRandomShapesOfExpertsApart is law 1 on odd shapes of experts that are not all in one
@@ -71,13 +74,15 @@ var apart = []mix{
 func drawApart(c *config.Config, pick func(lo, hi int) int) {
 	drawExperts(c, pick)
 	places := pick(2, 4)
-	c.Moe.Experts = places * pick(1, 3)
-	c.Moe.Top = pick(1, c.Moe.Experts)
+	c.Assign("moe.experts", places*pick(1, 3))
+	c.Assign("moe.top", pick(1, config.Of[moe.Settings](*c).Experts))
 	c.Mesh.Order = []string{"stage-major", "replica-major"}[pick(0, 1)]
 	if pick(0, 2) == 0 {
-		c.Model.Grain, c.Moe.Groups = "expert", places
+		c.Model.Grain = "expert"
+		c.Assign("moe.groups", places)
 	} else {
-		c.Parallel.Experts, c.Parallel.Replicas = "spread", places
+		c.Parallel.Replicas = places
+		c.Assign("parallel.experts", "spread")
 	}
 }
 
@@ -85,8 +90,10 @@ func drawApart(c *config.Config, pick func(lo, hi int) int) {
 // what is left, replicas still take part in the exchange of their experts.
 func TestSpreadExpertsWithoutTokens(t *testing.T) {
 	c := llama(mix{"moe+exit+mod", nil}.of(small(t)))
-	c.Moe.Experts, c.Moe.Top, c.Parallel.Replicas, c.Parallel.Experts = 4, 2, 2, "spread"
-	c.Train.Steps, c.Exit.Share, c.Exit.Threshold = 2, 0, -1
+	c.Parallel.Replicas = 2
+	c.Assign("moe.experts", 4, "moe.top", 2, "parallel.experts", "spread")
+	c.Train.Steps = 2
+	c.Assign("exit.share", 0, "exit.threshold", -1)
 	still := goRun(t, c, nil)
 	c.Parallel.Stages = 3
 	same(t, goRun(t, c, scatter(1)), still)
@@ -97,7 +104,8 @@ func TestSpreadExpertsWithoutTokens(t *testing.T) {
 func TestExpertsKeepLaw2(t *testing.T) {
 	c := llama(small(t))
 	c.Train.Steps, c.Parallel.Stages, c.Model.Grain = 7, 3, "half"
-	c.Dynamic.Kind, c.Moe.Experts, c.Moe.Top = "moe", 4, 3
+	c.Dynamic.Kind = "moe"
+	c.Assign("moe.experts", 4, "moe.top", 3)
 	whole := goRun(t, c, nil)
 	saved := part{dir: t.TempDir(), stop: 3}
 	first, _ := trainPart(t, c, saved)
@@ -106,6 +114,6 @@ func TestExpertsKeepLaw2(t *testing.T) {
 	if at := joined(first, then).difference(whole); at != "" {
 		t.Errorf("differs from an undisturbed run at %s", at)
 	}
-	c.Moe.Top = 2
+	c.Assign("moe.top", 2)
 	refused(t, c, saved.dir, `moe.top: 3 in the checkpoint, 2 here`)
 }

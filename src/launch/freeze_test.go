@@ -22,7 +22,8 @@ func TestFreezingKeepsLaw1(t *testing.T) {
 		c.Parallel.Replicas, c.Model.HeadShards, c.Train.Steps = replicas, 2, 10
 		c.Dynamic.Kind = "none"
 		free := goRun(t, c, nil)
-		c.Dynamic.Kind, c.Freeze.When, c.Freeze.Layers, c.Freeze.Step = "freeze", "step", layers, 4
+		c.Dynamic.Kind = "freeze"
+		c.Assign("freeze.when", "step", "freeze.layers", layers, "freeze.step", 4)
 		still := goRun(t, c, nil)
 		if at := still.difference(free); at != "step 4" {
 			t.Errorf("%d layers freeze at step 4, the run differs at %q", layers, at)
@@ -45,8 +46,8 @@ func plastic(t *testing.T) config.Config {
 	c := small(t)
 	c.Train.Steps = 20
 	c.Dynamic.Kind = "freeze"
-	c.Freeze.Start, c.Freeze.Every, c.Freeze.Reference, c.Freeze.Average, c.Freeze.Window = 1, 1, 1, 1, 2
-	c.Freeze.Tolerance, c.Freeze.Thaw = 0.3, 3
+	c.Assign("freeze.start", 1, "freeze.every", 1, "freeze.reference", 1, "freeze.average", 1, "freeze.window", 2)
+	c.Assign("freeze.tolerance", 0.3, "freeze.thaw", 3)
 	return c
 }
 
@@ -116,7 +117,7 @@ func TestPlasticityKeepsLaw2(t *testing.T) {
 // in which layers are pruned and evaluated.
 func TestKindsInAnyOrder(t *testing.T) {
 	c := plastic(t)
-	c.Prune.Start, c.Prune.Every, c.Prune.Times, c.Prune.CSRFrom = 2, 1, 12, "0.5"
+	c.Assign("prune.start", 2, "prune.every", 1, "prune.times", 12, "prune.csr_from", "0.5")
 	var first *run
 	for _, kind := range []string{"prune+freeze", "freeze+prune"} {
 		c.Dynamic.Kind = kind

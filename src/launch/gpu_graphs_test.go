@@ -30,15 +30,18 @@ func TestGraphsChangeNothing(t *testing.T) {
 			c.Device.Kind, c.Device.Precision, c.Device.Share = "cuda", k.precision, true
 			c.Model.Blocks, c.Model.HeadShards, c.Model.Grain = 2, 2, "half"
 			c.Parallel.Stages, c.Schedule.Kind = k.stages, k.schedule
-			c.Dynamic.Kind, c.Attention.Buckets = k.kind, 4
+			c.Dynamic.Kind = k.kind
+			c.Assign("attention.buckets", 4)
 			switch k.kind {
 			case "moe": // on one stage without graphs, on two with them
 				c = llama(c)
-				c.Model.Grain, c.Moe.Groups, c.Moe.Balance, c.Moe.Router = "expert", 2, "s-base", "mlp"
-				c.Moe.Experts, c.Moe.Top, c.Moe.Intermediate, c.Moe.Capacity = 4, 2, 24, 1
+				c.Model.Grain = "expert"
+				c.Assign("moe.groups", 2, "moe.balance", "s-base", "moe.router", "mlp")
+				c.Assign("moe.experts", 4, "moe.top", 2, "moe.intermediate", 24, "moe.capacity", 1)
 				c.Parallel.Stages = 1
 			case "mod": // the router decides, so that nothing waits
-				c.Model.Grain, c.Mod.Route, c.Mod.Capacity = "block", "topk", 0.4
+				c.Model.Grain = "block"
+				c.Assign("mod.route", "topk", "mod.capacity", 0.4)
 			case "prune+attention": // heads of 32, on matrix units
 				c.Model.Hidden, c.Model.Heads = 32, 1
 			}

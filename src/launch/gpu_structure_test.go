@@ -11,7 +11,8 @@ import (
 // bits are the same.
 func TestBlocksOnGPU(t *testing.T) {
 	c := structured(t, "block32", "radix")
-	c.Device.Kind, c.Device.Precision, c.Device.Share, c.Prune.CSRFrom = "cuda", "bf16", true, "0.3"
+	c.Device.Kind, c.Device.Precision, c.Device.Share = "cuda", "bf16", true
+	c.Assign("prune.csr_from", "0.3")
 	still := goRun(t, c, nil)
 	c.Parallel.Stages = 3
 	moved := goRun(t, c, scatter(3))

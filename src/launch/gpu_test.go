@@ -112,8 +112,9 @@ func TestValidationOnGPU(t *testing.T) {
 // its other side.
 func TestExitsOnGPU(t *testing.T) {
 	c := exiting(t, "prune+exit")
-	c.Exit.Propagate, c.Model.Blocks, c.Train.Steps = true, 4, 8
-	c.Exit.Until = 4
+	c.Model.Blocks, c.Train.Steps = 4, 8
+	c.Assign("exit.propagate", true)
+	c.Assign("exit.until", 4)
 	cpu := goRun(t, c, nil)
 	c.Device.Kind, c.Device.Share = "cuda", true
 	still := goRun(t, c, nil)

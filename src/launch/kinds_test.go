@@ -8,6 +8,10 @@ import (
 
 	"dynmo/src/config"
 	"dynmo/src/kernel/cpu"
+	"dynmo/src/kind/exit"
+	"dynmo/src/kind/freeze"
+	"dynmo/src/kind/mod"
+	"dynmo/src/kind/moe"
 	"dynmo/src/random"
 )
 
@@ -26,20 +30,20 @@ type mix struct {
 	set  func(*config.Config)
 }
 
-func byPlasticity(c *config.Config) { c.Freeze.When = "plasticity" }
-func saturation(c *config.Config)   { c.Exit.Confidence = "saturation" }
-func softmax(c *config.Config)      { c.Exit.Confidence = "softmax" }
-func topk(c *config.Config)         { c.Mod.Route = "topk" }
+func byPlasticity(c *config.Config) { c.Assign("freeze.when", "plasticity") }
+func saturation(c *config.Config)   { c.Assign("exit.confidence", "saturation") }
+func softmax(c *config.Config)      { c.Assign("exit.confidence", "softmax") }
+func topk(c *config.Config)         { c.Assign("mod.route", "topk") }
 
 // of returns the settings with the kinds of a mix, all of which change the model within
 // ten steps.
 func (m mix) of(c config.Config) config.Config {
 	c.Dynamic.Kind, c.Train.Steps = m.kind, 10
-	c.Prune.Start, c.Prune.Every, c.Prune.Times = 1, 2, 3
-	c.Freeze = config.Freeze{When: "step", Layers: 3, Step: 4, Start: 1, Every: 1, Reference: 1, Average: 1, Window: 2, Tolerance: 0.3, Thaw: 2}
-	c.Attention.Buckets = 4
-	c.Exit.Share, c.Exit.Start, c.Exit.Until = 0.6, 2, 6
-	c.Mod.Capacity, c.Mod.Route = 0.3, "predictor"
+	c.Assign("prune.start", 1, "prune.every", 2, "prune.times", 3)
+	config.Set(&c, freeze.Settings{When: "step", Layers: 3, Step: 4, Start: 1, Every: 1, Reference: 1, Average: 1, Window: 2, Tolerance: 0.3, Thaw: 2})
+	c.Assign("attention.buckets", 4)
+	c.Assign("exit.share", 0.6, "exit.start", 2, "exit.until", 6)
+	c.Assign("mod.capacity", 0.3, "mod.route", "predictor")
 	if m.set != nil {
 		m.set(&c)
 	}
@@ -87,7 +91,7 @@ func puts(c, at config.Config) (config.Config, bool) {
 
 // name names a case.
 func (m mix) name(c config.Config) string {
-	return fmt.Sprintf("%s/%s/%s/%s/%s", m.kind, c.Freeze.When, c.Exit.Confidence, c.Mod.Route, variant(c))
+	return fmt.Sprintf("%s/%s/%s/%s/%s", m.kind, config.Of[freeze.Settings](c).When, config.Of[exit.Settings](c).Confidence, config.Of[mod.Settings](c).Route, variant(c))
 }
 
 // same fails the test where a run differs from one stage that never moved a layer, in its
@@ -199,7 +203,8 @@ func TestThreadsOfKinds(t *testing.T) {
 		}
 		c := m.of(small(t))
 		c.Model.Blocks, c.Model.Hidden, c.Model.Heads, c.Model.Sequence, c.Model.HeadShards = 3, 192, 3, 64, 2
-		c.Train.Steps, c.Freeze.Layers, c.Freeze.Step = 6, 2, 2
+		c.Train.Steps = 6
+		c.Assign("freeze.layers", 2, "freeze.step", 2)
 		still := goRun(t, c, nil)
 		c.Parallel.Stages, c.Device.Threads = 3, 3
 		t.Run(m.name(c), func(t *testing.T) { same(t, goRun(t, c, scatter(uint64(i))), still) })
@@ -231,7 +236,7 @@ func randomShapes(t *testing.T, some, stream uint64, mixes []mix, shape draw) {
 		t.Run(fmt.Sprintf("%d/%s", seed, m.name(c)), func(t *testing.T) {
 			same(t, goRun(t, c, scatter(seed)), goRun(t, onOne(c), nil))
 			if t.Failed() {
-				t.Logf("%+v, %+v, %+v, %+v, %+v", c.Model, c.Parallel, c.Exit, c.Mod, c.Moe)
+				t.Logf("%+v, %+v, %+v, %+v, %+v", c.Model, c.Parallel, config.Of[exit.Settings](c), config.Of[mod.Settings](c), config.Of[moe.Settings](c))
 			}
 		})
 	}
@@ -255,10 +260,10 @@ func drawn(t *testing.T, seed, stream uint64, mixes []mix, shape draw) (c config
 		c.Model.Grain, c.Model.HeadShards = []string{"block", "half"}[pick(0, 1)], pick(1, 4)
 		c.Parallel.Replicas, c.Parallel.Microbatches, c.Parallel.MicrobatchSize = pick(1, 3), pick(1, 5), pick(1, 3)
 		shape(&c, pick)
-		c.Attention.Buckets = 1 << pick(0, 3)
-		c.Exit.Share, c.Exit.Probe, c.Mod.Capacity = float64(pick(0, 9))/10, float64(pick(0, 2))/2, float64(pick(1, 10))/10
-		c.Exit.Threshold, c.Mod.Threshold = float64(pick(-1, 10))/10, float64(pick(0, 10))/10
-		c.Freeze.Layers = pick(1, c.Layers())
+		c.Assign("attention.buckets", 1<<pick(0, 3))
+		c.Assign("exit.share", float64(pick(0, 9))/10, "exit.probe", float64(pick(0, 2))/2, "mod.capacity", float64(pick(1, 10))/10)
+		c.Assign("exit.threshold", float64(pick(-1, 10))/10, "mod.threshold", float64(pick(0, 10))/10)
+		c.Assign("freeze.layers", pick(1, c.Layers()))
 		c, fits = puts(c, everywhere[pick(0, len(everywhere)-1)])
 	}
 	return c, m

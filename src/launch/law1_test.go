@@ -44,9 +44,10 @@ func small(t *testing.T) config.Config {
 	c.Train.Steps, c.Train.Hash = 12, true
 	c.Optimizer.LR, c.Optimizer.Warmup = 3e-3, 3
 	c.Dynamic.Kind = "prune"
-	c.Prune.Start, c.Prune.Every, c.Prune.Times, c.Prune.CSRFrom = 2, 2, 4, "0.7"
+	c.Assign("prune.start", 2, "prune.every", 2, "prune.times", 4, "prune.csr_from", "0.7")
 	if long {
-		c.Train.Steps, c.Prune.Start, c.Prune.Every = 30, 5, 5
+		c.Train.Steps = 30
+		c.Assign("prune.start", 5, "prune.every", 5)
 	}
 	c.Run.Clock = "wall"
 	c.Device.Tune = false // or runs that are compared would each choose by what they measure
@@ -328,7 +329,8 @@ func TestThreadsChangeNothing(t *testing.T) {
 	}
 	c := small(t)
 	c.Model.Blocks, c.Model.Hidden, c.Model.Heads, c.Model.Sequence, c.Model.Vocab = 2, 256, 4, 64, 2048
-	c.Train.Steps, c.Prune.Start, c.Prune.Every, c.Prune.Times, c.Prune.Initial = 5, 1, 1, 3, 0.3
+	c.Train.Steps = 5
+	c.Assign("prune.start", 1, "prune.every", 1, "prune.times", 3, "prune.initial", 0.3)
 	for _, slices := range []int{1, 4} {
 		c.Model.HeadShards = slices
 		c.Parallel.Stages, c.Device.Threads = 1, 1
@@ -368,8 +370,9 @@ func TestRandomShapes(t *testing.T) {
 		c.Model.Grain, c.Model.HeadShards = []string{"block", "half"}[pick(0, 1)], pick(1, 4)
 		c.Parallel.Replicas, c.Parallel.Microbatches, c.Parallel.MicrobatchSize = pick(1, 3), pick(1, 5), pick(1, 3)
 		c.Mesh.Order = []string{"stage-major", "replica-major"}[pick(0, 1)]
-		c.Prune.Select = []string{"radix", "gather"}[pick(0, 1)]
-		c.Train.Steps, c.Prune.Start, c.Prune.Every = 8, 1, pick(1, 2)
+		c.Assign("prune.select", []string{"radix", "gather"}[pick(0, 1)])
+		c.Train.Steps = 8
+		c.Assign("prune.start", 1, "prune.every", pick(1, 2))
 		kind := []string{"1f1b", "gpipe", "zb-h1", "zb-h2", "zb-v", "interleaved"}[pick(0, 5)]
 		stages, chunks := pick(2, c.Layers()), 1
 		switch kind {

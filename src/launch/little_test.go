@@ -11,24 +11,24 @@ import (
 // one token, trains, balances and validates, with the numbers of one stage.
 func TestLittleIsLeft(t *testing.T) {
 	skipUnlessC(t)
-	everyTokenLeaves := func(c *config.Config) { c.Exit.Share, c.Exit.Threshold, c.Exit.Probe = 0, -1, 0 }
+	everyTokenLeaves := func(c *config.Config) { c.Assign("exit.share", 0, "exit.threshold", -1, "exit.probe", 0) }
 	for i, m := range []struct {
 		name, kind string
 		set        func(*config.Config)
 	}{
 		{"no token behind the first exit", "exit", everyTokenLeaves},
 		{"no token behind the first exit, by softmax", "freeze+exit", func(c *config.Config) { softmax(c); everyTokenLeaves(c) }},
-		{"no token behind the first block, which routes", "exit+mod", func(c *config.Config) { c.Exit.After = "1"; everyTokenLeaves(c) }},
-		{"next to none", "exit", func(c *config.Config) { c.Exit.Share, c.Exit.Start, c.Exit.Until = 0.999, 0, 1 }},
-		{"no token in routed blocks", "prune+mod", func(c *config.Config) { c.Mod.Threshold = 1 }},
-		{"one token of a sequence", "mod", func(c *config.Config) { topk(c); c.Mod.Capacity = 1e-9 }},
-		{"one token of a sequence, from exits", "exit+mod", func(c *config.Config) { topk(c); c.Mod.Capacity, c.Exit.Share, c.Exit.Until = 1e-9, 0.9, 3 }},
+		{"no token behind the first block, which routes", "exit+mod", func(c *config.Config) { c.Assign("exit.after", "1"); everyTokenLeaves(c) }},
+		{"next to none", "exit", func(c *config.Config) { c.Assign("exit.share", 0.999, "exit.start", 0, "exit.until", 1) }},
+		{"no token in routed blocks", "prune+mod", func(c *config.Config) { c.Assign("mod.threshold", 1) }},
+		{"one token of a sequence", "mod", func(c *config.Config) { topk(c); c.Assign("mod.capacity", 1e-9) }},
+		{"one token of a sequence, from exits", "exit+mod", func(c *config.Config) { topk(c); c.Assign("mod.capacity", 1e-9, "exit.share", 0.9, "exit.until", 3) }},
 		{"sequences of one token", "exit+mod", func(c *config.Config) { c.Model.Sequence = 1 }},
-		{"sequences of one token, in a bucket", "prune+attention", func(c *config.Config) { c.Model.Sequence, c.Attention.Buckets = 1, 1 }},
-		{"a bucket for each token", "attention", func(c *config.Config) { c.Model.Sequence, c.Attention.Buckets = 16, 16 }},
-		{"all layers frozen", "prune+freeze+exit+mod", func(c *config.Config) { c.Freeze.Layers = c.Layers() }},
-		{"all layers frozen, in buckets", "freeze+attention", func(c *config.Config) { c.Freeze.Layers, c.Freeze.Step = c.Layers(), 0 }},
-		{"all but the last block and the head", "freeze", func(c *config.Config) { byPlasticity(c); c.Freeze.Tolerance, c.Freeze.Thaw = 0.99, 0 }},
+		{"sequences of one token, in a bucket", "prune+attention", func(c *config.Config) { c.Model.Sequence = 1; c.Assign("attention.buckets", 1) }},
+		{"a bucket for each token", "attention", func(c *config.Config) { c.Model.Sequence = 16; c.Assign("attention.buckets", 16) }},
+		{"all layers frozen", "prune+freeze+exit+mod", func(c *config.Config) { c.Assign("freeze.layers", c.Layers()) }},
+		{"all layers frozen, in buckets", "freeze+attention", func(c *config.Config) { c.Assign("freeze.layers", c.Layers(), "freeze.step", 0) }},
+		{"all but the last block and the head", "freeze", func(c *config.Config) { byPlasticity(c); c.Assign("freeze.tolerance", 0.99, "freeze.thaw", 0) }},
 	} {
 		t.Run(m.name, func(t *testing.T) {
 			c := mix{m.kind, m.set}.of(small(t))

@@ -60,7 +60,7 @@ func ungrouped(c *config.Config) { c.Model.KeyValueHeads = 0 }
 // propagated has the states of tokens that left go on, which wants the same.
 func propagated(c *config.Config) {
 	ungrouped(c)
-	c.Exit.Propagate = true
+	c.Assign("exit.propagate", true)
 }
 
 // TestLlamaKeepsLaw2: a LLaMA goes on from a checkpoint, on other stages, as if it had

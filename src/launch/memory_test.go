@@ -74,10 +74,11 @@ func TestMemoryIsAccountedFor(t *testing.T) {
 					continue
 				}
 				c := plastic(t)
-				c.Freeze.Window = 1000 // none freezes
+				c.Assign("freeze.window", 1000) // none freezes
 				c.Model.HeadShards = slices
 				c.Model.Hidden, c.Balance.Kind = 48, "uniform"
-				c.Prune.Start, c.Prune.Every, c.Train.Steps = 1, 1, 6
+				c.Train.Steps = 6
+				c.Assign("prune.start", 1, "prune.every", 1)
 				c.Parallel.Stages, c.Parallel.Replicas, c.Parallel.Microbatches = 3, replicas, 6
 				c.Schedule.Kind, c.Dynamic.Kind = schedule, dynamic
 				seen := &balances{}
@@ -172,7 +173,7 @@ func TestMemoryShrinksTooLate(t *testing.T) {
 			c := small(t)
 			c.Model.Hidden, c.Schedule.Kind = 48, kind
 			c.Parallel.Stages, c.Parallel.Microbatches, c.Balance.Every = 3, 6, "2"
-			c.Prune.Initial, c.Prune.CSRFrom = 0.05, "0"
+			c.Assign("prune.initial", 0.05, "prune.csr_from", "0")
 			meets := func(kib int) bool {
 				tight := c
 				tight.Balance.MemoryLimitBytes = int64(kib) << 10

@@ -11,10 +11,11 @@ import (
 func mixed(t *testing.T, kind, route string) config.Config {
 	t.Helper()
 	c := small(t)
-	c.Dynamic.Kind, c.Mod.Capacity, c.Mod.Route, c.Train.Steps = kind, 0.3, route, 8
-	c.Prune.Start, c.Prune.Every, c.Prune.Times = 1, 2, 3
-	c.Freeze.When, c.Freeze.Layers, c.Freeze.Step = "step", 3, 4
-	c.Exit.Share, c.Exit.Start, c.Exit.Until = 0.6, 2, 6
+	c.Dynamic.Kind, c.Train.Steps = kind, 8
+	c.Assign("mod.capacity", 0.3, "mod.route", route)
+	c.Assign("prune.start", 1, "prune.every", 2, "prune.times", 3)
+	c.Assign("freeze.when", "step", "freeze.layers", 3, "freeze.step", 4)
+	c.Assign("exit.share", 0.6, "exit.start", 2, "exit.until", 6)
 	return c
 }
 
@@ -57,7 +58,8 @@ func TestRoutingKeepsLaw1(t *testing.T) {
 // by plasticity, wherever they lie.
 func TestPlasticityOfRoutedBlocks(t *testing.T) {
 	c := plastic(t)
-	c.Dynamic.Kind, c.Mod.Capacity, c.Mod.Route = "freeze+mod", 0.3, "predictor"
+	c.Dynamic.Kind = "freeze+mod"
+	c.Assign("mod.capacity", 0.3, "mod.route", "predictor")
 	still := goRun(t, c, nil)
 	if len(still.frozen) < 3 {
 		t.Fatalf("%q: want layers that freeze, and thaw", still.frozen)
@@ -92,7 +94,8 @@ func TestRoutingKeepsLaw2(t *testing.T) {
 func TestWholeCapacityTrainsAsDense(t *testing.T) {
 	c := mixed(t, "none", "topk")
 	dense := goRun(t, c, nil)
-	c.Dynamic.Kind, c.Mod.Capacity, c.Mod.Gate, c.Mod.Auxiliary = "mod", 1, "one", 0
+	c.Dynamic.Kind = "mod"
+	c.Assign("mod.capacity", 1, "mod.gate", "one", "mod.auxiliary", 0)
 	c.Parallel.Stages = 3
 	got := goRun(t, c, scatter(1))
 	if got.losses[0] != dense.losses[0] {
@@ -110,7 +113,8 @@ func TestWholeCapacityTrainsAsDense(t *testing.T) {
 func TestRoutingNothingAndEverything(t *testing.T) {
 	for _, threshold := range []float64{0, 1} {
 		c := mixed(t, "mod", "predictor")
-		c.Mod.Threshold, c.Train.Steps, c.Parallel.Stages = threshold, 3, 2
+		c.Train.Steps, c.Parallel.Stages = 3, 2
+		c.Assign("mod.threshold", threshold)
 		goRun(t, c, nil)
 	}
 	c := mixed(t, "mod", "topk")

@@ -197,7 +197,8 @@ func TestPlacementChangesNothingMPI(t *testing.T) {
 		}
 	})
 	propagating, behind := exiting(t, "exit"), unchanging(t)
-	propagating.Parallel.Replicas, propagating.Exit.Propagate = 2, true
+	propagating.Parallel.Replicas = 2
+	propagating.Assign("exit.propagate", true)
 	spreading := spread(small(t))
 	spreading.Model.Hidden, spreading.Model.Sequence, spreading.Dynamic.Kind = 64, 40, "moe" // messages that wait for their receiver
 	for _, c := range []config.Config{propagating, behind, spreading, structured(t, "block32", "radix"), structured(t, "2:4", "gather")} {

@@ -12,6 +12,7 @@ import (
 	cpudevice "dynmo/src/device/cpu"
 	"dynmo/src/expect"
 	"dynmo/src/kernel/ref"
+	"dynmo/src/kind/prune"
 	"dynmo/src/plan/search"
 	"dynmo/src/profile"
 	"dynmo/src/record"
@@ -76,8 +77,9 @@ func trainPacking(t *testing.T, c config.Config) *packings {
 func toPack(t *testing.T) config.Config {
 	c := small(t)
 	c.Run.Clock, c.Balance.Every = "virtual", "auto"
-	c.Train.Steps, c.Prune.Start, c.Prune.Every, c.Prune.Times = 30, 6, 10, 2
-	c.Prune.Initial, c.Prune.Final, c.Prune.CSRFrom = 0.5, 0.95, "0.4"
+	c.Train.Steps = 30
+	c.Assign("prune.start", 6, "prune.every", 10, "prune.times", 2)
+	c.Assign("prune.initial", 0.5, "prune.final", 0.95, "prune.csr_from", "0.4")
 	c.Model.Blocks, c.Model.Hidden, c.Parallel.Microbatches = 8, 24, 8
 	c.Repack.Kind = "sustain"
 	return c
@@ -123,7 +125,7 @@ func TestSimulatorForetellsPackings(t *testing.T) {
 		same := len(told) == len(ran.packed) && len(told) > 0
 		for i := 0; same && i < len(told); i++ {
 			late := ran.packed[i].step - told[i].Step
-			same = told[i].Stages == ran.packed[i].stages && late >= 0 && late < c.Prune.Every
+			same = told[i].Stages == ran.packed[i].stages && late >= 0 && late < config.Of[prune.Settings](c).Every
 		}
 		if !same {
 			t.Errorf("%s: packed %v, foretold %+v", kind, ran.packed, told)

@@ -128,8 +128,8 @@ func predictable(t *testing.T) config.Config {
 	c.Run.Clock = "virtual"
 	c.Model.Blocks, c.Model.Hidden, c.Model.Heads, c.Model.Sequence = 12, 16, 4, 12
 	c.Parallel.Stages, c.Parallel.Microbatches, c.Train.Steps = 8, 8, 24
-	c.Prune.Start, c.Prune.Every = 4, 4
-	c.Prune.Initial, c.Prune.Final, c.Prune.CSRFrom = 0.4, 0.9, "0.5"
+	c.Assign("prune.start", 4, "prune.every", 4)
+	c.Assign("prune.initial", 0.4, "prune.final", 0.9, "prune.csr_from", "0.5")
 	c.Model.Grain, c.Balance.Every = "half", "2"
 	return c
 }
@@ -148,7 +148,7 @@ func TestPredictionOfMeasuredTimes(t *testing.T) {
 	c := predictable(t)
 	c.Model.Hidden, c.Model.Sequence = 128, 48
 	c.Parallel.Microbatches, c.Train.Steps = 16, 36
-	c.Prune.Start, c.Prune.Every = 6, 6
+	c.Assign("prune.start", 6, "prune.every", 6)
 	var ahead []float64
 	for _, kind := range []string{"1f1b", "zb-v", "auto"} {
 		c.Schedule.Kind = kind

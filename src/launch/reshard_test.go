@@ -25,7 +25,8 @@ func (r reshard) on(c config.Config) config.Config {
 func TestReshard(t *testing.T) {
 	const at = 6 // pruned layers are in CSR
 	c := small(t)
-	c.Train.Steps, c.Prune.Start, c.Prune.Every = 8, 1, 1
+	c.Train.Steps = 8
+	c.Assign("prune.start", 1, "prune.every", 1)
 	whole := goRun(t, c, nil)
 	ways := []int{1, 2, 3, 4, 8}
 	to := make(map[reshard][]reshard)

@@ -93,7 +93,7 @@ var departures = []struct {
 // experts is a LLaMA whose replicas have all experts.
 func experts(c config.Config) config.Config {
 	c = llama(c)
-	c.Moe.Experts, c.Moe.Top, c.Moe.Intermediate = 5, 2, 24
+	c.Assign("moe.experts", 5, "moe.top", 2, "moe.intermediate", 24)
 	return c
 }
 

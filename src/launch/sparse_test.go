@@ -12,9 +12,10 @@ import (
 // a multiple of them.
 func sparse(t *testing.T, kind string) config.Config {
 	c := small(t)
-	c.Dynamic.Kind, c.Attention.Buckets, c.Train.Steps = kind, 4, 8
-	c.Prune.Start, c.Prune.Every, c.Prune.Times = 2, 2, 2
-	c.Freeze.When, c.Freeze.Layers, c.Freeze.Step = "step", 3, 4
+	c.Dynamic.Kind, c.Train.Steps = kind, 8
+	c.Assign("attention.buckets", 4)
+	c.Assign("prune.start", 2, "prune.every", 2, "prune.times", 2)
+	c.Assign("freeze.when", "step", "freeze.layers", 3, "freeze.step", 4)
 	return c
 }
 
@@ -60,7 +61,7 @@ func TestOneBucketTrainsAsDense(t *testing.T) {
 	if at := goRun(t, c, nil).difference(dense); at != "step 0" {
 		t.Errorf("four buckets differ from dense attention at %q, want step 0", at)
 	}
-	c.Attention.Buckets = 1
+	c.Assign("attention.buckets", 1)
 	if at := goRun(t, c, nil).difference(dense); at != "" {
 		t.Errorf("one bucket differs from dense attention at %q", at)
 	}
@@ -80,7 +81,7 @@ func TestSparseAttentionKeepsLaw2(t *testing.T) {
 	if at := joined(first, then).difference(whole); at != "" || end.Steps != c.Train.Steps {
 		t.Errorf("differs from an undisturbed run at %s (%d steps)", at, end.Steps)
 	}
-	c.Attention.Buckets = 8
+	c.Assign("attention.buckets", 8)
 	if _, err := c.Resume(was, nil); err == nil || !strings.Contains(err.Error(), "attention.buckets: 4 in the checkpoint, 8 here") {
 		t.Errorf("other buckets: %v", err)
 	}

@@ -13,7 +13,8 @@ import (
 func shared(t *testing.T) config.Config {
 	c := llama(small(t))
 	c.Train.Steps, c.Parallel.Stages, c.Model.Grain = 7, 3, "half"
-	c.Dynamic.Kind, c.Moe.Experts, c.Moe.Top, c.Parallel.Experts = "moe", 4, 3, "spread"
+	c.Dynamic.Kind = "moe"
+	c.Assign("moe.experts", 4, "moe.top", 3, "parallel.experts", "spread")
 	c.Parallel.Replicas, c.Parallel.Microbatches = 2, 2
 	return c
 }
@@ -39,7 +40,8 @@ func TestSpreadExpertsReshard(t *testing.T) {
 	const at = 3
 	c := shared(t)
 	c.Model.Blocks, c.Train.Steps = 3, 5
-	c.Dynamic.Kind, c.Freeze.When, c.Freeze.Layers, c.Freeze.Step = "freeze+moe", "step", 3, 2
+	c.Dynamic.Kind = "freeze+moe"
+	c.Assign("freeze.when", "step", "freeze.layers", 3, "freeze.step", 2)
 	whole := goRun(t, reshard{1, 1}.on(c), nil)
 	type way struct {
 		reshard
@@ -47,7 +49,7 @@ func TestSpreadExpertsReshard(t *testing.T) {
 	}
 	on := func(w way) config.Config {
 		c := w.on(c)
-		c.Parallel.Experts = w.experts
+		c.Assign("parallel.experts", w.experts)
 		return c
 	}
 	for from, list := range map[way][]way{

@@ -12,8 +12,9 @@ import (
 // spread is a LLaMA of two replicas that share six experts out.
 func spread(c config.Config) config.Config {
 	c = llama(c)
-	c.Moe.Experts, c.Moe.Top, c.Moe.Intermediate = 6, 2, 24
-	c.Parallel.Replicas, c.Parallel.Experts = 2, "spread"
+	c.Assign("moe.experts", 6, "moe.top", 2, "moe.intermediate", 24)
+	c.Parallel.Replicas = 2
+	c.Assign("parallel.experts", "spread")
 	if !long {
 		c.Train.Steps = 6
 	}
@@ -21,7 +22,7 @@ func spread(c config.Config) config.Config {
 }
 
 // byStep freezes the first layers in mid-run.
-func byStep(c *config.Config) { c.Freeze.When, c.Freeze.Layers, c.Freeze.Step = "step", 3, 3 }
+func byStep(c *config.Config) { c.Assign("freeze.when", "step", "freeze.layers", 3, "freeze.step", 3) }
 
 // TestSpreadExpertsKeepLaw1: experts that replicas share out, alone and with every kind of
 // change that goes with them, have the losses, gradient norms and final hash of one stage
@@ -40,7 +41,8 @@ func TestSpreadExpertsKeepLaw1OverFour(t *testing.T) {
 	}
 	keepLaw1(t, 1, func(c config.Config) config.Config {
 		c = spread(c)
-		c.Parallel.Replicas, c.Moe.Experts = 4, 8
+		c.Parallel.Replicas = 4
+		c.Assign("moe.experts", 8)
 		return c
 	}, []mix{{"moe", nil}, {"moe+mod", dropping}, {"moe+exit", sBase}})
 }
@@ -51,9 +53,10 @@ func TestSpreadExpertsTrainAsLocalOnes(t *testing.T) {
 	c := spread(small(t))
 	c.Train.Steps, c.Dynamic.Kind, c.Parallel.Stages = 6, "moe", 2
 	for _, replicas := range []int{1, 2} {
-		c.Parallel.Replicas, c.Parallel.Experts = replicas, "spread"
+		c.Parallel.Replicas = replicas
+		c.Assign("parallel.experts", "spread")
 		got := goRun(t, c, nil)
-		c.Parallel.Experts = "local"
+		c.Assign("parallel.experts", "local")
 		want := goRun(t, c, nil)
 		for step, loss := range want.losses {
 			if math.Abs(float64(got.losses[step]-loss)) > 1e-4 {
@@ -72,7 +75,8 @@ func TestSpreadExpertsTrainAsLocalOnes(t *testing.T) {
 func TestMemoryOfSpreadExperts(t *testing.T) {
 	for _, capacity := range []float64{0, 0.6} {
 		c := spread(small(t))
-		c.Train.Steps, c.Balance.Kind, c.Dynamic.Kind, c.Parallel.Stages, c.Moe.Capacity = 2, "uniform", "moe", 3, capacity
+		c.Train.Steps, c.Balance.Kind, c.Dynamic.Kind, c.Parallel.Stages = 2, "uniform", "moe", 3
+		c.Assign("moe.capacity", capacity)
 		seen := &balances{}
 		err := trainLocally(t, c, seen, func(r *rank) error {
 			stage := r.World.Rank() / 2
@@ -93,7 +97,8 @@ func TestMemoryOfSpreadExperts(t *testing.T) {
 // front of some blocks, and where ranks leave in mid-run.
 func TestSpreadExpertsAreLeftAndValidated(t *testing.T) {
 	c := spread(mix{"moe+exit", nil}.of(validating(t)))
-	c.Train.Steps, c.Exit.Share, c.Exit.Threshold, c.Model.Blocks = 5, 0, -1, 4
+	c.Train.Steps, c.Model.Blocks = 5, 4
+	c.Assign("exit.share", 0, "exit.threshold", -1)
 	want := validate(t, c)
 	c.Parallel.Stages, c.Schedule.Kind = 3, "zb-h1"
 	if got := validate(t, c); !maps.Equal(got.found, want.found) || len(got.found) != 3 {

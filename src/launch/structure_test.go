@@ -12,9 +12,9 @@ func structured(t *testing.T, structure, choose string) config.Config {
 	t.Helper()
 	c := small(t)
 	c.Model.Hidden, c.Model.Blocks, c.Train.Steps = 32, 3, 8
-	c.Prune.Structure, c.Prune.Select, c.Prune.Times = structure, choose, 2
+	c.Assign("prune.structure", structure, "prune.select", choose, "prune.times", 2)
 	if structure == "2:4" {
-		c.Prune.Final = 0.5
+		c.Assign("prune.final", 0.5)
 	}
 	return c
 }

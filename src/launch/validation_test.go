@@ -85,7 +85,7 @@ func validating(t *testing.T) config.Config {
 	expect.OK(t, os.WriteFile(text, []byte(strings.Repeat("a lazy fox is quick; the dog jumps. ", 20)), 0o600))
 	c.Data.Validation = text
 	c.Train.Steps, c.Train.ValidateEvery, c.Train.ValidateSequences = 5, 2, 7
-	c.Prune.Start, c.Prune.Every, c.Prune.Times = 1, 1, 2
+	c.Assign("prune.start", 1, "prune.every", 1, "prune.times", 2)
 	return c
 }
 

@@ -66,6 +66,9 @@ func FromConfig(c config.Config) Config {
 		shape.Family, shape.KeyValueHeads, shape.Intermediate = c.Model.Family, c.Model.Keyed(), c.Inside()
 		shape.NormEps, shape.Rope = c.Model.NormEps, ropeOf(c.Model)
 	}
+	if c.ReplicasDiffer() {
+		shape.Spread = c.Parallel.Replicas
+	}
 	for _, shaper := range shapers {
 		shaper(c, &shape)
 	}
@@ -78,19 +81,6 @@ var shapers []func(config.Config, *Config)
 // RegisterShaper adds what FromConfig does for a kind of dynamism. It is called before any
 // model is made.
 func RegisterShaper(shaper func(config.Config, *Config)) { shapers = append(shapers, shaper) }
-
-func init() {
-	RegisterShaper(func(c config.Config, shape *Config) {
-		for _, kind := range []Extension{expertsOf(c), Buckets{Count: c.Attention.Buckets}, depths(c), exitsOf(c)} {
-			if c.Dynamic.Has(kind.Name()) {
-				*shape = shape.With(kind)
-			}
-		}
-		if c.Spread() {
-			shape.Spread = c.Parallel.Replicas
-		}
-	})
-}
 
 // Beyond names a kind of dynamism by which the model is another one than its family's; ""
 // if it is not.

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"dynmo/src/config"
 	"dynmo/src/tensor"
 )
 
@@ -21,16 +20,6 @@ type Exits struct {
 	Probe      float64 // share of the tokens that go on whose loss is computed here too
 	Weight     float64 // of the loss of those
 	Propagate  bool    // the state of tokens that left goes on: later blocks compute keys and values of it (see propagate.go)
-}
-
-// exitsOf returns the exits of the settings. Where thresholds are to follow a share of the
-// tokens none leaves at first.
-func exitsOf(c config.Config) Exits {
-	e := Exits{After: c.Exit.Depths(c.Model.Blocks), Confidence: c.Exit.Confidence, Threshold: c.Exit.Threshold, Probe: c.Exit.Probe, Weight: c.Exit.Weight, Propagate: c.Exit.Propagate}
-	if c.Exit.Share > 0 {
-		e.Threshold = 1
-	}
-	return e
 }
 
 func (Exits) Name() string       { return "exit" }

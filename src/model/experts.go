@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"dynmo/src/comm"
-	"dynmo/src/config"
 	"dynmo/src/device"
 	"dynmo/src/tensor"
 )
@@ -23,19 +22,6 @@ type Experts struct {
 	Scale      float64 // of the weights of choices; 0: 1
 	Squashed   bool    // the router is two matrices with tanh between, not one (Zhu et al. 2024)
 	Groups     int     // layers that the experts of a block are cut into (see expertGroup); 0: one with the rest of its second half
-}
-
-// expertsOf returns the experts of the settings.
-func expertsOf(c config.Config) Experts {
-	m := c.Moe
-	e := Experts{
-		Count: m.Experts, Top: m.Top, Balanced: m.Balance == "s-base", Auxiliary: m.Aux, Z: m.Z, Capacity: m.Capacity,
-		Scale: m.Scale, Squashed: m.Router == "mlp",
-	}
-	if c.Model.Grain == "expert" {
-		e.Groups = m.Groups
-	}
-	return e
 }
 
 func (Experts) Name() string { return "moe" }

@@ -176,7 +176,8 @@ func TestExpertsFromSettings(t *testing.T) {
 	if shape := FromConfig(c); KindOf[Experts](shape) != (Experts{}) || shape.Intermediate != 96 {
 		t.Errorf("without the kind: %+v", shape)
 	}
-	c.Dynamic.Kind, c.Model.Grain, c.Model.Blocks, c.Moe.Intermediate = "moe", "half", 2, 40
+	c.Dynamic.Kind, c.Model.Grain, c.Model.Blocks = "moe", "half", 2
+	c.Assign("moe.intermediate", 40)
 	shape := FromConfig(c)
 	if want := (Experts{Count: 8, Top: 2, Auxiliary: 0.01, Z: 0.001, Scale: 1}); KindOf[Experts](shape) != want || shape.Intermediate != 40 {
 		t.Errorf("%+v, want %+v", KindOf[Experts](shape), want)
@@ -185,9 +186,11 @@ func TestExpertsFromSettings(t *testing.T) {
 	if got := strings.Join(shape.Names(), " "); got != want || c.Layers() != shape.Layers() {
 		t.Errorf("%d layers: %s, want %s", c.Layers(), got, want)
 	}
-	c.Model.Grain, c.Moe.Groups, c.Model.Blocks = "expert", 4, 3
+	c.Model.Grain, c.Model.Blocks = "expert", 3
+	c.Assign("moe.groups", 4)
 	for kind, want := range map[string]int{"moe": 1 + 3*5 + 1, "moe+mod": 1 + 2*5 + 1 + 1, "moe+exit": 1 + 2*5 + 1 + 1 + 1} {
-		c.Dynamic.Kind, c.Exit.After, c.Exit.Confidence = kind, "2", saturation
+		c.Dynamic.Kind = kind
+		c.Assign("exit.after", "2", "exit.confidence", saturation)
 		if shape := FromConfig(c); c.Layers() != want || shape.Layers() != want || KindOf[Experts](shape).Groups != 4 {
 			t.Errorf("%s: %d layers of the settings, %d of the model, want %d", kind, c.Layers(), shape.Layers(), want)
 		}

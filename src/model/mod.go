@@ -1,7 +1,6 @@
 package model
 
 import (
-	"dynmo/src/config"
 	"dynmo/src/kernel"
 	"dynmo/src/tensor"
 )
@@ -15,12 +14,6 @@ type Depths struct {
 	Threshold float64 // of the predictor's probability, above which a token is taken
 	One       bool    // the gate is 1
 	Auxiliary float64 // weight of the router's own loss
-}
-
-// depths returns the mixture of depths of the settings.
-func depths(c config.Config) Depths {
-	m := c.Mod
-	return Depths{Capacity: m.Capacity, Predictor: m.Route == "predictor", Threshold: m.Threshold, One: m.Gate == "one", Auxiliary: m.Auxiliary}
 }
 
 func (Depths) Name() string { return "mod" }

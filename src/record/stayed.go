@@ -96,7 +96,7 @@ func (t *Tally) coarse(c config.Config) string {
 	if p.Run.Layout.Map().Chunks > 1 {
 		return ""
 	}
-	if units := c.Model.Blocks * perBlock; units <= stages && !c.Dynamic.Has("exit") { // exits are layers too
+	if units := c.Model.Blocks * perBlock; units <= stages && c.Layers() <= 1+units+c.Model.HeadShards { // kinds add no layers
 		what := "blocks"
 		if perBlock > 1 {
 			what = "parts of blocks"

@@ -6,6 +6,9 @@ import (
 	"math"
 	"slices"
 
+	"dynmo/src/config"
+	"dynmo/src/kind/mod"
+	"dynmo/src/kind/moe"
 	"dynmo/src/model"
 	"dynmo/src/record"
 )
@@ -47,7 +50,7 @@ func (r Run) countCharts() (list []*chart) {
 			func(_ record.Metrics, v []int64) float64 { return loadsOf(v).Fullest }},
 		{model.ExpertCounts, model.ExpertsFrom + 1, chart{Title: "dropped assignments", Unit: "%", About: "of tokens to experts whose capacity is used up", FromZero: true},
 			func(_ record.Metrics, v []int64) float64 {
-				if r.Config.Moe.Capacity == 0 {
+				if config.Of[moe.Settings](r.Config).Capacity == 0 {
 					return nan
 				}
 				return 100 * loadsOf(v).Dropped
@@ -66,7 +69,7 @@ func (r Run) countCharts() (list []*chart) {
 // foretells says what is foretold of tokens, and by what.
 func (r Run) foretells() string {
 	by := "the router's sigmoid above 1/2"
-	if r.Config.Mod.Route == "predictor" {
+	if config.Of[mod.Settings](r.Config).Route == "predictor" {
 		by = "the predictor"
 	}
 	return "tokens of which " + by + " says whether they are among the first of their sequence"

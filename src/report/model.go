@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"dynmo/src/config"
+	"dynmo/src/kind/moe"
 	"dynmo/src/model"
 	"dynmo/src/record"
 )
@@ -47,7 +48,7 @@ func (m *Model) Words(step record.Metrics) (list []string) {
 	}
 	if l := meanLoads(step); !math.IsNaN(l.Fullest) {
 		list = append(list, "fullest expert: "+record.Significant(l.Fullest)+" times the mean")
-		if m.config.Moe.Capacity > 0 {
+		if config.Of[moe.Settings](m.config).Capacity > 0 {
 			list = append(list, "dropped assignments: "+percentOf(l.Dropped))
 		}
 	}

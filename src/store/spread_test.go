@@ -28,7 +28,8 @@ func mixture() config.Config {
 	c := config.Default()
 	m := &c.Model
 	m.Family, m.Blocks, m.Hidden, m.Heads, m.Sequence, m.Tied, m.Grain = "llama", 2, 8, 2, 5, false, "half"
-	c.Dynamic.Kind, c.Moe.Experts, c.Moe.Top, c.Moe.Intermediate = "moe", 4, 2, 6
+	c.Dynamic.Kind = "moe"
+	c.Assign("moe.experts", 4, "moe.top", 2, "moe.intermediate", 6)
 	return c
 }
 

@@ -9,6 +9,7 @@ import (
 	"dynmo/src/config"
 	"dynmo/src/cost"
 	"dynmo/src/expect"
+	"dynmo/src/kind/moe"
 	"dynmo/src/model"
 	"dynmo/src/plan/search"
 )
@@ -84,7 +85,7 @@ func TestFewExperts(t *testing.T) {
 	if few.Config.Model.Blocks != 1 {
 		t.Errorf("%d blocks, want 1", few.Config.Model.Blocks)
 	}
-	few, err = few.Experts(2)
+	few.Config, err = moe.Fewer(few.Config, 2)
 	expect.OK(t, err)
 	measured := search.Dense(few.Config)
 	for l := range measured.Layers {
@@ -95,7 +96,7 @@ func TestFewExperts(t *testing.T) {
 		t.Errorf("%+v, want block.11.mlp of 2 s with all experts", l)
 	}
 	for _, n := range []int{1, 9} {
-		if _, err := few.Experts(n); err == nil || !strings.Contains(err.Error(), "want dynamic.kind with moe, and moe.top = 2 to moe.experts = ") {
+		if _, err := moe.Fewer(few.Config, n); err == nil || !strings.Contains(err.Error(), "want dynamic.kind with moe, and moe.top = 2 to moe.experts = ") {
 			t.Errorf("%d experts: %v", n, err)
 		}
 	}
@@ -107,10 +108,10 @@ func TestFewExperts(t *testing.T) {
 		expect.OK(t, err)
 		few, err := NewFew(c)
 		expect.OK(t, err)
-		if _, err := few.Experts(3); err == nil || !strings.HasPrefix(err.Error(), want) {
+		if _, err := moe.Fewer(few.Config, 3); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", set, err, want)
 		}
-		_, err = few.Experts(4)
+		_, err = moe.Fewer(few.Config, 4)
 		expect.OK(t, err)
 	}
 }

@@ -14,16 +14,16 @@ import (
 // Generate makes up the costs of a dynamic training run, for studies without
 // one: from the measured costs of the dense model and a kind of dynamism, what
 // each layer costs in each of the run's steps. Consecutive steps that cost the
-// same share a phase. What is assumed is settings (dynamic.Workloads), as are seed
+// same share a phase. What is assumed is settings (dynamic.Workloads()), as are seed
 // and microbatches. interval is how many changes of the model one stands for that is
 // simulated; 0 chooses, and says in the Sampling what. The clock of the tables is sim.
 func Generate(name string, dense cost.Table, c config.Config, run dynamic.MadeUp, interval int) (cost.Series, Sampling, error) {
 	fail := func(err error) (cost.Series, Sampling, error) { return nil, Sampling{}, err }
-	k := slices.IndexFunc(dynamic.Workloads, func(w dynamic.NamedWorkload) bool { return w.Name == name })
+	k := slices.IndexFunc(dynamic.Workloads(), func(w dynamic.NamedWorkload) bool { return w.Name == name })
 	if k < 0 {
 		return fail(fmt.Errorf("dynamism %q: unknown, wanted %s", name, Dynamisms()))
 	}
-	kind := dynamic.Workloads[k]
+	kind := dynamic.Workloads()[k]
 	run.Seed, run.Microbatches, run.Attention = c.Run.Seed, c.Parallel.Microbatches, c.AttentionShare()
 	run.Every = cmp.Or(run.Every, kind.Every, max(1, run.Steps/10))
 	switch {
@@ -81,7 +81,7 @@ func WithHead(series cost.Series, layers int, times float64) cost.Series {
 // Dynamisms lists the kinds that Generate knows: "prune, freeze or moe".
 func Dynamisms() string {
 	var names []string
-	for _, w := range dynamic.Workloads {
+	for _, w := range dynamic.Workloads() {
 		names = append(names, w.Name)
 	}
 	last := len(names) - 1

@@ -114,7 +114,8 @@ func of(run dynamic.MadeUp, steps int) dynamic.MadeUp {
 // CSR from where it is faster there.
 func assumed(run dynamic.MadeUp) config.Config {
 	c := config.Default()
-	c.Parallel.Microbatches, c.Prune.CSRFrom = run.Microbatches, "0.75"
+	c.Parallel.Microbatches = run.Microbatches
+	c.Assign("prune.csr_from", "0.75")
 	c.Model.Sequence, c.Model.Hidden = 2048, 1024
 	if run.Attention > 0 {
 		c.Simulate.Attention = run.Attention
@@ -192,7 +193,7 @@ func TestFreezeKeepsForwards(t *testing.T) {
 	for _, halves := range []bool{false, true} {
 		model, run := dense(12, halves), dynamic.MadeUp{Start: 100, Every: 10}
 		c := assumed(run)
-		c.Simulate.Frozen, c.Simulate.Thaws = 0.6667, false
+		c.Assign("simulate.frozen", 0.6667, "simulate.thaws", false)
 		series, _, err := Generate("freeze", model, c, of(run, 2000), 1)
 		expect.OK(t, err)
 		before := 0

@@ -70,7 +70,8 @@ func TestSampledChangesAreThoseOfTheWholeRun(t *testing.T) {
 func TestSampledRunEstimatesTheWhole(t *testing.T) {
 	c := plantest.Settings(schedule.Kind1F1B, 16, 4, 8)
 	c.Model.Sequence, c.Model.Hidden = 2048, 1024
-	c.Balance.Every, c.Simulate.TokensNoise = "1", 3
+	c.Balance.Every = "1"
+	c.Assign("simulate.mod_noise", 3)
 	answers := make([]Run, 2)
 	samplings := make([]Sampling, 2)
 	for i, interval := range []int{1, 4} {

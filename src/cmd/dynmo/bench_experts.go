@@ -12,6 +12,7 @@ import (
 
 	"dynmo/src/config"
 	"dynmo/src/dynamic/routing"
+	"dynmo/src/kind/moe"
 	"dynmo/src/nodebench"
 	"dynmo/src/profile"
 	"dynmo/src/study/dynamism"
@@ -129,7 +130,7 @@ func expertCosts(file string) (n int, costs profile.Phase, err error) {
 	if err != nil || !strings.Contains(shape, "moe.experts=") {
 		return 0, costs, fmt.Errorf("%s: costs of %q, want those of a mixture of experts (dynmo profile)", file, shape)
 	}
-	return c.Moe.Experts, series[0], nil
+	return config.Of[moe.Settings](c).Experts, series[0], nil
 }
 
 // experts prints tables, or their speedups alone, and fails where these are too low.

@@ -9,6 +9,7 @@ import (
 
 	"dynmo/src/checkpoint"
 	"dynmo/src/config"
+	"dynmo/src/dynamic"
 	"dynmo/src/input"
 )
 
@@ -135,11 +136,10 @@ func size(text string) (int64, error) {
 // differs says what programs that read a run's model compute otherwise than its training.
 func differs(c config.Config) string {
 	var list []string
-	if c.Dynamic.Has("moe") && c.Moe.Balance == "s-base" {
-		list = append(list, `moe.balance = "s-base": others send a token to its most probable experts, by weights that add up to 1, not to balanced ones by their probabilities`)
-	}
-	if c.Dynamic.Has("moe") && c.Moe.Capacity > 0 {
-		list = append(list, fmt.Sprintf("moe.capacity = %v: others drop no assignment", c.Moe.Capacity))
+	for _, kind := range dynamic.Active(c) {
+		if kind.Exported != nil {
+			list = append(list, kind.Exported(c)...)
+		}
 	}
 	return strings.Join(list, "; ")
 }

@@ -70,7 +70,7 @@ func wordsOrFiles(list ...string) completer {
 // dynamisms returns what --dynamic takes.
 func dynamisms() []string {
 	names := []string{allKinds}
-	for _, w := range dynamic.Workloads {
+	for _, w := range dynamic.Workloads() {
 		names = append(names, w.Name)
 	}
 	return names

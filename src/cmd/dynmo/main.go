@@ -5,6 +5,8 @@ package main
 import (
 	"os"
 	"runtime/debug"
+
+	_ "dynmo/src/kind" // every kind of dynamism
 )
 
 // init makes a crash end by a signal, SIGABRT or its own. Go's status for a crash is 2,

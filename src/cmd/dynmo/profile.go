@@ -12,6 +12,7 @@ import (
 	"dynmo/src/comm/mpi"
 	"dynmo/src/config"
 	"dynmo/src/cost"
+	"dynmo/src/kind/moe"
 	"dynmo/src/launch"
 	"dynmo/src/model"
 	"dynmo/src/plan/search"
@@ -138,7 +139,7 @@ func estimated(c config.Config, name string) (profile.Phase, error) {
 func undivided(c config.Config, steps int) config.Config {
 	standard := config.Default()
 	c.Parallel.Stages = 1
-	if !c.Spread() {
+	if !c.ReplicasDiffer() {
 		c.Parallel.Replicas = 1
 	}
 	c.Parallel.Microbatches = min(c.Parallel.Microbatches, 8)
@@ -157,7 +158,7 @@ func profiled(c config.Config, once bool, experts int, bar *record.Bar) (profile
 	}
 	few, err := study.NewFew(c)
 	if err == nil && experts != 0 {
-		few, err = few.Experts(experts)
+		few.Config, err = moe.Fewer(few.Config, experts)
 	}
 	if err != nil {
 		return profile.Phase{}, usageError{fmt.Errorf("--once: %w", err)}

@@ -18,8 +18,8 @@ type simAnswers []simAnswer
 // all simulates a run of every kind, made up from a series' first table.
 func (d madeUp) all(series profile.Series, o study.Options, bar *record.Bar) (simAnswers, error) {
 	var list simAnswers
-	o.Show = stepsOf(bar, runsOf*d.Steps*len(dynamic.Workloads))
-	for _, w := range dynamic.Workloads {
+	o.Show = stepsOf(bar, runsOf*d.Steps*len(dynamic.Workloads()))
+	for _, w := range dynamic.Workloads() {
 		costs, err := d.generate(w.Name, series, &o)
 		if err != nil {
 			return nil, err

@@ -27,7 +27,7 @@ func (d *madeUp) kinds() []string {
 		return []string{"none"}
 	case allKinds:
 		var all []string
-		for _, w := range dynamic.Workloads {
+		for _, w := range dynamic.Workloads() {
 			all = append(all, w.Name)
 		}
 		return all

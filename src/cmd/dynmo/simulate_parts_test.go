@@ -66,11 +66,11 @@ func TestSimulateAll(t *testing.T) {
 	args := []string{"simulate", "run.toml", "--costs", "costs.json", "--steps", "120"}
 	text := said(t, append(args, "--dynamic", "all")...)
 	list := decodedLines[simAnswer](t, said(t, append(args, "--dynamic", "all", "--json")...))
-	if len(list) != len(dynamic.Workloads) {
-		t.Fatalf("%d answers, want %d", len(list), len(dynamic.Workloads))
+	if len(list) != len(dynamic.Workloads()) {
+		t.Fatalf("%d answers, want %d", len(list), len(dynamic.Workloads()))
 	}
 	narrow(t, text)
-	for i, w := range dynamic.Workloads {
+	for i, w := range dynamic.Workloads() {
 		a := list[i]
 		if want := decoded[simAnswer](t, append(args, "--dynamic", w.Name)...); !reflect.DeepEqual(a, want) {
 			t.Errorf("%s: %+v, alone %+v", w.Name, a, want)

@@ -25,7 +25,7 @@ func tiny(t *testing.T) (file, dir string) {
 	c.Parallel.Stages, c.Parallel.Microbatches, c.Parallel.MicrobatchSize = 2, 4, 1
 	c.Balance.Kind, c.Balance.By, c.Balance.Every = "partition", "param", "2"
 	c.Dynamic.Kind = "prune"
-	c.Prune.Start, c.Prune.Every, c.Prune.Times = 3, 2, 2
+	c.Assign("prune.start", 3, "prune.every", 2, "prune.times", 2)
 	c.Run.Clock, c.Train.Steps, c.Train.Hash, c.Device.Kernel = "wall", 10, true, "ref"
 	write(t, file, c.TOML())
 	return file, filepath.Join(folder, "run")

@@ -122,7 +122,7 @@ func runTraining(c *cobra.Command, settings config.Config, records runDirectory,
 	if from != "" {
 		recorded = filepath.Join(from, record.SettingsFile)
 	}
-	stored, err := settings.ResolvePruning(recorded)
+	resolved, err := settings.Resolve(recorded)
 	if err != nil {
 		return refuse(c, usageError{err})
 	}
@@ -130,7 +130,7 @@ func runTraining(c *cobra.Command, settings config.Config, records runDirectory,
 	defer stop()
 	asked, silence := saveRequests()
 	defer silence()
-	watch := &watcher{out: c.ErrOrStderr(), settings: settings, stored: stored, records: records}
+	watch := &watcher{out: c.ErrOrStderr(), settings: settings, resolved: resolved, records: records}
 	out, err := launch.Launch(settings, launch.Hooks{
 		Stop:   func() bool { return ctx.Err() != nil },
 		Save:   asked,

@@ -21,7 +21,7 @@ import (
 type watcher struct {
 	out      io.Writer
 	settings config.Config
-	stored   string // how pruned matrices are; "" in a run without
+	resolved []string // why settings that were "auto" are what they are
 	records  runDirectory
 
 	run      *record.Run // nil if nothing is kept
@@ -74,8 +74,8 @@ func (w *watcher) begin(about launch.World) (record.Observer, error) {
 	for _, line := range w.settings.Ignored() {
 		w.progress.Say("note: " + line)
 	}
-	if w.stored != "" {
-		w.progress.Say("note: " + w.stored)
+	for _, why := range w.resolved {
+		w.progress.Say("note: " + why)
 	}
 	l := w.settings.Parallel
 	w.progress.Say(fmt.Sprintf("%s: %d ranks on %d hosts (%d stages x %d replicas), kernels %s, balance %s, clock=%s",

@@ -137,10 +137,10 @@ func (p *Planner) fits(t cost.Table, cuts partition.Partition, s schedule.Schedu
 // leave it beside those of the next layout. On GPUs replicas must not exchange rows of
 // experts in every pass: these rounds would wait for the move (see comm.Group.Exchange).
 func (p *Planner) OptimizerCanFollow(t cost.Table, present, next layout.Layout) bool {
-	if d := p.Config.Dynamic; d.Has("prune") || d.Has("freeze") || !next.SameRanks(present) {
+	if p.Config.Dynamic.ChangesLayers() || !next.SameRanks(present) {
 		return false
 	}
-	if p.Config.Device.Kind == "cuda" && p.Config.Spread() {
+	if p.Config.Device.Kind == "cuda" && p.Config.ReplicasDiffer() {
 		return false
 	}
 	p, err := p.Match(next)

@@ -7,6 +7,7 @@ import (
 	"dynmo/src/cost"
 	"dynmo/src/device"
 	"dynmo/src/device/cpu"
+	"dynmo/src/dynamic"
 	"dynmo/src/kernel/null"
 	"dynmo/src/model"
 	"dynmo/src/partition"
@@ -42,14 +43,16 @@ func Fixed(c config.Config) FixedBytes {
 	return pipeline.FixedBytes(outliner(c), model.FromConfig(c))
 }
 
-// Dense returns the chain before training: bytes and parameters, no seconds. Where layers
-// freeze by plasticity on a CPU, the bytes include the reference weights that training
-// allocates later.
+// Dense returns the chain before training: bytes and parameters, no seconds. The bytes include
+// what kinds of dynamism add in later steps.
 func Dense(c config.Config) cost.Table {
 	var t cost.Table
 	t.Layers = model.Outline(model.FromConfig(c), outliner(c))
-	if c.ByPlasticity() && c.Device.Kind == "cpu" {
-		for l, bytes := range model.ReferenceBytes(model.FromConfig(c), Precision(c)) {
+	for _, kind := range dynamic.Active(c) {
+		if kind.Memory == nil {
+			continue
+		}
+		for l, bytes := range kind.Memory(c, Precision(c)) {
 			t.Layers[l].Bytes.Parameters += bytes
 		}
 	}
@@ -65,27 +68,7 @@ func Shape(c config.Config) string {
 	if m.Llama() {
 		shape += fmt.Sprintf(" model.family=%s model.key_value_heads=%d model.intermediate=%d", m.Family, m.Keyed(), m.MLP())
 	}
-	if c.Dynamic.Has("attention") {
-		shape += fmt.Sprintf(" attention.buckets=%d", c.Attention.Buckets)
-	}
-	if m := c.Moe; c.Dynamic.Has("moe") {
-		shape += fmt.Sprintf(" moe.experts=%d moe.top=%d moe.intermediate=%d moe.balance=%s moe.capacity=%v", m.Experts, m.Top, c.Inside(), m.Balance, m.Capacity)
-		if c.Model.Grain == "expert" {
-			shape += fmt.Sprintf(" moe.groups=%d", m.Groups)
-		}
-		if m.Router != "linear" {
-			shape += " moe.router=" + m.Router
-		}
-		if c.Spread() {
-			shape += fmt.Sprintf(" parallel.experts=spread parallel.replicas=%d", c.Parallel.Replicas)
-		}
-	}
-	if c.Dynamic.Has("mod") {
-		shape += fmt.Sprintf(" mod.capacity=%v mod.route=%s", c.Mod.Capacity, c.Mod.Route)
-	}
-	if c.Dynamic.Has("exit") {
-		shape += fmt.Sprintf(" exit.after=%s exit.confidence=%s", c.Exit.Depths(m.Blocks), c.Exit.Confidence)
-	}
+	shape += dynamic.Holds(c)
 	if c.Device.Kind == "cuda" {
 		shape += fmt.Sprintf(" device.kind=cuda device.precision=%s", c.Device.Precision)
 	}

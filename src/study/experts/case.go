@@ -12,6 +12,7 @@ import (
 	"dynmo/src/config"
 	"dynmo/src/cost"
 	"dynmo/src/dynamic/routing"
+	"dynmo/src/kind/moe"
 	"dynmo/src/model"
 	"dynmo/src/plan/search"
 )
@@ -81,7 +82,7 @@ func NewCase(r routing.Recording, costs cost.Phase, o Options) (*Case, error) {
 	if err != nil {
 		return fail(fmt.Errorf("costs of %q: %w", costs.Model, err))
 	}
-	if c.Moe.Experts != r.Experts || c.Moe.Top != r.Top || c.Model.Grain != "half" {
+	if config.Of[moe.Settings](c).Experts != r.Experts || config.Of[moe.Settings](c).Top != r.Top || c.Model.Grain != "half" {
 		return fail(fmt.Errorf("costs of %q: want those of model.grain=half moe.experts=%d moe.top=%d", costs.Model, r.Experts, r.Top))
 	}
 	k := &Case{Name: r.Name, Options: o, Paper: claims(r.Name), routing: r, config: c, chain: search.Dense(c)}
@@ -126,7 +127,7 @@ func (k *Case) fill(costs cost.Phase) error {
 // takes longer for: 2·((D-1)·latency + (D-1)/D·tokens·top·channels·4/bandwidth).
 func (k *Case) exchange() float64 {
 	c, others := k.config, float64(k.Replicas-1)
-	tokens := float64(c.Model.Sequence * c.Parallel.MicrobatchSize * c.Moe.Top)
+	tokens := float64(c.Model.Sequence * c.Parallel.MicrobatchSize * config.Of[moe.Settings](c).Top)
 	bytes := others / float64(k.Replicas) * tokens * float64(4*c.Model.Hidden)
 	seconds := others * c.Comm.LatencySeconds
 	if c.Comm.BandwidthBytes > 0 {

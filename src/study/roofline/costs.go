@@ -31,7 +31,7 @@ const Clock = "estimated"
 // dynamism but for what it adds to the chain. Layers that compute alike cost alike. Experts
 // that replicas share out are refused: how tokens spread over them is not known.
 func Costs(c config.Config, g GPU) (cost.Table, error) {
-	if c.Spread() {
+	if c.ReplicasDiffer() {
 		return cost.Table{}, errors.New(`parallel.experts = "spread" cannot be estimated: how tokens spread over experts is not known`)
 	}
 	out := cost.Table{Clock: Clock, Device: g.Name, Dispatch: dispatch}

@@ -1,0 +1,128 @@
+package config
+
+import (
+	"slices"
+	"strings"
+)
+
+// Kind is what settings know of a kind of dynamism. Its functions are called where
+// dynamic.kind names the kind, but for Check.
+type Kind struct {
+	Name       string // in dynamic.kind
+	Structural bool   // the kind is part of the chain from the first step on; others change layers between steps
+	Subset     bool   // blocks of the kind work on some tokens of a sequence
+	Tables     []Table
+
+	Check          func(Config, Rule)                               // combinations that no run can have, whatever dynamic.kind is
+	Remarks        func(Config) []string                            // what works otherwise than one may think, a sentence each
+	Shape          func(Config, *Shape)                             // changes the shape of blocks and chain
+	ReplicasDiffer func(Config) bool                                // replicas of a stage hold different weights
+	Resolve        func(c *Config, recorded string) (string, error) // see Config.Resolve
+	Assume         func(*Config)                                    // sets what Assumptions says in place of "auto"
+}
+
+// Rule refuses a combination of settings where it is wrong, and says what is wanted. names
+// are those of the settings, with blanks between them.
+type Rule func(wrong bool, wanted, names string)
+
+// Shape is what kinds of dynamism change of blocks and chain.
+type Shape struct {
+	Inside      int     // channels inside an MLP
+	MLPs, Taken int     // MLPs of a block; those of them that a token goes through
+	Router      float64 // weights that choose them
+	PerBlock    int     // layers of a block
+	Whole       int     // blocks that are one layer in any grain
+	Added       int     // layers beside blocks, embedding and head
+}
+
+// kinds are all that are registered, in their fixed order.
+var kinds []Kind
+
+// RegisterKind adds a kind of dynamism and its tables, behind those that are registered. It is
+// called before there is any Config.
+func RegisterKind(k Kind) {
+	kinds = append(kinds, k)
+	for _, t := range k.Tables {
+		registerTable(t)
+	}
+}
+
+// names returns the values of dynamic.kind.
+func names() string {
+	list := []string{"none"}
+	for _, k := range kinds {
+		list = append(list, k.Name)
+	}
+	return strings.Join(list, ",")
+}
+
+// Kinds returns the kinds of the settings, "none" for none.
+func (d Dynamic) Kinds() []string { return strings.Split(d.Kind, "+") }
+
+// Has reports whether a kind is among those of the settings.
+func (d Dynamic) Has(kind string) bool { return slices.Contains(d.Kinds(), kind) }
+
+// active returns the kinds that the settings name, in the fixed order.
+func (d Dynamic) active() []Kind {
+	return slices.DeleteFunc(slices.Clone(kinds), func(k Kind) bool { return !d.Has(k.Name) })
+}
+
+// Structure returns those of the kinds that are part of the chain, as the settings have
+// them; "none" for none.
+func (d Dynamic) Structure() string {
+	list := slices.DeleteFunc(d.Kinds(), func(name string) bool {
+		return !slices.ContainsFunc(kinds, func(k Kind) bool { return k.Name == name && k.Structural })
+	})
+	if len(list) == 0 {
+		return "none"
+	}
+	return strings.Join(list, "+")
+}
+
+// ChangesLayers reports whether a kind changes layers between steps.
+func (d Dynamic) ChangesLayers() bool {
+	return slices.ContainsFunc(d.active(), func(k Kind) bool { return !k.Structural })
+}
+
+// TakesSubsets reports whether a kind lets blocks work on some tokens of a sequence.
+func (d Dynamic) TakesSubsets() bool {
+	return slices.ContainsFunc(d.active(), func(k Kind) bool { return k.Subset })
+}
+
+// ReplicasDiffer reports whether replicas of a stage hold different weights.
+func (c Config) ReplicasDiffer() bool {
+	return slices.ContainsFunc(c.Dynamic.active(), func(k Kind) bool { return k.ReplicasDiffer != nil && k.ReplicasDiffer(c) })
+}
+
+// Resolve sets what a run decides once and keeps: settings say it from then on. recorded is
+// the file of settings of a run that goes on, which need not be there; "" of a run that
+// begins. Sentences say why.
+func (c *Config) Resolve(recorded string) (why []string, err error) {
+	for _, k := range c.Dynamic.active() {
+		if k.Resolve == nil {
+			continue
+		}
+		sentence, err := k.Resolve(c, recorded)
+		if err != nil {
+			return nil, err
+		}
+		if sentence != "" {
+			why = append(why, sentence)
+		}
+	}
+	return why, nil
+}
+
+// shape returns blocks and chain with all that kinds change of them.
+func (c Config) shape() Shape {
+	s := Shape{Inside: c.Model.MLP(), MLPs: 1, Taken: 1, PerBlock: 1}
+	if c.Model.Grain == "half" {
+		s.PerBlock = 2
+	}
+	for _, k := range c.Dynamic.active() {
+		if k.Shape != nil {
+			k.Shape(c, &s)
+		}
+	}
+	return s
+}

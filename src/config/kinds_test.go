@@ -1,0 +1,3 @@
+package config_test
+
+import _ "dynmo/src/kind" // settings have the tables of every kind

@@ -1,0 +1,120 @@
+package dynamic
+
+import (
+	"cmp"
+	"slices"
+
+	"dynmo/src/config"
+	"dynmo/src/cost"
+	"dynmo/src/model"
+	"dynmo/src/tensor"
+)
+
+// Registration is all that the rest of the program knows of a kind of dynamism. Functions
+// that are nil stand for a kind that has nothing to say there.
+type Registration struct {
+	Settings config.Kind
+
+	// New returns what the kind does between steps; nil: nothing.
+	New func(config.Config) Kind
+	// Extension returns what the kind makes of the chain of the model; nil: nothing.
+	Extension func(config.Config) model.Extension
+	// Workload makes the kind's costs up, for a run that nobody has trained.
+	Workload Making
+	// Holds returns the settings that the costs of layers hold for: "table.key=value …".
+	Holds func(config.Config) string
+	// Memory returns the bytes that the kind adds to every layer, for later steps.
+	Memory func(config.Config, tensor.DType) []int64
+	// Exported returns what other programs compute otherwise with a model that is exported.
+	Exported func(config.Config) []string
+	// Evaluated returns what the kind found out of layers in a step, by their numbers, and
+	// the seconds that it took; nil and 0 if nothing.
+	Evaluated func([]cost.Count) (map[int]float64, float64)
+	// Few is how the costs of a large model follow from those of a few of its blocks.
+	Few Few
+}
+
+// Making is how the costs of a run are made up.
+type Making struct {
+	Every  int  // steps between changes of the model in the paper (sections 3.1, 3.5 and 4.1); 0: a tenth of the run
+	Routed bool // microbatches cost differently: their number must be known
+	Of     func(config.Config) Workload
+}
+
+// Few is how the costs of a large model follow from those of a few of its blocks.
+type Few struct {
+	Blocks  func(*config.Config) int                                             // returns how many blocks have every form; changes settings so that they do
+	Correct func(few config.Config, layers []cost.Layer, taken float64)          // mends costs that were measured while blocks took another share of the tokens
+	Finish  func(larger config.Config, layers []cost.Layer) (lower []cost.Layer) // returns what the layers of the larger model cost in the end
+}
+
+// registrations are all kinds, in their fixed order.
+var registrations []Registration
+
+// Register adds a kind behind those that are registered. It is called before there are any
+// settings.
+func Register(r Registration) {
+	registrations = append(registrations, r)
+	config.RegisterKind(r.Settings)
+	if r.Extension != nil {
+		model.RegisterShaper(func(c config.Config, shape *model.Config) {
+			if c.Dynamic.Has(r.Settings.Name) {
+				*shape = shape.With(r.Extension(c))
+			}
+		})
+	}
+}
+
+// find returns the registration of a kind.
+func find(name string) Registration {
+	i := slices.IndexFunc(registrations, func(r Registration) bool { return r.Settings.Name == name })
+	if i < 0 {
+		panic("dynamic: a kind that is not registered")
+	}
+	return registrations[i]
+}
+
+// Active returns the kinds that the settings name, in the fixed order.
+func Active(c config.Config) []Registration {
+	return slices.DeleteFunc(slices.Clone(registrations), func(r Registration) bool { return !c.Dynamic.Has(r.Settings.Name) })
+}
+
+// Holds returns the settings of kinds that the costs of layers hold for, each with a blank
+// before it: in the order of their tables in a file, as costs written before have them.
+func Holds(c config.Config) (text string) {
+	kinds := Active(c)
+	slices.SortStableFunc(kinds, func(a, b Registration) int {
+		return cmp.Compare(a.Settings.Tables[0].Place, b.Settings.Tables[0].Place)
+	})
+	for _, kind := range kinds {
+		if kind.Holds != nil {
+			text += " " + kind.Holds(c)
+		}
+	}
+	return text
+}
+
+// Evaluated returns what kinds found out of layers in a step, by their numbers, and the
+// seconds that it took; nil and 0 if nothing.
+func Evaluated(counts []cost.Count) (byLayer map[int]float64, seconds float64) {
+	for _, r := range registrations {
+		if r.Evaluated == nil || byLayer != nil {
+			continue
+		}
+		byLayer, seconds = r.Evaluated(counts)
+	}
+	return byLayer, seconds
+}
+
+// FewBlocks changes the settings of a model so that a few blocks have every form, and
+// returns how many: two, unless kinds say otherwise.
+func FewBlocks(c *config.Config) (blocks int) {
+	for _, kind := range Active(*c) {
+		of := 2
+		if kind.Few.Blocks != nil {
+			of = kind.Few.Blocks(c)
+		}
+		blocks = max(blocks, of)
+	}
+	return cmp.Or(blocks, 2)
+}

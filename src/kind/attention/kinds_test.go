@@ -1,0 +1,3 @@
+package attention_test
+
+import _ "dynmo/src/kind" // settings have the tables of every kind

@@ -1,0 +1,63 @@
+// Package exit is early exit: behind chosen blocks tokens leave (Schuster et al. 2022; paper,
+// section 2.2).
+package exit
+
+import (
+	"fmt"
+
+	"dynmo/src/config"
+	"dynmo/src/cost"
+	"dynmo/src/dynamic"
+	"dynmo/src/model"
+)
+
+// Kind registers early exit.
+var Kind = dynamic.Registration{
+	Settings: settings,
+	New:      newThresholds,
+	Extension: func(c config.Config) model.Extension {
+		e := config.Of[Settings](c)
+		exits := model.Exits{
+			After: e.Depths(c.Model.Blocks), Confidence: e.Confidence, Threshold: e.Threshold, Probe: e.Probe, Weight: e.Weight, Propagate: e.Propagate,
+		}
+		if e.Share > 0 {
+			exits.Threshold = 1 // thresholds follow the share: at first no token leaves
+		}
+		return exits
+	},
+	Workload: dynamic.Making{Every: 100, Routed: true, Of: func(c config.Config) dynamic.Workload {
+		s := config.Of[simulated](c)
+		return workload{s.From, s.Share, s.Noise}
+	}},
+	Holds: func(c config.Config) string {
+		e := config.Of[Settings](c)
+		return fmt.Sprintf("exit.after=%s exit.confidence=%s", e.Depths(c.Model.Blocks), e.Confidence)
+	},
+	Few: dynamic.Few{
+		Blocks: fewBlocks,
+		Finish: func(larger config.Config, layers []cost.Layer) []cost.Layer { return leave(layers, shares(larger)) },
+	},
+}
+
+// fewBlocks puts exits behind the second and the third of four blocks, so that there are
+// blocks with an exit behind them and without, routed or not. No token leaves early.
+func fewBlocks(c *config.Config) int {
+	e := config.Of[Settings](*c)
+	e.After, e.Share, e.Threshold = "2,3", 0, 2
+	config.Set(c, e)
+	return 4
+}
+
+// shares returns the share of the tokens that leave behind each layer in the end.
+func shares(c config.Config) []float64 {
+	var list []float64
+	e := config.Of[Settings](c)
+	for _, d := range model.FromConfig(c).Chain() {
+		gone := 0.0
+		if d.Kind == model.Exit {
+			gone = e.Share / float64(e.Count(c.Model.Blocks))
+		}
+		list = append(list, gone)
+	}
+	return list
+}

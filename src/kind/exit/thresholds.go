@@ -1,0 +1,143 @@
+package exit
+
+import (
+	"math"
+
+	"dynmo/src/config"
+	"dynmo/src/cost"
+	"dynmo/src/dynamic"
+	"dynmo/src/model"
+)
+
+// newThresholds returns what moves thresholds, or nothing if they stay as they are.
+func newThresholds(c config.Config) dynamic.Kind {
+	e := config.Of[Settings](c)
+	if e.Share == 0 {
+		return dynamic.Nothing{}
+	}
+	return &thresholds{Share: e.Share, Start: e.Start, Until: e.Until, names: model.FromConfig(c).Names()}
+}
+
+// thresholds moves the thresholds of early exits (see model.Exits) so that a share of the
+// tokens has left before the last block, each exit an equal part of it:
+//
+//	dynamic.Share(t) = Share · (t - Start) / (Until - Start)    between 0 and Share
+//
+// After a step every exit has counted how many tokens would have left with other
+// thresholds around its own. It goes to where as many as wanted would have, or all where
+// fewer came; half of the way if those that left were nearly as many, since what is left is
+// mostly chance. Thresholds are state of their layers; nothing else is remembered between
+// steps but what is told of them.
+type thresholds struct {
+	Share        float64
+	Start, Until int
+
+	names []string     // of the chain's layers
+	stage *model.Stage // of this rank, in the step that After is given
+	last  map[string]float64
+}
+
+// gain returns how far a threshold goes to where it should have been.
+func gain(left, wanted float64) float64 {
+	if math.Abs(left-wanted) > wanted/2 {
+		return 1
+	}
+	return 0.5
+}
+
+// tellings is how often the thresholds are told while the share rises.
+const tellings = 10
+
+// at returns the share of the tokens that leave in a step.
+func (e *thresholds) at(step int) float64 {
+	switch {
+	case step < e.Start:
+		return 0
+	case step >= e.Until:
+		return e.Share
+	}
+	return e.Share * float64(step-e.Start) / float64(e.Until-e.Start)
+}
+
+// Before tells, when a tenth of the share has been reached, share and thresholds: what the
+// blocks behind the exits cost has changed.
+func (e *thresholds) Before(step int, t dynamic.Target) (dynamic.Change, error) {
+	e.stage = t.Stage
+	if step == 0 || e.last == nil || int(tellings*e.at(step)/e.Share) == int(tellings*e.at(step-1)/e.Share) {
+		return dynamic.Change{}, nil
+	}
+	return dynamic.Change{Kind: "exit", Detail: e.last}, nil
+}
+
+// After moves the thresholds of the stage's exits for the next step.
+func (e *thresholds) After(step int, m cost.Measurement) error {
+	exits := exitsIn(m.Counts)
+	e.last = map[string]float64{"share": e.at(step + 1)}
+	all, left := 0.0, 0.0
+	for k, x := range exits {
+		if k == 0 {
+			all = x.entered
+		}
+		left += x.left
+		if x.entered == 0 {
+			continue // nothing says what its threshold should be
+		}
+		wanted := min(all*e.at(step+1)/float64(len(exits)), x.entered)
+		next := min(max(x.threshold+gain(x.left, wanted)*x.offset(wanted), 0), 1)
+		e.last[e.names[x.layer]+".threshold"] = next
+		if l := e.stage.Layer(x.layer); l != nil {
+			l.SetThreshold(next)
+		}
+	}
+	if all > 0 {
+		e.last["left"] = left / all
+	}
+	return nil
+}
+
+// counted is what an exit counted in the microbatches of a step.
+type counted struct {
+	layer         int
+	entered, left float64
+	threshold     float64
+	around        []float64 // tokens, by model.ExitOffsets
+}
+
+// exitsIn returns what every exit counted, in chain order.
+func exitsIn(counts []cost.Count) (list []counted) {
+	for _, c := range counts {
+		if c.Name != model.ExitCounts && c.Name != model.ExitAround {
+			continue
+		}
+		if len(list) == 0 || list[len(list)-1].layer != c.Layer {
+			list = append(list, counted{layer: c.Layer, around: make([]float64, len(model.ExitOffsets))})
+		}
+		x := &list[len(list)-1]
+		if c.Name == model.ExitCounts {
+			x.entered, x.left = x.entered+float64(c.Values[0]), x.left+float64(c.Values[1])
+			continue
+		}
+		x.threshold = max(x.threshold, float64(c.Values[0])/model.ThresholdUnit)
+		for i := range x.around {
+			x.around[i] += float64(c.Values[1+i])
+		}
+	}
+	return list
+}
+
+// offset returns how far from the threshold as many tokens as wanted would have left,
+// as a straight line between the two nearest counts.
+func (x counted) offset(wanted float64) float64 {
+	at, step := len(model.ExitOffsets)/2, 1
+	if x.around[at] > wanted {
+		step = -1 // to higher thresholds
+	}
+	for ; at+step >= 0 && at+step < len(x.around) && x.around[at] != wanted; at += step {
+		a, b := x.around[at], x.around[at+step]
+		if (a-wanted)*(b-wanted) <= 0 {
+			part := (wanted - a) / (b - a)
+			return model.ExitOffsets[at] + part*(model.ExitOffsets[at+step]-model.ExitOffsets[at])
+		}
+	}
+	return model.ExitOffsets[at]
+}

@@ -1,0 +1,302 @@
+package freeze
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+
+	"dynmo/src/cost"
+	"dynmo/src/dynamic"
+	"dynmo/src/input"
+	"dynmo/src/model"
+	"dynmo/src/tensor"
+)
+
+const (
+	// watched is how many layers are evaluated at a time, the front-most that train: as
+	// soon as one freezes the next has a history, and may freeze without waiting for a
+	// window of its own. An evaluation is a forward of the layer for one microbatch.
+	watched = 4
+	// compared is how many tokens of the microbatch are compared with each other: a layer
+	// of hidden size 1024 takes some 30 million multiplications then.
+	compared = 128
+	// plasticityUnit is what counts of plasticity are in: the largest, 4, stays below 2^53.
+	plasticityUnit = 1e-15
+	// freezeState is the section of a layer's state with its freezing.
+	freezeState = "freeze"
+)
+
+// Names of the counts of an evaluation.
+const (
+	plasticityCount = "plasticity"            // in plasticityUnit
+	referenceCount  = "reference_nanoseconds" // that the evaluation took
+)
+
+// plasticity freezes layers from the front once they have stopped changing (Egeria, Wang
+// et al. 2022). At times the weights of all blocks are copied in int8, as references. The
+// plasticity of a layer is the similarity-preserving loss between what leaves it and what
+// would leave it with its reference's weights, of the same microbatch: how far it has come
+// since the reference. The front-most layer that trains freezes, with all before it, when
+// the moving average of its plasticity has not fallen for a window of evaluations. The
+// last block and the head never do. When the learning rate has fallen by a factor since a
+// layer froze, all thaw.
+//
+// Decisions depend on counts, which every rank has, and on the state of layers, which
+// moves with them: they are the same wherever layers lie. Replica 0 evaluates its first
+// microbatch. Layers that cannot be evaluated freeze with the next that can.
+type plasticity struct {
+	Settings
+
+	known      bool
+	layers     []freezing // by layer of the chain
+	candidates []int      // layers that are evaluated, ascending
+	stage      *model.Stage
+	anew       bool // references are wanted after this step, whatever their time
+}
+
+// freezing is what is known of a layer.
+type freezing struct {
+	History []float64 `json:"history"`      // plasticity, the newest last
+	LR      float64   `json:"lr,omitempty"` // when it froze; 0: it trains
+}
+
+// Before freezes or thaws layers, and lets the front-most be watched in a step in which
+// they are evaluated.
+func (p *plasticity) Before(step int, t dynamic.Target) (dynamic.Change, error) {
+	p.stage = t.Stage
+	if !p.known {
+		if err := p.recall(t); err != nil {
+			return dynamic.Change{}, fmt.Errorf("freeze: %w", err)
+		}
+	}
+	change := p.decide(t.LR)
+	if change.Structure {
+		t.Stage.Freeze(func(layer int) bool { return p.layers[layer].LR > 0 })
+		if err := p.keep(); err != nil {
+			return dynamic.Change{}, fmt.Errorf("freeze: %w", err)
+		}
+	}
+	if since := step - p.Start; since > 0 && since%p.Every == 0 && !p.anew {
+		for _, id := range p.front() {
+			if l := t.Stage.Layer(id); l != nil {
+				l.Watch = watch(l)
+			}
+		}
+	}
+	return change, nil
+}
+
+// front returns the layers that are evaluated next.
+func (p *plasticity) front() []int {
+	var list []int
+	for _, id := range p.candidates {
+		if p.layers[id].LR == 0 && len(list) < watched {
+			list = append(list, id)
+		}
+	}
+	return list
+}
+
+// recall takes over the state of all layers, that a run that is resumed begins with.
+// Collective over the stages.
+func (p *plasticity) recall(t dynamic.Target) error {
+	chain := t.Stage.Config.Chain()
+	p.layers, p.candidates = make([]freezing, len(chain)), nil
+	mine, last := make(map[int]string), 0
+	for _, d := range chain {
+		last = max(last, d.Block)
+	}
+	for id, d := range chain {
+		if d.Block >= 0 && d.Block < last && d.Repeats() {
+			p.candidates = append(p.candidates, id)
+		}
+	}
+	for _, l := range t.Stage.Layers {
+		if s, ok := l.State(freezeState); ok {
+			mine[l.ID] = string(s.Text)
+		}
+	}
+	text, err := json.Marshal(mine)
+	if err != nil {
+		return err
+	}
+	rows, err := t.Stages.Allgather(text)
+	if err != nil {
+		return err
+	}
+	for _, row := range rows {
+		var texts map[int]string
+		if err := json.Unmarshal(row, &texts); err != nil {
+			return err
+		}
+		for id, text := range texts {
+			if p.layers[id], err = readFreezing([]byte(text)); err != nil {
+				return fmt.Errorf("layer %d (%s): state: %w", id, chain[id].Name, err)
+			}
+		}
+	}
+	p.known = true
+	return nil
+}
+
+// readFreezing reads a layer's section.
+func readFreezing(text []byte) (f freezing, err error) {
+	if err = json.Unmarshal(text, &f); err == nil {
+		err = input.CheckKeys(text, f)
+	}
+	if err != nil {
+		return f, err
+	}
+	for i, x := range f.History {
+		if !(x >= 0 && x <= 4) {
+			return f, fmt.Errorf("history[%d]: %v, want a number from 0 to 4", i, x)
+		}
+	}
+	if !(f.LR >= 0 && f.LR <= math.MaxFloat64) {
+		return f, fmt.Errorf("lr: %v, want a number >= 0", f.LR)
+	}
+	return f, nil
+}
+
+// keep makes what is known of this stage's layers part of their state.
+func (p *plasticity) keep() error {
+	for _, l := range p.stage.Layers {
+		f := p.layers[l.ID]
+		if _, ok := l.State(freezeState); !ok && f.LR == 0 && len(f.History) == 0 {
+			continue
+		}
+		text, err := json.Marshal(f)
+		if err != nil {
+			return err
+		}
+		l.SetState(freezeState, text)
+	}
+	return nil
+}
+
+// decide freezes the front-most layers that have stopped changing, or thaws all. It says
+// what it has changed.
+func (p *plasticity) decide(lr float64) dynamic.Change {
+	before := p.frozen()
+	for _, f := range p.layers {
+		if p.Thaw > 0 && f.LR >= p.Thaw*lr && f.LR > 0 {
+			clear(p.layers)
+			p.anew = true
+			return dynamic.Change{Kind: "thaw", Structure: true, Detail: map[string]float64{"layers": float64(before)}}
+		}
+	}
+	for _, id := range p.front() {
+		if !p.stopped(p.layers[id].History) {
+			break
+		}
+		for i := range p.layers[:id+1] {
+			if p.layers[i].LR == 0 {
+				p.layers[i] = freezing{LR: lr}
+			}
+		}
+	}
+	if now := p.frozen(); now > before {
+		return dynamic.Change{Kind: "freeze", Structure: true, Detail: map[string]float64{"layers": float64(now), "of_all": float64(len(p.layers))}}
+	}
+	return dynamic.Change{}
+}
+
+// frozen returns how many layers are.
+func (p *plasticity) frozen() (n int) {
+	for _, f := range p.layers {
+		if f.LR > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// stopped reports whether a layer's plasticity has stopped falling: the line through the
+// averages of the window (least squares) falls, from one evaluation to the next, by no
+// more than the tolerance's share of their mean.
+func (p *plasticity) stopped(history []float64) bool {
+	average := p.Averaged()
+	if len(history) < average+p.Window-1 {
+		return false
+	}
+	history = history[len(history)-(average+p.Window-1):]
+	middle, slope, spread, mean := float64(p.Window-1)/2, 0.0, 0.0, 0.0
+	for i := range p.Window {
+		sum := 0.0
+		for _, x := range history[i : i+average] {
+			sum += x
+		}
+		at := float64(i) - middle
+		slope, spread, mean = slope+at*sum/float64(average), spread+at*at, mean+sum/float64(average*p.Window)
+	}
+	return slope/spread >= -p.Tolerance*mean
+}
+
+// After notes what was seen, and renews the references when it is time to. Those of frozen
+// layers are not needed.
+func (p *plasticity) After(step int, m cost.Measurement) error {
+	seen, _ := evaluated(m.Counts)
+	for layer, x := range seen {
+		f := &p.layers[layer]
+		f.History = append(f.History, x)
+		f.History = f.History[max(0, len(f.History)-(p.Averaged()+p.Window-1)):]
+	}
+	since := step - p.Start
+	due := p.anew && since >= 0 || since >= 0 && since%p.Reference == 0
+	p.anew = false
+	for _, l := range p.stage.Layers {
+		l.Watch = nil
+		if due && l.Block >= 0 && p.layers[l.ID].LR == 0 {
+			if err := l.Refer(); err != nil {
+				return fmt.Errorf("freeze: reference of layer %d (%s): %w", l.ID, l.Name, err)
+			}
+		}
+	}
+	if len(seen) == 0 {
+		return nil
+	}
+	return p.keep()
+}
+
+// evaluated returns the plasticity of the layers that were evaluated in a step, by their
+// numbers, and the seconds that it took; nil and 0 if none was.
+func evaluated(counts []cost.Count) (plasticities map[int]float64, seconds float64) {
+	for _, c := range counts {
+		switch {
+		case len(c.Values) != 1:
+		case c.Name == plasticityCount:
+			if plasticities == nil {
+				plasticities = make(map[int]float64)
+			}
+			plasticities[c.Layer] = float64(c.Values[0]) * plasticityUnit
+		case c.Name == referenceCount:
+			seconds += float64(c.Values[0]) * 1e-9
+		}
+	}
+	return plasticities, seconds
+}
+
+// watch returns what evaluates a layer. An output that is not finite tells nothing. The
+// layer may have been pruned since Before, so that only the forward knows whether its
+// reference is of the weights that it has.
+func watch(l *model.Layer) model.Watch {
+	return func(x *model.Exec, b *model.Batch, saved, inp tensor.Mem) ([]cost.Count, error) {
+		if b.Tokens == 0 || !l.Refers() {
+			return nil, nil
+		}
+		clock := x.Device.Clock()
+		start := clock.Now()
+		live, reference, err := l.ReferenceRows(x, b, saved, inp, compared)
+		if err != nil {
+			return nil, err
+		}
+		loss := dissimilarity(live, reference)
+		if math.IsNaN(loss) {
+			return nil, nil
+		}
+		return []cost.Count{
+			{Name: plasticityCount, Values: []int64{int64(math.Round(loss / plasticityUnit))}},
+			{Name: referenceCount, Values: []int64{int64(math.Round((clock.Now() - start) * 1e9))}},
+		}, nil
+	}
+}

@@ -1,0 +1,37 @@
+// Package freeze ends the training of the first layers of the chain: once they have stopped
+// changing (Egeria, Wang et al. 2022), or at one step.
+package freeze
+
+import (
+	"dynmo/src/config"
+	"dynmo/src/dynamic"
+	"dynmo/src/model"
+	"dynmo/src/tensor"
+)
+
+// Kind registers freezing.
+var Kind = dynamic.Registration{
+	Settings: settings,
+	New: func(c config.Config) dynamic.Kind {
+		f := config.Of[Settings](c)
+		if f.When == "plasticity" {
+			return &plasticity{Settings: f}
+		}
+		return atStep{Layers: f.Layers, Step: f.Step}
+	},
+	Workload: dynamic.Making{Every: 50, Of: func(c config.Config) dynamic.Workload {
+		s := config.Of[simulated](c)
+		return workload{s.Frozen, s.Thaws}
+	}},
+	Memory:    references,
+	Evaluated: evaluated,
+}
+
+// references returns the bytes of the references that layers are compared with, where the
+// memory of the device is that of the host. They come after the first steps.
+func references(c config.Config, dtype tensor.DType) []int64 {
+	if config.Of[Settings](c).When != "plasticity" || c.Device.Kind != "cpu" {
+		return nil
+	}
+	return model.ReferenceBytes(model.FromConfig(c), dtype)
+}

@@ -1,0 +1,61 @@
+// Package mod is a mixture of depths: every second block takes some of the tokens, the
+// others pass by (Raposo et al. 2024).
+package mod
+
+import (
+	"fmt"
+	"strings"
+
+	"dynmo/src/config"
+	"dynmo/src/cost"
+	"dynmo/src/dynamic"
+	"dynmo/src/model"
+)
+
+// Kind registers a mixture of depths. A routed block decides within itself which tokens it
+// takes (see model.Depths). The same number in every step is no news; the number that a
+// predictor takes is.
+var Kind = dynamic.Registration{
+	Settings: settings,
+	New: func(c config.Config) dynamic.Kind {
+		if config.Of[Settings](c).Route == "predictor" {
+			return &routing{}
+		}
+		return dynamic.Nothing{}
+	},
+	Extension: func(c config.Config) model.Extension {
+		m := config.Of[Settings](c)
+		return model.Depths{Capacity: m.Capacity, Predictor: m.Route == "predictor", Threshold: m.Threshold, One: m.Gate == "one", Auxiliary: m.Auxiliary}
+	},
+	Workload: dynamic.Making{Every: 1, Routed: true, Of: func(c config.Config) dynamic.Workload {
+		s := config.Of[simulated](c)
+		return workload{s.Tokens, s.Noise}
+	}},
+	Holds: func(c config.Config) string {
+		m := config.Of[Settings](c)
+		return fmt.Sprintf("mod.capacity=%v mod.route=%s", m.Capacity, m.Route)
+	},
+	Few: dynamic.Few{Blocks: func(*config.Config) int { return 2 }, Correct: correct},
+}
+
+// correct sets what routed blocks cost whose predictor took another share of the tokens than
+// it will: beside what the first block costs for those, routing costs what it did.
+func correct(few config.Config, layers []cost.Layer, taken float64) {
+	m := config.Of[Settings](few)
+	if m.Route != "predictor" {
+		return
+	}
+	var block cost.Stage
+	for _, l := range layers {
+		if l.Name == "block.0" || strings.HasPrefix(l.Name, "block.0.") {
+			block = block.Plus(l.Stage())
+		}
+	}
+	for i, d := range model.FromConfig(few).Chain() {
+		if d.Form == model.Routed {
+			s := layers[i].Stage().Plus(block.Scale(m.Capacity - taken))
+			least := block.Scale(m.Capacity)
+			layers[i] = layers[i].With(s.Max(least))
+		}
+	}
+}

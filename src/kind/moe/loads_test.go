@@ -1,0 +1,41 @@
+package moe
+
+import (
+	"testing"
+
+	"dynmo/src/config"
+	"dynmo/src/cost"
+	"dynmo/src/dynamic"
+	"dynmo/src/expect"
+	"dynmo/src/model"
+)
+
+// TestLoadsTell: the loads of experts are told at first, and when the fullest one's or the
+// dropped share have changed by a quarter; only what is dropped changes costs.
+func TestLoadsTell(t *testing.T) {
+	c := config.Default()
+	c.Dynamic.Kind = "moe"
+	kind := dynamic.New(c)
+	for step, s := range []struct {
+		values []int64 // of one of two microbatches; the other has equal loads
+		told   bool
+		costs  bool
+	}{
+		{[]int64{8, 0, 9, 9, 8, 8}, true, false},   // 1
+		{[]int64{8, 0, 9, 9, 9, 7}, false, false},  // a little more
+		{[]int64{8, 0, 9, 9, 16, 0}, false, false}, // 1.5, but lately 1.19
+		{[]int64{8, 0, 9, 9, 16, 0}, true, false},
+		{[]int64{8, 8, 9, 9, 8, 0}, true, true},
+		{[]int64{0, 0, 0, 0, 0, 0}, false, false},
+	} {
+		expect.OK(t, kind.After(step, cost.Measurement{Counts: []cost.Count{
+			{Name: "left", Values: []int64{7, 7, 7, 9, 9, 9}},
+			{Name: model.ExpertCounts, Values: s.values}, {Name: model.ExpertCounts, Microbatch: 1, Values: []int64{8, 0, 1, 1, 8, 8}},
+		}}))
+		change, err := kind.Before(step+1, dynamic.Target{})
+		expect.OK(t, err)
+		if told := change.Kind == "moe"; told != s.told || change.Costs != s.costs || change.Structure {
+			t.Errorf("step %d: %+v, want told %v, costs %v", step, change, s.told, s.costs)
+		}
+	}
+}

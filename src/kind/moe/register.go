@@ -1,0 +1,70 @@
+// Package moe is a mixture of experts: several MLPs in a block, of which each token takes a
+// few (Jiang et al. 2024; paper, section 2.2.1).
+package moe
+
+import (
+	"fmt"
+
+	"dynmo/src/config"
+	"dynmo/src/dynamic"
+	"dynmo/src/model"
+)
+
+// Kind registers experts.
+var Kind = dynamic.Registration{
+	Settings: settings,
+	New:      func(config.Config) dynamic.Kind { return &loads{} },
+	Extension: func(c config.Config) model.Extension {
+		m := config.Of[Settings](c)
+		e := model.Experts{
+			Count: m.Experts, Top: m.Top, Balanced: m.Balance == "s-base", Auxiliary: m.Aux, Z: m.Z, Capacity: m.Capacity,
+			Scale: m.Scale, Squashed: m.Router == "mlp",
+		}
+		if c.Model.Grain == "expert" {
+			e.Groups = m.Groups
+		}
+		return e
+	},
+	Workload: dynamic.Making{Every: 1, Routed: true, Of: recorded},
+	Holds: func(c config.Config) string {
+		m := config.Of[Settings](c)
+		text := fmt.Sprintf("moe.experts=%d moe.top=%d moe.intermediate=%d moe.balance=%s moe.capacity=%v", m.Experts, m.Top, c.Inside(), m.Balance, m.Capacity)
+		if c.Model.Grain == "expert" {
+			text += fmt.Sprintf(" moe.groups=%d", m.Groups)
+		}
+		if m.Router != "linear" {
+			text += " moe.router=" + m.Router
+		}
+		if spread(c) {
+			text += fmt.Sprintf(" parallel.experts=spread parallel.replicas=%d", c.Parallel.Replicas)
+		}
+		return text
+	},
+	Exported: func(c config.Config) (list []string) {
+		m := config.Of[Settings](c)
+		if m.Balance == "s-base" {
+			list = append(list, `moe.balance = "s-base": others send a token to its most probable experts, by weights that add up to 1, not to balanced ones by their probabilities`)
+		}
+		if m.Capacity > 0 {
+			list = append(list, fmt.Sprintf("moe.capacity = %v: others drop no assignment", m.Capacity))
+		}
+		return list
+	},
+	// Blocks with experts are large: one is enough where all take all tokens.
+	Few: dynamic.Few{Blocks: func(*config.Config) int { return 1 }},
+}
+
+// Fewer returns the settings of a model with so many experts in a block, as many as a token
+// goes to at least.
+func Fewer(c config.Config, n int) (config.Config, error) {
+	m := config.Of[Settings](c)
+	if !c.Dynamic.Has("moe") || n < m.Top || n > m.Experts {
+		return c, fmt.Errorf("%d experts: want dynamic.kind with moe, and moe.top = %d to moe.experts = %d", n, m.Top, m.Experts)
+	}
+	m.Experts = n
+	config.Set(&c, m)
+	if err := c.Validate(); err != nil {
+		return c, fmt.Errorf("%d experts: %w", n, err)
+	}
+	return c, nil
+}

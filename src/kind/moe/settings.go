@@ -1,0 +1,81 @@
+package moe
+
+import (
+	"fmt"
+
+	"dynmo/src/config"
+)
+
+// Settings is a mixture of experts (Jiang et al. 2024; paper, section 2.2.1).
+type Settings struct {
+	Experts      int     `toml:"experts" shape:"true" default:"8" min:"1" max:"65536" doc:"experts of a block, gated MLPs"`
+	Top          int     `toml:"top" shape:"true" default:"2" min:"1" max:"65536" doc:"experts that a token goes to, at most moe.experts"`
+	Intermediate int     `toml:"intermediate" shape:"true" default:"0" min:"0" max:"16777216" doc:"channels inside an expert; 0: model.intermediate"`
+	Balance      string  `toml:"balance" shape:"true" default:"aux" oneof:"aux,s-base" doc:"how loads are kept equal: by a loss, whose weight is moe.aux; or by S-BASE, which scales the router's probabilities until each expert has its share (Sinkhorn; Clark et al. 2022)"`
+	Router       string  `toml:"router" shape:"true" default:"linear" oneof:"linear,mlp" doc:"what scores the experts for a token: a matrix, or, as in LLaMA-MoE, two with tanh between (mlp)"`
+	Scale        float64 `toml:"scale" default:"1" above:"0" max:"65536" doc:"times the router's weights that what experts make is taken; LLaMA-MoE, whose experts are parts of one MLP, has 4 for 4 of 16"`
+	Aux          float64 `toml:"aux" default:"0.01" min:"0" max:"1000" when:"moe.balance=aux" doc:"weight of the loss E·Σ f·P, with f an expert's share of the choices and P its mean probability; it is not part of the loss that is reported"`
+	Z            float64 `toml:"z" default:"0.001" min:"0" max:"1000" doc:"weight of the router's z-loss, the mean square of the logarithm of its softmax's denominator (Zoph et al. 2022); it is not part of the loss that is reported"`
+	Capacity     float64 `toml:"capacity" shape:"true" default:"0" min:"0" max:"65536" doc:"times its fair share that an expert takes of a microbatch's assignments, rounded up; those beyond are dropped and counted; 0: none is"`
+	Groups       int     `toml:"groups" shape:"true" default:"2" min:"2" max:"65536" when:"model.grain=expert" doc:"layers that a block's experts are shared out to, a divisor of moe.experts; a boundary between two is more than twice as wide as others"`
+}
+
+// parallel is where experts are.
+type parallel struct {
+	Experts string `toml:"experts" resume:"losses agree but for rounding" shape:"true" default:"local" oneof:"local,spread" when:"dynamic.kind=moe" only:"train" doc:"where the experts of a block are: all on every replica of its stage; or spread, as many on each, which tokens are sent to"`
+}
+
+// simulated is what a simulated run assumes.
+type simulated struct {
+	Routing     string `toml:"routing" default:"mixtral-24-aux-other" oneof:"llama-24-aux-mod,llama-24-aux-other,llama-24-aux,llama-24-s-base,llama-32-aux,llama-32-s-base,mixtral-24-aux-mod,mixtral-24-aux-other,mixtral-24-aux,mixtral-24-s-base,mixtral-32-aux,mixtral-32-s-base" when:"dynamic.kind=moe" doc:"recorded routing of a small trained model (dynmo bench routing): its like, blocks, and how loads were kept equal; other: on other text than it trained on; mod: with a mixture of depths"`
+	ExpertRanks int    `toml:"expert_ranks" default:"8" min:"1" max:"65536" when:"dynamic.kind=moe" doc:"ranks over which a layer's experts are spread, of which the fullest sets its time; at most as many as experts"`
+}
+
+// settings is what config knows of experts.
+var settings = config.Kind{
+	Name: "moe", Structural: true,
+	Tables: []config.Table{
+		{Name: "moe", Tag: `only:"train" when:"dynamic.kind=moe" doc:"a mixture of experts: several MLPs in a block, of which each token takes a few; model.family has to be llama"`, Place: 4, Settings: Settings{}},
+		{Name: "parallel", Settings: parallel{}},
+		{Name: "simulate", Place: 1, Settings: simulated{}},
+	},
+	Check: check,
+	Remarks: func(c config.Config) []string {
+		if m := config.Of[Settings](c); m.Top >= m.Experts {
+			return []string{fmt.Sprintf("moe changes no layer's cost: every token goes to each of the %d experts", m.Experts)}
+		}
+		return nil
+	},
+	Shape:          shape,
+	ReplicasDiffer: spread,
+}
+
+// spread reports whether experts are spread over replicas, of which there are several.
+func spread(c config.Config) bool {
+	return c.Dynamic.Has("moe") && config.Of[parallel](c).Experts == "spread" && c.Parallel.Replicas > 1
+}
+
+// shape gives blocks experts, of their own width, in place of one MLP.
+func shape(c config.Config, s *config.Shape) {
+	m := config.Of[Settings](c)
+	if m.Intermediate > 0 {
+		s.Inside = m.Intermediate
+	}
+	s.MLPs, s.Taken, s.Router = m.Experts, m.Top, float64(c.Model.Hidden)*float64(m.Experts)
+	if m.Router == "mlp" {
+		s.Router += float64(m.Experts * m.Experts)
+	}
+	if c.Model.Grain == "expert" {
+		s.PerBlock = 1 + m.Groups
+	}
+}
+
+func check(c config.Config, rule config.Rule) {
+	m, on, spread, groups := config.Of[Settings](c), c.Dynamic.Has("moe"), spread(c), c.Model.Grain == "expert"
+	rule(on && !c.Model.Llama(), `model.family = "llama": its experts are gated MLPs`, "dynamic.kind model.family")
+	rule(on && m.Top > m.Experts, "moe.top to be at most moe.experts", "moe.top moe.experts")
+	rule(groups && !on, `dynamic.kind with moe: only experts have groups`, "model.grain dynamic.kind")
+	rule(groups && on && m.Experts%m.Groups != 0, "moe.groups to divide moe.experts", "moe.groups moe.experts")
+	rule(spread && groups, `parallel.experts = "local" beside model.grain = "expert"`, "parallel.experts model.grain")
+	rule(spread && m.Experts%c.Parallel.Replicas != 0, "parallel.replicas to divide moe.experts, which are spread over them", "parallel.replicas moe.experts parallel.experts")
+}

@@ -1,0 +1,45 @@
+package moe
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"dynmo/src/config"
+	"dynmo/src/dynamic"
+	"dynmo/src/dynamic/dynamictest"
+	"dynmo/src/dynamic/routing"
+	"dynmo/src/expect"
+)
+
+// TestRecordedExperts: every recording that settings may name is there.
+func TestRecordedExperts(t *testing.T) {
+	for _, name := range routing.Names() {
+		c, err := config.Load("", []string{"simulate.routing=" + name})
+		expect.OK(t, err)
+		if w := recorded(c).(workload); w.Recorded.Name != name || w.Ranks != 8 {
+			t.Errorf("%s: %d ranks of %s", name, w.Ranks, w.Recorded.Name)
+		}
+	}
+	_, err := config.Load("", []string{"simulate.routing=mine"})
+	names := routing.Names()
+	if last := len(names) - 1; err == nil || !strings.HasSuffix(err.Error(), fmt.Sprintf(`wanted "%s" or "%s"`, strings.Join(names[:last], `", "`), names[last])) {
+		t.Error(err)
+	}
+}
+
+// TestWorkloadAssumes: the fullest rank sets the time of a layer.
+func TestWorkloadAssumes(t *testing.T) {
+	c := dynamictest.Chain(t, 8, dynamic.MadeUp{Steps: 100, Every: 1, Microbatches: 4, Attention: 1.0 / 7})
+	experts, err := routing.New(routing.Recording{Experts: 4, Top: 1, Blocks: 8, Slots: 4, Replicas: 1, Tokens: 6})
+	expect.OK(t, err)
+	for slot := range experts.Slots {
+		expect.OK(t, experts.Add(2, slot, []int64{3, 1, 1, 1}))
+	}
+	for ranks, want := range map[int]float64{1: 1, 2: 1 + c.Blocks[3].MLP/3} { // on two ranks 4 of 6 tokens, where 3 are equal
+		if got := (workload{experts, ranks}).Costs(c, 5).Scale[3][2]; math.Abs(got-want) > 1e-12 {
+			t.Errorf("%d ranks: %v, want %v", ranks, got, want)
+		}
+	}
+}

@@ -1,0 +1,131 @@
+package prune
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+
+	"dynmo/src/config"
+	"dynmo/src/input"
+)
+
+// crossing is the sparsity from which on the products of a pruned matrix take less time in
+// CSR than masked and dense, on devices of a kind: 1 where they never do. A training step
+// makes one forward and two backward.
+type crossing struct {
+	device, precision string
+	structure         string // prune.structure
+	from              float64
+	source            string // where the number is from
+}
+
+// crossings are what is known without a measurement of this machine. Storage follows
+// settings and sparsity alone, never what a run measures, so that bits do not depend on
+// how fast a machine was.
+var crossings = []crossing{
+	{"cpu", "f32", "unstructured", 0.7, "measured with dynmo bench spmm: below 50 % on a Zen 5 core, near 65 % on a Zen 4, later where dense products are faster"},
+	{"cuda", "f32", "unstructured", 0.75, "estimated: the paper's crossing with cuBLAS (figure 6)"},
+	{"cuda", "bf16", "unstructured", 1, "estimated: tensor cores make dense products faster up to about 99 % of zeros"},
+	{"cpu", "f32", "block32", 0.4, "measured with dynmo bench spmm --structure block32: near 38 % on a Zen 5 core with the BLAS's AVX-512 kernels, below 20 % with its AVX2 ones"},
+	{"cuda", "f32", "block32", 0.7, "estimated: a product of blocks at a third of the rate of the dense one"},
+	{"cuda", "bf16", "block32", 0.8, "estimated: a product of blocks at a fifth of the rate of the dense one"},
+}
+
+// never is a sparsity that no matrix reaches.
+const never = 2
+
+// csrFrom returns the sparsity from which a pruned matrix is stored as CSR, above 1 where
+// none is: prune.csr_from, or what is known of the device.
+func csrFrom(c config.Config) float64 {
+	p := config.Of[Settings](c)
+	if p.Structure == "2:4" {
+		return never
+	}
+	from, err := strconv.ParseFloat(p.CSRFrom, 64)
+	if err != nil {
+		from = known(c).from
+	}
+	if from == 1 {
+		return never
+	}
+	return from
+}
+
+// known returns what is known of the settings' device, precision and structure, which is
+// not 2:4.
+func known(c config.Config) crossing {
+	for _, k := range crossings {
+		if k.device == c.Device.Kind && k.precision == c.Device.Type() && k.structure == config.Of[Settings](c).Structure {
+			return k
+		}
+	}
+	panic("prune: a device without a crossing")
+}
+
+// resolve sets prune.csr_from where it is auto and pruning is on, in the place of
+// prune.crossing, so that the settings of a run say how its matrices are stored and need no
+// file for it, and returns a sentence on why. A run
+// that goes on stores them as before: recorded is the file of its settings, which need not
+// be there; "" of a run that begins. The error is that of the file of prune.crossing.
+func resolve(c *config.Config, recorded string) (why string, err error) {
+	p := config.Of[Settings](*c)
+	switch {
+	case p.Structure == "2:4":
+		return "matrices of which two of every four weights are left stay masked dense: no product here skips the others", nil
+	case p.CSRFrom != "auto":
+		return "", nil
+	}
+	if was, _, err := config.Recorded(recorded); err == nil && was.Dynamic.Has("prune") && config.Of[Settings](was).CSRFrom != "auto" {
+		p.CSRFrom, p.Crossing = config.Of[Settings](was).CSRFrom, ""
+		config.Set(c, p)
+		return fmt.Sprintf("pruned matrices are stored as this run began: prune.csr_from = %s", p.CSRFrom), nil
+	}
+	known := known(*c)
+	if p.Crossing != "" {
+		if known, err = measured(*c, p.Crossing); err != nil {
+			return "", err
+		}
+	}
+	p.CSRFrom, p.Crossing = strconv.FormatFloat(known.from, 'g', -1, 64), ""
+	config.Set(c, p)
+	if known.from == 1 {
+		return fmt.Sprintf("pruned matrices stay masked dense: products of %s on device.kind = %q are faster so at any sparsity worth training (%s)", known.precision, known.device, known.source), nil
+	}
+	return fmt.Sprintf("pruned matrices are stored as CSR from %g %% of zeros on, where products of %s on device.kind = %q become faster (%s)",
+		100*known.from, known.precision, known.device, known.source), nil
+}
+
+// measured returns the crossing in a file of figures, as dynmo bench prints them with
+// --json: that of this kind of device and precision.
+func measured(c config.Config, path string) (crossing, error) {
+	figures, _, err := input.Lines[struct {
+		Name        string
+		Value       float64
+		Wrong       int
+		CPU, Device string
+	}](path, mostFigures)
+	if err != nil {
+		return crossing{}, fmt.Errorf("prune.crossing: %w", err)
+	}
+	product, structure := "spmm", config.Of[Settings](c).Structure
+	if structure != "unstructured" {
+		product += "_" + structure
+	}
+	name := product + "/crossing"
+	if c.Device.Kind == "cuda" {
+		name = "gpu/" + product + "_crossing_" + c.Device.Type()
+	}
+	for _, f := range figures {
+		if f.Name != name {
+			continue
+		}
+		if f.Wrong != 0 || !(f.Value >= 0 && f.Value <= 100) {
+			return crossing{}, fmt.Errorf("prune.crossing: %s: %s is %g %%, with %d wrong elements: wanted 0 to 100 without any", path, name, f.Value, f.Wrong)
+		}
+		return crossing{c.Device.Kind, c.Device.Type(), structure, f.Value / 100, fmt.Sprintf("measured on %s: %s", cmp.Or(f.Device, f.CPU, "a machine without a name"), path)}, nil
+	}
+	return crossing{}, fmt.Errorf("prune.crossing: %s has no figure %s", path, name)
+}
+
+// mostFigures bounds a file of figures, of some hundred bytes each.
+const mostFigures = 16 << 20

@@ -1,0 +1,3 @@
+package launch
+
+import _ "dynmo/src/kind" // settings have the tables of every kind
