@@ -22,16 +22,27 @@ import (
 
 // asked is a balancer, and the layout that it is asked about.
 type asked struct {
-	t *testing.T
+	t testing.TB
 	Balancer
 	now layout.Layout
 }
 
-func planner(t *testing.T, c config.Config, n sim.Network) *search.Planner {
+func planner(t testing.TB, c config.Config, n sim.Network) *search.Planner {
 	t.Helper()
 	p, err := search.New(c, n, nil)
 	expect.OK(t, err)
 	return p
+}
+
+// ask returns the balancer of settings on a network, in the first layout of a dense chain.
+func ask(t testing.TB, c config.Config, n sim.Network, dense cost.Table, o Options) *asked {
+	t.Helper()
+	p := planner(t, c, n)
+	b, err := New(p, o)
+	expect.OK(t, err)
+	first, err := p.FirstLayout(dense)
+	expect.OK(t, err)
+	return &asked{t, b, first}
 }
 
 // newAsked returns the balancer of settings, on uniform cuts of 16 equal layers.
@@ -40,22 +51,20 @@ func newAsked(t *testing.T, c config.Config, repack float64) *asked {
 	if repack > 0 {
 		c.Repack.Kind, c.Repack.Tolerance = "sustain", repack
 	}
-	p := planner(t, c, plantest.Link)
-	b, err := New(p, Options{})
-	expect.OK(t, err)
-	now, err := p.FirstLayout(plantest.Chain(16, 0, 0))
-	expect.OK(t, err)
-	return &asked{t, b, now}
+	return ask(t, c, plantest.Link, plantest.Chain(16, 0, 0), Options{})
 }
 
 // after returns the answer after a step with some costs, and goes by it.
 func (a *asked) after(costs cost.Table, changed bool) Reason {
 	a.t.Helper()
-	m := profile.Measurement{Measurement: cost.Measurement{Table: costs}, Changed: changed, Summary: trace.Summary{End: 1}}
+	return a.shown(profile.Measurement{Measurement: cost.Measurement{Table: costs}, Changed: changed, Summary: trace.Summary{End: 1}})
+}
+
+// shown returns the answer to a measurement, and goes by it.
+func (a *asked) shown(m profile.Measurement) Reason {
+	a.t.Helper()
 	next, why, err := a.Decide(m, a.now)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	expect.OK(a.t, err)
 	a.now = next
 	return why
 }
@@ -150,12 +159,7 @@ func TestDecideOnNothing(t *testing.T) {
 			for _, s := range []schedule.Kind{schedule.Kind1F1B, schedule.KindAuto} {
 				c := plantest.Settings(s, 16, 4, 8)
 				c.Balance.Kind, c.Balance.Every = kind, every
-				p := planner(t, c, sim.Network{})
-				b, err := New(p, Options{})
-				expect.OK(t, err)
-				now, err := p.FirstLayout(free)
-				expect.OK(t, err)
-				a := &asked{t, b, now}
+				a := ask(t, c, sim.Network{}, free, Options{})
 				for _, costs := range []cost.Table{free, one, free, one, one, one, one} {
 					why := a.after(costs, false)
 					if err := a.now.Check(16); err != nil || math.IsNaN(why.Bottleneck) || math.IsInf(balance.Gap(why.Bottleneck, why.Optimum), 0) {
@@ -194,11 +198,7 @@ func TestDecideAlike(t *testing.T) {
 func TestDecideRepacks(t *testing.T) {
 	a := newAsked(t, every("1", "partition"), 0.2)
 	a.after(plantest.Chain(16, 0, 0), false)
-	cheap := heavy(9)
-	for l := range cheap.Layers {
-		at := &cheap.Layers[l]
-		at.Forward, at.BackwardInput, at.BackwardWeight = at.Forward*1e-3, at.BackwardInput*1e-3, at.BackwardWeight*1e-3
-	}
+	cheap := scaled(heavy(9), times(1e-3))
 	a.after(cheap, true)
 	if a.now.Stages() != 1 || !a.now.Cuts.Equal(partition.Partition{0, 16}) || a.now.Mesh.Stages != 1 {
 		t.Errorf("%v on %d stages, want one", a.now.Cuts, a.now.Stages())
@@ -218,10 +218,7 @@ func TestDecideRepacksBelowTheBalanced(t *testing.T) {
 			t.Fatalf("%d stages, though nothing has become cheaper", a.now.Stages())
 		}
 	}
-	cheaper := heavy(9)
-	for l := range cheaper.Layers {
-		cheaper.Layers[l] = cheaper.Layers[l].With(cheaper.Layers[l].Stage().Scale(0.7))
-	}
+	cheaper := scaled(heavy(9), times(0.7))
 	for range 5 {
 		a.after(cheaper, false)
 	}
@@ -240,16 +237,12 @@ func TestDecideRepacksBelowTheBalanced(t *testing.T) {
 
 // TestDecidePacks: the user names the step and the number of stages, whatever it costs.
 func TestDecidePacks(t *testing.T) {
-	p := planner(t, every("50", "partition"), plantest.Link)
-	b, err := New(p, Options{Pack: map[int]int{3: 2, 5: 1}})
-	expect.OK(t, err)
-	now, err := p.FirstLayout(plantest.Chain(16, 0, 0))
-	expect.OK(t, err)
+	dense := plantest.Chain(16, 0, 0)
+	a := ask(t, every("50", "partition"), plantest.Link, dense, Options{Pack: map[int]int{3: 2, 5: 1}})
 	var stages []int
 	for range 6 {
-		now, _, err = b.Decide(estimated(plantest.Chain(16, 0, 0), 0.001), now)
-		expect.OK(t, err)
-		stages = append(stages, now.Stages())
+		a.shown(estimated(dense, 0.001))
+		stages = append(stages, a.now.Stages())
 	}
 	if !slices.Equal(stages, []int{4, 4, 2, 2, 1, 1}) {
 		t.Errorf("%v stages after each step", stages)

@@ -47,7 +47,7 @@ func (b *balancer) mergeStages(present layout.Layout, stages int, cuts partition
 	if err != nil {
 		return candidate{}
 	}
-	if p = selectMap(p, present.Map()); p == nil {
+	if p = withChunks(p, present.Map().Chunks); p == nil {
 		return candidate{}
 	}
 	t := b.regroupCosts(p, b.costs.Table)
@@ -58,15 +58,16 @@ func (b *balancer) mergeStages(present layout.Layout, stages int, cuts partition
 	return candidate{l, p, p.Seconds(t, l), true, true}
 }
 
-// selectMap returns the planner of the same settings for a map of as many chunks on a stage;
-// nil if they allow none.
-func selectMap(p *search.Planner, m partition.Map) *search.Planner {
-	for _, q := range []*search.Planner{p, p.Other} {
-		if q != nil && q.Map.Chunks == m.Chunks && q.Map.Vee == m.Vee {
-			return q
-		}
+// withChunks returns the planner of the same settings for a number of chunks on a stage, nil if
+// the settings do not allow it.
+func withChunks(p *search.Planner, chunks int) *search.Planner {
+	if p.Map.Chunks != chunks {
+		p = p.Other
 	}
-	return nil
+	if p == nil || p.Map.Chunks != chunks {
+		return nil
+	}
+	return p
 }
 
 // hasShrunk reports whether the model's load is surely below a share of the dense model's.

@@ -9,7 +9,6 @@ import (
 	"dynmo/src/config"
 	"dynmo/src/cost"
 	"dynmo/src/expect"
-	"dynmo/src/layout"
 	"dynmo/src/partition"
 	"dynmo/src/plan/plantest"
 	"dynmo/src/plan/search"
@@ -41,12 +40,7 @@ func toPack(kind schedule.Kind, layers, stages, microbatches int) config.Config 
 // onNodes returns the balancer of settings on a network and nodes, in the first layout.
 func onNodes(t *testing.T, c config.Config, dense cost.Table, nodes []int) *asked {
 	t.Helper()
-	p := planner(t, c, plantest.Link)
-	b, err := New(p, Options{Nodes: nodes})
-	expect.OK(t, err)
-	first, err := p.FirstLayout(dense)
-	expect.OK(t, err)
-	return &asked{t, b, first}
+	return ask(t, c, plantest.Link, dense, Options{Nodes: nodes})
 }
 
 // allCuts calls visit with all cuts of a chain.
@@ -294,9 +288,7 @@ func TestNoiseNeverPacks(t *testing.T) {
 				if i%100 == 0 || i == 20 { // nothing is known of the first
 					m.Estimate.Layer[0] = math.Inf(1)
 				}
-				var err error
-				a.now, _, err = a.Decide(m, a.now)
-				expect.OK(t, err)
+				a.shown(m)
 			}
 			for i := range 400 {
 				if step(i, dense, i == 20 || i > 0 && i%100 == 0); a.now.Stages() != 6 {
@@ -354,24 +346,16 @@ func BenchmarkQuietDecision(b *testing.B) {
 		b.Run("repack="+pack, func(b *testing.B) {
 			c := toPack(schedule.Kind1F1B, 50, 8, 32)
 			c.Repack.Kind = pack
-			p, err := search.New(c, sim.Network{}, nil)
-			expect.OK(b, err)
-			balancer, err := New(p, Options{})
-			expect.OK(b, err)
 			dense := plantest.Chain(50, 0.2, 1)
-			var now layout.Layout
-			now, err = p.FirstLayout(dense)
-			expect.OK(b, err)
+			a := ask(b, c, sim.Network{}, dense, Options{})
 			var estimates []cost.Estimate
 			for i := range 16 {
-				estimates = append(estimates, measured(dense, 64, now.Owners(), uint64(i)))
+				estimates = append(estimates, measured(dense, 64, a.now.Owners(), uint64(i)))
 			}
 			for i := 0; b.Loop(); i++ {
 				m := profile.Measurement{Measurement: cost.Measurement{Table: dense}, Summary: trace.Summary{End: 1}}
 				m.Estimate = estimates[i%16]
-				if now, _, err = balancer.Decide(m, now); err != nil {
-					b.Fatal(err)
-				}
+				a.shown(m)
 			}
 		})
 	}

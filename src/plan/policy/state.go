@@ -142,10 +142,8 @@ func restored(p *search.Planner, field string, s *savedSought) (sought, error) {
 		}
 		return sought{*s.Layout, s.Layout.Map(), s.Step}, nil
 	}
-	for _, q := range []*search.Planner{p, p.Other} {
-		if q != nil && q.Map.Chunks == s.Chunks {
-			return sought{of: q.Map, step: s.Step}, nil
-		}
+	if q := withChunks(p, s.Chunks); q != nil {
+		return sought{of: q.Map, step: s.Step}, nil
 	}
 	return sought{}, fmt.Errorf("%s: %d chunks on a stage, want %d", field, s.Chunks, p.Map.Chunks)
 }

@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"dynmo/src/cost"
-	"dynmo/src/expect"
 	"dynmo/src/layout"
 	"dynmo/src/plan/plantest"
 	"dynmo/src/profile"
@@ -16,23 +15,17 @@ import (
 // number and layout, and returns the layouts and what was decided.
 func steps(t *testing.T, n int, costs cost.Table, change int, seconds func(step int, l layout.Layout) (float64, bool)) ([]layout.Layout, []Reason) {
 	t.Helper()
-	p := planner(t, every("1", "partition"), plantest.Link)
-	b, err := New(p, Options{})
-	expect.OK(t, err)
-	now, err := p.FirstLayout(plantest.Chain(16, 0, 0))
-	expect.OK(t, err)
-	layouts, reasons := []layout.Layout{now}, []Reason(nil)
+	a := newAsked(t, every("1", "partition"), 0)
+	layouts, reasons := []layout.Layout{a.now}, []Reason(nil)
 	for step := range n {
 		m := estimated(plantest.Chain(16, 0, 0), 0.001)
 		if step >= change {
 			m = estimated(costs, 0.001)
 		}
-		took, disturbed := seconds(step, now)
+		took, disturbed := seconds(step, a.now)
 		m.Summary, m.Estimate.Disturbed = trace.Summary{End: took}, disturbed
-		next, why, err := b.Decide(m, now)
-		expect.OK(t, err)
-		now = next
-		layouts, reasons = append(layouts, now), append(reasons, why)
+		reasons = append(reasons, a.shown(m))
+		layouts = append(layouts, a.now)
 	}
 	return layouts, reasons
 }

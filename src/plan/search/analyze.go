@@ -33,7 +33,7 @@ func (p *Planner) Analyze(m profile.Measurement, l layout.Layout) (Analysis, err
 	loads := l.Loads(costs)
 	a := Analysis{
 		Bottleneck: slices.Max(loads), Bytes: p.Bytes(t, l.Cuts, l.Schedule.Peaks()),
-		Predicted: p.makespan(t, l.Cuts, l.Schedule), Took: perMicrobatch(l.Schedule, m.Instructions, costs),
+		Predicted: p.Makespan(t, l), Took: perMicrobatch(l.Schedule, m.Instructions, costs),
 	}
 	line := p.lineProblem(t)
 	optimum, err := balance.Partition(line)

@@ -9,16 +9,15 @@ import (
 )
 
 const (
-	// optimal is how many times the lower bound a step may take and is not tried to
-	// be made shorter.
+	// optimal times the lower bound is short enough: Auto stops there.
 	optimal = 1 + 1e-4
-	// listed is how many instructions of one chunk the lists of all rules have together.
+	// listed bounds the instructions of one chunk in the lists of all rules together.
 	listed = 1 << 15
-	// searched bounds the orders of n instructions that are searched for a better one
-	// to searched/n√n: the longer a step, the longer an order takes to try and the less
-	// it changes. mostOrders is enough for small steps.
+	// searched/n√n bounds the orders that are searched for a step of n instructions. An
+	// order of a longer step takes longer to try and changes less. mostOrders is enough
+	// for small steps.
 	searched, mostOrders = 1e7, 1000
-	// fewest is how many rules and orders are tried at least.
+	// fewest is the least number of rules and of orders that are tried.
 	fewest = 4
 )
 
@@ -28,13 +27,12 @@ var Kinds = []schedule.Kind{
 	schedule.KindZBH1, schedule.KindZBH2, schedule.KindZBV, schedule.KindZBInterleaved, schedule.KindList,
 }
 
-// rules are the rules of lists that Auto tries, the first ones on the largest steps.
-// Without a cap on microbatches in flight the first is the best nearly always. The
-// others were picked one by one from all combinations of a few values: each is the one
-// that brought the best of those before it, by the mean square of what it is worse than
-// the best of all combinations, nearest to these. That was done over steps of equal to
-// ragged stages, with messages and without, under caps from half as many microbatches in
-// flight as stages to twice.
+// rules are the list rules that Auto tries; on the largest steps it tries only the first
+// ones. Without a cap on microbatches in flight the first rule is nearly always the best. The
+// others were chosen greedily from all combinations of a few values: each minimises the mean
+// square distance between the best rule so far and the best of all combinations. The steps had
+// equal to ragged stages, with messages and without, and caps from half as many microbatches
+// in flight as stages to twice as many.
 var rules = []schedule.Rule{
 	{},
 	{Theta: 0.5, ForwardFirst: true, Patience: 0.5, Turns: true, Calm: true, Drain: true},
@@ -51,7 +49,7 @@ var rules = []schedule.Rule{
 	{Theta: 1, Patience: 0.5, Turns: true, Drain: true},
 }
 
-// chunkRules are the rules where a stage has several chunks, picked likewise in a V.
+// chunkRules are the rules for several chunks on a stage, chosen in the same way on a V.
 var chunkRules = []schedule.Rule{
 	{},
 	{Theta: 0.5, ForwardFirst: true, Drain: true},

@@ -101,15 +101,15 @@ func (p *Planner) NextCuts(t cost.Table, present partition.Partition, lasting in
 // improveFurther improves cuts on the simulated step. Where replicas sum gradients it
 // searches more widely and takes what that finds if the gain is large enough.
 func (p *Planner) improveFurther(t cost.Table, cuts partition.Partition) (partition.Partition, error) {
-	near, seconds := p.Improve(t, cuts)
+	near := p.Improve(t, cuts)
 	if p.Mesh.Replicas <= 1 {
-		return near, nil
+		return near.Cuts, nil
 	}
 	other, err := p.BestCuts(t)
-	if err == nil && p.cutsSeconds(t, other) < seconds*(1-leastImprovement) {
+	if err == nil && p.cutsSeconds(t, other) < near.Seconds*(1-leastImprovement) {
 		return other, nil
 	}
-	return near, err
+	return near.Cuts, err
 }
 
 // FasterCuts returns next if next predicts a faster step or lacks less memory than the

@@ -105,7 +105,7 @@ func (p *Planner) bestOfMaps(t cost.Table, l layout.Layout) layout.Layout {
 // FasterLayout returns the second of two layouts if its step is faster by more than noise,
 // else the first.
 func (p *Planner) FasterLayout(t cost.Table, first, second layout.Layout) layout.Layout {
-	if p.seconds(t, second.Cuts, second.Schedule) < p.seconds(t, first.Cuts, first.Schedule)*(1-leastImprovement) {
+	if p.Seconds(t, second) < p.Seconds(t, first)*(1-leastImprovement) {
 		return second
 	}
 	return first

@@ -25,7 +25,7 @@ func TestBestFolds(t *testing.T) {
 			if err := best.Schedule.Check(func(int) int { return 8 }); best.Map().Vee && err != nil {
 				t.Errorf("%+v, %s: %v", c, kind, err)
 			}
-			return p.seconds(costs, best.Cuts, best.Schedule), best.Map().Vee
+			return p.Seconds(costs, best), best.Map().Vee
 		}
 		vee, _ := seconds(schedule.KindZBV)
 		p := planner(t, plantest.Folding(schedule.KindAuto), sim.Network{})
@@ -56,8 +56,8 @@ func TestFoldsWithinMemory(t *testing.T) {
 		if got := slices.Max(p.Bytes(costs, cuts, s.Peaks())); got > c.Balance.MemoryLimitBytes {
 			t.Errorf("draw %d: %d bytes, the limit is %d", seed, got, c.Balance.MemoryLimitBytes)
 		}
-		if base := p.makespan(costs, cuts, p.base); p.makespan(costs, cuts, s) > base {
-			t.Errorf("draw %d: %v, the base takes %v", seed, p.makespan(costs, cuts, s), base)
+		if got, base := p.Makespan(costs, p.layout(cuts, s)), p.Makespan(costs, p.layout(cuts, p.base)); got > base {
+			t.Errorf("draw %d: %v, the base takes %v", seed, got, base)
 		}
 	}
 }

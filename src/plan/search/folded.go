@@ -9,14 +9,13 @@ import (
 type folding struct {
 	sums []float64 // by layer: seconds of those before it
 	slow []float64 // by stage: factor on seconds
-	// By stage s and layer i: the most layers from the end of the chain that the
-	// stages before s can hold if they hold i from its start; -1: they cannot.
+	// back is by stage s and layer i: the most layers from the end of the chain for which the
+	// stages before s have room if they have i layers from the start; -1: no room for those.
 	back [][]int
-	from [][]int // the layer at which stage s-1 began then
+	from [][]int // the layer at which stage s-1 then begins
 }
 
-// bisections is how often folded halves the range of the load of the most loaded
-// stage: to a ten thousandth.
+// bisections is how often folded halves the range of the largest load: to a ten thousandth.
 const bisections = 14
 
 // folded returns cuts in a V of two chunks on each stage under which the load of the
@@ -45,8 +44,8 @@ func folded(seconds, slow []float64) partition.Partition {
 	return f.cuts(f.fitWithin(high))
 }
 
-// fitWithin finds out whether no stage need have more load than a limit, and returns
-// where the last stage then begins, -1 if one must.
+// fitWithin returns where the last stage begins if no stage has more load than a limit, -1 if
+// there are no such cuts.
 func (f *folding) fitWithin(limit float64) int {
 	stages, layers := len(f.slow), len(f.sums)-1
 	for s := range f.back {
@@ -85,15 +84,15 @@ func (f *folding) fitWithin(limit float64) int {
 	return -1
 }
 
-// secondsFromEnd returns the seconds of the layers from the end of the chain that are behind
-// the first few, up to so many.
+// secondsFromEnd returns the seconds of the layers first to upTo, counted from the end of the
+// chain.
 func (f *folding) secondsFromEnd(first, upTo int) float64 {
 	layers := len(f.sums) - 1
 	return f.sums[layers-first] - f.sums[layers-upTo]
 }
 
-// cuts returns those of the last call of within, which returned the layer at which
-// the last stage begins. That stage's chunks are about equal.
+// cuts returns the cuts that the last call of fitWithin found. It returned begin. The last
+// stage's two chunks are about equal.
 func (f *folding) cuts(begin int) partition.Partition {
 	stages, layers := len(f.slow), len(f.sums)-1
 	cuts := make(partition.Partition, 2*stages+1)

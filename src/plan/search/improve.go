@@ -54,14 +54,11 @@ func (p *Planner) BestCuts(t cost.Table) (partition.Partition, error) {
 		improved = 3
 	}
 	for i, cuts := range p.promising(t, starts, improved) {
-		var end found
-		end.cuts, end.seconds = p.Improve(t, cuts)
-		end.lacks = p.missingBytes(t, end.cuts)
-		if i == 0 || end.compare(best) < 0 {
+		if end := p.Improve(t, cuts); i == 0 || end.compare(best) < 0 {
 			best = end
 		}
 	}
-	return best.cuts, p.memoryError(t, best.cuts)
+	return best.Cuts, p.memoryError(t, best.Cuts)
 }
 
 // promising returns the n starts with the shortest steps, the shortest first. It returns
@@ -72,39 +69,43 @@ func (p *Planner) promising(t cost.Table, starts []partition.Partition, n int) [
 	}
 	list := make([]found, len(starts))
 	for i, cuts := range starts {
-		list[i] = found{cuts, p.missingBytes(t, cuts), p.cutsSeconds(t, cuts)}
+		list[i] = p.judge(t, cuts)
 	}
 	slices.SortStableFunc(list, found.compare)
 	starts = starts[:n]
 	for i := range starts {
-		starts[i] = list[i].cuts
+		starts[i] = list[i].Cuts
 	}
 	return starts
 }
 
 // found is the start or the result of a search.
 type found struct {
-	cuts    partition.Partition
-	lacks   int64   // bytes
-	seconds float64 // of a step
+	Cuts    partition.Partition
+	Missing int64   // bytes
+	Seconds float64 // of a step
+}
+
+func (p *Planner) judge(t cost.Table, cuts partition.Partition) found {
+	return found{cuts, p.missingBytes(t, cuts), p.cutsSeconds(t, cuts)}
 }
 
 func (s found) compare(other found) int {
-	return cmp.Or(cmp.Compare(s.lacks, other.lacks), cmp.Compare(s.seconds, other.seconds))
+	return cmp.Or(cmp.Compare(s.Missing, other.Missing), cmp.Compare(s.Seconds, other.Seconds))
 }
 
 // Improve moves single cuts by one or two layers as long as that shortens the simulated
-// step, and returns the cuts and their predicted seconds. The exact partition is best for
+// step, and returns what it found. The exact partition is best for
 // the slowest stage, but the loads of the other stages matter too, and only a simulation
 // shows how. Cuts that exceed the memory are first moved until they fit. For list and auto
 // one search simulates a list schedule and one the base schedule. Where microbatches cost
 // differently, one more search simulates their mean. A result is taken if the step is
 // shorter with all schedules to choose from and with the microbatches as they are.
-func (p *Planner) Improve(t cost.Table, cuts partition.Partition) (partition.Partition, float64) {
+func (p *Planner) Improve(t cost.Table, cuts partition.Partition) found {
 	searches := []func(cost.Table, partition.Partition) float64{p.Estimate}
 	if p.Adapts() {
 		searches = append(searches, func(t cost.Table, cuts partition.Partition) float64 {
-			return p.seconds(t, cuts, p.base)
+			return p.Seconds(t, p.layout(cuts, p.base))
 		})
 	}
 	if t.Scale != nil {
@@ -113,18 +114,17 @@ func (p *Planner) Improve(t cost.Table, cuts partition.Partition) (partition.Par
 			return p.Estimate(t, cuts)
 		})
 	}
-	best, seconds, over := cuts, p.cutsSeconds(t, cuts), p.missingBytes(t, cuts)
+	best := p.judge(t, cuts)
 	for _, estimate := range searches {
-		found := p.climb(t, cuts, estimate)
-		if found.Equal(best) {
+		climbed := p.climb(t, cuts, estimate)
+		if climbed.Equal(best.Cuts) {
 			continue
 		}
-		took, lack := p.cutsSeconds(t, found), p.missingBytes(t, found)
-		if lack < over || lack == over && took < seconds {
-			best, seconds, over = found, took, lack
+		if next := p.judge(t, climbed); next.compare(best) < 0 {
+			best = next
 		}
 	}
-	return best, seconds
+	return best
 }
 
 // climb is one search of Improve. estimate predicts the seconds of a step.
@@ -163,7 +163,7 @@ func (p *Planner) climb(t cost.Table, cuts partition.Partition, estimate func(co
 // compare several schedules.
 func (p *Planner) Estimate(t cost.Table, cuts partition.Partition) float64 {
 	if !p.Adapts() {
-		return p.seconds(t, cuts, p.base)
+		return p.Seconds(t, p.layout(cuts, p.base))
 	}
 	return schedule.NewLister(p.options(p.Step(t, cuts, p.base), p.caps(t, cuts))).Run(schedule.Rule{})
 }

@@ -86,7 +86,7 @@ func (p *Planner) missingBytes(t cost.Table, cuts partition.Partition) int64 {
 // caps returns how many microbatches may be in flight on every stage, if the schedule
 // follows from costs, else nil. Memory and settings bound them; one is always allowed. With
 // several chunks on a stage only the settings count: the memory then depends on the order
-// of the chunks, and fits checks it.
+// of the chunks, and Fits checks it.
 func (p *Planner) caps(t cost.Table, cuts partition.Partition) []int {
 	if !p.Adapts() {
 		return nil
@@ -117,18 +117,15 @@ func (p *Planner) CutsFit(t cost.Table, cuts partition.Partition) bool {
 
 // Fits reports whether a layout fits the memory and the microbatches in flight that the
 // settings allow.
-func (p *Planner) Fits(t cost.Table, l layout.Layout) bool { return p.fits(t, l.Cuts, l.Schedule) }
-
-// fits is Fits for cuts and a schedule.
-func (p *Planner) fits(t cost.Table, cuts partition.Partition, s schedule.Schedule) bool {
-	p = p.selectMap(s.Map)
-	peaks := s.Peaks()
+func (p *Planner) Fits(t cost.Table, l layout.Layout) bool {
+	p = p.selectMap(l.Map())
+	peaks := l.Schedule.Peaks()
 	for _, peak := range peaks {
 		if p.Adapts() && peak.InFlight > p.most {
 			return false
 		}
 	}
-	return p.limit == 0 || slices.Max(p.Bytes(t, cuts, peaks)) <= p.limit
+	return p.limit == 0 || slices.Max(p.Bytes(t, l.Cuts, peaks)) <= p.limit
 }
 
 // OptimizerCanFollow reports whether masters and moments of moving layers may follow while

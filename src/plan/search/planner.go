@@ -229,10 +229,10 @@ func (p *Planner) findSchedule(t cost.Table, cuts partition.Partition) schedule.
 		if p.Kind == schedule.KindList && s.Kind != schedule.KindList {
 			return math.Inf(1)
 		}
-		if p.limit > 0 && p.Map.Chunks > 1 && !p.fits(t, cuts, s) {
+		if p.limit > 0 && p.Map.Chunks > 1 && !p.Fits(t, p.layout(cuts, s)) {
 			return math.Inf(1)
 		}
-		return p.seconds(t, cuts, s)
+		return p.Seconds(t, p.layout(cuts, s))
 	}
 	s, seconds := Auto(p.options(step, p.caps(t, cuts)), evaluate)
 	// Lists are kept to a cap that holds whatever they do; the base is known to fit.
@@ -266,30 +266,20 @@ func (p *Planner) link(v int) sim.Link {
 
 // cutsSeconds is Seconds at some cuts in the schedule that suits the costs.
 func (p *Planner) cutsSeconds(t cost.Table, cuts partition.Partition) float64 {
-	return p.seconds(t, cuts, p.Schedule(t, cuts))
+	return p.Seconds(t, p.Layout(t, cuts))
 }
 
 // Seconds predicts the seconds of a step from the first forward to the last gradient that is
 // summed over the replicas. Cuts and schedules are compared by it.
 func (p *Planner) Seconds(t cost.Table, l layout.Layout) float64 {
-	return p.seconds(t, l.Cuts, l.Schedule)
+	if p.Mesh.Replicas <= 1 {
+		return p.Makespan(t, l)
+	}
+	r := sim.Replicas(p.Step(t, l.Cuts, l.Schedule), l.Cuts, t.Layers)
+	return r.Seconds - r.Replicas[0].Start
 }
 
 // Makespan predicts the seconds of a step from the first forward to the last backward.
 func (p *Planner) Makespan(t cost.Table, l layout.Layout) float64 {
-	return p.makespan(t, l.Cuts, l.Schedule)
-}
-
-// seconds is Seconds for cuts and a schedule.
-func (p *Planner) seconds(t cost.Table, cuts partition.Partition, s schedule.Schedule) float64 {
-	if p.Mesh.Replicas <= 1 {
-		return p.makespan(t, cuts, s)
-	}
-	r := sim.Replicas(p.Step(t, cuts, s), cuts, t.Layers)
-	return r.Seconds - r.Replicas[0].Start
-}
-
-// makespan is Makespan for cuts and a schedule.
-func (p *Planner) makespan(t cost.Table, cuts partition.Partition, s schedule.Schedule) float64 {
-	return sim.Run(p.Step(t, cuts, s)).Makespan()
+	return sim.Run(p.Step(t, l.Cuts, l.Schedule)).Makespan()
 }

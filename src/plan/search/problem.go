@@ -54,9 +54,8 @@ func (p *Planner) lineProblem(t cost.Table) balance.Problem {
 	return q
 }
 
-// arrivals adds to the fixed seconds of every stage the time until its input
-// arrives from the stage before: a message with the largest output of any layer,
-// and the gradient that comes back over the same link. (Paper, E.1: diffusion's
+// arrivals adds to the fixed seconds of every stage the seconds of its messages: the largest
+// output of any layer from the stage before, and the gradient back. (Paper, E.1: diffusion's
 // gaps include the transfer, so that work leaves a stage behind a slow link.)
 func (p *Planner) arrivals(t cost.Table, fixed []float64) []float64 {
 	if fixed == nil {

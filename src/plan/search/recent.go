@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"dynmo/src/cost"
+	"dynmo/src/layout"
 	"dynmo/src/partition"
 	"dynmo/src/schedule"
 )
@@ -14,13 +15,7 @@ import (
 type recent struct {
 	mutex sync.Mutex
 	costs cost.Table
-	list  []scheduled // the newest last
-}
-
-// scheduled is a schedule, and the cuts that it was found for.
-type scheduled struct {
-	cuts partition.Partition
-	schedule.Schedule
+	list  []layout.Layout // the newest last; only cuts and schedules
 }
 
 // mostRecent is how many schedules are kept: for the present cuts, and the ends of the
@@ -36,11 +31,11 @@ func (r *recent) schedule(t cost.Table, cuts partition.Partition, find func(cost
 		r.costs.Layers, r.costs.Slow, r.costs.Fixed = slices.Clone(t.Layers), slices.Clone(t.Slow), slices.Clone(t.Fixed)
 	}
 	for _, s := range r.list {
-		if s.cuts.Equal(cuts) {
+		if s.Cuts.Equal(cuts) {
 			return s.Schedule
 		}
 	}
 	found := find(t, cuts)
-	r.list = append(r.list[max(0, len(r.list)-mostRecent+1):], scheduled{slices.Clone(cuts), found})
+	r.list = append(r.list[max(0, len(r.list)-mostRecent+1):], layout.Layout{Cuts: slices.Clone(cuts), Schedule: found})
 	return found
 }

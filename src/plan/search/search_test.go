@@ -218,7 +218,7 @@ func TestTightMemory(t *testing.T) {
 		}
 		a, err := p.SimulateCuts(cost.Phase{Table: costs}, cuts)
 		expect.OK(t, err)
-		if a.LowerBound > a.Step.Makespan() || slices.Max(a.Bytes) > c.Balance.MemoryLimitBytes || !p.fits(costs, cuts, a.Schedule) {
+		if a.LowerBound > a.Step.Makespan() || slices.Max(a.Bytes) > c.Balance.MemoryLimitBytes || !p.Fits(costs, a.Layout) {
 			t.Errorf("draw %d: bound %v, makespan %v, bytes %v of %d", seed, a.LowerBound, a.Step.Makespan(), a.Bytes, c.Balance.MemoryLimitBytes)
 		}
 		if base := sim.Run(p.Step(costs, cuts, p.base)).Makespan(); a.Step.Makespan() > base {

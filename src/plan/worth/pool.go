@@ -33,7 +33,7 @@ func Compare(runs []Run) ([]Result, error) {
 	if err := shareCosts(lists); err != nil {
 		return nil, err
 	}
-	base := slices.IndexFunc(lists, hasOneLayout)
+	base := slices.IndexFunc(lists, func(list []segment) bool { return firstMove(list) < 0 })
 	rows := make([]compared, len(runs))
 	for i, list := range lists {
 		rows[i] = compared{runs[i].Planner, list, staticSegments(list)}
@@ -47,9 +47,9 @@ func Compare(runs []Run) ([]Result, error) {
 	return evaluate(rows), nil
 }
 
-// hasOneLayout reports whether all segments have the same layout.
-func hasOneLayout(list []segment) bool {
-	return !slices.ContainsFunc(list, func(s segment) bool { return !s.layout.Equal(list[0].layout) })
+// firstMove returns the first segment in another layout than the first one; -1: there is none.
+func firstMove(list []segment) int {
+	return slices.IndexFunc(list, func(s segment) bool { return !s.layout.Equal(list[0].layout) })
 }
 
 // shareCosts gives segments of all runs the same costs where the model is the same.

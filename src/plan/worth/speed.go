@@ -38,7 +38,7 @@ func medianSlowness(lists [][]segment) []float64 {
 	stages := lists[0][0].layout.Stages()
 	seen := make([][]float64, stages)
 	for _, list := range lists {
-		moved := slices.IndexFunc(list, func(s segment) bool { return !s.layout.Equal(list[0].layout) })
+		moved := firstMove(list)
 		if moved < 0 {
 			continue
 		}

@@ -145,7 +145,7 @@ func TestStepsMayGain(t *testing.T) {
 	p, err := w.planner("partition", "5")
 	expect.OK(t, err)
 	exact, best := optimum(w.truth(0), 8, nil)
-	better, _ := p.Improve(cost.Table{Layers: w.phases[0].layers}, exact)
+	better := p.Improve(cost.Table{Layers: w.phases[0].layers}, exact).Cuts
 	if b := bottleneck(w.truth(0), better, nil); b < (1-worth)*best || better.Equal(exact) {
 		t.Fatalf("cuts %v of bottleneck %v, want others than %v that are no better by it", better, b, exact)
 	}

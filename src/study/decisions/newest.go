@@ -136,6 +136,5 @@ func (b *newest) find(t cost.Table, problem balance.Problem, present partition.P
 	if err != nil {
 		return nil, err
 	}
-	better, _ := b.planner.Improve(t, r.Cuts)
-	return better, nil
+	return b.planner.Improve(t, r.Cuts).Cuts, nil
 }
