@@ -7,8 +7,8 @@ import "fmt"
 type Order string
 
 const (
-	StageMajor   Order = "stage-major"   // rank = stage·Replicas + replica: packing frees whole nodes
-	ReplicaMajor Order = "replica-major" // rank = replica·Stages + stage
+	StageMajor   Order = "stage-major"   // rank = stage·Replicas + replica: the replicas of a stage are neighbours
+	ReplicaMajor Order = "replica-major" // rank = replica·Stages + stage: the stages of a pipeline are neighbours
 )
 
 // Mesh is the grid of ranks: Stages x Replicas.

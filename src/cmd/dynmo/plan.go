@@ -11,6 +11,7 @@ import (
 	"dynmo/src/comm/nccl"
 	"dynmo/src/config"
 	"dynmo/src/cost"
+	"dynmo/src/mesh"
 	"dynmo/src/model"
 	"dynmo/src/partition"
 	"dynmo/src/plan/search"
@@ -47,6 +48,9 @@ measure" are finer layers that may be better still, blocks in halves or slices o
 head, whose costs are estimated from those of the whole ones; dynmo
 profile with these settings measures them.
 
+With replicas, and a network of several ranks on a node, mesh.order is compared: the
+step in both orders, and what packing onto half of the stages would free and take.
+
 Every time is simulated (clock=sim) on costs of the clock that the table names.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -72,6 +76,9 @@ Every time is simulated (clock=sim) on costs of the clock that the table names.`
 				}
 			}
 			a := w.planned(table, best, o, barOf(c).Show)
+			if a.Orders, err = study.Orders(table, o); err != nil {
+				return usageError{err}
+			}
 			a.Network = w.assumed
 			return tellAnswer(c, a, w.json)
 		},
@@ -107,6 +114,7 @@ type planAnswer struct {
 	Spread     float64             `json:"microbatch_deviation,omitempty"` // of the layer whose microbatches differ most, relative
 	Paper      *float64            `json:"paper_bubble_ratio,omitempty"`   // the paper's equation (1), where it holds
 	Nccl       *nccl.Needs         `json:"nccl_rank_estimated,omitempty"`  // of GPUs that NCCL joins: what it takes of each rank at most, by formula
+	Orders     []study.Order       `json:"mesh_orders,omitempty"`          // both, where replicas and nodes of several ranks make a difference
 	Others     []planOther         `json:"schedules"`
 	Advice     []planAdvice        `json:"advice"`
 }
@@ -120,6 +128,16 @@ type planStage struct {
 	InFlight       []int   `json:"in_flight"` // by chunk
 	Cap            int     `json:"in_flight_cap,omitempty"`
 	Bytes          int64   `json:"bytes"`
+}
+
+// orderWords says what an order of the mesh costs.
+func orderWords(o study.Order) string {
+	near := map[mesh.Order]string{mesh.StageMajor: "the replicas of a stage", mesh.ReplicaMajor: "the stages of a pipeline"}
+	text := fmt.Sprintf("%s, %s are neighbours: a step of %s", o.Order, near[o.Order], duration(o.Step))
+	if o.Stages > 0 {
+		text += fmt.Sprintf("; packing onto %d stages frees %d of %d nodes and moves layers for %s", o.Stages, o.Free, o.Nodes, duration(o.Moving))
+	}
+	return text
 }
 
 // planOther is another schedule, at its own best cuts.
@@ -311,6 +329,9 @@ func (a planAnswer) print(out io.Writer) error {
 	}
 	if a.Nccl != nil {
 		line("NCCL", "%v (estimated)", a.Nccl)
+	}
+	for i, order := range a.Orders {
+		line([]string{"mesh.order", "or"}[i], "%s", orderWords(order))
 	}
 	fmt.Fprintln(out)
 	rows = nil

@@ -56,6 +56,7 @@ func TestPlan(t *testing.T) {
 		{"one stage", sets("parallel.stages=1"), 8, []int{0, 8}},
 		{"network", []string{"--network", "network.toml"}, 8, nil},
 		{"replicas", sets("parallel.replicas=3"), 8, nil},
+		{"replicas on nodes", append(sets("parallel.replicas=2"), "--network", "network.toml"), 8, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			args := slices.Concat([]string{"plan", "run.toml", "--costs", "costs.json"}, c.args)
@@ -79,7 +80,7 @@ func TestPlan(t *testing.T) {
 			if sum := a.Idle.Makespan(); math.Abs(sum/a.Makespan-1) > 1e-9 || math.Abs(1-a.Idle.Busy/a.Makespan-a.Bubble) > 1e-9 {
 				t.Errorf("busy and idle are %v, the makespan %v, the bubble ratio %v", sum, a.Makespan, a.Bubble)
 			}
-			if math.Abs((a.Makespan+a.Exposed)/a.Step-1) > 1e-9 || (a.Exposed > 0) != (c.name == "replicas") {
+			if math.Abs((a.Makespan+a.Exposed)/a.Step-1) > 1e-9 || (a.Exposed > 0) != strings.HasPrefix(c.name, "replicas") {
 				t.Errorf("a step of %v: makespan %v, exposed %v", a.Step, a.Makespan, a.Exposed)
 			}
 			if a.Makespan < a.Bound*(1-1e-9) || a.Bottleneck < a.Optimum || a.Clock != "sim" || a.Costs != "sim" || a.Paper != nil {
@@ -95,6 +96,16 @@ func TestPlan(t *testing.T) {
 				if !strings.Contains(text, want) {
 					t.Errorf("no %q in\n%s", want, text)
 				}
+			}
+			for _, o := range a.Orders {
+				one := decoded[planAnswer](t, append(args, sets("mesh.order="+string(o.Order))...)...)
+				if one.Step != o.Step || o.Stages != 2 || o.Free != 2 || o.Nodes != 4 || o.Moving <= 0 ||
+					!strings.Contains(strings.Join(strings.Fields(text), " "), orderWords(o)) {
+					t.Errorf("%+v, with that order alone a step of %v in\n%s", o, one.Step, text)
+				}
+			}
+			if (len(a.Orders) == 2) != (c.name == "replicas on nodes") || len(a.Orders) == 2 && a.Orders[0].Step == a.Orders[1].Step {
+				t.Errorf("orders %+v", a.Orders)
 			}
 			if (a.Layout == "") == strings.Contains(text, "\nlayout ") {
 				t.Errorf("layout %q in\n%s", a.Layout, text)
