@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"dynmo/src/kind/moe"
 	"dynmo/src/model"
 )
 
@@ -30,7 +31,7 @@ type kind struct {
 	read    func(k keys) (model.Config, error)
 	write   func(c model.Config, end int32) any // as JSON marshals
 
-	names   func(e model.Experts) []renaming                              // nil: there are none
+	names   func(e moe.Experts) []renaming                                // nil: there are none
 	refuses func(c model.Config) error                                    // what a model of these layers may have that it cannot describe; nil: nothing
 	beside  func(k keys, c model.Config) (list []model.Weight, err error) // see Config; nil: none
 }
@@ -43,7 +44,7 @@ func kindOf(c model.Config) kind {
 	switch {
 	case c.Family != familyLlama:
 		return kindGPT2
-	case model.KindOf[model.Experts](c).Count == 0:
+	case model.KindOf[moe.Experts](c).Count == 0:
 		return kindLlama
 	case refusesMixtral(c) == nil:
 		return kindMixtral
@@ -114,8 +115,8 @@ func (is kind) config(c model.Config, end int32) Config {
 		Family: c.Family, Blocks: c.Blocks, Hidden: c.Hidden, Heads: c.Heads, Sequence: c.Sequence, Vocab: c.Vocab, Tied: c.Tied,
 		KeyValueHeads: c.KeyValueHeads, Intermediate: c.Intermediate, NormEps: c.NormEps, Rope: c.Rope,
 	}
-	if e := model.KindOf[model.Experts](c); e.Count > 0 {
-		shape = shape.With(model.Experts{Count: e.Count, Top: e.Top, Scale: e.Scale, Squashed: e.Squashed})
+	if e := model.KindOf[moe.Experts](c); e.Count > 0 {
+		shape = shape.With(moe.Experts{Count: e.Count, Top: e.Top, Scale: e.Scale, Squashed: e.Squashed})
 	}
 	text, err := json.MarshalIndent(is.write(shape, end), "", "  ")
 	if err != nil {

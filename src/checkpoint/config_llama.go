@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"dynmo/src/kind/moe"
 	"dynmo/src/model"
 )
 
@@ -44,13 +45,13 @@ func readMixtral(k keys) (model.Config, error) {
 	c := model.Config{
 		Family: familyLlama, Vocab: 32000, Sequence: 4096 * 32, Hidden: 4096, Blocks: 32, Heads: 32, KeyValueHeads: 8,
 		Intermediate: 14336, NormEps: 1e-5, Rope: model.Rope{Base: 1e6},
-	}.With(model.Experts{Count: 8, Top: 2})
+	}.With(moe.Experts{Count: 8, Top: 2})
 	return c, cmp.Or(k.llama(&c), k.only("sliding_window", nil), k.experts(&c, "num_local_experts", "num_experts_per_tok"))
 }
 
 // refusesMixtral says what of a model it cannot describe.
 func refusesMixtral(c model.Config) error {
-	switch e := model.KindOf[model.Experts](c); {
+	switch e := model.KindOf[moe.Experts](c); {
 	case e.Scale != 0 && e.Scale != 1:
 		return fmt.Errorf("moe.scale is %v, %s has 1", e.Scale, mixtralType)
 	case e.Squashed:
@@ -215,7 +216,7 @@ func scalingJSON(r model.Rope) *ropeJSON {
 
 func writeLlama(c model.Config, end int32) any {
 	name, architecture := llamaType, "LlamaForCausalLM"
-	e := model.KindOf[model.Experts](c)
+	e := model.KindOf[moe.Experts](c)
 	if e.Count > 0 {
 		name, architecture = mixtralType, "MixtralForCausalLM"
 	}

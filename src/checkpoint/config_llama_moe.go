@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"dynmo/src/kind/moe"
 	"dynmo/src/model"
 )
 
@@ -16,7 +17,7 @@ const llamaMoEType = "llama_moe"
 var kindLlamaMoE = kind{
 	name: llamaMoEType, prefix: "model.", token: "embed_tokens.weight", buffers: []string{".rotary_emb.inv_freq"},
 	read: readLlamaMoE, write: writeLlamaMoE, refuses: refusesLlamaMoE, beside: noiseOfLlamaMoE,
-	names: func(e model.Experts) []renaming {
+	names: func(e moe.Experts) []renaming {
 		network := "gate_network"
 		if e.Squashed {
 			network += ".0"
@@ -39,11 +40,11 @@ func readLlamaMoE(k keys) (model.Config, error) {
 	c := model.Config{
 		Family: familyLlama, Vocab: 32000, Sequence: 2048, Hidden: 4096, Blocks: 32, Heads: 32,
 		Intermediate: 11008, NormEps: 1e-6, Rope: model.Rope{Base: llamaMoEBase},
-	}.With(model.Experts{Count: 16, Top: 4, Squashed: true})
+	}.With(moe.Experts{Count: 16, Top: 4, Squashed: true})
 	err := cmp.Or(k.llama(&c), k.experts(&c, "num_experts", "num_selects"),
 		k.only("gate_type", "TopKBalancedNoisyGate"), k.only("gate_network", "mlp", "linear"), k.only("gate_use_softmax", true),
 		k.only("calculator_type", "UniversalCalculator"), k.only("multiply_gate_scores", true), k.only("add_weight_norm", false))
-	e := model.KindOf[model.Experts](c)
+	e := model.KindOf[moe.Experts](c)
 	switch {
 	case err != nil:
 		return c, err
@@ -65,7 +66,7 @@ func (k keys) is(key, text string) bool {
 
 // experts sets how many there are, and of these how many a token goes to.
 func (k keys) experts(c *model.Config, count, top string) error {
-	e := model.KindOf[model.Experts](*c)
+	e := model.KindOf[moe.Experts](*c)
 	err := k.dimensions(dimension{count, &e.Count, maxExperts}, dimension{top, &e.Top, maxExperts})
 	switch {
 	case err != nil:
@@ -103,9 +104,9 @@ func (k keys) equalExperts(c model.Config) error {
 	err := json.Unmarshal(k[key].json, &sizes)
 	other := func(size int) bool { return size != c.Intermediate }
 	if err != nil || len(sizes) != c.Blocks || slices.ContainsFunc(sizes, func(block []int) bool {
-		return len(block) != model.KindOf[model.Experts](c).Count || slices.ContainsFunc(block, other)
+		return len(block) != model.KindOf[moe.Experts](c).Count || slices.ContainsFunc(block, other)
 	}) {
-		return k.fail(key, "%.40s…: want null, or %d for each of %d experts in %d blocks: others are not supported", k[key].json, c.Intermediate, model.KindOf[model.Experts](c).Count, c.Blocks)
+		return k.fail(key, "%.40s…: want null, or %d for each of %d experts in %d blocks: others are not supported", k[key].json, c.Intermediate, model.KindOf[moe.Experts](c).Count, c.Blocks)
 	}
 	return nil
 }
@@ -120,7 +121,7 @@ func noiseOfLlamaMoE(k keys, c model.Config) (list []model.Weight, err error) {
 	for b := range c.Blocks {
 		list = append(list, model.Weight{
 			Name: fmt.Sprintf("block.%d/router.noise.weight", b), HuggingFace: fmt.Sprintf("layers.%d.mlp.gate.weight_noise.weight", b),
-			Shape: []int64{int64(model.KindOf[model.Experts](c).Count), int64(c.Hidden)},
+			Shape: []int64{int64(model.KindOf[moe.Experts](c).Count), int64(c.Hidden)},
 		})
 	}
 	return list, nil
@@ -142,7 +143,7 @@ func writeLlamaMoE(c model.Config, end int32) any {
 	if c.Rope.Scaling == model.RopeLinear {
 		scaling.Type, scaling.OldType = "", scaling.Type
 	}
-	e, network := model.KindOf[model.Experts](c), "linear"
+	e, network := model.KindOf[moe.Experts](c), "linear"
 	if e.Squashed {
 		network = "mlp"
 	}

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"dynmo/src/kind/moe"
 	"dynmo/src/model"
 )
 
@@ -14,7 +15,7 @@ func TestParseLlama(t *testing.T) {
 	llama31 := model.Config{Family: "llama", Blocks: 32, Hidden: 4096, Heads: 32, KeyValueHeads: 8, Intermediate: 14336, Sequence: 131072, Vocab: 128256,
 		NormEps: 1e-5, Rope: model.Rope{Base: 500000, Scaling: "llama3", Factor: 8, Low: 1, High: 4, Original: 8192}}
 	mixtral := model.Config{Family: "llama", Blocks: 32, Hidden: 4096, Heads: 32, KeyValueHeads: 8, Intermediate: 14336, Sequence: 32768, Vocab: 32000,
-		NormEps: 1e-5, Rope: model.Rope{Base: 1e6}}.With(model.Experts{Count: 8, Top: 2})
+		NormEps: 1e-5, Rope: model.Rope{Base: 1e6}}.With(moe.Experts{Count: 8, Top: 2})
 	linear := llama2
 	linear.Rope.Scaling, linear.Rope.Factor = "linear", 4
 	defaults := llama2
@@ -51,7 +52,7 @@ func TestParseLlama(t *testing.T) {
 			total += p.Bytes() / 4
 		}
 		// Parameters as the models' cards have them: 6.74, 8.03 and 46.7 thousand million.
-		if n := map[int]int64{32: 6_738_415_616, 8: 8_030_261_248}[want.KeyValueHeads]; model.KindOf[model.Experts](want).Count == 0 && total != n || model.KindOf[model.Experts](want).Count > 0 && total != 46_702_792_704 {
+		if n := map[int]int64{32: 6_738_415_616, 8: 8_030_261_248}[want.KeyValueHeads]; model.KindOf[moe.Experts](want).Count == 0 && total != n || model.KindOf[moe.Experts](want).Count > 0 && total != 46_702_792_704 {
 			t.Errorf("%d parameters of %+v", total, want)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 
+	"dynmo/src/kind/moe"
 	"dynmo/src/model"
 )
 
@@ -57,7 +58,7 @@ func (w *Weights) Fit(c model.Config) (*Weights, error) {
 // fits reports how a model differs from those that Fit makes of the weights.
 func (w *Weights) fits(c model.Config) error {
 	have := w.Config.Model
-	theirs, ours := model.KindOf[model.Experts](have), model.KindOf[model.Experts](c)
+	theirs, ours := model.KindOf[moe.Experts](have), model.KindOf[moe.Experts](c)
 	type setting struct {
 		name       string
 		have, want any
@@ -94,7 +95,7 @@ func (w *Weights) fits(c model.Config) error {
 func scaling(r model.Rope) string { return cmp.Or(r.Scaling, "none") }
 
 // router returns the form of a router as settings name it.
-func router(e model.Experts) string {
+func router(e moe.Experts) string {
 	if e.Squashed {
 		return "mlp"
 	}

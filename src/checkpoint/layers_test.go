@@ -10,6 +10,9 @@ import (
 	"dynmo/src/device"
 	"dynmo/src/device/cpu"
 	"dynmo/src/expect"
+	"dynmo/src/kind/exit"
+	"dynmo/src/kind/mod"
+	"dynmo/src/kind/moe"
 	"dynmo/src/model"
 	"dynmo/src/replace"
 	"dynmo/src/tensor"
@@ -68,7 +71,7 @@ func TestLoadShared(t *testing.T) {
 	c := model.Config{
 		Family: "llama", Blocks: 2, Hidden: 6, Heads: 2, Sequence: 5, Vocab: 11, Intermediate: 8, NormEps: 1e-5, Rope: model.Rope{Base: 1e4},
 		Seed: 7,
-	}.With(model.Experts{Count: 4, Top: 2})
+	}.With(moe.Experts{Count: 4, Top: 2})
 	w := fromLayers(chain(t, c, tensor.F32))
 	var read []string
 	rows := w.rows
@@ -98,7 +101,7 @@ func TestLoadBehindRouter(t *testing.T) {
 	w := imported(t, newLlama("F32", false, "model.", 3).directory(t, 0))
 	c := w.Config.Model
 	whole := chain(t, c, tensor.F64)
-	c = c.With(model.Depths{Capacity: 0.5})
+	c = c.With(mod.Depths{Capacity: 0.5})
 	c.Seed = 9
 	fresh, loaded := chain(t, c, tensor.F64), chain(t, c, tensor.F64)
 	for id, l := range loaded.Layers {
@@ -148,7 +151,7 @@ func TestLlamaLayersRoundTrip(t *testing.T) {
 func TestLoadLeavesExits(t *testing.T) {
 	c := model.Config{Blocks: 2, Hidden: 6, Heads: 2, Sequence: 5, Vocab: 11, Tied: true}
 	w := written(t, fromLayers(chain(t, c, tensor.F64)))
-	c = c.With(model.Exits{After: "1", Confidence: "classifier"})
+	c = c.With(exit.Exits{After: "1", Confidence: "classifier"})
 	c.Seed = 9
 	loaded, fresh := chain(t, c, tensor.F64), chain(t, c, tensor.F64)
 	for i, l := range loaded.Layers {

@@ -13,6 +13,7 @@ import (
 	"dynmo/src/device/cpu"
 	"dynmo/src/expect"
 	"dynmo/src/kernel/ref"
+	"dynmo/src/kind/moe"
 	"dynmo/src/model"
 	"dynmo/src/tensor"
 )
@@ -44,11 +45,11 @@ func TestImportedLlama(t *testing.T) {
 						w := imported(t, f.directory(t, 5))
 						c := w.Config.Model
 						c.HalfGrain, c.Seed = grain == "half", 3
-						if model.KindOf[model.Experts](c).Count > 0 {
-							model.Edit(&c, func(k *model.Experts) { k.Auxiliary, k.Z = 0, 0 })
+						if model.KindOf[moe.Experts](c).Count > 0 {
+							model.Edit(&c, func(k *moe.Experts) { k.Auxiliary, k.Z = 0, 0 })
 						}
 						if grain == "expert" && experts > 0 {
-							model.Edit(&c, func(k *model.Experts) { k.Groups = experts })
+							model.Edit(&c, func(k *moe.Experts) { k.Groups = experts })
 						}
 						w, err := w.Fit(c)
 						expect.OK(t, err)

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"dynmo/src/expect"
+	"dynmo/src/kind/moe"
 	"dynmo/src/model"
 )
 
@@ -180,9 +181,9 @@ func TestExpertForms(t *testing.T) {
 // model.
 func TestWriteLlamaMoE(t *testing.T) {
 	c := model.Config{Family: "llama", Blocks: 2, Hidden: 8, Heads: 2, KeyValueHeads: 1, Intermediate: 6, Sequence: 16, Vocab: 11, NormEps: 1e-5,
-		Rope: model.Rope{Base: 10000, Scaling: "linear", Factor: 2}}.With(model.Experts{Count: 4, Top: 2, Scale: 3, Squashed: true})
+		Rope: model.Rope{Base: 10000, Scaling: "linear", Factor: 2}}.With(moe.Experts{Count: 4, Top: 2, Scale: 3, Squashed: true})
 	linear, other := c, c
-	model.Edit(&linear, func(k *model.Experts) { k.Squashed = false })
+	model.Edit(&linear, func(k *moe.Experts) { k.Squashed = false })
 	other.Rope = model.Rope{Base: 5e5, Scaling: "llama3", Factor: 8, Low: 1, High: 4, Original: 8192}
 	for _, want := range []model.Config{c, linear, other} {
 		got, err := ParseConfig(EndingConfig(want, 2).Text)
@@ -200,7 +201,7 @@ func TestParseLlamaMoE(t *testing.T) {
 		"score_scale_factor": 4.0, "size_experts": [%s], "gate_network": "mlp"}`, sizes))
 	expect.OK(t, err)
 	want := model.Config{Family: "llama", Blocks: 32, Hidden: 4096, Heads: 32, KeyValueHeads: 32, Intermediate: 688, Sequence: 4096, Vocab: 32000, NormEps: 1e-5,
-		Rope: model.Rope{Base: 10000}}.With(model.Experts{Count: 16, Top: 4, Scale: 4, Squashed: true})
+		Rope: model.Rope{Base: 10000}}.With(moe.Experts{Count: 16, Top: 4, Scale: 4, Squashed: true})
 	if c.Model != want || len(c.beside) != 32 {
 		t.Errorf("%+v and %d tensors besides, want %+v and 32", c.Model, len(c.beside), want)
 	}

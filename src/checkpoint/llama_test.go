@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"dynmo/src/expect"
+	"dynmo/src/kind/moe"
 	"dynmo/src/model"
 )
 
@@ -242,8 +243,8 @@ func TestFitLlama(t *testing.T) {
 		"model.rope_scaling is linear, the weights are of a model with none": func(c *model.Config) {
 			c.Rope.Scaling, c.Rope.Factor = "linear", 2
 		},
-		"moe.experts is 4": func(c *model.Config) { model.Edit(c, func(k *model.Experts) { k.Count = 4 }) },
-		"moe.top is 1":     func(c *model.Config) { model.Edit(c, func(k *model.Experts) { k.Top = 1 }) },
+		"moe.experts is 4": func(c *model.Config) { model.Edit(c, func(k *moe.Experts) { k.Count = 4 }) },
+		"moe.top is 1":     func(c *model.Config) { model.Edit(c, func(k *moe.Experts) { k.Top = 1 }) },
 	} {
 		c := good
 		change(&c)

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 
+	"dynmo/src/kind/moe"
 	"dynmo/src/model"
 )
 
@@ -37,7 +38,7 @@ var packedNames = []renaming{{mixtralRouter, "mlp.gate.weight"}, {mixtralGate, p
 func (w *Weights) nameOf(name string) string {
 	list := packedNames
 	if !w.packed {
-		list = w.Config.kind.renamings(model.KindOf[model.Experts](w.Config.Model))
+		list = w.Config.kind.renamings(model.KindOf[moe.Experts](w.Config.Model))
 	}
 	for _, r := range list {
 		if r.from.MatchString(name) {
@@ -48,7 +49,7 @@ func (w *Weights) nameOf(name string) string {
 }
 
 // renamings returns how the names of a model type's tensors differ, if they do.
-func (is kind) renamings(e model.Experts) []renaming {
+func (is kind) renamings(e moe.Experts) []renaming {
 	if is.names == nil {
 		return nil
 	}
@@ -91,7 +92,7 @@ func (w *Weights) pieces(p model.Weight) []piece {
 		}
 		t := piece{Tensor{Name: prefix + w.nameOf(rows.HuggingFace), DType: w.dtype(p), Shape: shape}, p, first, rows.Rows, 0}
 		if w.packed {
-			t.pack(model.KindOf[model.Experts](w.Config.Model).Count)
+			t.pack(model.KindOf[moe.Experts](w.Config.Model).Count)
 		}
 		list = append(list, t)
 		first += rows.Rows

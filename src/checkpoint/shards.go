@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"dynmo/src/kind/moe"
 	"dynmo/src/model"
 )
 
@@ -16,7 +17,7 @@ func (w *Weights) As(name string) error {
 		name = own.name
 	}
 	want := []string{own.name}
-	if model.KindOf[model.Experts](c).Count > 0 {
+	if model.KindOf[moe.Experts](c).Count > 0 {
 		want = []string{mixtralType, llamaMoEType}
 	}
 	if !slices.Contains(want, name) {

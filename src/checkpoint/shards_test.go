@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"dynmo/src/expect"
+	"dynmo/src/kind/moe"
 	"dynmo/src/model"
 )
 
@@ -62,12 +63,12 @@ func TestShard(t *testing.T) {
 
 // A model with experts goes out as the type that is asked for, if that can describe it.
 func TestAs(t *testing.T) {
-	moe := imported(t, newLlama("F32", false, "model.", 3).directory(t, 5))
-	expect.OK(t, moe.As(""))
-	if moe.shards == nil {
+	mixture := imported(t, newLlama("F32", false, "model.", 3).directory(t, 5))
+	expect.OK(t, mixture.As(""))
+	if mixture.shards == nil {
 		t.Error("a model that keeps its type has lost its shards")
 	}
-	if err := moe.As("llama_moe"); err == nil || err.Error() != "model.rope_base is 1e+06, llama_moe has 10000" {
+	if err := mixture.As("llama_moe"); err == nil || err.Error() != "model.rope_base is 1e+06, llama_moe has 10000" {
 		t.Errorf("error %v", err)
 	}
 	for want, f := range map[string]*foreign{
@@ -89,7 +90,7 @@ func TestAs(t *testing.T) {
 	expect.OK(t, w.As("mixtral"))
 	dir := t.TempDir()
 	expect.OK(t, w.WriteHuggingFace(dir, "", nil))
-	if again := imported(t, dir); again.Config.kind.name != mixtralType || model.KindOf[model.Experts](again.Config.Model).Count != 3 {
+	if again := imported(t, dir); again.Config.kind.name != mixtralType || model.KindOf[moe.Experts](again.Config.Model).Count != 3 {
 		t.Errorf("%+v", again.Config.Model)
 	}
 }

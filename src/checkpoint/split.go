@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"dynmo/src/kind/moe"
 	"dynmo/src/model"
 	"dynmo/src/random"
 )
@@ -35,8 +36,8 @@ func (w *Weights) Split(s Split) (*Weights, error) {
 	switch {
 	case c.Intermediate == 0:
 		return nil, fmt.Errorf("a model of type %s: want one whose MLPs are gated, as %s", w.Config.kind.name, llamaType)
-	case model.KindOf[model.Experts](c).Count > 0:
-		return nil, fmt.Errorf("a model with %d experts in a block, want a dense one", model.KindOf[model.Experts](c).Count)
+	case model.KindOf[moe.Experts](c).Count > 0:
+		return nil, fmt.Errorf("a model with %d experts in a block, want a dense one", model.KindOf[moe.Experts](c).Count)
 	case s.Count < 1 || s.Count > maxExperts/c.Blocks || c.Intermediate%s.Count != 0:
 		return nil, fmt.Errorf("%d experts: want at most %d, and a number that divides the %d channels of an MLP", s.Count, maxExperts/c.Blocks, c.Intermediate)
 	case s.Top < 1 || s.Top > s.Count:
@@ -47,7 +48,7 @@ func (w *Weights) Split(s Split) (*Weights, error) {
 		return nil, fmt.Errorf("deviation %v: want a number from 0 to %v", s.Deviation, maxDeviation)
 	}
 	c.Intermediate /= s.Count
-	c = c.With(model.Experts{Count: s.Count, Top: s.Top, Scale: s.Scale, Squashed: s.Squashed})
+	c = c.With(moe.Experts{Count: s.Count, Top: s.Top, Scale: s.Scale, Squashed: s.Squashed})
 	split := &Weights{Config: EndingConfig(c, w.Config.End), Tokenizer: w.Tokenizer, types: make(map[string]DType), close: w.close}
 	split.Prefix = split.Config.kind.prefix
 	k := &splitter{Split: s, dense: w, weights: make(map[string]model.Weight), channels: make([][]int, c.Blocks)}

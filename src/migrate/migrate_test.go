@@ -12,6 +12,9 @@ import (
 	"dynmo/src/device"
 	"dynmo/src/device/cpu"
 	"dynmo/src/kernel/ref"
+	"dynmo/src/kind/exit"
+	"dynmo/src/kind/mod"
+	"dynmo/src/kind/moe"
 	"dynmo/src/model"
 	"dynmo/src/partition"
 	"dynmo/src/partition/partitiontest"
@@ -24,8 +27,8 @@ var shape = model.Config{Blocks: 4, Hidden: 8, Heads: 2, Sequence: 4, Vocab: 16,
 // changing is shape with exits and blocks that route tokens.
 var changing = func() model.Config {
 	c := shape
-	c = c.With(model.Exits{After: "1,3", Confidence: "classifier", Threshold: 0.5})
-	c = c.With(model.Depths{Capacity: 0.4, Predictor: true, Threshold: 0.5})
+	c = c.With(exit.Exits{After: "1,3", Confidence: "classifier", Threshold: 0.5})
+	c = c.With(mod.Depths{Capacity: 0.4, Predictor: true, Threshold: 0.5})
 	return c
 }()
 
@@ -33,7 +36,7 @@ var changing = func() model.Config {
 var mixture = func() model.Config {
 	c := shape
 	c.Family, c.Tied, c.Intermediate, c.NormEps, c.Rope.Base = "llama", false, 6, 1e-5, 1e4
-	c = c.With(model.Experts{Count: 4, Top: 2})
+	c = c.With(moe.Experts{Count: 4, Top: 2})
 	return c.AsReplica(1, 2)
 }()
 

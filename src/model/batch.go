@@ -79,7 +79,7 @@ func (b *Batch) Pick(data []int32) []int32 {
 		return data
 	}
 	if b.subset.picked == nil {
-		b.subset.picked = make([]int32, b.subset.x.N())
+		b.subset.picked = make([]int32, b.subset.X.N())
 	}
 	picked := b.subset.picked[:b.Queries]
 	for i, at := range tensor.Of[int32](b.OnHost())[:len(picked)] {
@@ -92,7 +92,7 @@ func (b *Batch) Pick(data []int32) []int32 {
 // Sequences without tokens stay in it, empty.
 type Subset struct {
 	Batch
-	x            *Exec
+	X            *Exec
 	memory, host tensor.Mem // SubsetBytes: Index, Positions and Offsets, at capacity
 	picked       []int32
 	entered      Batch        // what the subset was selected from
@@ -106,7 +106,7 @@ func (x *Exec) SubsetBytes() int64 { return int64(2*x.N()+x.B+1) * tensor.I32.Si
 // NewSubset returns a subset with its memory.
 func NewSubset(x *Exec, room Room) *Subset {
 	bytes := x.SubsetBytes()
-	return &Subset{x: x, memory: room.OnDevice(bytes), host: room.OnHost(bytes)}
+	return &Subset{X: x, memory: room.OnDevice(bytes), host: room.OnHost(bytes)}
 }
 
 // enter returns b as it enters a part that selects s from it by the Work w.
@@ -139,14 +139,14 @@ func (s *Subset) Room() (tensor.Mem, error) {
 			return tensor.Mem{}, err
 		}
 	}
-	return s.host.Span(0, int64(s.x.N())*tensor.I32.Size()), nil
+	return s.host.Span(0, int64(s.X.N())*tensor.I32.Size()), nil
 }
 
 var errOrder = errors.New("model: the tokens of a batch do not ascend in the full microbatch")
 
 // Select makes the batch the tokens whose Index is in Room.
 func (s *Subset) Select(tokens int) error {
-	x := s.x
+	x := s.X
 	n, index := x.N(), tensor.Of[int32](s.host)
 	if tokens == n && !x.Propagates {
 		s.Batch = x.Full
@@ -199,4 +199,10 @@ func (s *Subset) Copy(b *Batch) error {
 	}
 	copy(tensor.Of[byte](room), tensor.Of[byte](b.OnHost()))
 	return s.Select(b.Tokens)
+}
+
+// RowsOf returns count rows of n, from a first one on.
+func RowsOf(m tensor.Mem, n, first, count int) tensor.Mem {
+	row := m.Bytes / int64(n)
+	return m.Span(int64(first)*row, int64(count)*row)
 }

@@ -1,43 +1,44 @@
-package model
+package model_test
 
 import (
+	"dynmo/src/kernel"
+	"dynmo/src/model"
+	"dynmo/src/model/modeltest"
+	"dynmo/src/tensor"
 	"strings"
 	"testing"
-
-	"dynmo/src/kernel"
-	"dynmo/src/tensor"
 )
 
 // TestCheckStructure: masks and CSR structure that a file made up are found, before a
 // kernel goes by them.
 func TestCheckStructure(t *testing.T) {
 	for _, c := range []struct {
-		format Format
-		damage func(p *Param)
+		format model.Format
+		damage func(p *model.Param)
 		want   string
 	}{
-		{Masked, func(*Param) {}, ""},
-		{CSR, func(*Param) {}, ""},
-		{Masked, func(p *Param) { tensor.Of[uint64](p.Mask)[0] ^= 1 }, "mask of "},
-		{CSR, func(p *Param) { tensor.Of[int32](p.RowPtr)[0] = 1 }, "rows from entry 1"},
-		{CSR, func(p *Param) { tensor.Of[int32](p.RowPtr)[p.Rows]++ }, "rows from entry 0"},
-		{CSR, func(p *Param) { tensor.Of[int32](p.RowPtr)[1] = -1 }, "row 0 has entries 0 to -1"},
-		{CSR, func(p *Param) { tensor.Of[int32](p.RowPtr)[1] = 1 << 30 }, "row 0 has entries 0 to 1073741824"},
-		{CSR, func(p *Param) { tensor.Of[int32](p.ColIdx)[0] = -1 }, "row 0 has column -1"},
-		{CSR, func(p *Param) { tensor.Of[int32](p.ColIdx)[p.NNZ-1] = int32(p.Cols) }, "of "},
-		{CSR, func(p *Param) { tensor.Of[int32](p.ColIdx)[1] = tensor.Of[int32](p.ColIdx)[0] }, "row 0 has column "},
+		{model.Masked, func(*model.Param) {}, ""},
+		{model.CSR, func(*model.Param) {}, ""},
+		{model.Masked, func(p *model.Param) { tensor.Of[uint64](p.Mask)[0] ^= 1 }, "mask of "},
+		{model.CSR, func(p *model.Param) { tensor.Of[int32](p.RowPtr)[0] = 1 }, "rows from entry 1"},
+		{model.CSR, func(p *model.Param) { tensor.Of[int32](p.RowPtr)[p.Rows]++ }, "rows from entry 0"},
+		{model.CSR, func(p *model.Param) { tensor.Of[int32](p.RowPtr)[1] = -1 }, "row 0 has entries 0 to -1"},
+		{model.CSR, func(p *model.Param) { tensor.Of[int32](p.RowPtr)[1] = 1 << 30 }, "row 0 has entries 0 to 1073741824"},
+		{model.CSR, func(p *model.Param) { tensor.Of[int32](p.ColIdx)[0] = -1 }, "row 0 has column -1"},
+		{model.CSR, func(p *model.Param) { tensor.Of[int32](p.ColIdx)[p.NNZ-1] = int32(p.Cols) }, "of "},
+		{model.CSR, func(p *model.Param) { tensor.Of[int32](p.ColIdx)[1] = tensor.Of[int32](p.ColIdx)[0] }, "row 0 has column "},
 	} {
-		ch := newChain(t, small, tensor.F32)
-		thin(t, ch.s, c.format)
-		l := ch.s.Layers[1]
-		c.damage(l.params[0])
+		ch := modeltest.New(t, modeltest.Small, tensor.F32)
+		modeltest.Thin(t, ch.S, c.format)
+		l := ch.S.Layers[1]
+		c.damage(l.Params()[0])
 		switch err := l.CheckStructure(); {
 		case c.want == "" && err != nil:
 			t.Errorf("%v: %v", c.format, err)
-		case c.want != "" && (err == nil || !strings.Contains(err.Error(), l.params[0].Name+": ") || !strings.Contains(err.Error(), c.want)):
+		case c.want != "" && (err == nil || !strings.Contains(err.Error(), l.Params()[0].Name+": ") || !strings.Contains(err.Error(), c.want)):
 			t.Errorf("%v: error %v, want %q", c.format, err, c.want)
 		}
-		ch.s.Free()
+		ch.S.Free()
 	}
 }
 
@@ -65,7 +66,7 @@ func TestCheckBlocks(t *testing.T) {
 		}, "row 0 has a part of a block"},
 		{"a shorter row", func(rows, columns []int32) { rows[7]-- }, "row 6 has a part of a block"},
 	} {
-		p := &Param{Rows: 2 * side, Cols: 4 * side}
+		p := &model.Param{Rows: 2 * side, Cols: 4 * side}
 		rows, columns := []int32{0}, []int32(nil)
 		for r := range p.Rows {
 			for i := range 2 * side {
@@ -74,7 +75,7 @@ func TestCheckBlocks(t *testing.T) {
 			rows = append(rows, int32(len(columns)))
 		}
 		c.damage(rows, columns)
-		if err := checkBlocks(p, rows, columns); c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+		if err := model.CheckBlocks(p, rows, columns); c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: error %v, want %q", c.name, err, c.want)
 		}
 	}

@@ -5,15 +5,15 @@ import "dynmo/src/tensor"
 // Sizes returns the bytes of the memory that one microbatch needs in this
 // layer: saved from forward to the backward for weights, held from the
 // backward for inputs to the one for weights.
-func (l *Layer) Sizes(x *Exec) (saved, held int64) { return l.sizes(x, x.N()) }
+func (l *Layer) Sizes(x *Exec) (saved, held int64) { return l.SizesOf(x, x.N()) }
 
 // sizes is Sizes of a microbatch of so many tokens.
-func (l *Layer) sizes(x *Exec, tokens int) (saved, held int64) {
+func (l *Layer) SizesOf(x *Exec, tokens int) (saved, held int64) {
 	full := &Batch{Tokens: tokens, Queries: tokens, Capacity: tokens}
-	for i, p := range l.parts {
+	for i, p := range l.Parts {
 		_, s, h := p.Memory(x, full, tensor.Mem{}, tensor.Mem{})
 		saved, held = saved+s, held+h
-		if i < len(l.parts)-1 { // the gradient that passes from part to part
+		if i < len(l.Parts)-1 { // the gradient that passes from part to part
 			held += aligned(p.Leaves().Bytes(x, full.Capacity))
 		}
 	}
@@ -21,10 +21,10 @@ func (l *Layer) sizes(x *Exec, tokens int) (saved, held int64) {
 }
 
 // Leaves returns what the layer passes on.
-func (l *Layer) Leaves() Width { return l.parts[len(l.parts)-1].Leaves() }
+func (l *Layer) Leaves() Width { return l.Parts[len(l.Parts)-1].Leaves() }
 
 // mostParts is the most parts that a layer has.
-const mostParts = 3
+const MostParts = 3
 
 // operands is the memory that one part works on in a pass.
 type operands struct {
@@ -36,13 +36,13 @@ type operands struct {
 // operands returns, first part first, the memory that each part works on: inp
 // enters the first part and dout the last, din leaves the first. In a forward held
 // is absent.
-func (l *Layer) operands(x *Exec, b *Batch, saved, held, inp, dout, din tensor.Mem) (list [mostParts]operands) {
-	for i, p := range l.parts {
+func (l *Layer) operands(x *Exec, b *Batch, saved, held, inp, dout, din tensor.Mem) (list [MostParts]operands) {
+	for i, p := range l.Parts {
 		w := &list[i]
 		*w = operands{part: p, b: b.OfPart(i), saved: saved, held: held, inp: inp, dout: dout, grad: din}
 		var savedBytes, heldBytes int64
 		w.out, savedBytes, heldBytes = p.Memory(x, w.b, saved, held)
-		if i == len(l.parts)-1 {
+		if i == len(l.Parts)-1 {
 			break
 		}
 		inp, saved = w.out, saved.Span(savedBytes, saved.Bytes-savedBytes)
@@ -59,7 +59,7 @@ func (l *Layer) operands(x *Exec, b *Batch, saved, held, inp, dout, din tensor.M
 
 // savedOf returns what a part has of saved.
 func (l *Layer) savedOf(part int, x *Exec, b *Batch, saved tensor.Mem) tensor.Mem {
-	for i, p := range l.parts[:part] {
+	for i, p := range l.Parts[:part] {
 		_, bytes, _ := p.Memory(x, b.OfPart(i), saved, tensor.Mem{})
 		saved = saved.Span(bytes, saved.Bytes-bytes)
 	}
@@ -69,8 +69,8 @@ func (l *Layer) savedOf(part int, x *Exec, b *Batch, saved tensor.Mem) tensor.Me
 // Output returns where Forward leaves its result inside saved; absent where
 // nothing leaves.
 func (l *Layer) Output(x *Exec, b *Batch, saved tensor.Mem) tensor.Mem {
-	last := len(l.parts) - 1
-	out, _, _ := l.parts[last].Memory(x, b.OfPart(last), l.savedOf(last, x, b, saved), tensor.Mem{})
+	last := len(l.Parts) - 1
+	out, _, _ := l.Parts[last].Memory(x, b.OfPart(last), l.savedOf(last, x, b, saved), tensor.Mem{})
 	return out
 }
 
@@ -92,7 +92,7 @@ func Idles(p Part, b *Batch) bool {
 // of no tokens are zero.
 func (l *Layer) Forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 	if l.skips(b) {
-		for i := range l.parts {
+		for i := range l.Parts {
 			l.unread(x, b, saved, i)
 		}
 		if b.Work == nil {
@@ -101,7 +101,7 @@ func (l *Layer) Forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 		return b.Work.Skip()
 	}
 	list := l.operands(x, b, saved, tensor.Mem{}, inp, tensor.Mem{}, tensor.Mem{})
-	for i := range l.parts {
+	for i := range l.Parts {
 		w := &list[i]
 		if Idles(w.part, b) {
 			l.unread(x, b, saved, i)
@@ -131,7 +131,7 @@ func (l *Layer) BackwardInput(x *Exec, b *Batch, saved, held, inp, dout, din ten
 		return nil
 	}
 	list := l.operands(x, b, saved, held, inp, dout, din)
-	for i := len(l.parts) - 1; i >= 0; i-- {
+	for i := len(l.Parts) - 1; i >= 0; i-- {
 		w := &list[i]
 		if Idles(w.part, b) {
 			continue
@@ -150,7 +150,7 @@ func (l *Layer) BackwardWeight(x *Exec, b *Batch, saved, held, inp, dout tensor.
 		return nil
 	}
 	list := l.operands(x, b, saved, held, inp, dout, tensor.Mem{})
-	for i := len(l.parts) - 1; i >= 0; i-- {
+	for i := len(l.Parts) - 1; i >= 0; i-- {
 		w := &list[i]
 		if Idles(w.part, b) {
 			continue
@@ -168,7 +168,7 @@ func (l *Layer) Feed(x *Exec, b *Batch, saved tensor.Mem, tokens, targets []int3
 	if l.skips(b) {
 		return
 	}
-	for i, p := range l.parts {
+	for i, p := range l.Parts {
 		p.Feed(x, b.OfPart(i), l.savedOf(i, x, b, saved), tokens, targets)
 	}
 }
@@ -176,7 +176,7 @@ func (l *Layer) Feed(x *Exec, b *Batch, saved tensor.Mem, tokens, targets []int3
 // Readings lists what Forward leaves for the host, part by part.
 func (l *Layer) Readings() []Reading {
 	var list []Reading
-	for _, p := range l.parts {
+	for _, p := range l.Parts {
 		list = append(list, p.Readings()...)
 	}
 	return list
@@ -185,13 +185,13 @@ func (l *Layer) Readings() []Reading {
 // Reading returns where Forward leaves the i-th of Readings, inside saved.
 func (l *Layer) Reading(x *Exec, b *Batch, saved tensor.Mem, i int) tensor.Mem {
 	at := l.readings[i]
-	return l.parts[at.part].Reading(x, b.OfPart(at.part), l.savedOf(at.part, x, b, saved), at.index)
+	return l.Parts[at.part].Reading(x, b.OfPart(at.part), l.savedOf(at.part, x, b, saved), at.index)
 }
 
 // Tuned returns the number of the layer's parts that is set between steps; nil if there is
 // none.
 func (l *Layer) Tuned() *float64 {
-	for _, p := range l.parts {
+	for _, p := range l.Parts {
 		if at := p.Tuned(); at != nil {
 			return at
 		}

@@ -105,7 +105,7 @@ func (c Config) Keyed() int {
 func (c Config) Chain() []Description {
 	chain := c.family().Chain(c)
 	kinds := c.Kinds.list()
-	first := slices.IndexFunc(kinds, func(e Extension) bool { return e.Phase() == Layers })
+	first := slices.IndexFunc(kinds, func(e Extension) bool { return e.Phase() == CutLayers })
 	if first < 0 {
 		first = len(kinds)
 	}

@@ -146,7 +146,7 @@ func aligned(bytes int64) int64 { return (bytes + align - 1) / align * align }
 // Cutter cuts a region into aligned spans, in order. Without memory it only
 // adds up how much would be needed.
 type Cutter struct {
-	m                tensor.Mem
+	Mem              tensor.Mem
 	Off              int64
 	Tokens, Capacity int // of the microbatch that the region is for
 	Queries          int // of these tokens: those that have not departed
@@ -154,7 +154,7 @@ type Cutter struct {
 
 // Cut returns a cutter of a microbatch's region.
 func (x *Exec) Cut(b *Batch, m tensor.Mem) *Cutter {
-	return &Cutter{m: m, Tokens: b.Tokens, Capacity: b.Capacity, Queries: b.Queries}
+	return &Cutter{Mem: m, Tokens: b.Tokens, Capacity: b.Capacity, Queries: b.Queries}
 }
 
 // alive returns the cutter for the tokens that have not departed alone.
@@ -185,8 +185,8 @@ func (c *Cutter) Take(elements int, d tensor.DType) tensor.Mem {
 func (c *Cutter) Bytes(room, bytes int64) tensor.Mem {
 	off := c.Off
 	c.Off += aligned(room)
-	if c.m.IsZero() || room == 0 {
+	if c.Mem.IsZero() || room == 0 {
 		return tensor.Mem{}
 	}
-	return c.m.Span(off, bytes)
+	return c.Mem.Span(off, bytes)
 }

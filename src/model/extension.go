@@ -36,10 +36,10 @@ type Extension interface {
 type Phase int
 
 const (
-	Inside  Phase = iota // replaces parts of blocks
-	Around               // makes one part of a block
-	Between              // adds layers between blocks
-	Layers               // changes layers, once blocks are cut as the grain says
+	InsideBlocks  Phase = iota // replaces parts of blocks
+	AroundBlocks               // makes one part of a block
+	BetweenBlocks              // adds layers between blocks
+	CutLayers                  // changes layers, once blocks are cut as the grain says
 )
 
 // Modest is embedded by extensions that need nothing and whose layers other programs know.

@@ -68,7 +68,7 @@ func (h *head) Leaves() Width {
 type crossing struct{ normed, softmax tensor.Mem }
 
 func (h *head) crossing(x *Exec, tokens int, m tensor.Mem) crossing {
-	c := Cutter{m: m, Tokens: tokens, Capacity: tokens}
+	c := Cutter{Mem: m, Tokens: tokens, Capacity: tokens}
 	return crossing{normed: c.Rows(h.hidden, x.Backend.DType()), softmax: c.Rows(3, tensor.F64)}
 }
 

@@ -16,11 +16,11 @@ func (l *Layer) initialise(p *Param, seed uint64) error {
 	name.Write([]byte(p.Name))
 	var pcg rand.PCG
 	draw := rand.New(&pcg)
-	value := func() float64 { return p.deviation * draw.NormFloat64() }
+	value := func() float64 { return p.Deviation * draw.NormFloat64() }
 	switch {
-	case p.deviation < 0:
+	case p.Deviation < 0:
 		value = func() float64 { return 1 }
-	case p.deviation == 0:
+	case p.Deviation == 0:
 		return nil // Alloc gave zeros
 	}
 	return l.Set(p, func(w Values) error {

@@ -26,7 +26,7 @@ type Layer struct {
 
 	config Config
 	params []*Param // in slab order
-	parts  []Part
+	Parts  []Part
 	device device.Device
 	dtype  tensor.DType
 
@@ -74,12 +74,12 @@ func newLayer(c Config, h header, d device.Device, t tensor.DType) (*Layer, erro
 // outline returns a layer without memory: its parts and parameters, and how
 // large its slabs will be.
 func outline(c Config, description Description, h header, t tensor.DType) *Layer {
-	l := &Layer{Description: description, ID: h.Layer, Updates: h.Updates, config: c, parts: description.parts(), dtype: t}
-	if len(l.parts) > mostParts {
+	l := &Layer{Description: description, ID: h.Layer, Updates: h.Updates, config: c, Parts: description.parts(), dtype: t}
+	if len(l.Parts) > MostParts {
 		panic("model: a layer of more than mostParts parts")
 	}
-	for i, p := range l.parts {
-		if p.Traits().Selects && i < len(l.parts)-1 {
+	for i, p := range l.Parts {
+		if p.Traits().Selects && i < len(l.Parts)-1 {
 			panic("model: a part selects tokens before the layer's last")
 		}
 		l.params = append(l.params, p.Params()...)
@@ -108,7 +108,7 @@ func outline(c Config, description Description, h header, t tensor.DType) *Layer
 // Nested returns the layer that is parts within another part. Its memory, parameters and
 // gradients are those of the layer around it.
 func Nested(parts []Part) *Layer {
-	l := &Layer{parts: parts, Traits: TraitsOf(parts)}
+	l := &Layer{Parts: parts, Traits: TraitsOf(parts)}
 	for _, p := range parts {
 		l.params = append(l.params, p.Params()...)
 	}
@@ -118,7 +118,7 @@ func Nested(parts []Part) *Layer {
 
 // indexReadings notes which part each of the readings is of.
 func (l *Layer) indexReadings() {
-	for i, p := range l.parts {
+	for i, p := range l.Parts {
 		for k := range p.Readings() {
 			l.readings = append(l.readings, partReading{i, k})
 		}
@@ -139,7 +139,7 @@ func (p *Param) region() int {
 // divide finds what of the slabs is updated, and what is summed over replicas, and the
 // traits, which depend on that too.
 func (l *Layer) divide() {
-	l.updated, l.reduced, l.Traits = nil, nil, TraitsOf(l.parts)
+	l.updated, l.reduced, l.Traits = nil, nil, TraitsOf(l.Parts)
 	ends, first := [3]int{}, 0
 	for _, p := range l.params {
 		end := first + l.room(p)
@@ -199,7 +199,7 @@ func (l *Layer) allocate() error {
 		}
 		first += l.room(p)
 	}
-	index = Cutter{m: l.index}
+	index = Cutter{Mem: l.index}
 	l.cutIndex(&index)
 	return nil
 }

@@ -1,14 +1,16 @@
-package model
+package model_test
 
 import (
+	"dynmo/src/device"
+	"dynmo/src/device/cpu"
+	"dynmo/src/expect"
+	"dynmo/src/model"
+	"dynmo/src/model/modeltest"
+	"dynmo/src/tensor"
 	"fmt"
 	"math"
 	"slices"
 	"testing"
-
-	"dynmo/src/device"
-	"dynmo/src/device/cpu"
-	"dynmo/src/tensor"
 )
 
 // TestGradientOfTheWholeModel compares every gradient with the central
@@ -17,14 +19,14 @@ func TestGradientOfTheWholeModel(t *testing.T) {
 	for _, tied := range []bool{false, true} {
 		for _, half := range []bool{false, true} {
 			for _, k := range []int{1, 2, 4} {
-				for _, format := range []Format{Dense, Masked, CSR} {
+				for _, format := range []model.Format{model.Dense, model.Masked, model.CSR} {
 					t.Run(fmt.Sprintf("tied=%v/half=%v/slices=%d/%v", tied, half, k, format), func(t *testing.T) {
-						c := small
+						c := modeltest.Small
 						c.Tied, c.HalfGrain, c.HeadShards = tied, half, k
-						ch := newChain(t, c, tensor.F64)
-						enlarge(ch.s)
-						thin(t, ch.s, format)
-						checkGradients(t, ch)
+						ch := modeltest.New(t, c, tensor.F64)
+						modeltest.Enlarge(ch.S)
+						modeltest.Thin(t, ch.S, format)
+						modeltest.CheckGradients(t, ch)
 					})
 				}
 			}
@@ -37,25 +39,25 @@ func TestGradientOfTheWholeModel(t *testing.T) {
 // loss is that of the sequences one by one.
 func TestBatchOfSomeTokens(t *testing.T) {
 	for _, slices := range []int{1, 3} {
-		for _, format := range []Format{Dense, CSR} {
-			c := small
+		for _, format := range []model.Format{model.Dense, model.CSR} {
+			c := modeltest.Small
 			c.Tied, c.HalfGrain, c.HeadShards = true, slices > 1, slices
-			ch := newChain(t, c, tensor.F64)
-			enlarge(ch.s)
-			thin(t, ch.s, format)
-			for _, m := range ch.saved { // what is beyond the tokens must not matter
+			ch := modeltest.New(t, c, tensor.F64)
+			modeltest.Enlarge(ch.S)
+			modeltest.Thin(t, ch.S, format)
+			for _, m := range ch.Saved { // what is beyond the tokens must not matter
 				for i := range tensor.Of[float64](m.Span(0, m.Bytes/8*8)) {
 					tensor.Of[float64](m.Span(0, m.Bytes/8*8))[i] = math.NaN()
 				}
 			}
-			ch.some(4, 1, 3)
-			checkGradients(t, ch)
-			want, tokens, targets, sum := ch.loss(), ch.tokens, ch.targets, 0.0
+			ch.Some(4, 1, 3)
+			modeltest.CheckGradients(t, ch)
+			want, tokens, targets, sum := ch.Loss(), ch.Tokens, ch.Targets, 0.0
 			for at, n := 0, 0; at < len(tokens); at += n {
 				n = []int{4, 1, 3}[map[int]int{0: 0, 4: 1, 5: 2}[at]]
-				ch.tokens, ch.targets = tokens[at:at+n], targets[at:at+n]
-				ch.some(n)
-				sum += ch.loss()
+				ch.Tokens, ch.Targets = tokens[at:at+n], targets[at:at+n]
+				ch.Some(n)
+				sum += ch.Loss()
 			}
 			if math.Abs(sum-want) > 1e-12 {
 				t.Errorf("%d slices, %v: loss %v, that of the sequences alone %v", slices, format, want, sum)
@@ -66,15 +68,15 @@ func TestBatchOfSomeTokens(t *testing.T) {
 
 // TestCompress keeps what it is told, in either format, with moments.
 func TestCompress(t *testing.T) {
-	ch := newChain(t, small, tensor.F32)
-	l := ch.s.Layers[1]
+	ch := modeltest.New(t, modeltest.Small, tensor.F32)
+	l := ch.S.Layers[1]
 	p := l.Params()[0]
 	before := append([]float32(nil), tensor.Of[float32](p.W)...)
 	moments := tensor.Of[float32](p.M)
 	for i := range moments {
 		moments[i] = float32(i)
 	}
-	thin(t, &Stage{Layers: ch.s.Layers[1:2]}, Masked)
+	modeltest.Thin(t, &model.Stage{Layers: ch.S.Layers[1:2]}, model.Masked)
 	p = l.Params()[0]
 	for i, w := range tensor.Of[float32](p.W) {
 		want, moment := before[i], float32(i)
@@ -86,15 +88,15 @@ func TestCompress(t *testing.T) {
 		}
 	}
 	// Of what is left keep the even places; every row of CSR ascends.
-	keep := NewMask(p)
+	keep := model.NewMask(p)
 	for i := range p.Stored() {
 		if i%3 != 0 && i%2 == 0 {
 			keep.Set(i)
 		}
 	}
-	must(t, l.Compress(map[int]Mask{0: keep}, 0.5))
+	expect.OK(t, l.Compress(map[int]model.Mask{0: keep}, 0.5))
 	p = l.Params()[0]
-	if p.Format != CSR || p.NNZ != keep.Count() {
+	if p.Format != model.CSR || p.NNZ != keep.Count() {
 		t.Fatalf("format %v with %d values, want csr with %d", p.Format, p.NNZ, keep.Count())
 	}
 	rows, cols, n := tensor.Of[int32](p.RowPtr), tensor.Of[int32](p.ColIdx), 0
@@ -110,45 +112,45 @@ func TestCompress(t *testing.T) {
 	if n != p.NNZ {
 		t.Errorf("%d entries in rows, want %d", n, p.NNZ)
 	}
-	if other := l.Params()[1]; other.Format != Masked {
+	if other := l.Params()[1]; other.Format != model.Masked {
 		t.Errorf("%s changed its format to %v", other.Name, other.Format)
 	}
 }
 
 // TestGrainsStartAlike: a block and its halves hold the same weights.
 func TestGrainsStartAlike(t *testing.T) {
-	half := small
+	half := modeltest.Small
 	half.HalfGrain = true
-	a, b := newChain(t, small, tensor.F32), newChain(t, half, tensor.F32)
-	if x, y := a.loss(), b.loss(); x != y {
+	a, b := modeltest.New(t, modeltest.Small, tensor.F32), modeltest.New(t, half, tensor.F32)
+	if x, y := a.Loss(), b.Loss(); x != y {
 		t.Errorf("loss %v with whole blocks, %v with halves", x, y)
 	}
-	if ln := math.Log(float64(small.Vocab)); math.Abs(a.loss()-ln) > 0.1 {
-		t.Errorf("initial loss %v, want about ln(vocab) = %v", a.loss(), ln)
+	if ln := math.Log(float64(modeltest.Small.Vocab)); math.Abs(a.Loss()-ln) > 0.1 {
+		t.Errorf("initial loss %v, want about ln(vocab) = %v", a.Loss(), ln)
 	}
 }
 
 // TestSlicesComputeTheHead: a head in slices starts with the same weights as a
 // whole one and gives the same loss and gradients but for rounding.
 func TestSlicesComputeTheHead(t *testing.T) {
-	want := newChain(t, small, tensor.F64)
-	enlarge(want.s)
-	want.gradients()
-	head := want.s.Layers[headOf(small)]
-	for _, n := range []int{2, 3, small.Vocab} {
-		c := small
+	want := modeltest.New(t, modeltest.Small, tensor.F64)
+	modeltest.Enlarge(want.S)
+	want.Gradients()
+	head := want.S.Layers[HeadOf(modeltest.Small)]
+	for _, n := range []int{2, 3, modeltest.Small.Vocab} {
+		c := modeltest.Small
 		c.HeadShards = n
-		got := newChain(t, c, tensor.F64)
-		enlarge(got.s)
-		got.gradients()
-		if x, y := got.loss(), want.loss(); math.Abs(x-y) > 1e-12 {
+		got := modeltest.New(t, c, tensor.F64)
+		modeltest.Enlarge(got.S)
+		got.Gradients()
+		if x, y := got.Loss(), want.Loss(); math.Abs(x-y) > 1e-12 {
 			t.Errorf("%d slices: loss %v, want %v", n, x, y)
 		}
-		for i, l := range want.s.Layers[:headOf(small)] {
-			near(t, l.Name, got.s.Layers[i].g, l.g)
+		for i, l := range want.S.Layers[:HeadOf(modeltest.Small)] {
+			Near(t, l.Name, got.S.Layers[i].Gradient(), l.Gradient())
 		}
 		var weights, gradients []float64
-		for _, l := range got.s.Layers[headOf(small):] {
+		for _, l := range got.S.Layers[HeadOf(modeltest.Small):] {
 			p := param(l, "head.weight")
 			weights = append(weights, tensor.Of[float64](p.W)...)
 			gradients = append(gradients, tensor.Of[float64](p.G)...)
@@ -157,20 +159,20 @@ func TestSlicesComputeTheHead(t *testing.T) {
 		if !slices.Equal(weights, tensor.Of[float64](whole.W)) {
 			t.Errorf("%d slices: other initial weights", n)
 		}
-		near(t, "head.weight", tensor.From(gradients), whole.G)
+		Near(t, "head.weight", tensor.From(gradients), whole.G)
 	}
 }
 
 // headOf returns the chain position of the head, the first of its slices.
-func headOf(c Config) int {
-	return slices.IndexFunc(c.Chain(), func(d Description) bool { return d.Kind == Head })
+func HeadOf(c model.Config) int {
+	return slices.IndexFunc(c.Chain(), func(d model.Description) bool { return d.Kind == model.Head })
 }
 
-func param(l *Layer, name string) *Param {
-	return l.Params()[slices.IndexFunc(l.Params(), func(p *Param) bool { return p.Name == name })]
+func param(l *model.Layer, name string) *model.Param {
+	return l.Params()[slices.IndexFunc(l.Params(), func(p *model.Param) bool { return p.Name == name })]
 }
 
-func near(t *testing.T, name string, got, want tensor.Mem) {
+func Near(t *testing.T, name string, got, want tensor.Mem) {
 	t.Helper()
 	g, w := tensor.Of[float64](got), tensor.Of[float64](want)
 	for i := range w {
@@ -183,9 +185,9 @@ func near(t *testing.T, name string, got, want tensor.Mem) {
 // TestFreeGivesEverythingBack: no slab is forgotten, also after compression.
 func TestFreeGivesEverythingBack(t *testing.T) {
 	dev := cpu.New(device.NewWall())
-	s, err := NewStage(small, small.All(), dev, tensor.F32)
-	must(t, err)
-	thin(t, s, CSR)
+	s, err := model.NewStage(modeltest.Small, modeltest.Small.All(), dev, tensor.F32)
+	expect.OK(t, err)
+	modeltest.Thin(t, s, model.CSR)
 	s.Free()
 	if dev.Used() != 0 {
 		t.Errorf("%d bytes are still in use", dev.Used())
@@ -195,19 +197,19 @@ func TestFreeGivesEverythingBack(t *testing.T) {
 // TestBytes: what layers say they need, built or not, is what one microbatch's
 // way through them takes.
 func TestBytes(t *testing.T) {
-	tied, slices, halves := small, small, small
+	tied, slices, halves := modeltest.Small, modeltest.Small, modeltest.Small
 	tied.Tied, slices.HeadShards, halves.HalfGrain = true, 3, true
-	for name, c := range map[string]Config{"small": small, "tied": tied, "slices": slices, "halves": halves} {
-		ch := newChain(t, c, tensor.F32)
-		ch.x.Close() // scratch is no layer's
+	for name, c := range map[string]model.Config{"small": modeltest.Small, "tied": tied, "slices": slices, "halves": halves} {
+		ch := modeltest.New(t, c, tensor.F32)
+		ch.X.Close() // scratch is no layer's
 		sum := int64(0)
-		for i, l := range Outline(c, ch.x) {
-			if built := ch.s.Layers[i].Bytes(ch.x); l.Bytes != built {
+		for i, l := range model.Outline(c, ch.X) {
+			if built := ch.S.Layers[i].Bytes(ch.X); l.Bytes != built {
 				t.Errorf("%s, %s: %+v before it is built, then %+v", name, l.Name, l.Bytes, built)
 			}
 			sum += l.Bytes.Static() + l.Bytes.Activations + l.Bytes.Held
 		}
-		if used := ch.x.Device.Used(); used != sum {
+		if used := ch.X.Device.Used(); used != sum {
 			t.Errorf("%s: %d bytes in use, layers need %d", name, used, sum)
 		}
 	}

@@ -54,14 +54,14 @@ type Param struct {
 	RowPtr, ColIdx tensor.Mem // CSR and BlockCSR
 
 	role      Role
-	deviation float64 // of the initial normal distribution; negative: constant 1; 0: constant 0
+	Deviation float64 // of the initial normal distribution; negative: constant 1; 0: constant 0
 	block     int     // keys the random numbers, with Name; -1 outside the blocks
 }
 
 // Place is where in the model parameters are.
 type Place struct {
-	layer string // that their Weight begins with: halves of a block share the block's, slices of the head the head's
-	block int    // -1 outside the blocks
+	Layer string // that their Weight begins with: halves of a block share the block's, slices of the head the head's
+	Block int    // -1 outside the blocks
 }
 
 // InBlock returns the place of a block's parameters.
@@ -70,8 +70,8 @@ func InBlock(block int) Place { return Place{fmt.Sprintf("block.%d", block), blo
 // Param returns a parameter of this place.
 func (at Place) Param(name string, rows, cols int, r Role, deviation float64) *Param {
 	return &Param{
-		Name: name, Weight: at.layer + "/" + name, File: at.layer + "/" + name, Rows: rows, Cols: cols,
-		role: r, deviation: deviation, block: at.block,
+		Name: name, Weight: at.Layer + "/" + name, File: at.Layer + "/" + name, Rows: rows, Cols: cols,
+		role: r, Deviation: deviation, block: at.Block,
 	}
 }
 

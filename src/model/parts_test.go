@@ -1,16 +1,17 @@
-package model
+package model_test
 
 import (
+	"dynmo/src/model"
+	"dynmo/src/model/modeltest"
+	"dynmo/src/tensor"
 	"errors"
 	"strings"
 	"testing"
-
-	"dynmo/src/tensor"
 )
 
 // probe is a part that notes the passes it does, and fails in one of them.
 type probe struct {
-	Basic
+	model.Basic
 	name  string
 	notes *[]string
 	fails string
@@ -25,41 +26,41 @@ func (p *probe) note(pass string) error {
 	return nil
 }
 
-func (p *probe) Params() []*Param { return nil }
-func (p *probe) Leaves() Width    { return Width{Values: 3} }
+func (p *probe) Params() []*model.Param { return nil }
+func (p *probe) Leaves() model.Width    { return model.Width{Values: 3} }
 
-func (p *probe) Memory(x *Exec, b *Batch, saved, _ tensor.Mem) (tensor.Mem, int64, int64) {
+func (p *probe) Memory(x *model.Exec, b *model.Batch, saved, _ tensor.Mem) (tensor.Mem, int64, int64) {
 	c := x.Cut(b, saved)
 	return c.Rows(3, tensor.F64), c.Off, 0
 }
 
-func (p *probe) Forward(*Exec, *Batch, tensor.Mem, tensor.Mem) error { return p.note("F") }
+func (p *probe) Forward(*model.Exec, *model.Batch, tensor.Mem, tensor.Mem) error { return p.note("F") }
 
-func (p *probe) BackwardInput(*Exec, *Batch, tensor.Mem, tensor.Mem, tensor.Mem, tensor.Mem, tensor.Mem) error {
+func (p *probe) BackwardInput(*model.Exec, *model.Batch, tensor.Mem, tensor.Mem, tensor.Mem, tensor.Mem, tensor.Mem) error {
 	return p.note("I")
 }
 
-func (p *probe) BackwardWeight(*Exec, *Batch, tensor.Mem, tensor.Mem, tensor.Mem, tensor.Mem) error {
+func (p *probe) BackwardWeight(*model.Exec, *model.Batch, tensor.Mem, tensor.Mem, tensor.Mem, tensor.Mem) error {
 	return p.note("W")
 }
 
-func (p *probe) Readings() (list []Reading) {
+func (p *probe) Readings() (list []model.Reading) {
 	for _, name := range p.names {
-		list = append(list, Reading{Name: name, Values: 2})
+		list = append(list, model.Reading{Name: name, Values: 2})
 	}
 	return list
 }
 
-func (p *probe) Reading(_ *Exec, _ *Batch, saved tensor.Mem, i int) tensor.Mem {
+func (p *probe) Reading(_ *model.Exec, _ *model.Batch, saved tensor.Mem, i int) tensor.Mem {
 	return saved.Span(int64(16*i), 16)
 }
 
-func (p *probe) Traits() Traits { return Traits{Talks: p.name == "second"} }
+func (p *probe) Traits() model.Traits { return model.Traits{Talks: p.name == "second"} }
 
 // TestParts: passes go through the parts of a layer in order, forward and back, and
 // end at the first that fails; readings are found with the part that leaves them.
 func TestParts(t *testing.T) {
-	x := newChain(t, small, tensor.F64).x
+	x := modeltest.New(t, modeltest.Small, tensor.F64).X
 	for fails, want := range map[string]string{
 		"":  "F first,F second,I second,I first,W second,W first",
 		"F": "F first,F second,error F of second,I second,I first,W second,W first",
@@ -67,11 +68,11 @@ func TestParts(t *testing.T) {
 		"W": "F first,F second,I second,I first,W second,error W of second",
 	} {
 		var notes []string
-		parts := []Part{&probe{name: "first", notes: &notes, names: []string{"a", Loss}}, &probe{name: "second", notes: &notes, fails: fails, names: []string{"b"}}}
-		l := outline(small, Description{Makers: []Maker{{New: func() Part { return parts[0] }}, {New: func() Part { return parts[1] }}}}, header{}, tensor.F64)
+		parts := []model.Part{&probe{name: "first", notes: &notes, names: []string{"a", model.Loss}}, &probe{name: "second", notes: &notes, fails: fails, names: []string{"b"}}}
+		l := model.Outlined(modeltest.Small, model.Description{Makers: []model.Maker{{New: func() model.Part { return parts[0] }}, {New: func() model.Part { return parts[1] }}}}, model.Header{}, tensor.F64)
 		savedBytes, heldBytes := l.Sizes(x)
-		saved, held := alloc(t, x.Device, savedBytes), alloc(t, x.Device, heldBytes)
-		gradient := alloc(t, x.Device, l.Leaves().Bytes(x, x.N()))
+		saved, held := modeltest.Alloc(t, x.Device, savedBytes), modeltest.Alloc(t, x.Device, heldBytes)
+		gradient := modeltest.Alloc(t, x.Device, l.Leaves().Bytes(x, x.N()))
 		for _, err := range []error{
 			l.Forward(x, &x.Full, saved, tensor.Mem{}),
 			l.BackwardInput(x, &x.Full, saved, held, tensor.Mem{}, gradient, tensor.Mem{}),
@@ -89,7 +90,7 @@ func TestParts(t *testing.T) {
 		if got := strings.Join(notes, ","); got != want {
 			t.Errorf("%q fails: %s, want %s", fails, got, want)
 		}
-		if r := l.Readings(); len(r) != 3 || r[0].Name != "a" || r[1].Name != Loss || r[2].Name != "b" {
+		if r := l.Readings(); len(r) != 3 || r[0].Name != "a" || r[1].Name != model.Loss || r[2].Name != "b" {
 			t.Errorf("readings %v", r)
 		}
 		second := l.Reading(x, &x.Full, saved, 2)

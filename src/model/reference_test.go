@@ -1,14 +1,15 @@
-package model
+package model_test
 
 import (
-	"math"
-	"slices"
-	"testing"
-
 	"dynmo/src/device"
 	"dynmo/src/device/cpu"
+	"dynmo/src/expect"
 	"dynmo/src/kernel/ref"
+	"dynmo/src/model"
+	"dynmo/src/model/modeltest"
 	"dynmo/src/tensor"
+	"math"
+	"testing"
 )
 
 // TestReference: what a layer is compared with are its weights at the time, but for half
@@ -16,19 +17,19 @@ import (
 // backward will need, as it is; a layer that was pruned since has no reference.
 func TestReference(t *testing.T) {
 	for _, d := range []tensor.DType{tensor.F32, tensor.F64} {
-		ch := newChain(t, small, d)
-		ch.loss()
-		l := ch.s.Layers[1]
+		ch := modeltest.New(t, modeltest.Small, d)
+		ch.Loss()
+		l := ch.S.Layers[1]
 		if l.Refers() {
 			t.Fatal("a new layer has a reference")
 		}
-		must(t, l.Refer())
-		slab := alloc(t, ch.x.Device, int64(l.all)*d.Size())
-		must(t, l.restored(slab))
+		expect.OK(t, l.Refer())
+		slab := modeltest.Alloc(t, ch.X.Device, int64(l.All())*d.Size())
+		expect.OK(t, l.Restored(slab))
 		first := 0
-		for _, p := range l.params {
-			live, got := wide(p.W, d), wide(span(slab, d, first, first+p.Stored()), d)
-			count, length := p.rows()
+		for _, p := range l.Params() {
+			live, got := model.Wide(p.W, d), model.Wide(model.Span(slab, d, first, first+p.Stored()), d)
+			count, length := p.RowLengths()
 			for row := range count {
 				largest := 0.0
 				for i := row * length; i < (row+1)*length; i++ {
@@ -40,16 +41,16 @@ func TestReference(t *testing.T) {
 					}
 				}
 			}
-			first += l.room(p)
+			first += l.Room(p)
 		}
-		before, saved := hashOf(t, l), string(tensor.Of[byte](ch.saved[1]))
-		live, reference, err := l.ReferenceRows(ch.x, ch.b, ch.saved[1], ch.input(1), 5)
-		must(t, err)
-		if hashOf(t, l) != before || string(tensor.Of[byte](ch.saved[1])) != saved {
+		before, saved := hashOf(t, l), string(tensor.Of[byte](ch.Saved[1]))
+		live, reference, err := l.ReferenceRows(ch.X, ch.B, ch.Saved[1], ch.Input(1), 5)
+		expect.OK(t, err)
+		if hashOf(t, l) != before || string(tensor.Of[byte](ch.Saved[1])) != saved {
 			t.Error("comparing has changed the layer, or its activations")
 		}
-		if len(live) != 5 || len(reference) != 5 || len(live[0]) != small.Hidden {
-			t.Fatalf("%d and %d rows of %d, want 5 of %d", len(live), len(reference), len(live[0]), small.Hidden)
+		if len(live) != 5 || len(reference) != 5 || len(live[0]) != modeltest.Small.Hidden {
+			t.Fatalf("%d and %d rows of %d, want 5 of %d", len(live), len(reference), len(live[0]), modeltest.Small.Hidden)
 		}
 		same, off := 0, 0.0
 		for i := range live {
@@ -59,61 +60,41 @@ func TestReference(t *testing.T) {
 				}
 			}
 		}
-		if off > 0.01 || same == 5*small.Hidden {
+		if off > 0.01 || same == 5*modeltest.Small.Hidden {
 			t.Errorf("rows differ by up to %v, %d values are equal", off, same)
 		}
 		to := copyOf(t, l)
 		if hashOf(t, to) != before || !to.Refers() {
 			t.Error("the reference does not move with the layer")
 		}
-		thin(t, &Stage{Layers: []*Layer{l}}, CSR)
+		modeltest.Thin(t, &model.Stage{Layers: []*model.Layer{l}}, model.CSR)
 		if l.Refers() {
 			t.Error("a pruned layer still has a reference of what it was")
 		}
-		must(t, l.Refer())
+		expect.OK(t, l.Refer())
 		if !l.Refers() {
 			t.Error("a pruned layer has no new reference")
 		}
-		if _, _, err := l.ReferenceRows(ch.x, ch.b, ch.saved[1], ch.input(1), 5); err != nil {
+		if _, _, err := l.ReferenceRows(ch.X, ch.B, ch.Saved[1], ch.Input(1), 5); err != nil {
 			t.Error(err)
-		}
-	}
-}
-
-// TestReferenceOfAPair: of a block that passes on its states and those that entered it, only
-// the former are compared.
-func TestReferenceOfAPair(t *testing.T) {
-	ch := newChain(t, exiting(saturation, 2), tensor.F64)
-	ch.loss()
-	l := ch.s.Layers[1]
-	must(t, l.Refer())
-	live, reference, err := l.ReferenceRows(ch.x, ch.b, ch.saved[1], ch.input(1), ch.x.N())
-	must(t, err)
-	states := tensor.Of[float64](Half(l.Output(ch.x, ch.b, ch.saved[1])))
-	if got := slices.Concat(live...); !slices.Equal(got, states) {
-		t.Errorf("%d values are compared, want the %d of the block's states", len(got), len(states))
-	}
-	for i := range live {
-		if slices.Equal(live[i], reference[i]) {
-			t.Errorf("row %d does not depend on the weights", i)
 		}
 	}
 }
 
 // TestStrangeReference: a section of that name and of another size is none.
 func TestStrangeReference(t *testing.T) {
-	ch := newChain(t, small, tensor.F32)
-	l := ch.s.Layers[1]
-	l.SetState(referenceSection, []byte("text"))
+	ch := modeltest.New(t, modeltest.Small, tensor.F32)
+	l := ch.S.Layers[1]
+	l.SetState(model.ReferenceSection, []byte("text"))
 	if l.Refers() {
 		t.Error("text is taken for a reference")
 	}
-	_, err := l.AllocState(referenceSection, 24)
-	must(t, err)
+	_, err := l.AllocState(model.ReferenceSection, 24)
+	expect.OK(t, err)
 	if l.Refers() {
 		t.Error("24 bytes are taken for a reference")
 	}
-	must(t, l.Refer())
+	expect.OK(t, l.Refer())
 	if !l.Refers() {
 		t.Error("no reference")
 	}
@@ -128,15 +109,15 @@ func (gpu) Space() tensor.Space { return tensor.Device }
 // layer's.
 func TestReferenceOnTheHost(t *testing.T) {
 	for _, d := range []device.Device{cpu.New(device.NewWall()), gpu{cpu.New(device.NewWall())}} {
-		s, err := NewStage(small, []int{1}, d, tensor.F32)
-		must(t, err)
+		s, err := model.NewStage(modeltest.Small, []int{1}, d, tensor.F32)
+		expect.OK(t, err)
 		l, before := s.Layers[0], d.Used()
-		x := &Exec{Device: d, Backend: ref.New(tensor.F32), B: 1, T: small.Sequence}
+		x := &model.Exec{Device: d, Backend: ref.New(tensor.F32), B: 1, T: modeltest.Small.Sequence}
 		counted := l.Bytes(x).Static()
 		for range 2 {
-			must(t, l.Refer())
+			expect.OK(t, l.Refer())
 		}
-		_, want := l.referenceSize()
+		_, want := l.ReferenceSize()
 		if d.Space() == tensor.Device {
 			want = 0
 		}

@@ -18,30 +18,30 @@ func (d Description) Selecting(choose Choose) Description {
 	before := d.Makers
 	d.Makers = append(slices.Clip(before), Maker{New: func() Part {
 		last := before[len(before)-1].New()
-		return &selection{passed: last.Leaves().Values, choose: choose}
+		return &Selection{Passed: last.Leaves().Values, choose: choose}
 	}})
 	return d
 }
 
 // selection is out = the chosen rows of inp.
-type selection struct {
+type Selection struct {
 	Basic
-	passed int // values of a token
+	Passed int // values of a token
 	choose Choose
 }
 
-func (s *selection) Params() []*Param { return nil }
-func (s *selection) Leaves() Width    { return Width{Values: s.passed} }
-func (s *selection) Traits() Traits   { return Traits{Selects: true, Waits: true, Once: true} }
+func (s *Selection) Params() []*Param { return nil }
+func (s *Selection) Leaves() Width    { return Width{Values: s.Passed} }
+func (s *Selection) Traits() Traits   { return Traits{Selects: true, Waits: true, Once: true} }
 
-func (s *selection) NewWork(x *Exec, room Room) Work { return NewSubset(x, room) }
+func (s *Selection) NewWork(x *Exec, room Room) Work { return NewSubset(x, room) }
 
-func (s *selection) Memory(x *Exec, b *Batch, saved, _ tensor.Mem) (tensor.Mem, int64, int64) {
+func (s *Selection) Memory(x *Exec, b *Batch, saved, _ tensor.Mem) (tensor.Mem, int64, int64) {
 	c := x.Cut(b.Leaves(), saved)
-	return c.Rows(s.passed, x.Backend.DType()), c.Off, 0
+	return c.Rows(s.Passed, x.Backend.DType()), c.Off, 0
 }
 
-func (s *selection) Forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
+func (s *Selection) Forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 	chosen := b.Work.(*Subset)
 	room, err := chosen.Room()
 	if err != nil {
@@ -59,26 +59,26 @@ func (s *selection) Forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 		return err
 	}
 	out, _, _ := s.Memory(x, b, saved, tensor.Mem{})
-	s.copy(x, b, func(some, all tensor.Mem) { x.Stream.Copy(some, all) }, out, inp)
+	s.CopyRows(x, b, func(some, all tensor.Mem) { x.Stream.Copy(some, all) }, out, inp)
 	return nil
 }
 
-func (s *selection) BackwardInput(x *Exec, b *Batch, _, _, _, dout, din tensor.Mem) error {
+func (s *Selection) BackwardInput(x *Exec, b *Batch, _, _, _, dout, din tensor.Mem) error {
 	if !din.IsZero() {
 		x.Stream.Zero(din)
-		s.copy(x, b, func(some, all tensor.Mem) { x.Stream.Copy(all, some) }, dout, din)
+		s.CopyRows(x, b, func(some, all tensor.Mem) { x.Stream.Copy(all, some) }, dout, din)
 	}
 	return nil
 }
 
-func (s *selection) BackwardWeight(*Exec, *Batch, tensor.Mem, tensor.Mem, tensor.Mem, tensor.Mem) error {
+func (s *Selection) BackwardWeight(*Exec, *Batch, tensor.Mem, tensor.Mem, tensor.Mem, tensor.Mem) error {
 	return nil
 }
 
 // copy calls move for the rows of what leaves and of what enters, in runs that lie
 // together in both.
-func (s *selection) copy(x *Exec, b *Batch, move func(some, all tensor.Mem), some, all tensor.Mem) {
-	row, leaving := int64(s.passed)*x.Backend.DType().Size(), b.Leaves()
+func (s *Selection) CopyRows(x *Exec, b *Batch, move func(some, all tensor.Mem), some, all tensor.Mem) {
+	row, leaving := int64(s.Passed)*x.Backend.DType().Size(), b.Leaves()
 	for from, to := 0, 0; to < leaving.Tokens; {
 		for b.At(from) != leaving.At(to) {
 			from++

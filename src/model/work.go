@@ -44,6 +44,9 @@ type Work interface {
 	Repeats() bool
 }
 
+// Container is a Work that contains others, such as that of a block within a part.
+type Container interface{ Contains() []Work }
+
 // Room is where a Work takes its memory, in bytes, of the device and of the host.
 type Room interface {
 	OnDevice(bytes int64) tensor.Mem
@@ -51,7 +54,7 @@ type Room interface {
 }
 
 // NewWork returns the layer's Work of one microbatch; nil if no part has any.
-func (l *Layer) NewWork(x *Exec, room Room) Work { return WorkOf(x, l.parts, room) }
+func (l *Layer) NewWork(x *Exec, room Room) Work { return WorkOf(x, l.Parts, room) }
 
 // WorkBytes returns the memory of the device that a Work takes.
 func (l *Layer) WorkBytes(x *Exec) int64 {
@@ -91,8 +94,8 @@ func WorkOf(x *Exec, parts []Part, room Room) Work {
 type works struct {
 	origin  *Batch
 	batch   Batch
-	of      [mostParts]Work
-	batches [mostParts]*Batch // that the parts' passes see
+	of      [MostParts]Work
+	batches [MostParts]*Batch // that the parts' passes see
 }
 
 // Enter lets b enter every part.
@@ -149,6 +152,9 @@ func (w *works) Repeats() bool {
 	}
 	return true
 }
+
+// Contains returns the Work of each part.
+func (w *works) Contains() []Work { return w.of[:] }
 
 // OfPart returns the batch that passes of the i-th part see.
 func (b *Batch) OfPart(i int) *Batch {

@@ -7,6 +7,7 @@ import (
 	"dynmo/src/config"
 	"dynmo/src/cost"
 	"dynmo/src/dynamic"
+	"dynmo/src/kind/exit"
 	"dynmo/src/model"
 	"dynmo/src/pipeline"
 )
@@ -105,7 +106,7 @@ func (s *stepper) shareOf(counts []cost.Count) float64 {
 		switch c.Name {
 		case routedCounts:
 			taken[c.Layer] += c.Values[1]
-		case model.ExitCounts:
+		case exit.Counts:
 			left[c.Layer] += c.Values[1]
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"dynmo/src/device"
 	"dynmo/src/dynamic/routing"
 	"dynmo/src/kernel"
+	"dynmo/src/kind/moe"
 	"dynmo/src/model"
 	"dynmo/src/pipeline"
 	"dynmo/src/store"
@@ -51,12 +52,12 @@ func NewRouting(from *store.Checkpoint, name, path string, slots, replicas int) 
 		return nil, err
 	}
 	shape := model.FromConfig(settings).Whole()
-	if model.KindOf[model.Experts](shape).Count == 0 {
+	if model.KindOf[moe.Experts](shape).Count == 0 {
 		return nil, fmt.Errorf("checkpoint %s: no experts: want dynamic.kind with moe", from.Dir)
 	}
 	r = &Routing{from: from, shape: shape, size: settings.Parallel.MicrobatchSize}
 	if r.made, err = routing.New(routing.Recording{
-		Name: name, Experts: model.KindOf[model.Experts](shape).Count, Top: model.KindOf[model.Experts](shape).Top, Blocks: shape.Blocks,
+		Name: name, Experts: model.KindOf[moe.Experts](shape).Count, Top: model.KindOf[moe.Experts](shape).Top, Blocks: shape.Blocks,
 		Slots: slots, Replicas: replicas, Tokens: replicas * r.size * shape.Sequence,
 	}); err != nil {
 		return nil, err
@@ -182,7 +183,7 @@ func (w *routed) record(x *model.Exec, r routing.Recording, keep bool) error {
 	defer memory.Free()
 	for _, l := range w.stage.Layers {
 		// The first layer of a block that has experts chooses for those behind it.
-		if d := model.DispatchOf(l.NewWork(x, &memory)); d != nil && chain[l.ID].Block != block {
+		if d := moe.DispatchOf(l.NewWork(x, &memory)); d != nil && chain[l.ID].Block != block {
 			block = chain[l.ID].Block
 			l.Watch = w.watch(block, d.Experts)
 		}
@@ -206,11 +207,11 @@ func (w *routed) record(x *model.Exec, r routing.Recording, keep bool) error {
 }
 
 // watch returns what looks at a forward of a block's experts.
-func (w *routed) watch(block int, e model.Experts) model.Watch {
+func (w *routed) watch(block int, e moe.Experts) model.Watch {
 	c := &w.blocks[block]
 	c.of = make(map[int32][]float64)
 	return func(x *model.Exec, b *model.Batch, _, _ tensor.Mem) ([]cost.Count, error) {
-		experts, weights, err := model.DispatchOf(b.Work).Choices(x)
+		experts, weights, err := moe.DispatchOf(b.Work).Choices(x)
 		if err != nil {
 			return nil, err
 		}
@@ -258,7 +259,7 @@ func (w *routed) figures() []figure {
 			continue
 		}
 		n++
-		sums := make([]float64, model.KindOf[model.Experts](w.stage.Config).Count)
+		sums := make([]float64, model.KindOf[moe.Experts](w.stage.Config).Count)
 		for _, token := range slices.Sorted(maps.Keys(c.of)) { // sums are the same every time
 			share, loads := 0.0, c.of[token]
 			for e, x := range loads {

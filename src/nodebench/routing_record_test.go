@@ -13,6 +13,7 @@ import (
 	"dynmo/src/dynamic/routing"
 	"dynmo/src/expect"
 	"dynmo/src/kernel/ref"
+	"dynmo/src/kind/moe"
 	"dynmo/src/layout"
 	"dynmo/src/mesh"
 	"dynmo/src/model"
@@ -115,7 +116,7 @@ func TestRoutingOfAnyLayout(t *testing.T) {
 // TestRoutingFigures: a block that no token came to says nothing.
 func TestRoutingFigures(t *testing.T) {
 	seen := choices{of: map[int32][]float64{1: {3, 1}}, first: 3, all: 4, assignments: 4}
-	w := routed{stepper: &stepper{stage: &model.Stage{Config: model.Config{}.With(model.Experts{Count: 2, Top: 1})}}, blocks: []choices{seen, {}}}
+	w := routed{stepper: &stepper{stage: &model.Stage{Config: model.Config{}.With(moe.Experts{Count: 2, Top: 1})}}, blocks: []choices{seen, {}}}
 	for _, f := range w.figures() {
 		if f.name == "first" && f.value != 0.75 || math.IsNaN(f.value) {
 			t.Errorf("%s: %v", f.name, f.value)

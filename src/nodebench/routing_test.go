@@ -9,6 +9,7 @@ import (
 	"dynmo/src/device"
 	hostdevice "dynmo/src/device/cpu"
 	"dynmo/src/kernel/cpu"
+	"dynmo/src/kind/mod"
 	"dynmo/src/model"
 )
 
@@ -22,7 +23,7 @@ func BenchmarkRouting(b *testing.B) {
 			dense := model.Config{Blocks: 8, Hidden: 256, Heads: 8, Sequence: 128, Vocab: 256, Seed: 1}
 			half, routed := dense, dense
 			half.Blocks = dense.Blocks / 2
-			routed = routed.With(model.Depths{Capacity: capacity, Auxiliary: 0.01})
+			routed = routed.With(mod.Depths{Capacity: capacity, Auxiliary: 0.01})
 			backend, err := cpu.New(1)
 			if err != nil {
 				b.Skip(err)

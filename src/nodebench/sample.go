@@ -10,6 +10,7 @@ import (
 
 	"dynmo/src/device"
 	"dynmo/src/kernel"
+	"dynmo/src/kind/moe"
 	"dynmo/src/model"
 	"dynmo/src/random"
 	"dynmo/src/sample"
@@ -35,7 +36,7 @@ var Sampled = func() map[string]model.Config {
 	}
 	mixtral := llama
 	mixtral.Intermediate = 512
-	mixtral = mixtral.With(model.Experts{Count: 8, Top: 2})
+	mixtral = mixtral.With(moe.Experts{Count: 8, Top: 2})
 	return map[string]model.Config{"gpt2": GPT2Small, "llama": llama, "mixtral": mixtral}
 }()
 

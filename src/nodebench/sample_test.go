@@ -8,6 +8,7 @@ import (
 	"dynmo/src/expect"
 	"dynmo/src/kernel"
 	"dynmo/src/kernel/ref"
+	"dynmo/src/kind/moe"
 	"dynmo/src/model"
 	"dynmo/src/tensor"
 )
@@ -24,7 +25,7 @@ func TestSample(t *testing.T) {
 // mixtralOf returns a LLaMA with experts, of GPT-2's dimensions.
 func mixtralOf(c model.Config) model.Config {
 	c.Family, c.KeyValueHeads, c.Intermediate, c.NormEps, c.Rope = "llama", 1, 24, 1e-5, model.Rope{Base: 1e4}
-	c = c.With(model.Experts{Count: 4, Top: 2})
+	c = c.With(moe.Experts{Count: 4, Top: 2})
 	return c
 }
 

@@ -8,6 +8,8 @@ import (
 	"dynmo/src/device"
 	"dynmo/src/expect"
 	"dynmo/src/kernel/null"
+	"dynmo/src/kind/attention"
+	"dynmo/src/kind/exit"
 	"dynmo/src/model"
 	"dynmo/src/schedule"
 )
@@ -31,14 +33,14 @@ func TestStepAllocatesNothing(t *testing.T) {
 				s.with = append(s.with, extensions[name])
 			}
 			if name == "alternating" {
-				s.with = append(s.with, model.Buckets{Count: 4}) // an attention that is not dense
+				s.with = append(s.with, attention.Buckets{Count: 4}) // an attention that is not dense
 			}
 			cases = append(cases, s)
 		}
 	}
 	cases = append(cases, setting{name: "llama", plan: newSchedule(t, schedule.KindZBV, 3, 2)})
 	for _, threshold := range []float64{-1, 2} { // all leave, none
-		exits := model.Exits{After: "2,4", Confidence: "classifier", Threshold: threshold, Probe: 0.5, Weight: 1}
+		exits := exit.Exits{After: "2,4", Confidence: "classifier", Threshold: threshold, Probe: 0.5, Weight: 1}
 		cases = append(cases, setting{plan: newSchedule(t, schedule.Kind1F1B, 3, 1), with: []model.Extension{exits}})
 		exits.Propagate = true
 		cases = append(cases, setting{plan: newSchedule(t, schedule.Kind1F1B, 3, 1), with: []model.Extension{exits}})

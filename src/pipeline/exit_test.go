@@ -9,6 +9,7 @@ import (
 	"dynmo/src/device"
 	"dynmo/src/expect"
 	"dynmo/src/kernel/ref"
+	"dynmo/src/kind/exit"
 	"dynmo/src/model"
 	"dynmo/src/schedule"
 	"dynmo/src/tensor"
@@ -17,7 +18,7 @@ import (
 // exiting is tiny with exits behind blocks 2, 4 and 5: of the tokens that are there at the
 // first about half leave, then fewer, then all or nearly all.
 func exiting(confidence string, threshold float64) model.Config {
-	return tiny.With(model.Exits{After: "2,4,5", Confidence: confidence, Threshold: threshold, Probe: 0.25, Weight: 0.3})
+	return tiny.With(exit.Exits{After: "2,4,5", Confidence: confidence, Threshold: threshold, Probe: 0.25, Weight: 0.3})
 }
 
 // TestExits: where tokens leave, losses and updated weights are the same bits on one stage
@@ -31,7 +32,7 @@ func TestExits(t *testing.T) {
 	}
 	list := []model.Config{exiting("classifier", 0.5), exiting("softmax", 0.0317), exiting("saturation", 0.9), exiting("classifier", -1), exiting("softmax", 2)}
 	for _, c := range list[1:4] {
-		model.Edit(&c, func(k *model.Exits) { k.Propagate = true })
+		model.Edit(&c, func(k *exit.Exits) { k.Propagate = true })
 		list = append(list, c)
 	}
 	for i, c := range list {
@@ -40,7 +41,7 @@ func TestExits(t *testing.T) {
 				continue
 			}
 			c.Tied, c.HeadShards = replicas == 1, replicas
-			e := model.KindOf[model.Exits](c)
+			e := model.KindOf[exit.Exits](c)
 			t.Run(fmt.Sprintf("%s/%v/propagate=%v/D=%d", e.Confidence, e.Threshold, e.Propagate, replicas), func(t *testing.T) {
 				want := trainReplicas(t, c, newSchedule(t, schedule.KindGPipe, 1, 1), replicas)
 				for _, plan := range plans {
@@ -68,7 +69,7 @@ func TestExitCounts(t *testing.T) {
 			left := int64(0)
 			for _, count := range done.Counts {
 				key := fmt.Sprintf("%s of %d in %d", count.Name, count.Layer, count.Microbatch)
-				if count.Name == model.ExitCounts {
+				if count.Name == exit.Counts {
 					left += count.Values[1]
 				}
 				for i, v := range count.Values {
@@ -89,7 +90,7 @@ func TestExitCounts(t *testing.T) {
 	for m := range microbatches {
 		entered := int64(2 * 8)
 		for _, layer := range []int{3, 6, 8} {
-			key := fmt.Sprintf("%s of %d in %d", model.ExitCounts, layer, m)
+			key := fmt.Sprintf("%s of %d in %d", exit.Counts, layer, m)
 			if want[key+"[0]"] != entered {
 				t.Errorf("%s: %d entered, want %d", key, want[key+"[0]"], entered)
 			}

@@ -15,6 +15,8 @@ import (
 	"dynmo/src/device"
 	"dynmo/src/expect"
 	"dynmo/src/kernel/ref"
+	"dynmo/src/kind/attention"
+	"dynmo/src/kind/mod"
 	"dynmo/src/model"
 	"dynmo/src/partition"
 	"dynmo/src/schedule"
@@ -29,7 +31,7 @@ type thinning struct {
 }
 
 func (*thinning) Name() string       { return "thinning" }
-func (*thinning) Phase() model.Phase { return model.Layers }
+func (*thinning) Phase() model.Phase { return model.CutLayers }
 
 func (f *thinning) Extend(_ model.Config, chain []model.Description) []model.Description {
 	for i, d := range chain {
@@ -58,7 +60,7 @@ var extensions = func() map[string]model.Extension {
 			return b.Tokens, nil
 		}},
 		"thinning at once": &thinning{selecting: []int{-1, 4}, choose: thin},
-		"routing":          model.Depths{Capacity: 0.4, Predictor: true, Threshold: 0.5, Auxiliary: 0.1},
+		"routing":          mod.Depths{Capacity: 0.4, Predictor: true, Threshold: 0.5, Auxiliary: 0.1},
 		"alternating": &thinning{selecting: []int{1, 2, 5}, choose: func(_ *model.Exec, b *model.Batch, _ tensor.Mem, rows []int32) (int, error) {
 			n, left := 0, calls.Add(1)%3
 			for i := range int32(b.Tokens) {
@@ -184,7 +186,7 @@ func TestSelectingLayers(t *testing.T) {
 // left share fewer and fewer (law 3).
 func TestSelectingSparse(t *testing.T) {
 	c := thinned("thinning", true, true, 1)
-	c = c.With(model.Buckets{Count: 4})
+	c = c.With(attention.Buckets{Count: 4})
 	want := train(t, c, newSchedule(t, schedule.KindGPipe, 1, 1))
 	for _, plan := range []schedule.Schedule{newSchedule(t, schedule.Kind1F1B, 4, 1), newSchedule(t, schedule.KindZBV, 3, 2)} {
 		train(t, c, plan).agree(t, want, plan)
@@ -195,7 +197,7 @@ func TestSelectingSparse(t *testing.T) {
 // tokens of a microbatch, by all or by none, and pass on some of them, losses and updated
 // weights are the same bits wherever layers lie.
 func TestRoutedLayersOfSomeTokens(t *testing.T) {
-	for name, d := range map[string]model.Depths{
+	for name, d := range map[string]mod.Depths{
 		"topk": {Capacity: 0.4, Auxiliary: 0.1}, "predictor": {Capacity: 0.4, Predictor: true, Threshold: 0.5, Auxiliary: 0.1},
 	} {
 		c := thinned("thinning", true, name == "topk", 2)

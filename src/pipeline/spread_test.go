@@ -12,6 +12,9 @@ import (
 	"dynmo/src/device"
 	"dynmo/src/expect"
 	"dynmo/src/kernel/ref"
+	"dynmo/src/kind/exit"
+	"dynmo/src/kind/mod"
+	"dynmo/src/kind/moe"
 	"dynmo/src/model"
 	"dynmo/src/pipeline"
 	"dynmo/src/schedule"
@@ -19,7 +22,7 @@ import (
 )
 
 // mixture returns a small LLaMA with six experts in every block.
-func mixture(e model.Experts) model.Config {
+func mixture(e moe.Experts) model.Config {
 	e.Count = 6
 	return model.Config{
 		Family: "llama", Blocks: 3, Hidden: 16, Heads: 2, Sequence: 8, Vocab: 32, Tied: true, Seed: 5,
@@ -88,17 +91,17 @@ func step(t *testing.T, c model.Config, plan schedule.Schedule, differ func(repl
 
 // spreadCases are models whose experts can be spread over two replicas.
 func spreadCases() map[string]model.Config {
-	routed := mixture(model.Experts{Top: 2, Auxiliary: 0.3}).With(model.Depths{Capacity: 0.5, Auxiliary: 0.3})
-	leaving := mixture(model.Experts{Top: 2, Z: 0.2}).With(model.Exits{After: "1", Confidence: "softmax", Threshold: 0.034, Probe: 0.25, Weight: 0.3})
+	routed := mixture(moe.Experts{Top: 2, Auxiliary: 0.3}).With(mod.Depths{Capacity: 0.5, Auxiliary: 0.3})
+	leaving := mixture(moe.Experts{Top: 2, Z: 0.2}).With(exit.Exits{After: "1", Confidence: "softmax", Threshold: 0.034, Probe: 0.25, Weight: 0.3})
 	going := leaving
-	model.Edit(&going, func(k *model.Exits) { k.Confidence, k.Threshold, k.Propagate = "saturation", 0.5, true })
+	model.Edit(&going, func(k *exit.Exits) { k.Confidence, k.Threshold, k.Propagate = "saturation", 0.5, true })
 	foretold := routed
-	model.Edit(&foretold, func(k *model.Depths) { k.Predictor, k.Threshold = true, 0.5 })
-	half := mixture(model.Experts{Top: 4, Auxiliary: 0.3, Z: 0.1})
+	model.Edit(&foretold, func(k *mod.Depths) { k.Predictor, k.Threshold = true, 0.5 })
+	half := mixture(moe.Experts{Top: 4, Auxiliary: 0.3, Z: 0.1})
 	half.HalfGrain = true
 	return map[string]model.Config{
-		"aux": mixture(model.Experts{Top: 2, Auxiliary: 0.3, Z: 0.1}), "half blocks": half, "capacity": mixture(model.Experts{Top: 3, Capacity: 0.5}),
-		"s-base": mixture(model.Experts{Top: 1, Balanced: true, Z: 0.1}), "mod": routed, "predictor": foretold, "exit": leaving, "propagated": going,
+		"aux": mixture(moe.Experts{Top: 2, Auxiliary: 0.3, Z: 0.1}), "half blocks": half, "capacity": mixture(moe.Experts{Top: 3, Capacity: 0.5}),
+		"s-base": mixture(moe.Experts{Top: 1, Balanced: true, Z: 0.1}), "mod": routed, "predictor": foretold, "exit": leaving, "propagated": going,
 	}
 }
 
@@ -129,7 +132,7 @@ func TestSpreadExpertsWithoutTokens(t *testing.T) {
 	}
 	for expert := range 2 {
 		t.Run(fmt.Sprintf("expert %d alone", 5*expert), func(t *testing.T) {
-			agreeSpread(t, mixture(model.Experts{Top: 1}), plan, func(_ int, s *model.Stage) {
+			agreeSpread(t, mixture(moe.Experts{Top: 1}), plan, func(_ int, s *model.Stage) {
 				for _, l := range s.Layers {
 					for _, p := range l.Params() {
 						if p.Name == "router.weight" {

@@ -14,6 +14,7 @@ import (
 	"dynmo/src/expect"
 	"dynmo/src/kernel"
 	"dynmo/src/kernel/null"
+	"dynmo/src/kind/moe"
 	"dynmo/src/layout"
 	"dynmo/src/mesh"
 	"dynmo/src/model"
@@ -47,7 +48,7 @@ func TestFullestReplicaSetsTheTime(t *testing.T) {
 	c := model.Config{
 		Family: "llama", Blocks: 2, Hidden: 16, Heads: 2, Sequence: 8, Vocab: 16, Seed: 1, Intermediate: 20, NormEps: 1e-5,
 		Rope: model.Rope{Base: 1e4}, Spread: 2,
-	}.With(model.Experts{Count: 4, Top: 2})
+	}.With(moe.Experts{Count: 4, Top: 2})
 	plan, err := schedule.New(schedule.Kind1F1B, 2, 1, 3)
 	expect.OK(t, err)
 	where := layout.New(partition.Partition{0, 2, 4}, plan, 2, mesh.StageMajor)

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"dynmo/src/kind/exit"
+	"dynmo/src/kind/mod"
 	"dynmo/src/model"
 	"dynmo/src/record"
 )
@@ -51,9 +53,9 @@ func (c changer) over(s segment) changed {
 		for _, counts := range m.Counts {
 			switch {
 			case len(counts.Values) < 2 || !slices.Contains(c.names, counts.Layer):
-			case counts.Name == model.ExitCounts:
+			case counts.Name == exit.Counts:
 				left += float64(counts.Values[1])
-			case counts.Name == model.RoutingCounts:
+			case counts.Name == mod.Counts:
 				there, taken = there+float64(counts.Values[0]), taken+float64(counts.Values[1])
 			}
 		}

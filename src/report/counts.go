@@ -7,9 +7,9 @@ import (
 	"slices"
 
 	"dynmo/src/config"
+	"dynmo/src/kind/exit"
 	"dynmo/src/kind/mod"
 	"dynmo/src/kind/moe"
-	"dynmo/src/model"
 	"dynmo/src/record"
 )
 
@@ -30,25 +30,25 @@ func (r Run) countCharts() (list []*chart) {
 		chart  chart
 		of     func(m record.Metrics, values []int64) float64
 	}{
-		{model.ExitCounts, 2, chart{Title: "tokens that leave", Unit: "%", About: "of all tokens of the step, by exit", FromZero: true},
+		{exit.Counts, 2, chart{Title: "tokens that leave", Unit: "%", About: "of all tokens of the step, by exit", FromZero: true},
 			func(m record.Metrics, v []int64) float64 { return perCent(v[1], all(m)) }},
-		{model.ExitCounts, 3, chart{Title: "right when they leave", Unit: "%", About: "of the tokens that leave at an exit, those whose target is the likeliest there", FromZero: true},
+		{exit.Counts, 3, chart{Title: "right when they leave", Unit: "%", About: "of the tokens that leave at an exit, those whose target is the likeliest there", FromZero: true},
 			func(_ record.Metrics, v []int64) float64 { return perCent(v[2], v[1]) }},
-		{model.ExitAround, 1, chart{Title: "thresholds of exits", About: "confidence above which a token leaves, by exit", FromZero: true},
+		{exit.Around, 1, chart{Title: "thresholds of exits", About: "confidence above which a token leaves, by exit", FromZero: true},
 			func(m record.Metrics, v []int64) float64 {
 				microbatches := max(1, m.BatchSize/r.Config.Parallel.MicrobatchSize)
 				if m.Microbatches > 0 {
 					microbatches = microbatches * m.Microbatches / r.Config.Parallel.Microbatches
 				}
-				return float64(v[0]) / model.ThresholdUnit / float64(microbatches)
+				return float64(v[0]) / exit.ThresholdUnit / float64(microbatches)
 			}},
-		{model.RoutingCounts, 2, chart{Title: "tokens taken", Unit: "%", About: "by routed blocks, of the tokens that come to them", FromZero: true},
+		{mod.Counts, 2, chart{Title: "tokens taken", Unit: "%", About: "by routed blocks, of the tokens that come to them", FromZero: true},
 			func(_ record.Metrics, v []int64) float64 { return perCent(v[1], v[0]) }},
-		{model.RoutingCounts, 3, chart{Title: "foretold rightly", Unit: "%", About: r.foretells()},
+		{mod.Counts, 3, chart{Title: "foretold rightly", Unit: "%", About: r.foretells()},
 			func(_ record.Metrics, v []int64) float64 { return perCent(v[2], v[0]) }},
-		{model.ExpertCounts, model.ExpertsFrom + 1, chart{Title: "fullest expert", About: "tokens of a layer's fullest expert over those of its mean one, of a step", FromZero: true},
+		{moe.Counts, moe.CountsFrom + 1, chart{Title: "fullest expert", About: "tokens of a layer's fullest expert over those of its mean one, of a step", FromZero: true},
 			func(_ record.Metrics, v []int64) float64 { return loadsOf(v).Fullest }},
-		{model.ExpertCounts, model.ExpertsFrom + 1, chart{Title: "dropped assignments", Unit: "%", About: "of tokens to experts whose capacity is used up", FromZero: true},
+		{moe.Counts, moe.CountsFrom + 1, chart{Title: "dropped assignments", Unit: "%", About: "of tokens to experts whose capacity is used up", FromZero: true},
 			func(_ record.Metrics, v []int64) float64 {
 				if config.Of[moe.Settings](r.Config).Capacity == 0 {
 					return nan

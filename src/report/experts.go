@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"dynmo/src/model"
+	"dynmo/src/kind/moe"
 	"dynmo/src/record"
 )
 
@@ -17,10 +17,10 @@ type loads struct {
 
 // loadsOf returns the loads of what a layer counted.
 func loadsOf(values []int64) loads {
-	if len(values) <= model.ExpertsFrom {
+	if len(values) <= moe.CountsFrom {
 		return loads{math.NaN(), 0}
 	}
-	experts, sum := values[model.ExpertsFrom:], int64(0)
+	experts, sum := values[moe.CountsFrom:], int64(0)
 	for _, tokens := range experts {
 		sum += tokens
 	}
@@ -34,7 +34,7 @@ func meanLoads(steps ...record.Metrics) loads {
 	n := 0.0
 	for _, m := range steps {
 		for _, c := range m.Counts {
-			if c.Name != model.ExpertCounts {
+			if c.Name != moe.Counts {
 				continue
 			}
 			if l := loadsOf(c.Values); !math.IsNaN(l.Fullest) {
@@ -63,10 +63,10 @@ func (r Run) expertTable() (table [][]string) {
 	sums, layers := make(map[string][]int64), r.chain()
 	for _, m := range r.Metrics[max(0, len(r.Metrics)-recently):] {
 		for _, c := range m.Counts {
-			if c.Name != model.ExpertCounts || len(c.Values) <= model.ExpertsFrom || !slices.Contains(layers, c.Layer) {
+			if c.Name != moe.Counts || len(c.Values) <= moe.CountsFrom || !slices.Contains(layers, c.Layer) {
 				continue
 			}
-			experts := c.Values[model.ExpertsFrom:]
+			experts := c.Values[moe.CountsFrom:]
 			if len(sums[c.Layer]) != len(experts) {
 				sums[c.Layer] = make([]int64, len(experts))
 			}

@@ -5,6 +5,9 @@ import (
 	"math"
 	"slices"
 
+	"dynmo/src/kind/attention"
+	"dynmo/src/kind/exit"
+	"dynmo/src/kind/mod"
 	"dynmo/src/model"
 	"dynmo/src/record"
 )
@@ -44,11 +47,11 @@ func (w *work) row(m record.Metrics, tokens float64) []float64 {
 		}
 		first, second := float64(c.Values[0]), float64(c.Values[1])
 		switch c.Name {
-		case model.Pairs:
+		case attention.Pairs:
 			w.What, taken[layer], known = "scores", first/second, true
-		case model.ExitCounts:
+		case exit.Counts:
 			left[layer], known = second/tokens, true
-		case model.RoutingCounts:
+		case mod.Counts:
 			taken[layer], known = second/tokens, true
 		}
 	}

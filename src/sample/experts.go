@@ -5,6 +5,7 @@ import (
 
 	"gonum.org/v1/gonum/blas/blas32"
 
+	"dynmo/src/kind/moe"
 	"dynmo/src/model"
 )
 
@@ -12,9 +13,9 @@ import (
 type routed struct{ logits, squashed, inp, out []float32 }
 
 // experts adds to x (n, C) what the experts make of normed: of each token the sum, over those
-// that it goes to, of their weight times what they make (see model.Experts.Plain).
+// that it goes to, of their weight times what they make (see moe.Experts.Plain).
 func (s *Session) experts(b *block, n int) {
-	m, c, e := s.m, s.m.Config.Hidden, model.KindOf[model.Experts](s.m.Config)
+	m, c, e := s.m, s.m.Config.Hidden, model.KindOf[moe.Experts](s.m.Config)
 	r := &s.routed
 	resize(&r.logits, n*e.Count)
 	resize(&r.inp, n*c)

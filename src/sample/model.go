@@ -17,6 +17,7 @@ import (
 	"slices"
 
 	"dynmo/src/kernel"
+	"dynmo/src/kind/moe"
 	"dynmo/src/model"
 )
 
@@ -112,10 +113,10 @@ func (m *Model) places() map[string]*[]float32 {
 		add("proj", &b.proj.weight, &b.proj.bias)
 		add("router", &b.router.weight, &b.router.bias)
 		add("router.outer", &b.outer.weight, &b.outer.bias)
-		b.mlps = make([]mlp, max(1, model.KindOf[model.Experts](m.Config).Count))
+		b.mlps = make([]mlp, max(1, model.KindOf[moe.Experts](m.Config).Count))
 		for e := range b.mlps {
 			p, of := &b.mlps[e], ""
-			if model.KindOf[model.Experts](m.Config).Count > 0 {
+			if model.KindOf[moe.Experts](m.Config).Count > 0 {
 				of = fmt.Sprintf("expert.%d.", e)
 			}
 			add(of+m.upward(), &p.up.weight, &p.up.bias)
@@ -161,7 +162,7 @@ func (m *Model) TokenBytes() int64 {
 		for _, w := range []linear{linear(b.norm1), linear(b.norm2), b.qkv, b.proj, b.router, b.outer} {
 			n += len(w.weight) + len(w.bias)
 		}
-		for _, p := range b.mlps[:max(1, model.KindOf[model.Experts](m.Config).Top)] { // all are of one shape
+		for _, p := range b.mlps[:max(1, model.KindOf[moe.Experts](m.Config).Top)] { // all are of one shape
 			n += len(p.up.weight) + len(p.up.bias) + len(p.down.weight) + len(p.down.bias)
 		}
 	}

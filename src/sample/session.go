@@ -7,6 +7,7 @@ import (
 	"gonum.org/v1/gonum/blas/blas32"
 
 	"dynmo/src/kernel/ref"
+	"dynmo/src/kind/moe"
 	"dynmo/src/model"
 )
 
@@ -125,7 +126,7 @@ func (s *Session) block(b *block, k kept, n int) {
 	m.multiply(s.normed, s.attended, b.proj, n, c, c)
 	ref.Add(s.x, s.x, s.normed)
 	s.normalise(s.x, b.norm2, n)
-	if model.KindOf[model.Experts](m.Config).Count > 0 {
+	if model.KindOf[moe.Experts](m.Config).Count > 0 {
 		s.experts(b, n)
 		return
 	}

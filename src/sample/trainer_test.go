@@ -11,6 +11,8 @@ import (
 	"dynmo/src/expect"
 	"dynmo/src/kernel"
 	"dynmo/src/kernel/ref"
+	"dynmo/src/kind/attention"
+	"dynmo/src/kind/moe"
 	"dynmo/src/model"
 	"dynmo/src/random"
 	"dynmo/src/tensor"
@@ -32,9 +34,9 @@ var shapes = func() map[string]model.Config {
 	scaled.KeyValueHeads, scaled.Tied = 6, true
 	scaled.Rope = model.Rope{Base: 100, Scaling: model.RopeLlama3, Factor: 4, Low: 1, High: 4, Original: 8}
 	mixtral, one, squashed := llama, llama, llama
-	mixtral = mixtral.With(model.Experts{Count: 4, Top: 2})
-	one = one.With(model.Experts{Count: 3, Top: 1})
-	squashed = squashed.With(model.Experts{Count: 4, Top: 2, Scale: 3, Squashed: true})
+	mixtral = mixtral.With(moe.Experts{Count: 4, Top: 2})
+	one = one.With(moe.Experts{Count: 3, Top: 1})
+	squashed = squashed.With(moe.Experts{Count: 4, Top: 2, Scale: 3, Squashed: true})
 	return map[string]model.Config{"gpt2": tiny, "gpt2, untied": untied, "llama": llama, "llama, scaled": scaled, "experts": mixtral, "experts, one": one, "experts, squashed": squashed}
 }()
 
@@ -230,7 +232,7 @@ func TestSeedsAndThreads(t *testing.T) {
 // A shape that nothing here computes is refused by its name.
 func TestRefusesOtherModels(t *testing.T) {
 	buckets, other := tiny, tiny
-	buckets, other.Family = buckets.With(model.Buckets{Count: 4}), "mamba"
+	buckets, other.Family = buckets.With(attention.Buckets{Count: 4}), "mamba"
 	for _, c := range []struct {
 		shape model.Config
 		want  string

@@ -9,6 +9,7 @@ import (
 	"dynmo/src/config"
 	"dynmo/src/cost"
 	"dynmo/src/expect"
+	"dynmo/src/kind/mod"
 	"dynmo/src/kind/moe"
 	"dynmo/src/model"
 	"dynmo/src/plan/search"
@@ -52,7 +53,7 @@ func TestFew(t *testing.T) {
 			for _, d := range model.FromConfig(few.Config).Chain() {
 				seconds := map[model.Kind]float64{model.Embedding: 0.1, model.Attention: 1, model.MLP: 2, model.Block: 3, model.Exit: 4,
 					model.Head: 20 / float64(c.Model.HeadShards)}[d.Kind]
-				if d.Form == model.Routed {
+				if d.Form == mod.Routed {
 					seconds = 5
 				}
 				measured.Layers = append(measured.Layers, cost.Layer{Name: d.Name, Forward: seconds})

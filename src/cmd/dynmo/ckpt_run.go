@@ -14,6 +14,7 @@ import (
 	"dynmo/src/config"
 	"dynmo/src/data"
 	"dynmo/src/input"
+	"dynmo/src/kind/moe"
 	"dynmo/src/model"
 	"dynmo/src/record"
 	"dynmo/src/store"
@@ -186,9 +187,9 @@ func openRun(c *cobra.Command, dir string, step int) (origin, error) {
 			w.Config = w.Config.Beginning(begin)
 		}
 	}
-	trained := model.KindOf[model.Experts](model.FromConfig(settings)) // configurations do not say all of how they were
+	trained := model.KindOf[moe.Experts](model.FromConfig(settings)) // configurations do not say all of how they were
 	if trained.Count > 0 {
-		model.Edit(&w.Config.Model, func(e *model.Experts) { e.Balanced, e.Capacity = trained.Balanced, trained.Capacity })
+		model.Edit(&w.Config.Model, func(e *moe.Experts) { e.Balanced, e.Capacity = trained.Balanced, trained.Capacity })
 	}
 	return o, nil
 }

@@ -3,6 +3,7 @@
 package main
 
 import (
+	_ "dynmo/src/kind" // all kinds of dynamism
 	"os"
 	"runtime/debug"
 

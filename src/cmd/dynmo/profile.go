@@ -12,9 +12,9 @@ import (
 	"dynmo/src/comm/mpi"
 	"dynmo/src/config"
 	"dynmo/src/cost"
+	"dynmo/src/kind/mod"
 	"dynmo/src/kind/moe"
 	"dynmo/src/launch"
-	"dynmo/src/model"
 	"dynmo/src/plan/search"
 	"dynmo/src/profile"
 	"dynmo/src/record"
@@ -202,7 +202,7 @@ func (w *costWatcher) Costs(s profile.Phase) error { w.last = s; return nil }
 func (w *costWatcher) Step(m record.Metrics) error {
 	w.bar.Show(int64(m.Step+1), int64(w.steps))
 	for _, c := range m.Counts {
-		if c.Name == model.RoutingCounts && m.Step > 0 {
+		if c.Name == mod.Counts && m.Step > 0 {
 			w.there, w.taken = w.there+c.Values[0], w.taken+c.Values[1]
 		}
 	}

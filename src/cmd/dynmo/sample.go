@@ -19,6 +19,7 @@ import (
 	"dynmo/src/data"
 	"dynmo/src/kernel"
 	"dynmo/src/kernel/cpu"
+	"dynmo/src/kind/moe"
 	"dynmo/src/model"
 	"dynmo/src/sample"
 )
@@ -120,7 +121,7 @@ func (s *sampling) run(c *cobra.Command, path string) error {
 	if err := sample.Knows(w.Config.Model); err != nil {
 		return usageError{fmt.Errorf("%s: %w", path, err)}
 	}
-	tellRouting(c.ErrOrStderr(), model.KindOf[model.Experts](w.Config.Model))
+	tellRouting(c.ErrOrStderr(), model.KindOf[moe.Experts](w.Config.Model))
 	v, err := s.vocabulary(o)
 	if err != nil {
 		return usageError{err}
@@ -147,7 +148,7 @@ func (s *sampling) run(c *cobra.Command, path string) error {
 }
 
 // tellRouting says where experts are chosen otherwise than in training.
-func tellRouting(w io.Writer, e model.Experts) {
+func tellRouting(w io.Writer, e moe.Experts) {
 	if e.Balanced {
 		tellNotes(w, "moe.balance = s-base chose experts by all tokens of a microbatch: here each token goes to those that are most probable for it")
 	}

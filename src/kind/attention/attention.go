@@ -15,7 +15,7 @@ import (
 var Kind = dynamic.Registration{
 	Settings: settings,
 	Extension: func(c config.Config) model.Extension {
-		return model.Buckets{Count: config.Of[Settings](c).Buckets}
+		return Buckets{Count: config.Of[Settings](c).Buckets}
 	},
 	Workload: dynamic.Making{Every: 1, Of: func(c config.Config) dynamic.Workload {
 		s := config.Of[simulated](c)

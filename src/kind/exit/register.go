@@ -17,7 +17,7 @@ var Kind = dynamic.Registration{
 	New:      newThresholds,
 	Extension: func(c config.Config) model.Extension {
 		e := config.Of[Settings](c)
-		exits := model.Exits{
+		exits := Exits{
 			After: e.Depths(c.Model.Blocks), Confidence: e.Confidence, Threshold: e.Threshold, Probe: e.Probe, Weight: e.Weight, Propagate: e.Propagate,
 		}
 		if e.Share > 0 {

@@ -18,7 +18,7 @@ func newThresholds(c config.Config) dynamic.Kind {
 	return &thresholds{Share: e.Share, Start: e.Start, Until: e.Until, names: model.FromConfig(c).Names()}
 }
 
-// thresholds moves the thresholds of early exits (see model.Exits) so that a share of the
+// thresholds moves the thresholds of early exits (see Exits) so that a share of the
 // tokens has left before the last block, each exit an equal part of it:
 //
 //	dynamic.Share(t) = Share · (t - Start) / (Until - Start)    between 0 and Share
@@ -100,24 +100,24 @@ type counted struct {
 	layer         int
 	entered, left float64
 	threshold     float64
-	around        []float64 // tokens, by model.ExitOffsets
+	around        []float64 // tokens, by Offsets
 }
 
 // exitsIn returns what every exit counted, in chain order.
 func exitsIn(counts []cost.Count) (list []counted) {
 	for _, c := range counts {
-		if c.Name != model.ExitCounts && c.Name != model.ExitAround {
+		if c.Name != Counts && c.Name != Around {
 			continue
 		}
 		if len(list) == 0 || list[len(list)-1].layer != c.Layer {
-			list = append(list, counted{layer: c.Layer, around: make([]float64, len(model.ExitOffsets))})
+			list = append(list, counted{layer: c.Layer, around: make([]float64, len(Offsets))})
 		}
 		x := &list[len(list)-1]
-		if c.Name == model.ExitCounts {
+		if c.Name == Counts {
 			x.entered, x.left = x.entered+float64(c.Values[0]), x.left+float64(c.Values[1])
 			continue
 		}
-		x.threshold = max(x.threshold, float64(c.Values[0])/model.ThresholdUnit)
+		x.threshold = max(x.threshold, float64(c.Values[0])/ThresholdUnit)
 		for i := range x.around {
 			x.around[i] += float64(c.Values[1+i])
 		}
@@ -128,7 +128,7 @@ func exitsIn(counts []cost.Count) (list []counted) {
 // offset returns how far from the threshold as many tokens as wanted would have left,
 // as a straight line between the two nearest counts.
 func (x counted) offset(wanted float64) float64 {
-	at, step := len(model.ExitOffsets)/2, 1
+	at, step := len(Offsets)/2, 1
 	if x.around[at] > wanted {
 		step = -1 // to higher thresholds
 	}
@@ -136,8 +136,8 @@ func (x counted) offset(wanted float64) float64 {
 		a, b := x.around[at], x.around[at+step]
 		if (a-wanted)*(b-wanted) <= 0 {
 			part := (wanted - a) / (b - a)
-			return model.ExitOffsets[at] + part*(model.ExitOffsets[at+step]-model.ExitOffsets[at])
+			return Offsets[at] + part*(Offsets[at+step]-Offsets[at])
 		}
 	}
-	return model.ExitOffsets[at]
+	return Offsets[at]
 }

@@ -3,7 +3,6 @@ package mod
 import (
 	"dynmo/src/cost"
 	"dynmo/src/dynamic"
-	"dynmo/src/model"
 )
 
 // routing tells how many tokens routed blocks take, when it is a quarter more or fewer
@@ -26,7 +25,7 @@ func (r *routing) Before(int, dynamic.Target) (dynamic.Change, error) {
 func (r *routing) After(_ int, m cost.Measurement) error {
 	var there, taken, right int64
 	for _, c := range m.Counts {
-		if c.Name == model.RoutingCounts {
+		if c.Name == Counts {
 			there, taken, right = there+c.Values[0], taken+c.Values[1], right+c.Values[2]
 		}
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // Kind registers a mixture of depths. A routed block decides within itself which tokens it
-// takes (see model.Depths). The same number in every step is no news; the number that a
+// takes (see Depths). The same number in every step is no news; the number that a
 // predictor takes is.
 var Kind = dynamic.Registration{
 	Settings: settings,
@@ -25,7 +25,7 @@ var Kind = dynamic.Registration{
 	},
 	Extension: func(c config.Config) model.Extension {
 		m := config.Of[Settings](c)
-		return model.Depths{Capacity: m.Capacity, Predictor: m.Route == "predictor", Threshold: m.Threshold, One: m.Gate == "one", Auxiliary: m.Auxiliary}
+		return Depths{Capacity: m.Capacity, Predictor: m.Route == "predictor", Threshold: m.Threshold, One: m.Gate == "one", Auxiliary: m.Auxiliary}
 	},
 	Workload: dynamic.Making{Every: 1, Routed: true, Of: func(c config.Config) dynamic.Workload {
 		s := config.Of[simulated](c)
@@ -52,7 +52,7 @@ func correct(few config.Config, layers []cost.Layer, taken float64) {
 		}
 	}
 	for i, d := range model.FromConfig(few).Chain() {
-		if d.Form == model.Routed {
+		if d.Form == Routed {
 			s := layers[i].Stage().Plus(block.Scale(m.Capacity - taken))
 			least := block.Scale(m.Capacity)
 			layers[i] = layers[i].With(s.Max(least))

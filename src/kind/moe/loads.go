@@ -5,12 +5,11 @@ import (
 
 	"dynmo/src/cost"
 	"dynmo/src/dynamic"
-	"dynmo/src/model"
 )
 
 // loads tells how full the fullest expert is, and which share of the assignments is
 // dropped, when either is a quarter more or less than was told last. It changes nothing: a
-// router decides within its layer which experts tokens go to (see model.Experts). While no
+// router decides within its layer which experts tokens go to (see Experts). While no
 // assignment is dropped all experts of a layer together do the same work in every step.
 type loads struct {
 	toldFullest, toldDropped float64
@@ -34,10 +33,10 @@ func (l *loads) After(_ int, m cost.Measurement) error {
 	var dropped, taken int64
 	layers := 0
 	for _, c := range m.Counts {
-		if c.Name != model.ExpertCounts || len(c.Values) <= model.ExpertsFrom || c.Values[0] == 0 {
+		if c.Name != Counts || len(c.Values) <= CountsFrom || c.Values[0] == 0 {
 			continue
 		}
-		byExpert, sum := c.Values[model.ExpertsFrom:], int64(0)
+		byExpert, sum := c.Values[CountsFrom:], int64(0)
 		for _, load := range byExpert {
 			sum += load
 		}

@@ -7,7 +7,6 @@ import (
 	"dynmo/src/cost"
 	"dynmo/src/dynamic"
 	"dynmo/src/expect"
-	"dynmo/src/model"
 )
 
 // TestLoadsTell: the loads of experts are told at first, and when the fullest one's or the
@@ -30,7 +29,7 @@ func TestLoadsTell(t *testing.T) {
 	} {
 		expect.OK(t, kind.After(step, cost.Measurement{Counts: []cost.Count{
 			{Name: "left", Values: []int64{7, 7, 7, 9, 9, 9}},
-			{Name: model.ExpertCounts, Values: s.values}, {Name: model.ExpertCounts, Microbatch: 1, Values: []int64{8, 0, 1, 1, 8, 8}},
+			{Name: Counts, Values: s.values}, {Name: Counts, Microbatch: 1, Values: []int64{8, 0, 1, 1, 8, 8}},
 		}}))
 		change, err := kind.Before(step+1, dynamic.Target{})
 		expect.OK(t, err)

@@ -16,7 +16,7 @@ var Kind = dynamic.Registration{
 	New:      func(config.Config) dynamic.Kind { return &loads{} },
 	Extension: func(c config.Config) model.Extension {
 		m := config.Of[Settings](c)
-		e := model.Experts{
+		e := Experts{
 			Count: m.Experts, Top: m.Top, Balanced: m.Balance == "s-base", Auxiliary: m.Aux, Z: m.Z, Capacity: m.Capacity,
 			Scale: m.Scale, Squashed: m.Router == "mlp",
 		}

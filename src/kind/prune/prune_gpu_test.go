@@ -10,6 +10,7 @@ import (
 	"dynmo/src/config"
 	"dynmo/src/device"
 	"dynmo/src/device/cuda/cudatest"
+	"dynmo/src/dynamic"
 	"dynmo/src/expect"
 	"dynmo/src/kernel/cuda"
 	"dynmo/src/model"

@@ -11,6 +11,7 @@ import (
 	"dynmo/src/device/cpu"
 	"dynmo/src/kernel"
 	"dynmo/src/kernel/null"
+	"dynmo/src/kind/mod"
 	"dynmo/src/layout"
 	"dynmo/src/mesh"
 	"dynmo/src/model"
@@ -141,7 +142,7 @@ func byLayer(spans []trace.Span, layers int) []cost.Stage {
 func taken(counts []cost.Count) float64 {
 	there, took := int64(0), int64(0)
 	for _, c := range counts {
-		if c.Name == model.RoutingCounts {
+		if c.Name == mod.Counts {
 			there, took = there+c.Values[0], took+c.Values[1]
 		}
 	}

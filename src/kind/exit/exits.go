@@ -1,0 +1,346 @@
+// Package exit is early exit: tokens leave at layers between blocks.
+package exit
+
+import (
+	"dynmo/src/model"
+	"dynmo/src/tensor"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Exits says behind which blocks tokens may leave. The zero value is a chain without
+// exits.
+type Exits struct {
+	model.Modest
+	After      string  // numbers of blocks before each exit, ascending: "3,6,9"
+	Confidence string  // "classifier", "saturation" or "softmax"
+	Threshold  float64 // confidence above which a token leaves, at first
+	Probe      float64 // share of the tokens that go on whose loss is computed here too
+	Weight     float64 // of the loss of those
+	Propagate  bool    // the state of tokens that left goes on: later blocks compute keys and values of it (see propagate.go)
+}
+
+func (Exits) Name() string       { return "exit" }
+func (Exits) Phase() model.Phase { return model.BetweenBlocks }
+func (Exits) Beyond() bool       { return true }
+func (e Exits) Propagates() bool { return e.Propagate }
+
+// Extend adds a layer behind each of the blocks that Depths says. A block in front of an
+// exit that looks for saturation is one part. Where states go on, the last layer in front
+// of the head lets them go.
+func (e Exits) Extend(c model.Config, chain []model.Description) (extended []model.Description) {
+	depths, last := e.Depths(), 0
+	for _, d := range chain {
+		k := -1
+		if d.Kind == model.Block {
+			k = slices.Index(depths, d.Block+1)
+		}
+		if k >= 0 && e.Confidence == saturation && d.Form == "" {
+			makers := d.Makers
+			d.Form, d.Makers = "pair", []model.Maker{{New: func() model.Part { return &pair{parts: model.MakeParts(makers), hidden: c.Hidden} }}}
+		}
+		extended = append(extended, d)
+		if k >= 0 {
+			extended = append(extended, model.Description{
+				Name: fmt.Sprintf("exit.%d", k), Kind: model.Exit, Block: -1, Makers: []model.Maker{{New: func() model.Part { return newExit(c, e, k, d.Block) }}},
+			})
+		}
+		if d.Kind != model.Head {
+			last = len(extended) - 1
+		}
+	}
+	if e.Propagate {
+		extended[last] = extended[last].Selecting(live)
+	}
+	return extended
+}
+
+// Depths returns the numbers of blocks before each exit.
+func (e Exits) Depths() (list []int) {
+	for depth := range strings.SplitSeq(e.After, ",") {
+		if n, err := strconv.Atoi(depth); err == nil {
+			list = append(list, n)
+		}
+	}
+	return list
+}
+
+// exit is a layer behind a block (Schuster et al. 2022). Tokens whose confidence is above
+// the threshold leave: their loss is the exit's,
+//
+//	-log softmax(norm(inp)·Wᵀ)[target]
+//
+// with W the embedding's weights if they are tied. The others go on as they are.
+// The confidence is that of a linear classifier of inp, which learns whether the exit's
+// largest logit is the target and passes no gradient to inp; the cosine between inp and
+// what entered the block in front of the exit, which then comes with inp; or the largest
+// probability.
+// So that exit and classifier learn of tokens that go on, a share of them, the probes,
+// drawn by the microbatch's data, have a loss here too, with a weight of its own, which
+// counts as gradient only.
+//
+// Equal to a chain without it, bit for bit, if nothing leaves and Weight is 0: then
+// there are no probes.
+type exit struct {
+	model.Selection
+	number, vocab int
+	seed          uint64
+	Exits
+	norm       model.Norm
+	token      *model.Param
+	classifier model.Linear // absent if the confidence is another's
+}
+
+func newExit(c model.Config, kind Exits, number, block int) *exit {
+	at := model.Place{Layer: fmt.Sprintf("exit.%d", number), Block: block}
+	e := &exit{
+		Selection: model.Selection{Passed: c.Hidden}, number: number, vocab: c.Vocab, seed: c.Seed, Exits: kind,
+		norm:  c.NewNorm(at, "norm"),
+		token: at.Param("head.weight", c.Vocab, c.Hidden, model.RoleDecayed, model.InitDeviation),
+	}
+	if c.Tied {
+		e.token = model.Place{Layer: "exit", Block: -1}.Param(model.TokenTable, c.Vocab, c.Hidden, model.RoleBorrowed, model.InitDeviation)
+		e.token.Weight, e.token.File = model.TokenWeight, model.TokenWeight
+	}
+	if e.learns() {
+		e.classifier = model.Linear{W: at.Param("classifier.weight", 2, c.Hidden, model.RoleDecayed, model.InitDeviation), B: at.Param("classifier.bias", 2, 1, model.RolePlain, 0)}
+	}
+	for _, p := range e.Params() {
+		if !p.Borrowed() {
+			p.File = ""
+		}
+	}
+	return e
+}
+
+// learns reports whether the confidence is a classifier's.
+func (e *exit) learns() bool { return e.Confidence == "classifier" }
+
+func (e *exit) Params() []*model.Param {
+	list := append(e.norm.Params(), e.token)
+	if e.learns() {
+		list = append(list, e.classifier.W, e.classifier.B)
+	}
+	return list
+}
+
+func (e *exit) Tuned() *float64 { return &e.Threshold }
+
+// exitSaved is memory of the tokens that have a loss at the exit, but where it says that
+// it is of all that enter.
+type exitSaved struct {
+	out                          tensor.Mem // of those that go on
+	picked, normed, mean, rstd   tensor.Mem
+	logits, targets, stats       tensor.Mem
+	verdict, verdictStats, found tensor.Mem // the classifier's logits (n, 2); whether the exit finds the target
+	judged, ones, confidence     tensor.Mem // of all that enter: the classifier's logits (n, 2); 1; statistics of a softmax
+	loss, probes, classifier     tensor.Mem // losses
+	counts, around               tensor.Mem // readings
+}
+
+// saved returns the memory as it is for so many tokens that have a loss.
+func (e *exit) saved(x *model.Exec, b *model.Batch, m tensor.Mem, rows int) (s exitSaved, bytes int64) {
+	c, d := x.Cut(b, m), x.Backend.DType()
+	c.Tokens = b.Leaves().Tokens
+	s.out = c.Rows(e.Passed, d)
+	c.Tokens = rows
+	s.picked, s.normed = c.Rows(e.Passed, d), c.Rows(e.Passed, d)
+	s.mean, s.rstd = e.norm.Statistics(x, c)
+	s.logits, s.targets, s.stats = c.Rows(e.vocab, d), c.Rows(1, tensor.I32), c.Rows(3, tensor.F64)
+	if e.learns() {
+		s.verdict, s.verdictStats, s.found = c.Rows(2, d), c.Rows(3, tensor.F64), c.Rows(1, tensor.I32)
+		c.Tokens = b.Queries
+		s.judged, s.ones = c.Rows(2, d), c.Rows(1, tensor.I32)
+	}
+	c.Tokens = b.Queries
+	s.confidence = c.Rows(3, tensor.F64)
+	s.loss, s.probes, s.classifier = c.Take(1, tensor.F64), c.Take(1, tensor.F64), c.Take(1, tensor.F64)
+	s.counts, s.around = c.Take(exitCounts, tensor.F64), c.Take(exitAround, tensor.F64)
+	return s, c.Off
+}
+
+// held is the gradient of normed.
+func (e *exit) held(x *model.Exec, b *model.Batch, m tensor.Mem, rows int) (dnormed tensor.Mem, bytes int64) {
+	c := x.Cut(b, m)
+	c.Tokens = rows
+	return c.Rows(e.Passed, x.Backend.DType()), c.Off
+}
+
+func (e *exit) Memory(x *model.Exec, b *model.Batch, saved, held tensor.Mem) (tensor.Mem, int64, int64) {
+	s, savedBytes := e.saved(x, b, saved, 0)
+	_, heldBytes := e.held(x, b, held, 0)
+	return s.out, savedBytes, heldBytes
+}
+
+func (e *exit) Traits() model.Traits {
+	t := e.Selection.Traits()
+	t.Feeds = true
+	return t
+}
+
+func (e *exit) NewWork(x *model.Exec, room model.Room) model.Work {
+	return &departure{Subset: model.NewSubset(x, room)}
+}
+
+func (e *exit) Feed(_ *model.Exec, b *model.Batch, _ tensor.Mem, _, targets []int32) {
+	departureOf(b).Feed(b, targets)
+}
+
+func (e *exit) Readings() []model.Reading {
+	return []model.Reading{{Name: model.Loss, Values: 1}, {Name: Counts, Values: exitCounts}, {Name: Around, Values: exitAround}}
+}
+
+func (e *exit) Reading(x *model.Exec, b *model.Batch, saved tensor.Mem, i int) tensor.Mem {
+	s, _ := e.saved(x, b, saved, 0)
+	return [...]tensor.Mem{s.loss, s.counts, s.around}[i]
+}
+
+func (e *exit) Forward(x *model.Exec, b *model.Batch, saved, inp tensor.Mem) error {
+	d := departureOf(b)
+	if err := e.judge(x, b, saved, inp, d); err != nil {
+		return err
+	}
+	all := e.state(inp)
+	if err := d.decide(b, e); err != nil {
+		return err
+	}
+	s, _ := e.saved(x, b, saved, len(d.rows))
+	e.move(x, b, func(some, all tensor.Mem) { x.Stream.Copy(some, all) }, s.out, all)
+	x.Stream.Zero(s.loss)
+	if len(d.rows) > 0 {
+		if err := e.finish(x, s, b.QueryRows(all), d); err != nil {
+			return err
+		}
+	}
+	x.Stream.Copy(s.counts, tensor.From(d.counts[:]))
+	x.Stream.Copy(s.around, tensor.From(d.around[:]))
+	return nil
+}
+
+// state returns the states of the tokens, or their gradient, of what enters the exit.
+func (e *exit) state(inp tensor.Mem) tensor.Mem {
+	if e.Confidence == saturation {
+		return Half(inp)
+	}
+	return inp
+}
+
+// judge notes the confidence of every token that enters: 0 where kernels do no arithmetic.
+func (e *exit) judge(x *model.Exec, b *model.Batch, saved, inp tensor.Mem, d *departure) error {
+	if e.Confidence == saturation {
+		return d.saturate(x, b, inp)
+	}
+	n := b.Queries
+	s, _ := e.saved(x, b, saved, n)
+	inp = b.QueryRows(inp)
+	if e.learns() {
+		x.Stream.Copy(s.ones, tensor.From(d.ones[:n]))
+		e.classifier.Forward(x, n, s.judged, inp)
+		x.Backend.SoftmaxMerge(x.Stream, s.confidence, tensor.Mem{}, s.judged, s.ones, n, 2, 0)
+	} else {
+		x.Stream.Copy(s.targets, tensor.From(d.data[:n]))
+		e.project(x, n, s, inp)
+		x.Backend.SoftmaxMerge(x.Stream, s.confidence, tensor.Mem{}, s.logits, s.targets, n, e.vocab, 0)
+	}
+	if err := d.read(x, s.confidence); err != nil {
+		return err
+	}
+	for i := range n {
+		likelier := 1.0 // than the largest
+		if e.learns() {
+			likelier = math.Exp(d.stats[2*n+i] - d.stats[i])
+		}
+		if d.confidence[i] = 0; d.stats[n+i] > 0 {
+			d.confidence[i] = likelier / d.stats[n+i]
+		}
+	}
+	return nil
+}
+
+// project sets the logits of n tokens.
+func (e *exit) project(x *model.Exec, n int, s exitSaved, inp tensor.Mem) {
+	e.norm.Forward(x, n, s.normed, s.mean, s.rstd, inp)
+	x.Backend.MatmulForward(x.Stream, s.logits, s.normed, e.token.W, tensor.Mem{}, n, e.Passed, e.vocab)
+}
+
+// finish does the losses of the tokens that leave, of the probes, and of the classifier:
+// logits become their gradient.
+func (e *exit) finish(x *model.Exec, s exitSaved, inp tensor.Mem, d *departure) error {
+	n := len(d.rows)
+	d.runs(func(at, first, count int) {
+		x.Stream.Copy(model.RowsOf(s.picked, n, at, count), model.RowsOf(inp, d.came, first, count))
+	})
+	e.project(x, n, s, s.picked)
+	x.Stream.Copy(s.targets, tensor.From(d.targets()))
+	e.entropy(x, s, n, 0, d.left, s.loss, x.Scale)
+	e.entropy(x, s, n, d.left, n, s.probes, x.Scale*e.Weight)
+	if err := d.read(x, s.stats); err != nil {
+		return err
+	}
+	d.tally()
+	if !e.learns() {
+		return nil
+	}
+	d.runs(func(at, first, count int) {
+		x.Stream.Copy(model.RowsOf(s.verdict, n, at, count), model.RowsOf(s.judged, d.came, first, count))
+	})
+	x.Stream.Copy(s.found, tensor.From(d.found[:n]))
+	x.Backend.CrossEntropy(x.Stream, s.classifier, s.verdictStats, tensor.Mem{}, s.verdict, s.found, x.Scale, n, 2, 0)
+	return nil
+}
+
+// entropy does the losses of tokens [lo, hi) of the n that have one. The statistics of
+// those tokens lie together.
+func (e *exit) entropy(x *model.Exec, s exitSaved, n, lo, hi int, loss tensor.Mem, scale float64) {
+	if hi > lo {
+		some := func(m tensor.Mem) tensor.Mem { return model.RowsOf(m, n, lo, hi-lo) }
+		x.Backend.CrossEntropy(x.Stream, loss, some(s.stats), tensor.Mem{}, some(s.logits), some(s.targets), scale, hi-lo, e.vocab, 0)
+	}
+}
+
+// BackwardInput leaves the gradient of normed in held.
+func (e *exit) BackwardInput(x *model.Exec, b *model.Batch, saved, held, _, dout, din tensor.Mem) error {
+	d := departureOf(b)
+	n := len(d.rows)
+	s, _ := e.saved(x, b, saved, n)
+	dnormed, _ := e.held(x, b, held, n)
+	if n > 0 {
+		x.Backend.MatmulBackwardInput(x.Stream, dnormed, s.logits, e.token.W, n, e.Passed, e.vocab)
+	}
+	if din = e.state(din); din.IsZero() {
+		return nil
+	}
+	x.Stream.Zero(din)
+	if e.move(x, b, func(some, all tensor.Mem) { x.Stream.Copy(all, some) }, dout, din); n == 0 {
+		return nil
+	}
+	din = b.QueryRows(din)
+	dpicked := x.Scratch.Span(0, s.picked.Bytes)
+	x.Stream.Zero(dpicked)
+	e.norm.BackwardInput(x, n, dpicked, dnormed, s.picked, s.mean, s.rstd)
+	d.runs(func(at, first, count int) {
+		sum := model.RowsOf(din, d.came, first, count)
+		x.Backend.Add(x.Stream, sum, sum, model.RowsOf(dpicked, n, at, count), count*e.Passed)
+	})
+	return nil
+}
+
+func (e *exit) BackwardWeight(x *model.Exec, b *model.Batch, saved, held, _, _ tensor.Mem) error {
+	n := len(departureOf(b).rows)
+	if n == 0 {
+		return nil
+	}
+	s, _ := e.saved(x, b, saved, n)
+	dnormed, _ := e.held(x, b, held, n)
+	if !e.token.Frozen {
+		x.Backend.MatmulBackwardWeight(x.Stream, e.token.G, tensor.Mem{}, s.logits, s.normed, n, e.Passed, e.vocab)
+	}
+	e.norm.BackwardWeight(x, n, dnormed, s.picked, s.mean, s.rstd)
+	if e.learns() {
+		e.classifier.BackwardWeight(x, n, s.verdict, s.picked)
+	}
+	return nil
+}

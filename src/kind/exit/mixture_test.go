@@ -1,0 +1,120 @@
+package exit
+
+import (
+	"dynmo/src/kind/moe"
+	"dynmo/src/model"
+	"dynmo/src/model/modeltest"
+	"dynmo/src/tensor"
+	"math"
+	"slices"
+	"testing"
+)
+
+// mixture returns a small LLaMA with experts.
+func mixture(e moe.Experts) model.Config { return modeltest.SmallLlama.With(e) }
+
+// routersLoss returns the losses of the experts' routers, weighted.
+func routersLoss(c *modeltest.Chain) (sum float64) {
+	e := model.KindOf[moe.Experts](c.S.Config)
+	for i := range c.S.Layers {
+		if counts := c.Read(i, moe.Counts); counts != nil {
+			sum += e.Auxiliary*counts[2]/1000 + e.Z*counts[3]/1000
+		}
+	}
+	return sum
+}
+
+// TestGradientOfExpertsBehindExits: gradients are right where tokens leave in front of
+// experts, or go on as they are.
+func TestGradientOfExpertsBehindExits(t *testing.T) {
+	e := moe.Experts{Count: 3, Top: 2, Auxiliary: 0.3, Z: 0.2}
+	leaving := mixture(e)
+	leaving = leaving.With(Exits{After: "1", Confidence: "softmax", Threshold: 0.3, Probe: 0.5, Weight: 0.7})
+	going := leaving
+	going.KeyValueHeads, going.Tied = going.Heads, true
+	model.Edit(&going, func(k *Exits) { k.Propagate = true })
+	saturated := going
+	model.Edit(&saturated, func(k *Exits) { k.Confidence = saturation })
+	for name, c := range map[string]model.Config{"exit": leaving, "propagation": going, "saturation": saturated} {
+		t.Run(name, func(t *testing.T) {
+			ch := newChain(t, c, tensor.F64)
+			modeltest.Enlarge(ch.S)
+			leaveBy(ch, 4)
+			ch.Also = func() float64 { return routersLoss(ch) }
+			modeltest.CheckGradients(t, ch)
+		})
+	}
+}
+
+// grouped returns a small LLaMA with groups of experts and exits.
+func grouped(all bool, e Exits) model.Config {
+	c := mixture(moe.Experts{Count: 4, Top: 2, Groups: 2, Auxiliary: 0.3, Z: 0.2}).With(e)
+	if all {
+		c.KeyValueHeads, c.Tied = c.Heads, true
+	}
+	return c
+}
+
+// TestGroupsAreTheBlockBehindExits: losses and gradients are those of the same model whose blocks are
+// whole.
+func TestGroupsAreTheBlockBehindExits(t *testing.T) {
+	for name, c := range map[string]model.Config{
+		"exit":        grouped(false, Exits{After: "1", Confidence: "softmax", Threshold: 0.3, Probe: 0.5, Weight: 0.7}),
+		"propagation": grouped(true, Exits{After: "1", Confidence: "softmax", Threshold: 0.3, Probe: 0.5, Weight: 0.7, Propagate: true}),
+		"saturation":  grouped(true, Exits{After: "1", Confidence: saturation, Threshold: 0.3, Weight: 0.7, Propagate: true}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			whole := c
+			model.Edit(&whole, func(k *moe.Experts) { k.Groups = 0 })
+			chains := [2]*modeltest.Chain{newChain(t, c, tensor.F64), newChain(t, whole, tensor.F64)}
+			want := make(map[string][]float64)
+			losses := [2]float64{}
+			for i, ch := range slices.Backward(chains[:]) {
+				modeltest.Enlarge(ch.S)
+				leaveBy(ch, 4)
+				ch.Gradients()
+				losses[i] = ch.Loss()
+				for _, l := range ch.S.Layers {
+					for _, p := range l.Params() {
+						at, got := p.Weight, tensor.Of[float64](p.G)
+						if p.Borrowed() {
+							at += " in " + l.Name
+						}
+						if i == 1 {
+							want[at] = got
+						}
+						for k, g := range got {
+							if math.Abs(g-want[at][k]) > 1e-10 {
+								t.Fatalf("%s[%d]: gradient %v, of whole blocks %v", p.Weight, k, g, want[at][k])
+							}
+						}
+					}
+				}
+			}
+			if math.Abs(losses[0]-losses[1]) > 1e-10 {
+				t.Errorf("loss %v, of whole blocks %v", losses[0], losses[1])
+			}
+		})
+	}
+}
+
+// TestGradientOfLlamaBehindExits: gradients are right where tokens leave and go on as
+// they are.
+func TestGradientOfLlamaBehindExits(t *testing.T) {
+	grouped := modeltest.SmallLlama
+	grouped = grouped.With(Exits{After: "1", Confidence: "softmax", Threshold: 0.3, Probe: 0.5, Weight: 0.7})
+	all := grouped
+	all.KeyValueHeads, all.Tied = all.Heads, true
+	model.Edit(&all, func(k *Exits) { k.Propagate = true })
+	for name, c := range map[string]model.Config{"exit": grouped, "propagation": all} {
+		t.Run(name, func(t *testing.T) {
+			ch := newChain(t, c, tensor.F64)
+			modeltest.Enlarge(ch.S)
+			leaveBy(ch, 4)
+			modeltest.CheckGradients(t, ch)
+			if left := ch.Work[exits(ch)[0]].(*departure).left; left != 4 {
+				t.Errorf("%d tokens left, want 4", left)
+			}
+		})
+	}
+}

@@ -1,0 +1,95 @@
+package mod
+
+import (
+	"dynmo/src/kernel"
+	"dynmo/src/model"
+	"dynmo/src/tensor"
+)
+
+// inner is the Work of a block that routes tokens: the batch of the tokens that the block
+// takes. The batch has no Index: only the device knows which tokens these are.
+type inner struct {
+	batch        model.Batch
+	inside       *model.Batch // batch, as it enters the block
+	block        model.Work   // of the block; nil if the block has none
+	x            *model.Exec
+	routed       *routed
+	entered      model.Batch
+	origin       *model.Batch // that the layer was entered by
+	memory, host tensor.Mem   // Positions and Offsets, at capacity; on the host Offsets
+}
+
+func newInner(x *model.Exec, r *routed, room model.Room) *inner {
+	return &inner{x: x, routed: r, block: r.block.NewWork(x, room), memory: room.OnDevice(x.BatchBytes()), host: room.OnHost(offsetsBytes(x))}
+}
+
+// offsetsBytes returns the size of a batch's Offsets.
+func offsetsBytes(x *model.Exec) int64 { return int64(x.B+1) * tensor.I32.Size() }
+
+// Enter returns b as it enters the layer. The layer takes of each sequence the number that
+// Capacity says, unless a predictor decides: then the forward sets how many.
+func (in *inner) Enter(b *model.Batch) *model.Batch {
+	in.origin, in.entered = b, *b
+	in.entered.Work = in
+	in.set(func(sequence int) int {
+		if in.routed.Predictor {
+			return 0
+		}
+		return kernel.First(in.routed.Capacity, b.TokensOf(in.x, sequence))
+	})
+	return &in.entered
+}
+
+// Skip does nothing: the layer takes none of no tokens.
+func (in *inner) Skip() error { return nil }
+
+// Leaves returns the batch that entered.
+func (in *inner) Leaves() *model.Batch { return in.origin }
+
+// Worked returns the tokens that the block computes.
+func (in *inner) Worked() int { return in.inside.Worked() }
+
+// Repeats reports whether as many tokens are taken of every batch with equal fields: only
+// of full microbatches.
+func (in *inner) Repeats() bool {
+	return in.entered.Index.IsZero() && (in.block == nil || in.block.Repeats())
+}
+
+// Contains returns the Work of the block.
+func (in *inner) Contains() []model.Work { return []model.Work{in.block} }
+
+// positions returns memory of the device for the Positions of so many tokens.
+func (in *inner) positions(tokens int) tensor.Mem {
+	return in.memory.Span(0, int64(tokens)*tensor.I32.Size())
+}
+
+// offsets returns memory of the device for Offsets.
+func (in *inner) offsets() tensor.Mem {
+	bytes := offsetsBytes(in.x)
+	return in.memory.Span(in.memory.Bytes-bytes, bytes)
+}
+
+// set makes the batch so many tokens of each sequence, which enter the block.
+func (in *inner) set(tokensOf func(sequence int) int) {
+	b := model.Batch{Capacity: in.routed.room(in.x), Sequences: in.entered.Sequences, Offsets: in.offsets()}
+	for s := range b.Sequences {
+		tokens := tokensOf(s)
+		b.Tokens, b.Longest = b.Tokens+tokens, max(b.Longest, tokens)
+	}
+	b.Queries, b.Positions = b.Tokens, in.positions(b.Tokens)
+	in.batch, in.inside = b, &in.batch
+	if in.block != nil {
+		in.inside = in.block.Enter(in.inside)
+	}
+}
+
+// read waits for the Offsets that are on the device, and makes the batch by them.
+func (in *inner) read() error {
+	in.x.Stream.Copy(in.host, in.offsets())
+	if err := in.x.Stream.Sync(); err != nil {
+		return err
+	}
+	offsets := tensor.Of[int32](in.host)
+	in.set(func(sequence int) int { return int(offsets[sequence+1] - offsets[sequence]) })
+	return nil
+}

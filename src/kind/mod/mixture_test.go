@@ -1,0 +1,103 @@
+package mod
+
+import (
+	"dynmo/src/kind/moe"
+	"dynmo/src/model"
+	"dynmo/src/model/modeltest"
+	"dynmo/src/tensor"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// mixture returns a small LLaMA with experts.
+func mixture(e moe.Experts) model.Config { return modeltest.SmallLlama.With(e) }
+
+// routersLoss returns the losses of the experts' routers, weighted.
+func routersLoss(c *modeltest.Chain) (sum float64) {
+	e := model.KindOf[moe.Experts](c.S.Config)
+	for i := range c.S.Layers {
+		if counts := c.Read(i, moe.Counts); counts != nil {
+			sum += e.Auxiliary*counts[2]/1000 + e.Z*counts[3]/1000
+		}
+	}
+	return sum
+}
+
+// TestGradientOfExpertsWithinDepths: gradients are right where tokens pass by experts.
+func TestGradientOfExpertsWithinDepths(t *testing.T) {
+	e := moe.Experts{Count: 3, Top: 2, Auxiliary: 0.3, Z: 0.2}
+	c := mixture(e)
+	c = c.With(Depths{Capacity: 0.5, Auxiliary: 0.3})
+	ch := modeltest.New(t, c, tensor.F64)
+	modeltest.Enlarge(ch.S)
+	at := slices.IndexFunc(ch.S.Layers, func(l *model.Layer) bool { return l.Form == Routed })
+	ch.Also = func() float64 { return routersLoss(ch) + model.KindOf[Depths](c).Auxiliary*readRouting(ch, at)[3]/1000 }
+	modeltest.CheckGradients(t, ch)
+	if counts := ch.Read(at, moe.Counts); counts[0] != 6 {
+		t.Errorf("experts of the routed block had %v tokens, want 6", counts[0])
+	}
+}
+
+// TestGroupsAreTheBlockWithinDepths: losses and gradients are those of the same model whose blocks are
+// whole.
+func TestGroupsAreTheBlockWithinDepths(t *testing.T) {
+	for name, c := range map[string]model.Config{"depths": mixture(moe.Experts{Count: 4, Top: 2, Groups: 2, Auxiliary: 0.3, Z: 0.2}).With(Depths{Capacity: 0.5, Auxiliary: 0.3})} {
+		t.Run(name, func(t *testing.T) {
+			whole := c
+			model.Edit(&whole, func(k *moe.Experts) { k.Groups = 0 })
+			chains := [2]*modeltest.Chain{modeltest.New(t, c, tensor.F64), modeltest.New(t, whole, tensor.F64)}
+			want := make(map[string][]float64)
+			losses := [2]float64{}
+			for i, ch := range slices.Backward(chains[:]) {
+				modeltest.Enlarge(ch.S)
+				ch.Gradients()
+				losses[i] = ch.Loss()
+				for _, l := range ch.S.Layers {
+					for _, p := range l.Params() {
+						at, got := p.Weight, tensor.Of[float64](p.G)
+						if p.Borrowed() {
+							at += " in " + l.Name
+						}
+						if i == 1 {
+							want[at] = got
+						}
+						for k, g := range got {
+							if math.Abs(g-want[at][k]) > 1e-10 {
+								t.Fatalf("%s[%d]: gradient %v, of whole blocks %v", p.Weight, k, g, want[at][k])
+							}
+						}
+					}
+				}
+			}
+			if math.Abs(losses[0]-losses[1]) > 1e-10 {
+				t.Errorf("loss %v, of whole blocks %v", losses[0], losses[1])
+			}
+		})
+	}
+}
+
+// TestRoutedBlocksStayWhole: a block that routes tokens is one layer, whatever the grain, and
+// works on the tokens that it takes.
+func TestRoutedBlocksStayWhole(t *testing.T) {
+	c := mixture(moe.Experts{Count: 4, Top: 2, Groups: 2}).With(Depths{Capacity: 0.5})
+	if got, want := strings.Join(c.Names(), " "), "embedding block.0.attention block.0.experts.0 block.0.experts.1 block.1 head"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	ch := modeltest.New(t, c, tensor.F64)
+	modeltest.Enlarge(ch.S)
+	ch.Loss()
+	if got := ch.Batches[4].Worked(); got != 6 {
+		t.Errorf("the routed block works on %d tokens, want 6", got)
+	}
+}
+
+// TestGradientOfRoutedLlama: gradients are right where tokens pass by a block.
+func TestGradientOfRoutedLlama(t *testing.T) {
+	c := modeltest.SmallLlama
+	c = c.With(Depths{Capacity: 0.5, Auxiliary: 0.3})
+	ch := modeltest.New(t, c, tensor.F64)
+	modeltest.Enlarge(ch.S)
+	checkGradientsOfRouting(t, ch, model.KindOf[Depths](c))
+}

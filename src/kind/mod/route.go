@@ -1,0 +1,47 @@
+package mod
+
+import (
+	"dynmo/src/kernel"
+	"dynmo/src/model"
+	"dynmo/src/tensor"
+)
+
+// readingsOfRouting is the values of what a routed block leaves for the host: the tokens
+// that are there; those that are taken; those of which it was foretold rightly whether
+// they are among the first, by the predictor or else by the router's sigmoid(r) > 0.5;
+// and the sums over the tokens of the router's and of the predictor's cross-entropy, in
+// thousandths. They are no part of the loss that is reported.
+const readingsOfRouting = 5
+
+// Counts is the name of these values.
+const Counts = "routed"
+
+// Readings are those of the routing, then those of the block.
+func (r *routed) Readings() []model.Reading {
+	return append([]model.Reading{{Name: Counts, Values: readingsOfRouting}}, r.block.Readings()...)
+}
+
+func (r *routed) Reading(x *model.Exec, b *model.Batch, saved tensor.Mem, i int) tensor.Mem {
+	s := r.saved(x, x.Cut(b, saved))
+	if i == 0 {
+		return s.decided.readings
+	}
+	return r.block.Reading(x, b.Work.(*inner).inside, s.block, i-1)
+}
+
+// decide has the device find and list the tokens that are taken. It waits only where a
+// predictor decides, for how many they are.
+func (r *routed) decide(x *model.Exec, b *model.Batch, s routedSaved) error {
+	in, at, n := b.Work.(*inner), s.decided, b.Tokens
+	d := kernel.Depths{
+		Capacity: r.Capacity, Threshold: r.Threshold, One: r.One, Router: r.Auxiliary * x.Scale, Predictor: x.Scale,
+	}
+	x.Backend.TakeTokens(x.Stream, d, at.taken, at.readings, at.dlogits, at.dguess, s.logits, s.guess, b.Offsets, n, b.Sequences)
+	room := r.room(x)
+	x.Backend.ListTokens(x.Stream, d, at.rows, at.factors, in.positions(room), in.offsets(), at.taken, s.logits, b.Positions, b.Offsets,
+		n, b.Sequences, room)
+	if r.Predictor {
+		return in.read()
+	}
+	return nil
+}

@@ -1,0 +1,104 @@
+package moe
+
+import (
+	"dynmo/src/device"
+	"dynmo/src/model"
+	"dynmo/src/tensor"
+	"errors"
+)
+
+// Dispatch is what the host knows of where the tokens of a microbatch go among the experts of
+// a layer, from its forward on.
+type Dispatch struct {
+	entered model.Batch
+	origin  *model.Batch // that the layer was entered by
+
+	tokens int
+	left   [2]tensor.Mem // where the device leaves the experts of each token, the largest score first, and their weights
+	x      *model.Exec
+	divided
+
+	// Where the host waits for the rows of experts:
+	ends   []int32 // by expert where its assignments begin; and where they all end
+	worked []int32 // by expert that is here, then by replica whose tokens they are, where the rows that it works on begin; and where they all end
+}
+
+func newDispatch(x *model.Exec, e divided) *Dispatch {
+	d := &Dispatch{x: x, divided: e, ends: make([]int32, e.placed()+1)}
+	d.worked = d.ends
+	if e.Spread > 0 {
+		d.worked = make([]int32, e.Count+1)
+	}
+	return d
+}
+
+// Enter returns b as it enters a layer that dispatches its tokens by d.
+func (d *Dispatch) Enter(b *model.Batch) *model.Batch {
+	d.spreads(d.x)
+	d.origin, d.entered = b, *b
+	d.entered.Work = d
+	return &d.entered
+}
+
+// Skip does nothing: none of no tokens goes anywhere.
+func (d *Dispatch) Skip() error { return nil }
+
+// Leaves returns the batch that entered.
+func (d *Dispatch) Leaves() *model.Batch { return d.origin }
+
+// Worked returns the tokens that are computed; where experts are spread over replicas, those
+// of all replicas that the experts here compute. Of a group of experts only its reading
+// GroupRows tells.
+func (d *Dispatch) Worked() int {
+	if d.Spread > 1 {
+		return int(d.worked[len(d.worked)-1]) / d.Top
+	}
+	return d.entered.Computes()
+}
+
+// Repeats reports true: what passes call depends on the batch alone.
+func (d *Dispatch) Repeats() bool { return true }
+
+// assigned returns how many assignments have a place.
+func (d *Dispatch) assigned() int { return int(d.ends[len(d.ends)-1]) }
+
+// of returns the assignments [lo, hi) of an expert.
+func (d *Dispatch) of(expert int) (lo, hi int) { return int(d.ends[expert]), int(d.ends[expert+1]) }
+
+// rowsOf returns the rows [lo, hi) that an expert works on, by its number here.
+func (d *Dispatch) rowsOf(expert int) (lo, hi int) {
+	return int(d.worked[expert*d.replicas()]), int(d.worked[(expert+1)*d.replicas()])
+}
+
+// Choices returns the experts that each token goes to, by token the largest score first,
+// negative where the assignment is dropped; and the weights of these. They are valid until
+// the next forward. It waits for the device.
+func (d *Dispatch) Choices(x *model.Exec) (experts []int32, weights []float64, err error) {
+	n := d.tokens * d.Top
+	waited := x.Stream.Sync()
+	chosen, failed := device.Read(x.Device, d.left[0])
+	wide, err := device.Read(x.Device, d.left[1])
+	if err = errors.Join(waited, failed, err); err != nil {
+		return nil, nil, err
+	}
+	weights = make([]float64, n)
+	for i := range weights {
+		weights[i] = model.Number(wide, x.Backend.DType().Wide(), i)
+	}
+	return tensor.Of[int32](chosen)[:n], weights, nil
+}
+
+// DispatchOf returns the Dispatch that a Work is or contains; nil if there is none.
+func DispatchOf(w model.Work) *Dispatch {
+	if d, is := w.(*Dispatch); is {
+		return d
+	}
+	if c, is := w.(model.Container); is {
+		for _, inner := range c.Contains() {
+			if d := DispatchOf(inner); d != nil {
+				return d
+			}
+		}
+	}
+	return nil
+}

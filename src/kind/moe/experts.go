@@ -1,0 +1,322 @@
+// Package moe is the mixture of experts: several MLPs in a block, of which each token takes a few.
+package moe
+
+import (
+	"dynmo/src/comm"
+	"dynmo/src/device"
+	"dynmo/src/model"
+	"dynmo/src/tensor"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Experts are gated MLPs in place of every block's one (Shazeer et al. 2017), of which
+// each token takes a few. The zero value has none.
+type Experts struct {
+	model.Modest
+	Count, Top int     // experts of a block; those that a token goes to
+	Balanced   bool    // assignments are balanced (S-BASE); else a loss balances them
+	Auxiliary  float64 // weight of that loss
+	Z          float64 // weight of the router's z-loss
+	Capacity   float64 // times its fair share that an expert takes of a microbatch's assignments; 0: all
+	Scale      float64 // of the weights of choices; 0: 1
+	Squashed   bool    // the router is two matrices with tanh between, not one (Zhu et al. 2024)
+	Groups     int     // layers that the experts of a block are cut into (see expertGroup); 0: one with the rest of its second half
+}
+
+func (Experts) Name() string       { return "moe" }
+func (Experts) Phase() model.Phase { return model.InsideBlocks }
+
+// Extend puts experts in the place of every block's MLP: as one part, or where the block is
+// cut into layers as groups of experts.
+func (e Experts) Extend(c model.Config, chain []model.Description) []model.Description {
+	return model.EachBlock(chain, func(d model.Description) model.Description {
+		for i, p := range d.Makers {
+			if p.Kind != model.MLP {
+				continue
+			}
+			d.Makers[i].New = func() model.Part { return newExperts(c, e, d.Block) }
+			for k := range e.Groups {
+				form := "others"
+				if k == 0 {
+					form = "router"
+				}
+				d.Makers[i].Cut = append(d.Makers[i].Cut, model.Maker{
+					Name: fmt.Sprintf("experts.%d", k), Kind: model.MLP, Form: form, New: func() model.Part { return newExpertGroup(c, e, d.Block, k) },
+				})
+			}
+		}
+		return d
+	})
+}
+
+// Shared returns the experts of a block.
+func (e Experts) Shared() int { return e.Count }
+
+// Idle returns how many weights of experts a token does not meet.
+func (e Experts) Idle(c model.Config) int64 {
+	return 3 * int64(c.Blocks) * int64(max(0, e.Count-e.Top)) * int64(c.Hidden) * int64(c.Intermediate)
+}
+
+// Weights lists router and experts, as Mixtral's files name them (Jiang et al. 2024), in the
+// place of every block's gated MLP.
+func (e Experts) Weights(c model.Config, list []model.Weight) (all []model.Weight) {
+	for _, w := range list {
+		block, name, _ := strings.Cut(w.Name, "/")
+		number, is := strings.CutPrefix(block, "block.")
+		if !is || name != "gateup.weight" && name != "down.weight" {
+			all = append(all, w)
+			continue
+		}
+		if name == "down.weight" {
+			continue
+		}
+		at, there := block+"/", "layers."+number+".block_sparse_moe."
+		all = append(all, model.Weight{Name: at + "router.weight", HuggingFace: there + "gate.weight", Shape: []int64{int64(e.Count), int64(c.Hidden)}})
+		if e.Squashed {
+			all = append(all, model.Weight{Name: at + "router.outer.weight", HuggingFace: there + "gate.outer.weight", Shape: []int64{int64(e.Count), int64(e.Count)}})
+		}
+		for k := range e.Count {
+			all = append(all, model.GatedWeights(c, fmt.Sprintf("%sexpert.%d.", at, k), fmt.Sprintf("%sexperts.%d.", there, k), "w1.weight", "w3.weight", "w2.weight")...)
+		}
+	}
+	return all
+}
+
+// Scratch is a row for each of those that experts work on in one product.
+func (e Experts) Scratch(c model.Config, tokens int) int {
+	return e.on(c).rowsAtOnce(tokens) * c.Intermediate
+}
+
+// meeting is what parts of a rank share: where experts are spread, what those here make of
+// rows until it has been sent, and counts of rows; the rows of each expert.
+type meeting struct {
+	made         tensor.Mem
+	rows, counts tensor.Mem   // on the host
+	event        device.Event // see exchange
+	sends, recvs []comm.Part  // see swap
+}
+
+// Reserve returns a meeting.
+func (e Experts) Reserve(x *model.Exec, c model.Config, room model.Room) any {
+	m := &meeting{rows: room.OnHost(int64(e.Count+1) * tensor.I32.Size())}
+	if c.Spread > 0 {
+		m.made = room.OnDevice(int64(e.on(c).rows(x.N())*c.Hidden) * x.Backend.DType().Size())
+		m.counts = room.OnHost(2 * int64(e.Count) * tensor.I32.Size())
+	}
+	return m
+}
+
+func (e *experts) meeting(x *model.Exec) *meeting { return x.Reserved(e.Name()).(*meeting) }
+
+// divided are the experts of a model, and how many replicas share them out.
+type divided struct {
+	Experts
+	Spread int // 0: each replica has all
+}
+
+func (e Experts) on(c model.Config) divided { return divided{e, c.Spread} }
+
+// whole returns the experts of a block that is not cut into groups.
+func (e Experts) whole() Experts {
+	e.Groups = 0
+	return e
+}
+
+// experts is the second half of a block with a mixture of experts (Jiang et al. 2024):
+//
+//	gate, up = gateup_e(norm(inp))
+//	out      = inp + Σ_e g_e·down_e(silu(gate)·up)  over the experts e that a token goes to
+//
+// with e and the weights g as the router has them (see Experts.route). Tokens
+// are sorted by expert, so that each has one product on its rows; a token's sum is in the
+// order of its choices. One expert of top 1 is a block with a gated MLP.
+type experts struct {
+	model.Basic
+	divided
+	hidden, inside int
+	norm           model.Norm
+	router         model.Linear // (Count, C)
+	outer          model.Linear // (Count, Count) behind it, and tanh; absent unless Squashed
+	lo             int          // the first expert of list in the block, but where they are spread
+	list           []mlpOf      // by expert that is here
+}
+
+// mlpOf is the matrices of an expert.
+type mlpOf struct{ gateup, down model.Linear }
+
+func newExperts(c model.Config, kind Experts, block int) *experts {
+	e := &experts{
+		divided: kind.whole().on(c), hidden: c.Hidden, inside: c.Intermediate,
+		norm: c.NewNorm(model.InBlock(block), "norm2"),
+	}
+	e.router, e.outer = kind.newRouter(c, block)
+	e.list = newMLPs(c, block, e.firstOf(c.Replica), e.here())
+	return e
+}
+
+// newRouter returns the matrices of the router of a block's experts.
+func (e Experts) newRouter(c model.Config, block int) (router, outer model.Linear) {
+	at, d := model.InBlock(block), c.Deviation(block)
+	param := func(name string, cols int) *model.Param {
+		p := at.Param(name, e.Count, cols, model.RoleDecayed, d)
+		p.Within = "experts." + name
+		return p
+	}
+	router.W = param("router.weight", c.Hidden)
+	if e.Squashed {
+		outer.W = param("router.outer.weight", e.Count)
+	}
+	return router, outer
+}
+
+// newMLPs returns the matrices of so many experts of a block, from a first one on.
+func newMLPs(c model.Config, block, first, count int) (list []mlpOf) {
+	at, d := model.InBlock(block), c.Deviation(block)
+	for k := first; k < first+count; k++ {
+		name := fmt.Sprintf("expert.%d.", k)
+		m := mlpOf{
+			gateup: c.NewLinear(at, name+"gateup", 2*c.Intermediate, c.Hidden, d),
+			down:   c.NewLinear(at, name+"down", c.Hidden, c.Intermediate, c.Residual(d)),
+		}
+		for _, p := range m.Params() {
+			p.Own = c.Spread > 0
+		}
+		list = append(list, m)
+	}
+	return list
+}
+
+func (m mlpOf) Params() []*model.Param { return slices.Concat(m.gateup.Params(), m.down.Params()) }
+
+func (e *experts) Params() []*model.Param {
+	list := slices.Concat(e.norm.Params(), e.router.Params(), e.outer.Params())
+	for _, m := range e.list {
+		list = append(list, m.Params()...)
+	}
+	return list
+}
+
+func (e *experts) Leaves() model.Width { return model.Width{Values: e.hidden} }
+
+// Counts is the name of what a block with experts leaves for the host: the tokens
+// that are there; the assignments that are dropped; the router's own losses, summed over
+// the tokens, in thousandths: Count·Σ f·P and lse²; and the tokens of each expert. The
+// losses are no part of the one that is reported.
+const Counts = "experts"
+
+// CountsFrom is where in these values the tokens of the first expert are.
+const CountsFrom = 4
+
+func (e *experts) Readings() []model.Reading {
+	return []model.Reading{{Name: Counts, Values: CountsFrom + e.Count}}
+}
+
+func (e *experts) Reading(x *model.Exec, b *model.Batch, saved tensor.Mem, _ int) tensor.Mem {
+	return e.saved(x, x.Cut(b, saved)).decided.readings
+}
+
+// assignments is what passes need of where tokens go: by place the token and its weight, by
+// token and choice the place and the weight, by expert where its places begin.
+type assignments struct {
+	tokens, factors, places, weights, ends tensor.Mem
+	readings                               tensor.Mem
+}
+
+// assignable returns the most assignments of so many tokens that have a place.
+func (e divided) assignable(tokens int) int {
+	if e.Groups > 0 {
+		return e.rows(tokens)
+	}
+	return tokens * e.Top
+}
+
+// placed returns how many experts assignments have a place at: those of a group, else all
+// of a block, wherever they are.
+func (e Experts) placed() int { return e.Count / max(1, e.Groups) }
+
+func (e *experts) assignments(x *model.Exec, c *model.Cutter) (a assignments) {
+	wide := x.Backend.DType().Wide()
+	a.tokens, a.factors = c.Rows(e.Top, tensor.I32), c.Rows(e.Top, wide)
+	a.places, a.weights = c.Rows(e.Top, tensor.I32), c.Rows(e.Top, wide)
+	a.ends, a.readings = c.Take(e.placed()+1, tensor.I32), c.Take(CountsFrom+e.Count, tensor.F64)
+	return a
+}
+
+// of returns tokens and factors of the first assignments that have a place.
+func (a assignments) of(x *model.Exec, assigned int) (tokens, factors tensor.Mem) {
+	return a.tokens.Span(0, int64(assigned)*tensor.I32.Size()), a.factors.Span(0, int64(assigned)*x.Backend.DType().Wide().Size())
+}
+
+// expertsSaved: inp, gateup and active are of the rows that the experts here work on, made
+// of the assignments, by place: what their experts made of them. A backward for inputs
+// leaves in made the gradient of inp.
+type expertsSaved struct {
+	mean, rstd, normed, logits, squashed, inp, gateup, active, made, out tensor.Mem
+	decided                                                              assignments
+	chosen, router                                                       tensor.Mem // of RouteTokens
+}
+
+func (e *experts) saved(x *model.Exec, c *model.Cutter) (s expertsSaved) {
+	d, all := x.Backend.DType(), c.Tokens
+	c.Tokens = c.Queries
+	s.mean, s.rstd = e.norm.Statistics(x, c)
+	s.normed = c.Rows(e.hidden, d)
+	e.cutLogits(x, c, &s)
+	e.cutAssigned(x, c, &s)
+	c.Tokens = all
+	s.out = c.Rows(e.hidden, d)
+	return s
+}
+
+// cutLogits takes what is of the router.
+func (e *experts) cutLogits(x *model.Exec, c *model.Cutter, s *expertsSaved) {
+	s.logits = c.Rows(e.Count, x.Backend.DType())
+	s.chosen, s.router = c.Rows(e.Top, tensor.I32), c.Rows(2*e.Count, tensor.F64)
+	if e.Squashed {
+		s.squashed = c.Rows(e.Count, x.Backend.DType())
+	}
+}
+
+// cutAssigned takes what is of assignments, and of rows that the experts here work on.
+func (e *experts) cutAssigned(x *model.Exec, c *model.Cutter, s *expertsSaved) {
+	d, most, rows := x.Backend.DType(), e.assignable(c.Capacity), e.rows(c.Capacity)
+	s.decided = e.assignments(x, c)
+	s.inp, s.gateup, s.active, s.made = c.Take(rows*e.hidden, d), c.Take(2*rows*e.inside, d), c.Take(rows*e.inside, d), c.Take(most*e.hidden, d)
+}
+
+// expertsHeld: dlogits are the gradients of what the router's first matrix makes, dscores of
+// what the outer one does.
+type expertsHeld struct{ dnormed, dlogits, dscores, dmade, dgateup, dweights tensor.Mem }
+
+func (e *experts) held(x *model.Exec, c *model.Cutter) (h expertsHeld) {
+	c.Tokens = c.Queries
+	e.cutGradients(x, c, &h)
+	e.cutWorked(x, c, &h)
+	return h
+}
+
+// cutGradients takes what is of the norm and the router.
+func (e *experts) cutGradients(x *model.Exec, c *model.Cutter, h *expertsHeld) {
+	d := x.Backend.DType()
+	h.dnormed, h.dlogits = c.Rows(e.hidden, d), c.Rows(e.Count, d)
+	if e.Squashed {
+		h.dscores = c.Rows(e.Count, d)
+	}
+}
+
+// cutWorked takes what is of the weights of choices, and of rows that the experts here work
+// on.
+func (e *experts) cutWorked(x *model.Exec, c *model.Cutter, h *expertsHeld) {
+	d, rows := x.Backend.DType(), e.rows(c.Capacity)
+	h.dweights = c.Rows(e.Top, d.Wide())
+	h.dmade, h.dgateup = c.Take(rows*e.hidden, d), c.Take(2*rows*e.inside, d)
+}
+
+func (e *experts) Memory(x *model.Exec, b *model.Batch, saved, held tensor.Mem) (tensor.Mem, int64, int64) {
+	cs, ch := x.Cut(b, saved), x.Cut(b, held)
+	s := e.saved(x, cs)
+	e.held(x, ch)
+	return s.out, cs.Off, ch.Off
+}

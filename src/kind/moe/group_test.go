@@ -1,0 +1,149 @@
+package moe
+
+import (
+	"dynmo/src/model"
+	"dynmo/src/model/modeltest"
+	"dynmo/src/tensor"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestGradientOfExpertGroups compares every gradient with the central difference of the loss
+// and the routers' own.
+func TestGradientOfExpertGroups(t *testing.T) {
+	for name, e := range map[string]Experts{
+		"2 groups of 2":    {Count: 4, Top: 2, Groups: 2, Auxiliary: 0.3, Z: 0.2},
+		"3 groups of 1":    {Count: 3, Top: 2, Groups: 3, Auxiliary: 0.1},
+		"squashed":         {Count: 4, Top: 2, Groups: 2, Z: 0.2, Scale: 2, Squashed: true},
+		"capacity":         {Count: 4, Top: 2, Groups: 2, Auxiliary: 0.2, Z: 0.1, Capacity: 0.6},
+		"s-base, capacity": {Count: 4, Top: 2, Groups: 4, Balanced: true, Z: 0.1, Capacity: 0.8},
+		"empty groups":     {Count: 6, Top: 1, Groups: 3, Auxiliary: 0.3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ch := modeltest.New(t, mixture(e), tensor.F64)
+			modeltest.Enlarge(ch.S)
+			if e.Groups > 2 {
+				modeltest.Thin(t, ch.S, model.CSR)
+				ch.Some(4, 1, 3)
+			}
+			ch.Also = func() float64 { return routersLoss(ch) }
+			modeltest.CheckGradients(t, ch)
+		})
+	}
+}
+
+// grouped returns a small LLaMA with groups of experts in which something else changes too.
+func grouped(change func(c *model.Config)) model.Config {
+	c := mixture(Experts{Count: 4, Top: 2, Groups: 2, Auxiliary: 0.3, Z: 0.2})
+	change(&c)
+	return c
+}
+
+// TestExpertGroupsAreTheBlock: losses, readings and gradients are those of the same model
+// whose blocks are whole, where tokens leave in front of experts or pass by them too.
+func TestExpertGroupsAreTheBlock(t *testing.T) {
+	for name, c := range map[string]model.Config{
+		"plain":    grouped(func(*model.Config) {}),
+		"one each": grouped(func(c *model.Config) { model.Edit(c, func(k *Experts) { k.Groups = 4 }) }),
+		"squashed": grouped(func(c *model.Config) { model.Edit(c, func(k *Experts) { k.Squashed, k.Scale = true, 3 }) }),
+		"s-base":   grouped(func(c *model.Config) { model.Edit(c, func(k *Experts) { k.Balanced = true }) }),
+		"capacity": grouped(func(c *model.Config) { model.Edit(c, func(k *Experts) { k.Capacity = 0.7 }) }),
+	} {
+		t.Run(name, func(t *testing.T) {
+			chains := [2]*modeltest.Chain{modeltest.New(t, c, tensor.F64)}
+			model.Edit(&c, func(k *Experts) { k.Groups = 0 })
+			chains[1] = modeltest.New(t, c, tensor.F64)
+			want := make(map[string][]float64)
+			losses, counts := [2]float64{}, [2][]float64{}
+			for i, ch := range slices.Backward(chains[:]) {
+				modeltest.Enlarge(ch.S)
+				ch.Gradients()
+				losses[i] = ch.Loss()
+				for id, l := range ch.S.Layers {
+					counts[i] = append(counts[i], ch.Read(id, Counts)...)
+					for _, p := range l.Params() {
+						at, got := p.Weight, tensor.Of[float64](p.G)
+						if p.Borrowed() {
+							at += " in " + l.Name
+						}
+						if i == 1 {
+							want[at] = got
+							continue
+						}
+						for k, g := range got {
+							if math.Abs(g-want[at][k]) > 1e-10 {
+								t.Fatalf("%s[%d]: gradient %v, of whole blocks %v", p.Weight, k, g, want[at][k])
+							}
+						}
+					}
+				}
+			}
+			if math.Abs(losses[0]-losses[1]) > 1e-10 {
+				t.Errorf("loss %v, of whole blocks %v", losses[0], losses[1])
+			}
+			for k, x := range counts[1] {
+				if math.Abs(counts[0][k]-x) > 1e-8 {
+					t.Fatalf("counts %v, of whole blocks %v", counts[0], counts[1])
+				}
+			}
+		})
+	}
+}
+
+// TestChainOfExpertGroups: groups have the block's weights under their names, routed blocks
+// stay whole, and what layers say they need is what they take.
+func TestChainOfExpertGroups(t *testing.T) {
+	c := grouped(func(*model.Config) {})
+	if got, want := strings.Join(c.Names(), " "), "embedding block.0.attention block.0.experts.0 block.0.experts.1 block.1.attention block.1.experts.0 block.1.experts.1 head"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	whole := c
+	model.Edit(&whole, func(k *Experts) { k.Groups = 0 })
+	there := whole.Owners()
+	for weight := range c.Owners() {
+		if there[weight] == nil {
+			t.Errorf("%s is in no whole block", weight)
+		}
+	}
+	if c.Parameters() != whole.Parameters() || c.Flops() != whole.Flops() {
+		t.Errorf("%d parameters, %v operations; of whole blocks %d and %v", c.Parameters(), c.Flops(), whole.Parameters(), whole.Flops())
+	}
+	ch := modeltest.New(t, grouped(func(*model.Config) {}), tensor.F32)
+	ch.X.Close()
+	sum := int64(0)
+	for i, l := range model.Outline(ch.S.Config, ch.X) {
+		if built := ch.S.Layers[i].Bytes(ch.X); l.Bytes != built {
+			t.Errorf("%s: %+v before it is built, then %+v", l.Name, l.Bytes, built)
+		}
+		sum += l.Bytes.Static() + l.Bytes.Activations + l.Bytes.Held
+	}
+	if used := ch.X.Device.Used(); used != sum {
+		t.Errorf("%d bytes in use, layers need %d", used, sum)
+	}
+}
+
+// TestNoTokenAtExpertGroups: a microbatch of which no token is left passes through.
+func TestNoTokenAtExpertGroups(t *testing.T) {
+	ch := modeltest.New(t, grouped(func(c *model.Config) { *c = c.With(&modeltest.Selecting{Rows: map[int][]int32{0: {}}}) }), tensor.F64)
+	ch.Gradients()
+	if counts := ch.Read(2, Counts); slices.Max(counts) != 0 {
+		t.Errorf("counts %v of no tokens", counts)
+	}
+}
+
+// TestWorkOfExpertGroups: all groups of a block together work on as many tokens as there
+// are, a whole block on all.
+func TestWorkOfExpertGroups(t *testing.T) {
+	ch := modeltest.New(t, grouped(func(*model.Config) {}), tensor.F64)
+	modeltest.Enlarge(ch.S)
+	ch.Loss()
+	counts := ch.Read(2, Counts)[CountsFrom:]
+	for k, layer := range []int{2, 3} {
+		rows := tensor.Of[int32](ch.S.Layers[layer].Reading(ch.X, ch.Batches[layer], ch.Saved[layer], 0))[0]
+		if got, want := model.KindOf[Experts](ch.S.Config).share(int(rows)), int(counts[2*k]+counts[2*k+1]); got != want { // 2 groups, top 2
+			t.Errorf("group %d works on %d tokens, want %d", k, got, want)
+		}
+	}
+}

@@ -1,0 +1,302 @@
+package modeltest
+
+import (
+	"dynmo/src/model"
+	"dynmo/src/tensor"
+	"math"
+	"math/cmplx"
+	"slices"
+	"testing"
+)
+
+// tape is plain reverse-mode differentiation of numbers (Griewank & Walther 2008, chapter
+// 3): every number remembers of which it was made, and its derivative by each.
+type tape struct{ made []made }
+
+type made struct {
+	of []int
+	by []float64
+}
+
+// Scalar is a value on the tape.
+type Scalar struct {
+	X  float64
+	at int
+}
+
+func (t *tape) Put(x float64, of []Scalar, by []float64) Scalar {
+	m := made{by: by}
+	for _, o := range of {
+		m.of = append(m.of, o.at)
+	}
+	t.made = append(t.made, m)
+	return Scalar{x, len(t.made) - 1}
+}
+
+// variables puts numbers on the tape of which derivatives are wanted.
+func (t *tape) variables(x []float64) []Scalar {
+	list := make([]Scalar, len(x))
+	for i := range x {
+		list[i] = t.Put(x[i], nil, nil)
+	}
+	return list
+}
+
+func (t *tape) Dot(a, b []Scalar) Scalar {
+	sum, of, by := 0.0, []Scalar(nil), []float64(nil)
+	for i := range a {
+		sum += a[i].X * b[i].X
+		of, by = append(of, a[i], b[i]), append(by, b[i].X, a[i].X)
+	}
+	return t.Put(sum, of, by)
+}
+
+func (t *tape) Mul(a, b Scalar) Scalar { return t.Dot([]Scalar{a}, []Scalar{b}) }
+func (t *tape) Add(a, b Scalar) Scalar {
+	return t.Put(a.X+b.X, []Scalar{a, b}, []float64{1, 1})
+}
+
+func (t *tape) Map(a Scalar, f, derivative float64) Scalar {
+	return t.Put(f, []Scalar{a}, []float64{derivative})
+}
+
+// gradients returns the derivatives of a number by all.
+func (t *tape) Derivatives(of Scalar) []float64 {
+	d := make([]float64, len(t.made))
+	d[of.at] = 1
+	for i := len(d) - 1; i >= 0; i-- {
+		for k, o := range t.made[i].of {
+			d[o] += d[i] * t.made[i].by[k]
+		}
+	}
+	return d
+}
+
+// plainLlama is the LLaMA model (Touvron et al. 2023, section 2.2) number by number, as Hugging
+// Face's modelling code has it.
+type Plain struct {
+	tape
+	Config  model.Config
+	weights map[string][]Scalar // by Param.Weight
+	// FeedForward is the MLP of a block whose parameters begin with a text; nil: it is gated.
+	FeedForward func(at string, x []Scalar) []Scalar
+}
+
+func (p *Plain) Rows(weight string, width int) [][]Scalar {
+	var rows [][]Scalar
+	for all := p.weights[weight]; len(all) > 0; all = all[width:] {
+		rows = append(rows, all[:width])
+	}
+	return rows
+}
+
+func (p *Plain) Product(weight string, x []Scalar) []Scalar {
+	var y []Scalar
+	for _, row := range p.Rows(weight, len(x)) {
+		y = append(y, p.Dot(row, x))
+	}
+	return y
+}
+
+// Norm is x·w / sqrt(mean(x²) + eps).
+func (p *Plain) Norm(weight string, x []Scalar) []Scalar {
+	square := p.Dot(x, x)
+	mean := square.X/float64(len(x)) + p.Config.NormEps
+	root := p.Map(square, 1/math.Sqrt(mean), -0.5/(mean*math.Sqrt(mean)*float64(len(x))))
+	var y []Scalar
+	for i, w := range p.weights[weight] {
+		y = append(y, p.Mul(p.Mul(x[i], root), w))
+	}
+	return y
+}
+
+// turned rotates channels i and i+d/2 of a head as the real and imaginary part of a number.
+func (p *Plain) turned(head []Scalar, position int) []Scalar {
+	half := len(head) / 2
+	y := make([]Scalar, len(head))
+	for i := range half {
+		e := cmplx.Exp(complex(0, float64(position)*wavelike(p.Config.Rope, i, half)))
+		a, b := head[i], head[i+half]
+		y[i] = p.Put(a.X*real(e)-b.X*imag(e), []Scalar{a, b}, []float64{real(e), -imag(e)})
+		y[i+half] = p.Put(a.X*imag(e)+b.X*real(e), []Scalar{a, b}, []float64{imag(e), real(e)})
+	}
+	return y
+}
+
+// wavelike returns a frequency by its wavelength, as transformers' modeling_rope_utils.py
+// computes it.
+func wavelike(r model.Rope, pair, pairs int) float64 {
+	inverse := 1 / math.Pow(r.Base, float64(2*pair)/float64(2*pairs))
+	switch r.Scaling {
+	case "linear":
+		return inverse / r.Factor
+	case "llama3":
+		length := float64(r.Original)
+		wavelength := 2 * math.Pi / inverse
+		if wavelength < length/r.High {
+			return inverse
+		}
+		if wavelength > length/r.Low {
+			return inverse / r.Factor
+		}
+		smooth := (length/wavelength - r.Low) / (r.High - r.Low)
+		return (1-smooth)*inverse/r.Factor + smooth*inverse
+	}
+	return inverse
+}
+
+// attend is causal attention of one sequence: rows of queries, keys and values of all heads.
+func (p *Plain) attend(qkv [][]Scalar) [][]Scalar {
+	d, group := p.Config.Hidden/p.Config.Heads, p.Config.Heads/p.Config.KeyValueHeads
+	keys := p.Config.Heads * d
+	values := keys + p.Config.KeyValueHeads*d
+	out := make([][]Scalar, len(qkv))
+	for t := range qkv {
+		for h := range p.Config.Heads {
+			at := h / group * d
+			q := p.turned(qkv[t][h*d:][:d], t)
+			var scores []Scalar
+			for s := range t + 1 {
+				k := p.turned(qkv[s][keys+at:][:d], s)
+				score := p.Dot(q, k)
+				scores = append(scores, p.Map(score, score.X/math.Sqrt(float64(d)), 1/math.Sqrt(float64(d))))
+			}
+			weights := p.Softmax(scores)
+			for x := range d {
+				var column []Scalar
+				for s := range t + 1 {
+					column = append(column, qkv[s][values+at+x])
+				}
+				out[t] = append(out[t], p.Dot(weights, column))
+			}
+		}
+	}
+	return out
+}
+
+func (p *Plain) Softmax(z []Scalar) []Scalar {
+	sum, y := 0.0, make([]Scalar, len(z))
+	for _, v := range z {
+		sum += math.Exp(v.X)
+	}
+	for i, v := range z {
+		by := make([]float64, len(z))
+		for j, w := range z {
+			by[j] = -math.Exp(v.X) / sum * math.Exp(w.X) / sum
+		}
+		by[i] += math.Exp(v.X) / sum
+		y[i] = p.Put(math.Exp(v.X)/sum, z, by)
+	}
+	return y
+}
+
+// feedForward is the MLP of a block, or of its experts that a token goes to.
+func (p *Plain) feedForward(at string, x []Scalar) []Scalar {
+	if p.FeedForward != nil {
+		return p.FeedForward(at, x)
+	}
+	return p.Gated(at, x)
+}
+
+func (p *Plain) Gated(at string, x []Scalar) []Scalar {
+	gateup := p.Product(at+"gateup.weight", x)
+	active := make([]Scalar, p.Config.Intermediate)
+	for i := range active {
+		g := gateup[i]
+		sigmoid := 1 / (1 + math.Exp(-g.X))
+		active[i] = p.Mul(p.Map(g, g.X*sigmoid, sigmoid*(1+g.X*(1-sigmoid))), gateup[p.Config.Intermediate+i])
+	}
+	return p.Product(at+"down.weight", active)
+}
+
+// Forward returns the logits of every token of a sequence.
+func (p *Plain) Forward(tokens []int32) (logits [][]Scalar) {
+	table := p.Rows(model.TokenWeight, p.Config.Hidden)
+	x := make([][]Scalar, len(tokens))
+	for t, token := range tokens {
+		x[t] = table[token]
+	}
+	add := func(t int, y []Scalar) {
+		sum := make([]Scalar, len(y))
+		for i := range y {
+			sum[i] = p.Add(x[t][i], y[i])
+		}
+		x[t] = sum
+	}
+	for b := range p.Config.Blocks {
+		at := model.InBlock(b).Layer + "/"
+		qkv := make([][]Scalar, len(x))
+		for t := range x {
+			qkv[t] = p.Product(at+"qkv.weight", p.Norm(at+"norm1.weight", x[t]))
+		}
+		for t, y := range p.attend(qkv) {
+			add(t, p.Product(at+"proj.weight", y))
+		}
+		for t := range x {
+			add(t, p.feedForward(at, p.Norm(at+"norm2.weight", x[t])))
+		}
+	}
+	head := "head/head.weight"
+	if p.Config.Tied {
+		head = model.TokenWeight
+	}
+	for t := range x {
+		logits = append(logits, p.Product(head, p.Norm("head/norm.weight", x[t])))
+	}
+	return logits
+}
+
+// Loss returns the mean cross-entropy of sequences' logits.
+func (p *Plain) Loss(logits [][]Scalar, targets []int32) Scalar {
+	sum := p.Put(0, nil, nil)
+	for t, z := range logits {
+		probability := p.Softmax(z)[targets[t]]
+		scale := float64(len(targets))
+		sum = p.Add(sum, p.Map(probability, -math.Log(probability.X)/scale, -1/(probability.X*scale)))
+	}
+	return sum
+}
+
+// PlainOf returns the plain model with a chain's weights, and its logits.
+func PlainOf(ch *Chain, feedForward func(p *Plain, at string, x []Scalar) []Scalar) (*Plain, [][]Scalar) {
+	p := &Plain{Config: ch.S.Config, weights: make(map[string][]Scalar)}
+	if feedForward != nil {
+		p.FeedForward = func(at string, x []Scalar) []Scalar { return feedForward(p, at, x) }
+	}
+	for _, l := range ch.S.Layers {
+		for _, w := range l.Params() {
+			if !w.Borrowed() {
+				p.weights[w.Weight] = append(p.weights[w.Weight], p.variables(tensor.Of[float64](w.W))...)
+			}
+		}
+	}
+	var logits [][]Scalar
+	for sequence := range slices.Chunk(ch.Tokens, ch.X.T) {
+		logits = append(logits, p.Forward(sequence)...)
+	}
+	return p, logits
+}
+
+func EqualGradients(t *testing.T, ch *Chain, p *Plain, want []float64) {
+	t.Helper()
+	got := make(map[string][]float64) // a tied matrix: the sum of both ends
+	for _, l := range ch.S.Layers {
+		for _, w := range l.Params() {
+			g := tensor.Of[float64](w.G)
+			if w.Borrowed() {
+				for i := range g {
+					got[w.Weight][w.First*w.Cols+i] += g[i]
+				}
+				continue
+			}
+			got[w.Weight] = append(got[w.Weight], g...)
+		}
+	}
+	for weight, variables := range p.weights {
+		for i, v := range variables {
+			if off := math.Abs(got[weight][i] - want[v.at]); off > 1e-10 {
+				t.Fatalf("%s[%d]: gradient %v, plainly %v", weight, i, got[weight][i], want[v.at])
+			}
+		}
+	}
+}
