@@ -60,7 +60,8 @@ type World struct {
 	Ranks     int
 	Hosts     int
 	HostOf    []string // by rank
-	Placement string   // which ranks are on which host, and on which cores they may run
+	Placement []string // lines: which ranks are on which host, and on which cores
+	Notes     []string // what is wrong with the cores of ranks that have GPUs
 	MPI       bool
 	Clock     string // wall or virtual
 	Crowded   string // a host whose cores the ranks' threads outnumber; "" if there is none
@@ -316,6 +317,9 @@ func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corp
 	}
 	if mine.Bounds = have.bounds; have.gpu == "" {
 		mine.Bounds = bounds(os.DirFS("/"), os.Getpid())
+	} else if alone(t) {
+		l := localityOf(os.DirFS("/"), have.bus, mine.Cores)
+		mine.Locality = &l
 	}
 	all, err := meet(early, mine)
 	if err != nil {
@@ -329,6 +333,12 @@ func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corp
 	carried := transportBytes(c, kind, onHost)
 	if err := fit(early, all, byRank(grid(c), stages, carried(c.Parallel.Stages, c.Parallel.Replicas))); err != nil {
 		return nil, err
+	}
+	placed := bindings(early.Peer, all)
+	if mine.Locality != nil {
+		if err := train.Agree(early, bind(placed[t.Rank()].processors()), false); err != nil {
+			return nil, err
+		}
 	}
 	clock := have.clock
 	if clock == nil {
@@ -371,7 +381,7 @@ func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corp
 	// Rank 0 writes nothing before all ranks are ready.
 	if t.Rank() == 0 {
 		r.Observe, err = h.Begin(World{
-			Ranks: t.Size(), Hosts: len(perHost(early)), HostOf: early.Hosts(), Placement: placement(early.Peer, all), MPI: mpi.Launched(), Clock: clock.Kind(), Crowded: crowded(c, early, all), Kernels: have.kernels,
+			Ranks: t.Size(), Hosts: len(perHost(early)), HostOf: early.Hosts(), Placement: placement(early.Peer, all, placed), Notes: bindingNotes(placed), MPI: mpi.Launched(), Clock: clock.Kind(), Crowded: crowded(c, early, all), Kernels: have.kernels,
 			Corpus: corpus.Hash(), GPU: have.gpu, Transport: transport, Unmetered: unmetered, Resumed: r.Resumed(), Tuned: r.Tuned(),
 		})
 	}

@@ -27,6 +27,7 @@ const nullRate = 5e10
 type machine struct {
 	kernels string        // everything that the bits of results depend on: backend, instruction-set path, libraries
 	gpu     string        // which GPU it is; "" if none
+	bus     string        // PCI address of the GPU
 	bounds  []bound       // on the memory of the GPU
 	clock   *device.Clock // that the device has; nil where any will do
 	open    func(*device.Clock) (device.Device, kernel.Backend)
@@ -77,7 +78,7 @@ func newGPU(c config.Config) (machine, error) {
 	}
 	gpu := dev.Describe()
 	return machine{
-		kernels: backend.Identity(), gpu: gpu.UUID, bounds: []bound{{gpu.UUID, free}}, clock: clock,
+		kernels: backend.Identity(), gpu: gpu.UUID, bus: gpu.Bus, bounds: []bound{{gpu.UUID, free}}, clock: clock,
 		open: func(*device.Clock) (device.Device, kernel.Backend) { return dev, backend },
 	}, nil
 }

@@ -16,13 +16,14 @@ import (
 
 // arrival is what a rank tells the others before the first step.
 type arrival struct {
-	Error   string  // what went wrong on this rank so far, "" if nothing
-	Cores   []int   // processors that this process may run on
-	Kernels string  // what the bits of its arithmetic depend on
-	Corpus  string  // hash of the text, "" if this rank needs none
-	Held    string  // hash of the validation data, "" where there are none, or for a rank that needs none
-	GPU     string  // which GPU it computes on, "" if none
-	Bounds  []bound // on the memory of its host that it takes; none for a GPU's
+	Error    string    // what went wrong on this rank so far, "" if nothing
+	Cores    []int     // processors that this process may run on
+	Kernels  string    // what the bits of its arithmetic depend on
+	Corpus   string    // hash of the text, "" if this rank needs none
+	Held     string    // hash of the validation data, "" where there are none, or for a rank that needs none
+	GPU      string    // which GPU it computes on, "" if none
+	Bounds   []bound   // on the memory of its host that it takes; none for a GPU's
+	Locality *locality // where its process may run; nil unless it has a GPU and is the only rank of the process
 }
 
 // meet gathers the arrivals of all ranks. It returns the same error on every

@@ -10,10 +10,10 @@ import (
 	"dynmo/src/record"
 )
 
-// placement says in one line which ranks are on which host, and on which cores they
-// may run: "0-1 on node1 (cores 0-3), 2-3 on node2 (cores 0; 1)". Cores are given for
-// each rank where the ranks of a host differ.
-func placement(peer func(rank int) comm.Peer, all []arrival) string {
+// placement says which ranks are on which host, and on which cores they run:
+// "0-1 on node1 (cores 0-3), 2-3 on node2 (cores 0; 1)". Cores are given for each rank
+// where the ranks of a host differ. With GPUs each kind of host has a line.
+func placement(peer func(rank int) comm.Peer, all []arrival, placed []binding) []string {
 	var hosts []string
 	ranks := make(map[string][]int)
 	for rank := range all {
@@ -23,18 +23,44 @@ func placement(peer func(rank int) comm.Peer, all []arrival) string {
 		}
 		ranks[host] = append(ranks[host], rank)
 	}
-	parts := make([]string, len(hosts))
-	for i, host := range hosts {
+	type kind struct {
+		hosts []string
+		ranks []int
+		cores string
+	}
+	var kinds []*kind
+	alike, gpus := make(map[string]*kind), all[0].Locality != nil
+	for _, host := range hosts {
 		cores := make([]string, len(ranks[host]))
 		for j, rank := range ranks[host] {
-			cores[j] = ranges(all[rank].Cores)
+			if cores[j] = ranges(all[rank].Cores); gpus {
+				cores[j] = placed[rank].String()
+			}
 		}
 		if len(slices.Compact(slices.Clone(cores))) == 1 {
 			cores = cores[:1]
 		}
-		parts[i] = fmt.Sprintf("%s on %s (cores %s)", ranges(ranks[host]), host, strings.Join(cores, "; "))
+		text := strings.Join(cores, "; ")
+		k := alike[text]
+		if k == nil || !gpus {
+			k = &kind{cores: text}
+			alike[text], kinds = k, append(kinds, k)
+		}
+		k.hosts, k.ranks = append(k.hosts, host), append(k.ranks, ranks[host]...)
 	}
-	return strings.Join(parts, ", ")
+	lines := make([]string, len(kinds))
+	for i, k := range kinds {
+		on := k.hosts[0]
+		if n := len(k.hosts); n > 1 {
+			on = fmt.Sprintf("%d hosts, %s to %s", n, on, k.hosts[n-1])
+		}
+		slices.Sort(k.ranks)
+		lines[i] = fmt.Sprintf("%s on %s (cores %s)", ranges(k.ranks), on, k.cores)
+	}
+	if !gpus {
+		return []string{strings.Join(lines, ", ")}
+	}
+	return lines
 }
 
 // ranges writes ascending numbers as ranges, "unknown" where there are none.

@@ -22,8 +22,8 @@ func TestPlacement(t *testing.T) {
 		for rank := range all {
 			all[rank].Cores = c.cores[rank]
 		}
-		got := placement(func(rank int) comm.Peer { return comm.Peer{Host: c.hosts[rank]} }, all)
-		if got != c.want {
+		got := placement(func(rank int) comm.Peer { return comm.Peer{Host: c.hosts[rank]} }, all, nil)
+		if len(got) != 1 || got[0] != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}

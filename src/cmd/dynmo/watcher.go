@@ -81,8 +81,13 @@ func (w *watcher) begin(about launch.World) (record.Observer, error) {
 	w.progress.Say(fmt.Sprintf("%s: %d ranks on %d hosts (%d stages x %d replicas), kernels %s, balance %s, clock=%s",
 		input.Visible(w.settings.Run.Name), about.Ranks, about.Hosts, l.Stages, l.Replicas, about.Kernels,
 		w.settings.Balance, about.Clock))
-	if about.MPI {
-		w.progress.Say("ranks " + about.Placement)
+	if about.MPI || about.GPU != "" {
+		for _, line := range about.Placement {
+			w.progress.Say("ranks " + line)
+		}
+	}
+	for _, line := range about.Notes {
+		w.progress.Say("note: " + line)
 	}
 	if about.GPU != "" {
 		w.progress.Say("note: rank 0 computes on GPU " + about.GPU)
