@@ -128,7 +128,7 @@ test_pure() {
 	fi
 	CGO_ENABLED=0 go test -vet=off -count=1 -timeout "$1" -short $(go list ./... | grep -vE "$again") || status=1
 	CGO_ENABLED=0 go test -vet=off -count=1 -timeout "$1" -short \
-		-run '^Test((Train)?PlacementChangesNothing|Law2|KindsInAnyOrder|BenchNetRefuses|TrainRefusesToBeAlone)$' ./src/cmd/dynmo ./src/launch || status=1
+		-run '^Test(TrainPlacementChangesNothing|Laws|SchedulesAndMeshes|KindsThatChangeNothing|BenchNetRefuses|TrainRefusesToBeAlone)$' ./src/cmd/dynmo ./src/launch || status=1
 	return $status
 }
 

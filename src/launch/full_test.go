@@ -7,10 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"dynmo/src/comm"
-	"dynmo/src/comm/local"
 	"dynmo/src/config"
-	"dynmo/src/data"
 	"dynmo/src/device"
 	"dynmo/src/device/cpu"
 	"dynmo/src/expect"
@@ -70,33 +67,15 @@ func (r *refusals) Say(line string) {
 // it has its first stage, within a function.
 func tightRun(t *testing.T, c config.Config, within string, times int, balancer func() policy.Balancer) *refusals {
 	t.Helper()
-	corpus, err := data.Open(c.Data, c.Model.Vocab, c.Model.Sequence)
-	expect.OK(t, err)
 	out := &refusals{}
-	expect.OK(t, local.Run(c.Parallel.Stages*c.Parallel.Replicas, func(tr comm.Transport) error {
-		clock := device.NewWall()
-		dev := &tight{Device: cpu.New(clock), within: within}
-		r, err := train.New(train.Setup{
-			Config: c, World: comm.New(tr, comm.Options{Clock: clock}), Device: dev, Corpus: corpus, Backend: ref.New(tensor.F32),
-			Stop: func() bool { return false }, Observe: out,
-		})
-		if err != nil {
-			return err
-		}
-		if tr.Rank() == 1 {
-			dev.times = times
+	made(t, c, out, func(_ int, clock *device.Clock, s *train.Setup) {
+		s.Device, s.Backend = &tight{Device: cpu.New(clock), within: within}, ref.New(tensor.F32)
+	}, func(rank int, r *train.Rank) {
+		if rank == 1 {
+			r.Device.(*tight).times = times
 		}
 		r.Balancer = balancer()
-		o, err := r.Loop()
-		if tr.Rank() == 0 {
-			out.hash = o.Hash
-		}
-		if err != nil {
-			return err
-		}
-		r.Close()
-		return r.Leave()
-	}))
+	})
 	return out
 }
 
@@ -159,7 +138,7 @@ func TestRefusedMovesRest(t *testing.T) {
 			refused++
 		}
 	}
-	if refused != 1 || len(out.moves) == 0 || out.moves[0] < 100 {
-		t.Errorf("%d moves were refused and layers moved after steps %v, want 1, then none for 100 steps: %q", refused, out.moves, out.said)
+	if refused != 1 || len(out.after) == 0 || out.after[0] < 100 {
+		t.Errorf("%d moves were refused and layers moved after steps %v, want 1, then none for 100 steps: %q", refused, out.after, out.said)
 	}
 }

@@ -6,14 +6,11 @@ import (
 	"fmt"
 	"testing"
 
-	"dynmo/src/comm"
-	"dynmo/src/comm/local"
 	"dynmo/src/config"
-	"dynmo/src/data"
 	"dynmo/src/device/cuda"
-	"dynmo/src/expect"
 	"dynmo/src/partition"
-	"dynmo/src/record"
+	"dynmo/src/plan/policy"
+	"dynmo/src/train"
 )
 
 // TestGraphsChangeNothing trains with pruning, through dense, masked and CSR
@@ -23,28 +20,17 @@ func TestGraphsChangeNothing(t *testing.T) {
 	for _, k := range []struct {
 		precision, schedule string
 		stages              int
-		kind                string
-	}{{"f32", "1f1b", 1, "prune"}, {"bf16", "zb-h1", 2, "prune"}, {"bf16", "1f1b", 2, "prune+attention"}, {"bf16", "zb-h1", 2, "moe"}, {"bf16", "1f1b", 2, "mod"}} {
-		t.Run(fmt.Sprintf("%s/P=%d/%s", k.precision, k.stages, k.kind), func(t *testing.T) {
-			c := small(t)
-			c.Device.Kind, c.Device.Precision, c.Device.Share = "cuda", k.precision, true
-			c.Model.Blocks, c.Model.HeadShards, c.Model.Grain = 2, 2, "half"
-			c.Parallel.Stages, c.Schedule.Kind = k.stages, k.schedule
-			c.Dynamic.Kind = k.kind
-			c.Assign("attention.buckets", 4)
-			switch k.kind {
-			case "moe": // on one stage without graphs, on two with them
-				c = llama(c)
-				c.Model.Grain = "expert"
-				c.Assign("moe.groups", 2, "moe.balance", "s-base", "moe.router", "mlp")
-				c.Assign("moe.experts", 4, "moe.top", 2, "moe.intermediate", 24, "moe.capacity", 1)
-				c.Parallel.Stages = 1
-			case "mod": // the router decides, so that nothing waits
-				c.Model.Grain = "block"
-				c.Assign("mod.route", "topk", "mod.capacity", 0.4)
-			case "prune+attention": // heads of 32, on matrix units
-				c.Model.Hidden, c.Model.Heads = 32, 1
-			}
+		sets                string
+	}{
+		{"bf16", "zb-h1", 2, "dynamic.kind=prune"},
+		{"bf16", "1f1b", 1, "dynamic.kind=prune+attention model.hidden=32 model.heads=1"}, // heads of 32, on matrix units
+		{"bf16", "zb-h1", 2, "dynamic.kind=moe model.grain=expert moe.groups=2 moe.router=mlp moe.capacity=1 " + experts + sBase + "moe.experts=4"},
+		{"f32", "1f1b", 2, "dynamic.kind=mod model.grain=block mod.capacity=0.4 " + topk}, // the router decides, so that nothing waits
+	} {
+		t.Run(fmt.Sprintf("%s/P=%d/%s", k.precision, k.stages, k.sets), func(t *testing.T) {
+			c := small(t, "device.kind=cuda device.share=true parallel.stages=1 model.blocks=2 model.head_shards=2 model.grain=half attention.buckets=4",
+				"train.steps=10 prune.start=1 prune.times=3", k.sets)
+			c.Device.Precision, c.Schedule.Kind = k.precision, k.schedule
 			c.Device.Graphs = false
 			plain, counts := countedRun(t, c)
 			c.Parallel.Stages = k.stages
@@ -68,35 +54,23 @@ func TestGraphsChangeNothing(t *testing.T) {
 	}
 }
 
-// countedRun trains, moves layers after every tenth step, and counts the graphs of
-// each rank.
+// countedRun trains, moves layers after every sixth step, and counts the graphs of each rank.
 func countedRun(t *testing.T, c config.Config) (*run, []cuda.Graphs) {
 	t.Helper()
-	corpus, err := data.Open(c.Data, c.Model.Vocab, c.Model.Sequence)
-	expect.OK(t, err)
-	out, counts := &run{}, make([]cuda.Graphs, c.Parallel.Stages)
-	err = local.Run(c.Parallel.Stages, func(tr comm.Transport) error {
-		r, err := newRank(c, tr, Hooks{
-			Stop:  func() bool { return false },
-			Begin: func(World) (record.Observer, error) { return out, nil },
-		}, func() (*data.Corpus, error) { return corpus, nil })
-		if err != nil {
-			return err
-		}
-		defer r.Close()
-		r.Balancer = &script{next: func(step int, now partition.Partition) partition.Partition {
-			if step%10 == 9 {
-				return scatter(1)(step, now)
-			}
-			return now
-		}}
-		o, err := r.Loop()
-		if tr.Rank() == 0 {
-			out.hash = o.Hash
-		}
-		counts[tr.Rank()] = r.Device.(*cuda.Device).Graphs()
-		return err
-	})
-	expect.OK(t, err)
-	return out, counts
+	counts := make([]cuda.Graphs, c.Parallel.Stages)
+	s := session{
+		balancer: func() policy.Balancer {
+			return &script{next: func(step int, now partition.Partition) partition.Partition {
+				if step%6 == 5 {
+					return scatter(1)(step, now)
+				}
+				return now
+			}}
+		},
+		end: func(r *rank, _ train.Outcome) error {
+			counts[r.World.Rank()] = r.Device.(*cuda.Device).Graphs()
+			return nil
+		},
+	}
+	return s.train(t, c), counts
 }

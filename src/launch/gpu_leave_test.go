@@ -34,8 +34,8 @@ func TestLeaversHoldNoGPU(t *testing.T) {
 		if !long && carrier == "nccl" {
 			continue // TestEightGPUs has it
 		}
-		c := departing(t, 5, "zb-h1", 1+i, "stage-major")
-		c.Device.Kind, c.Comm.Carrier, c.Model.Blocks, c.Train.Steps = "cuda", carrier, 3, 5
+		c := find(t, "spread").settings(t, 0, "model.blocks=3 train.steps=5 schedule.kind=zb-h1 device.kind=cuda comm.carrier="+carrier)
+		c.Parallel.Replicas, c.Data.Validation = 1+i, ""
 		one := onOne(c)
 		one.Device.Share = true
 		still := goRun(t, one, nil)

@@ -22,23 +22,23 @@ func TestEightGPUs(t *testing.T) {
 		t.Skip("the driver is not the emulator")
 	}
 	const replicas, stages = 2, 4
+	size := "model.blocks=2 train.steps=4"
+	if long {
+		size = "model.blocks=4 train.steps=8"
+	}
 	var tasks []task
 	var want []*run
-	for number := range departures {
+	for number, r := range rows {
 		for _, precision := range []string{"f32", "bf16"} {
-			if !long && (number != 0 || precision != "bf16") && (number != 6 || precision != "f32") {
+			if !long && (r.name != "prune" || precision != "bf16") && (r.name != "spread, exit" || precision != "f32") {
 				continue
 			}
 			for i, order := range []string{"stage-major", "replica-major"} {
 				if !long && i != number%2 {
 					continue
 				}
-				c := departing(t, number, "zb-h1", replicas, order)
-				c.Device.Kind, c.Device.Precision, c.Comm.Carrier = "cuda", precision, "nccl"
-				c.Model.Blocks, c.Train.Steps = 2, 4
-				if long {
-					c.Model.Blocks, c.Train.Steps = 4, 8
-				}
+				c := r.settings(t, 0, size, "schedule.kind=zb-h1 device.kind=cuda comm.carrier=nccl exit.until=3 device.precision="+precision, "mesh.order="+order)
+				c.Parallel.Replicas, c.Data.Validation = replicas, ""
 				one := onOne(c)
 				one.Device.Share = true
 				still := goRun(t, one, nil)

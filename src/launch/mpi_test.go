@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -39,10 +40,10 @@ var left = func() error { return nil }
 
 // run trains on one rank. One that leaves waits for the end.
 func (k task) run(world comm.Transport, corpus *data.Corpus, out *run) (train.Outcome, error) {
-	if k.Stages == nil {
-		return rankRun(k.Config, world, corpus, out, scatter(uint64(k.Config.Parallel.Stages)))
-	}
-	r, err := readyRank(k.Config, world, corpus, out)
+	r, err := newRank(k.Config, world, Hooks{
+		Stop:  func() bool { return false },
+		Begin: func(World) (record.Observer, error) { return out, nil },
+	}, func() (*data.Corpus, error) { return corpus, nil })
 	if err != nil {
 		return train.Outcome{}, err
 	}
@@ -63,9 +64,9 @@ func (k task) run(world comm.Transport, corpus *data.Corpus, out *run) (train.Ou
 
 // printed is a run as a rank prints it; JSON keeps every bit of a float64.
 type printed struct {
-	Losses, Norms []record.Float
-	Hash          string
-	Moves         int
+	Losses, Norms, Validation []record.Float
+	Hash                      string
+	Moves                     int
 }
 
 const printedMark = "run: "
@@ -113,7 +114,7 @@ func rankMain(path string) error {
 			return err
 		}
 		if t.Rank() == 0 {
-			b, err := json.Marshal(printed{out.losses, out.norms, o.Hash, out.moves})
+			b, err := json.Marshal(printed{out.losses, out.norms, out.validation, o.Hash, out.moves})
 			if err != nil {
 				return err
 			}
@@ -133,136 +134,63 @@ func needMPI(t *testing.T) string {
 	return path
 }
 
-// TestKindsKeepLaw1MPI is law 1 of the kinds of change over real processes: some mixes on
-// four ranks, with DYNMO_LONG=1 all of them on two, four and eight in every placement that
-// fits.
-func TestKindsKeepLaw1MPI(t *testing.T) {
+// TestLawsMPI is law 1 over real processes, four of them: the first row under every kind of
+// schedule, rows whose ranks exchange more than activations, and rows whose ranks leave, which
+// wait for the others then. With DYNMO_LONG=1 every row, and drawn shapes, on two, four, six and
+// eight.
+func TestLawsMPI(t *testing.T) {
 	needMPI(t)
-	cases, runs := make(map[int][]config.Config), make(map[int][]*run)
-	for i, m := range mixes {
-		for _, c := range m.forms(t, i, false) {
+	tasks, want := make(map[int][]task), make(map[int][]*run)
+	add := func(c config.Config, stages map[int]int, seed uint64, still *run) {
+		ranks := c.Parallel.Stages * c.Parallel.Replicas
+		tasks[ranks], want[ranks] = append(tasks[ranks], task{c, stages, seed}), append(want[ranks], still)
+	}
+	for i, r := range rows {
+		for v := range variants {
+			first := i == 0 && (v == 1 || v == 2)
+			some := slices.Contains([]string{"none", "prune to blocks", "exit, propagated", "most kinds", "groups, exit", "spread, mod"}, r.name) && v == 3
+			if !long && !first && !some {
+				continue
+			}
+			c := r.settings(t, v)
+			if r.name == "spread, mod" {
+				c.Model.Hidden, c.Model.Sequence = 64, 40 // messages that wait for their receiver
+			}
 			var still *run
-			for k, at := range placements() {
-				c, fits := puts(c, at)
+			for k, p := range places {
+				c, fits := p.in(c)
 				ranks := c.Parallel.Stages * c.Parallel.Replicas
-				if !fits || ranks < 2 || ranks > 8 || ranks&(ranks-1) != 0 || !long && (ranks != 4 || i%6 != 5 || k%4 != 2) {
+				if !fits || ranks < 2 || ranks > 8 || ranks%2 == 1 || !long && (ranks != 4 || some && p.kind != "zb-h1") {
 					continue
 				}
 				if still == nil {
-					one := c
-					one.Parallel.Stages, one.Schedule.Kind = 1, "1f1b"
-					still = goRun(t, one, nil)
+					still = goRun(t, onOne(c), nil)
 				}
-				cases[ranks], runs[ranks] = append(cases[ranks], c), append(runs[ranks], still)
+				if add(c, nil, uint64(k), still); c.Parallel.Stages > 2 && (long || first && v == 2 && p.kind == "zb-v") {
+					add(c, map[int]int{2: 2, 6: 1}, uint64(k), still)
+				}
+			}
+			if c.Parallel.Stages = 2; some && c.Parallel.Replicas == 2 {
+				add(c, map[int]int{2: 1}, uint64(i), still)
 			}
 		}
 	}
-	for ranks, list := range cases {
-		keptMoving(t, list, agreeOverMPI(t, ranks, list, runs[ranks]))
-	}
-}
-
-// TestRandomShapesOfExpertsApartMPI is TestRandomShapesOfExpertsApart over real processes:
-// with DYNMO_LONG=1 those of 150 draws that want four ranks, or eight.
-func TestRandomShapesOfExpertsApartMPI(t *testing.T) {
-	if needMPI(t); !long {
-		t.Skip("with DYNMO_LONG=1")
-	}
-	cases, runs := make(map[int][]config.Config), make(map[int][]*run)
 	for seed := range uint64(150) {
-		c, _ := drawn(t, seed, 81, apart, drawApart)
-		if ranks := c.Parallel.Stages * c.Parallel.Replicas; c.Parallel.Stages > 1 && (ranks == 4 || ranks == 8) {
-			cases[ranks], runs[ranks] = append(cases[ranks], c), append(runs[ranks], goRun(t, onOne(c), nil))
+		if _, c := drawn(t, seed); long && c.Parallel.Stages > 1 && slices.Contains([]int{4, 8}, c.Parallel.Stages*c.Parallel.Replicas) {
+			add(c, nil, seed, goRun(t, onOne(c), nil))
 		}
 	}
-	for ranks, list := range cases {
-		agreeOverMPI(t, ranks, list, runs[ranks])
-	}
-}
-
-// TestPlacementChangesNothingMPI is law 1 over real processes: the variants and
-// schedules of TestPlacementChangesNothing on four MPI ranks.
-func TestPlacementChangesNothingMPI(t *testing.T) {
-	needMPI(t)
-	var list []config.Config
-	var want []*run
-	variants(t, func(c config.Config, number int) {
-		still := goRun(t, c, nil)
-		for k, schedule := range schedules {
-			c.Parallel.Stages, c.Schedule.Kind, c.Schedule.Chunks = 4/c.Parallel.Replicas, schedule.kind, schedule.chunks
-			if !long && (number+k)%2 != 0 || schedule.chunks*c.Parallel.Stages > 10 {
-				continue // the other half, or more chunks than blocks and their ends
-			}
-			list, want = append(list, c), append(want, still)
-		}
-	})
-	propagating, behind := exiting(t, "exit"), unchanging(t)
-	propagating.Parallel.Replicas = 2
-	propagating.Assign("exit.propagate", true)
-	spreading := spread(small(t))
-	spreading.Model.Hidden, spreading.Model.Sequence, spreading.Dynamic.Kind = 64, 40, "moe" // messages that wait for their receiver
-	for _, c := range []config.Config{propagating, behind, spreading, structured(t, "block32", "radix"), structured(t, "2:4", "gather")} {
-		want = append(want, goRun(t, c, nil))
-		c.Parallel.Stages, c.Schedule.Kind = 4/c.Parallel.Replicas, "zb-h1"
-		list = append(list, c)
-	}
-	keptMoving(t, list, agreeOverMPI(t, 4, list, want))
-}
-
-// TestLeavingChangesNothingMPI is law 1 where ranks leave over real processes, which wait for
-// the others then: some cases on four ranks, with DYNMO_LONG=1 all on four and six.
-func TestLeavingChangesNothingMPI(t *testing.T) {
-	needMPI(t)
-	for ranks, grids := range map[int][]int{4: {1, 2}, 6: {2, 3}} { // replicas
-		var tasks []task
-		var want []*run
-		for number := range departures {
-			for i, replicas := range grids {
-				if !long && (ranks != 4 || number%4 != 1+i) {
-					continue
-				}
-				stages := ranks / replicas
-				c := departing(t, number, []string{"zb-v", "1f1b", "list", "interleaved"}[number%4], replicas, []string{"stage-major", "replica-major"}[number%2])
-				one := onOne(c)
-				if c.Parallel.Stages = stages; c.Validate() != nil {
-					continue // interleaved, of which microbatches are a multiple of the stages
-				}
-				want = append(want, goRun(t, one, nil))
-				fewer := map[int]int{2: stages - 1, 6: 1}
-				if c.Schedule.Kind == "interleaved" {
-					fewer = map[int]int{2: 2, 6: 1}
-				}
-				tasks = append(tasks, task{c, fewer, uint64(number + i)})
+	for ranks, list := range tasks {
+		for i, got := range overMPI(t, ranks, list, want[ranks]) {
+			if c := list[i].Config; got.moves < c.Train.Steps/2 && c.Parallel.Stages > 1 && list[i].Stages == nil && c.Model.Sequence > 9 {
+				t.Errorf("%s: only %d of %d steps moved layers", title(c), got.moves, c.Train.Steps)
 			}
 		}
-		if len(tasks) > 0 {
-			overMPI(t, ranks, tasks, want)
-		}
 	}
 }
 
-// keptMoving fails the test where layers did not move after most steps of a run.
-func keptMoving(t *testing.T, list []config.Config, got []*run) {
-	t.Helper()
-	for i, c := range list {
-		if c.Parallel.Stages > 1 && got[i].moves < c.Train.Steps/2 {
-			t.Errorf("%s/%s: only %d of %d steps moved layers", c.Dynamic.Kind, variant(c), got[i].moves, c.Train.Steps)
-		}
-	}
-}
-
-// agreeOverMPI runs each of the settings on so many MPI ranks, layers scattered anew after
-// every step, fails the test where one differs from the run that is wanted, and returns them.
-func agreeOverMPI(t *testing.T, ranks int, list []config.Config, want []*run) (got []*run) {
-	t.Helper()
-	var tasks []task
-	for _, c := range list {
-		tasks = append(tasks, task{Config: c})
-	}
-	return overMPI(t, ranks, tasks, want)
-}
-
-// overMPI does so with tasks.
+// overMPI runs tasks on so many MPI ranks, fails the test where one differs from the run that is
+// wanted, and returns them.
 func overMPI(t *testing.T, ranks int, tasks []task, want []*run) (got []*run) {
 	t.Helper()
 	path := needMPI(t)
@@ -283,7 +211,7 @@ func overMPI(t *testing.T, ranks int, tasks []task, want []*run) (got []*run) {
 		if b, ok := strings.CutPrefix(line, printedMark); ok {
 			var p printed
 			expect.OK(t, json.Unmarshal([]byte(b), &p))
-			got = append(got, &run{losses: p.Losses, norms: p.Norms, hash: p.Hash, moves: p.Moves})
+			got = append(got, &run{losses: p.Losses, norms: p.Norms, validation: p.Validation, hash: p.Hash, moves: p.Moves})
 		}
 	}
 	if len(got) != len(want) {
@@ -291,7 +219,7 @@ func overMPI(t *testing.T, ranks int, tasks []task, want []*run) (got []*run) {
 	}
 	for i, k := range tasks {
 		if c, at := k.Config, got[i].difference(want[i]); at != "" {
-			t.Errorf("%s/%s: differs from one stage at %s", c.Dynamic.Kind, variant(c), at)
+			t.Errorf("%s: differs from one stage at %s", title(c), at)
 		}
 	}
 	return got

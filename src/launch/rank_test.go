@@ -52,7 +52,7 @@ func TestTrainingGoesOnFromWeights(t *testing.T) {
 		t.Error("the file's weights were not used")
 	}
 	c.Model.Weights, c.Model.Hidden = path, 32
-	if err := trainLocally(t, c, &kept{}, func(*rank) error { return nil }); err == nil || !strings.Contains(err.Error(), "weights.safetensors") {
+	if err := (&session{}).try(t, c); err == nil || !strings.Contains(err.Error(), "weights.safetensors") {
 		t.Errorf("error %v, want one that names the file of another model", err)
 	}
 }
@@ -79,12 +79,9 @@ func TestReadInside(t *testing.T) {
 // TestWeightsWithoutNewParts: a file of a model without exits and routers is enough for one
 // with them, whose layers else have the file's weights, and is said to be.
 func TestWeightsWithoutNewParts(t *testing.T) {
-	c := small(t)
-	c.Dynamic.Kind = "none"
-	c.Model.Weights = weightsOf(t, c)
+	file := weightsOf(t, small(t, "dynamic.kind=none"))
 	for kind, names := range map[string]string{"exit": "exits", "mod": "routers", "prune+exit+mod": "exits routers"} {
-		c := mix{kind, nil}.of(c)
-		c.Train.Steps = 4
+		c := small(t, chosen, "parallel.stages=1 train.steps=4 dynamic.kind="+kind, "model.weights="+file)
 		still := goRun(t, c, nil)
 		c.Parallel.Stages = 3
 		same(t, goRun(t, c, scatter(2)), still)

@@ -1,22 +1,16 @@
 package launch
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"testing"
 
-	"dynmo/src/comm"
-	"dynmo/src/comm/local"
 	"dynmo/src/config"
-	"dynmo/src/data"
-	"dynmo/src/expect"
 	"dynmo/src/layout"
 	"dynmo/src/partition/partitiontest"
 	"dynmo/src/plan/policy"
 	"dynmo/src/profile"
 	"dynmo/src/random"
-	"dynmo/src/record"
 	"dynmo/src/schedule"
 )
 
@@ -51,36 +45,12 @@ func (r *regrouping) Decide(m profile.Measurement, now layout.Layout) (layout.La
 // packedRun trains with a packing in mid-run.
 func packedRun(t *testing.T, c config.Config, p packing) *run {
 	t.Helper()
-	out := &run{}
-	hash, err := observed(t, c, out, func() policy.Balancer { return &regrouping{&script{next: scatter(3)}, p} })
-	expect.OK(t, err)
-	if out.hash = hash; len(out.losses) != c.Train.Steps || hash == "" {
-		t.Fatalf("%d steps and hash %q, want %d steps and a hash", len(out.losses), hash, c.Train.Steps)
+	s := session{balancer: func() policy.Balancer { return &regrouping{&script{next: scatter(3)}, p} }}
+	out := s.train(t, c)
+	if len(out.losses) != c.Train.Steps || out.hash == "" {
+		t.Fatalf("%d steps and hash %q, want %d steps and a hash", len(out.losses), out.hash, c.Train.Steps)
 	}
 	return out
-}
-
-// observed trains with a balancer of each rank, nil for the one of the settings.
-func observed(t *testing.T, c config.Config, o record.Observer, balancer func() policy.Balancer) (hash string, err error) {
-	t.Helper()
-	corpus, err := data.Open(c.Data, c.Model.Vocab, c.Model.Sequence)
-	expect.OK(t, err)
-	err = local.Run(c.Parallel.Stages*c.Parallel.Replicas, func(tr comm.Transport) error {
-		r, err := readyRank(c, tr, corpus, o)
-		if err != nil {
-			return err
-		}
-		defer r.Close()
-		if balancer != nil {
-			r.Balancer = balancer()
-		}
-		out, err := r.Loop()
-		if tr.Rank() == 0 {
-			hash = out.Hash
-		}
-		return err
-	})
-	return hash, err
 }
 
 // TestLargerMicrobatchesHaveTheSameSamples: where microbatches become larger with a packing,
@@ -109,39 +79,6 @@ func TestLargerMicrobatchesHaveTheSameSamples(t *testing.T) {
 	}
 }
 
-// TestLayoutsOfLargerMicrobatchesAgree is law 1 after microbatches have become larger: from
-// then on every loss, gradient norm and the final hash are the same in all layouts, under
-// every schedule and of every kind of dynamism.
-func TestLayoutsOfLargerMicrobatchesAgree(t *testing.T) {
-	kinds := []struct {
-		name string
-		of   func(c config.Config) config.Config
-	}{
-		{"prune", func(c config.Config) config.Config { c.Model.Tied = false; return c }},
-		{"exit+mod", func(c config.Config) config.Config { return mix{"exit+mod", softmax}.of(c) }},
-		{"moe+exit", func(c config.Config) config.Config { return mix{"moe+exit", propagated}.of(spread(c)) }},
-		{"moe+mod", func(c config.Config) config.Config { return mix{"moe+mod", dropping}.of(spread(c)) }},
-		{"freeze+attention", func(c config.Config) config.Config { return mix{"freeze+attention", byPlasticity}.of(c) }},
-	}
-	for i, k := range kinds {
-		c := k.of(small(t))
-		c.Train.Steps, c.Parallel.Microbatches, c.Parallel.Stages = 5, 6, 2
-		still := packedRun(t, c, packing{2, 1, 2, schedule.Kind1F1B, 1})
-		for n, s := range schedules {
-			if !long && (n+i)%3 != 0 {
-				continue
-			}
-			c.Parallel.Stages, c.Schedule.Kind, c.Schedule.Chunks = 3, s.kind, s.chunks
-			if s.chunks > 2 || c.Layers() < 3*s.chunks {
-				continue
-			}
-			t.Run(fmt.Sprintf("%s/%s", k.name, s.kind), func(t *testing.T) {
-				same(t, packedRun(t, c, packing{2, 2, 2, schedule.Kind(s.kind), s.chunks}), still)
-			})
-		}
-	}
-}
-
 // TestLargerMicrobatchesAreSaved: a run goes on from a checkpoint of larger microbatches
 // with those of the settings: losses are those of a run that kept them but for rounding.
 func TestLargerMicrobatchesAreSaved(t *testing.T) {
@@ -150,17 +87,17 @@ func TestLargerMicrobatchesAreSaved(t *testing.T) {
 	c.Parallel.Stages, c.Parallel.Microbatches = 3, 6
 	whole := goRun(t, c, nil)
 	dir := t.TempDir()
-	first := part{dir: dir, stop: 5, balancer: func() policy.Balancer {
+	first := session{dir: dir, stop: 5, balancer: func() policy.Balancer {
 		return &regrouping{&script{next: scatter(3)}, packing{2, 2, 2, schedule.Kind1F1B, 1}}
 	}}
-	saved, end := first.train(t, c)
+	saved, end := first.train(t, c), first.outcome
 	if !end.Stopped || end.Saved != 5 || saved.metrics[4].Microbatches != 2 {
 		t.Fatalf("%+v, %d microbatches, want a checkpoint after 5 steps of 2", end, saved.metrics[4].Microbatches)
 	}
 	for _, stages := range []int{2, 3} {
 		c.Parallel.Stages = stages
-		then := part{dir: t.TempDir(), from: dir}
-		rest, _ := then.train(t, c)
+		then := session{dir: t.TempDir(), from: dir, balancer: scattered(uint64(stages))}
+		rest := then.train(t, c)
 		if got := joined(saved, rest); then.resumed.Step != 5 || len(got.losses) != c.Train.Steps {
 			t.Fatalf("%d steps, resumed %+v", len(got.losses), then.resumed)
 		} else {

@@ -8,11 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"dynmo/src/comm"
-	"dynmo/src/comm/local"
 	"dynmo/src/config"
 	"dynmo/src/cost"
-	"dynmo/src/data"
 	"dynmo/src/expect"
 	"dynmo/src/layout"
 	"dynmo/src/partition/partitiontest"
@@ -79,100 +76,15 @@ func (s *shrinking) order(stages, microbatches int) (schedule.Schedule, error) {
 	return schedule.New(kind, stages, chunks, microbatches)
 }
 
-// departures are cases of law 1 where ranks leave: a kind of change, and how its model differs
-// from small's. Experts that replicas share out want as many in each of one to three.
-var departures = []struct {
-	mix
-	of func(config.Config) config.Config
-}{
-	{mix{"prune", nil}, nil}, {mix{"freeze", byPlasticity}, nil}, {mix{"exit", softmax}, nil}, {mix{"mod", topk}, nil},
-	{mix{"moe", nil}, experts}, {mix{"moe", nil}, spread}, {mix{"moe+exit", saturation}, spread}, {mix{"freeze+moe+mod", byStep}, spread},
-	{mix{"prune+freeze+exit+mod", byPlasticity}, nil},
-}
-
-// experts is a LLaMA whose replicas have all experts.
-func experts(c config.Config) config.Config {
-	c = llama(c)
-	c.Assign("moe.experts", 5, "moe.top", 2, "moe.intermediate", 24)
-	return c
-}
-
-// departing returns settings under which ranks leave: so many stages of replicas, under a
-// schedule of a kind.
-func departing(t *testing.T, number int, kind string, replicas int, order string) config.Config {
-	t.Helper()
-	k := departures[number]
-	c := k.mix.of(small(t))
-	if k.of != nil {
-		c = k.of(c)
-		if k.set != nil {
-			k.set(&c)
-		}
-	}
-	c.Train.Steps, c.Parallel.Replicas, c.Mesh.Order = 10, replicas, order
-	c.Schedule.Kind, c.Schedule.Chunks = kind, 2
-	return c
-}
-
-// TestLeavingChangesNothing is law 1 where ranks leave in mid-run: from 4 stages to 3 (or,
-// where a schedule wants it, 2) to 1, on either order of ranks, of one, two and three
-// replicas, under every kind of schedule and of change. The ranks that stay are any of
-// them, layers move in the same decision, and every loss, gradient norm and the final hash
-// is that of one stage. With DYNMO_LONG=1 all with all, else each at least once.
-func TestLeavingChangesNothing(t *testing.T) {
-	schedules := []string{"1f1b", "gpipe", "interleaved", "zb-h1", "zb-h2", "zb-v", "zb-interleaved", "list"}
-	seed := uint64(0)
-	for number, k := range departures {
-		for replicas := 1; replicas <= 3; replicas++ {
-			if !long && replicas != 1+number%3 {
-				continue
-			}
-			var still *run
-			for i, kind := range schedules {
-				if !long && i != number%len(schedules) {
-					continue
-				}
-				for j, order := range []string{"stage-major", "replica-major"} {
-					if !long && j != (number/3+i)%2 {
-						continue
-					}
-					c := departing(t, number, kind, replicas, order)
-					if still == nil {
-						still = goRun(t, onOne(c), nil)
-					}
-					c.Parallel.Stages = 4
-					seed++
-					t.Run(k.name(c)+"/"+order, func(t *testing.T) {
-						leaves(t, c, seed, still)
-					})
-				}
-			}
-		}
-	}
-}
-
-// leaves trains while ranks leave, and fails the test where the run differs from one that
-// never changed its stages.
-func leaves(t *testing.T, c config.Config, seed uint64, still *run) {
-	t.Helper()
-	fewer := 3
-	if strings.Contains(c.Schedule.Kind, "interleaved") {
-		fewer = 2 // of which microbatches are a multiple
-	}
-	out := &run{}
-	hash, left := shrunk(t, c, map[int]int{2: fewer, 6: 1}, seed, out)
-	out.hash = hash
-	same(t, out, still)
-	if want := int64(3 * c.Parallel.Replicas); left != want || len(out.losses) != c.Train.Steps {
-		t.Errorf("%d ranks left and %d steps were run, want %d and %d", left, len(out.losses), want, c.Train.Steps)
-	}
-}
-
 // recorded writes a run directory.
-type recorded struct{ *record.Run }
+type recorded struct {
+	*record.Run
+	all run
+}
 
-func (r recorded) Trace(s trace.Step) error { return r.Run.Trace(s, 0) }
-func (recorded) Say(string)                 {}
+func (r *recorded) base() *run               { return &r.all }
+func (r *recorded) Trace(s trace.Step) error { return r.Run.Trace(s, 0) }
+func (*recorded) Say(string)                 {}
 
 // TestLeavingIsRecorded: the records of a run that loses stages are those of each
 // step's layout. They are read again, the page shows them, and phases are simulated
@@ -183,7 +95,7 @@ func TestLeavingIsRecorded(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	files, err := record.Open(dir, c.TOML(), record.Here(false))
 	expect.OK(t, err)
-	shrunk(t, c, map[int]int{4: 3, 9: 1}, 2, recorded{files})
+	shrunk(t, c, map[int]int{4: 3, 9: 1}, 2, &recorded{Run: files})
 	expect.OK(t, files.Close())
 	r, err := report.ReadAll(dir)
 	expect.OK(t, err)
@@ -251,32 +163,20 @@ func TestLeavingIsRecorded(t *testing.T) {
 	}
 }
 
-// shrunk trains with a balancer that takes stages away. It returns the final hash,
-// and how many ranks left before the end.
-func shrunk(t *testing.T, c config.Config, stages map[int]int, seed uint64, o record.Observer) (hash string, left int64) {
+// shrunk trains with a balancer that takes stages away, and returns how many ranks left
+// before the end.
+func shrunk(t *testing.T, c config.Config, stages map[int]int, seed uint64, w watcher) (out *run, left int64) {
 	t.Helper()
-	corpus, err := data.Open(c.Data, c.Model.Vocab, c.Model.Sequence)
-	expect.OK(t, err)
 	var leavers atomic.Int64
-	err = local.Run(c.Parallel.Stages*c.Parallel.Replicas, func(tr comm.Transport) error {
-		r, err := readyRank(c, tr, corpus, o)
-		if err != nil {
-			return err
-		}
-		r.Balancer = &shrinking{&script{next: scatter(3)}, c, stages, seed}
-		var out train.Outcome
-		if out, err = r.Loop(); err != nil {
-			return err
-		}
-		if out.Left {
-			leavers.Add(1)
-		}
-		if tr.Rank() == 0 {
-			hash = out.Hash
-		}
-		r.Close()
-		return r.Leave()
-	})
-	expect.OK(t, err)
-	return hash, leavers.Load()
+	s := session{
+		watch:    w,
+		balancer: func() policy.Balancer { return &shrinking{&script{next: scatter(3)}, c, stages, seed} },
+		end: func(_ *rank, o train.Outcome) error {
+			if o.Left {
+				leavers.Add(1)
+			}
+			return nil
+		},
+	}
+	return s.train(t, c), leavers.Load()
 }

@@ -6,10 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"dynmo/src/comm"
-	"dynmo/src/comm/local"
 	"dynmo/src/config"
-	"dynmo/src/data"
 	"dynmo/src/elastic"
 	"dynmo/src/expect"
 	"dynmo/src/layout"
@@ -18,7 +15,6 @@ import (
 	"dynmo/src/record"
 	"dynmo/src/schedule"
 	"dynmo/src/store"
-	"dynmo/src/train"
 )
 
 // lines keeps what people are told, and the kinds of events.
@@ -59,29 +55,19 @@ func TestRestartIsToldOnceSaved(t *testing.T) {
 		c.Parallel.Stages, c.Train.Steps, c.Repack.Kind = 2, 7, "sustain"
 		c.Checkpoint.Every = "1000"
 		dir, told := t.TempDir(), &lines{}
-		corpus, err := data.Open(c.Data, c.Model.Vocab, c.Model.Sequence)
-		expect.OK(t, err)
-		var out train.Outcome
-		expect.OK(t, local.Run(2, func(tr comm.Transport) error {
-			r, err := readyRank(c, tr, corpus, told)
-			if err != nil {
-				return err
-			}
-			defer r.Close()
+		s := session{watch: told}
+		p := packing{step: 3, stages: 1, microbatches: c.Parallel.Microbatches, kind: schedule.Kind1F1B, chunks: 1}
+		s.begin = func(r *rank) {
 			r.RunDir, r.Terms = dir, &elastic.Terms{Mode: elastic.Restart, Nodes: []string{"a", "b"}}
-			p := packing{step: 3, stages: 1, microbatches: c.Parallel.Microbatches, kind: schedule.Kind1F1B, chunks: 1}
 			r.Balancer = &restarting{&regrouping{&script{next: scatter(3)}, p}, func() {
-				if ckpt := filepath.Join(dir, store.Directory); fails && tr.Rank() == 0 {
+				if ckpt := filepath.Join(dir, store.Directory); fails && r.World.Rank() == 0 {
 					expect.OK(t, os.RemoveAll(ckpt))
 					expect.OK(t, os.WriteFile(ckpt, nil, 0o600))
 				}
 			}}
-			o, err := r.Loop()
-			if tr.Rank() == 0 {
-				out = o
-			}
-			return err
-		}))
+		}
+		s.train(t, c)
+		out := s.outcome
 		packed := strings.Count(strings.Join(told.kinds, " "), string(record.Repack))
 		if fails && (out.Next != nil || out.Steps != c.Train.Steps || packed != 0) || !fails && (out.Next == nil || out.Next.Stages != 1 || packed != 1) {
 			t.Errorf("fails %v: %+v, events %v", fails, out, told.kinds)
@@ -96,8 +82,7 @@ func TestOneProcessHasNoNodes(t *testing.T) {
 		c.Parallel.Stages, c.Train.Steps, c.Repack.Kind, c.Balance.Kind = 2, 2, "sustain", balancer
 		c.Elastic = config.Elastic{Release: "slurm"}
 		told, want := &lines{}, 0
-		_, err := observed(t, c, told, nil)
-		expect.OK(t, err)
+		(&session{watch: told}).train(t, c)
 		if balancer == "partition" {
 			want = 1
 		}

@@ -1,19 +1,20 @@
 package launch
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
-	"dynmo/src/comm"
-	"dynmo/src/comm/local"
 	"dynmo/src/config"
-	"dynmo/src/data"
 	"dynmo/src/device"
-	"dynmo/src/device/cpu"
 	"dynmo/src/expect"
 	"dynmo/src/kernel"
 	"dynmo/src/kernel/null"
 	"dynmo/src/record"
+	"dynmo/src/store"
 	"dynmo/src/train"
 )
 
@@ -30,40 +31,37 @@ func (d *decided) Event(e record.Event) error {
 	return d.run.Event(e)
 }
 
-// knownCosts trains a part of a run on the virtual clock, on known costs, whatever else the
-// ranks do, and returns after which steps it decided. Rank 0 is asked to stop in a step,
-// unless that is negative.
+// knownCosts trains a part of a run on known costs, whatever else the ranks do, and returns
+// after which steps it decided. Rank 0 is asked to stop in a step, unless that is negative.
 func knownCosts(t *testing.T, c config.Config, dir, from string, stop int) []int {
 	t.Helper()
-	corpus, err := data.Open(c.Data, c.Model.Vocab, c.Model.Sequence)
-	expect.OK(t, err)
-	d := &decided{}
-	expect.OK(t, local.Run(c.Parallel.Stages, func(tr comm.Transport) error {
-		clock := device.NewVirtual()
-		clock.Pause()
-		step := 0
-		r, err := train.New(train.Setup{
-			Config: c, World: comm.New(tr, comm.Options{Clock: clock}), Device: cpu.New(clock), Corpus: corpus, Observe: d, RunDir: dir, Resume: from,
-			Backend: null.New(clock, func(call *kernel.Call) float64 {
-				if call.O == c.Model.Vocab {
-					return 8e-3
-				}
-				return 1e-3
-			}),
-			Stop: func() bool { step++; return step-1 == stop && tr.Rank() == 0 },
-		})
-		if err != nil {
-			return err
+	d, step := &decided{}, 0
+	made(t, c, d, func(rank int, clock *device.Clock, s *train.Setup) {
+		s.RunDir, s.Resume, s.Backend = dir, from, headOf8(clock, c)
+		if rank == 0 {
+			s.Stop = func() bool { step++; return step-1 == stop }
 		}
-		defer r.Close()
-		step = r.Resumed().Step
+	}, func(rank int, r *train.Rank) {
 		if why := r.Resumed().Anew; why != "" {
 			t.Errorf("begins anew: %s", why)
 		}
-		_, err = r.Loop()
-		return err
-	}))
+		if rank == 0 {
+			step = r.Resumed().Step
+		}
+	})
 	return d.steps
+}
+
+// headOf8 takes a millisecond for a call, and 8 for one of the head, which the first cuts do
+// not know.
+func headOf8(clock *device.Clock, c config.Config) kernel.Backend {
+	clock.Pause()
+	return null.New(clock, func(call *kernel.Call) float64 {
+		if call.O == c.Model.Vocab {
+			return 8e-3
+		}
+		return 1e-3
+	})
 }
 
 // TestResumeDecides: a run that ended and went on decides after the same steps as one that
@@ -82,4 +80,82 @@ func TestResumeDecides(t *testing.T) {
 			t.Errorf("stopped in step %d: decided after steps %v, want %v", stop, parts, whole)
 		}
 	}
+}
+
+// TestResumeGoesOnBalancing: where a run goes on as it was, measurements and the balancer
+// go on too; where they cannot, it says why. Its numbers are the same either way.
+func TestResumeGoesOnBalancing(t *testing.T) {
+	c := small(t)
+	c.Parallel.Stages, c.Train.Steps = 3, 12
+	whole := goRun(t, c, nil)
+	saved := session{dir: t.TempDir(), stop: 7}
+	first := saved.train(t, c)
+	for want, change := range map[string]func(*config.Config){
+		"":                                     func(c *config.Config) { c.Train.LogEvery++ },
+		"[parallel] of the checkpoint differs": func(c *config.Config) { c.Parallel.Stages = 2 },
+		"[balance] of the checkpoint differs":  func(c *config.Config) { c.Balance.Every = "3" },
+	} {
+		c := c
+		change(&c)
+		then := session{from: saved.dir}
+		second := then.train(t, c)
+		if at := joined(first, second).difference(whole); at != "" || then.resumed.Step != 7 || then.resumed.Anew != want {
+			t.Errorf("differs at %q, resumed %+v, want %q", at, then.resumed, want)
+		}
+	}
+	scripted := session{from: saved.dir, dir: t.TempDir(), balancer: scattered(3)}
+	if scripted.train(t, c); scripted.outcome.Saved != 12 {
+		t.Errorf("%+v", scripted.outcome)
+	}
+	then := session{from: scripted.dir}
+	c.Train.Steps++
+	if then.train(t, c); then.resumed.Anew != `the checkpoint's state: parts: ["profiler"], want ["balancer" "profiler"]` {
+		t.Errorf("after a run of another balancer: %+v", then.resumed)
+	}
+}
+
+// TestResumeSkipsDamage: what cannot be read is passed over with the reason, by every
+// rank; a run without any checkpoint begins anew; one with damaged ones only does not.
+func TestResumeSkipsDamage(t *testing.T) {
+	expect.NewFault(t, "F06", "")
+	c := small(t)
+	c.Parallel.Stages, c.Checkpoint.Every, c.Train.Steps, c.Checkpoint.Keep = 3, "2", 7, 9
+	dir := t.TempDir()
+	first := session{dir: dir}
+	whole := first.train(t, c)
+	if first.outcome.Saved != 7 {
+		t.Fatalf("%+v", first.outcome)
+	}
+	all, _, err := store.All(dir)
+	expect.OK(t, err)
+	if len(all) < 3 {
+		t.Fatalf("%d checkpoints of 7 steps, one every 2", len(all))
+	}
+	for i, c := range all[:2] {
+		path := filepath.Join(c.Dir, fmt.Sprintf("layer-%05d.safetensors", 3*i))
+		text, err := os.ReadFile(path)
+		expect.OK(t, err)
+		text[len(text)-1] ^= 1
+		expect.OK(t, os.WriteFile(path, text, 0o600))
+	}
+	then := (&session{from: dir}).train(t, c)
+	if then.hash != whole.hash || len(then.losses) != 7-all[2].Step {
+		t.Errorf("went on for %d steps to hash %s, want %d and %s", len(then.losses), then.hash, 7-all[2].Step, whole.hash)
+	}
+	anew := (&session{from: t.TempDir()}).train(t, c)
+	if anew.hash != whole.hash || len(anew.losses) != 7 {
+		t.Errorf("without a checkpoint: %d steps, hash %s", len(anew.losses), anew.hash)
+	}
+	refused := func(c config.Config, want string) {
+		if err := (&session{from: dir}).try(t, c); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+	other := c
+	other.Model.Blocks--
+	refused(other, "model.blocks: 8 in the checkpoint, 7 here")
+	for _, c := range all {
+		expect.OK(t, os.WriteFile(filepath.Join(c.Dir, store.ManifestFile), nil, 0o600))
+	}
+	refused(c, "no whole checkpoint")
 }

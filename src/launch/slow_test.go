@@ -5,10 +5,7 @@ import (
 	"math"
 	"testing"
 
-	"dynmo/src/comm"
-	"dynmo/src/comm/local"
 	"dynmo/src/config"
-	"dynmo/src/data"
 	"dynmo/src/device"
 	"dynmo/src/device/cpu"
 	"dynmo/src/expect"
@@ -20,38 +17,34 @@ import (
 	"dynmo/src/train"
 )
 
-// balances keeps the moves and the numbers of the steps.
-type balances struct {
-	quiet
-	moves []int // steps after which layers moved
-	steps []record.Metrics
-	last  record.Metrics // the last step's
+// balanced is a run, the steps after which its layers moved, and what was said.
+type balanced struct {
+	run
+	after []int
 	said  []string
 	late  []record.Event // of stragglers
 }
 
-func (b *balances) Step(m record.Metrics) error {
-	b.steps, b.last = append(b.steps, m), m
-	return nil
-}
-func (b *balances) Say(line string) { b.said = append(b.said, line) }
+func (b *balanced) last() record.Metrics { return b.metrics[len(b.metrics)-1] }
 
-func (b *balances) Event(e record.Event) error {
+func (b *balanced) Say(line string) { b.said = append(b.said, line) }
+
+func (b *balanced) Event(e record.Event) error {
 	switch e.Kind {
 	case record.Migrate:
 		if e.Refused() != "" {
 			return nil
 		}
-		b.moves = append(b.moves, e.Step)
+		b.after = append(b.after, e.Step)
 	case record.Slow:
 		b.late = append(b.late, e)
 	}
-	return nil
+	return b.run.Event(e)
 }
 
 // between returns how many moves there were in steps [from, to).
-func (b *balances) between(from, to int) (n int) {
-	for _, step := range b.moves {
+func (b *balanced) between(from, to int) (n int) {
+	for _, step := range b.after {
 		if step >= from && step < to {
 			n++
 		}
@@ -61,40 +54,27 @@ func (b *balances) between(from, to int) (n int) {
 
 // blocksOf22 trains 22 blocks of 3 ms on four ranks, on known costs; slow is how many times
 // longer a rank takes.
-func blocksOf22(t *testing.T, c config.Config, slow func(rank int) float64, f *fault.Fault) *balances {
+func blocksOf22(t *testing.T, c config.Config, slow func(rank int) float64, f *fault.Fault) *balanced {
 	t.Helper()
 	return blocksOf22On(t, c, slow, f, func(_ int, d *cpu.Device) device.Device { return d })
 }
 
 // blocksOf22On is blocksOf22 on a device of each rank's that is made of a CPU.
-func blocksOf22On(t *testing.T, c config.Config, slow func(rank int) float64, f *fault.Fault, on func(rank int, d *cpu.Device) device.Device) *balances {
+func blocksOf22On(t *testing.T, c config.Config, slow func(rank int) float64, f *fault.Fault, on func(rank int, d *cpu.Device) device.Device) *balanced {
 	t.Helper()
 	c.Dynamic.Kind, c.Model.Blocks = "none", 22
 	c.Parallel.Stages, c.Parallel.Microbatches = 4, 16
-	corpus, err := data.Open(c.Data, c.Model.Vocab, c.Model.Sequence)
-	expect.OK(t, err)
-	out := &balances{}
-	err = local.Run(4, func(tr comm.Transport) error {
-		clock := device.NewVirtual()
+	out := &balanced{}
+	made(t, c, out, func(rank int, clock *device.Clock, s *train.Setup) {
 		clock.Pause() // known costs only
-		r, err := train.New(train.Setup{
-			Config: c, World: comm.New(tr, comm.Options{Clock: clock}), Device: on(tr.Rank(), cpu.New(clock)), Corpus: corpus, Fault: f,
-			Backend: null.New(clock, func(call *kernel.Call) float64 {
-				if call.O == 3*c.Model.Hidden { // one product a block and direction
-					return 1e-3 * slow(tr.Rank())
-				}
-				return 0
-			}),
-			Stop: func() bool { return false }, Observe: out,
+		s.Device, s.Fault = on(rank, s.Device.(*cpu.Device)), f
+		s.Backend = null.New(clock, func(call *kernel.Call) float64 {
+			if call.O == 3*c.Model.Hidden { // one product a block and direction
+				return 1e-3 * slow(rank)
+			}
+			return 0
 		})
-		if err != nil {
-			return err
-		}
-		defer r.Close()
-		_, err = r.Loop()
-		return err
-	})
-	expect.OK(t, err)
+	}, nil)
 	return out
 }
 
@@ -105,13 +85,13 @@ func TestSlowRankDoesNotOscillate(t *testing.T) {
 	c := small(t)
 	c.Train.Steps, c.Balance.Every = 60, "5"
 	out := blocksOf22(t, c, func(rank int) float64 { return 1 + float64(rank&1&^(rank>>1)) }, nil)
-	if late := out.between(31, 60); len(out.moves) == 0 || late > 0 {
-		t.Errorf("%d migrations, %d of them after step 30: want some, then none", len(out.moves), late)
+	if late := out.between(31, 60); len(out.after) == 0 || late > 0 {
+		t.Errorf("%d migrations, %d of them after step 30: want some, then none", len(out.after), late)
 	}
 	// 22 blocks of 3 ms: speeds 1, 1/2, 1, 1 could share them at best as 6.3,
 	// 3.1, 6.3, 6.3 blocks; whole blocks give 7 of 3 ms, or 21 ms.
-	if got := float64(out.last.Bottleneck); math.Abs(got-0.021) > 1e-9 {
-		t.Errorf("bottleneck %v s with cuts %v, want 0.021 s", got, out.last.LayersPerStage)
+	if got := float64(out.last().Bottleneck); math.Abs(got-0.021) > 1e-9 {
+		t.Errorf("bottleneck %v s with cuts %v, want 0.021 s", got, out.last().LayersPerStage)
 	}
 }
 
@@ -136,15 +116,15 @@ func TestStraggler(t *testing.T) {
 			if got := out.late[0].Detail["score"].(float64); math.Abs(got*factor-1) > 0.01 {
 				t.Errorf("score %v, want that of a rank %v times slower", got, factor)
 			}
-			if got, want := float64(out.steps[69].Makespan), float64(best.last.Makespan); got > 1.15*want {
+			if got, want := float64(out.metrics[69].Makespan), float64(best.last().Makespan); got > 1.15*want {
 				t.Errorf("steps of %v s while the rank is slow, want at most 1.15 times %v", got, want)
 			}
-			if got, want := float64(out.last.Makespan), float64(out.steps[19].Makespan); got > 1.15*want {
+			if got, want := float64(out.last().Makespan), float64(out.metrics[19].Makespan); got > 1.15*want {
 				t.Errorf("steps of %v s once it is over, want about the %v of before", got, want)
 			}
-			for step := range len(out.steps) - 20 {
+			for step := range len(out.metrics) - 20 {
 				if n := out.between(step, step+20); n > 2 {
-					t.Errorf("%d migrations in the 20 steps from %d on: %v", n, step, out.moves)
+					t.Errorf("%d migrations in the 20 steps from %d on: %v", n, step, out.after)
 				}
 			}
 		})

@@ -6,11 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"dynmo/src/comm"
-	"dynmo/src/comm/local"
-	"dynmo/src/data"
 	"dynmo/src/expect"
-	"dynmo/src/record"
 	"dynmo/src/store"
 )
 
@@ -38,25 +34,11 @@ func TestCheckpointsThatFail(t *testing.T) {
 	expect.NewFault(t, "F05", "")
 	c := small(t)
 	c.Parallel.Stages, c.Train.Steps, c.Checkpoint.Every = 2, 8, "1"
-	corpus, err := data.Open(c.Data, c.Model.Vocab, c.Model.Sequence)
-	expect.OK(t, err)
 	for removed, want := range map[int]string{2: "", 9: "3 in a row failed"} {
 		dir := t.TempDir()
 		o := &obstacle{path: filepath.Join(dir, store.Directory), removed: removed}
 		expect.OK(t, os.Symlink(filepath.Join(dir, "nowhere"), o.path))
-		err := local.Run(2, func(tr comm.Transport) error {
-			r, err := newRank(c, tr, Hooks{
-				Stop:   func() bool { return false },
-				Begin:  func(World) (record.Observer, error) { return o, nil },
-				RunDir: func() string { return dir },
-			}, func() (*data.Corpus, error) { return corpus, nil })
-			if err != nil {
-				return err
-			}
-			defer r.Close()
-			_, err = r.Loop()
-			return err
-		})
+		err := (&session{watch: o, dir: dir}).try(t, c)
 		if want != "" {
 			if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), store.Directory) {
 				t.Errorf("error %v, want %q", err, want)

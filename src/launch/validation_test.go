@@ -2,7 +2,6 @@ package launch
 
 import (
 	"fmt"
-	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -10,12 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"dynmo/src/comm"
-	"dynmo/src/comm/local"
 	"dynmo/src/config"
-	"dynmo/src/data"
 	"dynmo/src/device"
-	"dynmo/src/device/cpu"
 	"dynmo/src/expect"
 	"dynmo/src/kernel"
 	"dynmo/src/kernel/null"
@@ -23,23 +18,10 @@ import (
 	"dynmo/src/train"
 )
 
-// validated is a run and its validation losses, by step.
+// validated is a run, and what was told of its validation.
 type validated struct {
 	run
-	found map[int]record.Float
-	said  []string
-	steps []record.Metrics
-}
-
-func (v *validated) Step(m record.Metrics) error {
-	v.steps = append(v.steps, m)
-	if m.Validated() {
-		v.found[m.Step] = m.ValidationLoss
-		if want := math.Exp(float64(m.ValidationLoss)); float64(m.ValidationPerplexity) != want && !math.IsNaN(want) || !(m.ValidationSeconds > 0) {
-			return fmt.Errorf("step %d: perplexity %v, want %v; %v s", m.Step, m.ValidationPerplexity, want, m.ValidationSeconds)
-		}
-	}
-	return v.run.Step(m)
+	said []string
 }
 
 func (v *validated) Say(line string) {
@@ -48,33 +30,14 @@ func (v *validated) Say(line string) {
 	}
 }
 
-// validate trains, with random cuts after every step if there are several stages, and
-// returns what was told.
-func validate(t *testing.T, c config.Config) *validated {
-	t.Helper()
-	v := &validated{found: map[int]record.Float{}}
-	corpus, err := data.Open(c.Data, c.Model.Vocab, c.Model.Sequence)
-	expect.OK(t, err)
-	var moves scripted
-	if c.Parallel.Stages > 1 {
-		moves = scatter(7)
+// after returns after which steps a run was validated.
+func (r *run) after() (steps []int) {
+	for _, m := range r.metrics {
+		if m.Validated() {
+			steps = append(steps, m.Step)
+		}
 	}
-	expect.OK(t, local.Run(c.Parallel.Stages*c.Parallel.Replicas, func(tr comm.Transport) error {
-		r, err := readyRank(c, tr, corpus, v)
-		if err != nil {
-			return err
-		}
-		defer r.Close()
-		if moves != nil {
-			r.Balancer = &script{next: moves}
-		}
-		out, err := r.Loop()
-		if tr.Rank() == 0 {
-			v.hash = out.Hash
-		}
-		return err
-	}))
-	return v
+	return steps
 }
 
 // validating returns settings of a short run with validation data of their own, measured
@@ -89,45 +52,29 @@ func validating(t *testing.T) config.Config {
 	return c
 }
 
-// placed are the stages and schedules on which validation losses are compared.
-var placed = []struct {
-	kind   string
-	chunks int
-	stages int
-}{
-	{"1f1b", 1, 2}, {"1f1b", 1, 3}, {"zb-h2", 1, 4}, {"gpipe", 1, 4},
-	{"zb-v", 2, 1}, {"zb-v", 2, 2}, {"zb-v", 2, 3}, {"zb-v", 2, 4},
-	{"interleaved", 2, 2}, {"interleaved", 3, 2}, {"interleaved", 2, 4}, {"zb-interleaved", 3, 3},
-}
-
-// TestValidationChangesNothing: validation losses are the same bits on one stage and on
-// several, on any map and while layers move and are pruned; and losses, norms and final
-// weights are those of a run without validation.
+// TestValidationChangesNothing: losses, norms and final weights are those of a run without
+// validation, whose losses TestLaws compares. A share of a corpus is validated on, and not
+// trained on.
 func TestValidationChangesNothing(t *testing.T) {
 	for replicas := 1; replicas <= 2; replicas++ {
 		c := validating(t)
 		c.Parallel.Replicas = replicas
-		want := validate(t, c)
-		if steps := slices.Sorted(maps.Keys(want.found)); !slices.Equal(steps, []int{1, 3, 4}) {
+		v := &validated{}
+		want := (&session{watch: v}).train(t, c)
+		if steps := want.after(); !slices.Equal(steps, []int{1, 3, 4}) {
 			t.Fatalf("validated after steps %v, want 1, 3 and 4", steps)
 		}
-		if first := want.said[0]; len(want.said) != 3 || !strings.HasPrefix(first, fmt.Sprintf(" validation loss at iteration 2 | lm loss value: %.6E | lm loss PPL: ", want.found[1])) {
-			t.Errorf("lines %q", want.said)
+		if first := v.said[0]; len(v.said) != 3 || !strings.HasPrefix(first, fmt.Sprintf(" validation loss at iteration 2 | lm loss value: %.6E | lm loss PPL: ", want.validation[0])) {
+			t.Errorf("lines %q", v.said)
 		}
-		without := c
-		without.Data.Validation = ""
-		if at := validate(t, without).difference(&want.run); at != "" {
-			t.Errorf("D=%d: with validation the run differs at %s", replicas, at)
+		c.Data.Validation = ""
+		without := goRun(t, c, nil)
+		if without.validation = want.validation; without.difference(want) != "" {
+			t.Errorf("D=%d: with validation the run differs at %s", replicas, without.difference(want))
 		}
-		for k, p := range placed {
-			if (k+replicas)%2 > 0 && !long {
-				continue
-			}
-			c.Schedule.Kind, c.Schedule.Chunks, c.Parallel.Stages = p.kind, max(2, p.chunks), p.stages
-			got := validate(t, c)
-			if at := got.difference(&want.run); at != "" || !maps.Equal(got.found, want.found) {
-				t.Errorf("%s: %v, want %v; the run differs at %q", variant(c), got.found, want.found, at)
-			}
+		c.Data.Validation = "0.2"
+		if got := goRun(t, c, nil); len(got.validation) != 3 || got.difference(without) != "step 0" {
+			t.Errorf("%v; differs from training on all at %q", got.validation, got.difference(without))
 		}
 	}
 }
@@ -138,65 +85,27 @@ func TestValidationOfReplicas(t *testing.T) {
 	c := validating(t)
 	c.Dynamic.Kind, c.Train.Steps, c.Train.ValidateEvery = "none", 1, 0
 	c.Optimizer.LR, c.Optimizer.MinLR = 1e-300, 0 // below the last digit of every weight
-	want := validate(t, c).found[0]
+	want := goRun(t, c, nil).validation[0]
 	for _, replicas := range []int{2, 3, 5} {
 		c.Parallel.Replicas, c.Parallel.Stages = replicas, 1+replicas%2
-		if got := validate(t, c).found[0]; got != want || want == 0 {
+		if got := goRun(t, c, nil).validation[0]; got != want || want == 0 {
 			t.Errorf("D=%d: %v, want %v", replicas, got, want)
 		}
 	}
 	c.Train.ValidateSequences = 20
-	if got := validate(t, c).found[0]; got == want {
+	if got := goRun(t, c, nil).validation[0]; got == want {
 		t.Errorf("20 sequences: %v, as of 7", got)
-	}
-}
-
-// TestHeldOutShare: a share of a corpus is validated on, and not trained on.
-func TestHeldOutShare(t *testing.T) {
-	c := validating(t)
-	whole := c
-	c.Data.Validation, whole.Data.Validation = "0.2", ""
-	got, other := validate(t, c), validate(t, whole)
-	if len(got.found) != 3 || got.difference(&other.run) != "step 0" {
-		t.Errorf("%v; differs from training on all at %q", got.found, got.difference(&other.run))
 	}
 }
 
 // timed trains on known costs, whatever else the ranks do, on the virtual clock. Rank 1
 // is asked to stop in a step, unless that is negative.
-func timed(t *testing.T, c config.Config, stop int) []record.Metrics {
+func timed(t *testing.T, c config.Config, stop int, backend func(*device.Clock, config.Config) kernel.Backend) *run {
 	t.Helper()
-	return timedBy(t, c, stop, func(call *kernel.Call) float64 {
-		if call.O == c.Model.Vocab { // of the head, which the first cuts do not know
-			return 8e-3
-		}
-		return 1e-3
-	})
-}
-
-// timedBy is timed, with what calls take.
-func timedBy(t *testing.T, c config.Config, stop int, cost func(*kernel.Call) float64) []record.Metrics {
-	t.Helper()
-	corpus, err := data.Open(c.Data, c.Model.Vocab, c.Model.Sequence)
-	expect.OK(t, err)
-	v := &validated{found: map[int]record.Float{}}
-	expect.OK(t, local.Run(c.Parallel.Stages*c.Parallel.Replicas, func(tr comm.Transport) error {
-		clock := device.NewVirtual()
-		clock.Pause()
+	return made(t, c, &run{}, func(rank int, clock *device.Clock, s *train.Setup) {
 		step := -1
-		r, err := train.New(train.Setup{
-			Config: c, World: comm.New(tr, comm.Options{Clock: clock}), Device: cpu.New(clock), Corpus: corpus,
-			Backend: null.New(clock, cost),
-			Stop:    func() bool { step++; return stop >= 0 && step >= stop && tr.Rank() == 1 }, Observe: v,
-		})
-		if err != nil {
-			return err
-		}
-		defer r.Close()
-		_, err = r.Loop()
-		return err
-	}))
-	return v.steps
+		s.Backend, s.Stop = backend(clock, c), func() bool { step++; return stop >= 0 && step >= stop && rank == 1 }
+	}, nil)
 }
 
 // TestValidationIsInNoTime: nothing that is measured of steps, and no decision, changes.
@@ -204,9 +113,9 @@ func TestValidationIsInNoTime(t *testing.T) {
 	c := validating(t)
 	c.Dynamic.Kind, c.Train.Steps = "none", 12
 	c.Parallel.Stages, c.Balance.Every = 4, "3"
-	with := timed(t, c, -1)
+	with := timed(t, c, -1, headOf8).metrics
 	c.Data.Validation = ""
-	without := timed(t, c, -1)
+	without := timed(t, c, -1, headOf8).metrics
 	moved := false
 	for i, m := range with {
 		o := without[i]
@@ -238,13 +147,16 @@ func TestValidationKeepsStagesBusy(t *testing.T) {
 	c.Dynamic.Kind, c.Train.Steps, c.Train.ValidateSequences = "none", 2, 64
 	c.Balance.Kind, c.Model.Blocks, c.Parallel.Stages = "uniform", 4, 4
 	passes := 64/c.Parallel.MicrobatchSize + 3
-	block := func(call *kernel.Call) float64 {
-		if call.O == 3*c.Model.Hidden { // one product a block and direction
-			return 1e-3
-		}
-		return 0
+	block := func(clock *device.Clock, c config.Config) kernel.Backend {
+		clock.Pause()
+		return null.New(clock, func(call *kernel.Call) float64 {
+			if call.O == 3*c.Model.Hidden { // one product a block and direction
+				return 1e-3
+			}
+			return 0
+		})
 	}
-	for _, m := range timedBy(t, c, -1, block) {
+	for _, m := range timed(t, c, -1, block).metrics {
 		if want := 1e-3 * float64(passes); m.Validated() && math.Abs(float64(m.ValidationSeconds)/want-1) > 0.02 {
 			t.Errorf("validation took %v s, want %v s", m.ValidationSeconds, want)
 		}
@@ -257,22 +169,16 @@ func TestValidationIsLeftOut(t *testing.T) {
 	c := validating(t)
 	c.Dynamic.Kind, c.Train.Steps, c.Parallel.Stages = "none", 6, 2
 	for stop, want := range map[int][]int{-1: {1, 3, 5}, 3: {1}, 4: {1, 3}, 5: {1, 3, 5}} {
-		var got []int
-		for _, m := range timed(t, c, stop) {
-			if m.Validated() {
-				got = append(got, m.Step)
-			}
-		}
-		if !slices.Equal(got, want) {
+		if got := timed(t, c, stop, headOf8).after(); !slices.Equal(got, want) {
 			t.Errorf("asked to stop in step %d: validated after steps %v, want %v", stop, got, want)
 		}
 	}
 	c.Optimizer.LR, c.Optimizer.Warmup, c.Train.ValidateEvery = 1e30, 0, 1
-	v := &validated{found: map[int]record.Float{}}
-	if err := trainLocally(t, c, v, func(*rank) error { return nil }); err == nil || !strings.Contains(err.Error(), "not finite") {
+	v := &run{}
+	if err := (&session{watch: v}).try(t, c); err == nil || !strings.Contains(err.Error(), "not finite") {
 		t.Fatalf("error %v, want a loss that is not finite", err)
 	}
-	if last := v.steps[len(v.steps)-1]; last.Validated() || len(v.found) != len(v.steps)-1 {
-		t.Errorf("validated after %d of %d steps, after the last: %v", len(v.found), len(v.steps), last.Validated())
+	if last := v.metrics[len(v.metrics)-1]; last.Validated() || len(v.validation) != len(v.metrics)-1 {
+		t.Errorf("validated after %d of %d steps, after the last: %v", len(v.validation), len(v.metrics), last.Validated())
 	}
 }
