@@ -30,6 +30,12 @@ type Registration struct {
 	// Evaluated returns what the kind found out of layers in a step, by their numbers, and
 	// the seconds that it took; nil and 0 if nothing.
 	Evaluated func([]cost.Count) (map[int]float64, float64)
+	// Counts are what layers of the kind count.
+	Counts func(config.Config) []Counts
+	// Sentence says what the kind has made of the model; "" if that is not told.
+	Sentence func(Seen) string
+	// Words say what the model was in a step, for a log.
+	Words func(Seen) []string
 	// Few is how the costs of a large model follow from those of a few of its blocks.
 	Few Few
 }
@@ -44,6 +50,7 @@ type Making struct {
 // Few is how the costs of a large model follow from those of a few of its blocks.
 type Few struct {
 	Blocks  func(*config.Config) int                                             // returns how many blocks have every form; changes settings so that they do
+	Taken   func(Values) (taken, there float64)                                  // tokens of a count of the kind, which Correct is told of
 	Correct func(few config.Config, layers []cost.Layer, taken float64)          // mends costs that were measured while blocks took another share of the tokens
 	Finish  func(larger config.Config, layers []cost.Layer) (lower []cost.Layer) // returns what the layers of the larger model cost in the end
 }
@@ -104,6 +111,20 @@ func Evaluated(counts []cost.Count) (byLayer map[int]float64, seconds float64) {
 		byLayer, seconds = r.Evaluated(counts)
 	}
 	return byLayer, seconds
+}
+
+// Taken returns the tokens that blocks took of those that were there, by counts of a name; 0
+// and 0 where kinds take none.
+func Taken(name string, list []int64) (taken, there float64) {
+	for _, r := range registrations {
+		if r.Few.Taken == nil {
+			continue
+		}
+		if c, ok := Find(r.Counts(config.Config{}), name); ok {
+			return r.Few.Taken(c.Read(list))
+		}
+	}
+	return 0, 0
 }
 
 // FewBlocks changes the settings of a model so that a few blocks have every form, and

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"dynmo/src/dynamic"
 )
 
 // ChangeText says in plain words how the model changed: what names a kind of change, or
@@ -69,7 +71,7 @@ var changeTexts = map[string]func(map[string]float64) string{
 			return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
 		})
 		for _, name := range names {
-			thresholds = append(thresholds, Significant(of[name]))
+			thresholds = append(thresholds, dynamic.Significant(of[name]))
 		}
 		if thresholds != nil {
 			text += ", thresholds are " + strings.Join(thresholds, ", ")
@@ -97,4 +99,4 @@ func Figures(of map[string]any) string {
 }
 
 // share writes a share in per cent.
-func share(x float64) string { return Significant(100*x) + " %" }
+func share(x float64) string { return dynamic.Significant(100*x) + " %" }

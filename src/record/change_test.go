@@ -2,6 +2,8 @@ package record
 
 import (
 	"testing"
+
+	"dynmo/src/dynamic"
 )
 
 // TestChangeText: a change of every kind, and of several, is told in plain words.
@@ -36,7 +38,7 @@ func TestSignificant(t *testing.T) {
 	for x, want := range map[float64]string{
 		0: "0", 0.00012345: "0.000123", 1.5: "1.5", 99.96: "100", 123.456: "123", 45678.9: "45679", -2.345678: "-2.35", 1.5e9: "1.5e+09",
 	} {
-		if got := Significant(x); got != want {
+		if got := dynamic.Significant(x); got != want {
 			t.Errorf("%v: %q, want %q", x, got, want)
 		}
 	}

@@ -4,18 +4,9 @@ import (
 	"fmt"
 	"math"
 	"strings"
-)
 
-// Significant writes a number with three digits, or all those before the point.
-func Significant(x float64) string {
-	switch abs := math.Abs(x); {
-	case abs >= 1e6 || abs < 1e-3 && abs > 0:
-		return fmt.Sprintf("%.3g", x)
-	case abs >= 100:
-		return fmt.Sprintf("%.0f", x)
-	}
-	return fmt.Sprintf("%.3g", x)
-}
+	"dynmo/src/dynamic"
+)
 
 // Large writes a number in thousands, millions or more where it is that large.
 func Large(x float64) string {
@@ -24,10 +15,10 @@ func Large(x float64) string {
 		name string
 	}{{1e12, " T"}, {1e9, " G"}, {1e6, " M"}, {1e3, " k"}} {
 		if math.Abs(x) >= unit.size {
-			return Significant(x/unit.size) + unit.name
+			return dynamic.Significant(x/unit.size) + unit.name
 		}
 	}
-	return Significant(x)
+	return dynamic.Significant(x)
 }
 
 // Ranges writes ascending numbers as ranges: "0-3,7".

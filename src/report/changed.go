@@ -6,8 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"dynmo/src/kind/exit"
-	"dynmo/src/kind/mod"
+	"dynmo/src/dynamic"
 	"dynmo/src/model"
 	"dynmo/src/record"
 )
@@ -19,9 +18,8 @@ type changed struct {
 	Layers   int     // of the chain
 	What     string  // "tokens" or "scores", of which blocks work on a part; "" if they do all
 	Work     float64 // mean of that part over the blocks
-	Left     float64 // share of the tokens that leave at exits; NaN without any
-	Taken    float64 // share of those that come to routed blocks and are taken; NaN without any
-	Loads    loads   // of experts
+	Tokens   float64 // of the steps
+	Counts   []dynamic.Values
 }
 
 // changer tells what the model has become.
@@ -31,10 +29,11 @@ type changer struct {
 	work   *work
 	chain  []model.Description
 	names  []string // of the chain
+	counts []dynamic.Counts
 }
 
 func (r Run) changer() changer {
-	return changer{r, r.frozen(), r.work(), model.FromConfig(r.Config).Chain(), r.chain()}
+	return changer{r, r.frozen(), r.work(), model.FromConfig(r.Config).Chain(), r.chain(), dynamic.AllCounts(r.Config)}
 }
 
 // over returns what the model was in metrics [s.lo, s.hi), at least one.
@@ -45,21 +44,12 @@ func (c changer) over(s segment) changed {
 			d.Frozen = f.layers
 		}
 	}
-	entered, left, there, taken := 0.0, 0.0, 0.0, 0.0
 	sum, n := 0.0, 0
 	for i := s.lo; i < s.hi; i++ {
 		m := c.run.Metrics[i]
 		d.Sparsity += float64(m.Sparsity) / float64(s.hi-s.lo)
-		for _, counts := range m.Counts {
-			switch {
-			case len(counts.Values) < 2 || !slices.Contains(c.names, counts.Layer):
-			case counts.Name == exit.Counts:
-				left += float64(counts.Values[1])
-			case counts.Name == mod.Counts:
-				there, taken = there+float64(counts.Values[0]), taken+float64(counts.Values[1])
-			}
-		}
-		entered += float64(m.BatchSize * c.run.Config.Model.Sequence)
+		d.Counts = append(d.Counts, values(c.counts, m, c.names)...)
+		d.Tokens += float64(m.BatchSize * c.run.Config.Model.Sequence)
 		if c.work == nil || c.work.shares[i] == nil {
 			continue
 		}
@@ -70,11 +60,17 @@ func (c changer) over(s segment) changed {
 	if n > 0 {
 		d.What, d.Work = c.work.What, sum/float64(n)
 	}
-	if d.Left = math.NaN(); c.run.Config.Dynamic.Has("exit") {
-		d.Left = left / entered
-	}
-	d.Taken, d.Loads = taken/there, meanLoads(c.run.Metrics[s.lo:s.hi]...)
 	return d
+}
+
+// values returns what layers of a chain counted in a step.
+func values(counts []dynamic.Counts, m record.Metrics, names []string) (list []dynamic.Values) {
+	for _, c := range m.Counts {
+		if of, known := dynamic.Find(counts, c.Name); known && slices.Contains(names, c.Layer) {
+			list = append(list, of.Read(c.Values))
+		}
+	}
+	return list
 }
 
 // recently is how many steps tell what a model is at the end.
@@ -95,28 +91,25 @@ func (c changer) end() changed {
 // sentence says what the kinds that the run names have made of its model, "" if it names
 // none that tells.
 func (c changer) sentence() string {
-	d, kinds := c.end(), c.run.Config.Dynamic
+	d := c.end()
+	seen := dynamic.Seen{
+		Config: c.run.Config, Sparsity: d.Sparsity, Frozen: d.Frozen, Layers: d.Layers, Froze: c.frozenText(d), Scores: math.NaN(),
+		Tokens: d.Tokens, Counts: d.Counts,
+	}
+	if d.What == "scores" {
+		seen.Scores = d.Work
+	}
 	var list []string
-	if kinds.Has("prune") {
-		list = append(list, percentOf(d.Sparsity)+" of the prunable weights are gone")
-	}
-	if kinds.Has("freeze") {
-		list = append(list, c.frozenText(d))
-	}
-	if kinds.Has("attention") && d.What == "scores" {
-		list = append(list, percentOf(d.Work)+" of the causal scores of attention are computed")
-	}
-	if !math.IsNaN(d.Left) {
-		list = append(list, percentOf(d.Left)+" of the tokens leave early")
-	}
-	if !math.IsNaN(d.Taken) {
-		list = append(list, "routed blocks take "+percentOf(d.Taken)+" of their tokens")
-	}
-	if !math.IsNaN(d.Loads.Fullest) {
-		list = append(list, d.Loads.sentence())
+	for _, kind := range dynamic.Active(c.run.Config) {
+		if kind.Sentence == nil {
+			continue
+		}
+		if s := kind.Sentence(seen); s != "" {
+			list = append(list, s)
+		}
 	}
 	if d.What == "tokens" {
-		list = append(list, "blocks work on "+percentOf(d.Work)+" of all tokens")
+		list = append(list, "blocks work on "+dynamic.Percent(d.Work)+" of all tokens")
 	}
 	return strings.Join(list, "; ")
 }
@@ -137,6 +130,3 @@ func (c changer) frozenText(d changed) string {
 	}
 	return fmt.Sprintf("no layer is frozen any more, at most %d of %d were (%s)", most.layers, d.Layers, c.run.steps(segment{most.lo, most.hi}))
 }
-
-// percentOf writes a share in per cent.
-func percentOf(share float64) string { return record.Significant(100*share) + " %" }

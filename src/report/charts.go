@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"dynmo/src/dynamic"
 	"dynmo/src/record"
 )
 
@@ -59,9 +60,9 @@ func (c *chart) crop(steps []record.Metrics, of func(record.Metrics) record.Floa
 	case !(longest > 1.5*c.Top):
 		c.Top = 0
 	case n == 1:
-		c.Above = fmt.Sprintf("Above the picture: step %d, %s %s.", steps[most].Step, record.Significant(longest), c.Unit)
+		c.Above = fmt.Sprintf("Above the picture: step %d, %s %s.", steps[most].Step, dynamic.Significant(longest), c.Unit)
 	default:
-		c.Above = fmt.Sprintf("Above the picture: %d steps, the longest %s %s (step %d).", n, record.Significant(longest), c.Unit, steps[most].Step)
+		c.Above = fmt.Sprintf("Above the picture: %d steps, the longest %s %s (step %d).", n, dynamic.Significant(longest), c.Unit, steps[most].Step)
 	}
 }
 

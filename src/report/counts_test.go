@@ -68,10 +68,10 @@ func TestExpertTable(t *testing.T) {
 	r := loaded(t, 0)
 	r.Metrics[0].Counts = append(r.Metrics[0].Counts, record.LayerCounts{Layer: "block.0", Name: "experts", Values: []int64{8, 0, 0, 0, 900, 3}})
 	want := [][]string{{"layer", "expert 0", "expert 1"}, {"block 0", "50.0", "50.0"}, {"block 1", "100.0", "0.0"}}
-	if got := r.expertTable(); !slices.EqualFunc(got, want, slices.Equal) {
+	if got := r.countTable(); !slices.EqualFunc(got, want, slices.Equal) {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if got := counting(t, 3, nil).expertTable(); got != nil {
+	if got := counting(t, 3, nil).countTable(); got != nil {
 		t.Errorf("%q of a run without experts", got)
 	}
 }

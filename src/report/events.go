@@ -7,6 +7,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"dynmo/src/dynamic"
 	"dynmo/src/input"
 	"dynmo/src/record"
 )
@@ -155,7 +156,7 @@ func (e eventRow) keptText() string {
 	if e.many > 1 {
 		lead = fmt.Sprintf("Layers stay, %d decisions: ", e.many)
 	}
-	saved := record.Significant(100*e.share) + " %"
+	saved := dynamic.Significant(100*e.share) + " %"
 	if e.many > 1 {
 		saved = "up to " + saved
 	}

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 
+	"dynmo/src/dynamic"
 	"dynmo/src/plan/worth"
 	"dynmo/src/record"
 )
@@ -36,7 +37,7 @@ func (r Run) facts(s summary, w *worth.Result) []fact {
 			fmt.Sprintf("after step %d, of data that nothing was trained on; perplexity %.5g", last.Step, last.ValidationPerplexity)})
 	}
 	if _, y := r.sparsity(); y[len(y)-1] > 0 {
-		facts = append(facts, fact{"sparsity", record.Significant(100*y[len(y)-1]) + " %", "of the prunable weights are gone at the end"})
+		facts = append(facts, fact{"sparsity", dynamic.Significant(100*y[len(y)-1]) + " %", "of the prunable weights are gone at the end"})
 	}
 	bubble := middle(r.Metrics[first.lo:first.hi], func(m record.Metrics) record.Float { return m.BubbleRatio })
 	moved := ""
@@ -44,7 +45,7 @@ func (r Run) facts(s summary, w *worth.Result) []fact {
 		moved = " " + record.Bytes(s.Moved) + " of layers"
 	}
 	return append(facts,
-		fact{"bubble ratio", fmt.Sprintf("%s → %s %%", record.Significant(100*bubble), record.Significant(100*s.Bubble)), "idle share of the stages' time in the pipeline, first → last"},
+		fact{"bubble ratio", fmt.Sprintf("%s → %s %%", dynamic.Significant(100*bubble), dynamic.Significant(100*s.Bubble)), "idle share of the stages' time in the pipeline, first → last"},
 		fact{"balancing", fmt.Sprintf("%.2f %%", 100*s.Overhead), "of all time went to measuring, deciding and moving" + moved},
 		fact{"steps", fmt.Sprintf("%d of %d", len(r.Metrics), r.Config.Train.Steps), r.skipped()})
 }
@@ -86,4 +87,4 @@ func (r Run) skipped() string {
 }
 
 // milliseconds writes seconds.
-func milliseconds[F ~float64](seconds F) string { return record.Significant(1e3 * float64(seconds)) }
+func milliseconds[F ~float64](seconds F) string { return dynamic.Significant(1e3 * float64(seconds)) }

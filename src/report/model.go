@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"dynmo/src/config"
-	"dynmo/src/kind/moe"
+	"dynmo/src/dynamic"
 	"dynmo/src/model"
 	"dynmo/src/record"
 )
@@ -24,7 +24,7 @@ type Model struct {
 // NewModel begins with a model to which nothing has happened.
 func NewModel(c config.Config) Model {
 	shape := model.FromConfig(c)
-	return Model{config: c, chain: shape.Chain(), work: &work{What: "tokens", names: shape.Names()}}
+	return Model{config: c, chain: shape.Chain(), work: &work{What: "tokens", names: shape.Names(), counts: dynamic.AllCounts(c)}}
 }
 
 // Event takes an event.
@@ -40,22 +40,19 @@ func (m *Model) Words(step record.Metrics) (list []string) {
 	if m.ranks = max(m.ranks, step.Ranks); step.Ranks < m.ranks {
 		list = append(list, fmt.Sprintf("ranks: %d of %d", step.Ranks, m.ranks))
 	}
-	if step.Sparsity > 0 {
-		list = append(list, "sparsity: "+percentOf(float64(step.Sparsity)))
+	seen := dynamic.Seen{
+		Config: m.config, Sparsity: float64(step.Sparsity), Frozen: m.frozen, Layers: len(m.chain), Tokens: float64(step.BatchSize * m.config.Model.Sequence),
+		Counts: values(m.work.counts, step, m.work.names),
 	}
-	if m.config.Dynamic.Has("freeze") {
-		list = append(list, fmt.Sprintf("frozen layers: %d of %d", m.frozen, len(m.chain)))
-	}
-	if l := meanLoads(step); !math.IsNaN(l.Fullest) {
-		list = append(list, "fullest expert: "+record.Significant(l.Fullest)+" times the mean")
-		if config.Of[moe.Settings](m.config).Capacity > 0 {
-			list = append(list, "dropped assignments: "+percentOf(l.Dropped))
+	for _, kind := range dynamic.Active(m.config) {
+		if kind.Words != nil {
+			list = append(list, kind.Words(seen)...)
 		}
 	}
-	if row := m.work.row(step, float64(step.BatchSize*m.config.Model.Sequence)); row != nil {
+	if row := m.work.row(step, seen.Tokens); row != nil {
 		m.work.shares = append(m.work.shares[:0], row)
 		if share := m.work.blocks(m.chain, 0); !math.IsNaN(share) {
-			list = append(list, m.work.What+" in blocks: "+percentOf(share))
+			list = append(list, m.work.What+" in blocks: "+dynamic.Percent(share))
 		}
 	}
 	return list

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"dynmo/src/dynamic"
 	"dynmo/src/input"
 	"dynmo/src/record"
 )
@@ -133,7 +134,7 @@ func perCent(share record.Float) string {
 	if !(share > 0) {
 		return ""
 	}
-	return record.Significant(100 * float64(share))
+	return dynamic.Significant(100 * float64(share))
 }
 
 // packingFacts returns what packing came to, none where nothing was packed.
@@ -141,7 +142,7 @@ func packingFacts(p *record.Packing) []fact {
 	if p == nil {
 		return nil
 	}
-	facts := []fact{{"ranks that train", change(p.RanksFirst, p.RanksLast), fmt.Sprintf("on average %s, over the seconds of steps", record.Significant(float64(p.MeanRanks)))}}
+	facts := []fact{{"ranks that train", change(p.RanksFirst, p.RanksLast), fmt.Sprintf("on average %s, over the seconds of steps", dynamic.Significant(float64(p.MeanRanks)))}}
 	if p.Throughput > 0 {
 		note := "of the dense model's: steps at the end beside those before the model first changed"
 		if p.Predicted > 0 {
@@ -152,7 +153,7 @@ func packingFacts(p *record.Packing) []fact {
 	if p.NodesFirst > 1 {
 		facts = append(facts, fact{"nodes given back", fmt.Sprintf("%d of %d", p.NodesGivenBack, p.NodesFirst),
 			fmt.Sprintf("%s node-hours; idle, still allocated: %d at the end, %s node-hours",
-				record.Significant(float64(p.HoursGivenBack)), p.NodesIdle, record.Significant(float64(p.HoursIdle)))})
+				dynamic.Significant(float64(p.HoursGivenBack)), p.NodesIdle, dynamic.Significant(float64(p.HoursIdle)))})
 	}
 	return facts
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 
+	"dynmo/src/dynamic"
 	"dynmo/src/record"
 )
 
@@ -19,14 +20,14 @@ func (r Run) packing() *record.Packing {
 func PackedSentence(p record.Packing) string {
 	list := []string{
 		fmt.Sprintf("packed from %d ranks to %d", p.RanksFirst, p.RanksLast),
-		fmt.Sprintf("on average %s ranks", record.Significant(float64(p.MeanRanks))),
+		fmt.Sprintf("on average %s ranks", dynamic.Significant(float64(p.MeanRanks))),
 	}
 	hours := func(nodes int, what string, hours record.Float) string {
 		plural := "s"
 		if nodes == 1 {
 			plural = ""
 		}
-		return fmt.Sprintf("%d node%s %s, %s node-hours", nodes, plural, what, record.Significant(float64(hours)))
+		return fmt.Sprintf("%d node%s %s, %s node-hours", nodes, plural, what, dynamic.Significant(float64(hours)))
 	}
 	if p.NodesGivenBack > 0 {
 		list = append(list, hours(p.NodesGivenBack, "given back", p.HoursGivenBack))
@@ -101,10 +102,10 @@ var packingHeader = []string{"run", "ranks", "mean", "nodes", "given back", "idl
 // packingCells returns a line of Packings, under packingHeader.
 func packingCells(name string, p record.Packing) []string {
 	hours := func(nodes int, hours record.Float) string {
-		return fmt.Sprintf("%d, %s h", nodes, record.Significant(float64(hours)))
+		return fmt.Sprintf("%d, %s h", nodes, dynamic.Significant(float64(hours)))
 	}
 	return []string{
-		name, fmt.Sprintf("%d to %d", p.RanksFirst, p.RanksLast), record.Significant(float64(p.MeanRanks)),
+		name, fmt.Sprintf("%d to %d", p.RanksFirst, p.RanksLast), dynamic.Significant(float64(p.MeanRanks)),
 		fmt.Sprintf("%d to %d", p.NodesFirst, p.NodesLast), hours(p.NodesGivenBack, p.HoursGivenBack), hours(p.NodesIdle, p.HoursIdle),
 		fmt.Sprint(p.Packings), fmt.Sprintf("%d of %d", p.Releases, p.Releases+p.Failed), times(p.Throughput), times(p.Predicted),
 	}

@@ -120,7 +120,7 @@ func HTML(out io.Writer, r Run) error {
 	p.Events = r.eventRows()
 	p.Left = max(0, len(p.Events)-mostEvents)
 	p.Events = p.Events[:len(p.Events)-p.Left]
-	p.Experts = r.expertTable()
+	p.Experts = r.countTable()
 	if p.Phases, err = r.phaseTable(); err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"dynmo/src/dynamic"
 	"dynmo/src/record"
 )
 
@@ -181,7 +182,7 @@ func (r PhaseRow) work() string {
 	if math.IsNaN(float64(r.Work)) {
 		return ""
 	}
-	return record.Significant(100*float64(r.Work)) + " %"
+	return dynamic.Significant(100*float64(r.Work)) + " %"
 }
 
 // phaseTable returns the phases of one run for its page, with a header, nil if the
@@ -195,8 +196,8 @@ func (r Run) phaseTable() ([][]string, error) {
 	table := [][]string{{"from step", "sparsity, %", "frozen", "work, %", "ranks", "throughput", "makespan, ms", "predicted, ms", "bottleneck, ms", "optimum, ms", "gap, %", "headroom"}}
 	for i, p := range rows {
 		table = append(table, []string{
-			fmt.Sprint(list[i].first), record.Significant(100 * float64(p.Sparsity)), fmt.Sprint(p.Frozen), strings.TrimSuffix(p.work(), " %"), fmt.Sprint(p.Ranks), times(p.Throughput), milliseconds(p.Makespan), milliseconds(p.Predicted),
-			milliseconds(p.Bottleneck), milliseconds(p.Optimum), record.Significant(100 * float64(p.Gap)), fmt.Sprintf("%.2f×", p.Headroom),
+			fmt.Sprint(list[i].first), dynamic.Significant(100 * float64(p.Sparsity)), fmt.Sprint(p.Frozen), strings.TrimSuffix(p.work(), " %"), fmt.Sprint(p.Ranks), times(p.Throughput), milliseconds(p.Makespan), milliseconds(p.Predicted),
+			milliseconds(p.Bottleneck), milliseconds(p.Optimum), dynamic.Significant(100 * float64(p.Gap)), fmt.Sprintf("%.2f×", p.Headroom),
 		})
 	}
 	if err != nil {

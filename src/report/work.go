@@ -5,9 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"dynmo/src/kind/attention"
-	"dynmo/src/kind/exit"
-	"dynmo/src/kind/mod"
+	"dynmo/src/dynamic"
 	"dynmo/src/model"
 	"dynmo/src/record"
 )
@@ -17,12 +15,13 @@ import (
 type work struct {
 	What   string // "tokens" or "scores"
 	names  []string
+	counts []dynamic.Counts
 	shares [][]float64 // by step and layer of the chain; NaN: the layer counts none
 }
 
 // work returns what layers counted, nil if none did.
 func (r Run) work() *work {
-	w := &work{What: "tokens", names: model.FromConfig(r.Config).Names()}
+	w := &work{What: "tokens", names: model.FromConfig(r.Config).Names(), counts: dynamic.AllCounts(r.Config)}
 	known := false
 	for _, m := range r.Metrics {
 		row := w.row(m, float64(m.BatchSize*r.Config.Model.Sequence))
@@ -42,18 +41,18 @@ func (w *work) row(m record.Metrics, tokens float64) []float64 {
 	taken := make(map[int]float64) // by layer
 	for _, c := range m.Counts {
 		layer := slices.Index(w.names, c.Layer)
-		if layer < 0 || len(c.Values) < 2 {
+		of, ok := dynamic.Find(w.counts, c.Name)
+		if layer < 0 || !ok || of.Work == nil {
 			continue
 		}
-		first, second := float64(c.Values[0]), float64(c.Values[1])
-		switch c.Name {
-		case attention.Pairs:
-			w.What, taken[layer], known = "scores", first/second, true
-		case exit.Counts:
-			left[layer], known = second/tokens, true
-		case mod.Counts:
-			taken[layer], known = second/tokens, true
+		did := of.Work(of.Read(c.Values), tokens)
+		if did.Scores {
+			w.What = "scores"
 		}
+		if !math.IsNaN(did.Share) {
+			taken[layer] = did.Share
+		}
+		left[layer], known = did.Left, true
 	}
 	if !known {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"dynmo/src/comm/mpi"
 	"dynmo/src/config"
 	"dynmo/src/cost"
-	"dynmo/src/kind/mod"
+	"dynmo/src/dynamic"
 	"dynmo/src/kind/moe"
 	"dynmo/src/launch"
 	"dynmo/src/plan/search"
@@ -195,15 +195,15 @@ type costWatcher struct {
 	bar   *record.Bar
 	steps int
 
-	taken, there int64 // tokens at routed blocks, in all steps but the first
+	taken, there float64 // tokens at routed blocks, in all steps but the first
 }
 
 func (w *costWatcher) Costs(s profile.Phase) error { w.last = s; return nil }
 func (w *costWatcher) Step(m record.Metrics) error {
 	w.bar.Show(int64(m.Step+1), int64(w.steps))
 	for _, c := range m.Counts {
-		if c.Name == mod.Counts && m.Step > 0 {
-			w.there, w.taken = w.there+c.Values[0], w.taken+c.Values[1]
+		if taken, there := dynamic.Taken(c.Name, c.Values); m.Step > 0 {
+			w.there, w.taken = w.there+there, w.taken+taken
 		}
 	}
 	return nil

@@ -5,6 +5,7 @@ package attention
 
 import (
 	"fmt"
+	"math"
 
 	"dynmo/src/config"
 	"dynmo/src/dynamic"
@@ -21,6 +22,17 @@ var Kind = dynamic.Registration{
 		s := config.Of[simulated](c)
 		return workload{s.Sparsest, s.Densest, s.Noise}
 	}},
+	Counts: func(config.Config) []dynamic.Counts {
+		return []dynamic.Counts{{Name: Pairs, Values: []string{"computed", "causal"}, Work: func(v dynamic.Values, _ float64) dynamic.Work {
+			return dynamic.Work{Scores: true, Share: v.Get("computed") / v.Get("causal")}
+		}}}
+	},
+	Sentence: func(s dynamic.Seen) string {
+		if math.IsNaN(s.Scores) {
+			return ""
+		}
+		return dynamic.Percent(s.Scores) + " of the causal scores of attention are computed"
+	},
 	Holds: func(c config.Config) string {
 		return fmt.Sprintf("attention.buckets=%d", config.Of[Settings](c).Buckets)
 	},

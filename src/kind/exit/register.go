@@ -33,6 +33,8 @@ var Kind = dynamic.Registration{
 		e := config.Of[Settings](c)
 		return fmt.Sprintf("exit.after=%s exit.confidence=%s", e.Depths(c.Model.Blocks), e.Confidence)
 	},
+	Counts:   counts,
+	Sentence: sentence,
 	Few: dynamic.Few{
 		Blocks: fewBlocks,
 		Finish: func(larger config.Config, layers []cost.Layer) []cost.Layer { return leave(layers, shares(larger)) },

@@ -114,12 +114,14 @@ func exitsIn(counts []cost.Count) (list []counted) {
 		}
 		x := &list[len(list)-1]
 		if c.Name == Counts {
-			x.entered, x.left = x.entered+float64(c.Values[0]), x.left+float64(c.Values[1])
+			v := left.Read(c.Values)
+			x.entered, x.left = x.entered+v.Get("entered"), x.left+v.Get("left")
 			continue
 		}
-		x.threshold = max(x.threshold, float64(c.Values[0])/ThresholdUnit)
-		for i := range x.around {
-			x.around[i] += float64(c.Values[1+i])
+		v := around.Read(c.Values)
+		x.threshold = max(x.threshold, v.Get("threshold")/ThresholdUnit)
+		for i, tokens := range v.Rest() {
+			x.around[i] += float64(tokens)
 		}
 	}
 	return list

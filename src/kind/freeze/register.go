@@ -3,6 +3,8 @@
 package freeze
 
 import (
+	"fmt"
+
 	"dynmo/src/config"
 	"dynmo/src/dynamic"
 	"dynmo/src/model"
@@ -23,7 +25,11 @@ var Kind = dynamic.Registration{
 		s := config.Of[simulated](c)
 		return workload{s.Frozen, s.Thaws}
 	}},
-	Memory:    references,
+	Memory:   references,
+	Sentence: func(s dynamic.Seen) string { return s.Froze },
+	Words: func(s dynamic.Seen) []string {
+		return []string{fmt.Sprintf("frozen layers: %d of %d", s.Frozen, s.Layers)}
+	},
 	Evaluated: evaluated,
 }
 

@@ -1,9 +1,43 @@
 package mod
 
 import (
+	"math"
+
+	"dynmo/src/config"
 	"dynmo/src/cost"
 	"dynmo/src/dynamic"
 )
+
+// routedTokens are the tokens at a routed block (see Counts).
+var routedTokens = dynamic.Counts{Name: Counts, Values: []string{"there", "taken", "right", "router's loss", "predictor's loss"}}
+
+// counts returns routedTokens with its charts.
+func counts(c config.Config) []dynamic.Counts {
+	by := "the router's sigmoid above 1/2"
+	if config.Of[Settings](c).Route == "predictor" {
+		by = "the predictor"
+	}
+	all := routedTokens
+	all.Charts = []dynamic.Chart{
+		{Title: "tokens taken", Unit: "%", About: "by routed blocks, of the tokens that come to them", FromZero: true,
+			Of: func(v dynamic.Values, _ dynamic.Step) float64 { return 100 * v.Ratio("taken", "there") }},
+		{Title: "foretold rightly", Unit: "%", About: "tokens of which " + by + " says whether they are among the first of their sequence",
+			Of: func(v dynamic.Values, _ dynamic.Step) float64 { return 100 * v.Ratio("right", "there") }},
+	}
+	all.Work = func(v dynamic.Values, tokens float64) dynamic.Work {
+		return dynamic.Work{Share: v.Get("taken") / tokens}
+	}
+	return []dynamic.Counts{all}
+}
+
+// sentence says which share of their tokens routed blocks take.
+func sentence(s dynamic.Seen) string {
+	share := s.Sum(routedTokens.Name, "taken") / s.Sum(routedTokens.Name, "there")
+	if math.IsNaN(share) {
+		return ""
+	}
+	return "routed blocks take " + dynamic.Percent(share) + " of their tokens"
+}
 
 // routing tells how many tokens routed blocks take, when it is a quarter more or fewer
 // than was told last: what the blocks cost has changed. It changes nothing.
@@ -23,15 +57,16 @@ func (r *routing) Before(int, dynamic.Target) (dynamic.Change, error) {
 
 // After counts the tokens of all routed blocks.
 func (r *routing) After(_ int, m cost.Measurement) error {
-	var there, taken, right int64
+	var there, taken, right float64
 	for _, c := range m.Counts {
-		if c.Name == Counts {
-			there, taken, right = there+c.Values[0], taken+c.Values[1], right+c.Values[2]
+		if c.Name == routedTokens.Name {
+			v := routedTokens.Read(c.Values)
+			there, taken, right = there+v.Get("there"), taken+v.Get("taken"), right+v.Get("right")
 		}
 	}
 	if there > 0 {
-		r.share.Add(float64(taken) / float64(there))
-		r.right.Add(float64(right) / float64(there))
+		r.share.Add(taken / there)
+		r.right.Add(right / there)
 	}
 	return nil
 }

@@ -35,7 +35,13 @@ var Kind = dynamic.Registration{
 		m := config.Of[Settings](c)
 		return fmt.Sprintf("mod.capacity=%v mod.route=%s", m.Capacity, m.Route)
 	},
-	Few: dynamic.Few{Blocks: func(*config.Config) int { return 2 }, Correct: correct},
+	Counts:   counts,
+	Sentence: sentence,
+	Few: dynamic.Few{
+		Blocks:  func(*config.Config) int { return 2 },
+		Taken:   func(v dynamic.Values) (taken, there float64) { return v.Get("taken"), v.Get("there") },
+		Correct: correct,
+	},
 }
 
 // correct sets what routed blocks cost whose predictor took another share of the tokens than

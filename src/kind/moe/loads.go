@@ -1,8 +1,6 @@
 package moe
 
 import (
-	"slices"
-
 	"dynmo/src/cost"
 	"dynmo/src/dynamic"
 )
@@ -29,26 +27,18 @@ func (l *loads) Before(int, dynamic.Target) (dynamic.Change, error) {
 
 // After counts the tokens of all experts.
 func (l *loads) After(_ int, m cost.Measurement) error {
-	var fullest float64
-	var dropped, taken int64
-	layers := 0
+	var full, drops, taken, layers float64
 	for _, c := range m.Counts {
-		if c.Name != Counts || len(c.Values) <= CountsFrom || c.Values[0] == 0 {
+		v := assigned.Read(c.Values)
+		if c.Name != assigned.Name || v.Get("tokens") == 0 || sum(v) == 0 {
 			continue
 		}
-		byExpert, sum := c.Values[CountsFrom:], int64(0)
-		for _, load := range byExpert {
-			sum += load
-		}
-		if sum == 0 {
-			continue
-		}
-		fullest, layers = fullest+float64(slices.Max(byExpert))*float64(len(byExpert))/float64(sum), layers+1
-		dropped, taken = dropped+c.Values[1], taken+sum
+		full, layers = full+fullest(v), layers+1
+		drops, taken = drops+v.Get("dropped"), taken+sum(v)
 	}
 	if layers > 0 {
-		l.fullest.Add(fullest / float64(layers))
-		l.dropped.Add(float64(dropped) / float64(dropped+taken))
+		l.fullest.Add(full / layers)
+		l.dropped.Add(drops / (drops + taken))
 	}
 	return nil
 }

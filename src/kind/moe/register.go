@@ -50,6 +50,9 @@ var Kind = dynamic.Registration{
 		}
 		return list
 	},
+	Counts:   counts,
+	Sentence: sentence,
+	Words:    words,
 	// Blocks with experts are large: one is enough where all take all tokens.
 	Few: dynamic.Few{Blocks: func(*config.Config) int { return 1 }},
 }

@@ -10,5 +10,12 @@ import (
 var Kind = dynamic.Registration{
 	Settings: settings,
 	New:      func(c config.Config) dynamic.Kind { return newPruning(c) },
+	Sentence: func(s dynamic.Seen) string { return dynamic.Percent(s.Sparsity) + " of the prunable weights are gone" },
+	Words: func(s dynamic.Seen) (list []string) {
+		if s.Sparsity > 0 {
+			list = append(list, "sparsity: "+dynamic.Percent(s.Sparsity))
+		}
+		return list
+	},
 	Workload: dynamic.Making{Of: func(c config.Config) dynamic.Workload { return workload{newPruning(c)} }},
 }

@@ -9,9 +9,9 @@ import (
 	"dynmo/src/cost"
 	"dynmo/src/device"
 	"dynmo/src/device/cpu"
+	"dynmo/src/dynamic"
 	"dynmo/src/kernel"
 	"dynmo/src/kernel/null"
-	"dynmo/src/kind/mod"
 	"dynmo/src/layout"
 	"dynmo/src/mesh"
 	"dynmo/src/model"
@@ -140,14 +140,13 @@ func byLayer(spans []trace.Span, layers int) []cost.Stage {
 
 // taken returns the share of the tokens at routed blocks that these took.
 func taken(counts []cost.Count) float64 {
-	there, took := int64(0), int64(0)
+	there, took := 0.0, 0.0
 	for _, c := range counts {
-		if c.Name == mod.Counts {
-			there, took = there+c.Values[0], took+c.Values[1]
-		}
+		taken, of := dynamic.Taken(c.Name, c.Values)
+		there, took = there+of, took+taken
 	}
 	if there == 0 {
 		return 1
 	}
-	return float64(took) / float64(there)
+	return took / there
 }
