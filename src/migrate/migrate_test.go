@@ -94,8 +94,8 @@ func (m *member) within(from, to partition.Owners) (*model.Stage, Moved, error) 
 // its place in the chain, dense, masked or CSR matrices, frozen parameters, and thresholds.
 func disturb(l *model.Layer) error {
 	l.Updates = 10 + l.ID
-	if _, ok := l.Threshold(); ok {
-		l.SetThreshold(1 / float64(l.ID))
+	if _, ok := l.Tuning(); ok {
+		l.Tune(1 / float64(l.ID))
 	}
 	l.SetState("text", fmt.Append(nil, "layer ", l.ID))
 	m, err := l.AllocState("memory", int64(8*l.ID))

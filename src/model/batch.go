@@ -40,6 +40,14 @@ func (b *Batch) Worked() int {
 	return b.Computes()
 }
 
+// Expected returns the share of the steps in which the layer computes tokens that b enters.
+func (b *Batch) Expected() float64 {
+	if b.Work != nil {
+		return b.Work.Expected()
+	}
+	return 1
+}
+
 // Computes returns the tokens of a batch that are computed. A token of which only keys and
 // values are computed counts as a sixth: two of a block's twelve products.
 func (b *Batch) Computes() int { return b.Queries + b.KeysOnly()/6 }
@@ -127,6 +135,9 @@ func (s *Subset) Leaves() *Batch { return &s.Batch }
 
 // Worked returns the computed tokens of the batch that entered.
 func (s *Subset) Worked() int { return s.entered.Computes() }
+
+// Expected returns 1.
+func (s *Subset) Expected() float64 { return 1 }
 
 // Repeats reports false: which tokens leave depends on data.
 func (s *Subset) Repeats() bool { return false }

@@ -13,8 +13,8 @@ import (
 func (h header) check(c Config, t tensor.DType) error {
 	l := outline(c, c.Chain()[h.Layer], header{Layer: h.Layer}, t)
 	params := l.params
-	if _, exit := l.Threshold(); h.Threshold != nil && !exit {
-		return fmt.Errorf("a threshold of a layer that is no exit")
+	if _, tuned := l.Tuning(); h.Threshold != nil && !tuned {
+		return fmt.Errorf("a threshold of a layer that has none")
 	}
 	if h.Updates < 0 {
 		return fmt.Errorf("%d updates", h.Updates)

@@ -188,26 +188,26 @@ func (l *Layer) Reading(x *Exec, b *Batch, saved tensor.Mem, i int) tensor.Mem {
 	return l.Parts[at.part].Reading(x, b.OfPart(at.part), l.savedOf(at.part, x, b, saved), at.index)
 }
 
-// Tuned returns the number of the layer's parts that is set between steps; nil if there is
-// none.
-func (l *Layer) Tuned() *float64 {
+// tuned returns the numbers of the layer's parts that are set between steps.
+func (l *Layer) tuned() (list []*float64) {
 	for _, p := range l.Parts {
-		if at := p.Tuned(); at != nil {
-			return at
-		}
+		list = append(list, p.Tuned()...)
 	}
-	return nil
+	return list
 }
 
-// Threshold returns the confidence above which tokens leave at the layer; false if it is
-// no exit.
-func (l *Layer) Threshold() (threshold float64, ok bool) {
-	if at := l.Tuned(); at != nil {
-		return *at, true
+// Tuning returns the number that a kind of dynamism sets in the layer between steps, such as
+// an exit's threshold; false if no part of the layer has any.
+func (l *Layer) Tuning() (value float64, ok bool) {
+	if list := l.tuned(); len(list) > 0 {
+		return *list[0], true
 	}
 	return 0, false
 }
 
-// SetThreshold sets the confidence above which tokens leave at the layer, an exit, from
-// the next step on. It is part of the layer's state.
-func (l *Layer) SetThreshold(threshold float64) { *l.Tuned() = threshold }
+// Tune sets the number from the next step on. It is part of the layer's state.
+func (l *Layer) Tune(value float64) {
+	for _, at := range l.tuned() {
+		*at = value
+	}
+}

@@ -99,7 +99,7 @@ func outline(c Config, description Description, h header, t tensor.DType) *Layer
 		p.Frozen = slices.Contains(h.Frozen, i)
 	}
 	if h.Threshold != nil {
-		l.SetThreshold(*h.Threshold)
+		l.Tune(*h.Threshold)
 	}
 	l.divide()
 	return l

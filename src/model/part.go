@@ -29,9 +29,9 @@ type Part interface {
 	Traits() Traits
 	// NewWork returns what the part keeps of a microbatch beside its activations; nil: nothing.
 	NewWork(x *Exec, room Room) Work
-	// Tuned returns a number of the part that a kind of dynamism sets between steps, and
-	// that is part of the layer's state; nil: there is none.
-	Tuned() *float64
+	// Tuned returns the numbers of the part that a kind of dynamism sets between steps, all
+	// to one value, which is part of the layer's state; nil: there are none.
+	Tuned() []*float64
 	// Feed puts the data of a microbatch in place, if the part reads any.
 	Feed(x *Exec, b *Batch, saved tensor.Mem, tokens, targets []int32)
 	// Readings lists what forward leaves for the host, and reading where it leaves
@@ -59,7 +59,7 @@ type Basic struct{}
 
 func (Basic) Traits() Traits                                    { return Traits{} }
 func (Basic) NewWork(*Exec, Room) Work                          { return nil }
-func (Basic) Tuned() *float64                                   { return nil }
+func (Basic) Tuned() []*float64                                 { return nil }
 func (Basic) Feed(*Exec, *Batch, tensor.Mem, []int32, []int32)  {}
 func (Basic) Readings() []Reading                               { return nil }
 func (Basic) Reading(*Exec, *Batch, tensor.Mem, int) tensor.Mem { return tensor.Mem{} }

@@ -60,7 +60,7 @@ func (l *Layer) header() header {
 			h.Frozen = append(h.Frozen, i)
 		}
 	}
-	if threshold, ok := l.Threshold(); ok {
+	if threshold, ok := l.Tuning(); ok {
 		h.Threshold = &threshold
 	}
 	return h

@@ -51,7 +51,7 @@ func (c Config) Holds(other Config, layer int) bool {
 // Registered memory, which is of the parameters that are here, stays behind.
 func (l *Layer) Like(c Config, d device.Device) (*Layer, error) {
 	h := header{Layer: l.ID, Updates: l.Updates}
-	if threshold, ok := l.Threshold(); ok {
+	if threshold, ok := l.Tuning(); ok {
 		h.Threshold = &threshold
 	}
 	other, err := newLayer(c, h, d, l.dtype)

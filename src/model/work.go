@@ -40,6 +40,9 @@ type Work interface {
 	Leaves() *Batch
 	// Worked returns how many tokens the part computes, once its forward is done.
 	Worked() int
+	// Expected returns the share of the steps in which the part computes tokens, as far as
+	// that is drawn at random: 1 of most.
+	Expected() float64
 	// Repeats reports whether two passes of batches with equal fields are the same calls.
 	Repeats() bool
 }
@@ -141,6 +144,17 @@ func (w *works) Worked() int {
 		}
 	}
 	return w.origin.Computes()
+}
+
+// Expected returns the mean of the parts that have a Work.
+func (w *works) Expected() float64 {
+	sum, n := 0.0, 0.0
+	for _, part := range w.of {
+		if part != nil {
+			sum, n = sum+part.Expected(), n+1
+		}
+	}
+	return sum / n
 }
 
 // Repeats reports whether all parts repeat.

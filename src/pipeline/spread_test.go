@@ -147,8 +147,8 @@ func TestSpreadExpertsWithoutTokens(t *testing.T) {
 
 // leaves has all tokens leave at an exit, or none.
 func leaves(l *model.Layer, all bool) {
-	if _, exit := l.Threshold(); exit {
-		l.SetThreshold(map[bool]float64{true: -1, false: 2}[all])
+	if _, exit := l.Tuning(); exit {
+		l.Tune(map[bool]float64{true: -1, false: 2}[all])
 	}
 }
 

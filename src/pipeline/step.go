@@ -224,7 +224,7 @@ func (r *Runner) pass(p *pass, in schedule.Instr) error {
 	}
 	r.end(n)
 	if p.op == trace.F {
-		r.times[n].tokens = p.batch.Worked()
+		r.times[n].tokens, r.times[n].expected = p.batch.Worked(), p.batch.Expected()
 	}
 	if err := r.reduce.advance(r); err != nil {
 		return fmt.Errorf("reduce: %w", err)

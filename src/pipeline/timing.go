@@ -14,6 +14,7 @@ type timing struct {
 	layer      int
 	in         schedule.Instr
 	tokens     int
+	expected   float64
 	start, end device.Event
 }
 
@@ -30,7 +31,7 @@ func (r *Runner) begin(op trace.Op, layer int, in schedule.Instr) int {
 	r.group.Post().Do(op, layer, in.Microbatch)
 	n := len(r.times)
 	t := next(&r.times)
-	t.op, t.layer, t.in, t.tokens = op, layer, in, 0
+	t.op, t.layer, t.in, t.tokens, t.expected = op, layer, in, 0, 0
 	t.start = r.x.Stream.Record(t.start)
 	return n
 }
@@ -74,7 +75,7 @@ func (r *Runner) trace() {
 	waits, sums := r.waits, 0.0 // seconds of sums over replicas since the newest pass
 	for n, t := range r.times {
 		span := trace.Span{
-			Op: t.op, Layer: t.layer, Chunk: t.in.Chunk, Microbatch: t.in.Microbatch, Tokens: t.tokens, Start: t.start.Seconds(),
+			Op: t.op, Layer: t.layer, Chunk: t.in.Chunk, Microbatch: t.in.Microbatch, Tokens: t.tokens, Expected: t.expected, Start: t.start.Seconds(),
 		}
 		if t.op.Pipeline() && t.layer < 0 {
 			span.End, sums = span.Start, 0

@@ -83,6 +83,8 @@ func (r *Runner) Validate(feed Feed) (float64, error) {
 
 func (r *Runner) validate(feed Feed) error {
 	v := &r.validation
+	r.x.Validates = true
+	defer func() { r.x.Validates = false }()
 	for i, c := range v.chunks {
 		lent := r.chunks[i]
 		c.free, c.forwards.free = append(c.free[:0], lent.free...), append(c.forwards.free[:0], lent.forwards.free...)

@@ -149,6 +149,7 @@ func (p *Profiler) local(r *report, x *model.Exec, s *model.Stage, spans []trace
 	}
 	for i, row := range work(spans, index, l.Schedule.Microbatches, x.N()) {
 		r.layers[i].work = row
+		p.expect(&r.layers[i], spans)
 		p.evaluate(&r.layers[i])
 	}
 }

@@ -1,6 +1,8 @@
 package profile
 
 import (
+	"slices"
+
 	"dynmo/src/cost"
 	"dynmo/src/trace"
 )
@@ -185,4 +187,29 @@ func (e *estimator) comes(layer int) float64 {
 		}
 	}
 	return sum / float64(len(newest))
+}
+
+// expect makes the samples of a layer whose passes are drawn, once for a step, what these
+// passes take in the mean over draws: the share of the steps in which they are done, of what
+// they took, or of what they are known to take. So a draw is no change of what the layer costs.
+func (p *Profiler) expect(l *layerReport, spans []trace.Span) {
+	at := slices.IndexFunc(spans, func(s trace.Span) bool { return s.Op == trace.F && s.Layer == l.id })
+	if at < 0 || spans[at].Expected == 0 || spans[at].Expected == 1 {
+		return
+	}
+	share, done := spans[at].Expected, spans[at].Tokens > 0
+	known := cost.Stage{}
+	if e := &p.estimator; e.Home != nil {
+		known, _ = e.lower(l.id, e.Home[l.id])
+	}
+	if !done && known.Seconds() == 0 {
+		return // nothing says what the passes take
+	}
+	l.work = make([]float64, len(l.samples))
+	for m := range l.samples {
+		if !done {
+			l.samples[m] = known
+		}
+		l.samples[m], l.work[m] = l.samples[m].Scale(share), share
+	}
 }

@@ -41,6 +41,7 @@ type Span struct {
 	Tokens     int // that a layer's forward worked on
 	Start, End float64
 	Waited     float64 // of these seconds, those in which it waited for other replicas
+	Expected   float64 // of a layer's forward: the share of the steps in which it works, where that is drawn; 0 is 1
 }
 
 // Seconds returns how long the work took, without waiting.

@@ -16,7 +16,7 @@ func pipe(stages, microbatches int) Step {
 		at := 2 + float64(s) // the step begins at 2 s
 		for m := range microbatches {
 			step.Stages[s] = append(step.Stages[s],
-				Span{F, s, 0, m, 0, at, at + 1, 0}, Span{I, s, 0, m, 0, at + 1, at + 2, 0}, Span{W, s, 0, m, 0, at + 2, at + 3, 0})
+				Span{F, s, 0, m, 0, at, at + 1, 0, 0}, Span{I, s, 0, m, 0, at + 1, at + 2, 0, 0}, Span{W, s, 0, m, 0, at + 2, at + 3, 0, 0})
 			at += 3
 		}
 	}

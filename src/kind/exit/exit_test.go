@@ -90,8 +90,8 @@ func TestGradientOfExits(t *testing.T) {
 				confidences := slices.Sorted(slices.Values(d.confidence))
 				if left > 0 {
 					threshold := (confidences[10-left] + slices.Concat([]float64{-1}, confidences)[10-left]) / 2
-					ch.S.Layers[exits[0]].SetThreshold(threshold)
-					ch.S.Layers[exits[1]].SetThreshold(threshold)
+					ch.S.Layers[exits[0]].Tune(threshold)
+					ch.S.Layers[exits[1]].Tune(threshold)
 				}
 				modeltest.CheckGradients(t, ch)
 				if d.left != left || left < 10 && len(d.rows) == left {
@@ -147,7 +147,7 @@ func TestThresholdIsState(t *testing.T) {
 	l := ch.S.Layers[2]
 	before, err := l.Hash()
 	expect.OK(t, err)
-	l.SetThreshold(0.25)
+	l.Tune(0.25)
 	after, err := l.Hash()
 	expect.OK(t, err)
 	if before == after {
@@ -155,14 +155,14 @@ func TestThresholdIsState(t *testing.T) {
 	}
 	moved, err := model.Restore(c, l.Sections(), ch.X.Device, tensor.F32)
 	expect.OK(t, err)
-	if got, ok := moved.Threshold(); !ok || got != 0.25 {
+	if got, ok := moved.Tuning(); !ok || got != 0.25 {
 		t.Errorf("threshold %v, %v, want 0.25", got, ok)
 	}
-	if _, ok := ch.S.Layers[1].Threshold(); ok {
+	if _, ok := ch.S.Layers[1].Tuning(); ok {
 		t.Error("a block has a threshold")
 	}
 	_, err = model.Restore(c, []model.Section{{Name: "header", Text: []byte(`{"layer":1,"threshold":0.5}`)}}, ch.X.Device, tensor.F32)
-	if err == nil || !strings.Contains(err.Error(), "a threshold of a layer that is no exit") {
+	if err == nil || !strings.Contains(err.Error(), "a threshold of a layer that has none") {
 		t.Errorf("a block with a threshold: %v", err)
 	}
 }

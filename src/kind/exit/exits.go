@@ -127,7 +127,7 @@ func (e *exit) Params() []*model.Param {
 	return list
 }
 
-func (e *exit) Tuned() *float64 { return &e.Threshold }
+func (e *exit) Tuned() []*float64 { return []*float64{&e.Threshold} }
 
 // exitSaved is memory of the tokens that have a loss at the exit, but where it says that
 // it is of all that enter.

@@ -27,7 +27,7 @@ func leaveBy(c *modeltest.Chain, left int) {
 		if n := len(confidences); left > 0 {
 			threshold = (confidences[n-left] + slices.Concat([]float64{-1}, confidences)[n-left]) / 2
 		}
-		c.S.Layers[i].SetThreshold(threshold)
+		c.S.Layers[i].Tune(threshold)
 	}
 }
 

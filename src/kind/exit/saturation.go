@@ -45,6 +45,14 @@ func (p *pair) Reading(x *model.Exec, b *model.Batch, saved tensor.Mem, i int) t
 	panic("model: a reading that no part has")
 }
 
+// Tuned returns the numbers of the parts.
+func (p *pair) Tuned() (list []*float64) {
+	for _, q := range p.parts {
+		list = append(list, q.Tuned()...)
+	}
+	return list
+}
+
 func (p *pair) Traits() model.Traits { return model.TraitsOf(p.parts) }
 
 func (p *pair) NewWork(x *model.Exec, room model.Room) model.Work {

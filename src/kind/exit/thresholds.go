@@ -86,7 +86,7 @@ func (e *thresholds) After(step int, m cost.Measurement) error {
 		next := min(max(x.threshold+gain(x.left, wanted)*x.offset(wanted), 0), 1)
 		e.last[e.names[x.layer]+".threshold"] = next
 		if l := e.stage.Layer(x.layer); l != nil {
-			l.SetThreshold(next)
+			l.Tune(next)
 		}
 	}
 	if all > 0 {

@@ -66,7 +66,7 @@ func TestThresholdsFollowTheShare(t *testing.T) {
 			entered := tokens
 			gone = 0
 			for _, l := range s.Layers {
-				threshold, ok := l.Threshold()
+				threshold, ok := l.Tuning()
 				if !ok {
 					continue
 				}
@@ -117,7 +117,7 @@ func TestNoTokenAtAnExit(t *testing.T) {
 	}
 	expect.OK(t, e.After(40, m))
 	for _, layer := range []int{2, 4, 6} {
-		if got, ok := s.Layer(layer).Threshold(); !ok || got != 1 {
+		if got, ok := s.Layer(layer).Tuning(); !ok || got != 1 {
 			t.Errorf("%s: threshold %v, want 1 as before", fmt.Sprint(layer), got)
 		}
 	}

@@ -113,6 +113,14 @@ func (r *routed) Params() []*model.Param {
 	return append(list, r.block.Params()...)
 }
 
+// Tuned returns the numbers of the block.
+func (r *routed) Tuned() (list []*float64) {
+	for _, p := range r.block.Parts {
+		list = append(list, p.Tuned()...)
+	}
+	return list
+}
+
 func (r *routed) Traits() model.Traits {
 	return model.TraitsOf(r.block.Parts).Or(model.Traits{Waits: r.Predictor, Once: true})
 }

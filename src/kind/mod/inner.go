@@ -49,6 +49,9 @@ func (in *inner) Leaves() *model.Batch { return in.origin }
 // Worked returns the tokens that the block computes.
 func (in *inner) Worked() int { return in.inside.Worked() }
 
+// Expected returns that of the block.
+func (in *inner) Expected() float64 { return in.inside.Expected() }
+
 // Repeats reports whether as many tokens are taken of every batch with equal fields: only
 // of full microbatches.
 func (in *inner) Repeats() bool {

@@ -56,6 +56,9 @@ func (d *Dispatch) Worked() int {
 	return d.entered.Computes()
 }
 
+// Expected returns 1.
+func (d *Dispatch) Expected() float64 { return 1 }
+
 // Repeats reports true: what passes call depends on the batch alone.
 func (d *Dispatch) Repeats() bool { return true }
 
