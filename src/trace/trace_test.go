@@ -45,8 +45,8 @@ func TestEqualStages(t *testing.T) {
 
 func TestOnlyTheScheduleCounts(t *testing.T) {
 	got := Step{Stages: [][]Span{
-		{{Reduce, -1, 0, -1, 0, 0, 100, 0}, {F, 0, 0, 0, 0, 10, 11, 0}, {Optimizer, -1, 0, -1, 0, 50, 60, 0}},
-		{{W, 1, 0, 0, 0, 11, 14, 0}, {Optimizer, -1, 0, -1, 0, 90, 105, 0}},
+		{{Reduce, -1, 0, -1, 0, 0, 100, 0, 0}, {F, 0, 0, 0, 0, 10, 11, 0, 0}, {Optimizer, -1, 0, -1, 0, 50, 60, 0, 0}},
+		{{W, 1, 0, 0, 0, 11, 14, 0, 0}, {Optimizer, -1, 0, -1, 0, 90, 105, 0, 0}},
 		nil,
 	}}.Summary()
 	if got.Busy[0] != 1 || got.Busy[1] != 3 || got.Busy[2] != 0 {
