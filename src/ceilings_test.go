@@ -30,8 +30,8 @@ var ceilings = []struct {
 	{"lines of train without tests", 2172, 1300, func(h *tracked) int { return h.lines(`^src/train/[^/]*\.go$`, isNoTest) }},
 	{"packages of this module that train imports", 24, 20, func(h *tracked) int { return h.imports("src/train") }},
 	{"lines of the function Loop", 156, 100, func(h *tracked) int { return h.function("src/train/loop.go", "Loop") }},
-	{"lines of Go without tests", 84300, 72000, func(h *tracked) int { return h.lines(`\.go$`, isNoTest) }},
-	{"lines in all", 171200, 145000, func(h *tracked) int { return h.lines(`.`, func(string) bool { return true }) }},
+	{"lines of Go without tests", 84700, 72000, func(h *tracked) int { return h.lines(`\.go$`, isNoTest) }},
+	{"lines in all", 171700, 145000, func(h *tracked) int { return h.lines(`.`, func(string) bool { return true }) }},
 	{"lines of the README", 640, 150, func(h *tracked) int { return h.lines(`^README\.md$`, isNoTest) }},
 }
 
