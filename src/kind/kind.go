@@ -7,6 +7,7 @@ import (
 	"dynmo/src/kind/attention"
 	"dynmo/src/kind/exit"
 	"dynmo/src/kind/freeze"
+	"dynmo/src/kind/layerdrop"
 	"dynmo/src/kind/mod"
 	"dynmo/src/kind/moe"
 	"dynmo/src/kind/prune"
@@ -14,7 +15,7 @@ import (
 
 // init registers the kinds in their fixed order.
 func init() {
-	for _, r := range []dynamic.Registration{prune.Kind, freeze.Kind, moe.Kind, attention.Kind, exit.Kind, mod.Kind} {
+	for _, r := range []dynamic.Registration{prune.Kind, freeze.Kind, moe.Kind, attention.Kind, exit.Kind, mod.Kind, layerdrop.Kind} {
 		dynamic.Register(r)
 	}
 }
