@@ -30,14 +30,6 @@ func describe(c Config) []Description {
 	return chain
 }
 
-// newFeedForward returns the second half of a block.
-func newFeedForward(c Config, block int) Part {
-	if c.Intermediate > 0 {
-		return newGated(c, block)
-	}
-	return newMLP(c, block)
-}
-
 // initDeviation is the deviation of initial weights (Radford et al. 2019; Touvron et al. 2023 have the same).
 const InitDeviation = 0.02
 

@@ -43,7 +43,7 @@ func Logits(l *Layer, x *Exec, b *Batch, saved tensor.Mem) (normed, w tensor.Mem
 
 // OwnMLP returns a block's MLP of whose first matrix each replica has its own.
 func OwnMLP(c Config, block int) Part {
-	m := newMLP(c, block)
+	m := newFeedForward(c, block)
 	m.up.W.Own, m.up.B.Own = true, true
 	return m
 }

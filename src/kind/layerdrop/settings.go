@@ -17,7 +17,7 @@ var settings = config.Kind{
 		Place: 6, Settings: Settings{},
 	}},
 	Check: func(c config.Config, rule config.Rule) {
-		rule(c.Dynamic.Has("layerdrop") && c.Model.Grain == "expert", `model.grain = "block" or "half": a group of experts passes on more than a sum`, "model.grain dynamic.kind")
+		rule(c.Dynamic.Has("layerdrop") && c.Model.Grain != "block" && c.Model.Grain != "half", `model.grain = "block" or "half": parts in another grain pass on more than a sum`, "model.grain dynamic.kind")
 	},
 	Remarks: func(c config.Config) []string {
 		if s := config.Of[Settings](c); s.Theta == 1 || s.Gamma == 0 {
