@@ -323,7 +323,7 @@ func TestGenerateRefuses(t *testing.T) {
 		o          dynamic.MadeUp
 		want       string
 	}{
-		{"unknown", "magic", model, 10, dynamic.MadeUp{}, `dynamism "magic": unknown, wanted prune, freeze, moe, attention, exit or mod`},
+		{"unknown", "magic", model, 10, dynamic.MadeUp{}, `dynamism "magic": unknown, wanted ` + Dynamisms()},
 		{"no steps", "prune", model, 0, dynamic.MadeUp{}, "steps: 0, wanted at least 1"},
 		{"early", "prune", model, 10, dynamic.MadeUp{Start: -1}, "changes from step -1 on every 1 steps, wanted at least 0 and 1"},
 		{"all attention", "attention", model, 10, dynamic.MadeUp{Attention: 1}, "share of attention: 1, wanted between 0 and 1"},

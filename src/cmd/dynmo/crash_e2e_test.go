@@ -72,7 +72,7 @@ func TestTrainCrashesInACheckpoint(t *testing.T) {
 				continue
 			}
 			c := crash{"F04", fmt.Sprintf("phase=%s rank=%d", phase, rank), 4,
-				fault.Fault{Kind: fault.Kill, Step: 10, Phase: phase, Rank: rank}, killed, from, `, pid \d+\) is gone, in step 1[01]: `, nil}
+				fault.Fault{Kind: fault.Kill, Step: 10, Phase: phase, Rank: rank}, killed, from, `, pid \d+\) is gone, in step (9: checkpoint|1[01]: )`, nil}
 			t.Run(c.where, func(t *testing.T) { c.run(t, want()) })
 		}
 	}
@@ -108,7 +108,7 @@ func (c crash) runIn(t *testing.T, dir, want string) {
 	cmd.Env = append(cmd.Env, fault.Variable+"="+c.fault.String())
 	e := finish(t, cmd)
 	over := nobody(t, dir)
-	if !c.status(e.status) || e.took > soon {
+	if !c.status(e.status) || e.took > soon() {
 		t.Errorf("status %d after %v", e.status, e.took)
 	}
 	c.named(t, e)
@@ -150,7 +150,7 @@ func (c crash) named(t *testing.T, e ended) {
 // nobody waits until no process works in a folder, and returns when that was.
 func nobody(t *testing.T, dir string) time.Time {
 	t.Helper()
-	until := time.Now().Add(soon)
+	until := time.Now().Add(soon())
 	for {
 		var left []string
 		links, err := filepath.Glob("/proc/[0-9]*/cwd")

@@ -122,7 +122,7 @@ func TestTrainStoppedRank(t *testing.T) {
 	e := r.wait(t)
 	gone(t, pids, time.Now().Add(5*time.Second))
 	f.Detect = time.Since(stopped)
-	if took := time.Since(stopped); took < time.Second || took > soon || e.status != exitFailure {
+	if took := time.Since(stopped); took < time.Second || took > soon() || e.status != exitFailure {
 		t.Errorf("status %d after %v", e.status, took)
 	}
 	list := e.errors()

@@ -105,9 +105,9 @@ func TestTrainKilledWhileParked(t *testing.T) {
 		killed := time.Now()
 		expect.OK(t, syscall.Kill(pids[victim], syscall.SIGKILL))
 		e := r.wait(t)
-		gone(t, append(pids, r.cmd.Process.Pid), killed.Add(soon))
+		gone(t, append(pids, r.cmd.Process.Pid), killed.Add(soon()))
 		f.Detect = time.Since(killed)
-		if e.status == exitDone || f.Detect > soon {
+		if e.status == exitDone || f.Detect > soon() {
 			t.Errorf("status %d after %v", e.status, f.Detect)
 		}
 		e.oneCause(t, victim, pids[victim], `gone, in step \d+: `)

@@ -14,6 +14,7 @@ import (
 	"dynmo/src/expect"
 	"dynmo/src/plan/search"
 	"dynmo/src/record"
+	"dynmo/src/study"
 )
 
 // says runs dynmo in this process.
@@ -239,7 +240,7 @@ func TestWhatIfRefuses(t *testing.T) {
 	check("simulate", []string{"--costs", "costs.json"}, []refusal{
 		{"a schedule that is gone", []string{"--costs", "ran.json"}, exitUsage, []string{"table 0: ", `schedule "file"`}},
 		{"a schedule that is none", []string{"--costs", "odd.json"}, exitUsage, []string{"table 0: ", `schedule "2f2b"`}},
-		{"unknown dynamism", []string{"--dynamic", "prone"}, exitUsage, []string{`--dynamic: dynamism "prone"`, "prune, freeze, moe, attention, exit or mod"}},
+		{"unknown dynamism", []string{"--dynamic", "prone"}, exitUsage, []string{`--dynamic: dynamism "prone"`, study.Dynamisms()}},
 		{"no steps", []string{"--dynamic", "prune", "--steps", "0"}, exitUsage, []string{"--dynamic: steps: 0"}},
 		{"steps of a run", []string{"--costs", "steps.json", "--steps", "5"}, exitUsage, []string{"--steps: has no effect", "--dynamic"}},
 		{"no steps of nothing", []string{"--steps", "0"}, exitUsage, []string{"--steps 0: want at least 1"}},

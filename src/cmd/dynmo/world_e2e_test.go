@@ -24,9 +24,18 @@ import (
 // limit ends a run that hangs. It is far above what a run may take.
 const limit = 90 * time.Second
 
-// soon is how long a run that is refused may take: a few seconds, and as long
-// again for mpirun to start on a machine with many times as much to do.
-const soon = 15 * time.Second
+// soon returns how long a run that is refused or loses a rank may take: 15 seconds on a
+// machine that starts four processes within one second, in proportion longer on one that
+// has more to do.
+var soon = sync.OnceValue(func() time.Duration {
+	began := time.Now()
+	var starts sync.WaitGroup
+	for range 4 {
+		starts.Go(func() { _ = exec.Command("go", "version").Run() })
+	}
+	starts.Wait()
+	return 15 * max(time.Second, time.Since(began))
+})
 
 // TestMain removes the program that the tests built.
 func TestMain(m *testing.M) {
@@ -215,7 +224,7 @@ func (e ended) refused(t *testing.T, status int, want ...string) {
 	if e.stdout != "" {
 		t.Errorf("stdout %q", e.stdout)
 	}
-	if e.took > soon {
+	if e.took > soon() {
 		t.Errorf("took %v", e.took)
 	}
 	if t.Failed() {
