@@ -50,8 +50,10 @@ t_scontrol_requeue() {
 	ends 120 'COMPLETED 0:0'
 	once 'stub: from step 0'
 }
-t_node_down() {
-	HOLD=15 submit --nodes=3 -- --set train.steps=40
+t_node_down() { lose_third_node; }
+t_node_down_without_limit() { lose_third_node --time=UNLIMITED; }
+lose_third_node() {
+	HOLD=15 submit --nodes=3 "$@" -- --set train.steps=40
 	reach 15
 	hurt down "$(host 3)"
 	back 'start 2 of job'
@@ -100,6 +102,16 @@ t_scancel() {
 	back 'dynmo ended with status 85'
 	ends 60 'CANCELLED 85:0'
 	within 10 grep -q '"status": "stopped"' "$name.run/summary.json" || problem 'the ranks had no time to stop'
+}
+# The script is stopped while it asks Slurm for the nodes of its first start.
+t_stopped_before_start() {
+	mkdir -p "$name.bin"
+	# shellcheck disable=SC2016 # expanded by the script that it writes
+	printf '#!/bin/sh\nscancel --batch --signal=TERM "$SLURM_JOB_ID"\nexec %s "$@"\n' "$(command -v squeue)" >"$name.bin/squeue"
+	chmod +x "$name.bin/squeue"
+	PATH=$work/$name.bin:$PATH submit -- --set train.steps=20
+	ends 60 'FAILED 85:0'
+	says 'train.sbatch: stopped at step 0' && lacks 'start 1'
 }
 # late COMMAND...: Slurm takes the job's end for the present as soon as it is cancelled, but
 # TERM reaches its script 5 s later; in between the script is asked to stop for its limit.
@@ -201,6 +213,10 @@ t_sweep() {
 	id=${id}_3
 	ends 60 'FAILED 2:0'
 	says 'a quote in line 3 has no end'
+	SWEEP=absent.txt submit --array=1 --
+	id=${id}_1
+	ends 60 'FAILED 2:0'
+	says 'SWEEP=absent.txt: no such file'
 }
 t_too_few_places() {
 	submit --nodes=1 --ntasks-per-node=2 --
