@@ -45,7 +45,3 @@ costs=(results/costs-moe/mixtral-8x7b.json results/costs-moe/llama-moe-3.5b.json
 answer plan jobs/paper/mixtral-8x7b.toml --costs "${costs[0]}" --set device.kind=cpu
 answer plan jobs/paper/mixtral-8x7b.toml --costs "${costs[0]}" --set device.kind=cpu --set balance.memory_limit_bytes=80000000000
 answer plan jobs/paper/llama-moe-3.5b.toml --costs "${costs[1]}" --set device.kind=cpu "${linear[@]}"
-answer bench experts "${costs[@]}"
-for replicas in 4 2; do
-	answer bench experts "${costs[@]}" --replicas "$replicas" --speedups
-done

@@ -23,16 +23,16 @@ var ceilings = []struct {
 	ceiling, aim int
 	measure      func(h *tracked) int
 }{
-	{"Go files outside of its kind, kernel and tests that name mod", 15, 6, func(h *tracked) int { return h.naming("mod") }},
-	{"the same for moe", 26, 10, func(h *tracked) int { return h.naming("moe") }},
-	{"the same for expert", 54, 30, func(h *tracked) int { return h.naming("expert") }},
+	{"Go files outside of its kind, kernel and tests that name mod", 14, 6, func(h *tracked) int { return h.naming("mod") }},
+	{"the same for moe", 22, 10, func(h *tracked) int { return h.naming("moe") }},
+	{"the same for expert", 46, 30, func(h *tracked) int { return h.naming("expert") }},
 	{"calls of Dynamic.Has outside of kind and config", 0, 0, (*tracked).asksForKinds},
 	{"lines of train without tests", 2172, 1300, func(h *tracked) int { return h.lines(`^src/train/[^/]*\.go$`, isNoTest) }},
 	{"packages of this module that train imports", 24, 20, func(h *tracked) int { return h.imports("src/train") }},
 	{"lines of the function Loop", 156, 100, func(h *tracked) int { return h.function("src/train/loop.go", "Loop") }},
-	{"lines of Go without tests", 84700, 72000, func(h *tracked) int { return h.lines(`\.go$`, isNoTest) }},
-	{"lines in all", 171700, 145000, func(h *tracked) int { return h.lines(`.`, func(string) bool { return true }) }},
-	{"lines of the README", 640, 150, func(h *tracked) int { return h.lines(`^README\.md$`, isNoTest) }},
+	{"lines of Go without tests", 81700, 72000, func(h *tracked) int { return h.lines(`\.go$`, isNoTest) }},
+	{"lines in all", 167500, 145000, func(h *tracked) int { return h.lines(`.`, func(string) bool { return true }) }},
+	{"lines of the README", 634, 150, func(h *tracked) int { return h.lines(`^README\.md$`, isNoTest) }},
 }
 
 func TestCeilings(t *testing.T) {

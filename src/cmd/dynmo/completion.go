@@ -11,7 +11,6 @@ import (
 	"dynmo/src/config"
 	"dynmo/src/data"
 	"dynmo/src/dynamic"
-	"dynmo/src/dynamic/routing"
 	"dynmo/src/nodebench"
 	"dynmo/src/study/roofline"
 )
@@ -24,9 +23,8 @@ type completer = cobra.CompletionFunc
 var arguments = map[string]completer{
 	"dynmo train": files("toml"), "dynmo plan": files("toml"), "dynmo simulate": files("toml"), "dynmo profile": files("toml"),
 	"dynmo table": folders, "dynmo report": folders,
-	"dynmo ckpt inspect":  files("safetensors"),
-	"dynmo data inspect":  files("bin"),
-	"dynmo bench experts": files("json", "jsonl"), "dynmo bench routing": folders,
+	"dynmo ckpt inspect": files("safetensors"),
+	"dynmo data inspect": files("bin"),
 }
 
 // flagValues say how the values of a flag are completed, by the path of its command
@@ -44,7 +42,6 @@ var flagValues = map[string]map[string]completer{
 	"dtype":      {"": words("float32", "bfloat16", "float16")},
 	"model-type": {"": words("mixtral", "llama_moe")},
 	"router":     {"": words("linear", "mlp")},
-	"only":       {"dynmo bench experts": words(routing.Names()...)},
 }
 
 // files completes to files with these endings.

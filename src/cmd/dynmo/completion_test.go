@@ -29,7 +29,6 @@ func TestCompletion(t *testing.T) {
 		{"data prepare --format ", []string{"llmc", "megatron"}, nil, noFiles},
 		{"ckpt export --format ", []string{"huggingface", "llmc"}, []string{"megatron"}, noFiles},
 		{"ckpt export --model-type ", []string{"mixtral", "llama_moe"}, nil, noFiles},
-		{"bench experts --only ", []string{"mixtral-24-aux"}, nil, noFiles},
 		{"plan ", []string{"toml"}, nil, endings},
 		{"table run/a ", nil, nil, dirs},
 		{"doctor --require ", []string{"mpi", "nccl"}, nil, noFiles},

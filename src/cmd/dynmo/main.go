@@ -3,7 +3,6 @@
 package main
 
 import (
-	_ "dynmo/src/kind" // all kinds of dynamism
 	"os"
 	"runtime/debug"
 

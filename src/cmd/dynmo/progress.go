@@ -12,7 +12,7 @@ import (
 )
 
 // showing are commands that show their own progress.
-var showing = []string{"dynmo train", "dynmo data prepare", "dynmo bench decisions"}
+var showing = []string{"dynmo train", "dynmo data prepare"}
 
 // barKey is the key of a command's bar in its context.
 type barKey struct{}

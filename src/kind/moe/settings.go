@@ -27,7 +27,7 @@ type parallel struct {
 
 // simulated is what a simulated run assumes.
 type simulated struct {
-	Routing     string `toml:"routing" default:"mixtral-24-aux-other" oneof:"llama-24-aux-mod,llama-24-aux-other,llama-24-aux,llama-24-s-base,llama-32-aux,llama-32-s-base,mixtral-24-aux-mod,mixtral-24-aux-other,mixtral-24-aux,mixtral-24-s-base,mixtral-32-aux,mixtral-32-s-base" when:"dynamic.kind=moe" doc:"recorded routing of a small trained model (dynmo bench routing): its like, blocks, and how loads were kept equal; other: on other text than it trained on; mod: with a mixture of depths"`
+	Routing     string `toml:"routing" default:"mixtral-24-aux-other" oneof:"llama-24-aux-mod,llama-24-aux-other,llama-24-aux,llama-24-s-base,llama-32-aux,llama-32-s-base,mixtral-24-aux-mod,mixtral-24-aux-other,mixtral-24-aux,mixtral-24-s-base,mixtral-32-aux,mixtral-32-s-base" when:"dynamic.kind=moe" doc:"recorded routing of a small trained model: its like, blocks, and how loads were kept equal; other: on other text than it trained on; mod: with a mixture of depths"`
 	ExpertRanks int    `toml:"expert_ranks" default:"8" min:"1" max:"65536" when:"dynamic.kind=moe" doc:"ranks over which a layer's experts are spread, of which the fullest sets its time; at most as many as experts"`
 }
 

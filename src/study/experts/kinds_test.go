@@ -1,3 +1,0 @@
-package experts_test
-
-import _ "dynmo/src/kind" // settings have the tables of every kind
