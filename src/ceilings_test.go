@@ -27,12 +27,12 @@ var ceilings = []struct {
 	{"the same for moe", 22, 10, func(h *tracked) int { return h.naming("moe") }},
 	{"the same for expert", 46, 30, func(h *tracked) int { return h.naming("expert") }},
 	{"calls of Dynamic.Has outside of kind and config", 0, 0, (*tracked).asksForKinds},
-	{"lines of train without tests", 2172, 1300, func(h *tracked) int { return h.lines(`^src/train/[^/]*\.go$`, isNoTest) }},
-	{"packages of this module that train imports", 24, 20, func(h *tracked) int { return h.imports("src/train") }},
-	{"lines of the function Loop", 156, 100, func(h *tracked) int { return h.function("src/train/loop.go", "Loop") }},
-	{"lines of Go without tests", 81700, 72000, func(h *tracked) int { return h.lines(`\.go$`, isNoTest) }},
-	{"lines in all", 167500, 145000, func(h *tracked) int { return h.lines(`.`, func(string) bool { return true }) }},
-	{"lines of the README", 634, 150, func(h *tracked) int { return h.lines(`^README\.md$`, isNoTest) }},
+	{"lines of train without tests", 1300, 1300, func(h *tracked) int { return h.lines(`^src/train/[^/]*\.go$`, isNoTest) }},
+	{"packages of this module that train imports", 20, 20, func(h *tracked) int { return h.imports("src/train") }},
+	{"lines of the function Loop", 60, 100, func(h *tracked) int { return h.function("src/train/loop.go", "Loop") }},
+	{"lines of Go without tests", 81610, 72000, func(h *tracked) int { return h.lines(`\.go$`, isNoTest) }},
+	{"lines in all", 167250, 145000, func(h *tracked) int { return h.lines(`.`, func(string) bool { return true }) }},
+	{"lines of the README", 635, 150, func(h *tracked) int { return h.lines(`^README\.md$`, isNoTest) }},
 }
 
 func TestCeilings(t *testing.T) {

@@ -122,6 +122,21 @@ func (g *Group) Hosts() []string {
 	return hosts
 }
 
+// Nodes returns the host of every rank as a number, counted from 0; nil if all are on one.
+func (g *Group) Nodes() []int {
+	list, known := make([]int, len(g.peers)), make(map[string]int)
+	for rank, p := range g.peers {
+		if _, ok := known[p.Host]; !ok {
+			known[p.Host] = len(known)
+		}
+		list[rank] = known[p.Host]
+	}
+	if len(known) == 1 {
+		return nil
+	}
+	return list
+}
+
 // SetDeadline changes how long a peer on another host may keep this rank
 // waiting, here and in all groups that come from the same New.
 func (g *Group) SetDeadline(d time.Duration) { g.o.Deadline = d }

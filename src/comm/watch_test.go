@@ -165,10 +165,3 @@ func TestPostAllocatesNothing(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
-
-func BenchmarkPost(b *testing.B) {
-	p := NewBoard(1).Post(0)
-	for b.Loop() {
-		p.Do(trace.F, 1, 2)
-	}
-}

@@ -377,16 +377,6 @@ func BenchmarkBPE(b *testing.B) {
 	})
 }
 
-// BenchmarkBatch copies ids of a token file.
-func BenchmarkBatch(b *testing.B) {
-	corpus := newCorpus(ids{make([]byte, 1<<24), u16})
-	b.SetBytes(2 * 4 * 1024 * 2)
-	batches := corpus.Batches(4, 1024)
-	for b.Loop() {
-		batches.Read(1, 2, 3)
-	}
-}
-
 // TestPartsRefusesAnEndlessWord: a text without a place to cut it would lie in
 // memory as a whole.
 func TestPartsRefusesAnEndlessWord(t *testing.T) {

@@ -175,13 +175,3 @@ func TestDefaultCorpusIsTheGoSourceTree(t *testing.T) {
 		t.Errorf("%d bytes, want 1 MiB of Go source", len(corpus.ids.raw))
 	}
 }
-
-func BenchmarkOpenGoSource(b *testing.B) {
-	for b.Loop() {
-		corpus, err := Open(config.Data{Extensions: []string{".go"}}, 256, 64)
-		if err != nil {
-			b.Skip(err)
-		}
-		b.SetBytes(int64(len(corpus.ids.raw)))
-	}
-}

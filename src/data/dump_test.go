@@ -266,15 +266,3 @@ func FuzzUnpack(f *testing.F) {
 		}
 	})
 }
-
-// BenchmarkArticles reads a packed dump: unpacks it on one core and parses the
-// XML on another. Its text is simple; a real one takes longer to unpack.
-func BenchmarkArticles(b *testing.B) {
-	const count = 100
-	path := filepath.Join(b.TempDir(), "x.xml.bz2")
-	expect.OK(b, os.WriteFile(path, packedDump(b, count), 0o600))
-	b.SetBytes(count * pageSize)
-	for b.Loop() {
-		expect.OK(b, pages(path, func(work) error { return nil }))
-	}
-}

@@ -342,27 +342,3 @@ func gpt2Pieces(t testing.TB) []spPiece {
 	}
 	return list
 }
-
-// BenchmarkSentencePiece is the rate of one core on 8 MiB of the Go
-// toolchain's source, no piece of which is known at first; library is the
-// library alone, on 64 KiB, for its time is not linear.
-func BenchmarkSentencePiece(b *testing.B) {
-	x, err := newSentencePiece("m", spModel(gpt2Pieces(b)))
-	expect.OK(b, err)
-	text := goText(b)
-	b.Run("dynmo", func(b *testing.B) {
-		b.SetBytes(int64(len(text)))
-		for b.Loop() {
-			encodedBy(b, x, text)
-		}
-	})
-	b.Run("library", func(b *testing.B) {
-		text := strings.ToValidUTF8(text[:1<<16], "")
-		b.SetBytes(int64(len(text)))
-		for b.Loop() {
-			if _, err := x.encoder().ask(text); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-}

@@ -124,12 +124,3 @@ func FuzzStrip(f *testing.F) {
 		}
 	})
 }
-
-// BenchmarkStrip is the rate of one core on markup as dense as an article's.
-func BenchmarkStrip(b *testing.B) {
-	page := strings.Repeat("The '''[[duck]]''' is a [[bird|small bird]] of {{convert|5|cm}} &ndash; as told<ref>{{cite web|url=http://a.b/c}}</ref> there.\n\n== Life ==\n", 1000)
-	b.SetBytes(int64(len(page)))
-	for b.Loop() {
-		strip(page, hidden)
-	}
-}

@@ -45,6 +45,14 @@ func (f *Fault) In(step, rank int) bool {
 	return f != nil && f.Kind != Slow && f.Phase == "" && f.Step == step && f.Rank == rank
 }
 
+// FactorIn returns how many times longer the rank of a Slow fault computes in a step.
+func (f *Fault) FactorIn(step int) float64 {
+	if f.Step <= step && step <= f.Last {
+		return f.Factor
+	}
+	return 1
+}
+
 // Strike ends or stops this process in the way of the fault's kind. abort ends the world,
 // and exit this process.
 func (f *Fault) Strike(abort, exit func(status int)) {

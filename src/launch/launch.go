@@ -25,6 +25,7 @@ import (
 	"dynmo/src/model"
 	"dynmo/src/profile"
 	"dynmo/src/record"
+	"dynmo/src/save"
 	"dynmo/src/train"
 )
 
@@ -70,8 +71,8 @@ type World struct {
 	GPU       string // of rank 0; "" on a CPU
 	Transport string // of the memory of GPUs between ranks; "" on a CPU
 
-	Resumed train.Resumed // what the run goes on from
-	Tuned   train.Tuned   // dense products that were measured; zero if none were
+	Resumed save.Resumed // what the run goes on from
+	Tuned   train.Tuned  // dense products that were measured; zero if none were
 
 	Unmetered error // why the energy of rank 0's GPU is not metered; nil if it is, or on a CPU
 }
@@ -86,12 +87,12 @@ func Launch(c config.Config, h Hooks) (train.Outcome, error) {
 	}
 	n := c.Parallel.Stages * c.Parallel.Replicas
 	if n > mostGoroutines {
-		return train.Outcome{}, train.Input(fmt.Errorf("parallel.stages %d x parallel.replicas %d: wanted at most %d ranks in one process; mpirun and srun start more",
+		return train.Outcome{}, comm.Input(fmt.Errorf("parallel.stages %d x parallel.replicas %d: wanted at most %d ranks in one process; mpirun and srun start more",
 			c.Parallel.Stages, c.Parallel.Replicas, mostGoroutines))
 	}
 	corpus, err := data.Open(c.Data, c.Model.Vocab, c.Model.Sequence)
 	if err != nil {
-		return train.Outcome{}, train.Input(err)
+		return train.Outcome{}, comm.Input(err)
 	}
 	var out train.Outcome
 	var first sync.Once
@@ -107,7 +108,7 @@ func Launch(c config.Config, h Hooks) (train.Outcome, error) {
 		if t.Rank() == 0 {
 			out = o
 		}
-		if _, ok := errors.AsType[train.SharedError](err); ok {
+		if _, ok := errors.AsType[comm.SharedError](err); ok {
 			first.Do(func() { shared = err })
 		}
 		return err
@@ -122,7 +123,7 @@ const (
 	// mostGoroutines is below the 10,000 threads at which Go ends a program: every
 	// rank has one, and some have more.
 	mostGoroutines = 4096
-	// grace is how long ranks wait for each other once they have a train.SharedError,
+	// grace is how long ranks wait for each other once they have a comm.SharedError,
 	// and how long rank 0 is then left to abort the world before another does.
 	grace = 2 * time.Second
 	// startFor is how long ranks wait for each other where nothing is known yet
@@ -143,7 +144,7 @@ func launchMPI(c config.Config, h Hooks) (train.Outcome, error) {
 	t, err := mpi.Start()
 	if err != nil {
 		started()
-		return out, train.Input(byFirst(err))
+		return out, comm.Input(byFirst(err))
 	}
 	refusing, err := mpi.FirstRefusing(false)
 	if err == nil && refusing >= 0 {
@@ -164,7 +165,7 @@ func launchMPI(c config.Config, h Hooks) (train.Outcome, error) {
 		defer late.Stop()
 		return out, mpi.Stop()
 	}
-	if _, shared := errors.AsType[train.SharedError](err); !shared {
+	if _, shared := errors.AsType[comm.SharedError](err); !shared {
 		w.end(err, t.Abort)
 	}
 	status := 1
@@ -196,11 +197,11 @@ func agree(c config.Config, t comm.Transport) error {
 		hash [sha256.Size]byte
 	}{{"binary", binary}, {"configuration", sha256.Sum256([]byte(c.TOML()))}} {
 		if err := mpi.Agree(a.what, a.hash); err != nil {
-			return train.Input(err)
+			return comm.Input(err)
 		}
 	}
 	if err := grid(c).Check(t.Size()); err != nil {
-		return train.Input(err)
+		return comm.Input(err)
 	}
 	return nil
 }
@@ -336,7 +337,7 @@ func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corp
 	}
 	placed := bindings(early.Peer, all)
 	if mine.Locality != nil {
-		if err := train.Agree(early, bind(placed[t.Rank()].processors()), false); err != nil {
+		if err := comm.Agree(early, bind(placed[t.Rank()].processors()), false); err != nil {
 			return nil, err
 		}
 	}
@@ -347,7 +348,7 @@ func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corp
 	dev, backend := have.open(clock)
 	stream := dev.NewStream()
 	transport, makeTransport, err := deviceTransport(c, kind, dev, stream, onHost)
-	if err := train.Agree(early, err, true); err != nil {
+	if err := comm.Agree(early, err, true); err != nil {
 		return nil, err
 	}
 	world := comm.New(t, comm.Options{
@@ -385,7 +386,7 @@ func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corp
 			Corpus: corpus.Hash(), GPU: have.gpu, Transport: transport, Unmetered: unmetered, Resumed: r.Resumed(), Tuned: r.Tuned(),
 		})
 	}
-	if err := train.Agree(world, err, true); err != nil {
+	if err := comm.Agree(world, err, true); err != nil {
 		return nil, err
 	}
 	var dir []byte

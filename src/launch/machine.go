@@ -16,7 +16,6 @@ import (
 	"dynmo/src/kernel/ref"
 	"dynmo/src/plan/search"
 	"dynmo/src/tensor"
-	"dynmo/src/train"
 )
 
 // nullRate is what kernel/null takes a rank's arithmetic to be worth: the order
@@ -101,7 +100,7 @@ func gpuRanks(c config.Config, world *comm.Group, all []arrival) (ranks map[stri
 		ranks[a.GPU] = append(ranks[a.GPU], rank)
 		if list := ranks[a.GPU]; len(list) > 1 {
 			if shared = true; !c.Device.Share {
-				return nil, true, train.Input(fmt.Errorf("ranks %d and %d (host %s) have one GPU, %s: start as many ranks on a host as it has GPUs, "+
+				return nil, true, comm.Input(fmt.Errorf("ranks %d and %d (host %s) have one GPU, %s: start as many ranks on a host as it has GPUs, "+
 					"show every rank its own, or set device.share = true", list[0], rank, world.Peer(rank).Host, a.GPU))
 			}
 		}

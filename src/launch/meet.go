@@ -11,7 +11,6 @@ import (
 
 	"dynmo/src/comm"
 	"dynmo/src/config"
-	"dynmo/src/train"
 )
 
 // arrival is what a rank tells the others before the first step.
@@ -47,7 +46,7 @@ func meet(world *comm.Group, mine arrival) ([]arrival, error) {
 	for rank, a := range all {
 		who := world.Peer(rank)
 		blame := func(text string) error {
-			return train.Input(fmt.Errorf("rank %d (host %s): %s", who.World, who.Host, text))
+			return comm.Input(fmt.Errorf("rank %d (host %s): %s", who.World, who.Host, text))
 		}
 		switch {
 		case a.Error != "":

@@ -13,7 +13,6 @@ import (
 	"dynmo/src/comm/nccl"
 	"dynmo/src/config"
 	"dynmo/src/mesh"
-	"dynmo/src/train"
 )
 
 // bound is a bound on memory. Ranks of one host that have bounds of one name share it.
@@ -119,7 +118,7 @@ func fit(world *comm.Group, all []arrival, needs []int64) error {
 				if a.GPU != "" {
 					more = "parallel.stages"
 				}
-				return train.Input(fmt.Errorf("memory: ranks on host %s (%d) need %s, %s are available (%s): wanted more "+more+", or less of "+
+				return comm.Input(fmt.Errorf("memory: ranks on host %s (%d) need %s, %s are available (%s): wanted more "+more+", or less of "+
 					"model.blocks, model.hidden, model.vocab, model.sequence or parallel.microbatch_size",
 					host, s.ranks, gib(s.need), gib(s.room), b.Name))
 			}

@@ -8,7 +8,6 @@ import (
 
 	"dynmo/src/comm"
 	"dynmo/src/comm/local"
-	"dynmo/src/train"
 )
 
 // TestBounds reads files as Linux writes them: proc(5), cgroups(7), and the kernel's admin-guide/cgroup-v2.
@@ -78,7 +77,7 @@ func TestFit(t *testing.T) {
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}
-		if shared, ok := err.(train.SharedError); err != nil && !(ok && shared.Input) {
+		if shared, ok := err.(comm.SharedError); err != nil && !(ok && shared.Input) {
 			t.Errorf("%s: not an error of the input", c.name)
 		}
 	}

@@ -23,6 +23,7 @@ import (
 	"dynmo/src/profile"
 	"dynmo/src/random"
 	"dynmo/src/record"
+	"dynmo/src/save"
 	"dynmo/src/trace"
 	"dynmo/src/train"
 )
@@ -205,7 +206,7 @@ type session struct {
 	begin     func(*rank)                      // nil, or called on each rank before its first step
 	end       func(*rank, train.Outcome) error // nil, or called on each rank after its last step
 
-	resumed train.Resumed // what it went on from
+	resumed save.Resumed // what it went on from
 	outcome train.Outcome
 }
 

@@ -158,12 +158,6 @@ func (x *Exec) Cut(b *Batch, m tensor.Mem) *Cutter {
 	return &Cutter{Mem: m, Tokens: b.Tokens, Capacity: b.Capacity, Queries: b.Queries}
 }
 
-// alive returns the cutter for the tokens that have not departed alone.
-func (c *Cutter) alive() *Cutter {
-	c.Tokens = c.Queries
-	return c
-}
-
 // Rows takes room for so many elements of every token at capacity, and returns
 // those of the tokens that are there.
 func (c *Cutter) Rows(width int, d tensor.DType) tensor.Mem {

@@ -108,15 +108,3 @@ func Number(m tensor.Mem, d tensor.DType, i int) float64 {
 	}
 	return float64(tensor.Of[float32](m)[i])
 }
-
-// setNumber rounds z to an element of host memory.
-func setNumber(m tensor.Mem, d tensor.DType, i int, z float64) {
-	switch d {
-	case tensor.F64:
-		tensor.Of[float64](m)[i] = z
-	case tensor.BF16:
-		tensor.Of[uint16](m)[i] = tensor.ToBF16(float32(z))
-	default:
-		tensor.Of[float32](m)[i] = float32(z)
-	}
-}

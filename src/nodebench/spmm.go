@@ -137,9 +137,6 @@ type pattern struct {
 	values         []float32
 }
 
-// newPattern returns a matrix with so many zeros in a hundred, at random places.
-func newPattern(rows, cols, percent int) *pattern { return newBlocks(rows, cols, percent, 1) }
-
 // newBlocks returns one whose zeros are in whole blocks of side x side. A block is left.
 func newBlocks(rows, cols, percent, side int) *pattern {
 	r := random.Keyed(uint64(rows), uint64(cols), uint64(percent))

@@ -60,9 +60,3 @@ func TestDelayAllocatesNothing(t *testing.T) {
 		t.Errorf("%v allocations", per)
 	}
 }
-
-func BenchmarkDelay(b *testing.B) {
-	for n := uint64(0); b.Loop(); n++ {
-		Delay(4, 1, 2, 3, 4, n)
-	}
-}

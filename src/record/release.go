@@ -1,8 +1,18 @@
 package record
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
+	"time"
+
+	"dynmo/src/elastic"
+	"dynmo/src/replace"
 )
 
 // refusedKey is the detail of an event that tells why Slurm took no nodes back, or why a
@@ -16,27 +26,81 @@ func (j *Journal) Warn(text string) {
 	}
 }
 
-// Released tells what became of ranks without layers, and of their nodes, so many seconds
-// after they had lost the last one behind a step. Silent ones of them have not said
-// goodbye.
-func (j *Journal) Released(step int, seconds float64, r Released, silent []int) error {
-	if j == nil {
+// Released tells a release that has ended. A nil release is none.
+func (j *Journal) Released(mode elastic.Mode, e *elastic.Release) error {
+	if j == nil || e == nil {
 		return nil
 	}
-	r.Refused = oneLine(r.Refused)
-	if r.Refused != "" {
+	r := Released{
+		Mode: string(mode), NodesBefore: e.NodesBefore, Nodes: e.Nodes, Ranks: e.Ranks, Tries: e.Tries, Time: e.Time,
+		Checkpoint: Float(e.Checkpoint), Goodbye: Float(e.Goodbye), Scontrol: Float(e.Scheduler),
+	}
+	step := e.Steps - 1
+	if e.Refused != nil {
+		r.Refused = oneLine(e.Refused.Error())
 		j.Warn(fmt.Sprintf("step %d: %v", step, r))
 	} else {
 		j.observe.Say(fmt.Sprintf("step %d: %v", step, r))
 	}
-	if len(silent) > 0 {
-		j.Warn(fmt.Sprintf("step %d: no goodbye of ranks %s: their nodes are kept", step, Ranges(silent)))
+	if len(e.Silent) > 0 {
+		j.Warn(fmt.Sprintf("step %d: no goodbye of ranks %s: their nodes are kept", step, Ranges(e.Silent)))
 	}
 	detail, err := Detail(r)
 	if err != nil {
 		return err
 	}
-	return j.event(Event{Step: step, Kind: Release, Seconds: Float(seconds), Detail: detail})
+	return j.event(Event{Step: step, Kind: Release, Seconds: Float(e.Seconds), Detail: detail})
+}
+
+// Restart leaves in the run directory on what the run is to go on after so many steps, and
+// tells it. took is what the last checkpoint took. On other ranks than 0, and where the run
+// does not end for it, nothing is done.
+func (j *Journal) Restart(dir string, steps int, n *elastic.Next, took time.Duration) error {
+	if j == nil || n == nil {
+		return nil
+	}
+	text, err := json.Marshal(n)
+	if err != nil {
+		return fmt.Errorf("%s: %w", NextFile, err)
+	}
+	if err := write(dir, NextFile, string(text)+"\n"); err != nil {
+		return err
+	}
+	seconds := took.Seconds()
+	return j.Released(elastic.Restart, &elastic.Release{
+		Steps: steps, NodesBefore: n.Before, Nodes: n.Nodes, Ranks: n.Idle, Seconds: seconds, Checkpoint: seconds, Time: time.Now().UTC(),
+	})
+}
+
+// NoteReleased leaves in the run directory which nodes the present start of the run has given
+// back, and gives back now.
+func NoteReleased(dir string, nodes []string) error {
+	var text strings.Builder
+	for _, node := range nodes {
+		text.WriteString(node + "\n")
+	}
+	return write(dir, ReleasedFile, text.String())
+}
+
+// ForgetReleased removes what an earlier start has left: its nodes may be this one's again.
+func ForgetReleased(dir string) error {
+	if err := os.Remove(filepath.Join(dir, ReleasedFile)); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// KeepProducts leaves in the run directory which algorithms make dense products.
+func KeepProducts(dir string, products []byte) error {
+	return write(dir, ProductsFile, string(products)+"\n")
+}
+
+// write replaces a file of a run directory.
+func write(dir, name, text string) error {
+	return replace.Write(filepath.Join(dir, name), func(w io.Writer) error {
+		_, err := io.WriteString(w, text)
+		return err
+	})
 }
 
 // oneLine returns a text in one line.

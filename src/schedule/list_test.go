@@ -110,14 +110,3 @@ func TestListThetaWaits(t *testing.T) {
 		}
 	}
 }
-
-// BenchmarkList: 24 stages, 96 microbatches.
-func BenchmarkList(b *testing.B) {
-	o := ListOptions{Microbatches: 96}
-	for range 24 {
-		o.Costs = append(o.Costs, cost.Stage{Forward: 1, Input: 1.1, Weight: 0.9})
-	}
-	for b.Loop() {
-		List(o)
-	}
-}

@@ -1,7 +1,6 @@
 package schedule
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 
@@ -120,18 +119,5 @@ func TestAscending(t *testing.T) {
 		if got, want := s.Ascending(), k.chunks == 1; got != want {
 			t.Errorf("%s: %v, want %v", k.kind, got, want)
 		}
-	}
-}
-
-// BenchmarkPeaks is what memory costs a planner for each schedule it looks at.
-func BenchmarkPeaks(b *testing.B) {
-	for _, k := range kinds {
-		s, err := New(k.kind, 24, k.chunks, 96)
-		expect.OK(b, err)
-		b.Run(fmt.Sprintf("%s/chunks=%d", k.kind, k.chunks), func(b *testing.B) {
-			for b.Loop() {
-				s.Peaks()
-			}
-		})
 	}
 }

@@ -6,179 +6,127 @@ import (
 	"time"
 
 	"dynmo/src/comm"
+	"dynmo/src/dynamic"
+	"dynmo/src/elastic"
+	"dynmo/src/layout"
 	"dynmo/src/migrate"
 	"dynmo/src/pipeline"
 	"dynmo/src/plan/policy"
+	"dynmo/src/profile"
 	"dynmo/src/record"
 )
 
 // Outcome is how a run ended, the same on every rank.
 type Outcome struct {
-	Steps   int     // steps that were run
-	Loss    float64 // of the last step
-	Stopped bool    // asked to end before the last step
-	Saved   int     // steps that the last checkpoint holds; 0: there is none
-	Left    bool    // this rank was given back: the others went on without it
-	Next    *Next   // on what the run is to go on, for which it has ended; nil: it has not
-	Hash    string  // of the final weights, if train.hash is set
+	Steps   int           // steps that were run
+	Loss    float64       // of the last step
+	Stopped bool          // asked to end before the last step
+	Saved   int           // steps that the last checkpoint holds; 0: there is none
+	Left    bool          // this rank was given back: the others went on without it
+	Next    *elastic.Next // on what the run is to go on, for which it has ended; nil: it has not
+	Hash    string        // of the final weights, if train.hash is set
 }
 
-// Loop trains (paper, Algorithm 1). The world, the layout and the stage that a
-// step leaves are those that the next one starts from; nothing else goes round
-// but what each room remembers. Collective over all ranks.
+// turn is one step as it goes round the loop: what each phase leaves for later ones.
+type turn struct {
+	step  int
+	began time.Time // without the time of validation
+	ran   layout.Layout
+
+	change     dynamic.Change
+	start      float64 // by the clock
+	done       pipeline.Result
+	agreed     pipeline.Agreement
+	skipped    bool  // the update was left out
+	diverged   error // ends the run once the step is recorded
+	validation *record.Validation
+	measuring  float64 // when what follows the step began
+	measured   profile.Measurement
+	stragglers []record.Straggler
+	next       layout.Layout // that was decided
+	why        policy.Reason
+	restarts   *elastic.Next // on what the run is to go on instead of moving; nil: it moves
+	packs      bool
+	moving     float64 // when layers began to move
+	moved      migrate.Moved
+	told       record.Done
+	out        *Outcome
+}
+
+// Loop trains (paper, Algorithm 1). Each step goes through the phases in their order; the
+// place that a step leaves is where the next one starts. Collective over all ranks.
 func (r *Rank) Loop() (out Outcome, err error) {
-	w, l, s := r.world, r.layout, r.stage
+	if err := r.start(); err != nil {
+		return out, fmt.Errorf("start: %w", err)
+	}
+	out.Steps, out.Loss, out.Saved = r.from.Step, r.from.Loss, r.from.Step
+	phases := []struct {
+		room comm.Room
+		run  func(*turn) error
+	}{
+		{comm.RoomDynamic, r.change},      // the dynamism changes the model
+		{comm.RoomPipeline, r.compute},    // forward and backward of all microbatches; gradients are summed over replicas
+		{comm.RoomUpdate, r.update},       // one agreement on loss and norm, then the optimizer
+		{comm.RoomValidation, r.validate}, // at times, the loss of data that nothing is trained on
+		{comm.RoomProfile, r.measure},     // what the step showed, the same on every rank
+		{comm.RoomBalance, r.decide},      // in which layout the next step runs
+		{comm.RoomMigrate, r.migrate},     // layers go where that has them, and ranks that it has no place for go
+		{comm.RoomRecord, r.record},       // rank 0 tells what happened
+		{comm.RoomSave, r.save},           // a checkpoint is written while steps go on, but for the last
+	}
+	post, steps := r.World.Post(), r.Config.Train.Steps
+	for step := r.from.Step; step < steps && !out.Stopped; step++ {
+		t := &turn{step: step, began: time.Now(), ran: r.layout, out: &out}
+		for _, phase := range phases {
+			post.Enter(step, phase.room)
+			if err := phase.run(t); err != nil {
+				return out, fmt.Errorf("step %d: %w", step, err)
+			}
+			if out.Left {
+				return out, nil
+			}
+		}
+		r.pace.took(time.Since(t.began))
+	}
+	return out, r.end(&out)
+}
+
+// start sets the clocks, and makes ready for what goes on beside the steps. Collective.
+func (r *Rank) start() (err error) {
 	if r.World.Rank() == 0 {
 		r.journal = record.NewJournal(r.Observe, r.planner, r.Config, r.Device.Clock().Kind(), r.World.Hosts())
+		r.journal.Resume(r.from.Sparsity)
 	}
 	if err := r.startClock(); err != nil {
-		return out, fmt.Errorf("start: %w", err)
+		return err
 	}
-	out.Steps, out.Loss, out.Saved = r.resumed.Step, r.resumed.loss, r.resumed.Step
-	r.journal.Resume(r.resumed.sparsity)
 	if err := r.startSaver(); err != nil {
-		return out, fmt.Errorf("start: %w", err)
+		return err
 	}
-	if err := r.keepProducts(); err != nil {
-		return out, fmt.Errorf("start: %w", err)
+	if r.journal != nil && r.RunDir != "" && r.products != nil {
+		if err := record.KeepProducts(r.RunDir, r.products); err != nil {
+			return err
+		}
 	}
-	if err := r.startReleases(); err != nil {
-		return out, fmt.Errorf("start: %w", err)
+	return r.startReleases()
+}
+
+// end closes the records and completes how the run ended. Collective.
+func (r *Rank) end(out *Outcome) (err error) {
+	if err := r.settle(); err != nil {
+		return err
 	}
-	clock, steps, post := r.Device.Clock(), r.Config.Train.Steps, r.World.Post()
-	for step := r.resumed.Step; step < steps && !out.Stopped; step++ {
-		fail := func(err error) (Outcome, error) { return out, fmt.Errorf("step %d: %w", step, err) }
-		began := time.Now()
-
-		// Change: the dynamism changes the model.
-		post.Enter(step, comm.RoomDynamic)
-		change, err := r.change(step, w, l, s)
-		if err != nil {
-			return fail(err)
-		}
-
-		// Step: forward and backward of all microbatches, gradients summed over replicas.
-		post.Enter(step, comm.RoomPipeline)
-		start := clock.Now()
-		r.slows.begin(r.Fault, step)
-		if r.Fault.In(step, r.World.Rank()) {
-			r.Fault.Strike(r.World.Abort, r.Exit)
-		}
-		done, err := r.runner.Step(r.feed(step, w.Replicas.Rank(), l))
-		if err != nil {
-			return fail(err)
-		}
-
-		// Update: one agreement on loss and norm, then the optimizer.
-		post.Enter(step, comm.RoomUpdate)
-		agreed, skipped, err := r.update(step, &done)
-		if err != nil {
-			return fail(err)
-		}
-		diverged := r.diverged(agreed)
-
-		// Validate: at times, the loss of data that nothing is trained on. The step is over
-		// for all that follows from its time.
-		post.Enter(step, comm.RoomValidation)
-		validating := time.Now()
-		validation, err := r.validate(step, w, agreed, diverged)
-		if err != nil {
-			return fail(err)
-		}
-		began = began.Add(time.Since(validating))
-
-		// Measure: what the step showed, the same on every rank.
-		post.Enter(step, comm.RoomProfile)
-		measuring := clock.Now()
-		m, err := r.profiler.Measure(r.x, s, l, done, r.own(), change)
-		if err != nil {
-			return fail(err)
-		}
-		late := r.stragglers(w, l, m)
-		if err := r.dynamism.After(step, m.Measurement); err != nil {
-			return fail(fmt.Errorf("dynamic: %w", err))
-		}
-
-		// Decide: a pure function of what was measured.
-		post.Enter(step, comm.RoomBalance)
-		next, why := l, policy.Reason{}
-		if step+1 < steps && diverged == nil {
-			if next, why, err = r.Balancer.Decide(m, l); err != nil {
-				return fail(err)
-			}
-		}
-
-		// Migrate and resize: layers go where the next layout has them, and ranks that
-		// it has no place for go.
-		post.Enter(step, comm.RoomMigrate)
-		moving, ran := clock.Now(), l
-		packs, restarts := next.Stages() < l.Stages(), r.restarts(l, next)
-		decided := next
-		if restarts != nil {
-			next = l
-		}
-		if !next.SameRanks(l) { // ranks that leave take part in no agreement
-			if err := r.finishSaving(w); err != nil {
-				return fail(err)
-			}
-		}
-		var moved migrate.Moved
-		if w, s, moved, err = r.move(step+1, w, m, l, next, s); err != nil {
-			return fail(err)
-		}
-		if moved.Refused != "" {
-			next, decided, why, packs = l, l, r.stay(why), false
-		}
-		l = next
-		if err := r.park(step+1, ran, next); err != nil {
-			return fail(err)
-		}
-
-		// Record: rank 0 tells what happened.
-		post.Enter(step, comm.RoomRecord)
-		r.spent = clock.Now() - measuring
-		out.Steps, out.Loss, out.Left = step+1, agreed.Loss, w.Outside()
-		if out.Left {
-			r.world, r.stage = w, s
-			return out, nil
-		}
-		out.Stopped = agreed.Ask == pipeline.Stop && step+1 < steps
-		told := record.Done{
-			Step: step, Loss: agreed.Loss, Norm: agreed.Norm, LR: learningRate(r.Config.Optimizer, step, steps), Skipped: skipped,
-			Measured: m, Ran: ran, Next: decided, Why: why, Moved: moved,
-			Start: start, Deciding: moving - measuring, Moving: clock.Now() - moving, Resizing: r.resized, Resident: r.Before > 0,
-			Validation: validation, Stragglers: late,
-		}
-		if restarts != nil { // told of once a checkpoint allows it
-			told.Next, told.Why = next, policy.Reason{Reference: why.Reference}
-		}
-		if err := r.journal.Step(told); err != nil {
-			return fail(err)
-		}
-		if diverged != nil {
-			err := errors.Join(diverged, r.journal.End())
-			_ = w.All.Barrier() // a rank that returns earlier ends rank 0 before it has recorded
-			return fail(err)
-		}
-
-		// Save: a checkpoint is written while steps go on, but for the last.
-		post.Enter(step, comm.RoomSave)
-		at := place{step + 1, w, l, s}
-		if err := r.save(at, agreed, packs && r.Terms.Ends(), out.Stopped || restarts != nil || step+1 == steps); err != nil {
-			return fail(err)
-		}
-		out.Saved = r.saver.saved
-		if restarts != nil && out.Saved == out.Steps {
-			out.Next, out.Stopped = restarts, true
-			told.Next, told.Why = decided, why
-			if err := r.journal.Packed(told); err != nil {
-				return fail(err)
-			}
-		}
-		if err := r.poll(out.Saved); err != nil {
-			return fail(err)
-		}
-		r.took(step, time.Since(began))
+	_, took := r.saver.Newest()
+	if err := errors.Join(r.journal.Restart(r.RunDir, out.Steps, out.Next, took), r.finishReleases()); err != nil {
+		return err
 	}
-	return r.end(out, w, l, s)
+	if err := r.journal.End(); err != nil {
+		return err
+	}
+	if r.Config.Train.Hash {
+		if out.Hash, err = migrate.Hash(r.x, r.world.Stages, r.world.Replicas, r.layout, r.stage); err != nil {
+			return err
+		}
+	}
+	return r.dismiss()
 }

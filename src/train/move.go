@@ -1,54 +1,222 @@
 package train
 
 import (
+	"errors"
 	"fmt"
 
+	"dynmo/src/comm"
 	"dynmo/src/elastic"
 	"dynmo/src/fault"
 	"dynmo/src/layout"
 	"dynmo/src/migrate"
-	"dynmo/src/model"
+	"dynmo/src/plan/policy"
 	"dynmo/src/profile"
 )
 
-// moveWithin takes layers to where the next layout has them, on the same ranks. Collective
-// over the stages of a replica.
-func (r *Rank) moveWithin(w elastic.World, present, next layout.Layout, s *model.Stage, behind bool, reached func(fault.Phase)) (*model.Stage, *migrate.Rest, error) {
-	p, err := migrate.Within(present.Owners(), next.Owners(), w.Stages.Rank(), s.Config)
-	if err != nil {
-		return s, nil, err
+// migrate takes layers to where the decided layout has them, unless the run is to go on anew
+// for it. Collective over the present world.
+func (r *Rank) migrate(t *turn) (err error) {
+	t.moving = r.now()
+	next := t.next
+	t.packs, t.restarts = next.Stages() < r.layout.Stages(), r.Terms.Restarts(r.layout, next)
+	if t.restarts != nil {
+		next = r.layout
 	}
-	p.Alike, p.Reached = w.All, reached
-	s, rest, err := migrate.Begin(w.Stages, p, r.x, s, behind)
+	if !next.SameRanks(r.layout) { // ranks that leave take part in no agreement
+		if err := r.saver.Finish(r.world); err != nil {
+			return err
+		}
+	}
+	if t.moved, err = r.move(t.step+1, t.measured, next); err != nil {
+		return err
+	}
+	if t.moved.Refused != "" {
+		next, t.next, t.packs = r.layout, r.layout, false
+		t.why = policy.Refused(r.Balancer, t.why)
+	}
+	r.layout = next
+	if r.releases == nil {
+		return nil
+	}
+	return r.releases.Add(t.step+1, elastic.Lost(t.ran, next))
+}
+
+// move takes layers, after so many steps, to where the next layout has them, and makes the
+// world, the stage and the runner of that layout. What only the update reads may follow while
+// the next step computes: see settle. If a rank has no memory for that, all stay where they are.
+// Collective over the present world.
+func (r *Rank) move(steps int, m profile.Measurement, next layout.Layout) (migrate.Moved, error) {
+	if next.Equal(r.layout) {
+		return migrate.Moved{}, nil
+	}
+	defer r.recycle()()
+	var rest *migrate.Rest
+	var err error
+	within := next.SameRanks(r.layout)
+	if within {
+		rest, err = r.moveWithin(r.layout, next, r.planner.OptimizerCanFollow(m.Table, r.layout, next), r.killer(steps))
+	} else {
+		rest, err = r.moveAcross(m, next, r.killer(steps))
+	}
+	if err != nil {
+		return r.refused(err)
+	}
+	r.rest = rest
+	if r.world.Outside() {
+		return rest.Moved, nil
+	}
+	if err = r.regroup(next); err == nil {
+		err = r.place(next)
+	}
+	if full, failed := comm.AnyFailed(r.world.All, err); failed != nil || full && !within {
+		return rest.Moved, fmt.Errorf("migrate: %w", errors.Join(err, failed))
+	} else if full {
+		return r.moveBack(next, rest, err)
+	}
+	r.runner.Forwarded(rest.Forwarded)
+	return rest.Moved, rest.Start()
+}
+
+// moveWithin takes layers from where a layout has them to where the next layout has them, on
+// the same ranks. Collective over the stages of a replica.
+func (r *Rank) moveWithin(from, next layout.Layout, behind bool, reached func(fault.Phase)) (*migrate.Rest, error) {
+	p, err := migrate.Within(from.Owners(), next.Owners(), r.world.Stages.Rank(), r.stage.Config)
+	if err != nil {
+		return nil, err
+	}
+	p.Alike, p.Reached = r.world.All, reached
+	var rest *migrate.Rest
+	r.stage, rest, err = migrate.Begin(r.world.Stages, p, r.x, r.stage, behind)
 	if err == nil && !behind {
 		err = rest.Settle()
 	}
-	return s, rest, err
+	return rest, err
 }
 
 // moveAcross takes layers to where the next layout has them, on other ranks, and makes their
 // world. Collective over the present world.
-func (r *Rank) moveAcross(w elastic.World, m profile.Measurement, present, next layout.Layout, s *model.Stage, reached func(fault.Phase)) (elastic.World, *model.Stage, *migrate.Rest, error) {
-	own := func(layer int) bool { return m.Layers[layer].Bytes.Own > 0 }
-	p, err := migrate.Between(present, next, w.All.Rank(), s.Config, own)
+func (r *Rank) moveAcross(m profile.Measurement, next layout.Layout, reached func(fault.Phase)) (*migrate.Rest, error) {
+	me := r.world.All.Rank()
+	p, err := migrate.Between(r.layout, next, me, r.stage.Config, func(layer int) bool { return m.Layers[layer].Bytes.Own > 0 })
 	if err != nil {
-		return w, s, nil, err
+		return nil, err
 	}
-	p.Reached, p.Lacking = reached, r.lacks(present.World(w.All.Rank()), m, next)
-	s, rest, err := migrate.Begin(w.All, p, r.x, s, false)
+	p.Reached, p.Lacking = reached, r.lacks(r.layout.World(me), m, next)
+	var rest *migrate.Rest
+	r.stage, rest, err = migrate.Begin(r.world.All, p, r.x, r.stage, false)
 	if err == nil {
 		err = rest.Settle()
 	}
 	if err != nil {
-		return w, s, nil, err
+		return nil, err
 	}
-	began := r.Device.Clock().Now()
-	if w, err = w.Resize(present, next); err != nil {
-		return w, s, nil, fmt.Errorf("resize: %w", err)
+	began := r.now()
+	if r.world, err = r.world.Resize(r.layout, next); err != nil {
+		return nil, fmt.Errorf("resize: %w", err)
 	}
-	r.resized = r.Device.Clock().Now() - began
+	r.resized = r.now() - began
 	if reached != nil {
 		reached(fault.Resized)
 	}
-	return w, s, rest, nil
+	return rest, nil
+}
+
+// moveBack takes layers back from where the next layout has them already, since a rank has no
+// memory for what runs its stage of that: err, of this rank or nil. Collective over the world,
+// which both layouts have.
+func (r *Rank) moveBack(next layout.Layout, rest *migrate.Rest, err error) (migrate.Moved, error) {
+	if err := rest.Settle(); err != nil {
+		return migrate.Moved{}, err
+	}
+	if _, err := r.moveWithin(next, r.layout, false, nil); err != nil {
+		return migrate.Moved{}, fmt.Errorf("migrate: back: %w", err)
+	}
+	return r.refused(&migrate.NoRoomError{Mine: err})
+}
+
+// refused makes good a move that a rank had no memory for: the run goes on in the present
+// layout. The error is any other. Collective over the present world.
+func (r *Rank) refused(err error) (migrate.Moved, error) {
+	none, ok := errors.AsType[*migrate.NoRoomError](err)
+	if !ok {
+		return migrate.Moved{}, err
+	}
+	why := comm.Agree(r.world.All, none.Mine, false)
+	if _, ok := errors.AsType[comm.SharedError](why); !ok {
+		return migrate.Moved{}, why
+	}
+	if err := r.place(r.layout); err != nil {
+		return migrate.Moved{}, fmt.Errorf("migrate: back: %w", err)
+	}
+	return migrate.Moved{Refused: why.Error()}, nil
+}
+
+// settle ends the last move, if some of it is still on its way: before the update, and before
+// anything else that reads all of a layer's state, as a checkpoint does.
+func (r *Rank) settle() error {
+	if r.rest == nil {
+		return nil
+	}
+	r.Device.Recycle(true)
+	defer r.Device.Recycle(false)
+	err := r.rest.Settle()
+	r.rest = nil
+	return err
+}
+
+// recycle closes the runner. Until the function that it returns is called, a device that
+// recycles memory uses that of the runner's buffers again for what is made next. What layers
+// that leave give up it keeps for the next time, and no longer.
+func (r *Rank) recycle() (end func()) {
+	r.Device.Recycle(true)
+	r.runner.Close()
+	r.Device.Recycle(true)
+	return func() { r.Device.Recycle(false) }
+}
+
+// regroup makes ready for a layout whose microbatches have other numbers of the samples than
+// the present ones. It is called without a runner.
+func (r *Rank) regroup(next layout.Layout) error {
+	p := r.Config.Parallel
+	joined := p.Microbatches / next.Schedule.Microbatches
+	if joined*p.MicrobatchSize == r.x.B {
+		return nil
+	}
+	r.x.Close()
+	r.x.B = joined * p.MicrobatchSize
+	r.draw(joined)
+	return r.x.Reserve(r.stage.Config)
+}
+
+// lacks returns an error if the GPU of a rank of the launched world, this one, has less memory
+// than its stage of the next layout takes, by the plan's accounting, and the communicators of
+// the next world. A rank that leaves lacks nothing. On a CPU the system lends memory, so that
+// only an allocation that fails tells.
+func (r *Rank) lacks(rank int, m profile.Measurement, next layout.Layout) error {
+	gpu, ok := r.Device.(interface {
+		Memory() (free, total int64, err error)
+	})
+	at, stays := next.Place(rank)
+	if !ok || !stays {
+		return nil
+	}
+	planner, err := r.planner.Match(next)
+	if err != nil {
+		return err
+	}
+	stage := next.Mesh.Stage(at)
+	need := planner.Bytes(m.Table, next.Cuts, next.Schedule.Peaks())[stage]
+	if r.TransportBytes != nil {
+		need += r.TransportBytes(next.Mesh.Stages, next.Mesh.Replicas)
+	}
+	free, _, err := gpu.Memory()
+	if err != nil {
+		return err
+	}
+	if room := free + r.Device.Used() + r.Device.Kept(); need > room {
+		const gib = 1 << 30
+		return fmt.Errorf("stage %d of the next layout needs %.2f GiB of the GPU, which has %.2f GiB for it",
+			stage, float64(need)/gib, float64(room)/gib)
+	}
+	return nil
 }

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"dynmo/src/kernel"
 	"dynmo/src/kernel/ref"
 	"dynmo/src/model"
+	"dynmo/src/save"
 	"dynmo/src/tensor"
 )
 
@@ -69,9 +71,12 @@ func TestRanksChooseAlike(t *testing.T) {
 				k := &choosy{Backend: ref.New(tensor.F32), finds: fmt.Sprintf(`"rank %d"`, tr.Rank()), refuse: tc.refuse && tr.Rank() == 1}
 				r := &Rank{Setup: Setup{Config: c, World: comm.New(tr, comm.Options{}), Device: cpu.New(device.NewWall()), Backend: k}}
 				r.x = &model.Exec{Backend: k, B: 1, T: 8}
-				r.resumed.kernels = tc.kernels
-				if tc.stored != "" {
-					r.resumed.products = []byte(tc.stored)
+				if tc.kernels != "" {
+					text, err := json.Marshal(save.NewState(save.Ranks{Kernels: tc.kernels}, nil, nil, []byte(tc.stored)))
+					if err != nil {
+						return err
+					}
+					r.from.State = text
 				}
 				if err := r.tune(model.FromConfig(c)); err != nil {
 					return err
@@ -80,8 +85,8 @@ func TestRanksChooseAlike(t *testing.T) {
 				if tc.refuse && tr.Rank() == 0 { // it took what rank 1 refused
 					last = last[1:]
 				}
-				if !slices.Equal(last, tc.want) || (r.resumed.Otherwise != "") != tc.otherwise {
-					return fmt.Errorf("rank %d chose %q, want %q; says %q", tr.Rank(), last, tc.want, r.resumed.Otherwise)
+				if !slices.Equal(last, tc.want) || (r.from.Otherwise != "") != tc.otherwise {
+					return fmt.Errorf("rank %d chose %q, want %q; says %q", tr.Rank(), last, tc.want, r.from.Otherwise)
 				}
 				if text := string(r.products); len(tc.want) == 0 && text != "" || len(tc.want) > 0 && text != tc.want[0] {
 					return fmt.Errorf("rank %d keeps %q, want %q", tr.Rank(), text, tc.want)

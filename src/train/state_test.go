@@ -25,6 +25,7 @@ import (
 	"dynmo/src/plan/policy"
 	"dynmo/src/profile"
 	"dynmo/src/random"
+	"dynmo/src/save"
 	"dynmo/src/schedule"
 	"dynmo/src/tensor"
 	"dynmo/src/trace"
@@ -98,7 +99,9 @@ func (f *fed) step(t testing.TB, step int) {
 // saved returns the state of a rank as a checkpoint has it.
 func (f *fed) saved(t testing.TB) []byte {
 	t.Helper()
-	text, err := json.Marshal(f.state(f.World.Hosts(), f.spent))
+	state := save.NewState(f.ranks(f.World.Hosts()), f.keepers(), policy.ReferenceOf(f.Balancer), f.products)
+	state.Spent = f.spent
+	text, err := json.Marshal(state)
 	expect.OK(t, err)
 	return text
 }

@@ -6,11 +6,8 @@ package train
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
-	"runtime/debug"
-	"time"
+	"errors"
 
-	"dynmo/src/checkpoint"
 	"dynmo/src/comm"
 	"dynmo/src/config"
 	"dynmo/src/data"
@@ -27,6 +24,7 @@ import (
 	"dynmo/src/plan/search"
 	"dynmo/src/profile"
 	"dynmo/src/record"
+	"dynmo/src/save"
 	"dynmo/src/tensor"
 )
 
@@ -56,7 +54,7 @@ type Rank struct {
 	Setup
 	Balancer policy.Balancer // the one of the settings, unless another takes its place before Loop
 
-	world    elastic.World // of the first step, and after Loop of the last, as are layout and stage
+	world    elastic.World // where the next step runs, as are layout and stage
 	layout   layout.Layout
 	stage    *model.Stage
 	x        *model.Exec
@@ -66,17 +64,16 @@ type Rank struct {
 	dynamism dynamic.Kind
 	profiler profile.Profiler
 	planner  *search.Planner
-	journal  *record.Journal    // nil but on rank 0
-	last     [2]time.Duration   // wall time of the two last steps
-	lately   [100]time.Duration // wall time of so many last steps
-	spent    float64            // seconds that followed the last step
-	resized  float64            // seconds that making the groups of other ranks took, the last time
-	skipped  int                // steps in a row whose update was left out
-	resumed  Resumed
-	saver    saver
+	journal  *record.Journal // nil but on rank 0
+	pace     pace
+	spent    float64         // seconds that followed the last step
+	resized  float64         // seconds that making the groups of other ranks took, the last time
+	skipped  int             // steps in a row whose update was left out
+	from     save.Checkpoint // that the run goes on from; zero if it begins anew
+	saver    *save.Writer    // nil: no checkpoint is written
 	products json.RawMessage // how dense products are made, where that was chosen
 	tuned    Tuned           // of rank 0
-	slows    *slows          // of a fault that slows this rank down; nil: none
+	slowdown *kernel.Slowdown
 	late     profile.Stragglers
 	rest     *migrate.Rest     // of the last move; nil: none
 	releases *elastic.Releases // nil but on rank 0, where ranks are processes
@@ -109,10 +106,10 @@ func New(s Setup) (*Rank, error) {
 	r := &Rank{Setup: s}
 	var err error
 	if r.planner, r.layout, err = first(c); err != nil {
-		return nil, Input(err)
+		return nil, comm.Input(err)
 	}
 	if err := cmp.Or(r.layout.Mesh.Check(s.World.Size()), r.layout.Check(c.Layers())); err != nil {
-		return nil, Input(err)
+		return nil, comm.Input(err)
 	}
 	if r.world, err = elastic.Join(s.World, r.layout); err != nil {
 		return nil, err
@@ -125,49 +122,48 @@ func New(s Setup) (*Rank, error) {
 	r.x.Scale = 1 / float64(r.x.N()*p.Microbatches*p.Replicas)
 	r.draw(1)
 	if err := r.begin(); err != nil {
-		return nil, Input(err)
+		return nil, comm.Input(err)
 	}
 	shape := model.FromConfig(c)
 	shape = shape.AsReplica(r.world.Replicas.Rank(), shape.Spread)
-	if err := Agree(s.World, r.x.Reserve(shape), false); err != nil {
+	if err := comm.Agree(s.World, r.x.Reserve(shape), false); err != nil {
 		return nil, err
 	}
-	found := false
-	if s.Resume != "" {
-		if found, err = r.resume(shape); err != nil {
-			return nil, err
-		}
-	}
-	if !found {
-		if err := Agree(s.World, r.fill(shape), false); err != nil {
-			return nil, err
-		}
-		if err := Agree(s.World, r.load(shape), true); err != nil {
-			return nil, err
-		}
+	if err := r.fill(shape); err != nil {
+		return nil, err
 	}
 	if err := r.tune(shape); err != nil {
 		return nil, err
 	}
-	if err := Agree(s.World, r.slowDown(), true); err != nil {
+	if err := comm.Agree(s.World, r.slowDown(), true); err != nil {
 		return nil, err
 	}
-	return r, Agree(s.World, r.place(r.world, r.layout, r.stage), false)
+	return r, comm.Agree(s.World, r.place(r.layout), false)
 }
 
-// fill makes the layers of this rank's first stage.
-func (r *Rank) fill(shape model.Config) (err error) {
+// fill makes this rank's first stage: that of a checkpoint, or a new one. Collective.
+func (r *Rank) fill(shape model.Config) error {
+	if r.Resume != "" {
+		if found, err := r.resume(shape); found || err != nil {
+			return err
+		}
+	}
+	var err error
 	r.stage, err = model.NewStage(shape, r.layout.Owners().Layers(r.world.Stages.Rank()), r.Device, r.Backend.DType())
-	return err
+	if err = comm.Agree(r.World, err, false); err != nil || r.Config.Model.Weights == "" {
+		return err
+	}
+	return comm.Agree(r.World, save.Fill(r.stage, r.Config.Model.Weights), true)
 }
 
-// place makes what runs a stage of a layout.
-func (r *Rank) place(w elastic.World, l layout.Layout, s *model.Stage) error {
+// place makes what runs this rank's stage of a layout.
+func (r *Rank) place(l layout.Layout) error {
 	if r.runner != nil {
 		r.runner.Close()
 	}
-	r.profiler.Stages, r.profiler.Replicas = w.Stages, w.Replicas
-	runner, err := pipeline.New(r.x, l, s, pipeline.Groups{Stages: w.Stages, Replicas: w.Replicas}, pipeline.Options{
+	groups := pipeline.Groups{Stages: r.world.Stages, Replicas: r.world.Replicas}
+	r.profiler.Stages, r.profiler.Replicas = groups.Stages, groups.Replicas
+	runner, err := pipeline.New(r.x, l, r.stage, groups, pipeline.Options{
 		Graphs: r.Config.Device.Graphs && r.Device.Space() == tensor.Device, Validation: r.validationMicrobatches(),
 	})
 	if err == nil {
@@ -176,27 +172,24 @@ func (r *Rank) place(w elastic.World, l layout.Layout, s *model.Stage) error {
 	return err
 }
 
-// load replaces the initial weights of this rank's first stage by those of the
-// settings' file, if they name one.
-func (r *Rank) load(shape model.Config) error {
-	path := r.Config.Model.Weights
-	if path == "" {
-		return nil
+// now returns the time of the device's clock, in seconds.
+func (r *Rank) now() float64 { return r.Device.Clock().Now() }
+
+// Close ends the runner and frees the stage.
+func (r *Rank) Close() {
+	r.runner.Close()
+	r.stage.Free()
+	r.x.Close()
+	r.x.Backend.Close()
+}
+
+// Leave closes the groups that are left, and the device. Collective over the world of the last
+// step.
+func (r *Rank) Leave() error {
+	var err error
+	if !r.world.Outside() {
+		err = r.world.Close()
 	}
-	fail := func(err error) error { return fmt.Errorf("model.weights = %q: %w", path, err) }
-	w, err := checkpoint.OpenWeights(path)
-	if err != nil {
-		return fail(err)
-	}
-	defer w.Close()
-	if w, err = w.Fit(shape); err != nil {
-		return fail(err)
-	}
-	for _, l := range r.stage.Layers {
-		if err := w.Load(l); err != nil {
-			return fail(err)
-		}
-	}
-	debug.FreeOSMemory() // what was read in passing
-	return nil
+	r.Stream.Close()
+	return errors.Join(err, r.Device.Close())
 }

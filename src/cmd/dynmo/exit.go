@@ -10,7 +10,7 @@ import (
 
 	"dynmo/src/input"
 	"dynmo/src/launch"
-	"dynmo/src/train"
+	"dynmo/src/save"
 )
 
 // Exit statuses.
@@ -92,7 +92,7 @@ func status(err error) int {
 	if _, ok := errors.AsType[usageError](err); ok || quiet(err) {
 		return exitUsage
 	}
-	if _, ok := errors.AsType[train.UnsavedError](err); ok {
+	if _, ok := errors.AsType[save.UnsavedError](err); ok {
 		return exitUnsaved
 	}
 	if ended, ok := errors.AsType[statusError](err); ok {

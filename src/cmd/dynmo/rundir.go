@@ -8,7 +8,7 @@ import (
 	"dynmo/src/config"
 	"dynmo/src/launch"
 	"dynmo/src/record"
-	"dynmo/src/train"
+	"dynmo/src/save"
 )
 
 // runs is the folder of the run directories that nobody has named.
@@ -73,7 +73,7 @@ func (d *runDirectory) open(c config.Config, p record.Provenance, about launch.W
 
 // resumed says what a run goes on from that was asked to, and with which other settings;
 // nothing of others.
-func (d *runDirectory) resumed(dir string, from train.Resumed, past record.Past) []string {
+func (d *runDirectory) resumed(dir string, from save.Resumed, past record.Past) []string {
 	if !d.resume {
 		return nil
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"dynmo/src/comm"
 	"dynmo/src/comm/mpi"
 	"dynmo/src/config"
 	"dynmo/src/fault"
@@ -215,7 +216,7 @@ func end(c *cobra.Command, out train.Outcome, steps int, cause error) {
 
 // asUsage marks what all ranks have in common as an error of the user's input.
 func asUsage(err error) error {
-	if shared, ok := errors.AsType[train.SharedError](err); ok && shared.Input {
+	if shared, ok := errors.AsType[comm.SharedError](err); ok && shared.Input {
 		return usageError{err}
 	}
 	return err

@@ -42,9 +42,6 @@ func newMeter(d nvml.Device, clock func() time.Time) (*Meter, error) {
 	return m, nil
 }
 
-// PowerWatts returns the power the GPU draws, 0 if that is not known.
-func (m *Meter) PowerWatts() float64 { return power(m.d) }
-
 // Joules returns the energy since the meter was made.
 func (m *Meter) Joules() (float64, error) {
 	if m.counts {

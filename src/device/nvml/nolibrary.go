@@ -24,8 +24,5 @@ func (l *Library) Meter(uuid string) (*Meter, error) { return nil, errAbsent }
 // Meter measures energy. This binary can make none.
 type Meter struct{}
 
-// PowerWatts is of no meter.
-func (m *Meter) PowerWatts() float64 { return 0 }
-
 // Joules is of no meter.
 func (m *Meter) Joules() (float64, error) { return 0, errAbsent }

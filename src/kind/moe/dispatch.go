@@ -90,18 +90,3 @@ func (d *Dispatch) Choices(x *model.Exec) (experts []int32, weights []float64, e
 	}
 	return tensor.Of[int32](chosen)[:n], weights, nil
 }
-
-// DispatchOf returns the Dispatch that a Work is or contains; nil if there is none.
-func DispatchOf(w model.Work) *Dispatch {
-	if d, is := w.(*Dispatch); is {
-		return d
-	}
-	if c, is := w.(model.Container); is {
-		for _, inner := range c.Contains() {
-			if d := DispatchOf(inner); d != nil {
-				return d
-			}
-		}
-	}
-	return nil
-}

@@ -3,7 +3,7 @@ package moe
 import (
 	"dynmo/src/config"
 	"dynmo/src/dynamic"
-	"dynmo/src/dynamic/routing"
+	"dynmo/src/kind/moe/routing"
 )
 
 // workload is a mixture of experts that are spread over ranks, of which the fullest

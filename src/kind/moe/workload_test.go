@@ -9,8 +9,8 @@ import (
 	"dynmo/src/config"
 	"dynmo/src/dynamic"
 	"dynmo/src/dynamic/dynamictest"
-	"dynmo/src/dynamic/routing"
 	"dynmo/src/expect"
+	"dynmo/src/kind/moe/routing"
 )
 
 // TestRecordedExperts: every recording that settings may name is there.

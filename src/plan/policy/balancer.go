@@ -120,7 +120,7 @@ func (b *balancer) Decide(m profile.Measurement, present layout.Layout) (layout.
 		return present, Reason{}, fmt.Errorf("balance: %w", err)
 	}
 	next, why, err := b.packOrBalance(present)
-	why.Reference = b.memory.Reference
+	why.Reference = b.Reference
 	if full, ok := errors.AsType[*balance.MemoryError](err); ok {
 		// Masks and indices can make a pruned layer larger than a dense one.
 		if b.Full {

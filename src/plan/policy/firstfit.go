@@ -34,7 +34,7 @@ func (b *balancer) firstFit(present layout.Layout) (layout.Layout, *Packing, err
 			return present, nil, err
 		}
 		exact := c.Schedule.Microbatches == present.Schedule.Microbatches
-		why := &Packing{Kind: "first-fit", Exact: exact, Stages: stages, Throughput: b.memory.Reference.Seconds / c.seconds}
+		why := &Packing{Kind: "first-fit", Exact: exact, Stages: stages, Throughput: b.Reference.Seconds / c.seconds}
 		return b.placeOnFewestNodes(present, c.Layout), why, nil
 	}
 	return present, &Packing{Kind: "first-fit", Exact: true, Stages: present.Stages() - 1, Kept: keptMemory}, nil
@@ -73,7 +73,7 @@ func withChunks(p *search.Planner, chunks int) *search.Planner {
 // hasShrunk reports whether the model's load is surely below a share of the dense model's.
 func (b *balancer) hasShrunk(share float64) bool {
 	problem := b.planner.Problem(b.costs.Table.Regroup(b.planner.Microbatches, b.microbatches))
-	dense := b.memory.Reference
+	dense := b.Reference
 	error := math.Hypot(b.loadError(), dense.Error)
 	return total(problem.Seconds)*(1+certainty*error) < share*(1-WorthMoving)*dense.Load
 }

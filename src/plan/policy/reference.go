@@ -35,18 +35,31 @@ func (d Reference) check() error {
 	return nil
 }
 
-// Reference returns what the balancer knows of the model before it first changed.
-func (b *balancer) Reference() Reference { return b.memory.Reference }
+// ReferenceOf returns what a balancer knows of the model before it first changed; nil if it
+// knows nothing.
+func ReferenceOf(by Balancer) *Reference {
+	b, ok := by.(*balancer)
+	if !ok || b.Reference.Seconds == 0 {
+		return nil
+	}
+	known := b.Reference
+	return &known
+}
 
-// Refer sets the reference that an earlier start of the run measured, maybe on other stages.
-func (b *balancer) Refer(d Reference) error {
+// Refer sets the reference that an earlier start of the run measured, maybe on other stages. A
+// balancer that packs nothing does not take it.
+func Refer(by Balancer, d Reference) error {
+	b, ok := by.(*balancer)
+	if !ok {
+		return nil
+	}
 	if err := d.check(); err != nil {
 		return err
 	}
 	if d.Seconds > 0 {
 		d.Seen = wellKnown
 	}
-	b.memory.Reference = d
+	b.Reference = d
 	return nil
 }
 
@@ -54,7 +67,7 @@ func (b *balancer) Refer(d Reference) error {
 // steps, then whenever the number of steps has doubled. Ranks count as undisturbed and
 // equally fast. If a rank were slow for a while, the model would seem to shrink afterwards.
 func (b *balancer) observeReference() error {
-	d := &b.memory.Reference
+	d := &b.Reference
 	if d.Seen > 0 && b.Changed {
 		d.Seen = wellKnown
 	}
@@ -70,7 +83,7 @@ func (b *balancer) observeReference() error {
 // measureReference makes the present costs those of the dense model, unless the model has
 // surely become cheaper.
 func (b *balancer) measureReference() error {
-	d := &b.memory.Reference
+	d := &b.Reference
 	if d.Seconds > 0 && (b.referred.Equal(b.costs) || b.hasShrunk(1)) {
 		return nil
 	}

@@ -25,7 +25,7 @@ func TestReferenceIsDense(t *testing.T) {
 		}
 		m := profile.Measurement{Measurement: cost.Measurement{Table: costs}, Changed: i == 5, Summary: trace.Summary{End: 1}}
 		m.Estimate = measured(costs, 1+(i+95)%100, a.now.Owners(), uint64(i))
-		before := a.Balancer.(*balancer).Reference().Seconds
+		before := a.Balancer.(*balancer).Reference.Seconds
 		_, why, err := a.Decide(m, a.now)
 		expect.OK(t, err)
 		if i >= 5 && (before == 0 || why.Reference.Seconds != before) {
@@ -40,7 +40,7 @@ func TestReferenceOutlivesStages(t *testing.T) {
 	dense := plantest.Chain(16, 0, 0)
 	a := onNodes(t, toPack(schedule.Kind1F1B, 16, 4, 8), dense, nil)
 	a.after(dense, false)
-	known := a.Balancer.(*balancer).Reference()
+	known := a.Balancer.(*balancer).Reference
 	if p := planner(t, toPack(schedule.Kind1F1B, 16, 4, 8), plantest.Link); known.Seconds != p.Seconds(dense, p.Layout(dense, partition.Partition{0, 4, 8, 12, 16})) || known.Load != total(dense.Seconds()) {
 		t.Errorf("%+v of the dense model", known)
 	}
@@ -48,7 +48,7 @@ func TestReferenceOutlivesStages(t *testing.T) {
 	for _, knows := range []bool{false, true} {
 		b := onNodes(t, toPack(schedule.Kind1F1B, 16, 2, 8), dense, nil)
 		if knows {
-			expect.OK(t, b.Balancer.(*balancer).Refer(known))
+			expect.OK(t, Refer(b.Balancer, known))
 		}
 		b.after(less, false)
 		if want := map[bool]int{false: 2, true: 1}[knows]; b.now.Stages() != want {
@@ -56,7 +56,7 @@ func TestReferenceOutlivesStages(t *testing.T) {
 		}
 	}
 	for _, wrong := range []Reference{{Seconds: -1}, {Seconds: math.NaN()}, {Load: math.Inf(1)}, {Seen: 65}} {
-		if err := a.Balancer.(*balancer).Refer(wrong); err == nil {
+		if err := Refer(a.Balancer, wrong); err == nil {
 			t.Errorf("%+v is taken", wrong)
 		}
 	}

@@ -67,8 +67,8 @@ func TestLargerMicrobatchesAreForeseen(t *testing.T) {
 	if p.Config.Parallel.MicrobatchSize != 4*b.planner.Config.Parallel.MicrobatchSize || search.Shape(p.Config) == search.Shape(b.planner.Config) {
 		t.Errorf("%d sequences in a microbatch: %s", p.Config.Parallel.MicrobatchSize, search.Shape(p.Config))
 	}
-	if seconds := p.Seconds(larger, a.now); math.Abs(b.memory.Reference.Seconds/seconds-why.Throughput) > 1e-9 {
-		t.Errorf("throughput %v is predicted, a step of %v seconds has %v", why.Throughput, seconds, b.memory.Reference.Seconds/seconds)
+	if seconds := p.Seconds(larger, a.now); math.Abs(b.Reference.Seconds/seconds-why.Throughput) > 1e-9 {
+		t.Errorf("throughput %v is predicted, a step of %v seconds has %v", why.Throughput, seconds, b.Reference.Seconds/seconds)
 	}
 	text, err := b.Save()
 	expect.OK(t, err)

@@ -46,7 +46,7 @@ func (b *balancer) considerPacking(present layout.Layout) (layout.Layout, *Packi
 	var next layout.Layout
 	var found *Packing
 	var err error
-	if b.memory.Reference.Seen < wellKnown { // the model has not changed: noise of its costs is in both
+	if b.Reference.Seen < wellKnown { // the model has not changed: noise of its costs is in both
 		if err = b.measureReference(); err != nil {
 			return present, nil, err
 		}
@@ -81,7 +81,7 @@ func (b *balancer) isTimeToLook(present layout.Layout) bool {
 	if b.Fresh {
 		b.packing = packing{}
 	}
-	if !b.planner.Config.Packs() || b.Probation.Refused || b.memory.Reference.Seconds == 0 || !b.costs.Known() || b.Fresh && !b.costs.Sure() ||
+	if !b.planner.Config.Packs() || b.Probation.Refused || b.Reference.Seconds == 0 || !b.costs.Known() || b.Fresh && !b.costs.Sure() ||
 		present.Stages() <= b.planner.Config.Repack.Stages {
 		return false
 	}
@@ -99,7 +99,7 @@ func (b *balancer) isTimeToLook(present layout.Layout) bool {
 
 // allowedSeconds returns the most seconds that a step may take on fewer stages.
 func (b *balancer) allowedSeconds() float64 {
-	return b.memory.Reference.Seconds / (1 - b.planner.Config.Repack.Tolerance)
+	return b.Reference.Seconds / (1 - b.planner.Config.Repack.Tolerance)
 }
 
 // leastSeconds returns a lower bound of the seconds of a step on a number of stages.
@@ -143,7 +143,7 @@ func (b *balancer) sustain(present layout.Layout) (layout.Layout, *Packing, erro
 			why.Stages, why.Kept = stages, keptMemory
 			continue
 		}
-		why.Stages, why.Throughput = stages, b.memory.Reference.Seconds/c.seconds
+		why.Stages, why.Throughput = stages, b.Reference.Seconds/c.seconds
 		if why.Kept = keptThroughput; c.seconds > limit {
 			continue
 		}
@@ -219,7 +219,7 @@ func (b *balancer) preferWholeNodes(present layout.Layout, c candidate, why *Pac
 	if err != nil {
 		return present, nil, err
 	}
-	why.Kept, why.Stages, why.Throughput = "", c.Stages(), b.memory.Reference.Seconds/c.seconds
+	why.Kept, why.Stages, why.Throughput = "", c.Stages(), b.Reference.Seconds/c.seconds
 	why.Exact = c.Schedule.Microbatches == present.Schedule.Microbatches
 	return b.placeOnFewestNodes(present, c.Layout), why, nil
 }
@@ -252,7 +252,7 @@ func (b *balancer) packOnto(stages int) (layout.Layout, error) {
 func (b *balancer) forgetStages() {
 	b.Probation, b.packing = probation{Fresh: true}, packing{}
 	b.aside, b.searched = sought{}, sought{}
-	b.memory.Reference.Seen = wellKnown // the reference belongs to the stages before
+	b.Reference.Seen = wellKnown // the reference belongs to the stages before
 	b.trigger.Count.Steps, b.trigger.Count.Excess = 0, 0
 }
 

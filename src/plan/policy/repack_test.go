@@ -15,7 +15,6 @@ import (
 	"dynmo/src/profile"
 	"dynmo/src/random"
 	"dynmo/src/schedule"
-	"dynmo/src/sim"
 	"dynmo/src/trace"
 )
 
@@ -295,12 +294,12 @@ func TestNoiseNeverPacks(t *testing.T) {
 					t.Fatalf("%s, seed %d: %d stages after step %d", kind, seed, a.now.Stages(), i)
 				}
 			}
-			known := a.Balancer.(*balancer).Reference()
+			known := a.Balancer.(*balancer).Reference
 			less := scaled(dense, times(0.6))
 			for i := 400; i < 500; i++ {
 				step(i, less, i == 400)
 			}
-			if now := a.Balancer.(*balancer).Reference(); now != known {
+			if now := a.Balancer.(*balancer).Reference; now != known {
 				t.Errorf("%s, seed %d: reference %+v, %+v once the model had changed", kind, seed, known, now)
 			}
 			if a.now.Stages() >= 6 {
@@ -336,27 +335,5 @@ func TestPackingIsSaved(t *testing.T) {
 		if a.now.Stages() == 4 {
 			t.Errorf("%s: not packed", kind)
 		}
-	}
-}
-
-// BenchmarkQuietDecision is a decision after a step in which nothing changed but noise, as
-// most are.
-func BenchmarkQuietDecision(b *testing.B) {
-	for _, pack := range []string{"none", "sustain"} {
-		b.Run("repack="+pack, func(b *testing.B) {
-			c := toPack(schedule.Kind1F1B, 50, 8, 32)
-			c.Repack.Kind = pack
-			dense := plantest.Chain(50, 0.2, 1)
-			a := ask(b, c, sim.Network{}, dense, Options{})
-			var estimates []cost.Estimate
-			for i := range 16 {
-				estimates = append(estimates, measured(dense, 64, a.now.Owners(), uint64(i)))
-			}
-			for i := 0; b.Loop(); i++ {
-				m := profile.Measurement{Measurement: cost.Measurement{Table: dense}, Summary: trace.Summary{End: 1}}
-				m.Estimate = estimates[i%16]
-				a.shown(m)
-			}
-		})
 	}
 }

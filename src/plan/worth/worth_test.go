@@ -244,30 +244,6 @@ func TestCompareWithoutSamples(t *testing.T) {
 	}
 }
 
-// BenchmarkWorth is of a run of 50 phases on 24 stages with 96 microbatches.
-func BenchmarkWorth(b *testing.B) {
-	const stages, layers, phases, microbatches = 24, 98, 50, 96
-	p, err := search.New(plantest.Settings(schedule.Kind1F1B, layers, stages, microbatches), plantest.Link, nil)
-	expect.OK(b, err)
-	var series profile.Series
-	cuts := partition.Partition{0}
-	for i := range stages {
-		cuts = append(cuts, (i+1)*layers/stages)
-	}
-	for i := range phases {
-		table := plantest.Chain(layers, 2, uint64(i))
-		run := &profile.Run{Layout: p.Layout(plantest.Chain(layers, 2, 0), cuts), Makespan: 1}
-		series = append(series, noisy(profile.Phase{Phase: cost.Phase{Step: i, Steps: 1, Change: "prune", Table: table}, Run: run}, 0.1, 1, 1))
-		cuts, err = p.BestCuts(table)
-		expect.OK(b, err)
-	}
-	for b.Loop() {
-		if _, err := Measure(p, series); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
 // TestWorthOfLongRun: of more phases than are simulated, every step counts.
 func TestWorthOfLongRun(t *testing.T) {
 	short := profile.Series{ran(t, 0, 500, "", 2, 1, 1, 1, 5), ran(t, 500, 500, "", 3, 1, 1, 1, 5)}

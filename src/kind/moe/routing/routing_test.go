@@ -2,13 +2,11 @@ package routing
 
 import (
 	"bytes"
-	"math"
 	"slices"
 	"strings"
 	"testing"
 
 	"dynmo/src/expect"
-	"dynmo/src/random"
 )
 
 // small is a recording of two blocks, three slots and four experts.
@@ -70,43 +68,6 @@ func TestRecorded(t *testing.T) {
 	}
 	if _, err := Named("mine"); err == nil || !strings.HasPrefix(err.Error(), `routing "mine": unknown, want one of `) {
 		t.Error(err)
-	}
-}
-
-// TestPlaced: placements keep to the bound and are, without one, within a seventh of what
-// trying all of them finds, and never worse than the order of the experts.
-func TestPlaced(t *testing.T) {
-	draw := random.Keyed(5)
-	for range 40 {
-		loads, most := make([]uint16, 8), 2+draw.IntN(7)
-		means := make([]float64, len(loads))
-		for e := range loads {
-			loads[e] = uint16(draw.ExpFloat64() * 1000)
-			means[e] = float64(loads[e])
-		}
-		const ranks = 4
-		p, counts := Placed(means, ranks, most), make([]int, ranks)
-		for _, rank := range p {
-			counts[rank]++
-		}
-		if slices.Max(counts) > most {
-			t.Fatalf("%v: more than %d experts", p, most)
-		}
-		got, best := p.Fullest(loads, ranks), math.Inf(1)
-		for code := range 1 << (2 * len(loads)) {
-			q := make(Placement, len(loads))
-			held := [ranks]int{}
-			for e := range q {
-				q[e] = code >> (2 * e) & 3
-				held[q[e]]++
-			}
-			if slices.Max(held[:]) <= most && (code&3 == 0) { // ranks are alike
-				best = min(best, q.Fullest(loads, ranks))
-			}
-		}
-		if inOrder := Contiguous(len(loads), ranks).Fullest(loads, ranks); got > inOrder+1e-9 || got > best*8/7 || got < best-1e-9 {
-			t.Errorf("%v, %d each: fullest %v, best %v, in order %v", loads, most, got, best, inOrder)
-		}
 	}
 }
 

@@ -1,4 +1,4 @@
-package train
+package migrate
 
 import (
 	"crypto/sha256"
@@ -9,27 +9,26 @@ import (
 	"dynmo/src/comm"
 	"dynmo/src/device"
 	"dynmo/src/device/cpu"
-	"dynmo/src/elastic"
 	"dynmo/src/layout"
 	"dynmo/src/model"
 	"dynmo/src/tensor"
 )
 
-// hash returns the SHA-256 of the hashes of all layers in chain order: one
-// number for the whole model's state, whatever the layout. A layer of which each
-// replica has parameters of its own counts as one that has those of all. Collective.
-func (r *Rank) hash(w elastic.World, l layout.Layout, s *model.Stage) (string, error) {
+// Hash returns the SHA-256 of the hashes of all layers in chain order: one number for the
+// whole model's state, whatever the layout. A layer of which each replica has parameters of
+// its own counts as one that has those of all. Collective over the stages and the replicas.
+func Hash(x *model.Exec, stages, replicas *comm.Group, l layout.Layout, s *model.Stage) (string, error) {
 	var mine []byte
 	for _, layer := range s.Layers {
-		sum, err := r.layerHash(w.Replicas, layer, s.Config)
+		sum, err := layerHash(x, replicas, layer, s.Config)
 		if err != nil {
-			return "", err
+			return "", fmt.Errorf("hash: %w", err)
 		}
 		mine = append(mine, sum...)
 	}
-	all, err := w.Stages.Allgather(mine)
+	all, err := stages.Allgather(mine)
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("hash: %w", err)
 	}
 	h := sha256.New()
 	for _, stage := range l.Owners() {
@@ -41,18 +40,18 @@ func (r *Rank) hash(w elastic.World, l layout.Layout, s *model.Stage) (string, e
 
 // layerHash returns the hash of a layer with what all replicas have of it. Collective over
 // the replicas.
-func (r *Rank) layerHash(replicas *comm.Group, l *model.Layer, shape model.Config) ([]byte, error) {
+func layerHash(x *model.Exec, replicas *comm.Group, l *model.Layer, shape model.Config) ([]byte, error) {
 	if !l.Own() {
 		sum, err := l.Hash()
 		return sum[:], err
 	}
 	if replicas.Rank() > 0 {
-		if err := r.tell(replicas, l); err != nil {
+		if err := tell(x.Device, replicas, l); err != nil {
 			return nil, err
 		}
 		return replicas.Bcast(0, nil)
 	}
-	whole, err := r.gather(replicas, l, shape)
+	whole, err := gatherLayer(x, replicas, l, shape)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +64,7 @@ func (r *Rank) layerHash(replicas *comm.Group, l *model.Layer, shape model.Confi
 }
 
 // tell sends the first replica what this one has of a layer alone.
-func (r *Rank) tell(replicas *comm.Group, l *model.Layer) error {
+func tell(d device.Device, replicas *comm.Group, l *model.Layer) error {
 	text, err := json.Marshal(l.Sections())
 	if err == nil {
 		err = replicas.SendBytes(0, comm.TagHeader, text)
@@ -73,7 +72,7 @@ func (r *Rank) tell(replicas *comm.Group, l *model.Layer) error {
 	for _, p := range l.Alone() {
 		var host tensor.Mem
 		if err == nil {
-			host, err = device.Read(r.Device, p.Mem)
+			host, err = device.Read(d, p.Mem)
 		}
 		if err == nil {
 			err = replicas.SendBytes(0, comm.TagSection, tensor.Of[byte](host))
@@ -82,15 +81,15 @@ func (r *Rank) tell(replicas *comm.Group, l *model.Layer) error {
 	return err
 }
 
-// gather returns, in the memory of the host, a layer with what all replicas have of it.
-func (r *Rank) gather(replicas *comm.Group, l *model.Layer, shape model.Config) (*model.Layer, error) {
+// gatherLayer returns, in the memory of the host, a layer with what all replicas have of it.
+func gatherLayer(x *model.Exec, replicas *comm.Group, l *model.Layer, shape model.Config) (*model.Layer, error) {
 	host := cpu.New(device.NewWall())
 	whole, err := l.Like(shape.Whole(), host)
 	if err != nil {
 		return nil, err
 	}
 	for replica := 1; replica < replicas.Size() && err == nil; replica++ {
-		err = r.adopt(whole, replicas, replica, shape.AsReplica(replica, replicas.Size()), host)
+		err = adopt(x, whole, replicas, replica, shape.AsReplica(replica, replicas.Size()), host)
 	}
 	if err == nil {
 		err = whole.Adopt(l)
@@ -103,7 +102,7 @@ func (r *Rank) gather(replicas *comm.Group, l *model.Layer, shape model.Config) 
 }
 
 // adopt adds to a whole layer what another replica tells of it.
-func (r *Rank) adopt(whole *model.Layer, replicas *comm.Group, replica int, shape model.Config, host device.Device) error {
+func adopt(x *model.Exec, whole *model.Layer, replicas *comm.Group, replica int, shape model.Config, host device.Device) error {
 	text, err := replicas.RecvBytes(replica, comm.TagHeader)
 	if err != nil {
 		return err
@@ -112,7 +111,7 @@ func (r *Rank) adopt(whole *model.Layer, replicas *comm.Group, replica int, shap
 	if err := json.Unmarshal(text, &sections); err != nil {
 		return fmt.Errorf("sections: %w", err)
 	}
-	theirs, err := model.Restore(shape, sections, host, r.Backend.DType())
+	theirs, err := model.Restore(shape, sections, host, x.Backend.DType())
 	if err != nil {
 		return err
 	}

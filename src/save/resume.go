@@ -1,0 +1,177 @@
+package save
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"runtime/debug"
+
+	"dynmo/src/comm"
+	"dynmo/src/config"
+	"dynmo/src/data"
+	"dynmo/src/layout"
+	"dynmo/src/model"
+	"dynmo/src/store"
+)
+
+// Resumed is what a run went on from; zero where it began anew.
+type Resumed struct {
+	Step    int      // steps that are done
+	From    string   // the checkpoint's directory
+	Damaged []string // why newer checkpoints were not taken
+	Changed []string // a line for each setting that is another than the checkpoint's
+	Anew    string   // why measurements and the balancer begin anew; "" if they do not
+	// Otherwise is why dense products are made by other algorithms than before, so that losses
+	// agree but for rounding; "" if they are not.
+	Otherwise string
+}
+
+// Checkpoint is what a rank goes on with.
+type Checkpoint struct {
+	Resumed
+	Was      config.Config // settings of the run that wrote it
+	Layout   layout.Layout
+	Stage    *model.Stage // of this rank
+	Loss     float64      // of the last step; NaN if it was not finite
+	Sparsity float64
+	Skipped  int    // steps in a row whose update was left out
+	State    []byte // as ReadState takes it; empty in an older version
+}
+
+// Reader is a rank that looks for a checkpoint.
+type Reader struct {
+	Config config.Config
+	World  *comm.Group
+	Exec   *model.Exec
+	Corpus *data.Corpus
+	Layout layout.Layout // of the first step of a new run
+	Stage  int           // of this rank
+	Shape  model.Config
+}
+
+// candidates is what rank 0 tells the others of a run's checkpoints.
+type candidates struct {
+	Whole   []*store.Checkpoint
+	Damaged []string
+}
+
+// Newest reads this rank's first stage from the newest checkpoint of a run directory that
+// every rank can read its layers from. It returns nil if the directory has none: the same
+// command begins a run and goes on with it. Collective.
+func (r *Reader) Newest(runDir string) (*Checkpoint, error) {
+	all, err := r.candidates(runDir)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range all.Whole {
+		was, changed, err := r.suits(c)
+		if err != nil {
+			return nil, comm.Input(err)
+		}
+		found := &Checkpoint{
+			Resumed: Resumed{Step: c.Step, From: c.Dir, Damaged: all.Damaged, Changed: changed},
+			Was:     was, Layout: r.Layout, Loss: math.NaN(), Sparsity: c.Sparsity, Skipped: c.Skipped,
+		}
+		if r.keepsLayout(c, was) {
+			found.Layout = c.Layout
+		}
+		if c.Loss != nil {
+			found.Loss = *c.Loss
+		}
+		err = r.read(c, found)
+		if err = comm.Agree(r.World, err, false); err == nil {
+			debug.FreeOSMemory() // what was read in passing
+			if found.State, err = r.World.Bcast(0, found.State); err != nil {
+				return nil, fmt.Errorf("resume: %w", err)
+			}
+			return found, nil
+		}
+		if _, ok := errors.AsType[comm.SharedError](err); !ok {
+			return nil, err
+		}
+		found.Stage.Free()
+		all.Damaged = append(all.Damaged, err.Error())
+	}
+	if len(all.Damaged) > 0 {
+		return nil, comm.Input(fmt.Errorf("--resume: no whole checkpoint in %s: %s", runDir, all.Damaged[0]))
+	}
+	return nil, nil
+}
+
+// candidates returns what rank 0 finds in the run directory. Collective.
+func (r *Reader) candidates(runDir string) (all candidates, err error) {
+	var text []byte
+	var failed error
+	if r.World.Rank() == 0 {
+		var damaged []error
+		all.Whole, damaged, failed = store.All(runDir)
+		for _, err := range damaged {
+			all.Damaged = append(all.Damaged, err.Error())
+		}
+		if failed == nil && len(all.Whole) > 0 && all.Whole[0].Corpus != r.Corpus.Hash() {
+			failed = fmt.Errorf("data.path: text with hash %.12s, the checkpoint's run trained on %.12s: may not change on resume", r.Corpus.Hash(), all.Whole[0].Corpus)
+		}
+		if failed == nil {
+			text, failed = json.Marshal(all)
+		}
+	}
+	if err := comm.Agree(r.World, failed, true); err != nil {
+		return all, err
+	}
+	if text, err = r.World.Bcast(0, text); err != nil {
+		return all, fmt.Errorf("resume: %w", err)
+	}
+	all = candidates{}
+	if err := json.Unmarshal(text, &all); err != nil {
+		return all, fmt.Errorf("resume: %w", err)
+	}
+	return all, nil
+}
+
+// suits returns an error unless a checkpoint is of this model and its settings may become
+// this run's; else its settings, and a line for each of them that is another.
+func (r *Reader) suits(c *store.Checkpoint) (was config.Config, changed []string, err error) {
+	was, unknown, err := c.Config()
+	if err != nil {
+		return was, nil, err
+	}
+	if changed, err = r.Config.Resume(was, unknown); err != nil {
+		return was, nil, err
+	}
+	if c.Layers != r.Config.Layers() {
+		return was, nil, fmt.Errorf("checkpoint %s: %d layers, the settings describe %d", c.Dir, c.Layers, r.Config.Layers())
+	}
+	if want := r.Exec.Backend.DType().String(); c.DType != want {
+		return was, nil, fmt.Errorf("checkpoint %s: weights of %s, this run's kernels take %s", c.Dir, c.DType, want)
+	}
+	return was, changed, nil
+}
+
+// keepsLayout reports whether a run goes on in the layout of a checkpoint of some
+// settings: where what layouts depend on is as it was. Another balancer that never moves a
+// layer wants the cuts that it begins with.
+func (r *Reader) keepsLayout(c *store.Checkpoint, was config.Config) bool {
+	now := r.Config
+	return c.Layout.Mesh == r.Layout.Mesh && c.Layout.Schedule.Microbatches == now.Parallel.Microbatches && was.Parallel == now.Parallel && was.Schedule == now.Schedule &&
+		(was.Balance == now.Balance || now.Balance.Moves() && was.Balance.MemoryLimitBytes == now.Balance.MemoryLimitBytes)
+}
+
+// read reads the layers of this rank's first stage, and on rank 0 what the run knew besides.
+// With an error the stage has the layers that were read.
+func (r *Reader) read(c *store.Checkpoint, into *Checkpoint) (err error) {
+	into.Stage = &model.Stage{Config: r.Shape}
+	if r.World.Rank() == 0 {
+		if into.State, err = c.Run(); err != nil {
+			return err
+		}
+	}
+	for _, id := range into.Layout.Owners().Layers(r.Stage) {
+		l, err := c.Layer(id, r.Shape, r.Exec.Device, r.Exec.Backend.DType())
+		if err != nil {
+			return err
+		}
+		into.Stage.Layers = append(into.Stage.Layers, l)
+	}
+	return nil
+}

@@ -1,0 +1,175 @@
+package save
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"dynmo/src/config"
+	"dynmo/src/cost"
+	"dynmo/src/input"
+	"dynmo/src/layout"
+	"dynmo/src/plan/policy"
+	"dynmo/src/store"
+)
+
+// Keeper is what knows something of earlier steps that its answers follow from, the same on
+// every rank.
+type Keeper interface {
+	// Save returns what it knows between two steps, as JSON.
+	Save() ([]byte, error)
+	// Restore makes it go on from what Save returned before a step of a layout. With an
+	// error it is as it was.
+	Restore(saved []byte, l layout.Layout) error
+}
+
+// Keepers returns those of the values that are keepers, by name.
+func Keepers(values map[string]any) map[string]Keeper {
+	list := make(map[string]Keeper)
+	for name, x := range values {
+		if k, ok := x.(Keeper); ok {
+			list[name] = k
+		}
+	}
+	return list
+}
+
+// stateVersion is the version of states, which this program writes and reads.
+const stateVersion = 1
+
+// Ranks are those that seconds are measured on.
+type Ranks struct {
+	Hosts   []string `json:"hosts"`   // by rank
+	Clock   string   `json:"clock"`   // of measurements
+	Kernels string   `json:"kernels"` // that were measured
+}
+
+// State is what a checkpoint has of a run besides its layers.
+type State struct {
+	Version int `json:"version"`
+	Ranks
+	Spent float64                    `json:"spent"`           // seconds that followed the last step, the largest of all ranks
+	Parts map[string]json.RawMessage `json:"parts"`           // of keepers
+	Lost  string                     `json:"lost,omitempty"`  // why there are none
+	Dense *policy.Reference          `json:"dense,omitempty"` // what packing goes by; also on other ranks
+	// Products is how dense products are made, of a run whose kernels chose (kernel.Tuner).
+	Products json.RawMessage `json:"products,omitempty"`
+}
+
+// NewState returns the state of a run between two steps.
+func NewState(on Ranks, keepers map[string]Keeper, dense *policy.Reference, products []byte) State {
+	s := State{Version: stateVersion, Ranks: on, Parts: make(map[string]json.RawMessage), Dense: dense, Products: products}
+	bytes := 0
+	for name, k := range keepers {
+		text, err := k.Save()
+		if bytes += len(text); err == nil && bytes > store.MostRun/2 {
+			err = fmt.Errorf("%d bytes, want at most %d", bytes, store.MostRun/2)
+		}
+		if err != nil { // training does not end for it
+			s.Parts, s.Lost = nil, fmt.Sprintf("%s: %v", name, err)
+			break
+		}
+		s.Parts[name] = text
+	}
+	return s
+}
+
+// ReadState reads a state.
+func ReadState(text []byte) (s State, err error) {
+	var version struct {
+		Version int `json:"version"`
+	}
+	if err := json.Unmarshal(text, &version); err != nil {
+		return s, fmt.Errorf("the checkpoint's state: %w", err)
+	}
+	if version.Version != stateVersion {
+		return s, fmt.Errorf("the checkpoint's state is of version %d, this program reads %d", version.Version, stateVersion)
+	}
+	if err = input.CheckKeys(text, s); err == nil {
+		err = json.Unmarshal(text, &s)
+	}
+	if err == nil && !(s.Spent >= 0 && s.Spent <= cost.MostSeconds) {
+		err = fmt.Errorf("spent: %v, want seconds from 0 to %g", s.Spent, float64(cost.MostSeconds))
+	}
+	if err != nil {
+		return State{}, fmt.Errorf("the checkpoint's state: %w", err)
+	}
+	return s, nil
+}
+
+// Here is the run that goes on from a state: its settings, and those of the checkpoint.
+type Here struct {
+	Ranks
+	Now, Was config.Config
+}
+
+// compared is settings of a checkpoint and of this run.
+type compared struct {
+	settings string
+	was, now any
+}
+
+// measured returns what seconds depend on besides the number of ranks and their layout.
+func (s State) measured(h Here) []compared {
+	was, now := h.Was, h.Now
+	return []compared{
+		{"[device]", was.Device, now.Device},
+		{"comm.latency_seconds", was.Comm.LatencySeconds, now.Comm.LatencySeconds},
+		{"comm.bandwidth_bytes", was.Comm.BandwidthBytes, now.Comm.BandwidthBytes},
+		{"comm.delay_most", was.Comm.DelayMost, now.Comm.DelayMost},
+		{"the clock", s.Clock, h.Clock}, {"device.kernel", s.Kernels, h.Kernels},
+	}
+}
+
+// applies returns an error unless a state holds for this run's settings and ranks.
+func (s State) applies(h Here) error {
+	was, now := h.Was, h.Now
+	for _, c := range append(s.measured(h), []compared{
+		{"[parallel]", was.Parallel, now.Parallel}, {"[mesh]", was.Mesh, now.Mesh}, {"[schedule]", was.Schedule, now.Schedule},
+		{"[balance]", was.Balance, now.Balance}, {"[repack]", was.Repack, now.Repack}, {"comm.carrier", was.Comm.Carrier, now.Comm.Carrier},
+		{"comm.nccl_ctas", was.Comm.NcclCTAs, now.Comm.NcclCTAs},
+	}...) {
+		if c.was != c.now {
+			return fmt.Errorf("%s of the checkpoint differs", c.settings)
+		}
+	}
+	if !slices.Equal(s.Hosts, h.Hosts) {
+		return fmt.Errorf("the checkpoint's ranks ran on other hosts")
+	}
+	if s.Lost != "" {
+		return fmt.Errorf("the checkpoint's state could not be saved: %s", s.Lost)
+	}
+	return nil
+}
+
+// Restore hands keepers what a state has of them: all of it, or it is an error. Measurements
+// hold on the ranks that made them, and what a balancer has noted holds for what it is asked.
+func (s State) Restore(h Here, keepers map[string]Keeper, l layout.Layout) error {
+	if err := s.applies(h); err != nil {
+		return err
+	}
+	if got, want := slices.Sorted(maps.Keys(s.Parts)), slices.Sorted(maps.Keys(keepers)); !slices.Equal(got, want) {
+		return fmt.Errorf("the checkpoint's state: parts: %.200q, want %q", got, want)
+	}
+	for _, name := range slices.Sorted(maps.Keys(keepers)) {
+		if err := keepers[name].Restore(s.Parts[name], l); err != nil {
+			return fmt.Errorf("the checkpoint's state: %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// Reference returns what a checkpoint has of the dense model; nil if it has nothing. It holds
+// on the same kind of ranks, however many there are.
+func (s State) Reference(h Here) (*policy.Reference, error) {
+	if s.Dense == nil {
+		return nil, nil
+	}
+	for _, c := range s.measured(h) {
+		if c.was != c.now {
+			return nil, fmt.Errorf("the dense model's seconds are not known: %s of the checkpoint differs", c.settings)
+		}
+	}
+	return s.Dense, nil
+}

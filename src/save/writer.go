@@ -1,0 +1,309 @@
+// Package save keeps checkpoints of a run, and goes on from them. Between two steps every
+// rank copies its share of the layers. It writes the copy while steps go on. Rank 0 gives the
+// checkpoint its name once the shares of all ranks are on disk.
+package save
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"dynmo/src/comm"
+	"dynmo/src/config"
+	"dynmo/src/data"
+	"dynmo/src/elastic"
+	"dynmo/src/fault"
+	"dynmo/src/layout"
+	"dynmo/src/model"
+	"dynmo/src/record"
+	"dynmo/src/store"
+)
+
+const (
+	// firstAuto is the time to the first checkpoint if checkpoint.every is "auto". What a
+	// checkpoint takes is not known before.
+	firstAuto = time.Minute
+	// mostFailures is how many checkpoints in a row may fail before the run ends.
+	mostFailures = 3
+	// slowestDisk is the rate at which writing is still taken to get on, in bytes per second
+	// of all ranks together.
+	slowestDisk = 10e6
+)
+
+// UnsavedError is the end of a run that could not write so many checkpoints in a row.
+type UnsavedError struct{ error }
+
+// Unwrap returns the error itself.
+func (e UnsavedError) Unwrap() error { return e.error }
+
+// Setup is what a writer is given.
+type Setup struct {
+	RunDir  string // "": no checkpoint is written
+	Config  config.Config
+	World   *comm.Group // the launched one
+	Exec    *model.Exec // whose stream the stage computes on
+	Corpus  *data.Corpus
+	Journal *record.Journal
+	Saved   int           // steps that the newest checkpoint holds; 0: there is none
+	Wait    time.Duration // how long ranks wait for each other besides the time of the disk
+	// Reached returns what is called in every phase of the checkpoint after so many steps;
+	// it may return nil.
+	Reached func(steps int) func(fault.Phase)
+}
+
+// Writer writes checkpoints on one rank. A nil Writer writes none.
+type Writer struct {
+	Setup
+	dir      string
+	shot     store.Snapshot
+	phase    phase
+	ended    chan error            // of the goroutine
+	files    map[string]store.File // that this rank wrote
+	manifest store.Manifest        // of the checkpoint that is being written
+	bytes    int64                 // of all ranks, that are to be written
+	began    time.Time             // when its copy began
+	blocked  time.Duration         // what the copy took
+	took     time.Duration         // from began to the name, of the last one
+	failures int                   // in a row
+}
+
+// phase is how far a checkpoint is.
+type phase uint8
+
+const (
+	idle phase = iota
+	writing
+	committing
+)
+
+// Point is where a run is between two steps.
+type Point struct {
+	Steps   int // that are done
+	World   elastic.World
+	Layout  layout.Layout
+	Stage   *model.Stage
+	Loss    *float64 // of the last step; nil: it was not finite
+	Skipped int      // steps in a row whose update was left out
+	Spent   float64  // seconds that followed the last step
+	State   State    // of rank 0, but for hosts and seconds
+}
+
+// NewWriter returns a writer for the run directory; nil if the settings want no checkpoint.
+// Collective.
+func NewWriter(s Setup) (*Writer, error) {
+	if s.RunDir == "" || s.Config.Checkpoint.Every == "never" {
+		return nil, nil
+	}
+	w := &Writer{Setup: s, dir: filepath.Join(s.RunDir, store.Directory), ended: make(chan error, 1), began: time.Now()}
+	var err error
+	if s.World.Rank() == 0 {
+		if err = store.Clean(w.dir); err != nil {
+			err = fmt.Errorf("checkpoints: %w", err)
+		}
+	}
+	return w, comm.Agree(s.World, err, false)
+}
+
+// Newest returns how many steps the newest checkpoint holds, and what writing it took. A nil
+// Writer has saved nothing.
+func (w *Writer) Newest() (steps int, took time.Duration) {
+	if w == nil {
+		return 0, 0
+	}
+	return w.Saved, w.took
+}
+
+// Overdue reports whether rank 0 wants a checkpoint for the time since the last one.
+func (w *Writer) Overdue() bool {
+	return w != nil && w.World.Rank() == 0 && w.phase == idle && time.Since(w.began) >= w.between()
+}
+
+// between returns the most time between the beginnings of two checkpoints. If the settings
+// leave it to what a checkpoint takes, δ, it is sqrt(2·δ·MTTI): after this time the work lost
+// by interruptions and the time spent on checkpoints are together the least (Young 1974).
+func (w *Writer) between() time.Duration {
+	c := w.Config.Checkpoint
+	most := time.Duration(math.MaxInt64)
+	if c.Minutes > 0 {
+		most = time.Duration(c.Minutes * float64(time.Minute))
+	}
+	if c.Every != "auto" {
+		return most
+	}
+	if w.took == 0 {
+		return min(most, firstAuto)
+	}
+	return min(most, time.Duration(math.Sqrt(2*w.took.Seconds()*c.MTTI*3600)*float64(time.Second)))
+}
+
+// DueAt reports whether the settings want a checkpoint after so many steps.
+func (w *Writer) DueAt(steps int) bool {
+	if w == nil {
+		return false
+	}
+	n, err := strconv.Atoi(w.Config.Checkpoint.Every)
+	return err == nil && steps%n == 0
+}
+
+// Finish waits for the checkpoint that is being written. Collective over the world.
+func (w *Writer) Finish(world elastic.World) error {
+	if w == nil || w.phase == idle {
+		return nil
+	}
+	limit := w.Wait + time.Duration(float64(w.bytes)/slowestDisk*float64(time.Second))
+	world.All.SetDeadline(limit)
+	world.All.SetPatience(limit)
+	world.All.Post().SetPatience(limit)
+	for w.phase != idle {
+		if err := w.advance(world, true); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Begin copies this rank's share of its stage's layers, and begins to write it. No checkpoint
+// may be under way. Collective.
+func (w *Writer) Begin(at Point) error {
+	w.began, w.phase = time.Now(), writing
+	w.manifest = store.Manifest{
+		Step: at.Steps, Skipped: at.Skipped, Settings: w.Config.TOML(), Layout: at.Layout, Loss: at.Loss,
+		DType: w.Exec.Backend.DType().String(), Layers: w.Config.Layers(),
+	}
+	err := w.shot.Take(at.Stage.Layers, store.Share{Replica: at.World.Replicas.Rank(), Of: at.World.Replicas.Size()}, w.Exec.Stream)
+	if err := w.addState(at); err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
+	}
+	w.blocked = time.Since(w.began)
+	total := []int64{w.shot.Bytes()}
+	if err := comm.Allreduce(at.World.All, total, func(a, b int64) int64 { return a + b }); err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
+	}
+	w.bytes = total[0]
+	go func() {
+		if err == nil {
+			err = store.Room(w.dir, total[0])
+		}
+		if err == nil {
+			w.files, err = w.shot.Write(w.dir, w.manifest.Step, w.Reached(w.manifest.Step))
+		}
+		w.ended <- err
+	}()
+	return nil
+}
+
+// addState adds the state of the run to the checkpoint. Collective.
+func (w *Writer) addState(at Point) error {
+	spent := []float64{at.Spent}
+	if err := comm.Allreduce(at.World.All, spent, func(a, b float64) float64 { return max(a, b) }); err != nil {
+		return err
+	}
+	if at.World.All.Rank() != 0 {
+		return nil
+	}
+	at.State.Hosts, at.State.Spent = at.World.All.Hosts(), spent[0]
+	text, err := json.Marshal(at.State)
+	w.shot.AddRun(text)
+	return err
+}
+
+// Advance takes a checkpoint to its next phase if every rank has done its part. Collective.
+func (w *Writer) Advance(world elastic.World) error {
+	if w == nil {
+		return nil
+	}
+	return w.advance(world, false)
+}
+
+// advance is Advance, which may wait for the part of this rank.
+func (w *Writer) advance(world elastic.World, wait bool) error {
+	if w.phase == idle {
+		return nil
+	}
+	var failed error
+	waiting := []int64{0, 0} // ranks that are not done, that failed
+	if len(w.ended) == 0 && !wait {
+		waiting[0] = 1
+	} else {
+		if failed = <-w.ended; failed != nil {
+			waiting[1] = 1
+		}
+		w.ended <- failed // until all are done
+	}
+	if err := comm.Allreduce(world.All, waiting, func(a, b int64) int64 { return a + b }); err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
+	}
+	if waiting[0] > 0 {
+		return nil
+	}
+	<-w.ended
+	switch {
+	case waiting[1] > 0:
+		return w.abandon(world, failed)
+	case w.phase == writing:
+		return w.commit(world)
+	}
+	w.phase, w.failures, w.Saved, w.took = idle, 0, w.manifest.Step, time.Since(w.began)
+	return w.Journal.Saved(w.Saved, record.Save{Seconds: w.took.Seconds(), Blocked: w.blocked.Seconds(), Bytes: bytesOf(w.manifest)})
+}
+
+// commit gives a checkpoint its name, beside the steps too. Collective.
+func (w *Writer) commit(world elastic.World) error {
+	w.phase = committing
+	text, err := json.Marshal(w.files)
+	if err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
+	}
+	all, err := world.All.Gather(0, text)
+	if err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
+	}
+	if world.All.Rank() != 0 {
+		w.ended <- nil
+		return nil
+	}
+	w.manifest.Files = make(map[string]store.File)
+	for _, b := range all {
+		var files map[string]store.File
+		if err := json.Unmarshal(b, &files); err != nil {
+			return fmt.Errorf("checkpoint: %w", err)
+		}
+		maps.Copy(w.manifest.Files, files)
+	}
+	w.manifest.Corpus, w.manifest.Sparsity = w.Corpus.Hash(), w.Journal.Sparsity()
+	go func() {
+		w.ended <- store.Commit(w.dir, w.manifest, w.Config.Checkpoint.Keep, w.Reached(w.manifest.Step))
+	}()
+	return nil
+}
+
+// abandon gives up a checkpoint that some rank could not write. Training goes on, and the
+// checkpoint before it stays. Too many in a row end the run. Collective.
+func (w *Writer) abandon(world elastic.World, failed error) error {
+	w.phase = idle
+	w.failures++
+	why := comm.Agree(world.All, failed, false)
+	if _, ok := errors.AsType[comm.SharedError](why); !ok {
+		return why
+	}
+	if world.All.Rank() == 0 {
+		why = errors.Join(why, store.Discard(w.dir, w.manifest.Step))
+	}
+	if w.failures >= mostFailures {
+		return comm.Shared(UnsavedError{fmt.Errorf("checkpoint: %d in a row failed: %w", w.failures, why)})
+	}
+	return w.Journal.Unsaved(w.manifest.Step, why)
+}
+
+// bytesOf returns what a checkpoint's files have together.
+func bytesOf(m store.Manifest) (n int64) {
+	for _, f := range m.Files {
+		n += f.Bytes
+	}
+	return n
+}

@@ -1,0 +1,189 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"dynmo/src/comm"
+	"dynmo/src/config"
+	"dynmo/src/device"
+	"dynmo/src/dynamic"
+	"dynmo/src/fault"
+	"dynmo/src/input"
+	"dynmo/src/kernel"
+	"dynmo/src/model"
+	"dynmo/src/plan/policy"
+	"dynmo/src/profile"
+	"dynmo/src/save"
+	"dynmo/src/tensor"
+)
+
+// draw makes what draws microbatches of which each is so many of the settings'.
+func (r *Rank) draw(joined int) {
+	if r.Corpus == nil {
+		return
+	}
+	size := r.Config.Parallel.MicrobatchSize
+	r.batches = r.Corpus.Joined(joined, size, r.x.T)
+	if held := r.Corpus.Held(); held != nil {
+		r.held = held.Batches(joined*size, r.x.T)
+	}
+}
+
+// begin makes what knows of earlier steps as a new run has it.
+func (r *Rank) begin() (err error) {
+	r.dynamism, r.profiler, r.spent = dynamic.New(r.Config), profile.Profiler{}, 0
+	r.Balancer, err = policy.New(r.planner, policy.Options{Neighbours: policy.Neighbours{Profiler: &r.profiler}, Nodes: r.World.Nodes()})
+	return err
+}
+
+// keepers returns what knows of earlier steps, by its name in a checkpoint.
+func (r *Rank) keepers() map[string]save.Keeper {
+	return save.Keepers(map[string]any{"balancer": r.Balancer, "dynamism": r.dynamism, "profiler": &r.profiler})
+}
+
+// ranks describes the ranks that this run measures seconds on.
+func (r *Rank) ranks(hosts []string) save.Ranks {
+	return save.Ranks{Hosts: hosts, Clock: r.Device.Clock().Kind(), Kernels: r.Backend.Name()}
+}
+
+// resume goes on from the newest checkpoint, and reports whether there is one. Collective.
+func (r *Rank) resume(shape model.Config) (found bool, err error) {
+	reader := save.Reader{
+		Config: r.Config, World: r.World, Exec: r.x, Corpus: r.Corpus, Layout: r.layout, Stage: r.world.Stages.Rank(), Shape: shape,
+	}
+	c, err := reader.Newest(r.Resume)
+	if c == nil || err != nil {
+		return false, err
+	}
+	r.from, r.layout, r.stage, r.skipped = *c, c.Layout, c.Stage, c.Skipped
+	r.from.Anew, err = r.recall(c.Was, c.State)
+	return true, err
+}
+
+// Resumed returns what the run goes on from.
+func (r *Rank) Resumed() save.Resumed { return r.from.Resumed }
+
+// recall goes on from the state of a checkpoint whose settings were these, and returns why
+// measurements and the balancer begin anew instead. An older checkpoint has no state.
+func (r *Rank) recall(was config.Config, text []byte) (why string, err error) {
+	if len(text) == 0 {
+		return "", nil
+	}
+	here := save.Here{Ranks: r.ranks(r.World.Hosts()), Now: r.Config, Was: was}
+	s, failed := save.ReadState(text)
+	if failed == nil {
+		failed = s.Restore(here, r.keepers(), r.layout)
+	}
+	if failed == nil {
+		r.spent = s.Spent
+		return "", nil
+	}
+	why = brief(failed)
+	if err := r.begin(); err != nil {
+		return why, err
+	}
+	dense, failed := s.Reference(here)
+	if failed == nil && dense != nil {
+		failed = policy.Refer(r.Balancer, *dense)
+	}
+	if failed != nil {
+		why += "; " + brief(failed)
+	}
+	return why, nil
+}
+
+// brief returns what an error says of a file, for a line of the log.
+func brief(err error) string { return fmt.Sprintf("%.400s", input.Visible(err.Error())) }
+
+// Tuned is the kinds of dense products whose algorithms rank 0 measured, and the wall time
+// that this took.
+type Tuned struct {
+	Products int
+	Time     time.Duration
+}
+
+// Tuned returns what was measured before the first step. It is zero on other ranks than 0, and
+// where nothing was measured.
+func (r *Rank) Tuned() Tuned { return r.tuned }
+
+// tune has all ranks make dense products by the same algorithms, if the kernels have several.
+// A run that goes on takes those of its checkpoint, also that none were chosen, so that bits go
+// on. Another run takes those that rank 0 measures to be the fastest, if the settings want that.
+// Collective.
+func (r *Rank) tune(shape model.Config) error {
+	k, ok := r.Backend.(kernel.Tuner)
+	if !ok {
+		return nil
+	}
+	if was, err := save.ReadState(r.from.State); err == nil && was.Kernels == k.Name() {
+		if was.Products == nil {
+			return nil
+		}
+		err := comm.Agree(r.World, k.Choose(was.Products), false)
+		if err == nil {
+			r.products = was.Products
+			return nil
+		}
+		r.from.Otherwise = brief(err)
+	}
+	if !r.Config.Device.Tune {
+		return nil
+	}
+	var text []byte
+	var err error
+	if r.World.Rank() == 0 {
+		began, products := time.Now(), model.Products(shape, r.x)
+		text, err = k.Tune(r.Device, r.Stream, products)
+		r.tuned = Tuned{len(products), time.Since(began)}
+		r.Device.Trim()
+	}
+	if err := comm.Agree(r.World, err, false); err != nil {
+		return err
+	}
+	if text, err = r.World.Bcast(0, text); err != nil {
+		return fmt.Errorf("algorithms of products: %w", err)
+	}
+	r.products = text
+	return comm.Agree(r.World, k.Choose(text), false)
+}
+
+// slowDown makes ready for a fault that slows this rank down.
+func (r *Rank) slowDown() error {
+	if r.Fault == nil || r.Fault.Kind != fault.Slow || r.Fault.Rank != r.World.Rank() {
+		return nil
+	}
+	if r.Device.Space() == tensor.Host {
+		r.slowdown = kernel.NewSlowdown(r.Backend, r.Device.Clock())
+	}
+	if r.slowdown == nil {
+		return comm.Input(errors.New(fault.Variable + ": only a rank that computes on a CPU can be slowed down"))
+	}
+	return nil
+}
+
+// startClock sets the zero of all ranks' clocks. Ranks of one host take that of the host's first
+// rank. Between hosts the zeros differ by what a barrier leaves. Collective.
+func (r *Rank) startClock() error {
+	if err := r.World.Barrier(); err != nil {
+		return err
+	}
+	all, err := r.World.Allgather(strconv.AppendInt(nil, device.Monotonic(), 10))
+	if err != nil {
+		return err
+	}
+	for rank, b := range all {
+		if r.World.Peer(rank).Host != r.World.Peer(r.World.Rank()).Host {
+			continue
+		}
+		zero, err := strconv.ParseInt(string(b), 10, 64)
+		if err != nil {
+			return err
+		}
+		r.Device.Clock().Zero(zero)
+		break
+	}
+	return r.x.Stream.Sync() // events to come are read by the clock as it is now
+}

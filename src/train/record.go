@@ -1,0 +1,114 @@
+package train
+
+import (
+	"errors"
+
+	"dynmo/src/pipeline"
+	"dynmo/src/plan/policy"
+	"dynmo/src/record"
+	"dynmo/src/save"
+)
+
+// record has rank 0 tell what happened. A step whose loss is not finite ends here.
+func (r *Rank) record(t *turn) error {
+	out, steps := t.out, r.Config.Train.Steps
+	r.spent = r.now() - t.measuring
+	out.Steps, out.Loss, out.Left = t.step+1, t.agreed.Loss, r.world.Outside()
+	if out.Left {
+		return nil
+	}
+	out.Stopped = t.agreed.Ask == pipeline.Stop && t.step+1 < steps
+	t.told = record.Done{
+		Step: t.step, Loss: t.agreed.Loss, Norm: t.agreed.Norm, LR: learningRate(r.Config.Optimizer, t.step, steps), Skipped: t.skipped,
+		Measured: t.measured, Ran: t.ran, Next: t.next, Why: t.why, Moved: t.moved,
+		Start: t.start, Deciding: t.moving - t.measuring, Moving: r.now() - t.moving, Resizing: r.resized, Resident: r.Before > 0,
+		Validation: t.validation, Stragglers: t.stragglers,
+	}
+	told := t.told
+	if t.restarts != nil { // told of once a checkpoint allows it
+		told.Next, told.Why = r.layout, policy.Reason{Reference: t.why.Reference}
+	}
+	if err := r.journal.Step(told); err != nil {
+		return err
+	}
+	if t.diverged == nil {
+		return nil
+	}
+	err := errors.Join(t.diverged, r.journal.End())
+	_ = r.world.All.Barrier() // a rank that returns earlier ends rank 0 before it has recorded
+	return err
+}
+
+// startSaver makes ready for checkpoints in the run directory, if there is one. Collective.
+func (r *Rank) startSaver() (err error) {
+	r.saver, err = save.NewWriter(save.Setup{
+		RunDir: r.RunDir, Config: r.Config, World: r.World, Exec: r.x, Corpus: r.Corpus, Journal: r.journal,
+		Saved: r.from.Step, Wait: startFor, Reached: r.killer,
+	})
+	return err
+}
+
+// ask returns what this rank is asked for after the step: by signals, or on rank 0 by the time
+// since the last checkpoint.
+func (r *Rank) ask() pipeline.Ask {
+	if r.Stop() || r.asked.Stop {
+		return pipeline.Stop
+	}
+	asked := r.Save != nil && r.Save() || r.asked.Save // also where it changes nothing: it was heard
+	r.asked.Save = false
+	if asked || r.saver.Overdue() {
+		return pipeline.Save
+	}
+	return pipeline.Nothing
+}
+
+// save goes on with the checkpoint that is being written, and with ranks that leave. It begins
+// a checkpoint if one is due, once that before it has ended. The last step waits for its own.
+// Collective.
+func (r *Rank) save(t *turn) error {
+	out, steps := t.out, t.step+1
+	last := out.Stopped || t.restarts != nil || steps == r.Config.Train.Steps
+	var err error
+	if last || t.packs && r.Terms.Ends() || t.agreed.Ask >= pipeline.Save || r.saver.DueAt(steps) {
+		err = r.checkpoint(t, last)
+	} else {
+		err = r.saver.Advance(r.world)
+	}
+	if err != nil {
+		return err
+	}
+	if r.saver != nil {
+		out.Saved, _ = r.saver.Newest()
+	}
+	if t.restarts != nil && out.Saved == steps {
+		out.Next, out.Stopped = t.restarts, true
+		if err := r.journal.Packed(t.told); err != nil {
+			return err
+		}
+	}
+	return r.poll(out.Saved)
+}
+
+// checkpoint begins a checkpoint, and waits for it if it is the last. Collective.
+func (r *Rank) checkpoint(t *turn, last bool) error {
+	if r.saver == nil {
+		return nil
+	}
+	if err := r.saver.Finish(r.world); err != nil {
+		return err
+	}
+	if err := r.settle(); err != nil {
+		return err
+	}
+	at := save.Point{Steps: t.step + 1, World: r.world, Layout: r.layout, Stage: r.stage, Skipped: r.skipped, Spent: r.spent}
+	if t.agreed.Finite() {
+		at.Loss = &t.agreed.Loss
+	}
+	if r.world.All.Rank() == 0 {
+		at.State = save.NewState(r.ranks(r.world.All.Hosts()), r.keepers(), policy.ReferenceOf(r.Balancer), r.products)
+	}
+	if err := r.saver.Begin(at); err != nil || !last {
+		return err
+	}
+	return r.saver.Finish(r.world)
+}
