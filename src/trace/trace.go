@@ -106,7 +106,7 @@ func (s Summary) Idle() float64 {
 	for _, b := range s.Busy {
 		idle -= b
 	}
-	return idle
+	return max(0, idle) // sums are rounded
 }
 
 // BubbleRatio returns idle / (stages · makespan), in [0, 1]: the share of all

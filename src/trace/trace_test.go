@@ -82,6 +82,15 @@ func TestEmptyStep(t *testing.T) {
 	}
 }
 
+// TestIdleIsNotNegative: a stage that is never idle has no idle time, though its spans add up to
+// a bit more than the makespan in floating point.
+func TestIdleIsNotNegative(t *testing.T) {
+	s := Summary{Busy: []float64{0.1 + 0.2 + 1e-16}, End: 0.3}
+	if s.Idle() != 0 || s.BubbleRatio() != 0 {
+		t.Errorf("idle %v, bubble ratio %v, want 0", s.Idle(), s.BubbleRatio())
+	}
+}
+
 func TestImbalance(t *testing.T) {
 	for _, tc := range []struct {
 		loads []float64

@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"dynmo/src/config"
 	"dynmo/src/input"
 )
 
@@ -23,7 +22,8 @@ func rootCommand() *cobra.Command {
 		SilenceUsage:  true,
 	}
 	root.SetVersionTemplate("{{.Version}}")
-	root.AddCommand(trainCommand(), profileCommand(), planCommand(), simulateCommand(), balanceCommand(), benchCommand(), ckptCommand(), sampleCommand(), dataCommand(), tableCommand(), reportCommand(), doctorCommand(), versionCommand(), configTopic())
+	root.AddCommand(trainCommand(), profileCommand(), planCommand(), simulateCommand(), balanceCommand(), benchCommand(), ckptCommand(), sampleCommand(), dataCommand(), tableCommand(), reportCommand(), doctorCommand(), versionCommand())
+	root.AddCommand(topics()...)
 	wanting(root)
 	watched(root)
 	addHelp(root)
@@ -111,14 +111,4 @@ func writeLines[T any](w io.Writer, values []T) error {
 		}
 	}
 	return nil
-}
-
-// configTopic returns the help topic on settings: a file with every setting,
-// its default, range and meaning, that train reads as it is.
-func configTopic() *cobra.Command {
-	return &cobra.Command{
-		Use:   "config",
-		Short: "every setting with its default, range and meaning (dynmo help config > run.toml)",
-		Long:  config.Default().TOML(),
-	}
 }

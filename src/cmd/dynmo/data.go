@@ -24,6 +24,7 @@ func dataCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "data",
 		Short: "Turn text into token files; look into one",
+		Long:  page("data"),
 		Args:  cobra.NoArgs,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
