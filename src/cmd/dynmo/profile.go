@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -88,10 +89,11 @@ of that kind have the clock "estimated", and so has every answer on them.`,
 			if err != nil {
 				return asUsage(err)
 			}
-			text, err := json.MarshalIndent(table, "", " ")
+			text, err := json.Marshal(table)
 			if err != nil {
 				return err
 			}
+			text = bytes.ReplaceAll(text, []byte(`{"name":`), []byte("\n"+`{"name":`)) // a layer a line
 			return costs.write(c, func(out io.Writer) error {
 				_, err := out.Write(append(text, '\n'))
 				return err
