@@ -16,7 +16,6 @@ import (
 // benchSchedule returns the command that simulates schedules. It measures
 // nothing of the node: the figures are the same everywhere.
 func benchSchedule(flags *benchFlags) *cobra.Command {
-	var others contests
 	c := &cobra.Command{
 		Use:   "schedule",
 		Short: "Pipeline schedules on equal and unequal stages, simulated",
@@ -36,18 +35,7 @@ forwards only, all are within 15 % (frozen_third). "in flight" is the most
 microbatches that a stage may have between their forward and their backward for
 weights; a schedule that needs more has no value. auto takes the fastest for each
 draw; it should stay within 1.15 of the bound and never be slower than 1F1B. As
-JSON, a figure is the bound over the makespan.
-
-The third holds auto against others, makespan over makespan: against the best of
-the heuristics of the papers on zero-bubble schedules (Qi et al. 2023, automatic
-scheduling, ZB-H1 and ZB-H2; 1F1B) at caps of P/2, P and 2P-1 microbatches in flight,
-and, where two chunks may lie on a stage in a V (Qi et al. 2024), against those too in
-as much memory as P or P/2 microbatches need; and against the optimum of small steps,
-of one chunk on each stage, by branch and bound. Stages are equal to ragged, messages
-take 0 to 0.3 of a forward, microbatches are 1, 2 or 4 times the stages. It also holds
-diffusion's bottleneck, from uniform cuts, against the smallest possible one. In
-brackets stands what should be reached. With fewer instances or cases than all, those
-come first of which any part has some of all kinds.`,
+JSON, a figure is the bound over the makespan.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			for _, flag := range []string{"clock", "threads", "rounds"} {
@@ -55,27 +43,17 @@ come first of which any part has some of all kinds.`,
 					return usageError{fmt.Errorf("--%s: has no effect: bench schedule simulates", flag)}
 				}
 			}
-			if err := others.check(); err != nil {
-				return err
-			}
 			bubbles, err := study.Bubbles()
 			if err != nil {
 				return err
 			}
 			unequal := study.UnequalStages()
-			comparisons, err := others.run()
-			if err != nil {
-				return err
-			}
 			var results []nodebench.Result
 			for _, b := range bubbles {
 				results = append(results, bubbleResults(b)...)
 			}
 			for _, u := range unequal {
 				results = append(results, unequalResults(u)...)
-			}
-			for _, s := range comparisons {
-				results = append(results, s.results()...)
 			}
 			if flags.json {
 				return flags.report(c, results)
@@ -88,16 +66,9 @@ come first of which any part has some of all kinds.`,
 			if err := writeUnequal(out, unequal); err != nil {
 				return err
 			}
-			if len(comparisons) > 0 {
-				fmt.Fprintln(out)
-			}
-			if err := writeContests(out, comparisons); err != nil {
-				return err
-			}
 			return verdict(results)
 		},
 	}
-	others.addFlags(c)
 	return c
 }
 

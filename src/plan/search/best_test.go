@@ -1,4 +1,4 @@
-package contest
+package search_test
 
 import (
 	"math"

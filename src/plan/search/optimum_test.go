@@ -1,4 +1,4 @@
-package contest
+package search_test
 
 import (
 	"cmp"
@@ -30,7 +30,7 @@ const (
 // later.
 func (p Problem) Optimum(upper float64, nodes int) (seconds float64, exact bool) {
 	if len(p.Costs) > mostStages || p.Microbatches > mostMicrobatches {
-		panic("contest: more stages or microbatches than Optimum is for")
+		panic("more stages or microbatches than Optimum is for")
 	}
 	x := newSearch(p, upper, nodes)
 	x.visit()
