@@ -23,14 +23,16 @@ var ceilings = []struct {
 	ceiling, aim int
 	measure      func(h *tracked) int
 }{
-	{"Go files outside of its kind, kernel and tests that name mod", 14, 6, func(h *tracked) int { return h.naming("mod") }},
-	{"the same for moe", 22, 10, func(h *tracked) int { return h.naming("moe") }},
-	{"the same for expert", 46, 30, func(h *tracked) int { return h.naming("expert") }},
+	{"Go files outside of its kind, kernel and tests that name mod", 6, 6, func(h *tracked) int { return h.naming("mod") }},
+	{"the same for moe", 9, 10, func(h *tracked) int { return h.naming("moe") }},
+	{"the same for expert", 19, 30, func(h *tracked) int { return h.naming("expert") }},
+	{"Go files outside of its family, kernel and tests that name llama", 18, 18, func(h *tracked) int { return h.naming("llama") }},
+	{"the same for gpt2", 13, 13, func(h *tracked) int { return h.naming("gpt2") }},
 	{"calls of Dynamic.Has outside of kind and config", 0, 0, (*tracked).asksForKinds},
 	{"lines of train without tests", 1300, 1300, func(h *tracked) int { return h.lines(`^src/train/[^/]*\.go$`, isNoTest) }},
 	{"packages of this module that train imports", 20, 20, func(h *tracked) int { return h.imports("src/train") }},
 	{"lines of the function Loop", 60, 100, func(h *tracked) int { return h.function("src/train/loop.go", "Loop") }},
-	{"lines of Go without tests", 80240, 72000, func(h *tracked) int { return h.lines(`\.go$`, isNoTest) }},
+	{"lines of Go without tests", 80230, 72000, func(h *tracked) int { return h.lines(`\.go$`, isNoTest) }},
 	{"lines in all", 160460, 145000, func(h *tracked) int { return h.lines(`.`, func(string) bool { return true }) }},
 	{"lines of the README", 150, 150, func(h *tracked) int { return h.lines(`^README\.md$`, isNoTest) }},
 }
@@ -87,7 +89,7 @@ func (h *tracked) naming(word string) (n int) {
 	like := regexp.MustCompile(`\b` + word + `s?\b|\b` + word + `s?[A-Z_]|` + capital + `s?([A-Z_]|\b)`)
 	for file, text := range h.files {
 		if strings.HasSuffix(file, ".go") && isNoTest(file) && !strings.HasPrefix(file, "src/kernel/") &&
-			!strings.HasPrefix(file, "src/kind/"+word) && !strings.HasPrefix(file, "src/kind/moe/") && like.Match(text) {
+			!strings.HasPrefix(file, "src/kind/"+word) && !strings.HasPrefix(file, "src/family/"+word) && !strings.HasPrefix(file, "src/kind/moe/") && like.Match(text) {
 			n++
 		}
 	}

@@ -20,12 +20,12 @@ import (
 var order = [][]string{
 	{"expect", "fault", "random", "input", "replace", "mesh", "partition", "cost", "tensor", "trace", "config"},
 	{"device", "kernel", "comm"},
-	{"data", "model", "dynamic", "kind", "schedule", "layout", "pipeline", "profile", "sim", "balance", "plan/plantest", "plan/search", "plan/policy", "plan/worth", "migrate", "elastic"},
+	{"data", "model", "family", "dynamic", "kind", "schedule", "layout", "pipeline", "profile", "sim", "balance", "plan/plantest", "plan/search", "plan/policy", "plan/worth", "migrate", "elastic"},
 	{"checkpoint", "store", "sample", "record", "report", "study", "nodebench", "save", "train", "launch", "cmd"},
 }
 
-// registry is the package that registers the kinds of dynamism. Tests of any package may import
-// it, so that settings have the tables of every kind.
+// registry is the package that registers families and kinds of dynamism. Tests of any package
+// may import it, so that settings have the tables of every one.
 const registry = module + "/kind"
 
 // boundaries is the line of order that tests of any package may import too:

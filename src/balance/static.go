@@ -10,7 +10,7 @@ import (
 )
 
 // Uniform returns Megatron-LM's static cuts: every stage has the same number
-// of blocks, the first (blocks mod P) stages one more; what comes before the
+// of blocks, the first (blocks % P) stages one more; what comes before the
 // first block lives on stage 0, what comes after the last on stage P-1. Halves
 // of a block stay together, as they do there.
 //

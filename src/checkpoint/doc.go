@@ -1,5 +1,5 @@
 // Package checkpoint moves a model's weights between files and layers. What
-// comes in are files of other programs (safetensors with Hugging Face's GPT-2
+// comes in are files of other programs (safetensors with Hugging Face's
 // names, llm.c's model file) and dynmo's own weights file; what goes out are
 // the same formats, and the parameters of model layers.
 //

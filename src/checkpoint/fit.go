@@ -2,12 +2,11 @@ package checkpoint
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math"
 
-	"dynmo/src/kind/moe"
+	"dynmo/src/family"
 	"dynmo/src/model"
 )
 
@@ -58,25 +57,16 @@ func (w *Weights) Fit(c model.Config) (*Weights, error) {
 // fits reports how a model differs from those that Fit makes of the weights.
 func (w *Weights) fits(c model.Config) error {
 	have := w.Config.Model
-	theirs, ours := model.KindOf[moe.Experts](have), model.KindOf[moe.Experts](c)
-	type setting struct {
-		name       string
-		have, want any
+	settings := func(c model.Config) []family.Setting {
+		return append([]family.Setting{
+			{Name: "model.family", Value: c.FamilyName()}, {Name: "model.blocks", Value: c.Blocks},
+			{Name: "model.hidden", Value: c.Hidden}, {Name: "model.heads", Value: c.Heads},
+		}, family.SettingsOf(c)...)
 	}
-	list := []setting{
-		{"model.family", cmp.Or(have.Family, gpt2Type), cmp.Or(c.Family, gpt2Type)},
-		{"model.blocks", have.Blocks, c.Blocks}, {"model.hidden", have.Hidden, c.Hidden}, {"model.heads", have.Heads, c.Heads},
-		{"model.key_value_heads", have.KeyValueHeads, c.KeyValueHeads}, {"model.intermediate", have.Intermediate, c.Intermediate},
-		{"model.norm_eps", have.NormEps, c.NormEps}, {"moe.experts", theirs.Count, ours.Count}, {"moe.top", theirs.Top, ours.Top},
-		{"moe.router", router(theirs), router(ours)}, {"moe.scale", cmp.Or(theirs.Scale, 1), cmp.Or(ours.Scale, 1)},
-		{"model.rope_base", have.Rope.Base, c.Rope.Base}, {"model.rope_scaling", scaling(have.Rope), scaling(c.Rope)},
-		{"model.rope_factor", have.Rope.Factor, c.Rope.Factor}, {"model.rope_low_freq_factor", have.Rope.Low, c.Rope.Low},
-		{"model.rope_high_freq_factor", have.Rope.High, c.Rope.High},
-		{"model.rope_original_max_position_embeddings", have.Rope.Original, c.Rope.Original},
-	}
-	for _, s := range list {
-		if s.have != s.want {
-			return fmt.Errorf("%s is %v, the weights are of a model with %v", s.name, s.want, s.have)
+	wanted := settings(c)
+	for i, s := range settings(have) {
+		if s != wanted[i] {
+			return fmt.Errorf("%s is %v, the weights are of a model with %v", s.Name, wanted[i].Value, s.Value)
 		}
 	}
 	most := (have.Vocab + maxPadding - 1) / maxPadding * maxPadding
@@ -89,17 +79,6 @@ func (w *Weights) fits(c model.Config) error {
 		return fmt.Errorf("the model's head is tied: %v; that of the weights: %v", c.Tied, have.Tied)
 	}
 	return nil
-}
-
-// scaling returns the variant of rotary positions as settings name it.
-func scaling(r model.Rope) string { return cmp.Or(r.Scaling, "none") }
-
-// router returns the form of a router as settings name it.
-func router(e moe.Experts) string {
-	if e.Squashed {
-		return "mlp"
-	}
-	return "linear"
 }
 
 // mean returns the mean of the rows of a matrix.

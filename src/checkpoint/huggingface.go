@@ -135,25 +135,25 @@ type held struct {
 
 // fromFiles returns the weights that lie in files under Hugging Face's names.
 func fromFiles(c Config, files []*File) (*Weights, error) {
-	is := c.kind
+	is := c.form
 	w := &Weights{Config: c, types: make(map[string]DType), close: func() error { return closeAll(files) }}
 	all := make(map[string]held)
 	var list []Tensor
 	for _, f := range files {
 		for _, t := range f.Tensors {
-			if slices.ContainsFunc(is.buffers, func(end string) bool { return strings.HasSuffix(t.Name, end) }) {
+			if slices.ContainsFunc(is.Buffers, func(end string) bool { return strings.HasSuffix(t.Name, end) }) {
 				continue
 			}
-			w.packed = w.packed || is.name == mixtralType && strings.HasSuffix(t.Name, packedGateUp)
+			w.packed = w.packed || is.Packed != nil && strings.HasSuffix(t.Name, is.Packed.End)
 			all[t.Name] = held{t, f}
 			list = append(list, t)
 		}
 	}
-	if _, ok := all[is.prefix+is.token]; ok {
-		w.Prefix = is.prefix
+	if _, ok := all[is.Prefix+is.Token]; ok {
+		w.Prefix = is.Prefix
 	}
 	if head, ok := all[outputMatrix]; c.Model.Tied && ok {
-		if err := copied(head, all, w.Prefix+is.token); err != nil {
+		if err := copied(head, all, w.Prefix+is.Token); err != nil {
 			return nil, err
 		}
 		list = slices.DeleteFunc(list, func(t Tensor) bool { return t.Name == outputMatrix })

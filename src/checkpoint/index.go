@@ -21,20 +21,20 @@ import (
 type index struct {
 	text  []byte
 	files map[string]string // by tensor
-	total value             // metadata.total_size, bytes of all tensors; empty if it is missing
+	total input.Value       // metadata.total_size, bytes of all tensors; empty if it is missing
 }
 
 // parseIndex reads an index. The files that it names lie beside it.
 func parseIndex(text []byte) (*index, error) {
 	x := &index{text: text, files: make(map[string]string)}
-	err := value{json: text}.members(func(key string, v value) error {
+	err := input.Value{JSON: text}.Members(func(key string, v input.Value) error {
 		switch key {
 		case "metadata":
-			in, err := members(v)
+			in, err := v.Object()
 			x.total = in["total_size"]
 			return err
 		case "weight_map":
-			return v.members(func(tensor string, v value) (err error) {
+			return v.Members(func(tensor string, v input.Value) (err error) {
 				x.files[tensor], err = shardName(v)
 				return err
 			})
@@ -51,16 +51,16 @@ func parseIndex(text []byte) (*index, error) {
 const maxName = 255
 
 // shardName returns the name of a file of safetensors.
-func shardName(v value) (string, error) {
-	name, err := v.text()
+func shardName(v input.Value) (string, error) {
+	name, err := v.Text()
 	if err == nil && (!filepath.IsLocal(name) || name == "." || strings.ContainsAny(name, `/\`)) {
-		return "", v.fail("file name %.100q: want one without directories", name)
+		return "", v.Fail("file name %.100q: want one without directories", name)
 	}
 	if err == nil && len(name) > maxName {
-		return "", v.fail("file name of %d bytes: want at most %d", len(name), maxName)
+		return "", v.Fail("file name of %d bytes: want at most %d", len(name), maxName)
 	}
 	if err == nil && !strings.HasSuffix(name, ".safetensors") {
-		return "", v.fail("file name %.100q: want one that ends in .safetensors", name)
+		return "", v.Fail("file name %.100q: want one that ends in .safetensors", name)
 	}
 	return name, err
 }
@@ -99,12 +99,12 @@ func (x *index) sized(total int64) []byte {
 	if size, ok := x.size(); !ok || size == total {
 		return x.text
 	}
-	return slices.Replace(slices.Clone(x.text), int(x.total.at), int(x.total.at)+len(x.total.json), []byte(strconv.FormatInt(total, 10))...)
+	return slices.Replace(slices.Clone(x.text), int(x.total.At), int(x.total.At)+len(x.total.JSON), []byte(strconv.FormatInt(total, 10))...)
 }
 
 // size returns metadata.total_size, an integer that some programs write as 1.0.
 func (x *index) size() (int64, bool) {
-	size, err := strconv.ParseFloat(string(x.total.json), 64)
+	size, err := strconv.ParseFloat(string(x.total.JSON), 64)
 	return int64(size), err == nil && size >= 0 && size < 1<<62
 }
 
@@ -186,8 +186,8 @@ func (x *index) check(files []*File) error {
 			return fmt.Errorf("weight_map: tensor %.100q: is not in %s, nor in another shard", tensor, x.files[tensor])
 		}
 	}
-	if size, ok := x.size(); x.total.json != nil && (!ok || size != total) {
-		return fmt.Errorf("metadata: total_size: %w", x.total.fail("%.100s, want %d, the bytes of all tensors", x.total.json, total))
+	if size, ok := x.size(); x.total.JSON != nil && (!ok || size != total) {
+		return fmt.Errorf("metadata: total_size: %w", x.total.Fail("%.100s, want %d, the bytes of all tensors", x.total.JSON, total))
 	}
 	return nil
 }

@@ -92,7 +92,7 @@ func TestShardsWithBuffers(t *testing.T) {
 	s.size = fmt.Sprint(16 + sizeOf(g, s))
 	expect.OK(t, imported(t, s.directory(t, g)).WriteHuggingFace(out, "", nil))
 	again := imported(t, out)
-	if again.shards.files["h.0.attn.bias"] != "" || len(again.shards.files) != 28 || string(again.shards.total.json) != fmt.Sprint(sizeOf(g, s)) {
+	if again.shards.files["h.0.attn.bias"] != "" || len(again.shards.files) != 28 || string(again.shards.total.JSON) != fmt.Sprint(sizeOf(g, s)) {
 		t.Errorf("index %s", again.shards.text)
 	}
 }

@@ -86,7 +86,7 @@ func FromChain(c model.Config, layer func(id int) (*model.Layer, error), free fu
 		return append(dst, values[lo*p.Row():hi*p.Row()]...), nil
 	}
 	config := NewConfig(c)
-	return &Weights{Config: config, Prefix: config.kind.prefix, rows: rows, close: func() error { free(); return nil }}
+	return &Weights{Config: config, Prefix: config.form.Prefix, rows: rows, close: func() error { free(); return nil }}
 }
 
 // stored is a parameter and the layer that has it.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 
+	"dynmo/src/family"
 	"dynmo/src/input"
 	"dynmo/src/model"
 )
@@ -58,7 +59,7 @@ func parseLLMC(name string, r io.ReaderAt, size int64) (*Weights, error) {
 	}
 	c := model.Config{Sequence: field(2), Vocab: field(3), Blocks: field(4), Heads: field(5), Hidden: field(6), Tied: true}
 	for i, d := range []struct{ value, limit int }{
-		{c.Sequence, maxTokens}, {c.Vocab, maxTokens}, {c.Blocks, maxBlocks}, {c.Heads, maxHidden}, {c.Hidden, maxHidden},
+		{c.Sequence, family.MaxTokens}, {c.Vocab, family.MaxTokens}, {c.Blocks, family.MaxBlocks}, {c.Heads, family.MaxHidden}, {c.Hidden, family.MaxHidden},
 	} {
 		if d.value < 1 || d.value > d.limit {
 			return fail(2+i, "%d: want 1 to %d", d.value, d.limit)
@@ -102,8 +103,8 @@ func llmcOffsets(c model.Config) (offsets map[string]int64, end int64) {
 // FitsLLMC returns an error unless llm.c's model file has a place for the weights: they are
 // of GPT-2, and the head is tied.
 func (w *Weights) FitsLLMC() error {
-	if is := kindOf(w.Config.Model).name; is != gpt2Type {
-		return fmt.Errorf("llm.c's model file is of GPT-2, the weights are of a model of type %s", is)
+	if is := family.FormOf(w.Config.Model); !is.LLMC {
+		return fmt.Errorf("llm.c's model file is of GPT-2, the weights are of a model of type %s", is.Name)
 	}
 	if !w.Config.Model.Tied {
 		return errors.New("llm.c's model file has no place for a head that is not tied to the embedding")

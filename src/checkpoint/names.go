@@ -1,63 +1,31 @@
 package checkpoint
 
 import (
-	"fmt"
-	"regexp"
 	"slices"
 
-	"dynmo/src/kind/moe"
+	"dynmo/src/family"
 	"dynmo/src/model"
 )
 
-// renaming is how the names of some tensors differ from those of model.Weight, which are
-// Mixtral's where there are experts.
-type renaming struct {
-	from *regexp.Regexp
-	to   string
-}
-
-// Ends of Mixtral's names of tensors of a block with experts, and of the outer matrix of a
-// router that has two.
-var (
-	mixtralRouter = regexp.MustCompile(`block_sparse_moe\.gate\.weight$`)
-	outerRouter   = regexp.MustCompile(`block_sparse_moe\.gate\.outer\.weight$`)
-	mixtralGate   = regexp.MustCompile(`block_sparse_moe\.experts\.(\d+)\.w1\.weight$`)
-	mixtralUp     = regexp.MustCompile(`block_sparse_moe\.experts\.(\d+)\.w3\.weight$`)
-	mixtralDown   = regexp.MustCompile(`block_sparse_moe\.experts\.(\d+)\.w2\.weight$`)
-)
-
-// Transformers from 5 on holds the experts of a block of Mixtral as two tensors.
-const (
-	packedGateUp = "mlp.experts.gate_up_proj"
-	packedDown   = "mlp.experts.down_proj"
-)
-
-var packedNames = []renaming{{mixtralRouter, "mlp.gate.weight"}, {mixtralGate, packedGateUp}, {mixtralUp, packedGateUp}, {mixtralDown, packedDown}}
-
 // nameOf returns a name as the weights' files have it, without their prefix.
 func (w *Weights) nameOf(name string) string {
-	list := packedNames
-	if !w.packed {
-		list = w.Config.kind.renamings(model.KindOf[moe.Experts](w.Config.Model))
+	var list []family.Renaming
+	switch form := w.Config.form; {
+	case w.packed:
+		list = form.Packed.Names
+	case form.Names != nil:
+		list = form.Names(w.Config.Model)
 	}
 	for _, r := range list {
-		if r.from.MatchString(name) {
-			return r.from.ReplaceAllString(name, r.to)
+		if r.From.MatchString(name) {
+			return r.From.ReplaceAllString(name, r.To)
 		}
 	}
 	return name
 }
 
-// renamings returns how the names of a model type's tensors differ, if they do.
-func (is kind) renamings(e moe.Experts) []renaming {
-	if is.names == nil {
-		return nil
-	}
-	return is.names(e)
-}
-
-// piece is a tensor of Hugging Face's files, or where the experts of a block are packed rows
-// of one, which is rows of a weight from the first on.
+// piece is a tensor of Hugging Face's files, or of packed weights rows of one. It is rows of a
+// weight from the first on.
 type piece struct {
 	Tensor
 	weight      model.Weight
@@ -92,7 +60,7 @@ func (w *Weights) pieces(p model.Weight) []piece {
 		}
 		t := piece{Tensor{Name: prefix + w.nameOf(rows.HuggingFace), DType: w.dtype(p), Shape: shape}, p, first, rows.Rows, 0}
 		if w.packed {
-			t.pack(model.KindOf[moe.Experts](w.Config.Model).Count)
+			w.pack(&t)
 		}
 		list = append(list, t)
 		first += rows.Rows
@@ -100,12 +68,11 @@ func (w *Weights) pieces(p model.Weight) []piece {
 	return list
 }
 
-// pack makes a piece of an expert rows of the tensor of all experts.
-func (t *piece) pack(experts int) {
-	var block, expert int
-	if n, _ := fmt.Sscanf(t.weight.Name, "block.%d/expert.%d.", &block, &expert); n == 2 {
+// pack makes a piece of a weight that is packed rows of the tensor of all such weights.
+func (w *Weights) pack(t *piece) {
+	if index, of := w.Config.form.Packed.Place(w.Config.Model, t.weight.Name); of > 0 {
 		rows := t.weight.Shape[0]
-		t.at, t.Shape = int64(expert)*rows+t.first, []int64{int64(experts), rows, t.weight.Shape[1]}
+		t.at, t.Shape = index*rows+t.first, []int64{of, rows, t.weight.Shape[1]}
 	}
 }
 

@@ -84,7 +84,7 @@ func Parse(name string, r io.ReaderAt, size int64) (*File, error) {
 		return fail(8, "header: want {…} and only spaces behind it")
 	}
 	f := &File{Name: name, Metadata: map[string]string{}, r: r, data: 8 + int64(n), close: func() error { return nil }}
-	if err := (value{header, 8}).members(f.entry); err != nil {
+	if err := (input.Value{JSON: header, At: 8}).Members(f.entry); err != nil {
 		return nil, fmt.Errorf("%s: header: %w", name, err)
 	}
 	if err := f.tile(size - f.data); err != nil {
@@ -94,27 +94,27 @@ func Parse(name string, r io.ReaderAt, size int64) (*File, error) {
 }
 
 // entry reads a member of the header: a tensor, or the metadata.
-func (f *File) entry(name string, v value) error {
+func (f *File) entry(name string, v input.Value) error {
 	if name == metadataKey {
-		return v.members(func(key string, v value) (err error) {
-			f.Metadata[key], err = v.text()
+		return v.Members(func(key string, v input.Value) (err error) {
+			f.Metadata[key], err = v.Text()
 			return err
 		})
 	}
 	t := Tensor{Name: name}
 	var offsets []int64
-	err := v.members(func(key string, v value) (err error) {
+	err := v.Members(func(key string, v input.Value) (err error) {
 		switch key {
 		case "dtype":
 			var d string
-			d, err = v.text()
+			d, err = v.Text()
 			t.DType = DType(d)
 		case "shape":
-			t.Shape, err = v.integers()
+			t.Shape, err = v.Integers()
 		case "data_offsets":
-			offsets, err = v.integers()
+			offsets, err = v.Integers()
 		default:
-			err = v.fail("unknown key")
+			err = v.Fail("unknown key")
 		}
 		return err
 	})
@@ -122,11 +122,11 @@ func (f *File) entry(name string, v value) error {
 	case err != nil:
 		return err
 	case t.DType == "":
-		return v.fail("dtype is missing")
+		return v.Fail("dtype is missing")
 	case t.Shape == nil:
-		return v.fail("shape is missing")
+		return v.Fail("shape is missing")
 	case len(offsets) != 2:
-		return v.fail("data_offsets: want [begin, end]")
+		return v.Fail("data_offsets: want [begin, end]")
 	}
 	t.Begin, t.End = offsets[0], offsets[1]
 	f.Tensors = append(f.Tensors, t)

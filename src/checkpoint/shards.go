@@ -1,36 +1,35 @@
 package checkpoint
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
-	"dynmo/src/kind/moe"
-	"dynmo/src/model"
+	"dynmo/src/family"
 )
 
-// As makes the weights those of a model type: of one with experts Mixtral or LLaMA-MoE, else
-// its own, which "" stands for. Errors say what of the model the type cannot describe.
+// As makes the weights those of a model type, one of those that describe the model. ""
+// stands for its own. Errors say what of the model the type cannot describe.
 func (w *Weights) As(name string) error {
-	own, c := w.Config.kind, w.Config.Model
-	if name == "" {
-		name = own.name
-	}
-	want := []string{own.name}
-	if model.KindOf[moe.Experts](c).Count > 0 {
-		want = []string{mixtralType, llamaMoEType}
-	}
-	if !slices.Contains(want, name) {
+	own, c := w.Config.form, w.Config.Model
+	list := family.FormsOf(c).List
+	i := slices.IndexFunc(list, func(f family.Form) bool { return f.Name == cmp.Or(name, own.Name) })
+	if i < 0 {
+		var want []string
+		for _, f := range list {
+			want = append(want, f.Name)
+		}
 		return fmt.Errorf("model type %.100q: want %s for this model", name, strings.Join(want, " or "))
 	}
-	is := kinds[slices.IndexFunc(kinds, func(is kind) bool { return is.name == name })]
-	if is.refuses != nil {
-		if err := is.refuses(c); err != nil {
+	is := list[i]
+	if is.Refuses != nil {
+		if err := is.Refuses(c); err != nil {
 			return err
 		}
 	}
-	if name != own.name {
-		w.Config, w.Prefix, w.packed, w.shards = is.config(c, w.Config.End), is.prefix, false, nil
+	if is.Name != own.Name {
+		w.Config, w.Prefix, w.packed, w.shards = configOf(is, c, w.Config.End), is.Prefix, false, nil
 	}
 	return nil
 }

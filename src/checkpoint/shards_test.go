@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -41,7 +42,7 @@ func TestShard(t *testing.T) {
 			for _, p := range w.weights() {
 				want, err := w.Read(p)
 				expect.OK(t, err)
-				if got, err := again.Read(p); err != nil || d == "" && !equal(got, want) || len(got) != len(want) {
+				if got, err := again.Read(p); err != nil || d == "" && !slices.Equal(got, want) || len(got) != len(want) {
 					t.Errorf("%s: %s has changed, %v", name, p.Name, err)
 				}
 			}
@@ -90,7 +91,7 @@ func TestAs(t *testing.T) {
 	expect.OK(t, w.As("mixtral"))
 	dir := t.TempDir()
 	expect.OK(t, w.WriteHuggingFace(dir, "", nil))
-	if again := imported(t, dir); again.Config.kind.name != mixtralType || model.KindOf[moe.Experts](again.Config.Model).Count != 3 {
+	if again := imported(t, dir); again.Config.form.Name != "mixtral" || model.KindOf[moe.Experts](again.Config.Model).Count != 3 {
 		t.Errorf("%+v", again.Config.Model)
 	}
 }

@@ -8,19 +8,29 @@ import (
 	"testing"
 
 	"dynmo/src/expect"
+	"dynmo/src/kind/moe"
 )
+
+// split returns weights whose MLPs are cut into experts.
+func split(w *Weights, s moe.Split) (*Weights, error) {
+	shape, by, err := s.Of(w.Config.Model)
+	if err != nil {
+		return nil, err
+	}
+	return w.Derive(shape, by)
+}
 
 // A dense LLaMA that is cut into experts, to all of which tokens go by equal weights, has the
 // loss of the dense one, whatever the targets.
 func TestSplitIsTheDenseModel(t *testing.T) {
 	tokens := []int32{3, 0, 10, 7, 7, 1}
-	for _, s := range []Split{
+	for _, s := range []moe.Split{
 		{Count: 4, Top: 4, Scale: 4}, {Count: 4, Top: 4, Scale: 4, InOrder: true}, {Count: 12, Top: 12, Scale: 12, Squashed: true, Seed: 5},
 	} {
 		f := newLlama("BF16", false, "model.", 0)
 		w, err := OpenHuggingFace(f.directory(t, 0))
 		expect.OK(t, err)
-		w, err = w.Split(s)
+		w, err = split(w, s)
 		expect.OK(t, err)
 		w = written(t, w)
 		for _, p := range w.Config.Model.Weights() {
@@ -45,20 +55,20 @@ func TestSplitIsTheDenseModel(t *testing.T) {
 func TestSplitSeeds(t *testing.T) {
 	f := newLlama("F32", false, "model.", 0)
 	dir := f.directory(t, 0)
-	file := func(s Split) string {
-		w, err := imported(t, dir).Split(s)
+	file := func(s moe.Split) string {
+		w, err := split(imported(t, dir), s)
 		expect.OK(t, err)
 		var b bytes.Buffer
 		expect.OK(t, w.Write(&b))
 		return b.String()
 	}
-	s := Split{Count: 3, Top: 2, Scale: 3, Deviation: 0.1, Seed: 1}
+	s := moe.Split{Count: 3, Top: 2, Scale: 3, Deviation: 0.1, Seed: 1}
 	other := s
 	other.Seed = 2
 	if one := file(s); one != file(s) || one == file(other) {
 		t.Error("a seed gives several files, or several seeds one")
 	}
-	w, err := imported(t, dir).Split(Split{Count: 3, Top: 2, Scale: 3, InOrder: true})
+	w, err := split(imported(t, dir), moe.Split{Count: 3, Top: 2, Scale: 3, InOrder: true})
 	expect.OK(t, err)
 	for _, p := range w.Config.Model.Weights() {
 		if p.Name == "block.1/expert.1.gateup.weight" {
@@ -76,7 +86,7 @@ func TestSplitSeeds(t *testing.T) {
 func TestSplitExports(t *testing.T) {
 	w, err := OpenHuggingFace(newLlama("BF16", true, "", 0).directory(t, 5))
 	expect.OK(t, err)
-	w, err = w.Split(Split{Count: 4, Top: 2, Scale: 4, Squashed: true, Deviation: 0.02})
+	w, err = split(w, moe.Split{Count: 4, Top: 2, Scale: 4, Squashed: true, Deviation: 0.02})
 	expect.OK(t, err)
 	w = written(t, w)
 	dir, again := t.TempDir(), t.TempDir()
@@ -93,25 +103,25 @@ func TestSplitExports(t *testing.T) {
 }
 
 func TestSplitRefuses(t *testing.T) {
-	dense, moe := imported(t, newLlama("F32", false, "model.", 0).directory(t, 0)), imported(t, newLlama("F32", false, "model.", 3).directory(t, 0))
+	dense, mixture := imported(t, newLlama("F32", false, "model.", 0).directory(t, 0)), imported(t, newLlama("F32", false, "model.", 3).directory(t, 0))
 	other := imported(t, newGPT2(true, "").directory(t))
 	for _, c := range []struct {
 		of   *Weights
-		s    Split
+		s    moe.Split
 		want string
 	}{
-		{dense, Split{Count: 5, Top: 1, Scale: 1}, "5 experts: want at most 32768, and a number that divides the 12 channels of an MLP"},
-		{dense, Split{Count: 0, Top: 1, Scale: 1}, "0 experts: want"},
-		{dense, Split{Count: 24, Top: 1, Scale: 1}, "24 experts: want"},
-		{dense, Split{Count: 4, Top: 5, Scale: 1}, "a token goes to 5 of 4 experts"},
-		{dense, Split{Count: 4, Top: 0, Scale: 1}, "a token goes to 0 of 4 experts"},
-		{dense, Split{Count: 4, Top: 1}, "scale 0: want a number from"},
-		{dense, Split{Count: 4, Top: 1, Scale: math.NaN()}, "scale NaN: want"},
-		{dense, Split{Count: 4, Top: 1, Scale: 1, Deviation: 1e300}, "deviation 1e+300: want a number from 0 to 1000"},
-		{moe, Split{Count: 4, Top: 1, Scale: 1}, "a model with 3 experts in a block, want a dense one"},
-		{other, Split{Count: 4, Top: 1, Scale: 1}, "a model of type gpt2: want one whose MLPs are gated, as llama"},
+		{dense, moe.Split{Count: 5, Top: 1, Scale: 1}, "5 experts: want at most 32768, and a number that divides the 12 channels of an MLP"},
+		{dense, moe.Split{Count: 0, Top: 1, Scale: 1}, "0 experts: want"},
+		{dense, moe.Split{Count: 24, Top: 1, Scale: 1}, "24 experts: want"},
+		{dense, moe.Split{Count: 4, Top: 5, Scale: 1}, "a token goes to 5 of 4 experts"},
+		{dense, moe.Split{Count: 4, Top: 0, Scale: 1}, "a token goes to 0 of 4 experts"},
+		{dense, moe.Split{Count: 4, Top: 1}, "scale 0: want a number from"},
+		{dense, moe.Split{Count: 4, Top: 1, Scale: math.NaN()}, "scale NaN: want"},
+		{dense, moe.Split{Count: 4, Top: 1, Scale: 1, Deviation: 1e300}, "deviation 1e+300: want a number from 0 to 1000"},
+		{mixture, moe.Split{Count: 4, Top: 1, Scale: 1}, "a model with 3 experts in a block, want a dense one"},
+		{other, moe.Split{Count: 4, Top: 1, Scale: 1}, "a model of type gpt2: want one whose MLPs are gated, as llama"},
 	} {
-		if _, err := c.of.Split(c.s); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := split(c.of, c.s); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: error %v, want %q", c.s, err, c.want)
 		}
 	}

@@ -21,7 +21,7 @@ type Weights struct {
 	rows   func(dst []byte, p model.Weight, lo, hi int64) ([]byte, error) // appends values of rows [lo, hi), of the weight's type
 	types  map[string]DType                                               // by name; those that are not there are float32
 	shards *index                                                         // of Hugging Face's files; nil if they are one
-	packed bool                                                           // they have the experts of a block as one tensor
+	packed bool                                                           // Hugging Face's files hold them in the other way (see family.Packing)
 	close  func() error
 }
 
@@ -68,9 +68,8 @@ const (
 	formatKey   = "format"
 	configKey   = "config" // the text of config.json
 	prefixKey   = "prefix"
-	indexKey    = "index" // the text of model.safetensors.index.json
-	expertsKey  = "experts"
-	packed      = "packed"
+	indexKey    = "index"  // the text of model.safetensors.index.json
+	packed      = "packed" // under the key of family.Packing
 	ownFormat   = "dynmo"
 	torchFormat = "pt" // what Hugging Face's loaders want
 )
@@ -104,12 +103,14 @@ func (f *File) Weights() (*Weights, error) {
 		return nil, fmt.Errorf("metadata: %s: %w", configKey, err)
 	}
 	w := &Weights{Config: c, Prefix: f.Metadata[prefixKey], types: make(map[string]DType), close: f.Close}
-	if prefix := c.kind.prefix; w.Prefix != "" && w.Prefix != prefix {
+	if prefix := c.form.Prefix; w.Prefix != "" && w.Prefix != prefix {
 		return nil, fmt.Errorf("metadata: %s = %.100q, want \"\" or %q", prefixKey, w.Prefix, prefix)
 	}
-	if form, ok := f.Metadata[expertsKey]; ok {
-		if w.packed = form == packed && c.kind.name == mixtralType; !w.packed {
-			return nil, fmt.Errorf("metadata: %s = %.100q, want %q, and a model of type %s", expertsKey, form, packed, mixtralType)
+	if p := c.form.Packed; p != nil {
+		if form, ok := f.Metadata[p.Key]; ok {
+			if w.packed = form == packed; !w.packed {
+				return nil, fmt.Errorf("metadata: %s = %.100q, want %q", p.Key, form, packed)
+			}
 		}
 	}
 	want := make(map[string][]int64)
@@ -178,7 +179,7 @@ func (w *Weights) Write(out io.Writer) error {
 		metadata[prefixKey] = w.Prefix
 	}
 	if w.packed {
-		metadata[expertsKey] = packed
+		metadata[w.Config.form.Packed.Key] = packed
 	}
 	if w.shards != nil {
 		metadata[indexKey] = string(w.shards.text)

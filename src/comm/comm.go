@@ -145,7 +145,7 @@ const (
 	TagSection    = 16387 // a migrating layer's sections
 	TagDynamic    = 16388 // decisions about the model
 	TagBalance    = 16389 // neighbour exchange of diffusion
-	TagExperts    = 16390 // tokens of experts between replicas: how many, then their rows
+	TagRows       = 16390 // tokens that replicas compute for each other: how many, then their rows
 	TagOrder      = 16391 // of rank 0 to a rank that holds no layer
 	TagWord       = 16392 // of such a rank to rank 0
 	TagIndex      = 16393 // + n % TagIndexes, n as of TagForward: which tokens the activations are of

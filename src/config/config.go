@@ -52,7 +52,7 @@ type Run struct {
 
 // Model is the transformer.
 type Model struct {
-	Family     string `toml:"family" default:"gpt2" oneof:"gpt2,llama" doc:"architecture; llama has RMSNorm, rotary positions, a gated MLP (SwiGLU), grouped-query attention and no biases"`
+	Family     string `toml:"family" oneof:"families" doc:"architecture"`
 	Blocks     int    `toml:"blocks" default:"6" min:"1" max:"100000" doc:"transformer blocks"`
 	Hidden     int    `toml:"hidden" default:"128" min:"1" max:"1048576" doc:"channels; a multiple of heads"`
 	Heads      int    `toml:"heads" default:"4" min:"1" max:"1048576" doc:"attention heads"`
@@ -63,16 +63,7 @@ type Model struct {
 	HeadShards int    `toml:"head_shards" default:"1" min:"1" max:"65536" doc:"slices of the vocabulary that the head is cut into, each a layer that can move"`
 	Init       string `toml:"init" default:"gpt2" oneof:"gpt2,depth-scaled" doc:"initialisation; depth-scaled divides the deviation of block l's weights by sqrt(l+1) (Zhang et al. 2019)" only:"train"`
 	Weights    string `toml:"weights" default:"" doc:"file of weights to start from (dynmo ckpt import); their model may have more positions than model.sequence, and fewer tokens than model.vocab where that is padded to a multiple; empty draws them" only:"train"`
-
-	KeyValueHeads int     `toml:"key_value_heads" default:"0" min:"0" max:"1048576" when:"model.family=llama" doc:"heads that have keys and values, each for as many queries; a divisor of heads; 0: as many as heads"`
-	Intermediate  int     `toml:"intermediate" default:"0" min:"0" max:"16777216" when:"model.family=llama" doc:"channels inside the MLP; 0: 8/3 of hidden, rounded up to a multiple of 32"`
-	NormEps       float64 `toml:"norm_eps" default:"1e-5" above:"0" max:"1" when:"model.family=llama" doc:"added to the mean square under the root of RMSNorm"`
-	RopeBase      float64 `toml:"rope_base" default:"10000" above:"1" max:"1e12" when:"model.family=llama" doc:"base of the rotary positions' wavelengths (Su et al. 2021)"`
-	RopeScaling   string  `toml:"rope_scaling" default:"none" oneof:"none,linear,llama3" when:"model.family=llama" doc:"what stretches the wavelengths: all by rope_factor, or as Llama 3.1 the long ones"`
-	RopeFactor    float64 `toml:"rope_factor" default:"8" min:"1" max:"1e6" when:"model.rope_scaling=linear|llama3" doc:"times longer that stretched wavelengths are"`
-	RopeLow       float64 `toml:"rope_low_freq_factor" default:"1" above:"0" max:"1e6" when:"model.rope_scaling=llama3" doc:"times that a wavelength fits into the original positions, below which it is stretched in full"`
-	RopeHigh      float64 `toml:"rope_high_freq_factor" default:"4" above:"0" max:"1e6" when:"model.rope_scaling=llama3" doc:"times that it fits there, above which it is as it was; between the two it is stretched in part"`
-	RopeOriginal  int     `toml:"rope_original_max_position_embeddings" default:"8192" min:"1" max:"1073741824" when:"model.rope_scaling=llama3" unit:"tokens" doc:"positions that the model had before it was stretched"`
+	_          place
 }
 
 // Data is the corpus.

@@ -127,7 +127,7 @@ func (c Config) checkSilent(name string, kinds []string) (err error) {
 	return err
 }
 
-// kinds returns the kinds of dynamism for which a setting counts: "prune or moe".
+// kinds returns the kinds of dynamism for which a setting counts: "prune or freeze".
 func (s setting) kinds() string {
 	for _, tag := range []reflect.StructTag{s.tag, s.tableTag} {
 		if choices, ok := strings.CutPrefix(tag.Get("when"), "dynamic.kind="); ok {

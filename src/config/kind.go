@@ -25,9 +25,11 @@ type Kind struct {
 // are those of the settings, with blanks between them.
 type Rule func(wrong bool, wanted, names string)
 
-// Shape is what kinds of dynamism change of blocks and chain.
+// Shape is what families and kinds of dynamism change of blocks and chain.
 type Shape struct {
+	Keyed       int     // heads that have keys and values
 	Inside      int     // channels inside an MLP
+	Matrices    int     // matrices of an MLP
 	MLPs, Taken int     // MLPs of a block; those of them that a token goes through
 	Router      float64 // weights that choose them
 	PerBlock    int     // layers of a block
@@ -113,9 +115,12 @@ func (c *Config) Resolve(recorded string) (why []string, err error) {
 	return why, nil
 }
 
-// shape returns blocks and chain with all that kinds change of them.
+// shape returns blocks and chain with all that the family and kinds change of them.
 func (c Config) shape() Shape {
-	s := Shape{Inside: c.Model.MLP(), MLPs: 1, Taken: 1, PerBlock: 1}
+	s := Shape{Keyed: c.Model.Heads, Inside: 4 * c.Model.Hidden, Matrices: 2, MLPs: 1, Taken: 1, PerBlock: 1}
+	if f := c.family(); f.Shape != nil {
+		f.Shape(c, &s)
+	}
 	if c.Model.Grain == "half" {
 		s.PerBlock = 2
 	}
@@ -125,4 +130,21 @@ func (c Config) shape() Shape {
 		}
 	}
 	return s
+}
+
+// Keyed returns how many heads have keys and values.
+func (c Config) Keyed() int { return c.shape().Keyed }
+
+// Inside returns the channels inside an MLP of a block: where there are several, of each.
+func (c Config) Inside() int { return c.shape().Inside }
+
+// Matrices returns the weights of a block's matrices that a token is multiplied with: in
+// attention, and in the MLPs that it goes through, with what chooses them.
+func (c Config) Matrices() (attention, mlp float64) { return c.matrices(c.shape().Taken) }
+
+// matrices is Matrices of a token that goes through so many MLPs.
+func (c Config) matrices(mlps int) (attention, mlp float64) {
+	s, hidden := c.shape(), float64(c.Model.Hidden)
+	attention = 2 * hidden * hidden * (1 + float64(s.Keyed)/float64(c.Model.Heads))
+	return attention, float64(mlps*s.Matrices)*hidden*float64(s.Inside) + s.Router
 }

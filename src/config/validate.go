@@ -60,10 +60,9 @@ func (c Config) problems(origin map[string]string) []error {
 	}
 	virtual, gpu := c.Run.Clock == "virtual", c.Device.Kind == "cuda"
 	rule(c.Model.Hidden%c.Model.Heads != 0, "model.hidden to be a multiple of model.heads", "model.hidden model.heads")
-	rule(c.Model.Llama() && c.Model.Heads%c.Model.Keyed() != 0, "model.key_value_heads to divide model.heads", "model.key_value_heads model.heads")
-	rule(c.Model.Llama() && c.Model.Hidden/c.Model.Heads%2 != 0, "an even number of channels of a head, whose halves rotate", "model.hidden model.heads")
-	rule(c.Model.Llama() && c.Model.RopeScaling == "llama3" && c.Model.RopeLow >= c.Model.RopeHigh, "model.rope_low_freq_factor to be below model.rope_high_freq_factor",
-		"model.rope_low_freq_factor model.rope_high_freq_factor")
+	if f := c.family(); f.Check != nil {
+		f.Check(c, rule)
+	}
 	rule(c.Model.HeadShards > c.Model.Vocab, "model.head_shards to be at most model.vocab", "model.head_shards model.vocab")
 	rule(!fits, fmt.Sprintf("at most %s of the %d layers (embedding, blocks in model.grain, model.head_shards)", most, layers),
 		"parallel.stages model.blocks model.grain model.head_shards")

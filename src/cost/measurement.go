@@ -12,8 +12,8 @@ type Measurement struct {
 	Counts []Count   // what layers reported, ascending by layer, microbatch and name
 }
 
-// Count is numbers that a layer reports of one microbatch: tokens by expert,
-// tokens that left at an exit.
+// Count is numbers that a layer reports of one microbatch, as tokens
+// that left at an exit.
 type Count struct {
 	Name       string  `json:"name"`
 	Layer      int     `json:"layer"`

@@ -9,16 +9,16 @@ import (
 	"github.com/tiktoken-go/tokenizer/codec"
 )
 
-// GPT-2's vocabulary.
+// GPT2Tokens is the size of GPT-2's vocabulary. Its last token ends a text.
 const (
-	gpt2Vocab = 50257
-	endOfText = 50256 // the last id; the codec takes its name for text
+	GPT2Tokens = 50257
+	endOfText  = 50256 // the last id; the codec takes its name for text
 )
 
 // GPT2 returns GPT-2's byte-pair encoding. Pieces of text (words, numbers,
 // marks, white space) are those of GPT-2's regular expression.
 func GPT2() Tokenizer {
-	return Tokenizer{Vocab: gpt2Vocab, endOfText: endOfText, cut: cut, encoder: newBPE}
+	return Tokenizer{Vocab: GPT2Tokens, endOfText: endOfText, cut: cut, encoder: newBPE}
 }
 
 func newBPE() *encoder {

@@ -46,7 +46,7 @@ func goSource(installed ...string) (string, error) {
 }
 
 // askGo returns the root that the go command names. It asks from the file
-// system's root, where no go.mod can make the command fetch another toolchain.
+// system's root, where no module can make the command fetch another toolchain.
 func askGo() (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()

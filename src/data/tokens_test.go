@@ -93,11 +93,11 @@ func sum(raw []byte) string {
 
 func TestGoldenFiles(t *testing.T) {
 	documents := [][]int32{{1, 2, 3}, {4, 5}}
-	llmc := contents(t, write(t, LLMC, gpt2Vocab, documents...))
+	llmc := contents(t, write(t, LLMC, GPT2Tokens, documents...))
 	if len(llmc) != 1034 || sum(llmc) != goldenLLMCSum || !bytes.Equal(llmc, llmcOneToFive(t)) {
 		t.Errorf("llm.c: %d bytes, SHA-256 %s", len(llmc), sum(llmc))
 	}
-	path := write(t, Megatron, gpt2Vocab, documents...)
+	path := write(t, Megatron, GPT2Tokens, documents...)
 	if bin := contents(t, path); hex.EncodeToString(bin) != goldenIDs {
 		t.Errorf("Megatron's .bin: %x", bin)
 	}
@@ -115,7 +115,7 @@ func TestTokenFilesReadAsWritten(t *testing.T) {
 		documents int64
 		top       int32
 	}{
-		{LLMC, gpt2Vocab, "u16", Unrecorded, 50256},
+		{LLMC, GPT2Tokens, "u16", Unrecorded, 50256},
 		{LLMC, 1 << 16, "u16", Unrecorded, 65535},
 		{LLMC, 128256, "u32", Unrecorded, 128255}, // LLaMA-3
 		{Megatron, 65499, "u16", 3, 65498},
@@ -142,7 +142,7 @@ func TestTokenFilesReadAsWritten(t *testing.T) {
 
 func TestEmptyTokenFiles(t *testing.T) {
 	for _, format := range []Format{LLMC, Megatron} {
-		f, tokens := all(t, write(t, format, gpt2Vocab))
+		f, tokens := all(t, write(t, format, GPT2Tokens))
 		low, high := f.Span()
 		if len(tokens) != 0 || low != 0 || high != -1 || format == Megatron && f.Documents != 0 {
 			t.Errorf("%s: %d tokens in %d documents, ids %d to %d", format, len(tokens), f.Documents, low, high)
@@ -191,11 +191,11 @@ func TestMegatronTakesModesAndMoreIDs(t *testing.T) {
 func TestWriterReplaces(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.bin")
 	for _, format := range []Format{Megatron, LLMC, Megatron, Megatron} {
-		w, err := Create(path, format, gpt2Vocab)
+		w, err := Create(path, format, GPT2Tokens)
 		expect.OK(t, err)
 		expect.OK(t, w.Append([]int32{1, 2, 3}, true))
 		expect.OK(t, w.Close())
-		given, err := Create(path, format, gpt2Vocab)
+		given, err := Create(path, format, GPT2Tokens)
 		expect.OK(t, err)
 		expect.OK(t, given.Append([]int32{4}, true))
 		given.Abort()
@@ -214,7 +214,7 @@ func TestCorpusIsATokenFile(t *testing.T) {
 		document[i] = int32(50156 + i)
 	}
 	for _, format := range []Format{LLMC, Megatron} {
-		path := write(t, format, gpt2Vocab, document)
+		path := write(t, format, GPT2Tokens, document)
 		corpus, err := Open(config.Data{Path: path}, 50304, 8)
 		expect.OK(t, err)
 		tokens, targets := corpus.Batches(5, 8).Read(1, 2, 3)
@@ -235,8 +235,8 @@ func TestCorpusIsATokenFile(t *testing.T) {
 }
 
 func TestOpenRefusesTokenFiles(t *testing.T) {
-	llmc := write(t, LLMC, gpt2Vocab, []int32{1, 2, 50256, 50255})
-	megatron := write(t, Megatron, gpt2Vocab, []int32{1}, []int32{2, 50256})
+	llmc := write(t, LLMC, GPT2Tokens, []int32{1, 2, 50256, 50255})
+	megatron := write(t, Megatron, GPT2Tokens, []int32{1}, []int32{2, 50256})
 	idx, bin := megatronIdx(i32, []int32{2}), unhex(t, "01000000ffffffff")
 	negative := put(t, map[string][]byte{"x.bin": bin, "x.idx": idx})
 	for _, c := range []struct {
@@ -249,7 +249,7 @@ func TestOpenRefusesTokenFiles(t *testing.T) {
 		{"Megatron", config.Data{Path: megatron}, 1, "byte 4: id 50256 of token 2, want 0 to 49999 (model.vocab = 50000)"},
 		{"below zero", config.Data{Path: negative}, 1, "byte 4: id -1 of token 1, want 0 to 49999 (model.vocab = 50000)"},
 		{"short", config.Data{Path: llmc, LimitBytes: 4}, 2, "wanted at least 3 tokens, a sequence (model.sequence = 2) and the token after it; found 2 of 4 (data.limit_bytes = 4)"},
-		{"shorter", config.Data{Path: write(t, LLMC, gpt2Vocab, []int32{1})}, 2, "wanted at least 3 tokens, a sequence (model.sequence = 2) and the token after it; found 1"},
+		{"shorter", config.Data{Path: write(t, LLMC, GPT2Tokens, []int32{1})}, 2, "wanted at least 3 tokens, a sequence (model.sequence = 2) and the token after it; found 1"},
 	} {
 		_, err := Open(c.cfg, 50000, c.sequence)
 		want := "data: data.path: " + c.cfg.Path + ": " + c.want

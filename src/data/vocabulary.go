@@ -312,4 +312,4 @@ func IsTokens(path string) bool {
 }
 
 // IsGPT2 reports whether so many tokens are GPT-2's vocabulary, or that padded.
-func IsGPT2(vocab int) bool { return vocab >= gpt2Vocab && vocab < gpt2Vocab+1024 }
+func IsGPT2(vocab int) bool { return vocab >= GPT2Tokens && vocab < GPT2Tokens+1024 }

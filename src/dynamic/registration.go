@@ -6,6 +6,7 @@ import (
 
 	"dynmo/src/config"
 	"dynmo/src/cost"
+	"dynmo/src/family"
 	"dynmo/src/model"
 	"dynmo/src/tensor"
 )
@@ -30,6 +31,9 @@ type Registration struct {
 	// Evaluated returns what the kind found out of layers in a step, by their numbers, and
 	// the seconds that it took; nil and 0 if nothing.
 	Evaluated func([]cost.Count) (map[int]float64, float64)
+	// Forms are the model types of Hugging Face's that describe the kind's models; empty: a
+	// kind's models are described as those of their family.
+	Forms family.Forms
 	// Counts are what layers of the kind count.
 	Counts func(config.Config) []Counts
 	// Sentence says what the kind has made of the model; "" if that is not told.
@@ -63,6 +67,9 @@ var registrations []Registration
 func Register(r Registration) {
 	registrations = append(registrations, r)
 	config.RegisterKind(r.Settings)
+	if r.Forms.List != nil {
+		family.RegisterForms(r.Forms)
+	}
 	if r.Extension != nil {
 		model.RegisterShaper(func(c config.Config, shape *model.Config) {
 			if c.Dynamic.Has(r.Settings.Name) {

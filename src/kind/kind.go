@@ -1,9 +1,13 @@
-// Package kind registers all kinds of dynamism, for commands and tests: each is a folder
-// beside this file. No kind imports another.
+// Package kind registers all families of models and all kinds of dynamism, for commands and
+// tests: a family is a folder in src/family, a kind a folder beside this file. No kind imports
+// another.
 package kind
 
 import (
 	"dynmo/src/dynamic"
+	"dynmo/src/family"
+	"dynmo/src/family/gpt2"
+	"dynmo/src/family/llama"
 	"dynmo/src/kind/attention"
 	"dynmo/src/kind/exit"
 	"dynmo/src/kind/freeze"
@@ -13,8 +17,11 @@ import (
 	"dynmo/src/kind/prune"
 )
 
-// init registers the kinds in their fixed order.
+// init registers families and kinds in their fixed order.
 func init() {
+	for _, r := range []family.Registration{gpt2.Family, llama.Family} {
+		family.Register(r)
+	}
 	for _, r := range []dynamic.Registration{prune.Kind, freeze.Kind, moe.Kind, attention.Kind, exit.Kind, mod.Kind, layerdrop.Kind} {
 		dynamic.Register(r)
 	}

@@ -9,23 +9,9 @@
 // is the unit that is measured and migrated; its kind, its block, the data that
 // it reads and what it passes on are said by its description and its parts.
 //
-// Passes enqueue work and do not wait for it, but where the host has to know a number of
-// rows that follows from data, since launches, memory and messages depend on it:
-//
-//   - An exit's forward waits for the confidences: the tokens that leave have their logits
-//     made here, and the number of the others is the length of the message to the next
-//     stage. All that the layer does later depends on it, so that nothing of it could be
-//     enqueued before the wait. It waits once more where some token has a loss here, for
-//     whether its target has the largest logit, which the classifier learns and readings
-//     count.
-//   - A routed block's forward waits, with a predictor, for how many tokens that takes of
-//     each sequence. The router alone takes a number that follows from lengths, and nothing
-//     waits.
-//   - Experts spread over replicas wait for the router: each replica tells the others how
-//     many rows it sends to which expert before any is sent. Between router and experts a
-//     block has nothing else to do. They wait for the rows too, which are messages.
-//   - Other experts wait only where the host makes the products of one expert after the
-//     other, as with matrices in CSR, and has to know the rows of each.
+// Passes enqueue work and do not wait for it, unless the host has to know a number of rows
+// that follows from data. Launches, memory and messages depend on such a number. The parts
+// of a kind say where they wait.
 package model
 
 import (
@@ -36,7 +22,7 @@ import (
 
 // Config is the shape of the model.
 type Config struct {
-	Family                                 string // "gpt2", as is "", or "llama"
+	Family                                 string // "" is the first that is registered
 	Blocks, Hidden, Heads, Sequence, Vocab int
 
 	HeadShards  int  // slices of the vocabulary that the head is cut into; 0 and 1 leave it whole
@@ -62,9 +48,11 @@ func FromConfig(c config.Config) Config {
 		Sequence: c.Model.Sequence, Vocab: c.Model.Vocab, Tied: c.Model.Tied, HeadShards: c.Model.HeadShards,
 		HalfGrain: c.Model.Grain == "half", DepthScaled: c.Model.Init == "depth-scaled", Seed: c.Run.Seed,
 	}
-	if c.Model.Llama() {
-		shape.Family, shape.KeyValueHeads, shape.Intermediate = c.Model.Family, c.Model.Keyed(), c.Inside()
-		shape.NormEps, shape.Rope = c.Model.NormEps, ropeOf(c.Model)
+	if c.Model.Family != families[0].Name {
+		shape.Family = c.Model.Family
+	}
+	if f := familyOf(shape.Family); f.Shape != nil {
+		f.Shape(c, &shape)
 	}
 	if c.ReplicasDiffer() {
 		shape.Spread = c.Parallel.Replicas
@@ -103,7 +91,7 @@ func (c Config) Keyed() int {
 
 // Chain describes the layers of the model, first to last.
 func (c Config) Chain() []Description {
-	chain := c.family().Chain(c)
+	chain := familyOf(c.Family).Chain(c)
 	kinds := c.Kinds.list()
 	first := slices.IndexFunc(kinds, func(e Extension) bool { return e.Phase() == CutLayers })
 	if first < 0 {

@@ -19,7 +19,7 @@ type Extension interface {
 	// Idle returns how many weights of the model a token does not meet.
 	Idle(c Config) int64
 	// Shared returns how many equal shares of the kind's parameters replicas can divide
-	// among them, such as experts; 0: each replica has all.
+	// among them; 0: each replica has all.
 	Shared() int
 	// Weights returns the tensors that files of other programs have, from those that the
 	// family alone has.

@@ -1,31 +1,54 @@
 package model
 
-// Family is an architecture: it says what the chain of a Config is, and what its
-// weights are called elsewhere. A new family is a new file and an entry in
-// families.
-type Family interface {
-	// Chain describes the layers, first to last.
-	Chain(c Config) []Description
-	// Weights lists the tensors of the whole model in the order of llm.c's file.
-	Weights(c Config) []Weight
+import (
+	"cmp"
+	"fmt"
+	"math"
+
+	"dynmo/src/config"
+)
+
+// Family is an architecture: what the chain of a Config is, and what its weights are called
+// elsewhere. Each is a folder under src/family.
+type Family struct {
+	Name    string                       // in the settings
+	Shape   func(config.Config, *Config) // sets what the family's own settings say; nil: nothing
+	Chain   func(c Config) []Description // the layers, first to last
+	Weights func(c Config) []Weight      // the tensors of the whole model in the order of llm.c's file
+	Sampled bool                         // package sample computes its blocks
 }
 
-var families = map[string]Family{"": gpt2{}, "gpt2": gpt2{}, "llama": llama{}}
+// families are all that are registered. The first is that of a Config that names none.
+var families []Family
 
-// Register adds a family, before any model of it is made.
-func Register(name string, f Family) { families[name] = f }
+// RegisterFamily adds a family, before any model is made.
+func RegisterFamily(f Family) { families = append(families, f) }
 
-func (c Config) family() Family {
-	f, ok := families[c.Family]
-	if !ok {
-		panic("model: unknown family " + c.Family)
+func familyOf(name string) Family {
+	for i, f := range families {
+		if f.Name == name || i == 0 && name == "" {
+			return f
+		}
 	}
-	return f
+	panic("model: unknown family " + name)
+}
+
+// FamilyName returns the name of the model's family.
+func (c Config) FamilyName() string { return cmp.Or(c.Family, families[0].Name) }
+
+// SampledFamilies returns the families whose blocks package sample computes.
+func SampledFamilies() (names []string) {
+	for _, f := range families {
+		if f.Sampled {
+			names = append(names, f.Name)
+		}
+	}
+	return names
 }
 
 // Weights lists the tensors of the model in the order of llm.c's file.
 func (c Config) Weights() []Weight {
-	list := c.family().Weights(c)
+	list := familyOf(c.Family).Weights(c)
 	for _, e := range c.Kinds.list() {
 		list = e.Weights(c, list)
 	}
@@ -122,4 +145,47 @@ func (w Weight) Row() int64 {
 		n *= s
 	}
 	return n
+}
+
+// Decoder returns the chain of a decoder before kinds of dynamism extend it: embedding,
+// blocks of pre-norm attention and MLP with residuals, and a head of final norm, vocabulary
+// projection and cross-entropy. The head can be a layer for each of several slices of the
+// vocabulary. Names are "embedding", "block.0" or "block.0.attention" and "block.0.mlp",
+// "head" or "head.0", "head.1", ….
+func Decoder(c Config) []Description {
+	layer := func(name string, kind Kind, block int, makers ...Maker) Description {
+		return Description{Name: name, Kind: kind, Block: block, Makers: makers}
+	}
+	chain := []Description{layer("embedding", Embedding, -1, Maker{New: func() Part { return newEmbedding(c) }})}
+	for b := range c.Blocks {
+		chain = append(chain, layer(fmt.Sprintf("block.%d", b), Block, b,
+			Maker{Name: "attention", Kind: Attention, New: func() Part { return NewAttention(c, b, nil) }},
+			Maker{Name: "mlp", Kind: MLP, New: func() Part { return newFeedForward(c, b) }}))
+	}
+	for k := range c.Slices() {
+		name := "head"
+		if c.Slices() > 1 {
+			name = fmt.Sprintf("head.%d", k)
+		}
+		chain = append(chain, layer(name, Head, -1, Maker{New: func() Part { return newHead(c, k) }}))
+	}
+	return chain
+}
+
+// initDeviation is the deviation of initial weights (Radford et al. 2019; Touvron et al. 2023 have the same).
+const InitDeviation = 0.02
+
+// Deviation returns the deviation of a block's initial weights.
+func (c Config) Deviation(block int) float64 {
+	if c.DepthScaled {
+		return InitDeviation / math.Sqrt(float64(block+1))
+	}
+	return InitDeviation
+}
+
+// Residual returns the deviation of a matrix that writes to the residual
+// stream: smaller by the root of the number of such matrices (Radford et al.
+// 2019).
+func (c Config) Residual(deviation float64) float64 {
+	return deviation / math.Sqrt(float64(2*c.Blocks))
 }

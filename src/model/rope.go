@@ -3,7 +3,6 @@ package model
 import (
 	"math"
 
-	"dynmo/src/config"
 	"dynmo/src/device"
 )
 
@@ -22,19 +21,6 @@ const (
 	RopeLinear = "linear"
 	RopeLlama3 = "llama3"
 )
-
-// ropeOf returns the rotary positions of the settings.
-func ropeOf(m config.Model) Rope {
-	r := Rope{Base: m.RopeBase}
-	switch m.RopeScaling {
-	case RopeLlama3:
-		r.Low, r.High, r.Original = m.RopeLow, m.RopeHigh, m.RopeOriginal
-		fallthrough
-	case RopeLinear:
-		r.Scaling, r.Factor = m.RopeScaling, m.RopeFactor
-	}
-	return r
-}
 
 // Turns reports whether positions are rotary.
 func (r Rope) Turns() bool { return r.Base > 0 }

@@ -28,7 +28,7 @@ func TraitsOf(parts []Part) (t Traits) {
 }
 
 // Work is what a part keeps of one microbatch beside its activations: for example the
-// batch of tokens that it selects, or where tokens go among experts. The pipeline holds
+// batch of tokens that it selects, or where tokens go. The pipeline holds
 // a Work for each microbatch in flight and never looks inside. A Work is a pointer, and
 // stays where it is: graphs of passes are keyed by it.
 type Work interface {

@@ -25,7 +25,10 @@ type saving struct {
 
 // savings are those of all kinds.
 var savings = []saving{
-	{"freeze", (*bench).freezing}, {"attention", (*bench).bucketed}, {"exit", (*bench).exiting}, {"mod", (*bench).routing},
+	{"freeze", (*bench).freezing}, {"attention", (*bench).bucketed}, {"exit", (*bench).exiting},
+	{"mod", func(b *bench, c model.Config, rounds int) error {
+		return b.proportional(c, rounds, "mod", 0.9, "dynamic.kind=mod")
+	}},
 }
 
 // Savings returns the kinds whose work is measured.

@@ -26,11 +26,6 @@ func (b *bench) exiting(c model.Config, rounds int) error {
 	return b.proportional(c, rounds, "propagate", 0, append([]string{"dynamic.kind=exit", "exit.propagate=true"}, sets...)...)
 }
 
-// routing measures a mixture of depths at its usual capacity.
-func (b *bench) routing(c model.Config, rounds int) error {
-	return b.proportional(c, rounds, "mod", 0.9, "dynamic.kind=mod")
-}
-
 // proportional measures a kind whose blocks have fewer tokens, in turn with the dense
 // model. With s the share of the tokens that a block has, in the mean, where one that is
 // there for its keys and values only counts as a sixth: two of twelve products,

@@ -14,7 +14,7 @@ const period = 1<<20 + 7
 // operand is device memory of random numbers, which the host knows.
 type operand struct {
 	mem   tensor.Mem
-	block []float32 // element i is block[i mod its length]
+	block []float32 // element i is block[i % len(block)]
 }
 
 func (o operand) at(i int) float64 { return float64(o.block[i%len(o.block)]) }

@@ -6,7 +6,7 @@ package partition
 // stages. Chunks are the virtual stages of one stage, in that order too.
 //
 //	Chunks = 1   virtual stage v on stage v
-//	a loop       virtual stage v on stage v mod Stages (interleaved 1F1B)
+//	a loop       virtual stage v on stage v % Stages (interleaved 1F1B)
 //	a V          down the stages and back up, in turn: with two chunks v on
 //	             stage v, then on stage 2·Stages-1-v (ZB-V)
 type Map struct {

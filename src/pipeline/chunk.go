@@ -28,7 +28,7 @@ type chunk struct {
 	outgoing    []*outgoing // gradients on their way to another rank, oldest first
 	active      []*buffer   // by microbatch
 	readings    []reading
-	rows        []reading // of groups of experts: how many their experts worked on
+	rows        []reading // of layers that say how many tokens they worked on (see model.Reading)
 }
 
 // buffer is the activation buffer of one microbatch in flight.

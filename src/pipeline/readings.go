@@ -79,8 +79,8 @@ func (r *Runner) count() {
 	}
 }
 
-// share sets in the spans of groups of experts, by layer and microbatch, the tokens whose fair
-// share they worked on, which the device alone knew.
+// share sets in the spans of layers that say so (see model.Reading), by layer and microbatch,
+// how many tokens they worked on, which the device alone knew.
 func (r *Runner) share() {
 	for _, c := range r.chunks {
 		for _, at := range c.rows {

@@ -7,8 +7,8 @@ import (
 	"dynmo/src/cost"
 )
 
-// LayerCounts is what a layer counted in a step: tokens that left at an exit, tokens by
-// expert. Values are summed over the step's microbatches.
+// LayerCounts is what a layer counted in a step: as tokens that left at an exit.
+// Values are summed over the step's microbatches.
 type LayerCounts struct {
 	Layer  string  `json:"layer"`
 	Name   string  `json:"name"`

@@ -1,11 +1,10 @@
 // Package sample makes a trained model go on with a text. What comes in are the
-// weights of a GPT-2 or a LLaMA, with experts or without, of any file, and the tokens of a
-// prompt; what goes out are the logits of the token that follows, and from them, one by one,
-// tokens.
+// weights of a model, of any file, and the tokens of a prompt; what goes out are the logits of
+// the token that follows, and from them, one by one, tokens.
 //
 // It computes on the CPU in float32, without ranks, devices or memory for
 // gradients. A Session keeps the keys and values of all tokens so far, so that
-// one more token reads every weight once, of experts those that it goes to: a product of a
+// one more token reads every weight once, of a mixture those of the MLPs that it goes to: a product of a
 // matrix and a vector, which is as fast as memory. Threads share the rows of a product; how
 // many there are changes no bit. Products of many tokens, a prompt's, may be a kernel
 // backend's.
@@ -15,9 +14,9 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"dynmo/src/kernel"
-	"dynmo/src/kind/moe"
 	"dynmo/src/model"
 )
 
@@ -31,14 +30,15 @@ type Model struct {
 	norm                  norm // the last
 	team                  team
 	kernels               kernel.Backend // nil: none
+	mixture               Mixture        // nil: blocks have one MLP
 }
 
-// block is the weights of one block: an MLP, or a router (experts, C) and experts.
+// block is the weights of one block: an MLP, or a router (MLPs, C) and several.
 type block struct {
 	norm1, norm2      norm
 	qkv, proj, router linear
-	outer             linear // (experts, experts) behind the router and tanh, or absent
-	mlps              []mlp  // one, or the experts
+	outer             linear // (MLPs, MLPs) behind the router and tanh, or absent
+	mlps              []mlp  // one, or those of a mixture
 }
 
 // norm is a norm's weight and bias (C); RMSNorm has no bias.
@@ -62,7 +62,7 @@ func New(c model.Config, threads int, k kernel.Backend, read func(model.Weight) 
 	if err := Knows(c); err != nil {
 		return nil, err
 	}
-	m := &Model{Config: c, blocks: make([]block, c.Blocks), team: team(threads), kernels: k}
+	m := &Model{Config: c, blocks: make([]block, c.Blocks), team: team(threads), kernels: k, mixture: model.KindOf[Mixture](c)}
 	places := m.places()
 	weights := c.Weights()
 	slices.SortStableFunc(weights, func(a, b model.Weight) int { return cmp.Compare(a.Name, b.Name) }) // a layer's one after the other
@@ -87,8 +87,8 @@ func New(c model.Config, threads int, k kernel.Backend, read func(model.Weight) 
 
 // Knows returns an error unless this package computes models of a shape.
 func Knows(c model.Config) error {
-	if !slices.Contains([]string{"", "gpt2", "llama"}, c.Family) {
-		return fmt.Errorf("a model of family %s, want gpt2 or llama: sample knows no other", c.Family)
+	if known := model.SampledFamilies(); !slices.Contains(known, c.FamilyName()) {
+		return fmt.Errorf("a model of family %s, want %s: sample knows no other", c.Family, strings.Join(known, " or "))
 	}
 	if kind := c.Beyond(); kind != "" {
 		return fmt.Errorf("a model of dynamic.kind %s, want one without: sample knows none", kind)
@@ -113,11 +113,11 @@ func (m *Model) places() map[string]*[]float32 {
 		add("proj", &b.proj.weight, &b.proj.bias)
 		add("router", &b.router.weight, &b.router.bias)
 		add("router.outer", &b.outer.weight, &b.outer.bias)
-		b.mlps = make([]mlp, max(1, model.KindOf[moe.Experts](m.Config).Count))
+		b.mlps = make([]mlp, max(1, m.Config.Shared()))
 		for e := range b.mlps {
 			p, of := &b.mlps[e], ""
-			if model.KindOf[moe.Experts](m.Config).Count > 0 {
-				of = fmt.Sprintf("expert.%d.", e)
+			if m.mixture != nil {
+				of = m.mixture.Place(e)
 			}
 			add(of+m.upward(), &p.up.weight, &p.up.bias)
 			add(of+"down", &p.down.weight, &p.down.bias)
@@ -152,17 +152,21 @@ func (m *Model) headed() (size, all int) {
 }
 
 // TokenBytes returns the bytes of weights that one more token reads: all but the
-// embeddings of other tokens and positions, and experts that it does not go to.
+// embeddings of other tokens and positions, and MLPs of a mixture that it does not go to.
 func (m *Model) TokenBytes() int64 {
 	n := len(m.head) + len(m.norm.weight) + len(m.norm.bias) + m.Config.Hidden
 	if m.position != nil {
 		n += m.Config.Hidden
 	}
+	taken := 1
+	if m.mixture != nil {
+		taken = m.mixture.Taken()
+	}
 	for _, b := range m.blocks {
 		for _, w := range []linear{linear(b.norm1), linear(b.norm2), b.qkv, b.proj, b.router, b.outer} {
 			n += len(w.weight) + len(w.bias)
 		}
-		for _, p := range b.mlps[:max(1, model.KindOf[moe.Experts](m.Config).Top)] { // all are of one shape
+		for _, p := range b.mlps[:taken] { // all are of one shape
 			n += len(p.up.weight) + len(p.up.bias) + len(p.down.weight) + len(p.down.bias)
 		}
 	}

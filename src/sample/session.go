@@ -7,8 +7,6 @@ import (
 	"gonum.org/v1/gonum/blas/blas32"
 
 	"dynmo/src/kernel/ref"
-	"dynmo/src/kind/moe"
-	"dynmo/src/model"
 )
 
 // Session is a text that a model is given, token by token.
@@ -110,7 +108,7 @@ func (s *Session) normalise(inp []float32, w norm, n int) {
 }
 
 // block takes n tokens through a block: x += proj(attend(turn(qkv(norm1(x))))), then
-// x += mlp(norm2(x)), or the sum of the experts' that tokens go to.
+// x += mlp(norm2(x)), or the sum of those of a mixture that tokens go to.
 func (s *Session) block(b *block, k kept, n int) {
 	m, c := s.m, s.m.Config.Hidden
 	_, all := m.headed()
@@ -126,8 +124,8 @@ func (s *Session) block(b *block, k kept, n int) {
 	m.multiply(s.normed, s.attended, b.proj, n, c, c)
 	ref.Add(s.x, s.x, s.normed)
 	s.normalise(s.x, b.norm2, n)
-	if model.KindOf[moe.Experts](m.Config).Count > 0 {
-		s.experts(b, n)
+	if m.mixture != nil {
+		s.mix(b, n)
 		return
 	}
 	s.mlp(s.normed, s.normed, b.mlps[0], n)

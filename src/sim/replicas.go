@@ -29,8 +29,8 @@ func (r ReplicasResult) Exposed() float64 { return r.Seconds - r.Pipeline }
 //
 // later on the slowest link between two ranks that are neighbours, or when links were busy
 // with a round before, as much later. The first round of a bucket begins when the last W of
-// its layers has ended on every replica, and behind those of all layers whose experts are
-// spread; the second when its first has arrived and that of the bucket behind it has begun.
+// its layers has ended on every replica, and behind those of all layers that exchange rows
+// with other replicas; the second when its first has arrived and that of the bucket behind it has begun.
 // All are beside the instructions that are left. Neither slows the other down, and delays
 // are for the pipeline's messages only.
 //

@@ -78,7 +78,7 @@ func WithHead(series cost.Series, layers int, times float64) cost.Series {
 	return out
 }
 
-// Dynamisms lists the kinds that Generate knows: "prune, freeze or moe".
+// Dynamisms lists the kinds that Generate knows: "prune, freeze or exit".
 func Dynamisms() string {
 	var names []string
 	for _, w := range dynamic.Workloads() {

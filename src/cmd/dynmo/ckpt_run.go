@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,7 +13,6 @@ import (
 	"dynmo/src/config"
 	"dynmo/src/data"
 	"dynmo/src/input"
-	"dynmo/src/kind/moe"
 	"dynmo/src/model"
 	"dynmo/src/record"
 	"dynmo/src/store"
@@ -168,11 +166,6 @@ func openRun(c *cobra.Command, dir string, step int) (origin, error) {
 	if err != nil {
 		return origin{}, err
 	}
-	for _, kind := range settings.Dynamic.Kinds() {
-		if slices.Contains([]string{"attention", "exit", "mod"}, kind) {
-			return origin{}, fmt.Errorf("%s: a model of dynamic.kind = %q, want one that other programs know: none, prune, freeze or moe", one.Dir, kind)
-		}
-	}
 	w, err := one.Weights()
 	if err != nil {
 		return origin{}, err
@@ -187,10 +180,7 @@ func openRun(c *cobra.Command, dir string, step int) (origin, error) {
 			w.Config = w.Config.Beginning(begin)
 		}
 	}
-	trained := model.KindOf[moe.Experts](model.FromConfig(settings)) // configurations do not say all of how they were
-	if trained.Count > 0 {
-		model.Edit(&w.Config.Model, func(e *moe.Experts) { e.Balanced, e.Capacity = trained.Balanced, trained.Capacity })
-	}
+	w.Config.Model.Kinds = model.FromConfig(settings).Kinds // configurations do not say all of how they were
 	return o, nil
 }
 

@@ -168,7 +168,7 @@ func TestExportOfAnotherModel(t *testing.T) {
 		"dynamic.kind=attention", "attention.buckets=4", "checkpoint.every=1"), "--run-dir", "run")...)...); e.status != exitDone {
 		t.Fatalf("%+v", e)
 	}
-	const why = `run/ckpt/step_00000001: a model of dynamic.kind = "attention", want one that other programs know: none, prune, freeze or moe`
+	const why = `a model with dynamic.kind = "attention": no other program knows its layers, want a model without`
 	ckpt("export", "run", "-o", "new").refused(t, exitUsage, why)
 	says("sample", "run", "--prompt", "a").refused(t, exitUsage, why)
 }

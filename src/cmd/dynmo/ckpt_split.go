@@ -8,11 +8,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"dynmo/src/checkpoint"
+	"dynmo/src/kind/moe"
 )
 
 func ckptSplit() *cobra.Command {
 	var made target
-	s := checkpoint.Split{Deviation: 0.02}
+	s := moe.Split{Deviation: 0.02}
 	router, step := "linear", -1
 	c := &cobra.Command{
 		Use:   "split RUN_DIR|CHECKPOINT|FILE|HF_DIR -o FILE",
@@ -42,7 +43,11 @@ block.`,
 				return usageError{err}
 			}
 			defer dense.Close()
-			w, err := dense.Split(s)
+			shape, by, err := s.Of(dense.Config.Model)
+			if err != nil {
+				return usageError{fmt.Errorf("%s: %w", args[0], err)}
+			}
+			w, err := dense.Derive(shape, by)
 			if err != nil {
 				return usageError{fmt.Errorf("%s: %w", args[0], err)}
 			}

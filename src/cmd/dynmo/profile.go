@@ -47,7 +47,7 @@ blocks: a model of 48 takes no more time or memory to measure. --experts measure
 of a block's experts, which then have more rows each: a block of Mixtral 8x7B takes
 23 GB to train, one with two experts 6. Nothing tells then by
 how much their costs differ, as those of sparse attention do. The costs are those of a
-step as it will be once exit.share of the tokens leave and mod's predictors have
+step as it will be once exit.share of the tokens leave and predictors of routed blocks have
 learned how many to take.
 
 With --estimate nothing is measured, and no GPU is needed: FILE is what layers would cost

@@ -19,7 +19,6 @@ import (
 	"dynmo/src/data"
 	"dynmo/src/kernel"
 	"dynmo/src/kernel/cpu"
-	"dynmo/src/kind/moe"
 	"dynmo/src/model"
 	"dynmo/src/sample"
 )
@@ -121,7 +120,9 @@ func (s *sampling) run(c *cobra.Command, path string) error {
 	if err := sample.Knows(w.Config.Model); err != nil {
 		return usageError{fmt.Errorf("%s: %w", path, err)}
 	}
-	tellRouting(c.ErrOrStderr(), model.KindOf[moe.Experts](w.Config.Model))
+	for _, note := range sample.Notes(w.Config.Model) {
+		tellNotes(c.ErrOrStderr(), note)
+	}
 	v, err := s.vocabulary(o)
 	if err != nil {
 		return usageError{err}
@@ -145,16 +146,6 @@ func (s *sampling) run(c *cobra.Command, path string) error {
 		return err
 	}
 	return s.generate(c, m, v, g)
-}
-
-// tellRouting says where experts are chosen otherwise than in training.
-func tellRouting(w io.Writer, e moe.Experts) {
-	if e.Balanced {
-		tellNotes(w, "moe.balance = s-base chose experts by all tokens of a microbatch: here each token goes to those that are most probable for it")
-	}
-	if e.Capacity > 0 {
-		tellNotes(w, "moe.capacity dropped what experts had no room for: here they have")
-	}
 }
 
 // fastKernels returns the kernels over a BLAS, nil where this binary has none.

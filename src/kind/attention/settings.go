@@ -23,7 +23,7 @@ var settings = config.Kind{
 	},
 	Check: func(c config.Config, rule config.Rule) {
 		s, on, b := config.Of[simulated](c), c.Dynamic.Has("attention"), config.Of[Settings](c).Buckets
-		rule(on && c.Model.Keyed() != c.Model.Heads, "as many key-value heads as heads beside attention, whose buckets are of each head's own keys",
+		rule(on && c.Keyed() != c.Model.Heads, "as many key-value heads as heads beside attention, whose buckets are of each head's own keys",
 			"model.key_value_heads dynamic.kind")
 		rule(s.Densest < s.Sparsest, "simulate.density_most to be at least simulate.density_least", "simulate.density_most simulate.density_least")
 		rule(on && (b&(b-1) != 0 || b > c.Model.Sequence), "a power of two, at most model.sequence", "attention.buckets model.sequence")

@@ -198,6 +198,9 @@ func (e *exit) Reading(x *model.Exec, b *model.Batch, saved tensor.Mem, i int) t
 	return [...]tensor.Mem{s.loss, s.counts, s.around}[i]
 }
 
+// Forward waits for the confidences. The number of tokens that go on is the length of the
+// message to the next stage. It waits again where tokens have a loss here, for whether their
+// targets have the largest logits.
 func (e *exit) Forward(x *model.Exec, b *model.Batch, saved, inp tensor.Mem) error {
 	d := departureOf(b)
 	if err := e.judge(x, b, saved, inp, d); err != nil {

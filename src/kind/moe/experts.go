@@ -4,6 +4,7 @@ package moe
 import (
 	"dynmo/src/comm"
 	"dynmo/src/device"
+	"dynmo/src/family/llama"
 	"dynmo/src/model"
 	"dynmo/src/tensor"
 	"fmt"
@@ -78,7 +79,7 @@ func (e Experts) Weights(c model.Config, list []model.Weight) (all []model.Weigh
 			all = append(all, model.Weight{Name: at + "router.outer.weight", HuggingFace: there + "gate.outer.weight", Shape: []int64{int64(e.Count), int64(e.Count)}})
 		}
 		for k := range e.Count {
-			all = append(all, model.GatedWeights(c, fmt.Sprintf("%sexpert.%d.", at, k), fmt.Sprintf("%sexperts.%d.", there, k), "w1.weight", "w3.weight", "w2.weight")...)
+			all = append(all, llama.GatedWeights(c, at+e.Place(k), fmt.Sprintf("%sexperts.%d.", there, k), "w1.weight", "w3.weight", "w2.weight")...)
 		}
 	}
 	return all

@@ -131,7 +131,7 @@ func TestNoTokenAtExperts(t *testing.T) {
 // of blocks are attention, and the MLP with all experts.
 func TestExpertsFromSettings(t *testing.T) {
 	c := config.Default()
-	c.Model.Family, c.Model.Intermediate = "llama", 96
+	c.Assign("model.family", "llama", "model.intermediate", 96)
 	if shape := model.FromConfig(c); model.KindOf[Experts](shape) != (Experts{}) || shape.Intermediate != 96 {
 		t.Errorf("without the kind: %+v", shape)
 	}

@@ -1,6 +1,10 @@
 package moe
 
-import "dynmo/src/kernel/ref"
+import (
+	"fmt"
+
+	"dynmo/src/kernel/ref"
+)
 
 // Plain returns which experts each of n tokens goes to, and by which weights, (n, Top), the
 // most probable first. Every token is decided on by itself: as in training without a capacity
@@ -16,4 +20,21 @@ func (e Experts) Plain(n int, logit func(i int) float64) (chosen []int32, weight
 	r.Room = n
 	ref.RouteTokens(chosen, weights, router, make([]float64, CountsFrom+e.Count), logits, nil, r, n, e.Count, e.Top)
 	return chosen, weights
+}
+
+// Taken returns how many experts a token goes to.
+func (e Experts) Taken() int { return e.Top }
+
+// Place returns what the names of the weights of an expert begin with, in its block.
+func (e Experts) Place(expert int) string { return fmt.Sprintf("expert.%d.", expert) }
+
+// Notes says where Plain decides otherwise than training did.
+func (e Experts) Notes() (list []string) {
+	if e.Balanced {
+		list = append(list, "moe.balance = s-base chose experts by all tokens of a microbatch: here each token goes to those that are most probable for it")
+	}
+	if e.Capacity > 0 {
+		list = append(list, "moe.capacity dropped what experts had no room for: here they have")
+	}
+	return list
 }

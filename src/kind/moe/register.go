@@ -50,6 +50,7 @@ var Kind = dynamic.Registration{
 		}
 		return list
 	},
+	Forms:    forms,
 	Counts:   counts,
 	Sentence: sentence,
 	Words:    words,

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"dynmo/src/config"
+	"dynmo/src/family/llama"
 )
 
 // Settings is a mixture of experts (Jiang et al. 2024; paper, section 2.2.1).
@@ -72,7 +73,7 @@ func shape(c config.Config, s *config.Shape) {
 
 func check(c config.Config, rule config.Rule) {
 	m, on, spread, groups := config.Of[Settings](c), c.Dynamic.Has("moe"), spread(c), c.Model.Grain == "expert"
-	rule(on && !c.Model.Llama(), `model.family = "llama": its experts are gated MLPs`, "dynamic.kind model.family")
+	rule(on && c.Model.Family != llama.Name, `model.family = "llama": its experts are gated MLPs`, "dynamic.kind model.family")
 	rule(on && m.Top > m.Experts, "moe.top to be at most moe.experts", "moe.top moe.experts")
 	rule(groups && !on, `dynamic.kind with moe: only experts have groups`, "model.grain dynamic.kind")
 	rule(groups && on && m.Experts%m.Groups != 0, "moe.groups to divide moe.experts", "moe.groups moe.experts")

@@ -151,7 +151,7 @@ func (m *meeting) swap(replica int, in, out tensor.Mem) {
 // swapAll exchanges what swap noted, in a round that begins once after has happened, waits
 // for it, and tells whoever times passes.
 func (m *meeting) swapAll(x *model.Exec, after device.Event) error {
-	round, err := x.Replicas.Exchange(comm.TagExperts, m.sends, m.recvs, after)
+	round, err := x.Replicas.Exchange(comm.TagRows, m.sends, m.recvs, after)
 	if err != nil {
 		return err
 	}

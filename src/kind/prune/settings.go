@@ -41,7 +41,7 @@ func check(c config.Config, rule config.Rule) {
 	p, on := config.Of[Settings](c), c.Dynamic.Has("prune")
 	multiple := map[string]int{"unstructured": 1, "block32": 32, "2:4": 4}[p.Structure]
 	m := c.Model
-	divides := m.Hidden%multiple == 0 && 2*m.Keyed()*(m.Hidden/m.Heads)%multiple == 0 && c.Inside()%multiple == 0
+	divides := m.Hidden%multiple == 0 && 2*c.Keyed()*(m.Hidden/m.Heads)%multiple == 0 && c.Inside()%multiple == 0
 	rule(p.Final < p.Initial, "prune.final to be at least prune.initial", "prune.final prune.initial")
 	rule(on && p.Structure == "2:4" && p.Final != 0.5,
 		"prune.final = 0.5, where two of every four weights are left", "prune.final prune.structure")

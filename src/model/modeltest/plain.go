@@ -190,7 +190,7 @@ func (p *Plain) Softmax(z []Scalar) []Scalar {
 	return y
 }
 
-// feedForward is the MLP of a block, or of its experts that a token goes to.
+// feedForward is the MLP of a block, or what FeedForward has in its place.
 func (p *Plain) feedForward(at string, x []Scalar) []Scalar {
 	if p.FeedForward != nil {
 		return p.FeedForward(at, x)

@@ -65,10 +65,7 @@ func Shape(c config.Config) string {
 	m := c.Model
 	shape := fmt.Sprintf("model.blocks=%d model.hidden=%d model.heads=%d model.sequence=%d model.vocab=%d model.tied=%t model.grain=%s model.head_shards=%d parallel.microbatch_size=%d",
 		m.Blocks, m.Hidden, m.Heads, m.Sequence, m.Vocab, m.Tied, m.Grain, m.HeadShards, c.Parallel.MicrobatchSize)
-	if m.Llama() {
-		shape += fmt.Sprintf(" model.family=%s model.key_value_heads=%d model.intermediate=%d", m.Family, m.Keyed(), m.MLP())
-	}
-	shape += dynamic.Holds(c)
+	shape += c.FamilyHolds() + dynamic.Holds(c)
 	if c.Device.Kind == "cuda" {
 		shape += fmt.Sprintf(" device.kind=cuda device.precision=%s", c.Device.Precision)
 	}

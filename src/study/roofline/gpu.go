@@ -6,7 +6,7 @@
 //
 // The calls are those that the model makes, with their shapes; nothing is computed.
 // The model leaves out caches, tiles that do not divide a product, clocks that fall
-// under load, and which experts or exits tokens would choose. A measured table is better.
+// under load, and where tokens would go or leave. A measured table is better.
 package roofline
 
 import (
@@ -88,8 +88,8 @@ func (g GPU) Seconds(c *kernel.Call, d tensor.DType) float64 {
 	return max(flops/rate, exponentials(c)/(g.Special*vector), bytes(c, d)/(g.Bandwidth*copies)) + launch
 }
 
-// worked returns the dimensions that a call works on: of products by expert the rows that
-// experts have, where the call has room for more.
+// worked returns the dimensions that a call works on: of grouped products the rows that
+// groups have, where the call has room for more.
 func worked(c *kernel.Call) *kernel.Dims {
 	d := c.Dims
 	if kernel.GroupedForward <= c.Op && c.Op <= kernel.GroupedBackwardWeight {

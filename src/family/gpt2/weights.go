@@ -1,18 +1,15 @@
-package model
+package gpt2
 
-import "fmt"
+import (
+	"fmt"
 
-// gpt2 is GPT-2 (Radford et al. 2019): LayerNorm, a table of positions, an MLP with GELU,
-// and biases.
-type gpt2 struct{}
+	"dynmo/src/model"
+)
 
-// Chain has the parts that the settings of other families are zero for.
-func (gpt2) Chain(c Config) []Description { return describe(c) }
-
-// gpt2Block lists the parameters of a block. The order is llm.c's; shapes are in
+// inBlock lists the parameters of a block. The order is llm.c's; shapes are in
 // multiples of the hidden size, with in = 0 for a vector. Hugging Face's GPT-2
 // stores matrices as Conv1D does, transposed.
-var gpt2Block = []struct {
+var inBlock = []struct {
 	name, huggingFace string
 	out, in           int64
 }{
@@ -24,17 +21,17 @@ var gpt2Block = []struct {
 	{"down.weight", "mlp.c_proj.weight", 1, 4}, {"down.bias", "mlp.c_proj.bias", 1, 0},
 }
 
-// Weights lists the embedding, each kind of the blocks' parameters for all blocks,
+// weights lists the embedding, each kind of the blocks' parameters for all blocks,
 // the final norm, and last the head if it is not tied.
-func (gpt2) Weights(c Config) []Weight {
+func weights(c model.Config) []model.Weight {
 	hidden := int64(c.Hidden)
-	list := []Weight{
-		{Name: TokenWeight, HuggingFace: "wte.weight", Shape: []int64{int64(c.Vocab), hidden}},
+	list := []model.Weight{
+		{Name: model.TokenWeight, HuggingFace: "wte.weight", Shape: []int64{int64(c.Vocab), hidden}},
 		{Name: "embedding/position.weight", HuggingFace: "wpe.weight", Shape: []int64{int64(c.Sequence), hidden}},
 	}
-	for _, k := range gpt2Block {
+	for _, k := range inBlock {
 		for b := range c.Blocks {
-			w := Weight{
+			w := model.Weight{
 				Name: fmt.Sprintf("block.%d/%s", b, k.name), HuggingFace: fmt.Sprintf("h.%d.%s", b, k.huggingFace),
 				Shape: []int64{k.out * hidden}, Transposed: k.in > 0,
 			}
@@ -44,10 +41,10 @@ func (gpt2) Weights(c Config) []Weight {
 			list = append(list, w)
 		}
 	}
-	list = append(list, Weight{Name: "head/norm.weight", HuggingFace: "ln_f.weight", Shape: []int64{hidden}},
-		Weight{Name: "head/norm.bias", HuggingFace: "ln_f.bias", Shape: []int64{hidden}})
+	list = append(list, model.Weight{Name: "head/norm.weight", HuggingFace: "ln_f.weight", Shape: []int64{hidden}},
+		model.Weight{Name: "head/norm.bias", HuggingFace: "ln_f.bias", Shape: []int64{hidden}})
 	if !c.Tied {
-		list = append(list, Weight{Name: "head/head.weight", HuggingFace: "lm_head.weight", Shape: []int64{int64(c.Vocab), hidden}, Outside: true})
+		list = append(list, model.Weight{Name: "head/head.weight", HuggingFace: "lm_head.weight", Shape: []int64{int64(c.Vocab), hidden}, Outside: true})
 	}
 	return list
 }

@@ -1,8 +1,11 @@
-package config
+package llama_test
 
 import (
 	"strings"
 	"testing"
+
+	"dynmo/src/config"
+	_ "dynmo/src/kind" // settings have the keys of every family
 )
 
 // TestLlamaShapes: what settings leave open follows from the others.
@@ -11,13 +14,14 @@ func TestLlamaShapes(t *testing.T) {
 		hidden, intermediate, keyed int
 		mlp, heads                  int
 	}{{4096, 0, 0, 10944, 32}, {4096, 11008, 8, 11008, 8}, {64, 0, 1, 192, 1}, {36, 0, 2, 96, 2}, {12, 5, 4, 5, 4}} {
-		m := Model{Family: "llama", Hidden: v.hidden, Heads: 32, Intermediate: v.intermediate, KeyValueHeads: v.keyed}
-		if m.MLP() != v.mlp || m.Keyed() != v.heads {
-			t.Errorf("%+v: %d channels inside, %d key-value heads, want %d and %d", m, m.MLP(), m.Keyed(), v.mlp, v.heads)
+		c := config.Default()
+		c.Assign("model.family", "llama", "model.hidden", v.hidden, "model.heads", 32, "model.intermediate", v.intermediate, "model.key_value_heads", v.keyed)
+		if c.Inside() != v.mlp || c.Keyed() != v.heads {
+			t.Errorf("%+v: %d channels inside, %d key-value heads, want %d and %d", v, c.Inside(), c.Keyed(), v.mlp, v.heads)
 		}
-		m.Family = "gpt2"
-		if m.MLP() != 4*v.hidden || m.Keyed() != 32 {
-			t.Errorf("GPT-2: %d channels inside, %d key-value heads", m.MLP(), m.Keyed())
+		c.Model.Family = "gpt2"
+		if c.Inside() != 4*v.hidden || c.Keyed() != 32 {
+			t.Errorf("GPT-2: %d channels inside, %d key-value heads", c.Inside(), c.Keyed())
 		}
 	}
 }
@@ -41,7 +45,7 @@ func TestLlamaRefuses(t *testing.T) {
 		"dynamic.kind=attention":                                                  "",
 		"model.family=gpt2 model.key_value_heads=3":                               "",
 	} {
-		_, err := load("", []byte("[model]\nfamily = \"llama\"\n"), strings.Fields(sets))
+		_, err := config.Load("", append([]string{"model.family=llama"}, strings.Fields(sets)...))
 		if got := ""; err != nil || want != "" {
 			if err != nil {
 				got = err.Error()

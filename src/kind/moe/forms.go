@@ -1,0 +1,243 @@
+package moe
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+
+	"dynmo/src/family"
+	"dynmo/src/family/llama"
+	"dynmo/src/input"
+	"dynmo/src/model"
+)
+
+// Model types of Hugging Face's.
+const (
+	mixtralType  = "mixtral"
+	llamaMoEType = "llama_moe"
+)
+
+// forms are those of LLaMA with experts.
+var forms = family.Forms{
+	Describes: func(c model.Config) bool { return c.FamilyName() == llama.Name && model.KindOf[Experts](c).Count > 0 },
+	Extended: func(c, shape model.Config) model.Config {
+		e := model.KindOf[Experts](c)
+		return shape.With(Experts{Count: e.Count, Top: e.Top, Scale: e.Scale, Squashed: e.Squashed})
+	},
+	Settings: func(c model.Config) []family.Setting {
+		e := model.KindOf[Experts](c)
+		return []family.Setting{
+			{Name: "moe.experts", Value: e.Count}, {Name: "moe.top", Value: e.Top}, {Name: "moe.router", Value: e.network()},
+			{Name: "moe.scale", Value: cmp.Or(e.Scale, 1)},
+		}
+	},
+	List: []family.Form{mixtral, llamaMoE},
+}
+
+// network returns the form of the router as settings and configurations name it.
+func (e Experts) network() string {
+	if e.Squashed {
+		return "mlp"
+	}
+	return "linear"
+}
+
+// Ends of Mixtral's names of tensors of a block with experts, and of the outer matrix of a
+// router that has two.
+var (
+	mixtralRouter = regexp.MustCompile(`block_sparse_moe\.gate\.weight$`)
+	outerRouter   = regexp.MustCompile(`block_sparse_moe\.gate\.outer\.weight$`)
+	mixtralGate   = regexp.MustCompile(`block_sparse_moe\.experts\.(\d+)\.w1\.weight$`)
+	mixtralUp     = regexp.MustCompile(`block_sparse_moe\.experts\.(\d+)\.w3\.weight$`)
+	mixtralDown   = regexp.MustCompile(`block_sparse_moe\.experts\.(\d+)\.w2\.weight$`)
+)
+
+// Transformers from 5 on holds the experts of a block of Mixtral as two tensors.
+const (
+	packedGateUp = "mlp.experts.gate_up_proj"
+	packedDown   = "mlp.experts.down_proj"
+)
+
+var mixtral = llama.FormOf(family.Form{
+	Name: mixtralType, Read: readMixtral, Refuses: refusesMixtral,
+	Write: func(c model.Config, end int32) map[string]any {
+		e, members := model.KindOf[Experts](c), llama.Write(mixtralType, "MixtralForCausalLM", c, end)
+		members["num_local_experts"], members["num_experts_per_tok"] = e.Count, e.Top
+		return members
+	},
+	Packed: &family.Packing{
+		Key: "experts", End: packedGateUp,
+		Names: []family.Renaming{
+			{From: mixtralRouter, To: "mlp.gate.weight"}, {From: mixtralGate, To: packedGateUp}, {From: mixtralUp, To: packedGateUp}, {From: mixtralDown, To: packedDown},
+		},
+		Place: func(c model.Config, weight string) (index, of int64) {
+			var block int
+			if n, _ := fmt.Sscanf(weight, "block.%d/expert.%d.", &block, &index); n < 2 {
+				return 0, 0
+			}
+			return index, int64(model.KindOf[Experts](c).Count)
+		},
+	},
+})
+
+// llamaMoE is LLaMA-MoE (Zhu et al. 2024), as the code that its checkpoints come with reads
+// them (modeling_llama_moe_hf.py).
+var llamaMoE = llama.FormOf(family.Form{
+	Name: llamaMoEType, Read: readLlamaMoE, Write: writeLlamaMoE, Refuses: refusesLlamaMoE, Beside: noiseOfLlamaMoE,
+	Names: func(c model.Config) []family.Renaming {
+		network := "gate_network"
+		if model.KindOf[Experts](c).Squashed {
+			network += ".0"
+		}
+		return []family.Renaming{
+			{From: mixtralRouter, To: "mlp.gate." + network + ".weight"}, {From: outerRouter, To: "mlp.gate.gate_network.2.weight"},
+			{From: mixtralGate, To: "mlp.calculator.experts.weight_gate.$1"}, {From: mixtralUp, To: "mlp.calculator.experts.weight_up.$1"},
+			{From: mixtralDown, To: "mlp.calculator.experts.weight_down.$1"},
+		}
+	},
+})
+
+// readMixtral returns the shape that a MixtralConfig describes.
+func readMixtral(o input.Object) (model.Config, error) {
+	c := model.Config{
+		Family: llama.Name, Vocab: 32000, Sequence: 4096 * 32, Hidden: 4096, Blocks: 32, Heads: 32, KeyValueHeads: 8,
+		Intermediate: 14336, NormEps: 1e-5, Rope: model.Rope{Base: 1e6},
+	}.With(Experts{Count: 8, Top: 2})
+	return c, cmp.Or(llama.Read(o, &c), o.Only("sliding_window", nil), readExperts(o, &c, "num_local_experts", "num_experts_per_tok"))
+}
+
+// refusesMixtral says what of a model it cannot describe.
+func refusesMixtral(c model.Config) error {
+	switch e := model.KindOf[Experts](c); {
+	case e.Scale != 0 && e.Scale != 1:
+		return fmt.Errorf("moe.scale is %v, %s has 1", e.Scale, mixtralType)
+	case e.Squashed:
+		return fmt.Errorf("moe.router is mlp, %s has linear", mixtralType)
+	}
+	return nil
+}
+
+// llamaMoEBase is the base of rotary positions: no other is in its configuration, and its
+// code takes none.
+const llamaMoEBase = 10000
+
+// readLlamaMoE returns the shape that a LlamaMoEConfig describes. What belongs to training
+// alone, as the noise that is added to scores, is not looked at.
+func readLlamaMoE(o input.Object) (model.Config, error) {
+	c := model.Config{
+		Family: llama.Name, Vocab: 32000, Sequence: 2048, Hidden: 4096, Blocks: 32, Heads: 32,
+		Intermediate: 11008, NormEps: 1e-6, Rope: model.Rope{Base: llamaMoEBase},
+	}.With(Experts{Count: 16, Top: 4, Squashed: true})
+	err := cmp.Or(llama.Read(o, &c), readExperts(o, &c, "num_experts", "num_selects"),
+		o.Only("gate_type", "TopKBalancedNoisyGate"), o.Only("gate_network", "mlp", "linear"), o.Only("gate_use_softmax", true),
+		o.Only("calculator_type", "UniversalCalculator"), o.Only("multiply_gate_scores", true), o.Only("add_weight_norm", false))
+	e := model.KindOf[Experts](c)
+	switch {
+	case err != nil:
+		return c, err
+	case c.Intermediate%e.Count != 0:
+		return c, o.Fail("num_experts", "%d does not divide intermediate_size, %d", e.Count, c.Intermediate)
+	}
+	c.Intermediate /= e.Count
+	network, err := o["gate_network"].Text()
+	e.Squashed = err != nil || network != "linear"
+	e.Scale, err = scoreScale(o, c.Blocks)
+	c = c.With(e)
+	return c, cmp.Or(err, equalExperts(o, c))
+}
+
+// readExperts sets how many there are, and of these how many a token goes to.
+func readExperts(o input.Object, c *model.Config, count, top string) error {
+	e := model.KindOf[Experts](*c)
+	err := o.Dimensions(input.Dimension{Key: count, To: &e.Count, Limit: maxExperts}, input.Dimension{Key: top, To: &e.Top, Limit: maxExperts})
+	switch {
+	case err != nil:
+	case e.Top > e.Count:
+		err = o.Fail(top, "%d of %d experts (%s): want at most these", e.Top, e.Count, count)
+	case e.Count*c.Blocks > maxExperts:
+		err = o.Fail(count, "%d in each of %d blocks: want at most %d in all", e.Count, c.Blocks, maxExperts)
+	}
+	*c = c.With(e)
+	return err
+}
+
+// maxExperts is the most experts of all blocks.
+const maxExperts = 1 << 16
+
+// Limits of what scores are multiplied by, of which moe.scale has the same most.
+const minScale, maxScale = 1e-6, 65536.0
+
+// scoreScale returns what scores are multiplied by: a number, or one for each block, which
+// have to be equal.
+func scoreScale(o input.Object, blocks int) (float64, error) {
+	const key = "score_scale_factor"
+	scale := 1.0
+	var each []float64
+	if json.Unmarshal(o[key].JSON, &each) == nil && len(each) == blocks && !slices.ContainsFunc(each, func(x float64) bool { return x != each[0] }) {
+		o = input.Object{key: {JSON: fmt.Append(nil, each[0]), At: o[key].At}}
+	}
+	return scale, o.Number(key, &scale, minScale, maxScale)
+}
+
+// equalExperts returns an error unless all experts are as wide as the shape says.
+func equalExperts(o input.Object, c model.Config) error {
+	const key = "size_experts"
+	if o.Absent(key) {
+		return nil
+	}
+	var sizes [][]int
+	err := json.Unmarshal(o[key].JSON, &sizes)
+	other := func(size int) bool { return size != c.Intermediate }
+	if err != nil || len(sizes) != c.Blocks || slices.ContainsFunc(sizes, func(block []int) bool {
+		return len(block) != model.KindOf[Experts](c).Count || slices.ContainsFunc(block, other)
+	}) {
+		return o.Fail(key, "%.40s…: want null, or %d for each of %d experts in %d blocks: others are not supported", o[key].JSON, c.Intermediate, model.KindOf[Experts](c).Count, c.Blocks)
+	}
+	return nil
+}
+
+// noiseOfLlamaMoE lists the matrices of the noise that training adds to scores, which no
+// layer here has: they are kept.
+func noiseOfLlamaMoE(o input.Object, c model.Config) (list []model.Weight, err error) {
+	noise := true
+	if err := o.Flag("gate_add_noise", &noise); err != nil || !noise {
+		return nil, err
+	}
+	for b := range c.Blocks {
+		list = append(list, model.Weight{
+			Name: fmt.Sprintf("block.%d/router.noise.weight", b), HuggingFace: fmt.Sprintf("layers.%d.mlp.gate.weight_noise.weight", b),
+			Shape: []int64{int64(model.KindOf[Experts](c).Count), int64(c.Hidden)},
+		})
+	}
+	return list, nil
+}
+
+// refusesLlamaMoE says what of a model it cannot describe.
+func refusesLlamaMoE(c model.Config) error {
+	switch r := c.Rope; {
+	case r.Base != llamaMoEBase:
+		return fmt.Errorf("model.rope_base is %v, %s has %d", r.Base, llamaMoEType, llamaMoEBase)
+	case r.Scaling != "" && r.Scaling != model.RopeLinear:
+		return fmt.Errorf("model.rope_scaling is %s, %s has linear or none", r.Scaling, llamaMoEType)
+	}
+	return nil
+}
+
+func writeLlamaMoE(c model.Config, end int32) map[string]any {
+	e, scaling := model.KindOf[Experts](c), llama.Scaling(c.Rope)
+	if name, ok := scaling["rope_type"]; ok && c.Rope.Scaling == model.RopeLinear {
+		delete(scaling, "rope_type")
+		scaling["type"] = name
+	}
+	c.Intermediate *= e.Count
+	members := llama.Write(llamaMoEType, "LlamaMoEForCausalLM", c, end)
+	delete(members, "attention_dropout")
+	maps.Copy(members, map[string]any{
+		"gate_add_noise": false, "gate_network": e.network(), "num_experts": e.Count, "num_selects": e.Top,
+		"rope_scaling": scaling, "score_scale_factor": family.Fraction(cmp.Or(e.Scale, 1)),
+	})
+	return members
+}

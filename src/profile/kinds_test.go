@@ -1,0 +1,3 @@
+package profile_test
+
+import _ "dynmo/src/kind" // models have the families
