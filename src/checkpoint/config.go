@@ -45,10 +45,8 @@ func ParseConfig(source []byte) (Config, error) {
 			return Config{}, err
 		}
 	}
-	if v, ok := o["eos_token_id"]; ok {
-		if id, err := v.Integer(); err == nil && id < int64(c.Model.Vocab) {
-			c.End = int32(id)
-		}
+	if id, err := o["eos_token_id"].Integer(); err == nil && id < int64(c.Model.Vocab) {
+		c.End = int32(id)
 	}
 	return c, nil
 }

@@ -40,6 +40,9 @@ type Registration struct {
 	Sentence func(Seen) string
 	// Words say what the model was in a step, for a log.
 	Words func(Seen) []string
+	// Changes say what changes of the model have done, by their names in the records, from
+	// their figures; "" where these do not tell.
+	Changes map[string]func(of map[string]float64) string
 	// Few is how the costs of a large model follow from those of a few of its blocks.
 	Few Few
 }
@@ -118,6 +121,16 @@ func Evaluated(counts []cost.Count) (byLayer map[int]float64, seconds float64) {
 		byLayer, seconds = r.Evaluated(counts)
 	}
 	return byLayer, seconds
+}
+
+// ChangeText says what a change of the model has done; "" if no kind says that.
+func ChangeText(name string, of map[string]float64) string {
+	for _, r := range registrations {
+		if tell := r.Changes[name]; tell != nil {
+			return tell(of)
+		}
+	}
+	return ""
 }
 
 // Taken returns the tokens that blocks took of those that were there, by counts of a name; 0

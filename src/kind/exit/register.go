@@ -3,7 +3,10 @@
 package exit
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
+	"strings"
 
 	"dynmo/src/config"
 	"dynmo/src/cost"
@@ -35,10 +38,36 @@ var Kind = dynamic.Registration{
 	},
 	Counts:   counts,
 	Sentence: sentence,
+	Changes:  map[string]func(map[string]float64) string{"exit": change},
 	Few: dynamic.Few{
 		Blocks: fewBlocks,
 		Finish: func(larger config.Config, layers []cost.Layer) []cost.Layer { return leave(layers, shares(larger)) },
 	},
+}
+
+// change says how many tokens left, and where the thresholds are.
+func change(of map[string]float64) string {
+	wanted, ok := of["share"]
+	if !ok {
+		return ""
+	}
+	text := fmt.Sprintf("%s of the tokens left early in the last step, %s are to leave", dynamic.Percent(of["left"]), dynamic.Percent(wanted))
+	var names, thresholds []string
+	for name := range of {
+		if strings.HasSuffix(name, ".threshold") {
+			names = append(names, name)
+		}
+	}
+	slices.SortFunc(names, func(a, b string) int { // exit.10 is behind exit.2
+		return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
+	})
+	for _, name := range names {
+		thresholds = append(thresholds, dynamic.Significant(of[name]))
+	}
+	if thresholds != nil {
+		text += ", thresholds are " + strings.Join(thresholds, ", ")
+	}
+	return text
 }
 
 // fewBlocks puts exits behind the second and the third of four blocks, so that there are

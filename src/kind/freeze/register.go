@@ -30,6 +30,18 @@ var Kind = dynamic.Registration{
 	Words: func(s dynamic.Seen) []string {
 		return []string{fmt.Sprintf("frozen layers: %d of %d", s.Frozen, s.Layers)}
 	},
+	Changes: map[string]func(map[string]float64) string{
+		"freeze": func(of map[string]float64) string {
+			all := ""
+			if of["of_all"] > 0 {
+				all = fmt.Sprintf(" of %.0f", of["of_all"])
+			}
+			return fmt.Sprintf("frozen layers: the first %.0f%s", of["layers"], all)
+		},
+		"thaw": func(of map[string]float64) string {
+			return fmt.Sprintf("all layers train again: thawed are the first %.0f", of["layers"])
+		},
+	},
 	Evaluated: evaluated,
 }
 

@@ -37,6 +37,10 @@ var Kind = dynamic.Registration{
 	},
 	Counts:   counts,
 	Sentence: sentence,
+	Changes: map[string]func(map[string]float64) string{"mod": func(of map[string]float64) string {
+		return fmt.Sprintf("routed blocks take %s of the tokens; of %s it was foretold rightly whether they are among the first",
+			dynamic.Percent(of["taken"]), dynamic.Percent(of["right"]))
+	}},
 	Few: dynamic.Few{
 		Blocks:  func(*config.Config) int { return 2 },
 		Taken:   func(v dynamic.Values) (taken, there float64) { return v.Get("taken"), v.Get("there") },

@@ -2,6 +2,8 @@
 package prune
 
 import (
+	"fmt"
+
 	"dynmo/src/config"
 	"dynmo/src/dynamic"
 )
@@ -17,5 +19,12 @@ var Kind = dynamic.Registration{
 		}
 		return list
 	},
+	Changes: map[string]func(map[string]float64) string{"prune": func(of map[string]float64) string {
+		text := dynamic.Percent(of["sparsity"]) + " of the prunable weights are gone"
+		if of["prunable"] > 0 {
+			text += fmt.Sprintf(", %s of %s are left", dynamic.Large(of["kept"]), dynamic.Large(of["prunable"]))
+		}
+		return text
+	}},
 	Workload: dynamic.Making{Of: func(c config.Config) dynamic.Workload { return workload{newPruning(c)} }},
 }
