@@ -279,6 +279,7 @@ func wait(done func() (bool, error)) error {
 		if done, err := done(); done || err != nil {
 			return err
 		}
+		time.Sleep(100 * time.Microsecond) // a host has more ranks than cores
 	}
 	return errLate
 }
