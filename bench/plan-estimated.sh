@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Plans of GPTs of 24, 32, 40 and 48 layers of the paper's size, of Mixtral 8x7B and of
 # LLaMA-MoE 3.5B on 720 H100 and A100, on costs that are estimated (dynmo profile
-# --estimate), with the networks of jobs/cluster-*.toml: 24 stages x 30 replicas and 8 x 90
+# --estimate), with networks of their nodes: 24 stages x 30 replicas and 8 x 90
 # (not of Mixtral, whose eighth does not fit). No GPU is needed. Needs bin/dynmo
 # (./build.sh build), or another as BIN.
 #
@@ -26,7 +26,7 @@ rows() {
 	"$dynmo" profile "$job" "$@" --estimate "$gpu" -o "$costs" --force
 	for mesh in $meshes; do
 		IFS=x read -r stages replicas <<<"$mesh"
-		"$dynmo" plan "$job" "$@" --costs "$costs" --network "jobs/cluster-$gpu.toml" --json \
+		"$dynmo" plan "$job" "$@" --costs "$costs" --network "$gpu" --json \
 			--set "parallel.stages=$stages" --set "parallel.replicas=$replicas" --set parallel.microbatches=96 |
 			python3 -c '
 import json, sys

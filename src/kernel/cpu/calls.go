@@ -140,7 +140,7 @@ func (k *Backend) do(_ device.Stream, call *kernel.Call) {
 	case kernel.PairMask:
 		C.dynmo_cpu_pair_mask(k.c, words(0), x(1), words(2), words(3), n)
 	default:
-		panic("cpu: unknown operation")
+		panic("cpu: no case for " + call.Op.String())
 	}
 	if status != C.DYNMO_CPU_OK {
 		panic("cpu: " + C.GoString(C.dynmo_cpu_status_name(status)))

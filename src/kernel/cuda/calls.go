@@ -175,7 +175,7 @@ func (k *Backend) do(s device.Stream, call *kernel.Call) {
 	case kernel.PairMask:
 		status = C.call_pair_mask(t, h, stream, words(0), floats(1), words(2), words(3), length)
 	default:
-		panic("cuda: unknown operation")
+		panic("cuda: no case for " + call.Op.String())
 	}
 	k.enqueued(s, call.Op.String(), status)
 }

@@ -148,6 +148,6 @@ func do[F Float](_ device.Stream, call *kernel.Call) {
 	case kernel.PairMask:
 		PairMask(words(0), x(1), words(2), words(3))
 	default:
-		panic("ref: unknown operation")
+		panic("ref: no case for " + call.Op.String())
 	}
 }
