@@ -34,7 +34,7 @@ var ceilings = []struct {
 	{"lines of the function Loop", 60, 100, func(h *tracked) int { return h.function("src/train/loop.go", "Loop") }},
 	{"lines of Go without tests", 80230, 72000, func(h *tracked) int { return h.lines(`\.go$`, isNoTest) }},
 	{"lines in all", 160460, 145000, func(h *tracked) int { return h.lines(`.`, func(string) bool { return true }) }},
-	{"lines of the README", 150, 150, func(h *tracked) int { return h.lines(`^README\.md$`, isNoTest) }},
+	{"lines of the README", 112, 150, func(h *tracked) int { return h.lines(`^README\.md$`, isNoTest) }},
 }
 
 func TestCeilings(t *testing.T) {

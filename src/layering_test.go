@@ -2,6 +2,7 @@ package src_test
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -14,6 +15,19 @@ func TestLayering(t *testing.T) {
 	expect.OK(t, err)
 	for _, v := range violations {
 		t.Error(v)
+	}
+}
+
+// TestDrawing: the drawing of the house in src/README.md has the rooms in their order.
+func TestDrawing(t *testing.T) {
+	text, err := os.ReadFile("README.md")
+	expect.OK(t, err)
+	_, drawing, _ := strings.Cut(string(text), "\n\n    ")
+	drawing, _, _ = strings.Cut(drawing, "\n\n")
+	names := strings.Fields(strings.NewReplacer("->", " ", "plan{", "plan/", ",", " plan/", "}", " ", "cmd/dynmo", "cmd").Replace(drawing))
+	names = slices.DeleteFunc(names, func(name string) bool { return strings.Contains("vocabulary boundaries rooms ends", name) })
+	if want := slices.DeleteFunc(slices.Concat(order...), func(room string) bool { return room == "plan/plantest" }); !slices.Equal(names, want) {
+		t.Errorf("src/README.md draws\n%q, the order is\n%q", names, want)
 	}
 }
 
