@@ -23,7 +23,7 @@ import (
 func dataCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "data",
-		Short: "Turn text into token files; look into one",
+		Short: "Turn text into token files; look into one; its help is on tokenizers and weights, too",
 		Long:  page("data"),
 		Args:  cobra.NoArgs,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },

@@ -40,7 +40,7 @@ func TestDocuments(t *testing.T) {
 	for _, file := range all {
 		raw, err := os.ReadFile(file)
 		expect.OK(t, err)
-		text := string(raw)
+		text := strings.ReplaceAll(string(raw), "\\\n", " ")
 		for _, m := range commandIn.FindAllStringSubmatch(text, -1) {
 			checkCommand(t, file, strings.TrimSpace(m[1]))
 		}
