@@ -25,7 +25,7 @@ func documents(t *testing.T) (list []string) {
 
 var (
 	commandIn = regexp.MustCompile("(?m)(?:^|[ `(])(?:bin/)?dynmo ((?:help|train|table|report|plan|simulate|balance|profile|bench|data|ckpt|sample|doctor)(?: [^`\n#|]*)?)")
-	settingIn = regexp.MustCompile("`([a-z]+\\.[a-z][a-z_0-9]*)(?: = [^`]*)?`")
+	settingIn = regexp.MustCompile("(?:`|--set )([a-z]+\\.[a-z][a-z_0-9]*)(?:`|=| = )")
 	linkIn    = regexp.MustCompile(`\]\(([^)#:]+)\)`)
 	fileIn    = regexp.MustCompile("(?:^|[ `(])((?:jobs|bench|results|csrc|src)/[A-Za-z0-9_/.-]*[A-Za-z0-9_])")
 )
@@ -36,7 +36,7 @@ func TestDocuments(t *testing.T) {
 	if len(all) < 12 {
 		t.Fatalf("documents: %q", all)
 	}
-	settings, ending := config.Default().TOML(), regexp.MustCompile(`\.(txt|sh|sbatch|lock|toml|jsonl?)$`)
+	settings, ending := config.Default().TOML(), regexp.MustCompile(`\.(go|cu?|bin|txt|sh|sbatch|lock|toml|jsonl?|tokenizer|model)$`)
 	for _, file := range all {
 		raw, err := os.ReadFile(file)
 		expect.OK(t, err)
@@ -46,11 +46,8 @@ func TestDocuments(t *testing.T) {
 		}
 		for _, m := range settingIn.FindAllStringSubmatch(text, -1) {
 			table, key, _ := strings.Cut(m[1], ".")
-			_, rest, found := strings.Cut(settings, "\n["+table+"]\n")
-			if !found || ending.MatchString(m[1]) {
-				continue
-			}
-			if body, _, _ := strings.Cut(rest, "\n["); !regexp.MustCompile(`(?m)^#? ?` + key + ` = `).MatchString(body) {
+			_, rest, _ := strings.Cut(settings, "\n["+table+"]\n")
+			if body, _, _ := strings.Cut(rest, "\n["); !ending.MatchString(m[1]) && !regexp.MustCompile(`(?m)^#? ?`+key+` = `).MatchString(body) {
 				t.Errorf("%s: %s is no setting", file, m[1])
 			}
 		}
