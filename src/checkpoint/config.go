@@ -23,10 +23,10 @@ type Config struct {
 	beside []model.Weight // tensors that the files have besides those of the model
 }
 
-// ParseConfig reads config.json. Defaults are those of Hugging Face's configuration of
+// parseConfig reads config.json. Defaults are those of Hugging Face's configuration of
 // the model type. Errors name key and byte: another model type, a shape out of range,
 // or arithmetic that the layers here do not do.
-func ParseConfig(source []byte) (Config, error) {
+func parseConfig(source []byte) (Config, error) {
 	o, err := input.Value{JSON: source}.Object()
 	if err != nil {
 		return Config{}, err
@@ -51,11 +51,11 @@ func ParseConfig(source []byte) (Config, error) {
 	return c, nil
 }
 
-// NewConfig returns the configuration of a model of this shape, as Hugging Face's
+// newConfig returns the configuration of a model of this shape, as Hugging Face's
 // loader reads it: without dropout, of which the layers have none, and with the
 // special token of GPT-2's vocabulary or, as those of others are not known, none.
 // Both would be the model type's were they left out.
-func NewConfig(c model.Config) Config {
+func newConfig(c model.Config) Config {
 	if c.Vocab == data.GPT2Tokens {
 		return EndingConfig(c, data.GPT2Tokens-1)
 	}

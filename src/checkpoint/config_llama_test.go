@@ -34,16 +34,16 @@ func TestParseLlama(t *testing.T) {
 		`{"model_type":"mixtral","max_position_embeddings":32768,"sliding_window":null,"rope_theta":1000000.0,"num_local_experts":8}`:                          mixtral,
 		`{"model_type":"mixtral","max_position_embeddings":32768,"rope_parameters":{"rope_type":"default","rope_theta":1000000.0}}`:                            mixtral,
 	} {
-		c, err := ParseConfig([]byte(source))
+		c, err := parseConfig([]byte(source))
 		if err != nil || c.Model != want || string(c.Text) != source {
 			t.Errorf("%s: %v, %+v, want %+v", source, err, c.Model, want)
 		}
 	}
-	if text := string(NewConfig(llama31).Text); !strings.Contains(text, `"factor": 8.0,`) || !strings.Contains(text, `"rms_norm_eps": 1e-05,`) || !strings.Contains(text, `"rope_theta": 500000.0,`) {
+	if text := string(newConfig(llama31).Text); !strings.Contains(text, `"factor": 8.0,`) || !strings.Contains(text, `"rms_norm_eps": 1e-05,`) || !strings.Contains(text, `"rope_theta": 500000.0,`) {
 		t.Errorf("written: %s", text)
 	}
 	for _, want := range []model.Config{llama2, llama31, mixtral, linear} {
-		c, err := ParseConfig(EndingConfig(want, 2).Text)
+		c, err := parseConfig(EndingConfig(want, 2).Text)
 		if err != nil || c.Model != want || c.End != 2 {
 			t.Errorf("written and read: %v, %+v, want %+v", err, c, want)
 		}
@@ -86,7 +86,7 @@ func TestParseLlamaRefuses(t *testing.T) {
 		`"partial_rotary_factor":0.5`:                                                   "partial_rotary_factor: byte 47: 0.5",
 		`"rope_scaling":{"rope_type":"llama3","factor":8,"low_freq_factor":4,"high_freq_factor":4,"original_max_position_embeddings":8192}`: "high_freq_factor: byte 110: 4: want more than low_freq_factor, 4",
 	} {
-		if _, err := ParseConfig([]byte(`{"model_type":"llama", ` + source + `}`)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := parseConfig([]byte(`{"model_type":"llama", ` + source + `}`)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want %q", source, err, want)
 		}
 	}
@@ -97,11 +97,11 @@ func TestParseLlamaRefuses(t *testing.T) {
 		`"num_local_experts":4096`:                      "num_local_experts: byte 44: 4096 in each of 32 blocks: want at most 65536 in all",
 		`"num_local_experts":1,"num_key_value_heads":3`: "num_key_value_heads: byte 68: 3 does not divide",
 	} {
-		if _, err := ParseConfig([]byte(`{"model_type":"mixtral",` + source + `}`)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := parseConfig([]byte(`{"model_type":"mixtral",` + source + `}`)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want %q", source, err, want)
 		}
 	}
-	_, err := ParseConfig([]byte(`{"model_type":"gpt_neox"}`))
+	_, err := parseConfig([]byte(`{"model_type":"gpt_neox"}`))
 	if want := `model_type: byte 14: "gpt_neox" is not supported, want one of gpt2, llama, mixtral, llama_moe`; err == nil || err.Error() != want {
 		t.Errorf("error %v, want %q", err, want)
 	}

@@ -19,14 +19,14 @@ const small = `{"activation_function":"gelu_new","architectures":["GPT2LMHeadMod
 
 func TestParseConfig(t *testing.T) {
 	want := model.Config{Blocks: 12, Hidden: 768, Heads: 12, Sequence: 1024, Vocab: 50257, Tied: true}
-	for _, source := range []string{small, `{"model_type":"gpt2"}`, string(NewConfig(want).Text)} {
-		c, err := ParseConfig([]byte(source))
+	for _, source := range []string{small, `{"model_type":"gpt2"}`, string(newConfig(want).Text)} {
+		c, err := parseConfig([]byte(source))
 		expect.OK(t, err)
 		if c.Model != want || string(c.Text) != source {
 			t.Errorf("%s: %+v", source, c)
 		}
 	}
-	if c := NewConfig(want); !reflect.DeepEqual(c.Model, want) {
+	if c := newConfig(want); !reflect.DeepEqual(c.Model, want) {
 		t.Errorf("made %+v", c.Model)
 	}
 }
@@ -36,7 +36,7 @@ func TestParseConfig(t *testing.T) {
 func TestNewConfigSaysWhatHuggingFaceWouldAssume(t *testing.T) {
 	for vocab, special := range map[int]string{50257: "50256", 50304: "null", 256: "null"} {
 		var keys map[string]json.RawMessage
-		expect.OK(t, json.Unmarshal(NewConfig(model.Config{Blocks: 1, Hidden: 8, Heads: 2, Sequence: 4, Vocab: vocab, Tied: true}).Text, &keys))
+		expect.OK(t, json.Unmarshal(newConfig(model.Config{Blocks: 1, Hidden: 8, Heads: 2, Sequence: 4, Vocab: vocab, Tied: true}).Text, &keys))
 		for key, want := range map[string]string{
 			"attn_pdrop": "0.0", "embd_pdrop": "0.0", "resid_pdrop": "0.0", "bos_token_id": special, "eos_token_id": special,
 		} {
@@ -68,7 +68,7 @@ func TestParseConfigRefuses(t *testing.T) {
 		{`{"model_type":"gpt2","scale_attn_by_inverse_layer_idx":true}`, "scale_attn_by_inverse_layer_idx: byte 55: true"},
 		{`{"model_type":"gpt2","tie_word_embeddings":null}`, "tie_word_embeddings: byte 43: null: want true or false"},
 	} {
-		if _, err := ParseConfig([]byte(c.source)); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := parseConfig([]byte(c.source)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v, want %q", c.source, err, c.want)
 		}
 	}
@@ -77,7 +77,7 @@ func TestParseConfigRefuses(t *testing.T) {
 // Every prefix of a sound configuration is refused.
 func TestParseConfigTruncated(t *testing.T) {
 	for n := range small {
-		if _, err := ParseConfig([]byte(small[:n])); err == nil {
+		if _, err := parseConfig([]byte(small[:n])); err == nil {
 			t.Errorf("%d of %d bytes are taken for a configuration", n, len(small))
 		}
 	}
@@ -89,7 +89,7 @@ func FuzzParseConfig(f *testing.F) {
 	f.Add([]byte(small))
 	f.Add([]byte(`{"model_type":"gpt2","n_inner":null,"tie_word_embeddings":false,"n_embd":131072,"n_layer":4096,"vocab_size":16777216}`))
 	f.Fuzz(func(t *testing.T, source []byte) {
-		c, err := ParseConfig(source)
+		c, err := parseConfig(source)
 		if err != nil {
 			return
 		}
@@ -109,7 +109,7 @@ func TestConfigEnd(t *testing.T) {
 		`{"model_type":"gpt2"}`: -1, `{"model_type":"gpt2","eos_token_id":null}`: -1, `{"model_type":"gpt2","eos_token_id":[1,2]}`: -1,
 		`{"model_type":"gpt2","eos_token_id":50257}`: -1, `{"model_type":"gpt2","eos_token_id":7}`: 7,
 	} {
-		if c, err := ParseConfig([]byte(source)); err != nil || c.End != want {
+		if c, err := parseConfig([]byte(source)); err != nil || c.End != want {
 			t.Errorf("%s: ends with %d, want %d (%v)", source, c.End, want, err)
 		}
 	}

@@ -32,7 +32,7 @@ func (w *Weights) Fit(c model.Config) (*Weights, error) {
 	}
 	means := make(map[string][]byte)
 	fitted := *w
-	fitted.Config, fitted.types, fitted.shards = NewConfig(c), nil, nil
+	fitted.Config, fitted.types, fitted.shards = newConfig(c), nil, nil
 	fitted.rows = func(dst []byte, p model.Weight, lo, hi int64) ([]byte, error) {
 		from := have[p.Name]
 		n := from.Shape[0]

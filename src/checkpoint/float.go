@@ -12,12 +12,12 @@ import (
 
 // typeNames holds what PyTorch, and so Hugging Face's configurations, call the types of
 // weights.
-var typeNames = map[DType]string{F32: "float32", BF16: "bfloat16", F16: "float16"}
+var typeNames = map[DType]string{F32: "float32", bf16: "bfloat16", f16: "float16"}
 
 // Stored returns the type that weights can be written as, by PyTorch's name: float32,
 // bfloat16 or float16.
 func Stored(name string) (DType, error) {
-	list := []DType{F32, BF16, F16}
+	list := []DType{F32, bf16, f16}
 	var names []string
 	for _, d := range list {
 		names = append(names, typeNames[d])
@@ -45,9 +45,9 @@ func convert(values []byte, from, to DType) ([]byte, error) {
 	for i := range len(wide) / 4 {
 		x := math.Float32frombits(binary.LittleEndian.Uint32(wide[4*i:]))
 		bits := tensor.ToBF16(x)
-		if to == F16 {
+		if to == f16 {
 			if bits = toF16(x); bits&^(1<<15) == infiniteF16 && !math.IsInf(float64(x), 0) {
-				return nil, fmt.Errorf("value %v: %s has nothing beyond 65504", x, typeNames[F16])
+				return nil, fmt.Errorf("value %v: %s has nothing beyond 65504", x, typeNames[f16])
 			}
 		}
 		binary.LittleEndian.PutUint16(halves[2*i:], bits)
@@ -61,7 +61,7 @@ func widened(values []byte, from DType) []byte {
 		return values
 	}
 	widen := tensor.FromBF16
-	if from == F16 {
+	if from == f16 {
 		widen = fromF16
 	}
 	wide := make([]byte, 2*len(values))

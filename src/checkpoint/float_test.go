@@ -19,8 +19,8 @@ func TestHuggingFaceBF16(t *testing.T) {
 		g := newGPT2(tied, "transformer.")
 		out, again := filepath.Join(t.TempDir(), "bf16"), filepath.Join(t.TempDir(), "f32")
 		w := imported(t, g.directory(t))
-		w.Config = NewConfig(w.Config.Model)
-		expect.OK(t, w.WriteHuggingFace(out, BF16, nil))
+		w.Config = newConfig(w.Config.Model)
+		expect.OK(t, w.WriteHuggingFace(out, bf16, nil))
 		f, err := Open(filepath.Join(out, "model.safetensors"))
 		expect.OK(t, err)
 		defer f.Close()
@@ -28,7 +28,7 @@ func TestHuggingFaceBF16(t *testing.T) {
 			from := g.values[strings.TrimPrefix(stored.Name, g.prefix)]
 			values, err := f.Read(stored)
 			expect.OK(t, err)
-			if stored.DType != BF16 || len(values) != 2*len(from) {
+			if stored.DType != bf16 || len(values) != 2*len(from) {
 				t.Fatalf("%s: %s, %d bytes for %d values", stored.Name, stored.DType, len(values), len(from))
 			}
 			for i, x := range from {
@@ -53,7 +53,7 @@ func TestHuggingFaceBF16(t *testing.T) {
 			}
 		}
 		expect.OK(t, back.WriteHuggingFace(again, F32, nil))
-		if config := string(read(t, filepath.Join(again, "config.json"))); config != string(NewConfig(w.Config.Model).Text) {
+		if config := string(read(t, filepath.Join(again, "config.json"))); config != string(newConfig(w.Config.Model).Text) {
 			t.Errorf("as float32 again: config.json: %s", config)
 		}
 	}
@@ -67,12 +67,12 @@ func TestConfigStored(t *testing.T) {
 		want string
 	}{
 		{`{"model_type":"gpt2"}`, F32, `{"model_type":"gpt2"}`},
-		{` {"model_type":"gpt2"}`, BF16, "{\n  \"torch_dtype\": \"bfloat16\",\"model_type\":\"gpt2\"}"},
-		{`{"torch_dtype": "float16", "model_type":"gpt2", "dtype":null, "a":1}`, BF16, `{"torch_dtype": "bfloat16", "model_type":"gpt2", "dtype":"bfloat16", "a":1}`},
+		{` {"model_type":"gpt2"}`, bf16, "{\n  \"torch_dtype\": \"bfloat16\",\"model_type\":\"gpt2\"}"},
+		{`{"torch_dtype": "float16", "model_type":"gpt2", "dtype":null, "a":1}`, bf16, `{"torch_dtype": "bfloat16", "model_type":"gpt2", "dtype":"bfloat16", "a":1}`},
 		{`{"model_type":"gpt2","dtype":"bfloat16"}`, F32, `{"model_type":"gpt2","dtype":"float32"}`},
 		{`{"model_type":"gpt2","x":{"dtype":"bfloat16"}}`, F32, `{"model_type":"gpt2","x":{"dtype":"bfloat16"}}`},
 	} {
-		parsed, err := ParseConfig([]byte(c.text))
+		parsed, err := parseConfig([]byte(c.text))
 		expect.OK(t, err)
 		if got, err := parsed.stored(c.d); err != nil || string(got) != c.want {
 			t.Errorf("%s as %s: %s (%v), want %s", c.text, c.d, got, err, c.want)
@@ -89,7 +89,7 @@ func TestHuggingFaceF16(t *testing.T) {
 	var list []Tensor
 	for _, p := range w.Config.Model.Weights() {
 		shape := w.pieces(p)[0].Tensor
-		shape.DType = F16
+		shape.DType = f16
 		list = append(list, shape)
 	}
 	expect.OK(t, w.Close())
@@ -142,7 +142,7 @@ func TestF16(t *testing.T) {
 		t.Errorf("NaN is %#x", nan)
 	}
 	large := binary.LittleEndian.AppendUint32(nil, math.Float32bits(65520))
-	if _, err := convert(large, F32, F16); err == nil || err.Error() != "value 65520: float16 has nothing beyond 65504" {
+	if _, err := convert(large, F32, f16); err == nil || err.Error() != "value 65520: float16 has nothing beyond 65504" {
 		t.Errorf("error %v", err)
 	}
 }

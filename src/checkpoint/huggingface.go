@@ -39,7 +39,7 @@ func OpenHuggingFace(dir string) (*Weights, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := ParseConfig(source)
+	c, err := parseConfig(source)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, ConfigFile), err)
 	}

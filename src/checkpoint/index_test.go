@@ -75,7 +75,7 @@ func TestShardsRoundTrip(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(out, "model.safetensors")); err == nil {
 		t.Error("the shards are written, and one file too")
 	}
-	expect.OK(t, w.WriteHuggingFace(out, BF16, nil))
+	expect.OK(t, w.WriteHuggingFace(out, bf16, nil))
 	s.size = fmt.Sprint(sizeOf(g, s) / 2)
 	if got := read(t, filepath.Join(out, "model.safetensors.index.json")); !bytes.Equal(got, s.index()) {
 		t.Errorf("as bfloat16 the index is %s", got)

@@ -85,7 +85,7 @@ func FromChain(c model.Config, layer func(id int) (*model.Layer, error), free fu
 		}
 		return append(dst, values[lo*p.Row():hi*p.Row()]...), nil
 	}
-	config := NewConfig(c)
+	config := newConfig(c)
 	return &Weights{Config: config, Prefix: config.form.Prefix, rows: rows, close: func() error { free(); return nil }}
 }
 

@@ -186,7 +186,7 @@ func TestWriteLlamaMoE(t *testing.T) {
 	model.Edit(&linear, func(k *moe.Experts) { k.Squashed = false })
 	other.Rope = model.Rope{Base: 5e5, Scaling: "llama3", Factor: 8, Low: 1, High: 4, Original: 8192}
 	for _, want := range []model.Config{c, linear, other} {
-		got, err := ParseConfig(EndingConfig(want, 2).Text)
+		got, err := parseConfig(EndingConfig(want, 2).Text)
 		if err != nil || got.Model != want || got.End != 2 || got.form.Name != "llama_moe" {
 			t.Errorf("%v, %+v, want %+v", err, got.Model, want)
 		}
@@ -197,7 +197,7 @@ func TestWriteLlamaMoE(t *testing.T) {
 // LLaMA-2 7B's MLP each.
 func TestParseLlamaMoE(t *testing.T) {
 	sizes := strings.TrimSuffix(strings.Repeat("["+strings.TrimSuffix(strings.Repeat("688, ", 16), ", ")+"], ", 32), ", ")
-	c, err := ParseConfig(fmt.Appendf(nil, `{"model_type": "llama_moe", "max_position_embeddings": 4096, "rms_norm_eps": 1e-05, "num_experts": 16, "num_selects": 4,
+	c, err := parseConfig(fmt.Appendf(nil, `{"model_type": "llama_moe", "max_position_embeddings": 4096, "rms_norm_eps": 1e-05, "num_experts": 16, "num_selects": 4,
 		"score_scale_factor": 4.0, "size_experts": [%s], "gate_network": "mlp"}`, sizes))
 	expect.OK(t, err)
 	want := model.Config{Family: "llama", Blocks: 32, Hidden: 4096, Heads: 32, KeyValueHeads: 32, Intermediate: 688, Sequence: 4096, Vocab: 32000, NormEps: 1e-5,
@@ -228,7 +228,7 @@ func TestParseLlamaMoERefuses(t *testing.T) {
 		`"gate_add_noise":1`:                                "gate_add_noise: byte 44: 1: want true or false",
 		`"quantization_config":{"bits":4}`:                  `quantization_config: byte 49: {"bits":4} is not supported, want one of [null]`,
 	} {
-		if _, err := ParseConfig([]byte(`{"model_type":"llama_moe", ` + source + `}`)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := parseConfig([]byte(`{"model_type":"llama_moe", ` + source + `}`)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want %q", source, err, want)
 		}
 	}

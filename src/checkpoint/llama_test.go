@@ -164,7 +164,7 @@ func TestLlamaFused(t *testing.T) {
 		for _, name := range want[p.Name] {
 			values = append(values, f.values["model.layers.1."+name]...)
 		}
-		if got, err := w.rows(nil, p, 0, p.Shape[0]); err != nil || want[p.Name] != nil && !bytes.Equal(got, values) || w.dtype(p) != BF16 {
+		if got, err := w.rows(nil, p, 0, p.Shape[0]); err != nil || want[p.Name] != nil && !bytes.Equal(got, values) || w.dtype(p) != bf16 {
 			t.Errorf("%s: %s, %d bytes, %v", p.Name, w.dtype(p), len(got), err)
 		}
 		if want[p.Name] != nil { // rows that begin in one tensor and end in another
@@ -187,7 +187,7 @@ func TestLlamaMixedTypes(t *testing.T) {
 	for name, shape := range f.shape {
 		d := F32
 		if strings.HasSuffix(name, "k_proj.weight") {
-			d, f.values[name] = BF16, f.values[name][:len(f.values[name])/2]
+			d, f.values[name] = bf16, f.values[name][:len(f.values[name])/2]
 			for i := range len(f.values[name]) / 2 { // 1.5
 				binary.LittleEndian.PutUint16(f.values[name][2*i:], 0x3fc0)
 			}

@@ -75,7 +75,7 @@ func parseLLMC(name string, r io.ReaderAt, size int64) (*Weights, error) {
 	if end != size {
 		return nil, fmt.Errorf("%s: %d bytes, want %d for the shape in the header", name, size, end)
 	}
-	return &Weights{Config: NewConfig(c), close: func() error { return nil }, rows: func(dst []byte, p model.Weight, lo, hi int64) ([]byte, error) {
+	return &Weights{Config: newConfig(c), close: func() error { return nil }, rows: func(dst []byte, p model.Weight, lo, hi int64) ([]byte, error) {
 		values := make([]byte, (hi-lo)*p.Row())
 		if n, err := r.ReadAt(values, offsets[p.Name]+lo*p.Row()); n < len(values) {
 			return nil, fmt.Errorf("%s: tensor %q: %w", name, p.Name, err)

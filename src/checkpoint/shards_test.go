@@ -16,7 +16,7 @@ import (
 // of the model, and are the model that they were made of; what fits is one file.
 func TestShard(t *testing.T) {
 	for name, f := range map[string]*foreign{"llama": newLlama("F32", false, "model.", 0), "packed": packed5("F32")} {
-		for _, d := range []DType{"", BF16} {
+		for _, d := range []DType{"", bf16} {
 			w := imported(t, f.directory(t, 0))
 			const most = 3000
 			w.Shard(most, d)

@@ -34,7 +34,7 @@ func TestSplitIsTheDenseModel(t *testing.T) {
 		expect.OK(t, err)
 		w = written(t, w)
 		for _, p := range w.Config.Model.Weights() {
-			if w.dtype(p) != BF16 {
+			if w.dtype(p) != bf16 {
 				t.Errorf("%s is %s, the dense model BF16", p.Name, w.dtype(p))
 			}
 		}

@@ -12,8 +12,8 @@ type DType string
 // Types of weights: IEEE 754 binary32 and binary16, and bfloat16.
 const (
 	F32  DType = "F32"
-	F16  DType = "F16"
-	BF16 DType = "BF16"
+	f16  DType = "F16"
+	bf16 DType = "BF16"
 )
 
 // dtypes lists the format's element types and their bits, in the order of the
@@ -24,7 +24,7 @@ var dtypes = []struct {
 }{
 	{"BOOL", 8}, {"F4", 4}, {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"U8", 8}, {"I8", 8},
 	{"F8_E5M2", 8}, {"F8_E4M3", 8}, {"F8_E5M2FNUZ", 8}, {"F8_E4M3FNUZ", 8}, {"F8_E8M0", 8},
-	{"I16", 16}, {"U16", 16}, {F16, 16}, {BF16, 16}, {"I32", 32}, {"U32", 32}, {F32, 32},
+	{"I16", 16}, {"U16", 16}, {f16, 16}, {bf16, 16}, {"I32", 32}, {"U32", 32}, {F32, 32},
 	{"C64", 64}, {"F64", 64}, {"I64", 64}, {"U64", 64},
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 // U8 is the type of bytes that are no weights.
-const U8 DType = "U8"
+const u8 DType = "U8"
 
 // tokenizerPrefix begins the names of the tensors of a weights file that are files of a
 // tokenizer, as bytes.
@@ -20,7 +20,7 @@ const tokenizerPrefix = "tokenizer/"
 // tokenizerTensors returns the tensors of the tokenizer's files.
 func (w *Weights) tokenizerTensors() (list []Tensor) {
 	for _, name := range slices.Sorted(maps.Keys(w.Tokenizer)) {
-		list = append(list, Tensor{Name: tokenizerPrefix + name, DType: U8, Shape: []int64{int64(len(w.Tokenizer[name]))}})
+		list = append(list, Tensor{Name: tokenizerPrefix + name, DType: u8, Shape: []int64{int64(len(w.Tokenizer[name]))}})
 	}
 	return list
 }
@@ -44,8 +44,8 @@ func (f *File) takeTokenizer() (files map[string][]byte, weights []Tensor, err e
 		switch {
 		case !ok:
 			weights = append(weights, t)
-		case !data.IsTokenizerFile(name) || t.DType != U8 || len(t.Shape) != 1 || t.Bytes() > data.MaxTokenizer:
-			return nil, nil, fmt.Errorf("tensor %.100q: %s %v, want a file of a tokenizer as %s, of at most %d bytes", t.Name, t.DType, t.Shape, U8, data.MaxTokenizer)
+		case !data.IsTokenizerFile(name) || t.DType != u8 || len(t.Shape) != 1 || t.Bytes() > data.MaxTokenizer:
+			return nil, nil, fmt.Errorf("tensor %.100q: %s %v, want a file of a tokenizer as %s, of at most %d bytes", t.Name, t.DType, t.Shape, u8, data.MaxTokenizer)
 		default:
 			if files[name], err = f.Read(t); err != nil {
 				return nil, nil, err

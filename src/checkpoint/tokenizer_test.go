@@ -18,7 +18,7 @@ import (
 // zeros is the shape of a model of a few values, whose weights are all zero.
 func zeros() *Weights {
 	c := model.Config{Blocks: 1, Hidden: 2, Heads: 1, Sequence: 2, Vocab: 3, Tied: true}
-	return &Weights{Config: NewConfig(c), rows: func(dst []byte, p model.Weight, lo, hi int64) ([]byte, error) {
+	return &Weights{Config: newConfig(c), rows: func(dst []byte, p model.Weight, lo, hi int64) ([]byte, error) {
 		return append(dst, make([]byte, (hi-lo)*p.Row())...), nil
 	}}
 }

@@ -98,7 +98,7 @@ func (f *File) Weights() (*Weights, error) {
 	if !f.Own() {
 		return nil, fmt.Errorf("metadata: %s = %.100q, want %q: not a dynmo weights file", formatKey, f.Metadata[formatKey], ownFormat)
 	}
-	c, err := ParseConfig([]byte(f.Metadata[configKey]))
+	c, err := parseConfig([]byte(f.Metadata[configKey]))
 	if err != nil {
 		return nil, fmt.Errorf("metadata: %s: %w", configKey, err)
 	}
@@ -152,7 +152,7 @@ func match(list []Tensor, want map[string][]int64) (map[string]int, error) {
 		case !ok:
 			return nil, fmt.Errorf("tensor %.100q is no part of the model that the configuration describes", t.Name)
 		case typeNames[t.DType] == "" || !slices.Equal(t.Shape, shape):
-			return nil, fmt.Errorf("tensor %.100q: %s %v, want %s, %s or %s %v", t.Name, t.DType, t.Shape, F32, BF16, F16, shape)
+			return nil, fmt.Errorf("tensor %.100q: %s %v, want %s, %s or %s %v", t.Name, t.DType, t.Shape, F32, bf16, f16, shape)
 		}
 		at[t.Name] = i
 	}

@@ -53,7 +53,7 @@ const (
 	RoomMigrate
 	RoomRecord
 	RoomSave
-	RoomParked // outside of all steps that follow
+	roomParked // outside of all steps that follow
 )
 
 func (r Room) String() string {
@@ -153,7 +153,7 @@ func (p *Post) Park(step int) {
 	if p == nil {
 		return
 	}
-	p.Enter(step, RoomParked)
+	p.Enter(step, roomParked)
 	p.state.Store(postParked)
 }
 

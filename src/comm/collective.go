@@ -8,7 +8,7 @@ import (
 // Tags of the collectives. All ranks call collectives in one order and
 // messages with one tag keep theirs, so a tag per kind is enough.
 const (
-	tagBcast = TagCollective + iota
+	tagBcast = tagCollective + iota
 	tagGather
 	tagBarrier
 )

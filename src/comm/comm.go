@@ -150,12 +150,12 @@ const (
 	TagWord       = 16392 // of such a rank to rank 0
 	TagIndex      = 16393 // + n % TagIndexes, n as of TagForward: which tokens the activations are of
 	TagValidation = 22528 // + 2·receiver's chunk: activations of validation, and behind it which tokens they are of
-	TagCollective = 24576
+	tagCollective = 24576
 	TagDevice     = 28000 // and the next: control messages of transports of device memory
 
 	TagMicrobatches = 8192
 	TagIndexes      = TagValidation - TagIndex
 
 	// TagChunks is how many chunks of a stage TagValidation has tags for.
-	TagChunks = (TagCollective - TagValidation) / 2
+	TagChunks = (tagCollective - TagValidation) / 2
 )

@@ -75,7 +75,7 @@ func (p Preparation) Run(ctx context.Context, progress func(done, total int64)) 
 	if len(files) == 0 {
 		return Prepared{}, InputError{errors.New("the inputs hold no text")}
 	}
-	w, err := Create(p.Output, p.Format, p.Tokenizer.Vocab)
+	w, err := create(p.Output, p.Format, p.Tokenizer.Vocab)
 	if err != nil {
 		return Prepared{}, InputError{err}
 	}

@@ -14,9 +14,9 @@ import (
 // u16.
 const megatronU16 = 65500
 
-// Writer writes a token file, document by document. Nothing lies under its name before
+// writer writes a token file, document by document. Nothing lies under its name before
 // Close, or what lay there before.
-type Writer struct {
+type writer struct {
 	path   string
 	format Format
 	vocab  int
@@ -28,11 +28,11 @@ type Writer struct {
 	lengths []int32 // tokens of each document, for an index
 }
 
-// Create begins the token file PREFIX.bin of ids below vocab, in the element
+// create begins the token file PREFIX.bin of ids below vocab, in the element
 // type that the format has for such a vocabulary. It takes the place of one that is
 // there, and of its index. Errors: the format is unknown, or the file cannot be made.
-func Create(path string, format Format, vocab int) (*Writer, error) {
-	w := &Writer{path: path, format: format, vocab: vocab, element: u16}
+func create(path string, format Format, vocab int) (*writer, error) {
+	w := &writer{path: path, format: format, vocab: vocab, element: u16}
 	switch {
 	case !isTokenFile(path):
 		return nil, fmt.Errorf("%s: want a name that ends in .bin", path)
@@ -63,7 +63,7 @@ func Create(path string, format Format, vocab int) (*Writer, error) {
 
 // Append adds tokens to the document that is being written and ends it if it
 // is the last of them. It panics at an id outside of the vocabulary.
-func (w *Writer) Append(tokens []int32, last bool) error {
+func (w *writer) Append(tokens []int32, last bool) error {
 	if w.format == Megatron {
 		if len(w.lengths) == 0 {
 			w.lengths = append(w.lengths, 0)
@@ -94,7 +94,7 @@ func (w *Writer) Append(tokens []int32, last bool) error {
 
 // Close completes the file and, of Megatron, its index, or leaves neither if that
 // fails.
-func (w *Writer) Close() error {
+func (w *writer) Close() error {
 	err := w.out.Flush()
 	if err == nil && w.format == LLMC {
 		_, err = w.bin.WriteAt(llmcHead(w.element, w.count), 0)
@@ -115,7 +115,7 @@ func (w *Writer) Close() error {
 }
 
 // closeWith completes a file of Megatron, whose ids are written, and its index.
-func (w *Writer) closeWith(index string) error {
+func (w *writer) closeWith(index string) error {
 	if n := len(w.lengths); n > 0 && w.lengths[n-1] == 0 {
 		w.lengths = w.lengths[:n-1] // no document followed the last
 	}
@@ -140,4 +140,4 @@ func (w *Writer) closeWith(index string) error {
 }
 
 // Abort leaves no file, or the one that was there.
-func (w *Writer) Abort() { w.bin.Discard() }
+func (w *writer) Abort() { w.bin.Discard() }

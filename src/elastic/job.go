@@ -25,7 +25,7 @@ type Scheduler interface {
 }
 
 // ErrBusy is wrapped by the error of a batch system that cannot answer at the moment.
-var ErrBusy = errors.New("busy")
+var errBusy = errors.New("busy")
 
 const (
 	// callFor is how long a command of Slurm may take.
@@ -66,7 +66,7 @@ func (j Job) Keep(ctx context.Context, nodes []string) error {
 	}
 	out, err := j.call(ctx, "scontrol", "update", "JobId="+j.Number, "NodeList="+strings.Join(nodes, ","))
 	if err != nil && busy.MatchString(out) {
-		return fmt.Errorf("%w: %w", ErrBusy, err)
+		return fmt.Errorf("%w: %w", errBusy, err)
 	}
 	return err
 }
@@ -138,14 +138,14 @@ func shrink(ctx context.Context, s Scheduler, keep []string, retry time.Duration
 	for began := time.Now(); ; {
 		tries++
 		err = s.Keep(ctx, keep)
-		if !errors.Is(err, ErrBusy) || time.Since(began)+retryEvery > retry {
+		if !errors.Is(err, errBusy) || time.Since(began)+retryEvery > retry {
 			break
 		}
 		if !sleep(ctx, retryEvery) {
 			return tries, ctx.Err()
 		}
 	}
-	if errors.Is(err, ErrBusy) {
+	if errors.Is(err, errBusy) {
 		return tries, err
 	}
 	within := verifyFor

@@ -142,7 +142,7 @@ func TestAgree(t *testing.T) {
 		want    Terms
 	}{
 		{"park", nil, Terms{Mode: Park, Nodes: []string{host, host, host}}},
-		{"exit", step(), Terms{Mode: Exit, Leave: "pmix", Nodes: []string{host, host, host}}},
+		{"exit", step(), Terms{Mode: exit, Leave: "pmix", Nodes: []string{host, host, host}}},
 		{"slurm", step("SLURM_HET_SIZE=1", "SLURM_DISTRIBUTION=block:block"), Terms{Mode: Slurm, Leave: "pmix", Nodes: nodes, Batch: "a", Job: Job{Number: "7"}}},
 		{"restart", step("SLURM_ARRAY_JOB_ID=5", "SLURM_ARRAY_TASK_ID=2"), Terms{Mode: Restart, Leave: "pmix", Nodes: nodes, Batch: "a", Job: Job{Number: "5_2"}}},
 	} {

@@ -160,7 +160,7 @@ func (r *Releases) begin(ranks []int) error {
 	d.NodesBefore, d.Nodes = r.nodes, r.nodes
 	for _, rank := range ranks {
 		o := r.outside[rank]
-		if err := r.tell(rank, OrderGo); err != nil {
+		if err := r.tell(rank, orderGo); err != nil {
 			return err
 		}
 		d.Steps = max(d.Steps, o.steps)

@@ -110,7 +110,7 @@ func (f *fakeSlurm) Keep(ctx context.Context, nodes []string) error {
 		<-ctx.Done()
 		return ctx.Err()
 	case len(f.calls) <= f.busy:
-		return fmt.Errorf("%w: DB index", ErrBusy)
+		return fmt.Errorf("%w: DB index", errBusy)
 	case !f.lies:
 		f.nodes = nodes
 	}
@@ -143,7 +143,7 @@ func TestRelease(t *testing.T) {
 		for range 100 {
 			ended, _, err := s.r.Poll(9)
 			expect.OK(t, err)
-			if ended != nil || len(s.ordered(OrderGo)) > 0 {
+			if ended != nil || len(s.ordered(orderGo)) > 0 {
 				t.Fatal("ranks go before the checkpoint")
 			}
 			time.Sleep(50 * time.Millisecond)
@@ -163,18 +163,18 @@ func TestRelease(t *testing.T) {
 		same(t, "ranks", got.Ranks, []int{2, 3})
 		same(t, "nodes", got.Nodes, []string{"a"})
 		expect.OK(t, s.r.Add(30, []int{1}))
-		if got, _, err = s.r.Poll(math.MaxInt); got != nil || err != nil || len(s.ordered(OrderGo)) > 4 {
+		if got, _, err = s.r.Poll(math.MaxInt); got != nil || err != nil || len(s.ordered(orderGo)) > 4 {
 			t.Errorf("rank 0's node goes: %+v, %v", got, err)
 		}
 		s.dismiss()
-		same(t, "told to go", s.ordered(OrderGo), []int{2, 3, 4, 5})
+		same(t, "told to go", s.ordered(orderGo), []int{2, 3, 4, 5})
 		same(t, "told to end", s.ordered(OrderEnd), []int{1})
 	})
 }
 
 // TestExit: ranks end a node at a time, and their nodes stay the job's; parked ones do not.
 func TestExit(t *testing.T) {
-	for mode, want := range map[Mode][]int{Exit: {2, 3}, Park: nil} {
+	for mode, want := range map[Mode][]int{exit: {2, 3}, Park: nil} {
 		s := &stage{}
 		play(t, twoByTwo(mode), s, func() {
 			expect.OK(t, s.r.Add(1, []int{1, 2, 3}))
@@ -187,7 +187,7 @@ func TestExit(t *testing.T) {
 			}
 			expect.OK(t, s.r.Add(2, []int{4, 5}))
 			s.dismiss()
-			same(t, "told to go", s.ordered(OrderGo), want)
+			same(t, "told to go", s.ordered(orderGo), want)
 		})
 	}
 }

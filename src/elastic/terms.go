@@ -15,7 +15,7 @@ type Mode string
 // Modes, as elastic.release has them.
 const (
 	Park    Mode = "park"    // they wait for the end of the run
-	Exit    Mode = "exit"    // they end
+	exit    Mode = "exit"    // they end
 	Slurm   Mode = "slurm"   // they end, and Slurm takes their nodes back
 	Restart Mode = "restart" // none does: the run ends, to be started again on fewer nodes
 )
@@ -31,7 +31,7 @@ type Terms struct {
 }
 
 // Ends reports whether ranks without layers end before the run does.
-func (t Terms) Ends() bool { return t.Mode == Exit || t.Mode == Slurm }
+func (t Terms) Ends() bool { return t.Mode == exit || t.Mode == Slurm }
 
 // NodesOf returns the nodes of some ranks, each once, in order of the ranks.
 func (t Terms) NodesOf(ranks []int) []string {
@@ -115,7 +115,7 @@ func (t Terms) settle(s config.Elastic, places []place, getenv func(string) stri
 	if err == nil && wanted.Ends() && s.Leave == "pmix" {
 		err = canLeave(places)
 	}
-	if err == nil && wanted.Mode != Exit {
+	if err == nil && wanted.Mode != exit {
 		wanted.Nodes = nil
 		for _, p := range places {
 			wanted.Nodes = append(wanted.Nodes, p.Node)

@@ -26,7 +26,7 @@ func Await(base *comm.Group, steps int, stop, save func() bool, reached func(fau
 	base.Post().Park(steps - 1)
 	reached(fault.Parked)
 	order, err := w.wait(stop, save)
-	if order == OrderGo {
+	if order == orderGo {
 		reached(fault.Goodbye)
 	}
 	if err == nil {

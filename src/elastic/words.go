@@ -10,7 +10,7 @@ type Order byte
 
 // Orders.
 const (
-	OrderGo  Order = 'g' // end now, before the others
+	orderGo  Order = 'g' // end now, before the others
 	OrderEnd Order = 'e' // end with the others: the run is over
 )
 

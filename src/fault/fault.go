@@ -22,12 +22,12 @@ const (
 	Exit  Kind = "exit"  // the process ends itself, with status 3, and tells no one
 	Panic Kind = "panic" // of Go
 	Abort Kind = "abort" // MPI_Abort, with status 1
-	Stop  Kind = "stop"  // SIGSTOP: the process stays, and does nothing
-	Hang  Kind = "hang"  // the rank sleeps for ever, in a process that lives
+	stop  Kind = "stop"  // SIGSTOP: the process stays, and does nothing
+	hang  Kind = "hang"  // the rank sleeps for ever, in a process that lives
 	Slow  Kind = "slow"  // the rank computes so many times longer than it would
 )
 
-var kinds = []Kind{Kill, Segv, Exit, Panic, Abort, Stop, Hang, Slow}
+var kinds = []Kind{Kill, Segv, Exit, Panic, Abort, stop, hang, Slow}
 
 // Fault is a rank's failure: in a step, in a phase of writing the checkpoint after so many
 // steps, or in a phase of the first move of layers after this step or a later one.
@@ -65,9 +65,9 @@ func (f *Fault) Strike(abort, exit func(status int)) {
 		panic("fault: " + Variable + " wants this panic")
 	case Abort:
 		abort(1)
-	case Stop:
+	case stop:
 		signal(os.Getpid(), unix.SIGSTOP)
-	case Hang:
+	case hang:
 		select {}
 	default:
 		signal(os.Getpid(), unix.SIGKILL)
@@ -87,7 +87,7 @@ func (f *Fault) Killer(steps, rank int, pid func(rank int) int) func(Phase) {
 		return nil
 	}
 	with := unix.SIGKILL
-	if f.Kind == Stop {
+	if f.Kind == stop {
 		with = unix.SIGSTOP
 	}
 	return func(p Phase) {

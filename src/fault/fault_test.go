@@ -14,9 +14,9 @@ func TestParse(t *testing.T) {
 		"abort@1:2":        {Kind: Abort, Step: 1, Rank: 2},
 		"kill@20.rename:2": {Kind: Kill, Step: 20, Phase: Rename, Rank: 2},
 		"kill@0.send:3":    {Kind: Kill, Phase: Send, Rank: 3},
-		"stop@0.parked:3":  {Kind: Stop, Phase: Parked, Rank: 3},
-		"stop@4:1":         {Kind: Stop, Step: 4, Rank: 1},
-		"hang@4:1":         {Kind: Hang, Step: 4, Rank: 1},
+		"stop@0.parked:3":  {Kind: stop, Phase: Parked, Rank: 3},
+		"stop@4:1":         {Kind: stop, Step: 4, Rank: 1},
+		"hang@4:1":         {Kind: hang, Step: 4, Rank: 1},
 		"slow@10-59:2x4":   {Kind: Slow, Step: 10, Last: 59, Rank: 2, Factor: 4},
 		"slow@0-0:0x1.5":   {Kind: Slow, Factor: 1.5},
 	} {

@@ -45,7 +45,7 @@ func Parse(text string, ranks int) (*Fault, error) {
 		return fail("phase %q, want one of %v", phase, all())
 	case f.Rank >= ranks:
 		return fail("rank %d, the run has %d", f.Rank, ranks)
-	case phased && f.Kind != Kill && f.Kind != Stop:
+	case phased && f.Kind != Kill && f.Kind != stop:
 		return fail("in a phase want kill or stop")
 	case f.Kind == Slow && (f.Last < f.Step || !(f.Factor >= 1 && f.Factor <= mostFactor)):
 		return fail("steps %d to %d, %v times longer: want ascending steps and 1 to %d times", f.Step, f.Last, f.Factor, mostFactor)

@@ -43,11 +43,11 @@ func Phases() []Phase { return slices.Clone(ofCheckpoint) }
 // MovePhases returns the phases of a move, in order.
 func MovePhases() []Phase { return []Phase{Announce, Send, Received, Settle} }
 
-// LeavingPhases returns the phases that follow a move to fewer ranks, in order.
-func LeavingPhases() []Phase { return []Phase{Resized, Parked, Goodbye, Scontrol} }
+// leavingPhases returns the phases that follow a move to fewer ranks, in order.
+func leavingPhases() []Phase { return []Phase{Resized, Parked, Goodbye, Scontrol} }
 
 // all returns every phase.
-func all() []Phase { return slices.Concat(Phases(), MovePhases(), LeavingPhases()) }
+func all() []Phase { return slices.Concat(Phases(), MovePhases(), leavingPhases()) }
 
 // OfCheckpoint reports whether the phase is one of a checkpoint.
 func (p Phase) OfCheckpoint() bool { return slices.Contains(ofCheckpoint, p) }

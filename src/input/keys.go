@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// Keyed is implemented by values that read themselves from JSON. Keys returns
+// keyed is implemented by values that read themselves from JSON. Keys returns
 // values whose fields, by their tags, are the keys that they read.
-type Keyed interface{ Keys() []any }
+type keyed interface{ Keys() []any }
 
 // CheckKeys refuses a key in text, which is valid JSON, that the struct in v does
 // not have, with the nearest that it has, and one that stands twice:
@@ -147,7 +147,7 @@ func fields(t reflect.Type) map[string]reflect.Type {
 		return nil
 	}
 	known := map[string]reflect.Type{}
-	if keyed, ok := reflect.Zero(t).Interface().(Keyed); ok {
+	if keyed, ok := reflect.Zero(t).Interface().(keyed); ok {
 		for _, v := range keyed.Keys() {
 			maps.Copy(known, fields(reflect.TypeOf(v)))
 		}

@@ -101,15 +101,15 @@ type Operand struct {
 type Kind uint8
 
 const (
-	Float  Kind = iota // the backend's DType
+	float  Kind = iota // the backend's DType
 	Wide               // DType.Wide
 	Master             // DType.Wide where that is not DType; else the operand is absent
 	I32
-	I64
+	i64
 	U64
-	F64
+	f64
 	Table     // DType: any number of whole rows, at least one
-	WideTable // DType.Wide, likewise
+	wideTable // DType.Wide, likewise
 	kinds
 )
 
@@ -118,20 +118,20 @@ func (k Kind) Type(d tensor.DType) tensor.DType {
 	switch k {
 	case I32:
 		return tensor.I32
-	case I64:
+	case i64:
 		return tensor.I64
 	case U64:
 		return tensor.U64
-	case F64:
+	case f64:
 		return tensor.F64
-	case Float, Table:
+	case float, Table:
 		return d
 	}
 	return d.Wide()
 }
 
 // Rounds reports whether elements of the kind are of the backend's DType.
-func (k Kind) Rounds() bool { return k == Float || k == Table }
+func (k Kind) Rounds() bool { return k == float || k == Table }
 
 // Use is the way in which an operation treats an operand.
 type Use uint8
@@ -238,7 +238,7 @@ func (op Op) String() string { return op.Of().Name }
 var operations = [Ops]Operation{
 	EmbeddingForward: {"EmbeddingForward", 1, nc, []Operand{set("out", nc), in("tokens", n).of(I32),
 		in("positions", n).of(I32), in("wte", c).of(Table), in("wpe", c).of(Table)}},
-	EmbeddingBackward: {"EmbeddingBackward", 1, nc, []Operand{add("dwte", c).of(WideTable), add("dwpe", c).of(WideTable).optional(),
+	EmbeddingBackward: {"EmbeddingBackward", 1, nc, []Operand{add("dwte", c).of(wideTable), add("dwpe", c).of(wideTable).optional(),
 		in("dout", nc), in("tokens", n).of(I32), in("positions", n).of(I32)}},
 	LayerNormForward: {"LayerNormForward", 1, nc, []Operand{set("out", nc), set("mean", n).of(Wide), set("rstd", n).of(Wide),
 		in("inp", nc), in("weight", c), in("bias", c)}},
@@ -270,13 +270,13 @@ var operations = [Ops]Operation{
 		in("w.ColIdx", nnz).of(I32), in("w.Values", nnz)}},
 	SDDMM: {"SDDMM", 2, nnnz, []Operand{add("dvalues", nnz).of(Wide), add("dbias", o).of(Wide).optional(), in("dout", no),
 		in("inp", nc), in("w.RowPtr", rows).of(I32), in("w.ColIdx", nnz).of(I32)}},
-	Rotary: {"Rotary", 3, turns, []Operand{add("qkv", nc), in("positions", n).of(I32), in("table", hs).of(WideTable)}},
+	Rotary: {"Rotary", 3, turns, []Operand{add("qkv", nc), in("positions", n).of(I32), in("table", hs).of(wideTable)}},
 	AttentionForward: {"AttentionForward", 2, pairs, []Operand{set("out", nc), set("lse", nhn).of(Wide), in("qkv", qkvs),
 		in("offsets", ends).of(I32)}},
 	AttentionBackward: {"AttentionBackward", 5, pairs, []Operand{set("dqkv", qkvs), in("dout", nc), in("qkv", qkvs), in("out", nc),
 		in("lse", nhn).of(Wide), in("offsets", ends).of(I32)}},
 	AttentionHash: {"AttentionHash", 4, signs, []Operand{set("h.Order", sorts).of(I32), set("h.Starts", starts).of(I32),
-		set("pairs", two).of(F64), in("qkv", n3c), in("offsets", ends).of(I32)}},
+		set("pairs", two).of(f64), in("qkv", n3c), in("offsets", ends).of(I32)}},
 	SparseAttentionForward: {"SparseAttentionForward", 2, kept, []Operand{set("out", nc), set("lse", nhn).of(Wide), in("qkv", n3c),
 		in("offsets", ends).of(I32), in("h.Order", sorts).of(I32), in("h.Starts", starts).of(I32)}},
 	SparseAttentionBackward: {"SparseAttentionBackward", 5, kept, []Operand{set("dqkv", n3c), in("dout", nc), in("qkv", n3c),
@@ -287,18 +287,18 @@ var operations = [Ops]Operation{
 	SwiGLUBackward: {"SwiGLUBackward", 1, n2c, []Operand{set("dgateup", n2c), in("dout", nc), in("gateup", n2c)}},
 	Add:            {"Add", 1, n, []Operand{set("out", n), in("a", n), in("b", n)}},
 	Accumulate:     {"Accumulate", 1, n, []Operand{set("out", n).of(Wide), in("a", n).of(Wide), in("b", n).of(Wide)}},
-	SoftmaxMerge: {"SoftmaxMerge", 1, nv, []Operand{set("out", n3).of(F64), in("before", n3).of(F64).optional(),
+	SoftmaxMerge: {"SoftmaxMerge", 1, nv, []Operand{set("out", n3).of(f64), in("before", n3).of(f64).optional(),
 		in("logits", nv), in("targets", n).of(I32)}},
-	SoftmaxGradient: {"SoftmaxGradient", 1, nv, []Operand{add("logits", nv), in("stats", n3).of(F64), in("targets", n).of(I32)}},
-	CrossEntropy: {"CrossEntropy", 1, nv, []Operand{set("loss", one).of(F64), set("out", n3).of(F64),
-		in("before", n3).of(F64).optional(), add("logits", nv), in("targets", n).of(I32)}},
+	SoftmaxGradient: {"SoftmaxGradient", 1, nv, []Operand{add("logits", nv), in("stats", n3).of(f64), in("targets", n).of(I32)}},
+	CrossEntropy: {"CrossEntropy", 1, nv, []Operand{set("loss", one).of(f64), set("out", n3).of(f64),
+		in("before", n3).of(f64).optional(), add("logits", nv), in("targets", n).of(I32)}},
 	GatherRows: {"GatherRows", 1, nc, []Operand{set("out", nc), in("inp", c).of(Table), in("rows", n).of(I32),
 		in("factor", n).of(Wide).optional()}},
 	ScatterRows: {"ScatterRows", 3, nc, []Operand{add("out", c).of(Table), in("add", nc), in("rows", n).of(I32),
 		in("keep", n).of(Wide), in("factor", n).of(Wide).optional()}},
 	GateGradient: {"GateGradient", 3, nc, []Operand{add("dlogits", one).of(Table), in("dout", nc), in("a", nc), in("b", nc),
 		in("rows", n).of(I32), in("factor", n).of(Wide)}},
-	TakeTokens: {"TakeTokens", 8, n, []Operand{set("taken", n).of(I32), set("readings", five).of(F64), set("dlogits", n),
+	TakeTokens: {"TakeTokens", 8, n, []Operand{set("taken", n).of(I32), set("readings", five).of(f64), set("dlogits", n),
 		set("dguesses", n).optional(), in("logits", n), in("guesses", n).optional(), in("offsets", ends).of(I32)}},
 	ListTokens: {"ListTokens", 4, n, []Operand{set("rows", k).of(I32), set("factors", k2).of(Wide), set("listed", k).of(I32),
 		set("ends", ends).of(I32), in("taken", n).of(I32), in("logits", n), in("positions", n).of(I32), in("offsets", ends).of(I32)}},
@@ -308,13 +308,13 @@ var operations = [Ops]Operation{
 		in("factor", nk).of(Wide).optional(), in("add", nc)}},
 	CombineGradient: {"CombineGradient", 2, nkc, []Operand{set("dfactor", nk).of(Wide), in("dout", nc), in("inp", c).of(Table),
 		in("rows", nk).of(I32)}},
-	SquashLogits:   {"SquashLogits", 2, nee, []Operand{set("router", n2e).of(F64), set("squashed", ne), in("inp", ne), in("weight", ee)}},
+	SquashLogits:   {"SquashLogits", 2, nee, []Operand{set("router", n2e).of(f64), set("squashed", ne), in("inp", ne), in("weight", ee)}},
 	SquashGradient: {"SquashGradient", 2, nee, []Operand{set("dinp", ne), in("dout", ne), in("inp", ne), in("weight", ee)}},
-	BalanceScores:  {"BalanceScores", 4 * SinkhornRounds, ne, []Operand{add("router", n2e).of(F64), in("logits", ne).optional()}},
-	RouteTokens: {"RouteTokens", 8, ne, []Operand{set("chosen", nk).of(I32), set("weights", nk).of(Wide), add("router", n2e).of(F64),
-		set("readings", e4).of(F64), in("logits", ne).optional(), in("scores", ne).of(F64).optional()}},
+	BalanceScores:  {"BalanceScores", 4 * SinkhornRounds, ne, []Operand{add("router", n2e).of(f64), in("logits", ne).optional()}},
+	RouteTokens: {"RouteTokens", 8, ne, []Operand{set("chosen", nk).of(I32), set("weights", nk).of(Wide), add("router", n2e).of(f64),
+		set("readings", e4).of(f64), in("logits", ne).optional(), in("scores", ne).of(f64).optional()}},
 	RouteGradient: {"RouteGradient", 4, ne, []Operand{set("dlogits", ne), in("dweights", nk).of(Wide), in("chosen", nk).of(I32),
-		in("router", n2e).of(F64)}},
+		in("router", n2e).of(f64)}},
 	PlaceTokens: {"PlaceTokens", 1, nk, []Operand{set("places", nk).of(I32), set("tokens", nk).of(I32), set("factors", nk).of(Wide),
 		set("ends", e1).of(I32), in("chosen", nk).of(I32), in("weights", nk).of(Wide)}},
 	GroupedForward: {"GroupedForward", 2, nco, []Operand{add("out", no), in("inp", nc), in("weights", matrices), in("ends", e1).of(I32)}},
@@ -322,11 +322,11 @@ var operations = [Ops]Operation{
 		in("ends", e1).of(I32)}},
 	GroupedBackwardWeight: {"GroupedBackwardWeight", 2, nco, []Operand{add("dweights", matrices).of(Wide), in("dout", no), in("inp", nc),
 		in("ends", e1).of(I32)}},
-	SumSquares: {"SumSquares", 1, n, []Operand{set("out", one).of(F64), in("x", n).of(Wide)}},
+	SumSquares: {"SumSquares", 1, n, []Operand{set("out", one).of(f64), in("x", n).of(Wide)}},
 	AdamWUpdate: {"AdamW", 1, n, []Operand{add("w", n), add("master", n).of(Master), add("m", n).of(Wide), add("v", n).of(Wide),
 		in("g", n).of(Wide)}},
 	Mask: {"Mask", 1, n, []Operand{add("x", n).of(Wide), in("mask", bits).of(U64)}},
-	MagnitudeHistogram: {"MagnitudeHistogram", 1, n, []Operand{add("hist", bins).of(I64), in("x", n).of(Wide),
+	MagnitudeHistogram: {"MagnitudeHistogram", 1, n, []Operand{add("hist", bins).of(i64), in("x", n).of(Wide),
 		in("mask", bits).of(U64).optional()}},
 	MaskWeights: {"MaskWeights", 1, n, []Operand{add("x", n), in("mask", bits).of(U64)}},
 	SelectLargest: {"SelectLargest", 1, n, []Operand{set("kept", bits).of(U64), in("x", n).of(Wide),

@@ -45,7 +45,7 @@ type partReading struct{ part, index int }
 
 // NewLayer returns a layer of the chain with its initial weights. Weights
 // depend on the seed, the block and the parameter only.
-func NewLayer(c Config, id int, d device.Device, t tensor.DType) (*Layer, error) {
+func makeLayer(c Config, id int, d device.Device, t tensor.DType) (*Layer, error) {
 	l, err := newLayer(c, header{Layer: id}, d, t)
 	if err != nil {
 		return nil, err

@@ -16,7 +16,7 @@ type Linear struct {
 
 // NewLinear returns a matrix of a block, with a bias where the model has them.
 func (c Config) NewLinear(at Place, name string, rows, cols int, deviation float64) Linear {
-	l := Linear{W: at.Param(name+".weight", rows, cols, RolePrunable, deviation)}
+	l := Linear{W: at.Param(name+".weight", rows, cols, rolePrunable, deviation)}
 	if c.biased() {
 		l.B = at.Param(name+".bias", rows, 1, RolePlain, 0)
 	}

@@ -38,7 +38,7 @@ func TestLlamaIsThePlainModel(t *testing.T) {
 	}
 }
 
-// equalLogits compares what the head multiplies: its own logits are gradients by now.
+// EqualLogits compares what the head multiplies: its own logits are gradients by now.
 func EqualLogits(t *testing.T, ch *modeltest.Chain, want [][]modeltest.Scalar) {
 	t.Helper()
 	for i, l := range ch.S.Layers {

@@ -163,7 +163,7 @@ func TestSlicesComputeTheHead(t *testing.T) {
 	}
 }
 
-// headOf returns the chain position of the head, the first of its slices.
+// HeadOf returns the chain position of the head, the first of its slices.
 func HeadOf(c model.Config) int {
 	return slices.IndexFunc(c.Chain(), func(d model.Description) bool { return d.Kind == model.Head })
 }

@@ -28,7 +28,7 @@ func (f Format) Sparse() bool { return f >= CSR }
 type Role uint8
 
 const (
-	RolePrunable Role = iota // a block's matrix: pruned, decayed
+	rolePrunable Role = iota // a block's matrix: pruned, decayed
 	RoleDecayed              // an embedding: decayed
 	RolePlain                // a norm or a bias: neither
 	RoleBorrowed             // a copy of tied weights: updated by its owner
@@ -110,4 +110,4 @@ func (p *Param) Shape() []int64 {
 func (p *Param) Borrowed() bool { return p.role == RoleBorrowed }
 
 // Prunable reports whether global pruning considers the parameter.
-func (p *Param) Prunable() bool { return p.role == RolePrunable }
+func (p *Param) Prunable() bool { return p.role == rolePrunable }

@@ -21,7 +21,7 @@ func Products(c Config, x *Exec) []kernel.Product {
 	for id, d := range c.Chain() {
 		for _, p := range outline(c, d, header{Layer: id}, x.Backend.DType()).params {
 			switch {
-			case p.role == RolePrunable:
+			case p.role == rolePrunable:
 				add(p.Rows, p.Cols, false, kernel.MatmulBackwardWeight)
 				add(p.Rows, p.Cols, c.biased(), kernel.MatmulForward, kernel.MatmulForwardAdd, kernel.MatmulBackwardInput, kernel.MatmulBackwardWeight)
 				if c.biased() { // GPT-2's, whose MLP has GELU

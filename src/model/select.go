@@ -23,7 +23,7 @@ func (d Description) Selecting(choose Choose) Description {
 	return d
 }
 
-// selection is out = the chosen rows of inp.
+// Selection is out = the chosen rows of inp.
 type Selection struct {
 	Basic
 	Passed int // values of a token

@@ -17,7 +17,7 @@ type Stage struct {
 // NewStage returns layers of the chain, ids ascending, with their initial
 // weights.
 func NewStage(c Config, ids []int, d device.Device, t tensor.DType) (*Stage, error) {
-	return newStage(c, ids, func(id int) (*Layer, error) { return NewLayer(c, id, d, t) })
+	return newStage(c, ids, func(id int) (*Layer, error) { return makeLayer(c, id, d, t) })
 }
 
 // ZeroStage is NewStage with weights that are zero and that nothing has written, for

@@ -47,8 +47,8 @@ type Work interface {
 	Repeats() bool
 }
 
-// Container is a Work that contains others, such as that of a block within a part.
-type Container interface{ Contains() []Work }
+// container is a Work that contains others, such as that of a block within a part.
+type container interface{ Contains() []Work }
 
 // Room is where a Work takes its memory, in bytes, of the device and of the host.
 type Room interface {

@@ -22,7 +22,7 @@ var shallow = model.Config{Blocks: 4, Hidden: 8, Heads: 2, Sequence: 8, Vocab: 2
 // blocks, and every second block takes an eighth of them.
 func TestDynamism(t *testing.T) {
 	dev := devcpu.New(device.NewVirtual())
-	results, err := Dynamism(ref.New(tensor.F32), dev, shallow, Savings(), 2)
+	results, err := Dynamism(ref.New(tensor.F32), dev, shallow, savingNames(), 2)
 	expect.OK(t, err)
 	if used := dev.Used(); used != 0 {
 		t.Errorf("%d bytes were not freed", used)

@@ -9,7 +9,7 @@ import (
 
 // GPUSparsities are the percentages of zeros that sparse products on GPUs are
 // measured at.
-var GPUSparsities = []int{50, 60, 70, 75, 80, 90, 95, 98}
+var gpuSparsities = []int{50, 60, 70, 75, 80, 90, 95, 98}
 
 // gpuBlockSparsities are those of zeros in whole blocks.
 var gpuBlockSparsities = []int{50, 75, 90, 95}
@@ -19,7 +19,7 @@ var gpuBlockSparsities = []int{50, 75, 90, 95}
 // cuSPARSE, and from which sparsity on ours, forward and backward, beat the dense ones; then
 // those with zeros in whole blocks against the dense ones.
 func (g *gpu) spmms() {
-	g.sparsities("", GPUSparsities, 1, g.size(4096, 80))
+	g.sparsities("", gpuSparsities, 1, g.size(4096, 80))
 	g.sparsities("_block32", gpuBlockSparsities, kernel.Block, g.size(4096, kernel.Block))
 }
 

@@ -213,7 +213,7 @@ func TestRivalIsOptional(t *testing.T) {
 				t.Errorf("%s does not say by which algorithm: %q", name, r.Unit)
 			}
 		}
-		both := 2 * len(GPUSparsities) // types, which are one here
+		both := 2 * len(gpuSparsities) // types, which are one here
 		for name, rival := range map[string]bool{
 			"spmm_to_dense_": false, "spmm_to_cusparse_": true, "spmm_cusparse_prepare_": true, "sddmm_to_cusparse_": true, "spmm_to_tf32_": true,
 		} {

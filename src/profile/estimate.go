@@ -29,7 +29,7 @@ type estimator struct {
 
 // memory is what an estimator knows of the steps so far, as checkpoints keep it.
 type memory struct {
-	Speeds Speeds           `json:"speeds"`
+	Speeds rankSpeeds       `json:"speeds"`
 	Steps  []*observed      `json:"steps"` // the newest last
 	Home   partition.Owners `json:"home"`
 	Base   []passes         `json:"base"`            // by layer: the last estimate

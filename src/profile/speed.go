@@ -15,7 +15,7 @@ import (
 // for its layers', they would look slow wherever they went next, and balancing
 // would oscillate. A layer that has run on two stages tells the ratio of their
 // speeds; a step's layers together, the median of such ratios.
-type Speeds struct {
+type rankSpeeds struct {
 	Enough int // layers that must have moved between two stages before their ratio is believed; 0 means 1
 
 	last    []float64        // what layers took last
@@ -32,10 +32,10 @@ const (
 )
 
 // Changed says that the model has changed: layers no longer cost what they did.
-func (s *Speeds) Changed() { s.owners = nil }
+func (s *rankSpeeds) Changed() { s.owners = nil }
 
 // Forget says that a stage's rank is no longer as fast as it was.
-func (s *Speeds) Forget(stage int) {
+func (s *rankSpeeds) Forget(stage int) {
 	for pair := range s.samples {
 		if pair[0] == stage || pair[1] == stage {
 			delete(s.samples, pair)
@@ -44,7 +44,7 @@ func (s *Speeds) Forget(stage int) {
 }
 
 // Observe takes what layers took on their owners.
-func (s *Speeds) Observe(seconds []float64, owners partition.Owners) {
+func (s *rankSpeeds) Observe(seconds []float64, owners partition.Owners) {
 	if s.owners != nil {
 		drift := s.drift(seconds, owners)
 		for _, l := range s.owners.Moved(owners) {
@@ -56,7 +56,7 @@ func (s *Speeds) Observe(seconds []float64, owners partition.Owners) {
 
 // drift returns how many times longer everything takes than at the last
 // measurement: the median over the layers that stayed, 1 if none did.
-func (s *Speeds) drift(seconds []float64, owners partition.Owners) float64 {
+func (s *rankSpeeds) drift(seconds []float64, owners partition.Owners) float64 {
 	var ratios []float64
 	for l := range seconds {
 		if s.owners[l] == owners[l] {
@@ -70,7 +70,7 @@ func (s *Speeds) drift(seconds []float64, owners partition.Owners) float64 {
 }
 
 // add notes that a layer took ratio times as long on stage to as on stage from.
-func (s *Speeds) add(from, to int, ratio float64) {
+func (s *rankSpeeds) add(from, to int, ratio float64) {
 	if !(ratio > 0) || math.IsInf(ratio, 1) {
 		return // one of the two was not measurable
 	}
@@ -88,7 +88,7 @@ func (s *Speeds) add(from, to int, ratio float64) {
 // Slow returns how many times slower each stage's rank is than the fastest, nil
 // while all are alike. Log factors x minimise Σ_pairs (x_to - x_from - median log
 // ratio)²; of stages that no layer connects, each group's fastest is 1.
-func (s *Speeds) Slow(stages int) []float64 {
+func (s *rankSpeeds) Slow(stages int) []float64 {
 	type edge struct {
 		from, to int
 		ratio    float64

@@ -24,7 +24,7 @@ func TestSpeedsFindTheSlowRank(t *testing.T) {
 		seconds[l] = 1 + float64(l%5)
 	}
 	slow := []float64{1, 1, 2.5, 1}
-	var s Speeds
+	var s rankSpeeds
 	for i, cuts := range []partition.Partition{{0, 4, 8, 12, 16}, {0, 5, 9, 11, 16}, {0, 3, 7, 13, 16}, {0, 4, 8, 11, 16}} {
 		owners := partition.Line(4).Owners(cuts)
 		s.Observe(measure(seconds, slow, owners, uint64(i)), owners)
@@ -39,7 +39,7 @@ func TestSpeedsFindTheSlowRank(t *testing.T) {
 
 func TestSpeedsStayOneWhereRanksAreAlike(t *testing.T) {
 	seconds := []float64{1, 2, 3, 4, 5, 6}
-	var s Speeds
+	var s rankSpeeds
 	for i, cuts := range []partition.Partition{{0, 2, 6}, {0, 4, 6}, {0, 1, 6}, {0, 5, 6}} {
 		owners := partition.Line(2).Owners(cuts)
 		s.Observe(measure(seconds, []float64{1, 1}, owners, uint64(i)), owners)
@@ -51,7 +51,7 @@ func TestSpeedsStayOneWhereRanksAreAlike(t *testing.T) {
 
 // A machine that is slower as a whole for a while says nothing of ranks.
 func TestSpeedsIgnoreDrift(t *testing.T) {
-	var s Speeds
+	var s rankSpeeds
 	s.Observe(measure([]float64{1, 1, 1, 1, 1, 1}, []float64{1, 1}, two(0, 2, 6), 1), two(0, 2, 6))
 	s.Observe(measure([]float64{2, 2, 2, 2, 2, 2}, []float64{1, 1}, two(0, 4, 6), 2), two(0, 4, 6))
 	if got := s.Slow(2); got != nil {
@@ -61,7 +61,7 @@ func TestSpeedsIgnoreDrift(t *testing.T) {
 
 // A layer that the model's change made cheaper says nothing of ranks.
 func TestSpeedsForgetChangedLayers(t *testing.T) {
-	var s Speeds
+	var s rankSpeeds
 	even := []float64{1, 1}
 	s.Observe(measure([]float64{1, 1, 1, 1}, even, two(0, 1, 4), 1), two(0, 1, 4))
 	s.Changed()

@@ -188,10 +188,10 @@ type ratios struct {
 }
 
 // Keys returns a value with the keys that UnmarshalJSON reads.
-func (Speeds) Keys() []any { return []any{speeds{}} }
+func (rankSpeeds) Keys() []any { return []any{speeds{}} }
 
 // MarshalJSON writes what was observed.
-func (s Speeds) MarshalJSON() ([]byte, error) {
+func (s rankSpeeds) MarshalJSON() ([]byte, error) {
 	out := speeds{Last: s.last, Owners: s.owners}
 	pairs := slices.SortedFunc(maps.Keys(s.samples), func(a, b [2]int) int { return slices.Compare(a[:], b[:]) })
 	for _, pair := range pairs {
@@ -201,7 +201,7 @@ func (s Speeds) MarshalJSON() ([]byte, error) {
 }
 
 // UnmarshalJSON reads what MarshalJSON wrote.
-func (s *Speeds) UnmarshalJSON(text []byte) error {
+func (s *rankSpeeds) UnmarshalJSON(text []byte) error {
 	var in speeds
 	if err := json.Unmarshal(text, &in); err != nil {
 		return err
@@ -214,7 +214,7 @@ func (s *Speeds) UnmarshalJSON(text []byte) error {
 }
 
 // check returns an error unless this may have been observed on so many layers and stages.
-func (s Speeds) check(layers, stages int) error {
+func (s rankSpeeds) check(layers, stages int) error {
 	for pair, logs := range s.samples {
 		if from, to := pair[0], pair[1]; from < 0 || from >= to || to >= stages {
 			return fmt.Errorf("speeds.ratios: from stage %d to %d of %d", from, to, stages)

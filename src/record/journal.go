@@ -28,9 +28,9 @@ type Observer interface {
 	Say(line string)
 }
 
-// Continuer is an observer of a run that goes on: it knows the last of the steps before
+// continuer is an observer of a run that goes on: it knows the last of the steps before
 // the first that is run, nil if it has none.
-type Continuer interface {
+type continuer interface {
 	Observer
 	Last() *Metrics
 }
@@ -62,7 +62,7 @@ type Journal struct {
 // NewJournal returns the journal of a run on hosts, by rank of the launched world.
 func NewJournal(o Observer, p *search.Planner, c config.Config, clock string, hosts []string) *Journal {
 	j := &Journal{observe: o, planner: p, config: c, clock: clock, hosts: hosts, began: time.Now(), first: -1}
-	if o, ok := o.(Continuer); ok && o.Last() != nil {
+	if o, ok := o.(continuer); ok && o.Last() != nil {
 		j.log.Resumed()
 		j.began = j.began.Add(-time.Duration(float64(o.Last().WallSeconds) * float64(time.Second)))
 	}

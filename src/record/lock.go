@@ -21,7 +21,7 @@ import (
 )
 
 // LockFile says which process writes into a run directory.
-const LockFile = "run.lock"
+const lockFile = "run.lock"
 
 // holder is a process that writes into a run directory, as its lock file has it.
 type holder struct {
@@ -70,7 +70,7 @@ const lockPatience = time.Second
 // takeLock takes the lock of a run directory. That of a process that is gone is taken
 // over. The error names the process that holds it.
 func takeLock(dir string) (*lock, error) {
-	path := filepath.Join(dir, LockFile)
+	path := filepath.Join(dir, lockFile)
 	for {
 		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, fileMode)
 		made := err == nil

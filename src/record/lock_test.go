@@ -19,7 +19,7 @@ func leave(t *testing.T, dir string, h holder) {
 	t.Helper()
 	text, err := json.Marshal(h)
 	expect.OK(t, err)
-	expect.OK(t, os.WriteFile(filepath.Join(dir, LockFile), text, 0o666))
+	expect.OK(t, os.WriteFile(filepath.Join(dir, lockFile), text, 0o666))
 }
 
 // TestASecondRunInTheSameDirectory: while a run writes into a directory, no other opens
@@ -54,7 +54,7 @@ func TestASecondRunInTheSameDirectory(t *testing.T) {
 	r, err := open["Resume"]()
 	expect.OK(t, err)
 	expect.OK(t, r.Close())
-	if _, err := os.Stat(filepath.Join(dir, LockFile)); !os.IsNotExist(err) {
+	if _, err := os.Stat(filepath.Join(dir, lockFile)); !os.IsNotExist(err) {
 		t.Errorf("a lock is left: %v", err)
 	}
 }
@@ -105,7 +105,7 @@ func TestStaleLock(t *testing.T) {
 			}
 			dir := t.TempDir()
 			if leave(t, dir, c.was); c.name == "empty" {
-				expect.OK(t, os.Truncate(filepath.Join(dir, LockFile), 0))
+				expect.OK(t, os.Truncate(filepath.Join(dir, lockFile), 0))
 			}
 			l, err := takeLock(dir)
 			if c.want != "" {
@@ -131,7 +131,7 @@ func TestLockOfALivingProcess(t *testing.T) {
 	}
 	dir := t.TempDir()
 	leave(t, dir, holder{Host: "elsewhere", PID: 7})
-	path := filepath.Join(dir, LockFile)
+	path := filepath.Join(dir, lockFile)
 	c := exec.Command("flock", path, "cat")
 	in, err := c.StdinPipe()
 	expect.OK(t, err)

@@ -61,9 +61,9 @@ func (j *Journal) Restart(dir string, steps int, n *elastic.Next, took time.Dura
 	}
 	text, err := json.Marshal(n)
 	if err != nil {
-		return fmt.Errorf("%s: %w", NextFile, err)
+		return fmt.Errorf("%s: %w", nextFile, err)
 	}
-	if err := write(dir, NextFile, string(text)+"\n"); err != nil {
+	if err := write(dir, nextFile, string(text)+"\n"); err != nil {
 		return err
 	}
 	seconds := took.Seconds()
@@ -79,12 +79,12 @@ func NoteReleased(dir string, nodes []string) error {
 	for _, node := range nodes {
 		text.WriteString(node + "\n")
 	}
-	return write(dir, ReleasedFile, text.String())
+	return write(dir, releasedFile, text.String())
 }
 
 // ForgetReleased removes what an earlier start has left: its nodes may be this one's again.
 func ForgetReleased(dir string) error {
-	if err := os.Remove(filepath.Join(dir, ReleasedFile)); !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(filepath.Join(dir, releasedFile)); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
@@ -92,7 +92,7 @@ func ForgetReleased(dir string) error {
 
 // KeepProducts leaves in the run directory which algorithms make dense products.
 func KeepProducts(dir string, products []byte) error {
-	return write(dir, ProductsFile, string(products)+"\n")
+	return write(dir, productsFile, string(products)+"\n")
 }
 
 // write replaces a file of a run directory.

@@ -25,9 +25,9 @@ const (
 	CostsFile      = "costs.jsonl"     // a profile.Phase a line
 	TraceFile      = "trace.json"      // timelines of some steps, as Chrome's trace viewer and Perfetto read them
 	SummaryFile    = "summary.json"    // a Summary; empty until the run ends, and absent from older ones
-	ReleasedFile   = "released"        // nodes that this start of the run gives back, or has given back, one a line
-	ProductsFile   = "products.json"   // by which algorithms dense products are made, where they were chosen
-	NextFile       = "next.json"       // on what the run is to go on, where it has ended for that
+	releasedFile   = "released"        // nodes that this start of the run gives back, or has given back, one a line
+	productsFile   = "products.json"   // by which algorithms dense products are made, where they were chosen
+	nextFile       = "next.json"       // on what the run is to go on, where it has ended for that
 
 	// TokenizerDir holds the files of the tokenizer of the run's tokens, where they are known.
 	TokenizerDir = "tokenizer"
@@ -41,7 +41,7 @@ const (
 
 // files lists what a run directory may hold, checkpoints too. Any says that a run lies
 // there.
-var files = []string{MetricsFile, EventsFile, CostsFile, TraceFile, SettingsFile, ProvenanceFile, SummaryFile, ReleasedFile, NextFile, ProductsFile, TokenizerDir, store.Directory}
+var files = []string{MetricsFile, EventsFile, CostsFile, TraceFile, SettingsFile, ProvenanceFile, SummaryFile, releasedFile, nextFile, productsFile, TokenizerDir, store.Directory}
 
 // more matches other files of a run: those of earlier starts, and TensorBoard's.
 var more = []string{earlier(SettingsFile, "*"), earlier(ProvenanceFile, "*"), boardPrefix + "*"}

@@ -114,7 +114,7 @@ func names(t *testing.T, dir string) []string {
 }
 
 // made are the files of a run from its beginning on.
-var made = []string{SettingsFile, CostsFile, EventsFile, boardPrefix, MetricsFile, ProvenanceFile, LockFile, SummaryFile, TraceFile}
+var made = []string{SettingsFile, CostsFile, EventsFile, boardPrefix, MetricsFile, ProvenanceFile, lockFile, SummaryFile, TraceFile}
 
 // A run makes all its files at once, and Replace only removes those of a run.
 func TestReplace(t *testing.T) {

@@ -8,9 +8,9 @@ import (
 	"dynmo/src/model"
 )
 
-// Mixture is an extension of a model that has several MLPs in each block. A token goes to a
+// mixture is an extension of a model that has several MLPs in each block. A token goes to a
 // few of its Shared MLPs.
-type Mixture interface {
+type mixture interface {
 	model.Extension
 	// Taken returns how many MLPs of a block a token goes to.
 	Taken() int
@@ -24,7 +24,7 @@ type Mixture interface {
 
 // Notes says what sampling computes otherwise than training did.
 func Notes(c model.Config) []string {
-	if e := model.KindOf[Mixture](c); e != nil {
+	if e := model.KindOf[mixture](c); e != nil {
 		return e.Notes()
 	}
 	return nil

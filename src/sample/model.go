@@ -30,7 +30,7 @@ type Model struct {
 	norm                  norm // the last
 	team                  team
 	kernels               kernel.Backend // nil: none
-	mixture               Mixture        // nil: blocks have one MLP
+	mixture               mixture        // nil: blocks have one MLP
 }
 
 // block is the weights of one block: an MLP, or a router (MLPs, C) and several.
@@ -62,7 +62,7 @@ func New(c model.Config, threads int, k kernel.Backend, read func(model.Weight) 
 	if err := Knows(c); err != nil {
 		return nil, err
 	}
-	m := &Model{Config: c, blocks: make([]block, c.Blocks), team: team(threads), kernels: k, mixture: model.KindOf[Mixture](c)}
+	m := &Model{Config: c, blocks: make([]block, c.Blocks), team: team(threads), kernels: k, mixture: model.KindOf[mixture](c)}
 	places := m.places()
 	weights := c.Weights()
 	slices.SortStableFunc(weights, func(a, b model.Weight) int { return cmp.Compare(a.Name, b.Name) }) // a layer's one after the other

@@ -1,6 +1,6 @@
 package schedule
 
-// Interleaved returns the interleaved 1F1B schedule of one stage (Narayanan et
+// interleaved returns the interleaved 1F1B schedule of one stage (Narayanan et
 // al. 2021, section 2.2; the order of Megatron-LM). The chain goes round the
 // stages in chunks turns. Forwards take groups of microbatches through chunk
 // after chunk, backwards through the chunks in reverse. After a warm-up of
@@ -13,7 +13,7 @@ package schedule
 // A group is as many microbatches as there are stages. Where these do not divide
 // the microbatches, the groups are fewer and larger, as PyTorch has them (its
 // Interleaved1F1B); there they must be equal, here the first ones have one more.
-func Interleaved(stage, stages, chunks, microbatches int) []Instr {
+func interleaved(stage, stages, chunks, microbatches int) []Instr {
 	nth := groups(stages, microbatches).in(chunks)
 	all := chunks * microbatches
 	warmup := min(interleavedWarmup(stage, stages, chunks, microbatches), all)
@@ -30,7 +30,7 @@ func Interleaved(stage, stages, chunks, microbatches int) []Instr {
 	return list
 }
 
-// ZBInterleaved returns the schedule of one stage that is to ZB-H1 what Interleaved is
+// zbInterleaved returns the schedule of one stage that is to ZB-H1 what Interleaved is
 // to 1F1B (PyTorch's InterleavedZeroBubble; with one chunk it is ZBH1). Instructions
 // take microbatches and chunks in the order of Interleaved. After a warm-up of
 //
@@ -43,7 +43,7 @@ func Interleaved(stage, stages, chunks, microbatches int) []Instr {
 //
 // Under the conditions of ZBH1, of chunks instead of stages, stage s is idle for
 // (stages-1-s)·(f+i-w) of a chunk.
-func ZBInterleaved(stage, stages, chunks, microbatches int) []Instr {
+func zbInterleaved(stage, stages, chunks, microbatches int) []Instr {
 	g := groups(stages, microbatches)
 	return deferred(stages-1-stage+(chunks-1)*g.largest(), stage, chunks*microbatches, g.in(chunks))
 }

@@ -33,22 +33,22 @@ func New(kind Kind, stages, chunks, microbatches int) (Schedule, error) {
 	var list func(stage int) []Instr
 	switch kind {
 	case KindGPipe:
-		list = func(int) []Instr { return GPipe(microbatches) }
+		list = func(int) []Instr { return gPipe(microbatches) }
 	case Kind1F1B:
-		list = func(stage int) []Instr { return OneFOneB(stage, stages, microbatches) }
+		list = func(stage int) []Instr { return oneFOneB(stage, stages, microbatches) }
 	case KindInterleaved:
 		wanted = max(2, chunks)
-		list = func(stage int) []Instr { return Interleaved(stage, stages, chunks, microbatches) }
+		list = func(stage int) []Instr { return interleaved(stage, stages, chunks, microbatches) }
 	case KindZBH1:
-		list = func(stage int) []Instr { return ZBH1(stage, stages, microbatches) }
+		list = func(stage int) []Instr { return zbh1(stage, stages, microbatches) }
 	case KindZBH2:
-		list = func(stage int) []Instr { return ZBH2(stage, stages, microbatches) }
+		list = func(stage int) []Instr { return zbh2(stage, stages, microbatches) }
 	case KindZBV:
 		wanted = 2
 		list = func(stage int) []Instr { return ZBV(stage, stages, microbatches) }
 	case KindZBInterleaved:
 		wanted = max(2, chunks)
-		list = func(stage int) []Instr { return ZBInterleaved(stage, stages, chunks, microbatches) }
+		list = func(stage int) []Instr { return zbInterleaved(stage, stages, chunks, microbatches) }
 	default:
 		return s, fmt.Errorf("schedule %q does not follow from numbers alone", kind)
 	}

@@ -1,10 +1,10 @@
 package schedule
 
-// GPipe returns the GPipe schedule of any stage (Huang et al. 2019): all
+// gPipe returns the GPipe schedule of any stage (Huang et al. 2019): all
 // forwards, then all backwards. Departs: the backwards run in ascending order
 // of microbatches, so that weight gradients add up in the same order as in
 // every other schedule.
-func GPipe(microbatches int) []Instr {
+func gPipe(microbatches int) []Instr {
 	list := make([]Instr, 0, 2*microbatches)
 	for m := range microbatches {
 		list = append(list, Instr{F, m, 0})
@@ -15,11 +15,11 @@ func GPipe(microbatches int) []Instr {
 	return list
 }
 
-// OneFOneB returns the 1F1B schedule of one stage (PipeDream-Flush, Narayanan
+// oneFOneB returns the 1F1B schedule of one stage (PipeDream-Flush, Narayanan
 // et al. 2021): min(stages-1-stage, microbatches) warm-up forwards, then one
 // forward and one backward in turn, then the backwards that are left. At most
 // stages-stage microbatches are in flight.
-func OneFOneB(stage, stages, microbatches int) []Instr {
+func oneFOneB(stage, stages, microbatches int) []Instr {
 	warmup := min(stages-1-stage, microbatches)
 	list := make([]Instr, 0, 2*microbatches)
 	for m := range warmup {

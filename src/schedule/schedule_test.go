@@ -63,7 +63,7 @@ func TestEveryScheduleIsLegal(t *testing.T) {
 func TestInterleavedWithoutChunks(t *testing.T) {
 	for stage := range 4 {
 		for _, m := range []int{3, 8, 10} {
-			if diff := cmp.Diff(ZBH1(stage, 4, m), ZBInterleaved(stage, 4, 1, m)); diff != "" {
+			if diff := cmp.Diff(zbh1(stage, 4, m), zbInterleaved(stage, 4, 1, m)); diff != "" {
 				t.Errorf("stage %d, %d microbatches: %s", stage, m, diff)
 			}
 		}

@@ -47,7 +47,7 @@ func TestSearchIsLegal(t *testing.T) {
 		if seed%4 == 0 && o.Map.Chunks == 1 && o.InFlight == nil && o.OfChunk == nil {
 			start.Lists = nil
 			for stage := range o.Map.Stages {
-				start.Lists = append(start.Lists, OneFOneB(stage, o.Map.Stages, o.Microbatches))
+				start.Lists = append(start.Lists, oneFOneB(stage, o.Map.Stages, o.Microbatches))
 			}
 		}
 		before := newTimes(o, start).set()

@@ -1,6 +1,6 @@
 package schedule
 
-// ZBH1 returns the ZB-H1 schedule of one stage (Qi et al. 2024, section 2):
+// zbh1 returns the ZB-H1 schedule of one stage (Qi et al. 2024, section 2):
 // 1F1B's order of F and I, with W put off so that it fills what 1F1B leaves
 // idle at the end. At most stages microbatches are between F and W, as many as
 // 1F1B has on its first stage.
@@ -15,17 +15,17 @@ package schedule
 //
 // Departs: a microbatch is in flight until its W, which needs the activations
 // too. Until its I, as for 1F1B, it is stages-stage of them at most.
-func ZBH1(stage, stages, microbatches int) []Instr {
+func zbh1(stage, stages, microbatches int) []Instr {
 	return deferred(stages-1-stage, stage, microbatches, oneChunk)
 }
 
-// ZBH2 returns the ZB-H2 schedule of one stage (Qi et al. 2024, section 2):
+// zbh2 returns the ZB-H2 schedule of one stage (Qi et al. 2024, section 2):
 // a warm-up twice as long fills what ZB-H1 leaves idle. At most 2·stages-1
 // microbatches are between F and W. Under the conditions of ZBH1 stage s is
 // idle for
 //
 //	(stages-1-s)·(f+i-2w)
-func ZBH2(stage, stages, microbatches int) []Instr {
+func zbh2(stage, stages, microbatches int) []Instr {
 	return deferred(2*(stages-1-stage), 2*stage, microbatches, oneChunk)
 }
 

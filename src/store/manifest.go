@@ -29,7 +29,7 @@ import (
 )
 
 // Format is the newest format of checkpoints, which this program writes.
-const Format = 1
+const format = 1
 
 // Names in a run directory and in a checkpoint.
 const (
@@ -104,8 +104,8 @@ func readManifest(dir string) (m Manifest, err error) {
 	if err := json.Unmarshal(text, &version); err != nil {
 		return fail(err)
 	}
-	if version.Format != Format {
-		return fail(fmt.Errorf("format %d, this program reads %d", version.Format, Format))
+	if version.Format != format {
+		return fail(fmt.Errorf("format %d, this program reads %d", version.Format, format))
 	}
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()

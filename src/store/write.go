@@ -139,7 +139,7 @@ func (c *counter) Write(p []byte) (int, error) {
 // its name. Then it removes checkpoints that are older than the last so many. It is
 // called by one rank when all others have written. reached is as of Write.
 func Commit(dir string, m Manifest, keep int, reached func(fault.Phase)) error {
-	m.Format = Format
+	m.Format = format
 	at, name := filepath.Join(dir, Name(m.Step)), Name(m.Step)
 	text, err := m.seal()
 	if err != nil {

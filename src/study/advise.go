@@ -95,7 +95,7 @@ func Advise(t cost.Table, o Options, present search.Plan, tried []Trial, show fu
 	for i, c := range chains {
 		next := o
 		next.Config, next.Fixed = c, search.Fixed(c)
-		add(try(Finer(t, o.Config, c), settings(next, kinds), func(done, all int) {
+		add(try(finer(t, o.Config, c), settings(next, kinds), func(done, all int) {
 			show(int64(i*all+done), int64(len(chains)*all))
 		}))
 	}

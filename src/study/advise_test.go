@@ -75,7 +75,7 @@ func TestAdvise(t *testing.T) {
 				again.Config = a.Config
 				again.Fixed = search.Fixed(a.Config)
 				if a.MadeUp {
-					on = Finer(costs, settings, a.Config)
+					on = finer(costs, settings, a.Config)
 				}
 				p, err := Plan(on, again)
 				expect.OK(t, err)
@@ -116,7 +116,7 @@ func checkFiner(t *testing.T, kind string) {
 			next := settings
 			next.Model.Grain, next.Model.HeadShards = grain, shards
 			want := search.Dense(next)
-			got := Finer(whole, settings, next)
+			got := finer(whole, settings, next)
 			if len(got.Layers) != next.Layers() {
 				t.Fatalf("%s, %d slices: %d layers, want %d", grain, shards, len(got.Layers), next.Layers())
 			}

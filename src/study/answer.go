@@ -43,7 +43,7 @@ func Ask(series cost.Series, o Options) (a Answer, err error) {
 	o.Show = alone(o.Show)
 	err = together(
 		func() (err error) { a.Run, err = Simulate(series, o); return err },
-		func() (err error) { a.First, a.Others, err = Baselines(series, o); return err },
+		func() (err error) { a.First, a.Others, err = baselines(series, o); return err },
 		func() (err error) { a.Dense, err = Plan(series[0].Mean(), balanced(o)); return err },
 		func() (err error) { a.Head, err = headOf(series, o); return err },
 	)
@@ -123,7 +123,7 @@ func headOf(series cost.Series, o Options) (Head, error) {
 	var others []Baseline
 	err := together(
 		func() (err error) { run, err = Simulate(series, o); return err },
-		func() (err error) { _, others, err = Baselines(series, o); return err },
+		func() (err error) { _, others, err = baselines(series, o); return err },
 	)
 	if err != nil {
 		return h, err

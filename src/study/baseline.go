@@ -14,10 +14,10 @@ type Baseline struct {
 	Err error // such cuts do not fit; there is no run then
 }
 
-// Baselines returns the same work on the cuts that others never move, by blocks and
+// baselines returns the same work on the cuts that others never move, by blocks and
 // by parameters, as the paper compares with them; and on the first cuts of the
 // settings. Errors are the settings'.
-func Baselines(series cost.Series, o Options) (first Run, others []Baseline, err error) {
+func baselines(series cost.Series, o Options) (first Run, others []Baseline, err error) {
 	o.Static = true
 	start, err := firstCuts(series, o)
 	if err != nil {

@@ -8,12 +8,12 @@ import (
 	"dynmo/src/plan/search"
 )
 
-// Finer makes up the costs of a chain that is cut finer, by model.grain and
+// finer makes up the costs of a chain that is cut finer, by model.grain and
 // model.head_shards of next, from those of the chain of c. Pieces of a layer take
 // its seconds in proportion to the multiplications of a token, with the weights of the
 // matrices and T·C in attention (4·C² + T·C and 8·C² of GPT-2's halves), and equal shares of a head; its bytes and
 // parameters are divided as those of the dense chain are.
-func Finer(t cost.Table, c, next config.Config) cost.Table {
+func finer(t cost.Table, c, next config.Config) cost.Table {
 	old, pieces := search.Dense(c).Layers, search.Dense(next).Layers
 	hidden, sequence := float64(c.Model.Hidden), float64(c.Model.Sequence)
 	first, second := c.Matrices()

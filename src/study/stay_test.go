@@ -83,7 +83,7 @@ func TestBaselines(t *testing.T) {
 	settings, table := chain(4, 3)
 	series := cost.Series{{Steps: 10, Table: table}}
 	o := Options{Config: settings, Fixed: search.Fixed(settings)}
-	first, others, err := Baselines(series, o)
+	first, others, err := baselines(series, o)
 	expect.OK(t, err)
 	for _, b := range others {
 		own := o
@@ -97,7 +97,7 @@ func TestBaselines(t *testing.T) {
 		t.Errorf("first %v s, others %+v", first.Seconds, others)
 	}
 	o.Config.Balance.MemoryLimitBytes = 1_200_000 // too little for what the cuts by blocks leave on a stage
-	if _, others, err = Baselines(series, o); err != nil || others[0].Err == nil {
+	if _, others, err = baselines(series, o); err != nil || others[0].Err == nil {
 		t.Errorf("%v, %+v", err, others)
 	}
 }

@@ -160,7 +160,7 @@ type planAdvice struct {
 	Bytes     int64    `json:"bytes"`       // of the stage that needs most
 	Faster    float64  `json:"faster"`      // share of the step that is saved
 	Less      float64  `json:"less_memory"` // share of the bytes that is saved
-	Estimated bool     `json:"estimated"`   // the costs are not measured, see study.Finer
+	Estimated bool     `json:"estimated"`   // the costs are not measured, see study.finer
 }
 
 // String says what is gained, and what it costs.

@@ -87,7 +87,7 @@ func TestAbort(t *testing.T) {
 // A transport's Split has no barrier of the group's before it.
 func TestSplitOfFailedWorld(t *testing.T) {
 	ranks := World(2)
-	time.AfterFunc(20*time.Millisecond, func() { ranks[1].(*Rank).Fail(errBroken) })
+	time.AfterFunc(20*time.Millisecond, func() { ranks[1].(*member).Fail(errBroken) })
 	if _, err := ranks[0].Split(0, 0); !errors.Is(err, errBroken) {
 		t.Errorf("Split: %v", err)
 	}
@@ -104,7 +104,7 @@ func TestFailAfterDelivery(t *testing.T) {
 	expect.OK(t, err)
 	late, err := ranks[1].Irecv(0, 0, n)
 	expect.OK(t, err)
-	ranks[0].(*Rank).Fail(errBroken)
+	ranks[0].(*member).Fail(errBroken)
 	for _, h := range []comm.Handle{in, out} {
 		if done, got, err := h.Test(0); !done || got != (comm.Arrival{Stamp: 1.5, Bytes: 8}) || err != nil {
 			t.Errorf("a delivered message: %v, %+v, %v", done, got, err)

@@ -48,7 +48,7 @@ func (q *queue) pop() *transfer {
 // transfer is one side of a message: a comm.Handle. It belongs to the rank that
 // began it, which uses it again once it is done.
 type transfer struct {
-	owner   *Rank
+	owner   *member
 	box     *box
 	next    *transfer // in a queue
 	mem     tensor.Mem
@@ -60,7 +60,7 @@ type transfer struct {
 }
 
 // newTransfer returns a transfer that is not in use.
-func (r *Rank) newTransfer(m tensor.Mem, stamp float64) *transfer {
+func (r *member) newTransfer(m tensor.Mem, stamp float64) *transfer {
 	var t *transfer
 	if last := len(r.idle) - 1; last >= 0 {
 		t, r.idle = r.idle[last], r.idle[:last]
@@ -73,13 +73,13 @@ func (r *Rank) newTransfer(m tensor.Mem, stamp float64) *transfer {
 }
 
 // Isend begins to send m: it copies at once if the receiver waits for it.
-func (r *Rank) Isend(to, tag int, m tensor.Mem, stamp float64) (comm.Handle, error) {
+func (r *member) Isend(to, tag int, m tensor.Mem, stamp float64) (comm.Handle, error) {
 	t := r.newTransfer(m, stamp)
 	return t, r.group.boxes[to].post(true, key{r.rank, tag}, t)
 }
 
 // Irecv begins to receive m: it copies at once if the message was sent.
-func (r *Rank) Irecv(from, tag int, m tensor.Mem) (comm.Handle, error) {
+func (r *member) Irecv(from, tag int, m tensor.Mem) (comm.Handle, error) {
 	t := r.newTransfer(m, 0)
 	return t, r.group.boxes[r.rank].post(false, key{from, tag}, t)
 }

@@ -12,36 +12,36 @@ import (
 type split struct {
 	asked []ask
 	ready chan struct{} // closed when the last rank has called; ranks and err are set
-	ranks []*Rank       // by rank of the group that splits; nil: in no group
+	ranks []*member     // by rank of the group that splits; nil: in no group
 	err   error
 }
 
 type ask struct{ rank, color, key int }
 
 // Rank returns this rank in the group.
-func (r *Rank) Rank() int { return r.rank }
+func (r *member) Rank() int { return r.rank }
 
 // Size returns the number of ranks in the group.
-func (r *Rank) Size() int { return len(r.group.peers) }
+func (r *member) Size() int { return len(r.group.peers) }
 
 // Peer describes a rank of the group.
-func (r *Rank) Peer(rank int) comm.Peer { return r.group.peers[rank] }
+func (r *member) Peer(rank int) comm.Peer { return r.group.peers[rank] }
 
 // Stamp does nothing: messages always carry a stamp.
-func (r *Rank) Stamp(bool) {}
+func (r *member) Stamp(bool) {}
 
 // Alloc gives memory of Go's heap: the copies are Go's too.
-func (r *Rank) Alloc(bytes int64) (tensor.Mem, error) {
+func (r *member) Alloc(bytes int64) (tensor.Mem, error) {
 	return tensor.From(make([]byte, bytes)), nil
 }
 
 // Free leaves the memory to the garbage collector.
-func (r *Rank) Free(tensor.Mem) {}
+func (r *member) Free(tensor.Mem) {}
 
 // Split forms groups of the ranks with equal color, and none of those with a
 // negative one. It returns when every rank of the group has called it, or the
 // world has failed.
-func (r *Rank) Split(color, key int) (comm.Transport, error) {
+func (r *member) Split(color, key int) (comm.Transport, error) {
 	g := r.group
 	g.mu.Lock()
 	s := g.splits[r.splits]
@@ -76,7 +76,7 @@ func (s *split) form(g *group) {
 	slices.SortFunc(s.asked, func(a, b ask) int {
 		return cmp.Or(cmp.Compare(a.color, b.color), cmp.Compare(a.key, b.key), cmp.Compare(a.rank, b.rank))
 	})
-	s.ranks = make([]*Rank, len(s.asked))
+	s.ranks = make([]*member, len(s.asked))
 	for rest := s.asked; len(rest) > 0; {
 		end := 1
 		for end < len(rest) && rest[end].color == rest[0].color {
@@ -97,13 +97,13 @@ func (s *split) form(g *group) {
 			return
 		}
 		for i, m := range members {
-			s.ranks[m.rank] = &Rank{group: part, rank: i}
+			s.ranks[m.rank] = &member{group: part, rank: i}
 		}
 	}
 }
 
 // Close leaves the group; the last rank to do so removes it.
-func (r *Rank) Close() error {
+func (r *member) Close() error {
 	g := r.group
 	g.mu.Lock()
 	g.closed++

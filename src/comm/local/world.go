@@ -33,7 +33,7 @@ type group struct {
 }
 
 // Rank is one goroutine's side of a group: the comm.Transport of this package.
-type Rank struct {
+type member struct {
 	group  *group
 	rank   int
 	splits int         // calls of Split so far
@@ -55,7 +55,7 @@ func World(n int) []comm.Transport {
 	g, _ := w.add(peers)
 	ranks := make([]comm.Transport, n)
 	for rank := range ranks {
-		ranks[rank] = &Rank{group: g, rank: rank}
+		ranks[rank] = &member{group: g, rank: rank}
 	}
 	return ranks
 }
@@ -73,24 +73,24 @@ func Run(n int, f func(t comm.Transport) error) error {
 			err := errors.New("ended before it returned")
 			defer func() {
 				if err != nil {
-					t.(*Rank).Fail(err)
+					t.(*member).Fail(err)
 				}
 			}()
 			err = f(t)
 		})
 	}
 	done.Wait()
-	return ranks[0].(*Rank).group.world.cause
+	return ranks[0].(*member).group.world.cause
 }
 
 // Fail ends the world: whatever another rank waits for now or later is an
 // error that wraps err and names this rank. Only the first call counts.
-func (r *Rank) Fail(err error) {
+func (r *member) Fail(err error) {
 	r.group.world.fail(fmt.Errorf("rank %d: %w", r.group.peers[r.rank].World, err))
 }
 
 // Abort fails the world. The process goes on: its exit status is its own affair.
-func (r *Rank) Abort(status int) {
+func (r *member) Abort(status int) {
 	r.Fail(fmt.Errorf("aborted with status %d", status))
 }
 

@@ -21,4 +21,4 @@ func (d Driver) String() string {
 }
 
 // ErrNoDriver is in the error of Probe where there is no driver at all.
-var ErrNoDriver = errors.New("no NVIDIA driver")
+var errNoDriver = errors.New("no NVIDIA driver")

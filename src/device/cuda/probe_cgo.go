@@ -86,7 +86,7 @@ func NCCL(name string) (int, error) {
 func Probe() (Driver, error) {
 	l, err := openLibrary("libcuda.so.1")
 	if err != nil {
-		return Driver{}, fmt.Errorf("%w: %w", ErrNoDriver, err)
+		return Driver{}, fmt.Errorf("%w: %w", errNoDriver, err)
 	}
 	p := probe{l}
 	var d Driver

@@ -54,6 +54,3 @@ func throttle(mask uint64) []string {
 
 // errAbsent is in the errors of a machine, or a binary, without the library.
 var errAbsent = errors.New("nvml: NVIDIA's management library cannot be opened")
-
-// Absent reports whether an error is that there is no management library here.
-func Absent(err error) bool { return errors.Is(err, errAbsent) }

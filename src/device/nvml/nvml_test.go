@@ -3,6 +3,7 @@
 package nvml
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -106,11 +107,11 @@ func TestNamelessGPU(t *testing.T) {
 
 func TestMissingLibrary(t *testing.T) {
 	_, err := open(nvml.New(nvml.WithLibraryPath("libnvidia-ml-that-is-not-here.so")))
-	if !Absent(err) {
+	if !errors.Is(err, errAbsent) {
 		t.Errorf("no library: %v", err)
 	}
 	_, err = open(&mock.Interface{InitFunc: func() nvml.Return { return nvml.ERROR_DRIVER_NOT_LOADED }})
-	if err == nil || Absent(err) {
+	if err == nil || errors.Is(err, errAbsent) {
 		t.Errorf("a library without a driver: %v", err)
 	}
 }

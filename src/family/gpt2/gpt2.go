@@ -14,20 +14,20 @@ import (
 )
 
 // Name is the family's in the settings, and the model type of Hugging Face's.
-const Name = "gpt2"
+const name = "gpt2"
 
 // Family registers GPT-2. It has no settings of its own.
 var Family = family.Registration{
-	Settings: config.Family{Name: Name},
-	Model:    model.Family{Name: Name, Chain: model.Decoder, Weights: weights, Sampled: true},
+	Settings: config.Family{Name: name},
+	Model:    model.Family{Name: name, Chain: model.Decoder, Weights: weights, Sampled: true},
 	Forms: family.Forms{
-		Describes: func(c model.Config) bool { return c.FamilyName() == Name },
+		Describes: func(c model.Config) bool { return c.FamilyName() == name },
 		List:      []family.Form{form},
 	},
 }
 
 var form = family.Form{
-	Name: Name, Prefix: "transformer.", Token: "wte.weight", Buffers: []string{".attn.bias", ".attn.masked_bias"}, LLMC: true,
+	Name: name, Prefix: "transformer.", Token: "wte.weight", Buffers: []string{".attn.bias", ".attn.masked_bias"}, LLMC: true,
 	Read: read, Write: write,
 }
 
@@ -56,7 +56,7 @@ func read(o input.Object) (model.Config, error) {
 }
 
 func write(c model.Config, end int32) map[string]any {
-	members := family.Members(Name, "GPT2LMHeadModel", c, end)
+	members := family.Members(name, "GPT2LMHeadModel", c, end)
 	maps.Copy(members, map[string]any{
 		"activation_function": "gelu_new", "layer_norm_epsilon": 1e-5,
 		"attn_pdrop": family.NoDropout, "embd_pdrop": family.NoDropout, "resid_pdrop": family.NoDropout,

@@ -19,7 +19,7 @@ const Name = "llama"
 var Family = family.Registration{
 	Settings: config.Family{
 		Name: Name, Doc: "has RMSNorm, rotary positions, a gated MLP (SwiGLU), grouped-query attention and no biases",
-		Settings: Settings{}, Shape: shape, Check: check,
+		Settings: settings{}, Shape: shape, Check: check,
 		Holds: func(c config.Config) string {
 			return fmt.Sprintf("model.family=%s model.key_value_heads=%d model.intermediate=%d", Name, c.Keyed(), inside(c))
 		},
@@ -27,7 +27,7 @@ var Family = family.Registration{
 	Model: model.Family{
 		Name: Name, Chain: model.Decoder, Weights: weights, Sampled: true,
 		Shape: func(c config.Config, shape *model.Config) {
-			m := config.Of[Settings](c)
+			m := config.Of[settings](c)
 			shape.KeyValueHeads, shape.Intermediate, shape.NormEps, shape.Rope = c.Keyed(), c.Inside(), m.NormEps, m.rope()
 		},
 	},
@@ -46,8 +46,8 @@ var Family = family.Registration{
 	},
 }
 
-// Settings are the keys of table model that LLaMA has.
-type Settings struct {
+// settings are the keys of table model that LLaMA has.
+type settings struct {
 	KeyValueHeads int     `toml:"key_value_heads" default:"0" min:"0" max:"1048576" when:"model.family=llama" doc:"heads that have keys and values, each for as many queries; a divisor of heads; 0: as many as heads"`
 	Intermediate  int     `toml:"intermediate" default:"0" min:"0" max:"16777216" when:"model.family=llama" doc:"channels inside the MLP; 0: 8/3 of hidden, rounded up to a multiple of 32"`
 	NormEps       float64 `toml:"norm_eps" default:"1e-5" above:"0" max:"1" when:"model.family=llama" doc:"added to the mean square under the root of RMSNorm"`
@@ -63,7 +63,7 @@ type Settings struct {
 const unscaled = "none"
 
 // rope returns the rotary positions.
-func (m Settings) rope() model.Rope {
+func (m settings) rope() model.Rope {
 	r := model.Rope{Base: m.RopeBase}
 	switch m.RopeScaling {
 	case model.RopeLlama3:
@@ -77,7 +77,7 @@ func (m Settings) rope() model.Rope {
 
 // inside returns the channels inside an MLP of a block that has one.
 func inside(c config.Config) int {
-	if n := config.Of[Settings](c).Intermediate; n > 0 {
+	if n := config.Of[settings](c).Intermediate; n > 0 {
 		return n
 	}
 	return (8*c.Model.Hidden + 95) / 96 * 32
@@ -86,13 +86,13 @@ func inside(c config.Config) int {
 // shape has MLPs of three matrices, gate, up and down, and groups of queries.
 func shape(c config.Config, s *config.Shape) {
 	s.Inside, s.Matrices = inside(c), 3
-	if n := config.Of[Settings](c).KeyValueHeads; n > 0 {
+	if n := config.Of[settings](c).KeyValueHeads; n > 0 {
 		s.Keyed = n
 	}
 }
 
 func check(c config.Config, rule config.Rule) {
-	m := config.Of[Settings](c)
+	m := config.Of[settings](c)
 	rule(c.Model.Heads%c.Keyed() != 0, "model.key_value_heads to divide model.heads", "model.key_value_heads model.heads")
 	rule(c.Model.Hidden/c.Model.Heads%2 != 0, "an even number of channels of a head, whose halves rotate", "model.hidden model.heads")
 	rule(m.RopeScaling == model.RopeLlama3 && m.RopeLow >= m.RopeHigh, "model.rope_low_freq_factor to be below model.rope_high_freq_factor",

@@ -39,8 +39,8 @@ func even(b, t int) tensor.Mem {
 
 // run measures call on every path. flops is its operations: 0 for calls that
 // memory bounds, whose rate is in bytes.
-func run(b *testing.B, name string, flops, bytes int64, call func(k *Backend)) {
-	for _, path := range Paths() {
+func run(b *testing.B, name string, flops, bytes int64, call func(k *backend)) {
+	for _, path := range availablePaths() {
 		b.Run(name+"/"+path, func(b *testing.B) {
 			k := open(b, path, *threads)
 			b.SetBytes(bytes)
@@ -61,9 +61,9 @@ func BenchmarkMatmul(b *testing.B) {
 	const flops, bytes = 2 * n * c * o, 4 * (n*c + n*o + c*o)
 	inp, weight, dout, bias := random32(1, n*c), random32(2, c*o), random32(3, n*o), random32(4, o)
 	out, dinp, dweight := empty(n*o), empty(n*c), empty(c*o)
-	run(b, "forward", flops, bytes, func(k *Backend) { k.MatmulForward(nil, out, inp, weight, bias, n, c, o) })
-	run(b, "backward_input", flops, bytes, func(k *Backend) { k.MatmulBackwardInput(nil, dinp, dout, weight, n, c, o) })
-	run(b, "backward_weight", flops, bytes, func(k *Backend) {
+	run(b, "forward", flops, bytes, func(k *backend) { k.MatmulForward(nil, out, inp, weight, bias, n, c, o) })
+	run(b, "backward_input", flops, bytes, func(k *backend) { k.MatmulBackwardInput(nil, dinp, dout, weight, n, c, o) })
+	run(b, "backward_weight", flops, bytes, func(k *backend) {
 		k.MatmulBackwardWeight(nil, dweight, bias, dout, inp, n, c, o)
 	})
 }
@@ -88,9 +88,9 @@ func BenchmarkSparse(b *testing.B) {
 		flops, bytes := int64(2*n*nnz), int64(4*(n*c+n*o)+8*nnz)
 		inp, dout, out, dinp, dvalues := random32(1, n*c), random32(2, n*o), empty(n*o), empty(n*c), empty(nnz)
 		none, of := tensor.Mem{}, fmt.Sprintf("_%dx%d_%d", o, c, shape.percent)
-		run(b, "forward"+of, flops, bytes, func(k *Backend) { k.SpMMForward(nil, out, inp, w, none, n) })
-		run(b, "backward_input"+of, flops, bytes, func(k *Backend) { k.SpMMBackwardInput(nil, dinp, dout, w, n) })
-		run(b, "sddmm"+of, flops, bytes, func(k *Backend) { k.SDDMM(nil, dvalues, none, dout, inp, w, n) })
+		run(b, "forward"+of, flops, bytes, func(k *backend) { k.SpMMForward(nil, out, inp, w, none, n) })
+		run(b, "backward_input"+of, flops, bytes, func(k *backend) { k.SpMMBackwardInput(nil, dinp, dout, w, n) })
+		run(b, "sddmm"+of, flops, bytes, func(k *backend) { k.SDDMM(nil, dvalues, none, dout, inp, w, n) })
 	}
 }
 
@@ -108,10 +108,10 @@ func BenchmarkAttention(b *testing.B) {
 		product := int64(n) * int64(t+1) * c
 		qkv, dout := random32(1, 3*n*c), random32(2, n*c)
 		out, lse, dqkv := empty(n*c), empty(n*nh), empty(3*n*c)
-		run(b, fmt.Sprintf("forward_%d", t), 2*product, int64(16*n*c), func(k *Backend) {
+		run(b, fmt.Sprintf("forward_%d", t), 2*product, int64(16*n*c), func(k *backend) {
 			k.AttentionForward(nil, out, lse, qkv, offsets, batch, t, n, c, nh, nh)
 		})
-		run(b, fmt.Sprintf("backward_%d", t), 5*product, int64(32*n*c), func(k *Backend) {
+		run(b, fmt.Sprintf("backward_%d", t), 5*product, int64(32*n*c), func(k *backend) {
 			k.AttentionBackward(nil, dqkv, dout, qkv, out, lse, offsets, batch, t, n, c, nh, nh)
 		})
 	}
@@ -126,22 +126,22 @@ func BenchmarkSparseAttention(b *testing.B) {
 	out, lse, dqkv := empty(t*c), empty(t*nh), empty(3*t*c)
 	h := kernel.Buckets{Count: buckets, Order: tensor.From(make([]int32, 2*nh*t)), Starts: tensor.From(make([]int32, nh*2*(buckets+1)))}
 	pairs := make([]float64, 2)
-	dense := func(k *Backend) {
+	dense := func(k *backend) {
 		k.AttentionForward(nil, out, lse, qkv, offsets, 1, t, t, c, nh, nh)
 		k.AttentionBackward(nil, dqkv, dout, qkv, out, lse, offsets, 1, t, t, c, nh, nh)
 	}
-	sparse := func(k *Backend) {
+	sparse := func(k *backend) {
 		k.AttentionHash(nil, h, tensor.From(pairs), qkv, offsets, 1, 1, t, t, c, nh)
 		k.SparseAttentionForward(nil, out, lse, qkv, offsets, h, 1, t, t, c, nh)
 		k.SparseAttentionBackward(nil, dqkv, dout, qkv, out, lse, offsets, h, 1, t, t, c, nh)
 	}
-	for _, path := range Paths() {
+	for _, path := range availablePaths() {
 		b.Run(path, func(b *testing.B) {
 			k, seconds := open(b, path, *threads), [2]float64{}
 			dense(k) // memory is there before it is measured
 			sparse(k)
 			for b.Loop() {
-				for i, call := range []func(*Backend){dense, sparse} {
+				for i, call := range []func(*backend){dense, sparse} {
 					begin := time.Now()
 					call(k)
 					seconds[i] += time.Since(begin).Seconds()
@@ -159,19 +159,19 @@ func BenchmarkRows(b *testing.B) {
 	const n, c = tokens, channels
 	x, dy, w, bias, dx := random32(1, n*c), random32(2, n*c), random32(3, c), random32(4, c), empty(n*c)
 	mean, rstd := empty(n), empty(n)
-	run(b, "layernorm_forward", 0, 8*n*c, func(k *Backend) { k.LayerNormForward(nil, dx, mean, rstd, x, w, bias, n, c) })
-	run(b, "layernorm_backward_input", 0, 16*n*c, func(k *Backend) {
+	run(b, "layernorm_forward", 0, 8*n*c, func(k *backend) { k.LayerNormForward(nil, dx, mean, rstd, x, w, bias, n, c) })
+	run(b, "layernorm_backward_input", 0, 16*n*c, func(k *backend) {
 		k.LayerNormBackwardInput(nil, dx, dy, x, mean, rstd, w, n, c)
 	})
-	run(b, "layernorm_backward_weight", 0, 8*n*c, func(k *Backend) {
+	run(b, "layernorm_backward_weight", 0, 8*n*c, func(k *backend) {
 		k.LayerNormBackwardWeight(nil, w, bias, dy, x, mean, rstd, n, c)
 	})
-	run(b, "rmsnorm_forward", 0, 8*n*c, func(k *Backend) { k.RMSNormForward(nil, dx, rstd, x, w, n, c, 1e-5) })
-	run(b, "rmsnorm_backward_input", 0, 16*n*c, func(k *Backend) { k.RMSNormBackwardInput(nil, dx, dy, x, rstd, w, n, c) })
-	run(b, "rmsnorm_backward_weight", 0, 8*n*c, func(k *Backend) { k.RMSNormBackwardWeight(nil, w, dy, x, rstd, n, c) })
+	run(b, "rmsnorm_forward", 0, 8*n*c, func(k *backend) { k.RMSNormForward(nil, dx, rstd, x, w, n, c, 1e-5) })
+	run(b, "rmsnorm_backward_input", 0, 16*n*c, func(k *backend) { k.RMSNormBackwardInput(nil, dx, dy, x, rstd, w, n, c) })
+	run(b, "rmsnorm_backward_weight", 0, 8*n*c, func(k *backend) { k.RMSNormBackwardWeight(nil, w, dy, x, rstd, n, c) })
 	logits, targets, loss := random32(5, n*vocabulary), tensor.From(make([]int32, n)), tensor.From(make([]float64, 1))
 	stats := tensor.From(make([]float64, 3*n))
-	run(b, "crossentropy", 0, 16*n*vocabulary, func(k *Backend) {
+	run(b, "crossentropy", 0, 16*n*vocabulary, func(k *backend) {
 		k.CrossEntropy(nil, loss, stats, tensor.Mem{}, logits, targets, 1, n, vocabulary, 0)
 	})
 }

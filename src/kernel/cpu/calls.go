@@ -13,7 +13,7 @@ import (
 
 // do works at once: the stream has nothing to wait for. It panics if an index is
 // outside its table, or if offsets are not as kernel.Backend says.
-func (k *Backend) do(_ device.Stream, call *kernel.Call) {
+func (k *backend) do(_ device.Stream, call *kernel.Call) {
 	x := func(i int) *C.float { return (*C.float)(call.Mem[i].Ptr) }
 	doubles := func(i int) *C.double { return (*C.double)(call.Mem[i].Ptr) }
 	indices := func(i int) *C.int32_t { return (*C.int32_t)(call.Mem[i].Ptr) }
@@ -148,12 +148,12 @@ func (k *Backend) do(_ device.Stream, call *kernel.Call) {
 }
 
 // sparseWork returns the workspace of a call with a sparse matrix.
-func (k *Backend) sparseWork(c *kernel.Call) *C.float {
+func (k *backend) sparseWork(c *kernel.Call) *C.float {
 	return k.room(C.dynmo_cpu_spmm_work(k.c, C.int64_t(c.O), C.int64_t(c.C), C.int64_t(c.NNZ)))
 }
 
 // blocks does a call with a sparse matrix of whole blocks.
-func (k *Backend) blocks(call *kernel.Call) {
+func (k *backend) blocks(call *kernel.Call) {
 	x := func(i int) *C.float { return (*C.float)(call.Mem[i].Ptr) }
 	indices := func(i int) *C.int32_t { return (*C.int32_t)(call.Mem[i].Ptr) }
 	n, rows, cols := C.int64_t(call.N), C.int64_t(call.O), C.int64_t(call.C)
@@ -171,10 +171,10 @@ func (k *Backend) blocks(call *kernel.Call) {
 // Sgemm sets out to inp·weightᵀ, all (n, n), by one call of the BLAS with
 // threads of its own: the call that products are measured against. Nothing else of
 // the process may compute meanwhile.
-func (k *Backend) Sgemm(threads int, out, inp, weight tensor.Mem, n int) {
+func (k *backend) Sgemm(threads int, out, inp, weight tensor.Mem, n int) {
 	call := kernel.Call{Op: kernel.MatmulForward, Dims: kernel.Dims{N: n, C: n, O: n}, Mem: kernel.Operands{out, inp, weight}}
 	k.Verify(&call)
 	C.dynmo_cpu_sgemm(C.int32_t(threads), (*C.float)(out.Ptr), (*C.float)(inp.Ptr), (*C.float)(weight.Ptr), C.int64_t(n))
 }
 
-var _ kernel.Backend = (*Backend)(nil)
+var _ kernel.Backend = (*backend)(nil)

@@ -32,9 +32,9 @@ var paths = [C.DYNMO_CPU_PATHS]string{
 	C.DYNMO_CPU_AVX512:  "avx512",
 }
 
-// Backend is the C backend of one rank. It keeps the largest workspace that a
+// backend is the C backend of one rank. It keeps the largest workspace that a
 // call has needed so far.
-type Backend struct {
+type backend struct {
 	kernel.Calls
 	path string
 	c    *C.dynmo_cpu
@@ -51,7 +51,7 @@ const Built = true
 // With 1 every kernel runs on the thread that calls it. The error names the
 // path that is unknown or missing, or says that there are no threads.
 func New(threads int) (kernel.Backend, error) {
-	available := Paths()
+	available := availablePaths()
 	if path := wanted(available); slices.Contains(available, path) {
 		k, err := newBackend(path, threads)
 		if err != nil {
@@ -72,7 +72,7 @@ func wanted(available []string) string {
 
 // Identity returns everything but the binary that the bits depend on: the path
 // and the linked BLAS.
-func (k *Backend) Identity() string { return strings.TrimSpace("cpu " + k.path + " " + blas()) }
+func (k *backend) Identity() string { return strings.TrimSpace("cpu " + k.path + " " + blas()) }
 
 // blas returns the linked library's description of itself, "" if none. It is
 // asked once: OpenBLAS puts its answer together in one buffer for all threads.
@@ -80,7 +80,7 @@ var blas = sync.OnceValue(func() string { return C.GoString(C.dynmo_cpu_blas_nam
 
 // BLAS returns the linked library's name and version and, where it tells, the type of core
 // that its kernels are for: "OpenBLAS 0.3.21 SkylakeX".
-func (*Backend) BLAS() string { return shortName(blas(), C.GoString(C.dynmo_cpu_blas_core())) }
+func (*backend) BLAS() string { return shortName(blas(), C.GoString(C.dynmo_cpu_blas_core())) }
 
 // shortName returns the first two words of a library's description of itself, and the core.
 func shortName(description, core string) string {
@@ -89,7 +89,7 @@ func shortName(description, core string) string {
 }
 
 // newBackend returns the backend on one of Paths.
-func newBackend(path string, threads int) (*Backend, error) {
+func newBackend(path string, threads int) (*backend, error) {
 	if threads < 1 {
 		panic("cpu: fewer than one thread")
 	}
@@ -97,20 +97,20 @@ func newBackend(path string, threads int) (*Backend, error) {
 	if c == nil {
 		return nil, fmt.Errorf("cpu: the system does not give %d threads", threads)
 	}
-	k := &Backend{path: path, c: c}
+	k := &backend{path: path, c: c}
 	k.Calls = kernel.NewCalls(tensor.F32, tensor.Host, false, k.do)
 	return k, nil
 }
 
 // Close ends the backend's threads. The backend is of no use afterwards.
-func (k *Backend) Close() error {
+func (k *backend) Close() error {
 	C.dynmo_cpu_close(k.c)
 	k.c = nil
 	return nil
 }
 
 // Paths returns the instruction-set paths that this processor has, the best last.
-func Paths() []string {
+func availablePaths() []string {
 	var available []string
 	for number, name := range paths {
 		if C.dynmo_cpu_has(C.int32_t(number)) != 0 {
@@ -121,13 +121,13 @@ func Paths() []string {
 }
 
 // Name returns "cpu".
-func (*Backend) Name() string { return "cpu" }
+func (*backend) Name() string { return "cpu" }
 
 // Path returns the backend's path: one of Paths.
-func (k *Backend) Path() string { return k.path }
+func (k *backend) Path() string { return k.path }
 
 // room returns a workspace of at least n floats, for one call.
-func (k *Backend) room(n C.int64_t) *C.float {
+func (k *backend) room(n C.int64_t) *C.float {
 	if int64(len(k.work)) < int64(n) {
 		k.work = make([]float32, n)
 	}

@@ -23,7 +23,7 @@ import (
 const tolerance = 1e-5
 
 // open returns a backend that lives as long as the test.
-func open(t testing.TB, path string, threads int) *Backend {
+func open(t testing.TB, path string, threads int) *backend {
 	t.Helper()
 	k, err := newBackend(path, threads)
 	expect.OK(t, err)
@@ -32,8 +32,8 @@ func open(t testing.TB, path string, threads int) *Backend {
 }
 
 // eachPath runs f on every path this processor has.
-func eachPath(t *testing.T, f func(t *testing.T, k *Backend)) {
-	for _, path := range Paths() {
+func eachPath(t *testing.T, f func(t *testing.T, k *backend)) {
+	for _, path := range availablePaths() {
 		t.Run(path, func(t *testing.T) { f(t, open(t, path, 1)) })
 	}
 }
@@ -48,17 +48,17 @@ func normal(seed uint64, n int) []float32 {
 }
 
 func TestConformance(t *testing.T) {
-	eachPath(t, func(t *testing.T, k *Backend) {
+	eachPath(t, func(t *testing.T, k *backend) {
 		kerneltest.Run(t, k, devcpu.New(device.NewWall()), tolerance)
 	})
 }
 
 func TestPathIsChosenByName(t *testing.T) {
-	for _, path := range Paths() {
+	for _, path := range availablePaths() {
 		t.Setenv(pathVariable, path)
 		k, err := New(1)
 		expect.OK(t, err)
-		if got := k.(*Backend).Path(); got != path {
+		if got := k.(*backend).Path(); got != path {
 			t.Errorf("%s=%s gives path %s", pathVariable, path, got)
 		}
 	}
@@ -78,7 +78,7 @@ func TestExponentialsInTails(t *testing.T) {
 	for x := -9.0; x < 40; x += 1.0 / 64 { // gelu(-9) is about -1e-28
 		inp = append(inp, float32(x))
 	}
-	eachPath(t, func(t *testing.T, k *Backend) {
+	eachPath(t, func(t *testing.T, k *backend) {
 		out := make([]float32, len(inp))
 		k.GELUForward(nil, tensor.From(out), tensor.From(inp), len(inp))
 		for i, x := range inp {
@@ -121,19 +121,19 @@ func TestNaNSurvives(t *testing.T) {
 	const n, c, nh = 5, 36, 3
 	nan := float32(math.NaN())
 	x := beforeAbyss(t, n*c)
-	for name, call := range map[string]func(k *Backend, x []float32) []float32{
-		"LayerNorm": func(k *Backend, x []float32) []float32 {
+	for name, call := range map[string]func(k *backend, x []float32) []float32{
+		"LayerNorm": func(k *backend, x []float32) []float32 {
 			out, stats := make([]float32, n*c), make([]float32, 2*n)
 			k.LayerNormForward(nil, tensor.From(out), tensor.From(stats[:n]), tensor.From(stats[n:]), tensor.From(x),
 				tensor.From(normal(1, c)), tensor.From(normal(2, c)), n, c)
 			return out
 		},
-		"Matmul": func(k *Backend, x []float32) []float32 {
+		"Matmul": func(k *backend, x []float32) []float32 {
 			out := make([]float32, n*7)
 			k.MatmulForward(nil, tensor.From(out), tensor.From(x), tensor.From(normal(1, 7*c)), tensor.Mem{}, n, c, 7)
 			return out
 		},
-		"SpMM": func(k *Backend, x []float32) []float32 {
+		"SpMM": func(k *backend, x []float32) []float32 {
 			out, rows, columns := make([]float32, n), []int32{0, c}, make([]int32, c)
 			for i := range columns {
 				columns[i] = int32(i)
@@ -142,50 +142,50 @@ func TestNaNSurvives(t *testing.T) {
 				RowPtr: tensor.From(rows), ColIdx: tensor.From(columns), Values: tensor.From(normal(1, c))}, tensor.Mem{}, n)
 			return out
 		},
-		"Attention": func(k *Backend, x []float32) []float32 {
+		"Attention": func(k *backend, x []float32) []float32 {
 			out, lse := make([]float32, n*c/3), make([]float32, n*nh)
 			k.AttentionForward(nil, tensor.From(out), tensor.From(lse), tensor.From(x), tensor.From([]int32{0, n}), 1, n, n, c/3, nh, nh)
 			return out
 		},
-		"RMSNorm": func(k *Backend, x []float32) []float32 {
+		"RMSNorm": func(k *backend, x []float32) []float32 {
 			out := make([]float32, n*c)
 			k.RMSNormForward(nil, tensor.From(out), tensor.From(make([]float32, n)), tensor.From(x), tensor.From(normal(1, c)), n, c, 1e-5)
 			return out
 		},
-		"SwiGLU": func(k *Backend, x []float32) []float32 {
+		"SwiGLU": func(k *backend, x []float32) []float32 {
 			out := make([]float32, n*c/2)
 			k.SwiGLUForward(nil, tensor.From(out), tensor.From(x), n, c/2)
 			return out
 		},
-		"CombineRows": func(k *Backend, x []float32) []float32 {
+		"CombineRows": func(k *backend, x []float32) []float32 {
 			out := make([]float32, n*c)
 			k.CombineRows(nil, tensor.From(out), tensor.From(x), tensor.From([]int32{0, 1, 2, 3, 4}), tensor.From(normal(1, n)), n, 1, c)
 			return out
 		},
-		"GELU": func(k *Backend, x []float32) []float32 {
+		"GELU": func(k *backend, x []float32) []float32 {
 			out := make([]float32, n*c)
 			k.GELUForward(nil, tensor.From(out), tensor.From(x), n*c)
 			return out
 		},
-		"CrossEntropy": func(k *Backend, x []float32) []float32 {
+		"CrossEntropy": func(k *backend, x []float32) []float32 {
 			loss := make([]float64, 1)
 			k.CrossEntropy(nil, tensor.From(loss), tensor.From(make([]float64, 3*n)), tensor.Mem{}, tensor.From(x),
 				tensor.From(make([]int32, n)), 1, n, c, 0)
 			return []float32{float32(loss[0])}
 		},
-		"AdamW": func(k *Backend, x []float32) []float32 {
+		"AdamW": func(k *backend, x []float32) []float32 {
 			w := normal(1, n*c)
 			k.AdamW(nil, tensor.From(w), tensor.Mem{}, tensor.From(make([]float32, n*c)), tensor.From(make([]float32, n*c)),
 				tensor.From(x), n*c, kernel.AdamW{LR: 1, Beta1: 0.9, Beta2: 0.9, Eps: 1, GradScale: 1, Step: 1})
 			return w
 		},
-		"SumSquares": func(k *Backend, x []float32) []float32 {
+		"SumSquares": func(k *backend, x []float32) []float32 {
 			sum := make([]float64, 1)
 			k.SumSquares(nil, tensor.From(sum), tensor.From(x), n*c)
 			return []float32{float32(sum[0])}
 		},
 	} {
-		eachPath(t, func(t *testing.T, k *Backend) {
+		eachPath(t, func(t *testing.T, k *backend) {
 			for at := range n * c {
 				copy(x, normal(3, n*c))
 				x[at] = nan

@@ -38,7 +38,7 @@ func route(call *kernel.Call) {
 
 // group makes a product of each expert that has rows, by the kernels of products. It
 // panics if ends are not as kernel.Backend says.
-func (k *Backend) group(call *kernel.Call) {
+func (k *backend) group(call *kernel.Call) {
 	ends, c, o := tensor.Of[int32](call.Mem[3]), call.C, call.O
 	x := func(i, first int) *C.float {
 		return (*C.float)(call.Mem[i].Span(int64(first)*tensor.F32.Size(), 0).Ptr)

@@ -11,7 +11,7 @@ import (
 
 // llama makes the calls of LLaMA's blocks and of mixtures of experts. All heads share
 // their keys, or pairs do where heads are even.
-func (r result) llama(k *Backend, b, t, c, nh int) {
+func (r result) llama(k *backend, b, t, c, nh int) {
 	n, kv, hs, draw := b*t, max(1, nh/2*(1-nh%2)), c/nh, random.Keyed(12)
 	width := c + 2*kv*hs
 	qkv, dout, out, lse, dqkv := normal(1, n*width), normal(2, n*c), make([]float32, n*c), make([]float32, n*nh), make([]float32, n*width)

@@ -29,7 +29,7 @@ func skewed(rows, cols int) kernel.CSR {
 // TestTokensAreIndependent: the bits of a token's products do not depend on
 // which tokens stand beside it, whatever tiles and panels they make.
 func TestTokensAreIndependent(t *testing.T) {
-	eachPath(t, func(t *testing.T, k *Backend) {
+	eachPath(t, func(t *testing.T, k *backend) {
 		for _, shape := range [][2]int{{3, 700}, {130, 257}, {1100, 97}} {
 			w := skewed(shape[0], shape[1])
 			bias := normal(2, w.Rows)

@@ -51,7 +51,7 @@ func mem[T tensor.Element](x []T) tensor.Mem { return tensor.From(x) }
 
 // calls makes every call on b sequences of t tokens with c channels and nh
 // heads, o outputs, and v words.
-func calls(k *Backend, b, t, c, nh, o, v int) result {
+func calls(k *backend, b, t, c, nh, o, v int) result {
 	r, n := result{}, b*t
 	r.products(k, n, c, o)
 	r.sparse(k, n, c, o, 1)
@@ -63,7 +63,7 @@ func calls(k *Backend, b, t, c, nh, o, v int) result {
 	return r
 }
 
-func (r result) products(k *Backend, n, c, o int) {
+func (r result) products(k *backend, n, c, o int) {
 	inp, weight, dout, bias := normal(1, n*c), normal(2, o*c), normal(3, n*o), normal(4, o)
 	out, dinp, dweight, dbias := make([]float32, n*o), make([]float32, n*c), normal(5, o*c), normal(6, o)
 	k.MatmulForward(nil, mem(out), mem(inp), mem(weight), mem(bias), n, c, o)
@@ -76,7 +76,7 @@ func (r result) products(k *Backend, n, c, o int) {
 	r.add("MatmulBackwardWeight", dweight, dbias)
 }
 
-func (r result) sparse(k *Backend, n, c, o, side int) {
+func (r result) sparse(k *backend, n, c, o, side int) {
 	keep := make([]bool, o*c) // by a block's first element
 	for i := range keep {
 		keep[i] = random.Keyed(7, uint64(i)).IntN(8) == 0
@@ -101,7 +101,7 @@ func (r result) sparse(k *Backend, n, c, o, side int) {
 	r.add(fmt.Sprint("SDDMM by ", side), dvalues, dbias)
 }
 
-func (r result) blocks(k *Backend, b, t, c, nh int) {
+func (r result) blocks(k *backend, b, t, c, nh int) {
 	n := b * t
 	qkv, dout, out, lse, dqkv := normal(1, 3*n*c), normal(2, n*c), make([]float32, n*c), make([]float32, n*nh), make([]float32, 3*n*c)
 	uneven := []int32{0} // offsets: sequences that grow shorter, the last with what is left
@@ -136,7 +136,7 @@ func (r result) blocks(k *Backend, b, t, c, nh int) {
 	r.add("LayerNormBackwardWeight", dweight, dbias)
 }
 
-func (r result) ends(k *Backend, b, t, c, v int) {
+func (r result) ends(k *backend, b, t, c, v int) {
 	n, draw := b*t, random.Keyed(10)
 	tokens, positions := make([]int32, n), make([]int32, n)
 	for i := range tokens {
@@ -159,7 +159,7 @@ func (r result) ends(k *Backend, b, t, c, v int) {
 	r.add("SoftmaxGradient", left)
 }
 
-func (r result) elements(k *Backend, n int) {
+func (r result) elements(k *backend, n int) {
 	x, y, out := normal(1, n), normal(2, n), make([]float32, n)
 	k.Add(nil, mem(out), mem(x), mem(y), n)
 	r.add("Add", out)
@@ -188,7 +188,7 @@ func (r result) elements(k *Backend, n int) {
 // TestThreadsChangeNoBit makes every call with one thread and with more than
 // this machine may have, at shapes that are shared and at some that are not.
 func TestThreadsChangeNoBit(t *testing.T) {
-	eachPath(t, func(t *testing.T, one *Backend) {
+	eachPath(t, func(t *testing.T, one *backend) {
 		for _, shape := range [][6]int{
 			{1, 7, 9, 3, 5, 11}, {3, 65, 516, 12, 385, 301}, {1, 257, 129, 1, 1025, 67}, {5, 33, 192, 8, 577, 2000},
 		} {
@@ -210,7 +210,7 @@ func TestThreadsChangeNoBit(t *testing.T) {
 // whose sums follow where an element lies in a product, unlike some others'. A
 // BLAS that is not OpenBLAS takes no notice.
 func TestThreadsWithOtherKernels(t *testing.T) {
-	if !slices.Contains(Paths(), "avx2") {
+	if !slices.Contains(availablePaths(), "avx2") {
 		t.Skip("the processor lacks AVX2")
 	}
 	for _, core := range []string{"Haswell", "Zen"} {
@@ -225,7 +225,7 @@ func TestThreadsWithOtherKernels(t *testing.T) {
 // TestThreadsOfProducts is the products' part, at shapes of GPT-2 124M; with
 // DYNMO_LONG=1 at all of them, and with four threads.
 func TestThreadsOfProducts(t *testing.T) {
-	path := Paths()[len(Paths())-1]
+	path := availablePaths()[len(availablePaths())-1]
 	shapes, most := [][3]int{{256, 768, 768}, {256, 768, 3072}, {255, 3072, 768}, {1100, 768, 768}}, 3
 	if os.Getenv("DYNMO_LONG") == "1" {
 		shapes, most = append(shapes, [3]int{256, 768, 2304}), 4
@@ -248,7 +248,7 @@ func TestThreadsOfProducts(t *testing.T) {
 // TestBackendsShareNothing runs ranks at once, as goroutines of one process do,
 // some of them with threads of their own.
 func TestBackendsShareNothing(t *testing.T) {
-	path := Paths()[len(Paths())-1]
+	path := availablePaths()[len(availablePaths())-1]
 	want := calls(open(t, path, 1), 2, 70, 132, 3, 130, 300)
 	var ranks sync.WaitGroup
 	for rank := range 6 {
@@ -271,7 +271,7 @@ func TestBackendsShareNothing(t *testing.T) {
 func TestThreadsSleep(t *testing.T) {
 	const threads, n = 4, 1 << 18
 	before := osThreads(t)
-	k, err := newBackend(Paths()[0], threads)
+	k, err := newBackend(availablePaths()[0], threads)
 	expect.OK(t, err)
 	if now := osThreads(t); now < before+threads-1 {
 		t.Errorf("%d threads, want %d more than %d", now, threads-1, before)
@@ -317,7 +317,7 @@ func cpuTime(t *testing.T, of int32) time.Duration {
 func TestOneThreadStaysOnTheCaller(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	k := open(t, Paths()[0], 1)
+	k := open(t, availablePaths()[0], 1)
 	const n, c, o = 256, 768, 768
 	inp, weight, out := mem(normal(1, n*c)), mem(normal(2, o*c)), mem(make([]float32, n*o))
 	runtime.GC()

@@ -13,7 +13,7 @@ import (
 )
 
 // do enqueues a call on s.
-func (k *Backend) do(s device.Stream, call *kernel.Call) {
+func (k *backend) do(s device.Stream, call *kernel.Call) {
 	x := func(i int) unsafe.Pointer { return call.Mem[i].Ptr }
 	floats := func(i int) *C.float { return (*C.float)(x(i)) }
 	doubles := func(i int) *C.double { return (*C.double)(x(i)) }
@@ -188,4 +188,4 @@ func truth(b bool) C.int32_t {
 	return 0
 }
 
-var _ kernel.Backend = (*Backend)(nil)
+var _ kernel.Backend = (*backend)(nil)

@@ -15,8 +15,8 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Backend is the backend of one rank, with handles and workspace on its device.
-type Backend struct {
+// backend is the backend of one rank, with handles and workspace on its device.
+type backend struct {
 	kernel.Calls
 	table *C.dynmo_cuda_table
 	c     *C.dynmo_cuda
@@ -32,7 +32,7 @@ type stream interface {
 }
 
 // Built says whether this binary holds the backend.
-const Built = true
+const built = true
 
 // New returns the backend for elements of type d, tensor.F32 or tensor.BF16, on
 // the device of the current context. The error names the fault of the library or the
@@ -47,7 +47,7 @@ func New(d tensor.DType) (kernel.Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &Backend{table: table}
+	k := &backend{table: table}
 	k.Calls = kernel.NewCalls(d, tensor.Device, d == tensor.BF16, k.do)
 	if err := k.failure("open", C.call_open(table, kind, &k.c)); err != nil {
 		return nil, err
@@ -56,14 +56,14 @@ func New(d tensor.DType) (kernel.Backend, error) {
 }
 
 // Close gives back the backend's handles and workspace.
-func (k *Backend) Close() error {
+func (k *backend) Close() error {
 	err := k.failure("close", C.call_close(k.table, k.c))
 	k.c = nil
 	return err
 }
 
 // Identity returns everything but the binary that the backend's bits depend on.
-func (k *Backend) Identity() string {
+func (k *backend) Identity() string {
 	var text [textBytes]C.char
 	if err := k.failure("identity", C.call_identity(k.table, k.c, &text[0], textBytes)); err != nil {
 		return err.Error()
@@ -72,10 +72,10 @@ func (k *Backend) Identity() string {
 }
 
 // Name returns "cuda".
-func (*Backend) Name() string { return "cuda" }
+func (*backend) Name() string { return "cuda" }
 
 // failure returns the error that a status of a call is, nil if it is none.
-func (k *Backend) failure(call string, status C.int32_t) error {
+func (k *backend) failure(call string, status C.int32_t) error {
 	if status == 0 {
 		return nil
 	}
@@ -87,7 +87,7 @@ func (k *Backend) failure(call string, status C.int32_t) error {
 }
 
 // enqueued looks at the status of a call that should have put work on s.
-func (k *Backend) enqueued(s device.Stream, call string, status C.int32_t) {
+func (k *backend) enqueued(s device.Stream, call string, status C.int32_t) {
 	if status != 0 {
 		s.(stream).Fail(k.failure(call, status))
 	}

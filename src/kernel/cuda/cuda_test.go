@@ -109,7 +109,7 @@ func TestOnlyTheElementsOfGPUs(t *testing.T) {
 // A call that could not be enqueued is an error of the stream, once, and the first.
 func TestFailureReachesSync(t *testing.T) {
 	dev := cudatest.New(t)
-	k, s := openBackend(t, tensor.F32).(*Backend), dev.NewStream()
+	k, s := openBackend(t, tensor.F32).(*backend), dev.NewStream()
 	k.enqueued(s, "Add", 1)         // cudaErrorInvalidValue
 	k.enqueued(s, "Mask", 10000+15) // CUBLAS_STATUS_NOT_SUPPORTED
 	if err := s.Sync(); err == nil || err.Error() != "cuda: Add: CUDA: invalid argument (status 1)" {

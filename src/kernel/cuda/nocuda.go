@@ -10,7 +10,7 @@ import (
 )
 
 // Built says whether this binary holds the backend.
-const Built = false
+const built = false
 
 // New returns an error: this binary was built without the backend.
 func New(tensor.DType) (kernel.Backend, error) {

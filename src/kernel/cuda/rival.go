@@ -14,7 +14,7 @@ import (
 // PrepareSpMM puts SpMMForward without a bias into a slot, by an algorithm of cuSPARSE's: 1
 // to 3 of its CSR_ALG1 to CSR_ALG3, 0 its default. byRows says that inp lies as (w.Cols, n)
 // and out as (w.Rows, n). Operands must stay until ForgetRivals.
-func (k *Backend) PrepareSpMM(s device.Stream, slot int, byRows bool, algorithm int, out, inp tensor.Mem, w kernel.CSR, n int) error {
+func (k *backend) PrepareSpMM(s device.Stream, slot int, byRows bool, algorithm int, out, inp tensor.Mem, w kernel.CSR, n int) error {
 	k.Verify(&kernel.Call{Op: kernel.SpMMForward, Dims: kernel.Dims{N: n, C: w.Cols, O: w.Rows, NNZ: w.NNZ},
 		Mem: kernel.Operands{out, inp, w.RowPtr, w.ColIdx, w.Values}})
 	p := entries(C.DYNMO_CUDA_RIVAL_SPMM, byRows, w, n)
@@ -24,7 +24,7 @@ func (k *Backend) PrepareSpMM(s device.Stream, slot int, byRows bool, algorithm 
 
 // PrepareSDDMM is PrepareSpMM of SDDMM without a bias; byRows says that dout lies as
 // (w.Rows, n) and inp as (w.Cols, n).
-func (k *Backend) PrepareSDDMM(s device.Stream, slot int, byRows bool, dvalues, dout, inp tensor.Mem, w kernel.CSR, n int) error {
+func (k *backend) PrepareSDDMM(s device.Stream, slot int, byRows bool, dvalues, dout, inp tensor.Mem, w kernel.CSR, n int) error {
 	k.Verify(&kernel.Call{Op: kernel.SDDMM, Dims: kernel.Dims{N: n, C: w.Cols, O: w.Rows, NNZ: w.NNZ},
 		Mem: kernel.Operands{dvalues, {}, dout, inp, w.RowPtr, w.ColIdx}})
 	p := entries(C.DYNMO_CUDA_RIVAL_SDDMM, byRows, w, n)
@@ -33,7 +33,7 @@ func (k *Backend) PrepareSDDMM(s device.Stream, slot int, byRows bool, dvalues, 
 }
 
 // PrepareTF32 is PrepareSpMM of MatmulForward without a bias, by cuBLASLt in TF32.
-func (k *Backend) PrepareTF32(s device.Stream, slot int, out, inp, weight tensor.Mem, n, c, o int) error {
+func (k *backend) PrepareTF32(s device.Stream, slot int, out, inp, weight tensor.Mem, n, c, o int) error {
 	k.Verify(&kernel.Call{Op: kernel.MatmulForward, Dims: kernel.Dims{N: n, C: c, O: o}, Mem: kernel.Operands{out, inp, weight}})
 	return k.prepare(s, slot, &C.dynmo_cuda_rival{
 		product: C.DYNMO_CUDA_RIVAL_TF32, out: out.Ptr, inp: inp.Ptr, values: weight.Ptr, n: size(n), cols: size(c), rows: size(o),
@@ -48,7 +48,7 @@ func entries(product C.int32_t, byRows bool, w kernel.CSR, n int) C.dynmo_cuda_r
 	}
 }
 
-func (k *Backend) prepare(s device.Stream, slot int, p *C.dynmo_cuda_rival) error {
+func (k *backend) prepare(s device.Stream, slot int, p *C.dynmo_cuda_rival) error {
 	if slot < 0 || slot >= C.DYNMO_CUDA_RIVALS {
 		panic("cuda: a rival's slot is out of range")
 	}
@@ -56,9 +56,9 @@ func (k *Backend) prepare(s device.Stream, slot int, p *C.dynmo_cuda_rival) erro
 }
 
 // RunRival enqueues the product of a slot.
-func (k *Backend) RunRival(s device.Stream, slot int) {
+func (k *backend) RunRival(s device.Stream, slot int) {
 	k.enqueued(s, "rival", C.call_rival_run(k.table, k.c, handle(s), C.int32_t(slot)))
 }
 
 // ForgetRivals empties the slots; their products must be over.
-func (k *Backend) ForgetRivals() error { return k.failure("rival", C.call_rival_forget(k.table, k.c)) }
+func (k *backend) ForgetRivals() error { return k.failure("rival", C.call_rival_forget(k.table, k.c)) }

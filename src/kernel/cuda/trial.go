@@ -65,7 +65,7 @@ func (m *trial) free() {
 
 // run returns the seconds of a product by an algorithm whose results are those of the
 // first, but for rounding.
-func (m *trial) run(k *Backend, c choice) (seconds float64, err error) {
+func (m *trial) run(k *backend, c choice) (seconds float64, err error) {
 	if err := k.choose(c); err != nil {
 		return 0, err
 	}
@@ -91,7 +91,7 @@ func (m *trial) run(k *Backend, c choice) (seconds float64, err error) {
 }
 
 // make has a backend make the product, whose sums begin at zero, and returns its results.
-func (m *trial) make(k *Backend) ([]float32, error) {
+func (m *trial) make(k *backend) ([]float32, error) {
 	for i, operand := range m.op.Operands {
 		if operand.Use == kernel.Update {
 			m.s.Zero(m.call.Mem[i])

@@ -73,7 +73,7 @@ func fusedOnly(op kernel.Op) bool {
 // Tune measures products one after the other; see kernel.Tuner. The gradient of a bias is
 // summed by the product or apart, whichever is faster: a product without it comes before
 // the one with it, so that the latter is measured with the best of either.
-func (k *Backend) Tune(d device.Device, s device.Stream, products []kernel.Product) ([]byte, error) {
+func (k *backend) Tune(d device.Device, s device.Stream, products []kernel.Product) ([]byte, error) {
 	all := choices{Identity: k.Identity()}
 	for _, p := range products {
 		if k.DType() == tensor.F32 && fusedOnly(p.Op) {
@@ -91,7 +91,7 @@ func (k *Backend) Tune(d device.Device, s device.Stream, products []kernel.Produ
 }
 
 // Choose takes what Tune returned; see kernel.Tuner.
-func (k *Backend) Choose(text []byte) error {
+func (k *backend) Choose(text []byte) error {
 	var all choices
 	if err := json.Unmarshal(text, &all); err != nil {
 		return fmt.Errorf("algorithms of products: %w", err)
@@ -108,13 +108,13 @@ func (k *Backend) Choose(text []byte) error {
 }
 
 // Fallbacks returns how many products the library had no algorithm for.
-func (k *Backend) Fallbacks() int64 {
+func (k *backend) Fallbacks() int64 {
 	var count C.int64_t
 	C.call_fallbacks(k.table, k.c, &count)
 	return int64(count)
 }
 
-func (k *Backend) choose(c choice) error {
+func (k *backend) choose(c choice) error {
 	list := C.dynmo_cuda_choice{plain: C.int32_t(c.Plain)}
 	for i, v := range c.Kind {
 		list.kind[i] = C.int32_t(v)
@@ -126,7 +126,7 @@ func (k *Backend) choose(c choice) error {
 }
 
 // algorithms lists how a product can be made, the library's own choice first.
-func (k *Backend) algorithms(p kernel.Product) ([]choice, error) {
+func (k *backend) algorithms(p kernel.Product) ([]choice, error) {
 	var list [mostAlgorithms]C.dynmo_cuda_choice
 	var found C.int32_t
 	biased := C.int32_t(0)
@@ -150,7 +150,7 @@ func (k *Backend) algorithms(p kernel.Product) ([]choice, error) {
 
 // tune measures the algorithms of a product and takes the best; ok is false where the
 // library has none.
-func (k *Backend) tune(d device.Device, s device.Stream, p kernel.Product) (best choice, ok bool, err error) {
+func (k *backend) tune(d device.Device, s device.Stream, p kernel.Product) (best choice, ok bool, err error) {
 	list, err := k.algorithms(p)
 	if err != nil || len(list) == 0 {
 		return best, false, err
@@ -176,4 +176,4 @@ func (k *Backend) tune(d device.Device, s device.Stream, p kernel.Product) (best
 	return best, true, k.choose(best)
 }
 
-var _ kernel.Tuner = (*Backend)(nil)
+var _ kernel.Tuner = (*backend)(nil)

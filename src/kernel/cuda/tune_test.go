@@ -30,7 +30,7 @@ func products() []kernel.Product {
 func TestTune(t *testing.T) {
 	dev := cudatest.New(t)
 	for _, d := range []tensor.DType{tensor.F32, tensor.BF16} {
-		k, again := openBackend(t, d).(*Backend), openBackend(t, d).(*Backend)
+		k, again := openBackend(t, d).(*backend), openBackend(t, d).(*backend)
 		s := dev.NewStream()
 		used := dev.Used()
 		text, err := k.Tune(dev, s, products())
@@ -71,7 +71,7 @@ func TestTune(t *testing.T) {
 }
 
 // made returns what a product makes of the operands that all trials have.
-func made(t *testing.T, k *Backend, p kernel.Product) []float32 {
+func made(t *testing.T, k *backend, p kernel.Product) []float32 {
 	t.Helper()
 	dev := cudatest.New(t)
 	m, err := newTrial(dev, dev.NewStream(), p, k.DType())
@@ -86,7 +86,7 @@ func made(t *testing.T, k *Backend, p kernel.Product) []float32 {
 // that there is not, is an error that says so.
 func TestChooseRefuses(t *testing.T) {
 	dev := cudatest.New(t)
-	k := openBackend(t, tensor.BF16).(*Backend)
+	k := openBackend(t, tensor.BF16).(*backend)
 	text, err := k.Tune(dev, dev.NewStream(), products()[:1])
 	expect.OK(t, err)
 	var all choices
@@ -107,7 +107,7 @@ func TestChooseRefuses(t *testing.T) {
 
 // TestFallbacksCount: a product of single channels, which the library lacks, is counted.
 func TestFallbacksCount(t *testing.T) {
-	k := openBackend(t, tensor.BF16).(*Backend)
+	k := openBackend(t, tensor.BF16).(*backend)
 	for i, c := range []int{64, 1} {
 		made(t, k, kernel.Product{Op: kernel.MatmulForward, N: 8, C: c, O: 16})
 		if got := k.Fallbacks(); got != int64(i) {

@@ -102,7 +102,7 @@ func recovered(f func()) (message string) {
 }
 
 // An Orderer is a device that can run the threads of a kernel in several orders.
-type Orderer interface {
+type orderer interface {
 	// Order chooses the order for a number of 0, 1 or 2.
 	Order(number int)
 }
@@ -112,7 +112,7 @@ type Orderer interface {
 func agree(t *testing.T, x example, k kernel.Backend, dev device.Device, tol float64) {
 	var first [][]byte
 	for i, offset := range []int64{0, 0, 64} {
-		if o, ok := dev.(Orderer); ok {
+		if o, ok := dev.(orderer); ok {
 			o.Order(i)
 		}
 		a := newArena(t, dev, x, k.DType(), offset)

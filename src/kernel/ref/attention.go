@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// AttentionForward is causal multi-head attention (Vaswani et al. 2017) within
+// attentionForward is causal multi-head attention (Vaswani et al. 2017) within
 // sequences: the i-th is tokens [offsets[i], offsets[i+1]) of n. qkv holds queries, nh
 // heads of c/nh channels, keys and values, each kv heads: head h has those of
 // h/(nh/kv) (Ainslie et al. 2023). For every head and every row i, over the rows
@@ -17,7 +17,7 @@ import (
 //
 // It stores lse for the backward pass: of each sequence (nh, its tokens). One row
 // of scores is alive at a time.
-func AttentionForward[F Float](out, lse, qkv []F, offsets []int32, longest, c, nh, kv int) {
+func attentionForward[F Float](out, lse, qkv []F, offsets []int32, longest, c, nh, kv int) {
 	hs, width := c/nh, rowWidth(c, nh, kv)
 	p := make([]F, longest)
 	for h := range heads(offsets, c, nh, kv) {
@@ -36,7 +36,7 @@ func AttentionForward[F Float](out, lse, qkv []F, offsets []int32, longest, c, n
 	}
 }
 
-// AttentionBackward sets dqkv from dout (n, c), with out and lse
+// attentionBackward sets dqkv from dout (n, c), with out and lse
 // as AttentionForward left them. The probabilities p_j = exp(s_j - lse) are
 // made again row by row (Dao et al. 2022, section 3.1). For row i, summed over
 // all rows, and over the heads in ascending order, into dk and dv,
@@ -45,7 +45,7 @@ func AttentionForward[F Float](out, lse, qkv []F, offsets []int32, longest, c, n
 //	dq_i  = Σ_j ds_j·k_j
 //	dk_j += ds_j·q_i
 //	dv_j += p_j·dout_i
-func AttentionBackward[F Float](dqkv, dout, qkv, out, lse []F, offsets []int32, longest, c, nh, kv int) {
+func attentionBackward[F Float](dqkv, dout, qkv, out, lse []F, offsets []int32, longest, c, nh, kv int) {
 	hs, width := c/nh, rowWidth(c, nh, kv)
 	scale := F(1 / math.Sqrt(float64(hs)))
 	p, ds := make([]F, longest), make([]F, longest)

@@ -30,49 +30,49 @@ func do[F Float](_ device.Stream, call *kernel.Call) {
 	doubles := func(i int) []float64 { return tensor.Of[float64](call.Mem[i]) }
 	words := func(i int) []uint64 { return tensor.Of[uint64](call.Mem[i]) }
 	n, c, o, v := call.N, call.C, call.O, call.V
-	experts := func(matrices, ends int) Experts[F] { return Experts[F]{x(matrices), call.Gap, indices(ends)} }
-	csr := func(i int, values []F) CSR[F] { return CSR[F]{o, c, indices(i), indices(i + 1), values} }
+	experts := func(matrices, ends int) experts[F] { return experts[F]{x(matrices), call.Gap, indices(ends)} }
+	csr := func(i int, values []F) csr[F] { return csr[F]{o, c, indices(i), indices(i + 1), values} }
 	switch call.Op {
 	case kernel.EmbeddingForward:
-		EmbeddingForward(x(0), indices(1), indices(2), x(3), x(4), c)
+		embeddingForward(x(0), indices(1), indices(2), x(3), x(4), c)
 	case kernel.EmbeddingBackward:
-		EmbeddingBackward(x(0), x(1), x(2), indices(3), indices(4), c)
+		embeddingBackward(x(0), x(1), x(2), indices(3), indices(4), c)
 	case kernel.LayerNormForward:
 		LayerNormForward(x(0), x(1), x(2), x(3), x(4), x(5), n, c)
 	case kernel.LayerNormBackwardInput:
 		LayerNormBackwardInput(x(0), x(1), x(2), x(3), x(4), x(5), n, c)
 	case kernel.LayerNormBackwardWeight:
-		LayerNormBackwardWeight(x(0), x(1), x(2), x(3), x(4), x(5), n, c)
+		layerNormBackwardWeight(x(0), x(1), x(2), x(3), x(4), x(5), n, c)
 	case kernel.RMSNormForward:
 		RMSNormForward(x(0), x(1), x(2), x(3), n, c, call.Eps)
 	case kernel.RMSNormBackwardInput:
 		RMSNormBackwardInput(x(0), x(1), x(2), x(3), x(4), n, c)
 	case kernel.RMSNormBackwardWeight:
-		RMSNormBackwardWeight(x(0), x(1), x(2), x(3), n, c)
+		rmsNormBackwardWeight(x(0), x(1), x(2), x(3), n, c)
 	case kernel.MatmulForward:
 		MatmulForward(x(0), x(1), x(2), x(3), n, c, o)
 	case kernel.MatmulBackwardInput:
-		MatmulBackwardInput(x(0), x(1), x(2), n, c, o)
+		matmulBackwardInput(x(0), x(1), x(2), n, c, o)
 	case kernel.MatmulBackwardWeight:
-		MatmulBackwardWeight(x(0), x(1), x(2), x(3), n, c, o)
+		matmulBackwardWeight(x(0), x(1), x(2), x(3), n, c, o)
 	case kernel.SpMMForward:
-		SpMMForward(x(0), x(1), csr(2, x(4)), x(5), n)
+		spMMForward(x(0), x(1), csr(2, x(4)), x(5), n)
 	case kernel.SpMMBackwardInput:
-		SpMMBackwardInput(x(0), x(1), csr(2, x(4)), n)
+		spMMBackwardInput(x(0), x(1), csr(2, x(4)), n)
 	case kernel.SDDMM:
-		SDDMM(x(0), x(1), x(2), x(3), csr(4, nil), n)
+		sddmm(x(0), x(1), x(2), x(3), csr(4, nil), n)
 	case kernel.Rotary:
 		Rotary(x(0), indices(1), x(2), call.NH, c, call.HS, call.Inverse)
 	case kernel.AttentionForward:
-		AttentionForward(x(0), x(1), x(2), indices(3), call.Longest, c, call.NH, call.KV)
+		attentionForward(x(0), x(1), x(2), indices(3), call.Longest, c, call.NH, call.KV)
 	case kernel.AttentionBackward:
-		AttentionBackward(x(0), x(1), x(2), x(3), x(4), indices(5), call.Longest, c, call.NH, call.KV)
+		attentionBackward(x(0), x(1), x(2), x(3), x(4), indices(5), call.Longest, c, call.NH, call.KV)
 	case kernel.AttentionHash:
-		AttentionHash(indices(0), indices(1), doubles(2), x(3), indices(4), call.Key, call.Buckets, c, call.NH)
+		attentionHash(indices(0), indices(1), doubles(2), x(3), indices(4), call.Key, call.Buckets, c, call.NH)
 	case kernel.SparseAttentionForward:
-		SparseAttentionForward(x(0), x(1), x(2), indices(3), indices(4), indices(5), call.Longest, call.Buckets, c, call.NH)
+		sparseAttentionForward(x(0), x(1), x(2), indices(3), indices(4), indices(5), call.Longest, call.Buckets, c, call.NH)
 	case kernel.SparseAttentionBackward:
-		SparseAttentionBackward(x(0), x(1), x(2), x(3), x(4), indices(5), indices(6), indices(7), call.Longest, call.Buckets, c, call.NH)
+		sparseAttentionBackward(x(0), x(1), x(2), x(3), x(4), indices(5), indices(6), indices(7), call.Longest, call.Buckets, c, call.NH)
 	case kernel.GELUForward:
 		GELUForward(x(0), x(1))
 	case kernel.GELUBackward:
@@ -84,25 +84,25 @@ func do[F Float](_ device.Stream, call *kernel.Call) {
 	case kernel.Add, kernel.Accumulate:
 		Add(x(0), x(1), x(2))
 	case kernel.SoftmaxMerge:
-		SoftmaxMerge(doubles(0), doubles(1), x(2), indices(3), n, v, call.First)
+		softmaxMerge(doubles(0), doubles(1), x(2), indices(3), n, v, call.First)
 	case kernel.SoftmaxGradient:
-		SoftmaxGradient(x(0), doubles(1), indices(2), call.Scale, n, v, call.First)
+		softmaxGradient(x(0), doubles(1), indices(2), call.Scale, n, v, call.First)
 	case kernel.CrossEntropy:
 		doubles(0)[0] = CrossEntropy(doubles(1), doubles(2), x(3), indices(4), call.Scale, n, v, call.First)
 	case kernel.GatherRows:
-		GatherRows(x(0), x(1), indices(2), x(3), c)
+		gatherRows(x(0), x(1), indices(2), x(3), c)
 	case kernel.ScatterRows:
-		ScatterRows(x(0), x(1), indices(2), x(3), x(4), c)
+		scatterRows(x(0), x(1), indices(2), x(3), x(4), c)
 	case kernel.GateGradient:
-		GateGradient(x(0), x(1), x(2), x(3), indices(4), x(5), c)
+		gateGradient(x(0), x(1), x(2), x(3), indices(4), x(5), c)
 	case kernel.TakeTokens:
 		TakeTokens(indices(0), doubles(1), x(2), x(3), x(4), x(5), indices(6), call.Depths)
 	case kernel.ListTokens:
 		ListTokens(indices(0), x(1), indices(2), indices(3), indices(4), x(5), indices(6), indices(7), call.Depths)
 	case kernel.CombineRows:
-		CombineRows(x(0), x(1), indices(2), x(3), n, call.K, c)
+		combineRows(x(0), x(1), indices(2), x(3), n, call.K, c)
 	case kernel.CombineGradient:
-		CombineGradient(x(0), x(1), x(2), indices(3), n, call.K, c)
+		combineGradient(x(0), x(1), x(2), indices(3), n, call.K, c)
 	case kernel.SquashLogits:
 		SquashLogits(doubles(0), x(1), x(2), x(3), n, call.E)
 	case kernel.SquashGradient:
@@ -116,33 +116,33 @@ func do[F Float](_ device.Stream, call *kernel.Call) {
 	case kernel.PlaceTokens:
 		PlaceTokens(indices(0), indices(1), x(2), indices(3), indices(4), x(5), call.K, call.First)
 	case kernel.GroupedForward:
-		GroupedForward(x(0), x(1), experts(2, 3), c, o)
+		groupedForward(x(0), x(1), experts(2, 3), c, o)
 	case kernel.GroupedBackwardInput:
-		GroupedBackwardInput(x(0), x(1), experts(2, 3), c, o)
+		groupedBackwardInput(x(0), x(1), experts(2, 3), c, o)
 	case kernel.GroupedBackwardWeight:
-		GroupedBackwardWeight(experts(0, 3), x(1), x(2), c, o)
+		groupedBackwardWeight(experts(0, 3), x(1), x(2), c, o)
 	case kernel.SumSquares:
-		doubles(0)[0] = SumSquares(x(1))
+		doubles(0)[0] = sumSquares(x(1))
 	case kernel.AdamWUpdate:
 		AdamW(x(0), x(2), x(3), x(4), call.AdamW)
 	case kernel.Mask:
-		Mask(x(0), words(1))
+		mask(x(0), words(1))
 	case kernel.MagnitudeHistogram:
-		MagnitudeHistogram(tensor.Of[int64](call.Mem[0]), x(1), words(2), call.Prefix, call.Fixed)
+		magnitudeHistogram(tensor.Of[int64](call.Mem[0]), x(1), words(2), call.Prefix, call.Fixed)
 	case kernel.MaskWeights:
-		Mask(x(0), words(1))
+		mask(x(0), words(1))
 	case kernel.SelectLargest:
-		SelectLargest(words(0), x(1), words(2), call.Prefix, call.Ties)
+		selectLargest(words(0), x(1), words(2), call.Prefix, call.Ties)
 	case kernel.MaskRanks:
-		MaskRanks(indices(0), words(1), n)
+		maskRanks(indices(0), words(1), n)
 	case kernel.Compact, kernel.CompactWide:
-		Compact(x(0), x(1), words(2))
+		compact(x(0), x(1), words(2))
 	case kernel.CompactRows:
-		CompactRows(indices(0), indices(1), indices(2), indices(3), words(4), c)
+		compactRows(indices(0), indices(1), indices(2), indices(3), words(4), c)
 	case kernel.BlockScores:
-		BlockScores(x(0), x(1), words(2), indices(3), c, o)
+		blockScores(x(0), x(1), words(2), indices(3), c, o)
 	case kernel.BlockMask:
-		BlockMask(words(0), words(1), indices(2), c, o)
+		blockMask(words(0), words(1), indices(2), c, o)
 	case kernel.PairScores:
 		PairScores(x(0), x(1), words(2))
 	case kernel.PairMask:

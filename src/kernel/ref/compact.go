@@ -2,9 +2,9 @@ package ref
 
 import "math/bits"
 
-// MaskRanks sets ranks to the number of 1 bits of mask before each of its words, and
+// maskRanks sets ranks to the number of 1 bits of mask before each of its words, and
 // before bit n, where it ends.
-func MaskRanks(ranks []int32, mask []uint64, n int) {
+func maskRanks(ranks []int32, mask []uint64, n int) {
 	total := int32(0)
 	for w, word := range mask {
 		ranks[w] = total
@@ -16,8 +16,8 @@ func MaskRanks(ranks []int32, mask []uint64, n int) {
 	ranks[len(mask)] = total
 }
 
-// Compact sets out to the elements of inp whose bit in mask is 1, in order.
-func Compact[F Float](out, inp []F, mask []uint64) {
+// compact sets out to the elements of inp whose bit in mask is 1, in order.
+func compact[F Float](out, inp []F, mask []uint64) {
 	e := 0
 	for i, x := range inp {
 		if kept(mask, i) {
@@ -27,10 +27,10 @@ func Compact[F Float](out, inp []F, mask []uint64) {
 	}
 }
 
-// CompactRows sets rowPtr and colIdx to the places of the entries whose bit in mask is 1,
+// compactRows sets rowPtr and colIdx to the places of the entries whose bit in mask is 1,
 // of a matrix with fromRow and fromCol, or, where these are nil, of all elements of a
 // dense one of c columns.
-func CompactRows(rowPtr, colIdx, fromRow, fromCol []int32, mask []uint64, c int) {
+func compactRows(rowPtr, colIdx, fromRow, fromCol []int32, mask []uint64, c int) {
 	e, i := int32(0), 0
 	rowPtr[0] = 0
 	for r := range len(rowPtr) - 1 {

@@ -2,12 +2,12 @@ package ref
 
 import "math"
 
-// SoftmaxMerge looks at the columns [first, first+v) of wider rows of logits,
+// softmaxMerge looks at the columns [first, first+v) of wider rows of logits,
 // (n, v) here, and joins them in out (3, n) to before (3, n), the result for the
 // columns to their left: of every row the largest logit, Σ exp(logit - largest),
 // and the target's logit, 0 if its column is further right. An empty before is that
 // of no columns.
-func SoftmaxMerge[F Float](out, before []float64, logits []F, targets []int32, n, v, first int) {
+func softmaxMerge[F Float](out, before []float64, logits []F, targets []int32, n, v, first int) {
 	if len(before) == 0 {
 		before = make([]float64, 3*n)
 		for i := range n {
@@ -35,12 +35,12 @@ func SoftmaxMerge[F Float](out, before []float64, logits []F, targets []int32, n
 	}
 }
 
-// SoftmaxGradient overwrites logits (n, v), the columns [first, first+v) of
+// softmaxGradient overwrites logits (n, v), the columns [first, first+v) of
 // their rows, with the gradient of scale·Σ_n -log softmax(row)[target]. stats
 // (3, n) is SoftmaxMerge's result for whole rows.
 //
 //	scale·(exp(logit - largest)/sum - onehot(target))
-func SoftmaxGradient[F Float](logits []F, stats []float64, targets []int32, scale float64, n, v, first int) {
+func softmaxGradient[F Float](logits []F, stats []float64, targets []int32, scale float64, n, v, first int) {
 	for i := range n {
 		for j := range v {
 			p := math.Exp(float64(logits[i*v+j])-stats[i]) / stats[n+i]
@@ -61,8 +61,8 @@ func CrossEntropy[F Float](out, before []float64, logits []F, targets []int32, s
 			panic("ref: a target is outside the vocabulary")
 		}
 	}
-	SoftmaxMerge(out, before, logits, targets, n, v, first)
-	SoftmaxGradient(logits, out, targets, scale, n, v, first)
+	softmaxMerge(out, before, logits, targets, n, v, first)
+	softmaxGradient(logits, out, targets, scale, n, v, first)
 	loss := 0.0
 	for i := range n {
 		loss += math.Log(out[n+i]) + out[i] - out[2*n+i]

@@ -1,23 +1,23 @@
 package ref
 
-// CSR is a sparse matrix (Rows, Cols) in compressed rows: entry e of row r,
+// csr is a sparse matrix (Rows, Cols) in compressed rows: entry e of row r,
 // for RowPtr[r] <= e < RowPtr[r+1], is Values[e] at column ColIdx[e].
-type CSR[F Float] struct {
+type csr[F Float] struct {
 	Rows, Cols     int
 	RowPtr, ColIdx []int32
 	Values         []F
 }
 
 // row returns the columns of row r and the index of its first entry.
-func (w CSR[F]) row(r int) (columns []int32, first int) {
+func (w csr[F]) row(r int) (columns []int32, first int) {
 	first = int(w.RowPtr[r])
 	return w.ColIdx[first:w.RowPtr[r+1]], first
 }
 
-// SpMMForward sets out (n, w.Rows) = inp (n, w.Cols) · wᵀ + bias (w.Rows).
+// spMMForward sets out (n, w.Rows) = inp (n, w.Cols) · wᵀ + bias (w.Rows).
 // bias may be nil. The bits are those of MatmulForward with zeros in the
 // places that w leaves out.
-func SpMMForward[F Float](out, inp []F, w CSR[F], bias []F, n int) {
+func spMMForward[F Float](out, inp []F, w csr[F], bias []F, n int) {
 	for i := range n {
 		x, y := inp[i*w.Cols:][:w.Cols], out[i*w.Rows:][:w.Rows]
 		for r := range y {
@@ -34,8 +34,8 @@ func SpMMForward[F Float](out, inp []F, w CSR[F], bias []F, n int) {
 	}
 }
 
-// SpMMBackwardInput sets dinp (n, w.Cols) = dout (n, w.Rows) · w.
-func SpMMBackwardInput[F Float](dinp, dout []F, w CSR[F], n int) {
+// spMMBackwardInput sets dinp (n, w.Cols) = dout (n, w.Rows) · w.
+func spMMBackwardInput[F Float](dinp, dout []F, w csr[F], n int) {
 	clear(dinp)
 	for i := range n {
 		dx := dinp[i*w.Cols:][:w.Cols]
@@ -48,10 +48,10 @@ func SpMMBackwardInput[F Float](dinp, dout []F, w CSR[F], n int) {
 	}
 }
 
-// SDDMM adds to dvalues, at each entry (r, c) that w keeps, the element
+// sddmm adds to dvalues, at each entry (r, c) that w keeps, the element
 // Σ_n dout[n,r]·inp[n,c] of doutᵀ·inp, and Σ_n dout to dbias (w.Rows), which
 // may be nil. dout is (n, w.Rows), inp (n, w.Cols). w.Values is not read.
-func SDDMM[F Float](dvalues, dbias, dout, inp []F, w CSR[F], n int) {
+func sddmm[F Float](dvalues, dbias, dout, inp []F, w csr[F], n int) {
 	for i := range n {
 		x := inp[i*w.Cols:][:w.Cols]
 		for r, dy := range dout[i*w.Rows:][:w.Rows] {

@@ -24,7 +24,7 @@ func near(t *testing.T, name string, got, want []float64) {
 func TestEmbeddingForward(t *testing.T) {
 	wte, wpe := []float64{1, 2, 3, 4, 5, 6}, []float64{10, 20, 30, 40}
 	out := make([]float64, 8)
-	EmbeddingForward(out, []int32{2, 0, 1, 1}, []int32{0, 1, 1, 0}, wte, wpe, 2)
+	embeddingForward(out, []int32{2, 0, 1, 1}, []int32{0, 1, 1, 0}, wte, wpe, 2)
 	near(t, "out", out, []float64{15, 26, 31, 42, 33, 44, 13, 24})
 }
 
@@ -90,7 +90,7 @@ func TestAttentionForward(t *testing.T) {
 		}
 	}
 	out, lse := make([]float64, len(wantOut)), make([]float64, len(wantLSE))
-	AttentionForward(out, lse, qkv, offsets, 9, c, nh, nh)
+	attentionForward(out, lse, qkv, offsets, 9, c, nh, nh)
 	near(t, "out", out, wantOut)
 	near(t, "lse", lse, wantLSE)
 }
@@ -110,8 +110,8 @@ func TestGroupedAttention(t *testing.T) {
 		}
 	}
 	out, lse, wantOut, wantLSE := make([]float64, n*c), make([]float64, n*nh), make([]float64, n*c), make([]float64, n*nh)
-	AttentionForward(out, lse, grouped, offsets, 5, c, nh, kv)
-	AttentionForward(wantOut, wantLSE, plain, offsets, 5, c, nh, nh)
+	attentionForward(out, lse, grouped, offsets, 5, c, nh, kv)
+	attentionForward(wantOut, wantLSE, plain, offsets, 5, c, nh, nh)
 	if !slices.Equal(out, wantOut) || !slices.Equal(lse, wantLSE) {
 		t.Error("other bits than with copies of keys and values")
 	}
@@ -156,9 +156,9 @@ func TestSwiGLUForward(t *testing.T) {
 func TestCombineRows(t *testing.T) {
 	inp, rows := []float64{1, 2, 3, 4, 5, 6}, []int32{2, 0, -1, 1, -1, -1}
 	out := make([]float64, 6)
-	CombineRows(out, inp, rows, []float64{1, 10, 7, 2, 7, 7}, 3, 2, 2)
+	combineRows(out, inp, rows, []float64{1, 10, 7, 2, 7, 7}, 3, 2, 2)
 	near(t, "out", out, []float64{15, 26, 6, 8, 0, 0})
-	CombineRows(out, inp, rows, nil, 3, 2, 2)
+	combineRows(out, inp, rows, nil, 3, 2, 2)
 	near(t, "out", out, []float64{6, 8, 3, 4, 0, 0})
 }
 
@@ -201,11 +201,11 @@ func TestSlicesOfTheVocabulary(t *testing.T) {
 		parts = append(parts, part)
 	}
 	first, second, stats := make([]float64, 3*n), make([]float64, 3*n), make([]float64, 3*n)
-	SoftmaxMerge(first, nil, parts[0], targets, n, 1, 0)
-	SoftmaxMerge(second, first, parts[1], targets, n, 3, 1)
+	softmaxMerge(first, nil, parts[0], targets, n, 1, 0)
+	softmaxMerge(second, first, parts[1], targets, n, 3, 1)
 	loss := CrossEntropy(stats, second, parts[2], targets, scale, n, 5, 4)
-	SoftmaxGradient(parts[1], stats, targets, scale, n, 3, 1)
-	SoftmaxGradient(parts[0], stats, targets, scale, n, 1, 0)
+	softmaxGradient(parts[1], stats, targets, scale, n, 3, 1)
+	softmaxGradient(parts[0], stats, targets, scale, n, 1, 0)
 	near(t, "loss", []float64{loss}, []float64{want})
 	for k, part := range parts {
 		for i := range n {
@@ -228,7 +228,7 @@ func TestSpMMKeepsTheBitsOfMatmul(t *testing.T) {
 		return x
 	}
 	inp, bias, dout, dense := single(n*c), single(o), single(n*o), single(o*c)
-	w := CSR[float32]{Rows: o, Cols: c, RowPtr: []int32{0}}
+	w := csr[float32]{Rows: o, Cols: c, RowPtr: []int32{0}}
 	for i := range dense {
 		if rnd.IntN(4) > 0 {
 			dense[i] = 0
@@ -240,20 +240,20 @@ func TestSpMMKeepsTheBitsOfMatmul(t *testing.T) {
 		}
 	}
 	got, want := make([]float32, n*o), make([]float32, n*o)
-	SpMMForward(got, inp, w, bias, n)
+	spMMForward(got, inp, w, bias, n)
 	MatmulForward(want, inp, dense, bias, n, c, o)
 	if !slices.Equal(got, want) {
 		t.Error("forward differs")
 	}
 	got, want = make([]float32, n*c), make([]float32, n*c)
-	SpMMBackwardInput(got, dout, w, n)
-	MatmulBackwardInput(want, dout, dense, n, c, o)
+	spMMBackwardInput(got, dout, w, n)
+	matmulBackwardInput(want, dout, dense, n, c, o)
 	if !slices.Equal(got, want) {
 		t.Error("backward for inputs differs")
 	}
 	product, values := make([]float32, o*c), make([]float32, len(w.Values))
-	MatmulBackwardWeight(product, nil, dout, inp, n, c, o)
-	SDDMM(values, nil, dout, inp, w, n)
+	matmulBackwardWeight(product, nil, dout, inp, n, c, o)
+	sddmm(values, nil, dout, inp, w, n)
 	for r := range o {
 		columns, first := w.row(r)
 		for e, column := range columns {

@@ -58,10 +58,10 @@ func TestEmbeddingGradient(t *testing.T) {
 	wte, wpe, dout := r.normal(v*c), r.normal(places*c), r.normal(n*c)
 	startToken, dwte := r.added(len(wte))
 	startPosition, dwpe := r.added(len(wpe))
-	EmbeddingBackward(dwte, dwpe, dout, tokens, positions, c)
+	embeddingBackward(dwte, dwpe, dout, tokens, positions, c)
 	objective := func() float64 {
 		out := make([]float64, n*c)
-		EmbeddingForward(out, tokens, positions, wte, wpe, c)
+		embeddingForward(out, tokens, positions, wte, wpe, c)
 		return dot(out, dout)
 	}
 	r.agree("dwte", wte, dwte, startToken, objective)
@@ -83,7 +83,7 @@ func TestLayerNormGradient(t *testing.T) {
 	startWeight, dweight := r.added(c)
 	startBias, dbias := r.added(c)
 	LayerNormBackwardInput(dinp, dout, inp, mean, rstd, weight, n, c)
-	LayerNormBackwardWeight(dweight, dbias, dout, inp, mean, rstd, n, c)
+	layerNormBackwardWeight(dweight, dbias, dout, inp, mean, rstd, n, c)
 	r.agree("dinp", inp, dinp, startInp, objective)
 	r.agree("dweight", weight, dweight, startWeight, objective)
 	r.agree("dbias", bias, dbias, startBias, objective)
@@ -101,8 +101,8 @@ func TestMatmulGradient(t *testing.T) {
 	dinp := make([]float64, n*c)
 	startWeight, dweight := r.added(o * c)
 	startBias, dbias := r.added(o)
-	MatmulBackwardInput(dinp, dout, weight, n, c, o)
-	MatmulBackwardWeight(dweight, dbias, dout, inp, n, c, o)
+	matmulBackwardInput(dinp, dout, weight, n, c, o)
+	matmulBackwardWeight(dweight, dbias, dout, inp, n, c, o)
 	r.agree("dinp", inp, dinp, make([]float64, n*c), objective)
 	r.agree("dweight", weight, dweight, startWeight, objective)
 	r.agree("dbias", bias, dbias, startBias, objective)
@@ -111,7 +111,7 @@ func TestMatmulGradient(t *testing.T) {
 func TestCSRGradient(t *testing.T) {
 	const n = 7
 	r := newGradients(t)
-	w := CSR[float64]{
+	w := csr[float64]{
 		Rows: 4, Cols: 5,
 		RowPtr: []int32{0, 3, 3, 4, 6}, ColIdx: []int32{0, 2, 4, 1, 0, 4},
 		Values: r.normal(6),
@@ -119,14 +119,14 @@ func TestCSRGradient(t *testing.T) {
 	inp, bias, dout := r.normal(n*w.Cols), r.normal(w.Rows), r.normal(n*w.Rows)
 	objective := func() float64 {
 		out := make([]float64, n*w.Rows)
-		SpMMForward(out, inp, w, bias, n)
+		spMMForward(out, inp, w, bias, n)
 		return dot(out, dout)
 	}
 	dinp := make([]float64, n*w.Cols)
 	startValues, dvalues := r.added(len(w.Values))
 	startBias, dbias := r.added(w.Rows)
-	SpMMBackwardInput(dinp, dout, w, n)
-	SDDMM(dvalues, dbias, dout, inp, w, n)
+	spMMBackwardInput(dinp, dout, w, n)
+	sddmm(dvalues, dbias, dout, inp, w, n)
 	r.agree("dinp", inp, dinp, make([]float64, n*w.Cols), objective)
 	r.agree("dvalues", w.Values, dvalues, startValues, objective)
 	r.agree("dbias", bias, dbias, startBias, objective)
@@ -140,12 +140,12 @@ func TestAttentionGradient(t *testing.T) {
 		qkv, dout := r.normal(n*rowWidth(c, nh, kv)), r.normal(n*c)
 		out, lse := make([]float64, n*c), make([]float64, nh*n)
 		objective := func() float64 {
-			AttentionForward(out, lse, qkv, offsets, longest, c, nh, kv)
+			attentionForward(out, lse, qkv, offsets, longest, c, nh, kv)
 			return dot(out, dout)
 		}
 		objective() // stores out and lse
 		dqkv := make([]float64, len(qkv))
-		AttentionBackward(dqkv, dout, qkv, out, lse, offsets, longest, c, nh, kv)
+		attentionBackward(dqkv, dout, qkv, out, lse, offsets, longest, c, nh, kv)
 		r.agree("dqkv", qkv, dqkv, make([]float64, len(qkv)), objective)
 	}
 }
@@ -164,7 +164,7 @@ func TestRMSNormGradient(t *testing.T) {
 	startInp, dinp := r.added(n * c)
 	startWeight, dweight := r.added(c)
 	RMSNormBackwardInput(dinp, dout, inp, rstd, weight, n, c)
-	RMSNormBackwardWeight(dweight, dout, inp, rstd, n, c)
+	rmsNormBackwardWeight(dweight, dout, inp, rstd, n, c)
 	r.agree("dinp", inp, dinp, startInp, objective)
 	r.agree("dweight", weight, dweight, startWeight, objective)
 }
@@ -204,11 +204,11 @@ func TestCombineGradient(t *testing.T) {
 	inp, factor, dout := r.normal(table*c), r.normal(n*k), r.normal(n*c)
 	objective := func() float64 {
 		out := make([]float64, n*c)
-		CombineRows(out, inp, rows, factor, n, k, c)
+		combineRows(out, inp, rows, factor, n, k, c)
 		return dot(out, dout)
 	}
 	dfactor := make([]float64, n*k)
-	CombineGradient(dfactor, dout, inp, rows, n, k, c)
+	combineGradient(dfactor, dout, inp, rows, n, k, c)
 	r.agree("dfactor", factor, dfactor, make([]float64, n*k), objective)
 }
 

@@ -54,12 +54,12 @@ func LayerNormBackwardInput[F Float](dinp, dout, inp, mean, rstd, weight []F, n,
 	}
 }
 
-// LayerNormBackwardWeight adds to dweight and dbias (c), with
+// layerNormBackwardWeight adds to dweight and dbias (c), with
 // xhat = (inp - mean)·rstd,
 //
 //	dweight += Σ_n dout·xhat
 //	dbias   += Σ_n dout
-func LayerNormBackwardWeight[F Float](dweight, dbias, dout, inp, mean, rstd []F, n, c int) {
+func layerNormBackwardWeight[F Float](dweight, dbias, dout, inp, mean, rstd []F, n, c int) {
 	for i := range n {
 		dy, x := dout[i*c:][:c], inp[i*c:][:c]
 		for j := range c {

@@ -2,8 +2,8 @@ package ref
 
 import "math"
 
-// Mask sets to 0 the elements of x whose bit is 0 in mask: bit i%64 of word i/64.
-func Mask[F Float](x []F, mask []uint64) {
+// mask sets to 0 the elements of x whose bit is 0 in mask: bit i%64 of word i/64.
+func mask[F Float](x []F, mask []uint64) {
 	for i := range x {
 		if !kept(mask, i) {
 			x[i] = 0
@@ -11,11 +11,11 @@ func Mask[F Float](x []F, mask []uint64) {
 	}
 }
 
-// MagnitudeHistogram is one pass of a radix selection by magnitude, the bits
+// magnitudeHistogram is one pass of a radix selection by magnitude, the bits
 // of float32(|x|) as uint32. Of the elements whose first fixed bits (0, 8, 16
 // or 24) are prefix, and whose bit in mask is 1, it adds to hist (256) a count
 // by the 8 bits that follow. A nil mask keeps all.
-func MagnitudeHistogram[F Float](hist []int64, x []F, mask []uint64, prefix uint32, fixed int) {
+func magnitudeHistogram[F Float](hist []int64, x []F, mask []uint64, prefix uint32, fixed int) {
 	for i, xi := range x {
 		bits := Magnitude(xi)
 		if bits>>(32-fixed) == prefix && (mask == nil || kept(mask, i)) {
@@ -27,10 +27,10 @@ func MagnitudeHistogram[F Float](hist []int64, x []F, mask []uint64, prefix uint
 // Magnitude returns the bits of float32(|x|), which order as |x| does.
 func Magnitude[F Float](x F) uint32 { return math.Float32bits(float32(math.Abs(float64(x)))) }
 
-// SelectLargest sets in out the bits of the elements of x whose magnitude is above
+// selectLargest sets in out the bits of the elements of x whose magnitude is above
 // threshold, and of those at it the first `ties`. Elements whose bit in mask is 0 do
 // not count; a nil mask keeps all.
-func SelectLargest[F Float](out []uint64, x []F, mask []uint64, threshold uint32, ties int) {
+func selectLargest[F Float](out []uint64, x []F, mask []uint64, threshold uint32, ties int) {
 	clear(out)
 	for i, xi := range x {
 		if mask != nil && !kept(mask, i) {

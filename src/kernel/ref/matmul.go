@@ -12,17 +12,17 @@ func MatmulForward[F Float](out, inp, weight, bias []F, n, c, o int) {
 	}
 }
 
-// MatmulBackwardInput sets dinp (n, c) = dout (n, o) · weight (o, c).
-func MatmulBackwardInput[F Float](dinp, dout, weight []F, n, c, o int) {
+// matmulBackwardInput sets dinp (n, c) = dout (n, o) · weight (o, c).
+func matmulBackwardInput[F Float](dinp, dout, weight []F, n, c, o int) {
 	clear(dinp)
 	for i := range n {
 		vecmat(dinp[i*c:][:c], dout[i*o:][:o], weight, c)
 	}
 }
 
-// MatmulBackwardWeight adds doutᵀ·inp to dweight (o, c) and Σ_n dout to dbias
+// matmulBackwardWeight adds doutᵀ·inp to dweight (o, c) and Σ_n dout to dbias
 // (o), which may be nil. dout is (n, o), inp (n, c).
-func MatmulBackwardWeight[F Float](dweight, dbias, dout, inp []F, n, c, o int) {
+func matmulBackwardWeight[F Float](dweight, dbias, dout, inp []F, n, c, o int) {
 	column := make([]F, n) // of dout
 	for j := range o {
 		for i := range column {

@@ -4,9 +4,9 @@ package ref
 // It is part of the result's definition: every layout of a layer sums alike.
 const sumBlock = 4096
 
-// SumSquares returns Σ x², added in float64: in order within blocks of 4096
+// sumSquares returns Σ x², added in float64: in order within blocks of 4096
 // elements, then the blocks in order.
-func SumSquares[F Float](x []F) float64 {
+func sumSquares[F Float](x []F) float64 {
 	var total float64
 	for len(x) > 0 {
 		n := min(len(x), sumBlock)

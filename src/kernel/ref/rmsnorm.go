@@ -41,10 +41,10 @@ func RMSNormBackwardInput[F Float](dinp, dout, inp, rstd, weight []F, n, c int) 
 	}
 }
 
-// RMSNormBackwardWeight adds to dweight (c), with xhat = inp·rstd,
+// rmsNormBackwardWeight adds to dweight (c), with xhat = inp·rstd,
 //
 //	dweight += Σ_n dout·xhat
-func RMSNormBackwardWeight[F Float](dweight, dout, inp, rstd []F, n, c int) {
+func rmsNormBackwardWeight[F Float](dweight, dout, inp, rstd []F, n, c int) {
 	for i := range n {
 		dy, x := dout[i*c:][:c], inp[i*c:][:c]
 		for j := range c {

@@ -174,16 +174,16 @@ func PlaceTokens[W Float](places, tokens []int32, factors []W, ends, chosen []in
 	}
 }
 
-// Experts is the matrices (o, c) of experts, Gap elements between two, and which rows each
+// experts is the matrices (o, c) of experts, Gap elements between two, and which rows each
 // works on: [Ends[e], Ends[e+1]).
-type Experts[F Float] struct {
+type experts[F Float] struct {
 	Matrices []F
 	Gap      int
 	Ends     []int32
 }
 
 // each calls f for every expert that has rows, with its matrix and the rows.
-func (x Experts[F]) each(o, c int, f func(matrix []F, lo, hi int)) {
+func (x experts[F]) each(o, c int, f func(matrix []F, lo, hi int)) {
 	for e := range len(x.Ends) - 1 {
 		if lo, hi := int(x.Ends[e]), int(x.Ends[e+1]); hi > lo {
 			f(x.Matrices[e*(o*c+x.Gap):][:o*c], lo, hi)
@@ -191,20 +191,20 @@ func (x Experts[F]) each(o, c int, f func(matrix []F, lo, hi int)) {
 	}
 }
 
-// GroupedForward sets rows of out, of o, to those of inp, of c, times the transposed matrix
+// groupedForward sets rows of out, of o, to those of inp, of c, times the transposed matrix
 // of their expert.
-func GroupedForward[F Float](out, inp []F, x Experts[F], c, o int) {
+func groupedForward[F Float](out, inp []F, x experts[F], c, o int) {
 	x.each(o, c, func(w []F, lo, hi int) { MatmulForward(out[lo*o:hi*o], inp[lo*c:hi*c], w, nil, hi-lo, c, o) })
 }
 
-// GroupedBackwardInput sets rows of dinp, of c, to those of dout, of o, times the matrix of
+// groupedBackwardInput sets rows of dinp, of c, to those of dout, of o, times the matrix of
 // their expert.
-func GroupedBackwardInput[F Float](dinp, dout []F, x Experts[F], c, o int) {
-	x.each(o, c, func(w []F, lo, hi int) { MatmulBackwardInput(dinp[lo*c:hi*c], dout[lo*o:hi*o], w, hi-lo, c, o) })
+func groupedBackwardInput[F Float](dinp, dout []F, x experts[F], c, o int) {
+	x.each(o, c, func(w []F, lo, hi int) { matmulBackwardInput(dinp[lo*c:hi*c], dout[lo*o:hi*o], w, hi-lo, c, o) })
 }
 
-// GroupedBackwardWeight adds to each expert's matrix the product of its rows of dout,
+// groupedBackwardWeight adds to each expert's matrix the product of its rows of dout,
 // transposed, and inp.
-func GroupedBackwardWeight[F Float](x Experts[F], dout, inp []F, c, o int) {
-	x.each(o, c, func(dw []F, lo, hi int) { MatmulBackwardWeight(dw, nil, dout[lo*o:hi*o], inp[lo*c:hi*c], hi-lo, c, o) })
+func groupedBackwardWeight[F Float](x experts[F], dout, inp []F, c, o int) {
+	x.each(o, c, func(dw []F, lo, hi int) { matmulBackwardWeight(dw, nil, dout[lo*o:hi*o], inp[lo*c:hi*c], hi-lo, c, o) })
 }

@@ -1,11 +1,11 @@
 package ref
 
-// GatherRows sets row i of out, rows of c, to a row of inp,
+// gatherRows sets row i of out, rows of c, to a row of inp,
 //
 //	out[i] = factor[i] · inp[rows[i]]
 //
 // A nil factor is 1. It panics if a row is outside inp.
-func GatherRows[F Float](out, inp []F, rows []int32, factor []F, c int) {
+func gatherRows[F Float](out, inp []F, rows []int32, factor []F, c int) {
 	for i, row := range rows {
 		to, from := out[i*c:][:c], inp[int(row)*c:][:c]
 		if factor == nil {
@@ -18,12 +18,12 @@ func GatherRows[F Float](out, inp []F, rows []int32, factor []F, c int) {
 	}
 }
 
-// ScatterRows adds row i of add to a row of out, both of rows of c:
+// scatterRows adds row i of add to a row of out, both of rows of c:
 //
 //	out[rows[i]] = keep[i] · out[rows[i]] + factor[i] · add[i]
 //
 // A nil factor is 1. No row is named twice. It panics if a row is outside out.
-func ScatterRows[F Float](out, add []F, rows []int32, keep, factor []F, c int) {
+func scatterRows[F Float](out, add []F, rows []int32, keep, factor []F, c int) {
 	for i, row := range rows {
 		times := F(1)
 		if factor != nil {
@@ -36,12 +36,12 @@ func ScatterRows[F Float](out, add []F, rows []int32, keep, factor []F, c int) {
 	}
 }
 
-// CombineRows sets row i of out (n, c) to a sum of rows of inp, in ascending order of j < k:
+// combineRows sets row i of out (n, c) to a sum of rows of inp, in ascending order of j < k:
 //
 //	out[i] = Σ_j factor[i,j] · inp[rows[i,j]]
 //
 // A nil factor is 1. A negative row counts nothing. It panics if a row is behind inp's.
-func CombineRows[F Float](out, inp []F, rows []int32, factor []F, n, k, c int) {
+func combineRows[F Float](out, inp []F, rows []int32, factor []F, n, k, c int) {
 	for i := range n {
 		to, empty := out[i*c:][:c], true
 		for j := i * k; j < (i+1)*k; j++ {
@@ -72,12 +72,12 @@ func scaled[F Float](y []F, a F, x []F) {
 	}
 }
 
-// CombineGradient sets what each row of CombineRows counts for, with j < k:
+// combineGradient sets what each row of CombineRows counts for, with j < k:
 //
 //	dfactor[i,j] = dout[i] · inp[rows[i,j]]
 //
 // It is 0 of a negative row. It panics if a row is behind inp's.
-func CombineGradient[F Float](dfactor, dout, inp []F, rows []int32, n, k, c int) {
+func combineGradient[F Float](dfactor, dout, inp []F, rows []int32, n, k, c int) {
 	for i := range n {
 		for j := i * k; j < (i+1)*k; j++ {
 			dfactor[j] = 0
@@ -88,12 +88,12 @@ func CombineGradient[F Float](dfactor, dout, inp []F, rows []int32, n, k, c int)
 	}
 }
 
-// GateGradient adds to dlogits what the rows of c of dout say of a gate between a and b:
+// gateGradient adds to dlogits what the rows of c of dout say of a gate between a and b:
 //
 //	dlogits[rows[i]] += factor[i] · Σ_c dout[i] · (a[i] - b[i])
 //
 // No place is named twice. It panics if one is outside dlogits.
-func GateGradient[F Float](dlogits, dout, a, b []F, rows []int32, factor []F, c int) {
+func gateGradient[F Float](dlogits, dout, a, b []F, rows []int32, factor []F, c int) {
 	for i, row := range rows {
 		sum := F(0)
 		for j := i * c; j < (i+1)*c; j++ {

@@ -53,10 +53,10 @@ func (s sorted) rows() iter.Seq2[int, []int32] {
 	}
 }
 
-// AttentionHash sorts the queries and the keys of every head of every sequence of qkv
+// attentionHash sorts the queries and the keys of every head of every sequence of qkv
 // (n, 3c) by bucket, as kernel.Backend says, and counts in pairs those that
 // SparseAttentionForward has scores of, and all that are causal.
-func AttentionHash[F Float](order, starts []int32, pairs []float64, qkv []F, offsets []int32, key uint64, buckets, c, nh int) {
+func attentionHash[F Float](order, starts []int32, pairs []float64, qkv []F, offsets []int32, key uint64, buckets, c, nh int) {
 	clear(pairs)
 	clear(starts)
 	for h := range sorts(order, starts, offsets, buckets, c, nh) {
@@ -107,9 +107,9 @@ func sortByBucket[F Float](order, starts []int32, x []F, signs [][]F, stride int
 	}
 }
 
-// SparseAttentionForward is AttentionForward where query i sees of the rows j <= i only
+// sparseAttentionForward is AttentionForward where query i sees of the rows j <= i only
 // the keys of its bucket. One that sees none has output 0 and lse -Inf.
-func SparseAttentionForward[F Float](out, lse, qkv []F, offsets, order, starts []int32, longest, buckets, c, nh int) {
+func sparseAttentionForward[F Float](out, lse, qkv []F, offsets, order, starts []int32, longest, buckets, c, nh int) {
 	hs := c / nh
 	p := make([]F, longest)
 	for h := range sorts(order, starts, offsets, buckets, c, nh) {
@@ -132,9 +132,9 @@ func SparseAttentionForward[F Float](out, lse, qkv []F, offsets, order, starts [
 	}
 }
 
-// SparseAttentionBackward is AttentionBackward of SparseAttentionForward. A key's sums
+// sparseAttentionBackward is AttentionBackward of SparseAttentionForward. A key's sums
 // are in ascending order of the queries that see it.
-func SparseAttentionBackward[F Float](dqkv, dout, qkv, out, lse []F, offsets, order, starts []int32, longest, buckets, c, nh int) {
+func sparseAttentionBackward[F Float](dqkv, dout, qkv, out, lse []F, offsets, order, starts []int32, longest, buckets, c, nh int) {
 	hs := c / nh
 	scale := F(1 / math.Sqrt(float64(hs)))
 	p := make([]F, longest)

@@ -12,13 +12,13 @@ func TestSparseAttentionGradient(t *testing.T) {
 	r := newGradients(t)
 	qkv, dout := r.normal(n*3*c), r.normal(n*c)
 	order, starts, pairs := make([]int32, 2*nh*n), make([]int32, 4*nh*2*(buckets+1)), make([]float64, 2)
-	AttentionHash(order, starts, pairs, qkv, offsets, key, buckets, c, nh)
+	attentionHash(order, starts, pairs, qkv, offsets, key, buckets, c, nh)
 	if pairs[0] == 0 || pairs[0] > pairs[1]/2 || pairs[1] != nh*(45+1+66) {
 		t.Fatalf("pairs are %v: want some of %d", pairs, nh*(45+1+66))
 	}
 	out, lse := make([]float64, n*c), make([]float64, nh*n)
 	objective := func() float64 {
-		SparseAttentionForward(out, lse, qkv, offsets, order, starts, longest, buckets, c, nh)
+		sparseAttentionForward(out, lse, qkv, offsets, order, starts, longest, buckets, c, nh)
 		return dot(out, dout)
 	}
 	objective() // stores out and lse
@@ -32,6 +32,6 @@ func TestSparseAttentionGradient(t *testing.T) {
 		t.Errorf("%d of %d queries see no key: want some", blind, len(lse))
 	}
 	dqkv := make([]float64, len(qkv))
-	SparseAttentionBackward(dqkv, dout, qkv, out, lse, offsets, order, starts, longest, buckets, c, nh)
+	sparseAttentionBackward(dqkv, dout, qkv, out, lse, offsets, order, starts, longest, buckets, c, nh)
 	r.agree("dqkv", qkv, dqkv, make([]float64, len(qkv)), objective)
 }

@@ -27,10 +27,10 @@ func eachBlock(rowPtr []int32, c, o int, visit func(block, at int)) {
 	}
 }
 
-// BlockScores sets scores to the sums of the squares of w over its blocks, those of
+// blockScores sets scores to the sums of the squares of w over its blocks, those of
 // eachBlock: 0 of a block of which mask has no bit, at least kernel.Lowest of others. A
 // nil mask has all.
-func BlockScores[F Float](scores, w []F, mask []uint64, rowPtr []int32, c, o int) {
+func blockScores[F Float](scores, w []F, mask []uint64, rowPtr []int32, c, o int) {
 	clear(scores)
 	live := make([]bool, len(scores))
 	eachBlock(rowPtr, c, o, func(block, at int) {
@@ -50,9 +50,9 @@ func score[F Float](sum F, live bool) F {
 	return max(sum, kernel.Lowest)
 }
 
-// BlockMask sets mask, a bit for each element, to those of the blocks whose bit in blocks
+// blockMask sets mask, a bit for each element, to those of the blocks whose bit in blocks
 // is 1.
-func BlockMask(mask, blocks []uint64, rowPtr []int32, c, o int) {
+func blockMask(mask, blocks []uint64, rowPtr []int32, c, o int) {
 	clear(mask)
 	eachBlock(rowPtr, c, o, func(block, at int) {
 		if kept(blocks, block) {

@@ -16,14 +16,14 @@ import (
 var Kind = dynamic.Registration{
 	Settings: settings,
 	Extension: func(c config.Config) model.Extension {
-		return Buckets{Count: config.Of[Settings](c).Buckets}
+		return Buckets{Count: config.Of[options](c).Buckets}
 	},
 	Workload: dynamic.Making{Every: 1, Of: func(c config.Config) dynamic.Workload {
 		s := config.Of[simulated](c)
 		return workload{s.Sparsest, s.Densest, s.Noise}
 	}},
 	Counts: func(config.Config) []dynamic.Counts {
-		return []dynamic.Counts{{Name: Pairs, Values: []string{"computed", "causal"}, Work: func(v dynamic.Values, _ float64) dynamic.Work {
+		return []dynamic.Counts{{Name: pairCounts, Values: []string{"computed", "causal"}, Work: func(v dynamic.Values, _ float64) dynamic.Work {
 			return dynamic.Work{Scores: true, Share: v.Get("computed") / v.Get("causal")}
 		}}}
 	},
@@ -34,6 +34,6 @@ var Kind = dynamic.Registration{
 		return dynamic.Percent(s.Scores) + " of the causal scores of attention are computed"
 	},
 	Holds: func(c config.Config) string {
-		return fmt.Sprintf("attention.buckets=%d", config.Of[Settings](c).Buckets)
+		return fmt.Sprintf("attention.buckets=%d", config.Of[options](c).Buckets)
 	},
 }

@@ -58,9 +58,9 @@ func (a *buckets) Memory(x *model.Exec, c model.Cutter, heads int) (model.Search
 
 // Pairs is the name of a reading of two values: pairs of a query and a key that have a
 // score, and those that dense attention scores.
-const Pairs = "pairs"
+const pairCounts = "pairs"
 
-func (a *buckets) Readings() []model.Reading           { return []model.Reading{{Name: Pairs, Values: 2}} }
+func (a *buckets) Readings() []model.Reading           { return []model.Reading{{Name: pairCounts, Values: 2}} }
 func (a *buckets) Reading(m model.Searched) tensor.Mem { return m[2] }
 
 func (a *buckets) of(b *model.Batch, m model.Searched, heads int) kernel.Buckets {

@@ -43,7 +43,7 @@ func TestGradientOfSparseAttention(t *testing.T) {
 func pairs(c *modeltest.Chain) (list [][]float64) {
 	for i, l := range c.S.Layers {
 		for k, r := range l.Readings() {
-			if r.Name == Pairs {
+			if r.Name == pairCounts {
 				list = append(list, slices.Clone(tensor.Of[float64](l.Reading(c.X, c.Batches[i], c.Saved[i], k))))
 			}
 		}

@@ -3,7 +3,7 @@ package attention
 import "dynmo/src/config"
 
 // Settings is attention within hash buckets (Pagliardini et al. 2023; paper, section 2.2).
-type Settings struct {
+type options struct {
 	Buckets int `toml:"buckets" shape:"true" default:"16" min:"1" doc:"buckets that the queries and keys of a head are hashed into, a power of two of at most model.sequence: a query sees the keys of its own; 1 is dense"`
 }
 
@@ -18,11 +18,11 @@ type simulated struct {
 var settings = config.Kind{
 	Name: "attention", Structural: true,
 	Tables: []config.Table{
-		{Name: "attention", Tag: `only:"train" when:"dynamic.kind=attention" doc:"attention within hash buckets"`, Place: 3, Settings: Settings{}},
+		{Name: "attention", Tag: `only:"train" when:"dynamic.kind=attention" doc:"attention within hash buckets"`, Place: 3, Settings: options{}},
 		{Name: "simulate", Place: 2, Settings: simulated{}},
 	},
 	Check: func(c config.Config, rule config.Rule) {
-		s, on, b := config.Of[simulated](c), c.Dynamic.Has("attention"), config.Of[Settings](c).Buckets
+		s, on, b := config.Of[simulated](c), c.Dynamic.Has("attention"), config.Of[options](c).Buckets
 		rule(on && c.Keyed() != c.Model.Heads, "as many key-value heads as heads beside attention, whose buckets are of each head's own keys",
 			"model.key_value_heads dynamic.kind")
 		rule(s.Densest < s.Sparsest, "simulate.density_most to be at least simulate.density_least", "simulate.density_most simulate.density_least")

@@ -23,10 +23,10 @@ var (
 		},
 	}
 	around = dynamic.Counts{
-		Name: Around, Values: []string{"threshold"},
+		Name: aroundCounts, Values: []string{"threshold"},
 		Charts: []dynamic.Chart{{Title: "thresholds of exits", About: "confidence above which a token leaves, by exit", FromZero: true,
 			Of: func(v dynamic.Values, s dynamic.Step) float64 {
-				return v.Get("threshold") / ThresholdUnit / s.Microbatches
+				return v.Get("threshold") / thresholdUnit / s.Microbatches
 			}}},
 	}
 )

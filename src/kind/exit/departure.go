@@ -20,18 +20,18 @@ const (
 // Around is a reading of an exit: the threshold in billionths, and how many tokens
 // would have left if each of Offsets had been added to it.
 const (
-	Around     = "exit.around"
-	exitAround = 1 + 2*exitReach + 1
+	aroundCounts = "exit.around"
+	exitAround   = 1 + 2*exitReach + 1
 
 	exitReach = 12 // so that the smallest offset is a fraction of a token's share
 )
 
 // ThresholdUnit is what a threshold is multiplied by in Around.
-const ThresholdUnit = 1e9
+const thresholdUnit = 1e9
 
 // Offsets are from 1/2 down to -1/2: each half as far from 0 as the one before,
 // then 0, then back.
-var Offsets = func() (list [exitAround - 1]float64) {
+var offsets = func() (list [exitAround - 1]float64) {
 	for i := range exitReach {
 		far := math.Ldexp(1, -1-i)
 		list[i], list[len(list)-1-i] = far, -far
@@ -128,8 +128,8 @@ func (d *departure) decide(b *model.Batch, e *exit) error {
 // count notes the readings that follow from the confidences.
 func (d *departure) count(threshold float64) {
 	d.counts = [exitCounts]float64{float64(d.came), float64(d.left), 0, float64(len(d.rows) - d.left)}
-	d.around = [exitAround]float64{math.Round(threshold * ThresholdUnit)}
-	for i, offset := range Offsets {
+	d.around = [exitAround]float64{math.Round(threshold * thresholdUnit)}
+	for i, offset := range offsets {
 		for _, confidence := range d.confidence[:d.came] {
 			if confidence > threshold+offset {
 				d.around[1+i]++

@@ -220,7 +220,7 @@ func TestReferenceOfAPair(t *testing.T) {
 	expect.OK(t, l.Refer())
 	live, reference, err := l.ReferenceRows(ch.X, ch.B, ch.Saved[1], ch.Input(1), ch.X.N())
 	expect.OK(t, err)
-	states := tensor.Of[float64](Half(l.Output(ch.X, ch.B, ch.Saved[1])))
+	states := tensor.Of[float64](half(l.Output(ch.X, ch.B, ch.Saved[1])))
 	if got := slices.Concat(live...); !slices.Equal(got, states) {
 		t.Errorf("%d values are compared, want the %d of the block's states", len(got), len(states))
 	}

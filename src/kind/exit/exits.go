@@ -190,7 +190,7 @@ func (e *exit) Feed(_ *model.Exec, b *model.Batch, _ tensor.Mem, _, targets []in
 }
 
 func (e *exit) Readings() []model.Reading {
-	return []model.Reading{{Name: model.Loss, Values: 1}, {Name: Counts, Values: exitCounts}, {Name: Around, Values: exitAround}}
+	return []model.Reading{{Name: model.Loss, Values: 1}, {Name: Counts, Values: exitCounts}, {Name: aroundCounts, Values: exitAround}}
 }
 
 func (e *exit) Reading(x *model.Exec, b *model.Batch, saved tensor.Mem, i int) tensor.Mem {
@@ -226,7 +226,7 @@ func (e *exit) Forward(x *model.Exec, b *model.Batch, saved, inp tensor.Mem) err
 // state returns the states of the tokens, or their gradient, of what enters the exit.
 func (e *exit) state(inp tensor.Mem) tensor.Mem {
 	if e.Confidence == saturation {
-		return Half(inp)
+		return half(inp)
 	}
 	return inp
 }

@@ -19,7 +19,7 @@ var Kind = dynamic.Registration{
 	Settings: settings,
 	New:      newThresholds,
 	Extension: func(c config.Config) model.Extension {
-		e := config.Of[Settings](c)
+		e := config.Of[options](c)
 		exits := Exits{
 			After: e.Depths(c.Model.Blocks), Confidence: e.Confidence, Threshold: e.Threshold, Probe: e.Probe, Weight: e.Weight, Propagate: e.Propagate,
 		}
@@ -33,7 +33,7 @@ var Kind = dynamic.Registration{
 		return workload{s.From, s.Share, s.Noise}
 	}},
 	Holds: func(c config.Config) string {
-		e := config.Of[Settings](c)
+		e := config.Of[options](c)
 		return fmt.Sprintf("exit.after=%s exit.confidence=%s", e.Depths(c.Model.Blocks), e.Confidence)
 	},
 	Counts:   counts,
@@ -73,7 +73,7 @@ func change(of map[string]float64) string {
 // fewBlocks puts exits behind the second and the third of four blocks, so that there are
 // blocks with an exit behind them and without, routed or not. No token leaves early.
 func fewBlocks(c *config.Config) int {
-	e := config.Of[Settings](*c)
+	e := config.Of[options](*c)
 	e.After, e.Share, e.Threshold = "2,3", 0, 2
 	config.Set(c, e)
 	return 4
@@ -82,7 +82,7 @@ func fewBlocks(c *config.Config) int {
 // shares returns the share of the tokens that leave behind each layer in the end.
 func shares(c config.Config) []float64 {
 	var list []float64
-	e := config.Of[Settings](c)
+	e := config.Of[options](c)
 	for _, d := range model.FromConfig(c).Chain() {
 		gone := 0.0
 		if d.Kind == model.Exit {

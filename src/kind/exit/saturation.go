@@ -70,31 +70,31 @@ type pairMemory struct {
 
 func (p *pair) cut(x *model.Exec, b *model.Batch, saved, held tensor.Mem) (m pairMemory, savedBytes, heldBytes int64) {
 	for i, q := range p.parts {
-		m.saved[i], m.held[i] = Behind(saved, savedBytes), Behind(held, heldBytes)
+		m.saved[i], m.held[i] = behind(saved, savedBytes), behind(held, heldBytes)
 		var s, h int64
 		m.out[i], s, h = q.Memory(x, b.OfPart(i), m.saved[i], m.held[i])
 		savedBytes, heldBytes = savedBytes+s, heldBytes+h
 		if i < len(p.parts)-1 {
-			c := x.Cut(b, Behind(held, heldBytes))
+			c := x.Cut(b, behind(held, heldBytes))
 			m.grad[i] = c.Rows(p.hidden, x.Backend.DType())
 			heldBytes += c.Off
 		}
 	}
-	c := x.Cut(b, Behind(saved, savedBytes))
+	c := x.Cut(b, behind(saved, savedBytes))
 	m.both = c.Boundary(x, p.Leaves())
 	return m, savedBytes + c.Off, heldBytes
 }
 
 // rest returns what is left of memory behind its first bytes; absent if it is.
-func Behind(m tensor.Mem, bytes int64) tensor.Mem {
+func behind(m tensor.Mem, bytes int64) tensor.Mem {
 	if m.IsZero() {
 		return m
 	}
 	return m.Span(bytes, m.Bytes-bytes)
 }
 
-// Half returns the first half of memory; absent if it is.
-func Half(m tensor.Mem) tensor.Mem {
+// half returns the first half of memory; absent if it is.
+func half(m tensor.Mem) tensor.Mem {
 	if m.IsZero() {
 		return m
 	}
@@ -117,7 +117,7 @@ func (m *pairMemory) entering(part int, inp tensor.Mem) tensor.Mem {
 // leaving returns the gradient of what leaves a part.
 func (p *pair) leaving(m *pairMemory, part int, dout tensor.Mem) tensor.Mem {
 	if part == len(p.parts)-1 {
-		return Half(dout)
+		return half(dout)
 	}
 	return m.grad[part]
 }
@@ -132,7 +132,7 @@ func (p *pair) Forward(x *model.Exec, b *model.Batch, saved, inp tensor.Mem) err
 			return err
 		}
 	}
-	state := Half(m.both)
+	state := half(m.both)
 	x.Stream.Copy(state, m.out[len(p.parts)-1])
 	x.Stream.Copy(m.both.Span(state.Bytes, state.Bytes), inp)
 	return nil
@@ -174,7 +174,7 @@ func (d *departure) saturate(x *model.Exec, b *model.Batch, inp tensor.Mem) erro
 	if d.states == nil {
 		d.states = make([]byte, inp.Bytes/int64(b.Tokens)*int64(x.N()))
 	}
-	behind, front := Half(inp), inp.Span(inp.Bytes/2, inp.Bytes/2)
+	behind, front := half(inp), inp.Span(inp.Bytes/2, inp.Bytes/2)
 	each := b.QueryRows(behind).Bytes
 	states := d.states[:2*each]
 	x.Stream.Copy(tensor.From(states[:each]), b.QueryRows(behind))

@@ -10,7 +10,7 @@ import (
 )
 
 // Settings is early exit: behind chosen blocks tokens leave (Schuster et al. 2022; paper, section 2.2).
-type Settings struct {
+type options struct {
 	After      string  `toml:"after" shape:"true" default:"auto" doc:"numbers of blocks behind which tokens may leave, ascending: \"3,6,9\"; auto: every quarter of the blocks, from exit.from on"`
 	From       float64 `toml:"from" shape:"true" default:"0.25" min:"0" below:"1" doc:"share of the blocks before the first exit, where exit.after is auto"`
 	Confidence string  `toml:"confidence" shape:"true" default:"classifier" oneof:"classifier,saturation,softmax" doc:"what says that a token may leave: a linear classifier of its state, the cosine between its states behind and in front of the last block, which stays one layer then, or its largest probability, which takes the head for every token"`
@@ -25,7 +25,7 @@ type Settings struct {
 
 // Depths returns the numbers of blocks before each exit in a chain of so many, ascending,
 // with commas between them; "" if there are none.
-func (e Settings) Depths(blocks int) string {
+func (e options) Depths(blocks int) string {
 	if e.After != "auto" {
 		return strings.ReplaceAll(e.After, " ", "")
 	}
@@ -40,7 +40,7 @@ func (e Settings) Depths(blocks int) string {
 }
 
 // Count returns how many exits a chain of so many blocks has.
-func (e Settings) Count(blocks int) int {
+func (e options) Count(blocks int) int {
 	depths := e.Depths(blocks)
 	if depths == "" {
 		return 0
@@ -59,13 +59,13 @@ type simulated struct {
 var settings = config.Kind{
 	Name: "exit", Structural: true, Subset: true,
 	Tables: []config.Table{
-		{Name: "exit", Tag: `only:"train" when:"dynamic.kind=exit" doc:"tokens leave behind chosen blocks (Schuster et al. 2022)"`, Place: 6, Settings: Settings{}},
+		{Name: "exit", Tag: `only:"train" when:"dynamic.kind=exit" doc:"tokens leave behind chosen blocks (Schuster et al. 2022)"`, Place: 6, Settings: options{}},
 		{Name: "simulate", Place: 3, Settings: simulated{}},
 	},
 	Check:   check,
 	Remarks: remarks,
 	Shape: func(c config.Config, s *config.Shape) {
-		e := config.Of[Settings](c)
+		e := config.Of[options](c)
 		s.Added += e.Count(c.Model.Blocks)
 		if e.Confidence == "saturation" {
 			s.Whole += e.Count(c.Model.Blocks) // the blocks in front of exits
@@ -77,7 +77,7 @@ func check(c config.Config, rule config.Rule) {
 	if !c.Dynamic.Has("exit") {
 		return
 	}
-	e, mod := config.Of[Settings](c), c.Dynamic.Has("mod")
+	e, mod := config.Of[options](c), c.Dynamic.Has("mod")
 	rule(c.Keyed() != c.Model.Heads && e.Propagate, "as many key-value heads as heads where states of tokens that left go on", "model.key_value_heads exit.propagate")
 	rule(e.check(c.Model.Blocks) != "", e.check(c.Model.Blocks), "exit.after exit.from model.blocks")
 	rule(mod && e.Confidence == "saturation", "classifier or softmax beside mod: routed blocks do not keep what entered them", "exit.confidence dynamic.kind")
@@ -87,7 +87,7 @@ func check(c config.Config, rule config.Rule) {
 
 // check returns what is wanted of the depths of a chain of so many blocks; "" if they are
 // right.
-func (e Settings) check(blocks int) string {
+func (e options) check(blocks int) string {
 	if blocks < 2 {
 		return "at least 2 blocks: tokens leave between two"
 	}
@@ -108,7 +108,7 @@ func (e Settings) check(blocks int) string {
 // remarks returns a sentence for each setting that has no effect beside others, and for each by
 // which no token leaves, or every one.
 func remarks(c config.Config) (list []string) {
-	e, standard := config.Of[Settings](c), config.Of[Settings](config.Default())
+	e, standard := config.Of[options](c), config.Of[options](config.Default())
 	if e.Share > 0 && e.Start >= c.Train.Steps {
 		list = append(list, fmt.Sprintf("exit.share = %v has no effect: exit.start = %d is not below train.steps = %d", e.Share, e.Start, c.Train.Steps))
 	}

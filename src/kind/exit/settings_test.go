@@ -48,7 +48,7 @@ func TestExitDepths(t *testing.T) {
 		{"auto", "3,6,9", 0.25, 12}, {"auto", "6,9", 0.5, 12}, {"auto", "12,24,36", 0.25, 48}, {"auto", "1", 0.25, 2}, {"auto", "1,2", 0.25, 3},
 		{"auto", "2,4,6", 0, 8}, {"auto", "1,3,5,7", 0.1, 8}, {"2, 5", "2,5", 0.25, 8}, {"auto", "", 0.9, 4},
 	} {
-		e := Settings{After: c.after, From: c.from}
+		e := options{After: c.after, From: c.from}
 		if got := e.Depths(c.blocks); got != c.want {
 			t.Errorf("%+v: %q", c, got)
 		}

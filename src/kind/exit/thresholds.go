@@ -11,7 +11,7 @@ import (
 
 // newThresholds returns what moves thresholds, or nothing if they stay as they are.
 func newThresholds(c config.Config) dynamic.Kind {
-	e := config.Of[Settings](c)
+	e := config.Of[options](c)
 	if e.Share == 0 {
 		return dynamic.Nothing{}
 	}
@@ -106,11 +106,11 @@ type counted struct {
 // exitsIn returns what every exit counted, in chain order.
 func exitsIn(counts []cost.Count) (list []counted) {
 	for _, c := range counts {
-		if c.Name != Counts && c.Name != Around {
+		if c.Name != Counts && c.Name != aroundCounts {
 			continue
 		}
 		if len(list) == 0 || list[len(list)-1].layer != c.Layer {
-			list = append(list, counted{layer: c.Layer, around: make([]float64, len(Offsets))})
+			list = append(list, counted{layer: c.Layer, around: make([]float64, len(offsets))})
 		}
 		x := &list[len(list)-1]
 		if c.Name == Counts {
@@ -119,7 +119,7 @@ func exitsIn(counts []cost.Count) (list []counted) {
 			continue
 		}
 		v := around.Read(c.Values)
-		x.threshold = max(x.threshold, v.Get("threshold")/ThresholdUnit)
+		x.threshold = max(x.threshold, v.Get("threshold")/thresholdUnit)
 		for i, tokens := range v.Rest() {
 			x.around[i] += float64(tokens)
 		}
@@ -130,7 +130,7 @@ func exitsIn(counts []cost.Count) (list []counted) {
 // offset returns how far from the threshold as many tokens as wanted would have left,
 // as a straight line between the two nearest counts.
 func (x counted) offset(wanted float64) float64 {
-	at, step := len(Offsets)/2, 1
+	at, step := len(offsets)/2, 1
 	if x.around[at] > wanted {
 		step = -1 // to higher thresholds
 	}
@@ -138,8 +138,8 @@ func (x counted) offset(wanted float64) float64 {
 		a, b := x.around[at], x.around[at+step]
 		if (a-wanted)*(b-wanted) <= 0 {
 			part := (wanted - a) / (b - a)
-			return Offsets[at] + part*(Offsets[at+step]-Offsets[at])
+			return offsets[at] + part*(offsets[at+step]-offsets[at])
 		}
 	}
-	return Offsets[at]
+	return offsets[at]
 }

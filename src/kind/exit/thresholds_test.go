@@ -71,14 +71,14 @@ func TestThresholdsFollowTheShare(t *testing.T) {
 					continue
 				}
 				number := int(l.Name[5] - '0')
-				around := []int64{int64(math.Round(threshold * ThresholdUnit))}
-				for range Offsets {
+				around := []int64{int64(math.Round(threshold * thresholdUnit))}
+				for range offsets {
 					around = append(around, 0)
 				}
 				left := 0
 				for range entered {
 					x := draw(r, number)
-					for i, offset := range Offsets {
+					for i, offset := range offsets {
 						if x > threshold+offset {
 							around[1+i]++
 						}
@@ -88,7 +88,7 @@ func TestThresholdsFollowTheShare(t *testing.T) {
 					}
 				}
 				m.Counts = append(m.Counts, cost.Count{Name: Counts, Layer: l.ID, Values: []int64{int64(entered), int64(left), 0, 0, 0, 0}},
-					cost.Count{Name: Around, Layer: l.ID, Values: around})
+					cost.Count{Name: aroundCounts, Layer: l.ID, Values: around})
 				gone, entered = gone+left, entered-left
 			}
 			if share := float64(gone) / tokens; step <= 10 && gone > 0 || step >= 45 && math.Abs(share-0.6) > 0.06 {
@@ -110,10 +110,10 @@ func TestNoTokenAtAnExit(t *testing.T) {
 	expect.OK(t, err)
 	_, err = e.Before(40, dynamic.Target{Stage: s})
 	expect.OK(t, err)
-	around := make([]int64, 1+len(Offsets))
+	around := make([]int64, 1+len(offsets))
 	var m cost.Measurement
 	for _, layer := range []int{2, 4, 6} {
-		m.Counts = append(m.Counts, cost.Count{Name: Counts, Layer: layer, Values: make([]int64, 6)}, cost.Count{Name: Around, Layer: layer, Values: around})
+		m.Counts = append(m.Counts, cost.Count{Name: Counts, Layer: layer, Values: make([]int64, 6)}, cost.Count{Name: aroundCounts, Layer: layer, Values: around})
 	}
 	expect.OK(t, e.After(40, m))
 	for _, layer := range []int{2, 4, 6} {

@@ -24,7 +24,7 @@ func (w workload) Costs(c *dynamic.Chain, step int) dynamic.Costs {
 	if last := c.Steps - 1 - c.Start; last > 0 {
 		progress *= float64(step-c.Start) / float64(last)
 	}
-	exits := Exits{After: Settings{After: "auto", From: w.From}.Depths(c.Count)}.Depths()
+	exits := Exits{After: options{After: "auto", From: w.From}.Depths(c.Count)}.Depths()
 	gone := func(noise func() float64) []float64 {
 		list, there := make([]float64, len(c.Layers)), 1.0
 		for i, b := range c.Blocks {

@@ -45,7 +45,7 @@ const (
 // moves with them: they are the same wherever layers lie. Replica 0 evaluates its first
 // microbatch. Layers that cannot be evaluated freeze with the next that can.
 type plasticity struct {
-	Settings
+	options
 
 	known      bool
 	layers     []freezing // by layer of the chain

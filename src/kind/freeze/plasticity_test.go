@@ -31,8 +31,8 @@ func TestDissimilarity(t *testing.T) {
 // few returns a freezing of small windows, of an embedding, four layers of blocks and a head.
 func few() *plasticity {
 	return &plasticity{
-		Settings: Settings{Every: 1, Reference: 2, Average: 1, Window: 3, Tolerance: 0.05, Thaw: 4},
-		known:    true, layers: make([]freezing, 6), candidates: []int{1, 2, 3},
+		options: options{Every: 1, Reference: 2, Average: 1, Window: 3, Tolerance: 0.05, Thaw: 4},
+		known:   true, layers: make([]freezing, 6), candidates: []int{1, 2, 3},
 	}
 }
 

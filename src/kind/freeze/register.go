@@ -15,9 +15,9 @@ import (
 var Kind = dynamic.Registration{
 	Settings: settings,
 	New: func(c config.Config) dynamic.Kind {
-		f := config.Of[Settings](c)
+		f := config.Of[options](c)
 		if f.When == "plasticity" {
-			return &plasticity{Settings: f}
+			return &plasticity{options: f}
 		}
 		return atStep{Layers: f.Layers, Step: f.Step}
 	},
@@ -48,7 +48,7 @@ var Kind = dynamic.Registration{
 // references returns the bytes of the references that layers are compared with, where the
 // memory of the device is that of the host. They come after the first steps.
 func references(c config.Config, dtype tensor.DType) []int64 {
-	if config.Of[Settings](c).When != "plasticity" || c.Device.Kind != "cpu" {
+	if config.Of[options](c).When != "plasticity" || c.Device.Kind != "cpu" {
 		return nil
 	}
 	return model.ReferenceBytes(model.FromConfig(c), dtype)

@@ -7,7 +7,7 @@ import (
 )
 
 // Settings is an end of the training of the first layers, as Egeria decides it (Wang et al. 2022), or at one step.
-type Settings struct {
+type options struct {
 	When      string  `toml:"when" default:"plasticity" oneof:"plasticity,step" doc:"what freezes layers: that the front-most has stopped changing (Egeria, Wang et al. 2022), or a step"`
 	Start     int     `toml:"start" default:"500" min:"0" when:"freeze.when=plasticity" unit:"steps" doc:"step of the first reference, behind the warm-up"`
 	Every     int     `toml:"every" default:"50" min:"1" when:"freeze.when=plasticity" unit:"steps" doc:"steps between evaluations of plasticity"`
@@ -30,7 +30,7 @@ type simulated struct {
 var settings = config.Kind{
 	Name: "freeze",
 	Tables: []config.Table{
-		{Name: "freeze", Tag: `only:"train" when:"dynamic.kind=freeze" doc:"an end of the training of the first layers"`, Place: 2, Settings: Settings{}},
+		{Name: "freeze", Tag: `only:"train" when:"dynamic.kind=freeze" doc:"an end of the training of the first layers"`, Place: 2, Settings: options{}},
 		{Name: "simulate", Place: 4, Settings: simulated{}},
 	},
 	Check:   check,
@@ -39,16 +39,16 @@ var settings = config.Kind{
 
 // Averaged returns how many evaluations a moving average is over: between two references
 // plasticity grows, so that only whole times between them compare.
-func (f Settings) Averaged() int {
+func (f options) Averaged() int {
 	period := max(1, f.Reference/f.Every)
 	return (f.Average + period - 1) / period * period
 }
 
 // Earliest returns the first step in which a layer can be frozen by its plasticity.
-func (f Settings) Earliest() int { return f.Start + f.Every*(f.Averaged()+f.Window-1) + 1 }
+func (f options) Earliest() int { return f.Start + f.Every*(f.Averaged()+f.Window-1) + 1 }
 
 func check(c config.Config, rule config.Rule) {
-	f := config.Of[Settings](c)
+	f := config.Of[options](c)
 	byPlasticity, atStep := c.Dynamic.Has("freeze") && f.When == "plasticity", c.Dynamic.Has("freeze") && f.When == "step"
 	rule(c.ReplicasDiffer() && byPlasticity, `parallel.experts = "local" beside freeze.when = "plasticity": a layer's reference answers without the experts of other replicas`, "parallel.experts dynamic.kind freeze.when")
 	rule(byPlasticity && f.Reference%f.Every != 0, "freeze.reference to be a multiple of freeze.every", "freeze.reference freeze.every")
@@ -61,7 +61,7 @@ func check(c config.Config, rule config.Rule) {
 
 // remarks says where freezing has no effect.
 func remarks(c config.Config) []string {
-	if f := config.Of[Settings](c); f.When == "step" && f.Step >= c.Train.Steps {
+	if f := config.Of[options](c); f.When == "step" && f.Step >= c.Train.Steps {
 		return []string{fmt.Sprintf("freeze in dynamic.kind has no effect: freeze.step = %d is not below train.steps = %d", f.Step, c.Train.Steps)}
 	}
 	return nil

@@ -9,7 +9,7 @@ import (
 
 // schedule says in which share of the steps blocks are kept.
 type schedule struct {
-	Settings
+	options
 	blocks int
 }
 

@@ -14,7 +14,7 @@ import (
 // TestShares: in the first step every block is kept; in the end the last block in Theta of the
 // steps, and those before it in proportion (Zhang & He 2020, section 4.1).
 func TestShares(t *testing.T) {
-	s := schedule{Settings{Theta: 0.5, Gamma: 0.001}, 12}
+	s := schedule{options{Theta: 0.5, Gamma: 0.001}, 12}
 	for _, c := range []struct {
 		step, block int
 		want        float64
@@ -30,14 +30,14 @@ func TestShares(t *testing.T) {
 // TestDraws: halves of a block agree, two stages with the same block too, a step drawn again
 // is the same, and over many steps a block is kept as often as its share says.
 func TestDraws(t *testing.T) {
-	c := modeltest.Small.With(Gates{})
+	c := modeltest.Small.With(blockGates{})
 	c.HalfGrain = true
 	a, b := modeltest.New(t, c, tensor.F32), modeltest.New(t, c, tensor.F32)
 	kept := make(map[int]int)
 	const steps = 4000
 	for step := range steps {
 		for _, ch := range []*modeltest.Chain{a, b} {
-			d := &draws{schedule: schedule{Settings{Theta: 0.4, Gamma: 10}, c.Blocks}, seed: 3}
+			d := &draws{schedule: schedule{options{Theta: 0.4, Gamma: 10}, c.Blocks}, seed: 3}
 			_, err := d.Before(step+100, dynamic.Target{Stage: ch.S})
 			expect.OK(t, err)
 		}

@@ -8,14 +8,14 @@ import (
 )
 
 // Gates puts a gate before each part of every block.
-type Gates struct{ model.Modest }
+type blockGates struct{ model.Modest }
 
-func (Gates) Name() string       { return "layerdrop" }
-func (Gates) Phase() model.Phase { return model.AroundBlocks }
-func (Gates) Beyond() bool       { return false }
+func (blockGates) Name() string       { return "layerdrop" }
+func (blockGates) Phase() model.Phase { return model.AroundBlocks }
+func (blockGates) Beyond() bool       { return false }
 
 // Extend gives the parts of every block gates.
-func (Gates) Extend(_ model.Config, chain []model.Description) []model.Description {
+func (blockGates) Extend(_ model.Config, chain []model.Description) []model.Description {
 	return model.EachBlock(chain, func(d model.Description) model.Description {
 		for i, p := range d.Makers {
 			d.Makers[i].New = func() model.Part { return &gated{Part: p.New(), gate: 1} }

@@ -16,7 +16,7 @@ func TestGradientOfGates(t *testing.T) {
 		for _, half := range []bool{false, true} {
 			for _, gates := range [][2]float64{{0.8, 0.6}, {0.8, -0.6}, {-0.8, 1}} {
 				t.Run(fmt.Sprintf("%s/half=%v/%v", name, half, gates), func(t *testing.T) {
-					c := shape.With(Gates{})
+					c := shape.With(blockGates{})
 					c.HalfGrain, c.Tied = half, half
 					ch := modeltest.New(t, c, tensor.F64)
 					modeltest.Enlarge(ch.S)
@@ -39,7 +39,7 @@ func TestGradientOfGates(t *testing.T) {
 // the dense model, bit for bit; validation computes the dense model whatever is dropped.
 func TestOpenGates(t *testing.T) {
 	for _, precision := range []tensor.DType{tensor.F32, tensor.F64} {
-		dense, ch := modeltest.New(t, modeltest.Small, precision), modeltest.New(t, modeltest.Small.With(Gates{}), precision)
+		dense, ch := modeltest.New(t, modeltest.Small, precision), modeltest.New(t, modeltest.Small.With(blockGates{}), precision)
 		dense.Gradients()
 		ch.Gradients()
 		for i, l := range dense.S.Layers {
@@ -61,7 +61,7 @@ func TestOpenGates(t *testing.T) {
 
 // TestWorkOfGates: a dropped block works on no token, and says how often it is kept.
 func TestWorkOfGates(t *testing.T) {
-	ch := modeltest.New(t, modeltest.Small.With(Gates{}), tensor.F32)
+	ch := modeltest.New(t, modeltest.Small.With(blockGates{}), tensor.F32)
 	ch.S.Layers[1].Tune(0.75)
 	ch.S.Layers[2].Tune(-0.5)
 	ch.Loss()

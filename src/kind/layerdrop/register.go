@@ -18,18 +18,18 @@ var Kind = dynamic.Registration{
 	New: func(c config.Config) dynamic.Kind {
 		return &draws{schedule: scheduleOf(c), seed: c.Run.Seed}
 	},
-	Extension: func(config.Config) model.Extension { return Gates{} },
+	Extension: func(config.Config) model.Extension { return blockGates{} },
 	Workload: dynamic.Making{Every: 1, Of: func(c config.Config) dynamic.Workload {
 		return workload{scheduleOf(c)}
 	}},
 	Holds: func(c config.Config) string {
-		s := config.Of[Settings](c)
+		s := config.Of[options](c)
 		return fmt.Sprintf("layerdrop.theta=%v layerdrop.gamma=%v", s.Theta, s.Gamma)
 	},
 }
 
 func scheduleOf(c config.Config) schedule {
-	return schedule{config.Of[Settings](c), c.Model.Blocks}
+	return schedule{config.Of[options](c), c.Model.Blocks}
 }
 
 // workload is a run in which blocks cost what they take in the mean over draws.

@@ -9,12 +9,12 @@ import (
 )
 
 // routedTokens are the tokens at a routed block (see Counts).
-var routedTokens = dynamic.Counts{Name: Counts, Values: []string{"there", "taken", "right", "router's loss", "predictor's loss"}}
+var routedTokens = dynamic.Counts{Name: routedCounts, Values: []string{"there", "taken", "right", "router's loss", "predictor's loss"}}
 
 // counts returns routedTokens with its charts.
 func counts(c config.Config) []dynamic.Counts {
 	by := "the router's sigmoid above 1/2"
-	if config.Of[Settings](c).Route == "predictor" {
+	if config.Of[options](c).Route == "predictor" {
 		by = "the predictor"
 	}
 	all := routedTokens

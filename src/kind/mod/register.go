@@ -18,13 +18,13 @@ import (
 var Kind = dynamic.Registration{
 	Settings: settings,
 	New: func(c config.Config) dynamic.Kind {
-		if config.Of[Settings](c).Route == "predictor" {
+		if config.Of[options](c).Route == "predictor" {
 			return &routing{}
 		}
 		return dynamic.Nothing{}
 	},
 	Extension: func(c config.Config) model.Extension {
-		m := config.Of[Settings](c)
+		m := config.Of[options](c)
 		return Depths{Capacity: m.Capacity, Predictor: m.Route == "predictor", Threshold: m.Threshold, One: m.Gate == "one", Auxiliary: m.Auxiliary}
 	},
 	Workload: dynamic.Making{Every: 1, Routed: true, Of: func(c config.Config) dynamic.Workload {
@@ -32,7 +32,7 @@ var Kind = dynamic.Registration{
 		return workload{s.Tokens, s.Noise}
 	}},
 	Holds: func(c config.Config) string {
-		m := config.Of[Settings](c)
+		m := config.Of[options](c)
 		return fmt.Sprintf("mod.capacity=%v mod.route=%s", m.Capacity, m.Route)
 	},
 	Counts:   counts,
@@ -51,7 +51,7 @@ var Kind = dynamic.Registration{
 // correct sets what routed blocks cost whose predictor took another share of the tokens than
 // it will: beside what the first block costs for those, routing costs what it did.
 func correct(few config.Config, layers []cost.Layer, taken float64) {
-	m := config.Of[Settings](few)
+	m := config.Of[options](few)
 	if m.Route != "predictor" {
 		return
 	}

@@ -14,11 +14,11 @@ import (
 const readingsOfRouting = 5
 
 // Counts is the name of these values.
-const Counts = "routed"
+const routedCounts = "routed"
 
 // Readings are those of the routing, then those of the block.
 func (r *routed) Readings() []model.Reading {
-	return append([]model.Reading{{Name: Counts, Values: readingsOfRouting}}, r.block.Readings()...)
+	return append([]model.Reading{{Name: routedCounts, Values: readingsOfRouting}}, r.block.Readings()...)
 }
 
 func (r *routed) Reading(x *model.Exec, b *model.Batch, saved tensor.Mem, i int) tensor.Mem {

@@ -7,7 +7,7 @@ import (
 )
 
 // Settings is a mixture of depths (Raposo et al. 2024).
-type Settings struct {
+type options struct {
 	Capacity  float64 `toml:"capacity" shape:"true" default:"0.125" above:"0" max:"1" doc:"share of a sequence's tokens that a routed block's router puts first, rounded up to a token"`
 	Route     string  `toml:"route" shape:"true" default:"topk" oneof:"topk,predictor" doc:"which tokens the block takes: those that are first, always as many; or those that a small MLP, which learns who is first, takes for one, so that counts vary"`
 	Threshold float64 `toml:"threshold" default:"0.5" min:"0" max:"1" when:"mod.route=predictor" doc:"probability of being first, as the predictor has it, above which a token is taken"`
@@ -25,7 +25,7 @@ type simulated struct {
 var settings = config.Kind{
 	Name: "mod", Structural: true, Subset: true,
 	Tables: []config.Table{
-		{Name: "mod", Tag: `only:"train" when:"dynamic.kind=mod" doc:"a mixture of depths: every second block takes some of the tokens, the others pass by it"`, Place: 5, Settings: Settings{}},
+		{Name: "mod", Tag: `only:"train" when:"dynamic.kind=mod" doc:"a mixture of depths: every second block takes some of the tokens, the others pass by it"`, Place: 5, Settings: options{}},
 		{Name: "simulate", Place: 5, Settings: simulated{}},
 	},
 	Check: func(c config.Config, rule config.Rule) {
@@ -38,7 +38,7 @@ var settings = config.Kind{
 
 // remarks returns sentences on settings that work, but route nothing.
 func remarks(c config.Config) (list []string) {
-	m := config.Of[Settings](c)
+	m := config.Of[options](c)
 	if m.Capacity == 1 && m.Route == "topk" {
 		list = append(list, "mod changes no layer's cost: mod.capacity = 1 takes every token into the routed blocks")
 	}

@@ -18,7 +18,7 @@ func counts(c config.Config) []dynamic.Counts {
 	all := assigned
 	all.Charts = []dynamic.Chart{{Title: "fullest expert", About: "tokens of a layer's fullest expert over those of its mean one, of a step", FromZero: true,
 		Of: func(v dynamic.Values, _ dynamic.Step) float64 { return fullest(v) }}}
-	if config.Of[Settings](c).Capacity > 0 {
+	if config.Of[options](c).Capacity > 0 {
 		all.Charts = append(all.Charts, dynamic.Chart{Title: "dropped assignments", Unit: "%", About: "of tokens to experts whose capacity is used up", FromZero: true,
 			Of: func(v dynamic.Values, _ dynamic.Step) float64 { return 100 * droppedShare(v) }})
 	}
@@ -89,7 +89,7 @@ func words(s dynamic.Seen) (list []string) {
 		return nil
 	}
 	list = append(list, "fullest expert: "+dynamic.Significant(full)+" times the mean")
-	if config.Of[Settings](s.Config).Capacity > 0 {
+	if config.Of[options](s.Config).Capacity > 0 {
 		list = append(list, "dropped assignments: "+dynamic.Percent(drops))
 	}
 	return list

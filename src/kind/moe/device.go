@@ -15,7 +15,7 @@ import (
 
 // assigned returns how many assignments have a place, of n tokens: where the host does not
 // know, how many at most.
-func (e *experts) assigned(d *Dispatch, n int) int {
+func (e *experts) assigned(d *dispatch, n int) int {
 	if e.Spread > 0 {
 		return d.assigned()
 	}
@@ -24,7 +24,7 @@ func (e *experts) assigned(d *Dispatch, n int) int {
 
 // dispatch sorts the assignments, and waits for the rows of each expert where passes need them.
 func (e *experts) dispatch(x *model.Exec, b *model.Batch, s expertsSaved) error {
-	d := b.Work.(*Dispatch)
+	d := b.Work.(*dispatch)
 	e.placeTokens(x, b.Queries, s)
 	d.tokens, d.left = b.Queries, [2]tensor.Mem{s.chosen, s.decided.weights}
 	if e.grouped() {

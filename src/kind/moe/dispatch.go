@@ -7,9 +7,9 @@ import (
 	"errors"
 )
 
-// Dispatch is what the host knows of where the tokens of a microbatch go among the experts of
+// dispatch is what the host knows of where the tokens of a microbatch go among the experts of
 // a layer, from its forward on.
-type Dispatch struct {
+type dispatch struct {
 	entered model.Batch
 	origin  *model.Batch // that the layer was entered by
 
@@ -23,8 +23,8 @@ type Dispatch struct {
 	worked []int32 // by expert that is here, then by replica whose tokens they are, where the rows that it works on begin; and where they all end
 }
 
-func newDispatch(x *model.Exec, e divided) *Dispatch {
-	d := &Dispatch{x: x, divided: e, ends: make([]int32, e.placed()+1)}
+func newDispatch(x *model.Exec, e divided) *dispatch {
+	d := &dispatch{x: x, divided: e, ends: make([]int32, e.placed()+1)}
 	d.worked = d.ends
 	if e.Spread > 0 {
 		d.worked = make([]int32, e.Count+1)
@@ -33,7 +33,7 @@ func newDispatch(x *model.Exec, e divided) *Dispatch {
 }
 
 // Enter returns b as it enters a layer that dispatches its tokens by d.
-func (d *Dispatch) Enter(b *model.Batch) *model.Batch {
+func (d *dispatch) Enter(b *model.Batch) *model.Batch {
 	d.spreads(d.x)
 	d.origin, d.entered = b, *b
 	d.entered.Work = d
@@ -41,15 +41,15 @@ func (d *Dispatch) Enter(b *model.Batch) *model.Batch {
 }
 
 // Skip does nothing: none of no tokens goes anywhere.
-func (d *Dispatch) Skip() error { return nil }
+func (d *dispatch) Skip() error { return nil }
 
 // Leaves returns the batch that entered.
-func (d *Dispatch) Leaves() *model.Batch { return d.origin }
+func (d *dispatch) Leaves() *model.Batch { return d.origin }
 
 // Worked returns the tokens that are computed; where experts are spread over replicas, those
 // of all replicas that the experts here compute. Of a group of experts only its reading
 // GroupRows tells.
-func (d *Dispatch) Worked() int {
+func (d *dispatch) Worked() int {
 	if d.Spread > 1 {
 		return int(d.worked[len(d.worked)-1]) / d.Top
 	}
@@ -57,26 +57,26 @@ func (d *Dispatch) Worked() int {
 }
 
 // Expected returns 1.
-func (d *Dispatch) Expected() float64 { return 1 }
+func (d *dispatch) Expected() float64 { return 1 }
 
 // Repeats reports true: what passes call depends on the batch alone.
-func (d *Dispatch) Repeats() bool { return true }
+func (d *dispatch) Repeats() bool { return true }
 
 // assigned returns how many assignments have a place.
-func (d *Dispatch) assigned() int { return int(d.ends[len(d.ends)-1]) }
+func (d *dispatch) assigned() int { return int(d.ends[len(d.ends)-1]) }
 
 // of returns the assignments [lo, hi) of an expert.
-func (d *Dispatch) of(expert int) (lo, hi int) { return int(d.ends[expert]), int(d.ends[expert+1]) }
+func (d *dispatch) of(expert int) (lo, hi int) { return int(d.ends[expert]), int(d.ends[expert+1]) }
 
 // rowsOf returns the rows [lo, hi) that an expert works on, by its number here.
-func (d *Dispatch) rowsOf(expert int) (lo, hi int) {
+func (d *dispatch) rowsOf(expert int) (lo, hi int) {
 	return int(d.worked[expert*d.replicas()]), int(d.worked[(expert+1)*d.replicas()])
 }
 
 // Choices returns the experts that each token goes to, by token the largest score first,
 // negative where the assignment is dropped; and the weights of these. They are valid until
 // the next forward. It waits for the device.
-func (d *Dispatch) Choices(x *model.Exec) (experts []int32, weights []float64, err error) {
+func (d *dispatch) Choices(x *model.Exec) (experts []int32, weights []float64, err error) {
 	n := d.tokens * d.Top
 	waited := x.Stream.Sync()
 	chosen, failed := device.Read(x.Device, d.left[0])

@@ -208,10 +208,10 @@ func (e *experts) Leaves() model.Width { return model.Width{Values: e.hidden} }
 const Counts = "experts"
 
 // CountsFrom is where in these values the tokens of the first expert are.
-const CountsFrom = 4
+const countsFrom = 4
 
 func (e *experts) Readings() []model.Reading {
-	return []model.Reading{{Name: Counts, Values: CountsFrom + e.Count}}
+	return []model.Reading{{Name: Counts, Values: countsFrom + e.Count}}
 }
 
 func (e *experts) Reading(x *model.Exec, b *model.Batch, saved tensor.Mem, _ int) tensor.Mem {
@@ -241,7 +241,7 @@ func (e *experts) assignments(x *model.Exec, c *model.Cutter) (a assignments) {
 	wide := x.Backend.DType().Wide()
 	a.tokens, a.factors = c.Rows(e.Top, tensor.I32), c.Rows(e.Top, wide)
 	a.places, a.weights = c.Rows(e.Top, tensor.I32), c.Rows(e.Top, wide)
-	a.ends, a.readings = c.Take(e.placed()+1, tensor.I32), c.Take(CountsFrom+e.Count, tensor.F64)
+	a.ends, a.readings = c.Take(e.placed()+1, tensor.I32), c.Take(countsFrom+e.Count, tensor.F64)
 	return a
 }
 

@@ -110,8 +110,8 @@ func TestExpertCounts(t *testing.T) {
 	modeltest.Enlarge(ch.S)
 	ch.Loss()
 	counts := ch.Read(1, Counts)
-	taken := counts[CountsFrom] + counts[CountsFrom+1] + counts[CountsFrom+2]
-	if counts[0] != 10 || counts[1]+taken != 20 || slices.Max(counts[CountsFrom:]) > 4 || counts[1] == 0 {
+	taken := counts[countsFrom] + counts[countsFrom+1] + counts[countsFrom+2]
+	if counts[0] != 10 || counts[1]+taken != 20 || slices.Max(counts[countsFrom:]) > 4 || counts[1] == 0 {
 		t.Errorf("counts %v of 10 tokens with two choices and 4 places at each of 3 experts", counts)
 	}
 }
@@ -190,7 +190,7 @@ func TestReferenceOfExperts(t *testing.T) {
 	turn()
 	ch.Loss()
 	chosen := func() []int32 {
-		experts, _, err := ch.Work[1].(*Dispatch).Choices(ch.X)
+		experts, _, err := ch.Work[1].(*dispatch).Choices(ch.X)
 		expect.OK(t, err)
 		return slices.Clone(experts)
 	}

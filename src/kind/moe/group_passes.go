@@ -27,7 +27,7 @@ func (g *expertGroup) Forward(x *model.Exec, b *model.Batch, saved, inp tensor.M
 	if err := g.dispatch(x, b, s); err != nil {
 		return err
 	}
-	return g.forwardExperts(x, b.Queries, b.Work.(*Dispatch), s, out, sum)
+	return g.forwardExperts(x, b.Queries, b.Work.(*dispatch), s, out, sum)
 }
 
 func (g *expertGroup) BackwardInput(x *model.Exec, b *model.Batch, saved, held, inp, dout, din tensor.Mem) error {
@@ -39,7 +39,7 @@ func (g *expertGroup) BackwardInput(x *model.Exec, b *model.Batch, saved, held, 
 	if !g.last {
 		x.Backend.Accumulate(x.Stream, h.dweights, h.dweights, behind.weights, b.Queries*g.Top)
 	}
-	if err := g.backwardExperts(x, b.Queries, b.Work.(*Dispatch), s, h, dsum); err != nil {
+	if err := g.backwardExperts(x, b.Queries, b.Work.(*dispatch), s, h, dsum); err != nil {
 		return err
 	}
 	switch {
@@ -55,7 +55,7 @@ func (g *expertGroup) BackwardInput(x *model.Exec, b *model.Batch, saved, held, 
 func (g *expertGroup) backwardFirst(x *model.Exec, b *model.Batch, s expertsSaved, h expertsHeld, inp, din tensor.Mem, behind groupCrossing) {
 	n := b.Queries
 	g.routeGradient(x, n, s, h)
-	g.addPassed(x, n, b.Work.(*Dispatch), s, h.dnormed)
+	g.addPassed(x, n, b.Work.(*dispatch), s, h.dnormed)
 	x.Backend.Add(x.Stream, h.dnormed, h.dnormed, behind.normed, n*g.hidden)
 	g.norm.BackwardInputTo(x, n, b.QueryRows(din), b.QueryRows(behind.sum), h.dnormed, b.QueryRows(inp), s.mean, s.rstd)
 }
@@ -69,7 +69,7 @@ func (g *expertGroup) backwardOthers(x *model.Exec, b *model.Batch, s expertsSav
 	} else {
 		x.Stream.Copy(before.normed, behind.normed)
 	}
-	g.addPassed(x, b.Queries, b.Work.(*Dispatch), s, before.normed)
+	g.addPassed(x, b.Queries, b.Work.(*dispatch), s, before.normed)
 }
 
 func (g *expertGroup) BackwardWeight(x *model.Exec, b *model.Batch, saved, held, inp, _ tensor.Mem) error {
@@ -78,6 +78,6 @@ func (g *expertGroup) BackwardWeight(x *model.Exec, b *model.Batch, saved, held,
 		s.normed = g.leaving(x, b, s.out).normed
 		g.routerWeights(x, b.Queries, s, h, b.QueryRows(inp))
 	}
-	g.expertWeights(x, b.Queries, b.Work.(*Dispatch), s, h)
+	g.expertWeights(x, b.Queries, b.Work.(*dispatch), s, h)
 	return nil
 }

@@ -139,7 +139,7 @@ func TestWorkOfExpertGroups(t *testing.T) {
 	ch := modeltest.New(t, grouped(func(*model.Config) {}), tensor.F64)
 	modeltest.Enlarge(ch.S)
 	ch.Loss()
-	counts := ch.Read(2, Counts)[CountsFrom:]
+	counts := ch.Read(2, Counts)[countsFrom:]
 	for k, layer := range []int{2, 3} {
 		rows := tensor.Of[int32](ch.S.Layers[layer].Reading(ch.X, ch.Batches[layer], ch.Saved[layer], 0))[0]
 		if got, want := model.KindOf[Experts](ch.S.Config).share(int(rows)), int(counts[2*k]+counts[2*k+1]); got != want { // 2 groups, top 2

@@ -6,7 +6,7 @@ import (
 )
 
 func (e *experts) Forward(x *model.Exec, b *model.Batch, saved, inp tensor.Mem) error {
-	s, n, d := e.saved(x, x.Cut(b, saved)), b.Queries, b.Work.(*Dispatch)
+	s, n, d := e.saved(x, x.Cut(b, saved)), b.Queries, b.Work.(*dispatch)
 	b.Carry(x, s.out, inp)
 	inp, out := b.QueryRows(inp), b.QueryRows(s.out)
 	e.norm.Forward(x, n, s.normed, s.mean, s.rstd, inp)
@@ -19,7 +19,7 @@ func (e *experts) Forward(x *model.Exec, b *model.Batch, saved, inp tensor.Mem) 
 }
 
 // forwardExperts sets out to inp and what the experts make of normed, all of n rows.
-func (e *experts) forwardExperts(x *model.Exec, n int, d *Dispatch, s expertsSaved, out, inp tensor.Mem) error {
+func (e *experts) forwardExperts(x *model.Exec, n int, d *dispatch, s expertsSaved, out, inp tensor.Mem) error {
 	assigned := e.assigned(d, n)
 	sent, made := e.outgoing(x, s.inp, s.made)
 	if assigned > 0 {
@@ -42,21 +42,21 @@ func (e *experts) forwardExperts(x *model.Exec, n int, d *Dispatch, s expertsSav
 }
 
 // work sets made to what the experts here make of inp, which has so many rows at most.
-func (e *experts) work(x *model.Exec, d *Dispatch, s expertsSaved, made tensor.Mem, rows int) {
+func (e *experts) work(x *model.Exec, d *dispatch, s expertsSaved, made tensor.Mem, rows int) {
 	if e.grouped() {
 		e.groupedForward(x, s, made, rows)
 		return
 	}
 	e.each(d, func(m mlpOf, lo, hi int) {
-		gateup, active := RowRange(x, s.gateup, lo, hi, 2*e.inside), RowRange(x, s.active, lo, hi, e.inside)
-		m.gateup.Forward(x, hi-lo, gateup, RowRange(x, s.inp, lo, hi, e.hidden))
+		gateup, active := rowRange(x, s.gateup, lo, hi, 2*e.inside), rowRange(x, s.active, lo, hi, e.inside)
+		m.gateup.Forward(x, hi-lo, gateup, rowRange(x, s.inp, lo, hi, e.hidden))
 		x.Backend.SwiGLUForward(x.Stream, active, gateup, hi-lo, e.inside)
-		m.down.Forward(x, hi-lo, RowRange(x, made, lo, hi, e.hidden), active)
+		m.down.Forward(x, hi-lo, rowRange(x, made, lo, hi, e.hidden), active)
 	})
 }
 
 // each calls f for every expert here that has rows to work on, with where these are.
-func (e *experts) each(d *Dispatch, f func(m mlpOf, lo, hi int)) {
+func (e *experts) each(d *dispatch, f func(m mlpOf, lo, hi int)) {
 	for k, m := range e.list {
 		if lo, hi := d.rowsOf(k); hi > lo {
 			f(m, lo, hi)
@@ -65,18 +65,18 @@ func (e *experts) each(d *Dispatch, f func(m mlpOf, lo, hi int)) {
 }
 
 // between returns rows [lo, hi) of memory of rows of so many values.
-func RowRange(x *model.Exec, m tensor.Mem, lo, hi, width int) tensor.Mem {
+func rowRange(x *model.Exec, m tensor.Mem, lo, hi, width int) tensor.Mem {
 	row := int64(width) * x.Backend.DType().Size()
 	return m.Span(int64(lo)*row, int64(hi-lo)*row)
 }
 
 // first returns the first rows.
 func first(x *model.Exec, m tensor.Mem, rows, width int) tensor.Mem {
-	return RowRange(x, m, 0, rows, width)
+	return rowRange(x, m, 0, rows, width)
 }
 
 func (e *experts) BackwardInput(x *model.Exec, b *model.Batch, saved, held, inp, dout, din tensor.Mem) error {
-	s, h, n, d := e.saved(x, x.Cut(b, saved)), e.held(x, x.Cut(b, held)), b.Queries, b.Work.(*Dispatch)
+	s, h, n, d := e.saved(x, x.Cut(b, saved)), e.held(x, x.Cut(b, held)), b.Queries, b.Work.(*dispatch)
 	b.Carry(x, din, dout)
 	dout = b.QueryRows(dout)
 	e.weightGradients(x, b, s, h, dout)
@@ -91,7 +91,7 @@ func (e *experts) BackwardInput(x *model.Exec, b *model.Batch, saved, held, inp,
 
 // backwardExperts sets dmade and dgateup, and made to the gradient of what the assignments
 // took to their experts.
-func (e *experts) backwardExperts(x *model.Exec, n int, d *Dispatch, s expertsSaved, h expertsHeld, dout tensor.Mem) error {
+func (e *experts) backwardExperts(x *model.Exec, n int, d *dispatch, s expertsSaved, h expertsHeld, dout tensor.Mem) error {
 	assigned := e.assigned(d, n)
 	sent, dinp := e.outgoing(x, h.dmade, s.made)
 	if assigned > 0 {
@@ -106,16 +106,16 @@ func (e *experts) backwardExperts(x *model.Exec, n int, d *Dispatch, s expertsSa
 		return nil
 	}
 	e.each(d, func(m mlpOf, lo, hi int) {
-		dactive, dgateup := first(x, x.Scratch, hi-lo, e.inside), RowRange(x, h.dgateup, lo, hi, 2*e.inside)
-		m.down.BackwardInput(x, hi-lo, dactive, RowRange(x, h.dmade, lo, hi, e.hidden))
-		x.Backend.SwiGLUBackward(x.Stream, dgateup, dactive, RowRange(x, s.gateup, lo, hi, 2*e.inside), hi-lo, e.inside)
-		m.gateup.BackwardInput(x, hi-lo, RowRange(x, dinp, lo, hi, e.hidden), dgateup)
+		dactive, dgateup := first(x, x.Scratch, hi-lo, e.inside), rowRange(x, h.dgateup, lo, hi, 2*e.inside)
+		m.down.BackwardInput(x, hi-lo, dactive, rowRange(x, h.dmade, lo, hi, e.hidden))
+		x.Backend.SwiGLUBackward(x.Stream, dgateup, dactive, rowRange(x, s.gateup, lo, hi, 2*e.inside), hi-lo, e.inside)
+		m.gateup.BackwardInput(x, hi-lo, rowRange(x, dinp, lo, hi, e.hidden), dgateup)
 	})
 	return e.exchange(x, d, back, s.made, dinp)
 }
 
 // addPassed adds to dnormed what backwardExperts has left in made.
-func (e *experts) addPassed(x *model.Exec, n int, d *Dispatch, s expertsSaved, dnormed tensor.Mem) {
+func (e *experts) addPassed(x *model.Exec, n int, d *dispatch, s expertsSaved, dnormed tensor.Mem) {
 	assigned := e.assigned(d, n)
 	if assigned == 0 {
 		return
@@ -129,7 +129,7 @@ func (e *experts) addPassed(x *model.Exec, n int, d *Dispatch, s expertsSaved, d
 // as it was forward.
 func (e *experts) weightGradients(x *model.Exec, b *model.Batch, s expertsSaved, h expertsHeld, dout tensor.Mem) {
 	n := b.Queries
-	if assigned := e.assigned(b.Work.(*Dispatch), n); assigned > 0 {
+	if assigned := e.assigned(b.Work.(*dispatch), n); assigned > 0 {
 		x.Backend.CombineGradient(x.Stream, h.dweights, dout, first(x, s.made, assigned, e.hidden), s.decided.places, n, e.Top, e.hidden)
 	} else {
 		x.Stream.Zero(h.dweights)
@@ -139,7 +139,7 @@ func (e *experts) weightGradients(x *model.Exec, b *model.Batch, s expertsSaved,
 func (e *experts) BackwardWeight(x *model.Exec, b *model.Batch, saved, held, inp, dout tensor.Mem) error {
 	s, h, n := e.saved(x, x.Cut(b, saved)), e.held(x, x.Cut(b, held)), b.Queries
 	e.routerWeights(x, n, s, h, b.QueryRows(inp))
-	e.expertWeights(x, n, b.Work.(*Dispatch), s, h)
+	e.expertWeights(x, n, b.Work.(*dispatch), s, h)
 	return nil
 }
 
@@ -153,13 +153,13 @@ func (e *experts) routerWeights(x *model.Exec, n int, s expertsSaved, h expertsH
 }
 
 // expertWeights adds to the gradients of the experts' matrices.
-func (e *experts) expertWeights(x *model.Exec, n int, d *Dispatch, s expertsSaved, h expertsHeld) {
+func (e *experts) expertWeights(x *model.Exec, n int, d *dispatch, s expertsSaved, h expertsHeld) {
 	if e.grouped() {
 		e.groupedBackwardWeight(x, s, h, e.assigned(d, n))
 		return
 	}
 	e.each(d, func(m mlpOf, lo, hi int) {
-		m.down.BackwardWeight(x, hi-lo, RowRange(x, h.dmade, lo, hi, e.hidden), RowRange(x, s.active, lo, hi, e.inside))
-		m.gateup.BackwardWeight(x, hi-lo, RowRange(x, h.dgateup, lo, hi, 2*e.inside), RowRange(x, s.inp, lo, hi, e.hidden))
+		m.down.BackwardWeight(x, hi-lo, rowRange(x, h.dmade, lo, hi, e.hidden), rowRange(x, s.active, lo, hi, e.inside))
+		m.gateup.BackwardWeight(x, hi-lo, rowRange(x, h.dgateup, lo, hi, 2*e.inside), rowRange(x, s.inp, lo, hi, e.hidden))
 	})
 }

@@ -18,7 +18,7 @@ func (e Experts) Plain(n int, logit func(i int) float64) (chosen []int32, weight
 	chosen, weights = make([]int32, n*e.Top), make([]float64, n*e.Top)
 	r := e.routing(n)
 	r.Room = n
-	ref.RouteTokens(chosen, weights, router, make([]float64, CountsFrom+e.Count), logits, nil, r, n, e.Count, e.Top)
+	ref.RouteTokens(chosen, weights, router, make([]float64, countsFrom+e.Count), logits, nil, r, n, e.Count, e.Top)
 	return chosen, weights
 }
 

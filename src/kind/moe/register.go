@@ -15,7 +15,7 @@ var Kind = dynamic.Registration{
 	Settings: settings,
 	New:      func(config.Config) dynamic.Kind { return &loads{} },
 	Extension: func(c config.Config) model.Extension {
-		m := config.Of[Settings](c)
+		m := config.Of[options](c)
 		e := Experts{
 			Count: m.Experts, Top: m.Top, Balanced: m.Balance == "s-base", Auxiliary: m.Aux, Z: m.Z, Capacity: m.Capacity,
 			Scale: m.Scale, Squashed: m.Router == "mlp",
@@ -27,7 +27,7 @@ var Kind = dynamic.Registration{
 	},
 	Workload: dynamic.Making{Every: 1, Routed: true, Of: recorded},
 	Holds: func(c config.Config) string {
-		m := config.Of[Settings](c)
+		m := config.Of[options](c)
 		text := fmt.Sprintf("moe.experts=%d moe.top=%d moe.intermediate=%d moe.balance=%s moe.capacity=%v", m.Experts, m.Top, c.Inside(), m.Balance, m.Capacity)
 		if c.Model.Grain == "expert" {
 			text += fmt.Sprintf(" moe.groups=%d", m.Groups)
@@ -41,7 +41,7 @@ var Kind = dynamic.Registration{
 		return text
 	},
 	Exported: func(c config.Config) (list []string) {
-		m := config.Of[Settings](c)
+		m := config.Of[options](c)
 		if m.Balance == "s-base" {
 			list = append(list, `moe.balance = "s-base": others send a token to its most probable experts, by weights that add up to 1, not to balanced ones by their probabilities`)
 		}
@@ -61,7 +61,7 @@ var Kind = dynamic.Registration{
 // Fewer returns the settings of a model with so many experts in a block, as many as a token
 // goes to at least.
 func Fewer(c config.Config, n int) (config.Config, error) {
-	m := config.Of[Settings](c)
+	m := config.Of[options](c)
 	if !c.Dynamic.Has("moe") || n < m.Top || n > m.Experts {
 		return c, fmt.Errorf("%d experts: want dynamic.kind with moe, and moe.top = %d to moe.experts = %d", n, m.Top, m.Experts)
 	}

@@ -32,7 +32,7 @@ func route(e Experts, logits ...[]float64) *assignment {
 	s := expertsSaved{logits: tensor.From(slices.Concat(logits...)), chosen: indices(n * e.Top), router: doubles(2 * n * e.Count)}
 	s.decided = assignments{
 		tokens: indices(n * e.Top), factors: doubles(n * e.Top), places: indices(n * e.Top), weights: doubles(n * e.Top),
-		ends: indices(e.Count + 1), readings: doubles(CountsFrom + e.Count),
+		ends: indices(e.Count + 1), readings: doubles(countsFrom + e.Count),
 	}
 	of := &experts{divided: divided{e, 0}}
 	of.routeTokens(x, n, s)

@@ -8,7 +8,7 @@ import (
 )
 
 // Settings is a mixture of experts (Jiang et al. 2024; paper, section 2.2.1).
-type Settings struct {
+type options struct {
 	Experts      int     `toml:"experts" shape:"true" default:"8" min:"1" max:"65536" doc:"experts of a block, gated MLPs"`
 	Top          int     `toml:"top" shape:"true" default:"2" min:"1" max:"65536" doc:"experts that a token goes to, at most moe.experts"`
 	Intermediate int     `toml:"intermediate" shape:"true" default:"0" min:"0" max:"16777216" doc:"channels inside an expert; 0: model.intermediate"`
@@ -36,13 +36,13 @@ type simulated struct {
 var settings = config.Kind{
 	Name: "moe", Structural: true,
 	Tables: []config.Table{
-		{Name: "moe", Tag: `only:"train" when:"dynamic.kind=moe" doc:"a mixture of experts: several MLPs in a block, of which each token takes a few; model.family has to be llama"`, Place: 4, Settings: Settings{}},
+		{Name: "moe", Tag: `only:"train" when:"dynamic.kind=moe" doc:"a mixture of experts: several MLPs in a block, of which each token takes a few; model.family has to be llama"`, Place: 4, Settings: options{}},
 		{Name: "parallel", Settings: parallel{}},
 		{Name: "simulate", Place: 1, Settings: simulated{}},
 	},
 	Check: check,
 	Remarks: func(c config.Config) []string {
-		if m := config.Of[Settings](c); m.Top >= m.Experts {
+		if m := config.Of[options](c); m.Top >= m.Experts {
 			return []string{fmt.Sprintf("moe changes no layer's cost: every token goes to each of the %d experts", m.Experts)}
 		}
 		return nil
@@ -58,7 +58,7 @@ func spread(c config.Config) bool {
 
 // shape gives blocks experts, of their own width, in place of one MLP.
 func shape(c config.Config, s *config.Shape) {
-	m := config.Of[Settings](c)
+	m := config.Of[options](c)
 	if m.Intermediate > 0 {
 		s.Inside = m.Intermediate
 	}
@@ -72,7 +72,7 @@ func shape(c config.Config, s *config.Shape) {
 }
 
 func check(c config.Config, rule config.Rule) {
-	m, on, spread, groups := config.Of[Settings](c), c.Dynamic.Has("moe"), spread(c), c.Model.Grain == "expert"
+	m, on, spread, groups := config.Of[options](c), c.Dynamic.Has("moe"), spread(c), c.Model.Grain == "expert"
 	rule(on && c.Model.Family != llama.Name, `model.family = "llama": its experts are gated MLPs`, "dynamic.kind model.family")
 	rule(on && m.Top > m.Experts, "moe.top to be at most moe.experts", "moe.top moe.experts")
 	rule(groups && !on, `dynamic.kind with moe: only experts have groups`, "model.grain dynamic.kind")

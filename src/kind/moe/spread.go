@@ -71,7 +71,7 @@ func (e *experts) outgoing(x *model.Exec, inp, made tensor.Mem) (there, back ten
 }
 
 // tell exchanges how many rows of each replica each expert works on.
-func (e *experts) tell(x *model.Exec, d *Dispatch) error {
+func (e *experts) tell(x *model.Exec, d *dispatch) error {
 	if e.Spread == 0 {
 		return nil
 	}
@@ -114,7 +114,7 @@ const (
 // exchange copies rows between the memory of the assignments, by place, and that of the
 // rows that the experts here work on, in a round with one message for each expert and other
 // replica, and waits for it.
-func (e *experts) exchange(x *model.Exec, d *Dispatch, w way, assigned, worked tensor.Mem) error {
+func (e *experts) exchange(x *model.Exec, d *dispatch, w way, assigned, worked tensor.Mem) error {
 	if e.Spread == 0 {
 		return nil
 	}
@@ -126,9 +126,9 @@ func (e *experts) exchange(x *model.Exec, d *Dispatch, w way, assigned, worked t
 		replica := (me + i) % e.Spread
 		for k := range here {
 			lo, hi := d.of(e.firstOf(replica) + k)
-			out := RowRange(x, assigned, lo, hi, e.hidden)
+			out := rowRange(x, assigned, lo, hi, e.hidden)
 			first, end := d.worked[k*e.Spread+replica], d.worked[k*e.Spread+replica+1]
-			in := RowRange(x, worked, int(first), int(end), e.hidden)
+			in := rowRange(x, worked, int(first), int(end), e.hidden)
 			if w == back {
 				out, in = in, out
 			}

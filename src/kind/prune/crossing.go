@@ -37,7 +37,7 @@ const never = 2
 // csrFrom returns the sparsity from which a pruned matrix is stored as CSR, above 1 where
 // none is: prune.csr_from, or what is known of the device.
 func csrFrom(c config.Config) float64 {
-	p := config.Of[Settings](c)
+	p := config.Of[options](c)
 	if p.Structure == "2:4" {
 		return never
 	}
@@ -55,7 +55,7 @@ func csrFrom(c config.Config) float64 {
 // not 2:4.
 func known(c config.Config) crossing {
 	for _, k := range crossings {
-		if k.device == c.Device.Kind && k.precision == c.Device.Type() && k.structure == config.Of[Settings](c).Structure {
+		if k.device == c.Device.Kind && k.precision == c.Device.Type() && k.structure == config.Of[options](c).Structure {
 			return k
 		}
 	}
@@ -68,15 +68,15 @@ func known(c config.Config) crossing {
 // that goes on stores them as before: recorded is the file of its settings, which need not
 // be there; "" of a run that begins. The error is that of the file of prune.crossing.
 func resolve(c *config.Config, recorded string) (why string, err error) {
-	p := config.Of[Settings](*c)
+	p := config.Of[options](*c)
 	switch {
 	case p.Structure == "2:4":
 		return "matrices of which two of every four weights are left stay masked dense: no product here skips the others", nil
 	case p.CSRFrom != "auto":
 		return "", nil
 	}
-	if was, _, err := config.Recorded(recorded); err == nil && was.Dynamic.Has("prune") && config.Of[Settings](was).CSRFrom != "auto" {
-		p.CSRFrom, p.Crossing = config.Of[Settings](was).CSRFrom, ""
+	if was, _, err := config.Recorded(recorded); err == nil && was.Dynamic.Has("prune") && config.Of[options](was).CSRFrom != "auto" {
+		p.CSRFrom, p.Crossing = config.Of[options](was).CSRFrom, ""
 		config.Set(c, p)
 		return fmt.Sprintf("pruned matrices are stored as this run began: prune.csr_from = %s", p.CSRFrom), nil
 	}
@@ -107,7 +107,7 @@ func measured(c config.Config, path string) (crossing, error) {
 	if err != nil {
 		return crossing{}, fmt.Errorf("prune.crossing: %w", err)
 	}
-	product, structure := "spmm", config.Of[Settings](c).Structure
+	product, structure := "spmm", config.Of[options](c).Structure
 	if structure != "unstructured" {
 		product += "_" + structure
 	}

@@ -47,7 +47,7 @@ func TestResolvePruning(t *testing.T) {
 		got, err := config.Load("", strings.Fields(c.sets))
 		expect.OK(t, err)
 		reasons, err := got.Resolve(c.recorded)
-		why, p := strings.Join(reasons, "; "), config.Of[Settings](got)
+		why, p := strings.Join(reasons, "; "), config.Of[options](got)
 		if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
 			t.Errorf("%s: error %v, want %q", c.sets, err, c.err)
 		}

@@ -23,7 +23,7 @@ type pruning struct {
 
 // newPruning returns the pruning of the settings.
 func newPruning(c config.Config) pruning {
-	p := config.Of[Settings](c)
+	p := config.Of[options](c)
 	return pruning{
 		Start: p.Start, Every: p.Every, Times: p.Times, Initial: p.Initial, Final: p.Final,
 		Gather: p.Select == "gather", CSRFrom: csrFrom(c), Structure: structures[p.Structure],

@@ -8,7 +8,7 @@ import (
 )
 
 // Settings is gradual global magnitude pruning (Zhu & Gupta 2017; paper, section 2.2 and algorithm 2).
-type Settings struct {
+type options struct {
 	Start     int     `toml:"start" default:"3000" min:"0" unit:"steps" doc:"step of the first pruning, t0" only:"train" instead:"--from"`
 	Every     int     `toml:"every" default:"1000" min:"1" unit:"steps" doc:"steps between prunings, Δt" only:"train" instead:"--every"`
 	Times     int     `toml:"times" default:"4" min:"1" doc:"intervals from the initial to the final sparsity, n"`
@@ -24,13 +24,13 @@ type Settings struct {
 var settings = config.Kind{
 	Name: "prune",
 	Tables: []config.Table{{
-		Name: "prune", Tag: `when:"dynamic.kind=prune" doc:"gradual global magnitude pruning"`, Place: 1, Settings: Settings{},
+		Name: "prune", Tag: `when:"dynamic.kind=prune" doc:"gradual global magnitude pruning"`, Place: 1, Settings: options{},
 	}},
 	Check:   check,
 	Remarks: remarks,
 	Resolve: resolve,
 	Assume: func(c *config.Config) {
-		if p := config.Of[Settings](*c); p.Structure != "2:4" {
+		if p := config.Of[options](*c); p.Structure != "2:4" {
 			p.CSRFrom = strconv.FormatFloat(min(1, csrFrom(*c)), 'g', -1, 64)
 			config.Set(c, p)
 		}
@@ -38,7 +38,7 @@ var settings = config.Kind{
 }
 
 func check(c config.Config, rule config.Rule) {
-	p, on := config.Of[Settings](c), c.Dynamic.Has("prune")
+	p, on := config.Of[options](c), c.Dynamic.Has("prune")
 	multiple := map[string]int{"unstructured": 1, "block32": 32, "2:4": 4}[p.Structure]
 	m := c.Model
 	divides := m.Hidden%multiple == 0 && 2*c.Keyed()*(m.Hidden/m.Heads)%multiple == 0 && c.Inside()%multiple == 0
@@ -52,7 +52,7 @@ func check(c config.Config, rule config.Rule) {
 
 // remarks says where pruning has no effect, or changes no layer's cost.
 func remarks(c config.Config) []string {
-	p := config.Of[Settings](c)
+	p := config.Of[options](c)
 	const none = "prune changes no layer's cost: "
 	switch {
 	case p.Start >= c.Train.Steps:

@@ -120,7 +120,7 @@ func TestMeasure(t *testing.T) {
 		t.Errorf("overhead at the paper's frequency %v, want 0.002", got)
 	}
 	f.Every = true
-	if f.Overhead() != best.Overhead || f.Most() != EveryOverhead {
+	if f.Overhead() != best.Overhead || f.Most() != everyOverhead {
 		t.Errorf("overhead of each iteration %v of %v", f.Overhead(), f.Most())
 	}
 }

@@ -34,8 +34,8 @@ type Figures struct {
 // changes at times, and where it does in every iteration.
 const (
 	ReachCeiling  = 0.95
-	MostOverhead  = 0.01
-	EveryOverhead = 0.05
+	mostOverhead  = 0.01
+	everyOverhead = 0.05
 )
 
 // Reached returns the speedup over its ceiling.
@@ -53,9 +53,9 @@ func (f Figures) Overhead() float64 {
 // Most returns the largest overhead that is allowed.
 func (f Figures) Most() float64 {
 	if f.Every {
-		return EveryOverhead
+		return everyOverhead
 	}
-	return MostOverhead
+	return mostOverhead
 }
 
 // Figures returns what the runs show. Speedups are medians over the steps, each beside

@@ -90,8 +90,8 @@ func (r Recording) Write(w io.Writer) error {
 	return errors.Join(err, z.Close())
 }
 
-// Read reads what Write wrote.
-func Read(in io.Reader) (Recording, error) {
+// read reads what Write wrote.
+func read(in io.Reader) (Recording, error) {
 	fail := func(err error) (Recording, error) { return Recording{}, fmt.Errorf("routing: %w", err) }
 	z, err := gzip.NewReader(in)
 	if err != nil {
@@ -144,5 +144,5 @@ func Named(name string) (Recording, error) {
 		return Recording{}, err
 	}
 	defer f.Close()
-	return Read(f)
+	return read(f)
 }

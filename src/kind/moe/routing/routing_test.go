@@ -24,7 +24,7 @@ func TestWriteRead(t *testing.T) {
 	r := small(t)
 	var file bytes.Buffer
 	expect.OK(t, r.Write(&file))
-	got, err := Read(bytes.NewReader(file.Bytes()))
+	got, err := read(bytes.NewReader(file.Bytes()))
 	expect.OK(t, err)
 	if !slices.Equal(got.Loads(1, 2), []uint16{5, 2, 3, 10}) || got.Name != "small" || !slices.Equal(got.loads, r.loads) {
 		t.Errorf("%+v, want %+v", got, r)
@@ -36,11 +36,11 @@ func TestWriteRead(t *testing.T) {
 	for want, r := range map[string]Recording{"loads: more than": short, "loads: unexpected EOF": long, "experts: 0": {}} {
 		var file bytes.Buffer
 		expect.OK(t, r.Write(&file))
-		if _, err := Read(&file); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := read(&file); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
-	if _, err := Read(strings.NewReader("text")); err == nil {
+	if _, err := read(strings.NewReader("text")); err == nil {
 		t.Error("text is read")
 	}
 	if err := r.Add(1, 2, []int64{0, 0, 0, 1}); err == nil || err.Error() != "routing: block 1, slot 2, expert 3: 11 tokens, want 0 to the slot's 10" {
