@@ -43,7 +43,7 @@ type segment struct{ lo, hi, decayed int }
 // partReading is which reading of which part one of the layer's is.
 type partReading struct{ part, index int }
 
-// NewLayer returns a layer of the chain with its initial weights. Weights
+// makeLayer returns a layer of the chain with its initial weights. Weights
 // depend on the seed, the block and the parameter only.
 func makeLayer(c Config, id int, d device.Device, t tensor.DType) (*Layer, error) {
 	l, err := newLayer(c, header{Layer: id}, d, t)

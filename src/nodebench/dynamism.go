@@ -31,15 +31,6 @@ var savings = []saving{
 	}},
 }
 
-// Savings returns the kinds whose work is measured.
-func savingNames() []string {
-	var list []string
-	for _, s := range savings {
-		list = append(list, s.kind)
-	}
-	return list
-}
-
 // Dynamism measures what kinds of dynamism save of a training step on one rank, or of the
 // part of it that they are about, each in turn with the dense model. A figure is right if
 // losses are finite and fall on the same batch.

@@ -16,6 +16,15 @@ import (
 // shallow is a model that the reference trains in no time.
 var shallow = model.Config{Blocks: 4, Hidden: 8, Heads: 2, Sequence: 8, Vocab: 256, Seed: 1}
 
+// savingNames returns the kinds whose work is measured.
+func savingNames() []string {
+	var list []string
+	for _, s := range savings {
+		list = append(list, s.kind)
+	}
+	return list
+}
+
 // TestDynamism: every kind has its figures, none of them wrong, and leaves no memory.
 // Counts are known: 16 buckets leave a sixteenth of the pairs, more in heads as
 // small as these, exits let about a quarter of the tokens leave behind each quarter of the

@@ -10,7 +10,7 @@ import (
 	"dynmo/src/trace"
 )
 
-// Speeds finds out how fast the stages' ranks are compared with each other. A
+// rankSpeeds finds out how fast the stages' ranks are compared with each other. A
 // cost belongs to a layer and a speed to a rank: were a slow rank's times taken
 // for its layers', they would look slow wherever they went next, and balancing
 // would oscillate. A layer that has run on two stages tells the ratio of their

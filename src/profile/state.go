@@ -173,7 +173,7 @@ func checkOwners(field string, owners partition.Owners, layers, stages int) erro
 	return nil
 }
 
-// speeds is what a checkpoint has of Speeds.
+// speeds is what a checkpoint has of rankSpeeds.
 type speeds struct {
 	Last   []float64        `json:"last,omitempty"`
 	Owners partition.Owners `json:"owners,omitempty"`

@@ -32,7 +32,7 @@ type group struct {
 	closed int            // ranks that have left
 }
 
-// Rank is one goroutine's side of a group: the comm.Transport of this package.
+// member is one goroutine's side of a group: the comm.Transport of this package.
 type member struct {
 	group  *group
 	rank   int

@@ -88,7 +88,7 @@ func shortName(description, core string) string {
 	return strings.TrimSpace(strings.Join(words[:min(2, len(words))], " ") + " " + core)
 }
 
-// newBackend returns the backend on one of Paths.
+// newBackend returns the backend on one of availablePaths.
 func newBackend(path string, threads int) (*backend, error) {
 	if threads < 1 {
 		panic("cpu: fewer than one thread")
@@ -109,7 +109,7 @@ func (k *backend) Close() error {
 	return nil
 }
 
-// Paths returns the instruction-set paths that this processor has, the best last.
+// availablePaths returns the instruction-set paths that this processor has, the best last.
 func availablePaths() []string {
 	var available []string
 	for number, name := range paths {
@@ -123,7 +123,7 @@ func availablePaths() []string {
 // Name returns "cpu".
 func (*backend) Name() string { return "cpu" }
 
-// Path returns the backend's path: one of Paths.
+// Path returns the backend's path: one of availablePaths.
 func (k *backend) Path() string { return k.path }
 
 // room returns a workspace of at least n floats, for one call.

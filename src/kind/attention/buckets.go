@@ -56,7 +56,7 @@ func (a *buckets) Memory(x *model.Exec, c model.Cutter, heads int) (model.Search
 	return model.Searched{c.Rows(2*heads, tensor.I32), c.Take(x.B*heads*2*(a.count+1), tensor.I32), c.Take(2, tensor.F64)}, c
 }
 
-// Pairs is the name of a reading of two values: pairs of a query and a key that have a
+// pairCounts is the name of a reading of two values: pairs of a query and a key that have a
 // score, and those that dense attention scores.
 const pairCounts = "pairs"
 

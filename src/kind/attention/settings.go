@@ -2,7 +2,7 @@ package attention
 
 import "dynmo/src/config"
 
-// Settings is attention within hash buckets (Pagliardini et al. 2023; paper, section 2.2).
+// options is attention within hash buckets (Pagliardini et al. 2023; paper, section 2.2).
 type options struct {
 	Buckets int `toml:"buckets" shape:"true" default:"16" min:"1" doc:"buckets that the queries and keys of a head are hashed into, a power of two of at most model.sequence: a query sees the keys of its own; 1 is dense"`
 }

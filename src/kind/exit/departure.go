@@ -17,7 +17,7 @@ const (
 	exitCounts = 6
 )
 
-// Around is a reading of an exit: the threshold in billionths, and how many tokens
+// aroundCounts is a reading of an exit: the threshold in billionths, and how many tokens
 // would have left if each of Offsets had been added to it.
 const (
 	aroundCounts = "exit.around"

@@ -9,7 +9,7 @@ import (
 	"dynmo/src/config"
 )
 
-// Settings is early exit: behind chosen blocks tokens leave (Schuster et al. 2022; paper, section 2.2).
+// options is early exit: behind chosen blocks tokens leave (Schuster et al. 2022; paper, section 2.2).
 type options struct {
 	After      string  `toml:"after" shape:"true" default:"auto" doc:"numbers of blocks behind which tokens may leave, ascending: \"3,6,9\"; auto: every quarter of the blocks, from exit.from on"`
 	From       float64 `toml:"from" shape:"true" default:"0.25" min:"0" below:"1" doc:"share of the blocks before the first exit, where exit.after is auto"`

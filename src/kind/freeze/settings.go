@@ -6,7 +6,7 @@ import (
 	"dynmo/src/config"
 )
 
-// Settings is an end of the training of the first layers, as Egeria decides it (Wang et al. 2022), or at one step.
+// options is an end of the training of the first layers, as Egeria decides it (Wang et al. 2022), or at one step.
 type options struct {
 	When      string  `toml:"when" default:"plasticity" oneof:"plasticity,step" doc:"what freezes layers: that the front-most has stopped changing (Egeria, Wang et al. 2022), or a step"`
 	Start     int     `toml:"start" default:"500" min:"0" when:"freeze.when=plasticity" unit:"steps" doc:"step of the first reference, behind the warm-up"`

@@ -7,7 +7,7 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Gates puts a gate before each part of every block.
+// blockGates puts a gate before each part of every block.
 type blockGates struct{ model.Modest }
 
 func (blockGates) Name() string       { return "layerdrop" }

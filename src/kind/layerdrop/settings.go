@@ -2,7 +2,7 @@ package layerdrop
 
 import "dynmo/src/config"
 
-// Settings is progressive layer dropping (Zhang & He 2020).
+// options is progressive layer dropping (Zhang & He 2020).
 type options struct {
 	Theta float64 `toml:"theta" default:"0.5" above:"0" max:"1" doc:"share of the steps in which the last block is kept in the end; 1 drops none"`
 	Gamma float64 `toml:"gamma" default:"0.001" min:"0" max:"10" doc:"how fast the shares fall from 1: by e in 1/gamma steps"`

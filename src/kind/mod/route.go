@@ -13,7 +13,7 @@ import (
 // thousandths. They are no part of the loss that is reported.
 const readingsOfRouting = 5
 
-// Counts is the name of these values.
+// routedCounts is the name of these values.
 const routedCounts = "routed"
 
 // Readings are those of the routing, then those of the block.

@@ -6,7 +6,7 @@ import (
 	"dynmo/src/config"
 )
 
-// Settings is a mixture of depths (Raposo et al. 2024).
+// options is a mixture of depths (Raposo et al. 2024).
 type options struct {
 	Capacity  float64 `toml:"capacity" shape:"true" default:"0.125" above:"0" max:"1" doc:"share of a sequence's tokens that a routed block's router puts first, rounded up to a token"`
 	Route     string  `toml:"route" shape:"true" default:"topk" oneof:"topk,predictor" doc:"which tokens the block takes: those that are first, always as many; or those that a small MLP, which learns who is first, takes for one, so that counts vary"`

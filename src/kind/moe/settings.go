@@ -7,7 +7,7 @@ import (
 	"dynmo/src/family/llama"
 )
 
-// Settings is a mixture of experts (Jiang et al. 2024; paper, section 2.2.1).
+// options is a mixture of experts (Jiang et al. 2024; paper, section 2.2.1).
 type options struct {
 	Experts      int     `toml:"experts" shape:"true" default:"8" min:"1" max:"65536" doc:"experts of a block, gated MLPs"`
 	Top          int     `toml:"top" shape:"true" default:"2" min:"1" max:"65536" doc:"experts that a token goes to, at most moe.experts"`

@@ -7,7 +7,7 @@ import (
 	"dynmo/src/config"
 )
 
-// Settings is gradual global magnitude pruning (Zhu & Gupta 2017; paper, section 2.2 and algorithm 2).
+// options is gradual global magnitude pruning (Zhu & Gupta 2017; paper, section 2.2 and algorithm 2).
 type options struct {
 	Start     int     `toml:"start" default:"3000" min:"0" unit:"steps" doc:"step of the first pruning, t0" only:"train" instead:"--from"`
 	Every     int     `toml:"every" default:"1000" min:"1" unit:"steps" doc:"steps between prunings, Δt" only:"train" instead:"--every"`
