@@ -284,9 +284,6 @@ func wait(done func() (bool, error)) error {
 	return errLate
 }
 
-// Finish waits for messages and compares the bytes received.
-func (r *Rank) Finish(all ...*Message) error { return finish(all...) }
-
 func (m *Message) wait() error {
 	received, err := m.done()
 	if err == nil && m.want != nil && received != m.length {
