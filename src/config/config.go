@@ -21,6 +21,7 @@ package config
 //	              it whatever only says, as long as it has an effect
 //	resume        "may": a run that goes on may have another value; any other text says what
 //	              that does to losses; without it, or such a tag of the table, it may not
+//	was           "table.key": the name that the setting once had, under which it is still read
 //	instead       flag of simulate that stands for a setting only train looks at
 type Config struct {
 	Run        Run        `toml:"run" doc:"the run as a whole"`
@@ -235,7 +236,7 @@ type Comm struct {
 	DeadlineSeconds float64 `toml:"deadline_seconds" default:"5" above:"0" max:"86400" unit:"seconds" doc:"least time a rank waits for a silent peer on another host, which grows to two steps; a peer of the same host is looked at instead" only:"train"`
 	LatencySeconds  float64 `toml:"latency_seconds" default:"5e-6" when:"run.clock=auto|virtual" min:"0" max:"10" unit:"seconds" doc:"time of an empty message on the virtual clock"`
 	BandwidthBytes  float64 `toml:"bandwidth_bytes" default:"1e10" min:"0" max:"1e15" unit:"bytes/second" doc:"bandwidth of a link, at least 1000, on the virtual clock and when the price of a move is weighed; 0 means infinite"`
-	Carrier         string  `toml:"carrier" default:"auto" when:"device.kind=cuda" oneof:"auto,nccl,host" doc:"what carries the memory of GPUs between ranks; host copies it through pinned memory and MPI, auto does so only where ranks share a GPU" only:"train or plan"`
+	Transport       string  `toml:"transport" was:"comm.carrier" default:"auto" when:"device.kind=cuda" oneof:"auto,nccl,host" doc:"what carries the memory of GPUs between ranks; host copies it through pinned memory and MPI, auto does so only where ranks share a GPU" only:"train or plan"`
 	NcclCTAs        int     `toml:"nccl_ctas" default:"4" when:"device.kind=cuda" min:"1" max:"32" doc:"thread blocks that a kernel of NCCL takes at most, of which up to three run at a time; more carry more over fast links and leave less to computing" only:"train or plan"`
 	DelayMost       float64 `toml:"delay_most" default:"1" when:"run.clock=auto|virtual" min:"1" max:"1000" doc:"most times longer that a message takes at random on the virtual clock, half-normal (paper, figure 7); 1 delays none"`
 }

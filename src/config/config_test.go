@@ -53,7 +53,7 @@ func TestResolvedFileLoadsToAnEqualConfig(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			want := Default()
 			change(&want)
-			got, err := load("resolved.toml", []byte(want.TOML()), nil)
+			got, _, err := load("resolved.toml", []byte(want.TOML()), nil)
 			expect.OK(t, err)
 			if !reflect.DeepEqual(got, want) {
 				t.Errorf("got %+v\nwant %+v", got, want)
@@ -87,7 +87,7 @@ func TestTextThatMayBeANumber(t *testing.T) {
 		"validation = 0.05": "0.05", "validation = .050": "", `validation = ".050"`: "0.05", "validation = 5e-2": "0.05",
 		`validation = "text/0.05"`: "text/0.05", `validation = "nan"`: "nan", `validation = "-"`: "-",
 	} {
-		got, err := load("run.toml", []byte("[data]\n"+text), nil)
+		got, _, err := load("run.toml", []byte("[data]\n"+text), nil)
 		if want == "" {
 			if err == nil {
 				t.Errorf("%s: no error", text)
@@ -104,12 +104,12 @@ func TestTextThatMayBeANumber(t *testing.T) {
 		}
 	}
 	for _, set := range []string{"0", "1", "1.5", "-0.1", "2024", "1e-400"} {
-		_, err := load("", nil, []string{"data.validation=" + set})
+		_, _, err := load("", nil, []string{"data.validation=" + set})
 		if err == nil || !strings.Contains(err.Error(), "wanted a UTF-8 text or a number above 0 and below 1") {
 			t.Errorf("data.validation=%s: %v", set, err)
 		}
 	}
-	c, err := load("", nil, []string{"train.validate_every=5", "train.validate_sequences=8"})
+	c, _, err := load("", nil, []string{"train.validate_every=5", "train.validate_sequences=8"})
 	expect.OK(t, err)
 	if got := strings.Join(c.Ignored(), "\n"); !strings.Contains(got, `train.validate_every = 5 has no effect while data.validation = ""`) {
 		t.Errorf("ignored: %s", got)
@@ -121,7 +121,7 @@ func TestTextThatMayBeANumber(t *testing.T) {
 }
 
 func TestIgnoredNamesSettingsWithoutEffect(t *testing.T) {
-	c, err := load("", nil, []string{"balance.regex=mlp", "balance.gamma=0.5", "prune.final=0.8", "dynamic.kind=none",
+	c, _, err := load("", nil, []string{"balance.regex=mlp", "balance.gamma=0.5", "prune.final=0.8", "dynamic.kind=none",
 		"run.clock=wall", "comm.latency_seconds=1", "simulate.head=2"})
 	expect.OK(t, err)
 	expect.Golden(t, "testdata/ignored.txt", strings.Join(c.Ignored(), "\n")+"\n")

@@ -21,7 +21,7 @@ func TestCostless(t *testing.T) {
 		{"moe", "model.family=llama moe.experts=1 moe.top=1", "moe changes no layer's cost: every token goes to each of the 1 experts"},
 		{"prune+moe", "model.family=llama prune.csr_from=0.5 moe.experts=2 moe.top=2", "moe changes no layer's cost: every token goes to each of the 2 experts"},
 	} {
-		loaded, err := load("", nil, append(strings.Fields(c.sets), "dynamic.kind="+c.kind, "prune.start=0", "train.steps=1000"))
+		loaded, _, err := load("", nil, append(strings.Fields(c.sets), "dynamic.kind="+c.kind, "prune.start=0", "train.steps=1000"))
 		if err != nil {
 			t.Errorf("%s %s: %v", c.kind, c.sets, err)
 			continue

@@ -38,7 +38,7 @@ func TestCheckSets(t *testing.T) {
 		{"simulate's", "plan", []string{"simulate.head=0.5"}, []string{"none"}, "--set simulate.head: has no effect on plan, only simulate looks at it"},
 		{"training's, of plan", "plan", []string{"train.steps=5"}, []string{"none"}, "--set train.steps: has no effect on plan, only train looks at it"},
 	} {
-		settings, err := load("", []byte("[run]\nclock = \"wall\"\n"), c.sets)
+		settings, _, err := load("", []byte("[run]\nclock = \"wall\"\n"), c.sets)
 		expect.OK(t, err)
 		got := ""
 		if err := settings.CheckSets(c.command, c.sets, c.kinds); err != nil {

@@ -112,7 +112,7 @@ func TestErrors(t *testing.T) {
 		{"long value", "[data]\nextensions = [" + strings.Repeat("1,", 1000) + "]", nil},
 		{"--set of two lines", "", []string{"model.hidden=8\nx=1"}},
 	} {
-		got, err := load("run.toml", []byte(c.file), c.sets)
+		got, _, err := load("run.toml", []byte(c.file), c.sets)
 		if err == nil {
 			t.Errorf("%s: accepted as %+v", c.name, got)
 			continue

@@ -14,14 +14,14 @@ func FuzzLoad(f *testing.F) {
 	f.Add([]byte("[[run]]\n[run.seed.x]\n"), "optimizer.lr=nan")
 	f.Add([]byte("optimizer = {lr = -0.0, clip = 1e308}\n"), "balance.every=+1")
 	f.Fuzz(func(t *testing.T, source []byte, set string) {
-		c, err := load("fuzz.toml", source, []string{set})
+		c, _, err := load("fuzz.toml", source, []string{set})
 		if err != nil {
 			return
 		}
 		if err := c.Validate(); err != nil {
 			t.Fatalf("loaded, but not valid: %v", err)
 		}
-		again, err := load("resolved.toml", []byte(c.TOML()), nil)
+		again, _, err := load("resolved.toml", []byte(c.TOML()), nil)
 		if err != nil {
 			t.Fatalf("the resolved file does not load: %v\n%s", err, c.TOML())
 		}

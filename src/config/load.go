@@ -29,11 +29,16 @@ func Default() Config {
 // Errors join all that is wrong, a line each: where, table.key = value, and the
 // wanted values; an unknown key comes with the known one nearest to it.
 func Load(path string, sets []string) (Config, error) {
+	c, _, err := LoadWithNotes(path, sets)
+	return c, err
+}
+
+// LoadWithNotes is Load. The notes name the settings that were given by former names.
+func LoadWithNotes(path string, sets []string) (c Config, notes []string, err error) {
 	var source []byte
 	if path != "" {
-		var err error
 		if source, err = input.Read(path, input.Settings); err != nil {
-			return Config{}, fmt.Errorf("config: %w", err)
+			return Config{}, nil, fmt.Errorf("config: %w", err)
 		}
 	}
 	return load(path, source, sets)
@@ -73,18 +78,18 @@ func Parse(name string, source []byte) (c Config, unknown []string, err error) {
 	return c, l.unknown, nil
 }
 
-// load is Load with the file's contents at hand.
-func load(path string, source []byte, sets []string) (Config, error) {
-	c := Default()
+// load is LoadWithNotes with the file's contents at hand.
+func load(path string, source []byte, sets []string) (c Config, notes []string, err error) {
+	c = Default()
 	l := loader{list: settings(&c), origin: map[string]string{}}
 	l.file(path, source)
 	for _, set := range sets {
 		l.set(set)
 	}
 	if err := l.err(c); err != nil {
-		return Config{}, err
+		return Config{}, nil, err
 	}
-	return c, nil
+	return c, l.notes, nil
 }
 
 // err returns what was wrong, with the settings themselves if nothing else was.
@@ -102,6 +107,7 @@ type loader struct {
 	problems []error
 	lenient  bool     // whether unknown keys are left out
 	unknown  []string // keys and tables that were
+	notes    []string // what to tell of the names in use
 }
 
 func (l *loader) refuse(format string, args ...any) {
@@ -206,6 +212,9 @@ func (l *loader) apply(where, table, key string, value any) {
 	if !known {
 		l.refuse("%s: %s.%s: unknown key; the nearest is %s", where, table, key, l.nearest(table, key).name())
 		return
+	}
+	if s.name() != table+"."+key {
+		l.notes = append(l.notes, fmt.Sprintf("%s: %s.%s is called %s now", where, table, key, s.name()))
 	}
 	if !s.assign(value) {
 		l.refuse("%s: %s = %s: wanted %s", where, s.name(), shown(literal(value)), s.wanted())

@@ -30,9 +30,9 @@ func newSetting(table string, tableTag reflect.StructTag, field reflect.StructFi
 	return setting{table, field.Tag.Get("toml"), value, tag, tableTag}
 }
 
-// find returns the setting of a name, table.key.
+// find returns the setting of a name, table.key, or of a name that the setting once had.
 func find(list []setting, name string) (setting, bool) {
-	i := slices.IndexFunc(list, func(s setting) bool { return s.name() == name })
+	i := slices.IndexFunc(list, func(s setting) bool { return s.name() == name || s.tag.Get("was") == name })
 	if i < 0 {
 		return setting{}, false
 	}

@@ -80,8 +80,8 @@ func (c Config) problems(origin map[string]string) []error {
 	rule(c.Optimizer.MinLR > c.Optimizer.LR, "optimizer.min_lr to be at most optimizer.lr", "optimizer.min_lr optimizer.lr")
 	rule(virtual && c.Device.Threads > 1, "device.threads = 1 under a virtual clock, which counts one thread", "device.threads run.clock")
 	rule(virtual && gpu, "another clock: a virtual one counts the time of CPU threads", "run.clock device.kind")
-	rule(gpu && c.Comm.Carrier == "nccl" && c.Device.Share, `comm.carrier = "auto" or "host" where ranks may share a GPU: NCCL refuses those`,
-		"comm.carrier device.share")
+	rule(gpu && c.Comm.Transport == "nccl" && c.Device.Share, `comm.transport = "auto" or "host" where ranks may share a GPU: NCCL refuses those`,
+		"comm.transport device.share")
 	rule(regex != nil, fmt.Sprintf("a regular expression (%v)", regex), "balance.regex")
 	for _, k := range kinds {
 		if k.Check != nil {

@@ -59,9 +59,9 @@ type Table struct {
 	Clock    string    `json:"clock"`            // wall, virtual or sim; estimated, where nothing was measured
 	Device   string    `json:"device,omitempty"` // GPU that seconds were estimated for
 	Layers   []Layer   `json:"layers"`
-	Slow     []float64 `json:"slow,omitempty"`  // by stage: how many times slower than the reference; absent means 1
-	Dispatch float64   `json:"gap,omitempty"`   // seconds from one instruction of a stage to the next, at least: what its host does in between
-	Fixed    []float64 `json:"fixed,omitempty"` // by stage: seconds per microbatch that no layer accounts for
+	Slow     []float64 `json:"slow,omitempty"`             // by stage: how many times slower than the reference; absent means 1
+	Dispatch float64   `json:"dispatch_seconds,omitempty"` // seconds from one instruction of a stage to the next, at least: what its host does in between
+	Fixed    []float64 `json:"fixed,omitempty"`            // by stage: seconds per microbatch that no layer accounts for
 	// Scale is by layer and microbatch: how many times its seconds that microbatch
 	// takes, where layers work on other numbers of tokens in each. Absent means 1, for a
 	// layer too. All layers' microbatches are the same ones, so that one which is short

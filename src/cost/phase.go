@@ -40,7 +40,7 @@ func (s Phase) Check(layers int) error {
 		}
 		bytes += float64(layer.Bytes.Static()) + float64(layer.Bytes.Activations) + float64(layer.Bytes.Held)
 	}
-	if err := cmp.Or(within("layers: bytes of all", bytes, mostBytes), within("gap", s.Dispatch, MostSeconds)); err != nil {
+	if err := cmp.Or(within("layers: bytes of all", bytes, mostBytes), within("dispatch_seconds", s.Dispatch, MostSeconds)); err != nil {
 		return err
 	}
 	for stage, x := range s.Slow {

@@ -101,7 +101,7 @@ func TestCharactersKnownIDs(t *testing.T) {
 	} {
 		v, err := parseTokenizer(charactersText(t, list, c.set))
 		expect.OK(t, err)
-		if got, err := v.Encode(c.text); err != nil || !slices.Equal(got, append([]int32{1}, c.want...)) {
+		if got, err := v.Prompt(c.text); err != nil || !slices.Equal(got, append([]int32{1}, c.want...)) {
 			t.Errorf("%v: %q: %v, want 1 and %v (%v)", c.set, c.text, got, c.want, err)
 		}
 		if v.End != 2 || v.Size() != 271 || v.Text(261) != " the" || v.Opening(261) != "the" || v.Text(1) != "<s>" || v.Text(bytes+0xc3) != "\xc3" {
@@ -110,10 +110,10 @@ func TestCharactersKnownIDs(t *testing.T) {
 	}
 }
 
-// decoded returns the text of the tokens of a text, without those that stand around it.
+// decoded returns the text of the tokens of a text, without those that stand before it.
 func decoded(v *Vocabulary, tokens []int32) string {
 	var b strings.Builder
-	for i, token := range tokens[len(v.begin) : len(tokens)-len(v.after)] {
+	for i, token := range tokens[len(v.begin):] {
 		if i == 0 {
 			b.WriteString(v.Opening(token))
 		} else {
@@ -135,9 +135,9 @@ func TestCharactersComeBack(t *testing.T) {
 		if text = strings.ToValidUTF8(text, "?"); strings.Contains(text, marked) {
 			continue // it is a space
 		}
-		tokens, err := v.Encode(text)
+		tokens, err := v.Prompt(text)
 		expect.OK(t, err)
-		other, err := pieces.Encode(text)
+		other, err := pieces.Prompt(text)
 		expect.OK(t, err)
 		if !slices.Equal(tokens, other) {
 			t.Errorf("%q: %v, of the model %v", text, tokens, other)
@@ -183,7 +183,7 @@ func TestCharactersAgreeWithTheDefinition(t *testing.T) {
 		}
 		whole := " " + text.String()
 		want := dumbMerges(v, v.letters(whole))
-		if got, err := v.Encode(text.String()); err != nil || !slices.Equal(got[1:], want) {
+		if got, err := v.Prompt(text.String()); err != nil || !slices.Equal(got[1:], want) {
 			t.Fatalf("%q, pieces %v: %v, want %v; %v", whole, list[259:], got[1:], want, err)
 		}
 		at, e := x.cut([]byte(whole), 0), x.encoder()
@@ -221,7 +221,7 @@ func TestCharactersRefuses(t *testing.T) {
 }
 
 // A directory's settings name the token that ends texts, and, beside sentencepiece's model,
-// what stands around them. A file is of either kind.
+// what stands before them. A file is of either kind.
 func TestOpenVocabularyOfLlama(t *testing.T) {
 	list := append(specialPieces(), tinyPieces...)
 	for _, c := range []struct {
@@ -233,7 +233,7 @@ func TestOpenVocabularyOfLlama(t *testing.T) {
 		{"tokenizer.json", `{"eos_token": "<s>", "add_bos_token": false}`, []int32{1, 261}, 1},
 		{"tokenizer.json", `{"eos_token": {"content": "<unk>"}}`, []int32{1, 261}, 0},
 		{"tokenizer.model", "", []int32{1, 261}, 2},
-		{"tokenizer.model", `{"eos_token": null, "add_bos_token": false, "add_eos_token": true}`, []int32{261, 2}, 2},
+		{"tokenizer.model", `{"eos_token": null, "add_bos_token": false, "add_eos_token": true}`, []int32{261}, 2},
 	} {
 		dir := t.TempDir()
 		text := map[string][]byte{"tokenizer.json": charactersText(t, list, nil), "tokenizer.model": tinyModel()}[c.file]
@@ -243,7 +243,7 @@ func TestOpenVocabularyOfLlama(t *testing.T) {
 		}
 		v, err := OpenVocabulary(dir)
 		expect.OK(t, err)
-		if got, err := v.Encode("the"); err != nil || !slices.Equal(got, c.want) || v.End != c.end {
+		if got, err := v.Prompt("the"); err != nil || !slices.Equal(got, c.want) || v.End != c.end {
 			t.Errorf("%s %s: %v, end %d, want %v, %d (%v)", c.file, c.settings, got, v.End, c.want, c.end, err)
 		}
 		alone, err := OpenVocabulary(filepath.Join(dir, c.file))
@@ -312,7 +312,7 @@ func FuzzCharacters(f *testing.F) {
 		if !utf8.ValidString(text) || strings.Contains(text, marked) {
 			return
 		}
-		tokens, err := v.Encode(text)
+		tokens, err := v.Prompt(text)
 		if back := decoded(v, tokens); err != nil || back != text {
 			t.Fatal(fmt.Sprintf("%q comes back as %q (%v)", text, back, err))
 		}
@@ -335,7 +335,7 @@ func TestCharactersPublishedIDs(t *testing.T) {
 				IDs  []int32
 			}
 			expect.OK(t, json.Unmarshal([]byte(line), &c))
-			if got, err := v.Encode(c.Text); err != nil || !slices.Equal(got, c.IDs) || decoded(v, got) != c.Text {
+			if got, err := v.Prompt(c.Text); err != nil || !slices.Equal(got, c.IDs) || decoded(v, got) != c.Text {
 				t.Errorf("%s: %q: %v, want %v (%v)", name, c.Text, got, c.IDs, err)
 			}
 		}

@@ -33,9 +33,6 @@ type Corpus struct {
 // Held returns the data that nothing is trained on; nil if there are none.
 func (c *Corpus) Held() *Corpus { return c.held }
 
-// Tokens returns the number of tokens.
-func (c *Corpus) Tokens() int { return c.tokens }
-
 // Open reads the corpus that cfg names. A file whose name ends in .bin, unless it is
 // text, is a token file (see OpenTokens), whose ids must lie in [0, vocab); it stays
 // mapped until the program ends. Any other file is text in UTF-8, read as it is: no byte

@@ -15,7 +15,7 @@ import (
 
 // content returns the tokens of a corpus.
 func content(c *Corpus) []int32 {
-	tokens := make([]int32, c.Tokens())
+	tokens := make([]int32, c.tokens)
 	c.copyTo(tokens, 0)
 	return tokens
 }
@@ -88,8 +88,8 @@ func TestHoldOutTheEnd(t *testing.T) {
 		if name != "one file" {
 			want = slices.Repeat([]int32{int32('B')}, 10)
 		}
-		if got := content(c.Held()); !slices.Equal(got, want) || c.Tokens() != 90 {
-			t.Errorf("%s: %v held out, %d left", name, got, c.Tokens())
+		if got := content(c.Held()); !slices.Equal(got, want) || c.tokens != 90 {
+			t.Errorf("%s: %v held out, %d left", name, got, c.tokens)
 		}
 	}
 }
@@ -118,8 +118,8 @@ func TestHoldOutTokens(t *testing.T) {
 				t.Errorf("%s: held out %v", name, held)
 			}
 		}
-		if end := slices.Equal(held[:1], []int32{8}) && held[59] == 10; len(held) != 60 || got.Tokens() != 140 || end == c.whole {
-			t.Errorf("%s: held out %v, %d left", name, held, got.Tokens())
+		if end := slices.Equal(held[:1], []int32{8}) && held[59] == 10; len(held) != 60 || got.tokens != 140 || end == c.whole {
+			t.Errorf("%s: held out %v, %d left", name, held, got.tokens)
 		}
 	}
 }
@@ -237,7 +237,7 @@ func TestHoldOutManyDocuments(t *testing.T) {
 	s := source{key: "data.path", sequence: 1, tokens: &Tokens{Format: Megatron, ids: x, index: megatronIdx(u16, lengths)}}
 	c := newCorpus(x)
 	expect.OK(t, s.holdOut(c, 0.01))
-	if off := math.Abs(float64(c.Held().Tokens()) - 0.01*float64(total)); off > 50 {
+	if off := math.Abs(float64(c.Held().tokens) - 0.01*float64(total)); off > 50 {
 		t.Errorf("off by %v tokens", off)
 	}
 	if n := len(c.Held().extents); n < 20 {

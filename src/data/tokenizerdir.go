@@ -113,12 +113,11 @@ func named(path string, text []byte, parse func([]byte) (*Vocabulary, error)) (*
 }
 
 // settings is what tokenizer_config.json says beside the encoding: the token that ends texts,
-// as text or with its properties, and of sentencepiece's model whether texts are given those
-// that begin and end them.
+// as text or with its properties, and of sentencepiece's model whether texts are given the
+// one that begins them.
 type settings struct {
 	End      json.RawMessage `json:"eos_token"`
 	AddBegin *bool           `json:"add_bos_token"`
-	AddEnd   bool            `json:"add_eos_token"`
 }
 
 // set applies tokenizer_config.json. The error names a token that there is not.
@@ -144,9 +143,6 @@ func (v *Vocabulary) set(text []byte, pieces bool) error {
 	}
 	if pieces && s.AddBegin != nil && !*s.AddBegin {
 		v.begin = nil
-	}
-	if pieces && s.AddEnd {
-		v.after = []int32{v.End}
 	}
 	return nil
 }

@@ -107,10 +107,10 @@ func parseTokenizer(text []byte) (*Vocabulary, error) {
 		return nil, fmt.Errorf("model: merges: %w", err)
 	}
 	var err error
-	if v.begin, v.after, err = t.PostProcessor.around(); err != nil {
+	if v.begin, err = t.PostProcessor.begin(); err != nil {
 		return nil, fmt.Errorf("post_processor: %w", err)
 	}
-	for _, id := range slices.Concat(v.begin, v.after) {
+	for _, id := range v.begin {
 		if id < 0 || int(id) >= len(v.tokens) {
 			return nil, fmt.Errorf("post_processor: token %d of %d", id, len(v.tokens))
 		}

@@ -66,8 +66,8 @@ func TestTokenizerJSON(t *testing.T) {
 	}{
 		{"merges", nil, "abc  cab", []int32{257, 32, 32, 99, 256}},
 		{"a later merge makes what an earlier one takes", map[string]string{"model.merges": `["ab c", "a b"]`}, "abc", []int32{257}},
-		{"tokens behind the text", map[string]string{"post_processor": `{"type": "TemplateProcessing", "single": [{"Sequence": {"id": "A"}}, {"SpecialToken": {"id": "x"}}],
-			"special_tokens": {"x": {"id": "x", "ids": [9]}}}`}, "ab", []int32{256, 9}},
+		{"tokens behind the text are left to who ends it", map[string]string{"post_processor": `{"type": "TemplateProcessing", "single": [{"Sequence": {"id": "A"}}, {"SpecialToken": {"id": "x"}}],
+			"special_tokens": {"x": {"id": "x", "ids": [9]}}}`}, "ab", []int32{256}},
 		{"pairs", map[string]string{"model.merges": `[["a", "b"]]`}, "abc", []int32{256, 99}},
 		{"GPT-2's regular expression", map[string]string{"pre_tokenizer": split(t, gpt2Pattern)}, "abc   cab", []int32{257, 258, 32, 99, 256}},
 		{"Llama 3's", map[string]string{"pre_tokenizer": split(t, llamaPattern)}, "(abc", []int32{40, 257}},
@@ -80,7 +80,7 @@ func TestTokenizerJSON(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 			continue
 		}
-		if got, err := v.Encode(c.text); err != nil || !slices.Equal(got, c.want) {
+		if got, err := v.Prompt(c.text); err != nil || !slices.Equal(got, c.want) {
 			t.Errorf("%s: %q is %v, want %v (%v)", c.name, c.text, got, c.want, err)
 		}
 	}
@@ -102,7 +102,7 @@ func TestTokenizerJSONOfLlama(t *testing.T) {
 			"special_tokens": {"<|begin_of_text|>": {"id": "<|begin_of_text|>", "ids": [260], "tokens": ["<|begin_of_text|>"]}}}]}`,
 	}))
 	expect.OK(t, err)
-	got, err := v.Encode("abc<|eot_id|>cab<|end_of_text|><|begin_of_text|>")
+	got, err := v.Prompt("abc<|eot_id|>cab<|end_of_text|><|begin_of_text|>")
 	if want := []int32{260, 257, 262, 259, 261, 260}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("%v, want %v (%v)", got, want, err)
 	}
@@ -190,7 +190,7 @@ func TestFilesNameTheSpecialToken(t *testing.T) {
 	if want := []string{"merges.txt", "tokenizer.json", "tokenizer_config.json", "vocab.json"}; !slices.Equal(slices.Sorted(maps.Keys(files)), want) {
 		t.Errorf("of bytes: %v", slices.Sorted(maps.Keys(files)))
 	}
-	ids, err := GPT2Vocabulary().Encode("a<|endoftext|>b")
+	ids, err := GPT2Vocabulary().Prompt("a<|endoftext|>b")
 	if want := []int32{64, endOfText, 65}; err != nil || !slices.Equal(ids, want) {
 		t.Errorf("%v, want %v (%v)", ids, want, err)
 	}
@@ -206,7 +206,7 @@ func FuzzTokenizerJSON(f *testing.F) {
 		if err != nil {
 			return
 		}
-		tokens, err := v.Encode(text)
+		tokens, err := v.Prompt(text)
 		if err != nil {
 			return
 		}

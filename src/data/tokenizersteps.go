@@ -115,22 +115,21 @@ func (s *stepJSON) piece() (first func(string) int, at func([]byte, int) int, er
 	return nil, nil, fmt.Errorf("Split: pattern %.200q is not supported, want the regular expression of GPT-2 or Llama 3", by.Pattern)
 }
 
-// around returns the tokens that the step, which is behind the model, sets before a text and
-// behind it.
-func (s *stepJSON) around() (before, behind []int32, err error) {
+// begin returns the tokens that the step, which is behind the model, sets before a text.
+func (s *stepJSON) begin() (before []int32, err error) {
 	if s == nil || s.Type == byteLevel {
-		return nil, nil, nil
+		return nil, nil
 	}
 	switch s.Type {
 	case "Sequence":
 		for i := range s.Processors {
-			outer, outermost, err := s.Processors[i].around()
+			outer, err := s.Processors[i].begin()
 			if err != nil {
-				return nil, nil, err
+				return nil, err
 			}
-			before, behind = append(outer, before...), append(behind, outermost...)
+			before = append(outer, before...)
 		}
-		return before, behind, nil
+		return before, nil
 	case "TemplateProcessing":
 		texts := 0
 		for _, part := range s.Single {
@@ -138,14 +137,12 @@ func (s *stepJSON) around() (before, behind []int32, err error) {
 				texts++
 			} else if texts == 0 {
 				before = append(before, s.SpecialTokens[special.ID].IDs...)
-			} else {
-				behind = append(behind, s.SpecialTokens[special.ID].IDs...)
 			}
 		}
 		if texts != 1 {
-			return nil, nil, fmt.Errorf("single: %d texts, want one", texts)
+			return nil, fmt.Errorf("single: %d texts, want one", texts)
 		}
-		return before, behind, nil
+		return before, nil
 	}
-	return nil, nil, fmt.Errorf("type %.100q is not supported, want ByteLevel or TemplateProcessing", s.Type)
+	return nil, fmt.Errorf("type %.100q is not supported, want ByteLevel or TemplateProcessing", s.Type)
 }

@@ -27,13 +27,13 @@ type Vocabulary struct {
 	bytes  []int32                                   // tokens of bytes, of an encoding of characters; else nil
 	ask    func(piece string) (ids []int32, e error) // encodes a piece in place of merges; or nil
 
-	begin, after []int32          // stand before and behind every text
-	leads        leading          // which texts get a space
-	strips       bool             // which is no part of the text that tokens stand for
-	escapes      bool             // before a text is searched for normal tokens it has that space, and all are ▁
-	added        map[string]int32 // tokens that a text holds as they are, as it is searched for them
-	raw, normal  []string         // of these, those that are searched for first, and those then
-	plain        string           // one of these that text may hold which is no markup; or ""
+	begin       []int32          // tokens before every text
+	leads       leading          // which texts get a space
+	strips      bool             // which is no part of the text that tokens stand for
+	escapes     bool             // before a text is searched for normal tokens it has that space, and all are ▁
+	added       map[string]int32 // tokens that a text holds as they are, as it is searched for them
+	raw, normal []string         // of these, those that are searched for first, and those then
+	plain       string           // one of these that text may hold which is no markup; or ""
 }
 
 // leading is which texts get a space that they do not have.
@@ -129,14 +129,8 @@ func (v *Vocabulary) Opening(id int32) string {
 	return v.tokens[id]
 }
 
-// Encode returns the tokens of a text, with those that stand before and behind every text.
-// The error names a byte that no token is for.
-func (v *Vocabulary) Encode(text string) ([]int32, error) {
-	tokens, err := v.Prompt(text)
-	return append(tokens, v.after...), err
-}
-
-// Prompt is Encode of a text that goes on.
+// Prompt returns the tokens of a text that goes on, and before them those that every text
+// begins with. The error names a byte that no token is for.
 func (v *Vocabulary) Prompt(text string) ([]int32, error) {
 	tokens := slices.Clone(v.begin)
 	for _, p := range apart(text, 0, v.raw) {

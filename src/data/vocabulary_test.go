@@ -44,7 +44,7 @@ func TestVocabulary(t *testing.T) {
 			t.Errorf("%s: %d tokens and %d merges, want %d and %d", name, again.Size(), len(again.merges), v.Size(), len(v.merges))
 		}
 		for _, text := range texts {
-			tokens, err := v.Encode(text)
+			tokens, err := v.Prompt(text)
 			expect.OK(t, err)
 			var back strings.Builder
 			for _, token := range tokens {
@@ -53,7 +53,7 @@ func TestVocabulary(t *testing.T) {
 			if back.String() != text {
 				t.Errorf("%s: %q comes back as %q", name, text, back.String())
 			}
-			if other, err := again.Encode(text); err != nil || !slices.Equal(other, tokens) {
+			if other, err := again.Prompt(text); err != nil || !slices.Equal(other, tokens) {
 				t.Errorf("%s: %q: the files have tokens %v, want %v (%v)", name, text, other, tokens, err)
 			}
 			if name == "bytes" && len(tokens) != len(text) {
@@ -79,7 +79,7 @@ func TestGPT2VocabularyIsTheTokenizers(t *testing.T) {
 	for _, text := range list {
 		want, err := e.encode(nil, text)
 		expect.OK(t, err)
-		if got, err := GPT2Vocabulary().Encode(text); err != nil || !slices.Equal(got, want) {
+		if got, err := GPT2Vocabulary().Prompt(text); err != nil || !slices.Equal(got, want) {
 			t.Errorf("%.60q: %d tokens, want %d (%v)", text, len(got), len(want), err)
 		}
 	}
@@ -108,7 +108,7 @@ func TestOpenVocabularyRefuses(t *testing.T) {
 	}
 	v, err := parseVocabulary([]byte(letters))
 	expect.OK(t, err)
-	if _, err := v.Encode("abc"); err == nil || err.Error() != "byte 2, 0x63: the vocabulary has no token for it" {
+	if _, err := v.Prompt("abc"); err == nil || err.Error() != "byte 2, 0x63: the vocabulary has no token for it" {
 		t.Errorf("error %v", err)
 	}
 }
@@ -141,7 +141,7 @@ func FuzzVocabulary(f *testing.F) {
 		if err != nil || v.parseMerges(merges) != nil {
 			return
 		}
-		tokens, err := v.Encode(text)
+		tokens, err := v.Prompt(text)
 		if err != nil {
 			return
 		}

@@ -30,11 +30,11 @@ func TestLeaversHoldNoGPU(t *testing.T) {
 	}
 	const ranks = 4
 	t.Setenv("DYNMO_EMULATE_DEVICES", strconv.Itoa(ranks))
-	for i, carrier := range []string{"nccl", "host"} {
-		if !long && carrier == "nccl" {
+	for i, transport := range []string{"nccl", "host"} {
+		if !long && transport == "nccl" {
 			continue // TestEightGPUs has it
 		}
-		c := find(t, "spread").settings(t, 0, "model.blocks=3 train.steps=5 schedule.kind=zb-h1 device.kind=cuda comm.carrier="+carrier)
+		c := find(t, "spread").settings(t, 0, "model.blocks=3 train.steps=5 schedule.kind=zb-h1 device.kind=cuda comm.transport="+transport)
 		c.Parallel.Replicas, c.Data.Validation = 1+i, ""
 		one := onOne(c)
 		one.Device.Share = true

@@ -37,7 +37,7 @@ func TestEightGPUs(t *testing.T) {
 				if !long && i != number%2 {
 					continue
 				}
-				c := r.settings(t, 0, size, "schedule.kind=zb-h1 device.kind=cuda comm.carrier=nccl exit.until=3 device.precision="+precision, "mesh.order="+order)
+				c := r.settings(t, 0, size, "schedule.kind=zb-h1 device.kind=cuda comm.transport=nccl exit.until=3 device.precision="+precision, "mesh.order="+order)
 				c.Parallel.Replicas, c.Data.Validation = replicas, ""
 				one := onOne(c)
 				one.Device.Share = true

@@ -122,7 +122,7 @@ func transportOf(c config.Config, ranks int, shared bool) transportKind {
 	switch {
 	case c.Device.Kind != "cuda", ranks == 1:
 		return noTransport
-	case c.Comm.Carrier == "host", c.Comm.Carrier == "auto" && shared:
+	case c.Comm.Transport == "host", c.Comm.Transport == "auto" && shared:
 		return hostTransport
 	}
 	return ncclTransport
@@ -140,7 +140,7 @@ func deviceTransport(c config.Config, kind transportKind, dev device.Device, str
 	}
 	version, err := nccl.Version()
 	if err != nil {
-		err = fmt.Errorf("%w (DYNMO_NCCL_LIBRARY names the file; comm.carrier = \"host\" does without)", err)
+		err = fmt.Errorf("%w (DYNMO_NCCL_LIBRARY names the file; comm.transport = \"host\" does without)", err)
 	}
 	name := "NCCL " + version
 	if err == nil && nccl.LimitsCTAs() {

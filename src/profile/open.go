@@ -7,19 +7,25 @@ import (
 	"dynmo/src/input"
 )
 
-// OpenSeries is ReadSeries of a file. A last line that is torn is left out, of which
-// the note says so.
-func OpenSeries(path string, layers int) (series Series, note string, err error) {
+// OpenSeries is ReadSeries of a file. The notes say that a torn last line is left out,
+// and that a key has another name now.
+func OpenSeries(path string, layers int) (series Series, notes []string, err error) {
 	text, err := input.Read(path, input.Records)
 	if err != nil {
-		return nil, "", err
+		return nil, nil, err
 	}
-	text, note = input.Whole(path, text)
-	series, err = ReadSeries(path, bytes.NewReader(text), layers)
-	if err != nil && note != "" {
-		err = fmt.Errorf("%w (%s)", err, note)
+	text, torn := input.Whole(path, text)
+	series, older, err := readSeries(path, bytes.NewReader(text), layers)
+	if err != nil && torn != "" {
+		err = fmt.Errorf("%w (%s)", err, torn)
 	}
-	return series, note, err
+	if torn != "" {
+		notes = append(notes, torn)
+	}
+	if older {
+		notes = append(notes, path+": gap is called dispatch_seconds now")
+	}
+	return series, notes, err
 }
 
 // Keys returns values with the keys of a run, those of older versions too.

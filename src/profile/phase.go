@@ -158,44 +158,62 @@ func (s Series) Halved() Series {
 // wrong: no phase at all, other numbers of layers, negative or missing seconds,
 // steps that overlap or leave a gap.
 func ReadSeries(name string, r io.Reader, layers int) (Series, error) {
-	var list Series
+	list, _, err := readSeries(name, r, layers)
+	return list, err
+}
+
+// readSeries is ReadSeries, and reports whether a phase has a key of older versions.
+func readSeries(name string, r io.Reader, layers int) (list Series, older bool, err error) {
 	for in := json.NewDecoder(r); ; {
-		var p Phase
-		switch err := decode(in, &p); {
+		p, renamed, err := decode(in)
+		older = older || renamed
+		switch {
 		case errors.Is(err, io.EOF) && len(list) == 0:
-			return nil, fmt.Errorf("%s: no cost table, want at least one", name)
+			return nil, false, fmt.Errorf("%s: no cost table, want at least one", name)
 		case errors.Is(err, io.EOF):
-			return list, nil
+			return list, older, nil
 		case err != nil:
 			if _, syntax := errors.AsType[*json.SyntaxError](err); syntax {
 				err = fmt.Errorf("%w: want a file of dynmo profile CONFIG -o FILE, or costs.jsonl of a run", err)
 			}
-			return nil, fmt.Errorf("%s: table %d: %w", name, len(list), err)
+			return nil, false, fmt.Errorf("%s: table %d: %w", name, len(list), err)
 		}
 		if layers == 0 {
 			layers = len(p.Layers)
 		}
-		err := p.check(layers)
+		err = p.check(layers)
 		if n := len(list); err == nil && n > 0 && p.Step != list[n-1].Step+list[n-1].Steps {
 			err = fmt.Errorf("step: %d, want %d, where the table before ends", p.Step, list[n-1].Step+list[n-1].Steps)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s: table %d: %w", name, len(list), err)
+			return nil, false, fmt.Errorf("%s: table %d: %w", name, len(list), err)
 		}
 		list = append(list, p)
 	}
 }
 
-// decode reads the next phase. A key that means nothing, or stands twice, is an error.
-func decode(in *json.Decoder, p *Phase) error {
+// decode reads the next phase, and reports whether it has the key "gap" of older versions.
+// A key that means nothing, or stands twice, is an error.
+func decode(in *json.Decoder) (p Phase, older bool, err error) {
 	var text json.RawMessage
 	if err := in.Decode(&text); err != nil {
-		return err
+		return p, false, err
 	}
-	if err := input.CheckKeys(text, p); err != nil {
-		return err
+	var read struct {
+		Phase
+		Gap *float64 `json:"gap"` // Dispatch
 	}
-	return input.Mistyped(json.Unmarshal(text, p))
+	if err := input.CheckKeys(text, read); err != nil {
+		return p, false, err
+	}
+	if err := input.Mistyped(json.Unmarshal(text, &read)); err != nil {
+		return p, false, err
+	}
+	if read.Gap == nil {
+		return read.Phase, false, nil
+	}
+	read.Dispatch = cmp.Or(read.Dispatch, *read.Gap)
+	return read.Phase, true, nil
 }
 
 // leastSeconds bounds a makespan: a file that says less is damaged, and would cost

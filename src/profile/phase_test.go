@@ -47,7 +47,7 @@ func TestReadSeries(t *testing.T) {
 // TestReadOlderSeries: files that were written before runs had a layout read on.
 func TestReadOlderSeries(t *testing.T) {
 	const layer = `{"forward":1,"backward_input":1,"backward_weight":1}`
-	got, err := ReadSeries("costs.jsonl", strings.NewReader(`{"layers":[`+strings.Repeat(layer+",", 3)+layer+
+	got, err := ReadSeries("costs.jsonl", strings.NewReader(`{"gap":0.5,"layers":[`+strings.Repeat(layer+",", 3)+layer+
 		`],"run":{"cuts":[0,1,2,3,4],"schedule":"zb-v","vee":true,"stages":2,"microbatches":2,"latency_seconds":1,"makespan":5}}`), 4)
 	expect.OK(t, err)
 	order, err := schedule.New(schedule.KindZBV, 2, 2, 2)
@@ -55,6 +55,9 @@ func TestReadOlderSeries(t *testing.T) {
 	want := &Run{Layout: layout.New(partition.Partition{0, 1, 2, 3, 4}, order, 1, mesh.StageMajor), Latency: 1, Makespan: 5}
 	if diff := cmp.Diff(want, got[0].Run); diff != "" {
 		t.Error(diff)
+	}
+	if got[0].Dispatch != 0.5 {
+		t.Errorf("dispatch of %v seconds, want 0.5", got[0].Dispatch)
 	}
 }
 
@@ -76,7 +79,7 @@ func TestReadSeriesRefuses(t *testing.T) {
 		{"no stages", `{"layers":[` + layer + `,` + layer + `],"run":{"layout":{"cuts":[0,2]}}}`, "stages: 0"},
 		{"no layout", `{"layers":[` + layer + `,` + layer + `],"run":{"makespan":1}}`, "run.layout: cuts: none"},
 		{"endless", `{"steps":1000000000000000,"layers":[` + layer + `,` + layer + `]}`, "steps: 1000000000000000 from 0"},
-		{"endless gap", `{"gap":1e308,"layers":[` + layer + `,` + layer + `]}`, "gap: 1e+308"},
+		{"endless dispatch", `{"gap":1e308,"layers":[` + layer + `,` + layer + `]}`, "dispatch_seconds: 1e+308"},
 		{"endless latency", `{"layers":[` + layer + `,` + layer + `],"run":{"layout":{"stages":1,"replicas":1,"microbatches":1,"schedule":"1f1b","cuts":[0,2]},"latency_seconds":1e308}}`, "run.latency_seconds: 1e+308, want 0 to 10"},
 		{"endless layer", `{"layers":[` + layer + `,{"forward":1e7,"backward_input":1,"backward_weight":1}]}`, "layers[1].forward: 1e+07, want at most 1e+06"},
 		{"endless bytes", `{"layers":[` + layer + `,{"forward":1,"backward_input":1,"backward_weight":1,"bytes":{"optimizer":9000000000000000000}}]}`, "layers[1].bytes: 9e+18, want at most 1.125899906842624e+15"},
@@ -140,13 +143,15 @@ func TestOpenSeries(t *testing.T) {
 		{"without a newline", table, "", ""},
 		{"torn", table + "\n" + table[:20], path + ":2: the last line is torn and left out", ""},
 		{"NULs", table + "\n\x00\x00\x00", path + ":2: the last line is torn and left out", ""},
+		{"dispatch by its former name", strings.Replace(table, "{", `{"gap":0.5,`, 1) + "\n" + table[:20],
+			path + ":2: the last line is torn and left out; " + path + ": gap is called dispatch_seconds now", ""},
 		{"nothing else", table[:20], path + ":1: the last line is torn and left out",
 			path + ": no cost table, want at least one (" + path + ":1: the last line is torn and left out)"},
 	} {
 		expect.OK(t, os.WriteFile(path, []byte(c.text), 0o666))
-		series, note, err := OpenSeries(path, 1)
-		if note != c.note || err == nil && (c.wrong != "" || len(series) != 1) || err != nil && err.Error() != c.wrong {
-			t.Errorf("%s: %d phases, note %q, %v", c.name, len(series), note, err)
+		series, notes, err := OpenSeries(path, 1)
+		if strings.Join(notes, "; ") != c.note || err == nil && (c.wrong != "" || len(series) != 1) || err != nil && err.Error() != c.wrong {
+			t.Errorf("%s: %d phases, notes %q, %v", c.name, len(series), notes, err)
 		}
 	}
 }

@@ -127,7 +127,7 @@ func (s State) applies(h Here) error {
 	was, now := h.Was, h.Now
 	for _, c := range append(s.measured(h), []compared{
 		{"[parallel]", was.Parallel, now.Parallel}, {"[mesh]", was.Mesh, now.Mesh}, {"[schedule]", was.Schedule, now.Schedule},
-		{"[balance]", was.Balance, now.Balance}, {"[repack]", was.Repack, now.Repack}, {"comm.carrier", was.Comm.Carrier, now.Comm.Carrier},
+		{"[balance]", was.Balance, now.Balance}, {"[repack]", was.Repack, now.Repack}, {"comm.transport", was.Comm.Transport, now.Comm.Transport},
 		{"comm.nccl_ctas", was.Comm.NcclCTAs, now.Comm.NcclCTAs},
 	}...) {
 		if c.was != c.now {

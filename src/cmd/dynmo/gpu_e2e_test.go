@@ -90,19 +90,19 @@ func TestTrainOnGPUs(t *testing.T) {
 		t.Fatalf("no hash\n%s%s", alone.stdout, alone.stderr)
 	}
 	for _, c := range []struct {
-		name    string
-		gpus    int
-		set     []string
-		carrier string
+		name      string
+		gpus      int
+		set       []string
+		transport string
 	}{
 		{"one each", 4, nil, ": NCCL 2."},
 		{"shared", 1, []string{"device.share=true"}, ": host memory carries"},
-		{"one each, through the host", 4, []string{"comm.carrier=host"}, "host memory carries"},
+		{"one each, through the host", 4, []string{"comm.transport=host"}, "host memory carries"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := gpuRun(t, dir, 4, []string{fmt.Sprintf("DYNMO_EMULATE_DEVICES=%d", c.gpus)}, onGPU(c.set...)...)
-			if e.status != 0 || !strings.Contains(e.stderr, c.carrier) {
-				t.Fatalf("status %d, or not %q\n%s", e.status, c.carrier, e.stderr)
+			if e.status != 0 || !strings.Contains(e.stderr, c.transport) {
+				t.Fatalf("status %d, or not %q\n%s", e.status, c.transport, e.stderr)
 			}
 			if got := finalHash.FindString(e.stdout + e.stderr); got != want {
 				t.Errorf("hash %q, one process has %q", got, want)

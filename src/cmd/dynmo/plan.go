@@ -246,7 +246,7 @@ func (w *whatIf) planned(t cost.Table, best search.Plan, o study.Options, show f
 func ncclOf(o study.Options) *nccl.Needs {
 	c := o.Config
 	ranks := c.Parallel.Stages * c.Parallel.Replicas
-	if c.Device.Kind != "cuda" || c.Comm.Carrier == "host" || ranks == 1 {
+	if c.Device.Kind != "cuda" || c.Comm.Transport == "host" || ranks == 1 {
 		return nil
 	}
 	onHost := ranks

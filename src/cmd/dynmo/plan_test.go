@@ -136,7 +136,7 @@ func TestPlanNeedsOfNCCL(t *testing.T) {
 		{"one host", gpu, of(4, 4)},
 		{"two ranks on a host", slices.Concat(gpu, []string{"--network", "pairs.toml"}), of(2, 4)},
 		{"fewer thread blocks", slices.Concat(gpu, sets("comm.nccl_ctas=2")), of(4, 2)},
-		{"host memory", slices.Concat(gpu, sets("comm.carrier=host")), nil},
+		{"host memory", slices.Concat(gpu, sets("comm.transport=host")), nil},
 	} {
 		a := decoded[planAnswer](t, slices.Concat([]string{"plan", "run.toml", "--costs", "costs.json"}, c.args)...)
 		if !reflect.DeepEqual(a.Nccl, c.want) {

@@ -57,7 +57,7 @@ and of its bytes, and 2 us to start. The settings must say device.kind = "cuda".
 of that kind have the clock "estimated", and so has every answer on them.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			settings, err := loadSettings(args[0], sets)
+			settings, err := loadSettings(args[0], sets, c.ErrOrStderr())
 			if err != nil {
 				return usageError{err}
 			}

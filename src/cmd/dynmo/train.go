@@ -60,7 +60,7 @@ checkpoints are kept).`,
 			if err := launch.CheckLauncher(); err != nil {
 				return usageError{err}
 			}
-			settings, err := loadSettings(args[0], sets)
+			settings, err := loadSettings(args[0], sets, c.ErrOrStderr())
 			err = cmp.Or(err, records.check(c.Flags().Changed("run-dir")))
 			if err != nil {
 				return refuse(c, usageError{err})

@@ -76,7 +76,7 @@ func (w *whatIf) read(file string, q question) (profile.Series, study.Options, e
 	if err := oneStdin(file, w.costs, w.network); err != nil {
 		return fail(err)
 	}
-	c, err := loadSettings(file, w.sets)
+	c, err := loadSettings(file, w.sets, w.stderr())
 	if err != nil {
 		return fail(err)
 	}
@@ -85,7 +85,7 @@ func (w *whatIf) read(file string, q question) (profile.Series, study.Options, e
 	}
 	o := study.Options{Config: c, Fixed: search.Fixed(c), Network: sim.Uniform(c.Comm.LatencySeconds, c.Comm.BandwidthBytes)}
 	o.Network.Delay = comm.Delay{Most: c.Comm.DelayMost, Seed: c.Run.Seed}
-	series, note, err := profile.OpenSeries(w.costs, 0)
+	series, notes, err := profile.OpenSeries(w.costs, 0)
 	if err != nil {
 		return fail(fmt.Errorf("--costs: %w", err))
 	}
@@ -97,7 +97,7 @@ func (w *whatIf) read(file string, q question) (profile.Series, study.Options, e
 	if err != nil {
 		return fail(fmt.Errorf("--network: %w", err))
 	}
-	tellNotes(w.stderr(), note)
+	tellNotes(w.stderr(), notes...)
 	costs := series.Costs()
 	for i, s := range series {
 		stages := c.Parallel.Stages
@@ -173,13 +173,17 @@ func assumedNetwork(name string) string {
 	return fmt.Sprintf("nodes of %s GPUs, assumed for estimated costs; --network FILE names another, --set comm.bandwidth_bytes=N one link for all", name)
 }
 
-// loadSettings is config.Load of a command line. "-" is standard input, which the
-// ranks of a launcher do not share.
-func loadSettings(path string, sets []string) (config.Config, error) {
+// loadSettings is config.Load of a command line. The first rank writes notes of former names
+// to stderr. "-" is standard input, which the ranks of a launcher do not share.
+func loadSettings(path string, sets []string, stderr io.Writer) (config.Config, error) {
 	if path == input.Stdin && mpi.Launched() {
 		return config.Config{}, errors.New("CONFIG -: standard input reaches rank 0 alone, want a file")
 	}
-	return config.Load(path, sets)
+	c, notes, err := config.LoadWithNotes(path, sets)
+	if !mpi.Launched() || mpi.LaunchRank() == 0 {
+		tellNotes(stderr, notes...)
+	}
+	return c, err
 }
 
 // oneStdin refuses to read several files from standard input.
