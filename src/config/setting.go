@@ -32,7 +32,10 @@ func newSetting(table string, tableTag reflect.StructTag, field reflect.StructFi
 
 // find returns the setting of a name, table.key, or of a name that the setting once had.
 func find(list []setting, name string) (setting, bool) {
-	i := slices.IndexFunc(list, func(s setting) bool { return s.name() == name || s.tag.Get("was") == name })
+	i := slices.IndexFunc(list, func(s setting) bool {
+		former, renamed := s.tag.Lookup("was")
+		return s.name() == name || renamed && former == name
+	})
 	if i < 0 {
 		return setting{}, false
 	}

@@ -25,11 +25,10 @@ type Kind interface {
 
 // Target is everything that a kind of dynamism may touch.
 type Target struct {
-	Stages   *comm.Group // of this replica
-	Replicas *comm.Group // of this stage
-	Exec     *model.Exec
-	Stage    *model.Stage
-	LR       float64 // learning rate of the step
+	Stages *comm.Group // of this replica
+	Exec   *model.Exec
+	Stage  *model.Stage
+	LR     float64 // learning rate of the step
 }
 
 // Change is the effect of Before, the same on every rank. Without a Kind there is

@@ -97,14 +97,3 @@ func (l *Layer) Set(p *Param, fill func(Values) error) error {
 	}
 	return device.Write(l.device, p.W, tensor.From(rounded))
 }
-
-// Number returns an element of host memory.
-func Number(m tensor.Mem, d tensor.DType, i int) float64 {
-	switch d {
-	case tensor.F64:
-		return tensor.Of[float64](m)[i]
-	case tensor.BF16:
-		return float64(tensor.FromBF16(tensor.Of[uint16](m)[i]))
-	}
-	return float64(tensor.Of[float32](m)[i])
-}

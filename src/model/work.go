@@ -47,9 +47,6 @@ type Work interface {
 	Repeats() bool
 }
 
-// container is a Work that contains others, such as that of a block within a part.
-type container interface{ Contains() []Work }
-
 // Room is where a Work takes its memory, in bytes, of the device and of the host.
 type Room interface {
 	OnDevice(bytes int64) tensor.Mem
@@ -166,9 +163,6 @@ func (w *works) Repeats() bool {
 	}
 	return true
 }
-
-// Contains returns the Work of each part.
-func (w *works) Contains() []Work { return w.of[:] }
 
 // OfPart returns the batch that passes of the i-th part see.
 func (b *Batch) OfPart(i int) *Batch {

@@ -74,7 +74,7 @@ func (d *Device) open(ordinal int) error {
 	if d.gpu, err = cu.GetDevice(ordinal); err != nil {
 		return explain(err)
 	}
-	if d.about, err = describe(d.gpu, ordinal); err != nil {
+	if d.about, err = describe(d.gpu); err != nil {
 		return explain(err)
 	}
 	if d.context, err = d.gpu.RetainPrimaryCtx(); err != nil {
@@ -98,8 +98,7 @@ func (d *Device) Attach() error {
 	return nil
 }
 
-func describe(gpu cu.Device, ordinal int) (g GPU, err error) {
-	g.Ordinal = ordinal
+func describe(gpu cu.Device) (g GPU, err error) {
 	if g.Name, err = gpu.Name(); err != nil {
 		return g, err
 	}

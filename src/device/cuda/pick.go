@@ -8,7 +8,6 @@ import (
 
 // GPU identifies the GPU of a device.
 type GPU struct {
-	Ordinal      int    // the driver's number for it, in this process
 	Name         string // of the product
 	UUID         string // GPU-…: one for each in the world
 	Bus          string // domain:bus:device.function

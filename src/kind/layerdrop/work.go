@@ -96,6 +96,3 @@ func (w *work) Expected() float64 { return w.gated.share() }
 
 // Repeats reports false: steps differ.
 func (w *work) Repeats() bool { return false }
-
-// Contains returns the Work of the part within.
-func (w *work) Contains() []model.Work { return []model.Work{w.within} }

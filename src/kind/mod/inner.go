@@ -58,9 +58,6 @@ func (in *inner) Repeats() bool {
 	return in.entered.Index.IsZero() && (in.block == nil || in.block.Repeats())
 }
 
-// Contains returns the Work of the block.
-func (in *inner) Contains() []model.Work { return []model.Work{in.block} }
-
 // positions returns memory of the device for the Positions of so many tokens.
 func (in *inner) positions(tokens int) tensor.Mem {
 	return in.memory.Span(0, int64(tokens)*tensor.I32.Size())

@@ -26,7 +26,6 @@ func (e *experts) assigned(d *dispatch, n int) int {
 func (e *experts) dispatch(x *model.Exec, b *model.Batch, s expertsSaved) error {
 	d := b.Work.(*dispatch)
 	e.placeTokens(x, b.Queries, s)
-	d.tokens, d.left = b.Queries, [2]tensor.Mem{s.chosen, s.decided.weights}
 	if e.grouped() {
 		return nil
 	}

@@ -1,10 +1,7 @@
 package moe
 
 import (
-	"dynmo/src/device"
 	"dynmo/src/model"
-	"dynmo/src/tensor"
-	"errors"
 )
 
 // dispatch is what the host knows of where the tokens of a microbatch go among the experts of
@@ -13,9 +10,7 @@ type dispatch struct {
 	entered model.Batch
 	origin  *model.Batch // that the layer was entered by
 
-	tokens int
-	left   [2]tensor.Mem // where the device leaves the experts of each token, the largest score first, and their weights
-	x      *model.Exec
+	x *model.Exec
 	divided
 
 	// Where the host waits for the rows of experts:
@@ -71,22 +66,4 @@ func (d *dispatch) of(expert int) (lo, hi int) { return int(d.ends[expert]), int
 // rowsOf returns the rows [lo, hi) that an expert works on, by its number here.
 func (d *dispatch) rowsOf(expert int) (lo, hi int) {
 	return int(d.worked[expert*d.replicas()]), int(d.worked[(expert+1)*d.replicas()])
-}
-
-// Choices returns the experts that each token goes to, by token the largest score first,
-// negative where the assignment is dropped; and the weights of these. They are valid until
-// the next forward. It waits for the device.
-func (d *dispatch) Choices(x *model.Exec) (experts []int32, weights []float64, err error) {
-	n := d.tokens * d.Top
-	waited := x.Stream.Sync()
-	chosen, failed := device.Read(x.Device, d.left[0])
-	wide, err := device.Read(x.Device, d.left[1])
-	if err = errors.Join(waited, failed, err); err != nil {
-		return nil, nil, err
-	}
-	weights = make([]float64, n)
-	for i := range weights {
-		weights[i] = model.Number(wide, x.Backend.DType().Wide(), i)
-	}
-	return tensor.Of[int32](chosen)[:n], weights, nil
 }

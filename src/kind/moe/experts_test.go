@@ -1,6 +1,7 @@
 package moe
 
 import (
+	"bytes"
 	"cmp"
 	"dynmo/src/config"
 	"dynmo/src/expect"
@@ -189,16 +190,11 @@ func TestReferenceOfExperts(t *testing.T) {
 	expect.OK(t, l.Refer())
 	turn()
 	ch.Loss()
-	chosen := func() []int32 {
-		experts, _, err := ch.Work[1].(*dispatch).Choices(ch.X)
-		expect.OK(t, err)
-		return slices.Clone(experts)
-	}
-	went := chosen()
+	saved, ends := bytes.Clone(tensor.Of[byte](ch.Saved[1])), slices.Clone(ch.Work[1].(*dispatch).ends)
 	_, _, err := l.ReferenceRows(ch.X, ch.Batches[1], ch.Saved[1], ch.Input(1), 5)
 	expect.OK(t, err)
-	if now := chosen(); !slices.Equal(now, went) {
-		t.Errorf("tokens went to %v, and after the comparison to %v", went, now)
+	if now := ch.Work[1].(*dispatch).ends; !slices.Equal(now, ends) || !bytes.Equal(tensor.Of[byte](ch.Saved[1]), saved) {
+		t.Errorf("experts' rows end at %v, and after the comparison at %v; or what is saved has changed", ends, now)
 	}
 }
 

@@ -58,9 +58,6 @@ func (e Experts) routing(tokens int) kernel.Routing {
 	return r
 }
 
-// dropped stands for the expert, and the place, of an assignment beyond the capacity.
-const dropped = -1
-
 // room returns how many tokens an expert takes of a microbatch: one at least.
 func (e Experts) room(tokens int) int {
 	if e.Capacity == 0 {

@@ -47,6 +47,7 @@ func route(e Experts, logits ...[]float64) *assignment {
 // first; weights are renormalised; assignments are sorted by expert, then token.
 func TestRouteOfExperts(t *testing.T) {
 	log := math.Log
+	const dropped = -1 // the expert, and the place, of an assignment beyond the capacity
 	for name, c := range map[string]struct {
 		Experts
 		logits         [][]float64

@@ -22,7 +22,6 @@ import (
 // the shares of that which kernels are taken to reach.
 type GPU struct {
 	Name      string
-	Title     string
 	Matrix    float64 // products of bfloat16 on tensor cores, without structured sparsity
 	Plain     float64 // operations on float32, an addition and a multiplication apart
 	Special   float64 // exponentials
@@ -36,8 +35,8 @@ type GPU struct {
 // Attention is what FlashAttention-2, whose design the kernels have, was measured at: 0.5 to
 // 0.73 on an A100 (Dao 2023), up to 0.35 on an H100 (Shah et al. 2024).
 var gpus = []GPU{
-	{Name: "a100", Title: "NVIDIA A100 SXM 80 GB", Matrix: 312e12, Plain: 19.5e12, Special: 2.44e12, Bandwidth: 2.039e12, Attention: 0.55},
-	{Name: "h100", Title: "NVIDIA H100 SXM5 80 GB", Matrix: 989.4e12, Plain: 67e12, Special: 3.87e12, Bandwidth: 3.35e12, Attention: 0.35},
+	{Name: "a100", Matrix: 312e12, Plain: 19.5e12, Special: 2.44e12, Bandwidth: 2.039e12, Attention: 0.55}, // SXM, 80 GB
+	{Name: "h100", Matrix: 989.4e12, Plain: 67e12, Special: 3.87e12, Bandwidth: 3.35e12, Attention: 0.35},  // SXM5, 80 GB
 }
 
 // Shares of a rate that are chosen, not measured here: of what tuned libraries reach in
