@@ -44,19 +44,13 @@ struct dynmo_cpu {
 	/* magnitude.c */
 	void (*mask)(float *x, const uint64_t *mask, int64_t n);
 	uint64_t (*match)(const float *x, uint32_t prefix, int32_t shift); /* 64 elements */
-	/* layernorm.c */
-	void (*layernorm_forward)(float *out, float *mean, float *rstd, const float *inp, const float *weight,
-		const float *bias, int64_t n, int64_t c);
-	void (*layernorm_backward_input)(float *dinp, const float *dout, const float *inp, const float *mean,
+	/* norm.c: RMSNorm where mean is NULL, and with it bias or dbias */
+	void (*norm_forward)(float *out, float *mean, float *rstd, const float *inp, const float *weight,
+		const float *bias, int64_t n, int64_t c, float eps);
+	void (*norm_backward_input)(float *dinp, const float *dout, const float *inp, const float *mean,
 		const float *rstd, const float *weight, int64_t n, int64_t c);
-	void (*layernorm_backward_weight)(float *dweight, float *dbias, const float *dout, const float *inp,
+	void (*norm_backward_weight)(float *dweight, float *dbias, const float *dout, const float *inp,
 		const float *mean, const float *rstd, int64_t n, int64_t c, int64_t ld); /* rows ld apart */
-	/* rmsnorm.c */
-	void (*rmsnorm_forward)(float *out, float *rstd, const float *inp, const float *weight, int64_t n, int64_t c, float eps);
-	void (*rmsnorm_backward_input)(float *dinp, const float *dout, const float *inp, const float *rstd, const float *weight,
-		int64_t n, int64_t c);
-	void (*rmsnorm_backward_weight)(float *dweight, const float *dout, const float *inp, const float *rstd, int64_t n,
-		int64_t c, int64_t ld); /* rows ld apart */
 	/* rows.c */
 	void (*swiglu_forward)(float *out, const float *gate, const float *up, int64_t c);
 	void (*swiglu_backward)(float *dgate, float *dup, const float *dout, const float *gate, const float *up, int64_t c);

@@ -1,4 +1,4 @@
-/* Calls on rows of channels: LayerNorm, RMSNorm, and sums over all rows. Rows go by
+/* Calls on rows of channels: norms, and sums over all rows. Rows go by
  * ranges of rows; a sum over rows by ranges of columns, so that its order is
  * that of the rows. */
 #include "kernels.h"
@@ -8,20 +8,22 @@ struct norm {
 	float *out, *mean, *rstd;
 	const float *inp, *weight, *bias;
 	int64_t c;
+	float eps;
 };
 
 static void forward(const void *job, int64_t first, int64_t last, int32_t member)
 {
 	const struct norm *m = job;
 	(void)member;
-	m->k->layernorm_forward(m->out + first * m->c, m->mean + first, m->rstd + first, m->inp + first * m->c,
-		m->weight, m->bias, last - first, m->c);
+	m->k->norm_forward(m->out + first * m->c, m->mean ? m->mean + first : NULL, m->rstd + first,
+		m->inp + first * m->c, m->weight, m->bias, last - first, m->c, m->eps);
 }
 
-void dynmo_cpu_layernorm_forward(const dynmo_cpu *k, float *out, float *mean, float *rstd, const float *inp,
-	const float *weight, const float *bias, int64_t n, int64_t c)
+void dynmo_cpu_norm_forward(const dynmo_cpu *k, float *out, float *mean, float *rstd, const float *inp,
+	const float *weight, const float *bias, int64_t n, int64_t c, double eps)
 {
-	dynmo_parallel(k->team, n, dynmo_row_grain(c), forward, &(struct norm){k, out, mean, rstd, inp, weight, bias, c});
+	dynmo_parallel(k->team, n, dynmo_row_grain(c), forward, &(struct norm){
+		k, out, mean, rstd, inp, weight, bias, c, (float)eps});
 }
 
 struct norm_gradient {
@@ -36,11 +38,11 @@ static void backward_input(const void *job, int64_t first, int64_t last, int32_t
 	const struct norm_gradient *g = job;
 	int64_t at = first * g->c;
 	(void)member;
-	g->k->layernorm_backward_input(g->dinp + at, g->dout + at, g->inp + at, g->mean + first, g->rstd + first,
-		g->weight, last - first, g->c);
+	g->k->norm_backward_input(g->dinp + at, g->dout + at, g->inp + at, g->mean ? g->mean + first : NULL,
+		g->rstd + first, g->weight, last - first, g->c);
 }
 
-void dynmo_cpu_layernorm_backward_input(const dynmo_cpu *k, float *dinp, const float *dout, const float *inp,
+void dynmo_cpu_norm_backward_input(const dynmo_cpu *k, float *dinp, const float *dout, const float *inp,
 	const float *mean, const float *rstd, const float *weight, int64_t n, int64_t c)
 {
 	dynmo_parallel(k->team, n, dynmo_row_grain(c), backward_input, &(struct norm_gradient){
@@ -51,65 +53,15 @@ static void backward_weight(const void *job, int64_t first, int64_t last, int32_
 {
 	const struct norm_gradient *g = job;
 	(void)member;
-	g->k->layernorm_backward_weight(g->dweight + first, g->dbias + first, g->dout + first, g->inp + first, g->mean,
-		g->rstd, g->n, last - first, g->c);
+	g->k->norm_backward_weight(g->dweight + first, g->dbias ? g->dbias + first : NULL, g->dout + first,
+		g->inp + first, g->mean, g->rstd, g->n, last - first, g->c);
 }
 
-void dynmo_cpu_layernorm_backward_weight(const dynmo_cpu *k, float *dweight, float *dbias, const float *dout,
+void dynmo_cpu_norm_backward_weight(const dynmo_cpu *k, float *dweight, float *dbias, const float *dout,
 	const float *inp, const float *mean, const float *rstd, int64_t n, int64_t c)
 {
 	dynmo_parallel(k->team, c, dynmo_column_grain(n), backward_weight, &(struct norm_gradient){
 		.k = k, .dweight = dweight, .dbias = dbias, .dout = dout, .inp = inp, .mean = mean, .rstd = rstd, .n = n, .c = c});
-}
-
-struct rms {
-	const dynmo_cpu *k;
-	float *out, *rstd, eps;
-	const float *inp, *weight;
-	int64_t c;
-};
-
-static void rms_forward(const void *job, int64_t first, int64_t last, int32_t member)
-{
-	const struct rms *m = job;
-	(void)member;
-	m->k->rmsnorm_forward(m->out + first * m->c, m->rstd + first, m->inp + first * m->c, m->weight, last - first, m->c, m->eps);
-}
-
-void dynmo_cpu_rmsnorm_forward(const dynmo_cpu *k, float *out, float *rstd, const float *inp, const float *weight,
-	int64_t n, int64_t c, double eps)
-{
-	dynmo_parallel(k->team, n, dynmo_row_grain(c), rms_forward, &(struct rms){
-		.k = k, .out = out, .rstd = rstd, .eps = (float)eps, .inp = inp, .weight = weight, .c = c});
-}
-
-static void rms_backward_input(const void *job, int64_t first, int64_t last, int32_t member)
-{
-	const struct norm_gradient *g = job;
-	int64_t at = first * g->c;
-	(void)member;
-	g->k->rmsnorm_backward_input(g->dinp + at, g->dout + at, g->inp + at, g->rstd + first, g->weight, last - first, g->c);
-}
-
-void dynmo_cpu_rmsnorm_backward_input(const dynmo_cpu *k, float *dinp, const float *dout, const float *inp,
-	const float *rstd, const float *weight, int64_t n, int64_t c)
-{
-	dynmo_parallel(k->team, n, dynmo_row_grain(c), rms_backward_input, &(struct norm_gradient){
-		.k = k, .dinp = dinp, .dout = dout, .inp = inp, .rstd = rstd, .weight = weight, .c = c});
-}
-
-static void rms_backward_weight(const void *job, int64_t first, int64_t last, int32_t member)
-{
-	const struct norm_gradient *g = job;
-	(void)member;
-	g->k->rmsnorm_backward_weight(g->dweight + first, g->dout + first, g->inp + first, g->rstd, g->n, last - first, g->c);
-}
-
-void dynmo_cpu_rmsnorm_backward_weight(const dynmo_cpu *k, float *dweight, const float *dout, const float *inp,
-	const float *rstd, int64_t n, int64_t c)
-{
-	dynmo_parallel(k->team, c, dynmo_column_grain(n), rms_backward_weight, &(struct norm_gradient){
-		.k = k, .dweight = dweight, .dout = dout, .inp = inp, .rstd = rstd, .n = n, .c = c});
 }
 
 struct columns {

@@ -53,19 +53,13 @@ int32_t dynmo_cpu_embedding_forward(const dynmo_cpu *k, float *out, const int32_
 int32_t dynmo_cpu_embedding_backward(const dynmo_cpu *k, float *dwte, float *dwpe, const float *dout,
 	const int32_t *tokens, const int32_t *positions, int64_t n, int64_t c, int64_t vocabulary, int64_t places);
 
-void dynmo_cpu_layernorm_forward(const dynmo_cpu *k, float *out, float *mean, float *rstd, const float *inp,
-	const float *weight, const float *bias, int64_t n, int64_t c);
-void dynmo_cpu_layernorm_backward_input(const dynmo_cpu *k, float *dinp, const float *dout, const float *inp,
+/* LayerNorm, or RMSNorm where mean is NULL, and with it bias or dbias. */
+void dynmo_cpu_norm_forward(const dynmo_cpu *k, float *out, float *mean, float *rstd, const float *inp,
+	const float *weight, const float *bias, int64_t n, int64_t c, double eps);
+void dynmo_cpu_norm_backward_input(const dynmo_cpu *k, float *dinp, const float *dout, const float *inp,
 	const float *mean, const float *rstd, const float *weight, int64_t n, int64_t c);
-void dynmo_cpu_layernorm_backward_weight(const dynmo_cpu *k, float *dweight, float *dbias, const float *dout,
+void dynmo_cpu_norm_backward_weight(const dynmo_cpu *k, float *dweight, float *dbias, const float *dout,
 	const float *inp, const float *mean, const float *rstd, int64_t n, int64_t c);
-
-void dynmo_cpu_rmsnorm_forward(const dynmo_cpu *k, float *out, float *rstd, const float *inp, const float *weight,
-	int64_t n, int64_t c, double eps);
-void dynmo_cpu_rmsnorm_backward_input(const dynmo_cpu *k, float *dinp, const float *dout, const float *inp,
-	const float *rstd, const float *weight, int64_t n, int64_t c);
-void dynmo_cpu_rmsnorm_backward_weight(const dynmo_cpu *k, float *dweight, const float *dout, const float *inp,
-	const float *rstd, int64_t n, int64_t c);
 
 /* c = a·bᵀ, all (n, n), by one call of the BLAS on threads of its own: the rate
  * that products are measured against. No other call may be in progress. */

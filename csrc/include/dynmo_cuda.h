@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 /* Grows with every change of the list below. */
-#define DYNMO_CUDA_VERSION 8
+#define DYNMO_CUDA_VERSION 9
 
 enum { DYNMO_CUDA_F32 = 0, DYNMO_CUDA_BF16 = 1 }; /* E */
 
@@ -101,25 +101,17 @@ typedef struct {
 	  *tokens, const int32_t *positions, int32_t n, int32_t c), (k, stream, dwte, dwpe, dout, tokens, positions,       \
 	  n, c))                                                                                                           \
                                                                                                                        \
-	X(layernorm_forward, (dynmo_cuda *k, void *stream, void *out, float *mean, float *rstd, const void *inp,           \
-	  const void *weight, const void *bias, int32_t n, int32_t c),                                                     \
-	  (k, stream, out, mean, rstd, inp, weight, bias, n, c))                                                           \
+	/* LayerNorm, or RMSNorm where mean is absent, and with it bias or dbias. */                                       \
+	X(norm_forward, (dynmo_cuda *k, void *stream, void *out, float *mean, float *rstd, const void *inp,                \
+	  const void *weight, const void *bias, int32_t n, int32_t c, double eps),                                         \
+	  (k, stream, out, mean, rstd, inp, weight, bias, n, c, eps))                                                      \
 	/* dinp = add + …; add may be dinp. */                                                                             \
-	X(layernorm_backward_input, (dynmo_cuda *k, void *stream, void *dinp, const void *add, const void *dout,           \
+	X(norm_backward_input, (dynmo_cuda *k, void *stream, void *dinp, const void *add, const void *dout,                \
 	  const void *inp, const float *mean, const float *rstd, const void *weight, int32_t n, int32_t c),                \
 	  (k, stream, dinp, add, dout, inp, mean, rstd, weight, n, c))                                                     \
-	X(layernorm_backward_weight, (dynmo_cuda *k, void *stream, float *dweight, float *dbias, const void *dout,         \
+	X(norm_backward_weight, (dynmo_cuda *k, void *stream, float *dweight, float *dbias, const void *dout,              \
 	  const void *inp, const float *mean, const float *rstd, int32_t n, int32_t c),                                    \
 	  (k, stream, dweight, dbias, dout, inp, mean, rstd, n, c))                                                        \
-                                                                                                                       \
-	X(rmsnorm_forward, (dynmo_cuda *k, void *stream, void *out, float *rstd, const void *inp, const void *weight,      \
-	  int32_t n, int32_t c, double eps), (k, stream, out, rstd, inp, weight, n, c, eps))                               \
-	/* dinp = add + …; add may be dinp. */                                                                             \
-	X(rmsnorm_backward_input, (dynmo_cuda *k, void *stream, void *dinp, const void *add, const void *dout,             \
-	  const void *inp, const float *rstd, const void *weight, int32_t n, int32_t c),                                   \
-	  (k, stream, dinp, add, dout, inp, rstd, weight, n, c))                                                           \
-	X(rmsnorm_backward_weight, (dynmo_cuda *k, void *stream, float *dweight, const void *dout, const void *inp,        \
-	  const float *rstd, int32_t n, int32_t c), (k, stream, dweight, dout, inp, rstd, n, c))                           \
                                                                                                                        \
 	/* out = inp·weightᵀ + bias + add; bias and add may be absent. */                                                  \
 	X(matmul_forward, (dynmo_cuda *k, void *stream, void *out, const void *inp, const void *weight, const void *bias,  \

@@ -14,6 +14,7 @@ import (
 	"dynmo/src/device"
 	"dynmo/src/device/cpu"
 	"dynmo/src/expect"
+	"dynmo/src/kernel"
 	"dynmo/src/kernel/ref"
 	"dynmo/src/model"
 	"dynmo/src/replace"
@@ -103,7 +104,7 @@ func compareLogits[F float32 | float64](t *testing.T, g *gpt2, w *Weights, c mod
 	// Layer.Forward leaves gradients where the logits were: the head again.
 	n, scratch := x.N(), make([]F, x.N())
 	normed, got := make([]F, n*c.Hidden), make([]F, n*c.Vocab)
-	ref.LayerNormForward(normed, scratch, scratch, tensor.Of[F](entering), param["norm.weight"], param["norm.bias"], n, c.Hidden)
+	ref.NormForward(normed, scratch, scratch, tensor.Of[F](entering), param["norm.weight"], param["norm.bias"], n, c.Hidden, kernel.LayerNormEps)
 	matrix := param["head.weight"]
 	if c.Tied {
 		matrix = param["token.weight"]

@@ -17,7 +17,7 @@ type Call struct {
 	First   int     // column of the softmax calls
 	Scale   float64 // of the gradient of logits
 	Key     uint64  // of AttentionHash
-	Eps     float64 // of RMSNormForward
+	Eps     float64 // of NormForward
 	Inverse bool    // of Rotary
 	Blocks  bool    // CSR's
 	AdamW   AdamW
@@ -113,9 +113,16 @@ func (c *Call) impossible() string {
 		if c.First < 0 {
 			return "the first column is negative"
 		}
-	case c.Op == RMSNormForward:
+	case c.Op == NormForward:
 		if !(c.Eps >= 0) {
 			return "eps is not a number from 0"
+		}
+		if c.Mem[1].IsZero() != c.Mem[5].IsZero() && d.N > 0 && d.C > 0 {
+			return "there is a mean, or a bias, without the other"
+		}
+	case c.Op == NormBackwardWeight:
+		if c.Mem[1].IsZero() != c.Mem[4].IsZero() && d.N > 0 && d.C > 0 {
+			return "there is a mean, or a gradient of a bias, without the other"
 		}
 	case c.Op == SpMMForward || c.Op == SpMMBackwardInput || c.Op == SDDMM:
 		if c.Blocks && (d.O%Block != 0 || d.C%Block != 0 || d.NNZ%(Block*Block) != 0) {
@@ -210,37 +217,21 @@ func (k *Calls) EmbeddingBackward(s device.Stream, dwte, dwpe, dout, tokens, pos
 	k.run(s, EmbeddingBackward, Dims{N: n, C: c}, dwte, dwpe, dout, tokens, positions)
 }
 
-func (k *Calls) LayerNormForward(s device.Stream, out, mean, rstd, inp, weight, bias tensor.Mem, n, c int) {
-	k.run(s, LayerNormForward, Dims{N: n, C: c}, out, mean, rstd, inp, weight, bias)
-}
-
-func (k *Calls) LayerNormBackwardInput(s device.Stream, dinp, dout, inp, mean, rstd, weight tensor.Mem, n, c int) {
-	k.run(s, LayerNormBackwardInput, Dims{N: n, C: c}, dinp, dout, inp, mean, rstd, weight)
-}
-
-func (k *Calls) LayerNormBackwardInputTo(s device.Stream, dinp, add, dout, inp, mean, rstd, weight tensor.Mem, n, c int) {
-	k.run(s, LayerNormBackwardInputTo, Dims{N: n, C: c}, dinp, add, dout, inp, mean, rstd, weight)
-}
-
-func (k *Calls) LayerNormBackwardWeight(s device.Stream, dweight, dbias, dout, inp, mean, rstd tensor.Mem, n, c int) {
-	k.run(s, LayerNormBackwardWeight, Dims{N: n, C: c}, dweight, dbias, dout, inp, mean, rstd)
-}
-
-func (k *Calls) RMSNormForward(s device.Stream, out, rstd, inp, weight tensor.Mem, n, c int, eps float64) {
+func (k *Calls) NormForward(s device.Stream, out, mean, rstd, inp, weight, bias tensor.Mem, n, c int, eps float64) {
 	k.pending.Eps = eps
-	k.run(s, RMSNormForward, Dims{N: n, C: c}, out, rstd, inp, weight)
+	k.run(s, NormForward, Dims{N: n, C: c}, out, mean, rstd, inp, weight, bias)
 }
 
-func (k *Calls) RMSNormBackwardInput(s device.Stream, dinp, dout, inp, rstd, weight tensor.Mem, n, c int) {
-	k.run(s, RMSNormBackwardInput, Dims{N: n, C: c}, dinp, dout, inp, rstd, weight)
+func (k *Calls) NormBackwardInput(s device.Stream, dinp, dout, inp, mean, rstd, weight tensor.Mem, n, c int) {
+	k.run(s, NormBackwardInput, Dims{N: n, C: c}, dinp, dout, inp, mean, rstd, weight)
 }
 
-func (k *Calls) RMSNormBackwardInputTo(s device.Stream, dinp, add, dout, inp, rstd, weight tensor.Mem, n, c int) {
-	k.run(s, RMSNormBackwardInputTo, Dims{N: n, C: c}, dinp, add, dout, inp, rstd, weight)
+func (k *Calls) NormBackwardInputTo(s device.Stream, dinp, add, dout, inp, mean, rstd, weight tensor.Mem, n, c int) {
+	k.run(s, NormBackwardInputTo, Dims{N: n, C: c}, dinp, add, dout, inp, mean, rstd, weight)
 }
 
-func (k *Calls) RMSNormBackwardWeight(s device.Stream, dweight, dout, inp, rstd tensor.Mem, n, c int) {
-	k.run(s, RMSNormBackwardWeight, Dims{N: n, C: c}, dweight, dout, inp, rstd)
+func (k *Calls) NormBackwardWeight(s device.Stream, dweight, dbias, dout, inp, mean, rstd tensor.Mem, n, c int) {
+	k.run(s, NormBackwardWeight, Dims{N: n, C: c}, dweight, dbias, dout, inp, mean, rstd)
 }
 
 func (k *Calls) MatmulForward(s device.Stream, out, inp, weight, bias tensor.Mem, n, c, o int) {

@@ -5,7 +5,7 @@ import "dynmo/src/device"
 // two says whether the operation is two others, one after the other.
 func (op Op) two() bool {
 	switch op {
-	case LayerNormBackwardInputTo, RMSNormBackwardInputTo, MatmulForwardAdd, MatmulForwardGELU, MatmulBackwardGELU, CombineRowsAdd:
+	case NormBackwardInputTo, MatmulForwardAdd, MatmulForwardGELU, MatmulBackwardGELU, CombineRowsAdd:
 		return true
 	}
 	return false
@@ -15,12 +15,9 @@ func (op Op) two() bool {
 func (k *Calls) compose(s device.Stream) {
 	m, d := k.pending.Mem, k.pending.Dims
 	switch k.pending.Op {
-	case LayerNormBackwardInputTo:
+	case NormBackwardInputTo:
 		s.Copy(m[0], m[1])
-		k.LayerNormBackwardInput(s, m[0], m[2], m[3], m[4], m[5], m[6], d.N, d.C)
-	case RMSNormBackwardInputTo:
-		s.Copy(m[0], m[1])
-		k.RMSNormBackwardInput(s, m[0], m[2], m[3], m[4], m[5], d.N, d.C)
+		k.NormBackwardInput(s, m[0], m[2], m[3], m[4], m[5], m[6], d.N, d.C)
 	case MatmulForwardAdd:
 		k.MatmulForward(s, m[0], m[1], m[2], m[3], d.N, d.C, d.O)
 		k.Add(s, m[0], m[0], m[4], d.N*d.O)

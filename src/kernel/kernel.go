@@ -21,6 +21,9 @@ import (
 	"dynmo/src/tensor"
 )
 
+// LayerNormEps is the eps of LayerNorm, GPT-2's: it keeps rstd finite on a constant row.
+const LayerNormEps = 1e-5
+
 // Backend does the arithmetic of one rank. It is used by one goroutine. Operation
 // describes the operands of each call, and Calls implements the typed calls.
 type Backend interface {
@@ -43,33 +46,24 @@ type Backend interface {
 	// ascending order of the tokens' places. dwpe may be absent; positions then do not matter.
 	EmbeddingBackward(s device.Stream, dwte, dwpe, dout, tokens, positions tensor.Mem, n, c int)
 
-	// LayerNormForward normalises the rows of inp (n, c):
-	// out = (inp - mean)·rstd·weight + bias. It stores mean and rstd (n), wide.
-	// rstd = 1/sqrt(var + 1e-5), var the biased variance.
-	LayerNormForward(s device.Stream, out, mean, rstd, inp, weight, bias tensor.Mem, n, c int)
-	// LayerNormBackwardInput adds to dinp (n, c), with
+	// NormForward normalises the rows of inp (n, c). It is LayerNorm (Ba, Kiros & Hinton 2016):
+	// out = (inp - mean)·rstd·weight + bias, rstd = 1/sqrt(var + eps), var the biased variance.
+	// Without mean and bias it is RMSNorm (Zhang & Sennrich 2019), which takes the mean as 0:
+	// out = inp·rstd·weight, rstd = 1/sqrt(mean_c(inp²) + eps). It stores mean and rstd (n), wide.
+	NormForward(s device.Stream, out, mean, rstd, inp, weight, bias tensor.Mem, n, c int, eps float64)
+	// NormBackwardInput adds to dinp (n, c), with
 	// xhat = (inp - mean)·rstd and g = dout·weight,
 	//
 	//	dinp += rstd·(g - mean_c(g) - xhat·mean_c(g·xhat))
-	LayerNormBackwardInput(s device.Stream, dinp, dout, inp, mean, rstd, weight tensor.Mem, n, c int)
-	// LayerNormBackwardInputTo sets dinp to the sum of add and the gradient that
-	// LayerNormBackwardInput adds.
-	LayerNormBackwardInputTo(s device.Stream, dinp, add, dout, inp, mean, rstd, weight tensor.Mem, n, c int)
-	// LayerNormBackwardWeight adds Σ_n dout·xhat to dweight (c) and Σ_n dout to dbias (c).
-	LayerNormBackwardWeight(s device.Stream, dweight, dbias, dout, inp, mean, rstd tensor.Mem, n, c int)
-
-	// RMSNormForward scales the rows of inp (n, c) (Zhang & Sennrich 2019):
-	// out = inp·rstd·weight. It stores rstd (n), wide, 1/sqrt(mean_c(inp²) + eps).
-	RMSNormForward(s device.Stream, out, rstd, inp, weight tensor.Mem, n, c int, eps float64)
-	// RMSNormBackwardInput adds to dinp (n, c), with xhat = inp·rstd and g = dout·weight,
 	//
-	//	dinp += rstd·(g - xhat·mean_c(g·xhat))
-	RMSNormBackwardInput(s device.Stream, dinp, dout, inp, rstd, weight tensor.Mem, n, c int)
-	// RMSNormBackwardInputTo sets dinp to the sum of add and the gradient that
-	// RMSNormBackwardInput adds.
-	RMSNormBackwardInputTo(s device.Stream, dinp, add, dout, inp, rstd, weight tensor.Mem, n, c int)
-	// RMSNormBackwardWeight adds Σ_n dout·xhat to dweight (c).
-	RMSNormBackwardWeight(s device.Stream, dweight, dout, inp, rstd tensor.Mem, n, c int)
+	// Without mean it is RMSNorm's: xhat = inp·rstd, and mean_c(g) falls away.
+	NormBackwardInput(s device.Stream, dinp, dout, inp, mean, rstd, weight tensor.Mem, n, c int)
+	// NormBackwardInputTo sets dinp to the sum of add and the gradient that
+	// NormBackwardInput adds.
+	NormBackwardInputTo(s device.Stream, dinp, add, dout, inp, mean, rstd, weight tensor.Mem, n, c int)
+	// NormBackwardWeight adds Σ_n dout·xhat to dweight (c) and Σ_n dout to dbias (c). RMSNorm
+	// has neither mean nor dbias.
+	NormBackwardWeight(s device.Stream, dweight, dbias, dout, inp, mean, rstd tensor.Mem, n, c int)
 
 	// MatmulForward sets out (n, o) = inp (n, c) · weight (o, c)ᵀ + bias (o). bias may be absent.
 	MatmulForward(s device.Stream, out, inp, weight, bias tensor.Mem, n, c, o int)

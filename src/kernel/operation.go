@@ -12,14 +12,10 @@ type Op uint8
 const (
 	EmbeddingForward Op = iota
 	EmbeddingBackward
-	LayerNormForward
-	LayerNormBackwardInput
-	LayerNormBackwardInputTo
-	LayerNormBackwardWeight
-	RMSNormForward
-	RMSNormBackwardInput
-	RMSNormBackwardInputTo
-	RMSNormBackwardWeight
+	NormForward
+	NormBackwardInput
+	NormBackwardInputTo
+	NormBackwardWeight
 	MatmulForward
 	MatmulForwardAdd
 	MatmulForwardGELU
@@ -240,21 +236,14 @@ var operations = [Ops]Operation{
 		in("positions", n).of(I32), in("wte", c).of(Table), in("wpe", c).of(Table)}},
 	EmbeddingBackward: {"EmbeddingBackward", 1, nc, []Operand{add("dwte", c).of(wideTable), add("dwpe", c).of(wideTable).optional(),
 		in("dout", nc), in("tokens", n).of(I32), in("positions", n).of(I32)}},
-	LayerNormForward: {"LayerNormForward", 1, nc, []Operand{set("out", nc), set("mean", n).of(Wide), set("rstd", n).of(Wide),
-		in("inp", nc), in("weight", c), in("bias", c)}},
-	LayerNormBackwardInput: {"LayerNormBackwardInput", 1, nc, []Operand{add("dinp", nc), in("dout", nc), in("inp", nc),
-		in("mean", n).of(Wide), in("rstd", n).of(Wide), in("weight", c)}},
-	LayerNormBackwardInputTo: {"LayerNormBackwardInputTo", 1, nc, []Operand{set("dinp", nc), in("add", nc), in("dout", nc),
-		in("inp", nc), in("mean", n).of(Wide), in("rstd", n).of(Wide), in("weight", c)}},
-	LayerNormBackwardWeight: {"LayerNormBackwardWeight", 1, nc, []Operand{add("dweight", c).of(Wide), add("dbias", c).of(Wide),
-		in("dout", nc), in("inp", nc), in("mean", n).of(Wide), in("rstd", n).of(Wide)}},
-	RMSNormForward: {"RMSNormForward", 1, nc, []Operand{set("out", nc), set("rstd", n).of(Wide), in("inp", nc), in("weight", c)}},
-	RMSNormBackwardInput: {"RMSNormBackwardInput", 1, nc, []Operand{add("dinp", nc), in("dout", nc), in("inp", nc),
-		in("rstd", n).of(Wide), in("weight", c)}},
-	RMSNormBackwardInputTo: {"RMSNormBackwardInputTo", 1, nc, []Operand{set("dinp", nc), in("add", nc), in("dout", nc),
-		in("inp", nc), in("rstd", n).of(Wide), in("weight", c)}},
-	RMSNormBackwardWeight: {"RMSNormBackwardWeight", 1, nc, []Operand{add("dweight", c).of(Wide), in("dout", nc), in("inp", nc),
-		in("rstd", n).of(Wide)}},
+	NormForward: {"NormForward", 1, nc, []Operand{set("out", nc), set("mean", n).of(Wide).optional(), set("rstd", n).of(Wide),
+		in("inp", nc), in("weight", c), in("bias", c).optional()}},
+	NormBackwardInput: {"NormBackwardInput", 1, nc, []Operand{add("dinp", nc), in("dout", nc), in("inp", nc),
+		in("mean", n).of(Wide).optional(), in("rstd", n).of(Wide), in("weight", c)}},
+	NormBackwardInputTo: {"NormBackwardInputTo", 1, nc, []Operand{set("dinp", nc), in("add", nc), in("dout", nc),
+		in("inp", nc), in("mean", n).of(Wide).optional(), in("rstd", n).of(Wide), in("weight", c)}},
+	NormBackwardWeight: {"NormBackwardWeight", 1, nc, []Operand{add("dweight", c).of(Wide), add("dbias", c).of(Wide).optional(),
+		in("dout", nc), in("inp", nc), in("mean", n).of(Wide).optional(), in("rstd", n).of(Wide)}},
 	MatmulForward: {"MatmulForward", 2, nco, []Operand{set("out", no), in("inp", nc), in("weight", oc), in("bias", o).optional()}},
 	MatmulForwardAdd: {"MatmulForwardAdd", 2, nco, []Operand{set("out", no), in("inp", nc), in("weight", oc),
 		in("bias", o).optional(), in("add", no)}},

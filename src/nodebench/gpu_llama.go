@@ -4,7 +4,6 @@ import (
 	"math"
 
 	"dynmo/src/kernel/ref"
-	"dynmo/src/tensor"
 )
 
 // llama measures what LLaMA's blocks and mixtures of experts do besides products and
@@ -19,51 +18,7 @@ func (g *gpu) llama() {
 }
 
 // rmsnorm is layernorm without a mean and a bias.
-func (g *gpu) rmsnorm() {
-	const eps = 1e-5
-	k, d := g.BF16, g.BF16.DType()
-	n, c := g.size(1<<16, 48), g.size(1024, 64)
-	inp, dout, start, weight := g.normal(n*c, d), g.normal(n*c, d), g.normal(n*c, d), g.normal(c, d)
-	out, rstd, dinp, dweight := g.blank(n*c, d), g.blank(n, d.Wide()), g.blank(n*c, d), g.normal(c, d.Wide())
-	if g.err != nil {
-		return
-	}
-	g.stream.Copy(dinp, start.mem)
-	calls := []func(){
-		func() { k.RMSNormForward(g.stream, out, rstd, inp.mem, weight.mem, n, c, eps) },
-		func() { k.RMSNormBackwardInput(g.stream, dinp, dout.mem, inp.mem, rstd, weight.mem, n, c) },
-		func() { k.RMSNormBackwardWeight(g.stream, dweight.mem, dout.mem, inp.mem, rstd, n, c) },
-	}
-	for _, call := range calls {
-		call()
-	}
-	forward, input, weights := checker{unit: unit(d)}, checker{unit: unit(d)}, checker{}
-	w, rstds := weight.row(0, c), g.values(rstd, 0, n, d.Wide())
-	for _, i := range spread(n, 16) {
-		want, x, dx, r := make([]float64, c), inp.row(i*c, c), start.row(i*c, c), []float64{0}
-		ref.RMSNormForward(want, r, x, w, 1, c, eps)
-		forward.statistic(rstds[i], r[0])
-		ref.RMSNormBackwardInput(dx, dout.row(i*c, c), x, r, w, 1, c)
-		got, dgot := g.values(out, i*c, c, d), g.values(dinp, i*c, c, d)
-		for j := range c {
-			forward.elementwise(got[j], want[j], 0)
-			input.elementwise(dgot[j], dx[j], 1+math.Abs(start.at(i*c+j)))
-		}
-	}
-	got := g.values(dweight.mem, 0, c, tensor.F32)
-	for _, j := range spread(c, 16) {
-		var want total
-		want.add(dweight.at(j))
-		for i := range n {
-			want.add(dout.at(i*c+j) * inp.at(i*c+j) * rstds[i])
-		}
-		weights.sum(got[j], want)
-	}
-	seconds, one := g.seconds(calls...), float64(inp.mem.Bytes)
-	g.bandwidth("rmsnorm_forward", 2*one+4*float64(n), seconds[0], memoryReach, forward.wrong)
-	g.bandwidth("rmsnorm_backward_input", 4*one+4*float64(n), seconds[1], memoryReach, input.wrong)
-	g.bandwidth("rmsnorm_backward_weight", 2*one+4*float64(n), seconds[2], memoryReach, weights.wrong)
-}
+func (g *gpu) rmsnorm() { g.norm("rmsnorm", false) }
 
 // swiglu measures the gated activation, (n, 2c) to (n, c).
 func (g *gpu) swiglu() {

@@ -13,76 +13,89 @@ import (
 // little but move memory. Operands are much larger than caches.
 const memoryReach = 0.8
 
-// layernorm measures the norm and both halves of its backward, (n, c) in bf16:
+func (g *gpu) layernorm() { g.norm("layernorm", true) }
+
+// norm measures a norm and both halves of its backward, (n, c) in bf16, LayerNorm if
+// centred, else RMSNorm:
 //
 //	forward          inp, out              mean, rstd
 //	backward_input   dinp twice, dout, inp
 //	backward_weight  dout, inp
-func (g *gpu) layernorm() {
+func (g *gpu) norm(name string, centred bool) {
+	const eps = kernel.LayerNormEps
 	k, d := g.BF16, g.BF16.DType()
 	n, c := g.size(1<<16, 48), g.size(1024, 64)
-	inp, dout, start := g.normal(n*c, d), g.normal(n*c, d), g.normal(n*c, d)
-	weight, bias := g.normal(c, d), g.normal(c, d)
-	out, mean, rstd := g.blank(n*c, d), g.blank(n, d.Wide()), g.blank(n, d.Wide())
-	dinp := g.blank(n*c, d)
-	dweight, dbias := g.normal(c, d.Wide()), g.normal(c, d.Wide())
+	inp, dout, start, weight := g.normal(n*c, d), g.normal(n*c, d), g.normal(n*c, d), g.normal(c, d)
+	out, rstd, dinp, dweight := g.blank(n*c, d), g.blank(n, d.Wide()), g.blank(n*c, d), g.normal(c, d.Wide())
+	mean, bias, dbias := tensor.Mem{}, operand{}, operand{}
+	if centred {
+		mean, bias, dbias = g.blank(n, d.Wide()), g.normal(c, d), g.normal(c, d.Wide())
+	}
 	if g.err != nil {
 		return
 	}
 	g.stream.Copy(dinp, start.mem)
 	calls := []func(){
-		func() { k.LayerNormForward(g.stream, out, mean, rstd, inp.mem, weight.mem, bias.mem, n, c) },
-		func() { k.LayerNormBackwardInput(g.stream, dinp, dout.mem, inp.mem, mean, rstd, weight.mem, n, c) },
-		func() {
-			k.LayerNormBackwardWeight(g.stream, dweight.mem, dbias.mem, dout.mem, inp.mem, mean, rstd, n, c)
-		},
+		func() { k.NormForward(g.stream, out, mean, rstd, inp.mem, weight.mem, bias.mem, n, c, eps) },
+		func() { k.NormBackwardInput(g.stream, dinp, dout.mem, inp.mem, mean, rstd, weight.mem, n, c) },
+		func() { k.NormBackwardWeight(g.stream, dweight.mem, dbias.mem, dout.mem, inp.mem, mean, rstd, n, c) },
 	}
 	for _, call := range calls {
 		call()
 	}
-	w, b := weight.row(0, c), bias.row(0, c)
 	forward, input := checker{unit: unit(d)}, checker{unit: unit(d)}
-	means, rstds := g.values(mean, 0, n, d.Wide()), g.values(rstd, 0, n, d.Wide())
+	w, b, means, rstds := weight.row(0, c), []float64(nil), make([]float64, n), g.values(rstd, 0, n, d.Wide())
+	if centred {
+		b, means = bias.row(0, c), g.values(mean, 0, n, d.Wide())
+	}
 	for _, i := range spread(n, 16) {
-		want, x, dx := make([]float64, c), inp.row(i*c, c), start.row(i*c, c)
-		m, r := []float64{0}, []float64{0}
-		ref.LayerNormForward(want, m, r, x, w, b, 1, c)
-		forward.statistic(means[i], m[0])
-		forward.statistic(rstds[i], r[0])
-		got := g.values(out, i*c, c, d)
-		for j := range got {
-			forward.elementwise(got[j], want[j], math.Abs(want[j]-b[j])+math.Abs(b[j]))
+		want, x, dx, m, r := make([]float64, c), inp.row(i*c, c), start.row(i*c, c), []float64(nil), []float64{0}
+		if centred {
+			m = []float64{0}
 		}
-		ref.LayerNormBackwardInput(dx, dout.row(i*c, c), x, m, r, w, 1, c)
-		got = g.values(dinp, i*c, c, d)
-		for j := range got {
-			input.elementwise(got[j], dx[j], 1+math.Abs(start.at(i*c+j)))
+		ref.NormForward(want, m, r, x, w, b, 1, c, eps)
+		for _, mean := range m {
+			forward.statistic(means[i], mean)
+		}
+		forward.statistic(rstds[i], r[0])
+		ref.NormBackwardInput(dx, dout.row(i*c, c), x, m, r, w, 1, c)
+		got, dgot := g.values(out, i*c, c, d), g.values(dinp, i*c, c, d)
+		for j := range c {
+			most := 0.0
+			if centred {
+				most = math.Abs(want[j]-b[j]) + math.Abs(b[j])
+			}
+			forward.elementwise(got[j], want[j], most)
+			input.elementwise(dgot[j], dx[j], 1+math.Abs(start.at(i*c+j)))
 		}
 	}
-	weights := g.layernormWeights(dweight, dbias, dout, inp, means, rstds, n, c)
-	seconds := g.seconds(calls...)
-	one := float64(n*c) * float64(d.Size())
-	g.bandwidth("layernorm_forward", 2*one+8*float64(n), seconds[0], memoryReach, forward.wrong)
-	g.bandwidth("layernorm_backward_input", 4*one+8*float64(n), seconds[1], memoryReach, input.wrong)
-	g.bandwidth("layernorm_backward_weight", 2*one+8*float64(n), seconds[2], memoryReach, weights)
+	weights := g.sums(dweight, c, func(j int, want *total) {
+		for i := range n {
+			want.add(dout.at(i*c+j) * (inp.at(i*c+j) - means[i]) * rstds[i])
+		}
+	})
+	if centred {
+		weights += g.sums(dbias, c, func(j int, want *total) {
+			for i := range n {
+				want.add(dout.at(i*c + j))
+			}
+		})
+	}
+	seconds, one, statistics := g.seconds(calls...), float64(inp.mem.Bytes), float64(rstd.Bytes+mean.Bytes)
+	g.bandwidth(name+"_forward", 2*one+statistics, seconds[0], memoryReach, forward.wrong)
+	g.bandwidth(name+"_backward_input", 4*one+statistics, seconds[1], memoryReach, input.wrong)
+	g.bandwidth(name+"_backward_weight", 2*one+statistics, seconds[2], memoryReach, weights)
 }
 
-// layernormWeights counts the wrong gradients of the norm's parameters, which
-// were added to random numbers.
-func (g *gpu) layernormWeights(dweight, dbias, dout, inp operand, mean, rstd []float64, n, c int) int {
-	gotWeight, gotBias := g.values(dweight.mem, 0, c, tensor.F32), g.values(dbias.mem, 0, c, tensor.F32)
-	check := checker{}
+// sums counts the wrong ones of c sums, to which add adds a column's terms: they were
+// added to random numbers.
+func (g *gpu) sums(sums operand, c int, add func(j int, want *total)) int {
+	got, check := g.values(sums.mem, 0, c, tensor.F32), checker{}
 	for _, j := range spread(c, 16) {
-		var weight, bias total
-		weight.add(dweight.at(j))
-		bias.add(dbias.at(j))
-		for i := range n {
-			dy := dout.at(i*c + j)
-			weight.add(dy * (inp.at(i*c+j) - mean[i]) * rstd[i])
-			bias.add(dy)
-		}
-		check.sum(gotWeight[j], weight)
-		check.sum(gotBias[j], bias)
+		var want total
+		want.add(sums.at(j))
+		add(j, &want)
+		check.sum(got[j], want)
 	}
 	return check.wrong
 }

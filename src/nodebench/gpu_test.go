@@ -83,12 +83,11 @@ func TestGPUMeasuresWhatIsAskedFor(t *testing.T) {
 // wrongs are the operands in which each call gives one wrong element, where the
 // checks look.
 var wrongs = map[kernel.Op]int{
-	kernel.MatmulForward: 0, kernel.MatmulBackwardInput: 0, kernel.MatmulBackwardWeight: 0, kernel.LayerNormForward: 1, kernel.LayerNormBackwardInput: 0, kernel.LayerNormBackwardWeight: 1,
+	kernel.MatmulForward: 0, kernel.MatmulBackwardInput: 0, kernel.MatmulBackwardWeight: 0, kernel.NormForward: 1, kernel.NormBackwardInput: 0, kernel.NormBackwardWeight: 1,
 	kernel.CrossEntropy: 0, kernel.AdamWUpdate: 3, kernel.GELUForward: 0, kernel.GELUBackward: 0,
 	kernel.EmbeddingForward: 0, kernel.EmbeddingBackward: 1, kernel.AttentionForward: 1, kernel.AttentionBackward: 0,
 	kernel.SpMMForward: 0, kernel.SpMMBackwardInput: 0, kernel.SDDMM: 0,
-	kernel.RMSNormForward: 1, kernel.RMSNormBackwardInput: 0, kernel.RMSNormBackwardWeight: 0, kernel.Rotary: 0,
-	kernel.SwiGLUForward: 0, kernel.SwiGLUBackward: 0, kernel.CombineRows: 0, kernel.CombineGradient: 0,
+	kernel.Rotary: 0, kernel.SwiGLUForward: 0, kernel.SwiGLUBackward: 0, kernel.CombineRows: 0, kernel.CombineGradient: 0,
 	kernel.GroupedForward: 0, kernel.GroupedBackwardInput: 0, kernel.GroupedBackwardWeight: 0,
 }
 

@@ -6,6 +6,7 @@ import (
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas32"
 
+	"dynmo/src/kernel"
 	"dynmo/src/kernel/ref"
 )
 
@@ -100,11 +101,11 @@ func resize(to *[]float32, n int) {
 // normalise sets normed to the norm of inp (n, C).
 func (s *Session) normalise(inp []float32, w norm, n int) {
 	c := s.m.Config
+	mean, eps := s.mean, kernel.LayerNormEps
 	if c.NormEps > 0 {
-		ref.RMSNormForward(s.normed, s.rstd, inp, w.weight, n, c.Hidden, c.NormEps)
-		return
+		mean, eps = nil, c.NormEps
 	}
-	ref.LayerNormForward(s.normed, s.mean, s.rstd, inp, w.weight, w.bias, n, c.Hidden)
+	ref.NormForward(s.normed, mean, s.rstd, inp, w.weight, w.bias, n, c.Hidden, eps)
 }
 
 // block takes n tokens through a block: x += proj(attend(turn(qkv(norm1(x))))), then

@@ -3,9 +3,8 @@
 
 #include "block.c"
 #include "elementwise.c"
-#include "layernorm.c"
 #include "magnitude.c"
-#include "rmsnorm.c"
+#include "norm.c"
 #include "rows.c"
 #include "softmax.c"
 #include "sparse.c"
@@ -19,12 +18,9 @@ const struct dynmo_cpu FN(kernels) = {
 	.square_sums = FN(square_sums),
 	.mask = FN(mask),
 	.match = FN(match),
-	.layernorm_forward = FN(layernorm_forward),
-	.layernorm_backward_input = FN(layernorm_backward_input),
-	.layernorm_backward_weight = FN(layernorm_backward_weight),
-	.rmsnorm_forward = FN(rmsnorm_forward),
-	.rmsnorm_backward_input = FN(rmsnorm_backward_input),
-	.rmsnorm_backward_weight = FN(rmsnorm_backward_weight),
+	.norm_forward = FN(norm_forward),
+	.norm_backward_input = FN(norm_backward_input),
+	.norm_backward_weight = FN(norm_backward_weight),
 	.swiglu_forward = FN(swiglu_forward),
 	.swiglu_backward = FN(swiglu_backward),
 	.rotate = FN(rotate),

@@ -159,16 +159,22 @@ func BenchmarkRows(b *testing.B) {
 	const n, c = tokens, channels
 	x, dy, w, bias, dx := random32(1, n*c), random32(2, n*c), random32(3, c), random32(4, c), empty(n*c)
 	mean, rstd := empty(n), empty(n)
-	run(b, "layernorm_forward", 0, 8*n*c, func(k *backend) { k.LayerNormForward(nil, dx, mean, rstd, x, w, bias, n, c) })
+	run(b, "layernorm_forward", 0, 8*n*c, func(k *backend) { k.NormForward(nil, dx, mean, rstd, x, w, bias, n, c, 1e-5) })
 	run(b, "layernorm_backward_input", 0, 16*n*c, func(k *backend) {
-		k.LayerNormBackwardInput(nil, dx, dy, x, mean, rstd, w, n, c)
+		k.NormBackwardInput(nil, dx, dy, x, mean, rstd, w, n, c)
 	})
 	run(b, "layernorm_backward_weight", 0, 8*n*c, func(k *backend) {
-		k.LayerNormBackwardWeight(nil, w, bias, dy, x, mean, rstd, n, c)
+		k.NormBackwardWeight(nil, w, bias, dy, x, mean, rstd, n, c)
 	})
-	run(b, "rmsnorm_forward", 0, 8*n*c, func(k *backend) { k.RMSNormForward(nil, dx, rstd, x, w, n, c, 1e-5) })
-	run(b, "rmsnorm_backward_input", 0, 16*n*c, func(k *backend) { k.RMSNormBackwardInput(nil, dx, dy, x, rstd, w, n, c) })
-	run(b, "rmsnorm_backward_weight", 0, 8*n*c, func(k *backend) { k.RMSNormBackwardWeight(nil, w, dy, x, rstd, n, c) })
+	run(b, "rmsnorm_forward", 0, 8*n*c, func(k *backend) {
+		k.NormForward(nil, dx, tensor.Mem{}, rstd, x, w, tensor.Mem{}, n, c, 1e-5)
+	})
+	run(b, "rmsnorm_backward_input", 0, 16*n*c, func(k *backend) {
+		k.NormBackwardInput(nil, dx, dy, x, tensor.Mem{}, rstd, w, n, c)
+	})
+	run(b, "rmsnorm_backward_weight", 0, 8*n*c, func(k *backend) {
+		k.NormBackwardWeight(nil, w, tensor.Mem{}, dy, x, tensor.Mem{}, rstd, n, c)
+	})
 	logits, targets, loss := random32(5, n*vocabulary), tensor.From(make([]int32, n)), tensor.From(make([]float64, 1))
 	stats := tensor.From(make([]float64, 3*n))
 	run(b, "crossentropy", 0, 16*n*vocabulary, func(k *backend) {

@@ -33,18 +33,12 @@ func (k *backend) do(_ device.Stream, call *kernel.Call) {
 		status = C.dynmo_cpu_embedding_forward(k.c, x(0), indices(1), indices(2), x(3), x(4), n, c, rows(3), rows(4))
 	case kernel.EmbeddingBackward:
 		status = C.dynmo_cpu_embedding_backward(k.c, x(0), x(1), x(2), indices(3), indices(4), n, c, rows(0), rows(1))
-	case kernel.LayerNormForward:
-		C.dynmo_cpu_layernorm_forward(k.c, x(0), x(1), x(2), x(3), x(4), x(5), n, c)
-	case kernel.LayerNormBackwardInput:
-		C.dynmo_cpu_layernorm_backward_input(k.c, x(0), x(1), x(2), x(3), x(4), x(5), n, c)
-	case kernel.LayerNormBackwardWeight:
-		C.dynmo_cpu_layernorm_backward_weight(k.c, x(0), x(1), x(2), x(3), x(4), x(5), n, c)
-	case kernel.RMSNormForward:
-		C.dynmo_cpu_rmsnorm_forward(k.c, x(0), x(1), x(2), x(3), n, c, C.double(call.Eps))
-	case kernel.RMSNormBackwardInput:
-		C.dynmo_cpu_rmsnorm_backward_input(k.c, x(0), x(1), x(2), x(3), x(4), n, c)
-	case kernel.RMSNormBackwardWeight:
-		C.dynmo_cpu_rmsnorm_backward_weight(k.c, x(0), x(1), x(2), x(3), n, c)
+	case kernel.NormForward:
+		C.dynmo_cpu_norm_forward(k.c, x(0), x(1), x(2), x(3), x(4), x(5), n, c, C.double(call.Eps))
+	case kernel.NormBackwardInput:
+		C.dynmo_cpu_norm_backward_input(k.c, x(0), x(1), x(2), x(3), x(4), x(5), n, c)
+	case kernel.NormBackwardWeight:
+		C.dynmo_cpu_norm_backward_weight(k.c, x(0), x(1), x(2), x(3), x(4), x(5), n, c)
 	case kernel.MatmulForward:
 		C.dynmo_cpu_matmul_forward(k.c, x(0), x(1), x(2), x(3), n, c, o)
 	case kernel.MatmulBackwardInput:

@@ -124,8 +124,8 @@ func TestNaNSurvives(t *testing.T) {
 	for name, call := range map[string]func(k *backend, x []float32) []float32{
 		"LayerNorm": func(k *backend, x []float32) []float32 {
 			out, stats := make([]float32, n*c), make([]float32, 2*n)
-			k.LayerNormForward(nil, tensor.From(out), tensor.From(stats[:n]), tensor.From(stats[n:]), tensor.From(x),
-				tensor.From(normal(1, c)), tensor.From(normal(2, c)), n, c)
+			k.NormForward(nil, tensor.From(out), tensor.From(stats[:n]), tensor.From(stats[n:]), tensor.From(x),
+				tensor.From(normal(1, c)), tensor.From(normal(2, c)), n, c, 1e-5)
 			return out
 		},
 		"Matmul": func(k *backend, x []float32) []float32 {
@@ -149,7 +149,7 @@ func TestNaNSurvives(t *testing.T) {
 		},
 		"RMSNorm": func(k *backend, x []float32) []float32 {
 			out := make([]float32, n*c)
-			k.RMSNormForward(nil, tensor.From(out), tensor.From(make([]float32, n)), tensor.From(x), tensor.From(normal(1, c)), n, c, 1e-5)
+			k.NormForward(nil, tensor.From(out), tensor.Mem{}, tensor.From(make([]float32, n)), tensor.From(x), tensor.From(normal(1, c)), tensor.Mem{}, n, c, 1e-5)
 			return out
 		},
 		"SwiGLU": func(k *backend, x []float32) []float32 {

@@ -27,12 +27,12 @@ func (r result) llama(k *backend, b, t, c, nh int) {
 	r.add("Rotary", qkv)
 
 	inp, weight, rstd, dinp, dweight := normal(3, n*c), normal(4, c), make([]float32, n), normal(6, n*c), normal(7, c)
-	k.RMSNormForward(nil, mem(out), mem(rstd), mem(inp), mem(weight), n, c, 1e-5)
-	r.add("RMSNormForward", out, rstd)
-	k.RMSNormBackwardInput(nil, mem(dinp), mem(dout), mem(inp), mem(rstd), mem(weight), n, c)
-	r.add("RMSNormBackwardInput", dinp)
-	k.RMSNormBackwardWeight(nil, mem(dweight), mem(dout), mem(inp), mem(rstd), n, c)
-	r.add("RMSNormBackwardWeight", dweight)
+	k.NormForward(nil, mem(out), tensor.Mem{}, mem(rstd), mem(inp), mem(weight), tensor.Mem{}, n, c, 1e-5)
+	r.add("NormForward without mean", out, rstd)
+	k.NormBackwardInput(nil, mem(dinp), mem(dout), mem(inp), tensor.Mem{}, mem(rstd), mem(weight), n, c)
+	r.add("NormBackwardInput without mean", dinp)
+	k.NormBackwardWeight(nil, mem(dweight), tensor.Mem{}, mem(dout), mem(inp), tensor.Mem{}, mem(rstd), n, c)
+	r.add("NormBackwardWeight without mean", dweight)
 
 	gateup, dgateup := normal(8, n*2*c), make([]float32, n*2*c)
 	k.SwiGLUForward(nil, mem(out), mem(gateup), n, c)

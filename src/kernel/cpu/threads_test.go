@@ -128,12 +128,12 @@ func (r result) blocks(k *backend, b, t, c, nh int) {
 
 	inp, weight, bias, mean, rstd := normal(3, n*c), normal(4, c), normal(5, c), make([]float32, n), make([]float32, n)
 	dinp, dweight, dbias := normal(6, n*c), normal(7, c), normal(8, c)
-	k.LayerNormForward(nil, mem(out), mem(mean), mem(rstd), mem(inp), mem(weight), mem(bias), n, c)
-	r.add("LayerNormForward", out, mean, rstd)
-	k.LayerNormBackwardInput(nil, mem(dinp), mem(dout), mem(inp), mem(mean), mem(rstd), mem(weight), n, c)
-	r.add("LayerNormBackwardInput", dinp)
-	k.LayerNormBackwardWeight(nil, mem(dweight), mem(dbias), mem(dout), mem(inp), mem(mean), mem(rstd), n, c)
-	r.add("LayerNormBackwardWeight", dweight, dbias)
+	k.NormForward(nil, mem(out), mem(mean), mem(rstd), mem(inp), mem(weight), mem(bias), n, c, 1e-5)
+	r.add("NormForward", out, mean, rstd)
+	k.NormBackwardInput(nil, mem(dinp), mem(dout), mem(inp), mem(mean), mem(rstd), mem(weight), n, c)
+	r.add("NormBackwardInput", dinp)
+	k.NormBackwardWeight(nil, mem(dweight), mem(dbias), mem(dout), mem(inp), mem(mean), mem(rstd), n, c)
+	r.add("NormBackwardWeight", dweight, dbias)
 }
 
 func (r result) ends(k *backend, b, t, c, v int) {

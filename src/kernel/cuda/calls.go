@@ -36,22 +36,14 @@ func (k *backend) do(s device.Stream, call *kernel.Call) {
 		status = C.call_embedding_forward(t, h, stream, x(0), indices(1), indices(2), x(3), x(4), rows(), c)
 	case kernel.EmbeddingBackward:
 		status = C.call_embedding_backward(t, h, stream, floats(0), floats(1), x(2), indices(3), indices(4), rows(), c)
-	case kernel.LayerNormForward:
-		status = C.call_layernorm_forward(t, h, stream, x(0), floats(1), floats(2), x(3), x(4), x(5), rows(), c)
-	case kernel.LayerNormBackwardInput:
-		status = C.call_layernorm_backward_input(t, h, stream, x(0), x(0), x(1), x(2), floats(3), floats(4), x(5), rows(), c)
-	case kernel.LayerNormBackwardInputTo:
-		status = C.call_layernorm_backward_input(t, h, stream, x(0), x(1), x(2), x(3), floats(4), floats(5), x(6), rows(), c)
-	case kernel.LayerNormBackwardWeight:
-		status = C.call_layernorm_backward_weight(t, h, stream, floats(0), floats(1), x(2), x(3), floats(4), floats(5), rows(), c)
-	case kernel.RMSNormForward:
-		status = C.call_rmsnorm_forward(t, h, stream, x(0), floats(1), x(2), x(3), rows(), c, C.double(call.Eps))
-	case kernel.RMSNormBackwardInput:
-		status = C.call_rmsnorm_backward_input(t, h, stream, x(0), x(0), x(1), x(2), floats(3), x(4), rows(), c)
-	case kernel.RMSNormBackwardInputTo:
-		status = C.call_rmsnorm_backward_input(t, h, stream, x(0), x(1), x(2), x(3), floats(4), x(5), rows(), c)
-	case kernel.RMSNormBackwardWeight:
-		status = C.call_rmsnorm_backward_weight(t, h, stream, floats(0), x(1), x(2), floats(3), rows(), c)
+	case kernel.NormForward:
+		status = C.call_norm_forward(t, h, stream, x(0), floats(1), floats(2), x(3), x(4), x(5), rows(), c, C.double(call.Eps))
+	case kernel.NormBackwardInput:
+		status = C.call_norm_backward_input(t, h, stream, x(0), x(0), x(1), x(2), floats(3), floats(4), x(5), rows(), c)
+	case kernel.NormBackwardInputTo:
+		status = C.call_norm_backward_input(t, h, stream, x(0), x(1), x(2), x(3), floats(4), floats(5), x(6), rows(), c)
+	case kernel.NormBackwardWeight:
+		status = C.call_norm_backward_weight(t, h, stream, floats(0), floats(1), x(2), x(3), floats(4), floats(5), rows(), c)
 	case kernel.MatmulForward:
 		status = C.call_matmul_forward(t, h, stream, x(0), x(1), x(2), x(3), nil, rows(), c, o)
 	case kernel.MatmulForwardAdd:

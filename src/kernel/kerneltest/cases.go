@@ -61,8 +61,8 @@ func (of maker) all() []example {
 			widths, vocabularies = []int{3, 129}, []int{3, 256}
 		}
 		for _, c := range widths {
-			all = append(all, of.layerNorm(n, c)...)
-			all = append(all, of.rmsNorm(n, c)...)
+			all = append(all, of.norm(n, c, true)...)
+			all = append(all, of.norm(n, c, false)...)
 		}
 		for _, v := range vocabularies {
 			all = append(all, of.crossEntropy(n, v, 0)...)
@@ -97,7 +97,7 @@ func (of maker) all() []example {
 		}
 	}
 	all = append(all, of.grouped(nil, 0, 6, 2, 1)...)
-	all = append(all, of.rmsNorm(0, 3)...)
+	all = append(all, of.norm(0, 3, false)...)
 	for _, n := range tokens {
 		all = append(all, of.rotary(n, 3, 4, 12), of.rotary(n, 2, 64, 200))
 	}

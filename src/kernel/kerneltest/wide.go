@@ -11,8 +11,8 @@ import (
 // which is more than a block holds at once and no power of two.
 func (of maker) wide() (all []example) {
 	for _, c := range []int{768, 1024, 4096, 9000} {
-		all = append(all, of.layerNorm(3, c)...)
-		all = append(all, of.rmsNorm(3, c)...)
+		all = append(all, of.norm(3, c, true)...)
+		all = append(all, of.norm(3, c, false)...)
 		all = append(all, of.crossEntropy(3, c, 0)...)
 		all = append(all, of.crossEntropy(2, c, 5)...)
 		all = append(all, of.embedding(3, c)...)

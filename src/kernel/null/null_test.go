@@ -34,9 +34,9 @@ func TestCallsAreDescribed(t *testing.T) {
 
 	k.EmbeddingForward(nil, f(n*c), i(n), i(n), f(v*c), f(s*c), n, c)
 	k.EmbeddingBackward(nil, f(v*c), f(s*c), f(n*c), i(n), i(n), n, c)
-	k.LayerNormForward(nil, f(n*c), f(n), f(n), f(n*c), f(c), f(c), n, c)
-	k.LayerNormBackwardInput(nil, f(n*c), f(n*c), f(n*c), f(n), f(n), f(c), n, c)
-	k.LayerNormBackwardWeight(nil, f(c), f(c), f(n*c), f(n*c), f(n), f(n), n, c)
+	k.NormForward(nil, f(n*c), f(n), f(n), f(n*c), f(c), f(c), n, c, 1e-5)
+	k.NormBackwardInput(nil, f(n*c), f(n*c), f(n*c), f(n), f(n), f(c), n, c)
+	k.NormBackwardWeight(nil, f(c), f(c), f(n*c), f(n*c), f(n), f(n), n, c)
 	k.MatmulForward(nil, f(n*o), f(n*c), f(o*c), f(o), n, c, o)
 	k.MatmulBackwardInput(nil, f(n*c), f(n*o), f(o*c), n, c, o)
 	k.MatmulBackwardWeight(nil, f(o*c), f(o), f(n*o), f(n*c), n, c, o)
@@ -57,14 +57,13 @@ func TestCallsAreDescribed(t *testing.T) {
 	k.Mask(nil, f(n), mask, n)
 	k.MagnitudeHistogram(nil, tensor.From(make([]int64, 256)), f(n), mask, n, 0, 0)
 	k.Accumulate(nil, f(n), f(n), f(n), n)
-	k.LayerNormBackwardInputTo(cpu.New(device.NewWall()).NewStream(), f(n*c), f(n*c), f(n*c), f(n*c), f(n), f(n), f(c), n, c)
+	k.NormBackwardInputTo(cpu.New(device.NewWall()).NewStream(), f(n*c), f(n*c), f(n*c), f(n*c), f(n), f(n), f(c), n, c)
 	k.MatmulForwardAdd(nil, f(n*o), f(n*c), f(o*c), f(o), f(n*o), n, c, o)
 	k.MatmulForwardGELU(nil, f(n*o), f(n*o), f(n*c), f(o*c), f(o), n, c, o)
 	k.MatmulBackwardGELU(nil, f(n*c), f(n*o), f(o*c), f(n*c), n, c, o)
-	k.RMSNormForward(nil, f(n*c), f(n), f(n*c), f(c), n, c, 1e-5)
-	k.RMSNormBackwardInput(nil, f(n*c), f(n*c), f(n*c), f(n), f(c), n, c)
-	k.RMSNormBackwardInputTo(cpu.New(device.NewWall()).NewStream(), f(n*c), f(n*c), f(n*c), f(n*c), f(n), f(c), n, c)
-	k.RMSNormBackwardWeight(nil, f(c), f(n*c), f(n*c), f(n), n, c)
+	k.NormForward(nil, f(n*c), tensor.Mem{}, f(n), f(n*c), f(c), tensor.Mem{}, n, c, 1e-5)
+	k.NormBackwardInput(nil, f(n*c), f(n*c), f(n*c), tensor.Mem{}, f(n), f(c), n, c)
+	k.NormBackwardWeight(nil, f(c), tensor.Mem{}, f(n*c), f(n*c), tensor.Mem{}, f(n), n, c)
 	k.Rotary(nil, f(n*5), i(n), f(3*2), n, nh, 5, 2, true)
 	k.AttentionForward(nil, f(n*c), f(b*nh*s), f(n*2*c), i(b+1), b, s, n, c, nh, 1)
 	k.AttentionBackward(nil, f(n*2*c), f(n*c), f(n*2*c), f(n*c), f(b*nh*s), i(b+1), b, s, n, c, nh, 1)
@@ -92,9 +91,9 @@ func TestCallsAreDescribed(t *testing.T) {
 	}{
 		{kernel.EmbeddingForward, kernel.Dims{N: n, C: c}, 24},
 		{kernel.EmbeddingBackward, kernel.Dims{N: n, C: c}, 24},
-		{kernel.LayerNormForward, kernel.Dims{N: n, C: c}, 24},
-		{kernel.LayerNormBackwardInput, kernel.Dims{N: n, C: c}, 24},
-		{kernel.LayerNormBackwardWeight, kernel.Dims{N: n, C: c}, 24},
+		{kernel.NormForward, kernel.Dims{N: n, C: c}, 24},
+		{kernel.NormBackwardInput, kernel.Dims{N: n, C: c}, 24},
+		{kernel.NormBackwardWeight, kernel.Dims{N: n, C: c}, 24},
 		{kernel.MatmulForward, kernel.Dims{N: n, C: c, O: o}, 240},
 		{kernel.MatmulBackwardInput, kernel.Dims{N: n, C: c, O: o}, 240},
 		{kernel.MatmulBackwardWeight, kernel.Dims{N: n, C: c, O: o}, 240},
@@ -115,17 +114,16 @@ func TestCallsAreDescribed(t *testing.T) {
 		{kernel.MagnitudeHistogram, kernel.Dims{N: n}, 6},
 		{kernel.Accumulate, kernel.Dims{N: n}, 6},
 		// the calls of two operations, one after the other
-		{kernel.LayerNormBackwardInput, kernel.Dims{N: n, C: c}, 24},
+		{kernel.NormBackwardInput, kernel.Dims{N: n, C: c}, 24},
 		{kernel.MatmulForward, kernel.Dims{N: n, C: c, O: o}, 240},
 		{kernel.Add, kernel.Dims{N: n * o}, 30},
 		{kernel.MatmulForward, kernel.Dims{N: n, C: c, O: o}, 240},
 		{kernel.GELUForward, kernel.Dims{N: n * o}, 30},
 		{kernel.MatmulBackwardInput, kernel.Dims{N: n, C: c, O: o}, 240},
 		{kernel.GELUBackward, kernel.Dims{N: n * c}, 24},
-		{kernel.RMSNormForward, kernel.Dims{N: n, C: c}, 24},
-		{kernel.RMSNormBackwardInput, kernel.Dims{N: n, C: c}, 24},
-		{kernel.RMSNormBackwardInput, kernel.Dims{N: n, C: c}, 24},
-		{kernel.RMSNormBackwardWeight, kernel.Dims{N: n, C: c}, 24},
+		{kernel.NormForward, kernel.Dims{N: n, C: c}, 24},
+		{kernel.NormBackwardInput, kernel.Dims{N: n, C: c}, 24},
+		{kernel.NormBackwardWeight, kernel.Dims{N: n, C: c}, 24},
 		{kernel.Rotary, kernel.Dims{N: n, C: 5, NH: nh, HS: 2}, 72},
 		{kernel.AttentionForward, kernel.Dims{B: b, Longest: s, N: n, C: c, NH: nh, KV: 1}, 144},
 		{kernel.AttentionBackward, kernel.Dims{B: b, Longest: s, N: n, C: c, NH: nh, KV: 1}, 360},

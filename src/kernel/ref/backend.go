@@ -37,18 +37,12 @@ func do[F Float](_ device.Stream, call *kernel.Call) {
 		embeddingForward(x(0), indices(1), indices(2), x(3), x(4), c)
 	case kernel.EmbeddingBackward:
 		embeddingBackward(x(0), x(1), x(2), indices(3), indices(4), c)
-	case kernel.LayerNormForward:
-		LayerNormForward(x(0), x(1), x(2), x(3), x(4), x(5), n, c)
-	case kernel.LayerNormBackwardInput:
-		LayerNormBackwardInput(x(0), x(1), x(2), x(3), x(4), x(5), n, c)
-	case kernel.LayerNormBackwardWeight:
-		layerNormBackwardWeight(x(0), x(1), x(2), x(3), x(4), x(5), n, c)
-	case kernel.RMSNormForward:
-		RMSNormForward(x(0), x(1), x(2), x(3), n, c, call.Eps)
-	case kernel.RMSNormBackwardInput:
-		RMSNormBackwardInput(x(0), x(1), x(2), x(3), x(4), n, c)
-	case kernel.RMSNormBackwardWeight:
-		rmsNormBackwardWeight(x(0), x(1), x(2), x(3), n, c)
+	case kernel.NormForward:
+		NormForward(x(0), x(1), x(2), x(3), x(4), x(5), n, c, call.Eps)
+	case kernel.NormBackwardInput:
+		NormBackwardInput(x(0), x(1), x(2), x(3), x(4), x(5), n, c)
+	case kernel.NormBackwardWeight:
+		normBackwardWeight(x(0), x(1), x(2), x(3), x(4), x(5), n, c)
 	case kernel.MatmulForward:
 		MatmulForward(x(0), x(1), x(2), x(3), n, c, o)
 	case kernel.MatmulBackwardInput:

@@ -28,10 +28,10 @@ func TestEmbeddingForward(t *testing.T) {
 	near(t, "out", out, []float64{15, 26, 31, 42, 33, 44, 13, 24})
 }
 
-func TestLayerNormForward(t *testing.T) {
+func TestLayerNorm(t *testing.T) {
 	inp, weight, bias := []float64{1, 2, 3, 6}, []float64{1, -1, 2, 0.5}, []float64{0, 1, 2, 3}
 	out, mean, rstd := make([]float64, 4), make([]float64, 1), make([]float64, 1)
-	LayerNormForward(out, mean, rstd, inp, weight, bias, 1, 4)
+	NormForward(out, mean, rstd, inp, weight, bias, 1, 4, 1e-5)
 	r := 1 / math.Sqrt(3.5+1e-5) // deviations -2, -1, 0, 3: squares sum to 14
 	near(t, "mean", mean, []float64{3})
 	near(t, "rstd", rstd, []float64{r})
@@ -117,9 +117,9 @@ func TestGroupedAttention(t *testing.T) {
 	}
 }
 
-func TestRMSNormForward(t *testing.T) {
+func TestRMSNorm(t *testing.T) {
 	out, rstd := make([]float64, 4), make([]float64, 1)
-	RMSNormForward(out, rstd, []float64{1, -2, 3, 4}, []float64{1, -1, 2, 0.5}, 1, 4, 0.5)
+	NormForward(out, nil, rstd, []float64{1, -2, 3, 4}, []float64{1, -1, 2, 0.5}, nil, 1, 4, 0.5)
 	r := 1 / math.Sqrt(8) // squares sum to 30
 	near(t, "rstd", rstd, []float64{r})
 	near(t, "out", out, []float64{r, 2 * r, 6 * r, 2 * r})

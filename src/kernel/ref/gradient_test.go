@@ -68,25 +68,30 @@ func TestEmbeddingGradient(t *testing.T) {
 	r.agree("dwpe", wpe, dwpe, startPosition, objective)
 }
 
-func TestLayerNormGradient(t *testing.T) {
-	const n, c = 7, 9
-	r := newGradients(t)
-	inp, weight, bias, dout := r.normal(n*c), r.normal(c), r.normal(c), r.normal(n*c)
-	mean, rstd := make([]float64, n), make([]float64, n)
-	objective := func() float64 {
-		out := make([]float64, n*c)
-		LayerNormForward(out, mean, rstd, inp, weight, bias, n, c)
-		return dot(out, dout)
+func TestNormGradient(t *testing.T) {
+	for _, centred := range []bool{true, false} { // LayerNorm, RMSNorm
+		const n, c, eps = 7, 9, 1e-5
+		r := newGradients(t)
+		inp, weight, bias, dout := r.normal(n*c), r.normal(c), r.normal(c), r.normal(n*c)
+		mean, rstd := make([]float64, n), make([]float64, n)
+		if !centred {
+			mean, bias = nil, nil
+		}
+		objective := func() float64 {
+			out := make([]float64, n*c)
+			NormForward(out, mean, rstd, inp, weight, bias, n, c, eps)
+			return dot(out, dout)
+		}
+		objective() // stores mean and rstd
+		startInp, dinp := r.added(n * c)
+		startWeight, dweight := r.added(c)
+		startBias, dbias := r.added(len(bias))
+		NormBackwardInput(dinp, dout, inp, mean, rstd, weight, n, c)
+		normBackwardWeight(dweight, dbias, dout, inp, mean, rstd, n, c)
+		r.agree("dinp", inp, dinp, startInp, objective)
+		r.agree("dweight", weight, dweight, startWeight, objective)
+		r.agree("dbias", bias, dbias, startBias, objective)
 	}
-	objective() // stores mean and rstd
-	startInp, dinp := r.added(n * c)
-	startWeight, dweight := r.added(c)
-	startBias, dbias := r.added(c)
-	LayerNormBackwardInput(dinp, dout, inp, mean, rstd, weight, n, c)
-	layerNormBackwardWeight(dweight, dbias, dout, inp, mean, rstd, n, c)
-	r.agree("dinp", inp, dinp, startInp, objective)
-	r.agree("dweight", weight, dweight, startWeight, objective)
-	r.agree("dbias", bias, dbias, startBias, objective)
 }
 
 func TestMatmulGradient(t *testing.T) {
@@ -148,25 +153,6 @@ func TestAttentionGradient(t *testing.T) {
 		attentionBackward(dqkv, dout, qkv, out, lse, offsets, longest, c, nh, kv)
 		r.agree("dqkv", qkv, dqkv, make([]float64, len(qkv)), objective)
 	}
-}
-
-func TestRMSNormGradient(t *testing.T) {
-	const n, c, eps = 7, 9, 1e-5
-	r := newGradients(t)
-	inp, weight, dout := r.normal(n*c), r.normal(c), r.normal(n*c)
-	rstd := make([]float64, n)
-	objective := func() float64 {
-		out := make([]float64, n*c)
-		RMSNormForward(out, rstd, inp, weight, n, c, eps)
-		return dot(out, dout)
-	}
-	objective() // stores rstd
-	startInp, dinp := r.added(n * c)
-	startWeight, dweight := r.added(c)
-	RMSNormBackwardInput(dinp, dout, inp, rstd, weight, n, c)
-	rmsNormBackwardWeight(dweight, dout, inp, rstd, n, c)
-	r.agree("dinp", inp, dinp, startInp, objective)
-	r.agree("dweight", weight, dweight, startWeight, objective)
 }
 
 func TestRotaryGradient(t *testing.T) {
