@@ -54,11 +54,11 @@ int64_t dynmo_cpu_attention_work(const dynmo_cpu *k, int64_t longest)
 }
 
 /* Items are heads of sequences. */
-static void forward(const void *job, int64_t first, int64_t last, int32_t member)
+static void forward(const void *job, int64_t first, int64_t last)
 {
 	const struct attention *a = job;
 	int64_t c = a->c, ld = dynmo_width(c, a->nh, a->kv);
-	float *s = a->work + member * room(a->longest);
+	float *s = a->work + dynmo_team_member() * room(a->longest);
 	for (int64_t i = first; i < last; i++) {
 		struct head h = dynmo_head(a->offsets, c, a->nh, a->kv, i);
 		head_forward(a->k, s, a->out + h.at, a->lse + h.sums, a->qkv + h.in, a->qkv + h.key, a->qkv + h.value, h.t, ld, c,
@@ -109,11 +109,11 @@ static void clear_rows(float *x, int64_t rows, int64_t ld, int64_t hs)
 }
 
 /* Items are the heads of sequences that share keys, one after the other. */
-static void backward(const void *job, int64_t first, int64_t last, int32_t member)
+static void backward(const void *job, int64_t first, int64_t last)
 {
 	const struct attention *a = job;
 	int64_t c = a->c, hs = c / a->nh, ld = dynmo_width(c, a->nh, a->kv), heads = a->nh / a->kv;
-	float *p = a->work + member * room(a->longest), *dp = p + TILE * a->longest;
+	float *p = a->work + dynmo_team_member() * room(a->longest), *dp = p + TILE * a->longest;
 	for (int64_t i = first * heads; i < last * heads; i++) {
 		struct head h = dynmo_head(a->offsets, c, a->nh, a->kv, i);
 		float *dk = a->dqkv + h.key, *dv = a->dqkv + h.value;

@@ -64,11 +64,11 @@ static void sort(const struct hash *a, int32_t *order, int32_t *starts, int32_t 
 		order[next[bucket[i]]++] = (int32_t)i;
 }
 
-static void hash(const void *job, int64_t first, int64_t last, int32_t member)
+static void hash(const void *job, int64_t first, int64_t last)
 {
 	const struct hash *a = job;
 	int64_t c = a->c, hs = c / a->nh;
-	float *signs = a->work + member * room(a->longest, a->buckets, hs);
+	float *signs = a->work + dynmo_team_member() * room(a->longest, a->buckets, hs);
 	int32_t *bucket = (int32_t *)(signs + dynmo_lines(bits_of(a->buckets) * hs)), *next = bucket + dynmo_lines(a->longest);
 	for (int64_t i = first; i < last; i++) {
 		struct head h = dynmo_head(a->offsets, c, a->nh, a->nh, i);

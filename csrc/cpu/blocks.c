@@ -17,18 +17,19 @@ struct product {
 	const dynmo_cpu *k;
 	const int32_t *row_ptr, *col_idx;
 	const float *values, *bias;
-	const float *x, *dy; /* (n, inputs), (n, outputs) */
-	float *y, *dvalues;  /* (n, outputs), (nnz) */
-	int64_t rows, cols, n;
-	float *of_cols, *of_rows; /* packed activations of the matrix's columns and rows */
+	const float *x, *dy;     /* (n, inputs), (n, outputs) */
+	float *y, *dvalues;      /* (n, outputs), (nnz) */
+	int64_t inputs, outputs; /* columns and rows of the matrix; transposed: rows and columns */
+	int64_t n;
+	float *of_x, *of_y; /* packed activations of the inputs and outputs */
 };
 
 static struct product begin(const dynmo_cpu *k, float *work, const int32_t *row_ptr, const int32_t *col_idx,
-	int64_t rows, int64_t cols)
+	int64_t inputs, int64_t outputs)
 {
 	float *packed = dynmo_align(work);
-	return (struct product){.k = k, .row_ptr = row_ptr, .col_idx = col_idx, .rows = rows, .cols = cols,
-		.of_cols = packed, .of_rows = packed + cols * PANEL};
+	return (struct product){.k = k, .row_ptr = row_ptr, .col_idx = col_idx, .inputs = inputs, .outputs = outputs,
+		.of_x = packed, .of_y = packed + inputs * PANEL};
 }
 
 /* The blocks of 32 rows. */
@@ -44,95 +45,82 @@ static struct strip strip(const struct product *p, int64_t row)
 
 static int64_t column(const struct product *p, struct strip s, int64_t block) { return p->col_idx[s.first + block * SIDE] / SIDE; }
 
-/* The tile that begins at token t of 32 channels. */
-static float *tile(float *packed, int64_t channels, int64_t t, int64_t block, int64_t width)
+/* The tiles that begin at token t of 32 channels. */
+static float *x_tile(const struct product *p, int64_t t, int64_t block, int64_t width)
 {
-	return packed + t * channels + block * SIDE * width;
+	return p->of_x + t * p->inputs + block * SIDE * width;
+}
+
+static float *y_tile(const struct product *p, int64_t t, int64_t block, int64_t width)
+{
+	return p->of_y + t * p->outputs + block * SIDE * width;
 }
 
 static int64_t tile_width(const struct product *p, int64_t t) { return p->k->tile_width(dynmo_min(p->k->tile, p->n - t)); }
 
-static void pack_tiles(const struct product *p, float *tiles, const float *x, int64_t channels, int64_t first, int64_t last)
+/* Items are blocks of inputs. */
+static void pack_inputs(const void *job, int64_t first, int64_t last)
 {
+	const struct product *p = job;
 	const dynmo_cpu *k = p->k;
 	for (int64_t t = 0; t < p->n; t += k->tile)
-		k->pack(tile(tiles, channels, t, first, tile_width(p, t)), x + t * channels + first * SIDE, channels,
+		k->pack(x_tile(p, t, first, tile_width(p, t)), p->x + t * p->inputs + first * SIDE, p->inputs,
 			dynmo_min(k->tile, p->n - t), (last - first) * SIDE);
 }
 
+static void fill_tiles(const struct product *p, int64_t block)
+{
+	for (int64_t t = 0; t < p->n; t += p->k->tile)
+		p->k->fill(y_tile(p, t, block, tile_width(p, t)), p->bias ? p->bias + block * SIDE : NULL, SIDE, tile_width(p, t));
+}
+
 /* Sets y of 32 channels from its tiles. */
-static void unpack_tiles(const struct product *p, float *tiles, int64_t channels, int64_t block)
+static void unpack_tiles(const struct product *p, int64_t block)
 {
 	const dynmo_cpu *k = p->k;
 	for (int64_t t = 0; t < p->n; t += k->tile)
-		k->unpack(p->y + t * channels + block * SIDE, channels, tile(tiles, channels, t, block, tile_width(p, t)),
+		k->unpack(p->y + t * p->outputs + block * SIDE, p->outputs, y_tile(p, t, block, tile_width(p, t)),
 			dynmo_min(k->tile, p->n - t), SIDE);
 }
 
-static void fill_tiles(const struct product *p, float *tiles, int64_t channels, int64_t block)
-{
-	for (int64_t t = 0; t < p->n; t += p->k->tile)
-		p->k->fill(tile(tiles, channels, t, block, tile_width(p, t)), p->bias ? p->bias + block * SIDE : NULL, SIDE,
-			tile_width(p, t));
-}
-
-/* Items are blocks of columns. */
-static void pack_inputs(const void *job, int64_t first, int64_t last, int32_t member)
-{
-	const struct product *p = job;
-	(void)member;
-	pack_tiles(p, p->of_cols, p->x, p->cols, first, last);
-}
-
 /* Items are blocks of rows: sets their y. */
-static void multiply(const void *job, int64_t first, int64_t last, int32_t member)
+static void multiply(const void *job, int64_t first, int64_t last)
 {
 	const struct product *p = job;
-	(void)member;
 	for (int64_t row = first; row < last; row++) {
 		struct strip s = strip(p, row);
-		fill_tiles(p, p->of_rows, p->rows, row);
+		fill_tiles(p, row);
 		for (int64_t t = 0; t < p->n; t += p->k->tile) {
 			int64_t width = tile_width(p, t);
 			for (int64_t b = 0; b < s.blocks; b++)
-				p->k->block(tile(p->of_rows, p->rows, t, row, width), width,
-					tile(p->of_cols, p->cols, t, column(p, s, b), width), width, p->values + s.first + b * SIDE,
-					s.blocks * SIDE, 1, SIDE, width);
+				p->k->block(y_tile(p, t, row, width), width, x_tile(p, t, column(p, s, b), width), width,
+					p->values + s.first + b * SIDE, s.blocks * SIDE, 1, SIDE, width);
 		}
-		unpack_tiles(p, p->of_rows, p->rows, row);
+		unpack_tiles(p, row);
 	}
-}
-
-/* Items are blocks of rows, whose activations are the inputs of the transposed matrix. */
-static void pack_outputs(const void *job, int64_t first, int64_t last, int32_t member)
-{
-	const struct product *p = job;
-	(void)member;
-	pack_tiles(p, p->of_rows, p->x, p->rows, first, last);
 }
 
 /* Items are blocks of columns: sets their y by the transposed matrix, of which every block
  * of rows has some. */
-static void multiply_transposed(const void *job, int64_t first, int64_t last, int32_t member)
+static void multiply_transposed(const void *job, int64_t first, int64_t last)
 {
 	const struct product *p = job;
-	(void)member;
 	for (int64_t c = first; c < last; c++)
-		fill_tiles(p, p->of_cols, p->cols, c);
+		fill_tiles(p, c);
 	for (int64_t t = 0; t < p->n; t += p->k->tile) {
 		int64_t width = tile_width(p, t);
-		for (int64_t row = 0; row < p->rows / SIDE; row++) {
+		for (int64_t row = 0; row < p->inputs / SIDE; row++) {
 			struct strip s = strip(p, row);
 			for (int64_t b = 0; b < s.blocks; b++) {
 				int64_t c = column(p, s, b);
 				if (first <= c && c < last)
-					p->k->block(tile(p->of_cols, p->cols, t, c, width), width, tile(p->of_rows, p->rows, t, row, width),
-						width, p->values + s.first + b * SIDE, 1, s.blocks * SIDE, SIDE, width);
+					p->k->block(y_tile(p, t, c, width), width, x_tile(p, t, row, width), width,
+						p->values + s.first + b * SIDE, 1, s.blocks * SIDE, SIDE, width);
 			}
 		}
 	}
 	for (int64_t c = first; c < last; c++)
-		unpack_tiles(p, p->of_cols, p->cols, c);
+		unpack_tiles(p, c);
 }
 
 /* Copies each 32 of some channels token by token. */
@@ -144,77 +132,76 @@ static void pack_tokens(const struct product *p, float *packed, const float *x, 
 }
 
 /* Items are blocks of columns, then of rows. */
-static void pack_both(const void *job, int64_t first, int64_t last, int32_t member)
+static void pack_both(const void *job, int64_t first, int64_t last)
 {
 	const struct product *p = job;
-	int64_t columns = p->cols / SIDE;
-	(void)member;
-	pack_tokens(p, p->of_cols, p->x, p->cols, first, dynmo_min(last, columns));
+	int64_t columns = p->inputs / SIDE;
+	pack_tokens(p, p->of_x, p->x, p->inputs, first, dynmo_min(last, columns));
 	if (last > columns)
-		pack_tokens(p, p->of_rows, p->dy, p->rows, first > columns ? first - columns : 0, last - columns);
+		pack_tokens(p, p->of_y, p->dy, p->outputs, first > columns ? first - columns : 0, last - columns);
 }
 
 /* Items are blocks of rows: adds to their dvalues. */
-static void sample(const void *job, int64_t first, int64_t last, int32_t member)
+static void sample(const void *job, int64_t first, int64_t last)
 {
 	const struct product *p = job;
-	(void)member;
 	for (int64_t row = first; row < last; row++) {
 		struct strip s = strip(p, row);
 		for (int64_t b = 0; b < s.blocks; b++)
-			p->k->block(p->dvalues + s.first + b * SIDE, s.blocks * SIDE, p->of_cols + column(p, s, b) * p->n * SIDE, SIDE,
-				p->of_rows + row * p->n * SIDE, 1, SIDE, p->n, SIDE);
+			p->k->block(p->dvalues + s.first + b * SIDE, s.blocks * SIDE, p->of_x + column(p, s, b) * p->n * SIDE, SIDE,
+				p->of_y + row * p->n * SIDE, 1, SIDE, p->n, SIDE);
 	}
 }
 
 /* Does a call on n tokens panel by panel: packs `operands` blocks of 32 channels, then does
- * `outputs` blocks. p is at the first token. */
-static void run(struct product *p, dynmo_part *pack, int64_t operands, dynmo_part *part, int64_t outputs, int64_t n)
+ * `results` blocks, by ranges of grain. p is at the first token. */
+static void run(struct product *p, dynmo_part *pack, int64_t operands, dynmo_part *part, int64_t results, int64_t grain,
+	int64_t n)
 {
-	int64_t inputs = part == multiply_transposed ? p->rows : p->cols, members = dynmo_team_size(p->k->team);
 	for (; n > 0; n -= PANEL) {
 		p->n = dynmo_min(PANEL, n);
 		dynmo_parallel(p->k->team, operands, 4, pack, p);
-		/* columns by few ranges, since each goes through all rows */
-		dynmo_parallel(p->k->team, outputs, part == multiply_transposed ? outputs / (4 * members) + 1 : 1, part, p);
-		p->x += PANEL * inputs;
+		dynmo_parallel(p->k->team, results, grain, part, p);
+		p->x += PANEL * p->inputs;
 		if (p->y)
-			p->y += PANEL * (p->rows + p->cols - inputs);
+			p->y += PANEL * p->outputs;
 		if (p->dy)
-			p->dy += PANEL * p->rows;
+			p->dy += PANEL * p->outputs;
 	}
 }
 
 void dynmo_cpu_blocks_forward(const dynmo_cpu *k, float *work, float *out, const float *inp, const int32_t *row_ptr,
 	const int32_t *col_idx, const float *values, const float *bias, int64_t rows, int64_t cols, int64_t n)
 {
-	struct product p = begin(k, work, row_ptr, col_idx, rows, cols);
+	struct product p = begin(k, work, row_ptr, col_idx, cols, rows);
 	p.values = values;
 	p.bias = bias;
 	p.x = inp;
 	p.y = out;
-	run(&p, pack_inputs, cols / SIDE, multiply, rows / SIDE, n);
+	run(&p, pack_inputs, cols / SIDE, multiply, rows / SIDE, 1, n);
 }
 
 void dynmo_cpu_blocks_backward_input(const dynmo_cpu *k, float *work, float *dinp, const float *dout,
 	const int32_t *row_ptr, const int32_t *col_idx, const float *values, int64_t rows, int64_t cols, int64_t n)
 {
 	struct product p = begin(k, work, row_ptr, col_idx, rows, cols);
+	int64_t columns = cols / SIDE;
 	p.values = values;
 	p.x = dout;
 	p.y = dinp;
-	run(&p, pack_outputs, rows / SIDE, multiply_transposed, cols / SIDE, n);
+	/* columns by few ranges, since each goes through all rows */
+	run(&p, pack_inputs, rows / SIDE, multiply_transposed, columns, columns / (4 * dynmo_team_size(k->team)) + 1, n);
 }
 
 void dynmo_cpu_blocks_sample(const dynmo_cpu *k, float *work, float *dvalues, float *dbias, const float *dout,
 	const float *inp, const int32_t *row_ptr, const int32_t *col_idx, int64_t rows, int64_t cols, int64_t n)
 {
-	struct product p = begin(k, work, row_ptr, col_idx, rows, cols);
+	struct product p = begin(k, work, row_ptr, col_idx, cols, rows);
 	p.dvalues = dvalues;
 	p.x = inp;
 	p.dy = dout;
 	if (row_ptr[rows] > row_ptr[0]) /* a matrix without entries may have no values to point to */
-		run(&p, pack_both, (rows + cols) / SIDE, sample, rows / SIDE, n);
+		run(&p, pack_both, (rows + cols) / SIDE, sample, rows / SIDE, 1, n);
 	if (dbias)
 		dynmo_column_sums(k, dbias, dout, n, rows);
 }

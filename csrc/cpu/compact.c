@@ -4,13 +4,6 @@
 
 enum { WORDS = GRAIN / 64 };
 
-static inline uint32_t magnitude(float x)
-{
-	uint32_t bits;
-	memcpy(&bits, &x, sizeof bits);
-	return bits & 0x7fffffff;
-}
-
 static inline int64_t words(int64_t n) { return (n + 63) / 64; }
 
 /* Returns word w of a mask of n bits, those from n on 0; all are 1 without a mask. */
@@ -28,15 +21,14 @@ struct selection {
 	int32_t above; /* which magnitudes are kept */
 };
 
-static void select_words(const void *job, int64_t first, int64_t last, int32_t member)
+static void select_words(const void *job, int64_t first, int64_t last)
 {
 	const struct selection *s = job;
-	(void)member;
 	for (int64_t w = first; w < last; w++) {
 		const float *x = s->x + 64 * w;
 		uint64_t kept = 0;
 		for (int64_t j = 0, count = dynmo_min(64, s->n - 64 * w); j < count; j++)
-			kept |= (uint64_t)((int32_t)magnitude(x[j]) > s->above) << j;
+			kept |= (uint64_t)((int32_t)dynmo_magnitude(x[j]) > s->above) << j;
 		s->kept[w] = kept & word_of(s->mask, w, s->n);
 	}
 }
@@ -47,7 +39,7 @@ static void drop_ties(const struct selection *s, uint32_t threshold, int64_t tie
 	for (int64_t w = 0; w < words(s->n); w++)
 		for (uint64_t left = s->kept[w]; left; left &= left - 1) {
 			int j = __builtin_ctzll(left);
-			if (magnitude(s->x[64 * w + j]) == threshold && --ties < 0)
+			if (dynmo_magnitude(s->x[64 * w + j]) == threshold && --ties < 0)
 				s->kept[w] &= ~((uint64_t)1 << j);
 		}
 }
@@ -80,10 +72,9 @@ struct compaction {
 	int64_t n;
 };
 
-static void compact_words(const void *job, int64_t first, int64_t last, int32_t member)
+static void compact_words(const void *job, int64_t first, int64_t last)
 {
 	const struct compaction *c = job;
-	(void)member;
 	for (int64_t w = first; w < last; w++) {
 		float *out = c->out + c->ranks[w];
 		for (uint64_t kept = word_of(c->mask, w, c->n); kept; kept &= kept - 1)
@@ -113,10 +104,9 @@ static int32_t rank_of(const struct rows *r, int64_t i)
 }
 
 /* Items are rows. */
-static void compact_rows(const void *job, int64_t first, int64_t last, int32_t member)
+static void compact_rows(const void *job, int64_t first, int64_t last)
 {
 	const struct rows *r = job;
-	(void)member;
 	for (int64_t row = first; row < last; row++) {
 		int64_t i = r->from_row ? r->from_row[row] : row * r->c, end = r->from_row ? r->from_row[row + 1] : i + r->c;
 		int32_t e = rank_of(r, i);

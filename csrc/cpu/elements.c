@@ -9,10 +9,9 @@ struct pointwise {
 	const float *a, *b;
 };
 
-static void add(const void *job, int64_t first, int64_t last, int32_t member)
+static void add(const void *job, int64_t first, int64_t last)
 {
 	const struct pointwise *p = job;
-	(void)member;
 	p->k->add(p->out + first, p->a + first, p->b + first, last - first);
 }
 
@@ -21,10 +20,9 @@ void dynmo_cpu_add(const dynmo_cpu *k, float *out, const float *a, const float *
 	dynmo_parallel(k->team, n, GRAIN, add, &(struct pointwise){k, out, a, b});
 }
 
-static void gelu_forward(const void *job, int64_t first, int64_t last, int32_t member)
+static void gelu_forward(const void *job, int64_t first, int64_t last)
 {
 	const struct pointwise *p = job;
-	(void)member;
 	p->k->gelu_forward(p->out + first, p->a + first, last - first);
 }
 
@@ -33,10 +31,9 @@ void dynmo_cpu_gelu_forward(const dynmo_cpu *k, float *out, const float *inp, in
 	dynmo_parallel(k->team, n, GRAIN, gelu_forward, &(struct pointwise){k, out, inp, NULL});
 }
 
-static void gelu_backward(const void *job, int64_t first, int64_t last, int32_t member)
+static void gelu_backward(const void *job, int64_t first, int64_t last)
 {
 	const struct pointwise *p = job;
-	(void)member;
 	p->k->gelu_backward(p->out + first, p->a + first, p->b + first, last - first);
 }
 
@@ -52,10 +49,9 @@ struct update {
 	struct adamw settings;
 };
 
-static void adamw(const void *job, int64_t first, int64_t last, int32_t member)
+static void adamw(const void *job, int64_t first, int64_t last)
 {
 	const struct update *u = job;
-	(void)member;
 	u->k->adamw(u->w + first, u->m + first, u->v + first, u->g + first, last - first, &u->settings);
 }
 
@@ -86,10 +82,9 @@ struct masked {
 	const uint64_t *mask;
 };
 
-static void mask(const void *job, int64_t first, int64_t last, int32_t member)
+static void mask(const void *job, int64_t first, int64_t last)
 {
 	const struct masked *m = job;
-	(void)member;
 	m->k->mask(m->x + first, m->mask + first / 64, last - first);
 }
 
@@ -106,10 +101,9 @@ struct squares {
 };
 
 /* Items are blocks. */
-static void square_sums(const void *job, int64_t first, int64_t last, int32_t member)
+static void square_sums(const void *job, int64_t first, int64_t last)
 {
 	const struct squares *s = job;
-	(void)member;
 	s->k->square_sums(s->sums + first, s->x + first * BLOCK, dynmo_min(s->n, last * BLOCK) - first * BLOCK);
 }
 

@@ -10,11 +10,10 @@ struct embedding {
 };
 
 /* Items are tokens. */
-static void embedding_forward(const void *job, int64_t first, int64_t last, int32_t member)
+static void embedding_forward(const void *job, int64_t first, int64_t last)
 {
 	const struct embedding *e = job;
 	int64_t c = e->c;
-	(void)member;
 	for (int64_t i = first; i < last; i++)
 		e->k->add(e->out + i * c, e->wte + e->tokens[i] * c, e->wpe + e->positions[i] * c, c);
 }
@@ -30,10 +29,9 @@ int32_t dynmo_cpu_embedding_forward(const dynmo_cpu *k, float *out, const int32_
 }
 
 /* Items are columns, so that a row's sum is taken in the order of the tokens. */
-static void embedding_backward(const void *job, int64_t first, int64_t last, int32_t member)
+static void embedding_backward(const void *job, int64_t first, int64_t last)
 {
 	const struct embedding *e = job;
-	(void)member;
 	for (int64_t i = 0; i < e->n; i++) {
 		float *token = e->dwte + e->tokens[i] * e->c + first;
 		const float *dout = e->dout + i * e->c + first;

@@ -9,11 +9,10 @@ struct gather {
 	int64_t c;
 };
 
-static void gather_rows(const void *job, int64_t first, int64_t last, int32_t member)
+static void gather_rows(const void *job, int64_t first, int64_t last)
 {
 	const struct gather *g = job;
 	int64_t c = g->c;
-	(void)member;
 	for (int64_t i = first; i < last; i++) {
 		const float *from = g->inp + g->rows[i] * c;
 		float *to = g->out + i * c;
@@ -37,11 +36,10 @@ int32_t dynmo_cpu_gather_rows(const dynmo_cpu *k, float *out, const float *inp, 
 	return DYNMO_CPU_OK;
 }
 
-static void scatter_rows(const void *job, int64_t first, int64_t last, int32_t member)
+static void scatter_rows(const void *job, int64_t first, int64_t last)
 {
 	const struct gather *g = job;
 	int64_t c = g->c;
-	(void)member;
 	for (int64_t i = first; i < last; i++) {
 		float *to = g->out + g->rows[i] * c, keep = g->keep[i], factor = g->factor ? g->factor[i] : 1;
 		const float *from = g->inp + i * c;
@@ -60,10 +58,9 @@ int32_t dynmo_cpu_scatter_rows(const dynmo_cpu *k, float *out, const float *add,
 	return DYNMO_CPU_OK;
 }
 
-static void gate_gradient(const void *job, int64_t first, int64_t last, int32_t member)
+static void gate_gradient(const void *job, int64_t first, int64_t last)
 {
 	const struct gather *g = job;
-	(void)member;
 	for (int64_t i = first; i < last; i++) {
 		const float *dout = g->inp + i * g->c, *a = g->a + i * g->c, *b = g->b + i * g->c;
 		float sum = 0;
@@ -101,10 +98,9 @@ static int32_t below(const int32_t *rows, int64_t n, int64_t table)
 	return 1;
 }
 
-static void combine_rows(const void *job, int64_t first, int64_t last, int32_t member)
+static void combine_rows(const void *job, int64_t first, int64_t last)
 {
 	const struct combined *s = job;
-	(void)member;
 	for (int64_t i = first; i < last; i++)
 		s->k->combine_row(s->out + i * s->c, s->inp, s->rows + i * s->each, s->factor ? s->factor + i * s->each : NULL,
 			s->each, s->c);
@@ -120,10 +116,9 @@ int32_t dynmo_cpu_combine_rows(const dynmo_cpu *k, float *out, const float *inp,
 	return DYNMO_CPU_OK;
 }
 
-static void combine_gradient(const void *job, int64_t first, int64_t last, int32_t member)
+static void combine_gradient(const void *job, int64_t first, int64_t last)
 {
 	const struct combined *s = job;
-	(void)member;
 	for (int64_t i = first; i < last; i++)
 		for (int64_t j = i * s->each; j < (i + 1) * s->each; j++)
 			s->dfactor[j] = s->rows[j] < 0 ? 0 : s->k->dot(s->dout + i * s->c, s->inp + s->rows[j] * s->c, s->c);

@@ -58,9 +58,8 @@ static void multiply_slice(const struct product *p, int64_t slice)
 }
 
 /* Items are slices. */
-static void multiply(const void *job, int64_t first, int64_t last, int32_t member)
+static void multiply(const void *job, int64_t first, int64_t last)
 {
-	(void)member;
 	for (int64_t slice = first; slice < last; slice++)
 		multiply_slice(job, slice);
 }

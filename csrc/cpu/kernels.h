@@ -91,6 +91,14 @@ static inline int64_t dynmo_lines(int64_t floats) { return (floats + 15) & ~(int
 /* Returns the first cache line in a workspace, which costs at most one line. */
 static inline float *dynmo_align(float *work) { return (float *)(((uintptr_t)work + 63) & ~(uintptr_t)63); }
 
+/* The bits of |x|, which ascend with it. */
+static inline uint32_t dynmo_magnitude(float x)
+{
+	uint32_t bits;
+	memcpy(&bits, &x, sizeof bits);
+	return bits & 0x7fffffff;
+}
+
 static inline int64_t dynmo_min(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* Says whether all n indices are inside a table. */

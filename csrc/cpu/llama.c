@@ -8,10 +8,9 @@ struct gated {
 	int64_t c;
 };
 
-static void swiglu_forward(const void *job, int64_t first, int64_t last, int32_t member)
+static void swiglu_forward(const void *job, int64_t first, int64_t last)
 {
 	const struct gated *g = job;
-	(void)member;
 	for (int64_t i = first; i < last; i++) {
 		const float *gate = g->gateup + i * 2 * g->c;
 		g->k->swiglu_forward(g->out + i * g->c, gate, gate + g->c, g->c);
@@ -23,10 +22,9 @@ void dynmo_cpu_swiglu_forward(const dynmo_cpu *k, float *out, const float *gateu
 	dynmo_parallel(k->team, n, dynmo_row_grain(2 * c), swiglu_forward, &(struct gated){.k = k, .out = out, .gateup = gateup, .c = c});
 }
 
-static void swiglu_backward(const void *job, int64_t first, int64_t last, int32_t member)
+static void swiglu_backward(const void *job, int64_t first, int64_t last)
 {
 	const struct gated *g = job;
-	(void)member;
 	for (int64_t i = first; i < last; i++) {
 		const float *gate = g->gateup + i * 2 * g->c;
 		float *dgate = g->out + i * 2 * g->c;
@@ -48,11 +46,10 @@ struct rotation {
 	int64_t heads, width, hs;
 };
 
-static void rotary(const void *job, int64_t first, int64_t last, int32_t member)
+static void rotary(const void *job, int64_t first, int64_t last)
 {
 	const struct rotation *r = job;
 	int64_t half = r->hs / 2;
-	(void)member;
 	for (int64_t i = first; i < last; i++) {
 		const float *cos = r->table + r->positions[i] * r->hs;
 		for (int64_t head = 0; head < r->heads; head++) {

@@ -1,13 +1,6 @@
 /* One pass of the radix selection by magnitude. */
 #include "kernels.h"
 
-static inline uint32_t magnitude(float x)
-{
-	uint32_t bits;
-	memcpy(&bits, &x, sizeof bits);
-	return bits & 0x7fffffff;
-}
-
 struct histogram {
 	const dynmo_cpu *k;
 	int64_t *hist;
@@ -19,12 +12,11 @@ struct histogram {
 
 /* Elements go by words of 64, the grain of the mask: a word in which no
  * element matches costs one comparison per vector. */
-static void count(const void *job, int64_t first, int64_t last, int32_t member)
+static void count(const void *job, int64_t first, int64_t last)
 {
 	const struct histogram *h = job;
 	int32_t down = 24 - h->fixed;
 	int64_t even[256] = {0}, odd[256] = {0}; /* so that equal neighbours do not wait for each other */
-	(void)member;
 	for (int64_t i = first; i < last; i += 64) {
 		const float *word = h->x + i;
 		uint64_t kept = h->mask ? h->mask[i / 64] : ~(uint64_t)0;
@@ -38,13 +30,13 @@ static void count(const void *job, int64_t first, int64_t last, int32_t member)
 			kept &= h->k->match(word, h->prefix, 32 - h->fixed);
 		if (~kept == 0) {
 			for (int j = 0; j < 64; j += 2) {
-				even[magnitude(word[j]) >> down & 0xff]++;
-				odd[magnitude(word[j + 1]) >> down & 0xff]++;
+				even[dynmo_magnitude(word[j]) >> down & 0xff]++;
+				odd[dynmo_magnitude(word[j + 1]) >> down & 0xff]++;
 			}
 			continue;
 		}
 		for (; kept; kept &= kept - 1)
-			even[magnitude(word[__builtin_ctzll(kept)]) >> down & 0xff]++;
+			even[dynmo_magnitude(word[__builtin_ctzll(kept)]) >> down & 0xff]++;
 	}
 	for (int j = 0; j < 256; j++)
 		__atomic_fetch_add(&h->hist[j], even[j] + odd[j], __ATOMIC_RELAXED);

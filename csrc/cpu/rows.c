@@ -11,10 +11,9 @@ struct norm {
 	float eps;
 };
 
-static void forward(const void *job, int64_t first, int64_t last, int32_t member)
+static void forward(const void *job, int64_t first, int64_t last)
 {
 	const struct norm *m = job;
-	(void)member;
 	m->k->norm_forward(m->out + first * m->c, m->mean ? m->mean + first : NULL, m->rstd + first,
 		m->inp + first * m->c, m->weight, m->bias, last - first, m->c, m->eps);
 }
@@ -33,11 +32,10 @@ struct norm_gradient {
 	int64_t n, c;
 };
 
-static void backward_input(const void *job, int64_t first, int64_t last, int32_t member)
+static void backward_input(const void *job, int64_t first, int64_t last)
 {
 	const struct norm_gradient *g = job;
 	int64_t at = first * g->c;
-	(void)member;
 	g->k->norm_backward_input(g->dinp + at, g->dout + at, g->inp + at, g->mean ? g->mean + first : NULL,
 		g->rstd + first, g->weight, last - first, g->c);
 }
@@ -49,10 +47,9 @@ void dynmo_cpu_norm_backward_input(const dynmo_cpu *k, float *dinp, const float 
 		.k = k, .dinp = dinp, .dout = dout, .inp = inp, .mean = mean, .rstd = rstd, .weight = weight, .c = c});
 }
 
-static void backward_weight(const void *job, int64_t first, int64_t last, int32_t member)
+static void backward_weight(const void *job, int64_t first, int64_t last)
 {
 	const struct norm_gradient *g = job;
-	(void)member;
 	g->k->norm_backward_weight(g->dweight + first, g->dbias ? g->dbias + first : NULL, g->dout + first,
 		g->inp + first, g->mean, g->rstd, g->n, last - first, g->c);
 }
@@ -71,10 +68,9 @@ struct columns {
 	int64_t n, c;
 };
 
-static void column_sums(const void *job, int64_t first, int64_t last, int32_t member)
+static void column_sums(const void *job, int64_t first, int64_t last)
 {
 	const struct columns *s = job;
-	(void)member;
 	s->k->column_sums(s->sums + first, s->x + first, s->n, last - first, s->c);
 }
 

@@ -34,10 +34,9 @@ struct softmax {
 	int64_t n, v, first;
 };
 
-static void softmax_merge(const void *job, int64_t first, int64_t last, int32_t member)
+static void softmax_merge(const void *job, int64_t first, int64_t last)
 {
 	const struct softmax *s = job;
-	(void)member;
 	for (int64_t i = first; i < last; i++) {
 		const float *row = s->logits + i * s->v;
 		float max = largest(s->k, s->before, row, i, s->v);
@@ -55,11 +54,10 @@ int32_t dynmo_cpu_softmax_merge(const dynmo_cpu *k, double *out, const double *b
 	return DYNMO_CPU_OK;
 }
 
-static void softmax_gradient(const void *job, int64_t first, int64_t last, int32_t member)
+static void softmax_gradient(const void *job, int64_t first, int64_t last)
 {
 	const struct softmax *s = job;
 	const double *max = s->before, *sum = max + s->n, *at = sum + s->n;
-	(void)member;
 	for (int64_t i = first; i < last; i++) {
 		float *row = s->logits + i * s->v;
 		int64_t column = s->targets[i] - s->first;
@@ -79,11 +77,10 @@ int32_t dynmo_cpu_softmax_gradient(const dynmo_cpu *k, float *logits, const doub
 	return DYNMO_CPU_OK;
 }
 
-static void cross_entropy(const void *job, int64_t first, int64_t last, int32_t member)
+static void cross_entropy(const void *job, int64_t first, int64_t last)
 {
 	const struct softmax *s = job;
 	double *sum = s->out + s->n;
-	(void)member;
 	for (int64_t i = first; i < last; i++) {
 		float *row = s->logits + i * s->v;
 		int64_t column = s->targets[i] - s->first;

@@ -95,10 +95,10 @@ struct room {
 	float *values;
 };
 
-static struct room room(const struct product *p, int32_t member)
+static struct room room(const struct product *p)
 {
 	const struct cut *c = &p->cut;
-	struct room r = {.y = p->rooms + member * c->room};
+	struct room r = {.y = p->rooms + dynmo_team_member() * c->room};
 	r.next = (int32_t *)(r.y + c->chunk * PANEL);
 	r.ends = r.next + c->chunk;
 	r.inputs = r.ends + c->chunk;
@@ -174,10 +174,9 @@ static void group_columns(const struct product *p, const struct room *r, int64_t
 }
 
 /* Items are rows: finds where the chunks of columns start. */
-static void cut_rows(const void *job, int64_t first, int64_t last, int32_t member)
+static void cut_rows(const void *job, int64_t first, int64_t last)
 {
 	const struct product *p = job;
-	(void)member;
 	for (int64_t row = first; row < last; row++) {
 		int32_t e = p->row_ptr[row];
 		for (int64_t c = 0; c < p->cut.chunks; c++) {
@@ -189,11 +188,10 @@ static void cut_rows(const void *job, int64_t first, int64_t last, int32_t membe
 }
 
 /* Items are input channels. */
-static void pack_inputs(const void *job, int64_t first, int64_t last, int32_t member)
+static void pack_inputs(const void *job, int64_t first, int64_t last)
 {
 	const struct product *p = job;
 	const dynmo_cpu *k = p->k;
-	(void)member;
 	for (int64_t t = 0; t < p->n; t += k->tile) {
 		int64_t tokens = dynmo_min(k->tile, p->n - t);
 		k->pack(p->tiles + t * p->inputs + first * k->tile_width(tokens), p->x + t * p->inputs + first, p->inputs, tokens,
@@ -202,11 +200,11 @@ static void pack_inputs(const void *job, int64_t first, int64_t last, int32_t me
 }
 
 /* Items are chunks: sets their y. */
-static void multiply(const void *job, int64_t first, int64_t last, int32_t member)
+static void multiply(const void *job, int64_t first, int64_t last)
 {
 	const struct product *p = job;
 	const dynmo_cpu *k = p->k;
-	struct room r = room(p, member);
+	struct room r = room(p);
 	for (int64_t c = first; c < last; c++) {
 		int64_t o = c * p->cut.chunk, outputs = dynmo_min(p->cut.chunk, p->outputs - o);
 		for (int64_t t = 0; t < p->n; t += k->tile)
@@ -229,11 +227,11 @@ static void multiply(const void *job, int64_t first, int64_t last, int32_t membe
 }
 
 /* Items are chunks: adds to their dvalues. */
-static void sample(const void *job, int64_t first, int64_t last, int32_t member)
+static void sample(const void *job, int64_t first, int64_t last)
 {
 	const struct product *p = job;
 	const dynmo_cpu *k = p->k;
-	struct room r = room(p, member);
+	struct room r = room(p);
 	for (int64_t c = first; c < last; c++) {
 		int64_t o = c * p->cut.chunk, outputs = dynmo_min(p->cut.chunk, p->outputs - o);
 		for (int64_t t = 0; t < p->n; t += k->tile)

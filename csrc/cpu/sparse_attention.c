@@ -75,12 +75,12 @@ static void scatter(float *dst, const float *src, const int32_t *at, int64_t n, 
 }
 
 /* Gathers head i. */
-static struct gathered gather_head(const struct sparse *a, int64_t i, int32_t member)
+static struct gathered gather_head(const struct sparse *a, int64_t i)
 {
 	int64_t c = a->c, hs = c / a->nh, size = a->longest * hs;
 	struct gathered g = {.h = dynmo_head(a->offsets, c, a->nh, a->nh, i)};
 	g.by = dynmo_sorted(a->order, a->starts, a->buckets, g.h, i);
-	g.p = a->work + member * room(a->longest, hs);
+	g.p = a->work + dynmo_team_member() * room(a->longest, hs);
 	g.dp = g.p + TILE * a->longest;
 	g.q = g.p + dynmo_lines(2 * TILE * a->longest);
 	g.k = g.q + size;
@@ -173,21 +173,21 @@ static void backward_tile(const struct sparse *a, const struct gathered *g, stru
 }
 
 /* Items are heads of sequences. */
-static void forward(const void *job, int64_t first, int64_t last, int32_t member)
+static void forward(const void *job, int64_t first, int64_t last)
 {
 	for (int64_t i = first; i < last; i++) {
-		struct gathered g = gather_head(job, i, member);
+		struct gathered g = gather_head(job, i);
 		each_tile(job, &g, forward_tile);
 	}
 }
 
 /* dk and dv add up over the tiles, in ascending order. */
-static void backward(const void *job, int64_t first, int64_t last, int32_t member)
+static void backward(const void *job, int64_t first, int64_t last)
 {
 	const struct sparse *a = job;
 	int64_t c = a->c, hs = c / a->nh;
 	for (int64_t i = first; i < last; i++) {
-		struct gathered g = gather_head(a, i, member);
+		struct gathered g = gather_head(a, i);
 		memset(g.dk, 0, (size_t)(g.h.t * hs) * sizeof *g.dk);
 		memset(g.dv, 0, (size_t)(g.h.t * hs) * sizeof *g.dv);
 		each_tile(a, &g, backward_tile);

@@ -4,7 +4,7 @@
 #include <float.h>
 #include <math.h>
 
-enum { BLOCK_SIDE = 32, FOURS = GRAIN / 4 };
+enum { BLOCK_SIDE = DYNMO_BLOCK, FOURS = GRAIN / 4 };
 
 /* Blocks of a matrix (32·o, 32·c): those in compressed rows, or all. */
 struct blocks {
@@ -22,10 +22,9 @@ static inline int64_t row_start(const struct blocks *b, int64_t row)
 }
 
 /* Items are rows of blocks. */
-static void score_blocks(const void *job, int64_t first, int64_t last, int32_t member)
+static void score_blocks(const void *job, int64_t first, int64_t last)
 {
 	const struct blocks *b = job;
-	(void)member;
 	for (int64_t row = first * BLOCK_SIDE; row < last * BLOCK_SIDE; row += BLOCK_SIDE) {
 		int64_t begin = row_start(b, row), count = (row_start(b, row + 1) - begin) / BLOCK_SIDE;
 		float *scores = b->scores + begin / (BLOCK_SIDE * BLOCK_SIDE);
@@ -54,11 +53,10 @@ void dynmo_cpu_block_scores(const dynmo_cpu *k, float *scores, const float *w, c
 
 /* The rows of blocks in a row of blocks lie in turn: each is half a word. Two rows of
  * blocks have no word in common. */
-static void mask_blocks(const void *job, int64_t first, int64_t last, int32_t member)
+static void mask_blocks(const void *job, int64_t first, int64_t last)
 {
 	const struct blocks *b = job;
 	uint32_t *halves = (uint32_t *)b->mask;
-	(void)member;
 	for (int64_t row = first * BLOCK_SIDE; row < last * BLOCK_SIDE; row++) {
 		int64_t begin = row_start(b, row), count = (row_start(b, row + 1) - begin) / BLOCK_SIDE;
 		int64_t block = row_start(b, row / BLOCK_SIDE * BLOCK_SIDE) / (BLOCK_SIDE * BLOCK_SIDE);
@@ -87,10 +85,9 @@ static unsigned bits_before(const struct fours *f, int64_t u)
 	return f->before ? f->before[u / 16] >> u % 16 * 4 & 15 : 15;
 }
 
-static void score_fours(const void *job, int64_t first, int64_t last, int32_t member)
+static void score_fours(const void *job, int64_t first, int64_t last)
 {
 	const struct fours *f = job;
-	(void)member;
 	for (int64_t u = first; u < last; u++) {
 		const float *w = f->w + 4 * u;
 		float a = fabsf(w[0]), b = fabsf(w[1]), c = fabsf(w[2]), d = fabsf(w[3]), lost;
@@ -113,11 +110,8 @@ static unsigned pair_of(const float *w, unsigned before)
 {
 	uint64_t key[4];
 	unsigned kept = 0;
-	for (int j = 0; j < 4; j++) {
-		uint32_t bits;
-		memcpy(&bits, w + j, sizeof bits);
-		key[j] = (uint64_t)(before >> j & 1) << 63 | (uint64_t)(bits & 0x7fffffff) << 2 | (uint64_t)(3 - j);
-	}
+	for (int j = 0; j < 4; j++)
+		key[j] = (uint64_t)(before >> j & 1) << 63 | (uint64_t)dynmo_magnitude(w[j]) << 2 | (uint64_t)(3 - j);
 	for (int j = 0; j < 4; j++) {
 		int better = 0;
 		for (int other = 0; other < 4; other++)
@@ -128,10 +122,9 @@ static unsigned pair_of(const float *w, unsigned before)
 }
 
 /* Items are words of the mask, of 16 fours. */
-static void mask_fours(const void *job, int64_t first, int64_t last, int32_t member)
+static void mask_fours(const void *job, int64_t first, int64_t last)
 {
 	const struct fours *f = job;
-	(void)member;
 	for (int64_t i = first; i < last; i++) {
 		uint64_t word = 0;
 		for (int64_t u = 16 * i; u < dynmo_min(f->n, 16 * i + 16); u++) {

@@ -39,6 +39,8 @@ struct dynmo_team {
 	struct worker worker[];
 };
 
+static _Thread_local int32_t member; /* 0 of a thread that is no worker */
+
 static int has_ranges(const struct dynmo_team *t) { return (uint32_t)t->ranges > 0 || t->stopping; }
 static int is_done(const struct dynmo_team *t) { return t->undone == 0; }
 
@@ -93,7 +95,7 @@ static void wake(struct dynmo_team *t)
 
 /* Does ranges of the job until none is left, the last ones first: they are what
  * the call before left in the caches. */
-static void take(struct dynmo_team *t, int32_t member)
+static void take(struct dynmo_team *t)
 {
 	for (uint64_t ranges = t->ranges; (uint32_t)ranges > 0;) {
 		dynmo_part *part = t->part;
@@ -101,7 +103,7 @@ static void take(struct dynmo_team *t, int32_t member)
 		int64_t n = t->n, grain = t->grain, first = ((int64_t)(uint32_t)ranges - 1) * grain;
 		if (!atomic_compare_exchange_weak(&t->ranges, &ranges, ranges - 1))
 			continue;
-		part(job, first, n - first < grain ? n : first + grain, member);
+		part(job, first, n - first < grain ? n : first + grain);
 		if (atomic_fetch_sub(&t->undone, 1) == 1)
 			wake(t);
 		ranges = t->ranges;
@@ -111,8 +113,9 @@ static void take(struct dynmo_team *t, int32_t member)
 static void *work(void *arg)
 {
 	const struct worker *w = arg;
+	member = w->member;
 	while (!w->team->stopping) {
-		take(w->team, w->member);
+		take(w->team);
 		await(w->team, has_ranges);
 	}
 	return NULL;
@@ -152,12 +155,14 @@ void dynmo_team_stop(struct dynmo_team *t)
 	free(t);
 }
 
+int32_t dynmo_team_member(void) { return member; }
+
 int32_t dynmo_team_size(const struct dynmo_team *t) { return t ? 1 + t->workers : 1; }
 
 void dynmo_parallel(struct dynmo_team *t, int64_t n, int64_t grain, dynmo_part *part, const void *job)
 {
 	if (t == NULL || n <= grain) {
-		part(job, 0, n, 0);
+		part(job, 0, n);
 		return;
 	}
 	int64_t ranges = (n + grain - 1) / grain;
@@ -168,6 +173,6 @@ void dynmo_parallel(struct dynmo_team *t, int64_t n, int64_t grain, dynmo_part *
 	t->undone = ranges;
 	t->ranges = ((t->ranges >> 32) + 1) << 32 | (uint64_t)ranges;
 	wake(t);
-	take(t, 0);
+	take(t);
 	await(t, is_done);
 }

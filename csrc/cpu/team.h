@@ -14,9 +14,11 @@ struct dynmo_team *dynmo_team_start(int32_t threads);
 void dynmo_team_stop(struct dynmo_team *team);
 /* How many the members are; they are numbered from 0, the caller. */
 int32_t dynmo_team_size(const struct dynmo_team *team);
+/* Returns the number of the member whose thread calls. */
+int32_t dynmo_team_member(void);
 
 /* Does items [first, last) of a job. */
-typedef void dynmo_part(const void *job, int64_t first, int64_t last, int32_t member);
+typedef void dynmo_part(const void *job, int64_t first, int64_t last);
 
 /* Does items [0, n) of a job and returns when they are done. The team takes
  * them by ranges of grain (>= 1) items, a free member the next one, so an
