@@ -5,8 +5,6 @@ import (
 	"dynmo/src/model"
 	"dynmo/src/model/modeltest"
 	"dynmo/src/tensor"
-	"math"
-	"slices"
 	"testing"
 )
 
@@ -66,34 +64,12 @@ func TestGroupsAreTheBlockBehindExits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			whole := c
 			model.Edit(&whole, func(k *moe.Experts) { k.Groups = 0 })
-			chains := [2]*modeltest.Chain{newChain(t, c, tensor.F64), newChain(t, whole, tensor.F64)}
-			want := make(map[string][]float64)
-			losses := [2]float64{}
-			for i, ch := range slices.Backward(chains[:]) {
+			chains := []*modeltest.Chain{newChain(t, c, tensor.F64), newChain(t, whole, tensor.F64)}
+			for _, ch := range chains {
 				modeltest.Enlarge(ch.S)
 				leaveBy(ch, 4)
-				ch.Gradients()
-				losses[i] = ch.Loss()
-				for _, l := range ch.S.Layers {
-					for _, p := range l.Params() {
-						at, got := p.Weight, tensor.Of[float64](p.G)
-						if p.Borrowed() {
-							at += " in " + l.Name
-						}
-						if i == 1 {
-							want[at] = got
-						}
-						for k, g := range got {
-							if math.Abs(g-want[at][k]) > 1e-10 {
-								t.Fatalf("%s[%d]: gradient %v, of whole blocks %v", p.Weight, k, g, want[at][k])
-							}
-						}
-					}
-				}
 			}
-			if math.Abs(losses[0]-losses[1]) > 1e-10 {
-				t.Errorf("loss %v, of whole blocks %v", losses[0], losses[1])
-			}
+			modeltest.CheckWhole(t, chains[0], chains[1])
 		})
 	}
 }

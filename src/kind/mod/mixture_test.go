@@ -5,7 +5,6 @@ import (
 	"dynmo/src/model"
 	"dynmo/src/model/modeltest"
 	"dynmo/src/tensor"
-	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -43,39 +42,13 @@ func TestGradientOfExpertsWithinDepths(t *testing.T) {
 // TestGroupsAreTheBlockWithinDepths: losses and gradients are those of the same model whose blocks are
 // whole.
 func TestGroupsAreTheBlockWithinDepths(t *testing.T) {
-	for name, c := range map[string]model.Config{"depths": mixture(moe.Experts{Count: 4, Top: 2, Groups: 2, Auxiliary: 0.3, Z: 0.2}).With(Depths{Capacity: 0.5, Auxiliary: 0.3})} {
-		t.Run(name, func(t *testing.T) {
-			whole := c
-			model.Edit(&whole, func(k *moe.Experts) { k.Groups = 0 })
-			chains := [2]*modeltest.Chain{modeltest.New(t, c, tensor.F64), modeltest.New(t, whole, tensor.F64)}
-			want := make(map[string][]float64)
-			losses := [2]float64{}
-			for i, ch := range slices.Backward(chains[:]) {
-				modeltest.Enlarge(ch.S)
-				ch.Gradients()
-				losses[i] = ch.Loss()
-				for _, l := range ch.S.Layers {
-					for _, p := range l.Params() {
-						at, got := p.Weight, tensor.Of[float64](p.G)
-						if p.Borrowed() {
-							at += " in " + l.Name
-						}
-						if i == 1 {
-							want[at] = got
-						}
-						for k, g := range got {
-							if math.Abs(g-want[at][k]) > 1e-10 {
-								t.Fatalf("%s[%d]: gradient %v, of whole blocks %v", p.Weight, k, g, want[at][k])
-							}
-						}
-					}
-				}
-			}
-			if math.Abs(losses[0]-losses[1]) > 1e-10 {
-				t.Errorf("loss %v, of whole blocks %v", losses[0], losses[1])
-			}
-		})
-	}
+	c := mixture(moe.Experts{Count: 4, Top: 2, Groups: 2, Auxiliary: 0.3, Z: 0.2}).With(Depths{Capacity: 0.5, Auxiliary: 0.3})
+	groups := modeltest.New(t, c, tensor.F64)
+	model.Edit(&c, func(k *moe.Experts) { k.Groups = 0 })
+	whole := modeltest.New(t, c, tensor.F64)
+	modeltest.Enlarge(groups.S)
+	modeltest.Enlarge(whole.S)
+	modeltest.CheckWhole(t, groups, whole)
 }
 
 // TestRoutedBlocksStayWhole: a block that routes tokens is one layer, whatever the grain, and

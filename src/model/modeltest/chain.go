@@ -271,6 +271,36 @@ func CheckSomeGradients(t *testing.T, ch *Chain, of func(*model.Param) bool) {
 	}
 }
 
+// CheckWhole checks that blocks in pieces have the loss and the gradients of whole blocks.
+func CheckWhole(t *testing.T, pieces, whole *Chain) {
+	t.Helper()
+	want := make(map[string][]float64)
+	var losses []float64
+	for _, ch := range []*Chain{whole, pieces} {
+		ch.Gradients()
+		losses = append(losses, ch.Loss())
+		for _, l := range ch.S.Layers {
+			for _, p := range l.Params() {
+				at, got := p.Weight, tensor.Of[float64](p.G)
+				if p.Borrowed() {
+					at += " in " + l.Name
+				}
+				if ch == whole {
+					want[at] = got
+				}
+				for k, g := range got {
+					if math.Abs(g-want[at][k]) > 1e-10 {
+						t.Fatalf("%s[%d]: gradient %v, of whole blocks %v", p.Weight, k, g, want[at][k])
+					}
+				}
+			}
+		}
+	}
+	if math.Abs(losses[1]-losses[0]) > 1e-10 {
+		t.Errorf("loss %v, of whole blocks %v", losses[1], losses[0])
+	}
+}
+
 // smallLlama is a LLaMA of which every kind of layer and parameter is a part.
 var SmallLlama = model.Config{
 	Family: "llama", Blocks: 2, Hidden: 8, Heads: 4, KeyValueHeads: 2, Intermediate: 5, NormEps: 1e-5, Rope: model.Rope{Base: 100},
