@@ -15,6 +15,7 @@ import (
 	"dynmo/src/kernel/ref"
 	"dynmo/src/kind/moe"
 	"dynmo/src/model"
+	"dynmo/src/model/modeltest"
 	"dynmo/src/tensor"
 )
 
@@ -46,10 +47,10 @@ func TestImportedLlama(t *testing.T) {
 						c := w.Config.Model
 						c.HalfGrain, c.Seed = grain == "half", 3
 						if model.KindOf[moe.Experts](c).Count > 0 {
-							model.Edit(&c, func(k *moe.Experts) { k.Auxiliary, k.Z = 0, 0 })
+							modeltest.Edit(&c, func(k *moe.Experts) { k.Auxiliary, k.Z = 0, 0 })
 						}
 						if grain == "expert" && experts > 0 {
-							model.Edit(&c, func(k *moe.Experts) { k.Groups = experts })
+							modeltest.Edit(&c, func(k *moe.Experts) { k.Groups = experts })
 						}
 						w, err := w.Fit(c)
 						expect.OK(t, err)

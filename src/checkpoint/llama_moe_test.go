@@ -15,6 +15,7 @@ import (
 	"dynmo/src/expect"
 	"dynmo/src/kind/moe"
 	"dynmo/src/model"
+	"dynmo/src/model/modeltest"
 )
 
 // tinyMoE is the config.json of a LLaMA-MoE: names and defaults are those of
@@ -183,7 +184,7 @@ func TestWriteLlamaMoE(t *testing.T) {
 	c := model.Config{Family: "llama", Blocks: 2, Hidden: 8, Heads: 2, KeyValueHeads: 1, Intermediate: 6, Sequence: 16, Vocab: 11, NormEps: 1e-5,
 		Rope: model.Rope{Base: 10000, Scaling: "linear", Factor: 2}}.With(moe.Experts{Count: 4, Top: 2, Scale: 3, Squashed: true})
 	linear, other := c, c
-	model.Edit(&linear, func(k *moe.Experts) { k.Squashed = false })
+	modeltest.Edit(&linear, func(k *moe.Experts) { k.Squashed = false })
 	other.Rope = model.Rope{Base: 5e5, Scaling: "llama3", Factor: 8, Low: 1, High: 4, Original: 8192}
 	for _, want := range []model.Config{c, linear, other} {
 		got, err := parseConfig(EndingConfig(want, 2).Text)

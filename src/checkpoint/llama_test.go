@@ -15,6 +15,7 @@ import (
 	"dynmo/src/expect"
 	"dynmo/src/kind/moe"
 	"dynmo/src/model"
+	"dynmo/src/model/modeltest"
 )
 
 // foreign is a LLaMA or Mixtral as another program would hold it: Hugging Face's names,
@@ -243,8 +244,8 @@ func TestFitLlama(t *testing.T) {
 		"model.rope_scaling is linear, the weights are of a model with none": func(c *model.Config) {
 			c.Rope.Scaling, c.Rope.Factor = "linear", 2
 		},
-		"moe.experts is 4": func(c *model.Config) { model.Edit(c, func(k *moe.Experts) { k.Count = 4 }) },
-		"moe.top is 1":     func(c *model.Config) { model.Edit(c, func(k *moe.Experts) { k.Top = 1 }) },
+		"moe.experts is 4": func(c *model.Config) { modeltest.Edit(c, func(k *moe.Experts) { k.Count = 4 }) },
+		"moe.top is 1":     func(c *model.Config) { modeltest.Edit(c, func(k *moe.Experts) { k.Top = 1 }) },
 	} {
 		c := good
 		change(&c)

@@ -158,10 +158,3 @@ func EachBlock(chain []Description, change func(d Description) Description) []De
 	}
 	return chain
 }
-
-// Edit changes the model's extension of a type.
-func Edit[T Extension](c *Config, change func(*T)) {
-	e := KindOf[T](*c)
-	change(&e)
-	*c = c.With(e)
-}

@@ -6,9 +6,7 @@ import (
 
 	"dynmo/src/comm"
 	"dynmo/src/comm/local"
-	"dynmo/src/cost"
 	"dynmo/src/device"
-	"dynmo/src/dynamic"
 	"dynmo/src/kernel"
 	"dynmo/src/layout"
 	"dynmo/src/mesh"
@@ -91,13 +89,8 @@ type stepper struct {
 	stage  *model.Stage
 	runner *pipeline.Runner
 	feed   pipeline.Feed
-	place  func() (*pipeline.Runner, error)
 	losses []float64
 	err    error // the first
-
-	kind     dynamic.Kind // nil: none
-	inBlocks float64      // seconds of the last step in blocks
-	share    float64      // of its tokens that a block had
 }
 
 // newStepper returns a stepper that gives every step the same microbatches of
@@ -125,12 +118,9 @@ func newStepper(x *model.Exec, c model.Config, microbatches int, graphs bool) (*
 	}
 	s.feed = func(m int) ([]int32, []int32) { return tokens[m*n : (m+1)*n], tokens[m*n+1 : (m+1)*n+1] }
 	plan, err := schedule.New(schedule.Kind1F1B, 1, 1, microbatches)
-	s.place = func() (*pipeline.Runner, error) {
-		return pipeline.New(x, layout.New(partition.Partition{0, c.Layers()}, plan, 1, mesh.StageMajor), s.stage,
-			pipeline.Groups{Stages: world, Replicas: alone}, pipeline.Options{Graphs: graphs})
-	}
 	if err == nil {
-		s.runner, err = s.place()
+		s.runner, err = pipeline.New(x, layout.New(partition.Partition{0, c.Layers()}, plan, 1, mesh.StageMajor), s.stage,
+			pipeline.Groups{Stages: world, Replicas: alone}, pipeline.Options{Graphs: graphs})
 	}
 	if err != nil {
 		s.free()
@@ -144,29 +134,17 @@ func (s *stepper) step() {
 	if s.err != nil {
 		return
 	}
-	number := len(s.losses)
-	if s.kind != nil {
-		if _, s.err = s.kind.Before(number, dynamic.Target{Exec: s.x, Stage: s.stage}); s.err != nil {
-			return
-		}
-	}
 	done, err := s.runner.Step(s.feed)
 	if err != nil {
 		s.err = err
 		return
 	}
-	s.observe(done)
 	agreed, err := s.runner.Agree(done.Losses, pipeline.Nothing)
 	if err != nil {
 		s.err = err
 		return
 	}
 	s.losses = append(s.losses, agreed.Loss)
-	if s.kind != nil {
-		if s.err = s.kind.After(number, cost.Measurement{Counts: done.Counts}); s.err != nil {
-			return
-		}
-	}
 	s.err = s.runner.Update(kernel.AdamW{
 		LR: 3e-4, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, GradScale: min(1, 1/agreed.Norm),
 	})

@@ -11,6 +11,7 @@ import (
 	"dynmo/src/kernel/ref"
 	"dynmo/src/kind/exit"
 	"dynmo/src/model"
+	"dynmo/src/model/modeltest"
 	"dynmo/src/schedule"
 	"dynmo/src/tensor"
 )
@@ -32,7 +33,7 @@ func TestExits(t *testing.T) {
 	}
 	list := []model.Config{exiting("classifier", 0.5), exiting("softmax", 0.0317), exiting("saturation", 0.9), exiting("classifier", -1), exiting("softmax", 2)}
 	for _, c := range list[1:4] {
-		model.Edit(&c, func(k *exit.Exits) { k.Propagate = true })
+		modeltest.Edit(&c, func(k *exit.Exits) { k.Propagate = true })
 		list = append(list, c)
 	}
 	for i, c := range list {

@@ -16,6 +16,7 @@ import (
 	"dynmo/src/kind/mod"
 	"dynmo/src/kind/moe"
 	"dynmo/src/model"
+	"dynmo/src/model/modeltest"
 	"dynmo/src/pipeline"
 	"dynmo/src/schedule"
 	"dynmo/src/tensor"
@@ -94,9 +95,9 @@ func spreadCases() map[string]model.Config {
 	routed := mixture(moe.Experts{Top: 2, Auxiliary: 0.3}).With(mod.Depths{Capacity: 0.5, Auxiliary: 0.3})
 	leaving := mixture(moe.Experts{Top: 2, Z: 0.2}).With(exit.Exits{After: "1", Confidence: "softmax", Threshold: 0.034, Probe: 0.25, Weight: 0.3})
 	going := leaving
-	model.Edit(&going, func(k *exit.Exits) { k.Confidence, k.Threshold, k.Propagate = "saturation", 0.5, true })
+	modeltest.Edit(&going, func(k *exit.Exits) { k.Confidence, k.Threshold, k.Propagate = "saturation", 0.5, true })
 	foretold := routed
-	model.Edit(&foretold, func(k *mod.Depths) { k.Predictor, k.Threshold = true, 0.5 })
+	modeltest.Edit(&foretold, func(k *mod.Depths) { k.Predictor, k.Threshold = true, 0.5 })
 	half := mixture(moe.Experts{Top: 4, Auxiliary: 0.3, Z: 0.1})
 	half.HalfGrain = true
 	return map[string]model.Config{

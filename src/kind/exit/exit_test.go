@@ -111,7 +111,7 @@ func TestGradientOfExits(t *testing.T) {
 func TestExitThatLetsNoneOut(t *testing.T) {
 	for i, confidence := range []string{"classifier", "saturation", "softmax", "classifier", "saturation"} {
 		c := exiting(confidence, 1.5)
-		model.Edit(&c, func(k *Exits) { k.Weight, k.Propagate = 0, i > 2 })
+		modeltest.Edit(&c, func(k *Exits) { k.Weight, k.Propagate = 0, i > 2 })
 		dense := c
 		dense.Kinds = model.Extensions{}
 		got, want := newChain(t, c, tensor.F32), newChain(t, dense, tensor.F32)
@@ -172,7 +172,7 @@ func TestThresholdIsState(t *testing.T) {
 func TestProbes(t *testing.T) {
 	c := exiting("classifier", 1)
 	c.Sequence = 500
-	model.Edit(&c, func(k *Exits) { k.Probe = 0.1 })
+	modeltest.Edit(&c, func(k *Exits) { k.Probe = 0.1 })
 	ch := newChain(t, c, tensor.F32)
 	ch.Loss()
 	first := slices.Clone(ch.Work[2].(*departure).rows)

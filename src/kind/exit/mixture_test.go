@@ -30,9 +30,9 @@ func TestGradientOfExpertsBehindExits(t *testing.T) {
 	leaving = leaving.With(Exits{After: "1", Confidence: "softmax", Threshold: 0.3, Probe: 0.5, Weight: 0.7})
 	going := leaving
 	going.KeyValueHeads, going.Tied = going.Heads, true
-	model.Edit(&going, func(k *Exits) { k.Propagate = true })
+	modeltest.Edit(&going, func(k *Exits) { k.Propagate = true })
 	saturated := going
-	model.Edit(&saturated, func(k *Exits) { k.Confidence = saturation })
+	modeltest.Edit(&saturated, func(k *Exits) { k.Confidence = saturation })
 	for name, c := range map[string]model.Config{"exit": leaving, "propagation": going, "saturation": saturated} {
 		t.Run(name, func(t *testing.T) {
 			ch := newChain(t, c, tensor.F64)
@@ -63,7 +63,7 @@ func TestGroupsAreTheBlockBehindExits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			whole := c
-			model.Edit(&whole, func(k *moe.Experts) { k.Groups = 0 })
+			modeltest.Edit(&whole, func(k *moe.Experts) { k.Groups = 0 })
 			chains := []*modeltest.Chain{newChain(t, c, tensor.F64), newChain(t, whole, tensor.F64)}
 			for _, ch := range chains {
 				modeltest.Enlarge(ch.S)
@@ -81,7 +81,7 @@ func TestGradientOfLlamaBehindExits(t *testing.T) {
 	grouped = grouped.With(Exits{After: "1", Confidence: "softmax", Threshold: 0.3, Probe: 0.5, Weight: 0.7})
 	all := grouped
 	all.KeyValueHeads, all.Tied = all.Heads, true
-	model.Edit(&all, func(k *Exits) { k.Propagate = true })
+	modeltest.Edit(&all, func(k *Exits) { k.Propagate = true })
 	for name, c := range map[string]model.Config{"exit": grouped, "propagation": all} {
 		t.Run(name, func(t *testing.T) {
 			ch := newChain(t, c, tensor.F64)

@@ -14,7 +14,7 @@ import (
 // propagating is exiting where states of tokens that left go on.
 func propagating(confidence string, threshold float64) model.Config {
 	c := exiting(confidence, threshold)
-	model.Edit(&c, func(k *Exits) { k.Propagate = true })
+	modeltest.Edit(&c, func(k *Exits) { k.Propagate = true })
 	return c
 }
 

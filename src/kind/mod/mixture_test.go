@@ -44,7 +44,7 @@ func TestGradientOfExpertsWithinDepths(t *testing.T) {
 func TestGroupsAreTheBlockWithinDepths(t *testing.T) {
 	c := mixture(moe.Experts{Count: 4, Top: 2, Groups: 2, Auxiliary: 0.3, Z: 0.2}).With(Depths{Capacity: 0.5, Auxiliary: 0.3})
 	groups := modeltest.New(t, c, tensor.F64)
-	model.Edit(&c, func(k *moe.Experts) { k.Groups = 0 })
+	modeltest.Edit(&c, func(k *moe.Experts) { k.Groups = 0 })
 	whole := modeltest.New(t, c, tensor.F64)
 	modeltest.Enlarge(groups.S)
 	modeltest.Enlarge(whole.S)

@@ -2,6 +2,7 @@ package moe
 
 import (
 	"dynmo/src/model"
+	"dynmo/src/model/modeltest"
 	"testing"
 )
 
@@ -14,8 +15,8 @@ func TestParameters(t *testing.T) {
 		}
 	}
 	mixtral, cut := llama(32, 4096, 32, 8, 14336, 32000), llama(32, 4096, 32, 32, 688, 32000)
-	model.Edit(&mixtral, func(k *Experts) { k.Count, k.Top = 8, 2 })
-	model.Edit(&cut, func(k *Experts) { k.Count, k.Top = 16, 4 })
+	modeltest.Edit(&mixtral, func(k *Experts) { k.Count, k.Top = 8, 2 })
+	modeltest.Edit(&cut, func(k *Experts) { k.Count, k.Top = 16, 4 })
 	shared := mixtral.AsReplica(3, 4)
 	tied := llama(16, 2048, 32, 8, 8192, 128256)
 	tied.Tied = true

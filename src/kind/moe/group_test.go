@@ -46,14 +46,14 @@ func grouped(change func(c *model.Config)) model.Config {
 func TestExpertGroupsAreTheBlock(t *testing.T) {
 	for name, c := range map[string]model.Config{
 		"plain":    grouped(func(*model.Config) {}),
-		"one each": grouped(func(c *model.Config) { model.Edit(c, func(k *Experts) { k.Groups = 4 }) }),
-		"squashed": grouped(func(c *model.Config) { model.Edit(c, func(k *Experts) { k.Squashed, k.Scale = true, 3 }) }),
-		"s-base":   grouped(func(c *model.Config) { model.Edit(c, func(k *Experts) { k.Balanced = true }) }),
-		"capacity": grouped(func(c *model.Config) { model.Edit(c, func(k *Experts) { k.Capacity = 0.7 }) }),
+		"one each": grouped(func(c *model.Config) { modeltest.Edit(c, func(k *Experts) { k.Groups = 4 }) }),
+		"squashed": grouped(func(c *model.Config) { modeltest.Edit(c, func(k *Experts) { k.Squashed, k.Scale = true, 3 }) }),
+		"s-base":   grouped(func(c *model.Config) { modeltest.Edit(c, func(k *Experts) { k.Balanced = true }) }),
+		"capacity": grouped(func(c *model.Config) { modeltest.Edit(c, func(k *Experts) { k.Capacity = 0.7 }) }),
 	} {
 		t.Run(name, func(t *testing.T) {
 			groups := modeltest.New(t, c, tensor.F64)
-			model.Edit(&c, func(k *Experts) { k.Groups = 0 })
+			modeltest.Edit(&c, func(k *Experts) { k.Groups = 0 })
 			whole := modeltest.New(t, c, tensor.F64)
 			modeltest.Enlarge(groups.S)
 			modeltest.Enlarge(whole.S)
@@ -81,7 +81,7 @@ func TestChainOfExpertGroups(t *testing.T) {
 		t.Errorf("%s, want %s", got, want)
 	}
 	whole := c
-	model.Edit(&whole, func(k *Experts) { k.Groups = 0 })
+	modeltest.Edit(&whole, func(k *Experts) { k.Groups = 0 })
 	there := whole.Owners()
 	for weight := range c.Owners() {
 		if there[weight] == nil {

@@ -352,3 +352,10 @@ func SameValues(a, b tensor.Mem, d tensor.DType) bool {
 	}
 	return slices.Equal(tensor.Of[float32](a), tensor.Of[float32](b))
 }
+
+// Edit changes the model's extension of a type.
+func Edit[T model.Extension](c *model.Config, change func(*T)) {
+	e := model.KindOf[T](*c)
+	change(&e)
+	*c = c.With(e)
+}

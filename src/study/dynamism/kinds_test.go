@@ -1,3 +1,0 @@
-package dynamism_test
-
-import _ "dynmo/src/kind" // settings have the tables of every kind
