@@ -27,9 +27,9 @@ func RegisterFamily(f Family) {
 	}
 }
 
-// familyTag returns the tag of model.family with the families in it.
+// familyTag returns a tag; that of model.family with the families in it.
 func familyTag(tag string) string {
-	if len(families) == 0 {
+	if len(families) == 0 || !strings.Contains(tag, `oneof:"families"`) {
 		return tag
 	}
 	var names []string

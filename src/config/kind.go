@@ -40,22 +40,16 @@ type Shape struct {
 // kinds are all that are registered, in their fixed order.
 var kinds []Kind
 
+// kindNames are the values of dynamic.kind, with commas between them.
+var kindNames = "none"
+
 // RegisterKind adds a kind of dynamism and its tables, behind those that are registered. It is
 // called before there is any Config.
 func RegisterKind(k Kind) {
-	kinds = append(kinds, k)
+	kinds, kindNames = append(kinds, k), kindNames+","+k.Name
 	for _, t := range k.Tables {
 		registerTable(t)
 	}
-}
-
-// names returns the values of dynamic.kind.
-func names() string {
-	list := []string{"none"}
-	for _, k := range kinds {
-		list = append(list, k.Name)
-	}
-	return strings.Join(list, ",")
 }
 
 // Kinds returns the kinds of the settings, "none" for none.

@@ -26,7 +26,7 @@ type setting struct {
 // newSetting returns the setting of a field. Families and kinds of dynamism are those that
 // are registered.
 func newSetting(table string, tableTag reflect.StructTag, field reflect.StructField, value reflect.Value) setting {
-	tag := reflect.StructTag(familyTag(strings.Replace(string(field.Tag), `oneof:"kinds"`, `oneof:"`+names()+`"`, 1)))
+	tag := reflect.StructTag(familyTag(strings.Replace(string(field.Tag), `oneof:"kinds"`, `oneof:"`+kindNames+`"`, 1)))
 	return setting{table, field.Tag.Get("toml"), value, tag, tableTag}
 }
 
