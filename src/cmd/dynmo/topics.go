@@ -16,11 +16,12 @@ var pages embed.FS
 // topics returns the help topics: commands that do nothing but tell. That on settings is a
 // file with every setting, which train reads as it is.
 func topics() []*cobra.Command {
-	list := []*cobra.Command{{
-		Use:   "config",
-		Short: "every setting with its default, range and meaning (dynmo help config > run.toml)",
-		Long:  config.Default().TOML(),
-	}}
+	settings := &cobra.Command{Use: "config", Short: "every setting with its default, range and meaning (dynmo help config > run.toml)"}
+	settings.SetHelpFunc(func(c *cobra.Command, args []string) { // the text takes longer to write than a command to start
+		c.Long = config.Default().TOML()
+		c.Parent().HelpFunc()(c, args)
+	})
+	list := []*cobra.Command{settings}
 	for _, t := range []struct{ name, short string }{
 		{"kinds", "what changes a model while it trains, how layers are balanced and packed"},
 		{"files", "what a run leaves, and what the words mean"},
