@@ -267,7 +267,7 @@ func TestBackendsShareNothing(t *testing.T) {
 }
 
 // TestThreadsSleep: between calls the threads of a backend cost nothing; and
-// they end with it.
+// they end with it. The least of several measurements counts: Go's own threads may be at work.
 func TestThreadsSleep(t *testing.T) {
 	const threads, n = 4, 1 << 18
 	before := osThreads(t)
@@ -281,10 +281,14 @@ func TestThreadsSleep(t *testing.T) {
 		k.Add(nil, out, x, y, n)
 		time.Sleep(time.Millisecond) // so that some calls find the others asleep
 	}
-	used := cpuTime(t, unix.CLOCK_PROCESS_CPUTIME_ID)
-	time.Sleep(100 * time.Millisecond)
-	if used = cpuTime(t, unix.CLOCK_PROCESS_CPUTIME_ID) - used; used > 20*time.Millisecond {
-		t.Errorf("%v of CPU time in 100 ms without a call", used)
+	least := time.Hour
+	for tries := 0; least > 20*time.Millisecond && tries < 20; tries++ {
+		used := cpuTime(t, unix.CLOCK_PROCESS_CPUTIME_ID)
+		time.Sleep(100 * time.Millisecond)
+		least = min(least, cpuTime(t, unix.CLOCK_PROCESS_CPUTIME_ID)-used)
+	}
+	if least > 20*time.Millisecond {
+		t.Errorf("%v of CPU time in 100 ms without a call", least)
 	}
 	with := osThreads(t)
 	k.Close()
