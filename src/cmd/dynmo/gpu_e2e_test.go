@@ -30,7 +30,7 @@ var pair = sync.OnceValues(func() (program string, err error) {
 		"dynmo":     slices.DeleteFunc(slices.Clone(all), func(tag string) bool { return tag == "cuda" }),
 		siblingName: all,
 	} {
-		out, err := exec.Command("go", "build", "-tags", strings.Join(with, ","), "-o", filepath.Join(dir, "pair", name), ".").CombinedOutput()
+		out, err := exec.Command("go", "build", "-ldflags", "-w", "-tags", strings.Join(with, ","), "-o", filepath.Join(dir, "pair", name), ".").CombinedOutput()
 		if err != nil {
 			return "", fmt.Errorf("go build: %w\n%s", err, out)
 		}

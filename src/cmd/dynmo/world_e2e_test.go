@@ -66,7 +66,7 @@ var build = sync.OnceValues(func() (program string, err error) {
 		return "", err
 	}
 	program = filepath.Join(dir, "dynmo")
-	if out, err := exec.Command("go", "build", "-tags", tags(), "-o", program, ".").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-ldflags", "-w", "-tags", tags(), "-o", program, ".").CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build: %w\n%s", err, out)
 	}
 	return program, nil
