@@ -13,8 +13,8 @@ import (
 
 // On streams that do everything late, that differ in this, and that do all at once.
 func TestStaged(t *testing.T) {
-	t.Run("late", func(t *testing.T) { suite(t, commtest.Late, 1, 2, 3) })
-	t.Run("late compute", func(t *testing.T) { suite(t, commtest.LateCompute, 2) })
+	t.Run("late", func(t *testing.T) { suite(t, late, 1, 2, 3) })
+	t.Run("late compute", func(t *testing.T) { suite(t, lateCompute, 2) })
 	t.Run("cpu", func(t *testing.T) {
 		suite(t, func(comm.Transport) (device.Device, error) { return cpu.New(device.NewWall()), nil }, 2)
 	})

@@ -23,9 +23,6 @@ type Estimate struct {
 	Disturbed bool `json:"-"` // a rank was slower in the newest step than at its best: no part of what Equal compares
 }
 
-// Certain returns the estimate of costs that are known.
-func Certain(t Table) Estimate { return Estimate{Table: t} }
-
 // Equal reports whether two estimates say the same.
 func (e Estimate) Equal(other Estimate) bool {
 	return e.Table.Equal(other.Table) && slices.Equal(e.Layer, other.Layer) && slices.Equal(e.Stage, other.Stage) &&

@@ -72,7 +72,7 @@ func check(path string, info fs.FileInfo, limit int64) error {
 		return fmt.Errorf("%s: %s, want a regular file", path, kind(info.Mode()))
 	}
 	if info.Size() > limit {
-		return tooLarge(path, info.Size(), limit)
+		return fmt.Errorf("%s: %d bytes, want at most %d", path, info.Size(), limit)
 	}
 	return nil
 }
@@ -94,10 +94,6 @@ func isKernels(f *os.File) bool {
 		found = syscall.Fstatfs(int(fd), &s) == nil && slices.Contains(kernels, int64(s.Type))
 	})
 	return found
-}
-
-func tooLarge(path string, size, limit int64) error {
-	return fmt.Errorf("%s: %d bytes, want at most %d", path, size, limit)
 }
 
 // kind names what is no regular file.

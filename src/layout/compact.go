@@ -106,7 +106,7 @@ func newCompaction(present, next Layout, nodes []int, bytes []int64) *compaction
 
 // best returns the ranks of the present mesh that stay.
 func (c *compaction) best() []int {
-	if c.together() {
+	if slices.IsSorted(c.node) { // the ranks of every node are neighbours
 		all := slices.Repeat([]bool{true}, len(c.ranks))
 		ranks, _ := c.match(all, 1)
 		return ranks
@@ -120,9 +120,6 @@ func (c *compaction) best() []int {
 	})
 	return best
 }
-
-// together reports whether the ranks of every node are neighbours.
-func (c *compaction) together() bool { return slices.IsSorted(c.node) }
 
 // choices visits the sets of the fewest nodes that have enough ranks, the first node among
 // them: mostChoices of them at most.

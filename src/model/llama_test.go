@@ -104,16 +104,6 @@ func TestLlamaBytes(t *testing.T) {
 		if used := ch.X.Device.Used(); used < ch.X.ScratchBytes(c) {
 			t.Errorf("%d bytes in use with scratch of %d", used, ch.X.ScratchBytes(c))
 		}
-		ch.X.Close()
-		sum := int64(0)
-		for i, l := range model.Outline(c, ch.X) {
-			if built := ch.S.Layers[i].Bytes(ch.X); l.Bytes != built {
-				t.Errorf("%s: %+v before it is built, then %+v", l.Name, l.Bytes, built)
-			}
-			sum += l.Bytes.Static() + l.Bytes.Activations + l.Bytes.Held
-		}
-		if used := ch.X.Device.Used(); used != sum {
-			t.Errorf("%d bytes in use, layers need %d", used, sum)
-		}
+		ch.CheckBytes(t)
 	}
 }

@@ -200,17 +200,6 @@ func TestBytes(t *testing.T) {
 	tied, slices, halves := modeltest.Small, modeltest.Small, modeltest.Small
 	tied.Tied, slices.HeadShards, halves.HalfGrain = true, 3, true
 	for name, c := range map[string]model.Config{"small": modeltest.Small, "tied": tied, "slices": slices, "halves": halves} {
-		ch := modeltest.New(t, c, tensor.F32)
-		ch.X.Close() // scratch is no layer's
-		sum := int64(0)
-		for i, l := range model.Outline(c, ch.X) {
-			if built := ch.S.Layers[i].Bytes(ch.X); l.Bytes != built {
-				t.Errorf("%s, %s: %+v before it is built, then %+v", name, l.Name, l.Bytes, built)
-			}
-			sum += l.Bytes.Static() + l.Bytes.Activations + l.Bytes.Held
-		}
-		if used := ch.X.Device.Used(); used != sum {
-			t.Errorf("%s: %d bytes in use, layers need %d", name, used, sum)
-		}
+		t.Run(name, func(t *testing.T) { modeltest.New(t, c, tensor.F32).CheckBytes(t) })
 	}
 }

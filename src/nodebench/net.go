@@ -67,8 +67,6 @@ type network struct {
 	rounds int
 }
 
-func (n *network) peer() int { return 1 - n.world.Rank() }
-
 // link is memory to exchange messages of one length with.
 type link struct {
 	out, in tensor.Mem
@@ -127,7 +125,7 @@ func (n *network) exchange(l *link, exchange PingPong, round, messages int) (flo
 	if err := n.world.Barrier(); err != nil {
 		return 0, err
 	}
-	seconds, err := exchange(n.peer(), l.out, l.in, messages)
+	seconds, err := exchange(1-n.world.Rank(), l.out, l.in, messages)
 	if err != nil {
 		return 0, err
 	}

@@ -135,9 +135,6 @@ func (p *Packer) Event(e Event) {
 	}
 }
 
-// refused returns how often Slurm took no nodes back.
-func (p *Packer) refused() int { return p.earlier.failed + p.start.failed }
-
 // Packing returns what packing came to; nil if nothing was packed.
 func (p *Packer) Packing() *Packing {
 	if p.packings == 0 || len(p.segments) == 0 {

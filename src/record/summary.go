@@ -182,7 +182,7 @@ func (t *Tally) Costs(p profile.Phase) {
 func (t *Tally) Summary(status Status) Summary {
 	return Summary{
 		Status: status, Steps: t.steps, Loss: t.loss, ValidationLoss: t.validation,
-		Before: t.before.pace(t.clock), After: t.after.pace(t.clock), ShrinkFailures: t.packer.refused(), Packing: t.packer.Packing(),
+		Before: t.before.pace(t.clock), After: t.after.pace(t.clock), ShrinkFailures: t.packer.earlier.failed + t.packer.start.failed, Packing: t.packer.Packing(),
 	}
 }
 

@@ -31,7 +31,8 @@ func (k Buckets) Extend(c model.Config, chain []model.Description) []model.Descr
 	return model.EachBlock(chain, func(d model.Description) model.Description {
 		for i, p := range d.Makers {
 			if p.Kind == model.Attention {
-				d.Makers[i].New = func() model.Part { return model.NewAttention(c, d.Block, newBuckets(k.Count, c.Seed, d.Block)) }
+				key := random.Keyed(c.Seed, uint64(d.Block+1), streamProjections).Uint64()
+				d.Makers[i].New = func() model.Part { return model.NewAttention(c, d.Block, &buckets{k.Count, key}) }
 			}
 		}
 		return d
@@ -46,10 +47,6 @@ type buckets struct {
 
 // streamProjections keeps the key apart from those of weights, which go on with a name's hash.
 const streamProjections = 1
-
-func newBuckets(count int, seed uint64, block int) *buckets {
-	return &buckets{count, random.Keyed(seed, uint64(block+1), streamProjections).Uint64()}
-}
 
 // Memory is order and starts, and the reading Pairs.
 func (a *buckets) Memory(x *model.Exec, c model.Cutter, heads int) (model.Searched, model.Cutter) {

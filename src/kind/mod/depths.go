@@ -125,7 +125,9 @@ func (r *routed) Traits() model.Traits {
 	return model.TraitsOf(r.block.Parts).Or(model.Traits{Waits: r.Predictor, Once: true})
 }
 
-func (r *routed) NewWork(x *model.Exec, room model.Room) model.Work { return newInner(x, r, room) }
+func (r *routed) NewWork(x *model.Exec, room model.Room) model.Work {
+	return &inner{x: x, routed: r, block: r.block.NewWork(x, room), memory: room.OnDevice(x.BatchBytes()), host: room.OnHost(offsetsBytes(x))}
+}
 
 func (r *routed) Leaves() model.Width { return model.Width{Values: r.hidden} }
 

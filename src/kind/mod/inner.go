@@ -19,10 +19,6 @@ type inner struct {
 	memory, host tensor.Mem   // Positions and Offsets, at capacity; on the host Offsets
 }
 
-func newInner(x *model.Exec, r *routed, room model.Room) *inner {
-	return &inner{x: x, routed: r, block: r.block.NewWork(x, room), memory: room.OnDevice(x.BatchBytes()), host: room.OnHost(offsetsBytes(x))}
-}
-
 // offsetsBytes returns the size of a batch's Offsets.
 func offsetsBytes(x *model.Exec) int64 { return int64(x.B+1) * tensor.I32.Size() }
 

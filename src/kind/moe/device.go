@@ -17,7 +17,7 @@ import (
 // know, how many at most.
 func (e *experts) assigned(d *dispatch, n int) int {
 	if e.Spread > 0 {
-		return d.assigned()
+		return int(d.ends[len(d.ends)-1])
 	}
 	return e.assignable(n)
 }

@@ -57,9 +57,6 @@ func (d *dispatch) Expected() float64 { return 1 }
 // Repeats reports true: what passes call depends on the batch alone.
 func (d *dispatch) Repeats() bool { return true }
 
-// assigned returns how many assignments have a place.
-func (d *dispatch) assigned() int { return int(d.ends[len(d.ends)-1]) }
-
 // of returns the assignments [lo, hi) of an expert.
 func (d *dispatch) of(expert int) (lo, hi int) { return int(d.ends[expert]), int(d.ends[expert+1]) }
 

@@ -161,17 +161,7 @@ func TestExpertsFromSettings(t *testing.T) {
 func TestBytesOfExperts(t *testing.T) {
 	c := mixture(Experts{Count: 3, Top: 2})
 	ch := modeltest.New(t, c, tensor.F32)
-	ch.X.Close() // scratch is no layer's
-	sum := int64(0)
-	for i, l := range model.Outline(c, ch.X) {
-		if built := ch.S.Layers[i].Bytes(ch.X); l.Bytes != built {
-			t.Errorf("%s: %+v before it is built, then %+v", l.Name, l.Bytes, built)
-		}
-		sum += l.Bytes.Static() + l.Bytes.Activations + l.Bytes.Held
-	}
-	if used := ch.X.Device.Used(); used != sum {
-		t.Errorf("%d bytes in use, layers need %d", used, sum)
-	}
+	ch.CheckBytes(t)
 }
 
 // TestReferenceOfExperts: comparing a layer with a reference whose router sends tokens

@@ -92,17 +92,7 @@ func TestChainOfExpertGroups(t *testing.T) {
 		t.Errorf("%d parameters, %v operations; of whole blocks %d and %v", c.Parameters(), c.Flops(), whole.Parameters(), whole.Flops())
 	}
 	ch := modeltest.New(t, grouped(func(*model.Config) {}), tensor.F32)
-	ch.X.Close()
-	sum := int64(0)
-	for i, l := range model.Outline(ch.S.Config, ch.X) {
-		if built := ch.S.Layers[i].Bytes(ch.X); l.Bytes != built {
-			t.Errorf("%s: %+v before it is built, then %+v", l.Name, l.Bytes, built)
-		}
-		sum += l.Bytes.Static() + l.Bytes.Activations + l.Bytes.Held
-	}
-	if used := ch.X.Device.Used(); used != sum {
-		t.Errorf("%d bytes in use, layers need %d", used, sum)
-	}
+	ch.CheckBytes(t)
 }
 
 // TestNoTokenAtExpertGroups: a microbatch of which no token is left passes through.

@@ -271,6 +271,23 @@ func CheckSomeGradients(t *testing.T, ch *Chain, of func(*model.Param) bool) {
 	}
 }
 
+// CheckBytes asserts that layers, built or not, need the memory that one microbatch's way
+// through them takes. The chain has no scratch afterwards.
+func (c *Chain) CheckBytes(t *testing.T) {
+	t.Helper()
+	c.X.Close()
+	sum := int64(0)
+	for i, l := range model.Outline(c.S.Config, c.X) {
+		if built := c.S.Layers[i].Bytes(c.X); l.Bytes != built {
+			t.Errorf("%s: %+v before it is built, then %+v", l.Name, l.Bytes, built)
+		}
+		sum += l.Bytes.Static() + l.Bytes.Activations + l.Bytes.Held
+	}
+	if used := c.X.Device.Used(); used != sum {
+		t.Errorf("%d bytes in use, layers need %d", used, sum)
+	}
+}
+
 // CheckWhole checks that blocks in pieces have the loss and the gradients of whole blocks.
 func CheckWhole(t *testing.T, pieces, whole *Chain) {
 	t.Helper()

@@ -103,7 +103,7 @@ func New(p *search.Planner, o Options) (Balancer, error) {
 
 func (b *balancer) Decide(m profile.Measurement, present layout.Layout) (layout.Layout, Reason, error) {
 	if b.costs = m.Estimate; b.costs.Layers == nil {
-		b.costs = cost.Certain(m.Table)
+		b.costs = cost.Estimate{Table: m.Table}
 	}
 	b.noteStep(m)
 	b.Probation.recordStep(m)

@@ -1,4 +1,4 @@
-package commtest
+package comm_test
 
 import (
 	"slices"
@@ -9,16 +9,16 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Late returns the host as a device apart, whose memory the host must not touch
+// late returns the host as a device apart, whose memory the host must not touch
 // and whose streams do all work as late as device.Stream allows: in Sync, or when
 // an event is waited for.
-func Late(comm.Transport) (device.Device, error) {
+func late(comm.Transport) (device.Device, error) {
 	return &lateDevice{Device: cpu.New(device.NewWall())}, nil
 }
 
-// LateCompute returns the same, but for the streams after the first: those do
+// lateCompute returns the same, but for the streams after the first: those do
 // their work at once, ahead of all work that they do not have to wait for.
-func LateCompute(comm.Transport) (device.Device, error) {
+func lateCompute(comm.Transport) (device.Device, error) {
 	return &lateDevice{Device: cpu.New(device.NewWall()), eager: true}, nil
 }
 
@@ -73,7 +73,7 @@ type lateStream struct {
 
 func (s *lateStream) push(f func()) {
 	if s.closed {
-		panic("commtest: work for a stream that is closed")
+		panic("comm: work for a stream that is closed")
 	}
 	s.work = append(s.work, f)
 	if s.eager {
@@ -108,18 +108,18 @@ func (s *lateStream) After(e device.Event) {
 
 func (s *lateStream) Copy(dst, src tensor.Mem) {
 	if dst.Bytes != src.Bytes {
-		panic("commtest: Copy between different lengths")
+		panic("comm: Copy between different lengths")
 	}
 	if src.Space == tensor.Host && !s.d.holds(src) { // it may be changed at once
 		src = tensor.From(slices.Clone(tensor.Of[byte](src)))
 	}
-	s.push(func() { copy(seen(dst), seen(src)) })
+	s.push(func() { copy(seenMemory(dst), seenMemory(src)) })
 }
 
-func (s *lateStream) Zero(dst tensor.Mem) { s.push(func() { clear(seen(dst)) }) }
+func (s *lateStream) Zero(dst tensor.Mem) { s.push(func() { clear(seenMemory(dst)) }) }
 
-// seen returns memory as the device sees it.
-func seen(m tensor.Mem) []byte {
+// seenMemory returns memory as the device sees it.
+func seenMemory(m tensor.Mem) []byte {
 	m.Space = tensor.Host
 	return tensor.Of[byte](m)
 }
