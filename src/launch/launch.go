@@ -149,7 +149,8 @@ func launchMPI(c config.Config, h Hooks) (train.Outcome, error) {
 	refusing, err := mpi.FirstRefusing(false)
 	if err == nil && refusing >= 0 {
 		started()
-		return out, errors.Join(toldBy(refusing), mpi.Stop())
+		stopped := mpi.Stop() // the ranks leave MPI together
+		return out, errors.Join(toldBy(refusing), stopped)
 	}
 	if err == nil {
 		err = agree(c, t)

@@ -41,10 +41,10 @@ func Refuse(err error, tell func(error) (status int), exit func(status int)) err
 		return err
 	}
 	first, failed := mpi.FirstRefusing(true)
+	_ = mpi.Stop() // err is what to tell, and the ranks leave MPI together
 	if failed == nil && first != t.Rank() {
-		err = toldBy(first)
+		return toldBy(first)
 	}
-	_ = mpi.Stop() // err is what to tell
 	return err
 }
 
