@@ -16,7 +16,7 @@ operations() {
 	case $1 in
 	*_hopper) ;;
 	attention_hash) echo 'AttentionHash|OneBucket' ;;
-	attention_plain) echo 'Attention|OneBucket|Sequences|SharedKeys' ;;
+	attention_sparse) echo 'SparseAttention|OneBucket' ;;
 	attention*) echo 'Attention(Forward|Backward)|Sequences|SharedKeys' ;;
 	columns | gemm | gemm_plain) echo 'Matmul' ;;
 	compact | structure) echo 'Compact|Mask|Select|Scores' ;;
@@ -28,9 +28,10 @@ operations() {
 	embedding) echo 'Embedding' ;;
 	gated) echo 'SwiGLU|Rotary' ;;
 	gather) echo 'GatherRows|ScatterRows|GateGradient' ;;
+	layernorm) echo 'LayerNorm' ;;
 	magnitude) echo 'Magnitude' ;;
-	norm) echo 'Norm' ;;
 	optimizer) echo 'SumSquares|AdamW|Mask' ;;
+	rmsnorm) echo 'RMSNorm' ;;
 	softmax) echo 'Softmax|CrossEntropy' ;;
 	blocks* | sparse*) echo 'SpMM|SDDMM' ;;
 	*) echo . ;;

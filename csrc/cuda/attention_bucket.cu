@@ -130,7 +130,8 @@ __global__ void __launch_bounds__(TILE_THREADS, 2)
 		if (threadIdx.x % 4 == 0 && mine + g + 8 * half < h.t)
 			lse[h.sums(s) + queries.order[mine + g + 8 * half]] = sum == 0 ? -INFINITY : r.largest[half] * LN_2 + logf(sum);
 	}
-	store_d<HS>(sorted(rows_of(out, s, h), queries), own_part<HS>(shared), r.o, mine, h.t, inverse);
+	store_sorted<HS>(sorted(rows_of(out, s, h), queries), shared, r.o, mine, h.t, inverse[0],
+		inverse[1]);
 }
 
 template <int HS>

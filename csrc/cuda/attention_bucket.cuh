@@ -29,8 +29,30 @@ template <int HS> __device__ __forceinline__ void own_rows(uint32_t (&a)[HS / 16
 		ldmatrix_x4(a[k], tile + (row + lane % 16) * TILE_STRIDE<HS> + 16 * k + lane / 16 * 8);
 }
 
-/* The warp's own rows of a tile. */
-template <int HS> __device__ __forceinline__ bf16 *own_part(bf16 *tile) { return tile + warp_rows<1>(threadIdx.x) * TILE_STRIDE<HS>; }
+/* Writes the warp's rows d·factor, factor[0] of the upper 8, to rows [first, first + 16) of
+ * m, as far as there are t, 16 bytes a lane by way of the warp's own rows of a tile. */
+template <int HS>
+__device__ __forceinline__ void store_sorted(sorted_rows<bf16> m, bf16 *tile, const float (&d)[HS / 8][4], int first,
+	int t, float upper, float lower) {
+	constexpr int CHUNKS = HS / 8;
+	int lane = threadIdx.x % 32;
+	bf16 *own = tile + threadIdx.x / 32 * 16 * TILE_STRIDE<HS>;
+#pragma unroll
+	for (int n = 0; n < HS / 8; n++) {
+		bf16 *to = own + lane / 4 * TILE_STRIDE<HS> + 8 * n + lane % 4 * 2;
+		*reinterpret_cast<uint32_t *>(to) = pack_bf16(d[n][0] * upper, d[n][1] * upper);
+		*reinterpret_cast<uint32_t *>(to + 8 * TILE_STRIDE<HS>) = pack_bf16(d[n][2] * lower, d[n][3] * lower);
+	}
+	__syncwarp();
+#pragma unroll
+	for (int i = 0; i < CHUNKS / 2; i++) {
+		int row = (i * 32 + lane) / CHUNKS, column = lane % CHUNKS * 8;
+		if (first + row < t)
+			*reinterpret_cast<uint4 *>(m.row(first + row) + column) =
+				*reinterpret_cast<const uint4 *>(own + row * TILE_STRIDE<HS> + column);
+	}
+	__syncwarp(); /* no lane writes there before all have read */
+}
 
 /* The columns that the warp's rows may see: those of rows g and g+8, and of all 16. */
 struct warp_reach {

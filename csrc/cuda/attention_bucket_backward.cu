@@ -133,8 +133,8 @@ __global__ void __launch_bounds__(TILE_THREADS, 2) bucket_backward(bf16 *dqkv, c
 	}
 	cp_async_wait<0>(); /* of own rows, where there was no column */
 	__syncthreads();
-	store_d<HS>(sorted(part_of(dqkv, s, head, KEYS), h.own), own_part<HS>(tiles->x), dx, mine, head.t, {s.scale, s.scale});
-	if constexpr (KEYS) store_d<HS>(sorted(part_of(dqkv, s, head, 2), h.own), own_part<HS>(tiles->x), dy, mine, head.t, {1, 1});
+	store_sorted<HS>(sorted(part_of(dqkv, s, head, KEYS), h.own), tiles->x, dx, mine, head.t, s.scale, s.scale);
+	if constexpr (KEYS) store_sorted<HS>(sorted(part_of(dqkv, s, head, 2), h.own), tiles->x, dy, mine, head.t, 1, 1);
 }
 
 template <int HS, bool KEYS>

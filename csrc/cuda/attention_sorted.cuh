@@ -20,7 +20,6 @@ template <typename E> struct sorted_rows {
 /* Queries or keys of one head. */
 struct sorted_side {
 	const int32_t *order, *starts; /* buckets + 1 */
-	__device__ __forceinline__ int place(int i) const { return order[i]; }
 };
 
 template <typename E>
@@ -63,8 +62,9 @@ __device__ __forceinline__ reach reach_of(sorted_side rows, sorted_side columns,
 }
 
 /* Sets what rows [row, row + 64) see. */
-template <bool KEYS, typename S>
-__device__ __forceinline__ void reach_all(row_reach &all, S rows, S columns, int buckets, int row, int t) {
+template <bool KEYS>
+__device__ __forceinline__ void reach_all(row_reach &all, sorted_side rows, sorted_side columns, int buckets, int row,
+	int t) {
 	if (threadIdx.x < SORTED_ROWS && row + static_cast<int>(threadIdx.x) < t)
 		all[threadIdx.x] = reach_of<KEYS>(rows, columns, buckets, row + threadIdx.x);
 	__syncthreads();

@@ -86,8 +86,8 @@ __device__ __forceinline__ void pack_a(uint32_t (&a)[4], const float (&left)[4],
 /* Writes d·factor to rows [first, first + 16) of m, as far as there are t; factor[0] is
  * that of the upper 8 rows. The rows go through the warp's own part of shared memory, so
  * that a warp writes 16 bytes a lane and whole lines. */
-template <int HS, typename M>
-__device__ __forceinline__ void store_d(M m, bf16 *mine, const float (&d)[HS / 8][4], int first, int t,
+template <int HS>
+__device__ __forceinline__ void store_d(head_rows<bf16> m, bf16 *mine, const float (&d)[HS / 8][4], int first, int t,
 	const float (&factor)[2]) {
 	constexpr int CHUNKS = HS / 8; /* of 16 bytes, in a row */
 	int lane = thread_again() % 32, g = lane / 4, channel = lane % 4 * 2;
