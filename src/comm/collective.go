@@ -9,7 +9,7 @@ import (
 // messages with one tag keep theirs, so a tag per kind is enough.
 const (
 	tagBcast = tagCollective + iota
-	tagGather
+	tagFold
 	tagBarrier
 )
 
@@ -39,29 +39,58 @@ func (g *Group) Bcast(root int, data []byte) ([]byte, error) {
 	return data, nil
 }
 
-// Gather returns every rank's data, by rank, on root and nil elsewhere.
-// Lengths may differ. Collective.
+// Fold returns on root what join makes of every rank's value, and whether this rank is root.
+// join(v, later) adds to a value of consecutive ranks, counted from root, what pack made of the
+// value of those that follow them. The tree of joins depends on the number of ranks alone: a
+// rank receives once for each bit below its lowest set bit, and sends once. Collective.
+func Fold[T any](g *Group, root int, v T, pack func(T) []byte, join func(v T, later []byte) T) (T, bool, error) {
+	relative := (g.rank - root + g.size) % g.size
+	for bit := 1; bit < g.size; bit <<= 1 {
+		if relative&bit != 0 {
+			if err := g.SendBytes((relative-bit+root)%g.size, tagFold, pack(v)); err != nil {
+				return v, false, fmt.Errorf("fold: %w", err)
+			}
+			return v, false, nil
+		}
+		if relative+bit < g.size {
+			later, err := g.RecvBytes((relative+bit+root)%g.size, tagFold)
+			if err != nil {
+				return v, false, fmt.Errorf("fold: %w", err)
+			}
+			v = join(v, later)
+		}
+	}
+	return v, true, nil
+}
+
+// Gather returns every rank's data, by rank, on root and nil elsewhere. Lengths may differ.
+// Data goes up the tree of Fold, so ranks between hold that of others for a while. Collective.
 func (g *Group) Gather(root int, data []byte) ([][]byte, error) {
 	g.o.Clock.Pause()
 	defer g.o.Clock.Resume()
-	if g.rank != root {
-		if err := g.SendBytes(root, tagGather, data); err != nil {
-			return nil, fmt.Errorf("gather: %w", err)
-		}
+	joined, isRoot, err := Fold(g, root, appendPart(nil, data), func(b []byte) []byte { return b }, func(a, b []byte) []byte { return append(a, b...) })
+	if err != nil {
+		return nil, fmt.Errorf("gather: %w", err)
+	}
+	if !isRoot {
 		return nil, nil
 	}
 	all := make([][]byte, g.size)
-	for rank := range all {
-		if rank == root {
-			all[rank] = append([]byte(nil), data...)
-			continue
-		}
-		var err error
-		if all[rank], err = g.RecvBytes(rank, tagGather); err != nil {
-			return nil, fmt.Errorf("gather: %w", err)
-		}
+	for i := range all {
+		all[(root+i)%g.size], joined = cutPart(joined)
 	}
 	return all, nil
+}
+
+// appendPart appends data behind its length.
+func appendPart(joined, data []byte) []byte {
+	return append(binary.LittleEndian.AppendUint64(joined, uint64(len(data))), data...)
+}
+
+// cutPart takes the first part off what appendPart has put together.
+func cutPart(joined []byte) (part, rest []byte) {
+	end := 8 + binary.LittleEndian.Uint64(joined)
+	return joined[8:end:end], joined[end:]
 }
 
 // Allgather returns every rank's data, by rank, on all ranks. Lengths may
@@ -75,17 +104,14 @@ func (g *Group) Allgather(data []byte) ([][]byte, error) {
 	}
 	var joined []byte
 	for _, part := range all {
-		joined = binary.LittleEndian.AppendUint64(joined, uint64(len(part)))
-		joined = append(joined, part...)
+		joined = appendPart(joined, part)
 	}
 	if joined, err = g.Bcast(0, joined); err != nil {
 		return nil, fmt.Errorf("allgather: %w", err)
 	}
 	all = make([][]byte, g.size)
 	for rank := range all {
-		end := 8 + binary.LittleEndian.Uint64(joined)
-		all[rank] = joined[8:end:end]
-		joined = joined[end:]
+		all[rank], joined = cutPart(joined)
 	}
 	return all, nil
 }

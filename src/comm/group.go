@@ -34,6 +34,7 @@ type Options struct {
 	// so waits then look for the dead at once.
 	Interrupted func() bool
 
+	sent    int64    // bytes of host memory, by this rank
 	post    *Post    // of this rank; nil: it shows nothing
 	devices []*Group // those that send device memory: every wait drives their messages
 }
@@ -103,6 +104,10 @@ func newGroup(t Transport, o *Options, links map[int]link) *Group {
 	g.watched = visible(g.peers, g.peers[g.rank].Host)
 	return g
 }
+
+// Sent returns the bytes of host memory that this rank has sent, in all groups that come from
+// the same New.
+func (g *Group) Sent() int64 { return g.o.sent }
 
 // Rank returns this rank in the group.
 func (g *Group) Rank() int { return g.rank }

@@ -120,8 +120,11 @@ func (r *message) start(tag int, m tensor.Mem, after device.Event) (Request, err
 }
 
 // arrival returns when a message of some bytes that is sent at once arrives, and
-// occupies the link to the rank until it has left.
+// occupies the link to the rank until it has left; 0 on a wall clock, which has no links.
 func (g *Group) arrival(to, tag int, bytes int64) (arrives float64) {
+	if g.o.Clock.Kind() == "wall" {
+		return 0
+	}
 	peer := g.peers[to].World
 	l := g.links[peer]
 	factor := 1.0
@@ -160,6 +163,7 @@ func (r *message) begin(tag int, m tensor.Mem, after device.Event) error {
 func (r *message) beginPiece(tag int, m tensor.Mem, after device.Event) (Handle, error) {
 	switch g := r.g; {
 	case m.Space != tensor.Device && r.sends:
+		g.o.sent += m.Bytes
 		return g.t.Isend(r.peer, tag, m, r.stamp)
 	case m.Space != tensor.Device:
 		return g.t.Irecv(r.peer, tag, m)

@@ -1,6 +1,11 @@
 package cost
 
-// Measurement is what a step showed of the layers, the same on every rank.
+import (
+	"cmp"
+	"slices"
+)
+
+// Measurement is what a step showed of the layers.
 type Measurement struct {
 	Table             // medians over the step's microbatches, the largest of the replicas
 	Samples [][]Stage // by layer and microbatch of a replica: the largest of the replicas; nil if the step was not sampled
@@ -8,15 +13,42 @@ type Measurement struct {
 	// that the layer worked on, the largest of the replicas; nil, or nil of a layer, where
 	// that is all of them.
 	Work   [][]float64
-	Fixed  []float64 // by layer: of its passes on a full microbatch the share of the seconds that passes on few tokens take too; nil where Work is
-	Counts []Count   // what layers reported, ascending by layer, microbatch and name
+	Fixed  []float64  // by layer: of its passes on a full microbatch the share of the seconds that passes on few tokens take too; nil where Work is
+	Counts []CountSum // what layers counted, ascending by layer and name
 }
 
-// Count is numbers that a layer reports of one microbatch, as tokens
-// that left at an exit.
+// Count is numbers that a layer counted in one microbatch, as tokens that left at an exit.
 type Count struct {
-	Name       string  `json:"name"`
-	Layer      int     `json:"layer"`
-	Microbatch int     `json:"microbatch"` // global
-	Values     []int64 `json:"values"`
+	Name       string
+	Layer      int
+	Microbatch int // global
+	Values     []int64
+}
+
+// CountSum is the sum of what a layer counted in microbatches.
+type CountSum struct {
+	Name         string
+	Layer        int
+	Microbatches int     // in which any value was not 0
+	Values       []int64 // sums
+	// Peaks is the sum over microbatches of the largest value without a name: of the tokens
+	// of the fullest expert.
+	Peaks int64
+}
+
+// AddCounts adds the sum of other microbatches to those of a list, ascending by layer and name.
+func AddCounts(list []CountSum, other CountSum) []CountSum {
+	at, found := slices.BinarySearchFunc(list, other, func(a, b CountSum) int {
+		return cmp.Or(cmp.Compare(a.Layer, b.Layer), cmp.Compare(a.Name, b.Name))
+	})
+	if !found {
+		other.Values = slices.Clone(other.Values)
+		return slices.Insert(list, at, other)
+	}
+	c := &list[at]
+	c.Microbatches, c.Peaks = c.Microbatches+other.Microbatches, c.Peaks+other.Peaks
+	for i, v := range other.Values {
+		c.Values[i] += v
+	}
+	return list
 }

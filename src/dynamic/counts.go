@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"dynmo/src/config"
+	"dynmo/src/cost"
 )
 
 // Counts describes what layers of a kind count under a name: sums over the microbatches of a
@@ -81,6 +82,22 @@ func Find(list []Counts, name string) (Counts, bool) {
 		return Counts{}, false
 	}
 	return list[i], true
+}
+
+// SumCounts adds up what layers counted in microbatches, ascending by layer and name. all
+// describes the counts.
+func SumCounts(all []Counts, counts []cost.Count) (list []cost.CountSum) {
+	for _, c := range counts {
+		one := cost.CountSum{Name: c.Name, Layer: c.Layer, Values: c.Values}
+		if slices.ContainsFunc(c.Values, func(v int64) bool { return v != 0 }) {
+			one.Microbatches = 1
+		}
+		if of, ok := Find(all, c.Name); ok && len(c.Values) > len(of.Values) {
+			one.Peaks = slices.Max(of.Read(c.Values).Rest())
+		}
+		list = cost.AddCounts(list, one)
+	}
+	return list
 }
 
 // Seen is what a model was in one step, or lately.

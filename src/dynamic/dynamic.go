@@ -18,9 +18,9 @@ type Kind interface {
 	// changes the model. Collective over the stages of a replica. Replicas hold equal
 	// weights, so they decide alike without talking.
 	Before(step int, t Target) (Change, error)
-	// After is given the measurement of a step, which is the same on every rank. It
-	// exchanges no messages, and its effect is the same on every rank.
-	After(step int, m cost.Measurement) error
+	// After is given what all layers counted in a step, the same on every rank, ascending by
+	// layer and name. It exchanges no messages, and its effect is the same on every rank.
+	After(step int, counts []cost.CountSum) error
 }
 
 // Target is everything that a kind of dynamism may touch.
@@ -75,9 +75,9 @@ func (s several) Before(step int, t Target) (Change, error) {
 	return all, nil
 }
 
-func (s several) After(step int, m cost.Measurement) error {
+func (s several) After(step int, counts []cost.CountSum) error {
 	for _, k := range s {
-		if err := k.After(step, m); err != nil {
+		if err := k.After(step, counts); err != nil {
 			return err
 		}
 	}
@@ -110,4 +110,4 @@ func (Nothing) Before(int, Target) (Change, error) { return Change{}, nil }
 type Unmeasured struct{}
 
 // After does nothing.
-func (Unmeasured) After(int, cost.Measurement) error { return nil }
+func (Unmeasured) After(int, []cost.CountSum) error { return nil }

@@ -30,7 +30,7 @@ type Registration struct {
 	Exported func(config.Config) []string
 	// Evaluated returns what the kind found out of layers in a step, by their numbers, and
 	// the seconds that it took; nil and 0 if nothing.
-	Evaluated func([]cost.Count) (map[int]float64, float64)
+	Evaluated func([]cost.CountSum) (map[int]float64, float64)
 	// Forms are the model types of Hugging Face's that describe the kind's models; empty: a
 	// kind's models are described as those of their family.
 	Forms family.Forms
@@ -113,7 +113,7 @@ func Holds(c config.Config) (text string) {
 
 // Evaluated returns what kinds found out of layers in a step, by their numbers, and the
 // seconds that it took; nil and 0 if nothing.
-func Evaluated(counts []cost.Count) (byLayer map[int]float64, seconds float64) {
+func Evaluated(counts []cost.CountSum) (byLayer map[int]float64, seconds float64) {
 	for _, r := range registrations {
 		if r.Evaluated == nil || byLayer != nil {
 			continue

@@ -49,6 +49,8 @@ type Hooks struct {
 	// for. It is called where ranks are processes, before the world is aborted, and
 	// before Exit.
 	Fail func(error) (status int)
+	// Phase is called by every rank, on its thread, at the start of every phase of a step; nil: never.
+	Phase func(world *comm.Group, step int, room comm.Room)
 	// Fault is the failure that is wanted of some rank, nil if none.
 	Fault *fault.Fault
 	// Exit ends this process, where a rank may never return: it is stuck. nil: ranks
@@ -126,10 +128,8 @@ const (
 	// grace is how long ranks wait for each other once they have a comm.SharedError,
 	// and how long rank 0 is then left to abort the world before another does.
 	grace = 2 * time.Second
-	// startFor is how long ranks wait for each other where nothing is known yet
-	// of how long things take: reading the corpus (hundreds of megabytes in small
-	// files, from a file system that others use too), making the model, the
-	// first steps, a step that changes the model.
+	// startFor is how long ranks wait for each other where nothing is known yet of how long
+	// things take: reading the corpus from a file system that others use too, the first steps.
 	startFor = 5 * time.Minute
 )
 
@@ -375,7 +375,7 @@ func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corp
 	}
 	r, err := train.New(train.Setup{
 		Config: c, Terms: terms, Joules: joules, World: world, Device: dev, Stream: stream, Backend: backend,
-		Corpus: corpus, Stop: h.Stop, Save: h.Save, Resume: h.Resume, Fault: h.Fault, Exit: h.Exit, TransportBytes: carried, Before: before,
+		Corpus: corpus, Stop: h.Stop, Save: h.Save, Resume: h.Resume, Fault: h.Fault, Exit: h.Exit, TransportBytes: carried, Before: before, Phase: h.Phase,
 	})
 	if err != nil {
 		return nil, err

@@ -175,13 +175,12 @@ type scripted func(step int, now partition.Partition) partition.Partition
 type script struct {
 	next scripted
 	step int
-	last layout.Layout // the answer before
 }
 
 func (s *script) Decide(_ profile.Measurement, now layout.Layout) (layout.Layout, policy.Reason, error) {
-	s.last = now.With(s.next(s.step, now.Cuts), now.Schedule)
+	next := now.With(s.next(s.step, now.Cuts), now.Schedule)
 	s.step++
-	return s.last, policy.Reason{}, nil
+	return next, policy.Reason{}, nil
 }
 
 // scatter returns a random legal partition for every step, the same on all ranks.

@@ -46,25 +46,52 @@ func (r *Runner) Agree(losses []float64, ask Ask) (Agreement, error) {
 		return Agreement{}, fmt.Errorf("pipeline: norm: stage %d: %w", r.stage(), err)
 	}
 	mine := append([]float64{float64(ask)}, tensor.Of[float64](r.normsOnHost)...)
-	stages, err := r.group.Allgather(comm.Pack(append(mine, losses...)))
+	agreed, err := r.fold(append(mine, losses...))
 	if err != nil {
-		return Agreement{}, fmt.Errorf("pipeline: agree over stages: %w", err)
+		return Agreement{}, fmt.Errorf("pipeline: agree: %w", err)
 	}
-	norm, replica := r.chain(stages)
-	replicas, err := r.replicas.Allgather(comm.Pack(replica))
+	return Agreement{Loss: agreed[1] * r.x.Scale, Norm: math.Sqrt(agreed[2]), Ask: Ask(agreed[0])}, nil
+}
+
+// fold returns, from what this rank has, the most that any rank was asked for, the sum of the
+// losses and the squared norm. The first stage of each replica adds its replica up, and the
+// first replica's adds up the replicas and tells all. Collective over the stages and the
+// replicas.
+func (r *Runner) fold(mine []float64) ([]float64, error) {
+	var agreed []byte
+	stages, err := r.group.Gather(0, comm.Pack(mine))
 	if err != nil {
-		return Agreement{}, fmt.Errorf("pipeline: agree over replicas: %w", err)
+		return nil, fmt.Errorf("over stages: %w", err)
 	}
-	sum := 0.0
+	if r.stage() == 0 {
+		norm, replica := r.chain(stages)
+		replicas, err := r.replicas.Gather(0, comm.Pack(replica))
+		if err != nil {
+			return nil, fmt.Errorf("over replicas: %w", err)
+		}
+		if agreed, err = r.replicas.Bcast(0, comm.Pack(addReplicas(norm, replicas))); err != nil {
+			return nil, fmt.Errorf("over replicas: %w", err)
+		}
+	}
+	if agreed, err = r.group.Bcast(0, agreed); err != nil {
+		return nil, fmt.Errorf("over stages: %w", err)
+	}
+	return comm.Unpack[float64](agreed), nil
+}
+
+// addReplicas adds up what replicas tell (see chain) in their order: the most that one was
+// asked for, the sum of their losses, and norm with the squared norms of their own gradients.
+func addReplicas(norm float64, replicas [][]byte) []float64 {
+	ask, sum := 0.0, 0.0
 	for _, b := range replicas {
 		v := comm.Unpack[float64](b)
-		ask = max(ask, Ask(v[0]))
+		ask = max(ask, v[0])
 		norm += v[1]
 		for _, loss := range v[2:] {
 			sum += loss
 		}
 	}
-	return Agreement{Loss: sum * r.x.Scale, Norm: math.Sqrt(norm), Ask: ask}, nil
+	return []float64{ask, sum, norm}
 }
 
 // chain returns, from what all stages sent, the squared norm of the gradients that

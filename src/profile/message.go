@@ -1,34 +1,44 @@
 package profile
 
 import (
-	"dynmo/src/comm"
+	"encoding/binary"
+	"math"
+	"slices"
+
 	"dynmo/src/cost"
+	"dynmo/src/dynamic"
 	"dynmo/src/trace"
 )
 
-// message is values as numbers: it takes them one after the other and leaves them
-// as they are, or sets them in the same order. Whole numbers are below 2^53, which a float64 holds exactly.
+// message is values as bytes. It takes them one after the other and leaves them as they are,
+// or reads them in the same order. A whole number takes as many bytes as it needs.
 type message struct {
-	numbers []float64
-	reads   bool
+	names []dynamic.Counts
+	bytes []byte
+	reads bool
 }
 
 func (m *message) float(values ...*float64) {
 	for _, v := range values {
 		if !m.reads {
-			m.numbers = append(m.numbers, *v)
+			m.bytes = binary.LittleEndian.AppendUint64(m.bytes, math.Float64bits(*v))
 			continue
 		}
-		*v, m.numbers = m.numbers[0], m.numbers[1:]
+		*v, m.bytes = math.Float64frombits(binary.LittleEndian.Uint64(m.bytes)), m.bytes[8:]
 	}
 }
 
 func whole[T byte | int | int64 | trace.Op](m *message, values ...*T) {
 	for _, v := range values {
-		x := float64(*v)
-		if m.float(&x); m.reads {
-			*v = T(x)
+		if !m.reads {
+			m.bytes = binary.AppendVarint(m.bytes, int64(*v))
+			continue
 		}
+		x, n := binary.Varint(m.bytes)
+		if n <= 0 {
+			panic("profile: a message that ends inside a number")
+		}
+		*v, m.bytes = T(x), m.bytes[n:]
 	}
 }
 
@@ -44,26 +54,17 @@ func list[T any](m *message, l *[]T, each func(*message, *T)) {
 	}
 }
 
-// pack returns a value as a message.
-func pack[T any](v *T, code func(*message, *T)) []byte {
-	var m message
-	code(&m, v)
-	return comm.Pack(m.numbers)
+// pack returns a value as a message, whose counts have one of the names.
+func pack[T any](names []dynamic.Counts, v T, code func(*message, *T)) []byte {
+	m := message{names: names}
+	code(&m, &v)
+	return m.bytes
 }
 
-// unpack returns the value of every message.
-func unpack[T any](messages [][]byte, code func(*message, *T)) []T {
-	list := make([]T, len(messages))
-	for i, b := range messages {
-		code(&message{numbers: comm.Unpack[float64](b), reads: true}, &list[i])
-	}
-	return list
-}
-
-// gather returns the reports of all ranks of a group. Collective.
-func gather(group *comm.Group, mine report) ([]report, error) {
-	rows, err := group.Allgather(pack(&mine, (*message).report))
-	return unpack(rows, (*message).report), err
+// unpack returns the value of a message.
+func unpack[T any](names []dynamic.Counts, b []byte, code func(*message, *T)) (v T) {
+	code(&message{names, b, true}, &v)
+	return v
 }
 
 func (m *message) report(r *report) {
@@ -82,14 +83,18 @@ func (m *message) report(r *report) {
 		list(m, &l.samples, func(m *message, s *cost.Stage) { m.float(&s.Forward, &s.Input, &s.Weight) })
 		list(m, &l.work, func(m *message, w *float64) { m.float(w) })
 	})
-	list(m, &r.counts, func(m *message, c *cost.Count) {
-		whole(m, &c.Layer, &c.Microbatch)
-		name := []byte(c.Name)
-		if list(m, &name, func(m *message, b *byte) { whole(m, b) }); m.reads {
-			c.Name = string(name)
-		}
-		list(m, &c.Values, func(m *message, v *int64) { whole(m, v) })
-	})
+	list(m, &r.counts, (*message).count)
+	m.spans(&r.instructions)
+}
+
+// count has the index of its name in the names that all ranks have. It panics on a name that no
+// kind has registered.
+func (m *message) count(c *cost.CountSum) {
+	name := slices.IndexFunc(m.names, func(of dynamic.Counts) bool { return of.Name == c.Name })
+	whole(m, &name, &c.Layer, &c.Microbatches)
+	whole(m, &c.Peaks)
+	list(m, &c.Values, func(m *message, v *int64) { whole(m, v) })
+	c.Name = m.names[name].Name
 }
 
 func (m *message) spans(spans *[]trace.Span) {
@@ -100,13 +105,9 @@ func (m *message) spans(spans *[]trace.Span) {
 	})
 }
 
-// instructions returns, on the first stage, the instructions of all stages of
-// the replica, by stage, spans being this rank's; nil on the others. Collective
-// over the stages.
-func instructions(stages *comm.Group, spans []trace.Span) ([][]trace.Span, error) {
-	rows, err := stages.Gather(0, pack(&spans, (*message).spans))
-	if err != nil || stages.Rank() != 0 {
-		return nil, err
-	}
-	return unpack(rows, (*message).spans), nil
+func (m *message) shared(s *shared) {
+	list(m, &s.counts, (*message).count)
+	list(m, &s.known, func(m *message, k *known) {
+		m.float(&k.fixed, &k.seconds.Forward, &k.seconds.Input, &k.seconds.Weight)
+	})
 }

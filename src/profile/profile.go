@@ -1,14 +1,12 @@
 // Package profile turns the traces of all ranks into one measurement of a step,
 // and measurements into the phases of a run. What comes in is each rank's spans;
-// what goes out, the same on every rank, is what each layer costs and how the
-// stages were used.
+// what goes out, on the first rank, is what each layer costs and how the stages were used.
 package profile
 
 import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	"dynmo/src/comm"
 	"dynmo/src/cost"
@@ -32,8 +30,7 @@ type Own struct {
 	Balancing float64 // seconds that followed the step before: measuring, deciding, moving
 }
 
-// Measurement is what a step showed, the same on every rank but for
-// Instructions.
+// Measurement is what a step showed. Only the root knows it (see Profiler).
 type Measurement struct {
 	cost.Measurement               // of a rank of speed 1; Slow says how much slower stages are
 	Estimate         cost.Estimate // from this step and those before it that the model has not changed since
@@ -47,40 +44,55 @@ type Measurement struct {
 	Paces   []float64
 	Slowest []int
 
-	// Instructions is by stage what the replica did, a span for each instruction in
-	// order; only the first stage of the replica knows.
+	// Instructions is by stage what the first replica did, a span for each instruction in
+	// order.
 	Instructions [][]trace.Span
 
 	values []value // by layer; nil where they are still to be made from the samples
 	forget bool    // costs of steps before this one do not hold
 }
 
-// Profiler measures steps. It remembers what layers cost before, and how fast ranks are.
+// Profiler measures steps. That of the first stage of the first replica, the root, remembers
+// what layers cost before, and how fast ranks are.
 type Profiler struct {
-	Stages, Replicas *comm.Group // of this rank: stages of its replica, replicas of its stage
+	Stages, Replicas *comm.Group      // of this rank: stages of its replica, replicas of its stage
+	Counts           []dynamic.Counts // all that layers may count, the same on every rank
 	estimator        estimator
+	known            []known // see shared
 }
 
-// Measure returns what all ranks measured in a step of a layout. change is how the
-// model changed before it. Collective over the stages and the replicas.
+// root reports whether this rank learns what all measured.
+func (p *Profiler) root() bool { return p.Stages.Rank() == 0 && p.Replicas.Rank() == 0 }
+
+// Measure returns, on the root, what all ranks measured in a step of a layout, nothing on the
+// others. change is how the model changed before it. Reports go up a tree over the replicas of
+// each stage, which joins them, and then over the stages. Collective over both.
 func (p *Profiler) Measure(x *model.Exec, s *model.Stage, l layout.Layout, done pipeline.Result, own Own, change dynamic.Change) (Measurement, error) {
-	mine := report{own: own, summaries: []trace.Summary{trace.Summarise(done.Spans)}, counts: done.Counts}
+	mine := report{own: own, summaries: []trace.Summary{trace.Summarise(done.Spans)}, counts: dynamic.SumCounts(p.Counts, done.Counts)}
 	p.local(&mine, x, s, done.Spans, l)
-	column, err := gather(p.Replicas, mine)
+	code := func(r report) []byte { return pack(p.Counts, r, (*message).report) }
+	read := func(b []byte) report { return unpack(p.Counts, b, (*message).report) }
+	joined, first, err := comm.Fold(p.Replicas, 0, mine, code, func(r report, later []byte) report { return r.with(read(later)) })
 	if err != nil {
 		return Measurement{}, fmt.Errorf("profile: over replicas: %w", err)
 	}
-	joined := joinReplicas(column)
+	if !first {
+		return Measurement{}, nil
+	}
 	p.couple(&joined, s)
-	rows, err := gather(p.Stages, joined)
+	joined.instructions = done.Instructions
+	stages, err := p.Stages.Gather(0, code(joined))
 	if err != nil {
 		return Measurement{}, fmt.Errorf("profile: over stages: %w", err)
 	}
-	m := joinStages(x.Device.Clock().Kind(), s.Config.Names(), rows)
-	if m.Instructions, err = instructions(p.Stages, done.Instructions); err != nil {
-		return Measurement{}, fmt.Errorf("profile: instructions: %w", err)
+	if !p.root() {
+		return Measurement{}, nil
 	}
-	return p.Observe(m, l, change), nil
+	rows := make([]report, len(stages))
+	for stage, b := range stages {
+		rows[stage] = read(b)
+	}
+	return p.Observe(joinStages(x.Device.Clock().Kind(), s.Config.Names(), rows), l, change), nil
 }
 
 // Observe returns a step's measurement in a layout with what this step and those
@@ -108,12 +120,13 @@ func (p *Profiler) Observe(m Measurement, l layout.Layout, change dynamic.Change
 	return m
 }
 
-// report is what a rank, or a stage with all its replicas, sends to the others.
+// report is what a rank, or a stage with all its replicas, sends to the root.
 type report struct {
-	own       Own
-	summaries []trace.Summary // by replica
-	layers    []layerReport
-	counts    []cost.Count
+	own          Own
+	summaries    []trace.Summary // by replica
+	layers       []layerReport
+	counts       []cost.CountSum
+	instructions []trace.Span // of the first replica; none until its replicas are joined
 }
 
 // layerReport is what a layer cost.
@@ -157,7 +170,7 @@ func (p *Profiler) local(r *report, x *model.Exec, s *model.Stage, spans []trace
 // evaluate says what a layer cost by its samples.
 func (p *Profiler) evaluate(l *layerReport) {
 	var medians cost.Stage
-	l.value, medians = evaluate(l.samples, p.estimator.fixed(l.id), l.work)
+	l.value, medians = evaluate(l.samples, p.of(l.id).fixed, l.work)
 	l.cost = l.cost.With(medians)
 }
 
@@ -171,25 +184,24 @@ func (p *Profiler) couple(r *report, s *model.Stage) {
 	}
 }
 
-// joinReplicas merges the reports of a stage's ranks: of everything the largest,
-// but energy, which adds up.
-func joinReplicas(column []report) report {
-	out := column[0]
-	for _, r := range column[1:] {
-		out.own = out.own.with(r.own)
-		out.summaries = append(out.summaries, r.summaries...)
-		out.counts = append(out.counts, r.counts...)
-		for i, from := range r.layers {
-			to := &out.layers[i]
-			to.cost = to.cost.With(to.cost.Stage().Max(from.cost.Stage()))
-			to.value = value{to.value.Max(from.value.Stage), max(to.value.deviation, from.value.deviation)}
-			for m, x := range from.samples {
-				to.samples[m] = to.samples[m].Max(x)
-			}
-			to.work = larger(to.work, from.work)
-		}
+// with joins the report of some replicas of a stage with that of those which follow them: of
+// everything the largest, but energy and counts, which add up.
+func (r report) with(other report) report {
+	r.own = r.own.with(other.own)
+	r.summaries = append(r.summaries, other.summaries...)
+	for _, c := range other.counts {
+		r.counts = cost.AddCounts(r.counts, c)
 	}
-	return out
+	for i, from := range other.layers {
+		to := &r.layers[i]
+		to.cost = to.cost.With(to.cost.Stage().Max(from.cost.Stage()))
+		to.value = value{to.value.Max(from.value.Stage), max(to.value.deviation, from.value.deviation)}
+		for m, x := range from.samples {
+			to.samples[m] = to.samples[m].Max(x)
+		}
+		to.work = larger(to.work, from.work)
+	}
+	return r
 }
 
 // with joins what two ranks report of themselves. A sum of some GPUs' energy would
@@ -217,6 +229,7 @@ func joinStages(clock string, names []string, rows []report) Measurement {
 		}
 		m.Memory[stage] = r.own.Memory
 		m.Counts = append(m.Counts, r.counts...)
+		m.Instructions = append(m.Instructions, r.instructions)
 		for _, l := range r.layers {
 			m.Layers[l.id], m.Samples[l.id], m.values[l.id] = l.cost, l.samples, l.value
 			if l.work != nil && m.Work == nil {
@@ -228,9 +241,7 @@ func joinStages(clock string, names []string, rows []report) Measurement {
 			m.Layers[l.id].Name = names[l.id]
 		}
 	}
-	slices.SortStableFunc(m.Counts, func(a, b cost.Count) int {
-		return cmp.Or(cmp.Compare(a.Layer, b.Layer), cmp.Compare(a.Microbatch, b.Microbatch), strings.Compare(a.Name, b.Name))
-	})
+	slices.SortStableFunc(m.Counts, func(a, b cost.CountSum) int { return cmp.Compare(a.Layer, b.Layer) })
 	m.Joules, m.Balancing, m.Slowest = all.Joules, all.Balancing, slowest(rows)
 	for d := range rows[0].summaries {
 		parts := make([]trace.Summary, len(rows))

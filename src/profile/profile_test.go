@@ -24,6 +24,19 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+// share returns what the first of all ranks shares.
+func share(p profile.Profiler, m profile.Measurement, world *comm.Group) []byte {
+	var text []byte
+	if world.Rank() == 0 {
+		text = p.Share(m)
+	}
+	text, err := world.Bcast(0, text)
+	if err != nil {
+		return nil
+	}
+	return text
+}
+
 // TestMeasureIsInChainOrder: the table has the costs of every layer at its place
 // in the chain, the medians of its spans and the largest of the replicas, where
 // stages hold stretches that do not follow each other.
@@ -57,10 +70,19 @@ func TestMeasureIsInChainOrder(t *testing.T) {
 			}
 		}
 		counts := []cost.Count{{Name: "left", Layer: s.Layers[0].ID, Microbatch: replica, Values: []int64{int64(tr.Rank()), -1}}}
-		p := profile.Profiler{Stages: stages, Replicas: replicas}
-		seen, err := p.Measure(x, s, where, pipeline.Result{Spans: spans, Counts: counts}, profile.Own{Joules: 2.5, Balancing: float64(tr.Rank())}, dynamic.Change{})
+		p := profile.Profiler{Stages: stages, Replicas: replicas, Counts: []dynamic.Counts{{Name: "other"}, {Name: "left", Values: []string{"rank"}}}}
+		seen, err := p.Measure(x, s, where, pipeline.Result{Spans: spans, Counts: counts, Instructions: []trace.Span{{Op: trace.F, Layer: -1, Microbatch: tr.Rank() / 2, Start: 1.0 / 3}}}, profile.Own{Joules: 2.5, Balancing: float64(tr.Rank())}, dynamic.Change{})
 		if err != nil {
 			return err
+		}
+		if told := p.Take(share(p, seen, world)); !cmp.Equal(told, seen.Counts) && tr.Rank() == 0 || len(told) != 2 {
+			t.Errorf("rank %d is told %v", tr.Rank(), told)
+		}
+		if tr.Rank() > 0 {
+			if seen.Layers != nil {
+				t.Errorf("rank %d: %v, want nothing", tr.Rank(), seen)
+			}
+			return nil
 		}
 		for id, l := range seen.Layers {
 			output := shape.Chain()[id].Leaves().Bytes(x, x.N())
@@ -75,11 +97,13 @@ func TestMeasureIsInChainOrder(t *testing.T) {
 				}
 			}
 		}
-		if diff := cmp.Diff([]cost.Count{
-			{Name: "left", Layer: 0, Microbatch: 0, Values: []int64{0, -1}}, {Name: "left", Layer: 0, Microbatch: 1, Values: []int64{1, -1}},
-			{Name: "left", Layer: 1, Microbatch: 0, Values: []int64{2, -1}}, {Name: "left", Layer: 1, Microbatch: 1, Values: []int64{3, -1}},
+		if diff := cmp.Diff([]cost.CountSum{
+			{Name: "left", Layer: 0, Microbatches: 2, Values: []int64{0 + 1, -2}, Peaks: -2}, {Name: "left", Layer: 1, Microbatches: 2, Values: []int64{2 + 3, -2}, Peaks: -2},
 		}, seen.Counts); diff != "" {
 			t.Error(diff)
+		}
+		if len(seen.Instructions) != 2 || len(seen.Instructions[1]) != 1 || seen.Instructions[1][0].Microbatch != 1 {
+			t.Errorf("instructions %v, want those of both stages of the first replica", seen.Instructions)
 		}
 		if seen.Balancing != 3 {
 			t.Errorf("balancing took %v s, want the longest, 3", seen.Balancing)

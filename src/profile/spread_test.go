@@ -7,6 +7,7 @@ import (
 
 	"dynmo/src/comm"
 	"dynmo/src/comm/local"
+	"dynmo/src/config"
 	"dynmo/src/cost"
 	"dynmo/src/device"
 	"dynmo/src/device/cpu"
@@ -96,10 +97,13 @@ func TestFullestReplicaSetsTheTime(t *testing.T) {
 				t.Errorf("replica %d: %+v, want at least %v s of waiting", replica, span, rows)
 			}
 		}
-		p := profile.Profiler{Stages: stages, Replicas: replicas}
+		p := profile.Profiler{Stages: stages, Replicas: replicas, Counts: dynamic.AllCounts(config.Default())}
 		seen, err := p.Measure(x, s, where, done, profile.Own{Joules: -1}, dynamic.Change{})
 		if err != nil {
 			return err
+		}
+		if tr.Rank() > 0 {
+			return nil // only the first rank knows
 		}
 		is := func(s cost.Stage) bool { return near(s.Forward, rows) && near(s.Input, rows) && near(s.Weight, rows) }
 		for l := 1; l <= 2; l++ {

@@ -19,7 +19,7 @@ const untold = -1
 // that says more is damaged.
 const most = 1e12
 
-// Save returns what the profiler knows of layers and ranks, the same on every rank.
+// Save returns what the profiler of the root knows of layers and ranks.
 func (p *Profiler) Save() ([]byte, error) {
 	m := p.estimator.memory
 	m.Spread[0] = told(m.Spread[0])
@@ -54,18 +54,19 @@ func (p *Profiler) Restore(saved []byte, l layout.Layout) error {
 		return err
 	}
 	e := estimator{memory: m}
-	e.Spread[0] = known(m.Spread[0])
+	e.Spread[0] = read(m.Spread[0])
 	e.Steps = nil
 	for _, s := range m.Steps {
-		s.Within = known(s.Within)
+		s.Within = read(s.Within)
 		e.add(s)
 	}
 	p.estimator = e
+	p.known = e.known()
 	return nil
 }
 
-// known returns a deviation of a checkpoint.
-func known(x float64) float64 {
+// read returns a deviation of a checkpoint.
+func read(x float64) float64 {
 	if x == untold {
 		return math.Inf(1)
 	}

@@ -197,11 +197,7 @@ func (p *Profiler) expect(l *layerReport, spans []trace.Span) {
 	if at < 0 || spans[at].Expected == 0 || spans[at].Expected == 1 {
 		return
 	}
-	share, done := spans[at].Expected, spans[at].Tokens > 0
-	known := cost.Stage{}
-	if e := &p.estimator; e.Home != nil {
-		known, _ = e.lower(l.id, e.Home[l.id])
-	}
+	share, done, known := spans[at].Expected, spans[at].Tokens > 0, p.of(l.id).seconds
 	if !done && known.Seconds() == 0 {
 		return // nothing says what the passes take
 	}

@@ -15,19 +15,10 @@ type LayerCounts struct {
 	Values []int64 `json:"values"`
 }
 
-// sumCounts adds the counts of a step up, by layer of the chain and name.
-func sumCounts(counts []cost.Count, layers []cost.Layer) (list []LayerCounts) {
-	at := make(map[[2]string]int)
+// layerCounts returns the counts of a step by name and layer of the chain.
+func layerCounts(counts []cost.CountSum, layers []cost.Layer) (list []LayerCounts) {
 	for _, c := range counts {
-		key := [2]string{layers[c.Layer].Name, c.Name}
-		i, ok := at[key]
-		if !ok {
-			i, at[key] = len(list), len(list)
-			list = append(list, LayerCounts{key[0], key[1], make([]int64, len(c.Values))})
-		}
-		for k, v := range c.Values {
-			list[i].Values[k] += v
-		}
+		list = append(list, LayerCounts{layers[c.Layer].Name, c.Name, c.Values})
 	}
 	slices.SortStableFunc(list, func(a, b LayerCounts) int { return cmp.Compare(a.Name, b.Name) })
 	return list

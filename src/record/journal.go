@@ -306,7 +306,7 @@ func (j *Journal) metrics(d Done) (Metrics, profile.Run, error) {
 		Predicted: Float(a.Predicted), Bottleneck: Float(a.Bottleneck), Optimum: Float(a.Optimum), Headroom: Float(a.Headroom), Idle: a.Idle,
 		Schedule: string(d.Ran.Schedule.Kind), Cuts: d.Ran.Cuts, Vee: d.Ran.Map().Vee, LayersPerStage: d.Ran.LayersPerStage(),
 		Ranks: d.Ran.Mesh.Size(), Nodes: j.nodes(d.Ran),
-		Counts: sumCounts(d.Measured.Counts, d.Measured.Layers),
+		Counts: layerCounts(d.Measured.Counts, d.Measured.Layers),
 	}
 	if n := d.Ran.Schedule.Microbatches; n != c.Parallel.Microbatches {
 		m.Microbatches = n

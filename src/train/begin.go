@@ -34,8 +34,9 @@ func (r *Rank) draw(joined int) {
 
 // begin makes what knows of earlier steps as a new run has it.
 func (r *Rank) begin() (err error) {
-	r.dynamism, r.profiler, r.spent = dynamic.New(r.Config), profile.Profiler{}, 0
-	r.Balancer, err = policy.New(r.planner, policy.Options{Neighbours: policy.Neighbours{Profiler: &r.profiler}, Nodes: r.World.Nodes()})
+	r.dynamism, r.profiler, r.spent = dynamic.New(r.Config), profile.Profiler{Counts: dynamic.AllCounts(r.Config)}, 0
+	r.neighbours = new(policy.Neighbours)
+	r.Balancer, err = policy.New(r.planner, policy.Options{Neighbours: r.neighbours, Nodes: r.World.Nodes()})
 	return err
 }
 

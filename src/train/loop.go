@@ -40,11 +40,12 @@ type turn struct {
 	skipped    bool  // the update was left out
 	diverged   error // ends the run once the step is recorded
 	validation *record.Validation
-	measuring  float64 // when what follows the step began
-	measured   profile.Measurement
+	measuring  float64             // when what follows the step began
+	measured   profile.Measurement // of the root
 	stragglers []record.Straggler
 	next       layout.Layout // that was decided
-	why        policy.Reason
+	relocation *relocation   // what is known of the move to it; nil: there is none
+	why        policy.Reason // of the root
 	restarts   *elastic.Next // on what the run is to go on instead of moving; nil: it moves
 	packs      bool
 	moving     float64 // when layers began to move
@@ -68,8 +69,8 @@ func (r *Rank) Loop() (out Outcome, err error) {
 		{comm.RoomPipeline, r.compute},    // forward and backward of all microbatches; gradients are summed over replicas
 		{comm.RoomUpdate, r.update},       // one agreement on loss and norm, then the optimizer
 		{comm.RoomValidation, r.validate}, // at times, the loss of data that nothing is trained on
-		{comm.RoomProfile, r.measure},     // what the step showed, the same on every rank
-		{comm.RoomBalance, r.decide},      // in which layout the next step runs
+		{comm.RoomProfile, r.measure},     // what the step showed, on one rank
+		{comm.RoomBalance, r.decide},      // that rank decides in which layout the next step runs
 		{comm.RoomMigrate, r.migrate},     // layers go where that has them, and ranks that it has no place for go
 		{comm.RoomRecord, r.record},       // rank 0 tells what happened
 		{comm.RoomSave, r.save},           // a checkpoint is written while steps go on, but for the last
@@ -79,6 +80,9 @@ func (r *Rank) Loop() (out Outcome, err error) {
 		t := &turn{step: step, began: time.Now(), ran: r.layout, out: &out}
 		for _, phase := range phases {
 			post.Enter(step, phase.room)
+			if r.Phase != nil {
+				r.Phase(r.World, step, phase.room)
+			}
 			if err := phase.run(t); err != nil {
 				return out, fmt.Errorf("step %d: %w", step, err)
 			}

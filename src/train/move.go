@@ -3,6 +3,7 @@ package train
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"dynmo/src/comm"
 	"dynmo/src/elastic"
@@ -10,7 +11,6 @@ import (
 	"dynmo/src/layout"
 	"dynmo/src/migrate"
 	"dynmo/src/plan/policy"
-	"dynmo/src/profile"
 )
 
 // migrate takes layers to where the decided layout has them, unless the run is to go on anew
@@ -27,7 +27,7 @@ func (r *Rank) migrate(t *turn) (err error) {
 			return err
 		}
 	}
-	if t.moved, err = r.move(t.step+1, t.measured, next); err != nil {
+	if t.moved, err = r.move(t.step+1, t.relocation, next); err != nil {
 		return err
 	}
 	if t.moved.Refused != "" {
@@ -45,7 +45,7 @@ func (r *Rank) migrate(t *turn) (err error) {
 // world, the stage and the runner of that layout. What only the update reads may follow while
 // the next step computes: see settle. If a rank has no memory for that, all stay where they are.
 // Collective over the present world.
-func (r *Rank) move(steps int, m profile.Measurement, next layout.Layout) (migrate.Moved, error) {
+func (r *Rank) move(steps int, to *relocation, next layout.Layout) (migrate.Moved, error) {
 	if next.Equal(r.layout) {
 		return migrate.Moved{}, nil
 	}
@@ -54,9 +54,9 @@ func (r *Rank) move(steps int, m profile.Measurement, next layout.Layout) (migra
 	var err error
 	within := next.SameRanks(r.layout)
 	if within {
-		rest, err = r.moveWithin(r.layout, next, r.planner.OptimizerCanFollow(m.Table, r.layout, next), r.killer(steps))
+		rest, err = r.moveWithin(r.layout, next, to.Behind, r.killer(steps))
 	} else {
-		rest, err = r.moveAcross(m, next, r.killer(steps))
+		rest, err = r.moveAcross(to, r.killer(steps))
 	}
 	if err != nil {
 		return r.refused(err)
@@ -95,13 +95,13 @@ func (r *Rank) moveWithin(from, next layout.Layout, behind bool, reached func(fa
 
 // moveAcross takes layers to where the next layout has them, on other ranks, and makes their
 // world. Collective over the present world.
-func (r *Rank) moveAcross(m profile.Measurement, next layout.Layout, reached func(fault.Phase)) (*migrate.Rest, error) {
-	me := r.world.All.Rank()
-	p, err := migrate.Between(r.layout, next, me, r.stage.Config, func(layer int) bool { return m.Layers[layer].Bytes.Own > 0 })
+func (r *Rank) moveAcross(to *relocation, reached func(fault.Phase)) (*migrate.Rest, error) {
+	me, next := r.world.All.Rank(), to.Next
+	p, err := migrate.Between(r.layout, next, me, r.stage.Config, func(layer int) bool { return slices.Contains(to.Own, layer) })
 	if err != nil {
 		return nil, err
 	}
-	p.Reached, p.Lacking = reached, r.lacks(r.layout.World(me), m, next)
+	p.Reached, p.Lacking = reached, r.lacks(r.layout.World(me), to)
 	var rest *migrate.Rest
 	r.stage, rest, err = migrate.Begin(r.world.All, p, r.x, r.stage, false)
 	if err == nil {
@@ -192,7 +192,8 @@ func (r *Rank) regroup(next layout.Layout) error {
 // than its stage of the next layout takes, by the plan's accounting, and the communicators of
 // the next world. A rank that leaves lacks nothing. On a CPU the system lends memory, so that
 // only an allocation that fails tells.
-func (r *Rank) lacks(rank int, m profile.Measurement, next layout.Layout) error {
+func (r *Rank) lacks(rank int, to *relocation) error {
+	next := to.Next
 	gpu, ok := r.Device.(interface {
 		Memory() (free, total int64, err error)
 	})
@@ -200,12 +201,8 @@ func (r *Rank) lacks(rank int, m profile.Measurement, next layout.Layout) error 
 	if !ok || !stays {
 		return nil
 	}
-	planner, err := r.planner.Match(next)
-	if err != nil {
-		return err
-	}
 	stage := next.Mesh.Stage(at)
-	need := planner.Bytes(m.Table, next.Cuts, next.Schedule.Peaks())[stage]
+	need := to.Bytes[stage]
 	if r.TransportBytes != nil {
 		need += r.TransportBytes(next.Mesh.Stages, next.Mesh.Replicas)
 	}

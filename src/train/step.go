@@ -147,7 +147,7 @@ func (r *Rank) validate(t *turn) error {
 	return nil
 }
 
-// measure gathers what the step showed.
+// measure gathers what the step showed, on the root.
 func (r *Rank) measure(t *turn) (err error) {
 	t.measuring = r.now()
 	own := profile.Own{Balancing: r.spent}
@@ -167,17 +167,5 @@ func (r *Rank) measure(t *turn) (err error) {
 			t.stragglers = append(t.stragglers, record.Straggler{Rank: peer.World, Host: peer.Host, Score: s.Score, Over: s.Over})
 		}
 	}
-	if err := r.dynamism.After(t.step, t.measured.Measurement); err != nil {
-		return fmt.Errorf("dynamic: %w", err)
-	}
 	return nil
-}
-
-// decide asks the balancer in which layout the next step runs.
-func (r *Rank) decide(t *turn) (err error) {
-	t.next = r.layout
-	if t.step+1 < r.Config.Train.Steps && t.diverged == nil {
-		t.next, t.why, err = r.Balancer.Decide(t.measured, r.layout)
-	}
-	return err
 }

@@ -35,18 +35,19 @@ type Setup struct {
 	Device         device.Device
 	Stream         device.Stream // of the device, for kernels; nil makes one
 	Backend        kernel.Backend
-	Corpus         *data.Corpus                     // nil where no layer can need data
-	Stop           func() bool                      // whether this process was asked to end after the step
-	Save           func() bool                      // whether it was asked for a checkpoint since the last call; nil: never
-	Resume         string                           // run directory whose newest checkpoint the run goes on from, the same on all ranks; "" begins anew
-	RunDir         string                           // run directory in which checkpoints are kept, the same on all ranks; "" keeps none; may be set until Loop
-	Observe        record.Observer                  // of rank 0; nil on the others; may be set until Loop
-	Joules         func() float64                   // of this rank since the run began, -1 if they are not known; nil: none
-	Fault          *fault.Fault                     // that is wanted of some rank; nil: none
-	Exit           func(int)                        // ends this process, where a fault wants it
-	Terms          *elastic.Terms                   // of ranks that hold no layer any more; nil where ranks are goroutines, which end
-	TransportBytes func(stages, replicas int) int64 // bytes of the GPU that the transport between ranks takes of each; nil: none
-	Before         int64                            // anonymous memory of this process before anything was made, in bytes; 0 if unknown, or if ranks share it
+	Corpus         *data.Corpus                                      // nil where no layer can need data
+	Stop           func() bool                                       // whether this process was asked to end after the step
+	Save           func() bool                                       // whether it was asked for a checkpoint since the last call; nil: never
+	Resume         string                                            // run directory whose newest checkpoint the run goes on from, the same on all ranks; "" begins anew
+	RunDir         string                                            // run directory in which checkpoints are kept, the same on all ranks; "" keeps none; may be set until Loop
+	Observe        record.Observer                                   // of rank 0; nil on the others; may be set until Loop
+	Joules         func() float64                                    // of this rank since the run began, -1 if they are not known; nil: none
+	Fault          *fault.Fault                                      // that is wanted of some rank; nil: none
+	Exit           func(int)                                         // ends this process, where a fault wants it
+	Terms          *elastic.Terms                                    // of ranks that hold no layer any more; nil where ranks are goroutines, which end
+	TransportBytes func(stages, replicas int) int64                  // bytes of the GPU that the transport between ranks takes of each; nil: none
+	Phase          func(world *comm.Group, step int, room comm.Room) // called by this rank at the start of every phase of a step; nil: never
+	Before         int64                                             // anonymous memory of this process before anything was made, in bytes; 0 if unknown, or if ranks share it
 }
 
 // Rank is one rank's part of a run.
@@ -54,30 +55,31 @@ type Rank struct {
 	Setup
 	Balancer policy.Balancer // the one of the settings, unless another takes its place before Loop
 
-	world    elastic.World // where the next step runs, as are layout and stage
-	layout   layout.Layout
-	stage    *model.Stage
-	x        *model.Exec
-	runner   *pipeline.Runner
-	batches  *data.Batches // nil where no layer can need any
-	held     *data.Batches // of the validation data; nil also where there are none
-	dynamism dynamic.Kind
-	profiler profile.Profiler
-	planner  *search.Planner
-	journal  *record.Journal // nil but on rank 0
-	pace     pace
-	spent    float64         // seconds that followed the last step
-	resized  float64         // seconds that making the groups of other ranks took, the last time
-	skipped  int             // steps in a row whose update was left out
-	from     save.Checkpoint // that the run goes on from; zero if it begins anew
-	saver    *save.Writer    // nil: no checkpoint is written
-	products json.RawMessage // how dense products are made, where that was chosen
-	tuned    Tuned           // of rank 0
-	slowdown *kernel.Slowdown
-	late     profile.Stragglers
-	rest     *migrate.Rest     // of the last move; nil: none
-	releases *elastic.Releases // nil but on rank 0, where ranks are processes
-	asked    elastic.Asked     // of ranks without layers
+	world      elastic.World // where the next step runs, as are layout and stage
+	layout     layout.Layout
+	stage      *model.Stage
+	x          *model.Exec
+	runner     *pipeline.Runner
+	batches    *data.Batches // nil where no layer can need any
+	held       *data.Batches // of the validation data; nil also where there are none
+	dynamism   dynamic.Kind
+	profiler   profile.Profiler
+	neighbours *policy.Neighbours
+	planner    *search.Planner
+	journal    *record.Journal // nil but on rank 0
+	pace       pace
+	spent      float64         // seconds that followed the last step
+	resized    float64         // seconds that making the groups of other ranks took, the last time
+	skipped    int             // steps in a row whose update was left out
+	from       save.Checkpoint // that the run goes on from; zero if it begins anew
+	saver      *save.Writer    // nil: no checkpoint is written
+	products   json.RawMessage // how dense products are made, where that was chosen
+	tuned      Tuned           // of rank 0
+	slowdown   *kernel.Slowdown
+	late       profile.Stragglers
+	rest       *migrate.Rest     // of the last move; nil: none
+	releases   *elastic.Releases // nil but on rank 0, where ranks are processes
+	asked      elastic.Asked     // of ranks without layers
 }
 
 // first returns the planner of settings and the layout of the first step.
@@ -162,7 +164,7 @@ func (r *Rank) place(l layout.Layout) error {
 		r.runner.Close()
 	}
 	groups := pipeline.Groups{Stages: r.world.Stages, Replicas: r.world.Replicas}
-	r.profiler.Stages, r.profiler.Replicas = groups.Stages, groups.Replicas
+	r.profiler.Stages, r.profiler.Replicas, r.neighbours.Stages = groups.Stages, groups.Replicas, groups.Stages
 	runner, err := pipeline.New(r.x, l, r.stage, groups, pipeline.Options{
 		Graphs: r.Config.Device.Graphs && r.Device.Space() == tensor.Device, Validation: r.validationMicrobatches(),
 	})

@@ -70,8 +70,8 @@ func (e *thresholds) Before(step int, t dynamic.Target) (dynamic.Change, error) 
 }
 
 // After moves the thresholds of the stage's exits for the next step.
-func (e *thresholds) After(step int, m cost.Measurement) error {
-	exits := exitsIn(m.Counts)
+func (e *thresholds) After(step int, counts []cost.CountSum) error {
+	exits := exitsIn(counts)
 	e.last = map[string]float64{"share": e.at(step + 1)}
 	all, left := 0.0, 0.0
 	for k, x := range exits {
@@ -104,7 +104,7 @@ type counted struct {
 }
 
 // exitsIn returns what every exit counted, in chain order.
-func exitsIn(counts []cost.Count) (list []counted) {
+func exitsIn(counts []cost.CountSum) (list []counted) {
 	for _, c := range counts {
 		if c.Name != Counts && c.Name != aroundCounts {
 			continue
@@ -115,13 +115,13 @@ func exitsIn(counts []cost.Count) (list []counted) {
 		x := &list[len(list)-1]
 		if c.Name == Counts {
 			v := left.Read(c.Values)
-			x.entered, x.left = x.entered+v.Get("entered"), x.left+v.Get("left")
+			x.entered, x.left = v.Get("entered"), v.Get("left")
 			continue
 		}
 		v := around.Read(c.Values)
-		x.threshold = max(x.threshold, v.Get("threshold")/thresholdUnit)
+		x.threshold = v.Get("threshold") / float64(max(1, c.Microbatches)) / thresholdUnit
 		for i, tokens := range v.Rest() {
-			x.around[i] += float64(tokens)
+			x.around[i] = float64(tokens)
 		}
 	}
 	return list

@@ -62,7 +62,7 @@ func TestThresholdsFollowTheShare(t *testing.T) {
 					t.Errorf("%s: %+v", name, change)
 				}
 			}
-			var m cost.Measurement
+			var counts []cost.Count
 			entered := tokens
 			gone = 0
 			for _, l := range s.Layers {
@@ -87,14 +87,14 @@ func TestThresholdsFollowTheShare(t *testing.T) {
 						left++
 					}
 				}
-				m.Counts = append(m.Counts, cost.Count{Name: Counts, Layer: l.ID, Values: []int64{int64(entered), int64(left), 0, 0, 0, 0}},
+				counts = append(counts, cost.Count{Name: Counts, Layer: l.ID, Values: []int64{int64(entered), int64(left), 0, 0, 0, 0}},
 					cost.Count{Name: aroundCounts, Layer: l.ID, Values: around})
 				gone, entered = gone+left, entered-left
 			}
 			if share := float64(gone) / tokens; step <= 10 && gone > 0 || step >= 45 && math.Abs(share-0.6) > 0.06 {
 				t.Errorf("%s, step %d: %v have left", name, step, share)
 			}
-			expect.OK(t, e.After(step, m))
+			expect.OK(t, e.After(step, dynamic.SumCounts(dynamic.AllCounts(c), counts)))
 		}
 		if told < 9 || told > 11 {
 			t.Errorf("%s: told %d times", name, told)
@@ -111,11 +111,11 @@ func TestNoTokenAtAnExit(t *testing.T) {
 	_, err = e.Before(40, dynamic.Target{Stage: s})
 	expect.OK(t, err)
 	around := make([]int64, 1+len(offsets))
-	var m cost.Measurement
+	var counts []cost.CountSum
 	for _, layer := range []int{2, 4, 6} {
-		m.Counts = append(m.Counts, cost.Count{Name: Counts, Layer: layer, Values: make([]int64, 6)}, cost.Count{Name: aroundCounts, Layer: layer, Values: around})
+		counts = append(counts, cost.CountSum{Name: Counts, Layer: layer, Values: make([]int64, 6)}, cost.CountSum{Name: aroundCounts, Layer: layer, Values: around})
 	}
-	expect.OK(t, e.After(40, m))
+	expect.OK(t, e.After(40, counts))
 	for _, layer := range []int{2, 4, 6} {
 		if got, ok := s.Layer(layer).Tuning(); !ok || got != 1 {
 			t.Errorf("%s: threshold %v, want 1 as before", fmt.Sprint(layer), got)

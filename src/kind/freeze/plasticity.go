@@ -234,8 +234,8 @@ func (p *plasticity) stopped(history []float64) bool {
 
 // After notes what was seen, and renews the references when it is time to. Those of frozen
 // layers are not needed.
-func (p *plasticity) After(step int, m cost.Measurement) error {
-	seen, _ := evaluated(m.Counts)
+func (p *plasticity) After(step int, counts []cost.CountSum) error {
+	seen, _ := evaluated(counts)
 	for layer, x := range seen {
 		f := &p.layers[layer]
 		f.History = append(f.History, x)
@@ -260,7 +260,7 @@ func (p *plasticity) After(step int, m cost.Measurement) error {
 
 // evaluated returns the plasticity of the layers that were evaluated in a step, by their
 // numbers, and the seconds that it took; nil and 0 if none was.
-func evaluated(counts []cost.Count) (plasticities map[int]float64, seconds float64) {
+func evaluated(counts []cost.CountSum) (plasticities map[int]float64, seconds float64) {
 	for _, c := range counts {
 		switch {
 		case len(c.Values) != 1:

@@ -85,11 +85,11 @@ func TestFrontFreezes(t *testing.T) {
 
 // TestEvaluated: counts of others are left alone.
 func TestEvaluated(t *testing.T) {
-	counts := []cost.Count{{Name: "tokens", Layer: 1, Values: []int64{3}}}
+	counts := []cost.CountSum{{Name: "tokens", Layer: 1, Values: []int64{3}}}
 	if p, s := evaluated(counts); p != nil || s != 0 {
 		t.Errorf("%v, %v", p, s)
 	}
-	counts = append(counts, cost.Count{Name: plasticityCount, Layer: 2, Values: []int64{2_000_000}}, cost.Count{Name: referenceCount, Layer: 2, Values: []int64{500}})
+	counts = append(counts, cost.CountSum{Name: plasticityCount, Layer: 2, Values: []int64{2_000_000}}, cost.CountSum{Name: referenceCount, Layer: 2, Values: []int64{500}})
 	if p, s := evaluated(counts); len(p) != 1 || math.Abs(p[2]-2e-9) > 1e-20 || math.Abs(s-5e-7) > 1e-20 {
 		t.Errorf("%v, %v", p, s)
 	}

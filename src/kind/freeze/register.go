@@ -42,6 +42,9 @@ var Kind = dynamic.Registration{
 			return fmt.Sprintf("all layers train again: thawed are the first %.0f", of["layers"])
 		},
 	},
+	Counts: func(config.Config) []dynamic.Counts {
+		return []dynamic.Counts{{Name: plasticityCount, Values: []string{"plasticity"}}, {Name: referenceCount, Values: []string{"nanoseconds"}}}
+	},
 	Evaluated: evaluated,
 }
 

@@ -56,9 +56,9 @@ func (r *routing) Before(int, dynamic.Target) (dynamic.Change, error) {
 }
 
 // After counts the tokens of all routed blocks.
-func (r *routing) After(_ int, m cost.Measurement) error {
+func (r *routing) After(_ int, counts []cost.CountSum) error {
 	var there, taken, right float64
-	for _, c := range m.Counts {
+	for _, c := range counts {
 		if c.Name == routedTokens.Name {
 			v := routedTokens.Read(c.Values)
 			there, taken, right = there+v.Get("there"), taken+v.Get("taken"), right+v.Get("right")

@@ -28,17 +28,17 @@ func TestRoutingTells(t *testing.T) {
 		if news := change.Kind == "mod"; change.Costs != news || change.Structure {
 			t.Errorf("step %d: %+v", step, change)
 		}
-		expect.OK(t, kind.After(step, cost.Measurement{Counts: []cost.Count{
+		expect.OK(t, kind.After(step, dynamic.SumCounts(dynamic.AllCounts(c), []cost.Count{
 			{Name: "left", Values: []int64{7, 7, 7}},
 			{Name: routedCounts, Values: []int64{30, 0, 30, 4, 5}}, {Name: routedCounts, Values: []int64{70, taken(step), 60, 4, 5}},
-		}}))
+		})))
 	}
 	if want := []float64{48, 61, 77, 59, 46, 36, 28, 22, 17}; !slices.Equal(told, want) {
 		t.Errorf("told were %v %%, want %v", told, want)
 	}
 	c.Assign("mod.route", "topk")
 	kind = dynamic.New(c)
-	expect.OK(t, kind.After(0, cost.Measurement{Counts: []cost.Count{{Name: routedCounts, Values: []int64{30, 9, 0, 0, 0}}}}))
+	expect.OK(t, kind.After(0, []cost.CountSum{{Name: routedCounts, Values: []int64{30, 9, 0, 0, 0}}}))
 	if change, err := kind.Before(1, dynamic.Target{}); err != nil || change.Kind != "" {
 		t.Errorf("top-k: %+v, %v", change, err)
 	}

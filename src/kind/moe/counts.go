@@ -40,7 +40,12 @@ func fullest(v dynamic.Values) float64 {
 	if len(v.Rest()) == 0 {
 		return math.NaN()
 	}
-	return float64(slices.Max(v.Rest())) * float64(len(v.Rest())) / sum(v)
+	return fullness(slices.Max(v.Rest()), v)
+}
+
+// fullness returns the tokens of the fullest expert, most, over those of the mean one.
+func fullness(most int64, v dynamic.Values) float64 {
+	return float64(most) * float64(len(v.Rest())) / sum(v)
 }
 
 // droppedShare returns the share of the assignments that are dropped.

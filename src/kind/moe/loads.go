@@ -14,8 +14,8 @@ type loads struct {
 	fullest, dropped         dynamic.Mean
 }
 
-// Before tells the loads of the last steps: the mean over layers and microbatches of the
-// largest load over the mean one, and the dropped share.
+// Before tells the loads of the last steps: the mean over layers of the largest load over the
+// mean one, each the mean over microbatches, and the dropped share.
 func (l *loads) Before(int, dynamic.Target) (dynamic.Change, error) {
 	drops := dynamic.IsNews(l.toldDropped, l.dropped.Value)
 	if !drops && !dynamic.IsNews(l.toldFullest, l.fullest.Value) {
@@ -26,14 +26,14 @@ func (l *loads) Before(int, dynamic.Target) (dynamic.Change, error) {
 }
 
 // After counts the tokens of all experts.
-func (l *loads) After(_ int, m cost.Measurement) error {
+func (l *loads) After(_ int, counts []cost.CountSum) error {
 	var full, drops, taken, layers float64
-	for _, c := range m.Counts {
+	for _, c := range counts {
 		v := assigned.Read(c.Values)
 		if c.Name != assigned.Name || v.Get("tokens") == 0 || sum(v) == 0 {
 			continue
 		}
-		full, layers = full+fullest(v), layers+1
+		full, layers = full+fullness(c.Peaks, v), layers+1
 		drops, taken = drops+v.Get("dropped"), taken+sum(v)
 	}
 	if layers > 0 {

@@ -27,10 +27,10 @@ func TestLoadsTell(t *testing.T) {
 		{[]int64{8, 8, 9, 9, 8, 0}, true, true},
 		{[]int64{0, 0, 0, 0, 0, 0}, false, false},
 	} {
-		expect.OK(t, kind.After(step, cost.Measurement{Counts: []cost.Count{
+		expect.OK(t, kind.After(step, dynamic.SumCounts(dynamic.AllCounts(c), []cost.Count{
 			{Name: "left", Values: []int64{7, 7, 7, 9, 9, 9}},
 			{Name: Counts, Values: s.values}, {Name: Counts, Microbatch: 1, Values: []int64{8, 0, 1, 1, 8, 8}},
-		}}))
+		})))
 		change, err := kind.Before(step+1, dynamic.Target{})
 		expect.OK(t, err)
 		if told := change.Kind == "moe"; told != s.told || change.Costs != s.costs || change.Structure {

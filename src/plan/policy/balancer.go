@@ -15,19 +15,16 @@ import (
 // Balancer decides after every step on which layout the next step runs.
 type Balancer interface {
 	// Decide returns the layout of the next step and the reason. It is called once after
-	// every step, with the measurement of the step and the layout that it ran in. The
-	// answer depends on gathered values only, so that it is the same on every rank.
+	// every step on one rank, with the measurement of the step and the layout that it ran in.
+	// The answer depends on these and on earlier calls only.
 	Decide(m profile.Measurement, present layout.Layout) (next layout.Layout, why Reason, err error)
 }
 
 // Options are what a balancer needs besides its planner.
 type Options struct {
-	// Neighbours carries the messages of diffusion between ranks. Nil means that this
-	// process diffuses for all stages. Stage is the stage of this rank.
-	Neighbours interface {
-		balance.Link
-		Stage() int
-	}
+	// Neighbours lets the stages of this rank's replica diffuse. Nil means that this process
+	// diffuses for all stages.
+	Neighbours *Neighbours
 	// Nodes is the node of every rank of the launched world. Nil: all ranks are on one.
 	Nodes []int
 	// Pack sets the number of stages from a step on, whatever that costs (the paper's
@@ -40,7 +37,7 @@ func (b *balancer) diffuse(problem balance.Problem, present partition.Partition)
 	s := b.planner.Config.Balance
 	o := balance.DiffusionOptions{Gamma: s.Gamma, MaxRounds: s.MaxRounds}
 	if n := b.Neighbours; n != nil {
-		return balance.Diffuse(problem.Stage(present, n.Stage()), n, o)
+		return n.diffuse(problem, present, o)
 	}
 	r, d, err := balance.Diffusion(problem, present, o)
 	return r.Cuts, d, err

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"dynmo/src/comm"
+	"dynmo/src/config"
+	"dynmo/src/launch"
+	"dynmo/src/nodebench"
+	"dynmo/src/record"
+	"dynmo/src/train"
+)
+
+// benchScale returns the command that measures what a step costs beside arithmetic.
+func benchScale(flags *benchFlags) *cobra.Command {
+	var sets []string
+	steps, meshes := 20, []string{"4x1", "16x1", "64x1", "256x1", "1x4", "1x16", "1x64", "1x256"}
+	c := &cobra.Command{
+		Use:   "scale",
+		Short: "What a step costs beside arithmetic, over the numbers of stages and replicas",
+		Long: `What a step costs beside arithmetic, over the numbers of stages and replicas.
+
+Ranks are goroutines of this process, and their kernels do nothing. Times are milliseconds
+of a core, for each rank and step; "process" has Go's scheduler in it.
+
+"pipeline" is the instructions of the schedule, their messages, and sums of gradients: of D
+replicas each sends 2 (D-1) messages for a bucket of layers. "agree" is loss and norm with
+the update, "measure" what the step showed on its way to rank 0, "decide" the decision on
+its way to all ranks. These three together should take less than a millisecond, "KB" is
+what a rank sends in them; "rank 0" is what rank 0 takes for them.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if steps < 1 {
+				return usageError{fmt.Errorf("--steps %d: want at least 1", steps)}
+			}
+			return flags.scale(c, meshes, steps, sets)
+		},
+	}
+	c.Flags().IntVar(&steps, "steps", steps, "steps of each run, behind two that do not count")
+	c.Flags().StringSliceVar(&meshes, "mesh", meshes, "stages x replicas of the runs")
+	c.Flags().StringArrayVar(&sets, "set", nil, "table.key=value of the runs' settings; may be given again")
+	return c
+}
+
+// scale makes a run of each mesh and prints the figures.
+func (f *benchFlags) scale(c *cobra.Command, meshes []string, steps int, sets []string) error {
+	dir, err := os.MkdirTemp("", "dynmo-scale-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	text, file := filepath.Join(dir, "text.txt"), filepath.Join(dir, "settings.toml")
+	for path, content := range map[string]string{text: strings.Repeat("a quick fox ", 1000), file: ""} {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			return err
+		}
+	}
+	var results []nodebench.Result
+	table := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(table, "mesh\tpipeline\tagree\tmeasure\tdecide\ttogether\tprocess\trank 0\tKB\tverdict\t")
+	for _, mesh := range meshes {
+		var stages, replicas int
+		if n, _ := fmt.Sscanf(mesh, "%dx%d", &stages, &replicas); n != 2 {
+			return usageError{fmt.Errorf("--mesh %s: want stages x replicas, as 24x30", mesh)}
+		}
+		settings, err := config.Load(file, append([]string{
+			"device.kernel=null", "run.clock=wall", "dynamic.kind=none", "balance.kind=partition", "balance.every=1000000", "data.path=" + text, "data.extensions=[]",
+			"model.hidden=8", "model.heads=1", "model.sequence=4", "parallel.microbatch_size=1", "parallel.microbatches=4", fmt.Sprint("model.blocks=", max(2, stages-2)),
+			fmt.Sprint("train.steps=", steps+warmup), fmt.Sprint("parallel.stages=", stages), fmt.Sprint("parallel.replicas=", replicas),
+		}, sets...))
+		if err != nil {
+			return usageError{err}
+		}
+		m := scaleMeter{perStep: 1e3 / float64(steps), ranks: make([]scaleRank, stages*replicas)}
+		if _, err = launch.Launch(settings, launch.Hooks{
+			Stop: func() bool { return false }, Phase: m.enter, End: func(train.Outcome) {},
+			Begin: func(launch.World) (record.Observer, error) { return &costWatcher{}, nil },
+		}); err != nil {
+			return fmt.Errorf("--mesh %s: %w", mesh, err)
+		}
+		results = append(results, m.row(table, mesh))
+	}
+	if f.json {
+		return f.report(c, results)
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	return verdict(results)
+}
+
+// warmup is how many steps do not count: the first ones take buffers.
+const warmup = 2
+
+// scaleRank is what a rank has used in each room: CPU seconds of its thread, and bytes that it
+// has sent. Only that thread writes to it.
+type scaleRank struct {
+	room  comm.Room
+	began [2]float64 // what the rank had used when it entered the room
+	in    [comm.RoomSave + 1][2]float64
+}
+
+// scaleMeter adds up what ranks use.
+type scaleMeter struct {
+	perStep float64 // milliseconds of a second
+	ranks   []scaleRank
+	process [2]float64 // CPU seconds of the process at the start of the first step that counts, and of the last phase
+}
+
+// enter notes that a rank begins a phase.
+func (m *scaleMeter) enter(world *comm.Group, step int, room comm.Room) {
+	r, now := &m.ranks[world.Rank()], [2]float64{cpuSeconds(unix.CLOCK_THREAD_CPUTIME_ID), float64(world.Sent())}
+	if step > warmup || step == warmup && room > comm.RoomDynamic {
+		for i, x := range now {
+			r.in[r.room][i] += x - r.began[i]
+		}
+	}
+	if r.room, r.began = room, now; world.Rank() == 0 && step >= warmup {
+		if m.process[1] = cpuSeconds(unix.CLOCK_PROCESS_CPUTIME_ID); m.process[0] == 0 {
+			m.process[0] = m.process[1]
+		}
+	}
+}
+
+// cpuSeconds returns what a clock of CPU time shows.
+func cpuSeconds(clock int32) float64 {
+	var t unix.Timespec
+	_ = unix.ClockGettime(clock, &t) // every Linux has both clocks
+	return float64(t.Nano()) / 1e9
+}
+
+// row writes the figures of a mesh, and returns how many times control fits into a millisecond.
+func (m *scaleMeter) row(table *tabwriter.Writer, mesh string) nodebench.Result {
+	perRank := m.perStep / float64(len(m.ranks))
+	fmt.Fprint(table, mesh)
+	var control, root, kb float64
+	for _, room := range []comm.Room{comm.RoomPipeline, comm.RoomUpdate, comm.RoomProfile, comm.RoomBalance} {
+		mean := 0.0
+		for _, r := range m.ranks {
+			mean += r.in[room][0] * perRank
+			if room != comm.RoomPipeline {
+				kb += r.in[room][1] * perRank / 1e6
+			}
+		}
+		if room != comm.RoomPipeline {
+			control, root = control+mean, root+m.ranks[0].in[room][0]*m.perStep
+		}
+		fmt.Fprintf(table, "\t%.3f", mean)
+	}
+	r := nodebench.Result{Name: "scale/" + mesh, Value: 1 / control, Unit: "in 1 ms", Reach: 1, Clock: "wall", OK: control <= 1}
+	fmt.Fprintf(table, "\t%.3f\t%.3f\t%.2f\t%.1f\t%s\t\n", control, (m.process[1]-m.process[0])*perRank, root, kb, r.Verdict())
+	return r
+}

@@ -1,0 +1,92 @@
+package train
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"dynmo/src/comm"
+	"dynmo/src/layout"
+	"dynmo/src/profile"
+)
+
+// conclusion is what the root, the first stage of the first replica, tells all ranks after a
+// step. Without a Move the next step runs in the present layout.
+type conclusion struct {
+	Shared []byte      `json:"shared,omitempty"` // see profile.Profiler.Share
+	Move   *relocation `json:"move,omitempty"`
+	Failed string      `json:"failed,omitempty"` // why there is no decision
+}
+
+// relocation is what ranks know of a move of layers.
+type relocation struct {
+	Next   layout.Layout `json:"next"`
+	Behind bool          `json:"behind"` // masters and moments may follow while the next step computes
+	Own    []int         `json:"own"`    // layers of which every replica has gradients of its own
+	Bytes  []int64       `json:"bytes"`  // that each stage of the next layout takes, where ranks change
+}
+
+// decide has the root ask the balancer in which layout the next step runs, and tells all ranks
+// the answer and what they need of the step: down a tree over the stages of the first replica,
+// then one over the replicas of each stage. Collective over the present world.
+func (r *Rank) decide(t *turn) error {
+	var c conclusion
+	var text []byte
+	var err error
+	if r.world.All.Rank() == 0 {
+		text, err = json.Marshal(r.conclude(t))
+	}
+	if err == nil && r.world.Replicas.Rank() == 0 {
+		text, err = r.neighbours.Conclude(text)
+	}
+	if err == nil {
+		text, err = r.world.Replicas.Bcast(0, text)
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &c)
+	}
+	if err != nil {
+		return fmt.Errorf("decision: %w", err)
+	}
+	if c.Failed != "" {
+		return comm.Shared(errors.New(c.Failed))
+	}
+	if t.next, t.relocation = r.layout, c.Move; c.Move != nil {
+		t.next = c.Move.Next
+	}
+	if err := r.dynamism.After(t.step, r.profiler.Take(c.Shared)); err != nil {
+		return fmt.Errorf("dynamic: %w", err)
+	}
+	return nil
+}
+
+// conclude decides, on the root. After the last step, or one that ends the run, all stay.
+func (r *Rank) conclude(t *turn) conclusion {
+	c := conclusion{Shared: r.profiler.Share(t.measured)}
+	if t.step+1 == r.Config.Train.Steps || t.diverged != nil {
+		return c
+	}
+	next, why, err := r.Balancer.Decide(t.measured, r.layout)
+	if t.why = why; err == nil && !next.Equal(r.layout) {
+		c.Move, err = r.relocation(t.measured, next)
+	}
+	if err != nil {
+		c.Failed = err.Error()
+	}
+	return c
+}
+
+// relocation returns what ranks need to know of a move to another layout.
+func (r *Rank) relocation(m profile.Measurement, next layout.Layout) (*relocation, error) {
+	to := &relocation{Next: next, Behind: r.planner.OptimizerCanFollow(m.Table, r.layout, next)}
+	for l, layer := range m.Layers {
+		if layer.Bytes.Own > 0 {
+			to.Own = append(to.Own, l)
+		}
+	}
+	planner, err := r.planner.Match(next)
+	if err == nil && !next.SameRanks(r.layout) {
+		to.Bytes = planner.Bytes(m.Table, next.Cuts, next.Schedule.Peaks())
+	}
+	return to, err
+}
