@@ -13,15 +13,16 @@ import (
 // of the pipeline, and nothing where layers never move.
 func TestBalancingCosts(t *testing.T) {
 	const steps, decisions = 60, 6 + 1 // every 10, and after the second step of the changed model
-	for name, one := range map[string]float64{"partition": decidePass * 4 * 8, "diffusion": diffuseStage * 4} {
+	for name, decision := range map[string]float64{"partition": decidePass * 4 * 8, "diffusion": diffuseStage * 4} {
 		c := plantest.Settings(schedule.Kind1F1B, 16, 4, 8)
 		c.Balance.Every, c.Balance.Kind = "10", name
 		c.Simulate.Measuring, c.Simulate.Deciding = 2, 3
 		run := simulated(t, shrinking(0.2), on(c, plantest.Link))
-		if want := 2 * steps * measurePass * 16 * 8; math.Abs(run.Measuring/want-1) > 1e-9 {
+		one := measureStep + 4*measureStage + measureReplica + 16*8*measurePass + 4*plantest.Link.Node.Latency // up and down two levels
+		if want := 2 * steps * one; math.Abs(run.Measuring/want-1) > 1e-9 {
 			t.Errorf("%s: %v s of measuring, want %v", name, run.Measuring, want)
 		}
-		if n := run.Deciding / (3 * one); math.Abs(n-decisions) > 1+1e-6 || math.Abs(n-math.Round(n)) > 1e-6 {
+		if n := run.Deciding / (3 * decision); math.Abs(n-decisions) > 1+1e-6 || math.Abs(n-math.Round(n)) > 1e-6 {
 			t.Errorf("%s: %v decisions, want about %d", name, n, decisions)
 		}
 	}
