@@ -5,7 +5,6 @@ package nccl
 import (
 	"testing"
 	"time"
-	"unsafe"
 
 	"dynmo/src/comm"
 	"dynmo/src/comm/commtest"
@@ -31,18 +30,15 @@ func (c communicator) await(deadline time.Time) error {
 // TestAlone: what one GPU shows of the library. A communicator of one rank begins, is split,
 // carries a group of messages to itself, and is ended or aborted.
 func TestAlone(t *testing.T) {
-	if _, err := Version(); err != nil {
-		t.Fatal(err)
-	}
+	_, err := Version()
+	expect.OK(t, err)
 	dev := cudatest.New(t)
 	s := dev.NewStream()
 	defer s.Close()
-	handle := s.(interface{ Handle() unsafe.Pointer }).Handle()
+	handle := s.(handled).Handle()
 	deadline := func() time.Time { return time.Now().Add(time.Minute) }
 	opened := func() communicator {
-		id, err := newIdentity()
-		expect.OK(t, err)
-		c, err := begin(id, 0, 1, ctas)
+		c, err := begin(commtest.Value(newIdentity()), 0, 1, ctas)
 		expect.OK(t, err)
 		expect.OK(t, c.await(deadline()))
 		return c

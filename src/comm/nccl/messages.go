@@ -10,7 +10,7 @@ import (
 	"dynmo/src/device"
 )
 
-var errUnderWay = errors.New("closed with a message under way")
+var errUnderWay, errClosed = errors.New("closed with a message under way"), errors.New("nccl: closed")
 
 // messages is the transport of messages between the neighbours of a chain.
 type messages struct {
@@ -197,6 +197,7 @@ func (m *messages) Close() error {
 	if err := m.close(); err != nil {
 		return m.fail(fmt.Errorf("close: %w", err))
 	}
+	m.err = errClosed
 	return nil
 }
 
@@ -239,8 +240,11 @@ func (b *batch) issue(d *domain, k *communicator) (communicator, error) {
 
 func (b *batch) enqueue(d *domain, k *communicator) error {
 	for _, t := range b.transfers {
-		var err error
-		if peer := t.m.at(d, t.peer); t.sends {
+		peer, err := t.peer, error(nil)
+		if d != &t.m.path { // of the chain's two ends
+			peer = min(peer, 1)
+		}
+		if t.sends {
 			err = k.send(t.mem, peer, d.handle())
 		} else {
 			err = k.recv(t.mem, peer, d.handle())
@@ -250,14 +254,6 @@ func (b *batch) enqueue(d *domain, k *communicator) error {
 		}
 	}
 	return nil
-}
-
-// at returns the rank that a rank of the chain has in a domain.
-func (m *messages) at(d *domain, rank int) int {
-	if d == m.ring {
-		return min(rank, 1)
-	}
-	return rank
 }
 
 func (b *batch) settle(d *domain) {

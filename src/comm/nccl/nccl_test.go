@@ -178,6 +178,20 @@ func TestRoundsDisagree(t *testing.T) {
 	})
 }
 
+// A closed transport refuses all calls: it waits for no rank and receives nothing.
+func TestClosed(t *testing.T) {
+	world(t, 2, func(r *commtest.Rank, m *messages) error {
+		chain, world := commtest.Within(r.DeviceTransport)
+		commtest.Must(r.DeviceTransport.Close())
+		for _, err := range []error{chain.Drive(), world.Drive(), chain.Close(), world.Close()} {
+			if !errors.Is(err, errClosed) {
+				return fmt.Errorf("after the end: %v", err)
+			}
+		}
+		return nil
+	})
+}
+
 // Only neighbours exchange messages.
 func TestNoNeighbour(t *testing.T) {
 	world(t, 4, func(r *commtest.Rank, m *messages) (err error) {

@@ -55,12 +55,11 @@ type splitting struct {
 	into             *domain // nil: this rank is in none
 }
 
-func (s *splitting) issue(_ *domain, k *communicator) (communicator, error) {
+func (s *splitting) issue(_ *domain, k *communicator) (_ communicator, err error) {
 	color := s.color
 	if s.into == nil {
 		color = comm.Outside
 	}
-	var err error
 	s.part, err = k.split(color, s.key, s.ctas)
 	return s.part, err
 }

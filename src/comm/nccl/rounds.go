@@ -60,6 +60,7 @@ func (w *rounds) Close() error {
 	if err := w.close(closeBy([]*domain{&w.domain})); err != nil {
 		return w.fail(fmt.Errorf("close: %w", err))
 	}
+	w.err = errClosed
 	return nil
 }
 
