@@ -32,6 +32,7 @@ static int32_t load(void) {
 	const char *name = getenv("DYNMO_NCCL_LIBRARY");
 	if (name == NULL || *name == 0)
 		name = "libnccl.so.2";
+	unsetenv("NCCL_COMM_BLOCKING"); /* It would override the configuration: owners could not abort. */
 	void *handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
 	if (handle == NULL) {
 		snprintf(complaint, sizeof complaint, "%s", dlerror());

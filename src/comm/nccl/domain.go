@@ -127,8 +127,8 @@ func (d *domain) close(deadline time.Time) error {
 
 const (
 	// closeFor is how long the end of a transport waits for the other ranks, which end
-	// theirs at the same time: as long as a rank that cannot be seen may be late.
-	closeFor = 5 * time.Second
+	// theirs at the same time. Ranks of a crowded host come seconds late.
+	closeFor = 20 * time.Second
 	// closePerRank is how much longer it waits for each rank of each communicator: NCCL
 	// gives back a connection in a few milliseconds.
 	closePerRank = 10 * time.Millisecond

@@ -2,7 +2,7 @@ package nccl
 
 import "fmt"
 
-// Needs is what a rank's transports of one world take of its GPU and its process at most.
+// Needs is what the transports of one world take of a rank's GPU and process. A resize needs one communicator more for a moment.
 type Needs struct {
 	Communicators int   `json:"communicators"`
 	Streams       int   `json:"streams"` // of the GPU: one of each communicator, one that waits for events; without NCCL's own two of each communicator
