@@ -10,18 +10,17 @@
  * dq, whose product over all 128 keys the groups make in turn. A warp that gets to write
  * ds again has made dq in the turn between, for which all warps had to be past the last.
  *
- * dq is a sum over the blocks of a head. Each adds its part to the sums in global memory
- * when the block of the keys before has, so that the order is that of keys; the block of
- * a query's last keys writes dq. Blocks are numbered as they begin, first keys first, so
- * that each waits only for blocks that run, whatever order they are started in.
+ * dq is a sum over the blocks of a head. The sums lie in global memory. A block adds its
+ * part of a tile of queries after the block of the keys before it has added its part, so
+ * that the order is that of keys. A group only writes its part to shared memory. A warp of
+ * its own waits for the turn and has the copy engine add the part, while the group goes on.
+ * The block of a query's last keys adds the sum to its part and writes dq. Blocks are
+ * numbered as they begin, first keys first, so that each waits only for blocks that run,
+ * whatever order they are started in.
  *
- * Estimated, at head size 128, in clocks of an H100's processor for 64 queries x 128 keys:
- * five products 2560, 240 KB of shared memory 1920, 8192 exponentials 512, 64 KB of dq to
- * and from the second-level cache about 2700 at the 5.5 TB/s that are reported of it. A
- * kernel for dq and one for dk and dv make seven products, 3584, and twice the
- * exponentials; a part of dq for each tile of keys, added up afterwards, moves those 64
- * KB through device memory, at 3.35 TB/s, and needs t/128 times the memory. None of it
- * is measured. */
+ * Heads are worked on a few at a time, so that their sums stay in the second-level cache.
+ * An H100 spent 7,000 clocks on a step at head size 64, of which its products are 1,280,
+ * when groups added to the sums themselves and all heads were worked on at a time. */
 #include "attention_hopper.cuh"
 
 namespace {
@@ -32,13 +31,14 @@ template <int HS> struct backward_memory {
 	head_panels<HS, HOPPER_ROWS> k, v;
 	head_panels<HS, QUERIES> q[HOPPER_STAGES], dout[HOPPER_STAGES];
 	head_panels<PANEL, HOPPER_ROWS> ds[HOPPER_GROUPS]; /* transposed, of the group whose turn it is */
+	float4 dq[HOPPER_GROUPS][HS / 8][GROUP_THREADS];   /* a group's part, as its lanes have it */
 	query_stats stats[HOPPER_STAGES][QUERIES];
 	uint64_t keys_full, full[HOPPER_STAGES], free[HOPPER_STAGES]; /* of q, dout and stats */
-	uint64_t ds_full[HOPPER_GROUPS];
+	uint64_t ds_full[HOPPER_GROUPS], dq_full[HOPPER_GROUPS], dq_free[HOPPER_GROUPS];
 	int block;
 };
 
-/* A part of dq in global memory, of 64 queries of a head, as a group's lanes have it. */
+/* The sums of dq in global memory, each of 64 queries of a head, as a group's lanes have it. */
 struct query_sums {
 	float4 *sums; /* (tiles, nh, hs/8, GROUP_THREADS) */
 	int *added;   /* (tiles, nh): blocks of keys */
@@ -48,19 +48,55 @@ struct query_sums {
 /* The tiles of 64 queries before a sequence's first, at most, in those of all sequences. */
 __device__ __forceinline__ int tiles_before(int first, int sequence) { return first / QUERIES + sequence; }
 
+/* Rows of keys of the heads that are worked on together. */
+constexpr int ROWS_TOGETHER = 1 << 16;
+
+/* Where a block is: its head among those of all sequences, and its first key. The heads
+ * that are worked on together come one after the other for the same keys. */
+struct block_place {
+	int head, key;
+
+	__device__ __forceinline__ block_place(int heads, int longest, int block) {
+		int tiles = (longest + HOPPER_ROWS - 1) / HOPPER_ROWS;
+		int together = max(1, ROWS_TOGETHER / (tiles * HOPPER_ROWS));
+		int first = block / (together * tiles) * together;
+		block -= first * tiles;
+		together = min(together, heads - first);
+		head = first + block % together;
+		key = block / together * HOPPER_ROWS;
+	}
+};
+
 /* The work of a block. */
 struct key_block {
 	attention_head h; /* of the queries that come first */
 	int sequence, kv, share, key, width; /* head with keys, heads that share it, first key, channels of a row of qkv */
 
-	__device__ __forceinline__ key_block(attention_shape s, int heads, int block) /* of keys, of each sequence */
-		: h(s, block % (s.b * heads) * s.share), sequence(block % (s.b * heads) / heads), kv(block % heads),
-		  share(s.share), key(block / (s.b * heads) * HOPPER_ROWS), width(s.c + 2 * s.keys) {}
+	__device__ __forceinline__ key_block(attention_shape s, int heads, block_place at) /* heads of each sequence */
+		: h(s, at.head * s.share), sequence(at.head / heads), kv(at.head % heads), share(s.share), key(at.key),
+		  width(s.c + 2 * s.keys) {}
 	__device__ __forceinline__ int tiles() const { return (h.t + QUERIES - 1) / QUERIES; }
-	/* The steps of the block, and the query head and tile of each. */
-	__device__ __forceinline__ int steps() const { return share * (tiles() - key / QUERIES); }
-	__device__ __forceinline__ int head(int step) const { return h.number + step / (steps() / share); }
-	__device__ __forceinline__ int tile(int step) const { return tiles() - 1 - step % (steps() / share); }
+	__device__ __forceinline__ int number() const { return key / HOPPER_ROWS; } /* among its head's blocks */
+};
+
+/* A step of a block: a tile of queries of a head. */
+struct query_step {
+	int number, tile, head;
+
+	__device__ __forceinline__ query_step(key_block b) : number(0), tile(b.tiles() - 1), head(b.h.number) {}
+	__device__ __forceinline__ bool exists(key_block b) const { return head < b.h.number + b.share; }
+	__device__ __forceinline__ void next(key_block b) {
+		number++;
+		if (--tile >= b.key / QUERIES) return;
+		tile = b.tiles() - 1;
+		head++;
+	}
+	/* Whether the block has the last keys of the queries. */
+	__device__ __forceinline__ bool has_last(key_block b) const { return tile * QUERIES / HOPPER_ROWS == b.number(); }
+	/* The place of the queries' sum. */
+	__device__ __forceinline__ size_t sum(attention_shape s, key_block b) const {
+		return static_cast<size_t>(tiles_before(b.h.first, b.sequence) + tile) * s.nh + head;
+	}
 };
 
 template <int HS> __device__ __forceinline__ void open_barriers(backward_memory<HS> &memory) {
@@ -69,7 +105,11 @@ template <int HS> __device__ __forceinline__ void open_barriers(backward_memory<
 		barrier_open(&memory.full[i], 3);
 		barrier_open(&memory.free[i], HOPPER_GROUPS * 4);
 	}
-	for (int i = 0; i < HOPPER_GROUPS; i++) barrier_open(&memory.ds_full[i], HOPPER_GROUPS * 4);
+	for (int i = 0; i < HOPPER_GROUPS; i++) {
+		barrier_open(&memory.ds_full[i], HOPPER_GROUPS * 4);
+		barrier_open(&memory.dq_full[i], 4);
+		barrier_open(&memory.dq_free[i], 1);
+	}
 	barriers_opened();
 }
 
@@ -89,10 +129,10 @@ __device__ __forceinline__ void load(backward_memory<HS> &memory, const tensor_m
 		memory.k.load(keys, channel, b.h.first + b.key, &memory.keys_full);
 		memory.v.load(keys, channel + (b.width - s.c) / 2, b.h.first + b.key, &memory.keys_full);
 	}
-	for (int step = 0; step < b.steps(); step++) {
-		int stage = step % HOPPER_STAGES, parity = step / HOPPER_STAGES % 2, query = b.tile(step) * QUERIES;
+	for (query_step step(b); step.exists(b); step.next(b)) {
+		int stage = step.number % HOPPER_STAGES, parity = step.number / HOPPER_STAGES % 2, query = step.tile * QUERIES;
 		attention_head h = b.h;
-		h.number = b.head(step);
+		h.number = step.head;
 		barrier_wait(&memory.free[stage], parity ^ 1);
 		if (one) {
 			memory.q[stage].load(queries, h.number * HS, h.first + query, &memory.full[stage]);
@@ -103,8 +143,28 @@ __device__ __forceinline__ void load(backward_memory<HS> &memory, const tensor_m
 	}
 }
 
+/* One thread adds a group's parts of dq to the sums, each after the block of the keys before. */
+template <int HS>
+__device__ __forceinline__ void add_parts(backward_memory<HS> &memory, query_sums to, attention_shape s, key_block b,
+	int group) {
+	constexpr int VALUES = HS / 8 * GROUP_THREADS;
+	int parts = 0;
+	for (query_step step(b); step.exists(b); step.next(b)) {
+		if (step.number % HOPPER_GROUPS != group || step.has_last(b)) continue; /* another adds it; the group writes dq */
+		size_t at = step.sum(s, b);
+		barrier_wait(&memory.dq_full[group], parts++ % 2);
+		if (b.number() > 0) wait_for_count(to.added + at, b.number());
+		send_floats(to.sums + at * VALUES, memory.dq[group][0], VALUES, b.number() > 0);
+		floats_read();
+		barrier_arrive(&memory.dq_free[group]);
+		floats_written();
+		count_one(to.added + at);
+	}
+}
+
 /* A lane's part of its group's 64 keys. */
 template <int HS> struct key_group {
+	int parts; /* of dq that the group has handed over */
 	float dk[HS / 8][4], dv[HS / 8][4];
 };
 
@@ -157,41 +217,46 @@ __device__ __forceinline__ void accumulate(float (&sum)[HS / 8][4], const score_
 	for (int i = 0; i < QUERIES / 16; i++) multiply<HS, 1>(sum, a[i], tile.by_rows(16 * i, 0), true);
 }
 
-/* Adds the block's part of dq to what the blocks of keys before have added. When the group
- * has met here, none of its products reads ds any more: make_dq writes there afterwards. */
+/* Hands a part of dq to the thread that adds it to the sums. */
 template <int HS>
-__device__ __forceinline__ void add_in_order(float (&dq)[HS / 8][4], query_sums to, size_t tile, int block, bool last,
-	int group) {
-	int thread = threadIdx.x % GROUP_THREADS;
-	float4 *sums = to.sums + tile * (HS / 8) * GROUP_THREADS + thread;
-	if (block > 0 && thread == 0) wait_for_count(to.added + tile, block);
-	threads_meet(1 + group, GROUP_THREADS);
+__device__ __forceinline__ void hand_over(backward_memory<HS> &memory, const float (&dq)[HS / 8][4], int group, int part) {
+	barrier_wait(&memory.dq_free[group], part % 2 ^ 1);
 #pragma unroll
-	for (int first = 0; first < HS / 8; first += 4) { /* loads four at a time, as registers are scarce */
-		float4 x[4] = {};
-#pragma unroll
-		for (int n = 0; n < 4; n++)
-			if (block > 0) x[n] = __ldcg(sums + (first + n) * GROUP_THREADS);
-#pragma unroll
-		for (int n = 0; n < 4; n++) {
-			float(&sum)[4] = dq[first + n];
-			sum[0] += x[n].x;
-			sum[1] += x[n].y;
-			sum[2] += x[n].z;
-			sum[3] += x[n].w;
-			if (!last) __stcg(sums + (first + n) * GROUP_THREADS, make_float4(sum[0], sum[1], sum[2], sum[3]));
-		}
-	}
-	if (last) return;
-	threads_meet(1 + group, GROUP_THREADS); /* all have added; no order of threads shows it where blocks run one after another */
-	if (thread == 0) count_one(to.added + tile);
+	for (int n = 0; n < HS / 8; n++)
+		memory.dq[group][n][threadIdx.x % GROUP_THREADS] = make_float4(dq[n][0], dq[n][1], dq[n][2], dq[n][3]);
+	publish_shared();
+	warp_arrives(&memory.dq_full[group]);
 }
 
-/* dq of a tile of queries by one group: its product over the block's keys, its place in
- * the sum and, after the last keys, the result. */
+/* Adds the sum of the blocks before. */
+template <int HS> __device__ __forceinline__ void add_sum(float (&dq)[HS / 8][4], const float4 *sum) {
+	sum += threadIdx.x % GROUP_THREADS;
+#pragma unroll
+	for (int n = 0; n < HS / 8; n++) {
+		float4 x = __ldcg(sum + n * GROUP_THREADS);
+		dq[n][0] += x.x;
+		dq[n][1] += x.y;
+		dq[n][2] += x.z;
+		dq[n][3] += x.w;
+	}
+}
+
+/* Whether there are registers for a step's last products beside those of dq. */
+template <int HS> constexpr bool BESIDE_DQ = HS == 64;
+
+/* Ends the products of a step and gives its queries back. PENDING later products go on. */
+template <int HS, int PENDING> __device__ __forceinline__ void end_step(key_group<HS> &r, uint64_t *free) {
+	products_wait<PENDING>();
+	settle(r.dv);
+	settle(r.dk);
+	warp_arrives(free);
+}
+
+/* dq of a tile of queries by one group: its product over the block's keys, and after the
+ * last keys the result. Ends the step's other products. */
 template <int HS>
-__device__ __forceinline__ void make_dq(backward_memory<HS> &memory, bf16 *dqkv, query_sums sums, attention_shape s,
-	key_block b, int step, int group) {
+__device__ __forceinline__ void make_dq(key_group<HS> &r, backward_memory<HS> &memory, bf16 *dqkv, query_sums sums,
+	attention_shape s, key_block b, query_step step, int group) {
 	float dq[HS / 8][4];
 	settle(dq);
 	products_begin();
@@ -199,25 +264,28 @@ __device__ __forceinline__ void make_dq(backward_memory<HS> &memory, bf16 *dqkv,
 	for (int i = 0; i < HOPPER_ROWS / 16; i++)
 		multiply<HS, 1, 1>(dq, memory.ds[group].by_rows(16 * i, 0), memory.k.by_rows(16 * i, 0), i > 0);
 	products_commit();
+	if (BESIDE_DQ<HS>) end_step<HS, 1>(r, &memory.free[step.number % HOPPER_STAGES]);
 	products_wait<0>();
 	settle(dq);
-	int tile = b.tile(step), query = tile * QUERIES, warp = threadIdx.x % GROUP_THREADS / 32 * 16;
-	size_t at = static_cast<size_t>(tiles_before(b.h.first, b.sequence) + tile) * s.nh + b.head(step);
-	bool last = tile * QUERIES / HOPPER_ROWS == b.key / HOPPER_ROWS;
-	add_in_order<HS>(dq, sums, at, b.key / HOPPER_ROWS, last, group);
-	if (!last) return;
-	bf16 *to = dqkv + static_cast<int64_t>(b.h.first) * b.width + b.head(step) * HS;
+	int query = step.tile * QUERIES, warp = threadIdx.x % GROUP_THREADS / 32 * 16;
+	size_t at = step.sum(s, b);
+	bool last = step.has_last(b);
+	if (last && b.number() > 0 && threadIdx.x % GROUP_THREADS == 0) wait_for_count(sums.added + at, b.number());
+	threads_meet(1 + group, GROUP_THREADS); /* none of the group's products reads ds any more, which store_rows writes */
+	if (!last) return hand_over<HS>(memory, dq, group, r.parts++);
+	if (b.number() > 0) add_sum<HS>(dq, sums.sums + at * (HS / 8) * GROUP_THREADS);
+	bf16 *to = dqkv + static_cast<int64_t>(b.h.first) * b.width + step.head * HS;
 	store_rows(head_rows<bf16>{to, static_cast<size_t>(b.width)},
 		reinterpret_cast<head_panels<HS, QUERIES> &>(memory.ds[group]), warp, dq, query + warp, b.h.t, {s.scale, s.scale});
 }
 
-/* One tile of queries for a group's keys, from row on of the block's. */
+/* Begins a step for a group's keys, from row on of the block's; end_step ends it. */
 template <int HS>
-__device__ __forceinline__ void step_of(key_group<HS> &r, backward_memory<HS> &memory, key_block b, int step, int row,
-	float scale2) {
-	int stage = step % HOPPER_STAGES, turn = step % HOPPER_GROUPS, parity = step / HOPPER_STAGES % 2;
+__device__ __forceinline__ void begin_step(key_group<HS> &r, backward_memory<HS> &memory, key_block b, query_step step,
+	int row, float scale2) {
+	int stage = step.number % HOPPER_STAGES, turn = step.number % HOPPER_GROUPS, parity = step.number / HOPPER_STAGES % 2;
 	int warp = threadIdx.x % GROUP_THREADS / 32 * 16, lane = threadIdx.x % 32;
-	int ahead = b.key + row + warp + lane / 4 - b.tile(step) * QUERIES - lane % 4 * 2;
+	int ahead = b.key + row + warp + lane / 4 - step.tile * QUERIES - lane % 4 * 2;
 	const query_stats *stats = memory.stats[stage] + lane % 4 * 2;
 	score_tile p, ds;
 	score_operands p_operands, ds_operands;
@@ -231,22 +299,20 @@ __device__ __forceinline__ void step_of(key_group<HS> &r, backward_memory<HS> &m
 	settle(p);
 	probabilities(p, stats, ahead, scale2);
 	pack_operands(p_operands, p);
-	products_wait<0>();
+	settle(r.dv);
+	products_begin();
+	accumulate(r.dv, p_operands, memory.dout[stage]);
+	products_commit();
+	products_wait<1>();
 	settle(ds);
 	differentiate(ds, p, stats);
 	pack_operands(ds_operands, ds);
 	share_scores(memory.ds[turn], row + warp, ds_operands);
 	warp_arrives(&memory.ds_full[turn]);
-	settle(r.dv);
 	settle(r.dk);
 	products_begin();
-	accumulate(r.dv, p_operands, memory.dout[stage]);
 	accumulate(r.dk, ds_operands, memory.q[stage]);
 	products_commit();
-	products_wait<0>();
-	settle(r.dv);
-	settle(r.dk);
-	warp_arrives(&memory.free[stage]);
 }
 
 /* Grid: b·nh/share·(tiles of keys of the longest sequence). */
@@ -261,24 +327,29 @@ __global__ void __launch_bounds__(HOPPER_THREADS, 1) attention_backward(const __
 		open_barriers(memory);
 	}
 	__syncthreads();
-	key_block b(s, s.keys / HS, memory.block);
+	key_block b(s, s.keys / HS, block_place(s.b * (s.keys / HS), s.t, memory.block));
 	if (b.key >= b.h.t) return;
 	int group = my_group(), row = 64 * group;
 	if (group == HOPPER_GROUPS) {
 		give_registers<LOADING>();
-		if (threadIdx.x % GROUP_THREADS < 32) load(memory, keys, queries, dout, stats, s, b);
+		int warp = threadIdx.x % GROUP_THREADS / 32;
+		if (warp == 0) load(memory, keys, queries, dout, stats, s, b);
+		else if (warp <= HOPPER_GROUPS && threadIdx.x % 32 == 0) add_parts(memory, sums, s, b, warp - 1);
 		return;
 	}
 	take_registers<MULTIPLYING>();
 	key_group<HS> r;
+	r.parts = 0;
 	clear(r.dk);
 	clear(r.dv);
 	barrier_wait(&memory.keys_full, 0);
-	for (int step = 0; step < b.steps(); step++) {
-		step_of(r, memory, b, step, row, s.scale * LOG2_E);
-		if (step % HOPPER_GROUPS != group) continue;
-		barrier_wait(&memory.ds_full[group], step / HOPPER_GROUPS % 2);
-		make_dq(memory, dqkv, sums, s, b, step, group);
+	for (query_step step(b); step.exists(b); step.next(b)) {
+		begin_step(r, memory, b, step, row, s.scale * LOG2_E);
+		bool turn = step.number % HOPPER_GROUPS == group;
+		if (!BESIDE_DQ<HS> || !turn) end_step<HS, 0>(r, &memory.free[step.number % HOPPER_STAGES]);
+		if (!turn) continue;
+		barrier_wait(&memory.ds_full[group], step.number / HOPPER_GROUPS % 2);
+		make_dq(r, memory, dqkv, sums, s, b, step, group);
 	}
 	threads_meet(3, HOPPER_GROUPS * GROUP_THREADS); /* no product reads keys or values any more */
 	row += threadIdx.x % GROUP_THREADS / 32 * 16; /* of the warp */
@@ -295,6 +366,7 @@ template <int HS>
 int32_t backward(void *stream, bf16 *dqkv, const bf16 *dout, const bf16 *qkv, const query_stats *stats, void *work,
 	attention_shape s, int n) {
 	constexpr size_t BYTES = shared_bytes<backward_memory<HS>>;
+	static_assert(BYTES <= 227 << 10, "what a block may have");
 	size_t tiles = all_tiles(s, n);
 	float4 *sums = static_cast<float4 *>(work);
 	int *counts = reinterpret_cast<int *>(sums + tiles * (HS / 8) * GROUP_THREADS);

@@ -74,7 +74,9 @@ __device__ __forceinline__ void attend(query_rows<HS, MT> &r, const bf16 *keys, 
 #pragma unroll
 	for (int m = 0; m < MT; m++) {
 		if (key + TILE_ROWS - 1 > query + 16 * m) mask_future(s[m], query + 16 * m, key);
-		softmax(s[m], r.o[m], r.largest[m], r.sum[m], scale2);
+		float shrink[2];
+		softmax(s[m], shrink, r.largest[m], r.sum[m], scale2);
+		rescale(r.o[m], shrink);
 	}
 	weigh<HS, MT>(r, s, values);
 }

@@ -1,27 +1,30 @@
 /* Attention forward on Hopper's tensor cores: the equations of attention_forward.cu, by
- * other instructions. A block has 128 queries of a head. One warp has the copy engine
- * bring tiles of 128 keys and values, two ahead; two groups of four warps multiply, 64
- * queries each, straight from shared memory, so that one group's products run beside the
- * other's exponentials.
+ * other instructions. A block works on 128 queries of a head, and then on others: there are
+ * as many blocks as multiprocessors, and the queries with the most keys come first. One
+ * thread has the copy engine bring tiles of 128 keys and values, two ahead, across the
+ * borders of this work. Two groups of four warps multiply, 64 queries each, straight from
+ * shared memory. A group begins the scores of its next tile and the weighing of its last one
+ * together, in turn with the other group. Exponentials run beside these products.
  *
- * Estimated for a tile of a group at head size 128, of clocks of an H100's processor: two
- * products of 64 x 128 x 128 at 2048 multiply-adds a clock are 1024, 64 x 128 exponentials
- * at 16 a clock 512, and what products read of shared memory, 128 KB at 128 bytes a
- * clock, 1024. Two groups then keep the tensor cores busy, where mma.sync, which reads
- * operands by instructions of its own, reaches about two thirds of their rate (Dao
- * 2023; Shah et al. 2024). None of it is measured. */
+ * For a tile of a group at head size 128, in clocks of an H100's processor: two products of
+ * 64 x 128 x 128 at 2048 multiply-adds a clock are 1024, 64 x 128 exponentials at 16 a
+ * clock 512, and what products read of shared memory, 128 KB at 128 bytes a clock, 1024.
+ * Measured are 2,400, and at head size 64 1,640, where exponentials alone take 512
+ * (results/gpu-h100.txt). Without turns and with a block for each 128 queries it was 5 to
+ * 10 % more. */
 #include "attention_hopper.cuh"
 #include "attention_softmax.cuh"
 
 namespace {
 
 template <int HS> struct forward_memory {
-	head_panels<HS, HOPPER_ROWS> q, k[HOPPER_STAGES], v[HOPPER_STAGES];
-	uint64_t q_full, k_full[HOPPER_STAGES], v_full[HOPPER_STAGES], k_free[HOPPER_STAGES], v_free[HOPPER_STAGES];
+	head_panels<HS, HOPPER_ROWS> q, k[HOPPER_STAGES], v[HOPPER_STAGES], out;
+	uint64_t q_full, q_free, k_full[HOPPER_STAGES], v_full[HOPPER_STAGES], k_free[HOPPER_STAGES], v_free[HOPPER_STAGES];
 };
 
 template <int HS> __device__ __forceinline__ void open_barriers(forward_memory<HS> &memory) {
 	barrier_open(&memory.q_full, 1);
+	barrier_open(&memory.q_free, HOPPER_GROUPS * 4);
 	for (int i = 0; i < HOPPER_STAGES; i++) {
 		barrier_open(&memory.k_full[i], 1);
 		barrier_open(&memory.v_full[i], 1);
@@ -31,18 +34,43 @@ template <int HS> __device__ __forceinline__ void open_barriers(forward_memory<H
 	barriers_opened();
 }
 
-/* Loads queries from row `first` of the head on, and keys and values up to row end. */
+/* 128 queries of a head. A block works on several, those with the most keys first. */
+struct query_block {
+	attention_head h;
+	int first, end; /* queries, and the keys of the last one */
+
+	__device__ __forceinline__ query_block(attention_shape s, int number)
+		: h(s, number % (s.b * s.nh)),
+		  first(((s.t + HOPPER_ROWS - 1) / HOPPER_ROWS - 1 - number / (s.b * s.nh)) * HOPPER_ROWS),
+		  end(min(first + HOPPER_ROWS, h.t)) {}
+	__device__ __forceinline__ bool exists() const { return first < end; } /* in its sequence */
+};
+
+__device__ __forceinline__ int query_blocks(attention_shape s) { return s.b * s.nh * ((s.t + HOPPER_ROWS - 1) / HOPPER_ROWS); }
+
+/* The place of a tile of keys among the buffers, and its parity there. */
+__device__ __forceinline__ int stage_of(int tile) { return tile % HOPPER_STAGES; }
+__device__ __forceinline__ int parity_of(int tile) { return tile / HOPPER_STAGES % 2; }
+
+/* Loads queries, keys and values of all the block's work. */
 template <int HS>
-__device__ __forceinline__ void load(forward_memory<HS> &memory, const tensor_map &qkv, attention_shape s,
-	attention_head h, int first, int end) {
-	int keys = s.c + h.number / s.share * HS, values = keys + s.keys;
-	memory.q.load(qkv, h.number * HS, h.first + first, &memory.q_full);
-	for (int key = 0, tile = 0; key < end; key += HOPPER_ROWS, tile++) {
-		int stage = tile % HOPPER_STAGES, parity = tile / HOPPER_STAGES % 2;
-		barrier_wait(&memory.k_free[stage], parity ^ 1);
-		memory.k[stage].load(qkv, keys, h.first + key, &memory.k_full[stage]);
-		barrier_wait(&memory.v_free[stage], parity ^ 1);
-		memory.v[stage].load(qkv, values, h.first + key, &memory.v_full[stage]);
+__device__ __forceinline__ void load(forward_memory<HS> &memory, const tensor_map &qkv, attention_shape s) {
+	int tile = 0, done = 0;
+	for (int number = blockIdx.x; number < query_blocks(s); number += gridDim.x) {
+		query_block b(s, number);
+		if (!b.exists()) continue;
+		int keys = s.c + b.h.number / s.share * HS, values = keys + s.keys;
+		for (int key = 0; key < b.end; key += HOPPER_ROWS, tile++) {
+			int stage = stage_of(tile), parity = parity_of(tile);
+			barrier_wait(&memory.k_free[stage], parity ^ 1);
+			memory.k[stage].load(qkv, keys, b.h.first + key, &memory.k_full[stage]);
+			if (key == 0) {
+				barrier_wait(&memory.q_free, done++ % 2 ^ 1);
+				memory.q.load(qkv, b.h.number * HS, b.h.first + b.first, &memory.q_full);
+			}
+			barrier_wait(&memory.v_free[stage], parity ^ 1);
+			memory.v[stage].load(qkv, values, b.h.first + key, &memory.v_full[stage]);
+		}
 	}
 }
 
@@ -51,9 +79,9 @@ template <int HS> struct query_group {
 	float o[HS / 8][4], largest[2], sum[2];
 };
 
-/* s = q·kᵀ, of the group's queries from row on. */
+/* Begins s = q·kᵀ, of the group's queries from row on. */
 template <int HS>
-__device__ __forceinline__ void scores(float (&s)[HOPPER_ROWS / 8][4], const head_panels<HS, HOPPER_ROWS> &q, int row,
+__device__ __forceinline__ void begin_scores(float (&s)[HOPPER_ROWS / 8][4], const head_panels<HS, HOPPER_ROWS> &q, int row,
 	const head_panels<HS, HOPPER_ROWS> &k) {
 	settle(s);
 	products_begin();
@@ -61,45 +89,77 @@ __device__ __forceinline__ void scores(float (&s)[HOPPER_ROWS / 8][4], const hea
 	for (int i = 0; i < HS / 16; i++)
 		multiply<HOPPER_ROWS, 0, 0>(s, q.by_channels(row, i), k.by_channels(0, i), i > 0);
 	products_commit();
-	products_wait<0>();
-	settle(s);
 }
 
-/* o += p·v. */
+/* Begins o += p·v. */
 template <int HS>
-__device__ __forceinline__ void weigh(float (&o)[HS / 8][4], const uint32_t (&p)[HOPPER_ROWS / 16][4],
+__device__ __forceinline__ void begin_weighing(float (&o)[HS / 8][4], const uint32_t (&p)[HOPPER_ROWS / 16][4],
 	const head_panels<HS, HOPPER_ROWS> &v) {
 	settle(o);
 	products_begin();
 #pragma unroll
 	for (int i = 0; i < HOPPER_ROWS / 16; i++) multiply<HS, 1>(o, p[i], v.by_rows(16 * i, 0), true);
 	products_commit();
+}
+
+/* Waits for o += p·v, and gives the values back. */
+template <int HS> __device__ __forceinline__ void end_weighing(float (&o)[HS / 8][4], uint64_t *v_free) {
 	products_wait<0>();
 	settle(o);
+	warp_arrives(v_free);
 }
 
-/* All tiles up to row end for the group's queries, from row on of the block's, which begin with first. */
+/* Groups begin their products in turn: each waits for the other's before its own. */
+__device__ __forceinline__ void wait_turn(int group) { threads_meet(1 + group, HOPPER_GROUPS * GROUP_THREADS); }
+__device__ __forceinline__ void give_turn(int group) { threads_pass(2 - group, HOPPER_GROUPS * GROUP_THREADS); }
+
+/* All tiles of keys for the group's queries, from row on of the block's. A tile's values are
+ * weighed while the scores of the next turn into weights. tile counts the tiles of all work. */
 template <int HS>
-__device__ __forceinline__ void attend(query_group<HS> &r, forward_memory<HS> &memory, int row, int first, int end,
-	float scale2) {
-	int query = first + row + threadIdx.x % GROUP_THREADS / 32 * 16; /* of the warp */
-	barrier_wait(&memory.q_full, 0);
-	for (int key = 0, tile = 0; key < end; key += HOPPER_ROWS, tile++) {
-		int stage = tile % HOPPER_STAGES, parity = tile / HOPPER_STAGES % 2;
-		float s[HOPPER_ROWS / 8][4];
-		uint32_t p[HOPPER_ROWS / 16][4];
-		barrier_wait(&memory.k_full[stage], parity);
-		scores(s, memory.q, row, memory.k[stage]);
-		warp_arrives(&memory.k_free[stage]);
-		if (key == first) mask_future(s, query, key); /* the last tile */
-		softmax(s, r.o, r.largest, r.sum, scale2);
+__device__ __forceinline__ void attend(query_group<HS> &r, forward_memory<HS> &memory, query_block b, int row, int &tile,
+	int group, float scale2) {
+	int query = b.first + row + threadIdx.x % GROUP_THREADS / 32 * 16; /* of the warp */
+	float s[HOPPER_ROWS / 8][4], shrink[2];
+	uint32_t p[HOPPER_ROWS / 16][4];
+	barrier_wait(&memory.k_full[stage_of(tile)], parity_of(tile));
+	wait_turn(group);
+	begin_scores(s, memory.q, row, memory.k[stage_of(tile)]);
+	give_turn(group);
+	products_wait<0>();
+	settle(s);
+	warp_arrives(&memory.k_free[stage_of(tile)]);
+	if (b.end <= HOPPER_ROWS) warp_arrives(&memory.q_free);
+	if (b.first == 0) mask_future(s, query, 0);
+	softmax(s, shrink, r.largest, r.sum, scale2);
+	pack_operands(p, s);
+	shrink[0] = shrink[1] = 1;
+	for (int key = HOPPER_ROWS; key < b.end; key += HOPPER_ROWS) {
+		int next = tile + 1;
+		barrier_wait(&memory.k_full[stage_of(next)], parity_of(next));
+		barrier_wait(&memory.v_full[stage_of(tile)], parity_of(tile));
+		settle(p);
+		wait_turn(group);
+		begin_scores(s, memory.q, row, memory.k[stage_of(next)]);
+		rescale(r.o, shrink);
+		begin_weighing<HS>(r.o, p, memory.v[stage_of(tile)]);
+		give_turn(group);
+		products_wait<1>();
+		settle(s);
+		warp_arrives(&memory.k_free[stage_of(next)]);
+		if (key + HOPPER_ROWS >= b.end) warp_arrives(&memory.q_free);
+		if (key == b.first) mask_future(s, query, key); /* the last tile */
+		softmax(s, shrink, r.largest, r.sum, scale2);
+		end_weighing<HS>(r.o, &memory.v_free[stage_of(tile)]);
 		pack_operands(p, s);
-		barrier_wait(&memory.v_full[stage], parity);
-		weigh(r.o, p, memory.v[stage]);
-		warp_arrives(&memory.v_free[stage]);
+		tile = next;
 	}
+	barrier_wait(&memory.v_full[stage_of(tile)], parity_of(tile));
+	rescale(r.o, shrink);
+	settle(p);
+	begin_weighing<HS>(r.o, p, memory.v[stage_of(tile)]);
+	end_weighing<HS>(r.o, &memory.v_free[stage_of(tile)]);
+	tile++;
 }
-
 /* Writes out = o/sum, and lse. */
 template <int HS>
 __device__ __forceinline__ void finish(query_group<HS> &r, head_panels<HS, HOPPER_ROWS> &panels, int row,
@@ -113,45 +173,59 @@ __device__ __forceinline__ void finish(query_group<HS> &r, head_panels<HS, HOPPE
 		inverse[half] = 1 / sum;
 		if (threadIdx.x % 4 == 0 && query < t) lse[query] = r.largest[half] * LN_2 + logf(sum);
 	}
+	__syncwarp(); /* no lane reads the panels' rows of the work before */
 	store_rows(out, panels, row, r.o, first + row, t, inverse);
 }
 
-/* Grid (b·nh, tiles of queries); those with most keys start first. */
+/* Grid: as many blocks as there are multiprocessors, if there is so much work. */
 template <int HS>
 __global__ void __launch_bounds__(HOPPER_THREADS, 1) attention_forward(const __grid_constant__ tensor_map qkv,
 	bf16 *out, float *lse, attention_shape s) {
 	DYNAMIC_SHARED(unsigned char, shared);
 	forward_memory<HS> &memory = at_panel<forward_memory<HS>>(shared);
-	attention_head h(s, blockIdx.x);
-	int first = (gridDim.y - 1 - blockIdx.y) * HOPPER_ROWS, end = min(first + HOPPER_ROWS, h.t);
-	if (first >= end) return;
 	if (threadIdx.x == 0) open_barriers(memory);
 	__syncthreads();
 	int group = my_group();
 	if (group == HOPPER_GROUPS) {
 		give_registers<LOADING>();
-		if (threadIdx.x % GROUP_THREADS == 0) load(memory, qkv, s, h, first, end);
+		if (threadIdx.x % GROUP_THREADS == 0) load(memory, qkv, s);
 		return;
 	}
 	take_registers<MULTIPLYING>();
-	query_group<HS> r;
-	clear(r.o);
-	r.largest[0] = r.largest[1] = -INFINITY;
-	r.sum[0] = r.sum[1] = 0;
-	attend(r, memory, 64 * group, first, end, s.scale * LOG2_E);
-	threads_meet(1 + group, GROUP_THREADS); /* no warp's product reads the group's queries any more; products hold warps together, so that no order of threads shows it */
-	finish(r, memory.q, 64 * group, rows_of(out, s, h), lse + h.sums(s), first, h.t);
+	if (group == 1) give_turn(group); /* the first group begins */
+	int tile = 0, done = 0;
+	for (int number = blockIdx.x; number < query_blocks(s); number += gridDim.x) {
+		query_block b(s, number);
+		if (!b.exists()) continue;
+		query_group<HS> r;
+		clear(r.o);
+		r.largest[0] = r.largest[1] = -INFINITY;
+		r.sum[0] = r.sum[1] = 0;
+		barrier_wait(&memory.q_full, done++ % 2);
+		attend(r, memory, b, 64 * group, tile, group, s.scale * LOG2_E);
+		finish(r, memory.out, 64 * group, rows_of(out, s, b.h), lse + b.h.sums(s), b.first, b.h.t);
+	}
+	if (group == 0) wait_turn(group); /* takes the turn that the other group gave last */
+}
+
+/* The multiprocessors of the current device. */
+int32_t multiprocessors(int *count) {
+	int device;
+	cudaError_t status = cudaGetDevice(&device);
+	if (status == cudaSuccess) status = cudaDeviceGetAttribute(count, cudaDevAttrMultiProcessorCount, device);
+	return static_cast<int32_t>(status);
 }
 
 template <int HS>
 int32_t forward(void *stream, bf16 *out, float *lse, const bf16 *qkv, attention_shape s, int n) {
 	constexpr size_t BYTES = shared_bytes<forward_memory<HS>>;
 	tensor_map map;
+	int most = 0, blocks = s.b * s.nh * ((s.t + HOPPER_ROWS - 1) / HOPPER_ROWS);
 	int32_t status = tensor_map_of(&map, qkv, n, s.c + 2 * s.keys, HOPPER_ROWS);
+	if (status == 0) status = multiprocessors(&most);
 	if (status == 0) status = allow_shared(attention_forward<HS>, BYTES);
 	if (status != 0) return status;
-	dim3 grid(s.b * s.nh, (s.t + HOPPER_ROWS - 1) / HOPPER_ROWS);
-	LAUNCH(attention_forward<HS>, grid, HOPPER_THREADS, BYTES, stream, map, out, lse, s);
+	LAUNCH(attention_forward<HS>, min(blocks, most), HOPPER_THREADS, BYTES, stream, map, out, lse, s);
 	return launched();
 }
 

@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(THREADS, SLICES == 1 ? 2 : 1)
 		int query = row + my_row() + 16 * i;
 		inverse[i] = 1 / total;
 		if (channel == 0 && my_column() == 0 && query < s.t)
-			lse[head.sums(s) + query] = largest[i] * LN_2 + logf(total);
+			lse[head.sums(s) + query] = fmaf(largest[i], LN_2, logf(total));
 	}
 	store<SLICES>(rows_of(out, s, head), o, inverse, row, channel, s);
 }

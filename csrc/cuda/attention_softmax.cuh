@@ -27,9 +27,10 @@ __device__ __forceinline__ float quad_sum(float x) {
 	return x + __shfl_xor_sync(0xffffffff, x, 2);
 }
 
-/* Replaces s by P and scales sum and o so far. Half a fragment's rows at a time. */
-template <int N, int C>
-__device__ __forceinline__ void softmax(float (&s)[N][4], float (&o)[C][4], float (&largest)[2], float (&sum)[2],
+/* Replaces s by P and scales sum so far. Sets shrink to the factors by which o so far
+ * shrinks. Half a fragment's rows at a time. */
+template <int N>
+__device__ __forceinline__ void softmax(float (&s)[N][4], float (&shrink)[2], float (&largest)[2], float (&sum)[2],
 	float scale2) {
 #pragma unroll
 	for (int half = 0; half < 2; half++) {
@@ -38,7 +39,8 @@ __device__ __forceinline__ void softmax(float (&s)[N][4], float (&o)[C][4], floa
 #pragma unroll
 		for (int n = 0; n < N; n++) top = fmaxf(top, fmaxf(s[n][first], s[n][first + 1]));
 		top = fmaxf(largest[half], quad_max(top) * scale2);
-		float shrink = exp2_flush(largest[half] - top), total = 0;
+		float total = 0;
+		shrink[half] = exp2_flush(largest[half] - top);
 #pragma unroll
 		for (int n = 0; n < N; n++)
 #pragma unroll
@@ -46,14 +48,16 @@ __device__ __forceinline__ void softmax(float (&s)[N][4], float (&o)[C][4], floa
 				s[n][i] = exp2_flush(fmaf(s[n][i], scale2, -top));
 				total += s[n][i];
 			}
-#pragma unroll
-		for (int n = 0; n < C; n++) {
-			o[n][first] *= shrink;
-			o[n][first + 1] *= shrink;
-		}
 		largest[half] = top;
-		sum[half] = fmaf(sum[half], shrink, total);
+		sum[half] = fmaf(sum[half], shrink[half], total);
 	}
+}
+
+template <int C> __device__ __forceinline__ void rescale(float (&o)[C][4], const float (&shrink)[2]) {
+#pragma unroll
+	for (int n = 0; n < C; n++)
+#pragma unroll
+		for (int i = 0; i < 4; i++) o[n][i] *= shrink[i / 2];
 }
 
 #endif

@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(THREADS, SLICES == 1 ? 2 : 1)
 		int at = my_row() + 16 * i;
 		inverse[i] = total == 0 ? 0 : 1 / total;
 		if (channel == 0 && my_column() == 0 && at < rows)
-			lse[head.sums(s) + queries.order[row + at]] = total == 0 ? -INFINITY : largest[i] * LN_2 + logf(total);
+			lse[head.sums(s) + queries.order[row + at]] = total == 0 ? -INFINITY : fmaf(largest[i], LN_2, logf(total));
 	}
 	store<SLICES>(sorted(rows_of(out, s, head), queries), o, inverse, row, channel, s);
 }

@@ -67,6 +67,11 @@ __device__ __forceinline__ void threads_meet(int number, int threads) {
 	asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
 }
 
+/* Arrives where threads meet by a number, and goes on. */
+__device__ __forceinline__ void threads_pass(int number, int threads) {
+	asm volatile("bar.arrive %0, %1;" ::"r"(number), "r"(threads) : "memory");
+}
+
 /* Lets products and copies see what this thread has written to shared memory. */
 __device__ __forceinline__ void publish_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
@@ -91,6 +96,28 @@ __device__ __forceinline__ void count_one(int *counter) {
 	asm volatile("red.release.gpu.global.add.s32 [%0], 1;" ::"l"(counter) : "memory");
 }
 
+/* Begins to write, or to add, `count` float4 of shared memory to global memory. The thread that
+ * begins it has seen what is written there before. */
+__device__ __forceinline__ void send_floats(float4 *to, const float4 *from, int count, bool add) {
+	asm volatile("fence.proxy.async;" ::: "memory");
+	if (add)
+		asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;"
+		             ::"l"(to), "r"(shared_address(from)), "r"(16 * count) : "memory");
+	else
+		asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;"
+		             ::"l"(to), "r"(shared_address(from)), "r"(16 * count) : "memory");
+	asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+/* Waits until what the thread sends is read from shared memory; */
+__device__ __forceinline__ void floats_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
+
+/* waits until it is in global memory, for threads that this one tells of it. */
+__device__ __forceinline__ void floats_written() {
+	asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+	asm volatile("fence.proxy.async;" ::: "memory");
+}
+
 /* Products of a group, which all its threads begin together, after this; */
 __device__ __forceinline__ void products_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 
@@ -108,6 +135,14 @@ template <int N> __device__ __forceinline__ void settle(float (&d)[N][4]) {
 	for (int i = 0; i < N; i++)
 #pragma unroll
 		for (int j = 0; j < 4; j++) asm volatile("" : "+f"(d[i][j])::"memory");
+}
+
+/* The same for the registers of an operand: they are as they are from here on. */
+template <int N> __device__ __forceinline__ void settle(uint32_t (&a)[N][4]) {
+#pragma unroll
+	for (int i = 0; i < N; i++)
+#pragma unroll
+		for (int j = 0; j < 4; j++) asm volatile("" : "+r"(a[i][j])::"memory");
 }
 
 /* A panel as operand; `next` is the bytes from panel to panel, for a transposed one of more

@@ -66,6 +66,23 @@ inline bool phase_is_over(const void *barrier, unsigned parity) {
 	return barrier_at(barrier)->parity != parity;
 }
 
+/* Floats on their way to global memory. */
+struct Sent {
+	float4 *to;
+	const float4 *from;
+	int count;
+	bool add;
+};
+inline std::vector<Sent> sent;
+inline unsigned sends;
+
+inline void deliver(const Sent &s) {
+	for (int i = 0; i < s.count; i++) {
+		float4 x = s.from[i], y = s.add ? s.to[i] : make_float4(0, 0, 0, 0);
+		s.to[i] = make_float4(x.x + y.x, x.y + y.y, x.z + y.z, x.w + y.w);
+	}
+}
+
 /* Threads that meet by a number. */
 struct Meeting {
 	unsigned arrived, times;
@@ -161,14 +178,19 @@ inline void copy_box(void *to, const tensor_map &map, int channel, int row, uint
 		emulate::deliver(box);
 }
 
-inline void threads_meet(int number, int threads) {
+/* Arrives where threads meet by a number. Returns how often they had met before. */
+inline unsigned threads_pass(int number, int threads) {
 	emulate::Meeting &m = emulate::meetings[number];
 	unsigned times = m.times;
 	if (++m.arrived == static_cast<unsigned>(threads)) {
 		m.arrived = 0;
 		m.times++;
 	}
-	emulate::wait_until(emulate::has_met, &m, times);
+	return times;
+}
+inline void threads_meet(int number, int threads) {
+	unsigned times = threads_pass(number, threads);
+	emulate::wait_until(emulate::has_met, &emulate::meetings[number], times);
 }
 
 inline void publish_shared() {}
@@ -181,6 +203,19 @@ inline void wait_for_count(const int *counter, int count) {
 }
 inline void count_one(int *counter) { ++*counter; }
 
+inline void send_floats(float4 *to, const float4 *from, int count, bool add) {
+	emulate::Sent sent = {to, from, count, add};
+	if (emulate::sends++ % 2)
+		emulate::sent.push_back(sent);
+	else
+		emulate::deliver(sent);
+}
+inline void floats_read() {
+	for (const emulate::Sent &s : emulate::sent) emulate::deliver(s);
+	emulate::sent.clear();
+}
+inline void floats_written() { floats_read(); }
+
 inline void products_begin() { __syncwarp(); }
 inline void products_commit() { emulate::my_products().group++; }
 template <int PENDING> inline void products_wait() {
@@ -190,7 +225,7 @@ template <int PENDING> inline void products_wait() {
 	q.waiting.erase(q.waiting.begin(), q.waiting.begin() + done);
 	__syncwarp();
 }
-template <int N> inline void settle(float (&)[N][4]) {}
+template <typename T, int N> inline void settle(T (&)[N][4]) {}
 
 inline uint64_t matrix_of(const void *panel, int next) {
 	return uint64_t{1} << 62 | uint64_t{1024 / 16} << 32 | static_cast<uint64_t>(next / 16) << 16 |
