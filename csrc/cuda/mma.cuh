@@ -70,7 +70,12 @@ __device__ __forceinline__ void cp_async_16(void *to, const void *from, bool ins
 	             : "memory");
 }
 
-/* The same of 8 bytes, through the first-level cache. */
+/* The same of 4 and of 8 bytes, through the first-level cache. */
+__device__ __forceinline__ void cp_async_4(void *to, const void *from, bool inside) {
+	asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(to)), "l"(from),
+	             "r"(inside ? 4 : 0)
+	             : "memory");
+}
 __device__ __forceinline__ void cp_async_8(void *to, const void *from, bool inside) {
 	asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(shared_address(to)), "l"(from),
 	             "r"(inside ? 8 : 0)

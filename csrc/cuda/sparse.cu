@@ -1,82 +1,76 @@
-/* The calls on sparse matrices. Whole blocks go by blocks.cu; other entries one of two ways,
- * by what their shape and number promise:
+/* The calls on sparse matrices. Whole blocks go by blocks.cu. Other entries go one of three
+ * ways, chosen by the matrix's shape and number of entries:
  *
- *   lists   activations by tiles, the matrix as lists: sparse_multiply.cu and
+ *   short   float products: a list for each output, sparse_short.cu
+ *   lists   gradients of entries: activations by tiles, lists of four outputs each,
  *           sparse_sample.cu. The time falls with the entries.
  *   dense   the matrix written out with its zeros, and a dense product: a dense
  *           call's time, and that of 12 to 20 bytes of traffic for an entry or a
  *           zero: 2 % more at 4096³ in float.
  *
- * For M = N = K = 4096 in float an H200 should need 2.7 ms for the dense product,
- * and for the lists, at 4/5 of the rate that the kernels' heads count, in ms:
+ * For M = N = K = 4096 in float an H100 took, in ms:
  *
- *	kept       0.5   0.4   0.3   0.25  0.2   0.1   0.05  0.02
- *	multiply   3.2   3.0   2.6   2.4   2.1   1.25  0.7   0.4
- *	sample     4.5   4.2   3.8   3.3   2.9   1.7   1.1   0.9
+ *	kept                                0.25   0.2    0.1    0.05   0.02
+ *	product, short way, lists included  3.70   3.00   1.62   0.93   0.53
+ *	product, cuSPARSE, prepared         5.52   3.62   2.08   0.93   0.46
+ *	cuSPARSE's preparation              0.19   0.17   0.17   0.15   0.15
+ *	product, dense                      2.71   2.71   2.71   2.71   2.71
+ *	gradient, lists                                   2.37   1.42   0.83
+ *	gradient, cuSPARSE, prepared        4.18   4.18   2.85   1.58   0.64
  *
- * of which 0.1 prepare. For bfloat16 tensor cores make the dense product in 0.2 ms,
- * which the lists reach where a fiftieth to a hundredth is kept. These are
- * predictions, not measurements: no GPU has run this yet. */
+ * In bfloat16 the dense product takes 0.16 ms and is always taken. */
 #include "blocks.cuh"
 #include "columns.cuh"
 #include "sparse.cuh"
 
 namespace {
 
-/* The lists are chosen where at most 1/x of the entries is kept, x as predicted. */
-const double LISTS_MULTIPLY = 3, LISTS_SAMPLE = 5, LISTS_BF16 = 80;
-/* And they are short, for sparse_multiply, where at most this part is. */
-const double LISTS_SHORT = 32;
+/* The short way is chosen where at most 1/SHORT of the entries is kept, by the table above,
+ * and lists where at most 1/LISTS_SAMPLE is, or 1/LISTS_BF16, which is a prediction. */
+const double SHORT = 6, LISTS_SAMPLE = 5, LISTS_BF16 = 80;
 
 bool sparser(const csr &w, double x) { return w.nnz * x <= static_cast<double>(w.rows) * w.cols; }
 
-/* The activations of a product with lists. */
-template <typename E> struct operands {
-	sparse_lists lists;
-	E *inputs, *outputs; /* by tiles */
-};
-
-/* Lays lists and tiles of activations out in the workspace; those of the outputs
- * where they are operands too. */
-template <typename E>
-int32_t lay_out(dynmo_cuda *k, operands<E> *o, const csr &w, int by_column, int32_t n, int tokens, bool sampled)
+/* is_short says whether a product takes the short way. */
+bool is_short(const dynmo_cuda *k, const csr &w)
 {
-	auto take_all = [&](parcels work) {
-		o->lists = sparse_lists_at(&work, w, by_column);
-		o->inputs = work.take<E>(tiled_elements(n, o->lists.inputs, tokens));
-		if (sampled) o->outputs = work.take<E>(tiled_elements(n, o->lists.outputs, tokens));
-		return work.used;
-	};
-	void *base;
-	if (int32_t status = workspace(k, take_all({}), &base)) return status;
-	take_all({reinterpret_cast<uintptr_t>(base), 0});
-	return 0;
+	return k->type == DYNMO_CUDA_F32 && sparser(w, SHORT) && k->shared_bytes >= SHORT_SHARED;
 }
 
 /* out (n, outputs) = x·Wᵀ + bias, or x·W by_column. */
-template <typename E>
-int32_t multiply(dynmo_cuda *k, void *stream, void *out, const void *x, const csr &w, const void *values,
+int32_t multiply_short(dynmo_cuda *k, void *stream, void *out, const void *x, const csr &w, const void *values,
 	const void *bias, int32_t n, int by_column)
 {
-	operands<E> o = {};
-	int few = k->type == DYNMO_CUDA_F32 && sparser(w, LISTS_SHORT);
-	int tokens = few ? tile_tokens<4> : tile_tokens<8>;
-	if (int32_t status = lay_out(k, &o, w, by_column, n, tokens, false)) return status;
-	if (int32_t status = list_values(stream, o.lists, w, static_cast<const E *>(values))) return status;
-	if (int32_t status = tile_rows(stream, o.inputs, static_cast<const E *>(x), n, o.lists.inputs, tokens)) return status;
-	return sparse_multiply(stream, static_cast<E *>(out), o.inputs, o.lists, static_cast<const E *>(bias), n, few);
+	parcels room = {};
+	void *base;
+	short_lists_at(&room, w, by_column);
+	if (int32_t status = workspace(k, room.used, &base)) return status;
+	room = {reinterpret_cast<uintptr_t>(base), 0};
+	short_lists lists = short_lists_at(&room, w, by_column);
+	if (int32_t status = list_short(stream, lists, w, static_cast<const float *>(values))) return status;
+	return short_multiply(stream, static_cast<float *>(out), static_cast<const float *>(x), lists,
+		static_cast<const float *>(bias), n);
 }
 
 template <typename E>
 int32_t sample(dynmo_cuda *k, void *stream, float *dvalues, const void *dout, const void *inp, const csr &w, int32_t n)
 {
 	const int tokens = tile_tokens<8>;
-	operands<E> o = {};
-	if (int32_t status = lay_out(k, &o, w, 0, n, tokens, true)) return status;
-	if (int32_t status = list_entries(stream, o.lists, w)) return status;
-	if (int32_t status = tile_rows(stream, o.inputs, static_cast<const E *>(inp), n, w.cols, tokens)) return status;
-	if (int32_t status = tile_rows(stream, o.outputs, static_cast<const E *>(dout), n, w.rows, tokens)) return status;
-	return sparse_sample(stream, dvalues, o.outputs, o.inputs, o.lists, n);
+	sparse_lists lists;
+	E *inputs, *outputs; /* by tiles */
+	auto lay_out = [&](parcels work) {
+		lists = sparse_lists_at(&work, w);
+		inputs = work.take<E>(tiled_elements(n, w.cols, tokens));
+		outputs = work.take<E>(tiled_elements(n, w.rows, tokens));
+		return work.used;
+	};
+	void *base;
+	if (int32_t status = workspace(k, lay_out({}), &base)) return status;
+	lay_out({reinterpret_cast<uintptr_t>(base), 0});
+	if (int32_t status = list_entries(stream, lists, w)) return status;
+	if (int32_t status = tile_rows(stream, inputs, static_cast<const E *>(inp), n, w.cols, tokens)) return status;
+	if (int32_t status = tile_rows(stream, outputs, static_cast<const E *>(dout), n, w.rows, tokens)) return status;
+	return sparse_sample(stream, dvalues, outputs, inputs, lists, n);
 }
 
 /* write_dense sets *dense to the matrix with its zeros, in the workspace: the
@@ -117,8 +111,7 @@ int32_t dynmo_cuda_spmm_forward(dynmo_cuda *k, void *stream, void *out, const vo
 	void *dense;
 	if (n == 0 || rows == 0) return 0;
 	if (blocks) return blocks_multiply(k, stream, BLOCKS_FORWARD, {out, inp, values, bias, w, n, nullptr, nullptr});
-	if (sparser(w, k->type == DYNMO_CUDA_BF16 ? LISTS_BF16 : LISTS_MULTIPLY))
-		return BY_TYPE(k, multiply, k, stream, out, inp, w, values, bias, n, 0);
+	if (is_short(k, w)) return multiply_short(k, stream, out, inp, w, values, bias, n, 0);
 	if (int32_t status = BY_TYPE(k, write_dense, k, stream, &dense, w, values)) return status;
 	return dynmo_cuda_matmul_forward(k, stream, out, inp, dense, bias, nullptr, n, cols, rows);
 }
@@ -130,8 +123,7 @@ int32_t dynmo_cuda_spmm_backward_input(dynmo_cuda *k, void *stream, void *dinp, 
 	void *dense;
 	if (n == 0 || cols == 0) return 0;
 	if (blocks) return blocks_multiply(k, stream, BLOCKS_INPUT, {dinp, dout, values, nullptr, w, n, nullptr, nullptr});
-	if (sparser(w, k->type == DYNMO_CUDA_BF16 ? LISTS_BF16 : LISTS_MULTIPLY))
-		return BY_TYPE(k, multiply, k, stream, dinp, dout, w, values, nullptr, n, 1);
+	if (is_short(k, w)) return multiply_short(k, stream, dinp, dout, w, values, nullptr, n, 1);
 	if (int32_t status = BY_TYPE(k, write_dense, k, stream, &dense, w, values)) return status;
 	return dynmo_cuda_matmul_backward_input(k, stream, dinp, dout, dense, n, cols, rows);
 }

@@ -2,8 +2,8 @@
  * of a matrix in compressed rows: the rows are the outputs forward and the inputs
  * backward.
  *
- * Four neighbouring outputs make a group and have one list: of the inputs that
- * any of them keeps, in ascending order, with four slots each, zeros where an
+ * For gradients of entries four neighbouring outputs make a group and have one list: of the
+ * inputs that any of them keeps, in ascending order, with four slots each, empty where an
  * output leaves the input out. A thread that holds an input for some tokens in
  * registers uses it up to four times, where a list for every output would read it
  * once for every multiplication. With a fraction d of the entries kept, a list
@@ -12,10 +12,12 @@
  *	d      0.5   0.4   0.3   0.25  0.1   0.05  0.02
  *	used   0.53  0.46  0.39  0.37  0.29  0.27  0.26
  *
+ * Float products have a list for each output: short_lists.
+ *
  * Lists are made anew in every call, because the pattern may have changed. Two
  * passes over the entries, of 4 and 8 bytes each: the first sets a bit for each
- * kept input of a group, the second puts entries where the bits before theirs
- * say. So a list depends on the pattern only, not on what ran first. They have
+ * kept input of a list, the second puts entries where the bits before theirs
+ * say. So a list depends on the pattern only, not on what ran first. Lists of groups have
  * room for all inputs: 5 bytes for each element of the matrix. */
 #ifndef DYNMO_SPARSE_CUH
 #define DYNMO_SPARSE_CUH
@@ -32,10 +34,9 @@ struct csr {
 	int32_t rows, cols, nnz;
 };
 
-/* The lists of a matrix, in device memory. Outputs are its rows, or, by_column,
- * its columns. */
+/* The lists of a matrix, in device memory. Outputs are its rows. */
 struct sparse_lists {
-	int32_t outputs, inputs, by_column;
+	int32_t outputs, inputs;
 	int32_t groups, strips, words; /* words: of bits, for the inputs */
 	int64_t stride;                /* most inputs of a list */
 	uint32_t *kept;                /* (groups, words) a bit for each input that the group keeps */
@@ -43,7 +44,25 @@ struct sparse_lists {
 	int32_t *length;               /* (groups) a multiple of CHUNK */
 	int32_t *order;                /* (strips) the strips, longest first, to be computed in this order */
 	int32_t *input;                /* (groups, stride) */
-	void *slots;                   /* (groups, stride, GROUP) float values, or int32 numbers of entries */
+	int32_t *slots;                /* (groups, stride, GROUP) numbers of entries, or -1 */
+};
+
+/* Inputs of a chunk and outputs of a warp in sparse_short.cu. A byte holds the length of a list. */
+const int CHUNK_INPUTS = 256, WARP_OUTPUTS = 16;
+
+/* The lists of a matrix for a product, in device memory: one list for each output and chunk of
+ * inputs. Outputs are its rows, or, by_column, its columns. A list has its entries by ascending
+ * input, two to a pair. A zero fills the last pair. The lists of WARP_OUTPUTS outputs, a group,
+ * are contiguous: by chunk, then by output. */
+struct short_lists {
+	int32_t outputs, inputs, by_column;
+	int32_t groups, chunks;
+	uint32_t *kept;  /* (groups·WARP_OUTPUTS, chunks, CHUNK_INPUTS/32) a bit for each input that the output keeps */
+	int32_t *taken;  /* pairs of the groups that have their place; cleared together with kept */
+	int32_t *base;   /* (groups) first pair of a group: which group comes first in memory may vary */
+	int32_t *first;  /* (groups, chunks, WARP_OUTPUTS) first pair of a list, counted from the group's */
+	uint8_t *length; /* (groups, chunks, WARP_OUTPUTS) pairs of a list */
+	uint2 *entries;  /* place of the input in its chunk, in bytes of float, and value */
 };
 
 /* Hands out parts of the workspace from base on, or, without one, counts them. */
@@ -59,13 +78,13 @@ struct parcels {
 	}
 };
 
-/* sparse_lists_at describes w's lists, and takes their memory. */
-sparse_lists sparse_lists_at(parcels *work, const csr &w, int by_column);
+/* These describe w's lists, and take their memory. */
+sparse_lists sparse_lists_at(parcels *work, const csr &w);
+short_lists short_lists_at(parcels *work, const csr &w, int by_column);
 
-/* list_values fills lists with w's values, list_entries with the numbers of w's
- * entries, -1 where there is none. */
-template <typename E> int32_t list_values(void *stream, const sparse_lists &lists, const csr &w, const E *values);
+/* list_entries fills lists with the numbers of w's entries, list_short with its values. */
 int32_t list_entries(void *stream, const sparse_lists &lists, const csr &w);
+int32_t list_short(void *stream, const short_lists &lists, const csr &w, const float *values);
 
 /* scatter_dense writes w as a dense matrix (rows, cols). */
 template <typename E> int32_t scatter_dense(void *stream, E *dense, const csr &w, const E *values);
@@ -83,10 +102,10 @@ inline int64_t tiled_elements(int64_t n, int64_t c, int tokens) { return parts(n
  * token: a warp then reads one channel of a tile as whole cache lines. */
 template <typename E> int32_t tile_rows(void *stream, E *tiles, const E *x, int32_t n, int32_t c, int32_t tokens);
 
-/* sparse_multiply sets out (n, outputs) to the product of x, by tiles, with lists of
- * values, plus bias, which may be absent. few says that lists are short. */
-template <typename E>
-int32_t sparse_multiply(void *stream, E *out, const E *tiles, const sparse_lists &w, const E *bias, int32_t n, int few);
+/* short_multiply sets out (n, outputs) to the product of x (n, inputs) with lists, plus bias,
+ * which may be absent. A block needs SHORT_SHARED bytes of shared memory. */
+extern const int SHORT_SHARED;
+int32_t short_multiply(void *stream, float *out, const float *x, const short_lists &w, const float *bias, int32_t n);
 
 /* sparse_sample adds to dvalues Σ_n dout·inp at the entries that w lists, for dout
  * (n, outputs) and inp (n, inputs) by tiles. */

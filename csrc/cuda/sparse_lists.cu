@@ -1,6 +1,6 @@
-/* The lists of a sparse matrix, and its dense twin. For a matrix (4096, 4096)
- * of which a tenth is kept: 1.7 M entries are read twice, 20 MB; 1.4 M list
- * places written, 29 MB, most of which stay in the L2 cache for the product. */
+/* The lists of a sparse matrix, and its dense twin. A matrix (4096, 4096) with a tenth kept
+ * has 1.7 M entries, which are read twice: 20 MB. Lists of groups write 1.4 M places, 29 MB,
+ * short lists 15 MB. Most of that stays in the L2 cache for the product. */
 #include "reduce.cuh"
 #include "sparse.cuh"
 
@@ -16,11 +16,10 @@ struct list_place {
 
 	__device__ list_place(const sparse_lists &w, int row, int col)
 	{
-		int output = w.by_column ? col : row, input = w.by_column ? row : col;
-		group = output / GROUP;
-		slot = output % GROUP;
-		word = static_cast<int64_t>(group) * w.words + input / 32;
-		bit = input % 32;
+		group = row / GROUP;
+		slot = row % GROUP;
+		word = static_cast<int64_t>(group) * w.words + col / 32;
+		bit = col % 32;
 	}
 
 	/* index returns the place's number among all slots, once the lists are written. */
@@ -30,6 +29,20 @@ struct list_place {
 		return (group * w.stride + at) * GROUP + slot;
 	}
 };
+
+const int CHUNK_WORDS = CHUNK_INPUTS / 32;
+
+/* Reads the bits of an output's chunk. */
+__device__ __forceinline__ void read_chunk(uint32_t (&words)[CHUNK_WORDS], const short_lists &w, int output, int chunk)
+{
+	const uint4 *kept = reinterpret_cast<const uint4 *>(w.kept);
+	int64_t at = (static_cast<int64_t>(output) * w.chunks + chunk) * (CHUNK_WORDS / 4);
+#pragma unroll
+	for (int i = 0; i < CHUNK_WORDS / 4; i++) {
+		uint4 four = kept[at + i];
+		words[4 * i] = four.x, words[4 * i + 1] = four.y, words[4 * i + 2] = four.z, words[4 * i + 3] = four.w;
+	}
+}
 
 /* The work on each entry e, at (row, col). */
 struct mark {
@@ -41,20 +54,11 @@ struct mark {
 	}
 };
 
-template <typename E> struct put_value {
-	sparse_lists w;
-	const E *values;
-	__device__ void operator()(int row, int col, int e) const
-	{
-		static_cast<float *>(w.slots)[list_place(w, row, col).index(w)] = wide(values[e]);
-	}
-};
-
 struct put_entry {
 	sparse_lists w;
 	__device__ void operator()(int row, int col, int e) const
 	{
-		static_cast<int32_t *>(w.slots)[list_place(w, row, col).index(w)] = e;
+		w.slots[list_place(w, row, col).index(w)] = e;
 	}
 };
 
@@ -92,7 +96,7 @@ template <typename F> int32_t for_entries(void *stream, const csr &w, const F &f
 
 /* A warp writes the list of a group from its bits: a lane the input of its bit,
  * where that is set. The last input fills the list up: its slots hold nothing. */
-__global__ void __launch_bounds__(32 * WARPS) write_lists(sparse_lists w, int nothing)
+__global__ void __launch_bounds__(32 * WARPS) write_lists(sparse_lists w)
 {
 	int group = blockIdx.x * WARPS + threadIdx.y, lane = threadIdx.x;
 	if (group >= w.groups) return;
@@ -111,9 +115,9 @@ __global__ void __launch_bounds__(32 * WARPS) write_lists(sparse_lists w, int no
 	}
 	int length = (at + CHUNK - 1) / CHUNK * CHUNK;
 	if (at + lane < length) w.input[list + at + lane] = last;
-	int4 *slots = static_cast<int4 *>(w.slots) + list;
+	int4 *slots = reinterpret_cast<int4 *>(w.slots) + list;
 	for (int e = lane; e < length; e += 32)
-		slots[e] = make_int4(nothing, nothing, nothing, nothing);
+		slots[e] = make_int4(-1, -1, -1, -1);
 	if (lane == 0) w.length[group] = length;
 }
 
@@ -141,26 +145,85 @@ __global__ void __launch_bounds__(32 * WARPS) order_strips(sparse_lists w)
 	if (threadIdx.x == 0) w.order[ahead] = strip;
 }
 
-template <typename F> int32_t list(void *stream, const sparse_lists &w, const csr &matrix, int nothing, const F &put)
+/* Sets a bit for each entry of short lists. */
+struct mark_short {
+	short_lists w;
+	__device__ void operator()(int row, int col, int) const
+	{
+		int output = w.by_column ? col : row, input = w.by_column ? row : col;
+		int64_t chunk = static_cast<int64_t>(output) * w.chunks + input / CHUNK_INPUTS;
+		atomicOr(w.kept + chunk * CHUNK_WORDS + input % CHUNK_INPUTS / 32, 1u << input % 32);
+	}
+};
+
+/* Writes an entry into its short list. The last entry of a list also fills up the last pair. */
+struct put_short {
+	short_lists w;
+	const float *values;
+	__device__ void operator()(int row, int col, int e) const
+	{
+		int output = w.by_column ? col : row, input = w.by_column ? row : col;
+		int group = output / WARP_OUTPUTS, chunk = input / CHUNK_INPUTS, place = input % CHUNK_INPUTS;
+		uint32_t words[CHUNK_WORDS];
+		read_chunk(words, w, output, chunk);
+		int before = 0, count = 0;
+#pragma unroll
+		for (int j = 0; j < CHUNK_WORDS; j++) {
+			uint32_t lower = j < place / 32 ? 0xffffffff : j == place / 32 ? (1u << place % 32) - 1 : 0;
+			before += __popc(words[j] & lower);
+			count += __popc(words[j]);
+		}
+		int64_t list = (static_cast<int64_t>(group) * w.chunks + chunk) * WARP_OUTPUTS + output % WARP_OUTPUTS;
+		uint2 *entries = w.entries + 2 * (static_cast<int64_t>(w.base[group]) + w.first[list]);
+		unsigned at = place * sizeof(float);
+		entries[before] = make_uint2(at, __float_as_uint(values[e]));
+		if (before + 1 == count && count % 2) entries[count] = make_uint2(at, 0);
+	}
+};
+
+/* A block finds the lengths and the places of a group's short lists. */
+__global__ void __launch_bounds__(32 * WARPS) place_short(short_lists w)
 {
-	size_t bytes = sizeof(uint32_t) * w.groups * w.words;
-	cudaError_t status = cudaMemsetAsync(w.kept, 0, bytes, static_cast<cudaStream_t>(stream));
-	if (status != cudaSuccess) return static_cast<int32_t>(status);
-	if (int32_t failed = for_entries(stream, matrix, mark{w})) return failed;
-	LAUNCH(write_lists, dim3(parts(w.groups, WARPS)), dim3(32, WARPS), 0, stream, w, nothing);
-	LAUNCH(order_strips, dim3(parts(w.strips, WARPS)), dim3(32, WARPS), 0, stream, w);
-	if (int32_t failed = launched()) return failed;
-	return for_entries(stream, matrix, put);
+	SHARED(int, sums, [WARPS]);
+	int lane = threadIdx.x % 32, warp = threadIdx.x / 32, lists = w.chunks * WARP_OUTPUTS, all = 0;
+	for (int begin = 0; begin < lists; begin += 32 * WARPS) {
+		int list = begin + threadIdx.x, pairs = 0;
+		if (list < lists) {
+			uint32_t words[CHUNK_WORDS];
+			read_chunk(words, w, blockIdx.x * WARP_OUTPUTS + list % WARP_OUTPUTS, list / WARP_OUTPUTS);
+			for (uint32_t word : words)
+				pairs += __popc(word);
+			pairs = (pairs + 1) / 2;
+		}
+		int sum = pairs, before = all;
+#pragma unroll
+		for (int apart = 1; apart < 32; apart *= 2) {
+			int lower = __shfl_up_sync(0xffffffff, sum, apart);
+			if (lane >= apart) sum += lower;
+		}
+		if (lane == 31) sums[warp] = sum;
+		__syncthreads();
+		for (int i = 0; i < WARPS; i++) {
+			if (i < warp) before += sums[i];
+			all += sums[i];
+		}
+		__syncthreads();
+		if (list < lists) {
+			int64_t at = static_cast<int64_t>(blockIdx.x) * lists + list;
+			w.first[at] = before + sum - pairs;
+			w.length[at] = static_cast<uint8_t>(pairs);
+		}
+	}
+	if (threadIdx.x == 0) w.base[blockIdx.x] = atomicAdd(w.taken, all);
 }
 
 } // namespace
 
-sparse_lists sparse_lists_at(parcels *work, const csr &w, int by_column)
+sparse_lists sparse_lists_at(parcels *work, const csr &w)
 {
 	sparse_lists lists = {};
-	lists.outputs = by_column ? w.cols : w.rows;
-	lists.inputs = by_column ? w.rows : w.cols;
-	lists.by_column = by_column;
+	lists.outputs = w.rows;
+	lists.inputs = w.cols;
 	lists.groups = static_cast<int32_t>(parts(lists.outputs, GROUP));
 	lists.strips = static_cast<int32_t>(parts(lists.groups, STRIP));
 	lists.words = static_cast<int32_t>(parts(lists.inputs, 32));
@@ -170,18 +233,49 @@ sparse_lists sparse_lists_at(parcels *work, const csr &w, int by_column)
 	lists.length = work->take<int32_t>(lists.groups);
 	lists.order = work->take<int32_t>(lists.strips);
 	lists.input = work->take<int32_t>(lists.groups * lists.stride);
-	lists.slots = work->take<int4>(lists.groups * lists.stride);
+	lists.slots = work->take<int32_t>(lists.groups * lists.stride * GROUP);
 	return lists;
 }
 
-template <typename E> int32_t list_values(void *stream, const sparse_lists &lists, const csr &w, const E *values)
+short_lists short_lists_at(parcels *work, const csr &w, int by_column)
 {
-	return list(stream, lists, w, 0, put_value<E>{lists, values});
+	short_lists lists = {};
+	lists.outputs = by_column ? w.cols : w.rows;
+	lists.inputs = by_column ? w.rows : w.cols;
+	lists.by_column = by_column;
+	lists.groups = static_cast<int32_t>(parts(lists.outputs, WARP_OUTPUTS));
+	lists.chunks = static_cast<int32_t>(parts(lists.inputs, CHUNK_INPUTS));
+	int64_t count = static_cast<int64_t>(lists.groups) * WARP_OUTPUTS * lists.chunks;
+	lists.kept = work->take<uint32_t>(count * CHUNK_WORDS + 1);
+	lists.taken = reinterpret_cast<int32_t *>(lists.kept + count * CHUNK_WORDS);
+	lists.base = work->take<int32_t>(lists.groups);
+	lists.first = work->take<int32_t>(count);
+	lists.length = work->take<uint8_t>(count);
+	lists.entries = work->take<uint2>(w.nnz + count + 4 * 32); /* a warp reads up to 64 pairs after its last */
+	return lists;
+}
+
+int32_t list_short(void *stream, const short_lists &lists, const csr &w, const float *values)
+{
+	size_t bytes = reinterpret_cast<uintptr_t>(lists.taken + 1) - reinterpret_cast<uintptr_t>(lists.kept);
+	cudaError_t status = cudaMemsetAsync(lists.kept, 0, bytes, static_cast<cudaStream_t>(stream));
+	if (status != cudaSuccess) return static_cast<int32_t>(status);
+	if (int32_t failed = for_entries(stream, w, mark_short{lists})) return failed;
+	LAUNCH(place_short, lists.groups, 32 * WARPS, 0, stream, lists);
+	if (int32_t failed = launched()) return failed;
+	return for_entries(stream, w, put_short{lists, values});
 }
 
 int32_t list_entries(void *stream, const sparse_lists &lists, const csr &w)
 {
-	return list(stream, lists, w, -1, put_entry{lists});
+	size_t bytes = sizeof(uint32_t) * lists.groups * lists.words;
+	cudaError_t status = cudaMemsetAsync(lists.kept, 0, bytes, static_cast<cudaStream_t>(stream));
+	if (status != cudaSuccess) return static_cast<int32_t>(status);
+	if (int32_t failed = for_entries(stream, w, mark{lists})) return failed;
+	LAUNCH(write_lists, dim3(parts(lists.groups, WARPS)), dim3(32, WARPS), 0, stream, lists);
+	LAUNCH(order_strips, dim3(parts(lists.strips, WARPS)), dim3(32, WARPS), 0, stream, lists);
+	if (int32_t failed = launched()) return failed;
+	return for_entries(stream, w, put_entry{lists});
 }
 
 template <typename E> int32_t scatter_dense(void *stream, E *dense, const csr &w, const E *values)
@@ -197,7 +291,5 @@ int32_t gather_dense(void *stream, float *dvalues, const float *dense, const csr
 	return for_entries(stream, w, add_dense{dvalues, dense, w.cols});
 }
 
-template int32_t list_values<float>(void *, const sparse_lists &, const csr &, const float *);
-template int32_t list_values<bf16>(void *, const sparse_lists &, const csr &, const bf16 *);
 template int32_t scatter_dense<float>(void *, float *, const csr &, const float *);
 template int32_t scatter_dense<bf16>(void *, bf16 *, const csr &, const bf16 *);

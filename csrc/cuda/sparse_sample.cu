@@ -90,7 +90,7 @@ sample(float *dvalues, const pack<E> *dout, const pack<E> *inp, sparse_lists w, 
 		uint32_t x = tile * static_cast<uint32_t>(w.inputs) * CHANNEL<E> + lane;
 		for (int at = first; at < last; at += CHUNK)
 			sample_chunk<E>(dvalues, mine, inp, x, w.input + list + at,
-				static_cast<const int32_t *>(w.slots) + (list + at) * GROUP, lane);
+				w.slots + (list + at) * GROUP, lane);
 	}
 }
 

@@ -143,6 +143,7 @@ inline void ldmatrix_x4_trans(uint32_t (&r)[4], const __nv_bfloat16 *row) {
 	for (int i = 0; i < 4; i++) r[i] = emulate::pack(rows[8 * i + 2 * t][g], rows[8 * i + 2 * t + 1][g]);
 }
 
+inline void cp_async_4(void *to, const void *from, bool inside) { emulate::copy_later(to, from, inside, 4); }
 inline void cp_async_16(void *to, const void *from, bool inside) { emulate::copy_later(to, from, inside, 16); }
 inline void cp_async_8(void *to, const void *from, bool inside) { emulate::copy_later(to, from, inside, 8); }
 inline void cp_async_commit() { emulate::my_copies().group++; }

@@ -131,7 +131,9 @@ func (of maker) all() []example {
 		}
 	}
 	all = append(all, of.hashed(equal(1, 5), 5, 6, 2, 64), of.hashed([]int{0, 0}, 5, 6, 2, 4), of.hashed(nil, 0, 6, 2, 4))
-	all = append(all, of.sparse(70, 65, 33, 7, 1, 0.8)...)
+	all = append(all, of.sparse(70, 65, 33, 7, 1, 0.7)...)
+	all = append(all, of.sparse(70, 530, 550, 7, 1, 0.9)...) // two blocks of 512 outputs, three chunks of 256 inputs
+	all = append(all, of.sparse(2, 4200, 17, 0, 1, 0.9)...)  // more lists than place_short has threads
 	all = append(all, of.sparse(33, 130, 64, 40, 1, 0.3)...)
 	for _, s := range []struct {
 		n, cols, rows, above int
