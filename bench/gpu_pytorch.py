@@ -33,7 +33,7 @@ try:
 except ImportError as missing:
     sys.exit(f"gpu_pytorch: {missing}")
 
-BLOCKS, HIDDEN, HEADS, SEQUENCE, VOCABULARY = 24, 1024, 32, 2048, 50304
+BLOCKS, HIDDEN, HEADS, SEQUENCE, VOCABULARY = 24, 1024, 16, 2048, 50304
 MICROBATCHES, SEQUENCES = 4, 2
 WARMUP, ROUNDS = 4, 10
 

@@ -10,7 +10,7 @@ import (
 // gptMedium is the model of 24 blocks that the paper has; its sequences have 2048
 // tokens. The vocabulary is GPT-2's, padded to a multiple of 64 as Megatron-LM pads
 // it: rows of logits are then aligned, for PyTorch too.
-var gptMedium = model.Config{Blocks: 24, Hidden: 1024, Heads: 32, Sequence: 2048, Vocab: 50304, Seed: 1}
+var gptMedium = model.Config{Blocks: 24, Hidden: 1024, Heads: 16, Sequence: 2048, Vocab: 50304, Seed: 1}
 
 const (
 	stepMicrobatches = 4
