@@ -204,7 +204,7 @@ END
 		[ ! -e "$dir/libcublasLt.so" ] || rpath="-Xlinker -rpath,$dir"
 	done
 	"$nvcc" $host -shared -nodlink $rpath -Xlinker -z,defs -o lib/libdynmo_cuda.so.new \
-		$(basename -s .cu $sources | sed 's,.*,build/cuda/&.o,') build/cuda/built.o -lcublasLt -ldl &&
+		$(basename -s .cu $sources | sed 's,.*,build/cuda/&.o,') build/cuda/built.o -ldl &&
 		mv lib/libdynmo_cuda.so.new lib/libdynmo_cuda.so && say 'built lib/libdynmo_cuda.so'
 }
 

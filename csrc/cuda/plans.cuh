@@ -3,9 +3,8 @@
 #ifndef DYNMO_PLANS_CUH
 #define DYNMO_PLANS_CUH
 
+#include "blaslt.cuh"
 #include "products.cuh"
-
-#include <cublasLt.h>
 
 #include <array>
 #include <map>

@@ -29,12 +29,12 @@ uint32_t element_bytes(const dynmo_cuda *k) { return k->type == DYNMO_CUDA_BF16 
 cudaDataType_t element(const dynmo_cuda *k) { return k->type == DYNMO_CUDA_BF16 ? CUDA_R_16BF : CUDA_R_32F; }
 
 template <typename T> cublasStatus_t set(cublasLtMatmulDesc_t d, cublasLtMatmulDescAttributes_t name, T value) {
-	return cublasLtMatmulDescSetAttribute(d, name, &value, sizeof value);
+	return blaslt().MatmulDescSetAttribute(d, name, &value, sizeof value);
 }
 
 template <typename T>
 cublasStatus_t set(cublasLtMatmulPreference_t p, cublasLtMatmulPreferenceAttributes_t name, T value) {
-	return cublasLtMatmulPreferenceSetAttribute(p, name, &value, sizeof value);
+	return blaslt().MatmulPreferenceSetAttribute(p, name, &value, sizeof value);
 }
 
 uint32_t epilogue(const product &p) {
@@ -60,7 +60,7 @@ cublasStatus_t point(const plan &t, const product &p, const void *bias, const vo
 
 cublasStatus_t make_descriptors(const dynmo_cuda *k, const product &p, plan *t) {
 	cudaDataType_t e = element(k);
-	TRY(cublasLtMatmulDescCreate(&t->operation, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+	TRY(blaslt().MatmulDescCreate(&t->operation, CUBLAS_COMPUTE_32F, CUDA_R_32F));
 	int32_t turn_a = p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N, turn_b = p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
 	TRY(set(t->operation, CUBLASLT_MATMUL_DESC_TRANSA, turn_a));
 	TRY(set(t->operation, CUBLASLT_MATMUL_DESC_TRANSB, turn_b));
@@ -68,9 +68,9 @@ cublasStatus_t make_descriptors(const dynmo_cuda *k, const product &p, plan *t) 
 	if (p.activation != ACTIVATION_NONE)
 		TRY(set(t->operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, static_cast<int64_t>(p.m)));
 	int32_t rows_a = p.transpose_a ? p.k : p.m, rows_b = p.transpose_b ? p.n : p.k;
-	TRY(cublasLtMatrixLayoutCreate(&t->a, e, rows_a, p.transpose_a ? p.m : p.k, rows_a));
-	TRY(cublasLtMatrixLayoutCreate(&t->b, e, rows_b, p.transpose_b ? p.k : p.n, rows_b));
-	return cublasLtMatrixLayoutCreate(&t->d, p.wide ? CUDA_R_32F : e, p.m, p.n, p.m);
+	TRY(blaslt().MatrixLayoutCreate(&t->a, e, rows_a, p.transpose_a ? p.m : p.k, rows_a));
+	TRY(blaslt().MatrixLayoutCreate(&t->b, e, rows_b, p.transpose_b ? p.k : p.n, rows_b));
+	return blaslt().MatrixLayoutCreate(&t->d, p.wide ? CUDA_R_32F : e, p.m, p.n, p.m);
 }
 
 /* prefer says what an algorithm may use and rely on. */
@@ -112,12 +112,12 @@ cublasStatus_t propose(const dynmo_cuda *k, const product &p, const plan &t, int
 	cublasLtMatmulHeuristicResult_t *list, int *found) {
 	*found = 0;
 	cublasLtMatmulPreference_t preference;
-	TRY(cublasLtMatmulPreferenceCreate(&preference));
+	TRY(blaslt().MatmulPreferenceCreate(&preference));
 	cublasStatus_t outcome = prefer(preference, p, element_bytes(k));
 	if (outcome == CUBLAS_STATUS_SUCCESS)
-		outcome = cublasLtMatmulAlgoGetHeuristic(k->products->handle, t.operation, t.a, t.b, t.d, t.d, preference, most,
+		outcome = blaslt().MatmulAlgoGetHeuristic(k->products->handle, t.operation, t.a, t.b, t.d, t.d, preference, most,
 			list, found);
-	cublasLtMatmulPreferenceDestroy(preference);
+	blaslt().MatmulPreferenceDestroy(preference);
 	/* Versions differ in which of the two they say of an epilogue that they do not have. */
 	if (outcome == CUBLAS_STATUS_NOT_SUPPORTED || outcome == CUBLAS_STATUS_INVALID_VALUE) {
 		*found = 0;
@@ -132,9 +132,9 @@ cublasStatus_t propose(const dynmo_cuda *k, const product &p, const plan &t, int
 }
 
 void discard(const plan &t) {
-	if (t.operation) cublasLtMatmulDescDestroy(t.operation);
+	if (t.operation) blaslt().MatmulDescDestroy(t.operation);
 	for (cublasLtMatrixLayout_t layout : {t.a, t.b, t.d})
-		if (layout) cublasLtMatrixLayoutDestroy(layout);
+		if (layout) blaslt().MatrixLayoutDestroy(layout);
 }
 
 namespace {
@@ -175,7 +175,7 @@ cublasStatus_t plan_of(const dynmo_cuda *k, const product &p, const plan **t) {
 cublasStatus_t run(const products &s, void *stream, const plan &t, const product &p) {
 	TRY(point(t, p, vector_of(p), p.aux));
 	float alpha = 1, beta = p.add ? 1 : 0;
-	return cublasLtMatmul(s.handle, t.operation, &alpha, p.a, t.a, p.b, t.b, &beta, p.add ? p.add : p.d, t.d, p.d, t.d,
+	return blaslt().Matmul(s.handle, t.operation, &alpha, p.a, t.a, p.b, t.b, &beta, p.add ? p.add : p.d, t.d, p.d, t.d,
 		&t.algorithm, s.workspace, workspace_bytes, static_cast<cudaStream_t>(stream));
 }
 
@@ -204,9 +204,12 @@ int32_t multiply(const dynmo_cuda *k, void *stream, const product *p) {
 	return plain_product(k, stream, p);
 }
 
+const char *dynmo_cuda_missing(void) { return blaslt().missing.empty() ? nullptr : blaslt().missing.c_str(); }
+
 int32_t products_open(dynmo_cuda *k) {
+	if (dynmo_cuda_missing()) return DYNMO_CUDA_ABSENT;
 	k->products = new products();
-	int32_t failed = status(cublasLtCreate(&k->products->handle));
+	int32_t failed = status(blaslt().Create(&k->products->handle));
 	if (!failed) failed = static_cast<int32_t>(cudaMalloc(&k->products->workspace, workspace_bytes));
 	if (failed) {
 		products_close(k->products);
@@ -219,18 +222,14 @@ void products_close(struct products *p) {
 	if (!p) return;
 	for (const auto &kept : p->plans) discard(kept.second);
 	cudaFree(p->workspace);
-	if (p->handle) cublasLtDestroy(p->handle);
+	if (p->handle) blaslt().Destroy(p->handle);
 	delete p;
 }
 
 void products_name(char *text, int size) {
-#ifdef DYNMO_EMULATE
-	snprintf(text, size, "emulated cublasLt");
-#else
 	int major = 0, minor = 0, patch = 0;
-	cublasLtGetProperty(MAJOR_VERSION, &major);
-	cublasLtGetProperty(MINOR_VERSION, &minor);
-	cublasLtGetProperty(PATCH_LEVEL, &patch);
+	blaslt().GetProperty(MAJOR_VERSION, &major);
+	blaslt().GetProperty(MINOR_VERSION, &minor);
+	blaslt().GetProperty(PATCH_LEVEL, &patch);
 	snprintf(text, size, "cublasLt %d.%d.%d", major, minor, patch);
-#endif
 }

@@ -9,6 +9,9 @@
 int32_t products_open(dynmo_cuda *k);
 void products_close(struct products *p);
 
+/* dynmo_cuda_missing returns why cuBLASLt cannot be used, null if it can. The library has it as a symbol. */
+extern "C" __attribute__((visibility("default"))) const char *dynmo_cuda_missing(void);
+
 /* products_name writes the library's name and version: bits depend on both. */
 void products_name(char *text, int size);
 

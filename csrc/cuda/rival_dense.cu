@@ -3,9 +3,8 @@
  * has to beat where its results may be so rough. */
 #include "rival.cuh"
 
+#include "blaslt.cuh"
 #include "products.cuh"
-
-#include <cublasLt.h>
 
 namespace {
 
@@ -29,9 +28,9 @@ struct dense : rival {
 	~dense() override
 	{
 		for (cublasLtMatrixLayout_t layout : {w, inp, out})
-			if (layout) cublasLtMatrixLayoutDestroy(layout);
-		if (operation) cublasLtMatmulDescDestroy(operation);
-		if (handle) cublasLtDestroy(handle);
+			if (layout) blaslt().MatrixLayoutDestroy(layout);
+		if (operation) blaslt().MatmulDescDestroy(operation);
+		if (handle) blaslt().Destroy(handle);
 		cudaFree(workspace);
 	}
 
@@ -39,11 +38,11 @@ struct dense : rival {
 	{
 		const dynmo_cuda_rival &p = product;
 		const int32_t turned = CUBLAS_OP_T;
-		TRY(cublasLtMatmulDescCreate(&operation, CUBLAS_COMPUTE_32F_FAST_TF32, CUDA_R_32F));
-		TRY(cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_TRANSA, &turned, sizeof turned));
-		TRY(cublasLtMatrixLayoutCreate(&w, CUDA_R_32F, p.cols, p.rows, p.cols));
-		TRY(cublasLtMatrixLayoutCreate(&inp, CUDA_R_32F, p.cols, p.n, p.cols));
-		TRY(cublasLtMatrixLayoutCreate(&out, CUDA_R_32F, p.rows, p.n, p.rows));
+		TRY(blaslt().MatmulDescCreate(&operation, CUBLAS_COMPUTE_32F_FAST_TF32, CUDA_R_32F));
+		TRY(blaslt().MatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_TRANSA, &turned, sizeof turned));
+		TRY(blaslt().MatrixLayoutCreate(&w, CUDA_R_32F, p.cols, p.rows, p.cols));
+		TRY(blaslt().MatrixLayoutCreate(&inp, CUDA_R_32F, p.cols, p.n, p.cols));
+		TRY(blaslt().MatrixLayoutCreate(&out, CUDA_R_32F, p.rows, p.n, p.rows));
 		return 0;
 	}
 
@@ -51,22 +50,22 @@ struct dense : rival {
 	int32_t choose()
 	{
 		cublasLtMatmulPreference_t preference;
-		TRY(cublasLtMatmulPreferenceCreate(&preference));
+		TRY(blaslt().MatmulPreferenceCreate(&preference));
 		const uint64_t most = workspace_bytes;
 		const uint32_t alignment = 16;
 		cublasLtMatmulHeuristicResult_t result = {};
 		int found = 0;
-		cublasStatus_t outcome = cublasLtMatmulPreferenceSetAttribute(
+		cublasStatus_t outcome = blaslt().MatmulPreferenceSetAttribute(
 			preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &most, sizeof most);
 		for (cublasLtMatmulPreferenceAttributes_t operand :
 			{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
 				CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
 			if (outcome == CUBLAS_STATUS_SUCCESS)
-				outcome = cublasLtMatmulPreferenceSetAttribute(preference, operand, &alignment, sizeof alignment);
+				outcome = blaslt().MatmulPreferenceSetAttribute(preference, operand, &alignment, sizeof alignment);
 		if (outcome == CUBLAS_STATUS_SUCCESS)
-			outcome = cublasLtMatmulAlgoGetHeuristic(
+			outcome = blaslt().MatmulAlgoGetHeuristic(
 				handle, operation, w, inp, out, out, preference, 1, &result, &found);
-		cublasLtMatmulPreferenceDestroy(preference);
+		blaslt().MatmulPreferenceDestroy(preference);
 		TRY(outcome);
 		algorithm = result.algo;
 		return found > 0 ? 0 : static_cast<int32_t>(PRODUCTS_STATUS + CUBLAS_STATUS_NOT_SUPPORTED);
@@ -76,7 +75,7 @@ struct dense : rival {
 	{
 		if (k->type != DYNMO_CUDA_F32) return DYNMO_CUDA_SHAPE;
 		product = *p;
-		TRY(cublasLtCreate(&handle));
+		TRY(blaslt().Create(&handle));
 		int32_t status = static_cast<int32_t>(cudaMalloc(&workspace, workspace_bytes));
 		if (!status) status = describe();
 		return status ? status : choose();
@@ -85,7 +84,7 @@ struct dense : rival {
 	int32_t run(void *stream) override
 	{
 		const float one = 1, zero = 0;
-		TRY(cublasLtMatmul(handle, operation, &one, product.values, w, product.inp, inp, &zero, product.out, out,
+		TRY(blaslt().Matmul(handle, operation, &one, product.values, w, product.inp, inp, &zero, product.out, out,
 			product.out, out, &algorithm, workspace, workspace_bytes, static_cast<cudaStream_t>(stream)));
 		return 0;
 	}

@@ -37,7 +37,7 @@ cublasStatus_t plan_as(const dynmo_cuda *k, const dynmo_cuda_choice &choice, con
 	TRY(describe(k, p, t));
 	std::copy(std::begin(choice.algorithm), std::end(choice.algorithm), t->algorithm.data);
 	cublasLtMatmulHeuristicResult_t result = {};
-	TRY(cublasLtMatmulAlgoCheck(k->products->handle, t->operation, t->a, t->b, t->d, t->d, &t->algorithm, &result));
+	TRY(blaslt().MatmulAlgoCheck(k->products->handle, t->operation, t->a, t->b, t->d, t->d, &t->algorithm, &result));
 	return result.workspaceSize > workspace_bytes ? CUBLAS_STATUS_NOT_SUPPORTED : result.state;
 }
 

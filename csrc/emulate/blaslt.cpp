@@ -208,6 +208,11 @@ cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
 	return CUBLAS_STATUS_SUCCESS;
 }
 
+cublasStatus_t cublasLtGetProperty(libraryPropertyType, int *value) {
+	*value = 0;
+	return CUBLAS_STATUS_SUCCESS;
+}
+
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *x, cudaDataType type, uint64_t rows, uint64_t columns,
 	int64_t ld) {
 	layout *l = new layout{type, static_cast<int64_t>(rows), static_cast<int64_t>(columns), ld};

@@ -135,17 +135,8 @@ func lookSibling() (string, error) {
 
 func lookKernels() (string, error) {
 	path := kernels.Library()
-	if !strings.Contains(path, "/") {
-		return path + " on the loader's path", cuda.Opens(path)
-	}
-	built, err := libraryBuilt(path)
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", path, err)
-	}
-	if err := cuda.Opens(path); err != nil {
-		return "", fmt.Errorf("%s (%s) cannot be opened: %w", path, built, err)
-	}
-	return path + ": " + built, nil
+	built, err := cuda.Kernels(path)
+	return path + ": " + built, err
 }
 
 func lookNCCL() (string, error) {

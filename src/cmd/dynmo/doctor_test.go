@@ -3,9 +3,6 @@ package main
 import (
 	"bytes"
 	"errors"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -63,30 +60,5 @@ func TestMemTotal(t *testing.T) {
 	}
 	if got := memTotal(""); got != "unknown" {
 		t.Errorf("%s, want unknown", got)
-	}
-}
-
-func TestLibraryBuilt(t *testing.T) {
-	cc, err := exec.LookPath("cc")
-	if err != nil {
-		t.Skip("no C compiler")
-	}
-	dir := t.TempDir()
-	for _, test := range []struct{ name, source, want string }{
-		{"kernels", `const char dynmo_cuda_built[] = "sm_90; nvcc 11.8"; void dynmo_cuda_calls(void) {}`, "sm_90; nvcc 11.8"},
-		{"emulator", `void dynmo_cuda_calls(void) {}`, "not built by build.sh cuda"},
-		{"stranger", `void other(void) {}`, ""},
-	} {
-		source, library := filepath.Join(dir, test.name+".c"), filepath.Join(dir, test.name+".so")
-		expect.OK(t, os.WriteFile(source, []byte(test.source), 0o666))
-		if text, err := exec.Command(cc, "-shared", "-fPIC", "-o", library, source).CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, text)
-		}
-		if got, err := libraryBuilt(library); got != test.want || (err == nil) != (test.want != "") {
-			t.Errorf("%s: %q, %v, want %q", test.name, got, err, test.want)
-		}
-	}
-	if _, err := libraryBuilt(filepath.Join(dir, "kernels.c")); err == nil {
-		t.Error("a text passed for a library")
 	}
 }

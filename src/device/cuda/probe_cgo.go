@@ -19,6 +19,7 @@ static int call_flags(void *f, unsigned flags) { return ((int (*)(unsigned))f)(f
 static int call_int(void *f, int *out) { return ((int (*)(int *))f)(out); }
 static int call_get(void *f, int *out, int ordinal) { return ((int (*)(int *, int))f)(out, ordinal); }
 static int call_text(void *f, char *out, int bytes, int of) { return ((int (*)(char *, int, int))f)(out, bytes, of); }
+static const char *call_string(void *f) { return ((const char *(*)(void))f)(); }
 static int call_name(void *f, int status, const char **out) { return ((int (*)(int, const char **))f)(status, out); }
 */
 import "C"
@@ -54,10 +55,25 @@ func (l library) symbol(name string) (unsafe.Pointer, error) {
 	return f, nil
 }
 
-// Opens returns the error of opening a shared library, nil if it can be opened.
-func Opens(name string) error {
-	_, err := openLibrary(name)
-	return err
+// Kernels returns what the library of kernels called name was built of. The error says why
+// that library, or cuBLASLt, which it opens itself, cannot be used.
+func Kernels(name string) (string, error) {
+	l, err := openLibrary(name)
+	if err != nil {
+		return "", err
+	}
+	missing, err := l.symbol("dynmo_cuda_missing")
+	if err != nil {
+		return "", fmt.Errorf("%s: it is no library of kernels of this version: %w", name, err)
+	}
+	text := "not built by build.sh cuda" // the emulator's
+	if built, err := l.symbol("dynmo_cuda_built"); err == nil {
+		text = C.GoString((*C.char)(built))
+	}
+	if why := C.call_string(missing); why != nil {
+		return "", fmt.Errorf("%s: %s: %s", name, text, C.GoString(why))
+	}
+	return text, nil
 }
 
 // NCCL returns the version of the NCCL library called name, or, without a name, of

@@ -6,8 +6,8 @@ import "errors"
 
 var errWithoutC = errors.New("this binary was built without cgo and cannot open libraries: build it with ./build.sh cuda")
 
-// Opens returns an error: this binary was built without cgo.
-func Opens(name string) error { return errWithoutC }
+// Kernels returns an error: this binary was built without cgo.
+func Kernels(name string) (string, error) { return "", errWithoutC }
 
 // NCCL returns an error: this binary was built without cgo.
 func NCCL(name string) (int, error) { return 0, errWithoutC }

@@ -1,0 +1,35 @@
+//go:build cgo
+
+package cuda
+
+import (
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestKernels(t *testing.T) {
+	cc, err := exec.LookPath("cc")
+	if err != nil {
+		t.Skip("no C compiler")
+	}
+	const missing = "const char *dynmo_cuda_missing(void) { return "
+	for _, test := range []struct{ name, source, built, fault string }{
+		{"kernels", `const char dynmo_cuda_built[] = "nvcc 11.8";` + missing + "0; }", "nvcc 11.8", ""},
+		{"emulator", missing + "0; }", "not built by build.sh cuda", ""},
+		{"alone", missing + `"no cuBLASLt"; }`, "", "no cuBLASLt"},
+		{"stranger", "void other(void) {}", "", "it has no dynmo_cuda_missing"},
+	} {
+		library := filepath.Join(t.TempDir(), test.name+".so")
+		build := exec.Command(cc, "-shared", "-fPIC", "-x", "c", "-o", library, "-")
+		build.Stdin = strings.NewReader(test.source)
+		if text, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, text)
+		}
+		built, err := Kernels(library)
+		if built != test.built || (err == nil) != (test.fault == "") || err != nil && !strings.Contains(err.Error(), test.fault) {
+			t.Errorf("%s: %q, %v, want %q, %q", test.name, built, err, test.built, test.fault)
+		}
+	}
+}
