@@ -152,8 +152,14 @@ func TestLibraryIsNamed(t *testing.T) {
 	if got := Library(); got != "/opt/kernels.so" {
 		t.Errorf("%s=/opt/kernels.so: %s", libraryVariable, got)
 	}
-	t.Setenv(libraryVariable, "")
-	if got := Library(); got != "libdynmo_cuda.so" {
+	dir := t.TempDir()
+	binary, beside := filepath.Join(dir, "bin", "dynmo"), filepath.Join(dir, "lib", "libdynmo_cuda.so")
+	if got := libraryOf(binary); got != "libdynmo_cuda.so" {
 		t.Errorf("nothing beside the binary: %s, want what the loader finds", got)
+	}
+	expect.OK(t, os.Mkdir(filepath.Dir(beside), 0o777))
+	expect.OK(t, os.WriteFile(beside, nil, 0o666))
+	if got := libraryOf(binary); got != beside {
+		t.Errorf("%s is there: %s", beside, got)
 	}
 }

@@ -15,12 +15,16 @@ func Library() string {
 	if path := os.Getenv(libraryVariable); path != "" {
 		return path
 	}
+	binary, _ := os.Executable()
+	return libraryOf(binary)
+}
+
+// libraryOf returns the file of the kernels of a binary.
+func libraryOf(binary string) string {
 	const name = "libdynmo_cuda.so"
-	if binary, err := os.Executable(); err == nil {
-		path := filepath.Join(filepath.Dir(binary), "..", "lib", name)
-		if _, err := os.Stat(path); err == nil {
-			return path
-		}
+	path := filepath.Join(filepath.Dir(binary), "..", "lib", name)
+	if _, err := os.Stat(path); err == nil {
+		return path
 	}
 	return name
 }
