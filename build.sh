@@ -32,8 +32,6 @@ END
 source bench/machine.sh
 source bench/cuda.sh
 
-revision() { git describe --always --dirty 2>/dev/null || echo unknown; }
-
 build() {
 	go build -trimpath -tags "$tags" -ldflags "-X main.version=$(revision)" -o bin/dynmo ./src/cmd/dynmo
 	say "built bin/dynmo $(revision)"

@@ -1,29 +1,27 @@
 #!/usr/bin/env bash
-# All that needs a GPU, in two calls of under ten minutes each. The first builds the
-# kernels where there is nvcc, else takes those of the pack, checks them (conformance at real widths, memory) and times them; the second times
-# training steps and PyTorch beside them, and checks what is left. Either may be the only one.
+# All that needs a GPU, in one call of under ten minutes.
 #
-#   bench/gpu.sh prepare     on a machine with Go, nvcc and Open MPI: build/gpu/pack.tar.gz,
-#                            all that is made of Go, the kernels for ARCHS (80 90), and the
-#                            libraries that they need
-#   bench/gpu.sh first OUT
-#   bench/gpu.sh second OUT  on a machine with a GPU and python3, and nvcc or the Python
-#                            packages of cuBLASLt and cuSPARSE: the repository with that file
+#   bench/gpu.sh prepare   on a machine with Go, nvcc and Open MPI: build/gpu/pack.tar.gz,
+#                          all that is made of Go, the kernels for ARCHS (80 90), and the
+#                          libraries that they need
+#   bench/gpu.sh all OUT   on a machine with a GPU, python3, and a CUDA toolkit or the Python
+#                          packages of cuBLASLt and cuSPARSE: the repository with that file
 #   bench/gpu.sh run OUT PART...
-#                            build and these parts of either call
+#                          the build and these parts
 #
-# OUT gets provenance.txt, log.txt (what every part printed), summary.txt (which is printed
-# too), and what the parts found: figures.json, operations.json, pytorch*.json, costs-*,
-# kernels.txt, clocks.csv. Parts stand in the order of their worth, each with the seconds
-# that it may take; what has no time left is said. The status is 0 if no part failed, 1 if
-# one did, 2 if something is missing. With the variables of `./build.sh env cuda` and no GPU
-# it tries itself out on the emulator.
+# The build takes the kernels of the pack where there is no nvcc. OUT gets summary.txt (which
+# is printed too, and can be kept in results), log.txt (what every part printed), and what the
+# parts found: figures.json, pytorch*.json, costs-*, kernels.txt, clocks.csv. Parts stand in
+# the order of their worth, each with the seconds that it may take; what has no time left is
+# said. The status is 0 if no part failed, 1 if one did, 2 if something is missing. With the
+# variables of `./build.sh env cuda` and no GPU it tries itself out on the emulator.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 pack=$PWD/build/gpu/files
 archive=$PWD/build/gpu/pack.tar.gz
 seconds=${DYNMO_GPU_SECONDS:-570} # for all parts together
+command=$*
 theirs=${LD_LIBRARY_PATH:-}       # without what programs of build/gpu need
 
 source bench/machine.sh
@@ -32,37 +30,29 @@ source bench/gpu_pack.sh
 source bench/gpu_parts.sh
 
 # ours: the environment of the programs in build/gpu. Ranks of one GPU's host are
-# more than its cores.
+# more than its cores. PMIx takes no plugins: those of this system are of another version.
 ours() {
+	local library
 	export PATH="$pack/bin:$PATH:/usr/local/nvidia/bin" LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$pack/lib:/usr/local/nvidia/lib64"
 	export OPAL_PREFIX=$pack OPAL_BINDIR=$pack/bin OPAL_PKGLIBDIR=$pack/openmpi OPAL_PKGDATADIR=$pack/share
 	export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_mpi_yield_when_idle=1
 	export OMPI_MCA_btl=self,vader OMPI_MCA_pml=ob1 OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_plm=isolated
-	export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PMIX_MCA_pcompress_base_silence_warning=1
-	export PRTE_PREFIX=$pack PMIX_PREFIX=$pack
-	if [ -z "${DYNMO_CUDA_LIBRARY:-}" ] && ! toolkit; then # the pack's kernels, over NVIDIA's Python packages
-		for library in cublas:libcublasLt.so cusparse:libcusparse.so; do
-			library=$(wheel "${library%:*}" "${library#*:}")
-			[ -z "$library" ] || LD_LIBRARY_PATH+=":$(dirname "$library")"
-		done
+	export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PRTE_PREFIX=$pack PMIX_PREFIX=$pack
+	export PMIX_MCA_mca_base_component_disable_dlopen=1 PMIX_MCA_pcompress_base_silence_warning=1
+	for library in $(wheel libcublasLt.so) $(wheel libcusparse.so); do
+		LD_LIBRARY_PATH+=":${library%/*}"
+	done
+	if [ -z "${DYNMO_CUDA_LIBRARY:-}" ]; then
 		DYNMO_CUDA_LIBRARY=$pack/lib/libdynmo_cuda.so
+		! toolkit || DYNMO_CUDA_LIBRARY=$PWD/lib/libdynmo_cuda.so
 	fi
-	export DYNMO_CUDA_LIBRARY=${DYNMO_CUDA_LIBRARY:-$PWD/lib/libdynmo_cuda.so}
-	if [ -z "${DYNMO_NCCL_LIBRARY:-}" ] && [ -n "$(wheel nccl libnccl.so)" ]; then
-		export DYNMO_NCCL_LIBRARY=$(wheel nccl libnccl.so)
-	fi
+	export DYNMO_CUDA_LIBRARY DYNMO_NCCL_LIBRARY=${DYNMO_NCCL_LIBRARY:-$(wheel libnccl.so)}
 }
 
-# wheel PACKAGE FILE: a file (the start of its name) of NVIDIA's Python packages.
+# wheel FILE: a file (the start of its name) of NVIDIA's Python packages.
 wheel() {
-	python3 - "$2" <<-'END' 2>/dev/null
-		import glob, importlib.util, sys
-		found = importlib.util.find_spec("nvidia")
-		for root in found.submodule_search_locations if found else ():
-		    for path in glob.glob(f"{root}/**/{sys.argv[1]}*", recursive=True)[:1]:
-		        print(path)
-		        sys.exit()
-	END
+	python3 -c 'import glob, nvidia, sys
+print(*[f for d in nvidia.__path__ for f in glob.glob(f"{d}/**/{sys.argv[1]}*", recursive=True)][:1])' "$1" 2>/dev/null || true
 }
 
 # gpu_name prints what the driver calls its first GPU.
@@ -86,7 +76,7 @@ emulated() { case $gpu in *emulated*) ;; *) return 1 ;; esac; }
 # seconds, or when the time of all parts is over.
 part() {
 	local name=$1 limit=$(($2 * slower)) left=$((seconds * slower - SECONDS)) begin status=0 verdict
-	case " build $chosen " in *"  "* | *" $name "*) ;; *) return 0 ;; esac
+	case " build $chosen " in *" all "* | *" $name "*) ;; *) return 0 ;; esac
 	[ "$limit" -le "$left" ] || limit=$left
 	say "== $name, at $SECONDS s"
 	begin=$(date +%s)
@@ -106,43 +96,36 @@ part() {
 	{ printf '\n==== %s\n' "$name" && tail -c 1000000 "$work/$name.log" 2>/dev/null; } >>"$out/log.txt" || true
 }
 
-# first and second: the parts of a call, what is worth most first. What is timed, or looks
-# at how much memory is free, has the machine to itself. The limits of the first, with the
-# build, and of the second, without, add up to 570 s: where the second has to build, the
-# last parts may have no time.
-first() {
-	part doctor 10
-	part conformance 110
-	part kernels 100
+# parts: what is worth most first. What is timed has the machine to itself. The limits up to
+# pruned add up to 480 s; beside an H100 these parts take five minutes. The last get the rest.
+parts() {
+	part build 60
+	part doctor 5
+	part conformance 35
+	part step 25
+	part pytorch 125
+	part operations 45
+	part sparse 60
 	part device 10
-	part memcheck_f32 100 &
-	part memcheck_bf16 100 &
-	wait_parts
-	part sparse 90
-}
-second() {
-	part step 45
-	part nccl 25
-	part operations 100
-	part pytorch 130
-	part placement 80 &
-	part ranks 80 &
-	wait_parts
-	part graphs 40
-	part profile 25
-	part pruned 30
-	part profiler 35
-	part racecheck_f32 60 &
-	part racecheck_bf16 60 &
-	wait_parts
+	part nccl 10
+	part graphs 30
+	part profile 20
+	part profiler 30
+	part pruned 25
+	part placement 60 &
+	part ranks 120 &
+	part memcheck_f32 300 &
+	part memcheck_bf16 300 &
+	part racecheck_f32 300 &
+	part racecheck_bf16 300 &
+	wait $(jobs -p | grep -vx "$sampler")
 }
 
-# wait_parts waits for the parts in the background, not for the clocks.
-wait_parts() { wait $(jobs -p | grep -vx "$sampler"); }
-
-# call NAME...: the build, then these calls.
+# call OUT PART...: the build, then these parts.
 call() {
-	local name sampler=''
+	local sampler=''
+	mkdir -p "$1"
+	out=$(cd "$1" && pwd) chosen=${*:2}
 	gpu=$(gpu_name) || gpu=''
 	missing "$gpu"
 	rm -rf "$pack"
@@ -151,32 +134,26 @@ call() {
 	work=$PWD/build/gpu/run slower=1
 	! emulated || slower=10
 	rm -rf "$work"
-	mkdir -p "$work" "$out"
+	mkdir -p "$work"
 	: >"$out/log.txt"
 	cat src/*/*.go >"$work/corpus.txt"
 	python3 bench/gpu_clocks.py >"$out/clocks.csv" 2>/dev/null &
 	sampler=$!
 	trap "kill $sampler 2>/dev/null || true" EXIT
-	part build 150
-	for name; do
-		"$name"
-	done
+	parts
 	cp "$work/pruned/costs.jsonl" "$out/costs-pruned.jsonl" 2>/dev/null || true # all that there is, if it was killed
-	provenance "$*" >"$out/provenance.txt"
-	{
-		cat "$out/provenance.txt"
-		python3 bench/gpu_summary.py page "$gpu" "$work/parts.tsv" "$out"
-		(cd "$work" && grep -H SUMMARY ./*.log 2>/dev/null) || true
-	} | tee "$out/summary.txt"
+	sed -n 's/^SUMMARY //p' "$work"/*.log >"$work/said.txt" 2>/dev/null || true
+	{ provenance && python3 bench/gpu_summary.py page "$work" "$out"; } | tee "$out/summary.txt"
 	! grep -qE '	(FAILED|KILLED|NO TIME)' "$work/parts.tsv"
 }
 
-# provenance CALL says what was measured where.
+# provenance says what was measured where.
 provenance() {
-	printf 'command: bench/gpu.sh %s\nrevision: %s\ndate: %s\n' "$1" "$(cat "$pack/revision" 2>/dev/null || echo unknown)" "$(date -u +%FT%TZ)"
-	printf 'gpu: %s\ncpu: %s, %s cores\n' "$gpu" "$(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1)" "$(nproc)"
+	printf 'command: bench/gpu.sh %s\nrevision: %s\ndate: %s\nclock: wall\n' "$command" "$(cat "$pack/revision")" "$(date -u +%FT%TZ)"
+	printf 'gpu: %s\n' "$gpu$(! emulated || echo ': NO GPU, no figure below is one')"
+	printf 'cpu: %s, %s cores\n' "$(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1)" "$(nproc)"
 	printf 'driver: %s\n' "$(PATH=$PATH:/usr/local/nvidia/bin nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | head -n 1 || true)"
-	printf 'kernels: %s\n' "$(ours && grep -ao 'version [0-9]*; sm_[ -~]*' "$DYNMO_CUDA_LIBRARY" | head -n 1)"
+	printf 'kernels: %s\n' "$(ours && LC_ALL=C grep -ao 'version [0-9]*; sm_[ -~]*' "$DYNMO_CUDA_LIBRARY" | head -n 1)"
 	python3 -c 'import torch; print("pytorch:", torch.__version__, "cuDNN", torch.backends.cudnn.version())' 2>/dev/null || true
 }
 
@@ -192,21 +169,17 @@ missing() {
 	[ -z "$list" ] || { say "bench/gpu.sh: missing:$list"; exit 2; }
 }
 
-usage() { say 'usage: bench/gpu.sh prepare | first OUT | second OUT | run OUT PART...'; exit 2; }
+usage() { say 'usage: bench/gpu.sh prepare | all OUT | run OUT PART...'; exit 2; }
 
 case ${1:-} in
 prepare) prepare ;;
-first | second)
+all)
 	[ $# = 2 ] || usage
-	mkdir -p "$2"
-	out=$(cd "$2" && pwd) chosen=
-	call "$1"
+	call "$2" all
 	;;
 run)
 	[ $# -ge 3 ] || usage
-	mkdir -p "$2"
-	out=$(cd "$2" && pwd) chosen=${*:3}
-	call first second
+	call "${@:2}"
 	;;
 part)
 	out=$3

@@ -11,15 +11,15 @@ prepare() {
 	rm -rf build/gpu
 	mkdir -p "$pack"/{bin,lib,openmpi,share}
 	cuda_go
-	go build -trimpath -tags mpi -ldflags '-s -w' -o "$pack/bin/dynmo" ./src/cmd/dynmo
-	go build -trimpath -tags 'mpi cuda' -ldflags '-s -w' -o "$pack/bin/dynmo-cuda" ./src/cmd/dynmo
+	revision >"$pack/revision"
+	go build -trimpath -tags mpi -ldflags "-s -w -X main.version=$(revision)" -o "$pack/bin/dynmo" ./src/cmd/dynmo
+	go build -trimpath -tags 'mpi cuda' -ldflags "-s -w -X main.version=$(revision)" -o "$pack/bin/dynmo-cuda" ./src/cmd/dynmo
 	cuda_library
 	cp lib/libdynmo_cuda.so "$pack/lib/"
 	for what in kernel/cuda device/cuda comm/nccl train; do
 		go test -c -trimpath -tags 'mpi cuda' -ldflags '-s -w' -o "$pack/bin/${what//\//-}.test" "./src/$what"
 	done
 	"$pack/bin/dynmo" data prepare --extensions .go -o "$pack/corpus.bin" src
-	git describe --always --dirty >"$pack/revision" 2>/dev/null || true
 	pack_mpi
 	pack_libraries
 	tar -C "$pack" -czf "$archive" .
@@ -44,7 +44,7 @@ pack_mpi() {
 
 # pack_libraries takes what the programs are linked with, but for the C library
 # and the driver, which are the other machine's. So are cuBLASLt and cuSPARSE, which are
-# hundreds of megabytes: the kernels' library finds them in a toolkit or in Python packages.
+# hundreds of megabytes: the kernels' library opens those of a toolkit or of Python packages.
 pack_libraries() {
 	local library
 	ldd "$pack"/bin/* $(ls "$pack"/openmpi/*.so 2>/dev/null) 2>/dev/null | sed -n 's/^.* => \(\/[^ ]*\) .*/\1/p' | sort -u |

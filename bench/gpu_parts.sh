@@ -23,19 +23,13 @@ toolkit() {
 	NVCC=$program CUDA_HOME=$home find_nvcc
 }
 
-# toolkit_lacks lets nvcc use the Python packages' headers and libraries where the
-# toolkit comes without them.
+# toolkit_lacks lets nvcc use the Python packages' headers where the toolkit comes without them.
 toolkit_lacks() {
-	local name header library
-	mkdir -p build/cuda/wheels
+	local name header
 	for name in cublasLt cusparse; do
-		header=$(find -L "$cuda_home"/include "$cuda_home"/targets/*/include -name "$name.h" -print -quit 2>/dev/null || true)
-		[ -n "$header" ] || header=$(wheel "$name" "$name.h")
-		[ -z "$header" ] || NVCC_APPEND_FLAGS="${NVCC_APPEND_FLAGS:-} -I$(dirname "$header")"
-		find -L "$cuda_home" -name "lib$name.so" -print -quit 2>/dev/null | grep -q . && continue
-		library=$(wheel "$name" "lib$name.so")
-		[ -z "$library" ] || ln -sf "$library" "build/cuda/wheels/lib$name.so"
-		[ -z "$library" ] || NVCC_APPEND_FLAGS+=" -Lbuild/cuda/wheels -Xlinker -rpath,$(dirname "$library")"
+		find -L "$cuda_home"/include "$cuda_home"/targets/*/include -name "$name.h" -print -quit 2>/dev/null | grep -q . && continue
+		header=$(wheel "$name.h")
+		[ -z "$header" ] || NVCC_APPEND_FLAGS="${NVCC_APPEND_FLAGS:-} -I${header%/*}"
 	done
 	export NVCC_APPEND_FLAGS
 }
@@ -66,11 +60,10 @@ part_device() { tests device-cuda device/cuda; }
 part_nccl() { tests comm-nccl comm/nccl; }
 part_placement() { tests train train -test.run 'GPU|Graph'; }
 
-# figures FILE PART...: parts of dynmo bench gpu. What failed is measured again, in a
+# figures PART...: parts of dynmo bench gpu. What failed is measured again, in a
 # process of its own too.
 figures() {
-	local quick='' name status=0 file=$out/$1
-	shift
+	local quick='' name status=0 file=$out/figures.json
 	! emulated || quick=--quick
 	{ dynmo bench gpu --json --only "$(IFS=, && echo "$*")" $quick 2>&1 >&3 | tee "$work/figures.txt"; } 3>>"$file" || status=$?
 	for name in $(sed -n '/ %: /d; s/^dynmo: gpu \([a-z]*\): .*/\1/p' "$work/figures.txt" | sort -u); do
@@ -80,18 +73,17 @@ figures() {
 	return "$status"
 }
 
-part_kernels() { figures figures.json products attention layernorm crossentropy adamw gelu embedding llama experts; }
-part_sparse() { figures figures.json spmm; }
-part_step() { figures figures.json step; }
+part_sparse() { figures spmm; }
+part_step() { figures step; }
 
 # has_torch: whether there is PyTorch to compare with.
 has_torch() { ! emulated && (export LD_LIBRARY_PATH=$theirs && python3 -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("torch") is None)'); }
 
 # Operations of ours, and then of PyTorch's, on one machine.
 part_operations() {
-	figures operations.json products attention layernorm crossentropy adamw gelu llama
+	figures products attention layernorm crossentropy adamw gelu embedding llama experts
 	has_torch || return 3
-	LD_LIBRARY_PATH=$theirs python3 bench/gpu_pytorch_operations.py "$out/operations.json" --seconds 60 >"$out/pytorch-operations.json"
+	LD_LIBRARY_PATH=$theirs python3 bench/gpu_pytorch_operations.py "$out/figures.json" --seconds 25 >"$out/pytorch-operations.json"
 }
 
 part_pytorch() {
@@ -107,7 +99,7 @@ part_graphs() {
 	while read -r name graphs loading; do
 		CUDA_MODULE_LOADING=$loading dynmo train "$work/graphs.toml" --set train.steps=12 --set "device.graphs=$graphs" \
 			--run-dir "$work/graphs-$name" --force
-		python3 bench/gpu_summary.py steps "$work/graphs-$name" "device.graphs=$graphs CUDA_MODULE_LOADING=$loading"
+		python3 bench/gpu_summary.py steps "$work/graphs-$name" "step, device.graphs=$graphs, loading $loading"
 	done <<-'END'
 		usual true EAGER
 		ungraphed false EAGER
@@ -115,16 +107,18 @@ part_graphs() {
 	END
 }
 
-# Time by kernel of two small steps, as Nsight Compute counts it; it leaves clocks alone.
+# Time by kernel of two small steps, as Nsight Compute counts it; it leaves clocks alone. It
+# does not see a program that a program without C becomes, so dynmo-cuda starts as itself.
 part_profiler() {
 	local ncu
 	emulated && return 3
 	ncu=$(command -v ncu || ls /usr/local/cuda/bin/ncu /opt/nvidia/nsight-compute/*/ncu 2>/dev/null | head -n 1)
 	[ -n "$ncu" ] || { echo 'no Nsight Compute (ncu)'; return 3; }
 	settings paper >"$work/profiler.toml"
-	"$ncu" --clock-control none --metrics gpu__time_duration.sum --csv --target-processes all --log-file "$work/ncu.csv" \
-		dynmo train "$work/profiler.toml" --set model.blocks=4 --set device.graphs=false --set train.steps=2 \
-		--set parallel.microbatches=2 --no-run-dir
+	CUDA_MODULE_LOADING=EAGER "$ncu" --clock-control none --metrics gpu__time_duration.sum --csv --target-processes all \
+		--launch-count 4000 --log-file "$work/ncu.csv" "$pack/bin/dynmo-cuda" train "$work/profiler.toml" \
+		--set model.blocks=4 --set device.graphs=false --set device.tune=false --set train.steps=2 \
+		--set parallel.microbatches=2 --no-run-dir || echo "ncu: status $?"
 	python3 bench/gpu_summary.py kernels "$work/ncu.csv" | tee "$out/kernels.txt"
 }
 
@@ -160,6 +154,8 @@ settings() {
 		final = 0.95
 		[balance]
 		every = 2
+		[checkpoint]
+		every = "never"
 	END
 }
 

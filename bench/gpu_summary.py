@@ -1,8 +1,8 @@
 """What bench/gpu.sh prints at its end: one page of text from what its parts found.
 
-    gpu_summary.py page GPU PARTS.tsv OUT   parts, figures, operations beside PyTorch's, clocks
-    gpu_summary.py kernels NCU.csv          a table of kernels by time, from Nsight Compute's CSV
-    gpu_summary.py steps RUN_DIR NAME       a line of a run's median step
+    gpu_summary.py page WORK OUT        the step and operations beside PyTorch's, parts, clocks
+    gpu_summary.py kernels NCU.csv      a table of kernels by time, from Nsight Compute's CSV
+    gpu_summary.py steps RUN_DIR NAME   a line of a run's median step
 """
 
 import collections
@@ -26,13 +26,6 @@ def value(f):
     return "INVALID" if f["wrong"] else f'{f["value"]:.4g}'
 
 
-def parts(path):
-    print(f"{'part':18}{'verdict':24}{'seconds':>8}")
-    for line in open(path):
-        name, verdict, begin, end = line.rstrip("\n").split("\t")
-        print(f"{name:18}{verdict:24}{int(end) - int(begin):>8}")
-
-
 def invalid(ours):
     """How many figures are wrong, and which miss what they should reach."""
     short = [f'{n} {value(f)} (reach {f["reach"]:g})' for n, f in ours.items() if not f["ok"] and not f["wrong"]]
@@ -41,17 +34,32 @@ def invalid(ours):
     print(f"short of what they should reach: {', '.join(short) or 'none'}")
 
 
+def products(ours, theirs):
+    """Times of the passes of linear layers: ours, PyTorch's over ours, the share of the roofline."""
+    shapes = [n[len("product_forward_"):-len("_time")] for n in ours if n.startswith("product_forward_") and n.endswith("_time")]
+    if shapes:
+        print(f"\n{'product, tokens x in x out':28}" + "".join(f"{h:>12}{'ratio':>7}{'of roof':>9}" for h in ("forward us", "input us", "weight us")))
+    for shape in shapes:
+        row = f"{shape:28}"
+        for way in "forward", "backward_input", "backward_weight":
+            name = f"product_{way}_{shape}"
+            mine, other, share = ours.get(name + "_time"), theirs.get(name + "_time"), ours.get(name + "_to_gemm")
+            row += f"{value(mine) if mine else '-':>12}" + (f"{other['value'] / mine['value']:>7.2f}" if mine and other else f"{'-':>7}")
+            row += f"{share['value']:>9.3f}" if share else f"{'-':>9}"
+        print(row)
+
+
 def operations(ours, theirs):
     """Times of operations beside PyTorch's, and the share of the roofline that ours reach: of
     the bandwidth of a copy, or of the rate of the large product. PyTorch's backward of norms
     is both of ours together."""
-    names = [n.removesuffix("_time") for n in ours if n.endswith("_time")]
+    names = [n.removesuffix("_time") for n in ours if n.endswith("_time") and not n.startswith("product_")]
     for norm in "layernorm", "rmsnorm":
         halves = [ours.get(f"{norm}_backward_{half}_time") for half in ("input", "weight")]
         if all(halves):
             total = dict(halves[0], value=sum(h["value"] for h in halves), wrong=sum(h["wrong"] for h in halves))
             ours = dict(ours, **{f"{norm}_backward_time": total})
-            names.append(f"{norm}_backward")
+            names = [n for n in names if not n.startswith(f"{norm}_backward")] + [f"{norm}_backward"]
     if not names:
         return
     print(f"\n{'operation':44}{'ours us':>10}{'PyTorch us':>12}{'ratio':>8}{'of roofline':>13}")
@@ -87,53 +95,56 @@ def sparse(ours):
 
 
 def step(ours, theirs):
-    names = [n for n in ours if re.match(r"(copy|gemm|step|products_fallen)", n) and not n.endswith("_time")]
-    if names:
-        print()
-    for name in names:
-        print(f"{name:44}{value(ours[name]):>10} {ours[name]['unit']}")
-    for name, f in theirs.items():
-        if not name.endswith("_time"):
-            print(f"{'pytorch ' + name:44}{value(f):>10} {f['unit']}")
-    mine, other = ours.get("step_tokens_per_second"), theirs.get("step_tokens_per_second")
-    if mine and other and other["value"]:
-        print(f"step, tokens/s over PyTorch's best: {mine['value'] / other['value']:.3f} (reach 1)")
+    """Training steps beside PyTorch's, and the rates that they are compared with."""
+    rows = [("dynmo, float32 master weights", ours.get("step_tokens_per_second"), ours.get("step_memory"))]
+    rows += [("PyTorch " + n[5:].replace("_", ", by "), theirs.get(n), theirs.get(n + "_memory"))
+             for n in theirs if n + "_memory" in theirs]
+    rows = [(name, speed, memory) for name, speed, memory in rows if speed]
+    if rows:
+        print(f"\n{'training step of 24 blocks, bf16':44}{'tokens/s':>10}{'GiB':>11}{'to dynmo':>10}")
+    for name, speed, memory in rows:
+        to = f"{speed['value'] / rows[0][1]['value']:>10.3f}" if rows[0][0].startswith("dynmo") and rows[0][1]["value"] else ""
+        print(f"{name:44}{speed['value']:>10.0f}{value(memory) if memory else '-':>11}{to}{'  INVALID' * bool(speed['wrong'])}")
+    print("PyTorch compiles each block, or the model; autocast keeps float32 weights, bf16 has weights in bf16 alone\n")
+    for side, list_of in ("", ours), ("PyTorch ", theirs):
+        for name in ("copy", "gemm_f32_8192", "gemm_bf16_8192", "step_rate", "step_utilisation", "step_memory_of_process",
+                     "products_fallen_back"):
+            if name in list_of:
+                print(f"{side + name:44}{value(list_of[name]):>10} {list_of[name]['unit']}")
 
 
-def clocks(path, parts_path):
-    """The clocks before, and during each part, as NVML tells them twice a second."""
+def parts(path, clocks):
+    """What became of each part, and the clocks meanwhile, as NVML tells them twice a second."""
     rows = []
-    for row in csv.reader(open(path)) if os.path.exists(path) else ():
+    for row in csv.reader(open(clocks)) if os.path.exists(clocks) else ():
         try:
             rows.append([float(x) for x in row[:5]])
         except (ValueError, IndexError):
             continue
-    if not rows:
-        print("\nclocks: not known, no NVML here that tells them")
-        return
-    print(f"\n{'clocks, MHz':18}{'SM least':>9}{'median':>8}{'most':>8}{'memory':>8}{'W':>7}{'C':>5}")
-    spans = [("before", 0, min(float(line.split("\t")[2]) for line in open(parts_path)))]
-    spans += [(n, float(b), float(e)) for n, _, b, e in (line.rstrip("\n").split("\t") for line in open(parts_path))]
-    for name, begin, end in spans:
-        seen = [r for r in rows if begin <= r[0] <= end]
+    print(f"\n{'part':16}{'verdict':20}{'seconds':>8}{'MHz least':>11}{'median':>8}{'most':>7}{'memory':>8}{'W':>6}{'C':>5}")
+    for line in open(path):
+        name, verdict, begin, end = line.rstrip("\n").split("\t")
+        text = f"{name:16}{verdict:20}{int(end) - int(begin):>8}"
+        seen = [r for r in rows if int(begin) <= r[0] <= int(end)]
         if seen:
-            sm = [r[1] for r in seen]
-            print(f"{name:18}{min(sm):>9.0f}{statistics.median(sm):>8.0f}{max(sm):>8.0f}"
-                  f"{statistics.median(r[2] for r in seen):>8.0f}{max(r[3] for r in seen):>7.0f}{max(r[4] for r in seen):>5.0f}")
+            mhz = [r[1] for r in seen]
+            text += (f"{min(mhz):>11.0f}{statistics.median(mhz):>8.0f}{max(mhz):>7.0f}"
+                     f"{statistics.median(r[2] for r in seen):>8.0f}{max(r[3] for r in seen):>6.0f}{max(r[4] for r in seen):>5.0f}")
+        print(text)
 
 
-def page(gpu, parts_path, out):
-    print(gpu + (": NO GPU, no figure below is one" if "emulated" in gpu else ""))
-    parts(parts_path)
+def page(work, out):
     theirs = dict(figures(f"{out}/pytorch.json"), **figures(f"{out}/pytorch-operations.json"))
-    ours = dict(figures(f"{out}/figures.json"), **figures(f"{out}/operations.json"))
-    invalid(ours)
+    ours = figures(f"{out}/figures.json")
     step(ours, theirs)
+    print(open(f"{work}/said.txt").read(), end="")
+    products(ours, theirs)
     operations(ours, theirs)
     sparse(ours)
-    clocks(f"{out}/clocks.csv", parts_path)
-    print("\nOf the transport between GPUs one GPU proves that the library opens, that a communicator of one rank"
-          "\nbegins, sends to itself, is aborted and closed; that two ranks move memory takes two GPUs.")
+    invalid(ours)
+    parts(f"{work}/parts.tsv", f"{out}/clocks.csv")
+    print("\nOne GPU proves that NCCL opens and that a communicator of one rank begins, sends to itself, is aborted and"
+          "\nclosed. That ranks move memory takes two GPUs.")
 
 
 def kernels(path):
@@ -147,7 +158,7 @@ def kernels(path):
             spent[row["Kernel Name"]].append(float(row["Metric Value"].replace(",", "")) * scale)
     total = sum(map(sum, spent.values()))
     if not total:
-        print("no kernel in the profile")
+        print("no kernel in the profile, which begins:", text[:2000], sep="\n")
         return 1
     print(f"{'kernel':78}{'times':>7}{'us each':>10}{'share':>8}")
     for name, list_of in sorted(spent.items(), key=lambda item: -sum(item[1])):
@@ -159,7 +170,7 @@ def kernels(path):
 def steps(run, name):
     lines = [json.loads(line) for line in open(f"{run}/metrics.jsonl")]
     seconds = [line["step_seconds"] for line in lines[len(lines) // 3:]]
-    print(f"SUMMARY {name}: {statistics.median(seconds) * 1e3:.2f} ms a step, median of {len(seconds)}")
+    print(f"SUMMARY {name:44}{statistics.median(seconds) * 1e3:>10.2f} ms, median of {len(seconds)}")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,8 @@
 
 say() { printf '%s\n' "$*" >&2; }
 
+revision() { git describe --always --dirty 2>/dev/null || echo unknown; }
+
 # new_enough GO: whether GO is at least the version that go.mod asks for.
 new_enough() {
 	local have
