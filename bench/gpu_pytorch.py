@@ -5,11 +5,11 @@ known: the rate of a product of two bf16 matrices of 8192 x 8192, then tokens pe
 second of training steps in bf16 with scaled_dot_product_attention, torch.compile,
 gradient clipping and the fused AdamW, in these variants:
 
-    autocast_block  float32 parameters, arithmetic in bf16 by autocast; every
-                    block compiled, which is quick
-    bf16_block      parameters, gradients and moments in bf16: less to move than
-                    what dynmo keeps in float32, and less exact
-    *_model         the whole model compiled at once
+    bf16_model      parameters, gradients and moments in bf16: less to move than
+                    what dynmo keeps in float32, and less exact; the whole model
+                    compiled at once
+    autocast_model  float32 parameters, arithmetic in bf16 by autocast
+    *_block         every block compiled, which is quick
 
 A variant that would begin after the time limit, or that fails, is named on
 standard error and left out.
@@ -203,7 +203,7 @@ def main():
             setattr(torch._dynamo.config, limit, 4 * BLOCKS)
     gemm(256 if a.quick else 8192)
     best = 0.0
-    for kind, compiled in ("autocast", "block"), ("bf16", "block"), ("autocast", "model"), ("bf16", "model"):
+    for kind, compiled in ("bf16", "model"), ("autocast", "model"), ("bf16", "block"), ("autocast", "block"):
         name, left = f"{kind}_{compiled}", int(a.seconds - (time.monotonic() - begin))
         trainer = None
         try:
