@@ -6,7 +6,10 @@
 //
 // The calls are those that the model makes, with their shapes; nothing is computed.
 // The model leaves out caches, tiles that do not divide a product, clocks that fall
-// under load, and where tokens would go or leave. A measured table is better.
+// under load, and where tokens would go or leave. A measured table is better: for 24 blocks
+// of 1024 channels, heads of 64 and two sequences of 2048 tokens, one H100 took 1.16 (forward),
+// 1.26 and 1.32 (backward, inputs and weights) times a block's estimate, and 0.94, 0.79 and
+// 0.92 times that of the head.
 package roofline
 
 import (
