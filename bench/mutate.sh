@@ -8,7 +8,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-kinds='__syncthreads|__syncwarp|cp_async_wait<[^>]*>|barrier_wait|products_wait<[^>]*>|threads_meet'
+kinds='__syncthreads|__syncwarp|cp_async_wait<[^>]*>|barrier_wait|products_wait<[^>]*>|threads_meet|floats_read|floats_written'
 
 # operations SOURCE prints a pattern of the operations of a file of kernels; of those that
 # only Hopper's attention takes, the test of that.

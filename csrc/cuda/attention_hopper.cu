@@ -173,7 +173,7 @@ __device__ __forceinline__ void finish(query_group<HS> &r, head_panels<HS, HOPPE
 		inverse[half] = 1 / sum;
 		if (threadIdx.x % 4 == 0 && query < t) lse[query] = r.largest[half] * LN_2 + logf(sum);
 	}
-	__syncwarp(); /* no lane reads the panels' rows of the work before */
+	__syncwarp(); /* no lane reads the panels of the work before; products hold lanes together, so that no order of threads shows it */
 	store_rows(out, panels, row, r.o, first + row, t, inverse);
 }
 
