@@ -24,8 +24,9 @@ namespace emulate {
 
 /* The 64 bits of a barrier, as they are used here. */
 struct Barrier {
-	uint16_t arrivals, missing, parity, unused; /* of a phase, of this one */
+	uint16_t arrivals, missing, parity, opened; /* of a phase, of this one */
 };
+constexpr uint16_t OPENED = 0x0be4; /* nothing else in shared memory is likely to be it */
 inline int bytes_due[1 << 15]; /* of a barrier, by its place in shared memory */
 inline int &due(const void *barrier) { return bytes_due[reinterpret_cast<uintptr_t>(barrier) / 8 % (1 << 15)]; }
 
@@ -35,7 +36,11 @@ inline void turn(Barrier *b) {
 	b->parity ^= 1;
 }
 
-inline Barrier *barrier_at(const void *barrier) { return static_cast<Barrier *>(const_cast<void *>(barrier)); }
+inline Barrier *barrier_at(const void *barrier) {
+	Barrier *b = static_cast<Barrier *>(const_cast<void *>(barrier));
+	if (b->opened != OPENED) bad_operand("a barrier is used before it is set up");
+	return b;
+}
 
 /* A box on its way. */
 struct Box {
@@ -66,22 +71,28 @@ inline bool phase_is_over(const void *barrier, unsigned parity) {
 	return barrier_at(barrier)->parity != parity;
 }
 
-/* Floats on their way to global memory. */
+/* Floats on a thread's way to global memory. They are read, and written, at once or when the thread waits. */
 struct Sent {
+	unsigned thread;
 	float4 *to;
 	const float4 *from;
 	int count;
 	bool add;
+	std::vector<float4> read;
 };
 inline std::vector<Sent> sent;
 inline unsigned sends;
 
-inline void deliver(const Sent &s) {
+inline void read(Sent &s) {
+	if (s.read.empty()) s.read.assign(s.from, s.from + s.count);
+}
+inline void write(const Sent &s) {
 	for (int i = 0; i < s.count; i++) {
-		float4 x = s.from[i], y = s.add ? s.to[i] : make_float4(0, 0, 0, 0);
+		float4 x = s.read[i], y = s.add ? s.to[i] : make_float4(0, 0, 0, 0);
 		s.to[i] = make_float4(x.x + y.x, x.y + y.y, x.z + y.z, x.w + y.w);
 	}
 }
+inline bool at_once(const void *, unsigned) { return true; }
 
 /* Threads that meet by a number. */
 struct Meeting {
@@ -152,7 +163,7 @@ inline uint32_t shared_address(const void *p) { return static_cast<uint32_t>(rei
 
 inline void barrier_open(uint64_t *barrier, int arrivals) {
 	uint16_t n = static_cast<uint16_t>(arrivals);
-	*emulate::barrier_at(barrier) = {n, n, 0, 0};
+	*reinterpret_cast<emulate::Barrier *>(barrier) = {n, n, 0, emulate::OPENED};
 	emulate::due(barrier) = 0;
 }
 inline void barriers_opened() {}
@@ -204,17 +215,32 @@ inline void wait_for_count(const int *counter, int count) {
 inline void count_one(int *counter) { ++*counter; }
 
 inline void send_floats(float4 *to, const float4 *from, int count, bool add) {
-	emulate::Sent sent = {to, from, count, add};
-	if (emulate::sends++ % 2)
-		emulate::sent.push_back(sent);
-	else
-		emulate::deliver(sent);
+	emulate::Sent s = {threadIdx.x, to, from, count, add, {}};
+	if (emulate::sends++ % 2) {
+		emulate::sent.push_back(s);
+	} else {
+		emulate::read(s);
+		emulate::write(s);
+	}
 }
 inline void floats_read() {
-	for (const emulate::Sent &s : emulate::sent) emulate::deliver(s);
-	emulate::sent.clear();
+	emulate::wait_until(emulate::at_once, nullptr, 0); /* others come between */
+	for (emulate::Sent &s : emulate::sent)
+		if (s.thread == threadIdx.x) emulate::read(s);
 }
-inline void floats_written() { floats_read(); }
+inline void floats_written() {
+	emulate::wait_until(emulate::at_once, nullptr, 0);
+	std::vector<emulate::Sent> others;
+	for (emulate::Sent &s : emulate::sent) {
+		if (s.thread != threadIdx.x) {
+			others.push_back(s);
+			continue;
+		}
+		emulate::read(s);
+		emulate::write(s);
+	}
+	emulate::sent = others;
+}
 
 inline void products_begin() { __syncwarp(); }
 inline void products_commit() { emulate::my_products().group++; }
