@@ -19,23 +19,24 @@ import (
 // ceilings bound what makes the house hard to understand. A ceiling may only fall. The
 // aim is where the redesign leads; a ceiling that has reached its aim stays there. Only a
 // commit that adds a feature may raise the two ceilings of lines, by what it adds, and says
-// so.
+// so. A binary file, one with a NUL byte, has no lines.
 var ceilings = []struct {
 	what         string
 	ceiling, aim int
 	measure      func(h *tracked) int
 }{
-	{"Go files outside of its kind, kernel and tests that name mod", 5, 6, func(h *tracked) int { return h.naming("mod") }},
-	{"the same for moe", 9, 10, func(h *tracked) int { return h.naming("moe") }},
+	{"Go files outside of its kind, kernel and tests that name mod", 3, 6, func(h *tracked) int { return h.naming("mod") }},
+	{"the same for moe", 8, 10, func(h *tracked) int { return h.naming("moe") }},
 	{"the same for expert", 19, 30, func(h *tracked) int { return h.naming("expert") }},
-	{"Go files outside of its family, kernel and tests that name llama", 18, 18, func(h *tracked) int { return h.naming("llama") }},
+	{"Go files outside of its family, kernel and tests that name llama", 17, 18, func(h *tracked) int { return h.naming("llama") }},
 	{"the same for gpt2", 13, 13, func(h *tracked) int { return h.naming("gpt2") }},
 	{"calls of Dynamic.Has outside of kind and config", 0, 0, (*tracked).asksForKinds},
+	{"type assertions on parts of a model outside of their own kind or family", 0, 0, (*tracked).castsParts},
 	{"lines of train without tests", 1300, 1300, func(h *tracked) int { return h.lines(`^src/train/[^/]*\.go$`, isNoTest) }},
 	{"packages of this module that train imports", 20, 20, func(h *tracked) int { return h.imports("src/train") }},
-	{"lines of the function Loop", 60, 100, func(h *tracked) int { return h.function("src/train/loop.go", "Loop") }},
-	{"lines of Go without tests", 79367, 72000, func(h *tracked) int { return h.lines(`\.go$`, isNoTest) }},
-	{"lines in all", 159144, 145000, func(h *tracked) int { return h.lines(`.`, func(string) bool { return true }) }},
+	{"lines of the function Loop", 38, 100, func(h *tracked) int { return h.function("src/train/loop.go", "Loop") }},
+	{"lines of Go without tests", 79363, 72000, func(h *tracked) int { return h.lines(`\.go$`, isNoTest) }},
+	{"lines in all", 156800, 145000, func(h *tracked) int { return h.lines(`.`, func(string) bool { return true }) }},
 	{"lines of the README", 112, 150, func(h *tracked) int { return h.lines(`^README\.md$`, isNoTest) }},
 }
 
@@ -77,7 +78,7 @@ func isNoTest(file string) bool { return !strings.HasSuffix(file, "_test.go") }
 func (h *tracked) lines(pattern string, counts func(file string) bool) (n int) {
 	like := regexp.MustCompile(pattern)
 	for file, text := range h.files {
-		if like.MatchString(file) && counts(file) {
+		if like.MatchString(file) && counts(file) && bytes.IndexByte(text, 0) < 0 {
 			n += bytes.Count(text, []byte("\n"))
 		}
 	}
@@ -104,6 +105,31 @@ func (h *tracked) asksForKinds() (n int) {
 	for file, text := range h.files {
 		if strings.HasSuffix(file, ".go") && isNoTest(file) && !strings.HasPrefix(file, "src/kind/") && !strings.HasPrefix(file, "src/config/") {
 			n += len(like.FindAll(text, -1))
+		}
+	}
+	return n
+}
+
+// castsParts returns the assertions and the cases of type switches that ask for a part, which
+// is a type with a method BackwardInput, outside of the kind or family that has the part.
+func (h *tracked) castsParts() (n int) {
+	method := regexp.MustCompile(`(?m)^func \((?:\w+ )?\*?(\w+)\) BackwardInput\(`)
+	cast := regexp.MustCompile(`(?:\.\(|\bcase )\*(?:\w+\.)?(\w+)[:),]`)
+	parts := map[string][]string{} // the files that have parts, by the parts' names
+	for file, text := range h.files {
+		for _, m := range method.FindAllSubmatch(text, -1) {
+			parts[string(m[1])] = append(parts[string(m[1])], file)
+		}
+	}
+	for file, text := range h.files {
+		own := regexp.MustCompile(`^src/(kind|family)/`).MatchString(file)
+		for _, m := range cast.FindAllSubmatch(text, -1) {
+			for _, of := range parts[string(m[1])] {
+				if strings.HasSuffix(file, ".go") && isNoTest(file) && !(own && path.Dir(of) == path.Dir(file)) {
+					h.t.Logf("%s: %s", file, m[0])
+					n++
+				}
+			}
 		}
 	}
 	return n
