@@ -47,6 +47,8 @@ cases=(
 	"depths and experts|moe-llama|$few $experts dynamic.kind=mod+moe mod.capacity=0.5"
 	"exits and experts|moe-llama|$few $experts dynamic.kind=exit+moe $exits exit.propagate=true"
 	"pruned and frozen|pruning|$few dynamic.kind=prune+freeze $freeze"
+	"blocks dropped|mod|$few dynamic.kind=layerdrop layerdrop.gamma=0.1"
+	"depths, blocks dropped|mod|$few dynamic.kind=mod+layerdrop layerdrop.gamma=0.1 model.grain=half"
 	"resumed, pruned|demo-4x1|checkpoint.every=10"
 	"resumed, exits and experts|moe-llama|$few $experts dynamic.kind=exit+moe $exits checkpoint.every=10"
 )

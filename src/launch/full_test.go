@@ -127,7 +127,7 @@ func TestNoMemoryForAMove(t *testing.T) {
 // rank had no memory for a move, and then tries again.
 func TestRefusedMovesRest(t *testing.T) {
 	expect.NewFault(t, "F20", "kind=rest")
-	c := small(t)
+	c := small(t, "dynamic.kind=none")
 	c.Train.Steps = 115
 	out := blocksOf22On(t, c, func(rank int) float64 { return 1 + float64(rank&1&^(rank>>1)) }, nil, func(rank int, d *cpu.Device) device.Device {
 		return &tight{d, "model.Restore", max(0, 1-rank)}

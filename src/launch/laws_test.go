@@ -23,7 +23,7 @@ type row struct {
 // steps; runs are validated on 7 sequences, so that the last microbatch is one too many.
 const chosen = `train.steps=10 prune.start=1 prune.times=3 attention.buckets=4 data.validation=0.2 train.validate_every=4 train.validate_sequences=7
 	freeze.when=step freeze.layers=3 freeze.step=4 freeze.start=1 freeze.every=1 freeze.reference=1 freeze.average=1 freeze.window=2 freeze.tolerance=0.3 freeze.thaw=2
-	exit.share=0.6 exit.start=2 exit.until=6 mod.capacity=0.3 mod.route=predictor `
+	exit.share=0.6 exit.start=2 exit.until=6 mod.capacity=0.3 mod.route=predictor layerdrop.gamma=0.3 `
 
 const (
 	plastic    = "freeze.when=plasticity "
@@ -80,6 +80,12 @@ var rows = []row{
 	{name: "prune, exit, mod", sets: "dynamic.kind=prune+exit+mod " + topk},
 	{name: "freeze, exit, mod", sets: "dynamic.kind=freeze+exit+mod " + plastic},
 	{name: "most kinds", sets: "dynamic.kind=prune+freeze+exit+mod " + plastic},
+	{name: "layerdrop", sets: "dynamic.kind=layerdrop"},
+	{name: "prune, layerdrop", sets: "dynamic.kind=prune+layerdrop"},
+	{name: "freeze, attention, layerdrop", sets: "dynamic.kind=freeze+attention+layerdrop " + plastic},
+	{name: "exit, layerdrop", sets: "dynamic.kind=exit+layerdrop exit.propagate=true " + saturation},
+	{name: "exit, mod, layerdrop", sets: "dynamic.kind=exit+mod+layerdrop " + softmax},
+	{name: "prune, freeze, mod, layerdrop", sets: "dynamic.kind=prune+freeze+mod+layerdrop " + topk},
 
 	{name: "llama", sets: llama + "dynamic.kind=none"},
 	{name: "llama, prune", sets: llama},
@@ -116,6 +122,8 @@ var rows = []row{
 	{name: "spread, freeze, exit, mod", sets: spread + "dynamic.kind=freeze+moe+exit+mod"},
 	{name: "spread, exit", sets: spread + "dynamic.kind=moe+exit " + saturation},
 	{name: "spread, attention", sets: spread + "dynamic.kind=moe+attention " + ungrouped},
+	{name: "spread, layerdrop", sets: spread + "dynamic.kind=moe+layerdrop"},
+	{name: "spread, freeze, exit, layerdrop", sets: spread + "dynamic.kind=freeze+moe+exit+layerdrop"},
 	{name: "spread over three", sets: spread + "dynamic.kind=freeze+moe+mod parallel.replicas=3"},
 }
 

@@ -62,7 +62,7 @@ func blocksOf22(t *testing.T, c config.Config, slow func(rank int) float64, f *f
 // blocksOf22On is blocksOf22 on a device of each rank's that is made of a CPU.
 func blocksOf22On(t *testing.T, c config.Config, slow func(rank int) float64, f *fault.Fault, on func(rank int, d *cpu.Device) device.Device) *balanced {
 	t.Helper()
-	c.Dynamic.Kind, c.Model.Blocks = "none", 22
+	c.Model.Blocks = 22
 	c.Parallel.Stages, c.Parallel.Microbatches = 4, 16
 	out := &balanced{}
 	made(t, c, out, func(rank int, clock *device.Clock, s *train.Setup) {
@@ -82,7 +82,7 @@ func blocksOf22On(t *testing.T, c config.Config, slow func(rank int) float64, f 
 // must not travel with its layers: balancing settles, on cuts near those that
 // are best with the true speeds.
 func TestSlowRankDoesNotOscillate(t *testing.T) {
-	c := small(t)
+	c := small(t, "dynamic.kind=none")
 	c.Train.Steps, c.Balance.Every = 60, "5"
 	out := blocksOf22(t, c, func(rank int) float64 { return 1 + float64(rank&1&^(rank>>1)) }, nil)
 	if late := out.between(31, 60); len(out.after) == 0 || late > 0 {
@@ -95,6 +95,20 @@ func TestSlowRankDoesNotOscillate(t *testing.T) {
 	}
 }
 
+// TestDrawsMoveNothing: blocks are dropped at random, late blocks more often, in shares that
+// hold from the second step on. Costs are means over draws: layers move to cuts that fit
+// these shares, and then stay, however the draws fall.
+func TestDrawsMoveNothing(t *testing.T) {
+	c := small(t, "dynamic.kind=layerdrop layerdrop.theta=0.3 layerdrop.gamma=10 train.steps=60 balance.every=2")
+	out := blocksOf22(t, c, func(int) float64 { return 1 }, nil)
+	if late := out.between(10, 60); len(out.after) == 0 || late > 0 {
+		t.Errorf("moves after steps %v: want some, and none after step 10", out.after)
+	}
+	if cuts := out.last().LayersPerStage; cuts[0] >= cuts[3] {
+		t.Errorf("layers on stages %v: want fewer on the first, whose blocks are dropped least", cuts)
+	}
+}
+
 // TestStraggler: a rank that becomes slower for 50 steps is told of within two reports, and
 // once; layers leave it once that has lasted, and come back when it is over: steps are then
 // hardly slower than those of a run whose rank is as slow from the start. Nothing oscillates.
@@ -104,7 +118,7 @@ func TestStraggler(t *testing.T) {
 		slowed := &fault.Fault{Kind: fault.Slow, Step: 20, Last: 69, Rank: 1, Factor: factor}
 		t.Run(fmt.Sprintf("x%v", factor), func(t *testing.T) {
 			expect.NewFault(t, "F10", fmt.Sprintf("kind=slow factor=%v rank=1", factor))
-			c := small(t)
+			c := small(t, "dynamic.kind=none")
 			c.Train.Steps = 110
 			out := blocksOf22(t, c, even, slowed)
 			c.Train.Steps = 50

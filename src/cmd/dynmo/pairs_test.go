@@ -19,6 +19,7 @@ var unusual = []string{
 	"dynamic.kind=moe parallel.experts=spread", "dynamic.kind=attention attention.buckets=4", "dynamic.kind=mod mod.route=predictor",
 	"dynamic.kind=mod mod.capacity=1", "dynamic.kind=exit exit.propagate=true", "dynamic.kind=exit exit.share=0.5 exit.start=1",
 	"dynamic.kind=exit exit.confidence=softmax", "dynamic.kind=prune+exit", "dynamic.kind=exit+mod", "dynamic.kind=attention+mod",
+	"dynamic.kind=layerdrop layerdrop.gamma=1", "dynamic.kind=moe+layerdrop", "dynamic.kind=prune+exit+layerdrop layerdrop.theta=0.1",
 	"model.family=llama", "model.key_value_heads=1", "model.grain=half", "model.head_shards=3", "model.tied=false", "parallel.replicas=2",
 	"parallel.microbatches=3", "mesh.order=replica-major", "schedule.kind=gpipe", "schedule.kind=interleaved", "schedule.kind=zb-h2",
 	"schedule.kind=zb-v", "schedule.kind=list schedule.in_flight=1", "schedule.kind=auto", "optimizer.clip=0", "balance.kind=diffusion",
