@@ -3,8 +3,9 @@
 # takes every barrier and every wait for asynchronous work out of csrc/cuda, one at a time
 # (of files whose name matches PATTERN, if there is one), builds the kernels without it for
 # the emulator, and runs the cases of the operations that it belongs to in three orders of
-# threads. It prints file, line, kind and the case that fails; and fails itself if none
-# does, unless the comment of a barrier says why no order of threads shows it.
+# threads. It prints file, line, kind and the case that fails to stderr, and counts of these by
+# file to stdout; and fails itself if no case does, unless the comment of a barrier says why
+# no order of threads shows it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -63,7 +64,18 @@ verdict() {
 			sed -E 's/.*FAIL: Test(Conformance.)?//; s/dynmo emulator: kernel [^:]*: //' || true)
 		caught=${caught:-$(tail -n 1 "$work/log")}
 	fi
-	printf '%-24s %4d  %-20s %s\n' "$file" "$line" "$kind" "$caught"
+	printf '%-24s %4d  %-20s %s\n' "$file" "$line" "$kind" "$caught" | tee -a "$work/rows" >&2
+}
+
+# summary prints, of every file, how many barriers a case notices, how many a check of the
+# emulator, and how many neither; and the rows of the last.
+summary() {
+	awk '{ n[$1]++; $4 ~ /^(no:|MISSED)/ ? missed[$1]++ : $0 ~ /=/ ? cases[$1]++ : checks[$1]++ }
+		END { for (f in n) printf "%-28s %8d  %7d  %8d  %8d\n", f, n[f], cases[f], checks[f], missed[f] }' "$work/rows" | sort |
+		awk 'BEGIN { printf "%-28s %8s  %7s  %8s  %8s\n", "file", "barriers", "by case", "by check", "not seen" }
+			{ print; for (i = 2; i <= 5; i++) sum[i] += $i } END { printf "%-28s %8d  %7d  %8d  %8d\n", "all", sum[2], sum[3], sum[4], sum[5] }'
+	echo
+	grep -E '  (no: |MISSED)' "$work/rows" || true
 }
 
 work=$(mktemp -d)
@@ -78,4 +90,5 @@ while IFS=: read -r file line code; do
 	[[ $file =~ ${1:-} ]] || continue
 	verdict "$file" "$line" "$(grep -oE "$kinds" <<<"$code" | head -n 1)"
 done < <(grep -nE "($kinds)\([^;]*\);" "$work"/whole/csrc/cuda/*.cu "$work"/whole/csrc/cuda/*.cuh)
+summary
 [ "$missed" = 0 ] || { echo "$missed barriers are missed by no case" >&2; exit 1; }

@@ -34,12 +34,13 @@ note: layers that move gain little, for the best cuts do not gain more ("best cu
   is "total" below 1; placed experts get some of it back where a rank has several (fewer replicas than experts), else none
 note: the paper's 1.21 and 1.23 ask for layers whose loads differ more than these twins' do; of the bubble ratio 0.18 is the
   pipeline's fill on 8 stages with 32 microbatches, which no cuts change
+note: stages of the plans, as `dynmo plan` prints them first, are left out
 NOTES
 
 # answer COMMAND... prints a command and its answer; figures that are too low are no error here.
 answer() {
 	printf '\n$ bin/dynmo %s\n' "$*"
-	"$dynmo" "$@" || true
+	("$dynmo" "$@" || true) | sed '/^stage /,/^$/d'
 }
 costs=(results/costs-moe/mixtral-8x7b.json results/costs-moe/llama-moe-3.5b.json)
 answer plan jobs/paper/mixtral-8x7b.toml --costs "${costs[0]}" --set device.kind=cpu

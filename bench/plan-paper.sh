@@ -22,7 +22,8 @@ fi
 printf 'command: bench/plan-paper.sh\nrevision: %s\n' "$(git rev-parse --short HEAD)"
 printf 'costs: results/costs-48l, measured by bench/plan-paper.sh measure: clock=virtual, one thread\n'
 printf 'cpu: AMD EPYC (Zen 4), 2 cores, shared with other work; OpenBLAS 0.3.21, AVX-512\ndate: %s\n' "$(date -u +%F)"
+printf 'note: stages of the plans, as `dynmo plan` prints them first, are left out\n'
 for kind in $kinds; do
 	printf '\n$ bin/dynmo plan jobs/paper/%s-48l.toml --costs results/costs-48l/%s.json --set device.kind=cpu\n' "$kind" "$kind"
-	"$dynmo" plan "jobs/paper/$kind-48l.toml" --costs "results/costs-48l/$kind.json" --set device.kind=cpu
+	"$dynmo" plan "jobs/paper/$kind-48l.toml" --costs "results/costs-48l/$kind.json" --set device.kind=cpu | sed '/^stage /,/^$/d'
 done
