@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -32,7 +33,9 @@ func TestDefaultsAreValidAndDocumented(t *testing.T) {
 			}
 		}
 	}
-	expect.Golden(t, "testdata/default.toml", c.TOML())
+	// Comments repeat the tags: those of the first table show how.
+	first, others, _ := strings.Cut(c.TOML(), "\n\n")
+	expect.Golden(t, "testdata/default.toml", first+"\n\n"+regexp.MustCompile(`(?m)^# .*\n`).ReplaceAllString(others, ""))
 }
 
 func TestResolvedFileLoadsToAnEqualConfig(t *testing.T) {
