@@ -64,8 +64,8 @@ device=(emulate/{block,runtime}.cpp)
 library libcuda.so.1 '' "${driver[@]}"
 library libnccl.so.2 "$cuda" emulate/nccl*.cpp
 if [ "${2:-}" = --selftest ]; then
-	compile "${device[@]}" emulate/selftest{,_graph}.cpp
-	${CXX:-g++} -pthread -o "$dir/selftest" "$dir"/{driver,stream,event,graph,memory,resident,attributes,held,block,runtime,selftest,selftest_graph}.cpp.o
+	compile "${device[@]}" emulate/selftest.cpp
+	${CXX:-g++} -pthread -o "$dir/selftest" "$dir"/{driver,stream,event,graph,memory,resident,attributes,held,block,runtime,selftest}.cpp.o
 	"$dir/selftest"
 fi
 library libdynmo_cuda.so "$cuda -ldl" "${device[@]}" emulate/blaslt.cpp cuda/*.cu
