@@ -129,21 +129,3 @@ func TestCompact(t *testing.T) {
 		}
 	}
 }
-
-// BenchmarkCompact is of 90 stages of 8 replicas that become 60, on nodes of 8 neighbours
-// and on as many nodes in turn.
-func BenchmarkCompact(b *testing.B) {
-	for name, node := range map[string]func(rank int) int{"block": func(rank int) int { return rank / 8 }, "cyclic": func(rank int) int { return rank % 90 }} {
-		b.Run(name, func(b *testing.B) {
-			present, next := drawn(b, 1, 400, 90, 8, mesh.StageMajor), drawn(b, 2, 400, 60, 8, mesh.StageMajor)
-			nodes := make([]int, 720)
-			for rank := range nodes {
-				nodes[rank] = node(rank)
-			}
-			bytes := slices.Repeat([]int64{1}, 400)
-			for b.Loop() {
-				Compact(present, next, nodes, bytes)
-			}
-		})
-	}
-}

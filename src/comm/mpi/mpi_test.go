@@ -136,26 +136,3 @@ func runs(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && !strings.Contains(string(stat), ") Z ")
 }
-
-// BenchmarkPingPong reports the time of one message between two processes, of
-// a Group and in plain C.
-func BenchmarkPingPong(b *testing.B) {
-	for b.Loop() {
-		out, err := mpirun(b, 2, "pingpong").Output()
-		if err != nil {
-			b.Fatalf("%v\n%s", err, out)
-		}
-		for _, line := range strings.Split(string(out), "\n") {
-			var length int64
-			var texts [2]string
-			if _, err := fmt.Sscanf(line, "pingpong %d %s %s", &length, &texts[0], &texts[1]); err != nil {
-				continue
-			}
-			for i, name := range []string{"", "C-"} {
-				took, err := time.ParseDuration(texts[i])
-				expect.OK(b, err)
-				b.ReportMetric(took.Seconds()*1e6, fmt.Sprintf("%sµs/%dB", name, length))
-			}
-		}
-	}
-}

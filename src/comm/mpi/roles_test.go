@@ -8,7 +8,6 @@ import (
 	"os/signal"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -27,7 +26,6 @@ var roles = map[string]func(t comm.Transport) error{
 	"disagree": disagree,
 	"leave":    commtest.Leave,
 	"ring":     endlessRing,
-	"pingpong": pingPong,
 }
 
 func TestMain(m *testing.M) {
@@ -135,36 +133,3 @@ func endlessRing(t comm.Transport) error {
 		}
 	}
 }
-
-// pingPong prints the time of one message, of a Group and in plain C, per length.
-func pingPong(t comm.Transport) error {
-	g := comm.New(t, comm.Options{})
-	for _, bytes := range pingPongBytes {
-		out, err := g.Alloc(bytes)
-		if err != nil {
-			return err
-		}
-		in, err := g.Alloc(bytes)
-		if err != nil {
-			return err
-		}
-		clear(tensor.Of[byte](out))
-		messages := int(max(10, min(5000, 1<<28/max(1, bytes))))
-		ours, err := comm.PingPong(g, 1-g.Rank(), out, in, messages)
-		if err != nil {
-			return err
-		}
-		plain, err := PingPong(t, 1-g.Rank(), out, in, messages)
-		if err != nil {
-			return err
-		}
-		if g.Rank() == 0 {
-			fmt.Printf("pingpong %d %v %v\n", bytes, time.Duration(ours*1e9), time.Duration(plain*1e9))
-		}
-		g.Free(out)
-		g.Free(in)
-	}
-	return nil
-}
-
-var pingPongBytes = []int64{0, 8, 4 << 10, 64 << 10, 1 << 20, 8 << 20, 64 << 20}

@@ -49,6 +49,15 @@ func (r result) add(call string, outs ...any) {
 
 func mem[T tensor.Element](x []T) tensor.Mem { return tensor.From(x) }
 
+// even returns the offsets of b sequences of t tokens.
+func even(b, t int) tensor.Mem {
+	offsets := make([]int32, b+1)
+	for i := range offsets {
+		offsets[i] = int32(i * t)
+	}
+	return mem(offsets)
+}
+
 // calls makes every call on b sequences of t tokens with c channels and nh
 // heads, o outputs, and v words.
 func calls(k *backend, b, t, c, nh, o, v int) result {

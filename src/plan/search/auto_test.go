@@ -168,12 +168,3 @@ func TestAutoOnAV(t *testing.T) {
 		}
 	}
 }
-
-// BenchmarkAuto: 24 stages, 96 microbatches, as at every balance.
-func BenchmarkAuto(b *testing.B) {
-	o := options(1, 24, 96)
-	o.InFlight = nil
-	for b.Loop() {
-		Auto(o, func(s schedule.Schedule) float64 { return sim.Makespan(s, o.Costs) })
-	}
-}
