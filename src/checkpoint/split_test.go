@@ -13,7 +13,7 @@ import (
 
 // split returns weights whose MLPs are cut into experts.
 func split(w *Weights, s moe.Split) (*Weights, error) {
-	shape, by, err := s.Of(w.Config.Model)
+	shape, by, err := s.Plan(w.Config.Model)
 	if err != nil {
 		return nil, err
 	}

@@ -34,8 +34,8 @@ func (b Bytes) Static() int64 { return b.Parameters + b.Gradients + b.Optimizer 
 // Stage returns the seconds of the layer, as a stage that holds it alone has them.
 func (l Layer) Stage() Stage { return Stage{l.Forward, l.BackwardInput, l.BackwardWeight} }
 
-// With returns the layer with other seconds.
-func (l Layer) With(s Stage) Layer {
+// WithSeconds returns the layer with other seconds.
+func (l Layer) WithSeconds(s Stage) Layer {
 	l.Forward, l.BackwardInput, l.BackwardWeight = s.Forward, s.Input, s.Weight
 	return l
 }
@@ -78,9 +78,9 @@ func (t Table) Source() string {
 	return t.Clock
 }
 
-// For returns the table for a number of stages: speeds and fixed seconds of ranks
+// Fitted returns the table for a number of stages: speeds and fixed seconds of ranks
 // that were measured on another number hold for none of these.
-func (t Table) For(stages int) Table {
+func (t Table) Fitted(stages int) Table {
 	if len(t.Slow) != stages {
 		t.Slow = nil
 	}

@@ -47,7 +47,7 @@ func (e Estimate) Undisturbed() Estimate {
 	t := slices.Clone(e.Layers)
 	for l := range t {
 		if e.Doubt != nil {
-			t[l] = t[l].With(t[l].Stage().Scale(1 - e.Doubt[e.On[l]]))
+			t[l] = t[l].WithSeconds(t[l].Stage().Scale(1 - e.Doubt[e.On[l]]))
 		}
 	}
 	e.Layers, e.Doubt = t, nil
@@ -70,7 +70,7 @@ func (e Estimate) Draw(key uint64) Table {
 	t.Layers = slices.Clone(t.Layers)
 	for l := range t.Layers {
 		factor := 1 + e.Layer[l]*draw.NormFloat64() + common[e.On[l]]
-		t.Layers[l] = t.Layers[l].With(t.Layers[l].Stage().Scale(max(0.1, factor)))
+		t.Layers[l] = t.Layers[l].WithSeconds(t.Layers[l].Stage().Scale(max(0.1, factor)))
 	}
 	return t
 }

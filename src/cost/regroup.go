@@ -13,7 +13,7 @@ func (t Table) Regroup(from, to int) Table {
 	grown := func(bytes int64) int64 { return bytes * int64(from) / int64(to) }
 	t.Layers = slices.Clone(t.Layers)
 	for l := range t.Layers {
-		layer := t.Layers[l].With(t.Layers[l].Stage().Scale(times))
+		layer := t.Layers[l].WithSeconds(t.Layers[l].Stage().Scale(times))
 		layer.Output = grown(layer.Output)
 		layer.Bytes.Activations, layer.Bytes.Held = grown(layer.Bytes.Activations), grown(layer.Bytes.Held)
 		t.Layers[l] = layer

@@ -23,7 +23,7 @@ func (s Phase) factors() [][]Stage {
 
 // times returns a layer that takes so many times its seconds.
 func (l Layer) times(factor Stage) Layer {
-	return l.With(l.Stage().Times(factor))
+	return l.WithSeconds(l.Stage().Times(factor))
 }
 
 // Mean returns the table with every layer's seconds at their mean over the
@@ -96,7 +96,7 @@ func (s Phase) PerMicrobatch(cuts partition.Partition, m partition.Map, microbat
 	if scale == nil {
 		return nil
 	}
-	t, out := s.For(m.Stages), make([][]Stage, m.Virtual())
+	t, out := s.Fitted(m.Stages), make([][]Stage, m.Virtual())
 	for v := range out {
 		out[v] = make([]Stage, microbatches)
 		lo, hi := cuts.Range(v)

@@ -67,7 +67,7 @@ func (s Stage) Scale(factor float64) Stage {
 // with its forwards, shared by its chunks.
 func (t Table) Stages(cuts partition.Partition, m partition.Map) []Stage {
 	list := make([]Stage, m.Virtual())
-	t = t.For(m.Stages)
+	t = t.Fitted(m.Stages)
 	for v := range list {
 		lo, hi := cuts.Range(v)
 		for _, l := range t.Layers[lo:hi] {

@@ -40,8 +40,8 @@ type Fault struct {
 	Factor float64 // of Slow: how many times longer
 }
 
-// In reports whether the fault is this rank's, in this step. No fault is in none.
-func (f *Fault) In(step, rank int) bool {
+// Hits reports whether the fault is this rank's, in this step. No fault is in none.
+func (f *Fault) Hits(step, rank int) bool {
 	return f != nil && f.Kind != Slow && f.Phase == "" && f.Step == step && f.Rank == rank
 }
 

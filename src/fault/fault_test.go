@@ -61,7 +61,7 @@ func TestParseRefuses(t *testing.T) {
 func TestIn(t *testing.T) {
 	step, phase := &Fault{Kind: Kill, Step: 5, Rank: 1}, &Fault{Kind: Kill, Step: 5, Phase: Rename, Rank: 1}
 	var none *Fault
-	if !step.In(5, 1) || step.In(4, 1) || step.In(5, 0) || phase.In(5, 1) || none.In(5, 1) {
+	if !step.Hits(5, 1) || step.Hits(4, 1) || step.Hits(5, 0) || phase.Hits(5, 1) || none.Hits(5, 1) {
 		t.Error("in the wrong step, or for the wrong rank")
 	}
 	pid := func(int) int { return 0 } // of another host

@@ -183,6 +183,10 @@ func (s *script) Decide(_ profile.Measurement, now layout.Layout) (layout.Layout
 	return next, policy.Reason{}, nil
 }
 
+func (*script) NoteRefusal()                        {}
+func (*script) KnownReference() *policy.Reference   { return nil }
+func (*script) SetReference(policy.Reference) error { return nil }
+
 // scatter returns a random legal partition for every step, the same on all ranks.
 func scatter(seed uint64) scripted {
 	return func(step int, now partition.Partition) partition.Partition {

@@ -62,7 +62,7 @@ func (a *attention) Leaves() Width { return Width{Values: a.hidden} }
 type attentionSaved struct {
 	mean, rstd, normed, qkv, lse, attended, out tensor.Mem
 	searched                                    Searched
-	joined, lists                               tensor.Mem // see forwardDeparted
+	joined, lists                               tensor.Mem // see forwardKeysOnly
 }
 
 func (a *attention) saved(x *Exec, c *Cutter) (s attentionSaved) {
@@ -115,7 +115,7 @@ func (a *attention) Memory(x *Exec, b *Batch, saved, held tensor.Mem) (tensor.Me
 func (a *attention) Forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 	s, n := a.saved(x, x.Cut(b, saved)), b.Tokens
 	if b.Queries < b.Tokens {
-		a.forwardDeparted(x, b, s, inp)
+		a.forwardKeysOnly(x, b, s, inp)
 		return nil
 	}
 	a.norm.Forward(x, n, s.normed, s.mean, s.rstd, inp)
@@ -133,7 +133,7 @@ func (a *attention) Forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 func (a *attention) BackwardInput(x *Exec, b *Batch, saved, held, inp, dout, din tensor.Mem) error {
 	s, h, n := a.saved(x, x.Cut(b, saved)), a.held(x, x.Cut(b, held)), b.Tokens
 	if b.Queries < b.Tokens {
-		a.backwardInputDeparted(x, b, s, h, inp, dout, din)
+		a.backwardInputKeysOnly(x, b, s, h, inp, dout, din)
 		return nil
 	}
 	dattended := x.Scratch.Span(0, s.attended.Bytes)
@@ -152,7 +152,7 @@ func (a *attention) BackwardInput(x *Exec, b *Batch, saved, held, inp, dout, din
 func (a *attention) BackwardWeight(x *Exec, b *Batch, saved, held, inp, dout tensor.Mem) error {
 	s, h, n := a.saved(x, x.Cut(b, saved)), a.held(x, x.Cut(b, held)), b.Tokens
 	if b.Queries < b.Tokens {
-		a.backwardWeightDeparted(x, b, s, h, inp, dout)
+		a.backwardWeightKeysOnly(x, b, s, h, inp, dout)
 		return nil
 	}
 	a.proj.BackwardWeight(x, n, dout, s.attended)

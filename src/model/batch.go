@@ -17,7 +17,7 @@ type Batch struct {
 	Longest   int        // tokens of the longest sequence
 	Offsets   tensor.Mem // I32 (Sequences+1): where sequences begin, and Tokens
 	Positions tensor.Mem // I32 (Tokens): of each token in its sequence
-	Index     tensor.Mem // I32 (Tokens): of each in the full microbatch, ascending; ^ that of departed ones; absent of the full one
+	Index     tensor.Mem // I32 (Tokens): of each in the full microbatch, ascending; ^ that of keys-only tokens; absent of the full one
 	Work      Work       // of the layer that the batch enters; nil if it has none
 	subset    *Subset    // that the batch is; nil of a full one
 }
@@ -80,7 +80,7 @@ func (b *Batch) At(token int) int32 {
 	return placeOf(tensor.Of[int32](b.OnHost())[token])
 }
 
-// Pick returns the data of the tokens that have not departed from those of the full
+// Pick returns the data of the tokens that are computed from those of the full
 // microbatch, until the next pick.
 func (b *Batch) Pick(data []int32) []int32 {
 	if b.Index.IsZero() {
@@ -105,7 +105,7 @@ type Subset struct {
 	picked       []int32
 	entered      Batch        // what the subset was selected from
 	copied       device.Event // host is on the device; nil before the first time
-	marks        marks        // of the batch, where tokens of it have departed
+	marks        marks        // of the batch, where tokens of it are keys-only
 }
 
 // SubsetBytes returns the memory of a subset, on the device and on the host.
@@ -165,12 +165,12 @@ func (s *Subset) Select(tokens int) error {
 	}
 	index, positions, offsets := index[:tokens], index[n:n+tokens], index[2*n:]
 	clear(offsets)
-	last, longest, departed := int32(-1), int32(0), 0
+	last, longest, keysOnly := int32(-1), int32(0), 0
 	for i, at := range index {
 		switch {
 		case at < 0:
-			departed, at = departed+1, ^at
-		case at <= last || departed > 0:
+			keysOnly, at = keysOnly+1, ^at
+		case at <= last || keysOnly > 0:
 			return errOrder
 		default:
 			last = at
@@ -185,10 +185,10 @@ func (s *Subset) Select(tokens int) error {
 		longest = max(longest, offsets[b+1])
 		offsets[b+1] += offsets[b]
 	}
-	if departed > 0 && tokens < n {
-		return errors.New("model: tokens of a batch have departed, and others are not there")
+	if keysOnly > 0 && tokens < n {
+		return errors.New("model: some tokens of a batch are keys-only, and others are not there")
 	}
-	s.Batch = Batch{Tokens: tokens, Queries: tokens - departed, Capacity: n, Sequences: x.B, Longest: int(longest), subset: s}
+	s.Batch = Batch{Tokens: tokens, Queries: tokens - keysOnly, Capacity: n, Sequences: x.B, Longest: int(longest), subset: s}
 	s.marks.made = false
 	for _, part := range []struct {
 		dst          *tensor.Mem

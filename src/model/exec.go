@@ -150,7 +150,7 @@ type Cutter struct {
 	Mem              tensor.Mem
 	Off              int64
 	Tokens, Capacity int // of the microbatch that the region is for
-	Queries          int // of these tokens: those that have not departed
+	Queries          int // of these tokens: those that are computed
 }
 
 // Cut returns a cutter of a microbatch's region.

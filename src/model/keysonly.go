@@ -11,7 +11,7 @@ import (
 // flow back through them. The last block lets them go, and an exit too at which no other
 // token goes on.
 //
-// Rows of a batch with departed tokens are not in the order of sequences. Its attention
+// Rows of a batch with such tokens, keys-only tokens, are not in the order of sequences. Its attention
 // gathers queries, keys and values of all, which are in that order again, and is attention
 // within two buckets: the first has all keys, and queries of the tokens that are computed.
 
@@ -23,7 +23,7 @@ func placeOf(at int32) int32 {
 	return at
 }
 
-// computed returns the rows of the tokens of memory that have not departed; absent if it is.
+// QueryRows returns the rows of the tokens of memory that are computed. It is absent if memory is.
 func (b *Batch) QueryRows(m tensor.Mem) tensor.Mem {
 	if b.Queries == b.Tokens {
 		return m
@@ -31,9 +31,10 @@ func (b *Batch) QueryRows(m tensor.Mem) tensor.Mem {
 	return b.RowsFrom(m, 0, b.Queries)
 }
 
-// departed returns the rows of the others.
+// KeyRows returns the rows of keys-only tokens.
 func (b *Batch) KeyRows(m tensor.Mem) tensor.Mem { return b.RowsFrom(m, b.Queries, b.KeysOnly()) }
 
+// RowsFrom returns the rows of count tokens from first on.
 func (b *Batch) RowsFrom(m tensor.Mem, first, count int) tensor.Mem {
 	if m.IsZero() {
 		return m
@@ -41,37 +42,37 @@ func (b *Batch) RowsFrom(m tensor.Mem, first, count int) tensor.Mem {
 	return RowsOf(m, b.Tokens, first, count)
 }
 
-// Carry copies the rows of departed tokens, unless dst is absent.
+// Carry copies the rows of keys-only tokens, unless dst is absent.
 func (b *Batch) Carry(x *Exec, dst, src tensor.Mem) {
 	if b.Queries < b.Tokens && !dst.IsZero() {
 		x.Stream.Copy(b.KeyRows(dst), b.KeyRows(src))
 	}
 }
 
-// marks is the lists of a batch with departed tokens, on the host.
+// marks is the lists of a batch with keys-only tokens, on the host.
 type marks struct {
 	made bool
 	all  []int32
 }
 
-// lists is what attention of a batch with departed tokens gathers by, I32, in one piece.
+// lists is what attention of a batch with keys-only tokens gathers by, I32, in one piece.
 // Rows are of C values: a token has three in qkv.
 type lists struct {
 	all           tensor.Mem
 	order, starts tensor.Mem // see kernel.Buckets
-	spread        tensor.Mem // by row of qkv: its row of joined; any for the query of a departed token
+	spread        tensor.Mem // by row of qkv: its row of joined; any for the query of a keys-only token
 	join          tensor.Mem // by row of joined: its row of qkv
 	places        tensor.Mem // by token that is computed: where it is in the full microbatch
-	backs         tensor.Mem // by token of the full microbatch: where it is in the batch; 0 of departed ones
+	backs         tensor.Mem // by token of the full microbatch: where it is in the batch; 0 of keys-only tokens
 }
 
-// departedBuckets is the buckets of attention where tokens have departed.
-const departedBuckets = 2
+// keysOnlyBuckets is the number of buckets of attention where tokens are keys-only.
+const keysOnlyBuckets = 2
 
 // startsOf returns the elements of lists' starts.
-func startsOf(sequences, heads int) int { return sequences * heads * 2 * (departedBuckets + 1) }
+func startsOf(sequences, heads int) int { return sequences * heads * 2 * (keysOnlyBuckets + 1) }
 
-// roomForLists returns the elements of a full microbatch's lists, however many have departed.
+// roomForLists returns the elements of a full microbatch's lists, however many are keys-only.
 func roomForLists(x *Exec, heads int) int { return (2*heads+8)*x.N() + startsOf(x.B, heads) }
 
 // lists cuts memory of roomForLists.
@@ -91,7 +92,7 @@ func (b *Batch) lists(all tensor.Mem, heads int) (l lists) {
 	return l
 }
 
-// listed returns the lists of a batch with departed tokens, in memory of the device, to
+// listed returns the lists of a batch with keys-only tokens, in memory of the device, to
 // which it copies them.
 func (b *Batch) listed(x *Exec, memory tensor.Mem, heads int) lists {
 	s := b.subset
@@ -138,10 +139,10 @@ func (b *Batch) list(x *Exec, l lists, heads int) {
 				computed++
 			}
 		}
-		departed := queries[computed:]
+		others := queries[computed:]
 		for at := range keys {
 			if spread[3*(first+at)] >= 3*live {
-				departed[0], departed = int32(at), departed[1:]
+				others[0], others = int32(at), others[1:]
 			}
 		}
 		for head := range heads {
@@ -152,26 +153,26 @@ func (b *Batch) list(x *Exec, l lists, heads int) {
 	}
 }
 
-// keysAndValues is the rows of qkv that departed tokens need.
+// keysAndValues is the rows of qkv that keys-only tokens need.
 func (a *attention) keysAndValues() Linear { return a.qkv.from(a.hidden) }
 
 // joined is queries, keys and values of the tokens that are computed, then keys and values
-// of departed ones, or their gradients, in memory of qkv.
-func (a *attention) joined(b *Batch, qkv tensor.Mem) (all, computed, departed tensor.Mem) {
+// of keys-only tokens, or their gradients, in memory of qkv.
+func (a *attention) joined(b *Batch, qkv tensor.Mem) (all, computed, keysOnly tensor.Mem) {
 	row := qkv.Bytes / int64(3*b.Tokens)
 	computed = qkv.Span(0, int64(3*b.Queries)*row)
-	departed = qkv.Span(computed.Bytes, int64(2*b.KeysOnly())*row)
-	return qkv.Span(0, computed.Bytes+departed.Bytes), computed, departed
+	keysOnly = qkv.Span(computed.Bytes, int64(2*b.KeysOnly())*row)
+	return qkv.Span(0, computed.Bytes+keysOnly.Bytes), computed, keysOnly
 }
 
-// forwardDeparted is forward of a batch with departed tokens. It leaves in joined what was
+// forwardKeysOnly is forward of a batch with keys-only tokens. It leaves in joined what was
 // attended, of the tokens that are computed.
-func (a *attention) forwardDeparted(x *Exec, b *Batch, s attentionSaved, inp tensor.Mem) {
+func (a *attention) forwardKeysOnly(x *Exec, b *Batch, s attentionSaved, inp tensor.Mem) {
 	n, live, l := b.Tokens, b.Queries, b.listed(x, s.lists, a.heads)
 	a.norm.Forward(x, n, s.normed, s.mean, s.rstd, inp)
-	joined, computed, departed := a.joined(b, s.joined)
+	joined, computed, keysOnly := a.joined(b, s.joined)
 	a.qkv.Forward(x, live, computed, b.QueryRows(s.normed))
-	a.keysAndValues().Forward(x, b.KeysOnly(), departed, b.KeyRows(s.normed))
+	a.keysAndValues().Forward(x, b.KeysOnly(), keysOnly, b.KeyRows(s.normed))
 	x.Backend.GatherRows(x.Stream, s.qkv, joined, l.spread, tensor.Mem{}, 3*n, a.hidden)
 	a.turn(x, &x.Full, s.qkv, false)
 	x.Backend.SparseAttentionForward(x.Stream, s.attended, s.lse, s.qkv, b.Offsets, l.buckets(), b.Sequences, b.Longest, n, a.hidden, a.heads)
@@ -183,31 +184,31 @@ func (a *attention) forwardDeparted(x *Exec, b *Batch, s attentionSaved, inp ten
 
 // buckets returns those of attention.
 func (l lists) buckets() kernel.Buckets {
-	return kernel.Buckets{Count: departedBuckets, Order: l.order, Starts: l.starts}
+	return kernel.Buckets{Count: keysOnlyBuckets, Order: l.order, Starts: l.starts}
 }
 
-// backwardInputDeparted is backwardInput of such a batch. It leaves in qkv the gradient of
-// joined. A departed token's query sees no key, so that what is gathered as the gradient of
+// backwardInputKeysOnly is backwardInput of such a batch. It leaves in qkv the gradient of
+// joined. A keys-only token's query sees no key, so that what is gathered as the gradient of
 // its output does not matter.
-func (a *attention) backwardInputDeparted(x *Exec, b *Batch, s attentionSaved, h attentionHeld, inp, dout, din tensor.Mem) {
+func (a *attention) backwardInputKeysOnly(x *Exec, b *Batch, s attentionSaved, h attentionHeld, inp, dout, din tensor.Mem) {
 	n, live, l := b.Tokens, b.Queries, b.lists(s.lists, a.heads)
 	dcomputed, dattended := b.QueryRows(h.dnormed), x.Scratch.Span(0, s.attended.Bytes)
 	a.proj.BackwardInput(x, live, dcomputed, b.QueryRows(dout))
 	x.Backend.GatherRows(x.Stream, dattended, dcomputed, l.backs, tensor.Mem{}, n, a.hidden)
 	x.Backend.SparseAttentionBackward(x.Stream, h.dqkv, dattended, s.qkv, s.attended, s.lse, b.Offsets, l.buckets(), b.Sequences, b.Longest, n, a.hidden, a.heads)
 	a.turn(x, &x.Full, h.dqkv, true)
-	joined, computed, departed := a.joined(b, s.qkv)
+	joined, computed, keysOnly := a.joined(b, s.qkv)
 	x.Backend.GatherRows(x.Stream, joined, h.dqkv, l.join, tensor.Mem{}, 3*live+2*b.KeysOnly(), a.hidden)
 	a.qkv.BackwardInput(x, live, b.QueryRows(h.dnormed), computed)
-	a.keysAndValues().BackwardInput(x, b.KeysOnly(), b.KeyRows(h.dnormed), departed)
+	a.keysAndValues().BackwardInput(x, b.KeysOnly(), b.KeyRows(h.dnormed), keysOnly)
 	a.norm.BackwardInputTo(x, n, din, dout, h.dnormed, inp, s.mean, s.rstd)
 }
 
-// backwardWeightDeparted is backwardWeight of such a batch.
-func (a *attention) backwardWeightDeparted(x *Exec, b *Batch, s attentionSaved, h attentionHeld, inp, dout tensor.Mem) {
-	_, computed, departed := a.joined(b, s.qkv)
+// backwardWeightKeysOnly is backwardWeight of such a batch.
+func (a *attention) backwardWeightKeysOnly(x *Exec, b *Batch, s attentionSaved, h attentionHeld, inp, dout tensor.Mem) {
+	_, computed, keysOnly := a.joined(b, s.qkv)
 	a.proj.BackwardWeight(x, b.Queries, b.QueryRows(dout), b.QueryRows(s.joined.Span(0, s.attended.Bytes)))
 	a.qkv.BackwardWeight(x, b.Queries, computed, b.QueryRows(s.normed))
-	a.keysAndValues().BackwardWeight(x, b.KeysOnly(), departed, b.KeyRows(s.normed))
+	a.keysAndValues().BackwardWeight(x, b.KeysOnly(), keysOnly, b.KeyRows(s.normed))
 	a.norm.BackwardWeight(x, b.Tokens, h.dnormed, inp, s.mean, s.rstd)
 }

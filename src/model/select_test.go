@@ -115,9 +115,9 @@ func TestOnlyTheLastPartSelects(t *testing.T) {
 	model.Outlined(modeltest.Small, model.Description{Makers: append(first.Makers, some)}, model.Header{}, tensor.F64)
 }
 
-// TestSubsetOfDeparted: tokens that have departed follow the others, wherever the batch is
+// TestSubsetOfKeysOnly: keys-only tokens follow the others, wherever the batch is
 // copied, and all are there.
-func TestSubsetOfDeparted(t *testing.T) {
+func TestSubsetOfKeysOnly(t *testing.T) {
 	x := modeltest.New(t, modeltest.Small, tensor.F64).X
 	x.Propagates = true
 	made := func(index []int32) *model.Subset {

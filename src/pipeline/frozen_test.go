@@ -82,7 +82,7 @@ func TestFrozenLayers(t *testing.T) {
 							t.Errorf("layer %d is frozen and does %v", span.Layer, span.Op)
 						}
 					}
-					list := plan.From(from).Lists[tr.Rank()]
+					list := plan.SkipFrozen(from).Lists[tr.Rank()]
 					if len(list) != len(done.Instructions) {
 						t.Errorf("%d instructions, want %d", len(done.Instructions), len(list))
 					}

@@ -106,7 +106,7 @@ func New(x *model.Exec, l layout.Layout, s *model.Stage, g Groups, o Options) (*
 	if r.trained < len(r.owners) {
 		first = l.Cuts.Stage(r.trained)
 	}
-	r.list = sched.From(first).WithMessages(r.stage())
+	r.list = sched.SkipFrozen(first).WithMessages(r.stage())
 	r.lastForward = lastForward(r.list)
 	plan, peaks := planner{r: r}, sched.Peaks()
 	mine := 0

@@ -126,7 +126,7 @@ func (e *estimator) estimate(t cost.Table) cost.Estimate {
 		var s cost.Stage
 		s, counts[l] = e.lower(l, home)
 		most[home] = max(most[home], counts[l])
-		out.Layers[l] = t.Layers[l].With(s)
+		out.Layers[l] = t.Layers[l].WithSeconds(s)
 	}
 	for l, c := range out.Layers {
 		// A base taken at a pace that may pass would have its error in the next pace.
@@ -154,7 +154,7 @@ func (e *estimator) estimate(t cost.Table) cost.Estimate {
 	e.share(out)
 	for l := range out.Layers {
 		if x := e.comes(l); x != 1 {
-			out.Layers[l] = out.Layers[l].With(out.Layers[l].Stage().Scale(x))
+			out.Layers[l] = out.Layers[l].WithSeconds(out.Layers[l].Stage().Scale(x))
 		}
 	}
 	out.Slow = e.slow(slow)
@@ -187,6 +187,6 @@ func unslow(layers []cost.Layer, owners partition.Owners, slow []float64) {
 		return
 	}
 	for l := range layers {
-		layers[l] = layers[l].With(layers[l].Stage().Scale(1 / slow[owners[l]]))
+		layers[l] = layers[l].WithSeconds(layers[l].Stage().Scale(1 / slow[owners[l]]))
 	}
 }

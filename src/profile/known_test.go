@@ -36,7 +36,7 @@ func TestKnownTellsAsMuchAgain(t *testing.T) {
 				x := 1e-3 * (1 + 0.1*math.Abs(draw.NormFloat64())) / float64(1+step/change)
 				row[i] = cost.Stage{Forward: x, Input: 2 * x, Weight: x}
 			}
-			m.Layers, m.Samples = append(m.Layers, cost.Layer{}.With(cost.Location(row))), append(m.Samples, row)
+			m.Layers, m.Samples = append(m.Layers, cost.Layer{}.WithSeconds(cost.Location(row))), append(m.Samples, row)
 		}
 		var what dynamic.Change
 		if step == change {

@@ -60,7 +60,7 @@ func (l *Log) Add(step int, m cost.Measurement, run Run) (done Phase, ok bool) {
 			if t.Slow != nil {
 				fast = 1 / t.Slow[owners[i]]
 			}
-			t.Layers[i] = t.Layers[i].With(cost.Location(even(row, t, i)).Scale(fast))
+			t.Layers[i] = t.Layers[i].WithSeconds(cost.Location(even(row, t, i)).Scale(fast))
 			rows[i] = some(row, step, fast)
 		}
 		l.sample = append(l.sample, rows)
@@ -118,7 +118,7 @@ func (l *Log) Take() (Phase, bool) {
 	p.Layers = slices.Clone(p.Layers)
 	p.Dispatch = trace.Median(each(l.tables, func(t cost.Table) float64 { return t.Dispatch }))
 	for i, layer := range p.Layers {
-		p.Layers[i] = layer.With(l.cost(i))
+		p.Layers[i] = layer.WithSeconds(l.cost(i))
 	}
 	if len(l.sample) == p.Steps {
 		p.Samples = relative(l.sample, p.Layers)

@@ -129,7 +129,7 @@ func (e *estimator) share(out cost.Estimate) {
 		to := min(1, errors/variance)
 		for _, l := range group {
 			own := out.Layers[l].Stage()
-			out.Layers[l] = out.Layers[l].With(own.Scale(1 - to).Plus(mean.Scale(to)))
+			out.Layers[l] = out.Layers[l].WithSeconds(own.Scale(1 - to).Plus(mean.Scale(to)))
 			out.Layer[l] *= 1 - to + to/math.Sqrt(float64(len(group)))
 		}
 	}

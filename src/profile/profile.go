@@ -171,7 +171,7 @@ func (p *Profiler) local(r *report, x *model.Exec, s *model.Stage, spans []trace
 func (p *Profiler) evaluate(l *layerReport) {
 	var medians cost.Stage
 	l.value, medians = evaluate(l.samples, p.of(l.id).fixed, l.work)
-	l.cost = l.cost.With(medians)
+	l.cost = l.cost.WithSeconds(medians)
 }
 
 // couple says what layers cost whose replicas wait for each other in every microbatch: the
@@ -194,7 +194,7 @@ func (r report) with(other report) report {
 	}
 	for i, from := range other.layers {
 		to := &r.layers[i]
-		to.cost = to.cost.With(to.cost.Stage().Max(from.cost.Stage()))
+		to.cost = to.cost.WithSeconds(to.cost.Stage().Max(from.cost.Stage()))
 		to.value = value{to.value.Max(from.value.Stage), max(to.value.deviation, from.value.deviation)}
 		for m, x := range from.samples {
 			to.samples[m] = to.samples[m].Max(x)

@@ -52,7 +52,7 @@ func (c *leaving) run(steps int) (out cost.Estimate) {
 
 func (c *leaving) value(m cost.Measurement, l int) (value, cost.Layer) {
 	v, medians := evaluate(m.Samples[l], c.estimator.fixed(l), m.Work[l])
-	return v, m.Layers[l].With(medians)
+	return v, m.Layers[l].WithSeconds(medians)
 }
 
 // TestEstimateFollowsWork: what a layer costs follows the tokens that it works on within

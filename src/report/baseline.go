@@ -61,7 +61,7 @@ func (b *baseline) simulate(p profile.Phase, first layout.Layout) error {
 	if first.Cuts.Layers() != l.Cuts.Layers() {
 		return fmt.Errorf("%d layers, the run began with %d", l.Cuts.Layers(), first.Cuts.Layers())
 	}
-	problem := balance.New(costs.Mean().For(l.Map().Virtual()), balance.ByTime, l.Map().Virtual(), nil, 0)
+	problem := balance.New(costs.Mean().Fitted(l.Map().Virtual()), balance.ByTime, l.Map().Virtual(), nil, 0)
 	optimum, err := balance.Partition(problem)
 	if err != nil {
 		return err

@@ -36,8 +36,8 @@ func (r Run) changer() changer {
 	return changer{r, r.frozen(), r.work(), model.FromConfig(r.Config).Chain(), r.chain(), dynamic.AllCounts(r.Config)}
 }
 
-// over returns what the model was in metrics [s.lo, s.hi), at least one.
-func (c changer) over(s segment) changed {
+// change returns what the model was in metrics [s.lo, s.hi), at least one.
+func (c changer) change(s segment) changed {
 	d := changed{Layers: len(c.chain), Work: math.NaN()}
 	for _, f := range c.frozen {
 		if f.lo < s.hi && s.hi <= f.hi {
@@ -85,7 +85,7 @@ func (c changer) end() changed {
 			lo = max(lo, at)
 		}
 	}
-	return c.over(segment{lo, last})
+	return c.change(segment{lo, last})
 }
 
 // sentence says what the kinds that the run names have made of its model, "" if it names

@@ -220,7 +220,7 @@ func TestPhasesSayChanges(t *testing.T) {
 		if err := Phases(&text, []Run{r}, false); err != nil || !strings.HasPrefix(text.String(), c.want+" ") || strings.Count(text.String(), "balancer") != 1 {
 			t.Errorf("%s: %v\n%s", c.kind, err, text.String())
 		}
-		if r.changer().over(segment{0, 1}).Layers != len(r.chain()) {
+		if r.changer().change(segment{0, 1}).Layers != len(r.chain()) {
 			t.Error("layers")
 		}
 	}

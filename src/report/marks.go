@@ -86,10 +86,10 @@ func (r Run) first() segment {
 	return s
 }
 
-// around returns the segments before and after the move that shortened the
+// bestMove returns the segments before and after the move that shortened the
 // mean makespan most, and the step after which it happened. ok is false if no
 // layer moved between recorded steps.
-func (r Run) around() (before, after segment, step int, ok bool) {
+func (r Run) bestMove() (before, after segment, step int, ok bool) {
 	type cut struct {
 		next int // first metric behind it
 		step int

@@ -110,7 +110,7 @@ func HTML(out io.Writer, r Run) error {
 	}
 	all := segment{0, len(r.Metrics)}
 	columns, segments := []string{"whole run"}, []segment{all}
-	if before, after, step, ok := r.around(); ok {
+	if before, after, step, ok := r.bestMove(); ok {
 		p.Move = step
 		columns = []string{"before: " + r.steps(before), "after: " + r.steps(after), "whole run"}
 		segments = []segment{before, after, all}

@@ -259,11 +259,11 @@ func TestAround(t *testing.T) {
 	for step, makespan := range []float64{9, 9, 6, 6, 6, 3, 3, 2} {
 		r.Metrics = append(r.Metrics, record.Metrics{Step: step, Makespan: record.Float(makespan)})
 	}
-	if _, _, _, ok := r.around(); ok {
+	if _, _, _, ok := r.bestMove(); ok {
 		t.Error("a run without a move has a before and an after")
 	}
 	r.Events = []record.Event{{Step: 2, Kind: record.Dynamic}, {Step: 4, Kind: record.Migrate}, {Step: 6, Kind: record.Migrate}, {Step: 7, Kind: record.Migrate}}
-	before, after, step, ok := r.around()
+	before, after, step, ok := r.bestMove()
 	if want := (segment{2, 5}); !ok || before != want || after != (segment{5, 7}) || step != 4 {
 		t.Errorf("before %v, after %v, step %d, %v; want {2 5}, {5 7}, 4: the prune at 2 is no gain of moving", before, after, step, ok)
 	}

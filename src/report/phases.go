@@ -137,7 +137,7 @@ func PhaseRows(runs []Run) ([]PhaseRow, error) {
 			if len(list) != len(base) {
 				return nil, fmt.Errorf("%s has %d phases, %s has %d", r.Dir, len(list), runs[0].Dir, len(base))
 			}
-			row, d := phaseRow(r, list[i], base[i]), changes[k].over(list[i].at)
+			row, d := phaseRow(r, list[i], base[i]), changes[k].change(list[i].at)
 			row.Throughput = record.Float(middle(list[i].steps, tokensPerSecond) / middle(list[0].steps, tokensPerSecond))
 			row.Frozen, row.Work = d.Frozen, record.Float(d.Work)
 			rows = append(rows, row)

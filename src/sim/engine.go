@@ -47,7 +47,7 @@ type channel struct {
 }
 
 func newEngine(s Step) *engine {
-	s.Schedule = s.Schedule.From(s.trained())
+	s.Schedule = s.Schedule.SkipFrozen(s.trained())
 	n, stages := s.Schedule.Map.Virtual(), s.Schedule.Map.Stages
 	floats := make([]float64, 2*n*s.Schedule.Microbatches+3*stages)
 	take := func(count int) []float64 {

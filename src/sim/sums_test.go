@@ -68,7 +68,7 @@ func TestSumsAreThePipelines(t *testing.T) {
 func (e experiment) layers(x *model.Exec) []cost.Layer {
 	list := model.Outline(e.shape, x)
 	for l := range list {
-		list[l] = list[l].With(cost.Stage{Forward: e.seconds(l, 0, trace.F), Input: e.seconds(l, 0, trace.I), Weight: e.seconds(l, 0, trace.W)})
+		list[l] = list[l].WithSeconds(cost.Stage{Forward: e.seconds(l, 0, trace.F), Input: e.seconds(l, 0, trace.I), Weight: e.seconds(l, 0, trace.W)})
 	}
 	return list
 }

@@ -25,7 +25,7 @@ func chain(stages int, head float64) (config.Config, cost.Table) {
 		if l == len(t.Layers)-1 {
 			seconds *= head
 		}
-		t.Layers[l] = t.Layers[l].With(cost.Stage{Forward: seconds, Input: seconds, Weight: seconds})
+		t.Layers[l] = t.Layers[l].WithSeconds(cost.Stage{Forward: seconds, Input: seconds, Weight: seconds})
 	}
 	return c, t
 }

@@ -58,14 +58,14 @@ func (f Few) Whole(few cost.Table, taken float64) cost.Table {
 		for _, k := range alike {
 			mean = mean.Plus(few.Layers[k].Stage().Scale(1 / float64(len(alike))))
 		}
-		whole.Layers[i] = whole.Layers[i].With(mean)
+		whole.Layers[i] = whole.Layers[i].WithSeconds(mean)
 	}
 	for _, kind := range kinds {
 		if kind.Few.Finish == nil {
 			continue
 		}
 		for i, l := range kind.Few.Finish(f.larger, whole.Layers) {
-			whole.Layers[i] = whole.Layers[i].With(l.Stage())
+			whole.Layers[i] = whole.Layers[i].WithSeconds(l.Stage())
 			whole.Layers[i].Output = l.Output
 		}
 	}

@@ -71,7 +71,7 @@ func WithHead(series cost.Series, layers int, times float64) cost.Series {
 	for i := range out {
 		chain := slices.Clone(out[i].Layers)
 		for l := len(chain) - layers; l < len(chain); l++ {
-			chain[l] = chain[l].With(chain[l].Stage().Scale(times))
+			chain[l] = chain[l].WithSeconds(chain[l].Stage().Scale(times))
 		}
 		out[i].Layers = chain
 	}

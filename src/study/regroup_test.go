@@ -18,7 +18,7 @@ func TestSimulateTakesLargerMicrobatches(t *testing.T) {
 	times := func(x float64) cost.Table {
 		table := plantest.Chain(16, 0, 0)
 		for l := range table.Layers {
-			table.Layers[l] = table.Layers[l].With(table.Layers[l].Stage().Scale(x))
+			table.Layers[l] = table.Layers[l].WithSeconds(table.Layers[l].Stage().Scale(x))
 		}
 		return table
 	}

@@ -16,7 +16,7 @@ import (
 // tall makes one layer of a chain cost many times as much.
 func tall(t cost.Table, times float64) cost.Table {
 	l := len(t.Layers) / 2
-	t.Layers[l] = t.Layers[l].With(t.Layers[l].Stage().Scale(times))
+	t.Layers[l] = t.Layers[l].WithSeconds(t.Layers[l].Stage().Scale(times))
 	return t
 }
 

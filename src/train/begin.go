@@ -88,7 +88,7 @@ func (r *Rank) recall(was config.Config, text []byte) (why string, err error) {
 	}
 	dense, failed := s.Reference(here)
 	if failed == nil && dense != nil {
-		failed = policy.Refer(r.Balancer, *dense)
+		failed = r.Balancer.SetReference(*dense)
 	}
 	if failed != nil {
 		why += "; " + brief(failed)

@@ -32,7 +32,8 @@ func (r *Rank) migrate(t *turn) (err error) {
 	}
 	if t.moved.Refused != "" {
 		next, t.next, t.packs = r.layout, r.layout, false
-		t.why = policy.Refused(r.Balancer, t.why)
+		t.why.Kept, t.why.Pack = policy.KeptRefused, nil
+		r.Balancer.NoteRefusal()
 	}
 	r.layout = next
 	if r.releases == nil {

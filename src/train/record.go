@@ -105,7 +105,7 @@ func (r *Rank) checkpoint(t *turn, last bool) error {
 		at.Loss = &t.agreed.Loss
 	}
 	if r.world.All.Rank() == 0 {
-		at.State = save.NewState(r.ranks(r.world.All.Hosts()), r.keepers(), policy.ReferenceOf(r.Balancer), r.products)
+		at.State = save.NewState(r.ranks(r.world.All.Hosts()), r.keepers(), r.Balancer.KnownReference(), r.products)
 	}
 	if err := r.saver.Begin(at); err != nil || !last {
 		return err

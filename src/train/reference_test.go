@@ -19,7 +19,7 @@ func TestReferenceSurvives(t *testing.T) {
 	for step := range 45 { // layers change before the fortieth
 		run.step(t, step)
 	}
-	known := *policy.ReferenceOf(run.Balancer)
+	known := *run.Balancer.KnownReference()
 	if !(known.Seconds > 0) {
 		t.Fatalf("%+v of the dense model", known)
 	}
@@ -48,7 +48,7 @@ func TestReferenceSurvives(t *testing.T) {
 		why, err := f.recall(c, []byte(r.text))
 		expect.OK(t, err)
 		var got policy.Reference
-		if now := policy.ReferenceOf(f.Balancer); now != nil {
+		if now := f.Balancer.KnownReference(); now != nil {
 			got = *now
 		}
 		got.Seen = r.want.Seen

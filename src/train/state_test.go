@@ -62,7 +62,7 @@ func (f *fed) step(t testing.TB, step int) {
 	loads := make([]float64, stages)
 	for l, owner := range f.layout.Owners() {
 		if (l/3+step/40)%4 == 0 {
-			m.Layers[l] = m.Layers[l].With(m.Layers[l].Stage().Scale(6))
+			m.Layers[l] = m.Layers[l].WithSeconds(m.Layers[l].Stage().Scale(6))
 		}
 		row := make([]cost.Stage, microbatches)
 		var work []float64
@@ -99,7 +99,7 @@ func (f *fed) step(t testing.TB, step int) {
 // saved returns the state of a rank as a checkpoint has it.
 func (f *fed) saved(t testing.TB) []byte {
 	t.Helper()
-	state := save.NewState(f.ranks(f.World.Hosts()), f.keepers(), policy.ReferenceOf(f.Balancer), f.products)
+	state := save.NewState(f.ranks(f.World.Hosts()), f.keepers(), f.Balancer.KnownReference(), f.products)
 	state.Spent = f.spent
 	text, err := json.Marshal(state)
 	expect.OK(t, err)

@@ -43,7 +43,7 @@ func (r *Rank) compute(t *turn) (err error) {
 	if r.slowdown != nil {
 		r.slowdown.Factor = r.Fault.FactorIn(t.step)
 	}
-	if r.Fault.In(t.step, r.World.Rank()) {
+	if r.Fault.Hits(t.step, r.World.Rank()) {
 		r.Fault.Strike(r.World.Abort, r.Exit)
 	}
 	first := r.world.Replicas.Rank() * r.layout.Schedule.Microbatches

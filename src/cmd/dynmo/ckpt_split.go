@@ -43,7 +43,7 @@ block.`,
 				return usageError{err}
 			}
 			defer dense.Close()
-			shape, by, err := s.Of(dense.Config.Model)
+			shape, by, err := s.Plan(dense.Config.Model)
 			if err != nil {
 				return usageError{fmt.Errorf("%s: %w", args[0], err)}
 			}

@@ -168,7 +168,7 @@ func (p *pair) BackwardWeight(x *model.Exec, b *model.Batch, saved, held, inp, d
 	return nil
 }
 
-// saturate notes the confidence of every token that has not departed: inp is the states
+// saturate notes the confidence of every token that has not left: inp is the states
 // of all behind the block, then those in front of it.
 func (d *departure) saturate(x *model.Exec, b *model.Batch, inp tensor.Mem) error {
 	if d.states == nil {

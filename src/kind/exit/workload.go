@@ -62,7 +62,7 @@ func leave(chain []cost.Layer, gone []float64) []cost.Layer {
 	head := cost.Layer{}
 	for _, l := range layers {
 		if strings.HasPrefix(l.Name, "head") {
-			head = head.With(head.Stage().Plus(l.Stage()))
+			head = head.WithSeconds(head.Stage().Plus(l.Stage()))
 			head.Bytes.Activations += l.Bytes.Activations
 			head.Bytes.Held += l.Bytes.Held
 		}
@@ -74,7 +74,7 @@ func leave(chain []cost.Layer, gone []float64) []cost.Layer {
 		dynamic.Share(&l.Bytes.Activations, there)
 		dynamic.Share(&l.Bytes.Held, there)
 		if gone[i] > 0 {
-			*l = l.With(l.Stage().Plus(head.Stage().Scale(gone[i])))
+			*l = l.WithSeconds(l.Stage().Plus(head.Stage().Scale(gone[i])))
 			l.Bytes.Activations += int64(gone[i] * float64(head.Bytes.Activations))
 			l.Bytes.Held += int64(gone[i] * float64(head.Bytes.Held))
 		}

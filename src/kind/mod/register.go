@@ -65,7 +65,7 @@ func correct(few config.Config, layers []cost.Layer, taken float64) {
 		if d.Form == Routed {
 			s := layers[i].Stage().Plus(block.Scale(m.Capacity - taken))
 			least := block.Scale(m.Capacity)
-			layers[i] = layers[i].With(s.Max(least))
+			layers[i] = layers[i].WithSeconds(s.Max(least))
 		}
 	}
 }

@@ -28,10 +28,10 @@ type Split struct {
 // maxDeviation keeps a router's weights within the range of float16.
 const maxDeviation = 1000.0
 
-// Of returns the shape of a model whose MLPs are cut into experts, and what cuts its weights.
+// Plan returns the shape of a model whose MLPs are cut into experts, and what cuts its weights.
 // Memory holds the MLP of a block. Errors name what of the model or of the numbers does not
 // fit.
-func (s Split) Of(c model.Config) (model.Config, *Splitter, error) {
+func (s Split) Plan(c model.Config) (model.Config, *Splitter, error) {
 	fail := func(format string, args ...any) (model.Config, *Splitter, error) {
 		return c, nil, fmt.Errorf(format, args...)
 	}

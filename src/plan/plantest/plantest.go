@@ -51,7 +51,7 @@ func Folding(kind schedule.Kind) config.Config {
 func Alike(c cost.Stage, parameters int64) cost.Table {
 	t := Chain(16, 0, 0)
 	for l := range t.Layers {
-		t.Layers[l] = t.Layers[l].With(c.Scale(1e-3))
+		t.Layers[l] = t.Layers[l].WithSeconds(c.Scale(1e-3))
 		t.Layers[l].Bytes.Parameters = parameters
 	}
 	return t

@@ -18,6 +18,14 @@ type Balancer interface {
 	// every step on one rank, with the measurement of the step and the layout that it ran in.
 	// The answer depends on these and on earlier calls only.
 	Decide(m profile.Measurement, present layout.Layout) (next layout.Layout, why Reason, err error)
+	// NoteRefusal records that a rank had no memory for the last decision: layers are where
+	// they were.
+	NoteRefusal()
+	// KnownReference returns a copy of the reference. It is nil if nothing is known.
+	KnownReference() *Reference
+	// SetReference sets the reference that an earlier start of the run measured, maybe on
+	// other stages.
+	SetReference(d Reference) error
 }
 
 // Options are what a balancer needs besides its planner.

@@ -30,7 +30,7 @@ func TestDecideFolds(t *testing.T) {
 	}
 	expect.OK(t, a.now.Check(16))
 	slow := plantest.Alike(one, 400)
-	slow.Layers[0] = slow.Layers[0].With(one.Scale(8e-3))
+	slow.Layers[0] = slow.Layers[0].WithSeconds(one.Scale(8e-3))
 	before := a.now.Cuts
 	if why := a.after(slow, false); a.now.Cuts.Equal(before) {
 		t.Errorf("%+v: %v stay, though the first layer takes 8 times as long", why, before)
@@ -57,7 +57,7 @@ func TestDecideFoldsWhenItPays(t *testing.T) {
 // knows nothing: its cuts give a long head a chunk of its own, and are worse than even ones.
 func TestDecideWhenOtherChunksPay(t *testing.T) {
 	costs := plantest.Alike(cost.Stage{Forward: 1, Input: 1, Weight: 1}, 400)
-	costs.Layers[15] = costs.Layers[15].With(cost.Stage{Forward: 8e-3, Input: 8e-3, Weight: 8e-3})
+	costs.Layers[15] = costs.Layers[15].WithSeconds(cost.Stage{Forward: 8e-3, Input: 8e-3, Weight: 8e-3})
 	for _, kind := range []schedule.Kind{schedule.KindInterleaved, schedule.KindZBInterleaved, schedule.KindZBV} {
 		c := plantest.Folding(kind)
 		c.Balance.Every = "auto"

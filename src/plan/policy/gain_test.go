@@ -66,7 +66,7 @@ func TestDecideInDoubt(t *testing.T) {
 		a := newAsked(t, every("1", "partition"), 0)
 		before = a.now
 		for l := 4 * doubtful; l < 4*doubtful+4; l++ {
-			costs.Layers[l] = costs.Layers[l].With(costs.Layers[l].Stage().Scale(times))
+			costs.Layers[l] = costs.Layers[l].WithSeconds(costs.Layers[l].Stage().Scale(times))
 		}
 		m := estimated(costs, 0.001)
 		m.Estimate.Doubt = make([]float64, 4)

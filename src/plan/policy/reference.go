@@ -35,24 +35,15 @@ func (d Reference) check() error {
 	return nil
 }
 
-// ReferenceOf returns what a balancer knows of the model before it first changed; nil if it
-// knows nothing.
-func ReferenceOf(by Balancer) *Reference {
-	b, ok := by.(*balancer)
-	if !ok || b.Reference.Seconds == 0 {
+func (b *balancer) KnownReference() *Reference {
+	if b.Reference.Seconds == 0 {
 		return nil
 	}
 	known := b.Reference
 	return &known
 }
 
-// Refer sets the reference that an earlier start of the run measured, maybe on other stages. A
-// balancer that packs nothing does not take it.
-func Refer(by Balancer, d Reference) error {
-	b, ok := by.(*balancer)
-	if !ok {
-		return nil
-	}
+func (b *balancer) SetReference(d Reference) error {
 	if err := d.check(); err != nil {
 		return err
 	}

@@ -48,7 +48,7 @@ func TestReferenceOutlivesStages(t *testing.T) {
 	for _, knows := range []bool{false, true} {
 		b := onNodes(t, toPack(schedule.Kind1F1B, 16, 2, 8), dense, nil)
 		if knows {
-			expect.OK(t, Refer(b.Balancer, known))
+			expect.OK(t, b.Balancer.SetReference(known))
 		}
 		b.after(less, false)
 		if want := map[bool]int{false: 2, true: 1}[knows]; b.now.Stages() != want {
@@ -56,7 +56,7 @@ func TestReferenceOutlivesStages(t *testing.T) {
 		}
 	}
 	for _, wrong := range []Reference{{Seconds: -1}, {Seconds: math.NaN()}, {Load: math.Inf(1)}, {Seen: 65}} {
-		if err := Refer(a.Balancer, wrong); err == nil {
+		if err := a.Balancer.SetReference(wrong); err == nil {
 			t.Errorf("%+v is taken", wrong)
 		}
 	}

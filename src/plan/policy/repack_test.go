@@ -22,7 +22,7 @@ import (
 func scaled(t cost.Table, factor func(layer int) float64) cost.Table {
 	t.Layers = slices.Clone(t.Layers)
 	for l := range t.Layers {
-		t.Layers[l] = t.Layers[l].With(t.Layers[l].Stage().Scale(factor(l)))
+		t.Layers[l] = t.Layers[l].WithSeconds(t.Layers[l].Stage().Scale(factor(l)))
 	}
 	return t
 }

@@ -93,16 +93,10 @@ func (t *probation) reason() Kept {
 	return KeptUndone
 }
 
-// Refused tells a balancer that a rank had no memory for its last decision, and returns what
-// the decision came to. Layers are where they were. The balancer of the settings leaves them
-// there for a while.
-func Refused(by Balancer, why Reason) Reason {
-	if b, ok := by.(*balancer); ok {
-		b.Probation = probation{Fresh: true, Slow: b.Probation.Slow, Rest: horizon, Refused: true}
-		b.Decided, b.Moved = false, false
-	}
-	why.Kept, why.Pack = KeptRefused, nil
-	return why
+// NoteRefusal leaves layers where they are for a while.
+func (b *balancer) NoteRefusal() {
+	b.Probation = probation{Fresh: true, Slow: b.Probation.Slow, Rest: horizon, Refused: true}
+	b.Decided, b.Moved = false, false
 }
 
 // undo returns the layout before the last move if steps have surely become slower since:

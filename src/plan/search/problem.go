@@ -16,7 +16,7 @@ func (p *Planner) Problem(t cost.Table) balance.Problem { return p.problem(t, p.
 // It has no memory limit where a stage holds several chunks: missingBytes checks that.
 func (p *Planner) problem(t cost.Table, by balance.By) balance.Problem {
 	n, limit := p.Map.Virtual(), p.limit
-	t = t.For(p.Map.Stages)
+	t = t.Fitted(p.Map.Stages)
 	if p.Map.Chunks > 1 {
 		limit = 0
 	}
@@ -49,7 +49,7 @@ func (p *Planner) problem(t cost.Table, by balance.By) balance.Problem {
 // lineProblem returns the partition problem of one chunk on each stage, without a memory
 // limit. Analyze compares a layout with its solution.
 func (p *Planner) lineProblem(t cost.Table) balance.Problem {
-	q := balance.New(t.For(p.Map.Stages), balance.ByTime, p.Map.Stages, nil, 0)
+	q := balance.New(t.Fitted(p.Map.Stages), balance.ByTime, p.Map.Stages, nil, 0)
 	q.Slow = p.scaleSlowness(q.Slow, partition.Line(p.Map.Stages))
 	return q
 }

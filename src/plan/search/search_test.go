@@ -349,7 +349,7 @@ func TestGapIsInherent(t *testing.T) {
 func TestCutsKnowTheEndOfAStep(t *testing.T) {
 	costs := plantest.Chain(48, 0, 0)
 	last := &costs.Layers[47]
-	*last = last.With(last.Stage().Scale(6)) // the head, whole
+	*last = last.WithSeconds(last.Stage().Scale(6)) // the head, whole
 	for l := range costs.Layers {
 		costs.Layers[l].Bytes.Gradients = 1 << 18 // 20 ms over the link
 	}

@@ -143,7 +143,7 @@ func poolCosts(all []segment) (*sampled, float64) {
 	s.Layers = slices.Clone(s.Layers)
 	for l, layer := range s.Layers {
 		s.centre = append(s.centre, location(s.samples, l))
-		s.Layers[l] = layer.With(s.centre[l])
+		s.Layers[l] = layer.WithSeconds(s.centre[l])
 	}
 	if !known {
 		s.samples = nil

@@ -15,7 +15,7 @@ func agreeOnSpeeds(lists [][]segment) {
 	for _, list := range lists {
 		for _, s := range list {
 			c, stages := s.costs, s.layout.Stages()
-			before, after := c.For(stages).Slow, cost.Table{Slow: slow}.For(stages).Slow
+			before, after := c.Fitted(stages).Slow, cost.Table{Slow: slow}.Fitted(stages).Slow
 			c.Layers, c.Slow = slices.Clone(c.Layers), slow
 			for l, stage := range s.layout.Owners() {
 				factor := 1.0
@@ -25,7 +25,7 @@ func agreeOnSpeeds(lists [][]segment) {
 				if after != nil {
 					factor /= after[stage]
 				}
-				c.Layers[l] = c.Layers[l].With(c.Layers[l].Stage().Scale(factor))
+				c.Layers[l] = c.Layers[l].WithSeconds(c.Layers[l].Stage().Scale(factor))
 			}
 		}
 	}
@@ -43,7 +43,7 @@ func medianSlowness(lists [][]segment) []float64 {
 			continue
 		}
 		for _, s := range list[moved:] {
-			slow := s.costs.For(stages).Slow
+			slow := s.costs.Fitted(stages).Slow
 			if slow == nil {
 				slow = slices.Repeat([]float64{1}, stages)
 			}

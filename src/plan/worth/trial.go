@@ -66,7 +66,7 @@ func (s *sampled) redraw(r *rand.Rand) cost.Phase {
 			}
 			drawn[i] = cost.Location(row)
 		}
-		p.Layers[l] = layer.With(layer.Stage().Times(cost.Location(drawn).Over(s.centre[l])))
+		p.Layers[l] = layer.WithSeconds(layer.Stage().Times(cost.Location(drawn).Over(s.centre[l])))
 	}
 	return p
 }

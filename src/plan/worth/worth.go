@@ -175,7 +175,7 @@ func bestLayout(p *search.Planner, costs *sampled, stages int) *layout.Layout {
 	if err != nil {
 		return nil
 	}
-	t := costs.Mean().For(stages)
+	t := costs.Mean().Fitted(stages)
 	cuts, err := p.BestCuts(t)
 	if err != nil {
 		return nil

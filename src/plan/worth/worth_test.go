@@ -62,7 +62,7 @@ func noisy(p profile.Phase, size, disturbed float64, seed uint64) profile.Phase 
 				rows[l][m] = layers[l].Stage().Times(rows[l][m]).Over(measured)
 			}
 		}
-		layers[l] = layers[l].With(measured)
+		layers[l] = layers[l].WithSeconds(measured)
 	}
 	p.Layers = layers
 	return p

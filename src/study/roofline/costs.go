@@ -41,7 +41,7 @@ func Costs(c config.Config, g GPU) (cost.Table, error) {
 		out.Layers = search.Dense(c).Layers
 		stages, _, err := g.step(c)
 		for l, s := range stages {
-			out.Layers[l] = out.Layers[l].With(s)
+			out.Layers[l] = out.Layers[l].WithSeconds(s)
 		}
 		return out, err
 	}
@@ -51,7 +51,7 @@ func Costs(c config.Config, g GPU) (cost.Table, error) {
 	}
 	out.Layers = search.Dense(few.Config).Layers
 	for l, s := range stages {
-		out.Layers[l] = out.Layers[l].With(s)
+		out.Layers[l] = out.Layers[l].WithSeconds(s)
 	}
 	return few.Whole(out, taken), nil
 }

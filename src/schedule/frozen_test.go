@@ -2,9 +2,9 @@ package schedule
 
 import "testing"
 
-// TestFrom: virtual stages that do not train do forwards alone, and get and send no
+// TestSkipFrozen: virtual stages that do not train do forwards alone, and get and send no
 // gradients; nor does the first that trains send any.
-func TestFrom(t *testing.T) {
+func TestSkipFrozen(t *testing.T) {
 	for _, c := range []struct {
 		name           string
 		kind           Kind
@@ -23,7 +23,7 @@ func TestFrom(t *testing.T) {
 				t.Fatal(err)
 			}
 			whole := Format(s.Lists)
-			got := s.From(c.first)
+			got := s.SkipFrozen(c.first)
 			if text := Format(got.Lists); text != c.text && c.kind == Kind1F1B {
 				t.Errorf("lists\n%swant\n%s", text, c.text)
 			}

@@ -2,11 +2,11 @@ package schedule
 
 import "slices"
 
-// From returns what there is to do in a step in which nothing before virtual stage first
+// SkipFrozen returns what there is to do in a step in which nothing before virtual stage first
 // trains: those before it do forwards alone, and no gradient goes to them. The rest of
 // every list keeps its order. It has no peaks of its own: what Peaks says of the whole
 // schedule is enough.
-func (s Schedule) From(first int) Schedule {
+func (s Schedule) SkipFrozen(first int) Schedule {
 	if first <= 0 {
 		return s
 	}
