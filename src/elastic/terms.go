@@ -7,6 +7,7 @@ import (
 
 	"dynmo/src/comm"
 	"dynmo/src/config"
+	"dynmo/src/layout"
 )
 
 // Mode is what becomes of ranks that hold no layer any more.
@@ -127,4 +128,33 @@ func (t Terms) settle(s config.Elastic, places []place, getenv func(string) stri
 		return t
 	}
 	return wanted
+}
+
+// Next is on what a run is to go on that has ended for it.
+type Next struct {
+	Stages int      `json:"stages"`
+	Nodes  []string `json:"nodes"` // of the job
+
+	Before []string `json:"-"` // nodes until then
+	Idle   []int    `json:"-"` // ranks that are not needed any more
+}
+
+// Restarts returns on what the run is to go on if a layout of fewer stages means its end; nil
+// if it does not.
+func (t Terms) Restarts(present, next layout.Layout) *Next {
+	if t.Mode != Restart || next.Stages() >= present.Stages() {
+		return nil
+	}
+	return &Next{next.Stages(), t.Kept(next.WorldRanks()), t.Kept(present.WorldRanks()), Lost(present, next)}
+}
+
+// Lost returns the ranks of the launched world that the present layout has and the next has
+// not.
+func Lost(present, next layout.Layout) (list []int) {
+	for _, rank := range present.WorldRanks() {
+		if _, stays := next.Place(rank); !stays {
+			list = append(list, rank)
+		}
+	}
+	return list
 }

@@ -4,8 +4,10 @@ package expect
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -31,4 +33,48 @@ func Golden(t testing.TB, file, got string) {
 	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Errorf("%s, with - for the file (go test -update rewrites it):\n%s", file, diff)
 	}
+}
+
+// Fault is what the test of a fault finds. At its end the test logs it as one line:
+//
+//	FAULT F04 phase=rename rank=2 PASS detect=0.8s recover=3.1s lost_steps=4
+type Fault struct {
+	// Detect is the time from the fault, or from the last step recorded before it, to the
+	// end of the run's last process; 0 where nothing ends.
+	Detect time.Duration
+	// Recover is the time that the command took which went on, from its start to its end; 0
+	// where nothing has to go on.
+	Recover time.Duration
+	// Lost is how many steps had been recorded and were run again.
+	Lost int
+}
+
+// NewFault returns the Fault of a test. id is its kind, such as F04, and where says which
+// of that kind it is, such as phase=rename rank=2; for "" the test's name does.
+func NewFault(t testing.TB, id, where string) *Fault {
+	f := &Fault{}
+	if where == "" {
+		where = "test=" + t.Name()
+	}
+	t.Cleanup(func() {
+		verdict := "PASS"
+		if t.Failed() {
+			verdict = "FAIL"
+		} else if t.Skipped() {
+			verdict = "SKIP"
+		}
+		t.Log(f.line(id, where, verdict))
+	})
+	return f
+}
+
+func (f *Fault) line(id, where, verdict string) string {
+	text := "FAULT " + id + " " + where + " " + verdict
+	if f.Detect > 0 {
+		text += fmt.Sprintf(" detect=%.1fs", f.Detect.Seconds())
+	}
+	if f.Recover > 0 {
+		text += fmt.Sprintf(" recover=%.1fs lost_steps=%d", f.Recover.Seconds(), f.Lost)
+	}
+	return text
 }

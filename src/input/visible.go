@@ -1,6 +1,8 @@
 package input
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -40,4 +42,43 @@ func VisibleLines(text string) string {
 		lines[i] = Visible(line)
 	}
 	return strings.Join(lines, "\n")
+}
+
+// Lines reads a file of one JSON value a line, at most limit bytes. A last line that
+// is torn is left out, of which the note says so (see Whole). Any other line that is
+// wrong is an error with its number.
+func Lines[T any](path string, limit int64) (list []T, note string, err error) {
+	text, err := Read(path, limit)
+	if err != nil {
+		return nil, "", err
+	}
+	text, note = Whole(path, text)
+	for line := range bytes.Lines(text) {
+		var v T
+		if err := json.Unmarshal(line, &v); err != nil {
+			return nil, "", fmt.Errorf("%s:%d: %w", path, len(list)+1, Mistyped(err))
+		}
+		list = append(list, v)
+	}
+	return list, note, nil
+}
+
+// Whole returns a text of one JSON value a line, which an array may hold, without its
+// last line if that is no JSON: a killed run and a full disk tear it, and a crash of
+// the machine may leave NULs. The note says so. A text whose first line is no value by
+// itself, as one that people wrote, comes back as it is.
+func Whole(name string, text []byte) (whole []byte, note string) {
+	first, _, _ := bytes.Cut(text, []byte("\n"))
+	begin := bytes.LastIndexByte(bytes.TrimSuffix(text, []byte("\n")), '\n') + 1 // of the last line
+	if begin > 0 && !isLine(first) || isLine(text[begin:]) {
+		return text, ""
+	}
+	return text[:begin], fmt.Sprintf("%s:%d: the last line is torn and left out", name, 1+bytes.Count(text[:begin], []byte("\n")))
+}
+
+// isLine reports whether a line is a JSON value, or what an array of one value a line
+// has besides.
+func isLine(line []byte) bool {
+	line = bytes.TrimSuffix(bytes.TrimSpace(line), []byte(","))
+	return len(line) == 0 || string(line) == "[" || string(line) == "]" || json.Valid(line)
 }

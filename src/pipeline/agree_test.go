@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"math"
 	"slices"
 	"testing"
 
@@ -45,5 +46,16 @@ func TestCounts(t *testing.T) {
 	r.chunks = []*chunk{{readings: []reading{{host: tensor.From([]float64{9, 9})}, {host: tensor.From(values), counts: slices.Clone(r.counts)}}}}
 	if n := testing.AllocsPerRun(3, r.count); n > 0 || !slices.Equal(r.counts[0].Values, []int64{1, 2}) || !slices.Equal(r.counts[1].Values, []int64{3, 4}) {
 		t.Errorf("%v allocations, counts %+v", n, r.counts)
+	}
+}
+
+// TestWhole: a count of what is not finite is 0 on every processor.
+func TestWhole(t *testing.T) {
+	for x, want := range map[float64]int64{
+		0: 0, 3.9: 3, -2.5: -2, 1e15: 1e15, math.NaN(): 0, math.Inf(1): 0, math.Inf(-1): 0, 1e300: 0, -1e19: 0,
+	} {
+		if got := whole(x); got != want {
+			t.Errorf("%v is %d, want %d", x, got, want)
+		}
 	}
 }

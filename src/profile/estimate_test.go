@@ -2,12 +2,22 @@ package profile
 
 import (
 	"math"
+	"runtime"
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
 	"dynmo/src/cost"
+	"dynmo/src/dynamic"
+	"dynmo/src/expect"
+	"dynmo/src/layout"
+	"dynmo/src/mesh"
 	"dynmo/src/partition"
 	"dynmo/src/random"
+	"dynmo/src/schedule"
+	"dynmo/src/trace"
 )
 
 // ranks is layers of known seconds on stages of known slowness, and the estimator
@@ -325,5 +335,114 @@ func TestMovedWhileCostsDrift(t *testing.T) {
 				t.Fatalf("step %d: layer %d costs nothing", step, l)
 			}
 		}
+	}
+}
+
+// TestMicrobatchesOfAStep: the table of a step says how microbatches with fewer tokens
+// differ, and a log's costs are those of the mean microbatch, not of the short ones.
+func TestMicrobatchesOfAStep(t *testing.T) {
+	var m Measurement
+	work := []float64{0.2, 0.4, 0.6, 0.8}
+	m.Layers = make([]cost.Layer, 2)
+	m.Samples, m.Work = make([][]cost.Stage, 2), [][]float64{nil, work}
+	for _, w := range work {
+		m.Samples[0] = append(m.Samples[0], cost.Stage{Forward: 3})
+		m.Samples[1] = append(m.Samples[1], cost.Stage{Forward: 10 * w})
+	}
+	order, err := schedule.New(schedule.Kind1F1B, 2, 1, len(work))
+	expect.OK(t, err)
+	l := layout.New(partition.Partition{0, 1, 2}, order, 1, mesh.StageMajor)
+	var p Profiler
+	m = p.Observe(m, l, dynamic.Change{})
+	if m.Scale[0] != nil || m.Estimate.Scale[1][0] != 0.4 || m.Scale[1][3] != 1.6 {
+		t.Errorf("microbatches take %v times their seconds", m.Scale)
+	}
+	if got := m.Estimate.Spread(1); math.Abs(got-math.Sqrt(0.2)) > 1e-9 { // of 0.4, 0.8, 1.2, 1.6
+		t.Errorf("deviation %v, want %v", got, math.Sqrt(0.2))
+	}
+	var log Log
+	log.Add(0, m.Measurement, Run{Layout: l, Makespan: 1})
+	phase, _ := log.Take()
+	if got := phase.Layers[1].Forward; math.Abs(got-5) > 1e-9 {
+		t.Errorf("the log has %v s, want 5", got)
+	}
+	if mean := phase.Costs().Mean(); math.Abs(mean.Layers[1].Forward-5) > 1e-9 || mean.Layers[0].Forward != 3 {
+		t.Errorf("means %v and %v, want 3 and 5", mean.Layers[0].Forward, mean.Layers[1].Forward)
+	}
+}
+
+// TestCostsOfLargerMicrobatches: costs of phases with larger microbatches are those of the
+// ones that the run began with; behind a resume on other replicas they are as they are.
+func TestCostsOfLargerMicrobatches(t *testing.T) {
+	ran := func(step, stages, microbatches, replicas int, seconds float64, model string) Phase {
+		s, err := schedule.New(schedule.Kind1F1B, stages, 1, microbatches)
+		expect.OK(t, err)
+		cuts := partition.Partition{0, 1, 2}
+		if stages == 1 {
+			cuts = partition.Partition{0, 2}
+		}
+		layer := cost.Layer{Forward: seconds, BackwardInput: seconds, BackwardWeight: seconds}
+		return Phase{
+			Phase: cost.Phase{Step: step, Steps: 1, Model: model, Table: cost.Table{Layers: []cost.Layer{layer, layer}}},
+			Run:   &Run{Layout: layout.New(cuts, s, replicas, mesh.StageMajor)},
+		}
+	}
+	series := Series{ran(0, 2, 8, 1, 1, "two"), ran(1, 1, 4, 1, 2, "four"), ran(2, 1, 4, 1, 6, "four"), ran(3, 2, 4, 2, 3, "two"), ran(4, 1, 2, 2, 8, "four")}
+	series[3].Run.Resumed = true
+	for name, costs := range map[string]cost.Series{"costs": series.Costs(), "even": series.Even()} {
+		for i, want := range []float64{1, 1, 3, 3, 4} {
+			if got := costs[i].Layers[1].Forward; got != want || costs[i].Model != "two" {
+				t.Errorf("%s: phase %d: %v seconds of model %s, want %v of two", name, i, got, costs[i].Model, want)
+			}
+		}
+	}
+	if series[1].Layers[0].Forward != 2 {
+		t.Error("the series itself has changed")
+	}
+}
+
+// TestReportRoundTrip: all that a report has arrives, bit for bit, and nothing
+// else.
+func TestReportRoundTrip(t *testing.T) {
+	names := []dynamic.Counts{{Name: "left"}, {Name: "tokens"}}
+	full := report{
+		own:       Own{Memory: Memory{Resident: 1 << 52, Kept: -3}, Joules: -1, Balancing: 1.0 / 3},
+		summaries: []trace.Summary{{Busy: []float64{2}, Start: math.Inf(1), End: math.Inf(-1), Finish: 4}, {Busy: []float64{5}}},
+		layers: []layerReport{
+			{id: 7, cost: cost.Layer{Forward: 1, BackwardInput: 2, BackwardWeight: 3, NonZeros: 4, Output: 5, Bytes: cost.Bytes{
+				Parameters: 6, Gradients: 7, Optimizer: 8, Workspace: 9, Activations: 10, Held: 11,
+			}}, samples: []cost.Stage{{Forward: 0.1, Input: 0.2, Weight: 0.3}, {}}},
+			{id: 8},
+		},
+		counts:       []cost.CountSum{{Name: "tokens", Layer: 1, Microbatches: 2, Values: []int64{1 << 62, -1}, Peaks: 5}, {Name: "left"}},
+		instructions: []trace.Span{{Op: trace.F, Layer: -1, Microbatch: 70000, Start: 0.1, End: 1.0 / 3}, {Op: trace.B, Layer: -1, Chunk: 2, Start: 1e9, End: 1e9 + 1e-6}},
+	}
+	for _, want := range []report{full, {}} {
+		got := unpack(names, pack(names, want, (*message).report), (*message).report)
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(report{}, layerReport{}, value{})); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+// TestAnonymousSeesMemory: pages count once they are touched, and no more once
+// they are given back.
+func TestAnonymousSeesMemory(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("no /proc/self/status")
+	}
+	const size, slack = 64 << 20, 16 << 20
+	before := Anonymous()
+	b, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	expect.OK(t, err)
+	for i := 0; i < size; i += 4096 {
+		b[i] = 1
+	}
+	if got := Anonymous() - before; got < size-slack || got > size+slack {
+		t.Errorf("%d bytes more with %d touched", got, size)
+	}
+	expect.OK(t, unix.Munmap(b))
+	if got := Anonymous() - before; got > slack {
+		t.Errorf("%d bytes more after all were given back", got)
 	}
 }

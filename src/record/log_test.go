@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"dynmo/src/dynamic"
 	"dynmo/src/expect"
 )
 
@@ -144,4 +145,69 @@ func TestTable(t *testing.T) {
 	err := Table(&b, []string{"layout", "loss", "ΔL"}, [][]string{{"4 x 1", "2.345678", "0.5"}, {"2 x 2, partition", "2.3", "12.25"}})
 	expect.OK(t, err)
 	expect.Golden(t, "testdata/table.txt", b.String())
+}
+
+// TestChangeText: a change of every kind, and of several, is told in plain words.
+func TestChangeText(t *testing.T) {
+	for _, c := range []struct {
+		what string
+		of   map[string]any
+		want string
+	}{
+		{"prune", map[string]any{"sparsity": 0.5, "kept": 1.2e6, "prunable": 2.4e6}, "50 % of the prunable weights are gone, 1.2 M of 2.4 M are left"},
+		{"prune", map[string]any{"sparsity": 0.5}, "50 % of the prunable weights are gone"},
+		{"freeze", map[string]any{"layers": 2., "of_all": 16.}, "frozen layers: the first 2 of 16"},
+		{"freeze", map[string]any{"layers": 1.}, "frozen layers: the first 1"},
+		{"thaw", map[string]any{"layers": 6.}, "all layers train again: thawed are the first 6"},
+		{"exit", map[string]any{"share": 0.18, "left": 0.17578, "exit.2.threshold": 0.1573, "exit.10.threshold": 0.38, "exit.0.threshold": 0.5614},
+			"17.6 % of the tokens left early in the last step, 18 % are to leave, thresholds are 0.561, 0.157, 0.38"},
+		{"exit", map[string]any{"share": 0.06, "left": 0.}, "0 % of the tokens left early in the last step, 6 % are to leave"},
+		{"mod", map[string]any{"taken": 0.125, "right": 0.9}, "routed blocks take 12.5 % of the tokens; of 90 % it was foretold rightly whether they are among the first"},
+		{"freeze+mod", map[string]any{"layers": 3., "of_all": 10., "taken": 0.1, "right": 0.9},
+			"frozen layers: the first 3 of 10; routed blocks take 10 % of the tokens; of 90 % it was foretold rightly whether they are among the first"},
+		{"melt", map[string]any{"what": "melt", "by_half": 1234., "how": "slowly"}, "melt: by half 1.23 k, how slowly"},
+		{"melt", nil, "melt"},
+		{"", nil, ""},
+	} {
+		if got := ChangeText(c.what, c.of); got != c.want {
+			t.Errorf("%s %v: %q, want %q", c.what, c.of, got, c.want)
+		}
+	}
+}
+
+func TestSignificant(t *testing.T) {
+	for x, want := range map[float64]string{
+		0: "0", 0.00012345: "0.000123", 1.5: "1.5", 99.96: "100", 123.456: "123", 45678.9: "45679", -2.345678: "-2.35", 1.5e9: "1.5e+09",
+	} {
+		if got := dynamic.Significant(x); got != want {
+			t.Errorf("%v: %q, want %q", x, got, want)
+		}
+	}
+}
+
+// TestStragglerLog: a rank that is slow in every second report, as ranks that share cores
+// are, gets a few lines and no more until it has been quiet for long.
+func TestStragglerLog(t *testing.T) {
+	var l stragglerLog
+	flaps := func(from, to int) (lines []string) {
+		for step := from; step < to; step += 10 {
+			if line := l.line(step, Straggler{Rank: 2, Host: "node1", Score: 0.5, Over: step%20 != 0}); line != "" {
+				lines = append(lines, line)
+			}
+		}
+		return lines
+	}
+	first := flaps(0, 5000)
+	if len(first) != stragglerLines {
+		t.Fatalf("%d lines of 500 changes, want %d: %q", len(first), stragglerLines, first)
+	}
+	for i, line := range first {
+		if last := i == len(first)-1; strings.Contains(line, "only in events.jsonl") != last {
+			t.Errorf("line %d: %s", i, line)
+		}
+	}
+	again := flaps(5000+stragglerPause, 5020+stragglerPause)
+	if len(again) != 2 || !strings.Contains(again[0], "rank 2 (host node1) is a straggler: it takes 2.0 times as long") {
+		t.Errorf("after %d steps without a change: %q, want its two changes", stragglerPause, again)
+	}
 }

@@ -1,5 +1,12 @@
 package record
 
+import (
+	"fmt"
+	"strings"
+
+	"dynmo/src/plan/policy"
+)
+
 // Packing is what packing onto fewer ranks came to in a run. Hours and nodes are by real
 // time; seconds, rates and means are by the run's clock.
 type Packing struct {
@@ -52,4 +59,101 @@ func (p Packing) Measured(step int) Float {
 		}
 	}
 	return 0
+}
+
+// String says in plain words what was packed, and what it took.
+func (p Packed) String() string {
+	text := fmt.Sprintf("packed from %s to %d", count(p.RanksBefore, "rank"), p.Ranks)
+	if p.NodesBefore > 1 {
+		text += fmt.Sprintf(", on %d of %s", p.Nodes, count(p.NodesBefore, "node"))
+	}
+	if p.Throughput > 0 {
+		text += fmt.Sprintf("; %.2fx the dense model's throughput is predicted", p.Throughput)
+	}
+	text += took("deciding", p.Deciding, "moving", p.Moving, "resizing", p.Resizing)
+	if !p.Exact {
+		text += fmt.Sprintf("; microbatches are %d from now on, so that losses are not bit for bit those of a run that keeps them", p.Microbatches)
+	}
+	return text
+}
+
+// String says in plain words what became of ranks and nodes, and what it took.
+func (r Released) String() string {
+	var list []string
+	switch n := r.GivenBack(); {
+	case r.Refused != "":
+		list = append(list, "no node is given back: "+r.Refused)
+	case n > 0:
+		list = append(list, fmt.Sprintf("%s given back, %d of %d are left", count(n, "node"), len(r.Nodes), len(r.NodesBefore)))
+	}
+	switch len(r.Ranks) {
+	case 0:
+	case 1:
+		list = append(list, fmt.Sprintf("rank %d has ended", r.Ranks[0]))
+	default:
+		list = append(list, fmt.Sprintf("ranks %s have ended", Ranges(r.Ranks)))
+	}
+	text := strings.Join(list, "; ") + took("checkpoint", r.Checkpoint, "goodbye", r.Goodbye, "scontrol", r.Scontrol)
+	if r.Tries > 1 {
+		text += fmt.Sprintf(" (%d tries)", r.Tries)
+	}
+	return text
+}
+
+// took writes the seconds of parts, pairs of a name and a Float, those that took any.
+func took(parts ...any) string {
+	var list []string
+	for i := 0; i < len(parts); i += 2 {
+		if s := parts[i+1].(Float); s > 0 {
+			list = append(list, fmt.Sprintf("%s %s", parts[i], Duration(float64(s))))
+		}
+	}
+	if list == nil {
+		return ""
+	}
+	return "; took: " + strings.Join(list, ", ")
+}
+
+// Packed tells that the model is packed onto fewer ranks, after its step was told as one
+// that changed nothing.
+func (j *Journal) Packed(d Done) error {
+	if j == nil {
+		return nil
+	}
+	return j.packed(d, d.Measured.Summary.Makespan())
+}
+
+// packed tells that the model was packed onto fewer ranks.
+func (j *Journal) packed(d Done, makespan float64) error {
+	p := Packed{
+		Kind: d.Why.Pack.Kind, StagesBefore: d.Ran.Stages(), Stages: d.Next.Stages(),
+		RanksBefore: d.Ran.Mesh.Size(), Ranks: d.Next.Mesh.Size(), NodesBefore: j.nodes(d.Ran), Nodes: j.nodes(d.Next),
+		Microbatches: d.Next.Schedule.Microbatches, Exact: d.Why.Pack.Exact, Throughput: Float(d.Why.Pack.Throughput),
+		Deciding: Float(d.Deciding), Moving: Float(d.Moving - d.Resizing), Resizing: Float(d.Resizing),
+	}
+	j.answered, j.unpacked = answerNone, policy.Packing{}
+	j.observe.Say(fmt.Sprintf("step %d: %s", d.Step, p))
+	detail, err := Detail(p)
+	if err != nil {
+		return err
+	}
+	return j.event(Event{
+		Step: d.Step, Kind: Repack, Bytes: d.Moved.Bytes, Seconds: p.Deciding + Float(d.Moving),
+		Before: Float(makespan), Predicted: Float(d.Why.Predicted), Detail: detail,
+	})
+}
+
+// notPacked tells why a look at fewer stages packed nothing, if the last one did not come to
+// the same.
+func (j *Journal) notPacked(d Done) error {
+	p := d.Why.Pack
+	if p == nil || p.Kept == j.unpacked.Kept && p.Stages == j.unpacked.Stages {
+		return nil
+	}
+	j.unpacked = *p
+	why := p.Explain(j.config.Repack)
+	j.observe.Say(fmt.Sprintf("step %d: not packed: %s", d.Step, why))
+	return j.event(Event{Step: d.Step, Kind: Balance, Detail: map[string]any{
+		"kept": "not packed: " + why, "stages": p.Stages, "throughput": p.Throughput,
+	}})
 }

@@ -1,10 +1,15 @@
 package sample
 
 import (
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas32"
 
 	"dynmo/src/kernel/ref"
+	"dynmo/src/model"
 	"dynmo/src/tensor"
 )
 
@@ -63,3 +68,46 @@ func (m *Model) swiglu(out, gateup []float32, n, c int) {
 }
 
 func vector(x []float32) blas32.Vector { return blas32.Vector{N: len(x), Inc: 1, Data: x} }
+
+// team is how many threads share the work of a call.
+type team int
+
+// share calls do with ranges of [0, n), grain of them at most, on all threads. A
+// thread that is free takes the next range, so that one that was disturbed holds
+// up no other.
+func (t team) share(n, grain int, do func(lo, hi int)) {
+	var next atomic.Int64
+	take := func() {
+		for {
+			lo := int(next.Add(int64(grain))) - grain
+			if lo >= n {
+				return
+			}
+			do(lo, min(lo+grain, n))
+		}
+	}
+	var group sync.WaitGroup
+	for range min(int(t), (n+grain-1)/grain) - 1 {
+		group.Go(take)
+	}
+	take()
+	group.Wait()
+}
+
+// room returns memory for each of weights. All lie in one span of huge pages where the
+// system has them: a token reads every weight, and with small pages it waits for their
+// addresses too.
+func room(weights []model.Weight) [][]float32 {
+	total := int64(0)
+	for _, w := range weights {
+		total += w.Bytes() / 4
+	}
+	memory := make([]float32, total)
+	_ = unix.Madvise(tensor.Of[byte](tensor.From(memory)), unix.MADV_HUGEPAGE) // a kernel without them works all the same
+	parts := make([][]float32, len(weights))
+	for i, w := range weights {
+		n := w.Bytes() / 4
+		parts[i], memory = memory[:n:n], memory[n:]
+	}
+	return parts
+}

@@ -7,6 +7,7 @@ import (
 	"math"
 	"runtime/debug"
 
+	"dynmo/src/checkpoint"
 	"dynmo/src/comm"
 	"dynmo/src/config"
 	"dynmo/src/data"
@@ -173,5 +174,25 @@ func (r *Reader) read(c *store.Checkpoint, into *Checkpoint) (err error) {
 		}
 		into.Stage.Layers = append(into.Stage.Layers, l)
 	}
+	return nil
+}
+
+// Fill replaces the initial weights of a stage's layers by those of a file, model.weights.
+func Fill(s *model.Stage, path string) error {
+	fail := func(err error) error { return fmt.Errorf("model.weights = %q: %w", path, err) }
+	w, err := checkpoint.OpenWeights(path)
+	if err != nil {
+		return fail(err)
+	}
+	defer w.Close()
+	if w, err = w.Fit(s.Config); err != nil {
+		return fail(err)
+	}
+	for _, l := range s.Layers {
+		if err := w.Load(l); err != nil {
+			return fail(err)
+		}
+	}
+	debug.FreeOSMemory() // what was read in passing
 	return nil
 }

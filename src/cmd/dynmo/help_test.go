@@ -5,8 +5,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+
+	"dynmo/src/config"
 )
 
 // TestExamples: every command stands in a group of the help, and has an example that its
@@ -48,6 +51,70 @@ func TestExamples(t *testing.T) {
 	for _, path := range slices.Sorted(maps.Keys(examples)) {
 		if !known[path] {
 			t.Errorf("an example of %s, which is no command", path)
+		}
+	}
+}
+
+// narrow fails if a text has lines that are wider than an answer's may be.
+func narrow(t *testing.T, text string) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > widest {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
+}
+
+// TestParagraph: words keep their order, lines their width, and --set what it sets.
+func TestParagraph(t *testing.T) {
+	set := "--set model.head_shards=" + strings.Repeat("9", 20)
+	text := strings.Repeat(set+" ", 9) + "µ"
+	var out strings.Builder
+	paragraph(&out, "or", "%s", text)
+	narrow(t, out.String())
+	if got := strings.Join(strings.Fields(out.String()), " "); got != "or "+text {
+		t.Errorf("%q", got)
+	}
+	for line := range strings.Lines(out.String()) {
+		if strings.HasSuffix(line, "--set\n") || line[beneath-1] != ' ' {
+			t.Errorf("%q", line)
+		}
+	}
+}
+
+func TestCommandLine(t *testing.T) {
+	for _, c := range []struct {
+		words []string
+		want  string
+	}{
+		{[]string{"dynmo", "train", "jobs/a.toml", "--set", "run.seed=3"}, "dynmo train jobs/a.toml --set run.seed=3"},
+		{[]string{"--set", "run.name=two words", ""}, "--set 'run.name=two words' ''"},
+		{[]string{"it's", "$HOME", "a|b"}, `'it'\''s' '$HOME' 'a|b'`},
+	} {
+		if got := commandLine(c.words); got != c.want {
+			t.Errorf("got %s, want %s", got, c.want)
+		}
+	}
+}
+
+func TestResumeCommand(t *testing.T) {
+	c := config.Default()
+	c.Parallel.Stages, c.Parallel.Replicas = 2, 3
+	again := append([]string{"bin/dynmo", "train", "run.toml"}, setWords([]string{"run.name=my run"})...)
+	const want = "bin/dynmo train run.toml --set 'run.name=my run' --run-dir runs/a --resume"
+	for prefix, set := range map[string][]string{
+		"":             {},
+		"mpirun -n 6 ": {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "SLURM_PROCID"}, // in a job of Slurm's
+		"srun -n 6 ":   {"SLURM_PROCID", "PMIX_RANK"},
+	} {
+		getenv := func(name string) string {
+			if slices.Contains(set, name) {
+				return "6"
+			}
+			return ""
+		}
+		if got := resumeCommand(again, "runs/a", c, getenv); got != prefix+want {
+			t.Errorf("got %s, want %s%s", got, prefix, want)
 		}
 	}
 }

@@ -3,9 +3,12 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"runtime/debug"
+	"strings"
 
+	"dynmo/src/config"
 	_ "dynmo/src/kind" // every kind of dynamism
 )
 
@@ -16,4 +19,47 @@ func init() { debug.SetTraceback("crash") }
 
 func main() {
 	os.Exit(execute(rootCommand(), os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// commandLine joins words to a line that a shell splits into the same words.
+func commandLine(words []string) string {
+	list := make([]string, len(words))
+	for i, word := range words {
+		list[i] = word
+		if word == "" || strings.ContainsFunc(word, isSpecial) {
+			list[i] = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(list, " ")
+}
+
+// isSpecial reports whether a shell may take a character for more than itself.
+func isSpecial(r rune) bool {
+	plain := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("-_=+,./:@%", r)
+	return !plain
+}
+
+// setWords returns the words of a command line that give settings.
+func setWords(sets []string) []string {
+	var words []string
+	for _, set := range sets {
+		words = append(words, "--set", set)
+	}
+	return words
+}
+
+// resumeCommand returns the command line with which a stopped run goes on. again are the
+// words that started its training, and dir is its directory. A launcher's own options are
+// not known to a rank, only how many ranks it started.
+func resumeCommand(again []string, dir string, c config.Config, getenv func(string) string) string {
+	ranks := fmt.Sprint(c.Parallel.Stages * c.Parallel.Replicas)
+	var words []string
+	switch {
+	case getenv("OMPI_COMM_WORLD_SIZE") != "":
+		words = []string{"mpirun", "-n", ranks}
+	case getenv("SLURM_PROCID") != "" && getenv("PMIX_RANK")+getenv("PMI_RANK") != "":
+		words = []string{"srun", "-n", ranks}
+	}
+	words = append(append(words, again...), "--run-dir", dir, "--resume")
+	return commandLine(words)
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"io"
+	"strings"
+	"unicode/utf8"
 )
 
 // output passes on what a command prints and keeps the first error, so that a line that
@@ -27,4 +29,41 @@ func (o *output) lost() error {
 		return fmt.Errorf("output: %w", o.err)
 	}
 	return nil
+}
+
+const (
+	// widest is how many columns a line of an answer has at most.
+	widest = 100
+	// beneath is how far a paragraph is indented, beside its name.
+	beneath = 14
+)
+
+// paragraph writes a text with a name beside it, in lines of at most widest columns. A
+// --set stays on the line of what it sets.
+func paragraph(out io.Writer, name, format string, values ...any) {
+	text := fmt.Sprintf(format, values...)
+	line, empty := fmt.Sprintf("%-*s", beneath, name), true
+	if utf8.RuneCountInString(line+text) <= widest {
+		fmt.Fprintln(out, line+text)
+		return
+	}
+	words := strings.Fields(text)
+	for i, word := range words {
+		if i > 0 && words[i-1] == "--set" {
+			continue
+		}
+		if word == "--set" && i+1 < len(words) {
+			word += " " + words[i+1]
+		}
+		switch {
+		case empty:
+		case utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > widest:
+			fmt.Fprintln(out, line)
+			line = strings.Repeat(" ", beneath)
+		default:
+			line += " "
+		}
+		line, empty = line+word, false
+	}
+	fmt.Fprintln(out, line)
 }

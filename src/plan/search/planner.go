@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync"
 
 	"dynmo/src/balance"
 	"dynmo/src/comm"
@@ -282,4 +283,34 @@ func (p *Planner) Seconds(t cost.Table, l layout.Layout) float64 {
 // Makespan predicts the seconds of a step from the first forward to the last backward.
 func (p *Planner) Makespan(t cost.Table, l layout.Layout) float64 {
 	return sim.Run(p.Step(t, l.Cuts, l.Schedule)).Makespan()
+}
+
+// recent is a cache of the newest schedules: one decision asks several times for the
+// schedule of the same cuts.
+type recent struct {
+	mutex sync.Mutex
+	costs cost.Table
+	list  []layout.Layout // the newest last; only cuts and schedules
+}
+
+// mostRecent is how many schedules are kept: for the present cuts, and the ends of the
+// searches for better ones.
+const mostRecent = 6
+
+// schedule returns the schedule for costs at some cuts, which find finds.
+func (r *recent) schedule(t cost.Table, cuts partition.Partition, find func(cost.Table, partition.Partition) schedule.Schedule) schedule.Schedule {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if !r.costs.Equal(t) {
+		r.costs, r.list = t, nil
+		r.costs.Layers, r.costs.Slow, r.costs.Fixed = slices.Clone(t.Layers), slices.Clone(t.Slow), slices.Clone(t.Fixed)
+	}
+	for _, s := range r.list {
+		if s.Cuts.Equal(cuts) {
+			return s.Schedule
+		}
+	}
+	found := find(t, cuts)
+	r.list = append(r.list[max(0, len(r.list)-mostRecent+1):], layout.Layout{Cuts: slices.Clone(cuts), Schedule: found})
+	return found
 }

@@ -1,3 +1,0 @@
-package launch
-
-import _ "dynmo/src/kind" // settings have the tables of every kind
