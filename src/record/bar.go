@@ -4,16 +4,44 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
 )
 
 // patience is how long work goes on without a word: people wait so long.
 const patience = 2 * time.Second
+
+// lastLine is the last line of a terminal, which is drawn again and again. A terminal that is
+// gone must not end the work.
+type lastLine struct {
+	out  io.Writer
+	text string // that stands there
+}
+
+// draw puts a text in place of the line, as much as the terminal is wide. "" clears the line.
+func (l *lastLine) draw(text string) {
+	if l.text != "" {
+		fmt.Fprintf(l.out, "\r%*s\r", len([]rune(l.text)), "")
+	}
+	if f, is := l.out.(*os.File); is {
+		if width, _, err := term.GetSize(int(f.Fd())); err == nil {
+			runes := []rune(text)
+			text = string(runes[:min(len(runes), max(0, width-1))])
+		}
+	}
+	l.text = text
+	fmt.Fprint(l.out, text)
+}
+
+// gauge draws which share of the work is done.
+func gauge(done, total int64) string {
+	const width = 30
+	return fmt.Sprintf("%3d%% [%-*s]", 100*done/total, width, strings.Repeat("=", int(width*done/total)))
+}
 
 // Bar tells people on a terminal that work goes on, how far it is and how long it will take, once it has
 // taken two seconds. Elsewhere it is silent. A nil Bar is too.
@@ -25,10 +53,8 @@ type Bar struct {
 	once        sync.Once
 	ended       sync.WaitGroup
 
-	mutex sync.Mutex // of what follows
-	out   io.Writer
-	bar   *progressbar.ProgressBar // nil before the first drawing
-	known bool                     // the total of bar is known
+	mutex sync.Mutex // of line
+	line  lastLine
 }
 
 // NewBar returns the bar of work that begins now. Close ends it.
@@ -40,7 +66,7 @@ func NewBar(out *os.File, what string) *Bar {
 }
 
 func newBar(out io.Writer, what string, after time.Duration) *Bar {
-	b := &Bar{what: what, began: time.Now(), out: out, stop: make(chan struct{})}
+	b := &Bar{what: what, began: time.Now(), line: lastLine{out: out}, stop: make(chan struct{})}
 	b.ended.Go(func() { b.run(after) })
 	return b
 }
@@ -62,34 +88,17 @@ func (b *Bar) run(after time.Duration) {
 func (b *Bar) draw() {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
-	total := b.total.Load()
-	if known := total > 0; b.bar == nil || known != b.known {
-		b.known = known
-		options := []progressbar.Option{
-			progressbar.OptionSetWriter(b.out),
-			progressbar.OptionSetDescription(b.what),
-			progressbar.OptionSetWidth(30),
-			progressbar.OptionSetSpinnerChangeInterval(0), // it turns when it is drawn
-			progressbar.OptionClearOnFinish(),
-		}
-		if known {
-			b.bar = progressbar.NewOptions64(total, append(options, progressbar.OptionSetPredictTime(false), progressbar.OptionSetElapsedTime(false))...)
-		} else {
-			b.bar = progressbar.NewOptions64(-1, options...)
-		}
-	}
-	// A terminal that is gone must not end the work.
-	if !b.known {
-		_ = b.bar.RenderBlank()
-		return
-	}
+	total, ago := b.total.Load(), time.Since(b.began).Seconds()
 	done := min(b.done.Load(), total)
-	if done > 0 {
-		left := time.Since(b.began).Seconds() / float64(done) * float64(total-done)
-		b.bar.Describe(fmt.Sprintf("%s, about %s left", b.what, Duration(left)))
+	switch {
+	case total <= 0:
+		b.line.draw(fmt.Sprintf("%s, for %s", b.what, Duration(ago)))
+	case done <= 0:
+		b.line.draw(fmt.Sprintf("%s %s", b.what, gauge(0, total)))
+	default:
+		left := Duration(ago / float64(done) * float64(total-done))
+		b.line.draw(fmt.Sprintf("%s, about %s left %s", b.what, left, gauge(done, total)))
 	}
-	b.bar.ChangeMax64(total)
-	_ = b.bar.Set64(min(done, total-1)) // at the total it would end by itself
 }
 
 // Show says that so much of all is done. It may be called by any goroutine.
@@ -107,9 +116,7 @@ func (b *Bar) Clear() {
 	}
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
-	if b.bar != nil {
-		_ = b.bar.Clear()
-	}
+	b.line.draw("")
 }
 
 // Close removes the bar for good. It may be called again.

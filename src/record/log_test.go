@@ -79,7 +79,7 @@ func TestTimeLeft(t *testing.T) {
 
 // A log that takes no line is an error at the end.
 func TestProgressIsLost(t *testing.T) {
-	p := newProgress(fullDisk(t), false, 5, 1)
+	p := newProgress(fullDisk(t), false, 1)
 	p.Step(Log{Iteration: 1, Iterations: 5})
 	p.Say("a word")
 	if err := p.Close(); err == nil || err.Error() != "log: write /dev/full: no space left on device" {
@@ -89,7 +89,7 @@ func TestProgressIsLost(t *testing.T) {
 
 func TestProgressInAFile(t *testing.T) {
 	var out bytes.Buffer
-	p := newProgress(&out, false, 5, 2)
+	p := newProgress(&out, false, 2)
 	var want strings.Builder
 	p.Say("a word\n")
 	want.WriteString("a word\n")
@@ -108,10 +108,10 @@ func TestProgressInAFile(t *testing.T) {
 
 func TestProgressOnATerminal(t *testing.T) {
 	var out bytes.Buffer
-	p := newProgress(&out, true, 3, 1)
+	p := newProgress(&out, true, 1)
 	p.Step(Log{Iteration: 1, Iterations: 3, Loss: 5.5, Seconds: 0.25})
 	p.Say("a word")
-	if got := out.String(); !strings.Contains(got, "(1/3)") || !strings.Contains(got, "loss 5.5000, 250.0 ms") {
+	if got := out.String(); !strings.Contains(got, "(1/3, ") || !strings.Contains(got, "loss 5.5000, 250.0 ms") {
 		t.Errorf("the bar shows neither count nor loss: %q", got)
 	}
 	if !strings.Contains(out.String(), "\ra word\n") {
@@ -135,7 +135,7 @@ func TestNewProgressAsksWhetherOutIsATerminal(t *testing.T) {
 	f, err := os.CreateTemp(t.TempDir(), "log")
 	expect.OK(t, err)
 	defer f.Close()
-	if p := NewProgress(f, 1, 1); p.bar != nil {
+	if p := NewProgress(f, 1); p.bar != nil {
 		t.Error("a file gets a progress bar")
 	}
 }

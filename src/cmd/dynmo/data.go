@@ -6,14 +6,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"runtime"
 	"strconv"
 	"time"
 
-	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"dynmo/src/data"
 	"dynmo/src/input"
@@ -81,11 +78,9 @@ the vocabulary that is printed (GPT-2: 50257; the next multiple of 128 is
 			}
 			ctx, stop := interruptible(c.Context())
 			defer stop()
-			bar := preparing(c.ErrOrStderr(), term.IsTerminal(int(os.Stderr.Fd())))
 			began := time.Now()
-			done, err := p.Run(ctx, bar.show)
+			done, err := p.Run(ctx, barOf(c).Show)
 			seconds := time.Since(began).Seconds()
-			bar.close()
 			if _, ok := errors.AsType[data.InputError](err); ok {
 				return usageError{err}
 			}
@@ -142,43 +137,6 @@ func openTokenizer(name, model string) (t data.Tokenizer, files map[string][]byt
 	}
 	files, err = data.TokenizerOf(name)
 	return t, files, err
-}
-
-// textBar shows how much text is done, on a terminal.
-type textBar struct {
-	out io.Writer // nil if it is no terminal
-	bar *progressbar.ProgressBar
-}
-
-func preparing(out io.Writer, terminal bool) *textBar {
-	if !terminal {
-		return &textBar{}
-	}
-	return &textBar{out: out}
-}
-
-// show draws the bar at done bytes of total.
-func (b *textBar) show(done, total int64) {
-	if b.out == nil {
-		return
-	}
-	if b.bar == nil {
-		b.bar = progressbar.NewOptions64(total,
-			progressbar.OptionSetWriter(b.out),
-			progressbar.OptionSetDescription("tokens"),
-			progressbar.OptionSetWidth(30),
-			progressbar.OptionShowBytes(true),
-			progressbar.OptionThrottle(100*time.Millisecond), // as fast as people read
-			progressbar.OptionClearOnFinish())
-	}
-	_ = b.bar.Set64(min(done, total)) // a terminal that is gone must not end the work
-}
-
-// close removes the bar.
-func (b *textBar) close() {
-	if b.bar != nil && !b.bar.IsFinished() {
-		_ = b.bar.Clear()
-	}
 }
 
 // tokenFile describes a token file.

@@ -125,23 +125,6 @@ func TestDataRefuses(t *testing.T) {
 	}
 }
 
-func TestTextBar(t *testing.T) {
-	var out bytes.Buffer
-	bar := preparing(&out, true)
-	bar.show(500, 1000)
-	bar.close()
-	if !strings.Contains(out.String(), "50%") {
-		t.Errorf("drawn: %q", out.String())
-	}
-	var log bytes.Buffer
-	bar = preparing(&log, false)
-	bar.show(500, 1000)
-	bar.close()
-	if log.Len() > 0 {
-		t.Errorf("drawn where there is no terminal: %q", log.String())
-	}
-}
-
 // TestTokenizerGoesAlong: the tokenizer of a token file goes with the run on it, with its
 // export, with weights of that and a run that begins with them, which all go on with the same
 // text.

@@ -4,15 +4,11 @@ import (
 	"context"
 	"io"
 	"os"
-	"slices"
 
 	"github.com/spf13/cobra"
 
 	"dynmo/src/record"
 )
-
-// showing are commands that show their own progress.
-var showing = []string{"dynmo train", "dynmo data prepare"}
 
 // barKey is the key of a command's bar in its context.
 type barKey struct{}
@@ -24,9 +20,9 @@ func barOf(c *cobra.Command) *record.Bar {
 }
 
 // watched has the commands below c show on a terminal that they are at work. What
-// they print takes the place of the bar.
+// they print takes the place of the bar. Train shows its own progress.
 func watched(c *cobra.Command) {
-	if run := c.RunE; run != nil && !slices.Contains(showing, c.CommandPath()) {
+	if run := c.RunE; run != nil && c.CommandPath() != "dynmo train" {
 		c.RunE = func(c *cobra.Command, args []string) error {
 			bar := record.NewBar(os.Stderr, c.CommandPath())
 			if bar == nil {

@@ -60,7 +60,7 @@ func (w *watcher) begin(about launch.World) (record.Observer, error) {
 	for _, e := range w.past.Changes {
 		w.model.Event(e)
 	}
-	w.progress = record.NewProgress(os.Stderr, w.settings.Train.Steps, w.settings.Train.LogEvery)
+	w.progress = record.NewProgress(os.Stderr, w.settings.Train.LogEvery)
 	if w.run != nil {
 		w.dir = w.run.Dir()
 		if err := keepTokenizer(w.dir, w.settings); err != nil {
