@@ -1,33 +1,19 @@
 package exit
 
 import (
+	"testing"
+
 	"dynmo/src/kind/moe"
 	"dynmo/src/model"
 	"dynmo/src/model/modeltest"
 	"dynmo/src/tensor"
-	"testing"
 )
-
-// mixture returns a small LLaMA with experts.
-func mixture(e moe.Experts) model.Config { return modeltest.SmallLlama.With(e) }
-
-// routersLoss returns the losses of the experts' routers, weighted.
-func routersLoss(c *modeltest.Chain) (sum float64) {
-	e := model.KindOf[moe.Experts](c.S.Config)
-	for i := range c.S.Layers {
-		if counts := c.Read(i, moe.Counts); counts != nil {
-			sum += e.Auxiliary*counts[2]/1000 + e.Z*counts[3]/1000
-		}
-	}
-	return sum
-}
 
 // TestGradientOfExpertsBehindExits: gradients are right where tokens leave in front of
 // experts, or go on as they are.
 func TestGradientOfExpertsBehindExits(t *testing.T) {
 	e := moe.Experts{Count: 3, Top: 2, Auxiliary: 0.3, Z: 0.2}
-	leaving := mixture(e)
-	leaving = leaving.With(Exits{After: "1", Confidence: "softmax", Threshold: 0.3, Probe: 0.5, Weight: 0.7})
+	leaving := modeltest.SmallLlama.With(e).With(Exits{After: "1", Confidence: "softmax", Threshold: 0.3, Probe: 0.5, Weight: 0.7})
 	going := leaving
 	going.KeyValueHeads, going.Tied = going.Heads, true
 	modeltest.Edit(&going, func(k *Exits) { k.Propagate = true })
@@ -38,7 +24,7 @@ func TestGradientOfExpertsBehindExits(t *testing.T) {
 			ch := newChain(t, c, tensor.F64)
 			modeltest.Enlarge(ch.S)
 			leaveBy(ch, 4)
-			ch.Also = func() float64 { return routersLoss(ch) }
+			ch.Also = func() float64 { return ch.Weighted(moe.Counts, 0, 0, e.Auxiliary/1000, e.Z/1000) }
 			modeltest.CheckGradients(t, ch)
 		})
 	}
@@ -46,7 +32,7 @@ func TestGradientOfExpertsBehindExits(t *testing.T) {
 
 // grouped returns a small LLaMA with groups of experts and exits.
 func grouped(all bool, e Exits) model.Config {
-	c := mixture(moe.Experts{Count: 4, Top: 2, Groups: 2, Auxiliary: 0.3, Z: 0.2}).With(e)
+	c := modeltest.SmallLlama.With(moe.Experts{Count: 4, Top: 2, Groups: 2, Auxiliary: 0.3, Z: 0.2}).With(e)
 	if all {
 		c.KeyValueHeads, c.Tied = c.Heads, true
 	}
@@ -77,8 +63,7 @@ func TestGroupsAreTheBlockBehindExits(t *testing.T) {
 // TestGradientOfLlamaBehindExits: gradients are right where tokens leave and go on as
 // they are.
 func TestGradientOfLlamaBehindExits(t *testing.T) {
-	grouped := modeltest.SmallLlama
-	grouped = grouped.With(Exits{After: "1", Confidence: "softmax", Threshold: 0.3, Probe: 0.5, Weight: 0.7})
+	grouped := modeltest.SmallLlama.With(Exits{After: "1", Confidence: "softmax", Threshold: 0.3, Probe: 0.5, Weight: 0.7})
 	all := grouped
 	all.KeyValueHeads, all.Tied = all.Heads, true
 	modeltest.Edit(&all, func(k *Exits) { k.Propagate = true })

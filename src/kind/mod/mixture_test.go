@@ -1,38 +1,26 @@
 package mod
 
 import (
+	"slices"
+	"strings"
+	"testing"
+
 	"dynmo/src/kind/moe"
 	"dynmo/src/model"
 	"dynmo/src/model/modeltest"
 	"dynmo/src/tensor"
-	"slices"
-	"strings"
-	"testing"
 )
-
-// mixture returns a small LLaMA with experts.
-func mixture(e moe.Experts) model.Config { return modeltest.SmallLlama.With(e) }
-
-// routersLoss returns the losses of the experts' routers, weighted.
-func routersLoss(c *modeltest.Chain) (sum float64) {
-	e := model.KindOf[moe.Experts](c.S.Config)
-	for i := range c.S.Layers {
-		if counts := c.Read(i, moe.Counts); counts != nil {
-			sum += e.Auxiliary*counts[2]/1000 + e.Z*counts[3]/1000
-		}
-	}
-	return sum
-}
 
 // TestGradientOfExpertsWithinDepths: gradients are right where tokens pass by experts.
 func TestGradientOfExpertsWithinDepths(t *testing.T) {
 	e := moe.Experts{Count: 3, Top: 2, Auxiliary: 0.3, Z: 0.2}
-	c := mixture(e)
-	c = c.With(Depths{Capacity: 0.5, Auxiliary: 0.3})
+	c := modeltest.SmallLlama.With(e).With(Depths{Capacity: 0.5, Auxiliary: 0.3})
 	ch := modeltest.New(t, c, tensor.F64)
 	modeltest.Enlarge(ch.S)
 	at := slices.IndexFunc(ch.S.Layers, func(l *model.Layer) bool { return l.Form == Routed })
-	ch.Also = func() float64 { return routersLoss(ch) + model.KindOf[Depths](c).Auxiliary*readRouting(ch, at)[3]/1000 }
+	ch.Also = func() float64 {
+		return ch.Weighted(moe.Counts, 0, 0, e.Auxiliary/1000, e.Z/1000) + model.KindOf[Depths](c).Auxiliary*readRouting(ch, at)[3]/1000
+	}
 	modeltest.CheckGradients(t, ch)
 	if counts := ch.Read(at, moe.Counts); counts[0] != 6 {
 		t.Errorf("experts of the routed block had %v tokens, want 6", counts[0])
@@ -42,7 +30,7 @@ func TestGradientOfExpertsWithinDepths(t *testing.T) {
 // TestGroupsAreTheBlockWithinDepths: losses and gradients are those of the same model whose blocks are
 // whole.
 func TestGroupsAreTheBlockWithinDepths(t *testing.T) {
-	c := mixture(moe.Experts{Count: 4, Top: 2, Groups: 2, Auxiliary: 0.3, Z: 0.2}).With(Depths{Capacity: 0.5, Auxiliary: 0.3})
+	c := modeltest.SmallLlama.With(moe.Experts{Count: 4, Top: 2, Groups: 2, Auxiliary: 0.3, Z: 0.2}).With(Depths{Capacity: 0.5, Auxiliary: 0.3})
 	groups := modeltest.New(t, c, tensor.F64)
 	modeltest.Edit(&c, func(k *moe.Experts) { k.Groups = 0 })
 	whole := modeltest.New(t, c, tensor.F64)
@@ -54,7 +42,7 @@ func TestGroupsAreTheBlockWithinDepths(t *testing.T) {
 // TestRoutedBlocksStayWhole: a block that routes tokens is one layer, whatever the grain, and
 // works on the tokens that it takes.
 func TestRoutedBlocksStayWhole(t *testing.T) {
-	c := mixture(moe.Experts{Count: 4, Top: 2, Groups: 2}).With(Depths{Capacity: 0.5})
+	c := modeltest.SmallLlama.With(moe.Experts{Count: 4, Top: 2, Groups: 2}).With(Depths{Capacity: 0.5})
 	if got, want := strings.Join(c.Names(), " "), "embedding block.0.attention block.0.experts.0 block.0.experts.1 block.1 head"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
@@ -68,8 +56,7 @@ func TestRoutedBlocksStayWhole(t *testing.T) {
 
 // TestGradientOfRoutedLlama: gradients are right where tokens pass by a block.
 func TestGradientOfRoutedLlama(t *testing.T) {
-	c := modeltest.SmallLlama
-	c = c.With(Depths{Capacity: 0.5, Auxiliary: 0.3})
+	c := modeltest.SmallLlama.With(Depths{Capacity: 0.5, Auxiliary: 0.3})
 	ch := modeltest.New(t, c, tensor.F64)
 	modeltest.Enlarge(ch.S)
 	checkGradientsOfRouting(t, ch, model.KindOf[Depths](c))

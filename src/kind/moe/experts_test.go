@@ -23,17 +23,13 @@ func mixture(e Experts) model.Config {
 }
 
 // routersLoss returns the routers' own losses, weighted.
-func routersLoss(c *modeltest.Chain) (sum float64) {
+func routersLoss(c *modeltest.Chain) float64 {
 	e := model.KindOf[Experts](c.S.Config)
-	for i := range c.S.Layers {
-		if counts := c.Read(i, Counts); counts != nil {
-			if !e.Balanced {
-				sum += e.Auxiliary * counts[2] / 1000
-			}
-			sum += e.Z * counts[3] / 1000
-		}
+	auxiliary := e.Auxiliary
+	if e.Balanced {
+		auxiliary = 0
 	}
-	return sum
+	return c.Weighted(Counts, 0, 0, auxiliary/1000, e.Z/1000)
 }
 
 // TestGradientOfExperts compares every gradient with the central difference of the loss

@@ -354,6 +354,18 @@ func (c *Chain) Read(layer int, name string) []float64 {
 	return nil
 }
 
+// Weighted returns Σ factors[k]·values[k] of the readings of a name, over layers.
+func (c *Chain) Weighted(name string, factors ...float64) (sum float64) {
+	for i := range c.S.Layers {
+		if values := c.Read(i, name); values != nil {
+			for k, factor := range factors {
+				sum += factor * values[k]
+			}
+		}
+	}
+	return sum
+}
+
 // Slab returns memory of all parameters of a layer, one behind the other.
 func Slab(l *model.Layer, of func(p *model.Param) tensor.Mem) (all []byte) {
 	for _, p := range l.Params() {
