@@ -7,7 +7,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"dynmo/src/cost"
 	"dynmo/src/record"
+	"dynmo/src/study"
+	"dynmo/src/trace"
 )
 
 // simulateCommand returns the command that asks what if.
@@ -138,4 +141,30 @@ measuring and deciding take what they took in real runs on an AMD EPYC
 	c.Flags().Float64Var(&repack, "repack", 0, "pack onto the fewest stages whose throughput stays within this share of the dense model's (repack.kind=sustain, repack.tolerance); 0 leaves it to the settings")
 	c.Flags().StringToIntVar(&pack, "pack", nil, "pack onto so many stages from a step on, whatever that costs: 300=6,600=4")
 	return c
+}
+
+// timelines returns a step of each of the first run.trace_steps segments, one
+// behind the other. It simulates those again: the spans of a whole run would fill
+// the memory.
+func timelines(series cost.Series, o study.Options) ([]trace.Step, error) {
+	most := max(1, o.Config.Run.TraceSteps)
+	o.Spans = true
+	run, err := study.Simulate(series[:min(most, len(series))], o) // at least as many segments
+	if err != nil {
+		return nil, err
+	}
+	var steps []trace.Step
+	begin := 0.0
+	for _, s := range run.Segments[:min(most, len(run.Segments))] {
+		step := trace.Step{Step: s.Step, Clock: "sim", Stages: s.Plan.Step.Spans}
+		for _, spans := range step.Stages {
+			for i := range spans {
+				spans[i].Start += begin
+				spans[i].End += begin
+			}
+		}
+		begin += s.Plan.Step.Makespan()
+		steps = append(steps, step)
+	}
+	return steps, nil
 }
