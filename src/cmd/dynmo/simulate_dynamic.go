@@ -40,8 +40,23 @@ func (d *madeUp) flags(c *cobra.Command) {
 	c.Flags().StringVar(&d.kind, "dynamic", "", "let the first table's chain change like this: "+study.Dynamisms()+"; or all, for a table of them")
 	c.Flags().IntVar(&d.Steps, "steps", 1000, "steps of a run that is made up")
 	c.Flags().IntVar(&d.Start, "from", 0, "step of that run in which the model changes first")
-	c.Flags().IntVar(&d.Every, "every", 0, "steps between its changes; 0 is what the paper does with that kind: of prune a tenth of the run, of freeze 50, of exit 100, of others 1")
+	c.Flags().IntVar(&d.Every, "every", 0, "steps between its changes; 0 is what the paper does with that kind: "+paperEvery())
 	c.Flags().IntVar(&d.sample, "sample", 0, "simulate one of so many changes, which stands for the others; 1 simulates all; 0 at most 400 of a run, 100 where schedules are made for costs")
+}
+
+// paperEvery lists how many steps lie between changes of the kinds in the paper.
+func paperEvery() string {
+	text := ""
+	for _, w := range dynamic.Workloads() {
+		switch w.Every {
+		case 0:
+			text += fmt.Sprintf("of %s a tenth of the run, ", w.Name)
+		case 1:
+		default:
+			text += fmt.Sprintf("of %s %d, ", w.Name, w.Every)
+		}
+	}
+	return text + "of others 1"
 }
 
 // mostSteps bounds the steps of a run that is made up.
