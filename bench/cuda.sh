@@ -208,12 +208,12 @@ END
 		mv lib/libdynmo_cuda.so.new lib/libdynmo_cuda.so && say 'built lib/libdynmo_cuda.so'
 }
 
-# spills: no kernel of attention, as cuda_library left them, keeps registers in memory.
+# spills: no kernel of attention or of short sparse lists, as cuda_library left them, keeps registers in memory.
 spills() {
 	local dump object
 	dump=$(dirname "$(command -v "$nvcc")")/cuobjdump
 	[ -x "$dump" ] || { say "skipped, without $dump: registers of attention"; return 0; }
-	for object in build/cuda/attention*.o; do "$dump" --dump-resource-usage "$object"; done | awk '
+	for object in build/cuda/{attention,sparse_short}*.o; do "$dump" --dump-resource-usage "$object"; done | awk '
 		/^arch/ { arch = $3 }
 		/Function/ { kernel = $2; kernels++ }
 		/ STACK:[1-9]/ { print kernel, arch, "spills:", $2; bad = 1 }

@@ -44,7 +44,7 @@ ours() {
 	done
 	if [ -z "${DYNMO_CUDA_LIBRARY:-}" ]; then
 		DYNMO_CUDA_LIBRARY=$pack/lib/libdynmo_cuda.so
-		! toolkit || DYNMO_CUDA_LIBRARY=$PWD/lib/libdynmo_cuda.so
+		! toolkit || [ ! -f lib/libdynmo_cuda.so ] || DYNMO_CUDA_LIBRARY=$PWD/lib/libdynmo_cuda.so
 	fi
 	export DYNMO_CUDA_LIBRARY DYNMO_NCCL_LIBRARY=${DYNMO_NCCL_LIBRARY:-$(wheel libnccl.so)}
 }
@@ -136,6 +136,7 @@ call() {
 	rm -rf "$work"
 	mkdir -p "$work"
 	: >"$out/log.txt"
+	rm -f "$out"/figures.json "$out"/pytorch*.json "$out/kernels.txt" # of other revisions
 	cat src/*/*.go >"$work/corpus.txt"
 	python3 bench/gpu_clocks.py >"$out/clocks.csv" 2>/dev/null &
 	sampler=$!

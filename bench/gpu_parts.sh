@@ -8,6 +8,7 @@ part_build() {
 	emulated && { echo "$DYNMO_CUDA_LIBRARY is used"; return 3; }
 	toolkit || { echo 'no nvcc: the kernels of the pack are used'; return 3; }
 	toolkit_lacks
+	rm -f lib/libdynmo_cuda.so # without it the kernels of the pack are used
 	cc=${CC:-gcc} ARCHS=90 JOBS=$(nproc) cuda_library
 }
 

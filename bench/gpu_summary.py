@@ -44,7 +44,7 @@ def products(ours, theirs):
         for way in "forward", "backward_input", "backward_weight":
             name = f"product_{way}_{shape}"
             mine, other, share = ours.get(name + "_time"), theirs.get(name + "_time"), ours.get(name + "_to_gemm")
-            row += f"{value(mine) if mine else '-':>12}" + (f"{other['value'] / mine['value']:>7.2f}" if mine and other else f"{'-':>7}")
+            row += f"{value(mine) if mine else '-':>12}" + (f"{other['value'] / mine['value']:>7.2f}" if other and mine and mine["value"] else f"{'-':>7}")
             row += f"{share['value']:>9.3f}" if share else f"{'-':>9}"
         print(row)
 

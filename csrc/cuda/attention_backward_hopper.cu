@@ -7,8 +7,9 @@
  *	dv += pᵀ·dout    dk += dsᵀ·q    dq += ds·k
  *
  * p and ds turn into operands in registers; ds goes through shared memory once more, for
- * dq, whose product over all 128 keys the groups make in turn. A warp that gets to write
- * ds again has made dq in the turn between, for which all warps had to be past the last.
+ * dq, whose product over all 128 keys the groups make in turn. There are two places for ds,
+ * one a group. A step later the other group makes dq, and waits for all warps' ds before. So
+ * no warp writes a place that a product still reads.
  *
  * dq is a sum over the blocks of a head. The sums lie in global memory. A block adds its
  * part of a tile of queries after the block of the keys before it has added its part, so
@@ -20,7 +21,8 @@
  *
  * Heads are worked on a few at a time, so that their sums stay in the second-level cache.
  * An H100 spent 7,000 clocks on a step at head size 64, of which its products are 1,280,
- * when groups added to the sums themselves and all heads were worked on at a time. */
+ * when groups added to the sums themselves and all heads were worked on at once. It spends
+ * 3,900 now (results/gpu-h100.txt). */
 #include "attention_hopper.cuh"
 
 namespace {
@@ -48,17 +50,18 @@ struct query_sums {
 /* The tiles of 64 queries before a sequence's first, at most, in those of all sequences. */
 __device__ __forceinline__ int tiles_before(int first, int sequence) { return first / QUERIES + sequence; }
 
-/* Rows of keys of the heads that are worked on together. */
-constexpr int ROWS_TOGETHER = 1 << 16;
+/* Rows of dq of 64 channels that are worked on together, whose sums are 16 MB, and blocks that
+ * are so at least: fewer would wait for one another. */
+constexpr int ROWS_TOGETHER = 1 << 16, BLOCKS_TOGETHER = 256;
 
 /* Where a block is: its head among those of all sequences, and its first key. The heads
  * that are worked on together come one after the other for the same keys. */
 struct block_place {
 	int head, key;
 
-	__device__ __forceinline__ block_place(int heads, int longest, int block) {
-		int tiles = (longest + HOPPER_ROWS - 1) / HOPPER_ROWS;
-		int together = max(1, ROWS_TOGETHER / (tiles * HOPPER_ROWS));
+	__device__ __forceinline__ block_place(attention_shape s, int heads, int block) { /* heads of all sequences */
+		int tiles = (s.t + HOPPER_ROWS - 1) / HOPPER_ROWS, rows = tiles * HOPPER_ROWS * s.share * (s.hs / 64);
+		int together = max(1, max(BLOCKS_TOGETHER / tiles, ROWS_TOGETHER / rows));
 		int first = block / (together * tiles) * together;
 		block -= first * tiles;
 		together = min(together, heads - first);
@@ -150,7 +153,7 @@ __device__ __forceinline__ void add_parts(backward_memory<HS> &memory, query_sum
 	constexpr int VALUES = HS / 8 * GROUP_THREADS;
 	int parts = 0;
 	for (query_step step(b); step.exists(b); step.next(b)) {
-		if (step.number % HOPPER_GROUPS != group || step.has_last(b)) continue; /* another adds it; the group writes dq */
+		if (step.number % HOPPER_GROUPS != group || step.has_last(b)) continue; /* the other thread adds it, or the group writes dq itself */
 		size_t at = step.sum(s, b);
 		barrier_wait(&memory.dq_full[group], parts++ % 2);
 		if (b.number() > 0) wait_for_count(to.added + at, b.number());
@@ -271,12 +274,13 @@ __device__ __forceinline__ void make_dq(key_group<HS> &r, backward_memory<HS> &m
 	size_t at = step.sum(s, b);
 	bool last = step.has_last(b);
 	if (last && b.number() > 0 && threadIdx.x % GROUP_THREADS == 0) wait_for_count(sums.added + at, b.number());
-	threads_meet(1 + group, GROUP_THREADS); /* none of the group's products reads ds any more, which store_rows writes */
+	threads_meet(1 + group, GROUP_THREADS); /* none of the group's products reads ds any more: it is written below, or two steps on */
 	if (!last) return hand_over<HS>(memory, dq, group, r.parts++);
 	if (b.number() > 0) add_sum<HS>(dq, sums.sums + at * (HS / 8) * GROUP_THREADS);
 	bf16 *to = dqkv + static_cast<int64_t>(b.h.first) * b.width + step.head * HS;
 	store_rows(head_rows<bf16>{to, static_cast<size_t>(b.width)},
 		reinterpret_cast<head_panels<HS, QUERIES> &>(memory.ds[group]), warp, dq, query + warp, b.h.t, {s.scale, s.scale});
+	if (s.share > 1) threads_meet(1 + group, GROUP_THREADS); /* steps follow, which write ds; products hold warps together, so that no order of threads shows it */
 }
 
 /* Begins a step for a group's keys, from row on of the block's; end_step ends it. */
@@ -327,7 +331,7 @@ __global__ void __launch_bounds__(HOPPER_THREADS, 1) attention_backward(const __
 		open_barriers(memory);
 	}
 	__syncthreads();
-	key_block b(s, s.keys / HS, block_place(s.b * (s.keys / HS), s.t, memory.block));
+	key_block b(s, s.keys / HS, block_place(s, s.b * (s.keys / HS), memory.block));
 	if (b.key >= b.h.t) return;
 	int group = my_group(), row = 64 * group;
 	if (group == HOPPER_GROUPS) {

@@ -1,6 +1,7 @@
 /* Attention forward on Hopper's tensor cores: the equations of attention_forward.cu, by
  * other instructions. A block works on 128 queries of a head, and then on others: there are
- * as many blocks as multiprocessors, and the queries with the most keys come first. One
+ * as many blocks as multiprocessors if all sequences are equally long. The queries with the
+ * most keys come first, and rounds go through the blocks forth and back. One
  * thread has the copy engine bring tiles of 128 keys and values, two ahead, across the
  * borders of this work. Two groups of four warps multiply, 64 queries each, straight from
  * shared memory. A group begins the scores of its next tile and the weighing of its last one
@@ -10,8 +11,8 @@
  * 64 x 128 x 128 at 2048 multiply-adds a clock are 1024, 64 x 128 exponentials at 16 a
  * clock 512, and what products read of shared memory, 128 KB at 128 bytes a clock, 1024.
  * Measured are 2,400, and at head size 64 1,640, where exponentials alone take 512
- * (results/gpu-h100.txt). Without turns and with a block for each 128 queries it was 5 to
- * 10 % more. */
+ * (results/gpu-h100.txt, before rounds went back). Without turns, and with a block for each
+ * 128 queries, it was 3 % more, and 9 % at head size 64. */
 #include "attention_hopper.cuh"
 #include "attention_softmax.cuh"
 
@@ -48,6 +49,11 @@ struct query_block {
 
 __device__ __forceinline__ int query_blocks(attention_shape s) { return s.b * s.nh * ((s.t + HOPPER_ROWS - 1) / HOPPER_ROWS); }
 
+/* The number of the block's work in a round. */
+__device__ __forceinline__ int work_of(int round) {
+	return round * gridDim.x + (round % 2 ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
+}
+
 /* The place of a tile of keys among the buffers, and its parity there. */
 __device__ __forceinline__ int stage_of(int tile) { return tile % HOPPER_STAGES; }
 __device__ __forceinline__ int parity_of(int tile) { return tile / HOPPER_STAGES % 2; }
@@ -56,8 +62,8 @@ __device__ __forceinline__ int parity_of(int tile) { return tile / HOPPER_STAGES
 template <int HS>
 __device__ __forceinline__ void load(forward_memory<HS> &memory, const tensor_map &qkv, attention_shape s) {
 	int tile = 0, done = 0;
-	for (int number = blockIdx.x; number < query_blocks(s); number += gridDim.x) {
-		query_block b(s, number);
+	for (int round = 0; work_of(round) < query_blocks(s); round++) {
+		query_block b(s, work_of(round));
 		if (!b.exists()) continue;
 		int keys = s.c + b.h.number / s.share * HS, values = keys + s.keys;
 		for (int key = 0; key < b.end; key += HOPPER_ROWS, tile++) {
@@ -173,11 +179,11 @@ __device__ __forceinline__ void finish(query_group<HS> &r, head_panels<HS, HOPPE
 		inverse[half] = 1 / sum;
 		if (threadIdx.x % 4 == 0 && query < t) lse[query] = r.largest[half] * LN_2 + logf(sum);
 	}
-	__syncwarp(); /* no lane reads the panels of the work before; products hold lanes together, so that no order of threads shows it */
+	__syncwarp(); /* other lanes may still read this warp's rows of the work before; no order of threads shows it */
 	store_rows(out, panels, row, r.o, first + row, t, inverse);
 }
 
-/* Grid: as many blocks as there are multiprocessors, if there is so much work. */
+/* Grid: as many blocks as there are multiprocessors, or one for each work. */
 template <int HS>
 __global__ void __launch_bounds__(HOPPER_THREADS, 1) attention_forward(const __grid_constant__ tensor_map qkv,
 	bf16 *out, float *lse, attention_shape s) {
@@ -194,8 +200,8 @@ __global__ void __launch_bounds__(HOPPER_THREADS, 1) attention_forward(const __g
 	take_registers<MULTIPLYING>();
 	if (group == 1) give_turn(group); /* the first group begins */
 	int tile = 0, done = 0;
-	for (int number = blockIdx.x; number < query_blocks(s); number += gridDim.x) {
-		query_block b(s, number);
+	for (int round = 0; work_of(round) < query_blocks(s); round++) {
+		query_block b(s, work_of(round));
 		if (!b.exists()) continue;
 		query_group<HS> r;
 		clear(r.o);
@@ -225,7 +231,8 @@ int32_t forward(void *stream, bf16 *out, float *lse, const bf16 *qkv, attention_
 	if (status == 0) status = multiprocessors(&most);
 	if (status == 0) status = allow_shared(attention_forward<HS>, BYTES);
 	if (status != 0) return status;
-	LAUNCH(attention_forward<HS>, min(blocks, most), HOPPER_THREADS, BYTES, stream, map, out, lse, s);
+	if (n == s.b * s.t) blocks = min(blocks, most); /* else works differ too much to be dealt out beforehand */
+	LAUNCH(attention_forward<HS>, blocks, HOPPER_THREADS, BYTES, stream, map, out, lse, s);
 	return launched();
 }
 

@@ -96,8 +96,8 @@ __device__ __forceinline__ void count_one(int *counter) {
 	asm volatile("red.release.gpu.global.add.s32 [%0], 1;" ::"l"(counter) : "memory");
 }
 
-/* Begins to write, or to add, `count` float4 of shared memory to global memory. The thread that
- * begins it has seen what is written there before. */
+/* Begins to write, or to add, `count` float4 of shared memory to global memory. The caller has
+ * acquired earlier writes there. */
 __device__ __forceinline__ void send_floats(float4 *to, const float4 *from, int count, bool add) {
 	asm volatile("fence.proxy.async;" ::: "memory");
 	if (add)
@@ -109,10 +109,10 @@ __device__ __forceinline__ void send_floats(float4 *to, const float4 *from, int 
 	asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
-/* Waits until what the thread sends is read from shared memory; */
+/* Waits until the floats that the thread sends are read from shared memory. */
 __device__ __forceinline__ void floats_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
 
-/* waits until it is in global memory, for threads that this one tells of it. */
+/* Waits until the floats are in global memory. count_one may then tell others. */
 __device__ __forceinline__ void floats_written() {
 	asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 	asm volatile("fence.proxy.async;" ::: "memory");

@@ -113,7 +113,7 @@ int32_t dynmo_cuda_error(int32_t status, char *text, int32_t size)
 	else if (status == DYNMO_CUDA_SHAPE)
 		snprintf(text, size, "no kernel for this shape");
 	else if (status == DYNMO_CUDA_ABSENT)
-		snprintf(text, size, "%s", dynmo_cuda_missing() ? dynmo_cuda_missing() : "cuSPARSE (libcusparse.so.12 or .11) cannot be used");
+		snprintf(text, size, "%s", dynmo_cuda_missing() ? dynmo_cuda_missing() : "cuSPARSE (libcusparse.so.12 or .11) or the driver's cuTensorMapEncodeTiled cannot be used");
 	else if (status == DYNMO_CUDA_PATH)
 		snprintf(text, size, "DYNMO_CUDA_ATTENTION: want plain, tiles, or hopper on a GPU of compute capability 9.0 by nvcc 12");
 	else

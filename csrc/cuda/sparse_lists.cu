@@ -156,7 +156,7 @@ struct mark_short {
 	}
 };
 
-/* Writes an entry into its short list. The last entry of a list also fills up the last pair. */
+/* Writes an entry into its short list. If their number is odd, the last entry also fills up the last pair. */
 struct put_short {
 	short_lists w;
 	const float *values;

@@ -1,7 +1,8 @@
 /* The C side of src/kernel/cuda: the calls of libdynmo_cuda.so. The whole
  * boundary is this header. The library is opened at run time. Its symbol
  * dynmo_cuda_calls returns a table of functions; DYNMO_CUDA_CALLS is the list of
- * them, for both sides. dynmo_cuda_missing and dynmo_cuda_built are for dynmo doctor.
+ * them, for both sides. dynmo doctor reads dynmo_cuda_built and
+ * dynmo_cuda_missing (products.cuh).
  *
  * The result and the shapes of a call stand at the method of the same name in
  * src/kernel/kernel.go. Every pointer is device memory of the current context;

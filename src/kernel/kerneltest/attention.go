@@ -38,14 +38,19 @@ func (of maker) grouped(lengths []int, longest, c, nh, kv int) []example {
 }
 
 // RunAttention is the part of Run that attention of head sizes 64 and 128 has, which some
-// GPUs have kernels of their own for, on sequences of up to three tiles of 128.
+// GPUs have kernels of their own for, on sequences of up to four tiles of 128. Where all
+// sequences are equally long, none is said to be longer: such kernels deal out work otherwise.
 func RunAttention(t *testing.T, k kernel.Backend, dev device.Device, tol float64) {
 	of := maker{k.DType()}
 	for _, s := range []struct {
 		hs, nh, kv int
 		lengths    []int
-	}{{64, 2, 2, []int{0, 1, 64, 150, 33, 0}}, {128, 2, 2, []int{130, 127}}, {64, 1, 1, []int{300}}, {128, 3, 1, []int{7, 128}}} {
-		for _, x := range of.grouped(s.lengths, slices.Max(s.lengths)+20, s.nh*s.hs, s.nh, s.kv) {
+	}{{64, 2, 2, []int{0, 1, 64, 150, 33, 0}}, {128, 2, 2, []int{130, 127}}, {64, 2, 1, []int{400, 0, 130}}, {128, 1, 1, []int{390}}, {128, 3, 1, []int{7, 128}}, {64, 3, 3, []int{140, 140, 140, 140}}} {
+		longest := slices.Max(s.lengths)
+		if slices.Min(s.lengths) < longest {
+			longest += 20
+		}
+		for _, x := range of.grouped(s.lengths, longest, s.nh*s.hs, s.nh, s.kv) {
 			t.Run(fmt.Sprintf("%s,heads=%d/%d", x.String(), s.nh, s.kv), func(t *testing.T) { agree(t, x, k, dev, tol) })
 		}
 	}
