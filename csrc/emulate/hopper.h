@@ -176,6 +176,7 @@ inline void barrier_expect(uint64_t *barrier, int bytes) {
 	barrier_arrive(barrier);
 }
 inline void barrier_wait(uint64_t *barrier, int parity) {
+	emulate::barrier_at(barrier);
 	emulate::wait_until(emulate::phase_is_over, barrier, static_cast<unsigned>(parity));
 }
 
