@@ -102,7 +102,7 @@ func (s Step) summed(stage int, cuts partition.Partition, layers []cost.Layer, r
 	free, arrived := 0.0, make([]float64, len(ends))
 	round := func(bucket int, begin float64) {
 		departs := max(begin, free)
-		latency, busy := s.round(stage, size(bucket))
+		latency, busy := s.Round(stage, size(bucket))
 		free, arrived[bucket] = departs+busy, departs+busy+latency
 	}
 	begun := 0.0
@@ -145,9 +145,9 @@ func (w work) ready(complete []float64, layers []cost.Layer) {
 	}
 }
 
-// round returns how long a round of messages of a bucket of so many bytes travels between
+// Round returns how long a round of messages of a bucket of so many bytes travels between
 // the replicas of a stage, and how long it keeps their links busy.
-func (s Step) round(stage int, bytes int64) (latency, busy float64) {
+func (s Step) Round(stage int, bytes int64) (latency, busy float64) {
 	d, slowest := s.Mesh.Replicas, 0.0
 	for replica := range d {
 		l := s.Network.Link(s.rank(stage, replica), s.rank(stage, (replica+1)%d))

@@ -78,7 +78,7 @@ func (p *Planner) NextCuts(t cost.Table, present partition.Partition, lasting in
 	var err error
 	switch {
 	case p.Map.Chunks == 1:
-		r, err = balance.FewestMoves(p.problem(t, p.By), present, float64(lasting*p.Microbatches), p.Network.Bandwidth())
+		r, err = balance.FewestMoves(p.Problem(t), present, float64(lasting*p.Microbatches), p.Network.Bandwidth())
 		if err == nil && p.By == balance.ByTime {
 			r.Cuts, err = p.improveFurther(t, r.Cuts)
 		}

@@ -22,12 +22,13 @@ const (
 )
 
 // BestCuts returns the cuts with the shortest predicted step that the search finds. The
-// search begins at the exact partition and improves it. It begins at the static balancers'
-// cuts too in two cases. With several chunks on a stage, the exact partition knows nothing
-// of stages: it treats every chunk as a stage. With replicas, the exact cuts fill some
-// stages to the brim, and these sum their gradients late. In a V it also begins at the cuts
-// with the smallest load of the most loaded stage. The two starts with the shortest steps
-// are improved (three, for several chunks in a fixed order), and the best result is taken.
+// search begins at the exact partition and improves it. In three cases it begins at other
+// cuts too. With replicas it begins at the exact partitions for all weights of gradient
+// sums (see Problem). With replicas or several chunks on a stage it begins at the static
+// balancers' cuts: the exact partition treats every chunk as a stage. In a V it begins at
+// the cuts with the smallest load of the most loaded stage. The two starts with the
+// shortest steps are improved (three for several chunks in a fixed order, four with
+// replicas), and the best result is taken.
 func (p *Planner) BestCuts(t cost.Table) (partition.Partition, error) {
 	problem := p.problem(t, balance.ByTime)
 	exact, err := balance.Partition(problem)
@@ -35,6 +36,14 @@ func (p *Planner) BestCuts(t cost.Table) (partition.Partition, error) {
 		return nil, err
 	}
 	starts := []partition.Partition{exact.Cuts}
+	for _, weight := range sumWeights[1:] {
+		if p.Mesh.Replicas <= 1 {
+			break
+		}
+		if r, err := balance.Partition(p.weighSums(problem, t, weight)); err == nil {
+			starts = append(starts, r.Cuts)
+		}
+	}
 	if p.Map.Chunks > 1 || p.Mesh.Replicas > 1 {
 		if r, err := balance.Uniform(problem); err == nil {
 			starts = append(starts, r.Cuts)
@@ -48,10 +57,14 @@ func (p *Planner) BestCuts(t cost.Table) (partition.Partition, error) {
 		copy(slow, problem.Slow) // virtual stages begin with one of each stage
 		starts = append(starts, folded(problem.Seconds, slow))
 	}
+	starts = slices.CompactFunc(starts, partition.Partition.Equal)
 	var best found
 	improved := 2
 	if p.Map.Chunks > 1 && !p.Adapts() {
 		improved = 3
+	}
+	if p.Mesh.Replicas > 1 && !p.Adapts() {
+		improved = 4
 	}
 	for i, cuts := range p.promising(t, starts, improved) {
 		if end := p.Improve(t, cuts); i == 0 || end.compare(best) < 0 {
@@ -69,7 +82,7 @@ func (p *Planner) promising(t cost.Table, starts []partition.Partition, n int) [
 	}
 	list := make([]found, len(starts))
 	for i, cuts := range starts {
-		list[i] = p.judge(t, cuts)
+		list[i] = found{cuts, p.missingBytes(t, cuts), p.Seconds(t, p.layout(cuts, p.base))}
 	}
 	slices.SortStableFunc(list, found.compare)
 	starts = starts[:n]

@@ -1,6 +1,7 @@
 package search
 
 import (
+	"math"
 	"slices"
 
 	"dynmo/src/balance"
@@ -9,8 +10,58 @@ import (
 	"dynmo/src/sim"
 )
 
+// sumWeights are the weights of gradient sums that are tried, in ascending order.
+var sumWeights = []float64{0, 0.25, 0.5, 1}
+
 // Problem returns the partition problem of the virtual stages, by what the settings balance.
-func (p *Planner) Problem(t cost.Table) balance.Problem { return p.problem(t, p.By) }
+// By time a layer weighs, for one of M microbatches,
+//
+//	seconds + λ/M · seconds of its gradient sum over the replicas
+//
+// with the λ of sumWeights whose exact cuts have the shortest simulated step. Without
+// replicas λ is 0. The sum runs beside the last backwards, so that no λ is right for all
+// costs. Departs: a slow rank's sum is taken to be as slow as the rank.
+func (p *Planner) Problem(t cost.Table) balance.Problem {
+	q := p.problem(t, p.By)
+	if p.By != balance.ByTime || p.Mesh.Replicas <= 1 {
+		return q
+	}
+	best, shortest := q, math.Inf(1)
+	for _, weight := range sumWeights {
+		weighted := p.weighSums(q, t, weight)
+		r, err := balance.Partition(weighted)
+		if err != nil {
+			return q
+		}
+		if seconds := p.Seconds(t, p.layout(r.Cuts, p.base)); seconds < shortest*(1-leastImprovement) {
+			best, shortest = weighted, seconds
+		}
+	}
+	return best
+}
+
+// weighSums adds the seconds of gradient sums times a weight to the layers of a problem by time.
+func (p *Planner) weighSums(q balance.Problem, t cost.Table, weight float64) balance.Problem {
+	if weight == 0 {
+		return q
+	}
+	q.Seconds = slices.Clone(q.Seconds)
+	for l, layer := range t.Layers {
+		q.Seconds[l] += weight * p.sumSeconds(layer.Summed()) / float64(p.Microbatches)
+	}
+	return q
+}
+
+// sumSeconds returns how long the two rounds of a gradient sum keep the slowest links
+// between neighbouring replicas busy.
+func (p *Planner) sumSeconds(bytes int64) float64 {
+	slowest := 0.0
+	for stage := range p.Map.Stages {
+		_, busy := sim.Step{Network: p.Network, Mesh: p.Mesh, Ranks: p.Ranks}.Round(stage, bytes)
+		slowest = max(slowest, busy)
+	}
+	return 2 * slowest
+}
 
 // problem returns the partition problem of the virtual stages, by time, parameters or bytes.
 // It has no memory limit where a stage holds several chunks: missingBytes checks that.
