@@ -2,6 +2,7 @@ package record
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"dynmo/src/config"
@@ -81,7 +82,11 @@ func (t *Tally) undecided(c config.Config) string {
 	if t.steps <= 2 {
 		return fmt.Sprintf("the run has %s: the first decision follows the second step. Use more steps", count(t.steps, "step"))
 	}
-	return "balance.every = auto never found a decision due. Costs were not yet known, or the best cuts would have saved too little" + t.coarse(c)
+	lasting := func(p profile.Phase) bool { return p.Steps > 2 } // of one step, costs are known by many microbatches alone
+	if c.Parallel.Microbatches < 4 && !slices.ContainsFunc(t.series, lasting) {
+		return "balance.every = auto did not know the costs: the model changed after every two steps or sooner. Use parallel.microbatches of 4 or more"
+	}
+	return fmt.Sprintf("balance.every = auto had nothing to decide: the best other cuts were predicted to save at most %.0f %% of a step", 100*policy.WorthMoving) + t.coarse(c)
 }
 
 // coarse says why layers cannot be shared out better, by the costs of the last phase, and

@@ -35,7 +35,9 @@ func TestStayed(t *testing.T) {
 		{"never asked", 4, 1, partition.Partition{0, 3, 6}, func(c *config.Config) { c.Balance.Every = "500" }, nil,
 			"nothing was decided in the 9 steps of the run: balance.every = 500. Use a smaller balance.every or more steps"},
 		{"never due", 4, 1, partition.Partition{0, 3, 6}, func(c *config.Config) { c.Balance.Every = "auto" }, nil,
-			"balance.every = auto never found a decision due. Costs were not yet known, or the best cuts would have saved too little"},
+			"balance.every = auto had nothing to decide: the best other cuts were predicted to save at most 1 % of a step"},
+		{"never known", 4, 1, partition.Partition{0, 3, 6}, func(c *config.Config) { c.Balance.Every, c.Parallel.Microbatches = "auto", 2 }, nil,
+			"balance.every = auto did not know the costs: the model changed after every two steps or sooner. Use parallel.microbatches of 4 or more"},
 		{"best", 4, 1, partition.Partition{0, 3, 6}, nil, []Event{best, best}, nothing},
 		{"small gain", 4, 1, partition.Partition{0, 3, 6}, nil, []Event{best, keep("best", 0.004, 0.004)},
 			"the best other cuts were predicted to save 0.4 % of a step, below the threshold of 1 %"},
@@ -78,7 +80,11 @@ func TestStayed(t *testing.T) {
 			table.Layers[l].Forward = 1e-3
 		}
 		table.Layers[len(table.Layers)-1].Forward = 1e-3 * c.head
-		tally.Costs(profile.Phase{Phase: cost.Phase{Steps: 9, Table: table}, Run: &profile.Run{Layout: layout.New(c.cuts, order, 1, mesh.StageMajor)}})
+		steps := 9
+		if c.name == "never known" {
+			steps = 2
+		}
+		tally.Costs(profile.Phase{Phase: cost.Phase{Steps: steps, Table: table}, Run: &profile.Run{Layout: layout.New(c.cuts, order, 1, mesh.StageMajor)}})
 		if got := tally.Stayed(settings); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
