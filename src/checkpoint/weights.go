@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"sync/atomic"
 
 	"dynmo/src/model"
 )
@@ -166,6 +167,20 @@ func match(list []Tensor, want map[string][]int64) (map[string]int, error) {
 		return nil, fmt.Errorf("tensor %q is missing (%d of %d are)", slices.Min(missing), len(missing), len(want))
 	}
 	return at, nil
+}
+
+// Watch has show called with how many bytes of weights have been read, and how many there are.
+func (w *Weights) Watch(show func(done, total int64)) {
+	var done atomic.Int64
+	total, rows := int64(0), w.rows
+	for _, p := range w.weights() {
+		total += p.Bytes() / F32.bytes() * w.dtype(p).bytes()
+	}
+	w.rows = func(dst []byte, p model.Weight, lo, hi int64) ([]byte, error) {
+		values, err := rows(dst, p, lo, hi)
+		show(done.Add(int64(len(values)-len(dst))), total)
+		return values, err
+	}
 }
 
 // Close closes the files that the weights lie in.

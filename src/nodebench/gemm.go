@@ -23,18 +23,18 @@ const sampledRows = 8
 // second. Rows of each result, spread over all of it, are compared with sums
 // in float64. It needs a float32 backend on host memory; the error is memory
 // or the device.
-func Gemm(k kernel.Backend, dev device.Device, shapes []Shape, rounds int) ([]Result, error) {
+func Gemm(k kernel.Backend, dev device.Device, shapes []Shape, rounds Rounds) ([]Result, error) {
 	b := newBench(k, dev)
 	defer b.free()
 	for i, shape := range shapes {
-		if b.gemm(shape, uint64(i), rounds); b.err != nil {
+		if b.gemm(shape, uint64(i), rounds.of(i, len(shapes))); b.err != nil {
 			return nil, fmt.Errorf("gemm %dx%dx%d: %w", shape.N, shape.C, shape.O, b.err)
 		}
 	}
 	return b.results, nil
 }
 
-func (b *bench) gemm(s Shape, seed uint64, rounds int) {
+func (b *bench) gemm(s Shape, seed uint64, rounds Rounds) {
 	draw := random.Keyed(seed).NormFloat64
 	n, c, o := s.N, s.C, s.O
 	inp, weight, dout := b.matrix(n*c, draw), b.matrix(o*c, draw), b.matrix(n*o, draw)

@@ -45,11 +45,11 @@ func newSpoiled(places map[kernel.Op]int) kernel.Backend {
 func measure(t *testing.T, k kernel.Backend) (results []Result, dev device.Device) {
 	t.Helper()
 	dev = devcpu.New(device.NewWall())
-	gemm, err := Gemm(k, dev, []Shape{small}, 3)
+	gemm, err := Gemm(k, dev, []Shape{small}, Rounds{Count: 3})
 	expect.OK(t, err)
-	spmm, err := SpMM(k, dev, small, []int{0, 70, 95}, 1, 3)
+	spmm, err := SpMM(k, dev, small, []int{0, 70, 95}, 1, Rounds{Count: 3})
 	expect.OK(t, err)
-	blocks, err := SpMM(k, dev, small, []int{50}, 32, 3)
+	blocks, err := SpMM(k, dev, small, []int{50}, 32, Rounds{Count: 3})
 	expect.OK(t, err)
 	spmm = append(spmm, blocks...)
 	return append(gemm, spmm...), dev

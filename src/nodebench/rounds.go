@@ -5,8 +5,23 @@ import (
 
 	"gonum.org/v1/gonum/stat"
 
+	"dynmo/src/record"
 	"dynmo/src/trace"
 )
+
+// Rounds is how often a measurement is made. The median over all rounds counts.
+type Rounds struct {
+	Count int
+	Bar   *record.Bar // shows how many rounds are done; may be nil
+
+	part, parts int // this measurement is part [0, parts) of several with as many rounds; parts is 0 of one
+}
+
+// of returns the rounds of one part of several.
+func (r Rounds) of(part, parts int) Rounds {
+	r.part, r.parts = part, parts
+	return r
+}
 
 // estimate is a median over rounds between its quartiles, which are 0 where
 // there is one value only.
@@ -71,7 +86,7 @@ const (
 // rounds makes the calls one after the other, so many times after a round to warm up,
 // and returns their seconds. A call that is much shorter than the longest is
 // repeated, and its seconds are those of one.
-func (b *bench) rounds(rounds int, calls ...func()) spans {
+func (b *bench) rounds(rounds Rounds, calls ...func()) spans {
 	seconds, repeats := make(spans, len(calls)), make([]int, len(calls))
 	longest := 0.0
 	for i, call := range calls {
@@ -85,10 +100,11 @@ func (b *bench) rounds(rounds int, calls ...func()) spans {
 		}
 		seconds[i] = seconds[i][:0]
 	}
-	for range rounds {
+	for round := range rounds.Count {
 		for i, call := range calls {
 			seconds[i] = append(seconds[i], b.span(call, repeats[i]))
 		}
+		rounds.Bar.Show(int64(rounds.part*rounds.Count+round+1), int64(max(1, rounds.parts)*rounds.Count))
 	}
 	return seconds
 }

@@ -46,7 +46,7 @@ func TestRoundsAlternate(t *testing.T) {
 	clock := device.NewVirtual()
 	b := newBench(ref.New(tensor.F32), devcpu.New(clock))
 	var order []byte
-	spans := b.rounds(2,
+	spans := b.rounds(Rounds{Count: 2},
 		func() { order = append(order, 'A'); clock.Advance(9) },
 		func() { order = append(order, 'b'); clock.Advance(1) },
 		func() { order = append(order, 'c') })

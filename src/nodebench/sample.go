@@ -48,7 +48,7 @@ var Sampled = func() map[string]model.Config {
 // The rate of memory is the larger of two on as many threads: reading, and copying,
 // of streamed floats, of which what is read and what is written count. Sampling is right if it finds the
 // tokens of a text as probable as the forward of training does, on k.
-func Sample(k kernel.Backend, dev device.Device, name string, c model.Config, streamed, threads, rounds int) ([]Result, error) {
+func Sample(k kernel.Backend, dev device.Device, name string, c model.Config, streamed, threads int, rounds Rounds) ([]Result, error) {
 	b := newBench(k, dev)
 	defer b.free()
 	m, wrong, err := b.sampler(c, threads)

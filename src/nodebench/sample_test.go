@@ -32,7 +32,7 @@ func mixtralOf(c model.Config) model.Config {
 func testSample(t *testing.T, c model.Config) {
 	for _, k := range []kernel.Backend{ref.New(tensor.F32), newSpoiled(map[kernel.Op]int{kernel.CrossEntropy: 0})} {
 		dev := devcpu.New(device.NewWall())
-		results, err := Sample(k, dev, "sample", c, 1<<10, 2, sampledTokens+1)
+		results, err := Sample(k, dev, "sample", c, 1<<10, 2, Rounds{Count: sampledTokens + 1})
 		expect.OK(t, err)
 		for _, r := range results {
 			measured := r.Name == "sample/read" || r.Name == "sample/copy"

@@ -42,7 +42,7 @@ const (
 //
 // Wrong are layers that come back with another hash. Files are read as often as the
 // system has them in memory.
-func Save(k kernel.Backend, dev device.Device, c model.Config, dir string, ranks, rounds int) ([]Result, error) {
+func Save(k kernel.Backend, dev device.Device, c model.Config, dir string, ranks int, rounds Rounds) ([]Result, error) {
 	s, err := model.NewStage(c, c.All(), dev, k.DType())
 	if err != nil {
 		return nil, fmt.Errorf("checkpoint: %w", err)
@@ -74,9 +74,9 @@ func Save(k kernel.Backend, dev device.Device, c model.Config, dir string, ranks
 		binary.LittleEndian.PutUint64(b.from[8*at:], draw.Uint64())
 	}
 	copy(b.to, b.from)
-	waits := b.rounds(rounds, func() { copy(b.to, b.from) }, b.take)
-	writes := b.rounds(rounds, b.disk, b.hash, b.write)
-	reads := b.rounds(rounds, b.read, b.load)
+	waits := b.rounds(rounds.of(0, 3), func() { copy(b.to, b.from) }, b.take)
+	writes := b.rounds(rounds.of(1, 3), b.disk, b.hash, b.write)
+	reads := b.rounds(rounds.of(2, 3), b.read, b.load)
 	if b.err != nil {
 		return nil, fmt.Errorf("checkpoint: %w", b.err)
 	}

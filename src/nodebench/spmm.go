@@ -32,15 +32,15 @@ func sparseReach(percent int) float64 {
 // seconds over sparse seconds, forward and both halves of backward, at each
 // percentage of zeros. A pair of the two is made at once. Every element is compared with the dense result. It
 // needs a float32 backend on host memory; the error is memory or the device.
-func SpMM(k kernel.Backend, dev device.Device, shape Shape, percents []int, side, rounds int) ([]Result, error) {
+func SpMM(k kernel.Backend, dev device.Device, shape Shape, percents []int, side int, rounds Rounds) ([]Result, error) {
 	name := "spmm"
 	if side > 1 {
 		name = fmt.Sprintf("spmm_block%d", side)
 	}
 	var results []Result
-	for _, percent := range percents {
+	for i, percent := range percents {
 		b := newBench(k, dev)
-		b.spmm(name, shape, percent, side, rounds)
+		b.spmm(name, shape, percent, side, rounds.of(i, len(percents)))
 		b.free()
 		if b.err != nil {
 			return nil, fmt.Errorf("spmm at %d %%: %w", percent, b.err)
@@ -82,7 +82,7 @@ func (b *bench) crossing(name string, percents []int, results []Result) {
 	b.add(name+"/crossing", single(math.Round(from)), "% zeros", 0, wrong)
 }
 
-func (b *bench) spmm(name string, s Shape, percent, side, rounds int) {
+func (b *bench) spmm(name string, s Shape, percent, side int, rounds Rounds) {
 	draw := random.Keyed(uint64(percent)).NormFloat64
 	n, c, o := s.N, s.C, s.O
 	w := newBlocks(o, c, percent, side)

@@ -33,7 +33,7 @@ const square = 1536
 // both with so many threads: the step's are the backend's own, the product's
 // those of the BLAS, if there is one, and it is one call of it. The step is right
 // if its loss is finite, near ln(vocabulary) at first, and falls on the same batch.
-func Step(k kernel.Backend, dev device.Device, c model.Config, b, t, threads, rounds int) ([]Result, error) {
+func Step(k kernel.Backend, dev device.Device, c model.Config, b, t, threads int, rounds Rounds) ([]Result, error) {
 	bench := newBench(k, dev)
 	defer bench.free()
 	s, err := newStepper(&model.Exec{Device: dev, Backend: k, Stream: dev.NewStream(), B: b, T: t}, c, 1, false)

@@ -38,6 +38,7 @@ func (r Run) baselines() ([]baseline, error) {
 	}
 	var list []baseline
 	for i := 0; i < len(ran); i += every {
+		r.Bar.Show(int64(i), int64(len(ran)))
 		end := r.last() + 1
 		if i+every < len(ran) {
 			end = ran[i+every].Step

@@ -32,6 +32,7 @@ type Run struct {
 	Provenance *record.Provenance // nil if there is none
 	Timelines  []record.Timeline  // of some steps; none if there are none
 	Costs      profile.Series     // what layers cost; none if that was not recorded
+	Bar        *record.Bar        // shows how many phases have been simulated; may be nil
 }
 
 // Read reads a run directory. A run without a single step is an error.

@@ -24,7 +24,8 @@ import (
 // read by one goroutine.
 type Checkpoint struct {
 	Manifest
-	Dir string
+	Dir  string
+	Show func(bytes int64) `json:"-"` // called with the length of each file that has been read; may be nil
 
 	text []byte // of the file that is being read
 }
@@ -66,13 +67,16 @@ func All(runDir string) (whole []*Checkpoint, damaged []error, err error) {
 }
 
 // Newest returns the newest checkpoint of a run directory all of whose files are whole,
-// and why newer ones were left out.
-func Newest(runDir string) (c *Checkpoint, damaged []error, err error) {
+// and why newer ones were left out. Before one is read, before is called with it.
+func Newest(runDir string, before ...func(*Checkpoint)) (c *Checkpoint, damaged []error, err error) {
 	all, damaged, err := All(runDir)
 	if err != nil {
 		return nil, damaged, err
 	}
 	for _, c := range all {
+		for _, call := range before {
+			call(c)
+		}
 		if err := c.Verify(); err != nil {
 			damaged = append(damaged, err)
 			continue
@@ -129,8 +133,11 @@ func (c *Checkpoint) Verify() error {
 	return nil
 }
 
-// matches returns an error unless a file's hash is the manifest's.
+// matches shows that a file has been read. An error says that its hash is not the manifest's.
 func (c *Checkpoint) matches(name string, sum []byte) error {
+	if c.Show != nil {
+		c.Show(c.Files[name].Bytes)
+	}
 	if got, want := hex.EncodeToString(sum), c.Files[name].SHA256; got != want {
 		return fmt.Errorf("SHA-256 %s, the manifest says %s", got, want)
 	}

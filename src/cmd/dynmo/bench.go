@@ -61,7 +61,7 @@ func benchGemm(flags *benchFlags) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return flags.run(c, func(k kernel.Backend, dev device.Device) ([]nodebench.Result, error) {
-				return nodebench.Gemm(k, dev, nodebench.GPT2, flags.rounds)
+				return nodebench.Gemm(k, dev, nodebench.GPT2, flags.shown(c))
 			})
 		},
 	}
@@ -103,7 +103,7 @@ of one, and caches that are not twice as fast: 2.2 to 2.9 times on a Cascade Lak
 				}
 			}
 			return flags.run(c, func(k kernel.Backend, dev device.Device) ([]nodebench.Result, error) {
-				return nodebench.SpMM(k, dev, shape, percents, side, flags.rounds)
+				return nodebench.SpMM(k, dev, shape, percents, side, flags.shown(c))
 			})
 		},
 	}
@@ -141,7 +141,7 @@ More tokens raise it, because the rest hardly grows with them: try --sequences 1
 				return usageError{fmt.Errorf("--sequences %d: want at least 1", sequences)}
 			}
 			return flags.run(c, func(k kernel.Backend, dev device.Device) ([]nodebench.Result, error) {
-				return nodebench.Step(k, dev, nodebench.GPT2Small, sequences, length, flags.threads, flags.rounds)
+				return nodebench.Step(k, dev, nodebench.GPT2Small, sequences, length, flags.threads, flags.shown(c))
 			})
 		},
 	}
@@ -171,12 +171,17 @@ three queries for each key, --model mixtral one of eight experts, of which a tok
 				row += "-" + name
 			}
 			return flags.run(c, func(k kernel.Backend, dev device.Device) ([]nodebench.Result, error) {
-				return nodebench.Sample(k, dev, row, shape, nodebench.Streamed, flags.threads, flags.rounds)
+				return nodebench.Sample(k, dev, row, shape, nodebench.Streamed, flags.threads, flags.shown(c))
 			})
 		},
 	}
 	c.Flags().StringVar(&name, "model", gpt2, "gpt2, llama or mixtral")
 	return c
+}
+
+// shown returns the rounds of a command, which shows how many are done.
+func (f *benchFlags) shown(c *cobra.Command) nodebench.Rounds {
+	return nodebench.Rounds{Count: f.rounds, Bar: barOf(c)}
 }
 
 // run measures on the host with the C kernels and prints the figures.

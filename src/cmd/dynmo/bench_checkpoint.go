@@ -37,7 +37,7 @@ twice the bytes on disk and four times as many in memory.`,
 			shape := nodebench.GPT2Small
 			shape.Blocks = blocks
 			return flags.run(c, func(k kernel.Backend, dev device.Device) ([]nodebench.Result, error) {
-				return nodebench.Save(k, dev, shape, dir, ranks, flags.rounds)
+				return nodebench.Save(k, dev, shape, dir, ranks, flags.shown(c))
 			})
 		},
 	}

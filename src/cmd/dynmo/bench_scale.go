@@ -65,11 +65,18 @@ func (f *benchFlags) scale(c *cobra.Command, meshes []string, steps int, sets []
 	var results []nodebench.Result
 	table := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "mesh\tpipeline\tagree\tmeasure\tdecide\ttogether\tprocess\trank 0\tKB\tverdict\t")
+	ranks := 0
 	for _, mesh := range meshes {
 		var stages, replicas int
 		if n, _ := fmt.Sscanf(mesh, "%dx%d", &stages, &replicas); n != 2 {
 			return usageError{fmt.Errorf("--mesh %s: want stages x replicas, as 24x30", mesh)}
 		}
+		ranks += stages * replicas
+	}
+	show := stepsOf(barOf(c), ranks)
+	for _, mesh := range meshes {
+		var stages, replicas int
+		_, _ = fmt.Sscanf(mesh, "%dx%d", &stages, &replicas) // as above
 		settings, err := config.Load(file, append([]string{
 			"device.kernel=null", "run.clock=wall", "dynamic.kind=none", "balance.kind=partition", "balance.every=1000000", "data.path=" + text, "data.extensions=[]",
 			"model.hidden=8", "model.heads=1", "model.sequence=4", "parallel.microbatch_size=1", "parallel.microbatches=4", fmt.Sprint("model.blocks=", max(2, stages-2)),
@@ -85,6 +92,7 @@ func (f *benchFlags) scale(c *cobra.Command, meshes []string, steps int, sets []
 		}); err != nil {
 			return fmt.Errorf("--mesh %s: %w", mesh, err)
 		}
+		show(stages * replicas)
 		results = append(results, m.row(table, mesh))
 	}
 	if f.json {

@@ -141,6 +141,7 @@ by ckpt export. Memory holds a piece of one tensor at a time.`,
 				return usageError{err}
 			}
 			defer w.Close()
+			w.Watch(barOf(c).Show)
 			return weights.write(c, w.Write)
 		},
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -44,21 +45,23 @@ func verifyCheckpoints(c *cobra.Command, dir string) error {
 	if len(list)+len(damaged) == 0 {
 		return usageError{noCheckpoint(dir)}
 	}
-	done, total := int64(0), int64(0)
+	var whole strings.Builder // lines, which would end the bar
+	total := int64(0)
 	for _, one := range list {
 		total += one.Bytes()
 	}
+	show := stepsOf(barOf(c), total)
 	for _, one := range list {
-		barOf(c).Show(done, total)
-		done += one.Bytes()
+		one.Show = show
 		if err := one.Restore(); err != nil {
 			damaged = append(damaged, err)
 			continue
 		}
-		if _, err := fmt.Fprintf(c.OutOrStdout(), "%s: whole: %d steps done, %d layers, %d files, %d bytes\n",
-			input.Visible(one.Dir), one.Step, one.Layers, len(one.Files), one.Bytes()); err != nil {
-			return err
-		}
+		fmt.Fprintf(&whole, "%s: whole: %d steps done, %d layers, %d files, %d bytes\n",
+			input.Visible(one.Dir), one.Step, one.Layers, len(one.Files), one.Bytes())
+	}
+	if _, err := io.WriteString(c.OutOrStdout(), whole.String()); err != nil {
+		return err
 	}
 	if len(damaged) > 0 {
 		return usageError{errors.Join(damaged...)}
@@ -78,7 +81,7 @@ func chosen(c *cobra.Command, dir string, step int) (*store.Checkpoint, error) {
 		if err == nil && step >= 0 && one.Step != step {
 			err = fmt.Errorf("--step %d: %s is of step %d", step, dir, one.Step)
 		}
-		return whole(one, err)
+		return whole(c, one, err)
 	}
 	all, damaged, err := store.All(dir)
 	switch {
@@ -87,9 +90,9 @@ func chosen(c *cobra.Command, dir string, step int) (*store.Checkpoint, error) {
 	case len(all)+len(damaged) == 0:
 		return nil, noCheckpoint(dir)
 	case step >= 0:
-		return ofStep(dir, step, all)
+		return ofStep(c, dir, step, all)
 	}
-	newest, damaged, err := store.Newest(dir)
+	newest, damaged, err := store.Newest(dir, func(one *store.Checkpoint) { showReading(c, one) })
 	for _, skipped := range damaged {
 		tellNotes(c.ErrOrStderr(), "skipped: "+skipped.Error())
 	}
@@ -98,18 +101,26 @@ func chosen(c *cobra.Command, dir string, step int) (*store.Checkpoint, error) {
 
 // whole reads all of a checkpoint, so that what is wrong is found before anything is made
 // of it.
-func whole(one *store.Checkpoint, err error) (*store.Checkpoint, error) {
+func whole(c *cobra.Command, one *store.Checkpoint, err error) (*store.Checkpoint, error) {
 	if err != nil {
 		return nil, err
 	}
+	showReading(c, one)
 	return one, one.Verify()
 }
 
+// showReading shows how much of a checkpoint has been read, which happens twice: it is
+// verified first, and then its weights are taken.
+func showReading(c *cobra.Command, one *store.Checkpoint) {
+	one.Show = stepsOf(barOf(c), 2*one.Bytes())
+}
+
 // ofStep opens a run's checkpoint after so many steps. all are those there are.
-func ofStep(dir string, step int, all []*store.Checkpoint) (*store.Checkpoint, error) {
+func ofStep(c *cobra.Command, dir string, step int, all []*store.Checkpoint) (*store.Checkpoint, error) {
 	path := filepath.Join(dir, store.Directory, store.Name(step))
 	if _, err := os.Stat(path); err == nil {
-		return whole(store.Open(path))
+		one, err := store.Open(path)
+		return whole(c, one, err)
 	}
 	var steps []string
 	for _, one := range all {
@@ -140,6 +151,7 @@ func openOrigin(c *cobra.Command, from string, step int) (origin, error) {
 	if err != nil {
 		return origin{}, err
 	}
+	w.Watch(barOf(c).Show)
 	o := origin{weights: w}
 	switch {
 	case len(w.Tokenizer) > 0:

@@ -70,7 +70,11 @@ block.`,
 // openDense opens a Hugging Face directory, or what openOrigin does.
 func openDense(c *cobra.Command, from string, step int) (*checkpoint.Weights, error) {
 	if _, err := os.Stat(filepath.Join(from, checkpoint.ConfigFile)); err == nil && step < 0 {
-		return checkpoint.OpenHuggingFace(from)
+		w, err := checkpoint.OpenHuggingFace(from)
+		if err == nil {
+			w.Watch(barOf(c).Show)
+		}
+		return w, err
 	}
 	o, err := openOrigin(c, from, step)
 	return o.weights, err

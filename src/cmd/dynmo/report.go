@@ -36,6 +36,7 @@ its files is left out, which the page says too.`,
 			if err != nil {
 				return usageError{err}
 			}
+			r.Bar = barOf(c)
 			var text bytes.Buffer
 			if err := report.HTML(&text, r); err != nil {
 				return usageError{err}

@@ -126,10 +126,10 @@ func stepsIn(series cost.Series) int {
 	return n
 }
 
-// stepsOf returns what shows that so many steps more of a total have been simulated.
-func stepsOf(bar *record.Bar, total int) func(int) {
-	done := 0
-	return func(steps int) {
+// stepsOf returns a function that shows on a bar that so many steps more, of a total, are done.
+func stepsOf[N int | int64](bar *record.Bar, total N) func(N) {
+	var done N
+	return func(steps N) {
 		done += steps
 		bar.Show(int64(done), int64(total))
 	}
