@@ -28,9 +28,9 @@ func (l *lastLine) draw(text string) {
 		fmt.Fprintf(l.out, "\r%*s\r", len([]rune(l.text)), "")
 	}
 	if f, is := l.out.(*os.File); is {
-		if width, _, err := term.GetSize(int(f.Fd())); err == nil {
+		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 { // 0 of one that does not know
 			runes := []rune(text)
-			text = string(runes[:min(len(runes), max(0, width-1))])
+			text = string(runes[:min(len(runes), width-1)])
 		}
 	}
 	l.text = text
