@@ -109,16 +109,21 @@ t_bare_second_release() {
 	same pruning_reference
 }
 
+# first_start FAULT: makes NAME.dynmo, which has a fault in the job's first start.
+first_start() {
+	cat >"$name.dynmo" <<-END
+		#!/bin/sh
+		[ "\$SLURM_STEP_ID" != 0 ] || export DYNMO_FAULT=$1
+		exec $real "\$@"
+	END
+	chmod +x "$name.dynmo"
+}
+
 # leaving: as pack, but in the first start rank 3, which has no place once the model is
 # packed onto nodes 1 and 4 (fewer bytes move then), stops as it waits for its order to go:
 # ranks are leaving until it has gone, or for 60 s.
 leaving() {
-	cat >"$name.dynmo" <<-END
-		#!/bin/sh
-		[ "\$SLURM_STEP_ID" != 0 ] || export DYNMO_FAULT=stop@0.parked:3
-		exec $real "\$@"
-	END
-	chmod +x "$name.dynmo"
+	first_start stop@0.parked:3
 	config=pack.toml
 	reference packed_reference "$config"
 	DYNMO=$PWD/$name.dynmo submit --nodes=4 --ntasks-per-node=2 -- --set elastic.release=slurm
@@ -155,7 +160,9 @@ t_pack_kill_survivor() {
 }
 t_pack_kill_after_release() {
 	fault=F16
-	pack -- --set elastic.release=slurm
+	first_start slow@100-299:1x20 # on a busy host the run would be over before it is hurt
+	local real=$PWD/$name.dynmo
+	pack -- --set elastic.release=slurm "${patient[@]}"
 	within 120 given_back || problem 'no nodes were given back'
 	hurt kill -KILL "$(rank 1)"
 	back 'resuming at step'
