@@ -11,18 +11,14 @@
  * one a group. A step later the other group makes dq, and waits for all warps' ds before. So
  * no warp writes a place that a product still reads.
  *
- * dq is a sum over the blocks of a head. The sums lie in global memory. A block adds its
- * part of a tile of queries after the block of the keys before it has added its part, so
- * that the order is that of keys. A group only writes its part to shared memory. A warp of
- * its own waits for the turn and has the copy engine add the part, while the group goes on.
- * The block of a query's last keys adds the sum to its part and writes dq. Blocks are
- * numbered as they begin, first keys first, so that each waits only for blocks that run,
- * whatever order they are started in.
- *
- * Heads are worked on a few at a time, so that their sums stay in the second-level cache.
- * An H100 spent 7,000 clocks on a step at head size 64, of which its products are 1,280,
- * when groups added to the sums themselves and all heads were worked on at once. It spends
- * 3,900 now (results/gpu-h100.txt). */
+ * dq is a sum over the blocks of a head, in global memory. A block adds its part of a tile of
+ * queries after the block of the keys before it, so that the order is that of keys. A group
+ * only writes its part to shared memory; a warp of its own waits for the turn and has the copy
+ * engine add the part. The block of a query's last keys adds the sum to its part and writes dq.
+ * Blocks are numbered as they begin, first keys first, so that each waits only for blocks that
+ * run. Heads are worked on a few at a time, so that their sums stay in the second-level cache.
+ * An H100 spends 3,900 clocks on a step at head size 64, of which products are 1,280; 7,000
+ * when groups added to the sums themselves and all heads were worked on at once. */
 #include "attention_hopper.cuh"
 
 namespace {
