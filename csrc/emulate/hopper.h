@@ -93,10 +93,9 @@ inline void write(const Sent &s) {
 	}
 }
 /* Lets other threads come between many times, while floats are on their way. */
-inline bool is_late(const void *turns, unsigned) { return --*static_cast<int *>(const_cast<void *>(turns)) <= 0; }
+inline bool is_over(const void *, unsigned) { return true; }
 inline void give_way() {
-	int turns = 64;
-	wait_until(is_late, &turns, 0);
+	for (int turn = 0; turn < 64; turn++) wait_until(is_over, nullptr, 0);
 }
 
 /* Threads that meet by a number. */
