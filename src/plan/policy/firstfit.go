@@ -72,10 +72,10 @@ func withChunks(p *search.Planner, chunks int) *search.Planner {
 
 // hasShrunk reports whether the model's load is surely below a share of the dense model's.
 func (b *balancer) hasShrunk(share float64) bool {
-	problem := b.planner.Problem(b.costs.Table.Regroup(b.planner.Microbatches, b.microbatches))
+	load := b.load(b.costs.Table.Regroup(b.planner.Microbatches, b.microbatches))
 	dense := b.Reference
 	error := math.Hypot(b.loadError(), dense.Error)
-	return total(problem.Seconds)*(1+certainty*error) < share*(1-WorthMoving)*dense.Load
+	return load*(1+certainty*error) < share*(1-WorthMoving)*dense.Load
 }
 
 // loadError returns the relative standard error of the model's load.

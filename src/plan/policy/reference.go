@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"dynmo/src/balance"
+	"dynmo/src/cost"
 )
 
 // Reference describes the dense model, before it first changed. Packing compares with it.
@@ -90,8 +91,13 @@ func (b *balancer) measureReference() error {
 	b.referred = b.costs
 	d.Seconds, d.Makespan = b.planner.Seconds(t, best), b.planner.Makespan(t, best)
 	d.Error = b.loadError()
-	d.Load = total(balance.New(t, b.planner.By, b.planner.Map.Virtual(), nil, 0).Seconds)
+	d.Load = b.load(t)
 	return nil
+}
+
+// load returns the load of all layers, by what the settings balance, without gradient sums.
+func (b *balancer) load(t cost.Table) float64 {
+	return total(balance.New(t, b.planner.By, b.planner.Map.Virtual(), nil, 0).Seconds)
 }
 
 // total returns the sum of a list.

@@ -34,6 +34,26 @@ func TestReferenceIsDense(t *testing.T) {
 	}
 }
 
+// TestSumsAreNoLoad: a model has shrunk by what its layers take, however long gradients are summed.
+func TestSumsAreNoLoad(t *testing.T) {
+	c := toPack(schedule.Kind1F1B, 16, 4, 8)
+	c.Parallel.Replicas = 2
+	dense := plantest.Chain(16, 0, 0)
+	for l := range dense.Layers {
+		dense.Layers[l].Bytes.Gradients = 1 << uint(8+l/2*2) // the last layers' sums take longest
+	}
+	a := onNodes(t, c, dense, nil)
+	a.after(dense, false)
+	b := a.Balancer.(*balancer)
+	b.costs.Table = scaled(dense, times(0.5))
+	if total(b.planner.Problem(b.costs.Table).Seconds) == b.load(b.costs.Table) {
+		t.Fatal("no sum weighs: the test shows nothing")
+	}
+	if !b.hasShrunk(0.55) {
+		t.Error("half of the load is not seen")
+	}
+}
+
 // TestReferenceOutlivesStages: what the dense model took is known to a balancer that goes
 // on on other stages, and packing goes by it.
 func TestReferenceOutlivesStages(t *testing.T) {

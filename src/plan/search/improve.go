@@ -31,18 +31,13 @@ const (
 // replicas), and the best result is taken.
 func (p *Planner) BestCuts(t cost.Table) (partition.Partition, error) {
 	problem := p.problem(t, balance.ByTime)
-	exact, err := balance.Partition(problem)
-	if err != nil {
-		return nil, err
-	}
-	starts := []partition.Partition{exact.Cuts}
-	for _, weight := range sumWeights[1:] {
-		if p.Mesh.Replicas <= 1 {
-			break
+	var starts []partition.Partition
+	for _, weighted := range p.weighSums(problem, t) {
+		r, err := balance.Partition(weighted)
+		if err != nil {
+			return nil, err
 		}
-		if r, err := balance.Partition(p.weighSums(problem, t, weight)); err == nil {
-			starts = append(starts, r.Cuts)
-		}
+		starts = append(starts, r.Cuts)
 	}
 	if p.Map.Chunks > 1 || p.Mesh.Replicas > 1 {
 		if r, err := balance.Uniform(problem); err == nil {

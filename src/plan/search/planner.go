@@ -285,26 +285,46 @@ func (p *Planner) Makespan(t cost.Table, l layout.Layout) float64 {
 	return sim.Run(p.Step(t, l.Cuts, l.Schedule)).Makespan()
 }
 
-// recent is a cache of the newest schedules: one decision asks several times for the
-// schedule of the same cuts.
+// recent is a cache of the partition problem and the newest schedules: one decision asks
+// several times for the problem, and for the schedule of the same cuts.
 type recent struct {
 	mutex sync.Mutex
 	costs cost.Table
 	list  []layout.Layout // the newest last; only cuts and schedules
+
+	weighted *balance.Problem // of these costs; nil: not asked for yet
 }
 
 // mostRecent is how many schedules are kept: for the present cuts, and the ends of the
 // searches for better ones.
 const mostRecent = 6
 
+// forget forgets what was found for other costs.
+func (r *recent) forget(t cost.Table) {
+	if r.costs.Equal(t) {
+		return
+	}
+	r.costs, r.list, r.weighted = t, nil, nil
+	r.costs.Layers, r.costs.Slow, r.costs.Fixed = slices.Clone(t.Layers), slices.Clone(t.Slow), slices.Clone(t.Fixed)
+}
+
+// problem returns the partition problem for costs, which find finds.
+func (r *recent) problem(t cost.Table, find func() balance.Problem) balance.Problem {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	r.forget(t)
+	if r.weighted == nil {
+		found := find()
+		r.weighted = &found
+	}
+	return *r.weighted
+}
+
 // schedule returns the schedule for costs at some cuts, which find finds.
 func (r *recent) schedule(t cost.Table, cuts partition.Partition, find func(cost.Table, partition.Partition) schedule.Schedule) schedule.Schedule {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	if !r.costs.Equal(t) {
-		r.costs, r.list = t, nil
-		r.costs.Layers, r.costs.Slow, r.costs.Fixed = slices.Clone(t.Layers), slices.Clone(t.Slow), slices.Clone(t.Fixed)
-	}
+	r.forget(t)
 	for _, s := range r.list {
 		if s.Cuts.Equal(cuts) {
 			return s.Schedule

@@ -16,7 +16,7 @@ var sumWeights = []float64{0, 0.25, 0.5, 1}
 // Problem returns the partition problem of the virtual stages, by what the settings balance.
 // By time a layer weighs, for one of M microbatches,
 //
-//	seconds + λ/M · seconds of its gradient sum over the replicas
+//	seconds + λ/M · seconds of the two rounds of its gradient sum over the replicas
 //
 // with the λ of sumWeights whose exact cuts have the shortest simulated step. Without
 // replicas λ is 0. The sum runs beside the last backwards, so that no λ is right for all
@@ -26,41 +26,43 @@ func (p *Planner) Problem(t cost.Table) balance.Problem {
 	if p.By != balance.ByTime || p.Mesh.Replicas <= 1 {
 		return q
 	}
-	best, shortest := q, math.Inf(1)
-	for _, weight := range sumWeights {
-		weighted := p.weighSums(q, t, weight)
-		r, err := balance.Partition(weighted)
-		if err != nil {
-			return q
+	return p.found.problem(t, func() balance.Problem {
+		best, shortest := q, math.Inf(1)
+		for _, weighted := range p.weighSums(q, t) {
+			r, err := balance.Partition(weighted)
+			if err != nil {
+				return q
+			}
+			if seconds := p.Seconds(t, p.layout(r.Cuts, p.base)); seconds < shortest*(1-leastImprovement) {
+				best, shortest = weighted, seconds
+			}
 		}
-		if seconds := p.Seconds(t, p.layout(r.Cuts, p.base)); seconds < shortest*(1-leastImprovement) {
-			best, shortest = weighted, seconds
-		}
-	}
-	return best
+		return best
+	})
 }
 
-// weighSums adds the seconds of gradient sums times a weight to the layers of a problem by time.
-func (p *Planner) weighSums(q balance.Problem, t cost.Table, weight float64) balance.Problem {
-	if weight == 0 {
-		return q
+// weighSums returns a problem by time with the seconds of gradient sums added to its layers,
+// once for each of sumWeights. Without replicas it returns the problem alone.
+func (p *Planner) weighSums(q balance.Problem, t cost.Table) []balance.Problem {
+	if p.Mesh.Replicas <= 1 {
+		return []balance.Problem{q}
 	}
-	q.Seconds = slices.Clone(q.Seconds)
+	all := make([]balance.Problem, len(sumWeights))
+	for i := range all {
+		all[i] = q
+		all[i].Seconds = slices.Clone(q.Seconds)
+	}
 	for l, layer := range t.Layers {
-		q.Seconds[l] += weight * p.sumSeconds(layer.Summed()) / float64(p.Microbatches)
+		slowest := 0.0 // of a round, among the stages' links between replicas
+		for stage := range p.Map.Stages {
+			_, busy := sim.Step{Network: p.Network, Mesh: p.Mesh, Ranks: p.Ranks}.Round(stage, layer.Summed())
+			slowest = max(slowest, busy)
+		}
+		for i, weight := range sumWeights {
+			all[i].Seconds[l] += weight * 2 * slowest / float64(p.Microbatches)
+		}
 	}
-	return q
-}
-
-// sumSeconds returns how long the two rounds of a gradient sum keep the slowest links
-// between neighbouring replicas busy.
-func (p *Planner) sumSeconds(bytes int64) float64 {
-	slowest := 0.0
-	for stage := range p.Map.Stages {
-		_, busy := sim.Step{Network: p.Network, Mesh: p.Mesh, Ranks: p.Ranks}.Round(stage, bytes)
-		slowest = max(slowest, busy)
-	}
-	return 2 * slowest
+	return all
 }
 
 // problem returns the partition problem of the virtual stages, by time, parameters or bytes.
