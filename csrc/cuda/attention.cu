@@ -88,7 +88,7 @@ static int32_t forward(const dynmo_cuda *k, void *stream, void *out, float *lse,
 	if constexpr (sizeof(E) == sizeof(bf16)) {
 		bool whole = attention_aligned(x) && attention_aligned(y);
 #ifdef DYNMO_HOPPER
-		if (has_hopper(k, s) && whole) return attention_hopper_forward(stream, y, lse, x, s, n);
+		if (has_hopper(k, s) && whole) return attention_hopper_forward(stream, y, lse, x, s, n, k->processors);
 #endif
 		if (has_tiles(k, s) && whole) return attention_tiles_forward(stream, y, lse, x, s);
 	}

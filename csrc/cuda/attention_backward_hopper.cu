@@ -17,8 +17,8 @@
  * engine add the part. The block of a query's last keys adds the sum to its part and writes dq.
  * Blocks are numbered as they begin, first keys first, so that each waits only for blocks that
  * run. Heads are worked on a few at a time, so that their sums stay in the second-level cache.
- * An H100 spends 3,900 clocks on a step at head size 64, of which products are 1,280; 7,000
- * when groups added to the sums themselves and all heads were worked on at once. */
+ * An H100 takes 3,900 clocks for a step at head size 64. Its products take 1,280. It took
+ * 7,000 when groups added to the sums themselves and all heads were worked on at once. */
 #include "attention_hopper.cuh"
 
 namespace {

@@ -1,8 +1,7 @@
 /* Attention forward on Hopper's tensor cores: the equations of attention_forward.cu, by
- * other instructions. A block works on 128 queries of a head, and then on others: there are
- * as many blocks as multiprocessors if all sequences are equally long. The queries with the
- * most keys come first, and rounds go through the blocks forth and back. One
- * thread has the copy engine bring tiles of 128 keys and values, two ahead, across the
+ * other instructions. A block works on 128 queries of a head, and then on others. If all
+ * sequences are equally long, each multiprocessor has one block. Queries with the most keys
+ * come first. Work is dealt to the blocks in rounds, forth and back. One thread has the copy engine bring tiles of 128 keys and values, two ahead, across the
  * borders of this work. Two groups of four warps multiply, 64 queries each, straight from
  * shared memory. A group begins the scores of its next tile and the weighing of its last one
  * together, in turn with the other group. Exponentials run beside these products.
@@ -183,7 +182,7 @@ __device__ __forceinline__ void finish(query_group<HS> &r, head_panels<HS, HOPPE
 	store_rows(out, panels, row, r.o, first + row, t, inverse);
 }
 
-/* Grid: as many blocks as there are multiprocessors, or one for each work. */
+/* Grid: a block for each multiprocessor, or for each 128 queries of a head. */
 template <int HS>
 __global__ void __launch_bounds__(HOPPER_THREADS, 1) attention_forward(const __grid_constant__ tensor_map qkv,
 	bf16 *out, float *lse, attention_shape s) {
@@ -214,30 +213,23 @@ __global__ void __launch_bounds__(HOPPER_THREADS, 1) attention_forward(const __g
 	if (group == 0) wait_turn(group); /* takes the turn that the other group gave last */
 }
 
-/* The multiprocessors of the current device. */
-int32_t multiprocessors(int *count) {
-	int device;
-	cudaError_t status = cudaGetDevice(&device);
-	if (status == cudaSuccess) status = cudaDeviceGetAttribute(count, cudaDevAttrMultiProcessorCount, device);
-	return static_cast<int32_t>(status);
-}
-
 template <int HS>
-int32_t forward(void *stream, bf16 *out, float *lse, const bf16 *qkv, attention_shape s, int n) {
+int32_t forward(void *stream, bf16 *out, float *lse, const bf16 *qkv, attention_shape s, int n, int processors) {
 	constexpr size_t BYTES = shared_bytes<forward_memory<HS>>;
 	tensor_map map;
-	int most = 0, blocks = s.b * s.nh * ((s.t + HOPPER_ROWS - 1) / HOPPER_ROWS);
+	int blocks = s.b * s.nh * ((s.t + HOPPER_ROWS - 1) / HOPPER_ROWS);
 	int32_t status = tensor_map_of(&map, qkv, n, s.c + 2 * s.keys, HOPPER_ROWS);
-	if (status == 0) status = multiprocessors(&most);
 	if (status == 0) status = allow_shared(attention_forward<HS>, BYTES);
 	if (status != 0) return status;
-	if (n == s.b * s.t) blocks = min(blocks, most); /* else works differ too much to be dealt out beforehand */
+	if (n == s.b * s.t) blocks = min(blocks, processors); /* else works differ too much to be dealt out beforehand */
 	LAUNCH(attention_forward<HS>, blocks, HOPPER_THREADS, BYTES, stream, map, out, lse, s);
 	return launched();
 }
 
 } // namespace
 
-int32_t attention_hopper_forward(void *stream, bf16 *out, float *lse, const bf16 *qkv, attention_shape s, int n) {
-	return s.hs == 64 ? forward<64>(stream, out, lse, qkv, s, n) : forward<128>(stream, out, lse, qkv, s, n);
+int32_t attention_hopper_forward(void *stream, bf16 *out, float *lse, const bf16 *qkv, attention_shape s, int n,
+	int processors) {
+	return s.hs == 64 ? forward<64>(stream, out, lse, qkv, s, n, processors)
+	                  : forward<128>(stream, out, lse, qkv, s, n, processors);
 }

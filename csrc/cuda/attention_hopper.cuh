@@ -7,7 +7,8 @@
 
 /* bfloat16, head sizes 64 and 128, operands aligned to 16 bytes, on a GPU of compute
  * capability 9.0. n tokens; qkv is as kernel.go's AttentionForward has it. */
-int32_t attention_hopper_forward(void *stream, bf16 *out, float *lse, const bf16 *qkv, attention_shape s, int n);
+int32_t attention_hopper_forward(void *stream, bf16 *out, float *lse, const bf16 *qkv, attention_shape s, int n,
+	int processors);
 int32_t attention_hopper_backward(void *stream, bf16 *dqkv, const bf16 *dout, const bf16 *qkv, const query_stats *stats,
 	void *work, attention_shape s, int n);
 

@@ -27,8 +27,8 @@ __device__ __forceinline__ float quad_sum(float x) {
 	return x + __shfl_xor_sync(0xffffffff, x, 2);
 }
 
-/* Replaces s by P and scales sum so far. Sets shrink to the factors by which o so far
- * shrinks. Half a fragment's rows at a time. */
+/* Replaces s by P and scales sum. Sets shrink to the factors for rescale. Half a fragment's
+ * rows at a time. */
 template <int N>
 __device__ __forceinline__ void softmax(float (&s)[N][4], float (&shrink)[2], float (&largest)[2], float (&sum)[2],
 	float scale2) {
