@@ -9,6 +9,7 @@ import (
 
 	"dynmo/src/device"
 	"dynmo/src/kernel"
+	"dynmo/src/record"
 )
 
 // GPU measures the figures of a GPU.
@@ -16,7 +17,8 @@ type GPU struct {
 	Device device.Device
 	F32    kernel.Backend // of that device
 	BF16   kernel.Backend
-	Rounds int // that a median is taken over
+	Rounds int         // that a median is taken over
+	Bar    *record.Bar // shows how many parts are measured; may be nil
 
 	// Done, if not nil, is called with the figures of a part when it has ended.
 	Done func([]Result)
@@ -78,13 +80,17 @@ func (g GPU) Measure(only []string) ([]Result, error) {
 	}
 	all := &gpu{GPU: g}
 	var failed []error
-	for i, part := range gpuParts {
-		if i >= yardsticks && len(only) > 0 && !slices.Contains(only, part.name) {
-			continue
-		}
+	wanted := slices.Clone(gpuParts)
+	if len(only) > 0 {
+		others := wanted[yardsticks:]
+		others = slices.DeleteFunc(others, func(p gpuPart) bool { return !slices.Contains(only, p.name) })
+		wanted = wanted[:yardsticks+len(others)]
+	}
+	for i, part := range wanted {
 		if err := all.run(part); err != nil {
 			failed = append(failed, fmt.Errorf("gpu %s: %w", part.name, err))
 		}
+		g.Bar.Show(int64(i+1), int64(len(wanted)))
 	}
 	return all.results, errors.Join(failed...)
 }

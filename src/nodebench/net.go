@@ -40,15 +40,19 @@ func NetLengths(shortest, longest int64) []int64 {
 // back from the other rank is compared with the one that was sent. Then it measures how
 // fast a dense and a sparse layer move between the ranks (see migration).
 // All figures are rank 0's; other ranks get none. Collective.
-func Net(world *comm.Group, plain PingPong, k kernel.Backend, dev device.Device, lengths []int64, rounds int) ([]Result, error) {
-	n := network{bench: newBench(k, dev), world: world, plain: plain, rounds: rounds}
+func Net(world *comm.Group, plain PingPong, k kernel.Backend, dev device.Device, lengths []int64, rounds Rounds) ([]Result, error) {
+	n := network{bench: newBench(k, dev), world: world, plain: plain}
 	defer n.free()
-	for _, length := range lengths {
+	sparsities := []bool{false, true}
+	parts := len(lengths) + len(sparsities)
+	for i, length := range lengths {
+		n.rounds = rounds.of(i, parts)
 		if err := n.messages(length); err != nil {
 			return nil, fmt.Errorf("net: messages of %d bytes: %w", length, err)
 		}
 	}
-	for _, sparse := range []bool{false, true} {
+	for i, sparse := range sparsities {
+		n.rounds = rounds.of(len(lengths)+i, parts)
 		if err := n.migration(sparse); err != nil {
 			return nil, fmt.Errorf("net: migration: %w", err)
 		}
@@ -64,7 +68,7 @@ type network struct {
 	*bench
 	world  *comm.Group
 	plain  PingPong
-	rounds int
+	rounds Rounds // of the part that is measured now
 }
 
 // link is memory to exchange messages of one length with.
@@ -82,7 +86,7 @@ func (n *network) messages(length int64) error {
 	defer n.free()
 	count := int(max(1, min(roundMessages, roundBytes/length)))
 	seconds := make(spans, 2) // in C, ours
-	for round := range n.rounds + 1 {
+	for round := range n.rounds.Count + 1 {
 		for i, exchange := range []PingPong{n.plain, n.ours} {
 			took, err := n.exchange(l, exchange, 2*round+i, count)
 			if err != nil {
@@ -92,6 +96,7 @@ func (n *network) messages(length int64) error {
 				seconds[i] = append(seconds[i], took)
 			}
 		}
+		n.rounds.show(round)
 	}
 	reach := 0.0
 	if length >= messageFrom {

@@ -25,7 +25,7 @@ func overNet(t *testing.T, lengths []int64, after func(in tensor.Mem)) []Result 
 			after(in)
 			return seconds, err
 		}
-		got, err := Net(world, plain, ref.New(tensor.F32), dev, lengths, 2)
+		got, err := Net(world, plain, ref.New(tensor.F32), dev, lengths, Rounds{Count: 2})
 		if err != nil {
 			return err
 		}

@@ -59,7 +59,7 @@ func (n *network) migration(sparse bool) error {
 	count := 1
 	seconds := make(spans, 2) // of messages in C, of moves: the mean of forth and back
 	var first float64
-	for round := range n.rounds + 1 {
+	for round := range n.rounds.Count + 1 {
 		took, err := n.exchange(l, n.plain, round, count)
 		if err != nil {
 			return err
@@ -76,6 +76,7 @@ func (n *network) migration(sparse bool) error {
 			first, count = forth, int(max(1, m.bytes/length))
 			continue
 		}
+		n.rounds.show(round)
 		seconds[0], seconds[1] = append(seconds[0], took), append(seconds[1], (forth+back)/2)
 	}
 	n.add("net/migrate_c_"+name, seconds.rate(0, float64(length)/1e9), "GB/s", 0, l.wrong)

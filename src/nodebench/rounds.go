@@ -23,6 +23,11 @@ func (r Rounds) of(part, parts int) Rounds {
 	return r
 }
 
+// show shows that this part has made so many rounds.
+func (r Rounds) show(done int) {
+	r.Bar.Show(int64(r.part*r.Count+done), int64(max(1, r.parts)*r.Count))
+}
+
 // estimate is a median over rounds between its quartiles, which are 0 where
 // there is one value only.
 type estimate struct{ median, low, high float64 }
@@ -104,7 +109,7 @@ func (b *bench) rounds(rounds Rounds, calls ...func()) spans {
 		for i, call := range calls {
 			seconds[i] = append(seconds[i], b.span(call, repeats[i]))
 		}
-		rounds.Bar.Show(int64(rounds.part*rounds.Count+round+1), int64(max(1, rounds.parts)*rounds.Count))
+		rounds.show(round + 1)
 	}
 	return seconds
 }

@@ -75,7 +75,7 @@ func (f *benchFlags) onGPU(c *cobra.Command, clock *device.Clock, only []string,
 	}
 	defer dev.Close()
 	g := nodebench.GPU{
-		Device: dev, Rounds: max(f.rounds, fewestRounds), Quick: quick,
+		Device: dev, Rounds: max(f.rounds, fewestRounds), Bar: barOf(c), Quick: quick,
 		Emulated: strings.Contains(dev.Describe().Name, "emulated"),
 		Say:      func(text string) { fmt.Fprintln(c.ErrOrStderr(), text) },
 	}

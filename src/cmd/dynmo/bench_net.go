@@ -117,7 +117,11 @@ func (f *benchFlags) net(c *cobra.Command, t comm.Transport, lengths []int64) (v
 	plain := func(peer int, out, in tensor.Mem, messages int) (float64, error) {
 		return mpi.PingPong(t, peer, out, in, messages)
 	}
-	results, err := nodebench.Net(world, plain, ref.New(tensor.F32), devcpu.New(device.NewWall()), lengths, f.rounds)
+	rounds := nodebench.Rounds{Count: f.rounds}
+	if t.Rank() == 0 {
+		rounds.Bar = barOf(c)
+	}
+	results, err := nodebench.Net(world, plain, ref.New(tensor.F32), devcpu.New(device.NewWall()), lengths, rounds)
 	if err != nil {
 		return nil, err
 	}
