@@ -24,6 +24,7 @@ DYNMO_CLUSTER=$work/cluster
 trap 'kill "$pace" 2>/dev/null; "$jobs/test-cluster.sh" down 2>/dev/null; rm -rf "$work"' EXIT
 real=$(cd "$jobs/.." && pwd)/bin/dynmo
 export OMPI_MCA_mpi_yield_when_idle=1 # more ranks than cores
+export SLURM_PMIX_FENCE=ring           # of the tests that call srun themselves; see train.sbatch
 cd "$work" || exit 1
 for file in job train grow dynmo pack; do
 	# shellcheck source=/dev/null # each is checked by itself

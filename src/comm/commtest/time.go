@@ -181,7 +181,7 @@ func deadline(t comm.Transport) error {
 	g := comm.New(elsewhere{t}, quick())
 	part := Value(g.Split(0, 0))
 	g.SetDeadline(300 * time.Millisecond)
-	return late(part, 300*time.Millisecond, func() { g.SetDeadline(20 * time.Second) })
+	return late(part, 300*time.Millisecond, func() { g.SetDeadline(hung) })
 }
 
 // patience: the same for a peer that is seen alive, for which the deadline is
@@ -189,7 +189,7 @@ func deadline(t comm.Transport) error {
 func patience(t comm.Transport) error {
 	const limit = 400 * time.Millisecond
 	g := comm.New(t, comm.Options{Deadline: 50 * time.Millisecond, Patience: limit})
-	return late(g, limit, func() { g.SetDeadline(20 * time.Second) })
+	return late(g, limit, func() { g.SetDeadline(hung) })
 }
 
 // late makes rank 0 wait for its neighbour, which does not send before rank 0 asks.

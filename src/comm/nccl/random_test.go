@@ -63,7 +63,7 @@ func randomProgram(r *commtest.Rank, seed uint64) error {
 		return err
 	}
 	base := comm.New(r.Transport, comm.Options{
-		Patience: 20 * time.Second,
+		Patience: 3 * time.Minute,
 		DeviceTransport: func(t comm.Transport) (comm.DeviceTransport, error) {
 			return gpus.Transport(t, r.Device, r.Compute)
 		},
