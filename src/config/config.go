@@ -231,7 +231,7 @@ type Checkpoint struct {
 
 // Comm is messages between ranks.
 type Comm struct {
-	StartSeconds    float64 `toml:"start_seconds" default:"60" above:"0" max:"86400" unit:"seconds" doc:"time that all ranks have to start MPI and to agree on program and settings" only:"train"`
+	StartSeconds    float64 `toml:"start_seconds" default:"300" above:"0" max:"86400" unit:"seconds" doc:"time that all ranks have to start MPI and to agree on program and settings" only:"train"`
 	StallSeconds    float64 `toml:"stall_seconds" default:"60" above:"0" max:"86400" unit:"seconds" doc:"least time without any progress of a host's ranks that ends a run, which grows to five times the longest of the last 100 steps" only:"train"`
 	DeadlineSeconds float64 `toml:"deadline_seconds" default:"5" above:"0" max:"86400" unit:"seconds" doc:"least time a rank waits for a silent peer on another host, which grows to two steps; a peer of the same host is looked at instead" only:"train"`
 	LatencySeconds  float64 `toml:"latency_seconds" default:"5e-6" when:"run.clock=auto|virtual" min:"0" max:"10" unit:"seconds" doc:"time of an empty message on the virtual clock"`

@@ -1,7 +1,6 @@
 package commtest
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -249,7 +248,7 @@ func (r *Rank) write(m tensor.Mem, from, to, index int) {
 }
 
 // errLate is the error of a message that hangs.
-var errLate = errors.New("not done in 20 s")
+var errLate = fmt.Errorf("not done in %v", hung)
 
 // Wait polls handles until all are done.
 func Wait(handles ...comm.Handle) error {
@@ -275,7 +274,7 @@ func waitFor(h comm.Handle) func() (received int64, err error) {
 
 // wait polls until something is done.
 func wait(done func() (bool, error)) error {
-	for start := time.Now(); time.Since(start) < 20*time.Second; {
+	for start := time.Now(); time.Since(start) < hung; {
 		if done, err := done(); done || err != nil {
 			return err
 		}

@@ -36,7 +36,7 @@ func TestAlone(t *testing.T) {
 	s := dev.NewStream()
 	defer s.Close()
 	handle := s.(handled).Handle()
-	deadline := func() time.Time { return time.Now().Add(time.Minute) }
+	deadline := func() time.Time { return time.Now().Add(3 * time.Minute) }
 	opened := func() communicator {
 		c, err := begin(commtest.Value(newIdentity()), 0, 1, ctas)
 		expect.OK(t, err)

@@ -185,7 +185,7 @@ func (p *pairwise) open(id identity, rank int) {
 func (p *pairwise) exchange() error {
 	const bytes = 4096
 	m := commtest.Value(p.r.Memory(bytes))
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(3 * time.Minute)
 	var ends []device.Event
 	for _, sends := range []bool{false, true} {
 		for i, c := range p.comms {

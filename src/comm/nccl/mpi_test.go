@@ -40,7 +40,7 @@ func TestProcesses(t *testing.T) {
 	}
 	for _, name := range []string{"Ring", "Neighbours", "Exchange", "UpTo", "CloseAndSplit"} {
 		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 			defer cancel()
 			cmd := exec.CommandContext(ctx, mpirun, "-np", fmt.Sprint(ranks), "--oversubscribe", "--bind-to", "none", os.Args[0])
 			cmd.Env = append(os.Environ(), roleVariable+"="+name,
