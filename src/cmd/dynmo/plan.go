@@ -26,6 +26,7 @@ func planCommand() *cobra.Command {
 	var w whatIf
 	var step int
 	var csv target
+	var meshes meshFlags
 	c := &cobra.Command{
 		Use:   "plan CONFIG --costs FILE",
 		Short: "Where layers should live and what a step will take: cuts, bytes, schedule, idle time by cause",
@@ -51,6 +52,13 @@ profile with these settings measures them.
 With replicas, and a network of several ranks on a node, mesh.order is compared: the
 step in both orders, and what packing onto half of the stages would free and take.
 
+With --meshes all stages x replicas of --gpus ranks are planned for the same --batch
+of sequences, each with its best cuts, schedule and grain. The five with the shortest
+steps are told, with what each costs beside its work and with the settings that plan
+it. "to work" is the step over its work, shared evenly. Microbatches keep their size:
+meshes that do not divide the batch are left out, and so are those that do not fit
+balance.memory_limit_bytes.
+
 Every time is simulated (clock=sim) on costs of the clock that the table names.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -64,6 +72,16 @@ Every time is simulated (clock=sim) on costs of the clock that the table names.`
 			table, err := at(series.Costs(), step)
 			if err != nil {
 				return usageError{err}
+			}
+			if err := meshes.check(c, o.Config.Parallel); err != nil {
+				return usageError{err}
+			}
+			if meshes.on {
+				a, err := w.meshes(table, o, meshes, barOf(c).Show)
+				if err != nil {
+					return usageError{err}
+				}
+				return tellAnswer(c, a, w.json)
 			}
 			best, err := study.Plan(table, o)
 			if err != nil {
@@ -84,6 +102,7 @@ Every time is simulated (clock=sim) on costs of the clock that the table names.`
 		},
 	}
 	w.flags(c)
+	meshes.flags(c)
 	c.Flags().IntVar(&step, "step", -1, "step whose costs to plan for; -1 is the last")
 	csv.flags(c, "csv", "", "write the schedule as torchtitan and schedule.kind = file read it; - is standard output, in place of the answer")
 	return c

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"dynmo/src/config"
+	"dynmo/src/cost"
+	"dynmo/src/partition"
+	"dynmo/src/record"
+	"dynmo/src/study"
+	"dynmo/src/trace"
+)
+
+// meshFlags are the flags of plan --meshes.
+type meshFlags struct {
+	on          bool
+	gpus, batch int
+}
+
+// flags adds the flags to a command.
+func (m *meshFlags) flags(c *cobra.Command) {
+	c.Flags().BoolVar(&m.on, "meshes", false, "compare all stages x replicas of --gpus ranks for the same --batch, and say which five take the shortest steps")
+	c.Flags().IntVar(&m.gpus, "gpus", 0, "with --meshes: ranks; 0 takes stages x replicas of CONFIG")
+	c.Flags().IntVar(&m.batch, "batch", 0, "with --meshes: sequences in a step of all replicas; 0 takes those of CONFIG")
+}
+
+// check refuses flags without effect, and takes from settings what was not given.
+func (m *meshFlags) check(c *cobra.Command, p config.Parallel) error {
+	for _, flag := range []string{"gpus", "batch"} {
+		if c.Flags().Changed(flag) && !m.on {
+			return fmt.Errorf("--%s: has no effect without --meshes", flag)
+		}
+	}
+	if m.on && c.Flags().Changed("csv") {
+		return errors.New("--csv: has no effect beside --meshes, which plans several steps")
+	}
+	const most = 1 << 19
+	if m.gpus < 0 || m.gpus > most || m.batch < 0 {
+		return fmt.Errorf("--gpus %d --batch %d: want 0 to %d ranks and 0 sequences or more", m.gpus, m.batch, most)
+	}
+	if m.gpus == 0 {
+		m.gpus = p.Stages * p.Replicas
+	}
+	if m.batch == 0 {
+		m.batch = batchOf(p)
+	}
+	return nil
+}
+
+// batchOf returns the sequences in a step of all replicas.
+func batchOf(p config.Parallel) int { return p.Replicas * p.Microbatches * p.MicrobatchSize }
+
+// meshesAnswer is what plan --meshes says; times are in seconds.
+type meshesAnswer struct {
+	Clock   string      `json:"clock"` // sim
+	Costs   string      `json:"costs_clock"`
+	Network string      `json:"assumed_network,omitempty"` // as in planAnswer
+	GPUs    int         `json:"gpus"`
+	Batch   int         `json:"batch"`                           // sequences
+	Present float64     `json:"settings_step_seconds,omitempty"` // of CONFIG, where it has these GPUs and this batch and can be planned
+	Meshes  []meshRow   `json:"meshes"`
+	Left    []meshNoRow `json:"left_out"`
+	reasons []string
+}
+
+// meshRow is the best step of a mesh.
+type meshRow struct {
+	Stages       int                 `json:"stages"`
+	Replicas     int                 `json:"replicas"`
+	Microbatches int                 `json:"microbatches"`
+	Kind         string              `json:"schedule_kind"`
+	Schedule     string              `json:"schedule"` // which auto has chosen
+	Chunks       int                 `json:"chunks"`
+	Grain        string              `json:"grain"`
+	HeadShards   int                 `json:"head_shards"`
+	Cuts         partition.Partition `json:"cuts"` // over virtual stages
+	Step         float64             `json:"step_seconds"`
+	Exposed      float64             `json:"allreduce_seconds"`
+	Idle         trace.Idle          `json:"idle_seconds"`
+	Bytes        int64               `json:"bytes"`      // of the stage that needs most
+	Cause        string              `json:"limited_by"` // what costs most of the step beside the work
+	Share        float64             `json:"limit_share"`
+	Sets         []string            `json:"set"`
+	Without      []string            `json:"without"`   // as in planAdvice
+	Estimated    bool                `json:"estimated"` // as in planAdvice
+}
+
+// meshNoRow is a mesh that is left out, and why.
+type meshNoRow struct {
+	Stages   int    `json:"stages"`
+	Replicas int    `json:"replicas"`
+	Why      string `json:"why"`
+}
+
+// meshes compares the meshes of a number of GPUs.
+func (w *whatIf) meshes(t cost.Table, o study.Options, m meshFlags, show func(done, total int64)) (meshesAnswer, error) {
+	a := meshesAnswer{Clock: "sim", Costs: t.Source(), Network: w.assumed, GPUs: m.gpus, Batch: m.batch, Meshes: []meshRow{}, Left: []meshNoRow{}}
+	best, left, err := study.Meshes(t, o, m.gpus, m.batch, show)
+	if err != nil {
+		return a, fmt.Errorf("--gpus %d --batch %d: no mesh: %w", m.gpus, m.batch, err)
+	}
+	if p := o.Config.Parallel; p.Stages*p.Replicas == m.gpus && batchOf(p) == m.batch {
+		if present, err := study.Plan(t, o); err == nil { // else it is left out, or has a schedule that does not fit
+			a.Present = present.Seconds
+		}
+	}
+	for _, b := range best {
+		c := b.Config
+		a.Meshes = append(a.Meshes, meshRow{
+			c.Parallel.Stages, c.Parallel.Replicas, c.Parallel.Microbatches, c.Schedule.Kind, string(b.Schedule.Kind), b.Map().Chunks,
+			c.Model.Grain, c.Model.HeadShards, b.Cuts, b.Seconds, b.Exposed, b.Idle, slices.Max(b.Bytes), b.Cause, b.Share, b.Sets, w.idle(c), b.MadeUp,
+		})
+	}
+	limit := o.Config.Balance.MemoryLimitBytes
+	for _, l := range left {
+		_, why, _ := strings.Cut(strings.Join(study.WhyLeftOut([]study.LeftOut{l}, limit), "; "), ": ")
+		a.Left = append(a.Left, meshNoRow{l.Stages, l.Replicas, why})
+	}
+	a.reasons = study.WhyLeftOut(left, limit)
+	return a, nil
+}
+
+// print writes the answer for people.
+func (a meshesAnswer) print(out io.Writer) error {
+	fmt.Fprintf(out, "%d GPUs, %d sequences in a step  (clock=sim, on costs of clock=%s)\n\n", a.GPUs, a.Batch, a.Costs)
+	var rows [][]string
+	for _, m := range a.Meshes {
+		kind := m.Kind
+		if m.Kind != m.Schedule {
+			kind += ": " + m.Schedule
+		}
+		faster := "-"
+		if a.Present > 0 {
+			faster = ratio(a.Present/m.Step) + "x"
+		}
+		rows = append(rows, []string{
+			fmt.Sprintf("%d x %d", m.Stages, m.Replicas), fmt.Sprint(m.Microbatches), kind, m.Grain, duration(m.Step), faster,
+			ratio(m.Step / m.Idle.Busy), megabytes(m.Bytes), fmt.Sprintf("%s %.0f %%", m.Cause, 100*m.Share),
+		})
+	}
+	if err := record.Table(out, []string{"mesh", "M", "schedule", "grain", "step", "speedup", "to work", "most bytes", "limited by"}, rows); err != nil {
+		return err
+	}
+	fmt.Fprintln(out)
+	if a.Present > 0 {
+		paragraph(out, "settings", "those of CONFIG take %s a step", duration(a.Present))
+	}
+	if a.Network != "" {
+		paragraph(out, "network", "%s", assumedNetwork(a.Network))
+	}
+	for i, m := range a.Meshes {
+		name := []string{"best", "or"}[min(i, 1)]
+		if m.Estimated {
+			name = "to measure"
+		}
+		text := "--set " + strings.Join(m.Sets, " --set ")
+		if len(m.Without) > 0 {
+			text += ", without --set " + strings.Join(m.Without, " --set ")
+		}
+		paragraph(out, name, "%s", text)
+	}
+	for i, reason := range a.reasons {
+		paragraph(out, []string{"left out", "and"}[min(i, 1)], "%s", reason)
+	}
+	return nil
+}

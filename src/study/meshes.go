@@ -1,0 +1,336 @@
+package study
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"dynmo/src/balance"
+	"dynmo/src/config"
+	"dynmo/src/cost"
+	"dynmo/src/mesh"
+	"dynmo/src/plan/search"
+	"dynmo/src/schedule"
+)
+
+const (
+	// mostMeshes is how many meshes Meshes returns.
+	mostMeshes = 5
+	// mostChunks bounds the chunks on a stage that Meshes tries.
+	mostChunks = 8
+	// searchers is how many plans Meshes searches at a time.
+	searchers = 2
+)
+
+// MeshPlan is the best step that was found on a mesh.
+type MeshPlan struct {
+	Trial
+	Sets   []string // settings that plan the same step, each table.key=value as --set takes it
+	MadeUp bool     // the costs are those of finer
+	Cause  string   // what costs most of the step beside the work
+	Share  float64  // of the step that the cause costs
+
+	from  candidate
+	order int // of the candidate
+}
+
+// LeftOut is a mesh on which no step is planned. One of the other fields says why.
+type LeftOut struct {
+	mesh.Mesh
+	Multiple int   // the batch is no multiple of so many sequences
+	Layers   int   // the finest chain has so many, fewer than the stages
+	Missing  int64 // bytes that a stage needs beyond the memory limit
+	Err      error
+}
+
+// Meshes plans a step of a batch of sequences on every mesh of so many ranks. It returns the
+// meshes with the shortest steps, at most five, and the meshes that are left out.
+//
+// Microbatches keep their size, so that each of D replicas has batch / (D · size). A mesh is left
+// out if that is no whole number, or if no plan fits the memory. Each mesh is planned with
+// schedule.kind = auto, on the chain at hand and on those of finerChains, whose costs finer makes
+// up. A plan on made-up costs has to gain worthSeconds. The best five then try interleaved
+// schedules. A balancer that never moves layers gives way to the exact partition.
+//
+// A plan is searched only if its lower bound (search.Planner.LeastSeconds) is below the steps of
+// its own mesh and of the fifth best mesh. The answer is that of a search of all plans.
+//
+// The error says why no mesh is left. show is told how many of how many plans are done.
+func Meshes(t cost.Table, o Options, ranks, batch int, show func(done, total int64)) ([]MeshPlan, []LeftOut, error) {
+	s := meshSearch{have: o.Config, show: show}
+	o = balanced(o)
+	chains := []costedChain{{o.Config, t}}
+	for _, c := range finerChains(t, o.Config) {
+		chains = append(chains, costedChain{c, finer(t, o.Config, c)})
+	}
+	var left []LeftOut
+	for stages := 1; stages <= ranks; stages++ {
+		if ranks%stages != 0 {
+			continue
+		}
+		m := mesh.Mesh{Stages: stages, Replicas: ranks / stages, Order: mesh.Order(o.Config.Mesh.Order)}
+		if out := s.add(m, chains, o, batch); out != nil {
+			left = append(left, *out)
+		}
+	}
+	if len(s.list) == 0 {
+		return nil, left, errors.New(strings.Join(WhyLeftOut(left, o.Config.Balance.MemoryLimitBytes), "; "))
+	}
+	return s.search(), left, nil
+}
+
+// costedChain is the settings and costs of a chain of layers.
+type costedChain struct {
+	config config.Config
+	costs  cost.Table
+}
+
+// meshSearch searches for the best meshes.
+type meshSearch struct {
+	have  config.Config
+	list  []candidate
+	show  func(done, total int64)
+	mutex sync.Mutex // of what follows
+	next  int        // candidates before it have been taken
+	done  int
+	best  map[mesh.Mesh]MeshPlan
+}
+
+// candidate is a plan that may be searched.
+type candidate struct {
+	Options
+	costs cost.Table
+	mesh  mesh.Mesh
+	least float64 // seconds that the plan takes at least, as weigh has them
+}
+
+// add adds the candidates of a mesh. It returns why there are none, else nil.
+func (s *meshSearch) add(m mesh.Mesh, chains []costedChain, o Options, batch int) *LeftOut {
+	out := LeftOut{Mesh: m}
+	each := m.Replicas * o.Config.Parallel.MicrobatchSize
+	if most := chains[len(chains)-1].config.Layers(); most < m.Stages {
+		out.Layers = most
+		return &out
+	}
+	if batch%each != 0 {
+		out.Multiple = each
+		return &out
+	}
+	added := false
+	for _, c := range chains {
+		next := o
+		next.Config.Model = c.config.Model
+		p := &next.Config.Parallel
+		p.Stages, p.Replicas, p.Microbatches = m.Stages, m.Replicas, batch/each
+		next.Config.Schedule.Kind = "auto"
+		next.Fixed = search.Fixed(next.Config)
+		least, err := leastSeconds(c, next)
+		if err == nil {
+			added = true
+			s.list = append(s.list, candidate{next, c.costs, m, s.weigh(next.Config, least)})
+		} else if full, is := errors.AsType[*balance.MemoryError](err); !is {
+			out.Err = err
+		} else if out.Missing == 0 || full.Missing < out.Missing {
+			out.Missing = full.Missing
+		}
+	}
+	if added {
+		return nil
+	}
+	return &out
+}
+
+// leastSeconds returns seconds that no plan of some options on a chain beats. The error is a
+// *balance.MemoryError where no cuts fit the memory.
+func leastSeconds(c costedChain, o Options) (float64, error) {
+	if err := o.Config.Validate(); err != nil {
+		return 0, err
+	}
+	if is, holds := search.Shape(o.Config), search.Shape(c.config); is != holds {
+		return 0, fmt.Errorf("the costs hold for %s, not for %s", holds, is)
+	}
+	p, err := search.New(o.Config, o.Network, o.Fixed)
+	if err != nil {
+		return 0, err
+	}
+	if o.Config.Balance.MemoryLimitBytes > 0 {
+		_, err = p.FirstLayout(c.costs)
+		if err != nil && p.Other != nil {
+			if _, other := p.Other.FirstLayout(c.costs); other == nil {
+				err = nil
+			}
+		}
+	}
+	return p.LeastSeconds(c.costs), err
+}
+
+// weigh returns the seconds by which candidates are compared.
+func (s *meshSearch) weigh(c config.Config, seconds float64) float64 {
+	if c.Model != s.have.Model {
+		return seconds / (1 - worthSeconds)
+	}
+	return seconds
+}
+
+// search returns the best meshes, the fastest first.
+func (s *meshSearch) search() []MeshPlan {
+	slices.SortStableFunc(s.list, func(a, b candidate) int { return cmp.Compare(a.least, b.least) })
+	s.best = make(map[mesh.Mesh]MeshPlan)
+	_ = together(slices.Repeat([]func() error{s.work}, searchers)...) // without errors
+	best := s.ranked()
+	best = best[:min(mostMeshes, len(best))]
+	var all []func() error
+	for i := range best {
+		all = append(all, func() error { s.interleave(&best[i]); return nil })
+	}
+	_ = together(all...)
+	slices.SortFunc(best, s.compare)
+	for i := range best {
+		best[i].describe(s.have)
+	}
+	return best
+}
+
+// work searches candidates until none is left.
+func (s *meshSearch) work() error {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	for s.next < len(s.list) {
+		order := s.next
+		c := s.list[order]
+		s.next++
+		if s.mayWin(c) {
+			s.mutex.Unlock()
+			list := try(c.costs, []Options{c.Options}, func(int, int) {})
+			s.mutex.Lock()
+			for _, t := range list {
+				next := MeshPlan{Trial: t, from: c, order: order}
+				if best, known := s.best[c.mesh]; !known || s.compare(next, best) < 0 {
+					s.best[c.mesh] = next
+				}
+			}
+		}
+		s.tell()
+	}
+	return nil
+}
+
+// tell tells that one more plan is done. The best meshes count once more, for interleave.
+func (s *meshSearch) tell() {
+	s.done++
+	s.show(int64(s.done), int64(len(s.list)+mostMeshes))
+}
+
+// mayWin reports whether a candidate may be the best of its mesh, and its mesh one of the best.
+func (s *meshSearch) mayWin(c candidate) bool {
+	if best, known := s.best[c.mesh]; known && s.seconds(best) < c.least {
+		return false
+	}
+	ranked := s.ranked()
+	return len(ranked) < mostMeshes || c.least <= s.seconds(ranked[mostMeshes-1])
+}
+
+// ranked returns the best plans of the meshes, the fastest first.
+func (s *meshSearch) ranked() []MeshPlan {
+	return slices.SortedFunc(maps.Values(s.best), s.compare)
+}
+
+// seconds returns the seconds of a plan as weigh has them.
+func (s *meshSearch) seconds(p MeshPlan) float64 { return s.weigh(p.Config, p.Seconds) }
+
+// compare puts the faster of two plans first. Of equals it puts the one first whose candidate
+// comes first.
+func (s *meshSearch) compare(a, b MeshPlan) int {
+	return cmp.Or(cmp.Compare(s.seconds(a), s.seconds(b)), cmp.Compare(a.order, b.order))
+}
+
+// interleave gives a plan an interleaved schedule if that takes less time.
+func (s *meshSearch) interleave(best *MeshPlan) {
+	for _, kind := range []schedule.Kind{schedule.KindInterleaved, schedule.KindZBInterleaved} {
+		for chunks := 2; chunks <= mostChunks; chunks *= 2 {
+			o := best.from.Options
+			o.Config.Schedule.Kind, o.Config.Schedule.Chunks = string(kind), chunks
+			if least, err := leastSeconds(costedChain{best.Config, best.from.costs}, o); err != nil || least >= best.Seconds {
+				continue
+			}
+			for _, t := range try(best.from.costs, []Options{o}, func(int, int) {}) {
+				if t.Seconds < best.Seconds {
+					best.Trial = t
+				}
+			}
+		}
+	}
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.tell()
+}
+
+// describe says which settings make the plan, and what costs most of its step.
+func (p *MeshPlan) describe(have config.Config) {
+	c := p.Config
+	set := func(key string, value any) { p.Sets = append(p.Sets, fmt.Sprintf("%s=%v", key, value)) }
+	set("parallel.stages", c.Parallel.Stages)
+	set("parallel.replicas", c.Parallel.Replicas)
+	set("parallel.microbatches", c.Parallel.Microbatches)
+	set("schedule.kind", c.Schedule.Kind)
+	if c.Schedule.Virtual() > 1 {
+		set("schedule.chunks", c.Schedule.Chunks)
+	}
+	set("model.grain", c.Model.Grain)
+	if c.Model.HeadShards != have.Model.HeadShards {
+		set("model.head_shards", c.Model.HeadShards)
+	}
+	if c.Balance.Kind != have.Balance.Kind {
+		set("balance.kind", c.Balance.Kind)
+	}
+	p.MadeUp = c.Model != have.Model
+	heaviest := slices.MaxFunc(p.from.costs.Layers, func(a, b cost.Layer) int { return cmp.Compare(a.Seconds(), b.Seconds()) })
+	uneven := "uneven stages"
+	if p.Bottleneck < 1.05*heaviest.Seconds() {
+		uneven = "layer " + heaviest.Name
+	}
+	for _, x := range []struct {
+		cause   string
+		seconds float64
+	}{
+		{"bubble", p.Idle.Inherent}, {uneven, p.Idle.Imbalance}, {"memory", p.Idle.Memory},
+		{"messages", p.Idle.Communication}, {"gradient sums", p.Exposed},
+	} {
+		if share := x.seconds / p.Seconds; p.Cause == "" || share > p.Share {
+			p.Cause, p.Share = x.cause, share
+		}
+	}
+}
+
+// WhyLeftOut says in words why meshes are left out, each reason with the meshes that it has.
+func WhyLeftOut(left []LeftOut, limit int64) []string {
+	var reasons []string
+	list := func(has func(LeftOut) int64, format string, values ...any) {
+		var names []string
+		least := int64(0)
+		for _, l := range left {
+			if n := has(l); n > 0 {
+				names = append(names, fmt.Sprintf("%dx%d", l.Stages, l.Replicas))
+				if least == 0 || n < least {
+					least = n
+				}
+			}
+		}
+		if names != nil {
+			reasons = append(reasons, strings.Join(names, ", ")+": "+fmt.Sprintf(format, append([]any{least}, values...)...))
+		}
+	}
+	list(func(l LeftOut) int64 { return int64(l.Layers) }, "more stages than the %d layers of the finest chain")
+	list(func(l LeftOut) int64 { return int64(l.Multiple) }, "the batch is no multiple of replicas times parallel.microbatch_size, %d or more")
+	list(func(l LeftOut) int64 { return l.Missing }, "a stage needs %d bytes or more beyond balance.memory_limit_bytes = %d", limit)
+	for _, l := range left {
+		if l.Err != nil {
+			reasons = append(reasons, fmt.Sprintf("%dx%d: %v", l.Stages, l.Replicas, l.Err))
+		}
+	}
+	return reasons
+}
