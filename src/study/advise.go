@@ -71,36 +71,42 @@ func Trials(t cost.Table, o Options, show func(done, total int64)) []Trial {
 	return try(t, settings(o, search.Kinds), func(done, all int) { show(int64(done), int64(all)) })
 }
 
-// Advise returns settings that are better than those of o in time or memory, and
-// than which none that it tried are better in one without being worse in the
-// other; the fastest first. tried are the Trials of the costs, present their Plan.
-// Behind these come finer layers that are faster still: halves of blocks and slices
-// of the head, whose costs Finer makes up, in the kinds of schedule at hand and
-// advised. show is told how many of how many trials are done.
+// Advise returns settings that are better than those of o in time or memory.
+//
+// It first tries schedule.kind = auto, blocks in halves and slices of the head, alone and
+// together. Finer makes up the costs of the finer layers. Of these it returns the settings that
+// are faster than those of o. Behind these come other schedules and balancers, of which tried are
+// the Trials. None of the first is worse than another in time and memory, and none of the
+// others. The fastest of each comes first. present is the Plan of o. show is told how many of how
+// many trials are done.
 func Advise(t cost.Table, o Options, present search.Plan, tried []Trial, show func(done, total int64)) []Advice {
 	have := Advice{Config: o.Config, Step: present.Seconds, Bytes: slices.Max(present.Bytes)}
-	list := []Advice{have}
-	add := func(trials []Trial) {
-		for _, other := range trials {
-			list = append(list, have.compared(other))
-		}
-	}
-	add(tried)
-	measured := front(list)
-	kinds := []schedule.Kind{schedule.Kind(measured[0].Config.Schedule.Kind)}
-	if own := schedule.Kind(o.Config.Schedule.Kind); own != kinds[0] {
+	kinds := []schedule.Kind{schedule.KindAuto}
+	if own := schedule.Kind(o.Config.Schedule.Kind); own != schedule.KindAuto {
 		kinds = append(kinds, own)
 	}
-	chains := finerChains(t, o.Config)
+	first, others := []Advice{have}, []Advice{have}
+	chains := costedChains(t, o.Config)
 	for i, c := range chains {
 		next := o
-		next.Config, next.Fixed = c, search.Fixed(c)
-		add(try(finer(t, o.Config, c), settings(next, kinds), func(done, all int) {
+		next.Config, next.Fixed = c.config, search.Fixed(c.config)
+		for _, trial := range try(c.costs, settings(next, kinds), func(done, all int) {
 			show(int64(i*all+done), int64(len(chains)*all))
-		}))
+		}) {
+			a := have.compared(trial)
+			if first = append(first, a); !a.MadeUp {
+				others = append(others, a)
+			}
+		}
 	}
-	finer := slices.DeleteFunc(front(list), func(a Advice) bool { return !a.MadeUp || a.Faster < worthSeconds })
-	return slices.DeleteFunc(append(measured, finer...), func(a Advice) bool {
+	for _, trial := range tried {
+		others = append(others, have.compared(trial))
+	}
+	first = slices.DeleteFunc(front(first), func(a Advice) bool { return a.Faster < worthSeconds })
+	others = slices.DeleteFunc(front(others), func(a Advice) bool {
+		return slices.ContainsFunc(first, func(b Advice) bool { return slices.Equal(a.Sets, b.Sets) })
+	})
+	return slices.DeleteFunc(append(first, others...), func(a Advice) bool {
 		return len(a.Sets) == 0 || a.Step > dearest*have.Step || a.Faster < worthSeconds && a.Less < worthBytes
 	})
 }
@@ -173,6 +179,22 @@ func finerChains(t cost.Table, c config.Config) []config.Config {
 	return list[1:]
 }
 
+// costedChain is the settings and costs of a chain of layers.
+type costedChain struct {
+	config config.Config
+	costs  cost.Table
+}
+
+// costedChains returns the chain of some settings, and those of finerChains on the costs of finer.
+// The last has the most layers.
+func costedChains(t cost.Table, c config.Config) []costedChain {
+	list := []costedChain{{c, t}}
+	for _, next := range finerChains(t, c) {
+		list = append(list, costedChain{next, finer(t, c, next)})
+	}
+	return list
+}
+
 func mean(list []float64) float64 {
 	sum := 0.0
 	for _, x := range list {
@@ -204,9 +226,15 @@ func (have Advice) compared(t Trial) Advice {
 
 // front returns those of a list than which no other is better in time or memory
 // without being worse in the other, the fastest first. Of equals it takes the one
-// with the fewest changes.
+// with the fewest changes. Costs that are made up have to gain worthSeconds.
 func front(list []Advice) []Advice {
-	steps := func(a Advice) float64 { return math.Round(math.Log(a.Step) / sameStep) }
+	steps := func(a Advice) float64 {
+		step := a.Step
+		if a.MadeUp {
+			step /= 1 - worthSeconds
+		}
+		return math.Round(math.Log(step) / sameStep)
+	}
 	sorted := slices.SortedStableFunc(slices.Values(list), func(a, b Advice) int {
 		return cmp.Or(cmp.Compare(steps(a), steps(b)), cmp.Compare(a.Bytes, b.Bytes), cmp.Compare(len(a.Sets), len(b.Sets)))
 	})

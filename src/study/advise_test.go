@@ -40,9 +40,9 @@ func TestAdvise(t *testing.T) {
 		change func(*config.Config)
 		want   []string // settings that some advice has; nil: no advice at all
 	}{
-		{"gpipe holds and waits", 4, 1, func(c *config.Config) { c.Schedule.Kind = "gpipe" }, []string{"schedule.kind=zb-h1"}},
+		{"gpipe holds and waits", 4, 1, func(c *config.Config) { c.Schedule.Kind = "gpipe" }, []string{"schedule.kind=auto", "schedule.kind=zb-h1"}},
 		{"static cuts", 4, 3, func(c *config.Config) { c.Balance.Kind = "uniform" }, []string{"balance.kind=partition"}},
-		{"a head of many blocks", 4, 15, func(*config.Config) {}, []string{"model.head_shards=32"}},
+		{"a head of many blocks", 4, 15, func(*config.Config) {}, []string{"schedule.kind=auto", "model.grain=half", "model.head_shards=32"}},
 		{"diffusion knows one chunk", 4, 1, func(c *config.Config) { c.Balance.Kind = "diffusion" }, []string{"balance.kind=partition", "schedule.kind=zb-v"}},
 		{"one stage", 1, 1, func(*config.Config) {}, nil},
 	} {
@@ -64,6 +64,9 @@ func TestAdvise(t *testing.T) {
 			}
 			if c.want == nil && len(list) > 0 {
 				t.Errorf("%+v", list[0])
+			}
+			if c.head > 5 && !slices.Equal(list[0].Sets, []string{"model.grain=half", "model.head_shards=32", "schedule.kind=auto"}) {
+				t.Errorf("%v first, want all three", list[0].Sets)
 			}
 			for _, want := range c.want {
 				if !slices.ContainsFunc(list, func(a Advice) bool { return slices.Contains(a.Sets, want) }) {

@@ -63,10 +63,7 @@ type LeftOut struct {
 func Meshes(t cost.Table, o Options, ranks, batch int, show func(done, total int64)) ([]MeshPlan, []LeftOut, error) {
 	s := meshSearch{have: o.Config, show: show}
 	o = balanced(o)
-	chains := []costedChain{{o.Config, t}}
-	for _, c := range finerChains(t, o.Config) {
-		chains = append(chains, costedChain{c, finer(t, o.Config, c)})
-	}
+	chains := costedChains(t, o.Config)
 	var left []LeftOut
 	for stages := 1; stages <= ranks; stages++ {
 		if ranks%stages != 0 {
@@ -81,12 +78,6 @@ func Meshes(t cost.Table, o Options, ranks, batch int, show func(done, total int
 		return nil, left, errors.New(strings.Join(WhyLeftOut(left, o.Config.Balance.MemoryLimitBytes), "; "))
 	}
 	return s.search(), left, nil
-}
-
-// costedChain is the settings and costs of a chain of layers.
-type costedChain struct {
-	config config.Config
-	costs  cost.Table
 }
 
 // meshSearch searches for the best meshes.
@@ -122,6 +113,9 @@ func (s *meshSearch) add(m mesh.Mesh, chains []costedChain, o Options, batch int
 	}
 	added := false
 	for _, c := range chains {
+		if c.config.Layers() < m.Stages {
+			continue
+		}
 		next := o
 		next.Config.Model = c.config.Model
 		p := &next.Config.Parallel

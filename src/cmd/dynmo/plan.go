@@ -42,12 +42,12 @@ beside it where its assumptions hold: an even number of equal stages and as many
 microbatches. The last table has other schedules, each at its own best cuts. A step
 ends with the gradient sum over replicas; bounds and ratios are of its makespan.
 
-The advice at the end names settings to add, than which none that were tried (all
-schedules, exact cuts) need less time without more memory: what they gain, and what
-it costs. "without" are settings of --set that would then have no effect. "to
-measure" are finer layers that may be better still, blocks in halves or slices of the
-head, whose costs are estimated from those of the whole ones; dynmo
-profile with these settings measures them.
+The advice at the end names settings to add, what they gain and what memory they cost.
+It begins with schedule.kind = auto, blocks in halves and slices of the head, alone and
+together, where they are faster. Then come other schedules and balancers: none that
+were tried need less time without more memory. "without" are settings of --set that would
+then have no effect. "to measure" are finer layers, whose costs are estimated from those
+of the whole ones; dynmo profile with these settings measures them.
 
 With replicas, and a network of several ranks on a node, mesh.order is compared: the
 step in both orders, and what packing onto half of the stages would free and take.
@@ -375,7 +375,8 @@ func (a planAnswer) print(out io.Writer) error {
 	}
 	for _, advice := range a.Advice {
 		if advice.Estimated {
-			name = "to measure" // by dynmo profile
+			line("to measure", "%s", advice) // by dynmo profile
+			continue
 		}
 		line(name, "%s", advice)
 		name = "or"
