@@ -53,8 +53,9 @@ type LeftOut struct {
 // Microbatches keep their size, so that each of D replicas has batch / (D · size). A mesh is left
 // out if that is no whole number, or if no plan fits the memory. Each mesh is planned with
 // schedule.kind = auto, on the chain at hand and on those of finerChains, whose costs finer makes
-// up. A plan on made-up costs has to gain worthSeconds. The best five then try interleaved
-// schedules. A balancer that never moves layers gives way to the exact partition.
+// up. In every comparison, and in the order of the answer, a plan on made-up costs counts as
+// longer by worthSeconds. The best five then try interleaved schedules. A balancer that never
+// moves layers gives way to the exact partition.
 //
 // A plan is searched only if its lower bound (search.Planner.LeastSeconds) is below the steps of
 // its own mesh and of the fifth best mesh. The answer is that of a search of all plans.
