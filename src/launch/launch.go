@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"runtime/debug"
@@ -189,7 +188,11 @@ func launchMPI(c config.Config, h Hooks) (train.Outcome, error) {
 // agree returns an error unless all processes run one binary with one configuration,
 // and are as many as that has ranks. Collective.
 func agree(c config.Config, t comm.Transport) error {
-	binary, err := program()
+	path, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	binary, err := contentHash(path)
 	if err != nil {
 		return err
 	}
@@ -230,24 +233,6 @@ func launchRank(c config.Config, t comm.Transport, h Hooks, w *watch) (out train
 func readInside(c config.Config) bool {
 	chain := model.FromConfig(c).Chain()
 	return c.Packs() || slices.ContainsFunc(chain[1:len(chain)-1], func(d model.Description) bool { return d.Traits().Feeds })
-}
-
-// program returns the hash of this executable.
-func program() (sum [sha256.Size]byte, err error) {
-	path, err := os.Executable()
-	if err != nil {
-		return sum, err
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return sum, err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil { // not as a whole: what is read now would count as this rank's memory
-		return sum, fmt.Errorf("%s: %w", path, err)
-	}
-	return [sha256.Size]byte(h.Sum(nil)), nil
 }
 
 // grid returns how ranks are laid over stages and replicas.

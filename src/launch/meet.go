@@ -1,9 +1,13 @@
 package launch
 
 import (
+	"crypto/sha256"
+	"debug/elf"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 
@@ -23,6 +27,25 @@ type arrival struct {
 	GPU      string    // which GPU it computes on, "" if none
 	Bounds   []bound   // on the memory of its host that it takes; none for a GPU's
 	Locality *locality // where its process may run; nil unless it has a GPU and is the only rank of the process
+}
+
+// contentHash returns a hash that executables of one content share. Go's linker notes a hash of
+// the content in an executable. A file without that note is read as a whole, which takes longer
+// the more ranks a host has.
+func contentHash(path string) (sum [sha256.Size]byte, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return sum, err
+	}
+	defer f.Close()
+	h, from := sha256.New(), io.Reader(f)
+	if e, err := elf.NewFile(f); err == nil && e.Section(".note.go.buildid") != nil {
+		from = e.Section(".note.go.buildid").Open()
+	}
+	if _, err := io.Copy(h, from); err != nil { // in pieces: what is read now would count as this rank's memory
+		return sum, fmt.Errorf("%s: %w", path, err)
+	}
+	return [sha256.Size]byte(h.Sum(nil)), nil
 }
 
 // meet gathers the arrivals of all ranks. It returns the same error on every

@@ -1,6 +1,10 @@
 package launch
 
 import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -133,4 +137,26 @@ func TestGPURanks(t *testing.T) {
 		return nil
 	})
 	expect.OK(t, err)
+}
+
+// TestContentHash: executables with other notes of the linker differ, as do files without notes.
+func TestContentHash(t *testing.T) {
+	path, err := os.Executable()
+	expect.OK(t, err)
+	binary, err := os.ReadFile(path)
+	expect.OK(t, err)
+	other := slices.Clone(binary)
+	other[bytes.Index(binary, []byte("Go\x00\x00"))+4] ^= 1 // the text of the note is behind its name
+	seen, copied := make(map[[32]byte]bool), filepath.Join(t.TempDir(), "copy")
+	for i, content := range [][]byte{binary, other, []byte("#!/bin/sh"), []byte("#!/bin/bash")} {
+		expect.OK(t, os.WriteFile(copied, content, 0o600))
+		hash, err := contentHash(copied)
+		if expect.OK(t, err); seen[hash] {
+			t.Errorf("file %d is taken for an earlier one", i)
+		}
+		seen[hash] = true
+	}
+	if mine, err := contentHash(path); err != nil || !seen[mine] {
+		t.Errorf("%v; want what the copy has", err)
+	}
 }
