@@ -1,6 +1,10 @@
 package comm
 
-import "fmt"
+import (
+	"cmp"
+	"errors"
+	"fmt"
+)
 
 // SharedError is an error that every rank has, for the same reason, so that one of them
 // tells it for all.
@@ -21,19 +25,22 @@ func Input(err error) error { return SharedError{err, true} }
 // Agree returns the same error on every rank if any rank has one: the first by rank. input
 // says whether what the user gave is wrong then. Collective.
 func Agree(world *Group, err error, input bool) error {
-	var text string
+	var first string
 	if err != nil {
-		text = err.Error()
+		who := world.Peer(world.Rank())
+		first = fmt.Sprintf("rank %d (host %s): %v", who.World, who.Host, err)
 	}
-	all, err := world.Allgather([]byte(text))
+	first, _, err = Fold(world, 0, first, func(text string) []byte { return []byte(text) },
+		func(text string, later []byte) string { return cmp.Or(text, string(later)) })
 	if err != nil {
 		return fmt.Errorf("start: %w", err)
 	}
-	for rank, b := range all {
-		if len(b) > 0 {
-			who := world.Peer(rank)
-			return SharedError{fmt.Errorf("rank %d (host %s): %s", who.World, who.Host, b), input}
-		}
+	told, err := world.Bcast(0, []byte(first))
+	if err != nil {
+		return fmt.Errorf("start: %w", err)
+	}
+	if len(told) > 0 {
+		return SharedError{errors.New(string(told)), input}
 	}
 	return nil
 }
