@@ -8,20 +8,18 @@ import (
 	"dynmo/src/schedule"
 )
 
-// Balancing takes these seconds in real runs on an AMD EPYC. Measuring was timed in runs of 4
-// to 720 ranks without arithmetic, with 14 to 98 layers and 16 to 96 microbatches
-// (clock=virtual), of each the median of its steps: 0.66 ms on 24 stages with 50 layers and 96
-// microbatches. The sum of the terms is within 12 % of each run. Diffusion was timed in 25 runs
-// of 4 ranks.
+// Balancing takes these seconds. Measuring was timed on an Intel Xeon, in runs without
+// arithmetic (clock=virtual); decisions on an AMD EPYC.
 const (
-	// measureStep is what measuring a step takes, and telling all ranks; measureStage and
-	// measureReplica what each stage and each replica adds, measurePass each layer and
-	// microbatch of a replica, of which rank 0 alone learns.
-	measureStep, measureStage, measureReplica, measurePass = 1.8e-4, 7e-6, 1e-5, 6.3e-8
+	// measureStep is what measuring a step takes, and telling all ranks. measureStage is what
+	// each stage adds, measureLevel each level of the tree over replicas, and measurePass each
+	// layer and microbatch of a replica. The sum is within 25 % of what dynmo bench scale shows
+	// as "path" on 4 to 720 ranks of two cores of an Intel Xeon (results/scale.txt).
+	measureStep, measureStage, measureLevel, measurePass = 9e-5, 5e-6, 5e-5, 9.3e-8
 	// decidePass is what an exact partition takes for each microbatch on each chunk, in a
 	// schedule that follows from numbers alone. BenchmarkNext of plan/search takes
-	// 0.32 ms on 8 stages with 32 microbatches, 4.0 ms on 24 with 96; in 37 of the runs,
-	// on 4 with 16, it was 2.4 µs (quartiles 1.6 and 3.1).
+	// 0.32 ms on 8 stages with 32 microbatches, 4.0 ms on 24 with 96; in 37 runs on 4 with 16
+	// a pass took 2.4 µs (quartiles 1.6 and 3.1).
 	decidePass = 1.8e-6
 	// adaptPass is the same where the schedule is made for the costs: BenchmarkNext takes
 	// 14.5 ms on 24 stages with 96 microbatches (5.6 ms, 22 µs a pass, on 8 with 32).
@@ -31,7 +29,7 @@ const (
 	// microbatches, one of zb-v 48 ms (9 to 19 µs and 10 µs a pass).
 	veePass = 1.4e-5
 	// diffuseStage is what diffusion takes for each stage, most of it messages between
-	// neighbours (quartiles 0.27 and 0.33 ms).
+	// neighbours, in 25 runs of 4 ranks (quartiles 0.27 and 0.33 ms).
 	diffuseStage = 3e-4
 )
 
@@ -49,8 +47,9 @@ func (o Options) measuring(l layout.Layout) float64 {
 		return 0
 	}
 	m := l.Mesh
-	hops := float64(2 * (bits.Len(uint(m.Stages-1)) + bits.Len(uint(m.Replicas-1))))
-	return c.Simulate.Measuring * (measureStep + measureStage*float64(m.Stages) + measureReplica*float64(m.Replicas) +
+	levels := float64(bits.Len(uint(m.Replicas - 1)))
+	hops := 2 * (float64(bits.Len(uint(m.Stages-1))) + levels)
+	return c.Simulate.Measuring * (measureStep + measureStage*float64(m.Stages) + measureLevel*levels +
 		measurePass*float64(c.Layers()*l.Schedule.Microbatches) + hops*o.Network.Link(0, m.Size()-1).Latency)
 }
 

@@ -15,10 +15,10 @@ func TestBalancingCosts(t *testing.T) {
 	const steps, decisions = 60, 6 + 1 // every 10, and after the second step of the changed model
 	for name, decision := range map[string]float64{"partition": decidePass * 4 * 8, "diffusion": diffuseStage * 4} {
 		c := plantest.Settings(schedule.Kind1F1B, 16, 4, 8)
-		c.Balance.Every, c.Balance.Kind = "10", name
+		c.Balance.Every, c.Balance.Kind, c.Parallel.Replicas = "10", name, 3
 		c.Simulate.Measuring, c.Simulate.Deciding = 2, 3
 		run := simulated(t, shrinking(0.2), on(c, plantest.Link))
-		one := measureStep + 4*measureStage + measureReplica + 16*8*measurePass + 4*plantest.Link.Node.Latency // up and down two levels
+		one := measureStep + 4*measureStage + 2*measureLevel + 16*8*measurePass + 8*plantest.Link.Node.Latency // up and down two levels of stages and two of replicas
 		if want := 2 * steps * one; math.Abs(run.Measuring/want-1) > 1e-9 {
 			t.Errorf("%s: %v s of measuring, want %v", name, run.Measuring, want)
 		}

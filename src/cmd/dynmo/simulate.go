@@ -58,7 +58,7 @@ A line is steps that are alike: the seconds of a step, and those of the gradient
 over replicas that no work hides ("exposed"); its makespan over the lower bound; the
 bubble ratio. Samples are sequences. Every time is simulated (clock=sim) on costs of
 the clock that the file names. Moves take the time of their bytes, which simulate.move_delay_most delays;
-measuring and deciding take what they took in real runs on an AMD EPYC
+measuring and deciding take what they took in runs on CPUs of servers
 (clock=virtual), times simulate.measure_times and simulate.decide_times.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {

@@ -121,7 +121,7 @@ func (a simAnswer) printWords(out io.Writer) {
 	}
 	paragraph(out, "idle", "%s", a.idle())
 	if spent := a.Moving + a.Measuring + a.Deciding; spent > 0 {
-		paragraph(out, "balancing", "%s of moves, %s of measuring, %s of decisions: %.2f %% of the run (clock=sim; measuring and deciding as real runs took on an AMD EPYC)", duration(a.Moving), duration(a.Measuring), duration(a.Deciding), 100*spent/a.Seconds)
+		paragraph(out, "balancing", "%s of moves, %s of measuring, %s of decisions: %.2f %% of the run (clock=sim; measuring and deciding as in runs on CPUs of servers)", duration(a.Moving), duration(a.Measuring), duration(a.Deciding), 100*spent/a.Seconds)
 	}
 	if slices.ContainsFunc(a.Segments, func(l simSegment) bool { return l.Stages < a.Segments[0].Stages }) {
 		paragraph(out, "rank time", "%s over all ranks that hold layers, %s of what all ranks take if none moves", duration(a.RankSeconds), ratio(a.RankSeconds/(a.First.Seconds*float64(a.Ranks))))
