@@ -37,8 +37,7 @@ the update, "measure" what the step showed on its way to rank 0, "decide" the de
 its way to all ranks. These three together should take less than a millisecond, "KB" is
 what a rank sends in them; "rank 0" is what rank 0 takes for them. "path" is how long a step
 waits for "measure" and "decide", the median of steps (clock=virtual).
-
-Layers that count, as those with experts: --set dynamic.kind=moe --set model.family=llama`,
+With --set dynamic.kind=KIND what layers of that kind count travels too.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if steps < 1 {
