@@ -20,6 +20,36 @@ void dynmo_cpu_add(const dynmo_cpu *k, float *out, const float *a, const float *
 	dynmo_parallel(k->team, n, GRAIN, add, &(struct pointwise){k, out, a, b});
 }
 
+struct rounding {
+	const dynmo_cpu *k;
+	float *sums;
+	uint16_t *out;
+	const float *x;
+	const uint16_t *b;
+};
+
+static void to_bfloat16(const void *job, int64_t first, int64_t last)
+{
+	const struct rounding *r = job;
+	r->k->to_bfloat16(r->out + first, r->x + first, last - first);
+}
+
+void dynmo_cpu_round(const dynmo_cpu *k, uint16_t *out, const float *x, int64_t n)
+{
+	dynmo_parallel(k->team, n, GRAIN, to_bfloat16, &(struct rounding){.k = k, .out = out, .x = x});
+}
+
+static void add_bfloat16(const void *job, int64_t first, int64_t last)
+{
+	const struct rounding *r = job;
+	r->k->add_bfloat16(r->sums + first, r->x ? r->x + first : NULL, r->b + first, last - first);
+}
+
+void dynmo_cpu_add_rounded(const dynmo_cpu *k, float *out, const float *a, const uint16_t *b, int64_t n)
+{
+	dynmo_parallel(k->team, n, GRAIN, add_bfloat16, &(struct rounding){.k = k, .sums = out, .x = a, .b = b});
+}
+
 static void gelu_forward(const void *job, int64_t first, int64_t last)
 {
 	const struct pointwise *p = job;

@@ -35,6 +35,8 @@ struct dynmo_cpu {
 	struct dynmo_team *team;
 	/* elementwise.c */
 	void (*add)(float *out, const float *a, const float *b, int64_t n);
+	void (*to_bfloat16)(uint16_t *out, const float *x, int64_t n);
+	void (*add_bfloat16)(float *out, const float *a, const uint16_t *b, int64_t n); /* a or NULL */
 	/* sums (c) += Σ_n x, rows ld apart */
 	void (*column_sums)(float *sums, const float *x, int64_t n, int64_t c, int64_t ld);
 	void (*gelu_forward)(float *out, const float *inp, int64_t n);

@@ -57,6 +57,46 @@ int32_t run(void *stream, OP op, void *out, const void *a, const void *b, int64_
 	return launched();
 }
 
+/* out (n), bfloat16, is x rounded. */
+__global__ void __launch_bounds__(THREADS) rounding(bf16 *out, const float *x, int64_t n, bool vector)
+{
+	const int N = width<bf16>;
+	int64_t at = (static_cast<int64_t>(blockIdx.x) * THREADS + threadIdx.x) * N;
+	if (vector && at + N <= n) {
+		pack<float> low = read<true, N / 2>(x + at, 0, N), high = read<true, N / 2>(x + at + N / 2, 0, N);
+		float both[N];
+#pragma unroll
+		for (int j = 0; j < N / 2; j++) {
+			both[j] = low[j];
+			both[j + N / 2] = high[j];
+		}
+		write<true>(out + at, 0, N, pack<bf16>::of(both));
+		return;
+	}
+	for (int64_t i = at; i < n && i < at + N; i++)
+		out[i] = narrow<bf16>(x[i]);
+}
+
+/* out = a + b, or b where there is no a. out may be a. */
+__global__ void __launch_bounds__(THREADS) accumulate_rounded(float *out, const float *a, const bf16 *b, int64_t n, bool vector)
+{
+	const int N = width<float>;
+	int64_t at = (static_cast<int64_t>(blockIdx.x) * THREADS + threadIdx.x) * N;
+	if (vector && at + N <= n) {
+		pack<float> x = {};
+		if (a) x = read<true, N>(a + at, 0, N);
+		pack<bf16, N> y = read<true, N>(b + at, 0, N);
+		float result[N];
+#pragma unroll
+		for (int j = 0; j < N; j++)
+			result[j] = a ? x[j] + y[j] : y[j];
+		write<true>(out + at, 0, N, pack<float>::of(result));
+		return;
+	}
+	for (int64_t i = at; i < n && i < at + N; i++)
+		out[i] = a ? a[i] + wide(b[i]) : wide(b[i]);
+}
+
 } // namespace
 
 int32_t dynmo_cuda_gelu_forward(dynmo_cuda *k, void *stream, void *out, const void *inp, int64_t n)
@@ -77,4 +117,19 @@ int32_t dynmo_cuda_add(dynmo_cuda *k, void *stream, void *out, const void *a, co
 int32_t dynmo_cuda_accumulate(dynmo_cuda *, void *stream, float *out, const float *a, const float *b, int64_t n)
 {
 	return run<float>(stream, sum(), out, a, b, n);
+}
+
+int32_t dynmo_cuda_round(dynmo_cuda *, void *stream, void *out, const float *x, int64_t n)
+{
+	if (n == 0) return 0;
+	LAUNCH(rounding, parts(n, THREADS * width<bf16>), THREADS, 0, stream, static_cast<bf16 *>(out), x, n, aligned(out, x));
+	return launched();
+}
+
+int32_t dynmo_cuda_accumulate_rounded(dynmo_cuda *, void *stream, float *out, const float *a, const void *b, int64_t n)
+{
+	if (n == 0) return 0;
+	LAUNCH(accumulate_rounded, parts(n, THREADS * width<float>), THREADS, 0, stream, out, a, static_cast<const bf16 *>(b), n,
+		aligned(out, a, b));
+	return launched();
 }

@@ -128,6 +128,9 @@ void dynmo_cpu_gelu_backward(const dynmo_cpu *k, float *dinp, const float *inp, 
 void dynmo_cpu_swiglu_forward(const dynmo_cpu *k, float *out, const float *gateup, int64_t n, int64_t c);
 void dynmo_cpu_swiglu_backward(const dynmo_cpu *k, float *dgateup, const float *dout, const float *gateup, int64_t n, int64_t c);
 void dynmo_cpu_add(const dynmo_cpu *k, float *out, const float *a, const float *b, int64_t n);
+/* bfloat16 numbers are given as their bits; a or NULL. */
+void dynmo_cpu_round(const dynmo_cpu *k, uint16_t *out, const float *x, int64_t n);
+void dynmo_cpu_add_rounded(const dynmo_cpu *k, float *out, const float *a, const uint16_t *b, int64_t n);
 
 /* rows (n) are different rows of a table of so many; factor (n) or NULL. */
 int32_t dynmo_cpu_gather_rows(const dynmo_cpu *k, float *out, const float *inp, const int32_t *rows, const float *factor,

@@ -21,7 +21,7 @@
 #include <stdint.h>
 
 /* Grows with every change of the list below. */
-#define DYNMO_CUDA_VERSION 9
+#define DYNMO_CUDA_VERSION 10
 
 enum { DYNMO_CUDA_F32 = 0, DYNMO_CUDA_BF16 = 1 }; /* E */
 
@@ -177,6 +177,10 @@ typedef struct {
 	  int32_t c), (k, stream, dgateup, dout, gateup, n, c))                                                            \
 	X(add, (dynmo_cuda *k, void *stream, void *out, const void *a, const void *b, int64_t n), (k, stream, out, a, b, n)) \
 	X(accumulate, (dynmo_cuda *k, void *stream, float *out, const float *a, const float *b, int64_t n),                \
+	  (k, stream, out, a, b, n))                                                                                       \
+	/* out and b are bfloat16; a may be absent. */                                                                     \
+	X(round, (dynmo_cuda *k, void *stream, void *out, const float *x, int64_t n), (k, stream, out, x, n))              \
+	X(accumulate_rounded, (dynmo_cuda *k, void *stream, float *out, const float *a, const void *b, int64_t n),         \
 	  (k, stream, out, a, b, n))                                                                                       \
                                                                                                                        \
 	X(softmax_merge, (dynmo_cuda *k, void *stream, double *out, const double *before, const void *logits,              \

@@ -323,6 +323,14 @@ func (k *Calls) Accumulate(s device.Stream, out, a, b tensor.Mem, n int) {
 	k.run(s, Accumulate, Dims{N: n}, out, a, b)
 }
 
+func (k *Calls) Round(s device.Stream, out, x tensor.Mem, n int) {
+	k.run(s, Round, Dims{N: n}, out, x)
+}
+
+func (k *Calls) AccumulateRounded(s device.Stream, out, a, b tensor.Mem, n int) {
+	k.run(s, AccumulateRounded, Dims{N: n}, out, a, b)
+}
+
 func (k *Calls) SoftmaxMerge(s device.Stream, out, before, logits, targets tensor.Mem, n, v, first int) {
 	k.pending.First = first
 	k.run(s, SoftmaxMerge, Dims{N: n, V: v}, out, before, logits, targets)

@@ -136,6 +136,12 @@ type Backend interface {
 	Add(s device.Stream, out, a, b tensor.Mem, n int)
 	// Accumulate is Add of wide elements.
 	Accumulate(s device.Stream, out, a, b tensor.Mem, n int)
+	// Round sets the bfloat16 elements of out (n) to the nearest of the wide elements of x; of
+	// two that are as near, the even one. A NaN stays one.
+	Round(s device.Stream, out, x tensor.Mem, n int)
+	// AccumulateRounded is Accumulate of wide elements of a and bfloat16 elements of b. Without
+	// a, out = b.
+	AccumulateRounded(s device.Stream, out, a, b tensor.Mem, n int)
 
 	// SoftmaxMerge looks at the columns [first, first+v) of wider rows of logits,
 	// (n, v) here, and joins them in out to before, the result for the columns to

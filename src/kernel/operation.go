@@ -37,6 +37,8 @@ const (
 	SwiGLUBackward
 	Add
 	Accumulate
+	Round
+	AccumulateRounded
 	SoftmaxMerge
 	SoftmaxGradient
 	CrossEntropy
@@ -104,6 +106,7 @@ const (
 	i64
 	U64
 	f64
+	bf16
 	Table     // DType: any number of whole rows, at least one
 	wideTable // DType.Wide, likewise
 	kinds
@@ -120,6 +123,8 @@ func (k Kind) Type(d tensor.DType) tensor.DType {
 		return tensor.U64
 	case f64:
 		return tensor.F64
+	case bf16:
+		return tensor.BF16
 	case float, Table:
 		return d
 	}
@@ -276,6 +281,9 @@ var operations = [Ops]Operation{
 	SwiGLUBackward: {"SwiGLUBackward", 1, n2c, []Operand{set("dgateup", n2c), in("dout", nc), in("gateup", n2c)}},
 	Add:            {"Add", 1, n, []Operand{set("out", n), in("a", n), in("b", n)}},
 	Accumulate:     {"Accumulate", 1, n, []Operand{set("out", n).of(Wide), in("a", n).of(Wide), in("b", n).of(Wide)}},
+	Round:          {"Round", 1, n, []Operand{set("out", n).of(bf16), in("x", n).of(Wide)}},
+	AccumulateRounded: {"AccumulateRounded", 1, n, []Operand{set("out", n).of(Wide), in("a", n).of(Wide).optional(),
+		in("b", n).of(bf16)}},
 	SoftmaxMerge: {"SoftmaxMerge", 1, nv, []Operand{set("out", n3).of(f64), in("before", n3).of(f64).optional(),
 		in("logits", nv), in("targets", n).of(I32)}},
 	SoftmaxGradient: {"SoftmaxGradient", 1, nv, []Operand{add("logits", nv), in("stats", n3).of(f64), in("targets", n).of(I32)}},

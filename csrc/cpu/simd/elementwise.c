@@ -6,6 +6,42 @@ static void FN(add)(float *out, const float *a, const float *b, int64_t n)
 		vstore_n(out + i, vload_n(a + i, n - i) + vload_n(b + i, n - i), n - i);
 }
 
+/* The nearest bfloat16, of two the even one; of a NaN one that is quiet. */
+static void FN(to_bfloat16)(uint16_t *out, const float *x, int64_t n)
+{
+	for (int64_t i = 0; i < n; i++) {
+		uint32_t bits;
+		memcpy(&bits, x + i, sizeof bits);
+		uint32_t nearest = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+		out[i] = (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? bits >> 16 | 0x40 : nearest);
+	}
+}
+
+/* The first LANES of the bfloat16 numbers that are left; 0 behind them. */
+static inline vf FN(widen)(const uint16_t *b, int64_t left)
+{
+	uint16_t narrow[LANES] = {0};
+	uint32_t bits[LANES];
+	if (left >= LANES)
+		memcpy(narrow, b, sizeof narrow);
+	else
+		memcpy(narrow, b, (size_t)left * sizeof *b);
+	for (int l = 0; l < LANES; l++)
+		bits[l] = (uint32_t)narrow[l] << 16;
+	vf x;
+	memcpy(&x, bits, sizeof x);
+	return x;
+}
+
+static void FN(add_bfloat16)(float *out, const float *a, const uint16_t *b, int64_t n)
+{
+	for (int64_t i = 0; i < n; i += LANES) {
+		vf x = FN(widen)(b + i, n - i);
+		if (a) x += vload_n(a + i, n - i);
+		vstore_n(out + i, x, n - i);
+	}
+}
+
 /* Adds rows in ascending order, a block of columns at a time in registers. */
 static void FN(column_sums)(float *sums, const float *x, int64_t n, int64_t c, int64_t ld)
 {

@@ -11,6 +11,8 @@
 
 const struct dynmo_cpu FN(kernels) = {
 	.add = FN(add),
+	.to_bfloat16 = FN(to_bfloat16),
+	.add_bfloat16 = FN(add_bfloat16),
 	.column_sums = FN(column_sums),
 	.gelu_forward = FN(gelu_forward),
 	.gelu_backward = FN(gelu_backward),

@@ -28,6 +28,7 @@ func (k *backend) do(_ device.Stream, call *kernel.Call) {
 		k.blocks(call)
 		return
 	}
+	halves := func(i int) *C.uint16_t { return (*C.uint16_t)(call.Mem[i].Ptr) }
 	switch call.Op {
 	case kernel.EmbeddingForward:
 		status = C.dynmo_cpu_embedding_forward(k.c, x(0), indices(1), indices(2), x(3), x(4), n, c, rows(3), rows(4))
@@ -85,6 +86,10 @@ func (k *backend) do(_ device.Stream, call *kernel.Call) {
 		C.dynmo_cpu_swiglu_backward(k.c, x(0), x(1), x(2), n, c)
 	case kernel.Add, kernel.Accumulate:
 		C.dynmo_cpu_add(k.c, x(0), x(1), x(2), n)
+	case kernel.Round:
+		C.dynmo_cpu_round(k.c, halves(0), x(1), n)
+	case kernel.AccumulateRounded:
+		C.dynmo_cpu_add_rounded(k.c, x(0), x(1), halves(2), n)
 	case kernel.SoftmaxMerge:
 		status = C.dynmo_cpu_softmax_merge(k.c, doubles(0), doubles(1), x(2), indices(3), n, v, first)
 	case kernel.SoftmaxGradient:

@@ -89,6 +89,10 @@ func (k *backend) do(s device.Stream, call *kernel.Call) {
 		status = C.call_add(t, h, stream, x(0), x(1), x(2), length)
 	case kernel.Accumulate:
 		status = C.call_accumulate(t, h, stream, floats(0), floats(1), floats(2), length)
+	case kernel.Round:
+		status = C.call_round(t, h, stream, x(0), floats(1), length)
+	case kernel.AccumulateRounded:
+		status = C.call_accumulate_rounded(t, h, stream, floats(0), floats(1), x(2), length)
 	case kernel.SoftmaxMerge:
 		status = C.call_softmax_merge(t, h, stream, doubles(0), doubles(1), x(2), indices(3), rows(), v, first)
 	case kernel.SoftmaxGradient:

@@ -8,6 +8,7 @@ import (
 
 	"dynmo/src/device"
 	"dynmo/src/kernel"
+	"dynmo/src/tensor"
 )
 
 // pointwise returns the sums of two operands, and both calls of GELU, on numbers
@@ -24,6 +25,34 @@ func (of maker) pointwise(n int) []example {
 		of.example(call(kernel.GELUBackward), "", given, bounded(geluBounds)),
 		of.example(call(kernel.Add), "", nil, nil),
 		of.example(call(kernel.Accumulate), "", nil, nil),
+	}
+}
+
+// roundings returns Round, on numbers that lie as near to two bfloat16 ones too, on both zeros
+// and infinities and on one that rounds to infinity, and AccumulateRounded of its result, to
+// which it adds or not. All are exact.
+func (of maker) roundings(n int) []example {
+	x, rounded, a := of.draw(givenSeed).normal(n), make([]float64, n), single(of.draw(drawnSeed).normal(n))
+	special := []float64{1 + 1.0/256, 1 + 3.0/256, 1 + 1.0/256 + 0x1p-23, math.Copysign(0, -1), 0, math.MaxFloat32, math.Inf(-1), 0x1p-149}
+	for i := range x {
+		x[i] = float64(float32(x[i]))
+		if i%5 == 2 {
+			x[i] = special[i%len(special)]
+		}
+		rounded[i] = float64(tensor.FromBF16(tensor.ToBF16(float32(x[i]))))
+	}
+	exactly := func(out values) judge { return func(kernel.Call, values) (values, values) { return out, nil } }
+	sum := slices.Clone(rounded)
+	for i := range sum {
+		if sum[i] += a[i]; of.dtype != tensor.F64 {
+			sum[i] = float64(float32(sum[i]))
+		}
+	}
+	call := func(op kernel.Op) kernel.Call { return kernel.Call{Op: op, Dims: kernel.Dims{N: n}} }
+	return []example{
+		of.example(call(kernel.Round), "", map[string]any{"x": x}, exactly(values{"out": rounded})),
+		of.example(call(kernel.AccumulateRounded), "", map[string]any{"a": a, "b": rounded}, exactly(values{"out": sum})),
+		of.example(call(kernel.AccumulateRounded), ",no a", map[string]any{"a": nil, "b": rounded}, exactly(values{"out": rounded})),
 	}
 }
 
@@ -89,11 +118,11 @@ func productOfGELU(c kernel.Call, x values) (want, bound values) {
 // aliasing asserts that the calls that may work in place give the same bits
 // there as elsewhere.
 func aliasing(t *testing.T, k kernel.Backend, dev device.Device) {
-	all := maker{k.DType()}.pointwise(1027)
+	all := slices.Concat(maker{k.DType()}.pointwise(1027), maker{k.DType()}.roundings(1027))
 	for _, c := range []struct {
 		op    kernel.Op
 		place int // operand that is also the destination
-	}{{kernel.GELUBackward, 2}, {kernel.Add, 1}, {kernel.Add, 2}, {kernel.Accumulate, 1}} {
+	}{{kernel.GELUBackward, 2}, {kernel.Add, 1}, {kernel.Add, 2}, {kernel.Accumulate, 1}, {kernel.AccumulateRounded, 1}} {
 		call := all[slices.IndexFunc(all, func(x example) bool { return x.Op == c.op })]
 		apart := newArena(t, dev, call, k.DType(), 0)
 		call.run(k, apart.stream, apart.mem)

@@ -57,6 +57,9 @@ func TestCallsAreDescribed(t *testing.T) {
 	k.Mask(nil, f(n), mask, n)
 	k.MagnitudeHistogram(nil, tensor.From(make([]int64, 256)), f(n), mask, n, 0, 0)
 	k.Accumulate(nil, f(n), f(n), f(n), n)
+	half := tensor.From(make([]uint16, n))
+	k.Round(nil, half, f(n), n)
+	k.AccumulateRounded(nil, f(n), f(n), half, n)
 	k.NormBackwardInputTo(cpu.New(device.NewWall()).NewStream(), f(n*c), f(n*c), f(n*c), f(n*c), f(n), f(n), f(c), n, c)
 	k.MatmulForwardAdd(nil, f(n*o), f(n*c), f(o*c), f(o), f(n*o), n, c, o)
 	k.MatmulForwardGELU(nil, f(n*o), f(n*o), f(n*c), f(o*c), f(o), n, c, o)
@@ -113,6 +116,8 @@ func TestCallsAreDescribed(t *testing.T) {
 		{kernel.Mask, kernel.Dims{N: n}, 6},
 		{kernel.MagnitudeHistogram, kernel.Dims{N: n}, 6},
 		{kernel.Accumulate, kernel.Dims{N: n}, 6},
+		{kernel.Round, kernel.Dims{N: n}, 6},
+		{kernel.AccumulateRounded, kernel.Dims{N: n}, 6},
 		// the calls of two operations, one after the other
 		{kernel.NormBackwardInput, kernel.Dims{N: n, C: c}, 24},
 		{kernel.MatmulForward, kernel.Dims{N: n, C: c, O: o}, 240},

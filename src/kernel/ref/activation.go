@@ -1,6 +1,10 @@
 package ref
 
-import "math"
+import (
+	"math"
+
+	"dynmo/src/tensor"
+)
 
 // The tanh form of GELU (Hendrycks & Gimpel 2016, section 2).
 var geluScale = math.Sqrt(2 / math.Pi)
@@ -34,6 +38,26 @@ func GELUBackward[F Float](dinp, inp, dout []F) {
 func Add[F Float](out, a, b []F) {
 	for i := range out {
 		out[i] = a[i] + b[i]
+	}
+}
+
+// round sets out to the bits of the bfloat16 numbers nearest to x, the even one of two. Both
+// have the same length.
+func round[F Float](out []uint16, x []F) {
+	for i := range out {
+		out[i] = tensor.ToBF16(float32(x[i]))
+	}
+}
+
+// addRounded sets out = a + b, or b where a is absent, with b as bits of bfloat16 numbers. All
+// have the same length; out may be a.
+func addRounded[F Float](out, a []F, b []uint16) {
+	for i := range out {
+		x := F(tensor.FromBF16(b[i]))
+		if a != nil {
+			x += a[i]
+		}
+		out[i] = x
 	}
 }
 

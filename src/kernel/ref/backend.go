@@ -27,6 +27,7 @@ func (*backend) Identity() string { return "ref " + runtime.GOARCH }
 func do[F Float](_ device.Stream, call *kernel.Call) {
 	x := func(i int) []F { return tensor.Of[F](call.Mem[i]) }
 	indices := func(i int) []int32 { return tensor.Of[int32](call.Mem[i]) }
+	halves := func(i int) []uint16 { return tensor.Of[uint16](call.Mem[i]) }
 	doubles := func(i int) []float64 { return tensor.Of[float64](call.Mem[i]) }
 	words := func(i int) []uint64 { return tensor.Of[uint64](call.Mem[i]) }
 	n, c, o, v := call.N, call.C, call.O, call.V
@@ -77,6 +78,10 @@ func do[F Float](_ device.Stream, call *kernel.Call) {
 		SwiGLUBackward(x(0), x(1), x(2), n, c)
 	case kernel.Add, kernel.Accumulate:
 		Add(x(0), x(1), x(2))
+	case kernel.Round:
+		round(halves(0), x(1))
+	case kernel.AccumulateRounded:
+		addRounded(x(0), x(1), halves(2))
 	case kernel.SoftmaxMerge:
 		softmaxMerge(doubles(0), doubles(1), x(2), indices(3), n, v, call.First)
 	case kernel.SoftmaxGradient:
