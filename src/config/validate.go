@@ -72,6 +72,7 @@ func (c Config) problems(origin map[string]string) []error {
 	rule(c.bytes() > mostBytes, "weights and activations of less than 2^58 bytes", "model.blocks model.hidden model.vocab model.sequence "+
 		"parallel.microbatch_size parallel.microbatches")
 	rule(c.Comm.BandwidthBytes > 0 && c.Comm.BandwidthBytes < 1000, "0 (infinite) or at least 1000 bytes/second", "comm.bandwidth_bytes")
+	rule(c.Comm.SumGroup > c.Parallel.Replicas, "comm.sum_group to be at most parallel.replicas", "comm.sum_group parallel.replicas")
 	rule(v > 1 && c.Balance.Kind == "diffusion", "a schedule with one chunk on a stage: diffusion moves layers between neighbours", "balance.kind schedule.kind")
 	rule(c.Schedule.Kind == "file" && c.Schedule.File == "", "a file", "schedule.file schedule.kind")
 	rule(c.Balance.Kind == "layout" && c.Balance.Layout == "", "a layout", "balance.layout balance.kind")

@@ -10,15 +10,25 @@ import (
 // line is what shares of replicas are multiples of: a cache line, to which slabs are padded.
 const line = 64
 
-// bucket is the gradients of some layers, which are summed over replicas together. Each
-// replica owns a share: it receives that share from all others, adds them in the order of
-// replicas, and sends the sum back.
+// bucket is the gradients of some layers, which are summed over replicas together (see
+// schedule.Sums). This replica owns a share of it.
 type bucket struct {
-	layers          int            // trained layers of this rank up to the bucket's last, in the order in which they are complete
-	mine            []tensor.Mem   // this replica's share
-	copies          [][]tensor.Mem // by replica: its mine; absent of this one
-	scatter, gather exchange
+	layers int // trained layers of this rank up to the bucket's last, in the order in which they are complete
+	sums   []addition
+	gather exchange // sends the sum of the own share back
 }
+
+// addition is a round of messages in which copies of some gradients arrive, and their sum.
+type addition struct {
+	exchange
+	mine    []tensor.Mem   // what is added up, in the gradients
+	order   []int          // replicas whose copies are added, in this order; this one among them
+	copies  [][]tensor.Mem // in that order: their mine
+	rounded []rounding     // what is rounded before the round; nil: copies are as wide as gradients
+}
+
+// rounding is gradients, and their bfloat16 values.
+type rounding struct{ wide, narrow tensor.Mem }
 
 // exchange is the messages of a round, and the round once it has begun.
 type exchange struct {
@@ -95,55 +105,124 @@ func (p *planner) buckets(layers []*model.Layer, most int64) []bucket {
 
 // bucket returns a bucket without copies that is complete once some layers are.
 func (p *planner) bucket(slabs []tensor.Mem, layers int) bucket {
-	me, replicas := p.r.replicas.Rank(), p.r.replicas.Size()
-	b := bucket{layers: layers, mine: share(slabs, me, replicas)}
-	for d := range replicas {
-		if d == me {
-			continue
+	me, replicas, sums := p.r.replicas.Rank(), p.r.replicas.Size(), p.r.options.Sums
+	shares := make([][]tensor.Mem, replicas)
+	for d := range shares {
+		shares[d] = share(slabs, d, replicas)
+	}
+	group := sums.GroupOf(me, replicas)
+	lo, hi := sums.Members(group, replicas)
+	var values, groups addition
+	for d := lo; d < hi; d++ {
+		values.order = append(values.order, d)
+	}
+	for k := range sums.Groups(replicas) {
+		groups.order = append(groups.order, sums.Adder(me, k, replicas))
+	}
+	groups.mine = shares[me]
+	b := bucket{layers: layers, sums: []addition{values, groups}[:sums.Rounds(replicas)]}
+	for owner, parts := range shares {
+		adder := sums.Adder(owner, group, replicas)
+		for _, m := range parts {
+			switch {
+			case adder != me:
+				b.sums[0].sends = append(b.sums[0].sends, comm.Part{Rank: adder, Mem: m})
+			case owner < lo || owner >= hi:
+				b.sums[1].sends = append(b.sums[1].sends, comm.Part{Rank: owner, Mem: m})
+			}
+			if owner != me {
+				b.gather.recvs = append(b.gather.recvs, comm.Part{Rank: owner, Mem: m})
+			}
 		}
-		for _, m := range share(slabs, d, replicas) {
-			b.scatter.sends = append(b.scatter.sends, comm.Part{Rank: d, Mem: m})
-			b.gather.recvs = append(b.gather.recvs, comm.Part{Rank: d, Mem: m})
+		if adder == me {
+			b.sums[0].mine = append(b.sums[0].mine, parts...)
 		}
-		for _, m := range b.mine {
-			b.gather.sends = append(b.gather.sends, comm.Part{Rank: d, Mem: m})
+		if owner != me {
+			for _, m := range shares[me] {
+				b.gather.sends = append(b.gather.sends, comm.Part{Rank: owner, Mem: m})
+			}
 		}
 	}
 	return b
 }
 
-// copies gives the buckets room for the others' copies of their shares: as much as
-// schedule.Lookahead of them need at a time.
+// copies gives the additions of buckets room: as much as schedule.Lookahead of them need at a
+// time.
 func (p *planner) copies(list []bucket) {
-	me, replicas := p.r.replicas.Rank(), p.r.replicas.Size()
-	needs := make([]int64, schedule.Lookahead)
-	for i, b := range list {
-		own := int64(0)
-		for _, m := range b.mine {
-			own += lines(m) * line
+	for round := range p.r.options.Sums.Rounds(p.r.replicas.Size()) {
+		narrow := round == 0 && p.r.options.Sums.Rounded
+		var needs [schedule.Lookahead]int64
+		for i := range list {
+			needs[i%schedule.Lookahead] = max(needs[i%schedule.Lookahead], p.room(&list[i].sums[round], narrow))
 		}
-		needs[i%schedule.Lookahead] = max(needs[i%schedule.Lookahead], own*int64(replicas-1))
-	}
-	rooms := make([]tensor.Mem, schedule.Lookahead)
-	for i, bytes := range needs {
-		rooms[i] = p.OnDevice(bytes)
-	}
-	if p.err != nil {
-		return
-	}
-	for i := range list {
-		b, room := &list[i], rooms[i%schedule.Lookahead]
-		b.copies = make([][]tensor.Mem, replicas)
-		for d, off := 0, int64(0); d < replicas; d++ {
-			if d == me {
-				continue
-			}
-			for _, m := range b.mine {
-				c := room.Span(off, m.Bytes)
-				off += lines(m) * line
-				b.copies[d] = append(b.copies[d], c)
-				b.scatter.recvs = append(b.scatter.recvs, comm.Part{Rank: d, Mem: c})
-			}
+		var rooms [schedule.Lookahead]tensor.Mem
+		for i, bytes := range needs {
+			rooms[i] = p.OnDevice(bytes)
+		}
+		if p.err != nil {
+			return
+		}
+		for i := range list {
+			p.place(&list[i].sums[round], rooms[i%schedule.Lookahead], narrow)
 		}
 	}
+}
+
+// room returns the bytes of an addition's copies, and of what is rounded for it.
+func (p *planner) room(a *addition, narrow bool) int64 {
+	own, sent := int64(0), int64(0)
+	for _, m := range a.mine {
+		own += lines(m) * line
+	}
+	for _, part := range a.sends {
+		sent += lines(part.Mem) * line
+	}
+	copies := own * int64(len(a.order)-1)
+	if narrow {
+		return p.r.narrow(copies + own + sent)
+	}
+	return copies
+}
+
+// place lays an addition's copies, and what is rounded for it, into its room.
+func (p *planner) place(a *addition, room tensor.Mem, narrow bool) {
+	off := int64(0)
+	take := func(m tensor.Mem) tensor.Mem {
+		bytes, whole := m.Bytes, lines(m)*line
+		if narrow {
+			bytes, whole = p.r.narrow(bytes), p.r.narrow(whole)
+		}
+		c := room.Span(off, bytes)
+		off += whole
+		return c
+	}
+	round := func(m tensor.Mem) tensor.Mem {
+		a.rounded = append(a.rounded, rounding{m, take(m)})
+		return a.rounded[len(a.rounded)-1].narrow
+	}
+	if narrow {
+		for i := range a.sends {
+			a.sends[i].Mem = round(a.sends[i].Mem)
+		}
+	}
+	a.copies = make([][]tensor.Mem, len(a.order))
+	for i, d := range a.order {
+		for _, m := range a.mine {
+			switch {
+			case d != p.r.replicas.Rank():
+				c := take(m)
+				a.copies[i] = append(a.copies[i], c)
+				a.recvs = append(a.recvs, comm.Part{Rank: d, Mem: c})
+			case narrow:
+				a.copies[i] = append(a.copies[i], round(m))
+			default:
+				a.copies[i] = append(a.copies[i], m)
+			}
+		}
+	}
+}
+
+// narrow returns the bytes that gradients of some bytes have as bfloat16.
+func (r *Runner) narrow(bytes int64) int64 {
+	return bytes / r.x.Backend.DType().Wide().Size() * tensor.BF16.Size()
 }

@@ -7,11 +7,11 @@ import (
 )
 
 // reducer sums gradients over replicas, while the backward passes of a step that are left
-// go on: a bucket's first round, in which copies travel, begins once the gradients of its
-// layers are complete; its second, in which sums do, once all copies have arrived and are
-// added. The order of addition is fixed by construction, which no library's allreduce
-// promises. All replicas of a stage execute one list, and begin their rounds in one order,
-// whenever that is.
+// go on (see schedule.Sums). A bucket's first round, in which copies travel, begins once the
+// gradients of its layers are complete. Each later round begins once all copies of the round
+// before have arrived and are added. The order of addition is fixed by construction, which no
+// library's allreduce promises. All replicas of a stage execute one list, and begin their
+// rounds in one order, whenever that is.
 type reducer struct {
 	buckets  []bucket
 	rounds   []turn // of a step, in order
@@ -21,11 +21,8 @@ type reducer struct {
 	talking  int    // talkers that are not complete
 }
 
-// turn is a round of a bucket: its first, or its second.
-type turn struct {
-	bucket int
-	gather bool
-}
+// turn is a round of a bucket, counted from 0. The last one gathers the sums.
+type turn struct{ bucket, round int }
 
 func (p *planner) reducer() reducer {
 	q, r := reducer{}, p.r
@@ -38,12 +35,12 @@ func (p *planner) reducer() reducer {
 	}
 	layers := r.completed()
 	q.buckets = p.buckets(layers, most)
-	for i := range len(q.buckets) + schedule.Lookahead - 1 {
-		if i < len(q.buckets) {
-			q.rounds = append(q.rounds, turn{bucket: i})
-		}
-		if i >= schedule.Lookahead-1 {
-			q.rounds = append(q.rounds, turn{bucket: i - schedule.Lookahead + 1, gather: true})
+	last, apart := r.options.Sums.Rounds(r.replicas.Size()), schedule.Lookahead-1
+	for i := range len(q.buckets) + last*apart {
+		for round := range last + 1 {
+			if b := i - round*apart; b >= 0 && b < len(q.buckets) {
+				q.rounds = append(q.rounds, turn{b, round})
+			}
 		}
 	}
 	for _, l := range layers {
@@ -72,35 +69,29 @@ func (q *reducer) advance(r *Runner) error {
 	for ; q.next < len(q.rounds); q.next++ {
 		t := q.rounds[q.next]
 		b := &q.buckets[t.bucket]
-		if !t.gather {
+		if t.round == 0 {
 			if q.complete < b.layers || q.talking > 0 {
 				break
 			}
-			if err := b.scatter.begin(r); err != nil {
+		} else if done, err := b.sums[t.round-1].round.Arrived(); err != nil {
+			return err
+		} else if !done {
+			break
+		}
+		if t.round == 0 && b.sums[0].rounded == nil { // nothing is computed
+			if err := b.begin(r, 0); err != nil {
 				return err
 			}
 			continue
 		}
-		done, err := b.scatter.round.Arrived()
-		if err != nil {
-			return err
-		}
-		if !done {
-			break
-		}
 		sum := r.begin(trace.Reduce, -1, schedule.Instr{Microbatch: -1})
-		if err := b.sum(r); err != nil {
+		if err := b.begin(r, t.round); err != nil {
 			return err
 		}
 		r.end(sum)
 	}
 	for _, t := range q.rounds[:q.next] {
-		b := &q.buckets[t.bucket]
-		e := &b.scatter
-		if t.gather {
-			e = &b.gather
-		}
-		if _, err := e.round.Test(); err != nil {
+		if _, err := q.buckets[t.bucket].exchange(t.round).round.Test(); err != nil {
 			return err
 		}
 	}
@@ -111,14 +102,7 @@ func (q *reducer) advance(r *Runner) error {
 func (q *reducer) finish(r *Runner) error {
 	for ; q.next < len(q.rounds); q.next++ {
 		t := q.rounds[q.next]
-		b := &q.buckets[t.bucket]
-		var err error
-		if t.gather {
-			err = b.sum(r)
-		} else {
-			err = b.scatter.begin(r)
-		}
-		if err != nil {
+		if err := q.buckets[t.bucket].begin(r, t.round); err != nil {
 			return err
 		}
 	}
@@ -130,38 +114,55 @@ func (q *reducer) finish(r *Runner) error {
 	return nil
 }
 
-// sum waits for the copies of a bucket, adds them and begins to send the sums. What
+// begin begins a round of a bucket. Before the first one it rounds what travels, where sums
+// round; before any other it waits for the copies of the round before and adds them. What
 // receives others' sums was sent before.
-func (b *bucket) sum(r *Runner) error {
-	if err := b.scatter.round.Wait(); err != nil {
-		return err
+func (b *bucket) begin(r *Runner, round int) error {
+	if round > 0 {
+		a := &b.sums[round-1]
+		if err := a.round.Wait(); err != nil {
+			return err
+		}
+		for part := range a.mine {
+			a.add(r, part)
+		}
+	} else {
+		for _, g := range b.sums[0].rounded {
+			r.x.Backend.Round(r.x.Stream, g.narrow, g.wide, int(g.narrow.Bytes/tensor.BF16.Size()))
+		}
 	}
-	for i := range b.mine {
-		b.add(r, i)
-	}
-	return b.gather.begin(r)
+	return b.exchange(round).begin(r)
 }
 
-// add replaces a part of my share by ((g0 + g1) + g2) + …, piece by piece. The sum of what
-// comes before mine is made in the first copy.
-func (b *bucket) add(r *Runner, part int) {
-	me := r.replicas.Rank()
-	for off := int64(0); off < b.mine[part].Bytes; off += sumBytes {
-		length := min(sumBytes, b.mine[part].Bytes-off)
-		n := int(length / r.x.Backend.DType().Wide().Size())
-		mine, sum := b.mine[part].Span(off, length), tensor.Mem{}
-		for d := range b.copies {
-			g := mine
-			if d != me {
-				g = b.copies[d][part].Span(off, length)
-			}
+// exchange returns the messages of a round.
+func (b *bucket) exchange(round int) *exchange {
+	if round < len(b.sums) {
+		return &b.sums[round].exchange
+	}
+	return &b.gather
+}
+
+// add replaces a part of mine by ((c0 + c1) + c2) + …, c the copies in their order, piece by
+// piece. Where copies are as wide as gradients, mine is one of them; the sum of what comes
+// before mine is made in the first copy.
+func (a *addition) add(r *Runner, part int) {
+	for off := int64(0); off < a.mine[part].Bytes; off += sumBytes {
+		mine := a.mine[part].Span(off, min(sumBytes, a.mine[part].Bytes-off))
+		n := int(mine.Bytes / r.x.Backend.DType().Wide().Size())
+		sum := tensor.Mem{}
+		for i := range a.copies {
 			switch {
-			case d == 0:
-				sum = g
-			case d == me:
+			case a.rounded != nil:
+				g := a.copies[i][part].Span(r.narrow(off), r.narrow(mine.Bytes))
+				r.x.Backend.AccumulateRounded(r.x.Stream, mine, sum, g, n)
+				sum = mine
+			case i == 0:
+				sum = a.copies[i][part].Span(off, mine.Bytes)
+			case a.order[i] == r.replicas.Rank():
 				r.x.Backend.Accumulate(r.x.Stream, mine, sum, mine, n)
 				sum = mine
 			default:
+				g := a.copies[i][part].Span(off, mine.Bytes)
 				r.x.Backend.Accumulate(r.x.Stream, sum, sum, g, n)
 			}
 		}

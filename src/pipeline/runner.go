@@ -31,6 +31,7 @@ type Options struct {
 	// Bucket is the most bytes of gradients that are summed over replicas together, unless a
 	// layer alone has more; 0 means a MiB for each replica.
 	Bucket int64
+	Sums   schedule.Sums // how gradients are added up over replicas
 }
 
 // Runner executes steps of one layout on one stage. Its buffers are made once and

@@ -128,7 +128,8 @@ func (s State) applies(h Here) error {
 	for _, c := range append(s.measured(h), []compared{
 		{"[parallel]", was.Parallel, now.Parallel}, {"[mesh]", was.Mesh, now.Mesh}, {"[schedule]", was.Schedule, now.Schedule},
 		{"[balance]", was.Balance, now.Balance}, {"[repack]", was.Repack, now.Repack}, {"comm.transport", was.Comm.Transport, now.Comm.Transport},
-		{"comm.nccl_ctas", was.Comm.NcclCTAs, now.Comm.NcclCTAs},
+		{"comm.nccl_ctas", was.Comm.NcclCTAs, now.Comm.NcclCTAs}, {"comm.sum", was.Comm.Sum, now.Comm.Sum},
+		{"comm.sum_group", was.Comm.SumGroup, now.Comm.SumGroup},
 	}...) {
 		if c.was != c.now {
 			return fmt.Errorf("%s of the checkpoint differs", c.settings)

@@ -1,7 +1,5 @@
 package schedule
 
-import "slices"
-
 // shareBytes is the most gradients that a replica sums of those that are summed together,
 // unless a layer alone has more: a MiB, with which a message reaches the bandwidth of its
 // link. A bucket is as many times that as there are replicas, so that it is small where they
@@ -34,52 +32,6 @@ func Buckets(summed []int64, most int64) []int {
 		ends = append(ends, len(summed))
 	}
 	return ends
-}
-
-// SumBytes returns the memory that a rank needs to sum gradients over replicas: the others'
-// copies of its share of as many buckets as are under way at a time. summed is as Buckets
-// takes it. A share is rounded up to lines of 64 bytes.
-func SumBytes(summed []int64, replicas int) int64 {
-	var largest [Lookahead]int64
-	begin := 0
-	for i, end := range Buckets(summed, BucketBytes(replicas)) {
-		bytes := int64(0)
-		for _, own := range summed[begin:end] {
-			bytes += own
-		}
-		begin = end
-		largest[i%Lookahead] = max(largest[i%Lookahead], copies(bytes, replicas))
-	}
-	sum := int64(0)
-	for _, bytes := range largest {
-		sum += bytes
-	}
-	return sum
-}
-
-// MostSumBytes returns what SumBytes is at most, whichever of some layers a rank has.
-func MostSumBytes(summed []int64, replicas int) int64 {
-	all := int64(0)
-	for _, own := range summed {
-		all += own
-	}
-	largest, sum := slices.Clone(summed), int64(0)
-	slices.Sort(largest)
-	for i := range Lookahead {
-		bytes := BucketBytes(replicas)
-		if last := len(largest) - 1 - i; last >= 0 {
-			bytes = max(bytes, largest[last])
-		}
-		sum += copies(bytes, replicas)
-	}
-	return min(sum, copies(all, replicas)+Lookahead*copies(1, replicas))
-}
-
-// copies returns the bytes of the others' copies of a share of so many.
-func copies(bytes int64, replicas int) int64 {
-	const line = 64 // what shares are multiples of
-	lines, d := (bytes+line-1)/line, int64(replicas)
-	return (lines + d - 1) / d * line * (d - 1)
 }
 
 // Completed returns the chunks of a stage in the order in which a step completes their

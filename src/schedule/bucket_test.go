@@ -1,7 +1,6 @@
 package schedule
 
 import (
-	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -23,44 +22,6 @@ func TestBuckets(t *testing.T) {
 	} {
 		if got := Buckets(tc.summed, 10); !slices.Equal(got, tc.want) {
 			t.Errorf("%s: buckets end at %v, want %v", tc.name, got, tc.want)
-		}
-	}
-}
-
-// TestSumBytes: of 4 replicas, whose buckets have 4 MiB, each holds three others' copies of
-// its quarter of two buckets: of the largest first, third … and the largest second, fourth ….
-func TestSumBytes(t *testing.T) {
-	const mib = 1 << 20
-	for _, tc := range []struct {
-		name   string
-		summed []int64
-		want   int64
-	}{
-		{"one bucket", []int64{mib, mib}, 2 * mib / 4 * 3},
-		{"two", []int64{4 * mib, 2 * mib}, 6 * mib / 4 * 3},
-		{"the third in the first's place", []int64{4 * mib, 2 * mib, 8 * mib, 0}, 10 * mib / 4 * 3},
-		{"a line for each", []int64{1}, 3 * 64},
-	} {
-		if got := SumBytes(tc.summed, 4); got != tc.want {
-			t.Errorf("%s: %d bytes, want %d", tc.name, got, tc.want)
-		}
-	}
-}
-
-// TestMostSumBytes: no part of the chain needs more.
-func TestMostSumBytes(t *testing.T) {
-	rnd := rand.New(rand.NewPCG(5, 6)) // fixed seed: a failure must repeat
-	for range 1000 {
-		replicas := 2 + rnd.IntN(4)
-		chain := make([]int64, 1+rnd.IntN(8))
-		for l := range chain {
-			chain[l] = rnd.Int64N(3 * BucketBytes(replicas) / int64(1+rnd.IntN(100)))
-		}
-		lo := rnd.IntN(len(chain))
-		part := slices.Clone(chain[lo : lo+1+rnd.IntN(len(chain)-lo)])
-		slices.Reverse(part)
-		if got, most := SumBytes(part, replicas), MostSumBytes(chain, replicas); got > most {
-			t.Fatalf("%d replicas, %v of %v: %d bytes, at most %d expected", replicas, part, chain, got, most)
 		}
 	}
 }

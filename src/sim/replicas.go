@@ -21,16 +21,18 @@ func (r ReplicasResult) Exposed() float64 { return r.Seconds - r.Pipeline }
 // Replicas simulates a step of all replicas of s.Mesh, and the sum of gradients
 // over them, but for those of frozen layers, which have no W. layers is the chain, which
 // cuts lays over the virtual stages. Layers fall into buckets as in the pipeline (see
-// schedule.Buckets). A bucket with G bytes of gradients is summed in two rounds of messages
-// between all of its D ranks, of slices and then of their sums. A round's messages leave a
-// rank one behind the other, and arrive
+// schedule.Buckets). A bucket with G bytes of gradients is summed in rounds of messages
+// between its D ranks, of slices, of the sums of groups where there are groups, and of the
+// whole sums. A round's messages leave a rank one behind the other, and arrive
 //
-//	(D-1)/D·G/bandwidth + latency
+//	share·G/bandwidth + latency
 //
-// later on the slowest link between two ranks that are neighbours, or when links were busy
-// with a round before, as much later. The first round of a bucket begins when the last W of
-// its layers has ended on every replica, and behind those of all layers that exchange rows
-// with other replicas; the second when its first has arrived and that of the bucket behind it has begun.
+// later on the slowest link to the rank that stands for those that it sends to, or when links
+// were busy with a round before, as much later. share is what a rank sends (see
+// schedule.Sums.Sent): (D-1)/D in both rounds of sums without groups and rounding. The first
+// round of a bucket begins when the last W of its layers has ended on every replica, and
+// behind those of all layers that exchange rows with other replicas. A later one begins when
+// the bucket's round before has arrived and that of the bucket behind it has begun.
 // All are beside the instructions that are left. Neither slows the other down, and delays
 // are for the pipeline's messages only.
 //
@@ -98,22 +100,23 @@ func (s Step) summed(stage int, cuts partition.Partition, layers []cost.Layer, r
 		}
 		return sum
 	}
-	// Rounds begin in one order: a second one follows the first of lookahead - 1 buckets behind.
+	// Rounds begin in one order: a later one follows the round before it of lookahead - 1 buckets behind.
 	free, arrived := 0.0, make([]float64, len(ends))
-	round := func(bucket int, begin float64) {
-		departs := max(begin, free)
-		latency, busy := s.Round(stage, size(bucket))
-		free, arrived[bucket] = departs+busy, departs+busy+latency
-	}
-	begun := 0.0
-	for i := range len(ends) + schedule.Lookahead - 1 {
-		if i < len(ends) {
-			begun = max(begun, talked, complete[ends[i]-1])
-			round(i, begun)
-		}
-		if first := i - schedule.Lookahead + 1; first >= 0 && first < len(ends) {
-			begun = max(begun, arrived[first])
-			round(first, begun)
+	begun, rounds, apart := 0.0, s.Sums.Rounds(s.Mesh.Replicas), schedule.Lookahead-1
+	for i := range len(ends) + rounds*apart {
+		for round := range rounds + 1 {
+			bucket := i - round*apart
+			if bucket < 0 || bucket >= len(ends) {
+				continue
+			}
+			if round == 0 {
+				begun = max(begun, talked, complete[ends[bucket]-1])
+			} else {
+				begun = max(begun, arrived[bucket])
+			}
+			departs := max(begun, free)
+			latency, busy := s.Round(stage, round, size(bucket))
+			free, arrived[bucket] = departs+busy, departs+busy+latency
 		}
 	}
 	last := 0.0
@@ -146,14 +149,17 @@ func (w work) ready(complete []float64, layers []cost.Layer) {
 }
 
 // Round returns how long a round of messages of a bucket of so many bytes travels between
-// the replicas of a stage, and how long it keeps their links busy.
-func (s Step) Round(stage int, bytes int64) (latency, busy float64) {
+// the replicas of a stage, and how long it keeps their links busy. Rounds count from 0.
+func (s Step) Round(stage, round int, bytes int64) (latency, busy float64) {
 	d, slowest := s.Mesh.Replicas, 0.0
 	for replica := range d {
-		l := s.Network.Link(s.rank(stage, replica), s.rank(stage, (replica+1)%d))
-		t := 0.0
+		next := s.Sums.Next(round, replica, d)
+		if next == replica { // alone in its group
+			continue
+		}
+		l, t := s.Network.Link(s.rank(stage, replica), s.rank(stage, next)), 0.0
 		if l.Bandwidth != 0 {
-			t = float64(d-1) / float64(d) * float64(bytes) / l.Bandwidth
+			t = s.Sums.Sent(round, replica, d) * float64(bytes) / l.Bandwidth
 		}
 		if l.Latency+t > slowest {
 			slowest, latency, busy = l.Latency+t, l.Latency, t

@@ -24,11 +24,12 @@ type Step struct {
 	// as gradient. The last one's does not count. Nil: messages are free.
 	Bytes    []int64
 	Network  Network
-	Dispatch float64   // overhead: seconds that a stage needs at least from one instruction to the next
-	Mesh     mesh.Mesh // rank of (stage, replica); zero: rank = stage
-	Ranks    []int     // of the launched world, by rank of Mesh (see layout.Layout); nil: the same
-	Replica  int       // which replica this is
-	Number   int       // steps before this one: a key of the delays
+	Dispatch float64       // overhead: seconds that a stage needs at least from one instruction to the next
+	Mesh     mesh.Mesh     // rank of (stage, replica); zero: rank = stage
+	Ranks    []int         // of the launched world, by rank of Mesh (see layout.Layout); nil: the same
+	Sums     schedule.Sums // how gradients are added up over replicas
+	Replica  int           // which replica this is
+	Number   int           // steps before this one: a key of the delays
 
 	Spans bool // whether Result holds spans
 }

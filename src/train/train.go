@@ -166,7 +166,7 @@ func (r *Rank) place(l layout.Layout) error {
 	groups := pipeline.Groups{Stages: r.world.Stages, Replicas: r.world.Replicas}
 	r.profiler.Stages, r.profiler.Replicas, r.neighbours.Stages = groups.Stages, groups.Replicas, groups.Stages
 	runner, err := pipeline.New(r.x, l, r.stage, groups, pipeline.Options{
-		Graphs: r.Config.Device.Graphs && r.Device.Space() == tensor.Device, Validation: r.validationMicrobatches(),
+		Graphs: r.Config.Device.Graphs && r.Device.Space() == tensor.Device, Validation: r.validationMicrobatches(), Sums: r.planner.Sums(),
 	})
 	if err == nil {
 		r.runner = runner

@@ -76,7 +76,7 @@ func (p *Planner) Simulate(costs cost.Phase, l layout.Layout, number int) (Plan,
 	}
 	step := sim.Step{
 		Schedule: l.Schedule, Costs: costs.Stages(l.Cuts, l.Map()), PerMicrobatch: costs.PerMicrobatch(l.Cuts, l.Map(), l.Schedule.Microbatches),
-		Bytes: a.Messages, Network: p.Network, Dispatch: costs.Dispatch, Mesh: l.Mesh, Ranks: l.Ranks, Number: number, Spans: true,
+		Bytes: a.Messages, Network: p.Network, Dispatch: costs.Dispatch, Mesh: l.Mesh, Ranks: l.Ranks, Sums: p.Sums(), Number: number, Spans: true,
 	}
 	all := sim.Replicas(step, l.Cuts, costs.Layers)
 	a.Seconds, a.Exposed = all.Seconds, all.Exposed()

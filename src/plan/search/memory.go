@@ -30,6 +30,9 @@ func (p *Planner) Bytes(t cost.Table, cuts partition.Partition, peaks []schedule
 	return bytes
 }
 
+// Sums returns how gradients are added up over replicas.
+func (p *Planner) Sums() schedule.Sums { return schedule.SumsOf(p.Config) }
+
 // gradientSumBytes returns the bytes that a stage needs to sum gradients over replicas.
 func (p *Planner) gradientSumBytes(t cost.Table, cuts partition.Partition, peaks []schedule.Peak, stage int) int64 {
 	if p.Mesh.Replicas <= 1 {
@@ -48,7 +51,7 @@ func (p *Planner) gradientSumBytes(t cost.Table, cuts partition.Partition, peaks
 			}
 		}
 	}
-	return schedule.SumBytes(summed, p.Mesh.Replicas)
+	return p.Sums().Bytes(summed, p.Mesh.Replicas)
 }
 
 // mostGradientSumBytes returns the largest gradientSumBytes of any cuts.
@@ -60,7 +63,7 @@ func (p *Planner) mostGradientSumBytes(t cost.Table) int64 {
 	for _, l := range t.Layers {
 		summed = append(summed, l.Summed())
 	}
-	return schedule.MostSumBytes(summed, p.Mesh.Replicas)
+	return p.Sums().MostBytes(summed, p.Mesh.Replicas)
 }
 
 // bytesBesideLayers returns the bytes of a virtual stage that do not belong to its layers.

@@ -204,6 +204,7 @@ func (p *Planner) Step(t cost.Table, cuts partition.Partition, s schedule.Schedu
 	p = p.selectMap(s.Map)
 	step := sim.Step{
 		Schedule: s, Costs: p.stageCosts(t, cuts), Bytes: Messages(t, cuts), Network: p.Network, Dispatch: t.Dispatch, Mesh: p.Mesh, Ranks: p.Ranks,
+		Sums: p.Sums(),
 	}
 	step.PerMicrobatch = cost.Phase{Table: t}.PerMicrobatch(cuts, p.Map, s.Microbatches)
 	for v, row := range step.PerMicrobatch {

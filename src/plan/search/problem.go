@@ -16,7 +16,7 @@ var sumWeights = []float64{0, 0.25, 0.5, 1}
 // Problem returns the partition problem of the virtual stages, by what the settings balance.
 // By time a layer weighs, for one of M microbatches,
 //
-//	seconds + λ/M · seconds of the two rounds of its gradient sum over the replicas
+//	seconds + λ/M · seconds of the rounds of its gradient sum over the replicas
 //
 // with the λ of sumWeights whose exact cuts have the shortest simulated step. Without
 // replicas λ is 0. The sum runs beside the last backwards, so that no λ is right for all
@@ -53,13 +53,17 @@ func (p *Planner) weighSums(q balance.Problem, t cost.Table) []balance.Problem {
 		all[i].Seconds = slices.Clone(q.Seconds)
 	}
 	for l, layer := range t.Layers {
-		slowest := 0.0 // of a round, among the stages' links between replicas
+		slowest := 0.0 // of all rounds, among the stages' links between replicas
 		for stage := range p.Map.Stages {
-			_, busy := sim.Step{Network: p.Network, Mesh: p.Mesh, Ranks: p.Ranks}.Round(stage, layer.Summed())
-			slowest = max(slowest, busy)
+			seconds := 0.0
+			for round := range p.Sums().Rounds(p.Mesh.Replicas) + 1 {
+				_, busy := sim.Step{Network: p.Network, Mesh: p.Mesh, Ranks: p.Ranks, Sums: p.Sums()}.Round(stage, round, layer.Summed())
+				seconds += busy
+			}
+			slowest = max(slowest, seconds)
 		}
 		for i, weight := range sumWeights {
-			all[i].Seconds[l] += weight * 2 * slowest / float64(p.Microbatches)
+			all[i].Seconds[l] += weight * slowest / float64(p.Microbatches)
 		}
 	}
 	return all

@@ -1,0 +1,168 @@
+package schedule
+
+import (
+	"slices"
+
+	"dynmo/src/config"
+)
+
+// Sums is how D replicas add up gradients. Each replica owns one of D shares of a bucket. In
+// order of replicas, g the gradient of each,
+//
+//	s_k = ((g_kG + g_kG+1) + …) + g_kG+G-1
+//	sum = ((s_0 + s_1) + …)
+//
+// with G = Group; the last group is shorter where G does not divide D. With Rounded every g
+// is rounded to bfloat16 first, also that of the replica that adds. All additions are in the
+// type of the gradients. So bits follow from D, G and Rounded, whatever the nodes are.
+//
+// Groups travel in rounds of messages. In the first round one replica of a group receives the
+// group's values of a share and adds them (see Adder). In the second, where there are several
+// groups of several replicas, the share's owner receives the sums of the other groups. In the
+// last round the owner sends the sum to all others. With rounding the first round moves 2
+// bytes for each value and the others 4: a sum is not rounded. The zero Sums rounds nothing
+// and has groups of one.
+type Sums struct {
+	Group   int // replicas that are added first; 0: 1
+	Rounded bool
+}
+
+// SumsOf returns the sums of settings.
+func SumsOf(c config.Config) Sums {
+	return Sums{Group: c.Comm.SumGroup, Rounded: c.Comm.Sum == "bfloat16"}
+}
+
+// size returns the replicas that exchange values in the first round: those of a group, or all
+// where one round is enough.
+func (s Sums) size(replicas int) int {
+	if s.Group <= 1 || s.Group >= replicas {
+		return replicas
+	}
+	return s.Group
+}
+
+// Rounds returns how many rounds of messages there are until owners have their sums.
+func (s Sums) Rounds(replicas int) int {
+	if s.size(replicas) < replicas {
+		return 2
+	}
+	return 1
+}
+
+// Groups returns how many groups exchange values in the first round.
+func (s Sums) Groups(replicas int) int { return (replicas + s.size(replicas) - 1) / s.size(replicas) }
+
+// Members returns the replicas [lo, hi) of a group.
+func (s Sums) Members(group, replicas int) (lo, hi int) {
+	lo = group * s.size(replicas)
+	return lo, min(lo+s.size(replicas), replicas)
+}
+
+// GroupOf returns the group of a replica.
+func (s Sums) GroupOf(replica, replicas int) int { return replica / s.size(replicas) }
+
+// Adder returns the replica of a group that adds up the group's values of owner's share: the
+// one with owner's place in its group, so that the owner itself does in its own. In a shorter
+// last group places count round.
+func (s Sums) Adder(owner, group, replicas int) int {
+	lo, hi := s.Members(group, replicas)
+	return lo + owner%s.size(replicas)%(hi-lo)
+}
+
+// adds returns how many shares the replica at a place of a group adds up, of a group of n.
+func (s Sums) adds(place, n, replicas int) int {
+	size := s.size(replicas)
+	places := func(owners int) int { return (owners - place + n - 1) / n } // of owners side by side, from a group's first on
+	return replicas/size*places(size) + max(0, places(replicas%size))
+}
+
+// Sent returns which share of a bucket's bytes a replica sends in a round. Round Rounds is
+// the last, in which sums go back.
+func (s Sums) Sent(round, replica, replicas int) float64 {
+	group := s.GroupOf(replica, replicas)
+	lo, hi := s.Members(group, replicas)
+	added := s.adds(replica-lo, hi-lo, replicas)
+	shares := replicas - added
+	switch {
+	case round == s.Rounds(replicas):
+		shares = replicas - 1
+	case round == 1:
+		shares = added - 1
+	}
+	sent := float64(shares) / float64(replicas)
+	if round == 0 && s.Rounded {
+		sent /= 2
+	}
+	return sent
+}
+
+// Next returns the replica that stands for all to which a replica sends in a round: the one
+// behind it in its group, or with its place in the next group, or the next replica of all.
+func (s Sums) Next(round, replica, replicas int) int {
+	group := s.GroupOf(replica, replicas)
+	lo, hi := s.Members(group, replicas)
+	switch {
+	case round == s.Rounds(replicas):
+		return (replica + 1) % replicas
+	case round == 0:
+		return lo + (replica-lo+1)%(hi-lo)
+	}
+	return s.Adder(replica, (group+1)%s.Groups(replicas), replicas)
+}
+
+// Bytes returns the memory that a rank needs at most to sum gradients over replicas: what it
+// receives for the sums of as many buckets as are under way at a time, and the rounded values.
+// summed is as Buckets takes it. A share is rounded up to lines of 64 bytes.
+func (s Sums) Bytes(summed []int64, replicas int) int64 {
+	var largest [Lookahead]int64
+	begin := 0
+	for i, end := range Buckets(summed, BucketBytes(replicas)) {
+		bytes := int64(0)
+		for _, own := range summed[begin:end] {
+			bytes += own
+		}
+		begin = end
+		largest[i%Lookahead] = max(largest[i%Lookahead], s.bucketBytes(bytes, replicas))
+	}
+	sum := int64(0)
+	for _, bytes := range largest {
+		sum += bytes
+	}
+	return sum
+}
+
+// MostBytes returns what Bytes is at most, whichever of some layers a rank has.
+func (s Sums) MostBytes(summed []int64, replicas int) int64 {
+	all := int64(0)
+	for _, own := range summed {
+		all += own
+	}
+	largest, sum := slices.Clone(summed), int64(0)
+	slices.Sort(largest)
+	for i := range Lookahead {
+		bytes := BucketBytes(replicas)
+		if last := len(largest) - 1 - i; last >= 0 {
+			bytes = max(bytes, largest[last])
+		}
+		sum += s.bucketBytes(bytes, replicas)
+	}
+	return min(sum, s.bucketBytes(all, replicas)+Lookahead*s.bucketBytes(1, replicas))
+}
+
+// bucketBytes returns the most memory of any replica for the sum of a bucket of some bytes.
+func (s Sums) bucketBytes(bytes int64, replicas int) int64 {
+	const line = 64 // what shares are multiples of
+	lines, d, size := (bytes+line-1)/line, int64(replicas), s.size(replicas)
+	share := (lines + d - 1) / d * line
+	first := 0 // shares that arrive in the first round
+	for _, n := range []int{size, replicas % size} {
+		if n > 0 {
+			first = max(first, s.adds(0, n, replicas)*(n-1))
+		}
+	}
+	values, rounds := int64(first)*share, int64(s.Groups(replicas)-1)*share
+	if s.Rounded {
+		values = (values + d*share) / 2
+	}
+	return values + rounds
+}

@@ -1,0 +1,123 @@
+package schedule
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// TestBytes: of 4 replicas, whose buckets have 4 MiB, each holds three others' copies of
+// its quarter of two buckets: of the largest first, third … and the largest second, fourth ….
+func TestBytes(t *testing.T) {
+	const mib = 1 << 20
+	for _, tc := range []struct {
+		name   string
+		summed []int64
+		want   int64
+	}{
+		{"one bucket", []int64{mib, mib}, 2 * mib / 4 * 3},
+		{"two", []int64{4 * mib, 2 * mib}, 6 * mib / 4 * 3},
+		{"the third in the first's place", []int64{4 * mib, 2 * mib, 8 * mib, 0}, 10 * mib / 4 * 3},
+		{"a line for each", []int64{1}, 3 * 64},
+	} {
+		if got := (Sums{}).Bytes(tc.summed, 4); got != tc.want {
+			t.Errorf("%s: %d bytes, want %d", tc.name, got, tc.want)
+		}
+	}
+}
+
+// TestAdders: in every group one member adds a share, the owner in its own group. What Sent
+// and the memory of a bucket say is what the members' shares come to.
+func TestAdders(t *testing.T) {
+	const line = 64
+	for replicas := 2; replicas < 14; replicas++ {
+		for group := range replicas + 2 {
+			s := Sums{Group: group}
+			added := make([]int, replicas)   // shares
+			sent := make([][3]int, replicas) // shares, by round
+			for owner := range replicas {
+				for k := range s.Groups(replicas) {
+					lo, hi := s.Members(k, replicas)
+					adder := s.Adder(owner, k, replicas)
+					if adder < lo || adder >= hi || s.GroupOf(adder, replicas) != k || k == s.GroupOf(owner, replicas) && adder != owner {
+						t.Fatalf("%d replicas in groups of %d: share %d of group %d, [%d, %d), is added by %d", replicas, group, owner, k, lo, hi, adder)
+					}
+					added[adder]++
+					for d := lo; d < hi; d++ {
+						if d != adder {
+							sent[d][0]++
+						}
+					}
+					if adder != owner {
+						sent[adder][1]++
+					}
+				}
+				sent[owner][s.Rounds(replicas)] = replicas - 1
+			}
+			room := 0
+			for d := range replicas {
+				for round := range s.Rounds(replicas) + 1 {
+					want := float64(sent[d][round]) / float64(replicas)
+					if got := s.Sent(round, d, replicas); got != want {
+						t.Fatalf("%d replicas in groups of %d: in round %d replica %d sends %v, want %v", replicas, group, round, d, got, want)
+					}
+					if s.Rounded = true; s.Sent(0, d, replicas) != float64(sent[d][0])/float64(2*replicas) {
+						t.Fatalf("%d replicas in groups of %d: rounded values are not half", replicas, group)
+					}
+					s.Rounded = false
+					if next := s.Next(round, d, replicas); next == d && sent[d][round] > 0 {
+						t.Fatalf("%d replicas in groups of %d: in round %d replica %d, which sends %d shares, sends to %d", replicas, group, round, d, sent[d][round], next)
+					}
+				}
+				lo, hi := s.Members(s.GroupOf(d, replicas), replicas)
+				room = max(room, added[d]*(hi-lo-1))
+			}
+			want := int64(room+s.Groups(replicas)-1) * line
+			if got := s.bucketBytes(int64(replicas*line), replicas); got != want {
+				t.Fatalf("%d replicas in groups of %d: a bucket takes %d bytes, want %d", replicas, group, got, want)
+			}
+		}
+	}
+}
+
+// TestTraffic: of 8 replicas in groups of 4 each sends 1/8 of the gradients to the other
+// group, where without groups it sends half of them to the other four.
+func TestTraffic(t *testing.T) {
+	for _, tc := range []struct {
+		sums Sums
+		want []float64
+	}{
+		{Sums{}, []float64{7. / 8, 7. / 8}},
+		{Sums{Rounded: true}, []float64{7. / 16, 7. / 8}},
+		{Sums{Group: 4}, []float64{6. / 8, 1. / 8, 7. / 8}},
+		{Sums{Group: 4, Rounded: true}, []float64{6. / 16, 1. / 8, 7. / 8}},
+		{Sums{Group: 8}, []float64{7. / 8, 7. / 8}},
+	} {
+		var got []float64
+		for round := range tc.sums.Rounds(8) + 1 {
+			got = append(got, tc.sums.Sent(round, 5, 8))
+		}
+		if !slices.Equal(got, tc.want) {
+			t.Errorf("%+v: a replica sends %v, want %v", tc.sums, got, tc.want)
+		}
+	}
+}
+
+// TestMostBytes: no part of the chain needs more.
+func TestMostBytes(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(5, 6)) // fixed seed: a failure must repeat
+	for range 1000 {
+		replicas := 2 + rnd.IntN(4)
+		s := Sums{Group: rnd.IntN(replicas + 1), Rounded: rnd.IntN(2) == 1}
+		chain := make([]int64, 1+rnd.IntN(8))
+		for l := range chain {
+			chain[l] = rnd.Int64N(3 * BucketBytes(replicas) / int64(1+rnd.IntN(100)))
+		}
+		lo := rnd.IntN(len(chain))
+		part := slices.Clone(chain[lo : lo+1+rnd.IntN(len(chain)-lo)])
+		slices.Reverse(part)
+		if got, most := s.Bytes(part, replicas), s.MostBytes(chain, replicas); got > most {
+			t.Fatalf("%d replicas, %+v, %v of %v: %d bytes, at most %d expected", replicas, s, part, chain, got, most)
+		}
+	}
+}
