@@ -47,6 +47,8 @@ func TestErrors(t *testing.T) {
 		{"excluded bounds", "[optimizer]\nlr = 0\nbeta1 = 1", nil},
 		{"none of the choices", "[balance]\nkind = \"greedy\"", nil},
 		{"none beside a kind", "[dynamic]\nkind = \"none+prune\"", nil},
+		{"sums of what there is not", "[parallel]\nreplicas = 4\n[comm]\nsum = \"float16\"\nsum_group = 0", nil},
+		{"more replicas in a group than there are", "[parallel]\nreplicas = 4\n[comm]\nsum_group = 8", nil},
 		{"a kind twice", "[dynamic]\nkind = \"prune+prune\"", nil},
 		{"a kind that there is not", "[dynamic]\nkind = \"prune+shrink\"", nil},
 		{"no tokens in routed blocks", "[mod]\ncapacity = 0", nil},

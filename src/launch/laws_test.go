@@ -125,6 +125,10 @@ var rows = []row{
 	{name: "spread, layerdrop", sets: spread + "dynamic.kind=moe+layerdrop"},
 	{name: "spread, freeze, exit, layerdrop", sets: spread + "dynamic.kind=freeze+moe+exit+layerdrop"},
 	{name: "spread over three", sets: spread + "dynamic.kind=freeze+moe+mod parallel.replicas=3"},
+
+	{name: "rounded sums", sets: "parallel.replicas=2 comm.sum=bfloat16"},
+	{name: "sums of groups", sets: "dynamic.kind=none parallel.replicas=4 comm.sum_group=2"},
+	{name: "rounded sums of groups, spread", sets: spread + "dynamic.kind=moe parallel.replicas=3 comm.sum=bfloat16 comm.sum_group=2"},
 }
 
 // little are rows in which nothing is left to do for most layers, or of a sequence one token.

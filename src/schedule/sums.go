@@ -96,6 +96,28 @@ func (s Sums) Sent(round, replica, replicas int) float64 {
 	return sent
 }
 
+// Shares returns how many shares of a bucket's bytes a replica sends to another one in a
+// round. Over all others they come to Sent.
+func (s Sums) Shares(round, from, to, replicas int) float64 {
+	group, other := s.GroupOf(from, replicas), s.GroupOf(to, replicas)
+	switch {
+	case from == to:
+		return 0
+	case round == s.Rounds(replicas):
+		return 1
+	case round == 0 && group == other:
+		lo, hi := s.Members(group, replicas)
+		shares := float64(s.adds(to-lo, hi-lo, replicas))
+		if s.Rounded {
+			shares /= 2
+		}
+		return shares
+	case round == 1 && group != other && s.Adder(to, group, replicas) == from:
+		return 1
+	}
+	return 0
+}
+
 // Next returns the replica that stands for all to which a replica sends in a round: the one
 // behind it in its group, or with its place in the next group, or the next replica of all.
 func (s Sums) Next(round, replica, replicas int) int {

@@ -65,6 +65,13 @@ func TestAdders(t *testing.T) {
 						t.Fatalf("%d replicas in groups of %d: rounded values are not half", replicas, group)
 					}
 					s.Rounded = false
+					shares := 0.
+					for to := range replicas {
+						shares += s.Shares(round, d, to, replicas)
+					}
+					if shares != float64(sent[d][round]) {
+						t.Fatalf("%d replicas in groups of %d: in round %d replica %d sends %v shares to others, want %d", replicas, group, round, d, shares, sent[d][round])
+					}
 					if next := s.Next(round, d, replicas); next == d && sent[d][round] > 0 {
 						t.Fatalf("%d replicas in groups of %d: in round %d replica %d, which sends %d shares, sends to %d", replicas, group, round, d, sent[d][round], next)
 					}

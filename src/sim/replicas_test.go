@@ -33,8 +33,11 @@ func TestReplicasByHand(t *testing.T) {
 	}
 	split := s
 	split.Schedule = lists([]schedule.Instr{do(schedule.F, 0), do(schedule.I, 0), do(schedule.W, 0)}, []schedule.Instr{do(schedule.F, 0), do(schedule.I, 0), do(schedule.W, 0)})
-	alone, apart, others, four := s, s, s, s
+	alone, apart, others, four, rounded := s, s, s, s, s
+	rounded.Sums.Rounded = true
 	four.Mesh.Replicas = 4
+	groups := four
+	groups.Sums.Group = 2
 	alone.Mesh = mesh.Mesh{}
 	apart.Ranks, others.Ranks = []int{0, 2, 4, 6}, []int{0, 1, 2, 5}
 	for _, tc := range []struct {
@@ -55,6 +58,14 @@ func TestReplicasByHand(t *testing.T) {
 		{"latency of four", four, layers, Network{Node: Link{1.5, 0}}, 12, 15},
 		// (3/4)·g/(g/2) = 1.5 s.
 		{"queue of four", four, layers, Network{Node: Link{0, g / 2.}}, 12, 16.5},
+		// First rounds 10-10.25 and 12-12.25, then two of 0.5 s.
+		{"rounded", rounded, layers, Network{Node: Link{0, g}}, 12, 13.25},
+		// Rounds of (1/2)·g, (1/4)·g and (3/4)·g. The first ones 10-11 and 12-13, the second ones
+		// 13-13.5 and 13.5-14, the last ones 14-15.5 and 15.5-17.
+		{"groups", groups, layers, Network{Node: Link{0, g / 2.}}, 12, 17},
+		// Second rounds of 2 s from 12 on, last ones of 6 s from 16 on.
+		{"groups on nodes", groups, layers, Network{Between: Link{0, g / 8.}, PerNode: 2}, 12, 28},
+		{"groups and latency", groups, layers, Network{Node: Link{1.5, 0}}, 12, 16.5},
 		// Both layers of stage 0 together: two rounds of (1/2)·200/100 = 1 s from 12 on.
 		{"one bucket", s, small, Network{Node: Link{0, 100}}, 12, 14},
 		// Layer 0's experts exchange rows until 12: then four rounds of 0.5 s.

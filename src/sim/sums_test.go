@@ -33,12 +33,14 @@ func TestSumsAreThePipelines(t *testing.T) {
 		stages, replicas int
 		hidden           int
 		link             sim.Link
+		sums             schedule.Sums
 	}{
-		{schedule.Kind1F1B, 2, 2, 208, sim.Link{Latency: 0.1, Bandwidth: 2e6}},
-		{schedule.Kind1F1B, 2, 2, 128, sim.Link{Latency: 0.1, Bandwidth: 3e5}},
-		{schedule.KindZBH1, 2, 3, 208, sim.Link{Latency: 0.5, Bandwidth: 4e6}},
-		{schedule.KindZBV, 2, 2, 208, sim.Link{Latency: 0.1, Bandwidth: 4e5}},
-		{schedule.KindInterleaved, 1, 4, 128, sim.Link{Latency: 1}},
+		{schedule.Kind1F1B, 2, 2, 208, sim.Link{Latency: 0.1, Bandwidth: 2e6}, schedule.Sums{}},
+		{schedule.Kind1F1B, 2, 2, 128, sim.Link{Latency: 0.1, Bandwidth: 3e5}, schedule.Sums{Rounded: true}},
+		{schedule.KindZBH1, 2, 3, 208, sim.Link{Latency: 0.5, Bandwidth: 4e6}, schedule.Sums{}},
+		{schedule.KindZBV, 2, 2, 208, sim.Link{Latency: 0.1, Bandwidth: 4e5}, schedule.Sums{}},
+		{schedule.KindInterleaved, 1, 4, 128, sim.Link{Latency: 1}, schedule.Sums{}},
+		{schedule.KindInterleaved, 1, 4, 128, sim.Link{Latency: 1}, schedule.Sums{Group: 2}},
 	} {
 		plan, err := newPlan(tc.kind, tc.stages)
 		expect.OK(t, err)
@@ -48,13 +50,13 @@ func TestSumsAreThePipelines(t *testing.T) {
 		for v := range plan.Map.Virtual() + 1 {
 			e.cuts = append(e.cuts, v*e.shape.Layers()/plan.Map.Virtual())
 		}
-		got, err := e.executeReplicas(tc.replicas)
+		got, err := e.executeReplicas(tc.replicas, tc.sums)
 		expect.OK(t, err)
-		want := e.simulateReplicas(tc.replicas)
+		want := e.simulateReplicas(tc.replicas, tc.sums)
 		if off := want.Seconds/got - 1; math.Abs(off) > 0.01 {
-			t.Errorf("%s, %d x %d, hidden %d: %.3f s executed, %.3f simulated (%+.1f %%; %.3f in the open)", tc.kind, tc.stages, tc.replicas, tc.hidden, got, want.Seconds, 100*off, want.Exposed())
+			t.Errorf("%s, %d x %d, hidden %d, %+v: %.3f s executed, %.3f simulated (%+.1f %%; %.3f in the open)", tc.kind, tc.stages, tc.replicas, tc.hidden, tc.sums, got, want.Seconds, 100*off, want.Exposed())
 		}
-		t.Logf("%s, %d x %d, hidden %d: %.3f s executed, %.3f simulated, %.3f in the open", tc.kind, tc.stages, tc.replicas, tc.hidden, got, want.Seconds, want.Exposed())
+		t.Logf("%s, %d x %d, hidden %d, %+v: %.3f s executed, %.3f simulated, %.3f in the open", tc.kind, tc.stages, tc.replicas, tc.hidden, tc.sums, got, want.Seconds, want.Exposed())
 		if want.Exposed() > 0.05*want.Seconds {
 			open++
 		}
@@ -74,7 +76,7 @@ func (e experiment) layers(x *model.Exec) []cost.Layer {
 }
 
 // executeReplicas runs a step of some replicas and returns when its last gradient was summed.
-func (e experiment) executeReplicas(replicas int) (float64, error) {
+func (e experiment) executeReplicas(replicas int, sums schedule.Sums) (float64, error) {
 	stages, end := e.plan.Map.Stages, 0.0
 	var mu sync.Mutex
 	err := local.Run(stages*replicas, func(tr comm.Transport) error {
@@ -100,7 +102,7 @@ func (e experiment) executeReplicas(replicas int) (float64, error) {
 		if err != nil {
 			return err
 		}
-		r, err := pipeline.New(x, l, s, pipeline.Groups{Stages: column, Replicas: row}, pipeline.Options{})
+		r, err := pipeline.New(x, l, s, pipeline.Groups{Stages: column, Replicas: row}, pipeline.Options{Sums: sums})
 		if err != nil {
 			return err
 		}
@@ -125,7 +127,7 @@ func (e experiment) executeReplicas(replicas int) (float64, error) {
 }
 
 // simulateReplicas returns what the simulator knows of the same step.
-func (e experiment) simulateReplicas(replicas int) sim.ReplicasResult {
+func (e experiment) simulateReplicas(replicas int, sums schedule.Sums) sim.ReplicasResult {
 	m := e.plan.Map
 	layers := e.layers(e.exec(device.NewVirtual(), nil, 1))
 	link := e.link
@@ -136,6 +138,6 @@ func (e experiment) simulateReplicas(replicas int) sim.ReplicasResult {
 	}
 	return sim.Replicas(sim.Step{
 		Schedule: e.plan, Costs: cost.Table{Layers: layers}.Stages(e.cuts, m), Bytes: bytes,
-		Network: sim.Network{Node: link}, Mesh: mesh.Mesh{Stages: m.Stages, Replicas: replicas, Order: mesh.StageMajor},
+		Network: sim.Network{Node: link}, Mesh: mesh.Mesh{Stages: m.Stages, Replicas: replicas, Order: mesh.StageMajor}, Sums: sums,
 	}, e.cuts, layers)
 }

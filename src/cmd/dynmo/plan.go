@@ -97,7 +97,7 @@ Every time is simulated (clock=sim) on costs of the clock that the table names.`
 			if a.Orders, err = study.Orders(table, o); err != nil {
 				return usageError{err}
 			}
-			a.Network = w.assumed
+			a.Network, a.Sums = w.assumed, study.Sums(table, best.Layout, o)
 			return tellAnswer(c, a, w.json)
 		},
 	}
@@ -133,6 +133,7 @@ type planAnswer struct {
 	Spread     float64             `json:"microbatch_deviation,omitempty"` // of the layer whose microbatches differ most, relative
 	Paper      *float64            `json:"paper_bubble_ratio,omitempty"`   // the paper's equation (1), where it holds
 	Nccl       *nccl.Needs         `json:"nccl_rank_estimated,omitempty"`  // of GPUs that NCCL joins: what it takes of each rank at most, by formula
+	Sums       *study.SumTraffic   `json:"gradient_sums,omitempty"`        // where there are replicas
 	Orders     []study.Order       `json:"mesh_orders,omitempty"`          // both, where replicas and nodes of several ranks make a difference
 	Others     []planOther         `json:"schedules"`
 	Advice     []planAdvice        `json:"advice"`
@@ -345,6 +346,16 @@ func (a planAnswer) print(out io.Writer) error {
 	line("head", "%.1f %% of the layers' seconds", 100*a.Head)
 	if a.Spread > 0 {
 		line("microbatches", "differ, in the layer where they do most, by a standard deviation of %.1f %%", 100*a.Spread)
+	}
+	if s := a.Sums; s != nil {
+		nodes := func(bytes int64) string {
+			if s.AddBetween+s.BackBetween == 0 {
+				return ""
+			}
+			return fmt.Sprintf(" (%s to other nodes)", megabytes(bytes))
+		}
+		line("gradient sums", "a rank sends at most %s to add gradients%s and %s of sums back%s, with comm.sum = %s and comm.sum_group = %d",
+			megabytes(s.Add), nodes(s.AddBetween), megabytes(s.Back), nodes(s.BackBetween), s.Sum, s.Group)
 	}
 	if a.Nccl != nil {
 		line("NCCL", "%v (estimated)", a.Nccl)

@@ -88,6 +88,9 @@ func TestPlan(t *testing.T) {
 			}
 			text := said(t, args...)
 			narrow(t, text)
+			if (a.Sums != nil) != strings.HasPrefix(c.name, "replicas") || (a.Sums != nil) != strings.Contains(text, "\ngradient sums ") {
+				t.Errorf("gradient sums %+v in\n%s", a.Sums, text)
+			}
 			for _, want := range []string{
 				"\nschedule      " + a.Schedule, "\nstep          " + duration(a.Step) + "  (clock=sim, on costs of clock=sim)\n",
 				"\nlower bound   " + duration(a.Bound), "\nbubble ratio  " + ratio(a.Bubble) + "\n", "inherent " + ratio(a.Idle.Inherent/a.Makespan),
