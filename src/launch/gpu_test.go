@@ -40,6 +40,7 @@ func TestLawsOnGPU(t *testing.T) {
 		{"spread, exit", "f32", "", 0, 3}, // rows cross in mid-pass while gradients and activations are on their way
 		{"spread", "bf16", "", 0, 2},
 		{"none", "bf16", "", 1e-2, 3},
+		{"rounded sums", "bf16", "", 0, 2},
 	} {
 		for v := range variants {
 			for _, precision := range []string{"f32", "bf16"} {
