@@ -37,7 +37,8 @@ the update, "measure" what the step showed on its way to rank 0, "decide" the de
 its way to all ranks. These three together should take less than a millisecond, "KB" is
 what a rank sends in them; "rank 0" is what rank 0 takes for them. "path" is how long a step
 waits for "measure" and "decide", the median of steps (clock=virtual).
-With --set dynamic.kind=KIND what layers of that kind count travels too.`,
+"pipeline KB" is what a rank sends in the pipeline:
+with one stage gradients and their sums alone. With --set dynamic.kind=KIND what layers of that kind count travels too.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if steps < 1 {
@@ -67,7 +68,7 @@ func (f *benchFlags) scale(c *cobra.Command, meshes []string, steps int, sets []
 	}
 	var results []nodebench.Result
 	table := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "mesh\tpipeline\tagree\tmeasure\tdecide\ttogether\tprocess\trank 0\tpath\tKB\tverdict\t")
+	fmt.Fprintln(table, "mesh\tpipeline\tagree\tmeasure\tdecide\ttogether\tprocess\trank 0\tpath\tKB\tpipeline KB\tverdict\t")
 	ranks := 0
 	for _, mesh := range meshes {
 		var stages, replicas int
@@ -161,13 +162,15 @@ func cpuSeconds(clock int32) float64 {
 func (m *scaleMeter) row(table *tabwriter.Writer, mesh string) nodebench.Result {
 	perRank := m.perStep / float64(len(m.ranks))
 	fmt.Fprint(table, mesh)
-	var control, root, kb float64
+	var control, root, kb, pipelined float64
 	for _, room := range []comm.Room{comm.RoomPipeline, comm.RoomUpdate, comm.RoomProfile, comm.RoomBalance} {
 		mean := 0.0
 		for _, r := range m.ranks {
 			mean += r.in[room][0] * perRank
-			if room != comm.RoomPipeline {
-				kb += r.in[room][1] * perRank / 1e6
+			if sent := r.in[room][1] * perRank / 1e6; room == comm.RoomPipeline {
+				pipelined += sent
+			} else {
+				kb += sent
 			}
 		}
 		if room != comm.RoomPipeline {
@@ -176,6 +179,6 @@ func (m *scaleMeter) row(table *tabwriter.Writer, mesh string) nodebench.Result 
 		fmt.Fprintf(table, "\t%.3f", mean)
 	}
 	r := nodebench.Result{Name: "scale/" + mesh, Value: 1 / control, Unit: "in 1 ms", Reach: 1, Clock: "virtual", OK: control <= 1}
-	fmt.Fprintf(table, "\t%.3f\t%.3f\t%.2f\t%.2f\t%.1f\t%s\t\n", control, (m.process[1]-m.process[0])*perRank, root, 1e3*trace.Median(m.path), kb, r.Verdict())
+	fmt.Fprintf(table, "\t%.3f\t%.3f\t%.2f\t%.2f\t%.1f\t%.1f\t%s\t\n", control, (m.process[1]-m.process[0])*perRank, root, 1e3*trace.Median(m.path), kb, pipelined, r.Verdict())
 	return r
 }
