@@ -36,9 +36,9 @@ replicas each sends 2 (D-1) messages for a bucket of layers. "agree" is loss and
 the update, "measure" what the step showed on its way to rank 0, "decide" the decision on
 its way to all ranks. These three together should take less than a millisecond, "KB" is
 what a rank sends in them; "rank 0" is what rank 0 takes for them. "path" is how long a step
-waits for "measure" and "decide", the median of steps (clock=virtual).
-"pipeline KB" is what a rank sends in the pipeline:
-with one stage gradients and their sums alone. With --set dynamic.kind=KIND what layers of that kind count travels too.`,
+waits for "measure" and "decide", the median of steps (clock=virtual). "pipeline KB" is what
+a rank sends in the pipeline: with one stage gradients and their sums alone.
+With --set dynamic.kind=KIND what layers of that kind count travels too.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if steps < 1 {

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"dynmo/src/cost"
-	"dynmo/src/sim"
 )
 
 // LeastSeconds returns seconds that no step beats, whatever its cuts and its schedule. Messages
@@ -40,7 +39,7 @@ type prefixes struct{ forward, input, weight, sums []float64 }
 func (p *Planner) prefixes(t cost.Table) prefixes {
 	slow := math.Inf(1)
 	t = t.Fitted(p.Map.Stages)
-	perByte := math.Inf(1) // seconds of a round
+	perByte := math.Inf(1) // seconds of all rounds
 	for stage := range p.Map.Stages {
 		factor := p.slowdown(stage)
 		if t.Slow != nil {
@@ -48,8 +47,7 @@ func (p *Planner) prefixes(t cost.Table) prefixes {
 		}
 		slow = min(slow, factor)
 		const bytes = 1 << 30
-		_, busy := sim.Step{Network: p.Network, Mesh: p.Mesh, Ranks: p.Ranks}.Round(stage, bytes)
-		perByte = min(perByte, busy/bytes)
+		perByte = min(perByte, p.sumSeconds(stage, bytes)/bytes)
 	}
 	if p.Mesh.Replicas <= 1 {
 		perByte = 0
@@ -65,7 +63,7 @@ func (p *Planner) prefixes(t cost.Table) prefixes {
 		sums.forward[l+1] = sums.forward[l] + c.Forward
 		sums.input[l+1] = sums.input[l] + c.Input
 		sums.weight[l+1] = sums.weight[l] + c.Weight
-		sums.sums[l+1] = sums.sums[l] + 2*perByte*float64(layer.Summed())
+		sums.sums[l+1] = sums.sums[l] + perByte*float64(layer.Summed())
 	}
 	return sums
 }

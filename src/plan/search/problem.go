@@ -55,18 +55,24 @@ func (p *Planner) weighSums(q balance.Problem, t cost.Table) []balance.Problem {
 	for l, layer := range t.Layers {
 		slowest := 0.0 // of all rounds, among the stages' links between replicas
 		for stage := range p.Map.Stages {
-			seconds := 0.0
-			for round := range p.Sums().Rounds(p.Mesh.Replicas) + 1 {
-				_, busy := sim.Step{Network: p.Network, Mesh: p.Mesh, Ranks: p.Ranks, Sums: p.Sums()}.Round(stage, round, layer.Summed())
-				seconds += busy
-			}
-			slowest = max(slowest, seconds)
+			slowest = max(slowest, p.sumSeconds(stage, layer.Summed()))
 		}
 		for i, weight := range sumWeights {
 			all[i].Seconds[l] += weight * slowest / float64(p.Microbatches)
 		}
 	}
 	return all
+}
+
+// sumSeconds returns how long the rounds of a gradient sum of some bytes keep the links between
+// the replicas of a stage busy.
+func (p *Planner) sumSeconds(stage int, bytes int64) float64 {
+	seconds, step := 0.0, sim.Step{Network: p.Network, Mesh: p.Mesh, Ranks: p.Ranks, Sums: p.Sums()}
+	for round := range step.Sums.Rounds(p.Mesh.Replicas) + 1 {
+		_, busy := step.Round(stage, round, bytes)
+		seconds += busy
+	}
+	return seconds
 }
 
 // problem returns the partition problem of the virtual stages, by time, parameters or bytes.
