@@ -29,6 +29,8 @@ type Rule struct {
 	Turns        bool    // F and I alternate: patience is with F after an I, with I after an F
 	Drain        bool    // W comes before I where it lets an F start that only the cap keeps
 	Calm         bool    // before a chunk's first I, only F that are over when it could start at the earliest
+	Rounds       bool    // all stages take turns in rounds (see runRounds); of the other fields only Fill counts
+	Fill         bool    // W comes first also where the stage would else become the one that has waited longest
 }
 
 // List returns a schedule made for costs, by an event-driven list scheduler: of
@@ -61,6 +63,8 @@ type Lister struct {
 	lists  []Instr   // of all stages
 	ready  []float64 // by virtual stage, F or I, and microbatch: when what it needs is there
 	first  tournament
+
+	longest float64 // the largest waited of the stages
 }
 
 // place is the state of a virtual stage.
@@ -84,6 +88,7 @@ type listed struct {
 	end    float64 // of its last instruction
 	last   Op      // of F and I, what it did last
 	list   []Instr
+	waited float64 // in rounds: seconds in which it has been idle
 
 	op    Op // what it would do next
 	chunk int
@@ -169,6 +174,22 @@ func (o ListOptions) Least() (seconds float64) {
 // message waits for another.
 func (l *Lister) Run(rule Rule) (seconds float64) {
 	l.rule = rule
+	if rule.Rounds {
+		return l.runRounds()
+	}
+	l.clear()
+	for s := range l.stages {
+		l.choose(s)
+	}
+	for range len(l.lists) {
+		l.begin(l.first.winner())
+	}
+	return l.seconds()
+}
+
+// clear forgets the lists of the last run.
+func (l *Lister) clear() {
+	l.longest = 0
 	for v := range l.places {
 		at := &l.places[v]
 		at.next, at.known = [W + 1]int{}, [W + 1]int{}
@@ -177,14 +198,12 @@ func (l *Lister) Run(rule Rule) (seconds float64) {
 	clear(l.places[0].ready[F])
 	for s := range l.stages {
 		at := &l.stages[s]
-		at.open, at.clock, at.end, at.last, at.list = 0, 0, 0, F, at.list[:0]
+		at.open, at.clock, at.end, at.last, at.list, at.waited = 0, 0, 0, F, at.list[:0], 0
 	}
-	for s := range l.stages {
-		l.choose(s)
-	}
-	for range len(l.lists) {
-		l.begin(l.first.winner())
-	}
+}
+
+// seconds returns when the last instruction ends.
+func (l *Lister) seconds() (seconds float64) {
 	for s := range l.stages {
 		seconds = max(seconds, l.stages[s].end)
 	}
@@ -206,7 +225,7 @@ func (l *Lister) Schedule() Schedule {
 func (l *Lister) choose(stage int) {
 	at := &l.stages[stage]
 	forward, input := math.Inf(1), math.Inf(1)
-	var f, i, w *place
+	var f, i *place
 	held := false                        // an F could start but for the cap
 	for c := l.chunks - 1; c >= 0; c-- { // what is farther on its way first
 		p := at.places[c]
@@ -222,10 +241,8 @@ func (l *Lister) choose(stage int) {
 				input, i = start, p
 			}
 		}
-		if m := p.next[W]; m < p.next[I] && (w == nil || m < w.next[W]) {
-			w = p
-		}
 	}
+	w := at.nextW()
 	var chosen *place
 	at.op, at.start, chosen = I, input, i
 	if f != nil {
@@ -248,44 +265,59 @@ func (l *Lister) choose(stage int) {
 	l.first.set(stage, at.start, at.op)
 }
 
+// nextW returns the chunk whose W is the oldest that can be done; nil: there is none.
+func (at *listed) nextW() (w *place) {
+	for c := len(at.places) - 1; c >= 0; c-- {
+		if p := at.places[c]; p.next[W] < p.next[I] && (w == nil || p.next[W] < w.next[W]) {
+			w = p
+		}
+	}
+	return w
+}
+
 // begin carries out what the stage has chosen.
 func (l *Lister) begin(stage int) {
 	at := &l.stages[stage]
-	p := at.places[at.chunk]
-	m := p.next[at.op]
-	p.next[at.op]++
-	at.list = append(at.list, Instr{at.op, m, at.chunk})
-	at.end = at.start + p.cost[at.op]
-	at.clock = at.end + l.o.Dispatch
-	if at.op != W {
-		at.last = at.op
-	}
-	v := l.o.Map.Place(stage, at.chunk)
-	switch at.op {
-	case F:
-		at.open++
-		if v+1 < len(l.places) {
-			l.pass(v+1, F, m, at.end+p.onward, stage)
-		} else {
-			p.ready[I][m], p.known[I] = at.end, m+1
-		}
-	case I:
-		if v > 0 {
-			l.pass(v-1, I, m, at.end+p.back, stage)
-		}
-	case W:
-		at.open--
-	}
+	told := l.do(at.places[at.chunk], at.op, at.start)
 	l.choose(stage)
+	if told != stage {
+		l.choose(told)
+	}
 }
 
-// pass makes known to a virtual stage when it can start an instruction.
-func (l *Lister) pass(v int, op Op, microbatch int, ready float64, from int) {
+// do carries out the next instruction of an op. It returns the stage that now knows when
+// another instruction can start.
+func (l *Lister) do(p *place, op Op, start float64) (told int) {
+	at := &l.stages[p.stage]
+	m := p.next[op]
+	p.next[op]++
+	at.list = append(at.list, Instr{op, m, p.chunk})
+	at.end = start + p.cost[op]
+	at.clock = at.end + l.o.Dispatch
+	if op != W {
+		at.last = op
+	}
+	v := l.o.Map.Place(p.stage, p.chunk)
+	switch {
+	case op == F:
+		at.open++
+		if v+1 < len(l.places) {
+			return l.pass(v+1, F, m, at.end+p.onward)
+		}
+		return l.pass(v, I, m, at.end)
+	case op == W:
+		at.open--
+	case v > 0:
+		return l.pass(v-1, I, m, at.end+p.back)
+	}
+	return p.stage
+}
+
+// pass makes known to a virtual stage when it can start an instruction, and returns its stage.
+func (l *Lister) pass(v int, op Op, microbatch int, ready float64) (stage int) {
 	p := &l.places[v]
 	p.ready[op][microbatch], p.known[op] = ready, microbatch+1
-	if p.stage != from {
-		l.choose(p.stage)
-	}
+	return p.stage
 }
 
 // tournament finds the stage that starts first: of equals F before I before W,

@@ -3,6 +3,7 @@ package schedule
 import (
 	"math"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"dynmo/src/cost"
@@ -43,6 +44,7 @@ func drawn(seed uint64) (ListOptions, func(stage int) int) {
 			o.OfChunk = append(o.OfChunk, 1+rnd.IntN(5))
 		}
 	}
+	o.Rounds, o.Fill = rnd.IntN(3) == 0, rnd.IntN(2) == 0
 	return o, limit
 }
 
@@ -90,7 +92,12 @@ func TestListGolden(t *testing.T) {
 	slow := ListOptions{Costs: []cost.Stage{one, one, one, one}, Microbatches: 6, Message: []float64{0, 2, 0, 0}}
 	frozen := half
 	frozen.Costs = []cost.Stage{{Forward: 1}, one, one, one}
+	rounds := ListOptions{
+		Map: partition.Map{Stages: 4, Chunks: 2, Vee: true}, Costs: slices.Repeat([]cost.Stage{{Forward: 1, Input: 1, Weight: 0.5}}, 8),
+		Microbatches: 6, InFlight: []int{8, 8, 8, 8}, Rule: Rule{Rounds: true, Fill: true},
+	}
 	for name, o := range map[string]ListOptions{
+		"list_rounds.txt":     rounds,
 		"list_fast_stage.txt": half, "list_capped.txt": capped, "list_slow_message.txt": slow, "list_frozen_front.txt": frozen,
 	} {
 		t.Run(name, func(t *testing.T) { expect.Golden(t, filepath.Join("testdata", name), Format(List(o).Lists)) })

@@ -49,13 +49,16 @@ var rules = []schedule.Rule{
 	{Theta: 1, Patience: 0.5, Turns: true, Drain: true},
 }
 
-// chunkRules are the rules for several chunks on a stage, chosen in the same way on a V.
+// chunkRules are the rules for several chunks on a stage, chosen in the same way on a V. The
+// rules that take rounds are the best for few microbatches and short W.
 var chunkRules = []schedule.Rule{
 	{},
+	{Rounds: true, Fill: true},
 	{Theta: 0.5, ForwardFirst: true, Drain: true},
 	{Theta: 0.75, Patience: 0.5, Turns: true},
 	{Theta: 0.5, ForwardFirst: true},
 	{Theta: 0.25, ForwardFirst: true, Patience: 0.5, Turns: true, Drain: true},
+	{Rounds: true},
 	{Theta: 0.75, ForwardFirst: true, Patience: 0.5},
 	{Theta: 1, ForwardFirst: true, Drain: true},
 	{Theta: 0.25, Patience: 0.5},

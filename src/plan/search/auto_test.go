@@ -168,3 +168,32 @@ func TestAutoOnAV(t *testing.T) {
 		}
 	}
 }
+
+// TestAutoOnAVOfFewMicrobatches: between stages and twice as many microbatches. Before is
+// what auto took without the rules that take rounds. Want is the lower bound of the first two
+// and else what the scheduler of ZB-V's authors takes, or less.
+func TestAutoOnAVOfFewMicrobatches(t *testing.T) {
+	for _, c := range []struct {
+		stages, microbatches int
+		cost                 cost.Stage
+		message              float64
+		before, want         float64
+	}{
+		{16, 22, cost.Stage{Forward: 1, Input: 1, Weight: 0.5}, 0, 129, 125},
+		{24, 37, cost.Stage{Forward: 1, Input: 1, Weight: 0.5}, 0, 214.5, 208},
+		{20, 26, cost.Stage{Forward: 1, Input: 1.4, Weight: 0.6}, 0.05, 202.7, 191.4},
+		{20, 28, cost.Stage{Forward: 1, Input: 1, Weight: 0.5}, 0.2, 186.8, 181.3},
+	} {
+		o := schedule.ListOptions{
+			Map: partition.Map{Stages: c.stages, Chunks: 2, Vee: true}, Costs: slices.Repeat([]cost.Stage{c.cost}, 2*c.stages),
+			Message: slices.Repeat([]float64{c.message}, 2*c.stages-1), Microbatches: c.microbatches, InFlight: slices.Repeat([]int{2 * c.stages}, c.stages),
+		}
+		network := sim.Network{Node: sim.Link{Latency: c.message}}
+		s, seconds := Auto(o, func(s schedule.Schedule) float64 {
+			return sim.Run(sim.Step{Schedule: s, Costs: o.Costs, Bytes: make([]int64, 2*c.stages), Network: network}).Makespan()
+		})
+		if err := s.Check(func(int) int { return 2 * c.stages }); err != nil || seconds > c.want+1e-9 {
+			t.Errorf("%d stages, %d microbatches, %+v: %v, want at most %v, %v before: %v", c.stages, c.microbatches, c.cost, seconds, c.want, c.before, err)
+		}
+	}
+}
