@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"dynmo/src/partition"
+	"dynmo/src/random"
 )
 
 // TestRegroup: microbatches of twice the samples take what two took, of seconds and of
@@ -51,6 +52,24 @@ func TestRegroupKeepsTheStep(t *testing.T) {
 	for _, to := range []int{1, 2, 3, 4, 6, 12, 24} {
 		if got, want := total(p.Regroup(12, to), to), total(p, 12); math.Abs(got-want) > 1e-12 {
 			t.Errorf("%d microbatches: %v seconds, want %v", to, got, want)
+		}
+	}
+}
+
+// TestMeanOfMean: the mean of a mean has the same bits, also of rows that are all the same.
+func TestMeanOfMean(t *testing.T) {
+	for seed := range uint64(100) {
+		rnd := random.Keyed(seed)
+		p := Phase{Table: Table{Layers: make([]Layer, 3), Scale: make([][]float64, 3)}}
+		for l := range p.Layers {
+			p.Layers[l] = p.Layers[l].WithSeconds(Stage{Forward: rnd.Float64(), Input: rnd.Float64(), Weight: rnd.Float64()})
+			for range l * rnd.IntN(40) {
+				p.Scale[l] = append(p.Scale[l], float64(rnd.IntN(3))/10)
+			}
+		}
+		mean := p.Mean()
+		if again := (Phase{Table: mean}).Mean(); !again.Equal(mean) {
+			t.Fatalf("seed %d: the mean of %+v is %+v", seed, mean, again)
 		}
 	}
 }

@@ -29,7 +29,8 @@ func (l Layer) times(factor Stage) Layer {
 
 // Mean returns the table with every layer's seconds at their mean over the
 // microbatches, and Scale relative to that. What was measured of the microbatches of
-// whole stages says nothing of layers elsewhere, and is left out.
+// whole stages says nothing of layers elsewhere, and is left out. The mean of a mean has
+// the same bits: rounding alone would make a search find another schedule.
 func (s Phase) Mean() Table {
 	scale := s.factors()
 	if scale == nil {
@@ -48,13 +49,18 @@ func (s Phase) Mean() Table {
 		for _, x := range row {
 			mean = mean.Plus(x.Scale(1 / float64(len(row))))
 		}
-		t.Layers[l] = s.Layers[l].times(mean)
+		if !isOne(mean.Forward) || !isOne(mean.Input) || !isOne(mean.Weight) {
+			t.Layers[l] = s.Layers[l].times(mean)
+		}
 		if s.Scale != nil {
 			t.Scale[l] = relative(s.Scale[l])
 		}
 	}
 	return t
 }
+
+// isOne reports whether a mean is 1 but for the rounding of its sum.
+func isOne(mean float64) bool { return math.Abs(mean-1) < 1e-9 }
 
 // relative returns a row in multiples of its mean, nil where that is 0 or all are the same.
 func relative(row []float64) []float64 {
@@ -65,6 +71,9 @@ func relative(row []float64) []float64 {
 	}
 	if mean == 0 || !varies {
 		return nil
+	}
+	if isOne(mean) {
+		return row
 	}
 	out := make([]float64, len(row))
 	for m, x := range row {
