@@ -12,7 +12,7 @@ const (
 	// optimal times the lower bound is short enough: Auto stops there.
 	optimal = 1 + 1e-4
 	// listed bounds the instructions of one chunk in the lists of all rules together.
-	listed = 1 << 15
+	listed = 3 << 14
 	// searched/n√n bounds the orders that are searched for a step of n instructions. An
 	// order of a longer step takes longer to try and changes less. mostOrders is enough
 	// for small steps.
@@ -47,6 +47,8 @@ var rules = []schedule.Rule{
 	{Theta: 0.5, Drain: true},
 	{Theta: 0.75, Calm: true, Drain: true},
 	{Theta: 1, Patience: 0.5, Turns: true, Drain: true},
+	{Patience: 1, Calm: true},
+	{Theta: 1, Patience: 0.5, Drain: true},
 }
 
 // chunkRules are the rules for several chunks on a stage, chosen in the same way on a V. The
