@@ -89,6 +89,7 @@ type listed struct {
 	last   Op      // of F and I, what it did last
 	list   []Instr
 	waited float64 // in rounds: seconds in which it has been idle
+	turn   *place  // in rounds: the chunk whose I comes next
 
 	op    Op // what it would do next
 	chunk int

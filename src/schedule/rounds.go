@@ -96,12 +96,11 @@ func (l *Lister) forward(stage, chunk int) bool {
 // round is one round. granted is by stage how long it may wait. round reports whether any
 // stage did anything.
 func (l *Lister) round(granted []float64) (moved bool) {
-	turn := make([]*place, len(l.stages)) // by stage: the chunk whose I comes
 	for s := range l.stages {
-		turn[s] = l.stages[s].nextI(l.o.Microbatches)
+		l.stages[s].turn = l.stages[s].nextI(l.o.Microbatches)
 	}
 	for v := len(l.places) - 1; v >= 0; v-- {
-		if p := &l.places[v]; turn[p.stage] == p && p.next[I] < p.known[I] {
+		if p := &l.places[v]; l.stages[p.stage].turn == p && p.next[I] < p.known[I] {
 			l.wait(p, I, p.chunk == 0 || l.rule.Fill, granted[p.stage])
 			moved = true
 		}
