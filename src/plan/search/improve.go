@@ -58,7 +58,7 @@ func (p *Planner) BestCuts(t cost.Table) (partition.Partition, error) {
 	if p.Map.Chunks > 1 && !p.Adapts() {
 		improved = 3
 	}
-	if p.Mesh.Replicas > 1 && !p.Adapts() {
+	if p.Mesh.Replicas > 1 {
 		improved = 4
 	}
 	for i, cuts := range p.promising(t, starts, improved) {
@@ -77,7 +77,7 @@ func (p *Planner) promising(t cost.Table, starts []partition.Partition, n int) [
 	}
 	list := make([]found, len(starts))
 	for i, cuts := range starts {
-		list[i] = found{cuts, p.missingBytes(t, cuts), p.Seconds(t, p.layout(cuts, p.base))}
+		list[i] = found{cuts, p.missingBytes(t, cuts), p.Seconds(t, p.layout(cuts, p.bestFixed(t, cuts)))}
 	}
 	slices.SortStableFunc(list, found.compare)
 	starts = starts[:n]
@@ -106,14 +106,15 @@ func (s found) compare(other found) int {
 // step, and returns what it found. The exact partition is best for
 // the slowest stage, but the loads of the other stages matter too, and only a simulation
 // shows how. Cuts that exceed the memory are first moved until they fit. For list and auto
-// one search simulates a list schedule and one the base schedule. Where microbatches cost
+// one search simulates a list schedule, and one the fixed schedule that is best at the start. Where microbatches cost
 // differently, one more search simulates their mean. A result is taken if the step is
 // shorter with all schedules to choose from and with the microbatches as they are.
 func (p *Planner) Improve(t cost.Table, cuts partition.Partition) found {
 	searches := []func(cost.Table, partition.Partition) float64{p.Estimate}
 	if p.Adapts() {
+		fixed := p.bestFixed(t, cuts)
 		searches = append(searches, func(t cost.Table, cuts partition.Partition) float64 {
-			return p.Seconds(t, p.layout(cuts, p.base))
+			return p.Seconds(t, p.layout(cuts, fixed))
 		})
 	}
 	if t.Scale != nil {
@@ -130,6 +131,22 @@ func (p *Planner) Improve(t cost.Table, cuts partition.Partition) found {
 		}
 		if next := p.judge(t, climbed); next.compare(best) < 0 {
 			best = next
+		}
+	}
+	return best
+}
+
+// bestFixed returns the schedule with the shortest step at some cuts, among those that follow
+// from numbers alone. For other kinds than auto it is the base schedule.
+func (p *Planner) bestFixed(t cost.Table, cuts partition.Partition) schedule.Schedule {
+	best := p.base
+	if p.Kind != schedule.KindAuto {
+		return best
+	}
+	least := p.Seconds(t, p.layout(cuts, best))
+	for _, s := range fixedSchedules(p.options(p.Step(t, cuts, best), p.caps(t, cuts))) {
+		if seconds := p.Seconds(t, p.layout(cuts, s)); seconds < least {
+			best, least = s, seconds
 		}
 	}
 	return best
