@@ -64,19 +64,6 @@ func TestZeroBubbleFormulas(t *testing.T) {
 	}
 }
 
-// TestUnequalStages: auto stays within 1.15 of the lower bound in every family,
-// and never takes more than 1.01 times the fastest other kind.
-func TestUnequalStages(t *testing.T) {
-	for _, f := range families {
-		for _, u := range f.compareCaps(1, 8) {
-			if mean := u.Mean[schedule.KindAuto]; mean > 1.15 || mean < 1 || u.Behind > 0 {
-				t.Errorf("%s, %d chunks, cap %d: auto takes %.3f times the bound, and up to %.3f times the fastest other kind",
-					u.Family, u.Chunks, u.InFlight, mean, u.Over)
-			}
-		}
-	}
-}
-
 // TestPaperBubble: values of equation (1), computed by hand.
 func TestPaperBubble(t *testing.T) {
 	for _, tc := range []struct {

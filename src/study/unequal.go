@@ -74,11 +74,15 @@ const mostOver = 1.01
 // UnequalStages compares schedules on every family, for 8 stages and 16. Every draw has P
 // to 4P microbatches on P stages. One chunk is without a cap on microbatches in flight, with
 // one of P (enough for 1F1B and zb-h1) and one of 2P-1 (for zb-h2). Two chunks in a V are
-// without a cap and with one of 2P (enough for zb-v).
-func UnequalStages(seed uint64) []Unequal {
+// without a cap and with one of 2P (enough for zb-v). show is told how many of how many parts
+// are done.
+func UnequalStages(seed uint64, show func(done, total int64)) []Unequal {
 	var list []Unequal
-	for _, f := range families {
-		list = append(append(list, f.compareCaps(seed, 8)...), f.compareCaps(seed, 16)...)
+	for i, f := range families {
+		for j, stages := range []int{8, 16} {
+			list = append(list, f.compareCaps(seed, stages)...)
+			show(int64(2*i+j+1), int64(2*len(families)))
+		}
 	}
 	return list
 }

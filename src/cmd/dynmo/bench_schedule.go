@@ -51,7 +51,7 @@ figure is the bound over the makespan.`,
 			if err != nil {
 				return err
 			}
-			unequal := study.UnequalStages(seed)
+			unequal := study.UnequalStages(seed, barOf(c).Show)
 			var results []nodebench.Result
 			for _, b := range bubbles {
 				results = append(results, bubbleResults(b)...)
