@@ -206,7 +206,6 @@ func (c Config) Packs() bool { return c.Repack.Kind != "none" && c.Balance.Moves
 // Elastic is what becomes of ranks that hold no layer any more.
 type Elastic struct {
 	Release      string  `toml:"release" default:"park" oneof:"park,exit,slurm,restart" doc:"ranks without layers wait for the end of the run; or end; or end, and Slurm takes their nodes back; or the run ends with a checkpoint and status 75, for a job script that goes on with fewer nodes. Under mpirun they wait in any case"`
-	Leave        string  `toml:"leave" default:"pmix" oneof:"pmix,mpi" when:"elastic.release=exit|slurm" doc:"how a rank ends before the others: it takes leave of the launcher alone, or by MPI_Finalize, which waits for the ranks of its node"`
 	RetrySeconds float64 `toml:"retry_seconds" default:"60" min:"0" max:"86400" when:"elastic.release=slurm" unit:"seconds" doc:"time for which Slurm is asked again while it cannot take nodes back"`
 }
 

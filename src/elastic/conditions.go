@@ -25,7 +25,7 @@ func launched(getenv func(string) string) error {
 func canLeave(places []place) error {
 	for rank, p := range places {
 		if p.CanLeave != "" {
-			return fmt.Errorf("rank %d cannot take leave of the launcher: %s; elastic.leave = \"mpi\" may do", rank, p.CanLeave)
+			return fmt.Errorf("rank %d cannot take leave of the launcher: %s", rank, p.CanLeave)
 		}
 	}
 	return nil

@@ -142,11 +142,11 @@ func TestAgree(t *testing.T) {
 		want    Terms
 	}{
 		{"park", nil, Terms{Mode: Park, Nodes: []string{host, host, host}}},
-		{"exit", step(), Terms{Mode: exit, Leave: "pmix", Nodes: []string{host, host, host}}},
-		{"slurm", step("SLURM_HET_SIZE=1", "SLURM_DISTRIBUTION=block:block"), Terms{Mode: Slurm, Leave: "pmix", Nodes: nodes, Batch: "a", Job: Job{Number: "7"}}},
-		{"restart", step("SLURM_ARRAY_JOB_ID=5", "SLURM_ARRAY_TASK_ID=2"), Terms{Mode: Restart, Leave: "pmix", Nodes: nodes, Batch: "a", Job: Job{Number: "5_2"}}},
+		{"exit", step(), Terms{Mode: exit, Nodes: []string{host, host, host}}},
+		{"slurm", step("SLURM_HET_SIZE=1", "SLURM_DISTRIBUTION=block:block"), Terms{Mode: Slurm, Nodes: nodes, Batch: "a", Job: Job{Number: "7"}}},
+		{"restart", step("SLURM_ARRAY_JOB_ID=5", "SLURM_ARRAY_TASK_ID=2"), Terms{Mode: Restart, Nodes: nodes, Batch: "a", Job: Job{Number: "5_2"}}},
 	} {
-		same(t, c.release, agreed(t, config.Elastic{Release: c.release, Leave: "pmix"}, nodes, c.env, nil), c.want)
+		same(t, c.release, agreed(t, config.Elastic{Release: c.release}, nodes, c.env, nil), c.want)
 	}
 }
 
@@ -162,7 +162,7 @@ func TestUnmet(t *testing.T) {
 	}{
 		{name: "mpirun", release: "exit", env: step("OMPI_COMM_WORLD_SIZE=4"), want: "mpirun lets no rank leave"},
 		{name: "no step", release: "restart", env: map[string]string{"SLURM_JOB_ID": "7"}, want: "no step of a Slurm job"},
-		{name: "no goodbye", release: "exit", canLeave: fmt.Errorf("no libpmix"), want: `rank 0 cannot take leave of the launcher: no libpmix; elastic.leave = "mpi" may do`},
+		{name: "no goodbye", release: "exit", canLeave: fmt.Errorf("no libpmix"), want: `rank 0 cannot take leave of the launcher: no libpmix`},
 		{name: "het", release: "slurm", env: step("SLURM_HET_SIZE=2"), want: "heterogeneous"},
 		{name: "arbitrary", release: "slurm", env: step("SLURM_DISTRIBUTION=arbitrary"), want: "distributed arbitrarily"},
 		{name: "node", release: "slurm", nodes: []string{"a", "b;c"}, want: `rank 1: SLURMD_NODENAME = "b;c" is no name of a node`},
@@ -184,7 +184,7 @@ func TestUnmet(t *testing.T) {
 			if c.programs[0] != "scontrol" { // which the system may have
 				t.Setenv("PATH", filepath.Join(dir, "bin"))
 			}
-			got := agreed(t, config.Elastic{Release: c.release, Leave: "pmix"}, c.nodes, c.env, c.canLeave)
+			got := agreed(t, config.Elastic{Release: c.release}, c.nodes, c.env, c.canLeave)
 			if got.Mode != Park || !strings.Contains(got.Unmet, c.want) || !strings.HasPrefix(got.Unmet, fmt.Sprintf("elastic.release = %q: ", c.release)) {
 				t.Errorf("%+v, want …%s…", got, c.want)
 			}
@@ -196,10 +196,10 @@ func TestUnmet(t *testing.T) {
 func TestBatchNode(t *testing.T) {
 	fakeCommands(t, "works", "scontrol", "squeue")
 	t.Setenv("FAKE_BATCH", "login")
-	got := agreed(t, config.Elastic{Release: "slurm", Leave: "mpi"}, []string{"a", "b"}, step(), fmt.Errorf("no libpmix"))
+	got := agreed(t, config.Elastic{Release: "slurm"}, []string{"a", "b"}, step(), nil)
 	same(t, "kept", got.Kept([]int{0}), []string{"a", "login"})
 	t.Setenv("FAKE_BATCH", "")
-	got = agreed(t, config.Elastic{Release: "slurm", Leave: "pmix"}, []string{"a", "b"}, step(), nil)
+	got = agreed(t, config.Elastic{Release: "slurm"}, []string{"a", "b"}, step(), nil)
 	same(t, "kept", got.Kept([]int{0}), []string{"a"})
 }
 

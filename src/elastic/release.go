@@ -133,8 +133,7 @@ func (o *outsider) listen(asked *Asked) error {
 }
 
 // ready returns the ranks that can go, in order: those without layers since before the last
-// checkpoint. Of a node all go or none: MPI_Finalize, with which a run ends, waits for all
-// ranks of its node.
+// checkpoint. Of a node all go or none, for Slurm takes back whole nodes.
 func (r *Releases) ready(saved int) []int {
 	can := func(rank int) bool {
 		o := r.outside[rank]

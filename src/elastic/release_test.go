@@ -121,7 +121,7 @@ func (f *fakeSlurm) Nodes(context.Context) ([]string, error) { return f.nodes, n
 
 // twoByTwo is the terms of 3 nodes with 2 ranks each.
 func twoByTwo(mode Mode) Terms {
-	return Terms{Mode: mode, Leave: "pmix", Nodes: []string{"a", "a", "b", "b", "c", "c"}, Batch: "a"}
+	return Terms{Mode: mode, Nodes: []string{"a", "a", "b", "b", "c", "c"}, Batch: "a"}
 }
 
 // same fails the test where two values differ as they are printed.

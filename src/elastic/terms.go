@@ -24,7 +24,6 @@ const (
 // Terms are what becomes of ranks that hold no layer, the same on every rank.
 type Terms struct {
 	Mode  Mode
-	Leave string   // how a rank ends before the others: as elastic.leave has it
 	Nodes []string // by rank of the launched world
 	Batch string   // the node of the batch script, which Slurm does not take back; "" if there is none
 	Job   Job      // that gives nodes back
@@ -111,9 +110,9 @@ func Agree(base *comm.Group, s config.Elastic, here Here) (Terms, error) {
 
 // settle returns the terms of settings, or t with what they miss.
 func (t Terms) settle(s config.Elastic, places []place, getenv func(string) string) Terms {
-	wanted := Terms{Mode: Mode(s.Release), Leave: s.Leave, Nodes: t.Nodes}
+	wanted := Terms{Mode: Mode(s.Release), Nodes: t.Nodes}
 	err := launched(getenv)
-	if err == nil && wanted.Ends() && s.Leave == "pmix" {
+	if err == nil && wanted.Ends() {
 		err = canLeave(places)
 	}
 	if err == nil && wanted.Mode != exit {

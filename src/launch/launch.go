@@ -105,7 +105,7 @@ func Launch(c config.Config, h Hooks) (train.Outcome, error) {
 			defer close(w.stop)
 			go w.run()
 		}
-		o, err := onRank(c, t, h, board.Post(t.Rank()), func() (*data.Corpus, error) { return corpus, nil })
+		o, _, err := onRank(c, t, h, board.Post(t.Rank()), func() (*data.Corpus, error) { return corpus, nil })
 		if t.Rank() == 0 {
 			out = o
 		}
@@ -156,13 +156,17 @@ func launchMPI(c config.Config, h Hooks) (train.Outcome, error) {
 	}
 	started()
 	w := newWatch(c, t, comm.NewBoard(t.Size()), h)
+	var apart bool
 	if err == nil {
-		out, err = launchRank(c, t, h, w)
+		out, apart, err = launchRank(c, t, h, w)
 	}
 	if err == nil {
 		// A rank that does not end, as one that is stopped, has the others wait.
 		late := time.AfterFunc(startFor, func() { h.Exit(1) })
 		defer late.Stop()
+		if apart { // MPI_Finalize would wait for the ranks that have ended
+			return out, mpi.Leave()
+		}
 		return out, mpi.Stop()
 	}
 	if _, shared := errors.AsType[comm.SharedError](err); !shared {
@@ -210,10 +214,10 @@ func agree(c config.Config, t comm.Transport) error {
 	return nil
 }
 
-// launchRank trains as one process of many, watched.
-func launchRank(c config.Config, t comm.Transport, h Hooks, w *watch) (out train.Outcome, err error) {
+// launchRank trains as one process of many, watched. apart is that of onRank.
+func launchRank(c config.Config, t comm.Transport, h Hooks, w *watch) (out train.Outcome, apart bool, err error) {
 	if w.board, err = share(comm.New(t, comm.Options{Deadline: startFor, Interrupted: h.Stop})); err != nil {
-		return out, fmt.Errorf("start: %w", err)
+		return out, false, fmt.Errorf("start: %w", err)
 	}
 	go w.run()
 	defer close(w.stop)
@@ -241,8 +245,9 @@ func grid(c config.Config) mesh.Mesh {
 }
 
 // onRank trains on one rank, whose goroutine is locked to its OS thread, and shows
-// on a post what it does. A panic is an error that says where it was.
-func onRank(c config.Config, t comm.Transport, h Hooks, post *comm.Post, open func() (*data.Corpus, error)) (out train.Outcome, err error) {
+// on a post what it does. A panic is an error that says where it was. apart says that ranks
+// may end before the run does.
+func onRank(c config.Config, t comm.Transport, h Hooks, post *comm.Post, open func() (*data.Corpus, error)) (out train.Outcome, apart bool, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%v: panic: %v\n%s", post, p, debug.Stack())
@@ -250,28 +255,29 @@ func onRank(c config.Config, t comm.Transport, h Hooks, post *comm.Post, open fu
 	}()
 	r, err := newRank(c, t, h, open)
 	if err != nil {
-		return train.Outcome{}, err
+		return train.Outcome{}, false, err
 	}
 	r.World.Show(post)
+	apart = r.Terms != nil && r.Terms.Ends() // goroutines have no terms
 	out, err = r.Loop()
 	post.Leave()
 	if err == nil && r.gpu != nil && r.Observe != nil {
 		err = r.gpu.tell(r.Observe, r.Device.Clock().Kind(), out.Steps)
 	}
 	if err != nil {
-		return out, err // others may still be at this rank's memory: it is freed by the end of the process
+		return out, apart, err // others may still be at this rank's memory: it is freed by the end of the process
 	}
 	r.Close()
 	if err := r.Leave(); err != nil {
-		return out, err
+		return out, apart, err
 	}
 	if out.Left {
-		return out, await(r, out.Steps, h)
+		return out, apart, await(r, out.Steps, h)
 	}
 	if t.Rank() == 0 {
 		h.End(out)
 	}
-	return out, nil
+	return out, apart, nil
 }
 
 // rank is a rank that is ready to train.

@@ -33,11 +33,9 @@ func await(r *rank, steps int, h Hooks) error {
 	if err != nil || order == elastic.OrderEnd {
 		return err
 	}
-	if r.Terms.Leave == "mpi" || mpi.Leave() != nil {
-		err = mpi.Stop()
+	if err := mpi.Leave(); err != nil {
+		return err
 	}
-	if err == nil {
-		h.Exit(0)
-	}
-	return err
+	h.Exit(0)
+	return nil
 }
