@@ -32,9 +32,10 @@ const movedLayer = 2
 //
 //	net/migrate_ratio_* = bytes / slower rank's seconds of migrate.Run / bandwidth in C
 //
-// where messages in C are as long as the layer's longest section and together, but in the
-// round that warms up, as long as the layer, and rounds of messages and moves alternate. A layer comes into memory that it, or another,
-// left when it went (see migrate.Run), but for net/migrate_first_dense: that
+// where messages in C are as long as the layer's longest section. They walk through memory
+// about as long as the layer: a shorter buffer would stay in the caches, which a layer does
+// not. Rounds of messages and moves alternate. A layer comes into memory that it, or
+// another, left when it went (see migrate.Run), but for net/migrate_first_dense: that
 // first migration gets new pages, which the system zeroes on the way. A layer that
 // arrives with another hash than it left with is wrong.
 func (n *network) migration(sparse bool) error {
@@ -47,20 +48,19 @@ func (n *network) migration(sparse bool) error {
 		return err
 	}
 	defer func() { m.stage.Free() }()
-	length, err := m.longest()
+	length, bytes, err := m.lengths()
 	if err != nil {
 		return err
 	}
-	l, err := n.link(length)
+	l, err := n.link(max(1, bytes/length) * length)
 	if err != nil {
 		return err
 	}
 	defer n.free()
-	count := 1
 	seconds := make(spans, 2) // of messages in C, of moves: the mean of forth and back
 	var first float64
 	for round := range n.rounds.Count + 1 {
-		took, err := n.exchange(l, n.plain, round, count)
+		took, err := n.exchange(l, n.walk, round, int(l.out.Bytes/length))
 		if err != nil {
 			return err
 		}
@@ -73,7 +73,7 @@ func (n *network) migration(sparse bool) error {
 			return err
 		}
 		if round == 0 {
-			first, count = forth, int(max(1, m.bytes/length))
+			first = forth
 			continue
 		}
 		n.rounds.show(round)
@@ -86,6 +86,20 @@ func (n *network) migration(sparse bool) error {
 	n.add("net/migrate_"+name, seconds.rate(1, float64(m.bytes)/1e9), "GB/s", 0, m.wrong)
 	n.add("net/migrate_ratio_"+name, seconds.ratio(0, 1, float64(m.bytes)/float64(length)), "ratio", moveReach, l.wrong+m.wrong)
 	return nil
+}
+
+// walk exchanges out and in in plain C, cut into messages of one length. It returns the mean
+// seconds of a message.
+func (n *network) walk(peer int, out, in tensor.Mem, messages int) (float64, error) {
+	length, sum := out.Bytes/int64(messages), 0.0
+	for off := int64(0); off < out.Bytes; off += length {
+		took, err := n.plain(peer, out.Span(off, length), in.Span(off, length), 1)
+		if err != nil {
+			return 0, err
+		}
+		sum += took
+	}
+	return sum / float64(messages), nil
 }
 
 // move is a layer that goes forth and back, as one of the two ranks sees it.
@@ -133,17 +147,16 @@ func (n *network) newMove(sparse bool) (*move, error) {
 	return m, err
 }
 
-// longest returns the length of the layer's longest section. Collective.
-func (m *move) longest() (int64, error) {
-	var longest int64
+// lengths returns the bytes of the layer's longest section and of all of them. Collective.
+func (m *move) lengths() (longest, bytes int64, err error) {
 	if layer := m.stage.Layer(movedLayer); layer != nil {
 		for _, s := range layer.Sections() {
-			longest = max(longest, s.Mem.Bytes)
+			longest, bytes = max(longest, s.Mem.Bytes), bytes+s.Mem.Bytes
 		}
 	}
-	all := []int64{longest / 8 * 8}
-	err := comm.Allreduce(m.world, all, func(a, b int64) int64 { return max(a, b) })
-	return all[0], err
+	all := []int64{longest / 8 * 8, bytes}
+	err = comm.Allreduce(m.world, all, func(a, b int64) int64 { return max(a, b) })
+	return all[0], all[1], err
 }
 
 // run migrates, checks that the layer has not changed, and returns the

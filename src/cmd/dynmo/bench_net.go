@@ -40,9 +40,10 @@ message_c_LENGTH that of plain C, message_ratio_LENGTH the second over the first
 migrate_* is a block of GPT-2 124M with its optimizer state that changes its
 stage, dense and with one weight in ten kept: bytes over the time of all that
 belongs to it, against the bandwidth in C of messages as long as the longest of
-the layer's parts. A layer takes the memory that one left which went before;
-migrate_first_* is the first, which finds none. Messages that come back changed,
-and layers that arrive changed, are wrong.
+the layer's parts, which walk through memory as long as the layer. A layer takes
+the memory that one left which went before; migrate_first_* is the first, which
+finds none. Messages that come back changed, and layers that arrive changed, are
+wrong.
 
 What is measured is how MPI joins these two ranks: through shared memory on one
 host, where Open MPI copies messages once if the system lets a process read
