@@ -10,8 +10,8 @@ import (
 
 // check returns an error unless a header, which may come from a file, describes
 // parameters: kernels go by what it says.
-func (h header) check(c Config, t tensor.DType) error {
-	l := outline(c, c.Chain()[h.Layer], header{Layer: h.Layer}, t)
+func (h header) check(c Config, description Description, t tensor.DType) error {
+	l := outline(c, description, header{Layer: h.Layer}, t)
 	params := l.params
 	if _, tuned := l.Tuning(); h.Threshold != nil && !tuned {
 		return fmt.Errorf("a threshold of a layer that has none")

@@ -105,7 +105,7 @@ func (l *Layer) compress(counts map[int]int, csrFrom float64, sparse Format, fil
 			h.Formats[i] = sparse
 		}
 	}
-	next, err := newLayer(l.config, h, l.device, l.dtype)
+	next, err := newLayer(l.config, l.Description, h, l.device, l.dtype)
 	if err != nil {
 		return fmt.Errorf("compress: %w", err)
 	}

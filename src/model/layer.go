@@ -46,7 +46,7 @@ type partReading struct{ part, index int }
 // makeLayer returns a layer of the chain with its initial weights. Weights
 // depend on the seed, the block and the parameter only.
 func makeLayer(c Config, id int, d device.Device, t tensor.DType) (*Layer, error) {
-	l, err := newLayer(c, header{Layer: id}, d, t)
+	l, err := newLayer(c, c.Chain()[id], header{Layer: id}, d, t)
 	if err != nil {
 		return nil, err
 	}
@@ -59,10 +59,10 @@ func makeLayer(c Config, id int, d device.Device, t tensor.DType) (*Layer, error
 	return l, nil
 }
 
-// newLayer returns a layer as the header describes it, all values zero unless
+// newLayer returns a layer of the chain as the header describes it, all values zero unless
 // the device recycles memory.
-func newLayer(c Config, h header, d device.Device, t tensor.DType) (*Layer, error) {
-	l := outline(c, c.Chain()[h.Layer], h, t)
+func newLayer(c Config, description Description, h header, d device.Device, t tensor.DType) (*Layer, error) {
+	l := outline(c, description, h, t)
 	l.device = d
 	if err := l.allocate(); err != nil {
 		l.Free()

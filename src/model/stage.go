@@ -26,7 +26,7 @@ func NewStage(c Config, ids []int, d device.Device, t tensor.DType) (*Stage, err
 // ZeroStage is NewStage with weights that are zero and that nothing has written, for
 // backends that only ask for shapes.
 func ZeroStage(c Config, ids []int, d device.Device, t tensor.DType) (*Stage, error) {
-	return newStage(c, ids, func(id int) (*Layer, error) { return newLayer(c, header{Layer: id}, d, t) })
+	return newStage(c, ids, func(id int) (*Layer, error) { return newLayer(c, c.Chain()[id], header{Layer: id}, d, t) })
 }
 
 func newStage(c Config, ids []int, layer func(id int) (*Layer, error)) (*Stage, error) {

@@ -98,13 +98,14 @@ func Restore(c Config, sections []Section, d device.Device, t tensor.DType) (*La
 	if err := json.Unmarshal(sections[0].Text, &h); err != nil {
 		return nil, fmt.Errorf("state of a layer: %s: %w", headerSection, err)
 	}
-	if h.Layer < 0 || h.Layer >= c.Layers() {
-		return nil, fmt.Errorf("state of layer %d, the chain has %d", h.Layer, c.Layers())
+	chain := c.Chain()
+	if h.Layer < 0 || h.Layer >= len(chain) {
+		return nil, fmt.Errorf("state of layer %d, the chain has %d", h.Layer, len(chain))
 	}
-	if err := h.check(c, t); err != nil {
+	if err := h.check(c, chain[h.Layer], t); err != nil {
 		return nil, fmt.Errorf("state of layer %d: %s: %w", h.Layer, headerSection, err)
 	}
-	l, err := newLayer(c, h, d, t)
+	l, err := newLayer(c, chain[h.Layer], h, d, t)
 	if err != nil {
 		return nil, err
 	}

@@ -54,7 +54,7 @@ func (l *Layer) Like(c Config, d device.Device) (*Layer, error) {
 	if threshold, ok := l.Tuning(); ok {
 		h.Threshold = &threshold
 	}
-	other, err := newLayer(c, h, d, l.dtype)
+	other, err := newLayer(c, c.Chain()[l.ID], h, d, l.dtype)
 	if err != nil {
 		return nil, err
 	}
