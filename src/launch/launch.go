@@ -20,6 +20,7 @@ import (
 	"dynmo/src/config"
 	"dynmo/src/data"
 	"dynmo/src/fault"
+	"dynmo/src/kernel"
 	"dynmo/src/mesh"
 	"dynmo/src/model"
 	"dynmo/src/profile"
@@ -63,7 +64,7 @@ type World struct {
 	Hosts     int
 	HostOf    []string // by rank
 	Placement []string // lines: which ranks are on which host, and on which cores
-	Notes     []string // what is wrong with the cores of ranks that have GPUs
+	Notes     []string // what makes ranks slow, and what mends that
 	MPI       bool
 	Clock     string // wall or virtual
 	Crowded   string // a host whose cores the ranks' threads outnumber; "" if there is none
@@ -373,8 +374,12 @@ func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corp
 	}
 	// Rank 0 writes nothing before all ranks are ready.
 	if t.Rank() == 0 {
+		notes := bindingNotes(placed)
+		if advice := kernel.Advice(have.kernels); advice != "" {
+			notes = append(notes, advice)
+		}
 		r.Observe, err = h.Begin(World{
-			Ranks: t.Size(), Hosts: len(perHost(early)), HostOf: early.Hosts(), Placement: placement(early.Peer, all, placed), Notes: bindingNotes(placed), MPI: mpi.Launched(), Clock: clock.Kind(), Crowded: crowded(c, early, all), Kernels: have.kernels,
+			Ranks: t.Size(), Hosts: len(perHost(early)), HostOf: early.Hosts(), Placement: placement(early.Peer, all, placed), Notes: notes, MPI: mpi.Launched(), Clock: clock.Kind(), Crowded: crowded(c, early, all), Kernels: have.kernels,
 			Corpus: corpus.Hash(), GPU: have.gpu, Transport: transport, Unmetered: unmetered, Resumed: r.Resumed(), Tuned: r.Tuned(),
 		})
 	}

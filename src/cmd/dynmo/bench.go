@@ -26,6 +26,7 @@ type benchFlags struct {
 
 	watch   *nodebench.Watch
 	machine nodebench.Machine
+	advice  string // what makes products faster
 }
 
 // benchCommand returns the command that measures the speed of this node.
@@ -211,6 +212,7 @@ func (f *benchFlags) measure(measure func(kernel.Backend, device.Device) ([]node
 	if k, ok := k.(interface{ BLAS() string }); ok {
 		f.machine.BLAS = k.BLAS()
 	}
+	f.advice = kernel.Advice(k.Identity())
 	return measure(k, devcpu.New(clock))
 }
 
@@ -239,7 +241,7 @@ func (f *benchFlags) warn(c *cobra.Command, results []nodebench.Result) {
 	if f.machine.Threads == 0 {
 		return // simulated
 	}
-	warnings := []string{nodebench.Unsteady(results)}
+	warnings := []string{nodebench.Unsteady(results), f.advice}
 	if f.clock == "wall" { // CPU time is this process's own
 		warnings = append(warnings, f.watch.Disturbed(f.machine.Threads))
 	}

@@ -14,6 +14,7 @@ import (
 	"dynmo/src/comm/mpi"
 	"dynmo/src/device/cuda"
 	"dynmo/src/device/nvml"
+	"dynmo/src/kernel"
 	"dynmo/src/kernel/cpu"
 	kernels "dynmo/src/kernel/cuda"
 )
@@ -111,6 +112,9 @@ func lookBLAS() (string, error) {
 		return "", err
 	}
 	defer k.Close()
+	if advice := kernel.Advice(k.Identity()); advice != "" {
+		return k.Identity() + "; " + advice, nil
+	}
 	return k.Identity(), nil
 }
 
