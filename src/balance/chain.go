@@ -42,15 +42,33 @@ func (c *chain) seconds(stage, b, e int) float64 {
 
 // bytes returns the memory of layers [b, e) on a stage.
 func (c *chain) bytes(stage, b, e int) int64 {
+	bytes := c.summedBytes(stage, b, e)
+	if c.JointBytes != nil {
+		bytes += c.JointBytes(b, e)
+	}
+	return bytes
+}
+
+// summedBytes is bytes without JointBytes. It never falls as e rises or b falls.
+func (c *chain) summedBytes(stage, b, e int) int64 {
 	return c.static[e] - c.static[b] + entry(c.FixedBytes, stage, 0) +
 		int64(entry(c.InFlight, stage, 1))*(c.activation[e]-c.activation[b]) +
 		int64(entry(c.Between, stage, 1))*(c.held[e]-c.held[b])
 }
 
-// fits reports whether a stage has the memory for layers [b, e).
+// fits reports whether a stage has the memory for layers [b, e). What fits does without its
+// first layers too. Where there are JointBytes it may not fit without its last ones.
 func (c *chain) fits(stage, b, e int) bool {
+	return c.mayFit(stage, b, e) && (c.JointBytes == nil || c.within(stage, c.bytes(stage, b, e)))
+}
+
+// mayFit is fits without JointBytes: what fits does without its last layers too.
+func (c *chain) mayFit(stage, b, e int) bool { return c.within(stage, c.summedBytes(stage, b, e)) }
+
+// within reports whether a stage can hold so many bytes.
+func (c *chain) within(stage int, bytes int64) bool {
 	limit := entry(c.Capacity, stage, 0)
-	return limit == 0 || c.bytes(stage, b, e) <= limit+c.extra
+	return limit == 0 || bytes <= limit+c.extra
 }
 
 // bottleneck returns the largest stage time of a partition.

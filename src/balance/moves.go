@@ -91,9 +91,9 @@ func movedBytes(next, present partition.Partition, sum []int64) int64 {
 //
 //	K_s(e) = sum[kept(e)] + max_b (K_{s-1}(b) - sum[kept(b)])
 //
-// over the b for which [b, e) keeps to bound and memory. These b form a range
-// that only moves right as e grows, so a queue of candidates in falling order
-// finds all maxima in time linear in the cuts' windows, O(P·L) at worst. Some
+// over the b for which [b, e) keeps to bound and memory. Without JointBytes these b
+// form a range that only moves right as e grows, so a queue of candidates in falling
+// order finds all maxima in time linear in the cuts' windows, O(P·L) at worst. Some
 // partition must keep to the bound.
 func (c *chain) keepMost(bound float64, present partition.Partition, sum []int64) partition.Partition {
 	const never = math.MinInt64
@@ -122,13 +122,17 @@ func (c *chain) keepMost(bound float64, present partition.Partition, sum []int64
 				}
 				queue = append(queue, next)
 			}
-			for head < len(queue) && (c.seconds(s, queue[head], e) > bound || !c.fits(s, queue[head], e)) {
+			for head < len(queue) && (c.seconds(s, queue[head], e) > bound || !c.mayFit(s, queue[head], e)) {
 				head++
 			}
+			first := head
+			for first < len(queue) && !c.fits(s, queue[first], e) {
+				first++ // which may fit with the next e again
+			}
 			most[i] = never
-			if head < len(queue) {
-				most[i] = value(queue[head]) + sum[kept(present, s, e)]
-				begin[i] = int32(queue[head])
+			if first < len(queue) {
+				most[i] = value(queue[first]) + sum[kept(present, s, e)]
+				begin[i] = int32(queue[first])
 			}
 		}
 		before, from[s] = most, begin
@@ -141,9 +145,9 @@ func (c *chain) keepMost(bound float64, present partition.Partition, sum []int64
 	return cuts
 }
 
-// windows returns, for every cut, the least and the greatest layer at which it
-// lies in any partition that keeps to a bound: where greedy stages from the
-// right and from the left get to.
+// windows returns, for every cut, bounds on the layer at which it lies in any
+// partition that keeps to a bound: where greedy stages from the right and from the
+// left get to. Those from the right do without JointBytes.
 func (c *chain) windows(bound float64) (lo, hi partition.Partition) {
 	lo, hi = make(partition.Partition, c.Stages+1), make(partition.Partition, c.Stages+1)
 	lo[c.Stages] = c.layers
@@ -152,7 +156,7 @@ func (c *chain) windows(bound float64) (lo, hi partition.Partition) {
 	}
 	for s := c.Stages - 1; s > 0; s-- {
 		e := lo[s+1]
-		lo[s] = sort.Search(e, func(b int) bool { return c.seconds(s, b, e) <= bound && c.fits(s, b, e) })
+		lo[s] = sort.Search(e, func(b int) bool { return c.seconds(s, b, e) <= bound && c.mayFit(s, b, e) })
 	}
 	return lo, hi
 }

@@ -15,10 +15,11 @@ import (
 func TestFewestMovesAgreesWithBruteForce(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(21, 22))
 	chosen := map[float64]int{}
-	for n := range 1000 {
+	for n := range 3000 {
 		p := randomProblem(rnd)
+		addJoint(rnd, &p)
 		p.MoveBytes = nil
-		if n%2 == 0 {
+		if n%2 == 0 && p.JointBytes == nil {
 			p.Capacity = nil
 		}
 		for range p.Seconds {

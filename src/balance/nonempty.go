@@ -2,6 +2,7 @@ package balance
 
 import (
 	"math"
+	"slices"
 
 	"dynmo/src/partition"
 )
@@ -57,11 +58,11 @@ func (c *chain) memoryError() *MemoryError {
 	for l := range c.layers {
 		stage, missing := -1, int64(math.MaxInt64)
 		for s := range c.Stages {
-			if c.fits(s, l, l+1) {
+			if c.mayFit(s, l, l+1) {
 				missing = 0
 				break
 			}
-			if m := c.bytes(s, l, l+1) - entry(c.Capacity, s, 0); m < missing {
+			if m := c.summedBytes(s, l, l+1) - entry(c.Capacity, s, 0); m < missing {
 				stage, missing = s, m
 			}
 		}
@@ -87,8 +88,13 @@ func (c *chain) missingBytes() int64 {
 	}
 	lo, hi := int64(0), int64(0) // lo is too little, hi is enough for any cuts
 	for s := range c.Stages {
-		hi = max(hi, c.bytes(s, 0, c.layers))
+		hi = max(hi, c.summedBytes(s, 0, c.layers))
 	}
+	joint := int64(0)
+	for e := 1; e <= c.layers && c.JointBytes != nil; e++ {
+		joint = max(joint, c.JointBytes(0, e))
+	}
+	hi += joint
 	for hi-lo > 1 {
 		wider.extra = lo + (hi-lo)/2
 		if cuts, _ := try(math.Inf(1)); cuts == nil {
@@ -98,4 +104,15 @@ func (c *chain) missingBytes() int64 {
 		}
 	}
 	return hi
+}
+
+// LeastCapacity returns the smallest number of bytes with which the layers fit if every stage
+// can hold that many. p.Capacity does not count. Errors are those of Check.
+func (p Problem) LeastCapacity() (int64, error) {
+	p.Capacity = slices.Repeat([]int64{1}, p.Stages)
+	c, err := newChain(p)
+	if err != nil {
+		return 0, err
+	}
+	return 1 + c.missingBytes(), nil
 }

@@ -62,8 +62,11 @@ func everyPartition(p Problem, visit func(cuts partition.Partition, stageSeconds
 				bytes += entry(p.StaticBytes, l, 0) + int64(entry(p.InFlight, stage, 1))*entry(p.ActivationBytes, l, 0) +
 					int64(entry(p.Between, stage, 1))*entry(p.HeldBytes, l, 0)
 			}
+			if p.JointBytes != nil {
+				bytes += p.JointBytes(b, e)
+			}
 			if limit := entry(p.Capacity, stage, 0); limit > 0 && bytes > limit {
-				break // more layers only need more
+				continue // with JointBytes more layers may need less
 			}
 			cuts[stage+1] = e
 			seconds[stage] = entry(p.Slow, stage, 1)*work + entry(p.Fixed, stage, 0)
@@ -117,4 +120,36 @@ func randomProblem(rnd *rand.Rand) Problem {
 		}
 	}
 	return p
+}
+
+// addJoint gives half of the problems JointBytes as replicas need them to sum gradients: layers
+// are put into buckets from the last one on, and the memory is that of the largest even and the
+// largest odd bucket. Layers next to empty ones shift the buckets, and little else needs memory,
+// so that a stage may need less with one layer more.
+func addJoint(rnd *rand.Rand, p *Problem) {
+	const most = 10
+	if rnd.IntN(2) == 0 {
+		return
+	}
+	own := make([]int64, p.Layers())
+	for l := range own {
+		own[l] = []int64{0, 1, 1, 2, 5, most - 2, most - 1, most}[rnd.IntN(8)]
+		p.StaticBytes[l], p.ActivationBytes[l], p.HeldBytes[l] = rnd.Int64N(2), rnd.Int64N(2)*rnd.Int64N(2), 0
+	}
+	p.JointBytes = func(b, e int) int64 {
+		bucket, bytes, largest := 0, int64(0), [2]int64{}
+		for l := e - 1; l >= b; l-- {
+			if bytes > 0 && bytes+own[l] > most {
+				bucket, bytes = 1-bucket, 0
+			}
+			bytes += own[l]
+			largest[bucket] = max(largest[bucket], bytes)
+		}
+		return largest[0] + largest[1]
+	}
+	for s := range p.Capacity {
+		if p.Capacity[s] > 0 {
+			p.Capacity[s] = most/2 + rnd.Int64N(2*most)
+		}
+	}
 }

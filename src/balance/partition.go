@@ -103,8 +103,11 @@ func (c *chain) probe(bound float64) (cuts partition.Partition, next float64) {
 	for s, b := 0, 0; s < c.Stages; s++ {
 		b = c.last(s, b, bound)
 		cuts[s+1] = b
-		if b < c.layers && c.fits(s, cuts[s], b+1) {
-			next = min(next, c.seconds(s, cuts[s], b+1))
+		for e := b + 1; e <= c.layers && c.mayFit(s, cuts[s], e); e++ {
+			if c.fits(s, cuts[s], e) {
+				next = min(next, c.seconds(s, cuts[s], e))
+				break
+			}
 		}
 	}
 	if cuts[c.Stages] < c.layers {
@@ -116,14 +119,18 @@ func (c *chain) probe(bound float64) (cuts partition.Partition, next float64) {
 // last returns the largest e for which layers [b, e) keep to a stage's bound
 // and memory. It doubles its stride first: stages are short against the chain.
 func (c *chain) last(stage, b int, bound float64) int {
-	allowed := func(e int) bool { return c.seconds(stage, b, e) <= bound && c.fits(stage, b, e) }
+	allowed := func(e int) bool { return c.seconds(stage, b, e) <= bound && c.mayFit(stage, b, e) }
 	lo, stride := b, 1
 	for lo+stride <= c.layers && allowed(lo+stride) {
 		lo += stride
 		stride *= 2
 	}
 	width := min(stride-1, c.layers-lo)
-	return lo + sort.Search(width, func(i int) bool { return !allowed(lo + i + 1) })
+	e := lo + sort.Search(width, func(i int) bool { return !allowed(lo + i + 1) })
+	for e > b && !c.fits(stage, b, e) {
+		e--
+	}
+	return e
 }
 
 // spread moves cuts back so that every stage holds a layer, or returns nil

@@ -19,6 +19,7 @@ func TestPartitionAgreesWithBruteForce(t *testing.T) {
 	infeasible := 0
 	for n := range 4000 {
 		p := randomProblem(rnd)
+		addJoint(rnd, &p)
 		want := bruteForce(p)
 		got, err := Partition(p)
 		if math.IsInf(want, 1) {
@@ -44,6 +45,23 @@ func TestPartitionAgreesWithBruteForce(t *testing.T) {
 	}
 	if infeasible < 100 || infeasible > 2000 {
 		t.Fatalf("%d of 4000 cases have no solution; the test needs both kinds", infeasible)
+	}
+}
+
+// TestLeastCapacity: with that many bytes on every stage some partition fits, with one byte less
+// none does.
+func TestLeastCapacity(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(7, 8))
+	for n := range 1000 {
+		p := randomProblem(rnd)
+		addJoint(rnd, &p)
+		least, err := p.LeastCapacity()
+		expect.OK(t, err)
+		for off, fits := range map[int64]bool{0: true, -1: false} {
+			if p.Capacity = slices.Repeat([]int64{least + off}, p.Stages); least+off > 1 && math.IsInf(bruteForce(p), 1) == fits {
+				t.Fatalf("case %d %+v: least capacity %d, with %d bytes a partition fits: %v", n, p, least, least+off, !fits)
+			}
+		}
 	}
 }
 

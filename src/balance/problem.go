@@ -20,7 +20,7 @@ const (
 //
 //	slow_s · Σ seconds[b:e] + fixed_s                                 seconds per microbatch
 //	Σ static[b:e] + inflight_s · Σ activation[b:e]
-//	              + between_s · Σ held[b:e] + fixedBytes_s            bytes
+//	              + between_s · Σ held[b:e] + fixedBytes_s + joint(b, e)    bytes
 //
 // Slices by stage may be nil and then mean what their comment says.
 type Problem struct {
@@ -30,6 +30,10 @@ type Problem struct {
 	ActivationBytes []int64   // by layer: memory for each microbatch in flight; nil means 0
 	HeldBytes       []int64   // by layer: memory for each microbatch between its two backwards; nil means 0
 	MoveBytes       []int64   // by layer: what travels when it moves; nil means StaticBytes
+
+	// JointBytes returns memory of layers [b, e) that is no sum over layers. It never falls as
+	// b falls, but may fall as e rises. Nil means 0. Diffusion does not know of it.
+	JointBytes func(b, e int) int64
 
 	Stages     int
 	Slow       []float64 // by stage: factor on seconds, > 0; nil means 1

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"dynmo/src/cost"
 	"dynmo/src/model"
 	"dynmo/src/partition"
 	"dynmo/src/schedule"
@@ -44,29 +45,30 @@ func countBuffers(m partition.Map, virtual int, p schedule.Peak) buffers {
 // a slice of the gradient of a tied matrix. What sums gradients over replicas is not among
 // them (see schedule.SumBytes). peak is the virtual stage's. The gradients of what leaves
 // its last layer are held by that layer: as many as are between their two backwards.
-func FixedBytes(x *model.Exec, c model.Config) func(m partition.Map, virtual int, peak schedule.Peak) int64 {
+func FixedBytes(x *model.Exec, c model.Config) func(m partition.Map, virtual int, peak schedule.Peak) cost.Memory {
 	boundary, ties, last := x.LargestBoundary(c), c.Ties(), c.Layers()-1
 	scratch, received := max(boundary, x.ScratchBytes(c)), int64(0)
 	if c.Selects(c.Layers()) {
 		received = x.SubsetBytes()
 	}
-	return func(m partition.Map, virtual int, peak schedule.Peak) int64 {
+	return func(m partition.Map, virtual int, peak schedule.Peak) cost.Memory {
 		n := countBuffers(m, virtual, peak)
-		bytes := int64(n.entering+n.outgoing+max(0, n.gradients-peak.Between)) * boundary
+		bytes := cost.Memory{Boundaries: int64(n.entering+n.outgoing+max(0, n.gradients-peak.Between)) * boundary}
 		if virtual > 0 {
-			bytes += int64(n.activations) * received
+			bytes.Batch = int64(n.activations) * received
 		}
 		if m.Chunk(virtual) > 0 {
 			return bytes
 		}
-		bytes, tied := bytes+scratch+x.BatchBytes(), int64(0)
+		bytes.Scratch = scratch
+		bytes.Batch += x.BatchBytes()
 		for _, t := range ties {
 			afar := m.Stages > 1 && (t.Borrower < last || m.Stage(m.Virtual()-1) != m.Stage(0))
 			if afar && m.Stage(virtual) == m.Stage(0) {
-				tied = max(tied, tiedBytes(x, t))
+				bytes.Sums = max(bytes.Sums, tiedBytes(x, t))
 			}
 		}
-		return bytes + tied
+		return bytes
 	}
 }
 

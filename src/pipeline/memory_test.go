@@ -85,7 +85,7 @@ func accounted(x *model.Exec, s *model.Stage, plan schedule.Schedule, stage int)
 		if m.Stage(v) != stage {
 			continue
 		}
-		sum += fixed(m, v, p)
+		sum += fixed(m, v, p).Total()
 		for _, l := range s.Segment(v*c.Layers()/m.Virtual(), (v+1)*c.Layers()/m.Virtual()) {
 			b := l.Bytes(x)
 			sum += b.Static() + int64(p.InFlight)*b.Activations + int64(p.Between)*b.Held + norm

@@ -1,10 +1,6 @@
 package schedule
 
-import (
-	"slices"
-
-	"dynmo/src/config"
-)
+import "dynmo/src/config"
 
 // Sums is how D replicas add up gradients. Each replica owns one of D shares of a bucket. In
 // order of replicas, g the gradient of each,
@@ -151,24 +147,6 @@ func (s Sums) Bytes(summed []int64, replicas int) int64 {
 		sum += bytes
 	}
 	return sum
-}
-
-// MostBytes returns what Bytes is at most, whichever of some layers a rank has.
-func (s Sums) MostBytes(summed []int64, replicas int) int64 {
-	all := int64(0)
-	for _, own := range summed {
-		all += own
-	}
-	largest, sum := slices.Clone(summed), int64(0)
-	slices.Sort(largest)
-	for i := range Lookahead {
-		bytes := BucketBytes(replicas)
-		if last := len(largest) - 1 - i; last >= 0 {
-			bytes = max(bytes, largest[last])
-		}
-		sum += s.bucketBytes(bytes, replicas)
-	}
-	return min(sum, s.bucketBytes(all, replicas)+Lookahead*s.bucketBytes(1, replicas))
 }
 
 // bucketBytes returns the most memory of any replica for the sum of a bucket of some bytes.

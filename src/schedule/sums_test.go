@@ -1,7 +1,6 @@
 package schedule
 
 import (
-	"math/rand/v2"
 	"slices"
 	"testing"
 )
@@ -106,25 +105,6 @@ func TestTraffic(t *testing.T) {
 		}
 		if !slices.Equal(got, tc.want) {
 			t.Errorf("%+v: a replica sends %v, want %v", tc.sums, got, tc.want)
-		}
-	}
-}
-
-// TestMostBytes: no part of the chain needs more.
-func TestMostBytes(t *testing.T) {
-	rnd := rand.New(rand.NewPCG(5, 6)) // fixed seed: a failure must repeat
-	for range 1000 {
-		replicas := 2 + rnd.IntN(4)
-		s := Sums{Group: rnd.IntN(replicas + 1), Rounded: rnd.IntN(2) == 1}
-		chain := make([]int64, 1+rnd.IntN(8))
-		for l := range chain {
-			chain[l] = rnd.Int64N(3 * BucketBytes(replicas) / int64(1+rnd.IntN(100)))
-		}
-		lo := rnd.IntN(len(chain))
-		part := slices.Clone(chain[lo : lo+1+rnd.IntN(len(chain)-lo)])
-		slices.Reverse(part)
-		if got, most := s.Bytes(part, replicas), s.MostBytes(chain, replicas); got > most {
-			t.Fatalf("%d replicas, %+v, %v of %v: %d bytes, at most %d expected", replicas, s, part, chain, got, most)
 		}
 	}
 }

@@ -53,14 +53,15 @@ func (p *Planner) Analyze(m profile.Measurement, l layout.Layout) (Analysis, err
 type Plan struct {
 	layout.Layout
 	Analysis
-	Costs      []cost.Stage // by virtual stage, for one microbatch, on its rank
-	InFlight   []int        // by virtual stage: most microbatches between F and W
-	Caps       []int        // by stage: how many memory and settings allow; nil: any number
-	Messages   []int64      // by virtual stage: bytes that it sends on for a microbatch
-	Step       sim.Result   // of the slowest replica
-	Seconds    float64      // of the whole step, with the gradient sum over replicas
-	Exposed    float64      // seconds of the gradient sum that no work hides
-	LowerBound float64      // seconds that any schedule of these cuts takes under Caps
+	Memory     []cost.Memory // by stage: Bytes by what they are for
+	Costs      []cost.Stage  // by virtual stage, for one microbatch, on its rank
+	InFlight   []int         // by virtual stage: most microbatches between F and W
+	Caps       []int         // by stage: how many memory and settings allow; nil: any number
+	Messages   []int64       // by virtual stage: bytes that it sends on for a microbatch
+	Step       sim.Result    // of the slowest replica
+	Seconds    float64       // of the whole step, with the gradient sum over replicas
+	Exposed    float64       // seconds of the gradient sum that no work hides
+	LowerBound float64       // seconds that any schedule of these cuts takes under Caps
 }
 
 // Simulate simulates step number of a phase in a layout. The bottlenecks are those of the
@@ -70,6 +71,7 @@ func (p *Planner) Simulate(costs cost.Phase, l layout.Layout, number int) (Plan,
 	t := costs.Mean()
 	a := Plan{
 		Layout: l, Costs: p.stageCosts(t, l.Cuts), Messages: Messages(t, l.Cuts), InFlight: l.Schedule.InFlight(), Caps: p.caps(t, l.Cuts),
+		Memory: p.Memory(t, l.Cuts, l.Schedule.Peaks()),
 	}
 	for stage := range a.Caps {
 		a.Caps[stage] = max(a.Caps[stage], a.InFlight[stage]) // the base may hold more than lists are let

@@ -14,28 +14,39 @@ import (
 // schedule, by virtual stage.
 func (p *Planner) Bytes(t cost.Table, cuts partition.Partition, peaks []schedule.Peak) []int64 {
 	bytes := make([]int64, p.Map.Stages)
-	for v, peak := range peaks {
-		sum := &bytes[p.Map.Stage(v)]
-		*sum += p.bytesBesideLayers(v, peak)
-		lo, hi := cuts.Range(v)
-		for _, l := range t.Layers[lo:hi] {
-			*sum += l.Bytes.Static() + int64(peak.InFlight)*l.Bytes.Activations + int64(peak.Between)*l.Bytes.Held
-		}
-	}
-	if p.fixed != nil {
-		for stage := range bytes {
-			bytes[stage] += p.gradientSumBytes(t, cuts, peaks, stage)
-		}
+	for stage, m := range p.Memory(t, cuts, peaks) {
+		bytes[stage] = m.Total()
 	}
 	return bytes
+}
+
+// Memory is Bytes by what they are for.
+func (p *Planner) Memory(t cost.Table, cuts partition.Partition, peaks []schedule.Peak) []cost.Memory {
+	stages := make([]cost.Memory, p.Map.Stages)
+	for v, peak := range peaks {
+		sum := p.besideLayers(v, peak)
+		lo, hi := cuts.Range(v)
+		for _, l := range t.Layers[lo:hi] {
+			sum = sum.Plus(l.Bytes.Memory(peak.InFlight, peak.Between))
+		}
+		stage := p.Map.Stage(v)
+		stages[stage] = stages[stage].Plus(sum)
+	}
+	for stage := range stages {
+		stages[stage].Sums += p.gradientSumBytes(t, cuts, peaks, stage)
+	}
+	return stages
 }
 
 // Sums returns how gradients are added up over replicas.
 func (p *Planner) Sums() schedule.Sums { return schedule.SumsOf(p.Config) }
 
+// sumsGradients reports whether stages need memory to sum gradients over replicas.
+func (p *Planner) sumsGradients() bool { return p.Mesh.Replicas > 1 && p.fixed != nil }
+
 // gradientSumBytes returns the bytes that a stage needs to sum gradients over replicas.
 func (p *Planner) gradientSumBytes(t cost.Table, cuts partition.Partition, peaks []schedule.Peak, stage int) int64 {
-	if p.Mesh.Replicas <= 1 {
+	if !p.sumsGradients() {
 		return 0
 	}
 	var summed []int64
@@ -54,22 +65,25 @@ func (p *Planner) gradientSumBytes(t cost.Table, cuts partition.Partition, peaks
 	return p.Sums().Bytes(summed, p.Mesh.Replicas)
 }
 
-// mostGradientSumBytes returns the largest gradientSumBytes of any cuts.
-func (p *Planner) mostGradientSumBytes(t cost.Table) int64 {
-	if p.Mesh.Replicas <= 1 || p.fixed == nil {
-		return 0
+// sumBytesOfLayers returns gradientSumBytes of a stage that holds layers [b, e) in one chunk, as
+// a function. It returns nil if stages need no such memory.
+func (p *Planner) sumBytesOfLayers(t cost.Table) func(b, e int) int64 {
+	if !p.sumsGradients() {
+		return nil
 	}
-	var summed []int64
-	for _, l := range t.Layers {
-		summed = append(summed, l.Summed())
+	var backwards []int64
+	for _, l := range slices.Backward(t.Layers) {
+		backwards = append(backwards, l.Summed())
 	}
-	return p.Sums().MostBytes(summed, p.Mesh.Replicas)
+	n := len(t.Layers)
+	return func(b, e int) int64 { return p.Sums().Bytes(backwards[n-e:n-b], p.Mesh.Replicas) }
 }
 
-// bytesBesideLayers returns the bytes of a virtual stage that do not belong to its layers.
-func (p *Planner) bytesBesideLayers(virtual int, peak schedule.Peak) int64 {
+// besideLayers returns the memory of a virtual stage that does not belong to its layers, without
+// that for gradient sums over replicas.
+func (p *Planner) besideLayers(virtual int, peak schedule.Peak) cost.Memory {
 	if p.fixed == nil {
-		return 0
+		return cost.Memory{}
 	}
 	return p.fixed(p.Map, virtual, peak)
 }
@@ -106,7 +120,7 @@ func (p *Planner) caps(t cost.Table, cuts partition.Partition) []int {
 			static += l.Bytes.Static()
 			each += l.Bytes.Activations + l.Bytes.Held
 		}
-		for caps[s] > 1 && static+int64(caps[s])*each+p.bytesBesideLayers(s, schedule.Peak{InFlight: caps[s], Between: caps[s], Outgoing: p.peaks[s].Outgoing}) > p.limit {
+		for caps[s] > 1 && static+int64(caps[s])*each+p.besideLayers(s, schedule.Peak{InFlight: caps[s], Between: caps[s], Outgoing: p.peaks[s].Outgoing}).Total() > p.limit {
 			caps[s]--
 		}
 	}

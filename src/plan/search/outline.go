@@ -18,7 +18,7 @@ import (
 
 // FixedBytes returns the bytes of a virtual stage that do not depend on which
 // layers it holds, in a schedule with this peak.
-type FixedBytes func(m partition.Map, virtual int, peak schedule.Peak) int64
+type FixedBytes func(m partition.Map, virtual int, peak schedule.Peak) cost.Memory
 
 // Precision returns the element type of weights and activations.
 func Precision(c config.Config) tensor.DType {

@@ -101,10 +101,25 @@ func (p *Planner) problem(t cost.Table, by balance.By) balance.Problem {
 	if b := p.Config.Balance; b.Kind == "diffusion" && b.Gaps == "arrival" && by == balance.ByTime {
 		q.Fixed = p.arrivals(t, q.Fixed)
 	}
-	sums := p.mostGradientSumBytes(t)
 	for v, peak := range p.peaks {
 		q.Between = append(q.Between, peak.Between)
-		q.FixedBytes = append(q.FixedBytes, p.bytesBesideLayers(v, peak)+sums)
+		q.FixedBytes = append(q.FixedBytes, p.besideLayers(v, peak).Total())
+	}
+	sums := p.sumBytesOfLayers(t)
+	if limit == 0 || sums == nil {
+		return q
+	}
+	if p.Config.Balance.Kind != "diffusion" {
+		q.JointBytes = sums
+		return q
+	}
+	// Stages that diffuse know sums over their layers only, so they take the most of any cuts.
+	most := int64(0)
+	for e := range t.Layers {
+		most = max(most, sums(0, e+1))
+	}
+	for v := range q.FixedBytes {
+		q.FixedBytes[v] += most
 	}
 	return q
 }
