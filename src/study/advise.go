@@ -27,9 +27,6 @@ func Plan(t cost.Table, o Options) (search.Plan, error) {
 		return p.SimulateCuts(cost.Phase{Table: t}, first.Cuts)
 	}
 	best, err := p.BestLayout(t)
-	if err != nil && o.Config.Balance.MemoryLimitBytes > 0 {
-		err = fmt.Errorf("balance.memory_limit_bytes = %d: %w", o.Config.Balance.MemoryLimitBytes, err)
-	}
 	if err != nil {
 		return search.Plan{}, err
 	}

@@ -15,9 +15,14 @@ import (
 // the chain before training. Its seconds are not used.
 func (p *Planner) FirstLayout(dense cost.Table) (layout.Layout, error) {
 	cuts, err := p.firstCuts(dense)
-	return p.layout(cuts, p.base), err
+	if err != nil {
+		return layout.Layout{}, p.limited(dense, err)
+	}
+	return p.layout(cuts, p.base), nil
 }
 
+// firstCuts returns the cuts of FirstLayout. The error is a *balance.MemoryError where those
+// do not fit the memory.
 func (p *Planner) firstCuts(dense cost.Table) (partition.Partition, error) {
 	problem := p.problem(dense, balance.ByParam)
 	b := p.Config.Balance
@@ -41,18 +46,17 @@ func (p *Planner) firstCuts(dense cost.Table) (partition.Partition, error) {
 		}
 		if err == nil && p.missingBytes(dense, r.Cuts) > 0 { // chunks, whose memory the problem does not know
 			r.Cuts = p.climb(dense, r.Cuts, func(cost.Table, partition.Partition) float64 { return 0 })
+			if p.missingBytes(dense, r.Cuts) > 0 {
+				if fitting := p.fitting(dense); fitting != nil {
+					r.Cuts = fitting
+				}
+			}
 		}
 	}
 	if err == nil {
 		err = p.memoryError(dense, r.Cuts)
 	}
-	if _, ok := errors.AsType[*balance.MemoryError](err); ok {
-		err = fmt.Errorf("balance.memory_limit_bytes = %d: %w", p.limit, err)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("balance: %w", err)
-	}
-	return r.Cuts, nil
+	return r.Cuts, err
 }
 
 // parseCuts reads the cuts in the setting balance.layout.

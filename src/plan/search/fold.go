@@ -86,7 +86,7 @@ func (p *Planner) BestLayout(t cost.Table) (layout.Layout, error) {
 			return q.Layout(t, cuts), nil
 		}
 	}
-	return layout.Layout{}, err
+	return layout.Layout{}, p.limited(t, err)
 }
 
 // bestOfMaps returns the best layout of the other map if a step takes less in it than in

@@ -66,6 +66,11 @@ func (p *Planner) BestCuts(t cost.Table) (partition.Partition, error) {
 			best = end
 		}
 	}
+	if p.Map.Chunks > 1 && best.Missing > 0 {
+		if cuts, err := p.firstCuts(t); err == nil {
+			best = p.Improve(t, cuts)
+		}
+	}
 	return best.Cuts, p.memoryError(t, best.Cuts)
 }
 

@@ -1,0 +1,135 @@
+package search
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+
+	"dynmo/src/balance"
+	"dynmo/src/config"
+	"dynmo/src/cost"
+	"dynmo/src/schedule"
+)
+
+// limitError is the error of balance.memory_limit_bytes where no cuts keep to it. Its text says
+// which limit would do, and with which other settings this one would.
+type limitError struct {
+	*balance.MemoryError
+	planner *Planner
+	costs   cost.Table
+}
+
+// Unwrap returns what is missing.
+func (e *limitError) Unwrap() error { return e.MemoryError }
+
+// limited returns a *limitError for a *balance.MemoryError. The limits are not computed before
+// its text is asked for.
+func (p *Planner) limited(t cost.Table, err error) error {
+	if full, ok := errors.AsType[*balance.MemoryError](err); ok {
+		return &limitError{full, p, t}
+	}
+	return fmt.Errorf("balance: %w", err)
+}
+
+func (e *limitError) Error() string {
+	p := e.planner
+	text := fmt.Sprintf("balance.memory_limit_bytes = %d: %v", p.limit, e.MemoryError)
+	least, err := p.leastLimit(e.costs)
+	if err != nil {
+		return text
+	}
+	text += fmt.Sprintf("; wanted at least %d", least)
+	var fit []string
+	var best remedy
+	for _, r := range p.remedies(e.costs) {
+		if r.least <= p.limit {
+			fit = append(fit, r.sets)
+		}
+		if best.sets == "" || r.least < best.least {
+			best = r
+		}
+	}
+	switch {
+	case len(fit) > 0:
+		text += ", or " + strings.Join(fit, ", or ")
+	case best.sets != "" && best.least < least:
+		text += fmt.Sprintf(", or with %s at least %d", best.sets, best.least)
+	}
+	return text
+}
+
+// leastLimit returns the smallest memory limit with which a run can begin. Where stages hold
+// several chunks it is the smallest with which the search of firstCuts finds cuts.
+func (p *Planner) leastLimit(t cost.Table) (int64, error) {
+	q := *p
+	q.limit = 0
+	cuts, err := q.firstCuts(t)
+	if err != nil {
+		return 0, err
+	}
+	most := slices.Max(q.Bytes(t, cuts, p.peaks))
+	if !p.Config.Balance.Moves() {
+		return most, nil
+	}
+	if p.Map.Chunks == 1 {
+		q.limit = 1 // any, so that the problem has one
+		return q.problem(t, balance.ByParam).LeastCapacity()
+	}
+	return int64(sort.Search(int(most), func(limit int) bool {
+		q := *p
+		q.limit = int64(limit)
+		_, err := q.firstCuts(t)
+		return limit > 0 && err == nil
+	})), nil
+}
+
+// remedy is other settings, and the smallest limit with them.
+type remedy struct {
+	sets  string
+	least int64
+}
+
+// remedies returns settings that may need less memory: another schedule, exact cuts, smaller
+// microbatches, twice the stages.
+func (p *Planner) remedies(t cost.Table) []remedy {
+	var list []remedy
+	add := func(sets string, q *Planner, err error, t cost.Table) {
+		if err != nil || q.Config.Validate() != nil {
+			return
+		}
+		if least, err := q.leastLimit(t); err == nil {
+			list = append(list, remedy{sets, least})
+		}
+	}
+	other := func(sets string, change func(*config.Config)) {
+		c := p.Config
+		change(&c)
+		q, err := New(c, p.Network, p.fixed)
+		add(sets, q, err, t)
+	}
+	for _, kind := range []schedule.Kind{schedule.Kind1F1B, schedule.KindZBH1} {
+		if kind != p.Kind {
+			other(fmt.Sprintf("schedule.kind = %q", kind), func(c *config.Config) { c.Schedule.Kind = string(kind) })
+		}
+	}
+	if !p.Config.Balance.Moves() {
+		other(`balance.kind = "partition"`, func(c *config.Config) { c.Balance.Kind = "partition" })
+	}
+	half, err := p.Resize(p.Map.Stages, 2*p.Microbatches)
+	if size := p.Config.Parallel.MicrobatchSize; size%2 == 0 && err == nil {
+		less := t
+		less.Layers = slices.Clone(t.Layers)
+		for l, dense := range Dense(half.Config).Layers {
+			bytes := &less.Layers[l].Bytes
+			bytes.Activations, bytes.Held = dense.Bytes.Activations, dense.Bytes.Held
+		}
+		add(fmt.Sprintf("parallel.microbatch_size = %d and parallel.microbatches = %d", size/2, 2*p.Microbatches), half, nil, less)
+	}
+	if stages := 2 * p.Map.Stages; stages*p.Map.Chunks <= len(t.Layers) {
+		double, err := p.Resize(stages, p.Microbatches)
+		add(fmt.Sprintf("parallel.stages = %d", stages), double, err, t)
+	}
+	return list
+}
