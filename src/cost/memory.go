@@ -4,9 +4,9 @@ package cost
 type Memory struct {
 	Weights     int64 `json:"weights"` // with masks and indices
 	Gradients   int64 `json:"gradients"`
-	Optimizer   int64 `json:"optimizer"`   // moments and, in bfloat16, master weights
+	Moments     int64 `json:"moments"`     // and, in bfloat16, master weights
 	Activations int64 `json:"activations"` // of microbatches in flight, and what they keep between I and W
-	Boundaries  int64 `json:"boundaries"`  // what passes between stages
+	Boundary    int64 `json:"boundary"`    // what passes between stages
 	Scratch     int64 `json:"scratch"`     // what all layers of the stage use in turn
 	Batch       int64 `json:"batch"`       // positions and offsets of tokens
 	Sums        int64 `json:"sums"`        // others' gradients while sums run
@@ -15,21 +15,21 @@ type Memory struct {
 // Plus returns the sum of two.
 func (m Memory) Plus(o Memory) Memory {
 	return Memory{
-		m.Weights + o.Weights, m.Gradients + o.Gradients, m.Optimizer + o.Optimizer, m.Activations + o.Activations,
-		m.Boundaries + o.Boundaries, m.Scratch + o.Scratch, m.Batch + o.Batch, m.Sums + o.Sums,
+		m.Weights + o.Weights, m.Gradients + o.Gradients, m.Moments + o.Moments, m.Activations + o.Activations,
+		m.Boundary + o.Boundary, m.Scratch + o.Scratch, m.Batch + o.Batch, m.Sums + o.Sums,
 	}
 }
 
 // Total returns all bytes.
 func (m Memory) Total() int64 {
-	return m.Weights + m.Gradients + m.Optimizer + m.Activations + m.Boundaries + m.Scratch + m.Batch + m.Sums
+	return m.Weights + m.Gradients + m.Moments + m.Activations + m.Boundary + m.Scratch + m.Batch + m.Sums
 }
 
 // Memory returns the layer's bytes with some microbatches in flight, and some of these between
 // their two backwards.
 func (b Bytes) Memory(inFlight, between int) Memory {
 	return Memory{
-		Weights: b.Parameters, Gradients: b.Gradients, Optimizer: b.Optimizer, Sums: b.Workspace,
+		Weights: b.Parameters, Gradients: b.Gradients, Moments: b.Optimizer, Sums: b.Workspace,
 		Activations: int64(inFlight)*b.Activations + int64(between)*b.Held,
 	}
 }

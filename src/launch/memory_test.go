@@ -38,35 +38,31 @@ func accounted(t *testing.T, c config.Config, balancer func() policy.Balancer, l
 }
 
 // TestMemoryIsAccountedFor: what a rank has allocated is what the balancer reckons with and
-// metrics report: at most 2 % more, and at most 5 % less, with what sums gradients over several
-// replicas. The scratch of a LLaMA is as wide as its MLP, and rotations have a table. Room for
-// sums over replicas is reckoned as the whole chain would need it, which is smaller than two
-// buckets where experts are spread.
+// metrics report, within 2 %, with what sums gradients over several replicas, in groups and rounded.
+// The scratch of a LLaMA is as wide as its MLP, and rotations have a table.
 func TestMemoryIsAccountedFor(t *testing.T) {
 	skipUnlessC(t)
 	const base = "train.steps=2 model.hidden=48 balance.kind=uniform parallel.stages=3 parallel.microbatches=6 "
 	const wide = base + llama + "model.intermediate=500 model.tied=false dynamic.kind=none "
-	for _, c := range []struct {
-		sets        string
-		least, most float64
-	}{
-		{"schedule.kind=1f1b prune.start=1 prune.every=1 train.steps=6", 0.95, 1.02},
-		{"schedule.kind=gpipe dynamic.kind=none model.head_shards=3", 0.95, 1.02},
-		{"schedule.kind=interleaved prune.start=1 prune.every=1 train.steps=6", 0.95, 1.02},
-		{"schedule.kind=zb-h1 dynamic.kind=none model.head_shards=3", 0.95, 1.02},
-		{"schedule.kind=zb-h1 dynamic.kind=freeze freeze.window=2 freeze.reference=1 freeze.every=1 freeze.start=1 freeze.average=1 freeze.tolerance=1e-9 train.steps=6 model.head_shards=2", 0.95, 1.02}, // none freezes
-		{"schedule.kind=zb-h2 prune.start=1 prune.every=1 train.steps=6", 0.95, 1.02},
-		{"schedule.kind=zb-v dynamic.kind=none model.head_shards=3", 0.95, 1.02},
-		{"schedule.kind=list prune.start=1 prune.every=1 train.steps=6", 0.95, 1.02},
-		{"schedule.kind=auto dynamic.kind=none model.head_shards=3", 0.95, 1.02},
-		{"schedule.kind=1f1b dynamic.kind=none model.head_shards=3 parallel.replicas=3", 0.95, 1.02},
-		{"schedule.kind=zb-v prune.start=1 prune.every=1 train.steps=6 parallel.replicas=3", 0.95, 1.02},
-		{wide + "parallel.microbatches=4 model.key_value_heads=1", 0.98, 1.001},
-		{wide + "parallel.microbatches=4 model.key_value_heads=4", 0.98, 1.001},
-		{spread + "parallel.microbatches=4 model.hidden=16 dynamic.kind=moe", 0.93, 1.001},
-		{spread + "parallel.microbatches=4 model.hidden=16 dynamic.kind=moe moe.capacity=0.6", 0.93, 1.001},
+	for _, sets := range []string{
+		"schedule.kind=1f1b prune.start=1 prune.every=1 train.steps=6",
+		"schedule.kind=gpipe dynamic.kind=none model.head_shards=3",
+		"schedule.kind=interleaved prune.start=1 prune.every=1 train.steps=6",
+		"schedule.kind=zb-h1 dynamic.kind=none model.head_shards=3",
+		"schedule.kind=zb-h1 dynamic.kind=freeze freeze.window=2 freeze.reference=1 freeze.every=1 freeze.start=1 freeze.average=1 freeze.tolerance=1e-9 train.steps=6 model.head_shards=2", // none freezes
+		"schedule.kind=zb-h2 prune.start=1 prune.every=1 train.steps=6",
+		"schedule.kind=zb-v dynamic.kind=none model.head_shards=3",
+		"schedule.kind=list prune.start=1 prune.every=1 train.steps=6",
+		"schedule.kind=auto dynamic.kind=none model.head_shards=3",
+		"schedule.kind=1f1b dynamic.kind=none model.head_shards=3 parallel.replicas=3",
+		"schedule.kind=zb-h1 dynamic.kind=none parallel.replicas=4 comm.sum=bfloat16 comm.sum_group=2",
+		"schedule.kind=zb-v prune.start=1 prune.every=1 train.steps=6 parallel.replicas=3",
+		wide + "parallel.microbatches=4 model.key_value_heads=1",
+		wide + "parallel.microbatches=4 model.key_value_heads=4",
+		spread + "parallel.microbatches=4 model.hidden=16 dynamic.kind=moe",
+		spread + "parallel.microbatches=4 model.hidden=16 dynamic.kind=moe moe.capacity=0.6",
 	} {
-		accounted(t, small(t, base, c.sets), nil, c.least, c.most, func(r *rank, last record.Metrics) []int64 {
+		accounted(t, small(t, base, sets), nil, 0.98, 1.02, func(r *rank, last record.Metrics) []int64 {
 			bytes := slices.Clone(last.BytesPerStage)
 			for stage := range bytes {
 				bytes[stage] -= r.Device.Kept()

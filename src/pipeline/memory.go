@@ -53,7 +53,7 @@ func FixedBytes(x *model.Exec, c model.Config) func(m partition.Map, virtual int
 	}
 	return func(m partition.Map, virtual int, peak schedule.Peak) cost.Memory {
 		n := countBuffers(m, virtual, peak)
-		bytes := cost.Memory{Boundaries: int64(n.entering+n.outgoing+max(0, n.gradients-peak.Between)) * boundary}
+		bytes := cost.Memory{Boundary: int64(n.entering+n.outgoing+max(0, n.gradients-peak.Between)) * boundary}
 		if virtual > 0 {
 			bytes.Batch = int64(n.activations) * received
 		}

@@ -42,6 +42,11 @@ beside it where its assumptions hold: an even number of equal stages and as many
 microbatches. The last table has other schedules, each at its own best cuts. A step
 ends with the gradient sum over replicas; bounds and ratios are of its makespan.
 
+The second table is the memory that a rank of every stage allocates. "moments" are with
+master weights in bfloat16, "activations" of the microbatches in flight. "boundary" is
+buffers for what stages send each other, "sums" those for gradients of other ranks.
+"NCCL est." is what NCCL allocates beside all this, estimated.
+
 The advice at the end names settings to add, what they gain and what memory they cost.
 It begins with schedule.kind = auto, blocks in halves and slices of the head, alone and
 together, where they are faster. Then come other schedules and balancers: none that
@@ -148,6 +153,8 @@ type planStage struct {
 	InFlight       []int   `json:"in_flight"` // by chunk
 	Cap            int     `json:"in_flight_cap,omitempty"`
 	Bytes          int64   `json:"bytes"`
+
+	Memory cost.Memory `json:"memory"` // the bytes by what they are for
 }
 
 // orderWords says what an order of the mesh costs.
@@ -230,7 +237,7 @@ func (w *whatIf) planned(t cost.Table, best search.Plan, o study.Options, show f
 	}
 	m := best.Schedule.Map
 	for stage := range m.Stages {
-		s := planStage{Layers: m.Owners(best.Cuts).Layers(stage), Bytes: best.Bytes[stage]}
+		s := planStage{Layers: m.Owners(best.Cuts).Layers(stage), Bytes: best.Bytes[stage], Memory: best.Memory[stage]}
 		for chunk := range m.Chunks {
 			v := m.Place(stage, chunk)
 			s.Forward += best.Costs[v].Forward
@@ -261,22 +268,6 @@ func (w *whatIf) planned(t cost.Table, best search.Plan, o study.Options, show f
 	return a
 }
 
-// ncclOf returns what NCCL takes of a rank of a plan, nil if it does not join the ranks. All
-// are on one host unless a network says how many are on a node.
-func ncclOf(o study.Options) *nccl.Needs {
-	c := o.Config
-	ranks := c.Parallel.Stages * c.Parallel.Replicas
-	if c.Device.Kind != "cuda" || c.Comm.Transport == "host" || ranks == 1 {
-		return nil
-	}
-	onHost := ranks
-	if o.Network.PerNode > 0 {
-		onHost = min(ranks, o.Network.PerNode)
-	}
-	n := nccl.NeedsOf(c.Parallel.Stages, c.Parallel.Replicas, onHost, c.Comm.NcclCTAs)
-	return &n
-}
-
 // idle returns the settings of --set that have no effect beside others, as the command
 // then says.
 func (w *whatIf) idle(c config.Config) []string {
@@ -305,6 +296,10 @@ func (a planAnswer) print(out io.Writer) error {
 		})
 	}
 	if err := record.Table(out, header, rows); err != nil {
+		return err
+	}
+	fmt.Fprintln(out)
+	if err := a.printMemory(out); err != nil {
 		return err
 	}
 	fmt.Fprintln(out)

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"dynmo/src/comm/nccl"
+	"dynmo/src/cost"
+	"dynmo/src/record"
+	"dynmo/src/study"
+)
+
+// printMemory writes the memory of every stage by what it is for, in MB. Columns that would
+// be 0 on all stages are left out.
+func (a planAnswer) printMemory(out io.Writer) error {
+	header := []string{"MB"}
+	rows := make([][]string, len(a.Stages))
+	for stage := range a.Stages {
+		rows[stage] = []string{fmt.Sprint(stage)}
+	}
+	column := func(name string, bytes func(stage int) int64) {
+		most := int64(0)
+		for stage := range a.Stages {
+			most = max(most, bytes(stage))
+		}
+		if most < 500 {
+			return
+		}
+		header = append(header, name)
+		for stage := range rows {
+			digits := 3
+			if most >= 1e9 {
+				digits = 1
+			}
+			rows[stage] = append(rows[stage], fmt.Sprintf("%.*f", digits, float64(bytes(stage))/1e6))
+		}
+	}
+	for _, kind := range []struct {
+		name  string
+		bytes func(m cost.Memory) int64
+	}{
+		{"weights", func(m cost.Memory) int64 { return m.Weights }},
+		{"gradients", func(m cost.Memory) int64 { return m.Gradients }},
+		{"moments", func(m cost.Memory) int64 { return m.Moments }},
+		{"activations", func(m cost.Memory) int64 { return m.Activations }},
+		{"boundary", func(m cost.Memory) int64 { return m.Boundary }},
+		{"scratch", func(m cost.Memory) int64 { return m.Scratch }},
+		{"batch", func(m cost.Memory) int64 { return m.Batch }},
+		{"sums", func(m cost.Memory) int64 { return m.Sums }},
+	} {
+		column(kind.name, func(stage int) int64 { return kind.bytes(a.Stages[stage].Memory) })
+	}
+	column("all", func(stage int) int64 { return a.Stages[stage].Bytes })
+	if a.Nccl != nil {
+		column("NCCL est.", func(int) int64 { return a.Nccl.Bytes })
+	}
+	return record.Table(out, header, rows)
+}
+
+// ncclOf returns what NCCL takes of a rank of a plan, nil if it does not join the ranks. All
+// are on one host unless a network says how many are on a node.
+func ncclOf(o study.Options) *nccl.Needs {
+	c := o.Config
+	ranks := c.Parallel.Stages * c.Parallel.Replicas
+	if c.Device.Kind != "cuda" || c.Comm.Transport == "host" || ranks == 1 {
+		return nil
+	}
+	onHost := ranks
+	if o.Network.PerNode > 0 {
+		onHost = min(ranks, o.Network.PerNode)
+	}
+	n := nccl.NeedsOf(c.Parallel.Stages, c.Parallel.Replicas, onHost, c.Comm.NcclCTAs)
+	return &n
+}
