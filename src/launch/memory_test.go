@@ -27,6 +27,9 @@ func accounted(t *testing.T, c config.Config, balancer func() policy.Balancer, l
 			return err
 		}
 		stage, last := r.World.Rank()/c.Parallel.Replicas, out.metrics[len(out.metrics)-1]
+		if counted := last.AllocatedPerStage[stage]; counted < r.Device.Used() {
+			return fmt.Errorf("stage %d: metrics have %d bytes, %d are allocated", stage, counted, r.Device.Used())
+		}
 		if used, told := float64(r.Device.Used()), float64(want(r, last)[stage]); used > most*told || used < least*told {
 			return fmt.Errorf("stage %d with cuts %v uses %v bytes, %v are accounted for", stage, last.Cuts, used, told)
 		}

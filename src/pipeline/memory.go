@@ -43,7 +43,7 @@ func countBuffers(m partition.Map, virtual int, p schedule.Peak) buffers {
 // chunk of a stage what the stage needs once: the layers' scratch, reckoned as large
 // as a boundary at least, the full batch, and, on the first stage, where the embedding is,
 // a slice of the gradient of a tied matrix. What sums gradients over replicas is not among
-// them (see schedule.SumBytes). peak is the virtual stage's. The gradients of what leaves
+// them (see schedule.Sums.Bytes). peak is the virtual stage's. The gradients of what leaves
 // its last layer are held by that layer: as many as are between their two backwards.
 func FixedBytes(x *model.Exec, c model.Config) func(m partition.Map, virtual int, peak schedule.Peak) cost.Memory {
 	boundary, ties, last := x.LargestBoundary(c), c.Ties(), c.Layers()-1

@@ -68,7 +68,7 @@ func unpack[T any](names []dynamic.Counts, b []byte, code func(*message, *T)) (v
 }
 
 func (m *message) report(r *report) {
-	whole(m, &r.own.Resident, &r.own.Kept)
+	whole(m, &r.own.Resident, &r.own.Allocated, &r.own.Kept)
 	m.float(&r.own.Joules, &r.own.Balancing)
 	list(m, &r.summaries, func(m *message, s *trace.Summary) {
 		list(m, &s.Busy, func(m *message, x *float64) { m.float(x) })

@@ -17,10 +17,11 @@ import (
 	"dynmo/src/trace"
 )
 
-// Memory is memory of a rank in bytes, besides what layers account for.
+// Memory is memory of a rank in bytes, as it is after a step.
 type Memory struct {
-	Resident int64 // in RAM, whatever for
-	Kept     int64 // free, for layers that arrive later
+	Resident  int64 // in RAM, whatever for
+	Allocated int64 // of the device
+	Kept      int64 // of the device, free, for layers that arrive later
 }
 
 // Own is what a rank reports of itself besides its spans.
@@ -207,7 +208,7 @@ func (r report) with(other report) report {
 // with joins what two ranks report of themselves. A sum of some GPUs' energy would
 // be taken for all, so that one which is not known makes the sum unknown.
 func (o Own) with(other Own) Own {
-	o.Resident, o.Kept = max(o.Resident, other.Resident), max(o.Kept, other.Kept)
+	o.Resident, o.Allocated, o.Kept = max(o.Resident, other.Resident), max(o.Allocated, other.Allocated), max(o.Kept, other.Kept)
 	o.Balancing = max(o.Balancing, other.Balancing)
 	if o.Joules < 0 || other.Joules < 0 {
 		o.Joules = -1

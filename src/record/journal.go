@@ -315,9 +315,10 @@ func (j *Journal) metrics(d Done) (Metrics, profile.Run, error) {
 		m.Throughput = Float(dense / s.Makespan())
 	}
 	for stage, bytes := range a.Bytes {
-		m.BytesPerStage = append(m.BytesPerStage, bytes+d.Measured.Memory[stage].Kept)
+		own := d.Measured.Memory[stage]
+		m.BytesPerStage, m.AllocatedPerStage = append(m.BytesPerStage, bytes+own.Kept), append(m.AllocatedPerStage, own.Allocated+own.Kept)
 		if d.Resident {
-			m.ResidentPerStage = append(m.ResidentPerStage, d.Measured.Memory[stage].Resident)
+			m.ResidentPerStage = append(m.ResidentPerStage, own.Resident)
 		}
 	}
 	if v := d.Validation; v != nil {

@@ -66,6 +66,9 @@ type Metrics struct {
 	Throughput     Float   `json:"throughput,omitzero"`
 	LayersPerStage []int   `json:"layers_per_stage"`
 	BytesPerStage  []int64 `json:"bytes_per_stage"` // of layers, buffers and memory that waits for other layers
+	// AllocatedPerStage is the same as the device counts it, of each stage the most of its
+	// replicas. Absent from older runs.
+	AllocatedPerStage []int64 `json:"allocated_per_stage,omitempty"`
 	// ResidentPerStage is anonymous memory in RAM after the step, in bytes, beyond
 	// that of the process once MPI had started: of each stage the largest of its
 	// replicas. Absent where ranks share a process or the system does not report it.

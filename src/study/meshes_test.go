@@ -81,7 +81,7 @@ func TestMeshesLeftOut(t *testing.T) {
 		{28, 28, 0, 3, []string{"28x1: more stages than the 15 layers of the finest chain", "1x28, 7x4: the batch is no multiple of replicas times parallel.microbatch_size, 8 or more"}},
 		{719, 2880, 0, 0, []string{"719x1: more stages than the 15 layers", "1x719: the batch is no multiple of replicas times parallel.microbatch_size, 1438 or more"}},
 		{12, 7, 0, 0, []string{"1x12, 2x6, 3x4, 4x3, 6x2, 12x1: the batch is no multiple of replicas times parallel.microbatch_size, 2 or more"}},
-		{12, 48, 1_000_000, 2, []string{"1x12, 2x6, 3x4, 4x3: a stage needs "}},
+		{12, 48, 1_000_000, 3, []string{"1x12, 2x6, 3x4: a stage needs "}},
 		{12, 48, 1000, 0, []string{"1x12, 2x6, 3x4, 4x3, 6x2, 12x1: a stage needs ", " bytes or more beyond balance.memory_limit_bytes = 1000"}},
 	} {
 		o.Config.Balance.MemoryLimitBytes = test.limit

@@ -151,7 +151,7 @@ func (r *Rank) validate(t *turn) error {
 func (r *Rank) measure(t *turn) (err error) {
 	t.measuring = r.now()
 	own := profile.Own{Balancing: r.spent}
-	own.Kept = r.Device.Kept()
+	own.Allocated, own.Kept = r.Device.Used(), r.Device.Kept()
 	if r.Joules != nil {
 		own.Joules = r.Joules()
 	}

@@ -133,13 +133,14 @@ type planAnswer struct {
 	Bottleneck float64             `json:"bottleneck"`
 	Optimum    float64             `json:"optimum"`
 	Bubble     float64             `json:"bubble_ratio"`
-	Idle       trace.Idle          `json:"idle_seconds"`                   // means over the stages
-	Head       float64             `json:"head_share"`                     // of the layers' seconds
-	Spread     float64             `json:"microbatch_deviation,omitempty"` // of the layer whose microbatches differ most, relative
-	Paper      *float64            `json:"paper_bubble_ratio,omitempty"`   // the paper's equation (1), where it holds
-	Nccl       *nccl.Needs         `json:"nccl_rank_estimated,omitempty"`  // of GPUs that NCCL joins: what it takes of each rank at most, by formula
-	Sums       *study.SumTraffic   `json:"gradient_sums,omitempty"`        // where there are replicas
-	Orders     []study.Order       `json:"mesh_orders,omitempty"`          // both, where replicas and nodes of several ranks make a difference
+	Idle       trace.Idle          `json:"idle_seconds"`                    // means over the stages
+	Head       float64             `json:"head_share"`                      // of the layers' seconds
+	Spread     float64             `json:"microbatch_deviation,omitempty"`  // of the layer whose microbatches differ most, relative
+	Paper      *float64            `json:"paper_bubble_ratio,omitempty"`    // the paper's equation (1), where it holds
+	Nccl       *nccl.Needs         `json:"nccl_rank_estimated,omitempty"`   // of GPUs that NCCL joins: what it takes of each rank at most, by formula
+	Sums       *study.SumTraffic   `json:"gradient_sums,omitempty"`         // where there are replicas
+	Snapshot   int64               `json:"checkpoint_host_bytes,omitempty"` // of the rank with most: at most what the copy for a checkpoint takes
+	Orders     []study.Order       `json:"mesh_orders,omitempty"`           // both, where replicas and nodes of several ranks make a difference
 	Others     []planOther         `json:"schedules"`
 	Advice     []planAdvice        `json:"advice"`
 }
@@ -251,6 +252,11 @@ func (w *whatIf) planned(t cost.Table, best search.Plan, o study.Options, show f
 		a.Stages = append(a.Stages, s)
 	}
 	a.Nccl = ncclOf(o)
+	if c.Checkpoint.Every != "never" {
+		for _, m := range best.Memory {
+			a.Snapshot = max(a.Snapshot, m.Weights+m.Moments)
+		}
+	}
 	tried := study.Trials(t, o, show)
 	for _, other := range tried {
 		if !other.Config.Balance.Moves() {
@@ -354,6 +360,9 @@ func (a planAnswer) print(out io.Writer) error {
 	}
 	if a.Nccl != nil {
 		line("NCCL", "%v (estimated)", a.Nccl)
+	}
+	if a.Snapshot > 0 {
+		line("checkpoint", "a rank copies up to %s in host memory", megabytes(a.Snapshot))
 	}
 	for i, order := range a.Orders {
 		line([]string{"mesh.order", "or"}[i], "%s", orderWords(order))
