@@ -251,12 +251,7 @@ func (w *whatIf) planned(t cost.Table, best search.Plan, o study.Options, show f
 		}
 		a.Stages = append(a.Stages, s)
 	}
-	a.Nccl = ncclOf(o)
-	if c.Checkpoint.Every != "never" {
-		for _, m := range best.Memory {
-			a.Snapshot = max(a.Snapshot, m.Weights+m.Moments)
-		}
-	}
+	a.Nccl, a.Snapshot = ncclOf(o), snapshotBytes(c, best)
 	tried := study.Trials(t, o, show)
 	for _, other := range tried {
 		if !other.Config.Balance.Moves() {

@@ -5,7 +5,9 @@ import (
 	"io"
 
 	"dynmo/src/comm/nccl"
+	"dynmo/src/config"
 	"dynmo/src/cost"
+	"dynmo/src/plan/search"
 	"dynmo/src/record"
 	"dynmo/src/study"
 )
@@ -71,4 +73,16 @@ func ncclOf(o study.Options) *nccl.Needs {
 	}
 	n := nccl.NeedsOf(c.Parallel.Stages, c.Parallel.Replicas, onHost, c.Comm.NcclCTAs)
 	return &n
+}
+
+// snapshotBytes returns the most host memory that the copy for a checkpoint takes of any rank:
+// weights and moments. Replicas of a stage share the copy. It is 0 without checkpoints.
+func snapshotBytes(c config.Config, best search.Plan) int64 {
+	most := int64(0)
+	for _, m := range best.Memory {
+		if c.Checkpoint.Every != "never" {
+			most = max(most, m.Weights+m.Moments)
+		}
+	}
+	return most
 }

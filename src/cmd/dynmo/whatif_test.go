@@ -204,7 +204,7 @@ func TestWhatIfRefuses(t *testing.T) {
 			{"no network file", []string{"--network", "absent.toml"}, exitUsage, []string{"--network: ", "absent.toml", "no such file"}},
 			{"too few layers", sets("schedule.kind=interleaved", "schedule.chunks=3"), exitUsage, []string{"parallel.stages = 4", "8 layers"}},
 			{"a layer fits nowhere", sets("balance.memory_limit_bytes=1000"), exitUsage, []string{"balance.memory_limit_bytes = 1000: memory: layer 0", "bytes are missing"}},
-			{"layers fit in no way", sets("balance.memory_limit_bytes=600000"), exitUsage, []string{"balance.memory_limit_bytes = 600000: memory: ", "lacks"}},
+			{"layers fit in no way", sets("balance.memory_limit_bytes=600000"), exitUsage, []string{"balance.memory_limit_bytes = 600000: memory: ", "lacks", "; wanted at least "}},
 			{"chunks fit in no way", sets("balance.memory_limit_bytes=500000", "schedule.kind=zb-v"), exitUsage, []string{"balance.memory_limit_bytes = 500000: ", "memory: "}},
 			{"uniform does not fit", sets("balance.memory_limit_bytes=600000", "balance.kind=uniform"), exitUsage, []string{"balance.memory_limit_bytes = 600000: memory: stage 0 lacks"}},
 			{"standard input twice", []string{"--network", "-", "--costs", "-"}, exitUsage, []string{"-: standard input can be one file"}},
