@@ -1,10 +1,11 @@
 /* Attention forward on Hopper's tensor cores: the equations of attention_forward.cu, by
  * other instructions. A block works on 128 queries of a head, and then on others. If all
  * sequences are equally long, each multiprocessor has one block. Queries with the most keys
- * come first. Work is dealt to the blocks in rounds, forth and back. One thread has the copy engine bring tiles of 128 keys and values, two ahead, across the
- * borders of this work. Two groups of four warps multiply, 64 queries each, straight from
- * shared memory. A group begins the scores of its next tile and the weighing of its last one
- * together, in turn with the other group. Exponentials run beside these products.
+ * come first. Work is dealt to the blocks in rounds, forth and back. One thread has the copy
+ * engine bring tiles of 128 keys and values, two ahead, across the borders of this work. Two
+ * groups of four warps multiply, 64 queries each, straight from shared memory. A group begins
+ * the scores of its next tile and the weighing of its last one together, in turn with the other
+ * group. Exponentials run beside these products.
  *
  * For a tile of a group at head size 128, in clocks of an H100's processor: two products of
  * 64 x 128 x 128 at 2048 multiply-adds a clock are 1024, 64 x 128 exponentials at 16 a

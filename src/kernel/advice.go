@@ -10,14 +10,11 @@ import (
 // AVX nor FMA: OpenBLAS 0.3.21 reached 26 GFLOP/s on a core of Emerald Rapids (median of dynmo
 // bench gemm --clock virtual), and 115 with OPENBLAS_CORETYPE=SKYLAKEX.
 func Advice(identity string) string {
-	if !strings.Contains(identity, "OpenBLAS") || !strings.Contains(identity, " Prescott") {
+	path, _, _ := strings.Cut(strings.TrimPrefix(identity, "cpu "), " ")
+	core := map[string]string{"avx512": "SKYLAKEX", "avx2": "HASWELL"}[path]
+	if core == "" || !strings.Contains(identity, "OpenBLAS") || !strings.Contains(identity, " Prescott") {
 		return ""
 	}
-	for path, core := range map[string]string{"cpu avx512 ": "SKYLAKEX", "cpu avx2 ": "HASWELL"} {
-		if strings.HasPrefix(identity, path) {
-			return fmt.Sprintf("this OpenBLAS does not know this CPU and takes its kernels for Prescott; with OPENBLAS_CORETYPE=%s in the environment "+
-				"of every rank products take a fraction of the time, and have other bits", core)
-		}
-	}
-	return ""
+	return fmt.Sprintf("this OpenBLAS does not know this CPU and takes its kernels for Prescott; with OPENBLAS_CORETYPE=%s in the environment "+
+		"of every rank products take a fraction of the time, and have other bits", core)
 }

@@ -80,11 +80,11 @@ func (g GPU) Measure(only []string) ([]Result, error) {
 	}
 	all := &gpu{GPU: g}
 	var failed []error
-	wanted := slices.Clone(gpuParts)
-	if len(only) > 0 {
-		others := wanted[yardsticks:]
-		others = slices.DeleteFunc(others, func(p gpuPart) bool { return !slices.Contains(only, p.name) })
-		wanted = wanted[:yardsticks+len(others)]
+	var wanted []gpuPart
+	for i, part := range gpuParts {
+		if i < yardsticks || len(only) == 0 || slices.Contains(only, part.name) {
+			wanted = append(wanted, part)
+		}
 	}
 	for i, part := range wanted {
 		if err := all.run(part); err != nil {

@@ -7,11 +7,12 @@ import (
 	"math"
 	"slices"
 
+	"github.com/spf13/cobra"
+
 	"dynmo/src/cost"
 	"dynmo/src/record"
 	"dynmo/src/study"
 	"dynmo/src/trace"
-	"github.com/spf13/cobra"
 )
 
 // simulateCommand returns the command that asks what if.

@@ -52,8 +52,7 @@ func (f *fitter) place(v int) bool {
 	peak, left, free := f.p.peaks[v], f.left[stage], f.free
 	defer func() { f.left[stage], f.free = left, free }()
 	for e := f.cuts[v] + 1; e <= layers-(n-1-v); e++ {
-		l := f.t.Layers[e-1].Bytes
-		bytes := l.Static() + int64(peak.InFlight)*l.Activations + int64(peak.Between)*l.Held
+		bytes := f.t.Layers[e-1].Bytes.Memory(peak.InFlight, peak.Between).Total()
 		f.left[stage] -= bytes
 		f.free -= bytes
 		if f.tries++; f.left[stage] < 0 || f.tries > mostPlaces {

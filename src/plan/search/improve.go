@@ -111,9 +111,9 @@ func (s found) compare(other found) int {
 // step, and returns what it found. The exact partition is best for
 // the slowest stage, but the loads of the other stages matter too, and only a simulation
 // shows how. Cuts that exceed the memory are first moved until they fit. For list and auto
-// one search simulates a list schedule, and one the fixed schedule that is best at the start. Where microbatches cost
-// differently, one more search simulates their mean. A result is taken if the step is
-// shorter with all schedules to choose from and with the microbatches as they are.
+// one search simulates a list schedule, and one the fixed schedule that is best at the start.
+// Where microbatches differ, one more search simulates their mean. A result is taken if the step
+// is shorter with all schedules to choose from and with the microbatches as they are.
 func (p *Planner) Improve(t cost.Table, cuts partition.Partition) found {
 	searches := []func(cost.Table, partition.Partition) float64{p.Estimate}
 	if p.Adapts() {
@@ -144,12 +144,14 @@ func (p *Planner) Improve(t cost.Table, cuts partition.Partition) found {
 // bestFixed returns the schedule with the shortest step at some cuts, among those that follow
 // from numbers alone. For other kinds than auto it is the base schedule.
 func (p *Planner) bestFixed(t cost.Table, cuts partition.Partition) schedule.Schedule {
-	best := p.base
 	if p.Kind != schedule.KindAuto {
-		return best
+		return p.base
 	}
-	least := p.Seconds(t, p.layout(cuts, best))
+	best, least := p.base, p.Seconds(t, p.layout(cuts, p.base))
 	for _, s := range fixedSchedules(p.options(p.Step(t, cuts, best), p.caps(t, cuts))) {
+		if s.Kind == p.base.Kind {
+			continue // simulated above
+		}
 		if seconds := p.Seconds(t, p.layout(cuts, s)); seconds < least {
 			best, least = s, seconds
 		}
