@@ -137,14 +137,7 @@ static void square_sums(const void *job, int64_t first, int64_t last)
 	s->k->square_sums(s->sums + first, s->x + first * BLOCK, dynmo_min(s->n, last * BLOCK) - first * BLOCK);
 }
 
-int64_t dynmo_cpu_sum_squares_work(int64_t n) { return dynmo_lines(1) + 2 * ((n + BLOCK - 1) / BLOCK); }
-
-double dynmo_cpu_sum_squares(const dynmo_cpu *k, float *work, const float *x, int64_t n)
+void dynmo_cpu_sum_squares(const dynmo_cpu *k, double *out, const float *x, int64_t n)
 {
-	double *sums = (double *)dynmo_align(work), total = 0;
-	int64_t blocks = (n + BLOCK - 1) / BLOCK;
-	dynmo_parallel(k->team, blocks, GRAIN / BLOCK, square_sums, &(struct squares){k, sums, x, n});
-	for (int64_t i = 0; i < blocks; i++)
-		total += sums[i];
-	return total;
+	dynmo_parallel(k->team, (n + BLOCK - 1) / BLOCK, GRAIN / BLOCK, square_sums, &(struct squares){k, out, x, n});
 }

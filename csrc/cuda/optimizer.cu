@@ -39,18 +39,6 @@ __global__ void __launch_bounds__(THREADS) square_blocks(double *sums, const flo
 	if (threadIdx.x == 0) sums[blockIdx.x] = sum;
 }
 
-/* out is the sum of the blocks' sums. */
-__global__ void __launch_bounds__(THREADS) add_blocks(double *out, const double *sums, int64_t blocks)
-{
-	SHARED(double, scratch, [THREADS / 32]);
-	double sum = 0;
-#pragma unroll 4
-	for (int64_t b = threadIdx.x; b < blocks; b += THREADS)
-		sum += sums[b];
-	sum = row_reduce(sum, plus(), scratch);
-	if (threadIdx.x == 0) *out = sum;
-}
-
 /* The settings of an update, 1 - beta and the corrections rounded once. */
 struct settings {
 	float lr, beta1, rest1, beta2, rest2, eps, decay, scale, correction1, correction2;
@@ -106,12 +94,7 @@ int32_t run_adamw(void *stream, void *w, float *master, float *m, float *v, cons
 
 int32_t dynmo_cuda_sum_squares(dynmo_cuda *k, void *stream, double *out, const float *x, int64_t n)
 {
-	void *work;
-	int64_t blocks = parts(n, BLOCK);
-	if (int32_t status = workspace(k, blocks * sizeof(double), &work)) return status;
-	double *sums = static_cast<double *>(work);
-	if (blocks > 0) LAUNCH(square_blocks, blocks, THREADS, 0, stream, sums, x, n, aligned(x));
-	LAUNCH(add_blocks, 1, THREADS, 0, stream, out, sums, blocks);
+	if (n > 0) LAUNCH(square_blocks, parts(n, BLOCK), THREADS, 0, stream, out, x, n, aligned(x));
 	return launched();
 }
 

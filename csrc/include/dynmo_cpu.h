@@ -154,9 +154,7 @@ int32_t dynmo_cpu_softmax_gradient(const dynmo_cpu *k, float *logits, const doub
 int32_t dynmo_cpu_cross_entropy(const dynmo_cpu *k, double *loss, double *out, const double *before, float *logits,
 	const int32_t *targets, double scale, int64_t n, int64_t v, int64_t first);
 
-/* work has the floats that dynmo_cpu_sum_squares_work returns. */
-int64_t dynmo_cpu_sum_squares_work(int64_t n);
-double dynmo_cpu_sum_squares(const dynmo_cpu *k, float *work, const float *x, int64_t n);
+void dynmo_cpu_sum_squares(const dynmo_cpu *k, double *out, const float *x, int64_t n);
 /* The first decayed elements decay. */
 void dynmo_cpu_adamw(const dynmo_cpu *k, float *w, float *m, float *v, const float *g, int64_t n, int64_t decayed,
 	double lr, double beta1, double beta2, double eps, double decay, double grad_scale, int64_t step);

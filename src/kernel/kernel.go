@@ -262,7 +262,8 @@ type Backend interface {
 	// GroupedBackwardWeight is likewise MatmulBackwardWeight: it adds to dweights.
 	GroupedBackwardWeight(s device.Stream, dweights, dout, inp, ends tensor.Mem, n, c, o, experts, gap int)
 
-	// SumSquares stores in out, one F64, Σ x² of wide elements, added in float64 over fixed blocks.
+	// SumSquares stores in out, F64 (SquareBlocks(n)), Σ x² over every SquareBlock wide elements,
+	// added in float64.
 	SumSquares(s device.Stream, out, x tensor.Mem, n int)
 	// AdamW updates w (n) and its moments m and v from the gradient g, all but w
 	// wide. Where DType is narrower, master holds w before it was rounded, and is

@@ -163,31 +163,32 @@ type Dims struct {
 // Count returns a number of elements: the product of the dimensions in its name.
 type Count func(*Dims) int
 
-func one(*Dims) int     { return 1 }
-func n(d *Dims) int     { return d.N }
-func c(d *Dims) int     { return d.C }
-func o(d *Dims) int     { return d.O }
-func nnz(d *Dims) int   { return d.NNZ }
-func nc(d *Dims) int    { return d.N * d.C }
-func no(d *Dims) int    { return d.N * d.O }
-func oc(d *Dims) int    { return d.O * d.C }
-func nv(d *Dims) int    { return d.N * d.V }
-func n3(d *Dims) int    { return d.N * 3 }
-func n3c(d *Dims) int   { return d.N * 3 * d.C }
-func n2c(d *Dims) int   { return d.N * 2 * d.C }
-func nk(d *Dims) int    { return d.N * d.K }
-func nkc(d *Dims) int   { return d.N * d.K * d.C }
-func hs(d *Dims) int    { return d.HS }
-func turns(d *Dims) int { return d.N * d.NH * d.HS }
-func nhn(d *Dims) int   { return d.NH * d.N }
-func nco(d *Dims) int   { return d.N * d.C * d.O }
-func nnnz(d *Dims) int  { return d.N * d.NNZ }
-func rows(d *Dims) int  { return d.O + 1 }
-func ends(d *Dims) int  { return d.B + 1 }
-func qkvs(d *Dims) int  { return d.N * (d.C + 2*d.KV*(d.C/max(d.NH, 1))) } // queries, keys and values
-func bits(d *Dims) int  { return (d.N + 63) / 64 }
-func bins(*Dims) int    { return 256 }
-func pairs(d *Dims) int { return d.N * d.N / max(d.B, 1) * d.C } // of a mean sequence's tokens
+func one(*Dims) int      { return 1 }
+func n(d *Dims) int      { return d.N }
+func c(d *Dims) int      { return d.C }
+func o(d *Dims) int      { return d.O }
+func nnz(d *Dims) int    { return d.NNZ }
+func nc(d *Dims) int     { return d.N * d.C }
+func no(d *Dims) int     { return d.N * d.O }
+func oc(d *Dims) int     { return d.O * d.C }
+func nv(d *Dims) int     { return d.N * d.V }
+func n3(d *Dims) int     { return d.N * 3 }
+func n3c(d *Dims) int    { return d.N * 3 * d.C }
+func n2c(d *Dims) int    { return d.N * 2 * d.C }
+func nk(d *Dims) int     { return d.N * d.K }
+func nkc(d *Dims) int    { return d.N * d.K * d.C }
+func hs(d *Dims) int     { return d.HS }
+func turns(d *Dims) int  { return d.N * d.NH * d.HS }
+func nhn(d *Dims) int    { return d.NH * d.N }
+func nco(d *Dims) int    { return d.N * d.C * d.O }
+func nnnz(d *Dims) int   { return d.N * d.NNZ }
+func rows(d *Dims) int   { return d.O + 1 }
+func ends(d *Dims) int   { return d.B + 1 }
+func qkvs(d *Dims) int   { return d.N * (d.C + 2*d.KV*(d.C/max(d.NH, 1))) } // queries, keys and values
+func blocks(d *Dims) int { return SquareBlocks(d.N) }
+func bits(d *Dims) int   { return (d.N + 63) / 64 }
+func bins(*Dims) int     { return 256 }
+func pairs(d *Dims) int  { return d.N * d.N / max(d.B, 1) * d.C } // of a mean sequence's tokens
 
 func ranks(d *Dims) int     { return bits(d) + 1 }
 func inBlocks(d *Dims) int  { return d.NNZ * Block * Block }
@@ -319,7 +320,7 @@ var operations = [Ops]Operation{
 		in("ends", e1).of(I32)}},
 	GroupedBackwardWeight: {"GroupedBackwardWeight", 2, nco, []Operand{add("dweights", matrices).of(Wide), in("dout", no), in("inp", nc),
 		in("ends", e1).of(I32)}},
-	SumSquares: {"SumSquares", 1, n, []Operand{set("out", one).of(f64), in("x", n).of(Wide)}},
+	SumSquares: {"SumSquares", 1, n, []Operand{set("out", blocks).of(f64), in("x", n).of(Wide)}},
 	AdamWUpdate: {"AdamW", 1, n, []Operand{add("w", n), add("master", n).of(Master), add("m", n).of(Wide), add("v", n).of(Wide),
 		in("g", n).of(Wide)}},
 	Mask: {"Mask", 1, n, []Operand{add("x", n).of(Wide), in("mask", bits).of(U64)}},
@@ -344,3 +345,10 @@ var operations = [Ops]Operation{
 	PairMask: {"PairMask", 1, n4, []Operand{set("kept", n4Bits).of(U64), in("w", n4).of(Wide), in("mask", n4Bits).of(U64).optional(),
 		in("whole", bits).of(U64)}},
 }
+
+// SquareBlock is the elements that SumSquares adds up. It is part of the norm's definition:
+// slices of a layer that begin at multiples of it have the sums of the whole layer.
+const SquareBlock = 4096
+
+// SquareBlocks returns the blocks of n elements.
+func SquareBlocks(n int) int { return (n + SquareBlock - 1) / SquareBlock }

@@ -180,7 +180,7 @@ func TestNaNSurvives(t *testing.T) {
 			return w
 		},
 		"SumSquares": func(k *backend, x []float32) []float32 {
-			sum := make([]float64, 1)
+			sum := make([]float64, kernel.SquareBlocks(n*c))
 			k.SumSquares(nil, tensor.From(sum), tensor.From(x), n*c)
 			return []float32{float32(sum[0])}
 		},

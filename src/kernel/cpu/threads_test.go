@@ -177,7 +177,7 @@ func (r result) elements(k *backend, n int) {
 	k.GELUBackward(nil, mem(out), mem(x), mem(y), n)
 	r.add("GELUBackward", out)
 
-	w, m, v, sum := normal(3, n), normal(4, n), make([]float32, n), make([]float64, 1)
+	w, m, v, sum := normal(3, n), normal(4, n), make([]float32, n), make([]float64, kernel.SquareBlocks(n))
 	k.AdamW(nil, mem(w), tensor.Mem{}, mem(m), mem(v), mem(x), n, kernel.AdamW{LR: 0.1, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, Decayed: n - 3, GradScale: 0.5, Step: 3})
 	r.add("AdamW", w, m, v)
 	k.SumSquares(nil, mem(sum), mem(x), n)

@@ -37,7 +37,9 @@ func NewFused(d tensor.DType, clock *device.Clock, cost func(*kernel.Call) float
 func newBackend(d tensor.DType, fused bool, clock *device.Clock, cost func(*kernel.Call) float64) kernel.Backend {
 	return &backend{kernel.NewCalls(d, tensor.Host, fused, func(_ device.Stream, c *kernel.Call) {
 		switch c.Op {
-		case kernel.CrossEntropy, kernel.SumSquares:
+		case kernel.SumSquares:
+			clear(tensor.Of[float64](c.Mem[0]))
+		case kernel.CrossEntropy:
 			tensor.Of[float64](c.Mem[0])[0] = 0
 		case kernel.AttentionHash:
 			clear(tensor.Of[float64](c.Mem[2]))

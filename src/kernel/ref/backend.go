@@ -121,7 +121,7 @@ func do[F Float](_ device.Stream, call *kernel.Call) {
 	case kernel.GroupedBackwardWeight:
 		groupedBackwardWeight(experts(0, 3), x(1), x(2), c, o)
 	case kernel.SumSquares:
-		doubles(0)[0] = sumSquares(x(1))
+		sumSquares(doubles(0), x(1))
 	case kernel.AdamWUpdate:
 		AdamW(x(0), x(2), x(3), x(4), call.AdamW)
 	case kernel.Mask:
