@@ -127,7 +127,11 @@ type Optimizer struct {
 	Eps    float64 `toml:"eps" default:"1e-8" above:"0" doc:"added to the root of the second moment"`
 	Decay  float64 `toml:"decay" default:"0.1" min:"0" doc:"decoupled weight decay of matrices"`
 	Clip   float64 `toml:"clip" default:"1.0" min:"0" doc:"largest global norm of the gradient; 0 never clips"`
+	Shard  bool    `toml:"shard" resume:"may" shape:"true" default:"false" doc:"whether each replica of a stage keeps moments and master weights of its slice of every layer alone, updates it and sends its weights to the others (ZeRO, stage 1): they take 1/parallel.replicas of the memory, and results are the same"`
 }
+
+// Sharded reports whether replicas, of which there are several, share out masters and moments.
+func (c Config) Sharded() bool { return c.Optimizer.Shard && c.Parallel.Replicas > 1 }
 
 // Dynamic is the kind of change of the model while it trains.
 type Dynamic struct {

@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -41,6 +42,9 @@ func Hash(x *model.Exec, stages, replicas *comm.Group, l layout.Layout, s *model
 // layerHash returns the hash of a layer with what all replicas have of it. Collective over
 // the replicas.
 func layerHash(x *model.Exec, replicas *comm.Group, l *model.Layer, shape model.Config) ([]byte, error) {
+	if l.Sliced() {
+		return slicedHash(x, replicas, l)
+	}
 	if !l.Own() {
 		sum, err := l.Hash()
 		return sum[:], err
@@ -57,6 +61,37 @@ func layerHash(x *model.Exec, replicas *comm.Group, l *model.Layer, shape model.
 	}
 	defer whole.Free()
 	sum, err := whole.Hash()
+	if err != nil {
+		return nil, err
+	}
+	return replicas.Bcast(0, sum[:])
+}
+
+// slicedHash returns the hash of a layer with the slices of all replicas. Collective over the
+// replicas.
+func slicedHash(x *model.Exec, replicas *comm.Group, l *model.Layer) ([]byte, error) {
+	var whole []model.Section
+	for _, s := range l.Sections() {
+		if s.ForUpdate() {
+			host, err := device.Read(x.Device, s.Mem)
+			if err != nil {
+				return nil, err
+			}
+			slices, err := replicas.Gather(0, tensor.Of[byte](host))
+			if err != nil {
+				return nil, err
+			}
+			s.Mem = tensor.From(bytes.Join(slices, nil))
+			s.Bytes = s.Mem.Bytes
+		}
+		if s.Bytes > 0 {
+			whole = append(whole, s)
+		}
+	}
+	if replicas.Rank() > 0 {
+		return replicas.Bcast(0, nil)
+	}
+	sum, err := l.HashOf(whole)
 	if err != nil {
 		return nil, err
 	}

@@ -38,6 +38,7 @@ type Config struct {
 
 	Kinds   Extensions // of the chain, by kinds of dynamism
 	Spread  int        // replicas of a stage that share out what each has of its own; 0: each has all
+	Shards  int        // replicas of a stage that share out masters and moments of every layer; 0: each has all
 	Replica int        // whose share layers have
 }
 
@@ -56,6 +57,9 @@ func FromConfig(c config.Config) Config {
 	}
 	if c.ReplicasDiffer() {
 		shape.Spread = c.Parallel.Replicas
+	}
+	if c.Sharded() {
+		shape.Shards = c.Parallel.Replicas
 	}
 	for _, shaper := range shapers {
 		shaper(c, &shape)

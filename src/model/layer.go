@@ -32,6 +32,8 @@ type Layer struct {
 
 	w, master, g, m, v, index tensor.Mem
 	shared, own, all          int       // elements of w before the first own, before the first borrowed parameter, in all
+	lo, hi                    int       // elements of w whose masters and moments are here
+	slices                    []sliced  // what replicas share out; nil: each has all masters and moments
 	updated, reduced          []segment // of the slabs
 	readings                  []partReading
 	state                     []Section // what kinds of dynamism registered, by name
@@ -102,6 +104,7 @@ func outline(c Config, description Description, h header, t tensor.DType) *Layer
 		l.Tune(*h.Threshold)
 	}
 	l.divide()
+	l.share(c)
 	return l
 }
 
@@ -182,7 +185,7 @@ func (l *Layer) allocate() error {
 		bytes int64
 	}{
 		{&l.w, int64(l.all) * l.dtype.Size()}, {&l.master, l.masterBytes()}, {&l.g, int64(l.all) * wide.Size()},
-		{&l.m, int64(l.own) * wide.Size()}, {&l.v, int64(l.own) * wide.Size()}, {&l.index, index.Off},
+		{&l.m, int64(l.hi-l.lo) * wide.Size()}, {&l.v, int64(l.hi-l.lo) * wide.Size()}, {&l.index, index.Off},
 	} {
 		m, err := l.device.Alloc(s.bytes)
 		if err != nil {
@@ -195,7 +198,10 @@ func (l *Layer) allocate() error {
 		end := first + p.Stored()
 		p.W, p.G = span(l.w, l.dtype, first, end), span(l.g, wide, first, end)
 		if p.role != RoleBorrowed {
-			p.Master, p.M, p.V = span(l.master, wide, first, end), span(l.m, wide, first, end), span(l.v, wide, first, end)
+			lo := min(max(first, l.lo), end)
+			hi := max(lo, min(end, l.hi))
+			p.From = lo - first
+			p.Master, p.M, p.V = l.kept(l.master, lo, hi), l.kept(l.m, lo, hi), l.kept(l.v, lo, hi)
 		}
 		first += l.room(p)
 	}
@@ -209,7 +215,12 @@ func (l *Layer) masterBytes() int64 {
 	if l.dtype.Wide() == l.dtype {
 		return 0
 	}
-	return int64(l.own) * l.dtype.Wide().Size()
+	return int64(l.hi-l.lo) * l.dtype.Wide().Size()
+}
+
+// kept returns elements [lo, hi) of w in a slab of masters or moments.
+func (l *Layer) kept(slab tensor.Mem, lo, hi int) tensor.Mem {
+	return span(slab, l.dtype.Wide(), lo-l.lo, hi-l.lo)
 }
 
 // span returns elements [lo, hi) of a slab; absent if there are none.
@@ -274,7 +285,7 @@ func (l *Layer) Bytes(x *Exec) cost.Bytes {
 	saved += l.WorkBytes(x)
 	bytes := cost.Bytes{
 		Parameters: int64(l.all)*l.dtype.Size() + l.index.Bytes, Gradients: int64(l.all) * l.dtype.Wide().Size(),
-		Optimizer: 2*int64(l.own)*l.dtype.Wide().Size() + l.masterBytes(), Activations: saved,
+		Optimizer: 2*int64(l.hi-l.lo)*l.dtype.Wide().Size() + l.masterBytes(), Activations: saved,
 		Own:  int64(l.own-l.shared) * l.dtype.Wide().Size(),
 		Held: held + l.Leaves().Bytes(x, x.N()),
 	}
@@ -349,21 +360,25 @@ func (l *Layer) Reduced() []tensor.Mem {
 	return list
 }
 
-// SquaredNorm stores in out, two F64 that are zero, the sums of squares of the
-// gradients that are the same on all replicas, and of those that are this
-// replica's own; borrowed ones count with their owner.
+// SquaredNorm stores in out, F64 that are zero (see NormBlocks), the sums of squares of blocks of
+// the gradients that are the same on all replicas, of a sliced layer those of this replica's
+// slice, then of those that are this replica's own. Borrowed ones count with their owner. The
+// squared norm is the sum of the blocks in their order.
 func (l *Layer) SquaredNorm(x *Exec, out tensor.Mem) {
 	if len(l.updated) == 0 {
 		return
 	}
-	x.Backend.SumSquares(x.Stream, out.Span(0, 8), span(l.g, l.dtype.Wide(), 0, l.shared), l.shared)
+	hi := min(l.hi, l.shared)
+	blocks := int64(kernel.SquareBlocks(hi-l.lo)) * tensor.F64.Size()
+	x.Backend.SumSquares(x.Stream, out.Span(0, blocks), span(l.g, l.dtype.Wide(), l.lo, hi), hi-l.lo)
 	if l.Own() {
-		x.Backend.SumSquares(x.Stream, out.Span(8, 8), span(l.g, l.dtype.Wide(), l.shared, l.own), l.own-l.shared)
+		x.Backend.SumSquares(x.Stream, out.Span(blocks, out.Bytes-blocks), span(l.g, l.dtype.Wide(), l.shared, l.own), l.own-l.shared)
 	}
 }
 
-// Update applies one step of AdamW to what is not frozen. a.Decay is applied to
-// matrices and embeddings, not to norms and biases; a.Step is set by the layer.
+// Update applies one step of AdamW to what is not frozen, of a sliced layer to this replica's
+// slice. a.Decay is applied to matrices and embeddings, not to norms and biases; a.Step is set
+// by the layer.
 func (l *Layer) Update(x *Exec, a kernel.AdamW) {
 	if !l.Trains() {
 		return
@@ -371,8 +386,10 @@ func (l *Layer) Update(x *Exec, a kernel.AdamW) {
 	l.Updates++
 	wide := l.dtype.Wide()
 	for _, s := range l.updated {
-		a.Step, a.Decayed = l.Updates, s.decayed
-		x.Backend.AdamW(x.Stream, span(l.w, l.dtype, s.lo, s.hi), span(l.master, wide, s.lo, s.hi),
-			span(l.m, wide, s.lo, s.hi), span(l.v, wide, s.lo, s.hi), span(l.g, wide, s.lo, s.hi), s.hi-s.lo, a)
+		for _, s := range l.within(s, l.config.Replica) {
+			a.Step, a.Decayed = l.Updates, s.decayed
+			x.Backend.AdamW(x.Stream, span(l.w, l.dtype, s.lo, s.hi), l.kept(l.master, s.lo, s.hi),
+				l.kept(l.m, s.lo, s.hi), l.kept(l.v, s.lo, s.hi), span(l.g, wide, s.lo, s.hi), s.hi-s.lo, a)
+		}
 	}
 }

@@ -50,6 +50,7 @@ type Param struct {
 
 	W, G, M, V     tensor.Mem // weight, gradient, first and second moment (no moments if borrowed)
 	Master         tensor.Mem // weight before it was rounded to W's type; absent if it is not, or borrowed
+	From           int        // element of W that Master, M and V begin with: not 0 only where replicas share these out
 	Mask           tensor.Mem // Masked: U64, bit i%64 of word i/64
 	RowPtr, ColIdx tensor.Mem // CSR and BlockCSR
 

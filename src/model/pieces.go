@@ -7,8 +7,23 @@ import "dynmo/src/tensor"
 type Piece struct {
 	Name  string
 	DType tensor.DType
-	Shape []int64 // nil: bytes of no known type
+	Shape []int64 // of all of it; nil: bytes of no known type
 	Mem   tensor.Mem
+
+	Sliced bool  // Mem is this replica's slice, which may be empty or all
+	First  int64 // byte of all of it that Mem begins with
+}
+
+// Bytes returns the bytes of all of the piece.
+func (p Piece) Bytes() int64 {
+	if p.Shape == nil {
+		return p.Mem.Bytes
+	}
+	n := p.DType.Size()
+	for _, size := range p.Shape {
+		n *= size
+	}
+	return n
 }
 
 // Weights returns the layer's weights by parameter, but for a replica's own ones; of
@@ -24,33 +39,34 @@ func (l *Layer) weights(own bool) []Piece {
 			continue
 		}
 		n := int64(p.Stored())
-		values := Piece{p.Name, l.dtype, []int64{n}, p.W}
+		values := Piece{Name: p.Name, DType: l.dtype, Shape: []int64{n}, Mem: p.W}
 		if !p.Format.Sparse() && p.role != RolePlain {
 			values.Shape = []int64{int64(p.Rows), int64(p.Cols)}
 		}
 		list = append(list, values)
 		switch p.Format {
 		case Masked:
-			list = append(list, Piece{p.Name + ".mask", tensor.U64, []int64{p.Mask.Bytes / 8}, p.Mask})
+			list = append(list, Piece{Name: p.Name + ".mask", DType: tensor.U64, Shape: []int64{p.Mask.Bytes / 8}, Mem: p.Mask})
 		case CSR, BlockCSR:
 			list = append(list,
-				Piece{p.Name + ".rows", tensor.I32, []int64{int64(p.Rows) + 1}, p.RowPtr},
-				Piece{p.Name + ".columns", tensor.I32, []int64{n}, p.ColIdx})
+				Piece{Name: p.Name + ".rows", DType: tensor.I32, Shape: []int64{int64(p.Rows) + 1}, Mem: p.RowPtr},
+				Piece{Name: p.Name + ".columns", DType: tensor.I32, Shape: []int64{n}, Mem: p.ColIdx})
 		}
 	}
 	return list
 }
 
 // Rest returns what of the layer's state is neither in Weights nor a replica's own: pieces
-// in memory, and sections that are text.
+// in memory, of a sliced layer this replica's slices of what the update reads, and sections
+// that are text.
 func (l *Layer) Rest() (pieces []Piece, texts []Section) {
 	for _, s := range l.Sections() {
 		switch {
 		case s.Name == weightsSection || s.Name == indexSection:
-		case s.Mem.IsZero():
-			texts = append(texts, s)
 		case s.ForUpdate():
 			pieces = append(pieces, l.cutOut(s, 0, l.shared))
+		case s.Mem.IsZero():
+			texts = append(texts, s)
 		default:
 			pieces = append(pieces, Piece{Name: s.Name, Mem: s.Mem})
 		}
@@ -73,8 +89,9 @@ func (l *Layer) Alone() []Piece {
 	return list
 }
 
-// cutOut returns elements [lo, hi) of a section that only the update reads.
+// cutOut returns elements [lo, hi) of a section that only the update reads, or the slice of
+// them that is here.
 func (l *Layer) cutOut(s Section, lo, hi int) Piece {
-	wide := l.dtype.Wide()
-	return Piece{s.Name, wide, []int64{int64(hi - lo)}, span(s.Mem, wide, lo, hi)}
+	wide, from, to := l.dtype.Wide(), max(lo, l.lo), min(hi, l.hi)
+	return Piece{Name: s.Name, DType: wide, Shape: []int64{int64(hi - lo)}, Mem: l.kept(s.Mem, from, to), Sliced: l.Sliced(), First: int64(from-lo) * wide.Size()}
 }

@@ -67,7 +67,8 @@ func (l *Layer) header() header {
 }
 
 // Sections returns the layer's state between two steps: the header, weights,
-// moments, sparse structure, and what was registered, by name.
+// moments, sparse structure, and what was registered, by name. Masters and moments of a sliced
+// layer are this replica's slice.
 func (l *Layer) Sections() []Section {
 	text, err := json.Marshal(l.header())
 	if err != nil {
@@ -78,8 +79,8 @@ func (l *Layer) Sections() []Section {
 		inMemory(weightsSection, l.w), inMemory(masterSection, l.master), inMemory(moment1Section, l.m), inMemory(moment2Section, l.v),
 		inMemory(indexSection, l.index),
 	} {
-		if !s.Mem.IsZero() {
-			list = append(list, s)
+		if !s.Mem.IsZero() || l.Sliced() && s.ForUpdate() && (s.Name != masterSection || l.dtype != l.dtype.Wide()) {
+			list = append(list, s) // a slice may be empty
 		}
 	}
 	return append(list, l.state...)
@@ -169,9 +170,13 @@ func (l *Layer) register(s Section) {
 
 // Hash returns the SHA-256 of everything that is the layer's state. No work on
 // the layer may be under way.
-func (l *Layer) Hash() (sum [sha256.Size]byte, err error) {
+func (l *Layer) Hash() (sum [sha256.Size]byte, err error) { return l.HashOf(l.Sections()) }
+
+// HashOf is Hash of other sections that stand for the layer's, as those of all slices of a
+// sliced layer.
+func (l *Layer) HashOf(sections []Section) (sum [sha256.Size]byte, err error) {
 	h := sha256.New()
-	for _, s := range l.Sections() {
+	for _, s := range sections {
 		host, err := device.Read(l.device, s.Mem)
 		if err != nil {
 			return sum, fmt.Errorf("hash: layer %d: %s: %w", l.ID, s.Name, err)

@@ -53,10 +53,10 @@ func (v Values) Set(i int, x float64) {
 	v.f32[i] = float32(x)
 }
 
-// Get returns the weights of a parameter, unrounded if there are master weights.
+// Get returns the weights of a parameter, unrounded if there are master weights of all of it.
 // They must not be set. No work on them may be under way.
 func (l *Layer) Get(p *Param) (Values, error) {
-	if p.role == RoleBorrowed && l.dtype == tensor.BF16 {
+	if l.dtype == tensor.BF16 && (p.role == RoleBorrowed || l.Sliced()) {
 		rounded, err := device.Read(l.device, p.W)
 		if err != nil {
 			return Values{}, err
@@ -91,7 +91,7 @@ func (l *Layer) Set(p *Param, fill func(Values) error) error {
 		rounded[i] = tensor.ToBF16(x)
 	}
 	if !p.Master.IsZero() {
-		if err := device.Write(l.device, p.Master, tensor.From(v.f32)); err != nil {
+		if err := device.Write(l.device, p.Master, tensor.From(v.f32[p.From:]).Span(0, p.Master.Bytes)); err != nil {
 			return err
 		}
 	}

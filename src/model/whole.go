@@ -9,13 +9,16 @@ import (
 )
 
 // Whole returns the model as a replica has it that has all.
-func (c Config) Whole() Config { return c.AsReplica(0, 0) }
+func (c Config) Whole() Config {
+	c.Shards = 0
+	return c.AsReplica(0, 0)
+}
 
 // AsReplica returns the model as a replica has it, of as many as share out what each has of
 // its own; 0: each has all.
 func (c Config) AsReplica(replica, replicas int) Config {
 	c.Replica, c.Spread = replica, replicas
-	if replicas == 0 {
+	if replicas == 0 && c.Shards == 0 {
 		c.Replica = 0
 	}
 	return c

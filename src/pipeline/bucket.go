@@ -92,24 +92,39 @@ func (p *planner) buckets(layers []*model.Layer, most int64) []bucket {
 	var list []bucket
 	begin := 0
 	for _, end := range schedule.Buckets(summed, most) {
-		var slabs []tensor.Mem
-		for _, l := range layers[begin:end] {
-			slabs = append(slabs, l.Reduced()...)
-		}
-		list = append(list, p.bucket(slabs, end))
+		list = append(list, p.bucket(p.r.shares(layers[begin:end]), end))
 		begin = end
 	}
 	p.copies(list)
 	return list
 }
 
-// bucket returns a bucket without copies that is complete once some layers are.
-func (p *planner) bucket(slabs []tensor.Mem, layers int) bucket {
-	me, replicas, sums := p.r.replicas.Rank(), p.r.replicas.Size(), p.r.options.Sums
-	shares := make([][]tensor.Mem, replicas)
-	for d := range shares {
-		shares[d] = share(slabs, d, replicas)
+// shares returns the gradients of some layers that each replica adds up: slices of each layer
+// where masters and moments are sliced, else shares of all layers together.
+func (r *Runner) shares(layers []*model.Layer) [][]tensor.Mem {
+	var slabs []tensor.Mem
+	shares := make([][]tensor.Mem, r.replicas.Size())
+	for _, l := range layers {
+		slabs = append(slabs, l.Reduced()...)
+		for d := range shares {
+			shares[d] = append(shares[d], l.SliceOfReduced(d)...)
+		}
 	}
+	if !r.sliced() {
+		for d := range shares {
+			shares[d] = share(slabs, d, r.replicas.Size())
+		}
+	}
+	return shares
+}
+
+// sliced reports whether replicas share out masters and moments.
+func (r *Runner) sliced() bool { return r.s.Config.Shards > 0 }
+
+// bucket returns a bucket without copies that is complete once some layers are. shares are its
+// gradients by owner. Owners send sums back unless they alone update their share.
+func (p *planner) bucket(shares [][]tensor.Mem, layers int) bucket {
+	me, replicas, sums := p.r.replicas.Rank(), p.r.replicas.Size(), p.r.options.Sums
 	group := sums.GroupOf(me, replicas)
 	lo, hi := sums.Members(group, replicas)
 	var values, groups addition
@@ -130,14 +145,14 @@ func (p *planner) bucket(slabs []tensor.Mem, layers int) bucket {
 			case owner < lo || owner >= hi:
 				b.sums[1].sends = append(b.sums[1].sends, comm.Part{Rank: owner, Mem: m})
 			}
-			if owner != me {
+			if owner != me && !p.r.sliced() {
 				b.gather.recvs = append(b.gather.recvs, comm.Part{Rank: owner, Mem: m})
 			}
 		}
 		if adder == me {
 			b.sums[0].mine = append(b.sums[0].mine, parts...)
 		}
-		if owner != me {
+		if owner != me && !p.r.sliced() {
 			for _, m := range shares[me] {
 				b.gather.sends = append(b.gather.sends, comm.Part{Rank: owner, Mem: m})
 			}

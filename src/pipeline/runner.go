@@ -57,7 +57,8 @@ type Runner struct {
 	tied       tensor.Mem // where a tied matrix is owned: another stage's gradient of it
 	validation validation
 
-	norms, normsOnHost tensor.Mem // two F64 for each layer
+	weights            []exchange // of updated slices, by layer; nil unless layers are sliced
+	norms, normsOnHost tensor.Mem // F64 of each layer (see Layer.SquaredNorm)
 	lossLayers         []int      // of the chain, once for each loss
 	losses             tensor.Mem // on the host: F64 by loss of this stage and microbatch
 	counts             []cost.Count
@@ -129,7 +130,11 @@ func New(x *model.Exec, l layout.Layout, s *model.Stage, g Groups, o Options) (*
 		r.validation = plan.validation(mine)
 	}
 	r.reduce = plan.reducer()
-	norms := 2 * 8 * int64(len(s.Layers))
+	r.weights = plan.weightRounds()
+	norms := int64(0)
+	for _, l := range s.Layers {
+		norms += normBytes(l, g.Replicas.Rank())
+	}
 	r.norms, r.normsOnHost = plan.OnDevice(norms), plan.OnHost(norms)
 	r.tied = plan.OnDevice(r.borrowedAfar())
 	if plan.err != nil {

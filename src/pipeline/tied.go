@@ -40,6 +40,17 @@ func rows(whole tensor.Mem, p *model.Param, t model.Tie) tensor.Mem {
 	return whole.Span(int64(t.First)*row, int64(t.Rows)*row)
 }
 
+// slice returns what this replica adds up of the gradient of a tied matrix, as one of the tie's
+// layers, which is here, says.
+func (r *Runner) slice(g tensor.Mem, t model.Tie, layer int) tensor.Mem {
+	lo, hi := r.s.Layer(layer).SliceOfTie(t)
+	if lo == hi {
+		return tensor.Mem{}
+	}
+	wide := r.x.Backend.DType().Wide().Size()
+	return g.Span(int64(lo)*wide, int64(hi-lo)*wide)
+}
+
 // tiedRounds is what of the rounds of tied matrices is kept from one to the next.
 type tiedRounds struct {
 	sends, recvs []comm.Part
@@ -62,14 +73,18 @@ func (r *Runner) sumTied() error {
 	err := r.trainedTies(func(t model.Tie, owned, lent *model.Param) error {
 		q.clear()
 		if owned == nil {
-			q.sends = append(q.sends, comm.Part{Rank: r.owners[t.Owner], Mem: lent.G})
+			q.sends = append(q.sends, comm.Part{Rank: r.owners[t.Owner], Mem: r.slice(lent.G, t, t.Borrower)})
 			round, err := q.exchange(r)
 			q.sent = append(q.sent, round)
 			return err
 		}
-		sum := rows(owned.G, owned, t)
+		sum := r.slice(rows(owned.G, owned, t), t, t.Owner)
+		n := int(sum.Bytes / r.x.Backend.DType().Wide().Size())
+		if n == 0 {
+			return nil
+		}
 		if lent != nil {
-			r.x.Backend.Accumulate(r.x.Stream, sum, sum, lent.G, t.Rows*t.Cols)
+			r.x.Backend.Accumulate(r.x.Stream, sum, sum, r.slice(lent.G, t, t.Owner), n)
 			return nil
 		}
 		g := r.tied.Span(0, sum.Bytes) // the last sum may read it until the round begins
@@ -81,7 +96,7 @@ func (r *Runner) sumTied() error {
 		if err != nil {
 			return err
 		}
-		r.x.Backend.Accumulate(r.x.Stream, sum, sum, g, t.Rows*t.Cols)
+		r.x.Backend.Accumulate(r.x.Stream, sum, sum, g, n)
 		return nil
 	})
 	for _, round := range q.sent {

@@ -6,6 +6,7 @@ import (
 
 	"dynmo/src/comm"
 	"dynmo/src/kernel"
+	"dynmo/src/model"
 	"dynmo/src/tensor"
 )
 
@@ -37,20 +38,63 @@ func (a Agreement) Finite() bool {
 // microbatches, and of layers. losses are the Result's; ask is what this rank was
 // asked for. Collective over the stages and the replicas.
 func (r *Runner) Agree(losses []float64, ask Ask) (Agreement, error) {
-	r.x.Stream.Zero(r.norms)
-	for i, l := range r.s.Layers {
-		l.SquaredNorm(r.x, r.norms.Span(int64(i)*16, 16))
-	}
-	r.x.Stream.Copy(r.normsOnHost, r.norms)
-	if err := r.sync(); err != nil {
+	norms, err := r.squaredNorms()
+	if err != nil {
 		return Agreement{}, fmt.Errorf("pipeline: norm: stage %d: %w", r.stage(), err)
 	}
-	mine := append([]float64{float64(ask)}, tensor.Of[float64](r.normsOnHost)...)
+	mine := append([]float64{float64(ask)}, norms...)
 	agreed, err := r.fold(append(mine, losses...))
 	if err != nil {
 		return Agreement{}, fmt.Errorf("pipeline: agree: %w", err)
 	}
 	return Agreement{Loss: agreed[1] * r.x.Scale, Norm: math.Sqrt(agreed[2]), Ask: Ask(agreed[0])}, nil
+}
+
+// squaredNorms returns two numbers for each layer of the stage: the squared norm of the gradients
+// that replicas share, and of this replica's own. Where layers are sliced the first replica alone
+// knows the norms; the others return zeros. Collective over the replicas then.
+func (r *Runner) squaredNorms() ([]float64, error) {
+	r.x.Stream.Zero(r.norms)
+	off := int64(0)
+	for _, l := range r.s.Layers {
+		bytes := normBytes(l, r.replicas.Rank())
+		l.SquaredNorm(r.x, r.norms.Span(off, bytes))
+		off += bytes
+	}
+	r.x.Stream.Copy(r.normsOnHost, r.norms)
+	if err := r.sync(); err != nil {
+		return nil, err
+	}
+	norms, blocks := make([]float64, 2*len(r.s.Layers)), [][]float64{tensor.Of[float64](r.normsOnHost)}
+	first := r.replicas.Rank()
+	if r.sliced() {
+		all, err := r.replicas.Gather(0, comm.Pack(blocks[0]))
+		if err != nil || first > 0 {
+			return norms, err
+		}
+		for d, b := range all {
+			blocks = append(blocks[:d], comm.Unpack[float64](b))
+		}
+	}
+	for i, l := range r.s.Layers {
+		for d := range blocks {
+			shared, own := l.NormBlocks(first + d)
+			for _, x := range blocks[d][:shared] {
+				norms[2*i] += x
+			}
+			for _, x := range blocks[d][shared : shared+own] {
+				norms[2*i+1] += x
+			}
+			blocks[d] = blocks[d][shared+own:]
+		}
+	}
+	return norms, nil
+}
+
+// normBytes returns the bytes of a layer's squared norms on a replica.
+func normBytes(l *model.Layer, replica int) int64 {
+	shared, own := l.NormBlocks(replica)
+	return int64(shared+own) * tensor.F64.Size()
 }
 
 // fold returns, from what this rank has, the most that any rank was asked for, the sum of the
@@ -129,11 +173,45 @@ func (r *Runner) inOrder(list []float64, values [][]float64, microbatches int) [
 	return list
 }
 
-// Update applies AdamW to every layer of the stage and gives borrowers of tied
-// matrices their weights. Collective over the stages.
+// weightRounds returns the rounds of messages, by layer, in which every replica sends the weights
+// of its slice to all others.
+func (p *planner) weightRounds() []exchange {
+	if !p.r.sliced() {
+		return nil
+	}
+	rounds, me := make([]exchange, len(p.r.s.Layers)), p.r.replicas.Rank()
+	for i, l := range p.r.s.Layers {
+		for d := range p.r.replicas.Size() {
+			if d == me {
+				continue
+			}
+			for _, m := range l.SliceOfWeights(me) {
+				rounds[i].sends = append(rounds[i].sends, comm.Part{Rank: d, Mem: m})
+			}
+			for _, m := range l.SliceOfWeights(d) {
+				rounds[i].recvs = append(rounds[i].recvs, comm.Part{Rank: d, Mem: m})
+			}
+		}
+	}
+	return rounds
+}
+
+// Update applies AdamW to every layer of the stage, or to the slices that this replica has. Then
+// it gives the other replicas the weights of these slices, and borrowers of tied matrices
+// their weights. Collective over the stages, and over the replicas where layers are sliced.
 func (r *Runner) Update(a kernel.AdamW) error {
-	for _, l := range r.s.Layers {
+	for i, l := range r.s.Layers {
 		l.Update(r.x, a)
+		if r.sliced() {
+			if err := r.weights[i].begin(r); err != nil {
+				return fmt.Errorf("pipeline: weights: stage %d: layer %d: %w", r.stage(), l.ID, err)
+			}
+		}
+	}
+	for i := range r.weights {
+		if err := r.weights[i].round.Wait(); err != nil {
+			return fmt.Errorf("pipeline: weights: stage %d: layer %d: %w", r.stage(), r.s.Layers[i].ID, err)
+		}
 	}
 	if err := r.shareTied(); err != nil {
 		return fmt.Errorf("pipeline: tied: stage %d: %w", r.stage(), err)

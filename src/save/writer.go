@@ -175,7 +175,9 @@ func (w *Writer) Begin(at Point) error {
 		Step: at.Steps, Skipped: at.Skipped, Settings: w.Config.TOML(), Layout: at.Layout, Loss: at.Loss,
 		DType: w.Exec.Backend.DType().String(), Layers: w.Config.Layers(),
 	}
-	err := w.shot.Take(at.Stage.Layers, store.Share{Replica: at.World.Replicas.Rank(), Of: at.World.Replicas.Size()}, w.Exec.Stream)
+	err := w.shot.Take(at.Stage.Layers, store.Share{
+		Replica: at.World.Replicas.Rank(), Of: at.World.Replicas.Size(), Replicas: at.World.Replicas,
+	}, w.Exec.Stream)
 	if err := w.addState(at); err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}

@@ -213,7 +213,7 @@ func (c *Checkpoint) fillPieces(pieces []model.Piece, f *checkpoint.File, d devi
 			continue
 		}
 		mirror := device.Mirror(p.Mem)
-		copy(tensor.Of[byte](mirror), c.text[f.Offset(t):])
+		copy(tensor.Of[byte](mirror), c.text[f.Offset(t)+p.First:])
 		if err := device.Write(d, p.Mem, mirror); err != nil {
 			return c.fail(f.Name, fmt.Errorf("tensor %q: %w", p.Name, err))
 		}

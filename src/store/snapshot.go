@@ -3,8 +3,10 @@ package store
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"dynmo/src/checkpoint"
+	"dynmo/src/comm"
 	"dynmo/src/device"
 	"dynmo/src/model"
 	"dynmo/src/tensor"
@@ -31,11 +33,15 @@ type content struct {
 const sectionsKey = "sections"
 
 // Share says which a rank is of so many replicas that have the same layers.
-type Share struct{ Replica, Of int }
+type Share struct {
+	Replica, Of int
+	Replicas    *comm.Group // nil unless layers are sliced
+}
 
 // Take copies a rank's share of layers: of all of them what the replica has alone, and the
-// rest of those that are its in turn. No work on them may be under way; it may begin as
-// soon as Take returns.
+// rest of those that are its in turn, with the slices that other replicas have of them. No work
+// on them may be under way; it may begin as soon as Take returns. Collective over the replicas
+// where layers are sliced.
 func (s *Snapshot) Take(layers []*model.Layer, share Share, stream device.Stream) error {
 	s.files = s.files[:0]
 	var pieces [][]model.Piece // by file
@@ -47,7 +53,7 @@ func (s *Snapshot) Take(layers []*model.Layer, share Share, stream device.Stream
 		}
 		s.files, pieces = append(s.files, c), append(pieces, list)
 		for _, p := range list {
-			need += words(p.Mem.Bytes)
+			need += words(p.Bytes())
 		}
 	}
 	for i, l := range layers {
@@ -74,6 +80,47 @@ func (s *Snapshot) Take(layers []*model.Layer, share Share, stream device.Stream
 	}
 	if err := stream.Sync(); err != nil {
 		return fmt.Errorf("copy of %d layers: %w", len(layers), err)
+	}
+	for i, l := range layers {
+		if err := s.gather(l, i%share.Of, share, stream); err != nil {
+			return fmt.Errorf("layer %d: slices: %w", l.ID, err)
+		}
+	}
+	return nil
+}
+
+// gather adds to the copy of a sliced layer, which one of the replicas writes, the slices of all
+// others. Collective over the replicas.
+func (s *Snapshot) gather(l *model.Layer, writer int, share Share, stream device.Stream) error {
+	pieces, _ := l.Rest()
+	file := slices.IndexFunc(s.files, func(c content) bool { return c.name == stateFile(l.ID) })
+	for _, p := range pieces {
+		if !p.Sliced {
+			continue
+		}
+		if share.Replica != writer {
+			slice := make([]byte, p.Mem.Bytes)
+			stream.Copy(tensor.From(slice), p.Mem)
+			if err := stream.Sync(); err != nil {
+				return err
+			}
+			if err := share.Replicas.SendBytes(writer, comm.TagSection, slice); err != nil {
+				return err
+			}
+			continue
+		}
+		left := s.files[file].values[p.Name]
+		for replica := range share.Of {
+			n := p.Mem.Bytes
+			if replica != writer {
+				slice, err := share.Replicas.RecvBytes(replica, comm.TagSection)
+				if err != nil {
+					return err
+				}
+				n = int64(copy(left, slice))
+			}
+			left = left[n:]
+		}
 	}
 	return nil
 }
@@ -102,14 +149,16 @@ func (c *content) copy(pieces []model.Piece, left *[]uint64, stream device.Strea
 	c.values = make(map[string][]byte, len(pieces))
 	for _, p := range pieces {
 		c.tensors = append(c.tensors, describe(p))
-		if p.Mem.Bytes == 0 {
+		if p.Bytes() == 0 {
 			c.values[p.Name] = nil
 			continue
 		}
-		n := words(p.Mem.Bytes)
-		to := tensor.From((*left)[:n]).Span(0, p.Mem.Bytes)
+		n := words(p.Bytes())
+		to := tensor.From((*left)[:n]).Span(0, p.Bytes())
 		*left = (*left)[n:]
-		stream.Copy(to, p.Mem)
+		if !p.Mem.IsZero() {
+			stream.Copy(to.Span(p.First, p.Mem.Bytes), p.Mem)
+		}
 		c.values[p.Name] = tensor.Of[byte](to)
 	}
 }

@@ -71,7 +71,7 @@ func saveShared(t *testing.T, dir string, step, spread int, dtype tensor.DType) 
 	for replica := range replicas {
 		s := filled(t, shape.AsReplica(replica, spread), dev, dtype)
 		var shot Snapshot
-		expect.OK(t, shot.Take(s.Layers, Share{replica, replicas}, stream))
+		expect.OK(t, shot.Take(s.Layers, Share{Replica: replica, Of: replicas}, stream))
 		written, err := shot.Write(dir, step, nil)
 		expect.OK(t, err)
 		for name, f := range written {

@@ -22,7 +22,7 @@ type conclusion struct {
 type relocation struct {
 	Next   layout.Layout `json:"next"`
 	Behind bool          `json:"behind"` // masters and moments may follow while the next step computes
-	Own    []int         `json:"own"`    // layers of which every replica has gradients of its own
+	Own    []int         `json:"own"`    // layers of which every replica has something of its own
 	Bytes  []int64       `json:"bytes"`  // that each stage of the next layout takes, where ranks change
 }
 
@@ -80,7 +80,7 @@ func (r *Rank) conclude(t *turn) conclusion {
 func (r *Rank) relocation(m profile.Measurement, next layout.Layout) (*relocation, error) {
 	to := &relocation{Next: next, Behind: r.planner.OptimizerCanFollow(m.Table, r.layout, next)}
 	for l, layer := range m.Layers {
-		if layer.Bytes.Own > 0 {
+		if layer.Bytes.Own > 0 || r.stage.Config.Shards > 0 {
 			to.Own = append(to.Own, l)
 		}
 	}

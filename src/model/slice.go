@@ -1,0 +1,122 @@
+package model
+
+import (
+	"dynmo/src/kernel"
+	"dynmo/src/tensor"
+)
+
+// sliced is elements [lo, hi) of a layer's slabs that replicas share out. They are elements
+// [lo+shift, hi+shift) of the first of elements of the layer that owns them, and go to the
+// replica that these go to.
+type sliced struct{ lo, hi, shift, of int }
+
+// sliceOf returns which of a layer's first n elements a replica has, of so many that share
+// them out: whole blocks of SumSquares. The first replica has as many as any. Source: Rajbhandari
+// et al. 2020, ZeRO, stage 1. Departs: layers are cut one by one, not all of a rank's parameters
+// together, so that the slice of a layer that migrates goes from one rank to one rank.
+func sliceOf(n, replica, replicas int) (lo, hi int) {
+	blocks := kernel.SquareBlocks(n)
+	begin := func(d int) int { return min(n, (d*blocks+replicas-1)/replicas*kernel.SquareBlock) }
+	return begin(replica), begin(replica + 1)
+}
+
+// share notes what of the layer replicas share out: all that it does not borrow, and what it
+// borrows.
+func (l *Layer) share(c Config) {
+	l.lo, l.hi, l.slices = 0, l.own, nil
+	if c.Shards == 0 {
+		return
+	}
+	if l.Own() {
+		panic("model: slices of a layer of which each replica has its own")
+	}
+	l.lo, l.hi = sliceOf(l.shared, c.Replica, c.Shards)
+	l.slices = []sliced{{0, l.shared, 0, l.shared}}
+	if l.own == l.all {
+		return
+	}
+	for _, t := range c.Ties() {
+		if t.Borrower != l.ID {
+			continue
+		}
+		owner := outline(c, c.Chain()[t.Owner], header{Layer: t.Owner}, l.dtype)
+		lent := l.offset(t.Weight)
+		shift := owner.offset(t.Weight) + t.First*t.Cols - lent
+		l.slices = append(l.slices, sliced{lent, lent + t.Rows*t.Cols, shift, owner.shared})
+	}
+}
+
+// offset returns the element of the slabs at which the parameter of a weight begins.
+func (l *Layer) offset(weight string) (first int) {
+	for _, p := range l.params {
+		if p.Weight == weight {
+			break
+		}
+		first += l.room(p)
+	}
+	return first
+}
+
+// Sliced reports whether replicas share out masters and moments of the layer.
+func (l *Layer) Sliced() bool { return l.slices != nil }
+
+// within returns which elements of a segment a replica updates and adds up; unless the layer is
+// sliced, all.
+func (l *Layer) within(s segment, replica int) []segment {
+	if !l.Sliced() {
+		return []segment{s}
+	}
+	var list []segment
+	for _, r := range l.slices {
+		lo, hi := sliceOf(r.of, replica, l.config.Shards)
+		lo, hi = max(s.lo, r.lo, lo-r.shift), min(s.hi, r.hi, hi-r.shift)
+		if lo < hi {
+			list = append(list, segment{lo, hi, min(max(0, s.decayed-(lo-s.lo)), hi-lo)})
+		}
+	}
+	return list
+}
+
+// SliceOfReduced returns what of Reduced a replica adds up.
+func (l *Layer) SliceOfReduced(replica int) (list []tensor.Mem) {
+	for _, s := range l.reduced {
+		for _, s := range l.within(s, replica) {
+			list = append(list, span(l.g, l.dtype.Wide(), s.lo, s.hi))
+		}
+	}
+	return list
+}
+
+// SliceOfWeights returns the weights that a replica updates.
+func (l *Layer) SliceOfWeights(replica int) (list []tensor.Mem) {
+	for _, s := range l.updated {
+		for _, s := range l.within(s, replica) {
+			list = append(list, span(l.w, l.dtype, s.lo, s.hi))
+		}
+	}
+	return list
+}
+
+// NormBlocks returns how many F64 SquaredNorm stores on a replica: of gradients that replicas
+// share, and of the replica's own.
+func (l *Layer) NormBlocks(replica int) (shared, own int) {
+	lo, hi := 0, l.shared
+	if l.Sliced() {
+		lo, hi = sliceOf(l.shared, replica, l.config.Shards)
+	}
+	return kernel.SquareBlocks(hi - lo), kernel.SquareBlocks(l.own - l.shared)
+}
+
+// SliceOfTie returns which elements [lo, hi) of a matrix, which the layer lends or borrows, this
+// replica adds up; unless the layer is sliced, all.
+func (l *Layer) SliceOfTie(t Tie) (lo, hi int) {
+	first, n := l.offset(t.Weight), t.Rows*t.Cols
+	if l.ID == t.Owner {
+		first += t.First * t.Cols
+		return min(max(0, l.lo-first), n), min(max(0, l.hi-first), n)
+	}
+	for _, s := range l.within(segment{lo: first, hi: first + n}, l.config.Replica) {
+		return s.lo - first, s.hi - first
+	}
+	return 0, 0
+}
