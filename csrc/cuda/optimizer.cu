@@ -92,7 +92,7 @@ int32_t run_adamw(void *stream, void *w, float *master, float *m, float *v, cons
 
 } // namespace
 
-int32_t dynmo_cuda_sum_squares(dynmo_cuda *k, void *stream, double *out, const float *x, int64_t n)
+int32_t dynmo_cuda_sum_squares(dynmo_cuda *, void *stream, double *out, const float *x, int64_t n)
 {
 	if (n > 0) LAUNCH(square_blocks, parts(n, BLOCK), THREADS, 0, stream, out, x, n, aligned(x));
 	return launched();

@@ -79,7 +79,7 @@ func (l *Layer) Sections() []Section {
 		inMemory(weightsSection, l.w), inMemory(masterSection, l.master), inMemory(moment1Section, l.m), inMemory(moment2Section, l.v),
 		inMemory(indexSection, l.index),
 	} {
-		if !s.Mem.IsZero() || l.Sliced() && s.ForUpdate() && (s.Name != masterSection || l.dtype != l.dtype.Wide()) {
+		if !s.Mem.IsZero() || l.Sliced() && l.own > 0 && s.ForUpdate() && (s.Name != masterSection || l.dtype != l.dtype.Wide()) {
 			list = append(list, s) // a slice may be empty
 		}
 	}

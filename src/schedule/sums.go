@@ -21,11 +21,22 @@ import "dynmo/src/config"
 type Sums struct {
 	Group   int // replicas that are added first; 0: 1
 	Rounded bool
+	// Sliced is set where the owner of a share updates it. Shares are then slices of each layer,
+	// of whole slabs of sliceBytes. The last round follows the norm, and moves weights, not sums.
+	Sliced bool
+	Narrow bool // of Sliced: weights have half the bytes of gradients
 }
+
+// sliceBytes is the gradients of float32 that slices are multiples of (see model.Layer).
+const sliceBytes = 4096 * 4
 
 // SumsOf returns the sums of settings.
 func SumsOf(c config.Config) Sums {
-	return Sums{Group: c.Comm.SumGroup, Rounded: c.Comm.Sum == "bfloat16"}
+	sliced := c.Sharded()
+	return Sums{
+		Group: c.Comm.SumGroup, Rounded: c.Comm.Sum == "bfloat16", Sliced: sliced,
+		Narrow: sliced && c.Device.Kind == "cuda" && c.Device.Precision == "bf16",
+	}
 }
 
 // size returns the replicas that exchange values in the first round: those of a group, or all
@@ -73,7 +84,7 @@ func (s Sums) adds(place, n, replicas int) int {
 }
 
 // Sent returns which share of a bucket's bytes a replica sends in a round. Round Rounds is
-// the last, in which sums go back.
+// the last, in which sums, or weights, go back.
 func (s Sums) Sent(round, replica, replicas int) float64 {
 	group := s.GroupOf(replica, replicas)
 	lo, hi := s.Members(group, replicas)
@@ -86,7 +97,7 @@ func (s Sums) Sent(round, replica, replicas int) float64 {
 		shares = added - 1
 	}
 	sent := float64(shares) / float64(replicas)
-	if round == 0 && s.Rounded {
+	if round == 0 && s.Rounded || round == s.Rounds(replicas) && s.Narrow {
 		sent /= 2
 	}
 	return sent
@@ -99,6 +110,8 @@ func (s Sums) Shares(round, from, to, replicas int) float64 {
 	switch {
 	case from == to:
 		return 0
+	case round == s.Rounds(replicas) && s.Narrow:
+		return 0.5
 	case round == s.Rounds(replicas):
 		return 1
 	case round == 0 && group == other:
@@ -135,12 +148,8 @@ func (s Sums) Bytes(summed []int64, replicas int) int64 {
 	var largest [Lookahead]int64
 	begin := 0
 	for i, end := range Buckets(summed, BucketBytes(replicas)) {
-		bytes := int64(0)
-		for _, own := range summed[begin:end] {
-			bytes += own
-		}
+		largest[i%Lookahead] = max(largest[i%Lookahead], s.bucketBytes(s.share(summed[begin:end], replicas), replicas))
 		begin = end
-		largest[i%Lookahead] = max(largest[i%Lookahead], s.bucketBytes(bytes, replicas))
 	}
 	sum := int64(0)
 	for _, bytes := range largest {
@@ -149,11 +158,27 @@ func (s Sums) Bytes(summed []int64, replicas int) int64 {
 	return sum
 }
 
-// bucketBytes returns the most memory of any replica for the sum of a bucket of some bytes.
-func (s Sums) bucketBytes(bytes int64, replicas int) int64 {
+// share returns the most bytes that a replica owns of a bucket of some layers.
+func (s Sums) share(summed []int64, replicas int) (bytes int64) {
 	const line = 64 // what shares are multiples of
-	lines, d, size := (bytes+line-1)/line, int64(replicas), s.size(replicas)
-	share := (lines + d - 1) / d * line
+	up := func(n, unit int64) int64 { return (n + unit - 1) / unit }
+	d := int64(replicas)
+	if s.Sliced {
+		for _, own := range summed {
+			bytes += up(up(own, sliceBytes), d) * sliceBytes
+		}
+		return bytes
+	}
+	for _, own := range summed {
+		bytes += own
+	}
+	return up(up(bytes, line), d) * line
+}
+
+// bucketBytes returns the most memory of any replica for the sum of a bucket, of which a replica
+// owns so many bytes at most.
+func (s Sums) bucketBytes(share int64, replicas int) int64 {
+	size := s.size(replicas)
 	first := 0 // shares that arrive in the first round
 	for _, n := range []int{size, replicas % size} {
 		if n > 0 {
@@ -162,7 +187,7 @@ func (s Sums) bucketBytes(bytes int64, replicas int) int64 {
 	}
 	values, rounds := int64(first)*share, int64(s.Groups(replicas)-1)*share
 	if s.Rounded {
-		values = (values + d*share) / 2
+		values = (values + int64(replicas)*share) / 2
 	}
 	return values + rounds
 }

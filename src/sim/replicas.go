@@ -39,7 +39,8 @@ func (r ReplicasResult) Exposed() float64 { return r.Seconds - r.Pipeline }
 // The last W of a virtual stage goes through its layers from the last to the
 // first; it divides by their seconds, those of I and W where the instruction is
 // B, and falls to its end if they have none. The step ends with a barrier over
-// all ranks: the norm of the gradient needs every one of them.
+// all ranks: the norm of the gradient needs every one of them. Where shares are slices (see
+// schedule.Sums) the last round follows the barrier, and moves weights.
 //
 // s.Replica is not looked at.
 func Replicas(s Step, cuts partition.Partition, layers []cost.Layer) ReplicasResult {
@@ -68,7 +69,29 @@ func Replicas(s Step, cuts partition.Partition, layers []cost.Layer) ReplicasRes
 	for stage := range s.Schedule.Map.Stages {
 		all.Seconds = max(all.Seconds, s.summed(stage, cuts, layers, ready))
 	}
+	back := 0.0
+	for stage := range s.Schedule.Map.Stages {
+		back = max(back, s.weights(stage, cuts, layers))
+	}
+	all.Seconds += back
 	return all
+}
+
+// weights returns how long the round of updated weights takes on a stage, which follows the norm
+// where shares are slices; else 0.
+func (s Step) weights(stage int, cuts partition.Partition, layers []cost.Layer) float64 {
+	if !s.Sums.Sliced {
+		return 0
+	}
+	all := int64(0)
+	for _, chunk := range s.Schedule.Completed(stage) {
+		lo, hi := cuts.Range(s.Schedule.Map.Place(stage, chunk))
+		for _, l := range layers[lo:hi] {
+			all += l.Summed()
+		}
+	}
+	latency, busy := s.Round(stage, s.Sums.Rounds(s.Mesh.Replicas), all)
+	return latency + busy
 }
 
 // summed returns when the gradients of a stage have been summed over its replicas; ready is
@@ -102,9 +125,12 @@ func (s Step) summed(stage int, cuts partition.Partition, layers []cost.Layer, r
 	}
 	// Rounds begin in one order: a later one follows the round before it of lookahead - 1 buckets behind.
 	free, arrived := 0.0, make([]float64, len(ends))
-	begun, rounds, apart := 0.0, s.Sums.Rounds(s.Mesh.Replicas), schedule.Lookahead-1
-	for i := range len(ends) + rounds*apart {
-		for round := range rounds + 1 {
+	begun, last, apart := 0.0, s.Sums.Rounds(s.Mesh.Replicas), schedule.Lookahead-1
+	if s.Sums.Sliced {
+		last-- // weights follows
+	}
+	for i := range len(ends) + last*apart {
+		for round := range last + 1 {
 			bucket := i - round*apart
 			if bucket < 0 || bucket >= len(ends) {
 				continue
@@ -119,11 +145,7 @@ func (s Step) summed(stage int, cuts partition.Partition, layers []cost.Layer, r
 			free, arrived[bucket] = departs+busy, departs+busy+latency
 		}
 	}
-	last := 0.0
-	for _, end := range arrived {
-		last = max(last, end)
-	}
-	return last
+	return slices.Max(append(arrived, 0))
 }
 
 // ready raises complete[l] to when the gradient of the l-th of layers is complete.
