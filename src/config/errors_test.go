@@ -49,7 +49,7 @@ func TestErrors(t *testing.T) {
 		{"none beside a kind", "[dynamic]\nkind = \"none+prune\"", nil},
 		{"sums of what there is not", "[parallel]\nreplicas = 4\n[comm]\nsum = \"float16\"\nsum_group = 0", nil},
 		{"more replicas in a group than there are", "[parallel]\nreplicas = 4\n[comm]\nsum_group = 8", nil},
-		{"slices of pruned layers", "[parallel]\nreplicas = 2\n[optimizer]\nshard = true\n[dynamic]\nkind = \"prune\"", nil},
+		{"slices of masters that pruning reads", "[parallel]\nreplicas = 2\n[optimizer]\nshard = true\n[device]\nkind = \"cuda\"\n[dynamic]\nkind = \"prune\"", nil},
 		{"slices of spread experts", spreads + "[optimizer]\nshard = true\n[dynamic]\nkind = \"moe\"", nil},
 		{"slices of masters that freezing reads", "[parallel]\nreplicas = 2\n[optimizer]\nshard = true\n[device]\nkind = \"cuda\"\n[dynamic]\nkind = \"freeze\"\n[freeze]\nwhen = \"plasticity\"", nil},
 		{"a kind twice", "[dynamic]\nkind = \"prune+prune\"", nil},

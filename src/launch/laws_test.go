@@ -132,6 +132,9 @@ var rows = []row{
 	{name: "sums of groups", sets: "dynamic.kind=none parallel.replicas=4 comm.sum_group=2"},
 	// Of blocks, embedding and head each replica has masters and moments of a slice.
 	{name: "sharded", sets: "dynamic.kind=none parallel.replicas=2 " + wide},
+	{name: "sharded, prune", sets: "parallel.replicas=2 " + wide},
+	{name: "sharded, prune to blocks", sets: "parallel.replicas=3 model.blocks=3 prune.structure=block32 " + wide + "model.hidden=64 "},
+	{name: "sharded, prune, freeze, mod", sets: "dynamic.kind=prune+freeze+mod parallel.replicas=2 " + wide},
 	{name: "sharded, freeze", sets: "dynamic.kind=freeze freeze.layers=4 parallel.replicas=3 " + wide},
 	{name: "sharded, freeze, exit, mod", sets: "dynamic.kind=freeze+exit+mod parallel.replicas=2 " + plastic + wide},
 	{name: "sharded, moe", sets: experts + "dynamic.kind=moe parallel.replicas=2 " + wide},

@@ -60,8 +60,25 @@ func (l *Layer) Compress(masks map[int]Mask, csrFrom float64) error {
 
 // CompressOn is Compress by the kernels of x. Nothing of the layer leaves the device.
 // sparse is the format from csrFrom on: CSR, or BlockCSR if all that is kept is whole
-// blocks.
+// blocks. Slices of the layer are cut anew. Collective over the replicas if the layer is sliced.
 func (l *Layer) CompressOn(x *Exec, kept map[int]Kept, csrFrom float64, sparse Format) error {
+	if !l.Sliced() {
+		return l.compressOn(x, kept, csrFrom, sparse)
+	}
+	shards := l.config.Shards
+	if err := l.gather(x); err != nil {
+		return fmt.Errorf("compress: slices: %w", err)
+	}
+	if err := l.compressOn(x, kept, csrFrom, sparse); err != nil {
+		return err
+	}
+	if err := l.scatter(x, shards); err != nil {
+		return fmt.Errorf("compress: slices: %w", err)
+	}
+	return nil
+}
+
+func (l *Layer) compressOn(x *Exec, kept map[int]Kept, csrFrom float64, sparse Format) error {
 	counts := make(map[int]int)
 	for i, k := range kept {
 		counts[i] = k.Count

@@ -193,7 +193,15 @@ func (l *Layer) allocate() error {
 		}
 		*s.slab = m
 	}
-	first := 0
+	l.point()
+	index = Cutter{Mem: l.index}
+	l.cutIndex(&index)
+	return nil
+}
+
+// point points the parameters into the slabs.
+func (l *Layer) point() {
+	first, wide := 0, l.dtype.Wide()
 	for _, p := range l.params {
 		end := first + p.Stored()
 		p.W, p.G = span(l.w, l.dtype, first, end), span(l.g, wide, first, end)
@@ -205,22 +213,6 @@ func (l *Layer) allocate() error {
 		}
 		first += l.room(p)
 	}
-	index = Cutter{Mem: l.index}
-	l.cutIndex(&index)
-	return nil
-}
-
-// masterBytes returns the size of the master weights, 0 if there are none.
-func (l *Layer) masterBytes() int64 {
-	if l.dtype.Wide() == l.dtype {
-		return 0
-	}
-	return int64(l.hi-l.lo) * l.dtype.Wide().Size()
-}
-
-// kept returns elements [lo, hi) of w in a slab of masters or moments.
-func (l *Layer) kept(slab tensor.Mem, lo, hi int) tensor.Mem {
-	return span(slab, l.dtype.Wide(), lo-l.lo, hi-l.lo)
 }
 
 // span returns elements [lo, hi) of a slab; absent if there are none.

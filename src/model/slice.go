@@ -1,6 +1,7 @@
 package model
 
 import (
+	"dynmo/src/comm"
 	"dynmo/src/kernel"
 	"dynmo/src/tensor"
 )
@@ -119,4 +120,106 @@ func (l *Layer) SliceOfTie(t Tie) (lo, hi int) {
 		return s.lo - first, s.hi - first
 	}
 	return 0, 0
+}
+
+// masterBytes returns the size of the master weights, 0 if there are none.
+func (l *Layer) masterBytes() int64 {
+	if l.dtype.Wide() == l.dtype {
+		return 0
+	}
+	return int64(l.hi-l.lo) * l.dtype.Wide().Size()
+}
+
+// kept returns elements [lo, hi) of w in a slab of masters or moments.
+func (l *Layer) kept(slab tensor.Mem, lo, hi int) tensor.Mem {
+	return span(slab, l.dtype.Wide(), lo-l.lo, hi-l.lo)
+}
+
+// updateSlabs returns the slabs that only the update reads, those that there are.
+func (l *Layer) updateSlabs() []*tensor.Mem {
+	list := []*tensor.Mem{&l.m, &l.v}
+	if l.dtype != l.dtype.Wide() {
+		list = append(list, &l.master)
+	}
+	return list
+}
+
+// gather makes masters and moments of a sliced layer whole on every replica. Collective over the
+// replicas.
+func (l *Layer) gather(x *Exec) error {
+	wide, me := l.dtype.Wide(), x.Replicas.Rank()
+	var sends, recvs []comm.Part
+	var wholes []tensor.Mem
+	for _, slab := range l.updateSlabs() {
+		whole, err := l.device.Alloc(int64(l.own) * wide.Size())
+		if err != nil {
+			return l.failed(err, wholes)
+		}
+		wholes = append(wholes, whole)
+		for d := range x.Replicas.Size() {
+			lo, hi := sliceOf(l.shared, d, l.config.Shards)
+			if d != me {
+				sends = append(sends, comm.Part{Rank: d, Mem: *slab})
+				recvs = append(recvs, comm.Part{Rank: d, Mem: span(whole, wide, lo, hi)})
+			} else if lo < hi {
+				x.Stream.Copy(span(whole, wide, lo, hi), *slab)
+			}
+		}
+	}
+	round, err := x.Replicas.Exchange(comm.TagSection, sends, recvs, x.Stream.Record(nil))
+	if err == nil {
+		err = round.Wait()
+	}
+	if err == nil {
+		err = x.Stream.Sync()
+	}
+	if err != nil {
+		return l.failed(err, wholes)
+	}
+	l.replace(wholes)
+	l.lo, l.hi, l.slices, l.config.Shards = 0, l.own, nil, 0
+	l.point()
+	return nil
+}
+
+// scatter leaves of masters and moments, which are whole, this replica's slice, of so many.
+func (l *Layer) scatter(x *Exec, shards int) error {
+	c := l.config
+	c.Shards = shards
+	lo, hi := sliceOf(l.shared, c.Replica, shards)
+	var slices []tensor.Mem
+	for _, slab := range l.updateSlabs() {
+		m, err := l.device.Alloc(int64(hi-lo) * l.dtype.Wide().Size())
+		if err != nil {
+			return l.failed(err, slices)
+		}
+		slices = append(slices, m)
+		if lo < hi {
+			x.Stream.Copy(m, span(*slab, l.dtype.Wide(), lo, hi))
+		}
+	}
+	if err := x.Stream.Sync(); err != nil {
+		return l.failed(err, slices)
+	}
+	l.replace(slices)
+	l.config = c
+	l.share(c)
+	l.point()
+	return nil
+}
+
+// replace puts others in the place of the slabs that only the update reads.
+func (l *Layer) replace(slabs []tensor.Mem) {
+	for i, slab := range l.updateSlabs() {
+		l.device.Free(*slab)
+		*slab = slabs[i]
+	}
+}
+
+// failed frees slabs and returns an error.
+func (l *Layer) failed(err error, slabs []tensor.Mem) error {
+	for _, m := range slabs {
+		l.device.Free(m)
+	}
+	return err
 }
