@@ -41,6 +41,8 @@ func TestLawsOnGPU(t *testing.T) {
 		{"spread", "bf16", "", 0, 2},
 		{"none", "bf16", "", 1e-2, 3},
 		{"rounded sums", "bf16", "", 0, 2},
+		{"sharded", "bf16", "", 0, 3},
+		{"sharded, prune", "f32", "", 0, 2},
 	} {
 		for v := range variants {
 			for _, precision := range []string{"f32", "bf16"} {
@@ -49,7 +51,9 @@ func TestLawsOnGPU(t *testing.T) {
 				}
 				t.Run(fmt.Sprintf("%s/%s/%d", r.name, precision, v), func(t *testing.T) {
 					c := find(t, r.name).settings(t, v, onGPU, "train.validate_every=3 device.precision="+precision, r.sets)
-					still := goRun(t, c, nil)
+					whole := c
+					whole.Optimizer.Shard = false
+					still := goRun(t, whole, nil)
 					if strings.HasPrefix(r.name, "freeze") && len(still.frozen) == 0 {
 						t.Error("no layer froze")
 					}
