@@ -11,7 +11,7 @@
 namespace {
 
 const int THREADS = 256;
-const int BLOCK = 16384; /* elements that a block of threads adds: part of the result's definition */
+const int BLOCK = 4096; /* elements that a block of threads adds: kernel.SquareBlock */
 
 /* A thread's share of Σ x² over end elements, in double: the square of a float is exact. */
 template <bool VECTOR> __device__ __forceinline__ double squares(const float *x, int end)
