@@ -19,6 +19,7 @@ var (
 	Outlined    = outline
 	Wide        = wide
 	Span        = span
+	SliceOf     = sliceOf
 )
 
 func (l *Layer) All() int                                     { return l.all }

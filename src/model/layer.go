@@ -35,6 +35,7 @@ type Layer struct {
 	lo, hi                    int       // elements of w whose masters and moments are here
 	slices                    []sliced  // what replicas share out; nil: each has all masters and moments
 	updated, reduced          []segment // of the slabs
+	mine                      []segment // what this replica updates
 	readings                  []partReading
 	state                     []Section // what kinds of dynamism registered, by name
 }
@@ -158,6 +159,7 @@ func (l *Layer) divide() {
 		first = end
 	}
 	l.shared, l.own, l.all = ends[0], ends[1], ends[2]
+	l.assign()
 }
 
 // extend adds elements [lo, hi) to a list of segments: to the last of them if it
@@ -377,11 +379,9 @@ func (l *Layer) Update(x *Exec, a kernel.AdamW) {
 	}
 	l.Updates++
 	wide := l.dtype.Wide()
-	for _, s := range l.updated {
-		for _, s := range l.within(s, l.config.Replica) {
-			a.Step, a.Decayed = l.Updates, s.decayed
-			x.Backend.AdamW(x.Stream, span(l.w, l.dtype, s.lo, s.hi), l.kept(l.master, s.lo, s.hi),
-				l.kept(l.m, s.lo, s.hi), l.kept(l.v, s.lo, s.hi), span(l.g, wide, s.lo, s.hi), s.hi-s.lo, a)
-		}
+	for _, s := range l.mine {
+		a.Step, a.Decayed = l.Updates, s.decayed
+		x.Backend.AdamW(x.Stream, span(l.w, l.dtype, s.lo, s.hi), l.kept(l.master, s.lo, s.hi),
+			l.kept(l.m, s.lo, s.hi), l.kept(l.v, s.lo, s.hi), span(l.g, wide, s.lo, s.hi), s.hi-s.lo, a)
 	}
 }

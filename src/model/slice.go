@@ -25,6 +25,7 @@ func sliceOf(n, replica, replicas int) (lo, hi int) {
 // borrows.
 func (l *Layer) share(c Config) {
 	l.lo, l.hi, l.slices = 0, l.own, nil
+	defer l.assign()
 	if c.Shards == 0 {
 		return
 	}
@@ -78,6 +79,14 @@ func (l *Layer) within(s segment, replica int) []segment {
 	return list
 }
 
+// assign notes what this replica updates.
+func (l *Layer) assign() {
+	l.mine = nil
+	for _, s := range l.updated {
+		l.mine = append(l.mine, l.within(s, l.config.Replica)...)
+	}
+}
+
 // SliceOfReduced returns what of Reduced a replica adds up.
 func (l *Layer) SliceOfReduced(replica int) (list []tensor.Mem) {
 	for _, s := range l.reduced {
@@ -115,6 +124,9 @@ func (l *Layer) SliceOfTie(t Tie) (lo, hi int) {
 	if l.ID == t.Owner {
 		first += t.First * t.Cols
 		return min(max(0, l.lo-first), n), min(max(0, l.hi-first), n)
+	}
+	if !l.Sliced() {
+		return 0, n
 	}
 	for _, s := range l.within(segment{lo: first, hi: first + n}, l.config.Replica) {
 		return s.lo - first, s.hi - first
@@ -177,7 +189,8 @@ func (l *Layer) gather(x *Exec) error {
 		return l.failed(err, wholes)
 	}
 	l.replace(wholes)
-	l.lo, l.hi, l.slices, l.config.Shards = 0, l.own, nil, 0
+	l.config.Shards = 0
+	l.share(l.config)
 	l.point()
 	return nil
 }

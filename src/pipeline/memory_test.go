@@ -77,7 +77,6 @@ func TestPlanTakesWhatIsAccounted(t *testing.T) {
 // accounted returns the bytes of a stage whose virtual stages have equal shares
 // of the chain.
 func accounted(x *model.Exec, s *model.Stage, plan schedule.Schedule, stage int) int64 {
-	const norm = 2 * 8
 	c, m := s.Config, plan.Map
 	fixed := pipeline.FixedBytes(x, c)
 	sum := int64(0)
@@ -88,7 +87,8 @@ func accounted(x *model.Exec, s *model.Stage, plan schedule.Schedule, stage int)
 		sum += fixed(m, v, p).Total()
 		for _, l := range s.Segment(v*c.Layers()/m.Virtual(), (v+1)*c.Layers()/m.Virtual()) {
 			b := l.Bytes(x)
-			sum += b.Static() + int64(p.InFlight)*b.Activations + int64(p.Between)*b.Held + norm
+			shared, own := l.NormBlocks(0)
+			sum += b.Static() + int64(p.InFlight)*b.Activations + int64(p.Between)*b.Held + int64(shared+own)*tensor.F64.Size()
 		}
 	}
 	return sum

@@ -129,7 +129,7 @@ func (s State) applies(h Here) error {
 		{"[parallel]", was.Parallel, now.Parallel}, {"[mesh]", was.Mesh, now.Mesh}, {"[schedule]", was.Schedule, now.Schedule},
 		{"[balance]", was.Balance, now.Balance}, {"[repack]", was.Repack, now.Repack}, {"comm.transport", was.Comm.Transport, now.Comm.Transport},
 		{"comm.nccl_ctas", was.Comm.NcclCTAs, now.Comm.NcclCTAs}, {"comm.sum", was.Comm.Sum, now.Comm.Sum},
-		{"comm.sum_group", was.Comm.SumGroup, now.Comm.SumGroup},
+		{"comm.sum_group", was.Comm.SumGroup, now.Comm.SumGroup}, {"optimizer.shard", was.Optimizer.Shard, now.Optimizer.Shard},
 	}...) {
 		if c.was != c.now {
 			return fmt.Errorf("%s of the checkpoint differs", c.settings)

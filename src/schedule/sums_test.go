@@ -79,10 +79,22 @@ func TestAdders(t *testing.T) {
 				room = max(room, added[d]*(hi-lo-1))
 			}
 			want := int64(room+s.Groups(replicas)-1) * line
-			if got := s.bucketBytes(int64(replicas*line), replicas); got != want {
+			if got := s.bucketBytes(line, replicas); got != want {
 				t.Fatalf("%d replicas in groups of %d: a bucket takes %d bytes, want %d", replicas, group, got, want)
 			}
 		}
+	}
+}
+
+// TestSlices: shares that are slices are whole slabs of every layer, and weights of half the
+// bytes take half of the last round.
+func TestSlices(t *testing.T) {
+	s := Sums{Sliced: true, Narrow: true}
+	if got := s.share([]int64{2*sliceBytes + 4, 4, 0}, 3); got != 2*sliceBytes {
+		t.Errorf("a replica of 3 has %d bytes of two layers, want %d", got, 2*sliceBytes)
+	}
+	if first, last := s.Sent(0, 1, 4), s.Sent(1, 1, 4); first != 0.75 || last != 0.375 || s.Shares(1, 0, 1, 4) != 0.5 {
+		t.Errorf("a replica of 4 sends %v and %v of the gradients' bytes, want 0.75 and half of it", first, last)
 	}
 }
 
