@@ -243,8 +243,8 @@ func title(c config.Config) string {
 
 // TestLaws: every row of the table, alone and beside others, keeps law 1 and law 2: whatever
 // is done to its run, losses, gradient norms, validation losses, the final hash, and which
-// layers freeze when, are those of one stage that never moved a layer nor stopped. The
-// columns are what is done to it. With DYNMO_LONG=1 every row goes through all columns, in all
+// layers freeze when, are those of one stage that never moved a layer nor stopped, and whose
+// replicas each have all masters and moments. The columns are what is done to it. With DYNMO_LONG=1 every row goes through all columns, in all
 // variants and places, else through one variant: it moves in a place, is saved and goes on
 // elsewhere if it is a kind by itself or every second mix, and goes through one of the other
 // columns, in turn.

@@ -15,7 +15,7 @@ const line = 64
 type bucket struct {
 	layers int // trained layers of this rank up to the bucket's last, in the order in which they are complete
 	sums   []addition
-	gather exchange // sends the sum of the own share back
+	gather exchange // sends the sum of the own share back; empty where the owner updates it
 }
 
 // addition is a round of messages in which copies of some gradients arrive, and their sum.

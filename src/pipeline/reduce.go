@@ -21,7 +21,8 @@ type reducer struct {
 	talking  int    // talkers that are not complete
 }
 
-// turn is a round of a bucket, counted from 0. The last one gathers the sums.
+// turn is a round of a bucket, counted from 0. The last one gathers the sums; it is empty where
+// layers are sliced.
 type turn struct{ bucket, round int }
 
 func (p *planner) reducer() reducer {
