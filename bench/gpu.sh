@@ -112,7 +112,7 @@ parts() {
 	part profile 20
 	part profiler 30
 	part pruned 25
-	part placement 60 &
+	part pruning 60 &
 	part ranks 120 &
 	part memcheck_f32 300 &
 	part memcheck_bf16 300 &

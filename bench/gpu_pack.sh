@@ -16,7 +16,7 @@ prepare() {
 	go build -trimpath -tags 'mpi cuda' -ldflags "-s -w -X main.version=$(revision)" -o "$pack/bin/dynmo-cuda" ./src/cmd/dynmo
 	cuda_library
 	cp lib/libdynmo_cuda.so "$pack/lib/"
-	for what in kernel/cuda device/cuda comm/nccl train; do
+	for what in kernel/cuda device/cuda comm/nccl kind/prune; do
 		go test -c -trimpath -tags 'mpi cuda' -ldflags '-s -w' -o "$pack/bin/${what//\//-}.test" "./src/$what"
 	done
 	"$pack/bin/dynmo" data prepare --extensions .go -o "$pack/corpus.bin" src

@@ -59,7 +59,7 @@ part_conformance() {
 }
 part_device() { tests device-cuda device/cuda; }
 part_nccl() { tests comm-nccl comm/nccl; }
-part_placement() { tests train train -test.run 'GPU|Graph'; }
+part_pruning() { tests kind-prune kind/prune -test.run GPU; }
 
 # figures PART...: parts of dynmo bench gpu. What failed is measured again, in a
 # process of its own too.
@@ -172,24 +172,38 @@ part_pruned() {
 }
 
 # One, two and four processes that share the GPU, 50 steps with pruning and
-# balancing: equal weights at the end.
+# balancing: equal weights at the end. So have two replicas of two stages that share out
+# moments and masters, and that do not.
 part_ranks() {
-	local ranks precision hash
+	local shape precision hashes
 	settings small >"$work/small.toml"
 	for precision in f32 bf16; do
-		hash=''
-		for ranks in 1 2 4; do
-			mpirun -np "$ranks" dynmo train "$work/small.toml" --set dynamic.kind=prune --set train.steps=50 \
-				--set train.hash=true --set "parallel.stages=$ranks" --set balance.kind=diffusion \
-				--set "device.precision=$precision" --set device.tune=false --no-run-dir | tee "$work/ranks.txt"
-			hash+=" $(sed -n 's/.*weights \([0-9a-f]*\).*/\1/p' "$work/ranks.txt")"
-		done
-		if [ "$(xargs -n 1 <<<"$hash" | sort | uniq -c | awk '{print $1}')" != 3 ]; then
-			echo "$precision: other weights:$hash"
-			return 1
-		fi
-		echo "$precision: the same weights on 1, 2 and 4 ranks:$hash"
+		hashes=''
+		for shape in 1x1 2x1 4x1; do hashes+=" $(trained "$shape" --set dynamic.kind=prune)"; done
+		equal "$precision, 1, 2 and 4 stages" "$hashes"
+		hashes=''
+		for shard in false true; do hashes+=" $(trained 2x2 --set "optimizer.shard=$shard")"; done
+		equal "$precision, 2 x 2, optimizer.shard = false and true" "$hashes"
 	done
+}
+
+# trained STAGESxREPLICAS ARGUMENT... prints the hash of the weights after 50 steps.
+trained() {
+	local stages=${1%x*} replicas=${1#*x}
+	mpirun -np $((stages * replicas)) dynmo train "$work/small.toml" --set train.steps=50 --set train.hash=true \
+		--set "parallel.stages=$stages" --set "parallel.replicas=$replicas" --set balance.kind=diffusion \
+		--set "device.precision=$precision" --set device.tune=false --no-run-dir "${@:2}" >"$work/ranks.txt" || cat "$work/ranks.txt" >&2
+	sed -n 's/.*weights \([0-9a-f]*\).*/\1/p' "$work/ranks.txt"
+}
+
+# equal WHAT HASHES fails unless all runs ended and have one hash.
+equal() {
+	case $2 in *'  '* | *' ') echo "$1: a run failed:$2"; return 1 ;; esac
+	if [ "$(xargs -n 1 <<<"$2" | sort -u | wc -l)" != 1 ]; then
+		echo "$1: other weights:$2"
+		return 1
+	fi
+	echo "$1: the same weights:$2"
 }
 
 # sanitized TOOL TYPE CALLS: these calls' small cases under a tool of compute-sanitizer.
