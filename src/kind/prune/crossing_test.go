@@ -29,7 +29,7 @@ func TestResolvePruning(t *testing.T) {
 		{"dynamic.kind=prune", "", "0.7", "from 70 % of zeros on", ""},
 		{"dynamic.kind=prune prune.csr_from=0.1", "", "0.1", "", ""},
 		{"dynamic.kind=prune prune.structure=2:4 prune.final=0.5", "", "auto", "stay masked dense", ""},
-		{"dynamic.kind=prune device.kind=cuda device.precision=f32", "", "0.75", "estimated", ""},
+		{"dynamic.kind=prune device.kind=cuda device.precision=f32", "", "0.9", "measured", ""},
 		{"dynamic.kind=prune+freeze freeze.when=step device.kind=cuda", "", "1", "stay masked dense: products of bf16", ""},
 		{"dynamic.kind=prune prune.crossing=" + file, "", "0.43", "measured on A CPU", ""},
 		{"dynamic.kind=prune device.kind=cuda prune.crossing=" + file, "", "1", "measured on A GPU", ""},
