@@ -215,12 +215,27 @@ sanitized() {
 		-test.v -test.short -test.run "^TestConformance\$/^$2\$/$3")
 }
 
+# Kernels for racecheck, which counts what a lane did as done only when this lane itself has
+# arrived at a barrier. In these kernels all lanes arrive.
+part_lanes() {
+	toolkit || { echo 'no nvcc: racecheck wants kernels compiled for it'; return 3; }
+	toolkit_lacks
+	cp lib/libdynmo_cuda.so "$work/as_built.so"
+	cc=${CC:-gcc} ARCHS=90 JOBS=$(nproc) NVCCFLAGS=-DDYNMO_LANES_ARRIVE cuda_library
+	mv lib/libdynmo_cuda.so "$work/lanes.so"
+	mv "$work/as_built.so" lib/libdynmo_cuda.so
+}
+
 # racecheck follows every access to shared memory, so it sees the kernels that use it.
 shared_memory='^(LayerNorm|Attention|SoftmaxMerge|CrossEntropy|SumSquares|SpMM|SDDMM|MatmulBackwardWeight|Magnitude)'
 # memcheck takes minutes for all calls: these compute addresses in the most ways.
 attention_and_products='^(Attention|SparseAttention|SpMM)'
 part_memcheck_f32() { sanitized memcheck f32 "$attention_and_products"; }
 part_memcheck_bf16() { sanitized memcheck bf16 "$attention_and_products"; }
-part_racecheck_f32() { sanitized racecheck f32 "$shared_memory"; }
-part_racecheck_bf16() { sanitized racecheck bf16 "$shared_memory"; }
+raced() {
+	[ -f "$work/lanes.so" ] || return 3
+	DYNMO_CUDA_LIBRARY=$work/lanes.so sanitized racecheck "$1" "$shared_memory"
+}
+part_racecheck_f32() { raced f32; }
+part_racecheck_bf16() { raced bf16; }
 

@@ -101,12 +101,12 @@ struct query_step {
 template <int HS> __device__ __forceinline__ void open_barriers(backward_memory<HS> &memory) {
 	barrier_open(&memory.keys_full, 2);
 	for (int i = 0; i < HOPPER_STAGES; i++) {
-		barrier_open(&memory.full[i], 3);
-		barrier_open(&memory.free[i], HOPPER_GROUPS * 4);
+		barrier_open(&memory.full[i], 2 + WARP_ARRIVALS);
+		barrier_open(&memory.free[i], HOPPER_GROUPS * 4 * WARP_ARRIVALS);
 	}
 	for (int i = 0; i < HOPPER_GROUPS; i++) {
-		barrier_open(&memory.ds_full[i], HOPPER_GROUPS * 4);
-		barrier_open(&memory.dq_full[i], 4);
+		barrier_open(&memory.ds_full[i], HOPPER_GROUPS * 4 * WARP_ARRIVALS);
+		barrier_open(&memory.dq_full[i], 4 * WARP_ARRIVALS);
 		barrier_open(&memory.dq_free[i], 1);
 	}
 	barriers_opened();

@@ -25,12 +25,12 @@ template <int HS> struct forward_memory {
 
 template <int HS> __device__ __forceinline__ void open_barriers(forward_memory<HS> &memory) {
 	barrier_open(&memory.q_full, 1);
-	barrier_open(&memory.q_free, HOPPER_GROUPS * 4);
+	barrier_open(&memory.q_free, HOPPER_GROUPS * 4 * WARP_ARRIVALS);
 	for (int i = 0; i < HOPPER_STAGES; i++) {
 		barrier_open(&memory.k_full[i], 1);
 		barrier_open(&memory.v_full[i], 1);
-		barrier_open(&memory.k_free[i], HOPPER_GROUPS * 4);
-		barrier_open(&memory.v_free[i], HOPPER_GROUPS * 4);
+		barrier_open(&memory.k_free[i], HOPPER_GROUPS * 4 * WARP_ARRIVALS);
+		barrier_open(&memory.v_free[i], HOPPER_GROUPS * 4 * WARP_ARRIVALS);
 	}
 	barriers_opened();
 }

@@ -83,10 +83,18 @@ template <int N> __device__ __forceinline__ void pack_operands(uint32_t (&a)[N /
 	}
 }
 
+/* How often a warp arrives at a barrier. racecheck counts what a lane did as done only when this
+ * lane itself has arrived. So kernels for racecheck are compiled with DYNMO_LANES_ARRIVE. */
+#ifdef DYNMO_LANES_ARRIVE
+constexpr int WARP_ARRIVALS = 32;
+#else
+constexpr int WARP_ARRIVALS = 1;
+#endif
+
 /* One lane of a warp tells a barrier that all of them are done. */
 __device__ __forceinline__ void warp_arrives(uint64_t *barrier) {
 	__syncwarp(); /* orders memory; products hold lanes together, so that no order of threads shows it */
-	if (threadIdx.x % 32 == 0) barrier_arrive(barrier);
+	if (threadIdx.x % 32 < WARP_ARRIVALS) barrier_arrive(barrier);
 }
 
 #endif
