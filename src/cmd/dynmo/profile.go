@@ -54,7 +54,9 @@ With --estimate nothing is measured, and no GPU is needed: FILE is what layers w
 on an "a100" or an "h100" by a roofline of their published rates and of the shares that
 kernels are taken to reach. Each kernel takes the longer of the times of its operations
 and of its bytes, and 2 us to start. The settings must say device.kind = "cuda". Tables
-of that kind have the clock "estimated", and so has every answer on them.`,
+of that kind have the clock "estimated", and so has every answer on them. "h100-paper"
+is an H100 with products of float32 and stored scores, which fits table 1 of the
+paper; it wants GPT-2's blocks and device.precision = "f32".`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			settings, err := loadSettings(args[0], sets, c.ErrOrStderr())

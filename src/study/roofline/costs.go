@@ -2,6 +2,8 @@ package roofline
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 
 	"dynmo/src/comm"
 	"dynmo/src/comm/local"
@@ -35,17 +37,50 @@ func Costs(c config.Config, g GPU) (cost.Table, error) {
 	if c.ReplicasDiffer() {
 		return cost.Table{}, errors.New(`parallel.experts = "spread" cannot be estimated: how tokens spread over experts is not known`)
 	}
+	if g.Scores && (c.Model.Family != "gpt2" || c.Device.Precision != "f32") {
+		return cost.Table{}, fmt.Errorf(`of %s: model.family = %q and device.precision = %q, want "gpt2" and "f32"`, g.Name, c.Model.Family, c.Device.Precision)
+	}
+	out, err := g.costs(c)
+	if g.Scores {
+		for i := range out.Layers {
+			storedActivations(&out.Layers[i], c)
+		}
+	}
+	return out, err
+}
+
+// storedActivations sets what a block keeps of a microbatch where attention stores its scores,
+//
+//	34·s·b·h + 5·a·s²·b bytes
+//
+// with sequence s, b sequences, h channels and a heads (Korthikanti et al. 2022, section 4.1):
+// attention has 11·s·b·h and the scores, the MLP 19·s·b·h, each norm 2·s·b·h.
+func storedActivations(l *cost.Layer, c config.Config) {
+	s, b, h, a := int64(c.Model.Sequence), int64(c.Parallel.MicrobatchSize), int64(c.Model.Hidden), int64(c.Model.Heads)
+	scores := 5 * a * s * s * b
+	switch {
+	case strings.HasSuffix(l.Name, ".attention"):
+		l.Bytes.Activations = 13*s*b*h + scores
+	case strings.HasSuffix(l.Name, ".mlp"):
+		l.Bytes.Activations = 21 * s * b * h
+	case strings.HasPrefix(l.Name, "block."):
+		l.Bytes.Activations = 34*s*b*h + scores
+	}
+}
+
+// costs returns the table of Costs, with the activations that the model keeps.
+func (g GPU) costs(c config.Config) (cost.Table, error) {
 	out := cost.Table{Clock: Clock, Device: g.Name, Dispatch: dispatch}
 	few, err := study.NewFew(c)
 	if err != nil { // it is as small itself
 		out.Layers = search.Dense(c).Layers
-		stages, _, err := g.step(c)
+		stages, _, err := g.step(c, func(*kernel.Call, float64) {})
 		for l, s := range stages {
 			out.Layers[l] = out.Layers[l].WithSeconds(s)
 		}
 		return out, err
 	}
-	stages, taken, err := g.step(few.Config)
+	stages, taken, err := g.step(few.Config, func(*kernel.Call, float64) {})
 	if err != nil {
 		return cost.Table{}, err
 	}
@@ -56,9 +91,25 @@ func Costs(c config.Config, g GPU) (cost.Table, error) {
 	return few.Whole(out, taken), nil
 }
 
+// AttentionShare returns the share of a block's seconds that attention over the scores takes,
+// of settings without dynamism.
+func AttentionShare(c config.Config, g GPU) (float64, error) {
+	c.Model.Blocks, c.Model.Grain = 1, "block"
+	attention := 0.0
+	stages, _, err := g.step(c, func(call *kernel.Call, seconds float64) {
+		if attends(call.Op) {
+			attention += seconds
+		}
+	})
+	if err != nil {
+		return 0, err
+	}
+	return attention / stages[1].Seconds(), nil
+}
+
 // step returns the seconds of every layer for one microbatch, and the share of the tokens
-// that routed blocks took; 1 if there are none.
-func (g GPU) step(c config.Config) ([]cost.Stage, float64, error) {
+// that routed blocks took; 1 if there are none. saw is told what each call takes.
+func (g GPU) step(c config.Config, saw func(*kernel.Call, float64)) ([]cost.Stage, float64, error) {
 	shape, precision := model.FromConfig(c), search.Precision(c)
 	clock := device.NewKnown()
 	dev := cpu.NewSparse(clock)
@@ -68,7 +119,9 @@ func (g GPU) step(c config.Config) ([]cost.Stage, float64, error) {
 			if call.Op == kernel.RouteTokens {
 				deal(call)
 			}
-			return g.Seconds(call, precision)
+			seconds := g.Seconds(call, precision)
+			saw(call, seconds)
+			return seconds
 		}),
 	}
 	defer x.Close()

@@ -30,6 +30,8 @@ type GPU struct {
 	Special   float64 // exponentials
 	Bandwidth float64
 	Attention float64 // share of Matrix that the products in attention reach
+	Scores    bool    // attention computes and stores the scores of all pairs, also of later keys
+	Nodes     string  // whose network its nodes have: cluster-NAME.toml
 }
 
 // gpus lists those that are known. Rates are NVIDIA's data sheets' ("H100 Tensor Core GPU"
@@ -37,9 +39,18 @@ type GPU struct {
 // the boost clock of those rates, which for the H100 is the 3.9e12 of Shah et al. (2024).
 // Attention is what FlashAttention-2, whose design the kernels have, was measured at: 0.5 to
 // 0.73 on an A100 (Dao 2023), up to 0.35 on an H100 (Shah et al. 2024).
+//
+// "h100-paper" is an H100 as the paper's table 1 shows it, by assumptions that fit the table.
+// Products are of float32 without TF32. Attention stores its scores, in 16 bits. Blocks keep
+// activations as in storedActivations. A block of hidden 1024 and 32 heads then takes 6.1 ms for
+// a sequence of 2048 tokens. Table 1 has 5.3 to 7.1 ms, which is GPUs / (samples/s · layers), if
+// its samples/s are those of one replica. With a limit of 80e9 bytes, 1F1B and uniform cuts, 14
+// of the table's 15 cells have the memory that they need, or lack it, as in the table. The other
+// is 56 layers on 8 GPUs, which take 87e9 bytes here and fit there.
 var gpus = []GPU{
-	{Name: "a100", Matrix: 312e12, Plain: 19.5e12, Special: 2.44e12, Bandwidth: 2.039e12, Attention: 0.55}, // SXM, 80 GB
-	{Name: "h100", Matrix: 989.4e12, Plain: 67e12, Special: 3.87e12, Bandwidth: 3.35e12, Attention: 0.35},  // SXM5, 80 GB
+	{Name: "a100", Matrix: 312e12, Plain: 19.5e12, Special: 2.44e12, Bandwidth: 2.039e12, Attention: 0.55, Nodes: "a100"}, // SXM, 80 GB
+	{Name: "h100", Matrix: 989.4e12, Plain: 67e12, Special: 3.87e12, Bandwidth: 3.35e12, Attention: 0.35, Nodes: "h100"},  // SXM5, 80 GB
+	{Name: "h100-paper", Matrix: 67e12, Plain: 67e12, Special: 3.87e12, Bandwidth: 3.35e12, Attention: products, Scores: true, Nodes: "h100"},
 }
 
 // Shares of a rate that are chosen, not measured here: of what tuned libraries reach in
@@ -87,7 +98,32 @@ func (g GPU) Seconds(c *kernel.Call, d tensor.DType) float64 {
 		rate = matrix * g.Attention
 	}
 	flops := float64(c.Op.Of().Flops) * float64(c.Op.Of().Work(worked(c)))
+	if g.Scores && attends(c.Op) {
+		return 2*flops*storedProducts(c.Op)/rate + scoreBytes(c)/(g.Bandwidth*copies) + launch
+	}
 	return max(flops/rate, exponentials(c)/(g.Special*vector), bytes(c, d)/(g.Bandwidth*copies)) + launch
+}
+
+// storedProducts returns the share of an operation's products that are left where scores are
+// stored: backward computes them anew, one product of five.
+func storedProducts(op kernel.Op) float64 {
+	if op == kernel.AttentionBackward || op == kernel.SparseAttentionBackward {
+		return 0.8
+	}
+	return 1
+}
+
+// scoreBytes returns the bytes that kernels move which store scores, of two bytes each, and a
+// mask of one. Forward, a score is written by the product (2), read and written by softmax (4),
+// read and written with the mask by dropout (5), and read by the second product (2). Backward,
+// the products read and write it five times (10), dropout once with the mask (5), softmax reads
+// it twice and writes it (6).
+func scoreBytes(c *kernel.Call) float64 {
+	pairs := 2 * exponentials(c)
+	if c.Op == kernel.AttentionForward || c.Op == kernel.SparseAttentionForward {
+		return 13 * pairs
+	}
+	return 21 * pairs
 }
 
 // worked returns the dimensions that a call works on: of grouped products the rows that

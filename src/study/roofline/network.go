@@ -7,17 +7,18 @@ import (
 	"dynmo/src/sim"
 )
 
-// networks has a description of a network of each known GPU's nodes, cluster-NAME.toml.
+// networks has a description of a network of each known GPU's nodes, cluster-NODES.toml.
 //
 //go:embed cluster-*.toml
 var networks embed.FS
 
 // Network returns the network of nodes of a known GPU.
 func Network(gpu string) (sim.Network, error) {
-	if _, err := Known(gpu); err != nil {
+	g, err := Known(gpu)
+	if err != nil {
 		return sim.Network{}, err
 	}
-	name := "cluster-" + gpu + ".toml"
+	name := "cluster-" + g.Nodes + ".toml"
 	f, err := networks.Open(name)
 	if err != nil {
 		return sim.Network{}, fmt.Errorf("roofline: %w", err)

@@ -76,7 +76,7 @@ func TestSeconds(t *testing.T) {
 func TestCosts(t *testing.T) {
 	var b strings.Builder
 	for _, gpu := range Names() {
-		table := costs(t, gpu)
+		table := costs(t, gpu, "device.precision="+map[bool]string{true: "f32", false: "bf16"}[gpu == "h100-paper"])
 		fmt.Fprintf(&b, "%s, dispatch %g\n", table.Source(), table.Dispatch)
 		for _, l := range []cost.Layer{table.Layers[0], table.Layers[1], table.Layers[7]} {
 			fmt.Fprintf(&b, "%-10s forward %.4g, input %.4g, weight %.4g; output %d, %+v\n", l.Name, l.Forward*1e6, l.BackwardInput*1e6, l.BackwardWeight*1e6, l.Output, l.Bytes)
@@ -97,6 +97,29 @@ func TestCostsGrow(t *testing.T) {
 				t.Errorf("%s: %s takes %g s, and %g s at first", name, layer.Name, other.Layers[l].Seconds(), layer.Seconds())
 			}
 		}
+	}
+}
+
+// TestPaper: a block on h100-paper takes as long, and keeps as many bytes, as table 1 asks for.
+// Other precisions are refused.
+func TestPaper(t *testing.T) {
+	sets := []string{"model.hidden=1024", "model.heads=32", "model.sequence=2048", "parallel.microbatch_size=2"}
+	block := costs(t, "h100-paper", append(sets, "device.precision=f32")...).Layers[1]
+	if a, want := block.Bytes.Activations, int64(34*2048*2*1024+5*32*2048*2048*2); a != want {
+		t.Errorf("a block keeps %d bytes, want %d", a, want)
+	}
+	if ms := block.Seconds() / 2 * 1e3; ms < 5.3 || ms > 7.1 {
+		t.Errorf("a block takes %.2f ms for a sequence, the paper's 5.3 to 7.1", ms)
+	}
+	g, err := Known("h100-paper")
+	expect.OK(t, err)
+	share, err := AttentionShare(small(t, append(sets, "device.precision=f32")...), g)
+	expect.OK(t, err)
+	if share < 0.3 || share > 0.6 {
+		t.Errorf("attention over stored scores takes %.2f of a block", share)
+	}
+	if _, err := Costs(small(t), g); err == nil || !strings.Contains(err.Error(), `device.precision = "bf16", want "gpt2" and "f32"`) {
+		t.Errorf("error %v", err)
 	}
 }
 
@@ -160,7 +183,7 @@ func TestCostsOfGroups(t *testing.T) {
 }
 
 func TestCostsAreRefused(t *testing.T) {
-	if _, err := Known("h200"); err == nil || err.Error() != `no rates of a GPU "h200": want one of a100, h100` {
+	if _, err := Known("h200"); err == nil || err.Error() != `no rates of a GPU "h200": want one of a100, h100, h100-paper` {
 		t.Errorf("error %v", err)
 	}
 	c := small(t, "dynamic.kind=moe", "model.family=llama", "parallel.replicas=2", "parallel.experts=spread")
