@@ -21,7 +21,7 @@ var order = [][]string{
 	{"expect", "fault", "random", "input", "replace", "mesh", "partition", "cost", "tensor", "trace", "config"},
 	{"device", "kernel", "comm"},
 	{"data", "model", "family", "dynamic", "kind", "schedule", "layout", "pipeline", "profile", "sim", "balance", "plan/plantest", "plan/search", "plan/policy", "plan/worth", "migrate", "elastic"},
-	{"checkpoint", "store", "sample", "record", "report", "study", "nodebench", "save", "train", "launch", "cmd"},
+	{"checkpoint", "store", "sample", "record", "report", "study", "figures", "nodebench", "save", "train", "launch", "cmd"},
 }
 
 // registry is the package that registers families and kinds of dynamism. Tests of any package

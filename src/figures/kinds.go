@@ -1,0 +1,186 @@
+package figures
+
+import (
+	"fmt"
+	"slices"
+)
+
+// mainCells returns a cell for each model of a workload.
+func (s *studies) mainCells(w workload, head, half bool) (cells []cell) {
+	stages, replicas := s.mesh(w)
+	for _, m := range w.Models {
+		cells = append(cells, cell{workload: w, model: m, of: w.main(), stages: stages, replicas: replicas, head: head, half: half})
+	}
+	return cells
+}
+
+// meshes says which mesh each workload has.
+func (s *studies) meshes(list []workload) string {
+	text, last := "", ""
+	for _, w := range list {
+		stages, replicas := s.mesh(w)
+		if mesh := fmt.Sprintf("%dx%d", stages, replicas); mesh != last {
+			if last = mesh; text != "" {
+				text += ", "
+			}
+			text += w.Title + " on " + mesh
+			continue
+		}
+		text += ", " + w.Title
+	}
+	return text
+}
+
+// sayCosts sets the facts of figures of several workloads.
+func (s *studies) sayFacts(list []workload) {
+	s.facts.Workloads, s.facts.Mesh = says(list), s.meshes(list)
+	for _, w := range list {
+		if w.Costs != "" && w.Costs != s.Costs {
+			s.facts.Costs += ", of " + w.Title + " for " + w.Costs
+		}
+	}
+}
+
+// headNote says what became of the head.
+const headNote = "The head is left out (its seconds are 0), since the paper moves blocks; fig3 has both."
+
+// figure1 is idle time by kind before and after balancing.
+func (s *studies) figure1() (Figure, error) {
+	s.sayFacts(s.workloads)
+	f := Figure{Title: "Figure 1: bubble ratio by kind, before and after balancing", Notes: []string{
+		"Bubble ratio: idle seconds of all stages between the first and the last instruction of a step, over all seconds. dense: the model before anything changed, on uniform cuts. before: the better static cuts. after: the best of four balancers. A point is the mean over the models of a kind.",
+		headNote,
+	}}
+	p := Panel{Title: "Mean over the models of each kind", Form: Bars, X: "", Y: "bubble ratio"}
+	before, after := Series{Name: "before (static cuts)", Role: Static}, Series{Name: "after balancing"}
+	paperBefore, paperAfter := Series{Name: "paper, before", Role: Paper}, Series{Name: "paper, after", Role: Paper}
+	for _, w := range s.workloads {
+		cells := s.mainCells(w, false, false)
+		all, err := s.cells(cells)
+		if err != nil {
+			return f, err
+		}
+		mean := func(value func(outcome) float64) (list []outcome) { // over models, by seed
+			for seed := range all[0] {
+				sum := 0.0
+				for _, o := range all {
+					sum += value(o[seed]) / float64(len(all))
+				}
+				list = append(list, outcome{dense: sum})
+			}
+			return list
+		}
+		value := func(o outcome) float64 { return o.dense }
+		before.add(mean(func(o outcome) float64 { return o.idle[best(o.tokens, 0, firstDynamic)] }), value)
+		after.add(mean(func(o outcome) float64 { return o.idle[best(o.tokens, firstDynamic, len(o.tokens))] }), value)
+		c := s.paper.Kinds[w.Kind]
+		paperBefore.Values, paperAfter.Values = append(paperBefore.Values, orMissing(c.Before)), append(paperAfter.Values, orMissing(c.After))
+		p.Groups = append(p.Groups, w.Title)
+	}
+	p.Series = []Series{before, after, paperBefore, paperAfter}
+	f.Panels = []Panel{p}
+	return f, nil
+}
+
+// figure3 is speedups of all kinds.
+func (s *studies) figure3() (Figure, error) {
+	s.sayFacts(s.workloads)
+	f := Figure{Title: "Figure 3: speedup by kind and model", Notes: []string{
+		"balancing: the best of four balancers over the better of two static cuts, on the same work. total: the same over the dense model on uniform cuts. ceiling: what no balancer can exceed on that work. Diamonds: the paper's largest speedup of the kind, over static cuts or over the dense model as the title says. Overheads are in.",
+	}}
+	for _, w := range s.workloads {
+		p := Panel{Title: w.Title + ", the paper's over " + map[string]string{"static": "static cuts", "dense": "the dense model"}[w.Over], Form: Bars, Y: "speedup"}
+		list := []Series{{Name: "balancing"}, {Name: "balancing, half blocks"}, {Name: "balancing, with the head"}, {Name: "total"}, {Name: "ceiling of balancing", Role: Ceiling}, {Name: "paper, at most", Role: Paper}}
+		cells := s.mainCells(w, false, false)
+		n := len(cells)
+		all, err := s.cells(slices.Concat(cells, s.mainCells(w, false, true), s.mainCells(w, true, false)))
+		if err != nil {
+			return f, err
+		}
+		for i, c := range cells {
+			list[0].add(all[i], outcome.balancing)
+			list[1].add(all[n+i], outcome.balancing)
+			list[2].add(all[2*n+i], outcome.balancing)
+			list[3].add(all[i], outcome.total)
+			list[4].add(all[i], func(o outcome) float64 { return o.ceiling })
+			list[5].Values = append(list[5].Values, orMissing(s.paper.Kinds[w.Kind].Speedup))
+			p.Groups = append(p.Groups, c.model.Name)
+		}
+		list[4].Low, list[4].High = nil, nil
+		p.Series = list
+		f.Panels = append(f.Panels, p)
+	}
+	return f, nil
+}
+
+// figure3Throughput is the throughput of all balancers.
+func (s *studies) figure3Throughput() (Figure, error) {
+	s.sayFacts(s.workloads)
+	f := Figure{Title: "Figure 3: throughput of static cuts and of four balancers", Notes: []string{
+		"dense: the model before anything changed, on uniform cuts. of best cuts: throughput of the best balancer's cuts over that of the best contiguous cuts, found anew for each change. Egeria freezes on uniform cuts that never move, as the first bars do. Tutel places experts inside a layer and is not simulated.",
+		headNote,
+	}}
+	share := Panel{Title: "Throughput of the best balancer's cuts over that of the best contiguous cuts", Form: Cells, X: "model", Y: "ratio", Series: []Series{{Name: "of best cuts"}}}
+	for _, w := range s.workloads {
+		p := Panel{Title: w.Title, Form: Bars, Y: "million tokens/s"}
+		cells := s.mainCells(w, false, false)
+		all, err := s.cells(cells)
+		if err != nil {
+			return f, err
+		}
+		dense := Series{Name: "dense, uniform", Role: Static}
+		for i, c := range cells {
+			dense.add(all[i], func(o outcome) float64 { return o.dense / 1e6 })
+			share.Series[0].add(all[i][:1], func(o outcome) float64 { return o.ofBest })
+			p.Groups = append(p.Groups, c.model.Name)
+			share.Groups = append(share.Groups, w.Title+", "+c.model.Name)
+		}
+		for b, x := range balancers {
+			series := Series{Name: x.name, Role: x.role}
+			for i := range cells {
+				series.add(all[i], func(o outcome) float64 { return o.tokens[b] / 1e6 })
+			}
+			p.Series = append(p.Series, series)
+			if b == firstDynamic-1 {
+				p.Series = append(p.Series, dense)
+			}
+		}
+		f.Panels = append(f.Panels, p)
+	}
+	f.Panels = append(f.Panels, share)
+	return f, nil
+}
+
+// figure3Cases is the speedups under all workloads of each kind.
+func (s *studies) figure3Cases() (Figure, error) {
+	f := Figure{Title: "Figure 3 under every workload", Notes: []string{
+		"One model of each kind, the last of its list. Names of bars as in figure 3. Workloads that are assumed say so.", headNote,
+	}}
+	s.facts.Mesh = s.meshes(s.workloads)
+	for _, w := range s.workloads {
+		m := w.Models[len(w.Models)-1]
+		p := Panel{Title: w.Title + ", " + m.Name, Form: Bars, Y: "speedup"}
+		stages, replicas := s.mesh(w)
+		var cells []cell
+		for _, c := range w.Cases {
+			cells = append(cells, cell{workload: w, model: m, of: c, stages: stages, replicas: replicas})
+			p.Groups = append(p.Groups, c.Name)
+			s.facts.Workloads = append(s.facts.Workloads, w.Title+", "+c.Name+": "+c.Source)
+		}
+		all, err := s.cells(cells)
+		if err != nil {
+			return f, err
+		}
+		list := []Series{{Name: "balancing"}, {Name: "total"}, {Name: "ceiling of balancing", Role: Ceiling}, {Name: "paper, at most", Role: Paper}}
+		for i := range cells {
+			list[0].add(all[i], outcome.balancing)
+			list[1].add(all[i], outcome.total)
+			list[2].add(all[i], func(o outcome) float64 { return o.ceiling })
+			list[3].Values = append(list[3].Values, orMissing(s.paper.Kinds[w.Kind].Speedup))
+		}
+		list[2].Low, list[2].High = nil, nil
+		p.Series = list
+		f.Panels = append(f.Panels, p)
+	}
+	return f, nil
+}

@@ -1,0 +1,216 @@
+package figures
+
+import (
+	"fmt"
+	"math"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"dynmo/src/dynamic"
+)
+
+// Options are what Make assumes, and where it finds what it needs.
+type Options struct {
+	Results  string // folder of kept results, with workloads and paper.toml
+	Costs    string // cost table, a name of roofline.Names
+	Mesh     [2]int // stages and replicas instead of the paper's; 0: the paper's
+	Grain    string // block or half
+	Seeds    int
+	Revision string
+	Show     func(done, total int64) // nil: nothing is shown
+}
+
+// studies are the simulated runs behind figures.
+type studies struct {
+	Options
+	paper     claims
+	workloads []workload
+	facts     Facts
+	lock      sync.Mutex
+	tables    map[string]costTable
+	outcomes  map[string]outcome // by cell and seed
+	done      int64
+	total     int64
+}
+
+// figure is a figure that can be made.
+type figure struct {
+	name, shows string
+	make        func(*studies) (Figure, error)
+}
+
+// figures are all of them, in the paper's order.
+func figures() []figure {
+	return []figure{
+		{"fig1", "idle GPUs by kind, before and after balancing", (*studies).figure1},
+		{"fig3", "speedup by kind and model: balancing, total, ceiling and the paper's", (*studies).figure3},
+		{"fig3-throughput", "throughput of all balancers by kind and model", (*studies).figure3Throughput},
+		{"fig3-cases", "the same speedups under other workloads", (*studies).figure3Cases},
+	}
+}
+
+// Names returns the names of all figures.
+func Names() []string {
+	var list []string
+	for _, f := range figures() {
+		list = append(list, f.name)
+	}
+	return list
+}
+
+// Shows returns what a figure shows.
+func Shows(name string) string {
+	list := figures()
+	return list[slices.IndexFunc(list, func(f figure) bool { return f.name == name })].shows
+}
+
+// Maker makes figures from simulated runs, of which it makes each once.
+type Maker struct{ s *studies }
+
+// NewMaker reads workloads and the paper's numbers. Errors are the user's.
+func NewMaker(o Options) (Maker, error) {
+	s := &studies{Options: o, tables: map[string]costTable{}, outcomes: map[string]outcome{}}
+	var err error
+	if err := readTOML(filepath.Join(o.Results, "paper.toml"), &s.paper); err != nil {
+		return Maker{}, err
+	}
+	s.workloads, err = readWorkloads(o.Results)
+	return Maker{s}, err
+}
+
+// Make makes the figure of a name.
+func (m Maker) Make(name string) (Figure, error) {
+	s := m.s
+	list := figures()
+	mesh := ""
+	if s.Mesh[0] > 0 {
+		mesh = fmt.Sprintf("%dx%d", s.Mesh[0], s.Mesh[1])
+	}
+	s.facts = Facts{
+		Clock: "sim", Grain: s.Grain, Schedule: schedule, Seeds: s.Seeds, Revision: s.Revision, Mesh: mesh,
+		Costs: "estimated for " + s.Costs + " (dynmo profile --estimate)",
+		Asked: map[string]string{"estimate": s.Costs, "mesh": mesh, "grain": s.Grain, "seeds": fmt.Sprint(s.Seeds)},
+	}
+	s.facts.Command = fmt.Sprintf("bin/dynmo figures --remake --only %s --estimate %s --grain %s --seeds %d", name, s.Costs, s.Grain, s.Seeds)
+	if mesh != "" {
+		s.facts.Command += " --mesh " + mesh
+	}
+	s.facts.Command += " -o DIR"
+	f, err := list[slices.IndexFunc(list, func(f figure) bool { return f.name == name })].make(s)
+	if err != nil {
+		return f, fmt.Errorf("%s: %w", name, err)
+	}
+	f.Format, f.Name = format, name
+	f.Facts = s.facts
+	return f, f.check(name)
+}
+
+// mesh returns the stages and replicas of a workload.
+func (s *studies) mesh(w workload) (stages, replicas int) {
+	if s.Mesh[0] > 0 {
+		return s.Mesh[0], s.Mesh[1]
+	}
+	return w.Stages, w.Replicas
+}
+
+// madeUp returns the run that a workload makes up.
+func madeUp(w workload) dynamic.MadeUp {
+	return dynamic.MadeUp{Steps: w.Steps, Start: w.From, Every: w.Every}
+}
+
+// together calls functions on as many cores as there are. It returns the first error.
+func (s *studies) together(tasks []func() error) error {
+	var g errgroup.Group
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	for _, f := range tasks {
+		g.Go(f)
+	}
+	return g.Wait()
+}
+
+// cells returns the outcomes of cells, for every seed.
+func (s *studies) cells(list []cell) ([][]outcome, error) {
+	all := make([][]outcome, len(list))
+	var tasks []func() error
+	for i, c := range list {
+		n := s.Seeds
+		if c.workload.Seeds > 0 {
+			n = min(n, c.workload.Seeds)
+		}
+		all[i] = make([]outcome, n)
+		for seed := range n {
+			tasks = append(tasks, func() (err error) { all[i][seed], err = s.outcome(c, uint64(seed+1)); return err })
+		}
+	}
+	s.lock.Lock()
+	s.total += int64(len(tasks))
+	s.lock.Unlock()
+	return all, s.together(tasks)
+}
+
+// outcome returns what a cell comes to with a seed, which it simulates once.
+func (s *studies) outcome(c cell, seed uint64) (outcome, error) {
+	c.seed = seed
+	key := fmt.Sprint(c.workload.Kind, c.model, c.of.Name, c.stages, c.replicas, c.head, c.half, c.delay, seed)
+	s.lock.Lock()
+	out, known := s.outcomes[key]
+	s.lock.Unlock()
+	if !known {
+		var err error
+		if out, err = s.simulate(c); err != nil {
+			return out, err
+		}
+	}
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	s.outcomes[key] = out
+	if s.done++; s.Show != nil {
+		s.Show(s.done, s.total)
+	}
+	return out, nil
+}
+
+// studentT are the 97.5 % quantiles of Student's distribution for 1, 2, … degrees of freedom.
+var studentT = []float64{12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262}
+
+// add appends the mean over seeds of a value, with the ends of its 95 % interval.
+func (v *Series) add(outcomes []outcome, value func(outcome) float64) {
+	n, sum := float64(len(outcomes)), 0.0
+	for _, o := range outcomes {
+		sum += value(o)
+	}
+	mean := sum / n
+	v.Values = append(v.Values, mean)
+	if n < 2 {
+		return
+	}
+	squares := 0.0
+	for _, o := range outcomes {
+		squares += (value(o) - mean) * (value(o) - mean)
+	}
+	half := studentT[min(int(n)-2, len(studentT)-1)] * math.Sqrt(squares/(n-1)/n)
+	v.Low, v.High = append(v.Low, mean-half), append(v.High, mean+half)
+}
+
+// missing is a value that is not known.
+var missing = math.NaN()
+
+// orMissing returns a value, missing for 0.
+func orMissing(x float64) float64 {
+	if x == 0 {
+		return missing
+	}
+	return x
+}
+
+// says returns the workloads' assumptions as the facts have them.
+func says(list []workload) (lines []string) {
+	for _, w := range list {
+		lines = append(lines, w.Title+": "+w.main().Source)
+	}
+	return lines
+}

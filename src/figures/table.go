@@ -1,0 +1,118 @@
+package figures
+
+import (
+	"encoding/csv"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// caption returns the sentences that stand below the figure.
+func (f Figure) caption() []string {
+	seeds := ""
+	if f.Facts.Seeds > 1 {
+		seeds = fmt.Sprintf("; means of %d seeds, bars of 95 %% intervals", f.Facts.Seeds)
+	}
+	list := append([]string{}, f.Notes...)
+	return append(list,
+		fmt.Sprintf("clock=%s; costs: %s; mesh: %s, whole layers: %s; schedule: %s%s.", f.Facts.Clock, f.Facts.Costs, f.Facts.Mesh, f.Facts.Grain, f.Facts.Schedule, seeds),
+		"Workload: "+strings.Join(f.Facts.Workloads, "; ")+".",
+		"Command: "+f.Facts.Command)
+}
+
+// number writes a value with three digits, and a missing one as "-".
+func number(x float64) string {
+	if math.IsNaN(x) {
+		return "-"
+	}
+	if math.Abs(x) >= 1000 {
+		return strconv.FormatFloat(x, 'f', 0, 64)
+	}
+	return strconv.FormatFloat(x, 'g', 3, 64)
+}
+
+// markdown returns the table of the figure, with its caption.
+func (f Figure) markdown() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# %s\n", f.Title)
+	for _, p := range f.Panels {
+		if p.Form == Timeline {
+			continue
+		}
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| %s |", p.Title, p.Y, p.X)
+		for _, s := range p.Series {
+			fmt.Fprintf(&b, " %s |", s.Name)
+		}
+		b.WriteString("\n|---|" + strings.Repeat("---:|", len(p.Series)) + "\n")
+		for i, row := range p.rows() {
+			fmt.Fprintf(&b, "| %s |", row)
+			for _, s := range p.Series {
+				fmt.Fprintf(&b, " %s |", s.cell(i))
+			}
+			b.WriteString("\n")
+		}
+	}
+	for _, line := range f.caption() {
+		fmt.Fprintf(&b, "\n%s\n", line)
+	}
+	return b.String()
+}
+
+// rows returns the heads of the rows of a panel's table.
+func (p Panel) rows() []string {
+	if p.Form != Lines {
+		return p.Groups
+	}
+	var rows []string
+	for _, x := range p.Series[0].X {
+		rows = append(rows, number(x))
+	}
+	return rows
+}
+
+// cell returns a value as a table has it, with half of its interval.
+func (s Series) cell(i int) string {
+	if i >= len(s.Values) {
+		return "-"
+	}
+	if len(s.Low) > 0 && s.High[i] > s.Low[i] {
+		return number(s.Values[i]) + " ± " + strconv.FormatFloat((s.High[i]-s.Low[i])/2, 'g', 2, 64)
+	}
+	return number(s.Values[i])
+}
+
+// csv returns all values, a row each.
+func (f Figure) csv() string {
+	var b strings.Builder
+	w := csv.NewWriter(&b)
+	write := func(fields ...string) { _ = w.Write(fields) } // a strings.Builder has no errors
+	text := func(x float64) string {
+		if math.IsNaN(x) {
+			return ""
+		}
+		return strconv.FormatFloat(x, 'g', -1, 64)
+	}
+	write("figure", "panel", "row", "series", "role", "value", "low", "high", "seeds", "clock", "costs")
+	for _, p := range f.Panels {
+		for _, s := range p.Series {
+			for i, x := range s.Values {
+				row, low, high := "", "", ""
+				switch {
+				case p.Form == Timeline:
+					row, low, high = fmt.Sprint("stage ", s.Rows[i]), text(s.X[i]), text(x)
+				case p.Form == Lines:
+					row = text(s.X[i])
+				default:
+					row = p.Groups[i]
+				}
+				if len(s.Low) > 0 {
+					low, high = text(s.Low[i]), text(s.High[i])
+				}
+				write(f.Name, p.Title, row, s.Name, string(s.Role), text(x), low, high, fmt.Sprint(f.Facts.Seeds), f.Facts.Clock, f.Facts.Costs)
+			}
+		}
+	}
+	w.Flush()
+	return b.String()
+}
