@@ -1,6 +1,7 @@
 package figures
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -16,15 +17,17 @@ import (
 
 // cell is one simulated run, but for its balancer.
 type cell struct {
-	workload workload
-	model    modelFile
-	of       caseOf
-	stages   int
-	replicas int
-	head     bool // whether the head takes its seconds, or none
-	half     bool // halves of blocks move, whatever is asked for
-	seed     uint64
-	delay    float64 // most of comm.Delay; 0: none
+	workload     workload
+	model        modelFile
+	of           caseOf
+	stages       int
+	replicas     int
+	head         bool // whether the head takes its seconds, or none
+	half         bool // halves of blocks move, whatever is asked for
+	seed         uint64
+	delay        float64 // most of comm.Delay; 0: none
+	schedule     string  // "": the one of most figures
+	microbatches int     // of a replica; 0: four times the stages
 }
 
 // run is a cell that is ready to be simulated.
@@ -52,9 +55,9 @@ func (s *studies) costs(w workload) string {
 	return s.Costs
 }
 
-// schedule is that of every figure: the zero-bubble schedule within the memory of 1F1B, which
+// zeroBubble is the schedule of most figures: the zero-bubble schedule within the memory of 1F1B, which
 // stands for the "almost zero-bubble" one of the paper.
-const schedule = "zb-h1"
+const zeroBubble = "zb-h1"
 
 // prepare makes the settings and the costs of a cell: the microbatches are four times the stages,
 // of two sequences, as in appendix A of the paper.
@@ -83,8 +86,8 @@ func (s *studies) prepare(c cell) (run, error) {
 		return fail(err)
 	}
 	sets = append(sets, fmt.Sprint("parallel.stages=", c.stages), fmt.Sprint("parallel.replicas=", c.replicas),
-		fmt.Sprint("parallel.microbatches=", 4*c.stages), "schedule.kind="+schedule, "balance.kind=partition",
-		fmt.Sprint("run.seed=", c.seed), fmt.Sprint("simulate.attention=", table.attention))
+		fmt.Sprint("parallel.microbatches=", cmp.Or(c.microbatches, 4*c.stages)), "schedule.kind="+cmp.Or(c.schedule, zeroBubble), "balance.kind=partition",
+		fmt.Sprint("run.seed=", c.seed), fmt.Sprint("simulate.move_delay_most=", max(1, c.delay)), fmt.Sprint("simulate.attention=", table.attention))
 	settings, err := config.Load(file, append(sets, c.of.Set...))
 	if err != nil {
 		return fail(err)

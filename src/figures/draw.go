@@ -111,14 +111,16 @@ func (f Figure) captionLines() (lines []string) {
 // leading is the height of a line of text of a size.
 func leading(size vg.Length) vg.Length { return 1.25 * size }
 
-// rows returns the panels as they stand in the picture: bars of few groups in pairs.
+// isNarrow reports whether a panel has half of the picture's width.
+func (f Figure) isNarrow(p Panel) bool {
+	return p.Form != Cells && p.Form != Timeline && len(p.Groups) <= 4 && len(f.Panels) > 2
+}
+
+// rows returns the panels as they stand in the picture: narrow ones in pairs.
 func (f Figure) rows() (rows [][]Panel) {
-	narrow := func(p Panel) bool {
-		return p.Form != Cells && p.Form != Timeline && len(p.Groups) <= 4 && len(f.Panels) > 2
-	}
 	for _, p := range f.Panels {
 		last := len(rows) - 1
-		if last >= 0 && len(rows[last]) == 1 && narrow(rows[last][0]) && narrow(p) {
+		if last >= 0 && len(rows[last]) == 1 && f.isNarrow(rows[last][0]) && f.isNarrow(p) {
 			rows[last] = append(rows[last], p)
 			continue
 		}
@@ -140,7 +142,7 @@ func (f Figure) height() vg.Length {
 
 // height returns the height of the panel with its title and legend, below another panel.
 func (p Panel) height(above Panel) vg.Length {
-	h := leading(textSize) + margin
+	h := leading(textSize) + 2*margin
 	if p.Form == Cells {
 		return h + vg.Length(len(p.Groups)+1)*rowHeight + margin
 	}
@@ -170,8 +172,11 @@ func (f Figure) draw(c draw.Canvas) {
 			}
 		}
 		last = row[0]
-		top -= leading(textSize)
-		wide := (c.Max.X - c.Min.X - 2*margin) / vg.Length(len(row))
+		top -= leading(textSize) + 0.7*margin
+		wide := (c.Max.X - c.Min.X - 2*margin) / 2
+		if !f.isNarrow(row[0]) {
+			wide *= 2
+		}
 		for i, p := range row {
 			left := c.Min.X + margin + vg.Length(i)*wide
 			write(p.Title, left, textStyle(textSize))
@@ -236,7 +241,7 @@ func (p Panel) drawCells(c draw.Canvas) {
 		y -= rowHeight
 		c.FillText(style, vg.Point{X: c.Min.X, Y: y}, g)
 		for j, s := range p.Series {
-			c.FillText(style, vg.Point{X: c.Min.X + first + vg.Length(j)*column, Y: y}, s.cell(i))
+			c.FillText(style, vg.Point{X: c.Min.X + first + vg.Length(j)*column, Y: y}, p.cell(s, i))
 		}
 	}
 }

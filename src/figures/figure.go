@@ -48,6 +48,7 @@ type Panel struct {
 	Y      string   `json:"y"`                // what the values are, with their unit
 	Groups []string `json:"groups,omitempty"` // of bars
 	Log    bool     `json:"log,omitempty"`    // both axes of lines are logarithmic
+	End    float64  `json:"end,omitempty"`    // of a timeline's axis; 0: its last span
 	Series []Series `json:"series"`
 }
 

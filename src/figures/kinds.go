@@ -86,11 +86,11 @@ func (s *studies) figure1() (Figure, error) {
 func (s *studies) figure3() (Figure, error) {
 	s.sayFacts(s.workloads)
 	f := Figure{Title: "Figure 3: speedup by kind and model", Notes: []string{
-		"balancing: the best of four balancers over the better of two static cuts, on the same work. total: the same over the dense model on uniform cuts. ceiling: what no balancer can exceed on that work. Diamonds: the paper's largest speedup of the kind, over static cuts or over the dense model as the title says. Overheads are in.",
+		"balancing: the best of four balancers over the better of two static cuts, on the same work. total: the same over the dense model on uniform cuts. ceiling: what no balancer of whole blocks can exceed on that work, without the head. Diamonds: the paper's largest speedup of the kind, over what the title says. Overheads are in.",
 	}}
 	for _, w := range s.workloads {
-		p := Panel{Title: w.Title + ", the paper's over " + map[string]string{"static": "static cuts", "dense": "the dense model"}[w.Over], Form: Bars, Y: "speedup"}
-		list := []Series{{Name: "balancing"}, {Name: "balancing, half blocks"}, {Name: "balancing, with the head"}, {Name: "total"}, {Name: "ceiling of balancing", Role: Ceiling}, {Name: "paper, at most", Role: Paper}}
+		p := Panel{Title: w.Title + ", diamonds " + s.paper.Kinds[w.Kind].Over, Form: Bars, Y: "speedup"}
+		list := []Series{{Name: "balancing"}, {Name: "balancing, half blocks"}, {Name: "balancing, with the head"}, {Name: "total"}, {Name: "ceiling, whole blocks", Role: Ceiling}, {Name: "paper, at most", Role: Paper}}
 		cells := s.mainCells(w, false, false)
 		n := len(cells)
 		all, err := s.cells(slices.Concat(cells, s.mainCells(w, false, true), s.mainCells(w, true, false)))
@@ -171,7 +171,7 @@ func (s *studies) figure3Cases() (Figure, error) {
 		if err != nil {
 			return f, err
 		}
-		list := []Series{{Name: "balancing"}, {Name: "total"}, {Name: "ceiling of balancing", Role: Ceiling}, {Name: "paper, at most", Role: Paper}}
+		list := []Series{{Name: "balancing"}, {Name: "total"}, {Name: "ceiling, whole blocks", Role: Ceiling}, {Name: "paper, at most", Role: Paper}}
 		for i := range cells {
 			list[0].add(all[i], outcome.balancing)
 			list[1].add(all[i], outcome.total)

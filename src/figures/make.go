@@ -50,6 +50,14 @@ func figures() []figure {
 		{"fig3", "speedup by kind and model: balancing, total, ceiling and the paper's", (*studies).figure3},
 		{"fig3-throughput", "throughput of all balancers by kind and model", (*studies).figure3Throughput},
 		{"fig3-cases", "the same speedups under other workloads", (*studies).figure3Cases},
+		{"fig4", "packing: throughput on 8, 6, 4 and 2 GPUs, GPUs over steps", (*studies).figure4},
+		{"fig4-overhead", "overhead of balancing by part and kind", (*studies).figure4Overhead},
+		{"fig5", "a step before layers move, and one after", (*studies).figure5},
+		{"fig6", "sparse products against dense ones", (*studies).figure6},
+		{"fig7", "messages delayed up to four times", (*studies).figure7},
+		{"fig8", "weak scaling to 240 nodes", (*studies).figure8},
+		{"table1", "vertical scaling, with what runs out of memory", (*studies).table1},
+		{"appendix-b", "the paper's bubble ratio and bound on rounds, beside simulations", (*studies).appendixB},
 	}
 }
 
@@ -91,7 +99,7 @@ func (m Maker) Make(name string) (Figure, error) {
 		mesh = fmt.Sprintf("%dx%d", s.Mesh[0], s.Mesh[1])
 	}
 	s.facts = Facts{
-		Clock: "sim", Grain: s.Grain, Schedule: schedule, Seeds: s.Seeds, Revision: s.Revision, Mesh: mesh,
+		Clock: "sim", Grain: s.Grain, Schedule: zeroBubble, Seeds: s.Seeds, Revision: s.Revision, Mesh: mesh,
 		Costs: "estimated for " + s.Costs + " (dynmo profile --estimate)",
 		Asked: map[string]string{"estimate": s.Costs, "mesh": mesh, "grain": s.Grain, "seeds": fmt.Sprint(s.Seeds)},
 	}
@@ -155,7 +163,7 @@ func (s *studies) cells(list []cell) ([][]outcome, error) {
 // outcome returns what a cell comes to with a seed, which it simulates once.
 func (s *studies) outcome(c cell, seed uint64) (outcome, error) {
 	c.seed = seed
-	key := fmt.Sprint(c.workload.Kind, c.model, c.of.Name, c.stages, c.replicas, c.head, c.half, c.delay, seed)
+	key := fmt.Sprint(c.workload.Kind, c.model, c.of.Name, c.stages, c.replicas, c.head, c.half, c.delay, c.schedule, c.microbatches, seed)
 	s.lock.Lock()
 	out, known := s.outcomes[key]
 	s.lock.Unlock()

@@ -4,6 +4,8 @@ import (
 	"image/color"
 	"math"
 	"slices"
+	"strconv"
+	"strings"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -145,16 +147,14 @@ type bars struct{ Panel }
 // addBars adds the panel's bars to a diagram.
 func (p Panel) addBars(d *plot.Plot) {
 	d.Add(bars{p})
-	d.NominalX(p.Groups...)
+	names := slices.Clone(p.Groups)
+	for i, name := range names {
+		if len(name) > 9 && len(names) > 4 || len(name) > 16 {
+			names[i] = strings.ReplaceAll(name, " ", "\n")
+		}
+	}
+	d.NominalX(names...)
 	d.X.Min, d.X.Max = -0.5, float64(len(p.Groups))-0.5
-	letters := 0
-	for _, g := range p.Groups {
-		letters += len(g) + 2
-	}
-	if letters > 90 || len(p.Groups) > 2 && len(p.Groups) <= 4 && letters > 55 {
-		d.X.Tick.Label.Rotation = math.Pi / 5
-		d.X.Tick.Label.XAlign, d.X.Tick.Label.YAlign = draw.XRight, draw.YCenter
-	}
 	d.Y.Min = 0
 	d.Y.Max *= 1.12 // room for numbers above bars
 }
@@ -169,7 +169,7 @@ func (b bars) Plot(c draw.Canvas, d *plot.Plot) {
 		}
 	}
 	wide := 0.84 / float64(max(1, n))
-	k := 0
+	k, labels := 0, []label(nil)
 	for i, s := range b.Series {
 		if s.Role == Paper || s.Role == Ceiling {
 			continue
@@ -187,14 +187,17 @@ func (b bars) Plot(c draw.Canvas, d *plot.Plot) {
 				c.StrokeLine2(line, middle-2, y(s.High[g]), middle+2, y(s.High[g]))
 				top = y(s.High[g])
 			}
-			style := textStyle(smallSize)
-			if text := number(v); style.Width(text) < 1.6*(x(wide)-x(0)) {
-				style.XAlign = draw.XCenter
-				c.FillText(style, vg.Point{X: middle, Y: top + 1.5}, text)
-			}
+			labels = append(labels, label{vg.Point{X: middle, Y: top + 2}, x(wide) - x(0), v})
 		}
 		k++
 	}
+	papers := 0
+	for _, s := range b.Series {
+		if s.Role == Paper {
+			papers++
+		}
+	}
+	paper := -float64(papers-1) / 2
 	for _, s := range b.Series {
 		for g, v := range s.Values {
 			switch {
@@ -202,10 +205,40 @@ func (b bars) Plot(c draw.Canvas, d *plot.Plot) {
 			case s.Role == Ceiling:
 				c.StrokeLine2(ceilingLine, x(float64(g)-0.45), y(v), x(float64(g)+0.45), y(v))
 			case s.Role == Paper:
-				diamond{}.DrawGlyph(&c, draw.GlyphStyle{}, vg.Point{X: x(float64(g)), Y: y(v)})
+				diamond{}.DrawGlyph(&c, draw.GlyphStyle{}, vg.Point{X: x(float64(g) + 0.42*paper), Y: y(v)})
 			}
 		}
+		if s.Role == Paper {
+			paper++
+		}
 	}
+	for _, l := range labels {
+		l.draw(c)
+	}
+}
+
+// label is the number above a bar of some width.
+type label struct {
+	at    vg.Point
+	wide  vg.Length
+	value float64
+}
+
+// draw writes the number with two decimals where it has room, on white.
+func (l label) draw(c draw.Canvas) {
+	text := number(l.value)
+	if l.value < 10 {
+		text = strconv.FormatFloat(l.value, 'f', 2, 64)
+	}
+	style := textStyle(6)
+	wide := style.Width(text)
+	if wide > 1.1*l.wide {
+		return
+	}
+	style.XAlign = draw.XCenter
+	c.SetColor(color.White)
+	c.Fill(vg.Rectangle{Min: vg.Point{X: l.at.X - wide/2, Y: l.at.Y - 0.5}, Max: vg.Point{X: l.at.X + wide/2, Y: l.at.Y + 5}}.Path())
+	c.FillText(style, l.at, text)
 }
 
 // DataRange implements plot.DataRanger.
@@ -254,7 +287,7 @@ type spans struct{ Panel }
 func (p Panel) addSpans(d *plot.Plot) {
 	d.Add(spans{p})
 	_, end, _, rows := spans{p}.DataRange()
-	d.X.Min, d.X.Max, d.Y.Min, d.Y.Max = 0, end, 0, rows
+	d.X.Min, d.X.Max, d.Y.Min, d.Y.Max = 0, max(end, p.End), 0, rows
 	var ticks plot.ConstantTicks
 	for r := range int(rows) {
 		ticks = append(ticks, plot.Tick{Value: rows - float64(r) - 0.5, Label: number(float64(r))})

@@ -4,6 +4,7 @@ import (
 	"encoding/csv"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -48,7 +49,7 @@ func (f Figure) markdown() string {
 		for i, row := range p.rows() {
 			fmt.Fprintf(&b, "| %s |", row)
 			for _, s := range p.Series {
-				fmt.Fprintf(&b, " %s |", s.cell(i))
+				fmt.Fprintf(&b, " %s |", p.cell(s, i))
 			}
 			b.WriteString("\n")
 		}
@@ -59,27 +60,42 @@ func (f Figure) markdown() string {
 	return b.String()
 }
 
-// rows returns the heads of the rows of a panel's table.
+// rows returns the heads of the rows of a panel's table. Lines have a row for each x that any
+// series has.
 func (p Panel) rows() []string {
 	if p.Form != Lines {
 		return p.Groups
 	}
 	var rows []string
-	for _, x := range p.Series[0].X {
+	for _, x := range p.allX() {
 		rows = append(rows, number(x))
 	}
 	return rows
 }
 
+// allX returns the values on the horizontal axis of lines, ascending.
+func (p Panel) allX() (all []float64) {
+	for _, s := range p.Series {
+		all = append(all, s.X...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
 // cell returns a value as a table has it, with half of its interval.
-func (s Series) cell(i int) string {
-	if i >= len(s.Values) {
-		return "-"
+func (p Panel) cell(s Series, row int) string {
+	if p.Form == Lines {
+		x := p.allX()[row]
+		for row = len(s.X) - 1; row >= 0 && s.X[row] != x; row-- { // the last of equal ones, where a line steps
+		}
+		if row < 0 {
+			return "-"
+		}
 	}
-	if len(s.Low) > 0 && s.High[i] > s.Low[i] {
-		return number(s.Values[i]) + " ± " + strconv.FormatFloat((s.High[i]-s.Low[i])/2, 'g', 2, 64)
+	if len(s.Low) > 0 && s.High[row] > s.Low[row] {
+		return number(s.Values[row]) + " ± " + strconv.FormatFloat((s.High[row]-s.Low[row])/2, 'g', 2, 64)
 	}
-	return number(s.Values[i])
+	return number(s.Values[row])
 }
 
 // csv returns all values, a row each.
