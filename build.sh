@@ -19,6 +19,7 @@ usage: ./build.sh COMMAND
   test-slurm deps, build, Slurm (munge, slurmdbd, MariaDB), then jobs/train.sbatch and grow.sbatch on
              a cluster of this host's own: a quarter of an hour; a word after it chooses tests by name
   bench      build, then the benchmarks
+  figures    build, then the figures of the scaling study, from kept results, into build/figures
   env        print the settings of a build: eval "$(./build.sh env)"; go test -tags "$TAGS" ./...
              env cuda: with the tag cuda, for a GPU, or for the emulator, which it builds
   clean      remove bin, build and lib
@@ -189,6 +190,7 @@ test-slurm)
 	slurm || { say 'nothing was tested'; exit 1; }
 	exec jobs/test-slurm.sh "${@:2}"
 	;;
+figures) detect; report; build; exec bin/dynmo figures -o build/figures "${@:2}" ;;
 bench) detect; report; build; mpi_environment; TAGS=$tags exec bench/bench.sh ;;
 env)
 	detect

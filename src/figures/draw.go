@@ -223,7 +223,7 @@ func (p Panel) draw(c draw.Canvas) {
 
 // drawCells draws the panel as a table.
 func (p Panel) drawCells(c draw.Canvas) {
-	style, head := textStyle(textSize), textStyle(smallSize)
+	style, head := textStyle(textSize), textStyle(6)
 	first := style.Width(p.X)
 	for _, g := range p.Groups {
 		first = max(first, style.Width(g))

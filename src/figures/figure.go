@@ -47,7 +47,7 @@ type Panel struct {
 	X      string   `json:"x"`                // what the groups or the horizontal axis are
 	Y      string   `json:"y"`                // what the values are, with their unit
 	Groups []string `json:"groups,omitempty"` // of bars
-	Log    bool     `json:"log,omitempty"`    // both axes of lines are logarithmic
+	Log    string   `json:"log,omitempty"`    // the axes of lines that are logarithmic: x, y or xy
 	End    float64  `json:"end,omitempty"`    // of a timeline's axis; 0: its last span
 	Series []Series `json:"series"`
 }

@@ -53,7 +53,9 @@ func (p Panel) looks() []look {
 			list[i] = look{fill: color.RGBA{0, 0, 0, 255}, dashes: []vg.Length{1, 3}, glyph: diamond{}}
 			continue
 		}
-		list[i] = all[*of%len(all)]
+		if list[i] = all[*of%len(all)]; s.Role == Static && p.Form == Lines {
+			list[i].fill = color.RGBA{110, 110, 110, 255} // a thin line must be darker
+		}
 		*of++
 	}
 	return list
@@ -271,13 +273,15 @@ func (p Panel) addLines(d *plot.Plot) {
 			d.Add(&plotter.Scatter{XYs: points, GlyphStyle: draw.GlyphStyle{Color: l.fill, Radius: 3, Shape: l.glyph}})
 		}
 	}
-	if p.Log {
-		d.X.Scale, d.Y.Scale = plot.LogScale{}, plot.LogScale{}
-		d.X.Tick.Marker, d.Y.Tick.Marker = plot.LogTicks{Prec: -1}, plot.LogTicks{Prec: -1}
-	} else {
-		d.Y.Min = min(0, d.Y.Min)
-		d.Y.Max *= 1.05
+	if strings.Contains(p.Log, "x") {
+		d.X.Scale, d.X.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
 	}
+	if strings.Contains(p.Log, "y") {
+		d.Y.Scale, d.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+		return
+	}
+	d.Y.Min = min(0, d.Y.Min)
+	d.Y.Max *= 1.05
 }
 
 // spans draws what each stage did when.

@@ -28,12 +28,13 @@ func (s *studies) figure6() (Figure, error) {
 	if gpu == nil {
 		f.Notes = append(f.Notes, "GPU: not measured.")
 	}
+	f.Notes = append(f.Notes, "The ratio depends on what it is over: the CPU's dense product is OpenBLAS's for the core that the results name, the GPU's is cuBLAS without TF32.")
 	cpu, err := readCPU(filepath.Join(s.Results, "spmm-cpu.jsonl"))
 	if err != nil {
 		return f, err
 	}
 	crossing := Series{Name: "paper's crossing", Role: Paper, X: Values{100 * s.paper.Spmm.FasterFrom}, Values: Values{1}}
-	f.Panels = []Panel{{Title: "Seconds of the dense product over those of the sparse one", Form: Lines, X: "zeros, per cent", Y: "times as fast as dense", Series: append(append(gpu, cpu...), crossing)}}
+	f.Panels = []Panel{{Title: "Seconds of the dense product over those of the sparse one", Form: Lines, X: "zeros, per cent", Y: "times as fast as dense", Log: "y", Series: append(append(gpu, cpu...), crossing)}}
 	return f, nil
 }
 
