@@ -190,12 +190,12 @@ var balancers = []struct {
 	name, kind, by string
 	role           Role
 }{
-	{"uniform (Megatron-LM)", "uniform", "time", Static},
-	{"parameters (DeepSpeed)", "param", "time", Static},
-	{"partition by time", "partition", "time", Ours},
-	{"diffusion by time", "diffusion", "time", Ours},
-	{"partition by parameters", "partition", "param", Ours},
-	{"diffusion by parameters", "diffusion", "param", Ours},
+	{"uniform (Megatron-LM)", "uniform", "time", roleStatic},
+	{"parameters (DeepSpeed)", "param", "time", roleStatic},
+	{"partition by time", "partition", "time", roleOurs},
+	{"diffusion by time", "diffusion", "time", roleOurs},
+	{"partition by parameters", "partition", "param", roleOurs},
+	{"diffusion by parameters", "diffusion", "param", roleOurs},
 }
 
 // firstDynamic is the first of balancers that moves layers.
@@ -242,7 +242,7 @@ func (s *studies) simulate(c cell) (outcome, error) {
 	runs := make([]study.Run, len(balancers))
 	for i, b := range balancers {
 		o := r.options
-		o.Config.Balance.Kind, o.Config.Balance.By, o.Static = b.kind, b.by, b.role == Static
+		o.Config.Balance.Kind, o.Config.Balance.By, o.Static = b.kind, b.by, b.role == roleStatic
 		if runs[i], err = study.Simulate(r.series, o); err != nil {
 			return out, fmt.Errorf("%s, %s, %s: %w", c.workload.Title, c.model.Name, b.name, err)
 		}

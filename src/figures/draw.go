@@ -34,8 +34,8 @@ const (
 	dpi         = 200
 )
 
-// Files are the endings of the files that Save writes.
-var Files = []string{"svg", "png", "pdf", "md", "csv"}
+// endings are the endings of the files that Save writes.
+var endings = []string{"svg", "png", "pdf", "md", "csv"}
 
 // Save draws the figure into a folder: pictures and tables, NAME.svg and so on. Equal figures
 // give equal files.
@@ -48,7 +48,7 @@ func (f Figure) Save(dir string) error {
 	fpdf.SetDefaultModificationDate(made)
 	fpdf.SetDefaultCatalogSort(true)
 	height := f.height()
-	for _, ending := range Files {
+	for _, ending := range endings {
 		var text io.WriterTo
 		switch ending {
 		case "svg":
@@ -113,7 +113,7 @@ func leading(size vg.Length) vg.Length { return 1.25 * size }
 
 // isNarrow reports whether a panel has half of the picture's width.
 func (f Figure) isNarrow(p Panel) bool {
-	return p.Form != Cells && p.Form != Timeline && len(p.Groups) <= 4 && len(f.Panels) > 2
+	return p.Form != formCells && p.Form != formTimeline && len(p.Groups) <= 4 && len(f.Panels) > 2
 }
 
 // rows returns the panels as they stand in the picture: narrow ones in pairs.
@@ -143,7 +143,7 @@ func (f Figure) height() vg.Length {
 // height returns the height of the panel with its title and legend, below another panel.
 func (p Panel) height(above Panel) vg.Length {
 	h := leading(textSize) + 2*margin
-	if p.Form == Cells {
+	if p.Form == formCells {
 		return h + vg.Length(len(p.Groups)+1)*rowHeight + margin
 	}
 	return h + vg.Length(len(p.legend(above)))*leading(textSize) + panelHeight
@@ -196,7 +196,7 @@ func (f Figure) draw(c draw.Canvas) {
 
 // draw draws a panel below its title and legend.
 func (p Panel) draw(c draw.Canvas) {
-	if p.Form == Cells {
+	if p.Form == formCells {
 		p.drawCells(c)
 		return
 	}
@@ -209,11 +209,11 @@ func (p Panel) draw(c draw.Canvas) {
 	}
 	d.X.Label.Text, d.Y.Label.Text = p.X, p.Y
 	switch p.Form {
-	case Bars:
+	case formBars:
 		p.addBars(d)
-	case Lines:
+	case formLines:
 		p.addLines(d)
-	case Timeline:
+	case formTimeline:
 		p.addSpans(d)
 	}
 	c.Max.Y -= 0.5 * margin

@@ -56,10 +56,10 @@ type Panel struct {
 type Form string
 
 const (
-	Bars     Form = "bars"     // a group of bars for each of Groups
-	Lines    Form = "lines"    // a line for each series, over X
-	Timeline Form = "timeline" // from X to Values, in the rows of stages
-	Cells    Form = "cells"    // nothing is drawn: rows of a table
+	formBars     Form = "bars"     // a group of bars for each of Groups
+	formLines    Form = "lines"    // a line for each series, over X
+	formTimeline Form = "timeline" // from X to Values, in the rows of stages
+	formCells    Form = "cells"    // nothing is drawn: rows of a table
 )
 
 // Series is values under one name.
@@ -77,10 +77,10 @@ type Series struct {
 type Role string
 
 const (
-	Ours    Role = ""
-	Static  Role = "static"  // on cuts that never move
-	Paper   Role = "paper"   // what the paper says
-	Ceiling Role = "ceiling" // what no balancer can exceed
+	roleOurs    Role = ""
+	roleStatic  Role = "static"  // on cuts that never move
+	rolePaper   Role = "paper"   // what the paper says
+	roleCeiling Role = "ceiling" // what no balancer can exceed
 )
 
 // Values are numbers of which some may be missing, which are NaN here and null in JSON. JSON has
@@ -187,13 +187,13 @@ func (f Figure) check(name string) error {
 		for j, s := range p.Series {
 			n := len(s.X)
 			switch p.Form {
-			case Bars, Cells:
+			case formBars, formCells:
 				n = len(p.Groups)
-			case Timeline:
+			case formTimeline:
 				if len(s.Rows) != n {
 					return fmt.Errorf("panels[%d].series[%d].rows: %d, want %d", i, j, len(s.Rows), n)
 				}
-			case Lines:
+			case formLines:
 			default:
 				return fmt.Errorf("panels[%d].form: %q, want bars, lines, timeline or cells", i, p.Form)
 			}

@@ -17,15 +17,15 @@ const kept = "../../results"
 // sample is a small figure with every form of panel.
 func sample() Figure {
 	one := Series{Name: "one", Values: Values{1, math.NaN()}, Low: Values{0.9, math.NaN()}, High: Values{1.1, math.NaN()}}
-	paper, most := Series{Name: "paper", Role: Paper, Values: Values{2, 3}}, Series{Name: "most", Role: Ceiling, Values: Values{1.5, 1.5}}
+	paper, most := Series{Name: "paper", Role: rolePaper, Values: Values{2, 3}}, Series{Name: "most", Role: roleCeiling, Values: Values{1.5, 1.5}}
 	return Figure{
 		Format: format, Name: "sample", Title: "A sample", Notes: []string{"It shows nothing."},
 		Facts: Facts{Clock: "sim", Costs: "estimated", Seeds: 3, Asked: map[string]string{"grain": "block"}},
 		Panels: []Panel{
-			{Title: "bars", Form: Bars, X: "of", Y: "what", Groups: []string{"a", "b, c"}, Series: []Series{one, paper, most}},
-			{Title: "lines", Form: Lines, X: "x", Y: "y", Log: "xy", Series: []Series{{Name: "up", X: Values{1, 10}, Values: Values{1, 2}}, {Name: "other", X: Values{10, 100}, Values: Values{1, 2}}}},
-			{Title: "spans", Form: Timeline, X: "ms", Y: "stage", Series: []Series{{Name: "F", X: Values{0, 1}, Values: Values{1, 2}, Rows: []int{0, 1}}}},
-			{Title: "cells", Form: Cells, X: "of", Y: "what", Groups: []string{"a", "b"}, Series: []Series{one}},
+			{Title: "bars", Form: formBars, X: "of", Y: "what", Groups: []string{"a", "b, c"}, Series: []Series{one, paper, most}},
+			{Title: "lines", Form: formLines, X: "x", Y: "y", Log: "xy", Series: []Series{{Name: "up", X: Values{1, 10}, Values: Values{1, 2}}, {Name: "other", X: Values{10, 100}, Values: Values{1, 2}}}},
+			{Title: "spans", Form: formTimeline, X: "ms", Y: "stage", Series: []Series{{Name: "F", X: Values{0, 1}, Values: Values{1, 2}, Rows: []int{0, 1}}}},
+			{Title: "cells", Form: formCells, X: "of", Y: "what", Groups: []string{"a", "b"}, Series: []Series{one}},
 		},
 	}
 }
@@ -38,7 +38,7 @@ func TestSave(t *testing.T) {
 	expect.OK(t, err)
 	expect.OK(t, sample().Save(first))
 	expect.OK(t, again.Save(second))
-	for _, ending := range Files {
+	for _, ending := range endings {
 		a, err := os.ReadFile(filepath.Join(first, "sample."+ending))
 		expect.OK(t, err)
 		b, err := os.ReadFile(filepath.Join(second, "sample."+ending))

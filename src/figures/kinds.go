@@ -51,9 +51,9 @@ func (s *studies) figure1() (Figure, error) {
 		"Bubble ratio: idle seconds of all stages between the first and the last instruction of a step, over all seconds. dense: the model before anything changed, on uniform cuts. before: the better static cuts. after: the best of four balancers. A point is the mean over the models of a kind.",
 		headNote,
 	}}
-	p := Panel{Title: "Mean over the models of each kind", Form: Bars, X: "", Y: "bubble ratio"}
-	before, after := Series{Name: "before (static cuts)", Role: Static}, Series{Name: "after balancing"}
-	paperBefore, paperAfter := Series{Name: "paper, before", Role: Paper}, Series{Name: "paper, after", Role: Paper}
+	p := Panel{Title: "Mean over the models of each kind", Form: formBars, X: "", Y: "bubble ratio"}
+	before, after := Series{Name: "before (static cuts)", Role: roleStatic}, Series{Name: "after balancing"}
+	paperBefore, paperAfter := Series{Name: "paper, before", Role: rolePaper}, Series{Name: "paper, after", Role: rolePaper}
 	for _, w := range s.workloads {
 		cells := s.mainCells(w, false, false)
 		all, err := s.cells(cells)
@@ -89,8 +89,8 @@ func (s *studies) figure3() (Figure, error) {
 		"balancing: the best of four balancers over the better of two static cuts, on the same work. total: the same over the dense model on uniform cuts. ceiling: what no balancer of whole blocks can exceed on that work, without the head. Diamonds: the paper's largest speedup of the kind, over what the title says. Overheads are in.",
 	}}
 	for _, w := range s.workloads {
-		p := Panel{Title: w.Title + ", diamonds " + s.paper.Kinds[w.Kind].Over, Form: Bars, Y: "speedup"}
-		list := []Series{{Name: "balancing"}, {Name: "balancing, half blocks"}, {Name: "balancing, with the head"}, {Name: "total"}, {Name: "ceiling, whole blocks", Role: Ceiling}, {Name: "paper, at most", Role: Paper}}
+		p := Panel{Title: w.Title + ", diamonds " + s.paper.Kinds[w.Kind].Over, Form: formBars, Y: "speedup"}
+		list := []Series{{Name: "balancing"}, {Name: "balancing, half blocks"}, {Name: "balancing, with the head"}, {Name: "total"}, {Name: "ceiling, whole blocks", Role: roleCeiling}, {Name: "paper, at most", Role: rolePaper}}
 		cells := s.mainCells(w, false, false)
 		n := len(cells)
 		all, err := s.cells(slices.Concat(cells, s.mainCells(w, false, true), s.mainCells(w, true, false)))
@@ -117,18 +117,18 @@ func (s *studies) figure3() (Figure, error) {
 func (s *studies) figure3Throughput() (Figure, error) {
 	s.sayFacts(s.workloads)
 	f := Figure{Title: "Figure 3: throughput of static cuts and of four balancers", Notes: []string{
-		"dense: the model before anything changed, on uniform cuts. of best cuts: throughput of the best balancer's cuts over that of the best contiguous cuts, found anew for each change. Egeria freezes on uniform cuts that never move, as the first bars do. Tutel places experts inside a layer and is not simulated.",
+		"dense: the model before anything changed, on uniform cuts. of best cuts: throughput of the best balancer's cuts over that of the best contiguous cuts, found anew for each change. Egeria freezes on uniform cuts that never move, as the first bars do. Tutel works inside a layer and is not simulated.",
 		headNote,
 	}}
-	share := Panel{Title: "Throughput of the best balancer's cuts over that of the best contiguous cuts", Form: Cells, X: "model", Y: "ratio", Series: []Series{{Name: "of best cuts"}}}
+	share := Panel{Title: "Throughput of the best balancer's cuts over that of the best contiguous cuts", Form: formCells, X: "model", Y: "ratio", Series: []Series{{Name: "of best cuts"}}}
 	for _, w := range s.workloads {
-		p := Panel{Title: w.Title, Form: Bars, Y: "million tokens/s"}
+		p := Panel{Title: w.Title, Form: formBars, Y: "million tokens/s"}
 		cells := s.mainCells(w, false, false)
 		all, err := s.cells(cells)
 		if err != nil {
 			return f, err
 		}
-		dense := Series{Name: "dense, uniform", Role: Static}
+		dense := Series{Name: "dense, uniform", Role: roleStatic}
 		for i, c := range cells {
 			dense.add(all[i], func(o outcome) float64 { return o.dense / 1e6 })
 			share.Series[0].add(all[i][:1], func(o outcome) float64 { return o.ofBest })
@@ -159,7 +159,7 @@ func (s *studies) figure3Cases() (Figure, error) {
 	s.facts.Mesh = s.meshes(s.workloads)
 	for _, w := range s.workloads {
 		m := w.Models[len(w.Models)-1]
-		p := Panel{Title: w.Title + ", " + m.Name, Form: Bars, Y: "speedup"}
+		p := Panel{Title: w.Title + ", " + m.Name, Form: formBars, Y: "speedup"}
 		stages, replicas := s.mesh(w)
 		var cells []cell
 		for _, c := range w.Cases {
@@ -171,7 +171,7 @@ func (s *studies) figure3Cases() (Figure, error) {
 		if err != nil {
 			return f, err
 		}
-		list := []Series{{Name: "balancing"}, {Name: "total"}, {Name: "ceiling, whole blocks", Role: Ceiling}, {Name: "paper, at most", Role: Paper}}
+		list := []Series{{Name: "balancing"}, {Name: "total"}, {Name: "ceiling, whole blocks", Role: roleCeiling}, {Name: "paper, at most", Role: rolePaper}}
 		for i := range cells {
 			list[0].add(all[i], outcome.balancing)
 			list[1].add(all[i], outcome.total)

@@ -46,14 +46,14 @@ func (p Panel) looks() []look {
 	list := make([]look, len(p.Series))
 	for i, s := range p.Series {
 		of, all := &n[0], ours
-		if s.Role == Static {
+		if s.Role == roleStatic {
 			of, all = &n[1], static
 		}
-		if s.Role == Paper || s.Role == Ceiling {
+		if s.Role == rolePaper || s.Role == roleCeiling {
 			list[i] = look{fill: color.RGBA{0, 0, 0, 255}, dashes: []vg.Length{1, 3}, glyph: diamond{}}
 			continue
 		}
-		if list[i] = all[*of%len(all)]; s.Role == Static && p.Form == Lines {
+		if list[i] = all[*of%len(all)]; s.Role == roleStatic && p.Form == formLines {
 			list[i].fill = color.RGBA{110, 110, 110, 255} // a thin line must be darker
 		}
 		*of++
@@ -97,11 +97,11 @@ func (e entry) width() vg.Length { return swatch + 16 + textStyle(textSize).Widt
 func (e entry) draw(c draw.Canvas, at vg.Point) {
 	middle := vg.Point{X: at.X + swatch/2, Y: at.Y + 3.5}
 	switch {
-	case e.role == Paper:
+	case e.role == rolePaper:
 		diamond{}.DrawGlyph(&c, draw.GlyphStyle{}, middle)
-	case e.role == Ceiling:
+	case e.role == roleCeiling:
 		c.StrokeLine2(ceilingLine, at.X, middle.Y, at.X+swatch, middle.Y)
-	case e.form == Lines:
+	case e.form == formLines:
 		c.StrokeLine2(draw.LineStyle{Color: e.fill, Width: 1.5, Dashes: e.dashes}, at.X, middle.Y, at.X+swatch, middle.Y)
 		c.DrawGlyph(draw.GlyphStyle{Color: e.fill, Radius: 3, Shape: e.glyph}, middle)
 	default:
@@ -129,7 +129,7 @@ func (l look) box(c draw.Canvas, r vg.Rectangle) {
 // same ones.
 func (p Panel) legend(above Panel) [][]entry {
 	same := func(a, b Series) bool { return a.Name == b.Name && a.Role == b.Role }
-	if p.Form == Cells || p.Form == above.Form && slices.EqualFunc(p.Series, above.Series, same) {
+	if p.Form == formCells || p.Form == above.Form && slices.EqualFunc(p.Series, above.Series, same) {
 		return nil
 	}
 	rows, x := [][]entry{nil}, vg.Length(0)
@@ -166,14 +166,14 @@ func (b bars) Plot(c draw.Canvas, d *plot.Plot) {
 	x, y := d.Transforms(&c)
 	looks, n := b.looks(), 0
 	for _, s := range b.Series {
-		if s.Role == Ours || s.Role == Static {
+		if s.Role == roleOurs || s.Role == roleStatic {
 			n++
 		}
 	}
 	wide := 0.84 / float64(max(1, n))
 	k, labels := 0, []label(nil)
 	for i, s := range b.Series {
-		if s.Role == Paper || s.Role == Ceiling {
+		if s.Role == rolePaper || s.Role == roleCeiling {
 			continue
 		}
 		for g, v := range s.Values {
@@ -195,7 +195,7 @@ func (b bars) Plot(c draw.Canvas, d *plot.Plot) {
 	}
 	papers := 0
 	for _, s := range b.Series {
-		if s.Role == Paper {
+		if s.Role == rolePaper {
 			papers++
 		}
 	}
@@ -204,13 +204,13 @@ func (b bars) Plot(c draw.Canvas, d *plot.Plot) {
 		for g, v := range s.Values {
 			switch {
 			case math.IsNaN(v):
-			case s.Role == Ceiling:
+			case s.Role == roleCeiling:
 				c.StrokeLine2(ceilingLine, x(float64(g)-0.45), y(v), x(float64(g)+0.45), y(v))
-			case s.Role == Paper:
+			case s.Role == rolePaper:
 				diamond{}.DrawGlyph(&c, draw.GlyphStyle{}, vg.Point{X: x(float64(g) + 0.42*paper), Y: y(v)})
 			}
 		}
-		if s.Role == Paper {
+		if s.Role == rolePaper {
 			paper++
 		}
 	}

@@ -43,11 +43,11 @@ func (s *studies) table1() (Figure, error) {
 		"The paper's samples/s are taken for those of one replica. Microbatches: 4 for each stage, of 2 sequences. A limit of 80e9 bytes a GPU; cells without a number run out of memory. The head is in, with a vocabulary of 50,304: it takes as long as 2.2 blocks. headless: the speedup without it. What is left then is what densities differ by, 0.075 to 0.13 of the scores.",
 	}}
 	columns := []string{"uniform", "", "diffusion", "", "partition", "", "speedup", "", "headless"}
-	p := Panel{Title: "samples/s of static uniform cuts, of diffusion and of partition by time", Form: Cells, X: "layers, GPUs", Y: "samples/s"}
+	p := Panel{Title: "samples/s of static uniform cuts, of diffusion and of partition by time", Form: formCells, X: "layers, GPUs", Y: "samples/s"}
 	for i, name := range columns {
-		role := Ours
+		role := roleOurs
 		if i%2 == 1 {
-			name, role = "paper, "+columns[i-1], Paper
+			name, role = "paper, "+columns[i-1], rolePaper
 		}
 		p.Series = append(p.Series, Series{Name: name, Role: role})
 	}
@@ -120,11 +120,11 @@ func (s *studies) figure4() (Figure, error) {
 		"The last model of the run, 90 % pruned, at its best cuts, with 32 microbatches of 2 sequences and a limit of 80e9 bytes a GPU; no bar: it runs out of memory. In the run packing keeps throughput within 5 % of the dense model's (repack.kind = sustain). GPUs are those of a pipeline.", headNote,
 		fmt.Sprintf("The paper has %v GPUs in the mean, and says that packing makes %.0f to %.0f %% of the speedup; here it gives GPUs back and some throughput with them.", s.paper.Repack.MeanGPUs, 100*s.paper.Repack.LeastShare, 100*s.paper.Repack.MostShare),
 	}}
-	per := Panel{Title: "Throughput per GPU", Form: Bars, Y: "tokens/s of a GPU"}
-	all := Panel{Title: "Throughput", Form: Bars, Y: "million tokens/s"}
-	steps := Panel{Title: "GPUs of a pipeline over steps", Form: Lines, X: "step", Y: "GPUs"}
-	runs := Panel{Title: "Runs of 10,000 steps", Form: Cells, X: "model", Y: "GPUs and speedups over uniform cuts", Series: []Series{
-		{Name: "GPUs, mean"}, {Name: "paper", Role: Paper}, {Name: "balanced"}, {Name: "and packed"}, {Name: "packed over balanced"}}}
+	per := Panel{Title: "Throughput per GPU", Form: formBars, Y: "tokens/s of a GPU"}
+	all := Panel{Title: "Throughput", Form: formBars, Y: "million tokens/s"}
+	steps := Panel{Title: "GPUs of a pipeline over steps", Form: formLines, X: "step", Y: "GPUs"}
+	runs := Panel{Title: "Runs of 10,000 steps", Form: formCells, X: "model", Y: "GPUs and speedups over uniform cuts", Series: []Series{
+		{Name: "GPUs, mean"}, {Name: "paper", Role: rolePaper}, {Name: "balanced"}, {Name: "and packed"}, {Name: "packed over balanced"}}}
 	for _, stages := range []int{8, 6, 4, 2} {
 		per.Series = append(per.Series, Series{Name: fmt.Sprint(stages, " GPUs")})
 		all.Series = append(all.Series, Series{Name: fmt.Sprint(stages, " GPUs")})
@@ -191,7 +191,7 @@ func (s *studies) figure4Overhead() (Figure, error) {
 	f := Figure{Title: "Figure 4, right: overhead of balancing by part and kind", Notes: []string{
 		"Of the best balancer's time. The model is the last of each kind's list. Measuring and deciding take what they took in runs on CPUs of servers (dynmo simulate --help). The paper has at most a few single digits of per cent.", headNote,
 	}}
-	p := Panel{Title: "Share of the run", Form: Bars, Y: "per cent", Series: []Series{{Name: "measuring"}, {Name: "deciding"}, {Name: "moving layers"}}}
+	p := Panel{Title: "Share of the run", Form: formBars, Y: "per cent", Series: []Series{{Name: "measuring"}, {Name: "deciding"}, {Name: "moving layers"}}}
 	for _, w := range s.workloads {
 		stages, replicas := s.mesh(w)
 		all, err := s.cells([]cell{deepest(w, stages, replicas)})
@@ -228,7 +228,7 @@ func (s *studies) figure5() (Figure, error) {
 		if err != nil {
 			return f, err
 		}
-		p := Panel{Form: Timeline, X: "milliseconds", Y: "stage", Series: []Series{{Name: "forward"}, {Name: "backward, inputs"}, {Name: "backward, weights", Role: Static}}}
+		p := Panel{Form: formTimeline, X: "milliseconds", Y: "stage", Series: []Series{{Name: "forward"}, {Name: "backward, inputs"}, {Name: "backward, weights", Role: roleStatic}}}
 		p.Title = fmt.Sprintf("%s: %.0f ms, bubble ratio %.2f", map[string]string{"uniform": "Before, uniform cuts", "partition": "After, the best cuts"}[kind],
 			1e3*plan.Step.Makespan(), plan.Step.BubbleRatio())
 		for stage, spans := range plan.Step.Spans {
@@ -254,8 +254,8 @@ func (s *studies) figure7() (Figure, error) {
 	f := Figure{Title: "Figure 7: messages that are delayed at random", Notes: []string{
 		"Every message, and every move of a layer, takes up to so many times as long, by a normal distribution (Sukhov and Kuznetsova 2009). The paper draws delays up to 4 and prints no numbers.", headNote,
 	}}
-	speedup := Panel{Title: "Speedup", Form: Lines, X: "largest delay, times", Y: "over the better static cuts", Series: []Series{{Name: "balancing"}, {Name: "total"}}}
-	rate := Panel{Title: "Throughput", Form: Lines, X: "largest delay, times", Y: "million tokens/s", Series: []Series{{Name: "best of static cuts"}, {Name: "best of four balancers"}}}
+	speedup := Panel{Title: "Speedup", Form: formLines, X: "largest delay, times", Y: "over the better static cuts", Series: []Series{{Name: "balancing"}, {Name: "total"}}}
+	rate := Panel{Title: "Throughput", Form: formLines, X: "largest delay, times", Y: "million tokens/s", Series: []Series{{Name: "best of static cuts"}, {Name: "best of four balancers"}}}
 	var cells []cell
 	for most := 1.0; most <= 4; most++ {
 		c := deepest(w, stages, replicas)
@@ -288,8 +288,8 @@ func (s *studies) figure8() (Figure, error) {
 	f := Figure{Title: "Figure 8: weak scaling of pruning, 48 layers", Notes: []string{
 		"Microbatches: 4 for each stage, of 2 sequences, in each replica. The paper leaves the overheads of balancing out; the other line has them in. It has at most " + number(s.paper.Weak.Speedup) + " times the throughput of static cuts.", headNote,
 	}}
-	p := Panel{Title: "Throughput", Form: Lines, X: "GPUs", Y: "tokens/s", Log: "xy", Series: []Series{{Name: "uniform cuts", Role: Static}, {Name: "partition by time"}, {Name: "with overheads"}}}
-	gain := Panel{Title: "Speedup of partition by time over uniform cuts", Form: Lines, X: "GPUs", Y: "speedup", Log: "x", Series: []Series{{Name: "overheads left out"}, {Name: "with overheads"}, {Name: "paper, at most", Role: Paper}}}
+	p := Panel{Title: "Throughput", Form: formLines, X: "GPUs", Y: "tokens/s", Log: "xy", Series: []Series{{Name: "uniform cuts", Role: roleStatic}, {Name: "partition by time"}, {Name: "with overheads"}}}
+	gain := Panel{Title: "Speedup of partition by time over uniform cuts", Form: formLines, X: "GPUs", Y: "speedup", Log: "x", Series: []Series{{Name: "overheads left out"}, {Name: "with overheads"}, {Name: "paper, at most", Role: rolePaper}}}
 	for _, nodes := range []int{1, 2, 6, 30, 60, 120, 240} {
 		stages := min(24, 4*nodes)
 		r, err := s.prepare(deepest(w, stages, 4*nodes/stages))
@@ -327,8 +327,8 @@ func (s *studies) appendixB() (Figure, error) {
 	f := Figure{Title: "Appendix B and lemma 2", Notes: []string{
 		"Equation (1) with T_F = 1, T_B = 2, T_C = 0. It has no microbatches. The rounds are those of phase 1, until the sum of differences is a thousandth of the load. The bound is lemma 2's with a constant of 1, natural logarithms, S = P stages and that threshold.",
 	}}
-	ratio := Panel{Title: "Bubble ratio of equal stages", Form: Lines, X: "stages P", Y: "bubble ratio", Series: []Series{
-		{Name: "equation (1)", Role: Paper}, {Name: "1f1b, M = P"}, {Name: "zb-h1, M = P"}, {Name: "zb-h1, M = 4P"}}}
+	ratio := Panel{Title: "Bubble ratio of equal stages", Form: formLines, X: "stages P", Y: "bubble ratio", Series: []Series{
+		{Name: "equation (1)", Role: rolePaper}, {Name: "1f1b, M = P"}, {Name: "zb-h1, M = P"}, {Name: "zb-h1, M = 4P"}}}
 	for p := 2; p <= 32; p += 2 {
 		values := []float64{study.PaperBubble(p, 1, 2, 0)}
 		for _, k := range []struct {
@@ -346,7 +346,7 @@ func (s *studies) appendixB() (Figure, error) {
 			ratio.Series[i].X, ratio.Series[i].Values = append(ratio.Series[i].X, float64(p)), append(ratio.Series[i].Values, v)
 		}
 	}
-	rounds := Panel{Title: "Rounds of diffusion", Form: Lines, X: "stages P", Y: "rounds", Log: "xy", Series: []Series{{Name: "measured"}, {Name: "lemma 2's bound", Role: Paper}}}
+	rounds := Panel{Title: "Rounds of diffusion", Form: formLines, X: "stages P", Y: "rounds", Log: "xy", Series: []Series{{Name: "measured"}, {Name: "lemma 2's bound", Role: rolePaper}}}
 	for _, p := range []int{4, 8, 16, 32, 64, 128} {
 		seconds := make([]float64, 4*p)
 		sum := 0.0

@@ -38,7 +38,7 @@ func (f Figure) markdown() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s\n", f.Title)
 	for _, p := range f.Panels {
-		if p.Form == Timeline {
+		if p.Form == formTimeline {
 			continue
 		}
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| %s |", p.Title, p.Y, p.X)
@@ -60,10 +60,10 @@ func (f Figure) markdown() string {
 	return b.String()
 }
 
-// rows returns the heads of the rows of a panel's table. Lines have a row for each x that any
+// rows returns the heads of the rows of a panel's table. formLines have a row for each x that any
 // series has.
 func (p Panel) rows() []string {
-	if p.Form != Lines {
+	if p.Form != formLines {
 		return p.Groups
 	}
 	var rows []string
@@ -84,7 +84,7 @@ func (p Panel) allX() (all []float64) {
 
 // cell returns a value as a table has it, with half of its interval.
 func (p Panel) cell(s Series, row int) string {
-	if p.Form == Lines {
+	if p.Form == formLines {
 		x := p.allX()[row]
 		for row = len(s.X) - 1; row >= 0 && s.X[row] != x; row-- { // the last of equal ones, where a line steps
 		}
@@ -115,9 +115,9 @@ func (f Figure) csv() string {
 			for i, x := range s.Values {
 				row, low, high := "", "", ""
 				switch {
-				case p.Form == Timeline:
+				case p.Form == formTimeline:
 					row, low, high = fmt.Sprint("stage ", s.Rows[i]), text(s.X[i]), text(x)
-				case p.Form == Lines:
+				case p.Form == formLines:
 					row = text(s.X[i])
 				default:
 					row = p.Groups[i]

@@ -37,8 +37,9 @@ func Costs(c config.Config, g GPU) (cost.Table, error) {
 	if c.ReplicasDiffer() {
 		return cost.Table{}, errors.New(`parallel.experts = "spread" cannot be estimated: how tokens spread over experts is not known`)
 	}
-	if g.Scores && (c.Model.Family != "gpt2" || c.Device.Precision != "f32") {
-		return cost.Table{}, fmt.Errorf(`of %s: model.family = %q and device.precision = %q, want "gpt2" and "f32"`, g.Name, c.Model.Family, c.Device.Precision)
+	if g.Scores && (c.Model.Family != config.Default().Model.Family || c.Device.Precision != "f32") {
+		return cost.Table{}, fmt.Errorf(`of %s: model.family = %q and device.precision = %q, want %q and "f32"`,
+			g.Name, c.Model.Family, c.Device.Precision, config.Default().Model.Family)
 	}
 	out, err := g.costs(c)
 	if g.Scores {
