@@ -114,7 +114,10 @@ func (m Maker) Make(name string) (Figure, error) {
 	}
 	f.Format, f.Name = format, name
 	f.Facts = s.facts
-	return f, f.check(name)
+	if err := f.check(name); err != nil {
+		return f, fmt.Errorf("%s: %w", name, err)
+	}
+	return f, nil
 }
 
 // mesh returns the stages and replicas of a workload.
@@ -192,15 +195,14 @@ func (v *Series) add(outcomes []outcome, value func(outcome) float64) {
 		sum += value(o)
 	}
 	mean := sum / n
-	v.Values = append(v.Values, mean)
-	if n < 2 {
-		return
-	}
-	squares := 0.0
+	squares, half := 0.0, 0.0
 	for _, o := range outcomes {
 		squares += (value(o) - mean) * (value(o) - mean)
 	}
-	half := studentT[min(int(n)-2, len(studentT)-1)] * math.Sqrt(squares/(n-1)/n)
+	if n > 1 {
+		half = studentT[min(int(n)-2, len(studentT)-1)] * math.Sqrt(squares/(n-1)/n)
+	}
+	v.Values = append(v.Values, mean)
 	v.Low, v.High = append(v.Low, mean-half), append(v.High, mean+half)
 }
 
