@@ -1,0 +1,53 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"dynmo/src/expect"
+)
+
+// TestFigures draws one kept figure, and refuses what it cannot draw. The others are drawn all
+// the same.
+func TestFigures(t *testing.T) {
+	results, damaged := "../../../results", t.TempDir()
+	expect.OK(t, os.CopyFS(filepath.Join(damaged, "figures"), os.DirFS(filepath.Join(results, "figures"))))
+	expect.OK(t, os.WriteFile(filepath.Join(damaged, "figures", "fig5.json"), []byte(`{"format":1,"name":"fig5"`), 0o600))
+	expect.OK(t, os.Remove(filepath.Join(damaged, "figures", "fig8.json")))
+	for _, c := range []struct {
+		name   string
+		args   []string
+		status int
+		want   string // part of the error
+	}{
+		{"kept", []string{"--only", "table1"}, exitDone, ""},
+		{"an unknown figure", []string{"--only", "fig2"}, exitUsage, "--only fig2: want some of fig1, "},
+		{"an unknown GPU", []string{"--estimate", "b200"}, exitUsage, "--estimate b200: want some of a100, "},
+		{"an unknown grain", []string{"--grain", "layer"}, exitUsage, "--grain layer: want some of block, half"},
+		{"too many seeds", []string{"--seeds", "11"}, exitUsage, "--seeds 11: want 1 to 10"},
+		{"no mesh", []string{"--mesh", "24"}, exitUsage, "--mesh 24: want STAGESxREPLICAS"},
+		{"other costs", []string{"--only", "table1", "--estimate", "h100"}, exitUsage, `table1: the kept result is of --estimate "h100-paper", not "h100"`},
+		{"damaged", []string{"--only", "fig5,table1", "--results", damaged}, exitUsage, "fig5.json: unexpected end"},
+		{"missing", []string{"--only", "fig8,table1", "--results", damaged}, exitUsage, "fig8.json: no result is kept, --remake simulates one"},
+		{"no workloads", []string{"--only", "fig8", "--results", damaged, "--remake"}, exitUsage, "paper.toml: "},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			e := says(append([]string{"figures", "-o", dir, "--results", results}, c.args...)...)
+			if e.status != c.status || !strings.Contains(e.stderr, c.want) {
+				t.Errorf("status %d, want %d; told %q, want %q", e.status, c.status, e.stderr, c.want)
+			}
+			if drawn := strings.Contains(e.stdout, "table1: "); drawn {
+				for _, ending := range []string{"svg", "png", "pdf", "md", "csv"} {
+					if read(t, filepath.Join(dir, "table1."+ending)) == "" {
+						t.Errorf("table1.%s is empty", ending)
+					}
+				}
+			} else if strings.Contains("kept damaged missing", c.name) {
+				t.Error("table1 is not drawn")
+			}
+		})
+	}
+}
