@@ -69,7 +69,7 @@ func (s *studies) prepare(c cell) (run, error) {
 	if err != nil {
 		return fail(err)
 	}
-	sets := append(slices.Clone(c.model.Set), "parallel.microbatch_size=2", "balance.memory_limit_bytes=0", "model.grain="+s.Grain)
+	sets := append(slices.Concat(c.model.Set, c.of.Set), "parallel.microbatch_size=2", "balance.memory_limit_bytes=0", "model.grain="+s.Grain)
 	if c.half {
 		sets = append(sets, "model.grain=half")
 	}
@@ -88,7 +88,7 @@ func (s *studies) prepare(c cell) (run, error) {
 	sets = append(sets, fmt.Sprint("parallel.stages=", c.stages), fmt.Sprint("parallel.replicas=", c.replicas),
 		fmt.Sprint("parallel.microbatches=", cmp.Or(c.microbatches, 4*c.stages)), "schedule.kind="+cmp.Or(c.schedule, zeroBubble), "balance.kind=partition",
 		fmt.Sprint("run.seed=", c.seed), fmt.Sprint("simulate.move_delay_most=", max(1, c.delay)), fmt.Sprint("simulate.attention=", table.attention))
-	settings, err := config.Load(file, append(sets, c.of.Set...))
+	settings, err := config.Load(file, sets)
 	if err != nil {
 		return fail(err)
 	}
@@ -101,7 +101,7 @@ func (s *studies) prepare(c cell) (run, error) {
 	if r.series, err = c.changed(table.Table, &r.options); err != nil {
 		return fail(err)
 	}
-	if !c.head && !c.workload.Head {
+	if !c.head && !c.of.Head {
 		r.series = study.WithHead(r.series, settings.Model.HeadShards, 0)
 	}
 	return r, nil
@@ -266,7 +266,7 @@ func (s *studies) simulate(c cell) (outcome, error) {
 
 // dense returns the costs of the model before anything changed.
 func (s *studies) dense(r run, c cell) cost.Table {
-	c.of, c.workload.Kind = caseOf{}, "none"
+	c.of.Changes, c.workload.Kind = nil, "none"
 	if d, err := s.prepare(c); err == nil {
 		return d.series[0].Mean()
 	}

@@ -48,7 +48,7 @@ const headNote = "The head is left out (its seconds are 0), since the paper move
 func (s *studies) figure1() (Figure, error) {
 	s.sayFacts(s.workloads)
 	f := Figure{Title: "Figure 1: bubble ratio by kind, before and after balancing", Notes: []string{
-		"Bubble ratio: idle seconds of all stages between the first and the last instruction of a step, over all seconds. dense: the model before anything changed, on uniform cuts. before: the better static cuts. after: the best of four balancers. A point is the mean over the models of a kind.",
+		"Bubble ratio: idle seconds of all stages between the first and the last instruction of a step, over all seconds. before: the better static cuts. after: the best of four balancers. A point is the mean over the models of a kind.",
 		headNote,
 	}}
 	p := Panel{Title: "Mean over the models of each kind", Form: formBars, X: "", Y: "bubble ratio"}

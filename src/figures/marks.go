@@ -228,8 +228,11 @@ type label struct {
 
 // draw writes the number with two decimals where it has room, on white.
 func (l label) draw(c draw.Canvas) {
-	text := number(l.value)
-	if l.value < 10 {
+	text := strconv.FormatFloat(l.value, 'g', 2, 64)
+	switch {
+	case l.value >= 10:
+		text = number(l.value)
+	case l.value >= 0.1:
 		text = strconv.FormatFloat(l.value, 'f', 2, 64)
 	}
 	style := textStyle(6)

@@ -21,7 +21,6 @@ type workload struct {
 	Stages, Replicas             int         // the paper's mesh
 	Costs                        string      // the only cost table that these models have; "": the one that is asked for
 	Seeds                        int         // runs that differ; 0: as many as are asked for
-	Head                         bool        // the head is always in: it is what is unequal
 	Models                       []modelFile `toml:"model"`
 	Cases                        []caseOf    `toml:"case"`
 }
@@ -38,6 +37,7 @@ type caseOf struct {
 	Name    string
 	Main    bool   // whether the figures of all kinds have this case
 	Source  string // where the numbers are from; assumptions begin with ASSUMED
+	Head    bool   // the head is always in: it is what is unequal
 	Set     []string
 	Changes []change `toml:"change"` // instead of what study.Generate makes up
 }
@@ -63,6 +63,7 @@ type claims struct {
 	}
 	Weak struct {
 		Source  string
+		Head    bool // the head is always in: it is what is unequal
 		Speedup float64
 	}
 	Spmm struct {
