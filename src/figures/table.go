@@ -122,7 +122,7 @@ func (f Figure) csv() string {
 				default:
 					row = p.Groups[i]
 				}
-				if len(s.Low) > 0 {
+				if len(s.Low) > 0 && f.Facts.Seeds > 1 { // one run has no interval
 					low, high = text(s.Low[i]), text(s.High[i])
 				}
 				write(f.Name, p.Title, row, s.Name, string(s.Role), text(x), low, high, fmt.Sprint(f.Facts.Seeds), f.Facts.Clock, f.Facts.Costs)
