@@ -85,13 +85,13 @@ func compareLogits[F float32 | float64](t *testing.T, g *gpt2, w *Weights, c mod
 	expect.OK(t, err)
 	defer s.Free()
 	tokens, targets := []int32{3, 0, 12, 7, 7, 1}, []int32{0, 12, 7, 7, 1, 5}
-	var inp, saved, entering tensor.Mem
+	var inp, entering tensor.Mem
+	var saved model.Saved
 	for _, l := range s.Layers {
 		expect.OK(t, w.Load(l))
-		bytes, _ := l.Sizes(x)
-		saved, err = dev.Alloc(bytes)
+		saved.Kept, err = dev.Alloc(l.Sizes(x).Kept)
 		expect.OK(t, err)
-		defer dev.Free(saved)
+		defer dev.Free(saved.Kept)
 		l.Feed(x, &x.Full, saved, tokens, targets)
 		expect.OK(t, l.Forward(x, &x.Full, saved, inp))
 		entering, inp = inp, l.Output(x, &x.Full, saved)

@@ -85,12 +85,11 @@ func loaded(t *testing.T, w *Weights, c model.Config, tokens, targets []int32) (
 		return m
 	}
 	layers := chain(t, c, tensor.F64).Layers
-	batches, saved, outs := make([]*model.Batch, len(layers)), make([]tensor.Mem, len(layers)), make([]tensor.Mem, len(layers)+1)
+	batches, saved, outs := make([]*model.Batch, len(layers)), make([]model.Saved, len(layers)), make([]tensor.Mem, len(layers)+1)
 	for i, l := range layers {
 		expect.OK(t, w.Load(l))
 		l.ZeroGradients(x)
-		bytes, _ := l.Sizes(x)
-		saved[i], batches[i] = room(bytes), &x.Full
+		saved[i], batches[i] = model.Saved{Kept: room(l.Sizes(x).Kept)}, &x.Full
 		if w := l.NewWork(x, &model.Heap{Device: x.Device}); w != nil {
 			batches[i] = w.Enter(batches[i])
 		}
@@ -104,8 +103,7 @@ func loaded(t *testing.T, w *Weights, c model.Config, tokens, targets []int32) (
 	gradients := map[string][]float64{} // a tied matrix has one sum
 	var dout tensor.Mem
 	for i, l := range slices.Backward(layers) {
-		_, bytes := l.Sizes(x)
-		held, din := room(bytes), tensor.Mem{}
+		held, din := room(l.Sizes(x).Held), tensor.Mem{}
 		if i > 0 {
 			din = room(layers[i-1].Leaves().Bytes(x, x.N()))
 		}

@@ -20,9 +20,10 @@ type Bytes struct {
 	Gradients   int64 `json:"gradients"`
 	Own         int64 `json:"own,omitempty"` // of the gradients: those that a replica has of its own, which are not summed
 	Optimizer   int64 `json:"optimizer"`
-	Workspace   int64 `json:"workspace"`   // of tables that count what sums gradients over replicas by layer; else 0
-	Activations int64 `json:"activations"` // for each microbatch in flight
-	Held        int64 `json:"held"`        // for each microbatch between its two backwards
+	Workspace   int64 `json:"workspace"`            // of tables that count what sums gradients over replicas by layer; else 0
+	Activations int64 `json:"activations"`          // for each microbatch in flight
+	Held        int64 `json:"held"`                 // for each microbatch between its two backwards
+	Recomputed  int64 `json:"recomputed,omitempty"` // for each microbatch whose forward, or second forward, is there (see schedule.Peak.Recomputed)
 }
 
 // Summed returns the gradients that are summed over replicas if the layer trains.

@@ -25,11 +25,11 @@ func (m Memory) Total() int64 {
 	return m.Weights + m.Gradients + m.Moments + m.Activations + m.Boundary + m.Scratch + m.Batch + m.Sums
 }
 
-// Memory returns the layer's bytes with some microbatches in flight, and some of these between
-// their two backwards.
-func (b Bytes) Memory(inFlight, between int) Memory {
+// Memory returns the layer's bytes with some microbatches in flight, some of these between
+// their two backwards, and some with what the layer computes again.
+func (b Bytes) Memory(inFlight, between, recomputed int) Memory {
 	return Memory{
 		Weights: b.Parameters, Gradients: b.Gradients, Moments: b.Optimizer, Sums: b.Workspace,
-		Activations: int64(inFlight)*b.Activations + int64(between)*b.Held,
+		Activations: int64(inFlight)*b.Activations + int64(between)*b.Held + int64(recomputed)*b.Recomputed,
 	}
 }

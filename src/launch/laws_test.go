@@ -174,17 +174,17 @@ func thaws(t *testing.T, r *run) {
 	}
 }
 
-// variants are choices of replicas, a tied head, what a layer is, and slices of the head: any
-// two of the choices meet. What a row sets itself stays.
+// variants are choices of replicas, a tied head, what a layer is, slices of the head, and what
+// is computed twice: any two of the choices meet, but for the last. What a row sets itself stays.
 var variants = []string{
 	"parallel.replicas=1 model.tied=true model.grain=block model.head_shards=1 ",
-	"parallel.replicas=2 model.tied=false model.grain=half model.head_shards=3 ",
-	"parallel.replicas=1 model.tied=true model.grain=half model.head_shards=4 ",
-	"parallel.replicas=2 model.tied=true model.grain=block model.head_shards=1 mesh.order=replica-major ",
+	"parallel.replicas=2 model.tied=false model.grain=half model.head_shards=3 model.recompute=block ",
+	"parallel.replicas=1 model.tied=true model.grain=half model.head_shards=4 model.recompute=attention ",
+	"parallel.replicas=2 model.tied=true model.grain=block model.head_shards=1 mesh.order=replica-major model.recompute=block ",
 	"parallel.replicas=1 model.tied=false model.grain=half model.head_shards=1 ",
-	"parallel.replicas=3 model.tied=false model.grain=block model.head_shards=2 mesh.order=replica-major ",
+	"parallel.replicas=3 model.tied=false model.grain=block model.head_shards=2 mesh.order=replica-major model.recompute=attention ",
 	"parallel.replicas=2 model.tied=true model.grain=half model.head_shards=4 mesh.order=replica-major ",
-	"parallel.replicas=1 model.tied=false model.grain=block model.head_shards=1 ",
+	"parallel.replicas=1 model.tied=false model.grain=block model.head_shards=1 model.recompute=block ",
 }
 
 // settings returns those of a row in a variant, on one stage.
@@ -244,7 +244,7 @@ func title(c config.Config) string {
 // TestLaws: every row of the table, alone and beside others, keeps law 1 and law 2: whatever
 // is done to its run, losses, gradient norms, validation losses, the final hash, and which
 // layers freeze when, are those of one stage that never moved a layer nor stopped, and whose
-// replicas each have all masters and moments. The columns are what is done to it. With DYNMO_LONG=1 every row goes through all columns, in all
+// replicas each have all masters and moments, and which computes nothing twice. The columns are what is done to it. With DYNMO_LONG=1 every row goes through all columns, in all
 // variants and places, else through one variant: it moves in a place, is saved and goes on
 // elsewhere if it is a kind by itself or every second mix, and goes through one of the other
 // columns, in turn.
@@ -257,7 +257,7 @@ func TestLaws(t *testing.T) {
 			c := r.settings(t, v)
 			t.Run(fmt.Sprintf("%s/%d", r.name, v), func(t *testing.T) {
 				whole := c
-				whole.Optimizer.Shard = false
+				whole.Optimizer.Shard, whole.Model.Recompute = false, "none"
 				still := goRun(t, whole, nil)
 				if first, last := still.losses[0], still.losses[len(still.losses)-1]; still.moves != 0 || last >= first && i < len(rows) {
 					t.Errorf("%d moves on one stage, loss from %v to %v", still.moves, first, last)
@@ -455,9 +455,9 @@ func TestRandomShapes(t *testing.T) {
 	}
 }
 
-// onOne returns the settings with one stage.
+// onOne returns the settings with one stage, where nothing is computed twice.
 func onOne(c config.Config) config.Config {
-	c.Parallel.Stages, c.Schedule.Kind = 1, "1f1b"
+	c.Parallel.Stages, c.Schedule.Kind, c.Model.Recompute = 1, "1f1b", "none"
 	return c
 }
 
@@ -471,6 +471,7 @@ func drawn(t *testing.T, seed uint64) (name string, c config.Config) {
 		p.int("model.sequence", 1, 9)
 		p.int("model.vocab", 256, 300)
 		p.one("model.tied", "true", "false")
+		p.one("model.recompute", "none", "attention", "block")
 		p.int("model.head_shards", 1, 4)
 		p.int("parallel.replicas", 1, 3)
 		p.int("parallel.microbatches", 1, 5)

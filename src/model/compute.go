@@ -2,22 +2,36 @@ package model
 
 import "dynmo/src/tensor"
 
-// Sizes returns the bytes of the memory that one microbatch needs in this
-// layer: saved from forward to the backward for weights, held from the
-// backward for inputs to the one for weights.
-func (l *Layer) Sizes(x *Exec) (saved, held int64) { return l.SizesOf(x, x.N()) }
+// Sizes is the bytes of the memory that one microbatch needs in a layer.
+type Sizes struct {
+	Kept  int64 // from forward to the backward for weights
+	Again int64 // the same, of the parts that run forward again: it may hold anything between forward and backward
+	Held  int64 // from the backward for inputs to the one for weights
+}
 
-// sizes is Sizes of a microbatch of so many tokens.
-func (l *Layer) SizesOf(x *Exec, tokens int) (saved, held int64) {
+// Sizes returns the bytes that one full microbatch needs in this layer.
+func (l *Layer) Sizes(x *Exec) Sizes { return l.SizesOf(x, x.N()) }
+
+// SizesOf is Sizes of a microbatch of so many tokens.
+func (l *Layer) SizesOf(x *Exec, tokens int) (sizes Sizes) {
 	full := &Batch{Tokens: tokens, Queries: tokens, Capacity: tokens}
 	for i, p := range l.Parts {
 		_, s, h := p.Memory(x, full, tensor.Mem{}, tensor.Mem{})
-		saved, held = saved+s, held+h
+		sizes.Held += h
+		if i < l.again {
+			sizes.Again += s
+		} else {
+			sizes.Kept += s
+		}
+		passed := aligned(p.Leaves().Bytes(x, full.Capacity))
+		if i == l.again-1 {
+			sizes.Kept += passed
+		}
 		if i < len(l.Parts)-1 { // the gradient that passes from part to part
-			held += aligned(p.Leaves().Bytes(x, full.Capacity))
+			sizes.Held += passed
 		}
 	}
-	return saved, held
+	return sizes
 }
 
 // Leaves returns what the layer passes on.
@@ -36,16 +50,16 @@ type operands struct {
 // operands returns, first part first, the memory that each part works on: inp
 // enters the first part and dout the last, din leaves the first. In a forward held
 // is absent.
-func (l *Layer) operands(x *Exec, b *Batch, saved, held, inp, dout, din tensor.Mem) (list [MostParts]operands) {
+func (l *Layer) operands(x *Exec, b *Batch, s Saved, held, inp, dout, din tensor.Mem) (list [MostParts]operands) {
 	for i, p := range l.Parts {
 		w := &list[i]
-		*w = operands{part: p, b: b.OfPart(i), saved: saved, held: held, inp: inp, dout: dout, grad: din}
-		var savedBytes, heldBytes int64
-		w.out, savedBytes, heldBytes = p.Memory(x, w.b, saved, held)
+		*w = operands{part: p, b: b.OfPart(i), saved: *l.of(i, &s), held: held, inp: inp, dout: dout, grad: din}
+		var heldBytes int64
+		w.out, _, heldBytes = p.Memory(x, w.b, w.saved, held)
 		if i == len(l.Parts)-1 {
 			break
 		}
-		inp, saved = w.out, saved.Span(savedBytes, saved.Bytes-savedBytes)
+		inp = l.next(i, x, b, &s)
 		if !held.IsZero() {
 			between := p.Leaves()
 			din = held.Span(heldBytes, between.Bytes(x, b.Tokens))
@@ -57,20 +71,19 @@ func (l *Layer) operands(x *Exec, b *Batch, saved, held, inp, dout, din tensor.M
 	return list
 }
 
-// savedOf returns what a part has of saved.
-func (l *Layer) savedOf(part int, x *Exec, b *Batch, saved tensor.Mem) tensor.Mem {
-	for i, p := range l.Parts[:part] {
-		_, bytes, _ := p.Memory(x, b.OfPart(i), saved, tensor.Mem{})
-		saved = saved.Span(bytes, saved.Bytes-bytes)
+// savedOf returns what a part has of saved memory.
+func (l *Layer) savedOf(part int, x *Exec, b *Batch, s Saved) tensor.Mem {
+	for i := range part {
+		l.next(i, x, b, &s)
 	}
-	return saved
+	return *l.of(part, &s)
 }
 
-// Output returns where Forward leaves its result inside saved; absent where
-// nothing leaves.
-func (l *Layer) Output(x *Exec, b *Batch, saved tensor.Mem) tensor.Mem {
-	last := len(l.Parts) - 1
-	out, _, _ := l.Parts[last].Memory(x, b.OfPart(last), l.savedOf(last, x, b, saved), tensor.Mem{})
+// Output returns where Forward leaves its result inside s.Kept; absent where nothing leaves.
+func (l *Layer) Output(x *Exec, b *Batch, s Saved) (out tensor.Mem) {
+	for i := range l.Parts {
+		out = l.next(i, x, b, &s)
+	}
 	return out
 }
 
@@ -90,35 +103,38 @@ func Idles(p Part, b *Batch) bool {
 // Forward computes Output from inp, the Output of the layer before. The first
 // layer takes no inp; what layers need of the data is put in place by Feed. Readings
 // of no tokens are zero.
-func (l *Layer) Forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
+func (l *Layer) Forward(x *Exec, b *Batch, s Saved, inp tensor.Mem) error {
 	if l.skips(b) {
 		for i := range l.Parts {
-			l.unread(x, b, saved, i)
+			l.unread(x, b, s, i)
 		}
 		if b.Work == nil {
 			return nil
 		}
 		return b.Work.Skip()
 	}
-	list := l.operands(x, b, saved, tensor.Mem{}, inp, tensor.Mem{}, tensor.Mem{})
+	list := l.operands(x, b, s, tensor.Mem{}, inp, tensor.Mem{}, tensor.Mem{})
 	for i := range l.Parts {
 		w := &list[i]
 		if Idles(w.part, b) {
-			l.unread(x, b, saved, i)
+			l.unread(x, b, s, i)
 			continue
 		}
 		if err := w.part.Forward(x, w.b, w.saved, w.inp); err != nil {
 			return err
+		}
+		if i == l.again-1 {
+			x.Stream.Copy(l.passed(x, b, &s.Kept), w.out)
 		}
 	}
 	return nil
 }
 
 // unread makes the readings of a part zero.
-func (l *Layer) unread(x *Exec, b *Batch, saved tensor.Mem, part int) {
+func (l *Layer) unread(x *Exec, b *Batch, s Saved, part int) {
 	for i, r := range l.readings {
 		if r.part == part {
-			x.Stream.Zero(l.Reading(x, b, saved, i))
+			x.Stream.Zero(l.Reading(x, b, s, i))
 		}
 	}
 }
@@ -126,11 +142,11 @@ func (l *Layer) unread(x *Exec, b *Batch, saved tensor.Mem, part int) {
 // BackwardInput sets din, the gradient of inp, from dout, that of the output,
 // and leaves in held what BackwardWeight needs. Without din only that is done.
 // The chain's last layer takes no dout.
-func (l *Layer) BackwardInput(x *Exec, b *Batch, saved, held, inp, dout, din tensor.Mem) error {
+func (l *Layer) BackwardInput(x *Exec, b *Batch, s Saved, held, inp, dout, din tensor.Mem) error {
 	if l.skips(b) {
 		return nil
 	}
-	list := l.operands(x, b, saved, held, inp, dout, din)
+	list := l.operands(x, b, s, held, inp, dout, din)
 	for i := len(l.Parts) - 1; i >= 0; i-- {
 		w := &list[i]
 		if Idles(w.part, b) {
@@ -145,11 +161,11 @@ func (l *Layer) BackwardInput(x *Exec, b *Batch, saved, held, inp, dout, din ten
 
 // BackwardWeight adds to the gradients of the parameters that are not frozen. All
 // memory is as BackwardInput left it.
-func (l *Layer) BackwardWeight(x *Exec, b *Batch, saved, held, inp, dout tensor.Mem) error {
+func (l *Layer) BackwardWeight(x *Exec, b *Batch, s Saved, held, inp, dout tensor.Mem) error {
 	if l.skips(b) {
 		return nil
 	}
-	list := l.operands(x, b, saved, held, inp, dout, tensor.Mem{})
+	list := l.operands(x, b, s, held, inp, dout, tensor.Mem{})
 	for i := len(l.Parts) - 1; i >= 0; i-- {
 		w := &list[i]
 		if Idles(w.part, b) {
@@ -164,12 +180,12 @@ func (l *Layer) BackwardWeight(x *Exec, b *Batch, saved, held, inp, dout tensor.
 
 // Feed puts the tokens and the targets of a full microbatch, those that are there,
 // where the layer reads them.
-func (l *Layer) Feed(x *Exec, b *Batch, saved tensor.Mem, tokens, targets []int32) {
+func (l *Layer) Feed(x *Exec, b *Batch, s Saved, tokens, targets []int32) {
 	if l.skips(b) {
 		return
 	}
 	for i, p := range l.Parts {
-		p.Feed(x, b.OfPart(i), l.savedOf(i, x, b, saved), tokens, targets)
+		p.Feed(x, b.OfPart(i), l.savedOf(i, x, b, s), tokens, targets)
 	}
 }
 
@@ -182,10 +198,10 @@ func (l *Layer) Readings() []Reading {
 	return list
 }
 
-// Reading returns where Forward leaves the i-th of Readings, inside saved.
-func (l *Layer) Reading(x *Exec, b *Batch, saved tensor.Mem, i int) tensor.Mem {
+// Reading returns where Forward leaves the i-th of Readings, inside s.
+func (l *Layer) Reading(x *Exec, b *Batch, s Saved, i int) tensor.Mem {
 	at := l.readings[i]
-	return l.Parts[at.part].Reading(x, b.OfPart(at.part), l.savedOf(at.part, x, b, saved), at.index)
+	return l.Parts[at.part].Reading(x, b.OfPart(at.part), l.savedOf(at.part, x, b, s), at.index)
 }
 
 // tuned returns the numbers of the layer's parts that are set between steps.

@@ -36,6 +36,8 @@ type Config struct {
 	NormEps       float64 // of RMSNorm; 0: norms are LayerNorm, and what is linear has biases
 	Rope          Rope    // of rotary positions; without a base positions have a table
 
+	Recompute Recompute // which parts of blocks run forward again
+
 	Kinds   Extensions // of the chain, by kinds of dynamism
 	Spread  int        // replicas of a stage that share out what each has of its own; 0: each has all
 	Shards  int        // replicas of a stage that share out masters and moments of every layer; 0: each has all
@@ -47,7 +49,7 @@ func FromConfig(c config.Config) Config {
 	shape := Config{
 		Blocks: c.Model.Blocks, Hidden: c.Model.Hidden, Heads: c.Model.Heads,
 		Sequence: c.Model.Sequence, Vocab: c.Model.Vocab, Tied: c.Model.Tied, HeadShards: c.Model.HeadShards,
-		HalfGrain: c.Model.Grain == "half", DepthScaled: c.Model.Init == "depth-scaled", Seed: c.Run.Seed,
+		Recompute: recomputes[c.Model.Recompute], HalfGrain: c.Model.Grain == "half", DepthScaled: c.Model.Init == "depth-scaled", Seed: c.Run.Seed,
 	}
 	if c.Model.Family != families[0].Name {
 		shape.Family = c.Model.Family

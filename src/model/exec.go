@@ -20,6 +20,7 @@ type Exec struct {
 	Scale      float64          // of the loss gradient: 1 / tokens of the global batch
 	Replicas   *comm.Group      // of the stage, for parts that talk; set by the pipeline
 	Validates  bool             // the forward is for validation: what training draws at random is left out
+	Repeats    bool             // the forward is a layer's second one for a microbatch: it decides, counts and sends nothing (see Layer.Repeat)
 	Full       Batch            // a microbatch of B sequences of T tokens; made by Reserve
 	Exchanging func(begin bool) // unless nil called when a pass begins to wait for other replicas, and when that ends
 

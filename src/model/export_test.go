@@ -37,9 +37,9 @@ func (p *Param) RowLengths() (int, int) { return p.rows() }
 func (s *Subset) Host() tensor.Mem { return s.host }
 
 // Logits returns what a head, or a slice of it, multiplies, and the rows of the vocabulary.
-func Logits(l *Layer, x *Exec, b *Batch, saved tensor.Mem) (normed, w tensor.Mem, hidden, lo, rows int) {
+func Logits(l *Layer, x *Exec, b *Batch, s Saved) (normed, w tensor.Mem, hidden, lo, rows int) {
 	h := l.Parts[0].(*head)
-	return h.saved(x, x.Cut(b, saved)).normed, h.token.W, h.hidden, h.lo, h.rows
+	return h.saved(x, x.Cut(b, s.Kept)).normed, h.token.W, h.hidden, h.lo, h.rows
 }
 
 // OwnMLP returns a block's MLP of whose first matrix each replica has its own.

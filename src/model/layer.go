@@ -37,6 +37,7 @@ type Layer struct {
 	updated, reduced          []segment // of the slabs
 	mine                      []segment // what this replica updates
 	readings                  []partReading
+	again                     int       // how many parts, the first ones, run forward again (see Recompute)
 	state                     []Section // what kinds of dynamism registered, by name
 }
 
@@ -104,6 +105,7 @@ func outline(c Config, description Description, h header, t tensor.DType) *Layer
 	if h.Threshold != nil {
 		l.Tune(*h.Threshold)
 	}
+	l.again = description.repeated(c.Recompute, l.Parts)
 	l.divide()
 	l.share(c)
 	return l
@@ -275,13 +277,13 @@ func (l *Layer) Param(weight string) *Param {
 // Bytes returns what the layer needs, by kind. The gradient of its output is
 // held between the two backwards of a microbatch.
 func (l *Layer) Bytes(x *Exec) cost.Bytes {
-	saved, held := l.Sizes(x)
-	saved += l.WorkBytes(x)
+	sizes := l.Sizes(x)
 	bytes := cost.Bytes{
 		Parameters: int64(l.all)*l.dtype.Size() + l.index.Bytes, Gradients: int64(l.all) * l.dtype.Wide().Size(),
-		Optimizer: 2*int64(l.hi-l.lo)*l.dtype.Wide().Size() + l.masterBytes(), Activations: saved,
-		Own:  int64(l.own-l.shared) * l.dtype.Wide().Size(),
-		Held: held + l.Leaves().Bytes(x, x.N()),
+		Optimizer: 2*int64(l.hi-l.lo)*l.dtype.Wide().Size() + l.masterBytes(), Activations: sizes.Kept + l.WorkBytes(x),
+		Recomputed: sizes.Again,
+		Own:        int64(l.own-l.shared) * l.dtype.Wide().Size(),
+		Held:       sizes.Held + l.Leaves().Bytes(x, x.N()),
 	}
 	if l.device != nil && l.device.Space() == tensor.Host {
 		for _, s := range l.state {

@@ -46,8 +46,8 @@ func TestBatchOfSomeTokens(t *testing.T) {
 			modeltest.Enlarge(ch.S)
 			modeltest.Thin(t, ch.S, format)
 			for _, m := range ch.Saved { // what is beyond the tokens must not matter
-				for i := range tensor.Of[float64](m.Span(0, m.Bytes/8*8)) {
-					tensor.Of[float64](m.Span(0, m.Bytes/8*8))[i] = math.NaN()
+				for i := range tensor.Of[float64](m.Kept.Span(0, m.Kept.Bytes/8*8)) {
+					tensor.Of[float64](m.Kept.Span(0, m.Kept.Bytes/8*8))[i] = math.NaN()
 				}
 			}
 			ch.Some(4, 1, 3)

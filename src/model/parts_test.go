@@ -70,8 +70,8 @@ func TestParts(t *testing.T) {
 		var notes []string
 		parts := []model.Part{&probe{name: "first", notes: &notes, names: []string{"a", model.Loss}}, &probe{name: "second", notes: &notes, fails: fails, names: []string{"b"}}}
 		l := model.Outlined(modeltest.Small, model.Description{Makers: []model.Maker{{New: func() model.Part { return parts[0] }}, {New: func() model.Part { return parts[1] }}}}, model.Header{}, tensor.F64)
-		savedBytes, heldBytes := l.Sizes(x)
-		saved, held := modeltest.Alloc(t, x.Device, savedBytes), modeltest.Alloc(t, x.Device, heldBytes)
+		sizes := l.Sizes(x)
+		saved, held := model.Saved{Kept: modeltest.Alloc(t, x.Device, sizes.Kept)}, modeltest.Alloc(t, x.Device, sizes.Held)
 		gradient := modeltest.Alloc(t, x.Device, l.Leaves().Bytes(x, x.N()))
 		for _, err := range []error{
 			l.Forward(x, &x.Full, saved, tensor.Mem{}),
@@ -94,8 +94,8 @@ func TestParts(t *testing.T) {
 			t.Errorf("readings %v", r)
 		}
 		second := l.Reading(x, &x.Full, saved, 2)
-		if off := uintptr(second.Ptr) - uintptr(saved.Ptr); int64(off) != savedBytes/2 || !l.Traits.Talks || l.Traits.Feeds {
-			t.Errorf("the second part's reading is %d bytes in, want %d", off, savedBytes/2)
+		if off := uintptr(second.Ptr) - uintptr(saved.Kept.Ptr); int64(off) != sizes.Kept/2 || !l.Traits.Talks || l.Traits.Feeds {
+			t.Errorf("the second part's reading is %d bytes in, want %d", off, sizes.Kept/2)
 		}
 	}
 }

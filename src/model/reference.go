@@ -17,7 +17,7 @@ const referenceSection = "reference"
 // Watch looks at a forward of the layer for a microbatch, whose work may still be under
 // way, and returns what it saw: names and values, whose layer and microbatch the pipeline
 // knows. It leaves everything as it is.
-type Watch func(x *Exec, b *Batch, saved, inp tensor.Mem) ([]cost.Count, error)
+type Watch func(x *Exec, b *Batch, s Saved, inp tensor.Mem) ([]cost.Count, error)
 
 // Repeats reports whether a forward of such a layer can be done again beside the live one:
 // it depends on nothing but its weights and what enters, and tells nobody else of it. A
@@ -167,18 +167,16 @@ func writer(m tensor.Mem, d tensor.DType) func(i int, x float64) {
 // the weights were the reference's: at most so many, evenly spread over the tokens. What
 // enters and the live layer's saved memory are those of a forward; nothing of the layer
 // changes. It waits for the stream.
-func (l *Layer) ReferenceRows(x *Exec, b *Batch, saved, inp tensor.Mem, most int) (live, reference [][]float64, err error) {
+func (l *Layer) ReferenceRows(x *Exec, b *Batch, s Saved, inp tensor.Mem, most int) (live, reference [][]float64, err error) {
 	memory := Heap{Device: l.device}
 	defer memory.Free()
 	if b.Work != nil { // the live one is the backward's
 		b = l.NewWork(x, &memory).Enter(b)
 	}
-	savedBytes, _ := l.Sizes(x)
-	slab, err := l.device.Alloc(int64(l.all) * l.dtype.Size())
-	scratch, failed := l.device.Alloc(savedBytes)
-	defer l.device.Free(slab)
-	defer l.device.Free(scratch)
-	if err = errors.Join(memory.Err, err, failed, x.Stream.Sync()); err != nil {
+	sizes := l.Sizes(x)
+	slab := memory.OnDevice(int64(l.all) * l.dtype.Size())
+	scratch := Saved{Kept: memory.OnDevice(sizes.Kept), Again: memory.OnDevice(sizes.Again)}
+	if err = errors.Join(memory.Err, x.Stream.Sync()); err != nil {
 		return nil, nil, err
 	}
 	if err = l.restored(slab); err != nil {
@@ -193,7 +191,7 @@ func (l *Layer) ReferenceRows(x *Exec, b *Batch, saved, inp tensor.Mem, most int
 	if err = errors.Join(l.Forward(x, b, scratch, inp), x.Stream.Sync()); err != nil {
 		return nil, nil, err
 	}
-	if live, err = l.outputs(x, b, saved, most); err == nil {
+	if live, err = l.outputs(x, b, s, most); err == nil {
 		reference, err = l.outputs(x, b, scratch, most)
 	}
 	return live, reference, err
@@ -201,8 +199,8 @@ func (l *Layer) ReferenceRows(x *Exec, b *Batch, saved, inp tensor.Mem, most int
 
 // outputs reads rows of a forward's output, whose work is done: states of tokens. They come
 // first where more leaves the layer.
-func (l *Layer) outputs(x *Exec, b *Batch, saved tensor.Mem, most int) ([][]float64, error) {
-	out, err := device.Read(l.device, l.Output(x, b, saved))
+func (l *Layer) outputs(x *Exec, b *Batch, s Saved, most int) ([][]float64, error) {
+	out, err := device.Read(l.device, l.Output(x, b, s))
 	if err != nil {
 		return nil, err
 	}

@@ -148,11 +148,11 @@ func (b *bench) sampler(c model.Config, threads int) (m *sample.Model, wrong int
 
 // forward returns the sum of the losses of tokens by the forward of training.
 func (b *bench) forward(x *model.Exec, stage *model.Stage, tokens, targets []int32) (float64, error) {
-	inp, last, memory := none, none, model.Heap{Device: x.Device}
+	inp, last, memory := none, model.Saved{}, model.Heap{Device: x.Device}
 	defer memory.Free()
 	for _, l := range stage.Layers {
-		bytes, _ := l.Sizes(x)
-		last = b.alloc(bytes)
+		sizes := l.Sizes(x)
+		last = model.Saved{Kept: b.alloc(sizes.Kept), Again: b.alloc(sizes.Again)}
 		if b.err != nil {
 			return 0, b.err
 		}

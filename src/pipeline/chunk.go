@@ -15,18 +15,19 @@ import (
 // virtual stages before and behind it are on other ranks, or chunks of this one.
 type chunk struct {
 	layers      []*model.Layer
-	entering    model.Width // of the boundary before the chunk
-	feeds       bool        // a layer reads data
-	upstream    bool        // something before the chunk is trained: gradients go there
-	trained     bool        // something in the chunk or before it is trained: it has backwards, for which gradients arrive
-	before      *chunk      // the one before, if it is on this rank; else nil
-	next, prior port        // where activations and gradients go, on another rank
-	forwards    flow        // activations from the one before
-	backwards   flow        // gradients from the one behind
-	free        []*buffer   // activation buffers
-	stashes     []stash     // free memory between I and W
-	outgoing    []*outgoing // gradients on their way to another rank, oldest first
-	active      []*buffer   // by microbatch
+	entering    model.Width    // of the boundary before the chunk
+	feeds       bool           // a layer reads data
+	upstream    bool           // something before the chunk is trained: gradients go there
+	trained     bool           // something in the chunk or before it is trained: it has backwards, for which gradients arrive
+	before      *chunk         // the one before, if it is on this rank; else nil
+	next, prior port           // where activations and gradients go, on another rank
+	forwards    flow           // activations from the one before
+	backwards   flow           // gradients from the one behind
+	free        []*buffer      // activation buffers
+	stashes     []stash        // free memory between I and W
+	recomputed  [][]tensor.Mem // free memory, by layer, of what layers compute again; a forward uses the last
+	outgoing    []*outgoing    // gradients on their way to another rank, oldest first
+	active      []*buffer      // by microbatch
 	readings    []reading
 	rows        []reading // of layers that say how many tokens they worked on (see model.Reading)
 }
@@ -37,7 +38,7 @@ type buffer struct {
 	received *model.Subset  // entering, where tokens may have left before the chunk; else nil
 	batches  []*model.Batch // that entered each layer of the chunk
 	work     []model.Work   // by layer; nil of layers that keep none
-	saved    []tensor.Mem   // by layer
+	kept     []tensor.Mem   // by layer
 	inp      tensor.Mem     // what entered the chunk
 	dout     tensor.Mem     // gradient from behind the chunk
 	din      tensor.Mem     // where the gradient of inp goes; absent where it is not wanted
@@ -53,6 +54,7 @@ func (b *buffer) leaving() *model.Batch { return b.batches[len(b.batches)-1].Lea
 type stash struct {
 	layers []tensor.Mem // by layer
 	douts  []tensor.Mem // gradient of each layer's output, but the last layer's
+	again  []tensor.Mem // by layer: what it has computed again
 }
 
 // outgoing is the send buffer of a gradient for another rank.
@@ -87,7 +89,7 @@ func (p *planner) chunk(v int, layers []*model.Layer, n buffers) *chunk {
 		c.backwards.order = order(r.list, index, schedule.RecvBackward)
 	}
 	if !c.trained {
-		n.stashes, n.gradients = 0, 0
+		n.stashes, n.gradients, n.recomputed = 0, 0, 1
 	}
 	if !c.upstream {
 		n.outgoing = 0
@@ -99,16 +101,21 @@ func (p *planner) chunk(v int, layers []*model.Layer, n buffers) *chunk {
 			b.received = model.NewSubset(r.x, p)
 		}
 		for _, l := range layers {
-			saved, _ := l.Sizes(r.x)
-			b.saved, b.work = append(b.saved, p.OnDevice(saved)), append(b.work, l.NewWork(r.x, p))
+			b.kept, b.work = append(b.kept, p.OnDevice(l.Sizes(r.x).Kept)), append(b.work, l.NewWork(r.x, p))
 		}
 		c.free = append(c.free, b)
+	}
+	for range n.recomputed {
+		var again []tensor.Mem
+		for _, l := range layers {
+			again = append(again, p.OnDevice(l.Sizes(r.x).Again))
+		}
+		c.recomputed = append(c.recomputed, again)
 	}
 	for range n.stashes {
 		s := stash{}
 		for i, l := range layers {
-			_, held := l.Sizes(r.x)
-			s.layers = append(s.layers, p.OnDevice(held))
+			s.layers = append(s.layers, p.OnDevice(l.Sizes(r.x).Held))
 			if i < last {
 				s.douts = append(s.douts, room(l.Leaves()))
 			}
@@ -166,11 +173,17 @@ func (c *chunk) data(feed Feed, m int) (tokens, targets []int32) {
 // forward returns the forward pass of layer i, whose data is put in place.
 func (c *chunk) forward(x *model.Exec, b *buffer, i int, tokens, targets []int32) pass {
 	b.enter(i)
-	l := c.layers[i]
+	l, saved := c.layers[i], c.inForward(b, i)
 	if c.feeds {
-		l.Feed(x, b.batches[i], b.saved[i], tokens, targets)
+		l.Feed(x, b.batches[i], saved, tokens, targets)
 	}
-	return pass{op: trace.F, layer: l, batch: b.batches[i], saved: b.saved[i], inp: c.input(x, b, i)}
+	return pass{op: trace.F, layer: l, batch: b.batches[i], saved: saved, inp: c.input(x, b, i)}
+}
+
+// inForward returns the saved memory of layer i during a forward and until the next
+// instruction.
+func (c *chunk) inForward(b *buffer, i int) model.Saved {
+	return model.Saved{Kept: b.kept[i], Again: c.recomputed[len(c.recomputed)-1][i]}
 }
 
 // enter notes the batch that enters a layer, which the layer before has left.
@@ -190,7 +203,7 @@ func (b *buffer) enter(layer int) {
 func (c *chunk) close(m int, after device.Event) error {
 	b := c.active[m]
 	c.active[m] = nil
-	c.stashes = append(c.stashes, b.stash)
+	c.stashes, c.recomputed = append(c.stashes, b.stash), append(c.recomputed, b.stash.again)
 	c.free = append(c.free, b)
 	inp, dout := b.inp, b.dout
 	b.inp, b.dout, b.din, b.stash = tensor.Mem{}, tensor.Mem{}, tensor.Mem{}, stash{}
@@ -222,7 +235,7 @@ func (c *chunk) leave(m int) {
 // output returns what leaves the chunk for a microbatch.
 func (c *chunk) output(x *model.Exec, m int) tensor.Mem {
 	last, b := len(c.layers)-1, c.active[m]
-	return c.layers[last].Output(x, b.batches[last], b.saved[last])
+	return c.layers[last].Output(x, b.batches[last], model.Saved{Kept: b.kept[last]})
 }
 
 // input returns what enters layer i of the chunk.
@@ -230,7 +243,7 @@ func (c *chunk) input(x *model.Exec, b *buffer, i int) tensor.Mem {
 	if i == 0 {
 		return present(x, b.entering, c.entering, b.inp)
 	}
-	return c.layers[i-1].Output(x, b.batches[i-1], b.saved[i-1])
+	return c.layers[i-1].Output(x, b.batches[i-1], model.Saved{Kept: b.kept[i-1]})
 }
 
 // dout returns the gradient of what leaves layer i of the chunk.
@@ -266,6 +279,8 @@ func present(x *model.Exec, b *model.Batch, w model.Width, m tensor.Mem) tensor.
 func (c *chunk) stashFor(r *Runner, m int) error {
 	b, last := c.active[m], len(c.stashes)-1
 	b.stash, c.stashes = c.stashes[last], c.stashes[:last]
+	last = len(c.recomputed) - 1
+	b.stash.again, c.recomputed = c.recomputed[last], c.recomputed[:last]
 	switch {
 	case !c.upstream:
 		return nil

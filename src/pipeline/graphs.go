@@ -10,17 +10,21 @@ import (
 // pass is one pass of a layer over some memory: everything its calls depend on as
 // long as the runner lasts. What a pass does not use is absent.
 type pass struct {
-	op                          trace.Op // F, I or W
-	layer                       *model.Layer
-	batch                       *model.Batch
-	saved, held, inp, dout, din tensor.Mem
+	op                   trace.Op // F, I or W
+	second               bool     // the F is the one before the backward for inputs, of what recomputes
+	layer                *model.Layer
+	batch                *model.Batch
+	saved                model.Saved
+	held, inp, dout, din tensor.Mem
 }
 
 func (p *pass) enqueue(x *model.Exec) error {
-	switch p.op {
-	case trace.F:
+	switch {
+	case p.second:
+		return p.layer.Repeat(x, p.batch, p.saved, p.inp)
+	case p.op == trace.F:
 		return p.layer.Forward(x, p.batch, p.saved, p.inp)
-	case trace.I:
+	case p.op == trace.I:
 		return p.layer.BackwardInput(x, p.batch, p.saved, p.held, p.inp, p.dout, p.din)
 	}
 	return p.layer.BackwardWeight(x, p.batch, p.saved, p.held, p.inp, p.dout)
@@ -39,7 +43,7 @@ type shape struct {
 type graphs map[shape]device.Graph
 
 // shapesOfAPass is how many shapes are remembered for each of a step's passes, of
-// which a layer has three for a microbatch: numbers of tokens that depend on data
+// which a layer has three, or four if it recomputes, for a microbatch: numbers of tokens that depend on data
 // rarely repeat, and a graph takes memory of the device.
 const shapesOfAPass = 4
 

@@ -11,6 +11,7 @@ import (
 type buffers struct {
 	activations int // for microbatches in flight
 	stashes     int // for microbatches between I and W
+	recomputed  int // for microbatches with what layers compute again
 	entering    int // for activations of the virtual stage before
 	gradients   int // for gradients of the one behind
 	outgoing    int // for gradients on their way to another rank
@@ -21,7 +22,7 @@ type buffers struct {
 // message can arrive early; what is of this rank, one for each microbatch in
 // flight.
 func countBuffers(m partition.Map, virtual int, p schedule.Peak) buffers {
-	b := buffers{activations: p.InFlight, stashes: p.Between, entering: p.InFlight + 1, gradients: p.Between + 1, outgoing: p.Outgoing}
+	b := buffers{activations: p.InFlight, stashes: p.Between, recomputed: p.Recomputed, entering: p.InFlight + 1, gradients: p.Between + 1, outgoing: p.Outgoing}
 	switch {
 	case virtual == 0:
 		b.entering = 0

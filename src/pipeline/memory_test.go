@@ -2,6 +2,7 @@ package pipeline_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"dynmo/src/comm"
@@ -45,11 +46,11 @@ func TestPlanTakesWhatIsAccounted(t *testing.T) {
 			most.Between, most.Outgoing = max(most.Between, p.Between), max(most.Outgoing, p.Outgoing)
 		}
 		for name, c := range map[string]model.Config{
-			"whole": tiny, "slices": thinned("", true, false, 3), "selecting": thinned("thinning", true, false, 1),
+			"whole": tiny, "recomputing": recomputing(tiny, model.RecomputeBlock), "recomputing attention": recomputing(tiny, model.RecomputeAttention), "slices": thinned("", true, false, 3), "selecting": thinned("thinning", true, false, 1),
 			"selecting at once": thinned("thinning at once", true, false, 1), "routing": thinned("routing", true, false, 1),
 			"exits": exiting("classifier", 0.5), "exits by saturation": exiting("saturation", 0.5),
 		} {
-			exact := name == "whole" || name == "selecting at once" || name == "routing"
+			exact := name == "whole" || strings.HasPrefix(name, "recomputing") || name == "selecting at once" || name == "routing"
 			t.Run(fmt.Sprintf("%s/stages=%d/%s", plan.Kind, plan.Map.Stages, name), func(t *testing.T) {
 				err := local.Run(plan.Map.Stages, func(tr comm.Transport) error {
 					r, err := runner(tr, c, plan, device.NewWall(), ref.New(tensor.F32))
@@ -74,6 +75,12 @@ func TestPlanTakesWhatIsAccounted(t *testing.T) {
 	}
 }
 
+// recomputing returns a model that computes something twice.
+func recomputing(c model.Config, r model.Recompute) model.Config {
+	c.Recompute = r
+	return c
+}
+
 // accounted returns the bytes of a stage whose virtual stages have equal shares
 // of the chain.
 func accounted(x *model.Exec, s *model.Stage, plan schedule.Schedule, stage int) int64 {
@@ -88,7 +95,7 @@ func accounted(x *model.Exec, s *model.Stage, plan schedule.Schedule, stage int)
 		for _, l := range s.Segment(v*c.Layers()/m.Virtual(), (v+1)*c.Layers()/m.Virtual()) {
 			b := l.Bytes(x)
 			shared, own := l.NormBlocks(0)
-			sum += b.Static() + int64(p.InFlight)*b.Activations + int64(p.Between)*b.Held + int64(shared+own)*tensor.F64.Size()
+			sum += b.Static() + int64(p.InFlight)*b.Activations + int64(p.Between)*b.Held + int64(p.Recomputed)*b.Recomputed + int64(shared+own)*tensor.F64.Size()
 		}
 	}
 	return sum

@@ -57,7 +57,7 @@ func (r *Runner) read(c *chunk, m int) {
 	a := c.active[m]
 	for _, list := range [][]reading{c.readings, c.rows} {
 		for _, at := range list {
-			from := c.layers[at.layer].Reading(r.x, a.batches[at.layer], a.saved[at.layer], at.index)
+			from := c.layers[at.layer].Reading(r.x, a.batches[at.layer], c.inForward(a, at.layer), at.index)
 			r.x.Stream.Copy(at.host.Span(int64(m)*from.Bytes, from.Bytes), from)
 		}
 	}

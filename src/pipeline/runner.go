@@ -122,7 +122,7 @@ func New(x *model.Exec, l layout.Layout, s *model.Stage, g Groups, o Options) (*
 		v := m.Place(r.stage(), i)
 		lo, hi := l.Cuts.Range(v)
 		c := plan.chunk(v, s.Segment(lo, hi), countBuffers(m, v, peaks[v]))
-		r.mostGraphs += shapesOfAPass * 3 * (hi - lo) * sched.Microbatches
+		r.mostGraphs += shapesOfAPass * 4 * (hi - lo) * sched.Microbatches
 		losses = plan.readings(c, losses)
 		r.chunks = append(r.chunks, c)
 	}

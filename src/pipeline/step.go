@@ -7,6 +7,7 @@ import (
 	"dynmo/src/comm"
 	"dynmo/src/cost"
 	"dynmo/src/device"
+	"dynmo/src/model"
 	"dynmo/src/schedule"
 	"dynmo/src/tensor"
 	"dynmo/src/trace"
@@ -162,7 +163,7 @@ func (r *Runner) watch(c *chunk, m int) error {
 		if l.Watch == nil {
 			continue
 		}
-		seen, err := l.Watch(r.x, b.batches[i], b.saved[i], c.input(r.x, b, i))
+		seen, err := l.Watch(r.x, b.batches[i], c.inForward(b, i), c.input(r.x, b, i))
 		if err != nil {
 			return fmt.Errorf("layer %d (%s): watched: %w", l.ID, l.Name, err)
 		}
@@ -186,7 +187,7 @@ func (r *Runner) backward(c *chunk, in schedule.Instr) error {
 	for i := len(c.layers) - 1; i >= 0 && c.layers[i].ID >= r.trained; i-- {
 		l := c.layers[i]
 		p := pass{
-			op: trace.I, layer: l, batch: b.batches[i], saved: b.saved[i], held: b.stash.layers[i],
+			op: trace.I, layer: l, batch: b.batches[i], saved: model.Saved{Kept: b.kept[i], Again: b.stash.again[i]}, held: b.stash.layers[i],
 			inp: c.input(r.x, b, i), dout: c.dout(r.x, b, i), din: c.din(r, b, i),
 		}
 		if in.Op != schedule.W {
@@ -218,7 +219,13 @@ func (r *Runner) backward(c *chunk, in schedule.Instr) error {
 func (r *Runner) pass(p *pass, in schedule.Instr) error {
 	n := r.begin(p.op, p.layer.ID, in)
 	r.passing = true
-	err := r.enqueue(p)
+	var err error
+	if p.op == trace.I && p.layer.Recomputes() {
+		err = r.enqueue(&pass{op: trace.F, second: true, layer: p.layer, batch: p.batch, saved: p.saved, inp: p.inp})
+	}
+	if err == nil {
+		err = r.enqueue(p)
+	}
 	if r.passing = false; err != nil {
 		return fmt.Errorf("layer %d (%s): %w", p.layer.ID, p.layer.Name, err)
 	}

@@ -87,7 +87,7 @@ func (r *Runner) validate(feed Feed) error {
 	defer func() { r.x.Validates = false }()
 	for i, c := range v.chunks {
 		lent := r.chunks[i]
-		c.free, c.forwards.free = append(c.free[:0], lent.free...), append(c.forwards.free[:0], lent.forwards.free...)
+		c.free, c.recomputed, c.forwards.free = append(c.free[:0], lent.free...), lent.recomputed, append(c.forwards.free[:0], lent.forwards.free...)
 		if err := c.forwards.restart(); err != nil {
 			return err
 		}

@@ -92,11 +92,10 @@ func (r *trainer) logProbabilities(t *testing.T, tokens []int32) [][]float64 {
 	expect.OK(t, r.x.Reserve(r.s.Config))
 	defer r.x.Close()
 	targets := make([]int32, len(tokens))
-	out, saved := tensor.Mem{}, tensor.Mem{}
+	out, saved := tensor.Mem{}, model.Saved{}
 	for _, l := range r.s.Layers {
-		bytes, _ := l.Sizes(r.x)
 		var err error
-		saved, err = r.x.Device.Alloc(bytes)
+		saved.Kept, err = r.x.Device.Alloc(l.Sizes(r.x).Kept)
 		expect.OK(t, err)
 		b := &r.x.Full
 		if w := l.NewWork(r.x, &model.Heap{Device: r.x.Device}); w != nil {
@@ -109,7 +108,7 @@ func (r *trainer) logProbabilities(t *testing.T, tokens []int32) [][]float64 {
 	v := r.s.Config.Vocab
 	var rows [][]float64
 	for i := range tokens {
-		gradient := tensor.Of[float32](saved)[i*v:][:v]
+		gradient := tensor.Of[float32](saved.Kept)[i*v:][:v]
 		row, rest := make([]float64, v), 1.0
 		for j, g := range gradient[1:] { // of the target, 0, the difference to 1 would cancel
 			row[j+1] = math.Log(float64(g))

@@ -4,7 +4,10 @@ package schedule
 type Peak struct {
 	InFlight int // microbatches between their F and their W: activations
 	Between  int // microbatches between their I and their W, at least 1
-	Outgoing int // gradients on their way to another stage, at least LeastOutgoing; 0 where none go
+	// Recomputed is how many microbatches have the memory at a time that layers compute again:
+	// those between their I and their W, and the one whose F is under way. At least 1.
+	Recomputed int
+	Outgoing   int // gradients on their way to another stage, at least LeastOutgoing; 0 where none go
 
 	Before int // chunks of its stage whose gradients a step completes before its own
 }
@@ -34,7 +37,7 @@ func (s Schedule) held() []Peak {
 	peaks := make([]Peak, s.Map.Virtual())
 	now := make([]Peak, s.Map.Virtual())
 	for v := range peaks {
-		peaks[v].Between = 1
+		peaks[v].Between, peaks[v].Recomputed = 1, 1
 	}
 	for stage, list := range s.Lists {
 		for _, in := range list {
@@ -43,8 +46,10 @@ func (s Schedule) held() []Peak {
 			switch in.Op {
 			case F:
 				n.InFlight++
+				most.Recomputed = max(most.Recomputed, n.Between+1)
 			case I, B:
 				n.Between++
+				most.Recomputed = max(most.Recomputed, n.Between)
 			}
 			most.InFlight, most.Between = max(most.InFlight, n.InFlight), max(most.Between, n.Between)
 			if in.Op == W || in.Op == B {

@@ -53,9 +53,9 @@ func trainedLoss(t *testing.T, dir, text string) float64 {
 		l, err := one.Layer(id, shape, dev, tensor.F32)
 		expect.OK(t, err)
 		sparse = sparse || slices.ContainsFunc(l.Params(), func(p *model.Param) bool { return p.Format == model.CSR })
-		bytes, _ := l.Sizes(x)
-		saved, err := dev.Alloc(bytes)
+		kept, err := dev.Alloc(l.Sizes(x).Kept)
 		expect.OK(t, err)
+		saved := model.Saved{Kept: kept}
 		l.Feed(x, &x.Full, saved, tokens[:len(tokens)-1], tokens[1:])
 		expect.OK(t, l.Forward(x, &x.Full, saved, out))
 		if out = l.Output(x, &x.Full, saved); id == one.Layers-1 {

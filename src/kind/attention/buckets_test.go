@@ -101,8 +101,7 @@ func TestOneBucketIsDense(t *testing.T) {
 func TestSparseBytes(t *testing.T) {
 	saved := func(count int) int64 {
 		ch := modeltest.New(t, inBuckets(count), tensor.F32)
-		bytes, _ := ch.S.Layers[1].Sizes(ch.X)
-		return bytes
+		return ch.S.Layers[1].Sizes(ch.X).Kept
 	}
 	// Of 16 tokens and 2 heads: the order, 256 bytes; the starts of 2 sequences, 160; the pairs, 16; each on cache lines.
 	if got, want := saved(4)-saved(0), int64(256+192+64); got != want {

@@ -41,7 +41,7 @@ func untold(c *modeltest.Chain, layer int) (probes, classifier float64) {
 		return 0, 0
 	}
 	d := c.Work[layer].(*departure)
-	s, _ := e.saved(c.X, c.Batches[layer], c.Saved[layer], len(d.rows))
+	s, _ := e.saved(c.X, c.Batches[layer], c.Saved[layer].Kept, len(d.rows))
 	if len(d.rows) > d.left {
 		probes = e.Weight * tensor.Of[float64](s.probes)[0]
 	}
@@ -200,10 +200,10 @@ func TestExitsForget(t *testing.T) {
 	modeltest.Enlarge(ch.S)
 	want := ch.Loss()
 	for _, m := range ch.Saved {
-		host, err := device.Read(ch.X.Device, m)
+		host, err := device.Read(ch.X.Device, m.Kept)
 		expect.OK(t, err)
 		for i := range tensor.Of[byte](host) {
-			tensor.Of[byte](m)[i] = 0xff
+			tensor.Of[byte](m.Kept)[i] = 0xff
 		}
 	}
 	if got := ch.Loss(); got != want {

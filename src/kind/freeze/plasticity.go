@@ -280,13 +280,13 @@ func evaluated(counts []cost.CountSum) (plasticities map[int]float64, seconds fl
 // layer may have been pruned since Before, so that only the forward knows whether its
 // reference is of the weights that it has.
 func watch(l *model.Layer) model.Watch {
-	return func(x *model.Exec, b *model.Batch, saved, inp tensor.Mem) ([]cost.Count, error) {
+	return func(x *model.Exec, b *model.Batch, s model.Saved, inp tensor.Mem) ([]cost.Count, error) {
 		if b.Tokens == 0 || !l.Refers() {
 			return nil, nil
 		}
 		clock := x.Device.Clock()
 		start := clock.Now()
-		live, reference, err := l.ReferenceRows(x, b, saved, inp, compared)
+		live, reference, err := l.ReferenceRows(x, b, s, inp, compared)
 		if err != nil {
 			return nil, err
 		}

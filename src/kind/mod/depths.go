@@ -144,7 +144,8 @@ func (r *routed) blockSizes(x *model.Exec) (saved, held int64) {
 	room, d := r.room(x), x.Backend.DType()
 	if s := &r.sizes; s.room != room || s.dtype != d {
 		s.room, s.dtype = room, d
-		s.saved, s.held = r.block.SizesOf(x, room)
+		sizes := r.block.SizesOf(x, room)
+		s.saved, s.held = sizes.Kept, sizes.Held
 	}
 	return r.sizes.saved, r.sizes.held
 }
@@ -192,6 +193,9 @@ func (r *routed) saved(x *model.Exec, c *model.Cutter) (s routedSaved) {
 	return s
 }
 
+// within returns the memory of the block.
+func (s routedSaved) within() model.Saved { return model.Saved{Kept: s.block} }
+
 type routedHeld struct{ dout, dinp, block tensor.Mem }
 
 func (r *routed) held(x *model.Exec, c *model.Cutter) routedHeld {
@@ -220,15 +224,15 @@ func (r *routed) Forward(x *model.Exec, b *model.Batch, saved, inp tensor.Mem) e
 	x.Stream.Copy(s.out, inp)
 	inside := b.Work.(*inner).inside
 	if inside.Tokens == 0 {
-		return r.block.Forward(x, inside, s.block, tensor.Mem{})
+		return r.block.Forward(x, inside, s.within(), tensor.Mem{})
 	}
 	rows, gate, keep := s.decided.of(x, inside.Tokens)
 	taken := r.taken(x, inside, s.inp)
 	x.Backend.GatherRows(x.Stream, taken, inp, rows, tensor.Mem{}, inside.Tokens, r.hidden)
-	if err := r.block.Forward(x, inside, s.block, taken); err != nil {
+	if err := r.block.Forward(x, inside, s.within(), taken); err != nil {
 		return err
 	}
-	x.Backend.ScatterRows(x.Stream, s.out, r.block.Output(x, inside, s.block), rows, keep, gate, inside.Tokens, r.hidden)
+	x.Backend.ScatterRows(x.Stream, s.out, r.block.Output(x, inside, s.within()), rows, keep, gate, inside.Tokens, r.hidden)
 	return nil
 }
 
@@ -250,9 +254,9 @@ func (r *routed) BackwardInput(x *model.Exec, b *model.Batch, saved, held, _, do
 		}
 		if inside.Tokens > 0 {
 			x.Backend.GatherRows(x.Stream, dy, dout, rows, gate, inside.Tokens, r.hidden)
-			x.Backend.GateGradient(x.Stream, s.decided.dlogits, dy, r.block.Output(x, inside, s.block), taken, rows, keep, inside.Tokens, r.hidden)
+			x.Backend.GateGradient(x.Stream, s.decided.dlogits, dy, r.block.Output(x, inside, s.within()), taken, rows, keep, inside.Tokens, r.hidden)
 		}
-		if err := r.block.BackwardInput(x, inside, s.block, h.block, taken, dy, dinp); err != nil {
+		if err := r.block.BackwardInput(x, inside, s.within(), h.block, taken, dy, dinp); err != nil {
 			return err
 		}
 	}
@@ -277,5 +281,5 @@ func (r *routed) BackwardWeight(x *model.Exec, b *model.Batch, saved, held, inp,
 		r.down.BackwardWeight(x, b.Tokens, s.decided.dguess, s.active)
 		r.up.BackwardWeight(x, b.Tokens, dpre, inp)
 	}
-	return r.block.BackwardWeight(x, inside, s.block, h.block, r.taken(x, inside, s.inp), r.taken(x, inside, h.dout))
+	return r.block.BackwardWeight(x, inside, s.within(), h.block, r.taken(x, inside, s.inp), r.taken(x, inside, h.dout))
 }

@@ -130,7 +130,7 @@ func TestRouting(t *testing.T) {
 		ch := modeltest.New(t, deep(c.Depths), tensor.F64)
 		ch.Loss()
 		r, b := ch.S.Layers[2].Parts[0].(*routed), ch.Batches[2]
-		s := r.saved(ch.X, ch.X.Cut(b, ch.Saved[2]))
+		s := r.saved(ch.X, ch.X.Cut(b, ch.Saved[2].Kept))
 		copy(tensor.Of[float64](s.logits), logits)
 		copy(tensor.Of[float64](s.guess), guesses)
 		expect.OK(t, r.decide(ch.X, b, s))

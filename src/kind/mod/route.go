@@ -26,11 +26,11 @@ func (r *routed) Reading(x *model.Exec, b *model.Batch, saved tensor.Mem, i int)
 	if i == 0 {
 		return s.decided.readings
 	}
-	return r.block.Reading(x, b.Work.(*inner).inside, s.block, i-1)
+	return r.block.Reading(x, b.Work.(*inner).inside, s.within(), i-1)
 }
 
 // decide has the device find and list the tokens that are taken. It waits only where a
-// predictor decides, for how many they are.
+// predictor decides, for how many they are; a second forward finds the same ones.
 func (r *routed) decide(x *model.Exec, b *model.Batch, s routedSaved) error {
 	in, at, n := b.Work.(*inner), s.decided, b.Tokens
 	d := kernel.Depths{
@@ -40,7 +40,7 @@ func (r *routed) decide(x *model.Exec, b *model.Batch, s routedSaved) error {
 	room := r.room(x)
 	x.Backend.ListTokens(x.Stream, d, at.rows, at.factors, in.positions(room), in.offsets(), at.taken, s.logits, b.Positions, b.Offsets,
 		n, b.Sequences, room)
-	if r.Predictor {
+	if r.Predictor && !x.Repeats {
 		return in.read()
 	}
 	return nil

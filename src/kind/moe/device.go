@@ -22,11 +22,12 @@ func (e *experts) assigned(d *dispatch, n int) int {
 	return e.assignable(n)
 }
 
-// dispatch sorts the assignments, and waits for the rows of each expert where passes need them.
+// dispatch sorts the assignments, and waits for the rows of each expert where passes need them:
+// once for a microbatch.
 func (e *experts) dispatch(x *model.Exec, b *model.Batch, s expertsSaved) error {
 	d := b.Work.(*dispatch)
 	e.placeTokens(x, b.Queries, s)
-	if e.grouped() {
+	if e.grouped() || x.Repeats {
 		return nil
 	}
 	ends := e.meeting(x).rows.Span(0, s.decided.ends.Bytes)

@@ -21,6 +21,8 @@ type dispatch struct {
 	// Where the host waits for the rows of experts:
 	ends   []int32 // by expert where its assignments begin; and where they all end
 	worked []int32 // by expert that is here, then by replica whose tokens they are, where the rows that it works on begin; and where they all end
+
+	inp, made tensor.Mem // where spread experts run forward again: inp and made of expertsSaved, which hold what other replicas sent
 }
 
 func newDispatch(x *model.Exec, e divided) *dispatch {

@@ -144,6 +144,7 @@ type experts struct {
 	outer          model.Linear // (Count, Count) behind it, and tanh; absent unless Squashed
 	lo             int          // the first expert of list in the block, but where they are spread
 	list           []mlpOf      // by expert that is here
+	keeps          bool         // a Work keeps what other replicas sent: a second forward sends nothing
 }
 
 // mlpOf is the matrices of an expert.
@@ -152,7 +153,8 @@ type mlpOf struct{ gateup, down model.Linear }
 func newExperts(c model.Config, kind Experts, block int) *experts {
 	e := &experts{
 		divided: kind.whole().on(c), hidden: c.Hidden, inside: c.Intermediate,
-		norm: c.NewNorm(model.InBlock(block), "norm2"),
+		norm:  c.NewNorm(model.InBlock(block), "norm2"),
+		keeps: c.Spread > 0 && c.Recompute != model.RecomputeNothing,
 	}
 	e.router, e.outer = kind.newRouter(c, block)
 	e.list = newMLPs(c, block, e.firstOf(c.Replica), e.here())
@@ -284,9 +286,27 @@ func (e *experts) cutLogits(x *model.Exec, c *model.Cutter, s *expertsSaved) {
 
 // cutAssigned takes what is of assignments, and of rows that the experts here work on.
 func (e *experts) cutAssigned(x *model.Exec, c *model.Cutter, s *expertsSaved) {
-	d, most, rows := x.Backend.DType(), e.assignable(c.Capacity), e.rows(c.Capacity)
+	d, rows := x.Backend.DType(), e.rows(c.Capacity)
 	s.decided = e.assignments(x, c)
-	s.inp, s.gateup, s.active, s.made = c.Take(rows*e.hidden, d), c.Take(2*rows*e.inside, d), c.Take(rows*e.inside, d), c.Take(most*e.hidden, d)
+	s.gateup, s.active = c.Take(2*rows*e.inside, d), c.Take(rows*e.inside, d)
+	if !e.keeps {
+		inp, made := e.exchanged(x, c.Capacity)
+		s.inp, s.made = c.Bytes(inp, inp), c.Bytes(made, made)
+	}
+}
+
+// with returns the memory with what a Work keeps of it.
+func (s expertsSaved) with(d *dispatch) expertsSaved {
+	if !d.inp.IsZero() {
+		s.inp, s.made = d.inp, d.made
+	}
+	return s
+}
+
+// exchanged returns the bytes of inp and made of expertsSaved for so many tokens.
+func (e *experts) exchanged(x *model.Exec, tokens int) (inp, made int64) {
+	row := int64(e.hidden) * x.Backend.DType().Size()
+	return int64(e.rows(tokens)) * row, int64(e.assignable(tokens)) * row
 }
 
 // expertsHeld: dlogits are the gradients of what the router's first matrix makes, dscores of

@@ -6,7 +6,8 @@ import (
 )
 
 func (e *experts) Forward(x *model.Exec, b *model.Batch, saved, inp tensor.Mem) error {
-	s, n, d := e.saved(x, x.Cut(b, saved)), b.Queries, b.Work.(*dispatch)
+	n, d := b.Queries, b.Work.(*dispatch)
+	s := e.saved(x, x.Cut(b, saved)).with(d)
 	b.Carry(x, s.out, inp)
 	inp, out := b.QueryRows(inp), b.QueryRows(s.out)
 	e.norm.Forward(x, n, s.normed, s.mean, s.rstd, inp)
@@ -22,16 +23,21 @@ func (e *experts) Forward(x *model.Exec, b *model.Batch, saved, inp tensor.Mem) 
 func (e *experts) forwardExperts(x *model.Exec, n int, d *dispatch, s expertsSaved, out, inp tensor.Mem) error {
 	assigned := e.assigned(d, n)
 	sent, made := e.outgoing(x, s.inp, s.made)
-	if assigned > 0 {
+	received := x.Repeats && e.Spread > 0 // by the first forward
+	if assigned > 0 && !received {
 		tokens, _ := s.decided.of(x, assigned)
 		x.Backend.GatherRows(x.Stream, first(x, sent, assigned, e.hidden), s.normed, tokens, tensor.Mem{}, assigned, e.hidden)
 	}
-	if err := e.exchange(x, d, there, sent, s.inp); err != nil {
-		return err
+	if !received {
+		if err := e.exchange(x, d, there, sent, s.inp); err != nil {
+			return err
+		}
 	}
 	e.work(x, d, s, made, assigned)
-	if err := e.exchange(x, d, back, s.made, made); err != nil {
-		return err
+	if !received {
+		if err := e.exchange(x, d, back, s.made, made); err != nil {
+			return err
+		}
 	}
 	if assigned == 0 {
 		x.Stream.Copy(out, inp)
@@ -76,7 +82,8 @@ func first(x *model.Exec, m tensor.Mem, rows, width int) tensor.Mem {
 }
 
 func (e *experts) BackwardInput(x *model.Exec, b *model.Batch, saved, held, inp, dout, din tensor.Mem) error {
-	s, h, n, d := e.saved(x, x.Cut(b, saved)), e.held(x, x.Cut(b, held)), b.Queries, b.Work.(*dispatch)
+	h, n, d := e.held(x, x.Cut(b, held)), b.Queries, b.Work.(*dispatch)
+	s := e.saved(x, x.Cut(b, saved)).with(d)
 	b.Carry(x, din, dout)
 	dout = b.QueryRows(dout)
 	e.weightGradients(x, b, s, h, dout)
@@ -137,9 +144,10 @@ func (e *experts) weightGradients(x *model.Exec, b *model.Batch, s expertsSaved,
 }
 
 func (e *experts) BackwardWeight(x *model.Exec, b *model.Batch, saved, held, inp, dout tensor.Mem) error {
-	s, h, n := e.saved(x, x.Cut(b, saved)), e.held(x, x.Cut(b, held)), b.Queries
+	h, n, d := e.held(x, x.Cut(b, held)), b.Queries, b.Work.(*dispatch)
+	s := e.saved(x, x.Cut(b, saved)).with(d)
 	e.routerWeights(x, n, s, h, b.QueryRows(inp))
-	e.expertWeights(x, n, b.Work.(*dispatch), s, h)
+	e.expertWeights(x, n, d, s, h)
 	return nil
 }
 

@@ -48,7 +48,14 @@ func (e *experts) Traits() model.Traits {
 	return model.Traits{Talks: e.Spread > 0, Waits: !e.grouped(), Once: e.Spread > 0}
 }
 
-func (e *experts) NewWork(x *model.Exec, _ model.Room) model.Work { return newDispatch(x, e.divided) }
+func (e *experts) NewWork(x *model.Exec, room model.Room) model.Work {
+	d := newDispatch(x, e.divided)
+	if e.keeps {
+		inp, made := e.exchanged(x, x.N())
+		d.inp, d.made = room.OnDevice(inp), room.OnDevice(made)
+	}
+	return d
+}
 
 // spreads panics unless the stage has the replicas that experts are spread over, each as many.
 func (e divided) spreads(x *model.Exec) {

@@ -25,7 +25,7 @@ type Chain struct {
 	Batches []*model.Batch // that enter each layer
 	Work    []model.Work   // of each layer
 	S       *model.Stage
-	Saved   []tensor.Mem
+	Saved   []model.Saved
 	Held    []tensor.Mem
 	Douts   []tensor.Mem
 	Tokens  []int32
@@ -47,11 +47,11 @@ func New(t *testing.T, c model.Config, d tensor.DType) *Chain {
 	expect.OK(t, err)
 	ch := &Chain{X: x, B: &x.Full, S: s}
 	for _, l := range s.Layers {
-		saved, held := l.Sizes(x)
-		ch.Saved = append(ch.Saved, Alloc(t, dev, saved))
+		sizes := l.Sizes(x)
+		ch.Saved = append(ch.Saved, model.Saved{Kept: Alloc(t, dev, sizes.Kept), Again: Alloc(t, dev, sizes.Again)})
 		ch.Batches = append(ch.Batches, ch.B)
 		ch.Work = append(ch.Work, l.NewWork(x, &model.Heap{Device: dev}))
-		ch.Held = append(ch.Held, Alloc(t, dev, held))
+		ch.Held = append(ch.Held, Alloc(t, dev, sizes.Held))
 		ch.Douts = append(ch.Douts, Alloc(t, dev, l.Leaves().Bytes(x, x.N())))
 	}
 	draw := random.Keyed(3)

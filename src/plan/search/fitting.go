@@ -27,7 +27,7 @@ func (p *Planner) fitting(t cost.Table) partition.Partition {
 		f.free += bytes
 	}
 	for l := layers - 1; l >= 0; l-- {
-		f.rest[l] = f.rest[l+1] + t.Layers[l].Bytes.Memory(1, 1).Total()
+		f.rest[l] = f.rest[l+1] + t.Layers[l].Bytes.Memory(1, 1, 1).Total()
 	}
 	if !f.place(0) {
 		return nil
@@ -52,7 +52,7 @@ func (f *fitter) place(v int) bool {
 	peak, left, free := f.p.peaks[v], f.left[stage], f.free
 	defer func() { f.left[stage], f.free = left, free }()
 	for e := f.cuts[v] + 1; e <= layers-(n-1-v); e++ {
-		bytes := f.t.Layers[e-1].Bytes.Memory(peak.InFlight, peak.Between).Total()
+		bytes := f.t.Layers[e-1].Bytes.Memory(peak.InFlight, peak.Between, peak.Recomputed).Total()
 		f.left[stage] -= bytes
 		f.free -= bytes
 		if f.tries++; f.left[stage] < 0 || f.tries > mostPlaces {

@@ -27,7 +27,7 @@ func (p *Planner) Memory(t cost.Table, cuts partition.Partition, peaks []schedul
 		sum := p.besideLayers(v, peak)
 		lo, hi := cuts.Range(v)
 		for _, l := range t.Layers[lo:hi] {
-			sum = sum.Plus(l.Bytes.Memory(peak.InFlight, peak.Between))
+			sum = sum.Plus(l.Bytes.Memory(peak.InFlight, peak.Between, peak.Recomputed))
 		}
 		stage := p.Map.Stage(v)
 		stages[stage] = stages[stage].Plus(sum)
@@ -118,7 +118,7 @@ func (p *Planner) caps(t cost.Table, cuts partition.Partition) []int {
 		static, each := p.gradientSumBytes(t, cuts, p.peaks, s), int64(0)
 		for _, l := range t.Layers[lo:hi] {
 			static += l.Bytes.Static()
-			each += l.Bytes.Activations + l.Bytes.Held
+			each += l.Bytes.Activations + l.Bytes.Held + l.Bytes.Recomputed
 		}
 		for caps[s] > 1 && static+int64(caps[s])*each+p.besideLayers(s, schedule.Peak{InFlight: caps[s], Between: caps[s], Outgoing: p.peaks[s].Outgoing}).Total() > p.limit {
 			caps[s]--

@@ -1,0 +1,98 @@
+package model
+
+import "dynmo/src/tensor"
+
+// Recompute says which parts of blocks run forward again before their backward for inputs.
+// Such parts keep only what entered them and what left them: the rest of their saved memory
+// is computed a second time (Chen et al. 2016; Korthikanti et al. 2022 recompute attention
+// alone). The second pass makes the same calls on the same operands, so that no bit changes.
+type Recompute int
+
+const (
+	RecomputeNothing Recompute = iota
+	RecomputeAttention
+	RecomputeBlock
+)
+
+// recomputes are the names of what is recomputed, in the settings.
+var recomputes = map[string]Recompute{"attention": RecomputeAttention, "block": RecomputeBlock}
+
+// Saved is the memory of a layer for one microbatch, from forward to the backward for weights.
+type Saved struct {
+	Kept  tensor.Mem // stays as forward left it
+	Again tensor.Mem // of parts that run forward again: other microbatches use it between forward and backward
+}
+
+// repeated returns how many parts of a layer run forward again: its first ones. Parts that
+// select tokens decide on the host which tokens go on, and are left out. A block that a kind
+// of dynamism made one part has no attention that could be recomputed alone.
+func (d Description) repeated(r Recompute, parts []Part) (n int) {
+	switch d.Kind {
+	case Block, Attention, MLP:
+	default:
+		return 0
+	}
+	if r == RecomputeAttention {
+		if d.Makers[0].Kind == Attention {
+			return 1
+		}
+		return 0
+	}
+	for r == RecomputeBlock && n < len(parts) && !parts[n].Traits().Selects {
+		n++
+	}
+	return n
+}
+
+// Recomputes reports whether parts of the layer run forward again.
+func (l *Layer) Recomputes() bool { return l.again > 0 }
+
+// of returns the memory that a part and those behind it take theirs from.
+func (l *Layer) of(part int, s *Saved) *tensor.Mem {
+	if part < l.again {
+		return &s.Again
+	}
+	return &s.Kept
+}
+
+// next returns what leaves a part, and cuts the part's memory off s.
+func (l *Layer) next(part int, x *Exec, b *Batch, s *Saved) tensor.Mem {
+	m := l.of(part, s)
+	out, bytes, _ := l.Parts[part].Memory(x, b.OfPart(part), *m, tensor.Mem{})
+	if !m.IsZero() {
+		*m = m.Span(bytes, m.Bytes-bytes)
+	}
+	if part == l.again-1 {
+		out = l.passed(x, b, &s.Kept)
+	}
+	return out
+}
+
+// passed cuts what leaves the last part that runs forward again off kept memory.
+func (l *Layer) passed(x *Exec, b *Batch, kept *tensor.Mem) tensor.Mem {
+	c := x.Cut(b, *kept)
+	out := c.Boundary(x, l.Parts[l.again-1].Leaves())
+	*kept = kept.Span(c.Off, kept.Bytes-c.Off)
+	return out
+}
+
+// Repeat runs the parts that recompute forward again, into s.Again. It decides, counts and
+// sends nothing: what the first pass left in Works holds.
+func (l *Layer) Repeat(x *Exec, b *Batch, s Saved, inp tensor.Mem) error {
+	if l.skips(b) {
+		return nil
+	}
+	x.Repeats = true
+	defer func() { x.Repeats = false }()
+	list := l.operands(x, b, s, tensor.Mem{}, inp, tensor.Mem{}, tensor.Mem{})
+	for i := range l.again {
+		w := &list[i]
+		if Idles(w.part, b) {
+			continue
+		}
+		if err := w.part.Forward(x, w.b, w.saved, w.inp); err != nil {
+			return err
+		}
+	}
+	return nil
+}
