@@ -13,6 +13,7 @@ type chain struct {
 	static     []int64   // static[l] = Σ StaticBytes[:l]
 	activation []int64   // activation[l] = Σ ActivationBytes[:l]
 	held       []int64   // held[l] = Σ HeldBytes[:l]
+	again      []int64   // again[l] = Σ AgainBytes[:l]
 	extra      int64     // bytes added to every capacity; only missingBytes changes it
 }
 
@@ -25,11 +26,13 @@ func newChain(p Problem) (*chain, error) {
 	c.static = make([]int64, c.layers+1)
 	c.activation = make([]int64, c.layers+1)
 	c.held = make([]int64, c.layers+1)
+	c.again = make([]int64, c.layers+1)
 	for l, x := range p.Seconds {
 		c.work[l+1] = c.work[l] + x
 		c.static[l+1] = c.static[l] + entry(p.StaticBytes, l, 0)
 		c.activation[l+1] = c.activation[l] + entry(p.ActivationBytes, l, 0)
 		c.held[l+1] = c.held[l] + entry(p.HeldBytes, l, 0)
+		c.again[l+1] = c.again[l] + entry(p.AgainBytes, l, 0)
 	}
 	return c, nil
 }
@@ -53,7 +56,8 @@ func (c *chain) bytes(stage, b, e int) int64 {
 func (c *chain) summedBytes(stage, b, e int) int64 {
 	return c.static[e] - c.static[b] + entry(c.FixedBytes, stage, 0) +
 		int64(entry(c.InFlight, stage, 1))*(c.activation[e]-c.activation[b]) +
-		int64(entry(c.Between, stage, 1))*(c.held[e]-c.held[b])
+		int64(entry(c.Between, stage, 1))*(c.held[e]-c.held[b]) +
+		int64(entry(c.Recomputed, stage, 1))*(c.again[e]-c.again[b])
 }
 
 // fits reports whether a stage has the memory for layers [b, e). What fits does without its

@@ -137,14 +137,14 @@ func (g *participant) relay(m []float64, rightwards bool, work func(m []float64)
 
 // A stage travels as stageHeader numbers and then layerNumbers for each layer.
 const (
-	stageHeader  = 10
-	layerNumbers = 4
+	stageHeader  = 11
+	layerNumbers = 5
 )
 
 // encode returns a stage as a message.
 func encode(s Stage) []float64 {
 	return append([]float64{float64(s.Index), float64(s.Stages), float64(s.First), s.Slow, s.Fixed,
-		float64(s.Capacity), float64(s.FixedBytes), float64(s.InFlight), float64(s.Between), float64(len(s.Layers))},
+		float64(s.Capacity), float64(s.FixedBytes), float64(s.InFlight), float64(s.Between), float64(s.Recomputed), float64(len(s.Layers))},
 		encodeLayers(s.Layers)...)
 }
 
@@ -157,7 +157,7 @@ func decode(m []float64) (stages []Stage, err error) {
 		end := stageHeader + layerNumbers*int(m[stageHeader-1])
 		stages = append(stages, Stage{
 			Index: int(m[0]), Stages: int(m[1]), First: int(m[2]), Slow: m[3], Fixed: m[4],
-			Capacity: int64(m[5]), FixedBytes: int64(m[6]), InFlight: int(m[7]), Between: int(m[8]),
+			Capacity: int64(m[5]), FixedBytes: int64(m[6]), InFlight: int(m[7]), Between: int(m[8]), Recomputed: int(m[9]),
 			Layers: decodeLayers(m[stageHeader:end]),
 		})
 		m = m[end:]
@@ -168,7 +168,7 @@ func decode(m []float64) (stages []Stage, err error) {
 // encodeLayers returns layers as a message.
 func encodeLayers(layers []Load) (message []float64) {
 	for _, l := range layers {
-		message = append(message, l.Seconds, float64(l.Static), float64(l.Activation), float64(l.Held))
+		message = append(message, l.Seconds, float64(l.Static), float64(l.Activation), float64(l.Held), float64(l.Again))
 	}
 	return message
 }
@@ -177,7 +177,7 @@ func encodeLayers(layers []Load) (message []float64) {
 func decodeLayers(m []float64) []Load {
 	layers := make([]Load, 0, len(m)/layerNumbers)
 	for ; len(m) >= layerNumbers; m = m[layerNumbers:] {
-		layers = append(layers, Load{m[0], int64(m[1]), int64(m[2]), int64(m[3])})
+		layers = append(layers, Load{m[0], int64(m[1]), int64(m[2]), int64(m[3]), int64(m[4])})
 	}
 	return layers
 }

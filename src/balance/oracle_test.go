@@ -60,7 +60,7 @@ func everyPartition(p Problem, visit func(cuts partition.Partition, stageSeconds
 			for l := b; l < e; l++ {
 				work += p.Seconds[l]
 				bytes += entry(p.StaticBytes, l, 0) + int64(entry(p.InFlight, stage, 1))*entry(p.ActivationBytes, l, 0) +
-					int64(entry(p.Between, stage, 1))*entry(p.HeldBytes, l, 0)
+					int64(entry(p.Between, stage, 1))*entry(p.HeldBytes, l, 0) + int64(entry(p.Recomputed, stage, 1))*entry(p.AgainBytes, l, 0)
 			}
 			if p.JointBytes != nil {
 				bytes += p.JointBytes(b, e)
@@ -105,6 +105,7 @@ func randomProblem(rnd *rand.Rand) Problem {
 		p.StaticBytes = append(p.StaticBytes, rnd.Int64N(10))
 		p.ActivationBytes = append(p.ActivationBytes, rnd.Int64N(4))
 		p.HeldBytes = append(p.HeldBytes, rnd.Int64N(4))
+		p.AgainBytes = append(p.AgainBytes, max(0, rnd.Int64N(6)-2))
 	}
 	speeds, memory := rnd.IntN(2) == 0, rnd.IntN(2) == 0
 	for s := range p.Stages {
@@ -115,6 +116,7 @@ func randomProblem(rnd *rand.Rand) Problem {
 		if memory {
 			p.InFlight = append(p.InFlight, p.Stages-s)
 			p.Between = append(p.Between, 1+rnd.IntN(3))
+			p.Recomputed = append(p.Recomputed, 1+rnd.IntN(4))
 			p.FixedBytes = append(p.FixedBytes, rnd.Int64N(3))
 			p.Capacity = append(p.Capacity, rnd.Int64N(30)*rnd.Int64N(4))
 		}
@@ -134,7 +136,7 @@ func addJoint(rnd *rand.Rand, p *Problem) {
 	own := make([]int64, p.Layers())
 	for l := range own {
 		own[l] = []int64{0, 1, 1, 2, 5, most - 2, most - 1, most}[rnd.IntN(8)]
-		p.StaticBytes[l], p.ActivationBytes[l], p.HeldBytes[l] = rnd.Int64N(2), rnd.Int64N(2)*rnd.Int64N(2), 0
+		p.StaticBytes[l], p.ActivationBytes[l], p.HeldBytes[l], p.AgainBytes[l] = rnd.Int64N(2), rnd.Int64N(2)*rnd.Int64N(2), 0, 0
 	}
 	p.JointBytes = func(b, e int) int64 {
 		bucket, bytes, largest := 0, int64(0), [2]int64{}

@@ -69,7 +69,7 @@ func (p Problem) scattered(owner []int) (loads []float64, bytes []int64) {
 	for l, s := range owner {
 		loads[s] += p.Seconds[l]
 		bytes[s] += entry(p.StaticBytes, l, 0) + int64(entry(p.InFlight, s, 1))*entry(p.ActivationBytes, l, 0) +
-			int64(entry(p.Between, s, 1))*entry(p.HeldBytes, l, 0)
+			int64(entry(p.Between, s, 1))*entry(p.HeldBytes, l, 0) + int64(entry(p.Recomputed, s, 1))*entry(p.AgainBytes, l, 0)
 	}
 	for s := range loads {
 		loads[s] = float64(entry(p.Slow, s, 1)*loads[s]) + entry(p.Fixed, s, 0)

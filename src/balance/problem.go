@@ -20,7 +20,8 @@ const (
 //
 //	slow_s · Σ seconds[b:e] + fixed_s                                 seconds per microbatch
 //	Σ static[b:e] + inflight_s · Σ activation[b:e]
-//	              + between_s · Σ held[b:e] + fixedBytes_s + joint(b, e)    bytes
+//	              + between_s · Σ held[b:e] + recomputed_s · Σ again[b:e]
+//	              + fixedBytes_s + joint(b, e)                              bytes
 //
 // Slices by stage may be nil and then mean what their comment says.
 type Problem struct {
@@ -29,6 +30,7 @@ type Problem struct {
 	StaticBytes     []int64   // by layer: memory whatever microbatches do; nil means 0
 	ActivationBytes []int64   // by layer: memory for each microbatch in flight; nil means 0
 	HeldBytes       []int64   // by layer: memory for each microbatch between its two backwards; nil means 0
+	AgainBytes      []int64   // by layer: memory for each microbatch with what the layer computes again; nil means 0
 	MoveBytes       []int64   // by layer: what travels when it moves; nil means StaticBytes
 
 	// JointBytes returns memory of layers [b, e) that is no sum over layers. It never falls as
@@ -42,14 +44,15 @@ type Problem struct {
 	FixedBytes []int64   // by stage: bytes no layer accounts for; nil means 0
 	InFlight   []int     // by stage: most microbatches in flight; nil means 1
 	Between    []int     // by stage: most microbatches between their two backwards; nil means 1
+	Recomputed []int     // by stage: most microbatches with what layers compute again; nil means 1
 
 	AllowEmpty bool // whether a stage may hold no layer; a pipeline in training needs one on each
 }
 
 // New states the problem of cutting a measured chain over stages. inflight is
 // the schedule's microbatches in flight by stage (nil: one), limit the bytes
-// of every rank (0: no limit). Between stays nil: a schedule that takes
-// backwards apart sets it. ByParam takes the parameters that are left for
+// of every rank (0: no limit). Between and Recomputed stay nil: a schedule that
+// takes backwards apart sets them. ByParam takes the parameters that are left for
 // seconds, and neither speeds nor fixed seconds, which are no parameters.
 func New(t cost.Table, by By, stages int, inflight []int, limit int64) Problem {
 	p := Problem{Stages: stages, InFlight: inflight}
@@ -63,6 +66,7 @@ func New(t cost.Table, by By, stages int, inflight []int, limit int64) Problem {
 		p.StaticBytes = append(p.StaticBytes, l.Bytes.Static())
 		p.ActivationBytes = append(p.ActivationBytes, l.Bytes.Activations)
 		p.HeldBytes = append(p.HeldBytes, l.Bytes.Held)
+		p.AgainBytes = append(p.AgainBytes, l.Bytes.Recomputed)
 		p.MoveBytes = append(p.MoveBytes, l.Bytes.Parameters+l.Bytes.Optimizer)
 	}
 	if limit > 0 {
@@ -115,6 +119,7 @@ func (p Problem) Check() error {
 		{"bytes", len(p.StaticBytes), layers},
 		{"activation_bytes", len(p.ActivationBytes), layers},
 		{"held_bytes", len(p.HeldBytes), layers},
+		{"again_bytes", len(p.AgainBytes), layers},
 		{"move_bytes", len(p.MoveBytes), layers},
 		{"slow", len(p.Slow), stages},
 		{"fixed_seconds", len(p.Fixed), stages},
@@ -122,6 +127,7 @@ func (p Problem) Check() error {
 		{"fixed_bytes", len(p.FixedBytes), stages},
 		{"in_flight", len(p.InFlight), stages},
 		{"between", len(p.Between), stages},
+		{"recomputed", len(p.Recomputed), stages},
 	} {
 		if f.got != 0 && f.got != f.want {
 			return fmt.Errorf("%s: %d entries, want %d", f.field, f.got, f.want)
@@ -164,11 +170,11 @@ func (p Problem) checkSeconds() error {
 // checkBytes refuses negative bytes, and totals from 2^53 on, which messages of
 // float64 could not carry.
 func (p Problem) checkBytes() error {
-	most := [2]int{1, 1} // in flight, between
+	most := [3]int{1, 1, 1} // in flight, between, recomputed
 	for i, f := range [...]struct {
 		field string
 		list  []int
-	}{{"in_flight", p.InFlight}, {"between", p.Between}} {
+	}{{"in_flight", p.InFlight}, {"between", p.Between}, {"recomputed", p.Recomputed}} {
 		for s, n := range f.list {
 			if n < 0 {
 				return fmt.Errorf("%s[%d]: %d, want >= 0", f.field, s, n)
@@ -184,6 +190,7 @@ func (p Problem) checkBytes() error {
 		{"bytes", p.StaticBytes, 1},
 		{"activation_bytes", p.ActivationBytes, float64(most[0])},
 		{"held_bytes", p.HeldBytes, float64(most[1])},
+		{"again_bytes", p.AgainBytes, float64(most[2])},
 		{"move_bytes", p.MoveBytes, 1},
 		{"capacity_bytes", p.Capacity, 1 / float64(p.Stages)}, // their mean
 		{"fixed_bytes", p.FixedBytes, 1},

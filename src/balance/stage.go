@@ -20,6 +20,7 @@ type Stage struct {
 	FixedBytes int64   // bytes no layer accounts for
 	InFlight   int     // most microbatches in flight
 	Between    int     // most microbatches between their two backwards
+	Recomputed int     // most microbatches with what layers compute again
 }
 
 // Load is a layer as others need to know it, or the sum of several.
@@ -28,16 +29,17 @@ type Load struct {
 	Static     int64   // bytes whatever microbatches do
 	Activation int64   // bytes for each microbatch in flight
 	Held       int64   // bytes for each microbatch between its two backwards
+	Again      int64   // bytes for each microbatch with what the layer computes again
 }
 
 // plus returns the load of a and l together.
 func (a Load) plus(l Load) Load {
-	return Load{a.Seconds + l.Seconds, a.Static + l.Static, a.Activation + l.Activation, a.Held + l.Held}
+	return Load{a.Seconds + l.Seconds, a.Static + l.Static, a.Activation + l.Activation, a.Held + l.Held, a.Again + l.Again}
 }
 
 // minus returns the load of those layers of a that are not among l's.
 func (a Load) minus(l Load) Load {
-	return Load{a.Seconds - l.Seconds, a.Static - l.Static, a.Activation - l.Activation, a.Held - l.Held}
+	return Load{a.Seconds - l.Seconds, a.Static - l.Static, a.Activation - l.Activation, a.Held - l.Held, a.Again - l.Again}
 }
 
 // Stage returns what a stage knows when the chain is cut at cuts.
@@ -47,10 +49,12 @@ func (p Problem) Stage(cuts partition.Partition, stage int) Stage {
 		Index: stage, Stages: p.Stages, First: b, Layers: make([]Load, 0, e-b),
 		Slow: entry(p.Slow, stage, 1), Fixed: entry(p.Fixed, stage, 0),
 		Capacity: entry(p.Capacity, stage, 0), FixedBytes: entry(p.FixedBytes, stage, 0),
-		InFlight: entry(p.InFlight, stage, 1), Between: entry(p.Between, stage, 1),
+		InFlight: entry(p.InFlight, stage, 1), Between: entry(p.Between, stage, 1), Recomputed: entry(p.Recomputed, stage, 1),
 	}
 	for l := b; l < e; l++ {
-		st.Layers = append(st.Layers, Load{p.Seconds[l], entry(p.StaticBytes, l, 0), entry(p.ActivationBytes, l, 0), entry(p.HeldBytes, l, 0)})
+		st.Layers = append(st.Layers, Load{
+			p.Seconds[l], entry(p.StaticBytes, l, 0), entry(p.ActivationBytes, l, 0), entry(p.HeldBytes, l, 0), entry(p.AgainBytes, l, 0),
+		})
 	}
 	return st
 }
@@ -107,7 +111,7 @@ func (s *Stage) excess(sum Load) int64 {
 	if s.Capacity == 0 {
 		return 0
 	}
-	bytes := sum.Static + int64(s.InFlight)*sum.Activation + int64(s.Between)*sum.Held + s.FixedBytes
+	bytes := sum.Static + int64(s.InFlight)*sum.Activation + int64(s.Between)*sum.Held + int64(s.Recomputed)*sum.Again + s.FixedBytes
 	return max(0, bytes-s.Capacity)
 }
 

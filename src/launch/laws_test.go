@@ -311,7 +311,8 @@ func moves(t *testing.T, list []config.Config, seed uint64, still *run) {
 	}
 }
 
-// resumes saves a run on three stages and goes on with others, in another order.
+// resumes saves a run on three stages and goes on with others, in another order, where other
+// parts are computed twice.
 func resumes(t *testing.T, c config.Config, i int, still *run) {
 	stops := []int{1, 3, 5, 7, 9}
 	if !long && i > 0 {
@@ -330,6 +331,7 @@ func resumes(t *testing.T, c config.Config, i int, still *run) {
 			}
 			c := c
 			c.Parallel.Stages, c.Schedule.Kind = stages, []string{"zb-h1", "zb-v", "1f1b", "gpipe"}[(i+k)%4]
+			c.Model.Recompute = []string{"none", "attention", "block"}[(i+k)%3]
 			if c.Validate() != nil {
 				c.Schedule.Kind = "1f1b" // more chunks than layers
 			}

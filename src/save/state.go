@@ -130,6 +130,7 @@ func (s State) applies(h Here) error {
 		{"[balance]", was.Balance, now.Balance}, {"[repack]", was.Repack, now.Repack}, {"comm.transport", was.Comm.Transport, now.Comm.Transport},
 		{"comm.nccl_ctas", was.Comm.NcclCTAs, now.Comm.NcclCTAs}, {"comm.sum", was.Comm.Sum, now.Comm.Sum},
 		{"comm.sum_group", was.Comm.SumGroup, now.Comm.SumGroup}, {"optimizer.shard", was.Optimizer.Shard, now.Optimizer.Shard},
+		{"model.recompute", was.Model.Recompute, now.Model.Recompute},
 	}...) {
 		if c.was != c.now {
 			return fmt.Errorf("%s of the checkpoint differs", c.settings)

@@ -10,14 +10,12 @@ import (
 
 // finer makes up the costs of a chain that is cut finer, by model.grain and
 // model.head_shards of next, from those of the chain of c. Pieces of a layer take
-// its seconds in proportion to the multiplications of a token, with the weights of the
-// matrices and T·C in attention (4·C² + T·C and 8·C² of GPT-2's halves), and equal shares of a head; its bytes and
+// its seconds in proportion to the multiplications of a token (see search.AttentionForward),
+// and equal shares of a head; its bytes and
 // parameters are divided as those of the dense chain are.
 func finer(t cost.Table, c, next config.Config) cost.Table {
 	old, pieces := search.Dense(c).Layers, search.Dense(next).Layers
-	hidden, sequence := float64(c.Model.Hidden), float64(c.Model.Sequence)
-	first, second := c.Matrices()
-	attention := (first/hidden + sequence) / ((first+second)/hidden + sequence)
+	attention := search.AttentionForward(c)
 	shares := []float64{attention, 1 - attention}
 	out := t
 	out.Layers, out.Scale = nil, nil
@@ -67,5 +65,6 @@ func piece(layer, dense, part cost.Layer, share float64) cost.Layer {
 	p.Workspace = times(b.Workspace, d.Workspace, p.Workspace)
 	p.Activations = times(b.Activations, d.Activations, p.Activations)
 	p.Held = times(b.Held, d.Held, p.Held)
+	p.Recomputed = times(b.Recomputed, d.Recomputed, p.Recomputed)
 	return part
 }

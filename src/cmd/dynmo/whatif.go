@@ -98,6 +98,9 @@ func (w *whatIf) read(file string, q question) (profile.Series, study.Options, e
 		return fail(fmt.Errorf("--network: %w", err))
 	}
 	tellNotes(w.stderr(), notes...)
+	for i := range series {
+		series[i].Table, series[i].Model = search.Suit(series[i].Table, series[i].Model, c)
+	}
 	costs := series.Costs()
 	for i, s := range series {
 		stages := c.Parallel.Stages

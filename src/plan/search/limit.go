@@ -91,8 +91,8 @@ type remedy struct {
 	least int64
 }
 
-// remedies returns settings that may need less memory: another schedule, exact cuts, smaller
-// microbatches, twice the stages.
+// remedies returns settings that may need less memory: another schedule, more that is computed
+// twice, moments that replicas share out, exact cuts, smaller microbatches, twice the stages.
 func (p *Planner) remedies(t cost.Table) []remedy {
 	var list []remedy
 	add := func(sets string, q *Planner, err error, t cost.Table) {
@@ -109,10 +109,29 @@ func (p *Planner) remedies(t cost.Table) []remedy {
 		q, err := New(c, p.Network, p.fixed)
 		add(sets, q, err, t)
 	}
+	less := func(sets string, change func(*config.Config)) {
+		c := p.Config
+		change(&c)
+		if c.Validate() != nil {
+			return
+		}
+		q, err := New(c, p.Network, p.fixed)
+		suited, _ := Suit(t, Shape(p.Config), c)
+		add(sets, q, err, suited)
+	}
 	for _, kind := range []schedule.Kind{schedule.Kind1F1B, schedule.KindZBH1} {
 		if kind != p.Kind {
 			other(fmt.Sprintf("schedule.kind = %q", kind), func(c *config.Config) { c.Schedule.Kind = string(kind) })
 		}
+	}
+	for _, r := range []string{"attention", "block"} {
+		if r != p.Config.Model.Recompute && p.fixed != nil {
+			less(fmt.Sprintf("model.recompute = %q", r), func(c *config.Config) { c.Model.Recompute = r })
+		}
+	}
+	if p.Mesh.Replicas > 1 && !p.Config.Optimizer.Shard && p.fixed != nil {
+		less("optimizer.shard = true", func(c *config.Config) { c.Optimizer.Shard = true })
+		less(`optimizer.shard = true and model.recompute = "block"`, func(c *config.Config) { c.Optimizer.Shard, c.Model.Recompute = true, "block" })
 	}
 	if !p.Config.Balance.Moves() {
 		other(`balance.kind = "partition"`, func(c *config.Config) { c.Balance.Kind = "partition" })
@@ -123,7 +142,7 @@ func (p *Planner) remedies(t cost.Table) []remedy {
 		less.Layers = slices.Clone(t.Layers)
 		for l, dense := range Dense(half.Config).Layers {
 			bytes := &less.Layers[l].Bytes
-			bytes.Activations, bytes.Held = dense.Bytes.Activations, dense.Bytes.Held
+			bytes.Activations, bytes.Held, bytes.Recomputed = dense.Bytes.Activations, dense.Bytes.Held, dense.Bytes.Recomputed
 		}
 		add(fmt.Sprintf("parallel.microbatch_size = %d and parallel.microbatches = %d", size/2, 2*p.Microbatches), half, nil, less)
 	}

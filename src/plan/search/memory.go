@@ -120,7 +120,7 @@ func (p *Planner) caps(t cost.Table, cuts partition.Partition) []int {
 			static += l.Bytes.Static()
 			each += l.Bytes.Activations + l.Bytes.Held + l.Bytes.Recomputed
 		}
-		for caps[s] > 1 && static+int64(caps[s])*each+p.besideLayers(s, schedule.Peak{InFlight: caps[s], Between: caps[s], Outgoing: p.peaks[s].Outgoing}).Total() > p.limit {
+		for caps[s] > 1 && static+int64(caps[s])*each+p.besideLayers(s, schedule.Peak{InFlight: caps[s], Between: caps[s], Recomputed: caps[s], Outgoing: p.peaks[s].Outgoing}).Total() > p.limit {
 			caps[s]--
 		}
 	}

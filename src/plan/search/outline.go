@@ -66,6 +66,9 @@ func Shape(c config.Config) string {
 	shape := fmt.Sprintf("model.blocks=%d model.hidden=%d model.heads=%d model.sequence=%d model.vocab=%d model.tied=%t model.grain=%s model.head_shards=%d parallel.microbatch_size=%d",
 		m.Blocks, m.Hidden, m.Heads, m.Sequence, m.Vocab, m.Tied, m.Grain, m.HeadShards, c.Parallel.MicrobatchSize)
 	shape += c.FamilyHolds() + dynamic.Holds(c)
+	if m.Recompute != "none" {
+		shape += " model.recompute=" + m.Recompute
+	}
 	if c.Device.Kind == "cuda" {
 		shape += fmt.Sprintf(" device.kind=cuda device.precision=%s", c.Device.Precision)
 	}

@@ -103,6 +103,7 @@ func (p *Planner) problem(t cost.Table, by balance.By) balance.Problem {
 	}
 	for v, peak := range p.peaks {
 		q.Between = append(q.Between, peak.Between)
+		q.Recomputed = append(q.Recomputed, peak.Recomputed)
 		q.FixedBytes = append(q.FixedBytes, p.besideLayers(v, peak).Total())
 	}
 	sums := p.sumBytesOfLayers(t)
