@@ -15,6 +15,9 @@ type chain struct {
 	held       []int64   // held[l] = Σ HeldBytes[:l]
 	again      []int64   // again[l] = Σ AgainBytes[:l]
 	extra      int64     // bytes added to every capacity; only missingBytes changes it
+
+	loads map[[2]int][]float64 // by stage and first layer: seconds by how many layers, where some compute twice
+	least map[[2]int][]int64   // the same of the least bytes
 }
 
 func newChain(p Problem) (*chain, error) {
@@ -34,12 +37,16 @@ func newChain(p Problem) (*chain, error) {
 		c.held[l+1] = c.held[l] + entry(p.HeldBytes, l, 0)
 		c.again[l+1] = c.again[l] + entry(p.AgainBytes, l, 0)
 	}
+	c.loads, c.least = make(map[[2]int][]float64), make(map[[2]int][]int64)
 	return c, nil
 }
 
 // seconds returns the time of layers [b, e) on a stage for one microbatch. The
 // conversion keeps a compiler from fusing product and sum.
 func (c *chain) seconds(stage, b, e int) float64 {
+	if c.TwiceBytes != nil {
+		return c.secondsOfTwice(stage, b, e)
+	}
 	return float64(entry(c.Slow, stage, 1)*(c.work[e]-c.work[b])) + entry(c.Fixed, stage, 0)
 }
 
@@ -54,6 +61,14 @@ func (c *chain) bytes(stage, b, e int) int64 {
 
 // summedBytes is bytes without JointBytes. It never falls as e rises or b falls.
 func (c *chain) summedBytes(stage, b, e int) int64 {
+	if c.TwiceBytes != nil {
+		return c.leastBytes(stage, b, e)
+	}
+	return c.plainBytes(stage, b, e)
+}
+
+// plainBytes is summedBytes of layers that compute nothing twice.
+func (c *chain) plainBytes(stage, b, e int) int64 {
 	return c.static[e] - c.static[b] + entry(c.FixedBytes, stage, 0) +
 		int64(entry(c.InFlight, stage, 1))*(c.activation[e]-c.activation[b]) +
 		int64(entry(c.Between, stage, 1))*(c.held[e]-c.held[b]) +

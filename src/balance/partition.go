@@ -119,7 +119,7 @@ func (c *chain) probe(bound float64) (cuts partition.Partition, next float64) {
 // last returns the largest e for which layers [b, e) keep to a stage's bound
 // and memory. It doubles its stride first: stages are short against the chain.
 func (c *chain) last(stage, b int, bound float64) int {
-	allowed := func(e int) bool { return c.seconds(stage, b, e) <= bound && c.mayFit(stage, b, e) }
+	allowed := func(e int) bool { return c.mayFit(stage, b, e) && c.seconds(stage, b, e) <= bound }
 	lo, stride := b, 1
 	for lo+stride <= c.layers && allowed(lo+stride) {
 		lo += stride

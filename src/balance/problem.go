@@ -31,7 +31,14 @@ type Problem struct {
 	ActivationBytes []int64   // by layer: memory for each microbatch in flight; nil means 0
 	HeldBytes       []int64   // by layer: memory for each microbatch between its two backwards; nil means 0
 	AgainBytes      []int64   // by layer: memory for each microbatch with what the layer computes again; nil means 0
-	MoveBytes       []int64   // by layer: what travels when it moves; nil means StaticBytes
+	// TwiceBytes, TwiceAgain and TwiceSeconds are by layer what a layer has that computes its
+	// forward twice: in place of ActivationBytes and AgainBytes, and seconds more. Nil means that
+	// no layer may. Each stage then lets layers do so as far as its memory wants it (see Least),
+	// at its seconds for that. Diffusion does not know of it.
+	TwiceBytes, TwiceAgain []int64
+	TwiceSeconds           []float64
+
+	MoveBytes []int64 // by layer: what travels when it moves; nil means StaticBytes
 
 	// JointBytes returns memory of layers [b, e) that is no sum over layers. It never falls as
 	// b falls, but may fall as e rises. Nil means 0. Diffusion does not know of it.
@@ -120,6 +127,9 @@ func (p Problem) Check() error {
 		{"activation_bytes", len(p.ActivationBytes), layers},
 		{"held_bytes", len(p.HeldBytes), layers},
 		{"again_bytes", len(p.AgainBytes), layers},
+		{"twice_bytes", len(p.TwiceBytes), layers},
+		{"twice_again", len(p.TwiceAgain), layers},
+		{"twice_seconds", len(p.TwiceSeconds), layers},
 		{"move_bytes", len(p.MoveBytes), layers},
 		{"slow", len(p.Slow), stages},
 		{"fixed_seconds", len(p.Fixed), stages},

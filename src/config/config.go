@@ -63,7 +63,7 @@ type Model struct {
 	Grain      string `toml:"grain" default:"block" oneof:"block,half,expert" doc:"what migrates: whole blocks; attention and MLP apart; or attention, and moe.groups groups of experts"`
 	HeadShards int    `toml:"head_shards" default:"1" min:"1" max:"65536" doc:"slices of the vocabulary that the head is cut into, each a layer that can move"`
 	Init       string `toml:"init" default:"gpt2" oneof:"gpt2,depth-scaled" doc:"initialisation; depth-scaled divides the deviation of block l's weights by sqrt(l+1) (Zhang et al. 2019)" only:"train"`
-	Recompute  string `toml:"recompute" resume:"may" default:"none" oneof:"none,attention,block" doc:"what a block computes a second time, right before its backward for inputs, in place of keeping it: its attention, or all but what enters and leaves it; results are the same"`
+	Recompute  string `toml:"recompute" resume:"may" default:"none" oneof:"none,attention,block,plan" doc:"what a block computes a second time, right before its backward for inputs, in place of keeping it: its attention, or all but what enters and leaves it; plan lets as many layers of blocks do so as balance.memory_limit_bytes wants, chosen with the cuts; results are the same"`
 	Weights    string `toml:"weights" default:"" doc:"file of weights to start from (dynmo ckpt import); their model may have more positions than model.sequence, and fewer tokens than model.vocab where that is padded to a multiple; empty draws them" only:"train"`
 	_          place
 }

@@ -74,6 +74,8 @@ func (c Config) problems(origin map[string]string) []error {
 	rule(c.Comm.BandwidthBytes > 0 && c.Comm.BandwidthBytes < 1000, "0 (infinite) or at least 1000 bytes/second", "comm.bandwidth_bytes")
 	rule(c.Comm.SumGroup > c.Parallel.Replicas, "comm.sum_group to be at most parallel.replicas", "comm.sum_group parallel.replicas")
 	rule(v > 1 && c.Balance.Kind == "diffusion", "a schedule with one chunk on a stage: diffusion moves layers between neighbours", "balance.kind schedule.kind")
+	rule(c.Model.Recompute == "plan" && c.Balance.MemoryLimitBytes == 0, "a limit: layers compute twice where memory wants it", "model.recompute balance.memory_limit_bytes")
+	rule(c.Model.Recompute == "plan" && c.Balance.Kind == "diffusion", "another balancer: diffusion does not choose layers that compute twice", "model.recompute balance.kind")
 	rule(c.Schedule.Kind == "file" && c.Schedule.File == "", "a file", "schedule.file schedule.kind")
 	rule(c.Balance.Kind == "layout" && c.Balance.Layout == "", "a layout", "balance.layout balance.kind")
 	rule(c.Repack.Kind == "first-fit" && c.Balance.MemoryLimitBytes == 0 && c.Repack.Stages == 1,

@@ -6,6 +6,7 @@ package layout
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"dynmo/src/cost"
 	"dynmo/src/mesh"
@@ -20,6 +21,7 @@ type Layout struct {
 	Cuts     partition.Partition // of the chain, over the virtual stages of Map
 	Schedule schedule.Schedule   // of a step
 	Ranks    []int               // by rank of the mesh: the rank of the launched world that it is; nil: the same
+	Twice    []int               // ascending: the layers that compute their forward twice, where model.recompute plans that
 }
 
 // New returns the layout of some cuts and a schedule on replicas in an order.
@@ -68,7 +70,7 @@ func (l Layout) Loads(costs []cost.Stage) []float64 {
 // Equal reports whether two layouts hold the same layers on the same ranks and
 // work on them in the same order.
 func (l Layout) Equal(other Layout) bool {
-	return l.SameRanks(other) && l.Cuts.Equal(other.Cuts) && l.Schedule.Equal(other.Schedule)
+	return l.SameRanks(other) && l.Cuts.Equal(other.Cuts) && l.Schedule.Equal(other.Schedule) && slices.Equal(l.Twice, other.Twice)
 }
 
 // Check returns an error unless the layout is one that a chain of layers can be
@@ -98,6 +100,7 @@ type text struct {
 	Vee          bool                `json:"vee,omitempty"` // virtual stages lie in a V (see partition.Map)
 	Microbatches int                 `json:"microbatches"`
 	Order        []string            `json:"order,omitempty"`
+	Twice        []int               `json:"twice,omitempty"` // layers that compute their forward twice
 	Ranks        []int               `json:"ranks,omitempty"` // of the launched world, by rank of the mesh; none: the same
 }
 
@@ -108,7 +111,7 @@ func (Layout) Keys() []any { return []any{text{}} }
 func (l Layout) MarshalJSON() ([]byte, error) {
 	t := text{
 		l.Mesh.Stages, l.Mesh.Replicas, l.Mesh.Order, l.Cuts,
-		l.Schedule.Kind, l.Map().Vee, l.Schedule.Microbatches, nil, l.Ranks,
+		l.Schedule.Kind, l.Map().Vee, l.Schedule.Microbatches, nil, l.Twice, l.Ranks,
 	}
 	if k := l.Schedule.Kind; k == schedule.KindList || k == schedule.KindFile || k == schedule.KindZBV {
 		t.Order = l.Schedule.Lines()
@@ -163,6 +166,12 @@ func (l *Layout) UnmarshalJSON(b []byte) error {
 	}
 	if err := read.checkRanks(); err != nil {
 		return err
+	}
+	read.Twice = t.Twice
+	for i, layer := range t.Twice {
+		if layer < 0 || layer >= t.Cuts.Layers() || i > 0 && layer <= t.Twice[i-1] {
+			return fmt.Errorf("twice: %v, want ascending numbers of the %d layers", t.Twice, t.Cuts.Layers())
+		}
 	}
 	*l = read
 	return nil

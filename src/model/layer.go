@@ -274,10 +274,12 @@ func (l *Layer) Param(weight string) *Param {
 	return nil
 }
 
-// Bytes returns what the layer needs, by kind. The gradient of its output is
-// held between the two backwards of a microbatch.
+// Bytes returns what the layer needs, by kind, if it computes nothing twice that is planned. The
+// gradient of its output is held between the two backwards of a microbatch.
 func (l *Layer) Bytes(x *Exec) cost.Bytes {
-	sizes := l.Sizes(x)
+	plain := *l
+	plain.RecomputeAll(false)
+	sizes := plain.Sizes(x)
 	bytes := cost.Bytes{
 		Parameters: int64(l.all)*l.dtype.Size() + l.index.Bytes, Gradients: int64(l.all) * l.dtype.Wide().Size(),
 		Optimizer: 2*int64(l.hi-l.lo)*l.dtype.Wide().Size() + l.masterBytes(), Activations: sizes.Kept + l.WorkBytes(x),

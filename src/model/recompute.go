@@ -12,10 +12,11 @@ const (
 	RecomputeNothing Recompute = iota
 	RecomputeAttention
 	RecomputeBlock
+	RecomputePlanned // blocks or nothing, by layer (see Layer.RecomputeAll)
 )
 
 // recomputes are the names of what is recomputed, in the settings.
-var recomputes = map[string]Recompute{"attention": RecomputeAttention, "block": RecomputeBlock}
+var recomputes = map[string]Recompute{"attention": RecomputeAttention, "block": RecomputeBlock, "plan": RecomputePlanned}
 
 // Saved is the memory of a layer for one microbatch, from forward to the backward for weights.
 type Saved struct {
@@ -42,6 +43,17 @@ func (d Description) repeated(r Recompute, parts []Part) (n int) {
 		n++
 	}
 	return n
+}
+
+// RecomputeAll says, where that is planned, whether the layer runs its whole forward again.
+func (l *Layer) RecomputeAll(again bool) {
+	if l.config.Recompute != RecomputePlanned {
+		return
+	}
+	l.again = 0
+	if again {
+		l.again = l.repeated(RecomputeBlock, l.Parts)
+	}
 }
 
 // Recomputes reports whether parts of the layer run forward again.

@@ -108,6 +108,9 @@ func New(x *model.Exec, l layout.Layout, s *model.Stage, g Groups, o Options) (*
 	if r.trained < len(r.owners) {
 		first = l.Cuts.Stage(r.trained)
 	}
+	for _, layer := range s.Layers {
+		layer.RecomputeAll(slices.Contains(l.Twice, layer.ID))
+	}
 	r.list = sched.SkipFrozen(first).WithMessages(r.stage())
 	r.lastForward = lastForward(r.list)
 	plan, peaks := planner{r: r}, sched.Peaks()

@@ -222,6 +222,7 @@ func (r *Runner) pass(p *pass, in schedule.Instr) error {
 	var err error
 	if p.op == trace.I && p.layer.Recomputes() {
 		err = r.enqueue(&pass{op: trace.F, second: true, layer: p.layer, batch: p.batch, saved: p.saved, inp: p.inp})
+		r.repeated(n)
 	}
 	if err == nil {
 		err = r.enqueue(p)

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"dynmo/src/device"
+	"dynmo/src/model"
 	"dynmo/src/schedule"
 	"dynmo/src/trace"
 )
@@ -16,6 +17,8 @@ type timing struct {
 	tokens     int
 	expected   float64
 	start, end device.Event
+	again      device.Event // where a second forward ends that is planned
+	planned    bool         // there is one
 }
 
 // waiting is when a pass, by its number, waited for other replicas. Its events have not
@@ -31,7 +34,7 @@ func (r *Runner) begin(op trace.Op, layer int, in schedule.Instr) int {
 	r.group.Post().Do(op, layer, in.Microbatch)
 	n := len(r.times)
 	t := next(&r.times)
-	t.op, t.layer, t.in, t.tokens, t.expected = op, layer, in, 0, 0
+	t.op, t.layer, t.in, t.tokens, t.expected, t.planned = op, layer, in, 0, 0, false
 	t.start = r.x.Stream.Record(t.start)
 	return n
 }
@@ -39,6 +42,14 @@ func (r *Runner) begin(op trace.Op, layer int, in schedule.Instr) int {
 // end remembers when it ends.
 func (r *Runner) end(n int) {
 	r.times[n].end = r.x.Stream.Record(r.times[n].end)
+}
+
+// repeated remembers when the second forward ends with which a pass begins. What a layer costs
+// does not depend on whether there is one that is planned.
+func (r *Runner) repeated(n int) {
+	if t := &r.times[n]; r.s.Config.Recompute == model.RecomputePlanned {
+		t.again, t.planned = r.x.Stream.Record(t.again), true
+	}
 }
 
 // next makes a list longer by what it held there before.
@@ -93,5 +104,8 @@ func (r *Runner) trace() {
 		}
 		in := &r.instrs[len(r.instrs)-1]
 		in.End, in.Waited, sums = span.End, in.Waited+span.Waited+sums, 0
+		if t.planned {
+			r.spans[len(r.spans)-1].Waited += t.again.Seconds() - t.start.Seconds()
+		}
 	}
 }

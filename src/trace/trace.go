@@ -40,7 +40,7 @@ type Span struct {
 	Microbatch int // global microbatch; -1 outside the schedule
 	Tokens     int // that a layer's forward worked on
 	Start, End float64
-	Waited     float64 // of these seconds, those in which it waited for other replicas
+	Waited     float64 // of these seconds, those in which it waited for other replicas, or of a layer those of a second forward that is planned
 	Expected   float64 // of a layer's forward: the share of the steps in which it works, where that is drawn; 0 is 1
 }
 

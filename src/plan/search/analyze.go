@@ -28,14 +28,15 @@ type Analysis struct {
 // by time, whatever the balancer balances, and compares with the best cuts of one chunk on
 // each stage. m.Dispatch and m.Instructions must be known.
 func (p *Planner) Analyze(m profile.Measurement, l layout.Layout) (Analysis, error) {
-	p, t := p.useRanks(l.Ranks).selectMap(l.Map()), m.Table
+	p = p.useRanks(l.Ranks).selectMap(l.Map()).keepChoice(l)
+	t := p.effective(m.Table, p.choose(m.Table, l.Cuts, l.Schedule.Peaks))
 	costs := p.stageCosts(t, l.Cuts)
 	loads := l.Loads(costs)
 	a := Analysis{
 		Bottleneck: slices.Max(loads), Bytes: p.Bytes(t, l.Cuts, l.Schedule.Peaks()),
-		Predicted: p.Makespan(t, l), Took: perMicrobatch(l.Schedule, m.Instructions, costs),
+		Predicted: p.Makespan(m.Table, l), Took: perMicrobatch(l.Schedule, m.Instructions, costs),
 	}
-	line := p.lineProblem(t)
+	line := p.lineProblem(m.Table)
 	optimum, err := balance.Partition(line)
 	if err != nil {
 		return a, fmt.Errorf("balance: %w", err)
@@ -67,7 +68,9 @@ type Plan struct {
 // Simulate simulates step number of a phase in a layout. The bottlenecks are those of the
 // mean microbatch. The lower bound holds for the microbatches as they are.
 func (p *Planner) Simulate(costs cost.Phase, l layout.Layout, number int) (Plan, error) {
-	p = p.useRanks(l.Ranks).selectMap(l.Map())
+	p = p.useRanks(l.Ranks).selectMap(l.Map()).keepChoice(l)
+	plain := costs.Mean()
+	costs.Table = p.effective(costs.Table, p.choose(plain, l.Cuts, l.Schedule.Peaks))
 	t := costs.Mean()
 	a := Plan{
 		Layout: l, Costs: p.stageCosts(t, l.Cuts), Messages: Messages(t, l.Cuts), InFlight: l.Schedule.InFlight(), Caps: p.caps(t, l.Cuts),
@@ -84,7 +87,7 @@ func (p *Planner) Simulate(costs cost.Phase, l layout.Layout, number int) (Plan,
 	a.Seconds, a.Exposed = all.Seconds, all.Exposed()
 	a.Step = slices.MaxFunc(all.Replicas, func(x, y sim.Result) int { return cmp.Compare(x.Makespan(), y.Makespan()) })
 	var err error
-	m := profile.Measurement{Measurement: cost.Measurement{Table: t}, Summary: a.Step.Summary, Instructions: a.Step.Spans}
+	m := profile.Measurement{Measurement: cost.Measurement{Table: plain}, Summary: a.Step.Summary, Instructions: a.Step.Spans}
 	if a.Analysis, err = p.Analyze(m, l); err != nil {
 		return Plan{}, err
 	}

@@ -18,7 +18,7 @@ func (p *Planner) FirstLayout(dense cost.Table) (layout.Layout, error) {
 	if err != nil {
 		return layout.Layout{}, p.limited(dense, err)
 	}
-	return p.layout(cuts, p.base), nil
+	return p.complete(dense, p.layout(cuts, p.base)), nil
 }
 
 // firstCuts returns the cuts of FirstLayout. The error is a *balance.MemoryError where those

@@ -1,6 +1,8 @@
 package search
 
 import (
+	"slices"
+
 	"dynmo/src/cost"
 	"dynmo/src/partition"
 )
@@ -16,7 +18,9 @@ const mostPlaces = 1 << 18
 func (p *Planner) fitting(t cost.Table) partition.Partition {
 	n, layers := p.Map.Virtual(), len(t.Layers)
 	f := fitter{p: p, t: t, cuts: make(partition.Partition, n+1), left: make([]int64, p.Map.Stages), rest: make([]int64, layers+1)}
-	f.cuts[n] = layers
+	if f.cuts[n] = layers; p.plans() { // the least that they may need
+		f.t = p.effective(t, slices.Repeat([]bool{true}, layers))
+	}
 	for stage := range f.left {
 		f.left[stage] = p.limit
 	}
@@ -27,7 +31,7 @@ func (p *Planner) fitting(t cost.Table) partition.Partition {
 		f.free += bytes
 	}
 	for l := layers - 1; l >= 0; l-- {
-		f.rest[l] = f.rest[l+1] + t.Layers[l].Bytes.Memory(1, 1, 1).Total()
+		f.rest[l] = f.rest[l+1] + f.t.Layers[l].Bytes.Memory(1, 1, 1).Total()
 	}
 	if !f.place(0) {
 		return nil

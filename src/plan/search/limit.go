@@ -111,8 +111,7 @@ func (p *Planner) remedies(t cost.Table) []remedy {
 	}
 	less := func(sets string, change func(*config.Config)) {
 		c := p.Config
-		change(&c)
-		if c.Validate() != nil {
+		if change(&c); p.fixed == nil || c.Validate() != nil { // what is not the dense model's is not known
 			return
 		}
 		q, err := New(c, p.Network, p.fixed)
@@ -124,14 +123,19 @@ func (p *Planner) remedies(t cost.Table) []remedy {
 			other(fmt.Sprintf("schedule.kind = %q", kind), func(c *config.Config) { c.Schedule.Kind = string(kind) })
 		}
 	}
-	for _, r := range []string{"attention", "block"} {
-		if r != p.Config.Model.Recompute && p.fixed != nil {
-			less(fmt.Sprintf("model.recompute = %q", r), func(c *config.Config) { c.Model.Recompute = r })
-		}
+	twice := "plan"
+	if p.Config.Balance.Kind == "diffusion" {
+		twice = "block"
 	}
-	if p.Mesh.Replicas > 1 && !p.Config.Optimizer.Shard && p.fixed != nil {
+	recompute := func(c *config.Config) { c.Model.Recompute = twice }
+	if twice != p.Config.Model.Recompute {
+		less(fmt.Sprintf("model.recompute = %q", twice), recompute)
+	}
+	if p.Mesh.Replicas > 1 && !p.Config.Optimizer.Shard {
 		less("optimizer.shard = true", func(c *config.Config) { c.Optimizer.Shard = true })
-		less(`optimizer.shard = true and model.recompute = "block"`, func(c *config.Config) { c.Optimizer.Shard, c.Model.Recompute = true, "block" })
+		if twice != p.Config.Model.Recompute {
+			less(fmt.Sprintf("optimizer.shard = true and model.recompute = %q", twice), func(c *config.Config) { c.Optimizer.Shard = true; recompute(c) })
+		}
 	}
 	if !p.Config.Balance.Moves() {
 		other(`balance.kind = "partition"`, func(c *config.Config) { c.Balance.Kind = "partition" })

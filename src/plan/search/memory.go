@@ -22,6 +22,12 @@ func (p *Planner) Bytes(t cost.Table, cuts partition.Partition, peaks []schedule
 
 // Memory is Bytes by what they are for.
 func (p *Planner) Memory(t cost.Table, cuts partition.Partition, peaks []schedule.Peak) []cost.Memory {
+	chosen := p.choose(t, cuts, func() []schedule.Peak { return peaks })
+	return p.memory(p.effective(t, chosen), cuts, peaks)
+}
+
+// memory is Memory of layers as the table has them.
+func (p *Planner) memory(t cost.Table, cuts partition.Partition, peaks []schedule.Peak) []cost.Memory {
 	stages := make([]cost.Memory, p.Map.Stages)
 	for v, peak := range peaks {
 		sum := p.besideLayers(v, peak)
@@ -108,6 +114,17 @@ func (p *Planner) caps(t cost.Table, cuts partition.Partition) []int {
 	if !p.Adapts() {
 		return nil
 	}
+	caps := p.capsOf(t, cuts)
+	if p.plans() && p.given == nil { // the choice of what computes twice follows from the schedule
+		for s, most := range p.capsOf(p.effective(t, slices.Repeat([]bool{true}, len(t.Layers))), cuts) {
+			caps[s] = max(caps[s], most)
+		}
+	}
+	return caps
+}
+
+// capsOf is caps of layers as the table has them.
+func (p *Planner) capsOf(t cost.Table, cuts partition.Partition) []int {
 	caps := make([]int, p.Map.Stages)
 	for s := range caps {
 		caps[s] = p.most
@@ -135,7 +152,7 @@ func (p *Planner) CutsFit(t cost.Table, cuts partition.Partition) bool {
 // Fits reports whether a layout fits the memory and the microbatches in flight that the
 // settings allow.
 func (p *Planner) Fits(t cost.Table, l layout.Layout) bool {
-	p = p.selectMap(l.Map())
+	p = p.selectMap(l.Map()).keepChoice(l)
 	peaks := l.Schedule.Peaks()
 	for _, peak := range peaks {
 		if p.Adapts() && peak.InFlight > p.most {

@@ -39,7 +39,10 @@ type Planner struct {
 	limit  int64           // bytes of a rank; 0: no limit
 	Config config.Config
 	fixed  FixedBytes // nil: none
-	By     balance.By // what the balancer goes by
+
+	twice []cost.Bytes // by layer that may compute its forward twice, where that is planned; nil: nothing is planned
+	given []bool       // by layer: which do, whatever costs and memory say; nil: they decide
+	By    balance.By   // what the balancer goes by
 }
 
 // New returns the planner of settings on a network. fixed may be nil: stages then hold
@@ -88,6 +91,13 @@ func newPlanner(c config.Config, network sim.Network, fixed FixedBytes, chunks i
 		return nil, fmt.Errorf("parallel.microbatches = %d, schedule.kind = %q: wanted at most %d microbatches of all chunks of a stage", p.Microbatches, p.Kind, comm.TagMicrobatches)
 	}
 	p.Map, p.peaks = p.base.Map, p.base.Peaks()
+	if c.Model.Recompute == "plan" {
+		all := c
+		all.Model.Recompute = "block"
+		for _, l := range Dense(all).Layers {
+			p.twice = append(p.twice, l.Bytes)
+		}
+	}
 	return p, nil
 }
 
@@ -144,10 +154,11 @@ func (p *Planner) worldRank(stage, replica int) int {
 
 // Layout returns the layout of some cuts with the schedule that suits the costs.
 func (p *Planner) Layout(t cost.Table, cuts partition.Partition) layout.Layout {
-	return p.layout(cuts, p.Schedule(t, cuts))
+	return p.complete(t, p.layout(cuts, p.Schedule(t, cuts)))
 }
 
-// layout returns the layout of some cuts and a schedule.
+// layout returns the layout of some cuts and a schedule, without the choice of layers that
+// compute their forward twice.
 func (p *Planner) layout(cuts partition.Partition, s schedule.Schedule) layout.Layout {
 	l := layout.New(cuts, s, p.Mesh.Replicas, p.Mesh.Order)
 	l.Ranks = p.Ranks
@@ -202,6 +213,7 @@ func (p *Planner) Adapts() bool {
 // step has the microbatches of the table.
 func (p *Planner) Step(t cost.Table, cuts partition.Partition, s schedule.Schedule) sim.Step {
 	p = p.selectMap(s.Map)
+	t = p.effective(t, p.choose(t, cuts, s.Peaks))
 	step := sim.Step{
 		Schedule: s, Costs: p.stageCosts(t, cuts), Bytes: Messages(t, cuts), Network: p.Network, Dispatch: t.Dispatch, Mesh: p.Mesh, Ranks: p.Ranks,
 		Sums: p.Sums(),
@@ -231,7 +243,7 @@ func (p *Planner) findSchedule(t cost.Table, cuts partition.Partition) schedule.
 		if p.Kind == schedule.KindList && s.Kind != schedule.KindList {
 			return math.Inf(1)
 		}
-		if p.limit > 0 && p.Map.Chunks > 1 && !p.Fits(t, p.layout(cuts, s)) {
+		if p.limit > 0 && (p.Map.Chunks > 1 || p.plans()) && !p.Fits(t, p.layout(cuts, s)) {
 			return math.Inf(1)
 		}
 		return p.Seconds(t, p.layout(cuts, s))
@@ -277,13 +289,14 @@ func (p *Planner) Seconds(t cost.Table, l layout.Layout) float64 {
 	if p.Mesh.Replicas <= 1 {
 		return p.Makespan(t, l)
 	}
+	p = p.keepChoice(l)
 	r := sim.Replicas(p.Step(t, l.Cuts, l.Schedule), l.Cuts, t.Layers)
 	return r.Seconds - r.Replicas[0].Start
 }
 
 // Makespan predicts the seconds of a step from the first forward to the last backward.
 func (p *Planner) Makespan(t cost.Table, l layout.Layout) float64 {
-	return sim.Run(p.Step(t, l.Cuts, l.Schedule)).Makespan()
+	return sim.Run(p.keepChoice(l).Step(t, l.Cuts, l.Schedule)).Makespan()
 }
 
 // recent is a cache of the partition problem and the newest schedules: one decision asks

@@ -106,6 +106,15 @@ func (p *Planner) problem(t cost.Table, by balance.By) balance.Problem {
 		q.Recomputed = append(q.Recomputed, peak.Recomputed)
 		q.FixedBytes = append(q.FixedBytes, p.besideLayers(v, peak).Total())
 	}
+	if p.plans() && limit > 0 {
+		for l, twice := range p.twice {
+			q.TwiceBytes, q.TwiceAgain = append(q.TwiceBytes, twice.Activations), append(q.TwiceAgain, twice.Recomputed)
+			q.TwiceSeconds = append(q.TwiceSeconds, secondForward(t.Layers[l]))
+		}
+		if by != balance.ByTime {
+			clear(q.TwiceSeconds)
+		}
+	}
 	sums := p.sumBytesOfLayers(t)
 	if limit == 0 || sums == nil {
 		return q

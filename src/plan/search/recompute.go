@@ -4,9 +4,13 @@ import (
 	"slices"
 	"strings"
 
+	"dynmo/src/balance"
 	"dynmo/src/config"
 	"dynmo/src/cost"
+	"dynmo/src/layout"
 	"dynmo/src/model"
+	"dynmo/src/partition"
+	"dynmo/src/schedule"
 )
 
 // recomputeKey begins what Shape says of what is computed twice.
@@ -69,4 +73,85 @@ func Suit(t cost.Table, shape string, c config.Config) (cost.Table, string) {
 		shape = Shape(c)
 	}
 	return t, shape
+}
+
+// plans reports whether it is planned which layers compute their forward twice.
+func (p *Planner) plans() bool { return p.twice != nil }
+
+// secondForward returns what a second forward of a layer takes. A layer without a backward for
+// inputs, frozen behind nothing that trains, has none.
+func secondForward(l cost.Layer) float64 {
+	if l.BackwardInput == 0 && l.BackwardWeight == 0 {
+		return 0
+	}
+	return l.Forward
+}
+
+// effective returns the costs if the chosen layers compute their forward twice, and no others.
+func (p *Planner) effective(t cost.Table, chosen []bool) cost.Table {
+	if chosen == nil {
+		return t
+	}
+	t.Layers = slices.Clone(t.Layers)
+	for l, again := range chosen {
+		if layer := &t.Layers[l]; again && p.twice[l].Recomputed > 0 {
+			layer.BackwardInput += secondForward(*layer)
+			layer.Bytes.Activations, layer.Bytes.Recomputed = p.twice[l].Activations, p.twice[l].Recomputed
+		}
+	}
+	return t
+}
+
+// choose returns which layers compute their forward twice at some cuts in a schedule of such
+// peaks: on every stage those that take the least seconds and save what the memory limit wants
+// (see balance.Least). It returns nil if nothing is planned. t are costs of layers of which none
+// does.
+func (p *Planner) choose(t cost.Table, cuts partition.Partition, peaks func() []schedule.Peak) []bool {
+	if !p.plans() || p.given != nil || p.limit == 0 {
+		return p.given
+	}
+	chosen, at := make([]bool, len(t.Layers)), peaks()
+	for stage, m := range p.memory(t, cuts, at) {
+		need := m.Total() - p.limit
+		if need <= 0 {
+			continue
+		}
+		var layers []int
+		var savings []balance.Saving
+		for chunk := range p.Map.Chunks {
+			v := p.Map.Place(stage, chunk)
+			lo, hi := cuts.Range(v)
+			for l := lo; l < hi; l++ {
+				saved := t.Layers[l].Bytes.Memory(at[v].InFlight, 0, at[v].Recomputed).Activations - p.twice[l].Memory(at[v].InFlight, 0, at[v].Recomputed).Activations
+				layers, savings = append(layers, l), append(savings, balance.Saving{Bytes: saved, Seconds: secondForward(t.Layers[l])})
+			}
+		}
+		for i, again := range balance.Least(savings, need).Chosen {
+			chosen[layers[i]] = again
+		}
+	}
+	return chosen
+}
+
+// complete returns a layout with the choice of layers that compute their forward twice.
+func (p *Planner) complete(t cost.Table, l layout.Layout) layout.Layout {
+	for layer, again := range p.choose(t, l.Cuts, l.Schedule.Peaks) {
+		if again {
+			l.Twice = append(l.Twice, layer)
+		}
+	}
+	return l
+}
+
+// keepChoice returns the planner that takes the choice of a layout, if the layout has any.
+func (p *Planner) keepChoice(l layout.Layout) *Planner {
+	if !p.plans() || l.Twice == nil {
+		return p
+	}
+	q := *p
+	q.given = make([]bool, len(p.twice))
+	for _, layer := range l.Twice {
+		q.given[layer] = true
+	}
+	return &q
 }
