@@ -43,7 +43,8 @@ microbatches. The last table has other schedules, each at its own best cuts. A s
 ends with the gradient sum over replicas; bounds and ratios are of its makespan.
 
 The second table is the memory that a rank of every stage allocates. "moments" are with
-master weights in bfloat16, "activations" of the microbatches in flight. "boundary" is
+master weights in bfloat16, "activations" of the microbatches in flight. "recomputed" is
+for what model.recompute lets blocks compute twice, "boundary"
 buffers for what stages send each other, "sums" those for gradients of other ranks.
 "NCCL est." is what NCCL allocates beside all this, estimated.
 
@@ -120,11 +121,13 @@ type planAnswer struct {
 	Active     int64               `json:"active_parameters"` // that a token meets
 	Flops      float64             `json:"step_flops"`        // of all replicas; no token leaves early or passes by a block
 	Costs      string              `json:"costs_clock"`
-	Network    string              `json:"assumed_network,omitempty"` // the GPUs of its nodes, where no network was named
-	Asked      string              `json:"schedule_kind"`             // of the settings
-	Schedule   string              `json:"schedule"`                  // which auto or list may have chosen
-	Cuts       partition.Partition `json:"cuts"`                      // over virtual stages
-	Layout     string              `json:"layout,omitempty"`          // Megatron-LM's notation, where it can say it
+	Network    string              `json:"assumed_network,omitempty"`    // the GPUs of its nodes, where no network was named
+	Asked      string              `json:"schedule_kind"`                // of the settings
+	Schedule   string              `json:"schedule"`                     // which auto or list may have chosen
+	Cuts       partition.Partition `json:"cuts"`                         // over virtual stages
+	Layout     string              `json:"layout,omitempty"`             // Megatron-LM's notation, where it can say it
+	Twice      []int               `json:"computed_twice,omitempty"`     // layers, where model.recompute plans them
+	TwiceGap   float64             `json:"computed_twice_gap,omitempty"` // share by which their seconds may be above the least for these cuts
 	Stages     []planStage         `json:"stages"`
 	Step       float64             `json:"step_seconds"`
 	Exposed    float64             `json:"allreduce_seconds"` // of the step; not hidden by work
@@ -221,6 +224,7 @@ func change(share float64, better, worse, same string) string {
 func (w *whatIf) planned(t cost.Table, best search.Plan, o study.Options, show func(done, total int64)) planAnswer {
 	a := planAnswer{
 		Clock: "sim", Costs: t.Source(), Asked: o.Config.Schedule.Kind, Schedule: string(best.Schedule.Kind), Cuts: best.Cuts,
+		Twice: best.Twice, TwiceGap: best.TwiceGap,
 		Step: best.Seconds, Exposed: best.Exposed, Makespan: best.Step.Makespan(), Bound: best.LowerBound, Bottleneck: best.Bottleneck, Optimum: best.Optimum,
 		Bubble: best.Step.BubbleRatio(), Idle: best.Idle, Paper: paperBubble(best, o),
 		Head:   study.HeadShare(t, o.Config.Model.HeadShards),
@@ -312,6 +316,13 @@ func (a planAnswer) print(out io.Writer) error {
 	line("model", "%s; %.3g FLOP in a step of all replicas", parameters, a.Flops)
 	if a.Layout != "" {
 		line("layout", "%s", a.Layout)
+	}
+	if a.Twice != nil {
+		text := "the least that memory wants of these stages"
+		if a.TwiceGap > 0 {
+			text = fmt.Sprintf("at most %.2g %% above the least seconds that memory wants of these stages", 100*a.TwiceGap)
+		}
+		line("twice", "layers %s compute their forward twice: %s", ranges(a.Twice), text)
 	}
 	if a.Asked == a.Schedule {
 		line("schedule", "%s", a.Schedule)

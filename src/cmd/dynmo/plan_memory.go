@@ -45,6 +45,7 @@ func (a planAnswer) printMemory(out io.Writer) error {
 		{"gradients", func(m cost.Memory) int64 { return m.Gradients }},
 		{"moments", func(m cost.Memory) int64 { return m.Moments }},
 		{"activations", func(m cost.Memory) int64 { return m.Activations }},
+		{"recomputed", func(m cost.Memory) int64 { return m.Recomputed }},
 		{"boundary", func(m cost.Memory) int64 { return m.Boundary }},
 		{"scratch", func(m cost.Memory) int64 { return m.Scratch }},
 		{"batch", func(m cost.Memory) int64 { return m.Batch }},

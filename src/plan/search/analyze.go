@@ -63,17 +63,21 @@ type Plan struct {
 	Seconds    float64       // of the whole step, with the gradient sum over replicas
 	Exposed    float64       // seconds of the gradient sum that no work hides
 	LowerBound float64       // seconds that any schedule of these cuts takes under Caps
+	TwiceGap   float64       // share by which what layers compute twice may take longer than the best choice for these cuts; 0: it is the best
 }
 
 // Simulate simulates step number of a phase in a layout. The bottlenecks are those of the
 // mean microbatch. The lower bound holds for the microbatches as they are.
 func (p *Planner) Simulate(costs cost.Phase, l layout.Layout, number int) (Plan, error) {
-	p = p.useRanks(l.Ranks).selectMap(l.Map()).keepChoice(l)
+	p = p.useRanks(l.Ranks).selectMap(l.Map())
 	plain := costs.Mean()
+	_, gap := p.chooseWithin(plain, l.Cuts, l.Schedule.Peaks)
+	p = p.keepChoice(l)
 	costs.Table = p.effective(costs.Table, p.choose(plain, l.Cuts, l.Schedule.Peaks))
 	t := costs.Mean()
 	a := Plan{
-		Layout: l, Costs: p.stageCosts(t, l.Cuts), Messages: Messages(t, l.Cuts), InFlight: l.Schedule.InFlight(), Caps: p.caps(t, l.Cuts),
+		TwiceGap: gap,
+		Layout:   l, Costs: p.stageCosts(t, l.Cuts), Messages: Messages(t, l.Cuts), InFlight: l.Schedule.InFlight(), Caps: p.caps(t, l.Cuts),
 		Memory: p.Memory(t, l.Cuts, l.Schedule.Peaks()),
 	}
 	for stage := range a.Caps {

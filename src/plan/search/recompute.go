@@ -107,10 +107,18 @@ func (p *Planner) effective(t cost.Table, chosen []bool) cost.Table {
 // (see balance.Least). It returns nil if nothing is planned. t are costs of layers of which none
 // does.
 func (p *Planner) choose(t cost.Table, cuts partition.Partition, peaks func() []schedule.Peak) []bool {
+	chosen, _ := p.chooseWithin(t, cuts, peaks)
+	return chosen
+}
+
+// chooseWithin is choose, with the share by which the seconds of the choice on any stage may be
+// above the least; 0 of an exact one.
+func (p *Planner) chooseWithin(t cost.Table, cuts partition.Partition, peaks func() []schedule.Peak) (chosen []bool, gap float64) {
 	if !p.plans() || p.given != nil || p.limit == 0 {
-		return p.given
+		return p.given, 0
 	}
-	chosen, at := make([]bool, len(t.Layers)), peaks()
+	chosen = make([]bool, len(t.Layers))
+	at := peaks()
 	for stage, m := range p.memory(t, cuts, at) {
 		need := m.Total() - p.limit
 		if need <= 0 {
@@ -122,15 +130,19 @@ func (p *Planner) choose(t cost.Table, cuts partition.Partition, peaks func() []
 			v := p.Map.Place(stage, chunk)
 			lo, hi := cuts.Range(v)
 			for l := lo; l < hi; l++ {
-				saved := t.Layers[l].Bytes.Memory(at[v].InFlight, 0, at[v].Recomputed).Activations - p.twice[l].Memory(at[v].InFlight, 0, at[v].Recomputed).Activations
+				saved := int64(at[v].InFlight)*(t.Layers[l].Bytes.Activations-p.twice[l].Activations) - int64(at[v].Recomputed)*p.twice[l].Recomputed
 				layers, savings = append(layers, l), append(savings, balance.Saving{Bytes: saved, Seconds: secondForward(t.Layers[l])})
 			}
 		}
-		for i, again := range balance.Least(savings, need).Chosen {
+		least := balance.Least(savings, need)
+		for i, again := range least.Chosen {
 			chosen[layers[i]] = again
 		}
+		if least.Bound > 0 {
+			gap = max(gap, least.Seconds/least.Bound-1)
+		}
 	}
-	return chosen
+	return chosen, gap
 }
 
 // complete returns a layout with the choice of layers that compute their forward twice.
