@@ -41,7 +41,7 @@ func accounted(t *testing.T, c config.Config, balancer func() policy.Balancer, l
 }
 
 // TestMemoryIsAccountedFor: what a rank has allocated is what the balancer reckons with and
-// metrics report, within 2 %, with what sums gradients over several replicas, in groups and rounded.
+// metrics report, within 2 %, with what is computed twice, with what sums gradients over several replicas, in groups and rounded.
 // The scratch of a LLaMA is as wide as its MLP, and rotations have a table. Slices of masters and
 // moments are reckoned as the first replica's, which are the largest.
 func TestMemoryIsAccountedFor(t *testing.T) {
@@ -65,6 +65,9 @@ func TestMemoryIsAccountedFor(t *testing.T) {
 		wide + "parallel.microbatches=4 model.key_value_heads=4",
 		spread + "parallel.microbatches=4 model.hidden=16 dynamic.kind=moe",
 		spread + "parallel.microbatches=4 model.hidden=16 dynamic.kind=moe moe.capacity=0.6",
+		"schedule.kind=zb-h1 dynamic.kind=none model.recompute=block",
+		"schedule.kind=interleaved dynamic.kind=none model.recompute=attention model.grain=half",
+		spread + "parallel.microbatches=4 model.hidden=16 dynamic.kind=moe model.recompute=block",
 		"schedule.kind=1f1b dynamic.kind=none model.hidden=96 model.tied=false parallel.replicas=3 optimizer.shard=true",
 		"schedule.kind=zb-v dynamic.kind=none model.hidden=96 model.tied=true parallel.replicas=2 optimizer.shard=true",
 	} {

@@ -9,6 +9,7 @@ import (
 	"dynmo/src/expect"
 	"dynmo/src/layout"
 	"dynmo/src/plan/search"
+	"dynmo/src/record"
 )
 
 // planned returns settings whose memory limit lies between what a stage needs where blocks compute
@@ -48,6 +49,7 @@ func TestPlannedRecompute(t *testing.T) {
 		if i > 0 && !long {
 			continue
 		}
+		accounted(t, limited, nil, 0.98, 1.02, func(_ *rank, last record.Metrics) []int64 { return last.BytesPerStage })
 		saved := session{dir: t.TempDir(), stop: 3}
 		first := saved.train(t, limited)
 		for _, now := range []string{"none", "block"} {

@@ -51,7 +51,7 @@ func Suit(t cost.Table, shape string, c config.Config) (cost.Table, string) {
 	if _, rest, is := strings.Cut(shape, recomputeKey); is {
 		had.Model.Recompute, _, _ = strings.Cut(rest, " ")
 	}
-	if len(t.Layers) != c.Layers() || shape != "" && shape != Shape(had) {
+	if had.Model.Recompute == c.Model.Recompute && !c.Sharded() || len(t.Layers) != c.Layers() || shape != "" && shape != Shape(had) {
 		return t, shape
 	}
 	before, now := Dense(had).Layers, Dense(c).Layers

@@ -1,0 +1,117 @@
+package search
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"dynmo/src/config"
+	"dynmo/src/cost"
+	"dynmo/src/expect"
+	"dynmo/src/plan/plantest"
+	"dynmo/src/schedule"
+)
+
+// timed returns the dense chain of settings, every layer of 1, 1 and 1 seconds.
+func timed(c config.Config) cost.Table {
+	t := Dense(c)
+	t.Clock = "sim"
+	for l := range t.Layers {
+		t.Layers[l] = t.Layers[l].WithSeconds(cost.Stage{Forward: 1, Input: 1, Weight: 1})
+	}
+	return t
+}
+
+// recomputing returns settings of a chain whose blocks are worth computing twice.
+func recomputing(kind schedule.Kind) config.Config {
+	c := plantest.Settings(kind, 12, 3, 6)
+	c.Model.Hidden, c.Model.Sequence, c.Parallel.MicrobatchSize = 32, 256, 2
+	return c
+}
+
+// need returns what the stage that needs most does, in the layout of the shortest step.
+func need(t *testing.T, c config.Config) (int64, Plan) {
+	t.Helper()
+	p, err := Configured(c)
+	expect.OK(t, err)
+	plain := c
+	plain.Model.Recompute = "none"
+	costs := timed(plain)
+	if c.Model.Recompute != "plan" {
+		costs, _ = Suit(costs, Shape(plain), c)
+	}
+	l, err := p.BestLayout(costs)
+	expect.OK(t, err)
+	plan, err := p.Simulate(cost.Phase{Table: costs}, l, 0)
+	expect.OK(t, err)
+	return slices.Max(plan.Bytes), plan
+}
+
+// TestPlannedTwice: a plan keeps to a limit between what is needed where blocks compute everything
+// twice and where they compute nothing twice, and takes no longer than the former. Without
+// backwards apart only as many layers compute twice as the limit wants.
+func TestPlannedTwice(t *testing.T) {
+	for _, kind := range []schedule.Kind{"1f1b", "gpipe", "zb-h1", "interleaved", "zb-v", "list", "auto"} {
+		c := recomputing(kind)
+		most, without := need(t, c)
+		c.Model.Recompute = "block"
+		least, with := need(t, c)
+		if kind == "1f1b" && least >= most {
+			t.Fatalf("%d bytes with everything computed twice, %d without", least, most)
+		}
+		if c.Balance.MemoryLimitBytes = (least + most) / 2; least > most {
+			c.Balance.MemoryLimitBytes = most
+		}
+		c.Model.Recompute = "plan"
+		bytes, plan := need(t, c)
+		if bytes > c.Balance.MemoryLimitBytes || plan.TwiceGap != 0 {
+			t.Errorf("%s: %d bytes of %d, %v above the least", kind, bytes, c.Balance.MemoryLimitBytes, plan.TwiceGap)
+		}
+		if plan.Seconds > with.Seconds*(1+leastImprovement) && least <= c.Balance.MemoryLimitBytes {
+			t.Errorf("%s: %v s, %v where all blocks compute twice, %v where none does", kind, plan.Seconds, with.Seconds, without.Seconds)
+		}
+		if kind == "1f1b" && (len(plan.Twice) == 0 || len(plan.Twice) == 10) {
+			t.Errorf("%s: layers %v compute twice", kind, plan.Twice)
+		}
+	}
+}
+
+// TestLimitNamesRecompute: the error of a limit that is too small names what is computed twice, and
+// moments that replicas share out, among what would do.
+func TestLimitNamesRecompute(t *testing.T) {
+	c := recomputing("1f1b")
+	c.Parallel.Replicas, c.Parallel.MicrobatchSize = 2, 1
+	p, err := Configured(c)
+	expect.OK(t, err)
+	least, err := p.leastLimit(timed(c))
+	expect.OK(t, err)
+	c.Balance.MemoryLimitBytes = least - 1
+	p, err = Configured(c)
+	expect.OK(t, err)
+	_, err = p.FirstLayout(timed(c))
+	if err == nil || !strings.Contains(err.Error(), `or model.recompute = "plan"`) || !strings.Contains(err.Error(), `or optimizer.shard = true and model.recompute = "plan"`) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestSuit: the costs of one setting of model.recompute are those of another, there and back.
+func TestSuit(t *testing.T) {
+	c := recomputing("1f1b")
+	plain := timed(c)
+	for _, was := range []string{"attention", "block", "plan"} {
+		twice := c
+		twice.Model.Recompute = was
+		there, shape := Suit(plain, Shape(c), twice)
+		if shape != Shape(twice) || was == "block" && there.Layers[1].BackwardInput != 2 || was != "plan" && there.Layers[1].Bytes.Recomputed == 0 {
+			t.Errorf("%s: %q, %+v", was, shape, there.Layers[1])
+		}
+		if back, shape := Suit(there, shape, c); shape != Shape(c) || !back.Equal(plain) {
+			t.Errorf("%s: back %q, %+v, want %+v", was, shape, back.Layers[1], plain.Layers[1])
+		}
+	}
+	other := c
+	other.Model.Blocks++
+	if _, shape := Suit(plain, Shape(c), other); shape != Shape(c) {
+		t.Errorf("costs of another model became %q", shape)
+	}
+}
