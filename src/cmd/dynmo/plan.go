@@ -43,9 +43,8 @@ microbatches. The last table has other schedules, each at its own best cuts. A s
 ends with the gradient sum over replicas; bounds and ratios are of its makespan.
 
 The second table is the memory that a rank of every stage allocates. "moments" are with
-master weights in bfloat16, "activations" of the microbatches in flight. "recomputed" is
-for what model.recompute lets blocks compute twice, "boundary"
-buffers for what stages send each other, "sums" those for gradients of other ranks.
+master weights in bfloat16, "activations" of the microbatches in flight, "recomputed" of
+model.recompute. "boundary" and "sums" are buffers for messages and gradients of other ranks.
 "NCCL est." is what NCCL allocates beside all this, estimated.
 
 The advice at the end names settings to add, what they gain and what memory they cost.
@@ -223,8 +222,7 @@ func change(share float64, better, worse, same string) string {
 // planned says what a plan is. show is told how far the work is.
 func (w *whatIf) planned(t cost.Table, best search.Plan, o study.Options, show func(done, total int64)) planAnswer {
 	a := planAnswer{
-		Clock: "sim", Costs: t.Source(), Asked: o.Config.Schedule.Kind, Schedule: string(best.Schedule.Kind), Cuts: best.Cuts,
-		Twice: best.Twice, TwiceGap: best.TwiceGap,
+		Clock: "sim", Costs: t.Source(), Asked: o.Config.Schedule.Kind, Schedule: string(best.Schedule.Kind), Cuts: best.Cuts, Twice: best.Twice, TwiceGap: best.TwiceGap,
 		Step: best.Seconds, Exposed: best.Exposed, Makespan: best.Step.Makespan(), Bound: best.LowerBound, Bottleneck: best.Bottleneck, Optimum: best.Optimum,
 		Bubble: best.Step.BubbleRatio(), Idle: best.Idle, Paper: paperBubble(best, o),
 		Head:   study.HeadShare(t, o.Config.Model.HeadShards),
@@ -318,11 +316,7 @@ func (a planAnswer) print(out io.Writer) error {
 		line("layout", "%s", a.Layout)
 	}
 	if a.Twice != nil {
-		text := "the least that memory wants of these stages"
-		if a.TwiceGap > 0 {
-			text = fmt.Sprintf("at most %.2g %% above the least seconds that memory wants of these stages", 100*a.TwiceGap)
-		}
-		line("twice", "layers %s compute their forward twice: %s", ranges(a.Twice), text)
+		line("twice", "%s", a.twice())
 	}
 	if a.Asked == a.Schedule {
 		line("schedule", "%s", a.Schedule)

@@ -60,6 +60,15 @@ func (a planAnswer) printMemory(out io.Writer) error {
 	return record.Table(out, header, rows)
 }
 
+// twice says which layers compute their forward twice, and how good the choice is.
+func (a planAnswer) twice() string {
+	text := "the least that memory wants of these stages"
+	if a.TwiceGap > 0 {
+		text = fmt.Sprintf("at most %.2g %% above the least seconds that memory wants of these stages", 100*a.TwiceGap)
+	}
+	return fmt.Sprintf("layers %s compute their forward twice: %s", ranges(a.Twice), text)
+}
+
 // ncclOf returns what NCCL takes of a rank of a plan, nil if it does not join the ranks. All
 // are on one host unless a network says how many are on a node.
 func ncclOf(o study.Options) *nccl.Needs {
