@@ -73,6 +73,7 @@ func leave(chain []cost.Layer, gone []float64) []cost.Layer {
 		dynamic.Slower(l, there)
 		dynamic.Share(&l.Bytes.Activations, there)
 		dynamic.Share(&l.Bytes.Held, there)
+		dynamic.Share(&l.Bytes.Recomputed, there)
 		if gone[i] > 0 {
 			*l = l.WithSeconds(l.Stage().Plus(head.Stage().Scale(gone[i])))
 			l.Bytes.Activations += int64(gone[i] * float64(head.Bytes.Activations))
