@@ -7,8 +7,7 @@
 namespace {
 
 const int THREADS = 256;
-const double SHARPNESS = 8, LEAST_SHARE = 1e-200; /* as package kernel/ref has them */
-const int SINKHORN_ROUNDS = 16;
+const double LEAST_SHARE = 1e-200; /* as package kernel/ref has it */
 
 __device__ __forceinline__ int64_t thread_index() { return static_cast<int64_t>(blockIdx.x) * THREADS + threadIdx.x; }
 
@@ -67,13 +66,13 @@ spread(double *scores, double *sums, const double *before, const E *logits, int 
 }
 
 /* One block: what logits are stretched by, and scales of 1. */
-__global__ void __launch_bounds__(THREADS) begin(double *stretch, double *scales, const double *sums, int blocks, int experts) {
+__global__ void __launch_bounds__(THREADS) begin(double *stretch, double *scales, const double *sums, double deviation, int blocks, int experts) {
 	SHARED(double, scratch, [THREADS / 32]);
 	double sum = 0;
 	for (int i = threadIdx.x; i < blocks; i += THREADS) sum += sums[i];
 	for (int e = threadIdx.x; e < experts; e += THREADS) scales[e] = 1;
 	double variance = row_reduce(sum, plus(), scratch);
-	if (threadIdx.x == 0) *stretch = variance > 0 ? SHARPNESS / sqrt(variance) : 1;
+	if (threadIdx.x == 0) *stretch = variance > 0 && deviation > 0 ? deviation / sqrt(variance) : 1;
 }
 
 __global__ void __launch_bounds__(THREADS) sharpen(double *scores, const double *stretch, int64_t all) {
@@ -144,7 +143,7 @@ int32_t dynmo_cuda_squash_gradient(dynmo_cuda *k, void *stream, void *dinp, cons
 }
 
 int32_t dynmo_cuda_balance_scores(
-	dynmo_cuda *k, void *stream, double *router, const void *logits, int32_t n, int32_t experts) {
+	dynmo_cuda *k, void *stream, double *router, const void *logits, double deviation, int32_t rounds, int32_t n, int32_t experts) {
 	int64_t all = static_cast<int64_t>(n) * experts;
 	if (all == 0) return 0;
 	int tokens = static_cast<int>(parts(n, THREADS)), elements = static_cast<int>(parts(all, THREADS));
@@ -155,9 +154,9 @@ int32_t dynmo_cuda_balance_scores(
 	double *factors = sums + tokens, *scores = router + all;
 	status = BY_TYPE(k, run_spread, stream, scores, sums, router, logits, n, experts);
 	if (status) return status;
-	LAUNCH(begin, dim3(1), THREADS, 0, stream, stretch, scales, sums, tokens, experts);
+	LAUNCH(begin, dim3(1), THREADS, 0, stream, stretch, scales, sums, deviation, tokens, experts);
 	LAUNCH(sharpen, dim3(elements), THREADS, 0, stream, scores, stretch, all);
-	for (int round = 0; round < SINKHORN_ROUNDS; round++) {
+	for (int round = 0; round < rounds; round++) {
 		LAUNCH(even_rows, dim3(tokens), THREADS, 0, stream, factors, scores, scales, n, experts);
 		LAUNCH(even_columns, dim3(experts), THREADS, 0, stream, scales, scores, factors, n, experts);
 	}

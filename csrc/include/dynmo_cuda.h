@@ -219,8 +219,8 @@ typedef struct {
 	  int32_t n, int32_t experts), (k, stream, router, squashed, inp, weight, n, experts))                            \
 	X(squash_gradient, (dynmo_cuda *k, void *stream, void *dinp, const void *dout, const void *inp,                   \
 	  const void *weight, int32_t n, int32_t experts), (k, stream, dinp, dout, inp, weight, n, experts))              \
-	X(balance_scores, (dynmo_cuda *k, void *stream, double *router, const void *logits, int32_t n, int32_t experts),  \
-	  (k, stream, router, logits, n, experts))                                                                        \
+	X(balance_scores, (dynmo_cuda *k, void *stream, double *router, const void *logits, double deviation,             \
+	  int32_t rounds, int32_t n, int32_t experts), (k, stream, router, logits, deviation, rounds, n, experts))        \
 	X(route_tokens, (dynmo_cuda *k, void *stream, int32_t *chosen, float *weights, double *router, double *readings,  \
 	  const void *logits, const double *scores, int32_t n, int32_t experts, int32_t top, int32_t room, int32_t shares,\
 	  double scale, double auxiliary, double z), (k, stream, chosen, weights, router, readings, logits, scores, n,    \

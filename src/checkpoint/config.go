@@ -74,7 +74,7 @@ func configOf(form family.Form, c model.Config, end int32) Config {
 	if forms := family.FormsOf(c); forms.Extended != nil {
 		shape = forms.Extended(c, shape)
 	}
-	text, err := json.MarshalIndent(form.Write(shape, end), "", "  ")
+	text, err := json.MarshalIndent(form.Write(c, end), "", "  ")
 	if err != nil {
 		panic("checkpoint: configuration does not marshal")
 	}

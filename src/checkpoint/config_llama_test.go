@@ -42,6 +42,10 @@ func TestParseLlama(t *testing.T) {
 	if text := string(newConfig(llama31).Text); !strings.Contains(text, `"factor": 8.0,`) || !strings.Contains(text, `"rms_norm_eps": 1e-05,`) || !strings.Contains(text, `"rope_theta": 500000.0,`) {
 		t.Errorf("written: %s", text)
 	}
+	trained := mixtral.With(moe.Experts{Count: 8, Top: 2, Auxiliary: 0.02}) // 0.02·32 blocks / 2 choices
+	if text := string(newConfig(trained).Text); !strings.Contains(text, `"router_aux_loss_coef": 0.32,`) {
+		t.Errorf("%s", text)
+	}
 	for _, want := range []model.Config{llama2, llama31, mixtral, linear} {
 		c, err := parseConfig(EndingConfig(want, 2).Text)
 		if err != nil || c.Model != want || c.End != 2 {

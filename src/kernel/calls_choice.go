@@ -17,7 +17,8 @@ func (k *Calls) SquashGradient(s device.Stream, dinp, dout, inp, weight tensor.M
 	k.run(s, SquashGradient, Dims{N: n, E: experts}, dinp, dout, inp, weight)
 }
 
-func (k *Calls) BalanceScores(s device.Stream, router, logits tensor.Mem, n, experts int) {
+func (k *Calls) BalanceScores(s device.Stream, r Routing, router, logits tensor.Mem, n, experts int) {
+	k.pending.Routing = r
 	k.run(s, BalanceScores, Dims{N: n, E: experts}, router, logits)
 }
 

@@ -215,11 +215,11 @@ type Backend interface {
 	// BalanceScores sets the second half of router, F64 (2, n, experts), to scores by which
 	// experts are chosen about equally often (Clark et al. 2022, S-BASE), from logits
 	// (n, experts); absent they are the first half. With σ the root of the mean variance of a
-	// token's logits they are exp(Sharpness/σ·(logit - the token's largest)), or without the
-	// factor where σ is 0, times a scale of each expert: after SinkhornRounds rounds, rows that
-	// are scaled to the sum 1 have columns of about equal sums (Sinkhorn & Knopp 1967). All is
-	// computed in float64.
-	BalanceScores(s device.Stream, router, logits tensor.Mem, n, experts int)
+	// token's logits they are exp(r.Deviation/σ·(logit - the token's largest)), or without the
+	// factor where σ or r.Deviation is 0, times a scale of each expert: after r.Rounds rounds,
+	// rows that are scaled to the sum 1 have columns of about equal sums (Sinkhorn & Knopp
+	// 1967). All is computed in float64.
+	BalanceScores(s device.Stream, r Routing, router, logits tensor.Mem, n, experts int)
 	// RouteTokens chooses k of some experts for every token. With p the softmax of its
 	// logits (n, experts), which are the first half of router where absent, or else by
 	// scores, F64 of the same shape, which may be the second half, a token goes to those
@@ -325,17 +325,6 @@ const (
 	Block = 32
 	// Lowest is the smallest score of what is not pruned yet, the smallest normal float32.
 	Lowest = 0x1p-126
-	// Sharpness is the deviation of a token's logits, on the mean, that BalanceScores makes.
-	// Shares of tokens are balanced, while tokens go to experts in whole: in a small run of
-	// 16 experts whose logits were left as they are the fullest had 1.6 to 2.3 times
-	// the mean, with 8 it had 1.4 to 1.7.
-	Sharpness = 8
-	// SinkhornRounds is how often BalanceScores scales to equal sums of tokens and of
-	// experts: 100 rounds lead to the same losses of a small run. Where a router prefers some
-	// of 16 experts by up to e^4 the fullest has 1.05 to 1.15 times the mean
-	// (TestBalancedAssignment), and more in a microbatch of few different tokens, since those
-	// that are alike go together.
-	SinkhornRounds = 16
 )
 
 // CSR is a sparse matrix (Rows, Cols) in compressed rows. RowPtr is I32
@@ -371,10 +360,12 @@ func Signs(key uint64, i int) uint64 {
 	return x ^ x>>31
 }
 
-// Routing holds the settings of RouteTokens and RouteGradient.
+// Routing holds the settings of BalanceScores, RouteTokens and RouteGradient.
 type Routing struct {
-	Room         int  // most tokens of an expert
-	Shares       bool // weights are shares of the chosen experts' probabilities; else these themselves
+	Deviation    float64 // that the logits of BalanceScores are stretched to; 0: they stay as they are
+	Rounds       int     // of BalanceScores
+	Room         int     // most tokens of an expert
+	Shares       bool    // weights are shares of the chosen experts' probabilities; else these themselves
 	Scale        float64
 	Auxiliary, Z float64 // of the router's own losses
 	Loss         float64 // of the gradients of these

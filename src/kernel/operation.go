@@ -236,7 +236,7 @@ func (op Op) String() string { return op.Of().Name }
 
 // An addition and a multiplication count apart. Attention has 2 products forward
 // and 5 backward over the causal half of the scores; other operations count one for
-// each element.
+// each element, BalanceScores 16 rounds.
 var operations = [Ops]Operation{
 	EmbeddingForward: {"EmbeddingForward", 1, nc, []Operand{set("out", nc), in("tokens", n).of(I32),
 		in("positions", n).of(I32), in("wte", c).of(Table), in("wpe", c).of(Table)}},
@@ -308,7 +308,7 @@ var operations = [Ops]Operation{
 		in("rows", nk).of(I32)}},
 	SquashLogits:   {"SquashLogits", 2, nee, []Operand{set("router", n2e).of(f64), set("squashed", ne), in("inp", ne), in("weight", ee)}},
 	SquashGradient: {"SquashGradient", 2, nee, []Operand{set("dinp", ne), in("dout", ne), in("inp", ne), in("weight", ee)}},
-	BalanceScores:  {"BalanceScores", 4 * SinkhornRounds, ne, []Operand{add("router", n2e).of(f64), in("logits", ne).optional()}},
+	BalanceScores:  {"BalanceScores", 4 * 16, ne, []Operand{add("router", n2e).of(f64), in("logits", ne).optional()}},
 	RouteTokens: {"RouteTokens", 8, ne, []Operand{set("chosen", nk).of(I32), set("weights", nk).of(Wide), add("router", n2e).of(f64),
 		set("readings", e4).of(f64), in("logits", ne).optional(), in("scores", ne).of(f64).optional()}},
 	RouteGradient: {"RouteGradient", 4, ne, []Operand{set("dlogits", ne), in("dweights", nk).of(Wide), in("chosen", nk).of(I32),

@@ -102,7 +102,7 @@ func spreadCases() map[string]model.Config {
 	half.HalfGrain = true
 	return map[string]model.Config{
 		"aux": mixture(moe.Experts{Top: 2, Auxiliary: 0.3, Z: 0.1}), "half blocks": half, "capacity": mixture(moe.Experts{Top: 3, Capacity: 0.5}),
-		"s-base": mixture(moe.Experts{Top: 1, Balanced: true, Z: 0.1}), "mod": routed, "predictor": foretold, "exit": leaving, "propagated": going,
+		"s-base": mixture(moe.Experts{Top: 1, Balanced: true, Deviation: 8, Rounds: 16, Z: 0.1}), "mod": routed, "predictor": foretold, "exit": leaving, "propagated": going,
 	}
 }
 

@@ -26,7 +26,7 @@ func route(call *kernel.Call) {
 	case kernel.SquashGradient:
 		ref.SquashGradient(x(0), x(1), x(2), x(3), call.N, call.E)
 	case kernel.BalanceScores:
-		ref.BalanceScores(doubles(0), x(1), call.N, call.E)
+		ref.BalanceScores(doubles(0), x(1), call.Routing, call.N, call.E)
 	case kernel.RouteTokens:
 		ref.RouteTokens(indices(0), x(1), doubles(2), doubles(3), x(4), doubles(5), call.Routing, call.N, call.E, call.K)
 	case kernel.RouteGradient:

@@ -122,7 +122,7 @@ func (k *backend) do(s device.Stream, call *kernel.Call) {
 	case kernel.SquashGradient:
 		status = C.call_squash_gradient(t, h, stream, x(0), x(1), x(2), x(3), rows(), size(call.E))
 	case kernel.BalanceScores:
-		status = C.call_balance_scores(t, h, stream, doubles(0), x(1), rows(), size(call.E))
+		status = C.call_balance_scores(t, h, stream, doubles(0), x(1), C.double(call.Routing.Deviation), size(call.Routing.Rounds), rows(), size(call.E))
 	case kernel.RouteTokens:
 		status = C.call_route_tokens(t, h, stream, indices(0), floats(1), doubles(2), doubles(3), x(4), doubles(5), rows(), size(call.E),
 			size(call.K), size(call.Routing.Room), truth(call.Routing.Shares), C.double(call.Routing.Scale), C.double(call.Routing.Auxiliary),

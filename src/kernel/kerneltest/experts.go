@@ -61,8 +61,10 @@ func (of maker) scores(n, experts int) (all []example) {
 	for _, op := range []kernel.Op{kernel.SquashLogits, kernel.SquashGradient} {
 		all = append(all, of.example(kernel.Call{Op: op, Dims: dims}, "", nil, bounded(summed)))
 	}
-	balance := kernel.Call{Op: kernel.BalanceScores, Dims: dims}
-	return append(all, of.example(balance, "", nil, bounded(summed)), of.example(balance, ",within router", map[string]any{"logits": nil}, bounded(summed)))
+	balance := kernel.Call{Op: kernel.BalanceScores, Dims: dims, Routing: kernel.Routing{Deviation: 8, Rounds: 16}}
+	all = append(all, of.example(balance, "", nil, bounded(summed)))
+	balance.Routing = kernel.Routing{Rounds: 3}
+	return append(all, of.example(balance, ",as they are,within router", map[string]any{"logits": nil}, bounded(summed)))
 }
 
 // summed bounds sums over experts of numbers that are of the size of 1, and scores, which

@@ -77,7 +77,7 @@ func TestCallsAreDescribed(t *testing.T) {
 	router, readings := tensor.From(make([]float64, 2*n*4)), tensor.From(make([]float64, 8))
 	k.SquashLogits(nil, router, f(n*4), f(n*4), f(16), n, 4)
 	k.SquashGradient(nil, f(n*4), f(n*4), f(n*4), f(16), n, 4)
-	k.BalanceScores(nil, router, f(n*4), n, 4)
+	k.BalanceScores(nil, kernel.Routing{}, router, f(n*4), n, 4)
 	k.RouteTokens(nil, kernel.Routing{}, i(n*3), f(n*3), router, readings, f(n*4), tensor.Mem{}, n, 4, 3)
 	k.RouteGradient(nil, kernel.Routing{}, f(n*4), f(n*3), i(n*3), router, n, 4, 3)
 	k.PlaceTokens(nil, i(n*3), i(n*3), f(n*3), i(5), i(n*3), f(n*3), n, 4, 3, 0)

@@ -107,7 +107,7 @@ func do[F Float](_ device.Stream, call *kernel.Call) {
 	case kernel.SquashGradient:
 		SquashGradient(x(0), x(1), x(2), x(3), n, call.E)
 	case kernel.BalanceScores:
-		BalanceScores(doubles(0), x(1), n, call.E)
+		BalanceScores(doubles(0), x(1), call.Routing, n, call.E)
 	case kernel.RouteTokens:
 		RouteTokens(indices(0), x(1), doubles(2), doubles(3), x(4), doubles(5), call.Routing, n, call.E, call.K)
 	case kernel.RouteGradient:

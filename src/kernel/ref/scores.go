@@ -47,22 +47,22 @@ const leastShare = 1e-200
 
 // BalanceScores sets the second half of router to scores of experts, as kernel.Backend says.
 // Nil logits are the first half.
-func BalanceScores[F Float](router []float64, logits []F, n, experts int) {
+func BalanceScores[F Float](router []float64, logits []F, r kernel.Routing, n, experts int) {
 	scores := router[n*experts:]
 	for i := range scores {
 		if scores[i] = router[i]; logits != nil {
 			scores[i] = float64(logits[i])
 		}
 	}
-	sharpen(scores, n, experts)
-	scales := sinkhorn(scores, n, experts)
+	sharpen(scores, r.Deviation, n, experts)
+	scales := sinkhorn(scores, r.Rounds, n, experts)
 	for i := range scores {
 		scores[i] *= scales[i%experts]
 	}
 }
 
-// sharpen sets n rows of logits to exp(Sharpness/σ·(logit - largest)), of each row's largest.
-func sharpen(scores []float64, n, experts int) {
+// sharpen sets n rows of logits to exp(deviation/σ·(logit - largest)), of each row's largest.
+func sharpen(scores []float64, deviation float64, n, experts int) {
 	variance := 0.0
 	for t := range n {
 		row := scores[t*experts:][:experts]
@@ -77,8 +77,8 @@ func sharpen(scores []float64, n, experts int) {
 		variance += (square - mean*mean) / float64(n)
 	}
 	stretch := 1.0
-	if variance > 0 {
-		stretch = kernel.Sharpness / math.Sqrt(variance)
+	if variance > 0 && deviation > 0 {
+		stretch = deviation / math.Sqrt(variance)
 	}
 	for i, z := range scores {
 		scores[i] = math.Exp(stretch * z)
@@ -87,12 +87,12 @@ func sharpen(scores []float64, n, experts int) {
 
 // sinkhorn returns scales of the columns with which scores·scales, each row scaled to the
 // sum 1, has columns of nearly equal sums.
-func sinkhorn(scores []float64, n, experts int) []float64 {
+func sinkhorn(scores []float64, rounds, n, experts int) []float64 {
 	scales, sums := make([]float64, experts), make([]float64, experts)
 	for k := range scales {
 		scales[k] = 1
 	}
-	for range kernel.SinkhornRounds {
+	for range rounds {
 		clear(sums)
 		for t := range n {
 			scores, row := scores[t*experts:][:experts], 0.0

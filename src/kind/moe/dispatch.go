@@ -75,9 +75,17 @@ func (d *dispatch) rowsOf(expert int) (lo, hi int) {
 // The device decides where tokens go (see kernel.RouteTokens). With p the softmax of a
 // token's logits over all experts, the token goes to the Top experts of the largest p, by the
 // weights g = p / Σ p over these (Jiang et al. 2024); or, if assignments are balanced, to
-// those of the largest scores of kernel.BalanceScores, by the weights p. All weights are
+// those of the largest scores of kernel.BalanceScores, by the weights p (Clark et al. 2022,
+// S-BASE). All weights are
 // times Scale. The logits are those of the router, or of a squashed router
 // outer·tanh(a), with a what its first matrix makes of a token.
+//
+// Departs: S-BASE has no Deviation, to which logits are stretched before they are scaled, and
+// names no number of Rounds.
+//
+// Departs: the loss that balances experts is one of each block and microbatch, as in the Switch
+// Transformer (Fedus et al. 2022, equation 4) with the choices of a token counted as one each of
+// Top. Hugging Face's is one of all blocks together (see Experts.coefficient).
 
 // routeTokens decides where n tokens go, from what the router's first matrix makes of them.
 func (e *experts) routeTokens(x *model.Exec, n int, s expertsSaved) {
@@ -87,7 +95,7 @@ func (e *experts) routeTokens(x *model.Exec, n int, s expertsSaved) {
 		logits = tensor.Mem{} // in router
 	}
 	if e.Balanced {
-		x.Backend.BalanceScores(x.Stream, s.router, logits, n, e.Count)
+		x.Backend.BalanceScores(x.Stream, e.routing(n), s.router, logits, n, e.Count)
 		scores = s.router.Span(s.router.Bytes/2, s.router.Bytes/2)
 	}
 	x.Backend.RouteTokens(x.Stream, e.routing(n), s.chosen, s.decided.weights, s.router, s.decided.readings, logits, scores, n, e.Count, e.Top)
@@ -115,7 +123,7 @@ func (e *experts) routeGradient(x *model.Exec, n int, s expertsSaved, h expertsH
 
 // routing returns the settings of the router in a microbatch of so many tokens.
 func (e Experts) routing(tokens int) kernel.Routing {
-	r := kernel.Routing{Room: e.room(tokens), Shares: !e.Balanced, Scale: cmp.Or(e.Scale, 1), Auxiliary: e.Auxiliary, Z: e.Z}
+	r := kernel.Routing{Room: e.room(tokens), Shares: !e.Balanced, Scale: cmp.Or(e.Scale, 1), Auxiliary: e.Auxiliary, Z: e.Z, Deviation: e.Deviation, Rounds: e.Rounds}
 	if e.Balanced {
 		r.Auxiliary = 0
 	}

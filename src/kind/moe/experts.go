@@ -20,6 +20,8 @@ type Experts struct {
 	model.Modest
 	Count, Top int     // experts of a block; those that a token goes to
 	Balanced   bool    // assignments are balanced (S-BASE); else a loss balances them
+	Deviation  float64 // that balanced assignments stretch logits to; 0: they stay as they are
+	Rounds     int     // of balancing
 	Auxiliary  float64 // weight of that loss
 	Z          float64 // weight of the router's z-loss
 	Capacity   float64 // times its fair share that an expert takes of a microbatch's assignments; 0: all

@@ -39,11 +39,11 @@ func TestGradientOfExperts(t *testing.T) {
 		"top 2 of 3":       {Count: 3, Top: 2, Auxiliary: 0.3, Z: 0.2},
 		"all":              {Count: 2, Top: 2, Auxiliary: 0.1},
 		"capacity":         {Count: 3, Top: 2, Auxiliary: 0.2, Z: 0.1, Capacity: 0.6},
-		"s-base":           {Count: 3, Top: 1, Balanced: true, Z: 0.1},
-		"s-base, capacity": {Count: 4, Top: 2, Balanced: true, Capacity: 0.8},
+		"s-base":           {Count: 3, Top: 1, Balanced: true, Deviation: 8, Rounds: 16, Z: 0.1},
+		"s-base, capacity": {Count: 4, Top: 2, Balanced: true, Deviation: 8, Rounds: 16, Capacity: 0.8},
 		"empty experts":    {Count: 9, Top: 1, Auxiliary: 0.3},
 		"scaled":           {Count: 4, Top: 2, Auxiliary: 0.3, Scale: 2},
-		"scaled, s-base":   {Count: 4, Top: 2, Balanced: true, Z: 0.1, Scale: 3},
+		"scaled, s-base":   {Count: 4, Top: 2, Balanced: true, Deviation: 8, Rounds: 16, Z: 0.1, Scale: 3},
 		"squashed":         {Count: 4, Top: 2, Auxiliary: 0.3, Z: 0.2, Squashed: true},
 	} {
 		for _, format := range []model.Format{model.Dense, model.CSR} {
@@ -67,7 +67,7 @@ func TestGradientOfExperts(t *testing.T) {
 // router is balanced.
 func TestOneExpertIsDense(t *testing.T) {
 	for _, precision := range []tensor.DType{tensor.F32, tensor.F64} {
-		for _, e := range []Experts{{Count: 1, Top: 1, Auxiliary: 1, Scale: 1, Squashed: true}, {Count: 1, Top: 1, Balanced: true}, {Count: 1, Top: 1, Capacity: 1}} {
+		for _, e := range []Experts{{Count: 1, Top: 1, Auxiliary: 1, Scale: 1, Squashed: true}, {Count: 1, Top: 1, Balanced: true, Deviation: 8, Rounds: 16}, {Count: 1, Top: 1, Capacity: 1}} {
 			dense, ch := modeltest.New(t, modeltest.SmallLlama, precision), modeltest.New(t, mixture(e), precision)
 			there := func(p *model.Param) *model.Param {
 				for _, l := range ch.S.Layers {
@@ -135,7 +135,7 @@ func TestExpertsFromSettings(t *testing.T) {
 	c.Dynamic.Kind, c.Model.Grain, c.Model.Blocks = "moe", "half", 2
 	c.Assign("moe.intermediate", 40)
 	shape := model.FromConfig(c)
-	if want := (Experts{Count: 8, Top: 2, Auxiliary: 0.01, Z: 0.001, Scale: 1}); model.KindOf[Experts](shape) != want || shape.Intermediate != 40 {
+	if want := (Experts{Count: 8, Top: 2, Deviation: 8, Rounds: 16, Auxiliary: 0.01, Scale: 1}); model.KindOf[Experts](shape) != want || shape.Intermediate != 40 {
 		t.Errorf("%+v, want %+v", model.KindOf[Experts](shape), want)
 	}
 	want := "embedding block.0.attention block.0.mlp block.1.attention block.1.mlp head"

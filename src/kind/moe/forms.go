@@ -45,6 +45,14 @@ func (e Experts) network() string {
 	return "linear"
 }
 
+// coefficient returns the router_aux_loss_coef of Hugging Face's Mixtral with which its loss
+// has the value that the sum of the blocks' losses has here, where all blocks route alike:
+// Auxiliary·blocks/Top. Its loss is one of the tokens of all blocks, whose shares of choices sum
+// to Top (transformers, load_balancing_loss_func of modeling_mixtral.py).
+func (e Experts) coefficient(blocks int) float64 {
+	return e.Auxiliary * float64(blocks) / float64(e.Top)
+}
+
 // Ends of Mixtral's names of tensors of a block with experts, and of the outer matrix of a
 // router that has two.
 var (
@@ -66,6 +74,9 @@ var mixtral = llama.FormOf(family.Form{
 	Write: func(c model.Config, end int32) map[string]any {
 		e, members := model.KindOf[Experts](c), llama.Write(mixtralType, "MixtralForCausalLM", c, end)
 		members["num_local_experts"], members["num_experts_per_tok"] = e.Count, e.Top
+		if e.Auxiliary > 0 && !e.Balanced {
+			members["router_aux_loss_coef"] = family.Fraction(e.coefficient(c.Blocks))
+		}
 		return members
 	},
 	Packed: &family.Packing{

@@ -18,7 +18,7 @@ func TestGradientOfExpertGroups(t *testing.T) {
 		"3 groups of 1":    {Count: 3, Top: 2, Groups: 3, Auxiliary: 0.1},
 		"squashed":         {Count: 4, Top: 2, Groups: 2, Z: 0.2, Scale: 2, Squashed: true},
 		"capacity":         {Count: 4, Top: 2, Groups: 2, Auxiliary: 0.2, Z: 0.1, Capacity: 0.6},
-		"s-base, capacity": {Count: 4, Top: 2, Groups: 4, Balanced: true, Z: 0.1, Capacity: 0.8},
+		"s-base, capacity": {Count: 4, Top: 2, Groups: 4, Balanced: true, Deviation: 8, Rounds: 16, Z: 0.1, Capacity: 0.8},
 		"empty groups":     {Count: 6, Top: 1, Groups: 3, Auxiliary: 0.3},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -18,7 +18,7 @@ var Kind = dynamic.Registration{
 		m := config.Of[options](c)
 		e := Experts{
 			Count: m.Experts, Top: m.Top, Balanced: m.Balance == "s-base", Auxiliary: m.Aux, Z: m.Z, Capacity: m.Capacity,
-			Scale: m.Scale, Squashed: m.Router == "mlp",
+			Deviation: m.Deviation, Rounds: m.Rounds, Scale: m.Scale, Squashed: m.Router == "mlp",
 		}
 		if c.Model.Grain == "expert" {
 			e.Groups = m.Groups

@@ -71,11 +71,11 @@ func TestRouteOfExperts(t *testing.T) {
 			[]int32{0, dropped}, []int32{0, dropped}, []int32{0, 1, 1, 1}, []float64{1, 0}},
 		"least capacity": {Experts{Count: 2, Top: 1, Capacity: 1e-12}, [][]float64{{1, 0}, {1, 0}},
 			[]int32{0, dropped}, []int32{0, dropped}, []int32{0, 1, 1}, []float64{1, 0}},
-		"s-base takes p": {Experts{Count: 2, Top: 1, Balanced: true}, [][]float64{{log(3), 0}, {0, log(3)}},
+		"s-base takes p": {Experts{Count: 2, Top: 1, Balanced: true, Deviation: 8, Rounds: 16}, [][]float64{{log(3), 0}, {0, log(3)}},
 			[]int32{0, 1}, []int32{0, 1}, []int32{0, 1, 2}, []float64{3. / 4, 3. / 4}},
-		"s-base evens out": {Experts{Count: 2, Top: 1, Balanced: true}, [][]float64{{log(9), 0}, {log(3), 0}},
+		"s-base evens out": {Experts{Count: 2, Top: 1, Balanced: true, Deviation: 8, Rounds: 16}, [][]float64{{log(9), 0}, {log(3), 0}},
 			[]int32{0, 1}, []int32{0, 1}, []int32{0, 1, 2}, []float64{9. / 10, 1. / 4}},
-		"no token": {Experts{Count: 2, Top: 1, Balanced: true}, nil, nil, nil, []int32{0, 0, 0}, nil},
+		"no token": {Experts{Count: 2, Top: 1, Balanced: true, Deviation: 8, Rounds: 16}, nil, nil, nil, []int32{0, 0, 0}, nil},
 	} {
 		d := route(c.Experts, c.logits...)
 		if !slices.Equal(d.chosen, c.chosen) || !slices.Equal(d.places, c.places) || !slices.Equal(d.ends, c.ends) {
@@ -98,7 +98,7 @@ func TestPlainChoice(t *testing.T) {
 		Experts
 		weights []float64
 	}{
-		{Experts{Count: 2, Top: 1, Balanced: true}, []float64{9. / 10, 3. / 4}},
+		{Experts{Count: 2, Top: 1, Balanced: true, Deviation: 8, Rounds: 16}, []float64{9. / 10, 3. / 4}},
 		{Experts{Count: 2, Top: 1, Capacity: 0.5}, []float64{1, 1}},
 	} {
 		chosen, weights := c.Plain(2, func(i int) float64 { return logits[i] })
@@ -118,7 +118,7 @@ func TestPlainChoice(t *testing.T) {
 func TestRouteOfNaN(t *testing.T) {
 	nan := math.NaN()
 	for _, balanced := range []bool{false, true} {
-		d := route(Experts{Count: 3, Top: 2, Balanced: balanced}, []float64{nan, nan, nan}, []float64{1, nan, math.Inf(1)}, []float64{math.Inf(-1), math.Inf(-1), 0})
+		d := route(Experts{Count: 3, Top: 2, Balanced: balanced, Deviation: 8, Rounds: 16}, []float64{nan, nan, nan}, []float64{1, nan, math.Inf(1)}, []float64{math.Inf(-1), math.Inf(-1), 0})
 		for token := range 3 {
 			if pair := d.chosen[2*token:][:2]; pair[0] == pair[1] || min(pair[0], pair[1]) < 0 {
 				t.Errorf("token %d goes to %v", token, pair)
@@ -131,7 +131,7 @@ func TestRouteOfNaN(t *testing.T) {
 // has nearly equal loads, token for token the same however often it is asked; without the
 // balance it has not.
 func TestBalancedAssignment(t *testing.T) {
-	for _, e := range []Experts{{Count: 8, Top: 2, Balanced: true}, {Count: 16, Top: 4, Balanced: true}, {Count: 16, Top: 1, Balanced: true}} {
+	for _, e := range []Experts{{Count: 8, Top: 2, Balanced: true, Deviation: 8, Rounds: 16}, {Count: 16, Top: 4, Balanced: true, Deviation: 8, Rounds: 16}, {Count: 16, Top: 1, Balanced: true, Deviation: 8, Rounds: 16}} {
 		draw := random.Keyed(5)
 		logits := make([][]float64, 2048)
 		for i := range logits {
@@ -175,5 +175,42 @@ func TestRouterLosses(t *testing.T) {
 	d = route(e, []float64{60, 0, 0, 0}, []float64{60, 0, 0, 0})
 	if math.Abs(d.readings[2]/2000-4) > 1e-12 || math.Abs(d.readings[3]/2000-3600) > 1e-9 {
 		t.Errorf("one expert: %v", d.readings)
+	}
+}
+
+// TestCoefficient: where two blocks route alike, the loss of transformers'
+// load_balancing_loss_func (modeling_mixtral.py, 00d4b3d, lines 479 to 556) times the
+// coefficient is the sum of the blocks' own losses times Auxiliary; where they do not, it is not.
+func TestCoefficient(t *testing.T) {
+	e := Experts{Count: 3, Top: 2, Auxiliary: 0.02}
+	theirs := func(blocks ...[][]float64) (loss float64) {
+		tokens, counts, means := 0.0, make([]float64, e.Count), make([]float64, e.Count)
+		for _, logits := range blocks {
+			for _, row := range logits {
+				sum := 0.0
+				for _, z := range row {
+					sum += math.Exp(z)
+				}
+				for k, z := range row {
+					means[k] += math.Exp(z) / sum
+					if z > slices.Min(row) { // two of three are chosen
+						counts[k]++
+					}
+				}
+				tokens++
+			}
+		}
+		for k := range counts {
+			loss += float64(e.Count) * counts[k] / tokens * means[k] / tokens
+		}
+		return loss
+	}
+	one, other := [][]float64{{2, 1, 0}, {2, 0, 1}, {3, -1, 0.5}}, [][]float64{{0, 1, 2}, {0, 2, 1}, {-1, 0.5, 3}}
+	own := func(logits [][]float64) float64 { return route(e, logits...).readings[2] / 1000 / float64(len(logits)) }
+	if got, want := e.coefficient(2)*theirs(one, one), e.Auxiliary*2*own(one); math.Abs(got-want) > 1e-12 {
+		t.Errorf("blocks that route alike: %v, want %v", got, want)
+	}
+	if got, want := e.coefficient(2)*theirs(one, other), e.Auxiliary*(own(one)+own(other)); math.Abs(got-want) < 1e-3 {
+		t.Errorf("blocks that do not: %v and %v, want a difference", got, want)
 	}
 }

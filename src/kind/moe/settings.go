@@ -9,14 +9,16 @@ import (
 
 // options is a mixture of experts (Jiang et al. 2024; paper, section 2.2.1).
 type options struct {
-	Experts      int     `toml:"experts" shape:"true" default:"8" min:"1" max:"65536" doc:"experts of a block, gated MLPs"`
+	Experts      int     `toml:"experts" shape:"true" default:"8" min:"1" max:"65536" doc:"experts of a block, gated MLPs; AdamW updates one that no token reached in a step too, with a gradient of 0: its moments shrink and its weights decay, as in Megatron-LM and unlike in PyTorch, which skips a parameter without a gradient"`
 	Top          int     `toml:"top" shape:"true" default:"2" min:"1" max:"65536" doc:"experts that a token goes to, at most moe.experts"`
 	Intermediate int     `toml:"intermediate" shape:"true" default:"0" min:"0" max:"16777216" doc:"channels inside an expert; 0: model.intermediate"`
 	Balance      string  `toml:"balance" shape:"true" default:"aux" oneof:"aux,s-base" doc:"how loads are kept equal: by a loss, whose weight is moe.aux; or by S-BASE, which scales the router's probabilities until each expert has its share (Sinkhorn; Clark et al. 2022)"`
+	Deviation    float64 `toml:"deviation" default:"8" min:"0" max:"1000" when:"moe.balance=s-base" doc:"deviation that S-BASE stretches a token's logits to, on the mean, before it scales them, so that tokens, which go to experts in whole, are balanced as their shares are; 0: logits stay as they are. The stretch is this program's, not Clark et al.'s"`
+	Rounds       int     `toml:"rounds" default:"16" min:"1" max:"1000" when:"moe.balance=s-base" doc:"how often S-BASE scales to equal sums of tokens and of experts; how many there are is this program's choice too"`
 	Router       string  `toml:"router" shape:"true" default:"linear" oneof:"linear,mlp" doc:"what scores the experts for a token: a matrix, or, as in LLaMA-MoE, two with tanh between (mlp)"`
 	Scale        float64 `toml:"scale" default:"1" above:"0" max:"65536" doc:"times the router's weights that what experts make is taken; LLaMA-MoE, whose experts are parts of one MLP, has 4 for 4 of 16"`
-	Aux          float64 `toml:"aux" default:"0.01" min:"0" max:"1000" when:"moe.balance=aux" doc:"weight of the loss E·Σ f·P, with f an expert's share of the choices and P its mean probability; it is not part of the loss that is reported"`
-	Z            float64 `toml:"z" default:"0.001" min:"0" max:"1000" doc:"weight of the router's z-loss, the mean square of the logarithm of its softmax's denominator (Zoph et al. 2022); it is not part of the loss that is reported"`
+	Aux          float64 `toml:"aux" default:"0.01" min:"0" max:"1000" when:"moe.balance=aux" doc:"weight of the loss E·Σ f·P of each block and microbatch (Fedus et al. 2022), with E experts, f an expert's share of the choices and P its mean probability; it is not part of the loss that is reported. Hugging Face's router_aux_loss_coef weighs one loss of all blocks together, whose f sums to moe.top: coef·moe.top/model.blocks has the same sum where all blocks route alike, and other gradients where they do not"`
+	Z            float64 `toml:"z" default:"0" min:"0" max:"1000" doc:"weight of the router's z-loss, the mean square of the logarithm of its softmax's denominator (Zoph et al. 2022); it is not part of the loss that is reported; Mixtral has none"`
 	Capacity     float64 `toml:"capacity" shape:"true" default:"0" min:"0" max:"65536" doc:"times its fair share that an expert takes of a microbatch's assignments, rounded up; those beyond are dropped and counted; 0: none is"`
 	Groups       int     `toml:"groups" shape:"true" default:"2" min:"2" max:"65536" when:"model.grain=expert" doc:"layers that a block's experts are shared out to, a divisor of moe.experts; a boundary between two is more than twice as wide as others"`
 }

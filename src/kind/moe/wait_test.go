@@ -24,7 +24,7 @@ func (s *waiting) Sync() error {
 // each layer of experts. What a layer says of it is so.
 func TestPassesOfExpertsWait(t *testing.T) {
 	mlp := Experts{Count: 4, Top: 2, Z: 0.1, Squashed: true}
-	balanced := Experts{Count: 4, Top: 2, Balanced: true, Capacity: 0.8}
+	balanced := Experts{Count: 4, Top: 2, Balanced: true, Deviation: 8, Rounds: 16, Capacity: 0.8}
 	groups, squashedGroups := balanced, mlp
 	groups.Groups, squashedGroups.Groups = 2, 4
 	for _, k := range []struct {
