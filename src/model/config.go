@@ -16,6 +16,7 @@ package model
 
 import (
 	"slices"
+	"strings"
 
 	"dynmo/src/config"
 )
@@ -76,15 +77,28 @@ var shapers []func(config.Config, *Config)
 // model is made.
 func RegisterShaper(shaper func(config.Config, *Config)) { shapers = append(shapers, shaper) }
 
-// Beyond names a kind of dynamism by which the model is another one than its family's; ""
-// if it is not.
+// Beyond names the kinds of dynamism by which the model is another one than its family's, as
+// "exit+mod"; "" if there are none.
 func (c Config) Beyond() string {
+	var names []string
 	for _, e := range c.Kinds.list() {
 		if e.Beyond() {
-			return e.Name()
+			names = append(names, e.Name())
 		}
 	}
-	return ""
+	return strings.Join(names, "+")
+}
+
+// PrivateWeights lists the tensors that no file of another program has, in chain order.
+func (c Config) PrivateWeights() (list []Weight) {
+	for _, d := range c.Chain() {
+		for _, p := range d.Params() {
+			if p.File == "" {
+				list = append(list, Weight{Name: p.Weight, Shape: p.Shape()})
+			}
+		}
+	}
+	return list
 }
 
 // Keyed returns how many heads have keys and values.

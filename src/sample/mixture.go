@@ -24,10 +24,14 @@ type mixture interface {
 
 // Notes says what sampling computes otherwise than training did.
 func Notes(c model.Config) []string {
+	var list []string
 	if e := model.KindOf[mixture](c); e != nil {
-		return e.Notes()
+		list = append(list, e.Notes()...)
 	}
-	return nil
+	if r := model.KindOf[routing](c); r != nil {
+		list = append(list, r.Notes()...)
+	}
+	return list
 }
 
 // routed is what a mixture works in.

@@ -31,6 +31,7 @@ type Model struct {
 	team                  team
 	kernels               kernel.Backend // nil: none
 	mixture               mixture        // nil: blocks have one MLP
+	routing               routing        // nil: blocks take all tokens
 }
 
 // block is the weights of one block: an MLP, or a router (MLPs, C) and several.
@@ -38,6 +39,7 @@ type block struct {
 	norm1, norm2      norm
 	qkv, proj, router linear
 	outer             linear // (MLPs, MLPs) behind the router and tanh, or absent
+	up, down          linear // of a predictor of routing, or absent
 	mlps              []mlp  // one, or those of a mixture
 }
 
@@ -62,9 +64,9 @@ func New(c model.Config, threads int, k kernel.Backend, read func(model.Weight) 
 	if err := Knows(c); err != nil {
 		return nil, err
 	}
-	m := &Model{Config: c, blocks: make([]block, c.Blocks), team: team(threads), kernels: k, mixture: model.KindOf[mixture](c)}
+	m := &Model{Config: c, blocks: make([]block, c.Blocks), team: team(threads), kernels: k, mixture: model.KindOf[mixture](c), routing: model.KindOf[routing](c)}
 	places := m.places()
-	weights := c.Weights()
+	weights := append(c.Weights(), c.PrivateWeights()...)
 	slices.SortStableFunc(weights, func(a, b model.Weight) int { return cmp.Compare(a.Name, b.Name) }) // a layer's one after the other
 	memory, errs := room(weights), make([]error, len(weights))
 	m.team.share(len(weights), 1, func(lo, hi int) {
@@ -90,8 +92,12 @@ func Knows(c model.Config) error {
 	if known := model.SampledFamilies(); !slices.Contains(known, c.FamilyName()) {
 		return fmt.Errorf("a model of family %s, want %s: sample knows no other", c.Family, strings.Join(known, " or "))
 	}
-	if kind := c.Beyond(); kind != "" {
-		return fmt.Errorf("a model of dynamic.kind %s, want one without: sample knows none", kind)
+	r := model.KindOf[routing](c)
+	if kind := c.Beyond(); kind != "" && (r == nil || kind != r.Name()) {
+		return fmt.Errorf("a model of dynamic.kind %s, want one without attention and exit: sample knows neither", kind)
+	}
+	if r != nil && c.Shared() > 0 {
+		return fmt.Errorf("a model with experts in a mixture of depths (%s), want one of both: sample knows no more", r.Name())
 	}
 	return nil
 }
@@ -113,6 +119,8 @@ func (m *Model) places() map[string]*[]float32 {
 		add("proj", &b.proj.weight, &b.proj.bias)
 		add("router", &b.router.weight, &b.router.bias)
 		add("router.outer", &b.outer.weight, &b.outer.bias)
+		add("predictor.up", &b.up.weight, &b.up.bias)
+		add("predictor.down", &b.down.weight, &b.down.bias)
 		b.mlps = make([]mlp, max(1, m.Config.Shared()))
 		for e := range b.mlps {
 			p, of := &b.mlps[e], ""

@@ -17,15 +17,19 @@ type Session struct {
 	kept      []kept    // of each block
 	turns     []float32 // the table of rotary positions
 	n         int       // tokens so far
+	at        []int32   // the positions of the tokens that a block computes
 
 	x, normed, mean, rstd, qkv, attended, pre, inner []float32 // of the tokens that are fed
 	logits                                           []float32
 	routed                                           routed
 }
 
-// kept is the keys and values of all tokens so far: (heads that have some, positions, head
-// size), so that those of a head lie together.
-type kept struct{ keys, values []float32 }
+// kept is the keys and values of the tokens so far that a block computed: (heads that have some,
+// positions, head size), so that those of a head lie together.
+type kept struct {
+	keys, values []float32
+	n            int // tokens
+}
 
 // NewSession returns a session of no tokens, with room for so many, at most the model's
 // sequence.
@@ -35,7 +39,7 @@ func (m *Model) NewSession(positions int) *Session {
 	size, _ := m.headed()
 	s := &Session{m: m, positions: positions, kept: make([]kept, c.Blocks), logits: make([]float32, c.Vocab)}
 	for i := range s.kept {
-		s.kept[i] = kept{make([]float32, positions*c.Keyed()*size), make([]float32, positions*c.Keyed()*size)}
+		s.kept[i] = kept{keys: make([]float32, positions*c.Keyed()*size), values: make([]float32, positions*c.Keyed()*size)}
 	}
 	if c.Rope.Turns() {
 		for _, v := range c.Rope.Table(positions, size/2) {
@@ -49,7 +53,12 @@ func (m *Model) NewSession(positions int) *Session {
 func (s *Session) Len() int { return s.n }
 
 // Reset forgets all tokens.
-func (s *Session) Reset() { s.n = 0 }
+func (s *Session) Reset() {
+	s.n = 0
+	for i := range s.kept {
+		s.kept[i].n = 0
+	}
+}
 
 // Feed goes on with tokens, at least one, and returns the logits (V) of the token
 // that follows the last, which are valid until the next call. It panics if the session
@@ -68,7 +77,15 @@ func (s *Session) Feed(tokens ...int32) []float32 {
 		}
 	}
 	for i := range m.blocks {
-		s.block(&m.blocks[i], s.kept[i], n)
+		s.at = s.at[:0]
+		for k := range n {
+			s.at = append(s.at, int32(s.n+k))
+		}
+		if m.routing != nil && m.routing.Routes(i) {
+			s.route(&m.blocks[i], &s.kept[i], n)
+			continue
+		}
+		s.block(&m.blocks[i], &s.kept[i], n)
 	}
 	s.n += n
 	last := s.x[(n-1)*c : n*c]
@@ -110,7 +127,7 @@ func (s *Session) normalise(inp []float32, w norm, n int) {
 
 // block takes n tokens through a block: x += proj(attend(turn(qkv(norm1(x))))), then
 // x += mlp(norm2(x)), or the sum of those of a mixture that tokens go to.
-func (s *Session) block(b *block, k kept, n int) {
+func (s *Session) block(b *block, k *kept, n int) {
 	m, c := s.m, s.m.Config.Hidden
 	_, all := m.headed()
 	s.normalise(s.x, b.norm1, n)
@@ -122,6 +139,7 @@ func (s *Session) block(b *block, k kept, n int) {
 			s.attend(k, head, n)
 		}
 	})
+	k.n += n
 	m.multiply(s.normed, s.attended, b.proj, n, c, c)
 	ref.Add(s.x, s.x, s.normed)
 	s.normalise(s.x, b.norm2, n)
@@ -153,20 +171,16 @@ func (s *Session) turn(n int) {
 		return
 	}
 	size, all := s.m.headed()
-	positions := make([]int32, n)
-	for i := range positions {
-		positions[i] = int32(s.n + i)
-	}
-	ref.Rotary(s.qkv, positions, s.turns, s.m.Config.Heads+s.m.Config.Keyed(), all, size, false)
+	ref.Rotary(s.qkv, s.at[:n], s.turns, s.m.Config.Heads+s.m.Config.Keyed(), all, size, false)
 }
 
 // keep keeps the keys and values of n tokens, of a head that has some.
-func (s *Session) keep(k kept, head, n int) {
+func (s *Session) keep(k *kept, head, n int) {
 	c := s.m.Config
 	size, all := s.m.headed()
 	for i := range n {
 		key := s.qkv[i*all+(c.Heads+head)*size:]
-		at := (head*s.positions + s.n + i) * size
+		at := (head*s.positions + k.n + i) * size
 		copy(k.keys[at:at+size], key)
 		copy(k.values[at:at+size], key[c.Keyed()*size:])
 	}
@@ -175,13 +189,13 @@ func (s *Session) keep(k kept, head, n int) {
 // attend sets attended for n tokens, of the heads that share a head's keys and values: with
 // s_j = q·k_j/sqrt(size) over the tokens up to itself, the mean of their values weighted by
 // softmax(s).
-func (s *Session) attend(k kept, keyed, n int) {
+func (s *Session) attend(k *kept, keyed, n int) {
 	c := s.m.Config
 	size, all := s.m.headed()
 	first, group := keyed*s.positions*size, c.Heads/c.Keyed()
-	scores := make([]float32, s.n+n)
+	scores := make([]float32, k.n+n)
 	for i := range n {
-		p := scores[:s.n+i+1]
+		p := scores[:k.n+i+1]
 		matrix := func(data []float32) blas32.General {
 			return blas32.General{Rows: len(p), Cols: size, Stride: size, Data: data[first:][:len(p)*size]}
 		}

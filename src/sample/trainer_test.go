@@ -12,6 +12,7 @@ import (
 	"dynmo/src/kernel"
 	"dynmo/src/kernel/ref"
 	"dynmo/src/kind/attention"
+	"dynmo/src/kind/mod"
 	"dynmo/src/kind/moe"
 	"dynmo/src/model"
 	"dynmo/src/random"
@@ -37,7 +38,9 @@ var shapes = func() map[string]model.Config {
 	mixtral = mixtral.With(moe.Experts{Count: 4, Top: 2})
 	one = one.With(moe.Experts{Count: 3, Top: 1})
 	squashed = squashed.With(moe.Experts{Count: 4, Top: 2, Scale: 3, Squashed: true})
-	return map[string]model.Config{"gpt2": tiny, "gpt2, untied": untied, "llama": llama, "llama, scaled": scaled, "experts": mixtral, "experts, one": one, "experts, squashed": squashed}
+	return map[string]model.Config{"gpt2": tiny, "gpt2, untied": untied, "llama": llama, "llama, scaled": scaled, "experts": mixtral, "experts, one": one, "experts, squashed": squashed,
+		"depths, a predictor": tiny.With(mod.Depths{Capacity: 0.5, Predictor: true, Threshold: 0.5}),
+		"depths of a llama":   llama.With(mod.Depths{Capacity: 0.5, Predictor: true, Threshold: 0.4, One: true})}
 }()
 
 // trainer is a whole model of package model, run layer by layer on one sequence.
@@ -236,7 +239,8 @@ func TestRefusesOtherModels(t *testing.T) {
 		shape model.Config
 		want  string
 	}{
-		{buckets, "a model of dynamic.kind attention, want one without: sample knows none"},
+		{buckets, "a model of dynamic.kind attention, want one without attention and exit: sample knows neither"},
+		{tiny.With(mod.Depths{Capacity: 1}).With(moe.Experts{Count: 2, Top: 1}), "a model with experts in a mixture of depths (mod), want one of both: sample knows no more"},
 		{other, "a model of family mamba, want gpt2 or llama: sample knows no other"},
 	} {
 		if _, err := New(c.shape, 1, nil, nil); err == nil || err.Error() != c.want {

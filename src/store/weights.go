@@ -78,9 +78,6 @@ func (c *Checkpoint) Weights() (*checkpoint.Weights, error) {
 	if err != nil {
 		return nil, err
 	}
-	if kind := k.shape.Beyond(); kind != "" {
-		return nil, c.fail(ManifestFile, fmt.Errorf("a model with dynamic.kind = %q: no other program knows its layers, want a model without", kind))
-	}
 	return checkpoint.FromChain(k.shape, k.layer, k.free), nil
 }
 

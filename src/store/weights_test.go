@@ -107,16 +107,3 @@ func TestWeightsRefuse(t *testing.T) {
 		}
 	}
 }
-
-// Weights of a model with exits are refused: nothing else could use them.
-func TestWeightsOfExitsAreRefused(t *testing.T) {
-	run, _ := weighed(t, tensor.F32, func(m *Manifest) {
-		m.Settings = strings.Replace(m.Settings, `kind = "none"`, `kind = "exit"`, 1) // of [dynamic], not of [repack]
-		m.Settings = strings.Replace(m.Settings, "head_shards = 2", "head_shards = 1", 1)
-	})
-	one, _, err := Newest(run)
-	expect.OK(t, err)
-	if _, err := one.Weights(); err == nil || !strings.Contains(err.Error(), `manifest.json: a model with dynamic.kind = "exit": no other program knows its layers`) {
-		t.Errorf("error %v", err)
-	}
-}

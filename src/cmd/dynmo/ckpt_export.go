@@ -93,6 +93,9 @@ func (e *exported) check(c *cobra.Command) (err error) {
 
 // write makes the directory or file.
 func (e *exported) write(c *cobra.Command, o origin) error {
+	if err := refuseOwn(o.weights); err != nil {
+		return usageError{err}
+	}
 	if e.format == "llmc" {
 		if err := o.weights.FitsLLMC(); err != nil {
 			return usageError{err}
@@ -115,6 +118,14 @@ func (e *exported) write(c *cobra.Command, o origin) error {
 	}
 	_, err = fmt.Fprintf(c.OutOrStdout(), "%s: %s\n", input.Visible(e.made.path), input.Visible(o.what))
 	return err
+}
+
+// refuseOwn returns an error if the model has layers that only this program knows.
+func refuseOwn(w *checkpoint.Weights) error {
+	if kind := w.Config.Model.Beyond(); kind != "" {
+		return fmt.Errorf("a model with dynamic.kind = %q: no other program knows its layers, want a model without", kind)
+	}
+	return nil
 }
 
 // size returns a number of bytes with kB, MB or GB, as Hugging Face's library reads them.

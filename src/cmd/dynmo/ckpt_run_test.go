@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"os/exec"
@@ -164,13 +165,17 @@ func TestCheckpointsOfARun(t *testing.T) {
 // A model that is not GPT-2's chain of layers is not made one by leaving things out.
 func TestExportOfAnotherModel(t *testing.T) {
 	t.Chdir(folder(t, ""))
-	if e := says(training(append(sets("run.clock=wall", "model.blocks=1", "model.hidden=16", "parallel.stages=1", "train.steps=1",
-		"dynamic.kind=attention", "attention.buckets=4", "checkpoint.every=1"), "--run-dir", "run")...)...); e.status != exitDone {
-		t.Fatalf("%+v", e)
+	for _, kind := range []string{"attention", "mod"} {
+		if e := says(training(append(sets("run.clock=wall", "model.blocks=2", "model.hidden=16", "parallel.stages=1", "train.steps=1",
+			"dynamic.kind="+kind, "attention.buckets=4", "checkpoint.every=1"), "--run-dir", kind)...)...); e.status != exitDone {
+			t.Fatalf("%+v", e)
+		}
+		ckpt("export", kind, "-o", "new").refused(t, exitUsage, fmt.Sprintf("a model with dynamic.kind = %q: no other program knows its layers, want a model without", kind))
 	}
-	const why = `a model with dynamic.kind = "attention": no other program knows its layers, want a model without`
-	ckpt("export", "run", "-o", "new").refused(t, exitUsage, why)
-	says("sample", "run", "--prompt", "a").refused(t, exitUsage, why)
+	says("sample", "attention", "--prompt", "a").refused(t, exitUsage, "attention: a model of dynamic.kind attention, want one without attention and exit: sample knows neither")
+	if e := says("sample", "mod", "--prompt", "a", "--tokens", "3"); e.status != exitDone || !strings.Contains(e.stderr, "note: mod.route = topk chose tokens by all of a sequence") {
+		t.Errorf("%+v", e)
+	}
 }
 
 // same fails unless two directories have the same files.

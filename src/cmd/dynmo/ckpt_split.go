@@ -77,5 +77,8 @@ func openDense(c *cobra.Command, from string, step int) (*checkpoint.Weights, er
 		return w, err
 	}
 	o, err := openOrigin(c, from, step)
-	return o.weights, err
+	if err != nil {
+		return nil, err
+	}
+	return o.weights, refuseOwn(o.weights)
 }

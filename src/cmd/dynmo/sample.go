@@ -40,7 +40,8 @@ func sampleCommand() *cobra.Command {
 		Long: `Have a model go on with a text, on the CPU of this machine: a Hugging Face directory of
 a GPT-2, a LLaMA or a Mixtral, as ckpt export makes them, the newest checkpoint of a run, or
 a dynmo weights file. Needs no MPI and no GPU. Experts that training chose by all tokens of a
-microbatch (moe.balance = s-base) are chosen for each token by itself here, which is told.
+microbatch (moe.balance = s-base) are chosen for each token by itself here, which is told;
+so are tokens of a mixture of depths, by its predictor or else by what its router learned.
 
 Every token is drawn from softmax(logits / temperature): of its --top-k most probable
 tokens, and of these the fewest whose probabilities sum to --top-p. --temperature 0 always

@@ -2,6 +2,8 @@
 package mod
 
 import (
+	"math"
+
 	"dynmo/src/kernel"
 	"dynmo/src/model"
 	"dynmo/src/tensor"
@@ -22,13 +24,43 @@ func (Depths) Name() string       { return "mod" }
 func (Depths) Phase() model.Phase { return model.AroundBlocks }
 func (Depths) Beyond() bool       { return true }
 
+// Routes reports whether a block takes some of the tokens only.
+func (Depths) Routes(block int) bool { return block%2 == 1 }
+
+// Takes reports whether a block takes a token whose place among the others of its sequence is
+// not known: by what the predictor has learned, or without a predictor by what Auxiliary has
+// taught the router's sigmoid, of who is first. It returns the gate.
+func (d Depths) Takes(logit, guess float64) (taken bool, gate float64) {
+	gate, taken = sigmoid(logit), logit > 0
+	if d.Predictor {
+		taken = sigmoid(guess) > d.Threshold
+	}
+	if d.One {
+		gate = 1
+	}
+	return taken, gate
+}
+
+func sigmoid(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
+
+// Notes says where blocks took other tokens in training.
+func (d Depths) Notes() []string {
+	switch {
+	case d.Predictor:
+		return nil
+	case d.Auxiliary == 0:
+		return []string{"mod.route = topk chose tokens by all of a sequence: here a block takes those whose router's sigmoid is above 1/2, which mod.auxiliary = 0 has not taught who is first"}
+	}
+	return []string{"mod.route = topk chose tokens by all of a sequence: here a block takes those whose router's sigmoid is above 1/2, as mod.auxiliary taught it"}
+}
+
 // Routed is the Form of a block that takes some tokens only.
 const Routed = "routed"
 
 // Extend makes one part of every second block.
 func (d Depths) Extend(c model.Config, chain []model.Description) []model.Description {
 	return model.EachBlock(chain, func(b model.Description) model.Description {
-		if b.Block%2 == 1 {
+		if d.Routes(b.Block) {
 			makers := b.Makers
 			b.Form, b.Makers = Routed, []model.Maker{{New: func() model.Part { return newRouted(c, d, b.Block, model.MakeParts(makers)) }}}
 		}
@@ -52,6 +84,10 @@ func (d Depths) Extend(c model.Config, chain []model.Description) []model.Descri
 //
 // The device decides, and lists the tokens that are taken. As many of every sequence as are
 // first is a number that the host knows before; how many a predictor takes it waits for.
+//
+// Departs: with a predictor it is the predictor that decides in training, too, so that counts
+// vary; Raposo et al. train by the first Capacity·tokens, and have a predictor decide where
+// tokens are sampled one by one alone.
 //
 // Departs: the gate is sigmoid(r), not r, so that 0 is half of the block and not none of
 // it, a gate cannot turn the block's sign, and capacity 1 with an open gate is the dense

@@ -1,0 +1,61 @@
+package sample
+
+import (
+	"slices"
+
+	"dynmo/src/model"
+)
+
+// routing is an extension of a model some of whose blocks take some of the tokens only. It
+// decides on each token by itself, since the tokens that follow are not known.
+type routing interface {
+	model.Extension
+	// Routes reports whether a block takes some of the tokens only.
+	Routes(block int) bool
+	// Takes reports whether a block takes a token, by the logit of its router and the guess of
+	// its predictor, and returns the gate: the share of what the block makes of the token.
+	Takes(logit, guess float64) (taken bool, gate float64)
+	// Notes says where blocks took other tokens in training.
+	Notes() []string
+}
+
+// route takes some of n tokens through a block: x = (1-g)·x + g·block(x) of those that the
+// block takes. Of the others there are no keys and values for later tokens.
+func (s *Session) route(b *block, k *kept, n int) {
+	m, c := s.m, s.m.Config.Hidden
+	logits, guesses := make([]float32, n), make([]float32, n)
+	m.multiply(logits, s.x, b.router, n, c, 1)
+	if b.up.weight != nil {
+		width := len(b.up.bias)
+		pre, active := make([]float32, n*width), make([]float32, n*width)
+		m.multiply(pre, s.x, b.up, n, c, width)
+		m.gelu(active, pre)
+		m.multiply(guesses, active, b.down, n, width, 1)
+	}
+	var rows []int
+	var gates, inp []float32
+	all := slices.Clone(s.x)
+	at := s.at[:0]
+	for i := range n {
+		taken, gate := m.routing.Takes(float64(logits[i]), float64(guesses[i]))
+		if taken {
+			rows, gates, at = append(rows, i), append(gates, float32(gate)), append(at, s.at[i])
+			inp = append(inp, all[i*c:][:c]...)
+		}
+	}
+	s.at = at
+	if len(rows) == 0 {
+		return
+	}
+	s.room(len(rows))
+	copy(s.x, inp)
+	s.block(b, k, len(rows))
+	for i, row := range rows {
+		out := all[row*c:][:c]
+		for j, y := range s.x[i*c:][:c] {
+			out[j] = (1-gates[i])*out[j] + gates[i]*y
+		}
+	}
+	s.room(n)
+	copy(s.x, all)
+}
