@@ -1,40 +1,35 @@
-/* Tokens by bucket: signs of random projections of queries and keys, and a stable
+/* Tokens by bucket: the largest of the projections of queries and keys, and a stable
  * counting sort, by one warp for the queries or keys of a head. The projections read qkv
- * once for each bit of a bucket, mostly from the L2 cache; the sort goes through the
- * tokens twice, 32 at a time. */
+ * once for each of them, mostly from the L2 cache; the sort goes through the tokens twice,
+ * 32 at a time. Keys that are made of queries. */
 #include "attention.cuh"
 #include "reduce.cuh"
 
 namespace {
 
-/* Word i of the signs: kernel.Signs. */
-__device__ __forceinline__ uint64_t sign_word(uint64_t key, int i) {
-	uint64_t x = key + (static_cast<uint64_t>(i) + 1) * 0x9e3779b97f4a7c15u;
-	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
-	x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-	return x ^ x >> 31;
-}
-
 /* Sets bucket (n, 2, nh): of every token's queries, then keys. */
 template <typename E>
-__global__ void __launch_bounds__(256) find_buckets(int32_t *bucket, const E *qkv, uint64_t key, int bits, size_t all,
-	attention_shape s) {
+__global__ void __launch_bounds__(256) find_buckets(int32_t *bucket, const E *qkv, const float *projections, int half,
+	bool shared, size_t all, attention_shape s) {
 	size_t index = static_cast<size_t>(blockIdx.x) * blockDim.x + threadIdx.x;
 	if (index >= all) return;
-	int head = index % s.nh, side = index / s.nh % 2, words = (s.hs + 63) / 64, found = 0;
-	const E *x = qkv + (index / s.nh / 2 * 3 + side) * s.c + static_cast<size_t>(head) * s.hs;
-	for (int bit = 0; bit < bits; bit++) {
-		float sum = 0;
-		for (int first = 0; first < s.hs; first += 64) {
-			uint64_t signs = sign_word(key, (head * bits + bit) * words + first / 64);
-			for (int i = first; i < min(first + 64, s.hs); i++) {
-				sum += signs & 1 ? -wide(x[i]) : wide(x[i]);
-				signs >>= 1;
-			}
+	int head = index % s.nh, side = index / s.nh % 2, up = 0, down = 0;
+	const E *x = qkv + (index / s.nh / 2 * 3 + (shared ? 0 : side)) * s.c + static_cast<size_t>(head) * s.hs;
+	const float *r = projections + static_cast<size_t>(head) * half * s.hs;
+	float largest = -INFINITY, least = INFINITY;
+	for (int i = 0; i < half; i++, r += s.hs) {
+		float product = 0;
+		for (int j = 0; j < s.hs; j++) product += wide(x[j]) * r[j];
+		if (product > largest) {
+			largest = product;
+			up = i;
 		}
-		found |= (sum > 0) << bit;
+		if (product < least) {
+			least = product;
+			down = half + i;
+		}
 	}
-	bucket[index] = found;
+	bucket[index] = -least > largest ? down : up;
 }
 
 /* The lanes of a warp whose bucket is the caller's. Lanes that are not inside have none. */
@@ -118,18 +113,79 @@ __global__ void __launch_bounds__(32) sum_pairs(double *pairs, const double *att
 }
 
 template <typename E>
-int32_t find(void *stream, int32_t *bucket, const void *qkv, uint64_t key, int bits, size_t all, attention_shape s) {
+int32_t find(void *stream, int32_t *bucket, const void *qkv, const float *projections, int half, bool shared, size_t all,
+	attention_shape s) {
 	if (all == 0) return 0;
 	LAUNCH((find_buckets<E>), static_cast<unsigned>((all + 255) / 256), 256, 0, stream, bucket,
-		static_cast<const E *>(qkv), key, bits, all, s);
+		static_cast<const E *>(qkv), projections, half, shared, all, s);
+	return launched();
+}
+
+const float LEAST = 1e-12f; /* as package kernel has it */
+
+__device__ __forceinline__ float length_of(float square) { return fmaxf(sqrtf(square), LEAST); }
+
+/* A warp makes a token's key of a head. */
+template <typename E>
+__global__ void __launch_bounds__(256) share(E *qkv, const E *qv, int64_t heads, int c, int nh) {
+	int64_t index = (static_cast<int64_t>(blockIdx.x) * 256 + threadIdx.x) / 32;
+	if (index >= heads) return;
+	int hs = c / nh, lane = threadIdx.x % 32;
+	int64_t i = index / nh, at = index % nh * hs;
+	const E *q = qv + i * 2 * c + at;
+	E *row = qkv + i * 3 * c + at;
+	float square = 0;
+	for (int x = lane; x < hs; x += 32) square += wide(q[x]) * wide(q[x]);
+	float length = length_of(warp_reduce(square, plus()));
+	for (int x = lane; x < hs; x += 32) {
+		row[x] = q[x];
+		row[c + x] = narrow<E>(wide(q[x]) / length);
+		row[2 * c + x] = q[c + x];
+	}
+}
+
+template <typename E>
+__global__ void __launch_bounds__(256) share_gradient(E *dqv, const E *dqkv, const E *qkv, int64_t heads, int c, int nh) {
+	int64_t index = (static_cast<int64_t>(blockIdx.x) * 256 + threadIdx.x) / 32;
+	if (index >= heads) return;
+	int hs = c / nh, lane = threadIdx.x % 32;
+	int64_t i = index / nh, at = index % nh * hs;
+	const E *q = qkv + i * 3 * c + at, *d = dqkv + i * 3 * c + at;
+	E *row = dqv + i * 2 * c + at;
+	float square = 0, along = 0;
+	for (int x = lane; x < hs; x += 32) {
+		square += wide(q[x]) * wide(q[x]);
+		along += wide(q[x]) * wide(d[c + x]);
+	}
+	square = warp_reduce(square, plus());
+	along = warp_reduce(along, plus());
+	float length = length_of(square);
+	along = sqrtf(square) < LEAST ? 0 : along / length / length;
+	for (int x = lane; x < hs; x += 32) {
+		row[x] = narrow<E>(wide(d[x]) + (wide(d[c + x]) - wide(q[x]) * along) / length);
+		row[c + x] = d[2 * c + x];
+	}
+}
+
+template <typename E>
+int32_t run_share(void *stream, void *qkv, const void *qv, int64_t heads, int c, int nh) {
+	LAUNCH((share<E>), static_cast<unsigned>((heads + 7) / 8), 256, 0, stream, static_cast<E *>(qkv),
+		static_cast<const E *>(qv), heads, c, nh);
+	return launched();
+}
+
+template <typename E>
+int32_t run_share_gradient(void *stream, void *dqv, const void *dqkv, const void *qkv, int64_t heads, int c, int nh) {
+	LAUNCH((share_gradient<E>), static_cast<unsigned>((heads + 7) / 8), 256, 0, stream, static_cast<E *>(dqv),
+		static_cast<const E *>(dqkv), static_cast<const E *>(qkv), heads, c, nh);
 	return launched();
 }
 
 } // namespace
 
 extern "C" int32_t dynmo_cuda_attention_hash(dynmo_cuda *k, void *stream, int32_t *order, int32_t *starts, double *pairs,
-	const void *qkv, const int32_t *offsets, uint64_t key, int32_t buckets, int32_t b, int32_t longest, int32_t n,
-	int32_t c, int32_t nh) {
+	const void *qkv, const int32_t *offsets, const float *projections, int32_t shared, int32_t buckets, int32_t b,
+	int32_t longest, int32_t n, int32_t c, int32_t nh) {
 	attention_shape s = attention_shape_of(offsets, b, longest, c, nh, nh);
 	size_t all = static_cast<size_t>(n) * 2 * nh, heads = static_cast<size_t>(b) * nh;
 	int bits = 0;
@@ -139,9 +195,21 @@ extern "C" int32_t dynmo_cuda_attention_hash(dynmo_cuda *k, void *stream, int32_
 	if (status != 0) return status;
 	double *attended = static_cast<double *>(work);
 	int32_t *bucket = reinterpret_cast<int32_t *>(attended + heads);
-	status = BY_TYPE(k, find, stream, bucket, qkv, key, bits, all, s);
+	status = BY_TYPE(k, find, stream, bucket, qkv, projections, buckets / 2, shared != 0, all, s);
 	if (status != 0) return status;
 	if (heads > 0) LAUNCH(sort_heads, static_cast<unsigned>(heads), 64, 0, stream, order, starts, attended, bucket, buckets, bits, s);
 	LAUNCH(sum_pairs, 1, 32, 0, stream, pairs, attended, s);
 	return launched();
+}
+
+extern "C" int32_t dynmo_cuda_share_keys(
+	dynmo_cuda *k, void *stream, void *qkv, const void *qv, int32_t n, int32_t c, int32_t nh) {
+	if (n == 0 || c == 0) return 0;
+	return BY_TYPE(k, run_share, stream, qkv, qv, static_cast<int64_t>(n) * nh, c, nh);
+}
+
+extern "C" int32_t dynmo_cuda_share_keys_gradient(
+	dynmo_cuda *k, void *stream, void *dqv, const void *dqkv, const void *qkv, int32_t n, int32_t c, int32_t nh) {
+	if (n == 0 || c == 0) return 0;
+	return BY_TYPE(k, run_share_gradient, stream, dqv, dqkv, qkv, static_cast<int64_t>(n) * nh, c, nh);
 }

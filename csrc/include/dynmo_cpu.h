@@ -108,12 +108,16 @@ int32_t dynmo_cpu_attention_backward(const dynmo_cpu *k, float *work, float *dqk
 	const float *qkv, const float *out, const float *lse, const int32_t *offsets, int64_t b, int64_t longest, int64_t n,
 	int64_t c, int64_t nh, int64_t kv);
 
-/* order (2·nh·n) and starts (b, nh, 2, buckets + 1), pairs (2): it is an error if the
+/* order (2·nh·n) and starts (b, nh, 2, buckets + 1), pairs (2), projections (nh, buckets/2, c/nh): it is an error if the
  * two index outside a head. work has the floats that the function before returns. */
-int64_t dynmo_cpu_attention_hash_work(const dynmo_cpu *k, int64_t longest, int64_t buckets, int64_t b, int64_t c, int64_t nh);
+int64_t dynmo_cpu_attention_hash_work(const dynmo_cpu *k, int64_t longest, int64_t buckets, int64_t b, int64_t nh);
 int32_t dynmo_cpu_attention_hash(const dynmo_cpu *k, float *work, int32_t *order, int32_t *starts, double *pairs,
-	const float *qkv, const int32_t *offsets, uint64_t key, int64_t buckets, int64_t b, int64_t longest, int64_t n,
-	int64_t c, int64_t nh);
+	const float *qkv, const int32_t *offsets, const float *projections, int32_t shared, int64_t buckets, int64_t b,
+	int64_t longest, int64_t n, int64_t c, int64_t nh);
+/* qkv (n, 3c), qv (n, 2c). */
+void dynmo_cpu_share_keys(const dynmo_cpu *k, float *qkv, const float *qv, int64_t n, int64_t c, int64_t nh);
+void dynmo_cpu_share_keys_gradient(
+	const dynmo_cpu *k, float *dqv, const float *dqkv, const float *qkv, int64_t n, int64_t c, int64_t nh);
 int64_t dynmo_cpu_sparse_attention_work(const dynmo_cpu *k, int64_t longest, int64_t c, int64_t nh);
 int32_t dynmo_cpu_sparse_attention_forward(const dynmo_cpu *k, float *work, float *out, float *lse, const float *qkv,
 	const int32_t *offsets, const int32_t *order, const int32_t *starts, int64_t buckets, int64_t b, int64_t longest,

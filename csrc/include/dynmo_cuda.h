@@ -156,10 +156,16 @@ typedef struct {
 	X(attention_backward, (dynmo_cuda *k, void *stream, void *dqkv, const void *dout, const void *qkv, const void      \
 	  *out, const float *lse, const int32_t *offsets, int32_t b, int32_t longest, int32_t n, int32_t c, int32_t        \
 	  nh, int32_t kv), (k, stream, dqkv, dout, qkv, out, lse, offsets, b, longest, n, c, nh, kv))                      \
-	/* order (2·nh·n), starts (b, nh, 2, buckets + 1), pairs (2) of D. */                                              \
+	/* order (2·nh·n), starts (b, nh, 2, buckets + 1), pairs (2) of D, projections (nh, buckets/2, c/nh). */           \
 	X(attention_hash, (dynmo_cuda *k, void *stream, int32_t *order, int32_t *starts, double *pairs, const void *qkv,   \
-	  const int32_t *offsets, uint64_t key, int32_t buckets, int32_t b, int32_t longest, int32_t n, int32_t c,         \
-	  int32_t nh), (k, stream, order, starts, pairs, qkv, offsets, key, buckets, b, longest, n, c, nh))                \
+	  const int32_t *offsets, const float *projections, int32_t shared, int32_t buckets, int32_t b, int32_t longest,   \
+	  int32_t n, int32_t c, int32_t nh), (k, stream, order, starts, pairs, qkv, offsets, projections, shared, buckets, \
+	  b, longest, n, c, nh))                                                                                           \
+	/* qkv (n, 3c), qv (n, 2c). */                                                                                     \
+	X(share_keys, (dynmo_cuda *k, void *stream, void *qkv, const void *qv, int32_t n, int32_t c, int32_t nh),          \
+	  (k, stream, qkv, qv, n, c, nh))                                                                                  \
+	X(share_keys_gradient, (dynmo_cuda *k, void *stream, void *dqv, const void *dqkv, const void *qkv, int32_t n,      \
+	  int32_t c, int32_t nh), (k, stream, dqv, dqkv, qkv, n, c, nh))                                                   \
 	X(sparse_attention_forward, (dynmo_cuda *k, void *stream, void *out, float *lse, const void *qkv, const int32_t    \
 	  *offsets, const int32_t *order, const int32_t *starts, int32_t buckets, int32_t b, int32_t longest, int32_t n,   \
 	  int32_t c, int32_t nh), (k, stream, out, lse, qkv, offsets, order, starts, buckets, b, longest, n, c, nh))       \

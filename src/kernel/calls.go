@@ -16,7 +16,7 @@ type Call struct {
 	Mem     Operands
 	First   int     // column of the softmax calls
 	Scale   float64 // of the gradient of logits
-	Key     uint64  // of AttentionHash
+	Shared  bool    // of AttentionHash
 	Eps     float64 // of NormForward
 	Inverse bool    // of Rotary
 	Blocks  bool    // CSR's
@@ -134,6 +134,10 @@ func (c *Call) impossible() string {
 		}
 		if d.NH*d.HS > d.C {
 			return "heads are wider than a row"
+		}
+	case c.Op == ShareKeys || c.Op == ShareKeysGradient:
+		if d.NH < 1 || d.C%d.NH != 0 {
+			return "channels are not a multiple of heads"
 		}
 	case AttentionForward <= c.Op && c.Op <= SparseAttentionBackward:
 		if d.NH < 1 || d.C%d.NH != 0 {
@@ -286,9 +290,17 @@ func (k *Calls) AttentionBackward(s device.Stream, dqkv, dout, qkv, out, lse, of
 	k.run(s, AttentionBackward, Dims{B: b, Longest: longest, N: n, C: c, NH: nh, KV: kv}, dqkv, dout, qkv, out, lse, offsets)
 }
 
-func (k *Calls) AttentionHash(s device.Stream, h Buckets, pairs, qkv, offsets tensor.Mem, key uint64, b, longest, n, c, nh int) {
-	k.pending.Key = key
-	k.run(s, AttentionHash, Dims{B: b, Longest: longest, N: n, C: c, NH: nh, Buckets: h.Count}, h.Order, h.Starts, pairs, qkv, offsets)
+func (k *Calls) ShareKeys(s device.Stream, qkv, qv tensor.Mem, n, c, nh int) {
+	k.run(s, ShareKeys, Dims{N: n, C: c, NH: nh}, qkv, qv)
+}
+
+func (k *Calls) ShareKeysGradient(s device.Stream, dqv, dqkv, qkv tensor.Mem, n, c, nh int) {
+	k.run(s, ShareKeysGradient, Dims{N: n, C: c, NH: nh}, dqv, dqkv, qkv)
+}
+
+func (k *Calls) AttentionHash(s device.Stream, h Buckets, pairs, qkv, offsets, projections tensor.Mem, b, longest, n, c, nh int) {
+	k.pending.Shared = h.Shared
+	k.run(s, AttentionHash, Dims{B: b, Longest: longest, N: n, C: c, NH: nh, Buckets: h.Count}, h.Order, h.Starts, pairs, qkv, offsets, projections)
 }
 
 func (k *Calls) SparseAttentionForward(s device.Stream, out, lse, qkv, offsets tensor.Mem, h Buckets, b, longest, n, c, nh int) {

@@ -108,14 +108,24 @@ type Backend interface {
 	// AttentionBackward sets dqkv from dout, with the probabilities made again from qkv and lse.
 	AttentionBackward(s device.Stream, dqkv, dout, qkv, out, lse, offsets tensor.Mem, b, longest, n, c, nh, kv int)
 
+	// ShareKeys sets qkv (n, 3c) from queries and values, qv (n, 2c): queries and values as
+	// they are, and the key of each of nh heads to its query over its length, k = q/|q|, of a
+	// length below 1e-12 over that.
+	ShareKeys(s device.Stream, qkv, qv tensor.Mem, n, c, nh int)
+	// ShareKeysGradient sets dqv (n, 2c) from dqkv (n, 3c), with k and |q| as ShareKeys has
+	// them:
+	//
+	//	dq = dqkv_q + (dqkv_k - k·Σ k·dqkv_k)/|q|, dv = dqkv_v
+	ShareKeysGradient(s device.Stream, dqv, dqkv, qkv tensor.Mem, n, c, nh int)
 	// AttentionHash sorts the tokens of every head of every sequence by bucket, its
-	// queries and its keys apart, and stably. A token's bucket has a bit for each of
-	// log2(h.Count) random projections of its query or key: whether Σ_x ±x is above
-	// zero. The signs are bits of Signs(key, …), so that they are the same for queries
-	// and keys. Shapes of qkv and offsets are AttentionForward's; here and in the two calls
-	// that follow all heads have keys of their own. pairs, F64 (2), becomes how many pairs
-	// SparseAttentionForward has scores of, and how many causal attention has.
-	AttentionHash(s device.Stream, h Buckets, pairs, qkv, offsets tensor.Mem, key uint64, b, longest, n, c, nh int)
+	// queries and its keys apart, and stably. The bucket of a query or key x of a head is the
+	// place of the largest of its products with vectors r_i, and of their opposites, in
+	// (x·r_0, …, -x·r_0, …); of equal ones the first (Andoni et al. 2015). projections, wide
+	// (nh, h.Count/2, c/nh), are the r_i. With h.Shared the bucket of a token's key is that
+	// of its query. Shapes of qkv and offsets are AttentionForward's; here and in the two
+	// calls that follow all heads have keys of their own. pairs, F64 (2), becomes how many
+	// pairs SparseAttentionForward has scores of, and how many causal attention has.
+	AttentionHash(s device.Stream, h Buckets, pairs, qkv, offsets, projections tensor.Mem, b, longest, n, c, nh int)
 	// SparseAttentionForward is AttentionForward where a query sees of the keys at or
 	// before its own position only those of the same bucket (Pagliardini et al. 2023). One
 	// that sees none has output 0 and lse -Inf. With one bucket it is AttentionForward.
@@ -346,18 +356,9 @@ func (w *CSR) dims(n int) Dims { return Dims{N: n, C: w.Cols, O: w.Rows, NNZ: w.
 // positions in the sequence. Starts is I32 (b, nh, 2, Count+1): where each bucket begins
 // in the head's queries or keys, and how many these are.
 type Buckets struct {
-	Count         int // a power of two
+	Count         int  // a power of two
+	Shared        bool // a token's key is in the bucket of its query
 	Order, Starts tensor.Mem
-}
-
-// Signs returns word i of the signs of random projections, one a bit (splitmix64; Steele,
-// Lea & Flood 2014): bit x%64 of word (head·bits + bit)·ceil(hs/64) + x/64 is that of
-// channel x of a head, set for -1.
-func Signs(key uint64, i int) uint64 {
-	x := key + (uint64(i)+1)*0x9e3779b97f4a7c15
-	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-	x = (x ^ x>>27) * 0x94d049bb133111eb
-	return x ^ x>>31
 }
 
 // Routing holds the settings of BalanceScores, RouteTokens and RouteGradient.

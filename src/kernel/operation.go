@@ -1,10 +1,6 @@
 package kernel
 
-import (
-	mathbits "math/bits"
-
-	"dynmo/src/tensor"
-)
+import "dynmo/src/tensor"
 
 // Op is an operation. Backend has a method of the same name for each.
 type Op uint8
@@ -31,6 +27,8 @@ const (
 	AttentionHash
 	SparseAttentionForward
 	SparseAttentionBackward
+	ShareKeys
+	ShareKeysGradient
 	GELUForward
 	GELUBackward
 	SwiGLUForward
@@ -206,7 +204,6 @@ func two(*Dims) int      { return 2 }
 func five(*Dims) int     { return 5 }
 func k(d *Dims) int      { return d.K }
 func k2(d *Dims) int     { return 2 * d.K }
-func signs(d *Dims) int  { return d.N * d.C * bits2(d.Buckets) }
 
 func ne(d *Dims) int  { return d.N * d.E }
 func nee(d *Dims) int { return d.N * d.E * d.E }
@@ -218,8 +215,10 @@ func e4(d *Dims) int  { return d.E + 4 }
 // matrices is the matrices (o, c) of all experts, and what lies between them.
 func matrices(d *Dims) int { return d.E*d.O*d.C + max(d.E-1, 0)*d.Gap }
 
-// bits2 is the base-2 logarithm of a power of two.
-func bits2(buckets int) int { return mathbits.Len(uint(buckets)) - 1 }
+// projections are those of all heads; projected are the products of all tokens' channels with
+// those of their heads.
+func projections(d *Dims) int { return d.C * (d.Buckets / 2) }
+func projected(d *Dims) int   { return d.N * projections(d) }
 
 func in(name string, count Count) Operand  { return Operand{Name: name, Count: count} }
 func set(name string, count Count) Operand { return Operand{Name: name, Count: count, Use: Set} }
@@ -270,8 +269,10 @@ var operations = [Ops]Operation{
 		in("offsets", ends).of(I32)}},
 	AttentionBackward: {"AttentionBackward", 5, pairs, []Operand{set("dqkv", qkvs), in("dout", nc), in("qkv", qkvs), in("out", nc),
 		in("lse", nhn).of(Wide), in("offsets", ends).of(I32)}},
-	AttentionHash: {"AttentionHash", 4, signs, []Operand{set("h.Order", sorts).of(I32), set("h.Starts", starts).of(I32),
-		set("pairs", two).of(f64), in("qkv", n3c), in("offsets", ends).of(I32)}},
+	AttentionHash: {"AttentionHash", 4, projected, []Operand{set("h.Order", sorts).of(I32), set("h.Starts", starts).of(I32),
+		set("pairs", two).of(f64), in("qkv", n3c), in("offsets", ends).of(I32), in("projections", projections).of(Wide)}},
+	ShareKeys:         {"ShareKeys", 4, nc, []Operand{set("qkv", n3c), in("qv", n2c)}},
+	ShareKeysGradient: {"ShareKeysGradient", 8, nc, []Operand{set("dqv", n2c), in("dqkv", n3c), in("qkv", n3c)}},
 	SparseAttentionForward: {"SparseAttentionForward", 2, kept, []Operand{set("out", nc), set("lse", nhn).of(Wide), in("qkv", n3c),
 		in("offsets", ends).of(I32), in("h.Order", sorts).of(I32), in("h.Starts", starts).of(I32)}},
 	SparseAttentionBackward: {"SparseAttentionBackward", 5, kept, []Operand{set("dqkv", n3c), in("dout", nc), in("qkv", n3c),

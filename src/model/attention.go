@@ -12,7 +12,8 @@ import (
 //
 // qkv leaves the queries of all heads, then the keys and the values of those that have
 // some, each for as many heads in turn. Where positions are rotary, turn turns queries and
-// keys by them; else it is nothing.
+// keys by them; else it is nothing. Where keys are shared qkv is qv, of queries and values,
+// and a key is its query over the query's length (see kernel.Backend.ShareKeys).
 type attention struct {
 	Basic
 	hidden, heads int
@@ -20,6 +21,7 @@ type attention struct {
 	turns         bool // positions are rotary
 	norm          Norm
 	qkv, proj     Linear
+	shares        bool   // keys are made of queries
 	search        Search // says which keys queries look at; nil: all
 	propagates    bool   // of some tokens there may be keys and values alone (see keysonly.go)
 }
@@ -27,6 +29,10 @@ type attention struct {
 // Search says which keys the queries of an attention look at. Its memory, of the device,
 // lasts from a forward to the backward for weights.
 type Search interface {
+	// Shares reports whether keys are made of queries.
+	Shares() bool
+	// NewWork returns what the search keeps of a microbatch; nil: nothing.
+	NewWork(x *Exec, room Room) Work
 	// Memory cuts memory off c, and returns c behind it.
 	Memory(x *Exec, c Cutter, heads int) (Searched, Cutter)
 	Readings() []Reading
@@ -43,14 +49,33 @@ type Searched [3]tensor.Mem
 // NewAttention returns the first half of a block.
 func NewAttention(c Config, block int, search Search) Part {
 	at, d := InBlock(block), c.Deviation(block)
-	return &attention{
+	a := &attention{
 		hidden: c.Hidden, heads: c.Heads, keyed: c.Keyed(), turns: c.Rope.Turns(),
 		norm: c.NewNorm(at, "norm1"),
-		qkv:  c.NewLinear(at, "qkv", (c.Heads+2*c.Keyed())*(c.Hidden/c.Heads), c.Hidden, d),
 		proj: c.NewLinear(at, "proj", c.Hidden, c.Hidden, c.Residual(d)),
 
-		search: search, propagates: c.Propagates(),
+		shares: search != nil && search.Shares(), search: search, propagates: c.Propagates(),
 	}
+	if !a.shares {
+		a.qkv = c.NewLinear(at, "qkv", a.width(), c.Hidden, d)
+		return a
+	}
+	a.qkv = c.NewLinear(at, "qv", 2*c.Hidden, c.Hidden, d)
+	for _, p := range a.qkv.Params() {
+		p.File = ""
+	}
+	return a
+}
+
+// width returns the channels of a token's queries, keys and values.
+func (a *attention) width() int { return (a.heads + 2*a.keyed) * (a.hidden / a.heads) }
+
+// NewWork returns that of the search.
+func (a *attention) NewWork(x *Exec, room Room) Work {
+	if a.search == nil {
+		return nil
+	}
+	return a.search.NewWork(x, room)
 }
 
 func (a *attention) Params() []*Param {
@@ -68,7 +93,7 @@ type attentionSaved struct {
 func (a *attention) saved(x *Exec, c *Cutter) (s attentionSaved) {
 	d := x.Backend.DType()
 	s.mean, s.rstd = a.norm.Statistics(x, c)
-	s.normed, s.qkv, s.lse = c.Rows(a.hidden, d), c.Rows(a.qkv.Rows(), d), c.Rows(a.heads, d.Wide())
+	s.normed, s.qkv, s.lse = c.Rows(a.hidden, d), c.Rows(a.width(), d), c.Rows(a.heads, d.Wide())
 	s.attended, s.out = c.Rows(a.hidden, d), c.Rows(a.hidden, d)
 	if a.search != nil {
 		s.searched, *c = a.search.Memory(x, *c, a.heads)
@@ -79,6 +104,7 @@ func (a *attention) saved(x *Exec, c *Cutter) (s attentionSaved) {
 	return s
 }
 
+// attentionHeld has in dqkv the gradient of what the linear map makes: of qv where keys are shared.
 type attentionHeld struct{ dnormed, dqkv tensor.Mem }
 
 func (a *attention) held(x *Exec, c *Cutter) attentionHeld {
@@ -97,11 +123,32 @@ func (a *attention) Reading(x *Exec, b *Batch, saved tensor.Mem, _ int) tensor.M
 	return a.search.Reading(a.saved(x, x.Cut(b, saved)).searched)
 }
 
-// turn turns the queries and keys of a batch's rows of qkv by their positions, or their
-// gradients back.
+// turn turns the queries, and keys of their own, of a batch's rows of what the linear map makes
+// by their positions, or their gradients back.
 func (a *attention) turn(x *Exec, b *Batch, qkv tensor.Mem, back bool) {
+	turned := a.heads + a.keyed
+	if a.shares {
+		turned = a.heads
+	}
 	if a.turns {
-		x.Backend.Rotary(x.Stream, qkv, b.Positions, x.turns, b.Tokens, a.heads+a.keyed, a.qkv.Rows(), a.hidden/a.heads, back)
+		x.Backend.Rotary(x.Stream, qkv, b.Positions, x.turns, b.Tokens, turned, a.qkv.Rows(), a.hidden/a.heads, back)
+	}
+}
+
+// SharedScratch is the rows of scratch memory that an attention whose keys are shared takes, in
+// elements: a gradient of what was attended to, and of queries, keys and values.
+func SharedScratch(c Config, tokens int) int { return 4*tokens*c.Hidden + align }
+
+// forwardQKV sets the queries, keys and values of a batch.
+func (a *attention) forwardQKV(x *Exec, b *Batch, s attentionSaved) {
+	made := s.qkv
+	if a.shares {
+		made = x.Scratch.Span(0, 2*s.normed.Bytes)
+	}
+	a.qkv.Forward(x, b.Tokens, made, s.normed)
+	a.turn(x, b, made, false)
+	if a.shares {
+		x.Backend.ShareKeys(x.Stream, s.qkv, made, b.Tokens, a.hidden, a.heads)
 	}
 }
 
@@ -119,8 +166,7 @@ func (a *attention) Forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 		return nil
 	}
 	a.norm.Forward(x, n, s.normed, s.mean, s.rstd, inp)
-	a.qkv.Forward(x, n, s.qkv, s.normed)
-	a.turn(x, b, s.qkv, false)
+	a.forwardQKV(x, b, s)
 	if a.search == nil {
 		x.Backend.AttentionForward(x.Stream, s.attended, s.lse, s.qkv, b.Offsets, b.Sequences, b.Longest, n, a.hidden, a.heads, a.keyed)
 	} else {
@@ -138,10 +184,17 @@ func (a *attention) BackwardInput(x *Exec, b *Batch, saved, held, inp, dout, din
 	}
 	dattended := x.Scratch.Span(0, s.attended.Bytes)
 	a.proj.BackwardInput(x, n, dattended, dout)
+	dqkv := h.dqkv
+	if a.shares {
+		dqkv = x.Scratch.Span(aligned(s.attended.Bytes), s.qkv.Bytes)
+	}
 	if a.search == nil {
-		x.Backend.AttentionBackward(x.Stream, h.dqkv, dattended, s.qkv, s.attended, s.lse, b.Offsets, b.Sequences, b.Longest, n, a.hidden, a.heads, a.keyed)
+		x.Backend.AttentionBackward(x.Stream, dqkv, dattended, s.qkv, s.attended, s.lse, b.Offsets, b.Sequences, b.Longest, n, a.hidden, a.heads, a.keyed)
 	} else {
-		a.search.Backward(x, b, s.searched, h.dqkv, dattended, s.qkv, s.attended, s.lse, a.hidden, a.heads)
+		a.search.Backward(x, b, s.searched, dqkv, dattended, s.qkv, s.attended, s.lse, a.hidden, a.heads)
+	}
+	if a.shares {
+		x.Backend.ShareKeysGradient(x.Stream, h.dqkv, dqkv, s.qkv, n, a.hidden, a.heads)
 	}
 	a.turn(x, b, h.dqkv, true)
 	a.qkv.BackwardInput(x, n, h.dnormed, h.dqkv)

@@ -16,11 +16,13 @@ type Exec struct {
 	Device     device.Device
 	Backend    kernel.Backend
 	Stream     device.Stream
-	B, T       int              // sequences in a full microbatch, tokens in a sequence
-	Scale      float64          // of the loss gradient: 1 / tokens of the global batch
-	Replicas   *comm.Group      // of the stage, for parts that talk; set by the pipeline
-	Validates  bool             // the forward is for validation: what training draws at random is left out
-	Repeats    bool             // the forward is a layer's second one for a microbatch: it decides, counts and sends nothing (see Layer.Repeat)
+	B, T       int         // sequences in a full microbatch, tokens in a sequence
+	Scale      float64     // of the loss gradient: 1 / tokens of the global batch
+	Replicas   *comm.Group // of the stage, for parts that talk; set by the pipeline
+	Validates  bool        // the forward is for validation: what training draws at random is left out
+	Repeats    bool        // the forward is a layer's second one for a microbatch: it decides, counts and sends nothing (see Layer.Repeat)
+	Step       int         // of the run, and Microbatch of those of all replicas, that a forward is of: what is drawn anew in each forward is keyed by both
+	Microbatch int
 	Full       Batch            // a microbatch of B sequences of T tokens; made by Reserve
 	Exchanging func(begin bool) // unless nil called when a pass begins to wait for other replicas, and when that ends
 

@@ -127,6 +127,7 @@ func (r *Runner) forward(c *chunk, in schedule.Instr, feed Feed) error {
 	if err := c.arrive(r, b, m); err != nil {
 		return err
 	}
+	r.x.Microbatch = r.replicas.Rank()*r.schedule.Microbatches + m
 	tokens, targets := c.data(feed, m)
 	for i := range c.layers {
 		p := c.forward(r.x, b, i, tokens, targets)

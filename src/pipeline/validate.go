@@ -130,6 +130,7 @@ func (v *validation) forward(r *Runner, c *chunk, m int, feed Feed) error {
 	if err := c.arrive(r, b, m); err != nil {
 		return err
 	}
+	r.x.Microbatch = r.replicas.Rank()*v.replica + m
 	tokens, targets := c.data(feed, m)
 	for i, l := range c.layers {
 		r.group.Post().Do(schedule.F, l.ID, m)

@@ -46,6 +46,7 @@ func (r *Rank) compute(t *turn) (err error) {
 	if r.Fault.Hits(t.step, r.World.Rank()) {
 		r.Fault.Strike(r.World.Abort, r.Exit)
 	}
+	r.x.Step = t.step
 	first := r.world.Replicas.Rank() * r.layout.Schedule.Microbatches
 	t.done, err = r.runner.Step(func(m int) (tokens, targets []int32) { return r.batches.Read(r.Config.Run.Seed, t.step, first+m) })
 	return err

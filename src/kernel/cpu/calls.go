@@ -53,11 +53,8 @@ func (k *backend) do(_ device.Stream, call *kernel.Call) {
 	case kernel.SDDMM:
 		C.dynmo_cpu_sddmm(k.c, k.sparseWork(call), x(0), x(1), x(2), x(3), indices(4), indices(5), o, c, n)
 	case kernel.Rotary:
-		inverse, places := C.int32_t(0), C.int64_t(call.Mem[2].Bytes/(max(int64(call.HS), 1)*tensor.F32.Size()))
-		if call.Inverse {
-			inverse = 1
-		}
-		status = C.dynmo_cpu_rotary(k.c, x(0), indices(1), x(2), n, nh, c, C.int64_t(call.HS), inverse, places)
+		places := C.int64_t(call.Mem[2].Bytes / (max(int64(call.HS), 1) * tensor.F32.Size()))
+		status = C.dynmo_cpu_rotary(k.c, x(0), indices(1), x(2), n, nh, c, C.int64_t(call.HS), truth(call.Inverse), places)
 	case kernel.AttentionForward:
 		work := k.room(C.dynmo_cpu_attention_work(k.c, longest))
 		status = C.dynmo_cpu_attention_forward(k.c, work, x(0), x(1), x(2), indices(3), b, longest, n, c, nh, kv)
@@ -65,9 +62,13 @@ func (k *backend) do(_ device.Stream, call *kernel.Call) {
 		work := k.room(C.dynmo_cpu_attention_work(k.c, longest))
 		status = C.dynmo_cpu_attention_backward(k.c, work, x(0), x(1), x(2), x(3), x(4), indices(5), b, longest, n, c, nh, kv)
 	case kernel.AttentionHash:
-		work := k.room(C.dynmo_cpu_attention_hash_work(k.c, longest, buckets, b, c, nh))
-		status = C.dynmo_cpu_attention_hash(k.c, work, indices(0), indices(1), doubles(2), x(3), indices(4), C.uint64_t(call.Key),
-			buckets, b, longest, n, c, nh)
+		work := k.room(C.dynmo_cpu_attention_hash_work(k.c, longest, buckets, b, nh))
+		status = C.dynmo_cpu_attention_hash(k.c, work, indices(0), indices(1), doubles(2), x(3), indices(4), x(5),
+			truth(call.Shared), buckets, b, longest, n, c, nh)
+	case kernel.ShareKeys:
+		C.dynmo_cpu_share_keys(k.c, x(0), x(1), n, c, nh)
+	case kernel.ShareKeysGradient:
+		C.dynmo_cpu_share_keys_gradient(k.c, x(0), x(1), x(2), n, c, nh)
 	case kernel.SparseAttentionForward:
 		work := k.room(C.dynmo_cpu_sparse_attention_work(k.c, longest, c, nh))
 		status = C.dynmo_cpu_sparse_attention_forward(k.c, work, x(0), x(1), x(2), indices(3), indices(4), indices(5),
@@ -144,6 +145,14 @@ func (k *backend) do(_ device.Stream, call *kernel.Call) {
 	if status != C.DYNMO_CPU_OK {
 		panic("cpu: " + C.GoString(C.dynmo_cpu_status_name(status)))
 	}
+}
+
+// truth returns 1 of true, 0 of false.
+func truth(b bool) C.int32_t {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // sparseWork returns the workspace of a call with a sparse matrix.

@@ -127,7 +127,7 @@ func (r result) blocks(k *backend, b, t, c, nh int) {
 		const buckets = 4
 		order, starts, pairs := make([]int32, 2*nh*n), make([]int32, b*nh*2*(buckets+1)), make([]float64, 2)
 		h := kernel.Buckets{Count: buckets, Order: mem(order), Starts: mem(starts)}
-		k.AttentionHash(nil, h, mem(pairs), mem(qkv), offsets, 1, b, n, n, c, nh)
+		k.AttentionHash(nil, h, mem(pairs), mem(qkv), offsets, mem(normal(3, c*buckets/2)), b, n, n, c, nh)
 		r.add("AttentionHash"+name, order, starts, pairs)
 		k.SparseAttentionForward(nil, mem(out), mem(lse), mem(qkv), offsets, h, b, n, n, c, nh)
 		r.add("SparseAttentionForward"+name, out, lse)

@@ -69,8 +69,12 @@ func (k *backend) do(s device.Stream, call *kernel.Call) {
 	case kernel.AttentionBackward:
 		status = C.call_attention_backward(t, h, stream, x(0), x(1), x(2), x(3), floats(4), indices(5), b, longest, rows(), c, nh, kv)
 	case kernel.AttentionHash:
-		status = C.call_attention_hash(t, h, stream, indices(0), indices(1), doubles(2), x(3), indices(4), C.uint64_t(call.Key), buckets,
-			b, longest, rows(), c, nh)
+		status = C.call_attention_hash(t, h, stream, indices(0), indices(1), doubles(2), x(3), indices(4), floats(5), truth(call.Shared),
+			buckets, b, longest, rows(), c, nh)
+	case kernel.ShareKeys:
+		status = C.call_share_keys(t, h, stream, x(0), x(1), rows(), c, nh)
+	case kernel.ShareKeysGradient:
+		status = C.call_share_keys_gradient(t, h, stream, x(0), x(1), x(2), rows(), c, nh)
 	case kernel.SparseAttentionForward:
 		status = C.call_sparse_attention_forward(t, h, stream, x(0), floats(1), x(2), indices(3), indices(4), indices(5), buckets,
 			b, longest, rows(), c, nh)

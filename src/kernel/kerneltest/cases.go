@@ -128,11 +128,14 @@ func (of maker) all() []example {
 	}
 	for _, s := range []struct{ hs, buckets int }{{1, 1}, {3, 2}, {16, 4}, {32, 16}, {64, 8}, {65, 4}, {128, 2}} {
 		for _, lengths := range [][]int{{33, 33}, {0, 1, 64, 150, 0, 33, 0}} {
-			all = append(all, of.hashed(lengths, 170, 2*s.hs, 2, s.buckets))
+			all = append(all, of.hashed(lengths, 170, 2*s.hs, 2, s.buckets)...)
 			all = append(all, of.sparseAttention(lengths, 170, 2*s.hs, 2, s.buckets)...)
 		}
 	}
-	all = append(all, of.hashed(equal(1, 5), 5, 6, 2, 64), of.hashed([]int{0, 0}, 5, 6, 2, 4), of.hashed(nil, 0, 6, 2, 4))
+	all = append(all, slices.Concat(of.hashed(equal(1, 5), 5, 6, 2, 64), of.hashed([]int{0, 0}, 5, 6, 2, 4), of.hashed(nil, 0, 6, 2, 4))...)
+	for _, s := range [][3]int{{0, 6, 2}, {1, 3, 3}, {17, 6, 2}, {64, 128, 2}, {33, 130, 1}} {
+		all = append(all, of.sharedKeys(s[0], s[1], s[2])...)
+	}
 	all = append(all, of.sparse(70, 65, 33, 7, 1, 0.7)...)
 	all = append(all, of.sparse(70, 530, 550, 7, 1, 0.9)...) // two blocks of 512 outputs, three chunks of 256 inputs
 	all = append(all, of.sparse(2, 4200, 17, 0, 1, 0.9)...)  // more lists than place_short has threads

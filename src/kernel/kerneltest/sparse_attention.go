@@ -3,7 +3,6 @@ package kerneltest
 import (
 	"bytes"
 	"fmt"
-	"math/bits"
 	"slices"
 	"testing"
 
@@ -11,33 +10,56 @@ import (
 	"dynmo/src/kernel"
 )
 
-// hashKey is the key of the projections of all examples.
-const hashKey = 7
-
-// hashed returns the call on queries and keys that are small integers, so that sums are
-// exact and a projection of 0 is one in every order of the sum.
-func (of maker) hashed(lengths []int, longest, c, nh, buckets int) example {
+// hashed returns the call on numbers that are small integers, so that sums are exact and
+// products that are equal are so in every order of the sum: with the keys' own buckets, and
+// with those of the queries.
+func (of maker) hashed(lengths []int, longest, c, nh, buckets int) (all []example) {
 	r, d, offsets := of.draw(givenSeed), sparseDims(lengths, longest, c, nh, buckets), offsetsOf(lengths)
-	qkv := make([]float64, d.N*3*c)
-	for i := range qkv {
-		qkv[i] = float64(r.IntN(7) - 3)
+	integers := func(n int) []float64 {
+		x := make([]float64, n)
+		for i := range x {
+			x[i] = float64(r.IntN(7) - 3)
+		}
+		return x
 	}
-	order, starts, pairs := bucketsOf(d, offsets, hashBucket(d, qkv))
-	given := map[string]any{
-		"offsets": offsets, "qkv": qkv,
-		"h.Order": slices.Repeat([]int32{-1}, len(order)), "h.Starts": slices.Repeat([]int32{-1}, len(starts)),
+	qkv, projections := integers(d.N*3*c), integers(c*(buckets/2))
+	for _, shared := range []bool{false, true} {
+		order, starts, pairs := bucketsOf(d, offsets, hashBucket(d, qkv, projections, shared))
+		given := map[string]any{
+			"offsets": offsets, "qkv": qkv, "projections": projections,
+			"h.Order": slices.Repeat([]int32{-1}, len(order)), "h.Starts": slices.Repeat([]int32{-1}, len(starts)),
+		}
+		note := noteOf(lengths, buckets) + fmt.Sprintf(",shared=%v", shared)
+		all = append(all, of.example(kernel.Call{Op: kernel.AttentionHash, Dims: d, Shared: shared}, note, given,
+			func(kernel.Call, values) (want, bound values) {
+				return values{"h.Order": widened(order), "h.Starts": widened(starts), "pairs": pairs}, nil
+			}))
 	}
-	return of.example(kernel.Call{Op: kernel.AttentionHash, Dims: d, Key: hashKey}, noteOf(lengths, buckets), given,
-		func(kernel.Call, values) (want, bound values) {
-			return values{"h.Order": widened(order), "h.Starts": widened(starts), "pairs": pairs}, nil
-		})
+	return all
+}
+
+// sharedKeys returns the calls that make keys of queries.
+func (of maker) sharedKeys(n, c, nh int) []example {
+	d := kernel.Dims{N: n, C: c, NH: nh}
+	qv := of.draw(givenSeed).normal(n * 2 * c)
+	clear(qv[:min(len(qv), c/max(nh, 1))]) // a query of length 0
+	forward := of.example(kernel.Call{Op: kernel.ShareKeys, Dims: d}, "", map[string]any{"qv": qv}, bounded(summed))
+	gradient := kernel.Call{Op: kernel.ShareKeysGradient, Dims: d}
+	return []example{forward, of.example(gradient, "", nil, bounded(func(d kernel.Dims, before, want values) values {
+		bounds := summed(d, before, want)
+		for i := range bounds["dqv"] { // what is along the query cancels
+			bounds["dqv"][i] += 10
+		}
+		return bounds
+	}))}
 }
 
 // sparseAttention returns both calls, with buckets as the definition gives them.
 func (of maker) sparseAttention(lengths []int, longest, c, nh, buckets int) []example {
 	d := sparseDims(lengths, longest, c, nh, buckets)
 	qkv := of.draw(givenSeed).normal(d.N * 3 * c)
-	return of.bucketed(d, lengths, qkv, noteOf(lengths, buckets), hashBucket(d, qkv))
+	projections := of.draw(drawnSeed).normal(c * (buckets / 2))
+	return of.bucketed(d, lengths, qkv, noteOf(lengths, buckets), hashBucket(d, qkv, projections, false))
 }
 
 // someQueries returns both calls where all keys are in the first of two buckets, and
@@ -98,26 +120,33 @@ func offsetsOf(lengths []int) []int32 {
 type bucketing func(token, p, head int) int
 
 // hashBucket is the bucketing of AttentionHash.
-func hashBucket(d kernel.Dims, qkv []float64) bucketing {
-	return func(token, p, head int) int { return bucketOf(vectorOf(d, qkv, token, p, head), head, d.Buckets) }
+func hashBucket(d kernel.Dims, qkv, projections []float64, shared bool) bucketing {
+	return func(token, p, head int) int {
+		if shared {
+			p = 0
+		}
+		own := d.C / d.NH * (d.Buckets / 2)
+		return bucketOf(vectorOf(d, qkv, token, p, head), projections[head*own:][:own])
+	}
 }
 
 // bucketOf returns the bucket of a head's vector by its definition.
-func bucketOf(x []float64, head, buckets int) (bucket int) {
-	all, words := bits.Len(uint(buckets))-1, (len(x)+63)/64
-	for bit := range all {
+func bucketOf(x, projections []float64) int {
+	var products []float64
+	for row := range slices.Chunk(projections, len(x)) {
 		sum := 0.0
-		for i, xi := range x {
-			if kernel.Signs(hashKey, (head*all+bit)*words+i/64)&(1<<(i%64)) != 0 {
-				xi = -xi
-			}
-			sum += xi
+		for i := range x {
+			sum += x[i] * row[i]
 		}
-		if sum > 0 {
-			bucket += 1 << bit
-		}
+		products = append(products, sum)
 	}
-	return bucket
+	for _, product := range slices.Clone(products) {
+		products = append(products, -product)
+	}
+	if products == nil {
+		return 0
+	}
+	return slices.Index(products, slices.Max(products))
 }
 
 // vectorOf returns part p (0 queries, 1 keys) of a token's head.

@@ -63,7 +63,11 @@ func do[F Float](_ device.Stream, call *kernel.Call) {
 	case kernel.AttentionBackward:
 		attentionBackward(x(0), x(1), x(2), x(3), x(4), indices(5), call.Longest, c, call.NH, call.KV)
 	case kernel.AttentionHash:
-		attentionHash(indices(0), indices(1), doubles(2), x(3), indices(4), call.Key, call.Buckets, c, call.NH)
+		attentionHash(indices(0), indices(1), doubles(2), x(3), indices(4), x(5), call.Buckets, call.Shared, c, call.NH)
+	case kernel.ShareKeys:
+		ShareKeys(x(0), x(1), n, c, call.NH)
+	case kernel.ShareKeysGradient:
+		ShareKeysGradient(x(0), x(1), x(2), n, c, call.NH)
 	case kernel.SparseAttentionForward:
 		sparseAttentionForward(x(0), x(1), x(2), indices(3), indices(4), indices(5), call.Longest, call.Buckets, c, call.NH)
 	case kernel.SparseAttentionBackward:

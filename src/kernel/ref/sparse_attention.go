@@ -3,9 +3,6 @@ package ref
 import (
 	"iter"
 	"math"
-	"math/bits"
-
-	"dynmo/src/kernel"
 )
 
 // sorted is the tokens of one head of one sequence by bucket, its queries and its
@@ -56,14 +53,17 @@ func (s sorted) rows() iter.Seq2[int, []int32] {
 // attentionHash sorts the queries and the keys of every head of every sequence of qkv
 // (n, 3c) by bucket, as kernel.Backend says, and counts in pairs those that
 // SparseAttentionForward has scores of, and all that are causal.
-func attentionHash[F Float](order, starts []int32, pairs []float64, qkv []F, offsets []int32, key uint64, buckets, c, nh int) {
+func attentionHash[F Float](order, starts []int32, pairs []float64, qkv []F, offsets []int32, projections []F, buckets int, shared bool, c, nh int) {
 	clear(pairs)
 	clear(starts)
 	for h := range sorts(order, starts, offsets, buckets, c, nh) {
-		signs := projections[F](key, h.number, c/nh, buckets)
+		own := projections[h.number*(c/nh)*(buckets/2):][:(c/nh)*(buckets/2)]
 		q, k, _ := parts(qkv, h.head)
-		sortByBucket(h.queries, h.queryStart, q, signs, 3*c)
-		sortByBucket(h.keys, h.keyStart, k, signs, 3*c)
+		if shared {
+			k = q
+		}
+		sortByBucket(h.queries, h.queryStart, q, own, c/nh, 3*c)
+		sortByBucket(h.keys, h.keyStart, k, own, c/nh, 3*c)
 		for _, keys := range h.rows() {
 			pairs[0] += float64(len(keys))
 		}
@@ -71,30 +71,29 @@ func attentionHash[F Float](order, starts []int32, pairs []float64, qkv []F, off
 	}
 }
 
-// projections returns the random signs of a head, one row of hs for each bit of a bucket.
-func projections[F Float](key uint64, head, hs, buckets int) [][]F {
-	rows, words := make([][]F, bits.Len(uint(buckets))-1), (hs+63)/64
-	for bit := range rows {
-		rows[bit] = make([]F, hs)
-		for x := range rows[bit] {
-			rows[bit][x] = 1
-			if kernel.Signs(key, (head*len(rows)+bit)*words+x/64)>>(x%64)&1 != 0 {
-				rows[bit][x] = -1
+// bucketOf returns the place of the largest product of x with projections, rows as long as x,
+// and with their opposites; of equal ones the first.
+func bucketOf[F Float](x []F, projections []F) (bucket int) {
+	largest, half := math.Inf(-1), len(projections)/len(x)
+	for side := range 2 {
+		for i := range half {
+			sum := F(0)
+			for k, r := range projections[i*len(x):][:len(x)] {
+				sum += x[k] * r
+			}
+			if product := float64(1-2*side) * float64(sum); product > largest {
+				largest, bucket = product, side*half+i
 			}
 		}
 	}
-	return rows
+	return bucket
 }
 
 // sortByBucket fills in order and starts for the rows x, which are stride apart.
-func sortByBucket[F Float](order, starts []int32, x []F, signs [][]F, stride int) {
+func sortByBucket[F Float](order, starts []int32, x []F, projections []F, hs, stride int) {
 	bucket := make([]int, len(order))
 	for i := range bucket {
-		for bit, row := range signs {
-			if dot(x[i*stride:][:len(row)], row) > 0 {
-				bucket[i] |= 1 << bit
-			}
-		}
+		bucket[i] = bucketOf(x[i*stride:][:hs], projections)
 		starts[bucket[i]+1]++
 	}
 	for b := range len(starts) - 1 {
@@ -164,4 +163,54 @@ func sparseScores[F Float](s, q, k []F, keys []int32, stride int) {
 	for j, key := range keys {
 		s[j] = dot(q, k[int(key)*stride:][:len(q)]) * scale
 	}
+}
+
+// least is the smallest length that a key is made of its query by.
+const least = 1e-12
+
+// ShareKeys sets the rows of qkv (n, 3c) to those of qv (n, 2c) with a key between query and
+// value, as kernel.Backend says.
+func ShareKeys[F Float](qkv, qv []F, n, c, nh int) {
+	hs := c / nh
+	for i := range n {
+		row := qkv[i*3*c:][:3*c]
+		copy(row, qv[i*2*c:][:c])
+		copy(row[2*c:], qv[i*2*c+c:][:c])
+		for at := 0; at < c; at += hs {
+			q := row[at:][:hs]
+			scale := 1 / max(math.Sqrt(squares(q)), least)
+			for x := range q {
+				row[c+at+x] = F(float64(q[x]) * scale)
+			}
+		}
+	}
+}
+
+// ShareKeysGradient sets dqv (n, 2c) from dqkv and qkv (n, 3c), as kernel.Backend says.
+func ShareKeysGradient[F Float](dqv, dqkv, qkv []F, n, c, nh int) {
+	hs := c / nh
+	for i := range n {
+		copy(dqv[i*2*c+c:][:c], dqkv[i*3*c+2*c:][:c])
+		for at := i * 3 * c; at < i*3*c+c; at += hs {
+			q, dq, dk := qkv[at:][:hs], dqkv[at:][:hs], dqkv[at+c:][:hs]
+			out := dqv[at-i*c:][:hs]
+			length, along := math.Sqrt(squares(q)), 0.0
+			if length >= least { // else the key does not depend on the length
+				for x := range q {
+					along += float64(q[x]) / length * float64(dk[x])
+				}
+			}
+			length = max(length, least)
+			for x := range q {
+				out[x] = F(float64(dq[x]) + (float64(dk[x])-float64(q[x])/length*along)/length)
+			}
+		}
+	}
+}
+
+func squares[F Float](x []F) (sum float64) {
+	for _, v := range x {
+		sum += float64(v) * float64(v)
+	}
+	return sum
 }

@@ -16,7 +16,8 @@ import (
 var Kind = dynamic.Registration{
 	Settings: settings,
 	Extension: func(c config.Config) model.Extension {
-		return Buckets{Count: config.Of[options](c).Buckets}
+		o := config.Of[options](c)
+		return Buckets{Count: o.Buckets, SharedKeys: o.Keys == "shared"}
 	},
 	Workload: dynamic.Making{Every: 1, Of: func(c config.Config) dynamic.Workload {
 		s := config.Of[simulated](c)
@@ -34,6 +35,7 @@ var Kind = dynamic.Registration{
 		return dynamic.Percent(s.Scores) + " of the causal scores of attention are computed"
 	},
 	Holds: func(c config.Config) string {
-		return fmt.Sprintf("attention.buckets=%d", config.Of[options](c).Buckets)
+		o := config.Of[options](c)
+		return fmt.Sprintf("attention.buckets=%d attention.keys=%s", o.Buckets, o.Keys)
 	},
 }

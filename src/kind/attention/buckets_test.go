@@ -23,11 +23,12 @@ func inBuckets(count int) model.Config {
 // TestGradientOfSparseAttention: with the hash held fixed, as it is where no projection is
 // so near zero that the step of the differences changes its sign.
 func TestGradientOfSparseAttention(t *testing.T) {
-	for _, half := range []bool{false, true} {
+	for _, shared := range []bool{false, true} {
 		for _, format := range []model.Format{model.Dense, model.CSR} {
-			t.Run(fmt.Sprintf("half=%v/%v", half, format), func(t *testing.T) {
+			t.Run(fmt.Sprintf("shared=%v/%v", shared, format), func(t *testing.T) {
 				c := inBuckets(4)
-				c.Tied, c.HalfGrain = true, half
+				c.Tied, c.HalfGrain = true, shared
+				modeltest.Edit(&c, func(k *Buckets) { k.SharedKeys = shared })
 				ch := modeltest.New(t, c, tensor.F64)
 				modeltest.Enlarge(ch.S)
 				modeltest.Thin(t, ch.S, format)

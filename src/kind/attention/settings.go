@@ -4,7 +4,8 @@ import "dynmo/src/config"
 
 // options is attention within hash buckets (Pagliardini et al. 2023; paper, section 2.2).
 type options struct {
-	Buckets int `toml:"buckets" shape:"true" default:"16" min:"1" doc:"buckets that the queries and keys of a head are hashed into, a power of two of at most model.sequence: a query sees the keys of its own; 1 is dense"`
+	Buckets int    `toml:"buckets" shape:"true" default:"16" min:"1" doc:"buckets that the queries and keys of a head are hashed into, a power of two of at most model.sequence: a query sees the keys of its own; 1 is dense"`
+	Keys    string `toml:"keys" shape:"true" default:"shared" oneof:"shared,own" doc:"what a token's key is: its query over the query's length, as Pagliardini et al. train language models, so that every token sees itself; or a matrix's of its own, as in GPT-2 and LLaMA, by which a query may see no key and attend to nothing"`
 }
 
 // simulated is what a simulated run assumes.
@@ -25,6 +26,7 @@ var settings = config.Kind{
 		s, on, b := config.Of[simulated](c), c.Dynamic.Has("attention"), config.Of[options](c).Buckets
 		rule(on && c.Keyed() != c.Model.Heads, "as many key-value heads as heads beside attention, whose buckets are of each head's own keys",
 			"model.key_value_heads dynamic.kind")
+		rule(on && c.Model.Weights != "" && config.Of[options](c).Keys == "shared", `attention.keys = "own" beside model.weights: files of others have queries and keys, and a model with shared ones has no keys`, "model.weights attention.keys")
 		rule(s.Densest < s.Sparsest, "simulate.density_most to be at least simulate.density_least", "simulate.density_most simulate.density_least")
 		rule(on && (b&(b-1) != 0 || b > c.Model.Sequence), "a power of two, at most model.sequence", "attention.buckets model.sequence")
 		rule(on && c.Dynamic.TakesSubsets(), "attention without exit and mod: its buckets are of whole sequences", "dynamic.kind")

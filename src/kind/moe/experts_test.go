@@ -228,7 +228,9 @@ func TestExpertsAreThePlainModel(t *testing.T) {
 		ch := modeltest.New(t, mixture(e), tensor.F64)
 		modeltest.Enlarge(ch.S)
 		ch.Gradients()
-		p, logits := modeltest.PlainOf(ch, plainMixture)
+		p, logits := modeltest.PlainOf(ch, func(p *modeltest.Plain) {
+			p.FeedForward = func(at string, x []modeltest.Scalar) []modeltest.Scalar { return plainMixture(p, at, x) }
+		})
 		loss := p.Loss(logits, ch.Targets)
 		if got := ch.Loss(); math.Abs(got-loss.X) > 1e-10 {
 			t.Errorf("%+v: loss %v, plainly %v", e, got, loss.X)

@@ -80,6 +80,9 @@ type Plain struct {
 	weights map[string][]Scalar // by Param.Weight
 	// FeedForward is the MLP of a block whose parameters begin with a text; nil: it is gated.
 	FeedForward func(at string, x []Scalar) []Scalar
+	// Attend is what the heads of a block attend to, of one sequence whose normed states are x;
+	// nil: all keys.
+	Attend func(at string, x [][]Scalar) [][]Scalar
 }
 
 func (p *Plain) Rows(weight string, width int) [][]Scalar {
@@ -110,8 +113,8 @@ func (p *Plain) Norm(weight string, x []Scalar) []Scalar {
 	return y
 }
 
-// turned rotates channels i and i+d/2 of a head as the real and imaginary part of a number.
-func (p *Plain) turned(head []Scalar, position int) []Scalar {
+// Turned rotates channels i and i+d/2 of a head as the real and imaginary part of a number.
+func (p *Plain) Turned(head []Scalar, position int) []Scalar {
 	half := len(head) / 2
 	y := make([]Scalar, len(head))
 	for i := range half {
@@ -145,6 +148,18 @@ func wavelike(r model.Rope, pair, pairs int) float64 {
 	return inverse
 }
 
+// attention is what heads attend to, or what Attend has in its place.
+func (p *Plain) attention(at string, x [][]Scalar) [][]Scalar {
+	if p.Attend != nil {
+		return p.Attend(at, x)
+	}
+	qkv := make([][]Scalar, len(x))
+	for t := range x {
+		qkv[t] = p.Product(at+"qkv.weight", x[t])
+	}
+	return p.attend(qkv)
+}
+
 // attend is causal attention of one sequence: rows of queries, keys and values of all heads.
 func (p *Plain) attend(qkv [][]Scalar) [][]Scalar {
 	d, group := p.Config.Hidden/p.Config.Heads, p.Config.Heads/p.Config.KeyValueHeads
@@ -154,10 +169,10 @@ func (p *Plain) attend(qkv [][]Scalar) [][]Scalar {
 	for t := range qkv {
 		for h := range p.Config.Heads {
 			at := h / group * d
-			q := p.turned(qkv[t][h*d:][:d], t)
+			q := p.Turned(qkv[t][h*d:][:d], t)
 			var scores []Scalar
 			for s := range t + 1 {
-				k := p.turned(qkv[s][keys+at:][:d], s)
+				k := p.Turned(qkv[s][keys+at:][:d], s)
 				score := p.Dot(q, k)
 				scores = append(scores, p.Map(score, score.X/math.Sqrt(float64(d)), 1/math.Sqrt(float64(d))))
 			}
@@ -225,11 +240,11 @@ func (p *Plain) Forward(tokens []int32) (logits [][]Scalar) {
 	}
 	for b := range p.Config.Blocks {
 		at := model.InBlock(b).Layer + "/"
-		qkv := make([][]Scalar, len(x))
+		normed := make([][]Scalar, len(x))
 		for t := range x {
-			qkv[t] = p.Product(at+"qkv.weight", p.Norm(at+"norm1.weight", x[t]))
+			normed[t] = p.Norm(at+"norm1.weight", x[t])
 		}
-		for t, y := range p.attend(qkv) {
+		for t, y := range p.attention(at, normed) {
 			add(t, p.Product(at+"proj.weight", y))
 		}
 		for t := range x {
@@ -257,11 +272,12 @@ func (p *Plain) Loss(logits [][]Scalar, targets []int32) Scalar {
 	return sum
 }
 
-// PlainOf returns the plain model with a chain's weights, and its logits.
-func PlainOf(ch *Chain, feedForward func(p *Plain, at string, x []Scalar) []Scalar) (*Plain, [][]Scalar) {
+// PlainOf returns the plain model with a chain's weights, and its logits. change, unless nil,
+// sets its fields.
+func PlainOf(ch *Chain, change func(p *Plain)) (*Plain, [][]Scalar) {
 	p := &Plain{Config: ch.S.Config, weights: make(map[string][]Scalar)}
-	if feedForward != nil {
-		p.FeedForward = func(at string, x []Scalar) []Scalar { return feedForward(p, at, x) }
+	if change != nil {
+		change(p)
 	}
 	for _, l := range ch.S.Layers {
 		for _, w := range l.Params() {
