@@ -20,7 +20,7 @@ func TestKindsThatChangeNothing(t *testing.T) {
 		within            float64 // of losses, instead
 	}{
 		{"layers freeze at step 4", "dynamic.kind=none", "dynamic.kind=freeze freeze.layers=7", "step 4", 0},
-		{"one bucket", "dynamic.kind=none", "dynamic.kind=attention attention.buckets=1", "", 0},
+		{"one bucket", "dynamic.kind=none", "dynamic.kind=attention attention.keys=own attention.buckets=1", "", 0},
 		{"four buckets", "dynamic.kind=none", "dynamic.kind=attention", "step 0", 0},
 		{"no token leaves", noneLeaves + "none", noneLeaves + "exit", "final weights", 0}, // exits have weights too
 		{"no token leaves, propagated", noneLeaves + "none", noneLeaves + "exit exit.propagate=true", "final weights", 0},

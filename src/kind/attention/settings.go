@@ -10,9 +10,9 @@ type options struct {
 
 // simulated is what a simulated run assumes.
 type simulated struct {
-	Sparsest float64 `toml:"density_least" default:"0.075" min:"0" max:"1" when:"dynamic.kind=attention" doc:"smallest mean density of a layer's scores, as a small run in 16 buckets has them (results/attention-density.txt)"`
-	Densest  float64 `toml:"density_most" default:"0.13" min:"0" max:"1" when:"dynamic.kind=attention" doc:"largest mean density of a layer's scores"`
-	Noise    float64 `toml:"density_noise" default:"0.07" min:"0" max:"10" when:"dynamic.kind=attention" doc:"deviation of a density's logarithm from step to step"`
+	Sparsest float64 `toml:"density_least" default:"0.2" min:"0" max:"1" when:"dynamic.kind=attention" doc:"smallest mean density of a layer's scores, as a small run in 16 buckets has them (results/attention-density.txt)"`
+	Densest  float64 `toml:"density_most" default:"0.32" min:"0" max:"1" when:"dynamic.kind=attention" doc:"largest mean density of a layer's scores"`
+	Noise    float64 `toml:"density_noise" default:"0.09" min:"0" max:"10" when:"dynamic.kind=attention" doc:"deviation of a density's logarithm from step to step"`
 }
 
 // settings is what config knows of sparse attention.

@@ -126,7 +126,8 @@ func TestPaper(t *testing.T) {
 // TestCostsOfKinds: every kind of dynamism that changes the chain has costs, and blocks
 // take as much less as they should.
 func TestCostsOfKinds(t *testing.T) {
-	dense := costs(t, "h100")
+	const long = "model.sequence=2048" // scores take longer than the hash
+	dense := costs(t, "h100", long)
 	for _, c := range []struct {
 		kind, layer string
 		sets        []string
@@ -138,7 +139,7 @@ func TestCostsOfKinds(t *testing.T) {
 		{"moe", "block.3", []string{"model.family=llama", "moe.experts=4"}, false},
 	} {
 		t.Run(c.kind, func(t *testing.T) {
-			table := costs(t, "h100", append(c.sets, "dynamic.kind="+c.kind)...)
+			table := costs(t, "h100", append(c.sets, long, "dynamic.kind="+c.kind)...)
 			find := func(t cost.Table) float64 {
 				for _, l := range t.Layers {
 					if l.Name == c.layer {
