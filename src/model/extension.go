@@ -27,6 +27,9 @@ type Extension interface {
 	// Scratch returns the elements of shared scratch memory that a pass of a microbatch of
 	// so many tokens needs.
 	Scratch(c Config, tokens int) int
+	// HeadWeight returns the weight of the last layer's loss among those that the model is
+	// trained for.
+	HeadWeight(c Config) float64
 	// Reserve returns what parts of a rank share, with its memory (see Exec.Reserved); nil:
 	// nothing.
 	Reserve(x *Exec, c Config, room Room) any
@@ -51,6 +54,7 @@ func (Modest) Idle(Config) int64                        { return 0 }
 func (Modest) Shared() int                              { return 0 }
 func (Modest) Weights(_ Config, list []Weight) []Weight { return list }
 func (Modest) Scratch(Config, int) int                  { return 0 }
+func (Modest) HeadWeight(Config) float64                { return 1 }
 func (Modest) Reserve(*Exec, Config, Room) any          { return nil }
 
 // mostExtensions is the most kinds that a model has.

@@ -22,6 +22,7 @@ type head struct {
 	lo, rows    int  // of the vocabulary
 	norm        Norm // of the first slice
 	token       *Param
+	weight      float64 // of the loss's gradient
 }
 
 // Slices returns how many layers the head is.
@@ -34,7 +35,10 @@ func (c Config) Slice(k int) (lo, hi int) {
 
 func newHead(c Config, k int) *head {
 	lo, hi := c.Slice(k)
-	h := &head{hidden: c.Hidden, first: k == 0, last: k == c.Slices()-1, lo: lo, rows: hi - lo}
+	h := &head{hidden: c.Hidden, first: k == 0, last: k == c.Slices()-1, lo: lo, rows: hi - lo, weight: 1}
+	for _, e := range c.Kinds.list() {
+		h.weight *= e.HeadWeight(c)
+	}
 	at := Place{"head", -1}
 	if h.first {
 		h.norm = c.NewNorm(at, "norm")
@@ -135,7 +139,7 @@ func (h *head) Forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 	}
 	x.Backend.MatmulForward(x.Stream, s.logits, s.normed, h.token.W, tensor.Mem{}, n, h.hidden, h.rows)
 	if h.last {
-		x.Backend.CrossEntropy(x.Stream, s.loss, s.softmax, before.softmax, s.logits, s.targets, x.Scale, n, h.rows, h.lo)
+		x.Backend.CrossEntropy(x.Stream, s.loss, s.softmax, before.softmax, s.logits, s.targets, h.weight*x.Scale, n, h.rows, h.lo)
 	} else {
 		x.Backend.SoftmaxMerge(x.Stream, s.softmax, before.softmax, s.logits, s.targets, n, h.rows, h.lo)
 	}
@@ -148,7 +152,7 @@ func (h *head) BackwardInput(x *Exec, b *Batch, saved, held, inp, dout, din tens
 	behind := crossing{softmax: s.softmax}
 	if !h.last {
 		behind = h.crossing(x, n, dout)
-		x.Backend.SoftmaxGradient(x.Stream, s.logits, behind.softmax, s.targets, x.Scale, n, h.rows, h.lo)
+		x.Backend.SoftmaxGradient(x.Stream, s.logits, behind.softmax, s.targets, h.weight*x.Scale, n, h.rows, h.lo)
 	}
 	dnormed := tensor.Mem{}
 	switch {

@@ -11,11 +11,11 @@ import (
 )
 
 // Counts is a reading of an exit: the tokens that entered, those that left, of these
-// those whose target had the largest logit, the probes, of these likewise, and the sum of
-// the probes' losses in thousandths of a nat.
+// those whose target had the largest logit, the probes, of these likewise, and the sums of
+// the losses of probes and of those that left, in thousandths of a nat.
 const (
 	Counts     = "exit"
-	exitCounts = 6
+	exitCounts = 7
 )
 
 // aroundCounts is a reading of an exit: the threshold in billionths, and how many tokens
@@ -53,8 +53,10 @@ type departure struct {
 	left       int       // of rows
 	found      []int32   // by row of rows: the target, then 1 where it has the largest logit and else 0
 	ones       []int32
-	stats      []float64 // of a softmax: (3, n)
-	states     []byte    // of the tokens that entered, where the confidence is made of them
+	places     []int32    // 0, 1, …
+	factors    tensor.Mem // by row of rows: the weight of the classifier's loss, wide
+	stats      []float64  // of a softmax: (3, n)
+	states     []byte     // of the tokens that entered, where the confidence is made of them
 	counts     [exitCounts]float64
 	around     [exitAround]float64
 	pcg        rand.PCG
@@ -69,8 +71,13 @@ func (d *departure) Enter(b *model.Batch) *model.Batch {
 		n := d.X.N()
 		d.data, d.confidence, d.rows = make([]int32, n), make([]float64, n), make([]int32, 0, n)
 		d.found, d.ones, d.stats = make([]int32, n), make([]int32, n), make([]float64, 3*n)
+		d.places = make([]int32, n)
 		for i := range d.ones {
-			d.ones[i] = 1
+			d.ones[i], d.places[i] = 1, int32(i)
+		}
+		d.factors = tensor.From(make([]float32, n))
+		if d.X.Backend.DType().Wide() == tensor.F64 {
+			d.factors = tensor.From(make([]float64, n))
 		}
 	}
 	return d.EnterBy(b, d)
@@ -100,7 +107,7 @@ func (d *departure) decide(b *model.Batch, e *exit) error {
 	goOn, n := tensor.Of[int32](index), 0
 	d.rows = d.rows[:0]
 	for i, confidence := range d.confidence[:d.came] {
-		if confidence > e.Threshold {
+		if confidence > e.Threshold && !e.Weighted {
 			d.rows = append(d.rows, int32(i))
 		} else {
 			goOn[n] = int32(i)
@@ -108,7 +115,10 @@ func (d *departure) decide(b *model.Batch, e *exit) error {
 		}
 	}
 	d.left = len(d.rows)
-	if e.Weight > 0 {
+	switch {
+	case e.Weighted:
+		d.rows = append(d.rows, goOn[:n]...)
+	case e.Weight > 0:
 		random.Seed(&d.pcg, e.seed, uint64(e.number), d.key)
 		for _, row := range goOn[:n] {
 			if float64(d.pcg.Uint64()>>11)/(1<<53) < e.Probe {
@@ -163,9 +173,9 @@ func (d *departure) targets() []int32 {
 // tally notes of every row whether its target has the largest logit, and the readings that
 // follow from that and from the probes' losses.
 func (d *departure) tally() {
-	found, _ := d.look(0, d.left)
-	d.counts[2] = float64(found)
-	found, loss := d.look(d.left, len(d.rows))
+	found, loss := d.look(0, d.left)
+	d.counts[2], d.counts[6] = float64(found), math.Round(1000*loss)
+	found, loss = d.look(d.left, len(d.rows))
 	d.counts[4], d.counts[5] = float64(found), math.Round(1000*loss)
 }
 
@@ -182,6 +192,29 @@ func (d *departure) look(lo, hi int) (found int32, loss float64) {
 		found += d.found[lo+i]
 	}
 	return found, loss
+}
+
+// balance returns the places of rows, and the weights of the classifier's losses: a row counts as
+// much as the share of the rows with the other label.
+func (d *departure) balance() (places, factors tensor.Mem) {
+	n, labelled := len(d.rows), 0.0
+	for _, label := range d.found[:n] {
+		labelled += float64(label)
+	}
+	share := labelled / float64(n)
+	wide := d.X.Backend.DType().Wide()
+	for i, label := range d.found[:n] {
+		factor := share
+		if label == 1 {
+			factor = 1 - share
+		}
+		if wide == tensor.F64 {
+			tensor.Of[float64](d.factors)[i] = factor
+		} else {
+			tensor.Of[float32](d.factors)[i] = float32(factor)
+		}
+	}
+	return tensor.From(d.places[:n]), d.factors.Span(0, int64(n)*wide.Size())
 }
 
 // live chooses the tokens that have not departed.

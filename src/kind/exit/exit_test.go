@@ -43,10 +43,20 @@ func untold(c *modeltest.Chain, layer int) (probes, classifier float64) {
 	d := c.Work[layer].(*departure)
 	s, _ := e.saved(c.X, c.Batches[layer], c.Saved[layer].Kept, len(d.rows))
 	if len(d.rows) > d.left {
-		probes = e.Weight * tensor.Of[float64](s.probes)[0]
+		probes = e.weight * tensor.Of[float64](s.probes)[0]
 	}
-	if len(d.rows) > 0 {
-		classifier = tensor.Of[float64](s.classifier)[0]
+	if n := len(d.rows); n > 0 && e.learns() {
+		stats, labelled := tensor.Of[float64](s.verdictStats), 0
+		for _, label := range d.found[:n] {
+			labelled += int(label)
+		}
+		for i, label := range d.found[:n] {
+			weight := float64(labelled) / float64(n) // of a token with the label 0
+			if label == 1 {
+				weight = 1 - weight
+			}
+			classifier += weight * (stats[i] + math.Log(stats[n+i]) - stats[2*n+i])
+		}
 	}
 	return probes, classifier
 }

@@ -20,6 +20,7 @@ type Exits struct {
 	Threshold  float64 // confidence above which a token leaves, at first
 	Probe      float64 // share of the tokens that go on whose loss is computed here too
 	Weight     float64 // of the loss of those
+	Weighted   bool    // no token leaves in training: all have a loss at every exit and at the end
 	Propagate  bool    // the state of tokens that left goes on: later blocks compute keys and values of it (see propagate.go)
 }
 
@@ -68,6 +69,24 @@ func (e Exits) Depths() (list []int) {
 	return list
 }
 
+// HeadWeight returns the share of the last layer's loss (see exit), 1 where tokens leave.
+func (e Exits) HeadWeight(c model.Config) float64 { return e.weightOf(c, c.Blocks) }
+
+// weightOf returns the weight of the loss behind so many blocks.
+func (e Exits) weightOf(c model.Config, depth int) float64 {
+	if !e.Weighted {
+		if depth == c.Blocks {
+			return 1
+		}
+		return e.Weight
+	}
+	sum := c.Blocks
+	for _, depth := range e.Depths() {
+		sum += depth
+	}
+	return float64(depth) / float64(sum)
+}
+
 // exit is a layer behind a block (Schuster et al. 2022). Tokens whose confidence is above
 // the threshold leave: their loss is the exit's,
 //
@@ -84,10 +103,31 @@ func (e Exits) Depths() (list []int) {
 //
 // Equal to a chain without it, bit for bit, if nothing leaves and Weight is 0: then
 // there are no probes.
+//
+// Where losses are weighted no token leaves, all are probes, and the model is trained for
+//
+//	Σ_i ω_i·L_i,  ω_i = i / Σ i   over the numbers i of blocks before each exit, and all blocks
+//
+// with L_i the mean loss there: the loss of Schuster et al. (section 3.2) where there is an exit
+// behind every block (t5x contrib/calm, models.py, lines 498 to 509, aggregation_weights 1). The
+// loss that is reported is then that of the last layer.
+//
+// The classifier's cross-entropy is balanced: of n tokens, p of which have the label 1, one with
+// the label 1 has the weight 1 - p/n, another p/n (models.py, lines 292 to 304).
+//
+// Departs: unless losses are weighted tokens leave in training, which CALM's do only where text
+// is generated, and later tokens do not attend to them in later blocks without Propagate.
+//
+// Departs: the classifier's label is whether the exit finds the target; CALM's is whether it
+// agrees with the last layer, which a stage before the last does not know in its forward.
+//
+// Departs: exits have norms of their own, and where they are not tied heads; CALM's share the
+// last layer's.
 type exit struct {
 	model.Selection
 	number, vocab int
 	seed          uint64
+	weight        float64 // of the loss of probes
 	Exits
 	norm       model.Norm
 	token      *model.Param
@@ -97,7 +137,7 @@ type exit struct {
 func newExit(c model.Config, kind Exits, number, block int) *exit {
 	at := model.Place{Layer: fmt.Sprintf("exit.%d", number), Block: block}
 	e := &exit{
-		Selection: model.Selection{Passed: c.Hidden}, number: number, vocab: c.Vocab, seed: c.Seed, Exits: kind,
+		Selection: model.Selection{Passed: c.Hidden}, number: number, vocab: c.Vocab, seed: c.Seed, weight: kind.weightOf(c, block+1), Exits: kind,
 		norm:  c.NewNorm(at, "norm"),
 		token: at.Param("head.weight", c.Vocab, c.Hidden, model.RoleDecayed, model.InitDeviation),
 	}
@@ -106,7 +146,7 @@ func newExit(c model.Config, kind Exits, number, block int) *exit {
 		e.token.Weight, e.token.File = model.TokenWeight, model.TokenWeight
 	}
 	if e.learns() {
-		e.classifier = model.Linear{W: at.Param("classifier.weight", 2, c.Hidden, model.RoleDecayed, model.InitDeviation), B: at.Param("classifier.bias", 2, 1, model.RolePlain, 0)}
+		e.classifier = model.Linear{W: at.Param(classifier+".weight", 2, c.Hidden, model.RoleDecayed, model.InitDeviation), B: at.Param(classifier+".bias", 2, 1, model.RolePlain, 0)}
 	}
 	for _, p := range e.Params() {
 		if !p.Borrowed() {
@@ -117,7 +157,10 @@ func newExit(c model.Config, kind Exits, number, block int) *exit {
 }
 
 // learns reports whether the confidence is a classifier's.
-func (e *exit) learns() bool { return e.Confidence == "classifier" }
+func (e *exit) learns() bool { return e.Confidence == classifier }
+
+// classifier is the confidence of a classifier, and what the names of its parameters begin with.
+const classifier = "classifier"
 
 func (e *exit) Params() []*model.Param {
 	list := append(e.norm.Params(), e.token)
@@ -136,6 +179,7 @@ type exitSaved struct {
 	picked, normed, mean, rstd   tensor.Mem
 	logits, targets, stats       tensor.Mem
 	verdict, verdictStats, found tensor.Mem // the classifier's logits (n, 2); whether the exit finds the target
+	balanced, rows, factors      tensor.Mem // the gradient of these logits; 0, 1, …; the weights of the tokens
 	judged, ones, confidence     tensor.Mem // of all that enter: the classifier's logits (n, 2); 1; statistics of a softmax
 	loss, probes, classifier     tensor.Mem // losses
 	counts, around               tensor.Mem // readings
@@ -152,6 +196,7 @@ func (e *exit) saved(x *model.Exec, b *model.Batch, m tensor.Mem, rows int) (s e
 	s.logits, s.targets, s.stats = c.Rows(e.vocab, d), c.Rows(1, tensor.I32), c.Rows(3, tensor.F64)
 	if e.learns() {
 		s.verdict, s.verdictStats, s.found = c.Rows(2, d), c.Rows(3, tensor.F64), c.Rows(1, tensor.I32)
+		s.balanced, s.rows, s.factors = c.Rows(2, d), c.Rows(1, tensor.I32), c.Rows(1, d.Wide())
 		c.Tokens = b.Queries
 		s.judged, s.ones = c.Rows(2, d), c.Rows(1, tensor.I32)
 	}
@@ -279,7 +324,7 @@ func (e *exit) finish(x *model.Exec, s exitSaved, inp tensor.Mem, d *departure) 
 	e.project(x, n, s, s.picked)
 	x.Stream.Copy(s.targets, tensor.From(d.targets()))
 	e.entropy(x, s, n, 0, d.left, s.loss, x.Scale)
-	e.entropy(x, s, n, d.left, n, s.probes, x.Scale*e.Weight)
+	e.entropy(x, s, n, d.left, n, s.probes, x.Scale*e.weight)
 	if err := d.read(x, s.stats); err != nil {
 		return err
 	}
@@ -292,6 +337,10 @@ func (e *exit) finish(x *model.Exec, s exitSaved, inp tensor.Mem, d *departure) 
 	})
 	x.Stream.Copy(s.found, tensor.From(d.found[:n]))
 	x.Backend.CrossEntropy(x.Stream, s.classifier, s.verdictStats, tensor.Mem{}, s.verdict, s.found, x.Scale, n, 2, 0)
+	rows, factors := d.balance()
+	x.Stream.Copy(s.rows, rows)
+	x.Stream.Copy(s.factors, factors)
+	x.Backend.GatherRows(x.Stream, s.balanced, s.verdict, s.rows, s.factors, n, 2)
 	return nil
 }
 
@@ -343,7 +392,7 @@ func (e *exit) BackwardWeight(x *model.Exec, b *model.Batch, saved, held, _, _ t
 	}
 	e.norm.BackwardWeight(x, n, dnormed, s.picked, s.mean, s.rstd)
 	if e.learns() {
-		e.classifier.BackwardWeight(x, n, s.verdict, s.picked)
+		e.classifier.BackwardWeight(x, n, s.balanced, s.picked)
 	}
 	return nil
 }

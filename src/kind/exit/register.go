@@ -17,11 +17,12 @@ import (
 // Kind registers early exit.
 var Kind = dynamic.Registration{
 	Settings: settings,
-	New:      newThresholds,
+	New:      newKind,
 	Extension: func(c config.Config) model.Extension {
 		e := config.Of[options](c)
 		exits := Exits{
 			After: e.Depths(c.Model.Blocks), Confidence: e.Confidence, Threshold: e.Threshold, Probe: e.Probe, Weight: e.Weight, Propagate: e.Propagate,
+			Weighted: e.Train == "weighted",
 		}
 		if e.Share > 0 {
 			exits.Threshold = 1 // thresholds follow the share: at first no token leaves
@@ -34,11 +35,13 @@ var Kind = dynamic.Registration{
 	}},
 	Holds: func(c config.Config) string {
 		e := config.Of[options](c)
-		return fmt.Sprintf("exit.after=%s exit.confidence=%s", e.Depths(c.Model.Blocks), e.Confidence)
+		return fmt.Sprintf("exit.after=%s exit.confidence=%s exit.train=%s", e.Depths(c.Model.Blocks), e.Confidence, e.Train)
 	},
 	Counts:   counts,
 	Sentence: sentence,
-	Changes:  map[string]func(map[string]float64) string{"exit": change},
+	Changes: map[string]func(map[string]float64) string{"exit": change, "exit.stage2": func(map[string]float64) string {
+		return "all but the classifiers of exits is frozen"
+	}},
 	Few: dynamic.Few{
 		Blocks: fewBlocks,
 		Finish: func(larger config.Config, layers []cost.Layer) []cost.Layer { return leave(layers, shares(larger)) },
@@ -74,7 +77,7 @@ func change(of map[string]float64) string {
 // blocks with an exit behind them and without, routed or not. No token leaves early.
 func fewBlocks(c *config.Config) int {
 	e := config.Of[options](*c)
-	e.After, e.Share, e.Threshold = "2,3", 0, 2
+	e.After, e.Share, e.Threshold, e.Stage2 = "2,3", 0, 2, 0
 	config.Set(c, e)
 	return 4
 }

@@ -14,6 +14,8 @@ type options struct {
 	After      string  `toml:"after" shape:"true" default:"auto" doc:"numbers of blocks behind which tokens may leave, ascending: \"3,6,9\"; auto: every quarter of the blocks, from exit.from on"`
 	From       float64 `toml:"from" shape:"true" default:"0.25" min:"0" below:"1" doc:"share of the blocks before the first exit, where exit.after is auto"`
 	Confidence string  `toml:"confidence" shape:"true" default:"classifier" oneof:"classifier,saturation,softmax" doc:"what says that a token may leave: a linear classifier of its state, the cosine between its states behind and in front of the last block, which stays one layer then, or its largest probability, which takes the head for every token"`
+	Train      string  `toml:"train" shape:"true" default:"leave" oneof:"leave,weighted" doc:"leave: in training, too, tokens leave at an exit and have their loss there, so that loads vary; weighted: every token goes through all blocks and has a loss at each exit and at the end, weighted by the number of blocks before it, as CALM (Schuster et al. 2022) trains: loads do not vary"`
+	Stage2     int     `toml:"stage2" default:"0" min:"0" unit:"steps" doc:"step from which on all but the classifiers of exits is frozen, as in CALM's second stage; 0: nothing ever is"`
 	Threshold  float64 `toml:"threshold" default:"0.9" min:"-1" max:"2" doc:"confidence, at most 1 and but for saturation at least 0, above which a token leaves; without effect where exit.share is above 0"`
 	Share      float64 `toml:"share" default:"0" min:"0" below:"1" doc:"share of the tokens that leave before the last block in the end: thresholds follow it; 0 leaves them as they are"`
 	Start      int     `toml:"start" default:"100" min:"0" unit:"steps" doc:"step from which on the share rises, as a straight line; none leaves before it"`
@@ -82,6 +84,10 @@ func check(c config.Config, rule config.Rule) {
 	rule(e.check(c.Model.Blocks) != "", e.check(c.Model.Blocks), "exit.after exit.from model.blocks")
 	rule(mod && e.Confidence == "saturation", "classifier or softmax beside mod: routed blocks do not keep what entered them", "exit.confidence dynamic.kind")
 	rule(mod && e.Propagate, "exit.propagate = false beside mod: routed blocks do not tell tokens that have left from others", "exit.propagate dynamic.kind")
+	rule(e.Train == "weighted" && (e.Share > 0 || e.Propagate), `exit.share = 0 and exit.propagate = false beside exit.train = "weighted", by which no token leaves`, "exit.train exit.share exit.propagate")
+	rule(e.Stage2 > 0 && e.Confidence != "classifier", `exit.confidence = "classifier" beside exit.stage2: nothing else would be trained`, "exit.stage2 exit.confidence")
+	rule(e.Stage2 > 0 && e.Share > 0, "exit.share = 0 beside exit.stage2: thresholds do not follow a share while classifiers are trained", "exit.stage2 exit.share")
+	rule(e.Stage2 > 0 && c.Dynamic.Has("freeze"), "exit.stage2 = 0 beside freeze, which thaws layers", "exit.stage2 dynamic.kind")
 	rule(e.Share > 0 && e.Until < e.Start, "exit.until to be at least exit.start", "exit.until exit.start")
 }
 
@@ -112,9 +118,19 @@ func remarks(c config.Config) (list []string) {
 	if e.Share > 0 && e.Start >= c.Train.Steps {
 		list = append(list, fmt.Sprintf("exit.share = %v has no effect: exit.start = %d is not below train.steps = %d", e.Share, e.Start, c.Train.Steps))
 	}
+	switch {
+	case e.Train == "weighted":
+		list = append(list, `exit changes no layer's cost: by exit.train = "weighted" every token goes through all blocks`)
+	case !e.Propagate:
+		list = append(list, "tokens that leave at an exit are no keys in later blocks: those that go on do not attend to them there (exit.propagate = true keeps their keys and values)")
+	}
+	if e.Stage2 >= c.Train.Steps {
+		list = append(list, fmt.Sprintf("exit.stage2 = %d has no effect: it is not below train.steps = %d", e.Stage2, c.Train.Steps))
+	}
 	if c.Model.Weights != "" {
 		list = append(list, fmt.Sprintf("model.weights = %q has nothing for exits: what these learn begins as without a file", c.Model.Weights))
 	}
+	weighted, inWeighted := e.Train == "weighted", `has no effect while exit.train = "weighted"`
 	for _, c := range []struct {
 		holds, set bool // set: to another value than the default
 		key        string
@@ -122,14 +138,17 @@ func remarks(c config.Config) (list []string) {
 		what       string
 	}{
 		{e.After != "auto", e.From != standard.From, "from", e.From, fmt.Sprintf("has no effect while exit.after = %q", e.After)},
-		{e.Weight == 0, e.Probe != standard.Probe, "probe", e.Probe, "has no effect while exit.weight = 0"},
+		{e.Weight == 0 && !weighted, e.Probe != standard.Probe, "probe", e.Probe, "has no effect while exit.weight = 0"},
 		{e.Share > 0, e.Threshold != standard.Threshold, "threshold", e.Threshold, fmt.Sprintf("has no effect while exit.share = %v", e.Share)},
+		{weighted, e.Threshold != standard.Threshold, "threshold", e.Threshold, inWeighted},
+		{weighted, e.Probe != standard.Probe, "probe", e.Probe, inWeighted},
+		{weighted, e.Weight != standard.Weight, "weight", e.Weight, inWeighted},
 		{e.Share == 0, e.Start != standard.Start, "start", e.Start, "has no effect while exit.share = 0"},
 		{e.Share == 0, e.Until != standard.Until, "until", e.Until, "has no effect while exit.share = 0"},
-		{e.Share == 0, e.Threshold >= 1, "threshold", e.Threshold, "lets no token leave: no confidence is above 1"},
-		{e.Share == 0 && e.Confidence != "saturation", e.Threshold < 0, "threshold", e.Threshold,
+		{e.Share == 0 && !weighted, e.Threshold >= 1, "threshold", e.Threshold, "lets no token leave: no confidence is above 1"},
+		{e.Share == 0 && !weighted && e.Confidence != "saturation", e.Threshold < 0, "threshold", e.Threshold,
 			"lets every token leave at the first exit: no confidence is below 0"},
-		{e.Share == 0 && e.Confidence != "saturation", e.Threshold == 0, "threshold", e.Threshold,
+		{e.Share == 0 && !weighted && e.Confidence != "saturation", e.Threshold == 0, "threshold", e.Threshold,
 			"lets every token leave at the first exit: every confidence is above 0"},
 	} {
 		if c.holds && c.set {

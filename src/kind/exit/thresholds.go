@@ -9,9 +9,12 @@ import (
 	"dynmo/src/model"
 )
 
-// newThresholds returns what moves thresholds, or nothing if they stay as they are.
-func newThresholds(c config.Config) dynamic.Kind {
+// newKind returns what freezes the model, or else what moves thresholds, or nothing.
+func newKind(c config.Config) dynamic.Kind {
 	e := config.Of[options](c)
+	if e.Stage2 > 0 {
+		return stage2{step: e.Stage2}
+	}
 	if e.Share == 0 {
 		return dynamic.Nothing{}
 	}

@@ -87,7 +87,7 @@ func TestThresholdsFollowTheShare(t *testing.T) {
 						left++
 					}
 				}
-				counts = append(counts, cost.Count{Name: Counts, Layer: l.ID, Values: []int64{int64(entered), int64(left), 0, 0, 0, 0}},
+				counts = append(counts, cost.Count{Name: Counts, Layer: l.ID, Values: []int64{int64(entered), int64(left), 0, 0, 0, 0, 0}},
 					cost.Count{Name: aroundCounts, Layer: l.ID, Values: around})
 				gone, entered = gone+left, entered-left
 			}
@@ -113,7 +113,7 @@ func TestNoTokenAtAnExit(t *testing.T) {
 	around := make([]int64, 1+len(offsets))
 	var counts []cost.CountSum
 	for _, layer := range []int{2, 4, 6} {
-		counts = append(counts, cost.CountSum{Name: Counts, Layer: layer, Values: make([]int64, 6)}, cost.CountSum{Name: aroundCounts, Layer: layer, Values: around})
+		counts = append(counts, cost.CountSum{Name: Counts, Layer: layer, Values: make([]int64, exitCounts)}, cost.CountSum{Name: aroundCounts, Layer: layer, Values: around})
 	}
 	expect.OK(t, e.After(40, counts))
 	for _, layer := range []int{2, 4, 6} {

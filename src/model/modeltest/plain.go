@@ -83,6 +83,8 @@ type Plain struct {
 	// Attend is what the heads of a block attend to, of one sequence whose normed states are x;
 	// nil: all keys.
 	Attend func(at string, x [][]Scalar) [][]Scalar
+	// Behind is given the states behind each block of a sequence; nil: nothing is.
+	Behind func(block int, x [][]Scalar)
 }
 
 func (p *Plain) Rows(weight string, width int) [][]Scalar {
@@ -249,6 +251,9 @@ func (p *Plain) Forward(tokens []int32) (logits [][]Scalar) {
 		}
 		for t := range x {
 			add(t, p.feedForward(at, p.Norm(at+"norm2.weight", x[t])))
+		}
+		if p.Behind != nil {
+			p.Behind(b, x)
 		}
 	}
 	head := "head/head.weight"

@@ -1,0 +1,135 @@
+package exit
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"dynmo/src/dynamic"
+	"dynmo/src/model"
+	"dynmo/src/model/modeltest"
+	"dynmo/src/tensor"
+)
+
+// plainLoss returns the loss of CALM number by number, t5x contrib/calm, models.py (cc342d4):
+// the mean of the losses behind the exits and at the end, weighted by depth (lines 472 to 510),
+// and what classifiers are trained for, with balanced classes (lines 285 to 317), whose label
+// here is whether the exit finds the target. States enter classifiers as constants.
+func plainLoss(ch *modeltest.Chain) (all *modeltest.Plain, loss, classifiers modeltest.Scalar) {
+	c := ch.S.Config
+	depths := model.KindOf[Exits](c).Depths()
+	behind := make(map[int][][]modeltest.Scalar)
+	p, last := modeltest.PlainOf(ch, func(p *modeltest.Plain) {
+		p.Behind = func(block int, x [][]modeltest.Scalar) { behind[block] = append(behind[block], slices.Clone(x)...) }
+	})
+	sum := float64(c.Blocks)
+	for _, depth := range depths {
+		sum += float64(depth)
+	}
+	weighted := func(x modeltest.Scalar, weight float64) modeltest.Scalar { return p.Map(x, weight*x.X, weight) }
+	loss, classifiers = weighted(p.Loss(last, ch.Targets), float64(c.Blocks)/sum), p.Put(0, nil, nil)
+	for k, depth := range depths {
+		at := []string{"exit.0/", "exit.1/"}[k]
+		states := behind[depth-1]
+		var logits, verdicts [][]modeltest.Scalar
+		var labels []int
+		positive := 0
+		for t, x := range states {
+			y := p.Product(at+"head.weight", p.Norm(at+"norm.weight", x))
+			logits = append(logits, y)
+			constant := make([]modeltest.Scalar, len(x))
+			for i := range x {
+				constant[i] = p.Put(x[i].X, nil, nil)
+			}
+			verdict := p.Product(at+"classifier.weight", constant)
+			for i, b := range p.Rows(at+"classifier.bias", 1) {
+				verdict[i] = p.Add(verdict[i], b[0])
+			}
+			verdicts = append(verdicts, verdict)
+			best := slices.MaxFunc(y, func(a, b modeltest.Scalar) int { return int(math.Copysign(1, a.X-b.X)) })
+			label := 0
+			if y[ch.Targets[t]] == best {
+				label = 1
+			}
+			labels, positive = append(labels, label), positive+label
+		}
+		loss = p.Add(loss, weighted(p.Loss(logits, ch.Targets), float64(depth)/sum))
+		n := float64(len(states))
+		for t, verdict := range verdicts {
+			balance := 1 - float64(positive)/n
+			if labels[t] == 0 {
+				balance = 1 - (n-float64(positive))/n
+			}
+			probability := p.Softmax(verdict)[labels[t]]
+			classifiers = p.Add(classifiers, p.Map(probability, -balance*math.Log(probability.X)/n, -balance/probability.X/n))
+		}
+	}
+	return p, loss, classifiers
+}
+
+// TestWeightedIsCALM: over 20 steps of gradient descent losses and gradients are those of CALM,
+// number by number. The loss that is reported is the last layer's.
+func TestWeightedIsCALM(t *testing.T) {
+	c := modeltest.SmallLlama
+	c.Blocks = 3
+	c = c.With(Exits{After: "1,2", Confidence: classifier, Threshold: 0.1, Weighted: true})
+	ch := modeltest.New(t, c, tensor.F64)
+	modeltest.Enlarge(ch.S)
+	labelled := 0.0
+	for step := range 20 {
+		ch.Gradients()
+		p, loss, classifiers := plainLoss(ch)
+		last, exits := ch.Loss()*model.KindOf[Exits](c).HeadWeight(c), 0.0
+		for i, l := range ch.S.Layers {
+			if e, is := l.Parts[0].(*exit); is {
+				probes, _ := untold(ch, i)
+				exits += probes * ch.X.Scale
+				if got := ch.Batches[i].Leaves().Tokens; got != ch.X.N() || e.weight == 0 {
+					t.Fatalf("%d tokens go on", got)
+				}
+				labelled += ch.Work[i].(*departure).counts[4]
+			}
+		}
+		if got := last + exits; math.Abs(got-loss.X) > 1e-10 {
+			t.Fatalf("step %d: loss %v, plainly %v", step, got, loss.X)
+		}
+		modeltest.EqualGradients(t, ch, p, p.Derivatives(p.Add(loss, classifiers)))
+		for _, l := range ch.S.Layers {
+			for _, q := range l.Params() {
+				w, g := tensor.Of[float64](q.W), tensor.Of[float64](q.G)
+				for i := range w {
+					w[i] -= 0.05 * g[i]
+				}
+			}
+		}
+	}
+	if labelled == 0 {
+		t.Error("no exit ever found a target")
+	}
+}
+
+// TestStage2: from its step on only classifiers are trained, whatever rank their layers are on.
+func TestStage2(t *testing.T) {
+	ch := newChain(t, exiting(classifier, 0.5), tensor.F32)
+	s := stage2{step: 7}
+	for step, trained := range []int{6: -1, 7: 4} {
+		change, err := s.Before(step, dynamic.Target{Stage: ch.S})
+		if err != nil || change.Structure != (step == 7) {
+			t.Errorf("step %d: %+v, %v", step, change, err)
+		}
+		if step < 7 {
+			continue
+		}
+		count := 0
+		for _, l := range ch.S.Layers {
+			for _, p := range l.Params() {
+				if !p.Frozen {
+					count++
+				}
+			}
+		}
+		if count != trained {
+			t.Errorf("%d parameters are trained, want %d: a matrix and a bias of each exit", count, trained)
+		}
+	}
+}

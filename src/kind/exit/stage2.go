@@ -1,0 +1,27 @@
+package exit
+
+import (
+	"strings"
+
+	"dynmo/src/dynamic"
+	"dynmo/src/model"
+)
+
+// stage2 is the step from which on the model is frozen but for the classifiers of exits, which
+// learn of what it then is (Schuster et al. 2022, section 3.5; t5x contrib/calm,
+// loss_fn_meta_cls). What is frozen is state of its layers.
+type stage2 struct {
+	dynamic.Unmeasured
+	step int
+}
+
+// Before freezes what is on this rank.
+func (s stage2) Before(step int, t dynamic.Target) (dynamic.Change, error) {
+	if step != s.step {
+		return dynamic.Change{}, nil
+	}
+	for _, l := range t.Stage.Layers {
+		l.Freeze(func(p *model.Param) bool { return !strings.HasPrefix(p.Name, classifier) })
+	}
+	return dynamic.Change{Kind: "exit.stage2", Structure: true, Detail: map[string]float64{}}, nil
+}
