@@ -29,7 +29,8 @@ const (
 	plastic    = "freeze.when=plasticity "
 	saturation = "exit.confidence=saturation "
 	softmax    = "exit.confidence=softmax "
-	propagated = "exit.propagate=true model.key_value_heads=0 " // which wants as many keys as queries
+	propagated = "exit.propagate=true "
+	weighted   = "exit.share=0 exit.train=weighted "
 	everyLeave = "exit.share=0 exit.threshold=-1 exit.probe=0 "
 	topk       = "mod.route=topk "
 	ungrouped  = "model.key_value_heads=0 " // hash buckets want as many keys as queries
@@ -59,10 +60,12 @@ var rows = []row{
 	{name: "freeze", sets: "dynamic.kind=freeze freeze.layers=7"},
 	{name: "freeze, then thaw", sets: "parallel.replicas=1 dynamic.kind=freeze train.steps=20 freeze.thaw=3 " + plastic, check: thaws},
 	{name: "attention", sets: "dynamic.kind=attention"},
+	{name: "attention, keys of their own", sets: "dynamic.kind=attention attention.keys=own"},
 	{name: "exit", sets: "dynamic.kind=exit"},
 	{name: "exit by saturation", sets: "dynamic.kind=exit " + saturation},
 	{name: "exit by softmax", sets: "dynamic.kind=exit " + softmax},
 	{name: "exit, propagated", sets: "dynamic.kind=exit exit.propagate=true"},
+	{name: "exit by weighted losses, then classifiers", sets: "dynamic.kind=exit exit.stage2=6 " + weighted},
 	{name: "mod", sets: "dynamic.kind=mod"},
 	{name: "mod by topk", sets: "dynamic.kind=mod " + topk},
 	{name: "prune, freeze", sets: "dynamic.kind=prune+freeze freeze.thaw=3 train.steps=20 " + plastic, check: thaws},
@@ -482,7 +485,9 @@ func drawn(t *testing.T, seed uint64) (name string, c config.Config) {
 		p.one("prune.select", "radix", "gather")
 		p.int("prune.every", 1, 2)
 		p.set("attention.buckets", 1<<p.pick(0, 3))
-		p.one("exit.share", "0", "0.3", "0.6", "0.9")
+		if !strings.Contains(r.sets, weighted) {
+			p.one("exit.share", "0", "0.3", "0.6", "0.9")
+		}
 		p.one("exit.probe", "0", "0.5", "1")
 		p.one("exit.threshold", "-0.1", "0", "0.5", "0.9")
 		p.one("mod.capacity", "0.1", "0.5", "1")

@@ -88,6 +88,7 @@ type attentionSaved struct {
 	mean, rstd, normed, qkv, lse, attended, out tensor.Mem
 	searched                                    Searched
 	joined, lists                               tensor.Mem // see forwardKeysOnly
+	all                                         tensor.Mem // queries, keys and values of all heads there; qkv's where none share
 }
 
 func (a *attention) saved(x *Exec, c *Cutter) (s attentionSaved) {
@@ -99,17 +100,24 @@ func (a *attention) saved(x *Exec, c *Cutter) (s attentionSaved) {
 		s.searched, *c = a.search.Memory(x, *c, a.heads)
 	}
 	if a.propagates {
-		s.joined, s.lists = c.Rows(3*a.hidden, d), c.Take(roomForLists(x, a.heads), tensor.I32)
+		s.joined, s.lists, s.all = c.Rows(max(a.width(), a.hidden), d), c.Take(roomForLists(x, a.heads, a.pieces()), tensor.I32), s.qkv
+		if a.keyed < a.heads {
+			s.all = c.Rows(3*a.hidden, d)
+		}
 	}
 	return s
 }
 
 // attentionHeld has in dqkv the gradient of what the linear map makes: of qv where keys are shared.
-type attentionHeld struct{ dnormed, dqkv tensor.Mem }
+type attentionHeld struct{ dnormed, dqkv, dall tensor.Mem }
 
 func (a *attention) held(x *Exec, c *Cutter) attentionHeld {
 	d := x.Backend.DType()
-	return attentionHeld{dnormed: c.Rows(a.hidden, d), dqkv: c.Rows(a.qkv.Rows(), d)}
+	h := attentionHeld{dnormed: c.Rows(a.hidden, d), dqkv: c.Rows(a.qkv.Rows(), d)}
+	if h.dall = h.dqkv; a.propagates && a.keyed < a.heads {
+		h.dall = c.Rows(3*a.hidden, d)
+	}
+	return h
 }
 
 func (a *attention) Readings() []Reading {

@@ -40,7 +40,7 @@ func TestLlamaRefuses(t *testing.T) {
 		"model.norm_eps=0":                                                        "model.norm_eps = 0.0: wanted a number above 0",
 		"model.family=mamba":                                                      `model.family = "mamba": wanted "gpt2" or "llama"`,
 		"model.key_value_heads=2 dynamic.kind=attention":                          "wanted as many key-value heads as heads beside attention",
-		"model.key_value_heads=2 dynamic.kind=exit exit.propagate=true":           "wanted as many key-value heads as heads where states",
+		"model.key_value_heads=2 dynamic.kind=exit exit.propagate=true":           "",
 		"model.key_value_heads=2 dynamic.kind=exit+prune+freeze freeze.when=step": "",
 		"dynamic.kind=attention":                                                  "",
 		"model.family=gpt2 model.key_value_heads=3":                               "",

@@ -77,10 +77,32 @@ func TestGradientOfPropagation(t *testing.T) {
 	}
 }
 
+// TestGradientOfPropagatedGroups: likewise where heads share keys and values, and turn.
+func TestGradientOfPropagatedGroups(t *testing.T) {
+	c := modeltest.SmallLlama
+	c.Blocks = 3
+	c = c.With(Exits{After: "1,2", Confidence: "softmax", Threshold: 2, Probe: 0.4, Weight: 0.3, Propagate: true})
+	ch := newChain(t, c, tensor.F64)
+	modeltest.Enlarge(ch.S)
+	leaveBy(ch, 6)
+	modeltest.CheckGradients(t, ch)
+	if first := ch.Batches[exits(ch)[0]].Leaves(); first.KeysOnly() != 6 {
+		t.Errorf("%d tokens have departed, want 6", first.KeysOnly())
+	}
+}
+
 // TestPropagation: the states of tokens that go on are those of a model that computes every
 // block for all tokens, and puts back what tokens that left had then.
 func TestPropagation(t *testing.T) {
-	c := propagating("softmax", 2)
+	groups := modeltest.SmallLlama
+	groups.Blocks = 3
+	for _, c := range []model.Config{propagating("softmax", 2), groups.With(Exits{After: "1,2", Confidence: "softmax", Threshold: 2, Propagate: true})} {
+		checkPropagation(t, c)
+	}
+}
+
+func checkPropagation(t *testing.T, c model.Config) {
+	t.Helper()
 	got := newChain(t, c, tensor.F64)
 	modeltest.Enlarge(got.S)
 	leaveBy(got, 4)

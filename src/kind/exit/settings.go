@@ -80,7 +80,6 @@ func check(c config.Config, rule config.Rule) {
 		return
 	}
 	e, mod := config.Of[options](c), c.Dynamic.Has("mod")
-	rule(c.Keyed() != c.Model.Heads && e.Propagate, "as many key-value heads as heads where states of tokens that left go on", "model.key_value_heads exit.propagate")
 	rule(e.check(c.Model.Blocks) != "", e.check(c.Model.Blocks), "exit.after exit.from model.blocks")
 	rule(mod && e.Confidence == "saturation", "classifier or softmax beside mod: routed blocks do not keep what entered them", "exit.confidence dynamic.kind")
 	rule(mod && e.Propagate, "exit.propagate = false beside mod: routed blocks do not tell tokens that have left from others", "exit.propagate dynamic.kind")
