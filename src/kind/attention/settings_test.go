@@ -20,3 +20,14 @@ func TestAttentionInBucketsKeepsAllTokens(t *testing.T) {
 		}
 	}
 }
+
+// TestSharedKeysBeginAnew: a model whose keys are shared has none to take from a file of another
+// program.
+func TestSharedKeysBeginAnew(t *testing.T) {
+	for keys, refused := range map[string]bool{"shared": true, "own": false} {
+		_, err := config.Load("", []string{"dynamic.kind=attention", "model.weights=gpt2", "attention.keys=" + keys})
+		if got := err != nil && strings.Contains(err.Error(), `attention.keys = "own" beside model.weights`); got != refused || err != nil && !got {
+			t.Errorf("%s: refused %v, want %v (%v)", keys, got, refused, err)
+		}
+	}
+}
