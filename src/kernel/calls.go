@@ -135,10 +135,8 @@ func (c *Call) impossible() string {
 		if d.NH*d.HS > d.C {
 			return "heads are wider than a row"
 		}
-	case c.Op == ShareKeys || c.Op == ShareKeysGradient:
-		if d.NH < 1 || d.C%d.NH != 0 {
-			return "channels are not a multiple of heads"
-		}
+	case (c.Op == ShareKeys || c.Op == ShareKeysGradient) && (d.NH < 1 || d.C%d.NH != 0):
+		return "channels are not a multiple of heads"
 	case AttentionForward <= c.Op && c.Op <= SparseAttentionBackward:
 		if d.NH < 1 || d.C%d.NH != 0 {
 			return "channels are not a multiple of heads"

@@ -78,7 +78,7 @@ var shapers []func(config.Config, *Config)
 func RegisterShaper(shaper func(config.Config, *Config)) { shapers = append(shapers, shaper) }
 
 // Beyond names the kinds of dynamism by which the model is another one than its family's, as
-// "exit+mod"; "" if there are none.
+// settings do, with + between them; "" if there are none.
 func (c Config) Beyond() string {
 	var names []string
 	for _, e := range c.Kinds.list() {

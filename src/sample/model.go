@@ -97,7 +97,7 @@ func Knows(c model.Config) error {
 		return fmt.Errorf("a model of dynamic.kind %s, want one without attention and exit: sample knows neither", kind)
 	}
 	if r != nil && c.Shared() > 0 {
-		return fmt.Errorf("a model with experts in a mixture of depths (%s), want one of both: sample knows no more", r.Name())
+		return fmt.Errorf("a model with several MLPs in blocks that take some of the tokens (%s), want one of both: sample knows no more", r.Name())
 	}
 	return nil
 }

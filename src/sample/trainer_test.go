@@ -240,7 +240,7 @@ func TestRefusesOtherModels(t *testing.T) {
 		want  string
 	}{
 		{buckets, "a model of dynamic.kind attention, want one without attention and exit: sample knows neither"},
-		{tiny.With(mod.Depths{Capacity: 1}).With(moe.Experts{Count: 2, Top: 1}), "a model with experts in a mixture of depths (mod), want one of both: sample knows no more"},
+		{tiny.With(mod.Depths{Capacity: 1}).With(moe.Experts{Count: 2, Top: 1}), "a model with several MLPs in blocks that take some of the tokens (mod), want one of both: sample knows no more"},
 		{other, "a model of family mamba, want gpt2 or llama: sample knows no other"},
 	} {
 		if _, err := New(c.shape, 1, nil, nil); err == nil || err.Error() != c.want {

@@ -65,9 +65,9 @@ func do[F Float](_ device.Stream, call *kernel.Call) {
 	case kernel.AttentionHash:
 		attentionHash(indices(0), indices(1), doubles(2), x(3), indices(4), x(5), call.Buckets, call.Shared, c, call.NH)
 	case kernel.ShareKeys:
-		ShareKeys(x(0), x(1), n, c, call.NH)
+		shareKeys(x(0), x(1), n, c, call.NH)
 	case kernel.ShareKeysGradient:
-		ShareKeysGradient(x(0), x(1), x(2), n, c, call.NH)
+		shareKeysGradient(x(0), x(1), x(2), n, c, call.NH)
 	case kernel.SparseAttentionForward:
 		sparseAttentionForward(x(0), x(1), x(2), indices(3), indices(4), indices(5), call.Longest, call.Buckets, c, call.NH)
 	case kernel.SparseAttentionBackward:

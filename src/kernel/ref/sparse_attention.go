@@ -168,9 +168,9 @@ func sparseScores[F Float](s, q, k []F, keys []int32, stride int) {
 // least is the smallest length that a key is made of its query by.
 const least = 1e-12
 
-// ShareKeys sets the rows of qkv (n, 3c) to those of qv (n, 2c) with a key between query and
+// shareKeys sets the rows of qkv (n, 3c) to those of qv (n, 2c) with a key between query and
 // value, as kernel.Backend says.
-func ShareKeys[F Float](qkv, qv []F, n, c, nh int) {
+func shareKeys[F Float](qkv, qv []F, n, c, nh int) {
 	hs := c / nh
 	for i := range n {
 		row := qkv[i*3*c:][:3*c]
@@ -186,8 +186,8 @@ func ShareKeys[F Float](qkv, qv []F, n, c, nh int) {
 	}
 }
 
-// ShareKeysGradient sets dqv (n, 2c) from dqkv and qkv (n, 3c), as kernel.Backend says.
-func ShareKeysGradient[F Float](dqv, dqkv, qkv []F, n, c, nh int) {
+// shareKeysGradient sets dqv (n, 2c) from dqkv and qkv (n, 3c), as kernel.Backend says.
+func shareKeysGradient[F Float](dqv, dqkv, qkv []F, n, c, nh int) {
 	hs := c / nh
 	for i := range n {
 		copy(dqv[i*2*c+c:][:c], dqkv[i*3*c+2*c:][:c])
