@@ -43,7 +43,7 @@ processes took cores that the measurement wanted, or when neighbours disagree.
 
 Every line names the CPU, the instruction set of dynmo's kernels, and the BLAS with the
 type of core that its kernels are for; "-" stands where there is nothing to reach.`,
-		benchGemm(&flags), benchSpMM(&flags), benchStep(&flags), benchSample(&flags), benchCheckpoint(&flags), benchNet(&flags), benchGPU(&flags), benchSchedule(&flags), benchScale(&flags))
+		benchGemm(&flags), benchSpMM(&flags), benchStep(&flags), benchSample(&flags), benchCheckpoint(&flags), benchNet(&flags), benchNode(&flags), benchGPU(&flags), benchSchedule(&flags), benchScale(&flags))
 	c.PersistentPreRun = func(*cobra.Command, []string) {
 		flags.watch = nodebench.NewWatch()
 		flags.machine = flags.watch.Machine(revision())
@@ -222,7 +222,7 @@ func (f *benchFlags) report(c *cobra.Command, results []nodebench.Result) error 
 		return err
 	}
 	f.warn(c, results)
-	return verdict(results)
+	return unreached(results)
 }
 
 // write prints figures with the machine they belong to.
@@ -252,8 +252,8 @@ func (f *benchFlags) warn(c *cobra.Command, results []nodebench.Result) {
 	}
 }
 
-// verdict returns an error if any figure is invalid or too low.
-func verdict(results []nodebench.Result) error {
+// unreached returns an error if any figure is invalid or too low.
+func unreached(results []nodebench.Result) error {
 	failed := 0
 	for _, r := range results {
 		if !r.OK {

@@ -70,7 +70,7 @@ figure is the bound over the makespan.`,
 			if err := writeUnequal(out, unequal); err != nil {
 				return err
 			}
-			return verdict(results)
+			return unreached(results)
 		},
 	}
 	c.Flags().Uint64Var(&seed, "seed", 1, "of the draws")

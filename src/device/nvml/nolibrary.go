@@ -18,6 +18,9 @@ func (l *Library) Close() error { return nil }
 // Inventory returns nothing.
 func (l *Library) Inventory() ([]GPU, error) { return nil, errAbsent }
 
+// Health returns nothing.
+func (l *Library) Health() ([]Health, error) { return nil, errAbsent }
+
 // Meter returns an error: this binary was built without cgo.
 func (l *Library) Meter(uuid string) (*Meter, error) { return nil, errAbsent }
 

@@ -24,6 +24,20 @@ type GPU struct {
 	ECCErrors   int64    `json:"ecc_errors"`         // uncorrected, since the driver was loaded
 }
 
+// Unknown is a figure of a Health that the GPU does not tell.
+const Unknown = -1
+
+// Health is what a GPU reports about its own faults. A figure may be Unknown.
+type Health struct {
+	Uncorrected  int // ECC errors that could not be corrected, since the driver was loaded
+	Remapped     int // rows of the memory that were replaced by spare ones
+	RemapPending bool
+	RemapFailed  bool // a row could not be replaced: the board is to be returned
+	PCIeWidth    int  // lanes that the link uses
+	PCIeMost     int  // lanes that GPU and slot have
+	Links        int  // NVLinks that are up
+}
+
 // reasons names the bits of why a clock is held back. An idle GPU and one whose
 // clocks were set on purpose are not throttled, but their clock is low as well.
 var reasons = []struct {

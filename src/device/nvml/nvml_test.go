@@ -38,6 +38,10 @@ func bare() *mock.Device {
 		GetEccModeFunc:                      func() (nvml.EnableState, nvml.EnableState, nvml.Return) { return 1, 1, no },
 		GetTotalEccErrorsFunc:               func(nvml.MemoryErrorType, nvml.EccCounterType) (uint64, nvml.Return) { return 7, no },
 		GetTotalEnergyConsumptionFunc:       func() (uint64, nvml.Return) { return 7, no },
+		GetRemappedRowsFunc:                 func() (int, int, bool, bool, nvml.Return) { return 7, 7, true, true, no },
+		GetCurrPcieLinkWidthFunc:            func() (int, nvml.Return) { return 7, no },
+		GetMaxPcieLinkWidthFunc:             func() (int, nvml.Return) { return 7, no },
+		GetNvLinkStateFunc:                  func(int) (nvml.EnableState, nvml.Return) { return nvml.FEATURE_ENABLED, no },
 	}
 }
 
@@ -58,6 +62,18 @@ func talkative() *mock.Device {
 		return nvml.FEATURE_ENABLED, nvml.FEATURE_ENABLED, yes
 	}
 	d.GetTotalEccErrorsFunc = func(nvml.MemoryErrorType, nvml.EccCounterType) (uint64, nvml.Return) { return 2, yes }
+	d.GetRemappedRowsFunc = func() (int, int, bool, bool, nvml.Return) { return 3, 1, true, false, yes }
+	d.GetCurrPcieLinkWidthFunc = func() (int, nvml.Return) { return 8, yes }
+	d.GetMaxPcieLinkWidthFunc = func() (int, nvml.Return) { return 16, yes }
+	d.GetNvLinkStateFunc = func(link int) (nvml.EnableState, nvml.Return) {
+		switch {
+		case link < 3:
+			return nvml.FEATURE_ENABLED, yes
+		case link == 3:
+			return nvml.FEATURE_DISABLED, yes
+		}
+		return nvml.FEATURE_ENABLED, nvml.ERROR_INVALID_ARGUMENT
+	}
 	return d
 }
 
@@ -94,6 +110,19 @@ func TestInventory(t *testing.T) {
 	}
 	if want := []string{"power cap", "hardware thermal slowdown"}; !slices.Equal(g.Throttle, want) {
 		t.Errorf("throttled by %v, want %v", g.Throttle, want)
+	}
+}
+
+func TestHealth(t *testing.T) {
+	list, err := library(t, bare(), talkative()).Health()
+	expect.OK(t, err)
+	for i, want := range []Health{
+		{Uncorrected: Unknown, Remapped: Unknown, PCIeWidth: Unknown, PCIeMost: Unknown, Links: Unknown},
+		{Uncorrected: 2, Remapped: 4, RemapPending: true, PCIeWidth: 8, PCIeMost: 16, Links: 3},
+	} {
+		if list[i] != want {
+			t.Errorf("GPU %d: %+v, want %+v", i, list[i], want)
+		}
 	}
 }
 

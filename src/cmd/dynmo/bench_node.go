@@ -1,0 +1,201 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"dynmo/src/comm/mpi"
+	"dynmo/src/device/cuda"
+	"dynmo/src/nodebench/verdict"
+)
+
+// nodeFlags are the flags of bench node.
+type nodeFlags struct {
+	bench *benchFlags
+
+	quick      bool
+	small      bool
+	seconds    float64
+	limit      time.Duration
+	burn       time.Duration
+	folder     string
+	reference  string
+	write      string // a reference
+	records    string
+	judge      string
+	nodes      string
+	prometheus string
+	page       string
+	compare    string
+	topology   string
+
+	bounds *verdict.Reference
+}
+
+// benchNode returns the command that measures nodes and names the slow ones.
+func benchNode(flags *benchFlags) *cobra.Command {
+	n := &nodeFlags{bench: flags, seconds: 2, limit: time.Minute, folder: os.TempDir()}
+	c := &cobra.Command{
+		Use:   "node",
+		Short: "Measure nodes and GPUs, and name those that are slow or faulty",
+		Long: `Measure nodes and GPUs, and name those that are slow or faulty. The status is 0 if
+there are none, 1 if there are some, 2 if the command line is wrong.
+
+One process a GPU, or one a node without GPUs (srun or mpirun dynmo bench node); alone it
+measures this machine. The first process of a node measures the host: a float32 product
+(gemm_f32), STREAM's triad, a sparse product (csr_f32), a file that is written and read. The
+processes share the node's GPUs: copies, products in float32 and bf16, a sparse one,
+copies from and to the host, each on all GPUs of a node at once; then NVML's clocks, power,
+temperature, ECC errors, remapped rows, PCIe lanes and NVLinks, and the kernel's Xid
+messages. Then nodes exchange messages: MPI's latency, bandwidth, allreduce; of GPUs, NCCL's.
+
+A device is slow against the file of --reference, or against its peers: devices of the same
+product in the job, from five nodes on. With the median m of the peers' speeds and d the
+median distance from it, slow is (m - speed) / max(1.48 d, 0.057 m) >= 3.5, so at least
+20 % slower. What cannot be measured is said to be not available and fails nobody.
+
+--records DIR keeps what every process found, check by check, and --judge DIR judges such a
+folder later: the nodes that died on the way are named and the others judged.
+jobs/node_bench.sbatch does both.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := n.check(c); err != nil {
+				leaveItToRank0(err)
+				return usageError{err}
+			}
+			if n.judge != "" {
+				return n.judgeRecords(c)
+			}
+			if gpus, err := cuda.Probe(); err == nil && len(gpus.GPUs) > 0 && !n.passive() {
+				if _, err := sibling(); err == nil || cuda.Built {
+					if err := useGPU("cuda"); err != nil {
+						return err
+					}
+				}
+			}
+			if mpi.Launched() {
+				return n.underMPI(c)
+			}
+			return n.alone(c)
+		},
+	}
+	f := c.Flags()
+	f.BoolVar(&n.quick, "quick", false, "for a health check: this machine alone, under 50 s, silent if it is healthy; with a job on it no measurement, only what devices report")
+	f.BoolVar(&n.small, "small", false, "small operands, whose rates mean nothing: whether everything runs")
+	f.Float64Var(&n.seconds, "seconds", n.seconds, "seconds of the rounds of a check, above 0")
+	f.DurationVar(&n.limit, "limit", n.limit, "longest time of one check; a longer one has run out of time")
+	f.DurationVar(&n.burn, "burn", 0, "repeat products for as long and compare their bits, between equal devices too")
+	f.StringVar(&n.folder, "folder", n.folder, "where a file is written and read")
+	f.StringVar(&n.reference, "reference", "", "file of what checks should reach")
+	f.StringVar(&n.write, "write-reference", "", "write such a file from what is measured")
+	f.StringVar(&n.records, "records", "", "folder, shared by all nodes, that gets what each process found")
+	f.StringVar(&n.judge, "judge", "", "measure nothing: judge the records in this folder")
+	f.StringVar(&n.nodes, "nodes", "", "with --judge, the nodes that should have answered, as node[1-180]")
+	f.StringVar(&n.prometheus, "prometheus", "", "also write a text file for Prometheus's node exporter")
+	f.StringVar(&n.page, "page", "", "also write a page for a browser")
+	f.StringVar(&n.compare, "compare", "", "say what has changed since this output of --json")
+	f.StringVar(&n.topology, "topology", "", "Slurm's topology.conf: switches are judged too")
+	return c
+}
+
+// check returns what is wrong with the flags, and reads the reference.
+func (n *nodeFlags) check(c *cobra.Command) error {
+	switch {
+	case n.bench.clock != "wall":
+		return errors.New("--clock: bench node measures what a machine does: want --clock wall")
+	case c.Flags().Changed("rounds"):
+		return errors.New("--rounds: has no effect: want --seconds")
+	case n.seconds <= 0 || n.seconds > 600:
+		return fmt.Errorf("--seconds %g: want above 0, at most 600", n.seconds)
+	case n.limit < time.Second:
+		return fmt.Errorf("--limit %v: want at least 1s", n.limit)
+	case n.burn < 0:
+		return fmt.Errorf("--burn %v: want at least 0", n.burn)
+	case n.quick && (n.burn > 0 || n.records != "" || mpi.Launched()):
+		return errors.New("--quick looks at this machine alone, by itself: want no --burn, no --records, no mpirun or srun with several tasks")
+	case n.nodes != "" && n.judge == "":
+		return errors.New("--nodes: want --judge")
+	}
+	if info, err := os.Stat(n.folder); err != nil || !info.IsDir() {
+		return fmt.Errorf("--folder %s: want a folder", n.folder)
+	}
+	if n.quick && !c.Flags().Changed("seconds") {
+		n.seconds = 0.5
+	}
+	if !c.Flags().Changed("threads") {
+		n.bench.threads = allowedCores()
+	}
+	if n.bench.threads < 1 {
+		return fmt.Errorf("--threads %d: want at least 1", n.bench.threads)
+	}
+	if n.reference != "" {
+		bounds, err := verdict.ReadReference(n.reference)
+		if err != nil {
+			return err
+		}
+		n.bounds = bounds
+	}
+	return nil
+}
+
+// allowedCores returns how many processors the launcher left to this process.
+func allowedCores() int {
+	var set unix.CPUSet
+	if unix.SchedGetaffinity(0, &set) != nil {
+		return runtime.NumCPU()
+	}
+	return set.Count()
+}
+
+// nodeName returns what Slurm calls this node, or its host name.
+func nodeName() string {
+	host, _ := os.Hostname()
+	return cmp.Or(os.Getenv("SLURMD_NODENAME"), host, "unknown")
+}
+
+// passive reports whether nothing is to be measured: in a quick check, while a job is here.
+func (n *nodeFlags) passive() bool { return n.quick && jobIsHere() }
+
+// jobIsHere reports whether a step of a Slurm job runs on this node. It looks for Slurm's
+// process of a step and asks no daemon.
+func jobIsHere() bool {
+	entries, _ := os.ReadDir("/proc")
+	for _, e := range entries {
+		name, err := os.ReadFile("/proc/" + e.Name() + "/comm")
+		if err == nil && string(name) == "slurmstepd\n" {
+			return true
+		}
+	}
+	return false
+}
+
+// alone measures this machine as one process.
+func (n *nodeFlags) alone(c *cobra.Command) error {
+	r, err := n.newRecorder(0)
+	if err != nil {
+		return usageError{err}
+	}
+	limit := n.limit
+	if n.quick {
+		limit = quickLimit
+	}
+	r.limit, r.expired = limit, func(row verdict.Row) {
+		err := fmt.Errorf("%s: ran out of time after %v", row.Name(), limit)
+		os.Exit(tell(c.Root().Name(), err, c.ErrOrStderr()))
+	}
+	n.measure(r, 0, 1)
+	if err := r.close(); err != nil {
+		return err
+	}
+	return n.conclude(c, r.rows, nil, nil)
+}
+
+// quickLimit is the longest time of a quick check: Slurm ends a health check after 60 s.
+const quickLimit = 45 * time.Second

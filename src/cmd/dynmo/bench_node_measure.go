@@ -1,0 +1,379 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"dynmo/src/device"
+	devcpu "dynmo/src/device/cpu"
+	devcuda "dynmo/src/device/cuda"
+	"dynmo/src/device/nvml"
+	"dynmo/src/kernel/cpu"
+	"dynmo/src/kernel/cuda"
+	"dynmo/src/nodebench"
+	"dynmo/src/nodebench/verdict"
+	"dynmo/src/record"
+	"dynmo/src/tensor"
+)
+
+// recorder collects the rows of a process, and writes each to a file at once where there is
+// one. It ends a process whose check runs out of time.
+type recorder struct {
+	node    string
+	file    *os.File // nil: there are no records
+	failed  error
+	rows    []verdict.Row
+	whole   bool // limit is for all checks together
+	limit   time.Duration
+	timer   *time.Timer
+	expired func(verdict.Row)
+	mutex   sync.Mutex
+}
+
+// newRecorder returns the recorder of a rank.
+func (n *nodeFlags) newRecorder(rank int) (*recorder, error) {
+	r := &recorder{node: nodeName(), limit: n.limit, whole: n.quick}
+	if n.records == "" {
+		return r, nil
+	}
+	if err := os.MkdirAll(n.records, 0o777); err != nil {
+		return nil, fmt.Errorf("--records: %w", err)
+	}
+	var err error
+	r.file, err = os.Create(filepath.Join(n.records, fmt.Sprintf("%s.%d.jsonl", r.node, rank)))
+	if err != nil {
+		return nil, fmt.Errorf("--records: %w", err)
+	}
+	return r, nil
+}
+
+// begin notes that a check begins. If it does not end in time, a row says so, and expired is
+// called, which ends the process: a GPU that hangs cannot be called off.
+func (r *recorder) begin(device, model, check string) {
+	row := verdict.Row{Node: r.node, Device: device, Model: model, Check: check}
+	late := row
+	late.Status = verdict.TimedOut
+	row.Status = verdict.Begun
+	r.write(row)
+	if r.timer != nil && r.whole {
+		return
+	}
+	if r.timer != nil {
+		r.timer.Stop()
+	}
+	r.timer = time.AfterFunc(r.limit, func() {
+		r.write(late)
+		r.expired(late)
+	})
+}
+
+// write writes a row to the file.
+func (r *recorder) write(row verdict.Row) {
+	if r.file == nil {
+		return
+	}
+	text, err := json.Marshal(row)
+	if err == nil {
+		r.mutex.Lock()
+		defer r.mutex.Unlock()
+		_, err = r.file.Write(append(text, '\n'))
+	}
+	if r.failed == nil {
+		r.failed = err
+	}
+}
+
+// add keeps rows.
+func (r *recorder) add(rows ...verdict.Row) {
+	for _, row := range rows {
+		r.rows = append(r.rows, row)
+		r.write(row)
+	}
+}
+
+// results keeps the figures of a device.
+func (r *recorder) results(device, model string, results []nodebench.Result) {
+	for _, x := range results {
+		name := strings.TrimPrefix(strings.TrimPrefix(x.Name, "emulated/"), "gpu/")
+		r.add(verdict.Row{Node: r.node, Device: device, Model: model, Check: name, Value: x.Value, Low: x.Low, High: x.High,
+			Unit: x.Unit, Status: verdict.Measured, Wrong: x.Wrong})
+	}
+}
+
+// unavailable keeps a row of a check that cannot be made.
+func (r *recorder) unavailable(device, model, check string, why error) {
+	r.add(verdict.Row{Node: r.node, Device: device, Model: model, Check: check, Status: verdict.NotAvailable,
+		Note: strings.Join(strings.Fields(why.Error()), " ")})
+}
+
+// broken keeps a row of a check that failed.
+func (r *recorder) broken(device, model, check string, err error) {
+	r.add(verdict.Row{Node: r.node, Device: device, Model: model, Check: check, Status: verdict.Faulty,
+		Note: strings.Join(strings.Fields(err.Error()), " ")})
+}
+
+// idle stops the limit of the last check.
+func (r *recorder) idle() {
+	if r.timer != nil {
+		r.timer.Stop()
+		r.timer = nil
+	}
+}
+
+// close ends the records.
+func (r *recorder) close() error {
+	r.idle()
+	if r.file == nil {
+		return nil
+	}
+	r.write(verdict.Row{Node: r.node, Status: verdict.Ended})
+	err := r.file.Close()
+	if r.failed != nil {
+		err = r.failed
+	}
+	if err != nil {
+		return fmt.Errorf("--records: %w", err)
+	}
+	return nil
+}
+
+// measure makes the checks of one of the processes of a node: its GPUs, and of the first one
+// what the devices report, and the host.
+func (n *nodeFlags) measure(r *recorder, local, processes int) {
+	var watch *gpuWatch
+	if local == 0 {
+		watch = r.watchGPUs()
+	}
+	if !n.passive() {
+		n.measureGPUs(r, local, processes)
+	}
+	if local != 0 {
+		return
+	}
+	r.report(watch)
+	if !n.passive() {
+		n.measureHost(r)
+	}
+}
+
+// measureHost measures the host's part of the node.
+func (n *nodeFlags) measureHost(r *recorder) {
+	model := fmt.Sprintf("%s, %d threads", record.Here(false).CPU, n.bench.threads)
+	k, err := cpu.New(n.bench.threads)
+	if err != nil {
+		r.unavailable("host", model, "gemm_f32", err)
+		return
+	}
+	defer k.Close()
+	h := nodebench.Host{
+		Kernels: k, Device: devcpu.New(device.NewWall()), Threads: n.bench.threads, Seconds: n.seconds, Folder: n.folder, Small: n.small,
+		Begin: func(check string) { r.begin("host", model, check) },
+		Done:  func(results []nodebench.Result) { r.results("host", model, results) },
+	}
+	if err := h.Measure(); err != nil {
+		r.broken("host", model, "checks", err)
+	}
+	if n.burn > 0 {
+		r.burned("host", model, n.burn, h.Burn)
+	}
+	r.idle()
+}
+
+// burned keeps what a burn found.
+func (r *recorder) burned(device, model string, d time.Duration, burn func(seconds float64) (nodebench.Burned, error)) {
+	limit := r.limit
+	r.limit += d
+	r.begin(device, model, "burn")
+	r.limit = limit
+	b, err := burn(d.Seconds())
+	if err != nil {
+		r.broken(device, model, "burn", err)
+		return
+	}
+	r.add(verdict.Row{Node: r.node, Device: device, Model: model, Check: "burn", Value: float64(b.Products), Unit: "products",
+		Status: verdict.Measured, Wrong: b.Wrong, Digest: fmt.Sprintf("%016x", b.Digest)})
+}
+
+// measureGPUs measures every processes'th GPU of the node.
+func (n *nodeFlags) measureGPUs(r *recorder, local, processes int) {
+	if !devcuda.Built {
+		if local == 0 {
+			if driver, err := devcuda.Probe(); err == nil && len(driver.GPUs) > 0 {
+				_, err := sibling()
+				r.unavailable("gpus", "", "rates", err)
+			}
+		}
+		return
+	}
+	visible, err := devcuda.Visible()
+	if err != nil {
+		r.broken("gpus", "", "count", err)
+		return
+	}
+	for ordinal := local; ordinal < visible; ordinal += processes {
+		if err := n.measureGPU(r, ordinal); err != nil {
+			r.broken(fmt.Sprintf("gpu%d", ordinal), "", "checks", err)
+		}
+	}
+}
+
+// gpuRounds is how many rounds a GPU's median is taken over.
+const gpuRounds = 20
+
+func (n *nodeFlags) measureGPU(r *recorder, ordinal int) (err error) {
+	name, model := fmt.Sprintf("gpu%d", ordinal), ""
+	r.begin(name, model, "start")
+	dev, err := devcuda.New(device.NewWall(), ordinal)
+	if err != nil {
+		return err
+	}
+	defer dev.Close()
+	model = dev.Describe().Name
+	f32, err := cuda.New(tensor.F32)
+	if err != nil {
+		return err
+	}
+	defer f32.Close()
+	bf16, err := cuda.New(tensor.BF16)
+	if err != nil {
+		return err
+	}
+	defer bf16.Close()
+	g := nodebench.GPU{
+		Device: dev, F32: f32, BF16: bf16, Rounds: gpuRounds,
+		Emulated: strings.Contains(model, "emulated"), Quick: n.small || strings.Contains(model, "emulated"),
+		Done: func(results []nodebench.Result) { r.results(name, model, results) },
+	}
+	if failed := g.MeasureNode(func(part string) { r.begin(name, model, part) }); failed != nil {
+		r.broken(name, model, "checks", failed)
+	}
+	if n.burn > 0 {
+		r.burned(name, model, n.burn, g.Burn)
+	}
+	r.idle()
+	return nil
+}
+
+// gpuWatch looks at the GPUs of this node while they are measured.
+type gpuWatch struct {
+	library *nvml.Library
+	absent  error
+	stop    chan struct{}
+	done    sync.WaitGroup
+	most    []nvml.GPU // with the highest power and the clocks at it, the highest temperature, all reasons to throttle
+}
+
+// watchEvery is the time between two looks: shorter than a part that is measured.
+const watchEvery = 50 * time.Millisecond
+
+// watchGPUs begins to look.
+func (r *recorder) watchGPUs() *gpuWatch {
+	w := &gpuWatch{stop: make(chan struct{})}
+	if w.library, w.absent = nvml.Open(); w.absent != nil {
+		return w
+	}
+	if w.most, w.absent = w.library.Inventory(); w.absent != nil {
+		w.library.Close()
+		return w
+	}
+	w.done.Go(func() {
+		for {
+			select {
+			case <-w.stop:
+				return
+			case <-time.After(watchEvery):
+			}
+			now, err := w.library.Inventory()
+			if err != nil {
+				continue // Health has the error
+			}
+			for i := range min(len(now), len(w.most)) {
+				m := &w.most[i]
+				if now[i].PowerWatts > m.PowerWatts { // an idle GPU's clock is low or high as it likes
+					m.PowerWatts, m.ClockMHz, m.MemoryMHz = now[i].PowerWatts, now[i].ClockMHz, now[i].MemoryMHz
+				}
+				m.Celsius = max(m.Celsius, now[i].Celsius)
+				for _, reason := range now[i].Throttle {
+					if !strings.Contains(strings.Join(m.Throttle, ", "), reason) {
+						m.Throttle = append(m.Throttle, reason)
+					}
+				}
+			}
+		}
+	})
+	return w
+}
+
+// report ends a watch and keeps what the GPUs and the kernel tell.
+func (r *recorder) report(w *gpuWatch) {
+	defer r.reportXIDs()
+	if w.absent != nil {
+		r.unavailable("gpus", "", "nvml", w.absent)
+		return
+	}
+	close(w.stop)
+	w.done.Wait()
+	defer w.library.Close()
+	r.begin("gpus", "", "nvml")
+	health, err := w.library.Health()
+	if err != nil || len(health) != len(w.most) {
+		r.broken("gpus", "", "nvml", fmt.Errorf("a GPU was lost: %w", err))
+		return
+	}
+	r.add(verdict.Row{Node: r.node, Device: "node", Model: record.Here(false).CPU, Check: "gpus", Value: float64(len(health)), Unit: "GPUs", Status: verdict.Measured})
+	for i, g := range w.most {
+		row := func(check string, value float64, unit string) verdict.Row {
+			x := verdict.Row{Node: r.node, Device: fmt.Sprintf("gpu%d", g.Index), Model: g.Name, Check: check, Value: value, Unit: unit, Status: verdict.Measured}
+			if value == 0 {
+				x.Status, x.Note = verdict.NotAvailable, "the GPU does not tell"
+			}
+			return x
+		}
+		r.add(row("clock", float64(g.ClockMHz), "MHz"), row("memory_clock", float64(g.MemoryMHz), "MHz"),
+			row("power", g.PowerWatts, "W"), row("temperature", float64(g.Celsius), "°C"))
+		r.add(verdict.HealthRows(r.node, g, health[i])...)
+	}
+}
+
+// reportXIDs keeps what the kernel's log says of GPUs, where there are some.
+func (r *recorder) reportXIDs() {
+	if _, err := os.Stat("/proc/driver/nvidia"); err != nil {
+		return // no driver, no messages
+	}
+	log, err := kernelLog()
+	if err != nil {
+		r.unavailable("gpus", "", "xid", err)
+		return
+	}
+	r.add(verdict.XIDRows(r.node, log, float64(device.Monotonic())*1e-9)...)
+}
+
+// kernelLog returns the records of /dev/kmsg, which root may read.
+func kernelLog() (string, error) {
+	fd, err := unix.Open("/dev/kmsg", unix.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return "", fmt.Errorf("/dev/kmsg: %w", err)
+	}
+	defer unix.Close(fd)
+	var log strings.Builder
+	buffer := make([]byte, 8192) // one record at most
+	for {
+		n, err := unix.Read(fd, buffer)
+		switch err {
+		case nil:
+			log.Write(buffer[:n])
+		case unix.EPIPE: // a record was overwritten meanwhile
+		case unix.EAGAIN:
+			return log.String(), nil
+		default:
+			return log.String(), fmt.Errorf("/dev/kmsg: %w", err)
+		}
+	}
+}

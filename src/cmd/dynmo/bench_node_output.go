@@ -1,0 +1,102 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"dynmo/src/input"
+	"dynmo/src/nodebench/verdict"
+	"dynmo/src/replace"
+)
+
+// conclude judges rows, writes what the flags ask for, and returns an error that names the
+// nodes that are slow or faulty.
+func (n *nodeFlags) conclude(c *cobra.Command, rows []verdict.Row, pairs []verdict.Pair, expected []string) error {
+	findings := verdict.Judge(rows, n.bounds, expected)
+	var failed []error
+	write := func(flag, path string, write func(io.Writer) error) {
+		if path == "" {
+			return
+		}
+		if err := replace.Write(path, write); err != nil {
+			failed = append(failed, fmt.Errorf("--%s: %w", flag, err))
+		}
+	}
+	if n.bounds != nil {
+		for _, model := range n.bounds.Strangers(rows) {
+			fmt.Fprintf(c.ErrOrStderr(), "dynmo bench node: warning: %s has no bound for %s: a reference of another machine?\n", n.reference, input.Visible(model))
+		}
+	}
+	write("prometheus", n.prometheus, func(w io.Writer) error { return verdict.Prometheus(w, findings) })
+	write("page", n.page, func(w io.Writer) error { return verdict.Page(w, findings, pairs) })
+	write("write-reference", n.write, func(w io.Writer) error {
+		source := fmt.Sprintf("measured %s by dynmo %s", time.Now().UTC().Format(time.DateOnly), revision())
+		return verdict.Measure(rows, source).Write(w)
+	})
+	switch {
+	case n.quick:
+	case n.bench.json:
+		if err := errors.Join(writeLines(c.OutOrStdout(), findings), writeLines(c.OutOrStdout(), pairs)); err != nil {
+			failed = append(failed, err)
+		}
+	default:
+		var text strings.Builder
+		_ = verdict.Text(&text, findings) // a builder takes all
+		if _, err := io.WriteString(c.OutOrStdout(), input.VisibleLines(text.String())); err != nil {
+			failed = append(failed, err)
+		}
+	}
+	if n.compare != "" && !n.quick {
+		old, note, err := input.Lines[verdict.Finding](n.compare, input.Records)
+		tellNotes(c.ErrOrStderr(), note)
+		if err != nil {
+			failed = append(failed, err)
+		} else {
+			fmt.Fprint(c.ErrOrStderr(), input.VisibleLines(verdict.Compare(old, findings)))
+		}
+	}
+	if bad := verdict.Bad(findings); len(bad) > 0 {
+		text := verdict.Line(findings)
+		if len(bad) == 1 {
+			text = bad[0] + ": " + verdict.Reason(findings, bad[0])
+		}
+		failed = append(failed, errors.New(text))
+	}
+	return errors.Join(failed...)
+}
+
+// judgeRecords judges what the processes of a bench have left in a folder.
+func (n *nodeFlags) judgeRecords(c *cobra.Command) error {
+	expected, err := verdict.Expand(n.nodes)
+	if err != nil {
+		return usageError{fmt.Errorf("--nodes: %w", err)}
+	}
+	paths, err := filepath.Glob(filepath.Join(n.judge, "*.jsonl"))
+	if err == nil && len(paths) == 0 {
+		if _, err = os.Stat(n.judge); err == nil && len(expected) == 0 {
+			err = fmt.Errorf("%s: %w", filepath.Join(n.judge, "*.jsonl"), fs.ErrNotExist)
+		}
+	}
+	if err != nil {
+		return usageError{fmt.Errorf("--judge: %w", err)}
+	}
+	slices.Sort(paths)
+	var rows []verdict.Row
+	for _, path := range paths {
+		list, _, err := input.Lines[verdict.Row](path, input.Records) // a torn line is that of a node that died
+		if err != nil {
+			return usageError{fmt.Errorf("--judge: %w", err)}
+		}
+		rows = append(rows, verdict.Completed(list)...)
+	}
+	return n.conclude(c, rows, nil, expected)
+}

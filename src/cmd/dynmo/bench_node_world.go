@@ -1,0 +1,226 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"dynmo/src/comm"
+	"dynmo/src/comm/mpi"
+	"dynmo/src/device"
+	devcpu "dynmo/src/device/cpu"
+	"dynmo/src/nodebench"
+	"dynmo/src/nodebench/verdict"
+	"dynmo/src/tensor"
+	"dynmo/src/trace"
+)
+
+// nodeWorld is the ranks of a bench node, and where they are.
+type nodeWorld struct {
+	*comm.Group
+	t       comm.Transport
+	hosts   []string // by node, in the order of their first ranks
+	leaders []int    // the first rank of each
+	node    int      // this rank's
+	local   int      // its number on the node
+	ranks   int      // on the node
+}
+
+func newNodeWorld(t comm.Transport, patience time.Duration) *nodeWorld {
+	w := &nodeWorld{Group: comm.New(t, comm.Options{Deadline: patience, Patience: patience}), t: t}
+	for rank, host := range w.Hosts() {
+		if !slices.Contains(w.hosts, host) {
+			w.hosts, w.leaders = append(w.hosts, host), append(w.leaders, rank)
+		}
+		if host == w.Peer(w.Rank()).Host {
+			if rank < w.Rank() {
+				w.local++
+			}
+			w.ranks++
+		}
+	}
+	w.node = slices.Index(w.hosts, w.Peer(w.Rank()).Host)
+	return w
+}
+
+// gathered is what a rank sends to rank 0.
+type gathered struct {
+	Rows  []verdict.Row
+	Pairs []verdict.Pair
+}
+
+// gather returns what all ranks found, on rank 0.
+func (w *nodeWorld) gather(mine gathered) (all gathered, err error) {
+	text, err := json.Marshal(mine)
+	if err != nil {
+		return all, err
+	}
+	parts, err := w.Gather(0, text)
+	if err != nil {
+		return all, err
+	}
+	for _, part := range parts {
+		var g gathered
+		if err := json.Unmarshal(part, &g); err != nil {
+			return all, err
+		}
+		all.Rows, all.Pairs = append(all.Rows, g.Rows...), append(all.Pairs, g.Pairs...)
+	}
+	return all, nil
+}
+
+// underMPI measures as one of several processes. Rank 0 judges.
+func (n *nodeFlags) underMPI(c *cobra.Command) error {
+	started := mpi.Within(time.Minute, func(err error) { os.Exit(tell(c.Root().Name(), err, c.ErrOrStderr())) })
+	t, err := mpi.Start()
+	started()
+	if err != nil {
+		leaveItToRank0(err)
+		return usageError{err}
+	}
+	r, err := n.newRecorder(t.Rank())
+	if err != nil {
+		t.Abort(tell(c.Root().Name(), usageError{err}, c.ErrOrStderr()))
+	}
+	// Ranks on one node measure for as long as each of some ten checks may take.
+	w := newNodeWorld(t, 10*n.limit+n.burn)
+	r.expired = func(row verdict.Row) {
+		tell(c.Root().Name(), fmt.Errorf("%s: ran out of time after %v", row.Name(), n.limit), c.ErrOrStderr())
+		os.Exit(exitFailure) // without an abort: the others go on where their launcher lets them
+	}
+	judged, err := n.together(c, w, r)
+	if err != nil && w.Rank() != 0 {
+		tell(c.Root().Name(), err, c.ErrOrStderr())
+		os.Exit(exitFailure)
+	}
+	if err != nil {
+		t.Abort(tell(c.Root().Name(), errors.Join(err, judged), c.ErrOrStderr()))
+	}
+	if err := cmp.Or(w.Close(), mpi.Stop()); err != nil {
+		return err
+	}
+	leaveItToRank0(judged)
+	return judged
+}
+
+// together measures the nodes, then the messages between them, and judges on rank 0. judged is
+// the verdict; err is that ranks are gone, and the verdict is on what there is.
+func (n *nodeFlags) together(c *cobra.Command, w *nodeWorld, r *recorder) (judged, err error) {
+	n.measure(r, w.local, w.ranks)
+	all, err := w.gather(gathered{Rows: r.rows})
+	if err == nil {
+		var net gathered
+		net, err = n.messages(w, r)
+		all.Rows, all.Pairs = append(all.Rows, net.Rows...), net.Pairs
+	}
+	if closed := r.close(); err == nil {
+		err = closed
+	}
+	if w.Rank() == 0 {
+		judged = n.conclude(c, append(all.Rows, verdict.PairRows(all.Pairs, false)...), all.Pairs, w.hosts)
+	}
+	if err != nil {
+		return judged, err
+	}
+	var text string
+	if judged != nil {
+		text = judged.Error()
+	}
+	said, err := w.Bcast(0, []byte(text))
+	if err == nil && len(said) > 0 {
+		judged = errors.New(string(said))
+	}
+	return judged, err
+}
+
+const (
+	// mostRounds is how many partners a node meets in bench node: a pair is as slow as its
+	// slower end, and of three partners one is good.
+	mostRounds = 3
+	// allreduceBytes is long enough that bandwidth counts.
+	allreduceBytes = 16 << 20
+	allreduceTimes = 5
+)
+
+// messages measures what nodes send each other, and gathers it on rank 0.
+func (n *nodeFlags) messages(w *nodeWorld, r *recorder) (gathered, error) {
+	var mine gathered
+	rounds := verdict.Tournament(len(w.hosts))
+	pairs, err := n.meet(w, r, rounds[:min(mostRounds, len(rounds))])
+	if err != nil {
+		return mine, err
+	}
+	mine.Pairs = pairs
+	if w.Size() > 1 {
+		r.begin("net", "", "mpi_allreduce")
+		elements := allreduceBytes / 8
+		if n.small {
+			elements = 1 << 10
+		}
+		seconds, wrong, err := mpi.Allreduce(elements, allreduceTimes)
+		if err != nil {
+			return mine, err
+		}
+		if w.Rank() == 0 {
+			algorithm := 8 * float64(elements) / trace.Median(seconds) * 1e-9
+			p := float64(w.Size())
+			for name, value := range map[string]float64{"mpi_allreduce_algbw": algorithm, "mpi_allreduce_busbw": algorithm * 2 * (p - 1) / p} {
+				mine.Rows = append(mine.Rows, verdict.Row{Node: "all", Device: "net", Check: name, Value: value, Unit: "GB/s", Status: verdict.Measured, Wrong: wrong})
+			}
+		}
+	}
+	r.idle()
+	return w.gather(mine)
+}
+
+// meet measures pairs of nodes, round by round, and returns those whose first node is this
+// rank's. Only the first ranks of nodes take part.
+func (n *nodeFlags) meet(w *nodeWorld, r *recorder, rounds [][][2]int) ([]verdict.Pair, error) {
+	var pairs []verdict.Pair
+	for _, round := range rounds {
+		color := comm.Outside
+		var names [2]string
+		for i, p := range round {
+			if w.local == 0 && (p[0] == w.node || p[1] == w.node) {
+				color, names = i, [2]string{w.hosts[p[0]], w.hosts[p[1]]}
+			}
+		}
+		part, err := w.t.Split(color, w.node)
+		if err != nil {
+			return nil, err
+		}
+		if part != nil {
+			r.begin("net", "", "pair "+names[0]+" "+names[1])
+			p, err := n.pair(part, names)
+			if err != nil {
+				return nil, fmt.Errorf("pair %s, %s: %w", names[0], names[1], err)
+			}
+			if part.Rank() == 0 {
+				pairs = append(pairs, p)
+			}
+			if err := part.Close(); err != nil {
+				return nil, err
+			}
+		}
+		if err := w.Barrier(); err != nil { // a node is in one pair at a time
+			return nil, err
+		}
+	}
+	return pairs, nil
+}
+
+// pair measures two nodes.
+func (n *nodeFlags) pair(part comm.Transport, names [2]string) (verdict.Pair, error) {
+	g := comm.New(part, comm.Options{Deadline: n.limit, Patience: n.limit})
+	plain := func(peer int, out, in tensor.Mem, messages int) (float64, error) {
+		return mpi.PingPong(part, peer, out, in, messages)
+	}
+	latency, bandwidth, inC, wrong, err := nodebench.Pair(g, plain, devcpu.New(device.NewWall()))
+	return verdict.Pair{A: names[0], B: names[1], Latency: latency, Bandwidth: bandwidth, Plain: inC, Bytes: nodebench.PairBytes, Wrong: wrong}, err
+}

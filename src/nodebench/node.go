@@ -1,0 +1,214 @@
+package nodebench
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"dynmo/src/device"
+	"dynmo/src/kernel"
+	"dynmo/src/random"
+	"dynmo/src/tensor"
+)
+
+// Host measures the host's part of a node: its cores, its memory and a file system.
+type Host struct {
+	Kernels kernel.Backend
+	Device  device.Device
+	Threads int     // that share the arithmetic
+	Seconds float64 // that the rounds of a check take
+	Folder  string  // of the file that is written and read
+	Small   bool    // small operands and a small file: whether everything runs
+
+	// Begin is called with the name of a check before it is made.
+	Begin func(check string)
+	// Done is called with the figures of a check when it has ended.
+	Done func([]Result)
+}
+
+// Measure makes all checks: gemm_f32, a product of square matrices; triad, a = b + s·c
+// (McCalpin 1995, STREAM), of arrays four times as large as the last cache; csr_f32, a
+// product with a weight nine tenths of which are zero; file_write and file_read. A check that
+// fails leaves out its figures, and the error says so.
+func (h Host) Measure() error {
+	var failed []error
+	for _, check := range []struct {
+		name    string
+		measure func(*hostBench)
+	}{{"gemm_f32", (*hostBench).gemm}, {"triad", (*hostBench).triad}, {"csr_f32", (*hostBench).csr}, {"file", (*hostBench).file}} {
+		h.Begin(check.name)
+		b := &hostBench{bench: newBench(h.Kernels, h.Device), Host: h}
+		check.measure(b)
+		b.free()
+		if b.err != nil {
+			failed = append(failed, fmt.Errorf("%s: %w", check.name, b.err))
+			continue
+		}
+		h.Done(b.results)
+	}
+	return errors.Join(failed...)
+}
+
+// hostBench is one check of a host under way.
+type hostBench struct {
+	*bench
+	Host
+}
+
+const (
+	// fewestTimed and mostTimed bound the rounds of a check that is timed by its seconds.
+	fewestTimed, mostTimed = 3, 200
+	// csrPercent is the percentage of zeros of the sparse check.
+	csrPercent = 90
+)
+
+// timed makes a call once to warm up, and then until the seconds of a check are over.
+func (h *hostBench) timed(call func()) spans {
+	h.span(call, 1)
+	list, begin := []float64{}, h.dev.Clock().Now()
+	for len(list) < fewestTimed || len(list) < mostTimed && h.dev.Clock().Now()-begin < h.Seconds {
+		list = append(list, h.span(call, 1))
+	}
+	return spans{list}
+}
+
+// size returns a dimension, or the small one that stands for it.
+func (h *hostBench) size(full, small int) int {
+	if h.Small {
+		return small
+	}
+	return full
+}
+
+func (h *hostBench) gemm() {
+	n := h.size(2048, 64)
+	draw := random.Keyed(1).NormFloat64
+	inp, weight, out := h.matrix(n*n, draw), h.matrix(n*n, draw), h.matrix(n*n, nil)
+	if h.err != nil {
+		return
+	}
+	spans := h.timed(func() { h.k.MatmulForward(h.stream, out, inp, weight, none, n, n, n) })
+	x, w := h.download(inp), h.download(weight)
+	wrong := wrongRows(h.download(out), n, n, n, func(i, j, l int) (float32, float32) { return x[i*n+l], w[j*n+l] })
+	h.add("gemm_f32", spans.rate(0, 2e-9*float64(n)*float64(n)*float64(n)), "GFLOP/s", 0, wrong)
+}
+
+// lastCache returns the bytes of the largest cache of a processor, 32 MiB if the system does
+// not tell.
+func lastCache() int64 {
+	text, _ := os.ReadFile("/sys/devices/system/cpu/cpu0/cache/index3/size")
+	kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(string(text)), "K"), 10, 64)
+	if err != nil {
+		return 32 << 20
+	}
+	return kib << 10
+}
+
+// triad counts the 24 bytes of an element that STREAM counts. Departs: the loop is Go's, in
+// which the processor reads an array's lines before it overwrites them.
+func (h *hostBench) triad() {
+	const least, most = 64 << 20, 512 << 20 // bytes of an array; a virtual machine may tell a cache that it has a part of
+	bytes := min(max(4*lastCache(), least), most)
+	if h.Small {
+		bytes = 1 << 20
+	}
+	n := int(bytes / 8)
+	a, b, c := tensor.Of[float64](h.alloc(bytes)), tensor.Of[float64](h.alloc(bytes)), tensor.Of[float64](h.alloc(bytes))
+	if h.err != nil {
+		return
+	}
+	const s = 3
+	split(n, h.Threads, func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			a[i], b[i], c[i] = 0, float64(i), 2
+		}
+	})
+	spans := h.timed(func() {
+		split(n, h.Threads, func(lo, hi int) {
+			a, b, c := a[lo:hi], b[lo:hi], c[lo:hi]
+			for i := range a {
+				a[i] = b[i] + s*c[i]
+			}
+		})
+	})
+	check := checker{}
+	for i := range a {
+		check.within(a[i], float64(i)+2*s, 0)
+	}
+	h.add("triad", spans.rate(0, 24e-9*float64(n)), "GB/s", 0, check.wrong)
+}
+
+func (h *hostBench) csr() {
+	n, c, o := h.size(256, 8), h.size(2048, 64), h.size(2048, 64)
+	w := newBlocks(o, c, csrPercent, 1)
+	weight, inp, out := w.csr(h.bench, upload(h.bench, w.values)), h.matrix(n*c, random.Keyed(2).NormFloat64), h.matrix(n*o, nil)
+	if h.err != nil {
+		return
+	}
+	spans := h.timed(func() { h.k.SpMMForward(h.stream, out, inp, weight, none, n) })
+	x := h.download(inp)
+	wrong := wrongRows(h.download(out), n, o, c, func(i, j, l int) (float32, float32) { return x[i*c+l], w.dense[j*c+l] })
+	h.add("csr_f32", spans.rate(0, 2e-9*float64(n)*float64(len(w.values))), "GFLOP/s", 0, wrong)
+}
+
+// file writes a file to disk, and reads it after the system has been asked to forget it. A
+// file system that keeps its files in memory shows the rate of memory.
+func (h *hostBench) file() {
+	bytes := h.size(64<<20, 1<<20)
+	text := make([]byte, bytes)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(text)
+	path := filepath.Join(h.Folder, fmt.Sprintf("dynmo-bench-%d", os.Getpid()))
+	defer os.Remove(path)
+	back, wrong := make([]byte, bytes), 0
+	var seconds [2][]float64
+	for range fewestTimed {
+		clock := h.dev.Clock()
+		begin := clock.Now()
+		if h.err = writeThrough(path, text); h.err != nil {
+			return
+		}
+		written := clock.Now()
+		if h.err = readBack(path, back); h.err != nil {
+			return
+		}
+		seconds[0], seconds[1] = append(seconds[0], written-begin), append(seconds[1], clock.Now()-written)
+		for i := range back {
+			if back[i] != text[i] {
+				wrong++
+			}
+		}
+	}
+	for i, name := range []string{"file_write", "file_read"} {
+		h.add(name, spans{seconds[i]}.rate(0, 1e-9*float64(bytes)), "GB/s", 0, wrong)
+	}
+}
+
+// writeThrough writes a file that is on disk when it returns, and lets the system forget it.
+func writeThrough(path string, text []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	if _, err = f.Write(text); err == nil {
+		err = f.Sync()
+	}
+	_ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED) // a file system that cannot forget is measured as it is
+	return errors.Join(err, f.Close())
+}
+
+func readBack(path string, text []byte) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = io.ReadFull(f, text)
+	return err
+}

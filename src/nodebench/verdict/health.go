@@ -1,0 +1,77 @@
+package verdict
+
+import (
+	"bufio"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"dynmo/src/device/nvml"
+)
+
+// HealthRows returns what a GPU of a node reports about itself, as rows.
+func HealthRows(node string, g nvml.GPU, h nvml.Health) []Row {
+	row := func(check string, value int, unit string) Row {
+		r := Row{Node: node, Device: fmt.Sprintf("gpu%d", g.Index), Model: g.Name, Check: check, Value: float64(value), Unit: unit, Status: Measured}
+		if value == nvml.Unknown {
+			r.Value, r.Status, r.Note = 0, NotAvailable, "the GPU does not tell"
+		}
+		return r
+	}
+	ecc, remapped := row("ecc_uncorrected", h.Uncorrected, "errors"), row("remapped_rows", h.Remapped, "rows")
+	if h.Uncorrected > 0 {
+		ecc.Status, ecc.Note = Faulty, fmt.Sprintf("%d ECC errors that could not be corrected since the driver was loaded", h.Uncorrected)
+	}
+	switch {
+	case h.RemapFailed:
+		remapped.Status, remapped.Note = Faulty, "a row of the memory could not be replaced"
+	case h.RemapPending:
+		remapped.Status, remapped.Note = Faulty, "a row of the memory waits to be replaced: reset the GPU"
+	}
+	width := row("pcie_width", h.PCIeWidth, "lanes")
+	if h.PCIeWidth != nvml.Unknown && h.PCIeWidth < h.PCIeMost {
+		width.Status, width.Note = Faulty, fmt.Sprintf("the PCIe link has %d of %d lanes", h.PCIeWidth, h.PCIeMost)
+	}
+	throttle := Row{Node: node, Device: ecc.Device, Model: g.Name, Check: "throttle", Status: Measured, Note: strings.Join(g.Throttle, ", ")}
+	for _, reason := range g.Throttle {
+		if slices.Contains([]string{"hardware slowdown", "hardware thermal slowdown", "power brake"}, reason) {
+			throttle.Status, throttle.Note = Faulty, "the clock is held back: "+reason
+		}
+	}
+	return []Row{ecc, remapped, width, row("nvlinks", h.Links, "links"), throttle}
+}
+
+// fatal are the numbers of NVIDIA's Xid messages that tell of broken hardware, as Azure's
+// node health checks have them (Azure/azurehpc-health-checks, azure_gpu_xid.nhc). Others come from
+// programs.
+var fatal = []int{48, 56, 57, 58, 62, 63, 64, 65, 68, 69, 73, 74, 79, 80, 81, 92, 119, 120}
+
+// xidSince is how many seconds back an Xid message counts.
+const xidSince = 2 * 3600
+
+var xidLine = regexp.MustCompile(`^\d+,\d+,(\d+),[^;]*;NVRM: Xid \(PCI:([0-9A-Fa-f:.]+)\): (\d+)(.*)`)
+
+// XIDRows returns a faulty row for each fatal Xid message in a kernel's log, as /dev/kmsg has
+// it, of the last two hours, and one row that says so if there is none. uptime is the seconds
+// since the system started.
+func XIDRows(node, log string, uptime float64) []Row {
+	var rows []Row
+	for lines := bufio.NewScanner(strings.NewReader(log)); lines.Scan(); {
+		m := xidLine.FindStringSubmatch(lines.Text())
+		if m == nil {
+			continue
+		}
+		at, _ := strconv.ParseFloat(m[1], 64) // digits, in microseconds
+		xid, _ := strconv.Atoi(m[3])
+		if slices.Contains(fatal, xid) && uptime-at*1e-6 <= xidSince {
+			rows = append(rows, Row{Node: node, Device: "gpu " + m[2], Check: "xid", Status: Faulty,
+				Note: fmt.Sprintf("Xid %d on PCI %s%s", xid, m[2], m[4])})
+		}
+	}
+	if rows == nil {
+		rows = []Row{{Node: node, Device: "gpus", Check: "xid", Status: Measured, Note: "no fatal Xid message in two hours"}}
+	}
+	return rows
+}

@@ -1,0 +1,71 @@
+package verdict
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Completed returns the rows of the records of one process. If its last check began and did
+// not end, a row says that the process died in that check.
+func Completed(records []Row) []Row {
+	var rows []Row
+	for _, r := range records {
+		if r.Status != Begun && r.Status != Ended {
+			rows = append(rows, r)
+		}
+	}
+	if len(records) == 0 {
+		return nil
+	}
+	if last := records[len(records)-1]; last.Status != Ended && last.Status != TimedOut {
+		i := len(records) - 1
+		for i > 0 && records[i].Status != Begun {
+			i--
+		}
+		died := records[i]
+		died.Value, died.Unit, died.Digest = 0, "", ""
+		died.Status, died.Note = Faulty, "the process died in this check, or after it"
+		if last.Status == Begun {
+			died.Note = "the process died in this check"
+		}
+		rows = append(rows, died)
+	}
+	return rows
+}
+
+// Compare returns lines that say which values changed by more than a tenth, and which
+// verdicts, between two outputs. Both have one row for each node, device and check.
+func Compare(old, now []Finding) string {
+	before := map[string]Finding{}
+	for _, f := range old {
+		before[f.Name()] = f
+	}
+	type change struct {
+		line string
+		part float64
+	}
+	const least = 0.1
+	var changes []change
+	for _, f := range now {
+		o, known := before[f.Name()]
+		switch {
+		case !known:
+		case o.comparable() && f.comparable():
+			if part := f.speed()/o.speed() - 1; part < -least || part > least {
+				changes = append(changes, change{fmt.Sprintf("%s: %.4g to %.4g %s (%+.0f %% speed)", f.Name(), o.Value, f.Value, f.Unit, 100*part), part})
+			}
+		case o.State <= Healthy && f.State > Healthy:
+			changes = append(changes, change{fmt.Sprintf("%s: %s now: %s", f.Name(), f.State, f.Reason), -1})
+		}
+	}
+	slices.SortStableFunc(changes, func(a, b change) int { return int(1e6 * (a.part - b.part)) })
+	var text strings.Builder
+	for _, c := range changes {
+		fmt.Fprintln(&text, "changed:", c.line)
+	}
+	if len(changes) == 0 {
+		text.WriteString("nothing has changed by more than 10 %\n")
+	}
+	return text.String()
+}

@@ -1,0 +1,156 @@
+package verdict
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+
+	"dynmo/src/input"
+	"dynmo/src/trace"
+)
+
+// Bound is the speed that a check should reach on devices of one model: at least Least, where
+// more is better, or at most Most.
+type Bound struct {
+	Model  string  `toml:"model"` // the product, or the beginning of its name
+	Check  string  `toml:"check"`
+	Least  float64 `toml:"least,omitempty"`
+	Most   float64 `toml:"most,omitempty"`
+	Unit   string  `toml:"unit"`
+	Source string  `toml:"source"` // who measured or published what the bound is made of
+}
+
+// Reference is the bounds of a file.
+type Reference struct {
+	Bounds []Bound `toml:"bound"`
+	path   string
+}
+
+// ReadReference reads a reference file. The error names file, bound and field.
+func ReadReference(path string) (*Reference, error) {
+	text, err := input.Read(path, input.Settings)
+	if err != nil {
+		return nil, err
+	}
+	r := &Reference{path: path}
+	if err := input.CheckDepth(path, text); err != nil {
+		return nil, err
+	}
+	meta, err := toml.Decode(string(text), r)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if unknown := meta.Undecoded(); len(unknown) > 0 {
+		return nil, fmt.Errorf("%s: %s: no such field, want model, check, least, most, unit, source", path, unknown[0])
+	}
+	for i, b := range r.Bounds {
+		switch wrong := fmt.Sprintf("%s: bound %d (%s, %s): ", path, i+1, b.Model, b.Check); {
+		case b.Model == "" || b.Check == "":
+			return nil, fmt.Errorf("%swants a model and a check", wrong)
+		case b.Least < 0 || b.Most < 0 || (b.Least > 0) == (b.Most > 0):
+			return nil, fmt.Errorf("%sleast = %g, most = %g: want one of them, above 0", wrong, b.Least, b.Most)
+		case Row{Unit: b.Unit}.direction() > 0 && b.Most > 0, Row{Unit: b.Unit}.direction() < 0 && b.Least > 0:
+			return nil, fmt.Errorf("%sunit %q: want least for rates, most for times", wrong, b.Unit)
+		case Row{Unit: b.Unit}.direction() == 0:
+			return nil, fmt.Errorf("%sunit %q: want GFLOP/s, TFLOP/s, GB/s, MHz, links, lanes, GPUs or us", wrong, b.Unit)
+		}
+	}
+	if len(r.Bounds) == 0 {
+		return nil, fmt.Errorf("%s: has no [[bound]]", path)
+	}
+	return r, nil
+}
+
+// bound returns the bound of a row, nil if there is none.
+func (r *Reference) bound(row Row) *Bound {
+	if r == nil {
+		return nil
+	}
+	for i, b := range r.Bounds {
+		if b.Check == row.Check && strings.HasPrefix(row.Model, b.Model) {
+			return &r.Bounds[i]
+		}
+	}
+	return nil
+}
+
+// Strangers returns the models of rows that the reference has no bound for: it is the file of
+// another machine.
+func (r *Reference) Strangers(rows []Row) []string {
+	var models []string
+	for _, row := range rows {
+		known := slices.ContainsFunc(r.Bounds, func(b Bound) bool { return strings.HasPrefix(row.Model, b.Model) })
+		if !known && row.Model != "" && !slices.Contains(models, row.Model) {
+			models = append(models, row.Model)
+		}
+	}
+	return models
+}
+
+// judge returns the state of a row against its bound, Unjudged without one.
+func (r *Reference) judge(row Row) (State, string) {
+	b := r.bound(row)
+	switch {
+	case b == nil || row.direction() == 0:
+		return Unjudged, ""
+	case b.Unit != row.Unit:
+		return Unjudged, fmt.Sprintf("%s has a bound in %s", r.path, b.Unit)
+	case row.Value < b.Least:
+		return Slow, fmt.Sprintf("%.3g %s, the reference wants at least %.3g", row.Value, row.Unit, b.Least)
+	case b.Most > 0 && row.Value > b.Most:
+		return Slow, fmt.Sprintf("%.3g %s, the reference wants at most %.3g", row.Value, row.Unit, b.Most)
+	}
+	return Healthy, ""
+}
+
+// Measure returns a reference made of rows: of each check and model the median speed less
+// slowBy, or less outlier spreads if that is more. source says where they were measured.
+func Measure(rows []Row, source string) *Reference {
+	groups := map[[2]string][]Row{}
+	for _, r := range rows {
+		if r.comparable() {
+			key := [2]string{r.Model, r.Check}
+			groups[key] = append(groups[key], r)
+		}
+	}
+	reference := &Reference{}
+	for key, list := range groups {
+		speeds := make([]float64, len(list))
+		for i, r := range list {
+			speeds[i] = r.speed()
+		}
+		median := trace.Median(speeds)
+		deviations := make([]float64, len(list))
+		for i, x := range speeds {
+			deviations[i] = max(x-median, median-x)
+		}
+		least := min((1-slowBy)*median, median-outlier*normal*trace.Median(deviations))
+		if list[0].isCount() {
+			least = median
+		}
+		if least <= 0 { // the nodes agree on nothing
+			continue
+		}
+		b := Bound{Model: key[0], Check: key[1], Unit: list[0].Unit, Source: source}
+		if list[0].direction() > 0 {
+			b.Least = least
+		} else {
+			b.Most = 1 / least
+		}
+		reference.Bounds = append(reference.Bounds, b)
+	}
+	slices.SortFunc(reference.Bounds, func(a, b Bound) int {
+		return cmp.Or(cmp.Compare(a.Model, b.Model), cmp.Compare(a.Check, b.Check))
+	})
+	return reference
+}
+
+// Write writes a reference file.
+func (r *Reference) Write(w io.Writer) error {
+	fmt.Fprintln(w, "# What checks should reach on devices of a model. dynmo bench node --reference reads it.")
+	return toml.NewEncoder(w).Encode(r)
+}

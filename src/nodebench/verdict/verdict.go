@@ -1,0 +1,281 @@
+// Package verdict judges the nodes of a cluster: rows that nodes measured come in, a finding
+// for each row goes out, which says whether the device is slow or faulty, and why. A row is
+// held against a reference file and against the same row of the other nodes. The package
+// measures nothing, so the same rows always get the same findings.
+package verdict
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"dynmo/src/trace"
+)
+
+// Status is how a measurement ended.
+type Status string
+
+// How a measurement ended. A check that could not be made is no failure.
+const (
+	Measured     Status = "measured"
+	Faulty       Status = "faulty"        // the device reports a fault, which the note names
+	TimedOut     Status = "timed out"     // the check did not end within its limit
+	NotAvailable Status = "not available" // the check cannot be made here; the note says why
+	Begun        Status = "begun"         // in records: the check began
+	Ended        Status = "ended"         // in records: the process has made its checks
+)
+
+// Row is what one check found on one device of a node.
+type Row struct {
+	Node   string  `json:"node"`
+	Device string  `json:"device"` // "host", "gpu0", …, or "net"
+	Model  string  `json:"model"`  // the product: rows of one model are peers
+	Check  string  `json:"check"`
+	Value  float64 `json:"value"` // in Unit, the median of the rounds
+	Low    float64 `json:"low,omitempty"`
+	High   float64 `json:"high,omitempty"` // quartiles
+	Unit   string  `json:"unit,omitempty"`
+	Status Status  `json:"status"`
+	Wrong  int     `json:"wrong,omitempty"` // elements of the result that were wrong
+	Note   string  `json:"note,omitempty"`
+	Digest string  `json:"digest,omitempty"` // of the bits of a result that equal devices share
+}
+
+// Name returns what was looked at: "node3 gpu0 copy".
+func (r Row) Name() string { return r.Node + " " + r.Device + " " + r.Check }
+
+// direction returns 1 where a larger value is better, -1 where a smaller one is, and 0 where
+// the value only describes the device.
+func (r Row) direction() int {
+	switch r.Unit {
+	case "GFLOP/s", "TFLOP/s", "GB/s", "MHz", "links", "lanes", "GPUs":
+		return 1
+	case "us":
+		return -1
+	}
+	return 0
+}
+
+// isCount reports whether the value counts things, of which a single one may not be missing.
+func (r Row) isCount() bool { return r.Unit == "links" || r.Unit == "lanes" || r.Unit == "GPUs" }
+
+// speed returns the value as a number that is larger for a better device.
+func (r Row) speed() float64 {
+	if r.direction() < 0 {
+		return 1 / r.Value
+	}
+	return r.Value
+}
+
+// State is what a finding says, the worst last.
+type State int
+
+// States of a finding.
+const (
+	Unjudged State = iota // described, or not available
+	Healthy
+	Slow
+	Invalid // the result is wrong, whatever the rate
+	Failed  // a fault, a check without an end, or a node without an answer
+)
+
+var stateNames = []string{"-", "ok", "SLOW", "INVALID", "FAULTY"}
+
+func (s State) String() string { return stateNames[s] }
+
+// MarshalText returns the state's name.
+func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText reads a state's name.
+func (s *State) UnmarshalText(text []byte) error {
+	i := slices.Index(stateNames, string(text))
+	if i < 0 {
+		return fmt.Errorf("state %q, want one of %s", text, strings.Join(stateNames, ", "))
+	}
+	*s = State(i)
+	return nil
+}
+
+// Finding is a row with its verdict.
+type Finding struct {
+	Row
+	State  State   `json:"state"`
+	Ratio  float64 `json:"ratio,omitempty"` // the device's speed over the median of its peers; 0 without peers
+	Score  float64 `json:"score,omitempty"` // how many spreads of its peers the device is slower
+	Reason string  `json:"reason,omitempty"`
+}
+
+const (
+	// fewestPeers is from how many nodes on peers judge: the median of fewer can be moved
+	// by two of them.
+	fewestPeers = 5
+	// outlier is the score from which on a device is slow (Iglewicz and Hoaglin 1993,
+	// How to detect and handle outliers, section 3).
+	outlier = 3.5
+	// slowBy is the least part of the peers' speed that a slow device lacks. It is the floor
+	// on their spread, without which one device of a very even partition is always an outlier.
+	slowBy = 0.2
+	// normal makes the median of absolute deviations an estimate of a standard deviation.
+	normal = 1.4826
+)
+
+// Judge returns a finding for each row, and one for each of the expected nodes that has no row.
+// reference may be nil. Its rows are in the order of the given ones.
+func Judge(rows []Row, reference *Reference, expected []string) []Finding {
+	findings := make([]Finding, len(rows))
+	peers := map[[3]string][]int{}
+	for i, r := range rows {
+		findings[i] = judged(r, reference)
+		if r.comparable() {
+			key := [3]string{r.class(), r.Model, r.Check}
+			peers[key] = append(peers[key], i)
+		}
+	}
+	for _, list := range peers {
+		compare(findings, list)
+	}
+	compareDigests(findings)
+	return append(findings, absent(rows, expected)...)
+}
+
+// comparable reports whether the row has a speed that can be held against others.
+func (r Row) comparable() bool {
+	return r.Status == Measured && r.Wrong == 0 && r.direction() != 0 && r.Value > 0 && !math.IsInf(r.Value, 0)
+}
+
+// judged returns the finding of a row by itself and against the reference.
+func judged(r Row, reference *Reference) Finding {
+	f := Finding{Row: r}
+	switch {
+	case r.Status == Faulty:
+		f.State, f.Reason = Failed, r.Note
+	case r.Status == TimedOut:
+		f.State, f.Reason = Failed, "ran out of time"
+		if r.Note != "" {
+			f.Reason += ": " + r.Note
+		}
+	case r.Status != Measured:
+		f.Reason = cmp.Or(r.Note, string(NotAvailable))
+	case r.Wrong > 0:
+		f.State, f.Reason = Invalid, fmt.Sprintf("%d elements of the result are wrong", r.Wrong)
+	default:
+		f.State, f.Reason = reference.judge(r)
+	}
+	return f
+}
+
+// compare holds the rows of one check on devices of one model against each other. With the
+// speeds x of all, their median m and d the median of |x - m|,
+//
+//	score = (m - x) / max(1.4826·d, slowBy/outlier·m)
+//
+// (Iglewicz and Hoaglin 1993, with a floor on the spread). A device is slow from a score of
+// outlier on. Rows of fewer than fewestPeers nodes are left as they are.
+func compare(findings []Finding, list []int) {
+	nodes := map[string]bool{}
+	speeds := make([]float64, len(list))
+	for k, i := range list {
+		nodes[findings[i].Node] = true
+		speeds[k] = findings[i].speed()
+	}
+	if len(nodes) < fewestPeers {
+		return
+	}
+	median := trace.Median(speeds)
+	deviations := make([]float64, len(list))
+	for k, x := range speeds {
+		deviations[k] = math.Abs(x - median)
+	}
+	spread := max(normal*trace.Median(deviations), slowBy/outlier*median)
+	for k, i := range list {
+		f := &findings[i]
+		f.Ratio, f.Score = speeds[k]/median, (median-speeds[k])/spread
+		isSlow := f.Score >= outlier
+		if f.isCount() {
+			isSlow = speeds[k] < median
+		}
+		switch {
+		case isSlow:
+			f.State = max(f.State, Slow)
+			peers := fmt.Sprintf("%.0f %% of the speed of its peers", 100*f.Ratio)
+			f.Reason = strings.TrimPrefix(f.Reason+"; "+peers, "; ")
+		case f.State == Unjudged:
+			f.State = Healthy
+		}
+	}
+}
+
+// compareDigests finds devices whose results have other bits than those of most devices of
+// their model. Of two devices that differ both are named.
+func compareDigests(findings []Finding) {
+	counts := map[[2]string]map[string]int{}
+	key := func(f Finding) [2]string { return [2]string{f.Model, f.Check} }
+	for _, f := range findings {
+		if f.Digest != "" {
+			if counts[key(f)] == nil {
+				counts[key(f)] = map[string]int{}
+			}
+			counts[key(f)][f.Digest]++
+		}
+	}
+	for i := range findings {
+		f := &findings[i]
+		if f.Digest == "" {
+			continue
+		}
+		same, all := counts[key(*f)][f.Digest], 0
+		for _, n := range counts[key(*f)] {
+			all += n
+		}
+		switch {
+		case f.State == Invalid:
+			f.Reason = fmt.Sprintf("%d bursts of products had other bits than the first: silent corruption", f.Wrong)
+		case 2*same <= all && all > 1:
+			f.State, f.Reason = Invalid, fmt.Sprintf("%d of %d equal devices have the bits of this one: silent corruption", same, all)
+		default:
+			f.State = max(f.State, Healthy)
+		}
+	}
+}
+
+// absent returns a finding for each expected node that measured nothing.
+func absent(rows []Row, expected []string) []Finding {
+	var findings []Finding
+	for _, node := range expected {
+		if !slices.ContainsFunc(rows, func(r Row) bool { return r.Node == node }) {
+			findings = append(findings, Finding{
+				Row:   Row{Node: node, Device: "node", Check: "answer", Status: Faulty, Note: "the node did not answer"},
+				State: Failed, Reason: "the node did not answer",
+			})
+		}
+	}
+	return findings
+}
+
+// Bad returns the names of the nodes with a finding that is worse than healthy, the worst first.
+func Bad(findings []Finding) []string {
+	worst := map[string]Finding{}
+	for _, f := range findings {
+		if old, seen := worst[f.Node]; f.State > Healthy && (!seen || worse(f, old) < 0) {
+			worst[f.Node] = f
+		}
+	}
+	list := make([]Finding, 0, len(worst))
+	for _, f := range worst {
+		list = append(list, f)
+	}
+	slices.SortFunc(list, worse)
+	names := make([]string, len(list))
+	for i, f := range list {
+		names[i] = f.Node
+	}
+	return names
+}
+
+// worse orders findings, the worst first.
+func worse(a, b Finding) int {
+	return cmp.Or(cmp.Compare(b.State, a.State), cmp.Compare(b.Score, a.Score), cmp.Compare(a.Node, b.Node),
+		cmp.Compare(a.Device, b.Device), cmp.Compare(a.Check, b.Check))
+}
