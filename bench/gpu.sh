@@ -106,6 +106,7 @@ parts() {
 	part pytorch 125
 	part operations 45
 	part sparse 60
+	part node 60
 	part device 10
 	part nccl 10
 	part graphs 45

@@ -50,8 +50,8 @@ void dynmo_nccl_error(const dynmo_nccl *k, int32_t status, char *text, int32_t s
  * other: one rank asks for it and sends it to the others. */
 int32_t dynmo_nccl_id(void *id);
 
-/* Begins a communicator whose kernels take at most ctas blocks each, if the library is
- * of version 2.17 or later. It is ready when all its ranks have begun theirs. */
+/* Begins a communicator whose kernels take at most ctas blocks each, INT_MIN for NCCL's own
+ * choice, if the library is of version 2.17 or later. It is ready when all its ranks have begun theirs. */
 int32_t dynmo_nccl_begin(const void *id, int32_t rank, int32_t ranks, int32_t ctas, dynmo_nccl **k);
 
 /* Sets *ready to 1 if the call last begun is done, else to 0. Returns the
@@ -71,6 +71,9 @@ int32_t dynmo_nccl_group_end(void);
 /* Enqueue a message of some bytes (at least 1) on a stream. */
 int32_t dynmo_nccl_send(dynmo_nccl *k, const void *buf, int64_t bytes, int32_t to, void *stream);
 int32_t dynmo_nccl_recv(dynmo_nccl *k, void *buf, int64_t bytes, int32_t from, void *stream);
+
+/* Enqueues NCCL's own sum of count float32 of all ranks on a stream. Collective. */
+int32_t dynmo_nccl_allreduce(dynmo_nccl *k, const void *in, void *out, int64_t count, void *stream);
 
 /* Begins to end a communicator. Once it is ready again, dynmo_nccl_destroy frees
  * it. Collective. */

@@ -8,8 +8,9 @@
 /* Returns the configuration of a communicator. Its parts share nothing with it: kernels
  * of communicators that share resources wait for each other on the device. */
 static struct nccl_config configuration(int32_t ctas) {
+	int least = ctas == NCCL_UNSET ? NCCL_UNSET : 1;
 	return (struct nccl_config){
-	    NCCL_CONFIG_BYTES, NCCL_CONFIG_MAGIC, DYNMO_NCCL_SPLITS, 0, NCCL_UNSET, 1, ctas, NULL, 0};
+	    NCCL_CONFIG_BYTES, NCCL_CONFIG_MAGIC, DYNMO_NCCL_SPLITS, 0, NCCL_UNSET, least, ctas, NULL, 0};
 }
 
 /* A call that is in progress has no error. */
@@ -73,6 +74,12 @@ int32_t dynmo_nccl_send(dynmo_nccl *k, const void *buf, int64_t bytes, int32_t t
 
 int32_t dynmo_nccl_recv(dynmo_nccl *k, void *buf, int64_t bytes, int32_t from, void *stream) {
 	return begun(dynmo_nccl_library.recv(buf, (size_t)bytes, NCCL_CHAR, from, k->comm, stream));
+}
+
+int32_t dynmo_nccl_allreduce(dynmo_nccl *k, const void *in, void *out, int64_t count, void *stream) {
+	if (dynmo_nccl_library.all_reduce == NULL)
+		return DYNMO_NCCL_ABSENT;
+	return begun(dynmo_nccl_library.all_reduce(in, out, (size_t)count, NCCL_FLOAT, NCCL_SUM, k->comm, stream));
 }
 
 int32_t dynmo_nccl_finish(dynmo_nccl *k) {

@@ -31,8 +31,8 @@ SAME(DYNMO_NCCL_OUTSIDE == NCCL_SPLIT_NOCOLOR);
 SAME(NCCL_UNSET == NCCL_CONFIG_UNDEF_INT);
 SAME(sizeof(nccl_id) == sizeof(ncclUniqueId) && DYNMO_NCCL_ID_BYTES == NCCL_UNIQUE_ID_BYTES);
 SAME((int)NCCL_SUCCESS == (int)ncclSuccess && (int)NCCL_IN_PROGRESS == (int)ncclInProgress);
-SAME((int)NCCL_CHAR == (int)ncclChar);
-SAME(sizeof(ncclResult_t) == sizeof(int) && sizeof(ncclDataType_t) == sizeof(int));
+SAME((int)NCCL_CHAR == (int)ncclChar && (int)NCCL_FLOAT == (int)ncclFloat && (int)NCCL_SUM == (int)ncclSum);
+SAME(sizeof(ncclResult_t) == sizeof(int) && sizeof(ncclDataType_t) == sizeof(int) && sizeof(ncclRedOp_t) == sizeof(int));
 SAME(NCCL_VERSION(2, 14, 0) == DYNMO_NCCL_WANTED && NCCL_VERSION(2, 17, 0) == DYNMO_NCCL_LIMITS);
 SAME(NCCL_VERSION(2, 18, 0) == DYNMO_NCCL_SPLITS);
 

@@ -8,7 +8,8 @@
 #include <stdint.h>
 
 enum { NCCL_SUCCESS = 0, NCCL_IN_PROGRESS = 7 }; /* of ncclResult_t, an int */
-enum { NCCL_CHAR = 0 };                          /* of ncclDataType_t, an int */
+enum { NCCL_CHAR = 0, NCCL_FLOAT = 7 };          /* of ncclDataType_t, an int */
+enum { NCCL_SUM = 0 };                           /* of ncclRedOp_t, an int */
 
 typedef struct {
 	char internal[128];
@@ -59,9 +60,10 @@ struct dynmo_nccl {
 	X(int, destroy, "ncclCommDestroy", (void *))                                                                       \
 	X(int, abort, "ncclCommAbort", (void *))
 
-/* The same for functions of later versions; NULL where one is missing. */
+/* The same for functions that another library in its place may lack; NULL where one is missing. */
 #define NCCL_LATER(X)                                                                                                  \
-	X(int, split, "ncclCommSplit", (void *, int, int, void **, void *)) /* 2.18 */
+	X(int, split, "ncclCommSplit", (void *, int, int, void **, void *)) /* 2.18 */                                     \
+	X(int, all_reduce, "ncclAllReduce", (const void *, void *, size_t, int, int, void *, void *)) /* 2.0 */
 
 #define NCCL_MEMBER(result, member, symbol, parameters) result(*member) parameters;
 struct library {

@@ -165,7 +165,7 @@ func (n *nodeFlags) measure(r *recorder, local, processes int) {
 
 // measureHost measures the host's part of the node.
 func (n *nodeFlags) measureHost(r *recorder) {
-	model := fmt.Sprintf("%s, %d threads", record.Here(false).CPU, n.bench.threads)
+	model := fmt.Sprintf("%s, threads: %d", record.Here(false).CPU, n.bench.threads)
 	k, err := cpu.New(n.bench.threads)
 	if err != nil {
 		r.unavailable("host", model, "gemm_f32", err)

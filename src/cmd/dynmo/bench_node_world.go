@@ -168,15 +168,25 @@ func (n *nodeFlags) messages(w *nodeWorld, r *recorder) (gathered, error) {
 			return mine, err
 		}
 		if w.Rank() == 0 {
-			algorithm := 8 * float64(elements) / trace.Median(seconds) * 1e-9
-			p := float64(w.Size())
-			for name, value := range map[string]float64{"mpi_allreduce_algbw": algorithm, "mpi_allreduce_busbw": algorithm * 2 * (p - 1) / p} {
-				mine.Rows = append(mine.Rows, verdict.Row{Node: "all", Device: "net", Check: name, Value: value, Unit: "GB/s", Status: verdict.Measured, Wrong: wrong})
-			}
+			mine.Rows = append(mine.Rows, allreduceRows("all", "net", "", "mpi_allreduce", 8*elements, w.Size(), seconds, wrong)...)
 		}
+	}
+	if err := n.reduceGPUs(w, r, &mine); err != nil {
+		return mine, err
 	}
 	r.idle()
 	return w.gather(mine)
+}
+
+// allreduceRows returns the rows of an allreduce of some bytes on some ranks, as nccl-tests
+// defines them: algbw is bytes over seconds, busbw that times 2·(ranks-1)/ranks, which does not
+// depend on how many ranks there are.
+func allreduceRows(node, device, model, name string, bytes, ranks int, seconds []float64, wrong int) []verdict.Row {
+	algorithm, p := float64(bytes)/trace.Median(seconds)*1e-9, float64(ranks)
+	row := func(suffix string, value float64) verdict.Row {
+		return verdict.Row{Node: node, Device: device, Model: model, Check: name + suffix, Value: value, Unit: "GB/s", Status: verdict.Measured, Wrong: wrong}
+	}
+	return []verdict.Row{row("_algbw", algorithm), row("_busbw", algorithm*2*(p-1)/p)}
 }
 
 // meet measures pairs of nodes, round by round, and returns those whose first node is this

@@ -19,5 +19,10 @@ func New(t comm.Transport, d device.Device, compute device.Stream, ctas int) (co
 	return nil, errWithout
 }
 
+// Allreduce returns an error: this binary was built without cgo.
+func Allreduce(share func([]byte) ([]byte, error), rank, ranks int, d device.Device, n, times int) ([]float64, int, error) {
+	return nil, 0, errWithout
+}
+
 // LimitsCTAs reports that there is no library.
 func LimitsCTAs() bool { return false }

@@ -1,6 +1,154 @@
 package verdict
 
-import "io"
+import (
+	"cmp"
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+	"math"
+	"slices"
 
-// Page writes findings as a page.
-func Page(w io.Writer, findings []Finding, pairs []Pair) error { return nil }
+	"dynmo/src/input"
+	"dynmo/src/trace"
+)
+
+//go:embed page.html
+var pageText string
+
+var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{"visible": input.Visible}).Parse(pageText))
+
+// heat is a map of colours: a row for each of Rows, a cell for each of Columns.
+type heat struct {
+	Columns []string
+	Rows    []heatRow
+}
+
+type heatRow struct {
+	Name  string
+	Bad   bool
+	Cells []cell
+}
+
+// cell is a value in a heat map. Fill is its colour, "" where nothing was measured.
+type cell struct {
+	Text, Title, Fill, Ink string
+	Mark                   string // of a cell that is bad, beside its colour
+}
+
+// filled sets the colour of a cell from a speed over the median of its peers: orange from 0.5
+// down, white at 1, blue from 1.5 on. Readers who see few colours tell the two apart.
+func (c *cell) filled(ratio float64) {
+	deviation := max(-1, min(1, 2*(ratio-1)))
+	to := [3]float64{0x1f, 0x77, 0xb4}
+	if deviation < 0 {
+		to = [3]float64{0xd9, 0x5f, 0x02}
+	}
+	part := math.Abs(deviation)
+	var rgb [3]int
+	for i := range rgb {
+		rgb[i] = int(255 + part*(to[i]-255))
+	}
+	c.Fill, c.Ink = fmt.Sprintf("#%02x%02x%02x", rgb[0], rgb[1], rgb[2]), "#111"
+}
+
+// Page writes findings as one page for a browser that needs nothing but itself: the bad
+// findings, a heat map of devices and checks, and one of pairs of nodes.
+func Page(w io.Writer, findings []Finding, pairs []Pair) error {
+	bad := slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool { return f.State <= Healthy })
+	slices.SortFunc(bad, worse)
+	return pageTemplate.Execute(w, struct {
+		Line   string
+		IsBad  bool
+		Bad    []Finding
+		Checks *heat
+		Pairs  *heat
+	}{Line(findings), len(bad) > 0, bad, checkMap(findings), pairMap(pairs)})
+}
+
+// checkMap returns the map of devices and checks, bad devices first.
+func checkMap(findings []Finding) *heat {
+	h := &heat{}
+	medians := map[[3]string]float64{}
+	for _, g := range Groups(findings) {
+		medians[[3]string{g.Device, g.Check, g.Model}] = g.Median
+		if !slices.Contains(h.Columns, g.Check) {
+			h.Columns = append(h.Columns, g.Check)
+		}
+	}
+	rows := map[string]int{}
+	for _, f := range findings {
+		column := slices.Index(h.Columns, f.Check)
+		name := f.Node + " " + f.Device
+		i, known := rows[name]
+		if !known {
+			i = len(h.Rows)
+			rows[name] = i
+			h.Rows = append(h.Rows, heatRow{Name: name, Cells: make([]cell, len(h.Columns))})
+		}
+		h.Rows[i].Bad = h.Rows[i].Bad || f.State > Healthy
+		if column >= 0 {
+			h.Rows[i].Cells[column] = f.cell(medians[[3]string{f.class(), f.Check, f.Model}])
+		}
+	}
+	h.Rows = slices.DeleteFunc(h.Rows, func(r heatRow) bool {
+		return !r.Bad && !slices.ContainsFunc(r.Cells, func(c cell) bool { return c.Title != "" })
+	})
+	slices.SortStableFunc(h.Rows, func(a, b heatRow) int {
+		switch {
+		case a.Bad == b.Bad:
+			return 0
+		case a.Bad:
+			return -1
+		}
+		return 1
+	})
+	return h
+}
+
+func (f Finding) cell(median float64) cell {
+	c := cell{Title: fmt.Sprintf("%s: %s %s", f.Name(), f.State, f.Reason)}
+	if f.State > Healthy {
+		c.Mark = f.State.String()
+	}
+	if f.Status != Measured || f.Wrong > 0 {
+		c.Text = cmp.Or(c.Mark, "n/a")
+		c.Mark = ""
+		return c
+	}
+	c.Text, c.Title = fmt.Sprintf("%.4g", f.Value), fmt.Sprintf("%s: %.5g %s, %s %s", f.Name(), f.Value, f.Unit, f.State, f.Reason)
+	if f.direction() != 0 && median > 0 {
+		ratio := f.Value / median
+		if f.direction() < 0 {
+			ratio = 1 / ratio
+		}
+		c.filled(ratio)
+	}
+	return c
+}
+
+// pairMap returns the map of the bandwidths between nodes, nil without pairs.
+func pairMap(pairs []Pair) *heat {
+	if len(pairs) == 0 {
+		return nil
+	}
+	h := &heat{}
+	var speeds []float64
+	for _, p := range pairs {
+		h.Columns = append(h.Columns, p.A, p.B)
+		speeds = append(speeds, p.Bandwidth)
+	}
+	slices.Sort(h.Columns)
+	h.Columns = slices.Compact(h.Columns)
+	for _, name := range h.Columns {
+		h.Rows = append(h.Rows, heatRow{Name: name, Cells: make([]cell, len(h.Columns))})
+	}
+	median := trace.Median(speeds)
+	for _, p := range pairs {
+		c := cell{Text: fmt.Sprintf("%.3g", p.Bandwidth), Title: fmt.Sprintf("%s to %s: %.4g GB/s, %.3g us", p.A, p.B, p.Bandwidth, p.Latency)}
+		c.filled(p.Bandwidth / median)
+		a, b := slices.Index(h.Columns, p.A), slices.Index(h.Columns, p.B)
+		h.Rows[a].Cells[b], h.Rows[b].Cells[a] = c, c
+	}
+	return h
+}

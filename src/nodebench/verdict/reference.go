@@ -18,8 +18,8 @@ import (
 type Bound struct {
 	Model  string  `toml:"model"` // the product, or the beginning of its name
 	Check  string  `toml:"check"`
-	Least  float64 `toml:"least,omitempty"`
-	Most   float64 `toml:"most,omitempty"`
+	Least  float64 `toml:"least,omitzero"`
+	Most   float64 `toml:"most,omitzero"`
 	Unit   string  `toml:"unit"`
 	Source string  `toml:"source"` // who measured or published what the bound is made of
 }

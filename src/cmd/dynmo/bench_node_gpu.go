@@ -1,0 +1,104 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"dynmo/src/comm"
+	"dynmo/src/comm/nccl"
+	"dynmo/src/device"
+	devcuda "dynmo/src/device/cuda"
+	"dynmo/src/nodebench/verdict"
+)
+
+// ncclBytes is the length of NCCL's allreduce: long enough that bandwidth counts.
+const ncclBytes = 256 << 20
+
+// reduceGPUs measures NCCL's allreduce on the GPUs of each node and then on those of all nodes,
+// where every rank has a GPU of its own.
+func (n *nodeFlags) reduceGPUs(w *nodeWorld, r *recorder, mine *gathered) error {
+	visible := 0
+	if devcuda.Built {
+		visible, _ = devcuda.Visible() // its error is a row of measureGPUs
+	}
+	own := ""
+	var dev device.Device
+	if visible > 0 && w.ranks <= visible {
+		d, err := devcuda.New(device.NewWall(), devcuda.Pick(w.local, visible))
+		if err != nil {
+			return err
+		}
+		defer d.Close()
+		dev, own = d, d.Describe().Name
+	}
+	all, err := w.Allgather([]byte(own))
+	if err != nil {
+		return err
+	}
+	ranks := 0
+	for _, name := range all {
+		if len(name) > 0 {
+			ranks++
+		}
+	}
+	switch {
+	case ranks == 0 && visible == 0:
+		return nil
+	case ranks < w.Size():
+		r.unavailable("gpus", "", "nccl_allreduce", errors.New("not every process has a GPU of its own"))
+		if w.Rank() == 0 {
+			mine.Rows = append(mine.Rows, r.rows[len(r.rows)-1])
+		}
+		return nil
+	}
+	part, err := w.t.Split(w.node, w.Rank())
+	if err != nil {
+		return err
+	}
+	onNode := comm.New(part, comm.Options{Deadline: n.limit, Patience: n.limit})
+	for _, of := range []struct {
+		group *comm.Group
+		node  string
+	}{{onNode, r.node}, {w.Group, "all"}} {
+		if of.node == "all" && len(w.hosts) == 1 {
+			break // the same ranks again
+		}
+		rows, err := n.reduce(r, of.group, of.node, own, dev)
+		if err != nil {
+			return err
+		}
+		mine.Rows = append(mine.Rows, rows...)
+	}
+	return onNode.Close()
+}
+
+// reduce measures NCCL's allreduce on the ranks of a group; its rows are those of the first.
+// That NCCL does not work is a row. The error is that a rank is gone. Collective.
+func (n *nodeFlags) reduce(r *recorder, g *comm.Group, node, gpu string, dev device.Device) ([]verdict.Row, error) {
+	elements := ncclBytes / 4
+	if n.small {
+		elements = 1 << 10
+	}
+	model := fmt.Sprintf("%s x %d", gpu, g.Size())
+	r.begin("gpus", model, "nccl_allreduce")
+	share := func(id []byte) ([]byte, error) { return g.Bcast(0, id) }
+	seconds, wrong, err := nccl.Allreduce(share, g.Rank(), g.Size(), dev, elements, gpuRounds)
+	failed, gone := comm.AnyFailed(g, err)
+	switch {
+	case gone != nil:
+		return nil, gone
+	case g.Rank() != 0:
+		return nil, nil
+	case err == nil && failed:
+		err = errors.New("another rank could not take part")
+	}
+	if err != nil {
+		return []verdict.Row{{Node: node, Device: "gpus", Model: model, Check: "nccl_allreduce", Status: verdict.NotAvailable, Note: err.Error()}}, nil
+	}
+	rows := allreduceRows(node, "gpus", model, "nccl_allreduce", 4*elements, g.Size(), seconds, wrong)
+	if g.Size() == 1 {
+		rows = rows[:1] // nothing travels on a bus
+	}
+	r.add(rows...)
+	return rows, nil
+}

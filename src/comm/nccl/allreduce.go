@@ -1,0 +1,141 @@
+//go:build cgo
+
+package nccl
+
+// #include "../../../csrc/include/dynmo_nccl.h"
+import "C"
+
+import (
+	"fmt"
+	"math"
+	"runtime"
+	"time"
+
+	"dynmo/src/device"
+	"dynmo/src/tensor"
+)
+
+// openLimit is how long a communicator may take to begin, and each of its calls to end.
+const openLimit = 60 * time.Second
+
+// Allreduce measures NCCL's own allreduce, as nccl-tests does: a sum of n float32 on some ranks,
+// out of place, some times after a few to warm up, with as many CTAs as NCCL likes. It returns
+// the seconds of each on the GPU's stream, and how many elements of the last result are wrong.
+// share gives every rank the bytes that rank 0 passes to it. The calling goroutine is locked to
+// its thread and owns d. Collective.
+func Allreduce(share func([]byte) ([]byte, error), rank, ranks int, d device.Device, n, times int) (seconds []float64, wrong int, err error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var id identity
+	if rank == 0 {
+		if _, err = version(); err == nil {
+			id, err = newIdentity()
+		}
+	}
+	first := id[:]
+	if err != nil {
+		first = nil
+	}
+	shared, failed := share(first)
+	switch {
+	case err != nil:
+		return nil, 0, fmt.Errorf("nccl: allreduce: %w", err)
+	case failed != nil:
+		return nil, 0, failed
+	case len(shared) != len(id):
+		return nil, 0, fmt.Errorf("nccl: allreduce: rank 0 has no NCCL")
+	}
+	if _, err := version(); err != nil {
+		return nil, 0, fmt.Errorf("nccl: allreduce: %w", err)
+	}
+	k, err := begin(identity(shared), rank, ranks, math.MinInt32)
+	if err == nil {
+		err = k.wait()
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("nccl: allreduce: begin: %w", err)
+	}
+	if seconds, wrong, err = k.allreduces(rank, ranks, d, n, times); err == nil {
+		if err = k.finish(); err == nil {
+			err = k.wait()
+		}
+		if err == nil {
+			err = k.destroy()
+		}
+	} else {
+		_ = k.abort() // the error that led here is the one to tell
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("nccl: allreduce: %w", err)
+	}
+	return seconds, wrong, nil
+}
+
+// wait returns once the last call is done.
+func (c communicator) wait() error {
+	for begin := time.Now(); ; {
+		ready, err := c.ready()
+		switch waited := time.Since(begin); {
+		case err != nil || ready:
+			return err
+		case waited > openLimit:
+			return fmt.Errorf("not done after %v", openLimit)
+		case waited > patience:
+			time.Sleep(poll)
+		}
+	}
+}
+
+// unmeasured is how many allreduces make connections and raise clocks.
+const unmeasured = 5
+
+func (c communicator) allreduces(rank, ranks int, d device.Device, n, times int) ([]float64, int, error) {
+	stream := d.NewStream()
+	defer stream.Close()
+	in, err := d.Alloc(4 * int64(n))
+	if err != nil {
+		return nil, 0, err
+	}
+	defer d.Free(in)
+	out, err := d.Alloc(4 * int64(n))
+	if err != nil {
+		return nil, 0, err
+	}
+	defer d.Free(out)
+	host, err := d.AllocHost(4 * int64(n))
+	if err != nil {
+		return nil, 0, err
+	}
+	defer d.FreeHost(host)
+	x := tensor.Of[float32](host)
+	for i := range x {
+		x[i] = float32(rank + i%16)
+	}
+	stream.Copy(in, host)
+	var ends []device.Event
+	for range unmeasured + times {
+		status := C.dynmo_nccl_allreduce(c.k, on(in), on(out), C.int64_t(n), stream.(handled).Handle())
+		if err := check(c.k, status); err != nil {
+			return nil, 0, err
+		}
+		if err := c.wait(); err != nil {
+			return nil, 0, err
+		}
+		ends = append(ends, stream.Record(nil))
+	}
+	stream.Copy(host, out)
+	if err := stream.Sync(); err != nil {
+		return nil, 0, err
+	}
+	var seconds []float64
+	for i := unmeasured; i < len(ends); i++ {
+		seconds = append(seconds, ends[i].Seconds()-ends[i-1].Seconds())
+	}
+	wrong := 0
+	for i, got := range x {
+		if got != float32(ranks*(ranks-1)/2+ranks*(i%16)) { // whole numbers below 2^24: sums are exact
+			wrong++
+		}
+	}
+	return seconds, wrong, nil
+}
