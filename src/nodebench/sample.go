@@ -88,6 +88,10 @@ func Sample(k kernel.Backend, dev device.Device, name string, c model.Config, st
 
 // split calls do with equal parts of [0, n), on so many threads.
 func split(n, threads int, do func(lo, hi int)) {
+	if threads == 1 {
+		do(0, n) // on this thread, whose time a virtual clock counts
+		return
+	}
 	var group sync.WaitGroup
 	for t := range threads {
 		group.Go(func() { do(t*n/threads, (t+1)*n/threads) })

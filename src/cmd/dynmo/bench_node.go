@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"dynmo/src/comm/mpi"
+	"dynmo/src/device"
 	"dynmo/src/device/cuda"
 	"dynmo/src/nodebench/verdict"
 )
@@ -37,6 +38,7 @@ type nodeFlags struct {
 	topology   string
 
 	bounds *verdict.Reference
+	clock  *device.Clock // of the host's checks
 }
 
 // benchNode returns the command that measures nodes and names the slow ones.
@@ -108,8 +110,8 @@ jobs/node_bench.sbatch does both.`,
 // check returns what is wrong with the flags, and reads the reference.
 func (n *nodeFlags) check(c *cobra.Command) error {
 	switch {
-	case n.bench.clock != "wall":
-		return errors.New("--clock: bench node measures what a machine does: want --clock wall")
+	case n.bench.clock != "wall" && mpi.Launched():
+		return errors.New("--clock virtual counts one thread's time: want --clock wall with several processes")
 	case c.Flags().Changed("rounds"):
 		return errors.New("--rounds: has no effect: want --seconds")
 	case n.seconds <= 0 || n.seconds > 600:
@@ -129,11 +131,12 @@ func (n *nodeFlags) check(c *cobra.Command) error {
 	if n.quick && !c.Flags().Changed("seconds") {
 		n.seconds = 0.5
 	}
-	if !c.Flags().Changed("threads") {
+	if !c.Flags().Changed("threads") && n.bench.clock == "wall" {
 		n.bench.threads = allowedCores()
 	}
-	if n.bench.threads < 1 {
-		return fmt.Errorf("--threads %d: want at least 1", n.bench.threads)
+	var err error
+	if n.clock, err = n.bench.newClock(); err != nil {
+		return err
 	}
 	if n.reference != "" {
 		bounds, err := verdict.ReadReference(n.reference)

@@ -173,7 +173,7 @@ func (n *nodeFlags) measureHost(r *recorder) {
 	}
 	defer k.Close()
 	h := nodebench.Host{
-		Kernels: k, Device: devcpu.New(device.NewWall()), Threads: n.bench.threads, Seconds: n.seconds, Folder: n.folder, Small: n.small,
+		Kernels: k, Device: devcpu.New(n.clock), Threads: n.bench.threads, Seconds: n.seconds, Folder: n.folder, Small: n.small,
 		Begin: func(check string) { r.begin("host", model, check) },
 		Done:  func(results []nodebench.Result) { r.results("host", model, results) },
 	}
