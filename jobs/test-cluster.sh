@@ -7,12 +7,13 @@ set -euo pipefail
 
 usage() {
 	cat <<'END_OF_USAGE'
-usage: jobs/test-cluster.sh up [N] [--no-accounting] | down | status | kill NODE | start NODE | env | need [--no-accounting]
+usage: jobs/test-cluster.sh up [N] [--no-accounting] [--health PROGRAM] | down | status | kill NODE | start NODE | env | need [--no-accounting]
 
   up      start a cluster of N nodes (default 4), node1 to nodeN, with 4 CPUs each
           and 2 GPUs, which Slurm counts and nobody has; jobs of the partition urgent
           have those of the default one requeued;
-          --no-accounting leaves slurmdbd and MariaDB out
+          --no-accounting leaves slurmdbd and MariaDB out; --health has slurmd run a
+          program every 20 s on nodes without a job
   down    end its jobs and daemons and remove its directory
   status  nodes and jobs; status 1 if no cluster is up
   kill    end a node at once with all its processes, as a crash does
@@ -112,6 +113,9 @@ MessageTimeout=60
 SchedulerParameters=bf_interval=5,sched_interval=5
 MailProg=/bin/true
 GresTypes=gpu
+${health:+HealthCheckProgram=$health
+HealthCheckInterval=20
+HealthCheckNodeState=IDLE}
 NodeName=node[1-$nodes] NodeHostname=$host NodeAddr=127.0.0.1 Port=[$((port + 2))-$((port + 1 + nodes))] CPUs=4 RealMemory=16000 Gres=gpu:2 State=UNKNOWN
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
@@ -188,13 +192,15 @@ start_node() {
 }
 
 up() {
-	local missing nodes=4 port i
-	for i in "$@"; do
-		case $i in
+	local missing nodes=4 port i health=''
+	while [ $# -gt 0 ]; do
+		case $1 in
 		--no-accounting) accounting='' ;;
+		--health) health=${2:?--health PROGRAM} && shift ;;
 		*[!0-9]* | '') usage >&2; exit 2 ;;
-		*) nodes=$i ;;
+		*) nodes=$1 ;;
 		esac
+		shift
 	done
 	if [ "$nodes" -lt 1 ] || [ "$nodes" -gt 64 ]; then
 		say "$nodes nodes: want 1 to 64"

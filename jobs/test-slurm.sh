@@ -7,8 +7,8 @@
 #
 # A line for each says what was done to the job, how many seconds it ran, how it ended,
 # and how long after the fault it went on, or had stopped. Most run testdata/dynmo, which
-# stands for dynmo and counts steps; those whose names begin with dynmo, pack, bare or
-# smoke run bin/dynmo.
+# stands for dynmo and counts steps; those whose names begin with dynmo, pack, bare, node,
+# health or smoke run bin/dynmo. node and health slow nodes by control groups, as root.
 # A test that sets fault has a line FAULT more: recover is the time from the fault until
 # the log says that the job goes on, or has stopped, lost_steps how many steps were
 # recorded and run again.
@@ -21,12 +21,12 @@ export DYNMO_CLUSTER
 work=$(mktemp -d)
 chmod 755 "$work" # munged wants its socket within reach of all
 DYNMO_CLUSTER=$work/cluster
-trap 'kill "$pace" 2>/dev/null; "$jobs/test-cluster.sh" down 2>/dev/null; rm -rf "$work"' EXIT
+trap 'kill "$pace" 2>/dev/null; "$jobs/test-cluster.sh" down 2>/dev/null; drop_groups; rm -rf "$work"' EXIT
 real=$(cd "$jobs/.." && pwd)/bin/dynmo
 export OMPI_MCA_mpi_yield_when_idle=1 # more ranks than cores
 export SLURM_PMIX_FENCE=ring           # of the tests that call srun themselves; see train.sbatch
 cd "$work" || exit 1
-for file in job train grow dynmo pack; do
+for file in job train grow dynmo pack node; do
 	# shellcheck source=/dev/null # each is checked by itself
 	. "$jobs/testdata/$file.sh"
 done
@@ -82,10 +82,10 @@ in_turn() {
 names=$(declare -F | sed -n 's/^declare -f t_//p' | grep -F -- "$only")
 [ "$only" = smoke ] || names=$(grep -v '^smoke' <<<"$names")
 named() { grep "^$1" <<<"$names"; }
-others() { grep -vE '^(dynmo|pack|bare|smoke)' <<<"$names"; }
+others() { grep -vE '^(dynmo|pack|bare|node|health|smoke)' <<<"$names"; }
 if ! "$real" version >/dev/null 2>&1; then
 	names=$(others)
-	echo 'SKIP  dynmo*, pack*, bare*, smoke*: no bin/dynmo'
+	echo 'SKIP  dynmo*, pack*, bare*, node*, health*, smoke*: no bin/dynmo'
 fi
 
 write_settings
@@ -112,6 +112,19 @@ fi
 if named bare >/dev/null; then
 	cluster 8 --no-accounting
 	in_turn < <(named bare)
+fi
+if named 'node\|health' >/dev/null && ! groups_work; then
+	echo 'SKIP  node*, health*: no control groups of cores to write (root, cgroup v1 or v2)'
+	names=$(grep -vE '^(node|health)' <<<"$names")
+fi
+if named node >/dev/null; then
+	cluster 8 --no-accounting
+	in_turn < <(named node)
+fi
+if named health >/dev/null; then
+	write_health
+	cluster 4 --no-accounting --health "$work/health"
+	in_turn < <(named health)
 fi
 cat "$work"/*.out
 passed=$(cat "$work"/*.out | grep -c ^PASS)

@@ -1,0 +1,117 @@
+# Tests of node_bench.sbatch and health.sh on nodes of this host, some of them slowed to half by
+# a control group. jobs/test-slurm.sh reads this file.
+
+# groups is where control groups of cores are made; v is their version.
+groups='' v=''
+groups_work() {
+	if [ -w /sys/fs/cgroup/cpu/cpu.shares ]; then
+		groups=/sys/fs/cgroup/cpu v=1
+	elif grep -qw cpu /sys/fs/cgroup/cgroup.subtree_control 2>/dev/null; then
+		groups=/sys/fs/cgroup v=2
+	fi
+	[ -n "$groups" ] && mkdir "$groups/dynmo-test-$$" 2>/dev/null
+}
+drop_groups() {
+	local group
+	[ -n "$groups" ] || return 0
+	for group in "$groups/dynmo-test-$$"-node* "$groups/dynmo-test-$$"; do
+		rmdir "$group" 2>/dev/null
+	done
+}
+
+# node_group NODE QUOTA: puts all processes of a node into a group that may use so many
+# microseconds of each 100,000 of one core, or "max". Its weight is as large as can be: the
+# nodes have this host to themselves, whatever else runs here.
+node_group() {
+	local group="$groups/dynmo-test-$$-$1" pid
+	mkdir -p "$group"
+	if [ "$v" = 1 ]; then
+		echo 262144 >"$group/cpu.shares"
+		echo "${2/max/-1}" >"$group/cpu.cfs_quota_us"
+	else
+		echo 10000 >"$group/cpu.weight"
+		echo "$2 100000" >"$group/cpu.max"
+	fi
+	for pid in $(family "$(cat "$DYNMO_CLUSTER/pids/$1")"); do
+		echo "$pid" >"$group/cgroup.procs"
+	done
+}
+# family PID: prints a process and all below it.
+family() {
+	local child
+	echo "$1"
+	for child in $(pgrep -P "$1"); do family "$child"; done
+}
+
+# measured NODE... measures all nodes in turn, these slowed to half, and prints the verdict.
+measured() {
+	local i
+	for i in {1..8}; do node_group "node$i" max; done
+	for i in "$@"; do node_group "$i" 50000; done
+	log=$work/$name.log
+	id=$(DYNMO=$real sbatch --parsable --nodes=8 --output="$log" "$jobs/node_bench.sbatch" --in-turn \
+		--threads 1 --seconds 0.8 --folder "$work")
+	within 400 over || problem "not over after 400 s"
+}
+
+# Nobody is slow, and then one of eight, five times.
+t_node_slow() {
+	local slow found=0
+	for slow in node2 node5 node1 node8 node4; do
+		measured "$slow"
+		if grep -qx "1 of 8 nodes slow or faulty: $slow" "$log"; then
+			found=$((found + 1))
+		else
+			problem "slowed $slow: $(grep -E 'nodes slow or faulty|none slow' "$log")"
+		fi
+		cp "$log" "$work/$slow.table" && cp "node_bench_$id/page.html" "${DYNMO_SHOW:-$work}/"
+	done
+	more="named=$found/5"
+	cat "$work/node4.table" >&2
+}
+t_node_healthy() {
+	measured
+	ends 10 'COMPLETED 0:0'
+	says '8 nodes, none slow or faulty'
+}
+t_node_dies() {
+	measured & # whose job loses a node
+	within 120 test -e "node_bench_$(squeue -h -o %i)/records/node1.0.jsonl" || problem 'never began'
+	crash node3
+	wait
+	id=$(squeue -h -t all -o %i | sort -n | tail -n 1)
+	within 200 over
+	says 'node3' && says 'slow or faulty: node3'
+	"$jobs/test-cluster.sh" start node3
+}
+
+# write_health writes the program that slurmd runs: one node measures at a time, for all share
+# this host.
+write_health() {
+	cat >"$work/health" <<-END
+		#!/bin/bash
+		export SLURM_CONF=$DYNMO_CLUSTER/slurm.conf DYNMO=$real DYNMO_HEALTH_ENV=/dev/null
+		export DYNMO_QUICK='--threads 1 --seconds 0.3 --folder $work'
+		[ ! -r $work/reference.toml ] || export DYNMO_REFERENCE=$work/reference.toml
+		exec flock $work/lock $jobs/health.sh
+	END
+	chmod 755 "$work/health"
+}
+# A healthy node stays up, a slowed one is drained with the reason.
+t_health_drains_the_slow_node() {
+	local i
+	log=$work/$name.log
+	for i in {1..4}; do node_group "node$i" max; done
+	node_group node3 50000
+	srun --mpi=none --nodes=1 --nodelist=node1 --cpu-bind=none "$real" bench node --threads 1 --seconds 0.3 --folder "$work" \
+		--write-reference "$work/reference.new" >"$log" 2>&1 || problem 'no reference'
+	mv "$work/reference.new" "$work/reference.toml"
+	within 200 drained node3 || problem 'node3 was not drained'
+	sinfo -h -N -o '%N %T %E' | sort -u >>"$log"
+	grep -q '^node3 drain.* node3: .*the reference wants at least' "$log" || problem 'not with the reason'
+	sleep 45 # two more rounds
+	for i in 1 2 4; do
+		sinfo -h -n "node$i" -p test -o %T | grep -qx idle || problem "node$i is $(sinfo -h -n "node$i" -p test -o '%T %E')"
+	done
+}
+drained() { sinfo -h -n "$1" -p test -o %T | grep -q drain; }
