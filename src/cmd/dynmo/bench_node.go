@@ -83,7 +83,7 @@ jobs/node_bench.sbatch does both.`,
 				}
 			}
 			if mpi.Launched() {
-				return n.underMPI(c)
+				return n.inWorld(c, func(w *nodeWorld, r *recorder) (judged, err error) { return n.together(c, w, r) })
 			}
 			return n.alone(c)
 		},
@@ -95,16 +95,21 @@ jobs/node_bench.sbatch does both.`,
 	f.DurationVar(&n.limit, "limit", n.limit, "longest time of one check; a longer one has run out of time")
 	f.DurationVar(&n.burn, "burn", 0, "repeat products for as long and compare their bits, between equal devices too")
 	f.StringVar(&n.folder, "folder", n.folder, "where a file is written and read")
-	f.StringVar(&n.reference, "reference", "", "file of what checks should reach")
-	f.StringVar(&n.write, "write-reference", "", "write such a file from what is measured")
+	n.outputs(c)
 	f.StringVar(&n.records, "records", "", "folder, shared by all nodes, that gets what each process found")
 	f.StringVar(&n.judge, "judge", "", "measure nothing: judge the records in this folder")
 	f.StringVar(&n.nodes, "nodes", "", "with --judge, the nodes that should have answered, as node[1-180]")
+	return c
+}
+
+// outputs gives a command the flags of what it judges by and writes.
+func (n *nodeFlags) outputs(c *cobra.Command) {
+	f := c.Flags()
+	f.StringVar(&n.reference, "reference", "", "file of what checks should reach")
+	f.StringVar(&n.write, "write-reference", "", "write such a file from what is measured")
 	f.StringVar(&n.prometheus, "prometheus", "", "also write a text file for Prometheus's node exporter")
 	f.StringVar(&n.page, "page", "", "also write a page for a browser")
 	f.StringVar(&n.compare, "compare", "", "say what has changed since this output of --json")
-	f.StringVar(&n.topology, "topology", "", "Slurm's topology.conf: switches are judged too")
-	return c
 }
 
 // check returns what is wrong with the flags, and reads the reference.

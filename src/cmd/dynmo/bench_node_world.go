@@ -1,11 +1,8 @@
 package main
 
 import (
-	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"time"
 
@@ -75,40 +72,6 @@ func (w *nodeWorld) gather(mine gathered) (all gathered, err error) {
 	return all, nil
 }
 
-// underMPI measures as one of several processes. Rank 0 judges.
-func (n *nodeFlags) underMPI(c *cobra.Command) error {
-	started := mpi.Within(time.Minute, func(err error) { os.Exit(tell(c.Root().Name(), err, c.ErrOrStderr())) })
-	t, err := mpi.Start()
-	started()
-	if err != nil {
-		leaveItToRank0(err)
-		return usageError{err}
-	}
-	r, err := n.newRecorder(t.Rank())
-	if err != nil {
-		t.Abort(tell(c.Root().Name(), usageError{err}, c.ErrOrStderr()))
-	}
-	// Ranks on one node measure for as long as each of some ten checks may take.
-	w := newNodeWorld(t, 10*n.limit+n.burn)
-	r.expired = func(row verdict.Row) {
-		tell(c.Root().Name(), fmt.Errorf("%s: ran out of time after %v", row.Name(), n.limit), c.ErrOrStderr())
-		os.Exit(exitFailure) // without an abort: the others go on where their launcher lets them
-	}
-	judged, err := n.together(c, w, r)
-	if err != nil && w.Rank() != 0 {
-		tell(c.Root().Name(), err, c.ErrOrStderr())
-		os.Exit(exitFailure)
-	}
-	if err != nil {
-		t.Abort(tell(c.Root().Name(), errors.Join(err, judged), c.ErrOrStderr()))
-	}
-	if err := cmp.Or(w.Close(), mpi.Stop()); err != nil {
-		return err
-	}
-	leaveItToRank0(judged)
-	return judged
-}
-
 // together measures the nodes, then the messages between them, and judges on rank 0. judged is
 // the verdict; err is that ranks are gone, and the verdict is on what there is.
 func (n *nodeFlags) together(c *cobra.Command, w *nodeWorld, r *recorder) (judged, err error) {
@@ -124,17 +87,6 @@ func (n *nodeFlags) together(c *cobra.Command, w *nodeWorld, r *recorder) (judge
 	}
 	if w.Rank() == 0 {
 		judged = n.conclude(c, append(all.Rows, verdict.PairRows(all.Pairs, false)...), all.Pairs, w.hosts)
-	}
-	if err != nil {
-		return judged, err
-	}
-	var text string
-	if judged != nil {
-		text = judged.Error()
-	}
-	said, err := w.Bcast(0, []byte(text))
-	if err == nil && len(said) > 0 {
-		judged = errors.New(string(said))
 	}
 	return judged, err
 }

@@ -3,6 +3,7 @@ package verdict
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -27,7 +28,7 @@ const mostHosts = 1 << 16
 func splitOutside(list string) []string {
 	var items []string
 	depth, begin := 0, 0
-	for i, c := range list + "," {
+	for i, c := range list {
 		switch c {
 		case '[':
 			depth++
@@ -35,14 +36,11 @@ func splitOutside(list string) []string {
 			depth--
 		case ',':
 			if depth <= 0 {
-				if item := strings.TrimSpace(list[begin:i]); item != "" {
-					items = append(items, item)
-				}
-				begin = i + 1
+				items, begin = append(items, list[begin:i]), i+1
 			}
 		}
 	}
-	return items
+	return slices.DeleteFunc(append(items, list[begin:]), func(item string) bool { return item == "" })
 }
 
 // expand expands the first brackets of a name, and then those of the rest.

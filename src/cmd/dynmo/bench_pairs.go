@@ -1,0 +1,137 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"dynmo/src/comm/mpi"
+	"dynmo/src/input"
+	"dynmo/src/nodebench/verdict"
+)
+
+// benchPairs returns the command that measures every pair of nodes.
+func benchPairs(flags *benchFlags) *cobra.Command {
+	n := &nodeFlags{bench: flags, limit: time.Minute}
+	var leaf map[string]string
+	c := &cobra.Command{
+		Use:   "pairs",
+		Short: "Measure messages between every pair of nodes, and name the slow node or switch",
+		Long: `Measure messages between every pair of nodes (srun or mpirun dynmo bench pairs, one
+process a node), and name the slow ones. The status is 0 if there are none, 1 if there are
+some, 2 if the command line is wrong.
+
+Pairs meet in the rounds of a tournament, so that no node is in two pairs at a time: n nodes
+have n - 1 rounds. A pair is as slow as its slower end. So a node has the median of its pairs,
+and with --topology, Slurm's topology.conf, every two leaf switches have the median of the
+pairs between them. Nodes are held against each other, from five on, as by dynmo bench node;
+so are pairs of switches.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			err := func() (err error) {
+				switch {
+				case !mpi.Launched():
+					return errors.New("bench pairs wants several nodes: srun or mpirun dynmo bench pairs")
+				case n.bench.clock != "wall" || c.Flags().Changed("threads") || c.Flags().Changed("rounds"):
+					return errors.New("bench pairs measures messages: want no --clock, --threads or --rounds")
+				case n.limit < time.Second:
+					return fmt.Errorf("--limit %v: want at least 1s", n.limit)
+				case n.topology != "":
+					text, err := input.Read(n.topology, input.Network)
+					if err != nil {
+						return err
+					}
+					if leaf, err = verdict.Leaves(string(text)); err != nil {
+						return fmt.Errorf("%s: %w", n.topology, err)
+					}
+				}
+				if n.reference != "" {
+					n.bounds, err = verdict.ReadReference(n.reference)
+				}
+				return err
+			}()
+			if err != nil {
+				leaveItToRank0(err)
+				return usageError{err}
+			}
+			return n.inWorld(c, func(w *nodeWorld, r *recorder) (judged, err error) { return n.allPairs(c, w, r, leaf) })
+		},
+	}
+	n.outputs(c)
+	c.Flags().DurationVar(&n.limit, "limit", n.limit, "longest time of one pair")
+	c.Flags().StringVar(&n.topology, "topology", "", "Slurm's topology.conf: pairs of leaf switches are judged too")
+	return c
+}
+
+// allPairs measures every pair and judges on rank 0.
+func (n *nodeFlags) allPairs(c *cobra.Command, w *nodeWorld, r *recorder, leaf map[string]string) (judged, err error) {
+	mine, err := n.meet(w, r, verdict.Tournament(len(w.hosts)))
+	r.idle()
+	var all gathered
+	if err == nil {
+		all, err = w.gather(gathered{Pairs: mine})
+	} else {
+		all.Pairs = mine
+	}
+	if w.Rank() == 0 {
+		rows := append(verdict.PairRows(all.Pairs, true), verdict.SwitchRows(all.Pairs, leaf)...)
+		judged = n.conclude(c, rows, all.Pairs, w.hosts)
+	}
+	return judged, err
+}
+
+// inWorld starts MPI and has all ranks measure. What rank 0 has judged is every rank's verdict.
+func (n *nodeFlags) inWorld(c *cobra.Command, measure func(*nodeWorld, *recorder) (judged, err error)) error {
+	started := mpi.Within(time.Minute, func(err error) { os.Exit(tell(c.Root().Name(), err, c.ErrOrStderr())) })
+	t, err := mpi.Start()
+	started()
+	if err != nil {
+		leaveItToRank0(err)
+		return usageError{err}
+	}
+	r, err := n.newRecorder(t.Rank())
+	if err != nil {
+		t.Abort(tell(c.Root().Name(), usageError{err}, c.ErrOrStderr()))
+	}
+	// Ranks on one node measure for as long as each of some ten checks may take.
+	w := newNodeWorld(t, 10*n.limit+n.burn)
+	r.expired = func(row verdict.Row) {
+		tell(c.Root().Name(), fmt.Errorf("%s: ran out of time after %v", row.Name(), n.limit), c.ErrOrStderr())
+		os.Exit(exitFailure) // without an abort: the others go on where their launcher lets them
+	}
+	judged, err := measure(w, r)
+	if err == nil {
+		judged, err = share(w, judged)
+	}
+	if err != nil && w.Rank() != 0 {
+		tell(c.Root().Name(), err, c.ErrOrStderr())
+		os.Exit(exitFailure)
+	}
+	if err != nil {
+		t.Abort(tell(c.Root().Name(), errors.Join(err, judged), c.ErrOrStderr()))
+	}
+	if err := w.Close(); err != nil {
+		return err
+	}
+	if err := mpi.Stop(); err != nil {
+		return err
+	}
+	leaveItToRank0(judged)
+	return judged
+}
+
+// share returns rank 0's verdict on every rank.
+func share(w *nodeWorld, judged error) (error, error) {
+	var text string
+	if judged != nil {
+		text = judged.Error()
+	}
+	said, err := w.Bcast(0, []byte(text))
+	if err != nil || len(said) == 0 {
+		return nil, err
+	}
+	return errors.New(string(said)), nil
+}

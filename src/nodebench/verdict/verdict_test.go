@@ -1,0 +1,311 @@
+package verdict
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"dynmo/src/device/nvml"
+	"dynmo/src/expect"
+)
+
+// recorded is what runs of dynmo bench node found on one machine: testdata/noise.jsonl has a row
+// for each check of a run, with the run's number.
+func recorded(t *testing.T) [][]Row {
+	t.Helper()
+	text, err := os.ReadFile("testdata/noise.jsonl")
+	expect.OK(t, err)
+	runs := map[int][]Row{}
+	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
+		var r struct {
+			Run int
+			Row
+		}
+		expect.OK(t, json.Unmarshal(lines.Bytes(), &r))
+		runs[r.Run] = append(runs[r.Run], r.Row)
+	}
+	var list [][]Row
+	for _, run := range runs {
+		list = append(list, run)
+	}
+	slices.SortFunc(list, func(a, b []Row) int { return strings.Compare(fmt.Sprint(a[0].Value), fmt.Sprint(b[0].Value)) })
+	return list
+}
+
+// table returns the rows of eight nodes, each one of the recorded runs.
+func table(runs [][]Row, draw *rand.Rand) []Row {
+	var rows []Row
+	for node, run := range draw.Perm(len(runs))[:8] {
+		for _, r := range runs[run] {
+			r.Node = fmt.Sprintf("node%d", node+1)
+			rows = append(rows, r)
+		}
+	}
+	return rows
+}
+
+// A node at 70 or 50 % of its speed in one check is named, and it alone; of healthy tables none.
+func TestInjectedSlowness(t *testing.T) {
+	runs := recorded(t)
+	draw := rand.New(rand.NewPCG(1, 2)) // fixed: a failure must repeat
+	for range 100 {
+		if bad := Bad(Judge(table(runs, draw), nil, nil)); len(bad) > 0 {
+			t.Errorf("a healthy table: %v", bad)
+		}
+	}
+	for i := range 20 {
+		rows := table(runs, draw)
+		slow := &rows[draw.IntN(len(rows))]
+		slow.Value *= []float64{0.7, 0.5}[i%2]
+		if bad := Bad(Judge(rows, nil, nil)); !slices.Equal(bad, []string{slow.Node}) {
+			t.Errorf("%s slowed: named %v", slow.Name(), bad)
+		}
+	}
+}
+
+// rows returns one check's values on nodes a, b, c, …
+func rows(check, unit string, values ...float64) []Row {
+	var list []Row
+	for i, v := range values {
+		list = append(list, Row{Node: string(rune('a' + i)), Device: "gpu0", Model: "M", Check: check, Unit: unit, Value: v, Status: Measured})
+	}
+	return list
+}
+
+func TestJudge(t *testing.T) {
+	wrong := rows("copy", "GB/s", 9, 9, 9, 9, 99)
+	wrong[4].Wrong = 3
+	absent := rows("copy", "GB/s", 9, 9, 9, 9, 0)
+	absent[4].Status, absent[4].Note = NotAvailable, "no GPU"
+	late := rows("copy", "GB/s", 9, 9)
+	late[1].Status = TimedOut
+	other := rows("copy", "GB/s", 9, 9, 9, 9, 9, 1)
+	other[5].Model = "N"
+	corrupt := rows("burn", "products", 1, 1, 1)
+	for i, digest := range []string{"x", "x", "y"} {
+		corrupt[i].Digest = digest
+	}
+	reference := &Reference{path: "r.toml", Bounds: []Bound{{Model: "M", Check: "copy", Least: 10, Unit: "GB/s"}, {Model: "M", Check: "latency", Most: 2, Unit: "us"}}}
+	for _, test := range []struct {
+		name      string
+		rows      []Row
+		reference *Reference
+		expected  []string
+		bad       string
+		reason    string
+	}{
+		{"even", rows("copy", "GB/s", 9, 9, 9, 9, 9), nil, nil, "", ""},
+		{"19 % slower is within the floor", rows("copy", "GB/s", 100, 100, 100, 100, 81), nil, nil, "", ""},
+		{"21 % slower is not", rows("copy", "GB/s", 100, 100, 100, 100, 79), nil, nil, "e", "gpu0 copy: 79 % of the speed of its peers"},
+		{"four nodes judge nobody", rows("copy", "GB/s", 100, 100, 100, 10), nil, nil, "", ""},
+		{"a wide spread names nobody", rows("copy", "GB/s", 100, 130, 70, 120, 60), nil, nil, "", ""},
+		{"times are worse when long", rows("latency", "us", 1, 1, 1, 1, 2), nil, nil, "e", "gpu0 latency: 50 % of the speed of its peers"},
+		{"a missing link counts", rows("nvlinks", "links", 18, 18, 18, 18, 17), nil, nil, "e", "gpu0 nvlinks: 94 % of the speed of its peers"},
+		{"temperature is described", rows("temperature", "°C", 40, 40, 40, 40, 90), nil, nil, "", ""},
+		{"wrong results", wrong, nil, nil, "e", "gpu0 copy: 3 elements of the result are wrong"},
+		{"not available is no failure", absent, nil, nil, "", ""},
+		{"out of time", late, nil, nil, "b", "gpu0 copy: ran out of time"},
+		{"another product is no peer", other, nil, nil, "", ""},
+		{"other bits", corrupt, nil, nil, "c", "gpu0 burn: 1 of 3 equal devices have the bits of this one: silent corruption"},
+		{"below the reference", rows("copy", "GB/s", 9), reference, nil, "a", "gpu0 copy: 9 GB/s, the reference wants at least 10"},
+		{"above the reference", rows("latency", "us", 3), reference, nil, "a", "gpu0 latency: 3 us, the reference wants at most 2"},
+		{"no answer", rows("copy", "GB/s", 9), nil, []string{"a", "z"}, "z", "node answer: the node did not answer"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			findings := Judge(test.rows, test.reference, test.expected)
+			bad := strings.Join(Bad(findings), " ")
+			if bad != test.bad {
+				t.Fatalf("named %q, want %q", bad, test.bad)
+			}
+			if reason := Reason(findings, bad); reason != test.reason {
+				t.Errorf("reason %q, want %q", reason, test.reason)
+			}
+		})
+	}
+}
+
+func TestReference(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "r.toml")
+	var text bytes.Buffer
+	expect.OK(t, Measure(append(rows("copy", "GB/s", 100, 101, 99), rows("latency", "us", 2, 2, 2)...), "here").Write(&text))
+	expect.OK(t, os.WriteFile(path, text.Bytes(), 0o600))
+	r, err := ReadReference(path)
+	expect.OK(t, err)
+	want := []Bound{{"M", "copy", 80, 0, "GB/s", "here"}, {"M", "latency", 0, 2.5, "us", "here"}}
+	if !slices.Equal(r.Bounds, want) {
+		t.Errorf("%+v, want %+v", r.Bounds, want)
+	}
+	if strangers := r.Strangers([]Row{{Model: "N"}, {Model: "M 2"}}); !slices.Equal(strangers, []string{"N"}) {
+		t.Errorf("strangers %v", strangers)
+	}
+	for text, want := range map[string]string{
+		"":                            "has no [[bound]]",
+		"[[bound]]\nmodel=\"M\"":      "wants a model and a check",
+		"[[bound]]\nmodel=\"M\"\nx=1": "bound.x: no such field",
+		"[[bound]]\nmodel=\"M\"\ncheck=\"c\"\nleast=1\nmost=2\nunit=\"us\"": "want one of them, above 0",
+		"[[bound]]\nmodel=\"M\"\ncheck=\"c\"\nleast=1\nunit=\"us\"":         "want least for rates, most for times",
+		"[[bound]]\nmodel=\"M\"\ncheck=\"c\"\nleast=1\nunit=\"furlongs\"":   "want GFLOP/s",
+	} {
+		expect.OK(t, os.WriteFile(path, []byte(text), 0o600))
+		if _, err := ReadReference(path); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// In a tournament everybody meets everybody once, in one pair at a time.
+func TestTournament(t *testing.T) {
+	for n := range 12 {
+		met := map[[2]int]int{}
+		for _, round := range Tournament(n) {
+			busy := map[int]bool{}
+			for _, p := range round {
+				if busy[p[0]] || busy[p[1]] || p[0] >= p[1] {
+					t.Fatalf("%d: round %v", n, round)
+				}
+				busy[p[0]], busy[p[1]] = true, true
+				met[p]++
+			}
+		}
+		if len(met) != n*(n-1)/2 {
+			t.Errorf("%d: %d pairs", n, len(met))
+		}
+	}
+}
+
+// One node of eight is slow, or one pair of three switches: that one is named.
+func TestPairs(t *testing.T) {
+	pairs := func(speed func(a, b int) float64) []Pair {
+		var list []Pair
+		for a := range 12 {
+			for b := range a {
+				list = append(list, Pair{A: fmt.Sprintf("n%02d", b), B: fmt.Sprintf("n%02d", a), Latency: 2, Bandwidth: speed(a, b), Plain: speed(a, b), Bytes: 4 << 20})
+			}
+		}
+		return list
+	}
+	slowNode := pairs(func(a, b int) float64 {
+		if a == 5 || b == 5 {
+			return 5
+		}
+		return 10
+	})
+	if bad := Bad(Judge(PairRows(slowNode, true), nil, nil)); !slices.Equal(bad, []string{"n05"}) {
+		t.Errorf("slow node 5: named %v", bad)
+	}
+	leaf, err := Leaves("SwitchName=s0 Nodes=n[00-03] # a leaf\nSwitchName=s1 Nodes=n[04-07]\nSwitchName=s2 Nodes=n08,n[09-11]\nSwitchName=top Switches=s[0-2]\n")
+	expect.OK(t, err)
+	slowLink := pairs(func(a, b int) float64 {
+		if a/4 == 2 && b/4 == 0 {
+			return 5
+		}
+		return 10
+	})
+	findings := Judge(append(PairRows(slowLink, true), SwitchRows(slowLink, leaf)...), nil, nil)
+	if bad := Bad(findings); !slices.Equal(bad, []string{"s0-s2"}) {
+		t.Errorf("slow link: named %v", bad)
+	}
+	for _, r := range PairRows([]Pair{{A: "a", B: "b", Latency: 1000, Bandwidth: 4, Bytes: 4 << 20}}, false) {
+		if r.Check == "mpi_bandwidth" && r.Status != NotAvailable {
+			t.Errorf("latency decides, but %+v", r)
+		}
+	}
+}
+
+func TestExpand(t *testing.T) {
+	for list, want := range map[string]string{
+		"": "", "a": "a", "gpu[001-003,7],login1": "gpu001 gpu002 gpu003 gpu7 login1", "r[1-2]n[1,3]": "r1n1 r1n3 r2n1 r2n3",
+	} {
+		if got, err := Expand(list); err != nil || strings.Join(got, " ") != want {
+			t.Errorf("%q: %v, %v, want %s", list, got, err, want)
+		}
+	}
+	for _, list := range []string{"a[1", "a1]", "a[2-1]", "a[x]", "a[0-99999999]"} {
+		if got, err := Expand(list); err == nil {
+			t.Errorf("%q: %d names", list, len(got))
+		}
+	}
+}
+
+func TestHealthRows(t *testing.T) {
+	healthy := nvml.Health{PCIeWidth: 16, PCIeMost: 16, Links: 18}
+	for _, test := range []struct {
+		health nvml.Health
+		reason []string
+		want   string
+	}{
+		{healthy, []string{"power cap"}, ""},
+		{nvml.Health{Uncorrected: nvml.Unknown, Remapped: nvml.Unknown, PCIeWidth: nvml.Unknown, PCIeMost: nvml.Unknown, Links: nvml.Unknown}, nil, ""},
+		{nvml.Health{Uncorrected: 2}, nil, "gpu1 ecc_uncorrected: 2 ECC errors that could not be corrected since the driver was loaded"},
+		{nvml.Health{RemapFailed: true}, nil, "gpu1 remapped_rows: a row of the memory could not be replaced"},
+		{nvml.Health{PCIeWidth: 8, PCIeMost: 16}, nil, "gpu1 pcie_width: the PCIe link has 8 of 16 lanes"},
+		{healthy, []string{"power brake"}, "gpu1 throttle: the clock is held back: power brake"},
+	} {
+		findings := Judge(HealthRows("a", nvml.GPU{Index: 1, Throttle: test.reason}, test.health), nil, nil)
+		if got := Reason(findings, "a"); got != test.want {
+			t.Errorf("%+v: %q, want %q", test.health, got, test.want)
+		}
+	}
+}
+
+func TestXIDRows(t *testing.T) {
+	const log = "4,1,1000000,-;NVRM: Xid (PCI:0000:17:00): 79, pid=1, GPU has fallen off the bus.\n" +
+		"4,2,9000000000,-;NVRM: Xid (PCI:0000:18:00): 13, pid=2, a program's own\n" +
+		"4,3,9000000000,-;NVRM: Xid (PCI:0000:19:00): 63, row remapped\n SUBSYSTEM=pci\n6,4,9000000001,-;usb 1-1: new\n"
+	rows := XIDRows("a", log, 9001)
+	if len(rows) != 1 || rows[0].Note != "Xid 63 on PCI 0000:19:00, row remapped" {
+		t.Errorf("%+v", rows)
+	}
+	if rows := XIDRows("a", "", 1); len(rows) != 1 || rows[0].Status != Measured {
+		t.Errorf("no message: %+v", rows)
+	}
+}
+
+func TestCompleted(t *testing.T) {
+	begun := Row{Node: "a", Device: "host", Check: "triad", Status: Begun}
+	done := Row{Node: "a", Device: "host", Check: "gemm_f32", Status: Measured, Value: 1, Unit: "GFLOP/s"}
+	for _, test := range []struct {
+		records []Row
+		want    string
+	}{
+		{nil, ""},
+		{[]Row{begun, done, {Status: Ended}}, ""},
+		{[]Row{done, begun}, "host triad: the process died in this check"},
+		{[]Row{begun, {Node: "a", Device: "host", Check: "triad", Status: TimedOut}}, "host triad: ran out of time"},
+	} {
+		if got := Reason(Judge(Completed(test.records), nil, nil), "a"); got != test.want {
+			t.Errorf("%v: %q, want %q", test.records, got, test.want)
+		}
+	}
+}
+
+func TestCompare(t *testing.T) {
+	old := Judge(rows("copy", "GB/s", 100, 100), nil, nil)
+	now := Judge(rows("copy", "GB/s", 105, 60), nil, nil)
+	if got, want := Compare(old, now), "changed: b gpu0 copy: 100 to 60 GB/s (-40 % speed)\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// What nodes send is not trusted: a page and a file for Prometheus keep it as text.
+func TestForeignText(t *testing.T) {
+	list := rows("copy", "GB/s", 9)
+	list[0].Node = "<b>\"\n"
+	findings := Judge(list, &Reference{Bounds: []Bound{{Model: "M", Check: "copy", Least: 10, Unit: "GB/s"}}}, nil)
+	var page, text bytes.Buffer
+	expect.OK(t, Page(&page, findings, []Pair{{A: "<i>", B: "y", Bandwidth: 1}}))
+	if s := page.String(); strings.Contains(s, "<b>\"") || strings.Contains(s, "<i>") || !strings.Contains(s, "&lt;b&gt;") {
+		t.Error("the page has markup of a node's")
+	}
+	expect.OK(t, Prometheus(&text, findings))
+	if want := `dynmo_bench_bad{node="<b>\"\n",device="gpu0",check="copy"} 1`; !strings.Contains(text.String(), want) {
+		t.Errorf("%s\nlacks %s", text.String(), want)
+	}
+}
