@@ -50,7 +50,7 @@ measured() {
 	for i in "$@"; do node_group "$i" 50000; done
 	log=$work/$name.log
 	id=$(DYNMO=$real sbatch --parsable --nodes=8 --output="$log" "$jobs/node_bench.sbatch" --in-turn \
-		--threads 1 --seconds 0.8 --folder "$work")
+		--threads 1 --folder "$work")
 	within 400 over || problem "not over after 400 s"
 }
 

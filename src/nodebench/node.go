@@ -48,16 +48,41 @@ func (h Host) Measure() error {
 			continue // a virtual clock does not count what a process waits for
 		}
 		h.Begin(check.name)
-		b := &hostBench{bench: newBench(h.Kernels, h.Device), Host: h}
-		check.measure(b)
-		b.free()
-		if b.err != nil {
-			failed = append(failed, fmt.Errorf("%s: %w", check.name, b.err))
+		results, err := h.attempts(check.measure)
+		if err != nil {
+			failed = append(failed, fmt.Errorf("%s: %w", check.name, err))
 			continue
 		}
-		h.Done(b.results)
+		h.Done(results)
 	}
 	return errors.Join(failed...)
+}
+
+// attempts makes a check a few times, each with memory of its own, and returns its figures: the
+// best value of each, and all that was wrong. Where the system puts memory, which pages share a
+// set of a cache, is chance: of 24 runs with one attempt one had 73 % of the usual rate.
+func (h Host) attempts(measure func(*hostBench)) ([]Result, error) {
+	var best []Result
+	for range attempts {
+		b := &hostBench{bench: newBench(h.Kernels, h.Device), Host: h}
+		measure(b)
+		b.free()
+		if b.err != nil {
+			return nil, b.err
+		}
+		if best == nil {
+			best = b.results
+			continue
+		}
+		for i, r := range b.results {
+			wrong := best[i].Wrong + r.Wrong
+			if r.Value > best[i].Value {
+				best[i] = r
+			}
+			best[i].Wrong = wrong
+		}
+	}
+	return best, nil
 }
 
 // hostBench is one check of a host under way.
@@ -67,8 +92,10 @@ type hostBench struct {
 }
 
 const (
-	// fewestTimed is the least number of rounds of a check, timedRounds the usual one.
-	fewestTimed, timedRounds = 3, 8
+	// attempts is how often a check is made with fresh memory.
+	attempts = 3
+	// fewestTimed is the least number of rounds of an attempt, timedRounds the usual one.
+	fewestTimed, timedRounds = 2, 5
 	// csrPercent is the percentage of zeros of the sparse check.
 	csrPercent = 90
 )
@@ -79,9 +106,10 @@ const (
 // tenth of a second after which Linux lets a process go on that has used up its quota of cores.
 func (h *hostBench) best(work float64, call func()) estimate {
 	once := h.span(call, 1)
-	times := max(1, int(h.Seconds/timedRounds/once))
+	seconds := h.Seconds / attempts
+	times := max(1, int(seconds/timedRounds/once))
 	var rates []float64
-	for begin := h.dev.Clock().Now(); len(rates) < fewestTimed || h.dev.Clock().Now()-begin < h.Seconds; {
+	for begin := h.dev.Clock().Now(); len(rates) < fewestTimed || h.dev.Clock().Now()-begin < seconds; {
 		rates = append(rates, work/h.span(call, times))
 	}
 	e := estimated(rates)
