@@ -169,9 +169,10 @@ func (n *nodeFlags) measureHost(r *recorder) {
 	k, err := cpu.New(n.bench.threads)
 	if err != nil {
 		r.unavailable("host", model, "gemm_f32", err)
-		return
+		r.unavailable("host", model, "csr_f32", err)
+	} else {
+		defer k.Close()
 	}
-	defer k.Close()
 	h := nodebench.Host{
 		Kernels: k, Device: devcpu.New(n.clock), Threads: n.bench.threads, Seconds: n.seconds, Folder: n.folder, Small: n.small,
 		Begin: func(check string) { r.begin("host", model, check) },
@@ -180,7 +181,7 @@ func (n *nodeFlags) measureHost(r *recorder) {
 	if err := h.Measure(); err != nil {
 		r.broken("host", model, "checks", err)
 	}
-	if n.burn > 0 {
+	if n.burn > 0 && k != nil {
 		r.burned("host", model, n.burn, h.Burn)
 	}
 	r.idle()

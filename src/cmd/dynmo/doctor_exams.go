@@ -21,7 +21,7 @@ import (
 
 // exams returns the exams of doctor.
 func exams() []exam {
-	return []exam{
+	return append([]exam{
 		{"dynmo", "", "", lookProgram},
 		{"machine", "", "", lookMachine},
 		{"mpi", "ranks as processes, on many nodes", "apt-get install openmpi-bin libopenmpi-dev, or module load openmpi; then ./build.sh build", lookMPI},
@@ -32,7 +32,7 @@ func exams() []exam {
 		{"nccl", "messages between GPUs without the host's memory", "apt-get install libnccl2, module load nccl, or DYNMO_NCCL_LIBRARY=/path/to/libnccl.so.2", lookNCCL},
 		{"nvml", "energy, clocks, temperature and memory of GPUs in a run's records", "it comes with the NVIDIA driver", lookNVML},
 		{"slurm", "jobs on a cluster, and giving nodes back", "run on a cluster's login or compute node", lookSlurm},
-	}
+	}, siteExams()...)
 }
 
 // buildTags returns the build tags of this binary.
@@ -75,6 +75,13 @@ func memTotal(meminfo string) string {
 // firstLine returns the first line that a program prints, on standard output or,
 // failing that, on standard error.
 func firstLine(program string, args ...string) (string, error) {
+	text, err := outputOf(program, args...)
+	first, _, _ := strings.Cut(text, "\n")
+	return first, err
+}
+
+// outputOf returns what a program prints on both.
+func outputOf(program string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	path, err := exec.LookPath(program)
@@ -82,11 +89,12 @@ func firstLine(program string, args ...string) (string, error) {
 		return "", fmt.Errorf("no %s on PATH", program)
 	}
 	text, err := exec.CommandContext(ctx, path, args...).CombinedOutput()
-	first, _, _ := strings.Cut(strings.TrimSpace(string(text)), "\n")
+	all := strings.TrimSpace(string(text))
 	if err != nil {
+		first, _, _ := strings.Cut(all, "\n")
 		return "", fmt.Errorf("%s: %w: %s", path, err, first)
 	}
-	return first, nil
+	return all, nil
 }
 
 func lookMPI() (string, error) {

@@ -62,3 +62,13 @@ func TestMemTotal(t *testing.T) {
 		t.Errorf("%s, want unknown", got)
 	}
 }
+
+func TestPMIxFlavours(t *testing.T) {
+	const both = "MPI plugin types are...\n\tnone\n\tpmi2\n\tcray_shasta\n\tpmix\nspecific pmix plugin versions available: pmix_v4,pmix_v5"
+	if got, err := pmixOf(both); err != nil || got != "pmi2, cray_shasta, pmix_v4, pmix_v5" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if _, err := pmixOf("MPI plugin types are...\n\tnone\n\tpmi2"); err == nil || err.Error() != "srun has no pmix: pmi2" {
+		t.Errorf("error %v", err)
+	}
+}

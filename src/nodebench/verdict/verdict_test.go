@@ -145,6 +145,13 @@ func TestReference(t *testing.T) {
 	if strangers := r.Strangers([]Row{{Model: "N"}, {Model: "M 2"}}); !slices.Equal(strangers, []string{"N"}) {
 		t.Errorf("strangers %v", strangers)
 	}
+	published, err := ReadReference("../../../jobs/reference/nvidia.toml")
+	expect.OK(t, err)
+	for _, b := range published.Bounds {
+		if b.Source == "" {
+			t.Errorf("%+v: no source", b)
+		}
+	}
 	for text, want := range map[string]string{
 		"":                            "has no [[bound]]",
 		"[[bound]]\nmodel=\"M\"":      "wants a model and a check",

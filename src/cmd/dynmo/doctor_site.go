@@ -1,0 +1,133 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// siteExams look for what a site's administrator sets up.
+func siteExams() []exam {
+	return []exam{
+		{"pmix", "ranks that srun starts", "a Slurm with its PMIx plugin (apt-get install slurm-wlm-basic-plugins, or the site's libpmix); or mpirun", lookPMIx},
+		{"binding", "ranks that keep their cores and memory", "in a job: srun --cpu-bind=cores, or mpirun --bind-to core", lookBinding},
+		{"limits", "memory that networks and GPUs reach, and files of many ranks", "ulimit -l unlimited, ulimit -n 4096: in slurmd's unit (LimitMEMLOCK=infinity, LimitNOFILE=) and limits.conf", lookLimits},
+		{"shm", "messages between the ranks of a node", "a larger /dev/shm (mount -o remount,size=50% /dev/shm; docker --shm-size; apptainer shares the host's)", lookShared},
+		{"hugepages", "weights in few pages: faster products and sampling", "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled", lookHugePages},
+		{"fabric", "NVLink between all GPUs of a node with NVSwitches", "apt-get install nvidia-fabricmanager-VERSION of the driver's version, then systemctl start nvidia-fabricmanager", lookFabric},
+	}
+}
+
+// lookPMIx returns the flavours of PMI that srun has.
+func lookPMIx() (string, error) {
+	text, err := outputOf("srun", "--mpi=list")
+	if err != nil {
+		return "", err
+	}
+	return pmixOf(text)
+}
+
+// pmixOf reads the answer of srun --mpi=list.
+func pmixOf(text string) (string, error) {
+	_, list, _ := strings.Cut(text, "are")
+	var flavours []string
+	for _, word := range strings.Fields(strings.NewReplacer(":", " ", ",", " ").Replace(list)) {
+		switch {
+		case word == "specific", word == "pmix", word == "plugin", word == "versions", word == "available":
+		case strings.HasPrefix(word, "p"), word == "cray_shasta":
+			flavours = append(flavours, word)
+		}
+	}
+	all := strings.Join(flavours, ", ")
+	if !strings.Contains(text, "pmix") {
+		return "", fmt.Errorf("srun has no pmix: %s", all)
+	}
+	if all == "" {
+		all = "pmix"
+	}
+	return all, nil
+}
+
+// lookBinding returns the cores of this process and the NUMA nodes of the machine.
+func lookBinding() (string, error) {
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &set); err != nil {
+		return "", err
+	}
+	nodes, _ := filepath.Glob("/sys/devices/system/node/node[0-9]*")
+	memory := "the system tells no NUMA nodes"
+	if len(nodes) > 0 {
+		memory = fmt.Sprintf("NUMA nodes: %d", len(nodes))
+	}
+	return fmt.Sprintf("this process may use %d processors; %s", set.Count(), memory), nil
+}
+
+const (
+	// leastFiles is the open files that some hundred ranks of a node's launcher need.
+	leastFiles = 1024
+	// leastLocked is the locked memory that the buffers of InfiniBand need at least.
+	leastLocked = 1 << 30
+	// leastShared is the part of /dev/shm that a rank's messages need, for a few ranks.
+	leastShared = 256 << 20
+)
+
+func lookLimits() (string, error) {
+	var locked, files unix.Rlimit
+	if err := errors.Join(unix.Getrlimit(unix.RLIMIT_MEMLOCK, &locked), unix.Getrlimit(unix.RLIMIT_NOFILE, &files)); err != nil {
+		return "", err
+	}
+	size := "unlimited"
+	if locked.Cur != unix.RLIM_INFINITY {
+		size = fmt.Sprintf("%d KiB", locked.Cur>>10)
+	}
+	text := fmt.Sprintf("locked memory (ulimit -l): %s; open files (ulimit -n): %d", size, files.Cur)
+	if files.Cur < leastFiles || locked.Cur < leastLocked {
+		return "", fmt.Errorf("%s: want at least %d KiB and %d", text, leastLocked>>10, leastFiles)
+	}
+	return text, nil
+}
+
+func lookShared() (string, error) {
+	var fs unix.Statfs_t
+	if err := unix.Statfs("/dev/shm", &fs); err != nil {
+		return "", fmt.Errorf("/dev/shm: %w", err)
+	}
+	size, free := int64(fs.Blocks)*fs.Bsize, int64(fs.Bavail)*fs.Bsize
+	text := fmt.Sprintf("/dev/shm: %.1f of %.1f GiB free", float64(free)/(1<<30), float64(size)/(1<<30))
+	if free < leastShared {
+		return "", fmt.Errorf("%s: want at least %d MiB", text, leastShared>>20)
+	}
+	return text, nil
+}
+
+func lookHugePages() (string, error) {
+	text, err := os.ReadFile("/sys/kernel/mm/transparent_hugepage/enabled")
+	if err != nil {
+		return "", fmt.Errorf("transparent huge pages: %w", err)
+	}
+	_, rest, _ := strings.Cut(string(text), "[")
+	mode, _, _ := strings.Cut(rest, "]")
+	if mode == "never" {
+		return "", errors.New("transparent huge pages: never")
+	}
+	return "transparent huge pages: " + mode, nil
+}
+
+// lookFabric reports whether the fabric manager runs, where there are NVSwitches.
+func lookFabric() (string, error) {
+	switches, _ := filepath.Glob("/dev/nvidia-nvswitch[0-9]*")
+	if len(switches) == 0 {
+		return "not needed: this machine has no NVSwitch that the driver shows", nil
+	}
+	names, _ := filepath.Glob("/proc/[0-9]*/comm")
+	for _, name := range names {
+		if comm, err := os.ReadFile(name); err == nil && strings.HasPrefix(string(comm), "nv-fabricmanage") {
+			return fmt.Sprintf("fabric manager runs, %d NVSwitches", len(switches)), nil
+		}
+	}
+	return "", fmt.Errorf("%d NVSwitches, and no fabric manager runs: CUDA does not start", len(switches))
+}
