@@ -30,7 +30,7 @@ type nodeFlags struct {
 	reference  string
 	write      string // a reference
 	records    string
-	judge      string
+	judge      []string // folders
 	nodes      string
 	prometheus string
 	page       string
@@ -72,7 +72,7 @@ jobs/node_bench.sbatch does both.`,
 				leaveItToRank0(err)
 				return usageError{err}
 			}
-			if n.judge != "" {
+			if n.judge != nil {
 				return n.judgeRecords(c)
 			}
 			if gpus, err := cuda.Probe(); err == nil && len(gpus.GPUs) > 0 && !n.passive() {
@@ -97,7 +97,7 @@ jobs/node_bench.sbatch does both.`,
 	f.StringVar(&n.folder, "folder", n.folder, "where a file is written and read")
 	n.outputs(c)
 	f.StringVar(&n.records, "records", "", "folder, shared by all nodes, that gets what each process found")
-	f.StringVar(&n.judge, "judge", "", "measure nothing: judge the records in this folder")
+	f.StringSliceVar(&n.judge, "judge", nil, "measure nothing: judge the records in this folder; of a second one, in which suspects were measured again, the better value counts")
 	f.StringVar(&n.nodes, "nodes", "", "with --judge, the nodes that should have answered, as node[1-180]")
 	return c
 }
@@ -127,7 +127,7 @@ func (n *nodeFlags) check(c *cobra.Command) error {
 		return fmt.Errorf("--burn %v: want at least 0", n.burn)
 	case n.quick && (n.burn > 0 || n.records != "" || mpi.Launched()):
 		return errors.New("--quick looks at this machine alone, by itself: want no --burn, no --records, no mpirun or srun with several tasks")
-	case n.nodes != "" && n.judge == "":
+	case n.nodes != "" && n.judge == nil:
 		return errors.New("--nodes: want --judge")
 	}
 	if info, err := os.Stat(n.folder); err != nil || !info.IsDir() {

@@ -80,23 +80,37 @@ func (n *nodeFlags) judgeRecords(c *cobra.Command) error {
 	if err != nil {
 		return usageError{fmt.Errorf("--nodes: %w", err)}
 	}
-	paths, err := filepath.Glob(filepath.Join(n.judge, "*.jsonl"))
-	if err == nil && len(paths) == 0 {
-		if _, err = os.Stat(n.judge); err == nil && len(expected) == 0 {
-			err = fmt.Errorf("%s: %w", filepath.Join(n.judge, "*.jsonl"), fs.ErrNotExist)
+	var rows []verdict.Row
+	for i, folder := range n.judge {
+		list, err := recordsIn(folder)
+		if err == nil && len(list) == 0 && len(expected) == 0 {
+			err = fmt.Errorf("%s: %w", filepath.Join(folder, "*.jsonl"), fs.ErrNotExist)
 		}
+		if err != nil {
+			return usageError{fmt.Errorf("--judge: %w", err)}
+		}
+		if i > 0 {
+			list = verdict.Again(rows, list)
+		}
+		rows = list
 	}
-	if err != nil {
-		return usageError{fmt.Errorf("--judge: %w", err)}
+	return n.conclude(c, rows, nil, expected)
+}
+
+// recordsIn returns the rows of the records in a folder.
+func recordsIn(folder string) ([]verdict.Row, error) {
+	if _, err := os.Stat(folder); err != nil {
+		return nil, err
 	}
+	paths, err := filepath.Glob(filepath.Join(folder, "*.jsonl"))
 	slices.Sort(paths)
 	var rows []verdict.Row
 	for _, path := range paths {
 		list, _, err := input.Lines[verdict.Row](path, input.Records) // a torn line is that of a node that died
 		if err != nil {
-			return usageError{fmt.Errorf("--judge: %w", err)}
+			return nil, err
 		}
 		rows = append(rows, verdict.Completed(list)...)
 	}
-	return n.conclude(c, rows, nil, expected)
+	return rows, err
 }

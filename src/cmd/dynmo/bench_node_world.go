@@ -80,13 +80,18 @@ func (n *nodeFlags) together(c *cobra.Command, w *nodeWorld, r *recorder) (judge
 	if err == nil {
 		var net gathered
 		net, err = n.messages(w, r)
-		all.Rows, all.Pairs = append(all.Rows, net.Rows...), net.Pairs
+		all.Pairs = net.Pairs
+		rows := verdict.PairRows(net.Pairs, false)
+		all.Rows = append(append(all.Rows, net.Rows...), rows...)
+		if w.Rank() == 0 {
+			r.add(rows...)
+		}
 	}
 	if closed := r.close(); err == nil {
 		err = closed
 	}
 	if w.Rank() == 0 {
-		judged = n.conclude(c, append(all.Rows, verdict.PairRows(all.Pairs, false)...), all.Pairs, w.hosts)
+		judged = n.conclude(c, all.Rows, all.Pairs, w.hosts)
 	}
 	return judged, err
 }
@@ -120,7 +125,9 @@ func (n *nodeFlags) messages(w *nodeWorld, r *recorder) (gathered, error) {
 			return mine, err
 		}
 		if w.Rank() == 0 {
-			mine.Rows = append(mine.Rows, allreduceRows("all", "net", "", "mpi_allreduce", 8*elements, w.Size(), seconds, wrong)...)
+			rows := allreduceRows("all", "net", "", "mpi_allreduce", 8*elements, w.Size(), seconds, wrong)
+			mine.Rows = append(mine.Rows, rows...)
+			r.add(rows...)
 		}
 	}
 	if err := n.reduceGPUs(w, r, &mine); err != nil {

@@ -70,7 +70,7 @@ func Page(w io.Writer, findings []Finding, pairs []Pair) error {
 func checkMap(findings []Finding) *heat {
 	h := &heat{}
 	medians := map[[3]string]float64{}
-	for _, g := range Groups(findings) {
+	for _, g := range grouped(findings) {
 		medians[[3]string{g.Device, g.Check, g.Model}] = g.Median
 		if !slices.Contains(h.Columns, g.Check) {
 			h.Columns = append(h.Columns, g.Check)

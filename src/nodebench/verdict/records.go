@@ -69,3 +69,26 @@ func Compare(old, now []Finding) string {
 	}
 	return text.String()
 }
+
+// Again returns rows in which a device that was measured twice has its better value: what was
+// slow once may have been disturbed. Wrong elements of both count. A check that has found a
+// fault, or did not end, stays as it was the second time.
+func Again(first, second []Row) []Row {
+	seconds := map[string]Row{}
+	for _, r := range second {
+		seconds[r.Name()] = r
+	}
+	merged := slices.Clone(first)
+	for i, r := range merged {
+		again, measured := seconds[r.Name()]
+		switch {
+		case !measured:
+		case !r.comparable() || !again.comparable():
+			again.Wrong += r.Wrong
+			merged[i] = again
+		case again.speed() > r.speed():
+			merged[i] = again
+		}
+	}
+	return merged
+}

@@ -91,18 +91,18 @@ func (r *Reference) Strangers(rows []Row) []string {
 	return models
 }
 
-// judge returns the state of a row against its bound, Unjudged without one.
+// judge returns the state of a row against its bound, unjudged without one.
 func (r *Reference) judge(row Row) (State, string) {
 	b := r.bound(row)
 	switch {
 	case b == nil || row.direction() == 0:
-		return Unjudged, ""
+		return unjudged, ""
 	case b.Unit != row.Unit:
-		return Unjudged, fmt.Sprintf("%s has a bound in %s", r.path, b.Unit)
+		return unjudged, fmt.Sprintf("%s has a bound in %s", r.path, b.Unit)
 	case row.Value < b.Least:
-		return Slow, fmt.Sprintf("%.3g %s, the reference wants at least %.3g", row.Value, row.Unit, b.Least)
+		return slow, fmt.Sprintf("%.3g %s, the reference wants at least %.3g", row.Value, row.Unit, b.Least)
 	case b.Most > 0 && row.Value > b.Most:
-		return Slow, fmt.Sprintf("%.3g %s, the reference wants at most %.3g", row.Value, row.Unit, b.Most)
+		return slow, fmt.Sprintf("%.3g %s, the reference wants at most %.3g", row.Value, row.Unit, b.Most)
 	}
 	return Healthy, ""
 }

@@ -11,16 +11,16 @@ import (
 	"dynmo/src/trace"
 )
 
-// Group is the findings of one check on devices of one model.
-type Group struct {
+// group is the findings of one check on devices of one model.
+type group struct {
 	Device, Check, Model, Unit string
 	Count                      int
 	Median, Worst              float64
 	At                         string // the node and device with the worst value
 }
 
-// Groups returns the checks that have values, in the order of the findings.
-func Groups(findings []Finding) []Group {
+// grouped returns the checks that have values, in the order of the findings.
+func grouped(findings []Finding) []group {
 	var order [][3]string
 	members := map[[3]string][]Finding{}
 	for _, f := range findings {
@@ -33,7 +33,7 @@ func Groups(findings []Finding) []Group {
 		}
 		members[key] = append(members[key], f)
 	}
-	var groups []Group
+	var groups []group
 	for _, key := range order {
 		list := members[key]
 		values := make([]float64, len(list))
@@ -44,7 +44,7 @@ func Groups(findings []Finding) []Group {
 				worst = f
 			}
 		}
-		groups = append(groups, Group{key[0], key[1], key[2], worst.Unit, len(list), trace.Median(values), worst.Value, worst.Node + " " + worst.Device})
+		groups = append(groups, group{key[0], key[1], key[2], worst.Unit, len(list), trace.Median(values), worst.Value, worst.Node + " " + worst.Device})
 	}
 	return groups
 }
@@ -75,7 +75,7 @@ func Text(w io.Writer, findings []Finding) error {
 		fmt.Fprintln(w)
 	}
 	fmt.Fprintln(t, "device\tcheck\tdevices\tmedian\tworst\tunit\tworst at\tmodel")
-	for _, g := range Groups(findings) {
+	for _, g := range grouped(findings) {
 		fmt.Fprintf(t, "%s\t%s\t%d\t%.4g\t%.4g\t%s\t%s\t%s\n", g.Device, g.Check, g.Count, g.Median, g.Worst, g.Unit, g.At, cmp.Or(g.Model, "-"))
 	}
 	if err := t.Flush(); err != nil {
@@ -84,7 +84,7 @@ func Text(w io.Writer, findings []Finding) error {
 	notes := map[string][]string{}
 	var order []string
 	for _, f := range findings {
-		if f.State == Unjudged && f.Reason != "" {
+		if f.State == unjudged && f.Reason != "" {
 			note := f.class() + " " + f.Check + ": " + f.Reason
 			if notes[note] == nil {
 				order = append(order, note)

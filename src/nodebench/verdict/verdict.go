@@ -74,9 +74,9 @@ type State int
 
 // States of a finding.
 const (
-	Unjudged State = iota // described, or not available
+	unjudged State = iota // described, or not available
 	Healthy
-	Slow
+	slow
 	Invalid // the result is wrong, whatever the rate
 	Failed  // a fault, a check without an end, or a node without an answer
 )
@@ -198,10 +198,10 @@ func compare(findings []Finding, list []int) {
 		}
 		switch {
 		case isSlow:
-			f.State = max(f.State, Slow)
+			f.State = max(f.State, slow)
 			peers := fmt.Sprintf("%.0f %% of the speed of its peers", 100*f.Ratio)
 			f.Reason = strings.TrimPrefix(f.Reason+"; "+peers, "; ")
-		case f.State == Unjudged:
+		case f.State == unjudged:
 			f.State = Healthy
 		}
 	}

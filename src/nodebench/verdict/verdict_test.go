@@ -293,6 +293,17 @@ func TestCompleted(t *testing.T) {
 	}
 }
 
+// What was slow once may have been disturbed; what was wrong once was wrong.
+func TestAgain(t *testing.T) {
+	first := rows("copy", "GB/s", 100, 100, 60, 100, 100, 60)
+	second := slices.Clone(first[2:])
+	second[0].Value, second[1].Value, second[3].Value = 99, 70, 61
+	second[2].Wrong = 1
+	if bad := Bad(Judge(Again(first, second), nil, nil)); !slices.Equal(bad, []string{"e", "f"}) {
+		t.Errorf("named %v, want e, f", bad)
+	}
+}
+
 func TestCompare(t *testing.T) {
 	old := Judge(rows("copy", "GB/s", 100, 100), nil, nil)
 	now := Judge(rows("copy", "GB/s", 105, 60), nil, nil)
