@@ -39,56 +39,60 @@ type Host struct {
 // product with a weight nine tenths of which are zero; file_write and file_read. A check that
 // fails leaves out its figures, and the error says so.
 func (h Host) Measure() error {
+	checks := []hostCheck{
+		{name: "gemm_f32", measure: (*hostBench).gemm, here: h.Kernels != nil},
+		{name: "triad", measure: (*hostBench).triad, here: true},
+		{name: "csr_f32", measure: (*hostBench).csr, here: h.Kernels != nil},
+		// A virtual clock does not count what a process waits for.
+		{name: "file", measure: (*hostBench).file, here: h.Device.Clock().Kind() == "wall"},
+	}
+	for range attempts {
+		for i := range checks {
+			if c := &checks[i]; c.here && c.err == nil {
+				h.Begin(c.name)
+				h.attempt(c)
+			}
+		}
+	}
 	var failed []error
-	for _, check := range []struct {
-		name    string
-		measure func(*hostBench)
-		here    bool
-	}{
-		{"gemm_f32", (*hostBench).gemm, h.Kernels != nil},
-		{"triad", (*hostBench).triad, true},
-		{"csr_f32", (*hostBench).csr, h.Kernels != nil},
-		{"file", (*hostBench).file, h.Device.Clock().Kind() == "wall"}, // a virtual clock does not count what a process waits for
-	} {
-		if !check.here {
+	for _, c := range checks {
+		if c.err != nil {
+			failed = append(failed, fmt.Errorf("%s: %w", c.name, c.err))
 			continue
 		}
-		h.Begin(check.name)
-		results, err := h.attempts(check.measure)
-		if err != nil {
-			failed = append(failed, fmt.Errorf("%s: %w", check.name, err))
-			continue
-		}
-		h.Done(results)
+		h.Done(c.best)
 	}
 	return errors.Join(failed...)
 }
 
-// attempts makes a check a few times, each with memory of its own, and returns its figures: the
-// best value of each, and all that was wrong. Where the system puts memory, which pages share a
-// set of a cache, is chance: of 24 runs with one attempt one had 73 % of the usual rate.
-func (h Host) attempts(measure func(*hostBench)) ([]Result, error) {
-	var best []Result
-	for range attempts {
-		b := &hostBench{bench: newBench(h.Kernels, h.Device), Host: h}
-		measure(b)
-		b.free()
-		if b.err != nil {
-			return nil, b.err
-		}
-		if best == nil {
-			best = b.results
-			continue
-		}
-		for i, r := range b.results {
-			wrong := best[i].Wrong + r.Wrong
-			if r.Value > best[i].Value {
-				best[i] = r
-			}
-			best[i].Wrong = wrong
-		}
+// hostCheck is a check of a host and what its attempts have found.
+type hostCheck struct {
+	name    string
+	measure func(*hostBench)
+	here    bool     // whether it can be made
+	best    []Result // of the attempts so far
+	err     error
+}
+
+// attempt makes a check with memory of its own, and keeps the better value of each figure and
+// all that was wrong. Where the system puts memory, which pages share a set of a cache, is
+// chance, and so is what else runs at one moment: the attempts of a check lie seconds apart.
+func (h Host) attempt(c *hostCheck) {
+	b := &hostBench{bench: newBench(h.Kernels, h.Device), Host: h}
+	c.measure(b)
+	b.free()
+	c.err = b.err
+	if c.best == nil {
+		c.best = b.results
+		return
 	}
-	return best, nil
+	for i, r := range b.results {
+		wrong := c.best[i].Wrong + r.Wrong
+		if r.Value > c.best[i].Value {
+			c.best[i] = r
+		}
+		c.best[i].Wrong = wrong
+	}
 }
 
 // hostBench is one check of a host under way.

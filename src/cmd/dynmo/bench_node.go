@@ -60,7 +60,7 @@ messages. Then nodes exchange messages: MPI's latency, bandwidth, allreduce; of 
 
 A device is slow against the file of --reference, or against its peers: devices of the same
 product in the job, from five nodes on. With the median m of the peers' speeds and d the
-median distance from it, slow is (m - speed) / max(1.48 d, 0.057 m) >= 3.5, so at least
+median distance from it, slow is (m - speed) / max(1.48 d, 0.08 m) >= 2.5, so at least
 20 % slower. What cannot be measured is said to be not available and fails nobody.
 
 --records DIR keeps what every process found, check by check, and --judge DIR judges such a

@@ -111,9 +111,9 @@ const (
 	// fewestPeers is from how many nodes on peers judge: the median of fewer can be moved
 	// by two of them.
 	fewestPeers = 5
-	// outlier is the score from which on a device is slow (Iglewicz and Hoaglin 1993,
-	// How to detect and handle outliers, section 3).
-	outlier = 3.5
+	// outlier is the score from which on a device is slow (Leys et al. 2013, Detecting
+	// outliers: use absolute deviation around the median, section 4). Suspects are measured again.
+	outlier = 2.5
 	// slowBy is the least part of the peers' speed that a slow device lacks. It is the floor
 	// on their spread, without which one device of a very even partition is always an outlier.
 	slowBy = 0.2
@@ -171,7 +171,7 @@ func judged(r Row, reference *Reference) Finding {
 //
 //	score = (m - x) / max(1.4826·d, slowBy/outlier·m)
 //
-// (Iglewicz and Hoaglin 1993, with a floor on the spread). A device is slow from a score of
+// (Leys et al. 2013, with a floor on the spread). A device is slow from a score of
 // outlier on. Rows of fewer than fewestPeers nodes are left as they are.
 func compare(findings []Finding, list []int) {
 	nodes := map[string]bool{}
