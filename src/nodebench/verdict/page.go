@@ -55,7 +55,7 @@ func (c *cell) filled(ratio float64) {
 // Page writes findings as one page for a browser that needs nothing but itself: the bad
 // findings, a heat map of devices and checks, and one of pairs of nodes.
 func Page(w io.Writer, findings []Finding, pairs []Pair) error {
-	bad := slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool { return f.State <= Healthy })
+	bad := slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool { return f.State <= healthy })
 	slices.SortFunc(bad, worse)
 	return pageTemplate.Execute(w, struct {
 		Line   string
@@ -86,7 +86,7 @@ func checkMap(findings []Finding) *heat {
 			rows[name] = i
 			h.Rows = append(h.Rows, heatRow{Name: name, Cells: make([]cell, len(h.Columns))})
 		}
-		h.Rows[i].Bad = h.Rows[i].Bad || f.State > Healthy
+		h.Rows[i].Bad = h.Rows[i].Bad || f.State > healthy
 		if column >= 0 {
 			h.Rows[i].Cells[column] = f.cell(medians[[3]string{f.class(), f.Check, f.Model}])
 		}
@@ -108,7 +108,7 @@ func checkMap(findings []Finding) *heat {
 
 func (f Finding) cell(median float64) cell {
 	c := cell{Title: fmt.Sprintf("%s: %s %s", f.Name(), f.State, f.Reason)}
-	if f.State > Healthy {
+	if f.State > healthy {
 		c.Mark = f.State.String()
 	}
 	if f.Status != Measured || f.Wrong > 0 {

@@ -18,7 +18,7 @@ func Prometheus(w io.Writer, findings []Finding) error {
 	text.WriteString("# HELP dynmo_bench_bad Whether a check is slow (1), invalid (2) or faulty (3), else 0.\n# TYPE dynmo_bench_bad gauge\n")
 	for _, f := range findings {
 		if f.State != unjudged {
-			fmt.Fprintf(&text, "dynmo_bench_bad{%s} %d\n", f.labels(), f.State-Healthy)
+			fmt.Fprintf(&text, "dynmo_bench_bad{%s} %d\n", f.labels(), f.State-healthy)
 		}
 	}
 	_, err := io.WriteString(w, text.String())

@@ -55,7 +55,7 @@ func Compare(old, now []Finding) string {
 			if part := f.speed()/o.speed() - 1; part < -least || part > least {
 				changes = append(changes, change{fmt.Sprintf("%s: %.4g to %.4g %s (%+.0f %% speed)", f.Name(), o.Value, f.Value, f.Unit, 100*part), part})
 			}
-		case o.State <= Healthy && f.State > Healthy:
+		case o.State <= healthy && f.State > healthy:
 			changes = append(changes, change{fmt.Sprintf("%s: %s now: %s", f.Name(), f.State, f.Reason), -1})
 		}
 	}

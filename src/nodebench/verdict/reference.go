@@ -104,7 +104,7 @@ func (r *Reference) judge(row Row) (State, string) {
 	case b.Most > 0 && row.Value > b.Most:
 		return slow, fmt.Sprintf("%.3g %s, the reference wants at most %.3g", row.Value, row.Unit, b.Most)
 	}
-	return Healthy, ""
+	return healthy, ""
 }
 
 // Measure returns a reference made of rows: of each check and model the median speed less

@@ -55,7 +55,7 @@ func (r Row) class() string { return strings.TrimRight(r.Device, "0123456789") }
 // Text writes findings for people: those that are bad, the worst on top, then for each check
 // the median and the worst value, then what could not be measured.
 func Text(w io.Writer, findings []Finding) error {
-	bad := slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool { return f.State <= Healthy })
+	bad := slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool { return f.State <= healthy })
 	slices.SortFunc(bad, worse)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	if len(bad) > 0 {
@@ -119,7 +119,7 @@ func Line(findings []Finding) string {
 	}
 	nodes := len(all)
 	if len(bad) == 0 {
-		judged := slices.ContainsFunc(findings, func(f Finding) bool { return f.State == Healthy })
+		judged := slices.ContainsFunc(findings, func(f Finding) bool { return f.State == healthy })
 		if !judged {
 			return fmt.Sprintf("%d nodes, none judged: peers judge from %d nodes on, below that --reference does", nodes, fewestPeers)
 		}
@@ -134,7 +134,7 @@ func Reason(findings []Finding, node string) string {
 	list := slices.Clone(findings)
 	slices.SortFunc(list, worse)
 	for _, f := range list {
-		if f.Node == node && f.State > Healthy {
+		if f.Node == node && f.State > healthy {
 			reasons = append(reasons, fmt.Sprintf("%s %s: %s", f.Device, f.Check, f.Reason))
 		}
 	}

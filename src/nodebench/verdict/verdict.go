@@ -75,10 +75,10 @@ type State int
 // States of a finding.
 const (
 	unjudged State = iota // described, or not available
-	Healthy
+	healthy
 	slow
-	Invalid // the result is wrong, whatever the rate
-	Failed  // a fault, a check without an end, or a node without an answer
+	invalid // the result is wrong, whatever the rate
+	failed  // a fault, a check without an end, or a node without an answer
 )
 
 var stateNames = []string{"-", "ok", "SLOW", "INVALID", "FAULTY"}
@@ -150,16 +150,16 @@ func judged(r Row, reference *Reference) Finding {
 	f := Finding{Row: r}
 	switch {
 	case r.Status == Faulty:
-		f.State, f.Reason = Failed, r.Note
+		f.State, f.Reason = failed, r.Note
 	case r.Status == TimedOut:
-		f.State, f.Reason = Failed, "ran out of time"
+		f.State, f.Reason = failed, "ran out of time"
 		if r.Note != "" {
 			f.Reason += ": " + r.Note
 		}
 	case r.Status != Measured:
 		f.Reason = cmp.Or(r.Note, string(NotAvailable))
 	case r.Wrong > 0:
-		f.State, f.Reason = Invalid, fmt.Sprintf("%d elements of the result are wrong", r.Wrong)
+		f.State, f.Reason = invalid, fmt.Sprintf("%d elements of the result are wrong", r.Wrong)
 	default:
 		f.State, f.Reason = reference.judge(r)
 	}
@@ -202,7 +202,7 @@ func compare(findings []Finding, list []int) {
 			peers := fmt.Sprintf("%.0f %% of the speed of its peers", 100*f.Ratio)
 			f.Reason = strings.TrimPrefix(f.Reason+"; "+peers, "; ")
 		case f.State == unjudged:
-			f.State = Healthy
+			f.State = healthy
 		}
 	}
 }
@@ -230,12 +230,12 @@ func compareDigests(findings []Finding) {
 			all += n
 		}
 		switch {
-		case f.State == Invalid:
+		case f.State == invalid:
 			f.Reason = fmt.Sprintf("%d bursts of products had other bits than the first: silent corruption", f.Wrong)
 		case 2*same <= all && all > 1:
-			f.State, f.Reason = Invalid, fmt.Sprintf("%d of %d equal devices have the bits of this one: silent corruption", same, all)
+			f.State, f.Reason = invalid, fmt.Sprintf("%d of %d equal devices have the bits of this one: silent corruption", same, all)
 		default:
-			f.State = max(f.State, Healthy)
+			f.State = max(f.State, healthy)
 		}
 	}
 }
@@ -247,7 +247,7 @@ func absent(rows []Row, expected []string) []Finding {
 		if !slices.ContainsFunc(rows, func(r Row) bool { return r.Node == node }) {
 			findings = append(findings, Finding{
 				Row:   Row{Node: node, Device: "node", Check: "answer", Status: Faulty, Note: "the node did not answer"},
-				State: Failed, Reason: "the node did not answer",
+				State: failed, Reason: "the node did not answer",
 			})
 		}
 	}
@@ -258,7 +258,7 @@ func absent(rows []Row, expected []string) []Finding {
 func Bad(findings []Finding) []string {
 	worst := map[string]Finding{}
 	for _, f := range findings {
-		if old, seen := worst[f.Node]; f.State > Healthy && (!seen || worse(f, old) < 0) {
+		if old, seen := worst[f.Node]; f.State > healthy && (!seen || worse(f, old) < 0) {
 			worst[f.Node] = f
 		}
 	}
