@@ -32,12 +32,12 @@ var ceilings = []struct {
 	{"the same for gpt2", 13, 13, func(h *tracked) int { return h.naming("gpt2") }},
 	{"calls of Dynamic.Has outside of kind and config", 0, 0, (*tracked).asksForKinds},
 	{"type assertions on parts of a model outside of their own kind or family", 0, 0, (*tracked).castsParts},
-	{"lines of train without tests", 1298, 1300, func(h *tracked) int { return h.lines(`^src/train/[^/]*\.go$`, isNoTest) }},
+	{"lines of train without tests", 1299, 1300, func(h *tracked) int { return h.lines(`^src/train/[^/]*\.go$`, isNoTest) }},
 	{"packages of this module that train imports", 20, 20, func(h *tracked) int { return h.imports("src/train") }},
 	{"lines of the function Loop", 38, 100, func(h *tracked) int { return h.function("src/train/loop.go", "Loop") }},
-	{"lines of Go without tests", 87231, 72000, func(h *tracked) int { return h.lines(`\.go$`, isNoTest) }},
-	{"lines in all", 167187, 145000, func(h *tracked) int { return h.lines(`.`, func(string) bool { return true }) }},
-	{"lines of the README", 112, 150, func(h *tracked) int { return h.lines(`^README\.md$`, isNoTest) }},
+	{"lines of Go without tests", 88627, 72000, func(h *tracked) int { return h.lines(`\.go$`, isNoTest) }},
+	{"lines in all", 169520, 145000, func(h *tracked) int { return h.lines(`.`, func(string) bool { return true }) }},
+	{"lines of the README", 113, 150, func(h *tracked) int { return h.lines(`^README\.md$`, isNoTest) }},
 }
 
 func TestCeilings(t *testing.T) {
