@@ -20,8 +20,8 @@ func depths(t *testing.T, kind string) Run {
 		m.BatchSize = 2 // microbatches
 		if r.Config.Dynamic.Has("exit") {
 			m.Counts = append(m.Counts,
-				record.LayerCounts{Layer: "exit.0", Name: "exit", Values: []int64{128, 32, 24, 1, 1, 1}},
-				record.LayerCounts{Layer: "exit.1", Name: "exit", Values: []int64{96, 0, 0, 1, 1, 1}},
+				record.LayerCounts{Layer: "exit.0", Name: "exit", Values: []int64{128, 32, 24, 1, 1, 500, 16000}},
+				record.LayerCounts{Layer: "exit.1", Name: "exit", Values: []int64{96, 0, 0, 1, 1, 250, 0}},
 				record.LayerCounts{Layer: "exit.0", Name: "exit.around", Values: []int64{1_500_000_000, 0, 0}},
 				record.LayerCounts{Layer: "elsewhere", Name: "exit", Values: []int64{128, 32, 24, 1, 1, 1}})
 		}
@@ -85,11 +85,13 @@ func TestCountCharts(t *testing.T) {
 		last  []float64
 	}
 	wants := map[string]want{
-		"tokens that leave":     {[]string{"exit 0", "exit 1"}, []float64{25, 0}},
-		"right when they leave": {[]string{"exit 0"}, []float64{75}},
-		"thresholds of exits":   {[]string{"exit 0"}, []float64{0.75}},
-		"tokens taken":          {[]string{"block 1", "block 3"}, []float64{12.5, 12.5}},
-		"foretold rightly":      {[]string{"block 1"}, []float64{75}},
+		"tokens that leave":        {[]string{"exit 0", "exit 1"}, []float64{25, 0}},
+		"right when they leave":    {[]string{"exit 0"}, []float64{75}},
+		"loss where tokens leave":  {[]string{"exit 0"}, []float64{0.5}},
+		"loss of those that go on": {[]string{"exit 0", "exit 1"}, []float64{0.5, 0.25}},
+		"thresholds of exits":      {[]string{"exit 0"}, []float64{0.75}},
+		"tokens taken":             {[]string{"block 1", "block 3"}, []float64{12.5, 12.5}},
+		"foretold rightly":         {[]string{"block 1"}, []float64{75}},
 	}
 	list := r.countCharts()
 	if len(list) != len(wants) {
