@@ -12,7 +12,7 @@ import (
 // tasks group the commands in the help, by what a user wants to do. Each has one example.
 var tasks = []struct{ id, title, commands string }{
 	{"train", "Train:  dynmo train jobs/demo-4x1.toml", "train"},
-	{"look", "Look and plan:  dynmo plan jobs/gpt-24l.toml --costs costs.json", "table report plan simulate balance"},
+	{"look", "Look and plan:  dynmo plan jobs/gpt-24l.toml --costs costs.json", "table report figures plan simulate balance"},
 	{"measure", "Measure:  dynmo profile jobs/gpt-24l.toml -o costs.json", "profile bench"},
 	{"files", "Data and checkpoints:  dynmo ckpt verify runs/RUN", "data ckpt sample"},
 	{"machine", "The machine:  dynmo doctor", "doctor version completion help"},
@@ -21,6 +21,7 @@ var tasks = []struct{ id, title, commands string }{
 // examples are of commands, by their path.
 var examples = map[string]string{
 	"dynmo train":            "mpirun -n 4 dynmo train jobs/demo-4x1.toml --run-dir runs/mine --resume",
+	"dynmo figures":          "dynmo figures -o build/figures",
 	"dynmo table":            "dynmo table runs/static runs/balanced",
 	"dynmo report":           "dynmo report runs/balanced -o run.html",
 	"dynmo plan":             "dynmo plan jobs/gpt-24l.toml --costs costs.json --network jobs/cluster.toml",
@@ -38,6 +39,8 @@ var examples = map[string]string{
 	"dynmo ckpt export":      "dynmo ckpt export runs/mine -o exported",
 	"dynmo bench net":        "mpirun -n 2 dynmo bench net",
 	"dynmo bench checkpoint": "dynmo bench checkpoint --dir /scratch",
+	"dynmo bench node":       "srun --mpi=pmix dynmo bench node --records records",
+	"dynmo bench pairs":      "srun --mpi=pmix dynmo bench pairs",
 }
 
 // addHelp groups the commands of root by task, and gives every command an example.
