@@ -108,7 +108,7 @@ func (r *Reference) judge(row Row) (State, string) {
 }
 
 // Measure returns a reference made of rows: of each check and model the median speed less
-// slowBy, or less outlier spreads if that is more. source says where they were measured.
+// what a slow device lacks, or less outlier spreads if that is more. source says where they were measured.
 func Measure(rows []Row, source string) *Reference {
 	groups := map[[2]string][]Row{}
 	for _, r := range rows {
@@ -128,7 +128,7 @@ func Measure(rows []Row, source string) *Reference {
 		for i, x := range speeds {
 			deviations[i] = max(x-median, median-x)
 		}
-		least := min((1-slowBy)*median, median-outlier*normal*trace.Median(deviations))
+		least := min((1-list[0].lack())*median, median-outlier*normal*trace.Median(deviations))
 		if list[0].isCount() {
 			least = median
 		}

@@ -61,6 +61,14 @@ func (r Row) direction() int {
 // isCount reports whether the value counts things, of which a single one may not be missing.
 func (r Row) isCount() bool { return r.Unit == "links" || r.Unit == "lanes" || r.Unit == "GPUs" }
 
+// lack returns the least part of the peers' speed that the device lacks if it is slow.
+func (r Row) lack() float64 {
+	if strings.HasPrefix(r.Check, "file_") {
+		return slowFilesBy
+	}
+	return slowBy
+}
+
 // speed returns the value as a number that is larger for a better device.
 func (r Row) speed() float64 {
 	if r.direction() < 0 {
@@ -116,7 +124,8 @@ const (
 	outlier = 2.5
 	// slowBy is the least part of the peers' speed that a slow device lacks. It is the floor
 	// on their spread, without which one device of a very even partition is always an outlier.
-	slowBy = 0.2
+	// Files have a larger one: their rate depends on who else uses the file system.
+	slowBy, slowFilesBy = 0.2, 0.5
 	// normal makes the median of absolute deviations an estimate of a standard deviation.
 	normal = 1.4826
 )
@@ -169,7 +178,7 @@ func judged(r Row, reference *Reference) Finding {
 // compare holds the rows of one check on devices of one model against each other. With the
 // speeds x of all, their median m and d the median of |x - m|,
 //
-//	score = (m - x) / max(1.4826·d, slowBy/outlier·m)
+//	score = (m - x) / max(1.4826·d, lack/outlier·m)
 //
 // (Leys et al. 2013, with a floor on the spread). A device is slow from a score of
 // outlier on. Rows of fewer than fewestPeers nodes are left as they are.
@@ -188,7 +197,7 @@ func compare(findings []Finding, list []int) {
 	for k, x := range speeds {
 		deviations[k] = math.Abs(x - median)
 	}
-	spread := max(normal*trace.Median(deviations), slowBy/outlier*median)
+	spread := max(normal*trace.Median(deviations), findings[list[0]].lack()/outlier*median)
 	for k, i := range list {
 		f := &findings[i]
 		f.Ratio, f.Score = speeds[k]/median, (median-speeds[k])/spread
