@@ -43,10 +43,14 @@ func (s *Session) route(b *block, k *kept, n int) {
 			inp = append(inp, all[i*c:][:c]...)
 		}
 	}
-	s.at = at
+	if len(rows) == 0 || rows[len(rows)-1] < n-1 {
+		s.depth--
+	}
 	if len(rows) == 0 {
+		s.arrange(n)
 		return
 	}
+	s.at, s.live = at, len(rows)
 	s.room(len(rows))
 	copy(s.x, inp)
 	s.block(b, k, len(rows))
@@ -58,4 +62,5 @@ func (s *Session) route(b *block, k *kept, n int) {
 	}
 	s.room(n)
 	copy(s.x, all)
+	s.arrange(n)
 }

@@ -4,11 +4,20 @@ import "context"
 
 // Generation is a text to go on with.
 type Generation struct {
-	Prompt []int32 // at least one token, no more than the model's sequence
-	Tokens int     // how many to add
-	Vocab  int     // tokens below it are chosen from; those above have no text
-	End    int32   // the token that ends a text, and is not yielded; -1 if there is none
-	Choice Choice
+	Prompt  []int32 // at least one token, no more than the model's sequence
+	Tokens  int     // how many to add
+	Vocab   int     // tokens below it are chosen from; those above have no text
+	End     int32   // the token that ends a text, and is not yielded; -1 if there is none
+	Choice  Choice
+	Leaving *Leaving // when tokens leave; nil: none leaves
+	Text    []int32  // the tokens to add, Tokens of them, whatever the model finds; nil: those that it chooses
+	Trace   *Trace   // of the generation, to fill; nil: none is wanted
+}
+
+// Trace is what a model found.
+type Trace struct {
+	Best   []int32 // of each token that was chosen: the most probable
+	Blocks int     // that the tokens before these went through, all together
 }
 
 // Generate calls yield with one token after the other until there are enough, the
@@ -16,11 +25,12 @@ type Generation struct {
 // positions, the model goes on from the last half of them; slide is called the first time.
 // Errors: yield's, ctx's cause, or logits that are not finite.
 func (m *Model) Generate(ctx context.Context, g Generation, yield func(token int32) error, slide func()) error {
-	s, chooser := m.NewSession(len(g.Prompt)+g.Tokens), g.Choice.New()
+	s, chooser, greedy := m.NewSession(len(g.Prompt)+g.Tokens), g.Choice.New(), Choice{TopP: 1}.New()
+	s.leaving, s.prompt, s.added = g.Leaving, len(g.Prompt), g.Tokens
 	text := append([]int32(nil), g.Prompt...)
 	slid := false
 	fed := 0 // tokens of text that the session was fed
-	for range g.Tokens {
+	for i := range g.Tokens {
 		if s.Len()+len(text)-fed > m.Config.Sequence {
 			if !slid {
 				slide()
@@ -28,13 +38,22 @@ func (m *Model) Generate(ctx context.Context, g Generation, yield func(token int
 			}
 			s.Reset()
 			fed = len(text) - max(1, m.Config.Sequence/2)
+			s.first = fed
 		}
 		logits := s.Feed(text[fed:]...)
 		fed = len(text)
 		token, err := chooser.Next(logits[:g.Vocab])
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
+		}
+		if g.Trace != nil {
+			best, _ := greedy.Next(logits[:g.Vocab])
+			g.Trace.Best, g.Trace.Blocks = append(g.Trace.Best, best), g.Trace.Blocks+s.depth
+		}
+		if g.Text != nil {
+			token = g.Text[i]
+		}
+		switch {
 		case token == g.End:
 			return nil
 		case ctx.Err() != nil:

@@ -31,6 +31,9 @@ func Notes(c model.Config) []string {
 	if r := model.KindOf[routing](c); r != nil {
 		list = append(list, r.Notes()...)
 	}
+	if l := model.KindOf[leaving](c); l != nil {
+		list = append(list, l.Notes()...)
+	}
 	return list
 }
 
@@ -45,7 +48,7 @@ func (s *Session) mix(b *block, n int) {
 	resize(&r.logits, n*count)
 	resize(&r.inp, n*c)
 	resize(&r.out, n*top*c)
-	m.multiply(r.logits, s.normed, b.router, n, c, count)
+	m.multiply(r.logits, s.normed[:n*c], b.router, n, c, count)
 	if b.outer.weight != nil {
 		resize(&r.squashed, n*count)
 		for i, a := range r.logits {

@@ -32,15 +32,19 @@ type Model struct {
 	kernels               kernel.Backend // nil: none
 	mixture               mixture        // nil: blocks have one MLP
 	routing               routing        // nil: blocks take all tokens
+	hashing               hashing        // nil: queries see all keys
+	leaving               leaving        // nil: no token leaves
+	exits                 []exit
 }
 
 // block is the weights of one block: an MLP, or a router (MLPs, C) and several.
 type block struct {
 	norm1, norm2      norm
 	qkv, proj, router linear
-	outer             linear // (MLPs, MLPs) behind the router and tanh, or absent
-	up, down          linear // of a predictor of routing, or absent
-	mlps              []mlp  // one, or those of a mixture
+	outer             linear    // (MLPs, MLPs) behind the router and tanh, or absent
+	up, down          linear    // of a predictor of routing, or absent
+	mlps              []mlp     // one, or those of a mixture
+	projections       []float32 // see hashing
 }
 
 // norm is a norm's weight and bias (C); RMSNorm has no bias.
@@ -64,7 +68,15 @@ func New(c model.Config, threads int, k kernel.Backend, read func(model.Weight) 
 	if err := Knows(c); err != nil {
 		return nil, err
 	}
-	m := &Model{Config: c, blocks: make([]block, c.Blocks), team: team(threads), kernels: k, mixture: model.KindOf[mixture](c), routing: model.KindOf[routing](c)}
+	m := &Model{
+		Config: c, blocks: make([]block, c.Blocks), team: team(threads), kernels: k,
+		mixture: model.KindOf[mixture](c), routing: model.KindOf[routing](c), hashing: model.KindOf[hashing](c), leaving: model.KindOf[leaving](c),
+	}
+	if m.leaving != nil {
+		for _, depth := range m.leaving.Depths() {
+			m.exits = append(m.exits, exit{depth: depth})
+		}
+	}
 	places := m.places()
 	weights := append(c.Weights(), c.PrivateWeights()...)
 	slices.SortStableFunc(weights, func(a, b model.Weight) int { return cmp.Compare(a.Name, b.Name) }) // a layer's one after the other
@@ -83,6 +95,14 @@ func New(c model.Config, threads int, k kernel.Backend, read func(model.Weight) 
 	})
 	if c.Tied {
 		m.head = m.token
+		for i := range m.exits {
+			m.exits[i].head = m.token
+		}
+	}
+	if m.hashing != nil {
+		for i := range m.blocks {
+			m.blocks[i].projections = m.hashing.Projections(c, i)
+		}
 	}
 	return m, cmp.Or(errs...)
 }
@@ -93,8 +113,8 @@ func Knows(c model.Config) error {
 		return fmt.Errorf("a model of family %s, want %s: sample knows no other", c.Family, strings.Join(known, " or "))
 	}
 	r := model.KindOf[routing](c)
-	if kind := c.Beyond(); kind != "" && (r == nil || kind != r.Name()) {
-		return fmt.Errorf("a model of dynamic.kind %s, want one without attention and exit: sample knows neither", kind)
+	if kind := c.Beyond(); r != nil && kind != r.Name() {
+		return fmt.Errorf("a model of dynamic.kind %s, want one without %s: sample knows it beside no other", kind, r.Name())
 	}
 	if r != nil && c.Shared() > 0 {
 		return fmt.Errorf("a model with several MLPs in blocks that take some of the tokens (%s), want one of both: sample knows no more", r.Name())
@@ -108,14 +128,24 @@ func (m *Model) places() map[string]*[]float32 {
 		"embedding/token.weight": &m.token, "embedding/position.weight": &m.position,
 		"head/norm.weight": &m.norm.weight, "head/norm.bias": &m.norm.bias, "head/head.weight": &m.head,
 	}
+	at := ""
+	add := func(name string, w, bias *[]float32) {
+		places[at+name+".weight"], places[at+name+".bias"] = w, bias
+	}
+	for i := range m.exits {
+		e := &m.exits[i]
+		at = fmt.Sprintf("exit.%d/", i)
+		add("norm", &e.norm.weight, &e.norm.bias)
+		add("classifier", &e.classifier.weight, &e.classifier.bias)
+		places[at+"head.weight"] = &e.head
+	}
 	for i := range m.blocks {
-		b, at := &m.blocks[i], fmt.Sprintf("block.%d/", i)
-		add := func(name string, w, bias *[]float32) {
-			places[at+name+".weight"], places[at+name+".bias"] = w, bias
-		}
+		b := &m.blocks[i]
+		at = fmt.Sprintf("block.%d/", i)
 		add("norm1", &b.norm1.weight, &b.norm1.bias)
 		add("norm2", &b.norm2.weight, &b.norm2.bias)
 		add("qkv", &b.qkv.weight, &b.qkv.bias)
+		add("qv", &b.qkv.weight, &b.qkv.bias) // where keys are shared
 		add("proj", &b.proj.weight, &b.proj.bias)
 		add("router", &b.router.weight, &b.router.bias)
 		add("router.outer", &b.outer.weight, &b.outer.bias)

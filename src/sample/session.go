@@ -2,6 +2,7 @@ package sample
 
 import (
 	"math"
+	"slices"
 
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas32"
@@ -17,10 +18,22 @@ type Session struct {
 	kept      []kept    // of each block
 	turns     []float32 // the table of rotary positions
 	n         int       // tokens so far
-	at        []int32   // the positions of the tokens that a block computes
+
+	depth int // blocks that the last token that was fed went through
+
+	leaving              *Leaving // nil: no token leaves
+	prompt, added, first int      // tokens of the text: of its prompt, to add to it, before the session's first
+
+	// Of the tokens that a block is given the first so many are computed. Of the others, which
+	// have left, it makes keys and values only.
+	live  int
+	at    []int32   // their positions
+	slot  []int     // which of those that the block keeps keys and values of they are
+	front []float32 // the states of those that are computed, in front of the block before an exit
 
 	x, normed, mean, rstd, qkv, attended, pre, inner []float32 // of the tokens that are fed
-	logits                                           []float32
+	made                                             []float32 // what queries, keys and values are made of
+	logits, left                                     []float32 // left: of the last token, if it has left
 	routed                                           routed
 }
 
@@ -28,7 +41,8 @@ type Session struct {
 // positions, head size), so that those of a head lie together.
 type kept struct {
 	keys, values []float32
-	n            int // tokens
+	n            int       // tokens
+	sorted       [][]int32 // which tokens' keys lie in each bucket, (heads, buckets); see hashing
 }
 
 // NewSession returns a session of no tokens, with room for so many, at most the model's
@@ -37,9 +51,12 @@ func (m *Model) NewSession(positions int) *Session {
 	c := m.Config
 	positions = min(positions, c.Sequence)
 	size, _ := m.headed()
-	s := &Session{m: m, positions: positions, kept: make([]kept, c.Blocks), logits: make([]float32, c.Vocab)}
+	s := &Session{m: m, positions: positions, kept: make([]kept, c.Blocks), logits: make([]float32, c.Vocab), left: make([]float32, c.Vocab)}
 	for i := range s.kept {
 		s.kept[i] = kept{keys: make([]float32, positions*c.Keyed()*size), values: make([]float32, positions*c.Keyed()*size)}
+		if m.hashing != nil {
+			s.kept[i].sorted = make([][]int32, c.Heads*m.buckets(&m.blocks[i]))
+		}
 	}
 	if c.Rope.Turns() {
 		for _, v := range c.Rope.Table(positions, size/2) {
@@ -57,6 +74,7 @@ func (s *Session) Reset() {
 	s.n = 0
 	for i := range s.kept {
 		s.kept[i].n = 0
+		clear(s.kept[i].sorted)
 	}
 }
 
@@ -76,22 +94,39 @@ func (s *Session) Feed(tokens ...int32) []float32 {
 			ref.Add(row, row, m.position[(s.n+i)*c:][:c])
 		}
 	}
+	s.arrange(n)
+	s.depth = m.Config.Blocks
 	for i := range m.blocks {
-		s.at = s.at[:0]
-		for k := range n {
-			s.at = append(s.at, int32(s.n+k))
-		}
 		if m.routing != nil && m.routing.Routes(i) {
 			s.route(&m.blocks[i], &s.kept[i], n)
 			continue
 		}
+		s.keepFront(i)
 		s.block(&m.blocks[i], &s.kept[i], n)
+		s.leave(i, n)
 	}
 	s.n += n
-	last := s.x[(n-1)*c : n*c]
-	s.normalise(last, m.norm, 1)
-	m.multiply(s.logits, s.normed, linear{weight: m.head}, 1, c, m.Config.Vocab)
+	last := slices.Index(s.slot, n-1)
+	if last >= s.live {
+		return s.left
+	}
+	s.project(s.x[last*c:][:c], m.norm, m.head)
 	return s.logits
+}
+
+// arrange has all of n tokens that are fed computed, in their order.
+func (s *Session) arrange(n int) {
+	s.live, s.at, s.slot = n, s.at[:0], s.slot[:0]
+	for i := range n {
+		s.at, s.slot = append(s.at, int32(s.n+i)), append(s.slot, i)
+	}
+}
+
+// project sets the logits of a token's state.
+func (s *Session) project(state []float32, w norm, head []float32) {
+	c := s.m.Config
+	s.normalise(state, w, 1)
+	s.m.multiply(s.logits, s.normed, linear{weight: head}, 1, c.Hidden, c.Vocab)
 }
 
 // room makes the activations of n tokens.
@@ -128,27 +163,62 @@ func (s *Session) normalise(inp []float32, w norm, n int) {
 // block takes n tokens through a block: x += proj(attend(turn(qkv(norm1(x))))), then
 // x += mlp(norm2(x)), or the sum of those of a mixture that tokens go to.
 func (s *Session) block(b *block, k *kept, n int) {
-	m, c := s.m, s.m.Config.Hidden
-	_, all := m.headed()
+	m, c, live := s.m, s.m.Config.Hidden, s.live
 	s.normalise(s.x, b.norm1, n)
-	m.multiply(s.qkv, s.normed, b.qkv, n, c, all)
-	s.turn(n)
+	s.ask(b, n)
 	m.team.share(m.Config.Keyed(), 1, func(lo, hi int) {
 		for head := lo; head < hi; head++ {
 			s.keep(k, head, n)
-			s.attend(k, head, n)
+			if m.hashing != nil {
+				s.sort(b, k, head, n)
+				s.attendWithin(b, k, head, live)
+			} else {
+				s.attend(k, head, live)
+			}
 		}
 	})
 	k.n += n
-	m.multiply(s.normed, s.attended, b.proj, n, c, c)
-	ref.Add(s.x, s.x, s.normed)
-	s.normalise(s.x, b.norm2, n)
-	if m.mixture != nil {
-		s.mix(b, n)
+	if live == 0 {
 		return
 	}
-	s.mlp(s.normed, s.normed, b.mlps[0], n)
-	ref.Add(s.x, s.x, s.normed)
+	x, normed := s.x[:live*c], s.normed[:live*c]
+	m.multiply(normed, s.attended[:live*c], b.proj, live, c, c)
+	ref.Add(x, x, normed)
+	s.normalise(x, b.norm2, live)
+	if m.mixture != nil {
+		s.mix(b, live)
+		return
+	}
+	s.mlp(normed, normed, b.mlps[0], live)
+	ref.Add(x, x, normed)
+}
+
+// ask sets the queries, keys and values of n tokens, of those that have left keys and values.
+func (s *Session) ask(b *block, n int) {
+	m, c, live := s.m, s.m.Config, s.live
+	size, all := m.headed()
+	if m.shares() {
+		resize(&s.made, 2*n*c.Hidden)
+		m.multiply(s.made, s.normed, b.qkv, n, c.Hidden, 2*c.Hidden)
+		s.turn(s.made, n, c.Heads, 2*c.Hidden)
+		ref.ShareKeys(s.qkv, s.made, n, c.Hidden, c.Heads)
+		return
+	}
+	if live > 0 {
+		m.multiply(s.qkv[:live*all], s.normed[:live*c.Hidden], b.qkv, live, c.Hidden, all)
+	}
+	if left, queries := n-live, c.Heads*size; left > 0 {
+		rest := linear{weight: b.qkv.weight[queries*c.Hidden:]}
+		if b.qkv.bias != nil {
+			rest.bias = b.qkv.bias[queries:]
+		}
+		resize(&s.made, left*(all-queries))
+		m.multiply(s.made, s.normed[live*c.Hidden:n*c.Hidden], rest, left, c.Hidden, all-queries)
+		for i := range left {
+			copy(s.qkv[(live+i)*all+queries:][:all-queries], s.made[i*(all-queries):])
+		}
+	}
+	s.turn(s.qkv, n, c.Heads+c.Keyed(), all)
 }
 
 // mlp sets out to an MLP of inp, both (n, C). They may be the same.
@@ -165,13 +235,12 @@ func (s *Session) mlp(out, inp []float32, w mlp, n int) {
 	m.multiply(out, inner, w.down, n, inside, c)
 }
 
-// turn turns the queries and keys of n tokens by their positions.
-func (s *Session) turn(n int) {
-	if s.turns == nil {
-		return
+// turn turns the queries and keys of n tokens by their positions: the first so many heads of rows of a width.
+func (s *Session) turn(rows []float32, n, heads, width int) {
+	if s.turns != nil {
+		size, _ := s.m.headed()
+		ref.Rotary(rows, s.at[:n], s.turns, heads, width, size, false)
 	}
-	size, all := s.m.headed()
-	ref.Rotary(s.qkv, s.at[:n], s.turns, s.m.Config.Heads+s.m.Config.Keyed(), all, size, false)
 }
 
 // keep keeps the keys and values of n tokens, of a head that has some.
@@ -180,7 +249,7 @@ func (s *Session) keep(k *kept, head, n int) {
 	size, all := s.m.headed()
 	for i := range n {
 		key := s.qkv[i*all+(c.Heads+head)*size:]
-		at := (head*s.positions + k.n + i) * size
+		at := (head*s.positions + k.n + s.slot[i]) * size
 		copy(k.keys[at:at+size], key)
 		copy(k.values[at:at+size], key[c.Keyed()*size:])
 	}
@@ -193,9 +262,9 @@ func (s *Session) attend(k *kept, keyed, n int) {
 	c := s.m.Config
 	size, all := s.m.headed()
 	first, group := keyed*s.positions*size, c.Heads/c.Keyed()
-	scores := make([]float32, k.n+n)
+	scores := make([]float32, k.n+len(s.slot))
 	for i := range n {
-		p := scores[:k.n+i+1]
+		p := scores[:k.n+s.slot[i]+1]
 		matrix := func(data []float32) blas32.General {
 			return blas32.General{Rows: len(p), Cols: size, Stride: size, Data: data[first:][:len(p)*size]}
 		}

@@ -12,6 +12,7 @@ import (
 	"dynmo/src/kernel"
 	"dynmo/src/kernel/ref"
 	"dynmo/src/kind/attention"
+	exits "dynmo/src/kind/exit"
 	"dynmo/src/kind/mod"
 	"dynmo/src/kind/moe"
 	"dynmo/src/model"
@@ -38,7 +39,12 @@ var shapes = func() map[string]model.Config {
 	mixtral = mixtral.With(moe.Experts{Count: 4, Top: 2})
 	one = one.With(moe.Experts{Count: 3, Top: 1})
 	squashed = squashed.With(moe.Experts{Count: 4, Top: 2, Scale: 3, Squashed: true})
+	allKeyed := mixtral
+	allKeyed.KeyValueHeads = 6
 	return map[string]model.Config{"gpt2": tiny, "gpt2, untied": untied, "llama": llama, "llama, scaled": scaled, "experts": mixtral, "experts, one": one, "experts, squashed": squashed,
+		"buckets, shared keys": tiny.With(attention.Buckets{Count: 4, SharedKeys: true}), "buckets": untied.With(attention.Buckets{Count: 4}),
+		"buckets of a llama": scaled.With(attention.Buckets{Count: 2, SharedKeys: true}), "buckets beside experts": allKeyed.With(attention.Buckets{Count: 4, SharedKeys: true}),
+		"keys of queries":     tiny.With(attention.Buckets{Count: 1, SharedKeys: true}),
 		"depths, a predictor": tiny.With(mod.Depths{Capacity: 0.5, Predictor: true, Threshold: 0.5}),
 		"depths of a llama":   llama.With(mod.Depths{Capacity: 0.5, Predictor: true, Threshold: 0.4, One: true})}
 }()
@@ -67,7 +73,7 @@ func newTrainer(t *testing.T, c model.Config) *trainer {
 			}
 		}
 	}
-	return &trainer{s: s, x: &model.Exec{Device: d, Backend: ref.New(tensor.F32), Stream: d.NewStream(), Scale: 1}}
+	return &trainer{s: s, x: &model.Exec{Device: d, Backend: ref.New(tensor.F32), Stream: d.NewStream(), Scale: 1, Validates: true}}
 }
 
 // sampler returns the same weights as this package's.
@@ -86,28 +92,49 @@ func (r *trainer) sampler(t *testing.T, threads int, k kernel.Backend) *Model {
 	return m
 }
 
+// forward runs all layers, and returns what the last one keeps and the sum of all losses.
+func (r *trainer) forward(t *testing.T, tokens, targets []int32) (saved model.Saved, loss float64) {
+	t.Helper()
+	r.x.B, r.x.T = 1, len(tokens)
+	expect.OK(t, r.x.Reserve(r.s.Config))
+	out, b := tensor.Mem{}, &r.x.Full
+	for _, l := range r.s.Layers {
+		var err error
+		saved.Kept, err = r.x.Device.Alloc(l.Sizes(r.x).Kept)
+		expect.OK(t, err)
+		if w := l.NewWork(r.x, &model.Heap{Device: r.x.Device}); w != nil {
+			b = w.Enter(b)
+		}
+		l.Feed(r.x, b, saved, tokens, targets)
+		if b.Tokens == 0 {
+			return saved, loss // all have left
+		}
+		expect.OK(t, l.Forward(r.x, b, saved, out))
+		for i, reading := range l.Readings() {
+			if reading.Name == model.Loss {
+				loss += tensor.Of[float64](l.Reading(r.x, b, saved, i))[0]
+			}
+		}
+		out, b = l.Output(r.x, b, saved), b.Leaves()
+	}
+	return saved, loss
+}
+
+// lossOf returns the sum of the losses of a text's tokens, where each leaves.
+func (r *trainer) lossOf(t *testing.T, tokens, targets []int32) float64 {
+	t.Helper()
+	_, loss := r.forward(t, tokens, targets)
+	r.x.Close()
+	return loss
+}
+
 // logProbabilities returns log softmax of the logits behind every token, by the forward
 // of training: from what it leaves of them, softmax - onehot(target), the first thing in
 // the head's memory.
 func (r *trainer) logProbabilities(t *testing.T, tokens []int32) [][]float64 {
 	t.Helper()
-	r.x.B, r.x.T = 1, len(tokens)
-	expect.OK(t, r.x.Reserve(r.s.Config))
+	saved, _ := r.forward(t, tokens, make([]int32, len(tokens)))
 	defer r.x.Close()
-	targets := make([]int32, len(tokens))
-	out, saved := tensor.Mem{}, model.Saved{}
-	for _, l := range r.s.Layers {
-		var err error
-		saved.Kept, err = r.x.Device.Alloc(l.Sizes(r.x).Kept)
-		expect.OK(t, err)
-		b := &r.x.Full
-		if w := l.NewWork(r.x, &model.Heap{Device: r.x.Device}); w != nil {
-			b = w.Enter(b)
-		}
-		l.Feed(r.x, b, saved, tokens, targets)
-		expect.OK(t, l.Forward(r.x, b, saved, out))
-		out = l.Output(r.x, b, saved)
-	}
 	v := r.s.Config.Vocab
 	var rows [][]float64
 	for i := range tokens {
@@ -233,13 +260,13 @@ func TestSeedsAndThreads(t *testing.T) {
 
 // A shape that nothing here computes is refused by its name.
 func TestRefusesOtherModels(t *testing.T) {
-	buckets, other := tiny, tiny
-	buckets, other.Family = buckets.With(attention.Buckets{Count: 4}), "mamba"
+	other := tiny
+	other.Family = "mamba"
 	for _, c := range []struct {
 		shape model.Config
 		want  string
 	}{
-		{buckets, "a model of dynamic.kind attention, want one without attention and exit: sample knows neither"},
+		{tiny.With(mod.Depths{Capacity: 1}).With(exits.Exits{After: "1"}), "a model of dynamic.kind mod+exit, want one without mod: sample knows it beside no other"},
 		{tiny.With(mod.Depths{Capacity: 1}).With(moe.Experts{Count: 2, Top: 1}), "a model with several MLPs in blocks that take some of the tokens (mod), want one of both: sample knows no more"},
 		{other, "a model of family mamba, want gpt2 or llama: sample knows no other"},
 	} {

@@ -65,7 +65,7 @@ func do[F Float](_ device.Stream, call *kernel.Call) {
 	case kernel.AttentionHash:
 		attentionHash(indices(0), indices(1), doubles(2), x(3), indices(4), x(5), call.Buckets, call.Shared, c, call.NH)
 	case kernel.ShareKeys:
-		shareKeys(x(0), x(1), n, c, call.NH)
+		ShareKeys(x(0), x(1), n, c, call.NH)
 	case kernel.ShareKeysGradient:
 		shareKeysGradient(x(0), x(1), x(2), n, c, call.NH)
 	case kernel.SparseAttentionForward:

@@ -71,9 +71,9 @@ func attentionHash[F Float](order, starts []int32, pairs []float64, qkv []F, off
 	}
 }
 
-// bucketOf returns the place of the largest product of x with projections, rows as long as x,
+// BucketOf returns the place of the largest product of x with projections, rows as long as x,
 // and with their opposites; of equal ones the first.
-func bucketOf[F Float](x []F, projections []F) (bucket int) {
+func BucketOf[F Float](x []F, projections []F) (bucket int) {
 	largest, half := math.Inf(-1), len(projections)/len(x)
 	for side := range 2 {
 		for i := range half {
@@ -93,7 +93,7 @@ func bucketOf[F Float](x []F, projections []F) (bucket int) {
 func sortByBucket[F Float](order, starts []int32, x []F, projections []F, hs, stride int) {
 	bucket := make([]int, len(order))
 	for i := range bucket {
-		bucket[i] = bucketOf(x[i*stride:][:hs], projections)
+		bucket[i] = BucketOf(x[i*stride:][:hs], projections)
 		starts[bucket[i]+1]++
 	}
 	for b := range len(starts) - 1 {
@@ -168,9 +168,9 @@ func sparseScores[F Float](s, q, k []F, keys []int32, stride int) {
 // least is the smallest length that a key is made of its query by.
 const least = 1e-12
 
-// shareKeys sets the rows of qkv (n, 3c) to those of qv (n, 2c) with a key between query and
+// ShareKeys sets the rows of qkv (n, 3c) to those of qv (n, 2c) with a key between query and
 // value, as kernel.Backend says.
-func shareKeys[F Float](qkv, qv []F, n, c, nh int) {
+func ShareKeys[F Float](qkv, qv []F, n, c, nh int) {
 	hs := c / nh
 	for i := range n {
 		row := qkv[i*3*c:][:3*c]

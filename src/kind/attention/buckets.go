@@ -4,6 +4,8 @@ package attention
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
+	"strings"
 
 	"dynmo/src/device"
 	"dynmo/src/kernel"
@@ -51,6 +53,23 @@ func (k Buckets) Scratch(c model.Config, tokens int) int {
 	return 0
 }
 
+// Shares reports whether keys are made of queries.
+func (k Buckets) Shares() bool { return k.SharedKeys }
+
+// Weights leaves out queries and keys where keys are shared: no other program has such a matrix.
+func (k Buckets) Weights(_ model.Config, list []model.Weight) []model.Weight {
+	return slices.DeleteFunc(list, func(w model.Weight) bool { return k.SharedKeys && strings.Contains(w.Name, "/qkv.") })
+}
+
+// Projections returns the r_i of all heads of a block, (heads, Count/2, channels of a head), for a
+// text that is sampled: those of the first microbatch of a validation.
+func (k Buckets) Projections(c model.Config, block int) []float32 {
+	list := make([]float32, c.Hidden*(k.Count/2))
+	normal := random.Keyed(c.Seed, uint64(block+1), streamValidation, 0, 0)
+	drawVectors(normal, len(list), make([]float64, c.Hidden/c.Heads), func(at int, r float64) { list[at] = float32(r) })
+	return list
+}
+
 // Extend gives every block an attention that looks for keys in buckets.
 func (k Buckets) Extend(c model.Config, chain []model.Description) []model.Description {
 	return model.EachBlock(chain, func(d model.Description) model.Description {
@@ -71,8 +90,6 @@ type buckets struct {
 	seed                 uint64
 	block, hidden, heads int
 }
-
-func (a *buckets) Shares() bool { return a.SharedKeys }
 
 // projections returns how many numbers the r_i of all heads have.
 func (a *buckets) projections() int { return a.hidden * (a.Count / 2) }
@@ -156,19 +173,26 @@ func (w *work) draw() {
 		stream, step = streamValidation, 0
 	}
 	random.Seed(&w.pcg, w.seed, uint64(w.block+1), stream, uint64(step), uint64(w.x.Microbatch))
-	for first := 0; first < w.projections(); first += len(w.vector) {
-		square := 0.0
-		for i := range w.vector {
-			w.vector[i] = w.normal.NormFloat64()
-			square += w.vector[i] * w.vector[i]
+	drawVectors(w.normal, w.projections(), w.vector, func(at int, r float64) {
+		if w.x.Backend.DType().Wide() == tensor.F64 {
+			tensor.Of[float64](w.host)[at] = r
+		} else {
+			tensor.Of[float32](w.host)[at] = float32(r)
 		}
-		for i, r := range w.vector {
-			r /= math.Sqrt(square)
-			if w.x.Backend.DType().Wide() == tensor.F64 {
-				tensor.Of[float64](w.host)[first+i] = r
-			} else {
-				tensor.Of[float32](w.host)[first+i] = float32(r)
-			}
+	})
+}
+
+// drawVectors calls set with count numbers: vectors of length 1 in even directions, one after the
+// other. vector is memory of one.
+func drawVectors(normal *rand.Rand, count int, vector []float64, set func(at int, r float64)) {
+	for first := 0; first < count; first += len(vector) {
+		square := 0.0
+		for i := range vector {
+			vector[i] = normal.NormFloat64()
+			square += vector[i] * vector[i]
+		}
+		for i, r := range vector {
+			set(first+i, r/math.Sqrt(square))
 		}
 	}
 }

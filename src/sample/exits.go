@@ -1,0 +1,120 @@
+package sample
+
+import (
+	"math"
+
+	"dynmo/src/model"
+)
+
+// leaving is an extension of a model whose tokens may leave behind blocks.
+type leaving interface {
+	model.Extension
+	// Depths returns the numbers of blocks before each exit, ascending.
+	Depths() []int
+	// Surety returns the confidence that an exit has in a token, by its states in front of the
+	// block before the exit and behind it, by the classifier's logits, none if there is no
+	// classifier, or by the exit's logits.
+	Surety(front, behind, verdict []float32, logits func() []float32) float64
+	// Notes says how training treated tokens that left.
+	Notes() []string
+}
+
+// exit is the weights of an exit.
+type exit struct {
+	depth      int // blocks before it
+	norm       norm
+	head       []float32 // (V, C)
+	classifier linear    // (2, C), or absent
+}
+
+// Leaving says when tokens leave: at an exit whose confidence in them is above λ, its threshold. With a
+// decay τ it is, for the t-th of N tokens that are added,
+//
+//	min(1, max(0, 0.9·λ + 0.1·exp(-τ·t/N)))   (Schuster et al. 2022, equation 5)
+//
+// A token that left goes on as a state: later blocks make keys and values of the state, for the tokens
+// that follow (section 3.5).
+//
+// Departs: tokens of a prompt leave, too, with t = 0. CALM's prompts go through an encoder.
+type Leaving struct {
+	Thresholds []float64 // by exit
+	Decay      float64   // 0: thresholds stay
+}
+
+// HasExits reports whether tokens of a model may leave.
+func HasExits(c model.Config) bool { return model.KindOf[leaving](c) != nil }
+
+// threshold returns that of an exit for a token.
+func (s *Session) threshold(number int, token int) float64 {
+	l := s.leaving.Thresholds[number]
+	if s.leaving.Decay == 0 {
+		return l
+	}
+	t := max(0, s.first+s.n+token-s.prompt)
+	return min(1, max(0, 0.9*l+0.1*math.Exp(-s.leaving.Decay*float64(t)/float64(s.added))))
+}
+
+// keepFront keeps the states that enter a block, of the tokens that are computed, if an exit follows it.
+func (s *Session) keepFront(block int) {
+	if s.exitBehind(block) >= 0 {
+		s.front = append(s.front[:0], s.x[:s.live*s.m.Config.Hidden]...)
+	}
+}
+
+// exitBehind returns the number of the exit behind a block; negative if there is none, or no
+// token is to leave.
+func (s *Session) exitBehind(block int) int {
+	if s.leaving != nil {
+		for i, e := range s.m.exits {
+			if e.depth == block+1 {
+				return i
+			}
+		}
+	}
+	return -1
+}
+
+// leave lets tokens leave at the exit behind a block, if there is one: their rows follow those of
+// the tokens that go on. If the last token leaves, its logits are made here.
+func (s *Session) leave(block, n int) {
+	number := s.exitBehind(block)
+	if number < 0 || s.live == 0 {
+		return
+	}
+	m, e, c := s.m, &s.m.exits[number], s.m.Config.Hidden
+	verdicts := make([]float32, 2*s.live)
+	if e.classifier.weight != nil {
+		m.multiply(verdicts, s.x[:s.live*c], e.classifier, s.live, c, 2)
+	}
+	var goOn, gone []int
+	projected := -1 // whose logits are there
+	for i := range s.live {
+		row := s.x[i*c:][:c]
+		logits := func() []float32 {
+			if projected != i {
+				s.project(row, e.norm, e.head)
+				projected = i
+			}
+			return s.logits
+		}
+		if sure := m.leaving.Surety(s.front[i*c:][:c], row, verdicts[2*i:][:2], logits); sure <= s.threshold(number, s.slot[i]) {
+			goOn = append(goOn, i)
+			continue
+		}
+		gone = append(gone, i)
+		if s.slot[i] == n-1 {
+			logits()
+			copy(s.left, s.logits)
+			s.depth = e.depth
+		}
+	}
+	if len(gone) == 0 {
+		return
+	}
+	states, at, slot := append([]float32(nil), s.x[:s.live*c]...), append([]int32(nil), s.at[:s.live]...), append([]int(nil), s.slot[:s.live]...)
+	for to, from := range append(goOn, gone...) {
+		copy(s.x[to*c:][:c], states[from*c:])
+		s.at[to], s.slot[to] = at[from], slot[from]
+	}
+	s.live = len(goOn)
+}
