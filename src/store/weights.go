@@ -81,6 +81,27 @@ func (c *Checkpoint) Weights() (*checkpoint.Weights, error) {
 	return checkpoint.FromChain(k.shape, k.layer, k.free), nil
 }
 
+// Thresholds returns those of the exits, in chain order, as training left them.
+func (c *Checkpoint) Thresholds() (list []float64, err error) {
+	k, err := c.chain()
+	if err != nil {
+		return nil, err
+	}
+	defer k.free()
+	for id, d := range k.shape.Chain() {
+		if d.Kind != model.Exit {
+			continue
+		}
+		l, err := k.layer(id)
+		if err != nil {
+			return nil, err
+		}
+		threshold, _ := l.Tuning()
+		list = append(list, threshold)
+	}
+	return list, nil
+}
+
 // Restore reads all that a run resumes from: what the run knew, and every layer, which is
 // freed again. Besides hashes it finds what is no layer of the model that the settings
 // describe.

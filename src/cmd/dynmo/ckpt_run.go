@@ -137,6 +137,7 @@ type origin struct {
 	what       string            // a run's model, to tell; else ""
 	unknown    error             // why the vocabulary of a run's model is not
 	differs    string            // what other programs compute otherwise; "" if nothing
+	thresholds []float64         // of a run's exits
 }
 
 // openOrigin opens what FROM names: a run's checkpoint, or a weights file.
@@ -183,6 +184,9 @@ func openRun(c *cobra.Command, dir string, step int) (origin, error) {
 		return origin{}, err
 	}
 	o := origin{weights: w, what: fmt.Sprintf("the model of %s after %d steps", one.Dir, one.Step), differs: differs(settings)}
+	if o.thresholds, err = one.Thresholds(); err != nil {
+		return origin{}, err
+	}
 	if err := o.ofRun(one.Dir, settings); err != nil {
 		return origin{}, err
 	}

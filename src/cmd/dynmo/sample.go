@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 
 	"dynmo/src/checkpoint"
 	"dynmo/src/data"
+	"dynmo/src/dynamic"
 	"dynmo/src/kernel"
 	"dynmo/src/kernel/cpu"
 	"dynmo/src/model"
@@ -29,6 +31,9 @@ type sampling struct {
 	tokens, threads   int
 	choice            sample.Choice
 	json              bool
+
+	threshold, decay float64 // of exits
+	compare          bool
 }
 
 // sampleCommand returns the command that has a model go on with a text.
@@ -46,6 +51,13 @@ so are tokens of a mixture of depths, by its predictor or else by what its route
 Every token is drawn from softmax(logits / temperature): of its --top-k most probable
 tokens, and of these the fewest whose probabilities sum to --top-p. --temperature 0 always
 takes the most probable. Equal seeds give equal texts, with any number of threads.
+
+Tokens of a model with exits leave at the first exit whose confidence in them is above its
+threshold: the one it had in training, or --exit-threshold L. With --exit-decay T the threshold of
+the t-th of N tokens is 0.9 L + 0.1 exp(-T t/N), between 0 and 1 (Schuster et al. 2022, equation
+5; 4 is theirs). A token that left goes on as a state, of which later blocks make keys and values.
+--compare gives the same text to all blocks, and tells how often both find the same token most
+probable. A model with attention in buckets draws what buckets are found by once for a text.
 
 A text may be longer than the model's context: it is told once, and the model goes on
 from the last half of its context, again and again. A prompt may not. Where the
@@ -75,6 +87,9 @@ these tokens.`,
 	f.Uint64Var(&s.choice.Seed, "seed", 1, "of the draws")
 	f.IntVar(&s.threads, "threads", runtime.GOMAXPROCS(0), "threads that share the arithmetic, at least 1")
 	f.StringVar(&s.tokenizer, "tokenizer", "", "bytes, gpt2, or a tokenizer's directory or file: "+tokenizerKinds)
+	f.Float64Var(&s.threshold, "exit-threshold", 0, "confidence above which tokens leave at every exit, -1 to 2 (default that of training)")
+	f.Float64Var(&s.decay, "exit-decay", 0, "how fast thresholds of exits fall; 0: not")
+	f.BoolVar(&s.compare, "compare", false, "compare a model with exits with the same model without")
 	f.BoolVar(&s.json, "json", false, "answer in JSON, when the text is whole")
 	return c
 }
@@ -93,6 +108,8 @@ func (s *sampling) check() error {
 		{c.Temperature >= 0 && c.Temperature <= 1e6, "temperature", c.Temperature, "0 to 1e6"},
 		{c.TopK >= 0, "top-k", c.TopK, "at least 0"},
 		{c.TopP > 0 && c.TopP <= 1, "top-p", c.TopP, "above 0, at most 1"},
+		{s.threshold >= -1 && s.threshold <= 2, "exit-threshold", s.threshold, "-1 to 2"},
+		{s.decay >= 0 && s.decay <= 1e6, "exit-decay", s.decay, "0 to 1e6"},
 	} {
 		if !f.ok {
 			return fmt.Errorf("--%s %v: want %s", f.flag, f.got, f.want)
@@ -109,6 +126,36 @@ type sampled struct {
 	Tokens       int     `json:"tokens"`
 	Seconds      float64 `json:"seconds"` // of the tokens but the first
 	TokensPerSec float64 `json:"tokens_per_second"`
+	Blocks       float64 `json:"blocks_per_token"` // that the token went through which is gone on from, in the mean
+
+	// With --compare: of the tokens, those after whose text the model without exits finds the
+	// same one most probable, and its rate.
+	Agreement        *float64 `json:"agreement,omitempty"`
+	FullTokensPerSec float64  `json:"full_tokens_per_second,omitempty"`
+}
+
+// measure sets what was measured of a generation.
+func (a *sampled) measure(t *sample.Trace, seconds float64) {
+	a.Seconds, a.TokensPerSec = seconds, speed(a.Tokens, seconds)
+	a.Blocks = float64(t.Blocks) / float64(max(1, len(t.Best)))
+}
+
+// speed returns the rate of tokens but the first, which waits for the prompt.
+func speed(tokens int, seconds float64) float64 {
+	if tokens < 2 {
+		return 0
+	}
+	return float64(tokens-1) / seconds
+}
+
+// summary says how fast a model whose work depends on tokens was.
+func (a *sampled) summary(m *sample.Model) string {
+	text := fmt.Sprintf("%.1f tokens/s, %.2f of %d blocks per token", a.TokensPerSec, a.Blocks, m.Config.Blocks)
+	if a.Agreement != nil {
+		text += fmt.Sprintf("; without exits %.1f tokens/s, and the most probable token is the same for %s of %d",
+			a.FullTokensPerSec, dynamic.Percent(*a.Agreement), a.Tokens)
+	}
+	return text
 }
 
 func (s *sampling) run(c *cobra.Command, path string) error {
@@ -132,6 +179,9 @@ func (s *sampling) run(c *cobra.Command, path string) error {
 	if g.End < 0 || int(g.End) >= g.Vocab {
 		g.End = v.End
 	}
+	if g.Leaving, err = s.leaving(c, path, o); err != nil {
+		return usageError{err}
+	}
 	if g.Prompt, err = s.encode(v, w.Config.Model, g.End); err != nil {
 		return usageError{err}
 	}
@@ -147,6 +197,24 @@ func (s *sampling) run(c *cobra.Command, path string) error {
 		return err
 	}
 	return s.generate(c, m, v, g)
+}
+
+// leaving returns when tokens leave; nil if the model has no exits.
+func (s *sampling) leaving(c *cobra.Command, path string, o origin) (*sample.Leaving, error) {
+	if !sample.HasExits(o.weights.Config.Model) {
+		for _, flag := range []string{"exit-threshold", "exit-decay", "compare"} {
+			if c.Flags().Changed(flag) {
+				return nil, fmt.Errorf("--%s: %s has no exits, want a run with exit in dynamic.kind", flag, path)
+			}
+		}
+		return nil, nil
+	}
+	if c.Flags().Changed("exit-threshold") {
+		for i := range o.thresholds {
+			o.thresholds[i] = s.threshold
+		}
+	}
+	return &sample.Leaving{Thresholds: o.thresholds, Decay: s.decay}, nil
 }
 
 // fastKernels returns the kernels over a BLAS, nil where this binary has none.
@@ -241,9 +309,11 @@ func (s *sampling) generate(c *cobra.Command, m *sample.Model, v *data.Vocabular
 	slid := func() {
 		tellNotes(c.ErrOrStderr(), fmt.Sprintf("the text is longer than the model's context, %d tokens: it goes on from the last half of that", m.Config.Sequence))
 	}
+	g.Trace = &sample.Trace{}
 	err = cmp.Or(err, m.Generate(ctx, g, func(token int32) error {
 		added := v.Text(token)
-		if answer.Tokens++; answer.Tokens == 1 {
+		g.Text = append(g.Text, token)
+		if len(g.Text) == 1 {
 			began = time.Now()
 			if s.prompt == "" {
 				added = v.Opening(token)
@@ -252,18 +322,52 @@ func (s *sampling) generate(c *cobra.Command, m *sample.Model, v *data.Vocabular
 		_, err := io.WriteString(out, added)
 		return err
 	}, slid))
+	answer.Tokens = len(g.Text)
+	answer.measure(g.Trace, time.Since(began).Seconds())
 	if !s.json {
 		_, lineErr := io.WriteString(out, "\n")
-		return cmp.Or(err, lineErr)
+		err = cmp.Or(err, lineErr)
+	}
+	if err == nil && s.compare && answer.Tokens > 0 {
+		err = answer.compare(ctx, m, g)
 	}
 	if err != nil {
 		return err
 	}
-	answer.Text, answer.Seconds = text.String(), time.Since(began).Seconds()
-	if answer.Tokens > 1 {
-		answer.TokensPerSec = float64(answer.Tokens-1) / answer.Seconds
+	if s.json {
+		answer.Text = text.String()
+		return json.NewEncoder(c.OutOrStdout()).Encode(answer)
 	}
-	return json.NewEncoder(c.OutOrStdout()).Encode(answer)
+	if m.Config.Beyond() != "" {
+		tellNotes(c.ErrOrStderr(), answer.summary(m))
+	}
+	return nil
+}
+
+// compare gives the text of a generation to the model without exits.
+func (a *sampled) compare(ctx context.Context, m *sample.Model, g sample.Generation) error {
+	early := g.Trace
+	g.Leaving, g.Tokens, g.Trace = nil, len(g.Text), &sample.Trace{}
+	var began time.Time
+	first := func(int32) error {
+		if began.IsZero() {
+			began = time.Now()
+		}
+		return nil
+	}
+	if err := m.Generate(ctx, g, first, func() {}); err != nil {
+		return err
+	}
+	a.FullTokensPerSec = speed(g.Tokens, time.Since(began).Seconds())
+	same := 0.0
+	for i, best := range g.Trace.Best {
+		if best == early.Best[i] {
+			same++
+		}
+	}
+	same /= float64(g.Tokens)
+	a.Agreement = &same
+	return nil
 }
 
 // plain writes text to a terminal. Control characters, which it might obey, are

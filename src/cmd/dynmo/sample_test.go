@@ -68,10 +68,44 @@ func TestSample(t *testing.T) {
 		{"weights --temperature NaN", "--temperature NaN: want 0 to 1e6"},
 		{"weights --top-k -1", "--top-k -1: want at least 0"},
 		{"weights --top-p 0", "--top-p 0: want above 0, at most 1"},
+		{"weights --compare", "--compare: weights has no exits, want a run with exit in dynamic.kind"},
+		{"weights --exit-threshold 0.5", "--exit-threshold: weights has no exits, want a run with exit in dynamic.kind"},
 		{"weights --top-p 1.5", "--top-p 1.5: want above 0, at most 1"},
 	} {
 		t.Run(c.args, func(t *testing.T) { sampleSays(strings.Fields(c.args)...).refused(t, exitUsage, c.want) })
 	}
+}
+
+// Tokens leave by the thresholds that training left, or by those of the flags; a model that no token
+// leaves agrees with itself.
+func TestSampleWithExits(t *testing.T) {
+	t.Chdir(folder(t, ""))
+	if e := says(training(append(sets("run.clock=wall", "model.blocks=3", "model.hidden=16", "parallel.stages=1", "train.steps=6",
+		"dynamic.kind=exit", "exit.after=1,2", "exit.share=0.9", "exit.start=0", "exit.until=2", "exit.propagate=true", "checkpoint.every=6"), "--run-dir", "run")...)...); e.status != exitDone {
+		t.Fatalf("%+v", e)
+	}
+	ask := func(more ...string) ended { return sampleSays(append([]string{"run", "--prompt", "a"}, more...)...) }
+	e := ask("--exit-threshold", "2", "--compare", "--tokens", "15", "--seed", "3")
+	for _, want := range []string{" tokens/s, 3.00 of 3 blocks per token; without exits ", " tokens/s, and the most probable token is the same for 100 % of 15\n"} {
+		if e.status != exitDone || !strings.Contains(e.stderr, want) {
+			t.Errorf("%+v, want %q", e, want)
+		}
+	}
+	answer := func(more ...string) sampled {
+		return decoded[sampled](t, append([]string{"sample", "run", "--prompt", "a", "--tokens", "15", "--seed", "3"}, more...)...)
+	}
+	first, trained, falling := answer("--exit-threshold", "-1", "--compare"), answer(), answer("--exit-threshold", "1", "--exit-decay", "1e6")
+	if first.Blocks != 1 || first.Agreement == nil || *first.Agreement < 0 || *first.Agreement > 1 || first.FullTokensPerSec <= 0 {
+		t.Errorf("below every confidence %+v", first)
+	}
+	if trained.Blocks < 1 || trained.Blocks >= 3 || trained.Agreement != nil {
+		t.Errorf("by the thresholds of training, by which most tokens left, %+v", trained)
+	}
+	if falling.Tokens != 15 {
+		t.Errorf("%+v", falling)
+	}
+	ask("--exit-threshold", "3").refused(t, exitUsage, "--exit-threshold 3: want -1 to 2")
+	ask("--exit-decay", "-1").refused(t, exitUsage, "--exit-decay -1: want 0 to 1e6")
 }
 
 // A terminal obeys no byte of a text but tabs and line ends.
