@@ -328,6 +328,11 @@ func (l *Layer) Trains() bool {
 	return slices.ContainsFunc(l.params, func(p *Param) bool { return !p.Frozen })
 }
 
+// TrainsByGradients reports whether any parameter is trained by what a backward for inputs finds.
+func (l *Layer) TrainsByGradients() bool {
+	return slices.ContainsFunc(l.params, func(p *Param) bool { return !p.Frozen && !p.Apart })
+}
+
 // Freeze sets which parameters are frozen from the next step on.
 func (l *Layer) Freeze(frozen func(*Param) bool) {
 	for _, p := range l.params {

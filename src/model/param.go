@@ -46,6 +46,7 @@ type Param struct {
 	Format     Format
 	NNZ        int  // kept entries; Rows·Cols if Dense
 	Frozen     bool // not trained: no gradient, not in the norm, not updated (see Layer.Freeze)
+	Apart      bool // its gradient follows from the layer's forward alone, and needs no backward for inputs
 	Own        bool // each replica has its own: gradients are not summed over replicas, and all replicas' count in the norm
 
 	W, G, M, V     tensor.Mem // weight, gradient, first and second moment (no moments if borrowed)

@@ -256,10 +256,10 @@ func (c *chunk) dout(x *model.Exec, b *buffer, i int) tensor.Mem {
 }
 
 // din returns where the gradient of what enters layer i of the chunk goes; absent
-// where nothing before the layer is trained.
+// where nothing before the layer is trained by it.
 func (c *chunk) din(r *Runner, b *buffer, i int) tensor.Mem {
 	switch {
-	case c.layers[i].ID <= r.trained:
+	case c.layers[i].ID <= r.byGradients:
 		return tensor.Mem{}
 	case i == 0:
 		return present(r.x, b.entering, c.entering, b.din)

@@ -2,6 +2,7 @@ package pipeline_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"dynmo/src/comm"
@@ -12,8 +13,10 @@ import (
 	"dynmo/src/kind/exit"
 	"dynmo/src/model"
 	"dynmo/src/model/modeltest"
+	"dynmo/src/pipeline"
 	"dynmo/src/schedule"
 	"dynmo/src/tensor"
+	"dynmo/src/trace"
 )
 
 // exiting is tiny with exits behind blocks 2, 4 and 5: of the tokens that are there at the
@@ -96,6 +99,54 @@ func TestExitCounts(t *testing.T) {
 				t.Errorf("%s: %d entered, want %d", key, want[key+"[0]"], entered)
 			}
 			entered -= want[key+"[1]"]
+		}
+	}
+}
+
+// TestClassifiersAlone: where only classifiers are trained no layer has a backward for inputs, and
+// weights are the same bits as where all have one, in every schedule.
+func TestClassifiersAlone(t *testing.T) {
+	c := exiting("classifier", 0.5)
+	train := func(plan schedule.Schedule, apart bool) []string {
+		hashes := make([]string, c.Layers())
+		expect.OK(t, local.Run(plan.Map.Stages, func(tr comm.Transport) error {
+			r, err := runner(tr, c, plan, device.NewWall(), ref.New(tensor.F32))
+			if err != nil {
+				return err
+			}
+			for _, l := range r.s.Layers {
+				l.Freeze(func(p *model.Param) bool { return !p.Apart })
+				for _, p := range l.Params() {
+					p.Apart = p.Apart && apart
+				}
+			}
+			if err := r.replan(equal(c, plan.Map), plan, pipeline.Options{}); err != nil {
+				return err
+			}
+			if _, err := steps(r, 0.1); err != nil {
+				return err
+			}
+			for _, l := range r.s.Layers {
+				sum, err := l.Hash()
+				if err != nil {
+					return err
+				}
+				hashes[l.ID] = fmt.Sprintf("%x", sum)
+			}
+			done, err := r.Step(r.feed)
+			for _, span := range done.Spans {
+				if apart && span.Op == trace.I {
+					t.Errorf("%s: layer %d does %v", plan.Kind, span.Layer, span.Op)
+				}
+			}
+			return err
+		}))
+		return hashes
+	}
+	want := train(newSchedule(t, schedule.KindGPipe, 1, 1), false)
+	for _, plan := range []schedule.Schedule{newSchedule(t, schedule.Kind1F1B, 4, 1), newSchedule(t, schedule.KindZBV, 3, 2)} {
+		if got := train(plan, true); !slices.Equal(got, want) {
+			t.Errorf("%s: other weights", plan.Kind)
 		}
 	}
 }

@@ -43,19 +43,20 @@ type Runner struct {
 	replicas *comm.Group
 	options  Options
 
-	schedule   schedule.Schedule
-	owners     partition.Owners
-	trained    int              // chain position of the first layer that is trained: no gradient goes further back
-	list       []schedule.Instr // with messages
-	chunks     []*chunk
-	sends      []comm.Request // not yet complete
-	graphs     graphs
-	mostGraphs int // shapes that graphs holds at most
-	reduce     reducer
-	ties       []model.Tie
-	tiedRounds tiedRounds
-	tied       tensor.Mem // where a tied matrix is owned: another stage's gradient of it
-	validation validation
+	schedule    schedule.Schedule
+	owners      partition.Owners
+	trained     int              // chain position of the first layer that is trained: no gradient goes further back
+	byGradients int              // of the first that is trained by gradients of later layers: no backward for inputs is done further back
+	list        []schedule.Instr // with messages
+	chunks      []*chunk
+	sends       []comm.Request // not yet complete
+	graphs      graphs
+	mostGraphs  int // shapes that graphs holds at most
+	reduce      reducer
+	ties        []model.Tie
+	tiedRounds  tiedRounds
+	tied        tensor.Mem // where a tied matrix is owned: another stage's gradient of it
+	validation  validation
 
 	weights            []exchange // of updated slices, by layer; nil unless layers are sliced
 	norms, normsOnHost tensor.Mem // F64 of each layer (see Layer.SquaredNorm)
@@ -158,15 +159,17 @@ func lastForward(list []schedule.Instr) int {
 	return last
 }
 
-// agreeTrained finds the first layer of the chain that is trained. Collective
-// over the stages.
+// agreeTrained finds the first layer of the chain that is trained, and the first that is trained
+// by gradients of later layers. Collective over the stages.
 func (r *Runner) agreeTrained() error {
-	first := []int64{int64(len(r.owners))}
-	if i := slices.IndexFunc(r.s.Layers, (*model.Layer).Trains); i >= 0 {
-		first[0] = int64(r.s.Layers[i].ID)
+	first := []int64{int64(len(r.owners)), int64(len(r.owners))}
+	for i, trains := range []func(*model.Layer) bool{(*model.Layer).Trains, (*model.Layer).TrainsByGradients} {
+		if at := slices.IndexFunc(r.s.Layers, trains); at >= 0 {
+			first[i] = int64(r.s.Layers[at].ID)
+		}
 	}
 	err := comm.Allreduce(r.group, first, func(a, b int64) int64 { return min(a, b) })
-	r.trained = int(first[0])
+	r.trained, r.byGradients = int(first[0]), int(first[1])
 	return err
 }
 

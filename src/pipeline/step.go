@@ -191,7 +191,7 @@ func (r *Runner) backward(c *chunk, in schedule.Instr) error {
 			op: trace.I, layer: l, batch: b.batches[i], saved: model.Saved{Kept: b.kept[i], Again: b.stash.again[i]}, held: b.stash.layers[i],
 			inp: c.input(r.x, b, i), dout: c.dout(r.x, b, i), din: c.din(r, b, i),
 		}
-		if in.Op != schedule.W {
+		if in.Op != schedule.W && l.ID >= r.byGradients {
 			if err := r.pass(&p, in); err != nil {
 				return err
 			}

@@ -147,6 +147,7 @@ func newExit(c model.Config, kind Exits, number, block int) *exit {
 	}
 	if e.learns() {
 		e.classifier = model.Linear{W: at.Param(classifier+".weight", 2, c.Hidden, model.RoleDecayed, model.InitDeviation), B: at.Param(classifier+".bias", 2, 1, model.RolePlain, 0)}
+		e.classifier.W.Apart, e.classifier.B.Apart = true, true
 	}
 	for _, p := range e.Params() {
 		if !p.Borrowed() {
