@@ -17,7 +17,8 @@ import (
 // it is "", to a directory (see replace.Directory), and more files, by name. Weights of
 // another model that lie there go, as does its tokenizer if there is one of this. A model
 // that the reference implementation wrote, without buffers or a copy of a tied head, comes
-// out as it was, byte for byte, if its types stay.
+// out as it was, byte for byte, if its types stay. Beside a model that other programs know in part
+// lies what they do not know.
 func (w *Weights) WriteHuggingFace(dir string, d DType, more map[string][]byte) error {
 	text, err := w.Config.stored(d)
 	if err != nil {
@@ -42,7 +43,16 @@ func (w *Weights) WriteHuggingFace(dir string, d DType, more map[string][]byte) 
 	if w.shards != nil {
 		files[indexFile] = w.shards.sized(total)
 	}
+	extras := w.extras(d)
+	if w.Config.Model.Beyond() != "" {
+		files[namesFile] = w.names(extras)
+	}
 	return replace.Directory(dir, func(dir string) error {
+		if len(extras) > 0 {
+			if err := w.writeExtras(filepath.Join(dir, extrasFile), extras); err != nil {
+				return err
+			}
+		}
 		for _, name := range slices.Sorted(maps.Keys(byFile)) {
 			if err := replace.Write(filepath.Join(dir, name), func(out io.Writer) error { return w.writePieces(out, byFile[name]) }); err != nil {
 				return err
@@ -64,7 +74,7 @@ func (w *Weights) WriteHuggingFace(dir string, d DType, more map[string][]byte) 
 func staleBeside(files map[string][]byte) func(name string) bool {
 	tokenizer := slices.ContainsFunc(slices.Collect(maps.Keys(files)), data.IsTokenizerFile)
 	return func(name string) bool {
-		return name == modelFile || name == indexFile || shardPattern.MatchString(name) || tokenizer && data.IsTokenizerFile(name)
+		return name == modelFile || name == indexFile || name == extrasFile || name == namesFile || shardPattern.MatchString(name) || tokenizer && data.IsTokenizerFile(name)
 	}
 }
 

@@ -18,6 +18,7 @@ type Weights struct {
 	// Tokenizer is the files of the model's tokenizer, by the names that they have in Hugging
 	// Face's directories; empty if they are not known.
 	Tokenizer map[string][]byte
+	Differs   string // what other programs compute otherwise; "" if nothing
 
 	rows   func(dst []byte, p model.Weight, lo, hi int64) ([]byte, error) // appends values of rows [lo, hi), of the weight's type
 	types  map[string]DType                                               // by name; those that are not there are float32

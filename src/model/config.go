@@ -89,6 +89,14 @@ func (c Config) Beyond() string {
 	return strings.Join(names, "+")
 }
 
+// Base returns the model as its family and the other kinds have it.
+func (c Config) Base() Config {
+	kinds := slices.DeleteFunc(slices.Clone(c.Kinds.list()), Extension.Beyond)
+	c.Kinds = Extensions{}
+	copy(c.Kinds[:], kinds)
+	return c
+}
+
 // PrivateWeights lists the tensors that no file of another program has, in chain order.
 func (c Config) PrivateWeights() (list []Weight) {
 	for _, d := range c.Chain() {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -38,6 +39,11 @@ many files as it was imported from, or of --shard-size. Weights are as they are 
 run's float32, or with --dtype the nearest of that type, and zero where they are pruned.
 With them go the configuration and the tokenizer that the model was trained with: its files
 as they were imported or data prepare had them, or else bytes, or GPT-2's; no other is known.
+
+A model with exits, with attention in buckets or with a mixture of depths becomes the model that
+other programs know: its blocks, for all tokens and keys. What these programs do not know goes into
+dynmo.safetensors; the names of its tensors, and what they compute otherwise, into DYNMO.md. No
+other program has keys that are made of queries (attention.keys = shared).
 
 TO is written whole or not at all. With --force the weights of another model in it go, and
 its tokenizer if this one has one; other files stay.`,
@@ -93,11 +99,11 @@ func (e *exported) check(c *cobra.Command) (err error) {
 
 // write makes the directory or file.
 func (e *exported) write(c *cobra.Command, o origin) error {
-	if err := refuseOwn(o.weights); err != nil {
+	if err := o.weights.Base(); err != nil {
 		return usageError{err}
 	}
 	if e.format == "llmc" {
-		if err := o.weights.FitsLLMC(); err != nil {
+		if err := cmp.Or(refuseOwn(o.weights), o.weights.FitsLLMC()); err != nil {
 			return usageError{err}
 		}
 		return e.made.write(c, o.weights.WriteLLMC)
@@ -112,7 +118,7 @@ func (e *exported) write(c *cobra.Command, o origin) error {
 	if err != nil {
 		return err
 	}
-	tellNotes(c.ErrOrStderr(), o.differs)
+	tellNotes(c.ErrOrStderr(), o.weights.Differs)
 	if err := e.made.fail(o.weights.WriteHuggingFace(e.made.path, e.dtype, files)); err != nil || o.what == "" {
 		return err
 	}

@@ -136,7 +136,6 @@ type origin struct {
 	vocabulary *data.Vocabulary  // nil if it is not known
 	what       string            // a run's model, to tell; else ""
 	unknown    error             // why the vocabulary of a run's model is not
-	differs    string            // what other programs compute otherwise; "" if nothing
 	thresholds []float64         // of a run's exits
 }
 
@@ -183,9 +182,13 @@ func openRun(c *cobra.Command, dir string, step int) (origin, error) {
 	if err != nil {
 		return origin{}, err
 	}
-	o := origin{weights: w, what: fmt.Sprintf("the model of %s after %d steps", one.Dir, one.Step), differs: differs(settings)}
+	o := origin{weights: w, what: fmt.Sprintf("the model of %s after %d steps", one.Dir, one.Step)}
+	w.Differs = differs(settings)
 	if o.thresholds, err = one.Thresholds(); err != nil {
 		return origin{}, err
+	}
+	if len(o.thresholds) > 0 {
+		w.Differs += fmt.Sprintf("; thresholds of exits are %v", o.thresholds)
 	}
 	if err := o.ofRun(one.Dir, settings); err != nil {
 		return origin{}, err

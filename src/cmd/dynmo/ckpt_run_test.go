@@ -170,7 +170,15 @@ func TestExportOfAnotherModel(t *testing.T) {
 			"dynamic.kind="+kind, "attention.buckets=4", "checkpoint.every=1"), "--run-dir", kind)...)...); e.status != exitDone {
 			t.Fatalf("%+v", e)
 		}
-		ckpt("export", kind, "-o", "new").refused(t, exitUsage, fmt.Sprintf("a model with dynamic.kind = %q: no other program knows its layers, want a model without", kind))
+		ckpt("export", kind, "-o", "new", "--format", "llmc").refused(t, exitUsage, fmt.Sprintf("a model with dynamic.kind = %q: ", kind))
+		ckpt("split", kind, "-o", "new", "--experts", "2", "--top", "1").refused(t, exitUsage, fmt.Sprintf("a model with dynamic.kind = %q: no other program knows its layers, want a model without", kind))
+	}
+	ckpt("export", "attention", "-o", "new").refused(t, exitUsage, `a model with dynamic.kind = "attention": its layers have no block.0/qkv.weight, which other programs want`)
+	if e := ckpt("export", "mod", "-o", "hf"); e.status != exitDone || !strings.Contains(e.stderr, "note: the second block") {
+		t.Errorf("%+v", e)
+	}
+	if names, err := os.ReadFile("hf/DYNMO.md"); err != nil || !strings.Contains(string(names), "| block.1/router.weight | [1 16] |") {
+		t.Errorf("%s, %v", names, err)
 	}
 	if e := says("sample", "attention", "--prompt", "a", "--tokens", "3"); e.status != exitDone || !strings.Contains(e.stderr, " tokens/s, 2.00 of 2 blocks per token\n") {
 		t.Errorf("%+v", e)

@@ -104,6 +104,15 @@ func TestSampleWithExits(t *testing.T) {
 	if falling.Tokens != 15 {
 		t.Errorf("%+v", falling)
 	}
+	if e := ckpt("export", "run", "-o", "hf"); e.status != exitDone || !strings.Contains(e.stderr, "note: exits behind blocks 1,2: others let no token leave") {
+		t.Errorf("%+v", e)
+	}
+	if out := said(t, "ckpt", "inspect", "hf/dynmo.safetensors"); !strings.Contains(out, "exit.1/classifier.weight") || strings.Contains(out, "block.0") {
+		t.Errorf("beside the base model %s", out)
+	}
+	if base := decoded[sampled](t, "sample", "hf", "--prompt", "a", "--tokens", "15", "--seed", "3"); base.Text != answer("--exit-threshold", "2").Text {
+		t.Errorf("the base model has another text than the model that no token leaves: %+v", base)
+	}
 	ask("--exit-threshold", "3").refused(t, exitUsage, "--exit-threshold 3: want -1 to 2")
 	ask("--exit-decay", "-1").refused(t, exitUsage, "--exit-decay -1: want 0 to 1e6")
 }

@@ -34,6 +34,12 @@ var Kind = dynamic.Registration{
 		}
 		return dynamic.Percent(s.Scores) + " of the causal scores of attention are computed"
 	},
+	Exported: func(c config.Config) []string {
+		if o := config.Of[options](c); o.Buckets > 1 {
+			return []string{fmt.Sprintf("attention.buckets = %d: others let a query see all keys", o.Buckets)}
+		}
+		return nil
+	},
 	Holds: func(c config.Config) string {
 		o := config.Of[options](c)
 		return fmt.Sprintf("attention.buckets=%d attention.keys=%s", o.Buckets, o.Keys)

@@ -37,6 +37,14 @@ var Kind = dynamic.Registration{
 		e := config.Of[options](c)
 		return fmt.Sprintf("exit.after=%s exit.confidence=%s exit.train=%s", e.Depths(c.Model.Blocks), e.Confidence, e.Train)
 	},
+	Exported: func(c config.Config) []string {
+		e := config.Of[options](c)
+		text := fmt.Sprintf("exits behind blocks %s: others let no token leave; exit.K has the logits norm(x)·W of a state x, W its head or, where the model is tied, the token table", e.Depths(c.Model.Blocks))
+		if e.Confidence == classifier {
+			text += ", and the confidence softmax(x·classifier)[1]"
+		}
+		return []string{text}
+	},
 	Counts:   counts,
 	Sentence: sentence,
 	Changes: map[string]func(map[string]float64) string{"exit": change, "exit.stage2": func(map[string]float64) string {

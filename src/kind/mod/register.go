@@ -35,6 +35,9 @@ var Kind = dynamic.Registration{
 		m := config.Of[options](c)
 		return fmt.Sprintf("mod.capacity=%v mod.route=%s", m.Capacity, m.Route)
 	},
+	Exported: func(config.Config) []string {
+		return []string{"the second block, the fourth, … take all tokens in others; here those that router and predictor say, with out = (1-g)·inp + g·block(inp), g = sigmoid(inp·router) or 1"}
+	},
 	Counts:   counts,
 	Sentence: sentence,
 	Changes: map[string]func(map[string]float64) string{"mod": func(of map[string]float64) string {

@@ -1,0 +1,59 @@
+package checkpoint
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"dynmo/src/replace"
+)
+
+// Files beside a model of Hugging Face's: the tensors that no other program knows, under dynmo's
+// names, and what they are called and are for.
+const (
+	extrasFile = "dynmo.safetensors"
+	namesFile  = "DYNMO.md"
+)
+
+// Base returns an error unless other programs know a model by the same weights with fewer layers:
+// unless the layers have every tensor that files of other programs have.
+func (w *Weights) Base() error {
+	c := w.Config.Model
+	owners := c.Owners()
+	for _, p := range c.Base().Weights() {
+		if owners[p.Name] == nil {
+			return fmt.Errorf("a model with dynamic.kind = %q: its layers have no %s, which other programs want", c.Beyond(), p.Name)
+		}
+	}
+	return nil
+}
+
+// extras returns the tensors that no other program knows, of type d, or float32 if it is "".
+func (w *Weights) extras(d DType) (list []piece) {
+	if d == "" {
+		d = F32
+	}
+	for _, p := range w.Config.Model.PrivateWeights() {
+		list = append(list, piece{Tensor: Tensor{Name: p.Name, DType: d, Shape: p.Shape}, weight: p, rows: p.Shape[0]})
+	}
+	return list
+}
+
+// writeExtras writes these tensors.
+func (w *Weights) writeExtras(path string, list []piece) error {
+	return replace.Write(path, func(out io.Writer) error { return w.writePieces(out, list) })
+}
+
+// names returns the text of what is beside the model.
+func (w *Weights) names(list []piece) []byte {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# A model of dynmo's with dynamic.kind = %q\n\n", w.Config.Model.Beyond())
+	fmt.Fprintf(&b, "config.json and %s are the model that other programs know. They compute it otherwise:\n%s.\n", modelFile, w.Differs)
+	if len(list) > 0 {
+		fmt.Fprintf(&b, "\n%s has what they do not know:\n\n| tensor | shape |\n|---|---|\n", extrasFile)
+	}
+	for _, t := range list {
+		fmt.Fprintf(&b, "| %s | %v |\n", t.Name, t.Shape)
+	}
+	return []byte(b.String())
+}
