@@ -27,13 +27,13 @@ type exit struct {
 	classifier linear    // (2, C), or absent
 }
 
-// Leaving says when tokens leave: at an exit whose confidence in them is above λ, its threshold. With a
-// decay τ it is, for the t-th of N tokens that are added,
+// Leaving says when tokens leave: at the first exit whose confidence in them is above the exit's
+// threshold λ. With a decay τ the threshold is, for the t-th of N tokens that are added,
 //
 //	min(1, max(0, 0.9·λ + 0.1·exp(-τ·t/N)))   (Schuster et al. 2022, equation 5)
 //
-// A token that left goes on as a state: later blocks make keys and values of the state, for the tokens
-// that follow (section 3.5).
+// A token that left goes on as a state. Later blocks make keys and values of the state, for the
+// tokens that follow (section 3.5).
 //
 // Departs: tokens of a prompt leave, too, with t = 0. CALM's prompts go through an encoder.
 type Leaving struct {

@@ -17,7 +17,7 @@ type Generation struct {
 // Trace is what a model found.
 type Trace struct {
 	Best   []int32 // of each token that was chosen: the most probable
-	Blocks int     // that the tokens before these went through, all together
+	Blocks int     // sum, over these tokens, of the blocks that found them
 }
 
 // Generate calls yield with one token after the other until there are enough, the

@@ -126,10 +126,10 @@ type sampled struct {
 	Tokens       int     `json:"tokens"`
 	Seconds      float64 `json:"seconds"` // of the tokens but the first
 	TokensPerSec float64 `json:"tokens_per_second"`
-	Blocks       float64 `json:"blocks_per_token"` // that the token went through which is gone on from, in the mean
+	Blocks       float64 `json:"blocks_per_token"` // mean number of blocks that found a token
 
-	// With --compare: of the tokens, those after whose text the model without exits finds the
-	// same one most probable, and its rate.
+	// With --compare: the share of the tokens for which the model without exits finds the same token
+	// most probable, and the rate of that model.
 	Agreement        *float64 `json:"agreement,omitempty"`
 	FullTokensPerSec float64  `json:"full_tokens_per_second,omitempty"`
 }
