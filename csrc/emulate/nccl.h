@@ -29,7 +29,7 @@ struct Operation {
 	void *buf;
 	int64_t bytes;
 	int peer;
-	float *sum = nullptr; /* of a receive: what its numbers are added to, or set by those of rank 0 */
+	float *sum = nullptr; /* of a receive: its numbers are added to these, or replace them if they come from rank 0 */
 };
 
 /* An environment variable as a number. */

@@ -59,8 +59,7 @@ func readGPU(path string) ([]Series, error) {
 	for _, m := range row.FindAllStringSubmatch(table, -1) {
 		var x [4]float64
 		for i := range x {
-			column := []int{1, 2, 3, 4}[i]
-			if x[i], err = strconv.ParseFloat(m[column], 64); err != nil {
+			if x[i], err = strconv.ParseFloat(m[i+1], 64); err != nil {
 				return nil, fmt.Errorf("%s: %q: %w", path, m[0], err)
 			}
 		}

@@ -168,21 +168,9 @@ func nodeName() string {
 	return cmp.Or(os.Getenv("SLURMD_NODENAME"), host, "unknown")
 }
 
-// passive reports whether nothing is to be measured: in a quick check, while a job is here.
-func (n *nodeFlags) passive() bool { return n.quick && jobIsHere() }
-
-// jobIsHere reports whether a step of a Slurm job runs on this node. It looks for Slurm's
-// process of a step and asks no daemon.
-func jobIsHere() bool {
-	entries, _ := os.ReadDir("/proc")
-	for _, e := range entries {
-		name, err := os.ReadFile("/proc/" + e.Name() + "/comm")
-		if err == nil && string(name) == "slurmstepd\n" {
-			return true
-		}
-	}
-	return false
-}
+// passive reports whether a check is to measure nothing: a quick one, while a step of a Slurm
+// job runs on this node. It looks for Slurm's process of a step and asks no daemon.
+func (n *nodeFlags) passive() bool { return n.quick && isRunning("slurmstepd") }
 
 // alone measures this machine as one process.
 func (n *nodeFlags) alone(c *cobra.Command) error {

@@ -123,11 +123,20 @@ func lookFabric() (string, error) {
 	if len(switches) == 0 {
 		return "not needed: this machine has no NVSwitch that the driver shows", nil
 	}
-	names, _ := filepath.Glob("/proc/[0-9]*/comm")
-	for _, name := range names {
-		if comm, err := os.ReadFile(name); err == nil && strings.HasPrefix(string(comm), "nv-fabricmanage") {
-			return fmt.Sprintf("fabric manager runs, %d NVSwitches", len(switches)), nil
-		}
+	if isRunning("nv-fabricmanager") {
+		return fmt.Sprintf("fabric manager runs, %d NVSwitches", len(switches)), nil
 	}
 	return "", fmt.Errorf("%d NVSwitches, and no fabric manager runs: CUDA does not start", len(switches))
+}
+
+// isRunning reports whether a process with the name of a program runs on this machine.
+func isRunning(program string) bool {
+	const most = 15 // characters of a name that Linux keeps
+	names, _ := filepath.Glob("/proc/[0-9]*/comm")
+	for _, name := range names {
+		if comm, err := os.ReadFile(name); err == nil && string(comm) == program[:min(most, len(program))]+"\n" {
+			return true
+		}
+	}
+	return false
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/BurntSushi/toml"
 
 	"dynmo/src/input"
-	"dynmo/src/trace"
 )
 
 // Bound is the speed that a check should reach on devices of one model: at least Least, where
@@ -123,12 +122,8 @@ func Measure(rows []Row, source string) *Reference {
 		for i, r := range list {
 			speeds[i] = r.speed()
 		}
-		median := trace.Median(speeds)
-		deviations := make([]float64, len(list))
-		for i, x := range speeds {
-			deviations[i] = max(x-median, median-x)
-		}
-		least := min((1-list[0].lack())*median, median-outlier*normal*trace.Median(deviations))
+		median, spread := typical(speeds, list[0].lack())
+		least := median - outlier*spread
 		if list[0].isCount() {
 			least = median
 		}

@@ -175,6 +175,17 @@ func judged(r Row, reference *Reference) Finding {
 	return f
 }
 
+// typical returns the median of speeds of one check and their spread, of which a device that is
+// slow lacks at least outlier (see compare).
+func typical(speeds []float64, lack float64) (median, spread float64) {
+	median = trace.Median(speeds)
+	deviations := make([]float64, len(speeds))
+	for k, x := range speeds {
+		deviations[k] = math.Abs(x - median)
+	}
+	return median, max(normal*trace.Median(deviations), lack/outlier*median)
+}
+
 // compare holds the rows of one check on devices of one model against each other. With the
 // speeds x of all, their median m and d the median of |x - m|,
 //
@@ -192,12 +203,7 @@ func compare(findings []Finding, list []int) {
 	if len(nodes) < fewestPeers {
 		return
 	}
-	median := trace.Median(speeds)
-	deviations := make([]float64, len(list))
-	for k, x := range speeds {
-		deviations[k] = math.Abs(x - median)
-	}
-	spread := max(normal*trace.Median(deviations), findings[list[0]].lack()/outlier*median)
+	median, spread := typical(speeds, findings[list[0]].lack())
 	for k, i := range list {
 		f := &findings[i]
 		f.Ratio, f.Score = speeds[k]/median, (median-speeds[k])/spread

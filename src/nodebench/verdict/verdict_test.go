@@ -309,7 +309,7 @@ func TestCompleted(t *testing.T) {
 	}
 }
 
-// What was slow once may have been disturbed; what was wrong once was wrong.
+// TestAgain: a device that was slow once may have been disturbed. A wrong result stays wrong.
 func TestAgain(t *testing.T) {
 	first := rows("copy", "GB/s", 100, 100, 60, 100, 100, 60)
 	second := slices.Clone(first[2:])
@@ -328,7 +328,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// What nodes send is not trusted: a page and a file for Prometheus keep it as text.
+// TestForeignText: a page and a file for Prometheus keep the text of nodes as text.
 func TestForeignText(t *testing.T) {
 	list := rows("copy", "GB/s", 9)
 	list[0].Node = "<b>\"\n"
