@@ -55,8 +55,7 @@ func (c *cell) filled(ratio float64) {
 // Page writes findings as one page for a browser that needs nothing but itself: the bad
 // findings, a heat map of devices and checks, and one of pairs of nodes.
 func Page(w io.Writer, findings []Finding, pairs []Pair) error {
-	bad := slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool { return f.State <= healthy })
-	slices.SortFunc(bad, worse)
+	bad := worstFirst(findings)
 	return pageTemplate.Execute(w, struct {
 		Line   string
 		IsBad  bool

@@ -55,8 +55,7 @@ func (r Row) class() string { return strings.TrimRight(r.Device, "0123456789") }
 // Text writes findings for people: those that are bad, the worst on top, then for each check
 // the median and the worst value, then what could not be measured.
 func Text(w io.Writer, findings []Finding) error {
-	bad := slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool { return f.State <= healthy })
-	slices.SortFunc(bad, worse)
+	bad := worstFirst(findings)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	if len(bad) > 0 {
 		fmt.Fprintln(t, "verdict\tnode\tdevice\tcheck\tvalue\treason")
@@ -131,10 +130,8 @@ func Line(findings []Finding) string {
 // Reason returns why a node is slow or faulty, in one line; "" if it is neither.
 func Reason(findings []Finding, node string) string {
 	var reasons []string
-	list := slices.Clone(findings)
-	slices.SortFunc(list, worse)
-	for _, f := range list {
-		if f.Node == node && f.State > healthy {
+	for _, f := range worstFirst(findings) {
+		if f.Node == node {
 			reasons = append(reasons, fmt.Sprintf("%s %s: %s", f.Device, f.Check, f.Reason))
 		}
 	}

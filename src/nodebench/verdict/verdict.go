@@ -271,22 +271,20 @@ func absent(rows []Row, expected []string) []Finding {
 
 // Bad returns the names of the nodes with a finding that is worse than healthy, the worst first.
 func Bad(findings []Finding) []string {
-	worst := map[string]Finding{}
-	for _, f := range findings {
-		if old, seen := worst[f.Node]; f.State > healthy && (!seen || worse(f, old) < 0) {
-			worst[f.Node] = f
+	var names []string
+	for _, f := range worstFirst(findings) {
+		if !slices.Contains(names, f.Node) {
+			names = append(names, f.Node)
 		}
 	}
-	list := make([]Finding, 0, len(worst))
-	for _, f := range worst {
-		list = append(list, f)
-	}
-	slices.SortFunc(list, worse)
-	names := make([]string, len(list))
-	for i, f := range list {
-		names[i] = f.Node
-	}
 	return names
+}
+
+// worstFirst returns the findings that are worse than healthy, the worst first.
+func worstFirst(findings []Finding) []Finding {
+	bad := slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool { return f.State <= healthy })
+	slices.SortFunc(bad, worse)
+	return bad
 }
 
 // worse orders findings, the worst first.
