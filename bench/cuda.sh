@@ -152,8 +152,8 @@ cuda_targets() {
 	echo "-gencode arch=compute_$a,code=compute_$a" # for GPUs to come
 }
 
-# cuda_objects FLAGS ARCHS RELEASE SOURCE... compiles what has changed, itself or a
-# header, since the last time.
+# cuda_objects FLAGS ARCHS RELEASE SOURCE... compiles what has changed, itself, a header or a
+# flag, since the last time.
 cuda_objects() {
 	local flags=$1 archs=$2 release=$3 source object key headers todo=()
 	shift 3
@@ -170,7 +170,7 @@ cuda_objects() {
 	say "nvcc $release: ${#todo[@]} of $# files to compile, for $(cuda_code "$archs" "$@")"
 	[ ${#todo[@]} = 0 ] || printf '%s\n' "${todo[@]}" | nvcc=$nvcc flags=$flags xargs -P "${JOBS:-2}" -L 1 sh -c '
 		o=build/cuda/$(basename "$1" .cu)
-		"$nvcc" $flags -c "$@" -o "$o.o" && mv "$o.newkey" "$o.key"' sh
+		"$nvcc" $flags "$@" -o "$o.o" && mv "$o.newkey" "$o.key"' sh
 }
 
 # cuda_code ARCHS SOURCE... prints what the library of these files has code for.
@@ -180,18 +180,25 @@ cuda_code() {
 	printf 'compute_%s' "${1##* }"
 }
 
-# cuda_library makes lib/libdynmo_cuda.so of csrc/cuda. Its symbol dynmo_cuda_built
-# says of what.
-cuda_library() {
-	local archs host release sources flags dir rpath=''
+# cuda_compiled FORM compiles csrc/cuda: into objects (-c), or only what GPUs run (-fatbin),
+# which leaves out half of the work. It sets host, archs, release and sources.
+cuda_compiled() {
+	local flags
 	mkdir -p build/cuda lib
 	host=$(nvcc_host) || { say "$nvcc takes none of the host's compilers: name one with NVCC_PREPEND_FLAGS=\"-ccbin g++-N\""; return 1; }
 	archs=$(architectures) || { say "$nvcc knows none of ARCHS=\"${ARCHS:-80 90}\""; return 1; }
 	release=$("$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')
 	sources=$(cuda_sources "$archs")
-	flags="$host -std=c++17 -O3 -Icsrc/include -Xcompiler -fPIC,-fvisibility=hidden ${NVCCFLAGS:-}"
+	flags="$1 $host -std=c++17 -O3 -Icsrc/include -Xcompiler -fPIC,-fvisibility=hidden ${NVCCFLAGS:-}"
 	case $sources in *_hopper.cu*) flags+=' -DDYNMO_HOPPER' ;; esac # its calls are there
-	cuda_objects "$flags" "$archs" "$release" $sources || return 1
+	cuda_objects "$flags" "$archs" "$release" $sources
+}
+
+# cuda_library makes lib/libdynmo_cuda.so of csrc/cuda. Its symbol dynmo_cuda_built
+# says of what.
+cuda_library() {
+	local archs host release sources dir rpath=''
+	cuda_compiled -c || return 1
 	cat >build/cuda/built.c <<END
 #include "dynmo_cuda.h"
 #define TEXT(x) #x
@@ -208,7 +215,7 @@ END
 		mv lib/libdynmo_cuda.so.new lib/libdynmo_cuda.so && say 'built lib/libdynmo_cuda.so'
 }
 
-# spills: no kernel of attention or of short sparse lists, as cuda_library left them, keeps registers in memory.
+# spills: no kernel of attention or of short sparse lists, as cuda_compiled left them, keeps registers in memory.
 spills() {
 	local dump object
 	dump=$(dirname "$(command -v "$nvcc")")/cuobjdump
@@ -262,10 +269,13 @@ test_cuda() {
 		say '== skipped, without a CUDA toolkit: cuda library; vet, cuda; test, cuda'
 		return 0
 	fi
-	if ! has_gpu && [ -z "${DYNMO_LONG:-}" ] && [ ! -e lib/libdynmo_cuda.so ]; then
-		local -x ARCHS=${ARCHS:-90} # the sources have no code of one architecture alone
+	if has_gpu || [ -n "${DYNMO_LONG:-}" ] || [ -e lib/libdynmo_cuda.so ]; then
+		part 'cuda library' cuda_library
+	else # the emulator compiles the host's side; the sources have no code of one architecture alone
+		local archs host release sources
+		local -x ARCHS=${ARCHS:-90}
+		part 'kernels by nvcc' cuda_compiled -fatbin
 	fi
-	part 'cuda library' cuda_library
 	part 'registers of attention' spills
 	part 'vet, cuda' go vet -tags "$all" $(comm -13 <(package_files -tags "$tags") <(package_files -tags "$all") | cut -d ' ' -f 1)
 	part 'emulator' cuda_driver

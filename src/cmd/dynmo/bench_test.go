@@ -86,16 +86,7 @@ func TestBenchSchedule(t *testing.T) {
 			t.Errorf("no row %s in\n%s", row, table)
 		}
 	}
-	reach := 0
-	for _, r := range decodedLines[nodebench.Result](t, said(t, "bench", "schedule", "--json")) {
-		if r.Clock != "sim" || !r.OK || r.CPU == "" || r.Host == "" || r.Revision == "" || r.Date == "" {
-			t.Errorf("%+v", r)
-		}
-		if r.Reach > 0 {
-			reach++
-		}
-	}
-	if reach != 60 {
-		t.Errorf("%d figures have something to reach, want 60", reach)
+	if n := strings.Count(table, "PASS\n"); n != 60 {
+		t.Errorf("%d figures are in reach, want 60, in\n%s", n, table)
 	}
 }
