@@ -13,7 +13,7 @@ usage: jobs/test-cluster.sh up [N] [--no-accounting] [--health PROGRAM] | down |
           and 2 GPUs, which Slurm counts and nobody has; jobs of the partition urgent
           have those of the default one requeued;
           --no-accounting leaves slurmdbd and MariaDB out; --health has slurmd run a
-          program every 20 s on nodes without a job
+          program every 45 s on nodes without a job
   down    end its jobs and daemons and remove its directory
   status  nodes and jobs; status 1 if no cluster is up
   kill    end a node at once with all its processes, as a crash does
@@ -114,7 +114,7 @@ SchedulerParameters=bf_interval=5,sched_interval=5
 MailProg=/bin/true
 GresTypes=gpu
 ${health:+HealthCheckProgram=$health
-HealthCheckInterval=20
+HealthCheckInterval=45
 HealthCheckNodeState=IDLE}
 NodeName=node[1-$nodes] NodeHostname=$host NodeAddr=127.0.0.1 Port=[$((port + 2))-$((port + 1 + nodes))] CPUs=4 RealMemory=16000 Gres=gpu:2 State=UNKNOWN
 PreemptType=preempt/partition_prio
