@@ -89,6 +89,17 @@ t_node_dies() {
 	"$jobs/test-cluster.sh" start node3
 }
 
+# Nodes exchange messages by MPI under srun, all at once.
+t_node_messages() {
+	local i
+	for i in {1..8}; do node_group "node$i" max; done
+	log=$work/$name.log
+	id=$(DYNMO=$real sbatch --parsable --nodes=4 --output="$log" "$jobs/node_bench.sbatch" --small --threads 1 --folder "$work")
+	ends 300 'COMPLETED 0:0'
+	says mpi_allreduce_busbw && says mpi_bandwidth_c
+	timeout 300 srun --mpi=pmix --nodes=4 --cpu-bind=none "$real" bench pairs >>"$log" 2>&1 || problem "bench pairs: status $?"
+}
+
 # write_health writes the program that slurmd runs: one node measures at a time, for all share
 # this host. It begins once there is a reference, which is after nodes are in their groups.
 # slurmd ends a health check after 60 s, so that a node waits for less.

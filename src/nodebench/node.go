@@ -6,7 +6,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -212,8 +211,15 @@ func (h *hostBench) file() {
 	bytes := h.size(64<<20, 1<<20)
 	text := make([]byte, bytes)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(text)
-	path := filepath.Join(h.Folder, fmt.Sprintf("dynmo-bench-%d", os.Getpid()))
+	f, err := os.CreateTemp(h.Folder, "dynmo-bench-") // nodes may share the folder
+	if h.err = err; err != nil {
+		return
+	}
+	path := f.Name()
 	defer os.Remove(path)
+	if h.err = f.Close(); h.err != nil {
+		return
+	}
 	back, wrong := make([]byte, bytes), 0
 	var seconds [2][]float64
 	for range fewestTimed {

@@ -20,9 +20,11 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{"vi
 
 // heat is a map of colours: a row for each of Rows, a cell for each of Columns.
 type heat struct {
-	Columns []string
+	Columns []column
 	Rows    []heatRow
 }
+
+type column struct{ Name, Unit string }
 
 type heatRow struct {
 	Name  string
@@ -71,13 +73,13 @@ func checkMap(findings []Finding) *heat {
 	medians := map[[3]string]float64{}
 	for _, g := range grouped(findings) {
 		medians[[3]string{g.Device, g.Check, g.Model}] = g.Median
-		if !slices.Contains(h.Columns, g.Check) {
-			h.Columns = append(h.Columns, g.Check)
+		if at := (column{g.Check, g.Unit}); !slices.Contains(h.Columns, at) {
+			h.Columns = append(h.Columns, at)
 		}
 	}
 	rows := map[string]int{}
 	for _, f := range findings {
-		column := slices.Index(h.Columns, f.Check)
+		at := slices.IndexFunc(h.Columns, func(c column) bool { return c.Name == f.Check })
 		name := f.Node + " " + f.Device
 		i, known := rows[name]
 		if !known {
@@ -86,8 +88,8 @@ func checkMap(findings []Finding) *heat {
 			h.Rows = append(h.Rows, heatRow{Name: name, Cells: make([]cell, len(h.Columns))})
 		}
 		h.Rows[i].Bad = h.Rows[i].Bad || f.State > healthy
-		if column >= 0 {
-			h.Rows[i].Cells[column] = f.cell(medians[[3]string{f.class(), f.Check, f.Model}])
+		if at >= 0 {
+			h.Rows[i].Cells[at] = f.cell(medians[[3]string{f.class(), f.Check, f.Model}])
 		}
 	}
 	h.Rows = slices.DeleteFunc(h.Rows, func(r heatRow) bool {
@@ -131,22 +133,23 @@ func pairMap(pairs []Pair) *heat {
 	if len(pairs) == 0 {
 		return nil
 	}
-	h := &heat{}
+	var names []string
 	var speeds []float64
 	for _, p := range pairs {
-		h.Columns = append(h.Columns, p.A, p.B)
-		speeds = append(speeds, p.Bandwidth)
+		names, speeds = append(names, p.A, p.B), append(speeds, p.Bandwidth)
 	}
-	slices.Sort(h.Columns)
-	h.Columns = slices.Compact(h.Columns)
-	for _, name := range h.Columns {
-		h.Rows = append(h.Rows, heatRow{Name: name, Cells: make([]cell, len(h.Columns))})
+	slices.Sort(names)
+	names = slices.Compact(names)
+	h := &heat{}
+	for _, name := range names {
+		h.Columns = append(h.Columns, column{Name: name})
+		h.Rows = append(h.Rows, heatRow{Name: name, Cells: make([]cell, len(names))})
 	}
 	median := trace.Median(speeds)
 	for _, p := range pairs {
 		c := cell{Text: fmt.Sprintf("%.3g", p.Bandwidth), Title: fmt.Sprintf("%s to %s: %.4g GB/s, %.3g us", p.A, p.B, p.Bandwidth, p.Latency)}
 		c.filled(p.Bandwidth / median)
-		a, b := slices.Index(h.Columns, p.A), slices.Index(h.Columns, p.B)
+		a, b := slices.Index(names, p.A), slices.Index(names, p.B)
 		h.Rows[a].Cells[b], h.Rows[b].Cells[a] = c, c
 	}
 	return h
