@@ -29,6 +29,18 @@ type Target struct {
 	Exec   *model.Exec
 	Stage  *model.Stage
 	LR     float64 // learning rate of the step
+	// Updated waits for weights of the last update that are on their way from other replicas;
+	// nil: there are none.
+	Updated func() error
+}
+
+// Settle waits until all weights of this stage are those of the last update. A kind calls it
+// before it reads weights or changes the structure of layers, also in After.
+func (t Target) Settle() error {
+	if t.Updated == nil {
+		return nil
+	}
+	return t.Updated()
 }
 
 // Change is the effect of Before, the same on every rank. Without a Kind there is

@@ -117,18 +117,17 @@ func (l *Layer) NormBlocks(replica int) (shared, own int) {
 	return kernel.SquareBlocks(hi - lo), kernel.SquareBlocks(l.own - l.shared)
 }
 
-// SliceOfTie returns which elements [lo, hi) of a matrix, which the layer lends or borrows, this
-// replica adds up; unless the layer is sliced, all.
-func (l *Layer) SliceOfTie(t Tie) (lo, hi int) {
+// SliceOfTie returns which elements [lo, hi) of a matrix, which the layer lends or borrows, a
+// replica adds up and updates; unless the layer is sliced, all.
+func (l *Layer) SliceOfTie(t Tie, replica int) (lo, hi int) {
 	first, n := l.offset(t.Weight), t.Rows*t.Cols
-	if l.ID == t.Owner {
-		first += t.First * t.Cols
-		return min(max(0, l.lo-first), n), min(max(0, l.hi-first), n)
-	}
 	if !l.Sliced() {
 		return 0, n
 	}
-	for _, s := range l.within(segment{lo: first, hi: first + n}, l.config.Replica) {
+	if l.ID == t.Owner {
+		first += t.First * t.Cols
+	}
+	for _, s := range l.within(segment{lo: first, hi: first + n}, replica) {
 		return s.lo - first, s.hi - first
 	}
 	return 0, 0

@@ -41,8 +41,8 @@ func TestSlicesOfBorrowed(t *testing.T) {
 	for d := range c.Shards {
 		s := modeltest.New(t, c.AsReplica(d, 0), tensor.F32).S
 		for _, tie := range c.Ties() {
-			lo, hi := s.Layer(tie.Owner).SliceOfTie(tie)
-			from, to := s.Layer(tie.Borrower).SliceOfTie(tie)
+			lo, hi := s.Layer(tie.Owner).SliceOfTie(tie, d)
+			from, to := s.Layer(tie.Borrower).SliceOfTie(tie, d)
 			if hi > lo && (lo != from || hi != to) || hi <= lo && from != to {
 				t.Errorf("replica %d: layer %d has [%d, %d) of what it lends layer %d, which has [%d, %d)", d, tie.Owner, lo, hi, tie.Borrower, from, to)
 			}

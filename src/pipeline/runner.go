@@ -58,7 +58,7 @@ type Runner struct {
 	tied        tensor.Mem // where a tied matrix is owned: another stage's gradient of it
 	validation  validation
 
-	weights            []exchange // of updated slices, by layer; nil unless layers are sliced
+	weights            weightRounds
 	norms, normsOnHost tensor.Mem // F64 of each layer (see Layer.SquaredNorm)
 	lossLayers         []int      // of the chain, once for each loss
 	losses             tensor.Mem // on the host: F64 by loss of this stage and microbatch

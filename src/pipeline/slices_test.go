@@ -54,6 +54,9 @@ func TestTrafficOfSlices(t *testing.T) {
 				if err := r.Update(kernel.AdamW{}); err != nil {
 					return err
 				}
+				if err := r.FinishUpdate(); err != nil {
+					return err
+				}
 				if got := between - before; got != gradients {
 					t.Errorf("replica %d sends %d bytes of gradients, want %d", tr.Rank(), got, gradients)
 				}

@@ -129,7 +129,10 @@ func (r *Runner) forward(c *chunk, in schedule.Instr, feed Feed) error {
 	}
 	r.x.Microbatch = r.replicas.Rank()*r.schedule.Microbatches + m
 	tokens, targets := c.data(feed, m)
-	for i := range c.layers {
+	for i, l := range c.layers {
+		if err := r.awaitWeights(l); err != nil {
+			return err
+		}
 		p := c.forward(r.x, b, i, tokens, targets)
 		if err := r.pass(&p, in); err != nil {
 			return err
@@ -237,6 +240,9 @@ func (r *Runner) pass(p *pass, in schedule.Instr) error {
 	}
 	if err := r.reduce.advance(r); err != nil {
 		return fmt.Errorf("reduce: %w", err)
+	}
+	if err := r.driveWeights(); err != nil {
+		return err
 	}
 	return r.progress(r.chunks)
 }

@@ -40,15 +40,15 @@ func rows(whole tensor.Mem, p *model.Param, t model.Tie) tensor.Mem {
 	return whole.Span(int64(t.First)*row, int64(t.Rows)*row)
 }
 
-// slice returns what this replica adds up of the gradient of a tied matrix, as one of the tie's
-// layers, which is here, says.
-func (r *Runner) slice(g tensor.Mem, t model.Tie, layer int) tensor.Mem {
-	lo, hi := r.s.Layer(layer).SliceOfTie(t)
+// slice returns what a replica adds up or updates of a tied matrix, gradients or weights, as one
+// of the tie's layers, which is here, says.
+func (r *Runner) slice(m tensor.Mem, t model.Tie, layer, replica int) tensor.Mem {
+	lo, hi := r.s.Layer(layer).SliceOfTie(t, replica)
 	if lo == hi {
 		return tensor.Mem{}
 	}
-	wide := r.x.Backend.DType().Wide().Size()
-	return g.Span(int64(lo)*wide, int64(hi-lo)*wide)
+	size := m.Bytes / int64(t.Rows*t.Cols)
+	return m.Span(int64(lo)*size, int64(hi-lo)*size)
 }
 
 // tiedRounds is what of the rounds of tied matrices is kept from one to the next.
@@ -73,18 +73,18 @@ func (r *Runner) sumTied() error {
 	err := r.trainedTies(func(t model.Tie, owned, lent *model.Param) error {
 		q.clear()
 		if owned == nil {
-			q.sends = append(q.sends, comm.Part{Rank: r.owners[t.Owner], Mem: r.slice(lent.G, t, t.Borrower)})
+			q.sends = append(q.sends, comm.Part{Rank: r.owners[t.Owner], Mem: r.slice(lent.G, t, t.Borrower, r.replicas.Rank())})
 			round, err := q.exchange(r)
 			q.sent = append(q.sent, round)
 			return err
 		}
-		sum := r.slice(rows(owned.G, owned, t), t, t.Owner)
+		sum := r.slice(rows(owned.G, owned, t), t, t.Owner, r.replicas.Rank())
 		n := int(sum.Bytes / r.x.Backend.DType().Wide().Size())
 		if n == 0 {
 			return nil
 		}
 		if lent != nil {
-			r.x.Backend.Accumulate(r.x.Stream, sum, sum, r.slice(lent.G, t, t.Owner), n)
+			r.x.Backend.Accumulate(r.x.Stream, sum, sum, r.slice(lent.G, t, t.Owner, r.replicas.Rank()), n)
 			return nil
 		}
 		g := r.tied.Span(0, sum.Bytes) // the last sum may read it until the round begins
@@ -107,7 +107,8 @@ func (r *Runner) sumTied() error {
 	return err
 }
 
-// shareTied gives the borrowers the owners' weights after an update, in one round.
+// shareTied gives the borrowers the owners' weights after an update of layers that are not
+// sliced, in one round (see weightRounds).
 func (r *Runner) shareTied() error {
 	q := &r.tiedRounds
 	q.clear()

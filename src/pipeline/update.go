@@ -5,7 +5,6 @@ import (
 	"math"
 
 	"dynmo/src/comm"
-	"dynmo/src/kernel"
 	"dynmo/src/model"
 	"dynmo/src/tensor"
 )
@@ -171,53 +170,4 @@ func (r *Runner) inOrder(list []float64, values [][]float64, microbatches int) [
 		}
 	}
 	return list
-}
-
-// weightRounds returns the rounds of messages, by layer, in which every replica sends the weights
-// of its slice to all others.
-func (p *planner) weightRounds() []exchange {
-	if !p.r.sliced() {
-		return nil
-	}
-	rounds, me := make([]exchange, len(p.r.s.Layers)), p.r.replicas.Rank()
-	for i, l := range p.r.s.Layers {
-		for d := range p.r.replicas.Size() {
-			if d == me {
-				continue
-			}
-			for _, m := range l.SliceOfWeights(me) {
-				rounds[i].sends = append(rounds[i].sends, comm.Part{Rank: d, Mem: m})
-			}
-			for _, m := range l.SliceOfWeights(d) {
-				rounds[i].recvs = append(rounds[i].recvs, comm.Part{Rank: d, Mem: m})
-			}
-		}
-	}
-	return rounds
-}
-
-// Update applies AdamW to every layer of the stage, or to the slices that this replica has. Then
-// it gives the other replicas the weights of these slices, and borrowers of tied matrices
-// their weights. Collective over the stages, and over the replicas where layers are sliced.
-func (r *Runner) Update(a kernel.AdamW) error {
-	for i, l := range r.s.Layers {
-		l.Update(r.x, a)
-		if r.sliced() {
-			if err := r.weights[i].begin(r); err != nil {
-				return fmt.Errorf("pipeline: weights: stage %d: layer %d: %w", r.stage(), l.ID, err)
-			}
-		}
-	}
-	for i := range r.weights {
-		if err := r.weights[i].round.Wait(); err != nil {
-			return fmt.Errorf("pipeline: weights: stage %d: layer %d: %w", r.stage(), r.s.Layers[i].ID, err)
-		}
-	}
-	if err := r.shareTied(); err != nil {
-		return fmt.Errorf("pipeline: tied: stage %d: %w", r.stage(), err)
-	}
-	if err := r.sync(); err != nil {
-		return fmt.Errorf("pipeline: update: stage %d: %w", r.stage(), err)
-	}
-	return nil
 }

@@ -71,7 +71,10 @@ func validationPort(peer, chunk int) port {
 // gradients, and what the last step returned, as they are. Collective over the stages and
 // the replicas.
 func (r *Runner) Validate(feed Feed) (float64, error) {
-	err := r.validate(feed)
+	err := r.FinishUpdate()
+	if err == nil {
+		err = r.validate(feed)
+	}
 	if err == nil {
 		var loss float64
 		if loss, err = r.validationLoss(); err == nil {

@@ -121,10 +121,7 @@ func (r *Rank) end(out *Outcome) (err error) {
 		return err
 	}
 	_, took := r.saver.Newest()
-	if err := errors.Join(r.journal.Restart(r.RunDir, out.Steps, out.Next, took), r.finishReleases()); err != nil {
-		return err
-	}
-	if err := r.journal.End(); err != nil {
+	if err := errors.Join(r.journal.Restart(r.RunDir, out.Steps, out.Next, took), r.finishReleases(), r.journal.End()); err != nil {
 		return err
 	}
 	if r.Config.Train.Hash {

@@ -50,6 +50,9 @@ func (r *Rank) move(steps int, to *relocation, next layout.Layout) (migrate.Move
 	if next.Equal(r.layout) {
 		return migrate.Moved{}, nil
 	}
+	if err := r.settle(); err != nil {
+		return migrate.Moved{}, err
+	}
 	defer r.recycle()()
 	var rest *migrate.Rest
 	var err error
@@ -152,11 +155,11 @@ func (r *Rank) refused(err error) (migrate.Moved, error) {
 	return migrate.Moved{Refused: why.Error()}, nil
 }
 
-// settle ends the last move, if some of it is still on its way: before the update, and before
-// anything else that reads all of a layer's state, as a checkpoint does.
+// settle ends the last update and the last move, if some of it is still on its way: before the
+// next update, and before anything else that reads a layer's state, as a checkpoint does.
 func (r *Rank) settle() error {
-	if r.rest == nil {
-		return nil
+	if err := r.runner.FinishUpdate(); err != nil || r.rest == nil {
+		return err
 	}
 	r.Device.Recycle(true)
 	defer r.Device.Recycle(false)

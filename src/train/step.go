@@ -21,7 +21,7 @@ func (r *Rank) change(t *turn) (err error) {
 	r.expectChange()
 	start := r.now()
 	t.change, err = r.dynamism.Before(t.step, dynamic.Target{
-		Stages: r.world.Stages, Exec: r.x, Stage: r.stage, LR: learningRate(r.Config.Optimizer, t.step, r.Config.Train.Steps),
+		Stages: r.world.Stages, Exec: r.x, Stage: r.stage, LR: learningRate(r.Config.Optimizer, t.step, r.Config.Train.Steps), Updated: r.settle,
 	})
 	if err == nil && t.change.Structure {
 		end := r.recycle()

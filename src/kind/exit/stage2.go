@@ -1,6 +1,7 @@
 package exit
 
 import (
+	"fmt"
 	"strings"
 
 	"dynmo/src/dynamic"
@@ -20,6 +21,9 @@ type stage2 struct {
 func (s stage2) Before(step int, t dynamic.Target) (dynamic.Change, error) {
 	if step != s.step {
 		return dynamic.Change{}, nil
+	}
+	if err := t.Settle(); err != nil {
+		return dynamic.Change{}, fmt.Errorf("exit: %w", err)
 	}
 	for _, l := range t.Stage.Layers {
 		l.Freeze(func(p *model.Param) bool { return !strings.HasPrefix(p.Name, classifier) })

@@ -1,6 +1,10 @@
 package freeze
 
-import "dynmo/src/dynamic"
+import (
+	"fmt"
+
+	"dynmo/src/dynamic"
+)
 
 // atStep ends the training of the first layers of the chain at one step. They
 // keep their weights: they have no backward for weights, no update, and no share
@@ -17,6 +21,9 @@ type atStep struct {
 func (f atStep) Before(step int, t dynamic.Target) (dynamic.Change, error) {
 	if step != f.Step {
 		return dynamic.Change{}, nil
+	}
+	if err := t.Settle(); err != nil {
+		return dynamic.Change{}, fmt.Errorf("freeze: %w", err)
 	}
 	t.Stage.Freeze(func(layer int) bool { return layer < f.Layers })
 	return dynamic.Change{Kind: "freeze", Structure: true, Detail: map[string]float64{"layers": float64(f.Layers)}}, nil

@@ -50,7 +50,7 @@ type plasticity struct {
 	known      bool
 	layers     []freezing // by layer of the chain
 	candidates []int      // layers that are evaluated, ascending
-	stage      *model.Stage
+	target     dynamic.Target
 	anew       bool // references are wanted after this step, whatever their time
 }
 
@@ -63,7 +63,7 @@ type freezing struct {
 // Before freezes or thaws layers, and lets the front-most be watched in a step in which
 // they are evaluated.
 func (p *plasticity) Before(step int, t dynamic.Target) (dynamic.Change, error) {
-	p.stage = t.Stage
+	p.target = t
 	if !p.known {
 		if err := p.recall(t); err != nil {
 			return dynamic.Change{}, fmt.Errorf("freeze: %w", err)
@@ -71,6 +71,9 @@ func (p *plasticity) Before(step int, t dynamic.Target) (dynamic.Change, error) 
 	}
 	change := p.decide(t.LR)
 	if change.Structure {
+		if err := t.Settle(); err != nil {
+			return dynamic.Change{}, fmt.Errorf("freeze: %w", err)
+		}
 		t.Stage.Freeze(func(layer int) bool { return p.layers[layer].LR > 0 })
 		if err := p.keep(); err != nil {
 			return dynamic.Change{}, fmt.Errorf("freeze: %w", err)
@@ -160,7 +163,7 @@ func readFreezing(text []byte) (f freezing, err error) {
 
 // keep makes what is known of this stage's layers part of their state.
 func (p *plasticity) keep() error {
-	for _, l := range p.stage.Layers {
+	for _, l := range p.target.Stage.Layers {
 		f := p.layers[l.ID]
 		if _, ok := l.State(freezeState); !ok && f.LR == 0 && len(f.History) == 0 {
 			continue
@@ -244,7 +247,12 @@ func (p *plasticity) After(step int, counts []cost.CountSum) error {
 	since := step - p.Start
 	due := p.anew && since >= 0 || since >= 0 && since%p.Reference == 0
 	p.anew = false
-	for _, l := range p.stage.Layers {
+	if due {
+		if err := p.target.Settle(); err != nil {
+			return fmt.Errorf("freeze: %w", err)
+		}
+	}
+	for _, l := range p.target.Stage.Layers {
 		l.Watch = nil
 		if due && l.Block >= 0 && p.layers[l.ID].LR == 0 {
 			if err := l.Refer(); err != nil {

@@ -79,6 +79,9 @@ func (p pruning) structure() structure {
 
 // drop leaves k units whole, those with the largest scores. Collective over the stages.
 func (p pruning) drop(t dynamic.Target, by structure, k int64) error {
+	if err := t.Settle(); err != nil {
+		return err
+	}
 	list, err := matrices(t.Exec, t.Stage, by)
 	if err != nil {
 		return err
