@@ -5,6 +5,7 @@ import (
 
 	"dynmo/src/comm"
 	"dynmo/src/cost"
+	"dynmo/src/partition"
 	"dynmo/src/schedule"
 	"dynmo/src/trace"
 )
@@ -30,6 +31,12 @@ type engine struct {
 	extents []Extent  // by stage
 	spans   [][]trace.Span
 	weights []work
+
+	// Where replicas send each other updated weights: when those of each layer arrive.
+	cuts    partition.Partition
+	layers  []cost.Layer
+	arrives []float64 // nil: nothing is sent
+	began   []bool    // by virtual stage: its first forward is done
 }
 
 // unknown is when something arrives that has not been sent.
@@ -137,6 +144,9 @@ func (e *engine) prepare(replica int) {
 	}
 	stages := m.Stages
 	e.busy, e.extents, e.weights = make([]float64, stages), make([]Extent, stages), make([]work, n)
+	if e.arrives != nil {
+		e.began = make([]bool, n)
+	}
 	if e.s.Spans {
 		e.spans = make([][]trace.Span, stages)
 		for stage, list := range e.s.Schedule.Lists {
@@ -202,11 +212,17 @@ func (e *engine) advance(stage int) (done int) {
 			clock += e.s.Dispatch
 		}
 		start := max(clock, arrives)
-		clock = start + e.seconds(stage, v, in)
+		seconds := e.seconds(stage, v, in)
+		clock = start + seconds
+		waited := 0.0 // for weights
+		if in.Op == schedule.F && e.arrives != nil && !e.began[v] {
+			end := e.firstForward(v, start, seconds)
+			e.began[v], clock, waited = true, end, end-clock
+		}
 		if i == 0 {
 			e.extents[stage].Start = start
 		}
-		e.busy[stage] += clock - start
+		e.busy[stage] += clock - start - waited
 		switch in.Op {
 		case schedule.F:
 			if v < len(e.onward)-1 {
@@ -222,7 +238,7 @@ func (e *engine) advance(stage int) (done int) {
 		}
 		if e.s.Spans {
 			e.spans[stage] = append(e.spans[stage], trace.Span{
-				Op: in.Op, Layer: -1, Chunk: in.Chunk, Microbatch: in.Microbatch, Start: start, End: clock,
+				Op: in.Op, Layer: -1, Chunk: in.Chunk, Microbatch: in.Microbatch, Start: start, End: clock, Waited: waited,
 			})
 		}
 		done++

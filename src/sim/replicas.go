@@ -40,12 +40,15 @@ func (r ReplicasResult) Exposed() float64 { return r.Seconds - r.Pipeline }
 // first; it divides by their seconds, those of I and W where the instruction is
 // B, and falls to its end if they have none. The step ends with a barrier over
 // all ranks: the norm of the gradient needs every one of them. Where shares are slices (see
-// schedule.Sums) the last round follows the barrier, and moves weights.
+// schedule.Sums) the last round is of updated weights, one of each layer in the order of the
+// chain. All of them begin where the step does, as those of the step before. The first forward of
+// a layer waits for the layer's weights (see arrivals).
 //
 // s.Replica is not looked at.
 func Replicas(s Step, cuts partition.Partition, layers []cost.Layer) ReplicasResult {
 	all := ReplicasResult{Replicas: make([]Result, max(1, s.Mesh.Replicas))}
 	e := newEngine(s)
+	e.arrivals(cuts, layers)
 	for d := range all.Replicas {
 		twin := slices.IndexFunc(all.Replicas[:d], func(r Result) bool { return s.alike(r.replica, d) })
 		if twin >= 0 {
@@ -69,29 +72,48 @@ func Replicas(s Step, cuts partition.Partition, layers []cost.Layer) ReplicasRes
 	for stage := range s.Schedule.Map.Stages {
 		all.Seconds = max(all.Seconds, s.summed(stage, cuts, layers, ready))
 	}
-	back := 0.0
-	for stage := range s.Schedule.Map.Stages {
-		back = max(back, s.weights(stage, cuts, layers))
-	}
-	all.Seconds += back
 	return all
 }
 
-// weights returns how long the round of updated weights takes on a stage, which follows the norm
-// where shares are slices; else 0.
-func (s Step) weights(stage int, cuts partition.Partition, layers []cost.Layer) float64 {
-	if !s.Sums.Sliced {
-		return 0
+// arrivals notes when the weights of each layer arrive that replicas have updated for each other,
+// where shares are slices.
+func (e *engine) arrivals(cuts partition.Partition, layers []cost.Layer) {
+	s := e.s
+	if !s.Sums.Sliced || s.Mesh.Replicas <= 1 {
+		return
 	}
-	all := int64(0)
-	for _, chunk := range s.Schedule.Completed(stage) {
-		lo, hi := cuts.Range(s.Schedule.Map.Place(stage, chunk))
-		for _, l := range layers[lo:hi] {
-			all += l.Summed()
+	e.cuts, e.layers, e.arrives = cuts, layers, make([]float64, len(layers))
+	last, free := s.Sums.Rounds(s.Mesh.Replicas), make([]float64, s.Schedule.Map.Stages)
+	for v := range s.Schedule.Map.Virtual() {
+		stage := s.Schedule.Map.Stage(v)
+		lo, hi := cuts.Range(v)
+		for l := lo; l < hi; l++ {
+			latency, busy := s.Round(stage, last, layers[l].Summed())
+			if layers[l].Summed() > 0 {
+				free[stage] += busy
+				e.arrives[l] = free[stage] + latency
+			}
 		}
 	}
-	latency, busy := s.Round(stage, s.Sums.Rounds(s.Mesh.Replicas), all)
-	return latency + busy
+}
+
+// firstForward returns when a virtual stage ends its first forward, which takes so long and
+// begins at start. Each layer waits for its weights.
+func (e *engine) firstForward(v int, start, seconds float64) float64 {
+	lo, hi := e.cuts.Range(v)
+	total := 0.0
+	for _, l := range e.layers[lo:hi] {
+		total += l.Forward
+	}
+	end, left := start+seconds, total
+	for l := lo; l < hi; l++ {
+		rest := seconds
+		if total > 0 {
+			rest *= left / total
+		}
+		end, left = max(end, e.arrives[l]+rest), left-e.layers[l].Forward
+	}
+	return end
 }
 
 // summed returns when the gradients of a stage have been summed over its replicas; ready is

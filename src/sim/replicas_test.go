@@ -33,7 +33,8 @@ func TestReplicasByHand(t *testing.T) {
 	}
 	split := s
 	split.Schedule = lists([]schedule.Instr{do(schedule.F, 0), do(schedule.I, 0), do(schedule.W, 0)}, []schedule.Instr{do(schedule.F, 0), do(schedule.I, 0), do(schedule.W, 0)})
-	alone, apart, others, four, rounded := s, s, s, s, s
+	alone, apart, others, four, rounded, slices := s, s, s, s, s, s
+	slices.Sums.Sliced = true
 	rounded.Sums.Rounded = true
 	four.Mesh.Replicas = 4
 	groups := four
@@ -70,6 +71,14 @@ func TestReplicasByHand(t *testing.T) {
 		{"one bucket", s, small, Network{Node: Link{0, 100}}, 12, 14},
 		// Layer 0's experts exchange rows until 12: then four rounds of 0.5 s.
 		{"spread experts", s, spread, Network{Node: Link{0, g}}, 12, 14},
+		// Weights take 0.5 s each and arrive at 0.5 and 1: forwards of stage 0 are 0.5-2.5. Gradients
+		// have one round, 10.5-11 and 12.5-13.
+		{"slices", slices, layers, Network{Node: Link{0, g}}, 12.5, 13},
+		// Weights arrive at 2 and 4: forwards of stage 0 are 2-3 and 4-5.
+		{"slices on slow links", slices, layers, Network{Node: Link{0, g / 4.}}, 15, 17},
+		// Weights arrive at 6 and 12: forwards of stage 0 are 6-7 and 12-13. Gradients: 21-27, 27-33.
+		{"slices on slower links", slices, layers, Network{Node: Link{0, g / 12.}}, 23, 33},
+		{"slices and latency", slices, layers, Network{Node: Link{1.5, 0}}, 13.5, 15},
 		// Ranks 0 and 1 are stage 0's replicas: one node each has the same.
 		{"between", s, layers, Network{Node: Link{0, 1e12}, Between: Link{0, g / 3.}, PerNode: 1}, 12, 16.5},
 		{"in the node", s, layers, Network{Node: Link{0, g / 3.}, Between: Link{100, 1}, PerNode: 2}, 12, 16.5},
