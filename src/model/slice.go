@@ -21,6 +21,13 @@ func sliceOf(n, replica, replicas int) (lo, hi int) {
 	return begin(replica), begin(replica + 1)
 }
 
+// LargestSlice returns the most of a layer's first n elements that any of some replicas has that
+// share them out.
+func LargestSlice(n, replicas int) int {
+	_, most := sliceOf(n, 0, replicas)
+	return most
+}
+
 // share notes what of the layer replicas share out: all that it does not borrow, and what it
 // borrows.
 func (l *Layer) share(c Config) {

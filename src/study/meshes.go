@@ -123,10 +123,12 @@ func (s *meshSearch) add(m mesh.Mesh, chains []costedChain, o Options, batch int
 		p.Stages, p.Replicas, p.Microbatches = m.Stages, m.Replicas, batch/each
 		next.Config.Schedule.Kind = "auto"
 		next.Fixed = search.Fixed(next.Config)
-		least, err := leastSeconds(c, next)
+		suited := c // to the replicas, which may share out masters and moments
+		suited.costs, _ = search.Suit(c.costs, search.Shape(c.config), next.Config)
+		least, err := leastSeconds(suited, next)
 		if err == nil {
 			added = true
-			s.list = append(s.list, candidate{next, c.costs, m, s.weigh(next.Config, least)})
+			s.list = append(s.list, candidate{next, suited.costs, m, s.weigh(next.Config, least)})
 		} else if full, is := errors.AsType[*balance.MemoryError](err); !is {
 			out.Err = err
 		} else if out.Missing == 0 || full.Missing < out.Missing {

@@ -7,6 +7,7 @@ import (
 	"dynmo/src/balance"
 	"dynmo/src/config"
 	"dynmo/src/cost"
+	"dynmo/src/kernel"
 	"dynmo/src/layout"
 	"dynmo/src/model"
 	"dynmo/src/partition"
@@ -42,16 +43,17 @@ func AttentionForward(c config.Config) float64 {
 }
 
 // Suit returns costs that hold for settings of a shape (see Shape) as they are for settings c
-// that differ in model.recompute or optimizer.shard, and the Shape of c where they differ in no
-// more. What is computed twice takes its share of the forward (see repeatedShares) before the
-// backward for inputs. Bytes change where they are those of the dense model.
+// that differ in model.recompute, optimizer.shard or, with it, replicas, and the Shape of c where
+// they differ in no more. What is computed twice takes its share of the forward (see
+// repeatedShares) before the backward for inputs. Activations change where they are those of the
+// dense model. Masters and moments change where they are those of all gradients, or of a slice.
 func Suit(t cost.Table, shape string, c config.Config) (cost.Table, string) {
 	had := c
 	had.Model.Recompute, had.Optimizer.Shard = "none", false
 	if _, rest, is := strings.Cut(shape, recomputeKey); is {
 		had.Model.Recompute, _, _ = strings.Cut(rest, " ")
 	}
-	if had.Model.Recompute == c.Model.Recompute && !c.Sharded() || len(t.Layers) != c.Layers() || shape != "" && shape != Shape(had) {
+	if len(t.Layers) != c.Layers() || shape != "" && shape != Shape(had) {
 		return t, shape
 	}
 	before, now := Dense(had).Layers, Dense(c).Layers
@@ -65,14 +67,33 @@ func Suit(t cost.Table, shape string, c config.Config) (cost.Table, string) {
 		if bytes := &layer.Bytes; bytes.Activations == b.Activations && bytes.Recomputed == b.Recomputed {
 			bytes.Activations, bytes.Recomputed = n.Activations, n.Recomputed
 		}
-		if layer.Bytes.Optimizer == b.Optimizer {
-			layer.Bytes.Optimizer = n.Optimizer
-		}
+		layer.Bytes.Optimizer = suitOptimizer(layer.Bytes, b, c)
 	}
 	if shape != "" {
 		shape = Shape(c)
 	}
 	return t, shape
+}
+
+// suitOptimizer returns the bytes of masters and moments that a replica has of a layer with
+// settings c. b is what the costs say, of all gradients or of a slice of those that replicas
+// share; anything else stays as it is. dense is the layer's memory before it was pruned, with
+// all masters and moments.
+func suitOptimizer(b, dense cost.Bytes, c config.Config) int64 {
+	slabs, wide := int64(2), Precision(c).Wide() // moments, and masters where weights are rounded
+	if wide != Precision(c) {
+		slabs++
+	}
+	borrowed := dense.Gradients - dense.Optimizer/slabs
+	shared := b.Summed() - borrowed
+	is := b.Optimizer/slabs - b.Own
+	if isSlice := is > 0 && is < shared && is%(kernel.SquareBlock*wide.Size()) == 0; is != shared && !isSlice {
+		return b.Optimizer
+	}
+	if c.Sharded() {
+		shared = int64(model.LargestSlice(int(shared/wide.Size()), c.Parallel.Replicas)) * wide.Size()
+	}
+	return slabs * (shared + b.Own)
 }
 
 // plans reports whether it is planned which layers compute their forward twice.

@@ -115,3 +115,42 @@ func TestSuit(t *testing.T) {
 		t.Errorf("costs of another model became %q", shape)
 	}
 }
+
+// TestSuitSlices: costs that were measured with any of some settings of optimizer.shard and
+// replicas are those of any other, in float32 and bfloat16, of layers whose head is borrowed and
+// of layers that were pruned to CSR. What a replica has of its own is not sliced.
+func TestSuitSlices(t *testing.T) {
+	for _, device := range []string{"cpu", "cuda"} {
+		c := recomputing("1f1b")
+		c.Device.Kind, c.Model.Tied, c.Model.Hidden = device, true, 192
+		var settings []config.Config
+		for _, replicas := range []int{1, 2, 3, 8} {
+			for _, shard := range []bool{false, true} {
+				c.Parallel.Replicas, c.Optimizer.Shard = replicas, shard
+				settings = append(settings, c)
+			}
+		}
+		for _, from := range settings {
+			for _, to := range settings {
+				got, shape := Suit(timed(from), Shape(from), to)
+				if want := timed(to); shape != Shape(to) || !got.Equal(want) {
+					t.Errorf("%s: from %d replicas, shard %v, to %d, %v: %+v, want %+v", device, from.Parallel.Replicas, from.Optimizer.Shard,
+						to.Parallel.Replicas, to.Optimizer.Shard, got.Layers[1].Bytes, want.Layers[1].Bytes)
+				}
+			}
+		}
+	}
+	c := recomputing("1f1b")
+	pruned := timed(c)
+	const n, own = 5*4096*4 + 40, 4096 * 4
+	pruned.Layers[2].Bytes.Gradients, pruned.Layers[2].Bytes.Own, pruned.Layers[2].Bytes.Optimizer = n+own, own, 2*(n+own)
+	c.Parallel.Replicas, c.Optimizer.Shard = 2, true
+	sliced, shape := Suit(pruned, Shape(c), c)
+	if got, want := sliced.Layers[2].Bytes.Optimizer, int64(2*(3*4096*4+own)); got != want {
+		t.Errorf("of %d bytes that replicas share and %d of its own a replica has %d of moments, want %d", n, own, got, want)
+	}
+	c.Optimizer.Shard = false
+	if back, _ := Suit(sliced, shape, c); !back.Equal(pruned) {
+		t.Errorf("back %+v, want %+v", back.Layers[2].Bytes, pruned.Layers[2].Bytes)
+	}
+}
