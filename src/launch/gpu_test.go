@@ -43,7 +43,10 @@ func TestLawsOnGPU(t *testing.T) {
 		{"none", "bf16", "", 1e-2, 3, true},
 		{"rounded sums", "bf16", "", 0, 2, false},
 		{"sharded", "bf16", "", 0, 3, false},
-		{"sharded, prune", "f32", "", 0, 2, false},
+		{"sharded, prune", "bf16", "", 0, 2, false},
+		{"sharded, prune to blocks", "bf16", "", 0, 2, true},
+		{"sharded, freeze, exit, mod", "bf16", "", 0, 3, true},
+		{"sharded, spread", "bf16", "", 0, 2, true},
 	} {
 		for v := range variants {
 			for _, precision := range []string{"f32", "bf16"} {

@@ -142,6 +142,8 @@ var rows = []row{
 	{name: "sharded, freeze, exit, mod", sets: "dynamic.kind=freeze+exit+mod parallel.replicas=2 " + plastic + wide},
 	{name: "sharded, moe", sets: experts + "dynamic.kind=moe parallel.replicas=2 " + wide},
 	{name: "sharded, rounded sums of groups", sets: "dynamic.kind=layerdrop parallel.replicas=4 comm.sum=bfloat16 comm.sum_group=2 " + wide},
+	{name: "sharded, spread", sets: spread + "dynamic.kind=moe " + wide},
+	{name: "sharded, spread, freeze, mod", sets: spread + "dynamic.kind=freeze+moe+mod parallel.replicas=3 " + wide},
 	{name: "rounded sums of groups, spread", sets: spread + "dynamic.kind=moe parallel.replicas=3 comm.sum=bfloat16 comm.sum_group=2"},
 }
 

@@ -28,11 +28,16 @@ func TestShardedResume(t *testing.T) {
 	}
 }
 
-// TestShardedReshard: slices are cut anew where a run goes on with other replicas.
+// TestShardedReshard: slices are cut anew where a run goes on with other replicas, also of layers
+// whose experts the replicas share out.
 func TestShardedReshard(t *testing.T) {
 	goesOn(t, small(t, wide, "dynamic.kind=none parallel.stages=1 train.steps=6 model.blocks=3"), 4, map[reshard][]reshard{
 		{2, 2, ""}: {{4, 1, ""}, {1, 4, ""}},
 		{1, 4, ""}: {{2, 2, ""}},
 		{2, 1, ""}: {{1, 2, ""}},
+	})
+	goesOn(t, small(t, spread, wide, "dynamic.kind=moe model.blocks=2 moe.experts=4 train.steps=4"), 2, map[reshard][]reshard{
+		{1, 2, "spread"}: {{2, 2, "spread"}, {1, 4, "spread"}, {1, 2, "local"}, {2, 1, "local"}},
+		{1, 2, "local"}:  {{1, 4, "spread"}},
 	})
 }

@@ -1,7 +1,6 @@
 package migrate
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -41,10 +40,17 @@ func Hash(x *model.Exec, stages, replicas *comm.Group, l layout.Layout, s *model
 
 // layerHash returns the hash of a layer with what all replicas have of it. Collective over
 // the replicas.
-func layerHash(x *model.Exec, replicas *comm.Group, l *model.Layer, shape model.Config) ([]byte, error) {
-	if l.Sliced() {
-		return slicedHash(x, replicas, l)
-	}
+func layerHash(x *model.Exec, replicas *comm.Group, l *model.Layer, shape model.Config) (sum []byte, err error) {
+	shape.Shards = 0
+	err = l.Unsliced(x, func() error {
+		sum, err = wholeHash(x, replicas, l, shape)
+		return err
+	})
+	return sum, err
+}
+
+// wholeHash is layerHash of a layer that is not sliced.
+func wholeHash(x *model.Exec, replicas *comm.Group, l *model.Layer, shape model.Config) ([]byte, error) {
 	if !l.Own() {
 		sum, err := l.Hash()
 		return sum[:], err
@@ -61,37 +67,6 @@ func layerHash(x *model.Exec, replicas *comm.Group, l *model.Layer, shape model.
 	}
 	defer whole.Free()
 	sum, err := whole.Hash()
-	if err != nil {
-		return nil, err
-	}
-	return replicas.Bcast(0, sum[:])
-}
-
-// slicedHash returns the hash of a layer with the slices of all replicas. Collective over the
-// replicas.
-func slicedHash(x *model.Exec, replicas *comm.Group, l *model.Layer) ([]byte, error) {
-	var whole []model.Section
-	for _, s := range l.Sections() {
-		if s.ForUpdate() {
-			host, err := device.Read(x.Device, s.Mem)
-			if err != nil {
-				return nil, err
-			}
-			slices, err := replicas.Gather(0, tensor.Of[byte](host))
-			if err != nil {
-				return nil, err
-			}
-			s.Mem = tensor.From(bytes.Join(slices, nil))
-			s.Bytes = s.Mem.Bytes
-		}
-		if s.Bytes > 0 {
-			whole = append(whole, s)
-		}
-	}
-	if replicas.Rank() > 0 {
-		return replicas.Bcast(0, nil)
-	}
-	sum, err := l.HashOf(whole)
 	if err != nil {
 		return nil, err
 	}

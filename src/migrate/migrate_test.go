@@ -74,7 +74,7 @@ func newMember(t comm.Transport, c model.Config, layers []int) (*member, error) 
 		if err := disturb(l); err != nil {
 			return nil, err
 		}
-		if err := l.Refer(); err != nil {
+		if err := l.Refer(m.x); err != nil {
 			return nil, err
 		}
 	}

@@ -62,20 +62,7 @@ func (l *Layer) Compress(masks map[int]Mask, csrFrom float64) error {
 // sparse is the format from csrFrom on: CSR, or BlockCSR if all that is kept is whole
 // blocks. Slices of the layer are cut anew. Collective over the replicas if the layer is sliced.
 func (l *Layer) CompressOn(x *Exec, kept map[int]Kept, csrFrom float64, sparse Format) error {
-	if !l.Sliced() {
-		return l.compressOn(x, kept, csrFrom, sparse)
-	}
-	shards := l.config.Shards
-	if err := l.gather(x); err != nil {
-		return fmt.Errorf("compress: slices: %w", err)
-	}
-	if err := l.compressOn(x, kept, csrFrom, sparse); err != nil {
-		return err
-	}
-	if err := l.scatter(x, shards); err != nil {
-		return fmt.Errorf("compress: slices: %w", err)
-	}
-	return nil
+	return l.Unsliced(x, func() error { return l.compressOn(x, kept, csrFrom, sparse) })
 }
 
 func (l *Layer) compressOn(x *Exec, kept map[int]Kept, csrFrom float64, sparse Format) error {

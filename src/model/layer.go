@@ -32,7 +32,7 @@ type Layer struct {
 
 	w, master, g, m, v, index tensor.Mem
 	shared, own, all          int       // elements of w before the first own, before the first borrowed parameter, in all
-	lo, hi                    int       // elements of w whose masters and moments are here
+	lo, hi                    int       // elements of w whose masters and moments are here; of a sliced layer this replica's own, too
 	slices                    []sliced  // what replicas share out; nil: each has all masters and moments
 	updated, reduced          []segment // of the slabs
 	mine                      []segment // what this replica updates
@@ -189,7 +189,7 @@ func (l *Layer) allocate() error {
 		bytes int64
 	}{
 		{&l.w, int64(l.all) * l.dtype.Size()}, {&l.master, l.masterBytes()}, {&l.g, int64(l.all) * wide.Size()},
-		{&l.m, int64(l.hi-l.lo) * wide.Size()}, {&l.v, int64(l.hi-l.lo) * wide.Size()}, {&l.index, index.Off},
+		{&l.m, int64(l.updates()) * wide.Size()}, {&l.v, int64(l.updates()) * wide.Size()}, {&l.index, index.Off},
 	} {
 		m, err := l.device.Alloc(s.bytes)
 		if err != nil {
@@ -212,6 +212,9 @@ func (l *Layer) point() {
 		if p.role != RoleBorrowed {
 			lo := min(max(first, l.lo), end)
 			hi := max(lo, min(end, l.hi))
+			if p.Own {
+				lo, hi = first, end
+			}
 			p.From = lo - first
 			p.Master, p.M, p.V = l.kept(l.master, lo, hi), l.kept(l.m, lo, hi), l.kept(l.v, lo, hi)
 		}
@@ -282,7 +285,7 @@ func (l *Layer) Bytes(x *Exec) cost.Bytes {
 	sizes := plain.Sizes(x)
 	bytes := cost.Bytes{
 		Parameters: int64(l.all)*l.dtype.Size() + l.index.Bytes, Gradients: int64(l.all) * l.dtype.Wide().Size(),
-		Optimizer: 2*int64(l.hi-l.lo)*l.dtype.Wide().Size() + l.masterBytes(), Activations: sizes.Kept + l.WorkBytes(x),
+		Optimizer: 2*int64(l.updates())*l.dtype.Wide().Size() + l.masterBytes(), Activations: sizes.Kept + l.WorkBytes(x),
 		Recomputed: sizes.Again,
 		Own:        int64(l.own-l.shared) * l.dtype.Wide().Size(),
 		Held:       sizes.Held + l.Leaves().Bytes(x, x.N()),

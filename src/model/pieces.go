@@ -92,6 +92,9 @@ func (l *Layer) Alone() []Piece {
 // cutOut returns elements [lo, hi) of a section that only the update reads, or the slice of
 // them that is here.
 func (l *Layer) cutOut(s Section, lo, hi int) Piece {
-	wide, from, to := l.dtype.Wide(), max(lo, l.lo), min(hi, l.hi)
-	return Piece{Name: s.Name, DType: wide, Shape: []int64{int64(hi - lo)}, Mem: l.kept(s.Mem, from, to), Sliced: l.Sliced(), First: int64(from-lo) * wide.Size()}
+	wide, from, to, sliced := l.dtype.Wide(), max(lo, l.lo), min(hi, l.hi), l.Sliced()
+	if lo == l.shared {
+		from, to, sliced = lo, hi, false
+	}
+	return Piece{Name: s.Name, DType: wide, Shape: []int64{int64(hi - lo)}, Mem: l.kept(s.Mem, from, to), Sliced: sliced, First: int64(from-lo) * wide.Size()}
 }

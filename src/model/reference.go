@@ -59,8 +59,9 @@ func ReferenceBytes(c Config, t tensor.DType) []int64 {
 	return list
 }
 
-// Refer makes the weights, as they are between two steps, the layer's reference.
-func (l *Layer) Refer() error {
+// Refer makes the weights, as they are between two steps, the layer's reference. Collective over
+// the replicas if the layer is sliced.
+func (l *Layer) Refer(x *Exec) error {
 	rows, bytes := l.referenceSize()
 	section, ok := l.State(referenceSection)
 	if !ok || section.Bytes != bytes || section.Mem.IsZero() {
@@ -71,7 +72,11 @@ func (l *Layer) Refer() error {
 	}
 	scales, values := halves(section.Mem, rows)
 	for _, p := range l.params {
-		host, err := device.Read(l.device, p.Wide())
+		var host tensor.Mem
+		err := l.WithMaster(x, p, func() (err error) {
+			host, err = device.Read(l.device, p.Wide())
+			return err
+		})
 		if err != nil {
 			return err
 		}

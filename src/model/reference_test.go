@@ -23,7 +23,7 @@ func TestReference(t *testing.T) {
 		if l.Refers() {
 			t.Fatal("a new layer has a reference")
 		}
-		expect.OK(t, l.Refer())
+		expect.OK(t, l.Refer(ch.X))
 		slab := modeltest.Alloc(t, ch.X.Device, int64(l.All())*d.Size())
 		expect.OK(t, l.Restored(slab))
 		first := 0
@@ -71,7 +71,7 @@ func TestReference(t *testing.T) {
 		if l.Refers() {
 			t.Error("a pruned layer still has a reference of what it was")
 		}
-		expect.OK(t, l.Refer())
+		expect.OK(t, l.Refer(ch.X))
 		if !l.Refers() {
 			t.Error("a pruned layer has no new reference")
 		}
@@ -94,7 +94,7 @@ func TestStrangeReference(t *testing.T) {
 	if l.Refers() {
 		t.Error("24 bytes are taken for a reference")
 	}
-	expect.OK(t, l.Refer())
+	expect.OK(t, l.Refer(ch.X))
 	if !l.Refers() {
 		t.Error("no reference")
 	}
@@ -115,7 +115,7 @@ func TestReferenceOnTheHost(t *testing.T) {
 		x := &model.Exec{Device: d, Backend: ref.New(tensor.F32), B: 1, T: modeltest.Small.Sequence}
 		counted := l.Bytes(x).Static()
 		for range 2 {
-			expect.OK(t, l.Refer())
+			expect.OK(t, l.Refer(x))
 		}
 		_, want := l.ReferenceSize()
 		if d.Space() == tensor.Device {

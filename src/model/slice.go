@@ -1,6 +1,8 @@
 package model
 
 import (
+	"fmt"
+
 	"dynmo/src/comm"
 	"dynmo/src/kernel"
 	"dynmo/src/tensor"
@@ -28,16 +30,14 @@ func LargestSlice(n, replicas int) int {
 	return most
 }
 
-// share notes what of the layer replicas share out: all that it does not borrow, and what it
-// borrows.
+// share notes what of the layer replicas share out: all that each of them has, and what the layer
+// borrows. A replica keeps masters and moments of its slice and, behind them, of what it has of
+// its own.
 func (l *Layer) share(c Config) {
 	l.lo, l.hi, l.slices = 0, l.own, nil
 	defer l.assign()
 	if c.Shards == 0 {
 		return
-	}
-	if l.Own() {
-		panic("model: slices of a layer of which each replica has its own")
 	}
 	l.lo, l.hi = sliceOf(l.shared, c.Replica, c.Shards)
 	l.slices = []sliced{{0, l.shared, 0, l.shared}}
@@ -69,8 +69,8 @@ func (l *Layer) offset(weight string) (first int) {
 // Sliced reports whether replicas share out masters and moments of the layer.
 func (l *Layer) Sliced() bool { return l.slices != nil }
 
-// within returns which elements of a segment a replica updates and adds up; unless the layer is
-// sliced, all.
+// within returns which elements of a segment, of what replicas share, a replica updates and adds
+// up; unless the layer is sliced, all of the segment.
 func (l *Layer) within(s segment, replica int) []segment {
 	if !l.Sliced() {
 		return []segment{s}
@@ -78,12 +78,17 @@ func (l *Layer) within(s segment, replica int) []segment {
 	var list []segment
 	for _, r := range l.slices {
 		lo, hi := sliceOf(r.of, replica, l.config.Shards)
-		lo, hi = max(s.lo, r.lo, lo-r.shift), min(s.hi, r.hi, hi-r.shift)
-		if lo < hi {
-			list = append(list, segment{lo, hi, min(max(0, s.decayed-(lo-s.lo)), hi-lo)})
-		}
+		list = s.appendCut(list, max(r.lo, lo-r.shift), min(r.hi, hi-r.shift))
 	}
 	return list
+}
+
+// appendCut adds to a list what of the segment lies in [lo, hi), if anything does.
+func (s segment) appendCut(list []segment, lo, hi int) []segment {
+	if lo, hi = max(s.lo, lo), min(s.hi, hi); lo >= hi {
+		return list
+	}
+	return append(list, segment{lo, hi, min(max(0, s.decayed-(lo-s.lo)), hi-lo)})
 }
 
 // assign notes what this replica updates.
@@ -91,6 +96,9 @@ func (l *Layer) assign() {
 	l.mine = nil
 	for _, s := range l.updated {
 		l.mine = append(l.mine, l.within(s, l.config.Replica)...)
+		if l.Sliced() {
+			l.mine = s.appendCut(l.mine, l.shared, l.own)
+		}
 	}
 }
 
@@ -104,7 +112,7 @@ func (l *Layer) SliceOfReduced(replica int) (list []tensor.Mem) {
 	return list
 }
 
-// SliceOfWeights returns the weights that a replica updates.
+// SliceOfWeights returns the weights, of those that replicas share, that a replica updates.
 func (l *Layer) SliceOfWeights(replica int) (list []tensor.Mem) {
 	for _, s := range l.updated {
 		for _, s := range l.within(s, replica) {
@@ -145,12 +153,26 @@ func (l *Layer) masterBytes() int64 {
 	if l.dtype.Wide() == l.dtype {
 		return 0
 	}
-	return int64(l.hi-l.lo) * l.dtype.Wide().Size()
+	return int64(l.updates()) * l.dtype.Wide().Size()
 }
 
-// kept returns elements [lo, hi) of w in a slab of masters or moments.
+// updates returns of how many elements of w masters and moments are here.
+func (l *Layer) updates() int {
+	n := l.hi - l.lo
+	if l.Sliced() {
+		n += l.own - l.shared
+	}
+	return n
+}
+
+// kept returns elements [lo, hi) of w in a slab of masters or moments. They are of the slice, or
+// of what is this replica's own.
 func (l *Layer) kept(slab tensor.Mem, lo, hi int) tensor.Mem {
-	return span(slab, l.dtype.Wide(), lo-l.lo, hi-l.lo)
+	first := l.lo
+	if l.Sliced() && lo >= l.shared {
+		first = l.shared - (l.hi - l.lo)
+	}
+	return span(slab, l.dtype.Wide(), lo-first, hi-first)
 }
 
 // updateSlabs returns the slabs that only the update reads, those that there are.
@@ -160,6 +182,66 @@ func (l *Layer) updateSlabs() []*tensor.Mem {
 		list = append(list, &l.master)
 	}
 	return list
+}
+
+// Unsliced makes masters and moments of a sliced layer whole on every replica while f runs.
+// Collective over the replicas if the layer is sliced.
+func (l *Layer) Unsliced(x *Exec, f func() error) error {
+	if !l.Sliced() {
+		return f()
+	}
+	shards := l.config.Shards
+	if err := l.gather(x); err != nil {
+		return fmt.Errorf("slices: %w", err)
+	}
+	if err := f(); err != nil {
+		return err
+	}
+	if err := l.scatter(x, shards); err != nil {
+		return fmt.Errorf("slices: %w", err)
+	}
+	return nil
+}
+
+// WithMaster runs f while the master of a parameter is whole and no work is under way, where
+// replicas share masters out; else at once. Collective over the replicas if the layer is sliced.
+func (l *Layer) WithMaster(x *Exec, p *Param, f func() error) error {
+	if !l.Sliced() || l.dtype == l.dtype.Wide() || p.Own || p.Borrowed() {
+		return f()
+	}
+	wide, first, me := l.dtype.Wide(), l.offset(p.Weight), x.Replicas.Rank()
+	whole, err := l.device.Alloc(int64(p.Stored()) * wide.Size())
+	if err != nil {
+		return fmt.Errorf("master of %s: %w", p.Name, err)
+	}
+	slice, from := p.Master, p.From
+	var sends, recvs []comm.Part
+	for d := range x.Replicas.Size() {
+		lo, hi := sliceOf(l.shared, d, l.config.Shards)
+		part := span(whole, wide, min(max(0, lo-first), p.Stored()), max(0, min(hi-first, p.Stored())))
+		if d != me {
+			sends, recvs = append(sends, comm.Part{Rank: d, Mem: slice}), append(recvs, comm.Part{Rank: d, Mem: part})
+		} else if part.Bytes > 0 {
+			x.Stream.Copy(part, slice)
+		}
+	}
+	round, err := x.Replicas.Exchange(comm.TagSection, sends, recvs, x.Stream.Record(nil))
+	if err == nil {
+		err = round.Wait()
+	}
+	if err == nil {
+		err = x.Stream.Sync()
+	}
+	if err == nil {
+		p.Master, p.From = whole, 0
+		err = f()
+		p.Master, p.From = slice, from
+	}
+	if syncs := x.Stream.Sync(); err == nil {
+		err = syncs
+	}
+	l.device.Free(whole)
+	return err
 }
 
 // gather makes masters and moments of a sliced layer whole on every replica. Collective over the
@@ -177,11 +259,14 @@ func (l *Layer) gather(x *Exec) error {
 		for d := range x.Replicas.Size() {
 			lo, hi := sliceOf(l.shared, d, l.config.Shards)
 			if d != me {
-				sends = append(sends, comm.Part{Rank: d, Mem: *slab})
+				sends = append(sends, comm.Part{Rank: d, Mem: l.kept(*slab, l.lo, l.hi)})
 				recvs = append(recvs, comm.Part{Rank: d, Mem: span(whole, wide, lo, hi)})
 			} else if lo < hi {
-				x.Stream.Copy(span(whole, wide, lo, hi), *slab)
+				x.Stream.Copy(span(whole, wide, lo, hi), l.kept(*slab, lo, hi))
 			}
+		}
+		if l.Own() {
+			x.Stream.Copy(span(whole, wide, l.shared, l.own), l.kept(*slab, l.shared, l.own))
 		}
 	}
 	round, err := x.Replicas.Exchange(comm.TagSection, sends, recvs, x.Stream.Record(nil))
@@ -208,13 +293,17 @@ func (l *Layer) scatter(x *Exec, shards int) error {
 	lo, hi := sliceOf(l.shared, c.Replica, shards)
 	var slices []tensor.Mem
 	for _, slab := range l.updateSlabs() {
-		m, err := l.device.Alloc(int64(hi-lo) * l.dtype.Wide().Size())
+		wide := l.dtype.Wide()
+		m, err := l.device.Alloc(int64(hi-lo+l.own-l.shared) * wide.Size())
 		if err != nil {
 			return l.failed(err, slices)
 		}
 		slices = append(slices, m)
 		if lo < hi {
-			x.Stream.Copy(m, span(*slab, l.dtype.Wide(), lo, hi))
+			x.Stream.Copy(span(m, wide, 0, hi-lo), span(*slab, wide, lo, hi))
+		}
+		if l.Own() {
+			x.Stream.Copy(span(m, wide, hi-lo, hi-lo+l.own-l.shared), span(*slab, wide, l.shared, l.own))
 		}
 	}
 	if err := x.Stream.Sync(); err != nil {

@@ -170,13 +170,9 @@ func (l *Layer) register(s Section) {
 
 // Hash returns the SHA-256 of everything that is the layer's state. No work on
 // the layer may be under way.
-func (l *Layer) Hash() (sum [sha256.Size]byte, err error) { return l.HashOf(l.Sections()) }
-
-// HashOf is Hash of other sections that stand for the layer's, as those of all slices of a
-// sliced layer.
-func (l *Layer) HashOf(sections []Section) (sum [sha256.Size]byte, err error) {
+func (l *Layer) Hash() (sum [sha256.Size]byte, err error) {
 	h := sha256.New()
-	for _, s := range sections {
+	for _, s := range l.Sections() {
 		host, err := device.Read(l.device, s.Mem)
 		if err != nil {
 			return sum, fmt.Errorf("hash: layer %d: %s: %w", l.ID, s.Name, err)

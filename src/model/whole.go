@@ -71,7 +71,7 @@ func (l *Layer) Like(c Config, d device.Device) (*Layer, error) {
 
 // Adopt takes over the weights, masters and moments of the parameters that another layer
 // of the same chain position has too, and whether they are frozen. Both are dense: what is
-// pruned is an error. No work on either may be under way.
+// pruned is an error. The other layer is not sliced. No work on either may be under way.
 func (l *Layer) Adopt(from *Layer) error {
 	for _, p := range l.params {
 		q := from.Param(p.Weight)
@@ -88,6 +88,9 @@ func (l *Layer) Adopt(from *Layer) error {
 			}
 			host, err := device.Read(from.device, m[1])
 			if err == nil {
+				if m[0].Bytes < host.Bytes { // a slice
+					host = host.Span(int64(p.From)*l.dtype.Wide().Size(), m[0].Bytes)
+				}
 				err = device.Write(l.device, m[0], host)
 			}
 			if err != nil {

@@ -51,7 +51,7 @@ func (r *Runner) Agree(losses []float64, ask Ask) (Agreement, error) {
 
 // squaredNorms returns two numbers for each layer of the stage: the squared norm of the gradients
 // that replicas share, and of this replica's own. Where layers are sliced the first replica alone
-// knows the norms; the others return zeros. Collective over the replicas then.
+// knows the former; the others return zeros. Collective over the replicas then.
 func (r *Runner) squaredNorms() ([]float64, error) {
 	r.x.Stream.Zero(r.norms)
 	off := int64(0)
@@ -64,25 +64,30 @@ func (r *Runner) squaredNorms() ([]float64, error) {
 	if err := r.sync(); err != nil {
 		return nil, err
 	}
-	norms, blocks := make([]float64, 2*len(r.s.Layers)), [][]float64{tensor.Of[float64](r.normsOnHost)}
-	first := r.replicas.Rank()
+	me, mine := r.replicas.Rank(), tensor.Of[float64](r.normsOnHost)
+	blocks := [][]float64{mine} // of some replicas, from first on
+	first := me
 	if r.sliced() {
-		all, err := r.replicas.Gather(0, comm.Pack(blocks[0]))
-		if err != nil || first > 0 {
-			return norms, err
+		all, err := r.replicas.Gather(0, comm.Pack(mine))
+		if err != nil {
+			return nil, err
 		}
-		for d, b := range all {
-			blocks = append(blocks[:d], comm.Unpack[float64](b))
+		blocks, first = nil, 0
+		for _, b := range all {
+			blocks = append(blocks, comm.Unpack[float64](b))
 		}
 	}
+	norms := make([]float64, 2*len(r.s.Layers))
 	for i, l := range r.s.Layers {
+		shared, own := l.NormBlocks(me)
+		for _, x := range mine[shared : shared+own] {
+			norms[2*i+1] += x
+		}
+		mine = mine[shared+own:]
 		for d := range blocks {
 			shared, own := l.NormBlocks(first + d)
 			for _, x := range blocks[d][:shared] {
 				norms[2*i] += x
-			}
-			for _, x := range blocks[d][shared : shared+own] {
-				norms[2*i+1] += x
 			}
 			blocks[d] = blocks[d][shared+own:]
 		}

@@ -33,6 +33,7 @@ func (c *Checkpoint) shared(id int, shape model.Config, spread int, d device.Dev
 	host := cpu.New(device.NewWall())
 	for replica := range max(1, spread) {
 		of := shape.AsReplica(replica, spread)
+		of.Shards = 0
 		if !of.Meets(shape, id) {
 			continue
 		}

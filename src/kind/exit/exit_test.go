@@ -227,7 +227,7 @@ func TestReferenceOfAPair(t *testing.T) {
 	ch := newChain(t, exiting(saturation, 2), tensor.F64)
 	ch.Loss()
 	l := ch.S.Layers[1]
-	expect.OK(t, l.Refer())
+	expect.OK(t, l.Refer(ch.X))
 	live, reference, err := l.ReferenceRows(ch.X, ch.B, ch.Saved[1], ch.Input(1), ch.X.N())
 	expect.OK(t, err)
 	states := tensor.Of[float64](half(l.Output(ch.X, ch.B, ch.Saved[1])))

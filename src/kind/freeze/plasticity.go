@@ -255,7 +255,7 @@ func (p *plasticity) After(step int, counts []cost.CountSum) error {
 	for _, l := range p.target.Stage.Layers {
 		l.Watch = nil
 		if due && l.Block >= 0 && p.layers[l.ID].LR == 0 {
-			if err := l.Refer(); err != nil {
+			if err := l.Refer(p.target.Exec); err != nil {
 				return fmt.Errorf("freeze: reference of layer %d (%s): %w", l.ID, l.Name, err)
 			}
 		}

@@ -51,8 +51,6 @@ func check(c config.Config, rule config.Rule) {
 	f := config.Of[options](c)
 	byPlasticity, atStep := c.Dynamic.Has("freeze") && f.When == "plasticity", c.Dynamic.Has("freeze") && f.When == "step"
 	rule(c.ReplicasDiffer() && byPlasticity, `parallel.experts = "local" beside freeze.when = "plasticity": a layer's reference answers without the experts of other replicas`, "parallel.experts dynamic.kind freeze.when")
-	rule(byPlasticity && c.Sharded() && c.Device.Kind == "cuda" && c.Device.Precision == "bf16",
-		`optimizer.shard = false or device.precision = "f32" beside freeze.when = "plasticity", which reads all master weights`, "optimizer.shard freeze.when device.precision")
 	rule(byPlasticity && f.Reference%f.Every != 0, "freeze.reference to be a multiple of freeze.every", "freeze.reference freeze.every")
 	rule(byPlasticity && f.Thaw > 0 && f.Thaw <= 1, "0 (never) or a factor above 1", "freeze.thaw")
 	rule(byPlasticity && c.Model.Blocks < 2, "at least 2 blocks: the last never freezes", "model.blocks dynamic.kind")

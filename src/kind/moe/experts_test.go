@@ -173,7 +173,7 @@ func TestReferenceOfExperts(t *testing.T) {
 		}
 	}
 	turn()
-	expect.OK(t, l.Refer())
+	expect.OK(t, l.Refer(ch.X))
 	turn()
 	ch.Loss()
 	saved, ends := bytes.Clone(tensor.Of[byte](ch.Saved[1].Kept)), slices.Clone(ch.Work[1].(*dispatch).ends)

@@ -79,7 +79,6 @@ func check(c config.Config, rule config.Rule) {
 	rule(on && m.Top > m.Experts, "moe.top to be at most moe.experts", "moe.top moe.experts")
 	rule(groups && !on, `dynamic.kind with moe: only experts have groups`, "model.grain dynamic.kind")
 	rule(groups && on && m.Experts%m.Groups != 0, "moe.groups to divide moe.experts", "moe.groups moe.experts")
-	rule(spread && c.Sharded(), `parallel.experts = "local" beside optimizer.shard: no slice is cut from a replica's own experts`, "parallel.experts optimizer.shard")
 	rule(spread && groups, `parallel.experts = "local" beside model.grain = "expert"`, "parallel.experts model.grain")
 	rule(spread && m.Experts%c.Parallel.Replicas != 0, "parallel.replicas to divide moe.experts, which are spread over them", "parallel.replicas moe.experts parallel.experts")
 }

@@ -65,7 +65,11 @@ func candidates(x *model.Exec, s *model.Stage, list []matrix) (scores [][]uint32
 		if err != nil {
 			return nil, nil, 0, err
 		}
-		values, err := device.Read(x.Device, m.scores)
+		var values tensor.Mem
+		err = m.withScores(x, func(scores tensor.Mem) (err error) {
+			values, err = device.Read(x.Device, scores)
+			return err
+		})
 		if err != nil {
 			return nil, nil, 0, err
 		}

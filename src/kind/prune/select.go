@@ -14,28 +14,43 @@ import (
 type matrix struct {
 	layer, param int // of the stage; of the layer
 	*model.Param
+	home   *model.Layer
 	units  int
-	scores tensor.Mem // wide, one for each unit
+	scores tensor.Mem // wide, one for each unit; absent: the values themselves
 	mask   tensor.Mem // of the units that may stay; absent: all
-	made   bool       // scores are memory of their own
+}
+
+// withScores runs f with the scores. Collective over the replicas where these share masters out.
+func (m *matrix) withScores(x *model.Exec, f func(scores tensor.Mem) error) error {
+	if !m.scores.IsZero() {
+		return f(m.scores)
+	}
+	return m.home.WithMaster(x, m.Param, func() error { return f(m.Wide()) })
 }
 
 // matrices returns the prunable parameters of a stage in the order in which ties are
-// broken, layer, then parameter, with their scores.
+// broken, layer, then parameter, with their scores. Collective over the replicas where these
+// share masters out.
 func matrices(x *model.Exec, s *model.Stage, by structure) (list []matrix, err error) {
 	for i, l := range s.Layers {
 		for j, p := range l.Params() {
 			if !p.Prunable() {
 				continue
 			}
-			m := matrix{layer: i, param: j, Param: p, units: by.units(p), scores: p.Wide(), mask: p.Mask}
+			m := matrix{layer: i, param: j, Param: p, home: l, units: by.units(p), mask: p.Mask}
 			if m.units != p.Stored() {
-				m.mask, m.made = tensor.Mem{}, true
+				m.mask = tensor.Mem{}
 				if m.scores, err = x.Device.Alloc(int64(m.units) * x.Backend.DType().Wide().Size()); err != nil {
 					release(x, list)
 					return nil, fmt.Errorf("layer %d: %s: scores: %w", l.ID, p.Name, err)
 				}
-				by.score(x, m.scores, p)
+				list = append(list, m)
+				err := l.WithMaster(x, p, func() error { by.score(x, m.scores, p); return nil })
+				if err != nil {
+					release(x, list)
+					return nil, fmt.Errorf("layer %d: %w", l.ID, err)
+				}
+				continue
 			}
 			list = append(list, m)
 		}
@@ -46,9 +61,7 @@ func matrices(x *model.Exec, s *model.Stage, by structure) (list []matrix, err e
 // release gives the memory of scores back.
 func release(x *model.Exec, list []matrix) {
 	for _, m := range list {
-		if m.made {
-			x.Device.Free(m.scores)
-		}
+		x.Device.Free(m.scores)
 	}
 }
 
@@ -104,8 +117,10 @@ func radix(stages *comm.Group, x *model.Exec, s *model.Stage, list []matrix, k i
 	}
 	return choice{counts, func(i int, bits tensor.Mem) error {
 		m := &list[i]
-		x.Backend.SelectLargest(x.Stream, bits, m.scores, m.mask, m.units, threshold, int(ties[i]))
-		return nil
+		return m.withScores(x, func(scores tensor.Mem) error {
+			x.Backend.SelectLargest(x.Stream, bits, scores, m.mask, m.units, threshold, int(ties[i]))
+			return nil
+		})
 	}}, nil
 }
 
@@ -139,7 +154,13 @@ func histograms(x *model.Exec, mem tensor.Mem, list []matrix, prefix uint32, fix
 	const bytes = 256 * 8 // of one
 	x.Stream.Zero(mem)
 	for i, m := range list {
-		x.Backend.MagnitudeHistogram(x.Stream, mem.Span(int64(i)*bytes, bytes), m.scores, m.mask, m.units, prefix, fixed)
+		err := m.withScores(x, func(scores tensor.Mem) error {
+			x.Backend.MagnitudeHistogram(x.Stream, mem.Span(int64(i)*bytes, bytes), scores, m.mask, m.units, prefix, fixed)
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
 	}
 	if err := x.Stream.Sync(); err != nil {
 		return nil, err
@@ -183,10 +204,10 @@ func compressLayer(x *model.Exec, l *model.Layer, by structure, list []matrix, f
 		if err == nil {
 			err = chosen.fill(i, bits)
 		}
-		if err == nil && m.made {
+		if err == nil && m.units != m.Stored() {
 			whole := bits
 			if bits, err = alloc(m.Stored()); err == nil {
-				by.mask(x, bits, whole, m.Param)
+				err = l.WithMaster(x, m.Param, func() error { by.mask(x, bits, whole, m.Param); return nil })
 			}
 		}
 		if err != nil {

@@ -47,8 +47,6 @@ func check(c config.Config, rule config.Rule) {
 		"prune.final = 0.5, where two of every four weights are left", "prune.final prune.structure")
 	rule(on && !divides, fmt.Sprintf("model.hidden, the channels of keys and those inside the MLP to be multiples of %d", multiple),
 		"model.hidden prune.structure")
-	rule(on && c.Sharded() && c.Device.Kind == "cuda" && c.Device.Precision == "bf16",
-		`optimizer.shard = false or device.precision = "f32" beside prune, which reads all master weights`, "optimizer.shard dynamic.kind device.precision")
 	rule(on && c.ReplicasDiffer(), `parallel.experts = "local" beside prune: replicas have to prune the same matrices`, "parallel.experts dynamic.kind")
 }
 
