@@ -44,7 +44,7 @@ func TestLawsOnGPU(t *testing.T) {
 		{"rounded sums", "bf16", "", 0, 2, false},
 		{"sharded", "bf16", "", 0, 3, false},
 		{"sharded, prune", "bf16", "", 0, 2, false},
-		{"sharded, prune to blocks", "bf16", "", 0, 2, true},
+		{"sharded, prune to blocks", "bf16", "", 0, 3, true},
 		{"sharded, freeze, exit, mod", "bf16", "", 0, 3, true},
 		{"sharded, spread", "bf16", "", 0, 2, true},
 	} {
