@@ -107,3 +107,29 @@ int32_t dynmo_cpu_cross_entropy(const dynmo_cpu *k, double *loss, double *out, c
 	*loss = total;
 	return DYNMO_CPU_OK;
 }
+
+struct likeliest {
+	int32_t *out;
+	const float *logits;
+	int64_t v;
+};
+
+static void likeliest(const void *job, int64_t first, int64_t last)
+{
+	const struct likeliest *s = job;
+	for (int64_t i = first; i < last; i++) {
+		const float *row = s->logits + i * s->v;
+		float largest = -INFINITY;
+		s->out[i] = 0;
+		for (int64_t j = 0; j < s->v; j++)
+			if (row[j] > largest) {
+				largest = row[j];
+				s->out[i] = (int32_t)j;
+			}
+	}
+}
+
+void dynmo_cpu_likeliest(const dynmo_cpu *k, int32_t *out, const float *logits, int64_t n, int64_t v)
+{
+	dynmo_parallel(k->team, n, dynmo_row_grain(v), likeliest, &(struct likeliest){out, logits, v});
+}

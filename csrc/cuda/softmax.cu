@@ -215,6 +215,22 @@ __global__ void __launch_bounds__(1024) add_losses(double *loss, const double *s
 	if (threadIdx.x == 0) *loss = sum;
 }
 
+/* The column of the largest logit of a row. Keys order as logits do, of equal ones the first
+ * column has the largest; no number has key 0. */
+template <typename E> __global__ void __launch_bounds__(THREADS) likeliest_rows(int32_t *out, const E *logits, int v)
+{
+	SHARED(unsigned long long, scratch, [THREADS / 32]);
+	const E *row = logits + static_cast<int64_t>(blockIdx.x) * v;
+	unsigned long long best = 0;
+	for (int j = threadIdx.x; j < v; j += blockDim.x) {
+		float x = wide(row[j]) + 0.0f; /* -0 becomes 0 */
+		unsigned bits = __float_as_uint(x), order = bits >> 31 ? ~bits : bits | 0x80000000u;
+		if (x > -INFINITY) best = larger()(best, (static_cast<unsigned long long>(order) << 32) | (0xffffffffu - j));
+	}
+	best = row_reduce(best, larger(), scratch);
+	if (threadIdx.x == 0) out[blockIdx.x] = best ? static_cast<int32_t>(0xffffffffu - static_cast<unsigned>(best)) : 0;
+}
+
 /* The threads of a row: one for each pack, if they may be as many. */
 template <typename E> int row_threads(int v)
 {
@@ -235,6 +251,12 @@ template <typename E> int32_t run_gradient(void *stream, const statistics &s, vo
 {
 	auto kernel = aligned(logits) ? gradient_rows<E, true> : gradient_rows<E, false>;
 	LAUNCH(kernel, s.n, row_threads<E>(v), 0, stream, s, static_cast<E *>(logits), scale, v);
+	return launched();
+}
+
+template <typename E> int32_t run_likeliest(void *stream, int32_t *out, const void *logits, int n, int v)
+{
+	LAUNCH(likeliest_rows<E>, n, row_threads<E>(v), 0, stream, out, static_cast<const E *>(logits), v);
 	return launched();
 }
 
@@ -283,4 +305,10 @@ int32_t dynmo_cuda_cross_entropy(dynmo_cuda *k, void *stream, double *loss, doub
 	}
 	LAUNCH(add_losses, 1, 1024, 0, stream, loss, out, n);
 	return launched();
+}
+
+int32_t dynmo_cuda_likeliest(dynmo_cuda *k, void *stream, int32_t *out, const void *logits, int32_t n, int32_t v)
+{
+	if (n == 0) return 0;
+	return BY_TYPE(k, run_likeliest, stream, out, logits, n, v);
 }

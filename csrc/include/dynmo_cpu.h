@@ -158,6 +158,8 @@ int32_t dynmo_cpu_softmax_gradient(const dynmo_cpu *k, float *logits, const doub
 int32_t dynmo_cpu_cross_entropy(const dynmo_cpu *k, double *loss, double *out, const double *before, float *logits,
 	const int32_t *targets, double scale, int64_t n, int64_t v, int64_t first);
 
+void dynmo_cpu_likeliest(const dynmo_cpu *k, int32_t *out, const float *logits, int64_t n, int64_t v);
+
 void dynmo_cpu_sum_squares(const dynmo_cpu *k, double *out, const float *x, int64_t n);
 /* The first decayed elements decay. */
 void dynmo_cpu_adamw(const dynmo_cpu *k, float *w, float *m, float *v, const float *g, int64_t n, int64_t decayed,

@@ -21,7 +21,7 @@
 #include <stdint.h>
 
 /* Grows with every change of the list below. */
-#define DYNMO_CUDA_VERSION 11
+#define DYNMO_CUDA_VERSION 12
 
 enum { DYNMO_CUDA_F32 = 0, DYNMO_CUDA_BF16 = 1 }; /* E */
 
@@ -196,6 +196,8 @@ typedef struct {
 	X(cross_entropy, (dynmo_cuda *k, void *stream, double *loss, double *out, const double *before, void *logits,      \
 	  const int32_t *targets, double scale, int32_t n, int32_t v, int32_t first),                                      \
 	  (k, stream, loss, out, before, logits, targets, scale, n, v, first))                                             \
+	X(likeliest, (dynmo_cuda *k, void *stream, int32_t *out, const void *logits, int32_t n, int32_t v),                \
+	  (k, stream, out, logits, n, v))                                                                                  \
                                                                                                                        \
 	/* rows (n) are different rows of a table; factor may be absent but in the last. */                                \
 	X(gather_rows, (dynmo_cuda *k, void *stream, void *out, const void *inp, const int32_t *rows, const float *factor, \

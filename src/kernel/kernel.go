@@ -167,6 +167,9 @@ type Backend interface {
 	// of them with its result. It stores in loss, one F64, the sum over the rows
 	// of -log softmax(row)[target], added in row order in float64.
 	CrossEntropy(s device.Stream, loss, out, before, logits, targets tensor.Mem, scale float64, n, v, first int)
+	// Likeliest sets out, I32 (n), to the column of the largest of each row of logits (n, v), of
+	// equal ones the first. NaN is below all numbers. A row without a number above -Inf has column 0.
+	Likeliest(s device.Stream, out, logits tensor.Mem, n, v int)
 
 	// GatherRows sets row i of out (n, c) to factor[i] times row rows[i] of inp, which has
 	// whole rows of c, whose number is not known. factor is wide; absent it is 1, and bits

@@ -40,6 +40,7 @@ const (
 	SoftmaxMerge
 	SoftmaxGradient
 	CrossEntropy
+	Likeliest
 	SumSquares
 	AdamWUpdate // of the method AdamW
 	GatherRows
@@ -291,6 +292,7 @@ var operations = [Ops]Operation{
 	SoftmaxGradient: {"SoftmaxGradient", 1, nv, []Operand{add("logits", nv), in("stats", n3).of(f64), in("targets", n).of(I32)}},
 	CrossEntropy: {"CrossEntropy", 1, nv, []Operand{set("loss", one).of(f64), set("out", n3).of(f64),
 		in("before", n3).of(f64).optional(), add("logits", nv), in("targets", n).of(I32)}},
+	Likeliest: {"Likeliest", 1, nv, []Operand{set("out", n).of(I32), in("logits", nv)}},
 	GatherRows: {"GatherRows", 1, nc, []Operand{set("out", nc), in("inp", c).of(Table), in("rows", n).of(I32),
 		in("factor", n).of(Wide).optional()}},
 	ScatterRows: {"ScatterRows", 3, nc, []Operand{add("out", c).of(Table), in("add", nc), in("rows", n).of(I32),

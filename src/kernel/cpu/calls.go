@@ -97,6 +97,8 @@ func (k *backend) do(_ device.Stream, call *kernel.Call) {
 		status = C.dynmo_cpu_softmax_gradient(k.c, x(0), doubles(1), indices(2), scale, n, v, first)
 	case kernel.CrossEntropy:
 		status = C.dynmo_cpu_cross_entropy(k.c, doubles(0), doubles(1), doubles(2), x(3), indices(4), scale, n, v, first)
+	case kernel.Likeliest:
+		C.dynmo_cpu_likeliest(k.c, indices(0), x(1), n, v)
 	case kernel.GatherRows:
 		status = C.dynmo_cpu_gather_rows(k.c, x(0), x(1), indices(2), x(3), n, c, rows(1))
 	case kernel.ScatterRows:

@@ -103,6 +103,8 @@ func (k *backend) do(s device.Stream, call *kernel.Call) {
 		status = C.call_softmax_gradient(t, h, stream, x(0), doubles(1), indices(2), scale, rows(), v, first)
 	case kernel.CrossEntropy:
 		status = C.call_cross_entropy(t, h, stream, doubles(0), doubles(1), doubles(2), x(3), indices(4), scale, rows(), v, first)
+	case kernel.Likeliest:
+		status = C.call_likeliest(t, h, stream, indices(0), x(1), rows(), v)
 	case kernel.GatherRows:
 		status = C.call_gather_rows(t, h, stream, x(0), x(1), indices(2), floats(3), rows(), c)
 	case kernel.ScatterRows:

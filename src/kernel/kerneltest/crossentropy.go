@@ -7,9 +7,9 @@ import (
 	"dynmo/src/kernel"
 )
 
-// crossEntropy returns the three calls on columns [first, first+v) of rows of
-// logits. CrossEntropy has no more of them; for the other two as many as lie
-// before lie behind, and targets are among all. There are rows far above and below
+// crossEntropy returns the four calls on columns [first, first+v) of rows of
+// logits. CrossEntropy has no more of them; for SoftmaxMerge and
+// SoftmaxGradient as many as lie before lie behind, and targets are among all. There are rows far above and below
 // 0, whose exponentials overflow and vanish unless the row's maximum is taken off.
 func (of maker) crossEntropy(n, v, first int) []example {
 	r, vocab := of.draw(givenSeed), first+v+first
@@ -38,7 +38,18 @@ func (of maker) crossEntropy(n, v, first int) []example {
 	whole := merged(merged(before, first, first+v, targets), first+v, vocab, targets)
 	slice := columns(first, first+v)
 	bounds := bounded(softmaxBounds(v, first, whole))
+	alike := slices.Clone(slice) // rows that have their largest logit twice, and some without one
+	for i := range n {
+		row := alike[i*v:][:v]
+		row[v-1] = slices.Max(row)
+		if i%4 == 3 {
+			for j := range row {
+				row[j] = []float64{math.NaN(), math.Inf(-1)}[j%2]
+			}
+		}
+	}
 	return []example{
+		of.example(kernel.Call{Op: kernel.Likeliest, Dims: kernel.Dims{N: n, V: v}}, "", map[string]any{"out": filled(n), "logits": alike}, bounded(func(d kernel.Dims, _, _ values) values { return values{"out": make([]float64, d.N)} })),
 		of.example(call(kernel.SoftmaxMerge, v, first), "",
 			map[string]any{"before": before, "logits": slice, "targets": targets}, bounds),
 		of.example(call(kernel.SoftmaxGradient, v, first), "",

@@ -52,6 +52,7 @@ func TestCallsAreDescribed(t *testing.T) {
 	k.SoftmaxMerge(nil, stats, stats, f(n*v), i(n), n, v, 2)
 	k.SoftmaxGradient(nil, f(n*v), stats, i(n), 1, n, v, 2)
 	k.CrossEntropy(nil, scalar, stats, stats, f(n*v), i(n), 1, n, v, 2)
+	k.Likeliest(nil, i(n), f(n*v), n, v)
 	k.SumSquares(nil, scalar, f(n), n)
 	k.AdamW(nil, f(n), tensor.Mem{}, f(n), f(n), f(n), n, kernel.AdamW{Step: 1})
 	k.Mask(nil, f(n), mask, n)
@@ -111,6 +112,7 @@ func TestCallsAreDescribed(t *testing.T) {
 		{kernel.SoftmaxMerge, kernel.Dims{N: n, V: v}, 42},
 		{kernel.SoftmaxGradient, kernel.Dims{N: n, V: v}, 42},
 		{kernel.CrossEntropy, kernel.Dims{N: n, V: v}, 42},
+		{kernel.Likeliest, kernel.Dims{N: n, V: v}, 42},
 		{kernel.SumSquares, kernel.Dims{N: n}, 6},
 		{kernel.AdamWUpdate, kernel.Dims{N: n}, 6},
 		{kernel.Mask, kernel.Dims{N: n}, 6},

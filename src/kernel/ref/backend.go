@@ -92,6 +92,8 @@ func do[F Float](_ device.Stream, call *kernel.Call) {
 		softmaxGradient(x(0), doubles(1), indices(2), call.Scale, n, v, call.First)
 	case kernel.CrossEntropy:
 		doubles(0)[0] = CrossEntropy(doubles(1), doubles(2), x(3), indices(4), call.Scale, n, v, call.First)
+	case kernel.Likeliest:
+		likeliest(indices(0), x(1), v)
 	case kernel.GatherRows:
 		gatherRows(x(0), x(1), indices(2), x(3), c)
 	case kernel.ScatterRows:

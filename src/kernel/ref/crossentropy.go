@@ -69,3 +69,17 @@ func CrossEntropy[F Float](out, before []float64, logits []F, targets []int32, s
 	}
 	return loss
 }
+
+// likeliest sets out to the column of the largest of each row of v logits, of equal ones the
+// first; to 0 where none is above -Inf.
+func likeliest[F Float](out []int32, logits []F, v int) {
+	for i := range out {
+		largest := math.Inf(-1)
+		out[i] = 0
+		for j, x := range logits[i*v:][:v] {
+			if x := float64(x); x > largest {
+				largest, out[i] = x, int32(j)
+			}
+		}
+	}
+}

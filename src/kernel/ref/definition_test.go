@@ -179,6 +179,16 @@ func TestCrossEntropyLoss(t *testing.T) {
 	near(t, "dlogits", logits, []float64{0.25, 0.25, 0.25, -0.75, 0.1, -0.8, 0.3, 0.4})
 }
 
+// TestLikeliest: the largest, of equal ones the first, a number before NaN.
+func TestLikeliest(t *testing.T) {
+	nan, low := math.NaN(), math.Inf(-1)
+	got := make([]int32, 4)
+	likeliest(got, []float64{1, 3, 3, 2, nan, low, -5, -9, nan, nan, nan, low, 7, 0, 1, 2}, 4)
+	if want := []int32{1, 2, 0, 0}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
 // TestSlicesOfTheVocabulary cuts rows into slices and goes over them, forth
 // with SoftmaxMerge and CrossEntropy, back with SoftmaxGradient.
 func TestSlicesOfTheVocabulary(t *testing.T) {
