@@ -148,7 +148,8 @@ const (
 	TagRows       = 16390 // tokens that replicas compute for each other: how many, then their rows
 	TagOrder      = 16391 // of rank 0 to a rank that holds no layer
 	TagWord       = 16392 // of such a rank to rank 0
-	TagIndex      = 16393 // + n % TagIndexes, n as of TagForward: which tokens the activations are of
+	TagLikeliest  = 16393 // what the last layer says of a microbatch's tokens, for layers that learn from it
+	TagIndex      = 16394 // + n % TagIndexes, n as of TagForward: which tokens the activations are of
 	TagValidation = 22528 // + 2·receiver's chunk: activations of validation, and behind it which tokens they are of
 	tagCollective = 24576
 	TagDevice     = 28000 // and the next: control messages of transports of device memory

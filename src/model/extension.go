@@ -16,6 +16,8 @@ type Extension interface {
 	Beyond() bool
 	// Propagates reports whether tokens stay in a batch as keys and values alone.
 	Propagates() bool
+	// Learns reports whether layers learn from the last layer (see Learner).
+	Learns() bool
 	// Idle returns how many weights of the model a token does not meet.
 	Idle(c Config) int64
 	// Shared returns how many equal shares of the kind's parameters replicas can divide
@@ -50,6 +52,7 @@ type Modest struct{}
 
 func (Modest) Beyond() bool                             { return false }
 func (Modest) Propagates() bool                         { return false }
+func (Modest) Learns() bool                             { return false }
 func (Modest) Idle(Config) int64                        { return 0 }
 func (Modest) Shared() int                              { return 0 }
 func (Modest) Weights(_ Config, list []Weight) []Weight { return list }
@@ -115,6 +118,9 @@ func (c Config) Shared() int {
 
 // Propagates reports whether tokens stay in a batch as keys and values alone.
 func (c Config) Propagates() bool { return slices.ContainsFunc(c.Kinds.list(), Extension.Propagates) }
+
+// Learns reports whether layers learn from the last layer (see Learner).
+func (c Config) Learns() bool { return slices.ContainsFunc(c.Kinds.list(), Extension.Learns) }
 
 // Maker is what a Description makes a part of. A block has several; with a grain finer
 // than blocks each of them that has a name is a layer of its own.

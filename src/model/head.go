@@ -23,6 +23,7 @@ type head struct {
 	norm        Norm // of the first slice
 	token       *Param
 	weight      float64 // of the loss's gradient
+	teaches     bool    // layers learn from it; there is one slice then
 }
 
 // Slices returns how many layers the head is.
@@ -35,7 +36,7 @@ func (c Config) Slice(k int) (lo, hi int) {
 
 func newHead(c Config, k int) *head {
 	lo, hi := c.Slice(k)
-	h := &head{hidden: c.Hidden, first: k == 0, last: k == c.Slices()-1, lo: lo, rows: hi - lo, weight: 1}
+	h := &head{hidden: c.Hidden, first: k == 0, last: k == c.Slices()-1, lo: lo, rows: hi - lo, weight: 1, teaches: c.Learns()}
 	for _, e := range c.Kinds.list() {
 		h.weight *= e.HeadWeight(c)
 	}
@@ -78,7 +79,7 @@ func (h *head) crossing(x *Exec, tokens int, m tensor.Mem) crossing {
 
 // headSaved has normed and softmax together, as they leave the slice.
 type headSaved struct {
-	mean, rstd, logits, targets, loss, out tensor.Mem
+	mean, rstd, logits, targets, loss, out, likeliest tensor.Mem
 	crossing
 }
 
@@ -93,6 +94,9 @@ func (h *head) saved(x *Exec, c *Cutter) headSaved {
 	}
 	s.out = c.Boundary(x, Width{Values: h.hidden, Statistics: 3})
 	s.crossing = h.crossing(x, c.Tokens, s.out)
+	if h.teaches {
+		s.likeliest = c.Rows(1, tensor.I32)
+	}
 	return s
 }
 
@@ -128,6 +132,11 @@ func (h *head) Reading(x *Exec, b *Batch, saved tensor.Mem, _ int) tensor.Mem {
 	return h.saved(x, x.Cut(b, saved)).loss
 }
 
+// Likeliest returns what Forward left.
+func (h *head) Likeliest(x *Exec, b *Batch, saved tensor.Mem) tensor.Mem {
+	return h.saved(x, x.Cut(b, saved)).likeliest
+}
+
 func (h *head) Forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 	s, n := h.saved(x, x.Cut(b, saved)), b.Tokens
 	var before crossing
@@ -138,6 +147,9 @@ func (h *head) Forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 		x.Stream.Copy(s.normed, before.normed)
 	}
 	x.Backend.MatmulForward(x.Stream, s.logits, s.normed, h.token.W, tensor.Mem{}, n, h.hidden, h.rows)
+	if h.teaches {
+		x.Backend.Likeliest(x.Stream, s.likeliest, s.logits, n, h.rows)
+	}
 	if h.last {
 		x.Backend.CrossEntropy(x.Stream, s.loss, s.softmax, before.softmax, s.logits, s.targets, h.weight*x.Scale, n, h.rows, h.lo)
 	} else {

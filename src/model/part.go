@@ -40,6 +40,13 @@ type Part interface {
 	Reading(x *Exec, b *Batch, saved tensor.Mem, i int) tensor.Mem
 }
 
+// Teacher is the part at the end of a chain whose layers learn from it.
+type Teacher interface {
+	Part
+	// Likeliest returns, after a forward, the column of each token's largest logit, I32 (tokens).
+	Likeliest(x *Exec, b *Batch, saved tensor.Mem) tensor.Mem
+}
+
 // Reading is numbers that forward leaves for the host, float64: a loss, or counts.
 type Reading struct {
 	Name   string

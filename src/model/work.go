@@ -12,11 +12,12 @@ type Traits struct {
 	Selects bool // another batch leaves the part than enters it; only a layer's last part selects
 	Waits   bool // passes make the host wait for the device
 	Once    bool // a forward cannot be done again beside the live one, on other weights
+	Learns  bool // the Work is a Learner
 }
 
 // Or returns the traits of two parts together.
 func (t Traits) Or(u Traits) Traits {
-	return Traits{t.Feeds || u.Feeds, t.Talks || u.Talks, t.Selects || u.Selects, t.Waits || u.Waits, t.Once || u.Once}
+	return Traits{t.Feeds || u.Feeds, t.Talks || u.Talks, t.Selects || u.Selects, t.Waits || u.Waits, t.Once || u.Once, t.Learns || u.Learns}
 }
 
 // TraitsOf returns the traits of parts together.
@@ -45,6 +46,14 @@ type Work interface {
 	Expected() float64
 	// Repeats reports whether two passes of batches with equal fields are the same calls.
 	Repeats() bool
+}
+
+// Learner is the Work of a part whose weights learn from what the last layer says of tokens.
+type Learner interface {
+	Work
+	// Learn gives the tokens that the last layer found likeliest behind those that reached it, in
+	// their order. It is called before the backward of the microbatch; the list lasts until that is done.
+	Learn(likeliest []int32)
 }
 
 // Room is where a Work takes its memory, in bytes, of the device and of the host.

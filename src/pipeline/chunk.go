@@ -17,7 +17,7 @@ type chunk struct {
 	layers      []*model.Layer
 	entering    model.Width    // of the boundary before the chunk
 	feeds       bool           // a layer reads data
-	upstream    bool           // something before the chunk is trained: gradients go there
+	upstream    bool           // something before the chunk is trained by gradients, which go there
 	trained     bool           // something in the chunk or before it is trained: it has backwards, for which gradients arrive
 	before      *chunk         // the one before, if it is on this rank; else nil
 	next, prior port           // where activations and gradients go, on another rank
@@ -71,7 +71,7 @@ func (p *planner) chunk(v int, layers []*model.Layer, n buffers) *chunk {
 	m, index, last := r.schedule.Map, r.schedule.Map.Chunk(v), len(layers)-1
 	c := &chunk{
 		layers: layers, feeds: slices.ContainsFunc(layers, func(l *model.Layer) bool { return l.Traits.Feeds }),
-		upstream: layers[0].ID > r.trained, trained: layers[last].ID >= r.trained,
+		upstream: layers[0].ID > r.byGradients, trained: layers[last].ID >= r.trained,
 		active: make([]*buffer, r.schedule.Microbatches),
 	}
 	leaving, varies := layers[last].Leaves(), r.s.Config.Selects(layers[0].ID)
@@ -93,6 +93,9 @@ func (p *planner) chunk(v int, layers []*model.Layer, n buffers) *chunk {
 	}
 	if !c.upstream {
 		n.outgoing = 0
+	}
+	if layers[last].ID < r.byGradients {
+		n.gradients = 0
 	}
 	room := func(w model.Width) tensor.Mem { return p.OnDevice(w.Bytes(r.x, r.x.N())) }
 	for range n.activations {
@@ -267,8 +270,12 @@ func (c *chunk) din(r *Runner, b *buffer, i int) tensor.Mem {
 	return present(r.x, b.batches[i], c.layers[i-1].Leaves(), b.stash.douts[i-1])
 }
 
-// present returns the part of a boundary's memory that has the tokens of a batch.
+// present returns the part of a boundary's memory that has the tokens of a batch; absent of a
+// gradient that is not wanted.
 func present(x *model.Exec, b *model.Batch, w model.Width, m tensor.Mem) tensor.Mem {
+	if m.IsZero() {
+		return m
+	}
 	return m.Span(0, w.Bytes(x, b.Tokens))
 }
 

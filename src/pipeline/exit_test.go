@@ -39,14 +39,19 @@ func TestExits(t *testing.T) {
 		modeltest.Edit(&c, func(k *exit.Exits) { k.Propagate = true })
 		list = append(list, c)
 	}
+	agree := exiting("classifier", 0.5)
+	modeltest.Edit(&agree, func(k *exit.Exits) { k.Weighted, k.Agree = true, true })
+	list = append(list, agree)
 	for i, c := range list {
 		for _, replicas := range []int{1, 2} {
-			if replicas == 2 && i > 2 && i != 5 || testing.Short() && (i+replicas)%2 != 0 {
+			if replicas == 2 && i > 2 && i != 5 && i != 8 || testing.Short() && (i+replicas)%2 != 0 {
 				continue
 			}
-			c.Tied, c.HeadShards = replicas == 1, replicas
 			e := model.KindOf[exit.Exits](c)
-			t.Run(fmt.Sprintf("%s/%v/propagate=%v/D=%d", e.Confidence, e.Threshold, e.Propagate, replicas), func(t *testing.T) {
+			if c.Tied = replicas == 1; !e.Agree {
+				c.HeadShards = replicas
+			}
+			t.Run(fmt.Sprintf("%s/%v/propagate=%v/agree=%v/D=%d", e.Confidence, e.Threshold, e.Propagate, e.Agree, replicas), func(t *testing.T) {
 				want := trainReplicas(t, c, newSchedule(t, schedule.KindGPipe, 1, 1), replicas)
 				for _, plan := range plans {
 					if plan.Map.Virtual() <= c.Layers() {
@@ -107,6 +112,7 @@ func TestExitCounts(t *testing.T) {
 // weights are the same bits as where all have one, in every schedule.
 func TestClassifiersAlone(t *testing.T) {
 	c := exiting("classifier", 0.5)
+	modeltest.Edit(&c, func(k *exit.Exits) { k.Agree = true })
 	train := func(plan schedule.Schedule, apart bool) []string {
 		hashes := make([]string, c.Layers())
 		expect.OK(t, local.Run(plan.Map.Stages, func(tr comm.Transport) error {

@@ -57,6 +57,7 @@ type Runner struct {
 	tiedRounds  tiedRounds
 	tied        tensor.Mem // where a tied matrix is owned: another stage's gradient of it
 	validation  validation
+	lessons     lessons
 
 	weights            weightRounds
 	norms, normsOnHost tensor.Mem // F64 of each layer (see Layer.SquaredNorm)
@@ -112,7 +113,7 @@ func New(x *model.Exec, l layout.Layout, s *model.Stage, g Groups, o Options) (*
 	for _, layer := range s.Layers {
 		layer.RecomputeAll(slices.Contains(l.Twice, layer.ID))
 	}
-	r.list = sched.SkipFrozen(first).WithMessages(r.stage())
+	r.list = slices.DeleteFunc(sched.SkipFrozen(first).WithMessages(r.stage()), func(in schedule.Instr) bool { return r.carriesNothing(l.Cuts, in) })
 	r.lastForward = lastForward(r.list)
 	plan, peaks := planner{r: r}, sched.Peaks()
 	mine := 0
@@ -133,6 +134,7 @@ func New(x *model.Exec, l layout.Layout, s *model.Stage, g Groups, o Options) (*
 	if o.Validation > 0 {
 		r.validation = plan.validation(mine)
 	}
+	r.lessons = plan.lessons()
 	r.reduce = plan.reducer()
 	r.weights = plan.weightRounds()
 	norms := int64(0)
@@ -171,6 +173,20 @@ func (r *Runner) agreeTrained() error {
 	err := comm.Allreduce(r.group, first, func(a, b int64) int64 { return min(a, b) })
 	r.trained, r.byGradients = int(first[0]), int(first[1])
 	return err
+}
+
+// carriesNothing reports whether an instruction exchanges a gradient by which nothing is trained.
+func (r *Runner) carriesNothing(cuts partition.Partition, in schedule.Instr) bool {
+	v := r.schedule.Map.Place(r.stage(), in.Chunk) // that gradients leave
+	switch in.Op {
+	case schedule.RecvBackward:
+		v++
+	case schedule.SendBackward:
+	default:
+		return false
+	}
+	first, _ := cuts.Range(v)
+	return first <= r.byGradients
 }
 
 // Close gives all buffers back, and the graphs of passes over them.

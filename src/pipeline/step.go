@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -59,6 +60,9 @@ func (r *Runner) step(feed Feed) error {
 	}
 	r.times, r.waits, r.watched = r.times[:0], r.waits[:0], r.watched[:0]
 	r.reduce.restart()
+	if err := r.lessons.restart(r); err != nil {
+		return err
+	}
 	for i, in := range r.list {
 		if err := r.execute(r.chunks[in.Chunk], in, feed); err != nil {
 			return fmt.Errorf("%v: %w", in, err)
@@ -139,7 +143,7 @@ func (r *Runner) forward(c *chunk, in schedule.Instr, feed Feed) error {
 		}
 	}
 	r.read(c, m)
-	if err := r.watch(c, m); err != nil {
+	if err := errors.Join(r.lessons.teach(r, c, m), r.watch(c, m)); err != nil {
 		return err
 	}
 	return c.forget(r, m)
@@ -182,7 +186,7 @@ func (r *Runner) watch(c *chunk, m int) error {
 func (r *Runner) backward(c *chunk, in schedule.Instr) error {
 	m := in.Microbatch
 	if in.Op != schedule.W {
-		if err := c.stashFor(r, m); err != nil {
+		if err := errors.Join(c.stashFor(r, m), r.lessons.learn(r, c, m)); err != nil {
 			return err
 		}
 	}

@@ -1,11 +1,13 @@
 package exit
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"testing"
 
 	"dynmo/src/dynamic"
+	"dynmo/src/expect"
 	"dynmo/src/model"
 	"dynmo/src/model/modeltest"
 	"dynmo/src/tensor"
@@ -13,15 +15,25 @@ import (
 
 // plainLoss returns the loss of CALM number by number, t5x contrib/calm, models.py (cc342d4):
 // the mean of the losses behind the exits and at the end, weighted by depth (lines 472 to 510),
-// and what classifiers are trained for, with balanced classes (lines 285 to 317), whose label
-// here is whether the exit finds the target. States enter classifiers as constants.
+// and what classifiers are trained for, with balanced classes (lines 285 to 317): to foretell whether
+// the exit's likeliest token is the last layer's, or else the target. States enter classifiers as constants.
 func plainLoss(ch *modeltest.Chain) (all *modeltest.Plain, loss, classifiers modeltest.Scalar) {
 	c := ch.S.Config
-	depths := model.KindOf[Exits](c).Depths()
+	kind := model.KindOf[Exits](c)
+	depths := kind.Depths()
 	behind := make(map[int][][]modeltest.Scalar)
 	p, last := modeltest.PlainOf(ch, func(p *modeltest.Plain) {
 		p.Behind = func(block int, x [][]modeltest.Scalar) { behind[block] = append(behind[block], slices.Clone(x)...) }
 	})
+	likeliest := func(logits []modeltest.Scalar) int {
+		best := 0
+		for i, x := range logits {
+			if x.X > logits[best].X {
+				best = i
+			}
+		}
+		return best
+	}
 	sum := float64(c.Blocks)
 	for _, depth := range depths {
 		sum += float64(depth)
@@ -46,9 +58,11 @@ func plainLoss(ch *modeltest.Chain) (all *modeltest.Plain, loss, classifiers mod
 				verdict[i] = p.Add(verdict[i], b[0])
 			}
 			verdicts = append(verdicts, verdict)
-			best := slices.MaxFunc(y, func(a, b modeltest.Scalar) int { return int(math.Copysign(1, a.X-b.X)) })
-			label := 0
-			if y[ch.Targets[t]] == best {
+			right, label := int(ch.Targets[t]), 0
+			if kind.Agree {
+				right = likeliest(last[t])
+			}
+			if likeliest(y) == right {
 				label = 1
 			}
 			labels, positive = append(labels, label), positive+label
@@ -70,9 +84,15 @@ func plainLoss(ch *modeltest.Chain) (all *modeltest.Plain, loss, classifiers mod
 // TestWeightedIsCALM: over 20 steps of gradient descent losses and gradients are those of CALM,
 // number by number. The loss that is reported is the last layer's.
 func TestWeightedIsCALM(t *testing.T) {
+	for _, agree := range []bool{true, false} {
+		t.Run(fmt.Sprintf("agree=%v", agree), func(t *testing.T) { weightedIsCALM(t, agree) })
+	}
+}
+
+func weightedIsCALM(t *testing.T, agree bool) {
 	c := modeltest.SmallLlama
 	c.Blocks = 3
-	c = c.With(Exits{After: "1,2", Confidence: classifier, Threshold: 0.1, Weighted: true})
+	c = c.With(Exits{After: "1,2", Confidence: classifier, Threshold: 0.1, Weighted: true, Agree: agree})
 	ch := modeltest.New(t, c, tensor.F64)
 	modeltest.Enlarge(ch.S)
 	labelled := 0.0
@@ -82,12 +102,14 @@ func TestWeightedIsCALM(t *testing.T) {
 		last, exits := ch.Loss()*model.KindOf[Exits](c).HeadWeight(c), 0.0
 		for i, l := range ch.S.Layers {
 			if e, is := l.Parts[0].(*exit); is {
+				for _, label := range ch.Work[i].(*departure).found[:ch.X.N()] {
+					labelled += float64(label)
+				}
 				probes, _ := untold(ch, i)
 				exits += probes * ch.X.Scale
 				if got := ch.Batches[i].Leaves().Tokens; got != ch.X.N() || e.weight == 0 {
 					t.Fatalf("%d tokens go on", got)
 				}
-				labelled += ch.Work[i].(*departure).counts[4]
 			}
 		}
 		if got := last + exits; math.Abs(got-loss.X) > 1e-10 {
@@ -103,8 +125,8 @@ func TestWeightedIsCALM(t *testing.T) {
 			}
 		}
 	}
-	if labelled == 0 {
-		t.Error("no exit ever found a target")
+	if all := float64(20 * 2 * ch.X.N()); labelled == 0 || labelled == all {
+		t.Errorf("%v of %v labels are 1", labelled, all)
 	}
 }
 
@@ -130,6 +152,30 @@ func TestStage2(t *testing.T) {
 		}
 		if count != trained {
 			t.Errorf("%d parameters are trained, want %d: a matrix and a bias of each exit", count, trained)
+		}
+	}
+}
+
+// TestSecondStageKeepsTokens: with labels of the last layer no token leaves once classifiers are
+// trained alone; before it tokens leave, and labels are targets.
+func TestSecondStageKeepsTokens(t *testing.T) {
+	c := exiting(classifier, -1)
+	modeltest.Edit(&c, func(e *Exits) { e.Agree = true })
+	ch := newChain(t, c, tensor.F64)
+	ch.Gradients()
+	first := ch.Work[2].(*departure)
+	if first.left != ch.X.N() {
+		t.Errorf("%d tokens leave before the second stage, want all", first.left)
+	}
+	_, err := stage2{}.Before(0, dynamic.Target{Stage: ch.S})
+	expect.OK(t, err)
+	ch.Gradients()
+	if first.left != 0 || len(first.rows) != ch.X.N() {
+		t.Errorf("%d tokens leave in the second stage, %d have a loss: want none, and all", first.left, len(first.rows))
+	}
+	for _, p := range ch.S.Layers[2].Params() {
+		if moves := slices.ContainsFunc(tensor.Of[float64](p.G), func(x float64) bool { return x != 0 }); moves != p.Apart {
+			t.Errorf("%s: a gradient: %v", p.Name, moves)
 		}
 	}
 }

@@ -51,7 +51,9 @@ type departure struct {
 	confidence []float64 // of those
 	rows       []int32   // of those: which have a loss here: which leave, ascending, then the probes, ascending
 	left       int       // of rows
-	found      []int32   // by row of rows: the target, then 1 where it has the largest logit and else 0
+	found      []int32   // by row of rows: the target, then its label
+	likeliest  []int32   // by row of rows: the token with the exit's largest logit, where labels are the last layer's
+	last       []int32   // by token that enters: the last layer's; see Learn
 	ones       []int32
 	places     []int32    // 0, 1, …
 	factors    tensor.Mem // by row of rows: the weight of the classifier's loss, wide
@@ -71,7 +73,7 @@ func (d *departure) Enter(b *model.Batch) *model.Batch {
 		n := d.X.N()
 		d.data, d.confidence, d.rows = make([]int32, n), make([]float64, n), make([]int32, 0, n)
 		d.found, d.ones, d.stats = make([]int32, n), make([]int32, n), make([]float64, 3*n)
-		d.places = make([]int32, n)
+		d.places, d.likeliest = make([]int32, n), make([]int32, n)
 		for i := range d.ones {
 			d.ones[i], d.places[i] = 1, int32(i)
 		}
@@ -107,7 +109,7 @@ func (d *departure) decide(b *model.Batch, e *exit) error {
 	goOn, n := tensor.Of[int32](index), 0
 	d.rows = d.rows[:0]
 	for i, confidence := range d.confidence[:d.came] {
-		if confidence > e.Threshold && !e.Weighted {
+		if confidence > e.Threshold && !e.staying() {
 			d.rows = append(d.rows, int32(i))
 		} else {
 			goOn[n] = int32(i)
@@ -116,7 +118,7 @@ func (d *departure) decide(b *model.Batch, e *exit) error {
 	}
 	d.left = len(d.rows)
 	switch {
-	case e.Weighted:
+	case e.staying():
 		d.rows = append(d.rows, goOn[:n]...)
 	case e.Weight > 0:
 		random.Seed(&d.pcg, e.seed, uint64(e.number), d.key)
@@ -192,29 +194,6 @@ func (d *departure) look(lo, hi int) (found int32, loss float64) {
 		found += d.found[lo+i]
 	}
 	return found, loss
-}
-
-// balance returns the places of rows, and the weights of the classifier's losses: a row counts as
-// much as the share of the rows with the other label.
-func (d *departure) balance() (places, factors tensor.Mem) {
-	n, labelled := len(d.rows), 0.0
-	for _, label := range d.found[:n] {
-		labelled += float64(label)
-	}
-	share := labelled / float64(n)
-	wide := d.X.Backend.DType().Wide()
-	for i, label := range d.found[:n] {
-		factor := share
-		if label == 1 {
-			factor = 1 - share
-		}
-		if wide == tensor.F64 {
-			tensor.Of[float64](d.factors)[i] = factor
-		} else {
-			tensor.Of[float32](d.factors)[i] = float32(factor)
-		}
-	}
-	return tensor.From(d.places[:n]), d.factors.Span(0, int64(n)*wide.Size())
 }
 
 // live chooses the tokens that have not departed.

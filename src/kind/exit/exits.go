@@ -5,7 +5,6 @@ import (
 	"dynmo/src/model"
 	"dynmo/src/tensor"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,6 +19,7 @@ type Exits struct {
 	Threshold  float64 // confidence above which a token leaves, at first
 	Probe      float64 // share of the tokens that go on whose loss is computed here too
 	Weight     float64 // of the loss of those
+	Agree      bool    // classifiers learn whether the exit's likeliest token is the last layer's, once no token leaves in training
 	Weighted   bool    // no token leaves in training: all have a loss at every exit and at the end
 	Propagate  bool    // the state of tokens that left goes on: later blocks compute keys and values of it (see propagate.go)
 }
@@ -28,6 +28,7 @@ func (Exits) Name() string       { return "exit" }
 func (Exits) Phase() model.Phase { return model.BetweenBlocks }
 func (Exits) Beyond() bool       { return true }
 func (e Exits) Propagates() bool { return e.Propagate }
+func (e Exits) Learns() bool     { return e.Agree }
 
 // Extend adds a layer behind each of the blocks that Depths says. A block in front of an
 // exit that looks for saturation is one part. Where states go on, the last layer in front
@@ -93,8 +94,8 @@ func (e Exits) weightOf(c model.Config, depth int) float64 {
 //	-log softmax(norm(inp)·Wᵀ)[target]
 //
 // with W the embedding's weights if they are tied. The others go on as they are.
-// The confidence is that of a linear classifier of inp, which learns whether the exit's
-// largest logit is the target and passes no gradient to inp; the cosine between inp and
+// The confidence is that of a linear classifier of inp, which learns whether the exit's likeliest
+// token is right and passes no gradient to inp; the cosine between inp and
 // what entered the block in front of the exit, which then comes with inp; or the largest
 // probability.
 // So that exit and classifier learn of tokens that go on, a share of them, the probes,
@@ -118,8 +119,13 @@ func (e Exits) weightOf(c model.Config, depth int) float64 {
 // Departs: unless losses are weighted tokens leave in training, which CALM's do only where text
 // is generated, and later tokens do not attend to them in later blocks without Propagate.
 //
-// Departs: the classifier's label is whether the exit finds the target; CALM's is whether it
-// agrees with the last layer, which a stage before the last does not know in its forward.
+// A token's label is 1 if the exit's likeliest token is the last layer's (Agree; models.py,
+// lines 286 to 291), whose stage tells it before the backward, or else if it is the target. For
+// the former all tokens must reach the last layer: where losses are weighted, and in the second
+// stage (see stage2), in which no token leaves either.
+//
+// Departs: while tokens leave in training the label is always the target: a token that has left
+// has no likeliest token of the last layer. CALM's do not leave in training.
 //
 // Departs: exits have norms of their own, and where they are not tied heads; CALM's share the
 // last layer's.
@@ -157,12 +163,6 @@ func newExit(c model.Config, kind Exits, number, block int) *exit {
 	return e
 }
 
-// learns reports whether the confidence is a classifier's.
-func (e *exit) learns() bool { return e.Confidence == classifier }
-
-// classifier is the confidence of a classifier, and what the names of its parameters begin with.
-const classifier = "classifier"
-
 func (e *exit) Params() []*model.Param {
 	list := append(e.norm.Params(), e.token)
 	if e.learns() {
@@ -179,7 +179,7 @@ type exitSaved struct {
 	out                          tensor.Mem // of those that go on
 	picked, normed, mean, rstd   tensor.Mem
 	logits, targets, stats       tensor.Mem
-	verdict, verdictStats, found tensor.Mem // the classifier's logits (n, 2); whether the exit finds the target
+	verdict, verdictStats, found tensor.Mem // the classifier's logits (n, 2); the labels, and before them the exit's likeliest tokens
 	balanced, rows, factors      tensor.Mem // the gradient of these logits; 0, 1, …; the weights of the tokens
 	judged, ones, confidence     tensor.Mem // of all that enter: the classifier's logits (n, 2); 1; statistics of a softmax
 	loss, probes, classifier     tensor.Mem // losses
@@ -223,7 +223,7 @@ func (e *exit) Memory(x *model.Exec, b *model.Batch, saved, held tensor.Mem) (te
 
 func (e *exit) Traits() model.Traits {
 	t := e.Selection.Traits()
-	t.Feeds = true
+	t.Feeds, t.Learns = true, e.Agree
 	return t
 }
 
@@ -277,38 +277,6 @@ func (e *exit) state(inp tensor.Mem) tensor.Mem {
 	return inp
 }
 
-// judge notes the confidence of every token that enters: 0 where kernels do no arithmetic.
-func (e *exit) judge(x *model.Exec, b *model.Batch, saved, inp tensor.Mem, d *departure) error {
-	if e.Confidence == saturation {
-		return d.saturate(x, b, inp)
-	}
-	n := b.Queries
-	s, _ := e.saved(x, b, saved, n)
-	inp = b.QueryRows(inp)
-	if e.learns() {
-		x.Stream.Copy(s.ones, tensor.From(d.ones[:n]))
-		e.classifier.Forward(x, n, s.judged, inp)
-		x.Backend.SoftmaxMerge(x.Stream, s.confidence, tensor.Mem{}, s.judged, s.ones, n, 2, 0)
-	} else {
-		x.Stream.Copy(s.targets, tensor.From(d.data[:n]))
-		e.project(x, n, s, inp)
-		x.Backend.SoftmaxMerge(x.Stream, s.confidence, tensor.Mem{}, s.logits, s.targets, n, e.vocab, 0)
-	}
-	if err := d.read(x, s.confidence); err != nil {
-		return err
-	}
-	for i := range n {
-		likelier := 1.0 // than the largest
-		if e.learns() {
-			likelier = math.Exp(d.stats[2*n+i] - d.stats[i])
-		}
-		if d.confidence[i] = 0; d.stats[n+i] > 0 {
-			d.confidence[i] = likelier / d.stats[n+i]
-		}
-	}
-	return nil
-}
-
 // project sets the logits of n tokens.
 func (e *exit) project(x *model.Exec, n int, s exitSaved, inp tensor.Mem) {
 	e.norm.Forward(x, n, s.normed, s.mean, s.rstd, inp)
@@ -324,24 +292,19 @@ func (e *exit) finish(x *model.Exec, s exitSaved, inp tensor.Mem, d *departure) 
 	})
 	e.project(x, n, s, s.picked)
 	x.Stream.Copy(s.targets, tensor.From(d.targets()))
+	if e.agrees() {
+		x.Backend.Likeliest(x.Stream, s.found, s.logits, n, e.vocab)
+		x.Stream.Copy(tensor.From(d.likeliest[:n]), s.found)
+	}
 	e.entropy(x, s, n, 0, d.left, s.loss, x.Scale)
 	e.entropy(x, s, n, d.left, n, s.probes, x.Scale*e.weight)
 	if err := d.read(x, s.stats); err != nil {
 		return err
 	}
 	d.tally()
-	if !e.learns() {
-		return nil
+	if e.learns() && !e.agrees() {
+		e.classify(x, s, d)
 	}
-	d.runs(func(at, first, count int) {
-		x.Stream.Copy(model.RowsOf(s.verdict, n, at, count), model.RowsOf(s.judged, d.came, first, count))
-	})
-	x.Stream.Copy(s.found, tensor.From(d.found[:n]))
-	x.Backend.CrossEntropy(x.Stream, s.classifier, s.verdictStats, tensor.Mem{}, s.verdict, s.found, x.Scale, n, 2, 0)
-	rows, factors := d.balance()
-	x.Stream.Copy(s.rows, rows)
-	x.Stream.Copy(s.factors, factors)
-	x.Backend.GatherRows(x.Stream, s.balanced, s.verdict, s.rows, s.factors, n, 2)
 	return nil
 }
 
@@ -382,7 +345,8 @@ func (e *exit) BackwardInput(x *model.Exec, b *model.Batch, saved, held, _, dout
 }
 
 func (e *exit) BackwardWeight(x *model.Exec, b *model.Batch, saved, held, _, _ tensor.Mem) error {
-	n := len(departureOf(b).rows)
+	d := departureOf(b)
+	n := len(d.rows)
 	if n == 0 {
 		return nil
 	}
@@ -393,6 +357,10 @@ func (e *exit) BackwardWeight(x *model.Exec, b *model.Batch, saved, held, _, _ t
 	}
 	e.norm.BackwardWeight(x, n, dnormed, s.picked, s.mean, s.rstd)
 	if e.learns() {
+		if e.agrees() {
+			d.compare()
+			e.classify(x, s, d)
+		}
 		e.classifier.BackwardWeight(x, n, s.balanced, s.picked)
 	}
 	return nil

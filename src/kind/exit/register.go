@@ -22,7 +22,7 @@ var Kind = dynamic.Registration{
 		e := config.Of[options](c)
 		exits := Exits{
 			After: e.Depths(c.Model.Blocks), Confidence: e.Confidence, Threshold: e.Threshold, Probe: e.Probe, Weight: e.Weight, Propagate: e.Propagate,
-			Weighted: e.Train == "weighted",
+			Weighted: e.Train == "weighted", Agree: e.Agrees(),
 		}
 		if e.Share > 0 {
 			exits.Threshold = 1 // thresholds follow the share: at first no token leaves

@@ -15,7 +15,8 @@ type options struct {
 	From       float64 `toml:"from" shape:"true" default:"0.25" min:"0" below:"1" doc:"share of the blocks before the first exit, where exit.after is auto"`
 	Confidence string  `toml:"confidence" shape:"true" default:"classifier" oneof:"classifier,saturation,softmax" doc:"what says that a token may leave: a linear classifier of its state, the cosine between its states behind and in front of the last block, which stays one layer then, or its largest probability, which takes the head for every token"`
 	Train      string  `toml:"train" shape:"true" default:"leave" oneof:"leave,weighted" doc:"leave: in training, too, tokens leave at an exit and have their loss there, so that loads vary; weighted: every token goes through all blocks and has a loss at each exit and at the end, weighted by the number of blocks before it, as CALM (Schuster et al. 2022) trains: loads do not vary"`
-	Stage2     int     `toml:"stage2" default:"0" min:"0" unit:"steps" doc:"step from which on all but the classifiers of exits is frozen, as in CALM's second stage; 0: nothing ever is"`
+	Label      string  `toml:"label" default:"agree" oneof:"agree,target" doc:"what a classifier learns to foretell. agree: whether the exit's likeliest token is the last layer's, as CALM's does; all tokens must reach the last layer for it, so while they leave in training (exit.train = leave, before exit.stage2) it is as target. target: whether the exit's likeliest token is the one that follows"`
+	Stage2     int     `toml:"stage2" default:"0" min:"0" unit:"steps" doc:"step from which on all but the classifiers of exits is frozen, as in CALM's second stage; with exit.label = agree no token leaves from then on; 0: nothing ever is"`
 	Threshold  float64 `toml:"threshold" default:"0.9" min:"-1" max:"2" doc:"confidence, at most 1 and but for saturation at least 0, above which a token leaves; without effect where exit.share is above 0"`
 	Share      float64 `toml:"share" default:"0" min:"0" below:"1" doc:"share of the tokens that leave before the last block in the end: thresholds follow it; 0 leaves them as they are"`
 	Start      int     `toml:"start" default:"100" min:"0" unit:"steps" doc:"step from which on the share rises, as a straight line; none leaves before it"`
@@ -39,6 +40,11 @@ func (e options) Depths(blocks int) string {
 		}
 	}
 	return strings.Join(list, ",")
+}
+
+// Agrees reports whether classifiers learn from the last layer, at once or in the second stage.
+func (e options) Agrees() bool {
+	return e.Label == "agree" && e.Confidence == classifier && (e.Train == "weighted" || e.Stage2 > 0)
 }
 
 // Count returns how many exits a chain of so many blocks has.
@@ -85,6 +91,7 @@ func check(c config.Config, rule config.Rule) {
 	rule(mod && e.Propagate, "exit.propagate = false beside mod: routed blocks do not tell tokens that have left from others", "exit.propagate dynamic.kind")
 	rule(e.Train == "weighted" && (e.Share > 0 || e.Propagate), `exit.share = 0 and exit.propagate = false beside exit.train = "weighted", by which no token leaves`, "exit.train exit.share exit.propagate")
 	rule(e.Stage2 > 0 && e.Confidence != "classifier", `exit.confidence = "classifier" beside exit.stage2: nothing else would be trained`, "exit.stage2 exit.confidence")
+	rule(e.Agrees() && c.Model.HeadShards > 1, `model.head_shards = 1 beside exit.label = "agree": no slice of the head knows the likeliest token`, "exit.label model.head_shards")
 	rule(e.Stage2 > 0 && e.Share > 0, "exit.share = 0 beside exit.stage2: thresholds do not follow a share while classifiers are trained", "exit.stage2 exit.share")
 	rule(e.Stage2 > 0 && c.Dynamic.Has("freeze"), "exit.stage2 = 0 beside freeze, which thaws layers", "exit.stage2 dynamic.kind")
 	rule(e.Share > 0 && e.Until < e.Start, "exit.until to be at least exit.start", "exit.until exit.start")
@@ -139,6 +146,7 @@ func remarks(c config.Config) (list []string) {
 		{e.After != "auto", e.From != standard.From, "from", e.From, fmt.Sprintf("has no effect while exit.after = %q", e.After)},
 		{e.Weight == 0 && !weighted, e.Probe != standard.Probe, "probe", e.Probe, "has no effect while exit.weight = 0"},
 		{e.Share > 0, e.Threshold != standard.Threshold, "threshold", e.Threshold, fmt.Sprintf("has no effect while exit.share = %v", e.Share)},
+		{e.Confidence != classifier, e.Label != standard.Label, "label", e.Label, fmt.Sprintf("has no effect while exit.confidence = %q", e.Confidence)},
 		{weighted, e.Threshold != standard.Threshold, "threshold", e.Threshold, inWeighted},
 		{weighted, e.Probe != standard.Probe, "probe", e.Probe, inWeighted},
 		{weighted, e.Weight != standard.Weight, "weight", e.Weight, inWeighted},

@@ -11,7 +11,7 @@ import (
 // stage2 is the step from which on the model is frozen but for the classifiers of exits, which
 // learn of what it then is (Schuster et al. 2022, section 3.5; t5x contrib/calm,
 // loss_fn_meta_cls). What is frozen is state of its layers. Classifiers learn of what forwards leave:
-// no layer has a backward for inputs any more.
+// no layer has a backward for inputs any more. Labels that are the last layer's come straight from its stage.
 type stage2 struct {
 	dynamic.Unmeasured
 	step int

@@ -116,8 +116,11 @@ func (c *Chain) Loss() float64 {
 // Gradients runs forward and backward.
 func (c *Chain) Gradients() {
 	c.Loss()
-	for _, l := range c.S.Layers {
+	for i, l := range c.S.Layers {
 		l.ZeroGradients(c.X)
+		if last := len(c.S.Layers) - 1; l.Traits.Learns {
+			c.Work[i].(model.Learner).Learn(tensor.Of[int32](c.S.Layers[last].Likeliest(c.X, c.Batches[last], c.Saved[last])))
+		}
 	}
 	for i := len(c.S.Layers) - 1; i >= 0; i-- {
 		din := tensor.Mem{}
