@@ -20,7 +20,8 @@ type routing interface {
 }
 
 // route takes some of n tokens through a block: x = (1-g)·x + g·block(x) of those that the
-// block takes. Of the others there are no keys and values for later tokens.
+// block takes. Of the others there are no keys and values for later tokens. Of tokens that have
+// left the block takes some likewise, by their states, and makes keys and values of these only.
 func (s *Session) route(b *block, k *kept, n int) {
 	m, c := s.m, s.m.Config.Hidden
 	logits, guesses := make([]float32, n), make([]float32, n)
@@ -32,35 +33,43 @@ func (s *Session) route(b *block, k *kept, n int) {
 		m.gelu(active, pre)
 		m.multiply(guesses, active, b.down, n, width, 1)
 	}
-	var rows []int
+	var rows, slots []int
+	var at []int32
 	var gates, inp []float32
-	all := slices.Clone(s.x)
-	at := s.at[:0]
+	all, live := slices.Clone(s.x), 0 // of those that are taken
 	for i := range n {
 		taken, gate := m.routing.Takes(float64(logits[i]), float64(guesses[i]))
-		if taken {
-			rows, gates, at = append(rows, i), append(gates, float32(gate)), append(at, s.at[i])
-			inp = append(inp, all[i*c:][:c]...)
+		if !taken {
+			continue
+		}
+		rows, gates, at, slots = append(rows, i), append(gates, float32(gate)), append(at, s.at[i]), append(slots, s.slot[i])
+		inp = append(inp, all[i*c:][:c]...)
+		if i < s.live {
+			live++
 		}
 	}
-	if len(rows) == 0 || rows[len(rows)-1] < n-1 {
+	if !slices.Contains(slots[:live], n-1) && slices.Contains(s.slot[:s.live], n-1) {
 		s.depth--
 	}
 	if len(rows) == 0 {
-		s.arrange(n)
 		return
 	}
-	s.at, s.live = at, len(rows)
+	ascending := slices.Sorted(slices.Values(slots))
+	for i, slot := range slots {
+		slots[i], _ = slices.BinarySearch(ascending, slot)
+	}
+	before := *s
+	s.at, s.slot, s.live = at, slots, live
 	s.room(len(rows))
 	copy(s.x, inp)
 	s.block(b, k, len(rows))
-	for i, row := range rows {
+	for i, row := range rows[:live] {
 		out := all[row*c:][:c]
 		for j, y := range s.x[i*c:][:c] {
 			out[j] = (1-gates[i])*out[j] + gates[i]*y
 		}
 	}
+	s.at, s.slot, s.live = before.at, before.slot, before.live
 	s.room(n)
 	copy(s.x, all)
-	s.arrange(n)
 }

@@ -105,7 +105,7 @@ func (s *Session) leave(block, n int) {
 		if s.slot[i] == n-1 {
 			logits()
 			copy(s.left, s.logits)
-			s.depth = e.depth
+			s.depth -= m.Config.Blocks - e.depth
 		}
 	}
 	if len(gone) == 0 {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	exits "dynmo/src/kind/exit"
+	"dynmo/src/kind/mod"
 	"dynmo/src/model"
 )
 
@@ -22,6 +23,39 @@ var withExits = func() map[string]model.Config {
 	}
 	return list
 }()
+
+// TestLeavingBesideDepths: a text has the same logits whether it is fed at once or in parts, where
+// every second block takes some tokens, of those that have left too. The first token's are the trainer's.
+func TestLeavingBesideDepths(t *testing.T) {
+	c, tokens := shapes["llama"], []int32{3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 28, 0}
+	c.Blocks = 4
+	c = c.With(mod.Depths{Capacity: 0.5, Predictor: true, Threshold: 0.5}).With(exits.Exits{After: "1,2,3", Confidence: "classifier", Threshold: 0.5})
+	r := newTrainer(t, c)
+	seen := make(map[int]int)
+	for first := range tokens {
+		text := append(slices.Clone(tokens[first:]), tokens[:first]...)
+		m := r.sampler(t, 2, nil)
+		session := func() *Session {
+			s := m.NewSession(len(text))
+			s.leaving = &Leaving{Thresholds: []float64{0.5, 0.5, 0.5}}
+			return s
+		}
+		s := session()
+		for i, token := range text {
+			got := logSoftmax(s.Feed(token))
+			seen[s.depth]++
+			same(t, "at once", logSoftmax(session().Feed(text[:i+1]...)), got)
+			if target := int32(11); i == 0 {
+				if want := r.lossOf(t, text[:1], []int32{target}); math.Abs(want+got[target]) > 1e-5 {
+					t.Errorf("loss %v, the trainer's %v", -got[target], want)
+				}
+			}
+		}
+	}
+	if len(seen) < 3 {
+		t.Errorf("tokens went through so many blocks: %v, want some that leave and some that pass by blocks", seen)
+	}
+}
 
 // TestLeavingIsTheTrainers: the sum of the losses of a text is that of the trainer's forward, whose
 // tokens leave at the same exits, whether the text is fed at once or in parts.

@@ -113,8 +113,8 @@ func Knows(c model.Config) error {
 		return fmt.Errorf("a model of family %s, want %s: sample knows no other", c.Family, strings.Join(known, " or "))
 	}
 	r := model.KindOf[routing](c)
-	if kind := c.Beyond(); r != nil && kind != r.Name() {
-		return fmt.Errorf("a model of dynamic.kind %s, want one without %s: sample knows it beside no other", kind, r.Name())
+	if h := model.KindOf[hashing](c); r != nil && h != nil {
+		return fmt.Errorf("a model of dynamic.kind %s, want one without %s or without %s: sample knows no model with both", c.Beyond(), r.Name(), h.Name())
 	}
 	if r != nil && c.Shared() > 0 {
 		return fmt.Errorf("a model with several MLPs in blocks that take some of the tokens (%s), want one of both: sample knows no more", r.Name())

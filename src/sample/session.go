@@ -97,12 +97,12 @@ func (s *Session) Feed(tokens ...int32) []float32 {
 	s.arrange(n)
 	s.depth = m.Config.Blocks
 	for i := range m.blocks {
+		s.keepFront(i)
 		if m.routing != nil && m.routing.Routes(i) {
 			s.route(&m.blocks[i], &s.kept[i], n)
-			continue
+		} else {
+			s.block(&m.blocks[i], &s.kept[i], n)
 		}
-		s.keepFront(i)
-		s.block(&m.blocks[i], &s.kept[i], n)
 		s.leave(i, n)
 	}
 	s.n += n

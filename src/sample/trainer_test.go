@@ -46,6 +46,7 @@ var shapes = func() map[string]model.Config {
 		"buckets of a llama": scaled.With(attention.Buckets{Count: 2, SharedKeys: true}), "buckets beside experts": allKeyed.With(attention.Buckets{Count: 4, SharedKeys: true}),
 		"keys of queries":     tiny.With(attention.Buckets{Count: 1, SharedKeys: true}),
 		"depths, a predictor": tiny.With(mod.Depths{Capacity: 0.5, Predictor: true, Threshold: 0.5}),
+		"depths and exits":    llama.With(mod.Depths{Capacity: 0.5, Predictor: true, Threshold: 0.4}).With(exits.Exits{After: "1", Confidence: "classifier", Threshold: 1}),
 		"depths of a llama":   llama.With(mod.Depths{Capacity: 0.5, Predictor: true, Threshold: 0.4, One: true})}
 }()
 
@@ -266,7 +267,7 @@ func TestRefusesOtherModels(t *testing.T) {
 		shape model.Config
 		want  string
 	}{
-		{tiny.With(mod.Depths{Capacity: 1}).With(exits.Exits{After: "1"}), "a model of dynamic.kind mod+exit, want one without mod: sample knows it beside no other"},
+		{tiny.With(mod.Depths{Capacity: 1}).With(attention.Buckets{Count: 4}), "a model of dynamic.kind attention+mod, want one without mod or without attention: sample knows no model with both"},
 		{tiny.With(mod.Depths{Capacity: 1}).With(moe.Experts{Count: 2, Top: 1}), "a model with several MLPs in blocks that take some of the tokens (mod), want one of both: sample knows no more"},
 		{other, "a model of family mamba, want gpt2 or llama: sample knows no other"},
 	} {
