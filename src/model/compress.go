@@ -118,7 +118,6 @@ func (l *Layer) compress(counts map[int]int, csrFrom float64, sparse Format, fil
 		return fmt.Errorf("compress: %w", err)
 	}
 	old := *l
-	next.Watch = l.Watch
 	*l = *next
 	l.state, old.state = old.state, nil
 	old.Free()

@@ -20,8 +20,7 @@ import (
 type Layer struct {
 	Description
 	ID      int
-	Updates int   // optimizer updates so far
-	Watch   Watch // of the next step, for its first microbatch; nil: none
+	Updates int // optimizer updates so far
 	Traits  Traits
 
 	config Config

@@ -9,15 +9,28 @@ import (
 	"dynmo/src/tensor"
 )
 
+// WatchNanoseconds counts what the comparison of a layer took (see Watch).
+const WatchNanoseconds = "reference_nanoseconds"
+
 // referenceSection is a copy of a layer's weights in int8, which is compared with them
 // later: for each row a scale, F32, then the values of all rows. It lies in the memory of
 // the host.
 const referenceSection = "reference"
 
-// Watch looks at a forward of the layer for a microbatch, whose work may still be under
-// way, and returns what it saw: names and values, whose layer and microbatch the pipeline
-// knows. It leaves everything as it is.
-type Watch func(x *Exec, b *Batch, s Saved, inp tensor.Mem) ([]cost.Count, error)
+// Watch compares layers, in the first microbatches of a step, with what a second model makes of
+// them: all layers with their references' weights, each fed by the one before. The reference of a
+// layer that has none, or whose forward cannot be done again, is the layer itself.
+type Watch struct {
+	Layers       []int // of the chain, ascending: those that are compared
+	Microbatches int   // of the first replica
+	// Compare is given the states that leave a layer for a microbatch, the model's and the
+	// second model's, a row for each sequence, 0 where a token is not there. It returns what it
+	// found out, names and values. The work of the stage up to it is done.
+	Compare func(layer, microbatch int, live, reference [][]float32) []cost.Count
+}
+
+// Last returns the last layer that is compared.
+func (w *Watch) Last() int { return w.Layers[len(w.Layers)-1] }
 
 // Repeats reports whether a forward of such a layer can be done again beside the live one:
 // it depends on nothing but its weights and what enters, and tells nobody else of it. A
@@ -45,13 +58,16 @@ func (l *Layer) referenceSize() (rows int, bytes int64) {
 	return rows, 4*int64(rows) + int64(values)
 }
 
+// Referred reports whether layers of the chain have references: all but the head and exits.
+func (d Description) Referred() bool { return d.Kind != Head && d.Kind != Exit }
+
 // ReferenceBytes returns, for every layer of the dense chain, the size of a reference of
-// it; 0 of those outside the blocks, which have none.
+// it; 0 of those that have none.
 func ReferenceBytes(c Config, t tensor.DType) []int64 {
 	var list []int64
 	for id, d := range c.Chain() {
 		bytes := int64(0)
-		if d.Block >= 0 {
+		if d.Referred() {
 			_, bytes = outline(c, d, header{Layer: id}, t).referenceSize()
 		}
 		list = append(list, bytes)
@@ -168,24 +184,22 @@ func writer(m tensor.Mem, d tensor.DType) func(i int, x float64) {
 	return func(i int, x float64) { v[i] = float32(x) }
 }
 
-// ReferenceRows returns rows of what leaves the layer for a batch, and of what would if
-// the weights were the reference's: at most so many, evenly spread over the tokens. What
-// enters and the live layer's saved memory are those of a forward; nothing of the layer
-// changes. It waits for the stream.
-func (l *Layer) ReferenceRows(x *Exec, b *Batch, s Saved, inp tensor.Mem, most int) (live, reference [][]float64, err error) {
+// ReferenceForward returns what leaves the layer for a batch if its weights are the reference's,
+// in memory of room. The live layer stays as it is. It waits for the stream.
+func (l *Layer) ReferenceForward(x *Exec, b *Batch, room *Heap, inp tensor.Mem, tokens, targets []int32) (tensor.Mem, error) {
 	memory := Heap{Device: l.device}
 	defer memory.Free()
 	if b.Work != nil { // the live one is the backward's
 		b = l.NewWork(x, &memory).Enter(b)
 	}
 	sizes := l.Sizes(x)
-	slab := memory.OnDevice(int64(l.all) * l.dtype.Size())
+	slab, left := memory.OnDevice(int64(l.all)*l.dtype.Size()), room.OnDevice(l.Leaves().Bytes(x, b.Tokens))
 	scratch := Saved{Kept: memory.OnDevice(sizes.Kept), Again: memory.OnDevice(sizes.Again)}
-	if err = errors.Join(memory.Err, x.Stream.Sync()); err != nil {
-		return nil, nil, err
+	if err := errors.Join(memory.Err, room.Err, x.Stream.Sync()); err != nil {
+		return left, err
 	}
-	if err = l.restored(slab); err != nil {
-		return nil, nil, err
+	if err := l.restored(slab); err != nil {
+		return left, err
 	}
 	first := 0
 	for _, p := range l.params {
@@ -193,29 +207,31 @@ func (l *Layer) ReferenceRows(x *Exec, b *Batch, s Saved, inp tensor.Mem, most i
 		p.W = span(slab, l.dtype, first, first+p.Stored())
 		first += l.room(p)
 	}
-	if err = errors.Join(l.Forward(x, b, scratch, inp), x.Stream.Sync()); err != nil {
-		return nil, nil, err
+	if l.Traits.Feeds {
+		l.Feed(x, b, scratch, tokens, targets)
 	}
-	if live, err = l.outputs(x, b, s, most); err == nil {
-		reference, err = l.outputs(x, b, scratch, most)
-	}
-	return live, reference, err
+	err := l.Forward(x, b, scratch, inp)
+	x.Stream.Copy(left, l.Output(x, b, scratch))
+	return left, errors.Join(err, x.Stream.Sync())
 }
 
-// outputs reads rows of a forward's output, whose work is done: states of tokens. They come
-// first where more leaves the layer.
-func (l *Layer) outputs(x *Exec, b *Batch, s Saved, most int) ([][]float64, error) {
-	out, err := device.Read(l.device, l.Output(x, b, s))
+// Sequences returns the states that leave the layer for a batch, whose work is done: a row for
+// each sequence, 0 where a token is not there. States come first where more leaves the layer.
+func (l *Layer) Sequences(x *Exec, b *Batch, left tensor.Mem) ([][]float32, error) {
+	out, err := device.Read(l.device, left)
 	if err != nil {
 		return nil, err
 	}
 	value, width := wide(out, l.dtype), l.config.Hidden
-	rows := make([][]float64, min(most, b.Queries))
+	rows := make([][]float32, x.B)
 	for i := range rows {
-		first := i * b.Queries / len(rows) * width
-		rows[i] = make([]float64, width)
-		for j := range rows[i] {
-			rows[i][j] = value(first + j)
+		rows[i] = make([]float32, x.T*width)
+	}
+	for i := range b.Queries {
+		at := int(b.At(i))
+		row := rows[at/x.T][at%x.T*width:][:width]
+		for j := range row {
+			row[j] = float32(value(i*width + j))
 		}
 	}
 	return rows, nil

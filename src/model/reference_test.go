@@ -9,6 +9,7 @@ import (
 	"dynmo/src/model/modeltest"
 	"dynmo/src/tensor"
 	"math"
+	"slices"
 	"testing"
 )
 
@@ -44,23 +45,29 @@ func TestReference(t *testing.T) {
 			first += l.Room(p)
 		}
 		before, saved := hashOf(t, l), string(tensor.Of[byte](ch.Saved[1].Kept))
-		live, reference, err := l.ReferenceRows(ch.X, ch.B, ch.Saved[1], ch.Input(1), 5)
+		room := model.Heap{Device: ch.X.Device}
+		left, err := l.ReferenceForward(ch.X, ch.B, &room, ch.Input(1), ch.Tokens, ch.Targets)
 		expect.OK(t, err)
 		if hashOf(t, l) != before || string(tensor.Of[byte](ch.Saved[1].Kept)) != saved {
-			t.Error("comparing has changed the layer, or its activations")
+			t.Error("the reference's forward has changed the layer, or its activations")
 		}
-		if len(live) != 5 || len(reference) != 5 || len(live[0]) != modeltest.Small.Hidden {
-			t.Fatalf("%d and %d rows of %d, want 5 of %d", len(live), len(reference), len(live[0]), modeltest.Small.Hidden)
+		reference, err := l.Sequences(ch.X, ch.B, left)
+		expect.OK(t, err)
+		live, err := l.Sequences(ch.X, ch.B, l.Output(ch.X, ch.B, ch.Saved[1]))
+		expect.OK(t, err)
+		all := ch.X.T * modeltest.Small.Hidden
+		if len(live) != ch.X.B || len(reference) != ch.X.B || len(live[0]) != all {
+			t.Fatalf("%d and %d rows of %d, want %d of %d", len(live), len(reference), len(live[0]), ch.X.B, all)
 		}
 		same, off := 0, 0.0
 		for i := range live {
 			for j, x := range live[i] {
-				if off = max(off, math.Abs(x-reference[i][j])); x == reference[i][j] {
+				if off = max(off, math.Abs(float64(x-reference[i][j]))); x == reference[i][j] {
 					same++
 				}
 			}
 		}
-		if off > 0.01 || same == 5*modeltest.Small.Hidden {
+		if off > 0.01 || same == ch.X.B*all {
 			t.Errorf("rows differ by up to %v, %d values are equal", off, same)
 		}
 		to := copyOf(t, l)
@@ -75,9 +82,10 @@ func TestReference(t *testing.T) {
 		if !l.Refers() {
 			t.Error("a pruned layer has no new reference")
 		}
-		if _, _, err := l.ReferenceRows(ch.X, ch.B, ch.Saved[1], ch.Input(1), 5); err != nil {
+		if _, err := l.ReferenceForward(ch.X, ch.B, &room, ch.Input(1), ch.Tokens, ch.Targets); err != nil {
 			t.Error(err)
 		}
+		room.Free()
 	}
 }
 
@@ -126,6 +134,32 @@ func TestReferenceOnTheHost(t *testing.T) {
 		}
 		if s.Free(); d.Used() != 0 {
 			t.Errorf("%d bytes are left behind", d.Used())
+		}
+	}
+}
+
+// TestSequencesOfSome: a sequence's states are where they are in the whole sequence, 0 where a
+// token is not there.
+func TestSequencesOfSome(t *testing.T) {
+	c := modeltest.Small
+	c = c.With(&modeltest.Selecting{Rows: map[int][]int32{1: {0, 2, 7}}})
+	ch := modeltest.New(t, c, tensor.F64)
+	ch.Loss()
+	l, b := ch.S.Layers[2], ch.Batches[2]
+	left := l.Output(ch.X, b, ch.Saved[2])
+	rows, err := l.Sequences(ch.X, b, left)
+	expect.OK(t, err)
+	states := tensor.Of[float64](left)
+	for at := range ch.X.N() {
+		token := slices.Index([]int{0, 2, 7}, at)
+		for j := range c.Hidden {
+			want := 0.0
+			if token >= 0 {
+				want = states[token*c.Hidden+j]
+			}
+			if got := float64(rows[at/ch.X.T][at%ch.X.T*c.Hidden+j]); math.Abs(got-want) > 1e-6 {
+				t.Fatalf("state %d of token %d is %v, want %v", j, at, got, want)
+			}
 		}
 	}
 }

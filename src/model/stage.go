@@ -15,6 +15,7 @@ import (
 type Stage struct {
 	Config Config
 	Layers []*Layer
+	Watch  *Watch // of the next step; nil: none
 }
 
 // NewStage returns layers of the chain, ids ascending, with their initial

@@ -64,7 +64,8 @@ type Runner struct {
 	lossLayers         []int      // of the chain, once for each loss
 	losses             tensor.Mem // on the host: F64 by loss of this stage and microbatch
 	counts             []cost.Count
-	watched            []cost.Count // what watches of layers saw in this step
+	watched            []cost.Count // what the stage's Watch saw in this step
+	references         references
 	times              []timing
 	waits              []waiting    // of times
 	passing            bool         // the newest of times is a pass that is under way
@@ -135,6 +136,7 @@ func New(x *model.Exec, l layout.Layout, s *model.Stage, g Groups, o Options) (*
 		r.validation = plan.validation(mine)
 	}
 	r.lessons = plan.lessons()
+	r.references.memory.Device = x.Device
 	r.reduce = plan.reducer()
 	r.weights = plan.weightRounds()
 	norms := int64(0)

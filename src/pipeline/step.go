@@ -59,6 +59,7 @@ func (r *Runner) step(feed Feed) error {
 		}
 	}
 	r.times, r.waits, r.watched = r.times[:0], r.waits[:0], r.watched[:0]
+	defer r.references.end()
 	r.reduce.restart()
 	if err := r.lessons.restart(r); err != nil {
 		return err
@@ -143,7 +144,7 @@ func (r *Runner) forward(c *chunk, in schedule.Instr, feed Feed) error {
 		}
 	}
 	r.read(c, m)
-	if err := errors.Join(r.lessons.teach(r, c, m), r.watch(c, m)); err != nil {
+	if err := errors.Join(r.lessons.teach(r, c, m), r.watch(c, m, tokens, targets)); err != nil {
 		return err
 	}
 	return c.forget(r, m)
@@ -159,28 +160,6 @@ func (c *chunk) forget(r *Runner, m int) error {
 		return nil
 	}
 	return c.drop(r, m)
-}
-
-// watch lets those look that watch layers of a chunk, at the first of all microbatches.
-func (r *Runner) watch(c *chunk, m int) error {
-	if m > 0 || r.replicas.Rank() > 0 {
-		return nil
-	}
-	b := c.active[m]
-	for i, l := range c.layers {
-		if l.Watch == nil {
-			continue
-		}
-		seen, err := l.Watch(r.x, b.batches[i], c.inForward(b, i), c.input(r.x, b, i))
-		if err != nil {
-			return fmt.Errorf("layer %d (%s): watched: %w", l.ID, l.Name, err)
-		}
-		for _, count := range seen {
-			count.Layer, count.Microbatch = l.ID, m
-			r.watched = append(r.watched, count)
-		}
-	}
-	return nil
 }
 
 func (r *Runner) backward(c *chunk, in schedule.Instr) error {

@@ -4,12 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 
 	"dynmo/src/cost"
 	"dynmo/src/dynamic"
 	"dynmo/src/input"
 	"dynmo/src/model"
-	"dynmo/src/tensor"
 )
 
 const (
@@ -17,47 +17,63 @@ const (
 	// soon as one freezes the next has a history, and may freeze without waiting for a
 	// window of its own. An evaluation is a forward of the layer for one microbatch.
 	watched = 4
-	// compared is how many tokens of the microbatch are compared with each other: a layer
-	// of hidden size 1024 takes some 30 million multiplications then.
-	compared = 128
+	// samples is how many sequences are compared with each other, at least: Egeria's
+	// mini-batches. They are of as many microbatches as that takes.
+	samples = 8
 	// plasticityUnit is what counts of plasticity are in: the largest, 4, stays below 2^53.
 	plasticityUnit = 1e-15
 	// freezeState is the section of a layer's state with its freezing.
 	freezeState = "freeze"
+	// mostThawed is how often a window is halved at most: it is 2 then, whatever it was.
+	mostThawed = 10
 )
 
 // Names of the counts of an evaluation.
 const (
-	plasticityCount = "plasticity"            // in plasticityUnit
-	referenceCount  = "reference_nanoseconds" // that the evaluation took
+	plasticityCount = "plasticity"           // in plasticityUnit
+	referenceCount  = model.WatchNanoseconds // that the comparison of the last samples took
 )
 
 // plasticity freezes layers from the front once they have stopped changing (Egeria, Wang
-// et al. 2022). At times the weights of all blocks are copied in int8, as references. The
-// plasticity of a layer is the similarity-preserving loss between what leaves it and what
-// would leave it with its reference's weights, of the same microbatch: how far it has come
-// since the reference. The front-most layer that trains freezes, with all before it, when
-// the moving average of its plasticity has not fallen for a window of evaluations. The
-// last block and the head never do. When the learning rate has fallen by a factor since a
-// layer froze, all thaw.
+// et al. 2022). At times the weights of all layers are copied in int8: a second model, the
+// reference, which is given the same texts (see model.Watch). The plasticity of a layer is the
+// similarity-preserving loss between the states that leave it in both models: how far it and all
+// layers before it have come since the reference. The front-most layer that trains freezes, with
+// all before it, when the moving average of its plasticity has not fallen for a window of
+// evaluations. The last block and the head never do. When the learning rate has fallen by a
+// factor since a layer froze, all thaw, and the window of those that were frozen is halved.
 //
 // Decisions depend on counts, which every rank has, and on the state of layers, which
 // moves with them: they are the same wherever layers lie. Replica 0 evaluates its first
-// microbatch. Layers that cannot be evaluated freeze with the next that can.
+// microbatches. Layers whose forward cannot be done again freeze with the next that can; behind
+// them the reference goes on from the model's own states.
+//
+// Departs: the reference runs where its layers lie, between two forwards of a stage, not on
+// CPUs beside the GPUs; activations of frozen layers are not cached.
 type plasticity struct {
 	options
+
+	microbatches int // of a replica's step
 
 	known      bool
 	layers     []freezing // by layer of the chain
 	candidates []int      // layers that are evaluated, ascending
 	target     dynamic.Target
 	anew       bool // references are wanted after this step, whatever their time
+	seen       map[int]*compared
+}
+
+// compared is what is known of a layer in a step: rows of sequences, by microbatch.
+type compared struct {
+	live, reference [][][]float32
+	microbatches    int
 }
 
 // freezing is what is known of a layer.
 type freezing struct {
-	History []float64 `json:"history"`      // plasticity, the newest last
-	LR      float64   `json:"lr,omitempty"` // when it froze; 0: it trains
+	History []float64 `json:"history"`          // plasticity, the newest last
+	LR      float64   `json:"lr,omitempty"`     // when it froze; 0: it trains
+	Thawed  int       `json:"thawed,omitempty"` // how often it has: each time halves its window
 }
 
 // Before freezes or thaws layers, and lets the front-most be watched in a step in which
@@ -80,10 +96,10 @@ func (p *plasticity) Before(step int, t dynamic.Target) (dynamic.Change, error) 
 		}
 	}
 	if since := step - p.Start; since > 0 && since%p.Every == 0 && !p.anew {
-		for _, id := range p.front() {
-			if l := t.Stage.Layer(id); l != nil {
-				l.Watch = watch(l)
-			}
+		if front := p.front(); len(front) > 0 {
+			p.seen = make(map[int]*compared)
+			enough := (samples + t.Exec.B - 1) / t.Exec.B
+			t.Stage.Watch = &model.Watch{Layers: front, Microbatches: max(1, min(enough, p.microbatches)), Compare: p.compare}
 		}
 	}
 	return change, nil
@@ -155,6 +171,9 @@ func readFreezing(text []byte) (f freezing, err error) {
 			return f, fmt.Errorf("history[%d]: %v, want a number from 0 to 4", i, x)
 		}
 	}
+	if f.Thawed < 0 || f.Thawed > mostThawed {
+		return f, fmt.Errorf("thawed: %d, want a number from 0 to %d", f.Thawed, mostThawed)
+	}
 	if !(f.LR >= 0 && f.LR <= math.MaxFloat64) {
 		return f, fmt.Errorf("lr: %v, want a number >= 0", f.LR)
 	}
@@ -165,7 +184,7 @@ func readFreezing(text []byte) (f freezing, err error) {
 func (p *plasticity) keep() error {
 	for _, l := range p.target.Stage.Layers {
 		f := p.layers[l.ID]
-		if _, ok := l.State(freezeState); !ok && f.LR == 0 && len(f.History) == 0 {
+		if _, ok := l.State(freezeState); !ok && f.LR == 0 && f.Thawed == 0 && len(f.History) == 0 {
 			continue
 		}
 		text, err := json.Marshal(f)
@@ -183,18 +202,22 @@ func (p *plasticity) decide(lr float64) dynamic.Change {
 	before := p.frozen()
 	for _, f := range p.layers {
 		if p.Thaw > 0 && f.LR >= p.Thaw*lr && f.LR > 0 {
-			clear(p.layers)
+			for i, f := range p.layers {
+				if p.layers[i] = (freezing{Thawed: f.Thawed}); f.LR > 0 {
+					p.layers[i].Thawed = min(f.Thawed+1, mostThawed)
+				}
+			}
 			p.anew = true
 			return dynamic.Change{Kind: "thaw", Structure: true, Detail: map[string]float64{"layers": float64(before)}}
 		}
 	}
 	for _, id := range p.front() {
-		if !p.stopped(p.layers[id].History) {
+		if !p.stopped(p.layers[id].History, p.windowOf(p.layers[id])) {
 			break
 		}
 		for i := range p.layers[:id+1] {
 			if p.layers[i].LR == 0 {
-				p.layers[i] = freezing{LR: lr}
+				p.layers[i] = freezing{LR: lr, Thawed: p.layers[i].Thawed}
 			}
 		}
 	}
@@ -214,29 +237,32 @@ func (p *plasticity) frozen() (n int) {
 	return n
 }
 
+// windowOf returns how many averages in a row must not fall.
+func (p *plasticity) windowOf(f freezing) int { return max(2, p.Window>>f.Thawed) }
+
 // stopped reports whether a layer's plasticity has stopped falling: the line through the
 // averages of the window (least squares) falls, from one evaluation to the next, by no
 // more than the tolerance's share of their mean.
-func (p *plasticity) stopped(history []float64) bool {
+func (p *plasticity) stopped(history []float64, window int) bool {
 	average := p.Averaged()
-	if len(history) < average+p.Window-1 {
+	if len(history) < average+window-1 {
 		return false
 	}
-	history = history[len(history)-(average+p.Window-1):]
-	middle, slope, spread, mean := float64(p.Window-1)/2, 0.0, 0.0, 0.0
-	for i := range p.Window {
+	history = history[len(history)-(average+window-1):]
+	middle, slope, spread, mean := float64(window-1)/2, 0.0, 0.0, 0.0
+	for i := range window {
 		sum := 0.0
 		for _, x := range history[i : i+average] {
 			sum += x
 		}
 		at := float64(i) - middle
-		slope, spread, mean = slope+at*sum/float64(average), spread+at*at, mean+sum/float64(average*p.Window)
+		slope, spread, mean = slope+at*sum/float64(average), spread+at*at, mean+sum/float64(average*window)
 	}
 	return slope/spread >= -p.Tolerance*mean
 }
 
-// After notes what was seen, and renews the references when it is time to. Those of frozen
-// layers are not needed.
+// After notes what was seen, and renews the references when it is time to: those of frozen
+// layers too, which feed the others.
 func (p *plasticity) After(step int, counts []cost.CountSum) error {
 	seen, _ := evaluated(counts)
 	for layer, x := range seen {
@@ -246,15 +272,15 @@ func (p *plasticity) After(step int, counts []cost.CountSum) error {
 	}
 	since := step - p.Start
 	due := p.anew && since >= 0 || since >= 0 && since%p.Reference == 0
-	p.anew = false
+	stage := p.target.Stage
+	p.anew, stage.Watch, p.seen = false, nil, nil
 	if due {
 		if err := p.target.Settle(); err != nil {
 			return fmt.Errorf("freeze: %w", err)
 		}
 	}
-	for _, l := range p.target.Stage.Layers {
-		l.Watch = nil
-		if due && l.Block >= 0 && p.layers[l.ID].LR == 0 {
+	for _, l := range stage.Layers {
+		if due && l.Referred() {
 			if err := l.Refer(p.target.Exec); err != nil {
 				return fmt.Errorf("freeze: reference of layer %d (%s): %w", l.ID, l.Name, err)
 			}
@@ -284,27 +310,22 @@ func evaluated(counts []cost.CountSum) (plasticities map[int]float64, seconds fl
 	return plasticities, seconds
 }
 
-// watch returns what evaluates a layer. An output that is not finite tells nothing. The
-// layer may have been pruned since Before, so that only the forward knows whether its
-// reference is of the weights that it has.
-func watch(l *model.Layer) model.Watch {
-	return func(x *model.Exec, b *model.Batch, s model.Saved, inp tensor.Mem) ([]cost.Count, error) {
-		if b.Tokens == 0 || !l.Refers() {
-			return nil, nil
-		}
-		clock := x.Device.Clock()
-		start := clock.Now()
-		live, reference, err := l.ReferenceRows(x, b, s, inp, compared)
-		if err != nil {
-			return nil, err
-		}
-		loss := dissimilarity(live, reference)
-		if math.IsNaN(loss) {
-			return nil, nil
-		}
-		return []cost.Count{
-			{Name: plasticityCount, Values: []int64{int64(math.Round(loss / plasticityUnit))}},
-			{Name: referenceCount, Values: []int64{int64(math.Round((clock.Now() - start) * 1e9))}},
-		}, nil
+// compare notes the states of a layer for a microbatch, and returns its plasticity once it knows
+// all microbatches. States that are not finite tell nothing.
+func (p *plasticity) compare(layer, microbatch int, live, reference [][]float32) []cost.Count {
+	of, n := p.seen[layer], p.target.Stage.Watch.Microbatches
+	if of == nil {
+		of = &compared{live: make([][][]float32, n), reference: make([][][]float32, n)}
+		p.seen[layer] = of
 	}
+	of.live[microbatch], of.reference[microbatch] = live, reference
+	if of.microbatches++; of.microbatches < n {
+		return nil
+	}
+	loss := dissimilarity(slices.Concat(of.live...), slices.Concat(of.reference...))
+	delete(p.seen, layer)
+	if math.IsNaN(loss) {
+		return nil
+	}
+	return []cost.Count{{Name: plasticityCount, Values: []int64{int64(math.Round(loss / plasticityUnit))}}}
 }

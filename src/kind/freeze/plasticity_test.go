@@ -6,21 +6,23 @@ import (
 	"testing"
 
 	"dynmo/src/cost"
+	"dynmo/src/dynamic"
+	"dynmo/src/model"
 	"dynmo/src/random"
 )
 
 // TestDissimilarity: rows that are alike in the same way differ in nothing, whatever their
 // scale; a case by hand: G_A = 1, G_B all 1, rows over √2.
 func TestDissimilarity(t *testing.T) {
-	apart, equal := [][]float64{{1, 0}, {0, 2}}, [][]float64{{3, 0}, {3, 0}}
+	apart, equal := [][]float32{{1, 0}, {0, 2}}, [][]float32{{3, 0}, {3, 0}}
 	half := math.Sqrt2 / 2
 	for _, c := range []struct {
 		name string
-		a, b [][]float64
+		a, b [][]float32
 		want float64
 	}{
-		{"none", nil, nil, 0}, {"itself", apart, apart, 0}, {"scaled", apart, [][]float64{{5, 0}, {0, 10}}, 0},
-		{"by hand", apart, equal, 2 * ((1-half)*(1-half) + half*half) / 4}, {"zeros", [][]float64{{0, 0}}, [][]float64{{1, 0}}, 1},
+		{"none", nil, nil, 0}, {"itself", apart, apart, 0}, {"scaled", apart, [][]float32{{5, 0}, {0, 10}}, 0},
+		{"by hand", apart, equal, 2 * ((1-half)*(1-half) + half*half) / 4}, {"zeros", [][]float32{{0, 0}}, [][]float32{{1, 0}}, 1},
 	} {
 		if got := dissimilarity(c.a, c.b); math.Abs(got-c.want) > 1e-15 {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
@@ -48,7 +50,7 @@ func TestStoppedFalling(t *testing.T) {
 		{"falls", []float64{4, 3, 2, 1}, false}, {"falls by less than the tolerance", []float64{1, 0.98, 0.96, 0.94}, true},
 		{"grows between references", []float64{1, 3, 1, 3}, true}, {"once fell", []float64{9, 5, 1, 1, 1, 1}, true}, {"nothing", make([]float64, 4), true},
 	} {
-		if got := few().stopped(c.history); got != c.want {
+		if got := few().stopped(c.history, 3); got != c.want {
 			t.Errorf("%s: %v", c.name, got)
 		}
 	}
@@ -76,10 +78,34 @@ func TestFrontFreezes(t *testing.T) {
 	if c := p.decide(0.25); c.Kind != "thaw" || c.Detail["layers"] != 4 || p.frozen() != 0 || !p.anew || p.layers[3].History != nil {
 		t.Errorf("%+v, %+v", c, p.layers)
 	}
+	if was, never := p.windowOf(p.layers[1]), p.windowOf(p.layers[4]); was != 2 || never != 3 {
+		t.Errorf("windows of %d where a layer has thawed and %d where none has, want 2 and 3", was, never)
+	}
 	p.Thaw = 0
 	p.layers[1] = freezing{LR: 1}
 	if c := p.decide(1e-9); c.Structure {
 		t.Errorf("thaws though it never should: %+v", c)
+	}
+}
+
+// TestCompare: the plasticity of a layer is known once all microbatches are, in whatever order,
+// and is that of their sequences together.
+func TestCompare(t *testing.T) {
+	p := few()
+	p.target, p.seen = dynamic.Target{Stage: &model.Stage{Watch: &model.Watch{Layers: []int{2}, Microbatches: 2}}}, make(map[int]*compared)
+	live, reference := [][][]float32{{{1, 0}}, {{0, 2}}}, [][][]float32{{{3, 0}}, {{3, 0}}}
+	if seen := p.compare(2, 1, live[1], reference[1]); seen != nil {
+		t.Errorf("%+v of one microbatch of two", seen)
+	}
+	seen := p.compare(2, 0, live[0], reference[0])
+	half := math.Sqrt2 / 2
+	if want := 2 * ((1-half)*(1-half) + half*half) / 4; len(seen) != 1 || math.Abs(float64(seen[0].Values[0])*plasticityUnit-want) > 1e-14 {
+		t.Errorf("%+v, want %v", seen, want)
+	}
+	nan := [][]float32{{float32(math.NaN()), 0}}
+	p.compare(2, 0, nan, nan)
+	if seen := p.compare(2, 1, live[1], nan); seen != nil {
+		t.Errorf("%+v of states that are no numbers", seen)
 	}
 }
 
@@ -104,7 +130,7 @@ func TestHostileFreezing(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		``: "", `{}x`: "", `[1]`: "", `{"history":[-1]}`: "history[0]: -1, want", `{"history":[5]}`: "want a number from 0 to 4",
-		`{"lr":-1}`: "lr: -1, want", `{"lr":1e999}`: "", `{"histroy":[1]}`: "histroy",
+		`{"lr":-1}`: "lr: -1, want", `{"lr":1e999}`: "", `{"thawed":-1}`: "thawed: -1, want", `{"histroy":[1]}`: "histroy",
 	} {
 		if f, err := readFreezing([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %+v, %v", text, f, err)

@@ -17,7 +17,7 @@ var Kind = dynamic.Registration{
 	New: func(c config.Config) dynamic.Kind {
 		f := config.Of[options](c)
 		if f.When == "plasticity" {
-			return &plasticity{options: f}
+			return &plasticity{options: f, microbatches: c.Parallel.Microbatches}
 		}
 		return atStep{Layers: f.Layers, Step: f.Step}
 	},

@@ -11,9 +11,9 @@ type options struct {
 	When      string  `toml:"when" default:"plasticity" oneof:"plasticity,step" doc:"what freezes layers: that the front-most has stopped changing (Egeria, Wang et al. 2022), or a step"`
 	Start     int     `toml:"start" default:"500" min:"0" when:"freeze.when=plasticity" unit:"steps" doc:"step of the first reference, behind the warm-up"`
 	Every     int     `toml:"every" default:"50" min:"1" when:"freeze.when=plasticity" unit:"steps" doc:"steps between evaluations of plasticity"`
-	Reference int     `toml:"reference" default:"50" min:"1" when:"freeze.when=plasticity" unit:"steps" doc:"steps between references, the int8 copies of the weights that layers are compared with; a multiple of freeze.every"`
+	Reference int     `toml:"reference" default:"50" min:"1" when:"freeze.when=plasticity" unit:"steps" doc:"steps between references, int8 copies of the weights of all layers: the model that layers are compared with; a multiple of freeze.every"`
 	Average   int     `toml:"average" default:"4" min:"1" max:"1000" when:"freeze.when=plasticity" doc:"evaluations that the moving average of plasticity is over; rounded up to whole times between references"`
-	Window    int     `toml:"window" default:"8" min:"2" max:"1000" when:"freeze.when=plasticity" doc:"averages in a row that must not fall before a layer freezes"`
+	Window    int     `toml:"window" default:"8" min:"2" max:"1000" when:"freeze.when=plasticity" doc:"averages in a row that must not fall before a layer freezes; half as many, at least 2, each time that the layer has thawed"`
 	Tolerance float64 `toml:"tolerance" default:"0.01" min:"0" below:"1" when:"freeze.when=plasticity" doc:"share of itself by which an average may fall from one evaluation to the next, as a line through the window has it, and counts as not falling"`
 	Thaw      float64 `toml:"thaw" default:"10" min:"0" max:"1e6" when:"freeze.when=plasticity" doc:"times by which the learning rate has fallen since a layer froze that thaw all; 0: never"`
 	Layers    int     `toml:"layers" default:"1" min:"1" when:"freeze.when=step" doc:"layers of the chain that freeze, from the embedding on"`

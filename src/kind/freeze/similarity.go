@@ -8,9 +8,8 @@ import "math"
 //	1/b² · ‖G_A/|G_A| - G_B/|G_B|‖²,  G_X = X·Xᵀ
 //
 // with every row of G divided by its norm; 0 for no rows, at most 4/b. Sums are in float64
-// and in one order. Rows are tokens: the microbatch of a pipeline has few sequences, whose
-// similarities would say little.
-func dissimilarity(a, b [][]float64) float64 {
+// and in one order. Rows are sequences, all states of one behind each other.
+func dissimilarity(a, b [][]float32) float64 {
 	if len(a) == 0 {
 		return 0
 	}
@@ -25,14 +24,14 @@ func dissimilarity(a, b [][]float64) float64 {
 }
 
 // gram returns the products of all pairs of rows, each row of them of norm 1, or 0.
-func gram(rows [][]float64) [][]float64 {
+func gram(rows [][]float32) [][]float64 {
 	g := make([][]float64, len(rows))
 	for i := range g {
 		g[i] = make([]float64, len(rows))
 		for j := range i + 1 {
 			sum := 0.0
 			for k, x := range rows[i] {
-				sum += x * rows[j][k]
+				sum += float64(x) * float64(rows[j][k])
 			}
 			g[i][j], g[j][i] = sum, sum
 		}

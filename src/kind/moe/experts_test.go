@@ -177,7 +177,7 @@ func TestReferenceOfExperts(t *testing.T) {
 	turn()
 	ch.Loss()
 	saved, ends := bytes.Clone(tensor.Of[byte](ch.Saved[1].Kept)), slices.Clone(ch.Work[1].(*dispatch).ends)
-	_, _, err := l.ReferenceRows(ch.X, ch.Batches[1], ch.Saved[1], ch.Input(1), 5)
+	_, err := l.ReferenceForward(ch.X, ch.Batches[1], &model.Heap{Device: ch.X.Device}, ch.Input(1), ch.Tokens, ch.Targets)
 	expect.OK(t, err)
 	if now := ch.Work[1].(*dispatch).ends; !slices.Equal(now, ends) || !bytes.Equal(tensor.Of[byte](ch.Saved[1].Kept), saved) {
 		t.Errorf("experts' rows end at %v, and after the comparison at %v; or what is saved has changed", ends, now)
