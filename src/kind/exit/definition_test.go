@@ -133,8 +133,8 @@ func weightedIsCALM(t *testing.T, agree bool) {
 // TestStage2: from its step on only classifiers are trained, whatever rank their layers are on.
 func TestStage2(t *testing.T) {
 	ch := newChain(t, exiting(classifier, 0.5), tensor.F32)
-	s := stage2{step: 7}
-	for step, trained := range []int{6: -1, 7: 4} {
+	s := &stage2{step: 7}
+	for step, trained := range []int{6: -1, 7: 4, 8: 4} {
 		change, err := s.Before(step, dynamic.Target{Stage: ch.S})
 		if err != nil || change.Structure != (step == 7) {
 			t.Errorf("step %d: %+v, %v", step, change, err)
@@ -167,7 +167,7 @@ func TestSecondStageKeepsTokens(t *testing.T) {
 	if first.left != ch.X.N() {
 		t.Errorf("%d tokens leave before the second stage, want all", first.left)
 	}
-	_, err := stage2{}.Before(0, dynamic.Target{Stage: ch.S})
+	_, err := (&stage2{}).Before(0, dynamic.Target{Stage: ch.S})
 	expect.OK(t, err)
 	ch.Gradients()
 	if first.left != 0 || len(first.rows) != ch.X.N() {

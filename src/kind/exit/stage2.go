@@ -14,17 +14,19 @@ import (
 // no layer has a backward for inputs any more. Labels that are the last layer's come straight from its stage.
 type stage2 struct {
 	dynamic.Unmeasured
-	step int
+	step  int
+	begun bool // in this process
 }
 
-// Before freezes what is on this rank.
-func (s stage2) Before(step int, t dynamic.Target) (dynamic.Change, error) {
-	if step != s.step {
+// Before freezes what is on this rank: in the stage's first step, or where a run is resumed in it.
+func (s *stage2) Before(step int, t dynamic.Target) (dynamic.Change, error) {
+	if step < s.step || s.begun {
 		return dynamic.Change{}, nil
 	}
 	if err := t.Settle(); err != nil {
 		return dynamic.Change{}, fmt.Errorf("exit: %w", err)
 	}
+	s.begun = true
 	for _, l := range t.Stage.Layers {
 		l.Freeze(func(p *model.Param) bool { return !strings.HasPrefix(p.Name, classifier) })
 	}

@@ -13,7 +13,7 @@ import (
 func newKind(c config.Config) dynamic.Kind {
 	e := config.Of[options](c)
 	if e.Stage2 > 0 {
-		return stage2{step: e.Stage2}
+		return &stage2{step: e.Stage2}
 	}
 	if e.Share == 0 {
 		return dynamic.Nothing{}
