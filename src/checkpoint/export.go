@@ -45,7 +45,11 @@ func (w *Weights) WriteHuggingFace(dir string, d DType, more map[string][]byte) 
 	}
 	extras := w.extras(d)
 	if w.Config.Model.Beyond() != "" {
-		files[namesFile] = w.names(extras)
+		beside, err := w.beside(extras)
+		if err != nil {
+			return err
+		}
+		maps.Copy(files, beside)
 	}
 	return replace.Directory(dir, func(dir string) error {
 		if len(extras) > 0 {
@@ -74,7 +78,8 @@ func (w *Weights) WriteHuggingFace(dir string, d DType, more map[string][]byte) 
 func staleBeside(files map[string][]byte) func(name string) bool {
 	tokenizer := slices.ContainsFunc(slices.Collect(maps.Keys(files)), data.IsTokenizerFile)
 	return func(name string) bool {
-		return name == modelFile || name == indexFile || name == extrasFile || name == namesFile || shardPattern.MatchString(name) || tokenizer && data.IsTokenizerFile(name)
+		own := []string{modelFile, indexFile, extrasFile, namesFile, kindsFile, referenceFile}
+		return slices.Contains(own, name) || shardPattern.MatchString(name) || tokenizer && data.IsTokenizerFile(name)
 	}
 }
 

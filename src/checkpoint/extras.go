@@ -1,6 +1,8 @@
 package checkpoint
 
 import (
+	_ "embed"
+	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -11,9 +13,24 @@ import (
 // Files beside a model of Hugging Face's: the tensors that no other program knows, under dynmo's
 // names, and what they are called and are for.
 const (
-	extrasFile = "dynmo.safetensors"
-	namesFile  = "DYNMO.md"
+	extrasFile    = "dynmo.safetensors"
+	namesFile     = "DYNMO.md"
+	kindsFile     = "dynmo.json" // settings of the kinds of dynamism, and thresholds of exits
+	referenceFile = "dynmo_reference.py"
 )
+
+//go:embed dynmo_reference.py
+var reference []byte
+
+// beside returns the files of what other programs do not know but its tensors.
+func (w *Weights) beside(list []piece) (map[string][]byte, error) {
+	kinds := map[string]any{"thresholds": w.Thresholds}
+	for _, e := range w.Config.Model.Others() {
+		kinds[e.Name()] = e
+	}
+	text, err := json.MarshalIndent(kinds, "", "  ")
+	return map[string][]byte{namesFile: w.names(list), kindsFile: append(text, '\n'), referenceFile: reference}, err
+}
 
 // Base returns an error unless other programs know a model by the same weights with fewer layers:
 // unless the layers have every tensor that files of other programs have.
@@ -55,5 +72,6 @@ func (w *Weights) names(list []piece) []byte {
 	for _, t := range list {
 		fmt.Fprintf(&b, "| %s | %v |\n", t.Name, t.Shape)
 	}
+	fmt.Fprintf(&b, "\n%s has the settings of what changed the model. %s is the model in plain PyTorch, but for attention in buckets, experts and scaled rotations.\n", kindsFile, referenceFile)
 	return []byte(b.String())
 }

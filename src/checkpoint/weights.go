@@ -19,6 +19,8 @@ type Weights struct {
 	// Face's directories; empty if they are not known.
 	Tokenizer map[string][]byte
 	Differs   string // what other programs compute otherwise; "" if nothing
+	// Thresholds are of the exits, above which tokens leave; none of a model without.
+	Thresholds []float64
 
 	rows   func(dst []byte, p model.Weight, lo, hi int64) ([]byte, error) // appends values of rows [lo, hi), of the weight's type
 	types  map[string]DType                                               // by name; those that are not there are float32

@@ -356,10 +356,6 @@ func (k *Calls) CrossEntropy(s device.Stream, loss, out, before, logits, targets
 	k.run(s, CrossEntropy, Dims{N: n, V: v}, loss, out, before, logits, targets)
 }
 
-func (k *Calls) Likeliest(s device.Stream, out, logits tensor.Mem, n, v int) {
-	k.run(s, Likeliest, Dims{N: n, V: v}, out, logits)
-}
-
 func (k *Calls) GatherRows(s device.Stream, out, inp, rows, factor tensor.Mem, n, c int) {
 	k.run(s, GatherRows, Dims{N: n, C: c}, out, inp, rows, factor)
 }

@@ -114,3 +114,7 @@ func First(capacity float64, tokens int) int {
 	share := math.FMA(capacity, float64(tokens), -1e-9) // 0.1·30 is not quite 3; a GPU rounds once too
 	return min(tokens, max(1, int(math.Ceil(share))))
 }
+
+func (k *Calls) Likeliest(s device.Stream, out, logits tensor.Mem, n, v int) {
+	k.run(s, Likeliest, Dims{N: n, V: v}, out, logits)
+}

@@ -204,10 +204,10 @@ func (l *Layer) Reading(x *Exec, b *Batch, s Saved, i int) tensor.Mem {
 	return l.Parts[at.part].Reading(x, b.OfPart(at.part), l.savedOf(at.part, x, b, s), at.index)
 }
 
-// Likeliest returns what the layer's Teacher says of a batch, after a forward.
+// Likeliest returns what the last part, a teacher, says of a batch, after a forward.
 func (l *Layer) Likeliest(x *Exec, b *Batch, s Saved) tensor.Mem {
 	last := len(l.Parts) - 1
-	return l.Parts[last].(Teacher).Likeliest(x, b.OfPart(last), l.savedOf(last, x, b, s))
+	return l.Parts[last].(teacher).Likeliest(x, b.OfPart(last), l.savedOf(last, x, b, s))
 }
 
 // tuned returns the numbers of the layer's parts that are set between steps.

@@ -81,12 +81,15 @@ func RegisterShaper(shaper func(config.Config, *Config)) { shapers = append(shap
 // settings do, with + between them; "" if there are none.
 func (c Config) Beyond() string {
 	var names []string
-	for _, e := range c.Kinds.list() {
-		if e.Beyond() {
-			names = append(names, e.Name())
-		}
+	for _, e := range c.Others() {
+		names = append(names, e.Name())
 	}
 	return strings.Join(names, "+")
+}
+
+// Others returns these kinds.
+func (c Config) Others() []Extension {
+	return slices.DeleteFunc(slices.Clone(c.Kinds.list()), func(e Extension) bool { return !e.Beyond() })
 }
 
 // Base returns the model as its family and the other kinds have it.

@@ -40,8 +40,8 @@ type Part interface {
 	Reading(x *Exec, b *Batch, saved tensor.Mem, i int) tensor.Mem
 }
 
-// Teacher is the part at the end of a chain whose layers learn from it.
-type Teacher interface {
+// teacher is the part at the end of a chain whose layers learn from it.
+type teacher interface {
 	Part
 	// Likeliest returns, after a forward, the column of each token's largest logit, I32 (tokens).
 	Likeliest(x *Exec, b *Batch, saved tensor.Mem) tensor.Mem

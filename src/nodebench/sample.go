@@ -55,7 +55,7 @@ func Sample(k kernel.Backend, dev device.Device, name string, c model.Config, st
 	if err != nil {
 		return nil, fmt.Errorf("sample: %w", err)
 	}
-	s := m.NewSession(c.Sequence)
+	s := m.NewSession(c.Sequence, nil)
 	span := func() []float32 { return tensor.Of[float32](b.alloc(4 * int64(streamed))) } // of huge pages, as the weights
 	from, to := span(), span()
 	if b.err != nil {
@@ -140,7 +140,7 @@ func (b *bench) sampler(c model.Config, threads int) (m *sample.Model, wrong int
 	if err != nil {
 		return nil, 0, err
 	}
-	s, got := m.NewSession(sampledTokens), 0.0
+	s, got := m.NewSession(sampledTokens, nil), 0.0
 	for i, token := range text[:sampledTokens] {
 		got += surprise(s.Feed(token), int(text[i+1]))
 	}

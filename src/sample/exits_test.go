@@ -35,11 +35,7 @@ func TestLeavingBesideDepths(t *testing.T) {
 	for first := range tokens {
 		text := append(slices.Clone(tokens[first:]), tokens[:first]...)
 		m := r.sampler(t, 2, nil)
-		session := func() *Session {
-			s := m.NewSession(len(text))
-			s.leaving = &Leaving{Thresholds: []float64{0.5, 0.5, 0.5}}
-			return s
-		}
+		session := func() *Session { return m.NewSession(len(text), &Leaving{Thresholds: []float64{0.5, 0.5, 0.5}}) }
 		s := session()
 		for i, token := range text {
 			got := logSoftmax(s.Feed(token))
@@ -70,8 +66,7 @@ func TestLeavingIsTheTrainers(t *testing.T) {
 				for n := 1; n <= len(tokens); n += 4 {
 					targets := slices.Repeat([]int32{target}, n)
 					want, got := r.lossOf(t, tokens[:n], targets), 0.0
-					s := m.NewSession(n)
-					s.leaving = &Leaving{Thresholds: []float64{limit, limit}}
+					s := m.NewSession(n, &Leaving{Thresholds: []float64{limit, limit}})
 					var last []float64
 					for _, token := range tokens[:n] {
 						last = logSoftmax(s.Feed(token))
@@ -119,7 +114,7 @@ func TestLeavingByThresholds(t *testing.T) {
 	if !slices.Equal(forced, early) || whole.Blocks != 25*4 || slices.Equal(whole.Best, early) {
 		t.Errorf("forced %v by %v, found %v", forced, early, whole.Best)
 	}
-	s := m.NewSession(12)
+	s := m.NewSession(12, nil)
 	s.leaving, s.prompt, s.added = &Leaving{Thresholds: []float64{0.5, 2}, Decay: 4}, 3, 10
 	for token, want := range map[int]float64{0: 0.55, 3: 0.55, 8: 0.45 + 0.1*math.Exp(-2)} {
 		if got := s.threshold(0, token); math.Abs(got-want) > 1e-12 {

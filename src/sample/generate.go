@@ -25,8 +25,8 @@ type Trace struct {
 // positions, the model goes on from the last half of them; slide is called the first time.
 // Errors: yield's, ctx's cause, or logits that are not finite.
 func (m *Model) Generate(ctx context.Context, g Generation, yield func(token int32) error, slide func()) error {
-	s, chooser, greedy := m.NewSession(len(g.Prompt)+g.Tokens), g.Choice.New(), Choice{TopP: 1}.New()
-	s.leaving, s.prompt, s.added = g.Leaving, len(g.Prompt), g.Tokens
+	s, chooser, greedy := m.NewSession(len(g.Prompt)+g.Tokens, g.Leaving), g.Choice.New(), Choice{TopP: 1}.New()
+	s.prompt, s.added = len(g.Prompt), g.Tokens
 	text := append([]int32(nil), g.Prompt...)
 	slid := false
 	fed := 0 // tokens of text that the session was fed

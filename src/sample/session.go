@@ -46,12 +46,12 @@ type kept struct {
 }
 
 // NewSession returns a session of no tokens, with room for so many, at most the model's
-// sequence.
-func (m *Model) NewSession(positions int) *Session {
+// sequence, whose tokens leave as leaving says; nil: none leaves.
+func (m *Model) NewSession(positions int, leaving *Leaving) *Session {
 	c := m.Config
 	positions = min(positions, c.Sequence)
 	size, _ := m.headed()
-	s := &Session{m: m, positions: positions, kept: make([]kept, c.Blocks), logits: make([]float32, c.Vocab), left: make([]float32, c.Vocab)}
+	s := &Session{m: m, positions: positions, leaving: leaving, kept: make([]kept, c.Blocks), logits: make([]float32, c.Vocab), left: make([]float32, c.Vocab)}
 	for i := range s.kept {
 		s.kept[i] = kept{keys: make([]float32, positions*c.Keyed()*size), values: make([]float32, positions*c.Keyed()*size)}
 		if m.hashing != nil {

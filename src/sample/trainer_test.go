@@ -191,7 +191,7 @@ func TestLogitsAreTheTrainers(t *testing.T) {
 				if part < 0 {
 					part, k = -part, r.x.Backend
 				}
-				s := r.sampler(t, 2, k).NewSession(len(tokens))
+				s := r.sampler(t, 2, k).NewSession(len(tokens), nil)
 				for lo := 0; lo < len(tokens); lo += part {
 					hi := min(lo+part, len(tokens))
 					same(t, "logits", logSoftmax(s.Feed(tokens[lo:hi]...)), want[hi-1])

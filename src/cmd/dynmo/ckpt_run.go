@@ -136,7 +136,6 @@ type origin struct {
 	vocabulary *data.Vocabulary  // nil if it is not known
 	what       string            // a run's model, to tell; else ""
 	unknown    error             // why the vocabulary of a run's model is not
-	thresholds []float64         // of a run's exits
 }
 
 // openOrigin opens what FROM names: a run's checkpoint, or a weights file.
@@ -184,11 +183,11 @@ func openRun(c *cobra.Command, dir string, step int) (origin, error) {
 	}
 	o := origin{weights: w, what: fmt.Sprintf("the model of %s after %d steps", one.Dir, one.Step)}
 	w.Differs = differs(settings)
-	if o.thresholds, err = one.Thresholds(); err != nil {
+	if w.Thresholds, err = one.Thresholds(); err != nil {
 		return origin{}, err
 	}
-	if len(o.thresholds) > 0 {
-		w.Differs += fmt.Sprintf("; thresholds of exits are %v", o.thresholds)
+	if len(w.Thresholds) > 0 {
+		w.Differs += fmt.Sprintf("; thresholds of exits are %v", w.Thresholds)
 	}
 	if err := o.ofRun(one.Dir, settings); err != nil {
 		return origin{}, err

@@ -210,11 +210,11 @@ func (s *sampling) leaving(c *cobra.Command, path string, o origin) (*sample.Lea
 		return nil, nil
 	}
 	if c.Flags().Changed("exit-threshold") {
-		for i := range o.thresholds {
-			o.thresholds[i] = s.threshold
+		for i := range o.weights.Thresholds {
+			o.weights.Thresholds[i] = s.threshold
 		}
 	}
-	return &sample.Leaving{Thresholds: o.thresholds, Decay: s.decay}, nil
+	return &sample.Leaving{Thresholds: o.weights.Thresholds, Decay: s.decay}, nil
 }
 
 // fastKernels returns the kernels over a BLAS, nil where this binary has none.
