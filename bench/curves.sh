@@ -2,7 +2,7 @@
 # Validation losses of the four small jobs whose model changes while it trains, beside the
 # same model without the change: after as many steps, and after as much time in steps, the
 # dense one's loss on a straight line between two measurements. One rank, one after the
-# other. Needs bin/dynmo (./build.sh build), or another as BIN.
+# other; time is the CPU time of its thread, so that other programs do not change it. Needs bin/dynmo (./build.sh build), or another as BIN.
 #
 #   bench/curves.sh >results/curves.txt
 set -euo pipefail
@@ -27,14 +27,14 @@ losses() {
 printf 'command: bench/curves.sh\n'
 for job in freezing sparse-attention early-exit mod; do
 	for kind in own none; do
-		set -- --set parallel.stages=1 --set balance.kind=uniform --set data.validation=0.05 --set train.validate_every=50 --set checkpoint.every=never
+		set -- --set parallel.stages=1 --set run.clock=virtual --set balance.kind=uniform --set data.validation=0.05 --set train.validate_every=50 --set checkpoint.every=never
 		[ "$kind" = own ] || set -- "$@" --set dynamic.kind=none
 		"${BIN:-bin/dynmo}" train "jobs/$job.toml" "$@" --run-dir "$dir/$job-$kind" >&2
 		losses "$dir/$job-$kind" >"$dir/$job-$kind.txt"
 	done
 	if [ "$job" = freezing ]; then
 		sed -n 's/^  "\(revision\|go\|platform\|cpu\|cores\|kernels\|corpus\|date\)": "\{0,1\}\([^",]*\).*/\1: \2/p' "$dir/$job-own/provenance.json"
-		printf 'note: losses of the validation data, 5 %% of the corpus; seconds of clock=wall\n'
+		printf 'note: losses of the validation data, 5 %% of the corpus; seconds of clock=virtual\n'
 	fi
 	printf '\njobs/%s.toml\n%6s %10s %10s %10s %15s\n' "$job" steps seconds loss dense 'dense, as long'
 	awk '
