@@ -72,6 +72,6 @@ func (w *Weights) names(list []piece) []byte {
 	for _, t := range list {
 		fmt.Fprintf(&b, "| %s | %v |\n", t.Name, t.Shape)
 	}
-	fmt.Fprintf(&b, "\n%s has the settings of what changed the model. %s is the model in plain PyTorch, but for attention in buckets, experts and scaled rotations.\n", kindsFile, referenceFile)
+	fmt.Fprintf(&b, "\n%s has the settings of what changed the model. %s is the model in plain PyTorch; it says which models it knows.\n", kindsFile, referenceFile)
 	return []byte(b.String())
 }
