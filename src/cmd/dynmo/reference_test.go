@@ -102,7 +102,8 @@ func TestReferenceGivesOurLogits(t *testing.T) {
 					expect.OK(t, json.Unmarshal(lines.Bytes(), &got))
 					for j, x := range s.Feed(token) {
 						if math.Abs(float64(x)-got.Logits[j]) > 1e-4*(1+math.Abs(got.Logits[j])) {
-							t.Errorf("thresholds %v, token %d: logit %d is %v, the reference's %v %s", thresholds, i, j, x, got.Logits[j], lines.Bytes()[:14]); break
+							t.Errorf("thresholds %v, token %d: logit %d is %v, the reference's %v %s", thresholds, i, j, x, got.Logits[j], lines.Bytes()[:14])
+							break
 						}
 					}
 				}

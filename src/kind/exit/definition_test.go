@@ -116,14 +116,7 @@ func weightedIsCALM(t *testing.T, agree bool) {
 			t.Fatalf("step %d: loss %v, plainly %v", step, got, loss.X)
 		}
 		modeltest.EqualGradients(t, ch, p, p.Derivatives(p.Add(loss, classifiers)))
-		for _, l := range ch.S.Layers {
-			for _, q := range l.Params() {
-				w, g := tensor.Of[float64](q.W), tensor.Of[float64](q.G)
-				for i := range w {
-					w[i] -= 0.05 * g[i]
-				}
-			}
-		}
+		ch.Descend(0.05)
 	}
 	if all := float64(20 * 2 * ch.X.N()); labelled == 0 || labelled == all {
 		t.Errorf("%v of %v labels are 1", labelled, all)

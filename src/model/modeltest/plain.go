@@ -76,13 +76,17 @@ func (t *tape) Derivatives(of Scalar) []float64 {
 // Face's modelling code has it.
 type Plain struct {
 	tape
-	Config  model.Config
-	weights map[string][]Scalar // by Param.Weight
+	Config    model.Config
+	weights   map[string][]Scalar // by Param.Weight
+	positions []int               // of the tokens that are in a block
 	// FeedForward is the MLP of a block whose parameters begin with a text; nil: it is gated.
 	FeedForward func(at string, x []Scalar) []Scalar
 	// Attend is what the heads of a block attend to, of one sequence whose normed states are x;
 	// nil: all keys.
 	Attend func(at string, x [][]Scalar) [][]Scalar
+	// Block is what becomes of the states of a sequence at a block, which through takes some of
+	// through, whose positions ascend; nil: all go through.
+	Block func(block int, x [][]Scalar, through func(some [][]Scalar, positions []int) [][]Scalar) [][]Scalar
 	// Behind is given the states behind each block of a sequence; nil: nothing is.
 	Behind func(block int, x [][]Scalar)
 }
@@ -171,10 +175,10 @@ func (p *Plain) attend(qkv [][]Scalar) [][]Scalar {
 	for t := range qkv {
 		for h := range p.Config.Heads {
 			at := h / group * d
-			q := p.Turned(qkv[t][h*d:][:d], t)
+			q := p.Turned(qkv[t][h*d:][:d], p.positions[t])
 			var scores []Scalar
 			for s := range t + 1 {
-				k := p.Turned(qkv[s][keys+at:][:d], s)
+				k := p.Turned(qkv[s][keys+at:][:d], p.positions[s])
 				score := p.Dot(q, k)
 				scores = append(scores, p.Map(score, score.X/math.Sqrt(float64(d)), 1/math.Sqrt(float64(d))))
 			}
@@ -226,13 +230,9 @@ func (p *Plain) Gated(at string, x []Scalar) []Scalar {
 	return p.Product(at+"down.weight", active)
 }
 
-// Forward returns the logits of every token of a sequence.
-func (p *Plain) Forward(tokens []int32) (logits [][]Scalar) {
-	table := p.Rows(model.TokenWeight, p.Config.Hidden)
-	x := make([][]Scalar, len(tokens))
-	for t, token := range tokens {
-		x[t] = table[token]
-	}
+// block is what a block makes of states.
+func (p *Plain) block(at string, states [][]Scalar) [][]Scalar {
+	x := slices.Clone(states)
 	add := func(t int, y []Scalar) {
 		sum := make([]Scalar, len(y))
 		for i := range y {
@@ -240,17 +240,39 @@ func (p *Plain) Forward(tokens []int32) (logits [][]Scalar) {
 		}
 		x[t] = sum
 	}
+	normed := make([][]Scalar, len(x))
+	for t := range x {
+		normed[t] = p.Norm(at+"norm1.weight", x[t])
+	}
+	for t, y := range p.attention(at, normed) {
+		add(t, p.Product(at+"proj.weight", y))
+	}
+	for t := range x {
+		add(t, p.feedForward(at, p.Norm(at+"norm2.weight", x[t])))
+	}
+	return x
+}
+
+// Forward returns the logits of every token of a sequence.
+func (p *Plain) Forward(tokens []int32) (logits [][]Scalar) {
+	table := p.Rows(model.TokenWeight, p.Config.Hidden)
+	x := make([][]Scalar, len(tokens))
+	for t, token := range tokens {
+		x[t] = table[token]
+	}
+	all := make([]int, len(tokens))
+	for t := range all {
+		all[t] = t
+	}
 	for b := range p.Config.Blocks {
-		at := model.InBlock(b).Layer + "/"
-		normed := make([][]Scalar, len(x))
-		for t := range x {
-			normed[t] = p.Norm(at+"norm1.weight", x[t])
+		through := func(some [][]Scalar, positions []int) [][]Scalar {
+			p.positions = positions
+			return p.block(model.InBlock(b).Layer+"/", some)
 		}
-		for t, y := range p.attention(at, normed) {
-			add(t, p.Product(at+"proj.weight", y))
-		}
-		for t := range x {
-			add(t, p.feedForward(at, p.Norm(at+"norm2.weight", x[t])))
+		if p.Block != nil {
+			x = p.Block(b, x, through)
+		} else {
+			x = through(x, all)
 		}
 		if p.Behind != nil {
 			p.Behind(b, x)
@@ -296,6 +318,18 @@ func PlainOf(ch *Chain, change func(p *Plain)) (*Plain, [][]Scalar) {
 		logits = append(logits, p.Forward(sequence)...)
 	}
 	return p, logits
+}
+
+// Descend takes a step of gradient descent on the chain's weights.
+func (c *Chain) Descend(rate float64) {
+	for _, l := range c.S.Layers {
+		for _, q := range l.Params() {
+			w, g := tensor.Of[float64](q.W), tensor.Of[float64](q.G)
+			for i := range w {
+				w[i] -= rate * g[i]
+			}
+		}
+	}
 }
 
 func EqualGradients(t *testing.T, ch *Chain, p *Plain, want []float64) {
