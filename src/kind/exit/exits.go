@@ -120,7 +120,7 @@ func (e Exits) weightOf(c model.Config, depth int) float64 {
 // is generated, and later tokens do not attend to them in later blocks without Propagate.
 //
 // A token's label is 1 if the exit's likeliest token is the last layer's (Agree; models.py,
-// lines 286 to 291), whose stage tells it before the backward, or else if it is the target. For
+// loss_fn_meta_cls), whose stage tells it before the backward, or else if it is the target. For
 // the former all tokens must reach the last layer: where losses are weighted, and in the second
 // stage (see stage2), in which no token leaves either.
 //
