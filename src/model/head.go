@@ -147,7 +147,7 @@ func (h *head) Forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 		x.Stream.Copy(s.normed, before.normed)
 	}
 	x.Backend.MatmulForward(x.Stream, s.logits, s.normed, h.token.W, tensor.Mem{}, n, h.hidden, h.rows)
-	if h.teaches {
+	if h.teaches && !x.Validates {
 		x.Backend.Likeliest(x.Stream, s.likeliest, s.logits, n, h.rows)
 	}
 	if h.last {

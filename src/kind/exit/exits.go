@@ -292,7 +292,7 @@ func (e *exit) finish(x *model.Exec, s exitSaved, inp tensor.Mem, d *departure) 
 	})
 	e.project(x, n, s, s.picked)
 	x.Stream.Copy(s.targets, tensor.From(d.targets()))
-	if e.agrees() {
+	if e.agrees() && !x.Validates {
 		x.Backend.Likeliest(x.Stream, s.found, s.logits, n, e.vocab)
 		x.Stream.Copy(tensor.From(d.likeliest[:n]), s.found)
 	}

@@ -59,10 +59,14 @@ func check(c config.Config, rule config.Rule) {
 	rule(atStep && f.Layers > c.Layers(), fmt.Sprintf("freeze.layers to be at most the %d layers", c.Layers()), "freeze.layers")
 }
 
-// remarks says where freezing has no effect.
+// remarks says where freezing has no effect, or compares few samples.
 func remarks(c config.Config) []string {
-	if f := config.Of[options](c); f.When == "step" && f.Step >= c.Train.Steps {
+	f, sequences := config.Of[options](c), c.Parallel.Microbatches*c.Parallel.MicrobatchSize
+	switch {
+	case f.When == "step" && f.Step >= c.Train.Steps:
 		return []string{fmt.Sprintf("freeze in dynamic.kind has no effect: freeze.step = %d is not below train.steps = %d", f.Step, c.Train.Steps)}
+	case f.When == "plasticity" && sequences < samples:
+		return []string{fmt.Sprintf("freeze compares layers by the %d sequences that a replica has in a step, fewer than %d", sequences, samples)}
 	}
 	return nil
 }
