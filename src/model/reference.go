@@ -9,7 +9,7 @@ import (
 	"dynmo/src/tensor"
 )
 
-// WatchNanoseconds counts what the comparison of a layer took (see Watch).
+// WatchNanoseconds counts what the second model's forwards of a layer, and comparisons, took (see Watch).
 const WatchNanoseconds = "reference_nanoseconds"
 
 // referenceSection is a copy of a layer's weights in int8, which is compared with them

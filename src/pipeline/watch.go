@@ -57,20 +57,17 @@ func (r *Runner) watch(c *chunk, m int, tokens, targets []int32) error {
 		if state, err = l.ReferenceForward(r.x, batch, &memory, state, tokens, targets); err != nil {
 			return fmt.Errorf("layer %d (%s): reference: %w", l.ID, l.Name, err)
 		}
-		if !slices.Contains(w.Layers, l.ID) {
-			continue
-		}
-		var rows [2][][]float32
-		for k, from := range []tensor.Mem{live, state} {
-			if rows[k], err = l.Sequences(r.x, batch, from); err != nil {
-				return fmt.Errorf("layer %d (%s): reference: %w", l.ID, l.Name, err)
+		var seen []cost.Count
+		if slices.Contains(w.Layers, l.ID) {
+			var rows [2][][]float32
+			for k, from := range []tensor.Mem{live, state} {
+				if rows[k], err = l.Sequences(r.x, batch, from); err != nil {
+					return fmt.Errorf("layer %d (%s): reference: %w", l.ID, l.Name, err)
+				}
 			}
+			seen = w.Compare(l.ID, m, rows[0], rows[1])
 		}
-		seen := w.Compare(l.ID, m, rows[0], rows[1])
-		if len(seen) > 0 {
-			seen = append(seen, cost.Count{Name: model.WatchNanoseconds, Values: []int64{int64((clock.Now() - began) * 1e9)}})
-		}
-		for _, count := range seen {
+		for _, count := range append(seen, cost.Count{Name: model.WatchNanoseconds, Values: []int64{int64((clock.Now() - began) * 1e9)}}) {
 			count.Layer, count.Microbatch = l.ID, m
 			r.watched = append(r.watched, count)
 		}

@@ -31,7 +31,7 @@ const (
 // Names of the counts of an evaluation.
 const (
 	plasticityCount = "plasticity"           // in plasticityUnit
-	referenceCount  = model.WatchNanoseconds // that the comparison of the last samples took
+	referenceCount  = model.WatchNanoseconds // that the second model's forwards and the comparisons took
 )
 
 // plasticity freezes layers from the front once they have stopped changing (Egeria, Wang

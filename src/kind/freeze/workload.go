@@ -21,8 +21,8 @@ type workload struct {
 // frozenFrom is how many blocks are frozen from a step on.
 type frozenFrom struct{ step, blocks int }
 
-// recordedFreezes are the runs of results/freeze-times.txt, recordedSteps long with
-// recordedBlocks blocks, seeds 1 to 8. The learning rate fell to a tenth; at a third all
+// recordedFreezes are the runs of the second table of results/freeze-times.txt, recordedSteps long
+// with recordedBlocks blocks, seeds 1 to 8. The learning rate fell to a tenth; at a third all
 // thawed.
 var recordedFreezes = [][]frozenFrom{
 	{{151, 1}, {161, 2}, {171, 4}, {211, 5}, {240, 0}},
