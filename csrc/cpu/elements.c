@@ -50,6 +50,67 @@ void dynmo_cpu_add_rounded(const dynmo_cpu *k, float *out, const float *a, const
 	dynmo_parallel(k->team, n, GRAIN, add_bfloat16, &(struct rounding){.k = k, .sums = out, .x = a, .b = b});
 }
 
+struct fixed {
+	const dynmo_cpu *k;
+	int64_t *sum;
+	const int64_t *other;
+	const float *x;
+	float *out;
+	uint32_t *most; /* of all ranges */
+};
+
+/* Adds to a bound, which stays at the largest number once it is there. */
+static void raise_bound(int64_t *bound, int64_t by)
+{
+	*bound = by > INT64_MAX - *bound ? INT64_MAX : *bound + by;
+}
+
+static void accumulate_fixed(const void *job, int64_t first, int64_t last)
+{
+	const struct fixed *f = job;
+	uint32_t most = f->k->accumulate_fixed(f->sum + first, f->x + first, last - first);
+	uint32_t before = __atomic_load_n(f->most, __ATOMIC_RELAXED);
+	while (before < most && !__atomic_compare_exchange_n(f->most, &before, most, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+	}
+}
+
+void dynmo_cpu_accumulate_fixed(const dynmo_cpu *k, int64_t *sum, const float *x, int64_t n)
+{
+	uint32_t most = 0;
+	dynmo_parallel(k->team, n, GRAIN, accumulate_fixed, &(struct fixed){.k = k, .sum = sum, .x = x, .most = &most});
+	float largest;
+	memcpy(&largest, &most, sizeof largest);
+	raise_bound(sum + n, most < DYNMO_FIXED_END ? (int64_t)ceilf(largest * 0x1p50f) : INT64_MAX);
+}
+
+static void add_fixed(const void *job, int64_t first, int64_t last)
+{
+	const struct fixed *f = job;
+	f->k->add_fixed(f->sum + first, f->other + first, last - first);
+}
+
+void dynmo_cpu_add_fixed(const dynmo_cpu *k, int64_t *sum, const int64_t *other, int64_t n)
+{
+	dynmo_parallel(k->team, n, GRAIN, add_fixed, &(struct fixed){.k = k, .sum = sum, .other = other});
+	raise_bound(sum + n, other[n]);
+}
+
+static void round_fixed(const void *job, int64_t first, int64_t last)
+{
+	const struct fixed *f = job;
+	f->k->round_fixed(f->out + first, f->other + first, last - first);
+}
+
+void dynmo_cpu_round_fixed(const dynmo_cpu *k, float *out, const int64_t *sum, int64_t n)
+{
+	if (sum[n] == INT64_MAX) {
+		for (int64_t i = 0; i < n; i++)
+			out[i] = NAN;
+		return;
+	}
+	dynmo_parallel(k->team, n, GRAIN, round_fixed, &(struct fixed){.k = k, .out = out, .other = sum});
+}
+
 static void gelu_forward(const void *job, int64_t first, int64_t last)
 {
 	const struct pointwise *p = job;

@@ -37,6 +37,9 @@ struct dynmo_cpu {
 	void (*add)(float *out, const float *a, const float *b, int64_t n);
 	void (*to_bfloat16)(uint16_t *out, const float *x, int64_t n);
 	void (*add_bfloat16)(float *out, const float *a, const uint16_t *b, int64_t n); /* a or NULL */
+	uint32_t (*accumulate_fixed)(int64_t *sum, const float *x, int64_t n); /* returns the largest magnitude */
+	void (*add_fixed)(int64_t *sum, const int64_t *other, int64_t n);
+	void (*round_fixed)(float *out, const int64_t *sum, int64_t n);
 	/* sums (c) += Σ_n x, rows ld apart */
 	void (*column_sums)(float *sums, const float *x, int64_t n, int64_t c, int64_t ld);
 	void (*gelu_forward)(float *out, const float *inp, int64_t n);
@@ -100,6 +103,8 @@ static inline uint32_t dynmo_magnitude(float x)
 	memcpy(&bits, &x, sizeof bits);
 	return bits & 0x7fffffff;
 }
+
+enum { DYNMO_FIXED_END = 0x46000000 }; /* the bits of 2^13, behind the numbers of fixed point */
 
 static inline int64_t dynmo_min(int64_t a, int64_t b) { return a < b ? a : b; }
 

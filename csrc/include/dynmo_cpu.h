@@ -135,6 +135,10 @@ void dynmo_cpu_add(const dynmo_cpu *k, float *out, const float *a, const float *
 /* bfloat16 numbers are given as their bits; a or NULL. */
 void dynmo_cpu_round(const dynmo_cpu *k, uint16_t *out, const float *x, int64_t n);
 void dynmo_cpu_add_rounded(const dynmo_cpu *k, float *out, const float *a, const uint16_t *b, int64_t n);
+/* sum and other (n + 2): numbers in units of 2^-50, a bound on their absolute values, and a word that stays. */
+void dynmo_cpu_accumulate_fixed(const dynmo_cpu *k, int64_t *sum, const float *x, int64_t n);
+void dynmo_cpu_add_fixed(const dynmo_cpu *k, int64_t *sum, const int64_t *other, int64_t n);
+void dynmo_cpu_round_fixed(const dynmo_cpu *k, float *out, const int64_t *sum, int64_t n);
 
 /* rows (n) are different rows of a table of so many; factor (n) or NULL. */
 int32_t dynmo_cpu_gather_rows(const dynmo_cpu *k, float *out, const float *inp, const int32_t *rows, const float *factor,

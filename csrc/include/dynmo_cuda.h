@@ -188,6 +188,10 @@ typedef struct {
 	X(round, (dynmo_cuda *k, void *stream, void *out, const float *x, int64_t n), (k, stream, out, x, n))              \
 	X(accumulate_rounded, (dynmo_cuda *k, void *stream, float *out, const float *a, const void *b, int64_t n),         \
 	  (k, stream, out, a, b, n))                                                                                       \
+	/* sum and other (n + 2): numbers in units of 2^-50, a bound on their absolute values, and a word that is 0. */    \
+	X(accumulate_fixed, (dynmo_cuda *k, void *stream, int64_t *sum, const float *x, int64_t n), (k, stream, sum, x, n)) \
+	X(add_fixed, (dynmo_cuda *k, void *stream, int64_t *sum, const int64_t *other, int64_t n), (k, stream, sum, other, n)) \
+	X(round_fixed, (dynmo_cuda *k, void *stream, float *out, const int64_t *sum, int64_t n), (k, stream, out, sum, n)) \
                                                                                                                        \
 	X(softmax_merge, (dynmo_cuda *k, void *stream, double *out, const double *before, const void *logits,              \
 	  const int32_t *targets, int32_t n, int32_t v, int32_t first), (k, stream, out, before, logits, targets, n, v, first)) \

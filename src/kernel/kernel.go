@@ -152,6 +152,16 @@ type Backend interface {
 	// AccumulateRounded is Accumulate of wide elements of a and bfloat16 elements of b. Without
 	// a, out = b.
 	AccumulateRounded(s device.Stream, out, a, b tensor.Mem, n int)
+	// AccumulateFixed adds wide elements of x (n) to fixed-point numbers in sum, FixedWords(n)
+	// I64: the nearest multiple of 2^-50 (of two the even one) to each of the first n, in units of
+	// 2^-50, and the largest |x|, rounded up, to the bound behind them. Integers add up to the
+	// same bits in any order. Zeros are a sum of nothing.
+	AccumulateFixed(s device.Stream, sum, x tensor.Mem, n int)
+	// AddFixed adds other, a sum of AccumulateFixed, to sum.
+	AddFixed(s device.Stream, sum, other tensor.Mem, n int)
+	// RoundFixed sets wide elements of out (n) to the nearest to a sum of AccumulateFixed. If the
+	// sum of the bounds is 2^13 or more, or not a number, elements may have overflowed: all are NaN.
+	RoundFixed(s device.Stream, out, sum tensor.Mem, n int)
 
 	// SoftmaxMerge looks at the columns [first, first+v) of wider rows of logits,
 	// (n, v) here, and joins them in out to before, the result for the columns to

@@ -37,6 +37,9 @@ const (
 	Accumulate
 	Round
 	AccumulateRounded
+	AccumulateFixed
+	AddFixed
+	RoundFixed
 	SoftmaxMerge
 	SoftmaxGradient
 	CrossEntropy
@@ -187,6 +190,7 @@ func qkvs(d *Dims) int   { return d.N * (d.C + 2*d.KV*(d.C/max(d.NH, 1))) } // q
 func blocks(d *Dims) int { return SquareBlocks(d.N) }
 func bits(d *Dims) int   { return (d.N + 63) / 64 }
 func bins(*Dims) int     { return 256 }
+func fixed(d *Dims) int  { return FixedWords(d.N) }
 func pairs(d *Dims) int  { return d.N * d.N / max(d.B, 1) * d.C } // of a mean sequence's tokens
 
 func ranks(d *Dims) int     { return bits(d) + 1 }
@@ -287,6 +291,9 @@ var operations = [Ops]Operation{
 	Round:          {"Round", 1, n, []Operand{set("out", n).of(bf16), in("x", n).of(Wide)}},
 	AccumulateRounded: {"AccumulateRounded", 1, n, []Operand{set("out", n).of(Wide), in("a", n).of(Wide).optional(),
 		in("b", n).of(bf16)}},
+	AccumulateFixed: {"AccumulateFixed", 1, n, []Operand{add("sum", fixed).of(i64), in("x", n).of(Wide)}},
+	AddFixed:        {"AddFixed", 1, n, []Operand{add("sum", fixed).of(i64), in("other", fixed).of(i64)}},
+	RoundFixed:      {"RoundFixed", 1, n, []Operand{set("out", n).of(Wide), in("sum", fixed).of(i64)}},
 	SoftmaxMerge: {"SoftmaxMerge", 1, nv, []Operand{set("out", n3).of(f64), in("before", n3).of(f64).optional(),
 		in("logits", nv), in("targets", n).of(I32)}},
 	SoftmaxGradient: {"SoftmaxGradient", 1, nv, []Operand{add("logits", nv), in("stats", n3).of(f64), in("targets", n).of(I32)}},

@@ -1,4 +1,5 @@
 /* Loops over elements and over columns. */
+#include <math.h>
 
 static void FN(add)(float *out, const float *a, const float *b, int64_t n)
 {
@@ -40,6 +41,33 @@ static void FN(add_bfloat16)(float *out, const float *a, const uint16_t *b, int6
 		if (a) x += vload_n(a + i, n - i);
 		vstore_n(out + i, x, n - i);
 	}
+}
+
+/* Adds the nearest multiples of 2^-50, in units of that. Of numbers from 2^13 on, whose bound
+ * says that the sum is none, 0. */
+static uint32_t FN(accumulate_fixed)(int64_t *sum, const float *x, int64_t n)
+{
+	uint32_t most = 0;
+	for (int64_t i = 0; i < n; i++) {
+		uint32_t magnitude = dynmo_magnitude(x[i]);
+		most = magnitude > most ? magnitude : most;
+		float scaled = rintf(x[i] * 0x1p50f);
+		sum[i] = (int64_t)((uint64_t)sum[i] + (uint64_t)(magnitude < DYNMO_FIXED_END ? (int64_t)scaled : 0));
+	}
+	return most;
+}
+
+/* Sums may wrap around: the bound says if the last one has. */
+static void FN(add_fixed)(int64_t *sum, const int64_t *other, int64_t n)
+{
+	for (int64_t i = 0; i < n; i++)
+		sum[i] = (int64_t)((uint64_t)sum[i] + (uint64_t)other[i]);
+}
+
+static void FN(round_fixed)(float *out, const int64_t *sum, int64_t n)
+{
+	for (int64_t i = 0; i < n; i++)
+		out[i] = (float)sum[i] * 0x1p-50f;
 }
 
 /* Adds rows in ascending order, a block of columns at a time in registers. */

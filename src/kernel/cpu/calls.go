@@ -17,6 +17,7 @@ func (k *backend) do(_ device.Stream, call *kernel.Call) {
 	x := func(i int) *C.float { return (*C.float)(call.Mem[i].Ptr) }
 	doubles := func(i int) *C.double { return (*C.double)(call.Mem[i].Ptr) }
 	indices := func(i int) *C.int32_t { return (*C.int32_t)(call.Mem[i].Ptr) }
+	longs := func(i int) *C.int64_t { return (*C.int64_t)(call.Mem[i].Ptr) }
 	words := func(i int) *C.uint64_t { return (*C.uint64_t)(call.Mem[i].Ptr) }
 	rows := func(i int) C.int64_t { return C.int64_t(call.Mem[i].Bytes / (int64(call.C) * tensor.F32.Size())) }
 	n, c, o, v := C.int64_t(call.N), C.int64_t(call.C), C.int64_t(call.O), C.int64_t(call.V)
@@ -91,6 +92,12 @@ func (k *backend) do(_ device.Stream, call *kernel.Call) {
 		C.dynmo_cpu_round(k.c, halves(0), x(1), n)
 	case kernel.AccumulateRounded:
 		C.dynmo_cpu_add_rounded(k.c, x(0), x(1), halves(2), n)
+	case kernel.AccumulateFixed:
+		C.dynmo_cpu_accumulate_fixed(k.c, longs(0), x(1), n)
+	case kernel.AddFixed:
+		C.dynmo_cpu_add_fixed(k.c, longs(0), longs(1), n)
+	case kernel.RoundFixed:
+		C.dynmo_cpu_round_fixed(k.c, x(0), longs(1), n)
 	case kernel.SoftmaxMerge:
 		status = C.dynmo_cpu_softmax_merge(k.c, doubles(0), doubles(1), x(2), indices(3), n, v, first)
 	case kernel.SoftmaxGradient:
@@ -121,7 +128,7 @@ func (k *backend) do(_ device.Stream, call *kernel.Call) {
 	case kernel.Mask:
 		C.dynmo_cpu_mask(k.c, x(0), words(1), n)
 	case kernel.MagnitudeHistogram:
-		C.dynmo_cpu_magnitude_histogram(k.c, (*C.int64_t)(call.Mem[0].Ptr), x(1), words(2), n, C.uint32_t(call.Prefix),
+		C.dynmo_cpu_magnitude_histogram(k.c, longs(0), x(1), words(2), n, C.uint32_t(call.Prefix),
 			C.int32_t(call.Fixed))
 	case kernel.MaskWeights:
 		C.dynmo_cpu_mask(k.c, x(0), words(1), n)

@@ -18,6 +18,7 @@ func (k *backend) do(s device.Stream, call *kernel.Call) {
 	floats := func(i int) *C.float { return (*C.float)(x(i)) }
 	doubles := func(i int) *C.double { return (*C.double)(x(i)) }
 	indices := func(i int) *C.int32_t { return (*C.int32_t)(x(i)) }
+	longs := func(i int) *C.int64_t { return (*C.int64_t)(x(i)) }
 	words := func(i int) *C.uint64_t { return (*C.uint64_t)(x(i)) }
 	c, o, v, nnz := size(call.C), size(call.O), size(call.V), size(call.NNZ)
 	b, longest, nh, kv := size(call.B), size(call.Longest), size(call.NH), size(call.KV)
@@ -97,6 +98,12 @@ func (k *backend) do(s device.Stream, call *kernel.Call) {
 		status = C.call_round(t, h, stream, x(0), floats(1), length)
 	case kernel.AccumulateRounded:
 		status = C.call_accumulate_rounded(t, h, stream, floats(0), floats(1), x(2), length)
+	case kernel.AccumulateFixed:
+		status = C.call_accumulate_fixed(t, h, stream, longs(0), floats(1), length)
+	case kernel.AddFixed:
+		status = C.call_add_fixed(t, h, stream, longs(0), longs(1), length)
+	case kernel.RoundFixed:
+		status = C.call_round_fixed(t, h, stream, floats(0), longs(1), length)
 	case kernel.SoftmaxMerge:
 		status = C.call_softmax_merge(t, h, stream, doubles(0), doubles(1), x(2), indices(3), rows(), v, first)
 	case kernel.SoftmaxGradient:
@@ -154,7 +161,7 @@ func (k *backend) do(s device.Stream, call *kernel.Call) {
 	case kernel.Mask:
 		status = C.call_mask(t, h, stream, floats(0), words(1), length)
 	case kernel.MagnitudeHistogram:
-		status = C.call_magnitude_histogram(t, h, stream, (*C.int64_t)(x(0)), floats(1), words(2), length,
+		status = C.call_magnitude_histogram(t, h, stream, longs(0), floats(1), words(2), length,
 			C.uint32_t(call.Prefix), size(call.Fixed))
 	case kernel.MaskWeights:
 		status = C.call_mask_weights(t, h, stream, x(0), words(1), length)

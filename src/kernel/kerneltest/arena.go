@@ -117,7 +117,7 @@ func (p *operand) decode(b []byte, d tensor.DType) []float64 {
 			word := order.Uint64(b)
 			x = append(x, float64(uint32(word)), float64(word>>32))
 		case tensor.I64:
-			x = append(x, float64(order.Uint64(b)))
+			x = append(x, float64(int64(order.Uint64(b))))
 		}
 	}
 	return x

@@ -75,6 +75,7 @@ func (of maker) all() []example {
 		all = append(all, of.embedding(n, 3)...)
 		all = append(all, of.pointwise(n*3)...)
 		all = append(all, of.roundings(n*3)...)
+		all = append(all, of.fixedPoint(n*3)...)
 	}
 	for _, s := range [][2]int{{0, 3}, {1, 1}, {17, 3}, {64, 64}, {33, 129}, {1023, 8}} {
 		all = append(all, of.rows(s[0], s[1])...)

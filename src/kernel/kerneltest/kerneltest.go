@@ -41,6 +41,7 @@ func Run(t *testing.T, k kernel.Backend, dev device.Device, tol float64) {
 		}
 	}
 	t.Run("Aliasing", func(t *testing.T) { aliasing(t, k, dev) })
+	t.Run("FixedOverflow", func(t *testing.T) { fixedOverflow(t, k, dev) })
 	t.Run("Sequences", func(t *testing.T) { sequences(t, k, dev) })
 	t.Run("OneBucket", func(t *testing.T) { oneBucket(t, k, dev) })
 	t.Run("SharedKeys", func(t *testing.T) { sharedKeys(t, k, dev) })

@@ -61,6 +61,10 @@ func TestCallsAreDescribed(t *testing.T) {
 	half := tensor.From(make([]uint16, n))
 	k.Round(nil, half, f(n), n)
 	k.AccumulateRounded(nil, f(n), f(n), half, n)
+	sum := tensor.From(make([]int64, kernel.FixedWords(n)))
+	k.AccumulateFixed(nil, sum, f(n), n)
+	k.AddFixed(nil, sum, sum, n)
+	k.RoundFixed(nil, f(n), sum, n)
 	k.NormBackwardInputTo(cpu.New(device.NewWall()).NewStream(), f(n*c), f(n*c), f(n*c), f(n*c), f(n), f(n), f(c), n, c)
 	k.MatmulForwardAdd(nil, f(n*o), f(n*c), f(o*c), f(o), f(n*o), n, c, o)
 	k.MatmulForwardGELU(nil, f(n*o), f(n*o), f(n*c), f(o*c), f(o), n, c, o)
@@ -120,6 +124,9 @@ func TestCallsAreDescribed(t *testing.T) {
 		{kernel.Accumulate, kernel.Dims{N: n}, 6},
 		{kernel.Round, kernel.Dims{N: n}, 6},
 		{kernel.AccumulateRounded, kernel.Dims{N: n}, 6},
+		{kernel.AccumulateFixed, kernel.Dims{N: n}, 6},
+		{kernel.AddFixed, kernel.Dims{N: n}, 6},
+		{kernel.RoundFixed, kernel.Dims{N: n}, 6},
 		// the calls of two operations, one after the other
 		{kernel.NormBackwardInput, kernel.Dims{N: n, C: c}, 24},
 		{kernel.MatmulForward, kernel.Dims{N: n, C: c, O: o}, 240},

@@ -29,6 +29,7 @@ func do[F Float](_ device.Stream, call *kernel.Call) {
 	indices := func(i int) []int32 { return tensor.Of[int32](call.Mem[i]) }
 	halves := func(i int) []uint16 { return tensor.Of[uint16](call.Mem[i]) }
 	doubles := func(i int) []float64 { return tensor.Of[float64](call.Mem[i]) }
+	longs := func(i int) []int64 { return tensor.Of[int64](call.Mem[i]) }
 	words := func(i int) []uint64 { return tensor.Of[uint64](call.Mem[i]) }
 	n, c, o, v := call.N, call.C, call.O, call.V
 	experts := func(matrices, ends int) experts[F] { return experts[F]{x(matrices), call.Gap, indices(ends)} }
@@ -86,6 +87,12 @@ func do[F Float](_ device.Stream, call *kernel.Call) {
 		round(halves(0), x(1))
 	case kernel.AccumulateRounded:
 		addRounded(x(0), x(1), halves(2))
+	case kernel.AccumulateFixed:
+		accumulateFixed(longs(0), x(1))
+	case kernel.AddFixed:
+		addFixed(longs(0), longs(1))
+	case kernel.RoundFixed:
+		roundFixed(x(0), longs(1))
 	case kernel.SoftmaxMerge:
 		softmaxMerge(doubles(0), doubles(1), x(2), indices(3), n, v, call.First)
 	case kernel.SoftmaxGradient:
@@ -133,7 +140,7 @@ func do[F Float](_ device.Stream, call *kernel.Call) {
 	case kernel.Mask:
 		mask(x(0), words(1))
 	case kernel.MagnitudeHistogram:
-		magnitudeHistogram(tensor.Of[int64](call.Mem[0]), x(1), words(2), call.Prefix, call.Fixed)
+		magnitudeHistogram(longs(0), x(1), words(2), call.Prefix, call.Fixed)
 	case kernel.MaskWeights:
 		mask(x(0), words(1))
 	case kernel.SelectLargest:
