@@ -2,6 +2,8 @@
 // in, one resolved TOML out. There is one table per room.
 package config
 
+import "math"
+
 // Config is a run's settings. All facts about a setting are in its tags, and the parser, Validate, Ignored and the resolved file read only them:
 //
 //	toml          its key
@@ -245,4 +247,15 @@ type Comm struct {
 	Transport       string  `toml:"transport" was:"comm.carrier" default:"auto" when:"device.kind=cuda" oneof:"auto,nccl,host" doc:"what carries the memory of GPUs between ranks; host copies it through pinned memory and MPI, auto does so only where ranks share a GPU" only:"train or plan"`
 	NcclCTAs        int     `toml:"nccl_ctas" default:"4" when:"device.kind=cuda" min:"1" max:"32" doc:"thread blocks that a kernel of NCCL takes at most, of which up to three run at a time; more carry more over fast links and leave less to computing" only:"train or plan"`
 	DelayMost       float64 `toml:"delay_most" default:"1" when:"run.clock=auto|virtual" min:"1" max:"1000" doc:"most times longer that a message takes at random on the virtual clock, half-normal (paper, figure 7); 1 delays none"`
+}
+
+// LearningRate returns the learning rate of a step: linear from 0 to LR over the warm-up, then
+// half a cosine down to MinLR at the last step (Loshchilov & Hutter 2017).
+func (c Config) LearningRate(step int) float64 {
+	o := c.Optimizer
+	if step < o.Warmup {
+		return o.LR * float64(step+1) / float64(o.Warmup)
+	}
+	progress := float64(step-o.Warmup) / float64(max(1, c.Train.Steps-1-o.Warmup))
+	return o.MinLR + (o.LR-o.MinLR)*(1+math.Cos(math.Pi*min(1, progress)))/2
 }

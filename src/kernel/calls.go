@@ -341,18 +341,6 @@ func (k *Calls) AccumulateRounded(s device.Stream, out, a, b tensor.Mem, n int) 
 	k.run(s, AccumulateRounded, Dims{N: n}, out, a, b)
 }
 
-func (k *Calls) AccumulateFixed(s device.Stream, sum, x tensor.Mem, n int) {
-	k.run(s, AccumulateFixed, Dims{N: n}, sum, x)
-}
-
-func (k *Calls) AddFixed(s device.Stream, sum, other tensor.Mem, n int) {
-	k.run(s, AddFixed, Dims{N: n}, sum, other)
-}
-
-func (k *Calls) RoundFixed(s device.Stream, out, sum tensor.Mem, n int) {
-	k.run(s, RoundFixed, Dims{N: n}, out, sum)
-}
-
 func (k *Calls) SoftmaxMerge(s device.Stream, out, before, logits, targets tensor.Mem, n, v, first int) {
 	k.pending.First = first
 	k.run(s, SoftmaxMerge, Dims{N: n, V: v}, out, before, logits, targets)

@@ -46,6 +46,8 @@ const (
 	grouped = experts + "moe.experts=6 model.grain=expert moe.groups=3 "
 	// Layers are several blocks of the norm, so that every replica has a slice.
 	wide = "optimizer.shard=true model.hidden=48 model.heads=4 "
+	// Each replica has room for two more experts than its share.
+	copies = "moe.block_rows=5 moe.spare=2 "
 	// Two replicas share six experts out.
 	spread = experts + "moe.experts=6 parallel.replicas=2 parallel.experts=spread "
 )
@@ -130,6 +132,12 @@ var rows = []row{
 	{name: "spread, layerdrop", sets: spread + "dynamic.kind=moe+layerdrop"},
 	{name: "spread, freeze, exit, layerdrop", sets: spread + "dynamic.kind=freeze+moe+exit+layerdrop"},
 	{name: "spread over three", sets: spread + "dynamic.kind=freeze+moe+mod parallel.replicas=3"},
+
+	{name: "copies", sets: spread + copies + "dynamic.kind=moe"},
+	{name: "copies, mod, layerdrop", sets: spread + copies + "dynamic.kind=moe+mod+layerdrop " + dropping},
+	{name: "copies, freeze, exit", sets: spread + copies + "dynamic.kind=freeze+moe+exit moe.experts=5 moe.spare=1"},
+	{name: "copies over three", sets: spread + copies + "dynamic.kind=freeze+moe+mod parallel.replicas=3 moe.experts=7"},
+	{name: "copies, exit, propagated", sets: spread + copies + "dynamic.kind=moe+exit moe.block_rows=1 " + propagated},
 
 	{name: "rounded sums", sets: "parallel.replicas=2 comm.sum=bfloat16"},
 	{name: "sums of groups", sets: "dynamic.kind=none parallel.replicas=4 comm.sum_group=2"},

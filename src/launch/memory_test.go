@@ -65,6 +65,7 @@ func TestMemoryIsAccountedFor(t *testing.T) {
 		wide + "parallel.microbatches=4 model.key_value_heads=4",
 		spread + "parallel.microbatches=4 model.hidden=16 dynamic.kind=moe",
 		spread + "parallel.microbatches=4 model.hidden=16 dynamic.kind=moe moe.capacity=0.6",
+		spread + "parallel.microbatches=4 model.hidden=16 dynamic.kind=moe moe.block_rows=8",
 		"schedule.kind=zb-h1 dynamic.kind=none model.recompute=block",
 		"schedule.kind=interleaved dynamic.kind=none model.recompute=attention model.grain=half",
 		spread + "parallel.microbatches=4 model.hidden=16 dynamic.kind=moe model.recompute=block",

@@ -22,6 +22,9 @@ func (r reshard) on(c config.Config) config.Config {
 	if r.experts != "" {
 		c.Assign("parallel.experts", r.experts)
 	}
+	if r.replicas == 1 || r.experts == "local" {
+		c.Assign("moe.spare", 0)
+	}
 	return c
 }
 
@@ -51,6 +54,10 @@ func TestReshard(t *testing.T) {
 		{2, 2, "spread"}: {{1, 2, "spread"}, {2, 1, "local"}, {1, 4, "spread"}, {2, 2, "local"}},
 		{1, 4, "spread"}: {{3, 2, "spread"}, {2, 1, "spread"}},
 		{2, 1, "local"}:  {{1, 2, "spread"}, {2, 4, "spread"}},
+	})
+	goesOn(t, small(t, chosen, spread, copies, "dynamic.kind=moe model.blocks=3 moe.experts=5 moe.top=3 train.steps=5"), 3, map[reshard][]reshard{
+		{2, 2, "spread"}: {{1, 4, "spread"}, {2, 1, "local"}, {2, 2, "spread"}, {2, 2, "local"}},
+		{1, 4, "spread"}: {{3, 2, "spread"}},
 	})
 }
 

@@ -17,6 +17,7 @@ import (
 	"dynmo/src/device/cpu"
 	"dynmo/src/expect"
 	"dynmo/src/layout"
+	"dynmo/src/model"
 	"dynmo/src/partition"
 	"dynmo/src/partition/partitiontest"
 	"dynmo/src/plan/policy"
@@ -205,6 +206,7 @@ type session struct {
 	watch     watcher                          // nil: a run
 	balancer  func() policy.Balancer           // of each rank; nil: that of the settings
 	dir, from string                           // where the run is kept, and where it goes on from
+	pieces    uint64                           // seed of where pieces of layers are, where a balancer is given
 	stop      int                              // after how many steps it is asked to end, 0 if at its own end
 	begin     func(*rank)                      // nil, or called on each rank before its first step
 	end       func(*rank, train.Outcome) error // nil, or called on each rank after its last step
@@ -238,7 +240,7 @@ func (s *session) try(t *testing.T, c config.Config) error {
 			return err
 		}
 		if s.balancer != nil {
-			r.Balancer = s.balancer()
+			r.Balancer = &placing{Balancer: s.balancer(), shape: model.FromConfig(c), seed: s.pieces}
 		}
 		if s.begin != nil {
 			s.begin(r)

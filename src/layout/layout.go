@@ -22,6 +22,7 @@ type Layout struct {
 	Schedule schedule.Schedule   // of a step
 	Ranks    []int               // by rank of the mesh: the rank of the launched world that it is; nil: the same
 	Twice    []int               // ascending: the layers that compute their forward twice, where model.recompute plans that
+	Pieces   string              // which replicas hold which pieces of layers, in the words of the kind that shares them out; "": as at first
 }
 
 // New returns the layout of some cuts and a schedule on replicas in an order.
@@ -29,10 +30,11 @@ func New(cuts partition.Partition, s schedule.Schedule, replicas int, order mesh
 	return Layout{Mesh: mesh.Mesh{Stages: s.Map.Stages, Replicas: replicas, Order: order}, Cuts: cuts, Schedule: s}
 }
 
-// With returns other cuts and another schedule on the same replicas, and the same ranks
-// where there are as many stages.
+// With returns other cuts and another schedule on the same replicas, with the same pieces, and the
+// same ranks where there are as many stages.
 func (l Layout) With(cuts partition.Partition, s schedule.Schedule) Layout {
 	next := New(cuts, s, l.Mesh.Replicas, l.Mesh.Order)
+	next.Pieces = l.Pieces
 	if next.Mesh == l.Mesh {
 		next.Ranks = l.Ranks
 	}
@@ -70,7 +72,7 @@ func (l Layout) Loads(costs []cost.Stage) []float64 {
 // Equal reports whether two layouts hold the same layers on the same ranks and
 // work on them in the same order.
 func (l Layout) Equal(other Layout) bool {
-	return l.SameRanks(other) && l.Cuts.Equal(other.Cuts) && l.Schedule.Equal(other.Schedule) && slices.Equal(l.Twice, other.Twice)
+	return l.SameRanks(other) && l.Cuts.Equal(other.Cuts) && l.Schedule.Equal(other.Schedule) && slices.Equal(l.Twice, other.Twice) && l.Pieces == other.Pieces
 }
 
 // Check returns an error unless the layout is one that a chain of layers can be
@@ -100,8 +102,9 @@ type text struct {
 	Vee          bool                `json:"vee,omitempty"` // virtual stages lie in a V (see partition.Map)
 	Microbatches int                 `json:"microbatches"`
 	Order        []string            `json:"order,omitempty"`
-	Twice        []int               `json:"twice,omitempty"` // layers that compute their forward twice
-	Ranks        []int               `json:"ranks,omitempty"` // of the launched world, by rank of the mesh; none: the same
+	Twice        []int               `json:"twice,omitempty"`  // layers that compute their forward twice
+	Pieces       string              `json:"pieces,omitempty"` // of layers: on which replicas; none: as at first
+	Ranks        []int               `json:"ranks,omitempty"`  // of the launched world, by rank of the mesh; none: the same
 }
 
 // Keys returns a value with the keys that UnmarshalJSON reads.
@@ -111,7 +114,7 @@ func (Layout) Keys() []any { return []any{text{}} }
 func (l Layout) MarshalJSON() ([]byte, error) {
 	t := text{
 		l.Mesh.Stages, l.Mesh.Replicas, l.Mesh.Order, l.Cuts,
-		l.Schedule.Kind, l.Map().Vee, l.Schedule.Microbatches, nil, l.Twice, l.Ranks,
+		l.Schedule.Kind, l.Map().Vee, l.Schedule.Microbatches, nil, l.Twice, l.Pieces, l.Ranks,
 	}
 	if k := l.Schedule.Kind; k == schedule.KindList || k == schedule.KindFile || k == schedule.KindZBV {
 		t.Order = l.Schedule.Lines()
@@ -167,7 +170,7 @@ func (l *Layout) UnmarshalJSON(b []byte) error {
 	if err := read.checkRanks(); err != nil {
 		return err
 	}
-	read.Twice = t.Twice
+	read.Twice, read.Pieces = t.Twice, t.Pieces
 	for i, layer := range t.Twice {
 		if layer < 0 || layer >= t.Cuts.Layers() || i > 0 && layer <= t.Twice[i-1] {
 			return fmt.Errorf("twice: %v, want ascending numbers of the %d layers", t.Twice, t.Cuts.Layers())

@@ -102,7 +102,7 @@ func gatherLayer(x *model.Exec, replicas *comm.Group, l *model.Layer, shape mode
 		err = adopt(x, whole, replicas, replica, shape.AsReplica(replica, replicas.Size()), host)
 	}
 	if err == nil {
-		err = whole.Adopt(l)
+		err = whole.Adopt(l, false)
 	}
 	if err != nil {
 		whole.Free()
@@ -133,5 +133,5 @@ func adopt(x *model.Exec, whole *model.Layer, replicas *comm.Group, replica int,
 		}
 		copy(tensor.Of[byte](p.Mem), values)
 	}
-	return whole.Adopt(theirs)
+	return whole.Adopt(theirs, false)
 }

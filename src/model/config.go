@@ -42,8 +42,12 @@ type Config struct {
 	Kinds   Extensions // of the chain, by kinds of dynamism
 	Spread  int        // replicas of a stage that share out what each has of its own; 0: each has all
 	Shards  int        // replicas of a stage that share out masters and moments of every layer; 0: each has all
-	Replica int        // whose share layers have
+	Replica int        // whose share layers have, or Fullest
+	Pieces  string     // which of the Spread replicas hold which pieces of layers, as layout.Layout has it
 }
+
+// Fullest as Config.Replica is one that owns a piece in each of its places (see Config.Pieces).
+const Fullest = -1
 
 // FromConfig returns the model's shape from the settings.
 func FromConfig(c config.Config) Config {

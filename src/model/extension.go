@@ -23,6 +23,12 @@ type Extension interface {
 	// Shared returns how many equal shares of the kind's parameters replicas can divide
 	// among them; 0: each replica has all.
 	Shared() int
+	// Pieces returns how many pieces of a layer replicas hold as Config.Pieces says, each piece on
+	// one replica or on several, and how many a replica has room for; 0: Config.Pieces says nothing.
+	Pieces(c Config) (count, places int)
+	// Holders returns for each piece of a block which replicas hold it, the piece's owner first,
+	// also if a replica has no room for its pieces; an error if Config.Pieces is wrong.
+	Holders(c Config, block int) ([][]int, error)
 	// Weights returns the tensors that files of other programs have, from those that the
 	// family alone has.
 	Weights(c Config, list []Weight) []Weight
@@ -55,6 +61,8 @@ func (Modest) Propagates() bool                         { return false }
 func (Modest) Learns() bool                             { return false }
 func (Modest) Idle(Config) int64                        { return 0 }
 func (Modest) Shared() int                              { return 0 }
+func (Modest) Pieces(Config) (count, places int)        { return 0, 0 }
+func (Modest) Holders(Config, int) ([][]int, error)     { return nil, nil }
 func (Modest) Weights(_ Config, list []Weight) []Weight { return list }
 func (Modest) Scratch(Config, int) int                  { return 0 }
 func (Modest) HeadWeight(Config) float64                { return 1 }

@@ -13,7 +13,7 @@ import (
 // Layer is one item of the chain: its parts, and its parameters in slabs. A
 // slab holds one sort of value (weights, gradients, …) of all parameters, so
 // that a layer is reduced, updated and moved by few calls. Parameters lie in
-// this order: those that all replicas share, a replica's own, borrowed ones;
+// this order: those that all replicas share, a replica's own, borrowed ones, copies;
 // within each pruned, decayed and plain ones; in all slabs at the same elements.
 // Weights have the backend's type, all else the wide one; where that is another,
 // there are master weights, which are not rounded.
@@ -29,15 +29,15 @@ type Layer struct {
 	device device.Device
 	dtype  tensor.DType
 
-	w, master, g, m, v, index tensor.Mem
-	shared, own, all          int       // elements of w before the first own, before the first borrowed parameter, in all
-	lo, hi                    int       // elements of w whose masters and moments are here; of a sliced layer this replica's own, too
-	slices                    []sliced  // what replicas share out; nil: each has all masters and moments
-	updated, reduced          []segment // of the slabs
-	mine                      []segment // what this replica updates
-	readings                  []partReading
-	again                     int       // how many parts, the first ones, run forward again (see Recompute)
-	state                     []Section // what kinds of dynamism registered, by name
+	w, master, g, m, v, index, sums tensor.Mem
+	shared, own, all, copies        int       // elements of w before the first own, borrowed and copied parameter, in all
+	lo, hi                          int       // elements of w whose masters and moments are here; of a sliced layer this replica's own, too
+	slices                          []sliced  // what replicas share out; nil: each has all masters and moments
+	updated, reduced                []segment // of the slabs
+	mine                            []segment // what this replica updates
+	readings                        []partReading
+	again                           int       // how many parts, the first ones, run forward again (see Recompute)
+	state                           []Section // what kinds of dynamism registered, by name
 }
 
 // segment is elements [lo, hi) of the slabs, of which the first so many decay.
@@ -101,6 +101,7 @@ func outline(c Config, description Description, h header, t tensor.DType) *Layer
 		}
 		p.Frozen = slices.Contains(h.Frozen, i)
 	}
+	l.freezePieces()
 	if h.Threshold != nil {
 		l.Tune(*h.Threshold)
 	}
@@ -133,6 +134,8 @@ func (l *Layer) indexReadings() {
 // region returns which part of the slabs a parameter lies in.
 func (p *Param) region() int {
 	switch {
+	case p.Copy:
+		return 3
 	case p.role == RoleBorrowed:
 		return 2
 	case p.Own:
@@ -145,13 +148,13 @@ func (p *Param) region() int {
 // traits, which depend on that too.
 func (l *Layer) divide() {
 	l.updated, l.reduced, l.Traits = nil, nil, TraitsOf(l.Parts)
-	ends, first := [3]int{}, 0
+	ends, first := [4]int{}, 0
 	for _, p := range l.params {
 		end := first + l.room(p)
-		if !p.Frozen && p.role != RoleBorrowed {
+		if !p.Frozen && !p.Copy && p.role != RoleBorrowed {
 			l.updated = extend(l.updated, first, end, p.role != RolePlain)
 		}
-		if !p.Frozen && !p.Own {
+		if !p.Frozen && !p.Own && !p.Copy {
 			l.reduced = extend(l.reduced, first, end, true)
 		}
 		for region := p.region(); region < len(ends); region++ {
@@ -159,7 +162,7 @@ func (l *Layer) divide() {
 		}
 		first = end
 	}
-	l.shared, l.own, l.all = ends[0], ends[1], ends[2]
+	l.shared, l.own, l.all, l.copies = ends[0], ends[1], ends[2], ends[3]
 	l.assign()
 }
 
@@ -180,15 +183,16 @@ func extend(list []segment, lo, hi int, decays bool) []segment {
 // allocate makes the slabs for the parameters' present formats, and points
 // the parameters into them.
 func (l *Layer) allocate() error {
-	var index Cutter
+	var index, sums Cutter
 	l.cutIndex(&index)
+	l.cutSums(&sums)
 	wide := l.dtype.Wide()
 	for _, s := range []struct {
 		slab  *tensor.Mem
 		bytes int64
 	}{
-		{&l.w, int64(l.all) * l.dtype.Size()}, {&l.master, l.masterBytes()}, {&l.g, int64(l.all) * wide.Size()},
-		{&l.m, int64(l.updates()) * wide.Size()}, {&l.v, int64(l.updates()) * wide.Size()}, {&l.index, index.Off},
+		{&l.w, int64(l.copies) * l.dtype.Size()}, {&l.master, l.masterBytes()}, {&l.g, int64(l.all) * wide.Size()},
+		{&l.m, int64(l.updates()) * wide.Size()}, {&l.v, int64(l.updates()) * wide.Size()}, {&l.index, index.Off}, {&l.sums, sums.Off},
 	} {
 		m, err := l.device.Alloc(s.bytes)
 		if err != nil {
@@ -197,8 +201,9 @@ func (l *Layer) allocate() error {
 		*s.slab = m
 	}
 	l.point()
-	index = Cutter{Mem: l.index}
+	index, sums = Cutter{Mem: l.index}, Cutter{Mem: l.sums}
 	l.cutIndex(&index)
+	l.cutSums(&sums)
 	return nil
 }
 
@@ -207,8 +212,11 @@ func (l *Layer) point() {
 	first, wide := 0, l.dtype.Wide()
 	for _, p := range l.params {
 		end := first + p.Stored()
-		p.W, p.G = span(l.w, l.dtype, first, end), span(l.g, wide, first, end)
-		if p.role != RoleBorrowed {
+		p.W = span(l.w, l.dtype, first, end)
+		if !p.Copy {
+			p.G = span(l.g, wide, first, end)
+		}
+		if !p.Copy && p.role != RoleBorrowed {
 			lo := min(max(first, l.lo), end)
 			hi := max(lo, min(end, l.hi))
 			if p.Own {
@@ -252,7 +260,7 @@ func (l *Layer) cutIndex(c *Cutter) {
 
 // Free gives the layer's memory back.
 func (l *Layer) Free() {
-	for _, s := range []*tensor.Mem{&l.w, &l.master, &l.g, &l.m, &l.v, &l.index} {
+	for _, s := range []*tensor.Mem{&l.w, &l.master, &l.g, &l.m, &l.v, &l.index, &l.sums} {
 		l.device.Free(*s)
 		*s = tensor.Mem{}
 	}
@@ -281,12 +289,14 @@ func (l *Layer) Param(weight string) *Param {
 func (l *Layer) Bytes(x *Exec) cost.Bytes {
 	plain := *l
 	plain.RecomputeAll(false)
-	sizes := plain.Sizes(x)
+	sizes, full := plain.Sizes(x), l.fullest()
+	var sums Cutter
+	full.cutSums(&sums)
 	bytes := cost.Bytes{
-		Parameters: int64(l.all)*l.dtype.Size() + l.index.Bytes, Gradients: int64(l.all) * l.dtype.Wide().Size(),
-		Optimizer: 2*int64(l.updates())*l.dtype.Wide().Size() + l.masterBytes(), Activations: sizes.Kept + l.WorkBytes(x),
+		Parameters: int64(full.copies)*l.dtype.Size() + l.index.Bytes, Gradients: int64(full.all)*l.dtype.Wide().Size() + sums.Off,
+		Optimizer: 2*int64(full.updates())*l.dtype.Wide().Size() + full.masterBytes(), Activations: sizes.Kept + l.WorkBytes(x),
 		Recomputed: sizes.Again,
-		Own:        int64(l.own-l.shared) * l.dtype.Wide().Size(),
+		Own:        int64(full.own-full.shared)*l.dtype.Wide().Size() + sums.Off,
 		Held:       sizes.Held + l.Leaves().Bytes(x, x.N()),
 	}
 	if l.device != nil && l.device.Space() == tensor.Host {
@@ -317,13 +327,15 @@ func Outline(c Config, x *Exec) []cost.Layer {
 func (l *Layer) NonZeros() int64 {
 	n := int64(0)
 	for _, p := range l.params {
-		n += int64(p.NNZ)
+		if !p.Copy {
+			n += int64(p.NNZ)
+		}
 	}
 	return n
 }
 
-// Own reports whether each replica has parameters of its own.
-func (l *Layer) Own() bool { return l.own > l.shared }
+// Own reports whether each replica has parameters of its own. One of them may have none.
+func (l *Layer) Own() bool { return l.own > l.shared || l.Traits.Talks }
 
 // Trains reports whether any parameter is not frozen.
 func (l *Layer) Trains() bool {
@@ -344,7 +356,12 @@ func (l *Layer) Freeze(frozen func(*Param) bool) {
 }
 
 // ZeroGradients begins a step. Gradients of what is frozen stay zero.
-func (l *Layer) ZeroGradients(x *Exec) { x.Stream.Zero(l.g) }
+func (l *Layer) ZeroGradients(x *Exec) {
+	x.Stream.Zero(l.g)
+	if !l.sums.IsZero() {
+		x.Stream.Zero(l.sums)
+	}
+}
 
 // MaskGradients removes the gradients of pruned entries of masked matrices.
 func (l *Layer) MaskGradients(x *Exec) {
@@ -363,22 +380,6 @@ func (l *Layer) Reduced() []tensor.Mem {
 		list = append(list, span(l.g, l.dtype.Wide(), s.lo, s.hi))
 	}
 	return list
-}
-
-// SquaredNorm stores in out, F64 that are zero (see NormBlocks), the sums of squares of blocks of
-// the gradients that are the same on all replicas, of a sliced layer those of this replica's
-// slice, then of those that are this replica's own. Borrowed ones count with their owner. The
-// squared norm is the sum of the blocks in their order.
-func (l *Layer) SquaredNorm(x *Exec, out tensor.Mem) {
-	if len(l.updated) == 0 {
-		return
-	}
-	hi := min(l.hi, l.shared)
-	blocks := int64(kernel.SquareBlocks(hi-l.lo)) * tensor.F64.Size()
-	x.Backend.SumSquares(x.Stream, out.Span(0, blocks), span(l.g, l.dtype.Wide(), l.lo, hi), hi-l.lo)
-	if l.Own() {
-		x.Backend.SumSquares(x.Stream, out.Span(blocks, out.Bytes-blocks), span(l.g, l.dtype.Wide(), l.shared, l.own), l.own-l.shared)
-	}
 }
 
 // Update applies one step of AdamW to what is not frozen, of a sliced layer to this replica's

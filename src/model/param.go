@@ -44,16 +44,21 @@ type Param struct {
 	Rows, Cols int
 	First, Of  int // a slice holds rows [First, First+Rows) of Of; 0 of anything else
 	Format     Format
-	NNZ        int  // kept entries; Rows·Cols if Dense
-	Frozen     bool // not trained: no gradient, not in the norm, not updated (see Layer.Freeze)
-	Apart      bool // its gradient follows from the layer's forward alone, and needs no backward for inputs
-	Own        bool // each replica has its own: gradients are not summed over replicas, and all replicas' count in the norm
+	NNZ        int   // kept entries; Rows·Cols if Dense
+	Frozen     bool  // not trained: no gradient, not in the norm, not updated (see Layer.Freeze)
+	Apart      bool  // its gradient follows from the layer's forward alone, and needs no backward for inputs
+	Own        bool  // each replica has its own: gradients are not summed over replicas, and all replicas' count in the norm
+	Copy       bool  // of another replica's own: it has no gradient, master or moments here, and the owner updates it
+	Piece      int   // of the layer, which replicas hold as Config.Pieces says
+	Holders    []int // replicas that hold the piece, the owner first
+	Exact      bool  // products add up in Sum to the same bits wherever they are made; G is Sum rounded, once per step
 
 	W, G, M, V     tensor.Mem // weight, gradient, first and second moment (no moments if borrowed)
 	Master         tensor.Mem // weight before it was rounded to W's type; absent if it is not, or borrowed
 	From           int        // element of W that Master, M and V begin with: not 0 only where replicas share these out
 	Mask           tensor.Mem // Masked: U64, bit i%64 of word i/64
 	RowPtr, ColIdx tensor.Mem // CSR and BlockCSR
+	Sum            tensor.Mem // Exact: fixed-point numbers, see kernel.Backend.AccumulateFixed
 
 	role      Role
 	Deviation float64 // of the initial normal distribution; negative: constant 1; 0: constant 0

@@ -35,7 +35,7 @@ func (l *Layer) Weights() []Piece { return l.weights(false) }
 func (l *Layer) weights(own bool) []Piece {
 	var list []Piece
 	for _, p := range l.params {
-		if p.Own != own {
+		if p.Own != own || p.Copy {
 			continue
 		}
 		n := int64(p.Stored())

@@ -122,16 +122,6 @@ func (l *Layer) SliceOfWeights(replica int) (list []tensor.Mem) {
 	return list
 }
 
-// NormBlocks returns how many F64 SquaredNorm stores on a replica: of gradients that replicas
-// share, and of the replica's own.
-func (l *Layer) NormBlocks(replica int) (shared, own int) {
-	lo, hi := 0, l.shared
-	if l.Sliced() {
-		lo, hi = sliceOf(l.shared, replica, l.config.Shards)
-	}
-	return kernel.SquareBlocks(hi - lo), kernel.SquareBlocks(l.own - l.shared)
-}
-
 // SliceOfTie returns which elements [lo, hi) of a matrix, which the layer lends or borrows, a
 // replica adds up and updates; unless the layer is sliced, all.
 func (l *Layer) SliceOfTie(t Tie, replica int) (lo, hi int) {

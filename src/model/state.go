@@ -44,7 +44,7 @@ const (
 type header struct {
 	Layer   int      `json:"layer"`
 	Updates int      `json:"updates"`
-	Formats []Format `json:"formats"` // of every parameter, in slab order
+	Formats []Format `json:"formats"` // of every parameter, in slab order; none: all are dense
 	NNZ     []int    `json:"nnz"`
 	Frozen  []int    `json:"frozen,omitempty"` // parameters
 
@@ -54,9 +54,11 @@ type header struct {
 func (l *Layer) header() header {
 	h := header{Layer: l.ID, Updates: l.Updates}
 	for i, p := range l.params {
-		h.Formats = append(h.Formats, p.Format)
-		h.NNZ = append(h.NNZ, p.NNZ)
-		if p.Frozen {
+		if !l.placed() { // replicas may have other parameters, all dense
+			h.Formats = append(h.Formats, p.Format)
+			h.NNZ = append(h.NNZ, p.NNZ)
+		}
+		if p.Frozen && !(l.placed() && (p.Own || p.Copy)) {
 			h.Frozen = append(h.Frozen, i)
 		}
 	}

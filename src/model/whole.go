@@ -17,6 +17,9 @@ func (c Config) Whole() Config {
 // AsReplica returns the model as a replica has it, of as many as share out what each has of
 // its own; 0: each has all.
 func (c Config) AsReplica(replica, replicas int) Config {
+	if replicas != c.Spread {
+		c.Pieces = "" // says nothing of other replicas
+	}
 	c.Replica, c.Spread = replica, replicas
 	if replicas == 0 && c.Shards == 0 {
 		c.Replica = 0
@@ -24,18 +27,18 @@ func (c Config) AsReplica(replica, replicas int) Config {
 	return c
 }
 
-// Meets reports whether two shares of a layer have a parameter in common that shares
-// divide.
+// Meets reports whether a share of a layer has a parameter of its own, or is one that has all, of
+// which another share has its own or a copy.
 func (c Config) Meets(other Config, layer int) bool {
-	mine := c.divided(layer)
-	return slices.ContainsFunc(other.divided(layer), func(name string) bool { return slices.Contains(mine, name) })
+	mine := c.divided(layer, false)
+	return slices.ContainsFunc(other.divided(layer, true), func(name string) bool { return slices.Contains(mine, name) })
 }
 
-// divided returns the parameters that a share of a layer has and others may not: all, of a
-// model that is not shared out.
-func (c Config) divided(layer int) (names []string) {
+// divided returns the parameters that a share of a layer has and others may not, with copies or
+// without: all, of a model that is not shared out.
+func (c Config) divided(layer int, copies bool) (names []string) {
 	for _, p := range c.Chain()[layer].Params() {
-		if p.Own || c.Spread == 0 {
+		if p.Own || p.Copy && copies || c.Spread == 0 {
 			names = append(names, p.Name)
 		}
 	}
@@ -70,12 +73,13 @@ func (l *Layer) Like(c Config, d device.Device) (*Layer, error) {
 }
 
 // Adopt takes over the weights, masters and moments of the parameters that another layer
-// of the same chain position has too, and whether they are frozen. Both are dense: what is
-// pruned is an error. The other layer is not sliced. No work on either may be under way.
-func (l *Layer) Adopt(from *Layer) error {
+// of the same chain position has too, and whether they are frozen; what is a copy there only if
+// copies are wanted, whose masters and moments come from elsewhere. Both are dense: what is pruned
+// is an error. The other layer is not sliced. No work on either may be under way.
+func (l *Layer) Adopt(from *Layer, copies bool) error {
 	for _, p := range l.params {
 		q := from.Param(p.Weight)
-		if q == nil {
+		if q == nil || q.Copy && !copies {
 			continue
 		}
 		if p.Format != Dense || q.Format != Dense {
@@ -83,7 +87,7 @@ func (l *Layer) Adopt(from *Layer) error {
 		}
 		p.Frozen = q.Frozen
 		for _, m := range [][2]tensor.Mem{{p.W, q.W}, {p.Master, q.Master}, {p.M, q.M}, {p.V, q.V}} {
-			if m[0].IsZero() {
+			if m[0].IsZero() || m[1].IsZero() {
 				continue
 			}
 			host, err := device.Read(from.device, m[1])
@@ -98,6 +102,7 @@ func (l *Layer) Adopt(from *Layer) error {
 			}
 		}
 	}
+	l.freezePieces()
 	l.divide()
 	return nil
 }

@@ -60,6 +60,8 @@ type Runner struct {
 	lessons     lessons
 
 	weights            weightRounds
+	copies             copies
+	pieces             int        // of a layer, which replicas hold as the layout says
 	norms, normsOnHost tensor.Mem // F64 of each layer (see Layer.SquaredNorm)
 	lossLayers         []int      // of the chain, once for each loss
 	losses             tensor.Mem // on the host: F64 by loss of this stage and microbatch
@@ -138,7 +140,7 @@ func New(x *model.Exec, l layout.Layout, s *model.Stage, g Groups, o Options) (*
 	r.lessons = plan.lessons()
 	r.references.memory.Device = x.Device
 	r.reduce = plan.reducer()
-	r.weights = plan.weightRounds()
+	r.weights, r.copies, r.pieces = plan.weightRounds(), listCopies(s), s.Config.CountPieces()
 	norms := int64(0)
 	for _, l := range s.Layers {
 		norms += normBytes(l, g.Replicas.Rank())

@@ -3,7 +3,9 @@ package pipeline_test
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -15,6 +17,7 @@ import (
 	"dynmo/src/kind/exit"
 	"dynmo/src/kind/mod"
 	"dynmo/src/kind/moe"
+	"dynmo/src/kind/moe/place"
 	"dynmo/src/model"
 	"dynmo/src/model/modeltest"
 	"dynmo/src/pipeline"
@@ -80,7 +83,7 @@ func step(t *testing.T, c model.Config, plan schedule.Schedule, differ func(repl
 		out.agreed = agreed
 		for _, l := range r.s.Layers {
 			for _, p := range l.Params() {
-				if !p.Borrowed() {
+				if !p.Borrowed() && !p.Copy {
 					out.gradients[p.Weight] = slices.Clone(tensor.Of[float64](p.G))
 				}
 			}
@@ -109,9 +112,12 @@ func spreadCases() map[string]model.Config {
 // TestSpreadExpertsAreLocalOnes: experts that two replicas share out begin with the weights
 // of those that each has, and have the gradients of both replicas' tokens.
 func TestSpreadExpertsAreLocalOnes(t *testing.T) {
-	plan := newSchedule(t, schedule.Kind1F1B, 2, 1)
+	plan, rnd := newSchedule(t, schedule.Kind1F1B, 2, 1), rand.New(rand.NewPCG(3, 4)) // fixed seed: a failure must repeat
 	for name, c := range spreadCases() {
 		t.Run(name, func(t *testing.T) { agreeSpread(t, c, plan, nil) })
+		modeltest.Edit(&c, func(k *moe.Experts) { k.BlockRows, k.Spare = 3, 2 })
+		c.Pieces = randomPieces(rnd, c, 6, 5)
+		t.Run(name+", copies", func(t *testing.T) { agreeSpread(t, c, plan, nil) })
 	}
 }
 
@@ -197,4 +203,50 @@ func agreeSpread(t *testing.T, c model.Config, plan schedule.Schedule, differ fu
 			}
 		}
 	}
+}
+
+// TestCopiesChangeNoBit: loss, norm, gradients and the weights that an update makes are the same
+// bits wherever experts and their copies are.
+func TestCopiesChangeNoBit(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2)) // fixed seed: a failure must repeat
+	plan := newSchedule(t, schedule.KindZBH1, 2, 1)
+	for name, c := range spreadCases() {
+		modeltest.Edit(&c, func(k *moe.Experts) { k.BlockRows, k.Spare = 3, 2 })
+		c.Spread = 2
+		want := step(t, c, plan, nil)
+		for range 3 {
+			c.Pieces = randomPieces(rnd, c, 6, 5)
+			got := step(t, c, plan, nil)
+			if got.agreed != want.agreed {
+				t.Errorf("%s, %s: loss and norm %+v, without copies %+v", name, c.Pieces, got.agreed, want.agreed)
+			}
+			for weight, g := range want.gradients {
+				if !slices.Equal(got.gradients[weight], g) {
+					t.Errorf("%s, %s: another gradient of %s", name, c.Pieces, weight)
+				}
+			}
+		}
+	}
+}
+
+// randomPieces returns a random place on two replicas, each with so many places, for so many experts of every block.
+func randomPieces(rnd *rand.Rand, c model.Config, experts, places int) string {
+	var maps []string
+	for range c.Blocks {
+		m, held := make(place.Map, experts), [2]int{}
+		for e := range m {
+			owner := rnd.IntN(2)
+			if held[owner] == places {
+				owner = 1 - owner
+			}
+			m[e], held[owner] = []int{owner}, held[owner]+1
+		}
+		for e := range m {
+			if other := 1 - m[e][0]; held[other] < places && rnd.IntN(2) == 0 {
+				m[e], held[other] = append(m[e], other), held[other]+1
+			}
+		}
+		maps = append(maps, m.String())
+	}
+	return strings.Join(maps, ";")
 }

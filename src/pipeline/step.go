@@ -81,6 +81,9 @@ func (r *Runner) step(feed Feed) error {
 	if err := r.reduce.finish(r); err != nil {
 		return fmt.Errorf("reduce: %w", err)
 	}
+	if err := r.sumCopies(); err != nil {
+		return fmt.Errorf("copies: %w", err)
+	}
 	if err := r.sumTied(); err != nil {
 		return fmt.Errorf("tied: %w", err)
 	}

@@ -33,7 +33,8 @@ func (a Agreement) Finite() bool {
 
 // Agree computes the loss and the gradient norm of the step, the same bits on
 // every rank: squared norms are added in layer order, those of what replicas have
-// of their own behind them in the order of replicas; losses in the order of global
+// of their own behind them in the order of replicas, those of pieces in the order of layers and
+// pieces, wherever these lie; losses in the order of global
 // microbatches, and of layers. losses are the Result's; ask is what this rank was
 // asked for. Collective over the stages and the replicas.
 func (r *Runner) Agree(losses []float64, ask Ask) (Agreement, error) {
@@ -49,9 +50,10 @@ func (r *Runner) Agree(losses []float64, ask Ask) (Agreement, error) {
 	return Agreement{Loss: agreed[1] * r.x.Scale, Norm: math.Sqrt(agreed[2]), Ask: Ask(agreed[0])}, nil
 }
 
-// squaredNorms returns two numbers for each layer of the stage: the squared norm of the gradients
-// that replicas share, and of this replica's own. Where layers are sliced the first replica alone
-// knows the former; the others return zeros. Collective over the replicas then.
+// squaredNorms returns for each layer of the stage the squared norm of the gradients that replicas
+// share, of this replica's own, and of each piece that this replica owns, 0 of the others. Where
+// layers are sliced the first replica alone knows the first of them; the others return zeros.
+// Collective over the replicas then.
 func (r *Runner) squaredNorms() ([]float64, error) {
 	r.x.Stream.Zero(r.norms)
 	off := int64(0)
@@ -77,17 +79,21 @@ func (r *Runner) squaredNorms() ([]float64, error) {
 			blocks = append(blocks, comm.Unpack[float64](b))
 		}
 	}
-	norms := make([]float64, 2*len(r.s.Layers))
+	width := 2 + r.pieces
+	norms := make([]float64, width*len(r.s.Layers))
 	for i, l := range r.s.Layers {
+		of := norms[width*i:][:width]
 		shared, own := l.NormBlocks(me)
-		for _, x := range mine[shared : shared+own] {
-			norms[2*i+1] += x
+		if !l.AddPieceNorms(of[2:], mine[shared:shared+own]) {
+			for _, x := range mine[shared : shared+own] {
+				of[1] += x
+			}
 		}
 		mine = mine[shared+own:]
 		for d := range blocks {
 			shared, own := l.NormBlocks(first + d)
 			for _, x := range blocks[d][:shared] {
-				norms[2*i] += x
+				of[0] += x
 			}
 			blocks[d] = blocks[d][shared+own:]
 		}
@@ -117,7 +123,7 @@ func (r *Runner) fold(mine []float64) ([]float64, error) {
 		if err != nil {
 			return nil, fmt.Errorf("over replicas: %w", err)
 		}
-		if agreed, err = r.replicas.Bcast(0, comm.Pack(addReplicas(norm, replicas))); err != nil {
+		if agreed, err = r.replicas.Bcast(0, comm.Pack(addReplicas(norm, replicas, len(r.owners)*r.pieces))); err != nil {
 			return nil, fmt.Errorf("over replicas: %w", err)
 		}
 	}
@@ -128,23 +134,30 @@ func (r *Runner) fold(mine []float64) ([]float64, error) {
 }
 
 // addReplicas adds up what replicas tell (see chain) in their order: the most that one was
-// asked for, the sum of their losses, and norm with the squared norms of their own gradients.
-func addReplicas(norm float64, replicas [][]byte) []float64 {
-	ask, sum := 0.0, 0.0
+// asked for, the sum of their losses, and norm with the squared norms of their own gradients,
+// then of so many pieces in their order.
+func addReplicas(norm float64, replicas [][]byte, pieces int) []float64 {
+	ask, sum, each := 0.0, 0.0, make([]float64, pieces)
 	for _, b := range replicas {
 		v := comm.Unpack[float64](b)
 		ask = max(ask, v[0])
 		norm += v[1]
-		for _, loss := range v[2:] {
+		for i, x := range v[2:][:pieces] { // all but the owner's are 0
+			each[i] += x
+		}
+		for _, loss := range v[2+pieces:] {
 			sum += loss
 		}
+	}
+	for _, x := range each {
+		norm += x
 	}
 	return []float64{ask, sum, norm}
 }
 
 // chain returns, from what all stages sent, the squared norm of the gradients that
 // replicas share, and what this replica tells the others: the most that a rank was
-// asked for, the squared norm of its own gradients, and its losses.
+// asked for, the squared norms of its own gradients and of pieces, and its losses.
 func (r *Runner) chain(stages [][]byte) (norm float64, replica []float64) {
 	microbatches := r.schedule.Microbatches
 	values := make([][]float64, len(stages)) // what is left of each stage's
@@ -156,7 +169,8 @@ func (r *Runner) chain(stages [][]byte) (norm float64, replica []float64) {
 	}
 	for _, stage := range r.owners {
 		v := values[stage]
-		norm, replica[1], values[stage] = norm+v[0], replica[1]+v[1], v[2:]
+		norm, replica[1] = norm+v[0], replica[1]+v[1]
+		replica, values[stage] = append(replica, v[2:2+r.pieces]...), v[2+r.pieces:]
 	}
 	return norm, r.inOrder(replica, values, microbatches)
 }

@@ -93,10 +93,10 @@ func (w *weightRound) add(d, me int, slice func(replica int) []tensor.Mem) {
 }
 
 // Update applies AdamW to every layer of the stage, or to the slices that this replica has. Then
-// it gives borrowers of tied matrices their weights. Where layers are sliced it begins to send
+// it gives borrowers of tied matrices, and copies on other replicas, their weights. Where layers are sliced it begins to send
 // the slices to the other replicas: the next step's forward of a layer, or FinishUpdate, waits
 // for the layer's weights. Collective over the stages, and over the replicas where layers are
-// sliced.
+// sliced or copied.
 func (r *Runner) Update(a kernel.AdamW) error {
 	var err error
 	if r.sliced() {
@@ -105,7 +105,9 @@ func (r *Runner) Update(a kernel.AdamW) error {
 		for _, l := range r.s.Layers {
 			l.Update(r.x, a)
 		}
-		err = r.shareTied()
+		if err = r.updateCopies(); err == nil {
+			err = r.shareTied()
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("pipeline: update: stage %d: %w", r.stage(), err)

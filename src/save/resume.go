@@ -161,14 +161,18 @@ func (r *Reader) keepsLayout(c *store.Checkpoint, was config.Config) bool {
 // read reads the layers of this rank's first stage, and on rank 0 what the run knew besides.
 // With an error the stage has the layers that were read.
 func (r *Reader) read(c *store.Checkpoint, into *Checkpoint) (err error) {
-	into.Stage = &model.Stage{Config: r.Shape}
+	shape := r.Shape
+	if shape.Pieces = into.Layout.Pieces; shape.CheckPieces() != nil { // other settings: none of them changes a bit
+		shape.Pieces, into.Layout.Pieces = "", ""
+	}
+	into.Stage = &model.Stage{Config: shape}
 	if r.World.Rank() == 0 {
 		if into.State, err = c.Run(); err != nil {
 			return err
 		}
 	}
 	for _, id := range into.Layout.Owners().Layers(r.Stage) {
-		l, err := c.Layer(id, r.Shape, r.Exec.Device, r.Exec.Backend.DType())
+		l, err := c.Layer(id, shape, r.Exec.Device, r.Exec.Backend.DType())
 		if err != nil {
 			return err
 		}

@@ -16,25 +16,31 @@ import (
 func (c *Checkpoint) Layer(id int, shape model.Config, d device.Device, t tensor.DType) (*model.Layer, error) {
 	spread := 0
 	if c.sharedOut(id) {
-		spread = c.Layout.Mesh.Replicas
-		if n := shape.Shared(); n == 0 || n%spread != 0 {
-			return nil, c.fail(ManifestFile, fmt.Errorf("layer %d: %d replicas share out %d experts", id, spread, n))
+		if spread = c.Layout.Mesh.Replicas; shape.Shared() == 0 {
+			return nil, c.fail(ManifestFile, fmt.Errorf("layer %d: %d replicas share out a layer that has nothing to share", id, spread))
 		}
 	}
-	if spread == shape.Spread || spread == 0 && shape.Holds(shape.Whole(), id) {
+	had := shape.AsReplica(shape.Replica, spread)
+	if had.Pieces = ""; spread > 0 {
+		had.Pieces = c.Layout.Pieces
+	}
+	if _, err := had.Holders(shape.Chain()[id].Block); err != nil {
+		return nil, c.fail(ManifestFile, fmt.Errorf("layer %d: %w", id, err))
+	}
+	if had == shape && shape.CountPieces() == 0 || spread == 0 && shape.Holds(shape.Whole(), id) {
 		return c.layer(id, shape, d, t)
 	}
-	return c.shared(id, shape, spread, d, t)
+	return c.shared(id, shape, had, d, t)
 }
 
 // shared reads a layer that other replicas shared out, or none, by way of what each of them
-// had: what a replica has that takes no part is not read.
-func (c *Checkpoint) shared(id int, shape model.Config, spread int, d device.Device, t tensor.DType) (made *model.Layer, err error) {
+// had: what a replica has that takes no part is not read. had is the model as a replica had it.
+func (c *Checkpoint) shared(id int, shape, had model.Config, d device.Device, t tensor.DType) (made *model.Layer, err error) {
 	host := cpu.New(device.NewWall())
-	for replica := range max(1, spread) {
-		of := shape.AsReplica(replica, spread)
+	for replica := range max(1, had.Spread) {
+		of := had.AsReplica(replica, had.Spread)
 		of.Shards = 0
-		if !of.Meets(shape, id) {
+		if made != nil && !of.Meets(shape, id) {
 			continue
 		}
 		had, err := c.layer(id, of, host, t)
@@ -42,7 +48,7 @@ func (c *Checkpoint) shared(id int, shape model.Config, spread int, d device.Dev
 			made, err = had.Like(shape, d)
 		}
 		if err == nil {
-			err = made.Adopt(had)
+			err = made.Adopt(had, false)
 		}
 		if had != nil {
 			had.Free()

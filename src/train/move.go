@@ -69,7 +69,7 @@ func (r *Rank) move(steps int, to *relocation, next layout.Layout) (migrate.Move
 	if r.world.Outside() {
 		return rest.Moved, nil
 	}
-	if err = r.regroup(next); err == nil {
+	if r.stage, err = rest.Regroup(r.world.Replicas, r.world.All, next.Pieces, r.regroup(next), r.stage); err == nil {
 		err = r.place(next)
 	}
 	if full, failed := comm.AnyFailed(r.world.All, err); failed != nil || full && !within {
@@ -132,8 +132,12 @@ func (r *Rank) moveBack(next layout.Layout, rest *migrate.Rest, err error) (migr
 	if err := rest.Settle(); err != nil {
 		return migrate.Moved{}, err
 	}
-	if _, err := r.moveWithin(next, r.layout, false, nil); err != nil {
-		return migrate.Moved{}, fmt.Errorf("migrate: back: %w", err)
+	var failed error
+	if r.stage, failed = rest.Regroup(r.world.Replicas, r.world.All, r.layout.Pieces, nil, r.stage); failed == nil {
+		_, failed = r.moveWithin(next, r.layout, false, nil)
+	}
+	if failed != nil {
+		return migrate.Moved{}, fmt.Errorf("migrate: back: %w", failed)
 	}
 	return r.refused(&migrate.NoRoomError{Mine: err})
 }

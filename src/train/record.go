@@ -19,7 +19,7 @@ func (r *Rank) record(t *turn) error {
 	}
 	out.Stopped = t.agreed.Ask == pipeline.Stop && t.step+1 < steps
 	t.told = record.Done{
-		Step: t.step, Loss: t.agreed.Loss, Norm: t.agreed.Norm, LR: learningRate(r.Config.Optimizer, t.step, steps), Skipped: t.skipped,
+		Step: t.step, Loss: t.agreed.Loss, Norm: t.agreed.Norm, LR: r.Config.LearningRate(t.step), Skipped: t.skipped,
 		Measured: t.measured, Ran: t.ran, Next: t.next, Why: t.why, Moved: t.moved,
 		Start: t.start, Deciding: t.moving - t.measuring, Moving: r.now() - t.moving, Resizing: r.resized, Resident: r.Before > 0,
 		Validation: t.validation, Stragglers: t.stragglers,

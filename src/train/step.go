@@ -2,7 +2,6 @@ package train
 
 import (
 	"fmt"
-	"math"
 	"time"
 
 	"dynmo/src/config"
@@ -21,7 +20,7 @@ func (r *Rank) change(t *turn) (err error) {
 	r.expectChange()
 	start := r.now()
 	t.change, err = r.dynamism.Before(t.step, dynamic.Target{
-		Stages: r.world.Stages, Exec: r.x, Stage: r.stage, LR: learningRate(r.Config.Optimizer, t.step, r.Config.Train.Steps), Updated: r.settle,
+		Stages: r.world.Stages, Exec: r.x, Stage: r.stage, LR: r.Config.LearningRate(t.step), Updated: r.settle,
 	})
 	if err == nil && t.change.Structure {
 		end := r.recycle()
@@ -100,19 +99,9 @@ func adamW(c config.Config, step int, norm float64) kernel.AdamW {
 		scale = o.Clip / norm
 	}
 	return kernel.AdamW{
-		LR: learningRate(o, step, c.Train.Steps), Beta1: o.Beta1, Beta2: o.Beta2, Eps: o.Eps,
+		LR: c.LearningRate(step), Beta1: o.Beta1, Beta2: o.Beta2, Eps: o.Eps,
 		Decay: o.Decay, GradScale: scale,
 	}
-}
-
-// learningRate returns the learning rate of a step: linear from 0 to LR over the warm-up, then
-// half a cosine down to MinLR at the last step (Loshchilov & Hutter 2017).
-func learningRate(o config.Optimizer, step, steps int) float64 {
-	if step < o.Warmup {
-		return o.LR * float64(step+1) / float64(o.Warmup)
-	}
-	progress := float64(step-o.Warmup) / float64(max(1, steps-1-o.Warmup))
-	return o.MinLR + (o.LR-o.MinLR)*(1+math.Cos(math.Pi*min(1, progress)))/2
 }
 
 // validationMicrobatches returns how many microbatches the validation loss is the mean of, 0

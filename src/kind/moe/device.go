@@ -36,7 +36,16 @@ func (e *experts) dispatch(x *model.Exec, b *model.Batch, s expertsSaved) error 
 		return err
 	}
 	copy(d.ends, tensor.Of[int32](ends))
-	return e.tell(x, d)
+	if e.Spread > 0 {
+		return e.tell(x, d)
+	}
+	d.blocks = d.blocks[:0]
+	for k := range e.list {
+		if rows := d.of(k); rows.hi > rows.lo {
+			d.blocks = append(d.blocks, block{k, rows})
+		}
+	}
+	return nil
 }
 
 // grouped reports whether one call makes the products of all experts: they are here, their

@@ -20,17 +20,16 @@ type dispatch struct {
 
 	// Where the host waits for the rows of experts:
 	ends   []int32 // by expert where its assignments begin; and where they all end
-	worked []int32 // by expert that is here, then by replica whose tokens they are, where the rows that it works on begin; and where they all end
+	blocks []block // of the rows that the experts here work on
+	worked int     // these rows
+	spreading
 
 	inp, made tensor.Mem // where spread experts run forward again: inp and made of expertsSaved, which hold what other replicas sent
 }
 
 func newDispatch(x *model.Exec, e divided) *dispatch {
 	d := &dispatch{x: x, divided: e, ends: make([]int32, e.placed()+1)}
-	d.worked = d.ends
-	if e.Spread > 0 {
-		d.worked = make([]int32, e.Count+1)
-	}
+	d.sent, d.taken, d.total = make([][]stretch, e.Spread), make([][]stretch, e.Spread), make([]int, e.Count)
 	return d
 }
 
@@ -53,7 +52,7 @@ func (d *dispatch) Leaves() *model.Batch { return d.origin }
 // GroupRows tells.
 func (d *dispatch) Worked() int {
 	if d.Spread > 1 {
-		return int(d.worked[len(d.worked)-1]) / d.Top
+		return d.worked / d.Top
 	}
 	return d.entered.Computes()
 }
@@ -64,12 +63,24 @@ func (d *dispatch) Expected() float64 { return 1 }
 // Repeats reports true: what passes call depends on the batch alone.
 func (d *dispatch) Repeats() bool { return true }
 
-// of returns the assignments [lo, hi) of an expert.
-func (d *dispatch) of(expert int) (lo, hi int) { return int(d.ends[expert]), int(d.ends[expert+1]) }
+// of returns the assignments of an expert.
+func (d *dispatch) of(expert int) stretch { return stretch{int(d.ends[expert]), int(d.ends[expert+1])} }
 
-// rowsOf returns the rows [lo, hi) that an expert works on, by its number here.
-func (d *dispatch) rowsOf(expert int) (lo, hi int) {
-	return int(d.worked[expert*d.replicas()]), int(d.worked[(expert+1)*d.replicas()])
+// stretch is rows [lo, hi).
+type stretch struct{ lo, hi int }
+
+func (s stretch) count() int { return s.hi - s.lo }
+
+// meets returns the rows that both have, and whether there are any.
+func (s stretch) meets(other stretch) (both stretch, any bool) {
+	both = stretch{max(s.lo, other.lo), min(s.hi, other.hi)}
+	return both, both.lo < both.hi
+}
+
+// block is rows on which an expert, by its number among those here, works in one product.
+type block struct {
+	expert int
+	stretch
 }
 
 // The device decides where tokens go (see kernel.RouteTokens). With p the softmax of a

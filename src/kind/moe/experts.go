@@ -9,7 +9,9 @@ import (
 	"dynmo/src/comm"
 	"dynmo/src/device"
 	"dynmo/src/family/llama"
+	"dynmo/src/kernel"
 	"dynmo/src/kernel/ref"
+	"dynmo/src/kind/moe/place"
 	"dynmo/src/model"
 	"dynmo/src/tensor"
 )
@@ -27,6 +29,8 @@ type Experts struct {
 	Capacity   float64 // times its fair share that an expert takes of a microbatch's assignments; 0: all
 	Scale      float64 // of the weights of choices; 0: 1
 	Squashed   bool    // the router is two matrices with tanh between, not one (Zhu et al. 2024)
+	BlockRows  int     // rows of a block that spread experts work on at a time; 0: all rows of an expert, on the replica that has it
+	Spare      int     // places of a replica for copies, where rows are cut into blocks
 	Groups     int     // layers that the experts of a block are cut into (see expertGroup); 0: one with the rest of its second half
 }
 
@@ -89,9 +93,14 @@ func (e Experts) Weights(c model.Config, list []model.Weight) (all []model.Weigh
 	return all
 }
 
-// Scratch is a row for each of those that experts work on in one product.
+// Scratch is a row for each of those that experts work on in one product; where products add up
+// exactly, as much as a matrix's sum, of words twice as long as elements on a CPU are.
 func (e Experts) Scratch(c model.Config, tokens int) int {
-	return e.on(c).rowsAtOnce(tokens) * c.Intermediate
+	rows := e.on(c).rowsAtOnce(tokens) * c.Intermediate
+	if count, _ := e.Pieces(c); count > 0 {
+		rows = max(rows, 2*kernel.FixedWords(2*c.Intermediate*c.Hidden))
+	}
+	return rows
 }
 
 // meeting is what parts of a rank share: where experts are spread, what those here make of
@@ -101,6 +110,7 @@ type meeting struct {
 	rows, counts tensor.Mem   // on the host
 	event        device.Event // see exchange
 	sends, recvs []comm.Part  // see swap
+	dealer       place.Dealer // see deal
 }
 
 // Reserve returns a meeting.
@@ -108,7 +118,7 @@ func (e Experts) Reserve(x *model.Exec, c model.Config, room model.Room) any {
 	m := &meeting{rows: room.OnHost(int64(e.Count+1) * tensor.I32.Size())}
 	if c.Spread > 0 {
 		m.made = room.OnDevice(int64(e.on(c).rows(x.N())*c.Hidden) * x.Backend.DType().Size())
-		m.counts = room.OnHost(2 * int64(e.Count) * tensor.I32.Size())
+		m.counts = room.OnHost(int64(1+c.Spread) * int64(e.Count) * tensor.I32.Size())
 	}
 	return m
 }
@@ -146,6 +156,7 @@ type experts struct {
 	outer          model.Linear // (Count, Count) behind it, and tanh; absent unless Squashed
 	lo             int          // the first expert of list in the block, but where they are spread
 	list           []mlpOf      // by expert that is here
+	on             place.Map    // which of the replicas that experts are spread over hold which
 	keeps          bool         // a Work keeps what other replicas sent: a second forward sends nothing
 }
 
@@ -159,7 +170,7 @@ func newExperts(c model.Config, kind Experts, block int) *experts {
 		keeps: c.Spread > 0 && c.Recompute != model.RecomputeNothing,
 	}
 	e.router, e.outer = kind.newRouter(c, block)
-	e.list = newMLPs(c, block, e.firstOf(c.Replica), e.here())
+	e.hold(c, block)
 	return e
 }
 
@@ -176,23 +187,6 @@ func (e Experts) newRouter(c model.Config, block int) (router, outer model.Linea
 		outer.W = param("router.outer.weight", e.Count)
 	}
 	return router, outer
-}
-
-// newMLPs returns the matrices of so many experts of a block, from a first one on.
-func newMLPs(c model.Config, block, first, count int) (list []mlpOf) {
-	at, d := model.InBlock(block), c.Deviation(block)
-	for k := first; k < first+count; k++ {
-		name := fmt.Sprintf("expert.%d.", k)
-		m := mlpOf{
-			gateup: c.NewLinear(at, name+"gateup", 2*c.Intermediate, c.Hidden, d),
-			down:   c.NewLinear(at, name+"down", c.Hidden, c.Intermediate, c.Residual(d)),
-		}
-		for _, p := range m.Params() {
-			p.Own = c.Spread > 0
-		}
-		list = append(list, m)
-	}
-	return list
 }
 
 func (m mlpOf) Params() []*model.Param { return slices.Concat(m.gateup.Params(), m.down.Params()) }

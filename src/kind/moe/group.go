@@ -25,7 +25,9 @@ func newExpertGroup(c model.Config, kind Experts, block, k int) *expertGroup {
 		g.norm = c.NewNorm(model.InBlock(block), "norm2")
 		g.router, g.outer = kind.newRouter(c, block)
 	}
-	g.list = newMLPs(c, block, g.lo, each)
+	for k := range each {
+		g.list = append(g.list, newMLP(c, block, g.lo+k))
+	}
 	return g
 }
 

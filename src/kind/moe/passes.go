@@ -53,32 +53,30 @@ func (e *experts) work(x *model.Exec, d *dispatch, s expertsSaved, made tensor.M
 		e.groupedForward(x, s, made, rows)
 		return
 	}
-	e.each(d, func(m mlpOf, lo, hi int) {
-		gateup, active := rowRange(x, s.gateup, lo, hi, 2*e.inside), rowRange(x, s.active, lo, hi, e.inside)
-		m.gateup.Forward(x, hi-lo, gateup, rowRange(x, s.inp, lo, hi, e.hidden))
-		x.Backend.SwiGLUForward(x.Stream, active, gateup, hi-lo, e.inside)
-		m.down.Forward(x, hi-lo, rowRange(x, made, lo, hi, e.hidden), active)
+	e.each(d, func(m mlpOf, rows stretch) {
+		gateup, active := rowRange(x, s.gateup, rows, 2*e.inside), rowRange(x, s.active, rows, e.inside)
+		m.gateup.Forward(x, rows.count(), gateup, rowRange(x, s.inp, rows, e.hidden))
+		x.Backend.SwiGLUForward(x.Stream, active, gateup, rows.count(), e.inside)
+		m.down.Forward(x, rows.count(), rowRange(x, made, rows, e.hidden), active)
 	})
 }
 
-// each calls f for every expert here that has rows to work on, with where these are.
-func (e *experts) each(d *dispatch, f func(m mlpOf, lo, hi int)) {
-	for k, m := range e.list {
-		if lo, hi := d.rowsOf(k); hi > lo {
-			f(m, lo, hi)
-		}
+// each calls f for every block of rows that an expert here works on.
+func (e *experts) each(d *dispatch, f func(m mlpOf, rows stretch)) {
+	for _, b := range d.blocks {
+		f(e.list[b.expert], b.stretch)
 	}
 }
 
-// between returns rows [lo, hi) of memory of rows of so many values.
-func rowRange(x *model.Exec, m tensor.Mem, lo, hi, width int) tensor.Mem {
+// rowRange returns rows of memory of rows of so many values.
+func rowRange(x *model.Exec, m tensor.Mem, rows stretch, width int) tensor.Mem {
 	row := int64(width) * x.Backend.DType().Size()
-	return m.Span(int64(lo)*row, int64(hi-lo)*row)
+	return m.Span(int64(rows.lo)*row, int64(rows.count())*row)
 }
 
 // first returns the first rows.
 func first(x *model.Exec, m tensor.Mem, rows, width int) tensor.Mem {
-	return rowRange(x, m, 0, rows, width)
+	return rowRange(x, m, stretch{0, rows}, width)
 }
 
 func (e *experts) BackwardInput(x *model.Exec, b *model.Batch, saved, held, inp, dout, din tensor.Mem) error {
@@ -112,11 +110,11 @@ func (e *experts) backwardExperts(x *model.Exec, n int, d *dispatch, s expertsSa
 		e.groupedBackwardInput(x, s, h, dinp, assigned)
 		return nil
 	}
-	e.each(d, func(m mlpOf, lo, hi int) {
-		dactive, dgateup := first(x, x.Scratch, hi-lo, e.inside), rowRange(x, h.dgateup, lo, hi, 2*e.inside)
-		m.down.BackwardInput(x, hi-lo, dactive, rowRange(x, h.dmade, lo, hi, e.hidden))
-		x.Backend.SwiGLUBackward(x.Stream, dgateup, dactive, rowRange(x, s.gateup, lo, hi, 2*e.inside), hi-lo, e.inside)
-		m.gateup.BackwardInput(x, hi-lo, rowRange(x, dinp, lo, hi, e.hidden), dgateup)
+	e.each(d, func(m mlpOf, rows stretch) {
+		dactive, dgateup := first(x, x.Scratch, rows.count(), e.inside), rowRange(x, h.dgateup, rows, 2*e.inside)
+		m.down.BackwardInput(x, rows.count(), dactive, rowRange(x, h.dmade, rows, e.hidden))
+		x.Backend.SwiGLUBackward(x.Stream, dgateup, dactive, rowRange(x, s.gateup, rows, 2*e.inside), rows.count(), e.inside)
+		m.gateup.BackwardInput(x, rows.count(), rowRange(x, dinp, rows, e.hidden), dgateup)
 	})
 	return e.exchange(x, d, back, s.made, dinp)
 }
@@ -166,8 +164,8 @@ func (e *experts) expertWeights(x *model.Exec, n int, d *dispatch, s expertsSave
 		e.groupedBackwardWeight(x, s, h, e.assigned(d, n))
 		return
 	}
-	e.each(d, func(m mlpOf, lo, hi int) {
-		m.down.BackwardWeight(x, hi-lo, rowRange(x, h.dmade, lo, hi, e.hidden), rowRange(x, s.active, lo, hi, e.inside))
-		m.gateup.BackwardWeight(x, hi-lo, rowRange(x, h.dgateup, lo, hi, 2*e.inside), rowRange(x, s.inp, lo, hi, e.hidden))
+	e.each(d, func(m mlpOf, rows stretch) {
+		e.weightProduct(x, m.down, rows.count(), rowRange(x, h.dmade, rows, e.hidden), rowRange(x, s.active, rows, e.inside))
+		e.weightProduct(x, m.gateup, rows.count(), rowRange(x, h.dgateup, rows, 2*e.inside), rowRange(x, s.inp, rows, e.hidden))
 	})
 }

@@ -23,6 +23,9 @@ var Kind = dynamic.Registration{
 		if c.Model.Grain == "expert" {
 			e.Groups = m.Groups
 		}
+		if spread(c) {
+			e.BlockRows, e.Spare = m.BlockRows, m.Spare
+		}
 		return e
 	},
 	Workload: dynamic.Making{Every: 1, Routed: true, Of: recorded},
@@ -37,6 +40,9 @@ var Kind = dynamic.Registration{
 		}
 		if spread(c) {
 			text += fmt.Sprintf(" parallel.experts=spread parallel.replicas=%d", c.Parallel.Replicas)
+			if m.BlockRows > 0 {
+				text += fmt.Sprintf(" moe.block_rows=%d moe.spare=%d", m.BlockRows, m.Spare)
+			}
 		}
 		return text
 	},

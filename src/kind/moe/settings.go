@@ -5,6 +5,7 @@ import (
 
 	"dynmo/src/config"
 	"dynmo/src/family/llama"
+	"dynmo/src/kind/moe/place"
 )
 
 // options is a mixture of experts (Jiang et al. 2024; paper, section 2.2.1).
@@ -20,6 +21,8 @@ type options struct {
 	Aux          float64 `toml:"aux" default:"0.01" min:"0" max:"1000" when:"moe.balance=aux" doc:"weight of the loss E·Σ f·P of each block and microbatch (Fedus et al. 2022), with E experts, f an expert's share of the choices and P its mean probability; it is not part of the loss that is reported. Hugging Face's router_aux_loss_coef weighs one loss of all blocks together, whose f sums to moe.top: coef·moe.top/model.blocks has the same sum where all blocks route alike, and other gradients where they do not"`
 	Z            float64 `toml:"z" default:"0" min:"0" max:"1000" doc:"weight of the router's z-loss, the mean square of the logarithm of its softmax's denominator (Zoph et al. 2022); it is not part of the loss that is reported; Mixtral has none"`
 	Capacity     float64 `toml:"capacity" shape:"true" default:"0" min:"0" max:"65536" doc:"times its fair share that an expert takes of a microbatch's assignments, rounded up; those beyond are dropped and counted; 0: none is"`
+	BlockRows    int     `toml:"block_rows" resume:"losses agree but for rounding" shape:"true" default:"0" min:"0" max:"1048576" doc:"rows of an expert in a microbatch of all replicas, in the order of replicas and tokens, are worked on in blocks of so many, which may lie on several replicas (moe.spare): losses are the same wherever they do; 256 suits CPUs; 0: an expert's rows are one product, on one replica"`
+	Spare        int     `toml:"spare" resume:"may" default:"0" min:"0" max:"65536" when:"parallel.experts=spread" doc:"places of a replica for copies of experts, in each block, besides its even share of them; a copy works on some of its expert's blocks; wants moe.block_rows"`
 	Groups       int     `toml:"groups" shape:"true" default:"2" min:"2" max:"65536" when:"model.grain=expert" doc:"layers that a block's experts are shared out to, a divisor of moe.experts; a boundary between two is more than twice as wide as others"`
 }
 
@@ -80,5 +83,10 @@ func check(c config.Config, rule config.Rule) {
 	rule(groups && !on, `dynamic.kind with moe: only experts have groups`, "model.grain dynamic.kind")
 	rule(groups && on && m.Experts%m.Groups != 0, "moe.groups to divide moe.experts", "moe.groups moe.experts")
 	rule(spread && groups, `parallel.experts = "local" beside model.grain = "expert"`, "parallel.experts model.grain")
-	rule(spread && m.Experts%c.Parallel.Replicas != 0, "parallel.replicas to divide moe.experts, which are spread over them", "parallel.replicas moe.experts parallel.experts")
+	rule(spread && m.BlockRows == 0 && m.Experts%c.Parallel.Replicas != 0, "parallel.replicas to divide moe.experts, which are spread over them, or moe.block_rows", "parallel.replicas moe.experts parallel.experts moe.block_rows")
+	rule(spread && m.Spare > 0 && m.BlockRows == 0, "moe.block_rows of at least 1: without blocks the rows of an expert are one product", "moe.spare moe.block_rows")
+	rule(spread && m.Spare > 0 && place.Places(m.Experts, c.Parallel.Replicas, m.Spare) > m.Experts, "moe.spare of at most the experts that are left: a replica holds each of moe.experts once", "moe.spare moe.experts parallel.replicas")
+	rule(on && m.Spare > 0 && !spread, `parallel.experts = "spread" and several parallel.replicas: a copy lies on another replica than its expert`, "moe.spare parallel.experts parallel.replicas")
+	rule(spread && m.BlockRows > 0 && c.Sharded(), "moe.block_rows = 0 beside optimizer.shard: experts that move take no slices along yet", "moe.block_rows optimizer.shard")
+	rule(spread && m.BlockRows > 0 && c.Device.Kind == "cuda", `moe.block_rows = 0 beside device.kind = "cuda": blocks are not built for cuda yet`, "moe.block_rows device.kind")
 }

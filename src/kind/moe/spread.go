@@ -3,28 +3,27 @@ package moe
 import (
 	"dynmo/src/comm"
 	"dynmo/src/device"
+	"dynmo/src/kind/moe/place"
 	"dynmo/src/model"
 	"dynmo/src/tensor"
 )
 
-// Experts of a block may be spread over the replicas of a stage, each of which has as many,
-// one behind the other: expert e lies on replica e/(Count/Spread). Each replica dispatches
-// the tokens of its own microbatch. Then replicas exchange rows, all to all: tokens go to
-// their experts' replicas and what these make of them comes back, and so do gradients. Each
-// replica does so in the same passes in the same order, also without any token, for its
-// experts may have those of others.
+// Experts of a block may be spread over the replicas of a stage, as a place.Map says: at first
+// evenly, one behind the other. Each replica dispatches the tokens of its own microbatch. Then
+// replicas exchange rows, all to all: tokens go to their experts' replicas and what these make of
+// them comes back, and so do gradients. Each replica does so in the same passes in the same
+// order, also without any token, for its experts may have those of others.
 //
-// The rows that an expert works on lie in the order of the replicas that they are of, so
-// that all sums have a fixed order.
+// The rows of an expert lie in the order of the replicas that they are of, and of their places
+// there, so that all sums have a fixed order.
 
 // replicas returns over how many replicas the experts are spread.
 func (e divided) replicas() int { return max(1, e.Spread) }
 
-// here returns how many experts of a block a layer of a replica has.
-func (e divided) here() int { return e.Count / e.replicas() / max(1, e.Groups) }
-
-// firstOf returns the first expert that a replica has.
-func (e divided) firstOf(replica int) int { return replica % e.replicas() * e.here() }
+// here returns how many experts of a block a layer of a replica has room for.
+func (e divided) here() int {
+	return place.Places(e.Count, e.replicas(), e.Spare) / max(1, e.Groups)
+}
 
 // rows returns the most rows that the experts of a replica work on, of microbatches of so
 // many tokens.
@@ -35,13 +34,13 @@ func (e divided) rows(tokens int) int {
 	return e.replicas() * min(tokens*min(e.Top, e.here()), e.room(tokens)*e.here())
 }
 
-// rowsAtOnce returns the most rows that experts work on in one product: of one of them
+// rowsAtOnce returns the most rows that experts work on in one product: a block of one of them
 // where they are spread, else of all.
 func (e divided) rowsAtOnce(tokens int) int {
 	if e.Spread == 0 {
 		return tokens * e.Top
 	}
-	return e.Spread * e.room(tokens)
+	return min(e.block(), e.Spread*e.room(tokens))
 }
 
 func (e *experts) Traits() model.Traits {
@@ -63,8 +62,6 @@ func (e divided) spreads(x *model.Exec) {
 	case e.Spread == 0:
 	case x.Replicas == nil || x.Replicas.Size() != e.Spread:
 		panic("model: experts are spread over other replicas than the stage has")
-	case e.Count%e.Spread != 0:
-		panic("model: replicas do not share experts out evenly")
 	}
 }
 
@@ -77,36 +74,28 @@ func (e *experts) outgoing(x *model.Exec, inp, made tensor.Mem) (there, back ten
 	return made, e.meeting(x).made
 }
 
-// tell exchanges how many rows of each replica each expert works on.
+// tell exchanges how many rows of each replica go to each expert, and deals them.
 func (e *experts) tell(x *model.Exec, d *dispatch) error {
-	if e.Spread == 0 {
-		return nil
-	}
-	m, here, me := e.meeting(x), e.here(), x.Replicas.Rank()
-	counts := tensor.Of[int32](m.counts) // of the tokens here, by expert; then of each replica's, by expert that is here
-	of := func(replica, first int) tensor.Mem {
-		size := tensor.I32.Size()
-		return m.counts.Span(int64(first+replica*here)*size, int64(here)*size)
+	m, me := e.meeting(x), x.Replicas.Rank()
+	counts := tensor.Of[int32](m.counts) // of the tokens here, by expert; then of each replica's
+	of := func(i int) tensor.Mem {
+		bytes := int64(e.Count) * tensor.I32.Size()
+		return m.counts.Span(int64(i)*bytes, bytes)
 	}
 	for k := range e.Count {
-		lo, hi := d.of(k)
-		counts[k] = int32(hi - lo)
+		rows := d.of(k)
+		counts[k] = int32(rows.hi - rows.lo)
 	}
 	m.sends, m.recvs = m.sends[:0], m.recvs[:0]
 	for i := 1; i < e.Spread; i++ {
 		replica := (me + i) % e.Spread
-		m.swap(replica, of(replica, e.Count), of(replica, 0))
+		m.swap(replica, of(1+replica), of(0))
 	}
-	copy(tensor.Of[int32](of(me, e.Count)), tensor.Of[int32](of(me, 0)))
+	copy(tensor.Of[int32](of(1+me)), tensor.Of[int32](of(0)))
 	if err := m.swapAll(x, nil); err != nil {
 		return err
 	}
-	for i, count := range counts[e.Count:] {
-		d.worked[i%here*e.Spread+i/here+1] = count
-	}
-	for i := range e.Count {
-		d.worked[i+1] += d.worked[i]
-	}
+	d.deal(&m.dealer, e.on, counts[e.Count:], me)
 	return nil
 }
 
@@ -128,22 +117,32 @@ func (e *experts) exchange(x *model.Exec, d *dispatch, w way, assigned, worked t
 	m := e.meeting(x)
 	m.event = x.Stream.Record(m.event)
 	m.sends, m.recvs = m.sends[:0], m.recvs[:0]
-	here, me := e.here(), x.Replicas.Rank()
+	me := x.Replicas.Rank()
 	for i := range e.Spread {
 		replica := (me + i) % e.Spread
-		for k := range here {
-			lo, hi := d.of(e.firstOf(replica) + k)
-			out := rowRange(x, assigned, lo, hi, e.hidden)
-			first, end := d.worked[k*e.Spread+replica], d.worked[k*e.Spread+replica+1]
-			in := rowRange(x, worked, int(first), int(end), e.hidden)
-			if w == back {
-				out, in = in, out
-			}
+		for k := range d.sent[replica] {
+			out := rowRange(x, assigned, d.sent[replica][k], e.hidden)
 			if replica == me {
+				in := rowRange(x, worked, d.taken[me][k], e.hidden)
+				if w == back {
+					out, in = in, out
+				}
 				x.Stream.Copy(in, out)
-				continue
+			} else if w == there {
+				m.sends = append(m.sends, comm.Part{Rank: replica, Mem: out})
+			} else {
+				m.recvs = append(m.recvs, comm.Part{Rank: replica, Mem: out})
 			}
-			m.swap(replica, in, out)
+		}
+		for _, rows := range d.taken[replica] {
+			in := rowRange(x, worked, rows, e.hidden)
+			if replica == me {
+				break
+			} else if w == there {
+				m.recvs = append(m.recvs, comm.Part{Rank: replica, Mem: in})
+			} else {
+				m.sends = append(m.sends, comm.Part{Rank: replica, Mem: in})
+			}
 		}
 	}
 	return m.swapAll(x, m.event)

@@ -28,7 +28,7 @@ type Analysis struct {
 // by time, whatever the balancer balances, and compares with the best cuts of one chunk on
 // each stage. m.Dispatch and m.Instructions must be known.
 func (p *Planner) Analyze(m profile.Measurement, l layout.Layout) (Analysis, error) {
-	p = p.useRanks(l.Ranks).selectMap(l.Map()).keepChoice(l)
+	p = p.onRanksOf(l).selectMap(l.Map()).keepChoice(l)
 	t := p.effective(m.Table, p.choose(m.Table, l.Cuts, l.Schedule.Peaks))
 	costs := p.stageCosts(t, l.Cuts)
 	loads := l.Loads(costs)
@@ -69,7 +69,7 @@ type Plan struct {
 // Simulate simulates step number of a phase in a layout. The bottlenecks are those of the
 // mean microbatch. The lower bound holds for the microbatches as they are.
 func (p *Planner) Simulate(costs cost.Phase, l layout.Layout, number int) (Plan, error) {
-	p = p.useRanks(l.Ranks).selectMap(l.Map())
+	p = p.onRanksOf(l).selectMap(l.Map())
 	plain := costs.Mean()
 	_, gap := p.chooseWithin(plain, l.Cuts, l.Schedule.Peaks)
 	p = p.keepChoice(l)

@@ -37,7 +37,7 @@ func (p *Planner) Match(l layout.Layout) (*Planner, error) {
 	if err != nil {
 		return nil, err
 	}
-	return q.useRanks(l.Ranks).selectMap(l.Map()), nil
+	return q.onRanksOf(l).selectMap(l.Map()), nil
 }
 
 // Accepts returns an error unless the planner, or the planner of the other map, could have

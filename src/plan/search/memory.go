@@ -164,11 +164,11 @@ func (p *Planner) Fits(t cost.Table, l layout.Layout) bool {
 
 // OptimizerCanFollow reports whether masters and moments of moving layers may follow while
 // the next step computes: only the update reads them. The dynamism must not change layers
-// before the step, all ranks must stay, and every stage must have memory for the layers that
+// before the step, all ranks and pieces of layers must stay, and every stage must have memory for the layers that
 // leave it beside those of the next layout. On GPUs replicas must not exchange rows
 // in every pass: these rounds would wait for the move (see comm.Group.Exchange).
 func (p *Planner) OptimizerCanFollow(t cost.Table, present, next layout.Layout) bool {
-	if p.Config.Dynamic.ChangesLayers() || !next.SameRanks(present) {
+	if p.Config.Dynamic.ChangesLayers() || !next.SameRanks(present) || next.Pieces != present.Pieces {
 		return false
 	}
 	if p.Config.Device.Kind == "cuda" && p.Config.ReplicasDiffer() {

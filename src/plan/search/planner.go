@@ -26,7 +26,8 @@ type Planner struct {
 	Microbatches int
 	Network      sim.Network
 	Mesh         mesh.Mesh
-	Ranks        []int // of the launched world, by rank of Mesh (see layout.Layout); nil: the same
+	Ranks        []int  // of the launched world, by rank of Mesh (see layout.Layout); nil: the same
+	pieces       string // of layers, on which replicas (see layout.Layout)
 
 	// base is the schedule itself, where it follows from numbers alone. For list and auto
 	// it is the schedule before costs are known. Cuts must fit the memory under base; what
@@ -128,16 +129,17 @@ func (p *Planner) Resize(stages, microbatches int) (*Planner, error) {
 	return New(c, p.Network, fixed)
 }
 
-// useRanks returns the planner of the same settings for other ranks of the launched world.
-func (p *Planner) useRanks(ranks []int) *Planner {
-	if slices.Equal(p.Ranks, ranks) {
+// onRanksOf returns the planner of the same settings for the ranks of a layout, and for what
+// pieces of layers they hold.
+func (p *Planner) onRanksOf(l layout.Layout) *Planner {
+	if slices.Equal(p.Ranks, l.Ranks) && p.pieces == l.Pieces {
 		return p
 	}
 	q := *p
-	q.Ranks, q.found = ranks, new(recent)
+	q.Ranks, q.pieces, q.found = l.Ranks, l.Pieces, new(recent)
 	if p.Other != nil {
 		other := *p.Other
-		other.Ranks, other.found = ranks, new(recent)
+		other.Ranks, other.pieces, other.found = l.Ranks, l.Pieces, new(recent)
 		q.Other, other.Other = &other, &q
 	}
 	return &q
@@ -161,7 +163,7 @@ func (p *Planner) Layout(t cost.Table, cuts partition.Partition) layout.Layout {
 // compute their forward twice.
 func (p *Planner) layout(cuts partition.Partition, s schedule.Schedule) layout.Layout {
 	l := layout.New(cuts, s, p.Mesh.Replicas, p.Mesh.Order)
-	l.Ranks = p.Ranks
+	l.Ranks, l.Pieces = p.Ranks, p.pieces
 	return l
 }
 

@@ -1,0 +1,104 @@
+package model
+
+import (
+	"errors"
+	"fmt"
+
+	"dynmo/src/kernel"
+	"dynmo/src/tensor"
+)
+
+// CountPieces returns how many pieces of a layer replicas hold as Pieces says; 0: none.
+func (c Config) CountPieces() int {
+	count, _ := c.countPieces()
+	return count
+}
+
+func (c Config) countPieces() (count, places int) {
+	for _, e := range c.Kinds.list() {
+		if count, places = e.Pieces(c); count > 0 {
+			break
+		}
+	}
+	return count, places
+}
+
+// Holders returns for each piece of a block which replicas hold it, its owner first; nil if
+// replicas share none out. An error says why Pieces does not fit the model.
+func (c Config) Holders(block int) ([][]int, error) {
+	for _, e := range c.Kinds.list() {
+		if list, err := e.Holders(c, block); list != nil || err != nil {
+			return list, err
+		}
+	}
+	return nil, nil
+}
+
+// CheckPieces returns an error unless Pieces fits the model and every replica has room for its
+// pieces.
+func (c Config) CheckPieces() error {
+	count, places := c.countPieces()
+	if count == 0 {
+		if c.Pieces != "" {
+			return errors.New("pieces of layers on replicas that share none out")
+		}
+		return nil
+	}
+	for block := range c.Blocks {
+		list, err := c.Holders(block)
+		if err != nil {
+			return err
+		}
+		held := make([]int, c.Spread)
+		for _, holders := range list {
+			for _, replica := range holders {
+				if held[replica]++; held[replica] > places {
+					return fmt.Errorf("block %d: replica %d holds more than %d pieces", block, replica, places)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// fullest returns the layer without memory as a replica has it that owns a piece in each of its
+// places: memory for any pieces is planned, whatever lies here now.
+func (l *Layer) fullest() *Layer {
+	c := l.config
+	if !l.placed() || c.Replica == Fullest {
+		return l
+	}
+	c.Replica = Fullest
+	return outline(c, c.Chain()[l.ID], header{Layer: l.ID}, l.dtype)
+}
+
+// placed reports whether pieces of the layer lie on replicas as Config.Pieces says.
+func (l *Layer) placed() bool { return l.Own() && l.config.CountPieces() > 0 }
+
+// freezePieces has pieces frozen as what all replicas share: no header lists the former.
+func (l *Layer) freezePieces() {
+	for _, p := range l.params {
+		if l.config.CountPieces() > 0 && (p.Own || p.Copy) {
+			p.Frozen = l.params[0].Frozen
+		}
+	}
+}
+
+// cutSums places what products of parameters add up in.
+func (l *Layer) cutSums(c *Cutter) {
+	for _, p := range l.params {
+		if p.Exact {
+			p.Sum = c.Take(kernel.FixedWords(p.Stored()), tensor.I64)
+		}
+	}
+}
+
+// RoundSums sets the gradients whose products add up exactly, once the sums of copies have been
+// added.
+func (l *Layer) RoundSums(x *Exec) {
+	for _, p := range l.params {
+		if p.Own && p.Exact && !p.Frozen {
+			x.Backend.RoundFixed(x.Stream, p.G, p.Sum, p.Stored())
+		}
+	}
+}
