@@ -15,8 +15,8 @@ type Dealer struct {
 }
 
 // sweeps is how often Deal goes over the experts with copies. Each sweep is exact for one
-// expert at a time. In 1000 random cases of 256 experts on 64 replicas a fourth sweep lowered
-// the fullest replica by less than 0.1 %.
+// expert at a time. With 256 experts on 64 replicas, Zipf 1, the fullest replica has 1.086 times
+// the mean after 2 sweeps, 1.060 after 4 and 1.044 after 12 (TestPlace).
 const sweeps = 4
 
 // Deal returns for each expert how many of its blocks each of its holders works on, in the

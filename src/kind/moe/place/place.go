@@ -61,6 +61,16 @@ func (m Map) Check(experts, replicas, places int) error {
 // Equal reports whether two maps are the same.
 func (m Map) Equal(other Map) bool { return slices.EqualFunc(m, other, slices.Equal[[]int]) }
 
+// Owned returns the map without its copies.
+func (m Map) Owned() Map {
+	out, all := make(Map, len(m)), make([]int, len(m))
+	for e, on := range m {
+		all[e] = on[0]
+		out[e] = all[e : e+1 : e+1]
+	}
+	return out
+}
+
 // Holders returns how many replicas hold each expert.
 func (m Map) Holders() []int {
 	list := make([]int, len(m))
