@@ -36,7 +36,7 @@ func (l Layer) checkFigures(field string) error {
 		value, most float64
 	}{
 		{"forward", l.Forward, MostSeconds}, {"backward_input", l.BackwardInput, MostSeconds}, {"backward_weight", l.BackwardWeight, MostSeconds},
-		{"output", float64(l.Output), mostBytes}, {"non_zeros", float64(l.NonZeros), mostBytes},
+		{"output", float64(l.Output), mostBytes}, {"rows", float64(l.Rows), mostBytes}, {"non_zeros", float64(l.NonZeros), mostBytes},
 		{"bytes", float64(min(b.Parameters, b.Gradients, b.Own, b.Summed(), b.Optimizer, b.Workspace, b.Activations, b.Held, b.Recomputed)), mostBytes},
 		{"bytes", float64(b.Parameters) + float64(b.Gradients) + float64(b.Optimizer) + float64(b.Workspace) + float64(b.Activations) + float64(b.Held) + float64(b.Recomputed), mostBytes},
 	} {

@@ -11,7 +11,11 @@ type Layer struct {
 	BackwardWeight float64 `json:"backward_weight"` // seconds
 	NonZeros       int64   `json:"non_zeros"`       // parameters that are left
 	Output         int64   `json:"output"`          // bytes of a microbatch that go on to the next layer, and come back as gradient
-	Bytes          Bytes   `json:"bytes"`
+	// Rows is the bytes of a microbatch that replicas of the stage exchange in a pass there, and as
+	// many back: those of one replica, of which a part stays where it is. Exchanges take time
+	// that the seconds do not have.
+	Rows  int64 `json:"rows,omitempty"`
+	Bytes Bytes `json:"bytes"`
 }
 
 // Bytes is a layer's memory by kind.

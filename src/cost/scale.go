@@ -139,7 +139,7 @@ func (t Table) Regroup(from, to int) Table {
 	t.Layers = slices.Clone(t.Layers)
 	for l := range t.Layers {
 		layer := t.Layers[l].WithSeconds(t.Layers[l].Stage().Scale(times))
-		layer.Output = grown(layer.Output)
+		layer.Output, layer.Rows = grown(layer.Output), grown(layer.Rows)
 		layer.Bytes.Activations, layer.Bytes.Held = grown(layer.Bytes.Activations), grown(layer.Bytes.Held)
 		t.Layers[l] = layer
 	}

@@ -309,7 +309,7 @@ func (l *Layer) Bytes(x *Exec) cost.Bytes {
 
 // Cost returns the layer's name, parameters, output and bytes. Seconds are zero.
 func (l *Layer) Cost(x *Exec) cost.Layer {
-	return cost.Layer{Name: l.Name, NonZeros: l.NonZeros(), Output: l.Leaves().Bytes(x, x.N()), Bytes: l.Bytes(x)}
+	return cost.Layer{Name: l.Name, NonZeros: l.NonZeros(), Output: l.Leaves().Bytes(x, x.N()), Rows: int64(l.Traits.Rows*x.N()) * l.dtype.Size(), Bytes: l.Bytes(x)}
 }
 
 // Outline returns the costs of all layers of a dense chain without their seconds,

@@ -13,11 +13,14 @@ type Traits struct {
 	Waits   bool // passes make the host wait for the device
 	Once    bool // a forward cannot be done again beside the live one, on other weights
 	Learns  bool // the Work is a Learner
+	// Rows is how many values for each token passes send to replicas and get back: the whole rows
+	// of all replicas, wherever they go. 0: none.
+	Rows int
 }
 
 // Or returns the traits of two parts together.
 func (t Traits) Or(u Traits) Traits {
-	return Traits{t.Feeds || u.Feeds, t.Talks || u.Talks, t.Selects || u.Selects, t.Waits || u.Waits, t.Once || u.Once, t.Learns || u.Learns}
+	return Traits{t.Feeds || u.Feeds, t.Talks || u.Talks, t.Selects || u.Selects, t.Waits || u.Waits, t.Once || u.Once, t.Learns || u.Learns, t.Rows + u.Rows}
 }
 
 // TraitsOf returns the traits of parts together.

@@ -77,7 +77,7 @@ func (m *message) report(r *report) {
 	list(m, &r.layers, func(m *message, l *layerReport) {
 		c, b := &l.cost, &l.cost.Bytes
 		whole(m, &l.id)
-		whole(m, &c.NonZeros, &c.Output, &b.Parameters, &b.Gradients, &b.Own, &b.Optimizer, &b.Workspace, &b.Activations, &b.Held, &b.Recomputed)
+		whole(m, &c.NonZeros, &c.Output, &c.Rows, &b.Parameters, &b.Gradients, &b.Own, &b.Optimizer, &b.Workspace, &b.Activations, &b.Held, &b.Recomputed)
 		m.float(&c.Forward, &c.BackwardInput, &c.BackwardWeight)
 		m.float(&l.value.Forward, &l.value.Input, &l.value.Weight, &l.value.deviation)
 		list(m, &l.samples, func(m *message, s *cost.Stage) { m.float(&s.Forward, &s.Input, &s.Weight) })

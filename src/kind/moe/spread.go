@@ -44,7 +44,11 @@ func (e divided) rowsAtOnce(tokens int) int {
 }
 
 func (e *experts) Traits() model.Traits {
-	return model.Traits{Talks: e.Spread > 0, Waits: !e.grouped(), Once: e.Spread > 0}
+	t := model.Traits{Talks: e.Spread > 0, Waits: !e.grouped(), Once: e.Spread > 0}
+	if t.Talks {
+		t.Rows = e.Top * e.hidden
+	}
+	return t
 }
 
 func (e *experts) NewWork(x *model.Exec, room model.Room) model.Work {

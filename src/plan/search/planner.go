@@ -220,7 +220,7 @@ func (p *Planner) Step(t cost.Table, cuts partition.Partition, s schedule.Schedu
 		Schedule: s, Costs: p.stageCosts(t, cuts), Bytes: Messages(t, cuts), Network: p.Network, Dispatch: t.Dispatch, Mesh: p.Mesh, Ranks: p.Ranks,
 		Sums: p.Sums(),
 	}
-	step.PerMicrobatch = cost.Phase{Table: t}.PerMicrobatch(cuts, p.Map, s.Microbatches)
+	step.PerMicrobatch = cost.Phase{Table: p.exchanging(t)}.PerMicrobatch(cuts, p.Map, s.Microbatches)
 	for v, row := range step.PerMicrobatch {
 		for m := range row {
 			row[m] = row[m].Scale(p.slowdown(p.Map.Stage(v)))

@@ -79,7 +79,7 @@ func (p *Planner) sumSeconds(stage int, bytes int64) float64 {
 // It has no memory limit where a stage holds several chunks: missingBytes checks that.
 func (p *Planner) problem(t cost.Table, by balance.By) balance.Problem {
 	n, limit := p.Map.Virtual(), p.limit
-	t = t.Fitted(p.Map.Stages)
+	t = p.exchanging(t).Fitted(p.Map.Stages)
 	if p.Map.Chunks > 1 {
 		limit = 0
 	}
@@ -137,7 +137,7 @@ func (p *Planner) problem(t cost.Table, by balance.By) balance.Problem {
 // lineProblem returns the partition problem of one chunk on each stage, without a memory
 // limit. Analyze compares a layout with its solution.
 func (p *Planner) lineProblem(t cost.Table) balance.Problem {
-	q := balance.New(t.Fitted(p.Map.Stages), balance.ByTime, p.Map.Stages, nil, 0)
+	q := balance.New(p.exchanging(t).Fitted(p.Map.Stages), balance.ByTime, p.Map.Stages, nil, 0)
 	q.Slow = p.scaleSlowness(q.Slow, partition.Line(p.Map.Stages))
 	return q
 }
@@ -178,7 +178,7 @@ func (p *Planner) stageCosts(t cost.Table, cuts partition.Partition) []cost.Stag
 
 // scaledCosts returns the costs of the virtual stages times a slowness by stage.
 func (p *Planner) scaledCosts(t cost.Table, cuts partition.Partition, slow func(stage int) float64) []cost.Stage {
-	costs := t.Stages(cuts, p.Map)
+	costs := p.exchanging(t).Stages(cuts, p.Map)
 	for v := range costs {
 		costs[v] = costs[v].Scale(slow(p.Map.Stage(v)))
 	}

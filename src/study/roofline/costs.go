@@ -1,7 +1,6 @@
 package roofline
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
@@ -31,11 +30,23 @@ import (
 const Clock = "estimated"
 
 // Costs returns what the layers of a model cost on a GPU, for settings of one stage without
-// dynamism but for what it adds to the chain. Layers that compute alike cost alike. Experts
-// that replicas share out are refused: how tokens spread over them is not known.
+// dynamism but for what it adds to the chain. Layers that compute alike cost alike. Where replicas
+// share the pieces of layers out, seconds are those of a replica that has all pieces: as many rows
+// in products of fewer rows. Replicas are taken to have equal work.
 func Costs(c config.Config, g GPU) (cost.Table, error) {
 	if c.ReplicasDiffer() {
-		return cost.Table{}, errors.New(`parallel.experts = "spread" cannot be estimated: how tokens spread over experts is not known`)
+		alone := c
+		alone.Parallel.Replicas = 1
+		out, err := Costs(alone, g)
+		if err != nil {
+			return out, err
+		}
+		seconds := out.Layers
+		out.Layers = search.Dense(c).Layers
+		for l := range out.Layers {
+			out.Layers[l] = out.Layers[l].WithSeconds(seconds[l].Stage())
+		}
+		return out, nil
 	}
 	if g.Scores && (c.Model.Family != config.Default().Model.Family || c.Device.Precision != "f32") {
 		return cost.Table{}, fmt.Errorf(`of %s: model.family = %q and device.precision = %q, want %q and "f32"`,

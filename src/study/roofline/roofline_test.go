@@ -187,9 +187,23 @@ func TestCostsAreRefused(t *testing.T) {
 	if _, err := Known("h200"); err == nil || err.Error() != `no rates of a GPU "h200": want one of a100, h100, h100-paper` {
 		t.Errorf("error %v", err)
 	}
-	c := small(t, "dynamic.kind=moe", "model.family=llama", "parallel.replicas=2", "parallel.experts=spread")
-	if _, err := Costs(c, gpus[0]); err == nil || !strings.Contains(err.Error(), "cannot be estimated") {
-		t.Errorf("error %v", err)
+}
+
+// TestCostsOfSharedPieces: experts that two replicas share out take what all of them take on
+// one, in half of the memory, and exchange rows.
+func TestCostsOfSharedPieces(t *testing.T) {
+	sets := []string{"dynamic.kind=moe", "model.family=llama", "parallel.replicas=2"}
+	local, err := Costs(small(t, sets...), gpus[0])
+	expect.OK(t, err)
+	shared, err := Costs(small(t, append(sets, "parallel.experts=spread")...), gpus[0])
+	expect.OK(t, err)
+	for l, layer := range shared.Layers {
+		if layer.Seconds() != local.Layers[l].Seconds() {
+			t.Errorf("%s: %v seconds, want %v", layer.Name, layer.Seconds(), local.Layers[l].Seconds())
+		}
+		if block := strings.HasPrefix(layer.Name, "block."); block != (layer.Rows > 0) || block != (layer.Bytes.Parameters < local.Layers[l].Bytes.Parameters) {
+			t.Errorf("%s: %d bytes of rows, %d bytes of parameters, %d where replicas have all", layer.Name, layer.Rows, layer.Bytes.Parameters, local.Layers[l].Bytes.Parameters)
+		}
 	}
 }
 
