@@ -61,6 +61,7 @@ func TestLayeringRefuses(t *testing.T) {
 			"src/data/a_test.go:2: data imports train: imports go to earlier lines of the house, or to the left"},
 		{"tests register kinds", "src/data/a_test.go", "package data_test\nimport _ \"dynmo/src/kind\"\n", ""},
 		{"a kind has rooms of its own", "src/kind/moe/a.go", "// Package moe is one.\npackage moe\nimport _ \"dynmo/src/kind/moe/routing\"\n", ""},
+		{"rooms of a kind share", "src/kind/moe/workload/a.go", "// Package workload is one.\npackage workload\nimport _ \"dynmo/src/kind/moe/routing\"\n", ""},
 		{"a kind stands alone", "src/kind/exit/a.go", "// Package exit is one.\npackage exit\nimport _ \"dynmo/src/kind/mod\"\n",
 			"src/kind/exit/a.go:3: a kind imports kind/mod: what two kinds share is below them"},
 		{"kinds are registered together", "src/kind/a.go", "// Package kind is one.\npackage kind\nimport _ \"dynmo/src/kind/mod\"\n", ""},

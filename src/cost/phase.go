@@ -16,6 +16,9 @@ type Phase struct {
 	// Factors are Scale of forward, backward-input and backward-weight apart, as a
 	// run measured them. They stand for Scale where they are there.
 	Factors [][]Stage `json:"-"`
+	// Routed is what Scale follows from, where it depends on which replicas hold the pieces of
+	// layers; nil elsewhere.
+	Routed *Routed `json:"-"`
 	// Change is what changed the model before the first step, "" if nothing did.
 	Change string `json:"change,omitempty"`
 }

@@ -22,6 +22,10 @@ type Registration struct {
 	Extension func(config.Config) model.Extension
 	// Workload makes the kind's costs up, for a run that nobody has trained.
 	Workload Making
+	// Placing returns what decides where pieces of layers are; nil: they do not move.
+	Placing func(config.Config) Placing
+	// Contest is ways to place pieces that a study compares.
+	Contest Contest
 	// Holds returns the settings that the costs of layers hold for: "table.key=value …".
 	Holds func(config.Config) string
 	// Memory returns the bytes that the kind adds to every layer, for later steps.

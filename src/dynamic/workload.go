@@ -66,11 +66,12 @@ type Block struct {
 type Costs struct {
 	Layers []cost.Layer
 	Scale  [][]float64
+	Routed *cost.Routed // what Scale follows from; nil: it is the same wherever pieces of layers are
 }
 
 // Equal reports whether two models cost the same.
 func (c Costs) Equal(d Costs) bool {
-	return slices.Equal(c.Layers, d.Layers) && slices.EqualFunc(c.Scale, d.Scale, slices.Equal[[]float64])
+	return slices.Equal(c.Layers, d.Layers) && slices.EqualFunc(c.Scale, d.Scale, slices.Equal[[]float64]) && c.Routed.Equal(d.Routed)
 }
 
 // NewChain returns the chain of a run, whose layers are known by their names:
@@ -140,7 +141,7 @@ func (c *Chain) Scaled(row func(factors []float64, b Block)) Costs {
 			row(scale[i], b)
 		}
 	}
-	return Costs{c.Layers, scale}
+	return Costs{Layers: c.Layers, Scale: scale}
 }
 
 // Slower multiplies the seconds of a layer.

@@ -224,6 +224,12 @@ func (j *Journal) decision(d Done, makespan float64) error {
 			return err
 		}
 	}
+	if d.Next.Pieces != d.Ran.Pieces && d.Why.Placed != nil {
+		detail := map[string]any{"placed": d.Why.Placed, "pieces": d.Next.Pieces}
+		if err := j.event(Event{Step: d.Step, Kind: Place, Bytes: d.Why.Placed.Moved, Detail: detail}); err != nil {
+			return err
+		}
+	}
 	if !d.Next.Cuts.Equal(d.Ran.Cuts) {
 		detail := map[string]any{"layers": d.Moved.Layers, "cuts": []int(d.Next.Cuts)}
 		if d.Moved.Behind > 0 {
@@ -258,6 +264,9 @@ func (j *Journal) say(d Done, makespan float64) {
 			j.observe.Say(line)
 		}
 		j.answered = a
+	}
+	if d.Why.Placed != nil {
+		j.observe.Say(placeLine(d))
 	}
 	if !d.Next.Cuts.Equal(d.Ran.Cuts) {
 		j.observe.Say(moveLine(d.Step, d.Moved, d.Moving, d.Next.LayersPerStage()))

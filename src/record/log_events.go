@@ -56,12 +56,19 @@ func decisionLine(d Done, makespan float64) (a answer, line string) {
 		a, line = answerMove, "layers move back: steps are slower than before the last move, for something that no layer's cost tells"
 	case !d.Next.Cuts.Equal(d.Ran.Cuts):
 		a, line = answerMove, "layers move: "+gain+gap
-	case !d.Next.Equal(d.Ran):
+	case !d.Next.Schedule.Equal(d.Ran.Schedule):
 		a, line = answerReorder, fmt.Sprintf("schedule %s instead of %s: %s", d.Next.Schedule.Kind, d.Ran.Schedule.Kind, gain)
 	default:
 		a, line = answer("stay: "+why.Kept), "layers stay: "+kept(why)+gap
 	}
 	return a, fmt.Sprintf("step %d: %s", d.Step, line)
+}
+
+// placeLine tells which pieces of layers move.
+func placeLine(d Done) string {
+	p := d.Why.Placed
+	return fmt.Sprintf("step %d: pieces of %d layers move: the fullest replica has %.2f times its even share of the work, and is to have %.2f (at least %.2f); a step is predicted to take %.1f %% less",
+		d.Step, p.Layers, p.Now, p.Then, p.Bound, 100*p.Gain)
 }
 
 // kept tells why layers stay.

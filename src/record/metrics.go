@@ -112,6 +112,7 @@ const (
 	Dynamic EventKind = "dynamic"    // the model changed
 	Balance EventKind = "balance"    // cuts were decided
 	Migrate EventKind = "migrate"    // layers moved
+	Place   EventKind = "place"      // pieces of layers moved to other replicas
 	Slow    EventKind = "straggler"  // a rank is slower than the others, or so no longer
 	Repack  EventKind = "repack"     // the model was packed onto fewer ranks
 	Release EventKind = "release"    // ranks without layers ended, or their nodes went back to Slurm

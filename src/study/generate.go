@@ -56,7 +56,7 @@ func Generate(name string, dense cost.Table, c config.Config, run dynamic.MadeUp
 		if change != "" || step == 0 {
 			table := dense
 			table.Clock, table.Layers, table.Scale = "sim", next.Layers, next.Scale
-			series = append(series, cost.Phase{Step: step, Table: table, Change: change})
+			series = append(series, cost.Phase{Step: step, Table: table, Routed: next.Routed, Change: change})
 		}
 		costs = next
 		series[len(series)-1].Steps++

@@ -5,6 +5,7 @@ import (
 
 	"dynmo/src/config"
 	"dynmo/src/cost"
+	"dynmo/src/dynamic"
 	"dynmo/src/layout"
 	"dynmo/src/plan/policy"
 	"dynmo/src/plan/search"
@@ -22,6 +23,7 @@ type Options struct {
 	Recorded profile.Series  // the phases whose costs are simulated, where they are of a run: a balancer that packs knows them as the run's did; nil: it knows what layers cost
 	Static   bool            // layers stay where they are first; only the order of work follows the costs
 	Spans    bool            // whether segments keep their spans
+	Placing  dynamic.Placing // decides where pieces of layers are; nil: they stay where costs take them to be
 	Pack     map[int]int     // from a step on so many stages, whatever that costs
 	Show     func(steps int) // called when so many steps more have been simulated; nil: nothing is
 }
@@ -37,6 +39,8 @@ type Segment struct {
 	Even        float64         // of a step, as the balancer predicts it on the costs of all the segment's steps
 	Exposed     float64         // of it: gradient sum that no work hides
 	Moves       int             // before the segment; 0 or 1, but where one step stands for several
+	Copied      int64           // bytes that the busiest rank of a stage sends or receives in a step because of copies of pieces, where this is known
+	Placed      *policy.Placed  // which pieces moved before its first step; nil: none did
 	Moved       int64           // bytes that changed owner in them, of one replica
 	Moving      float64         // seconds that took
 	Measuring   float64         // seconds that all its steps were measured for
@@ -91,7 +95,7 @@ func Simulate(series cost.Series, o Options) (Run, error) {
 	if err != nil {
 		return run, err
 	}
-	balancer, err := policy.New(p, policy.Options{Pack: o.packs(series), Nodes: o.nodes()})
+	balancer, err := policy.New(p, policy.Options{Pack: o.packs(series), Nodes: o.nodes(), Placing: o.Placing})
 	if err != nil {
 		return run, err
 	}
@@ -116,6 +120,7 @@ func Simulate(series cost.Series, o Options) (Run, error) {
 				if err := next.simulate(p, costs, present, o.Spans); err != nil {
 					return fail(err)
 				}
+				o.copy(&next, present)
 				m.Summary = next.Plan.Step.Summary
 				next.Even = known.even(next.Seconds, i, p, costs, present)
 				m.Summary.End = m.Summary.Start + next.Makespan
@@ -132,6 +137,10 @@ func Simulate(series cost.Series, o Options) (Run, error) {
 				continue
 			}
 			known.after(&m, i, done, costs, present)
+			if o.Placing != nil && phase.Routed != nil {
+				m.Counts, m.Work = phase.Routed.Counts(), o.loads(phase, present)
+				m.Measurement.Fixed = phase.Routed.Fixed()
+			}
 			m.Balancing = spent
 			to, why, err := balancer.Decide(m, present)
 			if err != nil {
@@ -147,10 +156,14 @@ func Simulate(series cost.Series, o Options) (Run, error) {
 			s.Measuring += measuring * float64(stands)
 			s.Deciding += deciding * float64(stands)
 			m.Changed, spent = false, measuring+deciding
+			if next.Placed = why.Placed; why.Placed != nil && o.Network.Bandwidth() > 0 {
+				next.Moving = float64(stands) * float64(why.Placed.Moved) / o.Network.Bandwidth()
+				spent += next.Moving
+			}
 			if !to.Equal(present) {
 				bytes, moving := o.move(m.Table, present, to, phase.Step+done)
 				spent += moving
-				next.Moved, next.Moving = int64(stands)*bytes, float64(stands)*moving
+				next.Moved, next.Moving = int64(stands)*bytes, next.Moving+float64(stands)*moving
 				if bytes > 0 {
 					next.Moves = stands
 				}
@@ -167,10 +180,32 @@ func Simulate(series cost.Series, o Options) (Run, error) {
 	return run, nil
 }
 
-// costs returns what a phase costs in the microbatches of a layout: it has those of the
-// settings.
+// costs returns what a phase costs in the microbatches and with the pieces of a layout: it has
+// those of the settings.
 func (o Options) costs(phase cost.Phase, l layout.Layout) cost.Phase {
+	if o.Placing != nil && phase.Routed != nil {
+		phase.Scale = phase.Routed.Scale(o.loads(phase, l))
+	}
 	return phase.Regroup(o.Config.Parallel.Microbatches, l.Schedule.Microbatches)
+}
+
+// loads returns what the replicas of a layout's layers have to do in a phase.
+func (o Options) loads(phase cost.Phase, l layout.Layout) [][]float64 {
+	return phase.Routed.Loads(func(layer int, values []int64) float64 {
+		return o.Placing.Load(l.Pieces, layer, values)
+	})
+}
+
+// copy adds to the steps of a segment the time that weights and gradients of copies take, which
+// nothing hides.
+func (o Options) copy(s *Segment, l layout.Layout) {
+	if o.Placing == nil {
+		return
+	}
+	s.Copied = policy.Copied(o.Placing, l, l.Pieces)
+	if bandwidth := o.Network.Bandwidth(); bandwidth > 0 {
+		s.Seconds += float64(s.Copied) / bandwidth
+	}
 }
 
 // sum adds up the segments.

@@ -36,7 +36,7 @@ func (r *Rank) draw(joined int) {
 func (r *Rank) begin() (err error) {
 	r.dynamism, r.profiler, r.spent = dynamic.New(r.Config), profile.Profiler{Counts: dynamic.AllCounts(r.Config)}, 0
 	r.neighbours = new(policy.Neighbours)
-	r.Balancer, err = policy.New(r.planner, policy.Options{Neighbours: r.neighbours, Nodes: r.World.Nodes()})
+	r.Balancer, err = policy.New(r.planner, policy.Options{Neighbours: r.neighbours, Nodes: r.World.Nodes(), Placing: dynamic.NewPlacing(r.Config)})
 	return err
 }
 

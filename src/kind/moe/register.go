@@ -28,6 +28,8 @@ var Kind = dynamic.Registration{
 		}
 		return e
 	},
+	Placing:  placed,
+	Contest:  contest,
 	Workload: dynamic.Making{Every: 1, Routed: true, Of: recorded},
 	Holds: func(c config.Config) string {
 		m := config.Of[options](c)

@@ -23,6 +23,7 @@ type options struct {
 	Capacity     float64 `toml:"capacity" shape:"true" default:"0" min:"0" max:"65536" doc:"times its fair share that an expert takes of a microbatch's assignments, rounded up; those beyond are dropped and counted; 0: none is"`
 	BlockRows    int     `toml:"block_rows" resume:"losses agree but for rounding" shape:"true" default:"0" min:"0" max:"1048576" doc:"rows of an expert in a microbatch of all replicas, in the order of replicas and tokens, are worked on in blocks of so many, which may lie on several replicas (moe.spare): losses are the same wherever they do; 256 suits CPUs; 0: an expert's rows are one product, on one replica"`
 	Spare        int     `toml:"spare" resume:"may" default:"0" min:"0" max:"65536" when:"parallel.experts=spread" doc:"places of a replica for copies of experts, in each block, besides its even share of them; a copy works on some of its expert's blocks; wants moe.block_rows"`
+	Placing      string  `toml:"placing" resume:"may" default:"copies" oneof:"copies,owners,eplb,even" when:"parallel.experts=spread" doc:"what decides which replicas hold which experts, where moe.spare is above 0: copies, and owners where that pays (copies); owners alone (owners); DeepSeek's EPLB (eplb); nothing, experts lie evenly (even)"`
 	Groups       int     `toml:"groups" shape:"true" default:"2" min:"2" max:"65536" when:"model.grain=expert" doc:"layers that a block's experts are shared out to, a divisor of moe.experts; a boundary between two is more than twice as wide as others"`
 }
 
@@ -33,7 +34,8 @@ type parallel struct {
 
 // simulated is what a simulated run assumes.
 type simulated struct {
-	Routing     string `toml:"routing" default:"mixtral-24-aux-other" oneof:"llama-24-aux-mod,llama-24-aux-other,llama-24-aux,llama-24-s-base,llama-32-aux,llama-32-s-base,mixtral-24-aux-mod,mixtral-24-aux-other,mixtral-24-aux,mixtral-24-s-base,mixtral-32-aux,mixtral-32-s-base" when:"dynamic.kind=moe" doc:"recorded routing of a small trained model: its like, blocks, and how loads were kept equal; other: on other text than it trained on; mod: with a mixture of depths"`
+	Routing     string `toml:"routing" default:"mixtral-24-aux-other" oneof:"llama-24-aux-mod,llama-24-aux-other,llama-24-aux,llama-24-s-base,llama-32-aux,llama-32-s-base,mixtral-24-aux-mod,mixtral-24-aux-other,mixtral-24-aux,mixtral-24-s-base,mixtral-32-aux,mixtral-32-s-base,burst,hot-rank,rotating,zipf-0.5,zipf-1" when:"dynamic.kind=moe" doc:"recorded routing of a small trained model: its like, blocks, and how loads were kept equal; other: on other text than it trained on; mod: with a mixture of depths. Or one that is made up: loads that fall as 1/k or its root (zipf), a rank with four times the load (hot-rank), an expert with eight times, another every 20 steps (rotating), one with 30 % for 10 steps of 40 (burst); all change by up to 20 % in every step"`
+	Experts     int    `toml:"experts" default:"64" min:"1" max:"65536" when:"dynamic.kind=moe" doc:"experts of a block, where simulate.routing is made up"`
 	ExpertRanks int    `toml:"expert_ranks" default:"8" min:"1" max:"65536" when:"dynamic.kind=moe" doc:"ranks over which a layer's experts are spread, of which the fullest sets its time; at most as many as experts"`
 }
 

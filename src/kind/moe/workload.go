@@ -1,46 +1,75 @@
 package moe
 
 import (
+	"slices"
+
 	"dynmo/src/config"
+	"dynmo/src/cost"
 	"dynmo/src/dynamic"
 	"dynmo/src/kind/moe/routing"
+	"dynmo/src/kind/moe/workload"
 )
 
-// workload is a mixture of experts that are spread over ranks, of which the fullest
-// sets the time of a layer, as routers of a small trained model filled them: an MLP takes as
-// many times longer than with equal loads, which the dense costs stand for, as that rank
-// has the mean load. Blocks are the recorded ones in proportion to their depth, microbatches
-// consecutive ones that were recorded, from another one on in every step.
-type workload struct {
-	Recorded routing.Recording
-	Ranks    int
+// made is a mixture of experts that are spread over ranks, of which the fullest sets the time
+// of a layer: an MLP takes as many times longer than with equal loads, which the dense costs
+// stand for, as that rank has the mean load. Rows are those of the routers of a small trained
+// model, or made up.
+type made struct {
+	recording routing.Recording // without slots: rows are made up
+	routing   string
+	placing   *placing
 }
 
 // recorded returns the workload of the settings.
 func recorded(c config.Config) dynamic.Workload {
 	s := config.Of[simulated](c)
-	r, err := routing.Named(s.Routing)
-	if err != nil {
-		panic("moe: settings name a recording that the program has not")
+	w, experts := made{routing: s.Routing}, s.Experts
+	if slices.Contains(routing.Names(), s.Routing) {
+		r, err := routing.Named(s.Routing)
+		if err != nil {
+			panic("moe: settings name a recording that the program has not")
+		}
+		w.recording, experts = r, r.Experts
 	}
-	return workload{r, min(s.ExpertRanks, r.Experts)}
+	w.placing = newPlacing(placeEven, experts, min(s.ExpertRanks, experts), 0, 1)
+	return w
 }
+
+// rows returns what says the rows of the blocks of a chain.
+func (w made) rows(c *dynamic.Chain) func(step, block, microbatch int) []int64 {
+	if w.recording.Slots > 0 {
+		return workload.Recorded(w.recording, c.Count, c.Seed)
+	}
+	p := w.placing
+	rows, err := workload.MadeUp{Experts: p.experts, Replicas: p.replicas, Rows: rowsOfReplica * p.replicas, Seed: c.Seed}.Named(w.routing)
+	if err != nil {
+		panic("moe: settings name a routing that cannot be made up")
+	}
+	return rows
+}
+
+// rowsOfReplica is the rows of a microbatch of a replica of made-up routings: 4096 tokens, each
+// to two experts.
+const rowsOfReplica = 1 << 13
 
 // Costs change with every step.
-func (w workload) Costs(c *dynamic.Chain, step int) dynamic.Costs {
-	r, p := w.Recorded, routing.Contiguous(w.Recorded.Experts, w.Ranks)
-	first := c.Random(stream).IntN(r.Slots) + step*slotStride
-	return c.Scaled(func(factors []float64, b dynamic.Block) {
-		for m := range factors {
-			loads := r.Loads(b.Index*r.Blocks/c.Count, (first+m)%r.Slots)
-			factors[m] = 1 + b.MLP*(p.Fullest(loads, w.Ranks)-1)
+func (w made) Costs(c *dynamic.Chain, step int) dynamic.Costs {
+	rows := w.rows(c)
+	r := &cost.Routed{Name: assigned.Name, Replicas: w.placing.replicas, Values: make([][][]int64, len(c.Blocks)), Share: make([]float64, len(c.Blocks))}
+	for l, b := range c.Blocks {
+		if b.Index < 0 || b.MLP == 0 {
+			continue
 		}
-	})
+		r.Share[l] = b.MLP
+		for m := range c.Microbatches {
+			r.Values[l] = append(r.Values[l], append(make([]int64, countsFrom), rows(step, b.Index, m)...))
+		}
+	}
+	scale := r.Scale(r.Loads(func(l int, values []int64) float64 { return w.placing.Load("", l, values) }))
+	for l := range scale {
+		if scale[l] == nil {
+			scale[l] = slices.Repeat([]float64{1}, c.Microbatches)
+		}
+	}
+	return dynamic.Costs{Layers: c.Layers, Scale: scale, Routed: r}
 }
-
-// slotStride is how many recorded microbatches lie between the first ones of two steps: a
-// prime, so that steps begin with each of them.
-const slotStride = 29
-
-// stream is that of the random numbers.
-const stream = 2

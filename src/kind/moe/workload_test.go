@@ -11,6 +11,7 @@ import (
 	"dynmo/src/dynamic/dynamictest"
 	"dynmo/src/expect"
 	"dynmo/src/kind/moe/routing"
+	"dynmo/src/kind/moe/workload"
 )
 
 // TestRecordedExperts: every recording that settings may name is there.
@@ -18,12 +19,12 @@ func TestRecordedExperts(t *testing.T) {
 	for _, name := range routing.Names() {
 		c, err := config.Load("", []string{"simulate.routing=" + name})
 		expect.OK(t, err)
-		if w := recorded(c).(workload); w.Recorded.Name != name || w.Ranks != 8 {
-			t.Errorf("%s: %d ranks of %s", name, w.Ranks, w.Recorded.Name)
+		if w := recorded(c).(made); w.recording.Name != name || w.placing.replicas != 8 {
+			t.Errorf("%s: %d ranks of %s", name, w.placing.replicas, w.recording.Name)
 		}
 	}
 	_, err := config.Load("", []string{"simulate.routing=mine"})
-	names := routing.Names()
+	names := append(routing.Names(), workload.Names()...)
 	if last := len(names) - 1; err == nil || !strings.HasSuffix(err.Error(), fmt.Sprintf(`wanted "%s" or "%s"`, strings.Join(names[:last], `", "`), names[last])) {
 		t.Error(err)
 	}
@@ -38,7 +39,8 @@ func TestWorkloadAssumes(t *testing.T) {
 		expect.OK(t, experts.Add(2, slot, []int64{3, 1, 1, 1}))
 	}
 	for ranks, want := range map[int]float64{1: 1, 2: 1 + c.Blocks[3].MLP/3} { // on two ranks 4 of 6 tokens, where 3 are equal
-		if got := (workload{experts, ranks}).Costs(c, 5).Scale[3][2]; math.Abs(got-want) > 1e-12 {
+		w := made{recording: experts, placing: newPlacing(placeEven, 4, ranks, 0, 1)}
+		if got := w.Costs(c, 5).Scale[3][2]; math.Abs(got-want) > 1e-12 {
 			t.Errorf("%d ranks: %v, want %v", ranks, got, want)
 		}
 	}

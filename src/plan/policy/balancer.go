@@ -6,6 +6,7 @@ import (
 
 	"dynmo/src/balance"
 	"dynmo/src/cost"
+	"dynmo/src/dynamic"
 	"dynmo/src/layout"
 	"dynmo/src/partition"
 	"dynmo/src/plan/search"
@@ -38,6 +39,8 @@ type Options struct {
 	// Pack sets the number of stages from a step on, whatever that costs (the paper's
 	// way). Steps are counted from the balancer's first.
 	Pack map[int]int
+	// Placing says which pieces of layers should lie elsewhere. Nil: pieces do not move.
+	Placing dynamic.Placing
 }
 
 // diffuse balances by diffusion, among ranks or in memory.
@@ -107,12 +110,21 @@ func New(p *search.Planner, o Options) (Balancer, error) {
 }
 
 func (b *balancer) Decide(m profile.Measurement, present layout.Layout) (layout.Layout, Reason, error) {
+	pieces := present.Pieces
+	present.Pieces = "" // of which nothing here but place knows
+	next, why, err := b.decide(m, present, &pieces)
+	next.Pieces = pieces
+	return next, why, err
+}
+
+// decide decides on a layout without pieces, and changes pieces.
+func (b *balancer) decide(m profile.Measurement, present layout.Layout, pieces *string) (layout.Layout, Reason, error) {
 	if b.costs = m.Estimate; b.costs.Layers == nil {
 		b.costs = cost.Estimate{Table: m.Table}
 	}
 	b.noteStep(m)
 	b.Probation.recordStep(m)
-	if !b.planner.Config.Balance.Moves() && !b.planner.Adapts() {
+	if !b.planner.Config.Balance.Moves() && !b.planner.Adapts() && b.Placing == nil {
 		return present, Reason{}, nil
 	}
 	p, err := b.planner.Match(present)
@@ -124,8 +136,10 @@ func (b *balancer) Decide(m profile.Measurement, present layout.Layout) (layout.
 	if err := b.observeReference(); err != nil {
 		return present, Reason{}, fmt.Errorf("balance: %w", err)
 	}
+	placed := b.place(m, present, pieces)
+	b.forgetStale(present)
 	next, why, err := b.packOrBalance(present)
-	why.Reference = b.Reference
+	why.Reference, why.Placed = b.Reference, placed
 	if full, ok := errors.AsType[*balance.MemoryError](err); ok {
 		// Masks and indices can make a pruned layer larger than a dense one.
 		if b.Full {

@@ -16,6 +16,7 @@ type Reason struct {
 	Optimum    float64              `json:"optimum"`             // the smallest possible bottleneck
 	Diffusion  *balance.Descent     `json:"diffusion,omitempty"` // nil for other balancers
 	Undone     bool                 `json:"undone,omitempty"`    // the last move made steps slower, and layers go back
+	Placed     *Placed              `json:"placed,omitempty"`    // pieces of layers that move; nil: none do
 	Pack       *Packing             `json:"pack,omitempty"`      // result of the look for fewer stages; nil: there was no look
 	Reference  Reference            `json:"reference,omitzero"`  // the dense model; zero: not known
 	Full       *balance.MemoryError `json:"-"`                   // no cuts fit the memory, so layers stay; set once until the model changes

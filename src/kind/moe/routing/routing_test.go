@@ -70,12 +70,3 @@ func TestRecorded(t *testing.T) {
 		t.Error(err)
 	}
 }
-
-func TestFullest(t *testing.T) {
-	if got := Contiguous(4, 2).Fullest([]uint16{5, 2, 3, 10}, 2); got != 1.3 {
-		t.Errorf("%v, want 13 of 20 over two ranks: 1.3", got)
-	}
-	if got := Contiguous(4, 4).Fullest(make([]uint16, 4), 4); got != 1 {
-		t.Errorf("%v without a token, want 1", got)
-	}
-}

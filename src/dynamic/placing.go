@@ -1,0 +1,90 @@
+package dynamic
+
+import (
+	"dynmo/src/config"
+	"dynmo/src/cost"
+)
+
+// Placing decides which replicas of a stage hold which pieces of a layer, and copies of these.
+// A value remembers the steps so far. What it writes of a layer's pieces, only
+// the kind reads (see layout.Layout.Pieces).
+type Placing interface {
+	// Observe takes what layers counted in a step, ascending by layer and name.
+	Observe(counts []cost.CountSum)
+	// Propose returns other pieces for layers in which the fullest replica is expected to have
+	// less work than with the present ones, ascending by layer.
+	Propose(q Question) []Proposal
+	// Take returns the pieces of all layers, with those of some proposals.
+	Take(present string, list []Proposal) string
+	// Load returns how many times its even share of the work the fullest replica of a layer has
+	// in a microbatch, where the layer counted values.
+	Load(pieces string, layer int, values []int64) float64
+	// Copied returns by layer the bytes that its busiest replica sends or receives in a step
+	// because there are copies: weights to them, and their gradients back.
+	Copied(pieces string) map[int]int64
+}
+
+// Question is what a proposal depends on besides the steps so far.
+type Question struct {
+	Present string                       // pieces of all layers (see layout.Layout.Pieces)
+	Owners  bool                         // whether owners may move, or copies alone
+	Node    func(layer, replica int) int // on which node a replica of a layer is; nil: all are on one
+}
+
+// Proposal is other pieces for a layer.
+type Proposal struct {
+	Layer  int
+	Pieces string // of the layer
+	// Now and Then are how many times its even share of the work the fullest replica is expected
+	// to have in the next step, with the present pieces and with these; Bound is what it has at
+	// least in any.
+	Now, Then, Bound float64
+	Moved            int64 // bytes of the owners that move, weights and moments
+}
+
+// NamedPlacing is one way to decide where pieces are.
+type NamedPlacing struct {
+	Name, About string
+	New         func(config.Config) Placing
+}
+
+// Contest is what a study of placings compares.
+type Contest struct {
+	About  string // what the cases are and what their figures mean
+	Rivals []NamedPlacing
+	Cases  []ContestCase
+}
+
+// ContestCase is a made-up run of a contest.
+type ContestCase struct {
+	Name     string
+	Set      []string // table.key=value
+	Replicas int      // of a stage, over which the pieces of its layers are spread
+	Share    float64  // of a layer's seconds that follows the work of the fullest replica
+	Most     float64  // what the last rival's step should take at most of a step of even work; 0: not said
+}
+
+// Contests returns the contests of all kinds, by their names.
+func Contests() map[string]Contest {
+	all := make(map[string]Contest)
+	for _, r := range registrations {
+		if r.Contest.Rivals != nil {
+			all[r.Settings.Name] = r.Contest
+		}
+	}
+	return all
+}
+
+// NewPlacing returns what decides where pieces of layers are in runs of the settings; nil:
+// pieces do not move.
+func NewPlacing(c config.Config) Placing {
+	for _, r := range Active(c) {
+		if r.Placing == nil {
+			continue
+		}
+		if p := r.Placing(c); p != nil {
+			return p
+		}
+	}
+	return nil
+}

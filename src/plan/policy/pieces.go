@@ -1,0 +1,112 @@
+package policy
+
+import (
+	"slices"
+
+	"dynmo/src/cost"
+	"dynmo/src/dynamic"
+	"dynmo/src/layout"
+	"dynmo/src/profile"
+)
+
+// Placed says which pieces of layers a decision moves.
+type Placed struct {
+	Layers int     `json:"layers"`           // whose pieces move
+	Now    float64 `json:"now"`              // work of the fullest replica over its even share, mean over these layers
+	Then   float64 `json:"then"`             // the same as it is expected
+	Bound  float64 `json:"bound"`            // the least that any pieces allow
+	Gain   float64 `json:"gain"`             // expected share of a step's seconds
+	Copied int64   `json:"copied,omitempty"` // bytes that the busiest replica of these layers sends or receives in a step for copies
+	Moved  int64   `json:"moved,omitempty"`  // bytes of pieces that change owner
+}
+
+// place changes the pieces of a layout to those that the kind proposes, if they surely pay, and
+// the costs to those in which layers take as long as with these. It returns nil where pieces
+// stay. What copies send in every step counts as time of the step, that of the stage which sends
+// most. Owners move too if that pays for their bytes within horizon steps.
+func (b *balancer) place(m profile.Measurement, present layout.Layout, pieces *string) *Placed {
+	if b.Placing == nil {
+		return nil
+	}
+	b.Placing.Observe(m.Counts)
+	if !b.costs.Known() {
+		return nil
+	}
+	owners := present.Owners()
+	q := dynamic.Question{Present: *pieces, Node: func(layer, replica int) int {
+		return b.Nodes[present.World(present.Mesh.Rank(owners[layer], replica))]
+	}}
+	var best choice
+	for _, q.Owners = range []bool{false, true} {
+		c := b.weigh(b.Placing.Propose(q), m.Fixed, present, *pieces)
+		more := c.saved - best.saved
+		if more > WorthMoving*c.before && more*horizon > b.sending(c.Moved) {
+			best = c
+		}
+		if best.proposals != nil && best.Then <= best.Bound*nearBound {
+			break
+		}
+	}
+	if best.proposals == nil {
+		return nil
+	}
+	*pieces, b.costs.Table = b.Placing.Take(*pieces, best.proposals), best.costs
+	return &best.Placed
+}
+
+// nearBound is how far above the bound the fullest replica may be before owners are considered.
+const nearBound = 1.05
+
+// choice is proposals and what a step takes with them.
+type choice struct {
+	Placed
+	proposals     []dynamic.Proposal
+	costs         cost.Table
+	before, saved float64 // seconds of a step with what copies send, as it is; how many fewer it takes
+}
+
+// weigh predicts a step with proposals. fixed is by layer the share of its seconds that does not
+// follow its work, nil: none.
+func (b *balancer) weigh(list []dynamic.Proposal, fixed []float64, present layout.Layout, pieces string) choice {
+	if len(list) == 0 {
+		return choice{}
+	}
+	c := choice{proposals: list, costs: b.costs.Table}
+	c.Layers = len(list)
+	c.costs.Layers = append([]cost.Layer(nil), c.costs.Layers...)
+	for _, p := range list {
+		share := 1.0
+		if fixed != nil {
+			share -= fixed[p.Layer]
+		}
+		l := &c.costs.Layers[p.Layer]
+		*l = l.WithSeconds(l.Stage().Scale((1 + share*(p.Then-1)) / (1 + share*(p.Now-1))))
+		n := float64(len(list))
+		c.Now, c.Then, c.Bound = c.Now+p.Now/n, c.Then+p.Then/n, c.Bound+p.Bound/n
+		c.Moved += p.Moved
+	}
+	c.Copied = Copied(b.Placing, present, b.Placing.Take(pieces, list))
+	c.before = b.presentSeconds() + b.sending(Copied(b.Placing, present, pieces))
+	c.saved = c.before - b.planner.Seconds(c.costs, present) - b.sending(c.Copied)
+	c.Gain = c.saved / c.before
+	return c
+}
+
+// sending returns how long a rank sends so many bytes over the slowest link.
+func (b *balancer) sending(bytes int64) float64 {
+	if bandwidth := b.planner.Network.Bandwidth(); bandwidth > 0 {
+		return float64(bytes) / bandwidth
+	}
+	return 0
+}
+
+// Copied returns the bytes that the busiest rank of a layout sends or receives in a step because
+// pieces have copies: those of all layers of its stage.
+func Copied(p dynamic.Placing, l layout.Layout, pieces string) int64 {
+	stages := make([]int64, l.Stages())
+	owners := l.Owners()
+	for layer, bytes := range p.Copied(pieces) {
+		stages[owners[layer]] += bytes
+	}
+	return slices.Max(stages)
+}
