@@ -43,7 +43,7 @@ processes took cores that the measurement wanted, or when neighbours disagree.
 
 Every line names the CPU, the instruction set of dynmo's kernels, and the BLAS with the
 type of core that its kernels are for; "-" stands where there is nothing to reach.`,
-		benchGemm(&flags), benchSpMM(&flags), benchStep(&flags), benchSample(&flags), benchCheckpoint(&flags), benchNet(&flags), benchNode(&flags), benchPairs(&flags), benchGPU(&flags), benchSchedule(&flags), benchScale(&flags))
+		benchGemm(&flags), benchSpMM(&flags), benchStep(&flags), benchSample(&flags), benchCheckpoint(&flags), benchNet(&flags), benchNode(&flags), benchPairs(&flags), benchGPU(&flags), benchSchedule(&flags), benchPlacing(&flags), benchScale(&flags))
 	c.PersistentPreRun = func(*cobra.Command, []string) {
 		flags.watch = nodebench.NewWatch()
 		flags.machine = flags.watch.Machine(revision())
