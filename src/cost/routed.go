@@ -4,9 +4,8 @@ import "slices"
 
 // Routed is what layers work on whose pieces are spread over replicas. The replica with the most work sets the time of such a layer.
 type Routed struct {
-	Name     string      // under which layers count values
-	Replicas int         // that share the pieces out
-	Values   [][][]int64 // by layer and microbatch of the step, of all replicas; nil of a layer whose work is even
+	Name   string      // under which layers count values
+	Values [][][]int64 // by layer and microbatch of the step, of all replicas; nil of a layer whose work is even
 	// Share is by layer the share φ of its seconds that follow the work of the fullest replica:
 	// with load times its even share the layer takes 1 + φ·(load-1) times its seconds.
 	Share []float64
@@ -44,11 +43,11 @@ func (r *Routed) Scale(loads [][]float64) [][]float64 {
 	return rows
 }
 
-// Counts returns the sums of the values of all microbatches of all replicas, ascending by layer.
+// Counts returns the sums of the values of all microbatches, ascending by layer.
 func (r *Routed) Counts() (list []CountSum) {
 	for l, microbatches := range r.Values {
 		for _, values := range microbatches {
-			list = AddCounts(list, CountSum{Name: r.Name, Layer: l, Microbatches: r.Replicas, Values: values})
+			list = AddCounts(list, CountSum{Name: r.Name, Layer: l, Microbatches: 1, Values: values})
 		}
 	}
 	return list

@@ -24,7 +24,8 @@ type placing struct {
 	layers    []int // of the chain, that have experts
 	forecasts []*place.Forecast
 	draws     [][]float64          // by block and expert, normal (see draw)
-	reached   []float64            // by block: the fullest replica over the bound when no better map was found; 0: one was
+	futile    [2][]search          // by whether owners may move, and block: the last search without a better map
+	steps     int                  // so far
 	known     map[string]place.Map // what was proposed last, by its text
 	pieces    string               // what maps are of
 	maps      []place.Map          // by block; nil: experts lie evenly
@@ -89,6 +90,7 @@ const fixedBytes = 8
 
 // Observe takes the rows of the experts of all layers.
 func (p *placing) Observe(counts []cost.CountSum) {
+	p.steps++
 	for _, c := range counts {
 		if c.Name != assigned.Name {
 			continue
@@ -100,9 +102,12 @@ func (p *placing) Observe(counts []cost.CountSum) {
 			for e := range draws {
 				draws[e] = draw.NormFloat64()
 			}
-			p.draws, p.reached = slices.Insert(p.draws, i, draws), slices.Insert(p.reached, i, 0)
+			p.draws = slices.Insert(p.draws, i, draws)
+			for k := range p.futile {
+				p.futile[k] = slices.Insert(p.futile[k], i, search{})
+			}
 		}
-		p.forecasts[i].Observe(assigned.Read(c.Values).Rest(), max(1, c.Microbatches/p.replicas))
+		p.forecasts[i].Observe(assigned.Read(c.Values).Rest())
 	}
 }
 
@@ -114,9 +119,23 @@ const (
 	// messages in every step.
 	useless = 1.005
 	// again is how much further above the bound than when no better map was found the fullest
-	// replica must be for another search.
-	again = 1.02
+	// replica must be for another search; after rest steps there is one anyway.
+	again, rest = 1.02, 8
 )
+
+// search is when no better map was found, and how far above the bound the fullest replica was.
+type search struct {
+	over float64
+	step int
+}
+
+// last returns the last search for a block that found no better map.
+func (p *placing) last(q dynamic.Question, block int) *search {
+	if q.Owners {
+		return &p.futile[1][block]
+	}
+	return &p.futile[0][block]
+}
 
 // mostWork bounds how many layers are placed anew after a step, by experts times replicas, so
 // that deciding takes under 2 % of steps of 80 ms (see BenchmarkDeciding). Layers that lie
@@ -140,7 +159,8 @@ func (p *placing) Propose(q dynamic.Question) (list []dynamic.Proposal) {
 			continue
 		}
 		c := candidate{i, p.fullest(p.of(i)), p.placer.Bound(p.drawn)}
-		if over := c.before / c.bound; over > near && over > p.reached[i]*again {
+		last := p.last(q, i)
+		if over := c.before / c.bound; over > near && (over > last.over*again || p.steps >= last.step+rest) {
 			worst = append(worst, c)
 		}
 	}
@@ -164,10 +184,9 @@ func (p *placing) propose(q dynamic.Question, c candidate) (x dynamic.Proposal, 
 	if bare := now.Owned(); now.Copies() > 0 && p.fullest(bare) <= c.before*useless {
 		next, after = bare, p.fullest(bare)
 	} else if after > c.before*(1-gained) || next.Equal(now) {
-		p.reached[c.block] = c.before / c.bound
+		*p.last(q, c.block) = search{c.before / c.bound, p.steps}
 		return x, false
 	}
-	p.reached[c.block] = 0
 	text := next.String()
 	p.known[text] = next
 	return dynamic.Proposal{Layer: layer, Pieces: text, Now: c.before / mean, Then: after / mean, Bound: c.bound / mean, Moved: p.moved(now, next)}, true
@@ -186,8 +205,8 @@ func (p *placing) nodes(q dynamic.Question, layer int) {
 	}
 }
 
-// draw sets what maps of a block are judged by: rows that could be those of a microbatch,
-// as far as they varied. All maps of a block are judged by the same draw. It returns their mean
+// draw sets what maps of a block are judged by: rows that could be those of the next step, as far
+// as they varied. All maps of a block are judged by the same draw. It returns their mean
 // over the replicas.
 func (p *placing) draw(block int) (mean float64) {
 	f, draws := p.forecasts[block], p.draws[block]

@@ -55,7 +55,7 @@ const rowsOfReplica = 1 << 13
 // Costs change with every step.
 func (w made) Costs(c *dynamic.Chain, step int) dynamic.Costs {
 	rows := w.rows(c)
-	r := &cost.Routed{Name: assigned.Name, Replicas: w.placing.replicas, Values: make([][][]int64, len(c.Blocks)), Share: make([]float64, len(c.Blocks))}
+	r := &cost.Routed{Name: assigned.Name, Values: make([][][]int64, len(c.Blocks)), Share: make([]float64, len(c.Blocks))}
 	for l, b := range c.Blocks {
 		if b.Index < 0 || b.MLP == 0 {
 			continue

@@ -11,7 +11,7 @@ import "math"
 // did lately, as where another expert has become the hot one.
 type Forecast struct {
 	Rows   []float64 // by expert: rows of the next step
-	Spread []float64 // by expert: the standard deviation of its rows in a microbatch, as a share of them
+	Spread []float64 // by expert: the standard deviation of its rows between steps, as a share of them
 
 	steps [][]float64 // by step, the newest last: rows by expert
 	usual float64     // how far steps lie off the mean of those before, lately (see distance)
@@ -30,8 +30,8 @@ const (
 	lately = 0.25
 )
 
-// Observe takes the rows of a step by expert, of so many microbatches.
-func (f *Forecast) Observe(rows []int64, microbatches int) {
+// Observe takes the rows of a step by expert.
+func (f *Forecast) Observe(rows []int64) {
 	var now []float64
 	if len(f.steps) >= window || len(f.steps) > 0 && len(f.steps[0]) != len(rows) {
 		now, f.steps = f.steps[0], f.steps[1:]
@@ -56,7 +56,7 @@ func (f *Forecast) Observe(rows []int64, microbatches int) {
 	f.steps = append(f.steps, now)
 	for e := range rows {
 		f.Rows[e], f.Spread[e] = f.expert(e)
-		f.Spread[e] *= math.Sqrt(float64(microbatches)) / max(1, f.Rows[e]) // microbatches vary by themselves
+		f.Spread[e] /= max(1, f.Rows[e])
 	}
 }
 

@@ -30,7 +30,7 @@ func TestForecast(t *testing.T) {
 	} {
 		var f Forecast
 		for step := range 20 {
-			f.Observe(c.rows(step), 1)
+			f.Observe(c.rows(step))
 		}
 		for e, want := range c.want {
 			if math.Abs(f.Rows[e]-want) > c.within || math.IsNaN(f.Spread[e]) {

@@ -170,7 +170,7 @@ func BenchmarkPlacing(b *testing.B) {
 	}
 	for name, work := range map[string]func(){
 		"Place": func() { p.Place(loads, m) }, "Copy": func() { p.Copy(m, loads) }, "Fullest": func() { p.Fullest(m, loads) },
-		"Bound": func() { p.Bound(loads) }, "Observe": func() { f.Observe(rows, 32) },
+		"Bound": func() { p.Bound(loads) }, "Observe": func() { f.Observe(rows) },
 	} {
 		b.Run(name, func(b *testing.B) {
 			begun := cpuSeconds()
