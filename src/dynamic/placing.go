@@ -24,6 +24,14 @@ type Placing interface {
 	Copied(pieces string) map[int]int64
 }
 
+// Held is which replicas held the pieces of a layer in a step, and what that was worth.
+type Held struct {
+	Holders []int     // by piece: the replicas that held it
+	Shares  []float64 // by piece: of the work of the layer
+	Load    float64   // times its even share that the fullest replica had to do
+	Even    float64   // the same as the kind's own rule would have had it
+}
+
 // Question is what a proposal depends on besides the steps so far.
 type Question struct {
 	Present string                       // pieces of all layers (see layout.Layout.Pieces)

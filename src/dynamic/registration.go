@@ -24,6 +24,9 @@ type Registration struct {
 	Workload Making
 	// Placing returns what decides where pieces of layers are; nil: they do not move.
 	Placing func(config.Config) Placing
+	// Held returns what tells of a layer, by its number among those that count, what its replicas
+	// held in a step: of the pieces of all layers, and of what the layer counted.
+	Held func(config.Config) func(pieces string, number int, counted Values) Held
 	// Contest is ways to place pieces that a study compares.
 	Contest Contest
 	// Holds returns the settings that the costs of layers hold for: "table.key=value …".

@@ -79,6 +79,8 @@ func (r Run) eventRows() []eventRow {
 				list = list[:n-1]
 				row.Text = fmt.Sprintf("%d checkpoints were written, the last of %s.", row.many, record.Bytes(e.Bytes))
 			}
+		case e.Kind == record.Place:
+			row.Text = placeText(e)
 		case e.Kind == record.Resumed:
 			row.Text = resumeText(e)
 		case e.Kind == record.Repack:

@@ -40,6 +40,7 @@ type page struct {
 	Heat     *heatView
 	Work     *heatView // the share of its work that each layer did
 	Shares   string    // of what these are
+	Pieces   *pieces   // of a layer that replicas share out; nil: they share none
 	Times    *timelines
 	Move     int // the step after which layers moved that before and after speak of, or -1
 	Idle     *idleTable
@@ -92,6 +93,10 @@ func HTML(out io.Writer, r Run) error {
 		p.Charts = append(p.Charts, did.chart(r))
 	}
 	p.Charts = append(p.Charts, r.countCharts()...)
+	if p.Pieces = r.pieces(); p.Pieces != nil {
+		p.Charts = append(p.Charts, p.Pieces.load)
+		p.Pieces.view(r.Metrics[0].Step)
+	}
 	charts := append([]*chart{p.Figure}, p.Charts...)
 	for _, c := range charts {
 		if err := c.draw(first, last, marks); err != nil {

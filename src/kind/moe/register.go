@@ -29,6 +29,7 @@ var Kind = dynamic.Registration{
 		return e
 	},
 	Placing:  placed,
+	Held:     held,
 	Contest:  contest,
 	Workload: dynamic.Making{Every: 1, Routed: true, Of: recorded},
 	Holds: func(c config.Config) string {

@@ -54,10 +54,7 @@ func (f *Forecast) Observe(rows []int64) {
 		}
 	}
 	f.steps = append(f.steps, now)
-	for e := range rows {
-		f.Rows[e], f.Spread[e] = f.expert(e)
-		f.Spread[e] /= max(1, f.Rows[e])
-	}
+	f.expect()
 }
 
 // distance returns the share of the rows that are with other experts in one step than in
@@ -76,27 +73,32 @@ func distance(x, y []float64) float64 {
 	return sum
 }
 
-// expert returns the rows of an expert in the next step, and their deviation. With the
-// steps t = 0, 1, …, n-1 about their middle c, the mean μ and the slope β = Σ(t-c)(x-μ)/Σ(t-c)²
-// of the rows x, that is μ + β·(n-c) if β is surely not 0, else μ.
-func (f *Forecast) expert(e int) (rows, spread float64) {
+// expect sets Rows and Spread. With the steps t = 0, 1, …, n-1 about their middle c, the mean μ
+// and the slope β = Σ(t-c)x/Σ(t-c)² of an expert's rows x, the next step has μ + β·(n-c) of them if
+// β is surely not 0, else μ.
+func (f *Forecast) expect() {
 	n := float64(len(f.steps))
-	mean := 0.0
-	for _, s := range f.steps {
-		mean += s[e] / n
+	centre, times := (n-1)/2, 0.0
+	mean, slope, squares := make([]float64, len(f.Rows)), make([]float64, len(f.Rows)), make([]float64, len(f.Rows))
+	for t, rows := range f.steps {
+		off := float64(t) - centre
+		times += off * off
+		for e, x := range rows {
+			mean[e], slope[e], squares[e] = mean[e]+x, slope[e]+off*x, squares[e]+x*x
+		}
 	}
-	centre, slope, squares, times := (n-1)/2, 0.0, 0.0, 0.0
-	for t, s := range f.steps {
-		off, x := float64(t)-centre, s[e]-mean
-		slope, squares, times = slope+off*x, squares+x*x, times+off*off
+	for e := range mean {
+		f.Rows[e] = mean[e] / n
+		if f.Spread[e] = 0; n < 2 {
+			continue
+		}
+		all, beta := max(0, squares[e]-f.Rows[e]*mean[e]), slope[e]/times
+		rest, freedom := max(0, all-beta*slope[e]), n-2
+		if n >= window/2 && beta*beta > sureTrend*sureTrend*rest/(freedom*times) {
+			f.Rows[e] = max(0, f.Rows[e]+beta*(n-centre))
+		} else {
+			rest, freedom = all, n-1
+		}
+		f.Spread[e] = math.Sqrt(rest/freedom) / max(1, f.Rows[e])
 	}
-	if n < 2 {
-		return mean, 0
-	}
-	slope /= times
-	rest := max(0, squares-slope*slope*times)
-	if n >= window/2 && math.Abs(slope) > sureTrend*math.Sqrt(rest/(n-2)/times) {
-		return max(0, mean+slope*(n-centre)), math.Sqrt(rest / (n - 2))
-	}
-	return mean, math.Sqrt(squares / (n - 1))
 }

@@ -1,0 +1,141 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"dynmo/src/dynamic"
+	"dynmo/src/record"
+)
+
+// pieces is which share of a layer's work each of its pieces had over steps, and how many
+// replicas held it.
+type pieces struct {
+	Layer   string
+	View    *heatView
+	Moved   int     // steps after which pieces of any layer moved
+	shares  *work   // of the pieces of the layer
+	holders [][]int // by step and piece
+	load    *chart
+}
+
+// pieces returns the pieces of the layer whose fullest replica had the most work, in the mean
+// over steps, with the kind's own rule; nil where replicas share no pieces out.
+func (r Run) pieces() *pieces {
+	for _, kind := range dynamic.Active(r.Config) {
+		if kind.Held == nil {
+			continue
+		}
+		if held := kind.Held(r.Config); held != nil {
+			return r.piecesOf(dynamic.AllCounts(r.Config), held)
+		}
+	}
+	return nil
+}
+
+// piecesOf is pieces with what a kind tells.
+func (r Run) piecesOf(all []dynamic.Counts, held func(string, int, dynamic.Values) dynamic.Held) *pieces {
+	at, texts := r.placedAt()
+	rows := make(map[string][]dynamic.Held) // by layer and step
+	x, load, even := make([]float64, len(r.Metrics)), make([]float64, len(r.Metrics)), make([]float64, len(r.Metrics))
+	sums := make(map[string]float64)
+	for i, m := range r.Metrics {
+		text, number := "", 0
+		if k, _ := slices.BinarySearch(at, m.Step); k > 0 {
+			text = texts[k-1]
+		}
+		x[i] = float64(m.Step)
+		for _, c := range m.Counts {
+			counts, known := dynamic.Find(all, c.Name)
+			if !known {
+				continue
+			}
+			h := held(text, number, counts.Read(c.Values))
+			if h.Holders == nil {
+				continue
+			}
+			number++
+			if rows[c.Layer] == nil {
+				rows[c.Layer] = make([]dynamic.Held, len(r.Metrics))
+			}
+			rows[c.Layer][i] = h
+			load[i], even[i], sums[c.Layer] = load[i]+h.Load, even[i]+h.Even, sums[c.Layer]+h.Even
+		}
+		load[i], even[i] = load[i]/float64(number), even[i]/float64(number)
+	}
+	p := &pieces{Moved: len(at)}
+	for _, layer := range r.chain() {
+		if sums[layer] > sums[p.Layer] {
+			p.Layer = layer
+		}
+	}
+	if p.Layer == "" {
+		return nil
+	}
+	p.fill(rows[p.Layer])
+	p.load = &chart{Title: "fullest replica", About: "work of the fullest replica of a stage over its even share, mean over layers; dashed: as if no piece had moved or had copies", FromZero: true}
+	for i, y := range [][]float64{load, even} {
+		n := &curve{Name: [2]string{"as it was", "without moves and copies"}[i], Style: [2]string{"line", "static"}[i]}
+		n.thin(x, y)
+		p.load.Curves = append(p.load.Curves, n)
+	}
+	return p
+}
+
+// placedAt returns the steps after which pieces moved, and where they then were.
+func (r Run) placedAt() (at []int, texts []string) {
+	for _, e := range r.Events {
+		if text, ok := e.Detail["pieces"].(string); ok && e.Kind == record.Place {
+			at, texts = append(at, e.Step), append(texts, text)
+		}
+	}
+	return at, texts
+}
+
+// fill takes what the layer's replicas held in every step.
+func (p *pieces) fill(steps []dynamic.Held) {
+	p.shares = &work{What: "work of the layer"}
+	for _, h := range steps {
+		for k := len(p.shares.names); k < len(h.Shares); k++ {
+			p.shares.names = append(p.shares.names, fmt.Sprint(k))
+		}
+	}
+	for _, h := range steps {
+		row, holders := slices.Repeat([]float64{math.NaN()}, len(p.shares.names)), make([]int, len(p.shares.names))
+		copy(row, h.Shares)
+		copy(holders, h.Holders)
+		p.shares.shares, p.holders = append(p.shares.shares, row), append(p.holders, holders)
+	}
+}
+
+// view lays the pieces out; hatched are those that several replicas held.
+func (p *pieces) view(first int) {
+	p.View = p.shares.view(first)
+	steps, layers := float64(p.View.heat.Steps), float64(p.View.heat.Layers)
+	for piece := range p.shares.names {
+		for begin, end := 0, 0; begin < len(p.holders); begin = end {
+			n := p.holders[begin][piece]
+			for end = begin + 1; end < len(p.holders) && p.holders[end][piece] == n; end++ {
+			}
+			if n > 1 {
+				p.View.Frozen = append(p.View.Frozen, boxView{
+					Left: percent(float64(begin), steps), Top: percent(float64(piece), layers), Wide: percent(float64(end-begin), steps), High: percent(1, layers),
+					Title: fmt.Sprintf("%d replicas hold %d", n, piece),
+				})
+			}
+		}
+	}
+}
+
+// placeText says which pieces moved.
+func placeText(e record.Event) string {
+	placed, _ := e.Detail["placed"].(map[string]any)
+	of := func(name string) float64 { x, _ := placed[name].(float64); return x }
+	text := fmt.Sprintf("Pieces of %v layers moved: the fullest replica had %.2f times its even share of the work, and was to have %.2f (at least %.2f). A step was predicted to take %.1f %% less.",
+		of("layers"), of("now"), of("then"), of("bound"), 100*of("gain"))
+	if bytes := of("copied"); bytes > 0 {
+		text += fmt.Sprintf(" Copies make the busiest rank of a stage send or receive %s in a step.", record.Bytes(int64(bytes)))
+	}
+	return text
+}

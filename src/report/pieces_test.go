@@ -1,0 +1,48 @@
+package report
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"dynmo/src/config"
+	"dynmo/src/expect"
+	"dynmo/src/record"
+)
+
+// TestPieces: the layer with the most unequal work is shown, with the pieces that have copies,
+// and what the fullest replica had with and without these.
+func TestPieces(t *testing.T) {
+	c, err := config.Load("", []string{
+		"model.family=llama", "model.blocks=2", "dynamic.kind=moe", "moe.experts=4", "moe.top=1", "moe.block_rows=1", "moe.spare=1",
+		"parallel.experts=spread", "parallel.replicas=2",
+	})
+	expect.OK(t, err)
+	r := Run{Config: c}
+	for step := range 4 {
+		counts := []record.LayerCounts{
+			{Layer: "block.0", Name: "experts", Values: []int64{8, 0, 0, 0, 2, 2, 2, 2}},
+			{Layer: "block.1", Name: "experts", Values: []int64{8, 0, 0, 0, 6, 2, 0, 0}},
+		}
+		r.Metrics = append(r.Metrics, record.Metrics{Step: step, Cuts: []int{0, 4}, LayersPerStage: []int{4}, Counts: counts})
+	}
+	r.Events = []record.Event{{Step: 1, Kind: record.Place, Detail: map[string]any{"pieces": "0*2 1*2;0+1 0 1*2", "placed": map[string]any{"layers": 1., "now": 2., "then": 1., "bound": 1., "gain": 0.25}}}}
+	p := r.pieces()
+	if p == nil || p.Layer != "block.1" || p.Moved != 1 {
+		t.Fatalf("%+v, want block.1", p)
+	}
+	for i, want := range [][]float64{{1.5, 1.5, 1, 1}, {1.5, 1.5, 1.5, 1.5}} { // means with block.0, whose replicas have equal work
+		for k, y := range p.load.Curves[i].Y {
+			if step := int(p.load.Curves[i].X[k]); math.Abs(y-want[step]) > 1e-9 {
+				t.Errorf("curve %d, step %d: %v, want %v", i, step, y, want[step])
+			}
+		}
+	}
+	p.view(0)
+	if n := len(p.View.Frozen); n != 1 || !strings.Contains(p.View.Frozen[0].Title, "2 replicas hold 0") {
+		t.Errorf("%d hatched boxes: %+v, want the copy of the first piece", n, p.View.Frozen)
+	}
+	if text := placeText(r.Events[0]); !strings.Contains(text, "2.00 times its even share") || !strings.Contains(text, "25.0 % less") {
+		t.Error(text)
+	}
+}
