@@ -95,6 +95,7 @@ func TestGenerated(t *testing.T) {
 						t.Fatalf("phase %d: all layers take %v s, dense %v", i, seconds, dense)
 					}
 					expect.OK(t, json.NewEncoder(&file).Encode(x))
+					series[i].Routed = nil // no file has it
 				}
 				if back, err := profile.ReadSeries("costs", &file, len(model.Layers)); err != nil || !reflect.DeepEqual(back.Costs(), series) {
 					t.Errorf("it does not read back: %v", err)

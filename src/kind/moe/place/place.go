@@ -71,31 +71,12 @@ func (m Map) Owned() Map {
 	return out
 }
 
-// Holders returns how many replicas hold each expert.
-func (m Map) Holders() []int {
-	list := make([]int, len(m))
-	for e, on := range m {
-		list[e] = len(on)
-	}
-	return list
-}
-
 // Copies returns how many copies there are besides the owners' experts.
 func (m Map) Copies() (n int) {
 	for _, list := range m {
 		n += len(list) - 1
 	}
 	return n
-}
-
-// Experts returns the experts that a replica holds, ascending.
-func (m Map) Experts(replica int) (list []int) {
-	for e, on := range m {
-		if slices.Contains(on, replica) {
-			list = append(list, e)
-		}
-	}
-	return list
 }
 
 // String returns the map as text: by expert its replicas with + between them, and a blank
