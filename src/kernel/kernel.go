@@ -153,9 +153,8 @@ type Backend interface {
 	// a, out = b.
 	AccumulateRounded(s device.Stream, out, a, b tensor.Mem, n int)
 	// AccumulateFixed adds wide elements of x (n) to fixed-point numbers in sum, FixedWords(n)
-	// I64: the nearest multiple of 2^-50 (of two the even one) to each of the first n, in units of
-	// 2^-50, and the largest |x|, rounded up, to the bound behind them. Integers add up to the
-	// same bits in any order. Zeros are a sum of nothing.
+	// I64: the nearest multiple of 2^-50 (of two the even one) to each of the first n, in units of it,
+	// and the largest |x|, rounded up, to the bound behind them. Zeros are a sum of nothing.
 	AccumulateFixed(s device.Stream, sum, x tensor.Mem, n int)
 	// AddFixed adds other, a sum of AccumulateFixed, to sum.
 	AddFixed(s device.Stream, sum, other tensor.Mem, n int)
