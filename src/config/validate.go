@@ -85,6 +85,8 @@ func (c Config) problems(origin map[string]string) []error {
 	rule(virtual && gpu, "another clock: a virtual one counts the time of CPU threads", "run.clock device.kind")
 	rule(gpu && c.Comm.Transport == "nccl" && c.Device.Share, `comm.transport = "auto" or "host" where ranks may share a GPU: NCCL refuses those`,
 		"comm.transport device.share")
+	rule(c.Dynamic.Replay != "" && c.Dynamic.Kind == "none", "a kind whose load is forced", "dynamic.kind dynamic.replay")
+	rule(c.Dynamic.Replay != "" && c.Data.Validation != "", "no validation beside dynamic.replay: a run with forced loads reports no loss", "data.validation dynamic.replay")
 	rule(regex != nil, fmt.Sprintf("a regular expression (%v)", regex), "balance.regex")
 	for _, k := range kinds {
 		if k.Check != nil {

@@ -20,6 +20,8 @@ type Registration struct {
 	New func(config.Config) Kind
 	// Extension returns what the kind makes of the chain of the model; nil: nothing.
 	Extension func(config.Config) model.Extension
+	// Forcing has the load follow a file; the zero value: no file forces the kind's load.
+	Forcing Forcing
 	// Workload makes the kind's costs up, for a run that nobody has trained.
 	Workload Making
 	// Placing returns what decides where pieces of layers are; nil: they do not move.

@@ -317,6 +317,9 @@ func (j *Journal) metrics(d Done) (Metrics, profile.Run, error) {
 		Ranks: d.Ran.Mesh.Size(), Nodes: j.nodes(d.Ran),
 		Counts: layerCounts(d.Measured.Counts, d.Measured.Layers),
 	}
+	if m.Replayed = c.Dynamic.Replay != ""; m.Replayed {
+		m.Loss = Float(math.NaN())
+	}
 	if n := d.Ran.Schedule.Microbatches; n != c.Parallel.Microbatches {
 		m.Microbatches = n
 	}

@@ -16,6 +16,7 @@ type Log struct {
 	LR                    float64
 	BatchSize             int     // sequences in the global batch
 	Loss                  float64 // nats per token
+	Replayed              bool    // there is no loss
 	GradNorm              float64
 	Skipped, NaN          int // iterations so far: without an update; with a loss or gradient not finite
 
@@ -23,6 +24,14 @@ type Log struct {
 	Clock           string        // of Seconds and TokensPerSecond; "" leaves the fields behind Megatron-LM's out
 	Left            time.Duration // real time until the last iteration
 	Model           []string      // what the model has become, in words
+}
+
+// loss returns the loss for a bar.
+func (l Log) loss() string {
+	if l.Replayed {
+		return "replayed: no loss"
+	}
+	return fmt.Sprintf("loss %.4f", l.Loss)
 }
 
 // String returns the line, without its end. The loss is never scaled here.
@@ -36,7 +45,11 @@ func (l Log) String() string {
 	}
 	fmt.Fprintf(&b, " learning rate: %.6E |", l.LR)
 	fmt.Fprintf(&b, " global batch size: %5d |", l.BatchSize)
-	fmt.Fprintf(&b, " lm loss: %.6E | loss scale: 1.0 |", l.Loss)
+	if l.Replayed {
+		b.WriteString(" replayed: no loss |")
+	} else {
+		fmt.Fprintf(&b, " lm loss: %.6E | loss scale: 1.0 |", l.Loss)
+	}
 	fmt.Fprintf(&b, " grad norm: %.3f |", l.GradNorm)
 	fmt.Fprintf(&b, " number of skipped iterations: %3d |", l.Skipped)
 	fmt.Fprintf(&b, " number of nan iterations: %3d |", l.NaN)

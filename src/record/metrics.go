@@ -37,7 +37,7 @@ func (f *Float) UnmarshalJSON(text []byte) error {
 type Metrics struct {
 	Step            int    `json:"step"`
 	Clock           string `json:"clock"` // wall, virtual or sim: of StepSeconds and all other times
-	Loss            Float  `json:"loss"`  // nats per token, mean over the global batch
+	Loss            Float  `json:"loss"`  // nats per token, mean over the global batch; null of a replayed run
 	GradNorm        Float  `json:"grad_norm"`
 	LR              Float  `json:"lr"`
 	StepSeconds     Float  `json:"step_seconds"`    // from the first forward to the last update, on the slowest rank
@@ -76,10 +76,12 @@ type Metrics struct {
 	// JoulesPerToken is the energy that all GPUs have used since the run was last
 	// started, by the tokens trained on since. Absent where it is not metered.
 	JoulesPerToken Float `json:"joules_per_token,omitzero"`
-	Skipped        bool  `json:"skipped,omitzero"`      // the update was left out: loss or gradient not finite
-	BatchSize      int   `json:"batch_size"`            // sequences of the step, of all replicas
-	Microbatches   int   `json:"microbatches,omitzero"` // of a replica, where they are other than the settings have
-	Sparsity       Float `json:"sparsity"`              // share of the prunable parameters that are gone, in [0, 1]
+	// Replayed says that loads of the step were forced (dynamic.replay): its loss means nothing.
+	Replayed     bool  `json:"replayed,omitzero"`
+	Skipped      bool  `json:"skipped,omitzero"`      // the update was left out: loss or gradient not finite
+	BatchSize    int   `json:"batch_size"`            // sequences of the step, of all replicas
+	Microbatches int   `json:"microbatches,omitzero"` // of a replica, where they are other than the settings have
+	Sparsity     Float `json:"sparsity"`              // share of the prunable parameters that are gone, in [0, 1]
 	// Counts is what layers counted, by name, then in chain order. Absent where none counts.
 	Counts []LayerCounts `json:"counts,omitempty"`
 	// ValidationLoss is the loss of data that nothing is trained on, in nats per token,

@@ -52,7 +52,7 @@ func (p *Progress) Step(l Log) {
 		}
 		p.drawn = time.Now()
 		p.bar.draw(fmt.Sprintf("%s (%d/%d, %s left) %s", gauge(int64(l.Iteration), int64(l.Iterations)), l.Iteration, l.Iterations, Duration(l.Left.Seconds()),
-			strings.Join(append([]string{fmt.Sprintf("loss %.4f, %.1f ms, %.0f tokens/s", l.Loss, 1e3*l.Seconds, l.TokensPerSecond)}, l.Model...), ", ")))
+			strings.Join(append([]string{fmt.Sprintf("%s, %.1f ms, %.0f tokens/s", l.loss(), 1e3*l.Seconds, l.TokensPerSecond)}, l.Model...), ", ")))
 	case l.Iteration%p.every == 0 || last:
 		p.Say(l.String())
 	}

@@ -29,10 +29,11 @@ const (
 
 // Summary is a run in a few numbers.
 type Summary struct {
-	Status Status `json:"status"`
-	Error  string `json:"error,omitempty"` // why it failed
-	Steps  int    `json:"steps"`           // that were run
-	Loss   Float  `json:"loss"`            // of the last step
+	Status   Status `json:"status"`
+	Error    string `json:"error,omitempty"`   // why it failed
+	Steps    int    `json:"steps"`             // that were run
+	Loss     Float  `json:"loss"`              // of the last step
+	Replayed bool   `json:"replayed,omitzero"` // loads were forced (dynamic.replay): there is no loss
 	// ValidationLoss is the last that was measured; absent if none was.
 	ValidationLoss Float  `json:"validation_loss,omitzero"`
 	Hash           string `json:"hash,omitempty"` // of the final weights
@@ -100,6 +101,7 @@ type Tally struct {
 	cuts          []int
 	before, after paces
 	moved         bool
+	replayed      bool
 	series        profile.Series
 	packer        Packer
 	moves         Moves
@@ -146,7 +148,7 @@ func (t *Tally) Step(m Metrics) {
 	if moved {
 		t.after = paces{}
 	}
-	t.moved = t.moved || moved
+	t.moved, t.replayed = t.moved || moved, m.Replayed
 	t.steps, t.loss, t.clock, t.cuts = m.Step+1, m.Loss, m.Clock, m.Cuts
 	if m.Validated() {
 		t.validation = m.ValidationLoss
@@ -181,7 +183,7 @@ func (t *Tally) Costs(p profile.Phase) {
 // worth.
 func (t *Tally) Summary(status Status) Summary {
 	return Summary{
-		Status: status, Steps: t.steps, Loss: t.loss, ValidationLoss: t.validation,
+		Status: status, Steps: t.steps, Loss: t.loss, Replayed: t.replayed, ValidationLoss: t.validation,
 		Before: t.before.pace(t.clock), After: t.after.pace(t.clock), ShrinkFailures: t.packer.earlier.failed + t.packer.start.failed, Packing: t.packer.Packing(),
 	}
 }

@@ -69,13 +69,15 @@ func (c *chart) crop(steps []record.Metrics, of func(record.Metrics) record.Floa
 // charts returns the other numbers that are drawn over steps.
 func (r Run) charts() []*chart {
 	list := []*chart{
-		r.loss(),
 		r.chart("throughput", "tokens/s", r.Metrics[0].Clock+" clock", func(m record.Metrics) record.Float { return m.TokensPerSecond }),
 		r.chart("bubble ratio", "%", "idle share of the stages' time in the pipeline", func(m record.Metrics) record.Float { return 100 * m.BubbleRatio }),
 		r.chart("imbalance", "%", "(most − least busy stage) / mean", func(m record.Metrics) record.Float { return 100 * m.Imbalance }),
 	}
-	for _, c := range list[1:] {
+	for _, c := range list {
 		c.FromZero = true
+	}
+	if r.Config.Dynamic.Replay == "" {
+		list = slices.Insert(list, 0, r.loss())
 	}
 	if steps, share := r.sparsity(); slices.Max(share) > 0 {
 		for i := range share {

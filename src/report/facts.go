@@ -30,7 +30,11 @@ func (r Run) facts(s summary, w *worth.Result) []fact {
 		facts = append(facts, fact{"left to gain", fmt.Sprintf("%.2f×", w.Ceiling/w.Speedup),
 			fmt.Sprintf("the best cuts for every phase's costs would be %.2f× faster than the first", w.Ceiling)})
 	}
-	facts = append(facts, fact{"final loss", fmt.Sprintf("%.5g", s.Loss), fmt.Sprintf("nats per token; %v", s.Loss)})
+	if r.Config.Dynamic.Replay != "" {
+		facts = append(facts, fact{"replayed", "no loss", "loads were forced by " + r.Config.Dynamic.Replay})
+	} else {
+		facts = append(facts, fact{"final loss", fmt.Sprintf("%.5g", s.Loss), fmt.Sprintf("nats per token; %v", s.Loss)})
+	}
 	if list := r.validations(); list != nil {
 		last := list[len(list)-1]
 		facts = append(facts, fact{"validation loss", fmt.Sprintf("%.5g", last.ValidationLoss),

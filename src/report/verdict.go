@@ -81,6 +81,9 @@ func (w Worths) verdict(moved []int) string {
 // same says whether runs have the same losses and, where they are known, weights.
 func (w Worths) same(group []int) string {
 	first := w.runs[group[0]]
+	if first.Config.Dynamic.Replay != "" {
+		return "loads were forced (dynamic.replay): there are no losses"
+	}
 	for _, i := range group[1:] {
 		r := w.runs[i]
 		for step := range min(len(first.Metrics), len(r.Metrics)) {

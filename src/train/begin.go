@@ -34,7 +34,10 @@ func (r *Rank) draw(joined int) {
 
 // begin makes what knows of earlier steps as a new run has it.
 func (r *Rank) begin() (err error) {
-	r.dynamism, r.profiler, r.spent = dynamic.New(r.Config), profile.Profiler{Counts: dynamic.AllCounts(r.Config)}, 0
+	if r.dynamism, err = dynamic.Open(r.Config); err != nil {
+		return err
+	}
+	r.profiler, r.spent = profile.Profiler{Counts: dynamic.AllCounts(r.Config)}, 0
 	r.neighbours = new(policy.Neighbours)
 	r.Balancer, err = policy.New(r.planner, policy.Options{Neighbours: r.neighbours, Nodes: r.World.Nodes(), Placing: dynamic.NewPlacing(r.Config)})
 	return err

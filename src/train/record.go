@@ -101,7 +101,7 @@ func (r *Rank) checkpoint(t *turn, last bool) error {
 		return err
 	}
 	at := save.Point{Steps: t.step + 1, World: r.world, Layout: r.layout, Stage: r.stage, Skipped: r.skipped, Spent: r.spent}
-	if t.agreed.Finite() {
+	if t.agreed.Finite() && r.Config.Dynamic.Replay == "" {
 		at.Loss = &t.agreed.Loss
 	}
 	if r.world.All.Rank() == 0 {

@@ -58,6 +58,9 @@ its tokenizer if this one has one; other files stay.`,
 				return usageError{err}
 			}
 			defer o.weights.Close()
+			if o.replayed {
+				return usageError{fmt.Errorf("%s: %w", args[0], dynamic.ErrReplayed)}
+			}
 			return e.write(c, o)
 		},
 	}

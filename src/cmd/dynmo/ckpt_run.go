@@ -135,6 +135,7 @@ type origin struct {
 	tokenizer  map[string][]byte // its files, if they are known as they are
 	vocabulary *data.Vocabulary  // nil if it is not known
 	what       string            // a run's model, to tell; else ""
+	replayed   bool              // a run whose loads were forced
 	unknown    error             // why the vocabulary of a run's model is not
 }
 
@@ -182,7 +183,7 @@ func openRun(c *cobra.Command, dir string, step int) (origin, error) {
 		return origin{}, err
 	}
 	o := origin{weights: w, what: fmt.Sprintf("the model of %s after %d steps", one.Dir, one.Step)}
-	w.Differs = differs(settings)
+	w.Differs, o.replayed = differs(settings), settings.Dynamic.Replay != ""
 	if w.Thresholds, err = one.Thresholds(); err != nil {
 		return origin{}, err
 	}

@@ -15,6 +15,7 @@ import (
 	"dynmo/src/comm"
 	"dynmo/src/comm/mpi"
 	"dynmo/src/config"
+	"dynmo/src/dynamic"
 	"dynmo/src/fault"
 	"dynmo/src/input"
 	"dynmo/src/launch"
@@ -127,6 +128,9 @@ func runTraining(c *cobra.Command, settings config.Config, records runDirectory,
 	if err != nil {
 		return refuse(c, usageError{err})
 	}
+	if _, err := dynamic.Open(settings); err != nil { // each rank reads the file of dynamic.replay again
+		return refuse(c, usageError{err})
+	}
 	ctx, stop := interruptible(c.Context())
 	defer stop()
 	asked, silence := saveRequests()
@@ -140,7 +144,7 @@ func runTraining(c *cobra.Command, settings config.Config, records runDirectory,
 		Begin:  watch.begin,
 		End: func(out train.Outcome) {
 			_ = watch.close() // asked again below
-			end(c, out, settings.Train.Steps, context.Cause(ctx))
+			end(c, out, settings.Train.Steps, settings.Dynamic.Replay != "", context.Cause(ctx))
 			watch.sumUp(out, nil)
 			if out.Stopped && out.Next == nil && watch.dir != "" && out.Saved == out.Steps {
 				fmt.Fprintf(c.ErrOrStderr(), "to go on: %s\n", input.Visible(resumeCommand(again, watch.dir, settings, os.Getenv)))
@@ -194,8 +198,12 @@ func afterOthers() {
 
 // end prints how a run ended. cause is why it was asked to end before the last
 // step; nil if another rank was asked.
-func end(c *cobra.Command, out train.Outcome, steps int, cause error) {
-	fmt.Fprintf(c.OutOrStdout(), "%d steps, loss %.17g", out.Steps, out.Loss)
+func end(c *cobra.Command, out train.Outcome, steps int, replayed bool, cause error) {
+	loss := fmt.Sprintf("loss %.17g", out.Loss)
+	if replayed {
+		loss = "replayed: no loss"
+	}
+	fmt.Fprintf(c.OutOrStdout(), "%d steps, %s", out.Steps, loss)
 	if out.Hash != "" {
 		fmt.Fprintf(c.OutOrStdout(), ", weights %s", out.Hash)
 	}

@@ -120,7 +120,7 @@ func (w *watcher) Step(m record.Metrics) error {
 	w.progress.Step(record.Log{
 		Iteration: w.steps, Iterations: w.settings.Train.Steps,
 		ConsumedSamples: int64(w.steps) * int64(m.BatchSize), Seconds: float64(m.StepSeconds),
-		LR: float64(m.LR), BatchSize: m.BatchSize, Loss: float64(m.Loss), GradNorm: float64(m.GradNorm),
+		LR: float64(m.LR), BatchSize: m.BatchSize, Loss: float64(m.Loss), Replayed: m.Replayed, GradNorm: float64(m.GradNorm),
 		Skipped: w.skipped, NaN: w.skipped,
 		TokensPerSecond: float64(m.TokensPerSecond), Clock: m.Clock, Left: w.left.Step(w.settings.Train.Steps - w.steps),
 		Model: w.model.Words(m),

@@ -21,6 +21,7 @@ var Kind = dynamic.Registration{
 		}
 		return atStep{Layers: f.Layers, Step: f.Step}
 	},
+	Forcing: forcing,
 	Workload: dynamic.Making{Every: 50, Of: func(c config.Config) dynamic.Workload {
 		s := config.Of[simulated](c)
 		return workload{s.Frozen, s.Thaws}
@@ -38,6 +39,7 @@ var Kind = dynamic.Registration{
 			}
 			return fmt.Sprintf("frozen layers: the first %.0f%s", of["layers"], all)
 		},
+		forcedSet: tellSet,
 		"thaw": func(of map[string]float64) string {
 			return fmt.Sprintf("all layers train again: thawed are the first %.0f", of["layers"])
 		},
@@ -51,7 +53,7 @@ var Kind = dynamic.Registration{
 // references returns the bytes of the references that layers are compared with, where the
 // memory of the device is that of the host. They come after the first steps.
 func references(c config.Config, dtype tensor.DType) []int64 {
-	if config.Of[options](c).When != "plasticity" || c.Device.Kind != "cpu" {
+	if !config.Of[options](c).isByPlasticity(c) || c.Device.Kind != "cpu" {
 		return nil
 	}
 	return model.ReferenceBytes(model.FromConfig(c), dtype)

@@ -47,9 +47,14 @@ func (f options) Averaged() int {
 // Earliest returns the first step in which a layer can be frozen by its plasticity.
 func (f options) Earliest() int { return f.Start + f.Every*(f.Averaged()+f.Window-1) + 1 }
 
+// isByPlasticity reports whether plasticity decides, and no file (dynamic.replay).
+func (f options) isByPlasticity(c config.Config) bool {
+	return f.When == "plasticity" && c.Dynamic.Replay == ""
+}
+
 func check(c config.Config, rule config.Rule) {
 	f := config.Of[options](c)
-	byPlasticity, atStep := c.Dynamic.Has("freeze") && f.When == "plasticity", c.Dynamic.Has("freeze") && f.When == "step"
+	byPlasticity, atStep := c.Dynamic.Has("freeze") && f.isByPlasticity(c), c.Dynamic.Has("freeze") && f.When == "step" && c.Dynamic.Replay == ""
 	rule(c.ReplicasDiffer() && byPlasticity, `parallel.experts = "local" beside freeze.when = "plasticity": a layer's reference answers without the experts of other replicas`, "parallel.experts dynamic.kind freeze.when")
 	rule(byPlasticity && f.Reference%f.Every != 0, "freeze.reference to be a multiple of freeze.every", "freeze.reference freeze.every")
 	rule(byPlasticity && f.Thaw > 0 && f.Thaw <= 1, "0 (never) or a factor above 1", "freeze.thaw")
@@ -63,6 +68,7 @@ func check(c config.Config, rule config.Rule) {
 func remarks(c config.Config) []string {
 	f, sequences := config.Of[options](c), c.Parallel.Microbatches*c.Parallel.MicrobatchSize
 	switch {
+	case c.Dynamic.Replay != "":
 	case f.When == "step" && f.Step >= c.Train.Steps:
 		return []string{fmt.Sprintf("freeze in dynamic.kind has no effect: freeze.step = %d is not below train.steps = %d", f.Step, c.Train.Steps)}
 	case f.When == "plasticity" && sequences < samples:

@@ -12,6 +12,7 @@ import (
 var Kind = dynamic.Registration{
 	Settings: settings,
 	New:      func(c config.Config) dynamic.Kind { return newPruning(c) },
+	Forcing:  forcing,
 	Sentence: func(s dynamic.Seen) string { return dynamic.Percent(s.Sparsity) + " of the prunable weights are gone" },
 	Words: func(s dynamic.Seen) (list []string) {
 		if s.Sparsity > 0 {

@@ -55,6 +55,8 @@ func remarks(c config.Config) []string {
 	p := config.Of[options](c)
 	const none = "prune changes no layer's cost: "
 	switch {
+	case c.Dynamic.Replay != "":
+		return nil
 	case p.Start >= c.Train.Steps:
 		return []string{fmt.Sprintf("prune in dynamic.kind has no effect: prune.start = %d is not below train.steps = %d", p.Start, c.Train.Steps)}
 	case p.Initial == 0 && p.Final == 0:
