@@ -17,6 +17,9 @@ const (
 	mostBytes = 1 << 58
 )
 
+// TokensOfMicrobatch returns the tokens of a microbatch.
+func (c Config) TokensOfMicrobatch() int { return c.Parallel.MicrobatchSize * c.Model.Sequence }
+
 // Validate returns an error that joins every setting outside its range and
 // every combination that no run can have.
 func (c Config) Validate() error { return errors.Join(c.problems(nil)...) }

@@ -34,6 +34,10 @@ func TestReplayRefuses(t *testing.T) {
 		{"prune", prune + `{"step":9,"layer":1,"density":0.75}` + "\n" + `{"step":9,"layer":2,"density":0.25}`,
 			`f:3: density: 0.75, want at most 0.5, the density of the layer in the step before: pruned weights do not come back`},
 		{"freeze", `{"step":0,"layer":0,"frozen":2}`, `f:1: frozen: 2, want an integer from 0 to 1`},
+		{"exit", `{"step":0,"layer":2,"microbatch":0,"left":9000}`, `f:1: left: 9000, want an integer from 0 to 128`},
+		{"exit", `{"step":0,"layer":2,"microbatch":1,"left":9}`, `f:1: microbatch: 1, want 0: a step has a record for each of 1 layers and 4 microbatches, ascending`},
+		{"exit", `{"step":0,"layer":2,"microbatch":4,"left":9}`, `f:1: microbatch: 4, want below 4, those of all replicas`},
+		{"mod", `{"step":0,"layer":2,"microbatch":0,"taken":0.5}`, `f:1: taken: 0.5, want an integer from 0 to 128`},
 		{"layerdrop", ``, `f: the load of dynamic.kind = "layerdrop" cannot be forced, want `},
 		{"prune+moe", ``, `f: the load of dynamic.kind = "moe" cannot be forced, want prune, freeze`},
 	} {

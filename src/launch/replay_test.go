@@ -10,12 +10,14 @@ import (
 
 	"dynmo/src/config"
 	"dynmo/src/expect"
+	"dynmo/src/model"
 )
 
 // TestReplay is laws 1 and 2 of runs whose loads follow a file: where layers lie, when they
 // move and where a run is interrupted changes no bit of the weights. The loads are those of the
 // file, and no loss is reported.
 func TestReplay(t *testing.T) {
+	skipUnlessC(t)
 	for i, c := range []struct {
 		sets  string
 		check func(t *testing.T, r *run)
@@ -26,6 +28,9 @@ func TestReplay(t *testing.T) {
 				t.Errorf("sparsities and frozen layers %s", got)
 			}
 		}},
+		{"dynamic.kind=exit parallel.replicas=2 model.recompute=block", leftOrTaken("exit", 1)},
+		{"dynamic.kind=mod mod.route=predictor model.recompute=block", leftOrTaken("routed", 1)},
+		{"dynamic.kind=exit+mod mod.route=predictor exit.confidence=softmax", leftOrTaken("exit", 1)},
 	} {
 		t.Run(strings.Fields(c.sets)[0], func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "loads.jsonl")
@@ -40,6 +45,31 @@ func TestReplay(t *testing.T) {
 			at.Parallel.Stages = 2
 			same(t, joined(first, replay(t, &session{from: saved.dir}, at)), still)
 		})
+	}
+}
+
+// leftOrTaken checks that the loads of a step, which layers count as a value, are those of the file.
+func leftOrTaken(name string, value int) func(t *testing.T, r *run) {
+	return func(t *testing.T, r *run) {
+		for _, step := range []int{2, 5, 6, 9} {
+			n := 0
+			for _, c := range r.metrics[step].Counts {
+				if c.Name != name {
+					continue
+				}
+				want, each := int64(0), int64(1+step/6)
+				for m := range int64(r.metrics[step].BatchSize / 2) {
+					want += (m%3 + 1) * each
+				}
+				if c.Values[value] != want {
+					t.Errorf("step %d: %s counts %v, want %d", step, c.Layer, c.Values, want)
+				}
+				n++
+			}
+			if n == 0 {
+				t.Errorf("step %d: no layer counts %s", step, name)
+			}
+		}
 	}
 }
 
@@ -59,6 +89,7 @@ func replay(t *testing.T, s *session, c config.Config) *run {
 // replayFile returns loads of the layers that a model has, in two steps.
 func replayFile(c config.Config) string {
 	var b strings.Builder
+	chain, fields := model.FromConfig(c).Chain(), map[bool]string{true: "left", false: "taken"}
 	for k, step := range []int{2, 6} {
 		for layer := range c.Layers() {
 			if strings.Contains(c.Dynamic.Kind, "prune") && layer > 0 && layer < c.Layers()-1 {
@@ -66,6 +97,11 @@ func replayFile(c config.Config) string {
 			}
 			if strings.Contains(c.Dynamic.Kind, "freeze") {
 				fmt.Fprintf(&b, `{"step":%d,"layer":%d,"frozen":%d}`+"\n", step, layer, map[bool]int{true: 1}[layer < 3+2*k])
+			}
+			for m := range c.Parallel.Microbatches * c.Parallel.Replicas {
+				if field := fields[chain[layer].Kind == model.Exit]; field == "left" || chain[layer].Form == "routed" {
+					fmt.Fprintf(&b, `{"step":%d,"layer":%d,"microbatch":%d,"%s":%d}`+"\n", step, layer, m, field, (m%3+1)*(1+k))
+				}
 			}
 		}
 	}

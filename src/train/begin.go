@@ -37,8 +37,7 @@ func (r *Rank) begin() (err error) {
 	if r.dynamism, err = dynamic.Open(r.Config); err != nil {
 		return err
 	}
-	r.profiler, r.spent = profile.Profiler{Counts: dynamic.AllCounts(r.Config)}, 0
-	r.neighbours = new(policy.Neighbours)
+	r.profiler, r.spent, r.neighbours = profile.Profiler{Counts: dynamic.AllCounts(r.Config)}, 0, new(policy.Neighbours)
 	r.Balancer, err = policy.New(r.planner, policy.Options{Neighbours: r.neighbours, Nodes: r.World.Nodes(), Placing: dynamic.NewPlacing(r.Config)})
 	return err
 }

@@ -138,6 +138,7 @@ type exit struct {
 	norm       model.Norm
 	token      *model.Param
 	classifier model.Linear // absent if the confidence is another's
+	forced     []int        // tokens that leave, by microbatch of all replicas (dynamic.replay); nil: confidences decide
 }
 
 func newExit(c model.Config, kind Exits, number, block int) *exit {
@@ -250,6 +251,9 @@ func (e *exit) Reading(x *model.Exec, b *model.Batch, saved tensor.Mem, i int) t
 func (e *exit) Forward(x *model.Exec, b *model.Batch, saved, inp tensor.Mem) error {
 	d := departureOf(b)
 	if err := e.judge(x, b, saved, inp, d); err != nil {
+		return err
+	}
+	if err := e.force(x, d); err != nil {
 		return err
 	}
 	all := e.state(inp)

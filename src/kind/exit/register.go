@@ -29,6 +29,7 @@ var Kind = dynamic.Registration{
 		}
 		return exits
 	},
+	Forcing: forcing,
 	Workload: dynamic.Making{Every: 100, Routed: true, Of: func(c config.Config) dynamic.Workload {
 		s := config.Of[simulated](c)
 		return workload{s.From, s.Share, s.Noise}
@@ -47,7 +48,7 @@ var Kind = dynamic.Registration{
 	},
 	Counts:   counts,
 	Sentence: sentence,
-	Changes: map[string]func(map[string]float64) string{"exit": change, "exit.stage2": func(map[string]float64) string {
+	Changes: map[string]func(map[string]float64) string{"exit": change, forcedChange: tellForced, "exit.stage2": func(map[string]float64) string {
 		return "all but the classifiers of exits is frozen"
 	}},
 	Few: dynamic.Few{

@@ -100,6 +100,7 @@ type routed struct {
 	up, down model.Linear // the predictor: (C/4, C) and (1, C/4); zero without one
 	block    *model.Layer // attention and MLP: parts, without memory of their own
 	sizes    blockSizes
+	forced   []int // tokens that are taken, by microbatch of all replicas (dynamic.replay); nil: the predictor decides
 }
 
 // blockSizes remembers Sizes of the block in a microbatch of room tokens.

@@ -16,6 +16,8 @@ type inner struct {
 	routed       *routed
 	entered      model.Batch
 	origin       *model.Batch // that the layer was entered by
+	forced       []int32      // of each token whether it is taken by force
+	taken        [1]float64   // how many are
 	memory, host tensor.Mem   // Positions and Offsets, at capacity; on the host Offsets
 }
 

@@ -27,6 +27,7 @@ var Kind = dynamic.Registration{
 		m := config.Of[options](c)
 		return Depths{Capacity: m.Capacity, Predictor: m.Route == "predictor", Threshold: m.Threshold, One: m.Gate == "one", Auxiliary: m.Auxiliary}
 	},
+	Forcing: forcing,
 	Workload: dynamic.Making{Every: 1, Routed: true, Of: func(c config.Config) dynamic.Workload {
 		s := config.Of[simulated](c)
 		return workload{s.Tokens, s.Noise}
@@ -40,7 +41,7 @@ var Kind = dynamic.Registration{
 	},
 	Counts:   counts,
 	Sentence: sentence,
-	Changes: map[string]func(map[string]float64) string{"mod": func(of map[string]float64) string {
+	Changes: map[string]func(map[string]float64) string{forcedChange: tellForced, "mod": func(of map[string]float64) string {
 		return fmt.Sprintf("routed blocks take %s of the tokens; of %s it was foretold rightly whether they are among the first",
 			dynamic.Percent(of["taken"]), dynamic.Percent(of["right"]))
 	}},

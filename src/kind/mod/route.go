@@ -37,6 +37,9 @@ func (r *routed) decide(x *model.Exec, b *model.Batch, s routedSaved) error {
 		Capacity: r.Capacity, Threshold: r.Threshold, One: r.One, Router: r.Auxiliary * x.Scale, Predictor: x.Scale,
 	}
 	x.Backend.TakeTokens(x.Stream, d, at.taken, at.readings, at.dlogits, at.dguess, s.logits, s.guess, b.Offsets, n, b.Sequences)
+	if err := r.force(x, b, in, at); err != nil {
+		return err
+	}
 	room := r.room(x)
 	x.Backend.ListTokens(x.Stream, d, at.rows, at.factors, in.positions(room), in.offsets(), at.taken, s.logits, b.Positions, b.Offsets,
 		n, b.Sequences, room)
