@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# Loads that are forced by files (dynamic.replay), executed on 8 ranks and simulated: of each kind
+# a run on uniform cuts and one whose layers move. 24 blocks on 8 stages; loads change in steps 6
+# and 14. Ranks are goroutines, times are virtual. Needs bin/dynmo (./build.sh build).
+#
+#   bench/replayed.sh > results/replayed.txt
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+runs=build/replayed
+rm -rf "$runs"
+mkdir -p "$runs"
+microbatches=16 tokens=128
+settings=(jobs/pruning-24.toml --set run.name=replayed --set model.init=gpt2 --set "parallel.microbatches=$microbatches" --set train.steps=24 --set balance.every=3)
+
+# prune: block l keeps erfc(t·sqrt((l+1)/2)), as results/workloads/prune.toml assumes of its main case.
+prune() {
+	awk 'function erfc(x, t) { # Abramowitz & Stegun 7.1.26
+			t = 1/(1+0.3275911*x)
+			return t*(0.254829592+t*(-0.284496736+t*(1.421413741+t*(-1.453152027+t*1.061405429))))*exp(-x*x)
+		}
+		function all(t, l, sum) { for (l = 1; l <= 24; l++) sum += erfc(t*sqrt(l/2)); return sum/24 }
+		BEGIN {
+			split("6 14", steps); split("0.21 0.1", kept)
+			for (k = 1; k <= 2; k++) {
+				low = 0; high = 10
+				for (n = 0; n < 60; n++) { t = (low+high)/2; if (all(t) > kept[k]) low = t; else high = t }
+				for (l = 1; l <= 24; l++) printf "{\"step\":%d,\"layer\":%d,\"density\":%.6f}\n", steps[k], l, erfc(high*sqrt(l/2))
+			}
+		}'
+}
+
+# freeze: the embedding and a quarter, then half of the blocks (results/workloads/freeze.toml, half).
+freeze() {
+	awk 'BEGIN {
+		split("6 14", steps); split("6 12", most)
+		for (k = 1; k <= 2; k++) for (l = 0; l < 26; l++) printf "{\"step\":%d,\"layer\":%d,\"frozen\":%d}\n", steps[k], l, l <= most[k]
+	}'
+}
+
+# exit: none leaves, then of the tokens that are left a quarter, then half in every eighth of the
+# depth (results/workloads/exit.toml, half an eighth). Exits are layers 4, 8, … of the chain.
+exits() {
+	awk -v microbatches=$microbatches -v tokens=$tokens 'BEGIN {
+		split("0 6 14", steps); split("0 0.25 0.5", share)
+		for (k = 1; k <= 3; k++) { for (m = 0; m < microbatches; m++) left[m] = tokens
+			for (l = 4; l <= 28; l += 4) for (m = 0; m < microbatches; m++) {
+				n = int(share[k]*left[m]+0.5); left[m] -= n
+				printf "{\"step\":%d,\"layer\":%d,\"microbatch\":%d,\"left\":%d}\n", steps[k], l, m, n
+			}
+		}
+	}'
+}
+
+# mod: every second block takes all tokens, then 0.112 ± 0.16 of them by step and microbatch
+# (results/workloads/mod.toml).
+mod() {
+	awk -v microbatches=$microbatches -v tokens=$tokens 'BEGIN {
+		srand(1); split("0 6 14", steps)
+		for (k = 1; k <= 3; k++) for (l = 2; l <= 24; l += 2) for (m = 0; m < microbatches; m++) {
+			n = tokens
+			if (k > 1) { x = -6; for (i = 0; i < 12; i++) x += rand(); n = int(0.112*(1+0.16*x)*tokens+0.5) } # Irwin-Hall
+			printf "{\"step\":%d,\"layer\":%d,\"microbatch\":%d,\"taken\":%d}\n", steps[k], l, m, n
+		}
+	}'
+}
+
+run() { # KIND BALANCER SETTINGS
+	local kind=$1 balancer=$2 dir=$runs/$1-$2
+	shift 2
+	bin/dynmo train "${settings[@]}" --set "dynamic.kind=$kind" --set "dynamic.replay=$runs/$kind.jsonl" --set "balance.kind=$balancer" "$@" --run-dir "$dir" >&2
+	list+=("$dir")
+}
+
+prune >$runs/prune.jsonl
+freeze >$runs/freeze.jsonl
+exits >$runs/exit.jsonl
+mod >$runs/mod.jsonl
+list=()
+for balancer in uniform partition; do
+	run prune $balancer
+	run freeze $balancer --set freeze.when=step
+	run exit $balancer --set exit.after=3,6,9,12,15,18,21 --set exit.weight=0
+	run mod $balancer --set mod.route=predictor
+done
+printf 'command: bench/replayed.sh\n'
+sed -n 's/^  "\(revision\|go\|platform\|cpu\|cores\|kernels\|corpus\|date\)": "\{0,1\}\([^",]*\).*/\1: \2/p' "$runs/prune-uniform/provenance.json"
+printf '\n'
+bin/dynmo table --phases --wide "${list[@]}"
+for dir in "${list[@]}"; do
+	printf '\n%s, executed (clock=virtual) and simulated on its own costs (clock=sim)\n\n' "${dir##*/}"
+	bin/dynmo simulate "$dir/config.toml" --costs "$dir/costs.jsonl" | sed -n '/^makespan of what/,$p'
+done
