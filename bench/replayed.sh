@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Loads that are forced by files (dynamic.replay), executed on 8 ranks and simulated: of each kind
-# a run on uniform cuts and one whose layers move. 24 blocks on 8 stages; loads change in steps 6
+# a run on uniform cuts and one whose layers move. 24 blocks on 8 stages but of moe; loads change in steps 6
 # and 14. Ranks are goroutines, times are virtual. Needs bin/dynmo (./build.sh build).
 #
 #   bench/replayed.sh > results/replayed.txt
@@ -65,6 +65,18 @@ mod() {
 	}'
 }
 
+# moe: the four experts of a block take as many tokens, then those of the first replica all in the last
+# three, then in the last six blocks (results/workloads/moe.toml, hot layers). 12 blocks, 4 stages, 2 replicas.
+moe() {
+	awk -v microbatches=$microbatches -v tokens=$tokens 'BEGIN {
+		split("0 6 14", steps); split("0 3 6", hot)
+		for (k = 1; k <= 3; k++) for (l = 1; l <= 12; l++) for (m = 0; m < 2*microbatches; m++) {
+			n = tokens/4; if (l > 12-hot[k]) n = tokens/2
+			printf "{\"step\":%d,\"layer\":%d,\"microbatch\":%d,\"tokens\":[%d,%d,%d,%d]}\n", steps[k], l, m, n, n, tokens/2-n, tokens/2-n
+		}
+	}'
+}
+
 run() { # KIND BALANCER SETTINGS
 	local kind=$1 balancer=$2 dir=$runs/$1-$2
 	shift 2
@@ -76,12 +88,14 @@ prune >$runs/prune.jsonl
 freeze >$runs/freeze.jsonl
 exits >$runs/exit.jsonl
 mod >$runs/mod.jsonl
+moe >$runs/moe.jsonl
 list=()
 for balancer in uniform partition; do
 	run prune $balancer
 	run freeze $balancer --set freeze.when=step
 	run exit $balancer --set exit.after=3,6,9,12,15,18,21 --set exit.weight=0
 	run mod $balancer --set mod.route=predictor
+	run moe $balancer --set model.blocks=12 --set moe.experts=4 --set moe.top=1 --set parallel.stages=4 --set parallel.replicas=2 --set parallel.experts=spread
 done
 printf 'command: bench/replayed.sh\n'
 sed -n 's/^  "\(revision\|go\|platform\|cpu\|cores\|kernels\|corpus\|date\)": "\{0,1\}\([^",]*\).*/\1: \2/p' "$runs/prune-uniform/provenance.json"

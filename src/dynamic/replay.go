@@ -17,6 +17,7 @@ import (
 type Forcing struct {
 	Field        string                                   // name of the load in a record of the file
 	Most         func(config.Config) int                  // largest load; loads are whole numbers; nil: loads are shares, 0 to 1
+	Numbers      func(config.Config) int                  // a load is a list of so many numbers; nil: it is one number
 	ByMicrobatch bool                                     // the load of each microbatch has a record
 	Layers       func(config.Config) []int                // layers of the chain that have a load, ascending
 	New          func(config.Config, Loads) (Kind, error) // returns what forces the loads
@@ -29,18 +30,19 @@ type Loads struct {
 	Microbatches int   // of all replicas; 1 where the loads of all microbatches are equal
 
 	path, field string
+	numbers     int // of a load
 	steps       []loadedStep
 }
 
 // loadedStep is the loads of a step, by layer, then by microbatch, and their lines in the file.
 type loadedStep struct {
 	step   int
-	values []float64
+	values []float64 // of each load its numbers
 	lines  []int
 }
 
-// At returns the loads in a step by layer, then by microbatch; nil before the first step of
-// the file. isFirst reports whether they hold from this step on.
+// At returns the loads in a step by layer, then by microbatch, of each its numbers; nil before
+// the first step of the file. isFirst reports whether they hold from this step on.
 func (l Loads) At(step int) (values []float64, isFirst bool) {
 	for _, s := range l.steps {
 		if s.step <= step {
@@ -50,33 +52,38 @@ func (l Loads) At(step int) (values []float64, isFirst bool) {
 	return values, isFirst
 }
 
-// Of returns the loads of a layer in a step by microbatch. A microbatch of so many of the
-// settings' has the sum of their loads. It returns nil before the first step of the file.
+// Of returns the loads of a layer in a step by microbatch, of each its numbers. A microbatch of
+// so many of the settings' has the sum of their loads. It returns nil before the first step of
+// the file.
 func (l Loads) Of(step, layer, joined int) []int {
 	values, _ := l.At(step)
-	i := slices.Index(l.Layers, layer)
+	i, each := slices.Index(l.Layers, layer), l.Microbatches*l.numbers
 	if values == nil || i < 0 {
 		return nil
 	}
-	list := make([]int, l.Microbatches/joined)
-	for m, v := range values[i*l.Microbatches : (i+1)*l.Microbatches] {
-		list[m/joined] += int(v)
+	list := make([]int, each/joined)
+	for k, v := range values[i*each : (i+1)*each] {
+		list[k/l.numbers/joined*l.numbers+k%l.numbers] += int(v)
 	}
 	return list
 }
 
-// Check calls wanted for every load beside the load of the same layer and microbatch in the
-// step of the file before, or before is -1. It returns an error for the first load of which
-// wanted is not "".
+// Check calls wanted for every load, values[i:] that begin with its numbers. before is the first
+// number in the step of the file before, of the same layer and microbatch, or -1. It returns an error
+// for the first load for which wanted is not "".
 func (l Loads) Check(wanted func(before float64, values []float64, i int) string) error {
 	for k, s := range l.steps {
-		for i := range s.values {
-			before := -1.0
+		for record, line := range s.lines {
+			i, before := record*l.numbers, -1.0
 			if k > 0 {
 				before = l.steps[k-1].values[i]
 			}
 			if text := wanted(before, s.values, i); text != "" {
-				return fmt.Errorf("dynamic.replay: %s:%d: %s: %v, want %s", l.path, s.lines[i], l.field, s.values[i], text)
+				var shown any = s.values[i]
+				if l.numbers > 1 {
+					shown = s.values[i : i+l.numbers]
+				}
+				return fmt.Errorf("dynamic.replay: %s:%d: %s: %v, want %s", l.path, line, l.field, shown, text)
 			}
 		}
 	}
@@ -100,7 +107,10 @@ func Open(c config.Config) (Kind, error) {
 		if f.New == nil {
 			return nil, fmt.Errorf("dynamic.replay: %s: the load of dynamic.kind = %q cannot be forced, want %s", path, r.Settings.Name, forcedKinds())
 		}
-		l := Loads{Layers: f.Layers(c), Microbatches: 1, path: path, field: f.Field}
+		l := Loads{Layers: f.Layers(c), Microbatches: 1, path: path, field: f.Field, numbers: 1}
+		if f.Numbers != nil {
+			l.numbers = f.Numbers(c)
+		}
 		if f.ByMicrobatch {
 			l.Microbatches = c.Parallel.Microbatches * c.Parallel.Replicas
 		}
@@ -130,8 +140,8 @@ func Open(c config.Config) (Kind, error) {
 		l := loads[i]
 		if n := len(l.steps); n == 0 {
 			return nil, fail(line, "the end of the file without a record with %s, the load of dynamic.kind = %q", r.Forcing.Field, r.Settings.Name)
-		} else if last := l.steps[n-1]; len(last.values) < len(l.Layers)*l.Microbatches {
-			layer, microbatch := l.place(len(last.values))
+		} else if last := l.steps[n-1]; len(last.lines) < len(l.Layers)*l.Microbatches {
+			layer, microbatch := l.place(len(last.lines))
 			return nil, fail(line, "the end of the file, want %s of step %d, layer %d, microbatch %d: a step has a record for each of %d layers and %d microbatches",
 				r.Forcing.Field, last.step, layer, microbatch, len(l.Layers), l.Microbatches)
 		}
@@ -144,7 +154,7 @@ func Open(c config.Config) (Kind, error) {
 	return list, nil
 }
 
-// place returns the layer and the microbatch of the load with number i of a step.
+// place returns the layer and the microbatch of load i of a step.
 func (l *Loads) place(i int) (layer, microbatch int) {
 	return l.Layers[i/l.Microbatches], i % l.Microbatches
 }
@@ -177,7 +187,7 @@ func (l *Loads) read(c config.Config, f Forcing, record input.Object, line int) 
 	if f.ByMicrobatch {
 		microbatch = *keys["microbatch"]
 	}
-	value, err := f.load(c, record[f.Field])
+	values, err := f.load(c, record[f.Field])
 	if err != nil {
 		return err
 	}
@@ -188,7 +198,7 @@ func (l *Loads) read(c config.Config, f Forcing, record input.Object, line int) 
 		return fmt.Errorf("microbatch: %d, want below %d, those of all replicas", microbatch, l.Microbatches)
 	}
 	n := len(l.steps)
-	if n == 0 || len(l.steps[n-1].values) == len(l.Layers)*l.Microbatches {
+	if n == 0 || len(l.steps[n-1].lines) == len(l.Layers)*l.Microbatches {
 		if n > 0 && step <= l.steps[n-1].step {
 			return fmt.Errorf("step: %d, want above %d: steps ascend, and step %d has all its records", step, l.steps[n-1].step, l.steps[n-1].step)
 		}
@@ -196,7 +206,7 @@ func (l *Loads) read(c config.Config, f Forcing, record input.Object, line int) 
 		n++
 	}
 	at := &l.steps[n-1]
-	wantLayer, wantMicrobatch := l.place(len(at.values))
+	wantLayer, wantMicrobatch := l.place(len(at.lines))
 	for _, k := range []struct {
 		name      string
 		got, want int
@@ -205,21 +215,28 @@ func (l *Loads) read(c config.Config, f Forcing, record input.Object, line int) 
 			return fmt.Errorf("%s: %d, want %d: a step has a record for each of %d layers and %d microbatches, ascending", k.name, k.got, k.want, len(l.Layers), l.Microbatches)
 		}
 	}
-	at.values, at.lines = append(at.values, value), append(at.lines, line)
+	at.values, at.lines = append(at.values, values...), append(at.lines, line)
 	return nil
 }
 
-// load reads a load.
-func (f Forcing) load(c config.Config, v input.Value) (float64, error) {
-	var x float64
-	err := json.Unmarshal(v.JSON, &x)
-	switch {
-	case f.Most == nil && (err != nil || !(x >= 0 && x <= 1)):
-		return 0, fmt.Errorf("%s: %s, want a number from 0 to 1", f.Field, v.JSON)
-	case f.Most != nil && (err != nil || !(x >= 0 && x <= float64(f.Most(c))) || x != float64(int(x))):
-		return 0, fmt.Errorf("%s: %s, want an integer from 0 to %d", f.Field, v.JSON, f.Most(c))
+// load reads the numbers of a load.
+func (f Forcing) load(c config.Config, v input.Value) ([]float64, error) {
+	list, most, wanted := make([]float64, 1), 1.0, "a number from 0 to 1"
+	if f.Most != nil {
+		most, wanted = float64(f.Most(c)), fmt.Sprintf("an integer from 0 to %d", f.Most(c))
 	}
-	return x, nil
+	var err error
+	if f.Numbers == nil {
+		err = json.Unmarshal(v.JSON, &list[0])
+	} else {
+		err = json.Unmarshal(v.JSON, &list)
+		wanted = fmt.Sprintf("a list of %d times %s", f.Numbers(c), wanted)
+	}
+	wrong := func(x float64) bool { return !(x >= 0 && x <= most) || f.Most != nil && x != float64(int(x)) }
+	if err != nil || f.Numbers != nil && len(list) != f.Numbers(c) || slices.ContainsFunc(list, wrong) {
+		return nil, fmt.Errorf("%s: %s, want %s", f.Field, v.JSON, wanted)
+	}
+	return list, nil
 }
 
 // wantedKeys returns the fields of a record.

@@ -39,7 +39,8 @@ func TestReplayRefuses(t *testing.T) {
 		{"exit", `{"step":0,"layer":2,"microbatch":4,"left":9}`, `f:1: microbatch: 4, want below 4, those of all replicas`},
 		{"mod", `{"step":0,"layer":2,"microbatch":0,"taken":0.5}`, `f:1: taken: 0.5, want an integer from 0 to 128`},
 		{"layerdrop", ``, `f: the load of dynamic.kind = "layerdrop" cannot be forced, want `},
-		{"prune+moe", ``, `f: the load of dynamic.kind = "moe" cannot be forced, want prune, freeze`},
+		{"prune+attention", ``, `f: the load of dynamic.kind = "attention" cannot be forced, want prune, freeze, moe, exit, mod`},
+		{"moe", `{"step":0,"layer":1,"microbatch":0,"tokens":[1,2]}`, `f:1: tokens: [1,2], want a list of 8 times an integer from 0 to 128`},
 	} {
 		path := filepath.Join(t.TempDir(), "f")
 		expect.OK(t, os.WriteFile(path, []byte(c.text), 0o600))

@@ -31,6 +31,9 @@ func TestReplay(t *testing.T) {
 		{"dynamic.kind=exit parallel.replicas=2 model.recompute=block", leftOrTaken("exit", 1)},
 		{"dynamic.kind=mod mod.route=predictor model.recompute=block", leftOrTaken("routed", 1)},
 		{"dynamic.kind=exit+mod mod.route=predictor exit.confidence=softmax", leftOrTaken("exit", 1)},
+		{"dynamic.kind=moe model.blocks=4 moe.experts=4 moe.top=2 model.recompute=block " + llama, tokensOfExperts},
+		{"dynamic.kind=moe model.blocks=4 moe.experts=4 moe.top=2 model.grain=expert moe.groups=2 " + llama, tokensOfExperts},
+		{"dynamic.kind=moe model.blocks=4 moe.experts=4 moe.top=2 parallel.replicas=2 parallel.experts=spread " + llama, tokensOfExperts},
 	} {
 		t.Run(strings.Fields(c.sets)[0], func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "loads.jsonl")
@@ -73,6 +76,20 @@ func leftOrTaken(name string, value int) func(t *testing.T, r *run) {
 	}
 }
 
+// tokensOfExperts checks that the first expert takes all tokens, then half of them.
+func tokensOfExperts(t *testing.T, r *run) {
+	for step, share := range map[int]int64{2: 2, 5: 2, 6: 1, 9: 1} {
+		for _, c := range r.metrics[step].Counts {
+			if want := c.Values[0] * share / 2; c.Name == "experts" && c.Values[4] != want {
+				t.Errorf("step %d: %s counts %v, want %d tokens of the first expert", step, c.Layer, c.Values, want)
+			}
+		}
+		if len(r.metrics[step].Counts) < 4 {
+			t.Errorf("step %d: counts %v", step, r.metrics[step].Counts)
+		}
+	}
+}
+
 // replay trains, and hides the losses, which are not numbers and equal to nothing.
 func replay(t *testing.T, s *session, c config.Config) *run {
 	t.Helper()
@@ -99,6 +116,11 @@ func replayFile(c config.Config) string {
 				fmt.Fprintf(&b, `{"step":%d,"layer":%d,"frozen":%d}`+"\n", step, layer, map[bool]int{true: 1}[layer < 3+2*k])
 			}
 			for m := range c.Parallel.Microbatches * c.Parallel.Replicas {
+				if strings.Contains(c.Dynamic.Kind, "moe") && (strings.HasSuffix(chain[layer].Name, "experts.0") || strings.Count(chain[layer].Name, ".") == 1) {
+					n := c.TokensOfMicrobatch()
+					first := n / (1 + k) // of four experts, which take two tokens for each together
+					fmt.Fprintf(&b, `{"step":%d,"layer":%d,"microbatch":%d,"tokens":[%d,%d,0,%d]}`+"\n", step, layer, m, first, n-m-1, n-first+m+1)
+				}
 				if field := fields[chain[layer].Kind == model.Exit]; field == "left" || chain[layer].Form == "routed" {
 					fmt.Fprintf(&b, `{"step":%d,"layer":%d,"microbatch":%d,"%s":%d}`+"\n", step, layer, m, field, (m%3+1)*(1+k))
 				}

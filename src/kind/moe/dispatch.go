@@ -24,6 +24,9 @@ type dispatch struct {
 	worked int     // these rows
 	spreading
 
+	forced []int32   // of each token its experts, where these are forced
+	given  []float64 // by expert the tokens that it takes then
+
 	inp, made tensor.Mem // where spread experts run forward again: inp and made of expertsSaved, which hold what other replicas sent
 }
 

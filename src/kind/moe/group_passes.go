@@ -15,6 +15,9 @@ func (g *expertGroup) Forward(x *model.Exec, b *model.Batch, saved, inp tensor.M
 		g.norm.Forward(x, b.Queries, s.normed, s.mean, s.rstd, sum)
 		g.router.Forward(x, b.Queries, s.logits, s.normed)
 		g.routeTokens(x, b.Queries, s)
+		if err := g.force(x, b.Queries, b.Work.(*dispatch), s); err != nil {
+			return err
+		}
 		x.Stream.Copy(behind.weights, s.decided.weights)
 		x.Stream.Copy(behind.chosen, s.chosen)
 	} else {

@@ -13,6 +13,9 @@ func (e *experts) Forward(x *model.Exec, b *model.Batch, saved, inp tensor.Mem) 
 	e.norm.Forward(x, n, s.normed, s.mean, s.rstd, inp)
 	e.router.Forward(x, n, s.logits, s.normed)
 	e.routeTokens(x, n, s)
+	if err := e.force(x, n, d, s); err != nil {
+		return err
+	}
 	if err := e.dispatch(x, b, s); err != nil {
 		return err
 	}

@@ -31,6 +31,8 @@ var Kind = dynamic.Registration{
 	Placing:  placed,
 	Held:     held,
 	Contest:  contest,
+	Forcing:  forcing,
+	Changes:  map[string]func(map[string]float64) string{forcedChange: tellForced},
 	Workload: dynamic.Making{Every: 1, Routed: true, Of: recorded},
 	Holds: func(c config.Config) string {
 		m := config.Of[options](c)
