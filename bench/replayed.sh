@@ -95,7 +95,7 @@ for balancer in uniform partition; do
 	run freeze $balancer --set freeze.when=step
 	run exit $balancer --set exit.after=3,6,9,12,15,18,21 --set exit.weight=0
 	run mod $balancer --set mod.route=predictor
-	run moe $balancer --set model.blocks=12 --set moe.experts=4 --set moe.top=1 --set parallel.stages=4 --set parallel.replicas=2 --set parallel.experts=spread
+	run moe $balancer --set model.family=llama --set model.blocks=12 --set moe.experts=4 --set moe.top=1 --set parallel.stages=4 --set parallel.replicas=2 --set parallel.experts=spread
 done
 printf 'command: bench/replayed.sh\n'
 sed -n 's/^  "\(revision\|go\|platform\|cpu\|cores\|kernels\|corpus\|date\)": "\{0,1\}\([^",]*\).*/\1: \2/p' "$runs/prune-uniform/provenance.json"
