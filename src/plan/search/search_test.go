@@ -413,20 +413,21 @@ func TestWithRefuses(t *testing.T) {
 	}
 }
 
-// TestDenseCountsReferences: where layers freeze by their plasticity, every block is
-// reckoned larger by a byte for each weight and four for each row, on a CPU alone.
+// TestDenseCountsReferences: where layers freeze by their plasticity, every block and the
+// embedding is larger by a byte for each weight and four for each row, on a CPU alone.
 func TestDenseCountsReferences(t *testing.T) {
 	c := config.Default()
 	c.Model.Blocks, c.Model.Hidden, c.Model.Heads = 2, 8, 2
 	without := Dense(c)
 	c.Dynamic.Kind = "freeze"
 	h := int64(c.Model.Hidden)
-	rows, values := 9*h+8, 12*h*h+13*h // of the matrices 3h, h, 4h and h rows; biases of as many values, and norms, are 8 vectors
-	want := 4*rows + values
+	rows, values := 9*h+8, 12*h*h+13*h                // of the matrices 3h, h, 4h and h rows; biases of as many values, and norms, are 8 vectors
+	tokens := int64(c.Model.Vocab + c.Model.Sequence) // rows of the embedding
+	want := []int64{4*tokens + h*tokens, 4*rows + values, 4*rows + values, 0}
 	for l, layer := range Dense(c).Layers {
 		more := layer.Bytes.Static() - without.Layers[l].Bytes.Static()
-		if block := l == 1 || l == 2; block && more != want || !block && more != 0 {
-			t.Errorf("%s: %d bytes more, want %d", layer.Name, more, want)
+		if more != want[l] {
+			t.Errorf("%s: %d bytes more, want %d", layer.Name, more, want[l])
 		}
 	}
 	c.Device.Kind, c.Device.Precision = "cuda", "f32"
