@@ -3,9 +3,8 @@ package balance
 import "dynmo/src/partition"
 
 // chain is a checked problem with prefix sums, so that the cost of any layers
-// on any stage takes O(1). Rounding is monotone, so seconds(s, b, e) never
-// falls with e and never rises with b, and the searches built on it are exact
-// in this arithmetic.
+// on any stage takes O(1). Rounding is monotone: seconds(s, b, e) never falls with e
+// and never rises with b. So the searches over chain are exact in this arithmetic.
 type chain struct {
 	Problem
 	layers     int
@@ -84,7 +83,7 @@ func (c *chain) fits(stage, b, e int) bool {
 // mayFit is fits without JointBytes: what fits does without its last layers too.
 func (c *chain) mayFit(stage, b, e int) bool { return c.within(stage, c.summedBytes(stage, b, e)) }
 
-// within reports whether a stage can hold so many bytes.
+// within reports whether bytes fit into the memory of a stage.
 func (c *chain) within(stage int, bytes int64) bool {
 	limit := entry(c.Capacity, stage, 0)
 	return limit == 0 || bytes <= limit+c.extra

@@ -44,18 +44,18 @@ type Descent struct {
 //     diffusion on the path of stages, Cybenko 1989) and so finds where each
 //     stage should begin in the chain's work.
 //   - Phase 2 rounds that to layers: it bisects the smallest bottleneck
-//     max_s (slow_s·Σt + fixed_s) by sweeps along the line, and takes the cuts
-//     that keep to it nearest those of phase 1 (see sweep). It starts from
-//     nothing and so cannot get stuck: exchange among a few neighbours alone
-//     does where work must pass a run of stages that gain nothing by it.
+//     max_s (slow_s·Σt + fixed_s) by sweeps along the line. Of the cuts with this
+//     bottleneck it takes those nearest to phase 1 (see sweep). It starts without
+//     cuts and so cannot get stuck. Exchange among a few neighbours gets stuck
+//     where work must pass stages that gain nothing by it.
 //   - Phase 3 re-cuts three neighbouring stages at a time until no three have a
 //     smaller Σ load², at no larger bottleneck.
 //
 // Cuts with no smaller bottleneck than the present ones are dropped. It is
 // deterministic. Without memory limits, and on stages of one speed, it ends on
-// the smallest possible bottleneck, up to rounding; else mostly, see sweep. It is
-// an error if it finds no cuts that every stage can hold, which from present cuts
-// that fit cannot happen.
+// the smallest possible bottleneck, up to rounding; else mostly, see sweep. It returns
+// an error if no cuts are found that fit into every stage's memory. From present cuts that
+// fit this cannot happen.
 //
 // Departs: the paper's Algorithm 3 moves layers between any two ranks (see
 // DiffusionPaper) and has no phase 2; its bound on rounds covers phase 1.
@@ -84,10 +84,10 @@ func Diffusion(p Problem, present partition.Partition, o DiffusionOptions) (Resu
 //
 // Neighbours alone exchange messages: one number on each edge in a round of phase
 // 1, at most 14 in a sweep of phase 2, layers' numbers in phase 3. The P-1 messages
-// of a sweep follow one another, and ten or twenty sweeps find the bottleneck: less
-// than phase 1 sends. Reductions of a few numbers for each stage tell all what
-// stages are like, what a sweep found and when to stop; layers themselves do not
-// move here.
+// of a sweep follow one another, and ten or twenty sweeps find the bottleneck: fewer
+// messages than in phase 1. Reductions of a few numbers a stage give all stages the others'
+// speeds and memory, the result of a sweep, and when to stop. Layers themselves do not move
+// here.
 func Diffuse(me Stage, link Link, o DiffusionOptions) (partition.Partition, Descent, error) {
 	g := participant{stages: []Stage{me}, link: link}
 	return g.diffuse(o)

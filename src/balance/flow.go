@@ -47,7 +47,7 @@ func (o DiffusionOptions) done(phi float64, loads []float64, rounds int) bool {
 	return phi <= o.Gamma*total || rounds >= o.MaxRounds
 }
 
-// looks reports whether the potential is looked at after so many rounds.
+// looks reports whether the potential is computed after this number of rounds.
 func (o DiffusionOptions) looks(rounds int) bool {
 	return rounds%o.Look == 0 || rounds == o.MaxRounds
 }

@@ -40,9 +40,8 @@ func bounded(field string, seconds []float64) error {
 	return nil
 }
 
-// parseLoads goes through the fields itself because encoding/json keeps the
-// last of repeated fields, takes null for any number, and cannot name the field
-// of a syntax error.
+// parseLoads reads the fields one by one. encoding/json would keep the last of repeated
+// fields, take null for any number, and could not name the field of a syntax error.
 func parseLoads(data []byte, stages int) (Problem, error) {
 	p := Problem{Stages: stages}
 	var capacity int64

@@ -229,9 +229,8 @@ func (g *participant) shift(present, next partition.Partition) error {
 	return nil
 }
 
-// pass exchanges the layers of a participant with one stage, as many times as
-// the farthest layer has stages to go, for those that are its own at the next
-// cuts.
+// pass exchanges layers between neighbouring stages until each stage has the layers of its
+// next cuts. The number of exchanges is the largest number of stages that a layer has to go.
 func (g *participant) pass(held []Load, present, next partition.Partition) ([]Load, error) {
 	hops := 0
 	for l := range present.Layers() {

@@ -11,9 +11,9 @@ import (
 // slacks are the shares by which FewestMoves may miss the smallest bottleneck.
 var slacks = [...]float64{0, 0.01, 0.02, 0.05}
 
-// FewestMoves returns a partition near present: among those whose bottleneck
-// is within a share ε of the smallest possible one, the one that moves the
-// fewest bytes, for the ε of 0, 1, 2 and 5 % that minimises
+// FewestMoves returns a partition near present. Among the partitions whose bottleneck is
+// within a share ε of the smallest possible one it takes the one that moves the fewest bytes.
+// ε is the one of 0, 1, 2 and 5 % that minimises
 //
 //	horizon · bottleneck + movedBytes / bandwidth
 //
@@ -92,7 +92,7 @@ func movedBytes(next, present partition.Partition, sum []int64) int64 {
 //	K_s(e) = sum[kept(e)] + max_b (K_{s-1}(b) - sum[kept(b)])
 //
 // over the b for which [b, e) keeps to bound and memory. Without JointBytes these b
-// form a range that only moves right as e grows, so a queue of candidates in falling
+// form a range that only moves right as e grows. So a queue of candidates in falling
 // order finds all maxima in time linear in the cuts' windows, O(P·L) at worst. Some
 // partition must keep to the bound.
 func (c *chain) keepMost(bound float64, present partition.Partition, sum []int64) partition.Partition {

@@ -18,14 +18,14 @@ type Scatter struct {
 	Contiguous   bool      // whether owners never fall along the chain
 }
 
-// DiffusionPaper is the paper's Algorithm 3 (section C.3): in every sweep each
-// overloaded stage offers its shortest layer to the least loaded stage, which
-// takes it if the variance of the loads falls and its memory allows. It is a
-// baseline to report, for decisions only.
+// DiffusionPaper is the paper's Algorithm 3 (section C.3). In every sweep each overloaded
+// stage offers its shortest layer to the least loaded stage. That stage takes the layer if
+// the variance of the loads falls and its memory allows. It is a baseline to report, for
+// decisions only.
 //
-// Departs: the pseudo-code computes loads, variance, status and target once
-// for a sweep and never refreshes them; here they are those of the moment. It
-// ends with a sweep that changes nothing, or after sweeps of them.
+// Departs: the pseudo-code computes loads, variance, status and target once for a sweep and
+// never refreshes them; here they are always up to date. The algorithm ends with a sweep that
+// changes nothing, or after the given number of sweeps.
 func DiffusionPaper(p Problem, present partition.Partition, sweeps int) (Scatter, error) {
 	if err := p.Check(); err != nil {
 		return Scatter{}, err

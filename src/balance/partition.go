@@ -74,11 +74,10 @@ func (c *chain) bisect(probe func(float64) (partition.Partition, float64), lo fl
 	return best
 }
 
-// bisect brings two bottlenecks together, hi that some partition has and lo that
-// none is better than; guess is the first bound to try. try reports whether it
-// found a partition that keeps to a bound, and its bottleneck, else the next bound
-// at which it would do anything else. A success brings hi down, a failure lo up, so
-// the two meet on a bottleneck that exists.
+// bisect finds the smallest bottleneck. Some partition has bottleneck hi, and none has less
+// than lo; guess is the first bound to try. try reports whether it found a partition within a
+// bound. at is that partition's bottleneck, or after a failure the next bound with another
+// answer. A success lowers hi, a failure raises lo, so the two meet on a bottleneck that exists.
 func bisect(try func(bound float64) (found bool, at float64), lo, hi, guess float64) {
 	for bound := min(max(guess, lo), hi); lo < hi; bound = lo + (hi-lo)/2 {
 		if bound == hi { // hi has been tried; lo and hi are neighbours, or the guess was too high
@@ -92,11 +91,11 @@ func bisect(try func(bound float64) (found bool, at float64), lo, hi, guess floa
 	}
 }
 
-// probe cuts the chain from the left, each stage taking as many layers as the
-// bound and its memory allow. It returns nil if layers are left over, and then
-// the smallest bound at which a stage could take one layer more (infinite if
-// only memory stands in the way). It finds a partition whenever there is one,
-// because what fits on a stage fits without its first layers too.
+// probe cuts the chain from the left. Each stage takes as many layers as the bound and its
+// memory allow. If layers are left over probe returns nil, and the smallest bound at which a
+// stage could take one layer more (infinite if only memory stands in the way). It finds a
+// partition whenever there is one, because layers that fit on a stage also fit without the
+// first ones.
 func (c *chain) probe(bound float64) (cuts partition.Partition, next float64) {
 	cuts = make(partition.Partition, c.Stages+1)
 	next = math.Inf(1)

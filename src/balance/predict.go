@@ -25,8 +25,7 @@ func stepSeconds(loads []float64, microbatches int) float64 {
 //
 //	(fill + M · static bottleneck) / (fill + M · max(t_max, T/P))
 //
-// the least possible Σ load and the lower bound of p standing for those of a
-// perfect balancer.
+// The least possible Σ load and the lower bound of p stand for a perfect balancer.
 func Headroom(p Problem, static Result, microbatches int) (float64, error) {
 	c, err := newChain(p)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"dynmo/src/partition"
 )
 
-// Result is a partition and what it costs.
+// Result is a partition and its cost.
 type Result struct {
 	Cuts         partition.Partition
 	StageSeconds []float64 // by stage: slow_s·Σt + fixed_s

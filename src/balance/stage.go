@@ -7,8 +7,8 @@ import (
 	"dynmo/src/partition"
 )
 
-// Stage is all that one stage knows when it takes part in diffusion: what it
-// is like, and the layers it holds.
+// Stage is everything that one stage knows when it takes part in diffusion: its own speed and
+// memory, and its layers.
 type Stage struct {
 	Index      int     // in [0, Stages)
 	Stages     int     // of the pipeline

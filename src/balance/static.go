@@ -32,8 +32,8 @@ func Uniform(p Problem) (Result, error) {
 	return p.Evaluate(cuts)
 }
 
-// blockStarts returns the first layers of the things that Uniform counts, as
-// many as there are stages or more, if there are that many layers.
+// blockStarts returns the first layers of the units that Uniform counts: blocks, else halves,
+// else layers. It takes the largest unit that occurs at least once for each stage.
 func blockStarts(p Problem) []int {
 	var blocks, halves, layers []int
 	last := -1
@@ -104,8 +104,8 @@ func Regex(p Problem, pattern string) (Result, error) {
 	return p.counted(weights)
 }
 
-// counted returns the cuts that divide weights best, whatever stages are worth
-// or can hold, and what they cost in p.
+// counted returns the cuts that divide weights best, without regard to the speed and memory of
+// stages, and their cost in p.
 func (p Problem) counted(weights []float64) (Result, error) {
 	if err := p.Check(); err != nil {
 		return Result{}, err

@@ -20,18 +20,18 @@ type sweeper struct {
 	ahead   Load     // the chain up to the layer before the participant's first
 }
 
-// sweep is phase 2: it returns the cuts nearest the targets of phase 1 among
-// those of the smallest bottleneck that it finds, nil if it finds none that every
-// stage can hold. Collective.
+// sweep is phase 2. It finds the smallest bottleneck that it can, and returns the cuts with
+// this bottleneck that are nearest the targets of phase 1. It returns nil if no cuts fit into
+// every stage's memory. Collective.
 //
-// It bisects the bottleneck as Partition does. Two sweeps try a bound: one from
-// the left finds the farthest layer at which each stage can begin at all, one
-// from the right lets stage after stage begin as near its target as the bound, its
-// memory and the first sweep allow. A cut leaves its target only along a run of
-// stages that could not keep to the bound otherwise. Where every stage can hold
-// every layer within the bound, as without memory limits on stages of one speed,
-// this finds the smallest possible bottleneck. Else a stage may be left without a
-// layer that it can hold: the second sweep looks one stage ahead, not further.
+// It bisects the bottleneck as Partition does. Two sweeps try a bound. One from the left
+// finds the farthest layer at which each stage can begin at all. One from the right lets
+// stage after stage begin near its target, as far as the bound, its memory and the first
+// sweep allow. A cut leaves its target only along a run of stages that could not keep to the
+// bound otherwise. Where every layer fits on every stage within the bound, sweep finds the
+// smallest possible bottleneck. That is so without memory limits on stages of one speed.
+// Else a stage may be left without a layer that fits: the second sweep looks one stage
+// ahead, not further.
 func (g *participant) sweep(targets []float64, d *Descent) (partition.Partition, error) {
 	w := sweeper{participant: g, targets: targets}
 	chain, longest, err := w.count()
@@ -84,9 +84,9 @@ func (w *sweeper) count() (chain Load, longest float64, err error) {
 	return chain, longest, err
 }
 
-// try sweeps for cuts whose stages all keep to bound and returns them and their
-// bottleneck, else nil and the smallest bound at which a sweep would find
-// anything else (infinite if only memory stands in the way). Collective.
+// try sweeps for cuts whose stages all keep to bound, and returns the cuts and their
+// bottleneck. Without such cuts it returns nil and the smallest bound at which a sweep would
+// find another answer (infinite if only memory stands in the way). Collective.
 func (w *sweeper) try(bound float64) (cuts partition.Partition, at float64, err error) {
 	begins, next, err := w.farthest(bound)
 	if err != nil || begins == nil {
@@ -156,10 +156,10 @@ func (w *sweeper) farthest(bound float64) (begins []float64, next float64, err e
 	return begins, next, err
 }
 
-// nearest is the sweep from the right, in which each stage begins at the layer
-// nearest its target from which it keeps to bound and memory, not behind
-// begins[k], not before layer k and never empty, and such that the stage before can
-// hold a layer. Of two nearest ones it takes the earlier. It returns what try does. Message: see placing. Collective.
+// nearest is the sweep from the right. Stage k begins at the layer nearest its target at which
+// it keeps to bound and memory. It begins at layer k or later, not behind begins[k], and has at
+// least one layer; one more layer must fit on the stage before. Of two nearest layers nearest
+// takes the earlier. Its results are those of try. Message: see placing. Collective.
 func (w *sweeper) nearest(bound float64, begins []float64, next float64) (partition.Partition, float64, error) {
 	w.sweeps++
 	stages := w.all()

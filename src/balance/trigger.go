@@ -10,9 +10,8 @@ const (
 	recent  = 0.5  // weight of the newest cost of balancing in its moving average
 )
 
-// Trigger says when to balance: every so many steps, or when it pays. It holds
-// no rank's private numbers: fed with the same ones it answers the same on
-// every rank.
+// Trigger says when to balance: at fixed intervals of steps, or when balancing pays. It holds
+// no private numbers of a rank: given the same numbers it answers the same on every rank.
 type Trigger struct {
 	Count
 	every int // steps between balancings; 0 balances when it pays
@@ -58,8 +57,8 @@ func (t *Trigger) Step(present, best float64) bool {
 	return t.Excess >= t.Cost && best < (1-minGain)*present
 }
 
-// Balanced says that balancing took so many seconds (profiling, deciding and
-// moving; the largest of all ranks), and begins anew.
+// Balanced records the seconds that balancing took (profiling, deciding and moving; the
+// largest of all ranks), and begins anew.
 func (t *Trigger) Balanced(seconds float64) {
 	if t.Measured {
 		seconds = t.Cost + recent*(seconds-t.Cost)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestTwiceAgreesWithBruteForce: the bottleneck of Partition, where layers of up to three classes
-// may compute twice, is the least of all cuts with all choices of layers, of 500 small chains.
+// TestTwiceAgreesWithBruteForce: in 500 small chains layers of up to three classes may compute
+// twice. The bottleneck of Partition is the least over all cuts and all choices of layers.
 func TestTwiceAgreesWithBruteForce(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(31, 2))
 	chains, full, twice := 500, 0, 0

@@ -9,9 +9,9 @@ import (
 )
 
 // ParseLayout reads cuts in the notation of Megatron-LM's option
-// pipeline-model-parallel-layout, "Et|t*3|(tt|)*2|tL": E is the embedding, t a
-// block, L the head with the loss, | ends a virtual stage, *n repeats the
-// symbol or the parenthesised group before it; commas and spaces mean nothing.
+// pipeline-model-parallel-layout, "Et|t*3|(tt|)*2|tL". E is the embedding, t a block and L
+// the head with the loss. | ends a virtual stage. *n repeats the symbol or the parenthesised
+// group before it. Commas and spaces mean nothing.
 //
 // The chain is the embedding, blocks blocks of perBlock layers each, and a head
 // of slices layers, all at least 1. The error names the position in text, from

@@ -1,9 +1,9 @@
 package schedule
 
-// shareBytes is the most gradients that a replica sums of those that are summed together,
-// unless a layer alone has more: a MiB, with which a message reaches the bandwidth of its
-// link. A bucket is as many times that as there are replicas, so that it is small where they
-// are few and the first sum begins soon after the last backward has.
+// shareBytes is the largest share of a bucket that one replica sums, unless one layer alone has
+// a larger share. A message of 1 MiB reaches the bandwidth of its link. A bucket is shareBytes
+// times the number of replicas: with few replicas buckets are small, and the first sum begins
+// soon after the last backward has begun.
 const shareBytes = 1 << 20
 
 // BucketBytes returns the most bytes of gradients that replicas sum together, unless a
@@ -14,10 +14,10 @@ func BucketBytes(replicas int) int64 { return int64(replicas) * shareBytes }
 // and their sum: one is added up while the copies of the next arrive.
 const Lookahead = 2
 
-// Buckets divides layers into buckets, whose gradients are summed over replicas together:
-// each has at most so many bytes, or one layer. summed is by layer, in the order in which
-// a step completes their gradients (see Completed); layers with nothing to sum may be among
-// them. Returned is by bucket how many layers are complete once it is.
+// Buckets divides layers into buckets. Replicas sum the gradients of a bucket together. A bucket
+// has at most most bytes, or one layer. summed has the bytes of each layer, in the order in which
+// a step completes gradients (see Completed); some may be 0. Buckets returns for each bucket how
+// many layers are complete when the bucket is complete.
 func Buckets(summed []int64, most int64) []int {
 	var ends []int
 	bytes := int64(0)

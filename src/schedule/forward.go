@@ -7,12 +7,12 @@ import (
 	"dynmo/src/partition"
 )
 
-// Forward returns a step of forward passes alone, which Check does not know: every
-// stage has them in the order of time if all took equally long and each began once the
-// one before it on the chain ended. Each microbatch enters the chain as soon as none of
-// its passes meets a pass of an earlier one on a stage. So whatever a pass waits for
-// comes earlier in that time, and stages with a buffer for each virtual stage never wait
-// for each other in a circle.
+// Forward returns a step of forward passes alone. Check does not know such steps. Every stage
+// has its passes in the order of a time in which all passes take equally long and each begins
+// when the pass before it on the chain ends. A microbatch enters the chain as soon as none of
+// its passes meets a pass of an earlier microbatch on a stage. Everything that a pass waits for
+// is earlier in this time. So stages with one buffer for each virtual stage never wait for each
+// other in a circle.
 func Forward(m partition.Map, microbatches int) Schedule {
 	s := Schedule{Map: m, Microbatches: microbatches, Lists: make([][]Instr, m.Stages)}
 	meets := meetings(m)

@@ -9,7 +9,7 @@ import (
 )
 
 // TestForward: every stage does every pass once, microbatches follow each other as
-// closely as the map lets them, and no stages wait for each other in a circle.
+// closely as the map allows, and no stages wait for each other in a circle.
 func TestForward(t *testing.T) {
 	for _, c := range []struct {
 		m            partition.Map

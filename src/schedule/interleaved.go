@@ -36,10 +36,10 @@ func interleaved(stage, stages, chunks, microbatches int) []Instr {
 //
 //	(stages-1-stage) + (chunks-1)·(microbatches of the first group)
 //
-// forwards, F and I alternate, and W is stage instructions behind I, so that it fills
-// what would be idle at the end. At most stages + (chunks-1)·(microbatches of the
-// first group) microbatches of the chunks are between F and W, as on the first stage
-// of Interleaved but for stages-1.
+// forwards, F and I alternate. W comes stage instructions behind I, so that W fills time
+// in which the stage would be idle at the end. At most
+// stages + (chunks-1)·(microbatches of the first group) microbatches of the chunks are between
+// F and W: stages-1 fewer than on the first stage of Interleaved.
 //
 // Under the conditions of ZBH1, of chunks instead of stages, stage s is idle for
 // (stages-1-s)·(f+i-w) of a chunk.
@@ -52,8 +52,8 @@ func interleavedWarmup(stage, stages, chunks, microbatches int) int {
 	return 2*(stages-1-stage) + (chunks-1)*groups(stages, microbatches).largest()
 }
 
-// grouping says in which groups microbatches go through the chunks: so many of size,
-// behind so many with one more.
+// grouping describes the groups in which microbatches go through the chunks: first larger
+// groups of size+1 microbatches, then groups of size.
 type grouping struct{ larger, size int }
 
 // groups returns as many groups as whole turns of the stages fit in the microbatches,

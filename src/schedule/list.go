@@ -33,20 +33,19 @@ type Rule struct {
 	Fill         bool    // W comes first also where the stage would else become the one that has waited longest
 }
 
-// List returns a schedule made for costs, by an event-driven list scheduler: of
-// what every stage would do next, that which starts first is put down, then the
-// next. A stage would do F or I, whichever can start first (I on ties, F while
-// the cap allows); when both must wait, W fits in if at least Theta of it is
-// over when they start. A stage takes each kind of a chunk in ascending order of
-// microbatches, and knows what its neighbours have begun, not what they will.
+// List returns a schedule made for costs, by an event-driven list scheduler. Every stage
+// proposes an instruction. The proposal that starts first is added to its list, again and
+// again. A stage proposes F or I, whichever can start first: I on ties, F while the cap
+// allows. When both must wait the stage proposes W, if at least Theta of W is over when they
+// start. A stage takes each kind of a chunk in ascending order of microbatches. It knows the
+// instructions that its neighbours have begun, not their later ones.
 //
-// Deterministic; O(instructions · log stages). It always comes to an end. Take
-// the oldest microbatch that is not finished, and the instruction of it that
-// comes next. All before it are finished, so its chunk is ready and empty. I and W
-// need no room. An F of chunk c needs room, which those in front of it, in the
-// chunks before c, have left: a stage starts an F of a chunk only if one more
-// microbatch may start in each chunk behind that one. A calm rule keeps no F of the
-// first microbatch, and none of the others once that is finished.
+// Deterministic; O(instructions · log stages). It always comes to an end. Take the oldest
+// microbatch that is not finished, and its next instruction. All earlier microbatches are
+// finished, so the chunk is ready and empty. I and W need no room. An F of chunk c needs room.
+// The room is free, because a stage starts an F of a chunk only if one more microbatch may
+// start in each later chunk. A calm rule never delays an F of the first microbatch, nor the
+// others once the first microbatch is finished.
 func List(o ListOptions) Schedule {
 	l := NewLister(o)
 	l.Run(o.Rule)
@@ -261,8 +260,8 @@ func (l *Lister) choose(stage int) {
 	if chosen != nil {
 		at.chunk = chosen.chunk
 	}
-	// Of what starts at the same time W is last, so that it is known what it would
-	// keep waiting.
+	// Of instructions that start at the same time W is last: by then it is known which
+	// others would wait for W.
 	l.first.set(stage, at.start, at.op)
 }
 

@@ -12,8 +12,7 @@ import (
 	"dynmo/src/random"
 )
 
-// drawn returns options of any map, with costs some of which are nothing, and the
-// cap of each stage.
+// drawn returns options of any map and the cap of each stage. Some costs are 0.
 func drawn(seed uint64) (ListOptions, func(stage int) int) {
 	rnd := random.Keyed(seed)
 	draw := func() float64 { return float64(rnd.IntN(4)) * rnd.Float64() }

@@ -70,9 +70,8 @@ func outgoing(s Schedule) []int {
 	return list
 }
 
-// TestAscendingNeedsNoMore: with one chunk and one order the lists, carried out
-// with the fewest buffers, come to an end whatever the costs that they were made
-// for.
+// TestAscendingNeedsNoMore: with one chunk and one order the lists come to an end with the
+// fewest buffers, for any costs.
 func TestAscendingNeedsNoMore(t *testing.T) {
 	for seed := range uint64(300) {
 		draw := random.Keyed(seed, 3)

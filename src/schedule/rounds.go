@@ -13,9 +13,9 @@ import "math"
 // shorter. A stage may then wait for the seconds by which it waited less than the others.
 //
 // It always comes to an end, as List does: in every round the oldest microbatch that is
-// not finished can go on. The steps are those by which the authors of ZB-V (Qi et al. 2024,
-// section 6) construct it for any costs. Departs: stages may differ in costs and caps, and
-// the makespan decides, not the longest wait.
+// not finished can go on. The steps are those of the authors of ZB-V for any costs (Qi et al.
+// 2024, section 6). Departs: stages may differ in costs and caps, and the makespan decides,
+// not the longest wait.
 func (l *Lister) runRounds() float64 {
 	var kept []Instr
 	least := math.Inf(1)

@@ -8,20 +8,18 @@ import (
 	"dynmo/src/random"
 )
 
-// Search returns a schedule that takes less than s does, made by changes in its
-// order, or s itself, and the seconds of the step if no message waits for
-// another. o are the options that s was made for; their rule does not count. The
-// caps are kept to as s does. passes bounds how many orders are tried; seconds
-// down to enough end the search.
+// Search changes the order of schedule s until the step is shorter. It returns the best
+// schedule found, or s itself, and the seconds of its step if no message waits for another.
+// o has the options that s was made for; o.Rule does not count. Caps hold as in s. passes
+// bounds the orders that are tried. The search ends when a step takes at most enough seconds.
 //
 // It is a tabu search (Nowicki & Smutnicki 1996 on job shops, with the moves of
 // Balas & Vazacopoulos 1998). A longest chain of instructions that wait for each
-// other is divided where it leaves a stage. Only what brings an instruction to an
-// end of such a part can shorten it. Of these moves the search makes the one after
-// which the chains through what it moves are the shortest, even if the step gets
-// longer; none that undoes it is made for some time. If no order is better than the
-// best for some time, the search goes on from the best after a few moves at random.
-// Deterministic.
+// other is divided where it leaves a stage. Only a move that brings an instruction to an
+// end of such a part can shorten the step. Of these moves the search makes the one that
+// leaves the shortest chains through the moved instructions, even if the step gets longer.
+// No move that undoes it is made for some time. If no order is better than the best for some
+// time, the search goes on from the best after a few moves at random. Deterministic.
 func Search(o ListOptions, s Schedule, passes int, enough float64) (Schedule, float64) {
 	w := newSearch(newTimes(o, s))
 	seconds := w.set()
@@ -219,7 +217,7 @@ func (s *search) ordered(first, second int32) bool {
 	if s.kinds[a].op == W {
 		return false // nothing needs it
 	}
-	// Work of two chunks for one microbatch has one order, but for W, which needs its own I.
+	// Work of two chunks for one microbatch has one order. W needs only its own I.
 	return s.kinds[b].op != W || s.kinds[a].op == F || a/3 >= b/3
 }
 

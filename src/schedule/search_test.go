@@ -36,9 +36,9 @@ func TestSearchFindsTheOptimum(t *testing.T) {
 	}
 }
 
-// TestSearchIsLegal: from any list, and from schedules with undivided backwards,
-// the search finds legal ones that keep to the caps, take what it says, and never
-// longer; at times shorter.
+// TestSearchIsLegal: from any list, and from schedules with undivided backwards, the search
+// finds legal schedules within the caps. They take the seconds that it returns, never longer
+// than before, at times shorter.
 func TestSearchIsLegal(t *testing.T) {
 	shorter := 0
 	for seed := range uint64(400) {

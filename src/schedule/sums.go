@@ -141,9 +141,9 @@ func (s Sums) Next(round, replica, replicas int) int {
 	return s.Adder(replica, (group+1)%s.Groups(replicas), replicas)
 }
 
-// Bytes returns the memory that a rank needs at most to sum gradients over replicas: what it
-// receives for the sums of as many buckets as are under way at a time, and the rounded values.
-// summed is as Buckets takes it. A share is rounded up to lines of 64 bytes.
+// Bytes returns the most memory that a rank needs to sum gradients over replicas: the values
+// received for Lookahead buckets, and the rounded values. summed is that of Buckets. A share is
+// rounded up to lines of 64 bytes.
 func (s Sums) Bytes(summed []int64, replicas int) int64 {
 	var largest [Lookahead]int64
 	begin := 0
@@ -175,8 +175,8 @@ func (s Sums) share(summed []int64, replicas int) (bytes int64) {
 	return up(up(bytes, line), d) * line
 }
 
-// bucketBytes returns the most memory of any replica for the sum of a bucket, of which a replica
-// owns so many bytes at most.
+// bucketBytes returns the most memory of any replica for the sum of a bucket. share is the
+// largest number of bytes of the bucket that a replica owns.
 func (s Sums) bucketBytes(share int64, replicas int) int64 {
 	size := s.size(replicas)
 	first := 0 // shares that arrive in the first round

@@ -98,8 +98,8 @@ func TestSlices(t *testing.T) {
 	}
 }
 
-// TestTraffic: of 8 replicas in groups of 4 each sends 1/8 of the gradients to the other
-// group, where without groups it sends half of them to the other four.
+// TestTraffic: each of 8 replicas in groups of 4 sends 1/8 of the gradients to the other group.
+// Without groups it sends half of the gradients to the other four.
 func TestTraffic(t *testing.T) {
 	for _, tc := range []struct {
 		sums Sums

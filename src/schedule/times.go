@@ -14,7 +14,7 @@ type times struct {
 	kind   []int32 // by instruction
 	start  []float64
 	tail   []float64 // seconds from its end to the end of the step, at least
-	sorted []int32   // instructions, each behind what it needs
+	sorted []int32   // instructions, each behind those that it needs
 	next   []int32   // by stage: the first instruction without a start
 	clock  []float64 // by stage
 }
@@ -116,7 +116,7 @@ func (t *times) set() (seconds float64) {
 	return seconds
 }
 
-// advance starts instructions of a stage until one lacks what it needs.
+// advance starts instructions of a stage until one needs something that is not there.
 func (t *times) advance(stage int) {
 	list := t.order[stage*t.length : (stage+1)*t.length]
 	clock, i := t.clock[stage], int(t.next[stage])

@@ -7,9 +7,8 @@ import (
 )
 
 // ZBV returns the ZB-V schedule of one stage (Qi et al. 2024, section 6). The
-// chain goes down the stages in chunk 0 and back up in chunk 1, so that the
-// first stage computes the loss and every stage can soon alternate between its
-// chunks. At most 2·stages microbatches of the two chunks are between F and W,
+// chain goes down the stages in chunk 0 and back up in chunk 1. So the first stage
+// computes the loss, and every stage can soon alternate between its chunks. At most 2·stages microbatches of the two chunks are between F and W,
 // the activations of 1F1B's first stage.
 //
 // A stage is never idle between its first F and its last W if all chunks

@@ -11,7 +11,7 @@ package schedule
 //
 //	(stages-1-s)·(f+i-w)
 //
-// of which the paper gives the largest, the first stage's.
+// The paper gives the largest of these, that of the first stage.
 //
 // Departs: a microbatch is in flight until its W, which needs the activations
 // too. Until its I, as for 1F1B, it is stages-stage of them at most.
@@ -33,8 +33,8 @@ func zbh2(stage, stages, microbatches int) []Instr {
 func oneChunk(op Op, k int) Instr { return Instr{op, k, 0} }
 
 // deferred returns warmup forwards, then F and I in turn, with W delay instructions
-// behind I, then the I and W that are left in turn, then the W. There are all of each
-// op, of which nth gives the k-th.
+// behind I, then the remaining I and W in turn, then the remaining W. Each op occurs all
+// times. nth returns the k-th instruction of an op.
 func deferred(warmup, delay, all int, nth func(op Op, k int) Instr) []Instr {
 	list := make([]Instr, 0, 3*all)
 	for k := range all + warmup + delay {
