@@ -8,18 +8,18 @@ import (
 	"dynmo/src/partition"
 )
 
-// estimator keeps what layers cost in the steps since the model changed, and says
-// what they are taken to cost.
+// estimator keeps the seconds of layers in the steps since the model changed, and estimates
+// the cost of each layer from them.
 //
-// Noise on shared machines is one-sided: a kernel is interrupted, never hurried.
-// Measured on two cores that four ranks share, single passes of equal blocks have
-// quantiles .05, .25, .75 and .95 of 0.86, 0.93, 1.10 and 1.36 of the median, with a
-// foreign process beside them 2.3 at .95; their lower quartiles agree within 2 %,
-// medians differ by up to 24 %. So a step's value is the mean of the lower half of its
-// microbatches, and the estimate that of the lower half of the steps: what lies above
-// the median has no weight, and where noise is symmetric, where the minimum fails,
-// little is lost. Steps in which a rank was slower than at its best do not count, until
-// that has lasted for patience steps: then it is how fast the rank is.
+// Noise on shared machines is one-sided: a kernel is interrupted, never hurried. It was
+// measured on two cores that four ranks share. Single passes of equal blocks have the
+// quantiles .05, .25, .75 and .95 at 0.86, 0.93, 1.10 and 1.36 of the median; with a foreign
+// process beside them .95 is at 2.3. Lower quartiles agree within 2 %, medians differ by up to
+// 24 %. So the value of a step is the mean of the lower half of its microbatches. The estimate
+// is the mean of the lower half of the steps. Values above the median have no weight. Where
+// noise is symmetric the minimum would fail, and this estimate loses little. Steps in which a
+// rank was slower than at its best do not count. After patience such steps the rank counts as
+// slow.
 type estimator struct {
 	memory
 	ranked [][3][]sample // by layer and of its passes: what the steps say, ascending
@@ -50,10 +50,10 @@ const (
 	// settled is how many steps a layer must have run on another stage before its
 	// costs there replace those from before.
 	settled = 5
-	// halfError is by how much the deviation of the mean of the lower half of n normal
-	// values is larger than that of the mean of all: 2·sqrt(Var(min(X, 0))).
+	// halfError is the deviation of the mean of the lower half of n normal values over the
+	// deviation of the mean of all n: 2·sqrt(Var(min(X, 0))).
 	halfError = 1.168
-	// leastSamples is from how many microbatches on their spread is an estimate of noise.
+	// leastSamples is the number of microbatches from which on their spread estimates noise.
 	leastSamples = 4
 )
 
@@ -85,9 +85,9 @@ func (e *estimator) observe(m cost.Measurement, values []value, owners partition
 	return e.estimate(m.Table)
 }
 
-// settle lets layers that have moved, and run long enough where they are now or are
-// not remembered elsewhere, count by what they cost there, and lets the speeds of ranks
-// be seen by them.
+// settle looks at layers that have moved. A layer counts by its cost on the new stage once it
+// has run there for settled steps, or at once if no cost on the old stage is remembered. The
+// two costs of such layers tell the speeds of the ranks.
 func (e *estimator) settle(owners partition.Owners) {
 	if slices.Equal(e.Home, owners) {
 		return

@@ -105,8 +105,8 @@ func TestEstimateWithoutNoise(t *testing.T) {
 	}
 }
 
-// TestEstimateDeviations: the deviation that is told falls with the steps, and the
-// differences of layers that are alike from their mean are as large as it says.
+// TestEstimateDeviations: the estimated deviation falls with the steps. The differences of alike
+// layers from their mean are as large as the deviation says.
 func TestEstimateDeviations(t *testing.T) {
 	for _, steps := range []int{1, 4, 32} {
 		var off, told []float64
@@ -134,7 +134,7 @@ func TestEstimateDeviations(t *testing.T) {
 	}
 }
 
-// TestEstimateShares: layers of one structure share what they know.
+// TestEstimateShares: layers of one structure share their measurements.
 func TestEstimateShares(t *testing.T) {
 	r := watched(0.3)
 	r.seconds = slices.Repeat([]float64{2}, 8)
@@ -197,8 +197,8 @@ func TestDoubtfulWhileDisturbed(t *testing.T) {
 	}
 }
 
-// TestFrozenCostsNothingAtOnce: passes that are left out cost nothing, the others
-// what they did before.
+// TestFrozenCostsNothingAtOnce: passes that are left out cost nothing. The other passes cost the
+// same as before.
 func TestFrozenCostsNothingAtOnce(t *testing.T) {
 	r := watched(0.3)
 	before := r.run(20, false)
@@ -211,8 +211,8 @@ func TestFrozenCostsNothingAtOnce(t *testing.T) {
 	}
 }
 
-// TestThawedCostsWhatItDid: passes that come back cost what they did before, at once, however
-// long they were left out, though a single step says little.
+// TestThawedCostsWhatItDid: passes that come back have their earlier cost at once, however long
+// they were left out, though a single step says little.
 func TestThawedCostsWhatItDid(t *testing.T) {
 	for _, steps := range []int{10, 3 * window} {
 		r := watched(0.3)
@@ -250,8 +250,8 @@ func TestDriftIsFollowed(t *testing.T) {
 	}
 }
 
-// TestDeviationsOfFewSteps: what is told of layers that have moved, or whose backwards
-// ended, is as uncertain as the steps since then leave it.
+// TestDeviationsOfFewSteps: the deviation of layers that have moved, or whose backwards ended,
+// follows from the steps since then.
 func TestDeviationsOfFewSteps(t *testing.T) {
 	const layer = 3
 	for _, test := range []struct {
@@ -318,8 +318,8 @@ func TestSpreadFades(t *testing.T) {
 	}
 }
 
-// TestMovedWhileCostsDrift: a layer that has moved to a rank which is disturbed does not
-// cost nothing once the steps of where it was do not count any more.
+// TestMovedWhileCostsDrift: a layer has moved to a disturbed rank. Its cost does not become 0
+// when its steps on the old rank no longer count.
 func TestMovedWhileCostsDrift(t *testing.T) {
 	r := watched(0.05)
 	for step := range 70 {
@@ -339,7 +339,7 @@ func TestMovedWhileCostsDrift(t *testing.T) {
 }
 
 // TestMicrobatchesOfAStep: the table of a step says how microbatches with fewer tokens
-// differ, and a log's costs are those of the mean microbatch, not of the short ones.
+// differ. The costs of a log are those of the mean microbatch, not of the short microbatches.
 func TestMicrobatchesOfAStep(t *testing.T) {
 	var m Measurement
 	work := []float64{0.2, 0.4, 0.6, 0.8}

@@ -8,10 +8,10 @@ import (
 	"dynmo/src/layout"
 )
 
-// Known is what a step told the estimator, by which a simulated run knows as much of its
-// costs after every step as the run did.
+// Known is the part of a step's measurement that the estimator used. With it a simulated run
+// knows as much about costs after every step as the real run did.
 type Known struct {
-	Layers [][3]float64 `json:"layers"`           // by layer, of its passes: multiples of what they cost in the phase; 0: there was none
+	Layers [][3]float64 `json:"layers"`           // by layer and pass: seconds over those of the phase; 0: there was no pass
 	Within float64      `json:"within,omitempty"` // as observed has it; 0: it is not known
 	Forget bool         `json:"forget,omitempty"` // costs of steps before this one do not hold
 }
@@ -19,7 +19,7 @@ type Known struct {
 // precision is what multiples of costs are written to.
 const precision = 1e5
 
-// Knew takes what the estimator was told of the step that is added next.
+// Knew takes the measurement that the estimator used of the step that is added next.
 func (l *Log) Knew(m Measurement) {
 	if m.Work != nil || m.Samples == nil {
 		l.knows = nil // shares of tokens are not written
@@ -46,8 +46,8 @@ func (k *Known) relativeTo(layers []cost.Layer) {
 	}
 }
 
-// check returns an error unless this is of so many layers, none of which took what no
-// measurement gives.
+// check returns an error unless k has this number of layers, with seconds that a measurement
+// can give.
 func (k Known) check(layers int) error {
 	if len(k.Layers) != layers {
 		return fmt.Errorf("layers: %d, want %d", len(k.Layers), layers)

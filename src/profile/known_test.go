@@ -16,8 +16,8 @@ import (
 	"dynmo/src/schedule"
 )
 
-// TestKnownTellsAsMuchAgain: after every step of phases that were written and read, as much
-// is known of costs as after that step of the run, also once the model has changed.
+// TestKnownTellsAsMuchAgain: phases are written and read. After every step a simulated run knows
+// as much about costs as the run did, also once the model has changed.
 func TestKnownTellsAsMuchAgain(t *testing.T) {
 	const layers, microbatches, steps, change = 6, 8, 20, 12
 	order, err := schedule.New(schedule.Kind1F1B, 2, 1, microbatches)

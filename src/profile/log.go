@@ -10,17 +10,16 @@ import (
 )
 
 const (
-	// longest is how many steps a phase of a log has at most: a drift within a phase
-	// that nothing announced stays visible, and a file of costs small.
+	// longest is the largest number of steps in a phase of a log. So a drift that nothing
+	// announced stays visible, and a file of costs stays small.
 	longest = 64
-	// sampledSteps and sampledMicrobatches bound what a phase keeps of its
-	// measurements: a layer's samples fill about a kilobyte, and are enough to tell
-	// how far its costs are to be trusted.
+	// sampledSteps and sampledMicrobatches bound the measurements that a phase keeps. The
+	// samples of a layer fill about a kilobyte, enough to tell the uncertainty of its costs.
 	sampledSteps, sampledMicrobatches = 8, 8
 )
 
-// Log gathers what consecutive steps cost as long as neither the model nor the
-// layout changes, and gives it as one phase.
+// Log gathers the costs of consecutive steps as long as neither the model nor the
+// layout changes, and returns them as one phase.
 type Log struct {
 	Model string // settings that the costs hold for (see cost.Phase)
 
@@ -87,10 +86,10 @@ func some(row []cost.Stage, step int, factor float64) []cost.Stage {
 	return list
 }
 
-// cost returns what a layer cost in the phase: cost.Location over the steps of what the
-// mean microbatch would have taken on all tokens, times what it took beside that, the mean
-// over the steps. How many tokens a layer has may differ much from step to step, and the
-// lower half of the steps are those with few.
+// cost returns the cost of a layer in the phase. In every step the mean microbatch is scaled to
+// all tokens; cost.Location of these is multiplied by the mean share over the steps. The tokens
+// of a layer may differ much from step to step. Without the scaling the lower half of the steps
+// would be those with few tokens.
 func (l *Log) cost(layer int) cost.Stage {
 	var list []cost.Stage
 	sum := 0.0

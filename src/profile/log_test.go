@@ -13,8 +13,8 @@ import (
 	"dynmo/src/schedule"
 )
 
-// TestLog: steps of one layout and model are one phase with the mean of the lower half of
-// their costs and the run of their median makespan; a change of the model, of the
+// TestLog: steps of one layout and model are one phase. Its costs are the mean of the lower half
+// of theirs, its run is that of their median makespan. A change of the model, a change of the
 // cuts, and its own length end it.
 func TestLog(t *testing.T) {
 	table := func(seconds float64) cost.Measurement {
@@ -64,9 +64,9 @@ func TestLog(t *testing.T) {
 	}
 }
 
-// TestLogSamples: a phase costs the mean of the lower half over steps of that over
-// microbatches, on a rank of speed 1, and keeps a bounded part of the samples as
-// multiples of that.
+// TestLogSamples: a step costs the mean of the lower half of its microbatches on a rank of speed
+// 1, a phase the mean of the lower half of its steps. The phase keeps a bounded part of the
+// samples, as multiples of its cost.
 func TestLogSamples(t *testing.T) {
 	cuts := partition.Partition{0, 1, 2}
 	run := Run{Layout: layout.New(cuts, schedule.Schedule{Map: partition.Line(2)}, 1, mesh.StageMajor), Makespan: 1, Rest: 2, Balancing: 3}
@@ -109,14 +109,14 @@ func TestLogSamples(t *testing.T) {
 	}
 }
 
-// TestLogOfUnevenWork: a layer that works on other numbers of tokens in every step costs what
-// it takes on their mean, however these are spread.
+// TestLogOfUnevenWork: a layer works on other numbers of tokens in every step. Its cost is that
+// of their mean number, however they are spread.
 func TestLogOfUnevenWork(t *testing.T) {
 	var log Log
 	for step, work := range []float64{0.2, 0, 3, 0.8} {
 		seconds := 0.0
 		if work > 0 {
-			seconds = 1 + 4*work // 5 on all tokens, of which a fifth is fixed
+			seconds = 1 + 4*work // 5 on all tokens, a fifth of that fixed
 		}
 		m := cost.Measurement{Table: cost.Table{Layers: []cost.Layer{{Forward: seconds}}}, Work: [][]float64{{work, work}}, Fixed: []float64{0.2}}
 		log.Add(step, m, Run{})

@@ -7,18 +7,18 @@ import (
 	"dynmo/src/cost"
 )
 
-// leastSteps is from how many steps on they tell their own noise. Before, it is what
-// microbatches tell, or more as long as the model before the change is remembered:
-// less by fades with every step.
+// leastSteps is the number of steps from which on noise is measured over steps. Before, noise is
+// that of microbatches, or the remembered noise of the model before the change if that is
+// larger. The remembered noise is multiplied by fades in every step.
 const leastSteps, fades = 4, 0.9
 
-// supposed is by how much all layers of a stage together are taken to vary from step to
-// step as long as no steps have told: as they do where four ranks share two cores.
+// supposed is the deviation of all layers of a stage together from step to step, until steps
+// have told it: the deviation where four ranks share two cores.
 const supposed = 0.05
 
 // noise finds the deviation of the values of steps from the layers' estimates: of a
-// layer alone, and of all layers of a stage in common. Many steps tell it little
-// otherwise than one fewer, so that they are asked every eighth time.
+// layer alone, and of all layers of a stage in common. One step more changes little where there
+// are many, so that noise is computed every eighth time.
 func (e *estimator) noise(layers []cost.Layer) {
 	if e.Asked++; len(e.Steps) > recent && e.Asked%8 != 0 {
 		return
@@ -107,9 +107,9 @@ func alike(t cost.Table) [][]int {
 	return out
 }
 
-// share draws the estimates of layers of one structure towards their mean by as
-// much as their differences are noise (James & Stein 1961): with the variance v of
-// the estimates over the group and their error s², by min(1, s²/v).
+// share draws the estimates of layers of one structure towards their mean, as far as their
+// differences are noise (James & Stein 1961). With the variance v of the estimates over the
+// group and their error s² the share is min(1, s²/v).
 func (e *estimator) share(out cost.Estimate) {
 	for _, group := range alike(out.Table) {
 		var mean cost.Stage

@@ -5,14 +5,12 @@ import "slices"
 const (
 	// patience is how many steps a rank must be slower without a break to count as slow.
 	patience = 24
-	// leastDisturbed is how many times its best pace a rank takes in a step that does not
-	// count, or more where ranks vary much from step to step: commonDisturbed times the
-	// deviation beyond 1.
+	// A step does not count if a rank takes at least leastDisturbed times its best pace. Where
+	// ranks vary much from step to step the factor is 1 plus commonDisturbed deviations.
 	leastDisturbed, commonDisturbed = 1.15, 6
 )
 
-// disturbed returns how many times its best pace a rank takes at least in a step that
-// does not count.
+// disturbed returns the factor over its best pace from which on a rank's step does not count.
 func (e *estimator) disturbed() float64 {
 	return max(leastDisturbed, 1+commonDisturbed*e.Spread[1])
 }
@@ -68,8 +66,8 @@ func (e *estimator) begin() {
 	}
 }
 
-// doubt notes which ranks are disturbed when layers come to cost something else: what
-// is measured on them next may be the layers or the disturbance.
+// doubt notes which ranks are disturbed when the costs of layers change: the next measurements
+// there may show the layers or the disturbance.
 func (e *estimator) doubt() {
 	for stage, x := range e.Last {
 		if x > e.disturbed() {
@@ -97,9 +95,9 @@ func (e *estimator) paces(s *observed) []float64 {
 	return took
 }
 
-// judge draws the conclusion from n steps in which a stage took on average so many
-// times what it should. A pace that has lasted is the rank's. A rank that turns out
-// faster than at its best has been slow whenever it was measured before.
+// judge draws the conclusion from n steps in which a stage took on average pace times the
+// estimate. A pace that has lasted is the rank's. A rank that turns out faster than at its best
+// was slow in all measurements before.
 func (e *estimator) judge(stage int, pace float64, n int) {
 	disturbed := e.disturbed()
 	faster := pace*disturbed < 1

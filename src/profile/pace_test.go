@@ -8,8 +8,8 @@ import (
 	"dynmo/src/partition"
 )
 
-// TestPaceIsOfTheRank: a rank that becomes slower, unevenly so, is taken to be as much
-// slower as it is, and its layers to cost what they did.
+// TestPaceIsOfTheRank: a rank becomes slower, unevenly. Its pace is found, and the costs of its
+// layers stay.
 func TestPaceIsOfTheRank(t *testing.T) {
 	const steps, slower = 200, 60
 	r := rand.New(rand.NewPCG(1, 2)) // fixed seed: a failure must repeat
@@ -38,8 +38,8 @@ func TestPaceIsOfTheRank(t *testing.T) {
 	}
 }
 
-// TestMovedLayersAlwaysCost: a layer that has just left a rank, which was disturbed while
-// it was there and is not any more, is taken to cost what it did.
+// TestMovedLayersAlwaysCost: a layer has just left a rank that was disturbed only while the layer
+// was there. The cost of the layer stays.
 func TestMovedLayersAlwaysCost(t *testing.T) {
 	const disturbedSteps = 2
 	before, after := partition.Owners{0, 0, 1, 1}, partition.Owners{0, 0, 0, 1}

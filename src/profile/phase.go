@@ -14,9 +14,9 @@ import (
 	"dynmo/src/layout"
 )
 
-// Phase is consecutive steps with one model and one layout, as a run records
-// them: what they cost and, if they were run, how they went. A file of costs holds
-// one JSON object a phase, one after the other.
+// Phase is consecutive steps with one model and one layout, as a run records them: the costs of
+// layers and, if the steps were run, how they went. A file of costs has one JSON object a phase,
+// one after the other.
 type Phase struct {
 	cost.Phase
 	Run *Run `json:"run,omitempty"` // absent where nothing was run
@@ -83,8 +83,8 @@ func (p Phase) Costs() cost.Phase {
 	return p.Measured()
 }
 
-// Measured returns what the layers cost where they were measured: each microbatch what
-// it took in the run, if there was one.
+// Measured returns the measured costs of the layers, with the seconds of each microbatch if the
+// phase was run.
 func (p Phase) Measured() cost.Phase {
 	c := p.Phase
 	if p.Run == nil || len(p.Run.Scale) == 0 {
@@ -100,16 +100,16 @@ func (p Phase) Measured() cost.Phase {
 // Series is a run as phases, ascending and without gaps.
 type Series []Phase
 
-// Costs returns what the layers cost in every phase, with the measured shares of
-// microbatches (see Phase.Costs), in microbatches of as many samples as the run has first.
+// Costs returns the costs of the layers in every phase, with the measured shares of microbatches
+// (see Phase.Costs). Microbatches have the size of the first phase.
 func (s Series) Costs() cost.Series { return s.within(Phase.Costs) }
 
 // Even is Costs without the measured shares.
 func (s Series) Even() cost.Series { return s.within(func(p Phase) cost.Phase { return p.Phase }) }
 
-// within returns the costs of phases in the microbatches of the first one since the run
-// began, or was resumed on other stages, replicas or microbatches: packing may have made
-// them larger.
+// within returns the costs of phases in microbatches of the size of the first phase: packing may
+// have made microbatches larger. A run that is resumed on other stages, replicas or microbatches
+// has a new first phase.
 func (s Series) within(of func(Phase) cost.Phase) cost.Series {
 	list := make(cost.Series, len(s))
 	var first *Phase

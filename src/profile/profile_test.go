@@ -37,9 +37,9 @@ func share(p profile.Profiler, m profile.Measurement, world *comm.Group) []byte 
 	return text
 }
 
-// TestMeasureIsInChainOrder: the table has the costs of every layer at its place
-// in the chain, the medians of its spans and the largest of the replicas, where
-// stages hold stretches that do not follow each other.
+// TestMeasureIsInChainOrder: the table has the costs of every layer at its place in the chain:
+// the medians of its spans, of the slowest replica. Stages have parts of the chain that do not
+// follow each other.
 func TestMeasureIsInChainOrder(t *testing.T) {
 	shape := model.Config{Blocks: 4, Hidden: 8, Heads: 2, Sequence: 4, Vocab: 16, Seed: 1}
 	vee := partition.Map{Stages: 2, Chunks: 2, Vee: true}

@@ -31,7 +31,7 @@ const (
 	noise = 0.15
 )
 
-// Changed says that the model has changed: layers no longer cost what they did.
+// Changed says that the model has changed: earlier costs of layers no longer hold.
 func (s *rankSpeeds) Changed() { s.owners = nil }
 
 // Forget says that a stage's rank is no longer as fast as it was.

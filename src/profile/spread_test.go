@@ -42,9 +42,9 @@ func perRow(c *kernel.Call) float64 {
 // near allows for the rounding of a clock's sums.
 func near(a, b float64) bool { return math.Abs(a-b) < 1e-9 }
 
-// TestFullestReplicaSetsTheTime: where all tokens go to the experts of one of two replicas
-// the other waits in its passes, layers cost what the fuller replica takes, and work counts
-// its tokens. Null kernels send all to the first experts.
+// TestFullestReplicaSetsTheTime: all tokens go to the experts of one of two replicas. The other
+// waits in its passes. Layers cost the seconds of the fuller replica, and work counts its tokens.
+// Null kernels send all tokens to the first experts.
 func TestFullestReplicaSetsTheTime(t *testing.T) {
 	c := model.Config{
 		Family: "llama", Blocks: 2, Hidden: 16, Heads: 2, Sequence: 8, Vocab: 16, Seed: 1, Intermediate: 20, NormEps: 1e-5,

@@ -12,11 +12,11 @@ import (
 	"dynmo/src/partition"
 )
 
-// untold is in a checkpoint a deviation of which nothing tells, which is infinite.
+// untold stands in a checkpoint for the infinite deviation of values without a measurement.
 const untold = -1
 
-// most bounds the numbers of a checkpoint, and 1/most those that are divided by: a file
-// that says more is damaged.
+// most bounds the numbers of a checkpoint from above, 1/most bounds divisors from below: a file
+// with others is damaged.
 const most = 1e12
 
 // Save returns what the profiler of the root knows of layers and ranks.
@@ -73,8 +73,8 @@ func read(x float64) float64 {
 	return x
 }
 
-// check returns an error unless this is what an estimator of so many layers and stages
-// may know.
+// check returns an error unless this can be the memory of an estimator with this number of layers
+// and stages.
 func (m memory) check(layers, stages int) error {
 	if n := len(m.Steps); n < 1 || n > window || m.Asked < 0 {
 		return fmt.Errorf("%d steps, asked %d times, want 1 to %d steps", n, m.Asked, window)
@@ -130,7 +130,7 @@ func checkNumbers(field string, list []float64, n int, low, high float64) error 
 	return nil
 }
 
-// checkWork returns an error unless the list is of so many layers, or absent.
+// checkWork returns an error unless the list is absent or has this number of layers.
 func checkWork(field string, list []float64, layers int) error {
 	if list == nil {
 		return nil
@@ -214,7 +214,7 @@ func (s *rankSpeeds) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// check returns an error unless this may have been observed on so many layers and stages.
+// check returns an error unless these can be the speeds of this number of layers and stages.
 func (s rankSpeeds) check(layers, stages int) error {
 	for pair, logs := range s.samples {
 		if from, to := pair[0], pair[1]; from < 0 || from >= to || to >= stages {

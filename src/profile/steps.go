@@ -33,7 +33,7 @@ func passesOf(s cost.Stage) passes { return passes{s.Forward, s.Input, s.Weight}
 
 func (p passes) stage() cost.Stage { return cost.Stage{Forward: p[0], Input: p[1], Weight: p[2]} }
 
-// scaled returns the passes of a layer so many times longer.
+// scaled returns the passes of a layer, each factor times as long.
 func (p passes) scaled(factor float64) passes {
 	for i := range p {
 		p[i] *= factor
@@ -41,9 +41,9 @@ func (p passes) scaled(factor float64) passes {
 	return p
 }
 
-// value is what a step says of a layer that works on full microbatches: the means of the lower halves of its
-// microbatches, and their standard error, relative to the sum; infinite where
-// microbatches are too few to tell.
+// value is a step's measurement of a layer on full microbatches: by pass the mean of the lower
+// half of the microbatches. The deviation is the standard error, relative to the sum; infinite
+// where microbatches are too few to tell.
 type value struct {
 	cost.Stage
 	deviation float64
@@ -109,8 +109,8 @@ func (e *estimator) add(o *observed) {
 	}
 }
 
-// keep keeps the newest steps, at most so many. What a pass took before its layer froze is
-// kept until it has run some steps again: what thaws costs what it did.
+// keep keeps the newest most steps. The seconds of a pass from before its layer froze are kept
+// until it has run some steps again: a layer that thaws has its earlier cost.
 func (e *estimator) keep(most int) {
 	before := max(0, len(e.Steps)-most)
 	if before == 0 {
@@ -135,10 +135,10 @@ func (e *estimator) keep(most int) {
 	}
 }
 
-// lower returns the means of the lower halves of a layer over the steps in which it was on a
-// stage, at the stage's best pace, and how many of these count; where none does, over all of
-// them. A pass that the newest step left out, as a frozen layer's backwards, costs nothing at
-// once; where it ran is all that counts.
+// lower returns by pass the mean of the lower half over the steps in which the layer was on a
+// stage, at the stage's best pace, and the number of steps that count. Where no step counts the
+// mean is over all of them. A pass that the newest step left out, as a frozen layer's backwards,
+// costs nothing at once. Steps without the pass do not enter its mean.
 func (e *estimator) lower(layer, stage int) (s cost.Stage, n int) {
 	var buffer [window]float64
 	var p passes
@@ -169,8 +169,8 @@ func seen(list []float64, ranked []sample, layer, stage int, all bool) []float64
 	return list
 }
 
-// matched returns what a layer took in a step, and what it should at some cost, in the
-// passes that this step, the newest one and the cost have all.
+// matched returns the seconds of a layer in a step, and those that a cost says. Only passes count
+// that this step, the newest step and the cost all have.
 func (e *estimator) matched(s *observed, layer int, cost *passes) (took, should float64) {
 	newest, step := &e.Steps[len(e.Steps)-1].Layers[layer], &s.Layers[layer]
 	for i, x := range step {

@@ -7,15 +7,15 @@ import (
 	"dynmo/src/trace"
 )
 
-// Layers behind an exit, and those that take some tokens only, work on fewer tokens than
-// a full microbatch has, and on others in every microbatch and step. A layer whose experts
-// are spread over replicas takes as long as the fullest of these, which has more tokens
-// than a full microbatch unless all have as many. How long that takes is told by a straight line,
+// Layers behind an exit, and layers that take some tokens only, work on fewer tokens than a full
+// microbatch has. The number differs in every microbatch and step. A layer whose experts are
+// spread over replicas takes as long as the fullest replica, which may have more tokens than a
+// full microbatch. The seconds follow a straight line,
 //
 //	seconds(w) = seconds(1) · (φ + (1-φ)·w)    for w > 0; nothing at w = 0
 //
-// with w the share of the tokens and φ what a pass takes whatever it works on. So that
-// steps can be compared, an estimator keeps what layers would take at w = 1.
+// with w the share of the tokens and φ the fixed share of a pass. An estimator keeps the seconds
+// at w = 1, so that steps can be compared.
 
 const (
 	// lines is how much less a line's past counts with every step.
@@ -24,11 +24,11 @@ const (
 	leastSpread = 0.03
 	// mostFixed bounds φ where noise tells it.
 	mostFixed = 0.8
-	// foreseen is of how many of the newest steps the mean work is what comes next.
+	// foreseen is the number of newest steps whose mean work is the forecast of the next step.
 	foreseen = 4
 )
 
-// line is weighted sums over microbatches, of which a straight line follows.
+// line is weighted sums over microbatches. A straight line follows from them.
 type line struct {
 	N       float64 `json:"n"`
 	Work    float64 `json:"work"`
@@ -189,9 +189,9 @@ func (e *estimator) comes(layer int) float64 {
 	return sum / float64(len(newest))
 }
 
-// expect makes the samples of a layer whose passes are drawn, once for a step, what these
-// passes take in the mean over draws: the share of the steps in which they are done, of what
-// they took, or of what they are known to take. So a draw is no change of what the layer costs.
+// expect replaces the samples of a layer whose passes are drawn once for a step by their mean
+// over draws: the seconds of the passes, or their known seconds in a step without them, times the
+// share of the steps that do them. So a draw does not change the cost of the layer.
 func (p *Profiler) expect(l *layerReport, spans []trace.Span) {
 	at := slices.IndexFunc(spans, func(s trace.Span) bool { return s.Op == trace.F && s.Layer == l.id })
 	if at < 0 || spans[at].Expected == 0 || spans[at].Expected == 1 {

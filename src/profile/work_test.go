@@ -55,9 +55,9 @@ func (c *leaving) value(m cost.Measurement, l int) (value, cost.Layer) {
 	return v, m.Layers[l].WithSeconds(medians)
 }
 
-// TestEstimateFollowsWork: what a layer costs follows the tokens that it works on within
-// the steps that foresee them, down and up, however many steps it worked on others; and no
-// rank is taken to be slow or disturbed for that.
+// TestEstimateFollowsWork: the cost of a layer follows its tokens, down and up, within the steps
+// that the forecast averages, however long it worked on other numbers. No rank counts as slow or
+// disturbed for that.
 func TestEstimateFollowsWork(t *testing.T) {
 	c := &leaving{cuts: partition.Partition{0, 2, 4, 6, 8}, fixed: 0.2, noise: 0.1}
 	check := func(when string, e cost.Estimate) {
