@@ -51,10 +51,10 @@ func parseConfig(source []byte) (Config, error) {
 	return c, nil
 }
 
-// newConfig returns the configuration of a model of this shape, as Hugging Face's
-// loader reads it: without dropout, of which the layers have none, and with the
-// special token of GPT-2's vocabulary or, as those of others are not known, none.
-// Both would be the model type's were they left out.
+// newConfig returns the configuration of a model of this shape, as Hugging Face's loader reads
+// it. It says that there is no dropout, and names the special token of GPT-2's vocabulary; those
+// of other vocabularies are not known, so that none is named. Without these fields the loader
+// would take the defaults of the model type.
 func newConfig(c model.Config) Config {
 	if c.Vocab == data.GPT2Tokens {
 		return EndingConfig(c, data.GPT2Tokens-1)

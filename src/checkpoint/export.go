@@ -12,13 +12,13 @@ import (
 	"dynmo/src/replace"
 )
 
-// WriteHuggingFace writes config.json, generation_config.json and model.safetensors, or
-// its shards if the weights came from some, of type d, or of the types that they have if
-// it is "", to a directory (see replace.Directory), and more files, by name. Weights of
-// another model that lie there go, as does its tokenizer if there is one of this. A model
-// that the reference implementation wrote, without buffers or a copy of a tied head, comes
-// out as it was, byte for byte, if its types stay. Beside a model that other programs know in part
-// lies what they do not know.
+// WriteHuggingFace writes config.json, generation_config.json and model.safetensors to a
+// directory (see replace.Directory), and more files, by name. Weights that came from shards are
+// written as shards. d is the type of the values; "" keeps their types. Weights of another model
+// in the directory are removed, and its tokenizer if this model has one. A model that the
+// reference implementation wrote, without buffers or a copy of a tied head, comes out byte for
+// byte as it was, if its types stay. Tensors that other programs do not know have a file of
+// their own.
 func (w *Weights) WriteHuggingFace(dir string, d DType, more map[string][]byte) error {
 	text, err := w.Config.stored(d)
 	if err != nil {
@@ -73,8 +73,8 @@ func (w *Weights) WriteHuggingFace(dir string, d DType, more map[string][]byte) 
 	}, staleBeside(files))
 }
 
-// staleBeside returns which files of another model cannot lie beside those of one, some of
-// which are given: readers would take them for its own.
+// staleBeside returns which files of another model must not lie beside the given files: readers
+// would take them for files of this model.
 func staleBeside(files map[string][]byte) func(name string) bool {
 	tokenizer := slices.ContainsFunc(slices.Collect(maps.Keys(files)), data.IsTokenizerFile)
 	return func(name string) bool {
@@ -118,7 +118,7 @@ func (w *Weights) writePiece(out io.Writer, p piece, d DType) error {
 	})
 }
 
-// transpose returns the transpose of a (rows, cols) matrix of values of so many bytes.
+// transpose returns the transpose of a (rows, cols) matrix of values of size bytes.
 func transpose(values []byte, rows, cols, size int64) []byte {
 	t := make([]byte, len(values))
 	for r := range rows {

@@ -11,7 +11,7 @@ import (
 )
 
 // Files beside a model of Hugging Face's: the tensors that no other program knows, under dynmo's
-// names, and what they are called and are for.
+// names, and a text on their names and purposes.
 const (
 	extrasFile    = "dynmo.safetensors"
 	namesFile     = "DYNMO.md"

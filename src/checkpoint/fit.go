@@ -14,14 +14,14 @@ import (
 // GPU kernels, times the ranks that share them in tensor parallelism, usually 8.
 const maxPadding = 1024
 
-// Fit returns the weights as those of a model that may have fewer positions, the first
-// of these, and a padded vocabulary. Grain, seed and initialisation do not matter.
+// Fit returns the weights for a model that may have fewer positions, the first ones, and a padded
+// vocabulary. Grain, seed and initialisation do not matter.
 //
 // Each row that is added to a matrix of the vocabulary is the mean of its rows (Hewitt
-// 2021, "Initializing new word embeddings for pretrained language models"), so that the
-// added tokens are no more probable than a token is in the (geometric) mean, and a loss
-// is larger by at most ln(1 + added/true): zeros would have logits of 0, which are far
-// above those of GPT-2. Errors name the setting that differs, and both values.
+// 2021, "Initializing new word embeddings for pretrained language models"). So an added token is
+// at most as probable as the (geometric) mean of the tokens, and a loss is larger by at most
+// ln(1 + added/true). Zeros would have logits of 0, far above those of GPT-2. Errors name the
+// setting that differs, and both values.
 func (w *Weights) Fit(c model.Config) (*Weights, error) {
 	if err := w.fits(c); err != nil {
 		return nil, err

@@ -12,8 +12,8 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Weights that are stored as bfloat16 are the nearest to those of the model, the
-// configuration says so, and they come back as they are stored.
+// Weights that are stored as bfloat16 are the nearest to those of the model. The configuration
+// names the type, and the stored values come back.
 func TestHuggingFaceBF16(t *testing.T) {
 	for _, tied := range []bool{true, false} {
 		g := newGPT2(tied, "transformer.")

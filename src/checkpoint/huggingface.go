@@ -207,8 +207,8 @@ func appendRows(dst []byte, list []piece, all map[string]held, d DType, lo, hi i
 	return dst, nil
 }
 
-// rows appends the values of rows [lo, hi) of a piece as they are stored, or, where Hugging
-// Face's matrix is the transpose, of those columns of it.
+// rows appends the stored values of rows [lo, hi) of a piece. Where Hugging Face's matrix is the
+// transpose these are columns of the stored matrix.
 func (h held) rows(dst []byte, t piece, lo, hi int64) ([]byte, error) {
 	row := t.weight.Row() / 4 * h.DType.bytes()
 	if !t.weight.Transposed {

@@ -217,7 +217,7 @@ func TestHuggingFaceRefusesIntegers(t *testing.T) {
 	}
 }
 
-// A dynmo weights file must say what it is of, and hold all of it.
+// A dynmo weights file must name its model, and have all of its weights.
 func TestOpenWeightsRefuses(t *testing.T) {
 	config := string(newGPT2(true, "").config())
 	for _, c := range []struct {

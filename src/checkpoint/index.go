@@ -94,7 +94,7 @@ func (x *index) file(tensor string) string {
 	return x.files[tensor]
 }
 
-// sized returns the text for tensors of so many bytes in all.
+// sized returns the text for tensors of total bytes.
 func (x *index) sized(total int64) []byte {
 	if size, ok := x.size(); !ok || size == total {
 		return x.text
@@ -159,8 +159,8 @@ func openShards(dir string, names []string) (files []*File, err error) {
 	return files, nil
 }
 
-// check returns an error unless each tensor is in the file that the index says, and no
-// other is in any, and all are as long as it says.
+// check returns an error unless each tensor is in its file by the index, no file has another
+// tensor, and the sizes are those of the index.
 func (x *index) check(files []*File) error {
 	home := make(map[string]string)
 	total := int64(0)

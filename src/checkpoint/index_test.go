@@ -160,7 +160,7 @@ func TestShardsOutside(t *testing.T) {
 	}
 }
 
-// A size that another program wrote as a number with a fraction is what it says.
+// A size that another program wrote as a number with a fraction is read.
 func TestShardsSizeAsFraction(t *testing.T) {
 	g, s := shard()
 	s.size += ".0"

@@ -34,8 +34,8 @@ var published = map[string][2]float64{
 	"BF16/true/3":  {16.247055861880163, 6.4857199445731455},
 }
 
-// Imported weights give the loss of a plain float64 LLaMA or Mixtral that reads the same
-// bytes another way, and with its gradient what the published code gives.
+// Imported weights give the loss of a plain float64 LLaMA or Mixtral that reads the same bytes
+// another way. The loss and its gradient are those of the published code.
 func TestImportedLlama(t *testing.T) {
 	for _, dtype := range []string{"F32", "BF16"} {
 		for _, tied := range []bool{false, true} {
@@ -69,8 +69,8 @@ func TestImportedLlama(t *testing.T) {
 	}
 }
 
-// loaded returns the sum of the losses of tokens by layers that are loaded, on the generic
-// kernels in float64, and the norm of its gradient.
+// loaded loads layers and returns the sum of the losses of tokens, on the generic kernels in
+// float64, and the norm of its gradient.
 func loaded(t *testing.T, w *Weights, c model.Config, tokens, targets []int32) (loss, norm float64) {
 	t.Helper()
 	c.Sequence = len(tokens)

@@ -134,9 +134,9 @@ func forms(dtype string) map[string]*foreign {
 	}
 }
 
-// publishedMoE is what LLaMA-MoE's gate, experts and calculator (modeling_llama_moe_hf.py,
-// commit 3577be8, not training) make of these weights in blocks of Hugging Face's modules, all
-// in float64 (see published): the loss and the norm of its gradient.
+// publishedMoE is the loss and the norm of its gradient that LLaMA-MoE's gate, experts and
+// calculator give for these weights (modeling_llama_moe_hf.py, commit 3577be8, not training).
+// The blocks are Hugging Face's modules, all in float64 (see published).
 var publishedMoE = map[string][2]float64{
 	"F32/gate of two matrices":  {14.245590615991766, 5.651354628553536},
 	"F32/gate of one":           {14.231775155042277, 5.371499966848908},
@@ -144,8 +144,8 @@ var publishedMoE = map[string][2]float64{
 	"BF16/gate of one":          {14.234797778559571, 5.363514274390472},
 }
 
-// A directory of LLaMA-MoE, or of Mixtral with packed experts, comes back byte for byte, and
-// computes what a plain float64 model of the same bytes does, and what the published code.
+// A directory of LLaMA-MoE, or of Mixtral with packed experts, comes back byte for byte. Its loss
+// is that of a plain float64 model of the same bytes, and that of the published code.
 func TestExpertForms(t *testing.T) {
 	for _, dtype := range []string{"F32", "BF16"} {
 		for name, f := range forms(dtype) {

@@ -102,7 +102,7 @@ func (f *foreign) file(names []string) []byte {
 	return slices.Concat(binary.LittleEndian.AppendUint64(nil, uint64(header.Len())), header.Bytes(), data.Bytes())
 }
 
-// directory writes the model in files of so many tensors, or in one if that is 0.
+// directory writes the model in files of each tensors, or in one file if each is 0.
 func (f *foreign) directory(t *testing.T, each int) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -151,8 +151,8 @@ func TestLlamaRoundTrip(t *testing.T) {
 	}
 }
 
-// A dynmo weights file has the types of what it was made of, and q, k and v, gate and up
-// as the rows of one tensor.
+// A dynmo weights file has the types of the imported files. q, k and v are the rows of one
+// tensor, and so are gate and up.
 func TestLlamaFused(t *testing.T) {
 	f := newLlama("BF16", false, "model.", 0)
 	w := imported(t, f.directory(t, 0))

@@ -54,10 +54,9 @@ func opened(name string, f *os.File, size int64) (*File, error) {
 // Close closes the file.
 func (f *File) Close() error { return f.close() }
 
-// Parse reads the header of a safetensors file of size bytes: u64 N, N bytes
-// of JSON that may end in spaces, data. The tensors must tile the data: in
-// their order each begins where the last one ended, is as long as its type and
-// shape say, and the last ends with the file.
+// Parse reads the header of a safetensors file of size bytes: u64 N, N bytes of JSON that may end
+// in spaces, data. The tensors must tile the data. In their order each begins at the end of the
+// one before, and has the size of its type and shape. The last ends with the file.
 func Parse(name string, r io.ReaderAt, size int64) (*File, error) {
 	fail := func(offset int64, format string, args ...any) (*File, error) {
 		return nil, fmt.Errorf("%s: byte %d: %w", name, offset, fmt.Errorf(format, args...))

@@ -32,7 +32,7 @@ func goldenFile(t testing.TB) []byte {
 	return b
 }
 
-// withHeader returns a file with a header and so many bytes of data.
+// withHeader returns a file with a header and data bytes of data.
 func withHeader(header string, data int) []byte {
 	b := binary.LittleEndian.AppendUint64(nil, uint64(len(header)))
 	return append(append(b, header...), make([]byte, data)...)

@@ -34,8 +34,9 @@ func (w *Weights) As(name string) error {
 	return nil
 }
 
-// Shard has WriteHuggingFace with type d write files of at most so many bytes of values, in
-// the order of the model; a larger tensor has one of its own. What fits in one file is one.
+// Shard divides the weights for WriteHuggingFace with type d: into files of at most bytes bytes of
+// values, in the order of the model. A larger tensor has a file of its own. Weights that fit into
+// one file are one file.
 func (w *Weights) Shard(bytes int64, d DType) {
 	type file struct {
 		tensors []string

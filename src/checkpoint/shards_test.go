@@ -12,8 +12,8 @@ import (
 	"dynmo/src/model"
 )
 
-// Shards hold at most so many bytes but where one tensor has more, all tensors in the order
-// of the model, and are the model that they were made of; what fits is one file.
+// Shards have at most the wanted bytes, except where one tensor has more. Tensors are in the order
+// of the model. Shards are read as the same model. Weights that fit are one file.
 func TestShard(t *testing.T) {
 	for name, f := range map[string]*foreign{"llama": newLlama("F32", false, "model.", 0), "packed": packed5("F32")} {
 		for _, d := range []DType{"", bf16} {

@@ -20,8 +20,8 @@ func split(w *Weights, s moe.Split) (*Weights, error) {
 	return w.Derive(shape, by)
 }
 
-// A dense LLaMA that is cut into experts, to all of which tokens go by equal weights, has the
-// loss of the dense one, whatever the targets.
+// A dense LLaMA is cut into experts, and tokens go to all experts by equal weights. The loss is
+// that of the dense model for any targets.
 func TestSplitIsTheDenseModel(t *testing.T) {
 	tokens := []int32{3, 0, 10, 7, 7, 1}
 	for _, s := range []moe.Split{

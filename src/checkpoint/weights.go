@@ -217,8 +217,8 @@ func (w *Weights) Write(out io.Writer) error {
 	}))
 }
 
-// stream calls yield with the values of rows of a parameter, about loadBytes at a time, so
-// that no tensor is whole in memory but one that is to be transposed. They last until yield
+// stream calls yield with the values of rows of a parameter, about loadBytes at a time. So no
+// tensor is whole in memory, except one that needs transposing. The values last until yield
 // returns.
 func (w *Weights) stream(p model.Weight, first, rows int64, yield func(values []byte) error) error {
 	piece := max(1, loadBytes/p.Row())

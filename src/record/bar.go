@@ -43,8 +43,8 @@ func gauge(done, total int64) string {
 	return fmt.Sprintf("%3d%% [%-*s]", 100*done/total, width, strings.Repeat("=", int(width*done/total)))
 }
 
-// Bar tells people on a terminal that work goes on, how far it is and how long it will take, once it has
-// taken two seconds. Elsewhere it is silent. A nil Bar is too.
+// Bar is a progress bar on a terminal, with the time left. It appears once work has taken two
+// seconds. Where there is no terminal it is silent, and so is a nil Bar.
 type Bar struct {
 	what        string
 	began       time.Time

@@ -40,8 +40,8 @@ func (s *screen) shows(t *testing.T, text string) {
 	}
 }
 
-// TestBar: work of which nobody knows how long it is shows that it goes on; once its
-// steps are known, how many are done; and after it the line is empty.
+// TestBar: work of unknown length shows that it goes on. Once the number of steps is known the bar
+// shows how many are done. After the work the line is empty.
 func TestBar(t *testing.T) {
 	var s screen
 	b := newBar(&s, "plan", 0)

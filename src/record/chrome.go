@@ -112,7 +112,7 @@ func (c *chrome) add(t Timeline) error {
 	return err
 }
 
-// close ends the array, unless it was cut off, of which add has returned the error.
+// close ends the array. It does nothing after add has returned an error.
 func (c *chrome) close() error {
 	if c.cut {
 		return nil

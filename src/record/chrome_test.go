@@ -31,8 +31,7 @@ func twoStages(step int) trace.Step {
 	}}
 }
 
-// near reports whether timelines are equal but for the nanosecond that files
-// round to.
+// near reports whether timelines are equal within the nanosecond that files round to.
 var near = cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) < 1e-9 })
 
 func TestTraceReadsBack(t *testing.T) {

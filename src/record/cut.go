@@ -13,7 +13,7 @@ import (
 	"dynmo/src/replace"
 )
 
-// cut cuts off what files have of steps that are run again, and gathers what they keep.
+// cut removes from files the steps that will run again, and gathers the rest.
 func (s *resumption) cut(c *chrome) error {
 	s.past.Restarts, s.past.Missing = 1, s.from.Step
 	var kept []Event
@@ -118,9 +118,9 @@ func (s *resumption) metrics(text []byte, events ordered) []byte {
 	return text
 }
 
-// costs keeps the phases that begin before the first step. The last one ends there: what
-// it says are medians, which stand for as many steps as there are, since a phase is
-// written when it is over, and that of a run that was killed is lost.
+// costs keeps the phases that begin before the first step. The last of them is shortened to end
+// there: its values are medians, which also hold for fewer steps. A phase is written when it is
+// over, so a run that was killed has lost its last one.
 func (s *resumption) costs(text []byte) []byte {
 	var phases []profile.Phase
 	text = values(&s.past, text, func(p profile.Phase) bool {
@@ -147,8 +147,8 @@ func (s *resumption) costs(text []byte) []byte {
 	return text
 }
 
-// timelines keeps the timelines of steps before the first, in a file that is open at its
-// end, and has those to come follow on the axis of time.
+// timelines keeps the timelines of steps before the first, in a file that is open at its end.
+// Later timelines follow on the axis of time.
 func (s *resumption) timelines(text []byte, c *chrome) []byte {
 	var kept []byte
 	c.named, c.clocks = map[int]int{}, map[int]string{}

@@ -96,7 +96,7 @@ type Validation struct {
 // Perplexity is e to the loss.
 func (v Validation) Perplexity() float64 { return math.Exp(v.Loss) }
 
-// Changed says how the model changed before a step, if it did, in so many seconds.
+// Changed records how the model changed before a step, if it did, and the seconds that this took.
 func (j *Journal) Changed(step int, change dynamic.Change, seconds float64) error {
 	if j == nil || change.Kind == "" {
 		return nil
@@ -273,9 +273,8 @@ func (j *Journal) say(d Done, makespan float64) {
 	}
 }
 
-// timeline tells the timeline of the second step of every layout (the first touches
-// memory that is new) and of the last before it changes, as many as the settings
-// say.
+// timeline writes the timeline of the second step of every layout (the first touches new memory)
+// and of the last step before the layout changes, up to the number in the settings.
 func (j *Journal) timeline(d Done) error {
 	j.same++
 	changed := !d.Next.Equal(d.Ran)

@@ -140,8 +140,8 @@ type continuing struct {
 
 func (c continuing) Last() *Metrics { return &c.last }
 
-// TestJournalOfARunThatGoesOn: real time counts on from the last step, energy by the tokens
-// since, and the first phase says that it is the first since a resume.
+// TestJournalOfARunThatGoesOn: after a resume real time counts on from the last step, energy by
+// the tokens since. The first phase is marked as the first since a resume.
 func TestJournalOfARunThatGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRecorder(t, schedule.Kind1F1B, 4, 2)
@@ -181,9 +181,9 @@ func (r *recorder) end() profile.Series {
 	return got
 }
 
-// TestJournal: events, timelines, costs and metrics are told in this order, and
-// the effect of a decision with the second step after it, or before the model
-// changes. Costs have the dispatch overhead.
+// TestJournal: events, timelines, costs and metrics are written in this order. The effect of a
+// decision is written with the second step after it, or before the model changes. Costs have the
+// dispatch overhead.
 func TestJournal(t *testing.T) {
 	r := newRecorder(t, schedule.Kind1F1B, 8, 2)
 	even, uneven := r.layout(0, 4, 8), r.layout(0, 3, 8)
@@ -223,9 +223,8 @@ func TestJournal(t *testing.T) {
 	}
 }
 
-// TestJournalSays: people are told each change of the model, each move and what it was
-// worth, and of decisions that change nothing the first with its answer since the model
-// changed.
+// TestJournalSays: the log has each change of the model, and each move with its gain. Of decisions
+// that change nothing it has the first with each answer since the model changed.
 func TestJournalSays(t *testing.T) {
 	r := newRecorder(t, schedule.Kind1F1B, 8, 2)
 	even, uneven := r.layout(0, 4, 8), r.layout(0, 3, 8)

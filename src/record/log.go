@@ -101,7 +101,7 @@ type TimeLeft struct {
 // NewTimeLeft begins with a run.
 func NewTimeLeft() *TimeLeft { return &TimeLeft{last: time.Now()} }
 
-// Step says that an iteration is over, and returns the time that so many more take.
+// Step counts an iteration that is over, and returns the expected time of more iterations.
 func (t *TimeLeft) Step(more int) time.Duration {
 	now := time.Now()
 	t.steps = min(t.steps+1, recentSteps)

@@ -18,8 +18,8 @@ func changeLine(step int, what string, detail map[string]any, seconds float64) s
 	return fmt.Sprintf("step %d: the model changes: %s; took %s", step, ChangeText(what, detail), Duration(seconds))
 }
 
-// validationLine tells a validation loss in Megatron-LM's fields, whose
-// iterations count from 1, and behind them what it took.
+// validationLine returns the log line of a validation loss: Megatron-LM's fields, with iterations
+// from 1, then the time.
 func validationLine(step int, v Validation, clock string) string {
 	return fmt.Sprintf(" validation loss at iteration %d | lm loss value: %.6E | lm loss PPL: %.6E | time: %s | clock: %s |",
 		step+1, v.Loss, v.Perplexity(), Duration(v.Seconds), clock)
@@ -42,8 +42,8 @@ const (
 	answerReorder answer = "reorder"
 )
 
-// decisionLine tells a decision after a step that took makespan seconds, and what it
-// came to.
+// decisionLine returns the log line of a decision after a step of makespan seconds, and its
+// answer.
 func decisionLine(d Done, makespan float64) (a answer, line string) {
 	why := d.Why
 	gain := fmt.Sprintf("a step of %s is predicted to take %s, %s%s",

@@ -185,8 +185,8 @@ func TestSignificant(t *testing.T) {
 	}
 }
 
-// TestStragglerLog: a rank that is slow in every second report, as ranks that share cores
-// are, gets a few lines and no more until it has been quiet for long.
+// TestStragglerLog: a rank is slow in every second report, as ranks that share cores are. It gets
+// a few lines, then none until it has been quiet for long.
 func TestStragglerLog(t *testing.T) {
 	var l stragglerLog
 	flaps := func(from, to int) (lines []string) {

@@ -11,8 +11,8 @@ import (
 	"dynmo/src/trace"
 )
 
-// Float is a number that JSON shows as null where it is not finite, so that a
-// diverged step is still a line that every parser reads.
+// Float is a number that JSON shows as null if it is not finite. So every parser reads the line
+// of a diverged step.
 type Float float64
 
 // MarshalJSON returns the shortest decimal that reads back as f, or null.

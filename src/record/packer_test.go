@@ -17,8 +17,8 @@ import (
 // midnight is when the runs of these tests begin.
 var midnight = time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC)
 
-// packedSteps returns the steps of a run that trains on so many ranks in each, two on a
-// node. Each takes ten minutes, and of its clock as many seconds as a table says by ranks.
+// packedSteps returns the steps of a run. ranks is by step the number of ranks that train, two on
+// a node. A step takes ten minutes, and by the run's clock the seconds of a table by ranks.
 func packedSteps(first int, ranks ...int) (list []Metrics) {
 	seconds := map[int]Float{16: 4, 12: 5, 8: 5}
 	for i, n := range ranks {
@@ -57,8 +57,8 @@ func pack(steps []Metrics, events []Event) *Packing {
 	return p.Packing()
 }
 
-// TestPacking: from 16 ranks on 8 nodes to 12 behind step 3, of which Slurm takes two nodes
-// back after 50 minutes of 80, and to 8 behind step 5, where it refuses: two nodes are
+// TestPacking: a run packs from 16 ranks on 8 nodes to 12 after step 3. Slurm takes two nodes back
+// after 50 minutes of 80. After step 5 the run packs to 8, and Slurm refuses. So two nodes are
 // without work for 10 minutes, and then two others for 20.
 func TestPacking(t *testing.T) {
 	steps := packedSteps(0, 16, 16, 16, 16, 12, 12, 8, 8)
@@ -127,8 +127,8 @@ func TestPackingOverResumes(t *testing.T) {
 	}
 }
 
-// TestPackingGoesOn: a run that is resumed sums up as if it had not ended, but for the
-// nodes of its first job; a packing that is run again is cut off, nodes that went are not.
+// TestPackingGoesOn: a resumed run sums up as if it had not ended, except for the nodes of its
+// first job. A packing that runs again is removed; nodes that were given back stay.
 func TestPackingGoesOn(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	r, err := Open(dir, "", Provenance{})

@@ -22,8 +22,8 @@ type Packing struct {
 	// hours since then until the end of the run.
 	NodesGivenBack int   `json:"nodes_given_back"`
 	HoursGivenBack Float `json:"node_hours_given_back"`
-	// NodesIdle is how many nodes have no rank that trains in the last step but are still
-	// allocated, and HoursIdle the hours of such nodes in all steps.
+	// NodesIdle is the number of nodes that are allocated but have no rank that trains in the
+	// last step. HoursIdle is the hours of such nodes in all steps.
 	NodesIdle int   `json:"nodes_idle"`
 	HoursIdle Float `json:"node_hours_idle"`
 	Packings  int   `json:"packings"`
@@ -61,7 +61,7 @@ func (p Packing) Measured(step int) Float {
 	return 0
 }
 
-// String says in plain words what was packed, and what it took.
+// String returns a sentence on the packing: from and to how many ranks, and the seconds.
 func (p Packed) String() string {
 	text := fmt.Sprintf("packed from %s to %d", count(p.RanksBefore, "rank"), p.Ranks)
 	if p.NodesBefore > 1 {
@@ -77,7 +77,7 @@ func (p Packed) String() string {
 	return text
 }
 
-// String says in plain words what became of ranks and nodes, and what it took.
+// String returns a sentence on the ranks and nodes that were given back, and the seconds.
 func (r Released) String() string {
 	var list []string
 	switch n := r.GivenBack(); {

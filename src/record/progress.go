@@ -26,8 +26,7 @@ type Progress struct {
 	err   error     // the first of a line
 }
 
-// NewProgress returns the progress of a run, with a log line after every so many
-// iterations.
+// NewProgress returns the progress of a run, with a log line after every `every` iterations.
 func NewProgress(out *os.File, every int) *Progress {
 	return newProgress(out, term.IsTerminal(int(out.Fd())), every)
 }

@@ -52,9 +52,9 @@ func (j *Journal) Released(mode elastic.Mode, e *elastic.Release) error {
 	return j.event(Event{Step: step, Kind: Release, Seconds: Float(e.Seconds), Detail: detail})
 }
 
-// Restart leaves in the run directory on what the run is to go on after so many steps, and
-// tells it. took is what the last checkpoint took. On other ranks than 0, and where the run
-// does not end for it, nothing is done.
+// Restart records after a number of steps on which allocation the run will go on, and leaves that
+// in the run directory. took is the time of the last checkpoint. It does nothing on ranks other
+// than 0, or if n is nil because the run does not end to give nodes back.
 func (j *Journal) Restart(dir string, steps int, n *elastic.Next, took time.Duration) error {
 	if j == nil || n == nil {
 		return nil

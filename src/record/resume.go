@@ -37,12 +37,12 @@ type Past struct {
 	Tally    Tally    // of the steps that are kept
 }
 
-// Resume opens a run directory again. Files keep what they have of steps before the
-// first that is run; what they have of others is cut off, and so are lines that are
-// damaged. Old settings and provenance stay as config.N.toml and provenance.N.json of
-// the N-th restart. In a directory without a run, or none, it is Open. A process that is
-// killed meanwhile leaves a directory that can be resumed from the same step: no line of
-// an earlier one is ever missing. Errors are those of Open, but for a run that lies there.
+// Resume opens a run directory again. Files keep the steps before the first step that will run.
+// Later steps are removed, and so are damaged lines. Old settings and provenance stay as
+// config.N.toml and provenance.N.json of the N-th restart. Without a run in the directory Resume
+// is Open. A process that is killed meanwhile leaves a directory that can be resumed from the
+// same step: no line of an earlier step is ever missing. Errors are those of Open, except that a
+// run may lie there.
 func Resume(dir, settings string, p Provenance, from From) (*Run, Past, error) {
 	there, err := holdsRun(dir)
 	if err != nil {
@@ -91,9 +91,9 @@ type resumption struct {
 	past Past
 }
 
-// run opens the files of the run. The process may be killed after any of them: files are
-// cut before the restart is counted, and it is counted before old settings are kept under
-// its number, so that the next restart keeps them under another.
+// run opens the files of the run. The process may be killed after any of them. So files are cut
+// before the restart is counted, and the restart is counted before old settings are kept under
+// its number. The next restart then uses another number.
 func (s *resumption) run(settings string, p Provenance) (*Run, error) {
 	r := &Run{dir: s.dir, looked: time.Now()}
 	if err := s.cut(&r.chrome); err != nil {
@@ -111,7 +111,7 @@ func (s *resumption) run(settings string, p Provenance) (*Run, error) {
 	return r, nil
 }
 
-// open opens the files, tells that the run goes on, and replaces what it says of itself.
+// open opens the files, records the restart, and replaces settings and provenance.
 func (s *resumption) open(r *Run, c *claims, settings string, p Provenance) (opened []*os.File, err error) {
 	for _, f := range []struct {
 		name string
@@ -141,7 +141,7 @@ func (s *resumption) open(r *Run, c *claims, settings string, p Provenance) (ope
 
 func (s *resumption) path(name string) string { return filepath.Join(s.dir, name) }
 
-// event returns what is told of the restart.
+// event returns the event of the restart.
 func (s *resumption) event() Event {
 	me := self()
 	detail := map[string]any{"restart": s.past.Restarts, "cut": s.past.Cut, "host": me.Host}

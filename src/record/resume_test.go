@@ -25,9 +25,9 @@ func stepOf(step int) Metrics {
 	return Metrics{Step: step, Clock: "virtual", Loss: Float(10 - step), StepSeconds: Float(1 + step), Cuts: cuts, Skipped: step == 2, WallSeconds: Float(step)}
 }
 
-// tell tells a run of steps [lo, hi) that was killed after the last: phases of four
-// steps, of which the one that is under way is not written, a change of the model before
-// step 3, checkpoints after 5 and 8 steps, timelines of steps 1 and 6.
+// tell records a run of steps [lo, hi) that was killed after the last. It has phases of four
+// steps, without the one that was under way, a change of the model before step 3, checkpoints
+// after 5 and 8 steps, and timelines of steps 1 and 6.
 func tell(t *testing.T, r *Run, lo, hi int) {
 	t.Helper()
 	for step := lo; step < hi; step++ {
@@ -50,8 +50,8 @@ func tell(t *testing.T, r *Run, lo, hi int) {
 	}
 }
 
-// killed leaves a run directory as a run of so many steps that was killed leaves it. Every
-// file has a torn last line if torn says so.
+// killed returns the directory of a run that was killed after a number of steps. If torn, every
+// file has a torn last line.
 func killed(t *testing.T, steps int, torn bool) (dir string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "run")
@@ -147,8 +147,8 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// TestResumedRunIsOneRun: the files of a run that was killed and went on are those of a run
-// that was not, but for what tells of it.
+// TestResumedRunIsOneRun: a run was killed and went on. Except for records of the restart its
+// files are those of a run that was not killed.
 func TestResumedRunIsOneRun(t *testing.T) {
 	whole := filepath.Join(t.TempDir(), "run")
 	r, err := Open(whole, "", Provenance{})

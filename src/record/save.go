@@ -19,7 +19,7 @@ func (j *Journal) Resume(sparsity float64) {
 // Sparsity returns the share of the prunable parameters that are gone.
 func (j *Journal) Sparsity() float64 { return j.sparsity }
 
-// Saved tells that a checkpoint after so many steps was written.
+// Saved records that a checkpoint after a number of steps was written.
 func (j *Journal) Saved(steps int, s Save) error {
 	if j == nil {
 		return nil
@@ -30,7 +30,7 @@ func (j *Journal) Saved(steps int, s Save) error {
 	})
 }
 
-// Unsaved tells that a checkpoint after so many steps could not be written, and why.
+// Unsaved records that a checkpoint after a number of steps could not be written, and why.
 func (j *Journal) Unsaved(steps int, why error) error {
 	if j == nil {
 		return nil

@@ -179,8 +179,7 @@ func (t *Tally) Costs(p profile.Phase) {
 	}
 }
 
-// Summary returns the summary of a run that has ended, but for its error, hash and
-// worth.
+// Summary returns the summary of a run that has ended, without its error, hash and worth.
 func (t *Tally) Summary(status Status) Summary {
 	return Summary{
 		Status: status, Steps: t.steps, Loss: t.loss, Replayed: t.replayed, ValidationLoss: t.validation,

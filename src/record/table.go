@@ -11,9 +11,9 @@ import (
 	"dynmo/src/input"
 )
 
-// Table writes a header and rows in columns two spaces apart, the first
-// aligned to the left and the others to the right, as numbers are read. Every
-// row has as many cells as the header. Cells may hold names from outside.
+// Table writes a header and rows in columns two spaces apart. The first column is aligned to the
+// left, the others to the right, as numbers are read. Every row has a cell for each column.
+// Cells may have names from outside.
 func Table(out io.Writer, header []string, rows [][]string) error {
 	all := append([][]string{header}, rows...)
 	width := make([]int, len(header))

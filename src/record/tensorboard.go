@@ -28,7 +28,7 @@ type board struct {
 	file      *os.File
 	out       *bufio.Writer
 	written   time.Time       // when what was added was last written
-	described map[string]bool // tags whose first scalar has said what they are
+	described map[string]bool // tags that a scalar has described already
 }
 
 // newBoard makes a new file, of a name that no other process or host chooses, nor another

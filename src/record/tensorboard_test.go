@@ -175,7 +175,7 @@ func TestBoardReadsBack(t *testing.T) {
 			Sparsity: 0.5, BalanceSeconds: 0.0625, BytesPerStage: []int64{16, 32}, JoulesPerToken: 0.375,
 			Ranks: 4, Nodes: 2, Throughput: 0.9375,
 		}
-		if step > 0 { // the first of a tag says what it is, whenever it comes
+		if step > 0 { // the first scalar of a tag describes it
 			m.ValidationLoss, m.ValidationPerplexity, m.ValidationSeconds = 2, 8, 0.5
 		}
 		expect.OK(t, r.Step(m))
