@@ -13,10 +13,10 @@ import (
 // its end.
 const pollEvery = 20 * time.Microsecond
 
-// Await blocks the host until the event has happened, and meanwhile drives the
-// messages of device memory of the groups. An event behind the message of a rank
-// that is gone never happens, so Await looks for the dead in the groups as
-// Request.Wait does, and gives up as it does. There is at least one group.
+// Await blocks the host until the event has happened. Meanwhile it drives the messages of device
+// memory of the groups. An event behind the message of a rank that is gone never happens. So
+// Await looks for dead ranks in the groups, and gives up, as Request.Wait does. There is at least
+// one group.
 func Await(e device.Event, groups ...*Group) error {
 	return poll(e.Done, groups, 0)
 }

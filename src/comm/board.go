@@ -11,9 +11,8 @@ import (
 	"dynmo/src/trace"
 )
 
-// Board is memory in which ranks show what they do, each on its Post, so that one
-// of them can say it of all: of the dead and the stopped too. Ranks that are
-// processes of one host share it.
+// Board is memory in which every rank shows its state, on its Post. So one rank can report the
+// state of all ranks, of dead and stopped ranks too. The processes of one host share it.
 type Board struct {
 	claimed *Post // its beats are 1 + the rank that tells why the run ends; 0: none does
 	posts   []Post
@@ -147,8 +146,8 @@ func (p *Post) SetPatience(d time.Duration) {
 	}
 }
 
-// Park says that the rank takes part no longer after a step: its end is one of the run, but
-// nobody waits for what it does.
+// Park says that the rank takes no part in the run after a step. If it dies the run ends, but
+// nobody waits for the rank.
 func (p *Post) Park(step int) {
 	if p == nil {
 		return

@@ -91,8 +91,9 @@ type Network struct {
 	Delay     Delay
 }
 
-// Travel returns when a message that is sent at start leaves the link to others,
-// and when it arrives, on a link that is busy until busy: with factor from Delay,
+// Travel returns the time at which a message leaves its link free for the next message, and the
+// time at which the message arrives. It is sent at start, on a link that is busy until busy. With
+// factor from Delay,
 //
 //	departs = max(start, busy)
 //	leaves  = departs + factor·bytes/bandwidth
@@ -126,10 +127,9 @@ type Delay struct {
 // deviations takes another 0.00025·(Most-1) away, which is left out.
 func (d Delay) Mean() float64 { return 1 + math.Sqrt(2/math.Pi)/3*(max(d.Most, 1)-1) }
 
-// Factor returns the delay of a message, half-normal in [1, Most] (see
-// random.Delay). Its key is the seed, the sender's and the receiver's rank in
-// the world, the tag, and how many messages with that tag went the same way
-// before: no other message changes it.
+// Factor returns the delay of a message, half-normal in [1, Most] (see random.Delay). Its key is
+// the seed, the sender's and the receiver's rank in the world, the tag, and the number of earlier
+// messages with this tag from the same sender to the same receiver. No other message changes it.
 func (d Delay) Factor(from, to, tag int, before uint64) float64 {
 	return random.Delay(d.Most, d.Seed, uint64(from), uint64(to), uint64(tag), before)
 }

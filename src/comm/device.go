@@ -12,8 +12,8 @@ type Kind int
 const (
 	// Apart is a group that does everything with resources of its own.
 	Apart Kind = iota
-	// Row is a group that has rounds (Exchange), which travel as those of the group that it
-	// is split from do, and in one order with them. That one stays open as long.
+	// Row is a group with rounds (Exchange). Its rounds travel as those of the group that it is
+	// split from, in one order with them. That group stays open as long as the Row.
 	Row
 	// Chain is a Row whose neighbours also send each other messages, apart from the rounds.
 	Chain
@@ -21,9 +21,9 @@ const (
 
 // DeviceTransport moves device memory between the ranks of one group, as Transport
 // moves host memory. Messages match by rank and tag, in order, apart from those of
-// host memory. Only the rank's owner goroutine calls it. While that waits for the
-// device, no message goes on, so two ranks that wait for what the other has yet to
-// send wait forever: Await drives messages meanwhile.
+// host memory. Only the rank's owner goroutine calls it. While this goroutine waits for the
+// device no message goes on. Then two ranks that each wait for a message of the other wait
+// forever. Await drives messages meanwhile.
 type DeviceTransport interface {
 	// Send begins to send m to a rank, once after has happened (nil: at once). The
 	// event is used before Send returns and may be recorded again then. When the

@@ -34,11 +34,11 @@ type round struct {
 	peer     int         // one of the ranks of the round
 }
 
-// Exchange begins a round of messages: it sends the memory of some parts to their ranks and
-// receives into that of others, all once after has happened (nil: at once). Of the messages
-// from one rank to another in a round the k-th part sent is received into the k-th part, and
-// both have the same length, as both ranks know. A part without bytes carries nothing. All
-// memory of a round is in one space, and neither sent to this rank itself nor on Go's heap.
+// Exchange begins a round of messages. It sends the memory of sends to their ranks and receives
+// into the memory of recvs, all once after has happened (nil: at once). The k-th part that a rank
+// sends to another is received into the k-th part there, of the same length. A part without bytes
+// carries nothing. All memory of a round is in one space, and not on Go's heap. No part is sent to
+// this rank itself.
 //
 // All ranks begin the rounds of a group, and of groups split from one group, in one order: a
 // later round may wait until an earlier one is under way. A rank that has no part with bytes

@@ -150,10 +150,10 @@ func (g *Group) SetDeadline(d time.Duration) { g.o.Deadline = d }
 // rank waiting, likewise.
 func (g *Group) SetPatience(d time.Duration) { g.o.Patience = d }
 
-// Show has this rank show on a post what it waits for, likewise.
+// Show makes this rank show on a post for which message it waits, likewise.
 func (g *Group) Show(p *Post) { g.o.post = p }
 
-// Post returns where this rank shows what it does, nil if nowhere.
+// Post returns the post of this rank, nil if there is none.
 func (g *Group) Post() *Post { return g.o.post }
 
 // Gone returns a *GoneError if a rank runs no longer, as far as can be seen: of those on
@@ -176,9 +176,9 @@ func (g *Group) Free(m tensor.Mem) { g.t.Free(m) }
 // Outside is in none of them and gets nil. Each is Apart: it may outlive g. Collective.
 func (g *Group) Split(color, key int) (*Group, error) { return g.SplitAs(Apart, color, key) }
 
-// SplitAs forms groups of a kind as Split does. Device memory travels in a Row or a Chain
-// only if it does in g, and messages of device memory in a Chain only, between neighbours
-// (see DeviceTransport.Send). Collective.
+// SplitAs forms groups of a kind as Split does. A Row or a Chain carries device memory only if g
+// does. Messages of device memory travel in a Chain only, between neighbours (see
+// DeviceTransport.Send). Collective.
 func (g *Group) SplitAs(kind Kind, color, key int) (*Group, error) {
 	g.o.Clock.Pause()
 	defer g.o.Clock.Resume()
@@ -231,9 +231,8 @@ func (g *Group) ready(from *Group) error {
 }
 
 const (
-	// readyFor is how long the ranks of a group may take to make their transport of device
-	// memory, which opens devices and networks, and readyPerRank how much longer for each of
-	// them.
+	// readyFor is the longest time in which the ranks of a group make their transport of device
+	// memory, which opens devices and networks. Each rank adds readyPerRank.
 	readyFor     = 60 * time.Second
 	readyPerRank = 50 * time.Millisecond
 )

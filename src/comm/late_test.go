@@ -9,15 +9,14 @@ import (
 	"dynmo/src/tensor"
 )
 
-// late returns the host as a device apart, whose memory the host must not touch
-// and whose streams do all work as late as device.Stream allows: in Sync, or when
-// an event is waited for.
+// late returns the host as a device apart. The host must not touch its memory. Its streams do
+// all work as late as device.Stream allows: in Sync, or when something waits for an event.
 func late(comm.Transport) (device.Device, error) {
 	return &lateDevice{Device: cpu.New(device.NewWall())}, nil
 }
 
-// lateCompute returns the same, but for the streams after the first: those do
-// their work at once, ahead of all work that they do not have to wait for.
+// lateCompute is late with one late stream, the first. The other streams do their work at once,
+// ahead of all work that they need not wait for.
 func lateCompute(comm.Transport) (device.Device, error) {
 	return &lateDevice{Device: cpu.New(device.NewWall()), eager: true}, nil
 }

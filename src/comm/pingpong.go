@@ -7,10 +7,10 @@ import (
 	"dynmo/src/tensor"
 )
 
-// PingPong exchanges messages, at least 1, with a peer that calls the same, and
-// returns the mean time of one message, in wall-clock seconds: half a round
-// trip. The lower rank sends out and receives in; the other sends back what it
-// receives. Both spans have one length on both ranks.
+// PingPong exchanges messages, at least 1, with a peer that calls the same. It returns the mean
+// time of one message, in wall-clock seconds: half a round trip. The lower rank sends out and
+// receives in. The other rank sends back the message that it received. Both spans have one length
+// on both ranks.
 func PingPong(g *Group, peer int, out, in tensor.Mem, messages int) (float64, error) {
 	const tag = 0
 	if out.Bytes != in.Bytes {

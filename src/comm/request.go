@@ -47,8 +47,8 @@ func (g *Group) newMessage(sends bool, peer int, bytes int64) *message {
 	return r
 }
 
-// recycle makes the record of a message that is done without an error free for
-// another one, whose number differs from that of the requests for this one.
+// recycle frees the record of a message that is done without an error. The next message in the
+// record has another number than the requests of this message.
 func (r *message) recycle() {
 	r.number++
 	r.g.idle = append(r.g.idle, r)

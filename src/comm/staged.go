@@ -9,12 +9,11 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Staged returns a function that makes the transport of device memory for ranks
-// that share a device, and for machines without NCCL: it copies device memory
-// through host memory, which it sends over a split of the group's transport, so
-// that messages of host memory with the same tags cannot overtake it. Any ranks may be
-// neighbours. Copies are on streams of their own; compute is the stream whose work uses
-// the messages.
+// Staged returns a function that makes the transport of device memory for ranks that share a
+// device, and for machines without NCCL. The transport copies device memory through host memory.
+// It sends the host memory over a split of the group's transport, so that messages of host memory
+// with the same tags cannot overtake it. Any ranks may be neighbours. Copies are on streams of
+// their own. compute is the stream whose work uses the messages.
 func Staged(d device.Device, compute device.Stream) func(Transport) (DeviceTransport, error) {
 	return func(t Transport) (DeviceTransport, error) { return newStaged(t, d, compute) }
 }
@@ -293,5 +292,5 @@ func (c *staged) Split(t Transport, _ int, _ Kind) (DeviceTransport, error) {
 	return newStaged(t, c.d, c.compute)
 }
 
-// Ready reports that nothing is to be made.
+// Ready reports that the transport needs nothing more.
 func (c *staged) Ready() (bool, error) { return true, c.err }

@@ -95,7 +95,7 @@ type waiting interface {
 	test(spin time.Duration) (bool, error)
 	// handle returns what is not done of it.
 	handle() Handle
-	// explain adds to an error what it is.
+	// explain adds to an error which wait it was.
 	explain(err error) error
 }
 

@@ -53,8 +53,8 @@ func sleepers(t *testing.T, others int) (silent, []*exec.Cmd) {
 	return s, commands
 }
 
-// waitFor receives from a rank, kills a process after 50 ms if not nil, and
-// returns the error and how long after the kill (or the start) it came.
+// waitFor receives from a rank, and kills a process after 50 ms if not nil. It returns the error,
+// and the time from the kill, or the start, to the error.
 func waitFor(t *testing.T, g *Group, from int, victim *os.Process) (error, time.Duration) {
 	t.Helper()
 	r, err := g.Recv(from, 0, tensor.From(make([]byte, 4096)), nil)

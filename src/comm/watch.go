@@ -29,11 +29,11 @@ type Watch struct {
 const WatchEvery = watchEvery
 
 const (
-	// asleep is a time between two looks in which this process did not run itself:
-	// all may have been stopped, and what they did not do meanwhile says nothing.
+	// After asleep between two looks this process itself did not run. Then all ranks may have
+	// been stopped, and their silence says nothing.
 	asleep = 25 * WatchEvery
-	// otherHost is how much longer a host is patient all of whose ranks wait for
-	// another rank: one of another host is to blame, and is told of there.
+	// otherHost extends the timeout when every rank of this host waits for another rank. Then
+	// another host has the stuck rank, and reports it first.
 	otherHost = 10 * time.Second
 )
 
@@ -49,8 +49,8 @@ func NewWatch(t Transport, b *Board) *Watch {
 	return w
 }
 
-// Look returns a *GoneError if a rank of the host has ended that did not say so, and
-// an error that says what every rank does if nothing is done any more.
+// Look returns a *GoneError if a rank of the host has ended without saying so. If no rank makes
+// progress any more it returns an error with the state of every rank.
 func (w *Watch) Look(now time.Time) error {
 	states := make([]state, len(w.peers))
 	beats, patience := uint64(0), time.Duration(0)

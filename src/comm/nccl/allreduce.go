@@ -18,11 +18,11 @@ import (
 // openLimit is how long a communicator may take to begin, and each of its calls to end.
 const openLimit = 60 * time.Second
 
-// Allreduce measures NCCL's own allreduce, as nccl-tests does: a sum of n float32 on some ranks,
-// out of place, some times after a few to warm up, with as many CTAs as NCCL likes. It returns
-// the seconds of each on the GPU's stream, and how many elements of the last result are wrong.
-// share gives every rank the bytes that rank 0 passes to it. The calling goroutine is locked to
-// its thread and owns d. Collective.
+// Allreduce measures NCCL's own allreduce, as nccl-tests does: a sum of n float32 on all ranks, out
+// of place, with the CTAs that NCCL chooses. It repeats the sum times times after a few to warm
+// up. It returns the seconds of each on the GPU's stream, and the number of wrong elements in the
+// last result. share gives every rank the bytes that rank 0 passes to it. The calling goroutine is
+// locked to its thread and owns d. Collective.
 func Allreduce(share func([]byte) ([]byte, error), rank, ranks int, d device.Device, n, times int) (seconds []float64, wrong int, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -26,9 +26,9 @@ var shapes = []shape{{1, 4}, {2, 1}, {2, 3}, {4, 2}}
 
 func (s shape) name() string { return fmt.Sprintf("%d stages x %d replicas", s.stages, s.replicas) }
 
-// TestCountOfNeeds counts communicators and streams of small meshes whose ranks have sent each
-// other all that a step may, around the chain too, and the CTAs of their GPUs: they are as
-// NeedsOf says of ranks with communicators at both ends of chains, and no more elsewhere.
+// TestCountOfNeeds counts the communicators, streams and CTAs of small meshes. Their ranks have
+// sent each other all messages that a step may have, around the chain too. Ranks with
+// communicators at both ends of chains have the counts of NeedsOf, other ranks no more.
 func TestCountOfNeeds(t *testing.T) {
 	for _, s := range shapes {
 		if out, err := limited(t, s.name()); err != nil {

@@ -13,7 +13,7 @@ type family struct {
 	members int           // transports that are open
 }
 
-// newDomain returns the domain of so many ranks, without its communicator.
+// newDomain returns the domain of a number of ranks, without its communicator.
 func (f *family) newDomain(ranks int) domain {
 	if ranks == 1 {
 		return domain{ranks: 1}
@@ -46,7 +46,7 @@ func (m moment) happened() (bool, error) {
 	return m.event.Done()
 }
 
-// join adds a transport, and leave ends one: the last frees what they share.
+// join adds a transport, and leave ends one: the last one frees the shared communicator.
 func (f *family) join() { f.members++ }
 
 func (f *family) leave() {

@@ -28,8 +28,8 @@ func init() {
 	}
 }
 
-// limited runs a role on ranks with a GPU each that has few CTAs or hardware queues, and
-// returns what it prints. GPUs that hang are reported after a second.
+// limited runs a role on ranks whose GPUs have few CTAs or hardware queues, and returns the
+// output. GPUs that hang are reported after a second.
 func limited(t *testing.T, role string, settings ...string) (string, error) {
 	t.Helper()
 	if !cudatest.Emulated(cudatest.New(t)) {
@@ -42,10 +42,10 @@ func limited(t *testing.T, role string, settings ...string) (string, error) {
 	return string(out), err
 }
 
-// A communicator, a stream and a kernel for each ordered pair of eight ranks hang an H100
-// of 132 multiprocessors, where kernels take the 32 CTAs that NCCL gives them: seven
-// receives take all. With fewer hardware queues than streams they hang too, for a second
-// receive blocks the sends behind it. Without the limits the same messages arrive.
+// A communicator, a stream and a kernel for each ordered pair of eight ranks hang an H100 of 132
+// multiprocessors. NCCL gives each kernel 32 CTAs: seven receives take all of them. With fewer
+// hardware queues than streams they hang too: a second receive blocks the sends behind it.
+// Without the limits the same messages arrive.
 func TestCommunicatorsOfPairsHang(t *testing.T) {
 	// From 2.27 on a thread may serve many communicators, as this one does.
 	const version = "DYNMO_EMULATE_NCCL_VERSION=22703"
@@ -69,8 +69,8 @@ func TestCommunicatorsOfPairsHang(t *testing.T) {
 	}
 }
 
-// The communicators of a world, a chain and its ends take three kernels' CTAs and as many
-// hardware queues as a GPU has at first, whatever is under way at the same time.
+// The communicators of a world, a chain and its ends take the CTAs of three kernels and no more
+// hardware queues than a GPU has by default, whatever is under way at the same time.
 func TestChainsNeedFewCTAs(t *testing.T) {
 	for _, name := range []string{"Storm", "Exchange", "Neighbours"} {
 		out, err := limited(t, "eight "+name, fmt.Sprintf("DYNMO_EMULATE_CTAS=%d", 3*ctas), "DYNMO_EMULATE_QUEUES=8")
@@ -141,8 +141,8 @@ func oneThread() error {
 	})
 }
 
-// pairs sends two messages from every rank to every other, each ordered pair by a
-// communicator and on a stream of its own, all receives first.
+// pairs sends two messages from every rank to every other, all receives first. Each ordered pair
+// has a communicator and a stream of its own.
 func pairs() error {
 	const ranks = 8
 	commtest.Value(Version())

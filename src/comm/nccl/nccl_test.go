@@ -50,7 +50,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// pattern returns bytes of which no two blocks that NCCL may take are the same.
+// pattern returns bytes in which all blocks that NCCL may take differ.
 func pattern(length int) []byte {
 	data := make([]byte, length)
 	for i := range data {

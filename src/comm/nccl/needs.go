@@ -14,8 +14,8 @@ type Needs struct {
 // Sources are NCCL's files of version 2.22, unless they say otherwise; 2.29 has the same.
 const (
 	// connectionBytes is the buffers of a connection of one channel from a rank of the same
-	// host: of the protocols LL, 8 lines x 512 threads x 8 steps x 16 bytes, LL128, 120 words
-	// x 640 threads x 8 steps x 8 bytes, and Simple (src/init.cc, computeBuffSizes;
+	// host. Protocol LL has 8 lines x 512 threads x 8 steps x 16 bytes, LL128 has 120 words
+	// x 640 threads x 8 steps x 8 bytes, and Simple the rest (src/init.cc, computeBuffSizes;
 	// src/transport/p2p.cc, p2pRecvSetup).
 	connectionBytes = 524288 + 4915200 + 4194304
 	// networkBytes is what a channel has for all messages from ranks of other hosts and to
@@ -27,17 +27,18 @@ const (
 	threadsEach = 4
 )
 
-// NeedsOf returns what a rank needs in a world of some stages and replicas, with up to so
-// many ranks on a host, where kernels take at most ctas CTAs, which are NCCL's channels.
+// NeedsOf returns the needs of a rank in a world of stages and replicas, with up to onHost ranks
+// on a host. Kernels take at most ctas CTAs, which are NCCL's channels.
 // With a world of P·D ranks, c CTAs and h ranks on a host,
 //
 //	communicators = 1 + [P > 1] + [P > 2]
 //	bytes = c · ((min(P+D-2, h-1) + min(2, P-1, h-1) + [P > 2]·[h > 1])·9,633,792
 //	        + communicators·[P·D > h]·4,194,304)
 //
-// for the replicas of the stage and, where layers move or matrices are tied, the stages of the
-// replica; the neighbours; and the other end of the chain. Connections are made when first
-// needed; versions before 2.22 make those of collectives too, which nothing uses.
+// The first term is the replicas of the stage and, where layers move or matrices are tied, the
+// stages of the replica. The second is the neighbours, the third the other end of the chain.
+// Connections are made when first needed. Versions before 2.22 make those of collectives too,
+// which nothing uses.
 func NeedsOf(stages, replicas, onHost, ctas int) Needs {
 	if stages*replicas < 2 {
 		return Needs{}

@@ -10,12 +10,12 @@ import (
 	"dynmo/src/device"
 )
 
-// owner makes all calls of NCCL for one communicator, on one thread, until the communicator
-// is freed. Up to version 2.26 NCCL keeps the state of a group in the thread that began the
-// group, and a helper thread works on that state through pointers (ncclGroupJobMain,
-// src/group.cc): two communicators of one thread destroy each other's groups. An abort from
-// another thread would free what the helper uses. The communicator does not block, so that
-// its owner can abort it at any time.
+// owner makes all calls of NCCL for one communicator, on one thread, until the communicator is
+// freed. Up to version 2.26 NCCL keeps the state of a group in the thread that began the group.
+// A helper thread works on that state through pointers (ncclGroupJobMain, src/group.cc). So two
+// communicators of one thread destroy each other's groups. An abort from another thread would
+// free the state under the helper thread. The communicator does not block, so that its owner can
+// abort it at any time.
 type owner struct {
 	calls  chan call
 	busy   atomic.Bool           // a call is under way; set by the rank, cleared by the owner

@@ -13,7 +13,7 @@ type pair struct {
 	domain *domain
 	lower  bool // this rank is
 
-	// A receive is in posted until its start, then in cleared, of which the sender knows.
+	// A receive is in posted until its start, then in cleared: the sender knows those.
 	posted, cleared []*transfer
 	// A send is in pending until the receiver is clear to send, then in matched until its
 	// start, then in ready; there the lower rank knows of it.

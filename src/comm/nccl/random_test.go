@@ -32,9 +32,9 @@ func init() {
 	}
 }
 
-// Random programs of two to eight ranks arrive, whatever each rank begins and waits for
-// first, on GPUs with room for three kernels and eight hardware queues, and with libraries
-// that cannot split communicators or limit CTAs.
+// Random programs of two to eight ranks arrive, in whatever order a rank begins messages and
+// waits for them. GPUs have room for three kernels and eight hardware queues. Some libraries
+// cannot split communicators or limit CTAs.
 func TestRandomPrograms(t *testing.T) {
 	seeds := []int{2, 5}
 	if os.Getenv("DYNMO_LONG") == "1" {

@@ -129,7 +129,7 @@ type round struct {
 	partners     []partner   // the other ranks that have parts
 	start        moment
 	told         bool // the partners know that this rank is ready
-	heard        int  // so many partners have said that they are ready
+	heard        int  // number of partners that have said that they are ready
 	event        device.Event
 	enqueued     bool
 }

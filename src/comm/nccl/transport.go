@@ -25,12 +25,12 @@ type transport struct {
 	messages *messages // of a chain; else nil
 }
 
-// New returns the transport of the memory of GPUs for a world of ranks, those of t, with
-// a communicator whose kernels take at most ctas CTAs each (as do those of the transports
-// split from it). d makes the streams, and its context must be current; work that uses
-// received memory is enqueued on compute, and messages should wait for its events: they
-// happen in the order in which messages are begun. NCCL refuses two ranks on one GPU. The
-// error is that there is no library, or that it is too old.
+// New returns the transport of the memory of GPUs for the world of the ranks of t. The kernels of
+// its communicator, and of the transports split from it, take at most ctas CTAs each. d makes the
+// streams, and its context must be current. Work that uses received memory is enqueued on compute.
+// Messages should wait for events of compute: these happen in the order in which messages are
+// begun. NCCL refuses two ranks on one GPU. The error is that there is no library, or that it is
+// too old.
 func New(t comm.Transport, d device.Device, compute device.Stream, ctas int) (comm.DeviceTransport, error) {
 	if _, err := Version(); err != nil {
 		return nil, err
