@@ -13,7 +13,7 @@ import (
 )
 
 // mostExported is how many names packages may export for each other.
-const mostExported = 1222
+const mostExported = 1226
 
 // exported is a package-level name, and what its declaration exports besides: names of types.
 type exported struct {
