@@ -1,17 +1,19 @@
 #!/usr/bin/env bash
-# Loads that are forced by files (dynamic.replay), executed on 8 ranks and simulated: of each kind
-# a run on uniform cuts and one whose layers move. 24 blocks on 8 stages but of moe; loads change in steps 6
-# and 14. Ranks are goroutines, times are virtual. Needs bin/dynmo (./build.sh build).
+# Loads that are forced by files (dynamic.replay), executed on real ranks and simulated: of each kind
+# a run on uniform cuts and one whose layers move. There are 24 blocks and a stage for each rank; with
+# experts 12 blocks and half as many stages. Loads change in steps 6 and 14. Ranks are goroutines,
+# times are virtual. Needs bin/dynmo (./build.sh build).
 #
-#   bench/replayed.sh > results/replayed.txt
+#   bench/replayed.sh 8 > results/replayed.txt
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-runs=build/replayed
+ranks=${1:-8}
+runs=build/replayed-$ranks
 rm -rf "$runs"
 mkdir -p "$runs"
 microbatches=16 tokens=128
-settings=(jobs/pruning-24.toml --set run.name=replayed --set model.init=gpt2 --set "parallel.microbatches=$microbatches" --set train.steps=24 --set balance.every=3)
+settings=(jobs/pruning-24.toml --set run.name=replayed --set model.init=gpt2 --set "parallel.microbatches=$microbatches" --set "parallel.stages=$ranks" --set train.steps=24 --set balance.every=3)
 
 # prune: block l keeps erfc(t·sqrt((l+1)/2)), as results/workloads/prune.toml assumes of its main case.
 prune() {
@@ -66,7 +68,7 @@ mod() {
 }
 
 # moe: the four experts of a block take as many tokens, then those of the first replica all in the last
-# three, then in the last six blocks (results/workloads/moe.toml, hot layers). 12 blocks, 4 stages, 2 replicas.
+# three, then in the last six blocks (results/workloads/moe.toml, hot layers).
 moe() {
 	awk -v microbatches=$microbatches -v tokens=$tokens 'BEGIN {
 		split("0 6 14", steps); split("0 3 6", hot)
@@ -95,9 +97,9 @@ for balancer in uniform partition; do
 	run freeze $balancer --set freeze.when=step
 	run exit $balancer --set exit.after=3,6,9,12,15,18,21 --set exit.weight=0
 	run mod $balancer --set mod.route=predictor
-	run moe $balancer --set model.family=llama --set model.blocks=12 --set moe.experts=4 --set moe.top=1 --set parallel.stages=4 --set parallel.replicas=2 --set parallel.experts=spread
+	run moe $balancer --set model.family=llama --set model.blocks=12 --set moe.experts=4 --set moe.top=1 --set "parallel.stages=$((ranks / 2))" --set parallel.replicas=2 --set parallel.experts=spread
 done
-printf 'command: bench/replayed.sh\n'
+printf 'command: bench/replayed.sh %d\n' "$ranks"
 sed -n 's/^  "\(revision\|go\|platform\|cpu\|cores\|kernels\|corpus\|date\)": "\{0,1\}\([^",]*\).*/\1: \2/p' "$runs/prune-uniform/provenance.json"
 printf '\n'
 bin/dynmo table --phases --wide "${list[@]}"

@@ -24,6 +24,7 @@ type dispatch struct {
 	worked int     // these rows
 	spreading
 
+	layer  *experts
 	forced []int32   // of each token its experts, where these are forced
 	given  []float64 // by expert the tokens that it takes then
 
@@ -63,8 +64,9 @@ func (d *dispatch) Worked() int {
 // Expected returns 1.
 func (d *dispatch) Expected() float64 { return 1 }
 
-// Repeats reports true: what passes call depends on the batch alone.
-func (d *dispatch) Repeats() bool { return true }
+// Repeats reports whether what passes call depends on the batch alone: unless experts are
+// forced, which the host does.
+func (d *dispatch) Repeats() bool { return d.layer.forced == nil }
 
 // of returns the assignments of an expert.
 func (d *dispatch) of(expert int) stretch { return stretch{int(d.ends[expert]), int(d.ends[expert+1])} }

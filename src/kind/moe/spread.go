@@ -53,6 +53,7 @@ func (e *experts) Traits() model.Traits {
 
 func (e *experts) NewWork(x *model.Exec, room model.Room) model.Work {
 	d := newDispatch(x, e.divided)
+	d.layer = e
 	if e.keeps {
 		inp, made := e.exchanged(x, x.N())
 		d.inp, d.made = room.OnDevice(inp), room.OnDevice(made)
