@@ -5,6 +5,7 @@
 # times are virtual. Needs bin/dynmo (./build.sh build).
 #
 #   bench/replayed.sh 8 > results/replayed.txt
+#   bench/replayed.sh 24 > results/replayed-24.txt
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
