@@ -62,11 +62,10 @@ type page struct {
 	redirect           bool
 }
 
-// articles reads a dump and yields the markup of the pages that are articles
-// and no redirects, with the names of the namespaces whose links are not seen
-// (files and categories), in lower case. Of several revisions of a page the
-// last counts. Errors: the XML is malformed or no dump, a page is too long,
-// r's, yield's.
+// articles reads a dump and yields the markup of the pages that are articles and no redirects.
+// hidden has the names of the namespaces whose links are not visible (files and categories), in
+// lower case. Of several revisions of a page the last counts. Errors: the XML is malformed or no
+// dump, a page is too long, r's, yield's.
 func articles(name string, r io.Reader, yield func(markup string, hidden map[string]bool) error) error {
 	d := &dump{name: name, in: &allowance{bufio.NewReader(r), longestPage}}
 	d.hidden = map[string]bool{"file": true, "image": true, "category": true} // understood in all languages

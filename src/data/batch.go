@@ -23,8 +23,8 @@ type Batches struct {
 // and a target do not fit into the corpus.
 func (c *Corpus) Batches(size, sequence int) *Batches { return c.Joined(1, size, sequence) }
 
-// Joined returns Batches of which each is so many of those of size sequences, one after the
-// other: microbatch m has the sequences of microbatches joined·m and those behind it.
+// Joined returns Batches that join microbatches of size sequences, joined of them each: microbatch
+// m has the sequences of microbatches joined·m to joined·(m+1)-1.
 func (c *Corpus) Joined(joined, size, sequence int) *Batches {
 	if c.tokens <= sequence {
 		panic("data: the corpus is shorter than a sequence and the token after it")
@@ -54,9 +54,9 @@ func (b *Batches) Read(seed uint64, step, microbatch int) (tokens, targets []int
 	return b.tokens, b.targets
 }
 
-// Even returns the microbatch of a number out of so many whose sequences lie evenly over
-// the corpus, from its first token to its last: one after the other where they just fill
-// it. Both are valid until the next Read or Even.
+// Even returns one of `of` microbatches whose sequences are spread evenly over the corpus, from its
+// first token to its last. If they just fill the corpus they follow one another. Both results are
+// valid until the next Read or Even.
 func (b *Batches) Even(microbatch, of int) (tokens, targets []int32) {
 	size := len(b.tokens) / b.sequence
 	last := max(1, of*size-1)

@@ -141,9 +141,9 @@ func contraction(text string) int {
 	return 0
 }
 
-// cut returns the last place in text, from or later, at which encoding it in two
-// gives the same ids, or 0 if there is none: white space after a character
-// that is none, for no piece holds the two in this order.
+// cut returns the last place in text, at from or later, at which the text can be divided: encoding
+// both parts gives the same ids. It returns 0 if there is none. The place is before white space
+// that follows a character other than white space: no piece has the two in this order.
 func cut(text []byte, from int) int {
 	for i := len(text) - 1; i >= max(from, 1); i-- {
 		if text[i] != ' ' && text[i] != '\n' && text[i] != '\t' {

@@ -53,9 +53,9 @@ func library(t testing.TB, c *codec.Codec, text string) []int32 {
 	return tokens
 }
 
-// same encodes a text whole, and in two at the last place that cut finds, and
-// compares the ids with the codec's, and what they stand for with the text. The
-// codec's ids lack a character; where it stands only the second is done.
+// same encodes a text whole, and in two parts at the last place that cut finds. It compares the
+// ids with the codec's, and the decoded text with the text. The codec lacks a character: texts
+// with it are only decoded.
 func same(t testing.TB, b *encoder, text string) {
 	t.Helper()
 	want := library(t, gpt2(), text)
@@ -143,7 +143,7 @@ func TestBPEOnEveryCharacter(t *testing.T) {
 	}
 }
 
-// Forgetting what it knew changes nothing.
+// An encoder that forgets its known pieces gives the same ids.
 func TestBPEForgets(t *testing.T) {
 	b := newBPE()
 	want, err := b.encode(nil, "the same words")
@@ -170,7 +170,7 @@ func FuzzBPE(f *testing.F) {
 	})
 }
 
-// prepare prepares the inputs on so many workers and returns the file.
+// prepare prepares the inputs with a number of workers and returns the file.
 func prepare(t *testing.T, workers int, format Format, inputs ...string) (string, Prepared) {
 	t.Helper()
 	p := Preparation{Tokenizer: GPT2(), Inputs: inputs, Extensions: []string{".go", ".txt"}, Workers: workers, Format: format,
@@ -356,8 +356,8 @@ func goText(t testing.TB) string {
 	return strings.ToValidUTF8(string(corpus.ids.raw), "")
 }
 
-// BenchmarkBPE is the rate of one core on 8 MiB of the Go toolchain's source,
-// no piece of which is known at first; library is the codec alone.
+// BenchmarkBPE is the rate of one core on 8 MiB of the Go toolchain's source. No piece is known at
+// first. library is the codec alone.
 func BenchmarkBPE(b *testing.B) {
 	text := goText(b)
 	b.Run("dynmo", func(b *testing.B) {

@@ -166,8 +166,8 @@ func dumbMerges(v *Vocabulary, ids []int32) []int32 {
 	}
 }
 
-// Vocabularies of all kinds, also those of which an earlier merge takes what a later one
-// makes: a text encoded piece by piece, and cut in two, has the ids of the definition.
+// Vocabularies of all kinds: a text encoded piece by piece, and cut in two, has the ids of the
+// definition. In some vocabularies an earlier merge takes the result of a later one.
 func TestCharactersAgreeWithTheDefinition(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(5, 6))
 	alphabet := []string{"a", "▁", "b", "é", "\n", "中"}
@@ -319,10 +319,10 @@ func FuzzCharacters(f *testing.F) {
 	})
 }
 
-// testdata/llama is a sentencepiece model of README.md (spm_train 0.1.97: bpe, 560 pieces,
-// byte fallback, digits apart, identity, spaces kept), tokenizer.json as Hugging Face's
-// converter (convert_slow_tokenizer.py, LlamaConverter) makes it of that, and ids that
-// @huggingface/tokenizers 0.2.0 gives, and spm_encode with bos: the same of every text.
+// testdata/llama has a sentencepiece model of README.md (spm_train 0.1.97: bpe, 560 pieces, byte
+// fallback, digits apart, identity, spaces kept). tokenizer.json is made from the model by Hugging
+// Face's converter (convert_slow_tokenizer.py, LlamaConverter). The ids are those of
+// @huggingface/tokenizers 0.2.0, equal to those of spm_encode with bos for every text.
 func TestCharactersPublishedIDs(t *testing.T) {
 	lines, err := os.ReadFile("testdata/llama/ids.jsonl")
 	expect.OK(t, err)

@@ -33,20 +33,19 @@ type Corpus struct {
 // Held returns the data that nothing is trained on; nil if there are none.
 func (c *Corpus) Held() *Corpus { return c.held }
 
-// Open reads the corpus that cfg names. A file whose name ends in .bin, unless it is
-// text, is a token file (see OpenTokens), whose ids must lie in [0, vocab); it stays
-// mapped until the program ends. Any other file is text in UTF-8, read as it is: no byte
-// of it is 0. Of a directory, all regular files whose name ends in one of cfg.Extensions are
-// read in the lexical order of a walk, with one 0 byte between two files;
-// symbolic links below the directory are not followed. An empty path stands
-// for the source tree of the Go toolchain. cfg.LimitBytes ends text, or the
-// ids of a token file, early. cfg.Validation names other data, or the share of these
-// that the corpus then lacks (see holdOut); Held returns them.
+// Open reads the corpus that cfg names. A file whose name ends in .bin, unless it is text, is a
+// token file (see OpenTokens): its ids must lie in [0, vocab). It stays mapped until the program
+// ends. Any other file is text in UTF-8 without 0 bytes. Of a directory all regular files are read
+// whose names end in one of cfg.Extensions, in the lexical order of a walk, with one 0 byte
+// between two files. Symbolic links below the directory are not followed. An empty path stands for
+// the source tree of the Go toolchain. cfg.LimitBytes ends text, or the ids of a token file,
+// early. cfg.Validation names other data, or a share of this data that is taken out of the corpus
+// (see holdOut). Held returns the validation data.
 //
-// sequence is the number of tokens in a sequence. Open panics if a vocabulary
-// of vocab tokens cannot hold a byte. Errors: the corpus or the validation data are
-// missing, empty, unreadable, no text, shorter than a sequence and the token after it, a token
-// file that is malformed, or the one text and the other token files.
+// sequence is the number of tokens in a sequence. Open panics if vocab is less than the number of
+// bytes. Errors: the corpus or the validation data are missing, empty, unreadable, no text, or
+// shorter than a sequence and the token after it; a token file is malformed; one of the two is
+// text and the other a token file.
 func Open(cfg config.Data, vocab, sequence int) (*Corpus, error) {
 	if vocab < 256 {
 		panic("data: the vocabulary is smaller than a byte")
@@ -290,6 +289,6 @@ func cause(err error) error {
 	return err
 }
 
-// Hash returns the SHA-256 of the text, or of the ids as they lie in the token
-// file, what is held out included, in hexadecimal, computed once.
+// Hash returns the SHA-256 of the text, or of the ids in the form of the token file, in
+// hexadecimal. It includes the validation data. It is computed once.
 func (c *Corpus) Hash() string { return c.hash() }

@@ -40,7 +40,7 @@ const (
 	pageSize   = 147553
 )
 
-// packedDump returns a dump of so many pages, a stream of bzip2 each.
+// packedDump returns a dump of a number of pages, a stream of bzip2 each.
 func packedDump(t testing.TB, pages int) []byte {
 	t.Helper()
 	part := func(text string) []byte {

@@ -41,13 +41,13 @@ func (c *Corpus) copyTo(dst []int32, i int) {
 	}
 }
 
-// holdOut takes a share of a corpus out of it. Documents are taken in an order drawn from
-// their number alone, each that brings what is held out nearer to the share. Where that is
-// none or all, as in a text of one file, it is the end of the corpus. So the same tokens are held
-// out of the same data in every run, and no sequence has tokens of both parts.
+// holdOut takes a share out of a corpus. Documents are visited in an order drawn from their number
+// alone. A document is taken if the part held out then comes nearer to the share. If that takes no
+// document or all, as in a text of one file, the end of the corpus is taken. So every run holds
+// the same tokens out of the same data, and no sequence has tokens of both parts.
 //
-// A document is a file of a directory with the 0 byte behind it, what an index of
-// Megatron-LM says, or of llm.c's files what ends in an end-of-text token.
+// A document is a file of a directory with the 0 byte behind it, or a document of Megatron-LM's
+// index. In llm.c's files a document ends with an end-of-text token.
 func (s *source) holdOut(c *Corpus, share float64) error {
 	total, want := c.tokens, share*float64(c.tokens)
 	ends := s.ends(total)
@@ -79,7 +79,7 @@ func (s *source) holdOut(c *Corpus, share float64) error {
 	return nil
 }
 
-// drawn reports which documents are held out for so many tokens to be.
+// drawn reports which documents are held out so that about want tokens are.
 func drawn(ends []int, want float64) []bool {
 	held, out := 0, make([]bool, len(ends))
 	for _, i := range random.Keyed(holdOutStream).Perm(len(ends)) {

@@ -20,7 +20,7 @@ func content(c *Corpus) []int32 {
 	return tokens
 }
 
-// lettered writes documents of so many letters, each of a letter of its own.
+// lettered writes documents of these lengths, each of a letter of its own.
 func lettered(t *testing.T, lengths ...int) config.Data {
 	files := map[string]string{}
 	for i, n := range lengths {

@@ -96,7 +96,7 @@ func (x ids) outside(vocab int) int {
 	return -1
 }
 
-// limit returns the ids of the first so many bytes; 0 means all.
+// limit returns the ids in the first bytes bytes; 0 means all.
 func (x ids) limit(bytes int64) ids {
 	if bytes > 0 && bytes < int64(len(x.raw)) {
 		x.raw = x.raw[:bytes/int64(x.width())*int64(x.width())]

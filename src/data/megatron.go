@@ -78,8 +78,8 @@ func parseMegatron(file string, idx, bin []byte) (ids, int64, error) {
 	return x, int64(d) - 1, nil
 }
 
-// megatronSequences checks that the sequences lie one after the other in a
-// PREFIX.bin of so many bytes and returns how many of them they take.
+// megatronSequences checks that the sequences follow one another in a PREFIX.bin of bytes bytes.
+// It returns the number of bytes that the sequences take.
 func megatronSequences(file string, idx []byte, s, width, bytes int64) (int64, error) {
 	lengths, pointers := megatronHeader, megatronHeader+4*s
 	used := int64(0)
@@ -124,8 +124,7 @@ func megatronDocuments(file string, idx []byte, s, d int64) error {
 	return nil
 }
 
-// megatronIdx returns the index of documents of one sequence each, with so
-// many tokens.
+// megatronIdx returns the index of documents of one sequence each. lengths are their tokens.
 func megatronIdx(e element, lengths []int32) []byte {
 	s := len(lengths)
 	idx := make([]byte, 0, megatronHeader+20*s+8)

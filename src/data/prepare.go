@@ -41,12 +41,11 @@ type Prepared struct {
 	Tokens    int64 // ends of text included
 }
 
-// Run encodes the texts, each followed by the end-of-text token, and writes
-// them in order: the file is the same whatever the number of workers. A file
-// is a document; a dump of a wiki, XML that may be packed with bzip2 (names
-// that end in .xml or .xml.bz2), has a document per article, without its
-// markup (see strip). Texts must be UTF-8 without zero bytes; empty ones are left out. progress
-// is called with the bytes of the inputs that are encoded, and all of them.
+// Run encodes the texts, each followed by the end-of-text token, and writes them in order: the
+// file is the same for any number of workers. A file is a document. A dump of a wiki is XML that
+// may be packed with bzip2 (names that end in .xml or .xml.bz2). It has a document per article,
+// without its markup (see strip). Texts must be UTF-8 without zero bytes. Empty texts are left
+// out. progress is called with the encoded bytes of the inputs, and with all of their bytes.
 //
 // Memory is bounded: at most five parts per worker wait, each a
 // quarter of a megabyte of text (more where it cannot be cut), or an article.
@@ -113,8 +112,8 @@ type work struct {
 	out         chan encoded // takes one
 }
 
-// fail returns an error that names the file and a byte of the text, which is
-// one of the file unless the text was stripped of its markup.
+// fail returns an error that names the file and a byte of the text. Of a text without its markup
+// the byte is not one of the file.
 func (w work) fail(position int, err error) error {
 	if w.hidden != nil {
 		return fmt.Errorf("%s: an article: byte %d of its text without markup: %w", w.path, position, err)

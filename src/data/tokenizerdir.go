@@ -151,8 +151,8 @@ func (v *Vocabulary) set(text []byte, pieces bool) error {
 // tokenizer that made it.
 func Beside(path string) string { return strings.TrimSuffix(path, ".bin") + ".tokenizer" }
 
-// TokenizerOf returns the files of the tokenizer in a directory, or those that a file of one
-// stands for, by the names that they have in a model's directory.
+// TokenizerOf returns the files of the tokenizer in a directory, by their names in a model's
+// directory. path may also be one file of a tokenizer.
 func TokenizerOf(path string) (map[string][]byte, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return ReadTokenizer(path)

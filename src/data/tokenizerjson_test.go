@@ -137,7 +137,7 @@ func TestLlamaPiece(t *testing.T) {
 	}
 }
 
-// A tokenizer that this package would not do exactly is refused, by what it asks for.
+// A tokenizer that this package cannot follow exactly is refused. The error names the feature.
 func TestTokenizerJSONRefuses(t *testing.T) {
 	for _, c := range []struct{ path, value, want string }{
 		{"model.type", `"Unigram"`, `model: type "Unigram" is not supported, want BPE`},
@@ -196,8 +196,8 @@ func TestFilesNameTheSpecialToken(t *testing.T) {
 	}
 }
 
-// FuzzTokenizerJSON: a file is refused, or makes a vocabulary whose tokens are those of
-// the text, but for what it sets before that.
+// FuzzTokenizerJSON: a file is refused, or makes a vocabulary whose tokens give the text back,
+// except for tokens that it sets before the text.
 func FuzzTokenizerJSON(f *testing.F) {
 	f.Add([]byte(`{"added_tokens": [{"id": 1, "content": "b"}], "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false}, "decoder": {"type": "ByteLevel"},
 		"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}}`), "abba")

@@ -58,7 +58,7 @@ func (t *tokenizerJSON) characterSteps(v *Vocabulary) error {
 	return t.characterDecoder(v)
 }
 
-// characterDecoder refuses a decoder unless it makes of tokens what they stand for.
+// characterDecoder refuses a decoder unless it turns tokens into their texts.
 func (t *tokenizerJSON) characterDecoder(v *Vocabulary) error {
 	list := t.Decoder.flat()
 	if n := len(list); n > 0 && list[n-1].Type == "Strip" {

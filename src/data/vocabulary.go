@@ -267,8 +267,8 @@ func (v *Vocabulary) letters(text string) []int32 {
 	return ids
 }
 
-// Tokenizer returns the encoding of documents: names of special tokens in them are text. The
-// error says what they would lack.
+// Tokenizer returns the encoding of documents. Names of special tokens in a document are text. The
+// error says what the encoding would lack.
 func (v *Vocabulary) Tokenizer() (Tokenizer, error) {
 	switch {
 	case v.End < 0:
@@ -281,10 +281,9 @@ func (v *Vocabulary) Tokenizer() (Tokenizer, error) {
 	return t, nil
 }
 
-// VocabularyOf returns the vocabulary that a model of so many tokens, trained on
-// data.path, has learnt. Nothing is known of a token file but the ids in it: those of
-// GPT-2's vocabulary, padded to a multiple of at most 1024, are taken for that. The error
-// says that it is not known.
+// VocabularyOf returns the vocabulary of a model of vocab tokens that was trained on data.path. Of
+// a token file only the ids are known. A vocabulary of GPT-2's size, padded to a multiple of at
+// most 1024, counts as GPT-2's. The error says that the vocabulary is not known.
 func VocabularyOf(path string, vocab int) (*Vocabulary, error) {
 	if !IsTokens(path) {
 		return Bytes(), nil
@@ -305,5 +304,5 @@ func IsTokens(path string) bool {
 	return errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() && !isText(path)
 }
 
-// IsGPT2 reports whether so many tokens are GPT-2's vocabulary, or that padded.
+// IsGPT2 reports whether vocab is the size of GPT-2's vocabulary, or of that padded.
 func IsGPT2(vocab int) bool { return vocab >= GPT2Tokens && vocab < GPT2Tokens+1024 }

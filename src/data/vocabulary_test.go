@@ -35,8 +35,7 @@ func written(t *testing.T, v *Vocabulary) *Vocabulary {
 	return again
 }
 
-// Texts come back from their tokens, byte for byte, and files say the same as
-// what they are of.
+// Texts come back from their tokens, byte for byte, and files say the same as their vocabulary.
 func TestVocabulary(t *testing.T) {
 	for name, v := range map[string]*Vocabulary{"bytes": Bytes(), "gpt2": GPT2Vocabulary()} {
 		again := written(t, v)

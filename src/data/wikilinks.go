@@ -39,9 +39,8 @@ func (s *stripper) begin(b bracket, sign string) {
 	s.position += len(sign)
 }
 
-// end closes a bracket and reports whether one was open. Of a run of braces it
-// closes as many as the sign has, the last first, and leaves those before open
-// if two or more are left.
+// end closes a bracket and reports whether one was open. Of a run of open braces it closes the
+// number of the sign, the last first. The remaining braces stay open if they are two or more.
 func (s *stripper) end(b bracket, sign string) bool {
 	i := len(s.open) - 1
 	for i >= 0 && s.open[i].bracket > b {

@@ -50,8 +50,8 @@ func (s *stripper) tag(rest string) bool {
 	return true
 }
 
-// tagName returns the name that a tag begins with: letters and digits, of which
-// a space, a slash, > or nothing follows.
+// tagName returns the name that a tag begins with: letters and digits, before a space, a slash, >
+// or the end.
 func tagName(text string) string {
 	n := 0
 	for n < len(text) && (isLetter(text[n]) || n > 0 && isDigit(text[n])) {
