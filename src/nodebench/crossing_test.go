@@ -9,8 +9,8 @@ import (
 	"dynmo/src/tensor"
 )
 
-// TestCrossing: the harmonic means of the three ratios are 0.5, 1 and 2 at the middle, and
-// a line between two percentages passes 1 where the seconds do.
+// TestCrossing: at the middle percentage the harmonic means of the three ratios are 0.5, 1 and 2. A
+// line between two percentages passes 1 where the seconds do.
 func TestCrossing(t *testing.T) {
 	for _, c := range []struct {
 		percents []int

@@ -26,9 +26,9 @@ type GPU struct {
 	// Say, if not nil, is told which algorithms a library makes products by.
 	Say func(string)
 
-	// Quick measures small shapes: whether everything runs and gives the right
-	// numbers. Emulated says that the device is a stand-in for a GPU, which the
-	// names of the figures then say too. Either way nothing is to be reached.
+	// Quick measures small shapes: whether everything runs and gives the right numbers.
+	// Emulated says that the device is a stand-in for a GPU; the names of the figures say that
+	// too. Neither has bounds to reach.
 	Quick, Emulated bool
 }
 
@@ -146,16 +146,16 @@ func (g *gpu) estimate(name string, value estimate, unit string, reach float64, 
 	g.add(name, value, unit, reach, wrong)
 }
 
-// bandwidth appends the bytes per second of a call that has to move so many bytes,
-// their ratio to the bandwidth of a copy, and the call's time.
+// bandwidth appends the bytes per second of a call that moves bytes bytes, their ratio to the
+// bandwidth of a copy, and the call's time.
 func (g *gpu) bandwidth(name string, bytes, seconds, reach float64, wrong int) {
 	g.figure(name, bytes/seconds/1e9, "GB/s", 0, wrong)
 	g.figure(name+"_to_copy", bytes/seconds/g.copied, "ratio", reach, wrong)
 	g.figure(name+"_time", seconds*1e6, "us", 0, wrong)
 }
 
-// rate appends the operations per second of a call that has to do so many, and
-// their ratio to the rate of the large bf16 product, and the call's time.
+// rate appends the operations per second of a call, their ratio to the rate of the large bf16
+// product, and the call's time.
 func (g *gpu) rate(name string, operations, seconds float64, wrong int) {
 	g.figure(name, operations/seconds/1e12, "TFLOP/s", 0, wrong)
 	g.figure(name+"_to_gemm", operations/seconds/g.peak, "ratio", 0, wrong)
@@ -189,9 +189,9 @@ func (g *gpu) ramp(calls []func()) {
 	}
 }
 
-// spans enqueues the calls one after the other, in rounds, with an event between any two,
-// and returns the seconds of each, nil if the device fails. The host waits for nothing in
-// between, so that its own time does not show as long as the queue does not run dry.
+// spans enqueues the calls one after the other, in rounds, with an event between any two. It
+// returns the seconds of each call, nil if the device fails. The host waits for nothing in
+// between. So the host's own time does not show, as long as the queue does not run dry.
 func (g *gpu) spans(calls ...func()) spans {
 	g.ramp(calls)
 	last := g.stream.Record(nil)

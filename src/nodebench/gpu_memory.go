@@ -136,9 +136,8 @@ func (g *gpu) crossEntropy() {
 	g.bandwidth("cross_entropy", 2*float64(given.mem.Bytes), seconds, memoryReach, check.wrong)
 }
 
-// adamw measures the update of n bf16 weights with their master copy, of which
-// half decay: weight written; master and both moments read and written;
-// gradient read.
+// adamw measures the update of n bf16 weights with their master copy; half of the weights decay. It
+// writes weights, reads and writes masters and both moments, and reads gradients.
 func (g *gpu) adamw() {
 	k, d := g.BF16, g.BF16.DType()
 	n := g.size(1e8, 5000)

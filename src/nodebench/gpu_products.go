@@ -46,8 +46,8 @@ func (g *gpu) fallenBack() {
 	}
 }
 
-// products measures every product of GPT-2 124M and of the model of the step, in bf16: the
-// three passes of a linear layer, with a bias but for the head, which has none.
+// products measures every product of GPT-2 124M and of the model of the step, in bf16: the three
+// passes of a linear layer. All but the head have a bias.
 func (g *gpu) products() {
 	defer g.fallenBack()
 	for _, c := range []model.Config{gptSmall, gptMedium} {

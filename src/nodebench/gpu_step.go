@@ -23,11 +23,10 @@ const (
 //
 //	step_utilisation = operations / seconds / rate of the large bf16 product
 //
-// with the operations of a step as Megatron-LM counts them (Narayanan et al.
-// 2021, section 5.1, without recomputation): 6 for each token and each parameter
-// of a matrix that it is multiplied with, which leaves embeddings out, and
-// 12·t·channels for each token and block in attention, as if it were not causal.
-// The step is right if its losses are those of a model that trains.
+// with the operations of a step as Megatron-LM counts them (Narayanan et al. 2021, section 5.1,
+// without recomputation). A token has 6 operations for each parameter of a matrix product, which
+// leaves embeddings out. A token and block have 12·t·channels in attention, as if it were not
+// causal. The step is right if its losses are those of a model that trains.
 func (g *gpu) step() {
 	c := gptMedium
 	if g.Quick {

@@ -108,7 +108,7 @@ func TestWrongGPUFiguresAreInvalid(t *testing.T) {
 	}
 }
 
-// tuner is a backend whose library has several algorithms, of which it took some.
+// tuner is a backend whose library chose among several algorithms.
 type tuner struct {
 	kernel.Backend
 	asked, took int

@@ -74,8 +74,8 @@ func (w *Watch) Machine(revision string) Machine {
 	}
 }
 
-// Disturbed returns a warning if other processes, or the host of a virtual machine,
-// have taken cores since the watch began that this one's threads needed, "" if not.
+// Disturbed returns a warning if others have taken cores since the watch began that this process's
+// threads needed, "" if not. Others are processes, and the host of a virtual machine.
 func (w *Watch) Disturbed(threads int) string {
 	others, cores := w.Others()
 	return disturbed(others, cores, threads)
@@ -92,7 +92,7 @@ func (w *Watch) Others() (others float64, cores int) {
 // never quite at rest.
 const slack = 0.25
 
-// Busy reports whether others took cores that so many threads needed.
+// Busy reports whether others took cores that this number of threads needed.
 func Busy(others float64, cores, threads int) bool {
 	return cores > 0 && others > float64(cores-threads)+slack
 }
@@ -108,9 +108,9 @@ func disturbed(others float64, cores, threads int) string {
 // tick is the unit of /proc/stat on every Linux (USER_HZ), in seconds.
 const tick = 0.01
 
-// machineSeconds returns the CPU seconds that all cores have spent since the system
-// started, those that the host of a virtual machine took included, and how many cores
-// there are: 0 where the system does not say.
+// machineSeconds returns the CPU seconds that all cores have spent since the system started, and the
+// number of cores. Seconds that the host of a virtual machine took count. Both are 0 where the
+// system does not say.
 func machineSeconds() (seconds float64, cores int) {
 	f, err := os.Open("/proc/stat")
 	if err != nil {

@@ -32,12 +32,11 @@ const movedLayer = 2
 //
 //	net/migrate_ratio_* = bytes / slower rank's seconds of migrate.Run / bandwidth in C
 //
-// where messages in C are as long as the layer's longest section. They walk through memory
-// about as long as the layer: a shorter buffer would stay in the caches, which a layer does
-// not. Rounds of messages and moves alternate. A layer comes into memory that it, or
-// another, left when it went (see migrate.Run), but for net/migrate_first_dense: that
-// first migration gets new pages, which the system zeroes on the way. A layer that
-// arrives with another hash than it left with is wrong.
+// Messages in C are as long as the layer's longest section. They walk through memory about as long
+// as the layer: a shorter buffer would stay in the caches, and a layer does not. Rounds of
+// messages and moves alternate. A layer comes into memory that a layer left when it went (see
+// migrate.Run). net/migrate_first_dense is the first migration: it gets new pages, which the
+// system clears on the way. A layer that arrives with another hash is wrong.
 func (n *network) migration(sparse bool) error {
 	name := "dense"
 	if sparse {
@@ -111,8 +110,8 @@ type move struct {
 	wrong int   // migrations that changed the layer
 }
 
-// newMove makes this rank's stage, and gives the layer moments and, if it is to
-// be sparse, the structure that pruning would leave.
+// newMove makes this rank's stage, and gives the layer moments. A sparse layer gets the structure
+// that pruning would leave.
 func (n *network) newMove(sparse bool) (*move, error) {
 	m := &move{world: n.world, x: &model.Exec{Device: n.dev, Backend: n.k, Stream: n.stream}}
 	var err error

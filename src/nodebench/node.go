@@ -33,10 +33,10 @@ type Host struct {
 	Done func([]Result)
 }
 
-// Measure makes all checks: gemm_f32, a product of square matrices; triad, a = b + s·c
-// (McCalpin 1995, STREAM), of arrays four times as large as the last cache; csr_f32, a
-// product with a weight nine tenths of which are zero; file_write and file_read. A check that
-// fails leaves out its figures, and the error says so.
+// Measure makes all checks. gemm_f32 is a product of square matrices. triad is a = b + s·c (McCalpin
+// 1995, STREAM) of arrays four times as large as the last cache. csr_f32 is a product with a
+// weight of nine tenths zeros. file_write and file_read follow. A check that fails leaves out its
+// figures, and the error says so.
 func (h Host) Measure() error {
 	checks := []hostCheck{
 		{name: "gemm_f32", measure: (*hostBench).gemm, here: h.Kernels != nil},
@@ -109,10 +109,10 @@ const (
 	csrPercent = 90
 )
 
-// best makes a call once to warm up, and then in rounds until the seconds of a check are over.
-// It returns the rate of the best round, as STREAM does, between the quartiles of all: what a
-// device can do, whatever else the machine did in other rounds. A round lasts longer than the
-// tenth of a second after which Linux lets a process go on that has used up its quota of cores.
+// best makes a call once to warm up, and then in rounds until the seconds of a check are over. It
+// returns the rate of the best round, as STREAM does, and the quartiles of all rounds. The best
+// round shows the device, whatever else the machine did in other rounds. A round lasts longer than
+// Linux's period of 0.1 s for a quota of cores, so that a quota shows.
 func (h *hostBench) best(work float64, call func()) estimate {
 	once := h.span(call, 1)
 	seconds := h.Seconds / attempts

@@ -24,7 +24,7 @@ type spoiled struct{ kernel.Calls }
 func (*spoiled) Name() string     { return "spoiled" }
 func (*spoiled) Identity() string { return "spoiled" }
 
-// newSpoiled returns it. places has which operand of which calls.
+// newSpoiled returns a spoiled backend. places has the operand to spoil, by operation.
 func newSpoiled(places map[kernel.Op]int) kernel.Backend {
 	k := ref.New(tensor.F32)
 	return &spoiled{kernel.NewCalls(tensor.F32, tensor.Host, false, func(s device.Stream, c *kernel.Call) {

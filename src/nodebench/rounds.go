@@ -23,7 +23,7 @@ func (r Rounds) of(part, parts int) Rounds {
 	return r
 }
 
-// show shows that this part has made so many rounds.
+// show shows the number of rounds that this part has made.
 func (r Rounds) show(done int) {
 	r.Bar.Show(int64(r.part*r.Count+done), int64(max(1, r.parts)*r.Count))
 }
@@ -88,9 +88,8 @@ const (
 	mostRepeats = 16
 )
 
-// rounds makes the calls one after the other, so many times after a round to warm up,
-// and returns their seconds. A call that is much shorter than the longest is
-// repeated, and its seconds are those of one.
+// rounds makes the calls one after the other, in rounds after one to warm up, and returns their
+// seconds. A call that is much shorter than the longest is repeated; its seconds are those of one.
 func (b *bench) rounds(rounds Rounds, calls ...func()) spans {
 	seconds, repeats := make(spans, len(calls)), make([]int, len(calls))
 	longest := 0.0
@@ -114,7 +113,7 @@ func (b *bench) rounds(rounds Rounds, calls ...func()) spans {
 	return seconds
 }
 
-// span returns the mean seconds of a call that is made so many times.
+// span returns the mean seconds of a call that is made times times.
 func (b *bench) span(call func(), times int) float64 {
 	begin := b.stream.Record(nil)
 	for range times {

@@ -40,14 +40,14 @@ var Sampled = func() map[string]model.Config {
 	return map[string]model.Config{"gpt2": GPT2Small, "llama": llama, "mixtral": mixtral}
 }()
 
-// Sample measures how fast package sample adds a token to a text on so many threads,
-// against the memory that holds the weights, each of which a token reads once:
+// Sample measures how fast package sample adds a token to a text on a number of threads, against the
+// memory of the weights. A token reads every weight once:
 //
 //	NAME/memory_ratio = bytes of weights / token seconds / rate of memory
 //
-// The rate of memory is the larger of two on as many threads: reading, and copying,
-// of streamed floats, of which what is read and what is written count. Sampling is right if it finds the
-// tokens of a text as probable as the forward of training does, on k.
+// The rate of memory is the larger of two on the same threads: reading and copying of streamed
+// floats. Read and written bytes both count. Sampling is right if it gives the tokens of a text
+// the probabilities of training's forward, on k.
 func Sample(k kernel.Backend, dev device.Device, name string, c model.Config, streamed, threads int, rounds Rounds) ([]Result, error) {
 	b := newBench(k, dev)
 	defer b.free()
@@ -86,7 +86,7 @@ func Sample(k kernel.Backend, dev device.Device, name string, c model.Config, st
 	return b.results, nil
 }
 
-// split calls do with equal parts of [0, n), on so many threads.
+// split calls do with equal parts of [0, n), on a number of threads.
 func split(n, threads int, do func(lo, hi int)) {
 	if threads == 1 {
 		do(0, n) // on this thread, whose time a virtual clock counts

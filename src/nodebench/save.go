@@ -32,8 +32,7 @@ const (
 	readSlack  = 2.0
 )
 
-// Save measures a checkpoint of a model below a directory, by so many ranks in this
-// process:
+// Save measures a checkpoint of a model below a directory, by ranks ranks in this process:
 //
 //	checkpoint/copy_ratio   seconds of copying as many bytes / seconds in which training waits
 //	checkpoint/write_ratio  seconds of the slower of writing as many bytes to one file on

@@ -27,11 +27,11 @@ func sparseReach(percent int) float64 {
 	return 0
 }
 
-// SpMM measures products with a weight (o, c) in compressed rows, whose zeros
-// are at random places, or in blocks of side x side where that is above 1, against the dense product with the same weight: dense
-// seconds over sparse seconds, forward and both halves of backward, at each
-// percentage of zeros. A pair of the two is made at once. Every element is compared with the dense result. It
-// needs a float32 backend on host memory; the error is memory or the device.
+// SpMM measures products with a weight (o, c) in compressed rows against the dense product with the
+// same weight. Zeros are at random places, or in blocks of side x side where side is above 1. The
+// figure is dense seconds over sparse seconds, forward and both halves of backward, at each
+// percentage of zeros. A pair of the two is made at once. Every element is compared with the dense
+// result. SpMM needs a float32 backend on host memory. The error is memory or the device.
 func SpMM(k kernel.Backend, dev device.Device, shape Shape, percents []int, side int, rounds Rounds) ([]Result, error) {
 	name := "spmm"
 	if side > 1 {
@@ -52,9 +52,9 @@ func SpMM(k kernel.Backend, dev device.Device, shape Shape, percents []int, side
 	return append(results, b.results...), b.err
 }
 
-// crossing adds the percentage of zeros from which on the three sparse products of a
-// training step take no longer than the dense ones together, between two that were
-// measured by a line: the first that was measured, if all do, 100 if none does.
+// crossing adds the percentage of zeros from which on the three sparse products of a training step
+// together take no longer than the dense ones. Between two measured percentages it is found by a
+// line. It is the first measured one if all are faster, 100 if none is.
 func (b *bench) crossing(name string, percents []int, results []Result) {
 	type point struct{ percent, sparse float64 } // seconds in those of the dense products
 	var list []point

@@ -30,9 +30,9 @@ const square = 1536
 //
 //	step/sgemm_ratio = 6 · parameters · tokens / step seconds / rate of a dense product
 //
-// both with so many threads: the step's are the backend's own, the product's
-// those of the BLAS, if there is one, and it is one call of it. The step is right
-// if its loss is finite, near ln(vocabulary) at first, and falls on the same batch.
+// Both use threads threads: in the step the backend's own, in the product those of the BLAS, if
+// there is one. The product is one call. The step is right if its loss is finite, near
+// ln(vocabulary) at first, and falls on the same batch.
 func Step(k kernel.Backend, dev device.Device, c model.Config, b, t, threads int, rounds Rounds) ([]Result, error) {
 	bench := newBench(k, dev)
 	defer bench.free()

@@ -14,9 +14,9 @@ import (
 	"dynmo/src/tensor"
 )
 
-// TestKilled: whenever a process is killed while a checkpoint is written, the newest
-// whole one is that one or the one before it, never a mixture, and what was begun goes
-// at the next start.
+// TestKilled: a process is killed at any moment while it writes a checkpoint. The newest whole
+// checkpoint is the new one or the one before, never a mixture. The next start removes an
+// unfinished one.
 func TestKilled(t *testing.T) {
 	expect.NewFault(t, "F04", "")
 	dev := cpu.New(device.NewWall())

@@ -89,8 +89,8 @@ func (c *Checkpoint) layer(id int, shape model.Config, d device.Device, t tensor
 	return l, nil
 }
 
-// sections returns the sections of a layer that a state file names; of those that only
-// the update reads fillPieces knows how long they are to be.
+// sections returns the sections of a layer that a state file names. fillPieces knows the lengths of
+// sections that only the update reads.
 func (c *Checkpoint) sections(state *checkpoint.File) (list []model.Section, err error) {
 	if err := json.Unmarshal([]byte(state.Metadata[sectionsKey]), &list); err != nil {
 		return nil, c.fail(state.Name, fmt.Errorf("metadata: %s: %w", sectionsKey, err))

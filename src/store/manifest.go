@@ -1,6 +1,6 @@
-// Package store keeps a run's checkpoints. What comes in are the layers of a rank
-// between two steps; what goes out is a directory from which any number of ranks reads
-// the same layers, bit for bit, or an error that names the file that is damaged:
+// Package store keeps a run's checkpoints. In come the layers of a rank between two steps. Out goes
+// a directory from which any number of ranks reads the same layers, bit for bit, or an error that
+// names the damaged file:
 //
 //	RUN_DIR/ckpt/step_00001200/manifest.json           sizes and hashes of the others, and what the run was
 //	                          /layer-00017.safetensors weights, by parameter
@@ -40,8 +40,8 @@ const (
 	unfinished   = ".tmp" // behind the name of a checkpoint that is being written
 )
 
-// mostManifest bounds a manifest in bytes, and mostLayers what it may say: far beyond
-// any chain.
+// mostManifest bounds a manifest in bytes, and mostLayers its number of layers: far beyond any
+// chain.
 const (
 	mostManifest = 256 << 20
 	mostLayers   = 1 << 20
@@ -83,7 +83,7 @@ func ownFile(layer, replica int) string {
 	return fmt.Sprintf("own-%05d-%05d.safetensors", layer, replica)
 }
 
-// Name returns the name of the checkpoint after so many steps.
+// Name returns the name of the checkpoint after step steps.
 func Name(step int) string { return fmt.Sprintf("step_%08d", step) }
 
 // readManifest reads and checks the manifest of a checkpoint's directory.

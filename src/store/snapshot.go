@@ -32,16 +32,16 @@ type content struct {
 // stand.
 const sectionsKey = "sections"
 
-// Share says which a rank is of so many replicas that have the same layers.
+// Share is the place of a rank among the replicas that have the same layers.
 type Share struct {
 	Replica, Of int
 	Replicas    *comm.Group // nil unless layers are sliced
 }
 
-// Take copies a rank's share of layers: of all of them what the replica has alone, and the
-// rest of those that are its in turn, with the slices that other replicas have of them. No work
-// on them may be under way; it may begin as soon as Take returns. Collective over the replicas
-// where layers are sliced.
+// Take copies a rank's share of layers. The share is the parts of all layers that this replica has
+// alone, and the whole of the layers whose turn the replica has, with the slices of other
+// replicas. No work on the layers may be under way. Work may begin as soon as Take returns.
+// Collective over the replicas where layers are sliced.
 func (s *Snapshot) Take(layers []*model.Layer, share Share, stream device.Stream) error {
 	s.files = s.files[:0]
 	var pieces [][]model.Piece // by file

@@ -33,8 +33,8 @@ func mixture() config.Config {
 	return c
 }
 
-// filled returns a replica's layers, whose values follow from what they belong to: the
-// same wherever that is.
+// filled returns a replica's layers. Every value follows from its layer, tensor and expert, so it is
+// the same on any replica.
 func filled(t *testing.T, shape model.Config, dev device.Device, dtype tensor.DType) *model.Stage {
 	t.Helper()
 	s, err := model.NewStage(shape, shape.All(), dev, dtype)
@@ -59,8 +59,8 @@ func filled(t *testing.T, shape model.Config, dev device.Device, dtype tensor.DT
 	return s
 }
 
-// saveShared writes a checkpoint of a mixture of experts as so many replicas do that share
-// the experts out; 0: one that has all.
+// saveShared writes a checkpoint of a mixture of experts that are spread over a number of replicas;
+// 0: one replica has all experts.
 func saveShared(t *testing.T, dir string, step, spread int, dtype tensor.DType) {
 	t.Helper()
 	dev := cpu.New(device.NewWall())
@@ -89,8 +89,8 @@ func saveShared(t *testing.T, dir string, step, spread int, dtype tensor.DType) 
 	expect.OK(t, Commit(dir, m, 2, nil))
 }
 
-// TestShared: what replicas had alone comes back bit for bit on as many, on another number
-// of them and on one that has all, and none of it is saved twice.
+// TestShared: the experts that replicas had alone come back bit for bit: on the same number of
+// replicas, on another number, and on one replica with all experts. Nothing is saved twice.
 func TestShared(t *testing.T) {
 	ways := []int{0, 2, 4}
 	for _, dtype := range []tensor.DType{tensor.F32, tensor.BF16} {

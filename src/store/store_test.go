@@ -145,8 +145,8 @@ func otherThan(d tensor.DType) tensor.DType {
 	return tensor.F32
 }
 
-// TestKeep: so many checkpoints are kept, and those of a run that was resumed before
-// them go.
+// TestKeep: the wanted number of checkpoints is kept. Checkpoints after the step at which a run was
+// resumed are removed.
 func TestKeep(t *testing.T) {
 	dev := cpu.New(device.NewWall())
 	s := stage(t, dev, tensor.F32)
@@ -188,8 +188,8 @@ func TestWithoutRun(t *testing.T) {
 	}
 }
 
-// TestDamage: whatever is wrong with a checkpoint's files is found before any weight is
-// used, is told with the file's name, and the one before it is taken.
+// TestDamage: any damage to a checkpoint's files is found before a weight is used. The report names
+// the file, and the checkpoint before is taken.
 func TestDamage(t *testing.T) {
 	dev := cpu.New(device.NewWall())
 	s := stage(t, dev, tensor.F32)

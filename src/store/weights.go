@@ -26,7 +26,7 @@ func (c *Checkpoint) Config() (settings config.Config, unknown []string, err err
 	return settings, unknown, nil
 }
 
-// chain is the layers of a checkpoint, one of which is in memory.
+// chain is the layers of a checkpoint. One layer at a time is in memory.
 type chain struct {
 	of    *Checkpoint
 	shape model.Config
@@ -70,9 +70,9 @@ func (k *chain) free() {
 	}
 }
 
-// Weights returns the weights of the whole model, as float32, with zeros for what is
-// pruned; of those that were rounded, what they were before. They are read when they
-// are asked for, a layer at a time, and checked by the hash of their file.
+// Weights returns the weights of the whole model, as float32, with zeros for pruned ones. Rounded
+// weights are given as before rounding. They are read on demand, a layer at a time, and checked by
+// the hash of their file.
 func (c *Checkpoint) Weights() (*checkpoint.Weights, error) {
 	k, err := c.chain()
 	if err != nil {

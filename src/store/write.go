@@ -31,9 +31,9 @@ const (
 // run.
 const spare = 1 << 20
 
-// Room makes the checkpoints' directory if it is missing, and returns an error unless
-// its file system has room for so many bytes: a checkpoint that fills it up would leave
-// the run's records no room either.
+// Room makes the checkpoints' directory if it is missing. It returns an error unless the file system
+// has room for bytes bytes: a checkpoint that fills the file system up would leave no room for the
+// run's records.
 func Room(dir string, bytes int64) error {
 	if err := os.MkdirAll(dir, directoryMode); err != nil {
 		return err
@@ -52,10 +52,10 @@ func Room(dir string, bytes int64) error {
 // the disk.
 const atOnce = 2
 
-// Write writes the snapshot's files for a checkpoint after so many steps below dir, the
-// checkpoints' directory, under the temporary name. All ranks write into one directory
-// at once. Every file is on disk when it returns. Where one fails none of this rank's
-// is left. reached is called in every phase, by several goroutines; nil: nothing is.
+// Write writes the snapshot's files for a checkpoint after step steps below dir, the checkpoints'
+// directory, under the temporary name. All ranks write into one directory at once. Every file is
+// on disk when Write returns. If a file fails, none of this rank's files is left. reached, unless
+// nil, is called in every phase, by several goroutines.
 func (s *Snapshot) Write(dir string, step int, reached func(fault.Phase)) (map[string]File, error) {
 	at := filepath.Join(dir, Name(step)+unfinished)
 	if err := os.MkdirAll(at, directoryMode); err != nil {
@@ -138,8 +138,8 @@ func (c *counter) Write(p []byte) (int, error) {
 }
 
 // Commit makes a checkpoint of the files that all ranks wrote: its manifest first, then
-// its name. Then it removes checkpoints that are older than the last so many. It is
-// called by one rank when all others have written. reached is as of Write.
+// its name. Then it removes checkpoints older than the last keep. One rank calls it when all others
+// have written. reached is that of Write.
 func Commit(dir string, m Manifest, keep int, reached func(fault.Phase)) error {
 	m.Format = format
 	at, name := filepath.Join(dir, Name(m.Step)), Name(m.Step)
@@ -196,8 +196,8 @@ func synced(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// prune removes all but the newest so many checkpoints up to a step. Later ones are of
-// a run that was resumed before them, and go too.
+// prune removes all checkpoints up to a step but the newest keep. Later checkpoints are of a run
+// that was resumed before them, and are removed too.
 func prune(dir string, step, keep int) error {
 	names, err := list(dir)
 	if err != nil {
@@ -235,7 +235,7 @@ func Clean(dir string) error {
 	return err
 }
 
-// unsealed stands in a manifest where its own hash is to be.
+// unsealed stands in a manifest in the place of its own hash.
 var unsealed = strings.Repeat("0", 2*sha256.Size)
 
 // seal returns the text of a manifest that has its own SHA-256 in it: that of the text
