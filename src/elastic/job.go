@@ -128,7 +128,7 @@ func (c *capped) Write(p []byte) (int, error) {
 const (
 	// retryEvery is the time between two questions to a batch system that is busy.
 	retryEvery = 2 * time.Second
-	// verifyFor is how long the batch system may take to show what it has done.
+	// verifyFor is the longest time until the batch system shows the result of a request.
 	verifyFor = 5 * time.Second
 )
 

@@ -16,8 +16,8 @@ import (
 	"dynmo/src/expect"
 )
 
-// fakeCommands puts a stand-in for Slurm's commands, of the job of nodes a, b and c, in
-// place of all programs but those that it needs. It returns its directory.
+// fakeCommands puts a stand-in for Slurm's commands in place of all programs, except those that the
+// stand-in needs. The job has nodes a, b and c. It returns the directory of the stand-in.
 func fakeCommands(t *testing.T, behaviour string, names ...string) (dir string) {
 	t.Helper()
 	script, err := filepath.Abs("testdata/slurm.sh")

@@ -50,8 +50,8 @@ type Releases struct {
 	Scheduler Scheduler                  // nil unless the mode is Slurm
 	Retry     time.Duration              // how long a batch system that is busy is asked again
 	Note      func(nodes []string) error // is given all nodes that were given back, and before others are, those too; nil: not wanted
-	// Reached returns what is called in every phase of a release that began after so many
-	// steps; nil: nothing.
+	// Reached returns the function to call in every phase of a release that began after a
+	// number of steps; nil: none.
 	Reached func(steps int) func(fault.Phase)
 
 	base     *comm.Group
@@ -70,7 +70,7 @@ func NewReleases(base *comm.Group, t Terms) *Releases {
 	return &Releases{Terms: t, base: base, outside: make(map[int]*outsider), nodes: t.Kept(all)}
 }
 
-// Add takes in ranks that have lost their last layer after so many steps.
+// Add takes in ranks that lost their last layer after a number of steps.
 func (r *Releases) Add(steps int, ranks []int) error {
 	for _, rank := range ranks {
 		l, err := newLine(r.base, rank, comm.TagWord, comm.TagOrder)

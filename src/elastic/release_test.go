@@ -74,7 +74,7 @@ func (s *stage) until(saved int, step time.Duration) *Release {
 	return nil
 }
 
-// dismiss ends the run, but for silent ranks.
+// dismiss ends the run on all ranks but the silent ones.
 func (s *stage) dismiss(silent ...int) {
 	got, err := s.r.Dismiss()
 	expect.OK(s.t, err)
@@ -132,9 +132,9 @@ func same(t *testing.T, what string, got, want any) {
 	}
 }
 
-// TestRelease: whole nodes go once a checkpoint has been written without them, in turn with
-// the steps, and Slurm is asked when all have said goodbye and had time to end. A rank whose
-// node is still used waits until it is not. What is left at the end ends with the run.
+// TestRelease: a whole node is given back once a checkpoint has been written without its ranks, in
+// turn with the steps. Slurm is asked when all ranks of the node have said goodbye and had time to
+// end. A rank whose node is still used waits. Ranks that are left at the end end with the run.
 func TestRelease(t *testing.T) {
 	slurm := &fakeSlurm{}
 	s := &stage{r: &Releases{Scheduler: slurm, Retry: time.Minute}}
@@ -192,8 +192,8 @@ func TestExit(t *testing.T) {
 	}
 }
 
-// TestReleaseIsRefused: a scheduler that is busy is asked again for so long; one that does
-// not do what it says is found out. The next release asks for all nodes again.
+// TestReleaseIsRefused: a busy scheduler is asked again for some time. A scheduler that says yes
+// and does nothing is noticed. The next release asks for all nodes again.
 func TestReleaseIsRefused(t *testing.T) {
 	for _, c := range []struct {
 		slurm   fakeSlurm

@@ -108,7 +108,7 @@ func Agree(base *comm.Group, s config.Elastic, here Here) (Terms, error) {
 	return t, nil
 }
 
-// settle returns the terms of settings, or t with what they miss.
+// settle returns the terms of the settings, or t with the reason why they cannot be had.
 func (t Terms) settle(s config.Elastic, places []place, getenv func(string) string) Terms {
 	wanted := Terms{Mode: Mode(s.Release), Nodes: t.Nodes}
 	err := launched(getenv)

@@ -13,10 +13,11 @@ import (
 // nothing of a core, and short beside what follows.
 const orderEvery = 20 * time.Millisecond
 
-// Await waits, on a rank without layers since so many steps, whose groups but base are
-// closed, for what rank 0 orders, and tells it that it obeys. stop and save report what this
-// process was asked for meanwhile, which rank 0 is told too; reached is called in every
-// phase. An error if rank 0 or the launcher has ended. It sleeps between its looks.
+// Await waits for the order of rank 0, on a rank without layers, and confirms the order. steps is
+// the number of steps after which the rank lost its last layer. All its groups but base are closed.
+// stop and save report requests to this process, which Await passes on to rank 0. reached is
+// called in every phase. The error is that rank 0 or the launcher has ended. Await sleeps between
+// its looks.
 func Await(base *comm.Group, steps int, stop, save func() bool, reached func(fault.Phase)) (Order, error) {
 	w := waiter{base: base, parent: os.Getppid()}
 	var err error

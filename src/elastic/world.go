@@ -1,8 +1,7 @@
-// Package elastic changes which ranks take part. What comes in is the world that
-// a step was run in and the layout of the next; what goes out is the world of
-// that layout, which some ranks may be outside of, and what becomes of those: they wait
-// for rank 0's order (Await), which has them leave between steps (Releases) and Slurm take
-// their nodes back (Job), under Terms that all agree on before the first step.
+// Package elastic changes which ranks take part. In come the world of a step and the layout of the
+// next step. Out goes the world of that layout. Some ranks may be outside of it. They wait for
+// rank 0's order (Await). Rank 0 lets them leave between steps (Releases), and Slurm takes their
+// nodes back (Job). All ranks agree on the Terms of this before the first step.
 package elastic
 
 import (
@@ -50,9 +49,9 @@ func join(w World, l layout.Layout) (World, error) {
 	return w, nil
 }
 
-// Resize returns the world of the next layout: the same if its ranks are, else one of
-// them, which are among the present ones. A rank that it leaves outside has closed its
-// groups but for Base, and Outside is true of its world. Collective over the present world.
+// Resize returns the world of the next layout: the present world if the ranks are the same, else a
+// world of the layout's ranks, which are among the present ones. A rank outside of it has closed
+// all groups but Base, and its world's Outside is true. Collective over the present world.
 func (w World) Resize(present, next layout.Layout) (World, error) {
 	if next.SameRanks(present) {
 		return w, nil

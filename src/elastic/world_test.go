@@ -12,7 +12,7 @@ import (
 	"dynmo/src/schedule"
 )
 
-// of returns a layout of so many stages and replicas.
+// of returns a layout of stages and replicas.
 func of(t *testing.T, stages, replicas int, order mesh.Order) layout.Layout {
 	t.Helper()
 	s, err := schedule.New(schedule.Kind1F1B, stages, 1, 2)

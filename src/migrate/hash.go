@@ -14,9 +14,9 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Hash returns the SHA-256 of the hashes of all layers in chain order: one number for the
-// whole model's state, whatever the layout. A layer of which each replica has parameters of
-// its own counts as one that has those of all. Collective over the stages and the replicas.
+// Hash returns the SHA-256 of the hashes of all layers in chain order: one number for the state of
+// the whole model, in any layout. A layer whose replicas have parameters of their own counts as
+// one layer with the parameters of all replicas. Collective over the stages and the replicas.
 func Hash(x *model.Exec, stages, replicas *comm.Group, l layout.Layout, s *model.Stage) (string, error) {
 	var mine []byte
 	for _, layer := range s.Layers {

@@ -1,6 +1,6 @@
-// Package migrate moves layers to their new owners. It is given a stage with the
-// layers that a rank had, and a plan, and returns the stage with those that it has to
-// have, each bit for bit the same: all sections of its state.
+// Package migrate moves layers to their new owners. In come the stage with the present layers of a
+// rank, and a plan. Out goes the stage with the rank's next layers. Every layer arrives bit for bit
+// as it was, with all sections of its state.
 package migrate
 
 import (
@@ -36,14 +36,13 @@ func (e *NoRoomError) Error() string {
 	return fmt.Sprintf("migrate: nothing moved: %v", e.Mine)
 }
 
-// Run makes the stage that a plan gives this rank from the one that it had. The names,
-// lengths and texts of the sections of the layers that move go first, and every receiver
-// makes room. If one has no memory, all keep what they had and get a *NoRoomError.
-// Then the sections' memory travels, straight out of and into the layers', all at once in
-// a round of the memory of devices and one of hosts' memory; senders free their layers when
-// all ranks have received theirs; a device that can keep that memory keeps it for the layers
-// that arrive with the next migration, and no longer.
-// Collective over the group.
+// Run makes the next stage of this rank from its present stage and a plan. First the names, lengths
+// and texts of the moving layers' sections travel, and every receiver makes room. If one rank has
+// no memory, all ranks keep their layers and get a *NoRoomError. Then the memory of the sections
+// travels, straight from layer to layer, in one round of device memory and one of host memory.
+// Senders free their layers when all ranks have received theirs. A device that can keep freed
+// memory keeps it until the next migration, for the layers that arrive then. Collective over the
+// group.
 func Run(group *comm.Group, p Plan, x *model.Exec, s *model.Stage) (*model.Stage, Moved, error) {
 	x.Device.Recycle(true)
 	defer x.Device.Recycle(false)
@@ -150,9 +149,8 @@ func (m *mover) prepare(move layout.Move) error {
 	return nil
 }
 
-// agree returns the bytes that will travel, and those of them that do so behind the next
-// step, or a *NoRoomError on every rank if one of them lacks room; what was prepared is
-// freed then.
+// agree returns the bytes that will travel, and those among them that travel behind the next step.
+// If one rank lacks room, every rank gets a *NoRoomError and frees the memory that it prepared.
 func (m *mover) agree(behind bool) ([]int64, error) {
 	totals, lacking := []int64{0, 0}, []int64{0} // bytes and those behind; ranks that lack room
 	for _, l := range m.arrived {
@@ -182,8 +180,8 @@ func (m *mover) agree(behind bool) ([]int64, error) {
 	return nil, &NoRoomError{m.Lacking}
 }
 
-// transfer notes the sections of a layer that lie in memory and move, those that only the
-// update reads, or the others, as parts of the round that they travel in.
+// transfer adds the moving sections of a layer to the round that they travel in: with late those
+// that only the update reads, else the others.
 func (m *mover) transfer(move layout.Move, late, behind bool) {
 	me := m.group.Rank()
 	round := &m.needed

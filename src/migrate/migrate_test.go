@@ -90,8 +90,8 @@ func (m *member) within(from, to partition.Owners) (*model.Stage, Moved, error) 
 	return Run(m.group, p, m.x, m.s)
 }
 
-// disturb gives a layer moments, a counter, state that nobody here knows, and, by
-// its place in the chain, dense, masked or CSR matrices, frozen parameters, and thresholds.
+// disturb gives a layer moments, a counter and some unknown state. By its place in the chain a layer
+// gets dense, masked or CSR matrices, frozen parameters, and thresholds.
 func disturb(l *model.Layer) error {
 	l.Updates = 10 + l.ID
 	if _, ok := l.Tuning(); ok {
@@ -165,9 +165,8 @@ func randomOwners(m partition.Map, layers int, key uint64) partition.Owners {
 	return m.Owners(partitiontest.Random(random.Keyed(key), layers, m.Virtual()))
 }
 
-// TestMigrationConserves is law 6: after any moves each layer is on exactly one
-// stage, with the state it had, and no memory is left behind, whether stages
-// hold one stretch of the chain or several.
+// TestMigrationConserves is law 6: after any moves each layer is on exactly one stage, with its
+// state, and no memory is left behind. Stages have one part of the chain or several.
 func TestMigrationConserves(t *testing.T) {
 	conserves(t, shape)
 	conserves(t, changing)
@@ -229,8 +228,7 @@ func conserves(t *testing.T, c model.Config) {
 	}
 }
 
-// TestNoRoom: if one stage cannot take its layers, all keep what they had, and
-// say so.
+// TestNoRoom: if one stage has no room for its layers, all stages keep theirs, and say so.
 func TestNoRoom(t *testing.T) {
 	line := partition.Line(3)
 	from, to := line.Owners(partition.Partition{0, 2, 5, 10}), line.Owners(partition.Partition{0, 4, 7, 10})
@@ -271,8 +269,8 @@ func TestNoRoom(t *testing.T) {
 	}
 }
 
-// TestRefusesEmptyStages: a pipeline needs a layer on every stage, but for the
-// last ones, which may hand over all they have, and leave.
+// TestRefusesEmptyStages: a pipeline needs a layer on every stage. Only the last stages may hand
+// over all their layers, and leave.
 func TestRefusesEmptyStages(t *testing.T) {
 	err := local.Run(3, func(tr comm.Transport) error {
 		from := partition.Line(3).Owners(partition.Partition{0, 4, 7, 10})

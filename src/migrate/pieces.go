@@ -11,14 +11,13 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Regroup makes the stage whose layers have the pieces that this replica of a stage holds next,
-// where pieces lie as model.Config.Pieces says. It is called on the stage that Begin returned,
-// before any other use. lacking is why this rank cannot take part; nil: it can. A replica that comes to hold a piece
-// receives its weights from the piece's owner before; one that comes to own it receives the masters
-// and moments too, which Begin must not have left behind. Every replica makes room for all layers
-// that change before anything travels: if a rank has no memory, all keep what they had and get a
-// *NoRoomError. Collective over all, the ranks that move or stay
-// together.
+// Regroup makes the stage whose layers have the next pieces of this replica, in the form of
+// model.Config.Pieces. It is called on the stage that Begin returned, before any other use.
+// lacking is the reason why this rank cannot take part; nil: it can. A new holder of a piece
+// receives the weights from the piece's owner before. A new owner receives masters and moments
+// too; Begin must not have left them behind. Every replica makes room for all layers that change
+// before anything travels. If a rank has no memory, all ranks keep their layers and get a
+// *NoRoomError. Collective over all, the ranks that move or stay together.
 func (r *Rest) Regroup(replicas, all *comm.Group, to string, lacking error, s *model.Stage) (*model.Stage, error) {
 	if s.Config.Pieces == to {
 		return s, lacking
@@ -143,8 +142,8 @@ func pieces(l *model.Layer) []*model.Param {
 	return list
 }
 
-// lacks returns the memory of a parameter of a piece that a replica which holds the piece after a
-// move did not have before, where before and after list the piece's holders.
+// lacks returns the memory of a piece's parameter that a replica has after a move and did not have
+// before. before and after list the piece's holders.
 func lacks(p *model.Param, before, after []int, replica int) (list []tensor.Mem) {
 	if !slices.Contains(before, replica) {
 		list = append(list, p.W)

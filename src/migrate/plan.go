@@ -40,9 +40,9 @@ func Within(from, to partition.Owners, stage int, c model.Config) (Plan, error) 
 	return p, nil
 }
 
-// Between returns the plan of a rank of the present mesh, whose ranks are the group, where
-// the next layout has other ones of them (see layout.Moves). c is the model as the rank has
-// it now; as another replica it may have another share of its own.
+// Between returns the plan of a rank of the present mesh, whose ranks are the group. The next layout
+// may have other ranks of the group (see layout.Moves). c is the model of the rank now: as another
+// replica the rank may have another share of its own.
 func Between(present, next layout.Layout, rank int, c model.Config, own func(layer int) bool) (Plan, error) {
 	p := Plan{Config: c}
 	for at := range next.Mesh.Size() {

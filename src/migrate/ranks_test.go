@@ -16,8 +16,8 @@ import (
 	"dynmo/src/schedule"
 )
 
-// drawn returns a random layout of c on some of the present ranks, in any order but for the
-// first.
+// drawn returns a random layout of c on some of the present ranks, the first one first, the others
+// in any order.
 func drawn(c model.Config, present []int, stages, replicas int, order mesh.Order, key uint64) (layout.Layout, error) {
 	draw := random.Keyed(key)
 	chunks := 1 + draw.IntN(min(2, c.Layers()/stages))
@@ -176,8 +176,7 @@ func (m *member) empty() error {
 	return nil
 }
 
-// TestAnyRanksNoRoom: if a rank of another replica cannot take its layers, all keep what
-// they had.
+// TestAnyRanksNoRoom: if a rank of another replica has no room for its layers, all ranks keep theirs.
 func TestAnyRanksNoRoom(t *testing.T) {
 	err := local.Run(6, func(tr comm.Transport) error {
 		present, err := drawn(shape, []int{0, 1, 2, 3, 4, 5}, 3, 2, mesh.StageMajor, 1)

@@ -192,8 +192,8 @@ func (w work) ready(complete []float64, layers []cost.Layer) {
 	}
 }
 
-// Round returns how long a round of messages of a bucket of so many bytes travels between
-// the replicas of a stage, and how long it keeps their links busy. Rounds count from 0.
+// Round returns the seconds that a round of messages of a bucket travels between the replicas of a
+// stage, and the seconds that it keeps their links busy. Rounds count from 0.
 func (s Step) Round(stage, round int, bytes int64) (latency, busy float64) {
 	d, slowest := s.Mesh.Replicas, 0.0
 	for replica := range d {

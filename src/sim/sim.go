@@ -1,8 +1,7 @@
-// Package sim executes a schedule on costs and a network, without ranks. What
-// comes in is every stage's list of instructions, what they take, and what
-// messages cost; what goes out is when each stage worked. Time passes by the
-// rules of the virtual clock, so that a run on that clock whose costs are known
-// takes what the simulator says.
+// Package sim executes a schedule on costs and a network, without ranks. In come every stage's list
+// of instructions, their seconds, and the cost of messages. Out go the times at which each stage
+// worked. Time passes by the rules of the virtual clock. So a run on that clock with known costs
+// takes the seconds of the simulator.
 package sim
 
 import (
