@@ -33,7 +33,7 @@ type dispatch struct {
 
 func newDispatch(x *model.Exec, e divided) *dispatch {
 	d := &dispatch{x: x, divided: e, ends: make([]int32, e.placed()+1)}
-	d.sent, d.taken, d.total = make([][]stretch, e.Spread), make([][]stretch, e.Spread), make([]int, e.Count)
+	d.sent, d.taken, d.total = make([][]segment, e.Spread), make([][]segment, e.Spread), make([]int, e.Count)
 	return d
 }
 
@@ -69,23 +69,23 @@ func (d *dispatch) Expected() float64 { return 1 }
 func (d *dispatch) Repeats() bool { return d.layer.forced == nil }
 
 // of returns the assignments of an expert.
-func (d *dispatch) of(expert int) stretch { return stretch{int(d.ends[expert]), int(d.ends[expert+1])} }
+func (d *dispatch) of(expert int) segment { return segment{int(d.ends[expert]), int(d.ends[expert+1])} }
 
-// stretch is rows [lo, hi).
-type stretch struct{ lo, hi int }
+// segment is rows [lo, hi).
+type segment struct{ lo, hi int }
 
-func (s stretch) count() int { return s.hi - s.lo }
+func (s segment) count() int { return s.hi - s.lo }
 
 // meets returns the rows that both have, and whether there are any.
-func (s stretch) meets(other stretch) (both stretch, any bool) {
-	both = stretch{max(s.lo, other.lo), min(s.hi, other.hi)}
+func (s segment) meets(other segment) (both segment, any bool) {
+	both = segment{max(s.lo, other.lo), min(s.hi, other.hi)}
 	return both, both.lo < both.hi
 }
 
 // block is rows on which an expert, by its number among those here, works in one product.
 type block struct {
 	expert int
-	stretch
+	segment
 }
 
 // The device decides where tokens go (see kernel.RouteTokens). With p the softmax of a

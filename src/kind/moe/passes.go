@@ -56,7 +56,7 @@ func (e *experts) work(x *model.Exec, d *dispatch, s expertsSaved, made tensor.M
 		e.groupedForward(x, s, made, rows)
 		return
 	}
-	e.each(d, func(m mlpOf, rows stretch) {
+	e.each(d, func(m mlpOf, rows segment) {
 		gateup, active := rowRange(x, s.gateup, rows, 2*e.inside), rowRange(x, s.active, rows, e.inside)
 		m.gateup.Forward(x, rows.count(), gateup, rowRange(x, s.inp, rows, e.hidden))
 		x.Backend.SwiGLUForward(x.Stream, active, gateup, rows.count(), e.inside)
@@ -65,21 +65,21 @@ func (e *experts) work(x *model.Exec, d *dispatch, s expertsSaved, made tensor.M
 }
 
 // each calls f for every block of rows that an expert here works on.
-func (e *experts) each(d *dispatch, f func(m mlpOf, rows stretch)) {
+func (e *experts) each(d *dispatch, f func(m mlpOf, rows segment)) {
 	for _, b := range d.blocks {
-		f(e.list[b.expert], b.stretch)
+		f(e.list[b.expert], b.segment)
 	}
 }
 
 // rowRange returns rows of memory of rows of so many values.
-func rowRange(x *model.Exec, m tensor.Mem, rows stretch, width int) tensor.Mem {
+func rowRange(x *model.Exec, m tensor.Mem, rows segment, width int) tensor.Mem {
 	row := int64(width) * x.Backend.DType().Size()
 	return m.Span(int64(rows.lo)*row, int64(rows.count())*row)
 }
 
 // first returns the first rows.
 func first(x *model.Exec, m tensor.Mem, rows, width int) tensor.Mem {
-	return rowRange(x, m, stretch{0, rows}, width)
+	return rowRange(x, m, segment{0, rows}, width)
 }
 
 func (e *experts) BackwardInput(x *model.Exec, b *model.Batch, saved, held, inp, dout, din tensor.Mem) error {
@@ -113,7 +113,7 @@ func (e *experts) backwardExperts(x *model.Exec, n int, d *dispatch, s expertsSa
 		e.groupedBackwardInput(x, s, h, dinp, assigned)
 		return nil
 	}
-	e.each(d, func(m mlpOf, rows stretch) {
+	e.each(d, func(m mlpOf, rows segment) {
 		dactive, dgateup := first(x, x.Scratch, rows.count(), e.inside), rowRange(x, h.dgateup, rows, 2*e.inside)
 		m.down.BackwardInput(x, rows.count(), dactive, rowRange(x, h.dmade, rows, e.hidden))
 		x.Backend.SwiGLUBackward(x.Stream, dgateup, dactive, rowRange(x, s.gateup, rows, 2*e.inside), rows.count(), e.inside)
@@ -167,7 +167,7 @@ func (e *experts) expertWeights(x *model.Exec, n int, d *dispatch, s expertsSave
 		e.groupedBackwardWeight(x, s, h, e.assigned(d, n))
 		return
 	}
-	e.each(d, func(m mlpOf, rows stretch) {
+	e.each(d, func(m mlpOf, rows segment) {
 		e.weightProduct(x, m.down, rows.count(), rowRange(x, h.dmade, rows, e.hidden), rowRange(x, s.active, rows, e.inside))
 		e.weightProduct(x, m.gateup, rows.count(), rowRange(x, h.dgateup, rows, 2*e.inside), rowRange(x, s.inp, rows, e.hidden))
 	})

@@ -117,12 +117,12 @@ func newMLP(c model.Config, block, expert int) mlpOf {
 	}
 }
 
-// spreading is what a replica knows of the rows of spread experts. The stretches of two replicas
+// spreading is what a replica knows of the rows of spread experts. The segments of two replicas
 // that are rows of one message are at the same place of their lists.
 type spreading struct {
 	total []int       // by expert: those of all replicas
-	sent  [][]stretch // by replica: of the assignments here those that it works on
-	taken [][]stretch // by replica: of the rows that are worked on here those of its tokens
+	sent  [][]segment // by replica: of the assignments here those that it works on
+	taken [][]segment // by replica: of the rows that are worked on here those of its tokens
 }
 
 // deal shares the rows of all experts out to the replicas that hold them, by how many rows of
@@ -141,7 +141,7 @@ func (d *dispatch) deal(dealer *place.Dealer, on place.Map, counts []int32, me i
 		first := 0
 		for i, holder := range holders {
 			last := min(first+int(shares[expert][i])*d.block(), d.total[expert])
-			dealt := stretch{first, last}
+			dealt := segment{first, last}
 			d.send(expert, holder, dealt, counts, me)
 			if holder == me {
 				d.take(expert, mine, dealt, counts)
@@ -155,31 +155,31 @@ func (d *dispatch) deal(dealer *place.Dealer, on place.Map, counts []int32, me i
 }
 
 // send notes which of the assignments here are among the rows of an expert that a replica works on.
-func (d *dispatch) send(expert, holder int, dealt stretch, counts []int32, me int) {
+func (d *dispatch) send(expert, holder int, dealt segment, counts []int32, me int) {
 	before := 0 // rows of earlier replicas
 	for replica := range me {
 		before += int(counts[replica*d.Count+expert])
 	}
 	here := d.of(expert)
-	if both, any := dealt.meets(stretch{before, before + here.count()}); any {
-		d.sent[holder] = append(d.sent[holder], stretch{here.lo + both.lo - before, here.lo + both.hi - before})
+	if both, any := dealt.meets(segment{before, before + here.count()}); any {
+		d.sent[holder] = append(d.sent[holder], segment{here.lo + both.lo - before, here.lo + both.hi - before})
 	}
 }
 
 // take notes rows that an expert works on here, by whose they are, and its blocks.
-func (d *dispatch) take(expert, mine int, dealt stretch, counts []int32) {
+func (d *dispatch) take(expert, mine int, dealt segment, counts []int32) {
 	before := 0
 	for replica := range d.Spread {
 		n := int(counts[replica*d.Count+expert])
-		if both, any := dealt.meets(stretch{before, before + n}); any {
+		if both, any := dealt.meets(segment{before, before + n}); any {
 			at := d.worked + both.lo - dealt.lo
-			d.taken[replica] = append(d.taken[replica], stretch{at, at + both.count()})
+			d.taken[replica] = append(d.taken[replica], segment{at, at + both.count()})
 		}
 		before += n
 	}
 	end := d.worked + dealt.count()
 	for lo := d.worked; lo < end; lo += d.block() {
-		d.blocks = append(d.blocks, block{mine, stretch{lo, min(lo+d.block(), end)}})
+		d.blocks = append(d.blocks, block{mine, segment{lo, min(lo+d.block(), end)}})
 	}
 	d.worked = end
 }
