@@ -10,6 +10,7 @@ import (
 
 	"dynmo/src/config"
 	"dynmo/src/input"
+	"dynmo/src/model"
 )
 
 // Forcing is how the load of a kind follows a file (dynamic.replay) in place of training.
@@ -19,7 +20,7 @@ type Forcing struct {
 	Most         func(config.Config) int                  // largest load; loads are whole numbers; nil: loads are shares, 0 to 1
 	Numbers      func(config.Config) int                  // a load is a list of so many numbers; nil: it is one number
 	ByMicrobatch bool                                     // the load of each microbatch has a record
-	Layers       func(config.Config) []int                // layers of the chain that have a load, ascending
+	Has          func(model.Description) bool             // whether a layer of the chain has a load
 	New          func(config.Config, Loads) (Kind, error) // returns what forces the loads
 }
 
@@ -52,10 +53,10 @@ func (l Loads) At(step int) (values []float64, isFirst bool) {
 	return values, isFirst
 }
 
-// Of returns the loads of a layer in a step by microbatch, of each its numbers. A microbatch of
-// so many of the settings' has the sum of their loads. It returns nil before the first step of
-// the file.
-func (l Loads) Of(step, layer, joined int) []int {
+// of returns the loads of a layer in a step by microbatch, of each its numbers. A microbatch that
+// joins several of the settings' has the sum of their loads. It returns nil before the first step
+// of the file.
+func (l Loads) of(step, layer, joined int) []int {
 	values, _ := l.At(step)
 	i, each := slices.Index(l.Layers, layer), l.Microbatches*l.numbers
 	if values == nil || i < 0 {
@@ -66,6 +67,40 @@ func (l Loads) Of(step, layer, joined int) []int {
 		list[k/l.numbers/joined*l.numbers+k%l.numbers] += int(v)
 	}
 	return list
+}
+
+// Counts returns a Kind that gives layers the whole numbers of each microbatch from the file. size
+// is the sequences of a microbatch of the settings. set gives a layer its counts by microbatch.
+// change is the kind of the change at a step of the file. detail returns the name and the value of
+// the change's detail, from the loads of the step and their sum.
+func (l Loads) Counts(size int, change string, set func(l *model.Layer, counts []int), detail func(values []float64, sum float64) (string, float64)) Kind {
+	return forcedCounts{loads: l, size: size, change: change, set: set, detail: detail}
+}
+
+type forcedCounts struct {
+	Unmeasured
+	loads  Loads
+	size   int
+	change string
+	set    func(l *model.Layer, counts []int)
+	detail func(values []float64, sum float64) (string, float64)
+}
+
+// Before sets the counts of this stage's layers.
+func (f forcedCounts) Before(step int, t Target) (Change, error) {
+	for _, l := range t.Stage.Layers {
+		f.set(l, f.loads.of(step, l.ID, t.Exec.B/f.size))
+	}
+	values, due := f.loads.At(step)
+	if !due {
+		return Change{}, nil
+	}
+	sum := 0.0
+	for _, x := range values {
+		sum += x
+	}
+	name, value := f.detail(values, sum)
+	return Change{Kind: f.change, Costs: true, Detail: map[string]float64{name: value}}, nil
 }
 
 // Check calls wanted for every load, values[i:] that begin with its numbers. before is the first
@@ -107,7 +142,12 @@ func Open(c config.Config) (Kind, error) {
 		if f.New == nil {
 			return nil, fmt.Errorf("dynamic.replay: %s: the load of dynamic.kind = %q cannot be forced, want %s", path, r.Settings.Name, forcedKinds())
 		}
-		l := Loads{Layers: f.Layers(c), Microbatches: 1, path: path, field: f.Field, numbers: 1}
+		l := Loads{Microbatches: 1, path: path, field: f.Field, numbers: 1}
+		for id, d := range model.FromConfig(c).Chain() {
+			if f.Has(d) {
+				l.Layers = append(l.Layers, id)
+			}
+		}
 		if f.Numbers != nil {
 			l.numbers = f.Numbers(c)
 		}

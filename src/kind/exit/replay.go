@@ -14,20 +14,23 @@ import (
 // forcing has as many tokens leave behind an exit, of each microbatch, as a file says.
 var forcing = dynamic.Forcing{
 	Field: "left", Most: config.Config.TokensOfMicrobatch, ByMicrobatch: true,
-	Layers: func(c config.Config) (list []int) {
-		for id, d := range model.FromConfig(c).Chain() {
-			if d.Kind == model.Exit {
-				list = append(list, id)
-			}
-		}
-		return list
-	},
+	Has: func(d model.Description) bool { return d.Kind == model.Exit },
 	New: func(c config.Config, l dynamic.Loads) (dynamic.Kind, error) {
 		if e := config.Of[options](c); e.Train == "weighted" || e.Stage2 > 0 {
 			return nil, fmt.Errorf(`dynamic.replay: exit.train = %q, exit.stage2 = %d: want "leave" and 0, by which tokens leave in training`, e.Train, e.Stage2)
 		}
 		all := float64(c.TokensOfMicrobatch())
-		return forced{loads: l, size: c.Parallel.MicrobatchSize, all: all}, l.Check(func(_ float64, values []float64, i int) string {
+		forced := l.Counts(c.Parallel.MicrobatchSize, forcedChange,
+			func(l *model.Layer, counts []int) {
+				for _, p := range l.Parts {
+					if e, ok := p.(*exit); ok {
+						e.forced = counts
+					}
+				}
+			},
+			func(_ []float64, sum float64) (string, float64) { return "left", sum / all / float64(l.Microbatches) },
+		)
+		return forced, l.Check(func(_ float64, values []float64, i int) string {
 			rest := all
 			for j := i % l.Microbatches; j < i; j += l.Microbatches {
 				rest -= values[j]
@@ -38,34 +41,6 @@ var forcing = dynamic.Forcing{
 			return ""
 		})
 	},
-}
-
-// forced sets how many tokens leave behind the exits.
-type forced struct {
-	dynamic.Unmeasured
-	loads dynamic.Loads
-	size  int     // sequences of a microbatch of the settings
-	all   float64 // tokens of it
-}
-
-// Before sets the loads of the exits of this stage.
-func (f forced) Before(step int, t dynamic.Target) (dynamic.Change, error) {
-	for _, l := range t.Stage.Layers {
-		for _, p := range l.Parts {
-			if e, ok := p.(*exit); ok {
-				e.forced = f.loads.Of(step, l.ID, t.Exec.B/f.size)
-			}
-		}
-	}
-	values, due := f.loads.At(step)
-	if !due {
-		return dynamic.Change{}, nil
-	}
-	left := 0.0
-	for _, x := range values {
-		left += x
-	}
-	return dynamic.Change{Kind: forcedChange, Costs: true, Detail: map[string]float64{"left": left / f.all / float64(f.loads.Microbatches)}}, nil
 }
 
 // forcedChange is the kind of a change to forced loads.

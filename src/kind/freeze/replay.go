@@ -5,6 +5,7 @@ import (
 
 	"dynmo/src/config"
 	"dynmo/src/dynamic"
+	"dynmo/src/model"
 )
 
 // forcing has the frozen layers follow a file: 1 of a layer that is frozen, 0 of one that
@@ -12,13 +13,8 @@ import (
 var forcing = dynamic.Forcing{
 	Field: "frozen",
 	Most:  func(config.Config) int { return 1 },
-	Layers: func(c config.Config) (list []int) {
-		for layer := range c.Layers() {
-			list = append(list, layer)
-		}
-		return list
-	},
-	New: func(_ config.Config, l dynamic.Loads) (dynamic.Kind, error) { return forced{loads: l}, nil },
+	Has:   func(model.Description) bool { return true },
+	New:   func(_ config.Config, l dynamic.Loads) (dynamic.Kind, error) { return forced{loads: l}, nil },
 }
 
 // forced freezes and thaws layers at the steps of a file.

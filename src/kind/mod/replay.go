@@ -12,48 +12,25 @@ import (
 // forcing has a routed block take as many tokens of each microbatch as a file says.
 var forcing = dynamic.Forcing{
 	Field: "taken", Most: config.Config.TokensOfMicrobatch, ByMicrobatch: true,
-	Layers: func(c config.Config) (list []int) {
-		for id, d := range model.FromConfig(c).Chain() {
-			if d.Form == Routed {
-				list = append(list, id)
-			}
-		}
-		return list
-	},
+	Has: func(d model.Description) bool { return d.Form == Routed },
 	New: func(c config.Config, l dynamic.Loads) (dynamic.Kind, error) {
 		if m := config.Of[options](c); m.Route != "predictor" {
 			return nil, fmt.Errorf(`dynamic.replay: mod.route = %q: want "predictor", by which the number of tokens may vary`, m.Route)
 		}
-		return forced{loads: l, size: c.Parallel.MicrobatchSize, all: float64(c.TokensOfMicrobatch())}, nil
+		all := float64(c.TokensOfMicrobatch())
+		return l.Counts(c.Parallel.MicrobatchSize, forcedChange,
+			func(l *model.Layer, counts []int) {
+				for _, p := range l.Parts {
+					if r, ok := p.(*routed); ok {
+						r.forced = counts
+					}
+				}
+			},
+			func(values []float64, sum float64) (string, float64) {
+				return "taken", sum / all / float64(len(values))
+			},
+		), nil
 	},
-}
-
-// forced sets how many tokens the routed blocks take.
-type forced struct {
-	dynamic.Unmeasured
-	loads dynamic.Loads
-	size  int     // sequences of a microbatch of the settings
-	all   float64 // tokens of it
-}
-
-// Before sets the loads of the routed blocks of this stage.
-func (f forced) Before(step int, t dynamic.Target) (dynamic.Change, error) {
-	for _, l := range t.Stage.Layers {
-		for _, p := range l.Parts {
-			if r, ok := p.(*routed); ok {
-				r.forced = f.loads.Of(step, l.ID, t.Exec.B/f.size)
-			}
-		}
-	}
-	values, due := f.loads.At(step)
-	if !due {
-		return dynamic.Change{}, nil
-	}
-	taken := 0.0
-	for _, x := range values {
-		taken += x
-	}
-	return dynamic.Change{Kind: forcedChange, Costs: true, Detail: map[string]float64{"taken": taken / f.all / float64(len(values))}}, nil
 }
 
 // forcedChange is the kind of a change to forced loads.

@@ -14,21 +14,24 @@ import (
 var forcing = dynamic.Forcing{
 	Field: "tokens", Most: config.Config.TokensOfMicrobatch, ByMicrobatch: true,
 	Numbers: func(c config.Config) int { return config.Of[options](c).Experts },
-	Layers: func(c config.Config) (list []int) {
-		for id, d := range model.FromConfig(c).Chain() {
-			if routerOf(model.MakeParts(d.Makers)) != nil {
-				list = append(list, id)
-			}
-		}
-		return list
-	},
+	Has:     func(d model.Description) bool { return routerOf(model.MakeParts(d.Makers)) != nil },
 	New: func(c config.Config, l dynamic.Loads) (dynamic.Kind, error) {
 		m := config.Of[options](c)
 		if m.Capacity > 0 {
 			return nil, fmt.Errorf("dynamic.replay: moe.capacity = %v: want 0, by which no assignment is dropped", m.Capacity)
 		}
 		all := c.TokensOfMicrobatch() * m.Top
-		return forced{loads: l, experts: m.Experts, size: c.Parallel.MicrobatchSize}, l.Check(func(_ float64, values []float64, i int) string {
+		forced := l.Counts(c.Parallel.MicrobatchSize, forcedChange,
+			func(l *model.Layer, counts []int) {
+				if e := routerOf(l.Parts); e != nil {
+					e.forced = counts
+				}
+			},
+			func(values []float64, sum float64) (string, float64) {
+				return "fullest", slices.Max(values) * float64(len(values)) / sum
+			},
+		)
+		return forced, l.Check(func(_ float64, values []float64, i int) string {
 			sum := 0.0
 			for _, x := range values[i : i+m.Experts] {
 				sum += x
@@ -54,31 +57,6 @@ func routerOf(parts []model.Part) *experts {
 		}
 	}
 	return nil
-}
-
-// forced sets how many tokens the experts of each block take.
-type forced struct {
-	dynamic.Unmeasured
-	loads         dynamic.Loads
-	experts, size int // of a block; sequences of a microbatch of the settings
-}
-
-// Before sets the loads of the experts of this stage.
-func (f forced) Before(step int, t dynamic.Target) (dynamic.Change, error) {
-	for _, l := range t.Stage.Layers {
-		if e := routerOf(l.Parts); e != nil {
-			e.forced = f.loads.Of(step, l.ID, t.Exec.B/f.size)
-		}
-	}
-	values, due := f.loads.At(step)
-	if !due {
-		return dynamic.Change{}, nil
-	}
-	most, sum := slices.Max(values), 0.0
-	for _, x := range values {
-		sum += x
-	}
-	return dynamic.Change{Kind: forcedChange, Costs: true, Detail: map[string]float64{"fullest": most * float64(len(values)) / sum}}, nil
 }
 
 // forcedChange is the kind of a change to forced loads.

@@ -15,14 +15,7 @@ import (
 // forcing has each layer keep its share of largest weights, from a file.
 var forcing = dynamic.Forcing{
 	Field: "density",
-	Layers: func(c config.Config) (list []int) {
-		for id, d := range model.FromConfig(c).Chain() {
-			if slices.ContainsFunc(d.Params(), (*model.Param).Prunable) {
-				list = append(list, id)
-			}
-		}
-		return list
-	},
+	Has:   func(d model.Description) bool { return slices.ContainsFunc(d.Params(), (*model.Param).Prunable) },
 	New: func(c config.Config, l dynamic.Loads) (dynamic.Kind, error) {
 		halves := config.Of[options](c).Structure == "2:4"
 		return forced{pruning: newPruning(c), loads: l}, l.Check(func(before float64, values []float64, i int) string {
