@@ -42,7 +42,7 @@ func (d *tight) Memory() (free, total int64, err error) {
 	return 1 << 40, 1 << 40, nil
 }
 
-// refusals are what is told of moves that could not be had.
+// refusals records the events that report moves for which there was no memory.
 type refusals struct {
 	run
 	refused []string
@@ -63,8 +63,8 @@ func (r *refusals) Say(line string) {
 	}
 }
 
-// tightRun trains with a balancer, where the memory of rank 1 runs out so many times, once
-// it has its first stage, within a function.
+// tightRun trains with a balancer. The memory of rank 1 runs out within a function, the given
+// number of times, once rank 1 has its first stage.
 func tightRun(t *testing.T, c config.Config, within string, times int, balancer func() policy.Balancer) *refusals {
 	t.Helper()
 	out := &refusals{}
@@ -79,10 +79,10 @@ func tightRun(t *testing.T, c config.Config, within string, times int, balancer 
 	return out
 }
 
-// TestNoMemoryForAMove: a rank has no memory for a layer, or none for what runs its next
-// stage: the move is given up on all ranks, which is told once, and training goes on, with
-// later moves, to every loss, norm and weight of an undisturbed run; so it is where ranks
-// would leave, and where a GPU has less memory than its next stage will take.
+// TestNoMemoryForAMove: a rank has no memory for a layer, or for the buffers of its next stage. All
+// ranks then give up the move, and one event reports it. Training continues, later moves included,
+// with the losses, norms and weights of an undisturbed run. The same holds where ranks would leave,
+// and where a GPU has less memory than its next stage needs.
 func TestNoMemoryForAMove(t *testing.T) {
 	c := small(t)
 	c.Dynamic.Kind, c.Train.Steps = "none", 8

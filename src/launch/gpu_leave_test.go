@@ -19,10 +19,10 @@ func init() {
 	}
 }
 
-// TestLeaversHoldNoGPU: while others train on, ranks that left hold no context of their GPU
-// (which takes its events with it), no memory or stream, and no communicator, whether NCCL carries memory or the host;
-// the numbers are those of one GPU. With device.share, which several ranks of a process need,
-// they cannot be told apart, so each rank is a process.
+// TestLeaversHoldNoGPU: while others train on, a rank that left holds no memory, stream or
+// communicator of its GPU. It holds no context either, and events go with the context. The test
+// runs with memory carried by NCCL and by the host. The figures are those of one GPU. Ranks of one
+// process need device.share, which hides whose memory it is, so each rank is a process.
 func TestLeaversHoldNoGPU(t *testing.T) {
 	needMPI(t)
 	if _, emulated := cudatest.Held(); !emulated {

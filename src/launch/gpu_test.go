@@ -19,13 +19,13 @@ import (
 // through in a second.
 const onGPU = "device.kind=cuda device.share=true parallel.microbatch_size=1 train.steps=6 model.blocks=3 freeze.step=2 freeze.tolerance=0.99 exit.start=1 exit.until=4 "
 
-// TestLawsOnGPU is TestLaws on a GPU that ranks share, validated between steps whose passes are
-// graphs: layers move at random, where a balancer wants them by what it measures, and the run
-// is saved and goes on elsewhere. Kernels add in a fixed order in bfloat16 too, whose masters
-// are saved, hashed and read. Pruned layers are dense, masked and CSR in turn; those that are
-// compared with references on the host freeze alike. Losses in float32 are those on a CPU
-// within 1e-3; where tokens leave within 2 %: a confidence next to a threshold may fall on its
-// other side. With DYNMO_LONG=1 all rows in both precisions and in every variant.
+// TestLawsOnGPU is TestLaws on a GPU that ranks share. Passes between validations are graphs.
+// Layers move at random, or where a balancer wants them by its measurements, and the run is saved
+// and continues elsewhere. Kernels add in a fixed order in bfloat16 too, whose masters are saved,
+// hashed and read. Pruned layers are dense, masked and CSR in turn. Layers that are compared with
+// references on the host freeze alike. Losses in float32 are those of a CPU within 1e-3. Where
+// tokens leave they agree within 2 %: a confidence next to a threshold may fall on its other side.
+// DYNMO_LONG=1 runs all rows in both precisions and in every variant.
 func TestLawsOnGPU(t *testing.T) {
 	for i, r := range []struct {
 		name, precision, sets string
@@ -130,8 +130,8 @@ func TestSharedGPU(t *testing.T) {
 	}
 }
 
-// TestGPUOutOfMemory wants a model that is too large to be refused before it is made, with
-// the GPU, what the model needs and what is free.
+// TestGPUOutOfMemory: a model is too large, but not so large that it is refused before it is made.
+// The error names the GPU, the bytes that the model needs and the bytes that are free.
 func TestGPUOutOfMemory(t *testing.T) {
 	c := small(t)
 	c.Device.Kind = "cuda"

@@ -10,12 +10,12 @@ import (
 	"dynmo/src/device/cuda/cudatest"
 )
 
-// TestEightGPUs is law 1 on two replicas of four stages, each rank a process with a GPU of
-// its own and NCCL between them, while work of the GPUs begins late at random and threads
-// run in another order: losses, gradient norms and the final hash are those of one stage of
-// two replicas in the usual order, where layers move after every step, and where ranks leave
-// in mid-run, which hold nothing of their GPUs any more. With DYNMO_LONG=1 under every kind
-// of change, in both element types, with either order of ranks, and several seeds.
+// TestEightGPUs is law 1 on two replicas of four stages. Each rank is a process with a GPU of its
+// own, and NCCL connects them. Work of the GPUs starts late at random, and threads run in another
+// order. Losses, gradient norms and the final hash must be those of one stage of two replicas in
+// the usual order. That holds where layers move after every step, and where ranks leave in mid-run;
+// ranks that left hold nothing of their GPUs. DYNMO_LONG=1 runs every kind of change, both element
+// types, both orders of ranks, and several seeds.
 func TestEightGPUs(t *testing.T) {
 	needMPI(t)
 	if !cudatest.Emulated(cudatest.New(t)) {

@@ -1,6 +1,6 @@
-// Package launch starts a run. What comes in is settings and what a program adds
-// to them; what goes out is a rank in every process, or in every goroutine, that
-// knows what it computes on and agrees with the others, and then trains.
+// Package launch starts a run. Settings and the hooks of a program come in. A rank in every
+// process, or in every goroutine, goes out: it knows its device, agrees with the other ranks, and
+// trains.
 package launch
 
 import (
@@ -125,8 +125,8 @@ const (
 	// mostGoroutines is below the 10,000 threads at which Go ends a program: every
 	// rank has one, and some have more.
 	mostGoroutines = 4096
-	// grace is how long ranks wait for each other once they have a comm.SharedError,
-	// and how long rank 0 is then left to abort the world before another does.
+	// grace is how long ranks wait for each other once they have a comm.SharedError. After it, rank
+	// 0 has the same time again to abort the world before another rank does.
 	grace = 2 * time.Second
 	// startFor is how long ranks wait for each other where nothing is known yet of how long
 	// things take: reading the corpus from a file system that others use too, the first steps.
@@ -245,9 +245,9 @@ func grid(c config.Config) mesh.Mesh {
 	return mesh.Mesh{Stages: c.Parallel.Stages, Replicas: c.Parallel.Replicas, Order: mesh.Order(c.Mesh.Order)}
 }
 
-// onRank trains on one rank, whose goroutine is locked to its OS thread, and shows
-// on a post what it does. A panic is an error that says where it was. apart says that ranks
-// may end before the run does.
+// onRank trains on one rank, whose goroutine is locked to its OS thread, and shows its activity on
+// a post. A panic becomes an error that says where it happened. apart says that ranks may end
+// before the run does.
 func onRank(c config.Config, t comm.Transport, h Hooks, post *comm.Post, open func() (*data.Corpus, error)) (out train.Outcome, apart bool, err error) {
 	defer func() {
 		if p := recover(); p != nil {

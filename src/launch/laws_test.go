@@ -52,8 +52,8 @@ const (
 	spread = experts + "moe.experts=6 parallel.replicas=2 parallel.experts=spread "
 )
 
-// rows are the kinds of change that have a meaning, alone and together, each with the settings
-// by which it decides in more ways than one. The first goes through every placement.
+// rows are the kinds of change, alone and together, as far as they have a meaning. A kind that
+// decides in several ways has a row for each way. The first row goes through every placement.
 var rows = []row{
 	{"prune", "", func(t *testing.T, r *run) { prunedTo(t, r, 4, 0.9, 1e-3) }},
 	{name: "none", sets: "dynamic.kind=none"}, // masters and moments of layers that move follow them
@@ -190,8 +190,9 @@ func thaws(t *testing.T, r *run) {
 	}
 }
 
-// variants are choices of replicas, a tied head, what a layer is, slices of the head, and what
-// is computed twice: any two of the choices meet, but for the last. What a row sets itself stays.
+// variants are choices of replicas, a tied head, the grain of layers, slices of the head, and
+// recomputation. Every pair of choices occurs in some variant, except pairs with recomputation. A
+// setting of the row itself wins.
 var variants = []string{
 	"parallel.replicas=1 model.tied=true model.grain=block model.head_shards=1 ",
 	"parallel.replicas=2 model.tied=false model.grain=half model.head_shards=3 model.recompute=block ",
@@ -257,14 +258,14 @@ func title(c config.Config) string {
 		c.Parallel.Replicas, c.Model.Tied, c.Model.Grain, c.Model.HeadShards, c.Schedule.Kind, c.Schedule.Virtual(), c.Parallel.Stages)
 }
 
-// TestLaws: every row of the table, alone and beside others, keeps law 1 and law 2: whatever
-// is done to its run, losses, gradient norms, validation losses, the final hash, and which
-// layers freeze when, are those of one stage that never moved a layer nor stopped, and whose
-// replicas each have all masters and moments, and which computes nothing twice. The columns
-// are what is done to it. With DYNMO_LONG=1 every row goes through all columns, in all
-// variants and places. Else a row goes through one variant. A kind by itself moves in a place,
-// is saved and goes on elsewhere, and goes through one of the other columns, in turn. A mix of
-// two kinds goes through one column, in turn; a mix of three waits for DYNMO_LONG=1.
+// TestLaws: every row of the table, alone and beside others, keeps law 1 and law 2. The columns are
+// disturbances of its run. Losses, gradient norms, validation losses, the final hash, and the steps
+// at which layers freeze must be those of an undisturbed run. The undisturbed run has one stage and
+// never stops. Each of its replicas has all masters and moments, and it recomputes nothing. With
+// DYNMO_LONG=1 every row goes through all columns, in all variants and places. Otherwise a row goes
+// through one variant. A kind by itself moves in a place, is saved and continues elsewhere, and
+// goes through one of the other columns, in turn. A mix of two kinds goes through one column, in
+// turn; a mix of three waits for DYNMO_LONG=1.
 func TestLaws(t *testing.T) {
 	for i, r := range slices.Concat(rows, little) {
 		for v := range variants {
@@ -400,7 +401,7 @@ func leaves(t *testing.T, c config.Config, i int, still *run) {
 		t.Run("leaves/"+title(c), func(t *testing.T) {
 			fewer := 3
 			if strings.Contains(kind, "interleaved") {
-				fewer = 2 // of which microbatches are a multiple
+				fewer = 2 // microbatches are a multiple of it
 			}
 			out, left := shrunk(t, c, map[int]int{2: fewer, 6: 1}, uint64(i), &run{})
 			same(t, out, still)
@@ -459,9 +460,9 @@ func TestThreadsChangeNothing(t *testing.T) {
 	}
 }
 
-// TestRandomShapes is law 1 of the rows on odd shapes, down to sequences of one token and one
-// head channel, few microbatches, as many stages as layers, and with so little capacity of
-// experts that most assignments are dropped: 24 draws, with DYNMO_LONG=1 600.
+// TestRandomShapes is law 1 of the rows on odd shapes. Shapes go down to sequences of one token,
+// one head channel, few microbatches, and a layer for each stage. Capacities of experts go down to
+// values that drop most assignments. 24 shapes are drawn, with DYNMO_LONG=1 600.
 func TestRandomShapes(t *testing.T) {
 	draws := uint64(24)
 	if long {
@@ -546,9 +547,9 @@ func (p *picker) int(key string, lo, hi int) int {
 	return value
 }
 
-// llama draws a LLaMA and its experts, from a single one on, of which a token goes to any
-// number. Where they are spread, two to four replicas share them out; where they are grouped,
-// as many layers.
+// llama draws a LLaMA and its experts. There is at least one expert, and a token goes to any number
+// of the experts. Spread experts are shared out to two to four replicas. Grouped experts form as
+// many layers.
 func (p *picker) llama(spread, grouped bool) {
 	whole := strings.Contains(p.sets, ungrouped) // as many keys as queries
 	heads := p.int("model.key_value_heads", 1, 3) * p.pick(1, 3)

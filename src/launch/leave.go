@@ -23,8 +23,8 @@ func leaving(c config.Config, world *comm.Group) (*elastic.Terms, error) {
 	return &t, err
 }
 
-// await has a process whose rank holds no layer any more after so many steps wait for rank
-// 0's order, and ends it if that is to go before the others.
+// await lets a process whose rank holds no layer any more, after the given number of steps, wait
+// for rank 0's order. It ends the process if the order says that the rank leaves before the others.
 func await(r *rank, steps int, h Hooks) error {
 	if !mpi.Launched() {
 		return nil

@@ -48,9 +48,9 @@ func contentHash(path string) (sum [sha256.Size]byte, err error) {
 	return [sha256.Size]byte(h.Sum(nil)), nil
 }
 
-// meet gathers the arrivals of all ranks. It returns the same error on every
-// rank if one of them has an error (the first by rank), or if ranks would
-// compute with different kernels or read different texts. Collective.
+// meet gathers the arrivals of all ranks. It returns an error, the same on every rank, if a rank
+// has one (the first by rank). It also does so if ranks would compute with different kernels or
+// read different texts. Collective.
 func meet(world *comm.Group, mine arrival) ([]arrival, error) {
 	b, err := json.Marshal(mine)
 	if err != nil {

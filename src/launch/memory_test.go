@@ -17,8 +17,8 @@ import (
 	"dynmo/src/train"
 )
 
-// accounted trains, and wants what a rank has allocated at the end to be what want tells of its
-// stage, but for least and most.
+// accounted trains. At the end it compares the bytes that a rank has allocated with want's bytes
+// for its stage: the ratio must lie between least and most.
 func accounted(t *testing.T, c config.Config, balancer func() policy.Balancer, least, most float64, want func(r *rank, last record.Metrics) []int64) {
 	t.Helper()
 	out := &run{}
@@ -40,10 +40,10 @@ func accounted(t *testing.T, c config.Config, balancer func() policy.Balancer, l
 	}
 }
 
-// TestMemoryIsAccountedFor: what a rank has allocated is what the balancer reckons with and
-// metrics report, within 2 %, with what is computed twice, with what sums gradients over several replicas, in groups and rounded.
-// The scratch of a LLaMA is as wide as its MLP, and rotations have a table. Slices of masters and
-// moments are reckoned as the first replica's, which are the largest.
+// TestMemoryIsAccountedFor: the bytes that a rank has allocated are the balancer's and the metrics'
+// figure, within 2 %. Recomputation, sums of gradients over several replicas, groups of them and
+// rounding are covered. The scratch of a LLaMA is as wide as its MLP, and rotations have a table.
+// Slices of masters and moments count as the first replica's, which are the largest.
 func TestMemoryIsAccountedFor(t *testing.T) {
 	skipUnlessC(t)
 	const base = "train.steps=2 model.hidden=48 balance.kind=uniform parallel.stages=3 parallel.microbatches=6 "
@@ -86,10 +86,9 @@ func TestMemoryIsAccountedFor(t *testing.T) {
 	}
 }
 
-// TestMemoryOfSlices: with narrow layers what passes between slices of the head
-// is not small, and with a tied vocabulary a slice of it is not the whole. What
-// is reckoned with is enough wherever the slices are, and not much more, also
-// where chunks of one stage follow each other.
+// TestMemoryOfSlices: with narrow layers, the messages between slices of the head are not small.
+// With a tied vocabulary a slice of it is not the whole. The estimate is enough wherever the slices
+// are, and not much more, also where chunks of one stage follow each other.
 func TestMemoryOfSlices(t *testing.T) {
 	c := small(t)
 	c.Model.Hidden, c.Model.Heads, c.Model.Vocab, c.Model.HeadShards, c.Model.Tied = 8, 2, 2048, 8, true
@@ -138,9 +137,9 @@ func (k *kept) Event(e record.Event) error {
 	return k.run.Event(e)
 }
 
-// TestMemoryShrinksTooLate: where pruning first makes layers larger (masks,
-// indices) than a limit that the dense layers just met, training goes on with
-// the cuts it has, and says so, in every kind of schedule.
+// TestMemoryShrinksTooLate: pruning first makes layers larger (masks, indices), beyond a limit that
+// the dense layers just met. Training continues with the present cuts, and an event says so, in
+// every kind of schedule.
 func TestMemoryShrinksTooLate(t *testing.T) {
 	skipUnlessC(t)
 	for _, kind := range []string{"1f1b", "interleaved", "zb-v", "list"} {
@@ -166,8 +165,7 @@ func TestMemoryShrinksTooLate(t *testing.T) {
 				chunks = 2 // of a V
 			}
 			expect.OK(t, cuts.Check(c.Layers(), 3*chunks, true))
-			// The search for cuts of several chunks is not exact: what it finds at
-			// first may leave room.
+			// The search for cuts of several chunks is not exact: its first result may leave room.
 			if seen.n == 0 && chunks == 1 {
 				t.Error("no event says that memory kept the cuts")
 			}

@@ -134,10 +134,10 @@ func needMPI(t *testing.T) string {
 	return path
 }
 
-// TestLawsMPI is law 1 over real processes, four of them: the first row under every kind of
-// schedule, rows whose ranks exchange more than activations, and rows whose ranks leave, which
-// wait for the others then. With DYNMO_LONG=1 every row, and drawn shapes, on two, four, six and
-// eight.
+// TestLawsMPI is law 1 over four real processes. It runs the first row under every kind of
+// schedule, rows whose ranks exchange more than activations, and rows whose ranks leave and then
+// wait for the others. With DYNMO_LONG=1 it runs every row, and drawn shapes, on two, four, six and
+// eight processes.
 func TestLawsMPI(t *testing.T) {
 	needMPI(t)
 	tasks, want := make(map[int][]task), make(map[int][]*run)
@@ -189,8 +189,8 @@ func TestLawsMPI(t *testing.T) {
 	}
 }
 
-// overMPI runs tasks on so many MPI ranks, fails the test where one differs from the run that is
-// wanted, and returns them.
+// overMPI runs tasks on the given number of MPI ranks and returns their runs. It fails the test
+// where a run differs from the wanted one.
 func overMPI(t *testing.T, ranks int, tasks []task, want []*run) (got []*run) {
 	t.Helper()
 	path := needMPI(t)

@@ -12,9 +12,10 @@ import (
 	"dynmo/src/expect"
 )
 
-// host returns the files of a host with so many NUMA nodes of so many cores, as Linux writes
-// them (sysfs-devices-node, sysfs-devices-system-cpu, sysfs-bus-pci). Second threads of
-// cores are numbered behind all cores. gpus is by GPU its node; GPU i has bus number i.
+// host returns the files of a host as Linux writes them (sysfs-devices-node,
+// sysfs-devices-system-cpu, sysfs-bus-pci). The host has the given NUMA nodes, cores per node and
+// threads per core. Second threads of cores are numbered behind all cores. gpus has the node of
+// each GPU; GPU i has bus number i.
 func host(nodes, cores, threads int, gpus ...int) fstest.MapFS {
 	root := fstest.MapFS{}
 	add := func(text, format string, values ...any) {

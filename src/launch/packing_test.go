@@ -18,7 +18,7 @@ type packings struct {
 	packed []packedTo
 }
 
-// packedTo is a packing: the first step on so many stages.
+// packedTo is a packing: the number of stages, and the first step that runs on them.
 type packedTo struct{ step, stages int }
 
 func (p *packings) Event(e record.Event) error {

@@ -58,11 +58,11 @@ func trainKnown(t *testing.T, c config.Config, w watcher) {
 	}, nil)
 }
 
-// TestPrediction: of a pruning run on 8 stages, on 4 where schedules are searched for, the
-// simulator knows the makespan before and after every balancing from the costs that the run recorded, every
-// microbatch with the share that it took. What a call takes is known and differs by
-// chance from that of the next, as times do that are measured;
-// TestPredictionOfMeasuredTimes has those.
+// TestPrediction: the simulator knows the makespans of a pruning run on 8 stages, on 4 where
+// schedules are searched for. It uses the costs that the run recorded, each microbatch with its
+// measured share, before and after every balancing. The time of a call is known, and differs by
+// chance from the next call's, as measured times do. TestPredictionOfMeasuredTimes does the same
+// with measured times.
 func TestPrediction(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes the known times of the other pass")
@@ -108,13 +108,12 @@ func predictable(t *testing.T) config.Config {
 	return c
 }
 
-// TestPredictionOfMeasuredTimes is TestPrediction on what the kernels of this machine
-// take, CPU time by the virtual clock: within 5 % in 1f1b. In orders made for the costs
-// nothing waits that could take up a disturbance of a single step, of which the costs
-// of a phase know the mean: there half of the phases are known as well, and none is far
-// off. Predictions from costs before a change of the layout, of the steps after it, are
-// further off, by how far one phase on a busy machine is from the next. A machine that
-// others share can fail it, so it runs when it is asked for.
+// TestPredictionOfMeasuredTimes is TestPrediction on times of this machine's kernels: CPU time by
+// the virtual clock. In 1f1b it wants 5 %. An order made for the costs has no waits that could
+// absorb a disturbance of a single step, and a phase's costs know only the mean of it. There half
+// of the phases are within 5 %, and none is far off. Predictions from costs before a change of the
+// layout are further off: by the difference of two phases on a busy machine. A machine that others
+// share can fail this test, so it runs on request.
 func TestPredictionOfMeasuredTimes(t *testing.T) {
 	if !cpu.Built || !long {
 		t.Skip("needs the kernels of the tag blas, and a quiet machine: set DYNMO_LONG=1")

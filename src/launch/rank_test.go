@@ -76,8 +76,9 @@ func TestReadInside(t *testing.T) {
 	}
 }
 
-// TestWeightsWithoutNewParts: a file of a model without exits and routers is enough for one
-// with them, whose layers else have the file's weights, and is said to be.
+// TestWeightsWithoutNewParts: a file of a model without exits and routers is enough for a model
+// that has them. All other parts have the file's weights, and a message says that the new parts do
+// not.
 func TestWeightsWithoutNewParts(t *testing.T) {
 	file := weightsOf(t, small(t, "dynamic.kind=none"))
 	for kind, names := range map[string]string{"exit": "exits", "mod": "routers", "prune+exit+mod": "exits routers"} {

@@ -12,8 +12,8 @@ import (
 	"dynmo/src/record"
 )
 
-// planned returns settings whose memory limit lies between what a stage needs where blocks compute
-// everything twice and where they compute nothing twice, and the first layout.
+// planned returns settings and the first layout. The settings' memory limit lies between the bytes
+// of a stage that recomputes all blocks and of one that recomputes none.
 func planned(t *testing.T, c config.Config) (config.Config, layout.Layout) {
 	t.Helper()
 	first := func(c config.Config) (layout.Layout, int64) {
@@ -36,9 +36,9 @@ func planned(t *testing.T, c config.Config) (config.Config, layout.Layout) {
 	return c, l
 }
 
-// TestPlannedRecompute: where it is planned which layers compute twice, in the first layout and
-// with every decision, a run has the bits of one that computes nothing twice. So has a run that
-// goes on with another choice.
+// TestPlannedRecompute: a plan chooses the layers that recompute, in the first layout and with
+// every decision. The run has the bits of one that recomputes nothing. So has a run that resumes
+// with another choice.
 func TestPlannedRecompute(t *testing.T) {
 	for i, kind := range []string{"1f1b", "auto", "gpipe"} {
 		c := small(t, "dynamic.kind=none train.steps=8 parallel.stages=3 parallel.replicas=1 balance.every=2 model.sequence=32")

@@ -24,11 +24,11 @@ func toldBy(first int) error {
 	return RefusedError{first}
 }
 
-// Refuse takes the place of Launch in a process that found that it cannot take part:
-// its command line or settings are wrong. It returns err on the first of the ranks
-// that do so, else a RefusedError, so that what all ranks find is told once, and what
-// one finds ends all. tell says err where the ranks do not all begin, and exit ends
-// this process then. Collective, where ranks are processes.
+// Refuse takes the place of Launch in a process that cannot take part, because its command line or
+// settings are wrong. It returns err on the first rank that refuses and a RefusedError on the
+// others. So an error that all ranks find is reported once, and an error of a single rank ends all.
+// tell reports err where not all ranks start, and exit ends this process then. Collective, where
+// ranks are processes.
 func Refuse(err error, tell func(error) (status int), exit func(status int)) error {
 	if !mpi.Launched() {
 		return err

@@ -53,9 +53,9 @@ func packedRun(t *testing.T, c config.Config, p packing) *run {
 	return out
 }
 
-// TestLargerMicrobatchesHaveTheSameSamples: where microbatches become larger with a packing,
-// losses are those of a run that keeps them, to the bit before it and but for rounding
-// after it; metrics are of as many samples.
+// TestLargerMicrobatchesHaveTheSameSamples: microbatches become larger with a packing. Losses are
+// those of a run that keeps its microbatches: the same bits before the packing, equal up to
+// rounding after it. Metrics count the same samples.
 func TestLargerMicrobatchesHaveTheSameSamples(t *testing.T) {
 	for _, replicas := range []int{1, 2} {
 		c := small(t)
@@ -79,8 +79,8 @@ func TestLargerMicrobatchesHaveTheSameSamples(t *testing.T) {
 	}
 }
 
-// TestLargerMicrobatchesAreSaved: a run goes on from a checkpoint of larger microbatches
-// with those of the settings: losses are those of a run that kept them but for rounding.
+// TestLargerMicrobatchesAreSaved: a run resumes from a checkpoint of larger microbatches with the
+// microbatches of its settings. Losses equal those of a run that kept them, up to rounding.
 func TestLargerMicrobatchesAreSaved(t *testing.T) {
 	c := small(t)
 	c.Dynamic.Kind, c.Train.Steps, c.Model.Blocks = "none", 8, 4
@@ -103,7 +103,7 @@ func TestLargerMicrobatchesAreSaved(t *testing.T) {
 		} else {
 			for step, loss := range got.losses {
 				if off := math.Abs(float64(loss/whole.losses[step]) - 1); !(off < 1e-5) {
-					t.Errorf("step %d: loss %v, want %v but for rounding", step, loss, whole.losses[step])
+					t.Errorf("step %d: loss %v, want %v up to rounding", step, loss, whole.losses[step])
 				}
 			}
 		}

@@ -28,10 +28,10 @@ func (r reshard) on(c config.Config) config.Config {
 	return c
 }
 
-// TestReshard: a run that was saved on P stages and goes on with Q, or with its experts on
-// other replicas, has the state it was saved with, every tensor of it, pruned layers in CSR and
-// moments too, and its first loss is that of a run that was never saved. On other replicas,
-// which add in another order, the first loss is within 1e-5. With DYNMO_LONG=1 of all P and Q.
+// TestReshard: a run is saved on P stages and continues on Q, or with its experts on other
+// replicas. It has the state that was saved, every tensor of it, pruned layers in CSR and moments
+// too. Its first loss is that of a run that was never saved. Other replicas add in another order,
+// so there the first loss is within 1e-5. DYNMO_LONG=1 runs all P and Q.
 func TestReshard(t *testing.T) {
 	dense := func(stages, replicas int) reshard { return reshard{stages, replicas, ""} }
 	ways := []int{1, 2, 3, 4, 8}
@@ -61,7 +61,7 @@ func TestReshard(t *testing.T) {
 	})
 }
 
-// goesOn saves a run after so many steps and goes on with it elsewhere.
+// goesOn saves a run after the given number of steps and continues it elsewhere.
 func goesOn(t *testing.T, c config.Config, at int, ways map[reshard][]reshard) {
 	t.Helper()
 	whole := goRun(t, reshard{1, 1, ""}.on(c), nil)

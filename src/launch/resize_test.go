@@ -63,7 +63,7 @@ func (s *shrinking) Decide(m profile.Measurement, now layout.Layout) (layout.Lay
 	return next, why, nil
 }
 
-// order returns the schedule of the settings' kind for so many stages.
+// order returns the schedule of the settings' kind for a number of stages.
 func (s *shrinking) order(stages, microbatches int) (schedule.Schedule, error) {
 	kind, chunks := schedule.Kind(s.config.Schedule.Kind), s.config.Schedule.Virtual()
 	if kind == schedule.KindList {

@@ -136,8 +136,8 @@ func byRank(m mesh.Mesh, stages []int64, besides int64) []int64 {
 	return ranks
 }
 
-// transportBytes returns a function that counts the bytes of its GPU that the transport takes
-// of each rank of a mesh, with up to onHost ranks on a host.
+// transportBytes returns a function of a mesh: the bytes of a rank's GPU that the transport takes.
+// At most onHost ranks share a host.
 func transportBytes(c config.Config, kind transportKind, onHost int) func(stages, replicas int) int64 {
 	return func(stages, replicas int) int64 {
 		if kind != ncclTransport {

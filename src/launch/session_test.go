@@ -33,8 +33,8 @@ import (
 // build.sh test with kernels in C.
 var long = os.Getenv("DYNMO_LONG") == "1"
 
-// skipUnlessC skips a test under -short: what it shows does not depend on kernels, and
-// those in Go take ten times as long.
+// skipUnlessC skips a test under -short, where only kernels in Go are built. Its result does not
+// depend on kernels, and those in Go take ten times as long.
 func skipUnlessC(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
@@ -42,9 +42,9 @@ func skipUnlessC(t *testing.T) {
 	}
 }
 
-// tiny are the settings of a model that trains in milliseconds: a chain of 10 layers, pruned
-// every 2 steps from dense over masked to CSR. Without device.tune, or runs that are compared
-// would each choose kernels by what they measure.
+// tiny are the settings of a model that trains in milliseconds: a chain of 10 layers, pruned every
+// 2 steps from dense over masked to CSR. device.tune is off: with it, two runs that are compared
+// could choose different kernels.
 const tiny = `model.blocks=8 model.hidden=16 model.heads=2 model.sequence=12 model.init=depth-scaled
 	parallel.microbatches=4 parallel.microbatch_size=2 train.steps=12 train.hash=true optimizer.lr=3e-3 optimizer.warmup=3
 	dynamic.kind=prune prune.start=2 prune.every=2 prune.times=4 prune.csr_from=0.7 run.clock=wall device.tune=false `
@@ -211,7 +211,7 @@ type session struct {
 	begin     func(*rank)                      // nil, or called on each rank before its first step
 	end       func(*rank, train.Outcome) error // nil, or called on each rank after its last step
 
-	resumed save.Resumed // what it went on from
+	resumed save.Resumed // the checkpoint on which it resumed
 	outcome train.Outcome
 }
 
@@ -286,8 +286,8 @@ func goRun(t *testing.T, c config.Config, repartition scripted) *run {
 	return out
 }
 
-// made trains with a goroutine for each rank, on the virtual clock, on what a test makes of
-// the setup, kernels for one, and of the rank.
+// made trains with a goroutine for each rank, on the virtual clock. setup changes the setup of a
+// rank, its kernels for example, and begin changes the rank.
 func made(t *testing.T, c config.Config, watch watcher, setup func(rank int, clock *device.Clock, s *train.Setup), begin func(rank int, r *train.Rank)) *run {
 	t.Helper()
 	corpus, err := data.Open(c.Data, c.Model.Vocab, c.Model.Sequence)

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestShardedResume: a run whose replicas share out masters and moments goes on as one whose
-// replicas each have all, and the other way round, with the bits of a run that never ended.
+// TestShardedResume: a run whose replicas share out masters and moments resumes as a run whose
+// replicas each have all, and the other way round. It has the bits of a run that never ended.
 func TestShardedResume(t *testing.T) {
 	c := small(t, wide, "dynamic.kind=none train.steps=6 model.blocks=4 parallel.stages=2 parallel.replicas=3 model.head_shards=2")
 	c.Optimizer.Shard = false

@@ -109,9 +109,10 @@ func TestDrawsMoveNothing(t *testing.T) {
 	}
 }
 
-// TestStraggler: a rank that becomes slower for 50 steps is told of within two reports, and
-// once; layers leave it once that has lasted, and come back when it is over: steps are then
-// hardly slower than those of a run whose rank is as slow from the start. Nothing oscillates.
+// TestStraggler: a rank becomes slower for 50 steps. A message reports it within two reports, and
+// once. Layers leave the rank once the slowness has lasted, and come back when it is over. Steps
+// are then hardly slower than those of a run whose rank is as slow from the start. Nothing
+// oscillates.
 func TestStraggler(t *testing.T) {
 	even := func(int) float64 { return 1 }
 	for _, factor := range []float64{2, 4} {

@@ -15,7 +15,7 @@ import (
 type obstacle struct {
 	run
 	path    string
-	removed int // after so many warnings
+	removed int // the warnings after which the directory is removed
 	told    []string
 }
 

@@ -18,7 +18,7 @@ import (
 	"dynmo/src/train"
 )
 
-// validated is a run, and what was told of its validation.
+// validated is a run and the results of its validation.
 type validated struct {
 	run
 	said []string
@@ -40,8 +40,8 @@ func (r *run) after() (steps []int) {
 	return steps
 }
 
-// validating returns settings of a short run with validation data of their own, measured
-// every two steps on 7 sequences, so that the last microbatch is one too many for them.
+// validating returns settings of a short run with validation data of its own. It validates every
+// two steps on 7 sequences, so that the last microbatch has one sequence too many.
 func validating(t *testing.T) config.Config {
 	c := small(t)
 	text := filepath.Join(t.TempDir(), "held.txt")
@@ -140,8 +140,8 @@ func TestValidationIsInNoTime(t *testing.T) {
 	}
 }
 
-// TestValidationKeepsStagesBusy: validation on P stages that take as long for a microbatch
-// takes that once for each microbatch, and P-1 times until the last stage has begun.
+// TestValidationKeepsStagesBusy: on P stages that all take time t for a microbatch, validation of M
+// microbatches takes (M + P - 1)·t.
 func TestValidationKeepsStagesBusy(t *testing.T) {
 	c := validating(t)
 	c.Dynamic.Kind, c.Train.Steps, c.Train.ValidateSequences = "none", 2, 64

@@ -42,7 +42,7 @@ func TestWatchTellsOnce(t *testing.T) {
 	})
 }
 
-// The end of another rank is told of with what that did last.
+// The report of another rank's end names that rank's last activity.
 func TestWatchExplains(t *testing.T) {
 	ranks, board := local.World(2), comm.NewBoard(2)
 	board.Post(1).Enter(7, comm.RoomMigrate)
@@ -66,7 +66,7 @@ func (s *stuck) Step(m record.Metrics) error {
 	return nil
 }
 
-// A rank that is a goroutine and does not get on, as in a kernel without end, is told of.
+// A rank that is a goroutine and is stuck, as in a kernel that never ends, is reported.
 func TestWatchOfGoroutines(t *testing.T) {
 	c := small(t)
 	c.Parallel.Stages, c.Train.Steps, c.Comm.StallSeconds = 2, 5, 2

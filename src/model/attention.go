@@ -10,10 +10,11 @@ import (
 //
 //	out = inp + proj(attend(turn(qkv(norm(inp)))))
 //
-// qkv leaves the queries of all heads, then the keys and the values of those that have
-// some, each for as many heads in turn. Where positions are rotary, turn turns queries and
-// keys by them; else it is nothing. Where keys are shared qkv is qv, of queries and values,
-// and a key is its query over the query's length (see kernel.Backend.ShareKeys).
+// qkv returns the queries of all heads, then the keys, then the values. Keys and values have as
+// many heads as the model's key-value heads. With rotary positions, turn rotates queries and keys
+// by position; otherwise turn does nothing. Where keys are shared, qkv is qv and returns queries
+// and values only. A key is then its query divided by the query's length (see
+// kernel.Backend.ShareKeys).
 type attention struct {
 	Basic
 	hidden, heads int
@@ -131,8 +132,8 @@ func (a *attention) Reading(x *Exec, b *Batch, saved tensor.Mem, _ int) tensor.M
 	return a.search.Reading(a.saved(x, x.Cut(b, saved)).searched)
 }
 
-// turn turns the queries, and keys of their own, of a batch's rows of what the linear map makes
-// by their positions, or their gradients back.
+// turn rotates a batch's queries, and its keys where they are not shared, by their positions. With
+// back it rotates their gradients back.
 func (a *attention) turn(x *Exec, b *Batch, qkv tensor.Mem, back bool) {
 	turned := a.heads + a.keyed
 	if a.shares {

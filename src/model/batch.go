@@ -48,8 +48,8 @@ func (b *Batch) Expected() float64 {
 	return 1
 }
 
-// Computes returns the tokens of a batch that are computed. A token of which only keys and
-// values are computed counts as a sixth: two of a block's twelve products.
+// Computes returns the tokens of a batch that are computed. A keys-only token, with its keys and
+// values alone, counts as a sixth: two of a block's twelve products.
 func (b *Batch) Computes() int { return b.Queries + b.KeysOnly()/6 }
 
 // OnHost returns Index on the host, which lasts as long as the batch.

@@ -8,8 +8,8 @@ import (
 	"dynmo/src/tensor"
 )
 
-// check returns an error unless a header, which may come from a file, describes
-// parameters: kernels go by what it says.
+// check returns an error unless the header describes parameters of the layer. The header may come
+// from a file, and kernels trust it.
 func (h header) check(c Config, description Description, t tensor.DType) error {
 	l := outline(c, description, header{Layer: h.Layer}, t)
 	params := l.params
@@ -44,9 +44,9 @@ func (h header) check(c Config, description Description, t tensor.DType) error {
 	return nil
 }
 
-// CheckStructure returns an error unless the masks and the CSR structure, which were
-// written after Restore, are of as many entries as the header says, each within its
-// matrix: kernels do not look. No work on the layer may be under way.
+// CheckStructure returns an error unless masks and CSR structures, written after Restore, are
+// consistent. They must have as many entries as the header says, each within its matrix: kernels do
+// not check. No work on the layer may be under way.
 func (l *Layer) CheckStructure() error {
 	for _, p := range l.params {
 		var err error

@@ -97,8 +97,8 @@ func (l *Layer) compressOn(x *Exec, kept map[int]Kept, csrFrom float64, sparse F
 	})
 }
 
-// compress replaces the layer by one of whose parameters so many values are kept, once
-// fill has filled it.
+// compress replaces the layer by one with the given count of kept values for each parameter index.
+// fill fills the new layer first.
 func (l *Layer) compress(counts map[int]int, csrFrom float64, sparse Format, fill func(next *Layer) error) error {
 	h := l.header()
 	for i, n := range counts {
@@ -127,7 +127,7 @@ func (l *Layer) compress(counts map[int]int, csrFrom float64, sparse Format, fil
 // sides are memory of dst and, of the same sort, of src.
 type sides struct{ dst, src tensor.Mem }
 
-// wides returns what dst and src hold beside W, but for what is absent, all wide.
+// wides returns the master and moments of dst and src, in pairs. Absent ones are left out.
 func wides(dst, src *Param) (list []sides) {
 	for _, s := range []sides{{dst.Master, src.Master}, {dst.M, src.M}, {dst.V, src.V}} {
 		if !s.src.IsZero() {

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestCompressOn: the kernels leave the layer that Compress leaves, bit for bit, from dense
-// over masks to CSR and from CSR to CSR, with matrices of which all or nothing is kept.
+// TestCompressOn: the kernels compress a layer to the same bits as Compress. Cases go from dense
+// over masks to CSR and from CSR to CSR, with matrices that keep everything or nothing.
 func TestCompressOn(t *testing.T) {
 	for _, csrFrom := range []float64{0, 0.6, 2} {
 		plain, fast := modeltest.New(t, modeltest.Small, tensor.F32), modeltest.New(t, modeltest.Small, tensor.F32)

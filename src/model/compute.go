@@ -12,7 +12,7 @@ type Sizes struct {
 // Sizes returns the bytes that one full microbatch needs in this layer.
 func (l *Layer) Sizes(x *Exec) Sizes { return l.SizesOf(x, x.N()) }
 
-// SizesOf is Sizes of a microbatch of so many tokens.
+// SizesOf is Sizes of a microbatch with the given number of tokens.
 func (l *Layer) SizesOf(x *Exec, tokens int) (sizes Sizes) {
 	full := &Batch{Tokens: tokens, Queries: tokens, Capacity: tokens}
 	for i, p := range l.Parts {

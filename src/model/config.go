@@ -1,17 +1,15 @@
-// Package model is the transformer as a chain of layers. A stage owns some of
-// them; each layer turns what enters it into what leaves it, in three separate
-// steps: forward, backward for inputs, backward for weights. It is given memory
-// for activations by its caller and keeps nothing else between calls but its
-// state: weights, gradients, the optimizer's moments, and what a kind of dynamism
-// registers with it.
+// Package model is the transformer as a chain of layers. A stage owns some of them. A layer turns
+// its input into its output in three separate steps: forward, backward for inputs, backward for
+// weights. The caller gives memory for activations. Between calls a layer keeps only its state:
+// weights, gradients, the optimizer's moments, and the state that a kind of dynamism registers.
 //
-// A family says what the chain of a Config is: layers built from parts. A layer
-// is the unit that is measured and migrated; its kind, its block, the data that
-// it reads and what it passes on are said by its description and its parts.
+// A family defines the chain of a Config: layers built from parts. A layer is the unit that is
+// measured and migrated. Its description and its parts say its kind, its block, the data that it
+// reads, and its output.
 //
-// Passes enqueue work and do not wait for it, unless the host has to know a number of rows
-// that follows from data. Launches, memory and messages depend on such a number. The parts
-// of a kind say where they wait.
+// Passes enqueue work and do not wait for it. The one exception: the host needs a number of rows
+// that depends on data, because launches, memory or messages depend on that number. The parts of a
+// kind say where they wait.
 package model
 
 import (
@@ -252,11 +250,11 @@ func (c Config) idle() (n int64) {
 	return n
 }
 
-// Flops returns the floating-point operations by which the model is trained on one token of
-// a whole sequence that neither leaves early nor passes by a block: forward 2 for each
-// weight that it meets of the matrices of blocks and head, and 2·T·C for causal attention of
-// each block; backward twice as many. What little norms, activations and the optimizer take
-// is left out.
+// Flops returns the floating-point operations that train the model on one token of a whole
+// sequence. The token neither leaves early nor skips a block. Forward, the matrices of blocks and
+// head take 2 for each weight that the token meets, and causal attention takes 2·T·C in each block.
+// Backward takes twice as many. Norms and activations, and the optimizer, are left out: they are
+// small.
 func (c Config) Flops() float64 {
 	weights := -float64(c.idle())
 	for _, d := range c.Whole().Chain() {

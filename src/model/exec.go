@@ -55,8 +55,8 @@ func (w Width) Bytes(x *Exec, tokens int) int64 {
 	return aligned(values) + int64(tokens*w.Statistics)*tensor.F64.Size()
 }
 
-// Tokens returns how many tokens, at most a full microbatch's, have so many bytes;
-// false if no number of them has.
+// Tokens returns the number of tokens, at most a full microbatch's, whose rows take exactly the
+// given bytes; false if no number of tokens does.
 func (w Width) Tokens(x *Exec, bytes int64) (tokens int, ok bool) {
 	tokens = sort.Search(x.N(), func(n int) bool { return w.Bytes(x, n) >= bytes })
 	return tokens, w.Bytes(x, tokens) == bytes
@@ -161,8 +161,8 @@ func (x *Exec) Cut(b *Batch, m tensor.Mem) *Cutter {
 	return &Cutter{Mem: m, Tokens: b.Tokens, Capacity: b.Capacity, Queries: b.Queries}
 }
 
-// Rows takes room for so many elements of every token at capacity, and returns
-// those of the tokens that are there.
+// Rows takes room for width elements of every token at capacity, and returns the rows of the tokens
+// that are there.
 func (c *Cutter) Rows(width int, d tensor.DType) tensor.Mem {
 	row := int64(width) * d.Size()
 	return c.Bytes(int64(c.Capacity)*row, int64(c.Tokens)*row)

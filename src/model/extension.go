@@ -23,17 +23,19 @@ type Extension interface {
 	// Shared returns how many equal shares of the kind's parameters replicas can divide
 	// among them; 0: each replica has all.
 	Shared() int
-	// Pieces returns how many pieces of a layer replicas hold as Config.Pieces says, each piece on
-	// one replica or on several, and how many a replica has room for; 0: Config.Pieces says nothing.
+	// Pieces returns how many pieces of a layer the replicas hold as Config.Pieces says, and how
+	// many a replica has room for. A piece lies on one replica or on several. 0: Config.Pieces says
+	// nothing.
 	Pieces(c Config) (count, places int)
-	// Holders returns for each piece of a block which replicas hold it, the piece's owner first,
-	// also if a replica has no room for its pieces; an error if Config.Pieces is wrong.
+	// Holders returns the replicas that hold each piece of a block, the piece's owner first. It
+	// does so even if a replica has no room for its pieces. It returns an error if Config.Pieces is
+	// wrong.
 	Holders(c Config, block int) ([][]int, error)
 	// Weights returns the tensors that files of other programs have, from those that the
 	// family alone has.
 	Weights(c Config, list []Weight) []Weight
-	// Scratch returns the elements of shared scratch memory that a pass of a microbatch of
-	// so many tokens needs.
+	// Scratch returns the elements of shared scratch memory that a pass needs for a microbatch of
+	// the given number of tokens.
 	Scratch(c Config, tokens int) int
 	// HeadWeight returns the weight of the last layer's loss among those that the model is
 	// trained for.

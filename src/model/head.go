@@ -2,19 +2,17 @@ package model
 
 import "dynmo/src/tensor"
 
-// head is the end of the chain, or one slice of it: final norm, projection to
-// the vocabulary (with the embedding's weights if they are tied) and the mean
-// cross-entropy,
+// head is the end of the chain, or one slice of it: final norm, projection to the vocabulary (with
+// the embedding's weights if they are tied) and the mean cross-entropy,
 //
 //	loss = mean_n -log softmax(norm(inp)·Wᵀ)[target]
 //
-// The head may be cut into slices of the vocabulary, each a layer with some
-// rows of W. The first takes the norm. Forward, each passes on normed and what
-// is known of the softmax so far (Milakov & Gimelshein 2018: the largest logit
-// and the sum of exponentials, which merge), so that the last knows the loss.
-// Backward, each passes on the final softmax and the gradient of normed, to
-// which it adds its own. Logits become their gradient in place: forward in the
-// last slice, backward in the others.
+// The head may be cut into slices of the vocabulary. Each slice is a layer with some rows of W, and
+// the first slice computes the norm. Forward, each slice passes on norm(inp) and the softmax's
+// statistics so far: the largest logit and the sum of exponentials, which merge (Milakov &
+// Gimelshein 2018). So the last slice knows the loss. Backward, each slice passes on the final
+// statistics and the gradient of norm(inp), to which it adds its own share. Logits become their
+// gradient in place: forward in the last slice, backward in the others.
 type head struct {
 	Basic
 	hidden      int

@@ -56,9 +56,10 @@ type marks struct {
 	all  []int32
 }
 
-// pieces is in which rows attention of a batch with keys-only tokens gathers: a token has so
-// many of queries, and so many each of keys and of values, of a width. Heads that share keys
-// and values have rows each, of a head's channels; else all have one, of C channels.
+// pieces describes the rows in which attention gathers a batch with keys-only tokens. queries and
+// keys are a token's rows of queries, and of keys or values; width is the elements of a row. Where
+// heads share keys and values, a row is one head's channels. Otherwise a token has one row of C
+// channels for each.
 type pieces struct{ queries, keys, width int }
 
 func (a *attention) pieces() pieces {
@@ -196,8 +197,9 @@ func (b *Batch) list(x *Exec, l lists, heads int, p pieces) {
 // keysAndValues is the rows of qkv that keys-only tokens need.
 func (a *attention) keysAndValues() Linear { return a.qkv.from(a.hidden) }
 
-// joined is queries, keys and values of the tokens that are computed, then keys and values
-// of keys-only tokens, or their gradients, in memory of qkv.
+// joined cuts memory of qkv into all, computed and keysOnly. computed has queries, keys and values
+// of the computed tokens, and keysOnly the keys and values of keys-only tokens. It cuts gradients
+// alike.
 func (a *attention) joined(b *Batch, qkv tensor.Mem) (all, computed, keysOnly tensor.Mem) {
 	p := a.pieces()
 	row := qkv.Bytes / int64(p.of()*b.Tokens)

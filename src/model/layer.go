@@ -40,10 +40,10 @@ type Layer struct {
 	state                           []Section // what kinds of dynamism registered, by name
 }
 
-// segment is elements [lo, hi) of the slabs, of which the first so many decay.
+// segment is elements [lo, hi) of the slabs. Weight decay applies to the first `decayed` elements.
 type segment struct{ lo, hi, decayed int }
 
-// partReading is which reading of which part one of the layer's is.
+// partReading names one reading of the layer: the part, and the index of the reading in that part.
 type partReading struct{ part, index int }
 
 // makeLayer returns a layer of the chain with its initial weights. Weights

@@ -95,7 +95,7 @@ func TestGroupsOfOne(t *testing.T) {
 	}
 }
 
-// TestLlamaBytes: what layers say they need is what they take.
+// TestLlamaBytes: the bytes that layers announce are the bytes that they take.
 func TestLlamaBytes(t *testing.T) {
 	for _, half := range []bool{false, true} {
 		c := modeltest.SmallLlama

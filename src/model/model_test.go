@@ -66,7 +66,7 @@ func TestBatchOfSomeTokens(t *testing.T) {
 	}
 }
 
-// TestCompress keeps what it is told, in either format, with moments.
+// TestCompress: compression keeps the chosen entries, in either format, with their moments.
 func TestCompress(t *testing.T) {
 	ch := modeltest.New(t, modeltest.Small, tensor.F32)
 	l := ch.S.Layers[1]
@@ -130,8 +130,8 @@ func TestGrainsStartAlike(t *testing.T) {
 	}
 }
 
-// TestSlicesComputeTheHead: a head in slices starts with the same weights as a
-// whole one and gives the same loss and gradients but for rounding.
+// TestSlicesComputeTheHead: a head in slices starts with the weights of a whole head. Loss and
+// gradients are equal up to rounding.
 func TestSlicesComputeTheHead(t *testing.T) {
 	want := modeltest.New(t, modeltest.Small, tensor.F64)
 	modeltest.Enlarge(want.S)

@@ -5,10 +5,11 @@ import (
 	"dynmo/src/tensor"
 )
 
-// SquaredNorm stores in out, F64 that are zero (see NormBlocks), the sums of squares of blocks of
-// the gradients that are the same on all replicas, of a sliced layer those of this replica's
-// slice, then of those that are this replica's own. Borrowed ones count with their owner. The
-// squared norm is the sum of the blocks in their order.
+// SquaredNorm stores sums of squares of gradients, by blocks, in out, which is F64 and zero before
+// (see NormBlocks). The first blocks are of gradients that are the same on all replicas; of a
+// sliced layer they are this replica's slice. The blocks of this replica's own gradients follow.
+// Borrowed gradients count with their owner. The squared norm is the sum of the blocks in their
+// order.
 func (l *Layer) SquaredNorm(x *Exec, out tensor.Mem) {
 	if len(l.updated) == 0 {
 		return

@@ -29,8 +29,8 @@ type Part interface {
 	Traits() Traits
 	// NewWork returns what the part keeps of a microbatch beside its activations; nil: nothing.
 	NewWork(x *Exec, room Room) Work
-	// Tuned returns the numbers of the part that a kind of dynamism sets between steps, all
-	// to one value, which is part of the layer's state; nil: there are none.
+	// Tuned returns the numbers of the part that a kind of dynamism sets between steps, all to one
+	// value. They are part of the layer's state. nil: there are none.
 	Tuned() []*float64
 	// Feed puts the data of a microbatch in place, if the part reads any.
 	Feed(x *Exec, b *Batch, saved tensor.Mem, tokens, targets []int32)

@@ -2,8 +2,8 @@ package model
 
 import "dynmo/src/tensor"
 
-// Piece is a part of a layer's state that lies in memory, as files keep it: a name of
-// its own in the layer, and the type and shape of what it holds.
+// Piece is a part of a layer's state as files keep it. It has a name of its own in the layer, a
+// type and a shape, and lies in memory.
 type Piece struct {
 	Name  string
 	DType tensor.DType
@@ -26,9 +26,9 @@ func (p Piece) Bytes() int64 {
 	return n
 }
 
-// Weights returns the layer's weights by parameter, but for a replica's own ones; of
-// pruned ones what says where they are too: NAME.mask of a masked matrix, one bit for each
-// entry; NAME.rows and NAME.columns of one in CSR.
+// Weights returns the layer's weights by parameter, without those that are a replica's own. Pruned
+// weights come with their structure: NAME.mask of a masked matrix, one bit for each entry;
+// NAME.rows and NAME.columns of one in CSR.
 func (l *Layer) Weights() []Piece { return l.weights(false) }
 
 // weights returns the weights of parameters that are a replica's own, or of all others.

@@ -23,9 +23,9 @@ const referenceSection = "reference"
 type Watch struct {
 	Layers       []int // of the chain, ascending: those that are compared
 	Microbatches int   // of the first replica
-	// Compare is given the states that leave a layer for a microbatch, the model's and the
-	// second model's, a row for each sequence, 0 where a token is not there. It returns what it
-	// found out, names and values. The work of the stage up to it is done.
+	// Compare receives the states that leave a layer for a microbatch: the model's, and the second
+	// model's. Each has a row for each sequence, 0 where a token is absent. Compare returns its
+	// findings, as names and values. The work of the stage up to the states is done.
 	Compare func(layer, microbatch int, live, reference [][]float32) []cost.Count
 }
 
@@ -107,7 +107,7 @@ func (l *Layer) Refer(x *Exec) error {
 	return nil
 }
 
-// halves returns the scales of so many rows, and the values.
+// halves returns the scales of the rows, and the values.
 func halves(reference tensor.Mem, rows int) (scales []float32, values []byte) {
 	cut := 4 * int64(rows)
 	return tensor.Of[float32](reference.Span(0, cut)), tensor.Of[byte](reference.Span(cut, reference.Bytes-cut))

@@ -13,9 +13,9 @@ import (
 	"testing"
 )
 
-// TestReference: what a layer is compared with are its weights at the time, but for half
-// a 127th of the largest of a row; comparing leaves everything of the layer, and what its
-// backward will need, as it is; a layer that was pruned since has no reference.
+// TestReference: a layer's reference has its weights at the time, off by at most half a 127th of
+// the largest weight of a row. A comparison leaves the layer, and the buffers of its backward, as
+// they are. A layer that was pruned since has no reference.
 func TestReference(t *testing.T) {
 	for _, d := range []tensor.DType{tensor.F32, tensor.F64} {
 		ch := modeltest.New(t, modeltest.Small, d)
@@ -76,7 +76,7 @@ func TestReference(t *testing.T) {
 		}
 		modeltest.Thin(t, &model.Stage{Layers: []*model.Layer{l}}, model.CSR)
 		if l.Refers() {
-			t.Error("a pruned layer still has a reference of what it was")
+			t.Error("a pruned layer still has a reference of its dense weights")
 		}
 		expect.OK(t, l.Refer(ch.X))
 		if !l.Refers() {

@@ -34,9 +34,9 @@ func (r Rope) frequencies(pairs int) []float64 {
 	return list
 }
 
-// scaled returns a frequency as scaling has it. That of llama3 (Llama 3.1's) divides in
-// full what turns fewer than Low times in Original positions, leaves what turns more than
-// High times, and between the two goes from the one to the other in proportion.
+// scaled returns a frequency as the scaling has it. llama3 (Llama 3.1's) divides frequencies with
+// fewer than Low turns in Original positions by the full factor. It leaves frequencies of more than
+// High turns. Between the two it interpolates in proportion.
 func (r Rope) scaled(frequency float64) float64 {
 	switch r.Scaling {
 	case RopeLinear:

@@ -83,8 +83,8 @@ func TestSubset(t *testing.T) {
 	}
 }
 
-// TestTokensOfBytes: the length of what passes between layers tells how many tokens
-// it is of, also where statistics go along with rows shorter than a cache line.
+// TestTokensOfBytes: the length of a message between layers determines its number of tokens. That
+// holds also where statistics travel along and rows are shorter than a cache line.
 func TestTokensOfBytes(t *testing.T) {
 	x := modeltest.New(t, modeltest.Small, tensor.F64).X
 	for _, w := range []model.Width{{Values: 6}, {Values: 1}, {Values: 1, Statistics: 3}, {Values: 9, Statistics: 3}} {

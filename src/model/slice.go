@@ -13,10 +13,10 @@ import (
 // replica that these go to.
 type sliced struct{ lo, hi, shift, of int }
 
-// sliceOf returns which of a layer's first n elements a replica has, of so many that share
-// them out: whole blocks of SumSquares. The first replica has as many as any. Source: Rajbhandari
-// et al. 2020, ZeRO, stage 1. Departs: layers are cut one by one, not all of a rank's parameters
-// together, so that the slice of a layer that migrates goes from one rank to one rank.
+// sliceOf returns the range of a layer's first n elements that a replica has when `replicas` share
+// them out, in whole blocks of SumSquares. No slice is larger than the first replica's. Source:
+// Rajbhandari et al. 2020, ZeRO, stage 1. Departs: each layer is cut by itself, not all of a rank's
+// parameters together. So the slice of a layer that migrates goes from one rank to one rank.
 func sliceOf(n, replica, replicas int) (lo, hi int) {
 	blocks := kernel.SquareBlocks(n)
 	begin := func(d int) int { return min(n, (d*blocks+replicas-1)/replicas*kernel.SquareBlock) }
@@ -30,9 +30,9 @@ func LargestSlice(n, replicas int) int {
 	return most
 }
 
-// share notes what of the layer replicas share out: all that each of them has, and what the layer
-// borrows. A replica keeps masters and moments of its slice and, behind them, of what it has of
-// its own.
+// share notes the parts of the layer that replicas share out: the parameters that every replica
+// has, and those that the layer borrows. A replica keeps masters and moments of its slice, followed
+// by those of its own parameters.
 func (l *Layer) share(c Config) {
 	l.lo, l.hi, l.slices = 0, l.own, nil
 	defer l.assign()
@@ -276,7 +276,8 @@ func (l *Layer) gather(x *Exec) error {
 	return nil
 }
 
-// scatter leaves of masters and moments, which are whole, this replica's slice, of so many.
+// scatter keeps this replica's slice of masters and moments, which are whole before. The layer is
+// cut into `shards` slices.
 func (l *Layer) scatter(x *Exec, shards int) error {
 	c := l.config
 	c.Shards = shards

@@ -9,8 +9,8 @@ import (
 	"dynmo/src/tensor"
 )
 
-// TestSlicesTile: slices of all replicas are a layer's elements, each once and in order, begin at
-// blocks of the norm, and none is larger than the first.
+// TestSlicesTile: the slices of all replicas are a layer's elements, each once and in order. Slices
+// begin at blocks of the norm, and none is larger than the first.
 func TestSlicesTile(t *testing.T) {
 	for _, n := range []int{0, 1, kernel.SquareBlock, 5*kernel.SquareBlock - 3, 64 * kernel.SquareBlock} {
 		for replicas := 1; replicas <= 9; replicas++ {
@@ -32,8 +32,8 @@ func TestSlicesTile(t *testing.T) {
 	}
 }
 
-// TestSlicesOfBorrowed: what a head borrows of the embedding goes to the replica that has these
-// rows of the embedding, also where the head is cut into slices of the vocabulary.
+// TestSlicesOfBorrowed: rows that a head borrows of the embedding go to the replica that has these
+// rows of the embedding. That holds also where the head is cut into slices of the vocabulary.
 func TestSlicesOfBorrowed(t *testing.T) {
 	c := modeltest.Small
 	c.Hidden, c.Vocab, c.Tied, c.HeadShards, c.Shards = 64, 300, true, 3, 2
@@ -44,7 +44,7 @@ func TestSlicesOfBorrowed(t *testing.T) {
 			lo, hi := s.Layer(tie.Owner).SliceOfTie(tie, d)
 			from, to := s.Layer(tie.Borrower).SliceOfTie(tie, d)
 			if hi > lo && (lo != from || hi != to) || hi <= lo && from != to {
-				t.Errorf("replica %d: layer %d has [%d, %d) of what it lends layer %d, which has [%d, %d)", d, tie.Owner, lo, hi, tie.Borrower, from, to)
+				t.Errorf("replica %d: layer %d has [%d, %d) of its loan to layer %d, which has [%d, %d)", d, tie.Owner, lo, hi, tie.Borrower, from, to)
 			}
 			elements[d] += to - from
 		}

@@ -51,7 +51,7 @@ func (s *Stage) Layer(id int) *Layer {
 	return nil
 }
 
-// Segment returns layers [lo, hi) of the chain, all of which the stage owns.
+// Segment returns layers [lo, hi) of the chain. The stage owns all of them.
 func (s *Stage) Segment(lo, hi int) []*Layer {
 	first, ok := s.find(lo)
 	last, _ := s.find(hi - 1)
@@ -99,10 +99,9 @@ func (s *Stage) Free() {
 	}
 }
 
-// initialise draws a parameter's first values: normal with its deviation, or
-// constant 1 or 0. The stream of a row is keyed by (seed, block, name, row of
-// the whole matrix), so that grain, slices, placement and order of construction
-// do not matter.
+// initialise draws a parameter's first values: normal with the parameter's deviation, or constant 1
+// or 0. The stream of a row is keyed by (seed, block, name, row of the whole matrix). So values do
+// not depend on grain, slices, placement or order of construction.
 func (l *Layer) initialise(p *Param, seed uint64) error {
 	name := fnv.New64a()
 	name.Write([]byte(p.Name))

@@ -44,9 +44,8 @@ func hashOf(t *testing.T, l *model.Layer) [32]byte {
 	return sum
 }
 
-// TestRegisteredState: what is registered with a layer counts in its hash and its
-// bytes, stays when it is compressed, and comes back with Restore, without anybody
-// who knows what it means.
+// TestRegisteredState: state that is registered with a layer counts in its hash and its bytes. It
+// survives compression and comes back with Restore. The model does not know its meaning.
 func TestRegisteredState(t *testing.T) {
 	ch := modeltest.New(t, modeltest.Small, tensor.F32)
 	l := ch.S.Layers[1]
@@ -116,9 +115,8 @@ func TestRestoreRefuses(t *testing.T) {
 	}
 }
 
-// TestFrozenParameters: what is frozen has no gradient, does not count in the norm
-// or in what replicas exchange, and is not updated, while all else is as if nothing
-// were frozen.
+// TestFrozenParameters: frozen parameters have no gradient. They count neither in the norm nor in
+// the exchange between replicas, and are not updated. Everything else is as if nothing were frozen.
 func TestFrozenParameters(t *testing.T) {
 	free, some := modeltest.New(t, modeltest.Small, tensor.F64), modeltest.New(t, modeltest.Small, tensor.F64)
 	frozen := func(p *model.Param) bool {
@@ -195,8 +193,8 @@ func TestFrozenTies(t *testing.T) {
 	}
 }
 
-// TestOwnParameters: parameters of which each replica has its own lie together,
-// are not exchanged, count apart in the norm, and are updated.
+// TestOwnParameters: parameters that each replica has for itself lie together. They are not
+// exchanged, count apart in the norm, and are updated.
 func TestOwnParameters(t *testing.T) {
 	ch := modeltest.New(t, modeltest.Small, tensor.F64)
 	d := ch.S.Layers[1].Description

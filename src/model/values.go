@@ -71,9 +71,8 @@ func (l *Layer) Get(p *Param) (Values, error) {
 	return View(host, l.dtype.Wide()), err
 }
 
-// Set lets fill set the weights of a parameter, which are zero before in its
-// view unless they lie in host memory, and rounds them into W. No work on them may
-// be under way.
+// Set lets fill set the weights of a parameter and rounds them into W. The weights are zero in
+// fill's view, unless they lie in host memory. No work on them may be under way.
 func (l *Layer) Set(p *Param, fill func(Values) error) error {
 	if l.dtype.Wide() == l.dtype {
 		mirror := device.Mirror(p.W)

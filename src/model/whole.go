@@ -27,8 +27,9 @@ func (c Config) AsReplica(replica, replicas int) Config {
 	return c
 }
 
-// Meets reports whether a share of a layer has a parameter of its own, or is one that has all, of
-// which another share has its own or a copy.
+// Meets reports whether two shares of a layer have something to exchange. That is so if this share
+// has a parameter of its own that the other share has as its own or as a copy. It is also so if
+// this share has the whole parameter.
 func (c Config) Meets(other Config, layer int) bool {
 	mine := c.divided(layer, false)
 	return slices.ContainsFunc(other.divided(layer, true), func(name string) bool { return slices.Contains(mine, name) })
@@ -72,10 +73,10 @@ func (l *Layer) Like(c Config, d device.Device) (*Layer, error) {
 	return other, nil
 }
 
-// Adopt takes over the weights, masters and moments of the parameters that another layer
-// of the same chain position has too, and whether they are frozen; what is a copy there only if
-// copies are wanted, whose masters and moments come from elsewhere. Both are dense: what is pruned
-// is an error. The other layer is not sliced. No work on either may be under way.
+// Adopt takes over the weights, masters and moments of the parameters that `from` has too, and
+// whether they are frozen. `from` is a layer of the same chain position. Copies are adopted only if
+// copies is set; their masters and moments come from elsewhere. Both layers are dense: a pruned
+// layer is an error. `from` is not sliced. No work on either may be under way.
 func (l *Layer) Adopt(from *Layer, copies bool) error {
 	for _, p := range l.params {
 		q := from.Param(p.Weight)

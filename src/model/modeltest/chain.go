@@ -1,5 +1,5 @@
-// Package modeltest runs the chain of a model layer by layer for tests, and compares it with
-// central differences and with a model written number by number.
+// Package modeltest runs the chain of a model layer by layer for tests. It compares the chain with
+// central differences and with a model written in plain scalar code.
 package modeltest
 
 import (
@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-// small is a model of which every kind of layer and parameter is a part.
+// Small is a model that has every kind of layer and parameter of GPT-2.
 var Small = model.Config{Blocks: 2, Hidden: 6, Heads: 2, Sequence: 5, Vocab: 11, Seed: 7}
 
 // Chain is a whole model on one device, run layer by layer.
@@ -321,7 +321,7 @@ func CheckWhole(t *testing.T, pieces, whole *Chain) {
 	}
 }
 
-// smallLlama is a LLaMA of which every kind of layer and parameter is a part.
+// SmallLlama is a LLaMA that has every kind of layer and parameter of that family.
 var SmallLlama = model.Config{
 	Family: "llama", Blocks: 2, Hidden: 8, Heads: 4, KeyValueHeads: 2, Intermediate: 5, NormEps: 1e-5, Rope: model.Rope{Base: 100},
 	Sequence: 5, Vocab: 11, Seed: 7,

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// tape is plain reverse-mode differentiation of numbers (Griewank & Walther 2008, chapter
-// 3): every number remembers of which it was made, and its derivative by each.
+// tape is plain reverse-mode differentiation of scalars (Griewank & Walther 2008, chapter 3). Every
+// scalar remembers the scalars from which it was computed, and its derivative by each.
 type tape struct{ made []made }
 
 type made struct {
@@ -33,7 +33,7 @@ func (t *tape) Put(x float64, of []Scalar, by []float64) Scalar {
 	return Scalar{x, len(t.made) - 1}
 }
 
-// variables puts numbers on the tape of which derivatives are wanted.
+// variables puts the scalars on the tape with respect to which derivatives are wanted.
 func (t *tape) variables(x []float64) []Scalar {
 	list := make([]Scalar, len(x))
 	for i := range x {
