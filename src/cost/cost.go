@@ -11,9 +11,9 @@ type Layer struct {
 	BackwardWeight float64 `json:"backward_weight"` // seconds
 	NonZeros       int64   `json:"non_zeros"`       // parameters that are left
 	Output         int64   `json:"output"`          // bytes of a microbatch that go on to the next layer, and come back as gradient
-	// Rows is the bytes of a microbatch that replicas of the stage exchange in a pass there, and as
-	// many back: those of one replica, of which a part stays where it is. Exchanges take time
-	// that the seconds do not have.
+	// Rows is the bytes of one replica's microbatch that the replicas of the stage exchange in
+	// a pass. The same bytes come back. A part of them stays on its rank. Exchanges take time
+	// that the seconds do not contain.
 	Rows  int64 `json:"rows,omitempty"`
 	Bytes Bytes `json:"bytes"`
 }
@@ -74,7 +74,7 @@ type Table struct {
 	Scale [][]float64 `json:"scale,omitempty"`
 }
 
-// Source returns where the seconds are from: the clock that measured them, or what they
+// Source returns the origin of the seconds: the clock that measured them, or the device that they
 // were estimated for.
 func (t Table) Source() string {
 	if t.Device != "" {

@@ -5,13 +5,12 @@ import (
 	"slices"
 )
 
-// Location returns what seconds that were measured several times are taken to be:
-// the mean of the lower half of each, 0 if there are none. Noise on shared machines is
-// one-sided, since a kernel may be interrupted and is never hurried. Of equal blocks on
-// four stages that shared two busy cores, the one that was furthest off was so by 12 %
-// in the median, by 6 % in the lower quartile and by 7 % in the minimum, which besides
-// fails where noise is symmetric. The mean of the lower half lies near the lower
-// quartile, and varies by a seventh less.
+// Location returns the location of repeated measurements of seconds: the mean of the lower half of
+// each, 0 if there are none. Noise on shared machines is one-sided, since a kernel may be
+// interrupted and is never hurried. Equal blocks were measured on four stages that shared two busy
+// cores. The block that was furthest off was off by 12 % in the median, 6 % in the lower quartile
+// and 7 % in the minimum. The minimum also fails where noise is symmetric. The mean of the lower
+// half lies near the lower quartile, and varies by a seventh less.
 func Location(list []Stage) Stage {
 	v := make([]float64, len(list))
 	of := func(seconds func(Stage) float64) float64 {

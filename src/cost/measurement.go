@@ -9,9 +9,9 @@ import (
 type Measurement struct {
 	Table             // medians over the step's microbatches, the largest of the replicas
 	Samples [][]Stage // by layer and microbatch of a replica: the largest of the replicas; nil if the step was not sampled
-	// Work is by layer and microbatch of a replica the share of the full microbatch's tokens
-	// that the layer worked on, the largest of the replicas; nil, or nil of a layer, where
-	// that is all of them.
+	// Work is, by layer and microbatch of a replica, the share of the full microbatch's tokens
+	// that the layer worked on. The largest of the replicas counts. nil, or nil for a layer,
+	// means all tokens.
 	Work   [][]float64
 	Fixed  []float64  // by layer: of its passes on a full microbatch the share of the seconds that passes on few tokens take too; nil where Work is
 	Counts []CountSum // what layers counted, ascending by layer and name

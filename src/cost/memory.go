@@ -1,11 +1,11 @@
 package cost
 
-// Memory is the bytes of a stage by what they are for.
+// Memory is the bytes of a stage by purpose.
 type Memory struct {
 	Weights     int64 `json:"weights"` // with masks and indices
 	Gradients   int64 `json:"gradients"`
 	Moments     int64 `json:"moments"`     // and, in bfloat16, master weights
-	Activations int64 `json:"activations"` // of microbatches in flight, and what they keep between I and W
+	Activations int64 `json:"activations"` // of microbatches in flight, with their W-stash (kept between I and W)
 	Recomputed  int64 `json:"recomputed"`  // what layers compute a second time
 	Boundary    int64 `json:"boundary"`    // what passes between stages
 	Scratch     int64 `json:"scratch"`     // what all layers of the stage use in turn

@@ -9,8 +9,8 @@ import (
 	"dynmo/src/random"
 )
 
-// TestRegroup: microbatches of twice the samples take what two took, of seconds and of
-// memory, but for what no sample accounts for; and back again.
+// TestRegroup: a microbatch of twice the samples takes the seconds and the memory of two, except
+// for the parts that do not grow with samples. The way back gives the first costs.
 func TestRegroup(t *testing.T) {
 	layer := Layer{Name: "a", Forward: 1, BackwardInput: 2, BackwardWeight: 3, NonZeros: 7, Output: 10, Bytes: Bytes{Parameters: 5, Optimizer: 6, Workspace: 4, Activations: 100, Held: 20}}
 	p := Phase{Table: Table{

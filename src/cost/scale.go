@@ -22,7 +22,7 @@ func (s Phase) factors() [][]Stage {
 	return rows
 }
 
-// times returns a layer that takes so many times its seconds.
+// times returns a layer whose seconds are multiplied by factor.
 func (l Layer) times(factor Stage) Layer {
 	return l.WithSeconds(l.Stage().Times(factor))
 }
@@ -59,7 +59,7 @@ func (s Phase) Mean() Table {
 	return t
 }
 
-// isOne reports whether a mean is 1 but for the rounding of its sum.
+// isOne reports whether a mean is 1, up to the rounding of its sum.
 func isOne(mean float64) bool { return math.Abs(mean-1) < 1e-9 }
 
 // relative returns a row in multiples of its mean, nil where that is 0 or all are the same.

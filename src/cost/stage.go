@@ -57,7 +57,7 @@ func (s Stage) Times(factor Stage) Stage {
 	return Stage{s.Forward * factor.Forward, s.Input * factor.Input, s.Weight * factor.Weight}
 }
 
-// Scale returns the cost on a rank that is so many times slower.
+// Scale returns the cost on a rank that is slower by factor.
 func (s Stage) Scale(factor float64) Stage {
 	return Stage{s.Forward * factor, s.Input * factor, s.Weight * factor}
 }

@@ -53,9 +53,9 @@ type Stream interface {
 	Copy(dst, src tensor.Mem)
 	// Zero enqueues dst = 0.
 	Zero(dst tensor.Mem)
-	// Capture takes the work that enqueue enqueues on this stream without doing it,
-	// to do it as often as wanted at the cost of one call: kernels, and copies that
-	// stay on the device or use AllocHost's memory. enqueue must neither wait nor
+	// Capture records the work that enqueue enqueues on this stream, and does not do it.
+	// A launch of the graph does the work at the cost of one call. The work is kernels,
+	// and copies on the device or with AllocHost's memory. enqueue must neither wait nor
 	// allocate, and is called again at each launch where work cannot be captured
 	// (see Calls). What fails is the error of the next Sync.
 	Capture(enqueue func()) Graph

@@ -73,9 +73,8 @@ func (k *Calls) DType() tensor.DType { return k.elements }
 // Close does nothing.
 func (*Calls) Close() error { return nil }
 
-// Verify panics if the dimensions or numbers of a call are impossible, or if an
-// operand's length is not its shape's or its space is not the backend's. Nothing is
-// read from memory.
+// Verify panics if the dimensions or numbers of a call are impossible. It panics if an operand has
+// another length than its shape, or lies outside the backend's space. It reads nothing from memory.
 func (k *Calls) Verify(c *Call) {
 	op := c.Op.Of()
 	if problem := c.impossible(); problem != "" {

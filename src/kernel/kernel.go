@@ -83,18 +83,18 @@ type Backend interface {
 	SpMMForward(s device.Stream, out, inp tensor.Mem, w CSR, bias tensor.Mem, n int)
 	// SpMMBackwardInput sets dinp (n, w.Cols) = dout (n, w.Rows) · w.
 	SpMMBackwardInput(s device.Stream, dinp, dout tensor.Mem, w CSR, n int)
-	// SDDMM adds to dvalues (nnz), at each kept entry (o, c), Σ_n dout[n,o]·inp[n,c]
-	// (w.Values is not read), and Σ_n dout to dbias (w.Rows), which may be absent.
+	// SDDMM adds Σ_n dout[n,o]·inp[n,c] to dvalues (nnz) at each kept entry (o, c). It adds Σ_n
+	// dout to dbias (w.Rows), which may be absent. w.Values is not read.
 	SDDMM(s device.Stream, dvalues, dbias, dout, inp tensor.Mem, w CSR, n int)
 
-	// Rotary rotates in place the first `heads` heads of hs channels, hs even, of every row
-	// of qkv (n, width) by the angles of its position (Su et al. 2021): with cos and sin
-	// those of channel x < hs/2,
+	// Rotary rotates heads of hs channels, hs even, in place (Su et al. 2021). It rotates the first
+	// `heads` heads of every row of qkv (n, width) by the angles of the row's position. With cos
+	// and sin those of channel x < hs/2,
 	//
 	//	(q[x], q[x+hs/2]) = (q[x]·cos - q[x+hs/2]·sin, q[x+hs/2]·cos + q[x]·sin)
 	//
-	// inverse rotates by the opposite angles, as the gradient of a rotation is. positions,
-	// I32 (n), are rows of table, wide rows of hs: hs/2 cosines, then hs/2 sines.
+	// inverse rotates by the opposite angles, as the gradient of a rotation is. positions, I32 (n),
+	// are rows of table, wide rows of hs: hs/2 cosines, then hs/2 sines.
 	Rotary(s device.Stream, qkv, positions, table tensor.Mem, n, heads, width, hs int, inverse bool)
 
 	// AttentionForward is causal multi-head attention within each of b sequences.
@@ -108,23 +108,24 @@ type Backend interface {
 	// AttentionBackward sets dqkv from dout, with the probabilities made again from qkv and lse.
 	AttentionBackward(s device.Stream, dqkv, dout, qkv, out, lse, offsets tensor.Mem, b, longest, n, c, nh, kv int)
 
-	// ShareKeys sets qkv (n, 3c) from queries and values, qv (n, 2c): queries and values as
-	// they are, and the key of each of nh heads to its query over its length, k = q/|q|, of a
-	// length below 1e-12 over that.
+	// ShareKeys sets qkv (n, 3c) from queries and values, qv (n, 2c). It copies queries and values.
+	// The key of each of nh heads is its query over the query's length, k = q/|q|; a length below
+	// 1e-12 counts as 1e-12.
 	ShareKeys(s device.Stream, qkv, qv tensor.Mem, n, c, nh int)
 	// ShareKeysGradient sets dqv (n, 2c) from dqkv (n, 3c), with k and |q| as ShareKeys has
 	// them:
 	//
 	//	dq = dqkv_q + (dqkv_k - k·Σ k·dqkv_k)/|q|, dv = dqkv_v
 	ShareKeysGradient(s device.Stream, dqv, dqkv, qkv tensor.Mem, n, c, nh int)
-	// AttentionHash sorts the tokens of every head of every sequence by bucket, its
-	// queries and its keys apart, and stably. The bucket of a query or key x of a head is the
-	// place of the largest of its products with vectors r_i, and of their opposites, in
-	// (x·r_0, …, -x·r_0, …); of equal ones the first (Andoni et al. 2015). projections, wide
-	// (nh, h.Count/2, c/nh), are the r_i. With h.Shared the bucket of a token's key is that
-	// of its query. Shapes of qkv and offsets are AttentionForward's; here and in the two
-	// calls that follow all heads have keys of their own. pairs, F64 (2), becomes how many
-	// pairs SparseAttentionForward has scores of, and how many causal attention has.
+	// AttentionHash sorts the tokens of every head of every sequence by bucket, its queries and its
+	// keys apart, and stably. A query or key x of a head has products with vectors r_i, and with
+	// their opposites: (x·r_0, …, -x·r_0, …). Its bucket is the place of the largest product, of
+	// equal ones the first (Andoni et al. 2015). projections, wide (nh, h.Count/2, c/nh), are the
+	// r_i. With h.Shared the bucket of a token's key is that of its query.
+	//
+	// Shapes of qkv and offsets are AttentionForward's. Here and in the two calls that follow all
+	// heads have keys of their own. pairs, F64 (2), becomes the number of pairs that
+	// SparseAttentionForward scores, and the number of pairs of causal attention.
 	AttentionHash(s device.Stream, h Buckets, pairs, qkv, offsets, projections tensor.Mem, b, longest, n, c, nh int)
 	// SparseAttentionForward is AttentionForward where a query sees of the keys at or
 	// before its own position only those of the same bucket (Pagliardini et al. 2023). One
@@ -152,9 +153,10 @@ type Backend interface {
 	// AccumulateRounded is Accumulate of wide elements of a and bfloat16 elements of b. Without
 	// a, out = b.
 	AccumulateRounded(s device.Stream, out, a, b tensor.Mem, n int)
-	// AccumulateFixed adds wide elements of x (n) to fixed-point numbers in sum, FixedWords(n)
-	// I64: the nearest multiple of 2^-50 (of two the even one) to each of the first n, in units of it,
-	// and the largest |x|, rounded up, to the bound behind them. Zeros are a sum of nothing.
+	// AccumulateFixed adds wide elements of x (n) to fixed-point numbers in sum, FixedWords(n) I64.
+	// The first n words count units of 2^-50: each element is rounded to the nearest multiple (of
+	// two equally near ones the even one). The word behind them is a bound: the largest |x| of
+	// every call, rounded up, is added to it. Zeros are an empty sum.
 	AccumulateFixed(s device.Stream, sum, x tensor.Mem, n int)
 	// AddFixed adds other, a sum of AccumulateFixed, to sum.
 	AddFixed(s device.Stream, sum, other tensor.Mem, n int)
@@ -162,11 +164,11 @@ type Backend interface {
 	// sum of the bounds is 2^13 or more, or not a number, elements may have overflowed: all are NaN.
 	RoundFixed(s device.Stream, out, sum tensor.Mem, n int)
 
-	// SoftmaxMerge looks at the columns [first, first+v) of wider rows of logits,
-	// (n, v) here, and joins them in out to before, the result for the columns to
-	// their left. Both are F64 (3, n): the largest logit, Σ exp(logit - largest),
-	// and the logit of the target, 0 if its column is further right. before is
-	// absent at the first columns. targets is I32 (n), in [0, vocabulary).
+	// SoftmaxMerge joins the softmax's statistics of columns [first, first+v) of the logits to
+	// before, the statistics of the columns to their left. The result goes to out. The columns are
+	// logits (n, v) here. Both statistics are F64 (3, n): the largest logit, Σ exp(logit -
+	// largest), and the logit of the target, 0 if its column is further right. before is absent at
+	// the first columns. targets is I32 (n), in [0, vocabulary).
 	SoftmaxMerge(s device.Stream, out, before, logits, targets tensor.Mem, n, v, first int)
 	// SoftmaxGradient overwrites logits (n, v), the columns [first, first+v) of
 	// their rows, with scale·(softmax(row) - onehot(target)). stats is F64 (3, n):
@@ -180,9 +182,9 @@ type Backend interface {
 	// equal ones the first. NaN is below all numbers. A row without a number above -Inf has column 0.
 	Likeliest(s device.Stream, out, logits tensor.Mem, n, v int)
 
-	// GatherRows sets row i of out (n, c) to factor[i] times row rows[i] of inp, which has
-	// whole rows of c, whose number is not known. factor is wide; absent it is 1, and bits
-	// stay.
+	// GatherRows sets row i of out (n, c) to factor[i] times row rows[i] of inp. inp has whole rows
+	// of c; their number is not known. factor is wide. An absent factor is 1, and rows keep their
+	// bits.
 	GatherRows(s device.Stream, out, inp, rows, factor tensor.Mem, n, c int)
 	// ScatterRows sets row rows[i] of out, whole rows of c, to keep[i] times itself plus
 	// factor[i] times row i of add (n, c). No row is named twice. keep and factor are
@@ -193,18 +195,20 @@ type Backend interface {
 	// twice. factor is wide.
 	GateGradient(s device.Stream, dlogits, dout, a, b, rows, factor tensor.Mem, n, c int)
 
-	// TakeTokens decides which of n tokens, in b sequences, a routed block takes (Raposo et
-	// al. 2024). Sequence i is tokens [offsets[i], offsets[i+1]), offsets I32 (b+1). First of
-	// it are the First(d.Capacity, its tokens) of the largest logits (n), of equal ones the
-	// earlier; NaN is below all numbers. These are taken, or, where there are guesses (n),
-	// the tokens with sigmoid(guess) > d.Threshold. taken, I32 (n), becomes 1 of a token that
-	// is taken, else 0. dlogits and dguesses (n) become d.Router and d.Predictor times
-	// sigmoid(z) - label, the gradient of the binary cross-entropy of a logit or guess z
-	// against being first.
+	// TakeTokens decides which of n tokens, in b sequences, a routed block takes (Raposo et al.
+	// 2024). Sequence i is tokens [offsets[i], offsets[i+1]), offsets I32 (b+1). The first tokens
+	// of a sequence are the First(d.Capacity, its tokens) with the largest logits (n), of equal
+	// logits the earlier; NaN is below all numbers. The block takes these, or, where there are
+	// guesses (n), the tokens with sigmoid(guess) > d.Threshold. taken, I32 (n), becomes 1 for a
+	// token that is taken, else 0.
 	//
-	// readings, F64 (5), become n; the tokens that are taken; those of which it was foretold
-	// rightly whether they are first, by sigmoid(logit) > 0.5, or by the guess that takes
-	// them; and 1000 times the sums of both cross-entropies. All is computed in float64.
+	// A logit or guess z predicts whether its token is first (label 1 or 0). The gradient of its
+	// binary cross-entropy is sigmoid(z) - label. dlogits (n) becomes d.Router times that of the
+	// logits, dguesses (n) d.Predictor times that of the guesses.
+	//
+	// readings, F64 (5), become: n; the tokens taken; the correct predictions; and 1000 times the
+	// sum of each cross-entropy. A prediction is sigmoid(logit) > 0.5, or the decision of the
+	// guess. All is computed in float64.
 	TakeTokens(s device.Stream, d Depths, taken, readings, dlogits, dguesses, logits, guesses, offsets tensor.Mem, n, b int)
 	// ListTokens lists the tokens that TakeTokens took, k at most: rows, I32 (k), are where
 	// among the n they are, ascending; factors, wide (2, k), their gates g, then 1-g, with
@@ -213,10 +217,10 @@ type Backend interface {
 	// ends[i+1]), ends I32 (b+1).
 	ListTokens(s device.Stream, d Depths, rows, factors, listed, ends, taken, logits, positions, offsets tensor.Mem, n, b, k int)
 
-	// CombineRows sets row i of out (n, c) to Σ_j factor[i,j]·inp[rows[i,j]], in ascending
-	// order of the k columns of rows, I32 (n, k), and of factor, wide; absent it is 1. inp
-	// has whole rows of c, whose number is not known; a negative row counts nothing. A sum
-	// of one row by a factor of 1 has its bits.
+	// CombineRows sets row i of out (n, c) to Σ_j factor[i,j]·inp[rows[i,j]], in ascending order of
+	// j. rows, I32 (n, k), and factor, wide, have k columns. An absent factor is 1. inp has whole
+	// rows of c; their number is not known. A negative row counts nothing. A sum of one row by a
+	// factor of 1 has the row's bits.
 	CombineRows(s device.Stream, out, inp, rows, factor tensor.Mem, n, k, c int)
 	// CombineRowsAdd is CombineRows, then Add of add (n, c).
 	CombineRowsAdd(s device.Stream, out, inp, rows, factor, add tensor.Mem, n, k, c int)
@@ -224,43 +228,47 @@ type Backend interface {
 	// negative row. Shapes are CombineRows'.
 	CombineGradient(s device.Stream, dfactor, dout, inp, rows tensor.Mem, n, k, c int)
 
-	// SquashLogits makes logits of what a router's first matrix has made of tokens, inp
-	// (n, experts), by its second one, weight (experts, experts) (Zhu et al. 2024): it sets
-	// squashed to tanh(inp), and in router, F64 (2, n, experts), the first half to
-	// tanh(inp)·weightᵀ and the second to tanh(inp). All is computed in float64.
+	// SquashLogits computes a router's logits (Zhu et al. 2024). inp (n, experts) is the product of
+	// tokens and the router's first matrix; weight (experts, experts) is the second matrix.
+	// squashed becomes tanh(inp). In router, F64 (2, n, experts), the first half becomes
+	// tanh(inp)·weightᵀ and the second tanh(inp). All is computed in float64.
 	SquashLogits(s device.Stream, router, squashed, inp, weight tensor.Mem, n, experts int)
 	// SquashGradient sets dinp (n, experts) from dout, the gradients of these logits, in
 	// float64:
 	//
 	//	dinp = (dout·weight)·(1 - tanh²(inp))
 	SquashGradient(s device.Stream, dinp, dout, inp, weight tensor.Mem, n, experts int)
-	// BalanceScores sets the second half of router, F64 (2, n, experts), to scores by which
-	// experts are chosen about equally often (Clark et al. 2022, S-BASE), from logits
-	// (n, experts); absent they are the first half. With σ the root of the mean variance of a
-	// token's logits they are exp(r.Deviation/σ·(logit - the token's largest)), or without the
-	// factor where σ or r.Deviation is 0, times a scale of each expert: after r.Rounds rounds,
-	// rows that are scaled to the sum 1 have columns of about equal sums (Sinkhorn & Knopp
-	// 1967). All is computed in float64.
+	// BalanceScores sets the second half of router, F64 (2, n, experts), to scores by which experts
+	// are chosen about equally often (Clark et al. 2022, S-BASE). logits are (n, experts); absent,
+	// they are the first half of router. σ is the root of the mean variance of a token's logits. A
+	// score is exp(r.Deviation/σ·(logit - the token's largest)), times a scale of its expert. Where
+	// σ or r.Deviation is 0 the factor r.Deviation/σ is 1. The scales come from r.Rounds rounds of
+	// Sinkhorn & Knopp 1967: then rows scaled to sum 1 have columns of about equal sums. All is
+	// computed in float64.
 	BalanceScores(s device.Stream, r Routing, router, logits tensor.Mem, n, experts int)
-	// RouteTokens chooses k of some experts for every token. With p the softmax of its
-	// logits (n, experts), which are the first half of router where absent, or else by
-	// scores, F64 of the same shape, which may be the second half, a token goes to those
-	// of the largest, of equal ones the first: chosen, I32 (n, k), the largest first. Of
-	// each expert's choices the first r.Room stay, first choices before second ones and
-	// then earlier tokens before later ones; the others become -1. weights, wide (n, k),
-	// are r.Scale·p of what is chosen, divided by Σ p over a token's chosen experts if
-	// r.Shares; 0 where none is left.
+	// RouteTokens chooses k of the experts for every token. logits are (n, experts); absent, they
+	// are the first half of router. p is the softmax of a token's logits. A token chooses the
+	// experts with the largest p, or with the largest scores, F64 (n, experts), where these are
+	// given; of equal ones the first. scores may be the second half of router. chosen, I32 (n, k),
+	// begins with the largest.
 	//
-	// It stores in router, F64 (2, n, experts), what RouteGradient needs: p, or if r.Shares
-	// the shares of the chosen experts and 0 elsewhere; and the gradient by the logits of
+	// The first r.Room choices of each expert stay: first choices before second ones, then earlier
+	// tokens before later ones. The others become -1. weights, wide (n, k), are r.Scale·p of the
+	// chosen experts, 0 where a choice did not stay. With r.Shares they are divided by Σ p over the
+	// token's chosen experts.
+	//
+	// It stores the operands of RouteGradient in router, F64 (2, n, experts). The first half
+	// becomes p; with r.Shares it becomes the shares of the chosen experts and 0 elsewhere. The
+	// second half becomes, for each token, the gradient by the logits of
 	//
 	//	r.Auxiliary·experts·Σ_e f_e·p_e + r.Z·lse²
 	//
-	// of each token, f_e the share of all choices that are expert e and lse the logarithm of
-	// the softmax's denominator (Fedus et al. 2022; Zoph et al. 2022). f is no function of
-	// the logits. readings, F64 (4+experts), become n, the choices that did not stay, 1000
-	// times the sums over the tokens of experts·Σ_e f_e·p_e and of lse², and the tokens of
-	// each expert. All is computed in float64.
+	// with f_e the share of expert e in all choices, and lse the logarithm of the softmax's
+	// denominator (Fedus et al. 2022; Zoph et al. 2022). f counts as a constant.
+	//
+	// readings, F64 (4+experts), become: n; the choices that did not stay; 1000 times the sum over
+	// the tokens of experts·Σ_e f_e·p_e; 1000 times the sum of lse²; and the tokens of each expert.
+	// All is computed in float64.
 	RouteTokens(s device.Stream, r Routing, chosen, weights, router, readings, logits, scores tensor.Mem, n, experts, k int)
 	// RouteGradient sets dlogits (n, experts) from the gradients of weights, wide (n, k), and
 	// what RouteTokens stored: with p and own the halves of router and h_e = r.Scale·p_e·dweight
@@ -293,20 +301,19 @@ type Backend interface {
 	AdamW(s device.Stream, w, master, m, v, g tensor.Mem, n int, a AdamW)
 	// Mask sets to 0 the wide elements of x (n) whose bit in mask is 0. mask is U64, bit i%64 of word i/64.
 	Mask(s device.Stream, x, mask tensor.Mem, n int)
-	// MagnitudeHistogram adds to hist, 256 I64, a count of wide elements of x (n)
-	// by the 8 bits of their magnitude that follow its first `fixed` bits, for
-	// those elements whose first `fixed` bits are prefix's (prefix is shifted
-	// down: fixed 8, prefix 0x3f). fixed is 0, 8, 16 or 24. An element's
-	// magnitude is the bits of float32(|x|) as uint32, which order as |x| does.
-	// Elements whose bit in mask is 0 do not count; mask may be absent.
+	// MagnitudeHistogram adds to hist, 256 I64, counts of wide elements of x (n). An element's
+	// magnitude is the bits of float32(|x|) as uint32, which order as |x| does. Elements count
+	// whose first `fixed` bits are prefix (prefix is shifted down: fixed 8, prefix 0x3f). They
+	// count by the 8 bits that follow. fixed is 0, 8, 16 or 24. Elements whose bit in mask is 0 do
+	// not count; mask may be absent.
 	MagnitudeHistogram(s device.Stream, hist, x, mask tensor.Mem, n int, prefix uint32, fixed int)
 
 	// MaskWeights is Mask of elements of DType.
 	MaskWeights(s device.Stream, x, mask tensor.Mem, n int)
-	// SelectLargest sets in kept, a mask of n bits, those of the wide elements of x (n)
-	// whose magnitude (see MagnitudeHistogram) is above threshold, and of the elements
-	// whose magnitude it is the first `ties`. Elements whose bit in mask is 0 do not
-	// count; mask may be absent. Bits of kept that no element has are 0.
+	// SelectLargest sets bits of kept, a mask of n bits, for wide elements of x (n). It selects
+	// every element whose magnitude (see MagnitudeHistogram) is above threshold, and the first
+	// `ties` elements whose magnitude equals threshold. Elements whose bit in mask is 0 do not
+	// count; mask may be absent. Bits of kept beyond the n elements are 0.
 	SelectLargest(s device.Stream, kept, x, mask tensor.Mem, n int, threshold uint32, ties int)
 	// MaskRanks sets ranks, I32 (ceil(n/64)+1), to the number of 1 bits of mask before
 	// each of its words, and before its end. Bits from n on do not count.
@@ -322,18 +329,18 @@ type Backend interface {
 	// looked at. ranks are MaskRanks' of the mask of from.NNZ bits.
 	CompactRows(s device.Stream, w, from CSR, mask, ranks tensor.Mem)
 
-	// BlockScores sets scores, wide (nnz), to the sums of the squares of w, wide (1024·nnz),
-	// over nnz blocks of 32 x 32 of a matrix (32·o, 32·c): all of them, o·c, of a dense one,
-	// or with rowPtr, I32 (32·o+1), those whose elements are the entries of compressed rows.
-	// Blocks are in row order. One of which mask, a bit for each of w's elements, has none
-	// has score 0, any other at least Lowest. mask and rowPtr may be absent.
+	// BlockScores sets scores, wide (nnz), to the sums of squares of blocks of 32 x 32 elements of
+	// w, wide (1024·nnz). w is a matrix (32·o, 32·c), with its blocks in row order. A dense matrix
+	// has o·c blocks. With rowPtr, I32 (32·o+1), the blocks are those of a matrix in compressed
+	// rows. mask has a bit for each element of w. A block without a bit in mask has score 0, any
+	// other at least Lowest. mask and rowPtr may be absent.
 	BlockScores(s device.Stream, scores, w, mask, rowPtr tensor.Mem, c, o, nnz int)
 	// BlockMask sets mask, a bit for each element that BlockScores has, to those of the
 	// blocks whose bit in blocks is 1.
 	BlockMask(s device.Stream, mask, blocks, rowPtr tensor.Mem, c, o, nnz int)
-	// PairScores sets scores, wide (n), to the sum of the two smallest magnitudes of each
-	// four elements of w, wide (4n). Four of which mask lacks a bit have score 0, any
-	// others at least Lowest. mask may be absent.
+	// PairScores sets scores, wide (n), to the sum of the two smallest magnitudes of each four
+	// elements of w, wide (4n). If one of the four has no bit in mask the score is 0, otherwise at
+	// least Lowest. mask may be absent.
 	PairScores(s device.Stream, scores, w, mask tensor.Mem, n int)
 	// PairMask sets kept, a mask of 4n bits: all of every four elements of w, wide (4n),
 	// whose bit in whole is 1, of others the two of the largest magnitude; of equal ones

@@ -5,9 +5,8 @@ import (
 	"testing"
 )
 
-// TestBaselines: phases of which the truth is known. The costs of the last two
-// are the same, so the first cuts would have taken behind the move what they
-// took before it.
+// TestBaselines: phases with known results. The costs of the last two phases are the same, so the
+// first cuts would have taken the same time after the move as before it.
 func TestBaselines(t *testing.T) {
 	r := small.read(t)
 	list, err := r.baselines()
@@ -25,7 +24,7 @@ func TestBaselines(t *testing.T) {
 	}{{segment{0, 10}, 1}, {segment{10, 15}, 1}, {segment{15, 40}, gain}} {
 		b := list[i]
 		if b.steps != c.steps || math.Abs(b.Static/b.Used-c.static) > 1e-9 || b.Used != float64(r.Metrics[c.steps.lo].StepSeconds) {
-			t.Errorf("phase %d: %+v, want steps %v of which the first cuts take %v times as long", i, b, c.steps, c.static)
+			t.Errorf("phase %d: %+v, want steps %v, on the first cuts %v times as long", i, b, c.steps, c.static)
 		}
 		if most := (1 + 1e-9) * min(b.Used, b.Static); b.Best > most {
 			t.Errorf("phase %d: the best cuts take %v: %+v", i, b.Best, b)

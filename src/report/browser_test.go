@@ -19,7 +19,7 @@ import (
 	"dynmo/src/schedule"
 )
 
-// probe uses the page as a reader does and tells the frame around it what it saw.
+// probe uses the page as a reader does and sends its findings to the frame around it.
 const probe = `<script>
 const ink = () => [...document.querySelectorAll("canvas")].map(c => {
 	const copy = new OffscreenCanvas(c.width, c.height).getContext("2d", { willReadFrequently: true });
@@ -61,8 +61,8 @@ told.small = [...document.querySelectorAll("body *")].filter(e => e.checkVisibil
 parent.postMessage(JSON.stringify(told), "*");
 </script>`
 
-// frame shows page.html in a frame, which can be narrower than any window, and
-// writes what it says.
+// frame shows page.html in a frame, which can be narrower than any window, and writes the page's
+// messages.
 const frame = `<body><iframe src="page.html" style="width: %spx; height: 900px"></iframe><script>
 addEventListener("message", e => {
 	const pre = document.createElement("pre");

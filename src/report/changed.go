@@ -16,7 +16,7 @@ type changed struct {
 	Sparsity float64 // share of the prunable weights that are gone
 	Frozen   int     // layers, from the first on, in the last of the steps
 	Layers   int     // of the chain
-	What     string  // "tokens" or "scores", of which blocks work on a part; "" if they do all
+	What     string  // "tokens" or "scores" where blocks work on a part of them; "" where they work on all
 	Work     float64 // mean of that part over the blocks
 	Tokens   float64 // of the steps
 	Counts   []dynamic.Values

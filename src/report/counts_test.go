@@ -10,8 +10,8 @@ import (
 	"dynmo/src/record"
 )
 
-// depths returns a run of 20 steps with exits behind blocks 1 and 3 and routed blocks of
-// which the predictor decides.
+// depths returns a run of 20 steps with exits behind blocks 1 and 3 and with routed blocks, whose
+// predictor decides.
 func depths(t *testing.T, kind string) Run {
 	t.Helper()
 	r := counting(t, 20, []string{"dynamic.kind=" + kind, "train.steps=2000", "exit.after=1,3", "mod.route=predictor", "parallel.microbatch_size=1"})

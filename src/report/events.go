@@ -20,7 +20,7 @@ type eventRow struct {
 	Took        float64 // seconds, of all of them
 
 	kept  string  // why layers stayed: such rows are joined; "" if this is none
-	share float64 // what they could have saved of a step, as far as kept tells
+	share float64 // share of a step that a move could have saved, if kept says so
 	many  int     // how many decisions this is
 }
 
@@ -102,8 +102,8 @@ func (r Run) eventRows() []eventRow {
 // the best or how far they were from them.
 const optimal = "optimal"
 
-// stay says why layers stayed after a decision, and what of a step they could have
-// saved, or else in a sentence what became of it.
+// stay says why layers stayed after a decision, and which share of a step a move could have saved.
+// For other reasons it returns a sentence about the outcome.
 func (r Run) stay(e record.Event) (kept string, share float64, text string) {
 	kept, _ = e.Detail["kept"].(string)
 	gain, weighed := e.Detail["gain"].(float64)

@@ -85,9 +85,8 @@ func spread(w worth.Result) string {
 	return fmt.Sprintf("%.2f to %.2f", w.Low, w.High)
 }
 
-// worth returns what moving layers was worth to the run, as its summary has it or, of a
-// run that has not ended, from its costs; nil where there is one stage, or there are no
-// costs of it.
+// worth returns the value of moving layers for the run. The summary has it; for a run that has not
+// ended it is computed from the costs. It is nil for one stage or without costs.
 func (r Run) worth() (*worth.Result, error) {
 	if r.End != nil && r.End.Worth != nil {
 		return r.End.Worth, nil

@@ -88,8 +88,8 @@ func unlessNotRun(err error) error {
 	return err
 }
 
-// placed returns the settings of a run but for those that only say where layers are,
-// and what is told of it.
+// placed returns the settings of a run without those that only say where layers are. Reports name
+// these elsewhere.
 func (r Run) placed() string {
 	c, standard := r.Config, config.Default()
 	c.Run.Name, c.Run.TraceSteps, c.Train.LogEvery, c.Balance = standard.Run.Name, standard.Run.TraceSteps, standard.Train.LogEvery, standard.Balance

@@ -34,8 +34,8 @@ func (m *Model) Event(e record.Event) {
 	}
 }
 
-// Words says what the model was in a step, a piece for each kind that tells, for a log, and
-// on how many ranks if it was packed.
+// Words describes the model of a step for a log, a piece for each kind that reports something. If
+// the model was packed it adds the number of ranks.
 func (m *Model) Words(step record.Metrics) (list []string) {
 	if m.ranks = max(m.ranks, step.Ranks); step.Ranks < m.ranks {
 		list = append(list, fmt.Sprintf("ranks: %d of %d", step.Ranks, m.ranks))

@@ -18,8 +18,8 @@ import (
 	"dynmo/src/trace"
 )
 
-// packedPhases is a made-up run of two replicas: in each phase layers cost less, by a
-// factor, and are on fewer stages, each of which is a node.
+// packedPhases is a made-up run of two replicas. In each phase the costs of layers fall by a
+// factor, and layers are on fewer stages. Each stage is a node.
 var packedPhases = []struct {
 	first, stages int
 	factor        float64
@@ -32,9 +32,9 @@ var packedPhases = []struct {
 
 const packedLast = 36 // steps
 
-// packedRun writes and reads such a run, each step of which takes a minute. The nodes of
-// the first packing are given back ten minutes later and those of the second are refused;
-// or none are, and their ranks wait.
+// packedRun writes and reads a run of packedPhases. Each step takes a minute. With slurm, the nodes
+// of the first packing are given back ten minutes later, and Slurm refuses those of the second.
+// Without slurm no nodes are given back, and their ranks wait.
 func packedRun(t testing.TB, slurm bool) Run {
 	t.Helper()
 	c := config.Default()

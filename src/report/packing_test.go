@@ -60,9 +60,9 @@ func TestPackings(t *testing.T) {
 	}
 }
 
-// TestPackedPage: the page of a run that was packed says what that came to, has a chart of
-// ranks and one of throughput with marks at packings and releases, and tells on which rank
-// and node each stage was.
+// TestPackedPage: the page of a run that was packed states the result of packing. It has a chart of
+// ranks and one of throughput, with marks at packings and releases, and names the rank and node of
+// each stage.
 func TestPackedPage(t *testing.T) {
 	r := packedRun(t, true)
 	text := render(t, r)

@@ -82,7 +82,7 @@ func TestPageShowsHiddenMarks(t *testing.T) {
 	}
 }
 
-// TestPageSaysWhatIsMissing: runs of which less was recorded have a page too.
+// TestPageSaysWhatIsMissing: runs with incomplete records have a page too.
 func TestPageSaysWhatIsMissing(t *testing.T) {
 	dir := small.write(t)
 	for _, name := range []string{record.TraceFile, record.ProvenanceFile, record.CostsFile} {

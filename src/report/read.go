@@ -118,7 +118,7 @@ func lines[T any](r *Run, name string) ([]T, error) {
 	return list, err
 }
 
-// text reads a file of which the last line may be torn, nothing if there is no such file.
+// text reads a file whose last line may be torn. It returns nothing if there is no such file.
 func (r *Run) text(name string) ([]byte, error) {
 	text, err := input.Read(r.file(name), input.Records)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -142,7 +142,7 @@ func Changes(out io.Writer, runs []Run) error {
 	return err
 }
 
-// shortly returns a balancer's name without what it goes by, where that is time.
+// shortly returns a balancer's name without " by time", the usual measure.
 func shortly(balancer string) string { return strings.TrimSuffix(balancer, " by time") }
 
 // without returns a table without the columns of some names.

@@ -10,10 +10,10 @@ import (
 	"dynmo/src/trace"
 )
 
-// Verdicts says in one sentence for each group of runs that did the same work what
-// moving was worth, if any of them moved layers or there is only one, and whether it
-// changed losses. Runs under one balancer count together. Of several groups each
-// sentence begins with the name and the layout of the group's first run.
+// Verdicts returns one sentence for each group of runs that did the same work. The sentence says
+// what moving layers gained, if a run of the group moved layers or there is only one, and whether
+// moving changed losses. Runs under one balancer count together. With several groups each sentence
+// begins with the name and the layout of the group's first run.
 func (w Worths) Verdicts() []string {
 	var list, names []string
 	for _, group := range w.groups {

@@ -34,8 +34,8 @@ func (r Run) work() *work {
 	return w
 }
 
-// row returns the shares of a step of so many tokens, nil if no layer counted any that
-// the chain has.
+// row returns, by layer name, the shares of a step's tokens. It returns nil if no layer of the
+// chain counted any.
 func (w *work) row(m record.Metrics, tokens float64) []float64 {
 	row, left, known := make([]float64, len(w.names)), make([]float64, len(w.names)), false
 	taken := make(map[int]float64) // by layer

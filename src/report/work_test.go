@@ -25,8 +25,8 @@ func counting(t *testing.T, steps int, sets []string, counts ...record.LayerCoun
 	return r
 }
 
-// TestWork: behind an exit there are fewer tokens, a routed block takes some of them, and
-// of attention only what it scores is known; a name that the chain has not is left out.
+// TestWork: behind an exit there are fewer tokens, and a routed block takes some of them. Of
+// attention only its scores are known. A name that the chain does not have is left out.
 func TestWork(t *testing.T) {
 	nan := math.NaN()
 	for name, c := range map[string]struct {

@@ -20,7 +20,7 @@ import (
 	"dynmo/src/tensor"
 )
 
-// draw makes what draws microbatches of which each is so many of the settings'.
+// draw makes the drawer of microbatches. Each of them joins `joined` microbatches of the settings.
 func (r *Rank) draw(joined int) {
 	if r.Corpus == nil {
 		return

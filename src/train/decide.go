@@ -22,13 +22,13 @@ type conclusion struct {
 type relocation struct {
 	Next   layout.Layout `json:"next"`
 	Behind bool          `json:"behind"` // masters and moments may follow while the next step computes
-	Own    []int         `json:"own"`    // layers of which every replica has something of its own
+	Own    []int         `json:"own"`    // layers in which every replica has parameters of its own
 	Bytes  []int64       `json:"bytes"`  // that each stage of the next layout takes, where ranks change
 }
 
-// decide has the root ask the balancer in which layout the next step runs, and tells all ranks
-// the answer and what they need of the step: down a tree over the stages of the first replica,
-// then one over the replicas of each stage. Collective over the present world.
+// decide asks the balancer on the root for the layout of the next step. All ranks then receive the
+// answer and the results of the step: down a tree over the stages of the first replica, then down a
+// tree over the replicas of each stage. Collective over the present world.
 func (r *Rank) decide(t *turn) error {
 	var c conclusion
 	var text []byte

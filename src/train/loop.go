@@ -73,7 +73,7 @@ func (r *Rank) Loop() (out Outcome, err error) {
 		{comm.RoomBalance, r.decide},      // that rank decides in which layout the next step runs
 		{comm.RoomMigrate, r.migrate},     // layers go where that has them, and ranks that it has no place for go
 		{comm.RoomRecord, r.record},       // rank 0 tells what happened
-		{comm.RoomSave, r.save},           // a checkpoint is written while steps go on, but for the last
+		{comm.RoomSave, r.save},           // a checkpoint is written while steps go on, except the last one
 	}
 	post, steps := r.World.Post(), r.Config.Train.Steps
 	for step := r.from.Step; step < steps && !out.Stopped; step++ {

@@ -42,9 +42,9 @@ func (r *Rank) migrate(t *turn) (err error) {
 	return r.releases.Add(t.step+1, elastic.Lost(t.ran, next))
 }
 
-// move takes layers, after so many steps, to where the next layout has them, and makes the
-// world, the stage and the runner of that layout. What only the update reads may follow while
-// the next step computes: see settle. If a rank has no memory for that, all stay where they are.
+// move moves layers, after the given number of steps, to their ranks in the next layout. It makes
+// the world, the stage and the runner of that layout. State that only the update reads may follow
+// while the next step computes: see settle. If a rank has no memory for the move, all layers stay.
 // Collective over the present world.
 func (r *Rank) move(steps int, to *relocation, next layout.Layout) (migrate.Moved, error) {
 	if next.Equal(r.layout) {
@@ -196,10 +196,9 @@ func (r *Rank) regroup(next layout.Layout) error {
 	return r.x.Reserve(r.stage.Config)
 }
 
-// lacks returns an error if the GPU of a rank of the launched world, this one, has less memory
-// than its stage of the next layout takes, by the plan's accounting, and the communicators of
-// the next world. A rank that leaves lacks nothing. On a CPU the system lends memory, so that
-// only an allocation that fails tells.
+// lacks returns an error if the GPU of this rank has less memory than its next stage needs. The
+// need is the plan's figure for the stage, and the communicators of the next world. A rank that
+// leaves lacks nothing. On a CPU the system lends memory, so only a failed allocation shows a lack.
 func (r *Rank) lacks(rank int, to *relocation) error {
 	next := to.Next
 	gpu, ok := r.Device.(interface {

@@ -44,9 +44,10 @@ func (r *Rank) expectChange() {
 	r.world.All.Post().SetPatience(r.stallFor())
 }
 
-// expectSteps gives peers as long as so many steps take, once two are known: as long as the two
-// last steps together, or comm.deadline_seconds if that is longer. Peers of this host, which are
-// seen alive, have twice stallFor: the watch of the host finds hangs earlier, and knows more.
+// expectSteps sets the patience with peers to the time of the given number of steps, once two steps
+// are known. A step then counts as long as the last two together, or as comm.deadline_seconds if
+// that is longer. Peers of this host, which are seen alive, have twice stallFor: the watch of the
+// host finds hangs earlier, and knows more.
 func (r *Rank) expectSteps(steps float64) {
 	r.world.All.SetPatience(time.Duration(2 * steps * float64(r.stallFor())))
 	if !r.pace.known() {

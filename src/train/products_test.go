@@ -20,8 +20,8 @@ import (
 	"dynmo/src/tensor"
 )
 
-// choosy is a backend that measures something else on every rank, and refuses what it is
-// told by another library.
+// choosy is a backend that measures other times on every rank, and refuses the choices of another
+// library.
 type choosy struct {
 	kernel.Backend
 	finds  string
@@ -51,7 +51,7 @@ func TestRanksChooseAlike(t *testing.T) {
 		name      string
 		tune      bool
 		kernels   string // of the checkpoint; "": a new run
-		stored    string // what it had chosen
+		stored    string // the choices of the run before
 		refuse    bool   // rank 1 refuses that
 		want      []string
 		otherwise bool

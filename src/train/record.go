@@ -25,7 +25,7 @@ func (r *Rank) record(t *turn) error {
 		Validation: t.validation, Stragglers: t.stragglers,
 	}
 	told := t.told
-	if t.restarts != nil { // told of once a checkpoint allows it
+	if t.restarts != nil { // reported once a checkpoint allows it
 		told.Next, told.Why = r.layout, policy.Reason{Reference: t.why.Reference}
 	}
 	if err := r.journal.Step(told); err != nil {

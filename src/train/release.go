@@ -45,8 +45,8 @@ func (r *Rank) startReleases() error {
 	return record.ForgetReleased(r.RunDir)
 }
 
-// Await waits for what rank 0 orders, on a rank that the others went on without after so many
-// steps, which holds nothing any more but the launched world.
+// Await waits for rank 0's order. It runs on a rank that the others left behind after the given
+// number of steps. Such a rank holds nothing any more except the launched world.
 func (r *Rank) Await(steps int) (elastic.Order, error) {
 	save := r.Save
 	if save == nil {
@@ -55,8 +55,8 @@ func (r *Rank) Await(steps int) (elastic.Order, error) {
 	return elastic.Await(r.World, steps, r.Stop, save, r.reached(steps))
 }
 
-// killer returns what is to be called in every phase of writing the checkpoint after so many
-// steps, or of a move after them; nil unless a fault is wanted there.
+// killer returns the function to call in every phase of writing the checkpoint after the given
+// number of steps, or of a move after them. nil: no fault is injected there.
 func (r *Rank) killer(steps int) func(fault.Phase) {
 	me := r.World.Peer(r.World.Rank())
 	return r.Fault.Killer(steps, me.World, func(rank int) int {
@@ -67,7 +67,7 @@ func (r *Rank) killer(steps int) func(fault.Phase) {
 	})
 }
 
-// reached returns what is to be called in every phase of leaving.
+// reached returns the function to call in every phase of leaving.
 func (r *Rank) reached(steps int) func(fault.Phase) {
 	if kill := r.killer(steps); kill != nil {
 		return kill
@@ -75,7 +75,7 @@ func (r *Rank) reached(steps int) func(fault.Phase) {
 	return func(fault.Phase) {}
 }
 
-// poll goes on with ranks that leave, once the last checkpoint holds so many steps.
+// poll continues the release of ranks, once the last checkpoint holds the given number of steps.
 func (r *Rank) poll(saved int) error {
 	if r.releases == nil {
 		return nil

@@ -112,8 +112,8 @@ func settings(kind schedule.Kind, replicas int, every string) config.Config {
 	return c
 }
 
-// TestResumedDecisions: a run that is saved and goes on from there estimates and decides
-// the same to the last bit as one that never ended, wherever it ended.
+// TestResumedDecisions: a run is saved, ends anywhere, and resumes. Its estimates and decisions
+// equal those of a run that never ended, to the last bit.
 func TestResumedDecisions(t *testing.T) {
 	for _, c := range []config.Config{
 		settings(schedule.Kind1F1B, 1, "auto"), settings(schedule.Kind1F1B, 2, "3"), settings(schedule.KindList, 1, "6"), settings(schedule.KindZBV, 2, "auto"),

@@ -51,9 +51,9 @@ func (r *Rank) compute(t *turn) (err error) {
 	return err
 }
 
-// update agrees on loss and norm and applies the optimizer, unless they are not finite. Its
-// time is added to what was done. A loss or norm that is not finite ends the run once the step
-// is recorded, unless the settings skip such steps; no more than so many in a row. Collective.
+// update agrees on loss and norm and applies the optimizer, unless they are not finite. Its time is
+// added to the step's spans. A loss or norm that is not finite ends the run once the step is
+// recorded. Settings can skip such steps instead, up to a number of them in a row. Collective.
 func (r *Rank) update(t *turn) (err error) {
 	span := trace.Span{Op: trace.Optimizer, Layer: -1, Microbatch: -1, Start: r.now()}
 	if t.agreed, err = r.runner.Agree(t.done.Losses, r.ask()); err != nil {
@@ -113,10 +113,10 @@ func (r *Rank) validationMicrobatches() int {
 	return (r.Config.Train.ValidateSequences + r.x.B - 1) / r.x.B
 }
 
-// validate measures the validation loss after a step, the same bits on every rank: after the
-// last step and every so many others. It does not if the run ends with a loss that is not
-// finite, or was asked to stop, for which there may be little time. Validation sees the weights
-// as the update has left them and changes nothing but time. Collective.
+// validate measures the validation loss after the last step and at the settings' interval, with the
+// same bits on every rank. It skips the measurement if the run ends with a loss that is not finite.
+// It also skips it if the run was asked to stop, for which there may be little time. Validation
+// uses the weights of the last update and changes nothing. Collective.
 func (r *Rank) validate(t *turn) error {
 	n, every, last := r.validationMicrobatches(), r.Config.Train.ValidateEvery, t.step+1 == r.Config.Train.Steps
 	due := last || every > 0 && (t.step+1)%every == 0 && t.agreed.Ask != pipeline.Stop

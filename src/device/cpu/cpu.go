@@ -1,6 +1,5 @@
-// Package cpu is the host as a device: memory straight from the system, so
-// that freeing it really gives its pages back (but see Recycle), and streams
-// whose work is done when the call returns.
+// Package cpu is the host as a device. Memory comes straight from the system, so that Free gives
+// its pages back (Recycle changes this). Work on a stream is done when the call returns.
 package cpu
 
 import (
@@ -29,8 +28,8 @@ type Device struct {
 // New returns the host as a device that times its events with clock.
 func New(clock *device.Clock) *Device { return &Device{clock: clock} }
 
-// NewSparse is New for memory of which hardly any is ever written: what is not takes none
-// of the host's, however much there is, and what a stream makes zero is given back.
+// NewSparse is New for memory that is hardly ever written. Pages that are never written take no
+// memory of the host, and pages that a stream sets to zero are given back.
 func NewSparse(clock *device.Clock) *Device { return &Device{clock: clock, sparse: true} }
 
 // Name returns "cpu".

@@ -10,13 +10,12 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Recycle(true) makes Free keep memory, and Alloc return what had been kept before, as
-// it is: for what is written before it is read. Mapping new pages and zeroing them takes
-// as long as a layer's journey, and longer than a move's other work for all buffers of a
-// pipeline. Alloc gives the system as much of what it cannot use as it maps, so that no
-// more is mapped than when the memory was freed. Recycle(false) ends that, and gives the
-// system the memory kept before and not used, so that no more memory is idle than was
-// freed in between.
+// Recycle(true) makes Free keep memory, and makes Alloc return kept memory with its old contents.
+// It is for buffers that are written before they are read. Mapping and zeroing new pages takes as
+// long as moving a layer. For all buffers of a pipeline it takes longer than the other work of a
+// move. When Alloc maps new memory it gives the same bytes of unsuitable kept memory to the system.
+// So the process never maps more than when the memory was freed. Recycle(false) ends this mode and
+// frees kept memory that is not used. So no more memory is idle than was freed in between.
 func (d *Device) Recycle(on bool) {
 	d.recycling = on
 	if on {
@@ -62,7 +61,7 @@ func (d *Device) reuse(bytes int64) tensor.Mem {
 	return m.Span(0, bytes)
 }
 
-// yield gives the system so many bytes of spare memory, or all there is.
+// yield gives the system the given bytes of spare memory, or all of it if there is less.
 func (d *Device) yield(bytes int64) {
 	for bytes > 0 && len(d.spare) > 0 {
 		last := len(d.spare) - 1

@@ -39,7 +39,7 @@ func sync(t *testing.T, s device.Stream) {
 	expect.OK(t, s.Sync())
 }
 
-// pattern returns bytes of which no two stretches are alike.
+// pattern returns bytes without a repeated segment.
 func pattern(n int64) []byte {
 	p := make([]byte, n)
 	for i := range p {
@@ -254,8 +254,8 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// The driver's events do not pile up when their Go values are dropped, and a
-// clock that is set to zero takes the times with it.
+// Dropped Go values of the driver's events do not pile up. A clock that is set to zero takes the
+// times with it.
 func TestEventsAreUsedAgain(t *testing.T) {
 	d := cudatest.New(t)
 	s := d.NewStream()

@@ -17,9 +17,9 @@ const (
 	// granule is the unit that sizes are rounded up to, so that layers of nearly one
 	// size take each other's memory. The driver aligns to no less.
 	granule = 512
-	// keptFor is how many Syncs of the main stream freed memory is kept: a step finds
-	// the memory that the step before it freed, and memory that two steps have not
-	// used, of a layer that has left, is the GPU's again.
+	// keptFor is the number of Syncs of the main stream for which freed memory is kept. A
+	// step finds the memory that the step before it freed. Memory of a layer that has left
+	// is unused for two steps and then goes back to the GPU.
 	keptFor = 2
 )
 

@@ -32,7 +32,7 @@ type Health struct {
 	Uncorrected  int // ECC errors that could not be corrected, since the driver was loaded
 	Remapped     int // rows of the memory that were replaced by spare ones
 	RemapPending bool
-	RemapFailed  bool // a row could not be replaced: the board is to be returned
+	RemapFailed  bool // a row could not be replaced: return the board
 	PCIeWidth    int  // lanes that the link uses
 	PCIeMost     int  // lanes that GPU and slot have
 	Links        int  // NVLinks that are up

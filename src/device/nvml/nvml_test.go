@@ -15,7 +15,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
 )
 
-// bare returns a GPU that tells nothing but what it must.
+// bare returns a GPU that answers only the required queries.
 func bare() *mock.Device {
 	const no = nvml.ERROR_NOT_SUPPORTED
 	return &mock.Device{

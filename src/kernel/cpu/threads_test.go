@@ -194,8 +194,8 @@ func (r result) elements(k *backend, n int) {
 	r.add("Mask", x)
 }
 
-// TestThreadsChangeNoBit makes every call with one thread and with more than
-// this machine may have, at shapes that are shared and at some that are not.
+// TestThreadsChangeNoBit makes every call with one thread and with more threads than this machine
+// may have. Some shapes are shared out to threads, some are not.
 func TestThreadsChangeNoBit(t *testing.T) {
 	eachPath(t, func(t *testing.T, one *backend) {
 		for _, shape := range [][6]int{

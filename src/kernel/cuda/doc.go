@@ -7,12 +7,13 @@
 // The package builds with the tag cuda; without it, New returns an error. It
 // needs no CUDA to build, only to run.
 //
-// A backend belongs to the device whose context is current when it is made, and
-// that context is current on the thread of every later call. Its streams are
-// device/cuda's: whatever else has Handle, which returns the CUstream, and Fail,
-// which makes the next Sync return an error. Calls are on one stream at a time.
+// A backend belongs to the device whose context is current when the backend is made. That
+// context must be current on the thread of every later call. Streams are device/cuda's: a
+// stream has Handle, which returns the CUstream, and Fail, which makes the next Sync return
+// an error. Calls are on one stream at a time.
 //
-// Bits depend on the operands, the device's architecture, the compiler and
-// cuBLASLt, which Identity names, and on the algorithms that Choose was told; of where
-// operands lie only on whether that is a multiple of 16 bytes. Indices (tokens, targets, columns) are not looked at.
+// Bits depend on the operands, and on the device's architecture, the compiler and cuBLASLt,
+// which Identity names. They depend on the algorithms given to Choose. Of an operand's
+// address they depend only on whether it is a multiple of 16 bytes. Indices (tokens,
+// targets, columns) are not checked.
 package cuda

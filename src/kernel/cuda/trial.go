@@ -63,8 +63,8 @@ func (m *trial) free() {
 	m.d.FreeHost(m.sample)
 }
 
-// run returns the seconds of a product by an algorithm whose results are those of the
-// first, but for rounding.
+// run returns the seconds of a product by an algorithm. The algorithm's results must equal those of
+// the first one, up to rounding.
 func (m *trial) run(k *backend, c choice) (seconds float64, err error) {
 	if err := k.choose(c); err != nil {
 		return 0, err

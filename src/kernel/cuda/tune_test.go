@@ -24,9 +24,9 @@ func products() []kernel.Product {
 	return append(list, kernel.Product{Op: kernel.MatmulBackwardWeight, N: 72, C: 64, O: 32, Bias: true})
 }
 
-// TestTune: every product gets an algorithm whose results are those of the library's own
-// choice, but for rounding; another backend that is told the choices has the same bits, and
-// one that is told other choices has others.
+// TestTune: every product gets an algorithm whose results equal those of the library's own choice,
+// up to rounding. Another backend with the same choices has the same bits; one with other choices
+// has others.
 func TestTune(t *testing.T) {
 	dev := cudatest.New(t)
 	for _, d := range []tensor.DType{tensor.F32, tensor.BF16} {

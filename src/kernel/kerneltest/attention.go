@@ -37,9 +37,9 @@ func (of maker) grouped(lengths []int, longest, c, nh, kv int) []example {
 	})}
 }
 
-// RunAttention is the part of Run that attention of head sizes 64 and 128 has, which some
-// GPUs have kernels of their own for, on sequences of up to four tiles of 128. Where all
-// sequences are equally long, none is said to be longer: such kernels deal out work otherwise.
+// RunAttention is the part of Run for attention with head sizes 64 and 128, which has kernels of
+// its own on some GPUs. Sequences have up to four tiles of 128. Where all sequences are equally
+// long, the call does not announce a longer one: such kernels then deal out work in another way.
 func RunAttention(t *testing.T, k kernel.Backend, dev device.Device, tol float64) {
 	of := maker{k.DType()}
 	for _, s := range []struct {
@@ -128,9 +128,9 @@ func widthOf(d kernel.Dims) int {
 	return d.C + 2*d.KV*(d.C/d.NH)
 }
 
-// headBounds fills in the bounds of one head of a sequence. With
-// S_ij = |q_i|·|k_j|/sqrt(hs), the terms of a score that i sees, a probability p_ij has a
-// relative error of at most e_ij = 1 + S_ij + max_j S_ij + |lse_i| units, and
+// headBounds fills in the bounds of one head of a sequence. S_ij = |q_i|·|k_j|/sqrt(hs) are
+// the terms of a score that i sees. A probability p_ij has a relative error of at most
+// e_ij = 1 + S_ij + max_j S_ij + |lse_i| units, and
 //
 //	out_i: Σ_j e_ij·p_ij·|v_j|            lse_i: 1 + max_j S_ij + |lse_i|
 //	ds_ij: e_ij·p_ij·(|dout_i|·|v_j| + |dout_i|·|out_i|)/sqrt(hs)
@@ -193,8 +193,8 @@ func absDot(x, y []float64, n int) (sum float64) {
 	return sum
 }
 
-// sharedKeys asserts that heads that share keys and values get the bits that they get
-// with copies of them, in out, in lse and in the gradient of queries.
+// sharedKeys asserts that heads may share keys and values. out, lse and the gradient of queries
+// must have the bits of the same heads with a copy of keys and values each.
 func sharedKeys(t *testing.T, k kernel.Backend, dev device.Device) {
 	const nh, kv = 4, 2
 	of, lengths := maker{k.DType()}, []int{70, 0, 1, 130, 33}
@@ -226,8 +226,8 @@ func sharedKeys(t *testing.T, k kernel.Backend, dev device.Device) {
 	}
 }
 
-// copied returns rows of c queries and of keys and values, each of so many channels, with
-// a copy of keys and values for each head of hs.
+// copied returns rows of c queries, c keys and c values. Keys and values of qkv have `keys`
+// channels each; every head of hs channels gets a copy.
 func copied(qkv []float64, c, keys, hs int) (all []float64) {
 	share := c / keys
 	for ; len(qkv) > 0; qkv = qkv[c+2*keys:] {

@@ -152,7 +152,7 @@ func (of maker) all() []example {
 	}
 	all = append(all, of.sparseAttention(equal(1, 5), 5, 6, 2, 64)...)
 	all = append(all, of.sparseAttention([]int{0, 0}, 5, 6, 2, 4)...)
-	all = append(all, of.selection(0)...)          // a matrix of which nothing is left
+	all = append(all, of.selection(0)...)          // a matrix without entries
 	all = append(all, of.selection(70000)[4:6]...) // some ties, in more chunks than a warp has lanes
 	for _, n := range []int{1, 63, 64, 65, 1000, 4097, 10000} {
 		all = append(all, of.sumSquares(n), of.adamW(n, 6), of.masking(n))

@@ -11,8 +11,8 @@ import (
 	"dynmo/src/tensor"
 )
 
-// routed returns the three calls on choices of tokens among experts, of which one takes at
-// most room: by probability, and by scores that are given; a token of four has equal logits.
+// routed returns the three calls on choices of tokens among experts. An expert takes at most room
+// tokens. Choices are by probability, and by given scores. Every fourth token has equal logits.
 func (of maker) routed(n, experts, k, room int) (all []example) {
 	r := of.draw(givenSeed)
 	logits, scores := r.normal(n*experts), r.normal(n*experts)
@@ -80,7 +80,7 @@ func summed(d kernel.Dims, before, want values) values {
 	return bounds
 }
 
-// filled returns numbers none of which may stay.
+// filled returns numbers that the call must overwrite.
 func filled(n int) []int32 {
 	x := make([]int32, n)
 	for i := range x {
@@ -113,8 +113,8 @@ func roundedOnce(d kernel.Dims, before, want values) values {
 	return bounds
 }
 
-// groups returns the three products of rows by the matrices of experts that have so many
-// rows each, and of some more rows that no expert has.
+// groups returns the three products of rows by the matrices of experts. rows has the number of rows
+// of each expert. `more` further rows have no expert.
 func (of maker) groups(rows []int, more, c, o, gap int) (all []example) {
 	ends, n := offsetsOf(rows), more
 	for _, count := range rows {

@@ -1,15 +1,15 @@
-// Package kerneltest is the conformance suite of kernel.Backend: a backend and
-// its device come in, test results go out. It computes what every call should
-// give in float64, with package ref or with a slower definition of its own,
-// and asserts on odd shapes that the backend
+// Package kerneltest is the conformance suite of kernel.Backend: a backend and its device come in,
+// test results go out. It computes the wanted result of every call in float64, with package ref or
+// with a slower definition of its own. On odd shapes it asserts that the backend
 //
 //   - agrees element by element, within a bound that follows the terms of the
-//     sum behind each element, adding to operands that start as numbers and
-//     overwriting those that start as NaN;
+//     sum behind each element;
+//   - adds to operands that start as numbers, and overwrites those that start as NaN;
 //   - writes nothing else: not its inputs, not the bytes around an operand;
-//   - gives equal bits for equal operands, wherever they lie, every sequence the bits
-//     that it gets alone, and heads that share keys those of heads with copies; also in
-//     whatever order a device runs the threads of a kernel;
+//   - gives equal bits for equal operands, wherever they lie, in whatever order
+//     a device runs the threads of a kernel;
+//   - gives every sequence the bits that it gets alone;
+//   - gives heads that share keys the bits of heads with copies;
 //   - panics on an operand of wrong length or in the wrong space.
 package kerneltest
 
@@ -48,8 +48,8 @@ func Run(t *testing.T, k kernel.Backend, dev device.Device, tol float64) {
 	t.Run("Checks", func(t *testing.T) { RunChecks(t, k, dev) })
 }
 
-// RunChecks asserts that every call of k panics if any one of its operands is
-// an element too short, an element too long, or in the wrong space.
+// RunChecks asserts that every call of k panics on a wrong operand. Each operand in turn is an
+// element too short, an element too long, or in the wrong space.
 func RunChecks(t *testing.T, k kernel.Backend, dev device.Device) {
 	dims := kernel.Dims{N: 70, C: 4, O: 5, NNZ: 7, V: 3, B: 2, Longest: 35, NH: 2, KV: 1, HS: 2, K: 3, Buckets: 4, E: 3, Gap: 2}
 	for op := range kernel.Ops {

@@ -6,9 +6,9 @@ import (
 	"dynmo/src/kernel"
 )
 
-// norm returns the four calls of RMSNorm or, centred, of LayerNorm, whose rows are far from
-// 0, as the residual stream of a deep model has them. The backward calls are given mean and
-// rstd, so that xhat = (inp - mean)·rstd has a small relative error there.
+// norm returns the four calls of RMSNorm or, centred, of LayerNorm. Rows are far from 0, as in the
+// residual stream of a deep model. The backward calls receive mean and rstd, so that xhat = (inp -
+// mean)·rstd has a small relative error there.
 func (of maker) norm(n, c int, centred bool) []example {
 	r, note := of.draw(givenSeed), ",rms"
 	inp := r.normal(n * c)

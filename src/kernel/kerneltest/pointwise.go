@@ -11,8 +11,8 @@ import (
 	"dynmo/src/tensor"
 )
 
-// pointwise returns the sums of two operands, and both calls of GELU, on numbers
-// where the tanh is in its slope and where it has reached ±1.
+// pointwise returns the sums of two operands and both calls of GELU. Some numbers are in the slope
+// of the tanh; at others the tanh has reached ±1.
 func (of maker) pointwise(n int) []example {
 	inp := of.draw(givenSeed).normal(n)
 	for i := range inp {
@@ -28,9 +28,9 @@ func (of maker) pointwise(n int) []example {
 	}
 }
 
-// roundings returns Round, on numbers that lie as near to two bfloat16 ones too, on both zeros
-// and infinities and on one that rounds to infinity, and AccumulateRounded of its result, to
-// which it adds or not. All are exact.
+// roundings returns Round, and AccumulateRounded of Round's result with and without a first
+// operand. Some numbers are equally near to two bfloat16 numbers. Both zeros, both infinities and a
+// number that rounds to infinity are among them. All results are exact.
 func (of maker) roundings(n int) []example {
 	x, rounded, a := of.draw(givenSeed).normal(n), make([]float64, n), single(of.draw(drawnSeed).normal(n))
 	special := []float64{1 + 1.0/256, 1 + 3.0/256, 1 + 1.0/256 + 0x1p-23, math.Copysign(0, -1), 0, math.MaxFloat32, math.Inf(-1), 0x1p-149}

@@ -9,9 +9,8 @@ import (
 	"dynmo/src/kernel"
 )
 
-// rows returns the calls on n of the rows of a table of some more, in no order, with the
-// factors that may be absent and without; and gates that are open or shut, where values
-// are those of one side.
+// rows returns the calls on n rows of a larger table, in no order, with and without the factors
+// that may be absent. Gates are open or shut, where all values are on one side.
 func (of maker) rows(n, c int) []example {
 	r, table := of.draw(givenSeed), n+n/2+1
 	given := map[string]any{
@@ -80,8 +79,8 @@ func differences(c kernel.Call, x values) (want, bound values) {
 	return want, values{"dlogits": sum}
 }
 
-// depths returns the two calls of a block that takes a share of the tokens of sequences of
-// these lengths, by its router alone and by guesses; of logits many are equal.
+// depths returns the two calls of a block that takes a share of the tokens of sequences with the
+// given lengths. The router alone decides, or guesses do. Many logits are equal.
 func (of maker) depths(lengths []int, capacity float64) (all []example) {
 	offsets, r := offsetsOf(lengths), of.draw(givenSeed)
 	n, most := int(offsets[len(lengths)]), 0

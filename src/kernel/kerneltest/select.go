@@ -135,8 +135,8 @@ func places(rows, cols int, all, mask []uint64) (rowPtr, colIdx []int32) {
 	return rowPtr, colIdx
 }
 
-// structured returns the calls on blocks of a matrix of (o, c) of them, dense and in
-// compressed rows that have some of them, and on n fours.
+// structured returns the calls on the blocks of a matrix of (o, c) blocks, and on n groups of four.
+// The matrix is dense, or in compressed rows with some of the blocks.
 func (of maker) structured(o, c, n int) (all []example) {
 	r := of.draw(givenSeed)
 	present := r.bits(o*c, 0.6)
@@ -203,7 +203,8 @@ func (of maker) structured(o, c, n int) (all []example) {
 	return append(all, of.pairs(n)...)
 }
 
-// pairs returns the calls on n fours, most of which have ties; in some two are pruned.
+// pairs returns the calls on n groups of four. Most groups have ties; in some groups two elements
+// are pruned.
 func (of maker) pairs(n int) (all []example) {
 	r := of.draw(givenSeed)
 	w, whole, pruned := r.normal(4*n), r.bits(n, 0.5), r.bits(4*n, 1)

@@ -10,9 +10,8 @@ import (
 	"dynmo/src/kernel"
 )
 
-// hashed returns the call on numbers that are small integers, so that sums are exact and
-// products that are equal are so in every order of the sum: with the keys' own buckets, and
-// with those of the queries.
+// hashed returns the call on small integers. Their sums are exact, so equal products are equal in
+// every order of the sum. Keys have buckets of their own, and the buckets of the queries.
 func (of maker) hashed(lengths []int, longest, c, nh, buckets int) (all []example) {
 	r, d, offsets := of.draw(givenSeed), sparseDims(lengths, longest, c, nh, buckets), offsetsOf(lengths)
 	integers := func(n int) []float64 {

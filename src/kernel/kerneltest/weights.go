@@ -127,8 +127,8 @@ func (of maker) magnitudeHistogram(n, fixed int, withMask bool) example {
 		fmt.Sprintf(",fixed=%d,mask=%t", fixed, withMask), map[string]any{"hist": hist, "x": x, "mask": mask}, count)
 }
 
-// ties returns n numbers of which many share their magnitude or its first
-// bits, with both zeros, infinity and the smallest float32 among them.
+// ties returns n numbers. Many have the same magnitude, or the same first bits of it. Both zeros,
+// infinity and the smallest float32 are among them.
 func ties(r draw, n int) []float64 {
 	special := []float64{0, math.Copysign(0, -1), math.Inf(-1), math.SmallestNonzeroFloat32, -1, 1, math.MaxFloat32}
 	x := r.normal(n)

@@ -1,13 +1,12 @@
-// Package null is a backend that does no arithmetic: calls with shapes come
-// in, seconds on a clock go out. With a virtual clock it shows what a schedule
-// would take on a device of known speed, in almost no time.
+// Package null is a backend that does no arithmetic: calls with shapes come in, seconds on a clock
+// go out. With a virtual clock it shows the time of a schedule on a device of known speed, almost
+// at once.
 //
-// Operands are checked as everywhere, and left as they are, except what a training
-// step reads: the loss of CrossEntropy, the sum of SumSquares and the pairs of
-// AttentionHash become 0, all tokens go to the first experts, as long as these have room,
-// and PlaceTokens counts the choices of each; TakeTokens counts the tokens that a router takes,
-// of which a predictor takes none, and ListTokens lists none. Activations, gradients, weights,
-// moments and histograms keep their bits.
+// Operands are checked as everywhere, and keep their bits, except for the values that a training
+// step reads. The loss of CrossEntropy, the sum of SumSquares and the pairs of AttentionHash become
+// 0. All tokens go to the first experts, as long as these have room, and PlaceTokens counts the
+// choices of each. TakeTokens counts the tokens that a router takes; a predictor takes none.
+// ListTokens lists none. Activations, gradients, weights, moments and histograms keep their bits.
 package null
 
 import (

@@ -1,7 +1,7 @@
 package ref
 
-// embeddingForward sets out (n, c), for n tokens, to the sum of a token's row of
-// wte and its position's row of wpe, both of rows of c:
+// embeddingForward sets out (n, c) for n tokens. Each row of out is the sum of the token's
+// row of wte and its position's row of wpe. Both tables have rows of c:
 //
 //	out[i] = wte[tokens[i]] + wpe[positions[i]]
 //
@@ -28,9 +28,9 @@ func embeddingBackward[F Float](dwte, dwpe, dout []F, tokens, positions []int32,
 	}
 }
 
-// Rotary rotates in place the first `heads` heads of hs channels of every row of qkv,
-// rows of width, by the angles of its position (Su et al. 2021). With cos and sin those
-// of channel x < hs/2,
+// Rotary rotates heads of hs channels in place (Su et al. 2021). It rotates the first
+// `heads` heads of every row of qkv, rows of width, by the angles of the row's position.
+// With cos and sin those of channel x < hs/2,
 //
 //	(q[x], q[x+hs/2]) = (q[x]·cos - q[x+hs/2]·sin, q[x+hs/2]·cos + q[x]·sin)
 //

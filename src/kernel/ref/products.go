@@ -90,9 +90,9 @@ func spMMBackwardInput[F Float](dinp, dout []F, w csr[F], n int) {
 	}
 }
 
-// sddmm adds to dvalues, at each entry (r, c) that w keeps, the element
-// Σ_n dout[n,r]·inp[n,c] of doutᵀ·inp, and Σ_n dout to dbias (w.Rows), which
-// may be nil. dout is (n, w.Rows), inp (n, w.Cols). w.Values is not read.
+// sddmm adds to dvalues, at each kept entry (r, c) of w, the element Σ_n dout[n,r]·inp[n,c] of
+// doutᵀ·inp. It adds Σ_n dout to dbias (w.Rows), which may be nil. dout is (n, w.Rows), inp (n,
+// w.Cols). w.Values is not read.
 func sddmm[F Float](dvalues, dbias, dout, inp []F, w csr[F], n int) {
 	for i := range n {
 		x := inp[i*w.Cols:][:w.Cols]

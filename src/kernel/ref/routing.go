@@ -87,9 +87,9 @@ func mostProbable(chosen []int32, scores []float64) {
 	}
 }
 
-// ownGradient sets own, whose first element is the token's lse, to the gradient of the
-// router's own losses by its logits, where experts have so many of all choices. It returns
-// the first of these losses, without its weight.
+// ownGradient sets own to the gradient, by the logits, of the router's own losses. On entry own[0]
+// is the token's lse. counts has the choices of each expert, choices their total. It returns the
+// first of these losses, without its weight.
 func ownGradient(own, p, counts []float64, r kernel.Routing, choices float64) (balance float64) {
 	lse, mean, experts := own[0], 0.0, float64(len(p))
 	for e, x := range p {

@@ -14,10 +14,9 @@ func mask[F Float](x []F, mask []uint64) {
 	}
 }
 
-// magnitudeHistogram is one pass of a radix selection by magnitude, the bits
-// of float32(|x|) as uint32. Of the elements whose first fixed bits (0, 8, 16
-// or 24) are prefix, and whose bit in mask is 1, it adds to hist (256) a count
-// by the 8 bits that follow. A nil mask keeps all.
+// magnitudeHistogram is one pass of a radix selection by magnitude, the bits of float32(|x|) as
+// uint32. An element counts if its first fixed bits (0, 8, 16 or 24) are prefix and its bit in mask
+// is 1. It adds to hist (256) the counts by the 8 bits that follow. A nil mask counts all.
 func magnitudeHistogram[F Float](hist []int64, x []F, mask []uint64, prefix uint32, fixed int) {
 	for i, xi := range x {
 		bits := Magnitude(xi)
@@ -78,9 +77,9 @@ func compact[F Float](out, inp []F, mask []uint64) {
 	}
 }
 
-// compactRows sets rowPtr and colIdx to the places of the entries whose bit in mask is 1,
-// of a matrix with fromRow and fromCol, or, where these are nil, of all elements of a
-// dense one of c columns.
+// compactRows sets rowPtr and colIdx to the places of the entries whose bit in mask is 1. The
+// entries are those of a matrix in compressed rows, fromRow and fromCol. Where these are nil they
+// are all elements of a dense matrix of c columns.
 func compactRows(rowPtr, colIdx, fromRow, fromCol []int32, mask []uint64, c int) {
 	e, i := int32(0), 0
 	rowPtr[0] = 0

@@ -50,9 +50,9 @@ func (s sorted) rows() iter.Seq2[int, []int32] {
 	}
 }
 
-// attentionHash sorts the queries and the keys of every head of every sequence of qkv
-// (n, 3c) by bucket, as kernel.Backend says, and counts in pairs those that
-// SparseAttentionForward has scores of, and all that are causal.
+// attentionHash sorts the queries and the keys of every head of every sequence of qkv (n, 3c) by
+// bucket, as kernel.Backend says. In pairs it counts the pairs that SparseAttentionForward scores,
+// and all causal pairs.
 func attentionHash[F Float](order, starts []int32, pairs []float64, qkv []F, offsets []int32, projections []F, buckets int, shared bool, c, nh int) {
 	clear(pairs)
 	clear(starts)

@@ -27,9 +27,8 @@ func eachBlock(rowPtr []int32, c, o int, visit func(block, at int)) {
 	}
 }
 
-// blockScores sets scores to the sums of the squares of w over its blocks, those of
-// eachBlock: 0 of a block of which mask has no bit, at least kernel.Lowest of others. A
-// nil mask has all.
+// blockScores sets scores to the sums of squares of w over its blocks, in the order of eachBlock. A
+// block without a bit in mask scores 0, any other at least kernel.Lowest. A nil mask has all bits.
 func blockScores[F Float](scores, w []F, mask []uint64, rowPtr []int32, c, o int) {
 	clear(scores)
 	live := make([]bool, len(scores))
@@ -61,8 +60,8 @@ func blockMask(mask, blocks []uint64, rowPtr []int32, c, o int) {
 	})
 }
 
-// PairScores sets scores to the sum of the two smallest magnitudes of each four elements
-// of w: 0 of four of which mask lacks a bit, at least kernel.Lowest of others.
+// PairScores sets scores to the sum of the two smallest magnitudes of each four elements of w. If
+// one of the four has no bit in mask the score is 0, otherwise at least kernel.Lowest.
 func PairScores[F Float](scores, w []F, mask []uint64) {
 	for u := range scores {
 		var four [4]F
