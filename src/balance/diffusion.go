@@ -43,7 +43,7 @@ type Descent struct {
 //   - Phase 1 diffuses loads as if they could be divided at will (first-order
 //     diffusion on the path of stages, Cybenko 1989) and so finds where each
 //     stage should begin in the chain's work.
-//   - Phase 2 rounds that to layers: it bisects the smallest bottleneck
+//   - Phase 2 rounds these places to layers: it bisects the smallest bottleneck
 //     max_s (slow_s·Σt + fixed_s) by sweeps along the line. Of the cuts with this
 //     bottleneck it takes those nearest to phase 1 (see sweep). It starts without
 //     cuts and so cannot get stuck. Exchange among a few neighbours gets stuck

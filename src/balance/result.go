@@ -73,7 +73,7 @@ func (e *MemoryError) Error() string {
 		return fmt.Sprintf("memory: %s fits on no stage; on stage %d, the roomiest for it, %d bytes are missing",
 			e.Name, e.Stage, e.Missing)
 	case e.Stage >= 0:
-		return fmt.Sprintf("memory: stage %d lacks %d bytes for what it must hold", e.Stage, e.Missing)
+		return fmt.Sprintf("memory: stage %d lacks %d bytes for its layers", e.Stage, e.Missing)
 	}
 	return fmt.Sprintf("memory: the layers fit on the stages in no way; every stage lacks at least %d bytes", e.Missing)
 }

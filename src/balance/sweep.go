@@ -252,7 +252,7 @@ type placing struct {
 	end     Load    // the chain up to the stage's end
 }
 
-// settle gives the stage what it has chosen and goes on to the one before it.
+// settle gives the stage its choice and continues with the stage before it.
 func (p *placing) settle(found []float64) {
 	found[p.stage] = float64(p.chosen)
 	p.worst, p.end = max(p.worst, p.seconds), p.begin

@@ -133,8 +133,8 @@ func (c *counted) Exchange(stage int, out []float64) ([]float64, error) {
 	return c.Link.Exchange(stage, out)
 }
 
-// TestSweepMessages: a sweep crosses every edge once, with few numbers, and finds
-// what it finds in memory, whoever holds the layers.
+// TestSweepMessages: a sweep crosses every edge once, with few numbers. Its result equals that of a
+// sweep in memory, whoever holds the layers.
 func TestSweepMessages(t *testing.T) {
 	p := Problem{Seconds: stepped(48), Stages: 6}
 	uniform, err := Uniform(p)

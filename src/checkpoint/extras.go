@@ -67,7 +67,7 @@ func (w *Weights) names(list []piece) []byte {
 	fmt.Fprintf(&b, "# A model of dynmo's with dynamic.kind = %q\n\n", w.Config.Model.Beyond())
 	fmt.Fprintf(&b, "config.json and %s are the model that other programs know. They compute it otherwise:\n%s.\n", modelFile, w.Differs)
 	if len(list) > 0 {
-		fmt.Fprintf(&b, "\n%s has what they do not know:\n\n| tensor | shape |\n|---|---|\n", extrasFile)
+		fmt.Fprintf(&b, "\n%s has the tensors that they do not know:\n\n| tensor | shape |\n|---|---|\n", extrasFile)
 	}
 	for _, t := range list {
 		fmt.Fprintf(&b, "| %s | %v |\n", t.Name, t.Shape)

@@ -127,8 +127,8 @@ func (f *foreign) directory(t *testing.T, each int) string {
 	return dir
 }
 
-// A directory of LLaMA or Mixtral that another program wrote comes back byte for byte,
-// whatever its types, and whether it is one file or several.
+// A directory of LLaMA or Mixtral that another program wrote comes back byte for byte, with any
+// types, as one file or several.
 func TestLlamaRoundTrip(t *testing.T) {
 	for _, dtype := range []string{"F32", "BF16", "F16"} {
 		for _, tied := range []bool{false, true} {

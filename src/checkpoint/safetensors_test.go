@@ -27,7 +27,7 @@ func goldenFile(t testing.TB) []byte {
 	b, err := hex.DecodeString(golden)
 	expect.OK(t, err)
 	if sum := sha256.Sum256(b); hex.EncodeToString(sum[:]) != goldenSum {
-		t.Fatal("the golden vector is not what it was")
+		t.Fatal("the golden vector has changed")
 	}
 	return b
 }

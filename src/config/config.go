@@ -88,7 +88,7 @@ func (d Data) HeldOut() float64 {
 // Parallel is how work is divided.
 type Parallel struct {
 	Stages         int `toml:"stages" resume:"may" default:"1" min:"1" max:"1000000" doc:"pipeline stages, P"`
-	Replicas       int `toml:"replicas" resume:"sums over replicas are added in another order, losses agree but for rounding" default:"1" min:"1" max:"1000000" doc:"data-parallel replicas, D"`
+	Replicas       int `toml:"replicas" resume:"sums over replicas are added in another order, losses agree up to rounding" default:"1" min:"1" max:"1000000" doc:"data-parallel replicas, D"`
 	Microbatches   int `toml:"microbatches" resume:"may" default:"4" min:"1" max:"1000000" doc:"microbatches of each replica in a step, M"`
 	MicrobatchSize int `toml:"microbatch_size" default:"2" min:"1" max:"1000000" unit:"sequences" doc:"sequences in a microbatch"`
 	_              place
@@ -114,7 +114,7 @@ type Train struct {
 	NaNLimit          int    `toml:"nan_limit" default:"5" when:"train.on_nan=skip" min:"1" unit:"steps" doc:"skipped steps in a row that end the run"`
 	LogEvery          int    `toml:"log_every" default:"10" min:"1" unit:"steps" doc:"steps between log lines"`
 	ValidateEvery     int    `toml:"validate_every" default:"0" min:"0" when:"data.validation" unit:"steps" doc:"steps between measurements of the validation loss; 0 measures it after the last step alone, as is done in any case"`
-	ValidateSequences int    `toml:"validate_sequences" default:"64" min:"1" max:"65536" when:"data.validation" unit:"sequences" doc:"sequences that the validation loss is the mean of, the same every time and spread evenly over the validation data; rounded up to whole microbatches"`
+	ValidateSequences int    `toml:"validate_sequences" default:"64" min:"1" max:"65536" when:"data.validation" unit:"sequences" doc:"sequences in the validation loss, which is their mean; they are the same every time, spread evenly over the validation data; rounded up to whole microbatches"`
 	Hash              bool   `toml:"hash" default:"false" doc:"print the hash of the final weights"`
 
 	StoppedIsSuccess bool `toml:"stopped_is_success" default:"false" doc:"whether a run that a signal stopped, with a checkpoint, ends with status 0 instead of 85"`
@@ -130,10 +130,10 @@ type Optimizer struct {
 	Eps    float64 `toml:"eps" default:"1e-8" above:"0" doc:"added to the root of the second moment"`
 	Decay  float64 `toml:"decay" default:"0.1" min:"0" doc:"decoupled weight decay of matrices"`
 	Clip   float64 `toml:"clip" default:"1.0" min:"0" doc:"largest global norm of the gradient; 0 never clips"`
-	Shard  bool    `toml:"shard" resume:"may" shape:"true" default:"false" doc:"whether each replica of a stage keeps moments and master weights of its slice of every layer alone, updates it and sends its weights to the others (ZeRO, stage 1): they take 1/parallel.replicas of the memory, and results are the same"`
+	Shard  bool    `toml:"shard" resume:"may" shape:"true" default:"false" doc:"whether each replica of a stage keeps moments and master weights only of its slice of every layer, updates the slice and sends its weights to the others (ZeRO, stage 1); moments and masters then take 1/parallel.replicas of the memory, and results are the same"`
 }
 
-// Sharded reports whether replicas, of which there are several, share out masters and moments.
+// Sharded reports whether there are several replicas that share out masters and moments.
 func (c Config) Sharded() bool { return c.Optimizer.Shard && c.Parallel.Replicas > 1 }
 
 // Dynamic is the kind of change of the model while it trains.
@@ -202,10 +202,10 @@ func (b Balance) String() string {
 type Repack struct {
 	Kind         string  `toml:"kind" default:"none" oneof:"none,first-fit,sustain" doc:"what packs: first-fit merges neighbouring stages whose memory fits on one rank (paper, algorithm 4); sustain takes the fewest stages that keep the dense model's throughput"`
 	Tolerance    float64 `toml:"tolerance" default:"0.02" min:"0" below:"1" when:"repack.kind=first-fit|sustain" doc:"share of the dense model's throughput that may be given up for fewer stages; with first-fit share of the packed model's for larger microbatches"`
-	Unit         string  `toml:"unit" default:"auto" oneof:"auto,rank,node" when:"repack.kind=sustain" doc:"what is to come free: ranks, or whole nodes, of which as many as are needed are then used in full; auto is node where elastic.release is slurm or restart"`
+	Unit         string  `toml:"unit" default:"auto" oneof:"auto,rank,node" when:"repack.kind=sustain" doc:"what packing frees: ranks, or whole nodes; with node the nodes that stay are used in full; auto is node where elastic.release is slurm or restart"`
 	Stages       int     `toml:"stages" default:"1" min:"1" max:"1000000" when:"repack.kind=first-fit|sustain" doc:"fewest stages that are left"`
 	Below        float64 `toml:"below" default:"1" above:"0" max:"1" when:"repack.kind=first-fit" doc:"share of the dense model's seconds below which layers are packed"`
-	Microbatches string  `toml:"microbatches" resume:"losses agree but for rounding once microbatches are others" default:"keep" oneof:"keep,adapt" when:"repack.kind=first-fit|sustain" doc:"microbatches on fewer stages: as many as before; or fewer and larger ones with the same samples, which changes bits, since sums are grouped anew"`
+	Microbatches string  `toml:"microbatches" resume:"losses agree up to rounding once microbatches are others" default:"keep" oneof:"keep,adapt" when:"repack.kind=first-fit|sustain" doc:"microbatches on fewer stages: keep leaves their number; adapt takes fewer and larger ones with the same samples, which changes bits, since sums are grouped anew"`
 }
 
 // Packs reports whether the model is ever packed onto fewer ranks: only where layers move.
@@ -219,8 +219,8 @@ type Elastic struct {
 
 // Device is the device of a rank.
 type Device struct {
-	Kind      string `toml:"kind" resume:"losses agree but for rounding" default:"cpu" oneof:"cpu,cuda" doc:"device of a rank; cuda gives each rank the GPU of its number on its host"`
-	Kernel    string `toml:"kernel" resume:"losses agree but for rounding" default:"auto" when:"device.kind=cpu" oneof:"auto,cpu,ref,null" doc:"kernel backend of a CPU; auto is cpu where it is built in, else ref" only:"train"`
+	Kind      string `toml:"kind" resume:"losses agree up to rounding" default:"cpu" oneof:"cpu,cuda" doc:"device of a rank; cuda gives each rank the GPU of its number on its host"`
+	Kernel    string `toml:"kernel" resume:"losses agree up to rounding" default:"auto" when:"device.kind=cpu" oneof:"auto,cpu,ref,null" doc:"kernel backend of a CPU; auto is cpu where it is built in, else ref" only:"train"`
 	Threads   int    `toml:"threads" resume:"may" default:"1" when:"device.kernel=auto|cpu" min:"1" max:"1024" doc:"threads that share a rank's arithmetic" only:"train"`
 	Precision string `toml:"precision" default:"bf16" when:"device.kind=cuda" oneof:"bf16,f32" doc:"weights and activations of a GPU; with bf16 gradients, moments and master weights are f32, and sums are made in f32"`
 	Graphs    bool   `toml:"graphs" resume:"may" default:"true" when:"device.kind=cuda" doc:"whether the passes of a layer that repeat are launched as CUDA graphs; results are the same" only:"train"`
@@ -239,14 +239,14 @@ type Checkpoint struct {
 // Comm is messages between ranks.
 type Comm struct {
 	StartSeconds    float64 `toml:"start_seconds" default:"300" above:"0" max:"86400" unit:"seconds" doc:"time that all ranks have to start MPI and to agree on program and settings" only:"train"`
-	StallSeconds    float64 `toml:"stall_seconds" default:"60" above:"0" max:"86400" unit:"seconds" doc:"least time without any progress of a host's ranks that ends a run, which grows to five times the longest of the last 100 steps" only:"train"`
+	StallSeconds    float64 `toml:"stall_seconds" default:"60" above:"0" max:"86400" unit:"seconds" doc:"least time without any progress of a host's ranks that ends a run; it grows to five times the longest of the last 100 steps" only:"train"`
 	DeadlineSeconds float64 `toml:"deadline_seconds" default:"5" above:"0" max:"86400" unit:"seconds" doc:"least time a rank waits for a silent peer on another host, which grows to two steps; a peer of the same host is looked at instead" only:"train"`
 	LatencySeconds  float64 `toml:"latency_seconds" default:"5e-6" when:"run.clock=auto|virtual" min:"0" max:"10" unit:"seconds" doc:"time of an empty message on the virtual clock"`
 	BandwidthBytes  float64 `toml:"bandwidth_bytes" default:"1e10" min:"0" max:"1e15" unit:"bytes/second" doc:"bandwidth of a link, at least 1000, on the virtual clock and when the price of a move is weighed; 0 means infinite"`
-	Sum             string  `toml:"sum" resume:"losses agree but for rounding" default:"float32" oneof:"float32,bfloat16" doc:"type in which gradients travel to be added up over replicas; with bfloat16 the gradients of all replicas are rounded once, which halves these bytes, and are added in float32. Sums travel in float32"`
-	SumGroup        int     `toml:"sum_group" resume:"losses agree but for rounding" default:"1" min:"1" max:"1000000" unit:"replicas" doc:"neighbouring replicas whose gradients are added up first, in their order, at most parallel.replicas; the sums of the groups are then added in their order. With as many as a node has, fewer bytes travel between nodes; with 1 all replicas are added one after the other. Where it does not divide parallel.replicas the last group is smaller, and its ranks send more"`
+	Sum             string  `toml:"sum" resume:"losses agree up to rounding" default:"float32" oneof:"float32,bfloat16" doc:"type in which gradients travel to be added up over replicas; with bfloat16 each gradient is rounded once, which halves these bytes, and is added in float32. Sums travel in float32"`
+	SumGroup        int     `toml:"sum_group" resume:"losses agree up to rounding" default:"1" min:"1" max:"1000000" unit:"replicas" doc:"neighbouring replicas whose gradients are added up first, in their order, at most parallel.replicas; the sums of the groups are then added in their order. With the replicas of a node in a group, fewer bytes travel between nodes; with 1 all replicas are added one after the other. If the last group is smaller its ranks send more"`
 	Transport       string  `toml:"transport" was:"comm.carrier" default:"auto" when:"device.kind=cuda" oneof:"auto,nccl,host" doc:"what carries the memory of GPUs between ranks; host copies it through pinned memory and MPI, auto does so only where ranks share a GPU" only:"train or plan"`
-	NcclCTAs        int     `toml:"nccl_ctas" default:"4" when:"device.kind=cuda" min:"1" max:"32" doc:"thread blocks that a kernel of NCCL takes at most, of which up to three run at a time; more carry more over fast links and leave less to computing" only:"train or plan"`
+	NcclCTAs        int     `toml:"nccl_ctas" default:"4" when:"device.kind=cuda" min:"1" max:"32" doc:"largest number of thread blocks of an NCCL kernel; up to three such kernels run at a time; more blocks carry more over fast links and leave less to computing" only:"train or plan"`
 	DelayMost       float64 `toml:"delay_most" default:"1" when:"run.clock=auto|virtual" min:"1" max:"1000" doc:"most times longer that a message takes at random on the virtual clock, half-normal (paper, figure 7); 1 delays none"`
 }
 

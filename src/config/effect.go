@@ -74,12 +74,11 @@ func (s setting) only() string {
 	return s.tableTag.Get("only")
 }
 
-// CheckSets returns an error that joins those of sets, each a "table.key=value" that c was
-// loaded with, which have no effect on what a command answers that only computes:
-// "plan" or "simulate". kinds are the kinds of dynamism that it makes up, "none" for
-// none; a setting has an effect if it has one beside any of them. What the costs hold for
-// has one if it is part of the chain. Virtual time passes,
-// whatever clock training is asked to take.
+// CheckSets returns an error that joins the sets without effect on the answer of a command that
+// only computes: "plan" or "simulate". A set is a "table.key=value" that c was loaded with. kinds
+// are the kinds of dynamism that the command makes up, "none" for none. A setting has an effect if
+// it has one beside any of them. A setting that the costs depend on has one if it is part of the
+// chain. Virtual time passes, whatever clock training is asked to take.
 func (c Config) CheckSets(command string, sets, kinds []string) error {
 	c.Run.Clock = "virtual"
 	list := settings(&c)

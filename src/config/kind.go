@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Kind is what settings know of a kind of dynamism. Its functions are called where
-// dynamic.kind names the kind, but for Check.
+// Kind is a kind of dynamism as settings see it. Its functions are called where dynamic.kind names
+// the kind; Check is always called.
 type Kind struct {
 	Name       string // in dynamic.kind
 	Structural bool   // the kind is part of the chain from the first step on; others change layers between steps
@@ -136,7 +136,7 @@ func (c Config) Inside() int { return c.shape().Inside }
 // attention, and in the MLPs that it goes through, with what chooses them.
 func (c Config) Matrices() (attention, mlp float64) { return c.matrices(c.shape().Taken) }
 
-// matrices is Matrices of a token that goes through so many MLPs.
+// matrices is Matrices of a token that goes through the given number of MLPs.
 func (c Config) matrices(mlps int) (attention, mlp float64) {
 	s, hidden := c.shape(), float64(c.Model.Hidden)
 	attention = 2 * hidden * hidden * (1 + float64(s.Keyed)/float64(c.Model.Heads))

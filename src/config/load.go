@@ -143,7 +143,7 @@ func (l *loader) file(path string, source []byte) {
 		return
 	}
 	if n := len(md.Keys()); n > mostKeys {
-		l.refuse("%s: %d keys, want settings, of which there are %d", path, n, len(l.list))
+		l.refuse("%s: %d keys, but there are only %d settings", path, n, len(l.list))
 		return
 	}
 	var list []assignment

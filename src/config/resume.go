@@ -7,10 +7,10 @@ import (
 	"reflect"
 )
 
-// Resume returns a line for each setting that differs from those of a checkpoint, of which
-// unknown names others that this version does not know. The error joins a line for each
-// that may not differ. A setting that has no effect, there or here, may. Samples are drawn
-// by step and microbatch of all replicas: replicas and microbatches may change if their
+// Resume returns a line for each setting that differs from the checkpoint's. unknown names further
+// settings of the checkpoint that this version does not know. The error joins a line for each
+// setting that may not differ. A setting without effect, there or here, may differ. Samples are
+// drawn by step and microbatch of all replicas: replicas and microbatches may change if their
 // product does not.
 func (c Config) Resume(was Config, unknown []string) (changed []string, err error) {
 	for _, key := range unknown {

@@ -26,10 +26,10 @@ func TestResume(t *testing.T) {
 		{name: "longer", is: "train.steps=200",
 			changed: "train.steps: 100 in the checkpoint, 200 here: learning rates of the steps to come are those of a run of the new length"},
 		{name: "the same samples", was: "parallel.replicas=2", is: "parallel.microbatches=8",
-			changed: "parallel.replicas: 2 in the checkpoint, 1 here: sums over replicas are added in another order, losses agree but for rounding\n" +
+			changed: "parallel.replicas: 2 in the checkpoint, 1 here: sums over replicas are added in another order, losses agree up to rounding\n" +
 				"parallel.microbatches: 4 in the checkpoint, 8 here"},
 		{name: "other samples", was: "parallel.replicas=2",
-			changed: "parallel.replicas: 2 in the checkpoint, 1 here: sums over replicas are added in another order, losses agree but for rounding",
+			changed: "parallel.replicas: 2 in the checkpoint, 1 here: sums over replicas are added in another order, losses agree up to rounding",
 			refused: "config: parallel.replicas x parallel.microbatches: 2 x 4 in the checkpoint, 1 x 4 here: the product may not change on resume, steps would have other samples"},
 		{name: "as many sequences, drawn otherwise", was: "parallel.microbatch_size=4 parallel.microbatches=2",
 			changed: "parallel.microbatches: 2 in the checkpoint, 4 here",
@@ -37,7 +37,7 @@ func TestResume(t *testing.T) {
 				"config: parallel.replicas x parallel.microbatches: 1 x 2 in the checkpoint, 1 x 4 here: the product may not change on resume, steps would have other samples"},
 		{name: "no effect", was: "prune.final=0.5 device.precision=f32", is: "freeze.layers=3 simulate.head=2"},
 		{name: "no effect there", was: "device.precision=f32", is: "device.kind=cuda",
-			changed: "device.kind: \"cpu\" in the checkpoint, \"cuda\" here: losses agree but for rounding"},
+			changed: "device.kind: \"cpu\" in the checkpoint, \"cuda\" here: losses agree up to rounding"},
 		{name: "other arithmetic", was: "device.kind=cuda device.precision=f32", is: "device.kind=cuda",
 			refused: "config: device.precision: \"f32\" in the checkpoint, \"bf16\" here: may not change on resume"},
 		{name: "another version", moreOfFile: "[gone]\nx = 1\n", changed: "gone.x: in the checkpoint, unknown here"},

@@ -111,8 +111,8 @@ func (c Config) bytes() float64 {
 	return 16*((attention+mlps)*blocks+hidden*(2*vocab+float64(m.Sequence))) + 4*tokens*(inside+4*vocab)
 }
 
-// Layers returns the length of the chain: embedding, blocks (several layers each where the
-// grain is finer, but for those that stay whole), what kinds add, slices of the head.
+// Layers returns the length of the chain: embedding, blocks, the layers that kinds add, and slices
+// of the head. A block is several layers where the grain is finer, unless it stays whole.
 func (c Config) Layers() int {
 	s := c.shape()
 	return 1 + s.PerBlock*c.Model.Blocks - (s.PerBlock-1)*s.Whole + s.Added + c.Model.HeadShards

@@ -1,6 +1,6 @@
-// Package family is the contract of a family of models, and how a family joins. A family is
-// a folder: its settings, its chain of layers, the names of its weights, and the model types
-// of Hugging Face's that it is read from and written as.
+// Package family is the contract of a family of models, and how a family joins. A family is a
+// folder. It has the family's settings, chain of layers, names of weights, and the Hugging Face
+// model types that it reads and writes.
 package family
 
 import (

@@ -19,18 +19,18 @@ type Kind string
 // Kinds of faults.
 const (
 	Kill  Kind = "kill"  // SIGKILL
-	Segv  Kind = "segv"  // SIGSEGV, of which Go lets no program recover where it is not Go's own code
+	Segv  Kind = "segv"  // SIGSEGV: outside Go's own code Go lets no program recover from it
 	Exit  Kind = "exit"  // the process ends itself, with status 3, and tells no one
 	Panic Kind = "panic" // of Go
 	Abort Kind = "abort" // MPI_Abort, with status 1
 	stop  Kind = "stop"  // SIGSTOP: the process stays, and does nothing
 	hang  Kind = "hang"  // the rank sleeps for ever, in a process that lives
-	Slow  Kind = "slow"  // the rank computes so many times longer than it would
+	Slow  Kind = "slow"  // the rank computes longer, by a factor
 )
 
 var kinds = []Kind{Kill, Segv, Exit, Panic, Abort, stop, hang, Slow}
 
-// Fault is a rank's failure: in a step, in a phase of writing the checkpoint after so many
+// Fault is a rank's failure: in a step, in a phase of writing the checkpoint after a number of
 // steps, or in a phase of the first move of layers after this step or a later one.
 type Fault struct {
 	Kind   Kind
@@ -75,11 +75,11 @@ func (f *Fault) Strike(abort, exit func(status int)) {
 	}
 }
 
-// Killer returns what a rank is to call in every phase of writing the checkpoint after so
-// many steps, or of a move after so many; nil where no fault is wanted there. In the phases
-// of rank 0 it is rank 0 that kills or stops the fault's rank, and stays in that phase: what
-// is on disk is what a run leaves whose rank is lost just then. pid returns the process of a
-// rank, 0 if it is on another host, where nothing is done.
+// Killer returns the function that a rank calls in every phase of writing the checkpoint, or of a
+// move, after the given steps. It returns nil where no fault is wanted. In the phases of rank 0,
+// rank 0 kills or stops the fault's rank and stays in that phase. So the files are those of a run
+// that lost the rank at that moment. pid returns the process of a rank, 0 if it is on another host;
+// there Killer does nothing.
 func (f *Fault) Killer(steps, rank int, pid func(rank int) int) func(Phase) {
 	switch {
 	case f == nil || f.Phase == "" || f.Rank != rank && !(rank == 0 && f.Phase.OfRank0()):
@@ -106,8 +106,8 @@ func signal(pid int, s unix.Signal) {
 	}
 }
 
-// Phase is a moment in the writing of a checkpoint, in a move of layers, or in what follows
-// a move that leaves ranks without a place.
+// Phase is a moment in the writing of a checkpoint, in a move of layers, or in the release of ranks
+// after a move.
 type Phase string
 
 // Phases of a checkpoint, in order. The first three are of each rank's files, the others of

@@ -12,7 +12,8 @@ const form = "KIND@STEP:RANK, kill@STEP.PHASE:RANK or slow@STEP-STEP:RANKxFACTOR
 // mostFactor is how many times longer a slow rank may compute.
 const mostFactor = 1000
 
-// Parse returns the fault of a text, as form says it, in a run of so many ranks; nil for "".
+// Parse returns the fault of a text, as form says it, in a run of the given number of ranks; nil
+// for "".
 func Parse(text string, ranks int) (*Fault, error) {
 	if text == "" {
 		return nil, nil

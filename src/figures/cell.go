@@ -15,7 +15,7 @@ import (
 	"dynmo/src/study/roofline"
 )
 
-// cell is one simulated run, but for its balancer.
+// cell is one simulated run, without its balancer.
 type cell struct {
 	workload     workload
 	model        modelFile
@@ -42,7 +42,7 @@ func (r run) sequences() float64 {
 	return float64(p.Microbatches * p.MicrobatchSize * p.Replicas)
 }
 
-// tokens returns the tokens per second of a step of so many seconds.
+// tokens returns the tokens per second of a step that takes the given seconds.
 func (r run) tokens(seconds float64) float64 {
 	return r.sequences() * float64(r.options.Config.Model.Sequence) / seconds
 }

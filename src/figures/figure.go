@@ -83,8 +83,7 @@ const (
 	roleCeiling Role = "ceiling" // what no balancer can exceed
 )
 
-// Values are numbers of which some may be missing, which are NaN here and null in JSON. JSON has
-// them with five digits.
+// Values are numbers. A missing one is NaN here and null in JSON. JSON has them with five digits.
 type Values []float64
 
 // MarshalJSON writes missing values as null.

@@ -13,7 +13,7 @@ import (
 	"dynmo/src/dynamic"
 )
 
-// Options are what Make assumes, and where it finds what it needs.
+// Options are the assumptions of Make, and the places of its inputs.
 type Options struct {
 	Results  string // folder of kept results, with workloads and paper.toml
 	Costs    string // cost table, a name of roofline.Names
@@ -76,7 +76,7 @@ func Shows(name string) string {
 	return list[slices.IndexFunc(list, func(f figure) bool { return f.name == name })].shows
 }
 
-// Maker makes figures from simulated runs, of which it makes each once.
+// Maker makes figures from simulated runs, and simulates each run once.
 type Maker struct{ s *studies }
 
 // NewMaker reads workloads and the paper's numbers. Errors are the user's.

@@ -111,9 +111,8 @@ func kind(m fs.FileMode) string {
 	return "a special file"
 }
 
-// Open opens a file of at most limit bytes for reading from its beginning.
-// Stdin, /dev/stdin and /dev/fd/N may also be pipes or terminals, of which no
-// more than limit bytes are read.
+// Open opens a file of at most limit bytes for reading from its beginning. Stdin, /dev/stdin and
+// /dev/fd/N may also be pipes or terminals; no more than limit bytes are read of them.
 func Open(path string, limit int64) (io.ReadCloser, error) {
 	switch {
 	case path == Stdin:
@@ -132,8 +131,8 @@ func Open(path string, limit int64) (io.ReadCloser, error) {
 	return &bounded{path, f, limit, limit}, nil
 }
 
-// bounded reads at most limit bytes, left of which are to come, and returns an
-// error if there are more: a regular file may grow while it is read.
+// bounded reads at most limit bytes; left is the rest of the limit. It returns an error if there
+// are more: a regular file may grow while it is read.
 type bounded struct {
 	path string
 	io.ReadCloser

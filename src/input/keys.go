@@ -14,9 +14,9 @@ import (
 // values whose fields, by their tags, are the keys that they read.
 type keyed interface{ Keys() []any }
 
-// CheckKeys refuses a key in text, which is valid JSON, that the struct in v does
-// not have, with the nearest that it has, and one that stands twice:
-// encoding/json would leave out the one, and let the other be overwritten.
+// CheckKeys refuses a key in text, which is valid JSON, that the struct in v does not have. The
+// error has the nearest key that v has. It also refuses a key that stands twice. encoding/json
+// would ignore an unknown key, and let a second one overwrite the first.
 func CheckKeys(text []byte, v any) error {
 	k := keys{text: text, known: map[reflect.Type]map[string]reflect.Type{}}
 	if path, problem := k.value(reflect.TypeOf(v)); problem != "" {
@@ -82,9 +82,8 @@ func (k *keys) object(t reflect.Type) (path, problem string) {
 	return "", ""
 }
 
-// next goes behind a bracket, comma or colon and space around it, and reports
-// whether something follows before the end of the array or object, behind which
-// it goes otherwise.
+// next moves behind a bracket, comma or colon and the space around it. It reports whether something
+// follows before the end of the array or object. If nothing follows it moves behind that end.
 func (k *keys) next(end byte) bool {
 	k.space()
 	if k.text[k.at] == end {

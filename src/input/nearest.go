@@ -21,8 +21,8 @@ func Nearest(word string, known []string) string {
 // key is as long, and the work is the product of two lengths.
 const longestWord = 64
 
-// Distance is the least number of bytes to insert, delete or replace that
-// makes a from b (Levenshtein 1966), of the first 64 bytes of each.
+// Distance is the least number of bytes to insert, delete or replace to turn a into b (Levenshtein
+// 1966). It compares the first 64 bytes of each.
 func Distance(a, b string) int {
 	a, b = a[:min(len(a), longestWord)], b[:min(len(b), longestWord)]
 	row := make([]int, len(b)+1) // row[j]: distance of the prefixes a[:i] and b[:j]

@@ -44,9 +44,8 @@ func VisibleLines(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// Lines reads a file of one JSON value a line, at most limit bytes. A last line that
-// is torn is left out, of which the note says so (see Whole). Any other line that is
-// wrong is an error with its number.
+// Lines reads a file of one JSON value a line, at most limit bytes. A torn last line is left out,
+// and the note says so (see Whole). Any other wrong line is an error with its number.
 func Lines[T any](path string, limit int64) (list []T, note string, err error) {
 	text, err := Read(path, limit)
 	if err != nil {

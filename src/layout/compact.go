@@ -9,17 +9,17 @@ import (
 // ranks of both layouts (see BenchmarkCompact).
 const mostChoices = 64
 
-// Compact returns the Ranks of a next layout with no more ranks than the present one has:
-// those that stay, in the order of the present mesh, so that they lie on the fewest nodes,
-// the first rank's among them, and of those choices the one for which the fewest bytes
-// move (see Moves; of layers of which each replica has its own, those of the others count
-// as its own). The first rank stays the first. Of equal choices it takes the one with
-// earlier ranks. It returns nil where these are the first ranks of the launched world.
+// Compact returns the Ranks of a next layout with no more ranks than the present one has. The ranks
+// stay in the order of the present mesh, and the first rank stays the first. They lie on the fewest
+// nodes, the first rank's node among them. Of such choices Compact takes the one that moves the
+// fewest bytes (see Moves; a layer that each replica has for itself counts as its own for the
+// others). Of equal choices it takes the one with earlier ranks. It returns nil where the chosen
+// ranks are the first ranks of the launched world.
 //
-// nodes is by rank of the launched world, bytes by layer. It is exact where the ranks of
-// each node are neighbours in the mesh; else as long as there are no more than mostChoices
-// sets of that many nodes, behind which it takes the first so many that are large enough.
-// It panics if there are fewer ranks than the next layout needs.
+// nodes is by rank of the launched world, bytes by layer. Compact is exact where the ranks of each
+// node are neighbours in the mesh. Elsewhere it is exact as long as there are no more than
+// mostChoices sets of that many nodes. Beyond that it takes the first mostChoices sets that are
+// large enough. It panics if there are fewer ranks than the next layout needs.
 func Compact(present, next Layout, nodes []int, bytes []int64) []int {
 	size := next.Mesh.Size()
 	if size > present.Mesh.Size() {
@@ -38,8 +38,8 @@ func Compact(present, next Layout, nodes []int, bytes []int64) []int {
 	return nil
 }
 
-// FewestNodes returns how many nodes so many of a layout's ranks fill at least, the first
-// rank's among them. nodes is by rank of the launched world.
+// FewestNodes returns the least number of nodes that a number of a layout's ranks can fill. The
+// first rank's node is among them. nodes is by rank of the launched world.
 func FewestNodes(l Layout, ranks int, nodes []int) int {
 	_, has := l.onNodes(nodes)
 	return fewest(has, ranks)
@@ -61,7 +61,8 @@ func (l Layout) onNodes(nodes []int) (node, ranks []int) {
 	return node, ranks
 }
 
-// fewest returns how many nodes, the first among them, have so many ranks. ranks is by node.
+// fewest returns the least number of nodes that together have `size` ranks. The first node is among
+// them. ranks is by node.
 func fewest(ranks []int, size int) int {
 	others := slices.Sorted(slices.Values(ranks[1:]))
 	n := 1
@@ -149,7 +150,7 @@ func (c *compaction) choices(visit func(chosen []bool)) {
 	choose(1, fewest(c.ranks, c.size)-1, c.ranks[0])
 }
 
-// most returns how many ranks so many nodes from one on have at most.
+// most returns the largest number of ranks that `count` of the nodes from `node` on have.
 func (c *compaction) most(node, count int) (n int) {
 	rest := slices.Sorted(slices.Values(c.ranks[node:]))
 	for _, ranks := range rest[len(rest)-count:] {
@@ -217,8 +218,8 @@ func (c *compaction) match(chosen []bool, perNode int) (ranks []int, moved int64
 	return ranks, moved
 }
 
-// missing returns the bytes that a rank of the present mesh lacks to be the one of the next
-// behind which so many, it among them, are wanted.
+// missing returns the bytes that a rank of the present mesh must receive to become a rank of the
+// next. That next rank is the first of the `wanted` last ranks.
 func (c *compaction) missing(wanted, rank int) int64 {
 	return c.misses[c.after[c.size-wanted]][c.before[rank]]
 }

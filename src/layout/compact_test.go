@@ -58,9 +58,10 @@ func bruteForce(present, next Layout, nodes []int, bytes []int64) bill {
 	return least
 }
 
-// TestCompactAgreesWithBruteForce: no other ranks in the order of the present mesh, the
-// first among them, lie on fewer nodes, or on as many with fewer bytes that move: on nodes
-// of neighbours and of any ranks, of all sizes, and again from what is left.
+// TestCompactAgreesWithBruteForce tries all ranks in the order of the present mesh, with the first
+// among them. None lie on fewer nodes, or on as many with fewer bytes that move. Nodes have
+// neighbouring ranks or any ranks, and sizes vary. A second packing begins with the ranks that are
+// left.
 func TestCompactAgreesWithBruteForce(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(5, 6))
 	for i := range uint64(300) {

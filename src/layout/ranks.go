@@ -46,8 +46,8 @@ func (l Layout) SameRanks(other Layout) bool {
 	return true
 }
 
-// checkRanks returns an error unless Ranks has a rank for each of the mesh, none twice,
-// and the first of the launched world is the first of the mesh: it writes the records.
+// checkRanks returns an error unless Ranks has a rank for each rank of the mesh and none twice. The
+// first rank of the launched world must be the first of the mesh, because it writes the records.
 func (l Layout) checkRanks() error {
 	if l.Ranks == nil {
 		return nil
@@ -77,10 +77,10 @@ type Move struct {
 	From, To       int
 }
 
-// Moves returns what has to move between two layouts of one chain on as many replicas, by
-// layer, then by replica. A rank that has a layer needs no other, whichever replica it was
-// and is: replicas are equal, but for layers for which own is true, of which each replica
-// has its own. A layer comes from the replica that it is of.
+// Moves returns the moves between two layouts of one chain on equally many replicas, by layer, then
+// by replica. A rank that has a layer needs no other copy, even if it changes its replica: replicas
+// are equal. The exception are layers for which own is true: each replica has its own, and such a
+// layer comes from the same replica.
 func Moves(present, next Layout, own func(layer int) bool) []Move {
 	if present.Mesh.Replicas != next.Mesh.Replicas || present.Cuts.Layers() != next.Cuts.Layers() {
 		panic("layout: moves between layouts of other replicas or another chain")

@@ -265,7 +265,7 @@ func TestJournalSays(t *testing.T) {
 		"step 6: layers stay: other cuts are predicted to save 3.1 % of a step (uncertain by 5.1 %), which may be noise" + gap,
 		"step 7: layers stay: other cuts are predicted to save 2.0 % of a step, less than moving takes" + gap,
 		"step 8: the model changes: frozen layers: the first 3 of 8; took 1s",
-		"step 8: layers stay: memory: stage 0 lacks 0 bytes for what it must hold",
+		"step 8: layers stay: memory: stage 0 lacks 0 bytes for its layers",
 		"step 9: schedule gpipe instead of 1f1b: a step of 80.7ms is predicted to take 200ms, 2.48x slower",
 		"step 10: layers stay: the last move made steps slower and was undone" + gap,
 		"step 11: layers move back: steps are slower than before the last move, for something that no layer's cost tells",

@@ -1,5 +1,4 @@
-// Package replace writes files and directories whole or not at all: what goes in
-// are a path and a function that writes, and what comes out is the path with all
-// that was written, or an error and the path as it was. Permissions are those that
-// the umask leaves.
+// Package replace writes files and directories whole or not at all. A path and a function that
+// writes come in. The path with all the new contents goes out, or an error and the path as before.
+// Permissions follow the umask.
 package replace

@@ -20,9 +20,8 @@ type File struct {
 	path string
 }
 
-// Create begins the file path, or another one in its place. A symbolic link stays, and
-// what it leads to is replaced. Errors: it is a directory or a special file, or
-// cannot be made.
+// Create begins the file path, or a replacement of it. A symbolic link stays, and its target is
+// replaced. Errors: path is a directory or a special file, or cannot be made.
 func Create(path string) (*File, error) {
 	path, info := place(path)
 	if info != nil && !info.Mode().IsRegular() {
@@ -86,10 +85,9 @@ func buffered(f io.Writer, write func(io.Writer) error) error {
 	return b.Flush()
 }
 
-// Directory makes the directory path, and those above it, with the files that fill makes
-// in the directory that it is given. Where path is one already, files of the same
-// names are replaced, once all of the new ones are whole, those that are stale go, and
-// others stay.
+// Directory makes the directory path, and those above it, with the files that fill writes into the
+// directory dir. If path exists, files of the same names are replaced once all new files are whole.
+// Stale files are removed, and others stay.
 func Directory(path string, fill func(dir string) error, stale func(name string) bool) error {
 	path, info := place(path)
 	if info != nil && !info.IsDir() {

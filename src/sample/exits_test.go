@@ -24,8 +24,9 @@ var withExits = func() map[string]model.Config {
 	return list
 }()
 
-// TestLeavingBesideDepths: a text has the same logits whether it is fed at once or in parts, where
-// every second block takes some tokens, of those that have left too. The first token's are the trainer's.
+// TestLeavingBesideDepths: a text has the same logits whether it is fed at once or in parts. Every
+// second block takes some of the tokens, also of those that have left. The first token's logits are
+// the trainer's.
 func TestLeavingBesideDepths(t *testing.T) {
 	c, tokens := shapes["llama"], []int32{3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 28, 0}
 	c.Blocks = 4
@@ -49,12 +50,12 @@ func TestLeavingBesideDepths(t *testing.T) {
 		}
 	}
 	if len(seen) < 3 {
-		t.Errorf("tokens went through so many blocks: %v, want some that leave and some that pass by blocks", seen)
+		t.Errorf("blocks of each token: %v, want some that leave and some that pass by blocks", seen)
 	}
 }
 
 // TestLeavingIsTheTrainers: the sum of the losses of a text is that of the trainer's forward, whose
-// tokens leave at the same exits, whether the text is fed at once or in parts.
+// tokens leave at the same exits. The text is fed at once or in parts.
 func TestLeavingIsTheTrainers(t *testing.T) {
 	tokens := []int32{3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 28, 0}
 	seen := make(map[int]int) // how many blocks tokens went through
@@ -83,7 +84,7 @@ func TestLeavingIsTheTrainers(t *testing.T) {
 		})
 	}
 	if seen[1] == 0 || seen[3] == 0 || seen[4] == 0 {
-		t.Errorf("tokens went through so many blocks: %v, want some that leave at each exit, and some that do not", seen)
+		t.Errorf("blocks of each token: %v, want some that leave at each exit, and some that do not", seen)
 	}
 }
 

@@ -40,8 +40,8 @@ func Notes(c model.Config) []string {
 // routed is what a mixture works in.
 type routed struct{ logits, squashed, inp, out []float32 }
 
-// mix adds to x (n, C) what the MLPs of a mixture make of normed: of each token the sum, over
-// the MLPs that the token goes to, of their weight times what they make.
+// mix adds the output of a mixture's MLPs for normed to x (n, C). For each token that is the sum,
+// over the token's MLPs, of weight times output.
 func (s *Session) mix(b *block, n int) {
 	m, c, count, top := s.m, s.m.Config.Hidden, len(b.mlps), s.m.mixture.Taken()
 	r := &s.routed

@@ -1,13 +1,12 @@
-// Package sample makes a trained model go on with a text. What comes in are the
-// weights of a model, of any file, and the tokens of a prompt; what goes out are the logits of
-// the token that follows, and from them, one by one, tokens.
+// Package sample continues a text with a trained model. The weights of a model, from any file, and
+// the tokens of a prompt come in. The logits of the next token go out, and from them tokens, one by
+// one.
 //
-// It computes on the CPU in float32, without ranks, devices or memory for
-// gradients. A Session keeps the keys and values of all tokens so far, so that
-// one more token reads every weight once, of a mixture those of the MLPs that it goes to: a product of a
-// matrix and a vector, which is as fast as memory. Threads share the rows of a product; how
-// many there are changes no bit. Products of many tokens, a prompt's, may be a kernel
-// backend's.
+// The package computes on the CPU in float32, without ranks, devices or memory for gradients. A
+// Session keeps the keys and values of all tokens so far. So one more token reads every weight
+// once; of a mixture it reads the weights of its MLPs. This is a product of a matrix and a vector,
+// which is as fast as memory. Threads share the rows of a product; their number changes no bit.
+// Products of many tokens, a prompt's, may be a kernel backend's.
 package sample
 
 import (

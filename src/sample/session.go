@@ -24,8 +24,8 @@ type Session struct {
 	leaving              *Leaving // nil: no token leaves
 	prompt, added, first int      // tokens of the text: of its prompt, to add to it, before the session's first
 
-	// Of the tokens that a block is given the first so many are computed. Of the others, which
-	// have left, it makes keys and values only.
+	// live is the number of tokens that a block computes: the first ones that it receives.
+	// The others have left, and the block computes only their keys and values.
 	live  int
 	at    []int32   // their positions
 	slot  []int     // which of those that the block keeps keys and values of they are
@@ -45,8 +45,8 @@ type kept struct {
 	sorted       [][]int32 // which tokens' keys lie in each bucket, (heads, buckets); see hashing
 }
 
-// NewSession returns a session of no tokens, with room for so many, at most the model's
-// sequence, whose tokens leave as leaving says; nil: none leaves.
+// NewSession returns a session without tokens. It has room for the given number of positions, at
+// most the model's sequence. Tokens leave as leaving says; nil: none leaves.
 func (m *Model) NewSession(positions int, leaving *Leaving) *Session {
 	c := m.Config
 	positions = min(positions, c.Sequence)
@@ -78,9 +78,9 @@ func (s *Session) Reset() {
 	}
 }
 
-// Feed goes on with tokens, at least one, and returns the logits (V) of the token
-// that follows the last, which are valid until the next call. It panics if the session
-// gets longer than it has room for, or if a token is outside the vocabulary.
+// Feed continues with tokens, at least one, and returns the logits (V) of the next token, which are
+// valid until the next call. It panics if the session gets longer than its room, or if a token is
+// outside the vocabulary.
 func (s *Session) Feed(tokens ...int32) []float32 {
 	m, c, n := s.m, s.m.Config.Hidden, len(tokens)
 	if n < 1 || s.n+n > s.positions {
@@ -235,7 +235,8 @@ func (s *Session) mlp(out, inp []float32, w mlp, n int) {
 	m.multiply(out, inner, w.down, n, inside, c)
 }
 
-// turn turns the queries and keys of n tokens by their positions: the first so many heads of rows of a width.
+// turn rotates queries and keys of n tokens by their positions: the first `heads` heads of each
+// row.
 func (s *Session) turn(rows []float32, n, heads, width int) {
 	if s.turns != nil {
 		size, _ := s.m.headed()

@@ -129,9 +129,8 @@ func (r *trainer) lossOf(t *testing.T, tokens, targets []int32) float64 {
 	return loss
 }
 
-// logProbabilities returns log softmax of the logits behind every token, by the forward
-// of training: from what it leaves of them, softmax - onehot(target), the first thing in
-// the head's memory.
+// logProbabilities returns the log softmax of the logits behind every token, by the forward of
+// training. The forward leaves softmax - onehot(target) at the beginning of the head's memory.
 func (r *trainer) logProbabilities(t *testing.T, tokens []int32) [][]float64 {
 	t.Helper()
 	saved, _ := r.forward(t, tokens, make([]int32, len(tokens)))
@@ -164,8 +163,8 @@ func logSoftmax(logits []float32) []float64 {
 	return row
 }
 
-// same fails unless two rows agree but for the target's entry, the first, which the
-// trainer does not leave exactly.
+// same fails unless two rows agree. It skips the first entry, the target's, which the trainer does
+// not leave exactly.
 func same(t *testing.T, what string, got, want []float64) {
 	t.Helper()
 	for i := range want[1:] {

@@ -23,8 +23,8 @@ type Resumed struct {
 	Damaged []string // why newer checkpoints were not taken
 	Changed []string // a line for each setting that is another than the checkpoint's
 	Anew    string   // why measurements and the balancer begin anew; "" if they do not
-	// Otherwise is why dense products are made by other algorithms than before, so that losses
-	// agree but for rounding; "" if they are not.
+	// Otherwise says why dense products use other algorithms than before, so that losses
+	// agree up to rounding; "" if they are not.
 	Otherwise string
 }
 

@@ -17,9 +17,9 @@ import (
 // Keeper is what knows something of earlier steps that its answers follow from, the same on
 // every rank.
 type Keeper interface {
-	// Save returns what it knows between two steps, as JSON.
+	// Save returns the keeper's state between two steps, as JSON.
 	Save() ([]byte, error)
-	// Restore makes it go on from what Save returned before a step of a layout. With an
+	// Restore sets the state that Save returned before a step of a layout. With an
 	// error it is as it was.
 	Restore(saved []byte, l layout.Layout) error
 }
@@ -145,8 +145,8 @@ func (s State) applies(h Here) error {
 	return nil
 }
 
-// Restore hands keepers what a state has of them: all of it, or it is an error. Measurements
-// hold on the ranks that made them, and what a balancer has noted holds for what it is asked.
+// Restore gives each keeper its part of a state; a missing part is an error. Measurements hold on
+// the ranks that made them. A balancer's notes hold for the same settings of balancing.
 func (s State) Restore(h Here, keepers map[string]Keeper, l layout.Layout) error {
 	if err := s.applies(h); err != nil {
 		return err

@@ -35,7 +35,7 @@ const (
 	slowestDisk = 10e6
 )
 
-// UnsavedError is the end of a run that could not write so many checkpoints in a row.
+// UnsavedError ends a run that failed to write several checkpoints in a row.
 type UnsavedError struct{ error }
 
 // Unwrap returns the error itself.
@@ -51,8 +51,8 @@ type Setup struct {
 	Journal *record.Journal
 	Saved   int           // steps that the newest checkpoint holds; 0: there is none
 	Wait    time.Duration // how long ranks wait for each other besides the time of the disk
-	// Reached returns what is called in every phase of the checkpoint after so many steps;
-	// it may return nil.
+	// Reached returns the function to call in every phase of the checkpoint after the given
+	// steps; it may return nil.
 	Reached func(steps int) func(fault.Phase)
 }
 
@@ -65,7 +65,7 @@ type Writer struct {
 	ended    chan error            // of the goroutine
 	files    map[string]store.File // that this rank wrote
 	manifest store.Manifest        // of the checkpoint that is being written
-	bytes    int64                 // of all ranks, that are to be written
+	bytes    int64                 // of all ranks, still unwritten
 	began    time.Time             // when its copy began
 	blocked  time.Duration         // what the copy took
 	took     time.Duration         // from began to the name, of the last one
@@ -90,7 +90,7 @@ type Point struct {
 	Loss    *float64 // of the last step; nil: it was not finite
 	Skipped int      // steps in a row whose update was left out
 	Spent   float64  // seconds that followed the last step
-	State   State    // of rank 0, but for hosts and seconds
+	State   State    // of rank 0, without hosts and seconds
 }
 
 // NewWriter returns a writer for the run directory; nil if the settings want no checkpoint.
@@ -141,7 +141,7 @@ func (w *Writer) between() time.Duration {
 	return min(most, time.Duration(math.Sqrt(2*w.took.Seconds()*c.MTTI*3600)*float64(time.Second)))
 }
 
-// DueAt reports whether the settings want a checkpoint after so many steps.
+// DueAt reports whether the settings want a checkpoint after the given number of steps.
 func (w *Writer) DueAt(steps int) bool {
 	if w == nil {
 		return false

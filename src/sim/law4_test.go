@@ -194,7 +194,7 @@ func (e experiment) simulate(n int) sim.Result {
 // of every layer and microbatch, unequal ranks, and messages of random delay, half of the
 // layers frozen where there is one,
 // every schedule takes what the simulator says: the makespan within 2 %, and
-// since nothing else is counted, every start and end but for rounding. With DYNMO_LONG=1 also
+// since nothing else is counted, every start and end up to rounding. With DYNMO_LONG=1 also
 // on 16 stages.
 func TestSimulatorIsThePipeline(t *testing.T) {
 	const steps = 2

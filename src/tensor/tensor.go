@@ -34,8 +34,8 @@ func (d DType) Size() int64 {
 	panic("tensor: unknown element type")
 }
 
-// Wide returns the type in which elements of type d are added up over many
-// tokens and steps, and in which statistics of them are kept: F32 for BF16, else d.
+// Wide returns the type for sums over many tokens and steps of elements of type d, and for their
+// statistics: F32 for BF16, else d.
 func (d DType) Wide() DType {
 	if d == BF16 {
 		return F32

@@ -101,7 +101,7 @@ func (d *runDirectory) resumed(dir string, from save.Resumed, past record.Past) 
 		lines = append(lines, "note: "+change)
 	}
 	if from.Otherwise != "" {
-		lines = append(lines, "warning: losses go on but for rounding: "+from.Otherwise)
+		lines = append(lines, "warning: losses go on up to rounding: "+from.Otherwise)
 	}
 	if from.Anew != "" {
 		lines = append(lines, "note: measurements and the balancer begin anew: "+from.Anew)

@@ -30,8 +30,8 @@ func weights(c model.Config) []model.Weight {
 	return list
 }
 
-// GatedWeights lists the matrices of a gated MLP whose names begin with at, and with there
-// and the names of the three in files of Hugging Face.
+// GatedWeights lists the three matrices of a gated MLP. at is the prefix of their names here, there
+// the prefix in Hugging Face files; gate, up and down are their names there.
 func GatedWeights(c model.Config, at, there, gate, up, down string) []model.Weight {
 	hidden, inside := int64(c.Hidden), int64(c.Intermediate)
 	return []model.Weight{

@@ -21,7 +21,7 @@ type options struct {
 	Aux          float64 `toml:"aux" default:"0.01" min:"0" max:"1000" when:"moe.balance=aux" doc:"weight of the loss E·Σ f·P of each block and microbatch (Fedus et al. 2022), with E experts, f an expert's share of the choices and P its mean probability; it is not part of the loss that is reported. Hugging Face's router_aux_loss_coef weighs one loss of all blocks together, whose f sums to moe.top: coef·moe.top/model.blocks has the same sum where all blocks route alike, and other gradients where they do not"`
 	Z            float64 `toml:"z" default:"0" min:"0" max:"1000" doc:"weight of the router's z-loss, the mean square of the logarithm of its softmax's denominator (Zoph et al. 2022); it is not part of the loss that is reported; Mixtral has none"`
 	Capacity     float64 `toml:"capacity" shape:"true" default:"0" min:"0" max:"65536" doc:"times its fair share that an expert takes of a microbatch's assignments, rounded up; those beyond are dropped and counted; 0: none is"`
-	BlockRows    int     `toml:"block_rows" resume:"losses agree but for rounding" shape:"true" default:"0" min:"0" max:"1048576" doc:"rows of an expert in a microbatch of all replicas, in the order of replicas and tokens, are worked on in blocks of so many, which may lie on several replicas (moe.spare): losses are the same wherever they do; 256 suits CPUs; 0: an expert's rows are one product, on one replica"`
+	BlockRows    int     `toml:"block_rows" resume:"losses agree up to rounding" shape:"true" default:"0" min:"0" max:"1048576" doc:"rows of an expert in a microbatch of all replicas, in the order of replicas and tokens, are worked on in blocks of so many, which may lie on several replicas (moe.spare): losses are the same wherever they do; 256 suits CPUs; 0: an expert's rows are one product, on one replica"`
 	Spare        int     `toml:"spare" resume:"may" default:"0" min:"0" max:"65536" when:"parallel.experts=spread" doc:"places of a replica for copies of experts, in each block, besides its even share of them; a copy works on some of its expert's blocks; wants moe.block_rows"`
 	Placing      string  `toml:"placing" resume:"may" default:"copies" oneof:"copies,owners,eplb,even" when:"parallel.experts=spread" doc:"what decides which replicas hold which experts, where moe.spare is above 0: copies, and owners where that pays (copies); owners alone (owners); DeepSeek's EPLB (eplb); nothing, experts lie evenly (even)"`
 	Groups       int     `toml:"groups" shape:"true" default:"2" min:"2" max:"65536" when:"model.grain=expert" doc:"layers that a block's experts are shared out to, a divisor of moe.experts; a boundary between two is more than twice as wide as others"`
@@ -29,7 +29,7 @@ type options struct {
 
 // parallel is where experts are.
 type parallel struct {
-	Experts string `toml:"experts" resume:"losses agree but for rounding" shape:"true" default:"local" oneof:"local,spread" when:"dynamic.kind=moe" only:"train" doc:"where the experts of a block are: all on every replica of its stage; or spread, as many on each, which tokens are sent to"`
+	Experts string `toml:"experts" resume:"losses agree up to rounding" shape:"true" default:"local" oneof:"local,spread" when:"dynamic.kind=moe" only:"train" doc:"where the experts of a block are: all on every replica of its stage; or spread, as many on each, which tokens are sent to"`
 }
 
 // simulated is what a simulated run assumes.

@@ -28,7 +28,7 @@ func Chain(layers int, spread float64, seed uint64) cost.Table {
 	return t
 }
 
-// Settings returns settings of a chain of so many layers.
+// Settings returns settings of a chain with the given number of layers.
 func Settings(kind schedule.Kind, layers, stages, microbatches int) config.Config {
 	c := config.Default()
 	c.Model.Blocks = layers - 2

@@ -111,7 +111,7 @@ func New(p *search.Planner, o Options) (Balancer, error) {
 
 func (b *balancer) Decide(m profile.Measurement, present layout.Layout) (layout.Layout, Reason, error) {
 	pieces := present.Pieces
-	present.Pieces = "" // of which nothing here but place knows
+	present.Pieces = "" // only place knows of pieces
 	next, why, err := b.decide(m, present, &pieces)
 	next.Pieces = pieces
 	return next, why, err

@@ -145,8 +145,7 @@ func TestDecideWithoutMemory(t *testing.T) {
 	}
 }
 
-// TestDecideOnNothing: layers that cost no measurable time, or of which one does
-// not, move without harm.
+// TestDecideOnNothing: some or all layers cost no measurable time. They move without harm.
 func TestDecideOnNothing(t *testing.T) {
 	free := plantest.Chain(16, 0, 0)
 	for l := range free.Layers {

@@ -10,8 +10,8 @@ import (
 	"dynmo/src/plan/search"
 )
 
-// firstFit merges neighbouring stages whose memory fits on one rank, once the model's load is
-// surely below the settings' share of the dense model's (paper, algorithm 4). Balancing
+// firstFit merges neighbouring stages whose memory fits on one rank (paper, algorithm 4). It does
+// so once the model's load is surely below the settings' share of the dense model's load. Balancing
 // follows after later steps.
 func (b *balancer) firstFit(present layout.Layout) (layout.Layout, *Packing, error) {
 	s, t := b.planner.Config.Repack, b.costs.Table

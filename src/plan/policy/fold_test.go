@@ -52,9 +52,9 @@ func TestDecideFoldsWhenItPays(t *testing.T) {
 	}
 }
 
-// TestDecideWhenOtherChunksPay: where the balancer itself finds out when to decide, it finds
-// out that other cuts pay though stages hold several chunks, of which the exact partition
-// knows nothing: its cuts give a long head a chunk of its own, and are worse than even ones.
+// TestDecideWhenOtherChunksPay: stages hold several chunks, and the balancer chooses its own
+// moments to decide. The exact partition does not know chunks: it gives a long head a chunk of its
+// own, which is worse than even cuts. The balancer still finds that other cuts pay.
 func TestDecideWhenOtherChunksPay(t *testing.T) {
 	costs := plantest.Alike(cost.Stage{Forward: 1, Input: 1, Weight: 1}, 400)
 	costs.Layers[15] = costs.Layers[15].WithSeconds(cost.Stage{Forward: 8e-3, Input: 8e-3, Weight: 8e-3})

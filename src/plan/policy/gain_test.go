@@ -59,8 +59,8 @@ func TestDecideUnderUncertainty(t *testing.T) {
 	}
 }
 
-// TestDecideInDoubt: where a rank may have been disturbed, layers move to where they
-// are better off whether it was or not, if there is such a place.
+// TestDecideInDoubt: a rank may have been disturbed. Layers move to cuts that are better whether it
+// was or not, if there are any.
 func TestDecideInDoubt(t *testing.T) {
 	now := func(costs cost.Table, doubtful int, times float64) (before, after layout.Layout, why Reason) {
 		a := newAsked(t, every("1", "partition"), 0)
@@ -105,7 +105,7 @@ func TestDecideKeepsItsReason(t *testing.T) {
 	}
 }
 
-// TestDecideOnceCostsAreKnown: nothing is decided on costs of which nothing is known.
+// TestDecideOnceCostsAreKnown: the balancer decides nothing while costs are unknown.
 func TestDecideOnceCostsAreKnown(t *testing.T) {
 	a := newAsked(t, plantest.Settings(schedule.Kind1F1B, 16, 4, 8), 0)
 	first := a.now

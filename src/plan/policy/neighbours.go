@@ -56,7 +56,7 @@ func (n *Neighbours) Conclude(text []byte) ([]byte, error) {
 		if err := json.Unmarshal(got[1:], &c); err != nil {
 			return nil, err
 		}
-		// What it finds, or that no cuts fit, is for the first stage to tell.
+		// The first stage reports the result, or that no cuts fit.
 		_, _, _ = balance.Diffuse(c.Stages[n.Stages.Rank()], n, c.Options)
 		if n.failed != nil {
 			return nil, n.failed
@@ -64,7 +64,7 @@ func (n *Neighbours) Conclude(text []byte) ([]byte, error) {
 	}
 }
 
-// Exchange sends out to a neighbouring stage and returns what it sends.
+// Exchange sends out to a neighbouring stage and returns the neighbour's numbers.
 func (n *Neighbours) Exchange(stage int, out []float64) (in []float64, err error) {
 	defer func() { n.failed = cmp.Or(n.failed, err) }()
 	if err := n.Stages.SendBytes(stage, comm.TagBalance, comm.Pack(out)); err != nil {

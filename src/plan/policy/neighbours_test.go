@@ -12,9 +12,9 @@ import (
 	"dynmo/src/partition"
 )
 
-// TestNeighbours: the first stage, which alone knows the problem, calls the others, and gets
-// the cuts and the record of a diffusion in memory, as often as it calls; then all are told what
-// it concludes. No cuts fit the last problem.
+// TestNeighbours: only the first stage knows the problem. It calls the others, and gets the cuts
+// and the record of a diffusion in memory, for each of several problems. Then all stages learn its
+// conclusion. No cuts fit the last problem.
 func TestNeighbours(t *testing.T) {
 	problems := []balance.Problem{
 		{Stages: 3, Seconds: []float64{5, 1, 1, 1, 1, 1, 1.0 / 3}},

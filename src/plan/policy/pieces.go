@@ -20,10 +20,10 @@ type Placed struct {
 	Moved  int64   `json:"moved,omitempty"`  // bytes of pieces that change owner
 }
 
-// place changes the pieces of a layout to those that the kind proposes, if they surely pay, and
-// the costs to those in which layers take as long as with these. It returns nil where pieces
-// stay. What copies send in every step counts as time of the step, that of the stage which sends
-// most. Owners move too if that pays for their bytes within horizon steps.
+// place changes the pieces of a layout to the kind's proposal, if that surely pays. It scales the
+// costs to the time of layers with the new pieces. It returns nil where pieces stay. The messages
+// of copies in every step count as time of the step; the stage that sends most counts. Owners move
+// too if that pays for their bytes within horizon steps.
 func (b *balancer) place(m profile.Measurement, present layout.Layout, pieces *string) *Placed {
 	if b.Placing == nil {
 		return nil
@@ -92,7 +92,7 @@ func (b *balancer) weigh(list []dynamic.Proposal, fixed []float64, present layou
 	return c
 }
 
-// sending returns how long a rank sends so many bytes over the slowest link.
+// sending returns the seconds in which a rank sends the given bytes over the slowest link.
 func (b *balancer) sending(bytes int64) float64 {
 	if bandwidth := b.planner.Network.Bandwidth(); bandwidth > 0 {
 		return float64(bytes) / bandwidth

@@ -33,9 +33,9 @@ func adapted(t *testing.T, kind, microbatches string, limit int64) (*asked, *Pac
 	return a, why.Pack
 }
 
-// TestPackingTakesLargerMicrobatches: with a packing there are the fewest microbatches, four
-// for each stage or more, with which memory suffices and a step stays fast enough; where
-// they are to be kept they are.
+// TestPackingTakesLargerMicrobatches: a packing takes the fewest microbatches, at least four for
+// each stage, with which memory suffices and a step stays fast enough. If the settings keep
+// microbatches, they stay.
 func TestPackingTakesLargerMicrobatches(t *testing.T) {
 	for _, c := range []struct {
 		name, kind, microbatches string

@@ -82,8 +82,8 @@ func fewestOf(t *testing.T, c config.Config, costs cost.Table, limit float64) in
 	return c.Parallel.Stages
 }
 
-// TestSustainAgreesWithBruteForce: the stages that are taken are the fewest on which any
-// cuts keep the throughput, and numbers that the schedule does not allow are passed over.
+// TestSustainAgreesWithBruteForce: the packing takes the fewest stages on which any cuts keep the
+// throughput. It passes over numbers that the schedule does not allow.
 func TestSustainAgreesWithBruteForce(t *testing.T) {
 	packed := map[int]int{}
 	for seed := range uint64(60) {
@@ -114,9 +114,9 @@ func TestSustainAgreesWithBruteForce(t *testing.T) {
 	}
 }
 
-// TestPacksUnderEverySchedule: a model that shrank is packed under every schedule, however
-// it is balanced, to a legal layout that keeps what was wanted, on the ranks that stay; and
-// goes on being balanced there.
+// TestPacksUnderEverySchedule: a model that shrank is packed under every schedule and every
+// balancer. The layout is legal, keeps the wanted throughput, and uses the ranks that stay. The
+// model continues to be balanced there.
 func TestPacksUnderEverySchedule(t *testing.T) {
 	dense := plantest.Chain(18, 1, 4)
 	for i, kind := range []schedule.Kind{

@@ -11,8 +11,8 @@ import (
 	"dynmo/src/trace"
 )
 
-// steps runs a balancer for so many steps, each of which takes what seconds says of its
-// number and layout, and returns the layouts and what was decided.
+// steps runs a balancer for n steps. seconds gives the time of a step by its number and layout. It
+// returns the layouts and the decisions.
 func steps(t *testing.T, n int, costs cost.Table, change int, seconds func(step int, l layout.Layout) (float64, bool)) ([]layout.Layout, []Reason) {
 	t.Helper()
 	a := newAsked(t, every("1", "partition"), 0)

@@ -54,7 +54,7 @@ func (p *Planner) Analyze(m profile.Measurement, l layout.Layout) (Analysis, err
 type Plan struct {
 	layout.Layout
 	Analysis
-	Memory     []cost.Memory // by stage: Bytes by what they are for
+	Memory     []cost.Memory // by stage: Bytes by purpose
 	Costs      []cost.Stage  // by virtual stage, for one microbatch, on its rank
 	InFlight   []int         // by virtual stage: most microbatches between F and W
 	Caps       []int         // by stage: how many memory and settings allow; nil: any number

@@ -27,12 +27,12 @@ var Kinds = []schedule.Kind{
 	schedule.KindZBH1, schedule.KindZBH2, schedule.KindZBV, schedule.KindZBInterleaved, schedule.KindList,
 }
 
-// rules are the list rules that Auto tries; on the largest steps it tries only the first
-// ones. Without a cap on microbatches in flight the first rule is nearly always the best. The
-// others were chosen greedily from all combinations of a few values: each minimises the mean
-// square distance between the best rule so far and the best of all combinations. The steps had
-// equal to ragged stages, with messages and without, and caps from half as many microbatches
-// in flight as stages to twice as many.
+// rules are the list rules that Auto tries; on the largest steps it tries only the first ones.
+// Without a cap on microbatches in flight the first rule is nearly always the best. The others were
+// chosen greedily from all combinations of a few values. Each minimises the mean square distance
+// between the best rule so far and the best of all combinations. The steps for this had equal to
+// ragged stages, with messages and without. Their caps on microbatches in flight went from half the
+// number of stages to twice that number.
 var rules = []schedule.Rule{
 	{},
 	{Theta: 0.5, ForwardFirst: true, Patience: 0.5, Turns: true, Calm: true, Drain: true},

@@ -29,8 +29,8 @@ func options(seed uint64, stages, microbatches int) schedule.ListOptions {
 	return o
 }
 
-// TestAutoKeepsToTheCap: what it returns is legal under any cap, and of those
-// that are it is the fastest, never slower than 1F1B where that is one.
+// TestAutoKeepsToTheCap: Auto's schedule is legal under any cap. It is the fastest of the legal
+// ones, and never slower than 1F1B where 1F1B is legal.
 func TestAutoKeepsToTheCap(t *testing.T) {
 	plain := 0
 	for seed := range uint64(100) {

@@ -9,8 +9,9 @@ import (
 	"dynmo/src/partition"
 )
 
-// TestBehind: masters and moments follow where no dynamism changes layers, the ranks stay,
-// and the stage that gives layers away has memory for them beside its others.
+// TestBehind: masters and moments may follow a move under three conditions. No dynamism changes
+// layers, the ranks stay, and the stage that gives layers away has memory for them beside its
+// others.
 func TestBehind(t *testing.T) {
 	planned := func(kind string, limit int64) (*Planner, layout.Layout) {
 		c := config.Default()

@@ -11,9 +11,9 @@ import (
 	"dynmo/src/sim"
 )
 
-// TestBoundOfUnequalMicrobatches: a light microbatch that goes first, or rows of
-// factors of which a step has the light ones once more, beat the bound of the mean
-// microbatch; a plan's bound holds.
+// TestBoundOfUnequalMicrobatches: the bound of the mean microbatch can be beaten. A light
+// microbatch beats it that goes first. So does a step that has the light rows of its factors once
+// more than the others. A plan's bound holds in both cases.
 func TestBoundOfUnequalMicrobatches(t *testing.T) {
 	for name, row := range map[string][]float64{"light first": {0.5, 0.5, 0.5, 2.5}, "begins anew": {0.5, 0.5, 2}} {
 		c := plantest.Settings(schedule.KindGPipe, 15, 4, 4)

@@ -46,7 +46,7 @@ type fitter struct {
 	cuts  partition.Partition // of the virtual stages so far
 	left  []int64             // by stage: bytes below the limit
 	free  int64               // their sum
-	rest  []int64             // by layer: what it and those behind need at least
+	rest  []int64             // by layer: least bytes of the layer and those behind it
 	tries int
 }
 

@@ -89,8 +89,8 @@ func (p *Planner) BestLayout(t cost.Table) (layout.Layout, error) {
 	return layout.Layout{}, p.limited(t, err)
 }
 
-// bestOfMaps returns the best layout of the other map if a step takes less in it than in
-// a layout of this one, else that layout.
+// bestOfMaps returns the best layout of the other map if its step is shorter than the step of l, a
+// layout of this map. Otherwise it returns l.
 func (p *Planner) bestOfMaps(t cost.Table, l layout.Layout) layout.Layout {
 	if p.Other == nil {
 		return l
@@ -111,8 +111,8 @@ func (p *Planner) FasterLayout(t cost.Table, first, second layout.Layout) layout
 	return first
 }
 
-// BalancedLayout returns the best layout if the settings balance time. Else it returns the
-// layout of the exact partition of what they balance.
+// BalancedLayout returns the best layout if the settings balance time. Otherwise it returns the
+// layout of the exact partition of the balanced quantity.
 func (p *Planner) BalancedLayout(t cost.Table) (layout.Layout, error) {
 	if p.By == balance.ByTime {
 		return p.BestLayout(t)

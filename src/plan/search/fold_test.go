@@ -62,8 +62,8 @@ func TestFoldsWithinMemory(t *testing.T) {
 	}
 }
 
-// TestCutsOfChunksBeatStaticOnes: the best cuts of several chunks on a stage are no worse
-// than those that static balancers make, whatever the head and the sum over replicas.
+// TestCutsOfChunksBeatStaticOnes: the best cuts of several chunks on a stage are no worse than
+// those of static balancers, with any head and any sum over replicas.
 func TestCutsOfChunksBeatStaticOnes(t *testing.T) {
 	for _, kind := range []schedule.Kind{schedule.KindInterleaved, schedule.KindZBInterleaved, schedule.KindZBV} {
 		for seed := range uint64(8) {

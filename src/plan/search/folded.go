@@ -18,9 +18,9 @@ type folding struct {
 // bisections is how often folded halves the range of the largest load: to a ten thousandth.
 const bisections = 14
 
-// folded returns cuts in a V of two chunks on each stage under which the load of the
-// most loaded stage is within a ten thousandth of the least possible. seconds is by
-// layer, of which there are at least two for each stage; slow is by stage.
+// folded returns cuts in a V of two chunks on each stage. Under them the load of the most loaded
+// stage is within a ten thousandth of the least possible. seconds is by layer, with at least two
+// layers for each stage; slow is by stage.
 func folded(seconds, slow []float64) partition.Partition {
 	f := folding{sums: make([]float64, len(seconds)+1), slow: slow}
 	for l, t := range seconds {

@@ -107,13 +107,13 @@ func (s found) compare(other found) int {
 	return cmp.Or(cmp.Compare(s.Missing, other.Missing), cmp.Compare(s.Seconds, other.Seconds))
 }
 
-// Improve moves single cuts by one or two layers as long as that shortens the simulated
-// step, and returns what it found. The exact partition is best for
-// the slowest stage, but the loads of the other stages matter too, and only a simulation
-// shows how. Cuts that exceed the memory are first moved until they fit. For list and auto
-// one search simulates a list schedule, and one the fixed schedule that is best at the start.
-// Where microbatches differ, one more search simulates their mean. A result is taken if the step
-// is shorter with all schedules to choose from and with the microbatches as they are.
+// Improve moves single cuts by one or two layers as long as that shortens the simulated step, and
+// returns the result. The exact partition is best for the slowest stage. The loads of the other
+// stages matter too, and only a simulation shows how. Cuts that exceed the memory are first moved
+// until they fit. For list and auto one search simulates a list schedule, and another the fixed
+// schedule that is best at the start. Where microbatches differ, one more search simulates their
+// mean. A result is taken if its step is shorter with all schedules to choose from and with the
+// real microbatches.
 func (p *Planner) Improve(t cost.Table, cuts partition.Partition) found {
 	searches := []func(cost.Table, partition.Partition) float64{p.Estimate}
 	if p.Adapts() {

@@ -16,9 +16,9 @@ import (
 	"dynmo/src/schedule"
 )
 
-// TestLeastLimit: a memory limit that no cuts keep to is refused with the smallest that some do,
-// against all cuts of small chains. With that one a run begins, and a plan is found.
-// Diffusion takes gradient sums to be the largest of any cuts, and static cuts are what they are.
+// TestLeastLimit: no cuts keep to a memory limit. The error names the smallest limit that some cuts
+// keep to, checked against all cuts of small chains. With that limit a run begins, and a plan is
+// found. Diffusion assumes the largest gradient sums of any cuts. Static cuts are not searched.
 func TestLeastLimit(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(9, 10)) // fixed seed: a failure must repeat
 	number := regexp.MustCompile(`wanted at least (\d+)`)

@@ -10,9 +10,9 @@ import (
 // head, and the step goes on for at least tail after its end.
 type job struct{ head, took, tail float64 }
 
-// bound returns what the step lasts at least once some instructions are done: the
-// longest of the stages' bounds, each of which is that of one machine whose jobs may
-// be interrupted (Jackson 1955: of those that can start, that with the longest tail).
+// bound returns a lower bound of the step's end when some instructions are done: the largest of the
+// stages' bounds. A stage's bound is that of one machine whose jobs may be interrupted (Jackson
+// 1955: of the jobs that can start, the one with the longest tail runs).
 func (x *optimizer) bound() float64 {
 	x.earliest()
 	longest := 0.0
@@ -29,8 +29,8 @@ func (x *optimizer) bound() float64 {
 	return longest
 }
 
-// earliest finds the earliest ends of what is not done, as if a stage could do
-// several ops at a time, but one instruction of each.
+// earliest finds the earliest ends of the instructions that are not done. It lets a stage run
+// several ops at a time, but one instruction of each op.
 func (x *optimizer) earliest() {
 	last := len(x.next) - 1
 	of := func(s, op, k int) float64 {

@@ -20,7 +20,7 @@ func (p *Planner) Bytes(t cost.Table, cuts partition.Partition, peaks []schedule
 	return bytes
 }
 
-// Memory is Bytes by what they are for.
+// Memory is Bytes by purpose.
 func (p *Planner) Memory(t cost.Table, cuts partition.Partition, peaks []schedule.Peak) []cost.Memory {
 	chosen := p.choose(t, cuts, func() []schedule.Peak { return peaks })
 	return p.memory(p.effective(t, chosen), cuts, peaks)
@@ -162,11 +162,11 @@ func (p *Planner) Fits(t cost.Table, l layout.Layout) bool {
 	return p.limit == 0 || slices.Max(p.Bytes(t, l.Cuts, peaks)) <= p.limit
 }
 
-// OptimizerCanFollow reports whether masters and moments of moving layers may follow while
-// the next step computes: only the update reads them. The dynamism must not change layers
-// before the step, all ranks and pieces of layers must stay, and every stage must have memory for the layers that
-// leave it beside those of the next layout. On GPUs replicas must not exchange rows
-// in every pass: these rounds would wait for the move (see comm.Group.Exchange).
+// OptimizerCanFollow reports whether masters and moments of moving layers may follow while the next
+// step computes: only the update reads them. The dynamism must not change layers before the step,
+// and all ranks and pieces of layers must stay. Every stage must have memory for the layers that
+// leave it beside those of the next layout. On GPUs replicas must not exchange rows in every pass:
+// these rounds would wait for the move (see comm.Group.Exchange).
 func (p *Planner) OptimizerCanFollow(t cost.Table, present, next layout.Layout) bool {
 	if p.Config.Dynamic.ChangesLayers() || !next.SameRanks(present) || next.Pieces != present.Pieces {
 		return false

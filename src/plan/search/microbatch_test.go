@@ -32,9 +32,9 @@ func exitRows(microbatches int, keys ...uint64) [][]float64 {
 	return rows
 }
 
-// TestMicrobatchesDecide: where tokens leave by microbatch, cuts that know the
-// microbatches are better than those that know their mean alone, on the microbatches
-// known and on others that are drawn alike.
+// TestMicrobatchesDecide: where tokens leave by microbatch, cuts made for the microbatches are
+// better than cuts made for their mean. They are better on these microbatches, and on others drawn
+// from the same distribution.
 func TestMicrobatchesDecide(t *testing.T) {
 	const microbatches, chains, others = 16, 6, 4
 	p := planner(t, plantest.Settings(schedule.Kind1F1B, 26, 8, microbatches), sim.Network{})

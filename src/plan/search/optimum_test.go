@@ -17,17 +17,16 @@ const (
 	rounding = 1e-12
 )
 
-// Optimum returns the makespan that no legal schedule of one chunk on each stage
-// beats, or upper if none is below that. It gives up after so many nodes; exact says
-// that it did not. A problem has at most 5 stages and 15 microbatches.
+// Optimum returns the smallest makespan of all legal schedules of one chunk on each stage, or upper
+// if none is below that. It gives up after the given number of nodes; exact says that it did not. A
+// problem has at most 5 stages and 15 microbatches.
 //
-// Branch and bound over active schedules (Giffler & Thompson 1960): of what can be
-// done next on any stage, something ends first; on that stage either this comes next
-// or another instruction that can start before that end. Microbatches are alike, so
-// those of each op and stage may be numbered in the order in which they come; then
-// the cap says that F of microbatch k follows W of k-cap. A node is left if its bound
-// reaches the best makespan, or if another with the same instructions done had nothing
-// later.
+// Branch and bound over active schedules (Giffler & Thompson 1960). Of the instructions that can
+// come next on any stage, one ends first. On its stage the next one is this instruction, or another
+// that can start before that end. Microbatches are alike, so those of each op and stage may be
+// numbered in their order. Then the cap says that F of microbatch k follows W of k-cap. A node is
+// cut off if its bound reaches the best makespan. It is also cut off if another node has the same
+// instructions done and nothing later.
 func (p Problem) Optimum(upper float64, nodes int) (seconds float64, exact bool) {
 	if len(p.Costs) > mostStages || p.Microbatches > mostMicrobatches {
 		panic("more stages or microbatches than Optimum is for")
@@ -90,9 +89,9 @@ func newSearch(p Problem, upper float64, nodes int) *optimizer {
 // seconds returns costs by op.
 func seconds(c cost.Stage) [ops]float64 { return [ops]float64{c.Forward, c.Input, c.Weight} }
 
-// tails finds how long the step lasts at least after an instruction has ended: what
-// the same stage, or the next one on the way of its microbatch, still has to do from
-// this microbatch on, and what then follows.
+// tails finds a lower bound of the time between an instruction's end and the step's end. The same
+// stage, or the next stage on the microbatch's way, still has work from this microbatch on, and
+// more work follows that.
 func (x *optimizer) tails() {
 	last := len(x.took) - 1
 	for k := x.Microbatches - 1; k >= 0; k-- {
@@ -192,8 +191,7 @@ func (x *optimizer) undo(b branch, clock float64) {
 	x.clock[b.stage] = clock
 }
 
-// branches returns the instructions of which one comes next on some stage, none when
-// all is done.
+// branches returns alternative next instructions of one stage, none when all is done.
 func (x *optimizer) branches() []branch {
 	first := branch{start: math.Inf(1)}
 	for s := range x.next {

@@ -42,11 +42,12 @@ func AttentionForward(c config.Config) float64 {
 	return (attention/hidden + sequence) / ((attention+mlp)/hidden + sequence)
 }
 
-// Suit returns costs that hold for settings of a shape (see Shape) as they are for settings c
-// that differ in model.recompute, optimizer.shard or, with it, replicas, and the Shape of c where
-// they differ in no more. What is computed twice takes its share of the forward (see
-// repeatedShares) before the backward for inputs. Activations change where they are those of the
-// dense model. Masters and moments change where they are those of all gradients, or of a slice.
+// Suit converts costs of settings with a shape (see Shape) to costs of settings c. The two may
+// differ in model.recompute, in optimizer.shard or, with it, in replicas. Suit returns the costs
+// and the Shape of c, or the costs and shape as they were if the two differ in more. A layer that
+// recomputes takes its share of the forward (see repeatedShares) before the backward for inputs.
+// Activations change where they are those of the dense model. Masters and moments change where they
+// are whole, or a slice.
 func Suit(t cost.Table, shape string, c config.Config) (cost.Table, string) {
 	had := c
 	had.Model.Recompute, had.Optimizer.Shard = "none", false
@@ -123,10 +124,10 @@ func (p *Planner) effective(t cost.Table, chosen []bool) cost.Table {
 	return t
 }
 
-// choose returns which layers compute their forward twice at some cuts in a schedule of such
-// peaks: on every stage those that take the least seconds and save what the memory limit wants
-// (see balance.Least). It returns nil if nothing is planned. t are costs of layers of which none
-// does.
+// choose returns the layers that recompute their forward at the given cuts, in a schedule with
+// these peaks. On every stage these are the layers that take the least seconds and save the bytes
+// that the memory limit demands (see balance.Least). It returns nil if nothing is planned. No layer
+// of t recomputes.
 func (p *Planner) choose(t cost.Table, cuts partition.Partition, peaks func() []schedule.Peak) []bool {
 	chosen, _ := p.chooseWithin(t, cuts, peaks)
 	return chosen

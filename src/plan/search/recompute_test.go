@@ -47,9 +47,9 @@ func need(t *testing.T, c config.Config) (int64, Plan) {
 	return slices.Max(plan.Bytes), plan
 }
 
-// TestPlannedTwice: a plan keeps to a limit between what is needed where blocks compute everything
-// twice and where they compute nothing twice, and takes no longer than the former. Without
-// backwards apart only as many layers compute twice as the limit wants.
+// TestPlannedTwice: a memory limit lies between the needs with and without recomputation of all
+// blocks. A plan keeps to the limit, and is no slower than with recomputation of all blocks. If
+// backwards are not split, only as many layers recompute as the limit demands.
 func TestPlannedTwice(t *testing.T) {
 	for _, kind := range []schedule.Kind{"1f1b", "gpipe", "zb-h1", "interleaved", "zb-v", "list", "auto"} {
 		c := recomputing(kind)
@@ -116,9 +116,9 @@ func TestSuit(t *testing.T) {
 	}
 }
 
-// TestSuitSlices: costs that were measured with any of some settings of optimizer.shard and
-// replicas are those of any other, in float32 and bfloat16, of layers whose head is borrowed and
-// of layers that were pruned to CSR. What a replica has of its own is not sliced.
+// TestSuitSlices: costs measured with some settings of optimizer.shard and replicas convert to
+// those of any other. The test covers float32 and bfloat16, a borrowed head, and layers pruned to
+// CSR. A replica's own parameters are not sliced.
 func TestSuitSlices(t *testing.T) {
 	for _, device := range []string{"cpu", "cuda"} {
 		c := recomputing("1f1b")

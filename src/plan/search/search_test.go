@@ -127,9 +127,8 @@ func TestImproveNeverLoses(t *testing.T) {
 	}
 }
 
-// TestArrivals: with gaps that include the time until input arrives, diffusion
-// gives less work to the stage behind a slow link, and the cuts are only taken
-// if the simulated step gets shorter.
+// TestArrivals: gaps include the time until input arrives. Diffusion then gives less work to the
+// stage behind a slow link, and the cuts are only taken if the simulated step gets shorter.
 func TestArrivals(t *testing.T) {
 	c := plantest.Settings(schedule.Kind1F1B, 16, 4, 8)
 	c.Balance.Kind = "diffusion"
@@ -151,8 +150,8 @@ func TestArrivals(t *testing.T) {
 	}
 }
 
-// TestSlowRanks: a rank that the network calls slow gets less work, and what a
-// plan prints of its stage is what it takes there.
+// TestSlowRanks: a rank that the network calls slow gets less work. A plan prints the time of its
+// stage on that rank.
 func TestSlowRanks(t *testing.T) {
 	slow := plantest.Link
 	slow.Slow = []float64{1, 3}
@@ -366,8 +365,8 @@ func TestCutsKnowTheEndOfAStep(t *testing.T) {
 	}
 }
 
-// TestSumsWeighInCuts: where sums of gradients take as long as work, the cuts that are found
-// are within 3 % of the best of all cuts, and within 0.15 % in the mean.
+// TestSumsWeighInCuts: sums of gradients take as long as work. The cuts of the search are within 3
+// % of the best of all cuts, and within 0.15 % in the mean.
 func TestSumsWeighInCuts(t *testing.T) {
 	rnd := random.Keyed(5, 6) // fixed seed: a failure must repeat
 	const layers, stages, draws = 12, 4, 40
@@ -413,8 +412,8 @@ func TestWithRefuses(t *testing.T) {
 	}
 }
 
-// TestDenseCountsReferences: where layers freeze by their plasticity, every block and the
-// embedding is larger by a byte for each weight and four for each row, on a CPU alone.
+// TestDenseCountsReferences: where layers freeze by their plasticity, every block and the embedding
+// has a reference. It takes a byte for each weight and four for each row, on a CPU alone.
 func TestDenseCountsReferences(t *testing.T) {
 	c := config.Default()
 	c.Model.Blocks, c.Model.Hidden, c.Model.Heads = 2, 8, 2

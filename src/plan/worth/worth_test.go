@@ -19,7 +19,7 @@ import (
 	"dynmo/src/sim"
 )
 
-// worthMicrobatches is so many that the fill of two stages hardly counts.
+// worthMicrobatches is a number of microbatches at which the fill of two stages hardly counts.
 const worthMicrobatches = 64
 
 // ran returns a phase of a run on two stages whose layers cost such milliseconds: a
@@ -39,8 +39,8 @@ func ran(t *testing.T, step, steps int, change string, cut int, milliseconds ...
 	}
 }
 
-// noisy returns the phase as it is measured with multiplicative noise of such a size in
-// every sample, where a disturbance makes all layers so many times slower.
+// noisy returns the phase as measured with multiplicative noise of the given size in every sample.
+// A disturbance makes all layers slower by the factor disturbed.
 func noisy(p profile.Phase, size, disturbed float64, seed uint64) profile.Phase {
 	r := random.Keyed(seed, uint64(p.Step))
 	p.Samples = make([][][]cost.Stage, 6)
@@ -81,8 +81,8 @@ func near(a, b, share float64) bool { return math.Abs(a-b) <= share*math.Abs(b) 
 // TestWorth: without noise, totals and ratios are those of the simulator, and nothing
 // else.
 func TestWorth(t *testing.T) {
-	// Six layers, of which the first two become dear: 3 + 3 ms a stage become 11 and 3;
-	// from then on the best cut is behind the first layer or the second.
+	// Of six layers the first two become dear: 3 + 3 ms a stage become 11 and 3. From then on the
+	// best cut is behind the first layer or the second.
 	series := profile.Series{
 		ran(t, 0, 10, "", 3, 1, 1, 1, 1, 1, 1),
 		ran(t, 10, 2, "prune", 3, 5, 5, 1, 1, 1, 1),
