@@ -17,7 +17,7 @@ func put(t *testing.T, name, text string, mode os.FileMode) {
 	expect.OK(t, os.WriteFile(name, []byte(text), mode))
 }
 
-// scripts returns a folder with build.sh and what it reads.
+// scripts returns a folder with build.sh and its inputs.
 func scripts(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
@@ -67,8 +67,8 @@ func TestBuildSeesCSources(t *testing.T) {
 	}
 }
 
-// TestToolkitHeaders: a toolkit's cuda.h comes before the system's, and its nvml.h after
-// that of the module whose package is compiled, of which go-nvml's is the newer.
+// TestToolkitHeaders: a toolkit's cuda.h comes before the system's. Its nvml.h comes after the one
+// of the compiled module, since go-nvml's is newer.
 func TestToolkitHeaders(t *testing.T) {
 	bash, err := exec.LookPath("bash")
 	if err != nil {

@@ -16,10 +16,10 @@ import (
 	"dynmo/src/expect"
 )
 
-// ceilings bound what makes the house hard to understand. A ceiling may only fall. The
-// aim is where the redesign leads; a ceiling that has reached its aim stays there. Only a
-// commit that adds a feature may raise the two ceilings of lines, by what it adds, and says
-// so. A binary file, one with a NUL byte, has no lines.
+// ceilings bound what makes the house hard to understand. A ceiling may only fall. The aim is where
+// the redesign leads; a ceiling that has reached its aim stays there. Only a commit that adds a
+// feature may raise the two ceilings of lines, by the lines that it adds, and it says so. A binary
+// file, one with a NUL byte, has no lines.
 var ceilings = []struct {
 	what         string
 	ceiling, aim int
@@ -35,8 +35,8 @@ var ceilings = []struct {
 	{"lines of train without tests", 1299, 1300, func(h *tracked) int { return h.lines(`^src/train/[^/]*\.go$`, isNoTest) }},
 	{"packages of this module that train imports", 20, 20, func(h *tracked) int { return h.imports("src/train") }},
 	{"lines of the function Loop", 38, 100, func(h *tracked) int { return h.function("src/train/loop.go", "Loop") }},
-	{"lines of Go without tests", 94169, 72000, func(h *tracked) int { return h.lines(`\.go$`, isNoTest) }},
-	{"lines in all", 178571, 145000, func(h *tracked) int { return h.lines(`.`, func(string) bool { return true }) }},
+	{"lines of Go without tests", 94095, 72000, func(h *tracked) int { return h.lines(`\.go$`, isNoTest) }},
+	{"lines in all", 178483, 145000, func(h *tracked) int { return h.lines(`.`, func(string) bool { return true }) }},
 	{"lines of the README", 115, 150, func(h *tracked) int { return h.lines(`^README\.md$`, isNoTest) }},
 }
 

@@ -134,8 +134,8 @@ func receiver(x ast.Expr) *ast.Ident {
 	return nil
 }
 
-// exports returns the exported names that a type or a value mentions, but for those in
-// unexported fields.
+// exports returns the exported names that a type or a value mentions. Unexported fields are left
+// out.
 func exports(n ast.Node) (list []string) {
 	if n == nil {
 		return nil

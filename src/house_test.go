@@ -125,7 +125,7 @@ func (h *house) goFile(file string, text []byte) error {
 	}
 	dir, test := path.Dir(file), strings.HasSuffix(file, "_test.go")
 	if slices.Contains(unnamed, strings.TrimSuffix(f.Name.Name, "_test")) {
-		h.add(file, h.line(f.Name), "package %s: the name does not say what it is for", f.Name.Name)
+		h.add(file, h.line(f.Name), "package %s: the name does not state a purpose", f.Name.Name)
 	}
 	for _, group := range f.Comments {
 		for _, c := range group.List {

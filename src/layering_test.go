@@ -87,7 +87,7 @@ func TestLayeringRefuses(t *testing.T) {
 		{"cmd prints and exits", "src/cmd/dynmo/a.go", "// Dynmo trains.\npackage main\nimport \"os\"\nfunc main() { os.Exit(1) }\n", ""},
 		{"no package comment", "src/mesh/a.go", "// mesh.\npackage mesh\n", "src/mesh/a.go:1: package mesh has no package comment"},
 		{"says nothing", "src/model/util/a.go", "// Package util is one.\npackage util\n",
-			"src/model/util/a.go:2: package util: the name does not say what it is for"},
+			"src/model/util/a.go:2: package util: the name does not state a purpose"},
 		{"too long", "src/mesh/a.go", "// Package mesh is one.\npackage mesh\n" + long,
 			"src/mesh/a.go:402: 402 lines: at most 400, or cut it in two"},
 		{"a test may be long", "src/mesh/a_test.go", "package mesh\n" + long, ""},

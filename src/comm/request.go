@@ -54,17 +54,16 @@ func (r *message) recycle() {
 	r.g.idle = append(r.g.idle, r)
 }
 
-// Send begins to send m to a rank, after the event (nil: at once). m must not
-// change until the request is done, and must not lie on Go's heap. Its Space, also
-// where it is empty, says how it travels; the receiver's has to be the same.
+// Send begins to send m to a rank, after the event (nil: at once). m must not change until the
+// request is done, and must not lie on Go's heap. Its Space, also where m is empty, says how it
+// travels; the receiver's must be the same.
 //
-// Messages longer than Options.Piece travel in pieces of that size; the last
-// piece is shorter, even empty, so that a length the receiver did not expect
-// is always found.
+// Messages longer than Options.Piece travel in pieces of that size. The last piece is shorter, even
+// empty, so that the receiver always notices an unexpected length.
 //
-// A send moves no clock. On a virtual one the message departs at once, or as soon
-// as earlier messages to the same rank have left the link to it (see Network):
-// the k-th of k messages sent at once arrives latency + k·bytes/bandwidth later.
+// A send moves no clock. On a virtual clock the message departs as soon as earlier messages to the
+// same rank have left the link (see Network). So the k-th of k messages sent at once arrives
+// latency + k·bytes/bandwidth later.
 func (g *Group) Send(to, tag int, m tensor.Mem, after device.Event) (Request, error) {
 	g.check(to, tag)
 	return g.newMessage(true, to, m.Bytes).start(tag, m, after)

@@ -16,8 +16,8 @@ type Placing interface {
 	Propose(q Question) []Proposal
 	// Take returns the pieces of all layers, with those of some proposals.
 	Take(present string, list []Proposal) string
-	// Load returns how many times its even share of the work the fullest replica of a layer has
-	// in a microbatch, where the layer counted values.
+	// Load returns the work of the fullest replica of a layer in a microbatch, over its even
+	// share, where the layer counted values.
 	Load(pieces string, layer int, values []int64) float64
 	// Copied returns by layer the bytes that its busiest replica sends or receives in a step
 	// because there are copies: weights to them, and their gradients back.
@@ -43,9 +43,8 @@ type Question struct {
 type Proposal struct {
 	Layer  int
 	Pieces string // of the layer
-	// Now and Then are how many times its even share of the work the fullest replica is expected
-	// to have in the next step, with the present pieces and with these; Bound is what it has at
-	// least in any.
+	// Now and Then are the expected work of the fullest replica in the next step, over its even
+	// share, with the present pieces and with these. Bound is a lower bound for any pieces.
 	Now, Then, Bound float64
 	Moved            int64 // bytes of the owners that move, weights and moments
 }

@@ -66,7 +66,7 @@ type Making struct {
 // Few is how the costs of a large model follow from those of a few of its blocks.
 type Few struct {
 	Blocks  func(*config.Config) int                                             // returns how many blocks have every form; changes settings so that they do
-	Taken   func(Values) (taken, there float64)                                  // tokens of a count of the kind, which Correct is told of
+	Taken   func(Values) (taken, there float64)                                  // tokens of a count of the kind, the argument of Correct
 	Correct func(few config.Config, layers []cost.Layer, taken float64)          // mends costs that were measured while blocks took another share of the tokens
 	Finish  func(larger config.Config, layers []cost.Layer) (lower []cost.Layer) // returns what the layers of the larger model cost in the end
 }

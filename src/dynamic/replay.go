@@ -18,7 +18,7 @@ import (
 type Forcing struct {
 	Field        string                                   // name of the load in a record of the file
 	Most         func(config.Config) int                  // largest load; loads are whole numbers; nil: loads are shares, 0 to 1
-	Numbers      func(config.Config) int                  // a load is a list of so many numbers; nil: it is one number
+	Numbers      func(config.Config) int                  // the numbers in a load, which is a list; nil: a load is one number
 	ByMicrobatch bool                                     // the load of each microbatch has a record
 	Has          func(model.Description) bool             // whether a layer of the chain has a load
 	New          func(config.Config, Loads) (Kind, error) // returns what forces the loads

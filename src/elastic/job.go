@@ -101,7 +101,7 @@ func (j Job) call(ctx context.Context, program string, args ...string) (out stri
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "LC_ALL=C")
 	cmd.Stdout, cmd.Stderr = &output, &output
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // and what it started
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // and its children
 	cmd.WaitDelay = time.Second
 	err = cmd.Run()
 	out = output.String()

@@ -11,9 +11,8 @@ import (
 	"testing"
 )
 
-// TestLlamaWithDynamism: a model whose exits keep all tokens, or whose routed blocks take
-// all through an open gate, or whose attention has one bucket, is the plain one, bit for
-// bit.
+// TestLlamaWithDynamism: three dynamic models equal the plain one, bit for bit. Exits keep all
+// tokens, or routed blocks take all through an open gate, or attention has one bucket.
 func TestLlamaWithDynamism(t *testing.T) {
 	all := modeltest.SmallLlama
 	all.KeyValueHeads = all.Heads

@@ -24,8 +24,9 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Reaches of a checkpoint: blocked for at most 1.5 copies, written at least at 0.8 of
-// the rate of the disk or of hashing, read within readSlack seconds of the files' bytes.
+// Reaches of a checkpoint. It blocks for at most 1.5 copies. It is written at 0.8 of the rate of
+// the disk or of hashing, or faster. It is read within readSlack seconds of the time of the files'
+// bytes.
 const (
 	copyReach  = 0.667
 	writeReach = 0.8

@@ -12,9 +12,9 @@ import (
 	"dynmo/src/tensor"
 )
 
-// TestChain: what stages send is added in the order of layers and microbatches,
-// whichever stage has which layer, also where several layers yield a loss and
-// replicas have gradients of their own.
+// TestChain: the numbers that stages send are added in the order of layers and microbatches,
+// wherever layers lie. That holds also where several layers yield a loss and replicas have
+// gradients of their own.
 func TestChain(t *testing.T) {
 	shared, own := []float64{1e16, 1, -1e16, 1}, []float64{3, 1e17, -1e17, 4} // sums depend on the order
 	losses := map[int][]float64{1: {10, 11}, 3: {30, 31}}

@@ -14,9 +14,9 @@ func (r *Runner) inOnePiece(w model.Width) bool {
 	return w.Bytes(r.x, r.x.N()) < r.group.Piece()
 }
 
-// sendActivations begins to send the activations of the tokens that leave a chunk,
-// and, if some but not all are there, or may have departed, their Index, in host memory. A
-// chain without layers that select tokens sends full microbatches only.
+// sendActivations begins to send the activations of the tokens that leave a chunk. If some tokens
+// are absent, or may have departed, it also sends their Index, in host memory. A chain without
+// layers that select tokens sends full microbatches only.
 func (r *Runner) sendActivations(c *chunk, m int) (err error) {
 	b := c.active[m]
 	batch := b.leaving()

@@ -81,7 +81,7 @@ func (r *Runner) completed() []*model.Layer {
 	return list
 }
 
-// buckets makes the buckets of some layers, each of at most so many bytes or one layer.
+// buckets makes the buckets of some layers. A bucket has at most `most` bytes, or one layer.
 func (p *planner) buckets(layers []*model.Layer, most int64) []bucket {
 	summed := make([]int64, len(layers))
 	for i, l := range layers {

@@ -43,7 +43,7 @@ type buffer struct {
 	dout     tensor.Mem     // gradient from behind the chunk
 	din      tensor.Mem     // where the gradient of inp goes; absent where it is not wanted
 	stash    stash
-	sends    [2]comm.Request // of the activations, and of which tokens they are
+	sends    [2]comm.Request // of the activations, and of the index of their tokens
 }
 
 // leaving returns the batch that left the chunk.
@@ -54,7 +54,7 @@ func (b *buffer) leaving() *model.Batch { return b.batches[len(b.batches)-1].Lea
 type stash struct {
 	layers []tensor.Mem // by layer
 	douts  []tensor.Mem // gradient of each layer's output, but the last layer's
-	again  []tensor.Mem // by layer: what it has computed again
+	again  []tensor.Mem // by layer: the recomputed activations
 }
 
 // outgoing is the send buffer of a gradient for another rank.
@@ -216,8 +216,8 @@ func (c *chunk) close(m int, after device.Event) error {
 	return c.backwards.release(dout, after)
 }
 
-// drop gives back what entered the chunk for a microbatch of which it has done all that it
-// does, a forward, and where nothing leaves the chunk the buffer too.
+// drop gives back the input of the chunk for a microbatch whose work here is done, a forward. Where
+// nothing leaves the chunk it gives back the buffer too.
 func (c *chunk) drop(r *Runner, m int) error {
 	b := c.active[m]
 	inp := b.inp
@@ -279,10 +279,10 @@ func present(x *model.Exec, b *model.Batch, w model.Width, m tensor.Mem) tensor.
 	return m.Span(0, w.Bytes(x, b.Tokens))
 }
 
-// stashFor takes what the backward for inputs of a microbatch needs: memory until
-// its weights, and, if it is wanted, a buffer for the gradient of what entered
-// the chunk, which will be sent, or is the one from behind of the chunk before on
-// this rank. It waits until the buffer has been sent.
+// stashFor takes the memory of a microbatch's backward for inputs. That is memory until its
+// backward for weights and, if wanted, a buffer for the gradient of the chunk's input. The buffer
+// will be sent, or it belongs to the chunk before on this rank. stashFor waits until the buffer has
+// been sent.
 func (c *chunk) stashFor(r *Runner, m int) error {
 	b, last := c.active[m], len(c.stashes)-1
 	b.stash, c.stashes = c.stashes[last], c.stashes[:last]

@@ -25,10 +25,10 @@ func exiting(confidence string, threshold float64) model.Config {
 	return tiny.With(exit.Exits{After: "2,4,5", Confidence: confidence, Threshold: threshold, Probe: 0.25, Weight: 0.3})
 }
 
-// TestExits: where tokens leave, losses and updated weights are the same bits on one stage
-// and on several, in every schedule, with and without replicas (law 3); also where all
-// leave at once, and where a microbatch or all of them have no token left. Under -short half
-// of the cases.
+// TestExits: where tokens leave, losses and updated weights are the same bits on one stage and on
+// several, in every schedule, with and without replicas (law 3). That holds also where all leave at
+// once, and where a microbatch or all of them have no token left. Under -short half of the cases
+// run.
 func TestExits(t *testing.T) {
 	plans := []schedule.Schedule{
 		newSchedule(t, schedule.Kind1F1B, 4, 1), newSchedule(t, schedule.KindInterleaved, 2, 3), newSchedule(t, schedule.KindZBH2, 3, 1),
@@ -108,8 +108,8 @@ func TestExitCounts(t *testing.T) {
 	}
 }
 
-// TestClassifiersAlone: where only classifiers are trained no layer has a backward for inputs, and
-// weights are the same bits as where all have one, in every schedule.
+// TestClassifiersAlone: where only classifiers are trained no layer has a backward for inputs.
+// Weights are the same bits as where all layers have one, in every schedule.
 func TestClassifiersAlone(t *testing.T) {
 	c := exiting("classifier", 0.5)
 	modeltest.Edit(&c, func(k *exit.Exits) { k.Agree = true })

@@ -15,7 +15,7 @@ import (
 type port struct {
 	peer  int  // the other rank
 	tag   tags // of a microbatch
-	index tags // of which tokens its activations are
+	index tags // of the index of its tokens
 }
 
 // tags gives microbatches a range of tags in turn. Where they wrap, messages are
@@ -32,10 +32,9 @@ func portOf(s schedule.Schedule, base, to, with int) port {
 	return port{s.Map.Stage(with), tags{base, first, comm.TagMicrobatches}, tags{comm.TagIndex, first, comm.TagIndexes}}
 }
 
-// flow is what enters over one boundary of the chain in one direction. From
-// another rank it arrives as messages: receives are posted in the order in which
-// they will be needed, as soon as a buffer is free, so that messages travel
-// while this rank computes. From a chunk of this rank nothing is posted, and
+// flow is the input over one boundary of the chain in one direction. From another rank it arrives
+// as messages. Their receives are posted in the order of their use, as soon as a buffer is free, so
+// that messages travel while this rank computes. From a chunk of this rank nothing is posted, and
 // only the buffers are used.
 type flow struct {
 	r *Runner

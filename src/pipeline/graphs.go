@@ -30,21 +30,21 @@ func (p *pass) enqueue(x *model.Exec) error {
 	return p.layer.BackwardWeight(x, p.batch, p.saved, p.held, p.inp, p.dout)
 }
 
-// shape is a pass, and the batch that its pass points to: its numbers of tokens
-// and sequences, and where its offsets are, not what they hold.
+// shape is a pass, and the batch that its pass points to: the batch's numbers of tokens and
+// sequences, and the place of its offsets, not their contents.
 type shape struct {
 	pass
 	batch model.Batch
 }
 
-// graphs has the graph of each shape that has been enqueued twice, nil for those
-// that have been enqueued once: that first time, the backend allocates what it
-// keeps for such calls, which a graph cannot.
+// graphs has the graph of each shape that has been enqueued twice, and nil for a shape that has
+// been enqueued once. In that first pass the backend allocates the memory that it keeps for such
+// calls; a graph cannot allocate.
 type graphs map[shape]device.Graph
 
-// shapesOfAPass is how many shapes are remembered for each of a step's passes, of
-// which a layer has three, or four if it recomputes, for a microbatch: numbers of tokens that depend on data
-// rarely repeat, and a graph takes memory of the device.
+// shapesOfAPass is the number of shapes that are remembered for each pass of a step. For a
+// microbatch a layer has three passes, or four if it recomputes. Numbers of tokens that depend on
+// data rarely repeat, and a graph takes memory of the device.
 const shapesOfAPass = 4
 
 func (g graphs) close() {

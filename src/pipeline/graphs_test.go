@@ -84,9 +84,9 @@ func TestGraphs(t *testing.T) {
 	}
 }
 
-// TestGraphsOfOneStage counts: one microbatch in flight has one memory, so of each
-// layer's three passes the first is plain, the second is captured, and it and all
-// others are launches. A new runner begins anew, and without Graphs there are none.
+// TestGraphsOfOneStage counts. One microbatch in flight has one memory. So of each layer's three
+// passes the first is plain, the second is captured, and the second and all later ones are
+// launches. A new runner starts again, and without Graphs there are none.
 func TestGraphsOfOneStage(t *testing.T) {
 	plan := newSchedule(t, schedule.Kind1F1B, 1, 1)
 	err := local.Run(1, func(tr comm.Transport) error {

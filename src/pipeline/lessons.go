@@ -71,7 +71,8 @@ func (l *lessons) restart(r *Runner) error {
 	return nil
 }
 
-// teach sends, after a forward of the last layer, what it says to those who learn from it.
+// teach sends, after a forward of the last layer, that layer's answers to the layers that learn
+// from them.
 func (l *lessons) teach(r *Runner, c *chunk, m int) error {
 	at := len(c.layers) - 1
 	if l.learners == nil || c.layers[at].ID != len(r.owners)-1 {

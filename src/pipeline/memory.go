@@ -38,14 +38,14 @@ func countBuffers(m partition.Map, virtual int, p schedule.Peak) buffers {
 	return b
 }
 
-// FixedBytes returns a function that tells the memory of a virtual stage that does
-// not depend on which layers it holds: buffers for what crosses its two ends; where
-// layers of the chain select tokens, the batches that enter it; and with the first
-// chunk of a stage what the stage needs once: the layers' scratch, reckoned as large
-// as a boundary at least, the full batch, and, on the first stage, where the embedding is,
-// a slice of the gradient of a tied matrix. What sums gradients over replicas is not among
-// them (see schedule.Sums.Bytes). peak is the virtual stage's. The gradients of what leaves
-// its last layer are held by that layer: as many as are between their two backwards.
+// FixedBytes returns a function for the memory of a virtual stage that does not depend on the
+// stage's layers. It covers the buffers at the stage's two ends and, where layers of the chain
+// select tokens, the batches that enter it. The first chunk of a stage adds the memory that the
+// stage needs once: the layers' scratch, at least as large as a boundary, and the full batch. On
+// the first stage, where the embedding is, it adds a slice of the gradient of a tied matrix. Memory
+// for sums of gradients over replicas is not included (see schedule.Sums.Bytes). peak is the
+// virtual stage's. The last layer holds the gradients of its output, as many as are between their
+// two backwards.
 func FixedBytes(x *model.Exec, c model.Config) func(m partition.Map, virtual int, peak schedule.Peak) cost.Memory {
 	boundary, ties, last := x.LargestBoundary(c), c.Ties(), c.Layers()-1
 	scratch, received := max(boundary, x.ScratchBytes(c)), int64(0)

@@ -16,11 +16,10 @@ import (
 	"dynmo/src/tensor"
 )
 
-// TestPlanTakesWhatIsAccounted: a stage has allocated, to the byte, what its
-// layers and FixedBytes account for at its schedule's peaks, and two norms for
-// each layer. With slices of the head what passes between them counts everywhere, so
-// it may be less, as where the first layers that select tokens are not the chain's
-// first.
+// TestPlanTakesWhatIsAccounted: a stage has allocated, to the byte, the memory of its layers and
+// FixedBytes at its schedule's peaks, and two norms for each layer. With slices of the head the
+// messages between slices count everywhere, so the stage may have allocated less. It may also have
+// allocated less where the first layers that select tokens are not the chain's first.
 func TestPlanTakesWhatIsAccounted(t *testing.T) {
 	plans := []schedule.Schedule{crossing()}
 	for _, tc := range []struct {

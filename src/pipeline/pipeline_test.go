@@ -216,10 +216,9 @@ func (o outcome) agree(t *testing.T, want outcome, plan schedule.Schedule) {
 	}
 }
 
-// TestStagesAgreeWithOne: the loss, the gradient norm and the updated weights
-// are the same bits on one stage and on several, in every schedule (law 3),
-// with the head whole and in slices: each number of stages with one of the two,
-// with DYNMO_LONG=1 with both.
+// TestStagesAgreeWithOne: the loss, the gradient norm and the updated weights are the same bits on
+// one stage and on several, in every schedule (law 3). Each number of stages runs with the head
+// whole or in slices, with DYNMO_LONG=1 with both.
 func TestStagesAgreeWithOne(t *testing.T) {
 	for _, parts := range []int{1, 4} {
 		c := tiny
@@ -334,9 +333,9 @@ func perBlock(c *kernel.Call) float64 {
 	return 0
 }
 
-// TestBubbleOfEqualStages: with equal stages and free messages the bubble
-// ratio of GPipe and 1F1B is (P-1)/(M+P-1), that of interleaved 1F1B with V
-// chunks on a stage (P-1)/(V·M+P-1) (law 4; Narayanan et al. 2021).
+// TestBubbleOfEqualStages: stages are equal and messages free. The bubble ratio of GPipe and 1F1B
+// is then (P-1)/(M+P-1). That of interleaved 1F1B with V chunks on a stage is (P-1)/(V·M+P-1) (law
+// 4; Narayanan et al. 2021).
 func TestBubbleOfEqualStages(t *testing.T) {
 	for _, v := range []struct {
 		kind   schedule.Kind

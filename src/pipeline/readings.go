@@ -79,8 +79,8 @@ func (r *Runner) count() {
 	}
 }
 
-// share sets in the spans of layers that say so (see model.Reading), by layer and microbatch,
-// how many tokens they worked on, which the device alone knew.
+// share sets the number of tokens in the spans of layers whose tokens only the device knew (see
+// model.Reading), by layer and microbatch.
 func (r *Runner) share() {
 	for _, c := range r.chunks {
 		for _, at := range c.rows {
@@ -95,8 +95,8 @@ func (r *Runner) share() {
 	}
 }
 
-// whole returns the integer part of a number; 0 of one that no int64 has, such as the sum of
-// losses of which one is not finite: what Go makes of that depends on the processor.
+// whole returns the integer part of a number, or 0 if no int64 has it. A sum of losses is such a
+// number if one loss is not finite: Go's conversion of it depends on the processor.
 func whole(x float64) int64 {
 	if !(math.Abs(x) < 1<<62) {
 		return 0

@@ -30,9 +30,9 @@ func gradients(r *member) map[int][]float32 {
 	return list
 }
 
-// TestSumsOverReplicas: gradients are the sums that schedule.Sums defines, bit for bit, of what
-// each replica has alone, on every replica, whatever the schedule and the size of buckets, in
-// a second step too.
+// TestSumsOverReplicas: gradients are the sums that schedule.Sums defines of the single replicas'
+// gradients. They have the same bits on every replica, with any schedule and any size of buckets,
+// in a second step too.
 func TestSumsOverReplicas(t *testing.T) {
 	c := tiny
 	c.Tied = false // the sums of tied matrices would follow
@@ -130,8 +130,8 @@ func defined(s schedule.Sums, replicas [][]float32) []float32 {
 	return sum
 }
 
-// TestTrafficOfSums: a replica sends the bytes that Sums.Sent says, but for the padding of
-// shares to lines, and takes no more memory than Sums.Bytes.
+// TestTrafficOfSums: a replica sends the bytes that Sums.Sent says, and padding of shares to lines.
+// It takes no more memory than Sums.Bytes.
 func TestTrafficOfSums(t *testing.T) {
 	const replicas = 8
 	plan := newSchedule(t, schedule.Kind1F1B, 1, 1)
@@ -177,9 +177,9 @@ func TestTrafficOfSums(t *testing.T) {
 	}
 }
 
-// TestSumsBeginDuringTheBackward: on one stage of two replicas, where each pass of a block
-// takes a second and every message half of one, sums begin while the last backward runs. It
-// ends with the embedding's gradients, whose two rounds alone are in the open.
+// TestSumsBeginDuringTheBackward: one stage of two replicas, where each pass of a block takes a
+// second and every message half of one. Sums begin while the last backward runs. That backward ends
+// with the embedding's gradients, and only their two rounds are exposed.
 func TestSumsBeginDuringTheBackward(t *testing.T) {
 	plan := newSchedule(t, schedule.Kind1F1B, 1, 1)
 	expect.OK(t, local.Run(2, func(tr comm.Transport) error {

@@ -1,6 +1,6 @@
-// Package pipeline executes a schedule on this rank. It is given a stage (the
-// layers this rank owns), a layout and the data of the step, and returns the losses,
-// the layers' counts and a trace of the step; the gradients are left in the layers.
+// Package pipeline executes a schedule on this rank. A stage (the layers that this rank owns), a
+// layout and the data of the step come in. The losses, the layers' counts and a trace of the step
+// go out; the gradients are left in the layers.
 package pipeline
 
 import (

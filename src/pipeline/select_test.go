@@ -78,9 +78,9 @@ var extensions = func() map[string]model.Extension {
 	}
 }()
 
-// thin chooses by what the activations are: the lowest bits of the first token's
-// first value say whether all go on, none does, a sequence drops out, or those whose
-// second value is below zero.
+// thin chooses by the activations. The lowest bits of the first token's first value decide: all
+// tokens go on, none does, a sequence drops out, or the tokens drop out whose second value is below
+// zero.
 func thin(x *model.Exec, b *model.Batch, inp tensor.Mem, rows []int32) (int, error) {
 	if err := x.Stream.Sync(); err != nil {
 		return 0, err
@@ -139,10 +139,9 @@ func lateWeights() schedule.Schedule {
 	return schedule.Schedule{Kind: "late weights", Map: partition.Map{Stages: 1, Chunks: 2}, Microbatches: microbatches, Lists: [][]schedule.Instr{all}}
 }
 
-// TestSelectingLayers: where layers pass on some tokens, in every microbatch
-// others, losses and updated weights are the same bits on one stage and on several, in
-// every schedule, with and without replicas (law 3). Under -short each schedule has one
-// number of stages.
+// TestSelectingLayers: layers pass on some tokens, others in every microbatch. Losses and updated
+// weights are the same bits on one stage and on several, in every schedule, with and without
+// replicas (law 3). Under -short each schedule has one number of stages.
 func TestSelectingLayers(t *testing.T) {
 	plans := []schedule.Schedule{crossing()}
 	for i, v := range []struct {
@@ -182,8 +181,8 @@ func TestSelectingLayers(t *testing.T) {
 	}
 }
 
-// TestSelectingSparse: the same where attention is in buckets, of which those that are
-// left share fewer and fewer (law 3).
+// TestSelectingSparse is the same with attention in buckets: the tokens that are left share fewer
+// and fewer buckets (law 3).
 func TestSelectingSparse(t *testing.T) {
 	c := thinned("thinning", true, true, 1)
 	c = c.With(attention.Buckets{Count: 4})
@@ -193,9 +192,9 @@ func TestSelectingSparse(t *testing.T) {
 	}
 }
 
-// TestRoutedLayersOfSomeTokens: where blocks that route tokens are entered by some
-// tokens of a microbatch, by all or by none, and pass on some of them, losses and updated
-// weights are the same bits wherever layers lie.
+// TestRoutedLayersOfSomeTokens: some tokens of a microbatch, all or none enter a block that routes
+// tokens, and the block passes on some of them. Losses and updated weights are the same bits
+// wherever layers lie.
 func TestRoutedLayersOfSomeTokens(t *testing.T) {
 	for name, d := range map[string]mod.Depths{
 		"topk": {Capacity: 0.4, Auxiliary: 0.1}, "predictor": {Capacity: 0.4, Predictor: true, Threshold: 0.5, Auxiliary: 0.1},

@@ -168,8 +168,8 @@ func passes(l *model.Layer, all bool) {
 	}
 }
 
-// always sets a router's weights so that equal logits send all tokens to the first expert,
-// or, with another expert, a little noise in its row to that one or to the first.
+// always sets a router's weights so that equal logits send all tokens to the first expert. With
+// another expert, noise in that expert's row sends a token to it or to the first.
 func always(w []float64, cols, expert int) {
 	clear(w)
 	for i := range cols {
@@ -229,7 +229,8 @@ func TestCopiesChangeNoBit(t *testing.T) {
 	}
 }
 
-// randomPieces returns a random place on two replicas, each with so many places, for so many experts of every block.
+// randomPieces returns a random map of the experts of every block to two replicas with the given
+// number of places each.
 func randomPieces(rnd *rand.Rand, c model.Config, experts, places int) string {
 	var maps []string
 	for range c.Blocks {

@@ -13,9 +13,9 @@ import (
 	"dynmo/src/schedule"
 )
 
-// TestTagsTellMicrobatchesApart: with more microbatches than tags, of which there are
-// fewer where layers select tokens, a schedule is executed only if messages are received in the order in which they were sent;
-// else one would be taken for another.
+// TestTagsTellMicrobatchesApart: there are more microbatches than tags; where layers select tokens
+// there are even fewer tags. A schedule is executed only if messages are received in the order in
+// which they are sent. Otherwise one message would be taken for another.
 func TestTagsTellMicrobatchesApart(t *testing.T) {
 	const most = comm.TagMicrobatches
 	made := func(kind schedule.Kind, chunks, microbatches int) schedule.Schedule {

@@ -40,8 +40,8 @@ func rows(whole tensor.Mem, p *model.Param, t model.Tie) tensor.Mem {
 	return whole.Span(int64(t.First)*row, int64(t.Rows)*row)
 }
 
-// slice returns what a replica adds up or updates of a tied matrix, gradients or weights, as one
-// of the tie's layers, which is here, says.
+// slice returns a replica's slice of a tied matrix, gradients or weights: the part that the replica
+// adds up or updates. One of the tie's layers, which is on this rank, defines it.
 func (r *Runner) slice(m tensor.Mem, t model.Tie, layer, replica int) tensor.Mem {
 	lo, hi := r.s.Layer(layer).SliceOfTie(t, replica)
 	if lo == hi {
@@ -64,9 +64,9 @@ func (q *tiedRounds) exchange(r *Runner) (comm.Round, error) {
 	return r.group.Exchange(comm.TagTied, q.sends, q.recvs, r.ready())
 }
 
-// sumTied adds the borrowers' gradients of tied matrices to the owners', tie by
-// tie, once, after the last microbatch, also where both are on one stage. Each tie between
-// two stages is a round.
+// sumTied adds the borrowers' gradients of tied matrices to the owners', tie by tie. It runs once,
+// after the last microbatch, also where both are on one stage. Each tie between two stages is a
+// round.
 func (r *Runner) sumTied() error {
 	q := &r.tiedRounds
 	q.sent = q.sent[:0]

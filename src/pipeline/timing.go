@@ -52,7 +52,7 @@ func (r *Runner) repeated(n int) {
 	}
 }
 
-// next makes a list longer by what it held there before.
+// next adds an element to a list. It reuses the element that an earlier, longer list had there.
 func next[T any](list *[]T) *T {
 	n := len(*list)
 	if n == cap(*list) {

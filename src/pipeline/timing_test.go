@@ -72,9 +72,9 @@ func (s slowSend) Test(spin time.Duration) (bool, comm.Arrival, error) {
 	}
 }
 
-// TestInstructionSpans: an instruction's span is the work of its rank, with the
-// reading of data and the copies between its chunks, and without any wait for a
-// buffer. A layer's span is the layer alone.
+// TestInstructionSpans: an instruction's span is the work of its rank. It includes the reading of
+// data and the copies between the rank's chunks, but no wait for a buffer. A layer's span is the
+// layer alone.
 func TestInstructionSpans(t *testing.T) {
 	for _, plan := range []schedule.Schedule{
 		newSchedule(t, schedule.Kind1F1B, 3, 1), newSchedule(t, schedule.KindZBH1, 2, 1), newSchedule(t, schedule.KindInterleaved, 2, 2),
@@ -150,9 +150,9 @@ func compare(t *testing.T, plan schedule.Schedule, stage int, done pipeline.Resu
 	}
 }
 
-// besides returns what an instruction takes besides its layers: a forward reads
-// data and puts it where the first and the last layer of the chain have it, and
-// copies what comes from a chunk of the same rank.
+// besides returns the seconds of an instruction besides its layers. A forward reads data and puts
+// it in place for the first and the last layer of the chain. It also copies the output of a chunk
+// of the same rank.
 func besides(m partition.Map, stage int, in schedule.Instr) float64 {
 	if in.Op != schedule.F {
 		return 0

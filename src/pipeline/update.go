@@ -31,12 +31,11 @@ func (a Agreement) Finite() bool {
 	return !math.IsNaN(a.Loss+a.Norm) && !math.IsInf(a.Loss+a.Norm, 0)
 }
 
-// Agree computes the loss and the gradient norm of the step, the same bits on
-// every rank: squared norms are added in layer order, those of what replicas have
-// of their own behind them in the order of replicas, those of pieces in the order of layers and
-// pieces, wherever these lie; losses in the order of global
-// microbatches, and of layers. losses are the Result's; ask is what this rank was
-// asked for. Collective over the stages and the replicas.
+// Agree computes the loss and the gradient norm of the step, the same bits on every rank. Squared
+// norms are added in layer order. Those of a replica's own parameters follow in the order of
+// replicas, then those of pieces in the order of layers and pieces, wherever these lie. Losses are
+// added in the order of global microbatches, and of layers. losses are the Result's; ask is the
+// request to this rank. Collective over the stages and the replicas.
 func (r *Runner) Agree(losses []float64, ask Ask) (Agreement, error) {
 	norms, err := r.squaredNorms()
 	if err != nil {
@@ -50,10 +49,10 @@ func (r *Runner) Agree(losses []float64, ask Ask) (Agreement, error) {
 	return Agreement{Loss: agreed[1] * r.x.Scale, Norm: math.Sqrt(agreed[2]), Ask: Ask(agreed[0])}, nil
 }
 
-// squaredNorms returns for each layer of the stage the squared norm of the gradients that replicas
-// share, of this replica's own, and of each piece that this replica owns, 0 of the others. Where
-// layers are sliced the first replica alone knows the first of them; the others return zeros.
-// Collective over the replicas then.
+// squaredNorms returns squared norms for each layer of the stage. They are of the gradients that
+// replicas share, of this replica's own gradients, and of each piece that this replica owns (0 for
+// the other pieces). Where layers are sliced only the first replica knows the first of them; the
+// others return zeros. It is then collective over the replicas.
 func (r *Runner) squaredNorms() ([]float64, error) {
 	r.x.Stream.Zero(r.norms)
 	off := int64(0)
@@ -133,9 +132,9 @@ func (r *Runner) fold(mine []float64) ([]float64, error) {
 	return comm.Unpack[float64](agreed), nil
 }
 
-// addReplicas adds up what replicas tell (see chain) in their order: the most that one was
-// asked for, the sum of their losses, and norm with the squared norms of their own gradients,
-// then of so many pieces in their order.
+// addReplicas adds up the replicas' numbers (see chain) in the order of replicas. It returns the
+// largest request to a replica, the sum of the losses, and norm plus the squared norms of the
+// replicas' own gradients, then of the pieces in their order.
 func addReplicas(norm float64, replicas [][]byte, pieces int) []float64 {
 	ask, sum, each := 0.0, 0.0, make([]float64, pieces)
 	for _, b := range replicas {
@@ -175,8 +174,8 @@ func (r *Runner) chain(stages [][]byte) (norm float64, replica []float64) {
 	return norm, r.inOrder(replica, values, microbatches)
 }
 
-// inOrder appends to list a replica's losses in the order of so many microbatches, and
-// of layers. values are its stages', by layer, then by microbatch.
+// inOrder appends a replica's losses to list, in the order of microbatches, and of layers. values
+// are the stages' losses, by layer, then by microbatch.
 func (r *Runner) inOrder(list []float64, values [][]float64, microbatches int) []float64 {
 	byLayer := make([][]float64, len(r.lossLayers))
 	for i, layer := range r.lossLayers {

@@ -18,9 +18,9 @@ type validation struct {
 	losses  tensor.Mem       // on the host: F64 by loss of this stage and microbatch
 }
 
-// validation makes what Validate needs besides the chunks of steps, of a stage with so
-// many losses. Replicas have the same number of microbatches: layers may exchange
-// messages with those of the other replicas.
+// validation makes the state of Validate for a stage with the given number of losses, besides the
+// chunks of steps. Replicas have the same number of microbatches: layers may exchange messages with
+// those of the other replicas.
 func (p *planner) validation(losses int) validation {
 	r, replicas := p.r, p.r.replicas.Size()
 	m, v := r.schedule.Map, validation{replica: (r.options.Validation + replicas - 1) / replicas}
@@ -64,12 +64,11 @@ func validationPort(peer, chunk int) port {
 	return port{peer, tags{base, 0, 1}, tags{base + 1, 0, 1}}
 }
 
-// Validate returns the mean loss over the tokens of Options.Validation microbatches, of
-// which replicas do consecutive ones: the same bits on every rank and for every placement,
-// since losses are added in the order of microbatches, and of layers. feed returns a
-// microbatch by its number among all. It must not be called during a step, and leaves
-// gradients, and what the last step returned, as they are. Collective over the stages and
-// the replicas.
+// Validate returns the mean loss over the tokens of Options.Validation microbatches. Each replica
+// computes consecutive ones. Losses are added in the order of microbatches, and of layers, so the
+// mean has the same bits on every rank and for every placement. feed returns a microbatch by its
+// number among all. Validate must not be called during a step. It leaves gradients and the result
+// of the last step as they are. Collective over the stages and the replicas.
 func (r *Runner) Validate(feed Feed) (float64, error) {
 	err := r.FinishUpdate()
 	if err == nil {

@@ -34,7 +34,7 @@ func placements(t *testing.T, visit func(plan schedule.Schedule, replicas int)) 
 	}
 }
 
-// validating makes a rank that validates on so many microbatches.
+// validating makes a rank that validates on n microbatches.
 func validating(tr comm.Transport, c model.Config, plan schedule.Schedule, n int) (*member, error) {
 	clock := device.NewWall()
 	r, err := runnerOf(tr, c, plan, clock, ref.New(tensor.F32), comm.Options{Clock: clock})
@@ -44,10 +44,10 @@ func validating(tr comm.Transport, c model.Config, plan schedule.Schedule, n int
 	return r, r.replan(equal(c, plan.Map), plan, pipeline.Options{Validation: n})
 }
 
-// TestValidation: the loss of forward passes alone is the same bits on every rank, for
-// every map and with and without replicas, also of an odd number of microbatches, also
-// where layers select tokens; of the microbatches of a step it is the step's. Under -short
-// each model has one of the two numbers of microbatches, and every other map and replicas.
+// TestValidation: the loss of forward passes alone is the same bits on every rank, for every map
+// and with and without replicas. That holds also for an odd number of microbatches, and where
+// layers select tokens. For the microbatches of a step it is the step's loss. Under -short each
+// model has one of the two numbers of microbatches, and every other map and replicas.
 func TestValidation(t *testing.T) {
 	for name, c := range map[string]model.Config{
 		"whole": tiny, "slices": thinned("", false, true, 3), "selecting": thinned("thinning", true, false, 1), "routing": thinned("routing", true, true, 2),
@@ -95,8 +95,8 @@ func TestValidation(t *testing.T) {
 	}
 }
 
-// TestValidationLeavesTheStep: what a step returned and the gradients stay as they are,
-// the next steps are the same bits, and no memory of the device is taken.
+// TestValidationLeavesTheStep: validation leaves the result of a step and the gradients as they
+// are. The next steps are the same bits, and no memory of the device is taken.
 func TestValidationLeavesTheStep(t *testing.T) {
 	for _, plan := range []schedule.Schedule{newSchedule(t, schedule.Kind1F1B, 3, 1), newSchedule(t, schedule.KindZBV, 2, 2)} {
 		want := train(t, tiny, plan).losses

@@ -55,9 +55,9 @@ func quantised(t *testing.T, c model.Config, tokens, targets []int32) (states []
 	return states
 }
 
-// TestSecondModel: what layers are compared with is a whole model of quantised weights, fed from
-// its own embedding on, whatever stages its layers are on and in every schedule; the step has the
-// losses of one without it.
+// TestSecondModel: the reference of layers is a whole model of quantised weights, fed from its own
+// embedding on. That holds for any stages of its layers and in every schedule. The step has the
+// losses of a step without the reference.
 func TestSecondModel(t *testing.T) {
 	watched, among := []int{2, 6}, 3
 	var want [][][]float32 // by microbatch and layer

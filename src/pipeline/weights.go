@@ -232,8 +232,8 @@ func (r *Runner) driveWeights() error {
 }
 
 // FinishUpdate waits until this rank has the weights of all its layers as the last Update left
-// them. It precedes all that reads or moves weights, but for Step and Validate, and the next
-// runner. The replicas need not call it at the same time.
+// them. Step and Validate do not need it. Everything else that reads or moves weights does, and so
+// does the next runner. The replicas need not call it at the same time.
 func (r *Runner) FinishUpdate() error {
 	if r.weights.begun == 0 {
 		return nil

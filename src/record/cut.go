@@ -73,9 +73,8 @@ func values[T any](past *Past, text []byte, keep func(T) bool) []byte {
 	return kept
 }
 
-// events keeps the events before the first step. That the run was resumed is kept
-// wherever it went on from, as are nodes that were given back, and its checkpoints up to
-// the one it goes on from.
+// events keeps the events before the first step. It also keeps every resumption, returned nodes,
+// and checkpoints up to the one that the run resumes from.
 func (s *resumption) events(text []byte, kept *[]Event) []byte {
 	return values(&s.past, text, func(e Event) bool {
 		keep := e.Step < s.from.Step

@@ -25,9 +25,9 @@ func stepOf(step int) Metrics {
 	return Metrics{Step: step, Clock: "virtual", Loss: Float(10 - step), StepSeconds: Float(1 + step), Cuts: cuts, Skipped: step == 2, WallSeconds: Float(step)}
 }
 
-// tell records a run of steps [lo, hi) that was killed after the last. It has phases of four
-// steps, without the one that was under way, a change of the model before step 3, checkpoints
-// after 5 and 8 steps, and timelines of steps 1 and 6.
+// tell records a run of steps [lo, hi) that was killed after the last. Phases have four steps; the
+// phase that was under way is missing. The model changes before step 3, checkpoints follow 5 and 8
+// steps, and timelines show steps 1 and 6.
 func tell(t *testing.T, r *Run, lo, hi int) {
 	t.Helper()
 	for step := lo; step < hi; step++ {

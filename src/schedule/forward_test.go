@@ -8,8 +8,8 @@ import (
 	"dynmo/src/partition"
 )
 
-// TestForward: every stage does every pass once, microbatches follow each other as
-// closely as the map allows, and no stages wait for each other in a circle.
+// TestForward: every stage does every pass once. Microbatches follow each other as closely as the
+// map allows, and no stages wait for each other in a circle.
 func TestForward(t *testing.T) {
 	for _, c := range []struct {
 		m            partition.Map
@@ -38,8 +38,8 @@ func TestForward(t *testing.T) {
 	}
 }
 
-// forwardRuns carries out a step of forward passes where every virtual stage has one
-// buffer for what leaves it, which is free once the next has done its pass.
+// forwardRuns executes a step of forward passes. Every virtual stage has one buffer for its output,
+// which is free once the next stage has done its pass.
 func forwardRuns(s Schedule) error {
 	n, run := s.Map.Virtual(), s.dryRun()
 	held := func(v int, in Instr) bool {

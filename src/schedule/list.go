@@ -60,7 +60,7 @@ type Lister struct {
 	places []place
 	stages []listed
 	lists  []Instr   // of all stages
-	ready  []float64 // by virtual stage, F or I, and microbatch: when what it needs is there
+	ready  []float64 // by virtual stage, F or I, and microbatch: when its input arrives
 	first  tournament
 
 	longest float64 // the largest waited of the stages
@@ -85,12 +85,12 @@ type listed struct {
 	open   int     // microbatches between F and W
 	clock  float64 // when it is free
 	end    float64 // of its last instruction
-	last   Op      // of F and I, what it did last
+	last   Op      // of F and I, the one that it did last
 	list   []Instr
 	waited float64 // in rounds: seconds in which it has been idle
 	turn   *place  // in rounds: the chunk whose I comes next
 
-	op    Op // what it would do next
+	op    Op // the op that it would do next
 	chunk int
 	start float64 // when; +Inf: nothing is known that it could do
 }
@@ -226,7 +226,7 @@ func (l *Lister) choose(stage int) {
 	at := &l.stages[stage]
 	forward, input := math.Inf(1), math.Inf(1)
 	var f, i *place
-	held := false                        // an F could start but for the cap
+	held := false                        // only the cap stops an F
 	for c := l.chunks - 1; c >= 0; c-- { // what is farther on its way first
 		p := at.places[c]
 		if m := p.next[F]; m < p.known[F] {

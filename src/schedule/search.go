@@ -172,8 +172,8 @@ func (s *search) pick(best float64) (chosen move, ok bool) {
 	return chosen, ok
 }
 
-// legal reports whether a move keeps the order of ops, of weights and the cap,
-// and makes no stages wait for each other in a circle as far as durations tell.
+// legal reports whether a move keeps the order of ops, of weights and the cap. It also rejects a
+// move after which stages wait for each other in a circle, as far as durations show.
 func (s *search) legal(m move) bool {
 	moved := s.order[m.from]
 	k := &s.kinds[s.kind[moved]]

@@ -8,12 +8,12 @@ import (
 
 // ZBV returns the ZB-V schedule of one stage (Qi et al. 2024, section 6). The
 // chain goes down the stages in chunk 0 and back up in chunk 1. So the first stage
-// computes the loss, and every stage can soon alternate between its chunks. At most 2·stages microbatches of the two chunks are between F and W,
-// the activations of 1F1B's first stage.
+// computes the loss, and every stage can soon alternate between its chunks. At most 2·stages
+// microbatches of the two chunks are between F and W, the activations of 1F1B's first stage.
 //
-// A stage is never idle between its first F and its last W if all chunks
-// cost the same, f = i = w, messages nothing, and there are 2·stages
-// microbatches or more. For fewer, the microbatches that are not there are left
+// A stage is never idle between its first F and its last W under three conditions: all chunks
+// cost the same with f = i = w, messages cost nothing, and there are at least 2·stages
+// microbatches. For fewer, the microbatches that are not there are left
 // out of the order for 2·stages-1.
 func ZBV(stage, stages, microbatches int) []Instr {
 	list := make([]Instr, 0, 6*microbatches)
@@ -60,9 +60,9 @@ func ZBV(stage, stages, microbatches int) []Instr {
 	return list
 }
 
-// filled returns a list in place of the order of ZBV if that takes less where all
-// chunks cost the same, f = i = w. With too few microbatches to fill the pipe the
-// order waits for those that are not there.
+// filled returns a list schedule in place of ZBV's order if the list is faster where all chunks
+// cost the same, f = i = w. With too few microbatches to fill the pipe ZBV's order waits for the
+// absent ones.
 func filled(s Schedule) Schedule {
 	stages := s.Map.Stages
 	o := ListOptions{

@@ -1,13 +1,13 @@
 package schedule
 
 // zbh1 returns the ZB-H1 schedule of one stage (Qi et al. 2024, section 2):
-// 1F1B's order of F and I, with W put off so that it fills what 1F1B leaves
-// idle at the end. At most stages microbatches are between F and W, as many as
-// 1F1B has on its first stage.
+// 1F1B's order of F and I, with W delayed into the time that 1F1B leaves idle at the
+// end. At most stages microbatches are between F and W, as many as 1F1B has on its
+// first stage.
 //
-// If all stages cost the same, messages nothing, w <= f, w <= i, and there are
-// 2·stages microbatches or more, stage s is idle between its first F and its
-// last W for
+// Let all stages cost the same with w <= f and w <= i, messages cost nothing, and let there
+// be at least 2·stages microbatches. Then stage s is idle between its first F and its last W
+// for
 //
 //	(stages-1-s)·(f+i-w)
 //
@@ -32,9 +32,9 @@ func zbh2(stage, stages, microbatches int) []Instr {
 // oneChunk returns an instruction of a stage with one chunk.
 func oneChunk(op Op, k int) Instr { return Instr{op, k, 0} }
 
-// deferred returns warmup forwards, then F and I in turn, with W delay instructions
-// behind I, then the remaining I and W in turn, then the remaining W. Each op occurs all
-// times. nth returns the k-th instruction of an op.
+// deferred returns warmup forwards, then F and I in turn, with W delay instructions behind I, then
+// the remaining I and W in turn, then the remaining W. Each op occurs `all` times. nth returns the
+// k-th instruction of an op.
 func deferred(warmup, delay, all int, nth func(op Op, k int) Instr) []Instr {
 	list := make([]Instr, 0, 3*all)
 	for k := range all + warmup + delay {

@@ -5,10 +5,10 @@ import (
 	"dynmo/src/partition"
 )
 
-// LowerBound returns seconds that no schedule can beat, from the first start
-// to the last end of a step whose microbatches are alike, whatever messages cost
-// (see Step.LowerBound for others). costs is by virtual stage; inFlight is, by stage,
-// the most microbatches between their F and their W, nil for no cap.
+// LowerBound returns seconds that no schedule can beat, from the first start to the last
+// end of a step, whatever messages cost. The step's microbatches are alike (see
+// Step.LowerBound for others). costs is by virtual stage; inFlight is, by stage, the most
+// microbatches between their F and their W, nil for no cap.
 //
 // With one chunk on each stage it is the largest, over stages s, of the bounds
 // that oneChunk derives. With several it is the largest of
@@ -56,9 +56,9 @@ func LowerBound(m partition.Map, costs []cost.Stage, microbatches int, inFlight 
 //	head + f + trip + M·i + late·(f+w) + tail  the same, up to the last I
 //	head + ⌈M/n⌉·(f+trip+i+w) - w + max(w, tail)
 //
-// The last: each microbatch is in flight for f+trip+i+w at least, and of M
-// intervals of which n at most overlap, ⌈M/n⌉ do not overlap each other (their
-// graph is perfect).
+// The last bound holds because each microbatch is in flight for at least f+trip+i+w. At most
+// n of the M intervals overlap, so ⌈M/n⌉ of them do not overlap each other (their graph is
+// perfect).
 func oneChunk(costs []cost.Stage, s, microbatches, n int) float64 {
 	c := costs[s]
 	var head, trip float64

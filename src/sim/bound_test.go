@@ -47,8 +47,8 @@ func randomCosts(rnd *rand.Rand, stages int) []cost.Stage {
 	return costs
 }
 
-// TestLowerBoundHolds: on random costs no schedule is faster, of any kind, nor
-// a list under caps, and where nothing limits it some list is nearly as fast.
+// TestLowerBoundHolds: on random costs no schedule of any kind is faster than the bound, nor is a
+// list under caps. Without caps some list is nearly as fast.
 func TestLowerBoundHolds(t *testing.T) {
 	sum, count := 0.0, 0.0
 	for seed := range uint64(500) {
@@ -93,9 +93,9 @@ func TestLowerBoundHolds(t *testing.T) {
 	}
 }
 
-// TestLowerBoundAgainstTheOptimum: of all legal lists of three stages with two
-// microbatches, and of two with three, under random caps, none is below the
-// bound, and most of the time the best is on it.
+// TestLowerBoundAgainstTheOptimum tries all legal lists of three stages with two microbatches, and
+// of two with three, under random caps. None is below the bound, and most of the time the best is
+// on it.
 func TestLowerBoundAgainstTheOptimum(t *testing.T) {
 	for _, c := range []struct {
 		stages, microbatches, draws int
@@ -124,9 +124,9 @@ func TestLowerBoundAgainstTheOptimum(t *testing.T) {
 	}
 }
 
-// TestLowerBoundOfUnequalMicrobatches: the two first of three are light, and a list
-// beats the bound of the mean one, 1 + 3·4, but not the bound that knows them. That
-// one is no other where all are alike.
+// TestLowerBoundOfUnequalMicrobatches: the first two of three microbatches are light. A list beats
+// the bound of the mean microbatch, 1 + 3·4. It does not beat the bound that knows the
+// microbatches. Where all are alike the two bounds are equal.
 func TestLowerBoundOfUnequalMicrobatches(t *testing.T) {
 	mean := []cost.Stage{{Forward: 1}, {Forward: 4}}
 	s := Step{Schedule: plain(t, schedule.Kind1F1B, 2, 3), PerMicrobatch: make([][]cost.Stage, 2)}

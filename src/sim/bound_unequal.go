@@ -80,12 +80,12 @@ func unequalBound(m partition.Map, rows [][]cost.Stage, inFlight []int) float64 
 	return bound
 }
 
-// unequalChunk returns the bounds of oneChunk for unequal microbatches. W come in ascending order of
-// microbatches. So the W that end before the last F starts are the first ones, and neither that F
-// nor the last I belongs to these microbatches. F come in any order, so the late F take at least
+// unequalChunk returns the bounds of oneChunk for unequal microbatches. W come in ascending order
+// of microbatches. So the W that end before the last F starts are the first ones. Neither that F
+// nor the last I belongs to their microbatches. F come in any order, so the late F take at least
 // the time of the shortest. On the way of a single microbatch the shortest one counts. ⌈M/n⌉
-// microbatches do not overlap: again the shortest count. All microbatches, n at a time, need
-// their time too.
+// microbatches do not overlap: again the shortest count. All microbatches, n at a time, need their
+// time too.
 func unequalChunk(row []cost.Stage, paths []path, n int) float64 {
 	late := len(row) - n
 	var all, early cost.Stage

@@ -190,12 +190,11 @@ func (e experiment) simulate(n int) sim.Result {
 	return sim.Run(step)
 }
 
-// TestSimulatorIsThePipeline is law 4: on the virtual clock, with random costs
-// of every layer and microbatch, unequal ranks, and messages of random delay, half of the
-// layers frozen where there is one,
-// every schedule takes what the simulator says: the makespan within 2 %, and
-// since nothing else is counted, every start and end up to rounding. With DYNMO_LONG=1 also
-// on 16 stages.
+// TestSimulatorIsThePipeline is law 4 on the virtual clock: every schedule takes the simulator's
+// time. Every layer and microbatch has random costs, ranks are unequal, and messages have random
+// delays. Where there is a layer that can freeze, half of the layers are frozen. The makespan
+// agrees within 2 %. Nothing else is counted, so every start and end agrees up to rounding.
+// DYNMO_LONG=1 adds 16 stages.
 func TestSimulatorIsThePipeline(t *testing.T) {
 	const steps = 2
 	worst := 0.0

@@ -20,8 +20,8 @@ import (
 // between is how far apart in time steps begin: later than any ends.
 const between = 1 << 20
 
-// rankOf carries out a stage's lists of several steps with real messages, on a
-// clock that only they and the costs move, and returns its spans.
+// rankOf executes a stage's lists of several steps with real messages and returns its spans. Only
+// messages and costs move its clock.
 func rankOf(t comm.Transport, s Step, steps int) (spans [][]trace.Span, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -18,33 +18,33 @@ type ReplicasResult struct {
 // Exposed returns the seconds of the gradient sum that no instruction hides.
 func (r ReplicasResult) Exposed() float64 { return r.Seconds - r.Pipeline }
 
-// Replicas simulates a step of all replicas of s.Mesh, and the sum of gradients
-// over them, but for those of frozen layers, which have no W. layers is the chain, which
-// cuts lays over the virtual stages. Layers fall into buckets as in the pipeline (see
+// Replicas simulates a step of all replicas of s.Mesh, and the sum of gradients over them.
+// Frozen layers have no W and no sum. layers is the chain, which cuts lays over the virtual
+// stages. Layers fall into buckets as in the pipeline (see
 // schedule.Buckets). A bucket with G bytes of gradients is summed in rounds of messages
 // between its D ranks, of slices, of the sums of groups where there are groups, and of the
 // whole sums. A round's messages leave a rank one behind the other, and arrive
 //
 //	share·G/bandwidth + latency
 //
-// later on the slowest link to the rank that stands for those that it sends to, or when links
-// were busy with a round before, as much later. share is what a rank sends (see
-// schedule.Sums.Sent): (D-1)/D in both rounds of sums without groups and rounding. The first
-// round of a bucket begins when the last W of its layers has ended on every replica, and
-// behind those of all layers that exchange rows with other replicas. A later one begins when
-// the bucket's round before has arrived and that of the bucket behind it has begun.
-// All are beside the instructions that are left. Neither slows the other down, and delays
-// are for the pipeline's messages only.
+// later on the slowest link to a receiver. Links that were busy with an earlier round delay
+// them further. share is the share that a rank sends (see schedule.Sums.Sent): (D-1)/D in
+// both rounds of sums without groups and rounding. The first round of a bucket begins when
+// the last W of its layers has ended on every replica, and behind the last W of all layers
+// that exchange rows with other replicas. A later round begins when the bucket's round before
+// has arrived and that of the bucket behind it has begun. Rounds and the remaining
+// instructions run side by side, and do not slow each other down. Delays apply to the
+// pipeline's messages only.
 //
 // The last W of a virtual stage goes through its layers from the last to the
 // first; it divides by their seconds, those of I and W where the instruction is
 // B, and falls to its end if they have none. The step ends with a barrier over
 // all ranks: the norm of the gradient needs every one of them. Where shares are slices (see
-// schedule.Sums) the last round is of updated weights, one of each layer in the order of the
-// chain. All of them begin where the step does, as those of the step before. The first forward of
-// a layer waits for the layer's weights (see arrivals).
+// schedule.Sums) the last round carries updated weights, a round for each layer in the order
+// of the chain. These rounds belong to the step before and begin where the step does. The
+// first forward of a layer waits for the layer's weights (see arrivals).
 //
-// s.Replica is not looked at.
+// s.Replica is ignored.
 func Replicas(s Step, cuts partition.Partition, layers []cost.Layer) ReplicasResult {
 	all := ReplicasResult{Replicas: make([]Result, max(1, s.Mesh.Replicas))}
 	e := newEngine(s)
@@ -192,8 +192,8 @@ func (w work) ready(complete []float64, layers []cost.Layer) {
 	}
 }
 
-// Round returns the seconds that a round of messages of a bucket travels between the replicas of a
-// stage, and the seconds that it keeps their links busy. Rounds count from 0.
+// Round returns the seconds in which a round of messages of a bucket travels between the replicas
+// of a stage, and the seconds for which it keeps their links busy. Rounds count from 0.
 func (s Step) Round(stage, round int, bytes int64) (latency, busy float64) {
 	d, slowest := s.Mesh.Replicas, 0.0
 	for replica := range d {

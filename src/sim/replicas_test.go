@@ -12,10 +12,9 @@ import (
 	"dynmo/src/schedule"
 )
 
-// TestReplicasByHand: two stages of two layers, two replicas, one microbatch of
-// F and B; f = 1, i = 1, w = 1 for every layer. Stage 1 works 2-8, stage 0 0-2
-// and 8-12: gradients of layer 3 are complete at 6, of 2 at 8, of 1 at 10, of
-// 0 at 12. Each is a bucket, but for those that are small.
+// TestReplicasByHand: two stages of two layers, two replicas, one microbatch of F and B; f = 1, i =
+// 1, w = 1 for every layer. Stage 1 works 2-8, stage 0 0-2 and 8-12. Gradients of layer 3 are
+// complete at 6, of 2 at 8, of 1 at 10, of 0 at 12. Each layer is a bucket, except small layers.
 func TestReplicasByHand(t *testing.T) {
 	const g = 4 << 20 // bytes of gradients: more than a bucket of two replicas has, as many as one of four
 	layers, small, spread := make([]cost.Layer, 4), make([]cost.Layer, 4), make([]cost.Layer, 4)

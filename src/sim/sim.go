@@ -19,8 +19,8 @@ type Step struct {
 	Costs         []cost.Stage   // by virtual stage, for one microbatch
 	PerMicrobatch [][]cost.Stage // by virtual stage and microbatch; replaces Costs where not nil
 
-	// Bytes is by virtual stage: what it sends on for a microbatch, and gets back
-	// as gradient. The last one's does not count. Nil: messages are free.
+	// Bytes is, by virtual stage, the bytes of the output of a microbatch, and of the
+	// gradient that comes back. The last stage's do not count. Nil: messages are free.
 	Bytes    []int64
 	Network  Network
 	Dispatch float64       // overhead: seconds that a stage needs at least from one instruction to the next

@@ -22,12 +22,11 @@ import (
 	"dynmo/src/trace"
 )
 
-// TestSumsAreThePipelines: on the virtual clock a step of several replicas ends, with the
-// sums of its gradients, when the simulator says, within 1 %, whether a layer is a bucket or
-// several are, and whether links or passes are slow. Links of the virtual clock do not slow
-// each other down; the simulator's replicas send to the others one behind the other, so that
-// it is given links as many times faster. Where replicas update slices, the step is one that
-// follows an update: first forwards wait for the weights.
+// TestSumsAreThePipelines: on the virtual clock a step of several replicas, with the sums of its
+// gradients, ends within 1 % of the simulator's time. A bucket has one layer or several, and links
+// or passes are slow. Links of the virtual clock do not slow each other down. The simulator's
+// replicas send to the others one behind the other, so its links are faster by that factor. Where
+// replicas update slices, the step follows an update: first forwards wait for the weights.
 func TestSumsAreThePipelines(t *testing.T) {
 	open := 0
 	for _, tc := range []struct {

@@ -60,9 +60,9 @@ func TestTimelines(t *testing.T) {
 			Schedule: one("F0 B0", "F0 B0", "F0 B0"), Costs: equal(3, unit), Bytes: []int64{8, 8, 8},
 			Network: Network{Node: Link{1, 8}, Between: Link{10, 8}, PerNode: 2, Slow: []float64{1, 2}},
 		}},
-		// A V: the last virtual stage is on stage 0. Its gradient of microbatch 0,
-		// sent at 8, keeps the link from 0 to 1 until 10, so that the activation of
-		// microbatch 1, sent at 9, is there at 11.
+		// A V: the last virtual stage is on stage 0. Its gradient of microbatch 0, sent at 8, keeps
+		// the link from 0 to 1 until 10. So the activation of microbatch 1, sent at 9, arrives at
+		// 11.
 		{"vee", Step{
 			Schedule: parse(t, partition.Map{Stages: 2, Chunks: 2, Vee: true},
 				"F0 F0.1 I0.1 F1 F1.1 I1.1 I0 W0 W0.1 I1 W1 W1.1",
@@ -103,8 +103,8 @@ func parse(t *testing.T, m partition.Map, lists ...string) schedule.Schedule {
 	return s
 }
 
-// TestDelays: a delayed step is slower, at most four times as slow in its
-// messages, another one each time, and the same one again for equal keys.
+// TestDelays: a delayed step is slower, with messages at most four times as slow. Delays differ
+// each time, and are the same for equal keys.
 func TestDelays(t *testing.T) {
 	s := Step{
 		Schedule: plain(t, schedule.Kind1F1B, 4, 8), Costs: equal(4, cost.Stage{}), // messages alone

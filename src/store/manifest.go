@@ -2,15 +2,15 @@
 // a directory from which any number of ranks reads the same layers, bit for bit, or an error that
 // names the damaged file:
 //
-//	RUN_DIR/ckpt/step_00001200/manifest.json           sizes and hashes of the others, and what the run was
+//	RUN_DIR/ckpt/step_00001200/manifest.json           sizes and hashes of the others, and the run's settings
 //	                          /layer-00017.safetensors weights, by parameter
 //	                          /state-00017.safetensors everything else there is to the layer
-//	                          /own-00017-00001.safetensors what replica 1 has of it alone, if replicas share it out
-//	                          /run.json                what the run knows besides its layers
+//	                          /own-00017-00001.safetensors replica 1's own part, if replicas share it out
+//	                          /run.json                the run's state besides its layers
 //	RUN_DIR/ckpt/LATEST                                the newest one's name, for people
 //
-// A checkpoint is written under a temporary name and has its own once all its files
-// are on disk, so that one with its own name is whole, or was damaged later.
+// A checkpoint is written under a temporary name. It gets its own name once all its files
+// are on disk. So a checkpoint with its own name is whole, or was damaged later.
 package store
 
 import (

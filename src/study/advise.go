@@ -70,12 +70,12 @@ func Trials(t cost.Table, o Options, show func(done, total int64)) []Trial {
 
 // Advise returns settings that are better than those of o in time or memory.
 //
-// It first tries schedule.kind = auto, blocks in halves and slices of the head, alone and
-// together. Finer makes up the costs of the finer layers. Of these it returns the settings that
-// are faster than those of o. Behind these come other schedules and balancers, of which tried are
-// the Trials. None of the first is worse than another in time and memory, and none of the
-// others. The fastest of each comes first. present is the Plan of o. show is told how many of how
-// many trials are done.
+// It first tries schedule.kind = auto, blocks in halves and slices of the head, alone and together.
+// Finer makes up the costs of the finer layers. Advise returns those of these settings that are
+// faster than o. Other schedules and balancers follow; tried has those that were tried already. In
+// each of the two groups no settings are worse than others of the group in both time and memory.
+// The fastest of each group comes first. present is the Plan of o. show receives the number of
+// trials done, and of all trials.
 func Advise(t cost.Table, o Options, present search.Plan, tried []Trial, show func(done, total int64)) []Advice {
 	have := Advice{Config: o.Config, Step: present.Seconds, Bytes: slices.Max(present.Bytes)}
 	kinds := []schedule.Kind{schedule.KindAuto}
@@ -221,9 +221,9 @@ func (have Advice) compared(t Trial) Advice {
 	return a
 }
 
-// front returns those of a list than which no other is better in time or memory
-// without being worse in the other, the fastest first. Of equals it takes the one
-// with the fewest changes. Costs that are made up have to gain worthSeconds.
+// front returns the advice that no other advice beats: another is never better in time or memory
+// without being worse in the other. The fastest comes first. Of equals it takes the one with the
+// fewest changes. Costs that are made up have to gain worthSeconds.
 func front(list []Advice) []Advice {
 	steps := func(a Advice) float64 {
 		step := a.Step

@@ -12,8 +12,8 @@ import (
 	"dynmo/src/plan/search"
 )
 
-// chain returns settings of six blocks on so many stages, and costs of a
-// millisecond for each pass of a layer, of the head so many.
+// chain returns settings of six blocks on a number of stages, and their costs. Each pass of a layer
+// takes a millisecond, each pass of the head `head` milliseconds.
 func chain(stages int, head float64) (config.Config, cost.Table) {
 	c := config.Default()
 	c.Model.Hidden, c.Model.Sequence = 32, 16
@@ -30,8 +30,8 @@ func chain(stages int, head float64) (config.Config, cost.Table) {
 	return c, t
 }
 
-// TestAdvise: advice keeps what it promises, none of it is worse than another, and
-// it names what the chain lacks.
+// TestAdvise: advice keeps its promise, no advice is worse than another, and it names the settings
+// that the chain lacks.
 func TestAdvise(t *testing.T) {
 	for _, c := range []struct {
 		name   string

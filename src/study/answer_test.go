@@ -52,8 +52,8 @@ func TestOfGain(t *testing.T) {
 	}
 }
 
-// TestWithHead: the last layers take so many times their seconds, the others and the
-// series itself stay.
+// TestWithHead: the seconds of the last layers are multiplied. The others and the series itself
+// stay.
 func TestWithHead(t *testing.T) {
 	series := cost.Series{{Steps: 1, Table: plantest.Chain(4, 0, 0)}, {Step: 1, Steps: 1, Table: plantest.Chain(4, 0, 0)}}
 	for i, p := range WithHead(series, 2, 3) {

@@ -11,10 +11,10 @@ import (
 // Balancing takes these seconds. Measuring was timed on an Intel Xeon, in runs without
 // arithmetic (clock=virtual); decisions on an AMD EPYC.
 const (
-	// measureStep is what measuring a step takes, and telling all ranks. measureStage is what
-	// each stage adds, measureLevel each level of the tree over replicas, and measurePass each
-	// layer and microbatch of a replica. The sum is within 26 % of what dynmo bench scale shows
-	// as "path" on 4 to 720 ranks of two cores of an Intel Xeon (results/scale.txt).
+	// measureStep is the time of measuring a step, and of sending the result to all ranks.
+	// measureStage is added for each stage, measureLevel for each level of the tree over replicas,
+	// and measurePass for each layer and microbatch of a replica. The sum is within 26 % of "path"
+	// of dynmo bench scale on 4 to 720 ranks of two cores of an Intel Xeon (results/scale.txt).
 	measureStep, measureStage, measureLevel, measurePass = 9e-5, 5e-6, 5e-5, 9.3e-8
 	// decidePass is what an exact partition takes for each microbatch on each chunk, in a
 	// schedule that follows from numbers alone. BenchmarkNext of plan/search takes
@@ -24,9 +24,9 @@ const (
 	// adaptPass is the same where the schedule is made for the costs: BenchmarkNext takes
 	// 14.5 ms on 24 stages with 96 microbatches (5.6 ms, 22 µs a pass, on 8 with 32).
 	adaptPass = 6.3e-6
-	// veePass is the same where stages hold two chunks in a V. A decision of auto, which
-	// seeks cuts and orders for both maps, takes 40 to 88 ms on 24 stages with 96
-	// microbatches, one of zb-v 48 ms (9 to 19 µs and 10 µs a pass).
+	// veePass is the same where stages hold two chunks in a V. A decision of auto seeks cuts and
+	// orders for both maps: 40 to 88 ms on 24 stages with 96 microbatches (9 to 19 µs a pass). A
+	// decision of zb-v takes 48 ms (10 µs a pass).
 	veePass = 1.4e-5
 	// diffuseStage is what diffusion takes for each stage, most of it messages between
 	// neighbours, in 25 runs of 4 ranks (quartiles 0.27 and 0.33 ms).

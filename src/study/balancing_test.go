@@ -9,8 +9,8 @@ import (
 	"dynmo/src/schedule"
 )
 
-// TestBalancingCosts: measuring and deciding take what they took in real runs, by the size
-// of the pipeline, and nothing where layers never move.
+// TestBalancingCosts: measuring and deciding take the times of real runs, by the size of the
+// pipeline. They take nothing where layers never move.
 func TestBalancingCosts(t *testing.T) {
 	const steps, decisions = 60, 6 + 1 // every 10, and after the second step of the changed model
 	for name, decision := range map[string]float64{"partition": decidePass * 4 * 8, "diffusion": diffuseStage * 4} {
@@ -40,8 +40,8 @@ func TestBalancingCosts(t *testing.T) {
 	}
 }
 
-// TestAdaptiveDecisionsCost: decisions that also seek an order take longer, zb-v's too, and
-// those of two chunks on a stage longer still, by the layout that they are taken in.
+// TestAdaptiveDecisionsCost: decisions that also seek an order take longer, zb-v's too. Decisions
+// on two chunks on a stage take still longer. The present layout counts.
 func TestAdaptiveDecisionsCost(t *testing.T) {
 	for kind, one := range map[schedule.Kind]float64{
 		schedule.Kind1F1B: decidePass * 4 * 8, schedule.KindInterleaved: decidePass * 8 * 8, schedule.KindZBV: veePass * 8 * 8,

@@ -18,11 +18,10 @@ type Bubble struct {
 	Ratio                        float64 // bubble ratio of the makespan
 }
 
-// perStage is what the formulas give: the idle time of the first stage, from
-// its first F to its last W, with p stages and f = i = w = 1 of a whole stage.
-// GPipe, 1F1B: (p-1)·(f+i+w); interleaved divides by the chunks (Narayanan et
-// al. 2021); zb-h1: (p-1)·(f+i-w); zb-h2: (p-1)·(f+i-2w); zb-v: 0 (Qi et al.
-// 2024); zb-interleaved as zb-h1, over the chunks.
+// perStage has the formulas for the idle time of the first stage, from its first F to its last W,
+// with p stages and f = i = w = 1 of a whole stage. GPipe, 1F1B: (p-1)·(f+i+w); interleaved divides
+// by the chunks (Narayanan et al. 2021); zb-h1: (p-1)·(f+i-w); zb-h2: (p-1)·(f+i-2w); zb-v: 0 (Qi
+// et al. 2024); zb-interleaved as zb-h1, over the chunks.
 var perStage = []struct {
 	kind   schedule.Kind
 	chunks int
@@ -62,23 +61,22 @@ func Bubbles() ([]Bubble, error) {
 	return list, nil
 }
 
-// PaperBubble returns the paper's equation (1) for the bubble ratio of a static
-// model: with g = P²/2 - P,
+// PaperBubble returns the paper's equation (1) for the bubble ratio of a static model: with g =
+// P²/2 - P,
 //
 //	(3g + 6P - 2g/P - 8)·T_C + 2g·T_B
 //	──────────────────────────────────────────────
 //	(3P² - 2P)·T_C + (2P² - 2P)·T_B + P²·T_F
 //
-// p is P, the workers of the pipeline; forward and backward are T_F and T_B, the
-// seconds of a microbatch on all stages together, divided by P; message is T_C,
-// what a message to a neighbour takes of the time that nothing hides.
+// p is P, the workers of the pipeline. forward and backward are T_F and T_B, the seconds of a
+// microbatch on all stages together, divided by P. message is T_C, the seconds of a message to a
+// neighbour that nothing hides.
 //
-// The paper defines S, the stages, and B, the microbatches, and uses neither:
-// its ratio knows no microbatches, though more of them shrink every bubble. It
-// holds where the paper counts its gaps: equal stages, one for each worker, of
-// an "almost zero-bubble" pipeline in which two copies of the model run against
-// each other, on an even number of workers, with as many microbatches as
-// workers as far as the paper tells.
+// The paper defines S, the stages, and B, the microbatches, and uses neither: its ratio does not
+// depend on microbatches, though more of them shrink every bubble. It holds where the paper counts
+// its gaps: an "almost zero-bubble" pipeline in which two copies of the model run against each
+// other. The stages are equal, one for each of an even number of workers. There are as many
+// microbatches as workers, as far as the paper says.
 //
 // Departs: on a single worker it returns 0, where the equation is negative.
 func PaperBubble(p int, forward, backward, message float64) float64 {

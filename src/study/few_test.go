@@ -15,9 +15,9 @@ import (
 	"dynmo/src/plan/search"
 )
 
-// TestFew: every layer of a model has its like among the few, whose cost it gets;
-// behind exits it is that of the tokens that are left, and predictors take what they are
-// to learn.
+// TestFew: every layer of a model has a like layer among the few, and gets its cost. Behind exits
+// the cost is that of the tokens that are left, and predictors take the share that they are trained
+// to take.
 func TestFew(t *testing.T) {
 	for _, tc := range []struct {
 		kind, set string

@@ -64,8 +64,8 @@ func Generate(name string, dense cost.Table, c config.Config, run dynamic.MadeUp
 	return series, sampling, nil
 }
 
-// WithHead returns a series in which the head, the last layers of the chain, takes so many
-// times its seconds.
+// WithHead returns a series in which the seconds of the head, the last layers of the chain, are
+// multiplied by times.
 func WithHead(series cost.Series, layers int, times float64) cost.Series {
 	out := slices.Clone(series)
 	for i := range out {

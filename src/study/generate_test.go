@@ -16,7 +16,7 @@ import (
 	"dynmo/src/profile"
 )
 
-// dense returns the table of a model of so many blocks, whole or in halves.
+// dense returns the table of a model of the given number of blocks, whole or in halves.
 func dense(blocks int, halves bool) cost.Table {
 	var t cost.Table
 	add := func(name string, seconds float64, n int64) {
@@ -70,7 +70,7 @@ func TestGenerated(t *testing.T) {
 				other, _, err := Generate(s.kind, model, c, of(s.o, s.steps), 1)
 				expect.OK(t, err)
 				if reflect.DeepEqual(series, other) != (s.kind == "prune") {
-					t.Error("the seed does not decide what it should")
+					t.Error("the seed does not decide the draws")
 				}
 				if first := series[0]; !reflect.DeepEqual(first.Layers, model.Layers) || first.Scale != nil || first.Steps < s.o.Start {
 					t.Errorf("the first %d steps are not dense", s.o.Start)
@@ -105,7 +105,7 @@ func TestGenerated(t *testing.T) {
 	}
 }
 
-// of returns a run with so many steps.
+// of returns a run with the given number of steps.
 func of(run dynamic.MadeUp, steps int) dynamic.MadeUp {
 	run.Steps = steps
 	return run
@@ -145,7 +145,7 @@ func TestPruneFollowsTheSchedule(t *testing.T) {
 	model := dense(12, false)
 	series := generate(t, "prune", model, 700, dynamic.MadeUp{Start: 100, Every: 100})
 	want := []float64{0, 0.5203125, 0.7875, 0.8859375, 0.9} // S_f = 0.9, n = 4
-	steps := []int{0, 200, 300, 400, 500}                   // at the first of which nothing is pruned yet
+	steps := []int{0, 200, 300, 400, 500}                   // at step 0 nothing is pruned yet
 	if len(series) != len(want) {
 		t.Fatalf("%d phases, want %d", len(series), len(want))
 	}

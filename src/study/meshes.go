@@ -41,26 +41,26 @@ type MeshPlan struct {
 // LeftOut is a mesh on which no step is planned. One of the other fields says why.
 type LeftOut struct {
 	mesh.Mesh
-	Multiple int   // the batch is no multiple of so many sequences
-	Layers   int   // the finest chain has so many, fewer than the stages
+	Multiple int   // the batch is no multiple of this number of sequences
+	Layers   int   // of the finest chain, fewer than the stages
 	Missing  int64 // bytes that a stage needs beyond the memory limit
 	Err      error
 }
 
-// Meshes plans a step of a batch of sequences on every mesh of so many ranks. It returns the
-// meshes with the shortest steps, at most five, and the meshes that are left out.
+// Meshes plans a step of a batch of sequences on every mesh of the given number of ranks. It
+// returns the meshes with the shortest steps, at most five, and the meshes that are left out.
 //
-// Microbatches keep their size, so that each of D replicas has batch / (D · size). A mesh is left
-// out if that is no whole number, or if no plan fits the memory. Each mesh is planned with
-// schedule.kind = auto, on the chain at hand and on those of finerChains, whose costs finer makes
-// up. In every comparison, and in the order of the answer, a plan on made-up costs counts as
-// longer by worthSeconds. The best five then try interleaved schedules. A balancer that never
-// moves layers gives way to the exact partition.
+// Microbatches keep their size, so each of D replicas has batch / (D · size) of them. A mesh is
+// left out if this is no whole number, or if no plan fits the memory. Each mesh is planned with
+// schedule.kind = auto, on the present chain and on those of finerChains, whose costs finer makes
+// up. In every comparison, and in the order of the answer, a plan on made-up costs counts as longer
+// by worthSeconds. The best five then try interleaved schedules. A balancer that never moves layers
+// is replaced by the exact partition.
 //
 // A plan is searched only if its lower bound (search.Planner.LeastSeconds) is below the steps of
 // its own mesh and of the fifth best mesh. The answer is that of a search of all plans.
 //
-// The error says why no mesh is left. show is told how many of how many plans are done.
+// The error says why no mesh is left. show receives the number of plans done, and of all plans.
 func Meshes(t cost.Table, o Options, ranks, batch int, show func(done, total int64)) ([]MeshPlan, []LeftOut, error) {
 	s := meshSearch{have: o.Config, show: show}
 	o = balanced(o)

@@ -31,8 +31,8 @@ func (o Options) move(t cost.Table, from, to layout.Layout, step int) (bytes int
 	return bytes, seconds
 }
 
-// packs returns o.Pack as the balancer counts steps: by decision, of which there is one after
-// every step that is simulated.
+// packs returns o.Pack by decision, as the balancer counts steps. There is a decision after every
+// simulated step.
 func (o Options) packs(series cost.Series) map[int]int {
 	packs := make(map[int]int)
 	decisions, reached := 0, series[0].Step

@@ -24,8 +24,8 @@ type Options struct {
 	Static   bool            // layers stay where they are first; only the order of work follows the costs
 	Spans    bool            // whether segments keep their spans
 	Placing  dynamic.Placing // decides where pieces of layers are; nil: they stay where costs take them to be
-	Pack     map[int]int     // from a step on so many stages, whatever that costs
-	Show     func(steps int) // called when so many steps more have been simulated; nil: nothing is
+	Pack     map[int]int     // by step: from there on the number of stages, whatever that costs
+	Show     func(steps int) // called with the number of steps simulated since the last call; may be nil
 }
 
 // Segment is consecutive steps of a simulated run with one model and one layout.
@@ -54,9 +54,9 @@ type Segment struct {
 type Run struct {
 	Segments    []Segment
 	Seconds     float64 // steps, and balancing in between
-	Moving      float64 // of which moves
-	Measuring   float64 // of which measuring
-	Deciding    float64 // of which decisions
+	Moving      float64 // the part of moves
+	Measuring   float64 // the part of measuring
+	Deciding    float64 // the part of decisions
 	RankSeconds float64 // seconds of every rank that holds layers, added up
 	Reference   float64 // seconds of a step of the dense model, as packing goes by it; 0: not known
 }
@@ -67,7 +67,7 @@ type Run struct {
 //
 //	Σ t / Σ (t / ceiling)
 //
-// It is 0 where stages hold several chunks, of which the estimate knows nothing.
+// It is 0 where stages hold several chunks, which the estimate does not know.
 func (r Run) Ceiling() float64 {
 	static, best := 0.0, 0.0
 	for _, s := range r.Segments {
@@ -81,14 +81,13 @@ func (r Run) Ceiling() float64 {
 	return static / best
 }
 
-// Simulate runs a training run without ranks: a simulated step for every step of
-// the series that is sampled, after each the decision of the balancer that trains too,
-// and the moves that follow. Moves take the bytes of the busiest stage over the slowest
-// link. Measuring and deciding, which a simulation cannot know, take what they took in
-// real runs, and nothing on cuts that never move.
+// Simulate runs a training run without ranks. For every sampled step of the series it simulates the
+// step, makes the decision of the balancer that also runs in training, and moves layers. Moves take
+// the bytes of the busiest stage over the slowest link. A simulation cannot know the time of
+// measuring and deciding: it takes the times of real runs, and none on cuts that never move.
 //
-// The first schedule is the one for the first costs: training, which does not
-// know them, begins with one that needs none.
+// The first schedule is the one for the first costs. Training does not know them, and begins with a
+// schedule that needs none.
 func Simulate(series cost.Series, o Options) (Run, error) {
 	var run Run
 	p, err := search.New(o.Config, o.Network, o.Fixed)
@@ -270,7 +269,8 @@ func (k *knowledge) of(phase int) []profile.Known {
 	return k.recorded[phase].Known
 }
 
-// after adds to a measurement what is known after so many steps of a phase and the next.
+// after adds to a measurement the knowledge of the first `done` steps of a phase, and of the next
+// phase.
 func (k *knowledge) after(m *profile.Measurement, phase, done int, costs cost.Phase, l layout.Layout) {
 	if told := k.of(phase); told != nil {
 		step := told[done%len(told)]

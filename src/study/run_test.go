@@ -18,7 +18,7 @@ import (
 	"dynmo/src/sim"
 )
 
-// halved returns a table whose back half costs and holds a share of what it did.
+// halved returns a table whose back half has the given share of its costs and bytes.
 func halved(t cost.Table, share float64) cost.Table {
 	t.Layers = slices.Clone(t.Layers)
 	for l := len(t.Layers) / 2; l < len(t.Layers); l++ {
@@ -88,7 +88,7 @@ func TestSimulateSumsUp(t *testing.T) {
 	for _, l := range run.Segments {
 		seconds += float64(l.Steps)*l.Seconds + l.Moving + l.Measuring + l.Deciding
 		if l.Exposed <= 0 || l.Seconds < l.Plan.Step.Makespan() {
-			t.Errorf("step %d: %v s, of which %v s gradient sum, makespan %v", l.Step, l.Seconds, l.Exposed, l.Plan.Step.Makespan())
+			t.Errorf("step %d: %v s with %v s gradient sum, makespan %v", l.Step, l.Seconds, l.Exposed, l.Plan.Step.Makespan())
 		}
 	}
 	if run.Measuring <= 0 || run.Deciding <= 0 || math.Abs(seconds-run.Seconds) > 1e-9 || math.Abs(run.RankSeconds-12*seconds) > 1e-9 {
@@ -245,8 +245,8 @@ func TestSimulateOrders(t *testing.T) {
 	}
 }
 
-// TestSimulatePacks: from the steps that the user names on there are as many stages,
-// whatever that costs, and whether or not the steps around them are simulated.
+// TestSimulatePacks: from the user's steps on the stages are the user's number, whatever that
+// costs. The steps around them are simulated or not.
 func TestSimulatePacks(t *testing.T) {
 	for _, sampling := range []Sampling{{}, {From: 10, Interval: 5}} {
 		c := plantest.Settings(schedule.Kind1F1B, 16, 8, 16)

@@ -2,25 +2,23 @@ package study
 
 import "math"
 
-// Sampling is which steps of a run that is made up are simulated: all before From, and
-// from there on one in Interval, which stands for the others with its decision and the
-// move that follows. A kind of dynamism that changes the model all the time draws every
-// change alike, so that a run of the sampled steps is one of the whole, only shorter.
-// The zero Sampling leaves out none.
+// Sampling says which steps of a made-up run are simulated: all before From, and from there on one
+// in Interval. Such a step stands for the others, with its decision and the move that follows. A
+// kind of dynamism that changes the model all the time draws every change from one distribution. So
+// the sampled steps are a shorter run of the same kind. The zero Sampling leaves out none.
 type Sampling struct {
 	From     int // first step
 	Interval int // steps that one stands for; up to 1 it stands for itself
 }
 
-// mostChanges and mostMade are how many changes of the model are simulated at most where
-// nothing else is asked for, the latter where a schedule is made for each. Step times that
-// vary by 3 % from change to change have a mean then that is known to 0.2 and 0.3 %.
+// mostChanges is the largest number of changes of the model that are simulated by default, and
+// mostMade the number where a schedule is made for each. If step times vary by 3 % from change to
+// change their mean is then known to 0.2 and 0.3 %.
 const mostChanges, mostMade = 400, 100
 
-// sample returns which steps to simulate of a run whose model changes every so many
-// steps, from start on. interval is of changes; 0 chooses it, so that at most so many are
-// simulated. A tenth of these come one by one, in which the balancer leaves the cuts that
-// the run begins with.
+// sample returns the steps to simulate of a run whose model changes every `every` steps, from start
+// on. interval counts changes; 0 chooses it, so that at most `most` are simulated. A tenth of these
+// come one by one, in which the balancer leaves the cuts that the run begins with.
 func sample(steps, start, every, interval, most int) Sampling {
 	changes, first := (steps-start+every-1)/every, most/10
 	if interval == 0 && changes > most {
@@ -32,8 +30,8 @@ func sample(steps, start, every, interval, most int) Sampling {
 	return Sampling{From: start + first*every, Interval: interval}
 }
 
-// leavesOut reports whether the model's change before a step is not looked at, in a run
-// that changes every so many steps.
+// leavesOut reports whether the model's change before a step is skipped, in a run that changes
+// every `every` steps.
 func (s Sampling) leavesOut(step, every int) bool {
 	return s.Interval > 1 && step > s.From && (step-s.From)/every%s.Interval != 0
 }

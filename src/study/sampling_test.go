@@ -32,7 +32,7 @@ func TestSample(t *testing.T) {
 	}
 }
 
-// TestSampledChangesAreThoseOfTheWholeRun: what is sampled costs what it costs in the whole
+// TestSampledChangesAreThoseOfTheWholeRun: a sampled step has the costs of that step in the whole
 // run, and stands for the steps up to the next.
 func TestSampledChangesAreThoseOfTheWholeRun(t *testing.T) {
 	c, model := assumed(dynamic.MadeUp{Microbatches: 4}), dense(4, false)
@@ -64,9 +64,8 @@ func TestSampledChangesAreThoseOfTheWholeRun(t *testing.T) {
 	}
 }
 
-// TestSampledRunEstimatesTheWhole: seconds and what balancing takes of a run that is sampled
-// are those of the whole, but for a share that its standard error explains; moves, of
-// which there are few, are of its order.
+// TestSampledRunEstimatesTheWhole: the seconds and the balancing time of a sampled run are those of
+// the whole run, within its standard error. Moves are few, and of the right order.
 func TestSampledRunEstimatesTheWhole(t *testing.T) {
 	c := plantest.Settings(schedule.Kind1F1B, 16, 4, 8)
 	c.Model.Sequence, c.Model.Hidden = 2048, 1024

@@ -34,7 +34,7 @@ func benchCommand() *cobra.Command {
 	var flags benchFlags
 	c := group("bench", "Measure what this node can do", `Measure what this node can do. Every result is checked before its figure is
 believed: wrong elements make it INVALID. The command fails if a figure is
-INVALID or does not reach what it should.
+INVALID or does not reach its reach.
 
 A figure is the median of its rounds and stands before their quartiles. What a ratio
 compares is done in turn, again and again: the ratio is the median of those of
@@ -160,7 +160,7 @@ func benchSample(flags *benchFlags) *cobra.Command {
 in turn: the bytes of weights that a token reads, over its seconds, over the faster of
 reading and copying 256 MiB. With --threads of all cores it says how far dynmo sample is
 from what memory allows. --model llama is a LLaMA of the same width and depth, with
-three queries for each key, --model mixtral one of eight experts, of which a token reads two.`,
+three queries for each key, --model mixtral one of eight experts; a token reads two of them.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			shape, ok := nodebench.Sampled[name]

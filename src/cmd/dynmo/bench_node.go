@@ -102,7 +102,7 @@ jobs/node_bench.sbatch does both.`,
 	return c
 }
 
-// outputs gives a command the flags of what it judges by and writes.
+// outputs gives a command the flags that name its references and its output files.
 func (n *nodeFlags) outputs(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&n.reference, "reference", "", "file of what checks should reach")

@@ -14,8 +14,8 @@ import (
 // ncclBytes is the length of NCCL's allreduce: long enough that bandwidth counts.
 const ncclBytes = 256 << 20
 
-// reduceGPUs measures NCCL's allreduce on the GPUs of each node and then on those of all nodes,
-// where every rank has a GPU of its own.
+// reduceGPUs measures NCCL's allreduce on the GPUs of each node and then on the GPUs of all nodes.
+// Every rank must have a GPU of its own.
 func (n *nodeFlags) reduceGPUs(w *nodeWorld, r *recorder, mine *gathered) error {
 	visible := 0
 	if devcuda.Built {

@@ -31,11 +31,11 @@ type chaos struct {
 	mean time.Duration // from one fault to the next
 }
 
-// TestTrainChaos trains for DYNMO_CHAOS minutes, with a random fault a minute: a rank is
-// killed, stopped, slowed down, killed in a checkpoint or in a move, or the run is asked to
-// end. Each time the same command goes on. The weights are those of a run that nobody
-// disturbed, at least half the time was not lost, and no process and no file is left.
-// DYNMO_SEED, 1 if it is not set, draws other faults, one in DYNMO_EVERY seconds.
+// TestTrainChaos trains for DYNMO_CHAOS minutes, with a random fault a minute. A rank is killed,
+// stopped, slowed down, killed in a checkpoint or in a move, or the run is asked to end. Each time
+// the same command resumes the run. The weights are those of an undisturbed run, at least half the
+// time was not lost, and no process and no file is left. DYNMO_SEED, 1 if it is not set, draws
+// other faults, one in DYNMO_EVERY seconds.
 func TestTrainChaos(t *testing.T) {
 	minutes, err := strconv.ParseFloat(os.Getenv("DYNMO_CHAOS"), 64)
 	if err != nil {
@@ -86,7 +86,7 @@ func TestTrainChaos(t *testing.T) {
 	}
 }
 
-// training returns the arguments of a run of so many steps in a run directory.
+// training returns the arguments of a run with the given number of steps in a run directory.
 func (c *chaos) training(steps int, run string) []string {
 	return training(append(append([]string{}, chaotic...), "--set", fmt.Sprintf("train.steps=%d", steps), "--run-dir", run, "--resume")...)
 }

@@ -41,8 +41,8 @@ With them go the configuration and the tokenizer that the model was trained with
 as they were imported or data prepare had them, or else bytes, or GPT-2's; no other is known.
 
 A model with exits, with attention in buckets or with a mixture of depths becomes the model that
-other programs know: its blocks, for all tokens and keys. What these programs do not know goes into
-dynmo.safetensors; the names of its tensors, and what they compute otherwise, into DYNMO.md. The
+other programs know: its blocks, for all tokens and keys. The tensors that these programs do not
+know go into dynmo.safetensors. DYNMO.md has their names, and says how the results differ. The
 model with exits or depths in plain PyTorch is dynmo_reference.py. No other program has keys that are
 made of queries (attention.keys = shared).
 
@@ -69,7 +69,7 @@ its tokenizer if this one has one; other files stay.`,
 	c.Flags().StringVar(&e.stored, "dtype", "", "of the weights: float32 or, for Hugging Face, bfloat16 or float16 (default as they are stored)")
 	c.Flags().StringVar(&e.modelType, "model-type", "", "of a model with experts: mixtral or llama_moe (default its own; of a run mixtral if that can describe it)")
 	c.Flags().StringVar(&e.shard, "shard-size", "", "most bytes of a file of Hugging Face's, as 5GB (default one file, or as imported)")
-	c.Flags().IntVar(&e.step, "step", e.step, "of a run, the checkpoint after so many steps (default the newest)")
+	c.Flags().IntVar(&e.step, "step", e.step, "of a run, the checkpoint after this number of steps (default the newest)")
 	return c
 }
 

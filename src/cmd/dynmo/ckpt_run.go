@@ -73,8 +73,8 @@ func noCheckpoint(dir string) error {
 	return fmt.Errorf("%s: no checkpoint in it: want a run directory, whose %s has some, or a checkpoint", dir, store.Directory)
 }
 
-// chosen opens the checkpoint that a directory is, that of a run after so many steps, or,
-// where step is negative, the newest whole one. Newer ones that are damaged are told.
+// chosen opens a checkpoint: the directory itself, or a run's checkpoint after `step` steps. A
+// negative step means the newest whole one. Newer ones that are damaged are reported.
 func chosen(c *cobra.Command, dir string, step int) (*store.Checkpoint, error) {
 	if isCheckpoint(dir) {
 		one, err := store.Open(dir)
@@ -115,7 +115,7 @@ func showReading(c *cobra.Command, one *store.Checkpoint) {
 	one.Show = stepsOf(barOf(c), 2*one.Bytes())
 }
 
-// ofStep opens a run's checkpoint after so many steps. all are those there are.
+// ofStep opens a run's checkpoint after the given number of steps. all are the run's checkpoints.
 func ofStep(c *cobra.Command, dir string, step int, all []*store.Checkpoint) (*store.Checkpoint, error) {
 	path := filepath.Join(dir, store.Directory, store.Name(step))
 	if _, err := os.Stat(path); err == nil {
@@ -203,8 +203,8 @@ func openRun(c *cobra.Command, dir string, step int) (origin, error) {
 	return o, nil
 }
 
-// ofRun sets the tokenizer to that which the run of a checkpoint keeps, or else what its
-// settings say of it.
+// ofRun sets the tokenizer to the one that the run of a checkpoint keeps. If the run keeps none the
+// run's settings name the tokenizer.
 func (o *origin) ofRun(dir string, settings config.Config) error {
 	at := filepath.Join(filepath.Dir(filepath.Dir(filepath.Clean(dir))), record.TokenizerDir)
 	files, err := data.ReadTokenizer(at)

@@ -21,8 +21,8 @@ import (
 	"dynmo/src/tensor"
 )
 
-// savedRun trains a model of which 85 % is pruned and stored as CSR, in two stages with
-// two slices of the head, and returns its run directory with checkpoints of 6 and 12 steps.
+// savedRun trains a model in two stages with two slices of the head. 85 % of the model is pruned
+// and stored as CSR. It returns the run directory with checkpoints of 6 and 12 steps.
 func savedRun(t *testing.T) string {
 	t.Helper()
 	t.Chdir(folder(t, ""))
@@ -69,9 +69,8 @@ func trainedLoss(t *testing.T, dir, text string) float64 {
 	return loss
 }
 
-// A run's exported model, read by a program that shares nothing with dynmo, has the
-// loss of the trainer's own forward on the checkpoint, and the token that dynmo sample
-// says comes next.
+// A program that shares nothing with dynmo reads a run's exported model. Its loss is that of the
+// trainer's own forward on the checkpoint, and its next token is that of dynmo sample.
 func TestExportIsTheModel(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil {

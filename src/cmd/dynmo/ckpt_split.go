@@ -62,7 +62,7 @@ block.`,
 	c.Flags().BoolVar(&s.InOrder, "in-order", false, "experts are channels in their order, not drawn")
 	c.Flags().Float64Var(&s.Deviation, "deviation", s.Deviation, "of the routers' new weights")
 	c.Flags().Uint64Var(&s.Seed, "seed", 0, "of the channels that are drawn, and of the routers")
-	c.Flags().IntVar(&step, "step", step, "of a run, the checkpoint after so many steps (default the newest)")
+	c.Flags().IntVar(&step, "step", step, "of a run, the checkpoint after this number of steps (default the newest)")
 	require(c, "experts", "top")
 	return c
 }

@@ -71,8 +71,8 @@ func TestCkptImportExport(t *testing.T) {
 	}
 }
 
-// A trained LLaMA, dense or with experts, becomes a Hugging Face directory of bfloat16, which
-// comes back from a weights file as it was, goes on with a text, and trains on.
+// A trained LLaMA, dense or with experts, becomes a Hugging Face directory of bfloat16. The
+// directory comes back unchanged from a weights file, continues a text, and trains on.
 func TestCkptLlama(t *testing.T) {
 	t.Chdir(folder(t, ""))
 	shape := sets("run.clock=wall", "parallel.stages=2", "model.family=llama", "model.blocks=1", "model.hidden=16", "model.heads=2", "model.key_value_heads=1", "model.intermediate=12",
@@ -124,8 +124,8 @@ func TestCkptLlama(t *testing.T) {
 	}
 }
 
-// A trained LLaMA, of a run or a Hugging Face directory, that is cut into experts trains on
-// where the settings are those of the split.
+// A trained LLaMA, of a run or a Hugging Face directory, is cut into experts. It trains on with the
+// settings of the split.
 func TestCkptSplit(t *testing.T) {
 	t.Chdir(folder(t, ""))
 	shape := sets("run.clock=wall", "model.family=llama", "model.blocks=1", "model.hidden=16", "model.heads=2", "model.intermediate=12", "model.sequence=8", "parallel.stages=2")

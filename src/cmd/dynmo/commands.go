@@ -31,7 +31,7 @@ func rootCommand() *cobra.Command {
 	return root
 }
 
-// wanting has the commands below c say what they want where they refuse arguments.
+// wanting makes the commands below c say their usage where they refuse arguments.
 func wanting(c *cobra.Command) {
 	if args := c.Args; args != nil && !c.HasSubCommands() {
 		c.Args = func(c *cobra.Command, list []string) error {

@@ -18,7 +18,7 @@ import (
 	"dynmo/src/record"
 )
 
-// crash is a run of which a rank fails on purpose.
+// crash is a run in which a rank fails on purpose.
 type crash struct {
 	id, where string // of the line
 	ranks     int
@@ -38,8 +38,8 @@ func isStatus(want ...int) func(int) bool {
 // was seen to end first.
 var killed = isStatus(128+9, exitFailure)
 
-// TestTrainCrashes: however a rank ends, the run ends with it, says first which rank
-// it was, and goes on to the weights of a run that nothing disturbed.
+// TestTrainCrashes: a rank ends in one of several ways, and the run ends with it. The first line
+// names the rank. The run then resumes to the weights of an undisturbed run.
 func TestTrainCrashes(t *testing.T) {
 	t.Parallel()
 	want := sync.OnceValue(func() string { return undisturbed(t) })
@@ -56,9 +56,9 @@ func TestTrainCrashes(t *testing.T) {
 	}
 }
 
-// TestTrainCrashesInACheckpoint: whichever rank is killed in whichever phase of writing a
-// checkpoint, the run goes on from the newest whole one to the weights of a run that
-// nothing disturbed. With DYNMO_LONG=1 every rank in every phase.
+// TestTrainCrashesInACheckpoint: a rank is killed in a phase of writing a checkpoint. The run
+// resumes from the newest whole checkpoint to the weights of an undisturbed run. DYNMO_LONG=1 kills
+// every rank in every phase.
 func TestTrainCrashesInACheckpoint(t *testing.T) {
 	t.Parallel()
 	want := sync.OnceValue(func() string { return undisturbed(t) })
@@ -134,8 +134,8 @@ func (c crash) runIn(t *testing.T, dir, want string) {
 	}
 }
 
-// named checks that the first line of dynmo's names the rank at fault, its host, the step
-// and what happened, and that only one rank tells it.
+// named checks that the first line of dynmo's names the rank at fault, its host, the step and the
+// event. Only one rank may report it.
 func (c crash) named(t *testing.T, e ended) {
 	t.Helper()
 	host, err := os.Hostname()
@@ -170,8 +170,8 @@ func nobody(t *testing.T, dir string) time.Time {
 	}
 }
 
-// TestTrainPanics: a panic of a rank that is a goroutine is told with its stack, and is a
-// failure, not bad input, which is the status that Go gives it.
+// TestTrainPanics: a panic of a rank that is a goroutine is reported with its stack. It is a
+// failure, not bad input, so the status is not the one that Go gives it.
 func TestTrainPanics(t *testing.T) {
 	t.Parallel()
 	expect.NewFault(t, "F02", "kind=panic world=goroutines")

@@ -153,7 +153,7 @@ func inspectCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "inspect FILE.bin",
-		Short: "Check a token file of llm.c or Megatron-LM and say what it holds",
+		Short: "Check a token file of llm.c or Megatron-LM and print its contents",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			t, err := data.OpenTokens(args[0])

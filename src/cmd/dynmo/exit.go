@@ -60,8 +60,8 @@ func execute(root *cobra.Command, args []string, stdout, stderr io.Writer) int {
 	return tell(root.Name(), err, stderr)
 }
 
-// tell writes an error to stderr, every line of it behind the program's name
-// and fit for a terminal, and returns the exit status it stands for.
+// tell writes an error to stderr and returns its exit status. Every line has the program's name in
+// front, and is fit for a terminal.
 func tell(program string, err error, stderr io.Writer) int {
 	if err != nil && !quiet(err) {
 		for line := range strings.Lines(err.Error()) {

@@ -26,7 +26,7 @@ func steps(run string) int {
 	return strings.Count(string(text), "\n")
 }
 
-// reach waits until a run has recorded so many steps.
+// reach waits until a run has recorded the given number of steps.
 func (r *running) reach(t *testing.T, run string, n int) {
 	t.Helper()
 	for steps(run) < n {
@@ -196,8 +196,8 @@ func TestTrainStops(t *testing.T) {
 	}
 }
 
-// Nobody reads what the program says: it ends all the same, and what it says
-// is not written into its records.
+// Nobody reads the program's output: the program ends all the same, and its records do not contain
+// the output.
 func TestTrainUnheard(t *testing.T) {
 	t.Run("closed", func(t *testing.T) {
 		expect.NewFault(t, "F26", "")

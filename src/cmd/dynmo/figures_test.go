@@ -9,8 +9,7 @@ import (
 	"dynmo/src/expect"
 )
 
-// TestFigures draws one kept figure, and refuses what it cannot draw. The others are drawn all
-// the same.
+// TestFigures draws one kept figure, and refuses damaged ones. The others are still drawn.
 func TestFigures(t *testing.T) {
 	results, damaged := "../../../results", t.TempDir()
 	expect.OK(t, os.CopyFS(filepath.Join(damaged, "figures"), os.DirFS(filepath.Join(results, "figures"))))

@@ -65,7 +65,8 @@ func narrow(t *testing.T, text string) {
 	}
 }
 
-// TestParagraph: words keep their order, lines their width, and --set what it sets.
+// TestParagraph: words keep their order, lines keep their width, and --set stays beside its
+// setting.
 func TestParagraph(t *testing.T) {
 	set := "--set model.head_shards=" + strings.Repeat("9", 20)
 	text := strings.Repeat(set+" ", 9) + "µ"

@@ -33,9 +33,8 @@ func interruptible(parent context.Context) (ctx context.Context, stop func()) {
 	}
 }
 
-// watch cancels on every signal, of which the first decides, and quits on a
-// SIGINT that comes later than samePress after the first SIGINT. It returns
-// when signals is closed.
+// watch cancels on every signal; the first signal decides. It quits on a SIGINT that comes later
+// than samePress after the first SIGINT. It returns when signals is closed.
 func watch(signals <-chan os.Signal, cancel context.CancelCauseFunc, quit func()) {
 	var pressed time.Time
 	for s := range signals {

@@ -16,9 +16,8 @@ import (
 // part in that: after the second step of a run that goes on after three.
 var moving = sets("model.vocab=2048", "model.blocks=14", "checkpoint.every=3", "checkpoint.keep=10")
 
-// beforeAMove returns a folder with a run as it would be had it been killed when it had
-// written its checkpoint after three steps, and no layer had moved yet, and the weights that
-// a run ends with that nothing disturbed.
+// beforeAMove returns a folder with a run, and the weights at the end of an undisturbed run. The
+// run was killed when it had written its checkpoint after three steps, and no layer had moved yet.
 func beforeAMove(t *testing.T, settings []string) (dir, want string) {
 	t.Helper()
 	dir = folder(t, "")
@@ -33,9 +32,9 @@ func beforeAMove(t *testing.T, settings []string) (dir, want string) {
 	return dir, want
 }
 
-// TestTrainCrashesInAMove: whichever rank is killed in whichever phase of a move of layers,
-// the run ends at once, and goes on from the checkpoint before the move to the weights of a
-// run that nothing disturbed. With DYNMO_LONG=1 every rank in every phase.
+// TestTrainCrashesInAMove: a rank is killed in a phase of a move of layers, and the run ends at
+// once. It resumes from the checkpoint before the move to the weights of an undisturbed run.
+// DYNMO_LONG=1 kills every rank in every phase.
 func TestTrainCrashesInAMove(t *testing.T) {
 	t.Parallel()
 	before := sync.OnceValues(func() (dir, want string) { return beforeAMove(t, moving) })
@@ -71,8 +70,8 @@ func TestTrainCrashesWhileLeaving(t *testing.T) {
 	}
 }
 
-// crashInAMove has a run that has not moved a layer yet go on until a rank is killed, in a
-// room of its loop, and then go on again. No checkpoint that it leaves is damaged.
+// crashInAMove resumes a run that has not moved a layer yet, until a rank is killed in a room of
+// its loop, and then resumes it again. No checkpoint that it leaves is damaged.
 func crashInAMove(t *testing.T, before func() (dir, want string), room string, more []string, f fault.Fault) {
 	goesOn(t, before, crash{"F19", fmt.Sprintf("phase=%s rank=%d", f.Phase, f.Rank), 4, f, killed, 3, `, pid \d+\) is gone, in step [45]: ` + room, more})
 }

@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// output passes on what a command prints and keeps the first error, so that a line that
-// was lost is never taken for one that was printed. It is used by one goroutine.
+// output passes on the text that a command prints and keeps the first error. So a lost line never
+// counts as printed. It is used by one goroutine.
 type output struct {
 	to  io.Writer
 	err error
@@ -38,8 +38,8 @@ const (
 	beneath = 14
 )
 
-// paragraph writes a text with a name beside it, in lines of at most widest columns. A
-// --set stays on the line of what it sets.
+// paragraph writes a text with a name beside it, in lines of at most widest columns. A --set stays
+// on the line of its setting.
 func paragraph(out io.Writer, name, format string, values ...any) {
 	text := fmt.Sprintf(format, values...)
 	line, empty := fmt.Sprintf("%-*s", beneath, name), true

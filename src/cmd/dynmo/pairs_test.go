@@ -30,8 +30,9 @@ var unusual = []string{
 	"device.threads=2 run.clock=wall", "device.kernel=ref", "run.clock=virtual", "device.kernel=null",
 }
 
-// TestSettingsInPairs: two unusual settings either train together or are refused with
-// status 2 and a line for each that is wrong, before a run directory is made. With DYNMO_LONG=1 all pairs, else some.
+// TestSettingsInPairs: two unusual settings train together, or are refused before a run directory
+// is made. A refusal has status 2 and a line for each wrong setting. DYNMO_LONG=1 tries all pairs;
+// else the test tries some.
 func TestSettingsInPairs(t *testing.T) {
 	skipUnderShort(t)
 	dir := folder(t, "")

@@ -18,7 +18,7 @@ import (
 // leaving has four stages become two at the first decision.
 var leaving = sets("balance.kind=partition", "repack.kind=sustain", "repack.tolerance=0.99", "repack.unit=rank", "repack.stages=2", "elastic.release=slurm")
 
-// packed waits until a run has so many steps behind the one at which it was packed.
+// packed waits until a run has the given number of steps behind the step at which it was packed.
 func (r *running) packed(t *testing.T, run string, more int) {
 	t.Helper()
 	for n := 1; ; n++ {
@@ -46,9 +46,9 @@ func used(t *testing.T, pid int) int {
 	return user + system
 }
 
-// TestTrainParks: under mpirun ranks that hold no layer wait, whatever the settings say, of
-// which one line warns, and use next to nothing of a core. A signal to one of them ends the
-// run with a checkpoint; the run goes on to the weights of one that was never packed.
+// TestTrainParks: under mpirun ranks without layers wait, whatever the settings say. One line warns
+// of such settings. The waiting ranks use next to nothing of a core. A signal to one of them ends
+// the run with a checkpoint; the run resumes to the weights of one that was never packed.
 func TestTrainParks(t *testing.T) {
 	four.need(t)
 	t.Parallel()

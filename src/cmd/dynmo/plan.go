@@ -47,7 +47,7 @@ master weights in bfloat16, "activations" of the microbatches in flight, "recomp
 model.recompute. "boundary" and "sums" are buffers for messages and gradients of other ranks.
 "NCCL est." is what NCCL allocates beside all this, estimated.
 
-The advice at the end names settings to add, what they gain and what memory they cost.
+The advice at the end names settings to add, with their gain and the memory that they cost.
 It begins with schedule.kind = auto, blocks in halves and slices of the head, alone and
 together, where they are faster. Then come other schedules and balancers: none that
 were tried need less time without more memory. "without" are settings of --set that would
@@ -139,7 +139,7 @@ type planAnswer struct {
 	Head       float64             `json:"head_share"`                      // of the layers' seconds
 	Spread     float64             `json:"microbatch_deviation,omitempty"`  // of the layer whose microbatches differ most, relative
 	Paper      *float64            `json:"paper_bubble_ratio,omitempty"`    // the paper's equation (1), where it holds
-	Nccl       *nccl.Needs         `json:"nccl_rank_estimated,omitempty"`   // of GPUs that NCCL joins: what it takes of each rank at most, by formula
+	Nccl       *nccl.Needs         `json:"nccl_rank_estimated,omitempty"`   // with NCCL: bytes of each rank at most, by formula
 	Sums       *study.SumTraffic   `json:"gradient_sums,omitempty"`         // where there are replicas
 	Snapshot   int64               `json:"checkpoint_host_bytes,omitempty"` // of the rank with most: at most what the copy for a checkpoint takes
 	Orders     []study.Order       `json:"mesh_orders,omitempty"`           // both, where replicas and nodes of several ranks make a difference
@@ -157,7 +157,7 @@ type planStage struct {
 	Cap            int     `json:"in_flight_cap,omitempty"`
 	Bytes          int64   `json:"bytes"`
 
-	Memory cost.Memory `json:"memory"` // the bytes by what they are for
+	Memory cost.Memory `json:"memory"` // the bytes by purpose
 }
 
 // orderWords says what an order of the mesh costs.
@@ -193,7 +193,7 @@ type planAdvice struct {
 	Estimated bool     `json:"estimated"`   // the costs are not measured, see study.finer
 }
 
-// String says what is gained, and what it costs.
+// String states the gain and its price.
 func (a planAdvice) String() string {
 	sets := strings.Join(a.Sets, " --set ")
 	if len(a.Without) > 0 {
@@ -309,7 +309,7 @@ func (a planAnswer) print(out io.Writer) error {
 	line := func(name, format string, values ...any) { paragraph(out, name, format, values...) }
 	parameters := fmt.Sprintf("%d parameters", a.Parameters)
 	if a.Active < a.Parameters {
-		parameters += fmt.Sprintf(", of which a token meets %d", a.Active)
+		parameters += fmt.Sprintf(", a token meets %d", a.Active)
 	}
 	line("model", "%s; %.3g FLOP in a step of all replicas", parameters, a.Flops)
 	if a.Layout != "" {
@@ -328,7 +328,7 @@ func (a planAnswer) print(out io.Writer) error {
 		line("network", "%s", assumedNetwork(a.Network))
 	}
 	if a.Exposed > 0 {
-		line("of which", "%s to sum gradients over the replicas, which no work hides; makespan %s", duration(a.Exposed), duration(a.Makespan))
+		line("exposed", "%s to sum gradients over the replicas, which no work hides; makespan %s", duration(a.Exposed), duration(a.Makespan))
 		line("lower bound", "%s  (the makespan is %s times that)", duration(a.Bound), ratio(a.Makespan/a.Bound))
 	} else {
 		line("lower bound", "%s  (the step takes %s times that)", duration(a.Bound), ratio(a.Makespan/a.Bound))
@@ -343,7 +343,7 @@ func (a planAnswer) print(out io.Writer) error {
 	for i, share := range idleShares(a.Idle) {
 		parts = append(parts, idleParts[i]+" "+share)
 	}
-	line("of which", "%s", strings.Join(parts, ", "))
+	line("idle by cause", "%s", strings.Join(parts, ", "))
 	line("head", "%.1f %% of the layers' seconds", 100*a.Head)
 	if a.Spread > 0 {
 		line("microbatches", "differ, in the layer where they do most, by a standard deviation of %.1f %%", 100*a.Spread)

@@ -12,8 +12,8 @@ import (
 	"dynmo/src/study"
 )
 
-// printMemory writes the memory of every stage by what it is for, in MB. Columns that would
-// be 0 on all stages are left out.
+// printMemory writes the memory of every stage by purpose, in MB. It leaves out columns that would
+// be 0 on all stages.
 func (a planAnswer) printMemory(out io.Writer) error {
 	header := []string{"MB"}
 	rows := make([][]string, len(a.Stages))

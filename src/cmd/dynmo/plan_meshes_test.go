@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestPlanMeshes: plan with the settings of a mesh takes the step that the mesh was told to
-// take, on measured costs, and both forms of the answer say the same.
+// TestPlanMeshes: plan with the settings of a mesh takes the announced step of that mesh, on
+// measured costs. Both forms of the answer agree.
 func TestPlanMeshes(t *testing.T) {
 	skipUnderShort(t)
 	workbench(t, "")

@@ -182,8 +182,8 @@ func TestPlanPaperBubble(t *testing.T) {
 	}
 }
 
-// TestPlanCSV: the file of a plan is the schedule that was planned, for plan,
-// for simulate and for train, which learns what it learns with 1F1B.
+// TestPlanCSV: the file of a plan is the planned schedule, for plan, for simulate and for train.
+// Train learns the same bits with it as with 1F1B.
 func TestPlanCSV(t *testing.T) {
 	skipUnderShort(t)
 	for _, kind := range []string{"list", "interleaved", "zb-v"} {
@@ -227,7 +227,7 @@ func TestPlanOfReplicas(t *testing.T) {
 		}
 		taken := decoded[planAnswer](t, append(args, append(sets(advice.Sets...), "plan", "run.toml", "--costs", "costs.json")...)...)
 		if taken.Step != advice.Step || taken.Exposed == 0 {
-			t.Errorf("%v takes %v s, of which %v exposed, promised %v", advice.Sets, taken.Step, taken.Exposed, advice.Step)
+			t.Errorf("%v takes %v s, %v exposed, promised %v", advice.Sets, taken.Step, taken.Exposed, advice.Step)
 		}
 	}
 }

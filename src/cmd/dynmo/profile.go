@@ -153,8 +153,8 @@ func undivided(c config.Config, steps int) config.Config {
 	return c
 }
 
-// profiled returns what the layers cost; once says that those which compute alike are
-// measured once, and of experts so many, 0 all.
+// profiled returns the costs of the layers. With once, layers that compute alike are measured once,
+// and only `experts` of the experts are measured (0: all).
 func profiled(c config.Config, once bool, experts int, bar *record.Bar) (profile.Phase, error) {
 	if !once {
 		p, _, err := measured(c, bar)

@@ -19,8 +19,8 @@ func barOf(c *cobra.Command) *record.Bar {
 	return bar
 }
 
-// watched has the commands below c show on a terminal that they are at work. What
-// they print takes the place of the bar. Train shows its own progress.
+// watched makes the commands below c show a progress bar on a terminal. Their output takes the
+// place of the bar. Train shows its own progress.
 func watched(c *cobra.Command) {
 	if run := c.RunE; run != nil && c.CommandPath() != "dynmo train" {
 		c.RunE = func(c *cobra.Command, args []string) error {

@@ -9,8 +9,8 @@ import (
 	"dynmo/src/record"
 )
 
-// TestReplayedRun: a run whose loads are forced says so wherever it is told of, reports no loss
-// and is not exported. A wrong file is bad usage before anything is trained.
+// TestReplayedRun: a run with forced loads says so in every report, reports no loss, and is not
+// exported. A wrong file is bad usage before any training.
 func TestReplayedRun(t *testing.T) {
 	t.Chdir(folder(t, ""))
 	train := func(dir string) ended {

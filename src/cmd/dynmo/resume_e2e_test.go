@@ -27,7 +27,7 @@ func interrupted(t *testing.T, dir string) {
 	expect.OK(t, os.RemoveAll(filepath.Join(dir, "run", "ckpt", "step_00000012")))
 }
 
-// anew begins the line that says why a run does not go on with what it had measured.
+// anew begins the line that says why a run resumes without its earlier measurements.
 const anew = "note: measurements and the balancer begin anew: "
 
 // losses returns what steps of a run computed.
@@ -37,9 +37,8 @@ func losses(t *testing.T, run string) string {
 	return strings.Join(found, "\n")
 }
 
-// One command line starts a run and goes on with it: its losses and its weights are those
-// of a run that nothing interrupted, on as many stages and on others, and its directory is
-// one run to all readers.
+// One command line starts a run and resumes it: losses and weights are those of a run without
+// interruption, on as many stages and on others. To all readers its directory is one run.
 func TestTrainResumes(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -158,7 +157,7 @@ func TestTrainResumesWithMovedData(t *testing.T) {
 	}
 }
 
-// A run whose last checkpoint could not be written has not done what it was to do.
+// A run that could not write its last checkpoint has failed.
 func TestTrainWithoutItsLastCheckpoint(t *testing.T) {
 	t.Parallel()
 	dir := folder(t, "")

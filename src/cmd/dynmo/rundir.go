@@ -54,7 +54,7 @@ func (d *runDirectory) from(name string) (dir string, err error) {
 	return d.dir, err
 }
 
-// open makes the run directory, or opens it again; nil where there is to be none.
+// open makes the run directory, or opens it again. It returns nil where there is none.
 func (d *runDirectory) open(c config.Config, p record.Provenance, about launch.World) (run *record.Run, past record.Past, err error) {
 	switch {
 	case d.none:

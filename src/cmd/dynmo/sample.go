@@ -55,7 +55,7 @@ takes the most probable. Equal seeds give equal texts, with any number of thread
 Tokens of a model with exits leave at the first exit whose confidence in them is above its
 threshold: the one it had in training, or --exit-threshold L. With --exit-decay T the threshold of
 the t-th of N tokens is 0.9 L + 0.1 exp(-T t/N), between 0 and 1 (Schuster et al. 2022, equation
-5; 4 is theirs). A token that left goes on as a state, of which later blocks make keys and values.
+5; 4 is theirs). Later blocks compute keys and values from the last state of a token that left.
 --compare gives the same text to all blocks, and tells how often both find the same token most
 probable. A model with attention in buckets draws what buckets are found by once for a text.
 
@@ -65,7 +65,7 @@ model ends the text, it ends. Without --prompt the model begins one.
 
 The tokenizer is that of the directory (tokenizer.json of a byte-pair encoding: byte-level,
 cutting texts as GPT-2 or Llama 3 do, or with byte fallback, as those of LLaMA 2 and Mixtral;
-else sentencepiece's tokenizer.model, or vocab.json and merges.txt), that which a weights file
+else sentencepiece's tokenizer.model, or vocab.json and merges.txt), the one that a weights file
 was imported with, or that of a run: bytes where it trained on text, else what data prepare
 left beside its tokens. Where none is known a vocabulary of 50257 tokens, padded or not, is
 taken for GPT-2's, and any other of a file for bytes. Names of special tokens in a prompt are
@@ -82,7 +82,7 @@ these tokens.`,
 	f.StringVar(&s.prompt, "prompt", "", "text to go on with")
 	f.IntVar(&s.tokens, "tokens", 100, "tokens to add at most, at least 1")
 	f.Float64Var(&s.choice.Temperature, "temperature", 0.8, "0 takes the most probable token, 1 draws as the model says")
-	f.IntVar(&s.choice.TopK, "top-k", 0, "draw from the most probable so many; 0 is all")
+	f.IntVar(&s.choice.TopK, "top-k", 0, "draw from this number of the most probable tokens; 0 is all")
 	f.Float64Var(&s.choice.TopP, "top-p", 1, "draw from the most probable of this share, above 0 and at most 1")
 	f.Uint64Var(&s.choice.Seed, "seed", 1, "of the draws")
 	f.IntVar(&s.threads, "threads", runtime.GOMAXPROCS(0), "threads that share the arithmetic, at least 1")

@@ -2,10 +2,9 @@ package main
 
 import "testing"
 
-// Law 1 over schedules, as a user sees it: two ranks under mpirun, with layers
-// that move, learn to the last bit what one rank learns with 1F1B, in whatever
-// order they work and however many chunks they hold. The kinds that settings name are tested
-// over processes by launch.
+// Law 1 over schedules, as a user sees it: two ranks under mpirun, with layers that move, learn the
+// same bits as one rank with 1F1B. That holds for any order of work and any number of chunks.
+// Launch tests the kinds that settings name over processes.
 func TestTrainSchedulesChangeNothing(t *testing.T) {
 	pair := world{2}
 	pair.need(t)

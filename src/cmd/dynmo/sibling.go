@@ -51,11 +51,11 @@ func ofOneBuild(caller, own string) error {
 	return usageError{fmt.Errorf("device.kind = \"cuda\": %s is of revision %s, dynmo of %s: build both with ./build.sh cuda", siblingName, own, caller)}
 }
 
-// driverDefaults are variables that the driver reads when it starts, where the
-// user has not set them. A kernel that is loaded lazily, at its first launch, waits
-// until all work of the GPU is done, and with it a message whose other half another
-// rank has yet to launch, which may wait in the same way. Streams share the
-// connections: with too few a message waits behind a kernel that waits for it.
+// driverDefaults are variables that the driver reads when it starts, if the user has not set them.
+// A lazily loaded kernel waits, at its first launch, until all work of the GPU is done. That
+// includes a message whose other half another rank has yet to launch, which may wait in the same
+// way. Streams share the connections: with too few connections a message waits behind a kernel that
+// waits for the message.
 var driverDefaults = []string{"CUDA_MODULE_LOADING=EAGER", "CUDA_DEVICE_MAX_CONNECTIONS=32"}
 
 // withDriver returns an environment with driverDefaults.

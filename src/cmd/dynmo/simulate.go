@@ -141,7 +141,7 @@ measuring and deciding take what they took in runs on CPUs of servers
 	d.flags(c)
 	timeline.flags(c, "trace", "", "write a step of each of the first run.trace_steps phases, of one replica, as a Chrome trace (Perfetto opens it); - is standard output, in place of the answer")
 	c.Flags().Float64Var(&repack, "repack", 0, "pack onto the fewest stages whose throughput stays within this share of the dense model's (repack.kind=sustain, repack.tolerance); 0 leaves it to the settings")
-	c.Flags().StringToIntVar(&pack, "pack", nil, "pack onto so many stages from a step on, whatever that costs: 300=6,600=4")
+	c.Flags().StringToIntVar(&pack, "pack", nil, "pack onto a number of stages from a step on, whatever that costs: 300=6,600=4")
 	return c
 }
 

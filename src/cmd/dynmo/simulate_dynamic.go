@@ -65,9 +65,8 @@ const mostSteps = 1_000_000
 // allKinds is what --dynamic takes for a table of all.
 const allKinds = "all"
 
-// change returns the run that is made up from a series' first table, the series
-// itself if it is of a run and no change is asked for. It says so if the run is not
-// dynamic.
+// change returns the run that is made up from a series' first table. It returns the series itself
+// if the series is of a run and no change is asked for. It says so if the run is not dynamic.
 func (d madeUp) change(c *cobra.Command, series profile.Series, o *study.Options) (cost.Series, error) {
 	if d.kind == "" {
 		out, err := d.unchanged(c, series)

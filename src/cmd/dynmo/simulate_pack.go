@@ -11,7 +11,7 @@ import (
 	"dynmo/src/study"
 )
 
-// packs reads --pack, for so many stages.
+// packs reads --pack, for at most the given number of stages.
 func packs(flag map[string]int, most int) (map[int]int, error) {
 	list := make(map[int]int)
 	for _, step := range slices.Sorted(maps.Keys(flag)) {
@@ -91,7 +91,7 @@ func (p *simPacking) print(out io.Writer) {
 	if len(p.Packed) > 0 {
 		text := ""
 		if p.Least > 0 {
-			text = fmt.Sprintf("; throughput never below %.3f of the dense model's, a step of which takes %s", p.Least, duration(p.Reference))
+			text = fmt.Sprintf("; throughput never below %.3f of the dense model's, whose step takes %s", p.Least, duration(p.Reference))
 		}
 		paragraph(out, "ranks", "%.2f in the mean, %.3g node-hours given back%s", p.MeanRanks, p.NodeHours, text)
 	}

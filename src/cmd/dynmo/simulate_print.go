@@ -186,7 +186,8 @@ func joined(segments []simSegment) []simSegment {
 	return list
 }
 
-// before says what happened before a segment that follows one on so many stages.
+// before says what happened before a segment. stages is the number of stages of the segment in
+// front of it.
 func (l simSegment) before(stages int) string {
 	var list []string
 	switch {
@@ -225,7 +226,7 @@ func stayed(s *study.Stay, o study.Options) *simStay {
 	case study.Ceiling:
 		why = fmt.Sprintf("ceiling: the cuts are within %s of the best that were found", gain)
 	case study.Price:
-		why = fmt.Sprintf("price: from step %d on the best cuts would save %s; to move there takes %s, what they save in %.0f steps", s.Step, gain, duration(s.Moving), s.Pays)
+		why = fmt.Sprintf("price: from step %d on the best cuts would save %s; moving takes %s, the saving of %.0f steps", s.Step, gain, duration(s.Moving), s.Pays)
 	case study.Uncertainty:
 		why = fmt.Sprintf("uncertainty: from step %d on the best cuts would save %s, in %d steps; to the balancer that was not sure or not lasting", s.Step, gain, s.Steps)
 	}

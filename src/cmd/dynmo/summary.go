@@ -12,10 +12,9 @@ import (
 	"dynmo/src/train"
 )
 
-// sumUp writes the summary of a run that has ended and, of one that did not fail, says
-// what moving layers was worth beside what was measured. The last line says where the
-// records lie. The first summary has no worth, which may take seconds that a launcher
-// does not leave.
+// sumUp writes the summary of a run that has ended. For a run that did not fail it adds the value
+// of moving layers, beside the measurements. The last line names the place of the records. The
+// first summary has no such value: it may take seconds that a launcher does not leave.
 func (w *watcher) sumUp(out train.Outcome, failed error) {
 	defer w.leave()
 	status := record.Finished

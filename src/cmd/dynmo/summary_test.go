@@ -58,9 +58,9 @@ func TestTrainSumsUp(t *testing.T) {
 	}
 }
 
-// TestPackedRunSumsUp: a run that is packed onto fewer ranks says what that came to at its
-// end, as do its summary, table, for programs too, and report; one that was to be says that
-// it was not.
+// TestPackedRunSumsUp: a run that is packed onto fewer ranks states the result of packing at its
+// end. So do its summary, its table, its output for programs, and its report. A run that was never
+// packed says so.
 func TestPackedRunSumsUp(t *testing.T) {
 	file, dir := tiny(t)
 	e := says("train", file, "--run-dir", dir, "--set", "repack.kind=first-fit", "--set", "balance.memory_limit_bytes=1000000000", "--set", "train.steps=20", "--set", "run.clock=virtual") // whose times mean something on a busy host

@@ -104,9 +104,9 @@ func tellRanks(c *cobra.Command, settings config.Config) error {
 	return nil
 }
 
-// leaveItToRank0 holds an error back on every rank but the first for a moment:
-// one that all ranks find before they know of each other is told once, since
-// the launcher ends them all when rank 0 has told it.
+// leaveItToRank0 delays an error on every rank but the first for a moment. All ranks may find the
+// same error before they know of each other. It is then reported once, because the launcher ends
+// them all when rank 0 has reported it.
 func leaveItToRank0(err error) {
 	if err != nil && mpi.Launched() && mpi.LaunchRank() != 0 {
 		time.Sleep(2 * time.Second)

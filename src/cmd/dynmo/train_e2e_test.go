@@ -186,7 +186,7 @@ func TestTrainStartDeadline(t *testing.T) {
 	}
 }
 
-// A launcher that meant several ranks, of which each finds itself alone.
+// A launcher started several ranks, but each finds itself alone.
 func TestTrainRefusesToBeAlone(t *testing.T) {
 	expect.NewFault(t, "F24", "")
 	cmd := alone.command(t, folder(t, ""), training()...)
@@ -371,9 +371,9 @@ times = 4
 	}
 }
 
-// resident tells whether memory in RAM is known of four stages, and is at least half of
-// what is accounted for on the stage that has most, as far as the system counts: each
-// processor tells of its pages by the batch, which other stages do not even fill.
+// resident reports whether the resident memory of four stages is known. On the stage with the
+// largest estimate it must be at least half of that estimate, as far as the system counts. Each
+// processor reports its pages by the batch, which the other stages do not even fill.
 func resident(m record.Metrics) bool {
 	if len(m.ResidentPerStage) != 4 {
 		return false

@@ -21,7 +21,7 @@ import (
 type watcher struct {
 	out      io.Writer
 	settings config.Config
-	resolved []string // why settings that were "auto" are what they are
+	resolved []string // the reasons for the values of settings that were "auto"
 	records  runDirectory
 
 	run      *record.Run // nil if nothing is kept
@@ -29,7 +29,7 @@ type watcher struct {
 	past     record.Past // of a run that goes on
 	first    int         // step that is run
 	tally    record.Tally
-	model    report.Model // what it has become
+	model    report.Model // as it is now
 	progress *record.Progress
 	left     *record.TimeLeft
 	began    time.Time

@@ -152,8 +152,8 @@ func readNetwork(name string) (sim.Network, error) {
 	return sim.ReadNetwork(name, f)
 }
 
-// assume takes, for estimated costs, the network of the nodes of their GPU, unless CONFIG
-// or --set say how fast messages are. The delays of [comm] stay. It says what it takes.
+// assume takes, for estimated costs, the network of the nodes of their GPU, unless CONFIG or --set
+// give the speed of messages. The delays of [comm] stay. It reports the network.
 func (w *whatIf) assume(o *study.Options, costs profile.Phase) error {
 	given, standard := o.Config.Comm, config.Default().Comm
 	isGiven := given.LatencySeconds != standard.LatencySeconds || given.BandwidthBytes != standard.BandwidthBytes ||
@@ -218,7 +218,7 @@ func sameModel(settings, costs string) error {
 	return otherModel(fmt.Sprintf("model: the costs hold for %q, CONFIG says %q", costs, settings))
 }
 
-// usable refuses a table from which a step on so many stages cannot be computed.
+// usable refuses a table from which a step on the given number of stages cannot be computed.
 func usable(t cost.Table, stages int) error {
 	if !slices.Contains([]string{"wall", "virtual", "sim", roofline.Clock}, t.Clock) {
 		return fmt.Errorf("clock: %q, want wall, virtual, sim or %s", t.Clock, roofline.Clock)

@@ -91,7 +91,7 @@ func write(t *testing.T, name, text string) {
 	expect.OK(t, os.WriteFile(name, []byte(text), 0o600))
 }
 
-// costsOf writes a table of so many layers that cost more and more.
+// costsOf writes a table of layers whose costs grow along the chain.
 func costsOf(t *testing.T, name string, layers int) {
 	t.Helper()
 	table := cost.Table{Clock: "sim"}

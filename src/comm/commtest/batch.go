@@ -156,8 +156,8 @@ func tagsOutOfOrder(b *batch) error {
 	return b.finish()
 }
 
-// firstInFirstOut: messages with one tag arrive in the order they were sent,
-// whether their receives are begun before or after, one by one or ten at a time.
+// firstInFirstOut: messages with one tag arrive in the order in which they were sent. Their
+// receives begin before or after, one by one or ten at a time.
 func firstInFirstOut(b *batch) error {
 	const messages, length = 50, 5000
 	above, below := neighbours(b)
@@ -177,9 +177,8 @@ func firstInFirstOut(b *batch) error {
 	return b.finish()
 }
 
-// upTo returns a program that receives messages into memory that has room for more,
-// among exact ones with their tag, before they are sent and after. The memory behind
-// a message stays as it is.
+// upTo returns a program that receives messages into memory with spare room, among exact ones with
+// their tag, before they are sent and after. The memory behind a message keeps its contents.
 func upTo(lengths []int64, room int64) func(*batch) error {
 	return func(b *batch) error {
 		above, below := neighbours(b)

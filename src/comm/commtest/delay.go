@@ -8,10 +8,10 @@ import (
 	"dynmo/src/comm"
 )
 
-// virtualDelays: every message is delayed by the factor of its sender, receiver,
-// tag and number, whatever its group and the call that sends it, and occupies its
-// link as much longer. Messages go round a ring; rank 0 of the split group is the last
-// of the world, so a rank within the group would give other factors.
+// virtualDelays: every message is delayed by the factor of its sender, receiver, tag and number, in
+// any group and by any call that sends it. It occupies its link longer by the same factor. Messages
+// go round a ring. Rank 0 of the split group is the last rank of the world, so a rank within the
+// group would give other factors.
 func virtualDelays(t comm.Transport) error {
 	const rounds = 12
 	runtime.LockOSThread()

@@ -11,9 +11,8 @@ import (
 	"dynmo/src/tensor"
 )
 
-// split returns a chain of all ranks, the last one first, whose messages of device
-// memory travel in pieces of 1000 bytes, and what closes it and the group that it is split
-// from.
+// split returns a chain of all ranks, the last one first, whose messages of device memory travel in
+// pieces of 1000 bytes. end closes the chain and the group that it is split from.
 func (r *Rank) split() (chain *comm.Group, end func() error) {
 	o := quick()
 	o.Piece, o.DeviceTransport = 1000, r.openWorld
@@ -102,8 +101,8 @@ func (r *Rank) hostAnswer() error {
 	return errors.Join(b.finish(), end())
 }
 
-// storm: messages to neighbours in both directions and rounds of all ranks, begun by each
-// rank in an order of its own, but for the rounds, arrive while the compute stream is busy.
+// storm: messages to neighbours in both directions and rounds of all ranks arrive while the compute
+// stream is busy. Each rank begins messages in an order of its own, and rounds in one order.
 func (r *Rank) storm() error {
 	const messages, rounds = 12, 4
 	g, end := r.split()
@@ -157,8 +156,8 @@ func (r *Rank) toAll(g grouped, index int) (comm.Round, []comm.Part) {
 	return Value(g.Exchange(comm.TagReduce, sends, recvs, r.Compute.Record(nil))), recvs
 }
 
-// leave: groups are split off groups, again and again without the last rank, until each
-// rank is one alone, and the larger ones are closed before anything goes on.
+// leave: groups are split off groups, each time without the last rank, until each rank is alone.
+// The larger groups are closed before anything goes on.
 func (r *Rank) leave() error {
 	o := quick()
 	o.DeviceTransport = r.openWorld

@@ -54,9 +54,8 @@ func (r *Rank) closeAndSplit() error {
 	return r.DeviceTransport.Close()
 }
 
-// lengthsDisagree: a message of another length than was expected, or of more bytes
-// than there is room for, is an error of the receiver that names the length sent,
-// and ends the transport. The sender may get an error, too.
+// lengthsDisagree: a message has an unexpected length, or more bytes than its room. The receiver's
+// error names the length sent, and ends the transport. The sender may get an error, too.
 func (r *Rank) lengthsDisagree() error {
 	for i, pair := range [][2]int64{{1000, 2000}, {2000, 1000}, {0, 8}, {8, 0}, {2000, 1000}, {8, 0}} {
 		t := Value(r.Split(0, r.Rank()))

@@ -51,9 +51,9 @@ func (r *Rank) oneWay() error {
 // noRank is the neighbour of a rank that has none.
 const noRank = -1
 
-// inOrder sends messages to a rank and receives as many from one. One buffer on
-// each side serves all of them, the host waits for no work of the device, and one
-// event is recorded again and again.
+// inOrder sends messages to a rank and receives as many from another. One buffer on each side
+// serves all of them. The host waits for no work of the device, and one event is recorded again and
+// again.
 func (r *Rank) inOrder(to, from int) error {
 	const messages, length = 8, 300_000
 	m := r.memories(length, length, messages*length, messages*length, 2*slowBytes)

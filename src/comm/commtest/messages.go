@@ -14,9 +14,8 @@ import (
 // (4 KiB shared memory, 64 KiB TCP), large.
 var lengths = []int64{0, 1, 3, 8, 255, 1000, 4095, 4096, 4097, 65535, 65537, 1<<20 + 1, 5<<20 - 3}
 
-// pieces: messages on both sides of multiples of the piece length, and one that
-// is a multiple of the page size too, so that its empty last piece has no
-// address in its memory's pages.
+// pieces: messages have lengths on both sides of multiples of the piece length. One length is a
+// multiple of the page size too, so that its empty last piece has no address in its memory's pages.
 func pieces(t comm.Transport) error {
 	o := quick()
 	o.Piece = 1000

@@ -35,10 +35,10 @@ func onHostMemory(g *comm.Group) rounder {
 	}
 }
 
-// exchangeRounds: messages of rounds, of which several are under way at once with one tag, arrive
-// in the order of their parts, whatever other ranks are in the round and in which order a
-// rank names them. Parts without bytes carry nothing, a rank without parts leaves the round
-// out, and a round that was waited for stays done.
+// exchangeRounds: several rounds are under way at once with one tag. Their messages arrive in the
+// order of their parts, with any other ranks in the round and any order in which a rank names them.
+// Parts without bytes carry nothing, a rank without parts leaves the round out, and a round that
+// was waited for stays done.
 func exchangeRounds(g rounder) error {
 	const rounds = 4
 	length := func(from, to, round, k int) int64 { return int64((from+2*to+3*round+5*k)%7) * 700 }

@@ -16,9 +16,8 @@ import (
 // network has round numbers, so that a term left out shows.
 var network = comm.Network{Latency: 0.25, Bandwidth: 1000}
 
-// virtual returns a group on a virtual clock that reads start and stands still
-// but for messages, so that its times are known to the last bit. Pieces are
-// short: a message in many is still one message.
+// virtual returns a group on a virtual clock that reads start and that only messages move. So its
+// times are known to the last bit. Pieces are short: a message in many pieces is still one message.
 func virtual(t comm.Transport, start float64) (*comm.Group, *device.Clock) {
 	return virtualOn(t, network, start)
 }

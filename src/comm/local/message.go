@@ -9,9 +9,8 @@ import (
 	"dynmo/src/tensor"
 )
 
-// box holds the messages that were sent to one rank and not yet received, and the
-// receives of the rank whose messages were not yet sent. For one key only one of
-// the two is not empty.
+// box holds the messages to one rank that it has not received yet, and the rank's receives whose
+// messages were not sent yet. For one key only one of the two is not empty.
 type box struct {
 	mu    sync.Mutex
 	open  map[key]*queues

@@ -118,8 +118,8 @@ func (w *world) remove(g *group) {
 	}
 }
 
-// fail drops every message that is not matched, so that no memory is read after its
-// owner has seen the error, and then wakes all waiters.
+// fail drops every message that is not matched and then wakes all waiters. So no memory is read
+// after its owner has seen the error.
 func (w *world) fail(cause error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

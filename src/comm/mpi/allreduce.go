@@ -9,9 +9,9 @@ import (
 	gompi "github.com/sbromberger/gompi"
 )
 
-// Allreduce makes the library's own MPI_Allreduce, a sum of n float64 on all ranks of the world,
-// some times after one to warm up, and returns the seconds of each, from a barrier on, and how
-// many elements of the last result are wrong. It has no deadline. Collective.
+// Allreduce runs the library's own MPI_Allreduce, a sum of n float64 on all ranks of the world. It
+// runs one time to warm up and then several times. It returns the seconds of each, from a barrier
+// on, and the number of wrong elements in the last result. It has no deadline. Collective.
 func Allreduce(n, times int) (seconds []float64, wrong int, err error) {
 	world := gompi.NewCommunicator(nil)
 	rank, size := gompi.WorldRank(), gompi.WorldSize()

@@ -12,9 +12,9 @@ import (
 // LaunchError is what is wrong with how ranks were launched: every rank has it.
 type LaunchError struct{ error }
 
-// checkLauncher returns an error for tasks of a Slurm step that Open MPI cannot join:
-// srun started them without PMIx, and this Open MPI knows none of the older ways.
-// Other libraries may, and then say themselves what they miss.
+// checkLauncher returns an error for tasks of a Slurm step that Open MPI cannot join: srun started
+// them without PMIx, and this Open MPI has none of the older ways. Other libraries may join, or
+// report a missing part themselves.
 func checkLauncher(getenv func(string) string, library func() string, parts func() string) error {
 	tasks, _ := strconv.Atoi(getenv("SLURM_STEP_NUM_TASKS"))
 	switch {

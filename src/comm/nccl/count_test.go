@@ -51,7 +51,7 @@ func (s shape) run() error {
 				return New(t, r.Device, r.Compute, ctas)
 			}}
 			base := comm.New(tr, o)
-			commtest.Must(base.Barrier()) // all have closed what they had
+			commtest.Must(base.Barrier()) // all have closed their communicators
 			before := held()
 			commtest.Must(base.Barrier())
 			all := commtest.Value(base.Split(0, tr.Rank()))

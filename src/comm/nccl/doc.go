@@ -18,8 +18,8 @@
 //   - clear-to-send: the receiver sends the tag and the room of a receive whose memory is free;
 //   - ready-to-send: the upper rank matches these with its messages by tag, and sends tag and
 //     length of each that is ready; the lower rank keeps its own to itself;
-//   - order: the lower rank takes the oldest message of each direction, as soon as NCCL has put
-//     on the stream what was issued before, tells the upper rank, and issues both at once.
+//   - order: the lower rank takes the oldest message of each direction, as soon as all earlier
+//     operations are on NCCL's stream. It tells the upper rank, and issues both at once.
 //
 // A rank issues at most one message in each direction of each pair at a time, as one group. NCCL
 // runs the halves of a group at once: up to eight for each channel

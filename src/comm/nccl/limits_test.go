@@ -69,8 +69,8 @@ func TestCommunicatorsOfPairsHang(t *testing.T) {
 	}
 }
 
-// The communicators of a world, a chain and its ends take the CTAs of three kernels and no more
-// hardware queues than a GPU has by default, whatever is under way at the same time.
+// The communicators of a world, a chain and its ends take the CTAs of three kernels. They take no
+// more hardware queues than a GPU has by default, with any messages and rounds under way.
 func TestChainsNeedFewCTAs(t *testing.T) {
 	for _, name := range []string{"Storm", "Exchange", "Neighbours"} {
 		out, err := limited(t, "eight "+name, fmt.Sprintf("DYNMO_EMULATE_CTAS=%d", 3*ctas), "DYNMO_EMULATE_QUEUES=8")

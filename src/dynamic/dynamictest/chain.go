@@ -10,7 +10,7 @@ import (
 	"dynmo/src/expect"
 )
 
-// Chain returns a chain of so many equal blocks between embedding and head.
+// Chain returns a chain of equal blocks between embedding and head.
 func Chain(t *testing.T, blocks int, run dynamic.MadeUp) *dynamic.Chain {
 	t.Helper()
 	layer := func(name string) cost.Layer {

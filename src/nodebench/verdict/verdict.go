@@ -175,8 +175,8 @@ func judged(r Row, reference *Reference) Finding {
 	return f
 }
 
-// typical returns the median of speeds of one check and their spread, of which a device that is
-// slow lacks at least outlier (see compare).
+// typical returns the median of speeds of one check and their spread. A slow device lacks at least
+// outlier of the spread (see compare).
 func typical(speeds []float64, lack float64) (median, spread float64) {
 	median = trace.Median(speeds)
 	deviations := make([]float64, len(speeds))

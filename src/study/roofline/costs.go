@@ -29,10 +29,10 @@ import (
 // Clock is that of estimated tables.
 const Clock = "estimated"
 
-// Costs returns what the layers of a model cost on a GPU, for settings of one stage without
-// dynamism but for what it adds to the chain. Layers that compute alike cost alike. Where replicas
-// share the pieces of layers out, seconds are those of a replica that has all pieces: as many rows
-// in products of fewer rows. Replicas are taken to have equal work.
+// Costs returns the costs of a model's layers on a GPU, for settings of one stage. Of dynamism it
+// takes only the layers that the kind adds to the chain. Layers that compute alike cost alike.
+// Where replicas share out the pieces of layers, seconds are those of a replica that has all
+// pieces: the same rows in products of fewer rows. Replicas are assumed to have equal work.
 func Costs(c config.Config, g GPU) (cost.Table, error) {
 	if c.ReplicasDiffer() {
 		alone := c

@@ -1,15 +1,14 @@
-// Package roofline estimates what layers cost on a GPU that is not at hand: settings and a
-// GPU's published rates come in, a cost table marked "estimated" goes out. Every kernel
-// call of a training step takes as long as the slowest of what bounds it,
+// Package roofline estimates the costs of layers on a GPU that is not at hand. Settings and a GPU's
+// published rates come in, a cost table marked "estimated" goes out. Every kernel call of a
+// training step takes the time of its slowest bound,
 //
 //	seconds = max(operations / (rate · efficiency), bytes / (bandwidth · efficiency)) + launch
 //
-// The calls are those that the model makes, with their shapes; nothing is computed.
-// The model leaves out caches, tiles that do not divide a product, clocks that fall
-// under load, and where tokens would go or leave. A measured table is better: for 24 blocks
-// of 1024 channels, heads of 64 and two sequences of 2048 tokens, one H100 took 1.16 (forward),
-// 1.26 and 1.32 (backward, inputs and weights) times a block's estimate, and 0.94, 0.79 and
-// 0.92 times that of the head.
+// The calls are those of the model, with their shapes; nothing is computed. The estimate leaves out
+// caches, tiles that do not divide a product, clocks that fall under load, and the ways of tokens.
+// A measured table is better. Example: 24 blocks of 1024 channels, heads of 64, two sequences of
+// 2048 tokens, on one H100. A block took 1.16 (forward), 1.26 (backward for inputs) and 1.32 (for
+// weights) times its estimate, the head 0.94, 0.79 and 0.92 times.
 package roofline
 
 import (
@@ -21,8 +20,8 @@ import (
 	"dynmo/src/tensor"
 )
 
-// GPU is what a GPU can do at most, in operations, exponentials and bytes per second, and
-// the shares of that which kernels are taken to reach.
+// GPU has the peak rates of a GPU, in operations, exponentials and bytes per second, and the shares
+// of them that kernels are assumed to reach.
 type GPU struct {
 	Name      string
 	Matrix    float64 // products of bfloat16 on tensor cores, without structured sparsity
@@ -34,19 +33,19 @@ type GPU struct {
 	Nodes     string  // whose network its nodes have: cluster-NAME.toml
 }
 
-// gpus lists those that are known. Rates are NVIDIA's data sheets' ("H100 Tensor Core GPU"
-// 2023, "A100 Tensor Core GPU" 2021); Special is 16 in a clock of each multiprocessor, at
-// the boost clock of those rates, which for the H100 is the 3.9e12 of Shah et al. (2024).
-// Attention is what FlashAttention-2, whose design the kernels have, was measured at: 0.5 to
-// 0.73 on an A100 (Dao 2023), up to 0.35 on an H100 (Shah et al. 2024).
+// gpus lists the known GPUs. Rates are from NVIDIA's data sheets ("H100 Tensor Core GPU" 2023,
+// "A100 Tensor Core GPU" 2021). Special is 16 in a clock of each multiprocessor, at the boost clock
+// of those rates; for the H100 that is the 3.9e12 of Shah et al. (2024). Attention is the measured
+// share of FlashAttention-2, which has the same design as the kernels: 0.5 to 0.73 on an A100 (Dao
+// 2023), up to 0.35 on an H100 (Shah et al. 2024).
 //
 // "h100-paper" is an H100 as the paper's table 1 shows it, by assumptions that fit the table.
 // Products are of float32 without TF32. Attention stores its scores, in 16 bits. Blocks keep
-// activations as in storedActivations. A block of hidden 1024 and 32 heads then takes 6.1 ms for
-// a sequence of 2048 tokens. Table 1 has 5.3 to 7.1 ms, which is GPUs / (samples/s · layers), if
-// its samples/s are those of one replica. With a limit of 80e9 bytes, 1F1B and uniform cuts, 14
-// of the table's 15 cells have the memory that they need, or lack it, as in the table. The other
-// is 56 layers on 8 GPUs, which take 87e9 bytes here and fit there.
+// activations as in storedActivations. A block of hidden 1024 and 32 heads then takes 6.1 ms for a
+// sequence of 2048 tokens. Table 1 has 5.3 to 7.1 ms, which is GPUs / (samples/s · layers), if its
+// samples/s are those of one replica. With a limit of 80e9 bytes, 1F1B and uniform cuts, 14 of the
+// table's 15 cells fit or run out of memory as in the table. The other is 56 layers on 8 GPUs,
+// which take 87e9 bytes here and fit there.
 var gpus = []GPU{
 	{Name: "a100", Matrix: 312e12, Plain: 19.5e12, Special: 2.44e12, Bandwidth: 2.039e12, Attention: 0.55, Nodes: "a100"}, // SXM, 80 GB
 	{Name: "h100", Matrix: 989.4e12, Plain: 67e12, Special: 3.87e12, Bandwidth: 3.35e12, Attention: 0.35, Nodes: "h100"},  // SXM5, 80 GB
@@ -113,11 +112,11 @@ func storedProducts(op kernel.Op) float64 {
 	return 1
 }
 
-// scoreBytes returns the bytes that kernels move which store scores, of two bytes each, and a
-// mask of one. Forward, a score is written by the product (2), read and written by softmax (4),
-// read and written with the mask by dropout (5), and read by the second product (2). Backward,
-// the products read and write it five times (10), dropout once with the mask (5), softmax reads
-// it twice and writes it (6).
+// scoreBytes returns the bytes that kernels move if they store scores, of two bytes each, and a
+// mask of one. Forward, the product writes a score (2), and softmax reads and writes it (4).
+// Dropout reads and writes it with the mask (5), and the second product reads it (2). Backward, the
+// products read and write it five times (10), dropout once with the mask (5). Softmax reads it
+// twice and writes it (6).
 func scoreBytes(c *kernel.Call) float64 {
 	pairs := 2 * exponentials(c)
 	if c.Op == kernel.AttentionForward || c.Op == kernel.SparseAttentionForward {
@@ -155,8 +154,8 @@ func exponentials(c *kernel.Call) float64 {
 	return float64(c.Op.Of().Work(&c.Dims)) / float64(c.C) * float64(c.NH) / 2
 }
 
-// bytes returns what a call has to move: what it reads or sets once, what it changes
-// twice; of a table as many rows as the call has, if there are so many.
+// bytes returns the bytes that a call must move: once for operands that it reads or sets, twice for
+// those that it changes. Of a table it counts at most as many rows as the call has.
 func bytes(c *kernel.Call, d tensor.DType) float64 {
 	sum, works := int64(0), worked(c)
 	for i, p := range c.Op.Of().Operands {
