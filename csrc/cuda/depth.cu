@@ -6,7 +6,7 @@
 namespace {
 
 const int THREADS = 1024;
-const int SUMS = 4; /* of a sequence: tokens taken, foretold rightly, cross-entropies of logits and of guesses */
+const int SUMS = 4; /* of a sequence: tokens taken, correct predictions, cross-entropies of logits and of guesses */
 
 /* The operands of TakeTokens: kernel.go. */
 struct choice {
@@ -55,7 +55,7 @@ template <typename E> __device__ uint32_t least_of(const E *logits, int lo, int 
 	return least;
 }
 
-/* Whether a token is taken, and whether it was foretold rightly that it is first, or not. */
+/* Whether a token is taken, and whether the prediction that it is first, or not, was correct. */
 struct verdict {
 	bool taken, right;
 };
@@ -66,14 +66,14 @@ __device__ verdict judge(const choice &c, E *dlogits, E *dguesses, const E *logi
 {
 	double p = cross_entropy(wide(logits[i]), first, &losses[0]);
 	dlogits[i] = narrow<E>(static_cast<float>(c.router * (p - first)));
-	bool foretold = p > 0.5, taken = first;
+	bool predicted = p > 0.5, taken = first;
 	if (guesses) {
 		double q = cross_entropy(wide(guesses[i]), first, &losses[1]);
 		dguesses[i] = narrow<E>(static_cast<float>(c.predictor * (q - first)));
-		taken = foretold = q > c.threshold;
+		taken = predicted = q > c.threshold;
 	}
 	c.taken[i] = taken;
-	return {taken, foretold == first};
+	return {taken, predicted == first};
 }
 
 template <typename E>

@@ -104,7 +104,7 @@ func SumCounts(all []Counts, counts []cost.Count) (list []cost.CountSum) {
 // Seen is what a model was in one step, or lately.
 type Seen struct {
 	Config         config.Config
-	Sparsity       float64 // share of the prunable weights that are gone
+	Sparsity       float64 // share of prunable weights that are pruned
 	Frozen, Layers int     // layers that are frozen; all of the chain
 	Froze          string  // how many layers are frozen, or were
 	Scores         float64 // share of the scores of attention that blocks compute, their mean; NaN: not told

@@ -129,17 +129,18 @@ func (t Terms) settle(s config.Elastic, places []place, getenv func(string) stri
 	return wanted
 }
 
-// Next is on what a run is to go on that has ended for it.
+// Next describes the smaller allocation on which a run starts again after it stopped to give
+// nodes back.
 type Next struct {
 	Stages int      `json:"stages"`
 	Nodes  []string `json:"nodes"` // of the job
 
-	Before []string `json:"-"` // nodes until then
-	Idle   []int    `json:"-"` // ranks that are not needed any more
+	Before []string `json:"-"` // nodes until now
+	Idle   []int    `json:"-"` // ranks that are no longer needed
 }
 
-// Restarts returns on what the run is to go on if a layout of fewer stages means its end; nil
-// if it does not.
+// Restarts returns the allocation on which the run starts again if the next layout has fewer
+// stages and the mode is Restart; nil otherwise.
 func (t Terms) Restarts(present, next layout.Layout) *Next {
 	if t.Mode != Restart || next.Stages() >= present.Stages() {
 		return nil

@@ -89,7 +89,7 @@ func TestSimulatorForetellsPackings(t *testing.T) {
 			same = told[i].Stages == ran.packed[i].stages && late >= 0 && late < 10
 		}
 		if !same {
-			t.Errorf("%s: packed %v, foretold %+v", kind, ran.packed, told)
+			t.Errorf("%s: packed %v, predicted %+v", kind, ran.packed, told)
 		}
 	}
 }

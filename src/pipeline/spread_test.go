@@ -99,13 +99,13 @@ func spreadCases() map[string]model.Config {
 	leaving := mixture(moe.Experts{Top: 2, Z: 0.2}).With(exit.Exits{After: "1", Confidence: "softmax", Threshold: 0.034, Probe: 0.25, Weight: 0.3})
 	going := leaving
 	modeltest.Edit(&going, func(k *exit.Exits) { k.Confidence, k.Threshold, k.Propagate = "saturation", 0.5, true })
-	foretold := routed
-	modeltest.Edit(&foretold, func(k *mod.Depths) { k.Predictor, k.Threshold = true, 0.5 })
+	predicted := routed
+	modeltest.Edit(&predicted, func(k *mod.Depths) { k.Predictor, k.Threshold = true, 0.5 })
 	half := mixture(moe.Experts{Top: 4, Auxiliary: 0.3, Z: 0.1})
 	half.HalfGrain = true
 	return map[string]model.Config{
 		"aux": mixture(moe.Experts{Top: 2, Auxiliary: 0.3, Z: 0.1}), "half blocks": half, "capacity": mixture(moe.Experts{Top: 3, Capacity: 0.5}),
-		"s-base": mixture(moe.Experts{Top: 1, Balanced: true, Deviation: 8, Rounds: 16, Z: 0.1}), "mod": routed, "predictor": foretold, "exit": leaving, "propagated": going,
+		"s-base": mixture(moe.Experts{Top: 1, Balanced: true, Deviation: 8, Rounds: 16, Z: 0.1}), "mod": routed, "predictor": predicted, "exit": leaving, "propagated": going,
 	}
 }
 

@@ -252,23 +252,23 @@ func TestJournalSays(t *testing.T) {
 	undone.Kept = policy.KeptUndone
 	r.tell(even, even, undone, 1)
 	r.tell(uneven, even, policy.Reason{Decided: true, Undone: true, Predicted: 0.1}, 2)
-	const gap = "; slowest stage 25.0 % above the best possible"
+	const kept = "keeping the current placement (25.0 % above the optimum; "
 	want := []string{
-		"step 0: layers stay: no other cuts are predicted to be faster" + gap,
-		"step 2: layers move: a step of 101ms is predicted to take 50ms, 2.01x faster (uncertain by 5.0 %); slowest stage 0.0 % above the best possible",
+		"step 0: " + kept + "no move pays)",
+		"step 2: moving layers: step 101ms, predicted: 50ms, 2.01x faster (at least 1.83x); slowest stage 0.0 % above the optimum",
 		"step 2: moved 2 layers, 9 bytes, in 1s; layers per stage 3 5",
-		"step 2: since the move a step takes 92.7ms, 1.09x faster than the 101ms before it; 50ms was predicted",
-		"step 3: layers stay: no other cuts are predicted to be faster" + gap,
+		"step 2: measured after the move: step 92.7ms, 1.09x faster than 101ms before (predicted: 50ms)",
+		"step 3: " + kept + "no move pays)",
 		"step 4: moved 2 layers, 9 bytes, in 1s; layers per stage 4 4",
-		"step 5: the model changes: 50 % of the prunable weights are gone; took 1m23s",
-		"step 5: layers stay: no other cuts are predicted to be faster" + gap,
-		"step 6: layers stay: other cuts are predicted to save 3.1 % of a step (uncertain by 5.1 %), which may be noise" + gap,
-		"step 7: layers stay: other cuts are predicted to save 2.0 % of a step, less than moving takes" + gap,
-		"step 8: the model changes: frozen layers: the first 3 of 8; took 1s",
-		"step 8: layers stay: memory: stage 0 lacks 0 bytes for its layers",
-		"step 9: schedule gpipe instead of 1f1b: a step of 80.7ms is predicted to take 200ms, 2.48x slower",
-		"step 10: layers stay: the last move made steps slower and was undone" + gap,
-		"step 11: layers move back: steps are slower than before the last move, for something that no layer's cost tells",
+		"step 5: model changed: 50 % of the prunable weights pruned; took 1m23s",
+		"step 5: " + kept + "no move pays)",
+		"step 6: " + kept + "the best move saves 3.1 % of a step, within the noise of 5.1 %)",
+		"step 7: " + kept + "the best move saves 2.0 % of a step, less than its price)",
+		"step 8: model changed: froze layers 0 to 2 of 8; took 1s",
+		"step 8: keeping the current placement: memory: stage 0 lacks 0 bytes for its layers",
+		"step 9: schedule gpipe replaces 1f1b: step 80.7ms, predicted: 200ms, 2.48x slower",
+		"step 10: " + kept + "the last move made steps slower and was undone)",
+		"step 11: undoing the last move: steps became slower, and layer costs do not explain it",
 		"step 11: moved 2 layers, 9 bytes, in 1s; layers per stage 4 4",
 	}
 	if diff := cmp.Diff(want, r.told.lines); diff != "" {

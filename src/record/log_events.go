@@ -9,13 +9,13 @@ import (
 	"dynmo/src/plan/policy"
 )
 
-// sparsityKey is the detail of a change of the model that tells the share of the
-// prunable parameters that are gone.
+// sparsityKey is the detail of a change of the model with the share of pruned prunable
+// parameters.
 const sparsityKey = "sparsity"
 
-// changeLine tells a change of the model before a step.
+// changeLine returns the log line of a change of the model before a step.
 func changeLine(step int, what string, detail map[string]any, seconds float64) string {
-	return fmt.Sprintf("step %d: the model changes: %s; took %s", step, ChangeText(what, detail), Duration(seconds))
+	return fmt.Sprintf("step %d: model changed: %s; took %s", step, ChangeText(what, detail), Duration(seconds))
 }
 
 // validationLine returns the log line of a validation loss: Megatron-LM's fields, with iterations
@@ -25,14 +25,14 @@ func validationLine(step int, v Validation, clock string) string {
 		step+1, v.Loss, v.Perplexity(), Duration(v.Seconds), clock)
 }
 
-// moveLine tells a move of layers after a step.
+// moveLine returns the log line of a move of layers after a step.
 func moveLine(step int, moved migrate.Moved, seconds float64, perStage []int) string {
 	return fmt.Sprintf("step %d: moved %s, %s, in %s; layers per stage %s",
 		step, count(moved.Layers, "layer"), Bytes(moved.Bytes), Duration(seconds), strings.Trim(fmt.Sprint(perStage), "[]"))
 }
 
-// answer is what a decision came to: that layers or the order of work change, or why
-// they stay, as plan.Kept has it.
+// answer is the outcome of a decision: layers or the order of work change, or the reason why
+// they stay, a policy.Kept.
 type answer string
 
 const (
@@ -46,70 +46,71 @@ const (
 // answer.
 func decisionLine(d Done, makespan float64) (a answer, line string) {
 	why := d.Why
-	gain := fmt.Sprintf("a step of %s is predicted to take %s, %s%s",
-		Duration(makespan), Duration(why.Predicted), faster(makespan, why.Predicted), uncertainty(why.Gain))
-	gap := fmt.Sprintf("; slowest stage %.1f %% above the best possible", 100*max(0, balance.Gap(why.Bottleneck, why.Optimum)))
+	gain := fmt.Sprintf("step %s, predicted: %s, %s%s",
+		Duration(makespan), Duration(why.Predicted), faster(makespan, why.Predicted), atLeast(makespan, why))
+	gap := fmt.Sprintf("%.1f %% above the optimum", 100*max(0, balance.Gap(why.Bottleneck, why.Optimum)))
 	switch {
 	case why.Full != nil:
-		a, line = answerFull, fmt.Sprintf("layers stay: %v", why.Full)
+		a, line = answerFull, fmt.Sprintf("keeping the current placement: %v", why.Full)
 	case why.Undone:
-		a, line = answerMove, "layers move back: steps are slower than before the last move, for something that no layer's cost tells"
+		a, line = answerMove, "undoing the last move: steps became slower, and layer costs do not explain it"
 	case !d.Next.Cuts.Equal(d.Ran.Cuts):
-		a, line = answerMove, "layers move: "+gain+gap
+		a, line = answerMove, "moving layers: "+gain+"; slowest stage "+gap
 	case !d.Next.Schedule.Equal(d.Ran.Schedule):
-		a, line = answerReorder, fmt.Sprintf("schedule %s instead of %s: %s", d.Next.Schedule.Kind, d.Ran.Schedule.Kind, gain)
+		a, line = answerReorder, fmt.Sprintf("schedule %s replaces %s: %s", d.Next.Schedule.Kind, d.Ran.Schedule.Kind, gain)
 	default:
-		a, line = answer("stay: "+why.Kept), "layers stay: "+kept(why)+gap
+		a, line = answer("stay: "+why.Kept), fmt.Sprintf("keeping the current placement (%s; %s)", gap, kept(why))
 	}
 	return a, fmt.Sprintf("step %d: %s", d.Step, line)
 }
 
-// placeLine tells which pieces of layers move.
+// placeLine returns the log line of moving pieces of layers.
 func placeLine(d Done) string {
 	p := d.Why.Placed
-	return fmt.Sprintf("step %d: pieces of %d layers move: the fullest replica has %.2f times its even share of the work, and is to have %.2f (at least %.2f); a step is predicted to take %.1f %% less",
-		d.Step, p.Layers, p.Now, p.Then, p.Bound, 100*p.Gain)
+	return fmt.Sprintf("step %d: moving pieces of %s: work of the fullest replica over its even share %.2f, predicted: %.2f (lower bound %.2f), steps %.1f %% shorter",
+		d.Step, count(p.Layers, "layer"), p.Now, p.Then, p.Bound, 100*p.Gain)
 }
 
-// kept tells why layers stay.
+// kept returns the reason why layers stay.
 func kept(why policy.Reason) string {
-	others := fmt.Sprintf("other cuts are predicted to save %.1f %% of a step%s", 100*why.Gain.Expected, uncertainty(why.Gain))
+	others := fmt.Sprintf("the best move saves %.1f %% of a step", 100*why.Gain.Expected)
 	switch why.Kept {
 	case policy.KeptUncertain:
-		return others + ", which may be noise"
+		return fmt.Sprintf("%s, within the noise of %.1f %%", others, 100*(why.Gain.Expected-why.Gain.Least))
 	case policy.KeptPrice:
-		return others + ", less than moving takes"
+		return others + ", less than its price"
 	case policy.KeptUndone:
 		return "the last move made steps slower and was undone"
 	case policy.KeptRefused:
 		return "a rank had no memory for the last move"
 	}
-	return "no other cuts are predicted to be faster"
+	return "no move pays"
 }
 
-// uncertainty tells how much of a gain noise may have feigned; nothing where costs are
-// known.
-func uncertainty(g policy.Gain) string {
-	if g.Least == g.Expected {
+// atLeast writes the least speedup if noise has enlarged the expected gain; nothing where costs
+// are known. makespan is that of the present step.
+func atLeast(makespan float64, why policy.Reason) string {
+	noise := why.Gain.Expected - why.Gain.Least
+	if noise == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" (uncertain by %.1f %%)", 100*(g.Expected-g.Least))
+	return fmt.Sprintf(" (at least %.2fx)", makespan/(why.Predicted+noise*makespan))
 }
 
-// effectLine tells what a move was worth, once a step after it has been measured, or
-// that none will be.
+// effectLine returns the log line of a move's measured effect. It says so if no step after the
+// move was measured.
 func effectLine(e Event) string {
 	before, after := float64(e.Before), float64(e.After)
 	if after == 0 {
-		return fmt.Sprintf("step %d: the move could not be measured: the model changed or the run ended first; %s was predicted",
+		return fmt.Sprintf("step %d: move not measured: the model changed or the run ended first (predicted: %s)",
 			e.Step, faster(before, float64(e.Predicted)))
 	}
-	line := fmt.Sprintf("a step takes %s, %s than the %s before it; %s was predicted",
+	line := fmt.Sprintf("step %s, %s than %s before (predicted: %s",
 		Duration(after), faster(before, after), Duration(before), Duration(float64(e.Predicted)))
 	if after >= before && float64(e.Predicted) < before {
-		return fmt.Sprintf("step %d: the move did not pay: %s (%s)", e.Step, line, faster(before, float64(e.Predicted)))
+		return fmt.Sprintf("step %d: the move did not pay: %s, %s)", e.Step, line, faster(before, float64(e.Predicted)))
 	}
-	return fmt.Sprintf("step %d: since the move %s", e.Step, line)
+	return fmt.Sprintf("step %d: measured after the move: %s)", e.Step, line)
 }
 
 // faster compares seconds after a change with those before it.

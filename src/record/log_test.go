@@ -154,17 +154,17 @@ func TestChangeText(t *testing.T) {
 		of   map[string]any
 		want string
 	}{
-		{"prune", map[string]any{"sparsity": 0.5, "kept": 1.2e6, "prunable": 2.4e6}, "50 % of the prunable weights are gone, 1.2 M of 2.4 M are left"},
-		{"prune", map[string]any{"sparsity": 0.5}, "50 % of the prunable weights are gone"},
-		{"freeze", map[string]any{"layers": 2., "of_all": 16.}, "frozen layers: the first 2 of 16"},
-		{"freeze", map[string]any{"layers": 1.}, "frozen layers: the first 1"},
-		{"thaw", map[string]any{"layers": 6.}, "all layers train again: thawed are the first 6"},
+		{"prune", map[string]any{"sparsity": 0.5, "kept": 1.2e6, "prunable": 2.4e6}, "50 % of the prunable weights pruned, 1.2 M of 2.4 M left"},
+		{"prune", map[string]any{"sparsity": 0.5}, "50 % of the prunable weights pruned"},
+		{"freeze", map[string]any{"layers": 2., "of_all": 16.}, "froze layers 0 to 1 of 16"},
+		{"freeze", map[string]any{"layers": 1.}, "froze layer 0"},
+		{"thaw", map[string]any{"layers": 6.}, "unfroze layers 0 to 5"},
 		{"exit", map[string]any{"share": 0.18, "left": 0.17578, "exit.2.threshold": 0.1573, "exit.10.threshold": 0.38, "exit.0.threshold": 0.5614},
-			"17.6 % of the tokens left early in the last step, 18 % are to leave, thresholds are 0.561, 0.157, 0.38"},
-		{"exit", map[string]any{"share": 0.06, "left": 0.}, "0 % of the tokens left early in the last step, 6 % are to leave"},
-		{"mod", map[string]any{"taken": 0.125, "right": 0.9}, "routed blocks take 12.5 % of the tokens; of 90 % it was foretold rightly whether they are among the first"},
+			"17.6 % of the tokens left early in the last step (target 18 %), thresholds 0.561, 0.157, 0.38"},
+		{"exit", map[string]any{"share": 0.06, "left": 0.}, "0 % of the tokens left early in the last step (target 6 %)"},
+		{"mod", map[string]any{"taken": 0.125, "right": 0.9}, "routed blocks take 12.5 % of the tokens; predictor accuracy 90 %"},
 		{"freeze+mod", map[string]any{"layers": 3., "of_all": 10., "taken": 0.1, "right": 0.9},
-			"frozen layers: the first 3 of 10; routed blocks take 10 % of the tokens; of 90 % it was foretold rightly whether they are among the first"},
+			"froze layers 0 to 2 of 10; routed blocks take 10 % of the tokens; predictor accuracy 90 %"},
 		{"melt", map[string]any{"what": "melt", "by_half": 1234., "how": "slowly"}, "melt: by half 1.23 k, how slowly"},
 		{"melt", nil, "melt"},
 		{"", nil, ""},
@@ -207,7 +207,7 @@ func TestStragglerLog(t *testing.T) {
 		}
 	}
 	again := flaps(5000+stragglerPause, 5020+stragglerPause)
-	if len(again) != 2 || !strings.Contains(again[0], "rank 2 (host node1) is a straggler: it takes 2.0 times as long") {
+	if len(again) != 2 || !strings.Contains(again[0], "rank 2 (host node1) is a straggler: 2.0x slower") {
 		t.Errorf("after %d steps without a change: %q, want its two changes", stragglerPause, again)
 	}
 }

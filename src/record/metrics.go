@@ -81,7 +81,7 @@ type Metrics struct {
 	Skipped      bool  `json:"skipped,omitzero"`      // the update was left out: loss or gradient not finite
 	BatchSize    int   `json:"batch_size"`            // sequences of the step, of all replicas
 	Microbatches int   `json:"microbatches,omitzero"` // of a replica, where they are other than the settings have
-	Sparsity     Float `json:"sparsity"`              // share of the prunable parameters that are gone, in [0, 1]
+	Sparsity     Float `json:"sparsity"`              // share of prunable parameters that are pruned, in [0, 1]
 	// Counts is what layers counted, by name, then in chain order. Absent where none counts.
 	Counts []LayerCounts `json:"counts,omitempty"`
 	// ValidationLoss is the loss of data that nothing is trained on, in nats per token,

@@ -36,14 +36,14 @@ func (m *Moves) add(e Event) {
 func (m Moves) String() string {
 	text := ""
 	if m.Unpaid > 0 {
-		text = fmt.Sprintf("%d of %s did not pay: after step %d a step %.2fx as fast was predicted, %.2fx was measured",
+		text = fmt.Sprintf("%d of %s did not pay: after step %d steps were predicted %.2fx as fast and measured %.2fx",
 			m.Unpaid, count(m.Count, "move"), m.Step, m.Predicted, m.Measured)
 	}
 	if m.Unmeasured > 0 {
 		if text != "" {
 			text += "; "
 		}
-		text += fmt.Sprintf("%d of %s could not be measured: the model changed or the run ended first", m.Unmeasured, count(m.Count, "move"))
+		text += fmt.Sprintf("%d of %s not measured: the model changed or the run ended first", m.Unmeasured, count(m.Count, "move"))
 	}
 	return text
 }

@@ -11,7 +11,7 @@ type Packer struct {
 	start    start
 	segments []Segment // the last is the present one; none: no step yet
 	packings int
-	foretold Float // by the last packing, for the segment to come
+	predicted Float // by the last packing, for the segment to come
 	earlier  spare // of starts before the present one
 
 	seconds, ranks float64 // of steps; and times the ranks that trained in them
@@ -71,8 +71,8 @@ func (p *Packer) Step(m Metrics) {
 	if n := len(p.segments); n == 0 || p.segments[n-1].Ranks != m.Ranks {
 		p.end()
 		p.changed = p.changed || n > 0
-		p.segments = append(p.segments, Segment{Step: m.Step, Ranks: m.Ranks, Nodes: m.Nodes, Predicted: p.foretold})
-		p.present, p.foretold = paces{}, 0
+		p.segments = append(p.segments, Segment{Step: m.Step, Ranks: m.Ranks, Nodes: m.Nodes, Predicted: p.predicted})
+		p.present, p.predicted = paces{}, 0
 	}
 	seconds := float64(m.StepSeconds)
 	p.seconds += seconds
@@ -110,7 +110,7 @@ func (p *Packer) Event(e Event) {
 		if e.Read(&d) != nil {
 			return
 		}
-		p.packings, p.foretold = p.packings+1, d.Throughput
+		p.packings, p.predicted = p.packings+1, d.Throughput
 		if n := len(p.segments); n > 0 && p.segments[n-1].Step > e.Step { // told once its steps were measured
 			p.segments[n-1].Predicted = d.Throughput
 		}

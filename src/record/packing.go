@@ -32,7 +32,7 @@ type Packing struct {
 	// Throughput is tokens per second as a share of the dense model's, measured: medians of
 	// the second half of the steps with the last number of ranks and of those before the
 	// model first changed. ThroughputLeast is the least of all numbers of ranks since the
-	// first packing, and Predicted what the last packing foretold. Absent where not known.
+	// first packing, and Predicted the prediction of the last packing. Absent where not known.
 	Throughput      Float     `json:"throughput,omitzero"`
 	ThroughputLeast Float     `json:"throughput_least,omitzero"`
 	Predicted       Float     `json:"throughput_predicted,omitzero"`
@@ -61,18 +61,18 @@ func (p Packing) Measured(step int) Float {
 	return 0
 }
 
-// String returns a sentence on the packing: from and to how many ranks, and the seconds.
+// String returns a sentence on the packing: the ranks before and after, and the seconds.
 func (p Packed) String() string {
 	text := fmt.Sprintf("packed from %s to %d", count(p.RanksBefore, "rank"), p.Ranks)
 	if p.NodesBefore > 1 {
 		text += fmt.Sprintf(", on %d of %s", p.Nodes, count(p.NodesBefore, "node"))
 	}
 	if p.Throughput > 0 {
-		text += fmt.Sprintf("; %.2fx the dense model's throughput is predicted", p.Throughput)
+		text += fmt.Sprintf("; predicted: %.2fx the dense model's throughput", p.Throughput)
 	}
 	text += took("deciding", p.Deciding, "moving", p.Moving, "resizing", p.Resizing)
 	if !p.Exact {
-		text += fmt.Sprintf("; microbatches are %d from now on, so that losses are not bit for bit those of a run that keeps them", p.Microbatches)
+		text += fmt.Sprintf("; %d microbatches from now on, so losses differ in rounding from a run that keeps them", p.Microbatches)
 	}
 	return text
 }
@@ -82,16 +82,16 @@ func (r Released) String() string {
 	var list []string
 	switch n := r.GivenBack(); {
 	case r.Refused != "":
-		list = append(list, "no node is given back: "+r.Refused)
+		list = append(list, "no node given back: "+r.Refused)
 	case n > 0:
-		list = append(list, fmt.Sprintf("%s given back, %d of %d are left", count(n, "node"), len(r.Nodes), len(r.NodesBefore)))
+		list = append(list, fmt.Sprintf("%s given back, %d of %d left", count(n, "node"), len(r.Nodes), len(r.NodesBefore)))
 	}
 	switch len(r.Ranks) {
 	case 0:
 	case 1:
-		list = append(list, fmt.Sprintf("rank %d has ended", r.Ranks[0]))
+		list = append(list, fmt.Sprintf("rank %d ended", r.Ranks[0]))
 	default:
-		list = append(list, fmt.Sprintf("ranks %s have ended", Ranges(r.Ranks)))
+		list = append(list, fmt.Sprintf("ranks %s ended", Ranges(r.Ranks)))
 	}
 	text := strings.Join(list, "; ") + took("checkpoint", r.Checkpoint, "goodbye", r.Goodbye, "scontrol", r.Scontrol)
 	if r.Tries > 1 {
@@ -114,7 +114,7 @@ func took(parts ...any) string {
 	return "; took: " + strings.Join(list, ", ")
 }
 
-// Packed tells that the model is packed onto fewer ranks, after its step was told as one
+// Packed records that the model is packed onto fewer ranks, after its step was recorded as one
 // that changed nothing.
 func (j *Journal) Packed(d Done) error {
 	if j == nil {
@@ -123,7 +123,7 @@ func (j *Journal) Packed(d Done) error {
 	return j.packed(d, d.Measured.Summary.Makespan())
 }
 
-// packed tells that the model was packed onto fewer ranks.
+// packed records that the model was packed onto fewer ranks.
 func (j *Journal) packed(d Done, makespan float64) error {
 	p := Packed{
 		Kind: d.Why.Pack.Kind, StagesBefore: d.Ran.Stages(), Stages: d.Next.Stages(),
@@ -143,8 +143,8 @@ func (j *Journal) packed(d Done, makespan float64) error {
 	})
 }
 
-// notPacked tells why a look at fewer stages packed nothing, if the last one did not come to
-// the same.
+// notPacked records why a look at fewer stages packed nothing, unless the look before it had the
+// same outcome.
 func (j *Journal) notPacked(d Done) error {
 	p := d.Why.Pack
 	if p == nil || p.Kept == j.unpacked.Kept && p.Stages == j.unpacked.Stages {

@@ -16,7 +16,7 @@ func (j *Journal) Resume(sparsity float64) {
 	}
 }
 
-// Sparsity returns the share of the prunable parameters that are gone.
+// Sparsity returns the share of prunable parameters that are pruned.
 func (j *Journal) Sparsity() float64 { return j.sparsity }
 
 // Saved records that a checkpoint after a number of steps was written.

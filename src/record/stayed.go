@@ -10,7 +10,7 @@ import (
 	"dynmo/src/profile"
 )
 
-// decisions is what a run's decisions came to, as the events of balancing have it.
+// decisions sums up the outcomes of a run's decisions, as the events of balancing have them.
 type decisions struct {
 	count    int
 	kept     policy.Kept // of the decision with the largest gain
@@ -56,20 +56,20 @@ func (t *Tally) Stayed(c config.Config) string {
 	case !c.Balance.Moves():
 		return fmt.Sprintf("balance.kind = %s never moves layers. Use balance.kind = partition", c.Balance.Kind)
 	case d.full != "":
-		return fmt.Sprintf("memory allows no other cuts: %s. Raise balance.memory_limit_bytes or use more stages", d.full)
+		return fmt.Sprintf("memory allows no other placement: %s. Raise balance.memory_limit_bytes or use more stages", d.full)
 	case d.refused:
 		return "a rank had no memory for the move. Lower balance.memory_limit_bytes, so that such a move is not tried"
 	case d.count == 0:
 		return t.undecided(c)
 	case d.kept == policy.KeptUncertain:
-		return fmt.Sprintf("the best other cuts were predicted to save %s of a step, uncertain by %.1f %%. Such a gain may be noise. A longer run or a quieter host measures costs better",
+		return fmt.Sprintf("the best move was predicted to save %s of a step, within the noise of %.1f %%. A longer run or a quieter host measures costs better",
 			gain, 100*(d.gain.Expected-d.gain.Least))
 	case d.kept == policy.KeptPrice:
-		return fmt.Sprintf("the best other cuts were predicted to save %s of a step. The move would take longer than it saves. A faster network between the ranks would help", gain)
+		return fmt.Sprintf("the best move was predicted to save %s of a step, less than its price. A faster network between the ranks would help", gain)
 	}
-	why := "no other cuts were predicted to be faster"
+	why := "no move was predicted to pay"
 	if d.gain.Expected > 0 {
-		why = fmt.Sprintf("the best other cuts were predicted to save %s of a step, below the threshold of %.0f %%", gain, 100*policy.WorthMoving)
+		why = fmt.Sprintf("the best move was predicted to save %s of a step, below the threshold of %.0f %%", gain, 100*policy.WorthMoving)
 	}
 	return why + t.coarse(c)
 }
@@ -77,7 +77,7 @@ func (t *Tally) Stayed(c config.Config) string {
 // undecided says why a run decided nothing.
 func (t *Tally) undecided(c config.Config) string {
 	if c.Balance.Every != "auto" {
-		return fmt.Sprintf("nothing was decided in the %s of the run: balance.every = %s. Use a smaller balance.every or more steps", count(t.steps, "step"), c.Balance.Every)
+		return fmt.Sprintf("no decision in the %s of the run: balance.every = %s. Use a smaller balance.every or more steps", count(t.steps, "step"), c.Balance.Every)
 	}
 	if t.steps <= 2 {
 		return fmt.Sprintf("the run has %s: the first decision follows the second step. Use more steps", count(t.steps, "step"))
@@ -86,7 +86,7 @@ func (t *Tally) undecided(c config.Config) string {
 	if c.Parallel.Microbatches < 4 && !slices.ContainsFunc(t.series, lasting) {
 		return "balance.every = auto did not know the costs: the model changed after every two steps or sooner. Use parallel.microbatches of 4 or more"
 	}
-	return fmt.Sprintf("balance.every = auto had nothing to decide: the best other cuts were predicted to save at most %.0f %% of a step", 100*policy.WorthMoving) + t.coarse(c)
+	return fmt.Sprintf("balance.every = auto had nothing to decide: the best move was predicted to save at most %.0f %% of a step", 100*policy.WorthMoving) + t.coarse(c)
 }
 
 // coarse says why layers cannot be shared out better, by the costs of the last phase, and

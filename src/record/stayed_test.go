@@ -20,7 +20,7 @@ func TestStayed(t *testing.T) {
 		return Event{Kind: Balance, Detail: map[string]any{"kept": why, "gain": gain, "gain_least": least}}
 	}
 	best := keep("best", 0, 0)
-	const nothing = "no other cuts were predicted to be faster"
+	const nothing = "no move was predicted to pay"
 	for _, c := range []struct {
 		name   string
 		blocks int
@@ -33,20 +33,20 @@ func TestStayed(t *testing.T) {
 		{"static", 4, 1, partition.Partition{0, 3, 6}, func(c *config.Config) { c.Balance.Kind = "uniform" }, nil,
 			"balance.kind = uniform never moves layers. Use balance.kind = partition"},
 		{"never asked", 4, 1, partition.Partition{0, 3, 6}, func(c *config.Config) { c.Balance.Every = "500" }, nil,
-			"nothing was decided in the 9 steps of the run: balance.every = 500. Use a smaller balance.every or more steps"},
+			"no decision in the 9 steps of the run: balance.every = 500. Use a smaller balance.every or more steps"},
 		{"never due", 4, 1, partition.Partition{0, 3, 6}, func(c *config.Config) { c.Balance.Every = "auto" }, nil,
-			"balance.every = auto had nothing to decide: the best other cuts were predicted to save at most 1 % of a step"},
+			"balance.every = auto had nothing to decide: the best move was predicted to save at most 1 % of a step"},
 		{"never known", 4, 1, partition.Partition{0, 3, 6}, func(c *config.Config) { c.Balance.Every, c.Parallel.Microbatches = "auto", 2 }, nil,
 			"balance.every = auto did not know the costs: the model changed after every two steps or sooner. Use parallel.microbatches of 4 or more"},
 		{"best", 4, 1, partition.Partition{0, 3, 6}, nil, []Event{best, best}, nothing},
 		{"small gain", 4, 1, partition.Partition{0, 3, 6}, nil, []Event{best, keep("best", 0.004, 0.004)},
-			"the best other cuts were predicted to save 0.4 % of a step, below the threshold of 1 %"},
+			"the best move was predicted to save 0.4 % of a step, below the threshold of 1 %"},
 		{"noise", 4, 1, partition.Partition{0, 3, 6}, nil, []Event{keep("best", 0.004, 0.004), keep("uncertain", 0.028, -0.026), best},
-			"the best other cuts were predicted to save 2.8 % of a step, uncertain by 5.4 %. Such a gain may be noise. A longer run or a quieter host measures costs better"},
+			"the best move was predicted to save 2.8 % of a step, within the noise of 5.4 %. A longer run or a quieter host measures costs better"},
 		{"price", 4, 1, partition.Partition{0, 3, 6}, nil, []Event{keep("price", 0.05, 0.04)},
-			"the best other cuts were predicted to save 5.0 % of a step. The move would take longer than it saves. A faster network between the ranks would help"},
+			"the best move was predicted to save 5.0 % of a step, less than its price. A faster network between the ranks would help"},
 		{"memory", 4, 1, partition.Partition{0, 3, 6}, nil, []Event{{Kind: Balance, Detail: map[string]any{"kept": "stage 1 lacks 3 bytes"}}},
-			"memory allows no other cuts: stage 1 lacks 3 bytes. Raise balance.memory_limit_bytes or use more stages"},
+			"memory allows no other placement: stage 1 lacks 3 bytes. Raise balance.memory_limit_bytes or use more stages"},
 		{"refused", 4, 1, partition.Partition{0, 3, 6}, nil, []Event{{Kind: Migrate, Detail: map[string]any{refusedKey: "no memory"}}, best},
 			"a rank had no memory for the move. Lower balance.memory_limit_bytes, so that such a move is not tried"},
 		{"a block for each stage", 2, 1, partition.Partition{0, 2, 4}, nil, []Event{best},

@@ -2,8 +2,8 @@ package record
 
 import "fmt"
 
-// Straggler is a rank that is slower than the others, by its score (see
-// profile.Straggler), or is so no longer.
+// Straggler is a rank that became slower than the others, by its score (see
+// profile.Straggler), or a rank that recovered.
 type Straggler struct {
 	Rank  int // of the world
 	Host  string
@@ -13,9 +13,9 @@ type Straggler struct {
 
 func (s Straggler) String() string {
 	if s.Over {
-		return fmt.Sprintf("rank %d (host %s) is about as fast as the others again", s.Rank, s.Host)
+		return fmt.Sprintf("rank %d (host %s) recovered", s.Rank, s.Host)
 	}
-	return fmt.Sprintf("rank %d (host %s) is a straggler: it takes %.1f times as long as others for the same work", s.Rank, s.Host, 1/s.Score)
+	return fmt.Sprintf("rank %d (host %s) is a straggler: %.1fx slower than the others", s.Rank, s.Host, 1/s.Score)
 }
 
 const (
@@ -40,12 +40,12 @@ func (l *stragglerLog) line(step int, s Straggler) string {
 	case l.changes < stragglerLines:
 		return fmt.Sprintf("step %d: %v", step, s)
 	case l.changes == stragglerLines:
-		return fmt.Sprintf("step %d: %v; stragglers come and go, as they do where ranks share cores: later changes are only in events.jsonl", step, s)
+		return fmt.Sprintf("step %d: %v; stragglers keep changing, as on shared cores: later changes are only in events.jsonl", step, s)
 	}
 	return ""
 }
 
-// stragglers records ranks that have become slower than the others, or are so no longer.
+// stragglers records ranks that have become slower than the others, and ranks that recovered.
 func (j *Journal) stragglers(d Done) error {
 	for _, s := range d.Stragglers {
 		if line := j.slow.line(d.Step, s); line != "" {

@@ -100,11 +100,11 @@ func TestMoves(t *testing.T) {
 		{"none", nil, 0, ""},
 		{"one that paid less than predicted", []Event{move(3, 1, 0.5, 0.9)}, 1, ""},
 		{"one that did not pay", []Event{move(7, 1.28, 1, 1.32)}, 1,
-			"1 of 1 move did not pay: after step 7 a step 1.28x as fast was predicted, 0.97x was measured"},
+			"1 of 1 move did not pay: after step 7 steps were predicted 1.28x as fast and measured 0.97x"},
 		{"the one that fell short the most is named", []Event{move(3, 1, 0.9, 1), move(5, 1, 0.5, 1.25), move(7, 1, 0.8, 0.8)}, 3,
-			"2 of 3 moves did not pay: after step 5 a step 2.00x as fast was predicted, 0.80x was measured"},
+			"2 of 3 moves did not pay: after step 5 steps were predicted 2.00x as fast and measured 0.80x"},
 		{"one that was not measured", []Event{move(3, 1, 0.9, 0), move(5, 1, 0.5, 0.5)}, 2,
-			"1 of 2 moves could not be measured: the model changed or the run ended first"},
+			"1 of 2 moves not measured: the model changed or the run ended first"},
 		{"orders of work, moves back and moves for memory promise nothing", []Event{{Kind: Balance, Before: 1, Predicted: 0.5, After: 2}, undone, move(3, 1, 1.5, 2)}, 0, ""},
 	} {
 		var tally Tally

@@ -62,7 +62,7 @@ func scalars(m Metrics) []scalar {
 		{"tokens-per-second", "of all replicas, clock=" + m.Clock, float64(m.TokensPerSecond)},
 		{"bubble-ratio", "idle / (stages x makespan)", float64(m.BubbleRatio)},
 		{"imbalance", "(largest - smallest) / mean load of the stages", float64(m.Imbalance)},
-		{"sparsity", "share of the prunable parameters that are gone", float64(m.Sparsity)},
+		{"sparsity", "share of prunable parameters that are pruned", float64(m.Sparsity)},
 		{"balance-time", "measuring, deciding and moving after the step: " + seconds, float64(m.BalanceSeconds)},
 	}
 	if len(m.BytesPerStage) > 0 {

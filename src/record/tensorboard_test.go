@@ -198,7 +198,7 @@ func TestBoardReadsBack(t *testing.T) {
 			{"tokens-per-second = 1024", "of all replicas, clock=virtual"},
 			{"bubble-ratio = 0.125", "idle / (stages x makespan)"},
 			{"imbalance = 0.75", "(largest - smallest) / mean load of the stages"},
-			{"sparsity = 0.5", "share of the prunable parameters that are gone"},
+			{"sparsity = 0.5", "share of prunable parameters that are pruned"},
 			{"balance-time = 0.0625", "measuring, deciding and moving after the step: seconds, clock=virtual"},
 			{"mem-allocated-bytes = 32", "of the stage with the most"},
 		}

@@ -13,7 +13,7 @@ import (
 
 // changed is what the kinds of dynamism have made of the model, as means over steps.
 type changed struct {
-	Sparsity float64 // share of the prunable weights that are gone
+	Sparsity float64 // share of prunable weights that are pruned
 	Frozen   int     // layers, from the first on, in the last of the steps
 	Layers   int     // of the chain
 	What     string  // "tokens" or "scores" where blocks work on a part of them; "" where they work on all

@@ -85,7 +85,7 @@ func (r Run) charts() []*chart {
 		}
 		n := &curve{Style: "line", Held: true}
 		n.thin(steps, share)
-		list = append(list, &chart{Title: "sparsity", Unit: "%", About: "share of the prunable weights that are gone", FromZero: true, Curves: []*curve{n}})
+		list = append(list, &chart{Title: "sparsity", Unit: "%", About: "share of prunable weights that are pruned", FromZero: true, Curves: []*curve{n}})
 	}
 	return list
 }

@@ -91,7 +91,7 @@ func TestCountCharts(t *testing.T) {
 		"loss of those that go on": {[]string{"exit 0", "exit 1"}, []float64{0.5, 0.25}},
 		"thresholds of exits":      {[]string{"exit 0"}, []float64{0.75}},
 		"tokens taken":             {[]string{"block 1", "block 3"}, []float64{12.5, 12.5}},
-		"foretold rightly":         {[]string{"block 1"}, []float64{75}},
+		"predictor accuracy":        {[]string{"block 1"}, []float64{75}},
 	}
 	list := r.countCharts()
 	if len(list) != len(wants) {
@@ -163,7 +163,7 @@ func TestModelAtTheEnd(t *testing.T) {
 		want string
 	}{
 		"dense":     {counting(t, 20, nil), ""},
-		"prune":     {pruned, "80 % of the prunable weights are gone"},
+		"prune":     {pruned, "80 % of the prunable weights pruned"},
 		"frozen":    {freeze(5, 30), "3 of 6 layers are frozen"},
 		"thawed":    {freeze(5, 9), "no layer is frozen any more, at most 3 of 6 were (steps 5 to 8)"},
 		"none":      {freeze(25, 30), "no layer froze"},

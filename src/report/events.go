@@ -98,8 +98,8 @@ func (r Run) eventRows() []eventRow {
 	return list
 }
 
-// optimal is that the cuts of a decision of older versions, which say no reason, were
-// the best or how far they were from them.
+// optimal stands for a decision of older versions, which give no reason: the distance of its
+// cuts from the optimum.
 const optimal = "optimal"
 
 // stay says why layers stayed after a decision, and which share of a step a move could have saved.
@@ -115,11 +115,11 @@ func (r Run) stay(e record.Event) (kept string, share float64, text string) {
 	case strings.HasPrefix(kept, "not packed"):
 		return "", 0, sentenceCase(kept)
 	case kept != "":
-		return "", 0, "Layers stay: " + kept + "."
+		return "", 0, "Placement kept: " + kept + "."
 	case after < len(r.Metrics) && r.Metrics[before].Schedule != r.Metrics[after].Schedule:
-		return "", 0, fmt.Sprintf("Layers stay; the schedule is now %v.", kind) + effect(e)
+		return "", 0, fmt.Sprintf("Placement kept; the schedule is now %v.", kind) + effect(e)
 	case weighed:
-		return "", 0, "Layers stay, and are worked on in another order." + effect(e)
+		return "", 0, "Placement kept; the order of work changed." + effect(e)
 	}
 	return optimal, gap, ""
 }
@@ -127,7 +127,7 @@ func (r Run) stay(e record.Event) (kept string, share float64, text string) {
 // saved is that a checkpoint was written.
 const saved = "saved"
 
-// saveText says what became of a checkpoint, and saved if all went well.
+// saveText describes the outcome of a checkpoint; kept is saved if all went well.
 func saveText(e record.Event) (kept, text string) {
 	if why, ok := e.Detail["error"].(string); ok {
 		return "", "No checkpoint could be written: " + why + "."
@@ -135,15 +135,15 @@ func saveText(e record.Event) (kept, text string) {
 	return saved, fmt.Sprintf("A checkpoint was written, %s.", record.Bytes(e.Bytes))
 }
 
-// stragglerText says which rank became slower than the others, or is so no longer.
+// stragglerText says which rank became slower than the others, or recovered.
 func stragglerText(e record.Event) string {
 	if e.Detail["over"] == true {
-		return fmt.Sprintf("Rank %v (host %v) is about as fast as the others again.", e.Detail["rank"], e.Detail["host"])
+		return fmt.Sprintf("Rank %v (host %v) recovered.", e.Detail["rank"], e.Detail["host"])
 	}
-	return fmt.Sprintf("Rank %v (host %v) is slower than the others: its score is %.2f.", e.Detail["rank"], e.Detail["host"], e.Detail["score"])
+	return fmt.Sprintf("Rank %v (host %v) is a straggler (score %.2f).", e.Detail["rank"], e.Detail["host"], e.Detail["score"])
 }
 
-// resumeText says what the run went on from.
+// resumeText names the checkpoint on which the run resumed.
 func resumeText(e record.Event) string {
 	from, ok := e.Detail["checkpoint"].(string)
 	if !ok {
@@ -154,9 +154,9 @@ func resumeText(e record.Event) string {
 
 // keptText says why layers stayed.
 func (e eventRow) keptText() string {
-	lead := "Layers stay: "
+	lead := "Placement kept: "
 	if e.many > 1 {
-		lead = fmt.Sprintf("Layers stay, %d decisions: ", e.many)
+		lead = fmt.Sprintf("Placement kept, %d decisions: ", e.many)
 	}
 	saved := dynamic.Significant(100*e.share) + " %"
 	if e.many > 1 {
@@ -164,13 +164,13 @@ func (e eventRow) keptText() string {
 	}
 	switch {
 	case e.kept == "uncertain":
-		return lead + "other cuts would save " + saved + " of a step on the costs measured, which may be noise."
+		return lead + "the best move would save " + saved + " of a step, within the noise."
 	case e.kept == "price":
-		return lead + "other cuts would save " + saved + " of a step, less than moving costs."
+		return lead + "the best move would save " + saved + " of a step, less than its price."
 	case e.kept == optimal && e.share >= 0.0005:
-		return lead + "the slowest stage is " + saved + " above the best possible."
+		return lead + "the slowest stage is " + saved + " above the optimum."
 	}
-	return lead + "no other cuts would be faster."
+	return lead + "no move pays."
 }
 
 // moveText says what moved.
@@ -192,7 +192,7 @@ func (r Run) moveText(e record.Event) string {
 // mostStages is how many stages are listed in a sentence.
 const mostStages = 32
 
-// effect says what became of the step after a decision.
+// effect describes the step after a decision.
 func effect(e record.Event) string {
 	switch {
 	case e.Before == 0 || e.Predicted == 0:

@@ -41,7 +41,7 @@ func (r Run) facts(s summary, w *worth.Result) []fact {
 			fmt.Sprintf("after step %d, of data that nothing was trained on; perplexity %.5g", last.Step, last.ValidationPerplexity)})
 	}
 	if _, y := r.sparsity(); y[len(y)-1] > 0 {
-		facts = append(facts, fact{"sparsity", dynamic.Significant(100*y[len(y)-1]) + " %", "of the prunable weights are gone at the end"})
+		facts = append(facts, fact{"sparsity", dynamic.Significant(100*y[len(y)-1]) + " %", "of the prunable weights pruned at the end"})
 	}
 	bubble := middle(r.Metrics[first.lo:first.hi], func(m record.Metrics) record.Float { return m.BubbleRatio })
 	moved := ""

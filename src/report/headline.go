@@ -8,12 +8,12 @@ import (
 	"dynmo/src/record"
 )
 
-// Headline says in one sentence what moving layers was worth, to a run that was packed
-// onto fewer ranks or not.
+// Headline returns one sentence on the gain of moving layers. packed says that the run was
+// packed onto fewer ranks.
 func Headline(w worth.Result, packed bool) string {
-	never := "never moving"
+	static := "static placement"
 	if packed {
-		never = "never moving or packing"
+		static = "static placement without packing"
 	}
 	ceiling := fmt.Sprintf("ceiling %.2f", w.Ceiling)
 	within := ceiling
@@ -22,26 +22,26 @@ func Headline(w worth.Result, packed bool) string {
 	}
 	switch {
 	case w.Doubt != "":
-		return "the speedup means nothing: " + w.Doubt
+		return "the speedup is not meaningful: " + w.Doubt
 	case !w.Moved:
-		text := "layers never moved; no other cuts would be faster"
+		text := "layers never moved; no other placement would be faster"
 		if w.Ceiling >= 1+worth.LeastGain {
-			text = fmt.Sprintf("layers never moved; the best cuts would be faster (%s)", ceiling)
+			text = fmt.Sprintf("layers never moved; the best placement would be faster (%s)", ceiling)
 		}
 		if w.Price > 0 {
 			text += fmt.Sprintf("; measuring and deciding took %.1f %% of the time: %.2fx", 100*w.Price/w.Used, w.Speedup)
 		}
 		return text
 	case w.IsNoise():
-		return fmt.Sprintf("within noise of %s: %.2fx (%s)", never, w.Speedup, within)
+		return fmt.Sprintf("within noise of %s: %.2fx (%s)", static, w.Speedup, within)
 	case w.Speedup < 1:
-		return fmt.Sprintf("%.2fx, slower than %s (%s)", w.Speedup, never, within)
+		return fmt.Sprintf("%.2fx, slower than %s (%s)", w.Speedup, static, within)
 	}
-	return fmt.Sprintf("%.2fx faster than %s (%s)", w.Speedup, never, within)
+	return fmt.Sprintf("%.2fx faster than %s (%s)", w.Speedup, static, within)
 }
 
-// Remarks returns lines on a run beside its headline: which moves did not pay, and why no
-// layer moved.
+// Remarks returns lines that stand beside a run's headline: the moves that did not pay, and the
+// reason why no layer moved.
 func Remarks(s record.Summary) (lines []string) {
 	if s.Moves != nil {
 		if text := s.Moves.String(); text != "" {

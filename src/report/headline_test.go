@@ -21,17 +21,17 @@ func TestHeadline(t *testing.T) {
 		packed bool
 		want   string
 	}{
-		{worth.Result{Moved: true, Speedup: 1.62, Low: 1.58, High: 1.66, Ceiling: 1.7, Draws: 200}, false, "1.62x faster than never moving (1.58 to 1.66; ceiling 1.70)"},
-		{worth.Result{Moved: true, Speedup: 1.62, Low: 1.62, High: 1.62, Ceiling: 1.7}, false, "1.62x faster than never moving (ceiling 1.70)"},
-		{worth.Result{Moved: true, Speedup: 1.01, Low: 0.99, High: 1.03, Ceiling: 1.05, Draws: 40}, false, "within noise of never moving: 1.01x (0.99 to 1.03; ceiling 1.05)"},
-		{worth.Result{Moved: true, Speedup: 1.004, Low: 1.003, High: 1.005, Ceiling: 1.05, Draws: 40}, false, "within noise of never moving: 1.00x (1.00 to 1.00; ceiling 1.05)"},
-		{worth.Result{Moved: true, Speedup: 0.9, Low: 0.88, High: 0.92, Ceiling: 1.05, Draws: 40}, false, "0.90x, slower than never moving (0.88 to 0.92; ceiling 1.05)"},
-		{worth.Result{Moved: true, Speedup: 0.9, Ceiling: 1.05}, true, "0.90x, slower than never moving or packing (ceiling 1.05)"},
-		{worth.Result{Speedup: 1, Ceiling: 1.4}, false, "layers never moved; the best cuts would be faster (ceiling 1.40)"},
-		{worth.Result{Speedup: 0.96, Ceiling: 1.4, Used: 10, Price: 0.4}, false, "layers never moved; the best cuts would be faster (ceiling 1.40); measuring and deciding took 4.0 % of the time: 0.96x"},
-		{worth.Result{Speedup: 0.96, Ceiling: 1, Used: 10, Price: 0.4}, false, "layers never moved; no other cuts would be faster; measuring and deciding took 4.0 % of the time: 0.96x"},
-		{worth.Result{Moved: true, Speedup: 0.06, Ceiling: 1.4, Doubt: "4 ranks on the 2 cores of host a"}, false, "the speedup means nothing: 4 ranks on the 2 cores of host a"},
-		{worth.Result{Speedup: 1, Ceiling: 1.004}, false, "layers never moved; no other cuts would be faster"},
+		{worth.Result{Moved: true, Speedup: 1.62, Low: 1.58, High: 1.66, Ceiling: 1.7, Draws: 200}, false, "1.62x faster than static placement (1.58 to 1.66; ceiling 1.70)"},
+		{worth.Result{Moved: true, Speedup: 1.62, Low: 1.62, High: 1.62, Ceiling: 1.7}, false, "1.62x faster than static placement (ceiling 1.70)"},
+		{worth.Result{Moved: true, Speedup: 1.01, Low: 0.99, High: 1.03, Ceiling: 1.05, Draws: 40}, false, "within noise of static placement: 1.01x (0.99 to 1.03; ceiling 1.05)"},
+		{worth.Result{Moved: true, Speedup: 1.004, Low: 1.003, High: 1.005, Ceiling: 1.05, Draws: 40}, false, "within noise of static placement: 1.00x (1.00 to 1.00; ceiling 1.05)"},
+		{worth.Result{Moved: true, Speedup: 0.9, Low: 0.88, High: 0.92, Ceiling: 1.05, Draws: 40}, false, "0.90x, slower than static placement (0.88 to 0.92; ceiling 1.05)"},
+		{worth.Result{Moved: true, Speedup: 0.9, Ceiling: 1.05}, true, "0.90x, slower than static placement without packing (ceiling 1.05)"},
+		{worth.Result{Speedup: 1, Ceiling: 1.4}, false, "layers never moved; the best placement would be faster (ceiling 1.40)"},
+		{worth.Result{Speedup: 0.96, Ceiling: 1.4, Used: 10, Price: 0.4}, false, "layers never moved; the best placement would be faster (ceiling 1.40); measuring and deciding took 4.0 % of the time: 0.96x"},
+		{worth.Result{Speedup: 0.96, Ceiling: 1, Used: 10, Price: 0.4}, false, "layers never moved; no other placement would be faster; measuring and deciding took 4.0 % of the time: 0.96x"},
+		{worth.Result{Moved: true, Speedup: 0.06, Ceiling: 1.4, Doubt: "4 ranks on the 2 cores of host a"}, false, "the speedup is not meaningful: 4 ranks on the 2 cores of host a"},
+		{worth.Result{Speedup: 1, Ceiling: 1.004}, false, "layers never moved; no other placement would be faster"},
 	} {
 		if got := Headline(c.worth, c.packed); got != c.want {
 			t.Errorf("%q, want %q", got, c.want)
@@ -109,7 +109,7 @@ func TestHeadlineOfRun(t *testing.T) {
 	gain, err := moved.worth()
 	expect.OK(t, err)
 	told := Headline(*gain, false)
-	if !strings.Contains(told, "x faster than never moving (ceiling ") {
+	if !strings.Contains(told, "x faster than static placement (ceiling ") {
 		t.Errorf("%q", told)
 	}
 	var page strings.Builder

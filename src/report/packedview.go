@@ -50,7 +50,7 @@ func (r Run) ranksChart() *chart {
 }
 
 // denseChart returns the throughput of steps as a share of the dense model's, nil where
-// that is not known: measured, or else as the steps tell it; and as packings foretold it.
+// that is not known: measured, or else as the steps tell it; and as packings predicted.
 func (r Run) denseChart(p record.Packing) *chart {
 	first := p.Segments[0]
 	dense := float64(first.Throughput * first.Seconds) // seconds of a step of the dense model
@@ -58,7 +58,7 @@ func (r Run) denseChart(p record.Packing) *chart {
 	if dense == 0 {
 		about = "against what was predicted before the model first changed"
 	}
-	measured, foretold := &curve{Name: "measured", Style: "line"}, &curve{Name: "predicted by packing", Style: "best", Held: true}
+	measured, predicted := &curve{Name: "measured", Style: "line"}, &curve{Name: "predicted by packing", Style: "best", Held: true}
 	var x, y []float64
 	for _, m := range r.Metrics {
 		share := float64(m.Throughput)
@@ -72,11 +72,11 @@ func (r Run) denseChart(p record.Packing) *chart {
 	measured.thin(x, y)
 	for _, s := range p.Segments {
 		if s.Predicted > 0 {
-			foretold.X, foretold.Y = append(foretold.X, float64(s.Step)), append(foretold.Y, 100*float64(s.Predicted))
+			predicted.X, predicted.Y = append(predicted.X, float64(s.Step)), append(predicted.Y, 100*float64(s.Predicted))
 		}
 	}
 	c := &chart{Title: "throughput of the dense model", Unit: "%", About: about, FromZero: true}
-	for _, n := range []*curve{measured, foretold} {
+	for _, n := range []*curve{measured, predicted} {
 		if n.X != nil {
 			c.Curves = append(c.Curves, n)
 		}

@@ -16,7 +16,7 @@ func (r Run) packing() *record.Packing {
 	return p.Packing()
 }
 
-// PackedSentence says in one sentence what packing came to.
+// PackedSentence returns one sentence on the result of packing.
 func PackedSentence(p record.Packing) string {
 	list := []string{
 		fmt.Sprintf("packed from %d ranks to %d", p.RanksFirst, p.RanksLast),
@@ -44,15 +44,15 @@ func PackedSentence(p record.Packing) string {
 	case p.Throughput > 0:
 		list = append(list, fmt.Sprintf("%.2fx the dense model's throughput", p.Throughput))
 	case p.Predicted > 0:
-		list = append(list, fmt.Sprintf("%.2fx the dense model's throughput was predicted", p.Predicted))
+		list = append(list, fmt.Sprintf("predicted: %.2fx the dense model's throughput", p.Predicted))
 	}
 	return strings.Join(list, "; ")
 }
 
-// Unpacked says of a run that was to pack that it never did.
+// Unpacked is the sentence on a run that may pack and never did.
 const Unpacked = "never packed: all ranks were needed throughout"
 
-// packed says in one sentence what packing came to; "" of runs that were not to pack.
+// packed returns one sentence on the result of packing; "" for runs that may not pack.
 func (r Run) packed(p *record.Packing) string {
 	if p != nil {
 		return PackedSentence(*p)

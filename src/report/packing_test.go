@@ -24,7 +24,7 @@ func TestPackedSentence(t *testing.T) {
 		{with(func(p *record.Packing) { p.NodesGivenBack, p.HoursGivenBack, p.HoursIdle = 4, 2.1, 0.01 }),
 			"packed from 16 ranks to 8; on average 11.3 ranks; 4 nodes given back, 2.1 node-hours; 0.99x the dense model's throughput"},
 		{with(func(p *record.Packing) { p.NodesIdle, p.HoursIdle, p.Throughput, p.Predicted = 1, 0.25, 0, 0.98 }),
-			"packed from 16 ranks to 8; on average 11.3 ranks; 1 node idle, still allocated, 0.25 node-hours; 0.98x the dense model's throughput was predicted"},
+			"packed from 16 ranks to 8; on average 11.3 ranks; 1 node idle, still allocated, 0.25 node-hours; predicted: 0.98x the dense model's throughput"},
 		{with(func(p *record.Packing) {
 			p.NodesGivenBack, p.HoursGivenBack, p.NodesIdle, p.HoursIdle, p.Failed = 2, 1, 2, 0.5, 1
 		}),
@@ -70,7 +70,7 @@ func TestPackedPage(t *testing.T) {
 		"<p class=\"headline\">Ranks: <b>packed from 16 ranks to 8; on average 12 ranks; 2 nodes given back, 0.467 node-hours; 2 nodes idle",
 		"<b>ranks</b> <small>that train", "<b>throughput of the dense model</b>, %",
 		"packed, sustain</td>", "refused, slurm</td>", "4 ended</td>", "8 → 6</td>", "1250</td>",
-		"Packed from 16 ranks to 12, on 6 of 8 nodes; 1.03x the dense model", "2 nodes given back, 6 of 8 are left; ranks 6-7,10-11 have ended; took: checkpoint 1.25s, goodbye 500ms, scontrol 30ms.",
+		"Packed from 16 ranks to 12, on 6 of 8 nodes; predicted: 1.03x the dense model", "2 nodes given back, 6 of 8 left; ranks 6-7,10-11 ended; took: checkpoint 1.25s, goodbye 500ms, scontrol 30ms.",
 		"stage 3: layers 9 to 11, steps 0 to 11; ranks 6-7 on n3", "stage 3: layers 12 to 15, steps 12 to 23; ranks 8-9 on n4", "stage 3: layers 18 to 23, steps 24 to 35; ranks 12-13 on n6",
 		`"places":["rank 0 on n0","rank 2 on n1","rank 8 on n4","rank 12 on n6"]`,
 		"var(--repack)", "var(--release)",

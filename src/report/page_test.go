@@ -35,7 +35,7 @@ func TestPage(t *testing.T) {
 	for _, want := range []string{
 		"<h1>sample &lt;b&gt;&amp;amp;&lt;/b&gt; &lt;/script&gt;</h1>", "<dd>&lt;node&gt;</dd>",
 		"4 x 1 stages", "<b>sim clock</b>", "Steps without a finite value, left out: 1",
-		"first cuts, never moved", `aria-label="sparsity over steps"`, "Layers moved, 12.3 MB: stages now hold 2, 3, 4, 5 layers.", "50 % of the prunable weights are gone, 1 M of 2 M are left.",
+		"first cuts, never moved", `aria-label="sparsity over steps"`, "Layers moved, 12.3 MB: stages now hold 2, 3, 4, 5 layers.", "50 % of the prunable weights pruned, 1 M of 2 M left.",
 		"before: steps 10 to 14", "after: steps 15 to 39",
 		`aria-label="loss over steps"`, "Between changes of the model", "[parallel]",
 	} {

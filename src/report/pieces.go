@@ -132,7 +132,7 @@ func (p *pieces) view(first int) {
 func placeText(e record.Event) string {
 	placed, _ := e.Detail["placed"].(map[string]any)
 	of := func(name string) float64 { x, _ := placed[name].(float64); return x }
-	text := fmt.Sprintf("Pieces of %v layers moved: the fullest replica had %.2f times its even share of the work, and was to have %.2f (at least %.2f). A step was predicted to take %.1f %% less.",
+	text := fmt.Sprintf("Pieces of %v layers moved: work of the fullest replica over its even share %.2f, predicted %.2f (lower bound %.2f), steps %.1f %% shorter.",
 		of("layers"), of("now"), of("then"), of("bound"), 100*of("gain"))
 	if bytes := of("copied"); bytes > 0 {
 		text += fmt.Sprintf(" Copies make the busiest rank of a stage send or receive %s in a step.", record.Bytes(int64(bytes)))

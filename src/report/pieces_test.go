@@ -42,7 +42,7 @@ func TestPieces(t *testing.T) {
 	if n := len(p.View.Frozen); n != 1 || !strings.Contains(p.View.Frozen[0].Title, "2 replicas hold 0") {
 		t.Errorf("%d hatched boxes: %+v, want the copy of the first piece", n, p.View.Frozen)
 	}
-	if text := placeText(r.Events[0]); !strings.Contains(text, "2.00 times its even share") || !strings.Contains(text, "25.0 % less") {
+	if text := placeText(r.Events[0]); !strings.Contains(text, "even share 2.00") || !strings.Contains(text, "25.0 % shorter") {
 		t.Error(text)
 	}
 }

@@ -49,7 +49,7 @@ func (w Worths) verdict(moved []int) string {
 	low, high, ceiling := math.Inf(1), 0.0, 0.0
 	for _, i := range moved {
 		if doubt := w.of[i].Doubt; doubt != "" {
-			return "the speedup means nothing: " + doubt
+			return "the speedup is not meaningful: " + doubt
 		}
 	}
 	noise := true

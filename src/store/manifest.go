@@ -59,7 +59,7 @@ type Manifest struct {
 	Step     int             `json:"step"`             // steps that are done: the run goes on with the step of this number
 	Loss     *float64        `json:"loss,omitempty"`   // of the last of them, if it is finite
 	Skipped  int             `json:"skipped"`          // of the last of them in a row, those whose update was left out
-	Sparsity float64         `json:"sparsity"`         // share of the prunable parameters that are gone
+	Sparsity float64         `json:"sparsity"`         // share of prunable parameters that are pruned
 	Settings string          `json:"settings"`         // the run's resolved configuration
 	Layout   layout.Layout   `json:"layout"`           // of the next step
 	Corpus   string          `json:"corpus"`           // SHA-256 of the training text, with which the step says which samples come next

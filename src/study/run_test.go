@@ -150,7 +150,7 @@ func TestReplay(t *testing.T) {
 		next := s
 		next.Step = 10
 		if again := Replay(profile.Series{s, next}); again[1].Ahead != 0 {
-			t.Errorf("%s: %+v: a phase of the same layout was foretold", kind, again)
+			t.Errorf("%s: %+v: a phase of the same layout was predicted", kind, again)
 		}
 	}
 }

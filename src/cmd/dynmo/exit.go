@@ -18,7 +18,7 @@ const (
 	exitDone    = 0
 	exitFailure = 1
 	exitUsage   = 2  // bad command line, settings or input; nothing was done
-	exitNext    = 75 // the run is to go on with fewer stages, and a checkpoint is written; sysexits.h's EX_TEMPFAIL
+	exitNext    = 75 // the run stopped, with a checkpoint, to start again with fewer stages; sysexits.h's EX_TEMPFAIL
 	exitUnsaved = 74 // three checkpoints in a row could not be written; sysexits.h's EX_IOERR
 	exitStopped = 85 // a signal stopped training, and its checkpoint is written
 )

@@ -24,43 +24,42 @@ func simulateCommand() *cobra.Command {
 	var pack map[string]int
 	c := &cobra.Command{
 		Use:   "simulate CONFIG --costs FILE",
-		Short: "What if: a whole run on measured costs, on any number of ranks, without any",
-		Long: `What if: a whole run on measured costs, on any number of ranks, without any.
+		Short: "Simulate a training run on measured costs, without running it",
+		Long: `Simulate a training run on measured costs, on any number of ranks, without running it.
 
-FILE is costs.jsonl of a run directory, whose steps are then run again with the
-stages, replicas, microbatches, schedule, memory and balancer of CONFIG and
---set, or one cost table, from which a run of --steps steps is made up, in which
---dynamic lets the model change. What the file says really ran is simulated as it
-ran, and the error of the prediction is printed; where layers moved and the model
-did not change, also that of what the costs from before the move predict.
+FILE is costs.jsonl of a run directory, or one cost table. The steps of a run are simulated
+with the stages, replicas, microbatches, schedule, memory and balancer of CONFIG and --set.
+From one cost table a run of --steps steps is made up, and --dynamic changes its model.
+Recorded steps are also simulated as they ran, and the error of the prediction is printed.
+If layers moved and the model did not change, the answer has a second error: that of the
+prediction from the costs before the move.
 
-Beside it the same work runs on cuts that never move: "uniform" by blocks, as
-Megatron-LM cuts, and "param" by parameters, as DeepSpeed does. The ceiling of the
-speedup over such cuts is what the best ones could gain on them, by fill +
-microbatches x bottleneck, and at least what the run gained. "dense" is a step of the
-model of the first costs at its best cuts. How much of a gain is owed to a long head
-is said by the same run with a head of 2 % of its seconds. Where no layer moved, a
-line says why: layers are too coarse (grain), the cuts are nearly the best (ceiling),
-a move takes longer than it saves (price), or a gain is not sure or does not last
-(uncertainty). --dynamic all sets the kinds of dynamism side by side.
+The same work is also simulated on cuts that never move: "uniform" by blocks, as Megatron-LM
+cuts, and "param" by parameters, as DeepSpeed does. The ceiling is the largest speedup over
+such cuts that any cuts could give, by fill + microbatches x bottleneck. It is at least the
+speedup of the run. "dense" is a step of the model of the first costs at its best cuts.
+The same run with a head of 2 % of its seconds shows the share of the gain that a long head
+makes. If no layer moved, a line gives the reason. Layers are too coarse (grain), or the
+cuts are nearly optimal (ceiling). A move takes longer than it saves (price), or its gain
+is uncertain or does not last (uncertainty). --dynamic all compares all kinds of dynamism.
 
-What a kind assumes are the settings in [simulate] and [prune] (dynmo help config);
-the answer names them, and --set of a setting that would do nothing is refused. Where
-a kind changes the model hundreds of times, some of its changes are simulated and
-stand for the others; the answer says how many.
+The settings in [simulate] and [prune] are the assumptions of a kind (dynmo help config).
+The answer names them, and refuses --set of a setting without effect. If a kind changes the
+model hundreds of times, some changes are simulated and stand for the others; the answer
+says how many.
 
-[repack] of CONFIG, or --repack SHARE for repack.kind=sustain with that tolerance, packs
-the model onto fewer ranks as training does: the answer says before which steps, onto how
-many stages, ranks and nodes (ranks_per_node of --network), how many ranks train in the
-mean, the node-hours given back, and the throughput beside the dense model's. Packing is
-for good: of a model that grows again, as one that thaws, the last says how slow it gets.
+[repack] of CONFIG packs the model onto fewer ranks as training does. --repack SHARE means
+repack.kind=sustain with that tolerance. The answer lists the packings, with their steps,
+stages, ranks and nodes (ranks_per_node of --network). It has the mean number of ranks, the
+node-hours given back, and the throughput beside the dense model's. Packing is never undone:
+if the model grows again, as one that thaws, the throughput shows it.
 
-A line is steps that are alike: the seconds of a step, and those of the gradient sum
-over replicas that no work hides ("exposed"); its makespan over the lower bound; the
-bubble ratio. Samples are sequences. Every time is simulated (clock=sim) on costs of
-the clock that the file names. Moves take the time of their bytes, which simulate.move_delay_most delays;
-measuring and deciding take what they took in runs on CPUs of servers
-(clock=virtual), times simulate.measure_times and simulate.decide_times.`,
+A line stands for equal steps. It has the seconds of a step, the exposed seconds of the
+gradient sum over replicas, the makespan over the lower bound, and the bubble ratio. Samples
+are sequences. Every time is simulated (clock=sim) on costs of the clock that the file
+names. Moves take the time of their bytes, delayed by simulate.move_delay_most. Measuring and
+deciding take the times of runs on CPUs of servers (clock=virtual), multiplied by
+simulate.measure_times and simulate.decide_times.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := timeline.check(); err != nil {

@@ -40,7 +40,7 @@ func (w *watcher) sumUp(out train.Outcome, failed error) {
 	}
 	s.Worth.Doubt = w.doubt(s.After.Clock)
 	w.keep(s)
-	fmt.Fprintf(w.out, "on this run's costs: %s\n", report.Headline(*s.Worth, s.Packing != nil))
+	fmt.Fprintf(w.out, "simulated from the measured layer costs: %s\n", report.Headline(*s.Worth, s.Packing != nil))
 	for _, line := range report.Remarks(s) {
 		fmt.Fprintln(w.out, line)
 	}

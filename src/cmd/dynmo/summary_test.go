@@ -48,7 +48,7 @@ func TestTrainSumsUp(t *testing.T) {
 	if w := s.Worth; w == nil || w.Steps != 10 || w.Draws == 0 || w.Low > w.High || w.Ceiling < 1 || w.Price <= 0 {
 		t.Errorf("worth %+v", w)
 	}
-	for _, want := range []string{"on this run's costs: ", "measured step, median: ", "(clock=wall)\n"} {
+	for _, want := range []string{"simulated from the measured layer costs: ", "measured step, median: ", "(clock=wall)\n"} {
 		if !strings.Contains(e.stderr, want) {
 			t.Errorf("%q is not in\n%s", want, e.stderr)
 		}
@@ -65,7 +65,7 @@ func TestPackedRunSumsUp(t *testing.T) {
 	file, dir := tiny(t)
 	e := says("train", file, "--run-dir", dir, "--set", "repack.kind=first-fit", "--set", "balance.memory_limit_bytes=1000000000", "--set", "train.steps=20", "--set", "run.clock=virtual") // whose times mean something on a busy host
 	const want = "packed from 2 ranks to 1; on average 1."
-	if e.status != exitDone || strings.Count(e.stderr, want) != 1 || !strings.Contains(e.stderr, "never moving or packing") {
+	if e.status != exitDone || strings.Count(e.stderr, want) != 1 || !strings.Contains(e.stderr, "static placement without packing") {
 		t.Fatalf("status %d, want one sentence of packing: %s", e.status, e.stderr)
 	}
 	s, err := record.ReadSummary(dir)

@@ -50,7 +50,7 @@ stages, the balancer, the schedule and train.steps may be others than before.
 
 Exit status: 0 done; 1 failure, or no checkpoint of the last step; 2 bad command line,
 settings, world or data, and nothing was trained; 74 three checkpoints in a row could
-not be written; 75 with elastic.release=restart: the run is to go on with the stages and
+not be written; 75 with elastic.release=restart: start the run again with the stages and
 on the nodes of next.json in its directory, with a checkpoint; 85 stopped by a signal
 before its last step, with a checkpoint (0 with train.stopped_is_success, or where no
 checkpoints are kept).`,
@@ -209,7 +209,7 @@ func end(c *cobra.Command, out train.Outcome, steps int, replayed bool, cause er
 	}
 	fmt.Fprintln(c.OutOrStdout())
 	if n := out.Next; n != nil {
-		fmt.Fprintf(c.ErrOrStderr(), "%s: %d stages are enough from here on: the run is to go on with them on %s\n",
+		fmt.Fprintf(c.ErrOrStderr(), "%s: stopped to give nodes back: start the run again with %d stages on %s\n",
 			c.Root().Name(), n.Stages, strings.Join(n.Nodes, ","))
 		return
 	}

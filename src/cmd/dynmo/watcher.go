@@ -78,8 +78,8 @@ func (w *watcher) begin(about launch.World) (record.Observer, error) {
 		w.progress.Say("note: " + why)
 	}
 	l := w.settings.Parallel
-	w.progress.Say(fmt.Sprintf("%s: %d ranks on %d hosts (%d stages x %d replicas), kernels %s, balance %s, clock=%s",
-		input.Visible(w.settings.Run.Name), about.Ranks, about.Hosts, l.Stages, l.Replicas, about.Kernels,
+	w.progress.Say(fmt.Sprintf("%s: %s on %s (%s x %s), kernels %s, balance %s, clock=%s",
+		input.Visible(w.settings.Run.Name), counted(about.Ranks, "rank"), counted(about.Hosts, "host"), counted(l.Stages, "stage"), counted(l.Replicas, "replica"), about.Kernels,
 		w.settings.Balance, about.Clock))
 	if about.MPI || about.GPU != "" {
 		for _, line := range about.Placement {

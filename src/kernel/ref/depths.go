@@ -28,15 +28,15 @@ func TakeTokens[F Float](taken []int32, readings []float64, dlogits, dguesses, l
 		p, loss := crossEntropy(float64(z), label)
 		losses[0] += loss
 		dlogits[i] = F(d.Router * (p - label))
-		foretold := p > 0.5
+		predicted := p > 0.5
 		if guesses != nil {
 			q, loss := crossEntropy(float64(guesses[i]), label)
 			losses[1] += loss
 			dguesses[i] = F(d.Predictor * (q - label))
-			foretold = q > d.Threshold
-			taken[i] = one(foretold)
+			predicted = q > d.Threshold
+			taken[i] = one(predicted)
 		}
-		if foretold == (label > 0) {
+		if predicted == (label > 0) {
 			right++
 		}
 		all += int(taken[i])

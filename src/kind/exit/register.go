@@ -57,13 +57,13 @@ var Kind = dynamic.Registration{
 	},
 }
 
-// change says how many tokens left, and where the thresholds are.
+// change describes the share of tokens that left, and the thresholds.
 func change(of map[string]float64) string {
 	wanted, ok := of["share"]
 	if !ok {
 		return ""
 	}
-	text := fmt.Sprintf("%s of the tokens left early in the last step, %s are to leave", dynamic.Percent(of["left"]), dynamic.Percent(wanted))
+	text := fmt.Sprintf("%s of the tokens left early in the last step (target %s)", dynamic.Percent(of["left"]), dynamic.Percent(wanted))
 	var names, thresholds []string
 	for name := range of {
 		if strings.HasSuffix(name, ".threshold") {
@@ -77,7 +77,7 @@ func change(of map[string]float64) string {
 		thresholds = append(thresholds, dynamic.Significant(of[name]))
 	}
 	if thresholds != nil {
-		text += ", thresholds are " + strings.Join(thresholds, ", ")
+		text += ", thresholds " + strings.Join(thresholds, ", ")
 	}
 	return text
 }

@@ -37,17 +37,25 @@ var Kind = dynamic.Registration{
 			if of["of_all"] > 0 {
 				all = fmt.Sprintf(" of %.0f", of["of_all"])
 			}
-			return fmt.Sprintf("frozen layers: the first %.0f%s", of["layers"], all)
+			return "froze " + firstLayers(of["layers"]) + all
 		},
 		forcedSet: tellSet,
 		"thaw": func(of map[string]float64) string {
-			return fmt.Sprintf("all layers train again: thawed are the first %.0f", of["layers"])
+			return "unfroze " + firstLayers(of["layers"])
 		},
 	},
 	Counts: func(config.Config) []dynamic.Counts {
 		return []dynamic.Counts{{Name: plasticityCount, Values: []string{"plasticity"}}, {Name: referenceCount, Values: []string{"nanoseconds"}}}
 	},
 	Evaluated: evaluated,
+}
+
+// firstLayers names the first n layers of the chain.
+func firstLayers(n float64) string {
+	if n == 1 {
+		return "layer 0"
+	}
+	return fmt.Sprintf("layers 0 to %.0f", n-1)
 }
 
 // references returns the bytes of the references that layers are compared with, where the

@@ -21,7 +21,7 @@ func counts(c config.Config) []dynamic.Counts {
 	all.Charts = []dynamic.Chart{
 		{Title: "tokens taken", Unit: "%", About: "by routed blocks, of the tokens that come to them", FromZero: true,
 			Of: func(v dynamic.Values, _ dynamic.Step) float64 { return 100 * v.Ratio("taken", "there") }},
-		{Title: "foretold rightly", Unit: "%", About: "tokens of which " + by + " says whether they are among the first of their sequence",
+		{Title: "predictor accuracy", Unit: "%", About: "tokens of which " + by + " says whether they are among the first of their sequence",
 			Of: func(v dynamic.Values, _ dynamic.Step) float64 { return 100 * v.Ratio("right", "there") }},
 	}
 	all.Work = func(v dynamic.Values, tokens float64) dynamic.Work {
@@ -43,7 +43,7 @@ func sentence(s dynamic.Seen) string {
 // than was told last: what the blocks cost has changed. It changes nothing.
 type routing struct {
 	told         float64      // share of the tokens that were taken when that was told last
-	share, right dynamic.Mean // of the tokens that are there: taken, foretold rightly
+	share, right dynamic.Mean // of the tokens that are there: taken, predicted correctly
 }
 
 // Before tells the shares of the last steps.

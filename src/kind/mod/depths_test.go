@@ -198,7 +198,7 @@ func TestBytesOfRoutedBlocks(t *testing.T) {
 	x := modeltest.New(t, modeltest.Small, tensor.F32).X
 	bytes := func(d Depths) int64 { return model.Outline(deep(d), x)[2].Bytes.Activations }
 	half, most := bytes(Depths{Capacity: 0.4}), bytes(Depths{Capacity: 1})
-	if foretold := bytes(Depths{Capacity: 0.4, Predictor: true}); half >= most || foretold <= most {
-		t.Errorf("activations of %d bytes at capacity 0.4, %d at 1, %d with a predictor", half, most, foretold)
+	if predicted := bytes(Depths{Capacity: 0.4, Predictor: true}); half >= most || predicted <= most {
+		t.Errorf("activations of %d bytes at capacity 0.4, %d at 1, %d with a predictor", half, most, predicted)
 	}
 }

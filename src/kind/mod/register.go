@@ -42,7 +42,7 @@ var Kind = dynamic.Registration{
 	Counts:   counts,
 	Sentence: sentence,
 	Changes: map[string]func(map[string]float64) string{forcedChange: tellForced, "mod": func(of map[string]float64) string {
-		return fmt.Sprintf("routed blocks take %s of the tokens; of %s it was foretold rightly whether they are among the first",
+		return fmt.Sprintf("routed blocks take %s of the tokens; predictor accuracy %s",
 			dynamic.Percent(of["taken"]), dynamic.Percent(of["right"]))
 	}},
 	Few: dynamic.Few{

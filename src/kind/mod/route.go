@@ -6,11 +6,11 @@ import (
 	"dynmo/src/tensor"
 )
 
-// readingsOfRouting is the values of what a routed block leaves for the host: the tokens
-// that are there; those that are taken; those of which it was foretold rightly whether
-// they are among the first, by the predictor or else by the router's sigmoid(r) > 0.5;
-// and the sums over the tokens of the router's and of the predictor's cross-entropy, in
-// thousandths. They are no part of the loss that is reported.
+// readingsOfRouting is the number of values that a routed block leaves for the host: the
+// tokens that are there; the tokens taken; the correct predictions whether a token is among
+// the first; and the sums over the tokens of the router's and of the predictor's
+// cross-entropy, in thousandths. A prediction is the predictor's, or else the router's
+// sigmoid(r) > 0.5. The cross-entropies are no part of the reported loss.
 const readingsOfRouting = 5
 
 // routedCounts is the name of these values.
