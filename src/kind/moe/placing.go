@@ -158,9 +158,12 @@ func (p *placing) Propose(q dynamic.Question) (list []dynamic.Proposal) {
 		if len(p.forecasts[i].Rows) != p.experts || p.draw(i) == 0 {
 			continue
 		}
-		c := candidate{i, p.fullest(p.of(i)), p.placer.Bound(p.drawn)}
-		last := p.last(q, i)
-		if over := c.before / c.bound; over > near && (over > last.over*again || p.steps >= last.step+rest) {
+		c := candidate{block: i, bound: p.placer.Bound(p.drawn)}
+		enough := near * c.bound
+		if last := p.last(q, i); p.steps < last.step+rest {
+			enough = max(enough, last.over*again*c.bound)
+		}
+		if c.before = p.fullest(p.of(i), enough); c.before > enough {
 			worst = append(worst, c)
 		}
 	}
@@ -180,9 +183,9 @@ func (p *placing) propose(q dynamic.Question, c candidate) (x dynamic.Proposal, 
 	layer, now, mean := p.layers[c.block], p.of(c.block), p.draw(c.block)
 	p.nodes(q, layer)
 	next := p.next(now, p.forecasts[c.block].Rows, q.Owners)
-	after := p.fullest(next)
-	if bare := now.Owned(); now.Copies() > 0 && p.fullest(bare) <= c.before*useless {
-		next, after = bare, p.fullest(bare)
+	after := p.fullest(next, 0)
+	if bare := now.Owned(); now.Copies() > 0 && p.fullest(bare, 0) <= c.before*useless {
+		next, after = bare, p.fullest(bare, 0)
 	} else if after > c.before*(1-gained) || next.Equal(now) {
 		*p.last(q, c.block) = search{c.before / c.bound, p.steps}
 		return x, false
@@ -362,10 +365,11 @@ func (p *placing) Load(pieces string, layer int, values []int64) float64 {
 // Dropped returns the share of the assignments that a capacity has dropped.
 func (p *placing) Dropped() float64 { return float64(p.left) / float64(max(1, p.all)) }
 
-// fullest returns the rows of the fullest replica in a map where those of draw come.
-func (p *placing) fullest(m place.Map) float64 {
+// fullest returns the rows of the fullest replica in a map where those of draw come; any number
+// from these to enough, where that is more.
+func (p *placing) fullest(m place.Map, enough float64) float64 {
 	if p.rule != placeEPLB {
-		return p.placer.Fullest(m, p.drawn)
+		return p.placer.Fullest(m, p.drawn, enough)
 	}
 	p.rows = p.rows[:0]
 	for _, x := range p.drawn {

@@ -1,6 +1,9 @@
 package place
 
-import "slices"
+import (
+	"math"
+	"slices"
+)
 
 // Dealer deals blocks of rows to the replicas that hold their experts. The zero value is
 // ready. It keeps memory from one deal to the next.
@@ -9,10 +12,12 @@ type Dealer struct {
 
 	shares [][]int64 // by expert and holder
 	flat   []int64   // the memory of shares
-	order  []int     // experts with copies
-	before []int64   // shares of an expert before pour
-	sorted []int64   // loads of an expert's holders
+	copied []copied
+	before []int64 // shares of an expert before pour
 }
+
+// copied is an expert with copies, and where its shares begin in flat.
+type copied struct{ expert, at int }
 
 // sweeps is how often Deal goes over the experts with copies. Each sweep is exact for one
 // expert at a time. With 256 experts on 64 replicas, Zipf 1, the fullest replica has 1.086 times
@@ -28,107 +33,120 @@ const sweeps = 4
 // holders while the others stay. The answer depends on the arguments alone. It is valid until
 // the next call.
 func (d *Dealer) Deal(m Map, rows []int, block, replicas int) [][]int64 {
-	d.prepare(m, replicas)
+	d.deal(m, rows, block, replicas, 0)
+	d.shares = d.shares[:0]
+	at := 0
 	for e, on := range m {
+		shares := d.flat[at : at+len(on) : at+len(on)]
 		if len(on) == 1 {
-			d.shares[e][0] = int64((rows[e] + block - 1) / block)
-			d.Loads[on[0]] += int64(rows[e])
+			shares[0] = int64((rows[e] + block - 1) / block)
 		}
-	}
-	for sweep := range sweeps {
-		changed := false
-		for _, e := range d.order {
-			if d.pour(m[e], d.shares[e], int64(rows[e]), int64(block), sweep > 0) {
-				changed = true
-			}
-		}
-		if !changed {
-			break
-		}
+		d.shares = append(d.shares, shares)
+		at += len(on)
 	}
 	return d.shares
 }
 
-// prepare empties all shares, and lists the experts with copies.
-func (d *Dealer) prepare(m Map, replicas int) {
-	n := 0
-	d.order = d.order[:0]
-	for e, on := range m {
-		n += len(on)
-		if len(on) > 1 {
-			d.order = append(d.order, e)
-		}
-	}
+// deal sets the loads, and the shares of the experts with copies. It sweeps no more once no
+// replica has more than enough rows: with blocks of a row, no sweep makes the fullest fuller.
+func (d *Dealer) deal(m Map, rows []int, block, replicas int, enough int64) {
 	d.Loads = slices.Grow(d.Loads[:0], replicas)[:replicas]
-	d.flat = slices.Grow(d.flat[:0], n)[:n]
 	clear(d.Loads)
-	clear(d.flat)
-	d.shares = d.shares[:0]
+	d.copied = d.copied[:0]
 	at := 0
-	for _, on := range m {
-		d.shares = append(d.shares, d.flat[at:at+len(on):at+len(on)])
+	for e, on := range m {
+		if len(on) == 1 {
+			d.Loads[on[0]] += int64(rows[e])
+		} else {
+			d.copied = append(d.copied, copied{e, at})
+		}
 		at += len(on)
+	}
+	d.flat = slices.Grow(d.flat[:0], at)[:at]
+	clear(d.flat)
+	for range sweeps {
+		changed := false
+		for _, c := range d.copied {
+			on := m[c.expert]
+			if d.pour(on, d.flat[c.at:c.at+len(on)], int64(rows[c.expert]), int64(block)) {
+				changed = true
+			}
+		}
+		if !changed || enough > 0 && slices.Max(d.Loads) <= enough {
+			break
+		}
 	}
 }
 
 // pour gives the blocks of an expert to its holders, and reports whether shares changed. Where
-// it is done again, the shares of before are taken back first.
-func (d *Dealer) pour(on []int, shares []int64, rows, block int64, again bool) (changed bool) {
-	blocks := (rows + block - 1) / block
+// the holders have shares already, their loads lose these first.
+func (d *Dealer) pour(on []int, shares []int64, rows, block int64) (changed bool) {
+	blocks, loads := (rows+block-1)/block, d.Loads
 	short := blocks*block - rows // rows that the last block lacks
-	if again {
-		d.add(on, shares, -block, -short)
-	}
-	before := append(d.before[:0], shares...)
-	d.before = before
-	level := d.level(on, blocks*block)
-	left := blocks
+	sum, last := blocks*block, -1
 	for i, replica := range on {
-		shares[i] = max(0, (level-d.Loads[replica])/block)
-		left -= shares[i]
+		if n := shares[i]; n > 0 {
+			loads[replica] -= n * block
+			last = replica
+		}
+		sum += loads[replica]
+	}
+	if last >= 0 {
+		loads[last] += short
+		sum += short
+	}
+	level, left := d.level(on, blocks*block, sum), blocks
+	if len(d.before) < len(on) {
+		d.before = make([]int64, len(d.Loads))
+	}
+	before := d.before[:copy(d.before, shares)]
+	for i, replica := range on {
+		shares[i] = 0
+		if room := level - loads[replica]; room >= block {
+			shares[i] = room / block
+			left -= shares[i]
+		}
 	}
 	for ; left > 0; left-- {
-		least, lowest := 0, int64(0)
+		least, lowest := 0, int64(math.MaxInt64)
 		for i, replica := range on {
-			if full := d.Loads[replica] + shares[i]*block; i == 0 || full < lowest {
-				least, lowest = i, full
+			if full := loads[replica] + shares[i]*block; full < lowest {
+				if least, lowest = i, full; full == level-block+1 {
+					break // none is lower
+				}
 			}
 		}
 		shares[least]++
 	}
-	d.add(on, shares, block, short)
-	return !slices.Equal(before, shares)
-}
-
-// add adds the rows of shares of blocks to the loads. The last block lacks short rows.
-func (d *Dealer) add(on []int, shares []int64, block, short int64) {
-	last := -1
-	for i, replica := range on {
-		d.Loads[replica] += shares[i] * block
-		if shares[i] > 0 {
+	for i, n := range shares {
+		changed = changed || n != before[i]
+		if n > 0 {
+			loads[on[i]] += n * block
 			last = on[i]
 		}
 	}
-	if last >= 0 {
-		d.Loads[last] -= short
+	if blocks > 0 {
+		loads[last] -= short
 	}
+	return changed
 }
 
 // level returns how full the emptiest of some replicas are when they take so many rows, any
-// number each: the largest whole level with Σ max(0, level - load) <= rows.
-func (d *Dealer) level(on []int, rows int64) int64 {
-	d.sorted = d.sorted[:0]
-	for _, replica := range on {
-		d.sorted = append(d.sorted, d.Loads[replica])
-	}
-	slices.Sort(d.sorted)
-	sum := rows
-	for i, load := range d.sorted {
-		sum += load
-		n := int64(i + 1)
-		if i+1 == len(d.sorted) || sum <= d.sorted[i+1]*n {
-			return sum / n
+// number each: the largest whole level with Σ max(0, level - load) <= rows. A replica whose
+// load is above a level of all is above every level of fewer, and is left out. sum is that of
+// the rows and of the replicas' loads.
+func (d *Dealer) level(on []int, rows, sum int64) int64 {
+	for n := int64(len(on)); ; {
+		level := sum / n
+		below, count := rows, int64(0)
+		for _, replica := range on {
+			if load := d.Loads[replica]; load <= level {
+				below, count = below+load, count+1
+			}
 		}
+		if count == n {
+			return level
+		}
+		sum, n = below, count
 	}
-	return 0
 }

@@ -13,9 +13,14 @@ type Forecast struct {
 	Rows   []float64 // by expert: rows of the next step
 	Spread []float64 // by expert: the standard deviation of its rows between steps, as a share of them
 
-	steps [][]float64 // by step, the newest last: rows by expert
-	usual float64     // how far steps lie off the mean of those before, lately (see distance)
+	steps [][]int64 // by step, the newest last: rows by expert
+	sums  []sums    // by expert
+	usual float64   // how far steps lie off the mean of those before, lately (see distance)
 }
+
+// sums are over the steps t = 0, 1, … of the rows x of an expert: Σx, Σt·x and Σx². They are exact
+// up to a thousand million rows of an expert in a step.
+type sums struct{ rows, moment, squares int64 }
 
 const (
 	// window is how many steps the mean is of. Routing of trained models changes over
@@ -32,43 +37,48 @@ const (
 
 // Observe takes the rows of a step by expert.
 func (f *Forecast) Observe(rows []int64) {
-	var now []float64
-	if len(f.steps) >= window || len(f.steps) > 0 && len(f.steps[0]) != len(rows) {
-		now, f.steps = f.steps[0], f.steps[1:]
-	}
-	if len(now) != len(rows) {
-		now = make([]float64, len(rows))
-	}
-	for e, n := range rows {
-		now[e] = float64(n)
-	}
 	if len(f.Rows) != len(rows) {
-		*f = Forecast{Rows: make([]float64, len(rows)), Spread: make([]float64, len(rows))}
+		*f = Forecast{Rows: make([]float64, len(rows)), Spread: make([]float64, len(rows)), sums: make([]sums, len(rows))}
 	}
 	if len(f.steps) > 0 {
-		off := distance(now, f.Rows)
+		off := distance(rows, f.Rows)
 		if len(f.steps) > 1 && off > max(leastJump, jump*f.usual) {
 			f.steps = f.steps[:0]
+			clear(f.sums)
 		} else {
 			f.usual += lately * (off - f.usual)
 		}
 	}
-	f.steps = append(f.steps, now)
+	var newest []int64 // the memory of the oldest step
+	if len(f.steps) == window {
+		newest, f.steps = f.steps[0], f.steps[1:]
+		for e, x := range newest {
+			s := &f.sums[e]
+			s.rows, s.squares = s.rows-x, s.squares-x*x
+			s.moment -= s.rows
+		}
+	}
+	t := int64(len(f.steps))
+	for e, x := range rows {
+		s := &f.sums[e]
+		s.rows, s.moment, s.squares = s.rows+x, s.moment+t*x, s.squares+x*x
+	}
+	f.steps = append(f.steps, append(newest[:0], rows...))
 	f.expect()
 }
 
 // distance returns the share of the rows that are with other experts in one step than in
 // another: half of Σ |x_e/Σx - y_e/Σy|.
-func distance(x, y []float64) float64 {
+func distance(x []int64, y []float64) float64 {
 	var a, b, sum float64
 	for e := range x {
-		a, b = a+x[e], b+y[e]
+		a, b = a+float64(x[e]), b+y[e]
 	}
 	if a == 0 || b == 0 {
 		return 0
 	}
 	for e := range x {
-		sum += math.Abs(x[e]/a-y[e]/b) / 2
+		sum += math.Abs(float64(x[e])/a-y[e]/b) / 2
 	}
 	return sum
 }
@@ -78,24 +88,20 @@ func distance(x, y []float64) float64 {
 // β is surely not 0, else μ.
 func (f *Forecast) expect() {
 	n := float64(len(f.steps))
-	centre, times := (n-1)/2, 0.0
-	mean, slope, squares := make([]float64, len(f.Rows)), make([]float64, len(f.Rows)), make([]float64, len(f.Rows))
-	for t, rows := range f.steps {
-		off := float64(t) - centre
-		times += off * off
-		for e, x := range rows {
-			mean[e], slope[e], squares[e] = mean[e]+x, slope[e]+off*x, squares[e]+x*x
-		}
-	}
-	for e := range mean {
-		f.Rows[e] = mean[e] / n
+	centre := (n - 1) / 2
+	times := n * (n*n - 1) / 12
+	each := 1 / n
+	for e, s := range f.sums {
+		mean := float64(s.rows) * each
+		f.Rows[e] = mean
 		if f.Spread[e] = 0; n < 2 {
 			continue
 		}
-		all, beta := max(0, squares[e]-f.Rows[e]*mean[e]), slope[e]/times
-		rest, freedom := max(0, all-beta*slope[e]), n-2
-		if n >= window/2 && beta*beta > sureTrend*sureTrend*rest/(freedom*times) {
-			f.Rows[e] = max(0, f.Rows[e]+beta*(n-centre))
+		all, slope := max(0, float64(s.squares)-mean*float64(s.rows)), float64(s.moment)-centre*float64(s.rows)
+		beta := slope / times
+		rest, freedom := max(0, all-beta*slope), n-2
+		if n >= window/2 && beta*beta*freedom*times > sureTrend*sureTrend*rest {
+			f.Rows[e] = max(0, mean+beta*(n-centre))
 		} else {
 			rest, freedom = all, n-1
 		}

@@ -98,7 +98,8 @@ func (m Map) String() string {
 			b.WriteString(strconv.Itoa(replica))
 		}
 		if n > 1 {
-			fmt.Fprintf(&b, "*%d", n)
+			b.WriteByte('*')
+			b.WriteString(strconv.Itoa(n))
 		}
 	}
 	return b.String()

@@ -154,12 +154,12 @@ func (p *Placer) Copy(m Map, loads []float64) Map {
 		p.fill(loads)
 		return p.result(owners)
 	}
-	best, fullest := owners, p.Fullest(owners, loads)
+	best, fullest := owners, p.Fullest(owners, loads, 0)
 	for _, t := range targets {
 		p.export(owners, loads, bound*t)
 		p.fill(loads)
 		m := p.result(owners)
-		if f := p.Fullest(m, loads); f < fullest*(1-1e-6) {
+		if f := p.Fullest(m, loads, 0); f < fullest*(1-1e-6) {
 			best, fullest = m, f
 		}
 		if fullest <= bound*t {
@@ -176,13 +176,13 @@ func (p *Placer) export(owners Map, loads []float64, target float64) {
 		p.take(on[0], e, loads[e])
 	}
 	for {
-		r := 0
+		r, most := 0, -1.0
 		for k, load := range p.loads {
-			if load > p.loads[r] {
-				r = k
+			if load > most {
+				r, most = k, load
 			}
 		}
-		if p.loads[r] <= target*(1+1e-9) {
+		if most <= target*(1+1e-9) {
 			return
 		}
 		s := p.largest(r)
@@ -223,9 +223,9 @@ const sameNode = 0.05
 // the expert yet, -1 if there is none. A replica on the owner's node is taken before others that
 // are only a little emptier.
 func (p *Placer) taker(expert, owner int, target float64) int {
-	best, least, holds := -1, math.Inf(1), p.holds[expert*p.Replicas:]
+	best, least, below, holds := -1, math.Inf(1), target*(1-1e-9), p.holds[expert*p.Replicas:]
 	for r, load := range p.loads {
-		if load >= target*(1-1e-9) || p.free[r] == 0 || holds[r] {
+		if load >= below || p.free[r] == 0 || holds[r] {
 			continue
 		}
 		if p.Node != nil && p.Node[r] == p.Node[owner] {
@@ -254,10 +254,10 @@ func (p *Placer) fill(loads []float64) {
 	}
 	for r := range p.on {
 		for p.free[r] > 0 && len(p.on[r]) < len(loads) {
-			best := -1
+			best, most := 0, -1.0
 			for e, load := range p.each {
-				if (best < 0 || load > p.each[best]) && !p.holds[e*p.Replicas+r] {
-					best = e
+				if load > most && !p.holds[e*p.Replicas+r] {
+					best, most = e, load
 				}
 			}
 			p.take(r, best, 0)
@@ -293,8 +293,9 @@ func (p *Placer) result(owners Map) Map {
 const unit = 1 << 16
 
 // Fullest returns the load of the fullest replica in a map, with rows dealt as well as Deal
-// does.
-func (p *Placer) Fullest(m Map, loads []float64) float64 {
+// does. Fullest saves time where this load is at most enough: it then returns any load that is
+// at most enough and no lower.
+func (p *Placer) Fullest(m Map, loads []float64, enough float64) float64 {
 	sum := 0.0
 	for _, x := range loads {
 		sum += x
@@ -307,6 +308,6 @@ func (p *Placer) Fullest(m Map, loads []float64) float64 {
 	for _, x := range loads {
 		p.rows = append(p.rows, int(x*scale+0.5))
 	}
-	p.dealer.Deal(m, p.rows, 1, p.Replicas)
+	p.dealer.deal(m, p.rows, 1, p.Replicas, int64(enough*scale)-1)
 	return float64(slices.Max(p.dealer.Loads)) / scale
 }

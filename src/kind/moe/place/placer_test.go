@@ -40,13 +40,13 @@ func TestCopyAgainstBruteForce(t *testing.T) {
 		owners := Even(experts, replicas)
 		m := p.Copy(owners, loads)
 		expect.OK(t, m.Check(experts, replicas, p.Room))
-		best := p.Fullest(owners, loads)
+		best := p.Fullest(owners, loads, 0)
 		for _, other := range allCopies(owners, replicas) {
 			if other.Check(experts, replicas, p.Room) == nil {
-				best = min(best, p.Fullest(other, loads))
+				best = min(best, p.Fullest(other, loads, 0))
 			}
 		}
-		if got := p.Fullest(m, loads); got > best*1.005 {
+		if got := p.Fullest(m, loads, 0); got > best*1.005 {
 			t.Fatalf("%v on %d replicas with room for %d: %v has %v, the best %v", loads, replicas, p.Room, m, got, best)
 		}
 	}
@@ -99,10 +99,10 @@ func TestPlace(t *testing.T) {
 			}
 			m := p.Place(seen, nil)
 			expect.OK(t, m.Check(c.experts, c.replicas, p.Room))
-			if f, bound := p.Fullest(m, seen), p.Bound(seen); f < bound*(1-1e-3) {
+			if f, bound := p.Fullest(m, seen, 0), p.Bound(seen); f < bound*(1-1e-3) {
 				t.Errorf("%d experts on %d: %v, below the bound %v", c.experts, c.replicas, f, bound)
 			}
-			over := p.Fullest(m, rows) * float64(c.replicas) / 1e6
+			over := p.Fullest(m, rows, 0) * float64(c.replicas) / 1e6
 			sum, worst = sum+over/layers, max(worst, over)
 		}
 		t.Logf("%d experts on %d replicas, Zipf %v: the fullest has %.3f times the mean, at worst %.3f", c.experts, c.replicas, c.skew, sum, worst)
@@ -169,7 +169,7 @@ func BenchmarkPlacing(b *testing.B) {
 		rows[e] = int64(x)
 	}
 	for name, work := range map[string]func(){
-		"Place": func() { p.Place(loads, m) }, "Copy": func() { p.Copy(m, loads) }, "Fullest": func() { p.Fullest(m, loads) },
+		"Place": func() { p.Place(loads, m) }, "Copy": func() { p.Copy(m, loads) }, "Fullest": func() { p.Fullest(m, loads, 0) },
 		"Bound": func() { p.Bound(loads) }, "Observe": func() { f.Observe(rows) },
 	} {
 		b.Run(name, func(b *testing.B) {
