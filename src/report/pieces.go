@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 
+	"gonum.org/v1/gonum/floats"
+
 	"dynmo/src/dynamic"
 	"dynmo/src/record"
 )
@@ -18,6 +20,8 @@ type pieces struct {
 	shares  *work   // of the pieces of the layer
 	holders [][]int // by step and piece
 	load    *chart
+
+	Fullest, Even float64 // work of the fullest replica over its even share, means over layers and steps: as it was, and without moves and copies
 }
 
 // pieces returns the pieces of the layer whose fullest replica had the most work, in the mean
@@ -64,7 +68,8 @@ func (r Run) piecesOf(all []dynamic.Counts, held func(string, int, dynamic.Value
 		}
 		load[i], even[i] = load[i]/float64(number), even[i]/float64(number)
 	}
-	p := &pieces{Moved: len(at)}
+	n := float64(len(r.Metrics))
+	p := &pieces{Moved: len(at), Fullest: floats.Sum(load) / n, Even: floats.Sum(even) / n}
 	for _, layer := range r.chain() {
 		if sums[layer] > sums[p.Layer] {
 			p.Layer = layer

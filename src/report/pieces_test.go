@@ -28,8 +28,8 @@ func TestPieces(t *testing.T) {
 	}
 	r.Events = []record.Event{{Step: 1, Kind: record.Place, Detail: map[string]any{"pieces": "0*2 1*2;0+1 0 1*2", "placed": map[string]any{"layers": 1., "now": 2., "then": 1., "bound": 1., "gain": 0.25}}}}
 	p := r.pieces()
-	if p == nil || p.Layer != "block.1" || p.Moved != 1 {
-		t.Fatalf("%+v, want block.1", p)
+	if p == nil || p.Layer != "block.1" || p.Moved != 1 || p.Fullest != 1.25 || p.Even != 1.5 {
+		t.Fatalf("%+v, want block.1, a mean of 1.25, 1.5 without copies", p)
 	}
 	for i, want := range [][]float64{{1.5, 1.5, 1, 1}, {1.5, 1.5, 1.5, 1.5}} { // means with block.0, whose replicas have equal work
 		for k, y := range p.load.Curves[i].Y {
