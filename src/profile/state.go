@@ -130,12 +130,13 @@ func checkNumbers(field string, list []float64, n int, low, high float64) error 
 	return nil
 }
 
-// checkWork returns an error unless the list is absent or has this number of layers.
+// checkWork returns an error unless the list is absent or has this number of layers. Work is above 1
+// where one replica of a layer has more than its even share.
 func checkWork(field string, list []float64, layers int) error {
 	if list == nil {
 		return nil
 	}
-	return checkNumbers(field, list, layers, 0, 1)
+	return checkNumbers(field, list, layers, 0, most)
 }
 
 func checkLines(list []line, layers int) error {

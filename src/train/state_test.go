@@ -72,7 +72,7 @@ func (f *fed) step(t testing.TB, step int) {
 		for i := range row {
 			row[i] = m.Layers[l].Stage().Scale(1 + 0.02*draw.ExpFloat64())
 			if work != nil {
-				work[i] = draw.Float64()
+				work[i] = 2 * draw.Float64() // above 1 where the fullest replica has more than its even share
 				row[i] = row[i].Scale(0.1 + 0.9*work[i])
 			}
 			loads[owner] += row[i].Seconds()

@@ -16,12 +16,17 @@ import (
 // part in that: after the second step of a run that goes on after three.
 var moving = sets("model.vocab=2048", "model.blocks=14", "checkpoint.every=3", "checkpoint.keep=10")
 
+// copying has experts copied after the first step: untrained routers load replicas unevenly.
+var copying = sets("model.family=llama", "model.intermediate=256", "parallel.stages=2", "parallel.replicas=2", "parallel.experts=spread",
+	"dynamic.kind=moe", "moe.experts=4", "moe.top=1", "moe.block_rows=4", "moe.spare=1", "balance.kind=uniform", "checkpoint.every=3", "checkpoint.keep=10")
+
 // beforeAMove returns a folder with a run, and the weights at the end of an undisturbed run. The
-// run was killed when it had written its checkpoint after three steps, and no layer had moved yet.
-func beforeAMove(t *testing.T, settings []string) (dir, want string) {
+// run was killed when it had written its checkpoint after three steps, and nothing had moved yet.
+// still is the setting with which nothing moves.
+func beforeAMove(t *testing.T, settings []string, still string) (dir, want string) {
 	t.Helper()
 	dir = folder(t, "")
-	want = weights(t, alone.run(t, dir, training(append(settings, "--set", "balance.kind=uniform", "--run-dir", "run")...)...))
+	want = weights(t, alone.run(t, dir, training(append(settings, "--set", still, "--run-dir", "run")...)...))
 	list, err := filepath.Glob(filepath.Join(dir, "run", "ckpt", "step_*"))
 	expect.OK(t, err)
 	for _, checkpoint := range list {
@@ -37,7 +42,7 @@ func beforeAMove(t *testing.T, settings []string) (dir, want string) {
 // DYNMO_LONG=1 kills every rank in every phase.
 func TestTrainCrashesInAMove(t *testing.T) {
 	t.Parallel()
-	before := sync.OnceValues(func() (dir, want string) { return beforeAMove(t, moving) })
+	before := sync.OnceValues(func() (dir, want string) { return beforeAMove(t, moving, "balance.kind=uniform") })
 	for i, phase := range fault.MovePhases() {
 		for rank := range 4 {
 			if (phase != fault.Received || rank != 1) && os.Getenv("DYNMO_LONG") != "1" {
@@ -52,6 +57,27 @@ func TestTrainCrashesInAMove(t *testing.T) {
 	}
 }
 
+// TestTrainCrashesWhileExpertsMove kills a rank while copies of experts travel, after the decision
+// and before the next step. The run ends at once. It goes on from the checkpoint before, moves the
+// experts, and ends with the weights of an undisturbed run. With DYNMO_LONG=1 every rank in every
+// phase.
+func TestTrainCrashesWhileExpertsMove(t *testing.T) {
+	t.Parallel()
+	before := sync.OnceValues(func() (dir, want string) { return beforeAMove(t, copying, "moe.placing=even") })
+	for _, phase := range fault.MovePhases() {
+		for rank := range 4 {
+			if (phase != fault.Send || rank != 1) && os.Getenv("DYNMO_LONG") != "1" {
+				continue
+			}
+			room := "migrate"
+			if phase == fault.Settle {
+				room = "(migrate|pipeline|update|checkpoint)"
+			}
+			crashInAMove(t, before, room, copying, fault.Fault{Kind: fault.Kill, Step: 3, Phase: phase, Rank: rank})
+		}
+	}
+}
+
 // TestTrainCrashesWhileLeaving is that of ranks that lose all their layers, and of those
 // that stay.
 func TestTrainCrashesWhileLeaving(t *testing.T) {
@@ -60,7 +86,7 @@ func TestTrainCrashesWhileLeaving(t *testing.T) {
 	}
 	t.Parallel()
 	longer := append(moving, sets("train.steps=120", "checkpoint.keep=100")...) // than it takes to see that a rank is gone
-	before := sync.OnceValues(func() (dir, want string) { return beforeAMove(t, longer) })
+	before := sync.OnceValues(func() (dir, want string) { return beforeAMove(t, longer, "balance.kind=uniform") })
 	packing := append(longer, sets("repack.kind=sustain", "repack.tolerance=0.9", "repack.stages=1")...)
 	for rank := range 4 {
 		crashOnLeaving(t, before, "migrate", packing, fault.Fault{Kind: fault.Kill, Step: 3, Phase: fault.Resized, Rank: rank})
@@ -73,7 +99,7 @@ func TestTrainCrashesWhileLeaving(t *testing.T) {
 // crashInAMove resumes a run that has not moved a layer yet, until a rank is killed in a room of
 // its loop, and then resumes it again. No checkpoint that it leaves is damaged.
 func crashInAMove(t *testing.T, before func() (dir, want string), room string, more []string, f fault.Fault) {
-	goesOn(t, before, crash{"F19", fmt.Sprintf("phase=%s rank=%d", f.Phase, f.Rank), 4, f, killed, 3, `, pid \d+\) is gone, in step [45]: ` + room, more})
+	goesOn(t, before, crash{"F19", fmt.Sprintf("phase=%s rank=%d", f.Phase, f.Rank), 4, f, killed, 3, `, pid \d+\) is gone, in step [345]: ` + room, more})
 }
 
 // crashOnLeaving is crashInAMove of a packing, which comes some steps later: checkpoints may come
