@@ -33,6 +33,12 @@ type Registration struct {
 	Contest Contest
 	// Holds returns the settings that the costs of layers hold for: "table.key=value …".
 	Holds func(config.Config) string
+	// Had returns the settings that costs hold for, by the text of their shape (see Holds), in what
+	// changes only memory; nil: nothing does.
+	Had func(c config.Config, shape string) config.Config
+	// Lean returns settings with the same results in less memory, and the setting that differs, as
+	// "table.key = value"; "": there are none.
+	Lean func(config.Config) (set string, lean config.Config)
 	// Memory returns the bytes that the kind adds to every layer, for later steps.
 	Memory func(config.Config, tensor.DType) []int64
 	// Exported returns what other programs compute otherwise with a model that is exported.

@@ -325,7 +325,7 @@ func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corp
 	}
 	kind, onHost := transportOf(c, t.Size(), shared || !alone(t)), slices.Max(slices.Collect(maps.Values(perHost(early))))
 	carried := transportBytes(c, kind, onHost)
-	if err := fit(early, all, byRank(grid(c), stages, carried(c.Parallel.Stages, c.Parallel.Replicas))); err != nil {
+	if err := fit(early, all, optional(c), byRank(grid(c), stages, carried(c.Parallel.Stages, c.Parallel.Replicas))); err != nil {
 		return nil, err
 	}
 	placed := bindings(early.Peer, all)

@@ -12,6 +12,7 @@ import (
 	"dynmo/src/comm"
 	"dynmo/src/comm/nccl"
 	"dynmo/src/config"
+	"dynmo/src/dynamic"
 	"dynmo/src/mesh"
 )
 
@@ -91,8 +92,8 @@ func field(root fs.FS, file, prefix string) (int64, bool) {
 }
 
 // fit returns an error if ranks that share a bound on memory need more than it
-// leaves. needs is by rank, in bytes.
-func fit(world *comm.Group, all []arrival, needs []int64) error {
+// leaves. needs is by rank, in bytes. optional names a setting that should be less before others.
+func fit(world *comm.Group, all []arrival, optional string, needs []int64) error {
 	type key struct{ host, name string }
 	type sum struct {
 		ranks      int
@@ -118,13 +119,28 @@ func fit(world *comm.Group, all []arrival, needs []int64) error {
 				if a.GPU != "" {
 					more = "parallel.stages"
 				}
-				return comm.Input(fmt.Errorf("memory: ranks on host %s (%d) need %s, %s are available (%s): wanted more "+more+", or less of "+
+				return comm.Input(fmt.Errorf("memory: ranks on host %s (%d) need %s, %s are available (%s): wanted more "+more+", or less of "+optional+
 					"model.blocks, model.hidden, model.vocab, model.sequence or parallel.microbatch_size",
 					host, s.ranks, gib(s.need), gib(s.room), b.Name))
 			}
 		}
 	}
 	return nil
+}
+
+// optional returns the name of a setting with which a run needs more memory for the same results,
+// for a list of names; "": no setting does that.
+func optional(c config.Config) string {
+	for _, kind := range dynamic.Active(c) {
+		if kind.Lean == nil {
+			continue
+		}
+		set, _ := kind.Lean(c)
+		if name, _, ok := strings.Cut(set, " ="); ok {
+			return name + ", "
+		}
+	}
+	return ""
 }
 
 // byRank returns the bytes of every rank: those of its stage, and the same besides for all.

@@ -73,7 +73,7 @@ func TestFit(t *testing.T) {
 		for rank := range all {
 			all[rank].Bounds, needs[rank] = c.bounds[rank], c.needs[rank]<<30
 		}
-		err := fit(world, all, needs)
+		err := fit(world, all, "", needs)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}

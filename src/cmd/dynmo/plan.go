@@ -45,6 +45,8 @@ ends with the gradient sum over replicas; bounds and ratios are of its makespan.
 The second table is the memory that a rank of every stage allocates. "moments" are with
 master weights in bfloat16, "activations" of the microbatches in flight, "recomputed" of
 model.recompute. "boundary" and "sums" are buffers for messages and gradients of other ranks.
+"copies" is the part of "all" that spare places for copies of pieces of layers take: weights,
+sums of gradients in 64-bit fixed point, and moments, since an owner may move to any place.
 "NCCL est." is what NCCL allocates beside all this, estimated.
 
 The advice at the end names settings to add, with their gain and the memory that they cost.
@@ -147,19 +149,6 @@ type planAnswer struct {
 	Advice     []planAdvice        `json:"advice"`
 }
 
-// planStage is a stage of a plan.
-type planStage struct {
-	Layers         []int   `json:"layers"`
-	Forward        float64 `json:"forward"`
-	BackwardInput  float64 `json:"backward_input"`
-	BackwardWeight float64 `json:"backward_weight"`
-	InFlight       []int   `json:"in_flight"` // by chunk
-	Cap            int     `json:"in_flight_cap,omitempty"`
-	Bytes          int64   `json:"bytes"`
-
-	Memory cost.Memory `json:"memory"` // the bytes by purpose
-}
-
 // orderWords says what an order of the mesh costs.
 func orderWords(o study.Order) string {
 	near := map[mesh.Order]string{mesh.StageMajor: "the replicas of a stage", mesh.ReplicaMajor: "the stages of a pipeline"}
@@ -238,9 +227,9 @@ func (w *whatIf) planned(t cost.Table, best search.Plan, o study.Options, show f
 	if notation, err := partition.FormatLayout(best.Cuts, c.Model.Blocks, c.PerBlock(), c.Model.HeadShards); err == nil {
 		a.Layout = notation
 	}
-	m := best.Schedule.Map
+	m, spare := best.Schedule.Map, best.SpareBytes(c)
 	for stage := range m.Stages {
-		s := planStage{Layers: m.Owners(best.Cuts).Layers(stage), Bytes: best.Bytes[stage], Memory: best.Memory[stage]}
+		s := planStage{Layers: m.Owners(best.Cuts).Layers(stage), Bytes: best.Bytes[stage], Memory: best.Memory[stage], Copies: spare[stage]}
 		for chunk := range m.Chunks {
 			v := m.Place(stage, chunk)
 			s.Forward += best.Costs[v].Forward

@@ -12,6 +12,20 @@ import (
 	"dynmo/src/study"
 )
 
+// planStage is a stage of a plan.
+type planStage struct {
+	Layers         []int   `json:"layers"`
+	Forward        float64 `json:"forward"`
+	BackwardInput  float64 `json:"backward_input"`
+	BackwardWeight float64 `json:"backward_weight"`
+	InFlight       []int   `json:"in_flight"` // by chunk
+	Cap            int     `json:"in_flight_cap,omitempty"`
+	Bytes          int64   `json:"bytes"`
+
+	Memory cost.Memory `json:"memory"`                 // the bytes by purpose
+	Copies int64       `json:"copies_bytes,omitempty"` // of Bytes: of places for copies of pieces of layers
+}
+
 // printMemory writes the memory of every stage by purpose, in MB. It leaves out columns that would
 // be 0 on all stages.
 func (a planAnswer) printMemory(out io.Writer) error {
@@ -54,6 +68,7 @@ func (a planAnswer) printMemory(out io.Writer) error {
 		column(kind.name, func(stage int) int64 { return kind.bytes(a.Stages[stage].Memory) })
 	}
 	column("all", func(stage int) int64 { return a.Stages[stage].Bytes })
+	column("copies", func(stage int) int64 { return a.Stages[stage].Copies })
 	if a.Nccl != nil {
 		column("NCCL est.", func(int) int64 { return a.Nccl.Bytes })
 	}

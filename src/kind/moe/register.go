@@ -51,6 +51,8 @@ var Kind = dynamic.Registration{
 		}
 		return text
 	},
+	Had:  had,
+	Lean: lean,
 	Exported: func(c config.Config) (list []string) {
 		m := config.Of[options](c)
 		if m.Balance == "s-base" {

@@ -2,6 +2,8 @@ package moe
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 
 	"dynmo/src/config"
 	"dynmo/src/family/llama"
@@ -22,7 +24,7 @@ type options struct {
 	Z            float64 `toml:"z" default:"0" min:"0" max:"1000" doc:"weight of the router's z-loss, the mean square of the logarithm of its softmax's denominator (Zoph et al. 2022); it is not part of the loss that is reported; Mixtral has none"`
 	Capacity     float64 `toml:"capacity" shape:"true" default:"0" min:"0" max:"65536" doc:"times its fair share that an expert takes of a microbatch's assignments, rounded up; those beyond are dropped and counted; 0: none is"`
 	BlockRows    int     `toml:"block_rows" resume:"losses agree up to rounding" shape:"true" default:"0" min:"0" max:"1048576" doc:"rows of an expert in a microbatch of all replicas, in the order of replicas and tokens, are worked on in blocks of so many, which may lie on several replicas (moe.spare): losses are the same wherever they do; 256 suits CPUs; 0: an expert's rows are one product, on one replica"`
-	Spare        int     `toml:"spare" resume:"may" default:"0" min:"0" max:"65536" when:"parallel.experts=spread" doc:"places of a replica for copies of experts, in each block, besides its even share of them; a copy works on some of its expert's blocks; wants moe.block_rows"`
+	Spare        int     `toml:"spare" resume:"may" shape:"true" default:"0" min:"0" max:"65536" when:"parallel.experts=spread" doc:"places of a replica for copies of experts, in each block, besides its even share of them; a copy works on some of its expert's blocks; wants moe.block_rows"`
 	Placing      string  `toml:"placing" resume:"may" default:"copies" oneof:"copies,owners,eplb,even" when:"parallel.experts=spread" doc:"what decides which replicas hold which experts, where moe.spare is above 0: copies, and owners where that pays (copies); owners alone (owners); DeepSeek's EPLB (eplb); nothing, experts lie evenly (even)"`
 	Groups       int     `toml:"groups" shape:"true" default:"2" min:"2" max:"65536" when:"model.grain=expert" doc:"layers that a block's experts are shared out to, a divisor of moe.experts; a boundary between two is more than twice as wide as others"`
 }
@@ -61,6 +63,31 @@ var settings = config.Kind{
 // spread reports whether experts are spread over replicas, of which there are several.
 func spread(c config.Config) bool {
 	return c.Dynamic.Has("moe") && config.Of[parallel](c).Experts == "spread" && c.Parallel.Replicas > 1
+}
+
+// had returns the settings with the moe.spare that costs of a shape hold for: seconds do not depend
+// on spare places.
+func had(c config.Config, shape string) config.Config {
+	m := config.Of[options](c)
+	if _, rest, ok := strings.Cut(shape, " moe.spare="); ok {
+		text, _, _ := strings.Cut(rest, " ")
+		if n, err := strconv.Atoi(text); err == nil {
+			m.Spare = n
+			config.Set(&c, m)
+		}
+	}
+	return c
+}
+
+// lean returns the settings without spare places.
+func lean(c config.Config) (set string, lean config.Config) {
+	m := config.Of[options](c)
+	if !spread(c) || m.Spare == 0 {
+		return "", c
+	}
+	m.Spare = 0
+	config.Set(&c, m)
+	return "moe.spare = 0", c
 }
 
 // shape gives blocks experts, of their own width, in place of one MLP.

@@ -92,7 +92,7 @@ type remedy struct {
 }
 
 // remedies returns settings that may need less memory: another schedule, more that is computed
-// twice, moments that replicas share out, exact cuts, smaller microbatches, twice the stages.
+// twice, moments that replicas share out, no spare places for copies, exact cuts, smaller microbatches, twice the stages.
 func (p *Planner) remedies(t cost.Table) []remedy {
 	var list []remedy
 	add := func(sets string, q *Planner, err error, t cost.Table) {
@@ -136,6 +136,9 @@ func (p *Planner) remedies(t cost.Table) []remedy {
 		if twice != p.Config.Model.Recompute {
 			less(fmt.Sprintf("optimizer.shard = true and model.recompute = %q", twice), func(c *config.Config) { c.Optimizer.Shard = true; recompute(c) })
 		}
+	}
+	if set, other := lean(p.Config); set != "" {
+		less(set, func(c *config.Config) { *c = other })
 	}
 	if !p.Config.Balance.Moves() {
 		other(`balance.kind = "partition"`, func(c *config.Config) { c.Balance.Kind = "partition" })

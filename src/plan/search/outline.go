@@ -59,6 +59,50 @@ func Dense(c config.Config) cost.Table {
 	return t
 }
 
+// had returns the settings that costs of a shape hold for, in what changes only memory.
+func had(c config.Config, shape string) config.Config {
+	for _, kind := range dynamic.Active(c) {
+		if kind.Had != nil {
+			c = kind.Had(c, shape)
+		}
+	}
+	return c
+}
+
+// lean returns settings with the same results in less memory, and the setting that differs, as
+// "table.key = value"; "": no kind has any.
+func lean(c config.Config) (set string, less config.Config) {
+	for _, kind := range dynamic.Active(c) {
+		if kind.Lean == nil {
+			continue
+		}
+		if set, less = kind.Lean(c); set != "" {
+			return set, less
+		}
+	}
+	return "", c
+}
+
+// SpareBytes returns by stage the bytes of the plan for settings c that places for copies of pieces
+// take.
+func (p Plan) SpareBytes(c config.Config) []int64 {
+	l := p.Layout
+	stages := make([]int64, l.Stages())
+	set, less := lean(c)
+	if set == "" {
+		return stages
+	}
+	with, without := Dense(c).Layers, Dense(less).Layers
+	for v, peak := range l.Schedule.Peaks() {
+		total := func(b cost.Bytes) int64 { return b.Memory(peak.InFlight, peak.Between, peak.Recomputed).Total() }
+		lo, hi := l.Cuts.Range(v)
+		for layer := lo; layer < hi; layer++ {
+			stages[l.Map().Stage(v)] += total(with[layer].Bytes) - total(without[layer].Bytes)
+		}
+	}
+	return stages
+}
+
 // Shape returns the settings on which the costs of layers depend, as text. Costs of another
 // shape cannot be compared.
 func Shape(c config.Config) string {

@@ -43,32 +43,37 @@ func AttentionForward(c config.Config) float64 {
 }
 
 // Suit converts costs of settings with a shape (see Shape) to costs of settings c. The two may
-// differ in model.recompute, in optimizer.shard or, with it, in replicas. Suit returns the costs
-// and the Shape of c, or the costs and shape as they were if the two differ in more. A layer that
-// recomputes takes its share of the forward (see repeatedShares) before the backward for inputs.
-// Activations change where they are those of the dense model. Masters and moments change where they
-// are whole, or a slice.
+// differ in model.recompute, in optimizer.shard or, with it, in replicas, and in settings that
+// change only memory (see had). Suit returns the costs and the Shape of c, or the costs and shape as
+// they were if the two differ in more. A layer that recomputes takes its share of the forward (see
+// repeatedShares) before the backward for inputs. Activations change where they are those of the
+// dense model. Masters and moments change where they are whole, or a slice.
 func Suit(t cost.Table, shape string, c config.Config) (cost.Table, string) {
-	had := c
-	had.Model.Recompute, had.Optimizer.Shard = "none", false
+	before := had(c, shape)
+	others := Dense(before).Layers // that differ in memory alone
+	before.Model.Recompute, before.Optimizer.Shard = "none", false
 	if _, rest, is := strings.Cut(shape, recomputeKey); is {
-		had.Model.Recompute, _, _ = strings.Cut(rest, " ")
+		before.Model.Recompute, _, _ = strings.Cut(rest, " ")
 	}
-	if len(t.Layers) != c.Layers() || shape != "" && shape != Shape(had) {
+	if len(t.Layers) != c.Layers() || shape != "" && shape != Shape(before) {
 		return t, shape
 	}
-	before, now := Dense(had).Layers, Dense(c).Layers
-	was, is := repeatedShares(had), repeatedShares(c)
+	dense, now := Dense(before).Layers, Dense(c).Layers
+	was, is := repeatedShares(before), repeatedShares(c)
 	t.Layers = slices.Clone(t.Layers)
 	for l := range t.Layers {
-		layer, b, n := &t.Layers[l], before[l].Bytes, now[l].Bytes
+		layer, b, n := &t.Layers[l], dense[l].Bytes, now[l].Bytes
 		if layer.BackwardInput > 0 {
 			layer.BackwardInput = max(0, layer.BackwardInput+(is[l]-was[l])*layer.Forward)
 		}
-		if bytes := &layer.Bytes; bytes.Activations == b.Activations && bytes.Recomputed == b.Recomputed {
+		bytes, other := &layer.Bytes, others[l].Bytes
+		if bytes.Activations == b.Activations && bytes.Recomputed == b.Recomputed {
 			bytes.Activations, bytes.Recomputed = n.Activations, n.Recomputed
 		}
-		layer.Bytes.Optimizer = suitOptimizer(layer.Bytes, b, c)
+		bytes.Optimizer = suitOptimizer(*bytes, b, c) + n.Optimizer - other.Optimizer
+		bytes.Parameters += n.Parameters - other.Parameters
+		bytes.Gradients += n.Gradients - other.Gradients
+		bytes.Own += n.Own - other.Own
 	}
 	if shape != "" {
 		shape = Shape(c)
