@@ -1,8 +1,9 @@
 """The logits of this model, in plain PyTorch: python3 dynmo_reference.py DIR TOKEN...
 
-A GPT-2 or LLaMA whose tokens leave at exits (dynamic.kind exit: Schuster et al. 2022, with
-propagated states), whose blocks take some tokens only (mod: Raposo et al. 2024), or both. config.json
-and model.safetensors are Hugging Face's; dynmo.json and dynmo.safetensors have the rest (DYNMO.md).
+A GPT-2, LLaMA or Mixtral whose tokens leave at exits (dynamic.kind exit: Schuster et al. 2022, with
+propagated states), whose blocks take some tokens only (mod: Raposo et al. 2024), or whose queries see the
+keys of their own bucket only (attention: Pagliardini et al. 2023). config.json and model.safetensors are
+Hugging Face's; dynmo.json and dynmo.safetensors have the rest (DYNMO.md).
 It prints, for each token, a line of JSON: the blocks before the token left, and the logits of the next.
 """
 import glob
@@ -32,8 +33,9 @@ class Model:
         self.w = read(directory)
         self.config, kinds = (json.load(open(directory + name)) for name in ("/config.json", "/dynmo.json"))
         self.exits, self.thresholds, self.depths = kinds.get("exit"), kinds.get("thresholds"), kinds.get("mod")
-        if "attention" in kinds or self.config.get("rope_scaling") or self.config["model_type"] not in ("gpt2", "llama"):
-            raise SystemExit("a GPT-2 or LLaMA with exit, mod or both in dynamic.kind is wanted")
+        self.projections = [torch.tensor(p) for p in kinds.get("projections") or []]  # of each block (heads, buckets/2, size)
+        if self.config["model_type"] not in ("gpt2", "llama", "mixtral"):
+            raise SystemExit("a model_type of gpt2, llama or mixtral is wanted")
         self.gpt2 = self.config["model_type"] == "gpt2"
         self.blocks = self.config["n_layer" if self.gpt2 else "num_hidden_layers"]
         self.heads = self.config["n_head" if self.gpt2 else "num_attention_heads"]
@@ -52,11 +54,22 @@ class Model:
     def turned(self, x, positions):  # (heads, T, size)
         half = x.shape[-1] // 2
         frequency = self.config["rope_theta"] ** (-torch.arange(half) / half)
+        scaling, kept = self.config.get("rope_scaling"), 0
+        if scaling:
+            if scaling["rope_type"] == "llama3":
+                turns = scaling["original_max_position_embeddings"] * frequency / (2 * math.pi)
+                low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
+                kept = ((turns - low) / (high - low)).clip(0, 1)
+            frequency = (kept + (1 - kept) / scaling["factor"]) * frequency
         angle = positions[:, None] * frequency[None, :]
         cos, sin, a, b = torch.cos(angle), torch.sin(angle), x[..., :half], x[..., half:]
         return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
 
-    def attend(self, at, x, keys):  # keys: which tokens have keys and values
+    def bucket(self, i, x):  # of a query or key (heads, T, size)
+        products = x @ self.projections[i].swapaxes(1, 2)
+        return torch.cat([products, -products], -1).argmax(-1)
+
+    def attend(self, i, at, x, keys):  # keys: which tokens have keys and values
         positions, split = torch.arange(len(x)), lambda y: y.reshape(len(x), -1, width // self.heads).swapaxes(0, 1)
         width = x.shape[-1]
         if self.gpt2:
@@ -69,28 +82,41 @@ class Model:
             group = [head * len(k) // self.heads for head in range(self.heads)]
             k, v = k[group], v[group]
         seen = keys[None, :] & (positions[:, None] >= positions[None, :]) | (positions[:, None] == positions[None, :])
+        if self.projections:
+            seen = seen & (self.bucket(i, q)[:, :, None] == self.bucket(i, k)[:, None, :])
         scores = torch.where(seen, q @ k.swapaxes(1, 2) / math.sqrt(width // self.heads), -1e30)
-        y = (torch.softmax(scores, -1) @ v).swapaxes(0, 1).reshape(len(x), width)
+        y = ((torch.softmax(scores, -1) * seen) @ v).swapaxes(0, 1).reshape(len(x), width)
         return self.linear(at + ("attn.c_proj" if self.gpt2 else "self_attn.o_proj"), y)
 
     def block(self, i, x, keys):
         at = f"transformer.h.{i}." if self.gpt2 else f"model.layers.{i}."
-        x = x + self.attend(at, x, keys)
+        x = x + self.attend(i, at, x, keys)
         if self.gpt2:
             y = self.linear(at + "mlp.c_fc", self.norm(at + "ln_2", x))
             y = 0.5 * y * (1 + torch.tanh(math.sqrt(2 / math.pi) * (y + 0.044715 * y * y * y)))
             return x + self.linear(at + "mlp.c_proj", y)
         y = self.norm(at + "post_attention_layernorm", x)
-        gate = self.linear(at + "mlp.gate_proj", y)
-        return x + self.linear(at + "mlp.down_proj", gate * torch.sigmoid(gate) * self.linear(at + "mlp.up_proj", y))
+        if self.config["model_type"] == "llama":
+            return x + self.gated(at + "mlp.", y, "gate_proj", "up_proj", "down_proj")
+        at += "block_sparse_moe."
+        p = torch.softmax(self.linear(at + "gate", y), -1)
+        likelier = (p[:, None, :] > p[:, :, None]).sum(-1)  # the number of experts that are likelier
+        p = torch.where(likelier < self.config["num_experts_per_tok"], p, 0.0)
+        for e, weight in enumerate((p / p.sum(-1)[:, None]).T):
+            x = x + weight[:, None] * self.gated(at + f"experts.{e}.", y, "w1", "w3", "w2")
+        return x
+
+    def gated(self, at, y, gate, up, down):
+        gate = self.linear(at + gate, y)
+        return self.linear(at + down, gate * torch.sigmoid(gate) * self.linear(at + up, y))
 
     def taken(self, i, x):  # the tokens that a routed block takes, and their gates
-        gate = torch.sigmoid(self.linear(f"block.{i}/router", x)[:, 0])
+        gate = torch.sigmoid(self.linear(f"block.{i}/depths.router", x)[:, 0])
         takes = gate > 0.5
         if self.depths["Predictor"]:
-            y = self.linear(f"block.{i}/predictor.up", x)
+            y = self.linear(f"block.{i}/depths.predictor.up", x)
             y = 0.5 * y * (1 + torch.tanh(math.sqrt(2 / math.pi) * (y + 0.044715 * y * y * y)))
-            takes = torch.sigmoid(self.linear(f"block.{i}/predictor.down", y)[:, 0]) > self.depths["Threshold"]
+            takes = torch.sigmoid(self.linear(f"block.{i}/depths.predictor.down", y)[:, 0]) > self.depths["Threshold"]
         return takes, torch.ones(len(x)) if self.depths["One"] else gate
 
     def confidence(self, k, front, x, logits):

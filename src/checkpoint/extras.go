@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
+	"dynmo/src/model"
 	"dynmo/src/replace"
 )
 
@@ -24,12 +26,32 @@ var reference []byte
 
 // beside returns the files of what other programs do not know but its tensors.
 func (w *Weights) beside(list []piece) (map[string][]byte, error) {
-	kinds := map[string]any{"thresholds": w.Thresholds}
-	for _, e := range w.Config.Model.Others() {
+	kinds, shape := map[string]any{"thresholds": w.Thresholds}, w.Config.Model
+	for _, e := range shape.Others() {
 		kinds[e.Name()] = e
+		if h, is := e.(interface {
+			Projections(c model.Config, block int) []float32
+		}); is {
+			kinds["projections"] = projections(shape, h.Projections)
+		}
 	}
 	text, err := json.MarshalIndent(kinds, "", "  ")
 	return map[string][]byte{namesFile: w.names(list), kindsFile: append(text, '\n'), referenceFile: reference}, err
+}
+
+// projections returns those of all blocks, each (heads, buckets/2, channels of a head), by which
+// sampling finds buckets.
+func projections(c model.Config, of func(c model.Config, block int) []float32) (blocks [][][][]float32) {
+	size := c.Hidden / c.Heads
+	for i := range c.Blocks {
+		list := of(c, i)
+		if len(list) == 0 {
+			return nil
+		}
+		rows := slices.Collect(slices.Chunk(list, size))
+		blocks = append(blocks, slices.Collect(slices.Chunk(rows, len(rows)/c.Heads)))
+	}
+	return blocks
 }
 
 // Base returns an error unless other programs know a model by the same weights with fewer layers:

@@ -117,10 +117,10 @@ func TestLoadBehindRouter(t *testing.T) {
 			t.Errorf("%s is not the file's", name)
 		}
 	}
-	if !slices.Equal(values(loaded, "experts.router.weight"), values(whole, "router.weight")) {
+	if !slices.Equal(values(loaded, "router.weight"), values(whole, "router.weight")) {
 		t.Error("the experts' router is not the file's")
 	}
-	if !slices.Equal(values(loaded, "router.weight"), values(fresh, "router.weight")) {
+	if !slices.Equal(values(loaded, "depths.router.weight"), values(fresh, "depths.router.weight")) {
 		t.Error("the router of tokens has changed")
 	}
 }

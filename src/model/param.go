@@ -2,7 +2,6 @@ package model
 
 import (
 	"fmt"
-	"strings"
 
 	"dynmo/src/tensor"
 )
@@ -80,12 +79,6 @@ func (at Place) Param(name string, rows, cols int, r Role, deviation float64) *P
 		Name: name, Weight: at.Layer + "/" + name, File: at.Layer + "/" + name, Rows: rows, Cols: cols,
 		role: r, Deviation: deviation, block: at.Block,
 	}
-}
-
-// Rename gives the parameter another name, in files of this program alone.
-func (p *Param) Rename(name string) {
-	p.Weight = strings.TrimSuffix(p.Weight, p.Name) + name
-	p.Name = name
 }
 
 // Wide returns the weights in the wide type: the master's if there is one.

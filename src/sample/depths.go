@@ -25,7 +25,7 @@ type routing interface {
 func (s *Session) route(b *block, k *kept, n int) {
 	m, c := s.m, s.m.Config.Hidden
 	logits, guesses := make([]float32, n), make([]float32, n)
-	m.multiply(logits, s.x, b.router, n, c, 1)
+	m.multiply(logits, s.x, b.depths, n, c, 1)
 	if b.up.weight != nil {
 		width := len(b.up.bias)
 		pre, active := make([]float32, n*width), make([]float32, n*width)

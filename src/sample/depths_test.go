@@ -15,7 +15,7 @@ import (
 func TestDepthsWithoutAPredictor(t *testing.T) {
 	tokens := []int32{3, 1, 4, 1, 5, 9}
 	r := newTrainer(t, tiny.With(mod.Depths{Capacity: 1}))
-	bias := tensor.Of[float32](r.s.Layers[2].Param("block.1/router.bias").W)
+	bias := tensor.Of[float32](r.s.Layers[2].Param("block.1/depths.router.bias").W)
 	logits := func() []float64 { return logSoftmax(r.sampler(t, 1, nil).NewSession(len(tokens), nil).Feed(tokens...)) }
 	bias[0] = 1000
 	all := r.logProbabilities(t, tokens)

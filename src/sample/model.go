@@ -41,6 +41,7 @@ type block struct {
 	norm1, norm2      norm
 	qkv, proj, router linear
 	outer             linear    // (MLPs, MLPs) behind the router and tanh, or absent
+	depths            linear    // (1, C), what routing decides by, or absent
 	up, down          linear    // of a predictor of routing, or absent
 	mlps              []mlp     // one, or those of a mixture
 	projections       []float32 // see hashing
@@ -111,13 +112,6 @@ func Knows(c model.Config) error {
 	if known := model.SampledFamilies(); !slices.Contains(known, c.FamilyName()) {
 		return fmt.Errorf("a model of family %s, want %s: sample knows no other", c.Family, strings.Join(known, " or "))
 	}
-	r := model.KindOf[routing](c)
-	if h := model.KindOf[hashing](c); r != nil && h != nil {
-		return fmt.Errorf("a model of dynamic.kind %s, want one without %s or without %s: sample knows no model with both", c.Beyond(), r.Name(), h.Name())
-	}
-	if r != nil && c.Shared() > 0 {
-		return fmt.Errorf("a model with several MLPs in blocks that take some of the tokens (%s), want one of both: sample knows no more", r.Name())
-	}
 	return nil
 }
 
@@ -148,8 +142,9 @@ func (m *Model) places() map[string]*[]float32 {
 		add("proj", &b.proj.weight, &b.proj.bias)
 		add("router", &b.router.weight, &b.router.bias)
 		add("router.outer", &b.outer.weight, &b.outer.bias)
-		add("predictor.up", &b.up.weight, &b.up.bias)
-		add("predictor.down", &b.down.weight, &b.down.bias)
+		add("depths.router", &b.depths.weight, &b.depths.bias)
+		add("depths.predictor.up", &b.up.weight, &b.up.bias)
+		add("depths.predictor.down", &b.down.weight, &b.down.bias)
 		b.mlps = make([]mlp, max(1, m.Config.Shared()))
 		for e := range b.mlps {
 			p, of := &b.mlps[e], ""
@@ -200,7 +195,7 @@ func (m *Model) TokenBytes() int64 {
 		taken = m.mixture.Taken()
 	}
 	for _, b := range m.blocks {
-		for _, w := range []linear{linear(b.norm1), linear(b.norm2), b.qkv, b.proj, b.router, b.outer} {
+		for _, w := range []linear{linear(b.norm1), linear(b.norm2), b.qkv, b.proj, b.router, b.outer, b.depths} {
 			n += len(w.weight) + len(w.bias)
 		}
 		for _, p := range b.mlps[:taken] { // all are of one shape

@@ -43,7 +43,7 @@ as they were imported or data prepare had them, or else bytes, or GPT-2's; no ot
 A model with exits, with attention in buckets or with a mixture of depths becomes the model that
 other programs know: its blocks, for all tokens and keys. The tensors that these programs do not
 know go into dynmo.safetensors. DYNMO.md has their names, and says how the results differ. The
-model with exits or depths in plain PyTorch is dynmo_reference.py. No other program has keys that are
+model in plain PyTorch is dynmo_reference.py. No other program has keys that are
 made of queries (attention.keys = shared).
 
 TO is written whole or not at all. With --force the weights of another model in it go, and

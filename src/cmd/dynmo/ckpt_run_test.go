@@ -176,7 +176,7 @@ func TestExportOfAnotherModel(t *testing.T) {
 	if e := ckpt("export", "mod", "-o", "hf"); e.status != exitDone || !strings.Contains(e.stderr, "note: the second block") {
 		t.Errorf("%+v", e)
 	}
-	if names, err := os.ReadFile("hf/DYNMO.md"); err != nil || !strings.Contains(string(names), "| block.1/router.weight | [1 16] |") {
+	if names, err := os.ReadFile("hf/DYNMO.md"); err != nil || !strings.Contains(string(names), "| block.1/depths.router.weight | [1 16] |") {
 		t.Errorf("%s, %v", names, err)
 	}
 	if e := says("sample", "attention", "--prompt", "a", "--tokens", "3"); e.status != exitDone || !strings.Contains(e.stderr, " tokens/s, 2.00 of 2 blocks per token\n") {

@@ -45,7 +45,7 @@ func plainDepths(ch *modeltest.Chain) (p *modeltest.Plain, loss, own modeltest.S
 	p, logits := modeltest.PlainOf(ch, func(plain *modeltest.Plain) {
 		p = plain
 		p.Block = func(block int, x [][]modeltest.Scalar, through func([][]modeltest.Scalar, []int) [][]modeltest.Scalar) [][]modeltest.Scalar {
-			all, at := make([]int, len(x)), model.InBlock(block).Layer+"/"
+			all, at := make([]int, len(x)), model.InBlock(block).Layer+"/depths."
 			for t := range all {
 				all[t] = t
 			}

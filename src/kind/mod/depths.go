@@ -126,10 +126,10 @@ func newRouted(c model.Config, d Depths, block int, parts []model.Part) *routed 
 		r.up, r.down = matrix("predictor.up", width, c.Hidden), matrix("predictor.down", 1, width)
 	}
 	for _, p := range r.own() {
-		p.File = ""
+		p.File, p.Weight = "", at.Layer+"/depths."+p.Name
 		for _, inner := range r.block.Params() {
 			if inner.Name == p.Name {
-				inner.Rename(inner.Within)
+				inner.Name = inner.Within
 			}
 		}
 	}

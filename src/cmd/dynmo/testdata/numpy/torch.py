@@ -20,6 +20,10 @@ def frombuffer(data, dtype):
     return of(np.frombuffer(data, dtype=dtype))
 
 
+def tensor(values):
+    return of(np.array(values, np.float32))
+
+
 def arange(n):
     return of(np.arange(n, dtype=np.int64))
 
