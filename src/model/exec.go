@@ -20,6 +20,7 @@ type Exec struct {
 	Scale      float64     // of the loss gradient: 1 / tokens of the global batch
 	Replicas   *comm.Group // of the stage, for parts that talk; set by the pipeline
 	Validates  bool        // the forward is for validation: what training draws at random is left out
+	Stays      bool        // no token leaves at an exit: all have their loss at the last layer
 	Repeats    bool        // the forward is a layer's second one for a microbatch: it decides, counts and sends nothing (see Layer.Repeat)
 	Step       int         // of the run, and Microbatch of those of all replicas, that a forward is of: what is drawn anew in each forward is keyed by both
 	Microbatch int

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"dynmo/src/comm"
+	"dynmo/src/model"
 	"dynmo/src/schedule"
 	"dynmo/src/tensor"
 )
@@ -66,24 +67,36 @@ func validationPort(peer, chunk int) port {
 
 // Validate returns the mean loss over the tokens of Options.Validation microbatches. Each replica
 // computes consecutive ones. Losses are added in the order of microbatches, and of layers, so the
-// mean has the same bits on every rank and for every placement. feed returns a microbatch by its
-// number among all. Validate must not be called during a step. It leaves gradients and the result
-// of the last step as they are. Collective over the stages and the replicas.
-func (r *Runner) Validate(feed Feed) (float64, error) {
-	err := r.FinishUpdate()
-	if err == nil {
-		err = r.validate(feed)
-	}
-	if err == nil {
-		var loss float64
-		if loss, err = r.validationLoss(); err == nil {
-			return loss, nil
+// mean has the same bits on every rank and for every placement. Tokens that leave at an exit have
+// their loss there. If any token leaves, a second pass takes all tokens to the last layer, and last is
+// their mean loss there. Else last is equal to loss. feed returns a microbatch by its number among
+// all. Validate must not be called during a step. It leaves gradients and the result of the last step
+// as they are. Collective over the stages and the replicas.
+func (r *Runner) Validate(feed Feed) (loss, last float64, err error) {
+	if err = r.FinishUpdate(); err == nil {
+		var left bool
+		loss, left, err = r.validate(feed)
+		if last = loss; err == nil && left {
+			r.x.Stays = true
+			last, _, err = r.validate(feed)
+			r.x.Stays = false
 		}
 	}
-	return 0, fmt.Errorf("pipeline: validation: stage %d: %w", r.stage(), err)
+	if err != nil {
+		return 0, 0, fmt.Errorf("pipeline: validation: stage %d: %w", r.stage(), err)
+	}
+	return loss, last, nil
 }
 
-func (r *Runner) validate(feed Feed) error {
+// validate does one pass. left says whether tokens have a loss at exits.
+func (r *Runner) validate(feed Feed) (loss float64, left bool, err error) {
+	if err := r.forwards(feed); err != nil {
+		return 0, false, err
+	}
+	return r.validationLoss()
+}
+
+func (r *Runner) forwards(feed Feed) error {
 	v := &r.validation
 	r.x.Validates = true
 	defer func() { r.x.Validates = false }()
@@ -152,11 +165,11 @@ func (v *validation) forward(r *Runner, c *chunk, m int, feed Feed) error {
 }
 
 // validationLoss adds up what all ranks have.
-func (r *Runner) validationLoss() (float64, error) {
+func (r *Runner) validationLoss() (loss float64, left bool, err error) {
 	v := &r.validation
 	stages, err := r.group.Allgather(comm.Pack(tensor.Of[float64](v.losses)))
 	if err != nil {
-		return 0, fmt.Errorf("over stages: %w", err)
+		return 0, false, fmt.Errorf("over stages: %w", err)
 	}
 	values := make([][]float64, len(stages))
 	for stage, b := range stages {
@@ -164,15 +177,16 @@ func (r *Runner) validationLoss() (float64, error) {
 	}
 	replicas, err := r.replicas.Allgather(comm.Pack(r.inOrder(nil, values, v.replica)))
 	if err != nil {
-		return 0, fmt.Errorf("over replicas: %w", err)
+		return 0, false, fmt.Errorf("over replicas: %w", err)
 	}
 	var all []float64
 	for _, b := range replicas {
 		all = append(all, comm.Unpack[float64](b)...)
 	}
-	sum, microbatches := 0.0, r.options.Validation
-	for _, loss := range all[:microbatches*len(r.lossLayers)] {
+	sum, microbatches, chain := 0.0, r.options.Validation, r.s.Config.Chain()
+	for i, loss := range all[:microbatches*len(r.lossLayers)] {
 		sum += loss
+		left = left || loss != 0 && chain[r.lossLayers[i%len(r.lossLayers)]].Kind == model.Exit
 	}
-	return sum / float64(microbatches*r.x.N()), nil
+	return sum / float64(microbatches*r.x.N()), left, nil
 }

@@ -11,9 +11,11 @@ import (
 	"dynmo/src/device"
 	"dynmo/src/expect"
 	"dynmo/src/kernel/ref"
+	"dynmo/src/kind/exit"
 	"dynmo/src/layout"
 	"dynmo/src/mesh"
 	"dynmo/src/model"
+	"dynmo/src/model/modeltest"
 	"dynmo/src/partition"
 	"dynmo/src/pipeline"
 	"dynmo/src/schedule"
@@ -70,7 +72,7 @@ func TestValidation(t *testing.T) {
 					if err != nil {
 						return err
 					}
-					losses[tr.Rank()], err = r.Validate(feed(r.x, c.Vocab))
+					losses[tr.Rank()], _, err = r.Validate(feed(r.x, c.Vocab))
 					if err != nil || n != microbatches || replicas > 1 {
 						return err
 					}
@@ -95,6 +97,37 @@ func TestValidation(t *testing.T) {
 	}
 }
 
+// TestValidationAtTheLastLayer: where tokens leave at exits, the loss at the last layer is that of
+// the same weights with a threshold that no confidence reaches.
+func TestValidationAtTheLastLayer(t *testing.T) {
+	for _, propagate := range []bool{false, true} {
+		c := exiting("classifier", 0.5)
+		modeltest.Edit(&c, func(k *exit.Exits) { k.Propagate = propagate })
+		staying := c
+		modeltest.Edit(&staying, func(k *exit.Exits) { k.Threshold = 2 })
+		losses := func(c model.Config, stages int) (loss, last float64) {
+			expect.OK(t, local.Run(stages, func(tr comm.Transport) error {
+				r, err := validating(tr, c, newSchedule(t, schedule.Kind1F1B, stages, 1), 3)
+				if err != nil {
+					return err
+				}
+				a, b, err := r.Validate(feed(r.x, c.Vocab))
+				if tr.Rank() == 0 {
+					loss, last = a, b
+				}
+				return err
+			}))
+			return loss, last
+		}
+		want, same := losses(staying, 1)
+		for stages := 1; stages <= 3; stages += 2 {
+			if loss, last := losses(c, stages); last != want || same != want || loss == want {
+				t.Errorf("propagate=%v, %d stages: loss %v, at the last layer %v, want %v there", propagate, stages, loss, last, want)
+			}
+		}
+	}
+}
+
 // TestValidationLeavesTheStep: validation leaves the result of a step and the gradients as they
 // are. The next steps are the same bits, and no memory of the device is taken.
 func TestValidationLeavesTheStep(t *testing.T) {
@@ -112,7 +145,7 @@ func TestValidationLeavesTheStep(t *testing.T) {
 					return err
 				}
 				before := fmt.Sprint(done)
-				if _, err := r.Validate(feed(r.x, tiny.Vocab)); err != nil {
+				if _, _, err := r.Validate(feed(r.x, tiny.Vocab)); err != nil {
 					return err
 				}
 				if after := fmt.Sprint(done); after != before {

@@ -89,9 +89,13 @@ type Done struct {
 // Validation is the loss of data that nothing is trained on, after a step whose layout
 // it was measured in; nil after most.
 type Validation struct {
-	Loss    float64 // nats per token
+	Loss    float64 // nats per token, of each where it leaves
+	Last    float64 // of all tokens at the last layer: Loss where no token leaves before it
 	Seconds float64 // that measuring it took, on the clock
 }
+
+// leave reports whether tokens leave before the last layer.
+func (v Validation) leave() bool { return v.Last != v.Loss && !math.IsNaN(v.Loss) }
 
 // Perplexity is e to the loss.
 func (v Validation) Perplexity() float64 { return math.Exp(v.Loss) }
@@ -334,6 +338,9 @@ func (j *Journal) metrics(d Done) (Metrics, profile.Run, error) {
 	}
 	if v := d.Validation; v != nil {
 		m.ValidationLoss, m.ValidationPerplexity, m.ValidationSeconds = Float(v.Loss), Float(v.Perplexity()), Float(v.Seconds)
+		if v.leave() {
+			m.ValidationLastLoss = Float(v.Last)
+		}
 	}
 	plasticity, evaluating := dynamic.Evaluated(d.Measured.Counts)
 	m.Plasticity, m.EvaluationSeconds = plasticity, Float(evaluating)

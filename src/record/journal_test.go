@@ -343,18 +343,18 @@ func TestJournalValidation(t *testing.T) {
 	r := newRecorder(t, schedule.Kind1F1B, 8, 2)
 	even := r.layout(0, 4, 8)
 	r.tell(even, even, policy.Reason{}, 1)
-	r.validation = &Validation{Loss: 2, Seconds: 0.25}
+	r.validation = &Validation{Loss: 2, Last: 1, Seconds: 0.25}
 	r.tell(even, even, policy.Reason{}, 1)
-	r.validation = &Validation{Loss: math.Inf(1), Seconds: 0.25}
+	r.validation = &Validation{Loss: math.Inf(1), Last: math.Inf(1), Seconds: 0.25}
 	r.tell(even, even, policy.Reason{}, 1)
 	want := []string{
-		" validation loss at iteration 2 | lm loss value: 2.000000E+00 | lm loss PPL: 7.389056E+00 | time: 250ms | clock: virtual |",
+		" validation loss at iteration 2 | lm loss value: 2.000000E+00 | lm loss PPL: 7.389056E+00 | lm loss at the last layer: 1.000000E+00 | time: 250ms | clock: virtual |",
 		" validation loss at iteration 3 | lm loss value: +INF | lm loss PPL: +INF | time: 250ms | clock: virtual |",
 	}
 	if got := r.told.lines; !slices.EqualFunc(got, want, strings.EqualFold) {
 		t.Errorf("lines %q, want %q", got, want)
 	}
-	for i, keys := range []string{"", `"validation_loss":2,"validation_perplexity":7.38905609893065,"validation_seconds":0.25`, `"validation_loss":null,"validation_perplexity":null,"validation_seconds":0.25`} {
+	for i, keys := range []string{"", `"validation_loss":2,"validation_last_loss":1,"validation_perplexity":7.38905609893065,"validation_seconds":0.25`, `"validation_loss":null,"validation_perplexity":null,"validation_seconds":0.25`} {
 		text, err := json.Marshal(r.told.metrics[i])
 		expect.OK(t, err)
 		if keys == "" && bytes.Contains(text, []byte("validation")) || !bytes.Contains(text, []byte(keys)) {

@@ -19,10 +19,14 @@ func changeLine(step int, what string, detail map[string]any, seconds float64) s
 }
 
 // validationLine returns the log line of a validation loss: Megatron-LM's fields, with iterations
-// from 1, then the time.
+// from 1, then the loss at the last layer where tokens leave before it, and the time.
 func validationLine(step int, v Validation, clock string) string {
-	return fmt.Sprintf(" validation loss at iteration %d | lm loss value: %.6E | lm loss PPL: %.6E | time: %s | clock: %s |",
-		step+1, v.Loss, v.Perplexity(), Duration(v.Seconds), clock)
+	last := ""
+	if v.leave() {
+		last = fmt.Sprintf("lm loss at the last layer: %.6E | ", v.Last)
+	}
+	return fmt.Sprintf(" validation loss at iteration %d | lm loss value: %.6E | lm loss PPL: %.6E | %stime: %s | clock: %s |",
+		step+1, v.Loss, v.Perplexity(), last, Duration(v.Seconds), clock)
 }
 
 // moveLine returns the log line of a move of layers after a step.

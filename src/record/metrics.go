@@ -88,6 +88,7 @@ type Metrics struct {
 	// after the step; its perplexity is e to that; and the seconds that it took are in no
 	// other number of the step but WallSeconds. Absent where it was not measured.
 	ValidationLoss       Float `json:"validation_loss,omitzero"`
+	ValidationLastLoss   Float `json:"validation_last_loss,omitzero"` // of the same tokens at the last layer; absent where none leaves before it
 	ValidationPerplexity Float `json:"validation_perplexity,omitzero"`
 	ValidationSeconds    Float `json:"validation_seconds,omitzero"`
 	// Plasticity is, by the number of the layer, how far what leaves it has come since its

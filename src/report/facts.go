@@ -37,8 +37,11 @@ func (r Run) facts(s summary, w *worth.Result) []fact {
 	}
 	if list := r.validations(); list != nil {
 		last := list[len(list)-1]
-		facts = append(facts, fact{"validation loss", fmt.Sprintf("%.5g", last.ValidationLoss),
-			fmt.Sprintf("after step %d, of data that nothing was trained on; perplexity %.5g", last.Step, last.ValidationPerplexity)})
+		text := fmt.Sprintf("after step %d, of data that nothing was trained on; perplexity %.5g", last.Step, last.ValidationPerplexity)
+		if last.ValidationLastLoss != 0 {
+			text += fmt.Sprintf("; %.5g if no token leaves before the last layer", last.ValidationLastLoss)
+		}
+		facts = append(facts, fact{"validation loss", fmt.Sprintf("%.5g", last.ValidationLoss), text})
 	}
 	if _, y := r.sparsity(); y[len(y)-1] > 0 {
 		facts = append(facts, fact{"sparsity", dynamic.Significant(100*y[len(y)-1]) + " %", "of the prunable weights pruned at the end"})

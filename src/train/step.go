@@ -123,16 +123,16 @@ func (r *Rank) validate(t *turn) error {
 	if n == 0 || !due || t.diverged != nil {
 		return nil
 	}
-	// The forward pass of a microbatch takes no longer than a step takes for one.
+	// Two forward passes of a microbatch take no longer than a step takes for one.
 	p := r.Config.Parallel
 	r.expectSteps(max(1, float64(n*r.x.B)/float64(p.Microbatches*p.MicrobatchSize*p.Replicas)))
 	began, start := time.Now(), r.now()
-	loss, err := r.runner.Validate(func(m int) ([]int32, []int32) { return r.held.Even(m, n) })
+	loss, atLast, err := r.runner.Validate(func(m int) ([]int32, []int32) { return r.held.Even(m, n) })
 	if err != nil {
 		return err
 	}
 	r.expectSteps(1)
-	t.validation = &record.Validation{Loss: loss, Seconds: r.now() - start}
+	t.validation = &record.Validation{Loss: loss, Last: atLast, Seconds: r.now() - start}
 	t.began = t.began.Add(time.Since(began))
 	return nil
 }

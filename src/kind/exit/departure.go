@@ -109,7 +109,7 @@ func (d *departure) decide(b *model.Batch, e *exit) error {
 	goOn, n := tensor.Of[int32](index), 0
 	d.rows = d.rows[:0]
 	for i, confidence := range d.confidence[:d.came] {
-		if confidence > e.Threshold && !e.staying() {
+		if confidence > e.Threshold && !e.staying() && !d.X.Stays {
 			d.rows = append(d.rows, int32(i))
 		} else {
 			goOn[n] = int32(i)
