@@ -21,6 +21,8 @@ type engine struct {
 
 	activations []float64 // by virtual stage and microbatch: when what F needs arrives; unknown
 	gradients   []float64 // the same for B and I
+	lessons     bool      // B and I need what the last layer says of the microbatch, and no gradients (see Run)
+	taught      int       // microbatches of which it was said
 	onward      []channel // by virtual stage: to the one behind
 	back        []channel // by virtual stage: to the one before
 	slow        []float64 // by stage
@@ -67,7 +69,7 @@ func newEngine(s Step) *engine {
 		s: s, microbatches: s.Schedule.Microbatches,
 		activations: take(n * s.Schedule.Microbatches), gradients: take(n * s.Schedule.Microbatches),
 		onward: channels[:n], back: channels[n:], slow: take(stages), links: take(2 * stages),
-		next: make([]int, stages),
+		next: make([]int, stages), lessons: s.learnsApart(),
 	}
 }
 
@@ -95,28 +97,40 @@ func (e *engine) run(replica int) Result {
 // forwards take no time either has no blocks: it is frozen if the next is.
 func (s Step) trained() (first int) {
 	for v := range s.Schedule.Map.Virtual() {
-		forward, backward := s.total(v)
-		if backward > 0 {
+		c := s.total(v)
+		if c.Input+c.Weight > 0 {
 			break
 		}
-		if forward > 0 {
+		if c.Forward > 0 {
 			first = v + 1
 		}
 	}
 	return first
 }
 
-// total returns what a virtual stage takes for all its passes, forward and backward, or
-// for one microbatch where all are alike.
-func (s Step) total(v int) (forward, backward float64) {
+// learnsApart reports whether layers train although no layer has a backward for inputs.
+func (s Step) learnsApart() bool {
+	trains := false
+	for v := range s.Schedule.Map.Virtual() {
+		c := s.total(v)
+		if c.Input > 0 {
+			return false
+		}
+		trains = trains || c.Weight > 0
+	}
+	return trains
+}
+
+// total returns what a virtual stage takes for all its passes, or for one microbatch where all
+// are alike.
+func (s Step) total(v int) (c cost.Stage) {
 	if s.PerMicrobatch == nil {
-		c := s.Costs[v]
-		return c.Forward, c.Input + c.Weight
+		return s.Costs[v]
 	}
-	for _, c := range s.PerMicrobatch[v] {
-		forward, backward = forward+c.Forward, backward+c.Input+c.Weight
+	for _, one := range s.PerMicrobatch[v] {
+		c = c.Plus(one)
 	}
-	return forward, backward
+	return c
 }
 
 // prepare begins a replica's step: nothing is done, all links are free, and
@@ -128,7 +142,12 @@ func (e *engine) prepare(replica int) {
 		e.activations[i], e.gradients[i] = unknown, unknown
 	}
 	clear(e.activations[:e.microbatches])
-	clear(e.gradients[(n-1)*e.microbatches:])
+	e.taught = 0
+	for v := range n {
+		if v == n-1 && !e.lessons || e.lessons && e.s.total(v).Weight == 0 {
+			clear(e.gradients[v*e.microbatches:][:e.microbatches])
+		}
+	}
 	clear(e.links)
 	clear(e.next)
 	for stage := range e.slow {
@@ -188,6 +207,26 @@ func (e *engine) send(c *channel, microbatch int, sent float64) (arrives float64
 	return arrives
 }
 
+// teach sends what the last layer says of a microbatch straight to each stage that learns of it.
+// The message is so short that only its latency counts.
+func (e *engine) teach(stage, microbatch int, sent float64) {
+	for v := range e.s.Schedule.Map.Virtual() {
+		if e.s.total(v).Weight == 0 {
+			continue
+		}
+		arrives := sent
+		if to := e.s.Schedule.Map.Stage(v); to != stage {
+			factor, a, b := 1.0, e.s.rank(stage, e.replica), e.s.rank(to, e.replica)
+			if d := e.s.Network.Delay; d.Most > 1 {
+				factor = d.Factor(a, b, comm.TagLikeliest, uint64(e.s.Number*e.microbatches+e.taught))
+			}
+			_, arrives = e.s.Network.Link(a, b).comm().Travel(sent, 0, 0, factor)
+		}
+		e.gradients[v*e.microbatches+microbatch] = arrives
+	}
+	e.taught++
+}
+
 // advance carries out a stage's instructions until one lacks a message, and
 // returns how many.
 func (e *engine) advance(stage int) (done int) {
@@ -227,9 +266,11 @@ func (e *engine) advance(stage int) (done int) {
 		case schedule.F:
 			if v < len(e.onward)-1 {
 				e.activations[message+e.microbatches] = e.send(&e.onward[v], in.Microbatch, clock)
+			} else if e.lessons {
+				e.teach(stage, in.Microbatch, clock)
 			}
 		case schedule.B, schedule.I:
-			if v > e.s.Schedule.First {
+			if v > e.s.Schedule.First && !e.lessons {
 				e.gradients[message-e.microbatches] = e.send(&e.back[v], in.Microbatch, clock)
 			}
 		}

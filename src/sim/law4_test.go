@@ -14,6 +14,7 @@ import (
 	"dynmo/src/expect"
 	"dynmo/src/kernel"
 	"dynmo/src/kernel/null"
+	"dynmo/src/kind/exit"
 	"dynmo/src/layout"
 	"dynmo/src/mesh"
 	"dynmo/src/model"
@@ -38,6 +39,7 @@ type experiment struct {
 	link  sim.Link
 
 	frozen int  // layers, from the first on
+	apart  bool // only the classifiers of exits train, of what the last layer says
 	alike  bool // whether all microbatches take the same
 }
 
@@ -55,10 +57,19 @@ func newExperiment(plan schedule.Schedule, seed uint64, delay float64) experimen
 	return e
 }
 
-// seconds returns what a block takes for a microbatch, on a rank of speed 1;
+// works reports whether a layer has a call that takes time: a block, or an exit whose classifier trains.
+func (e experiment) works(layer int, kind trace.Op) bool {
+	d := e.shape.Chain()[layer]
+	if kind == trace.F {
+		return d.Block >= 0
+	}
+	return e.apart && d.Kind == model.Exit && kind == trace.W || !e.apart && d.Block >= 0 && layer >= e.frozen
+}
+
+// seconds returns what a layer takes for a microbatch, on a rank of speed 1;
 // the ends of the chain take nothing.
 func (e experiment) seconds(layer, microbatch int, kind trace.Op) float64 {
-	if e.shape.Chain()[layer].Block < 0 || kind != trace.F && layer < e.frozen {
+	if !e.works(layer, kind) {
 		return 0
 	}
 	if e.alike {
@@ -67,25 +78,21 @@ func (e experiment) seconds(layer, microbatch int, kind trace.Op) float64 {
 	return random.Keyed(uint64(layer), uint64(microbatch), uint64(kind)).ExpFloat64()
 }
 
-// calls returns what the blocks of a stage take, one after the other, as its
+// calls returns what the layers of a stage take, one after the other, as its
 // list comes to them.
 func (e experiment) calls(stage int) []float64 {
 	var list []float64
 	for _, in := range e.plan.Lists[stage] {
 		lo, hi := e.cuts.Range(e.plan.Map.Place(stage, in.Chunk))
-		if lo, hi = max(lo, 1), min(hi, 1+e.shape.Blocks); in.Op != schedule.F {
-			lo = max(lo, e.frozen)
-		}
 		for i := range hi - lo {
-			switch in.Op {
-			case schedule.F:
-				list = append(list, e.seconds(lo+i, in.Microbatch, trace.F))
-			case schedule.I:
-				list = append(list, e.seconds(hi-1-i, in.Microbatch, trace.I))
-			case schedule.W:
-				list = append(list, e.seconds(hi-1-i, in.Microbatch, trace.W))
-			case schedule.B:
-				list = append(list, e.seconds(hi-1-i, in.Microbatch, trace.I), e.seconds(hi-1-i, in.Microbatch, trace.W))
+			layer := hi - 1 - i
+			if in.Op == schedule.F {
+				layer = lo + i
+			}
+			for _, kind := range map[schedule.Op][]trace.Op{schedule.F: {trace.F}, schedule.I: {trace.I}, schedule.W: {trace.W}, schedule.B: {trace.I, trace.W}}[in.Op] {
+				if e.works(layer, kind) {
+					list = append(list, e.seconds(layer, in.Microbatch, kind))
+				}
 			}
 		}
 	}
@@ -93,13 +100,13 @@ func (e experiment) calls(stage int) []float64 {
 }
 
 // exec returns what a rank computes with: kernels whose products with a block's
-// QKV matrix, one in each direction, take the seconds of calls in turn, all else
-// nothing.
+// QKV matrix, one in each direction, take the seconds of calls in turn, as do those of the
+// gradients of classifiers where only these train; all else takes nothing.
 func (e experiment) exec(clock *device.Clock, calls *[]float64, slow float64) *model.Exec {
 	dev := cpu.New(clock)
 	return &model.Exec{Device: dev, Stream: dev.NewStream(), B: 1, T: e.shape.Sequence, Scale: 1,
 		Backend: null.New(clock, func(c *kernel.Call) float64 {
-			if c.O != 3*e.shape.Hidden {
+			if classifier := e.apart && c.O == 2 && c.Op == kernel.MatmulBackwardWeight; c.O != 3*e.shape.Hidden && !classifier {
 				return 0
 			}
 			next := (*calls)[0]
@@ -136,6 +143,11 @@ func (e experiment) execute(steps int) ([][][]trace.Span, error) {
 		}
 		data := make([]int32, x.N())
 		s.Freeze(func(layer int) bool { return layer < e.frozen })
+		for _, l := range s.Layers {
+			if e.apart {
+				l.Freeze(func(p *model.Param) bool { return !p.Apart })
+			}
+		}
 		r, err := pipeline.New(x, layout.New(e.cuts, e.plan, 1, mesh.StageMajor), s, pipeline.Groups{Stages: world, Replicas: alone}, pipeline.Options{})
 		if err != nil {
 			return err
@@ -240,6 +252,33 @@ func TestSimulatorIsThePipeline(t *testing.T) {
 		}
 	}
 	t.Logf("largest deviation of a makespan: %.2g", worst)
+}
+
+// TestClassifiersAlone: where only the classifiers of exits train every start and end is the
+// pipeline's, whose stages send each other no gradients.
+func TestClassifiersAlone(t *testing.T) {
+	for _, kind := range []schedule.Kind{schedule.Kind1F1B, schedule.KindZBH1, schedule.KindZBV} {
+		plan, err := newPlan(kind, 3)
+		expect.OK(t, err)
+		e := newExperiment(plan, 3, 4)
+		e.apart, e.link.Bandwidth = true, 0
+		e.shape = e.shape.With(exit.Exits{After: "2,4,5", Confidence: "classifier", Threshold: 2, Agree: true})
+		e.cuts = partitiontest.Random(random.Keyed(3), e.shape.Layers(), plan.Map.Virtual())
+		executed, err := e.execute(2)
+		expect.OK(t, err)
+		for n, spans := range executed {
+			for stage, list := range e.simulate(n).Spans {
+				if len(list) != len(spans[stage]) {
+					t.Fatalf("%s, stage %d: %d instructions, simulated %d", kind, stage, len(spans[stage]), len(list))
+				}
+				for i, a := range spans[stage] {
+					if b := list[i]; math.Abs(a.Start-b.Start)+math.Abs(a.End-b.End) > 1e-6 {
+						t.Fatalf("%s, step %d: stage %d executed %+v, simulated %+v", kind, n, stage, a, b)
+					}
+				}
+			}
+		}
+	}
 }
 
 // newPlan returns a schedule of two microbatches for each stage, at least 4; where

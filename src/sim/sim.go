@@ -66,8 +66,10 @@ type work struct {
 //
 // Between chunks of one stage nothing is sent. The schedule is one that Check
 // accepts; Run panics on a deadlock. What is frozen has no instructions beside F, nor
-// messages, as in the pipeline (see schedule.From): the first virtual stages, as long as
-// their forwards take time and their backwards none.
+// messages, as in the pipeline (see schedule.SkipFrozen): the first virtual stages, as long as
+// their forwards take time and their backwards none. If weights have backwards and inputs have
+// none anywhere, no gradients are sent (exit.stage2). B and I then need what the last virtual
+// stage says after its F of the microbatch, in a message of no bytes.
 func Run(s Step) Result {
 	e := newEngine(s)
 	return e.run(s.Replica)
