@@ -28,7 +28,7 @@ cat <<'NOTES'
 note: Mixtral's block was measured with two of its eight experts, which have as many rows together
 note: LLaMA-MoE's router was measured, and is planned, as one matrix; its second has 256 weights more in a block
 note: routing is that of small twins (results/routing.txt), costs are those of the real shapes; a step is minutes on a
-  CPU, so that measuring, deciding and moving are nothing beside it (results/dynamism-moe.txt has them in real runs of an earlier revision)
+  CPU, so that measuring, deciding and moving are nothing beside it
 note: layers that move gain little, for the best cuts do not gain more ("best cuts"): 24 and 32 blocks divide by 8 stages, and
   the blocks of a stage together lose about as much to their fullest ranks as those of another. What unequal loads cost
   is "total" below 1; placed experts get some of it back where a rank has several (fewer replicas than experts), else none
