@@ -22,7 +22,7 @@ type engine struct {
 	activations []float64 // by virtual stage and microbatch: when what F needs arrives; unknown
 	gradients   []float64 // the same for B and I
 	lessons     bool      // B and I need what the last layer says of the microbatch, and no gradients (see Run)
-	taught      int       // microbatches of which it was said
+	taught      int       // messages of the last layer so far, to each stage
 	onward      []channel // by virtual stage: to the one behind
 	back        []channel // by virtual stage: to the one before
 	slow        []float64 // by stage

@@ -100,8 +100,8 @@ func (e experiment) calls(stage int) []float64 {
 }
 
 // exec returns what a rank computes with: kernels whose products with a block's
-// QKV matrix, one in each direction, take the seconds of calls in turn, as do those of the
-// gradients of classifiers where only these train; all else takes nothing.
+// QKV matrix, one in each direction, take the seconds of calls in turn. So do gradients of
+// classifiers where only these train. All else takes nothing.
 func (e experiment) exec(clock *device.Clock, calls *[]float64, slow float64) *model.Exec {
 	dev := cpu.New(clock)
 	return &model.Exec{Device: dev, Stream: dev.NewStream(), B: 1, T: e.shape.Sequence, Scale: 1,

@@ -128,7 +128,8 @@ func (e Exits) weightOf(c model.Config, depth int) float64 {
 // has no likeliest token of the last layer. CALM's do not leave in training.
 //
 // Departs: exits have norms of their own, and where they are not tied heads; CALM's share the
-// last layer's.
+// last layer's. Exits have a classifier each; CALM's share one (flaxformer, calm_t5/calm_architecture.py,
+// setup_meta_cls).
 type exit struct {
 	model.Selection
 	number, vocab int

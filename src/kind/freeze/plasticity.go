@@ -49,7 +49,8 @@ const (
 // them the reference goes on from the model's own states.
 //
 // Departs: the reference runs where its layers lie, between two forwards of a stage, not on
-// CPUs beside the GPUs; activations of frozen layers are not cached.
+// CPUs beside the GPUs; activations of frozen layers are not cached. The tolerance is a share of
+// the average; the threshold of Wang et al. was not at hand.
 type plasticity struct {
 	options
 
