@@ -139,7 +139,7 @@ func (c Config) Sharded() bool { return c.Optimizer.Shard && c.Parallel.Replicas
 // Dynamic is the kind of change of the model while it trains.
 type Dynamic struct {
 	Kind   string `toml:"kind" default:"none" oneof:"kinds" joined:"+" doc:"kind of dynamism, or several: prune+freeze" shape:"true" instead:"--dynamic"`
-	Replay string `toml:"replay" default:"" only:"train" doc:"file of loads that are forced on the layers, whatever the model learns: of JSON lines, one for a step and a layer (and a microbatch), with the load of a kind: density, frozen, left or taken. Such a run is marked replayed, reports no loss, and is not exported; empty: the model decides"`
+	Replay string `toml:"replay" default:"" only:"train" doc:"file of loads that are forced on the layers, whatever the model learns: of JSON lines, one for a step and a layer (and a microbatch), with the load of a kind: density, frozen, buckets, left, taken or tokens. Such a run is marked replayed, reports no loss, and is not exported; empty: the model decides"`
 }
 
 // Simulate is what a simulated run assumes of the kinds of dynamism, and of what training

@@ -1,6 +1,7 @@
 package kind_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,6 +18,10 @@ func TestReplayRefuses(t *testing.T) {
 	const prune = `{"step":0,"layer":1,"density":0.5}
 {"step":0,"layer":2,"density":0.25}
 `
+	var buckets []string
+	for i := range 2 * 4 { // layers and microbatches
+		buckets = append(buckets, fmt.Sprintf(`{"step":0,"layer":%d,"microbatch":%d,"buckets":[%d%s]}`, 1+i/4, i%4, 128-i/7, strings.Repeat(",0", 15)))
+	}
 	for _, c := range []struct{ kind, text, want string }{
 		{"prune", prune, ""},
 		{"freeze", `{"step":0,"layer":0,"frozen":1}`, `f:1: the end of the file, want frozen of step 0, layer 1, microbatch 0: a step has a record for each of 4 layers and 1 microbatches`},
@@ -39,7 +44,9 @@ func TestReplayRefuses(t *testing.T) {
 		{"exit", `{"step":0,"layer":2,"microbatch":4,"left":9}`, `f:1: microbatch: 4, want below 4, those of all replicas`},
 		{"mod", `{"step":0,"layer":2,"microbatch":0,"taken":0.5}`, `f:1: taken: 0.5, want an integer from 0 to 128`},
 		{"layerdrop", ``, `f: the load of dynamic.kind = "layerdrop" cannot be forced, want `},
-		{"prune+attention", ``, `f: the load of dynamic.kind = "attention" cannot be forced, want prune, freeze, moe, exit, mod`},
+		{"prune+layerdrop", ``, `f: the load of dynamic.kind = "layerdrop" cannot be forced, want prune, freeze, moe, attention, exit, mod`},
+		{"attention", `{"step":0,"layer":1,"microbatch":0,"buckets":[64,64]}`, `f:1: buckets: [64,64], want a list of 16 times an integer from 0 to 128`},
+		{"attention", strings.Join(buckets, "\n"), `f:8: buckets: [127 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0], want numbers that add up to 128, the tokens of a microbatch`},
 		{"moe", `{"step":0,"layer":1,"microbatch":0,"tokens":[1,2]}`, `f:1: tokens: [1,2], want a list of 8 times an integer from 0 to 128`},
 	} {
 		path := filepath.Join(t.TempDir(), "f")

@@ -28,6 +28,8 @@ func TestReplay(t *testing.T) {
 				t.Errorf("sparsities and frozen layers %s", got)
 			}
 		}},
+		{"dynamic.kind=attention attention.buckets=4 parallel.replicas=2 model.recompute=block", scoredPairs},
+		{"dynamic.kind=attention attention.buckets=4 attention.keys=shared model.grain=half", scoredPairs},
 		{"dynamic.kind=exit parallel.replicas=2 model.recompute=block", leftOrTaken("exit", 1)},
 		{"dynamic.kind=mod mod.route=predictor model.recompute=block", leftOrTaken("routed", 1)},
 		{"dynamic.kind=exit+mod mod.route=predictor exit.confidence=softmax", leftOrTaken("exit", 1)},
@@ -90,6 +92,25 @@ func tokensOfExperts(t *testing.T, r *run) {
 	}
 }
 
+// scoredPairs checks that all causal pairs are scored, then those of two halves of the tokens.
+func scoredPairs(t *testing.T, r *run) {
+	for step, parts := range map[int]int64{2: 1, 5: 1, 6: 2, 9: 2} {
+		n := 0
+		for _, c := range r.metrics[step].Counts {
+			if c.Name != "pairs" {
+				continue
+			}
+			const length = 12
+			if n++; c.Values[0]*(length+1) != c.Values[1]*(length/parts+1) {
+				t.Errorf("step %d: %s counts %v, want %d buckets", step, c.Layer, c.Values, parts)
+			}
+		}
+		if n != 8 {
+			t.Errorf("step %d: %d layers count pairs, want 8", step, n)
+		}
+	}
+}
+
 // replay trains, and hides the losses, which are not numbers and equal to nothing.
 func replay(t *testing.T, s *session, c config.Config) *run {
 	t.Helper()
@@ -120,6 +141,10 @@ func replayFile(c config.Config) string {
 					n := c.TokensOfMicrobatch()
 					first := n / (1 + k) // of four experts, which take two tokens for each together
 					fmt.Fprintf(&b, `{"step":%d,"layer":%d,"microbatch":%d,"tokens":[%d,%d,0,%d]}`+"\n", step, layer, m, first, n-m-1, n-first+m+1)
+				}
+				if strings.Contains(c.Dynamic.Kind, "attention") && chain[layer].Makers[0].Kind == model.Attention {
+					n := c.TokensOfMicrobatch()
+					fmt.Fprintf(&b, `{"step":%d,"layer":%d,"microbatch":%d,"buckets":[%d,%d,0,0]}`+"\n", step, layer, m, n/(1+k), n-n/(1+k))
 				}
 				if field := fields[chain[layer].Kind == model.Exit]; field == "left" || chain[layer].Form == "routed" {
 					fmt.Fprintf(&b, `{"step":%d,"layer":%d,"microbatch":%d,"%s":%d}`+"\n", step, layer, m, field, (m%3+1)*(1+k))

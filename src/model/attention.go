@@ -68,6 +68,9 @@ func NewAttention(c Config, block int, search Search) Part {
 	return a
 }
 
+// Search returns what says which keys the queries look at; nil: they look at all.
+func (a *attention) Search() Search { return a.search }
+
 // width returns the channels of a token's queries, keys and values.
 func (a *attention) width() int { return (a.heads + 2*a.keyed) * (a.hidden / a.heads) }
 

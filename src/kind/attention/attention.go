@@ -19,6 +19,7 @@ var Kind = dynamic.Registration{
 		o := config.Of[options](c)
 		return Buckets{Count: o.Buckets, SharedKeys: o.Keys == "shared"}
 	},
+	Forcing: forcing,
 	Workload: dynamic.Making{Every: 1, Of: func(c config.Config) dynamic.Workload {
 		s := config.Of[simulated](c)
 		return workload{s.Sparsest, s.Densest, s.Noise}
@@ -34,6 +35,7 @@ var Kind = dynamic.Registration{
 		}
 		return dynamic.Percent(s.Scores) + " of the causal scores of attention are computed"
 	},
+	Changes: map[string]func(map[string]float64) string{forcedChange: tellForced},
 	Exported: func(c config.Config) []string {
 		if o := config.Of[options](c); o.Buckets > 1 {
 			return []string{fmt.Sprintf("attention.buckets = %d: others let a query see all keys", o.Buckets)}

@@ -89,6 +89,7 @@ type buckets struct {
 	Buckets
 	seed                 uint64
 	block, hidden, heads int
+	forced               []int // tokens by microbatch and bucket; nil: the hash decides
 }
 
 // projections returns how many numbers the r_i of all heads have.
@@ -118,6 +119,7 @@ func (a *buckets) Forward(x *model.Exec, b *model.Batch, m model.Searched, atten
 		projections = w.memory
 	}
 	x.Backend.AttentionHash(x.Stream, h, m[2], qkv, b.Offsets, projections, b.Sequences, b.Longest, b.Tokens, hidden, heads)
+	a.force(x, b, h, m[2], heads)
 	x.Backend.SparseAttentionForward(x.Stream, attended, lse, qkv, b.Offsets, h, b.Sequences, b.Longest, b.Tokens, hidden, heads)
 }
 
@@ -209,5 +211,6 @@ func (w *work) Worked() int { return w.entered.Computes() }
 // Expected returns 1.
 func (w *work) Expected() float64 { return 1 }
 
-// Repeats reports true: projections lie at one place.
-func (w *work) Repeats() bool { return true }
+// Repeats reports whether a forward repeats the last: projections lie at one place, forced buckets
+// do not.
+func (w *work) Repeats() bool { return w.forced == nil }
