@@ -6,10 +6,14 @@
 #
 #   bench/replayed.sh 8 > results/replayed.txt
 #   bench/replayed.sh 24 > results/replayed-24.txt
+#   bench/replayed.sh 8 attention prune    # some kinds
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 ranks=${1:-8}
+shift || true
+kinds=(prune freeze attention exit mod moe)
+[ $# = 0 ] || kinds=("$@")
 runs=build/replayed-$ranks
 rm -rf "$runs"
 mkdir -p "$runs"
@@ -17,7 +21,7 @@ microbatches=16 tokens=128
 settings=(jobs/pruning-24.toml --set run.name=replayed --set model.init=gpt2 --set "parallel.microbatches=$microbatches" --set "parallel.stages=$ranks" --set train.steps=24 --set balance.every=3)
 
 # prune: block l keeps erfc(t·sqrt((l+1)/2)), as results/workloads/prune.toml assumes of its main case.
-prune() {
+loads_prune() {
 	awk 'function erfc(x, t) { # Abramowitz & Stegun 7.1.26
 			t = 1/(1+0.3275911*x)
 			return t*(0.254829592+t*(-0.284496736+t*(1.421413741+t*(-1.453152027+t*1.061405429))))*exp(-x*x)
@@ -34,7 +38,7 @@ prune() {
 }
 
 # freeze: the embedding and a quarter, then half of the blocks (results/workloads/freeze.toml, half).
-freeze() {
+loads_freeze() {
 	awk 'BEGIN {
 		split("6 14", steps); split("6 12", most)
 		for (k = 1; k <= 2; k++) for (l = 0; l < 26; l++) printf "{\"step\":%d,\"layer\":%d,\"frozen\":%d}\n", steps[k], l, l <= most[k]
@@ -43,7 +47,7 @@ freeze() {
 
 # exit: none leaves, then of the tokens that are left a quarter, then half in every eighth of the
 # depth (results/workloads/exit.toml, half an eighth). Exits are layers 4, 8, … of the chain.
-exits() {
+loads_exit() {
 	awk -v microbatches=$microbatches -v tokens=$tokens 'BEGIN {
 		split("0 6 14", steps); split("0 0.25 0.5", share)
 		for (k = 1; k <= 3; k++) { for (m = 0; m < microbatches; m++) left[m] = tokens
@@ -57,7 +61,7 @@ exits() {
 
 # mod: every second block takes all tokens, then 0.112 ± 0.16 of them by step and microbatch
 # (results/workloads/mod.toml).
-mod() {
+loads_mod() {
 	awk -v microbatches=$microbatches -v tokens=$tokens 'BEGIN {
 		srand(1); split("0 6 14", steps)
 		for (k = 1; k <= 3; k++) for (l = 2; l <= 24; l += 2) for (m = 0; m < microbatches; m++) {
@@ -68,9 +72,27 @@ mod() {
 	}'
 }
 
+# attention: all scores, then 0.2 to 0.32 of them by layer, then 0.05 to 1 (results/workloads/attention.toml).
+# One of 16 buckets has the share f of the tokens, the others have equal parts of the rest: f^2 + (1-f)^2/15
+# of the scores.
+length=256
+loads_attention() {
+	awk -v microbatches=$microbatches -v tokens=$length 'BEGIN {
+		srand(1); split("0 6 14", steps); split("1 0.2 0.05", least); split("1 0.32 1", most)
+		for (k = 1; k <= 3; k++) for (l = 1; l <= 24; l++) {
+			density = least[k]+(most[k]-least[k])*rand()
+			root = 240*density-15; if (root < 0) root = 0 # equal buckets leave 1/16
+			first = int((1+sqrt(root))/16*tokens+0.5)
+			list = first; rest = tokens-first
+			for (b = 15; b >= 1; b--) { n = int(rest/b); rest -= n; list = list "," n }
+			for (m = 0; m < microbatches; m++) printf "{\"step\":%d,\"layer\":%d,\"microbatch\":%d,\"buckets\":[%s]}\n", steps[k], l, m, list
+		}
+	}'
+}
+
 # moe: the four experts of a block take as many tokens, then those of the first replica all in the last
 # three, then in the last six blocks (results/workloads/moe.toml, hot layers).
-moe() {
+loads_moe() {
 	awk -v microbatches=$microbatches -v tokens=$tokens 'BEGIN {
 		split("0 6 14", steps); split("0 3 6", hot)
 		for (k = 1; k <= 3; k++) for (l = 1; l <= 12; l++) for (m = 0; m < 2*microbatches; m++) {
@@ -87,21 +109,24 @@ run() { # KIND BALANCER SETTINGS
 	list+=("$dir")
 }
 
-prune >$runs/prune.jsonl
-freeze >$runs/freeze.jsonl
-exits >$runs/exit.jsonl
-mod >$runs/mod.jsonl
-moe >$runs/moe.jsonl
+for kind in "${kinds[@]}"; do
+	"loads_$kind" >"$runs/$kind.jsonl"
+done
 list=()
 for balancer in uniform partition; do
-	run prune $balancer
-	run freeze $balancer --set freeze.when=step
-	run exit $balancer --set exit.after=3,6,9,12,15,18,21 --set exit.weight=0
-	run mod $balancer --set mod.route=predictor
-	run moe $balancer --set model.family=llama --set model.blocks=12 --set moe.experts=4 --set moe.top=1 --set "parallel.stages=$((ranks / 2))" --set parallel.replicas=2 --set parallel.experts=spread
+	for kind in "${kinds[@]}"; do
+		case $kind in
+		prune) run prune $balancer ;;
+		freeze) run freeze $balancer --set freeze.when=step ;;
+		attention) run attention $balancer --set attention.buckets=16 --set "model.sequence=$length" --set parallel.microbatch_size=1 ;;
+		exit) run exit $balancer --set exit.after=3,6,9,12,15,18,21 --set exit.weight=0 ;;
+		mod) run mod $balancer --set mod.route=predictor ;;
+		moe) run moe $balancer --set model.family=llama --set model.blocks=12 --set moe.experts=4 --set moe.top=1 --set "parallel.stages=$((ranks / 2))" --set parallel.replicas=2 --set parallel.experts=spread ;;
+		esac
+	done
 done
-printf 'command: bench/replayed.sh %d\n' "$ranks"
-sed -n 's/^  "\(revision\|go\|platform\|cpu\|cores\|kernels\|corpus\|date\)": "\{0,1\}\([^",]*\).*/\1: \2/p' "$runs/prune-uniform/provenance.json"
+printf 'command: bench/replayed.sh %s\n' "$ranks $*"
+sed -n 's/^  "\(revision\|go\|platform\|cpu\|cores\|kernels\|corpus\|date\)": "\{0,1\}\([^",]*\).*/\1: \2/p' "${list[0]}/provenance.json"
 printf '\n'
 bin/dynmo table --phases --wide "${list[@]}"
 for dir in "${list[@]}"; do
