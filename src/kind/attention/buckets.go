@@ -14,25 +14,25 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Buckets is attention within hash buckets, Count of them (Pagliardini et al. 2023): a query
-// sees of the keys at or before its position those of its own bucket. The bucket of a query or
-// key x of a head is the place of the largest of
+// Buckets is attention within Count hash buckets (Pagliardini et al. 2023). A query sees only the
+// keys of its own bucket at or before its position. The bucket of a query or key x of a head is the
+// place of the largest of
 //
 //	(x·r_0, …, x·r_{Count/2-1}, -x·r_0, …, -x·r_{Count/2-1})
 //
-// with r_i normal vectors of length 1, of each head its own, which are drawn anew in every
-// forward of a microbatch: by seed, step, block and microbatch, so that placement and a
-// resumed run change no draw. So work depends on how a layer's queries lie, and differs by
-// layer, step and microbatch.
+// The r_i are normal vectors of length 1, different for each head. They are drawn anew in every
+// forward of a microbatch, by seed, step, block and microbatch. So placement and a resumed run
+// change no draw. The work depends on the directions of a layer's queries, and differs by layer,
+// step and microbatch.
 //
 // With SharedKeys the key of a token is its query over the query's length, and lies in the query's
-// bucket. Every token then sees itself. Without, queries and keys have matrices of their own,
+// bucket. Every token then sees itself. Without it, queries and keys have matrices of their own,
 // and a query that sees no key has output 0.
 //
 // Departs: a token sees itself, as in the kernels that the authors time
-// (timeperf-hash-and-qk-sparse.ipynb, q >= k); those that their language models are trained
-// with leave it out (hsparse_attn.py, line 104, q > k), so that the first token of a bucket has
-// output 0. The authors draw in every forward; here validation draws the same in every step.
+// (timeperf-hash-and-qk-sparse.ipynb, q >= k). The kernels that train their language models leave
+// it out (hsparse_attn.py, line 104, q > k), so that the first token of a bucket has output 0. The
+// authors draw in every forward; here validation draws the same in every step.
 type Buckets struct {
 	model.Modest
 	Count      int

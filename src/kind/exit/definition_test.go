@@ -13,10 +13,11 @@ import (
 	"dynmo/src/tensor"
 )
 
-// plainLoss returns the loss of CALM number by number, t5x contrib/calm, models.py (cc342d4):
-// the mean of the losses behind the exits and at the end, weighted by depth (lines 472 to 510),
-// and what classifiers are trained for, with balanced classes (lines 285 to 317): to foretell whether
-// the exit's likeliest token is the last layer's, or else the target. States enter classifiers as constants.
+// plainLoss returns the loss of CALM in scalar code, after t5x contrib/calm, models.py (cc342d4).
+// The loss is the mean of the losses behind the exits and at the end, weighted by depth (lines 472
+// to 510). classifiers is the classifiers' loss, with balanced classes (lines 285 to 317). A
+// classifier predicts whether the exit's likeliest token is the last layer's, or else the target.
+// States enter classifiers as constants.
 func plainLoss(ch *modeltest.Chain) (all *modeltest.Plain, loss, classifiers modeltest.Scalar) {
 	c := ch.S.Config
 	kind := model.KindOf[Exits](c)

@@ -10,9 +10,10 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Counts is a reading of an exit: the tokens that entered, those that left, of these
-// those whose target had the largest logit, the probes, of these likewise, and the sums of
-// the losses of probes and of those that left, in thousandths of a nat.
+// Counts is a reading of an exit. Its values are: the tokens that entered; those that left; those
+// of these whose target had the largest logit; the probes; those of these whose target had the
+// largest logit. Then come the sums of the losses of probes, and of the tokens that left, in
+// thousandths of a nat.
 const (
 	Counts     = "exit"
 	exitCounts = 7
@@ -204,8 +205,8 @@ func live(_ *model.Exec, b *model.Batch, _ tensor.Mem, rows []int32) (int, error
 	return b.Queries, nil
 }
 
-// mark adds to an Index, of the tokens that go on, those that leave now and those that have
-// departed, and returns how many it has then.
+// mark adds marks to an Index of the tokens that go on: for the tokens that leave now and for those
+// that have departed. It returns the length of the Index.
 func (d *departure) mark(b *model.Batch, index []int32, tokens int) int {
 	for _, row := range d.rows[:d.left] {
 		index[tokens] = ^b.At(int(row))

@@ -61,8 +61,8 @@ func untold(c *modeltest.Chain, layer int) (probes, classifier float64) {
 	return probes, classifier
 }
 
-// objective returns what a parameter is trained for: that of a classifier for what it
-// says, all others for the loss, with no part in what a classifier says.
+// objective returns the objective of a parameter. A classifier's is its own cross-entropy. That of
+// all others is the loss without the classifiers' part.
 func objective(c *modeltest.Chain, p *model.Param) float64 {
 	loss := c.Loss()
 	if !strings.HasPrefix(p.Name, "classifier") {

@@ -73,7 +73,7 @@ func (e Exits) Depths() (list []int) {
 // HeadWeight returns the share of the last layer's loss (see exit), 1 where tokens leave.
 func (e Exits) HeadWeight(c model.Config) float64 { return e.weightOf(c, c.Blocks) }
 
-// weightOf returns the weight of the loss behind so many blocks.
+// weightOf returns the weight of the loss behind the first `depth` blocks.
 func (e Exits) weightOf(c model.Config, depth int) float64 {
 	if !e.Weighted {
 		if depth == c.Blocks {
@@ -88,48 +88,48 @@ func (e Exits) weightOf(c model.Config, depth int) float64 {
 	return float64(depth) / float64(sum)
 }
 
-// exit is a layer behind a block (Schuster et al. 2022). Tokens whose confidence is above
-// the threshold leave: their loss is the exit's,
+// exit is a layer behind a block (Schuster et al. 2022). Tokens whose confidence is above the
+// threshold leave: their loss is the exit's,
 //
 //	-log softmax(norm(inp)·Wᵀ)[target]
 //
-// with W the embedding's weights if they are tied. The others go on as they are.
-// The confidence is that of a linear classifier of inp, which learns whether the exit's likeliest
-// token is right and passes no gradient to inp; the cosine between inp and
-// what entered the block in front of the exit, which then comes with inp; or the largest
-// probability.
-// So that exit and classifier learn of tokens that go on, a share of them, the probes,
-// drawn by the microbatch's data, have a loss here too, with a weight of its own, which
-// counts as gradient only.
+// with W the embedding's weights if they are tied. The others pass unchanged. The confidence is one
+// of three: that of a linear classifier of inp, which learns whether the exit's likeliest token is
+// right and passes no gradient to inp; the cosine between inp and the input of the block in front
+// of the exit, which then comes with inp; or the largest probability.
 //
-// Equal to a chain without it, bit for bit, if nothing leaves and Weight is 0: then
-// there are no probes.
+// Exit and classifier also learn from tokens that go on. A share of these tokens, the probes, drawn
+// by the microbatch's data, have a loss here too. It has a weight of its own, and counts as
+// gradient only.
 //
-// Where losses are weighted no token leaves, all are probes, and the model is trained for
+// The chain equals one without the exit, bit for bit, if nothing leaves and Weight is 0: then there
+// are no probes.
+//
+// Where losses are weighted no token leaves, all are probes, and the objective of the model is
 //
 //	Σ_i ω_i·L_i,  ω_i = i / Σ i   over the numbers i of blocks before each exit, and all blocks
 //
-// with L_i the mean loss there: the loss of Schuster et al. (section 3.2) where there is an exit
-// behind every block (t5x contrib/calm, models.py, lines 498 to 509, aggregation_weights 1). The
-// loss that is reported is then that of the last layer.
+// with L_i the mean loss there. With an exit behind every block this is the loss of Schuster et
+// al., section 3.2 (t5x contrib/calm, models.py, lines 498 to 509, aggregation_weights 1). The
+// reported loss is then that of the last layer.
 //
-// The classifier's cross-entropy is balanced: of n tokens, p of which have the label 1, one with
-// the label 1 has the weight 1 - p/n, another p/n (models.py, lines 292 to 304).
-//
-// Departs: unless losses are weighted tokens leave in training, which CALM's do only where text
-// is generated, and later tokens do not attend to them in later blocks without Propagate.
+// The classifier's cross-entropy is balanced. Of n tokens p have the label 1. A token with the
+// label 1 has the weight 1 - p/n, any other p/n (models.py, lines 292 to 304).
 //
 // A token's label is 1 if the exit's likeliest token is the last layer's (Agree; models.py,
-// loss_fn_meta_cls), whose stage tells it before the backward, or else if it is the target. For
-// the former all tokens must reach the last layer: where losses are weighted, and in the second
-// stage (see stage2), in which no token leaves either.
+// loss_fn_meta_cls), or else if it is the target. The last layer's stage sends its tokens before
+// the backward. So all tokens must reach the last layer: where losses are weighted, and in the
+// second stage (see stage2), in which no token leaves either.
 //
-// Departs: while tokens leave in training the label is always the target: a token that has left
-// has no likeliest token of the last layer. CALM's do not leave in training.
+// Departs: unless losses are weighted tokens leave in training. CALM's leave only where text is
+// generated. Later tokens do not attend to them in later blocks without Propagate.
 //
-// Departs: exits have norms of their own, and where they are not tied heads; CALM's share the
-// last layer's. Exits have a classifier each; CALM's share one (flaxformer, calm_t5/calm_architecture.py,
-// setup_meta_cls).
+// Departs: while tokens leave in training the label is always the target: a token that has left has
+// no likeliest token of the last layer. CALM's do not leave in training.
+//
+// Departs: exits have norms of their own, and where they are not tied heads; CALM's share the last
+// layer's. Exits have a classifier each; CALM's share one (flaxformer,
+// calm_t5/calm_architecture.py, setup_meta_cls).
 type exit struct {
 	model.Selection
 	number, vocab int
@@ -188,7 +188,7 @@ type exitSaved struct {
 	counts, around               tensor.Mem // readings
 }
 
-// saved returns the memory as it is for so many tokens that have a loss.
+// saved returns the layout of the memory for the given number of tokens with a loss.
 func (e *exit) saved(x *model.Exec, b *model.Batch, m tensor.Mem, rows int) (s exitSaved, bytes int64) {
 	c, d := x.Cut(b, m), x.Backend.DType()
 	c.Tokens = b.Leaves().Tokens

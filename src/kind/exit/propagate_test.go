@@ -18,7 +18,7 @@ func propagating(confidence string, threshold float64) model.Config {
 	return c
 }
 
-// leaveBy sets the thresholds of both exits so that so many tokens leave at the first.
+// leaveBy sets the thresholds of both exits so that the given number of tokens leave at the first.
 func leaveBy(c *modeltest.Chain, left int) {
 	c.Loss()
 	confidences := slices.Sorted(slices.Values(c.Work[exits(c)[0]].(*departure).confidence))
@@ -68,7 +68,7 @@ func TestGradientOfPropagation(t *testing.T) {
 				tokens, departed = 0, 0
 			}
 			if first.Tokens != tokens || first.KeysOnly() != departed {
-				t.Errorf("%d tokens behind the exit, of which %d have departed, want %d and %d", first.Tokens, first.KeysOnly(), tokens, departed)
+				t.Errorf("%d tokens behind the exit, %d of them departed, want %d and %d", first.Tokens, first.KeysOnly(), tokens, departed)
 			}
 			if end := ch.Batches[len(ch.Batches)-1]; end.Queries < end.Tokens || end.Tokens > tokens-departed {
 				t.Errorf("%d tokens at the head, %d departed, want %d at most", end.Tokens, end.KeysOnly(), tokens-departed)
@@ -91,8 +91,9 @@ func TestGradientOfPropagatedGroups(t *testing.T) {
 	}
 }
 
-// TestPropagation: the states of tokens that go on are those of a model that computes every
-// block for all tokens, and puts back what tokens that left had then.
+// TestPropagation compares with a model that computes every block for all tokens. That model puts
+// back the states of tokens at the moment when they left. The states of tokens that go on are
+// equal.
 func TestPropagation(t *testing.T) {
 	groups := modeltest.SmallLlama
 	groups.Blocks = 3

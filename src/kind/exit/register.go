@@ -82,8 +82,8 @@ func change(of map[string]float64) string {
 	return text
 }
 
-// fewBlocks puts exits behind the second and the third of four blocks, so that there are
-// blocks with an exit behind them and without, routed or not. No token leaves early.
+// fewBlocks puts exits behind the second and the third of four blocks. So there are blocks with and
+// without an exit behind them, routed or not. No token leaves early.
 func fewBlocks(c *config.Config) int {
 	e := config.Of[options](*c)
 	e.After, e.Share, e.Threshold, e.Stage2 = "2,3", 0, 2, 0

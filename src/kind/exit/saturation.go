@@ -64,7 +64,7 @@ func (p *pair) Leaves() model.Width { return model.Width{Values: 2 * p.hidden} }
 // pairMemory is the memory of the parts, and what passes between them.
 type pairMemory struct {
 	saved, held [model.MostParts]tensor.Mem
-	out, grad   [model.MostParts]tensor.Mem // of each part but the last: what it passes on, and its gradient; of the last what it passes on
+	out, grad   [model.MostParts]tensor.Mem // by part: its output and, except for the last, the output's gradient
 	both        tensor.Mem                  // what leaves
 }
 

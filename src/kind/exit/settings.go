@@ -13,11 +13,11 @@ import (
 type options struct {
 	After      string  `toml:"after" shape:"true" default:"auto" doc:"numbers of blocks behind which tokens may leave, ascending: \"3,6,9\"; auto: every quarter of the blocks, from exit.from on"`
 	From       float64 `toml:"from" shape:"true" default:"0.25" min:"0" below:"1" doc:"share of the blocks before the first exit, where exit.after is auto"`
-	Confidence string  `toml:"confidence" shape:"true" default:"classifier" oneof:"classifier,saturation,softmax" doc:"what says that a token may leave: a linear classifier of its state, the cosine between its states behind and in front of the last block, which stays one layer then, or its largest probability, which takes the head for every token"`
-	Train      string  `toml:"train" shape:"true" default:"leave" oneof:"leave,weighted" doc:"leave: in training, too, tokens leave at an exit and have their loss there, so that loads vary; weighted: every token goes through all blocks and has a loss at each exit and at the end, weighted by the number of blocks before it, as CALM (Schuster et al. 2022) trains: loads do not vary"`
+	Confidence string  `toml:"confidence" shape:"true" default:"classifier" oneof:"classifier,saturation,softmax" doc:"confidence that lets a token leave: classifier is a linear classifier of its state; saturation is the cosine between its states behind and in front of the last block, which then stays one layer; softmax is its largest probability, which computes the head for every token"`
+	Train      string  `toml:"train" shape:"true" default:"leave" oneof:"leave,weighted" doc:"leave: in training, too, tokens leave at an exit and have their loss there, so that loads vary; weighted: every token goes through all blocks and has a loss at each exit and at the end, weighted by the number of blocks before it; this is CALM's training (Schuster et al. 2022): loads do not vary"`
 	Label      string  `toml:"label" resume:"classifiers learn by other labels from here on" default:"agree" oneof:"agree,target" doc:"what a classifier learns to foretell. agree: whether the exit's likeliest token is the last layer's, as CALM's does; all tokens must reach the last layer for it, so while they leave in training (exit.train = leave, before exit.stage2) it is as target. target: whether the exit's likeliest token is the one that follows"`
-	Stage2     int     `toml:"stage2" resume:"classifiers learn alone from another step on" default:"0" min:"0" unit:"steps" doc:"step from which on all but the classifiers of exits is frozen, as in CALM's second stage; with exit.label = agree no token leaves from then on; 0: nothing ever is"`
-	Threshold  float64 `toml:"threshold" default:"0.9" min:"-1" max:"2" doc:"confidence, at most 1 and but for saturation at least 0, above which a token leaves; without effect where exit.share is above 0"`
+	Stage2     int     `toml:"stage2" resume:"classifiers learn alone from another step on" default:"0" min:"0" unit:"steps" doc:"step from which on everything except the classifiers of exits is frozen, as in CALM's second stage; with exit.label = agree no token leaves from then on; 0: nothing ever is"`
+	Threshold  float64 `toml:"threshold" default:"0.9" min:"-1" max:"2" doc:"confidence above which a token leaves, from 0 to 1, for saturation from -1; without effect where exit.share is above 0"`
 	Share      float64 `toml:"share" default:"0" min:"0" below:"1" doc:"share of the tokens that leave before the last block in the end: thresholds follow it; 0 leaves them as they are"`
 	Start      int     `toml:"start" default:"100" min:"0" unit:"steps" doc:"step from which on the share rises, as a straight line; none leaves before it"`
 	Until      int     `toml:"until" default:"1000" min:"0" unit:"steps" doc:"step from which on the share is exit.share"`
@@ -26,8 +26,8 @@ type options struct {
 	Propagate  bool    `toml:"propagate" default:"false" doc:"whether the state of a token that has left goes on: later blocks compute keys and values of it, for the others, and nothing else; all tokens then cross boundaries, and not beside mod"`
 }
 
-// Depths returns the numbers of blocks before each exit in a chain of so many, ascending,
-// with commas between them; "" if there are none.
+// Depths returns the number of blocks before each exit in a chain of the given number of blocks,
+// ascending, with commas between them; "" if there are no exits.
 func (e options) Depths(blocks int) string {
 	if e.After != "auto" {
 		return strings.ReplaceAll(e.After, " ", "")
@@ -47,7 +47,7 @@ func (e options) Agrees() bool {
 	return e.Label == "agree" && e.Confidence == classifier && (e.Train == "weighted" || e.Stage2 > 0)
 }
 
-// Count returns how many exits a chain of so many blocks has.
+// Count returns the number of exits in a chain of the given number of blocks.
 func (e options) Count(blocks int) int {
 	depths := e.Depths(blocks)
 	if depths == "" {
@@ -97,8 +97,8 @@ func check(c config.Config, rule config.Rule) {
 	rule(e.Share > 0 && e.Until < e.Start, "exit.until to be at least exit.start", "exit.until exit.start")
 }
 
-// check returns what is wanted of the depths of a chain of so many blocks; "" if they are
-// right.
+// check returns the requirement that the depths violate in a chain of the given number of blocks;
+// "" if they are right.
 func (e options) check(blocks int) string {
 	if blocks < 2 {
 		return "at least 2 blocks: tokens leave between two"

@@ -8,10 +8,11 @@ import (
 	"dynmo/src/model"
 )
 
-// stage2 is the step from which on the model is frozen but for the classifiers of exits, which
-// learn of what it then is (Schuster et al. 2022, section 3.5; t5x contrib/calm,
-// loss_fn_meta_cls). What is frozen is state of its layers. Classifiers learn of what forwards leave:
-// no layer has a backward for inputs any more. Labels that are the last layer's come straight from its stage.
+// stage2 is the step from which on only the classifiers of exits train; everything else is frozen
+// (Schuster et al. 2022, section 3.5; t5x contrib/calm, loss_fn_meta_cls). The set of frozen
+// parameters is state of their layers. Classifiers learn from the states that forwards leave, so no
+// layer has a backward for inputs any more. The last layer's stage sends its labels straight to the
+// exits.
 type stage2 struct {
 	dynamic.Unmeasured
 	step  int

@@ -21,16 +21,16 @@ func newKind(c config.Config) dynamic.Kind {
 	return &thresholds{Share: e.Share, Start: e.Start, Until: e.Until, names: model.FromConfig(c).Names()}
 }
 
-// thresholds moves the thresholds of early exits (see Exits) so that a share of the
-// tokens has left before the last block, each exit an equal part of it:
+// thresholds moves the thresholds of early exits (see Exits). By the last block the given share of
+// the tokens should have left, an equal part of it at each exit:
 //
 //	dynamic.Share(t) = Share · (t - Start) / (Until - Start)    between 0 and Share
 //
-// After a step every exit has counted how many tokens would have left with other
-// thresholds around its own. It goes to where as many as wanted would have, or all where
-// fewer came; half of the way if those that left were nearly as many, since what is left is
-// mostly chance. Thresholds are state of their layers; nothing else is remembered between
-// steps but what is told of them.
+// After a step every exit has counted how many tokens would have left with other thresholds around
+// its own. The exit takes the threshold at which the wanted number would have left, or all tokens
+// where fewer came. If the number was nearly right it goes half of the way: the difference is
+// mostly chance. Thresholds are state of their layers. Between steps nothing else is remembered,
+// except the numbers for the log.
 type thresholds struct {
 	Share        float64
 	Start, Until int

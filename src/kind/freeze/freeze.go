@@ -6,11 +6,10 @@ import (
 	"dynmo/src/dynamic"
 )
 
-// atStep ends the training of the first layers of the chain at one step. They
-// keep their weights: they have no backward for weights, no update, and no share
-// in the norm or in what replicas exchange; no gradient goes back to them. Which
-// parameters are frozen is part of the layers' state. What is left to do costs what
-// it did, so that measurements go on to hold.
+// atStep freezes the first layers of the chain at one step. They keep their weights: they have no
+// backward for weights, no update, and no share in the norm or in the exchange between replicas. No
+// gradient goes back to them. The set of frozen parameters is part of the layers' state. The
+// remaining passes cost the same as before, so measurements stay valid.
 type atStep struct {
 	dynamic.Unmeasured
 	Layers int // of the chain, from the first on

@@ -197,8 +197,8 @@ func (p *plasticity) keep() error {
 	return nil
 }
 
-// decide freezes the front-most layers that have stopped changing, or thaws all. It says
-// what it has changed.
+// decide freezes the front-most layers that have stopped changing, or thaws all. It returns the
+// change.
 func (p *plasticity) decide(lr float64) dynamic.Change {
 	before := p.frozen()
 	for _, f := range p.layers {
@@ -241,9 +241,9 @@ func (p *plasticity) frozen() (n int) {
 // windowOf returns how many averages in a row must not fall.
 func (p *plasticity) windowOf(f freezing) int { return max(2, p.Window>>f.Thawed) }
 
-// stopped reports whether a layer's plasticity has stopped falling: the line through the
-// averages of the window (least squares) falls, from one evaluation to the next, by no
-// more than the tolerance's share of their mean.
+// stopped reports whether a layer's plasticity has stopped falling. A line is fitted to the
+// averages of the window (least squares). The plasticity has stopped if the line's fall from one
+// evaluation to the next is at most the tolerance's share of their mean.
 func (p *plasticity) stopped(history []float64, window int) bool {
 	average := p.Averaged()
 	if len(history) < average+window-1 {

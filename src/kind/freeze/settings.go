@@ -14,7 +14,7 @@ type options struct {
 	Reference int     `toml:"reference" default:"50" min:"1" when:"freeze.when=plasticity" unit:"steps" doc:"steps between references, int8 copies of the weights of all layers: the model that layers are compared with; a multiple of freeze.every"`
 	Average   int     `toml:"average" default:"4" min:"1" max:"1000" when:"freeze.when=plasticity" doc:"evaluations that the moving average of plasticity is over; rounded up to whole times between references"`
 	Window    int     `toml:"window" default:"8" min:"2" max:"1000" when:"freeze.when=plasticity" doc:"averages in a row that must not fall before a layer freezes; half as many, at least 2, each time that the layer has thawed"`
-	Tolerance float64 `toml:"tolerance" default:"0.01" min:"0" below:"1" when:"freeze.when=plasticity" doc:"share of itself by which an average may fall from one evaluation to the next, as a line through the window has it, and counts as not falling"`
+	Tolerance float64 `toml:"tolerance" default:"0.01" min:"0" below:"1" when:"freeze.when=plasticity" doc:"an average counts as not falling if the line through the window falls, from one evaluation to the next, by at most this share of the average"`
 	Thaw      float64 `toml:"thaw" default:"10" min:"0" max:"1e6" when:"freeze.when=plasticity" doc:"times by which the learning rate has fallen since a layer froze that thaw all; 0: never"`
 	Layers    int     `toml:"layers" default:"1" min:"1" when:"freeze.when=step" doc:"layers of the chain that freeze, from the embedding on"`
 	Step      int     `toml:"step" default:"3000" min:"0" when:"freeze.when=step" unit:"steps" doc:"step from which on they are frozen"`

@@ -7,12 +7,11 @@ import (
 	"dynmo/src/dynamic"
 )
 
-// workload freezes blocks from the front, with all layers before them, as one of
-// the recorded runs did in which plasticity decided (see plasticity). A frozen layer keeps its
-// forward. Its w goes, and so does its i, since with everything upstream frozen nothing
-// needs it, and its gradients are neither kept nor summed over replicas. Optimizer state
-// stays: layers may thaw. The first layer that trains keeps its i, whose parts its own w
-// needs.
+// workload freezes blocks from the front, with all layers before them, as one of the recorded runs
+// did in which plasticity decided (see plasticity). A frozen layer keeps its forward. Its w is
+// gone, and so is its i: everything upstream is frozen, so nothing needs it. Its gradients are
+// neither kept nor summed over replicas. Optimizer state stays: layers may thaw. The first layer
+// that trains keeps its i, because its own w needs parts of it.
 type workload struct {
 	Most  float64 // largest share of the blocks that is frozen; 0: as it was recorded
 	Thaws bool    // whether all thaw when they did in the recorded run

@@ -32,7 +32,7 @@ type draws struct {
 	dynamic.Unmeasured
 	schedule
 	seed uint64
-	told float64 // 1 - θ when the kind told of it last
+	told float64 // 1 - θ in the last change that the kind reported
 }
 
 // stream keeps the draws apart from other random numbers of the same seed.

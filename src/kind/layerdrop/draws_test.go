@@ -27,8 +27,8 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// TestDraws: halves of a block agree, two stages with the same block too, a step drawn again
-// is the same, and over many steps a block is kept as often as its share says.
+// TestDraws: halves of a block agree, and so do two stages with the same block. A step drawn again
+// is the same. Over many steps a block is kept as often as its share says.
 func TestDraws(t *testing.T) {
 	c := modeltest.Small.With(blockGates{})
 	c.HalfGrain = true

@@ -59,7 +59,7 @@ func (g *gated) NewWork(x *model.Exec, room model.Room) model.Work {
 	return w
 }
 
-// Memory returns the part's; behind what it holds lies the gradient that enters it.
+// Memory returns the part's memory, followed in `held` by the gradient of the gated layer's input.
 func (g *gated) Memory(x *model.Exec, b *model.Batch, saved, held tensor.Mem) (out tensor.Mem, savedBytes, heldBytes int64) {
 	out, savedBytes, heldBytes = g.Part.Memory(x, inside(b), saved, held)
 	c := x.Cut(b, tensor.Mem{})

@@ -9,8 +9,8 @@ import (
 	"dynmo/src/tensor"
 )
 
-// TestGradientOfGates compares every gradient with the central difference of the loss, where
-// a block is kept and scaled, and where a block is dropped, of some tokens too.
+// TestGradientOfGates compares every gradient with the central difference of the loss. A block is
+// kept and scaled, or dropped, also for some of the tokens.
 func TestGradientOfGates(t *testing.T) {
 	for name, shape := range map[string]model.Config{"gpt2": modeltest.Small, "llama": modeltest.SmallLlama} {
 		for _, half := range []bool{false, true} {

@@ -1,6 +1,6 @@
-// Package layerdrop is progressive layer dropping: in a step each block is kept at random, an
-// early block more often than a late one, and all less often as training goes on (Zhang & He
-// 2020, as DeepSpeed has it).
+// Package layerdrop is progressive layer dropping (Zhang & He 2020, in DeepSpeed's form). In a step
+// each block is kept at random, an early block more often than a late one. All blocks are kept less
+// often as training goes on.
 package layerdrop
 
 import (
@@ -32,7 +32,7 @@ func scheduleOf(c config.Config) schedule {
 	return schedule{config.Of[options](c), c.Model.Blocks}
 }
 
-// workload is a run in which blocks cost what they take in the mean over draws.
+// workload is a run in which blocks have their mean cost over draws.
 type workload struct{ schedule }
 
 // Costs change with every step.

@@ -21,7 +21,7 @@ func counts(c config.Config) []dynamic.Counts {
 	all.Charts = []dynamic.Chart{
 		{Title: "tokens taken", Unit: "%", About: "by routed blocks, of the tokens that come to them", FromZero: true,
 			Of: func(v dynamic.Values, _ dynamic.Step) float64 { return 100 * v.Ratio("taken", "there") }},
-		{Title: "predictor accuracy", Unit: "%", About: "tokens of which " + by + " says whether they are among the first of their sequence",
+		{Title: "predictor accuracy", Unit: "%", About: "tokens for which " + by + " predicts correctly whether they are among the first of their sequence",
 			Of: func(v dynamic.Values, _ dynamic.Step) float64 { return 100 * v.Ratio("right", "there") }},
 	}
 	all.Work = func(v dynamic.Values, tokens float64) dynamic.Work {

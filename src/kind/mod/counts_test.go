@@ -11,8 +11,8 @@ import (
 	"dynmo/src/expect"
 )
 
-// TestRoutingTells: the share of the tokens that routed blocks take is told when it has
-// changed by a quarter in the mean of some steps, and never where it is always the same.
+// TestRoutingTells: the share of the tokens that routed blocks take is reported when its mean over
+// some steps has changed by a quarter. It is never reported where it is always the same.
 func TestRoutingTells(t *testing.T) {
 	c := config.Default()
 	c.Dynamic.Kind = "mod"

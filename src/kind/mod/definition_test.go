@@ -12,11 +12,11 @@ import (
 	"dynmo/src/tensor"
 )
 
-// plainDepths returns the loss of a mixture of depths number by number (Raposo et al. 2024,
-// sections 3.2 to 3.5): out = x + g·(block(x) - x) of the tokens that every second block takes,
-// those of the largest logits of a sequence or those that a predictor says, and the binary
-// cross-entropies by which router and predictor learn who is among the largest. The authors'
-// code is not known here. taken counts the tokens.
+// plainDepths returns the loss of a mixture of depths in scalar code (Raposo et al. 2024, sections
+// 3.2 to 3.5). Every second block computes out = x + g·(block(x) - x) for the tokens that it takes:
+// those with the largest logits of a sequence, or those that a predictor chooses. own has the
+// binary cross-entropies by which router and predictor learn which tokens are among the largest.
+// The authors' code is not public. taken counts the tokens.
 func plainDepths(ch *modeltest.Chain) (p *modeltest.Plain, loss, own modeltest.Scalar, taken int) {
 	d := model.KindOf[Depths](ch.S.Config)
 	zero := func() modeltest.Scalar { return p.Put(0, nil, nil) }

@@ -68,30 +68,29 @@ func (d Depths) Extend(c model.Config, chain []model.Description) []model.Descri
 	})
 }
 
-// routed is a block that works on some of the tokens, and lets the others pass: with the
-// router's logit r = inp·w + b and the gate g = sigmoid(r),
+// routed is a block that works on some of the tokens, and lets the others pass. With the router's
+// logit r = inp·w + b and the gate g = sigmoid(r),
 //
 //	out = (1-g)·inp + g·block(inp)  of the tokens that are taken
 //	out = inp                       of the others
 //
-// The block's attention is among the tokens that are taken. First of a sequence are the
-// Capacity·tokens with the largest r, of equal ones the earlier; they are taken, unless a
-// predictor decides: p = down(gelu(up(inp))), whose gradient stops at inp, is trained by
-// binary cross-entropy to foretell who is first, which at the time of a token is not
-// known, and sigmoid(p) > Threshold takes it. Counts vary then. The router learns by the
-// gate, and by the cross-entropy of sigmoid(r) against being first, times Auxiliary (the
-// first of the two ways of Raposo et al. 2024, section 3.5).
+// The block's attention is among the tokens that are taken. The first tokens of a sequence are the
+// Capacity·tokens with the largest r, of equal ones the earlier. The block takes them, unless a
+// predictor decides. The predictor p = down(gelu(up(inp))) is trained by binary cross-entropy to
+// predict which tokens are first, because that is not known at the time of a token. Its gradient
+// stops at inp. It takes a token if sigmoid(p) > Threshold, so counts vary. The router learns by
+// the gate. With Auxiliary it also learns by Auxiliary times the cross-entropy of sigmoid(r)
+// against being first (the first of the two ways of Raposo et al. 2024, section 3.5).
 //
-// The device decides, and lists the tokens that are taken. As many of every sequence as are
-// first is a number that the host knows before; how many a predictor takes it waits for.
+// The device decides, and lists the tokens that are taken. The host knows the number of first
+// tokens of every sequence beforehand. It waits for the number of tokens that a predictor takes.
 //
-// Departs: with a predictor it is the predictor that decides in training, too, so that counts
-// vary; Raposo et al. train by the first Capacity·tokens, and have a predictor decide where
-// tokens are sampled one by one alone.
+// Departs: with a predictor it is the predictor that decides in training, too, so that counts vary.
+// Raposo et al. train by the first Capacity·tokens. Their predictor decides only where tokens are
+// sampled one by one.
 //
-// Departs: the gate is sigmoid(r), not r, so that 0 is half of the block and not none of
-// it, a gate cannot turn the block's sign, and capacity 1 with an open gate is the dense
-// model.
+// Departs: the gate is sigmoid(r), not r, so that 0 is half of the block and not none of it, a gate
+// cannot turn the block's sign, and capacity 1 with an open gate is the dense model.
 type routed struct {
 	model.Basic
 	Depths

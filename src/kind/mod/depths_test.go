@@ -29,9 +29,9 @@ func readRouting(c *modeltest.Chain, layer int) []float64 {
 	return tensor.Of[float64](c.S.Layers[layer].Reading(c.X, c.Batches[layer], c.Saved[layer], 0))
 }
 
-// TestGradientOfRoutedBlocks compares every gradient with the central difference of the
-// loss and the routers' own, and those of the predictors with that of theirs, with whole
-// sequences and with some of their tokens, sequences without any, and none at all.
+// TestGradientOfRoutedBlocks compares every gradient with the central difference of the loss and
+// the routers' own losses, and the predictors' gradients with that of theirs. It uses whole
+// sequences, some of their tokens, empty sequences, and none at all.
 func TestGradientOfRoutedBlocks(t *testing.T) {
 	for name, d := range map[string]Depths{
 		"topk":              {Capacity: 0.5, Auxiliary: 0.3},

@@ -56,7 +56,7 @@ func (in *inner) Repeats() bool {
 	return in.entered.Index.IsZero() && (in.block == nil || in.block.Repeats())
 }
 
-// positions returns memory of the device for the Positions of so many tokens.
+// positions returns memory of the device for the Positions of the given number of tokens.
 func (in *inner) positions(tokens int) tensor.Mem {
 	return in.memory.Span(0, int64(tokens)*tensor.I32.Size())
 }
@@ -67,7 +67,8 @@ func (in *inner) offsets() tensor.Mem {
 	return in.memory.Span(in.memory.Bytes-bytes, bytes)
 }
 
-// set makes the batch so many tokens of each sequence, which enter the block.
+// set makes the batch of the tokens that enter the block. tokensOf returns their number by
+// sequence.
 func (in *inner) set(tokensOf func(sequence int) int) {
 	b := model.Batch{Capacity: in.routed.room(in.x), Sequences: in.entered.Sequences, Offsets: in.offsets()}
 	for s := range b.Sequences {

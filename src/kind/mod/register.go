@@ -52,8 +52,9 @@ var Kind = dynamic.Registration{
 	},
 }
 
-// correct sets what routed blocks cost whose predictor took another share of the tokens than
-// it will: beside what the first block costs for those, routing costs what it did.
+// correct adjusts the costs of routed blocks whose predictor took another share of the tokens in
+// the measurement than it will take. The work on tokens is scaled from the first block's cost.
+// Routing costs the same as before.
 func correct(few config.Config, layers []cost.Layer, taken float64) {
 	m := config.Of[options](few)
 	if m.Route != "predictor" {

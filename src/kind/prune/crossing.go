@@ -9,9 +9,9 @@ import (
 	"dynmo/src/input"
 )
 
-// crossing is the sparsity from which on the products of a pruned matrix take less time in
-// CSR than masked and dense, on devices of a kind: 1 where they never do. A training step
-// makes one forward and two backward.
+// crossing is the sparsity above which the products of a pruned matrix take less time in CSR than
+// masked and dense, on one kind of device; 1 if they never do. It counts the products of a training
+// step: one forward and two backward.
 type crossing struct {
 	device, precision string
 	structure         string // prune.structure
@@ -62,16 +62,15 @@ func known(c config.Config) crossing {
 	panic("prune: a device without a crossing")
 }
 
-// resolve sets prune.csr_from where it is auto and pruning is on, in the place of
-// prune.crossing, so that the settings of a run say how its matrices are stored and need no
-// file for it, and returns a sentence on why. A run
-// that goes on stores them as before: recorded is the file of its settings, which need not
-// be there; "" of a run that begins. The error is that of the file of prune.crossing.
+// resolve sets prune.csr_from where it is auto and pruning is on, and clears prune.crossing. So the
+// settings of a run say how its matrices are stored, without another file. It returns a sentence
+// with the reason. A run that resumes stores them as before: recorded is the file of its settings,
+// which may be absent; "" for a new run. Errors are those of the file of prune.crossing.
 func resolve(c *config.Config, recorded string) (why string, err error) {
 	p := config.Of[options](*c)
 	switch {
 	case p.Structure == "2:4":
-		return "matrices of which two of every four weights are left stay masked dense: no product here skips the others", nil
+		return "matrices with two of every four weights left stay masked dense: no product here skips the others", nil
 	case p.CSRFrom != "auto":
 		return "", nil
 	}

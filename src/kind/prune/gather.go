@@ -10,9 +10,9 @@ import (
 	"dynmo/src/tensor"
 )
 
-// gather finds the same set as the paper's algorithm 2: every stage sends its
-// min(n, k) largest scores to rank 0, which selects the k largest of all
-// and sends each stage the ones to keep. Scores come to the host for it.
+// gather finds the same set as the paper's algorithm 2. Every stage sends its min(n, k) largest
+// scores to rank 0. Rank 0 selects the k largest of all and tells each stage which to keep. Scores
+// come to the host for it.
 func gather(stages *comm.Group, x *model.Exec, s *model.Stage, list []matrix, k int64) (choice, error) {
 	scores, places, n, err := candidates(x, s, list)
 	if err != nil {

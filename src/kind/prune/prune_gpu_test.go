@@ -37,9 +37,9 @@ func (s busStream) Copy(dst, src tensor.Mem) {
 	s.Stream.Copy(dst, src)
 }
 
-// TestPruningStaysOnTheGPU: what a pruning copies between the GPU and the host are the
-// histograms of its matrices, four times 2 KB each, whatever they weigh and however they
-// are stored, dense, masked or CSR.
+// TestPruningStaysOnTheGPU: a pruning copies only the histograms of its matrices between the GPU
+// and the host, four times 2 KB each. That holds for any weights, and for dense, masked and CSR
+// matrices.
 func TestPruningStaysOnTheGPU(t *testing.T) {
 	dev := cudatest.New(t)
 	backend, err := cuda.New(tensor.BF16)

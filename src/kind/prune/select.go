@@ -72,10 +72,10 @@ type choice struct {
 	fill func(matrix int, bits tensor.Mem) error
 }
 
-// radix finds the k largest scores of all stages without gathering them: four passes of
-// 256-bin histograms fix the k-th largest byte by byte, and the units equal to it are
-// shared out over the layers in order. Every rank sends 8 KB, and 8 bytes for each layer
-// of the chain; 2 KB for each matrix come from the device in each pass.
+// radix finds the k largest scores of all stages without gathering them. Four passes of 256-bin
+// histograms fix the k-th largest score byte by byte. The units with exactly this score are shared
+// out over the layers in order. Every rank sends 8 KB, and 8 bytes for each layer of the chain. In
+// each pass 2 KB for each matrix come from the device.
 func radix(stages *comm.Group, x *model.Exec, s *model.Stage, list []matrix, k int64) (choice, error) {
 	hist, err := x.Device.Alloc(int64(len(list)) * 256 * tensor.I64.Size())
 	if err != nil {

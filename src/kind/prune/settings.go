@@ -15,7 +15,7 @@ type options struct {
 	Initial   float64 `toml:"initial" default:"0.0" min:"0" below:"1" doc:"sparsity at start, S_i"`
 	Final     float64 `toml:"final" default:"0.9" min:"0" below:"1" doc:"sparsity at start + times·every, S_f"`
 	Select    string  `toml:"select" default:"radix" oneof:"radix,gather" resume:"may" doc:"how the kept set is found: histograms on all ranks, or magnitudes on rank 0" only:"train"`
-	Structure string  `toml:"structure" default:"unstructured" oneof:"unstructured,block32,2:4" doc:"what is pruned together: each weight by itself, blocks of 32 x 32 (by their sum of squares), or two of every four neighbours in a row (Mishra et al. 2021), which stay masked dense"`
+	Structure string  `toml:"structure" default:"unstructured" oneof:"unstructured,block32,2:4" doc:"weights that are pruned together: each weight by itself, blocks of 32 x 32 (by their sum of squares), or two of every four neighbours in a row (Mishra et al. 2021), which stay masked dense"`
 	CSRFrom   string  `toml:"csr_from" default:"auto" oneof:"auto" real:"true" min:"0" max:"1" when:"prune.structure=unstructured|block32" doc:"sparsity from which a matrix is stored as CSR, below it masked; auto is where its products become faster than dense ones, which the log says"`
 	Crossing  string  `toml:"crossing" default:"" only:"train" when:"prune.csr_from=auto" resume:"may" doc:"file with the output of dynmo bench spmm --json (of a GPU: bench gpu spmm --json) on this machine, which csr_from = auto then goes by; empty: by what dynmo knows of such devices"`
 }

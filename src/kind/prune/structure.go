@@ -8,14 +8,14 @@ import (
 	"dynmo/src/tensor"
 )
 
-// structure says which elements of a matrix are pruned together: its units, each of which
-// stays whole or does not.
+// structure defines the units of a matrix: the elements that are pruned together. A unit is whole
+// or pruned.
 type structure interface {
 	// units returns how many a matrix has.
 	units(p *model.Param) int
-	// whole returns how many of all elements' units stay whole at a sparsity, left how many
-	// are whole while so many elements are left, and elements how many elements are left
-	// while so many of the units are whole.
+	// whole returns the number of whole units at a sparsity, of the units of all `elements`
+	// elements. left returns the number of whole units when `left` elements are left. elements
+	// returns the number of elements left when the given number of units are whole.
 	whole(sparsity float64, elements int64) int64
 	left(elements, left int64) int64
 	elements(units, whole int64) int64
@@ -64,10 +64,9 @@ func (blocks) mask(x *model.Exec, mask, whole tensor.Mem, p *model.Param) {
 	x.Backend.BlockMask(x.Stream, mask, whole, p.RowPtr, p.Cols/kernel.Block, p.Rows/kernel.Block, p.Stored()/blockElements)
 }
 
-// pairs has every four neighbours of a row for units, of which the two of the largest
-// magnitude stay once it is not whole any more (Mishra et al. 2021). The magnitude that is
-// then lost is the score, so that a schedule takes more and more fours, those first that
-// lose least.
+// pairs has units of four neighbours of a row. A pruned unit keeps the two elements of the largest
+// magnitude (Mishra et al. 2021). Its score is the magnitude that pruning removes. So a schedule
+// prunes the units first that lose least.
 type pairs struct{}
 
 func (pairs) units(p *model.Param) int { return p.Rows * p.Cols / 4 }

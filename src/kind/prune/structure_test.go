@@ -57,10 +57,10 @@ func compareMagnitudes(a, b float32) int {
 	return 0
 }
 
-// TestStructuresKeepTheLargest: a pruning of a dense model by blocks, or to two of four,
-// keeps what sorting all units does, whichever way it selects and wherever layers are;
-// ties, of which there are many, go to the lower (layer, parameter, index). Later prunings
-// only take away, and end on the final sparsity.
+// TestStructuresKeepTheLargest: a dense model is pruned by blocks, or to two of four. It keeps the
+// units that sorting all units keeps, with either way of selection and wherever layers are. There
+// are many ties; they go to the lower (layer, parameter, index). Later prunings only remove, and
+// end on the final sparsity.
 func TestStructuresKeepTheLargest(t *testing.T) {
 	before := shape
 	defer func() { shape = before }()

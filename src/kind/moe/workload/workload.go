@@ -23,8 +23,8 @@ type MadeUp struct {
 	Seed     uint64
 }
 
-// noise is how far the rows of an expert in a step lie off its share at most, as a part of
-// them, each step anew: a forecast from earlier steps is as far off.
+// noise is the largest relative deviation of an expert's rows in a step from its share. It is drawn
+// anew in each step, so a forecast from earlier steps is off by it.
 const noise = 0.2
 
 // The made-up routings. Blocks differ in which experts are hot.
@@ -34,7 +34,7 @@ const (
 	rotatingSteps = 20  // rotating: steps until another expert is the hot one
 	burstShare    = 0.3 // burst: share of all rows that the hot expert has
 	burstSteps    = 10  // burst: how long a burst lasts
-	burstEvery    = 4   // burst: there is a burst in one of so many times burstSteps
+	burstEvery    = 4   // one of this number of periods of burstSteps has a burst
 )
 
 // makers return the shares of experts by the name of a routing; they need not add up to 1.

@@ -8,8 +8,8 @@ import (
 	"dynmo/src/expect"
 )
 
-// TestMadeUp: the fullest of 8 replicas that share experts out evenly has as much more than the
-// mean as each routing says, and the rows add up.
+// TestMadeUp: 8 replicas share experts out evenly. The fullest has as much above the mean as the
+// routing says, and the rows add up.
 func TestMadeUp(t *testing.T) {
 	w := MadeUp{Experts: 64, Replicas: 8, Rows: 1 << 16, Seed: 1}
 	for name, want := range map[string][2]float64{ // of the fullest expert over the mean one, in the quietest and the busiest of steps
