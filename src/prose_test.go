@@ -89,7 +89,11 @@ func prose(t *testing.T, name string, text []byte) (said []string, lines int) {
 	}
 	ast.Inspect(file, func(n ast.Node) bool {
 		if literal, is := n.(*ast.BasicLit); is && literal.Kind == token.STRING && !strings.HasSuffix(name, "_test.go") {
-			for paragraph := range strings.SplitSeq(strings.Trim(literal.Value, "\"`"), "\n\n") {
+			text := strings.Trim(literal.Value, "\"`")
+			if _, doc, is := strings.Cut(text, " doc:\""); is { // of a setting's tags
+				text = doc
+			}
+			for paragraph := range strings.SplitSeq(text, "\n\n") {
 				if len(strings.Fields(paragraph)) > 3 {
 					said = append(said, paragraph)
 				}

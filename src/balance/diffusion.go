@@ -41,8 +41,8 @@ type Descent struct {
 // stage has a layer, before and after.
 //
 //   - Phase 1 diffuses loads as if they could be divided at will (first-order
-//     diffusion on the path of stages, Cybenko 1989) and so finds where each
-//     stage should begin in the chain's work.
+//     diffusion on the path of stages, Cybenko 1989). It finds the place in the
+//     chain's work at which each stage should begin.
 //   - Phase 2 rounds these places to layers: it bisects the smallest bottleneck
 //     max_s (slow_s·Σt + fixed_s) by sweeps along the line. Of the cuts with this
 //     bottleneck it takes those nearest to phase 1 (see sweep). It starts without
@@ -77,8 +77,8 @@ func Diffusion(p Problem, present partition.Partition, o DiffusionOptions) (Resu
 }
 
 // Diffuse is Diffusion by messages between neighbours, with every stage in a
-// process of its own. Each calls it with what it knows (Problem.Stage) and
-// gets the new cuts of all stages and the record, the same on every one.
+// process of its own. Each calls it with its own part (Problem.Stage) and gets
+// the new cuts of all stages and the record, the same on every one.
 // Collective. Numbers of bytes must stay below 2^53. Errors are the link's, and
 // Diffusion's.
 //

@@ -91,11 +91,11 @@ func bisect(try func(bound float64) (found bool, at float64), lo, hi, guess floa
 	}
 }
 
-// probe cuts the chain from the left. Each stage takes as many layers as the bound and its
-// memory allow. If layers are left over probe returns nil, and the smallest bound at which a
-// stage could take one layer more (infinite if only memory stands in the way). It finds a
-// partition whenever there is one, because layers that fit on a stage also fit without the
-// first ones.
+// probe cuts the chain from the left. Each stage takes as many layers as the bound and its memory
+// allow. If layers are left over, probe returns nil cuts. It then also returns the smallest bound
+// at which a stage could take one layer more (infinite if only memory stands in the way). It finds
+// a partition whenever there is one, because layers that fit on a stage also fit without the first
+// ones.
 func (c *chain) probe(bound float64) (cuts partition.Partition, next float64) {
 	cuts = make(partition.Partition, c.Stages+1)
 	next = math.Inf(1)

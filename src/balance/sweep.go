@@ -84,9 +84,9 @@ func (w *sweeper) count() (chain Load, longest float64, err error) {
 	return chain, longest, err
 }
 
-// try sweeps for cuts whose stages all keep to bound, and returns the cuts and their
-// bottleneck. Without such cuts it returns nil and the smallest bound at which a sweep would
-// find another answer (infinite if only memory stands in the way). Collective.
+// try sweeps for cuts whose stages all keep to bound, and returns the cuts and their bottleneck.
+// Without such cuts it returns nil, and the smallest bound at which a sweep would find another
+// answer. That bound is infinite if only memory stands in the way. Collective.
 func (w *sweeper) try(bound float64) (cuts partition.Partition, at float64, err error) {
 	begins, next, err := w.farthest(bound)
 	if err != nil || begins == nil {
@@ -95,9 +95,9 @@ func (w *sweeper) try(bound float64) (cuts partition.Partition, at float64, err 
 	return w.nearest(bound, begins, next)
 }
 
-// keeps returns the seconds of stage k with the layers between two places of the
-// chain, and whether they keep to a bound and to its memory. If only the bound is
-// too small, next falls to those seconds.
+// keeps returns the seconds of stage k with the layers between two places of the chain. ok says
+// that they keep to a bound and to the stage's memory. If only the bound is too small, next falls
+// to those seconds.
 func (w *sweeper) keeps(k int, from, to Load, bound float64, next *float64) (seconds float64, ok bool) {
 	sum := to.minus(from)
 	seconds = w.kinds[k].load(sum.Seconds)

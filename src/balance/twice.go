@@ -34,8 +34,8 @@ type alike struct {
 //	min Σ x_l·seconds_l  with  Σ x_l·bytes_l >= need,  x_l in {0, 1}
 //
 // Of alike layers it takes the first ones. It branches over the number of layers of each class
-// that compute twice, classes in the order of seconds for a byte, and bounds by the linear
-// programme (Kolesar 1967). It is exact for three classes of up to 400 layers. For more classes
+// that recompute. Classes come in the order of seconds for a byte, and bounds come from the
+// linear programme (Kolesar 1967). It is exact for three classes of up to 400 layers. For more classes
 // it is exact unless it has to try more than mostChoices. If all layers together save less than
 // need, all layers that save anything are chosen.
 func Least(layers []Saving, need int64) Twice {

@@ -159,8 +159,8 @@ func openShards(dir string, names []string) (files []*File, err error) {
 	return files, nil
 }
 
-// check returns an error unless each tensor is in its file by the index, no file has another
-// tensor, and the sizes are those of the index.
+// check returns an error unless each tensor is in its file by the index and no file has another
+// tensor. The sizes must be those of the index.
 func (x *index) check(files []*File) error {
 	home := make(map[string]string)
 	total := int64(0)

@@ -8,7 +8,7 @@ import (
 // Location returns the location of repeated measurements of seconds: the mean of the lower half of
 // each, 0 if there are none. Noise on shared machines is one-sided, since a kernel may be
 // interrupted and is never hurried. Equal blocks were measured on four stages that shared two busy
-// cores. The block that was furthest off was off by 12 % in the median, 6 % in the lower quartile
+// cores. The furthest block was off by 12 % in the median, 6 % in the lower quartile
 // and 7 % in the minimum. The minimum also fails where noise is symmetric. The mean of the lower
 // half lies near the lower quartile, and varies by a seventh less.
 func Location(list []Stage) Stage {

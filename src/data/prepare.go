@@ -51,7 +51,7 @@ type Prepared struct {
 // quarter of a megabyte of text (more where it cannot be cut), or an article.
 //
 // Errors: an InputError (no text, not UTF-8, no dump), ctx's cause, the tokenizer's, with
-// the file and the byte, the disk; the output is what it was then. It panics without
+// the file and the byte, the disk; the output then keeps its contents. It panics without
 // workers.
 func (p Preparation) Run(ctx context.Context, progress func(done, total int64)) (Prepared, error) {
 	if p.Workers < 1 {

@@ -44,7 +44,7 @@ type Proposal struct {
 	Layer  int
 	Pieces string // of the layer
 	// Now and Then are the expected work of the fullest replica in the next step, over its even
-	// share, with the present pieces and with these. Bound is a lower bound for any pieces.
+	// share: with the present pieces, and with these. Bound is a lower bound for any pieces.
 	Now, Then, Bound float64
 	Moved            int64 // bytes of the owners that move, weights and moments
 }

@@ -117,7 +117,7 @@ func (s *studies) figure4() (Figure, error) {
 	s.facts.Workloads, s.facts.Seeds, s.facts.Schedule = says([]workload{w}), 1, "1f1b"
 	s.facts.Mesh = fmt.Sprintf("8 stages x %d, packed onto fewer", paperReplicas)
 	f := Figure{Title: "Figure 4: packing a model that is pruned onto fewer GPUs", Notes: []string{
-		"The last model of the run, 90 % pruned, at its best cuts, with 32 microbatches of 2 sequences and a limit of 80e9 bytes a GPU; no bar: it runs out of memory. In the run packing keeps throughput within 5 % of the dense model's (repack.kind = sustain). GPUs are those of a pipeline.", headNote,
+		"The last model of the run, 90 % pruned, at its best cuts, with 32 microbatches of 2 sequences. GPUs have 80e9 bytes; no bar: it runs out of memory. In the run packing keeps throughput within 5 % of the dense model's (repack.kind = sustain). GPUs are those of a pipeline.", headNote,
 		fmt.Sprintf("The paper has %v GPUs in the mean, and says that packing makes %.0f to %.0f %% of the speedup; here it gives GPUs back and some throughput with them.", s.paper.Repack.MeanGPUs, 100*s.paper.Repack.LeastShare, 100*s.paper.Repack.MostShare),
 	}}
 	per := Panel{Title: "Throughput per GPU", Form: formBars, Y: "tokens/s of a GPU"}
@@ -189,7 +189,7 @@ func (s *studies) packed(r run, m modelFile, steps, runs *Panel) error {
 func (s *studies) figure4Overhead() (Figure, error) {
 	s.sayFacts(s.workloads)
 	f := Figure{Title: "Figure 4, right: overhead of balancing by part and kind", Notes: []string{
-		"Of the best balancer's time. The model is the last of each kind's list. Measuring and deciding take what they took in runs on CPUs of servers (dynmo simulate --help). The paper has at most a few single digits of per cent.", headNote,
+		"Of the best balancer's time. The model is the last of each kind's list. Measuring and deciding take the times of runs on CPUs of servers (dynmo simulate --help). The paper has at most a few single digits of per cent.", headNote,
 	}}
 	p := Panel{Title: "Share of the run", Form: formBars, Y: "per cent", Series: []Series{{Name: "measuring"}, {Name: "deciding"}, {Name: "moving layers"}}}
 	for _, w := range s.workloads {
@@ -252,7 +252,7 @@ func (s *studies) figure7() (Figure, error) {
 	stages, replicas := s.mesh(w)
 	s.facts.Workloads, s.facts.Mesh, s.facts.Seeds = says([]workload{w}), s.meshes([]workload{w}), 1
 	f := Figure{Title: "Figure 7: messages that are delayed at random", Notes: []string{
-		"Every message, and every move of a layer, takes up to so many times as long, by a normal distribution (Sukhov and Kuznetsova 2009). The paper draws delays up to 4 and prints no numbers.", headNote,
+		"Every message, and every move of a layer, takes longer by a factor of up to this delay, by a normal distribution (Sukhov and Kuznetsova 2009). The paper draws delays up to 4 and prints no numbers.", headNote,
 	}}
 	speedup := Panel{Title: "Speedup", Form: formLines, X: "largest delay, times", Y: "over the better static cuts", Series: []Series{{Name: "balancing"}, {Name: "total"}}}
 	rate := Panel{Title: "Throughput", Form: formLines, X: "largest delay, times", Y: "million tokens/s", Series: []Series{{Name: "best of static cuts"}, {Name: "best of four balancers"}}}

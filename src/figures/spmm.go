@@ -28,7 +28,7 @@ func (s *studies) figure6() (Figure, error) {
 	if gpu == nil {
 		f.Notes = append(f.Notes, "GPU: not measured.")
 	}
-	f.Notes = append(f.Notes, "The ratio depends on what it is over: the CPU's dense product is OpenBLAS's for the core that the results name, the GPU's is cuBLAS without TF32.")
+	f.Notes = append(f.Notes, "The ratio depends on the dense product: the CPU's is OpenBLAS's for the core that the results name, the GPU's is cuBLAS without TF32.")
 	cpu, err := readCPU(filepath.Join(s.Results, "spmm-cpu.jsonl"))
 	if err != nil {
 		return f, err

@@ -60,8 +60,8 @@ func (b *bench) gemm(s Shape, seed uint64, rounds Rounds) {
 	}
 }
 
-// wrongRows counts the wrong elements in sampled rows of got (m, n), whose
-// element (i, j) is the sum over l < k of the product of term(i, j, l).
+// wrongRows counts the wrong elements in sampled rows of got (m, n). Element (i, j) must be the sum
+// over l < k of the product of the two numbers term(i, j, l).
 func wrongRows(got []float32, m, n, k int, term func(i, j, l int) (float32, float32)) int {
 	check := checker{}
 	for i := 0; i < m; i += (m + sampledRows - 1) / sampledRows {

@@ -102,8 +102,8 @@ func innerAbsolute(x, y []float64) (sum float64) {
 
 func (h head) score(i, j int) float64 { return floats.Dot(h.q[i], h.k[j]) / math.Sqrt(float64(h.size)) }
 
-// slope returns the probability of row j in row i, with the GPU's lse, and the
-// gradient of its score, a difference whose parts add up to most.
+// slope returns the probability p of row j in row i, by the GPU's lse, and the gradient ds of its
+// score. ds is a difference; most is the sum of the absolute values of its parts.
 func (h head) slope(i, j int) (p, ds, most float64) {
 	p = math.Exp(h.score(i, j) - h.lse[i])
 	scale := p / math.Sqrt(float64(h.size))

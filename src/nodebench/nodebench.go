@@ -17,8 +17,8 @@ import (
 	"dynmo/src/tensor"
 )
 
-// tolerance is the largest |x - ref| of an element that is not wrong, in units
-// of the sum of the absolute values of its terms: 170 roundings of float32.
+// tolerance is the largest |x - ref| of a correct element, in units of the sum of the absolute
+// values of its terms. It is 170 roundings of float32.
 const tolerance = 1e-5
 
 // Result is one figure.

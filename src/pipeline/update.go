@@ -32,10 +32,10 @@ func (a Agreement) Finite() bool {
 }
 
 // Agree computes the loss and the gradient norm of the step, the same bits on every rank. Squared
-// norms are added in layer order. Those of a replica's own parameters follow in the order of
-// replicas, then those of pieces in the order of layers and pieces, wherever these lie. Losses are
-// added in the order of global microbatches, and of layers. losses are the Result's; ask is the
-// request to this rank. Collective over the stages and the replicas.
+// norms are added in layer order. Then follow those of the replicas' own parameters, in the order
+// of replicas. Those of pieces come last, in the order of layers and pieces, wherever these lie.
+// Losses are added in the order of global microbatches, and of layers. losses are the Result's; ask
+// is the request to this rank. Collective over the stages and the replicas.
 func (r *Runner) Agree(losses []float64, ask Ask) (Agreement, error) {
 	norms, err := r.squaredNorms()
 	if err != nil {
@@ -49,10 +49,10 @@ func (r *Runner) Agree(losses []float64, ask Ask) (Agreement, error) {
 	return Agreement{Loss: agreed[1] * r.x.Scale, Norm: math.Sqrt(agreed[2]), Ask: Ask(agreed[0])}, nil
 }
 
-// squaredNorms returns squared norms for each layer of the stage. They are of the gradients that
-// replicas share, of this replica's own gradients, and of each piece that this replica owns (0 for
-// the other pieces). Where layers are sliced only the first replica knows the first of them; the
-// others return zeros. It is then collective over the replicas.
+// squaredNorms returns squared norms for each layer of the stage: that of the gradients that
+// replicas share; that of this replica's own gradients; and that of each piece which this replica
+// owns (0 for the other pieces). Where layers are sliced only the first replica knows the first of
+// them; the others return zeros. It is then collective over the replicas.
 func (r *Runner) squaredNorms() ([]float64, error) {
 	r.x.Stream.Zero(r.norms)
 	off := int64(0)
@@ -133,8 +133,8 @@ func (r *Runner) fold(mine []float64) ([]float64, error) {
 }
 
 // addReplicas adds up the replicas' numbers (see chain) in the order of replicas. It returns the
-// largest request to a replica, the sum of the losses, and norm plus the squared norms of the
-// replicas' own gradients, then of the pieces in their order.
+// largest request to a replica, and the sum of the losses. It returns norm plus the squared norms
+// of the replicas' own gradients, then of the pieces in their order.
 func addReplicas(norm float64, replicas [][]byte, pieces int) []float64 {
 	ask, sum, each := 0.0, 0.0, make([]float64, pieces)
 	for _, b := range replicas {

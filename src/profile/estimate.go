@@ -85,9 +85,9 @@ func (e *estimator) observe(m cost.Measurement, values []value, owners partition
 	return e.estimate(m.Table)
 }
 
-// settle looks at layers that have moved. A layer counts by its cost on the new stage once it
-// has run there for settled steps, or at once if no cost on the old stage is remembered. The
-// two costs of such layers tell the speeds of the ranks.
+// settle looks at layers that have moved. A layer counts by its cost on the new stage once it has
+// run there for settled steps. If no cost on the old stage is remembered it counts at once. The two
+// costs of such layers give the speeds of the ranks.
 func (e *estimator) settle(owners partition.Owners) {
 	if slices.Equal(e.Home, owners) {
 		return

@@ -98,8 +98,8 @@ func (s *resumption) events(text []byte, kept *[]Event) []byte {
 	})
 }
 
-// metrics keeps the steps before the first. The tally is told of them, and of the events
-// that are kept.
+// metrics keeps the steps before the first. It adds them, and the events that are kept, to the
+// tally.
 func (s *resumption) metrics(text []byte, events ordered) []byte {
 	text = values(&s.past, text, func(m Metrics) bool {
 		if m.Step >= s.from.Step {

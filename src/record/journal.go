@@ -277,8 +277,8 @@ func (j *Journal) say(d Done, makespan float64) {
 	}
 }
 
-// timeline writes the timeline of the second step of every layout (the first touches new memory)
-// and of the last step before the layout changes, up to the number in the settings.
+// timeline writes timelines, up to the number in the settings. One is of the second step of every
+// layout (the first touches new memory), one of the last step before the layout changes.
 func (j *Journal) timeline(d Done) error {
 	j.same++
 	changed := !d.Next.Equal(d.Ran)

@@ -8,11 +8,11 @@ import (
 // Packer gathers what packing came to while a run goes on, in bounded memory. It is told
 // what an Observer is told, in that order, and of resumes.
 type Packer struct {
-	start    start
-	segments []Segment // the last is the present one; none: no step yet
-	packings int
+	start     start
+	segments  []Segment // the last is the present one; none: no step yet
+	packings  int
 	predicted Float // by the last packing, for the segment to come
-	earlier  spare // of starts before the present one
+	earlier   spare // of starts before the present one
 
 	seconds, ranks float64 // of steps; and times the ranks that trained in them
 	free           float64 // and times those that did not

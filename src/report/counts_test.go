@@ -91,7 +91,7 @@ func TestCountCharts(t *testing.T) {
 		"loss of those that go on": {[]string{"exit 0", "exit 1"}, []float64{0.5, 0.25}},
 		"thresholds of exits":      {[]string{"exit 0"}, []float64{0.75}},
 		"tokens taken":             {[]string{"block 1", "block 3"}, []float64{12.5, 12.5}},
-		"predictor accuracy":        {[]string{"block 1"}, []float64{75}},
+		"predictor accuracy":       {[]string{"block 1"}, []float64{75}},
 	}
 	list := r.countCharts()
 	if len(list) != len(wants) {

@@ -11,9 +11,9 @@ type leaving interface {
 	model.Extension
 	// Depths returns the numbers of blocks before each exit, ascending.
 	Depths() []int
-	// Surety returns the confidence of an exit in a token. It depends on the token's states before
-	// and after the block in front of the exit, on the classifier's logits (none if there is no
-	// classifier), or on the exit's logits.
+	// Surety returns the confidence of an exit in a token. It depends on one of three: the token's
+	// states before and after the block in front of the exit; the classifier's logits (none if
+	// there is no classifier); the exit's logits.
 	Surety(front, behind, verdict []float32, logits func() []float32) float64
 	// Notes says how training treated tokens that left.
 	Notes() []string

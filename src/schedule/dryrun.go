@@ -19,9 +19,9 @@ func (s Schedule) dryRun() *dryRun {
 	}
 }
 
-// pass runs every stage until its next instruction needs an output that a neighbour has not made
-// yet, or until hold says that the stage must wait. hold may be nil. pass reports whether any stage
-// ran an instruction.
+// pass runs every stage until its next instruction needs an output that is not made yet, or until
+// hold says that the stage must wait. hold may be nil. pass reports whether any stage ran an
+// instruction.
 func (r *dryRun) pass(hold func(virtual int, in Instr) bool) (moved bool) {
 	for stage, list := range r.Lists {
 		for r.next[stage] < len(list) {

@@ -7,10 +7,10 @@ import (
 	"dynmo/src/partition"
 )
 
-// Forward returns a step of forward passes alone. Check does not know such steps. Every stage
-// has its passes in the order of a time in which all passes take equally long and each begins
-// when the pass before it on the chain ends. A microbatch enters the chain as soon as none of
-// its passes meets a pass of an earlier microbatch on a stage. Everything that a pass waits for
+// Forward returns a step of forward passes alone. Check does not know such steps. Every stage has
+// its passes in the order of an ideal time. In this time all passes take equally long, and each
+// begins when the pass before it on the chain ends. A microbatch enters the chain as soon as none
+// of its passes meets a pass of an earlier microbatch on a stage. Everything that a pass waits for
 // is earlier in this time. So stages with one buffer for each virtual stage never wait for each
 // other in a circle.
 func Forward(m partition.Map, microbatches int) Schedule {

@@ -7,9 +7,9 @@ import "math"
 // allow. A stage prefers the chunk that is farther on a microbatch's way. In a V of two
 // chunks warmUp comes before the first round.
 //
-// W fills the time in which a stage would wait, where the whole W fits. With Fill, and
-// always before an I of the first chunk, a W comes also where the stage would else become
-// the one that has waited longest. The lists are made again as long as the step gets
+// W fills the time in which a stage would wait, where the whole W fits. A W also comes
+// where the stage would otherwise become the one that has waited longest. That is so with
+// Fill, and always before an I of the first chunk. The lists are made again as long as the step gets
 // shorter. A stage may then wait for the seconds by which it waited less than the others.
 //
 // It always comes to an end, as List does: in every round the oldest microbatch that is
@@ -45,8 +45,8 @@ func (l *Lister) runRounds() float64 {
 
 // warmUp does the F before the first I in a V of two chunks. The first microbatch goes
 // through all stages. While it is on its way back to a stage, this stage does F of its
-// first chunk. Then every stage does F of both chunks in turn, until it has done as many
-// as the stage before it and more of its second chunk.
+// first chunk. Then every stage does F of both chunks in turn. It stops when it has done as
+// many as the stage before it, and more of its second chunk.
 func (l *Lister) warmUp() {
 	last := len(l.stages) - 1
 	for s := range l.stages {

@@ -60,9 +60,9 @@ func ZBV(stage, stages, microbatches int) []Instr {
 	return list
 }
 
-// filled returns a list schedule in place of ZBV's order if the list is faster where all chunks
-// cost the same, f = i = w. With too few microbatches to fill the pipe ZBV's order waits for the
-// absent ones.
+// filled returns a list schedule in place of ZBV's order if it is faster where all chunks cost the
+// same, f = i = w. With too few microbatches to fill the pipe ZBV's order waits for the absent
+// ones.
 func filled(s Schedule) Schedule {
 	stages := s.Map.Stages
 	o := ListOptions{

@@ -32,9 +32,9 @@ func zbh2(stage, stages, microbatches int) []Instr {
 // oneChunk returns an instruction of a stage with one chunk.
 func oneChunk(op Op, k int) Instr { return Instr{op, k, 0} }
 
-// deferred returns warmup forwards, then F and I in turn, with W delay instructions behind I, then
-// the remaining I and W in turn, then the remaining W. Each op occurs `all` times. nth returns the
-// k-th instruction of an op.
+// deferred returns warmup forwards, then F and I in turn, with W delay instructions behind I. Then
+// come the remaining I and W in turn, then the remaining W. Each op occurs `all` times. nth returns
+// the k-th instruction of an op.
 func deferred(warmup, delay, all int, nth func(op Op, k int) Instr) []Instr {
 	list := make([]Instr, 0, 3*all)
 	for k := range all + warmup + delay {

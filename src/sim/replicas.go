@@ -22,16 +22,16 @@ func (r ReplicasResult) Exposed() float64 { return r.Seconds - r.Pipeline }
 // Frozen layers have no W and no sum. layers is the chain, which cuts lays over the virtual
 // stages. Layers fall into buckets as in the pipeline (see
 // schedule.Buckets). A bucket with G bytes of gradients is summed in rounds of messages
-// between its D ranks, of slices, of the sums of groups where there are groups, and of the
-// whole sums. A round's messages leave a rank one behind the other, and arrive
+// between its D ranks. Rounds carry slices, the sums of groups where there are groups, and
+// the whole sums. A round's messages leave a rank one behind the other, and arrive
 //
 //	share·G/bandwidth + latency
 //
 // later on the slowest link to a receiver. Links that were busy with an earlier round delay
 // them further. share is the share that a rank sends (see schedule.Sums.Sent): (D-1)/D in
 // both rounds of sums without groups and rounding. The first round of a bucket begins when
-// the last W of its layers has ended on every replica, and behind the last W of all layers
-// that exchange rows with other replicas. A later round begins when the bucket's round before
+// the last W of its layers has ended on every replica. It also waits for the last W of all
+// layers that exchange rows with other replicas. A later round begins when the bucket's round before
 // has arrived and that of the bucket behind it has begun. Rounds and the remaining
 // instructions run side by side, and do not slow each other down. Delays apply to the
 // pipeline's messages only.
@@ -192,8 +192,9 @@ func (w work) ready(complete []float64, layers []cost.Layer) {
 	}
 }
 
-// Round returns the seconds in which a round of messages of a bucket travels between the replicas
-// of a stage, and the seconds for which it keeps their links busy. Rounds count from 0.
+// Round returns two times of a round of messages of a bucket between the replicas of a stage: the
+// seconds for which it travels, and the seconds for which it keeps their links busy. Rounds count
+// from 0.
 func (s Step) Round(stage, round int, bytes int64) (latency, busy float64) {
 	d, slowest := s.Mesh.Replicas, 0.0
 	for replica := range d {

@@ -38,10 +38,10 @@ type Share struct {
 	Replicas    *comm.Group // nil unless layers are sliced
 }
 
-// Take copies a rank's share of layers. The share is the parts of all layers that this replica has
-// alone, and the whole of the layers whose turn the replica has, with the slices of other
-// replicas. No work on the layers may be under way. Work may begin as soon as Take returns.
-// Collective over the replicas where layers are sliced.
+// Take copies a rank's share of layers. The share has the parts of all layers that this replica has
+// alone. It also has whole layers in turn with the other replicas, including the others' slices of
+// them. No work on the layers may be under way. Work may begin as soon as Take returns. Collective
+// over the replicas where layers are sliced.
 func (s *Snapshot) Take(layers []*model.Layer, share Share, stream device.Stream) error {
 	s.files = s.files[:0]
 	var pieces [][]model.Piece // by file

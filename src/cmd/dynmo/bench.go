@@ -75,18 +75,18 @@ func benchSpMM(flags *benchFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "spmm",
 		Short: "Sparse products against dense ones: from which sparsity on they win",
-		Long: `Sparse products against dense ones, by percentage of zeros: the seconds of the
-dense product over those of the sparse one. The last line is the percentage from which on
-the three products of a training step take no longer than dense ones: the right value of
-prune.csr_from, which prune.crossing takes from the file that --json is written to.
+		Long: `Sparse products against dense ones, by percentage of zeros: the seconds of the dense
+product over those of the sparse one. The last line is the percentage from which on the three
+products of a training step take no longer than dense ones. It is the right value of
+prune.csr_from, and prune.crossing takes it from the file of --json.
 
-It depends on the CPU, since a sparse product loads a vector for every one that it
-multiplies, and so goes as fast as the caches: for each kept weight at about half the
-dense rate on one thread of an AMD Zen 4, which at 90 % of zeros makes it 4.6 to 5.2
-times as fast as the dense product there. Beside a dense product by the BLAS's kernels
-for Nehalem (OPENBLAS_CORETYPE=NEHALEM: a third of the rate), the same sparse one is 11
-to 13 times as fast. Intel's server cores have two 512-bit multipliers, Zen 4 the like
-of one, and caches that are not twice as fast: 2.2 to 2.9 times on a Cascade Lake.`,
+The ratio depends on the CPU. A sparse product loads a vector for every vector that it
+multiplies, so the caches set its speed. On one thread of an AMD Zen 4 it does each kept
+weight at about half the dense rate: at 90 % of zeros it is 4.6 to 5.2 times as fast as the
+dense product. Against the BLAS's kernels for Nehalem (OPENBLAS_CORETYPE=NEHALEM: a third of
+the dense rate) the same sparse product is 11 to 13 times as fast. Intel's server cores have
+twice the multipliers of Zen 4, and caches that are not twice as fast: 2.2 to 2.9 times on a
+Cascade Lake.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			side, ok := map[string]int{"unstructured": 1, "block32": 32}[structure]
@@ -121,18 +121,17 @@ func benchStep(flags *benchFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "step",
 		Short: "A training step of GPT-2 124M against the rate of a dense product",
-		Long: `A training step of GPT-2 124M on one rank (forward, backward, norm, update) against
-one dense product of the BLAS (1536 x 1536 x 1536), in turn: the rate of the step, at 6
-operations for each parameter and token, over the rate of the product.
+		Long: `A training step of GPT-2 124M on one rank (forward, backward, norm, update) against one
+dense product of the BLAS (1536 x 1536 x 1536), in turn. The result is the rate of the step,
+at 6 operations for each parameter and token, over the rate of the product.
 
-It depends on the CPU, since what a step does beside the innermost loops of its
-products (the BLAS copies their operands, the update moves 28 bytes for each parameter)
-takes as long however fast these are. On one thread of an AMD Zen 4, where the product
-reaches 90 to 100 GFLOP/s, the ratio is 0.85 to 0.88; with the BLAS's kernels for Nehalem
-(OPENBLAS_CORETYPE=NEHALEM: 29 GFLOP/s) it is 0.95. Intel's server cores have two 512-bit
-multipliers, Zen 4 the like of one: at twice the rate of the product the same rest
-leaves 0.74 to 0.79 of it, less where memory is slower; a Cascade Lake had 0.68 to 0.74.
-More tokens raise it, because the rest hardly grows with them: try --sequences 16.`,
+The ratio depends on the CPU. A part of the step does not get faster with the product's
+innermost loops: the BLAS copies operands, and the update moves 28 bytes for each parameter.
+On one thread of an AMD Zen 4, where the product reaches 90 to 100 GFLOP/s, the ratio is 0.85
+to 0.88. With the BLAS's kernels for Nehalem (OPENBLAS_CORETYPE=NEHALEM: 29 GFLOP/s) it is
+0.95. Intel's server cores have twice the multipliers of Zen 4, so the other part weighs more:
+0.74 to 0.79, less where memory is slower; a Cascade Lake had 0.68 to 0.74. More tokens raise
+the ratio, because the other part hardly grows with them: try --sequences 16.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if longest := nodebench.GPT2Small.Sequence; length < 1 || length > longest {
@@ -156,11 +155,11 @@ func benchSample(flags *benchFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "sample",
 		Short: "Sampling from GPT-2 124M or a LLaMA against the rate of this machine's memory",
-		Long: `Sampling from GPT-2 124M, a token at a time, against the rate of this machine's memory,
-in turn: the bytes of weights that a token reads, over its seconds, over the faster of
-reading and copying 256 MiB. With --threads of all cores it says how far dynmo sample is
-from what memory allows. --model llama is a LLaMA of the same width and depth, with
-three queries for each key, --model mixtral one of eight experts; a token reads two of them.`,
+		Long: `Sampling from GPT-2 124M, a token at a time, against the rate of this machine's memory, in
+turn. The result is the bytes of weights that a token reads, over its seconds, over the faster
+of reading and copying 256 MiB. With --threads of all cores it is the distance of dynmo sample
+from the limit of memory. --model llama is a LLaMA of the same width and depth, with three
+queries for each key. --model mixtral has eight experts; a token reads two of them.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			shape, ok := nodebench.Sampled[name]

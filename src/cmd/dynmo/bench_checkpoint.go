@@ -17,11 +17,11 @@ func benchCheckpoint(flags *benchFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "checkpoint",
 		Short: "A checkpoint of GPT-2 124M: how long training waits, writing, reading",
-		Long: `A checkpoint of GPT-2 124M with AdamW's moments, 1.5 GB, by several ranks: the time in
-which training waits beside one copy of as many bytes, the rate of writing beside that
-of one file on disk and of SHA-256 on all ranks, whichever is less, and reading the
-layers beside reading their files. What was written is read back and compared. Needs
-twice the bytes on disk and four times as many in memory.`,
+		Long: `A checkpoint of GPT-2 124M with AdamW's moments, 1.5 GB, by several ranks. Three results:
+the time for which training waits, against one copy of the same bytes; the rate of writing,
+against the slower of one file on disk and SHA-256 on all ranks; and the time of reading the
+layers, against reading their files. The written bytes are read back and compared. The
+benchmark needs twice the bytes on disk and four times the bytes in memory.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if ranks < 1 || ranks > 64 {

@@ -26,20 +26,20 @@ func benchGPU(flags *benchFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "gpu",
 		Short: "A GPU's kernels against its bandwidth and its matrix rate, and a training step",
-		Long: `The first GPU's kernels, each against what bounds it, and a training step.
+		Long: `The first GPU's kernels, each against its bound, and a training step.
 
-Calls that mostly move memory: the bytes that they have to move over their time,
-and that over the bandwidth of a copy within the GPU. Attention: the operations
-on and under the diagonal over their time, and that over the rate of the product
-of two bf16 matrices of 8192 x 8192. Sparse products: milliseconds, and the times
-of the dense product, of that in TF32 and of cuSPARSE over ours; cuSPARSE in the fastest
-of its forms, which the unit names, and what preparing for a pattern takes apart. The step: tokens per second of 24
-blocks of 1024 channels, 2048 tokens in a sequence, in bf16, and the operations of
-its matrices and of attention over that matrix rate. Medians of at least ten
-rounds. Results are compared with the host's in float64 at sampled places.
+Calls that mostly move memory: the bytes that they must move over their time, and that over
+the bandwidth of a copy within the GPU. Attention: the operations on and under the diagonal
+over their time, and that over the rate of a product of two bf16 matrices of 8192 x 8192.
+Sparse products: milliseconds, and the times of the dense product, of the same in TF32 and of
+cuSPARSE, each over ours. cuSPARSE runs in its fastest form, which the unit names, and its
+preparation for a pattern counts apart. The step: tokens per second of 24 blocks of 1024
+channels, 2048 tokens in a sequence, in bf16. Its operations of matrices and attention are
+compared with the matrix rate. Figures are medians of at least ten rounds. Results are compared
+with the host's in float64 at sampled places.
 
---quick measures small shapes, whose times mean nothing: whether all is right. On
-the stand-in for a GPU that tests run on, figures are called emulated.`,
+--quick measures small shapes, whose times mean nothing: it checks only results. On the
+stand-in for a GPU that tests run on, figures are called emulated.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := checkNames("only", only, nodebench.GPUParts()); err != nil {

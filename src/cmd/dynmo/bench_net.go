@@ -31,24 +31,22 @@ func benchNet(flags *benchFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "net",
 		Short: "Messages between two ranks, and layers that move, against plain C",
-		Long: `Messages between two ranks (mpirun -n 2 dynmo bench net), and layers that move
-from one to the other, against plain C: a ping-pong of MPI_Send and MPI_Recv on
-the same memory, whose rounds alternate with ours.
+		Long: `Messages between two ranks (mpirun -n 2 dynmo bench net), and layers that move from one to
+the other, against plain C: a ping-pong of MPI_Send and MPI_Recv on the same memory, whose
+rounds alternate with ours.
 
-message_LENGTH is our time (or bandwidth) of one message of a ping-pong,
-message_c_LENGTH that of plain C, message_ratio_LENGTH the second over the first.
-migrate_* is a block of GPT-2 124M with its optimizer state that changes its
-stage, dense and with one weight in ten kept: bytes over the time of all that
-belongs to it, against the bandwidth in C of messages as long as the longest of
-the layer's parts, which walk through memory as long as the layer. A layer takes
-the memory that one left which went before; migrate_first_* is the first, which
-finds none. Messages that come back changed, and layers that arrive changed, are
-wrong.
+message_LENGTH is our time (or bandwidth) of one message of a ping-pong, message_c_LENGTH
+that of plain C, message_ratio_LENGTH the second over the first. migrate_* moves a block of
+GPT-2 124M with its optimizer state to the other stage, dense and with one weight in ten kept.
+It is the bytes over the whole time of the move. It is compared with the bandwidth in C of
+messages as long as the longest of the layer's parts, over memory as large as the layer. A
+layer takes the memory that the layer before it left; migrate_first_* is the first, which finds
+none. Messages or layers that arrive changed are wrong.
 
-What is measured is how MPI joins these two ranks: through shared memory on one
-host, where Open MPI copies messages once if the system lets a process read
-another's memory (often not in containers: then it copies twice, as with
-OMPI_MCA_btl_vader_single_copy_mechanism=none), else through the network.`,
+The benchmark measures how MPI joins these two ranks. On one host that is shared memory. Open
+MPI copies a message once if the system lets a process read another's memory. In containers it
+often copies twice, as with OMPI_MCA_btl_vader_single_copy_mechanism=none. Between hosts it is
+the network.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			lengths, err := flags.lengths(shortest, longest)

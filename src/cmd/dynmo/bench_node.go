@@ -47,24 +47,25 @@ func benchNode(flags *benchFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "node",
 		Short: "Measure nodes and GPUs, and name those that are slow or faulty",
-		Long: `Measure nodes and GPUs, and name those that are slow or faulty. The status is 0 if
-there are none, 1 if there are some, 2 if the command line is wrong.
+		Long: `Measure nodes and GPUs, and name those that are slow or faulty. The status is 0 if there are
+none, 1 if there are some, 2 if the command line is wrong.
 
-One process a GPU, or one a node without GPUs (srun or mpirun dynmo bench node); alone it
-measures this machine. The first process of a node measures the host: a float32 product
-(gemm_f32), STREAM's triad, a sparse product (csr_f32), a file that is written and read. The
-processes share the node's GPUs: copies, products in float32 and bf16, a sparse one,
-copies from and to the host, each on all GPUs of a node at once; then NVML's clocks, power,
-temperature, ECC errors, remapped rows, PCIe lanes and NVLinks, and the kernel's Xid
-messages. Then nodes exchange messages: MPI's latency, bandwidth, allreduce; of GPUs, NCCL's.
+Start one process a GPU, or one a node without GPUs (srun or mpirun dynmo bench node); alone
+it measures this machine. The first process of a node measures the host: a float32 product
+(gemm_f32), STREAM's triad, a sparse product (csr_f32), and writing and reading a file. All
+processes measure the node's GPUs, each test on all GPUs of a node at once: copies, products
+in float32 and bf16, a sparse product, copies from and to the host. Then they read NVML's
+clocks, power, temperature, ECC errors, remapped rows, PCIe lanes and NVLinks, and the kernel's
+Xid messages. Then nodes exchange messages: MPI's latency, bandwidth and allreduce, and NCCL's
+on GPUs.
 
-A device is slow against the file of --reference, or against its peers: devices of the same
-product in the job, from five nodes on. With the median m of the peers' speeds and d the
-median distance from it, slow is (m - speed) / max(1.48 d, 0.08 m) >= 2.5, so at least
-20 % slower. What cannot be measured is said to be not available and fails nobody.
+A device is compared with the file of --reference, or with its peers: devices of the same
+product in the job, from five nodes on. Let m be the median of the peers' speeds, and d the
+median distance from m. A device is slow if (m - speed) / max(1.48 d, 0.08 m) >= 2.5, so it is
+at least 20 % slower. A test that cannot run is "not available" and fails nobody.
 
---records DIR keeps what every process found, check by check, and --judge DIR judges such a
-folder later: the nodes that died on the way are named and the others judged.
+--records DIR keeps the results of every process, check by check, and --judge DIR judges such
+a folder later. It names the nodes that died on the way and judges the others.
 jobs/node_bench.sbatch does both.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -25,9 +25,9 @@ process a node), and name the slow ones. The status is 0 if there are none, 1 if
 some, 2 if the command line is wrong.
 
 Pairs meet in the rounds of a tournament, so that no node is in two pairs at a time: n nodes
-have n - 1 rounds. A pair is as slow as its slower end. So a node has the median of its pairs,
-and with --topology, Slurm's topology.conf, every two leaf switches have the median of the
-pairs between them. Nodes are held against each other, from five on, as by dynmo bench node;
+have n - 1 rounds. A pair is as slow as its slower end, so a node has the median of its pairs.
+With --topology, Slurm's topology.conf, every two leaf switches have the median of the pairs
+between them. Nodes are held against each other, from five on, as by dynmo bench node;
 so are pairs of switches.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -25,20 +25,20 @@ func benchScale(flags *benchFlags) *cobra.Command {
 	steps, meshes := 20, []string{"4x1", "16x1", "64x1", "256x1", "1x4", "1x16", "1x64", "1x256"}
 	c := &cobra.Command{
 		Use:   "scale",
-		Short: "What a step costs beside arithmetic, over the numbers of stages and replicas",
-		Long: `What a step costs beside arithmetic, over the numbers of stages and replicas.
+		Short: "The cost of a step beside arithmetic, over the numbers of stages and replicas",
+		Long: `The cost of a step beside arithmetic, over the numbers of stages and replicas.
 
-Ranks are goroutines of this process, and their kernels do nothing. Times are milliseconds
-of a core, for each rank and step; "process" has Go's scheduler in it.
+Ranks are goroutines of this process, and their kernels do nothing. Times are milliseconds of
+a core, for each rank and step; "process" includes Go's scheduler.
 
-"pipeline" is the instructions of the schedule, their messages, and sums of gradients: of D
-replicas each sends 2 (D-1) messages for a bucket of layers. "agree" is loss and norm with
-the update, "measure" what the step showed on its way to rank 0, "decide" the decision on
-its way to all ranks. These three together should take less than a millisecond, "KB" is
-what a rank sends in them; "rank 0" is what rank 0 takes for them. "path" is how long a step
-waits for "measure" and "decide", the median of steps (clock=virtual). "pipeline KB" is what
-a rank sends in the pipeline: with one stage gradients and their sums alone.
-With --set dynamic.kind=KIND what layers of that kind count travels too.`,
+"pipeline" is the instructions of the schedule, their messages, and sums of gradients: each of
+D replicas sends 2 (D-1) messages for a bucket of layers. "agree" is loss and norm with the
+update. "measure" sends the measurements of the step to rank 0, and "decide" the decision to
+all ranks. These three together should take less than a millisecond. "KB" is the bytes that a
+rank sends in them, and "rank 0" their time on rank 0. "path" is the time for which a step waits
+for "measure" and "decide", the median of steps (clock=virtual). "pipeline KB" is the bytes that
+a rank sends in the pipeline: with one stage only gradients and their sums. With --set
+dynamic.kind=KIND the counts of that kind's layers travel too.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if steps < 1 {

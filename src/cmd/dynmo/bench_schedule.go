@@ -22,24 +22,22 @@ func benchSchedule(flags *benchFlags) *cobra.Command {
 		Short: "Pipeline schedules on equal and unequal stages, simulated",
 		Long: `Pipeline schedules, simulated without messages.
 
-The first table has stages that cost the same, f = i = w = 1 for a microbatch:
-the most that a stage is idle between its first forward and its last backward,
-which the formulas of GPipe, 1F1B, interleaved 1F1B and the zero-bubble schedules
-give exactly, and the makespan over all stages, which is what counts where a
-gradient norm over all stages ends the step.
+The first table has stages that cost the same, f = i = w = 1 for a microbatch. It compares the
+longest idle time of a stage, between its first forward and its last backward, with the exact
+formulas of GPipe, 1F1B, interleaved 1F1B and the zero-bubble schedules. It also has the
+makespan over all stages, which counts where a gradient norm over all stages ends the step.
 
-The second has stages that differ: makespan over a lower bound that no schedule
-can beat, mean over 20 draws, each with once to four times as many microbatches as
-stages. In the families, f = i = w = 1 on every stage (equal), with w = 0.5
-(short_weight), times a random factor within 15 or 40 % (within_15, within_40); f, i
-and w apart are uniform in 0.5 to 1.5 (ragged); the first third of the chain has
-forwards only, all are within 15 % (frozen_third). Two chunks of a stage lie in a V.
-"in flight" is the most microbatches of its chunks that a stage may have between
-their forward and their backward for weights; a schedule that needs more has no
-value. greedy-v is what the scheduler of ZB-V's authors makes. auto takes the fastest
-for each draw; it should stay within 1.15 of the bound in the mean and never take
-more than 1.01 times the fastest of the others but list ("over best"). As JSON, a
-figure is the bound over the makespan.`,
+The second table has stages that differ: makespan over a lower bound that no schedule can beat,
+the mean of 20 draws. Each draw has once to four times as many microbatches as stages. The
+families are: equal, f = i = w = 1 on every stage; short_weight, the same with w = 0.5;
+within_15 and within_40, times a random factor within 15 or 40 %; ragged, with f, i and w
+uniform in 0.5 to 1.5; frozen_third, where the first third of the chain has forwards only and
+all are within 15 %. Two chunks of a stage lie in a V. "in flight" is the most microbatches of
+its chunks that a stage may have between their forward and their backward for weights; a
+schedule that needs more has no value. greedy-v is the scheduler of ZB-V's authors. auto takes
+the fastest for each draw. It should stay within 1.15 of the bound in the mean. It should never
+take more than 1.01 times the fastest of the others except list ("over best"). As JSON, a figure
+is the bound over the makespan.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			for _, flag := range []string{"clock", "threads", "rounds"} {

@@ -79,13 +79,13 @@ func ckptVerify() *cobra.Command {
 	return &cobra.Command{
 		Use:   "verify RUN_DIR|CHECKPOINT|FILE",
 		Short: "Read checkpoints or a safetensors file whole, and check them",
-		Long: `Read the checkpoints of a run, one of them, or a safetensors file, whole, and check
-them. Of a checkpoint: its manifest, the length and SHA-256 of every file, and that they
-hold every layer of the run's model. Of a file: its header, that its tensors fill its data
-without holes or overlaps and, if it is a dynmo weights file, that it holds every
-parameter of its model in the right shape; its SHA-256 is printed.
+		Long: `Read the checkpoints of a run, one of them, or a safetensors file, whole, and check them.
+Of a checkpoint it checks the manifest, the length and SHA-256 of every file, and that the files
+hold every layer of the run's model. Of a file it checks the header, and that the tensors fill
+its data without holes or overlaps. A dynmo weights file must hold every parameter of its model
+in the right shape. The file's SHA-256 is printed.
 
-Exit status: 0 all is whole; 2 something is damaged, and a line says what.`,
+Exit status: 0 all is whole; 2 something is damaged, and a line names it.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if info, err := os.Stat(args[0]); err == nil && info.IsDir() {

@@ -31,14 +31,14 @@ func ckptExport() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "export RUN_DIR|CHECKPOINT|FILE -o TO",
 		Short: "Make a Hugging Face directory or llm.c's model file of a run's model or a weights file",
-		Long: `Make a Hugging Face directory (GPT2LMHeadModel, which dynmo sample reads too,
-LlamaForCausalLM, MixtralForCausalLM or, where moe.scale or moe.router want it or with
---model-type, LlamaMoEForCausalLM), or llm.c's model file. From a run: of its newest
-whole checkpoint, or the one of --step; of a checkpoint; or of a dynmo weights file, in as
-many files as it was imported from, or of --shard-size. Weights are as they are stored, a
-run's float32, or with --dtype the nearest of that type, and zero where they are pruned.
-With them go the configuration and the tokenizer that the model was trained with: its files
-as they were imported or data prepare had them, or else bytes, or GPT-2's; no other is known.
+		Long: `Make a Hugging Face directory, or llm.c's model file. The directory is a GPT2LMHeadModel,
+LlamaForCausalLM, MixtralForCausalLM or LlamaMoEForCausalLM (where moe.scale or moe.router want
+it, or with --model-type); dynmo sample reads it too. FROM is a run (its newest whole
+checkpoint, or the one of --step), a checkpoint, or a dynmo weights file. The directory has the
+files that the weights were imported from, or files of --shard-size. Weights keep their type, a
+run's float32; --dtype rounds them to another. Pruned weights are zero. The configuration and
+the tokenizer of training go with the weights. The tokenizer is that of the import or of data
+prepare, or else bytes, or GPT-2's; no other is known.
 
 A model with exits, with attention in buckets or with a mixture of depths becomes the model that
 other programs know: its blocks, for all tokens and keys. The tensors that these programs do not

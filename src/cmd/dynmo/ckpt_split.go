@@ -18,14 +18,13 @@ func ckptSplit() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "split RUN_DIR|CHECKPOINT|FILE|HF_DIR -o FILE",
 		Short: "Make a mixture of experts of a dense LLaMA: cut its MLPs into experts",
-		Long: `Make a dynmo weights file of a dense LLaMA whose MLPs are cut into experts, each of as
-many of their channels, drawn by --seed or --in-order, with new routers (LLaMA-MoE, Zhu et
-al. 2024), for model.weights of a run with dynamic.kind = "moe". The LLaMA is a run's model,
-a weights file or a Hugging Face directory. What experts make is taken times --scale and the
-weights of the router, which of a token's experts add up to 1: with as many as --experts the
-chosen ones stand for all; LLaMA-MoE has --experts / --top. All experts (--top as --experts)
-and routers of --deviation 0 compute what the dense model does. Memory holds the MLP of a
-block.`,
+		Long: `Make a dynmo weights file of a dense LLaMA whose MLPs are cut into experts, with new routers
+(LLaMA-MoE, Zhu et al. 2024). It is for model.weights of a run with dynamic.kind = "moe". FROM
+is a run's model, a weights file or a Hugging Face directory. Experts have equal numbers of
+the MLP's channels, drawn by --seed or taken --in-order. The output of an expert is multiplied
+by --scale and by the router's weight; a token's weights add up to 1. With --scale = --experts
+the chosen experts stand for all; LLaMA-MoE has --experts / --top. With --top = --experts and
+--deviation 0 the model equals the dense model. Memory holds the MLP of a block.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if router != "linear" && router != "mlp" {

@@ -33,10 +33,9 @@ func doctorCommand() *cobra.Command {
 	var require []string
 	c := &cobra.Command{
 		Use:   "doctor",
-		Short: "Tell what this machine has: MPI, NCCL, CUDA, NVML, Slurm, cores, and what is missing",
-		Long: `Tell what this machine has, and of what is missing what it would give and how
-to get it. The status is 0 all the same, unless something that --require names is
-missing: ` + strings.Join(examNames(), ", ") + `.`,
+		Short: "List the equipment of this machine: MPI, NCCL, CUDA, NVML, Slurm, cores",
+		Long: `List the equipment of this machine. For a missing part it says what the part is good for and
+how to get it. The status is 0 all the same, unless a part that --require names is missing: ` + strings.Join(examNames(), ", ") + `.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := checkNames("require", require, examNames()); err != nil {

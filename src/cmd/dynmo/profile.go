@@ -35,28 +35,27 @@ func profileCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "profile CONFIG -o FILE",
 		Short: "Measure what every layer of the dense model costs on this device",
-		Long: `Measure what every layer of the dense model costs on this device: a few steps
-of real training with all layers on one rank, which must have memory for them.
-FILE is what plan and simulate read: seconds of every layer for one microbatch
-(the medians of the steps), parameters and bytes. Stages, replicas, schedule and
-balancer of CONFIG play no part; but experts that are spread over replicas are
-measured on as many ranks, which share this device, and the fullest counts.
+		Long: `Measure the cost of every layer of the dense model on this device. The measurement is a few
+steps of real training with all layers on one rank, which must have memory for them. FILE is the
+input of plan and simulate: seconds of every layer for one microbatch (the medians of the
+steps), parameters and bytes. Stages, replicas, schedule and balancer of CONFIG do not matter.
+The exception are experts that are spread over replicas: they are measured on as many ranks,
+which share this device, and the fullest counts.
 
-With --once layers that compute alike are measured once, in a model of one, two or four
-blocks: a model of 48 takes no more time or memory to measure. --experts measures so few
-of a block's experts, which then have more rows each: a block of Mixtral 8x7B takes
-23 GB to train, one with two experts 6. Nothing tells then by
-how much their costs differ, as those of sparse attention do. The costs are those of a
-step as it will be once exit.share of the tokens leave and predictors of routed blocks have
-learned how many to take.
+With --once layers that compute alike are measured once, in a model of one, two or four blocks:
+a model of 48 blocks takes no more time or memory to measure. --experts N measures N of a
+block's experts, with more rows each. A block of Mixtral 8x7B takes 23 GB to train, one with two
+experts 6. The measurement then cannot show differences between like layers, as sparse
+attention has them. Costs are those of a later step, in which exit.share of the tokens leave and
+predictors of routed blocks have learned their share.
 
-With --estimate nothing is measured, and no GPU is needed: FILE is what layers would cost
-on an "a100" or an "h100" by a roofline of their published rates and of the shares that
-kernels are taken to reach. Each kernel takes the longer of the times of its operations
-and of its bytes, and 2 us to start. The settings must say device.kind = "cuda". Tables
-of that kind have the clock "estimated", and so has every answer on them. "h100-paper"
-is an H100 with products of float32 and stored scores, which fits table 1 of the
-paper; it wants GPT-2's blocks and device.precision = "f32".`,
+With --estimate nothing is measured, and no GPU is needed. FILE then estimates the costs on an
+"a100" or an "h100", by a roofline of published rates and of the shares that kernels are assumed
+to reach. Each kernel takes the longer of the times of its operations and of its bytes, and
+2 us to start. The settings must say device.kind = "cuda". Such tables have the clock
+"estimated", and so has every answer on them. "h100-paper" is an H100 with products of float32
+and stored scores, which fits table 1 of the paper; it wants GPT-2's blocks and
+device.precision = "f32".`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			settings, err := loadSettings(args[0], sets, c.ErrOrStderr())

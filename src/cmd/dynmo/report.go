@@ -15,18 +15,18 @@ func reportCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "report RUN_DIR -o FILE.html",
 		Short: "Show a run as one HTML page: gain, curves, where layers lived, timelines, idle time by cause",
-		Long: `Show a run as one HTML page that needs no network and fits a telephone's screen.
-It begins with what moving layers gained: the step time beside what the first cuts,
-never moved, would have taken, and the best cuts, both simulated on the costs that
-the run recorded. Then loss, throughput, bubble ratio, imbalance and what changes in
-the model over steps (sparsity, frozen layers, tokens that leave or are taken), which
-stage held which layer and which share of the tokens each had, a step before and one
-after layers moved, where time went, what happened in sentences, provenance. Of a run
-that was packed onto fewer ranks also these and the nodes over steps, throughput against
-the dense model's, and what each packing and each release took.
+		Long: `Show a run as one HTML page that needs no network and fits a telephone's screen. It begins
+with the gain of moving layers: the step time, beside the simulated step times of the first cuts
+and of the best cuts on the costs that the run recorded. Charts over steps follow: loss,
+throughput, bubble ratio, imbalance, and the changes of the model (sparsity, frozen layers,
+tokens that leave or are taken). A map shows which stage held which layer, and its share of the
+tokens. Then come a step before and after layers moved, the idle time by cause, the events in
+sentences, and the provenance. For a run that was packed onto fewer ranks the page has charts of
+ranks and nodes, the throughput against the dense model's, and the time of each packing and
+release.
 
-A run that has not ended has a page too, which says so; a torn last line in one of
-its files is left out, which the page says too.`,
+A run that has not ended has a page too, which says so. If the last line of a file is torn the
+page leaves it out and says so.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := page.check(); err != nil {

@@ -41,35 +41,35 @@ func sampleCommand() *cobra.Command {
 	var s sampling
 	c := &cobra.Command{
 		Use:   "sample DIR|RUN_DIR|FILE",
-		Short: "Have a model go on with a text, on the CPU",
-		Long: `Have a model go on with a text, on the CPU of this machine: a Hugging Face directory of
-a GPT-2, a LLaMA or a Mixtral, as ckpt export makes them, the newest checkpoint of a run, or
-a dynmo weights file. Needs no MPI and no GPU. Experts that training chose by all tokens of a
-microbatch (moe.balance = s-base) are chosen for each token by itself here, which is told;
-so are tokens of a mixture of depths, by its predictor or else by what its router learned.
+		Short: "Continue a text with a model, on the CPU",
+		Long: `Continue a text with a model, on the CPU of this machine. The model is a Hugging Face
+directory of a GPT-2, a LLaMA or a Mixtral, as ckpt export makes them, the newest checkpoint of
+a run, or a dynmo weights file. No MPI and no GPU are needed. In training, experts with
+moe.balance = s-base are chosen by all tokens of a microbatch. Here each token chooses by
+itself, and a note says so. A mixture of depths takes tokens by its predictor, or else by its
+router's learned threshold, and a note says so.
 
-Every token is drawn from softmax(logits / temperature): of its --top-k most probable
-tokens, and of these the fewest whose probabilities sum to --top-p. --temperature 0 always
-takes the most probable. Equal seeds give equal texts, with any number of threads.
+Every token is drawn from softmax(logits / temperature): of its --top-k most probable tokens,
+and of these the fewest whose probabilities sum to --top-p. --temperature 0 always takes the
+most probable. Equal seeds give equal texts, with any number of threads.
 
 Tokens of a model with exits leave at the first exit whose confidence in them is above its
-threshold: the one it had in training, or --exit-threshold L. With --exit-decay T the threshold of
-the t-th of N tokens is 0.9 L + 0.1 exp(-T t/N), between 0 and 1 (Schuster et al. 2022, equation
-5; 4 is theirs). Later blocks compute keys and values from the last state of a token that left.
---compare gives the same text to all blocks, and tells how often both find the same token most
-probable. A model with attention in buckets draws what buckets are found by once for a text.
+threshold: the threshold of training, or --exit-threshold L. With --exit-decay T the threshold
+of the t-th of N tokens is 0.9 L + 0.1 exp(-T t/N), between 0 and 1 (Schuster et al. 2022,
+equation 5; their T is 4). Later blocks compute keys and values from the last state of a token
+that left. --compare also gives the text to all blocks, and prints how often both find the same
+token most probable. A model with attention in buckets draws its hash vectors once for a text.
 
-A text may be longer than the model's context: it is told once, and the model goes on
-from the last half of its context, again and again. A prompt may not. Where the
-model ends the text, it ends. Without --prompt the model begins one.
+A text may become longer than the model's context. A note says so once, and the model then
+continues from the last half of its context. A prompt may not be longer. Where the model ends
+the text, the text ends. Without --prompt the model begins one.
 
-The tokenizer is that of the directory (tokenizer.json of a byte-pair encoding: byte-level,
-cutting texts as GPT-2 or Llama 3 do, or with byte fallback, as those of LLaMA 2 and Mixtral;
-else sentencepiece's tokenizer.model, or vocab.json and merges.txt), the one that a weights file
-was imported with, or that of a run: bytes where it trained on text, else what data prepare
-left beside its tokens. Where none is known a vocabulary of 50257 tokens, padded or not, is
-taken for GPT-2's, and any other of a file for bytes. Names of special tokens in a prompt are
-these tokens.`,
+The tokenizer is that of the directory, of the import of a weights file, or of a run. A directory
+has tokenizer.json of a byte-pair encoding (byte-level, cutting texts as GPT-2 or Llama 3 do, or
+with byte fallback, as those of LLaMA 2 and Mixtral), sentencepiece's tokenizer.model, or
+vocab.json and merges.txt. A run has bytes if it trained on text, else the tokenizer of data
+prepare. If none is known, a vocabulary of 50257 tokens, padded or not, counts as GPT-2's, and
+any other of a file as bytes. Names of special tokens in a prompt are these tokens.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := s.check(); err != nil {

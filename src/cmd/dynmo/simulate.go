@@ -54,9 +54,9 @@ stages, ranks and nodes (ranks_per_node of --network). It has the mean number of
 node-hours given back, and the throughput beside the dense model's. Packing is never undone:
 if the model grows again, as one that thaws, the throughput shows it.
 
-A line stands for equal steps. It has the seconds of a step, the exposed seconds of the
-gradient sum over replicas, the makespan over the lower bound, and the bubble ratio. Samples
-are sequences. Every time is simulated (clock=sim) on costs of the clock that the file
+A line stands for equal steps. It has the seconds of a step, and the exposed seconds of the
+gradient sum over replicas. It has the makespan over the lower bound, and the bubble ratio.
+Samples are sequences. Every time is simulated (clock=sim) on costs of the clock that the file
 names. Moves take the time of their bytes, delayed by simulate.move_delay_most. Measuring and
 deciding take the times of runs on CPUs of servers (clock=virtual), multiplied by
 simulate.measure_times and simulate.decide_times.`,

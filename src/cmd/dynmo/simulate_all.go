@@ -98,7 +98,7 @@ func (list simAnswers) print(out io.Writer) error {
 	return nil
 }
 
-// printKind writes what is to be said of a kind beside its figures, and what it assumes
+// printKind writes the notes on a kind beside its figures, and its assumptions
 // that others do not.
 func (a simAnswer) printKind(out io.Writer, assumes []string) {
 	text := strings.Join(assumes, " ")

@@ -25,7 +25,7 @@ type simAnswer struct {
 	Measuring   float64       `json:"measuring_seconds"`
 	Deciding    float64       `json:"deciding_seconds"`
 	RankSeconds float64       `json:"rank_seconds"`
-	Packing     *simPacking   `json:"packing,omitempty"` // absent where nothing is to be packed
+	Packing     *simPacking   `json:"packing,omitempty"` // absent without packing
 	Speedup     float64       `json:"speedup"`           // over the better baseline; over the first cuts where none fits
 	Over        string        `json:"speedup_over"`      // balance_kind of that baseline; "first" for the first cuts
 	Ceiling     float64       `json:"ceiling,omitempty"` // of the speedup, see study.Run.Ceiling; absent where it is not known
@@ -126,7 +126,7 @@ func stepsIn(series cost.Series) int {
 	return n
 }
 
-// stepsOf returns a function that shows on a bar that so many steps more, of a total, are done.
+// stepsOf returns a function that advances a bar by a number of steps, out of a total.
 func stepsOf[N int | int64](bar *record.Bar, total N) func(N) {
 	var done N
 	return func(steps N) {

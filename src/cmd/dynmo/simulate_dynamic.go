@@ -41,7 +41,7 @@ func (d *madeUp) flags(c *cobra.Command) {
 	c.Flags().IntVar(&d.Steps, "steps", 1000, "steps of a run that is made up")
 	c.Flags().IntVar(&d.Start, "from", 0, "step of that run in which the model changes first")
 	c.Flags().IntVar(&d.Every, "every", 0, "steps between its changes; 0 is what the paper does with that kind: "+paperEvery())
-	c.Flags().IntVar(&d.sample, "sample", 0, "simulate one of so many changes, which stands for the others; 1 simulates all; 0 at most 400 of a run, 100 where schedules are made for costs")
+	c.Flags().IntVar(&d.sample, "sample", 0, "simulate one in N changes, which stands for the others; 1 simulates all; 0 at most 400 of a run, 100 where schedules are made for costs")
 }
 
 // paperEvery lists how many steps lie between changes of the kinds in the paper.

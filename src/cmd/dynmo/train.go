@@ -31,22 +31,22 @@ func trainCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "train CONFIG",
 		Short: "Train a model; under mpirun or srun one rank of it, alone all ranks as goroutines",
-		Long: `Train a model; under mpirun or srun one rank of it, alone all ranks as goroutines.
+		Long: `Train a model. Under mpirun or srun a process is one rank; alone it has all ranks as
+goroutines.
 
-SIGTERM, SIGINT or SIGHUP to any rank ends the run after the step, with a checkpoint
-and status 85; a second SIGINT ends the process at once, and nohup has SIGHUP
-ignored. SIGUSR1 has a checkpoint written. mpirun that is asked to end asks the
-ranks a second later, kills them after another second, and has a status of its
-own: where steps are longer, signal a rank instead.
+SIGTERM, SIGINT or SIGHUP to any rank ends the run after the step, with a checkpoint and
+status 85. A second SIGINT ends the process at once, and under nohup SIGHUP is ignored. SIGUSR1
+writes a checkpoint. If mpirun gets a signal it signals the ranks a second later, kills them
+after another second, and has a status of its own. If steps are longer, signal a rank instead.
 
-The run's records lie in a new directory, runs/NAME-YYYYmmdd-HHMMSS (NAME is
-run.name), which the first and the last line of the log name, or in the one of
---run-dir. tensorboard --logdir reads it, too.
+The run's records lie in a new directory, runs/NAME-YYYYmmdd-HHMMSS, or in that of --run-dir.
+NAME is run.name. The first and the last line of the log name the directory. tensorboard
+--logdir reads it, too.
 
---resume goes on from the newest whole checkpoint of --run-dir, or of the newest
-directory of run.name in runs that has one; where there is none the run begins at
-step 0, so that one command line serves the first start and all others. Ranks,
-stages, the balancer, the schedule and train.steps may be others than before.
+--resume resumes from the newest whole checkpoint of --run-dir, or of the newest directory of
+run.name in runs that has one. If there is none the run begins at step 0, so one command line
+serves the first start and all others. Ranks, stages, the balancer, the schedule and train.steps
+may have changed.
 
 Exit status: 0 done; 1 failure, or no checkpoint of the last step; 2 bad command line,
 settings, world or data, and nothing was trained; 74 three checkpoints in a row could

@@ -3,9 +3,9 @@ package ref
 import "math"
 
 // softmaxMerge joins the statistics of columns [first, first+v) of the logits to before (3, n),
-// those of the columns to their left, in out (3, n). The columns are logits (n, v) here. The
-// statistics of a row are the largest logit, Σ exp(logit - largest), and the target's logit, 0 if
-// its column is further right. An empty before has no columns.
+// those of the columns to their left. The result goes to out (3, n). The columns are logits (n, v)
+// here. The statistics of a row are the largest logit, Σ exp(logit - largest), and the target's
+// logit, 0 if its column is further right. An empty before has no columns.
 func softmaxMerge[F Float](out, before []float64, logits []F, targets []int32, n, v, first int) {
 	if len(before) == 0 {
 		before = make([]float64, 3*n)

@@ -31,7 +31,7 @@ import (
 //
 // Departs: a token sees itself, as in the kernels that the authors time
 // (timeperf-hash-and-qk-sparse.ipynb, q >= k). The kernels that train their language models leave
-// it out (hsparse_attn.py, line 104, q > k), so that the first token of a bucket has output 0. The
+// it out (hsparse_attn.py, line 104, q > k): the first token of a bucket then has output 0. The
 // authors draw in every forward; here validation draws the same in every step.
 type Buckets struct {
 	model.Modest

@@ -76,8 +76,8 @@ func (d Depths) Extend(c model.Config, chain []model.Description) []model.Descri
 //
 // The block's attention is among the tokens that are taken. The first tokens of a sequence are the
 // Capacity·tokens with the largest r, of equal ones the earlier. The block takes them, unless a
-// predictor decides. The predictor p = down(gelu(up(inp))) is trained by binary cross-entropy to
-// predict which tokens are first, because that is not known at the time of a token. Its gradient
+// predictor decides. The predictor p = down(gelu(up(inp))) learns by binary cross-entropy which
+// tokens are first, because that is not known at the time of a token. Its gradient
 // stops at inp. It takes a token if sigmoid(p) > Threshold, so counts vary. The router learns by
 // the gate. With Auxiliary it also learns by Auxiliary times the cross-entropy of sigmoid(r)
 // against being first (the first of the two ways of Raposo et al. 2024, section 3.5).
@@ -89,8 +89,8 @@ func (d Depths) Extend(c model.Config, chain []model.Description) []model.Descri
 // Raposo et al. train by the first Capacity·tokens. Their predictor decides only where tokens are
 // sampled one by one.
 //
-// Departs: the gate is sigmoid(r), not r, so that 0 is half of the block and not none of it, a gate
-// cannot turn the block's sign, and capacity 1 with an open gate is the dense model.
+// Departs: the gate is sigmoid(r), not r. So r = 0 is half of the block and not none of it, and a
+// gate cannot turn the block's sign. Capacity 1 with an open gate is the dense model.
 type routed struct {
 	model.Basic
 	Depths

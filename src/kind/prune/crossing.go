@@ -10,8 +10,8 @@ import (
 )
 
 // crossing is the sparsity above which the products of a pruned matrix take less time in CSR than
-// masked and dense, on one kind of device; 1 if they never do. It counts the products of a training
-// step: one forward and two backward.
+// masked and dense; 1 if they never do. It holds for one kind of device. It counts the products of
+// a training step: one forward and two backward.
 type crossing struct {
 	device, precision string
 	structure         string // prune.structure

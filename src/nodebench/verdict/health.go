@@ -53,8 +53,8 @@ const xidSince = 2 * 3600
 
 var xidLine = regexp.MustCompile(`^\d+,\d+,(\d+),[^;]*;NVRM: Xid \(PCI:([0-9A-Fa-f:.]+)\): (\d+)(.*)`)
 
-// XIDRows returns a faulty row for each fatal Xid message in a kernel's log, as /dev/kmsg has
-// it, of the last two hours, and one row that says so if there is none. uptime is the seconds
+// XIDRows returns a faulty row for each fatal Xid message of the last two hours in a kernel's log,
+// in the form of /dev/kmsg. If there is none it returns one row that says so. uptime is the seconds
 // since the system started.
 func XIDRows(node, log string, uptime float64) []Row {
 	var rows []Row

@@ -19,9 +19,9 @@ type Pair struct {
 	Wrong     int     `json:"wrong,omitempty"`  // words that came back changed
 }
 
-// Tournament returns rounds of pairs of n participants, numbered from 0 on, in which each meets
-// every other one exactly once and is in one pair at a time (the circle method; Kirkman 1847).
-// A participant of an odd n pauses in one round.
+// Tournament returns rounds of pairs of n participants, numbered from 0 on. Each participant meets
+// every other one exactly once and is in one pair at a time (the circle method; Kirkman 1847). A
+// participant of an odd n pauses in one round.
 func Tournament(n int) [][][2]int {
 	even := n + n%2
 	var rounds [][][2]int
@@ -45,9 +45,9 @@ func Tournament(n int) [][][2]int {
 // bandwidth says nothing.
 const latencyDecides = 0.2
 
-// PairRows returns the rows of nodes that pairs make. A pair is as slow as its slower end, so a
-// node of a few pairs has the speed of its best one, and one that has met most others, with
-// all, the median.
+// PairRows returns the rows of nodes from the results of pairs. A pair is as slow as its slower
+// end. So a node of a few pairs has the speed of its best one. A node that has met most others,
+// with all set, has the median.
 func PairRows(pairs []Pair, all bool) []Row {
 	join := slices.Max[[]float64]
 	if all {

@@ -58,7 +58,7 @@ func (r Row) direction() int {
 	return 0
 }
 
-// isCount reports whether the value counts things, of which a single one may not be missing.
+// isCount reports whether the value counts things, and all of them must be there.
 func (r Row) isCount() bool { return r.Unit == "links" || r.Unit == "lanes" || r.Unit == "GPUs" }
 
 // lack returns the least part of the peers' speed that the device lacks if it is slow.

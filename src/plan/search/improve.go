@@ -28,7 +28,7 @@ const (
 // balancers' cuts: the exact partition treats every chunk as a stage. In a V it begins at
 // the cuts with the smallest load of the most loaded stage. The two starts with the
 // shortest steps are improved (three for several chunks in a fixed order, four with
-// replicas), and the best result is taken.
+// replicas). The best result is taken.
 func (p *Planner) BestCuts(t cost.Table) (partition.Partition, error) {
 	problem := p.problem(t, balance.ByTime)
 	var starts []partition.Partition

@@ -7,9 +7,9 @@ import (
 	"dynmo/src/trace"
 )
 
-// agreeOnSpeeds gives all segments of runs on the same ranks the same slowness of stages, and
-// scales the layers' costs so that their measured seconds stay the same. A run learns which
-// ranks are slow only when layers move, and may be wrong for a while.
+// agreeOnSpeeds gives all segments of runs on the same ranks the same slowness of stages. It scales
+// the layers' costs so that their measured seconds stay the same. A run learns which ranks are slow
+// only when layers move, and may be wrong for a while.
 func agreeOnSpeeds(lists [][]segment) {
 	slow := medianSlowness(lists)
 	for _, list := range lists {

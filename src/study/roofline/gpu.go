@@ -20,8 +20,8 @@ import (
 	"dynmo/src/tensor"
 )
 
-// GPU has the peak rates of a GPU, in operations, exponentials and bytes per second, and the shares
-// of them that kernels are assumed to reach.
+// GPU has the peak rates of a GPU, in operations, exponentials and bytes per second. It also has
+// the shares of these rates that kernels are assumed to reach.
 type GPU struct {
 	Name      string
 	Matrix    float64 // products of bfloat16 on tensor cores, without structured sparsity
