@@ -81,6 +81,8 @@ const (
 	roleStatic  Role = "static"  // on cuts that never move
 	rolePaper   Role = "paper"   // what the paper says
 	roleCeiling Role = "ceiling" // what no balancer can exceed
+
+	roleExecuted Role = "executed" // points over the bars of our series, the first over the first
 )
 
 // Values are numbers. A missing one is NaN here and null in JSON. JSON has them with five digits.
@@ -120,7 +122,9 @@ func (v *Values) UnmarshalJSON(text []byte) error {
 // format is that of the files that Write makes.
 const format = 1
 
-// Read reads the figure of a name from the folder of kept results.
+// Read reads the figure of a name from the folder of kept results, with a panel of executed runs
+// where there are some. The figure has no panels if it cannot be drawn. It can be drawn where an
+// error names a wrong file of executed runs.
 func Read(dir, name string) (Figure, error) {
 	var f Figure
 	path := filepath.Join(dir, "figures", name+".json")
@@ -132,12 +136,12 @@ func Read(dir, name string) (Figure, error) {
 		return f, err
 	}
 	if err := json.Unmarshal(text, &f); err != nil {
-		return f, fmt.Errorf("%s: %w", path, err)
+		return Figure{}, fmt.Errorf("%s: %w", path, err)
 	}
 	if err := f.check(name); err != nil {
-		return f, fmt.Errorf("%s: %w", path, err)
+		return Figure{}, fmt.Errorf("%s: %w", path, err)
 	}
-	return f, nil
+	return f, f.addExecuted(dir)
 }
 
 // Write keeps the figure in the folder of results.

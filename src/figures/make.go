@@ -61,19 +61,12 @@ func figures() []figure {
 	}
 }
 
-// Names returns the names of all figures.
-func Names() []string {
-	var list []string
+// Names returns the names of all figures, and what each shows.
+func Names() (names, shows []string) {
 	for _, f := range figures() {
-		list = append(list, f.name)
+		names, shows = append(names, f.name), append(shows, f.shows)
 	}
-	return list
-}
-
-// Shows returns what a figure shows.
-func Shows(name string) string {
-	list := figures()
-	return list[slices.IndexFunc(list, func(f figure) bool { return f.name == name })].shows
+	return names, shows
 }
 
 // Maker makes figures from simulated runs, and simulates each run once.

@@ -49,7 +49,7 @@ func (p Panel) looks() []look {
 		if s.Role == roleStatic {
 			of, all = &n[1], static
 		}
-		if s.Role == rolePaper || s.Role == roleCeiling {
+		if s.Role == rolePaper || s.Role == roleCeiling || s.Role == roleExecuted {
 			list[i] = look{fill: color.RGBA{0, 0, 0, 255}, dashes: []vg.Length{1, 3}, glyph: diamond{}}
 			continue
 		}
@@ -81,6 +81,13 @@ func (diamond) DrawGlyph(c *draw.Canvas, _ draw.GlyphStyle, at vg.Point) {
 	c.Stroke(shape)
 }
 
+// drawPoint draws what stands for executed runs.
+func drawPoint(c draw.Canvas, at vg.Point) {
+	c.DrawGlyph(draw.GlyphStyle{Color: color.White, Radius: 4.5, Shape: draw.CircleGlyph{}}, at)
+	c.DrawGlyph(draw.GlyphStyle{Color: color.Black, Radius: 3.5, Shape: draw.CircleGlyph{}}, at)
+	c.DrawGlyph(draw.GlyphStyle{Color: color.White, Radius: 1.5, Shape: draw.CircleGlyph{}}, at)
+}
+
 // entry is a series in a legend.
 type entry struct {
 	look
@@ -99,6 +106,8 @@ func (e entry) draw(c draw.Canvas, at vg.Point) {
 	switch {
 	case e.role == rolePaper:
 		diamond{}.DrawGlyph(&c, draw.GlyphStyle{}, middle)
+	case e.role == roleExecuted:
+		drawPoint(c, middle)
 	case e.role == roleCeiling:
 		c.StrokeLine2(ceilingLine, at.X, middle.Y, at.X+swatch, middle.Y)
 	case e.form == formLines:
@@ -173,7 +182,7 @@ func (b bars) Plot(c draw.Canvas, d *plot.Plot) {
 	wide := 0.84 / float64(max(1, n))
 	k, labels := 0, []label(nil)
 	for i, s := range b.Series {
-		if s.Role == rolePaper || s.Role == roleCeiling {
+		if s.Role != roleOurs && s.Role != roleStatic {
 			continue
 		}
 		for g, v := range s.Values {
@@ -199,19 +208,24 @@ func (b bars) Plot(c draw.Canvas, d *plot.Plot) {
 			papers++
 		}
 	}
-	paper := -float64(papers-1) / 2
+	paper, executed := -float64(papers-1)/2, 0
 	for _, s := range b.Series {
 		for g, v := range s.Values {
 			switch {
 			case math.IsNaN(v):
 			case s.Role == roleCeiling:
 				c.StrokeLine2(ceilingLine, x(float64(g)-0.45), y(v), x(float64(g)+0.45), y(v))
+			case s.Role == roleExecuted:
+				drawPoint(c, vg.Point{X: x(float64(g) - 0.42 + (float64(executed)+0.5)*wide), Y: y(v)})
 			case s.Role == rolePaper:
 				diamond{}.DrawGlyph(&c, draw.GlyphStyle{}, vg.Point{X: x(float64(g) + 0.42*paper), Y: y(v)})
 			}
 		}
-		if s.Role == rolePaper {
+		switch s.Role {
+		case rolePaper:
 			paper++
+		case roleExecuted:
+			executed++
 		}
 	}
 	for _, l := range labels {

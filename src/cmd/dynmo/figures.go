@@ -14,15 +14,16 @@ import (
 // figuresCommand returns the command that draws the figures of the scaling study.
 func figuresCommand() *cobra.Command {
 	var only []string
-	var output, mesh string
+	var output, mesh, collect, command string
 	var remake bool
 	o := figures.Options{}
 	var shows strings.Builder
-	for _, name := range figures.Names() {
-		fmt.Fprintf(&shows, "  %-16s %s\n", name, figures.Shows(name))
+	names, what := figures.Names()
+	for i, name := range names {
+		fmt.Fprintf(&shows, "  %-16s %s\n", name, what[i])
 	}
 	c := &cobra.Command{
-		Use:   "figures -o DIR",
+		Use:   "figures -o DIR | --collect NAME RUN_DIR...",
 		Short: "Draw the figures and tables of the scaling study, with the paper's numbers beside",
 		Long: `Draw the figures and tables of the scaling study, with the paper's numbers beside.
 DIR gets of each figure NAME.svg, .png and .pdf, and its numbers as NAME.md and .csv. Each
@@ -31,10 +32,26 @@ states its clock, cost table, workload, mesh, schedule and the command that made
 ` + shows.String() + `
 The numbers are kept in the folder figures of --results. --remake simulates them anew, by the
 files of its folder workloads and on estimated costs, and keeps them. A figure whose
-numbers are missing or were made otherwise is named, the others are drawn.`,
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			if err := checkNames("only", only, figures.Names()); err != nil {
+numbers are missing or were made otherwise is named, the others are drawn.
+
+--collect NAME keeps the last phase of run directories in the folder executed, measured and
+simulated on its own costs. NAME is FIGURE-WORDS, as fig3-8-ranks: FIGURE then has a
+panel of them (fig3, fig7, fig8, table1).`,
+		RunE: func(c *cobra.Command, dirs []string) error {
+			switch {
+			case collect != "" && len(dirs) > 0:
+				if err := figures.Collect(o.Results, collect, command, dirs); err != nil {
+					return usageError{err}
+				}
+				return nil
+			case collect != "":
+				return usageError{errors.New("--collect: want run directories behind it")}
+			case len(dirs) > 0:
+				return usageError{fmt.Errorf("%s: run directories stand behind --collect NAME", dirs[0])}
+			case output == "":
+				return usageError{errors.New("-o: want a folder for pictures and tables")}
+			}
+			if err := checkNames("only", only, names); err != nil {
 				return err
 			}
 			if err := checkNames("estimate", []string{o.Costs}, roofline.Names()); err != nil {
@@ -53,20 +70,21 @@ numbers are missing or were made otherwise is named, the others are drawn.`,
 			}
 			o.Revision, o.Show = thisBinary().Revision, barOf(c).Show
 			if len(only) == 0 {
-				only = figures.Names()
+				only = names
 			}
 			return drawFigures(c, only, output, remake, o)
 		},
 	}
 	c.Flags().StringVarP(&output, "output", "o", "", "folder for pictures and tables; files of their names are replaced")
-	c.Flags().StringSliceVar(&only, "only", nil, "figures to draw, some of "+strings.Join(figures.Names(), ", "))
+	c.Flags().StringSliceVar(&only, "only", nil, "figures to draw, some of "+strings.Join(names, ", "))
 	c.Flags().StringVar(&o.Results, "results", "results", "folder of kept results")
 	c.Flags().BoolVar(&remake, "remake", false, "simulate the figures anew, which takes minutes")
 	c.Flags().StringVar(&o.Costs, "estimate", "h100-paper", "costs of GPT's blocks, of "+strings.Join(roofline.Names(), ", "))
 	c.Flags().StringVar(&mesh, "mesh", "", "STAGESxREPLICAS of all kinds; empty: the paper's")
 	c.Flags().StringVar(&o.Grain, "grain", "block", "whole layers that move: block, or half of one")
 	c.Flags().IntVar(&o.Seeds, "seeds", 5, "runs of each cell that --remake simulates, from 1 to 10")
-	require(c, "output")
+	c.Flags().StringVar(&collect, "collect", "", "keep executed runs under this name")
+	c.Flags().StringVar(&command, "made-by", "dynmo train", "of --collect: the command that made the runs")
 	return c
 }
 
@@ -83,10 +101,13 @@ func drawFigures(c *cobra.Command, names []string, output string, remake bool, o
 	var problems []error
 	for _, name := range names {
 		f, err := oneFigure(c, maker, name, remake, o)
-		if err == nil {
-			err = f.Save(output)
-		}
 		if err != nil {
+			problems = append(problems, err)
+		}
+		if len(f.Panels) == 0 {
+			continue
+		}
+		if err := f.Save(output); err != nil {
 			problems = append(problems, err)
 			continue
 		}
@@ -103,15 +124,20 @@ func oneFigure(c *cobra.Command, maker figures.Maker, name string, remake bool, 
 	if !remake {
 		f, err := figures.Read(o.Results, name)
 		for _, flag := range []string{"estimate", "mesh", "grain", "seeds"} {
-			if err == nil && c.Flags().Changed(flag) {
-				err = f.Matches(flag, c.Flags().Lookup(flag).Value.String())
+			if len(f.Panels) > 0 && c.Flags().Changed(flag) {
+				if other := f.Matches(flag, c.Flags().Lookup(flag).Value.String()); other != nil {
+					return figures.Figure{}, other
+				}
 			}
 		}
 		return f, err
 	}
 	f, err := maker.Make(name)
-	if err != nil {
-		return f, err
+	if err == nil {
+		err = f.Write(o.Results)
 	}
-	return f, f.Write(o.Results)
+	if err != nil {
+		return figures.Figure{}, err
+	}
+	return figures.Read(o.Results, name)
 }

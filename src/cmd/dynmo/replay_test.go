@@ -10,7 +10,7 @@ import (
 )
 
 // TestReplayedRun: a run with forced loads says so in every report, reports no loss, and is not
-// exported. A wrong file is bad usage before any training.
+// exported. A wrong file is bad usage before any training. Its last phase can be kept for figures.
 func TestReplayedRun(t *testing.T) {
 	t.Chdir(folder(t, ""))
 	train := func(dir string) ended {
@@ -35,6 +35,11 @@ func TestReplayedRun(t *testing.T) {
 	if e := says("report", "run", "-o", "page.html"); e.status != exitDone {
 		t.Fatalf("%+v", e)
 	}
+	says("figures", "--collect", "fig3-tiny", "--results", ".", "run", "wrong").refused(t, exitUsage, "wrong: no run lies there")
+	if kept := read(t, "executed/fig3-tiny.json"); !strings.Contains(kept, `"kind":"prune","balancer":"partition by time","moves":true,"replayed":true,"blocks":2,"stages":2,"replicas":1,"delay":1,"step":`) {
+		t.Errorf("kept %s", kept)
+	}
+	says("figures", "--collect", "fig2", "--results", ".", "run").refused(t, exitUsage, `name: "fig2", want FIGURE-WORDS`)
 	page, err := os.ReadFile("page.html")
 	expect.OK(t, err)
 	if text := string(page); !strings.Contains(text, "replayed") || strings.Contains(text, "final loss") {
