@@ -1,6 +1,7 @@
 package figures
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -103,7 +104,7 @@ func readExecuted(dir string) (out executedRun, clock, origin string, err error)
 	}
 	last, c := list[len(list)-1], r.Config
 	if p := r.Provenance; p != nil {
-		origin = fmt.Sprintf("revision %s, %s, kernels %s", p.Revision, p.CPU, p.Kernels)
+		origin = fmt.Sprintf("Revision %s, %s, kernels %s", p.Revision, p.CPU, p.Kernels)
 	}
 	return executedRun{
 		Run: filepath.Base(dir), Kind: c.Dynamic.Kind, Balancer: c.Balance.String(), Moves: c.Balance.Moves(), Replayed: c.Dynamic.Replay != "",
@@ -141,38 +142,39 @@ func (f *Figure) addExecuted(results string) error {
 	if group == nil || err != nil || len(paths) == 0 {
 		return err
 	}
+	slices.SortFunc(paths, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }) // 8 before 24
 	p := Panel{Title: "Executed (points), and simulated on the costs of the same steps (bars): balancing over static cuts", Form: formBars, Y: "speedup"}
 	var problems []error
-	var studies []executedStudy
+	var words []string // of studies, one for each pair of series
+	runs := map[string][]executedRun{}
 	for _, path := range paths {
-		var s executedStudy
-		text, err := os.ReadFile(path)
-		if err == nil {
-			err = json.Unmarshal(text, &s)
-		}
-		if err == nil {
-			err = s.check(strings.TrimSuffix(filepath.Base(path), ".json"))
-		}
+		s, err := readExecutedStudy(path)
 		if err != nil {
 			problems = append(problems, fmt.Errorf("%s: %w", path, err))
 			continue
 		}
-		studies = append(studies, s)
+		own := strings.ReplaceAll(strings.TrimPrefix(s.Name, f.Name+"-"), "-", " ")
+		f.Notes = append(f.Notes, fmt.Sprintf("Executed, %s: clock=%s, %s; the steps after the last change. %s.", own, s.Clock, s.Command, s.Origin))
+		if !slices.ContainsFunc(s.Runs, func(r executedRun) bool { return group(r) != own }) {
+			own = "" // studies that are a group each share a pair of series
+		}
+		if !slices.Contains(words, own) {
+			words = append(words, own)
+		}
+		runs[own] = append(runs[own], s.Runs...)
 		for _, r := range s.Runs {
 			if g := group(r); !slices.Contains(p.Groups, g) {
 				p.Groups = append(p.Groups, g)
 			}
 		}
 	}
-	for _, s := range studies {
-		words := strings.ReplaceAll(strings.TrimPrefix(s.Name, f.Name+"-"), "-", " ")
-		simulated, executed := Series{Name: "simulated, " + words}, Series{Name: "executed, " + words, Role: roleExecuted}
+	for _, own := range words {
+		simulated, executed := Series{Name: strings.TrimSpace("simulated " + own)}, Series{Name: strings.TrimSpace("executed " + own), Role: roleExecuted}
 		for _, g := range p.Groups {
-			measured, predicted := s.speedups(func(r executedRun) bool { return group(r) == g })
+			measured, predicted := speedups(runs[own], func(r executedRun) bool { return group(r) == g })
 			simulated.Values, executed.Values = append(simulated.Values, predicted), append(executed.Values, measured)
 		}
 		p.Series = append(p.Series, simulated, executed)
-		f.Notes = append(f.Notes, fmt.Sprintf("Executed, %s: clock=%s, %s; the steps after the last change. %s.", words, s.Clock, s.Command, s.Origin))
 	}
 	if len(p.Series) > 0 {
 		f.Panels = append(f.Panels, p)
@@ -180,11 +182,23 @@ func (f *Figure) addExecuted(results string) error {
 	return errors.Join(problems...)
 }
 
+// readExecutedStudy reads a file of executed runs.
+func readExecutedStudy(path string) (s executedStudy, err error) {
+	text, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(text, &s)
+	}
+	if err == nil {
+		err = s.check(strings.TrimSuffix(filepath.Base(path), ".json"))
+	}
+	return s, err
+}
+
 // speedups returns the speedup of the fastest moving balancer over the fastest static cuts, of
 // some runs: measured and simulated. It is missing without runs of both.
-func (s executedStudy) speedups(counts func(executedRun) bool) (measured, predicted float64) {
+func speedups(runs []executedRun, counts func(executedRun) bool) (measured, predicted float64) {
 	var fastest [2]executedRun // static, moving
-	for _, r := range s.Runs {
+	for _, r := range runs {
 		k := 0
 		if r.Moves {
 			k = 1
