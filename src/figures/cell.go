@@ -135,6 +135,7 @@ func (s *studies) table(key string, alone config.Config, gpu roofline.GPU) (t co
 // changed returns the costs of the run, phase by phase.
 func (c cell) changed(dense cost.Table, o *study.Options) (cost.Series, error) {
 	w := c.workload
+	w.From, w.Every = cmp.Or(c.of.From, w.From), cmp.Or(c.of.Every, w.Every)
 	if len(c.of.Changes) > 0 || w.Kind == "none" {
 		series := cost.Series{{Table: dense}}
 		for _, x := range c.of.Changes {

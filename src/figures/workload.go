@@ -38,6 +38,8 @@ type caseOf struct {
 	Main    bool   // whether the figures of all kinds have this case
 	Source  string // where the numbers are from; assumptions begin with ASSUMED
 	Head    bool   // the head is always in: it is what is unequal
+	From    int    // and Every: instead of the workload's; 0: those
+	Every   int
 	Set     []string
 	Changes []change `toml:"change"` // instead of what study.Generate makes up
 }
