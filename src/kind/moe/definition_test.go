@@ -12,9 +12,10 @@ import (
 	"dynmo/src/tensor"
 )
 
-// sinkhornAssigned returns the experts of each token of a microbatch by its routers' logits (n, experts), the
-// best first: of exp(stretched logits), scaled in turn to rows of the sum 1 and columns of equal
-// sums (Sinkhorn & Knopp 1967; Clark et al. 2022, S-BASE), so many times.
+// sinkhornAssigned returns the experts of each token of a microbatch by its routers' logits (n,
+// experts), the best first. Scores are exp(stretched logits). Rows are scaled to the sum 1 and
+// columns to equal sums, in turn, e.Rounds times (Sinkhorn & Knopp 1967; Clark et al. 2022,
+// S-BASE).
 func sinkhornAssigned(logits [][]float64, e Experts) (chosen [][]int) {
 	n, variance, stretch := float64(len(logits)), 0.0, 1.0
 	for _, row := range logits {

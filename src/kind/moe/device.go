@@ -6,12 +6,13 @@ import (
 	"unsafe"
 )
 
-// The device decides where tokens go, and makes the products of all experts that are here in
-// one call: the host knows how many rows there are at most, and reads how many each expert
-// had at the end of the step, with the other readings. Rows behind those that there are hold
-// anything, and nothing reads them. The host waits for the rows of each expert, and for
-// nothing else, where it has to know the lengths of messages between spread experts, or makes
-// the products of one expert after the other.
+// The device decides where tokens go, and computes the products of all experts of this rank in one
+// call. The host knows the largest possible number of rows. At the end of the step it reads the
+// number of rows of each expert, with the other readings. Memory behind the actual rows holds
+// anything, and nothing reads it.
+//
+// The host waits for the rows of each expert in two cases only: it needs the lengths of messages
+// between spread experts, or it computes the products one expert after the other.
 
 // assigned returns how many assignments have a place, of n tokens: where the host does not
 // know, how many at most.

@@ -88,22 +88,21 @@ type block struct {
 	segment
 }
 
-// The device decides where tokens go (see kernel.RouteTokens). With p the softmax of a
-// token's logits over all experts, the token goes to the Top experts of the largest p, by the
-// weights g = p / Σ p over these (Jiang et al. 2024); or, if assignments are balanced, to
-// those of the largest scores of kernel.BalanceScores, by the weights p (Clark et al. 2022,
-// S-BASE). All weights are
-// times Scale. The logits are those of the router, or of a squashed router
-// outer·tanh(a), with a what its first matrix makes of a token.
+// The device decides where tokens go (see kernel.RouteTokens). p is the softmax of a token's logits
+// over all experts. The token goes to the Top experts of the largest p, with the weights g = p / Σ
+// p over these (Jiang et al. 2024). If assignments are balanced it goes to those of the largest
+// scores of kernel.BalanceScores, with the weights p (Clark et al. 2022, S-BASE). All weights are
+// multiplied by Scale. The logits are those of the router. A squashed router has the logits
+// outer·tanh(a), with a the product of its first matrix and the token.
 //
-// Departs: S-BASE has no Deviation, to which logits are stretched before they are scaled, and
-// names no number of Rounds.
+// Departs: S-BASE has no Deviation, to which logits are stretched before they are scaled, and names
+// no number of Rounds.
 //
 // Departs: the loss that balances experts is one of each block and microbatch, as in the Switch
-// Transformer (Fedus et al. 2022, equation 4) with the choices of a token counted as one each of
-// Top. Hugging Face's is one of all blocks together (see Experts.coefficient).
+// Transformer (Fedus et al. 2022, equation 4). Each of a token's Top choices counts as one. Hugging
+// Face's loss is one of all blocks together (see Experts.coefficient).
 
-// routeTokens decides where n tokens go, from what the router's first matrix makes of them.
+// routeTokens decides where n tokens go, from the output of the router's first matrix.
 func (e *experts) routeTokens(x *model.Exec, n int, s expertsSaved) {
 	logits, scores := s.logits, tensor.Mem{}
 	if e.Squashed {
@@ -137,7 +136,7 @@ func (e *experts) routeGradient(x *model.Exec, n int, s expertsSaved, h expertsH
 	e.router.BackwardInput(x, n, h.dnormed, h.dlogits)
 }
 
-// routing returns the settings of the router in a microbatch of so many tokens.
+// routing returns the settings of the router in a microbatch of the given number of tokens.
 func (e Experts) routing(tokens int) kernel.Routing {
 	r := kernel.Routing{Room: e.room(tokens), Shares: !e.Balanced, Scale: cmp.Or(e.Scale, 1), Auxiliary: e.Auxiliary, Z: e.Z, Deviation: e.Deviation, Rounds: e.Rounds}
 	if e.Balanced {

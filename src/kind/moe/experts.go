@@ -1,4 +1,5 @@
-// Package moe is the mixture of experts: several MLPs in a block, of which each token takes a few.
+// Package moe is the mixture of experts: a block has several MLPs, and each token takes a few of
+// them.
 package moe
 
 import (
@@ -16,8 +17,8 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Experts are gated MLPs in place of every block's one (Shazeer et al. 2017), of which
-// each token takes a few. The zero value has none.
+// Experts are gated MLPs in place of every block's one (Shazeer et al. 2017). Each token takes a
+// few of them. The zero value has none.
 type Experts struct {
 	model.Modest
 	Count, Top int     // experts of a block; those that a token goes to
@@ -226,7 +227,8 @@ type assignments struct {
 	readings                               tensor.Mem
 }
 
-// assignable returns the most assignments of so many tokens that have a place.
+// assignable returns the largest number of assignments that have a place, of the given number of
+// tokens.
 func (e divided) assignable(tokens int) int {
 	if e.Groups > 0 {
 		return e.rows(tokens)
@@ -300,7 +302,7 @@ func (s expertsSaved) with(d *dispatch) expertsSaved {
 	return s
 }
 
-// exchanged returns the bytes of inp and made of expertsSaved for so many tokens.
+// exchanged returns the bytes of inp and made of expertsSaved for the given number of tokens.
 func (e *experts) exchanged(x *model.Exec, tokens int) (inp, made int64) {
 	row := int64(e.hidden) * x.Backend.DType().Size()
 	return int64(e.rows(tokens)) * row, int64(e.assignable(tokens)) * row

@@ -113,7 +113,7 @@ func TestExpertCounts(t *testing.T) {
 	}
 }
 
-// TestNoTokenAtExperts: a microbatch of which no token is left has no counts.
+// TestNoTokenAtExperts: a microbatch without tokens has no counts.
 func TestNoTokenAtExperts(t *testing.T) {
 	c := mixture(Experts{Count: 3, Top: 2})
 	c = c.With(&modeltest.Selecting{Rows: map[int][]int32{0: {}}})
@@ -153,7 +153,7 @@ func TestExpertsFromSettings(t *testing.T) {
 	}
 }
 
-// TestBytesOfExperts: what layers say they need is what they take.
+// TestBytesOfExperts: the bytes that layers announce are the bytes that they take.
 func TestBytesOfExperts(t *testing.T) {
 	c := mixture(Experts{Count: 3, Top: 2})
 	ch := modeltest.New(t, c, tensor.F32)

@@ -45,10 +45,10 @@ func (e Experts) network() string {
 	return "linear"
 }
 
-// coefficient returns the router_aux_loss_coef of Hugging Face's Mixtral with which its loss
-// has the value that the sum of the blocks' losses has here, where all blocks route alike:
-// Auxiliary·blocks/Top. Its loss is one of the tokens of all blocks, whose shares of choices sum
-// to Top (transformers, load_balancing_loss_func of modeling_mixtral.py).
+// coefficient returns the router_aux_loss_coef for Hugging Face's Mixtral: Auxiliary·blocks/Top.
+// With it Hugging Face's loss equals the sum of the blocks' losses here, where all blocks route
+// alike. Its loss is one of the tokens of all blocks, whose shares of choices sum to Top
+// (transformers, load_balancing_loss_func of modeling_mixtral.py).
 func (e Experts) coefficient(blocks int) float64 {
 	return e.Auxiliary * float64(blocks) / float64(e.Top)
 }
@@ -178,7 +178,7 @@ func readExperts(o input.Object, c *model.Config, count, top string) error {
 // maxExperts is the most experts of all blocks.
 const maxExperts = 1 << 16
 
-// Limits of what scores are multiplied by, of which moe.scale has the same most.
+// Limits of the factor of scores. The largest moe.scale is the same.
 const minScale, maxScale = 1e-6, 65536.0
 
 // scoreScale returns what scores are multiplied by: a number, or one for each block, which

@@ -127,5 +127,5 @@ func (g *expertGroup) Reading(x *model.Exec, b *model.Batch, saved tensor.Mem, i
 	return decided.ends.Span(decided.ends.Bytes-size, size)
 }
 
-// share returns the tokens whose fair share so many rows of a group are.
+// share returns the number of tokens whose fair share is the given number of rows of a group.
 func (e Experts) share(rows int) int { return rows * e.Groups / e.Top }

@@ -41,8 +41,8 @@ func grouped(change func(c *model.Config)) model.Config {
 	return c
 }
 
-// TestExpertGroupsAreTheBlock: losses, readings and gradients are those of the same model
-// whose blocks are whole, where tokens leave in front of experts or pass by them too.
+// TestExpertGroupsAreTheBlock: losses, readings and gradients equal those of the same model with
+// whole blocks. That holds also where tokens leave in front of experts or pass by them.
 func TestExpertGroupsAreTheBlock(t *testing.T) {
 	for name, c := range map[string]model.Config{
 		"plain":    grouped(func(*model.Config) {}),
@@ -73,8 +73,8 @@ func TestExpertGroupsAreTheBlock(t *testing.T) {
 	}
 }
 
-// TestChainOfExpertGroups: groups have the block's weights under their names, routed blocks
-// stay whole, and what layers say they need is what they take.
+// TestChainOfExpertGroups: groups have the block's weights under their names, and routed blocks
+// stay whole. The bytes that layers announce are the bytes that they take.
 func TestChainOfExpertGroups(t *testing.T) {
 	c := grouped(func(*model.Config) {})
 	if got, want := strings.Join(c.Names(), " "), "embedding block.0.attention block.0.experts.0 block.0.experts.1 block.1.attention block.1.experts.0 block.1.experts.1 head"; got != want {
@@ -95,7 +95,7 @@ func TestChainOfExpertGroups(t *testing.T) {
 	ch.CheckBytes(t)
 }
 
-// TestNoTokenAtExpertGroups: a microbatch of which no token is left passes through.
+// TestNoTokenAtExpertGroups: a microbatch without tokens passes through.
 func TestNoTokenAtExpertGroups(t *testing.T) {
 	ch := modeltest.New(t, grouped(func(c *model.Config) { *c = c.With(&modeltest.Selecting{Rows: map[int][]int32{0: {}}}) }), tensor.F64)
 	ch.Gradients()

@@ -50,7 +50,8 @@ func (e *experts) forwardExperts(x *model.Exec, n int, d *dispatch, s expertsSav
 	return nil
 }
 
-// work sets made to what the experts here make of inp, which has so many rows at most.
+// work sets made to the output of the experts here for inp, which has at most the given number of
+// rows.
 func (e *experts) work(x *model.Exec, d *dispatch, s expertsSaved, made tensor.Mem, rows int) {
 	if e.grouped() {
 		e.groupedForward(x, s, made, rows)
@@ -71,7 +72,7 @@ func (e *experts) each(d *dispatch, f func(m mlpOf, rows segment)) {
 	}
 }
 
-// rowRange returns rows of memory of rows of so many values.
+// rowRange returns some rows of memory whose rows have `width` values.
 func rowRange(x *model.Exec, m tensor.Mem, rows segment, width int) tensor.Mem {
 	row := int64(width) * x.Backend.DType().Size()
 	return m.Span(int64(rows.lo)*row, int64(rows.count())*row)

@@ -53,7 +53,7 @@ const (
 // rules are the rules that settings name.
 var rules = map[string]rule{"copies": placeCopies, "owners": placeOwners, "eplb": placeEPLB, "even": placeEven}
 
-// newPlacing returns what places experts on so many replicas with spare places.
+// newPlacing returns the placing of experts on replicas with spare places.
 func newPlacing(w rule, experts, replicas, spare, block int) *placing {
 	p := &placing{experts: experts, replicas: replicas, room: place.Places(experts, replicas, spare), block: block, rule: w}
 	p.placer = place.Placer{Replicas: replicas, Room: p.room}

@@ -127,9 +127,9 @@ func TestRouteOfNaN(t *testing.T) {
 	}
 }
 
-// TestBalancedAssignment: a router that prefers some experts by up to e^4 to others still
-// has nearly equal loads, token for token the same however often it is asked; without the
-// balance it has not.
+// TestBalancedAssignment: a router prefers some experts to others by up to e^4. Balanced loads are
+// still nearly equal, and each token gets the same experts every time. Without the balance loads
+// are not equal.
 func TestBalancedAssignment(t *testing.T) {
 	for _, e := range []Experts{{Count: 8, Top: 2, Balanced: true, Deviation: 8, Rounds: 16}, {Count: 16, Top: 4, Balanced: true, Deviation: 8, Rounds: 16}, {Count: 16, Top: 1, Balanced: true, Deviation: 8, Rounds: 16}} {
 		draw := random.Keyed(5)
@@ -178,9 +178,9 @@ func TestRouterLosses(t *testing.T) {
 	}
 }
 
-// TestCoefficient: where two blocks route alike, the loss of transformers'
-// load_balancing_loss_func (modeling_mixtral.py, 00d4b3d, lines 479 to 556) times the
-// coefficient is the sum of the blocks' own losses times Auxiliary; where they do not, it is not.
+// TestCoefficient: two blocks route alike. The loss of transformers' load_balancing_loss_func
+// (modeling_mixtral.py, 00d4b3d, lines 479 to 556) times the coefficient is then the sum of the
+// blocks' own losses times Auxiliary. Where they do not route alike it is not.
 func TestCoefficient(t *testing.T) {
 	e := Experts{Count: 3, Top: 2, Auxiliary: 0.02}
 	theirs := func(blocks ...[][]float64) (loss float64) {

@@ -10,13 +10,12 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Where rows are cut into blocks, a replica may have copies of experts that others own. The rows
-// of an expert in the microbatch of all replicas are cut every BlockRows rows, and a product
-// is of one block, on whichever replica. Its part of a weight's gradient is rounded to a multiple
-// of 2^-50 and added to integers (see kernel.Backend.AccumulateFixed), on the owner and on each
-// copy. The pipeline adds the copies' sums to the owner's, rounds once, and gives copies the
-// weights that the owner's update makes. So no bit depends on how many copies there are, where
-// they are and which blocks they work on.
+// Where rows are cut into blocks, a replica may have copies of experts that others own. The rows of
+// an expert in the microbatch of all replicas are cut every BlockRows rows. A product covers one
+// block, on any replica. The owner and each copy round the block's part of a weight's gradient to a
+// multiple of 2^-50 and add it to integers (see kernel.Backend.AccumulateFixed). The pipeline adds
+// the copies' sums to the owner's and rounds once. Copies get the weights of the owner's update. So
+// no bit depends on the number and places of copies, or on their blocks.
 //
 // Departs: DeepSeek-V3 (2024, section 3.4) and other published copies of experts add up float
 // gradients in the order of the copies.

@@ -10,14 +10,15 @@ import (
 
 // Experts of a block may be spread over the replicas of a stage, as a place.Map says: at first
 // evenly, one behind the other. Each replica dispatches the tokens of its own microbatch. Then
-// replicas exchange rows, all to all: tokens go to their experts' replicas and what these make of
-// them comes back, and so do gradients. Each replica does so in the same passes in the same
-// order, also without any token, for its experts may have those of others.
+// replicas exchange rows, all to all: tokens go to their experts' replicas, and the experts'
+// outputs come back. Gradients travel in the same way. Each replica does so in the same passes in
+// the same order. It does so even without tokens of its own, because its experts may have those of
+// others.
 //
-// The rows of an expert lie in the order of the replicas that they are of, and of their places
-// there, so that all sums have a fixed order.
+// The rows of an expert lie in the order of the tokens' replicas, and of the tokens' places there.
+// So all sums have a fixed order.
 
-// replicas returns over how many replicas the experts are spread.
+// replicas returns the number of replicas over which the experts are spread.
 func (e divided) replicas() int { return max(1, e.Spread) }
 
 // here returns how many experts of a block a layer of a replica has room for.
@@ -25,8 +26,8 @@ func (e divided) here() int {
 	return place.Places(e.Count, e.replicas(), e.Spare) / max(1, e.Groups)
 }
 
-// rows returns the most rows that the experts of a replica work on, of microbatches of so
-// many tokens.
+// rows returns the largest number of rows for the experts of a replica, in microbatches of the
+// given number of tokens.
 func (e divided) rows(tokens int) int {
 	if e.Spread == 0 && e.Groups == 0 {
 		return tokens * e.Top
@@ -70,8 +71,9 @@ func (e divided) spreads(x *model.Exec) {
 	}
 }
 
-// outgoing returns where rows of the assignments wait for their way to the experts, and
-// where what experts make of rows waits for its way back: without a way where it is wanted.
+// outgoing returns two buffers: for rows of the assignments on their way to the experts, and for
+// the experts' outputs on their way back. Experts that are not spread need no way: the buffers are
+// then inp and made themselves.
 func (e *experts) outgoing(x *model.Exec, inp, made tensor.Mem) (there, back tensor.Mem) {
 	if e.Spread == 0 {
 		return inp, made
@@ -112,9 +114,9 @@ const (
 	back  way = true
 )
 
-// exchange copies rows between the memory of the assignments, by place, and that of the
-// rows that the experts here work on, in a round with one message for each expert and other
-// replica, and waits for it.
+// exchange copies rows between two memories: that of the assignments, by place, and that of the
+// rows for the experts here. It uses a round with one message for each expert and other replica,
+// and waits for it.
 func (e *experts) exchange(x *model.Exec, d *dispatch, w way, assigned, worked tensor.Mem) error {
 	if e.Spread == 0 {
 		return nil

@@ -19,19 +19,19 @@ type Dealer struct {
 // copied is an expert with copies, and where its shares begin in flat.
 type copied struct{ expert, at int }
 
-// sweeps is how often Deal goes over the experts with copies. Each sweep is exact for one
-// expert at a time. With 256 experts on 64 replicas, Zipf 1, the fullest replica has 1.086 times
-// the mean after 2 sweeps, 1.060 after 4 and 1.044 after 12 (TestPlace).
+// sweeps is the number of times that Deal goes over the experts with copies. Each sweep is exact
+// for one expert at a time. Example: 256 experts on 64 replicas, Zipf 1 (TestPlace). The fullest
+// replica has 1.086 times the mean after 2 sweeps, 1.060 after 4 and 1.044 after 12.
 const sweeps = 4
 
-// Deal returns for each expert how many of its blocks each of its holders works on, in the
-// order of the map. rows is by expert; a block is so many rows, the last one of an expert
-// maybe fewer. Holders take consecutive blocks: the first holder the first ones, and so on.
+// Deal returns, for each expert, the number of its blocks for each of its holders, in the order of
+// the map. rows is by expert. A block has `block` rows, the last one of an expert maybe fewer.
+// Holders take consecutive blocks: the first holder the first ones, and so on.
 //
-// The rows of the fullest replica are about as few as the map allows: Deal goes over the
-// experts with copies, and gives the blocks of one after the other to the emptiest of its
-// holders while the others stay. The answer depends on the arguments alone. It is valid until
-// the next call.
+// The rows of the fullest replica are about as few as the map allows. Deal goes over the experts
+// with copies, one after the other. It gives the expert's blocks to the emptiest of its holders
+// while the other experts stay. The answer depends on the arguments alone. It is valid until the
+// next call.
 func (d *Dealer) Deal(m Map, rows []int, block, replicas int) [][]int64 {
 	d.deal(m, rows, block, replicas, 0)
 	d.shares = d.shares[:0]
@@ -131,10 +131,10 @@ func (d *Dealer) pour(on []int, shares []int64, rows, block int64) (changed bool
 	return changed
 }
 
-// level returns how full the emptiest of some replicas are when they take so many rows, any
-// number each: the largest whole level with Σ max(0, level - load) <= rows. A replica whose
-// load is above a level of all is above every level of fewer, and is left out. sum is that of
-// the rows and of the replicas' loads.
+// level returns the common load of the emptiest of some replicas after they take the given rows, in
+// any shares: the largest whole level with Σ max(0, level - load) <= rows. A replica whose load is
+// above a level of all is above every level of fewer, and is left out. sum is the sum of the rows
+// and of the replicas' loads.
 func (d *Dealer) level(on []int, rows, sum int64) int64 {
 	for n := int64(len(on)); ; {
 		level := sum / n

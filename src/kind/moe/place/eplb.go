@@ -5,14 +5,13 @@ import (
 	"slices"
 )
 
-// EPLB returns the map of DeepSeek's expert parallelism load balancer, its global policy as its
-// description has it (DeepSeek-AI 2025, section 3.4, and the description of EPLB): all places
-// are filled; each copy goes to the expert with the most load for each of its copies; copies
-// are packed with the largest load first, each on the replica with the least load that has a
-// place left.
+// EPLB returns the map of DeepSeek's expert parallelism load balancer, its global policy
+// (DeepSeek-AI 2025, section 3.4, and the description of EPLB). It fills all places. Each copy goes
+// to the expert with the most load for each of its copies. Copies are packed with the largest load
+// first, each on the replica with the least load that has a free place.
 //
-// Departs: no replica has two copies of an expert while others have a place, which makes it
-// better; the first of the replicas of an expert counts as its owner.
+// Departs: no replica has two copies of an expert while others have a place, which makes it better.
+// The first of the replicas of an expert counts as its owner.
 func (p *Placer) EPLB(loads []float64) Map {
 	replicas, room := p.Replicas, p.Room
 	m, n, each := make(Map, len(loads)), slices.Repeat([]int{1}, len(loads)), slices.Clone(loads)

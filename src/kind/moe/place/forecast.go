@@ -2,13 +2,13 @@ package place
 
 import "math"
 
-// Forecast says how many rows the experts of a layer will have, from the steps so far. The
-// zero value has seen none.
+// Forecast predicts the rows of the experts of a layer from the steps so far. The zero value has
+// seen none.
 //
-// The forecast is the mean of the last steps, at most window of them. An expert whose rows
-// surely rise or fall is taken to go on as a straight line does. Steps before a jump do not
-// count: a jump is a step whose rows lie much further off the mean of those before it than steps
-// did lately, as where another expert has become the hot one.
+// The forecast is the mean of the last steps, at most window of them. Rows of an expert that surely
+// rise or fall are assumed to continue on a straight line. Steps before a jump do not count. A jump
+// is a step whose rows are much further from the mean than those of recent steps, as when another
+// expert becomes the hot one.
 type Forecast struct {
 	Rows   []float64 // by expert: rows of the next step
 	Spread []float64 // by expert: the standard deviation of its rows between steps, as a share of them
@@ -26,8 +26,8 @@ const (
 	// window is how many steps the mean is of. Routing of trained models changes over
 	// hundreds of steps; noise falls with the root of the window.
 	window = 8
-	// jump is how many times further off than usual a step after a jump is, and leastJump how
-	// far at least, as a share of all rows.
+	// jump is the factor by which a jump's distance from the mean exceeds the usual one. leastJump
+	// is the least distance of a jump, as a share of all rows.
 	jump, leastJump = 4, 0.05
 	// sureTrend is how many standard errors the slope of a trend is from 0 at least.
 	sureTrend = 3
@@ -83,9 +83,9 @@ func distance(x []int64, y []float64) float64 {
 	return sum
 }
 
-// expect sets Rows and Spread. With the steps t = 0, 1, …, n-1 about their middle c, the mean μ
-// and the slope β = Σ(t-c)x/Σ(t-c)² of an expert's rows x, the next step has μ + β·(n-c) of them if
-// β is surely not 0, else μ.
+// expect sets Rows and Spread. For steps t = 0, 1, …, n-1 with the middle c, the rows x of an
+// expert have the mean μ and the slope β = Σ(t-c)x/Σ(t-c)². The next step has μ + β·(n-c) rows if β
+// is surely not 0, else μ.
 func (f *Forecast) expect() {
 	n := float64(len(f.steps))
 	centre := (n - 1) / 2

@@ -26,12 +26,12 @@ func Even(experts, replicas int) Map {
 	return m
 }
 
-// Places returns how many experts a replica has room for: its even share, rounded up, and so
-// many spare places.
+// Places returns the number of experts that a replica has room for: its even share, rounded up, and
+// the spare places.
 func Places(experts, replicas, spare int) int { return (experts+replicas-1)/replicas + spare }
 
-// Check returns an error unless the map is one of so many experts on so many replicas, with at
-// most places experts on each replica.
+// Check returns an error unless the map places the given number of experts on the given number of
+// replicas, with at most `places` experts on each replica.
 func (m Map) Check(experts, replicas, places int) error {
 	if len(m) != experts {
 		return fmt.Errorf("%d experts, want %d", len(m), experts)

@@ -141,12 +141,12 @@ func (p *Placer) prepare(experts int) {
 // the other.
 var targets = []float64{1.04, 1.15}
 
-// Copy returns the map with the owners of m and other copies. The fullest replica gives rows of
-// its largest expert to the emptiest replica with a free place, which takes a copy, until no
-// replica has more than a target. Then each place that is left takes a copy of an expert whose
-// holders have the most rows of it, so that rows can be dealt where loads turn out to be others:
-// in each microbatch they do. Targets grow from the bound; the best map is returned. Where
-// the cases are few all copies are tried (see exact).
+// Copy returns the map with the owners of m and other copies. It works down to a target for the
+// fullest replica. The fullest replica gives rows of its largest expert to the emptiest replica
+// with a free place, which takes a copy, until no replica has more than the target. Loads vary in
+// each microbatch, so rows are dealt anew there. Each free place therefore takes a copy of an
+// expert whose holders have the most rows of it. Targets grow from the bound; the best map is
+// returned. In small cases all copies are tried (see exact).
 func (p *Placer) Copy(m Map, loads []float64) Map {
 	owners := m.Owned()
 	bound := p.Bound(loads)

@@ -76,9 +76,8 @@ func allCopies(owners Map, replicas int) []Map {
 	return all
 }
 
-// TestPlace: with a spare place the fullest replica is near the mean in the cases of issue X,
-// though the rows turn out to be up to 20 % others than those that were placed; and never below
-// the bound.
+// TestPlace: with a spare place the fullest replica is near the mean in all cases, though the
+// actual rows differ by up to 20 % from the rows that were placed. It is never below the bound.
 func TestPlace(t *testing.T) {
 	for _, c := range []struct {
 		experts, replicas int
@@ -127,7 +126,7 @@ func TestCopiesStayInTheNode(t *testing.T) {
 	}
 }
 
-// TestOwnersStay: loads that are the same but for a little noise move few owners.
+// TestOwnersStay: loads that are equal except for a little noise move few owners.
 func TestOwnersStay(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(7, 8)) // fixed seed: a failure must repeat
 	loads := zipf(rnd, 64, 1)
