@@ -10,8 +10,8 @@ import (
 	"dynmo/src/expect"
 )
 
-// TestRecorded: the settings of a run of another version are read, and what this one
-// does not know of them is told. What is wrong otherwise stays an error.
+// TestRecorded: the settings of a run of another version are read, and settings unknown to this
+// version are reported. Any other fault stays an error.
 func TestRecorded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config.toml")
 	expect.OK(t, os.WriteFile(path, []byte("old = 3\n[train]\nsteps = 7\n[balance]\nsmooth = 0.5\n[gone]\nx = 1\n"), 0o666))

@@ -17,7 +17,7 @@ type Counts struct {
 	Charts []Chart
 	// Columns returns the cells that a table has of a layer's sums, and their heads; nil: none.
 	Columns func(sums Values) (head, row []string)
-	Work    func(v Values, tokens float64) Work // what a layer did in a step of so many tokens; nil: it is not told
+	Work    func(v Values, tokens float64) Work // a layer's work in a step with the given number of tokens; nil: unknown
 }
 
 // Chart shows a number of what layers counted, over steps.
@@ -107,7 +107,7 @@ type Seen struct {
 	Sparsity       float64 // share of prunable weights that are pruned
 	Frozen, Layers int     // layers that are frozen; all of the chain
 	Froze          string  // how many layers are frozen, or were
-	Scores         float64 // share of the scores of attention that blocks compute, their mean; NaN: not told
+	Scores         float64 // share of the scores of attention that blocks compute, their mean; NaN: unknown
 	Tokens         float64 // of the steps
 	Counts         []Values
 }

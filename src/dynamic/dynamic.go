@@ -136,8 +136,8 @@ func (m *Mean) Add(x float64) {
 	m.Value += (x - m.Value) / m.steps
 }
 
-// news is how many times more or less is told.
+// news is the factor by which a share must change to be reported again.
 const news = 1.25
 
-// IsNews reports whether a share differs from the one that was told by more than news.
+// IsNews reports whether a share differs from the last reported one by more than news.
 func IsNews(told, share float64) bool { return share > told*news || told > share*news }

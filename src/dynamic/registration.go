@@ -51,7 +51,7 @@ type Registration struct {
 	Forms family.Forms
 	// Counts are what layers of the kind count.
 	Counts func(config.Config) []Counts
-	// Sentence says what the kind has made of the model; "" if that is not told.
+	// Sentence describes the model as the kind has changed it; "": there is nothing to say.
 	Sentence func(Seen) string
 	// Words say what the model was in a step, for a log.
 	Words func(Seen) []string

@@ -35,7 +35,7 @@ type Hooks struct {
 	Stop func() bool
 	// Save reports whether the process was asked for a checkpoint since the last call; nil: never.
 	Save func() bool
-	// Resume is the run directory whose newest checkpoint the run goes on from, the same
+	// Resume is the run directory whose newest checkpoint the run resumes from, the same
 	// in all processes; "" begins anew. So does a directory that has none.
 	Resume string
 	// RunDir is called on rank 0 after Begin: where checkpoints are kept; "" or nil: nowhere.
@@ -73,7 +73,7 @@ type World struct {
 	GPU       string // of rank 0; "" on a CPU
 	Transport string // of the memory of GPUs between ranks; "" on a CPU
 
-	Resumed save.Resumed // what the run goes on from
+	Resumed save.Resumed // what the run resumes from
 	Tuned   train.Tuned  // dense products that were measured; zero if none were
 
 	Unmetered error // why the energy of rank 0's GPU is not metered; nil if it is, or on a CPU

@@ -9,16 +9,16 @@ import (
 	"dynmo/src/config"
 )
 
-// RefusedError is the error of a rank that has nothing to say: rank First has told
-// why it cannot take part in the run.
+// RefusedError is the error of a rank without a message of its own: rank First has reported why it
+// cannot take part in the run.
 type RefusedError struct{ First int }
 
 func (e RefusedError) Error() string {
 	return fmt.Sprintf("start: rank %d cannot take part", e.First)
 }
 
-// toldBy returns the error of a rank that another speaks for, once that had time to:
-// some launchers end all ranks when one has ended.
+// toldBy returns the error of a rank whose error another rank reports. It gives that rank time
+// first: some launchers end all ranks when one has ended.
 func toldBy(first int) error {
 	time.Sleep(grace / 2)
 	return RefusedError{first}

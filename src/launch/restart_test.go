@@ -17,7 +17,7 @@ import (
 	"dynmo/src/store"
 )
 
-// lines keeps what people are told, and the kinds of events.
+// lines keeps the log lines, and the kinds of events.
 type lines struct {
 	run
 	said  []string

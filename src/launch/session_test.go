@@ -205,7 +205,7 @@ type watcher interface {
 type session struct {
 	watch     watcher                          // nil: a run
 	balancer  func() policy.Balancer           // of each rank; nil: that of the settings
-	dir, from string                           // where the run is kept, and where it goes on from
+	dir, from string                           // where the run is kept, and where it resumes from
 	pieces    uint64                           // seed of where pieces of layers are, where a balancer is given
 	stop      int                              // after how many steps it is asked to end, 0 if at its own end
 	begin     func(*rank)                      // nil, or called on each rank before its first step

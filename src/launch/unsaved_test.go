@@ -28,7 +28,7 @@ func (o *obstacle) Say(line string) {
 	}
 }
 
-// TestCheckpointsThatFail: a checkpoint that cannot be written is told, and training
+// TestCheckpointsThatFail: a checkpoint that cannot be written is reported, and training
 // goes on; once it can be, the next one is whole. Three in a row end the run.
 func TestCheckpointsThatFail(t *testing.T) {
 	expect.NewFault(t, "F05", "")

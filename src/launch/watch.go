@@ -46,13 +46,13 @@ func (w *watch) run() {
 	}
 }
 
-// end tells an error, unless a rank of this host has told one already, and then
-// calls exit, which does not return. Only the first call does anything.
+// end reports an error, unless a rank of this host has reported one already. Then it calls exit,
+// which does not return. Only the first call does anything.
 func (w *watch) end(err error, exit func(status int)) {
 	w.once.Lock()
 	me := w.t.Peer(w.t.Rank())
 	if !w.board.Claim(me.World) {
-		time.Sleep(grace) // the rank that tells ends the world meanwhile
+		time.Sleep(grace) // the rank that reports ends the world meanwhile
 		exit(1)
 	}
 	exit(w.hooks.Fail(w.explain(err)))

@@ -24,7 +24,7 @@ type Phase struct {
 	// layer and microbatch: how many times the layer's seconds the microbatch took.
 	// Absent in files of older versions.
 	Samples [][][]cost.Stage `json:"samples,omitempty"`
-	// Known is by step what the estimator was told. Absent in files of older versions, and
+	// Known is the input of the estimator, by step. Absent in files of older versions, and
 	// where layers work on some tokens only.
 	Known []Known `json:"known,omitempty"`
 }

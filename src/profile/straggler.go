@@ -20,7 +20,7 @@ type Straggler struct {
 	// Score is the pace of the median stage by that of the rank's: 1 for a rank like the
 	// others, 0.5 for one that takes twice as long for the same work.
 	Score float64
-	Over  bool // it was told as one before
+	Over  bool // the rank recovered
 }
 
 // Stragglers finds ranks that are slower than others. A step's paces vary where a machine

@@ -9,9 +9,9 @@ import (
 	"dynmo/src/dynamic"
 )
 
-// ChangeText says in plain words how the model changed: what names a kind of change, or
-// several joined with +, and of are their figures (see dynamic.Change). A kind that is
-// not known is told by its name and all figures.
+// ChangeText describes a change of the model in plain words. what names a kind of change, or
+// several joined with +. of has their figures (see dynamic.Change). A kind that is not known is
+// described by its name and all figures.
 func ChangeText(what string, of map[string]any) string {
 	figures := make(map[string]float64)
 	for name, value := range of {

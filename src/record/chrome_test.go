@@ -169,7 +169,7 @@ type noRoom struct{ writes int }
 func (f *noRoom) Write([]byte) (int, error) { f.writes++; return 0, errors.New("file too large") }
 
 // TestTraceCutOff: after a step that could not be written nothing is, and the
-// error is told once.
+// error is reported once.
 func TestTraceCutOff(t *testing.T) {
 	f := &noRoom{}
 	c := chrome{out: f}

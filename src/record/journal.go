@@ -56,7 +56,7 @@ type Journal struct {
 	sparsity float64        // of the model, as its last change told it
 	answered answer         // of the last decision
 	moved    bool           // by the pending decision
-	unpacked policy.Packing // the last look at fewer stages that packed nothing, as it was told
+	unpacked policy.Packing // the last look at fewer stages that packed nothing, as it was reported
 }
 
 // NewJournal returns the journal of a run on hosts, by rank of the launched world.

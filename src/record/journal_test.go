@@ -281,7 +281,7 @@ func TestJournalSays(t *testing.T) {
 	}
 }
 
-// TestJournalTime: a step's time is when it was told; wall seconds count from the
+// TestJournalTime: a step's time is when it was reported; wall seconds count from the
 // journal's beginning, whatever the run's clock.
 func TestJournalTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -147,7 +147,7 @@ func TestTable(t *testing.T) {
 	expect.Golden(t, "testdata/table.txt", b.String())
 }
 
-// TestChangeText: a change of every kind, and of several, is told in plain words.
+// TestChangeText: a change of every kind, and of several, is reported in plain words.
 func TestChangeText(t *testing.T) {
 	for _, c := range []struct {
 		what string

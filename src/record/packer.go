@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Packer gathers what packing came to while a run goes on, in bounded memory. It is told
-// what an Observer is told, in that order, and of resumes.
+// Packer collects the results of packing while a run goes on, in bounded memory. Its input is that
+// of an Observer, in the same order, and resumes.
 type Packer struct {
 	start     start
 	segments  []Segment // the last is the present one; none: no step yet

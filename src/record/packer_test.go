@@ -88,7 +88,7 @@ func TestPacking(t *testing.T) {
 	}
 }
 
-// TestPackingToldLate: an event that is told when its effect has been measured says what
+// TestPackingToldLate: an event that is reported when its effect has been measured says what
 // was predicted of the steps before it too.
 func TestPackingToldLate(t *testing.T) {
 	var p Packer

@@ -16,7 +16,7 @@ import (
 	"dynmo/src/replace"
 )
 
-// From is what a run goes on from.
+// From is what a run resumes from.
 type From struct {
 	Step       int      // the first that is run
 	Checkpoint string   // its directory; "": there is none

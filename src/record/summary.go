@@ -91,8 +91,8 @@ func (s Summary) Write(dir string) error {
 	return nil
 }
 
-// Tally gathers what a summary is made from while a run goes on, in bounded memory. It
-// is told what an Observer is told.
+// Tally collects the data of a summary while a run goes on, in bounded memory. Its input is that of
+// an Observer.
 type Tally struct {
 	steps         int
 	loss          Float

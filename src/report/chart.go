@@ -23,7 +23,7 @@ type chart struct {
 	Unit     string        `json:"unit"`
 	About    string        `json:"-"` // what the number is
 	Curves   []*curve      `json:"curves"`
-	Exact    bool          `json:"exact"` // a number is told near its own step alone
+	Exact    bool          `json:"exact"` // a number is reported near its own step alone
 	FromZero bool          `json:"-"`     // the axis begins at 0
 	Log      bool          `json:"-"`     // the axis is logarithmic: only numbers above 0 are drawn
 	Top      float64       `json:"-"`     // the axis ends there; 0: at the largest number

@@ -35,7 +35,7 @@ func (e eventRow) Steps() string {
 // eventRows returns the events of the run. A move and the decision behind it are
 // one row, and so are decisions one after the other that moved nothing.
 func (r Run) eventRows() []eventRow {
-	moves := map[int]record.Event{} // by step, until they are told
+	moves := map[int]record.Event{} // by step, until they are reported
 	for _, e := range r.Events {
 		if e.Moved() {
 			moves[e.Step] = e

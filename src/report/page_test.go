@@ -169,7 +169,7 @@ func TestThinKeepsExtremes(t *testing.T) {
 }
 
 // TestCrop: steps that are many times longer than the others do not flatten them, and
-// are told.
+// are reported.
 func TestCrop(t *testing.T) {
 	for _, c := range []struct {
 		name    string

@@ -17,7 +17,7 @@ type places struct {
 }
 
 // places returns where the run's stages were; of earlier starts hosts are not known, and
-// nothing is told where ranks are numbered as the stages are, on hosts that are not known.
+// nothing is reported where ranks are numbered as the stages are, on hosts that are not known.
 func (r Run) places() places {
 	p := places{}
 	told := false

@@ -127,7 +127,7 @@ func TestLeavingByThresholds(t *testing.T) {
 	}
 }
 
-// TestNotesOfExits: it is told where training had other keys.
+// TestNotesOfExits: it is reported where training had other keys.
 func TestNotesOfExits(t *testing.T) {
 	for e, want := range map[exits.Exits]bool{{After: "1"}: true, {After: "1", Propagate: true}: false, {After: "1", Weighted: true}: false} {
 		notes := Notes(tiny.With(e))

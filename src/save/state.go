@@ -98,7 +98,7 @@ func ReadState(text []byte) (s State, err error) {
 	return s, nil
 }
 
-// Here is the run that goes on from a state: its settings, and those of the checkpoint.
+// Here is the run that resumes from a state: its settings, and those of the checkpoint.
 type Here struct {
 	Ranks
 	Now, Was config.Config

@@ -1,4 +1,4 @@
-// Package save keeps checkpoints of a run, and goes on from them. Between two steps every
+// Package save keeps checkpoints of a run, and resumes from them. Between two steps every
 // rank copies its share of the layers. It writes the copy while steps go on. Rank 0 gives the
 // checkpoint its name once the shares of all ranks are on disk.
 package save

@@ -91,7 +91,7 @@ func TestWeights(t *testing.T) {
 	}
 }
 
-// A manifest whose settings describe another model, or none, is told.
+// A manifest whose settings describe another model, or none, is reported.
 func TestWeightsRefuse(t *testing.T) {
 	for want, change := range map[string]func(*Manifest){
 		"manifest.json: settings of 3 layers, the checkpoint has 5":    func(m *Manifest) { m.Settings = "[model]\nblocks = 1\n" },

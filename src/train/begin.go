@@ -66,7 +66,7 @@ func (r *Rank) resume(shape model.Config) (found bool, err error) {
 	return true, err
 }
 
-// Resumed returns what the run goes on from.
+// Resumed returns what the run resumes from.
 func (r *Rank) Resumed() save.Resumed { return r.from.Resumed }
 
 // recall goes on from the state of a checkpoint whose settings were these, and returns why

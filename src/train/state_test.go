@@ -238,7 +238,7 @@ type broken struct{ policy.Balancer }
 func (broken) Save() ([]byte, error)               { return json.Marshal(math.NaN()) }
 func (broken) Restore([]byte, layout.Layout) error { return nil }
 
-// TestStateLost: what cannot be saved does not keep layers from being saved, and is told
+// TestStateLost: what cannot be saved does not keep layers from being saved, and is reported
 // on resume.
 func TestStateLost(t *testing.T) {
 	c := settings(schedule.Kind1F1B, 1, "auto")

@@ -38,7 +38,7 @@ type Setup struct {
 	Corpus         *data.Corpus                                      // nil where no layer can need data
 	Stop           func() bool                                       // whether this process was asked to end after the step
 	Save           func() bool                                       // whether it was asked for a checkpoint since the last call; nil: never
-	Resume         string                                            // run directory whose newest checkpoint the run goes on from, the same on all ranks; "" begins anew
+	Resume         string                                            // run directory whose newest checkpoint the run resumes from, the same on all ranks; "" begins anew
 	RunDir         string                                            // run directory in which checkpoints are kept, the same on all ranks; "" keeps none; may be set until Loop
 	Observe        record.Observer                                   // of rank 0; nil on the others; may be set until Loop
 	Joules         func() float64                                    // of this rank since the run began, -1 if they are not known; nil: none
@@ -71,7 +71,7 @@ type Rank struct {
 	spent      float64         // seconds that followed the last step
 	resized    float64         // seconds that making the groups of other ranks took, the last time
 	skipped    int             // steps in a row whose update was left out
-	from       save.Checkpoint // that the run goes on from; zero if it begins anew
+	from       save.Checkpoint // that the run resumes from; zero if it begins anew
 	saver      *save.Writer    // nil: no checkpoint is written
 	products   json.RawMessage // how dense products are made, where that was chosen
 	tuned      Tuned           // of rank 0

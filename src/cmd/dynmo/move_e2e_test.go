@@ -58,7 +58,7 @@ func TestTrainCrashesInAMove(t *testing.T) {
 }
 
 // TestTrainCrashesWhileExpertsMove kills a rank while copies of experts travel, after the decision
-// and before the next step. The run ends at once. It goes on from the checkpoint before, moves the
+// and before the next step. The run ends at once. It resumes from the checkpoint before, moves the
 // experts, and ends with the weights of an undisturbed run. With DYNMO_LONG=1 every rank in every
 // phase.
 func TestTrainCrashesWhileExpertsMove(t *testing.T) {

@@ -151,7 +151,7 @@ func TestPlanNeedsOfNCCL(t *testing.T) {
 	}
 }
 
-// TestPlanPaperBubble: the paper's ratio is told where its assumptions hold, and
+// TestPlanPaperBubble: the paper's ratio is reported where its assumptions hold, and
 // only there. With free messages and T_B = 2·T_F its equation (1) is
 // 2(P²-2P) / (5P²-4P), 1/4 for 4 stages.
 func TestPlanPaperBubble(t *testing.T) {

@@ -71,8 +71,8 @@ func (d *runDirectory) open(c config.Config, p record.Provenance, about launch.W
 	return run, past, err
 }
 
-// resumed says what a run goes on from that was asked to, and with which other settings;
-// nothing of others.
+// resumed returns lines on the checkpoint that a run resumes from, and on settings that differ. It
+// returns none for a run that does not resume.
 func (d *runDirectory) resumed(dir string, from save.Resumed, past record.Past) []string {
 	if !d.resume {
 		return nil

@@ -20,7 +20,7 @@ func inShell(t *testing.T, dir, shell string, args ...string) *exec.Cmd {
 	return inWorld(t, dir, append([]string{"sh", "-c", shell, "sh"}, cmd.Args...)...)
 }
 
-// A run directory that nobody names is made, is told first and last, and follows the
+// A run directory that nobody names is made, is reported first and last, and follows the
 // umask.
 func TestTrainMakesRunDirectory(t *testing.T) {
 	dir := folder(t, "")

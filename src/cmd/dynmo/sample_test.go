@@ -12,7 +12,7 @@ import (
 func sampleSays(args ...string) ended { return says(append([]string{"sample"}, args...)...) }
 
 // A text is the same as it streams, in JSON, from a weights file, and with any number
-// of threads; it may be longer than the context, which is told once.
+// of threads; it may be longer than the context, which is reported once.
 func TestSample(t *testing.T) {
 	run := savedRun(t)
 	said(t, "ckpt", "export", run, "-o", "hf")

@@ -82,7 +82,7 @@ func TestWideTable(t *testing.T) {
 	}
 }
 
-// TestTableOfATornFile: what was left out of a run's files is told, and the rest shown.
+// TestTableOfATornFile: what was left out of a run's files is reported, and the rest shown.
 func TestTableOfATornFile(t *testing.T) {
 	dir := recorded(t, record.Metrics{Clock: "virtual", Loss: 5.5, StepSeconds: 1})
 	f, err := os.OpenFile(filepath.Join(dir, record.MetricsFile), os.O_APPEND|os.O_WRONLY, 0)

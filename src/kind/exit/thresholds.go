@@ -48,7 +48,7 @@ func gain(left, wanted float64) float64 {
 	return 0.5
 }
 
-// tellings is how often the thresholds are told while the share rises.
+// tellings is how often the thresholds are reported while the share rises.
 const tellings = 10
 
 // at returns the share of the tokens that leave in a step.

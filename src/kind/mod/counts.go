@@ -39,10 +39,10 @@ func sentence(s dynamic.Seen) string {
 	return "routed blocks take " + dynamic.Percent(share) + " of their tokens"
 }
 
-// routing tells how many tokens routed blocks take, when it is a quarter more or fewer
-// than was told last: what the blocks cost has changed. It changes nothing.
+// routing reports the share of tokens that routed blocks take when it has changed by a quarter
+// since its last report: the cost of the blocks has then changed. It changes nothing.
 type routing struct {
-	told         float64      // share of the tokens that were taken when that was told last
+	told         float64      // share of the tokens taken, at the last report
 	share, right dynamic.Mean // of the tokens that are there: taken, predicted correctly
 }
 

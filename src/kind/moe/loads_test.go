@@ -9,7 +9,7 @@ import (
 	"dynmo/src/expect"
 )
 
-// TestLoadsTell: the loads of experts are told at first, and when the fullest one's or the
+// TestLoadsTell: the loads of experts are reported at first, and when the fullest one's or the
 // dropped share have changed by a quarter; only what is dropped changes costs.
 func TestLoadsTell(t *testing.T) {
 	c := config.Default()
