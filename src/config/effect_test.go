@@ -57,7 +57,7 @@ func TestAssumptions(t *testing.T) {
 	for kind, want := range map[string][]string{
 		"none":   nil,
 		"prune":  {"prune.times=4", "prune.initial=0.0", "prune.final=0.9", `prune.structure="unstructured"`, "prune.csr_from=0.7", "simulate.attention=0.14285714285714285"},
-		"moe":    {"simulate.attention=0.14285714285714285", `simulate.routing="mixtral-24-aux-other"`, "simulate.experts=64", "simulate.expert_ranks=8"},
+		"moe":    {"simulate.attention=0.14285714285714285", `simulate.routing="mixtral-24-aux-other"`, "simulate.experts=64", "simulate.expert_ranks=8", "simulate.expert_spare=0"},
 		"freeze": {"simulate.frozen=0.0", "simulate.thaws=true"},
 		"exit":   {"simulate.exit_from=0.25", "simulate.exit_share=0.8", "simulate.exit_noise=0.19"},
 	} {

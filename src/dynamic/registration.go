@@ -67,6 +67,8 @@ type Making struct {
 	Every  int  // steps between changes of the model in the paper (sections 3.1, 3.5 and 4.1); 0: a tenth of the run
 	Routed bool // microbatches cost differently: their number must be known
 	Of     func(config.Config) Workload
+	// Placing decides where pieces of layers are in a simulated run; nil, or a nil result: they stay.
+	Placing func(config.Config) Placing
 }
 
 // Few is how the costs of a large model follow from those of a few of its blocks.

@@ -156,9 +156,10 @@ func (c cell) changed(dense cost.Table, o *study.Options) (cost.Series, error) {
 		}
 		return series, nil
 	}
-	made, sampling, err := study.Generate(w.Kind, dense, o.Config, madeUp(w), w.Interval)
-	o.Sampling = sampling
-	return made, err
+	if c.of.Steps > 0 {
+		w.Steps, w.Interval = c.of.Steps, 1
+	}
+	return study.Generate(w.Kind, dense, o, madeUp(w), w.Interval)
 }
 
 // apply returns the chain with the change's shares.
@@ -209,6 +210,7 @@ type outcome struct {
 	dense     float64    // tokens per second of the dense model on uniform cuts
 	ceiling   float64    // of the speedup over the better static cuts
 	ofBest    float64    // throughput of the best balancer's cuts over that of the best contiguous cuts
+	even      float64    // tokens per second of steps in which all replicas of a stage have the same work, at the best cuts; 0: replicas do not differ
 	overheads [3]float64 // shares of the best balancer's time: measuring, deciding, moving
 }
 
@@ -232,6 +234,10 @@ func (o outcome) balancing() float64 {
 func (o outcome) total() float64 {
 	return o.tokens[best(o.tokens, firstDynamic, len(o.tokens))] / o.dense
 }
+
+// overEven returns the seconds of a step over those of a step of even work, with the fastest of the
+// balancers in a range.
+func (o outcome) overEven(from, to int) float64 { return o.even / o.tokens[best(o.tokens, from, to)] }
 
 // simulate runs a cell under every balancer.
 func (s *studies) simulate(c cell) (outcome, error) {
@@ -257,6 +263,14 @@ func (s *studies) simulate(c cell) (outcome, error) {
 		return out, err
 	}
 	out.dense = r.tokens(dense.Seconds)
+	if last := r.series[len(r.series)-1]; last.Routed != nil {
+		last.Scale = nil
+		even, err := study.Plan(last.Table, r.options)
+		if err != nil {
+			return out, err
+		}
+		out.even = r.tokens(even.Seconds)
+	}
 	static, moved := best(out.tokens, 0, firstDynamic), best(out.tokens, firstDynamic, len(balancers))
 	out.ceiling = study.CeilingOver(runs[static], runs[moved])
 	x := runs[moved]

@@ -155,7 +155,9 @@ func (s *studies) figure3Throughput() (Figure, error) {
 func (s *studies) figure3Cases() (Figure, error) {
 	f := Figure{Title: "Figure 3 under every workload", Notes: []string{
 		"One model of each kind, the last of its list. Names of bars as in figure 3. Workloads that are assumed say so.", headNote,
+		"Over even work: seconds of a step, with all overheads, over those of a step in which all replicas of a stage have the same work, at the best cuts.",
 	}}
+	over := Panel{Title: "Step over a step of even work", Form: formBars, Y: "ratio", Series: []Series{{Name: "static cuts", Role: roleStatic}, {Name: "best balancer"}}}
 	s.facts.Mesh = s.meshes(s.workloads)
 	for _, w := range s.workloads {
 		m := w.Models[len(w.Models)-1]
@@ -177,10 +179,18 @@ func (s *studies) figure3Cases() (Figure, error) {
 			list[1].add(all[i], outcome.total)
 			list[2].add(all[i], func(o outcome) float64 { return o.ceiling })
 			list[3].Values = append(list[3].Values, orMissing(s.paper.Kinds[w.Kind].Speedup))
+			if all[i][0].even > 0 {
+				over.Groups = append(over.Groups, p.Groups[i])
+				over.Series[0].add(all[i], func(o outcome) float64 { return o.overEven(0, firstDynamic) })
+				over.Series[1].add(all[i], func(o outcome) float64 { return o.overEven(firstDynamic, len(o.tokens)) })
+			}
 		}
 		list[2].Low, list[2].High = nil, nil
 		p.Series = list
 		f.Panels = append(f.Panels, p)
+	}
+	if over.Groups != nil {
+		f.Panels = append(f.Panels, over)
 	}
 	return f, nil
 }

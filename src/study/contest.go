@@ -62,7 +62,7 @@ func Contest(kind string, of dynamic.Contest, x dynamic.ContestCase, seed uint64
 
 // contested returns the costs of a case.
 func contested(kind string, x dynamic.ContestCase, c config.Config) (cost.Series, error) {
-	series, _, err := Generate(kind, equalBlocks(c), c, dynamic.MadeUp{Steps: contestSteps}, 1)
+	series, err := Generate(kind, equalBlocks(c), &Options{Config: c}, dynamic.MadeUp{Steps: contestSteps}, 1)
 	for i := range series {
 		for l, share := range series[i].Routed.Share {
 			if share > 0 {
@@ -82,7 +82,7 @@ func contend(p dynamic.Placing, series cost.Series, o Options) (out Contestant, 
 	if err != nil {
 		return out, err
 	}
-	o.Static, o.Placing = false, p
+	o.Static, o.Placing = false, func(config.Config) dynamic.Placing { return p }
 	run, err := Simulate(series, o)
 	if err != nil {
 		return out, err

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"dynmo/src/config"
 	"dynmo/src/cost"
 	"dynmo/src/dynamic"
 )
@@ -17,8 +16,9 @@ import (
 // same share a phase. What is assumed is settings (dynamic.Workloads()), as are seed
 // and microbatches. interval is how many changes of the model one stands for that is
 // simulated; 0 chooses, and says in the Sampling what. The clock of the tables is sim.
-func Generate(name string, dense cost.Table, c config.Config, run dynamic.MadeUp, interval int) (cost.Series, Sampling, error) {
-	fail := func(err error) (cost.Series, Sampling, error) { return nil, Sampling{}, err }
+func Generate(name string, dense cost.Table, o *Options, run dynamic.MadeUp, interval int) (cost.Series, error) {
+	fail := func(err error) (cost.Series, error) { return nil, err }
+	c := o.Config
 	k := slices.IndexFunc(dynamic.Workloads(), func(w dynamic.NamedWorkload) bool { return w.Name == name })
 	if k < 0 {
 		return fail(fmt.Errorf("dynamism %q: unknown, wanted %s", name, Dynamisms()))
@@ -42,12 +42,13 @@ func Generate(name string, dense cost.Table, c config.Config, run dynamic.MadeUp
 	if adapts(c) {
 		most = mostMade
 	}
-	sampling, workload := sample(run.Steps, run.Start, run.Every, interval, most), kind.Of(c)
+	workload := kind.Of(c)
+	o.Sampling, o.Placing = sample(run.Steps, run.Start, run.Every, interval, most), kind.Placing
 	var series cost.Series
 	costs := dynamic.Costs{Layers: dense.Layers}
 	for step := range run.Steps {
 		next, change := costs, ""
-		if since := step - run.Start; since >= 0 && since%run.Every == 0 && !sampling.leavesOut(step, run.Every) {
+		if since := step - run.Start; since >= 0 && since%run.Every == 0 && !o.Sampling.leavesOut(step, run.Every) {
 			next = workload.Costs(chain, step)
 		}
 		if !next.Equal(costs) {
@@ -61,7 +62,7 @@ func Generate(name string, dense cost.Table, c config.Config, run dynamic.MadeUp
 		costs = next
 		series[len(series)-1].Steps++
 	}
-	return series, sampling, nil
+	return series, nil
 }
 
 // WithHead returns a series in which the seconds of the head, the last layers of the chain, are

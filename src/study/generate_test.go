@@ -67,7 +67,7 @@ func TestGenerated(t *testing.T) {
 				}
 				c := assumed(s.o)
 				c.Run.Seed = 2
-				other, _, err := Generate(s.kind, model, c, of(s.o, s.steps), 1)
+				other, err := Generate(s.kind, model, &Options{Config: c}, of(s.o, s.steps), 1)
 				expect.OK(t, err)
 				if reflect.DeepEqual(series, other) != (s.kind == "prune") {
 					t.Error("the seed does not decide the draws")
@@ -126,10 +126,11 @@ func assumed(run dynamic.MadeUp) config.Config {
 
 func generate(t *testing.T, kind string, model cost.Table, steps int, o dynamic.MadeUp) cost.Series {
 	t.Helper()
-	series, sampling, err := Generate(kind, model, assumed(o), of(o, steps), 1)
+	options := Options{Config: assumed(o)}
+	series, err := Generate(kind, model, &options, of(o, steps), 1)
 	expect.OK(t, err)
-	if sampling != (Sampling{}) {
-		t.Errorf("%s: sampled, %+v", kind, sampling)
+	if options.Sampling != (Sampling{}) {
+		t.Errorf("%s: sampled, %+v", kind, options.Sampling)
 	}
 	return series
 }
@@ -195,7 +196,7 @@ func TestFreezeKeepsForwards(t *testing.T) {
 		model, run := dense(12, halves), dynamic.MadeUp{Start: 100, Every: 10}
 		c := assumed(run)
 		c.Assign("simulate.frozen", 0.6667, "simulate.thaws", false)
-		series, _, err := Generate("freeze", model, c, of(run, 2000), 1)
+		series, err := Generate("freeze", model, &Options{Config: c}, of(run, 2000), 1)
 		expect.OK(t, err)
 		before := 0
 		for i, x := range series {
@@ -333,17 +334,17 @@ func TestGenerateRefuses(t *testing.T) {
 		{"a strange block", "freeze", strange, 10, dynamic.MadeUp{}, `layer "block.x": wanted the number of its block, as in block.3, of 4 layers`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if _, _, err := Generate(tc.kind, tc.table, assumed(tc.o), of(tc.o, tc.steps), 1); err == nil || err.Error() != tc.want {
+			if _, err := Generate(tc.kind, tc.table, &Options{Config: assumed(tc.o)}, of(tc.o, tc.steps), 1); err == nil || err.Error() != tc.want {
 				t.Errorf("error %v, want %q", err, tc.want)
 			}
 		})
 	}
 	strange.Layers[1].Name = "block.4"
-	if _, _, err := Generate("exit", strange, config.Default(), dynamic.MadeUp{Steps: 10}, 1); err == nil || !strings.Contains(err.Error(), "of 4 layers") {
+	if _, err := Generate("exit", strange, &Options{Config: config.Default()}, dynamic.MadeUp{Steps: 10}, 1); err == nil || !strings.Contains(err.Error(), "of 4 layers") {
 		t.Errorf("error %v", err)
 	}
 	strange.Layers[1].Name = "block.1.norm"
-	if _, _, err := Generate("exit", strange, config.Default(), dynamic.MadeUp{Steps: 10}, 1); err == nil || !strings.Contains(err.Error(), "block.1.mlp") {
+	if _, err := Generate("exit", strange, &Options{Config: config.Default()}, dynamic.MadeUp{Steps: 10}, 1); err == nil || !strings.Contains(err.Error(), "block.1.mlp") {
 		t.Errorf("error %v", err)
 	}
 }

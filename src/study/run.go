@@ -20,12 +20,12 @@ type Options struct {
 	Network  sim.Network
 	Fixed    search.FixedBytes
 	Sampling Sampling
-	Recorded profile.Series  // the phases whose costs are simulated, where they are of a run: a balancer that packs knows them as the run's did; nil: it knows what layers cost
-	Static   bool            // layers stay where they are first; only the order of work follows the costs
-	Spans    bool            // whether segments keep their spans
-	Placing  dynamic.Placing // decides where pieces of layers are; nil: they stay where costs take them to be
-	Pack     map[int]int     // by step: from there on the number of stages, whatever that costs
-	Show     func(steps int) // called with the number of steps simulated since the last call; may be nil
+	Recorded profile.Series                      // the phases whose costs are simulated, where they are of a run: a balancer that packs knows them as the run's did; nil: it knows what layers cost
+	Static   bool                                // layers stay where they are first; only the order of work follows the costs
+	Spans    bool                                // whether segments keep their spans
+	Placing  func(config.Config) dynamic.Placing // decides where pieces of layers are; nil, or a nil result: they stay where costs take them to be
+	Pack     map[int]int                         // by step: from there on the number of stages, whatever that costs
+	Show     func(steps int)                     // called with the number of steps simulated since the last call; may be nil
 }
 
 // Segment is consecutive steps of a simulated run with one model and one layout.
@@ -94,7 +94,11 @@ func Simulate(series cost.Series, o Options) (Run, error) {
 	if err != nil {
 		return run, err
 	}
-	balancer, err := policy.New(p, policy.Options{Pack: o.packs(series), Nodes: o.nodes(), Placing: o.Placing})
+	var placing dynamic.Placing
+	if o.Placing != nil {
+		placing = o.Placing(o.Config)
+	}
+	balancer, err := policy.New(p, policy.Options{Pack: o.packs(series), Nodes: o.nodes(), Placing: placing})
 	if err != nil {
 		return run, err
 	}
@@ -106,7 +110,7 @@ func Simulate(series cost.Series, o Options) (Run, error) {
 	next, spent := Segment{}, 0.0 // what is known of the segment to come; seconds that followed the step before
 	for i, phase := range series {
 		fail := func(err error) (Run, error) { return run, fmt.Errorf("step %d: %w", phase.Step, err) }
-		costs := o.costs(phase, present)
+		costs := o.costs(placing, phase, present)
 		m := profile.Measurement{Measurement: cost.Measurement{Table: costs.Mean()}, Changed: phase.Change != ""}
 		if i == 0 || o.Static {
 			present = p.Layout(m.Table, present.Cuts)
@@ -119,7 +123,7 @@ func Simulate(series cost.Series, o Options) (Run, error) {
 				if err := next.simulate(p, costs, present, o.Spans); err != nil {
 					return fail(err)
 				}
-				o.copy(&next, present)
+				o.copy(placing, &next, present)
 				m.Summary = next.Plan.Step.Summary
 				next.Even = known.even(next.Seconds, i, p, costs, present)
 				m.Summary.End = m.Summary.Start + next.Makespan
@@ -136,8 +140,8 @@ func Simulate(series cost.Series, o Options) (Run, error) {
 				continue
 			}
 			known.after(&m, i, done, costs, present)
-			if o.Placing != nil && phase.Routed != nil {
-				m.Counts, m.Work = phase.Routed.Counts(), o.loads(phase, present)
+			if placing != nil && phase.Routed != nil {
+				m.Counts, m.Work = phase.Routed.Counts(), loads(placing, phase, present)
 				m.Measurement.Fixed = phase.Routed.Fixed()
 			}
 			m.Balancing = spent
@@ -170,7 +174,7 @@ func Simulate(series cost.Series, o Options) (Run, error) {
 					return fail(err)
 				}
 				present, begins = to, true
-				costs = o.costs(phase, present)
+				costs = o.costs(placing, phase, present)
 				m.Table = costs.Mean()
 			}
 		}
@@ -181,30 +185,28 @@ func Simulate(series cost.Series, o Options) (Run, error) {
 
 // costs returns what a phase costs in the microbatches and with the pieces of a layout: it has
 // those of the settings.
-func (o Options) costs(phase cost.Phase, l layout.Layout) cost.Phase {
-	if o.Placing != nil && phase.Routed != nil {
-		phase.Scale = phase.Routed.Scale(o.loads(phase, l))
+func (o Options) costs(p dynamic.Placing, phase cost.Phase, l layout.Layout) cost.Phase {
+	if p != nil && phase.Routed != nil {
+		phase.Scale = phase.Routed.Scale(loads(p, phase, l))
 	}
 	return phase.Regroup(o.Config.Parallel.Microbatches, l.Schedule.Microbatches)
 }
 
 // loads returns what the replicas of a layout's layers have to do in a phase.
-func (o Options) loads(phase cost.Phase, l layout.Layout) [][]float64 {
+func loads(p dynamic.Placing, phase cost.Phase, l layout.Layout) [][]float64 {
 	return phase.Routed.Loads(func(layer int, values []int64) float64 {
-		return o.Placing.Load(l.Pieces, layer, values)
+		return p.Load(l.Pieces, layer, values)
 	})
 }
 
 // copy adds to the steps of a segment the time that weights and gradients of copies take, which
 // nothing hides.
-func (o Options) copy(s *Segment, l layout.Layout) {
-	if o.Placing == nil {
+func (o Options) copy(p dynamic.Placing, s *Segment, l layout.Layout) {
+	if p == nil {
 		return
 	}
-	s.Copied = policy.Copied(o.Placing, l, l.Pieces)
-	if bandwidth := o.Network.Bandwidth(); bandwidth > 0 {
-		s.Seconds += float64(s.Copied) / bandwidth
-	}
+	bytes, seconds := policy.Copied(p, o.Network, l, l.Pieces)
+	s.Copied, s.Seconds = bytes, s.Seconds+seconds
 }
 
 // sum adds up the segments.

@@ -38,12 +38,13 @@ func TestSampledChangesAreThoseOfTheWholeRun(t *testing.T) {
 	c, model := assumed(dynamic.MadeUp{Microbatches: 4}), dense(4, false)
 	run := dynamic.MadeUp{Steps: 131, Start: 10, Every: 2}
 	const first = mostChanges / 10
-	whole, _, err := Generate("moe", model, c, run, 1)
+	o := Options{Config: c}
+	whole, err := Generate("moe", model, &o, run, 1)
 	expect.OK(t, err)
-	part, sampling, err := Generate("moe", model, c, run, 3)
+	part, err := Generate("moe", model, &o, run, 3)
 	expect.OK(t, err)
-	if want := (Sampling{From: 10 + 2*first, Interval: 3}); sampling != want {
-		t.Fatalf("%+v, want %+v", sampling, want)
+	if want := (Sampling{From: 10 + 2*first, Interval: 3}); o.Sampling != want {
+		t.Fatalf("%+v, want %+v", o.Sampling, want)
 	}
 	steps := 0
 	for i, p := range part {
@@ -74,10 +75,10 @@ func TestSampledRunEstimatesTheWhole(t *testing.T) {
 	answers := make([]Run, 2)
 	samplings := make([]Sampling, 2)
 	for i, interval := range []int{1, 4} {
-		series, sampling, err := Generate("mod", plantest.Chain(16, 0, 0), c, dynamic.MadeUp{Steps: 600}, interval)
-		expect.OK(t, err)
 		o := on(c, plantest.Link)
-		o.Sampling, samplings[i] = sampling, sampling
+		series, err := Generate("mod", plantest.Chain(16, 0, 0), &o, dynamic.MadeUp{Steps: 600}, interval)
+		expect.OK(t, err)
+		samplings[i] = o.Sampling
 		answers[i] = simulated(t, series, o)
 	}
 	whole, part := answers[0], answers[1]

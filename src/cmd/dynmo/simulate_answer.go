@@ -98,6 +98,8 @@ type simSegment struct {
 	Idle      trace.Idle `json:"idle_seconds"` // means over the stages
 	Moves     int        `json:"moves"`        // before the first step
 	Moved     int64      `json:"moved_bytes"`
+	Placed    bool       `json:"pieces_moved,omitempty"` // pieces of layers or their copies moved before the first step
+	Copied    int64      `json:"copied_bytes,omitempty"` // that the busiest rank sends or receives in a step for copies
 	Moving    float64    `json:"moving_seconds"`
 	Measuring float64    `json:"measuring_seconds"`
 	Deciding  float64    `json:"deciding_seconds"`
@@ -193,7 +195,7 @@ func segment(s study.Segment) simSegment {
 		Step: s.Step, Steps: s.Steps, Change: s.Change, Stages: s.Plan.Stages(), Ranks: s.Plan.Mesh.Size(), Nodes: s.Nodes, Schedule: string(s.Plan.Schedule.Kind),
 		Cuts: s.Plan.Cuts, Seconds: s.Seconds, Exposed: s.Exposed, Makespan: s.Makespan,
 		Bound: s.Plan.LowerBound, Bubble: 1 - s.Idle.Busy/s.Makespan,
-		Idle: idle, Moves: s.Moves, Moved: s.Moved, Moving: s.Moving, Measuring: s.Measuring, Deciding: s.Deciding,
+		Idle: idle, Moves: s.Moves, Moved: s.Moved, Placed: s.Placed != nil, Copied: s.Copied, Moving: s.Moving, Measuring: s.Measuring, Deciding: s.Deciding,
 	}
 }
 
@@ -212,6 +214,17 @@ func (a simAnswer) moves() (times int, bytes int64) {
 		times, bytes = times+s.Moves, bytes+s.Moved
 	}
 	return times, bytes
+}
+
+// copies returns after how many steps pieces of layers moved, and the mean bytes of a step for copies.
+func (a simAnswer) copies() (placed int, bytes int64) {
+	for _, s := range a.Segments {
+		bytes += s.Copied * int64(s.Steps)
+		if s.Placed {
+			placed++
+		}
+	}
+	return placed, bytes / int64(max(1, a.steps()))
 }
 
 // replayed compares the phases of a series that really ran with their simulation.

@@ -112,10 +112,9 @@ func (d madeUp) generate(kind string, series profile.Series, o *study.Options) (
 	if made := o.Config.Dynamic; slices.Contains(strings.Split(made.Structure(), "+"), kind) && kind != "none" {
 		return nil, fmt.Errorf("--dynamic %s: the costs are of a model with dynamic.kind = %q already, want those of one without", kind, made.Kind)
 	}
-	out, sampling, err := study.Generate(kind, series[0].Costs().Mean(), o.Config, d.MadeUp, d.sample)
+	out, err := study.Generate(kind, series[0].Costs().Mean(), o, d.MadeUp, d.sample)
 	if err != nil {
 		return nil, fmt.Errorf("--dynamic: %w", err)
 	}
-	o.Sampling = sampling
 	return study.WithHead(out, o.Config.Model.HeadShards, o.Config.Simulate.Head), nil
 }

@@ -119,6 +119,9 @@ func (a simAnswer) printWords(out io.Writer) {
 	if a.Stayed != nil {
 		paragraph(out, "stayed", "%s", a.Stayed.Why)
 	}
+	if placed, copied := a.copies(); placed > 0 {
+		paragraph(out, "copies", "pieces of layers moved after %d steps; for copies the busiest rank sends or receives %s in a step, on the mean", placed, megabytes(copied))
+	}
 	paragraph(out, "idle", "%s", a.idle())
 	if spent := a.Moving + a.Measuring + a.Deciding; spent > 0 {
 		paragraph(out, "balancing", "%s of moves, %s of measuring, %s of decisions: %.2f %% of the run (clock=sim; measuring and deciding as in runs on CPUs of servers)", duration(a.Moving), duration(a.Measuring), duration(a.Deciding), 100*spent/a.Seconds)

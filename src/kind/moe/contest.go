@@ -27,7 +27,7 @@ inverse.`,
 		rival("Tutel", "the same; experts are padded to the rows of the fullest, so that nothing is dropped from\n    products of equal shapes (Hwang et al. 2023)", placePadded),
 		rival("EPLB", "DeepSeek's: all spare places have copies, which share rows equally, placed anew after each step", placeEPLB),
 		rival("ours, no copies", "owners move where that pays", placeOwners),
-		rival("ours", "copies in spare places, and owners where that pays; blocks of moe.block_rows rows are\n    dealt by the rows that came", placeCopies),
+		rival("ours", "copies in spare places, and owners where that pays; blocks of 256 rows, 16 of\n    recordings, are dealt by the rows that came", placeCopies),
 	},
 	Cases: []dynamic.ContestCase{
 		madeUpCase("zipf-0.5", 8, 8, 1.2), madeUpCase("zipf-1", 64, 8, 1.2), madeUpCase("zipf-1", 64, 32, 1.2), madeUpCase("zipf-1", 256, 64, 1.2),
@@ -41,8 +41,7 @@ inverse.`,
 func rival(name, about string, r rule) dynamic.NamedPlacing {
 	return dynamic.NamedPlacing{Name: name, About: about, New: func(c config.Config) dynamic.Placing {
 		w := recorded(c).(made)
-		m := config.Of[options](c)
-		return newPlacing(r, w.placing.experts, w.placing.replicas, 1, max(1, m.BlockRows))
+		return newPlacing(r, w.placing.experts, w.placing.replicas, 1, w.block)
 	}}
 }
 
@@ -52,14 +51,13 @@ const contestShare = 0.7
 func madeUpCase(name string, experts, replicas int, most float64) dynamic.ContestCase {
 	return dynamic.ContestCase{
 		Name: fmt.Sprintf("%s, %d experts", name, experts), Replicas: replicas, Share: contestShare, Most: most,
-		Set: []string{"simulate.routing=" + name, fmt.Sprint("simulate.experts=", experts), fmt.Sprint("simulate.expert_ranks=", replicas), "moe.block_rows=256"},
+		Set: []string{"simulate.routing=" + name, fmt.Sprint("simulate.experts=", experts), fmt.Sprint("simulate.expert_ranks=", replicas)},
 	}
 }
 
-// recordedCase has blocks of 16 rows, since the microbatches of the recordings are small.
 func recordedCase(name string, replicas int) dynamic.ContestCase {
 	return dynamic.ContestCase{
 		Name: name, Replicas: replicas, Share: contestShare, Most: 1 / 0.95,
-		Set: []string{"simulate.routing=" + name, fmt.Sprint("simulate.expert_ranks=", replicas), "moe.block_rows=16"},
+		Set: []string{"simulate.routing=" + name, fmt.Sprint("simulate.expert_ranks=", replicas)},
 	}
 }

@@ -33,7 +33,7 @@ var Kind = dynamic.Registration{
 	Contest:  contest,
 	Forcing:  forcing,
 	Changes:  map[string]func(map[string]float64) string{forcedChange: tellForced},
-	Workload: dynamic.Making{Every: 1, Routed: true, Of: recorded},
+	Workload: dynamic.Making{Every: 1, Routed: true, Of: recorded, Placing: simulatedPlacing},
 	Holds: func(c config.Config) string {
 		m := config.Of[options](c)
 		text := fmt.Sprintf("moe.experts=%d moe.top=%d moe.intermediate=%d moe.balance=%s moe.capacity=%v", m.Experts, m.Top, c.Inside(), m.Balance, m.Capacity)

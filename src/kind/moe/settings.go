@@ -39,6 +39,7 @@ type simulated struct {
 	Routing     string `toml:"routing" default:"mixtral-24-aux-other" oneof:"llama-24-aux-mod,llama-24-aux-other,llama-24-aux,llama-24-s-base,llama-32-aux,llama-32-s-base,mixtral-24-aux-mod,mixtral-24-aux-other,mixtral-24-aux,mixtral-24-s-base,mixtral-32-aux,mixtral-32-s-base,burst,hot-rank,rotating,zipf-0.5,zipf-1" when:"dynamic.kind=moe" doc:"recorded routing of a small trained model: its like, blocks, and how loads were kept equal; other: on other text than it trained on; mod: with a mixture of depths. Or one that is made up: loads that fall as 1/k or its root (zipf), a rank with four times the load (hot-rank), an expert with eight times, another every 20 steps (rotating), one with 30 % for 10 steps of 40 (burst); all change by up to 20 % in every step"`
 	Experts     int    `toml:"experts" default:"64" min:"1" max:"65536" when:"dynamic.kind=moe" doc:"experts of a block, where simulate.routing is made up"`
 	ExpertRanks int    `toml:"expert_ranks" default:"8" min:"1" max:"65536" when:"dynamic.kind=moe" doc:"ranks over which a layer's experts are spread, of which the fullest sets its time; at most as many as experts"`
+	ExpertSpare int    `toml:"expert_spare" default:"0" min:"0" max:"65536" when:"dynamic.kind=moe" doc:"places of a rank for copies of experts, which are placed as moe.placing = copies does in training; the ranks are then parallel.replicas; weights and gradients of copies take the time of their bytes; 0: experts stay"`
 }
 
 // settings is what config knows of experts.

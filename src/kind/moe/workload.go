@@ -17,22 +17,38 @@ import (
 type made struct {
 	recording routing.Recording // without slots: rows are made up
 	routing   string
+	block     int // rows that a copy works on at a time: fewer in recordings, whose microbatches are small
 	placing   *placing
 }
 
 // recorded returns the workload of the settings.
 func recorded(c config.Config) dynamic.Workload {
 	s := config.Of[simulated](c)
-	w, experts := made{routing: s.Routing}, s.Experts
+	w, experts, ranks := made{routing: s.Routing, block: 256}, s.Experts, s.ExpertRanks
+	if s.ExpertSpare > 0 {
+		ranks = c.Parallel.Replicas
+	}
 	if slices.Contains(routing.Names(), s.Routing) {
 		r, err := routing.Named(s.Routing)
 		if err != nil {
 			panic("moe: settings name a recording that the program has not")
 		}
-		w.recording, experts = r, r.Experts
+		w.recording, w.block, experts = r, 16, r.Experts
 	}
-	w.placing = newPlacing(placeEven, experts, min(s.ExpertRanks, experts), 0, 1)
+	w.placing = newPlacing(placeEven, experts, min(ranks, experts), 0, 1)
 	return w
+}
+
+// simulatedPlacing returns what places experts in simulated runs of the settings; nil: nothing does.
+func simulatedPlacing(c config.Config) dynamic.Placing {
+	s := config.Of[simulated](c)
+	if s.ExpertSpare == 0 {
+		return nil
+	}
+	w := recorded(c).(made)
+	p := newPlacing(placeCopies, w.placing.experts, w.placing.replicas, s.ExpertSpare, w.block)
+	p.setBytes(c)
+	return p
 }
 
 // rows returns what says the rows of the blocks of a chain.

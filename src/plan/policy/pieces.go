@@ -1,12 +1,11 @@
 package policy
 
 import (
-	"slices"
-
 	"dynmo/src/cost"
 	"dynmo/src/dynamic"
 	"dynmo/src/layout"
 	"dynmo/src/profile"
+	"dynmo/src/sim"
 )
 
 // Placed says which pieces of layers a decision moves.
@@ -85,9 +84,10 @@ func (b *balancer) weigh(list []dynamic.Proposal, fixed []float64, present layou
 		c.Now, c.Then, c.Bound = c.Now+p.Now/n, c.Then+p.Then/n, c.Bound+p.Bound/n
 		c.Moved += p.Moved
 	}
-	c.Copied = Copied(b.Placing, present, b.Placing.Take(pieces, list))
-	c.before = b.presentSeconds() + b.sending(Copied(b.Placing, present, pieces))
-	c.saved = c.before - b.planner.Seconds(c.costs, present) - b.sending(c.Copied)
+	_, now := Copied(b.Placing, b.planner.Network, present, pieces)
+	bytes, then := Copied(b.Placing, b.planner.Network, present, b.Placing.Take(pieces, list))
+	c.Copied, c.before = bytes, b.presentSeconds()+now
+	c.saved = c.before - b.planner.Seconds(c.costs, present) - then
 	c.Gain = c.saved / c.before
 	return c
 }
@@ -101,12 +101,22 @@ func (b *balancer) sending(bytes int64) float64 {
 }
 
 // Copied returns the bytes that the busiest rank of a layout sends or receives in a step because
-// pieces have copies: those of all layers of its stage.
-func Copied(p dynamic.Placing, l layout.Layout, pieces string) int64 {
+// pieces have copies, and the seconds of the stage where they take longest. Replicas of a stage send
+// over the slowest link between two of them.
+func Copied(p dynamic.Placing, n sim.Network, l layout.Layout, pieces string) (bytes int64, seconds float64) {
 	stages := make([]int64, l.Stages())
 	owners := l.Owners()
-	for layer, bytes := range p.Copied(pieces) {
-		stages[owners[layer]] += bytes
+	for layer, of := range p.Copied(pieces) {
+		stages[owners[layer]] += of
 	}
-	return slices.Max(stages)
+	for stage, of := range stages {
+		bytes = max(bytes, of)
+		for replica := range l.Mesh.Replicas {
+			link := n.Link(l.World(l.Mesh.Rank(stage, 0)), l.World(l.Mesh.Rank(stage, replica)))
+			if of > 0 && link.Bandwidth > 0 {
+				seconds = max(seconds, float64(of)/link.Bandwidth)
+			}
+		}
+	}
+	return bytes, seconds
 }
