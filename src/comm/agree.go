@@ -6,24 +6,26 @@ import (
 	"fmt"
 )
 
-// SharedError is an error that every rank has, for the same reason, so that one of them
-// tells it for all.
+// SharedError is an error that every rank of the world has, for the same reason. So rank 0 alone
+// reports the error to the user. An error that only some ranks have is reported by the rank to which
+// Board.Claim returns true.
 type SharedError struct {
 	error
-	Input bool // settings or data are wrong, and nothing was trained
+	Input bool // settings or data of the user are wrong, and nothing was trained
 }
 
 // Unwrap returns the error itself.
 func (e SharedError) Unwrap() error { return e.error }
 
-// Shared marks an error that every rank has.
+// Shared returns err as a SharedError. Every rank has the same err.
 func Shared(err error) error { return SharedError{error: err} }
 
-// Input marks what the user gave as wrong.
+// Input returns err as a SharedError that says that settings or data of the user are wrong.
 func Input(err error) error { return SharedError{err, true} }
 
-// Agree returns the same error on every rank if any rank has one: the first by rank. input
-// says whether what the user gave is wrong then. Collective.
+// Agree returns a SharedError on every rank if any rank gives an err, else nil. Its text is the
+// error of the lowest such rank, with this rank's number and host. input becomes SharedError.Input.
+// Any other error says that the agreement itself failed. Collective.
 func Agree(world *Group, err error, input bool) error {
 	var first string
 	if err != nil {
@@ -35,17 +37,18 @@ func Agree(world *Group, err error, input bool) error {
 	if err != nil {
 		return fmt.Errorf("start: %w", err)
 	}
-	told, err := world.Bcast(0, []byte(first))
+	text, err := world.Bcast(0, []byte(first))
 	if err != nil {
 		return fmt.Errorf("start: %w", err)
 	}
-	if len(told) > 0 {
-		return SharedError{errors.New(string(told)), input}
+	if len(text) > 0 {
+		return SharedError{errors.New(string(text)), input}
 	}
 	return nil
 }
 
-// AnyFailed reports whether any rank has an error. Collective.
+// AnyFailed reports whether any rank gives an err. Its own error says that the ranks could not ask
+// each other. Collective.
 func AnyFailed(world *Group, err error) (bool, error) {
 	failed := []int64{0}
 	if err != nil {

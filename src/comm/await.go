@@ -9,20 +9,19 @@ import (
 	"dynmo/src/device"
 )
 
-// pollEvery is the time between two looks at an event. A step may lose as much at
-// its end.
+// pollEvery is the time between two looks at an event. A step may end later by this time.
 const pollEvery = 20 * time.Microsecond
 
-// Await blocks the host until the event has happened. Meanwhile it drives the messages of device
-// memory of the groups. An event behind the message of a rank that is gone never happens. So
-// Await looks for dead ranks in the groups, and gives up, as Request.Wait does. There is at least
-// one group.
+// Await blocks the host until the event e has happened. Meanwhile it drives the messages of device
+// memory of all groups that come from the same New. The event may wait for a message of a rank that
+// no longer runs, and then never happens. So Await looks for dead ranks in the given groups, and
+// gives up, as Request.Wait does. The caller gives at least one group.
 func Await(e device.Event, groups ...*Group) error {
 	return poll(e.Done, groups, 0)
 }
 
-// poll blocks the host until done says so, for as long as any peer may keep this rank
-// waiting, or for another limit; see Await.
+// poll blocks the host until done returns true. It gives up after limit; 0 means as long as any peer
+// may keep this rank waiting. See Await.
 func poll(done func() (bool, error), groups []*Group, limit time.Duration) error {
 	clock := groups[0].o.Clock
 	clock.Pause()

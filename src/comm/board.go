@@ -11,21 +11,21 @@ import (
 	"dynmo/src/trace"
 )
 
-// Board is memory in which every rank shows its state, on its Post. So one rank can report the
-// state of all ranks, of dead and stopped ranks too. The processes of one host share it.
+// Board is memory in which every rank of a host shows its state, on its Post. So one rank can report
+// the state of all ranks, of dead and stopped ranks too. The processes of one host share a Board.
 type Board struct {
-	claimed *Post // its beats are 1 + the rank that tells why the run ends; 0: none does
+	claimed *Post // its beats are 1 + the rank that reports why the run ends; 0: no rank has claimed
 	posts   []Post
 }
 
-// Post is a rank's part of a Board: a cache line, which the rank writes and all
-// read. Writing takes nanoseconds, and a nil Post is none.
+// Post is a rank's part of a Board, one cache line. The rank writes its Post; every rank may read it.
+// Writing takes nanoseconds. Methods that write do nothing on a nil Post.
 type Post struct {
-	beats    atomic.Uint64 // things begun and waits ended
+	beats    atomic.Uint64 // number of rooms and ops begun, and of waits begun or ended
 	state    atomic.Uint64
 	where    atomic.Uint64 // step and room
-	what     atomic.Uint64 // op, layer and microbatch; 0: none
-	peer     atomic.Uint64 // 1 + the rank of the world that is waited for; 0: none
+	what     atomic.Uint64 // op, layer and microbatch; 0: no op
+	peer     atomic.Uint64 // 1 + the rank of the world for which this rank waits; 0: it does not wait
 	patience atomic.Int64  // nanoseconds
 	_        [16]byte
 }
@@ -34,25 +34,25 @@ type Post struct {
 const (
 	postEmpty = iota
 	postRuns
-	postParked // takes part no longer, and has not left
+	postParked // takes part in no more steps, and its process has not left
 	postLeft
 )
 
-// Room is a part of a step.
+// Room is one of the parts into which a training step is divided.
 type Room uint8
 
 // Rooms of a step, in order.
 const (
-	RoomDynamic Room = iota
-	RoomPipeline
-	RoomUpdate
-	RoomValidation
-	RoomProfile
-	RoomBalance
-	RoomMigrate
-	RoomRecord
-	RoomSave
-	roomParked // outside of all steps that follow
+	RoomDynamic    Room = iota // the model changes (pruning, freezing and other kinds of dynamism)
+	RoomPipeline               // forward and backward passes of all microbatches; sums over replicas
+	RoomUpdate                 // agreement on loss and norm, then the optimizer
+	RoomValidation             // in some steps, the loss of validation data
+	RoomProfile                // costs of the step are collected on one rank
+	RoomBalance                // this rank decides in which layout the next step runs
+	RoomMigrate                // layers move to their next stages
+	RoomRecord                 // rank 0 writes logs
+	RoomSave                   // a checkpoint is written
+	roomParked                 // a rank without layers waits for orders
 )
 
 func (r Room) String() string {
@@ -61,13 +61,13 @@ func (r Room) String() string {
 
 const postBytes = int(unsafe.Sizeof(Post{}))
 
-// NewBoard returns a board for the ranks of one process.
+// NewBoard returns a board for the ranks of this process only.
 func NewBoard(ranks int) *Board { return newBoard(make([]Post, ranks+1)) }
 
 func newBoard(posts []Post) *Board { return &Board{&posts[0], posts[1:]} }
 
-// ShareBoard returns a board that other processes of this host can open, by this
-// process's id and the number.
+// ShareBoard returns a board that other processes of this host can open. OpenBoard needs this
+// process's id and the number. ranks is the size of the world.
 func ShareBoard(ranks int) (b *Board, number int, err error) {
 	file, err := unix.MemfdCreate("dynmo-board", unix.MFD_CLOEXEC)
 	if err != nil {
@@ -80,8 +80,9 @@ func ShareBoard(ranks int) (b *Board, number int, err error) {
 	return b, file, err
 }
 
-// OpenBoard opens the board that another process shares. The system refuses
-// processes of other users, and does not show those of other containers.
+// OpenBoard opens the board that the process pid has made by ShareBoard. It returns the system's
+// error if the process belongs to another user or to another container. Then the caller can use a
+// board of its own.
 func OpenBoard(pid, number, ranks int) (*Board, error) {
 	file, err := unix.Open(fmt.Sprintf("/proc/%d/fd/%d", pid, number), unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -103,13 +104,13 @@ func mapBoard(file, ranks int) (*Board, error) {
 // Post returns the post of a rank of the world.
 func (b *Board) Post(rank int) *Post { return &b.posts[rank] }
 
-// Claim reports whether it is this rank that tells why the run ends: the first one
-// that claims it.
+// Claim decides which rank of the board reports why the run ends. It returns true to the first rank
+// that calls it, and false to every later rank.
 func (b *Board) Claim(rank int) bool {
 	return b.claimed.beats.CompareAndSwap(0, uint64(rank)+1)
 }
 
-// Enter says that the rank has begun a room of a step.
+// Enter shows that the rank has begun a room of a step.
 func (p *Post) Enter(step int, room Room) {
 	if p == nil {
 		return
@@ -120,8 +121,8 @@ func (p *Post) Enter(step int, room Room) {
 	p.beats.Add(1)
 }
 
-// Do says that the rank has begun an op for a microbatch; for a layer, unless that
-// is negative.
+// Do shows that the rank has begun an op of a layer for a microbatch. A negative layer or microbatch
+// means that the op has none.
 func (p *Post) Do(op trace.Op, layer, microbatch int) {
 	if p == nil {
 		return
@@ -130,7 +131,7 @@ func (p *Post) Do(op trace.Op, layer, microbatch int) {
 	p.beats.Add(1)
 }
 
-// wait says that the rank waits for another one of the world; -1: no longer.
+// wait shows that the rank waits for peer, a rank of the world; -1: it no longer waits.
 func (p *Post) wait(peer int) {
 	if p == nil {
 		return
@@ -139,15 +140,16 @@ func (p *Post) wait(peer int) {
 	p.beats.Add(1)
 }
 
-// SetPatience says how long the ranks of a host may do nothing new.
+// SetPatience sets how long all ranks of this host together may show nothing new before Watch.Look
+// takes the run for stuck. If ranks of a host set different times, the longest counts.
 func (p *Post) SetPatience(d time.Duration) {
 	if p != nil {
 		p.patience.Store(int64(d))
 	}
 }
 
-// Park says that the rank takes no part in the run after a step. If it dies the run ends, but
-// nobody waits for the rank.
+// Park shows that the rank takes part in no step after the given one. Watch.Look no longer expects
+// progress of the rank. But a parked rank that ends without Leave has failed, as any other rank.
 func (p *Post) Park(step int) {
 	if p == nil {
 		return
@@ -156,14 +158,15 @@ func (p *Post) Park(step int) {
 	p.state.Store(postParked)
 }
 
-// Leave says that the rank is no longer watched: it ends, or tells an error itself.
+// Leave ends the watching of the rank. The rank calls Leave before it ends without an error, or
+// before it reports an error itself.
 func (p *Post) Leave() {
 	if p != nil {
 		p.state.Store(postLeft)
 	}
 }
 
-// String says what the rank does: "step 3: pipeline: F2 of layer 5, waits for rank 1".
+// String describes what the rank does: "step 3: pipeline: F2 of layer 5, waits for rank 1".
 func (p *Post) String() string {
 	if p.state.Load() == postEmpty {
 		return "its start"

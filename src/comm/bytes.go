@@ -8,10 +8,9 @@ import (
 	"dynmo/src/tensor"
 )
 
-// A message of bytes begins with a frame of fixed length: how many bytes
-// there are, and the first of them. Bytes that the frame has no room for follow as
-// a second message with the same tag. Most control messages fit into the frame,
-// and all transports send one of that length without a handshake.
+// A message of bytes begins with a frame of fixed length: the number of bytes, then the first bytes.
+// Bytes that do not fit into the frame follow as a second message with the same tag. Most control
+// messages fit into the frame. All transports send a message of this length without a handshake.
 const (
 	frameBytes = 256
 	frameHead  = 8 // length, little endian
@@ -24,9 +23,9 @@ type pending struct {
 	block   tensor.Mem
 }
 
-// SendBytes sends data, of any length, to a rank's RecvBytes. It copies data
-// and returns without waiting for the receiver, so ranks may send to each
-// other before they receive; only memory bounds how much is under way.
+// SendBytes sends data, of any length, to a rank, which calls RecvBytes with the same tag. It copies
+// data and returns without waiting for the receiver. So two ranks may both send before they receive.
+// Only memory limits how many bytes are under way.
 func (g *Group) SendBytes(to, tag int, data []byte) error {
 	g.check(to, tag)
 	g.o.Clock.Pause()
@@ -57,7 +56,7 @@ func (g *Group) SendBytes(to, tag int, data []byte) error {
 	return g.sendBlock(to, tag, block, int64(len(rest)), arrives)
 }
 
-// sendBlock begins to send the front of a block, which reap takes back.
+// sendBlock begins to send the first bytes of a block. reap takes the block back.
 func (g *Group) sendBlock(to, tag int, block tensor.Mem, length int64, arrives float64) error {
 	r := g.newMessage(true, to, length)
 	r.stamp = arrives
@@ -100,9 +99,9 @@ func (g *Group) flush() error {
 	return nil
 }
 
-// RecvBytes returns the next message of bytes from a rank. On a virtual clock
-// it costs as much as one message of that length, on the link as well; the
-// frame's head is free.
+// RecvBytes waits for the next message of SendBytes from a rank with this tag, and returns its bytes.
+// It gives up as Request.Wait does. On a virtual clock it costs as much as one message of len(data)
+// bytes, in time and on the link.
 func (g *Group) RecvBytes(from, tag int) ([]byte, error) {
 	g.check(from, tag)
 	g.o.Clock.Pause()
@@ -137,9 +136,9 @@ func (g *Group) RecvBytes(from, tag int) ([]byte, error) {
 	return data, nil
 }
 
-// recvBlock receives into the front of a block and returns when the message
-// arrives; the clock does not move. A block whose message failed is not used
-// again: the transport may still own it.
+// recvBlock receives into the first bytes of a block and returns the message's arrival time. It does
+// not move the clock. A block whose message failed is not used again: the transport may still write
+// to the block.
 func (g *Group) recvBlock(from, tag int, block tensor.Mem, length int64) (arrives float64, err error) {
 	r := g.newMessage(false, from, length)
 	if err := r.begin(tag, block.Span(0, length), nil); err != nil {
@@ -153,14 +152,14 @@ func (g *Group) recvBlock(from, tag int, block tensor.Mem, length int64) (arrive
 	return arrives, nil
 }
 
-// Pack copies numbers into the bytes of a message, bit for bit, in the byte
-// order of this machine: all ranks run one binary.
+// Pack copies numbers into the bytes of a message, bit for bit, in the byte order of this machine.
+// That suffices, because all ranks run one binary.
 func Pack[T tensor.Element](v []T) []byte {
 	return append([]byte(nil), tensor.Of[byte](tensor.From(v))...)
 }
 
-// Unpack copies the numbers out of bytes that Pack gave, bit for bit. It
-// panics where the bytes end inside a number: a message of another kind.
+// Unpack copies the numbers out of bytes of Pack, bit for bit. It panics if len(b) is not a multiple
+// of the size of T.
 func Unpack[T tensor.Element](b []byte) []T {
 	var t T
 	size := int(unsafe.Sizeof(t))

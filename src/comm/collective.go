@@ -5,16 +5,16 @@ import (
 	"fmt"
 )
 
-// Tags of the collectives. All ranks call collectives in one order and
-// messages with one tag keep theirs, so a tag per kind is enough.
+// Tags of the collectives. All ranks call collectives in one order, and messages with one tag keep
+// their order. So one tag for each function is enough.
 const (
 	tagBcast = tagCollective + iota
 	tagFold
 	tagBarrier
 )
 
-// Bcast returns root's data on every rank, along a binomial tree: rank r (as
-// counted from root) receives from r with its lowest set bit cleared.
+// Bcast returns root's data on every rank. Other ranks' data is ignored. Messages follow a binomial
+// tree: with r = (rank - root) modulo size, r receives from r with its lowest set bit cleared.
 // Collective.
 func (g *Group) Bcast(root int, data []byte) ([]byte, error) {
 	g.o.Clock.Pause()
@@ -39,10 +39,13 @@ func (g *Group) Bcast(root int, data []byte) ([]byte, error) {
 	return data, nil
 }
 
-// Fold returns on root what join makes of every rank's value, and whether this rank is root.
-// join(v, later) adds to a value of consecutive ranks, counted from root, what pack made of the
-// value of those that follow them. The tree of joins depends on the number of ranks alone: a
-// rank receives once for each bit below its lowest set bit, and sends once. Collective.
+// Fold combines one value v of every rank into one value on root. On root it returns this value and
+// true. On every other rank it returns false, and a value without a meaning.
+//
+// Ranks are counted from root: r = (rank - root) modulo size. join(v, later) combines the values of two
+// neighbouring ranges of r: v belongs to the lower range, pack's bytes later to the range above. The
+// ranges form a binomial tree that depends on the number of ranks alone. So each r > 0 sends one
+// message, to r with its lowest set bit cleared. Collective.
 func Fold[T any](g *Group, root int, v T, pack func(T) []byte, join func(v T, later []byte) T) (T, bool, error) {
 	relative := (g.rank - root + g.size) % g.size
 	for bit := 1; bit < g.size; bit <<= 1 {
@@ -63,8 +66,8 @@ func Fold[T any](g *Group, root int, v T, pack func(T) []byte, join func(v T, la
 	return v, true, nil
 }
 
-// Gather returns every rank's data, by rank, on root and nil elsewhere. Lengths may differ.
-// Data goes up the tree of Fold, so ranks between hold that of others for a while. Collective.
+// Gather returns every rank's data on root, by rank, and nil elsewhere. Lengths may differ. Data goes
+// along the tree of Fold, so other ranks pass on data too and need memory for it. Collective.
 func (g *Group) Gather(root int, data []byte) ([][]byte, error) {
 	g.o.Clock.Pause()
 	defer g.o.Clock.Resume()
@@ -93,8 +96,8 @@ func cutPart(joined []byte) (part, rest []byte) {
 	return joined[8:end:end], joined[end:]
 }
 
-// Allgather returns every rank's data, by rank, on all ranks. Lengths may
-// differ. It gathers on rank 0 and broadcasts. Collective.
+// Allgather returns every rank's data, by rank, on all ranks. Lengths may differ. It is a Gather on
+// rank 0 and a Bcast. Collective.
 func (g *Group) Allgather(data []byte) ([][]byte, error) {
 	g.o.Clock.Pause()
 	defer g.o.Clock.Resume()
@@ -116,9 +119,9 @@ func (g *Group) Allgather(data []byte) ([][]byte, error) {
 	return all, nil
 }
 
-// Barrier returns when every rank has called it. In round k a rank sends to the
-// one 2^k above and receives from the one 2^k below (dissemination barrier:
-// Hensgen, Finkel, Manber 1988). Collective.
+// Barrier returns when every rank has called Barrier. In round k rank r sends to rank r + 2^k and
+// receives from rank r - 2^k, both modulo size (dissemination barrier: Hensgen, Finkel, Manber
+// 1988). Collective.
 func (g *Group) Barrier() error {
 	g.o.Clock.Pause()
 	defer g.o.Clock.Resume()
@@ -138,8 +141,8 @@ func (g *Group) Barrier() error {
 //
 //	op(… op(op(dst₀[i], dst₁[i]), dst₂[i]) …, dstₙ₋₁[i])
 //
-// Rank 0 folds and broadcasts, so all ranks get the same bits, and those do
-// not depend on how the ranks are placed. Every rank's dst has one length.
+// Rank 0 folds and broadcasts, so all ranks get the same bits. The bits do not depend on the hosts
+// on which ranks run. dst has the same length on every rank; if not, Allreduce returns an error.
 // Collective.
 func Allreduce[T int64 | float64 | uint64](g *Group, dst []T, op func(a, b T) T) error {
 	g.o.Clock.Pause()

@@ -11,18 +11,17 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Part is one message of a round: memory that goes to another rank, or that what comes
-// from it is received into.
+// Part is one message of a round.
 type Part struct {
-	Rank int
-	Mem  tensor.Mem
+	Rank int        // the other rank, in the group of the round
+	Mem  tensor.Mem // memory that is sent to Rank, or that a message of Rank is received into
 }
 
-// Round is a round of messages under way, as Exchange returns it. It may be copied; the
-// round's record is used again once a Wait has returned. A zero Round is done.
+// Round is a round of messages under way, as Exchange returns it. A Round may be copied. The caller
+// must call Wait, whatever Test and Arrived return. A zero Round is done.
 type Round struct {
 	r      *round
-	number uint64 // of the round that r stood for
+	number uint64 // of this round: the group uses the record r again for later rounds
 }
 
 // round is the record of a round under way.
@@ -34,18 +33,19 @@ type round struct {
 	peer     int         // one of the ranks of the round
 }
 
-// Exchange begins a round of messages. It sends the memory of sends to their ranks and receives
-// into the memory of recvs, all once after has happened (nil: at once). The k-th part that a rank
-// sends to another is received into the k-th part there, of the same length. A part without bytes
-// carries nothing. All memory of a round is in one space, and not on Go's heap. No part is sent to
-// this rank itself.
+// Exchange begins a round of messages, once the event after has happened (nil: at once). It sends the
+// memory of sends to their ranks and receives into the memory of recvs. If rank a sends several
+// parts to rank b, they are received in order into b's parts of rank a. Both parts of a message have
+// the same length. A part without bytes carries nothing. All memory of a round is in one space, and
+// not on Go's heap. No part is sent to this rank itself.
 //
-// All ranks begin the rounds of a group, and of groups split from one group, in one order: a
-// later round may wait until an earlier one is under way. A rank that has no part with bytes
-// may leave a round out. Rounds of one group may have the same tag.
+// Callers must begin rounds in one order on all ranks. That holds for all rounds of a group and of
+// the Rows and Chains that are split from it: a round begins to travel only after this rank's earlier
+// rounds. A rank may leave out a round in which it has no part with bytes. Rounds of one group may
+// have the same tag.
 //
-// On a virtual clock a part is a message as Send and Recv know it, and the sends depart in
-// the order of the parts.
+// On a virtual clock every part costs as much as one message of Send. The sends depart in the order
+// of the parts.
 func (g *Group) Exchange(tag int, sends, recvs []Part, after device.Event) (Round, error) {
 	r := g.newRound()
 	space := tensor.Host
@@ -114,9 +114,9 @@ func (r *round) begin(tag int, sends, recvs []Part, after device.Event) error {
 	return nil
 }
 
-// Test reports whether all messages of the round have arrived, on the device too, and drives
-// them. It is no wait: no stream waits for them, and a virtual clock does not move. Wait
-// follows in any case.
+// Test drives the round without waiting, and reports whether all its messages have arrived (of a
+// round of device memory, on the device). Test does not move a virtual clock and makes no stream
+// wait. So the caller still calls Wait afterwards, also where Test returned true.
 func (q Round) Test() (bool, error) {
 	r := q.r
 	if r == nil || r.number != q.number {
@@ -140,8 +140,9 @@ func (q Round) Test() (bool, error) {
 	return all, nil
 }
 
-// Arrived does what Test does, but on a virtual clock messages have arrived once the clock has
-// come to their arrival, whenever they really do. There it lets up to abreast pass for them.
+// Arrived does what Test does on a wall clock. On a virtual clock a message has arrived if this
+// rank's clock shows at least the message's arrival time. The message must also be here really, but
+// its sender may lag behind in real time. So Arrived waits up to 200 ms of real time for messages.
 func (q Round) Arrived() (bool, error) {
 	if q.r == nil || q.r.g.o.Clock.Kind() != "virtual" {
 		return q.Test()
@@ -154,7 +155,7 @@ func (q Round) Arrived() (bool, error) {
 		if err != nil || done {
 			return done && q.reached(clock.Now()), err
 		}
-		left := abreast - time.Since(start)
+		left := mostLag - time.Since(start)
 		if left <= 0 {
 			return false, nil
 		}
@@ -162,8 +163,8 @@ func (q Round) Arrived() (bool, error) {
 	}
 }
 
-// rest lets time pass until the next look at a round: until the first message that is
-// missing has arrived, but no longer than most; pollEvery if its transport does not tell.
+// rest sleeps until the next look at a round. If the transport can sleep, rest returns when the first
+// missing message has arrived, or after most. Otherwise it sleeps for pollEvery.
 func (r *round) rest(most time.Duration) {
 	for _, req := range r.requests {
 		if m := req.m; m.number == req.number && !m.done {
@@ -178,12 +179,12 @@ func (r *round) rest(most time.Duration) {
 	_ = unix.Nanosleep(&nap, nil) // a signal may end it early: then the look is early
 }
 
-// abreast is by how much a rank may really be behind another whose virtual clock shows the
-// same: ranks share cores, so it has yet to compute what the other has. Without this time a
-// rank would find messages late that are not.
-const abreast = 200 * time.Millisecond
+// mostLag is how much real time a rank may lag behind another rank with the same virtual time. Ranks
+// share cores, so one rank computes before the other. Without this allowance Arrived would take
+// messages for late that are not late on the virtual clock.
+const mostLag = 200 * time.Millisecond
 
-// reached reports whether all messages of a round that are there have arrived by now.
+// reached reports whether the virtual arrival times of all messages of a round are at most now.
 func (q Round) reached(now float64) bool {
 	if q.r.number != q.number {
 		return true
@@ -194,10 +195,10 @@ func (q Round) reached(now float64) bool {
 	})
 }
 
-// Wait returns once work that is enqueued from then on finds what was received, and may
-// overwrite what was sent; where memory is a device's, the host need not wait for that. A
-// virtual clock moves to the arrival of the last message. It looks for the dead and gives up
-// as Request.Wait does.
+// Wait returns once later work finds the received memory and may overwrite the sent memory. For host
+// memory later work is the caller's own. For device memory it is work that is enqueued from then on:
+// Wait does not wait until the device is done. Wait moves a virtual clock to the arrival of the last
+// message. It looks for dead ranks and gives up as Request.Wait does.
 func (q Round) Wait() error {
 	r := q.r
 	if r == nil || r.number != q.number {

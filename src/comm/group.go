@@ -11,47 +11,46 @@ import (
 
 // Options are the settings of a Group and of every group split from it.
 type Options struct {
-	// Clock is paused while communicating; a virtual one reaches the arrival
-	// time of every message received. nil means a wall clock.
+	// Clock is paused while a call of comm runs. A virtual clock is set forward to the arrival
+	// time of every message that is received. nil means a wall clock.
 	Clock *device.Clock
 	// Network is the cost of messages on a virtual clock.
 	Network Network
-	// Deadline is how long a peer that cannot be seen (on another host) may
-	// keep this rank waiting; 0 means 5 s, the floor that law 8 sets.
+	// Deadline is how long a peer on another host may keep this rank waiting. Whether the process
+	// of such a peer runs cannot be seen from here. 0 means 5 s.
 	Deadline time.Duration
-	// Patience is how long a peer on this host that is seen alive may keep this
-	// rank waiting, where it is longer than Deadline; 0 means 60 s.
+	// Patience is how long a peer on this host, whose process is seen to run, may keep this rank
+	// waiting. If Deadline is longer it counts instead. 0 means 60 s.
 	Patience time.Duration
-	// Piece is the longest message handed to the transport, in bytes, the same
-	// on every rank; 0 means 1 GiB, since MPI counts in 32 bits.
+	// Piece is the most bytes that the transport gets at once: longer messages travel in pieces.
+	// Every rank has the same value. 0 means 1 GiB, since MPI counts in 32 bits.
 	Piece int64
-	// DeviceTransport, if not nil, makes the transport of device memory between the
-	// ranks of t. It is called for the groups that Split forms of one that has none.
-	// Collective.
+	// DeviceTransport, if not nil, makes the transport of device memory between the ranks of t.
+	// Split calls it for every Apart group that is split from a group without device memory.
+	// Collective over t.
 	DeviceTransport func(t Transport) (DeviceTransport, error)
-	// Interrupted, if not nil, reports whether this process was asked to end
-	// (SIGTERM). Launchers kill the survivors of a dead rank soon after asking,
-	// so waits then look for the dead at once.
+	// Interrupted, if not nil, reports whether this process was asked to end (SIGTERM). Launchers
+	// ask the survivors of a dead rank to end, and kill them soon after. So a wait looks for dead
+	// ranks every 10 ms then, to report the dead rank in time.
 	Interrupted func() bool
 
 	sent    int64    // bytes of host memory, by this rank
 	post    *Post    // of this rank; nil: it shows nothing
-	devices []*Group // those that send device memory: every wait drives their messages
+	devices []*Group // groups that send device memory: every wait drives their messages
 }
 
 const (
 	defaultDeadline = 5 * time.Second
-	// defaultPatience is longer than any pause of a healthy rank that should
-	// count as a fault (a checkpoint to a slow disk, a stopped debugger): a peer
-	// that is seen alive is late, not dead, and only hangs are left to find.
+	// defaultPatience is longer than a healthy rank may pause (a checkpoint to a slow disk). A peer
+	// whose process runs is late, not dead: only a hang is left to find.
 	defaultPatience = 60 * time.Second
 	// defaultPiece keeps counts far below MPI's 2^31-1.
 	defaultPiece = 1 << 30
 )
 
-// Group is this rank's side of a set of ranks that exchange messages. One
-// goroutine, the rank's owner, uses it. Tags that rooms use lie in
-// [0, TagCollective).
+// Group is this rank's side of a set of ranks that exchange messages. Only one goroutine, the
+// rank's owner, uses a Group. Callers of its methods use tags below 24576 (see TagForward). A
+// method panics if a rank is outside the group or a tag is outside [0, 32767].
 type Group struct {
 	t       Transport
 	device  DeviceTransport // nil: only host memory can be sent
@@ -63,9 +62,9 @@ type Group struct {
 	staging staging    // memory for messages of bytes
 	pending []pending  // messages of bytes not yet received, oldest first
 	idle    []*message // that can be used again
-	rounds  []*round   // likewise
-	// links is by the receiver's rank in the world. All groups share the links, as
-	// they share the options.
+	rounds  []*round   // that can be used again
+	// links is by the receiver's rank in the world. All groups of one New share the links and the
+	// options.
 	links map[int]link
 }
 
@@ -75,9 +74,9 @@ type link struct {
 	sent map[int]uint64 // messages by tag, where they are delayed at random
 }
 
-// New returns the group of all ranks of t. It sends host memory only; the groups
-// that Split forms also send device memory, if Options say how. Every rank gives
-// the same Piece, Network and kind of clock.
+// New returns the group of all ranks of t. This group moves host memory only. Groups that Split
+// forms also move device memory if Options.DeviceTransport is set; the table in the package comment
+// says how. Every rank gives the same Piece, Network and kind of clock.
 func New(t Transport, o Options) *Group {
 	if o.Clock == nil {
 		o.Clock = device.NewWall()
@@ -105,8 +104,8 @@ func newGroup(t Transport, o *Options, links map[int]link) *Group {
 	return g
 }
 
-// Sent returns the bytes of host memory that this rank has sent, in all groups that come from
-// the same New.
+// Sent returns how many bytes of host memory this rank has sent, in all groups that come from the
+// same New.
 func (g *Group) Sent() int64 { return g.o.sent }
 
 // Rank returns this rank in the group.
@@ -118,7 +117,7 @@ func (g *Group) Size() int { return g.size }
 // Peer describes a rank of the group.
 func (g *Group) Peer(rank int) Peer { return g.peers[rank] }
 
-// Hosts returns the host of every rank.
+// Hosts returns the host name of every rank, by rank.
 func (g *Group) Hosts() []string {
 	hosts := make([]string, len(g.peers))
 	for rank, p := range g.peers {
@@ -127,7 +126,8 @@ func (g *Group) Hosts() []string {
 	return hosts
 }
 
-// Nodes returns the host of every rank as a number, counted from 0; nil if all are on one.
+// Nodes returns the number of every rank's host, by rank. Hosts are numbered from 0 in the order in
+// which ranks show them. It returns nil if all ranks are on one host.
 func (g *Group) Nodes() []int {
 	list, known := make([]int, len(g.peers)), make(map[string]int)
 	for rank, p := range g.peers {
@@ -142,22 +142,22 @@ func (g *Group) Nodes() []int {
 	return list
 }
 
-// SetDeadline changes how long a peer on another host may keep this rank
-// waiting, here and in all groups that come from the same New.
+// SetDeadline changes Options.Deadline, for this rank, in all groups that come from the same New.
 func (g *Group) SetDeadline(d time.Duration) { g.o.Deadline = d }
 
-// SetPatience changes how long a peer on this host that is seen alive may keep this
-// rank waiting, likewise.
+// SetPatience changes Options.Patience, for this rank, in all groups that come from the same New.
+// Post.SetPatience is another limit, for all ranks of a host.
 func (g *Group) SetPatience(d time.Duration) { g.o.Patience = d }
 
-// Show makes this rank show on a post for which message it waits, likewise.
+// Show makes this rank show on p for which rank it waits, in all groups that come from the same
+// New.
 func (g *Group) Show(p *Post) { g.o.post = p }
 
-// Post returns the post of this rank, nil if there is none.
+// Post returns the post that Show was given, nil if there is none. A nil Post may be used.
 func (g *Group) Post() *Post { return g.o.post }
 
-// Gone returns a *GoneError if a rank runs no longer, as far as can be seen: of those on
-// other hosts it cannot.
+// Gone returns a *GoneError if the process of a rank no longer runs, else nil. For a rank on
+// another host it always returns nil: such processes cannot be seen.
 func (g *Group) Gone(rank int) error {
 	if p := g.peers[rank]; g.watched[rank] && !alive(p.PID) {
 		return gonePeer(p)
@@ -165,20 +165,21 @@ func (g *Group) Gone(rank int) error {
 	return nil
 }
 
-// Alloc gives host memory that transfers may use without copying. Free returns it.
+// Alloc returns host memory that transfers may use without copying. Free gives the memory back.
 func (g *Group) Alloc(bytes int64) (tensor.Mem, error) { return g.t.Alloc(bytes) }
 
-// Free returns memory that Alloc gave.
+// Free gives back memory of Alloc.
 func (g *Group) Free(m tensor.Mem) { g.t.Free(m) }
 
-// Split forms groups of the ranks with equal color, ordered by key, then by
-// rank. The groups share the options and the links of g. A rank whose color is
-// Outside is in none of them and gets nil. Each is Apart: it may outlive g. Collective.
+// Split forms one group of all ranks that give the same color. Its ranks are ordered by key, then
+// by rank. The new groups share the options and the virtual links of g. A rank whose color is
+// Outside is in no new group and gets nil. The kind of the new groups is Apart: a new group may stay
+// open after g is closed. Collective.
 func (g *Group) Split(color, key int) (*Group, error) { return g.SplitAs(Apart, color, key) }
 
-// SplitAs forms groups of a kind as Split does. A Row or a Chain carries device memory only if g
-// does. Messages of device memory travel in a Chain only, between neighbours (see
-// DeviceTransport.Send). Collective.
+// SplitAs forms groups as Split does, of the given kind. The kind says what a group can do with
+// device memory (see the table in the package comment). A Row or a Chain moves device memory only if
+// g moves device memory. It is closed before g. Collective.
 func (g *Group) SplitAs(kind Kind, color, key int) (*Group, error) {
 	g.o.Clock.Pause()
 	defer g.o.Clock.Resume()
@@ -209,7 +210,8 @@ func (g *Group) SplitAs(kind Kind, color, key int) (*Group, error) {
 	return part, nil
 }
 
-// splitDevice returns the transport of device memory of a part of g, nil if it has none.
+// splitDevice returns the transport of device memory of a group that is split from g, nil if the new
+// group has none.
 func (g *Group) splitDevice(t Transport, color int, kind Kind) (DeviceTransport, error) {
 	switch {
 	case g.device != nil:
@@ -220,8 +222,8 @@ func (g *Group) splitDevice(t Transport, color int, kind Kind) (DeviceTransport,
 	return g.o.DeviceTransport(t)
 }
 
-// ready waits until the transport of device memory has all it needs, if there is one. It
-// looks for the dead in the group that it was split from.
+// ready waits until the transport of device memory of g is ready, if there is one. Meanwhile it
+// looks for dead ranks in `from`, the group that is split.
 func (g *Group) ready(from *Group) error {
 	if g == nil || g.device == nil {
 		return nil
@@ -237,11 +239,12 @@ const (
 	readyPerRank = 50 * time.Millisecond
 )
 
-// HostOnly reports whether groups that are split off g send device memory, but g does not.
+// HostOnly reports whether g moves host memory only, while Apart groups split from g also move
+// device memory.
 func (g *Group) HostOnly() bool { return g.device == nil && g.o.DeviceTransport != nil }
 
-// Close waits until the messages of bytes sent are received and frees the
-// group's resources. Collective.
+// Close waits until all messages of SendBytes are sent, and frees the group's resources. The caller
+// has waited for all other requests and rounds of the group. Collective.
 func (g *Group) Close() error {
 	g.o.Clock.Pause()
 	defer g.o.Clock.Resume()
@@ -258,8 +261,8 @@ func (g *Group) Close() error {
 	return g.t.Close()
 }
 
-// Abort ends every rank of the world with this exit status. Where ranks are
-// processes it does not return.
+// Abort ends every rank of the world. Where ranks are processes, they exit with status, and Abort
+// does not return.
 func (g *Group) Abort(status int) { g.t.Abort(status) }
 
 // check panics where a rank or a tag is out of range.

@@ -7,10 +7,10 @@ import (
 	"dynmo/src/tensor"
 )
 
-// PingPong exchanges messages, at least 1, with a peer that calls the same. It returns the mean
-// time of one message, in wall-clock seconds: half a round trip. The lower rank sends out and
-// receives in. The other rank sends back the message that it received. Both spans have one length
-// on both ranks.
+// PingPong sends messages back and forth with a peer, which also calls PingPong. It returns the mean
+// time of one message, half a round trip, in wall-clock seconds. messages is the number of round
+// trips, at least 1. The lower rank sends out and receives into in. The higher rank receives into in
+// and sends in back. out and in have the same length on both ranks; if not, PingPong panics.
 func PingPong(g *Group, peer int, out, in tensor.Mem, messages int) (float64, error) {
 	const tag = 0
 	if out.Bytes != in.Bytes {

@@ -9,13 +9,11 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Request is a message under way, as Send and Recv return it. It may be copied,
-// and asked as often as wanted: a Group uses a message's record again once it is
-// done, and a Request remembers by number which message was its own. A zero
-// Request is done.
+// Request is a message under way, as Send and Recv return it. A Request may be copied. Test and
+// Wait may be called again after the message is done. A zero Request is done.
 type Request struct {
 	m      *message
-	number uint64 // of the message that m stood for
+	number uint64 // of this message: the group uses the record m again for later messages
 }
 
 // message is the record of a message under way.
@@ -54,35 +52,36 @@ func (r *message) recycle() {
 	r.g.idle = append(r.g.idle, r)
 }
 
-// Send begins to send m to a rank, after the event (nil: at once). m must not change until the
-// request is done, and must not lie on Go's heap. Its Space, also where m is empty, says how it
-// travels; the receiver's must be the same.
+// Send begins to send m to a rank, once the event after has happened (nil: at once). m must not
+// change until the request is done, and must not lie on Go's heap.
+//
+// m.Space chooses the way: tensor.Host the Transport, tensor.Device the DeviceTransport. That also
+// holds for an empty m. The receiver's memory must have the same Space. Send of device memory in a
+// group without a DeviceTransport returns an error.
 //
 // Messages longer than Options.Piece travel in pieces of that size. The last piece is shorter, even
 // empty, so that the receiver always notices an unexpected length.
 //
-// A send moves no clock. On a virtual clock the message departs as soon as earlier messages to the
-// same rank have left the link (see Network). So the k-th of k messages sent at once arrives
-// latency + k·bytes/bandwidth later.
+// Send does not move the rank's virtual clock. On a virtual clock the message departs as soon as
+// earlier messages to the same rank have left the link (see Network). So if k equal messages are
+// sent at once, the last message arrives latency + k·bytes/bandwidth later.
 func (g *Group) Send(to, tag int, m tensor.Mem, after device.Event) (Request, error) {
 	g.check(to, tag)
 	return g.newMessage(true, to, m.Bytes).start(tag, m, after)
 }
 
-// Recv begins to receive exactly m.Bytes from a rank into m, which nothing uses any
-// more once after has happened (nil: at once). A message of
-// another length is an error of Wait or Test, and nothing but the end of the run
-// should follow: an MPI library may report a message that is too long after it
-// has written past m (Open MPI 4.1 does). On a virtual clock Wait moves the
-// clock to the message's arrival (see Network).
+// Recv begins to receive exactly m.Bytes from a rank into m, once the event after has happened (nil:
+// at once). Nothing else uses m from then on. A message of another length is an error of Wait or
+// Test. The run should end then: an MPI library may report a message that is too long after it has
+// written past m (Open MPI 4.1 does). Wait moves a virtual clock to the message's arrival (see
+// Network).
 func (g *Group) Recv(from, tag int, m tensor.Mem, after device.Event) (Request, error) {
 	return g.recv(from, tag, m, false, after)
 }
 
-// RecvUpTo begins to receive a message that may be shorter than m, but else does
-// what Recv does; Request.Received returns its length. The memory behind the
-// message stays as it is. RecvUpTo panics unless m is shorter than Options.Piece:
-// the number of pieces would depend on the length.
+// RecvUpTo does what Recv does, except that the message may be shorter than m. Request.Received
+// returns the message's length. The bytes of m beyond the message's last byte keep their values.
+// RecvUpTo panics unless m is shorter than Options.Piece: the message must fit into one piece.
 func (g *Group) RecvUpTo(from, tag int, m tensor.Mem, after device.Event) (Request, error) {
 	if m.Bytes >= g.o.Piece {
 		panic("comm: RecvUpTo of more than one piece")
@@ -90,7 +89,7 @@ func (g *Group) RecvUpTo(from, tag int, m tensor.Mem, after device.Event) (Reque
 	return g.recv(from, tag, m, true, after)
 }
 
-// Piece returns the longest message that travels in one piece; RecvUpTo takes less.
+// Piece returns Options.Piece in bytes. RecvUpTo needs memory that is shorter than Piece.
 func (g *Group) Piece() int64 { return g.o.Piece }
 
 func (g *Group) recv(from, tag int, m tensor.Mem, upTo bool, after device.Event) (Request, error) {
@@ -118,8 +117,9 @@ func (r *message) start(tag int, m tensor.Mem, after device.Event) (Request, err
 	return Request{r, r.number}, nil
 }
 
-// arrival returns when a message of some bytes that is sent at once arrives, and
-// occupies the link to the rank until it has left; 0 on a wall clock, which has no links.
+// arrival returns when a message that is sent now arrives, in seconds of the virtual clock. It
+// occupies the link to the rank until the message has left. A wall clock has no links: arrival
+// returns 0.
 func (g *Group) arrival(to, tag int, bytes int64) (arrives float64) {
 	if g.o.Clock.Kind() == "wall" {
 		return 0
@@ -177,9 +177,9 @@ func (r *message) beginPiece(tag int, m tensor.Mem, after device.Event) (Handle,
 
 var errNoDevice = errors.New("this group has no transport of device memory")
 
-// Test reports whether the message is done, and drives it. An error counts as
-// done. Once done, it keeps answering the same. It is no wait: a virtual clock
-// does not move, whatever has arrived.
+// Test drives the message without waiting, and reports whether the message is done. A message that
+// failed is done too. Later calls give the same answer. Test does not move a virtual clock: only
+// Wait does.
 func (q Request) Test() (bool, error) {
 	r := q.m
 	if r == nil || r.number != q.number {

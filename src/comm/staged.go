@@ -9,11 +9,14 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Staged returns a function that makes the transport of device memory for ranks that share a
-// device, and for machines without NCCL. The transport copies device memory through host memory.
-// It sends the host memory over a split of the group's transport, so that messages of host memory
-// with the same tags cannot overtake it. Any ranks may be neighbours. Copies are on streams of
-// their own. compute is the stream whose work uses the messages.
+// Staged returns a value for Options.DeviceTransport, for ranks that share a device and for machines
+// without NCCL. Its transports copy device memory through host memory. They send the host memory
+// over a split of the group's Transport. So messages of host memory with the same tags stay apart.
+// In a group of any Kind every rank can Send to every other rank.
+//
+// compute is the stream on which the caller enqueues all work that reads or writes messages. Copies
+// are on streams of the transport. When a receive is done, compute waits for its copy by itself.
+// Before a send the caller's event `after` orders the copy.
 func Staged(d device.Device, compute device.Stream) func(Transport) (DeviceTransport, error) {
 	return func(t Transport) (DeviceTransport, error) { return newStaged(t, d, compute) }
 }
@@ -43,26 +46,26 @@ type staged struct {
 	err     error            // of every call from now on
 }
 
-// landing is a block of host memory that a copy reads until an event.
+// landing is a block of host memory that a copy to the device reads until the event `read`.
 type landing struct {
 	block tensor.Mem
 	read  device.Event
 }
 
-// stagedMessage is a piece of a message: a Handle.
+// stagedMessage is a Handle: a piece of a message of device memory.
 type stagedMessage struct {
 	c        *staged
 	send     bool
 	peer     int
 	tag      int
 	mem      tensor.Mem   // on the device
-	upTo     bool         // receive: a shorter message will do
+	upTo     bool         // receive: the message may be shorter than mem
 	block    tensor.Mem   // on the host, at least as long
 	copied   device.Event // send: mem is in block
 	transfer Handle       // nil: not begun
 }
 
-// begin returns host memory for a message, and makes its copy wait for after.
+// begin returns host memory for a message, and makes the stream of copies wait for after.
 func (c *staged) begin(copies device.Stream, bytes int64, after device.Event) (tensor.Mem, error) {
 	if c.err != nil {
 		return tensor.Mem{}, c.err
@@ -85,8 +88,8 @@ func (c *staged) Send(to, tag int, m tensor.Mem, after device.Event) (Handle, er
 	return message, nil
 }
 
-// forward begins to send the blocks that have been copied to the host. A rank does
-// so in every wait: the rank that it waits for may need the message first.
+// forward begins to send the blocks that have been copied to the host. A rank calls forward in every
+// wait, since the peer may need this message before it can send.
 func (c *staged) forward() error {
 	for len(c.copying) > 0 {
 		m := c.copying[0]
@@ -126,9 +129,9 @@ func (m *stagedMessage) Test(spin time.Duration) (bool, Arrival, error) {
 	return done, Arrival{Bytes: m.mem.Bytes}, nil
 }
 
-// drive takes the message as far as it goes without waiting: a send is copied to
-// the host, then sent; a receive is received, then its copy to the device is
-// enqueued, and the compute stream waits for that.
+// drive advances the message without waiting. A send is copied to the host, then sent. A receive is
+// received into host memory. Then its copy to the device is enqueued, and the compute stream waits
+// for this copy.
 func (m *stagedMessage) drive(spin time.Duration) (bool, error) {
 	c := m.c
 	if err := c.forward(); err != nil || m.transfer == nil {
@@ -156,7 +159,7 @@ func (m *stagedMessage) drive(spin time.Duration) (bool, error) {
 	return true, nil
 }
 
-// take returns host memory of at least some bytes, the smallest that is free.
+// take returns host memory of at least the given bytes, the smallest free block if there is one.
 func (c *staged) take(bytes int64) (tensor.Mem, error) {
 	if err := c.land(); err != nil {
 		return tensor.Mem{}, err
@@ -206,7 +209,7 @@ func (c *staged) Drive() error {
 	return nil
 }
 
-// Close waits for the copies and frees the host memory. All messages are done.
+// Close waits for the copies and frees the host memory. A message that is not done is an error.
 func (c *staged) Close() error {
 	if c.err != nil {
 		return c.err
@@ -224,8 +227,8 @@ func (c *staged) Close() error {
 	return errors.Join(err, c.t.Close())
 }
 
-// Abort closes the streams; messages under way keep their memory, into which the
-// transport may still write.
+// Abort closes the streams. Messages under way keep their memory, since the transport may still write
+// to it.
 func (c *staged) Abort() {
 	if c.err == nil {
 		c.err = errAborted
@@ -234,10 +237,10 @@ func (c *staged) Abort() {
 	c.out.Close()
 }
 
-// stagedTag is that of the messages of rounds: no room has it.
+// stagedTag is the tag of the messages of rounds. No caller of a Group uses it.
 const stagedTag = TagDevice
 
-// stagedRound is a round of a staged transport: messages like all others.
+// stagedRound is a round of a staged transport, the messages that are not done.
 type stagedRound []Handle
 
 // Exchange begins the messages of a round.
@@ -278,13 +281,13 @@ func (r *stagedRound) Test(spin time.Duration) (bool, Arrival, error) {
 	return true, Arrival{}, nil
 }
 
-// Arrived does the same: what has been copied to the host is on its way to the device.
+// Arrived does what Test does: received messages are on their way from the host to the device.
 func (r *stagedRound) Arrived() (bool, error) {
 	done, _, err := r.Test(0)
 	return done, err
 }
 
-// Split returns a transport of its own for the part.
+// Split returns a new transport for the new group, whatever its kind.
 func (c *staged) Split(t Transport, _ int, _ Kind) (DeviceTransport, error) {
 	if t == nil {
 		return nil, c.err

@@ -7,14 +7,14 @@ import (
 )
 
 const (
-	// smallestBlock has room for a frame; blocks above largestKept are rare
-	// (states, checkpoints) and go back to the system at once.
+	// smallestBlock is the length of a frame. Blocks above largestKept are rare (states,
+	// checkpoints) and go back to the system at once.
 	smallestBlock = frameBytes
 	largestKept   = 20 // log2 of bytes: 1 MiB
 )
 
-// staging keeps blocks of transfer memory for messages of bytes: a transfer
-// may outlive the call that begins it, so its memory cannot be Go's.
+// staging keeps blocks of transfer memory for messages of bytes. A transfer may outlive the call that
+// begins it, so its memory cannot be Go's.
 type staging struct {
 	t    Transport
 	kept [largestKept + 1][]tensor.Mem // free blocks by log2 of their size
@@ -33,7 +33,7 @@ func (s *staging) get(length int64) (tensor.Mem, error) {
 	return s.t.Alloc(length)
 }
 
-// put takes back a block that get gave.
+// put takes back a block of get.
 func (s *staging) put(m tensor.Mem) {
 	if class := sizeClass(m.Bytes); class < len(s.kept) {
 		s.kept[class] = append(s.kept[class], m)
@@ -52,7 +52,7 @@ func (s *staging) free() {
 	}
 }
 
-// sizeClass returns the log2 of the smallest block that holds some bytes.
+// sizeClass returns the log2 of the smallest block of at least length bytes.
 func sizeClass(length int64) int {
 	return bits.Len64(uint64(max(length, smallestBlock)) - 1)
 }

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrGone is wrapped by the error of a wait that ends because a rank of the
-// group no longer runs; ErrNoAnswer by that of a wait that took too long.
+// ErrGone is wrapped by the error of a wait that ended because a rank of the group no longer runs.
+// ErrNoAnswer is wrapped by the error of a wait that took too long.
 var (
 	ErrGone     = errors.New("gone")
 	ErrNoAnswer = errors.New("no answer")
@@ -30,47 +30,43 @@ func gonePeer(p Peer) *GoneError { return &GoneError{p, fmt.Sprintf("%v is %v", 
 func (e *GoneError) Unwrap() error { return ErrGone }
 
 const (
-	// spinFor is how long a wait polls at first, besides a quarter of the time
-	// that its message may travel: a few times the latency of a small message.
-	// Ping-pong then never yields, whatever the length.
+	// spinFor is how long a wait polls at first: a few times the latency of a small message. A
+	// quarter of the time that the message may travel is added. Then ping-pong never yields,
+	// whatever the length.
 	spinFor = 20 * time.Microsecond
-	// slowest is the least bytes per second of a message that both ranks drive:
-	// shared memory and fast networks have several times as much.
+	// slowest is a low estimate of the bytes per second at which a message travels while both
+	// ranks drive it. Shared memory and fast networks are several times as fast.
 	slowest = 1e9
-	// yieldFor is how long a wait polls and offers its core to others from time to
-	// time, besides the time that its message may travel: as long as the system
-	// needs to start a sleeping thread ten times.
+	// yieldFor is how long a wait then polls and yields its core from time to time: ten times as
+	// long as the system needs to start a sleeping thread. The time that the message may travel is
+	// added.
 	yieldFor = 500 * time.Microsecond
-	// burstFor is how long a wait polls between such offers: so long that their
-	// cost does not slow a large message.
+	// burstFor is how long a wait polls between two yields: so long that yields do not slow a large
+	// message.
 	burstFor = 100 * time.Microsecond
-	// crowdedFrom is how long others use the core of a wait before the wait sleeps
-	// between its polls, to leave it to them: far longer than the system's own work
-	// in between.
+	// crowdedFrom is how long other threads must have used the core before the wait sleeps between
+	// its polls, to leave the core to them. The system's own work takes far less.
 	crowdedFrom = 50 * time.Microsecond
 	// longestNap bounds the sleep between later polls. Two dozen ranks that
 	// wait on two cores then poll with a few per cent of a core each.
 	longestNap = 100 * time.Microsecond
-	// watchEvery is how often a wait looks whether the ranks of this host live.
-	watchEvery = 200 * time.Millisecond
-	// watchInterrupted is the same once this process was asked to end: mpirun
-	// kills about a second after it asks.
+	// watchInterrupted replaces WatchEvery in waits once this process was asked to end: mpirun kills
+	// about a second after it asks.
 	watchInterrupted = 10 * time.Millisecond
 )
 
-// Wait drives the message until it is done. Meanwhile it looks every 200 ms
-// whether the group's ranks on this host still run, and ends with ErrGone if
-// one does not. It ends with ErrNoAnswer after Options.Deadline, or, where the
-// peer is seen alive, after Options.Patience if that is longer: such a peer
-// computes or hangs, and the first is far more common. After ErrNoAnswer the
-// message is still under way, and Wait may be called again.
+// Wait drives the message until it is done. Every WatchEvery it looks whether the group's ranks on
+// this host still run. If a rank does not, Wait returns an error that wraps ErrGone. Wait returns an
+// error that wraps ErrNoAnswer after Options.Deadline. For a peer on this host that still runs, the
+// longer of Options.Deadline and Options.Patience counts: a live peer is most likely busy. After
+// ErrNoAnswer the message is still under way, and Wait may be called again.
 func (q Request) Wait() error {
 	_, err := q.Received()
 	return err
 }
 
-// Received waits as Wait does and returns how many bytes were received. Only the
-// first Wait or Received that succeeds knows: later ones return 0, and so does a send.
+// Received waits as Wait does and returns the number of received bytes. It returns 0 for a send, and
+// if an earlier Wait or Received of the same message has succeeded.
 func (q Request) Received() (int64, error) {
 	r := q.m
 	if r == nil || r.number != q.number {
@@ -89,18 +85,18 @@ func (q Request) Received() (int64, error) {
 	return r.received, nil
 }
 
-// waiting is what a wait waits for.
+// waiting is a message or a round for which a rank waits.
 type waiting interface {
-	// test drives it for as long as a Handle's Test does.
+	// test drives the message or round for as long as a Handle's Test does.
 	test(spin time.Duration) (bool, error)
-	// handle returns what is not done of it.
+	// handle returns the first transfer that is not done.
 	handle() Handle
-	// explain adds to an error which wait it was.
+	// explain adds to an error which message or round it belongs to.
 	explain(err error) error
 }
 
-// wait drives something of some bytes, which comes from a rank among others, until it is
-// done, or gives up.
+// wait drives a message or a round until it is done, or gives up. peer is a rank of it, and bytes the
+// length of the message.
 func (g *Group) wait(what waiting, peer int, bytes int64) error {
 	if done, err := what.test(0); done {
 		return err
@@ -140,8 +136,8 @@ func (g *Group) wait(what waiting, peer int, bytes int64) error {
 	}
 }
 
-// lookAround looks for the dead in the group, then in those that send device memory: the
-// peer may wait for a rank of these.
+// lookAround looks for dead ranks in the group, then in all groups that send device memory. The peer
+// may itself wait for a rank of such a group.
 func (g *Group) lookAround(peer int, waited time.Duration) error {
 	if err := g.look(peer, waited); err != nil {
 		return err
@@ -156,13 +152,13 @@ func (g *Group) lookAround(peer int, waited time.Duration) error {
 
 // pause is how a wait passes the time between two polls.
 type pause struct {
-	yield   time.Duration // how long the wait only yields
+	yield   time.Duration // how long the wait yields without sleeping
 	used    time.Duration // CPU time of the thread when the wait began
 	crowded bool          // others need the core
 }
 
-// pass lets some time of a wait pass that has lasted waited already, and returns
-// how long to poll afterwards.
+// pass sleeps or yields, and returns how long to poll afterwards. waited is how long the wait has
+// lasted already.
 func (p *pause) pass(h Handle, waited time.Duration) (spin time.Duration) {
 	if s, ok := h.(Sleeper); ok {
 		s.Sleep(watchInterrupted)
@@ -186,16 +182,16 @@ func threadTime() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// watchPeriod returns how long a wait goes on between two looks for the dead.
+// watchPeriod returns the time between a wait's looks for dead ranks.
 func (g *Group) watchPeriod() time.Duration {
 	if g.o.Interrupted != nil && g.o.Interrupted() {
 		return watchInterrupted
 	}
-	return watchEvery
+	return WatchEvery
 }
 
-// look returns an error if a watched rank no longer runs: the peer first, then
-// any other rank of the group, since the peer may itself be waiting for it.
+// look returns an error if the peer no longer runs, or else if any other watched rank of the group no
+// longer runs: the peer may itself wait for that rank.
 func (g *Group) look(peer int, waited time.Duration) error {
 	var other error
 	for rank, watched := range g.watched {
@@ -213,12 +209,12 @@ func (g *Group) look(peer int, waited time.Duration) error {
 	return other
 }
 
-// blameFor is how long the system may take to show that a process has ended whose
-// connections are closed already.
+// blameFor is how long the system may take, after a process's connections are closed, to show that
+// the process has ended.
 const blameFor = 100 * time.Millisecond
 
-// blame returns an error of a transport, and that a rank is gone if one is: NCCL
-// and MPI only know that a connection has closed.
+// blame returns the error err of a transport. If a rank no longer runs, it adds a GoneError: NCCL and
+// MPI know only that a connection has closed.
 func (g *Group) blame(peer int, err error) error {
 	for start := time.Now(); ; time.Sleep(blameFor / 20) {
 		waited := time.Since(start)

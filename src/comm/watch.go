@@ -8,36 +8,39 @@ import (
 	"time"
 )
 
-// Watch looks after the ranks of a host while they are busy or stopped themselves.
-// Of a host's ranks the first that runs looks; the others look only whether it does.
+// Watch finds ranks of this host that have died or are stuck, also while this rank is busy or inside
+// MPI. A goroutine of every process calls Look every WatchEvery. Only the lowest running rank of the
+// host examines the others. The other ranks only check that a lower rank runs.
 type Watch struct {
 	board *Board
 	peers []Peer // of this host, by rank in the world
 	rank  int    // in the world, of this process
 	state func(pid int) state
 
-	// Stopped is how long a rank that is stopped may hold the others up, before the first
-	// step too. Their patience, which allows for long work, does not matter then.
+	// Stopped is how long a rank may be stopped (by SIGSTOP or a debugger) while no rank of the host
+	// makes progress. It replaces Post.SetPatience if any rank is stopped.
 	Stopped time.Duration
 
-	beats  uint64    // of all ranks, as of the last change
-	since  time.Time // of that change
-	looked time.Time
+	beats  uint64    // sum of the beats of all posts at the last change
+	since  time.Time // when this sum last changed
+	looked time.Time // when Look last examined the others; zero: another rank does
 }
 
-// WatchEvery is the time between two looks.
-const WatchEvery = watchEvery
+// WatchEvery is the time between two calls of Watch.Look, and between two looks of a wait for dead
+// ranks of this host.
+const WatchEvery = 200 * time.Millisecond
 
 const (
-	// After asleep between two looks this process itself did not run. Then all ranks may have
-	// been stopped, and their silence says nothing.
+	// asleep is the time between two looks from which on this process itself did not run. Then all
+	// ranks may have been stopped, so lack of progress until now says nothing.
 	asleep = 25 * WatchEvery
-	// otherHost extends the timeout when every rank of this host waits for another rank. Then
+	// remoteGrace extends the timeout when every rank of this host waits for another rank. Then
 	// another host has the stuck rank, and reports it first.
-	otherHost = 10 * time.Second
+	remoteGrace = 10 * time.Second
 )
 
-// NewWatch returns the watch of a rank of the world t over the ranks of its host.
+// NewWatch returns the Watch of this process. t is the Transport of the world. b is the board on
+// which the ranks of this host show their state.
 func NewWatch(t Transport, b *Board) *Watch {
 	me := t.Peer(t.Rank())
 	w := &Watch{board: b, rank: me.World, state: stateOf}
@@ -49,8 +52,9 @@ func NewWatch(t Transport, b *Board) *Watch {
 	return w
 }
 
-// Look returns a *GoneError if a rank of the host has ended without saying so. If no rank makes
-// progress any more it returns an error with the state of every rank.
+// Look returns a *GoneError if a rank of this host has ended without Post.Leave. If no rank of this
+// host has shown anything new for the time of Post.SetPatience, it returns an error with the state of
+// every rank. It returns nil otherwise, and while a lower rank of this host looks.
 func (w *Watch) Look(now time.Time) error {
 	states := make([]state, len(w.peers))
 	beats, patience := uint64(0), time.Duration(0)
@@ -58,7 +62,7 @@ func (w *Watch) Look(now time.Time) error {
 		post := w.board.Post(p.World)
 		states[i] = w.state(p.PID)
 		if p.World < w.rank && states[i] == running && post.state.Load() == postRuns {
-			w.looked = time.Time{} // that rank looks
+			w.looked = time.Time{} // the lower rank looks
 			return nil
 		}
 		beats += post.beats.Load()
@@ -77,7 +81,7 @@ func (w *Watch) Look(now time.Time) error {
 	if culprits != "" {
 		patience = w.Stopped
 	} else if culprits = w.busy(); culprits == "" {
-		culprits, patience = "each waits for another", patience+otherHost
+		culprits, patience = "each waits for another", patience+remoteGrace
 	}
 	if patience == 0 || now.Sub(w.since) < patience {
 		return nil
@@ -90,7 +94,7 @@ func (w *Watch) anyRuns() bool {
 	return slices.ContainsFunc(w.peers, func(p Peer) bool { return w.board.Post(p.World).state.Load() == postRuns })
 }
 
-// stopped names the ranks that are stopped and others may wait for.
+// stopped names the stopped ranks for which other ranks may wait.
 func (w *Watch) stopped(states []state) string {
 	var list []string
 	for i, p := range w.peers {
@@ -101,7 +105,7 @@ func (w *Watch) stopped(states []state) string {
 	return strings.Join(list, ", ")
 }
 
-// busy names the ranks that wait for none.
+// busy names the ranks that wait for no other rank.
 func (w *Watch) busy() string {
 	var list []string
 	for _, p := range w.peers {
@@ -112,8 +116,8 @@ func (w *Watch) busy() string {
 	return strings.Join(list, ", ")
 }
 
-// stalled returns the error of ranks that have done nothing new for so long: a line
-// for each.
+// stalled returns the error that no rank of this host has made progress for the time quiet. It has
+// one line for each rank.
 func (w *Watch) stalled(quiet time.Duration, culprits string) error {
 	lines := []string{fmt.Sprintf("no rank of this host got on for %v: %s", quiet, culprits)}
 	for _, p := range w.peers {

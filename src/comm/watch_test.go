@@ -52,8 +52,8 @@ func TestWatch(t *testing.T) {
 		"early and slow":     {nil, early, time.Hour, ""},
 		"stopped, has left":  {map[int]state{101: halted}, func(b *Board) { b.Post(1).Leave(); b.Post(0).Enter(3, RoomUpdate) }, time.Hour, ""},
 		"one never ends":     {nil, nil, patience, "got on for 1m0s: rank 1 (pid 101) waits for no other\nrank 0 (pid 100): step 3: pipeline, waits for rank 2\nrank 1 (pid 101): step 3: pipeline: F2 of layer 5\n"},
-		"all wait":           {nil, func(b *Board) { b.Post(1).peer.Store(4) }, patience + otherHost - time.Second, ""},
-		"all wait, for long": {nil, func(b *Board) { b.Post(1).peer.Store(4) }, patience + otherHost, "got on for 1m10s: each waits for another\n"},
+		"all wait":           {nil, func(b *Board) { b.Post(1).peer.Store(4) }, patience + remoteGrace - time.Second, ""},
+		"all wait, for long": {nil, func(b *Board) { b.Post(1).peer.Store(4) }, patience + remoteGrace, "got on for 1m10s: each waits for another\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := NewBoard(4)
