@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// launched returns an error unless srun started the ranks, which lets some of them end
-// before the others: mpirun takes a rank that ends early for dead, or has it wait.
+// launched returns an error unless srun started the ranks. srun lets some ranks end before the others.
+// mpirun takes a rank that ends early for dead, or makes it wait.
 func launched(getenv func(string) string) error {
 	switch {
 	case getenv("OMPI_COMM_WORLD_SIZE") != "":
@@ -21,7 +21,8 @@ func launched(getenv func(string) string) error {
 	return nil
 }
 
-// canLeave returns the error of the first rank that cannot tell the launcher that it leaves.
+// canLeave returns an error if some rank cannot tell the launcher that the rank leaves: the error of the
+// first such rank.
 func canLeave(places []place) error {
 	for rank, p := range places {
 		if p.CanLeave != "" {
@@ -31,10 +32,11 @@ func canLeave(places []place) error {
 	return nil
 }
 
-// nodeName is what Slurm may call a node: nothing that it would take for a list.
+// nodeName matches the name of one node. It matches no text that Slurm would take for a list of nodes
+// or for an option.
 var nodeName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,254}$`)
 
-// jobNumber is a job, or a task of an array.
+// jobNumber matches the number of a job, or of a task of an array of jobs.
 var jobNumber = regexp.MustCompile(`^[0-9]{1,10}(_[0-9]{1,10})?$`)
 
 var (
@@ -42,8 +44,8 @@ var (
 	noShrink  = regexp.MustCompile(`(?mi)^ *SchedulerParameters *=.*\bdisable_job_shrink\b`)
 )
 
-// resizable returns an error unless Slurm can take nodes from this job; else the job, and
-// the node of its batch script, "" if it has none.
+// resizable returns this job, and the node of its batch script, "" if the job has none. It returns an
+// error if Slurm cannot take nodes from the job.
 func resizable(nodes []string, getenv func(string) string) (job Job, batch string, err error) {
 	if size := getenv("SLURM_HET_SIZE"); size != "" && size != "1" {
 		return job, "", errors.New("Slurm cannot resize a heterogeneous job")

@@ -15,29 +15,29 @@ import (
 	"time"
 )
 
-// Scheduler is the batch system that a run asks to take nodes back.
+// Scheduler is the batch system that a run asks to take nodes back. Job is the Scheduler for Slurm.
 type Scheduler interface {
-	// Keep asks once that the job have these nodes and no others. The error wraps ErrBusy
-	// if the same may be answered otherwise a little later.
+	// Keep asks once that the job keep these nodes and give all others back. If the batch system is
+	// only busy, the error wraps the package's busy error, and Releases asks again.
 	Keep(ctx context.Context, nodes []string) error
-	// Nodes returns the nodes of the job.
+	// Nodes returns the names of the nodes that the job has now, in any order.
 	Nodes(ctx context.Context) ([]string, error)
 }
 
-// ErrBusy is wrapped by the error of a batch system that cannot answer at the moment.
+// errBusy is wrapped by the error of a batch system that cannot answer at the moment.
 var errBusy = errors.New("busy")
 
 const (
 	// callFor is how long a command of Slurm may take.
 	callFor = 10 * time.Second
-	// mostOutput is how much of its output is read, in bytes: a job's list of nodes is
-	// shorter by far.
+	// mostOutput is how many bytes of a command's output are read. A job's list of nodes is far
+	// shorter.
 	mostOutput = 1 << 20
 )
 
 // Job is a job of Slurm.
 type Job struct {
-	Number string
+	Number string        // as Slurm has it: "123", or "123_4" for a task of an array
 	limit  time.Duration // of a command; 0: callFor
 }
 
@@ -53,11 +53,11 @@ func newJob(getenv func(string) string) (Job, error) {
 	return Job{Number: number}, nil
 }
 
-// busy is what Slurm says if the same may be answered otherwise a little later.
+// busy matches Slurm's messages that a later request may succeed.
 var busy = regexp.MustCompile(`(?i)DB index|temporarily`)
 
-// Keep runs scontrol. Every name of a node is checked: Slurm would take a part of another
-// text for an option.
+// Keep asks Slurm, by scontrol, to leave the job these nodes only. It returns an error, without asking
+// Slurm, if one of nodes is not a valid name: Slurm could take such a text for an option.
 func (j Job) Keep(ctx context.Context, nodes []string) error {
 	for _, node := range nodes {
 		if !nodeName.MatchString(node) {
@@ -71,7 +71,7 @@ func (j Job) Keep(ctx context.Context, nodes []string) error {
 	return err
 }
 
-// Nodes asks squeue.
+// Nodes returns the names of the nodes that the job has now. It asks Slurm, by squeue.
 func (j Job) Nodes(ctx context.Context) ([]string, error) {
 	list, err := j.call(ctx, "squeue", "--noheader", "--jobs="+j.Number, "--format=%N")
 	if err != nil {
@@ -84,9 +84,9 @@ func (j Job) Nodes(ctx context.Context) ([]string, error) {
 	return strings.Fields(names), err
 }
 
-// call runs a command of Slurm, without a shell, in a directory that only this user can
-// enter, since scontrol leaves files where it runs. Its error has the first line of what
-// the command says, and is returned with all of it.
+// call runs a command of Slurm without a shell, and returns the command's output. The command runs in
+// a directory that only this user can enter, since scontrol leaves files where it runs. An error has
+// the first line of the output.
 func (j Job) call(ctx context.Context, program string, args ...string) (out string, err error) {
 	dir, err := os.MkdirTemp("", "dynmo-slurm-")
 	if err != nil {
@@ -117,7 +117,7 @@ func (j Job) call(ctx context.Context, program string, args ...string) (out stri
 	return out, fmt.Errorf("%s %s: %s", program, args[0], cmp.Or(first, err.Error()))
 }
 
-// capped keeps the beginning of what is written.
+// capped keeps the first mostOutput bytes that are written.
 type capped struct{ bytes.Buffer }
 
 func (c *capped) Write(p []byte) (int, error) {
@@ -126,14 +126,15 @@ func (c *capped) Write(p []byte) (int, error) {
 }
 
 const (
-	// retryEvery is the time between two questions to a batch system that is busy.
+	// retryEvery is the time between two requests to a batch system that is busy.
 	retryEvery = 2 * time.Second
 	// verifyFor is the longest time until the batch system shows the result of a request.
 	verifyFor = 5 * time.Second
 )
 
-// shrink has a job keep some nodes alone. While the batch system is busy it asks again, for
-// so long; then it looks whether the job has those nodes. It returns how often it asked.
+// shrink makes a job keep only the nodes of keep. While the batch system is busy it asks again, until
+// the time retry has passed. Then it checks that the job has these nodes. tries is the number of
+// requests.
 func shrink(ctx context.Context, s Scheduler, keep []string, retry time.Duration) (tries int, err error) {
 	for began := time.Now(); ; {
 		tries++
@@ -158,7 +159,7 @@ func shrink(ctx context.Context, s Scheduler, keep []string, retry time.Duration
 	return tries, nil
 }
 
-// verify returns an error unless the job comes to have just these nodes within a time.
+// verify returns an error unless, within the given time, the job has the nodes of keep and no others.
 func verify(ctx context.Context, s Scheduler, keep []string, within time.Duration) error {
 	want := slices.Sorted(slices.Values(keep))
 	for began := time.Now(); ; {
@@ -175,7 +176,7 @@ func verify(ctx context.Context, s Scheduler, keep []string, within time.Duratio
 	}
 }
 
-// sleep waits for so long, and reports false if ctx ends before.
+// sleep waits for the time d, and returns false if ctx ends before.
 func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -11,57 +11,63 @@ import (
 )
 
 const (
-	// goodbyeFor is how long a rank may take to say goodbye once it is told to go.
+	// goodbyeFor is how long a rank may take to confirm (say goodbye) once it is ordered to leave.
 	goodbyeFor = time.Minute
-	// graceFor is how long ranks that have said goodbye may take to end: Slurm ends the
-	// whole step if it has to kill one on a node that it takes back.
+	// graceFor is how long ranks that have said goodbye may take to end. Slurm ends the whole job
+	// step if it has to kill a rank on a node that it takes back.
 	graceFor = 1500 * time.Millisecond
 )
 
-// Release is how ranks left before the end of the run, and what became of their nodes.
+// Release reports how ranks left before the end of the run, and whether their nodes were given back.
+// Ranks are those of the launched world.
 type Release struct {
-	Steps       int      // that were done when the last of the ranks lost its layers
-	NodesBefore []string // of the job
-	Nodes       []string // of the job after that
-	Ranks       []int    // of the launched world, that left
-	Silent      []int    // that were told to and have not said goodbye
-	Seconds     float64  // from the last layer's move to the end of the release
-	Checkpoint  float64  // seconds until the checkpoint was written
-	Goodbye     float64  // seconds from the order to the last goodbye
-	Scheduler   float64  // seconds until the batch system had taken the nodes back, or refused
-	Tries       int      // calls of the batch system
-	Refused     error    // why nodes were not taken back; nil if they were, or none was to be
-	Time        time.Time
+	Steps       int       // steps of the run that were done when the last of these ranks lost its layers
+	NodesBefore []string  // nodes of the job before the release
+	Nodes       []string  // nodes of the job after the release
+	Ranks       []int     // ranks that left
+	Silent      []int     // ranks that were ordered to leave but did not say goodbye within a minute
+	Seconds     float64   // seconds from the first of these ranks losing its layers to the end of the release
+	Checkpoint  float64   // seconds of them until the ranks were ordered to leave: until a checkpoint was written
+	Goodbye     float64   // seconds from the order to the last goodbye
+	Scheduler   float64   // seconds from the request until the batch system had taken the nodes back, or refused
+	Tries       int       // requests to the batch system
+	Refused     error     // why nodes were not taken back; nil if they were, or if no node was free
+	Time        time.Time // end of the release, UTC
 }
 
-// outsider is a rank that holds no layer, as rank 0 knows it.
+// outsider is rank 0's record of a rank that holds no layer.
 type outsider struct {
-	steps int       // that were done when it lost its last one
-	since time.Time // of that
-	line  *line
-	told  bool // to go or to end
-	gone  bool // it has said goodbye
+	steps   int       // steps of the run that were done when the rank lost its last layer
+	since   time.Time // when the rank lost its last layer
+	line    *line
+	ordered bool // to leave or to end
+	gone    bool // the rank has said goodbye
 }
 
-// Releases is rank 0's side of what becomes of ranks that hold no layer. It is polled
-// between steps, and waits for none of them until the run ends.
+// Releases is rank 0's side of the ranks that hold no layer. Rank 0 calls Add when ranks lose their
+// last layer, and Poll between steps. Poll never waits. At the end of the run rank 0 calls Finish,
+// then Dismiss; these two wait for a short time. One goroutine uses a Releases.
 type Releases struct {
 	Terms     Terms
-	Scheduler Scheduler                  // nil unless the mode is Slurm
-	Retry     time.Duration              // how long a batch system that is busy is asked again
-	Note      func(nodes []string) error // is given all nodes that were given back, and before others are, those too; nil: not wanted
-	// Reached returns the function to call in every phase of a release that began after a
-	// number of steps; nil: none.
+	Scheduler Scheduler     // takes nodes back; nil unless the mode is Slurm
+	Retry     time.Duration // for how long a busy batch system is asked again, every 2 s
+	// Note, if not nil, records the nodes that were given back. It is called before the batch
+	// system is asked, with all nodes given back so far and the nodes that are about to be. If the
+	// batch system refuses, Note is called again, without the latter. If Note fails, the batch
+	// system is not asked. Note is called on a goroutine of its own.
+	Note func(nodes []string) error
+	// Reached, if not nil, lets a test inject faults. Reached(steps) returns a function, which is
+	// called with fault.Scontrol before the batch system is asked. steps is Release.Steps.
 	Reached func(steps int) func(fault.Phase)
 
 	base     *comm.Group
 	outside  map[int]*outsider // by rank of the launched world
-	nodes    []string          // of the job
+	nodes    []string          // nodes that the job has now
 	released []string          // nodes that were given back
-	now      *departure        // that is under way; nil: none
+	now      *departure        // the release under way; nil: none
 }
 
-// NewReleases returns rank 0's side in a launched world.
+// NewReleases returns the Releases of rank 0. base is the launched world. All ranks hold layers.
 func NewReleases(base *comm.Group, t Terms) *Releases {
 	all := make([]int, base.Size())
 	for rank := range all {
@@ -70,7 +76,8 @@ func NewReleases(base *comm.Group, t Terms) *Releases {
 	return &Releases{Terms: t, base: base, outside: make(map[int]*outsider), nodes: t.Kept(all)}
 }
 
-// Add takes in ranks that lost their last layer after a number of steps.
+// Add records that the given ranks of the launched world lost their last layer after steps steps of the
+// run. These ranks call Await.
 func (r *Releases) Add(steps int, ranks []int) error {
 	for _, rank := range ranks {
 		l, err := newLine(r.base, rank, comm.TagWord, comm.TagOrder)
@@ -82,12 +89,14 @@ func (r *Releases) Add(steps int, ranks []int) error {
 	return nil
 }
 
-// Asked is what ranks without layers were asked for.
+// Asked reports requests (signals) to the processes of ranks without layers since the last Poll: to
+// stop the run, or to save a checkpoint.
 type Asked struct{ Stop, Save bool }
 
-// Poll goes on with what is under way, without waiting. saved is how many steps the last
-// checkpoint holds: a rank goes once one has been written without it. It returns a release
-// that has ended, nil if none has.
+// Poll continues a release or begins one, without waiting. saved is the number of steps after which
+// the last checkpoint was written; math.MaxInt if the run writes none. A rank leaves only if it lost
+// its last layer after at most saved steps, since that checkpoint does not need the rank. Poll returns a Release that has just ended, nil
+// if none has.
 func (r *Releases) Poll(saved int) (*Release, Asked, error) {
 	var asked Asked
 	for rank, o := range r.outside {
@@ -110,7 +119,7 @@ func (r *Releases) Poll(saved int) (*Release, Asked, error) {
 	return &ended, asked, nil
 }
 
-// listen takes what a rank says.
+// listen takes the messages of a rank that have arrived.
 func (o *outsider) listen(asked *Asked) error {
 	for !o.gone {
 		word, err := o.line.hear()
@@ -132,12 +141,13 @@ func (o *outsider) listen(asked *Asked) error {
 	return nil
 }
 
-// ready returns the ranks that can go, in order: those without layers since before the last
-// checkpoint. Of a node all go or none, for Slurm takes back whole nodes.
+// ready returns the ranks that can leave, in ascending order: ranks that held no layer when the last
+// checkpoint was written. Either all ranks of a node leave or none, since Slurm takes back whole
+// nodes.
 func (r *Releases) ready(saved int) []int {
 	can := func(rank int) bool {
 		o := r.outside[rank]
-		return o != nil && (o.told || o.steps <= saved)
+		return o != nil && (o.ordered || o.steps <= saved)
 	}
 	held := make(map[string]bool)
 	for rank, node := range r.Terms.Nodes {
@@ -145,21 +155,21 @@ func (r *Releases) ready(saved int) []int {
 	}
 	var list []int
 	for rank, node := range r.Terms.Nodes {
-		if can(rank) && !r.outside[rank].told && !held[node] {
+		if can(rank) && !r.outside[rank].ordered && !held[node] {
 			list = append(list, rank)
 		}
 	}
 	return list
 }
 
-// begin tells ranks to go.
+// begin orders ranks to leave.
 func (r *Releases) begin(ranks []int) error {
-	d := &departure{told: time.Now(), ranks: ranks}
-	d.since = d.told
+	d := &departure{ordered: time.Now(), ranks: ranks}
+	d.since = d.ordered
 	d.NodesBefore, d.Nodes = r.nodes, r.nodes
 	for _, rank := range ranks {
 		o := r.outside[rank]
-		if err := r.tell(rank, orderGo); err != nil {
+		if err := r.order(rank, orderGo); err != nil {
 			return err
 		}
 		d.Steps = max(d.Steps, o.steps)
@@ -167,15 +177,15 @@ func (r *Releases) begin(ranks []int) error {
 			d.since = o.since
 		}
 	}
-	d.Checkpoint = d.told.Sub(d.since).Seconds()
+	d.Checkpoint = d.ordered.Sub(d.since).Seconds()
 	r.now = d
 	return nil
 }
 
-// tell gives a rank its last order.
-func (r *Releases) tell(rank int, order Order) error {
+// order gives a rank its only order.
+func (r *Releases) order(rank int, order Order) error {
 	o := r.outside[rank]
-	o.told = true
+	o.ordered = true
 	if err := o.line.say(byte(order)); err != nil {
 		return fmt.Errorf("rank %d: %w", rank, err)
 	}
@@ -195,16 +205,16 @@ func (r *Releases) present() (list []int) {
 // departure is a release under way.
 type departure struct {
 	Release
-	ranks  []int
-	since  time.Time // the first of the ranks lost its layers
-	told   time.Time
-	heard  time.Time     // the last goodbye; zero: there are some to come
-	keep   []string      // nodes that the job is to keep
-	answer chan struct{} // closed once the scheduler has answered; nil: it was not asked yet
-	cancel context.CancelFunc
+	ranks   []int
+	since   time.Time     // when the first of the ranks lost its layers
+	ordered time.Time     // when the ranks were ordered to leave
+	heard   time.Time     // when the last goodbye came; zero: goodbyes are missing
+	keep    []string      // nodes that the job keeps
+	answer  chan struct{} // closed once the scheduler has answered; nil: it was not asked yet
+	cancel  context.CancelFunc
 }
 
-// advance goes on, and reports whether the release has ended.
+// advance continues the release without waiting, and reports whether the release has ended.
 func (d *departure) advance(r *Releases) bool {
 	if d.heard.IsZero() && !d.collect(r) {
 		return false
@@ -228,7 +238,7 @@ func (d *departure) advance(r *Releases) bool {
 	}
 }
 
-// collect takes goodbyes, and reports whether no more are waited for.
+// collect counts the goodbyes, and reports whether all ranks have said goodbye or have taken too long.
 func (d *departure) collect(r *Releases) bool {
 	d.Ranks, d.Silent = nil, nil
 	for _, rank := range d.ranks {
@@ -238,15 +248,15 @@ func (d *departure) collect(r *Releases) bool {
 			d.Silent = append(d.Silent, rank)
 		}
 	}
-	if len(d.Silent) > 0 && time.Since(d.told) < goodbyeFor {
+	if len(d.Silent) > 0 && time.Since(d.ordered) < goodbyeFor {
 		return false
 	}
 	d.heard = time.Now()
-	d.Goodbye = d.heard.Sub(d.told).Seconds()
+	d.Goodbye = d.heard.Sub(d.ordered).Seconds()
 	return true
 }
 
-// ask has the scheduler take the nodes back, beside the steps.
+// ask asks the scheduler, on a goroutine of its own, to take the nodes back. Steps go on meanwhile.
 func (d *departure) ask(r *Releases) {
 	d.answer = make(chan struct{})
 	before, after := r.released, append(slices.Clone(r.released), without(r.nodes, d.keep)...)
@@ -262,13 +272,13 @@ func (d *departure) ask(r *Releases) {
 			d.Tries, d.Refused = shrink(ctx, r.Scheduler, d.keep, r.Retry)
 		}
 		if d.Refused != nil {
-			_ = r.note(before) // the refusal is what is told
+			_ = r.note(before) // the refusal is reported, not this error
 		}
 		d.Scheduler = time.Since(began).Seconds()
 	}()
 }
 
-// note notes all nodes that were given back, with those that are about to be.
+// note calls Note if there is one.
 func (r *Releases) note(nodes []string) error {
 	if r.Note == nil {
 		return nil
@@ -276,7 +286,7 @@ func (r *Releases) note(nodes []string) error {
 	return r.Note(nodes)
 }
 
-// answered takes what the scheduler has answered.
+// answered records the scheduler's answer.
 func (d *departure) answered(r *Releases) bool {
 	if d.Refused == nil {
 		r.released = append(r.released, without(r.nodes, d.keep)...)
@@ -291,16 +301,16 @@ func (d *departure) end() bool {
 	return true
 }
 
-// without returns the nodes of all that are not among those kept.
+// without returns the nodes of all that are not in kept.
 func without(all, kept []string) []string {
 	return slices.DeleteFunc(slices.Clone(all), func(node string) bool { return slices.Contains(kept, node) })
 }
 
-// finishFor bounds what the end of a run waits for ranks that leave, and for the scheduler.
+// finishFor is how long the end of a run waits for ranks that leave, and for the scheduler.
 const finishFor = 15 * time.Second
 
-// Finish waits for the release under way, but not long, and returns it as it is then; nil
-// if there is none. The run is over: no other begins.
+// Finish waits up to 15 s for the release under way, and returns the release as it is then; nil if there
+// is none. After 15 s it cancels a request to the batch system. No other release begins afterwards.
 func (r *Releases) Finish() (*Release, error) {
 	r.Terms.Mode = Park
 	for began := time.Now(); r.now != nil; time.Sleep(orderEvery) {
@@ -322,12 +332,13 @@ func (r *Releases) Finish() (*Release, error) {
 	return nil, nil
 }
 
-// Dismiss tells the ranks that wait that the run is over, and waits until they have said
-// goodbye, but not long. It returns those that have not.
+// Dismiss orders all waiting ranks to end, since the run is over. It waits up to 15 s until all ranks
+// without layers have said goodbye. It returns the ranks that have not, in ascending order. The caller
+// has called Finish before.
 func (r *Releases) Dismiss() (silent []int, err error) {
 	for rank, o := range r.outside {
-		if !o.told {
-			if err := r.tell(rank, OrderEnd); err != nil {
+		if !o.ordered {
+			if err := r.order(rank, OrderEnd); err != nil {
 				return nil, fmt.Errorf("release: %w", err)
 			}
 		}

@@ -10,30 +10,31 @@ import (
 	"dynmo/src/layout"
 )
 
-// Mode is what becomes of ranks that hold no layer any more.
+// Mode says what happens to ranks that no longer hold a layer.
 type Mode string
 
-// Modes, as elastic.release has them.
+// Modes, the values of the setting elastic.release.
 const (
-	Park    Mode = "park"    // they wait for the end of the run
-	exit    Mode = "exit"    // they end
-	Slurm   Mode = "slurm"   // they end, and Slurm takes their nodes back
-	Restart Mode = "restart" // none does: the run ends, to be started again on fewer nodes
+	Park    Mode = "park"    // such ranks wait until the run ends
+	exit    Mode = "exit"    // such ranks end before the run does
+	Slurm   Mode = "slurm"   // such ranks end before the run does, and Slurm takes their nodes back
+	Restart Mode = "restart" // the whole run ends, and a job script starts it again on fewer nodes
 )
 
-// Terms are what becomes of ranks that hold no layer, the same on every rank.
+// Terms are the agreement of all ranks about ranks that hold no layer. Every rank has the same Terms.
 type Terms struct {
-	Mode  Mode
-	Nodes []string // by rank of the launched world
-	Batch string   // the node of the batch script, which Slurm does not take back; "" if there is none
-	Job   Job      // that gives nodes back
-	Unmet string   // why the mode is not that of the settings; "" if it is
+	Mode  Mode     // the mode of the settings, or Park if Unmet says why not
+	Nodes []string // name of each rank's node, by rank of the launched world
+	Batch string   // the node of the batch script, which Slurm never takes back; "" if there is none
+	Job   Job      // the job whose nodes are given back, in modes slurm and restart
+	Unmet string   // a warning for the log: why Mode is not the mode of the settings; "" if it is
 }
 
 // Ends reports whether ranks without layers end before the run does.
 func (t Terms) Ends() bool { return t.Mode == exit || t.Mode == Slurm }
 
-// NodesOf returns the nodes of some ranks, each once, in order of the ranks.
+// NodesOf returns the nodes of the given ranks of the launched world, each node once. Nodes are in
+// ascending order of their lowest ranks.
 func (t Terms) NodesOf(ranks []int) []string {
 	var list []string
 	for _, rank := range slices.Sorted(slices.Values(ranks)) {
@@ -44,8 +45,8 @@ func (t Terms) NodesOf(ranks []int) []string {
 	return list
 }
 
-// Kept returns the nodes that a job keeps for some of its ranks: theirs, and that of the
-// batch script.
+// Kept returns the nodes that the job keeps if only the given ranks go on: the nodes of these ranks and
+// the node of the batch script.
 func (t Terms) Kept(ranks []int) []string {
 	nodes := t.NodesOf(ranks)
 	if t.Batch != "" && !slices.Contains(nodes, t.Batch) {
@@ -54,30 +55,32 @@ func (t Terms) Kept(ranks []int) []string {
 	return nodes
 }
 
-// Parking returns the terms under which ranks without layers wait for the end.
+// Parking returns terms of mode Park: ranks without layers wait until the run ends.
 func Parking(base *comm.Group) Terms {
 	return Terms{Mode: Park, Nodes: base.Hosts()}
 }
 
-// Here is what a rank finds where it runs.
+// Here describes the place where this rank runs.
 type Here struct {
-	Getenv   func(string) string
-	CanLeave error // why the launcher cannot be told that this rank leaves; nil if it can
+	Getenv      func(string) string // reads the rank's environment, as os.Getenv does
+	CannotLeave error               // why this rank cannot tell the launcher that it leaves early; nil if it can
 }
 
-// place is what a rank tells the others of where it runs.
+// place is what a rank sends to rank 0: its node, and the text of Here.CannotLeave, "" if it can leave.
 type place struct{ Node, CanLeave string }
 
-// Agree returns the terms of settings, or parking where something that they need is missing.
-// Rank 0 looks, and asks Slurm where that takes part. Collective over the launched world.
+// Agree returns the terms that the settings s ask for. If a condition of these terms does not hold, it
+// returns the terms of Parking, with the reason in Unmet. Rank 0 checks the conditions; in modes slurm
+// and restart it runs commands of Slurm. base is the launched world. An error says that the ranks
+// could not agree. Collective over base.
 func Agree(base *comm.Group, s config.Elastic, here Here) (Terms, error) {
 	t := Parking(base)
 	if Mode(s.Release) == Park {
 		return t, nil
 	}
 	mine := place{Node: here.Getenv("SLURMD_NODENAME")}
-	if here.CanLeave != nil {
-		mine.CanLeave = here.CanLeave.Error()
+	if here.CannotLeave != nil {
+		mine.CanLeave = here.CannotLeave.Error()
 	}
 	text, err := json.Marshal(mine)
 	if err != nil {
@@ -108,7 +111,7 @@ func Agree(base *comm.Group, s config.Elastic, here Here) (Terms, error) {
 	return t, nil
 }
 
-// settle returns the terms of the settings, or t with the reason why they cannot be had.
+// settle returns the terms of the settings, or t with the reason why their conditions do not hold.
 func (t Terms) settle(s config.Elastic, places []place, getenv func(string) string) Terms {
 	wanted := Terms{Mode: Mode(s.Release), Nodes: t.Nodes}
 	err := launched(getenv)
@@ -132,15 +135,15 @@ func (t Terms) settle(s config.Elastic, places []place, getenv func(string) stri
 // Next describes the smaller allocation on which a run starts again after it stopped to give
 // nodes back.
 type Next struct {
-	Stages int      `json:"stages"`
-	Nodes  []string `json:"nodes"` // of the job
+	Stages int      `json:"stages"` // number of stages of the new layout
+	Nodes  []string `json:"nodes"`  // nodes that the job keeps
 
-	Before []string `json:"-"` // nodes until now
-	Idle   []int    `json:"-"` // ranks that are no longer needed
+	Before []string `json:"-"` // nodes of the job until now
+	Idle   []int    `json:"-"` // ranks of the present layout, by rank of the launched world, that the new layout does not need
 }
 
-// Restarts returns the allocation on which the run starts again if the next layout has fewer
-// stages and the mode is Restart; nil otherwise.
+// Restarts returns the allocation on which the run starts again. It returns nil, and the run goes on,
+// unless the mode is Restart and the next layout has fewer stages than the present one.
 func (t Terms) Restarts(present, next layout.Layout) *Next {
 	if t.Mode != Restart || next.Stages() >= present.Stages() {
 		return nil
@@ -148,8 +151,8 @@ func (t Terms) Restarts(present, next layout.Layout) *Next {
 	return &Next{next.Stages(), t.Kept(next.WorldRanks()), t.Kept(present.WorldRanks()), Lost(present, next)}
 }
 
-// Lost returns the ranks of the launched world that the present layout has and the next has
-// not.
+// Lost returns the ranks that the present layout has and the next layout does not have. Ranks are those
+// of the launched world.
 func Lost(present, next layout.Layout) (list []int) {
 	for _, rank := range present.WorldRanks() {
 		if _, stays := next.Place(rank); !stays {

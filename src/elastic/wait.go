@@ -9,15 +9,20 @@ import (
 	"dynmo/src/fault"
 )
 
-// orderEvery is the time between two looks for an order: so long that looking takes next to
-// nothing of a core, and short beside what follows.
+// orderEvery is the time between two looks for an order. Looking then takes little time of a core, and
+// the delay is short compared with the end of a process.
 const orderEvery = 20 * time.Millisecond
 
-// Await waits for the order of rank 0, on a rank without layers, and confirms the order. steps is
-// the number of steps after which the rank lost its last layer. All its groups but base are closed.
-// stop and save report requests to this process, which Await passes on to rank 0. reached is
-// called in every phase. The error is that rank 0 or the launcher has ended. Await sleeps between
-// its looks.
+// Await waits, on a rank without layers, until rank 0 gives its order. It confirms the order and
+// returns it. A returned order is the normal end. base is the launched world; all other groups of the
+// rank are closed. steps is the number of steps after which the rank lost its last layer.
+//
+// stop and save report whether this process was asked to end the run or to write a checkpoint. Await
+// passes such requests on to rank 0. Await calls reached, which must not be nil, when it begins to
+// wait (fault.Parked) and before it confirms an order to leave early (fault.Goodbye).
+//
+// Await returns an error that wraps comm.ErrGone if rank 0 (on this host) or the launcher has ended.
+// It sleeps between its looks, so a waiting rank takes little time of a core.
 func Await(base *comm.Group, steps int, stop, save func() bool, reached func(fault.Phase)) (Order, error) {
 	w := waiter{base: base, parent: os.Getppid()}
 	var err error
@@ -45,7 +50,7 @@ func Await(base *comm.Group, steps int, stop, save func() bool, reached func(fau
 type waiter struct {
 	base   *comm.Group
 	line   *line
-	parent int // process that launched this one
+	parent int // process id of the launcher
 }
 
 // wait returns the order.
@@ -72,7 +77,7 @@ func (w *waiter) wait(stop, save func() bool) (Order, error) {
 	}
 }
 
-// tell sends a word, and waits until it is sent.
+// tell sends a message to rank 0, and waits until the message is sent.
 func (w *waiter) tell(word byte) error {
 	if err := w.line.say(word); err != nil {
 		return err
@@ -87,7 +92,7 @@ func (w *waiter) tell(word byte) error {
 	}
 }
 
-// pause sleeps, and returns an error if no order can come any more.
+// pause sleeps, and returns an error if rank 0 or the launcher has ended: no order can come then.
 func (w *waiter) pause() error {
 	time.Sleep(orderEvery)
 	if err := w.base.Gone(0); err != nil {

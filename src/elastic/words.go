@@ -5,24 +5,24 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Order is what rank 0 has a rank do that holds no layer.
+// Order is an order of rank 0 to a rank that holds no layer. Every order ends the rank's waiting.
 type Order byte
 
-// Orders.
+// Orders of Await. An order other than OrderEnd means: end now, while the other ranks go on.
 const (
-	orderGo  Order = 'g' // end now, before the others
+	orderGo  Order = 'g' // end now
 	OrderEnd Order = 'e' // end with the others: the run is over
 )
 
-// Words of a rank without layers to rank 0, a byte each.
+// Messages of a rank without layers to rank 0, one byte each.
 const (
-	wordBye  = 'b' // it obeys, and says no more
-	wordStop = 's' // it was asked to end the run
-	wordSave = 'c' // it was asked for a checkpoint
+	wordBye  = 'b' // confirms the order; the rank's last message
+	wordStop = 's' // the rank's process was asked to end the run
+	wordSave = 'c' // the rank's process was asked for a checkpoint
 )
 
-// line is the connection of rank 0 and a rank without layers, as one of the two has it: a
-// byte at a time, sent and received without waiting, so that no clock moves.
+// line is one side of the connection between rank 0 and a rank without layers. Messages are single
+// bytes. They are sent and received without waiting, so no virtual clock moves.
 type line struct {
 	base     *comm.Group
 	peer     int
@@ -32,7 +32,7 @@ type line struct {
 	received comm.Request
 }
 
-// newLine opens a line to a peer, and listens.
+// newLine opens a line to a peer, and begins to receive.
 func newLine(base *comm.Group, peer, from, to int) (*line, error) {
 	l := &line{base: base, peer: peer, from: from, to: to}
 	var err error
@@ -48,7 +48,7 @@ func (l *line) listen() (err error) {
 	return err
 }
 
-// hear returns the byte that has arrived, 0 if none has.
+// hear returns the byte that has arrived, 0 if no byte has arrived.
 func (l *line) hear() (byte, error) {
 	if done, err := l.received.Test(); !done || err != nil {
 		return 0, err
@@ -56,7 +56,7 @@ func (l *line) hear() (byte, error) {
 	return tensor.Of[byte](l.memory)[0], nil
 }
 
-// say begins to send a byte. The one before is sent.
+// say begins to send a byte. The caller has waited until the byte before is sent.
 func (l *line) say(word byte) (err error) {
 	out := l.memory.Span(1, 1)
 	tensor.Of[byte](out)[0] = word
@@ -64,5 +64,5 @@ func (l *line) say(word byte) (err error) {
 	return err
 }
 
-// close gives the memory of a line back on which nothing is under way any more.
+// close gives the memory of the line back. No message of the line is under way.
 func (l *line) close() { l.base.Free(l.memory) }

@@ -1,7 +1,3 @@
-// Package elastic changes which ranks take part. In come the world of a step and the layout of the
-// next step. Out goes the world of that layout. Some ranks may be outside of it. They wait for
-// rank 0's order (Await). Rank 0 lets them leave between steps (Releases), and Slurm takes their
-// nodes back (Job). All ranks agree on the Terms of this before the first step.
 package elastic
 
 import (
@@ -12,21 +8,22 @@ import (
 	"dynmo/src/layout"
 )
 
-// World is the ranks that take part, as one of them sees them.
+// World is one rank's view of the ranks that take part: the groups that this rank is in.
 type World struct {
-	All      *comm.Group // ranks as the layout's mesh counts them; nil: this one takes no part
+	All      *comm.Group // all ranks that take part, numbered by the layout's mesh; nil: this rank takes no part
 	Stages   *comm.Group // the stages of this rank's replica: rank = stage
 	Replicas *comm.Group // the replicas of this rank's stage: rank = replica
-	// Base is all ranks that were launched, of those too that take part no longer. It stays
-	// open to the end, and is no group to wait in: some of them may have ended.
+	// Base is the launched world, with ranks that no longer take part. It stays open until the run
+	// ends. Once some rank takes no part, nobody may call a collective of Base: the rank may have
+	// ended. Only the messages between Releases and Await use Base then.
 	Base *comm.Group
 }
 
-// Join forms the groups of a layout, which must fill all ranks. Collective over
-// base.
+// Join forms the groups of the first layout of a run. The layout has a place for every rank of base,
+// the launched world. Collective over base.
 func Join(base *comm.Group, l layout.Layout) (World, error) {
 	w := World{All: base, Base: base}
-	if base.HostOnly() { // Base stays open where this rank gives up its device
+	if base.HostOnly() { // Base has no device memory, so it can stay open when this rank gives up its device
 		var err error
 		if w.All, err = base.Split(0, base.Rank()); err != nil {
 			return w, fmt.Errorf("ranks: %w", err)
@@ -35,8 +32,8 @@ func Join(base *comm.Group, l layout.Layout) (World, error) {
 	return join(w, l)
 }
 
-// join forms the groups of stages and of replicas of a layout that fills all ranks.
-// Collective over all.
+// join forms the groups of stages and of replicas of a layout that has a place for every rank of
+// w.All. Collective over w.All.
 func join(w World, l layout.Layout) (World, error) {
 	stage, replica := l.Mesh.Stage(w.All.Rank()), l.Mesh.Replica(w.All.Rank())
 	var err error
@@ -49,9 +46,10 @@ func join(w World, l layout.Layout) (World, error) {
 	return w, nil
 }
 
-// Resize returns the world of the next layout: the present world if the ranks are the same, else a
-// world of the layout's ranks, which are among the present ones. A rank outside of it has closed
-// all groups but Base, and its world's Outside is true. Collective over the present world.
+// Resize returns the world of the next layout. It is w if both layouts have the same ranks. If not,
+// the next layout has some of the present ranks, and Resize closes all groups of w except Base. A
+// rank without a place in the next layout gets a world that has only Base: its Outside is true.
+// Collective over w.All.
 func (w World) Resize(present, next layout.Layout) (World, error) {
 	if next.SameRanks(present) {
 		return w, nil
@@ -71,10 +69,10 @@ func (w World) Resize(present, next layout.Layout) (World, error) {
 	return join(World{All: all, Base: w.Base}, next)
 }
 
-// Outside reports whether the rank takes part no longer.
+// Outside reports whether this rank no longer takes part.
 func (w World) Outside() bool { return w.All == nil }
 
-// leave closes all groups but Base. Collective over the world.
+// leave closes all groups except Base. Collective over w.All.
 func (w World) leave() error {
 	err := errors.Join(w.Stages.Close(), w.Replicas.Close())
 	if w.All != w.Base {
@@ -83,8 +81,9 @@ func (w World) leave() error {
 	return err
 }
 
-// Close closes all groups; Base only if all ranks that were launched take part, else it
-// ends with the process. Collective over the world.
+// Close closes all groups at the end of the run. It closes Base only if all launched ranks still take
+// part; otherwise Base ends with the process. A rank that is Outside does not call Close. Collective
+// over w.All.
 func (w World) Close() error {
 	complete := w.All.Size() == w.Base.Size()
 	err := w.leave()

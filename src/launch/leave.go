@@ -19,7 +19,7 @@ func leaving(c config.Config, world *comm.Group) (*elastic.Terms, error) {
 		t := elastic.Parking(world)
 		return &t, nil
 	}
-	t, err := elastic.Agree(world, c.Elastic, elastic.Here{Getenv: os.Getenv, CanLeave: mpi.CanLeave()})
+	t, err := elastic.Agree(world, c.Elastic, elastic.Here{Getenv: os.Getenv, CannotLeave: mpi.CanLeave()})
 	return &t, err
 }
 
