@@ -27,7 +27,7 @@ var reference []byte
 // beside returns the files of what other programs do not know but its tensors.
 func (w *Weights) beside(list []piece) (map[string][]byte, error) {
 	kinds, shape := map[string]any{"thresholds": w.Thresholds}, w.Config.Model
-	for _, e := range shape.Others() {
+	for _, e := range shape.BeyondKinds() {
 		kinds[e.Name()] = e
 		if h, is := e.(interface {
 			Projections(c model.Config, block int) []float32

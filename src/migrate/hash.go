@@ -79,7 +79,7 @@ func tell(d device.Device, replicas *comm.Group, l *model.Layer) error {
 	if err == nil {
 		err = replicas.SendBytes(0, comm.TagHeader, text)
 	}
-	for _, p := range l.Alone() {
+	for _, p := range l.OwnState() {
 		var host tensor.Mem
 		if err == nil {
 			host, err = device.Read(d, p.Mem)
@@ -126,7 +126,7 @@ func adopt(x *model.Exec, whole *model.Layer, replicas *comm.Group, replica int,
 		return err
 	}
 	defer theirs.Free()
-	for _, p := range theirs.Alone() {
+	for _, p := range theirs.OwnState() {
 		values, err := replicas.RecvBytes(replica, comm.TagSection)
 		if err != nil {
 			return err

@@ -27,27 +27,29 @@ type attention struct {
 	propagates    bool   // of some tokens there may be keys and values alone (see keysonly.go)
 }
 
-// Search says which keys the queries of an attention look at. Its memory, of the device,
-// lasts from a forward to the backward for weights.
+// Search is a sparse attention: it finds, for every query, the keys that the query attends to, and
+// computes attention over these. Its device memory lasts from forward to the backward for weights.
 type Search interface {
-	// Shares reports whether keys are made of queries.
+	// Shares reports whether each key is its query, divided by the query's length.
 	Shares() bool
-	// NewWork returns what the search keeps of a microbatch; nil: nothing.
+	// NewWork returns what the search keeps for a microbatch; nil: nothing.
 	NewWork(x *Exec, room Room) Work
-	// Memory cuts memory off c, and returns c behind it.
+	// Memory takes the search's memory from cutter c, and returns the rest of c.
 	Memory(x *Exec, c Cutter, heads int) (Searched, Cutter)
 	Readings() []Reading
 	Reading(m Searched) tensor.Mem
-	// Forward sets attended and the logarithms of the softmax's sums.
+	// Forward sets attended (tokens, hidden) and lse, the logarithm of each softmax's sum (tokens,
+	// heads), from qkv.
 	Forward(x *Exec, b *Batch, m Searched, attended, lse, qkv tensor.Mem, hidden, heads int)
-	// Backward sets dqkv.
+	// Backward sets dqkv, the gradient of qkv, from dattended.
 	Backward(x *Exec, b *Batch, m Searched, dqkv, dattended, qkv, attended, lse tensor.Mem, hidden, heads int)
 }
 
-// Searched is the memory of a Search.
+// Searched is the memory of a Search, in up to three spans. Only the Search knows their contents.
 type Searched [3]tensor.Mem
 
-// NewAttention returns the first half of a block.
+// NewAttention returns the first half of a block. search selects keys; nil: every query attends to all
+// earlier keys.
 func NewAttention(c Config, block int, search Search) Part {
 	at, d := InBlock(block), c.Deviation(block)
 	a := &attention{
@@ -147,8 +149,8 @@ func (a *attention) turn(x *Exec, b *Batch, qkv tensor.Mem, back bool) {
 	}
 }
 
-// SharedScratch is the rows of scratch memory that an attention whose keys are shared takes, in
-// elements: a gradient of what was attended to, and of queries, keys and values.
+// SharedScratch returns the elements of scratch memory that attention needs if keys are made of
+// queries (Search.Shares). They hold two gradients: of its result, and of queries, keys and values.
 func SharedScratch(c Config, tokens int) int { return 4*tokens*c.Hidden + align }
 
 // forwardQKV sets the queries, keys and values of a batch.

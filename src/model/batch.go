@@ -7,23 +7,25 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Batch is the tokens of one microbatch that are there, sequence by sequence.
-// Memory of the backend's space lasts as long as the batch is worked on.
+// Batch describes the tokens of one microbatch that a layer gets, sequence by sequence. Tokens may be
+// missing: they left at an exit or pass by a block. A keys-only token left at an exit, but others
+// still attend to its keys and values. A batch's memory lasts while the microbatch is in flight.
 type Batch struct {
-	Tokens    int // that are there
-	Queries   int // the first of these are computed; of the others there are only keys and values
-	Capacity  int // that buffers have room for
-	Sequences int
+	Tokens    int        // number of tokens in the batch
+	Queries   int        // the first Queries tokens are computed; the others are keys-only
+	Capacity  int        // number of tokens that buffers have room for
+	Sequences int        // number of sequences, empty ones included
 	Longest   int        // tokens of the longest sequence
-	Offsets   tensor.Mem // I32 (Sequences+1): where sequences begin, and Tokens
-	Positions tensor.Mem // I32 (Tokens): of each token in its sequence
-	Index     tensor.Mem // I32 (Tokens): of each in the full microbatch, ascending; ^ that of keys-only tokens; absent of the full one
-	Work      Work       // of the layer that the batch enters; nil if it has none
-	subset    *Subset    // that the batch is; nil of a full one
+	Offsets   tensor.Mem // I32 (Sequences+1): first token of each sequence, and Tokens at the end
+	Positions tensor.Mem // I32 (Tokens): position of each token in its sequence, from 0
+	// Index is I32 (Tokens): the number i of each token in the full microbatch, ascending. A keys-only
+	// token has ^i, the bitwise complement of i. Index is absent in the full microbatch.
+	Index  tensor.Mem
+	Work   Work    // of the layer that gets the batch; nil: the layer has none
+	subset *Subset // that the batch is; nil of a full one
 }
 
-// Leaves returns the batch that leaves the layer that b enters, once the layer's forward
-// is done.
+// Leaves returns the output batch of the layer that gets b. It is known after the layer's forward.
 func (b *Batch) Leaves() *Batch {
 	if b.Work != nil {
 		return b.Work.Leaves()
@@ -31,8 +33,8 @@ func (b *Batch) Leaves() *Batch {
 	return b
 }
 
-// Worked returns how many tokens the layer computes that b enters, once the layer's forward
-// is done.
+// Worked returns the number of tokens that the layer which gets b computed, as Computes counts them.
+// It is known after the layer's forward. It may be below Computes: a layer may skip tokens.
 func (b *Batch) Worked() int {
 	if b.Work != nil {
 		return b.Work.Worked()
@@ -40,7 +42,8 @@ func (b *Batch) Worked() int {
 	return b.Computes()
 }
 
-// Expected returns the share of the steps in which the layer computes tokens that b enters.
+// Expected returns the probability, 0 to 1, that the layer which gets b computes it. It is below 1
+// only where a kind draws at random which layers run.
 func (b *Batch) Expected() float64 {
 	if b.Work != nil {
 		return b.Work.Expected()
@@ -48,11 +51,11 @@ func (b *Batch) Expected() float64 {
 	return 1
 }
 
-// Computes returns the tokens of a batch that are computed. A keys-only token, with its keys and
-// values alone, counts as a sixth: two of a block's twelve products.
+// Computes returns the number of computed tokens. A keys-only token counts as a sixth of a token,
+// because keys and values are two of a block's twelve products.
 func (b *Batch) Computes() int { return b.Queries + b.KeysOnly()/6 }
 
-// OnHost returns Index on the host, which lasts as long as the batch.
+// OnHost returns a copy of Index in host memory. It is valid as long as the batch.
 func (b *Batch) OnHost() tensor.Mem {
 	if b.subset == nil {
 		return tensor.Mem{}
@@ -60,7 +63,7 @@ func (b *Batch) OnHost() tensor.Mem {
 	return b.subset.host.Span(0, b.Index.Bytes)
 }
 
-// TokensOf returns how many tokens of a sequence are there.
+// TokensOf returns how many tokens of a sequence are in the batch.
 func (b *Batch) TokensOf(x *Exec, sequence int) int {
 	if b.subset == nil {
 		return x.T
@@ -69,10 +72,10 @@ func (b *Batch) TokensOf(x *Exec, sequence int) int {
 	return int(offsets[sequence+1] - offsets[sequence])
 }
 
-// KeysOnly returns how many tokens, the last of the batch, have only keys and values.
+// KeysOnly returns the number of keys-only tokens, which are the last of the batch.
 func (b *Batch) KeysOnly() int { return b.Tokens - b.Queries }
 
-// At returns where a token was in the full microbatch.
+// At returns the number that a token of the batch has in the full microbatch.
 func (b *Batch) At(token int) int32 {
 	if b.Index.IsZero() {
 		return int32(token)
@@ -80,8 +83,8 @@ func (b *Batch) At(token int) int32 {
 	return placeOf(tensor.Of[int32](b.OnHost())[token])
 }
 
-// Pick returns the data of the tokens that are computed from those of the full
-// microbatch, until the next pick.
+// Pick returns the elements of data that belong to the computed tokens. data has one element per
+// token of the full microbatch. The result is valid until the next call of Pick.
 func (b *Batch) Pick(data []int32) []int32 {
 	if b.Index.IsZero() {
 		return data
@@ -96,8 +99,9 @@ func (b *Batch) Pick(data []int32) []int32 {
 	return picked
 }
 
-// Subset is a batch of some tokens of a microbatch, or of all, and its memory.
-// Sequences without tokens stay in it, empty.
+// Subset is the Work of a part that selects tokens: the output batch, and its memory. Its calls for
+// each microbatch are Enter (or EnterBy) before the forward, then Room and Select, or Skip. Sequences
+// without tokens stay in the batch, empty.
 type Subset struct {
 	Batch
 	X            *Exec
@@ -108,32 +112,33 @@ type Subset struct {
 	marks        marks        // of the batch, where tokens of it are keys-only
 }
 
-// SubsetBytes returns the memory of a subset, on the device and on the host.
+// SubsetBytes returns the bytes of a subset's memory: as many on the device as on the host.
 func (x *Exec) SubsetBytes() int64 { return int64(2*x.N()+x.B+1) * tensor.I32.Size() }
 
-// NewSubset returns a subset with its memory.
+// NewSubset returns a subset with memory that it takes from room.
 func NewSubset(x *Exec, room Room) *Subset {
 	bytes := x.SubsetBytes()
 	return &Subset{X: x, memory: room.OnDevice(bytes), host: room.OnHost(bytes)}
 }
 
-// enter returns b as it enters a part that selects s from it by the Work w.
+// EnterBy notes b as the input batch and returns a copy of b whose Work is w. A Work that embeds a
+// Subset passes itself as w.
 func (s *Subset) EnterBy(b *Batch, w Work) *Batch {
 	s.entered = *b
 	s.entered.Work = w
 	return &s.entered
 }
 
-// Enter returns b as it enters a part that selects s from it.
+// Enter notes b as the input batch and returns a copy of b whose Work is s.
 func (s *Subset) Enter(b *Batch) *Batch { return s.EnterBy(b, s) }
 
-// Skip makes the subset empty, as the batch that entered is.
+// Skip makes the output batch empty, for an input batch without tokens.
 func (s *Subset) Skip() error { return s.Copy(&s.entered) }
 
-// Leaves returns the subset.
+// Leaves returns the output batch.
 func (s *Subset) Leaves() *Batch { return &s.Batch }
 
-// Worked returns the computed tokens of the batch that entered.
+// Worked returns Computes of the input batch.
 func (s *Subset) Worked() int { return s.entered.Computes() }
 
 // Expected returns 1.
@@ -142,8 +147,8 @@ func (s *Subset) Expected() float64 { return 1 }
 // Repeats reports false: which tokens leave depends on data.
 func (s *Subset) Repeats() bool { return false }
 
-// Room returns memory of the host, I32 (capacity), for the Index of the batch that
-// Select makes. It waits until the device has that of the batch before.
+// Room returns host memory, I32 (capacity), to write the output batch's Index into before Select. It
+// waits until the Index of the previous batch has been copied to the device.
 func (s *Subset) Room() (tensor.Mem, error) {
 	if s.copied != nil {
 		if err := s.copied.Wait(); err != nil {
@@ -155,7 +160,8 @@ func (s *Subset) Room() (tensor.Mem, error) {
 
 var errOrder = errors.New("model: the tokens of a batch do not ascend in the full microbatch")
 
-// Select makes the batch the tokens whose Index is in Room.
+// Select makes the output batch from the first `tokens` numbers in Room, and begins to copy it to the
+// device. It returns an error if the numbers are not those of a Batch.Index.
 func (s *Subset) Select(tokens int) error {
 	x := s.X
 	n, index := x.N(), tensor.Of[int32](s.host)
@@ -202,7 +208,7 @@ func (s *Subset) Select(tokens int) error {
 	return nil
 }
 
-// Copy makes the subset the same tokens as b.
+// Copy makes the output batch of the same tokens as b.
 func (s *Subset) Copy(b *Batch) error {
 	room, err := s.Room()
 	if err != nil {
@@ -212,7 +218,7 @@ func (s *Subset) Copy(b *Batch) error {
 	return s.Select(b.Tokens)
 }
 
-// RowsOf returns count rows of n, from a first one on.
+// RowsOf returns rows [first, first+count) of memory m that has n rows of equal size.
 func RowsOf(m tensor.Mem, n, first, count int) tensor.Mem {
 	row := m.Bytes / int64(n)
 	return m.Span(int64(first)*row, int64(count)*row)

@@ -44,9 +44,9 @@ func (h header) check(c Config, description Description, t tensor.DType) error {
 	return nil
 }
 
-// CheckStructure returns an error unless masks and CSR structures, written after Restore, are
-// consistent. They must have as many entries as the header says, each within its matrix: kernels do
-// not check. No work on the layer may be under way.
+// CheckStructure returns an error unless masks and CSR structures are consistent: the header's number
+// of entries, each inside its matrix. Kernels do not check this. Call CheckStructure after Restore,
+// once the memory is written, if it comes from a file. No work on the layer may be under way.
 func (l *Layer) CheckStructure() error {
 	for _, p := range l.params {
 		var err error

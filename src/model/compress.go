@@ -9,8 +9,8 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Mask is which values of one parameter are kept: a bit for each stored value of
-// W, bit i%64 of word i/64. A pruned entry of a masked matrix has no bit.
+// Mask says which stored values of one parameter's W are kept: bit i%64 of word i/64 is 1 if value i
+// is. Of a masked matrix, pruned values are stored too, with bit 0.
 type Mask []uint64
 
 // Has reports whether stored value i is kept.
@@ -28,21 +28,20 @@ func (k Mask) Count() int {
 	return n
 }
 
-// NewMask returns a mask for a parameter that keeps nothing.
+// NewMask returns a mask for a parameter, with all bits 0.
 func NewMask(p *Param) Mask { return make(Mask, (p.Stored()+63)/64) }
 
-// Kept is a Mask in memory of the device, with its Count. Bits from the last stored value
-// on are 0.
+// Kept is a Mask in device memory, with its Count. Bits after that of the last stored value must be
+// 0.
 type Kept struct {
 	Mask  tensor.Mem
 	Count int
 }
 
-// Compress drops what is not kept: weights and moments of every parameter for
-// which masks has an entry, by index in Params. A matrix is stored as CSR from
-// sparsity csrFrom on (and stays CSR), as a masked dense one below it. It is
-// called between steps: gradients are lost. It needs no kernels, and copies the layer
-// through the host; training compresses by CompressOn.
+// Compress removes the weights and moments that masks does not keep. masks is by index in Params;
+// parameters without a mask stay. A matrix is stored as CSR if its share of zeros (0 to 1) is at
+// least csrFrom, else dense with a mask; CSR stays CSR. Call Compress between steps: gradients are
+// lost. Compress copies the layer through the host and needs no kernels; training uses CompressOn.
 func (l *Layer) Compress(masks map[int]Mask, csrFrom float64) error {
 	counts := make(map[int]int)
 	for i, mask := range masks {
@@ -58,9 +57,9 @@ func (l *Layer) Compress(masks map[int]Mask, csrFrom float64) error {
 	})
 }
 
-// CompressOn is Compress by the kernels of x. Nothing of the layer leaves the device.
-// sparse is the format from csrFrom on: CSR, or BlockCSR if all that is kept is whole
-// blocks. Slices of the layer are cut anew. Collective over the replicas if the layer is sliced.
+// CompressOn is Compress with the kernels of x, without copies to the host. sparse is the format
+// that is used from csrFrom on: CSR, or BlockCSR if every mask keeps whole blocks. Slices of a
+// sliced layer are cut anew. Collective over the replicas if the layer is sliced.
 func (l *Layer) CompressOn(x *Exec, kept map[int]Kept, csrFrom float64, sparse Format) error {
 	return l.Unsliced(x, func() error { return l.compressOn(x, kept, csrFrom, sparse) })
 }
@@ -265,14 +264,14 @@ func readStructure(d device.Device, p *Param) (rows, cols []int32, err error) {
 	return tensor.Of[int32](rowMem), tensor.Of[int32](colMem), err
 }
 
-// Structure returns the row pointers and column indices of a matrix in CSR. They
-// must not be set. No work on them may be under way.
+// Structure returns the row pointers and column indices of a matrix in CSR, to read only. No work on
+// the device may use them meanwhile.
 func (l *Layer) Structure(p *Param) (rows, cols []int32, err error) {
 	return readStructure(l.device, p)
 }
 
-// Mask returns the mask of a masked matrix, nil of another. It must not be set.
-// No work on it may be under way.
+// Mask returns the mask of a masked matrix, to read only; nil for other formats. No work on the
+// device may use it meanwhile.
 func (l *Layer) Mask(p *Param) (Mask, error) {
 	host, err := device.Read(l.device, p.Mask)
 	return tensor.Of[uint64](host), err

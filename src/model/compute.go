@@ -5,8 +5,8 @@ import "dynmo/src/tensor"
 // Sizes is the bytes of the memory that one microbatch needs in a layer.
 type Sizes struct {
 	Kept  int64 // from forward to the backward for weights
-	Again int64 // the same, of the parts that run forward again: it may hold anything between forward and backward
-	Held  int64 // from the backward for inputs to the one for weights
+	Again int64 // of the parts that recompute: other microbatches may use it between forward and backward
+	Held  int64 // from the backward for inputs to the backward for weights
 }
 
 // Sizes returns the bytes that one full microbatch needs in this layer.
@@ -34,10 +34,11 @@ func (l *Layer) SizesOf(x *Exec, tokens int) (sizes Sizes) {
 	return sizes
 }
 
-// Leaves returns what the layer passes on.
+// Leaves returns the width of the layer's output.
 func (l *Layer) Leaves() Width { return l.Parts[len(l.Parts)-1].Leaves() }
 
-// mostParts is the most parts that a layer has.
+// MostParts is the most parts that a layer has, those of a Selecting layer included. Making a layer
+// of more parts panics.
 const MostParts = 3
 
 // operands is the memory that one part works on in a pass.
@@ -79,7 +80,8 @@ func (l *Layer) savedOf(part int, x *Exec, b *Batch, s Saved) tensor.Mem {
 	return *l.of(part, &s)
 }
 
-// Output returns where Forward leaves its result inside s.Kept; absent where nothing leaves.
+// Output returns the place of Forward's result inside s.Kept; absent memory if the layer has no
+// output.
 func (l *Layer) Output(x *Exec, b *Batch, s Saved) (out tensor.Mem) {
 	for i := range l.Parts {
 		out = l.next(i, x, b, &s)
@@ -91,7 +93,8 @@ func (l *Layer) Output(x *Exec, b *Batch, s Saved) (out tensor.Mem) {
 // does its part all the same.
 func (l *Layer) skips(b *Batch) bool { return b.Tokens == 0 && !l.Traits.Talks }
 
-// Idles reports whether a part of a layer that is not skipped has nothing to do.
+// Idles reports whether a pass of a part may be left out because the batch has no tokens. Parts that
+// exchange messages or select tokens always run.
 func Idles(p Part, b *Batch) bool {
 	if b.Tokens > 0 {
 		return false
@@ -100,9 +103,9 @@ func Idles(p Part, b *Batch) bool {
 	return !t.Talks && !t.Selects
 }
 
-// Forward computes Output from inp, the Output of the layer before. The first
-// layer takes no inp; what layers need of the data is put in place by Feed. Readings
-// of no tokens are zero.
+// Forward computes Output from inp, the Output of the layer before. The first layer takes no inp.
+// Layers whose Traits.Feeds is true need a call of Feed first. Readings of a batch without tokens
+// are zero.
 func (l *Layer) Forward(x *Exec, b *Batch, s Saved, inp tensor.Mem) error {
 	if l.skips(b) {
 		for i := range l.Parts {
@@ -139,9 +142,9 @@ func (l *Layer) unread(x *Exec, b *Batch, s Saved, part int) {
 	}
 }
 
-// BackwardInput sets din, the gradient of inp, from dout, that of the output,
-// and leaves in held what BackwardWeight needs. Without din only that is done.
-// The chain's last layer takes no dout.
+// BackwardInput sets din, the gradient of inp, from dout, the gradient of the output. It leaves in
+// held what BackwardWeight needs. If din is absent it only does the latter. The chain's last layer
+// takes no dout.
 func (l *Layer) BackwardInput(x *Exec, b *Batch, s Saved, held, inp, dout, din tensor.Mem) error {
 	if l.skips(b) {
 		return nil
@@ -178,8 +181,8 @@ func (l *Layer) BackwardWeight(x *Exec, b *Batch, s Saved, held, inp, dout tenso
 	return nil
 }
 
-// Feed puts the tokens and the targets of a full microbatch, those that are there,
-// where the layer reads them.
+// Feed copies into s the tokens and targets that the layer reads. tokens and targets are those of
+// the full microbatch, B·T each; of these Feed takes the ones in b.
 func (l *Layer) Feed(x *Exec, b *Batch, s Saved, tokens, targets []int32) {
 	if l.skips(b) {
 		return
@@ -189,7 +192,7 @@ func (l *Layer) Feed(x *Exec, b *Batch, s Saved, tokens, targets []int32) {
 	}
 }
 
-// Readings lists what Forward leaves for the host, part by part.
+// Readings lists the numbers that Forward leaves for the host, part by part.
 func (l *Layer) Readings() []Reading {
 	var list []Reading
 	for _, p := range l.Parts {
@@ -198,13 +201,14 @@ func (l *Layer) Readings() []Reading {
 	return list
 }
 
-// Reading returns where Forward leaves the i-th of Readings, inside s.
+// Reading returns the place of the i-th of Readings inside s.
 func (l *Layer) Reading(x *Exec, b *Batch, s Saved, i int) tensor.Mem {
 	at := l.readings[i]
 	return l.Parts[at.part].Reading(x, b.OfPart(at.part), l.savedOf(at.part, x, b, s), at.index)
 }
 
-// Likeliest returns what the last part, a teacher, says of a batch, after a forward.
+// Likeliest returns, after a forward of the head, the vocabulary entry with the largest logit of each
+// token, I32 (tokens), inside s. It panics for other layers than a whole head of a model that Learns.
 func (l *Layer) Likeliest(x *Exec, b *Batch, s Saved) tensor.Mem {
 	last := len(l.Parts) - 1
 	return l.Parts[last].(teacher).Likeliest(x, b.OfPart(last), l.savedOf(last, x, b, s))
@@ -227,7 +231,8 @@ func (l *Layer) Tuning() (value float64, ok bool) {
 	return 0, false
 }
 
-// Tune sets the number from the next step on. It is part of the layer's state.
+// Tune sets the number that Tuning returns, from the next step on; nothing if the layer has none. The
+// number is part of the layer's state.
 func (l *Layer) Tune(value float64) {
 	for _, at := range l.tuned() {
 		*at = value

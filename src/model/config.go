@@ -1,15 +1,29 @@
-// Package model is the transformer as a chain of layers. A stage owns some of them. A layer turns
-// its input into its output in three separate steps: forward, backward for inputs, backward for
-// weights. The caller gives memory for activations. Between calls a layer keeps only its state:
-// weights, gradients, the optimizer's moments, and the state that a kind of dynamism registers.
+// Package model is the transformer as a chain of layers: embedding, blocks, head. A Stage is the
+// layers of the chain that one rank owns.
 //
-// A family defines the chain of a Config: layers built from parts. A layer is the unit that is
-// measured and migrated. Its description and its parts say its kind, its block, the data that it
-// reads, and its output.
+// In: a Config (the shape of the model), an Exec (device, kernels, stream, sizes), memory for
+// activations, and the tokens and targets of a microbatch. Out: activations, gradients and updated
+// weights. Other packages also get a layer's costs, its state to move or save, and its readings.
+//
+// What must hold: a microbatch goes through a layer in three passes, always in this order: forward,
+// backward for inputs, backward for weights. All three get the same memory. Between two steps
+// Layer.Sections are the whole state of a layer. A part may hold a Work for each microbatch besides.
 //
 // Passes enqueue work and do not wait for it. The one exception: the host needs a number of rows
 // that depends on data, because launches, memory or messages depend on that number. The parts of a
 // kind say where they wait.
+//
+// Words: a family (src/family) defines the chain. A kind of dynamism (src/kind) is a way in which
+// the model changes while it trains, such as pruning; some kinds change the chain. A layer is the
+// unit that is measured and moved, and is built from parts. A replica's share is what one replica
+// holds of a layer whose parameters the replicas of a stage divide among them. A piece, in
+// Config.Pieces and Param.Piece, is a group of such parameters that stays together: one MLP of a mixture.
+//
+// Others rely on the following, so do not change it alone. The order of parameters in slabs and the
+// names of sections are in checkpoints and in messages. Param.Name seeds the initial weights. Width,
+// Sizes and Traits size the pipeline's buffers and the planner's memory. The blocks of SquaredNorm
+// decide the bits of the gradient norm. Free to change: how a part computes, the scratch memory, and
+// the list of families and kinds.
 package model
 
 import (
@@ -26,25 +40,26 @@ type Config struct {
 
 	HeadShards  int  // slices of the vocabulary that the head is cut into; 0 and 1 leave it whole
 	Tied        bool // the head projects with the embedding's weights
-	HalfGrain   bool // attention and MLP of a block are layers of their own
+	HalfGrain   bool // the attention and the MLP of each block are two layers, not one (model.grain = "half")
 	DepthScaled bool // initial deviations shrink with depth (Zhang et al. 2019)
 	Seed        uint64
 
-	KeyValueHeads int     // heads that have keys and values; 0: as many as Heads
+	KeyValueHeads int     // heads that have keys and values; 0: all Heads
 	Intermediate  int     // channels inside a gated MLP; 0: the MLP is GPT-2's
-	NormEps       float64 // of RMSNorm; 0: norms are LayerNorm, and what is linear has biases
-	Rope          Rope    // of rotary positions; without a base positions have a table
+	NormEps       float64 // of RMSNorm; 0: norms are LayerNorm, and matrices have biases
+	Rope          Rope    // of rotary positions; zero: a table of learned positions is added to the embedding
 
-	Recompute Recompute // which parts of blocks run forward again
+	Recompute Recompute // which parts of blocks run their forward a second time, before the backward
 
-	Kinds   Extensions // of the chain, by kinds of dynamism
-	Spread  int        // replicas of a stage that share out what each has of its own; 0: each has all
-	Shards  int        // replicas of a stage that share out masters and moments of every layer; 0: each has all
-	Replica int        // whose share layers have, or Fullest
-	Pieces  string     // which of the Spread replicas hold which pieces of layers, as layout.Layout has it
+	Kinds   Extensions // what kinds of dynamism change in the chain
+	Spread  int        // number of replicas that divide the pieces of layers among them; 0: every replica has all pieces
+	Shards  int        // number of replicas that divide masters and moments of every layer; 0: every replica has all
+	Replica int        // number of the replica whose share (by Spread and by Shards) the layers hold, or Fullest
+	Pieces  string     // which replica holds which piece: layout.Layout.Pieces, a text that only the kind reads; "": evenly divided
 }
 
-// Fullest as Config.Replica is one that owns a piece in each of its places (see Config.Pieces).
+// Fullest is a value of Config.Replica: a made-up replica that holds as many pieces as a replica has
+// room for. Memory is planned for this replica.
 const Fullest = -1
 
 // FromConfig returns the model's shape from the settings.
@@ -75,26 +90,26 @@ func FromConfig(c config.Config) Config {
 // shapers set the fields of a Config that belong to kinds of dynamism.
 var shapers []func(config.Config, *Config)
 
-// RegisterShaper adds what FromConfig does for a kind of dynamism. It is called before any
-// model is made.
+// RegisterShaper adds a function that FromConfig calls to set the fields of a kind of dynamism.
+// Call RegisterShaper before any model is made, in an init function.
 func RegisterShaper(shaper func(config.Config, *Config)) { shapers = append(shapers, shaper) }
 
-// Beyond names the kinds of dynamism by which the model is another one than its family's, as
-// settings do, with + between them; "" if there are none.
+// Beyond names the kinds of dynamism whose layers no other program knows, joined by "+", as in the
+// settings; "" if there are none.
 func (c Config) Beyond() string {
 	var names []string
-	for _, e := range c.Others() {
+	for _, e := range c.BeyondKinds() {
 		names = append(names, e.Name())
 	}
 	return strings.Join(names, "+")
 }
 
-// Others returns these kinds.
-func (c Config) Others() []Extension {
+// BeyondKinds returns the kinds that Beyond names.
+func (c Config) BeyondKinds() []Extension {
 	return slices.DeleteFunc(slices.Clone(c.Kinds.list()), func(e Extension) bool { return !e.Beyond() })
 }
 
-// Base returns the model as its family and the other kinds have it.
+// Base returns the model without the kinds that Beyond names.
 func (c Config) Base() Config {
 	kinds := slices.DeleteFunc(slices.Clone(c.Kinds.list()), Extension.Beyond)
 	c.Kinds = Extensions{}
@@ -102,7 +117,7 @@ func (c Config) Base() Config {
 	return c
 }
 
-// PrivateWeights lists the tensors that no file of another program has, in chain order.
+// PrivateWeights lists the tensors that files of other programs do not have, in chain order.
 func (c Config) PrivateWeights() (list []Weight) {
 	for _, d := range c.Chain() {
 		for _, p := range d.Params() {
@@ -166,16 +181,16 @@ func (c Config) All() []int {
 	return ids
 }
 
-// Tie is a matrix that a layer borrows, or rows of it: it computes with a copy,
-// which its owner updates.
+// Tie is a matrix, or rows of a matrix, that the borrower layer computes with and the owner layer
+// updates. The borrower holds a copy of the weights.
 type Tie struct {
-	Weight          string // of both (see Param.Weight)
+	Weight          string // name of the matrix in both layers (see Param.Weight)
 	Owner, Borrower int    // chain positions
 	First, Rows     int    // the rows of the owner's matrix that are borrowed
 	Cols            int
 }
 
-// Ties returns what layers of the chain borrow, in chain order of the borrowers.
+// Ties returns the matrices that layers of the chain borrow, in chain order of the borrowers.
 func (c Config) Ties() []Tie {
 	var ties []Tie
 	owners := make(map[string]int) // by weight
@@ -225,8 +240,8 @@ func (c Config) Losses() []int {
 	return list
 }
 
-// Parameters returns how many weights the model has, whatever of it this replica has. What
-// layers borrow counts with its owner.
+// Parameters returns the number of weights of the whole model, not of this replica's share. A
+// borrowed matrix counts once, with its owner.
 func (c Config) Parameters() int64 {
 	n := int64(0)
 	for _, d := range c.Whole().Chain() {
@@ -239,10 +254,10 @@ func (c Config) Parameters() int64 {
 	return n
 }
 
-// Active returns how many of the weights a token meets.
+// Active returns the number of weights that are used to compute one token.
 func (c Config) Active() int64 { return c.Parameters() - c.idle() }
 
-// idle returns how many weights a token does not meet.
+// idle returns the number of weights that are not used to compute one token.
 func (c Config) idle() (n int64) {
 	for _, e := range c.Kinds.list() {
 		n += e.Idle(c)
@@ -252,7 +267,7 @@ func (c Config) idle() (n int64) {
 
 // Flops returns the floating-point operations that train the model on one token of a whole
 // sequence. The token neither leaves early nor skips a block. Forward, the matrices of blocks and
-// head take 2 for each weight that the token meets, and causal attention takes 2·T·C in each block.
+// head take 2 for each weight that the token uses, and causal attention takes 2·T·C in each block.
 // Backward takes twice as many. Norms and activations, and the optimizer, are left out: they are
 // small.
 func (c Config) Flops() float64 {

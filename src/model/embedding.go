@@ -9,8 +9,9 @@ type embedding struct {
 	token, position *Param // (V, C), (sequence, C); position may be nil
 }
 
-// tokenTable is the name of the embedding matrix. A head's tied copy has the same
-// name, so that both are drawn from the same random numbers.
+// TokenTable is Param.Name of the embedding matrix, and TokenWeight its Param.Weight. A head that is
+// tied to the embedding has a copy of the same name: names seed the initial weights, so both begin
+// with the same values.
 const (
 	TokenTable  = "token.weight"
 	TokenWeight = "embedding/" + TokenTable

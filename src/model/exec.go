@@ -17,37 +17,41 @@ type Exec struct {
 	Backend    kernel.Backend
 	Stream     device.Stream
 	B, T       int         // sequences in a full microbatch, tokens in a sequence
-	Scale      float64     // of the loss gradient: 1 / tokens of the global batch
-	Replicas   *comm.Group // of the stage, for parts that talk; set by the pipeline
-	Validates  bool        // the forward is for validation: what training draws at random is left out
+	Scale      float64     // factor of the loss gradient: 1 / tokens of the global batch
+	Replicas   *comm.Group // the replicas of the stage, for parts that exchange messages; set by the pipeline
+	Validates  bool        // the forward is for validation: training's random draws are left out
 	Stays      bool        // no token leaves at an exit: all have their loss at the last layer
-	Repeats    bool        // the forward is a layer's second one for a microbatch: it decides, counts and sends nothing (see Layer.Repeat)
-	Step       int         // of the run, and Microbatch of those of all replicas, that a forward is of: what is drawn anew in each forward is keyed by both
-	Microbatch int
-	Full       Batch            // a microbatch of B sequences of T tokens; made by Reserve
-	Exchanging func(begin bool) // unless nil called when a pass begins to wait for other replicas, and when that ends
+	Repeats    bool        // the forward is the recomputation before a backward: it decides, counts and sends nothing (see Layer.Repeat)
+	Step       int         // step of the run that a forward belongs to; keys random draws, with Microbatch
+	Microbatch int         // microbatch of a forward, numbered over all replicas
+	Full       Batch       // a microbatch of B sequences of T tokens; made by Reserve
 
-	Scratch tensor.Mem // of a row for each token: any part overwrites it
+	// Exchanging, unless nil, is called with true when a pass begins to wait for other replicas.
+	// It is called with false when the wait ends.
+	Exchanging func(begin bool)
+
+	Scratch tensor.Mem // scratch memory with a row for each token: any pass of any part overwrites it
 	turns   tensor.Mem // of rotary positions, wide: for each the cosines of a head's pairs, then their sines
 	batch   tensor.Mem // what Full points into
 
 	heap     Heap           // of what kinds reserve
 	reserved map[string]any // by kind
 
-	Propagates bool // tokens stay in a batch as keys and values alone: batches behind the first layers have an Index
+	Propagates bool // batches may contain keys-only tokens (see Batch.Queries)
 }
 
 // N returns the tokens of a full microbatch, which buffers have room for.
 func (x *Exec) N() int { return x.B * x.T }
 
-// BatchBytes returns the memory of the full microbatch's positions and offsets.
+// BatchBytes returns the bytes of Full's positions and offsets.
 func (x *Exec) BatchBytes() int64 { return int64(x.N()+x.B+1) * tensor.I32.Size() }
 
-// Width is what passes from a layer to the next for each token, and back as
-// gradient: values of the backend's type, and statistics in float64.
+// Width is the number of elements per token that a layer passes to the next layer, and gets back as
+// a gradient. Values have the backend's type. Statistics are float64: slices of the head pass on
+// their softmax's running sums; other layers have none.
 type Width struct{ Values, Statistics int }
 
-// Bytes returns the bytes of a number of tokens.
+// Bytes returns the bytes that a number of tokens takes: all values, padded, then all statistics.
 func (w Width) Bytes(x *Exec, tokens int) int64 {
 	values := int64(tokens*w.Values) * x.Backend.DType().Size()
 	if w.Statistics == 0 {
@@ -63,8 +67,8 @@ func (w Width) Tokens(x *Exec, bytes int64) (tokens int, ok bool) {
 	return tokens, w.Bytes(x, tokens) == bytes
 }
 
-// ScratchBytes returns the memory that layers of the model share: of a row for each token,
-// as wide as any part needs one, of the rotations of positions, and what kinds reserve.
+// ScratchBytes returns the device memory that the layers of a rank have in common: Scratch, the table
+// of rotary positions, and the memory that kinds reserve.
 func (x *Exec) ScratchBytes(c Config) int64 {
 	var reserved deviceBytes
 	for _, e := range c.Kinds.list() {
@@ -82,7 +86,7 @@ func (x *Exec) rowsBytes(c Config) int64 {
 	return int64(widest) * x.Backend.DType().Size()
 }
 
-// LargestBoundary returns the bytes of the largest boundary of the chain.
+// LargestBoundary returns the bytes of the largest layer output of the chain, of a full microbatch.
 func (x *Exec) LargestBoundary(c Config) int64 {
 	largest := int64(0)
 	for _, d := range c.Chain() {
@@ -91,8 +95,8 @@ func (x *Exec) LargestBoundary(c Config) int64 {
 	return largest
 }
 
-// Reserve makes scratch memory for layers of this model, and the full batch. It
-// is called once, before the first step.
+// Reserve allocates scratch memory for layers of this model, and makes Full. Call it once, before the
+// first step.
 func (x *Exec) Reserve(c Config) error {
 	turns, err := x.Device.Alloc(x.turnsBytes(c))
 	if err == nil {
@@ -154,7 +158,7 @@ type Cutter struct {
 	Mem              tensor.Mem
 	Off              int64
 	Tokens, Capacity int // of the microbatch that the region is for
-	Queries          int // of these tokens: those that are computed
+	Queries          int // how many of Tokens, the first ones, are computed
 }
 
 // Cut returns a cutter of a microbatch's region.
@@ -162,25 +166,25 @@ func (x *Exec) Cut(b *Batch, m tensor.Mem) *Cutter {
 	return &Cutter{Mem: m, Tokens: b.Tokens, Capacity: b.Capacity, Queries: b.Queries}
 }
 
-// Rows takes room for width elements of every token at capacity, and returns the rows of the tokens
-// that are there.
+// Rows takes memory for width elements per token at capacity. It returns the first Tokens rows.
 func (c *Cutter) Rows(width int, d tensor.DType) tensor.Mem {
 	row := int64(width) * d.Size()
 	return c.Bytes(int64(c.Capacity)*row, int64(c.Tokens)*row)
 }
 
-// width takes room for what passes from a part or layer to the next.
+// Boundary takes memory for the output of a part or layer whose width is w.
 func (c *Cutter) Boundary(x *Exec, w Width) tensor.Mem {
 	return c.Bytes(w.Bytes(x, c.Capacity), w.Bytes(x, c.Tokens))
 }
 
-// Take takes elements.
+// Take takes memory for a number of elements and returns all of it.
 func (c *Cutter) Take(elements int, d tensor.DType) tensor.Mem {
 	bytes := int64(elements) * d.Size()
 	return c.Bytes(bytes, bytes)
 }
 
-// Bytes takes room and returns the first bytes of it.
+// Bytes takes `room` bytes of memory and returns the first `bytes` of them; absent memory if the
+// cutter only adds up.
 func (c *Cutter) Bytes(room, bytes int64) tensor.Mem {
 	off := c.Off
 	c.Off += aligned(room)

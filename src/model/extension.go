@@ -2,46 +2,46 @@ package model
 
 import "slices"
 
-// Extension is what a kind of dynamism makes of a model: its layers and parts, and what
-// these need. A model has one for each of its kinds. Values are comparable: two shapes are
-// equal if their extensions are.
+// Extension is what a kind of dynamism changes in a model: its layers and parts, and what these
+// need. A model has one extension for each of its kinds. Values must be comparable with ==, because
+// two Configs are equal if their extensions are.
 type Extension interface {
-	// Name is the kind's, in the settings.
+	// Name returns the kind's name in the settings.
 	Name() string
 	// Phase says when the kind extends the chain.
 	Phase() Phase
 	// Extend returns the chain with the kind's layers and parts.
 	Extend(c Config, chain []Description) []Description
-	// Beyond reports whether no other program knows the layers.
+	// Beyond reports whether files of other programs cannot describe the kind's layers.
 	Beyond() bool
-	// Propagates reports whether tokens stay in a batch as keys and values alone.
+	// Propagates reports whether a batch may contain keys-only tokens (see Batch.Queries).
 	Propagates() bool
 	// Learns reports whether layers learn from the last layer (see Learner).
 	Learns() bool
-	// Idle returns how many weights of the model a token does not meet.
+	// Idle returns how many weights of the model are not used to compute one token.
 	Idle(c Config) int64
-	// Shared returns how many equal shares of the kind's parameters replicas can divide
-	// among them; 0: each replica has all.
+	// Shared returns the number of equal groups of parameters (MLPs of a mixture) that replicas can
+	// divide among them; 0: there are none, and each replica has all.
 	Shared() int
-	// Pieces returns how many pieces of a layer the replicas hold as Config.Pieces says, and how
-	// many a replica has room for. A piece lies on one replica or on several. 0: Config.Pieces says
-	// nothing.
+	// Pieces returns the number of pieces of a block, and the most pieces that one replica has
+	// memory for. A piece lies on one replica or on several. 0: the model has no pieces, and
+	// Config.Pieces must be empty.
 	Pieces(c Config) (count, places int)
 	// Holders returns the replicas that hold each piece of a block, the piece's owner first. It
 	// does so even if a replica has no room for its pieces. It returns an error if Config.Pieces is
 	// wrong.
 	Holders(c Config, block int) ([][]int, error)
-	// Weights returns the tensors that files of other programs have, from those that the
-	// family alone has.
+	// Weights returns the tensors that files of other programs have. list is those of the family
+	// without the kind.
 	Weights(c Config, list []Weight) []Weight
 	// Scratch returns the elements of shared scratch memory that a pass needs for a microbatch of
 	// the given number of tokens.
 	Scratch(c Config, tokens int) int
-	// HeadWeight returns the weight of the last layer's loss among those that the model is
-	// trained for.
+	// HeadWeight returns a factor of the gradient of the last layer's loss, 1 if the last layer has
+	// the only loss. The factors of several kinds are multiplied.
 	HeadWeight(c Config) float64
-	// Reserve returns what parts of a rank share, with its memory (see Exec.Reserved); nil:
-	// nothing.
+	// Reserve takes memory from room and returns what the kind's parts on a rank have in common
+	// (see Exec.Reserved); nil: nothing.
 	Reserve(x *Exec, c Config, room Room) any
 }
 
@@ -52,10 +52,11 @@ const (
 	InsideBlocks  Phase = iota // replaces parts of blocks
 	AroundBlocks               // makes one part of a block
 	BetweenBlocks              // adds layers between blocks
-	CutLayers                  // changes layers, once blocks are cut as the grain says
+	CutLayers                  // changes layers, after blocks are cut into halves or not (see Config.HalfGrain)
 )
 
-// Modest is embedded by extensions that need nothing and whose layers other programs know.
+// Modest has the defaults of most Extension methods, for kinds to embed. Bools are false, counts and
+// bytes are 0, HeadWeight is 1, Holders and Reserve return nil, and Weights returns its list.
 type Modest struct{}
 
 func (Modest) Beyond() bool                             { return false }
@@ -70,10 +71,10 @@ func (Modest) Scratch(Config, int) int                  { return 0 }
 func (Modest) HeadWeight(Config) float64                { return 1 }
 func (Modest) Reserve(*Exec, Config, Room) any          { return nil }
 
-// mostExtensions is the most kinds that a model has.
+// mostExtensions is the most kinds that a model has. Config.With panics beyond it.
 const mostExtensions = 8
 
-// Extensions are a model's, in the order in which they extend the chain, then nil.
+// Extensions are those of a model, in the order in which they extend the chain, followed by nil.
 type Extensions [mostExtensions]Extension
 
 // list returns those that are there.
@@ -85,7 +86,8 @@ func (e Extensions) list() []Extension {
 	return e[:n]
 }
 
-// With returns the model with an extension, in place of one of the same name.
+// With returns the model with an extension, which replaces one of the same name. It panics if the
+// model has more than eight.
 func (c Config) With(e Extension) Config {
 	list := slices.DeleteFunc(slices.Clone(c.Kinds.list()), func(other Extension) bool { return other.Name() == e.Name() })
 	if len(list) == mostExtensions {
@@ -116,7 +118,8 @@ func KindOf[T Extension](c Config) (e T) {
 	return e
 }
 
-// Shared returns how many shares of the model's parameters replicas can divide among them.
+// Shared returns the number of equal groups of parameters that replicas can divide among them (see
+// Extension.Shared); 0: none.
 func (c Config) Shared() int {
 	for _, e := range c.Kinds.list() {
 		if n := e.Shared(); n > 0 {
@@ -126,20 +129,20 @@ func (c Config) Shared() int {
 	return 0
 }
 
-// Propagates reports whether tokens stay in a batch as keys and values alone.
+// Propagates reports whether a batch may contain keys-only tokens (see Batch.Queries).
 func (c Config) Propagates() bool { return slices.ContainsFunc(c.Kinds.list(), Extension.Propagates) }
 
 // Learns reports whether layers learn from the last layer (see Learner).
 func (c Config) Learns() bool { return slices.ContainsFunc(c.Kinds.list(), Extension.Learns) }
 
-// Maker is what a Description makes a part of. A block has several; with a grain finer
-// than blocks each of them that has a name is a layer of its own.
+// Maker makes one part of a layer. A block has several makers. Where blocks are cut (see
+// Config.HalfGrain) every maker with a name becomes a layer.
 type Maker struct {
-	Name string // behind the block's, as in block.3.mlp; empty: the maker stays with the one before
+	Name string // added to the block's name: "mlp" makes layer block.3.mlp; empty: the part stays with the maker before
 	Kind Kind
-	Form string
+	Form string // see Description.Form
 	New  func() Part
-	Cut  []Maker // in place of this one, where the block is cut; then it is, whatever the grain
+	Cut  []Maker // replaces this maker by several, each a layer; a block with a Cut is always cut; nil: no replacement
 }
 
 // cutBlocks returns the chain with the blocks cut into layers, as the grain says.

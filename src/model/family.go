@@ -8,20 +8,20 @@ import (
 	"dynmo/src/config"
 )
 
-// Family is an architecture: what the chain of a Config is, and what its weights are called
-// elsewhere. Each is a folder under src/family.
+// Family is an architecture: the chain of a Config, and the names of its weights in files of other
+// programs. Each family is a folder under src/family.
 type Family struct {
 	Name    string                       // in the settings
 	Shape   func(config.Config, *Config) // sets what the family's own settings say; nil: nothing
 	Chain   func(c Config) []Description // the layers, first to last
 	Weights func(c Config) []Weight      // the tensors of the whole model in the order of llm.c's file
-	Sampled bool                         // package sample computes its blocks
+	Sampled bool                         // package sample, which generates text, can compute its blocks
 }
 
 // families are all that are registered. The first is that of a Config that names none.
 var families []Family
 
-// RegisterFamily adds a family, before any model is made.
+// RegisterFamily adds a family. Call RegisterFamily before any model is made, in an init function.
 func RegisterFamily(f Family) { families = append(families, f) }
 
 func familyOf(name string) Family {
@@ -36,7 +36,7 @@ func familyOf(name string) Family {
 // FamilyName returns the name of the model's family.
 func (c Config) FamilyName() string { return cmp.Or(c.Family, families[0].Name) }
 
-// SampledFamilies returns the families whose blocks package sample computes.
+// SampledFamilies returns the families that package sample can generate text with.
 func SampledFamilies() (names []string) {
 	for _, f := range families {
 		if f.Sampled {
@@ -73,12 +73,13 @@ type Description struct {
 	Name   string
 	Kind   Kind
 	Block  int     // -1 outside the blocks
-	Form   string  // sets the layer apart from others of its Kind that compute something else; empty for most
+	Form   string  // differs between layers of one Kind that compute different things; empty for most
 	Makers []Maker // that the layer's parts are made of, first to last
 }
 
-// Alike reports whether two layers compute the same on other weights: blocks, or layers
-// that these are cut into, of one form, exits, or what has the same name.
+// Alike reports whether two layers compute the same function, with different weights. Both have
+// the same Kind. Inside blocks, and for exits, both also have the same Form. Other layers must have
+// the same Name.
 func (d Description) Alike(other Description) bool {
 	if d.Kind != other.Kind {
 		return false
@@ -110,35 +111,36 @@ func (d Description) Params() []*Param {
 	return list
 }
 
-// Leaves returns what the layer passes on.
+// Leaves returns the width of the layer's output.
 func (d Description) Leaves() Width {
 	parts := d.parts()
 	return parts[len(parts)-1].Leaves()
 }
 
-// Traits says what the pipeline must know of the layer.
+// Traits returns the facts that the pipeline must know about the layer.
 func (d Description) Traits() Traits { return TraitsOf(d.parts()) }
 
 // Weight is one tensor of a model under its names here and elsewhere.
 type Weight struct {
 	Name        string  // Param.Weight
-	HuggingFace string  // without a prefix that all names share
+	HuggingFace string  // name in Hugging Face's files, without the prefix that all names have
 	Shape       []int64 // (out, in), or (out) of a norm or bias
 	Transposed  bool    // Hugging Face stores it as (in, out)
-	Outside     bool    // Hugging Face's name never has the prefix
-	Split       []Rows  // in place of HuggingFace, where it is several tensors there
+	Outside     bool    // Hugging Face's name does not have that prefix
+	Split       []Rows  // replaces HuggingFace where the tensor is several tensors there, one below the other
 }
 
-// Rows is a tensor elsewhere that is rows of one here, behind those of the tensor before.
+// Rows is a tensor of Hugging Face's file that is some rows of a Weight. The rows follow those of
+// the entry before in Weight.Split.
 type Rows struct {
-	HuggingFace string // without a prefix that all names share
+	HuggingFace string // see Weight.HuggingFace
 	Rows        int64
 }
 
-// Bytes returns the size of the tensor in float32.
+// Bytes returns the bytes of the tensor in float32.
 func (w Weight) Bytes() int64 { return w.Shape[0] * w.Row() }
 
-// Row returns the size of one of its rows in float32: a value of a vector.
+// Row returns the bytes of one row in float32. A row of a vector is one value.
 func (w Weight) Row() int64 {
 	n := int64(4)
 	for _, s := range w.Shape[1:] {
@@ -172,10 +174,11 @@ func Decoder(c Config) []Description {
 	return chain
 }
 
-// initDeviation is the deviation of initial weights (Radford et al. 2019; Touvron et al. 2023 have the same).
+// InitDeviation is the standard deviation of initial weights (Radford et al. 2019; Touvron et al.
+// 2023 have the same).
 const InitDeviation = 0.02
 
-// Deviation returns the deviation of a block's initial weights.
+// Deviation returns the standard deviation of a block's initial weights.
 func (c Config) Deviation(block int) float64 {
 	if c.DepthScaled {
 		return InitDeviation / math.Sqrt(float64(block+1))

@@ -24,10 +24,10 @@ type head struct {
 	teaches     bool    // layers learn from it; there is one slice then
 }
 
-// Slices returns how many layers the head is.
+// Slices returns the number of layers that the head is cut into, at least 1.
 func (c Config) Slices() int { return max(1, c.HeadShards) }
 
-// Slice returns the rows [lo, hi) of the vocabulary that slice k of the head has.
+// Slice returns entries [lo, hi) of the vocabulary, which slice k of the head computes.
 func (c Config) Slice(k int) (lo, hi int) {
 	return k * c.Vocab / c.Slices(), (k + 1) * c.Vocab / c.Slices()
 }

@@ -4,22 +4,27 @@ import (
 	"fmt"
 	"slices"
 
-	"dynmo/src/cost"
 	"dynmo/src/device"
 	"dynmo/src/kernel"
 	"dynmo/src/tensor"
 )
 
-// Layer is one item of the chain: its parts, and its parameters in slabs. A
-// slab holds one sort of value (weights, gradients, …) of all parameters, so
-// that a layer is reduced, updated and moved by few calls. Parameters lie in
-// this order: those that all replicas share, a replica's own, borrowed ones, copies;
-// within each pruned, decayed and plain ones; in all slabs at the same elements.
-// Weights have the backend's type, all else the wide one; where that is another,
-// there are master weights, which are not rounded.
+// Layer is one item of the chain: its parts, and its parameters in slabs. A slab holds one sort of
+// value (weights, gradients, …) of all parameters, so that few calls reduce, update and move a layer.
+//
+// Every slab has the parameters in one order. First come those that are the same on all replicas,
+// then a replica's own, then borrowed ones, then copies of other replicas' parameters. Within each
+// of these four groups prunable ones come first, then decayed ones, then plain ones (see Role). The
+// slabs of weights and gradients have the same offsets. Those of masters and moments begin at this
+// replica's slice if the layer is sliced.
+//
+// Weights have the backend's type, everything else the wide type. If the two types differ there are
+// master weights, which are not rounded.
+//
+// A layer is sliced if Config.Shards > 0: replicas then divide masters and moments among them.
 type Layer struct {
 	Description
-	ID      int
+	ID      int // position in the chain, from 0
 	Updates int // optimizer updates so far
 	Traits  Traits
 
@@ -111,8 +116,8 @@ func outline(c Config, description Description, h header, t tensor.DType) *Layer
 	return l
 }
 
-// Nested returns the layer that is parts within another part. Its memory, parameters and
-// gradients are those of the layer around it.
+// Nested returns a layer of parts that run inside another part. Its memory, parameters and gradients
+// are those of the layer that contains the other part.
 func Nested(parts []Part) *Layer {
 	l := &Layer{Parts: parts, Traits: TraitsOf(parts)}
 	for _, p := range parts {
@@ -258,7 +263,7 @@ func (l *Layer) cutIndex(c *Cutter) {
 	}
 }
 
-// Free gives the layer's memory back.
+// Free frees the layer's memory.
 func (l *Layer) Free() {
 	for _, s := range []*tensor.Mem{&l.w, &l.master, &l.g, &l.m, &l.v, &l.index, &l.sums} {
 		l.device.Free(*s)
@@ -273,8 +278,7 @@ func (l *Layer) Free() {
 // Params returns the parameters in slab order, which is fixed for a layer.
 func (l *Layer) Params() []*Param { return l.params }
 
-// Param returns the parameter of a weight (see Param.Weight), nil if the layer has
-// none of it.
+// Param returns the parameter with a Param.Weight, nil if the layer has no such parameter.
 func (l *Layer) Param(weight string) *Param {
 	for _, p := range l.params {
 		if p.Weight == weight {
@@ -284,57 +288,8 @@ func (l *Layer) Param(weight string) *Param {
 	return nil
 }
 
-// Bytes returns what the layer needs, by kind, if it computes nothing twice that is planned. The
-// gradient of its output is held between the two backwards of a microbatch.
-func (l *Layer) Bytes(x *Exec) cost.Bytes {
-	plain := *l
-	plain.RecomputeAll(false)
-	sizes, full := plain.Sizes(x), l.fullest()
-	var sums Cutter
-	full.cutSums(&sums)
-	bytes := cost.Bytes{
-		Parameters: int64(full.copies)*l.dtype.Size() + l.index.Bytes, Gradients: int64(full.all)*l.dtype.Wide().Size() + sums.Off,
-		Optimizer: 2*int64(full.updates())*l.dtype.Wide().Size() + full.masterBytes(), Activations: sizes.Kept + l.WorkBytes(x),
-		Recomputed: sizes.Again,
-		Own:        int64(full.own-full.shared)*l.dtype.Wide().Size() + sums.Off,
-		Held:       sizes.Held + l.Leaves().Bytes(x, x.N()),
-	}
-	if l.device != nil && l.device.Space() == tensor.Host {
-		for _, s := range l.state {
-			bytes.Parameters += s.Mem.Bytes
-		}
-	}
-	return bytes
-}
-
-// Cost returns the layer's name, parameters, output and bytes. Seconds are zero.
-func (l *Layer) Cost(x *Exec) cost.Layer {
-	return cost.Layer{Name: l.Name, NonZeros: l.NonZeros(), Output: l.Leaves().Bytes(x, x.N()), Rows: int64(l.Traits.Rows*x.N()) * l.dtype.Size(), Bytes: l.Bytes(x)}
-}
-
-// Outline returns the costs of all layers of a dense chain without their seconds,
-// and without making any of them.
-func Outline(c Config, x *Exec) []cost.Layer {
-	var list []cost.Layer
-	for id, d := range c.Chain() {
-		list = append(list, outline(c, d, header{Layer: id}, x.Backend.DType()).Cost(x))
-	}
-	return list
-}
-
-// NonZeros returns the parameters that are left, borrowed ones included: they
-// cost time where they are used.
-func (l *Layer) NonZeros() int64 {
-	n := int64(0)
-	for _, p := range l.params {
-		if !p.Copy {
-			n += int64(p.NNZ)
-		}
-	}
-	return n
-}
-
-// Own reports whether each replica has parameters of its own. One of them may have none.
+// Own reports whether replicas have different parameters of the layer (Param.Own). Some replicas may
+// have none.
 func (l *Layer) Own() bool { return l.own > l.shared || l.Traits.Talks }
 
 // Trains reports whether any parameter is not frozen.
@@ -342,7 +297,8 @@ func (l *Layer) Trains() bool {
 	return slices.ContainsFunc(l.params, func(p *Param) bool { return !p.Frozen })
 }
 
-// TrainsByGradients reports whether any parameter is trained by what a backward for inputs finds.
+// TrainsByGradients reports whether training any parameter needs a gradient from later layers (see
+// Param.Apart).
 func (l *Layer) TrainsByGradients() bool {
 	return slices.ContainsFunc(l.params, func(p *Param) bool { return !p.Frozen && !p.Apart })
 }
@@ -355,7 +311,8 @@ func (l *Layer) Freeze(frozen func(*Param) bool) {
 	l.divide()
 }
 
-// ZeroGradients begins a step. Gradients of what is frozen stay zero.
+// ZeroGradients sets all gradients to zero, at the beginning of a step. Gradients of frozen
+// parameters then stay zero.
 func (l *Layer) ZeroGradients(x *Exec) {
 	x.Stream.Zero(l.g)
 	if !l.sums.IsZero() {
@@ -363,7 +320,7 @@ func (l *Layer) ZeroGradients(x *Exec) {
 	}
 }
 
-// MaskGradients removes the gradients of pruned entries of masked matrices.
+// MaskGradients sets the gradients of pruned entries of masked matrices to zero.
 func (l *Layer) MaskGradients(x *Exec) {
 	for _, p := range l.params {
 		if p.Format == Masked && !p.Frozen {
@@ -372,8 +329,8 @@ func (l *Layer) MaskGradients(x *Exec) {
 	}
 }
 
-// Reduced returns the gradients that are summed over replicas, padding (zero)
-// included: those of parameters that are trained and that all replicas share.
+// Reduced returns the gradients that are summed over replicas: those of trained parameters that are
+// the same on all replicas, with the padding (zero) between them.
 func (l *Layer) Reduced() []tensor.Mem {
 	var list []tensor.Mem
 	for _, s := range l.reduced {
@@ -382,9 +339,9 @@ func (l *Layer) Reduced() []tensor.Mem {
 	return list
 }
 
-// Update applies one step of AdamW to what is not frozen, of a sliced layer to this replica's
-// slice. a.Decay is applied to matrices and embeddings, not to norms and biases; a.Step is set
-// by the layer.
+// Update applies one step of AdamW to the parameters that are not frozen; in a sliced layer, to this
+// replica's slice of them. a.Decay applies to matrices and embeddings, not to norms and biases. The
+// layer sets a.Step.
 func (l *Layer) Update(x *Exec, a kernel.AdamW) {
 	if !l.Trains() {
 		return

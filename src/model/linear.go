@@ -7,14 +7,15 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Linear is y = x·Wᵀ + b with W in any format, or its rows from a first one on. b may be
-// nil.
+// Linear is y = x·Wᵀ + b with W (Rows, Cols) in any format. b may be nil. Inside this package a
+// Linear may also compute only the last rows of y; Rows() counts these.
 type Linear struct {
 	W, B  *Param
 	first int
 }
 
-// NewLinear returns a matrix of a block, with a bias where the model has them.
+// NewLinear returns a prunable matrix of a block (rows, cols), with a bias if the model's norms are
+// LayerNorm. deviation is the standard deviation of the initial weights.
 func (c Config) NewLinear(at Place, name string, rows, cols int, deviation float64) Linear {
 	l := Linear{W: at.Param(name+".weight", rows, cols, rolePrunable, deviation)}
 	if c.biased() {
@@ -38,7 +39,7 @@ func (l Linear) bias() (values, gradients tensor.Mem) {
 	return l.of(l.B.W), l.of(l.B.G)
 }
 
-// Rows returns what each token leaves with; 0 of no linear.
+// Rows returns the number of elements of y per token; 0 of the zero Linear.
 func (l Linear) Rows() int {
 	if l.W == nil {
 		return 0
@@ -66,7 +67,7 @@ func (l Linear) csr(values tensor.Mem) kernel.CSR {
 	}
 }
 
-// Forward sets out (n, rows) from inp (n, Cols).
+// Forward sets out (n, Rows()) from inp (n, Cols), of n tokens.
 func (l Linear) Forward(x *Exec, n int, out, inp tensor.Mem) {
 	bias, _ := l.bias()
 	if l.W.Format.Sparse() {
@@ -76,7 +77,7 @@ func (l Linear) Forward(x *Exec, n int, out, inp tensor.Mem) {
 	x.Backend.MatmulForward(x.Stream, out, inp, l.of(l.W.W), bias, n, l.W.Cols, l.Rows())
 }
 
-// ForwardAdd is forward, then out += add (n, rows).
+// ForwardAdd is Forward, then out += add (n, Rows()).
 func (l Linear) ForwardAdd(x *Exec, n int, out, inp, add tensor.Mem) {
 	if !l.W.Format.Sparse() {
 		bias, _ := l.bias()
@@ -87,7 +88,7 @@ func (l Linear) ForwardAdd(x *Exec, n int, out, inp, add tensor.Mem) {
 	x.Backend.Add(x.Stream, out, out, add, n*l.Rows())
 }
 
-// ForwardGELU is forward into pre, then out = gelu(pre), both (n, rows).
+// ForwardGELU sets pre as Forward sets its out, then out = gelu(pre), both (n, Rows()).
 func (l Linear) ForwardGELU(x *Exec, n int, out, pre, inp tensor.Mem) {
 	if !l.W.Format.Sparse() {
 		bias, _ := l.bias()
@@ -98,8 +99,8 @@ func (l Linear) ForwardGELU(x *Exec, n int, out, pre, inp tensor.Mem) {
 	x.Backend.GELUForward(x.Stream, out, pre, n*l.Rows())
 }
 
-// BackwardGELU sets dpre (n, Cols) from dout (n, rows), through the GELU of pre
-// that made what forward was given.
+// BackwardGELU is the backward of y = gelu(pre)·Wᵀ + b. It sets dpre (n, Cols), the gradient of pre
+// (n, Cols), from dout (n, Rows()), the gradient of y.
 func (l Linear) BackwardGELU(x *Exec, n int, dpre, dout, pre tensor.Mem) {
 	if !l.W.Format.Sparse() {
 		x.Backend.MatmulBackwardGELU(x.Stream, dpre, dout, l.of(l.W.W), pre, n, l.W.Cols, l.Rows())
@@ -109,7 +110,7 @@ func (l Linear) BackwardGELU(x *Exec, n int, dpre, dout, pre tensor.Mem) {
 	x.Backend.GELUBackward(x.Stream, dpre, pre, dpre, n*l.W.Cols)
 }
 
-// BackwardInput sets dinp (n, Cols) from dout (n, rows).
+// BackwardInput sets dinp (n, Cols) from dout (n, Rows()).
 func (l Linear) BackwardInput(x *Exec, n int, dinp, dout tensor.Mem) {
 	if l.W.Format.Sparse() {
 		x.Backend.SpMMBackwardInput(x.Stream, dinp, dout, l.csr(l.W.W), n)

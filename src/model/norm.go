@@ -12,7 +12,7 @@ type Norm struct {
 	eps  float64
 }
 
-// NewNorm returns a norm of the model's kind.
+// NewNorm returns a norm of Config.Hidden channels: RMSNorm if the model has NormEps, else LayerNorm.
 func (c Config) NewNorm(at Place, name string) Norm {
 	l := Norm{W: at.Param(name+".weight", c.Hidden, 1, RolePlain, -1), eps: c.NormEps}
 	if c.biased() {
@@ -34,8 +34,8 @@ func (l Norm) bias() (values, gradients tensor.Mem) {
 	return l.B.W, l.B.G
 }
 
-// Statistics takes what forward stores of every token for the backward passes; RMSNorm has
-// no mean.
+// Statistics takes memory from c for the mean and 1/deviation of each token, which Forward stores for
+// the backward passes. RMSNorm has no mean: that memory is absent.
 func (l Norm) Statistics(x *Exec, c *Cutter) (mean, rstd tensor.Mem) {
 	wide := x.Backend.DType().Wide()
 	if l.B != nil {
@@ -49,12 +49,12 @@ func (l Norm) Forward(x *Exec, n int, out, mean, rstd, inp tensor.Mem) {
 	x.Backend.NormForward(x.Stream, out, mean, rstd, inp, l.W.W, bias, n, l.W.Rows, l.eps)
 }
 
-// BackwardInput adds to dinp.
+// BackwardInput adds the gradient of inp to dinp.
 func (l Norm) BackwardInput(x *Exec, n int, dinp, dout, inp, mean, rstd tensor.Mem) {
 	x.Backend.NormBackwardInput(x.Stream, dinp, dout, inp, mean, rstd, l.W.W, n, l.W.Rows)
 }
 
-// BackwardInputTo sets dinp, unless it is absent, to add + what backwardInput adds.
+// BackwardInputTo sets dinp to add + the gradient of inp. Nothing happens if dinp is absent.
 func (l Norm) BackwardInputTo(x *Exec, n int, dinp, add, dout, inp, mean, rstd tensor.Mem) {
 	if !dinp.IsZero() {
 		x.Backend.NormBackwardInputTo(x.Stream, dinp, add, dout, inp, mean, rstd, l.W.W, n, l.W.Rows)

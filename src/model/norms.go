@@ -5,11 +5,11 @@ import (
 	"dynmo/src/tensor"
 )
 
-// SquaredNorm stores sums of squares of gradients, by blocks, in out, which is F64 and zero before
-// (see NormBlocks). The first blocks are of gradients that are the same on all replicas; of a
-// sliced layer they are this replica's slice. The blocks of this replica's own gradients follow.
-// Borrowed gradients count with their owner. The squared norm is the sum of the blocks in their
-// order.
+// SquaredNorm stores sums of squares of gradients in out, one F64 for each block of gradients (see
+// NormBlocks). out must be zero before. First come the blocks of gradients that are the same on all
+// replicas; in a sliced layer, of this replica's slice. Then come the blocks of this replica's own
+// gradients. A borrowed gradient counts with its owner. The squared norm is the sum of the blocks in
+// their order.
 func (l *Layer) SquaredNorm(x *Exec, out tensor.Mem) {
 	if len(l.updated) == 0 {
 		return
@@ -28,8 +28,8 @@ func (l *Layer) SquaredNorm(x *Exec, out tensor.Mem) {
 	}
 }
 
-// NormBlocks returns how many F64 SquaredNorm stores on a replica: of gradients that replicas
-// share, and of the replica's own.
+// NormBlocks returns how many F64 SquaredNorm stores on a replica: of gradients that are the same on
+// all replicas, and of the replica's own.
 func (l *Layer) NormBlocks(replica int) (shared, own int) {
 	lo, hi := 0, l.shared
 	if l.Sliced() {
@@ -55,9 +55,9 @@ func (l *Layer) exact() (list []*Param) {
 	return list
 }
 
-// AddPieceNorms adds to norms, by piece, the squared norms of the replica's own parameters, from
-// the blocks that SquaredNorm stored of them. Each piece has the same bits wherever it lies. It
-// reports whether the layer has pieces here.
+// AddPieceNorms adds the squared norm of each piece that this replica owns to norms, by Param.Piece.
+// blocks are those that SquaredNorm stored for the replica's own gradients. A piece's norm has the
+// same bits wherever the piece lies. AddPieceNorms reports whether this replica owns pieces.
 func (l *Layer) AddPieceNorms(norms, blocks []float64) bool {
 	exact := l.exact()
 	for _, p := range exact {

@@ -2,40 +2,40 @@ package model
 
 import "dynmo/src/tensor"
 
-// Part is a piece of a layer: embedding, attention, MLP or head. Its saved
-// memory lasts from forward to backwardWeight of a microbatch, its held memory
-// from backwardInput to backwardWeight. Memory is laid out for the capacity of a
-// microbatch; passes see as much of it as the batch has tokens. A part that fails
-// says so; one that talks does the same on all replicas of its stage.
+// Part is one step of a layer's computation: embedding, attention, MLP or head. Memory `saved` lasts
+// from Forward to BackwardWeight of a microbatch, and `held` from BackwardInput to BackwardWeight.
+// Both are laid out for the capacity of a microbatch; passes use as much as the batch has tokens. A
+// pass reports a failure by its error. A part that exchanges messages with replicas (Traits.Talks)
+// must make the same calls, and return errors alike, on all replicas of its stage.
 type Part interface {
 	// Params returns the part's parameters, in any order.
 	Params() []*Param
-	// Leaves returns what the part passes on.
+	// Leaves returns the width of the part's output.
 	Leaves() Width
-	// Memory returns where forward leaves what the part passes on, inside saved, and
-	// how many bytes the part takes of either memory at capacity.
+	// Memory returns the place of the part's output inside saved. It also returns the bytes that
+	// the part takes of saved, and of held, at capacity. With absent memory it only counts bytes.
 	Memory(x *Exec, b *Batch, saved, held tensor.Mem) (out tensor.Mem, savedBytes, heldBytes int64)
-	// Forward computes output from inp.
+	// Forward computes the output from inp.
 	Forward(x *Exec, b *Batch, saved, inp tensor.Mem) error
-	// BackwardInput sets din, the gradient of inp, from dout, that of output. Where
-	// nothing before the part is trained there is no din, and what only din needs is
-	// left out.
+	// BackwardInput sets din, the gradient of inp, from dout, the gradient of the output. din is
+	// absent if nothing before the part is trained. Work that only din needs is then left out.
 	BackwardInput(x *Exec, b *Batch, saved, held, inp, dout, din tensor.Mem) error
 	// BackwardWeight adds to the gradients of the parameters that are not frozen.
-	// dout is as it was in backwardInput.
+	// dout has the same values as in BackwardInput.
 	BackwardWeight(x *Exec, b *Batch, saved, held, inp, dout tensor.Mem) error
 
 	// Traits says what the pipeline must know of the part.
 	Traits() Traits
-	// NewWork returns what the part keeps of a microbatch beside its activations; nil: nothing.
+	// NewWork returns what the part keeps for a microbatch besides its activations; nil: nothing.
 	NewWork(x *Exec, room Room) Work
-	// Tuned returns the numbers of the part that a kind of dynamism sets between steps, all to one
-	// value. They are part of the layer's state. nil: there are none.
+	// Tuned returns pointers to the part's numbers that Layer.Tune sets, all to one value. The
+	// numbers belong to the layer's state. nil: there are none.
 	Tuned() []*float64
-	// Feed puts the data of a microbatch in place, if the part reads any.
+	// Feed gives the part the tokens and targets of a full microbatch, B·T each, before Forward. The
+	// part copies those that it reads.
 	Feed(x *Exec, b *Batch, saved tensor.Mem, tokens, targets []int32)
-	// Readings lists what forward leaves for the host, and reading where it leaves
-	// the i-th, inside saved.
+	// Readings lists the numbers that Forward leaves for the host. Reading returns the place of
+	// the i-th of them inside saved.
 	Readings() []Reading
 	Reading(x *Exec, b *Batch, saved tensor.Mem, i int) tensor.Mem
 }
@@ -47,12 +47,12 @@ type teacher interface {
 	Likeliest(x *Exec, b *Batch, saved tensor.Mem) tensor.Mem
 }
 
-// Reading is numbers that forward leaves for the host, float64: a loss, or counts.
+// Reading describes float64 numbers that a forward leaves for the host: a loss, or counts.
 type Reading struct {
 	Name   string
-	Values int
-	// Worked is set where the reading is one I32 that says, after the step, how many tokens
-	// the layer computed: Worked(reading) of them.
+	Values int // how many numbers
+	// Worked is set where the reading is one I32 instead, from which the number of computed tokens
+	// follows after the step. Worked converts the I32 to that number.
 	Worked func(reading int) int
 }
 
@@ -60,8 +60,8 @@ type Reading struct {
 // over the tokens of a microbatch.
 const Loss = "loss"
 
-// Basic is embedded by parts that read no data, leave nothing for the host, do not
-// talk, keep no Work and pass on all tokens: most.
+// Basic has the defaults of a Part, for parts to embed: the part reads no data and leaves nothing
+// for the host. It sends no messages, keeps no Work and passes on all tokens.
 type Basic struct{}
 
 func (Basic) Traits() Traits                                    { return Traits{} }

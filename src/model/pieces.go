@@ -2,19 +2,19 @@ package model
 
 import "dynmo/src/tensor"
 
-// Piece is a part of a layer's state as files keep it. It has a name of its own in the layer, a
-// type and a shape, and lies in memory.
+// Piece is one tensor of a layer's state as checkpoint files have it, with a name that is unique in
+// the layer. It has nothing to do with Param.Piece.
 type Piece struct {
 	Name  string
 	DType tensor.DType
-	Shape []int64 // of all of it; nil: bytes of no known type
+	Shape []int64 // of the whole tensor; nil: Mem is bytes of no known type
 	Mem   tensor.Mem
 
-	Sliced bool  // Mem is this replica's slice, which may be empty or all
-	First  int64 // byte of all of it that Mem begins with
+	Sliced bool  // Mem is this replica's slice of the tensor, which may be empty or all
+	First  int64 // byte of the whole tensor at which Mem begins
 }
 
-// Bytes returns the bytes of all of the piece.
+// Bytes returns the bytes of the whole tensor.
 func (p Piece) Bytes() int64 {
 	if p.Shape == nil {
 		return p.Mem.Bytes
@@ -26,9 +26,9 @@ func (p Piece) Bytes() int64 {
 	return n
 }
 
-// Weights returns the layer's weights by parameter, without those that are a replica's own. Pruned
-// weights come with their structure: NAME.mask of a masked matrix, one bit for each entry;
-// NAME.rows and NAME.columns of one in CSR.
+// Weights returns the weights of all parameters except Own ones and Copies. Pruned weights come with
+// their structure: NAME.mask for a masked matrix, with one bit per entry; NAME.rows and NAME.columns
+// for a matrix in CSR.
 func (l *Layer) Weights() []Piece { return l.weights(false) }
 
 // weights returns the weights of parameters that are a replica's own, or of all others.
@@ -56,9 +56,9 @@ func (l *Layer) weights(own bool) []Piece {
 	return list
 }
 
-// Rest returns what of the layer's state is neither in Weights nor a replica's own: pieces
-// in memory, of a sliced layer this replica's slices of what the update reads, and sections
-// that are text.
+// Rest returns the layer's state without what Weights and OwnState return. pieces are masters,
+// moments and memory that kinds registered; of a sliced layer, this replica's slices of the first
+// two. texts are the sections that are text.
 func (l *Layer) Rest() (pieces []Piece, texts []Section) {
 	for _, s := range l.Sections() {
 		switch {
@@ -74,9 +74,9 @@ func (l *Layer) Rest() (pieces []Piece, texts []Section) {
 	return pieces, texts
 }
 
-// Alone returns all that a replica has of the layer's state alone, nothing where replicas
-// share all: weights as Weights has the others, masters and moments as Rest.
-func (l *Layer) Alone() []Piece {
+// OwnState returns the weights, masters and moments of the parameters that only this replica updates
+// (Param.Own); nil if the layer has no such parameters on any replica.
+func (l *Layer) OwnState() []Piece {
 	if !l.Own() {
 		return nil
 	}

@@ -12,7 +12,7 @@ const (
 	RecomputeNothing Recompute = iota
 	RecomputeAttention
 	RecomputeBlock
-	RecomputePlanned // blocks or nothing, by layer (see Layer.RecomputeAll)
+	RecomputePlanned // the planner decides by layer: all parts or none (see Layer.SetRecompute)
 )
 
 // recomputes are the names of what is recomputed, in the settings.
@@ -21,7 +21,7 @@ var recomputes = map[string]Recompute{"attention": RecomputeAttention, "block": 
 // Saved is the memory of a layer for one microbatch, from forward to the backward for weights.
 type Saved struct {
 	Kept  tensor.Mem // stays as forward left it
-	Again tensor.Mem // of parts that run forward again: other microbatches use it between forward and backward
+	Again tensor.Mem // of parts that recompute: lent to other microbatches between forward and backward, then written again by Repeat
 }
 
 // repeated returns how many parts of a layer run forward again: its first ones. Parts that
@@ -45,8 +45,9 @@ func (d Description) repeated(r Recompute, parts []Part) (n int) {
 	return n
 }
 
-// RecomputeAll says, where that is planned, whether the layer runs its whole forward again.
-func (l *Layer) RecomputeAll(again bool) {
+// SetRecompute sets whether the layer runs its forward a second time before its backward for inputs.
+// It has an effect only if Config.Recompute is RecomputePlanned.
+func (l *Layer) SetRecompute(again bool) {
 	if l.config.Recompute != RecomputePlanned {
 		return
 	}
@@ -88,8 +89,8 @@ func (l *Layer) passed(x *Exec, b *Batch, kept *tensor.Mem) tensor.Mem {
 	return out
 }
 
-// Repeat runs the parts that recompute forward again, into s.Again. It decides, counts and
-// sends nothing: what the first pass left in Works holds.
+// Repeat runs the forward of the parts that recompute a second time, into s.Again. It makes no
+// decision, counts nothing and sends nothing: the Works keep the results of the first forward.
 func (l *Layer) Repeat(x *Exec, b *Batch, s Saved, inp tensor.Mem) error {
 	if l.skips(b) {
 		return nil

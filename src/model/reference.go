@@ -9,7 +9,8 @@ import (
 	"dynmo/src/tensor"
 )
 
-// WatchNanoseconds counts what the second model's forwards of a layer, and comparisons, took (see Watch).
+// WatchNanoseconds is the name of a count: nanoseconds of a layer's reference forward and its
+// comparison (see Watch).
 const WatchNanoseconds = "reference_nanoseconds"
 
 // referenceSection is a copy of a layer's weights in int8, which is compared with them
@@ -17,24 +18,26 @@ const WatchNanoseconds = "reference_nanoseconds"
 // the host.
 const referenceSection = "reference"
 
-// Watch compares layers, in the first microbatches of a step, with what a second model makes of
-// them: all layers with their references' weights, each fed by the one before. The reference of a
-// layer that has none, or whose forward cannot be done again, is the layer itself.
+// Watch compares the model with a second model in the first microbatches of a step. The second
+// model has the weights of an earlier step: each layer's reference, an int8 copy of its weights. It
+// shows how much layers have changed since; kind freeze uses it (Egeria, Wang et al. 2022). Its
+// layers run one after the other on the same tokens. A layer without a reference, or with
+// Traits.Once, takes part with its present output.
 type Watch struct {
-	Layers       []int // of the chain, ascending: those that are compared
-	Microbatches int   // of the first replica
-	// Compare receives the states that leave a layer for a microbatch: the model's, and the second
-	// model's. Each has a row for each sequence, 0 where a token is absent. Compare returns its
-	// findings, as names and values. The work of the stage up to the states is done.
+	Layers       []int // chain positions of the compared layers, ascending
+	Microbatches int   // how many microbatches, the first of replica 0
+	// Compare gets a layer's outputs for a microbatch, of the model and of the second model. Each has
+	// a row (T·hidden) for each sequence, 0 where a token is absent. Compare returns its findings, as
+	// names and values. It may read the outputs at once: the device has finished them.
 	Compare func(layer, microbatch int, live, reference [][]float32) []cost.Count
 }
 
-// Last returns the last layer that is compared.
+// Last returns the chain position of the last compared layer.
 func (w *Watch) Last() int { return w.Layers[len(w.Layers)-1] }
 
-// Repeats reports whether a forward of such a layer can be done again beside the live one:
-// it depends on nothing but its weights and what enters, and tells nobody else of it. A
-// layer that routes tokens makes a batch that the backward needs.
+// Repeats reports whether an extra forward with other weights is possible (Traits.Once is false). Such
+// a forward must depend on weights and input only, and must send nothing. A layer that selects
+// tokens has no extra forward: it would replace the batch that the backward needs.
 func (d Description) Repeats() bool {
 	return !d.Traits().Once
 }
@@ -58,11 +61,11 @@ func (l *Layer) referenceSize() (rows int, bytes int64) {
 	return rows, 4*int64(rows) + int64(values)
 }
 
-// Referred reports whether layers of the chain have references: all but the head and exits.
+// Referred reports whether the layer has a reference (see Watch): all layers but head and exits have.
 func (d Description) Referred() bool { return d.Kind != Head && d.Kind != Exit }
 
-// ReferenceBytes returns, for every layer of the dense chain, the size of a reference of
-// it; 0 of those that have none.
+// ReferenceBytes returns the bytes of every layer's reference before any pruning, by chain position;
+// 0 for layers without a reference.
 func ReferenceBytes(c Config, t tensor.DType) []int64 {
 	var list []int64
 	for id, d := range c.Chain() {
@@ -75,8 +78,8 @@ func ReferenceBytes(c Config, t tensor.DType) []int64 {
 	return list
 }
 
-// Refer makes the weights, as they are between two steps, the layer's reference. Collective over
-// the replicas if the layer is sliced.
+// Refer makes an int8 copy of the present weights, the layer's new reference (see Watch). Call it
+// between two steps. Collective over the replicas if the layer is sliced.
 func (l *Layer) Refer(x *Exec) error {
 	rows, bytes := l.referenceSize()
 	section, ok := l.State(referenceSection)
@@ -145,8 +148,8 @@ func wide(m tensor.Mem, d tensor.DType) func(int) float64 {
 	return func(i int) float64 { return float64(v[i]) }
 }
 
-// Refers reports whether the layer has a reference of the weights that it stores now:
-// pruned matrices in CSR have others than before.
+// Refers reports whether the layer has a reference that fits its stored weights. Pruning to CSR
+// changes which weights are stored, so an older reference no longer fits.
 func (l *Layer) Refers() bool {
 	section, ok := l.State(referenceSection)
 	_, bytes := l.referenceSize()
@@ -184,8 +187,8 @@ func writer(m tensor.Mem, d tensor.DType) func(i int, x float64) {
 	return func(i int, x float64) { v[i] = float32(x) }
 }
 
-// ReferenceForward returns what leaves the layer for a batch if its weights are the reference's,
-// in memory of room. The live layer stays as it is. It waits for the stream.
+// ReferenceForward returns the layer's output for a batch, computed with the reference's weights, in
+// memory of room. The layer's weights and activations stay as they are. It waits for the stream.
 func (l *Layer) ReferenceForward(x *Exec, b *Batch, room *Heap, inp tensor.Mem, tokens, targets []int32) (tensor.Mem, error) {
 	memory := Heap{Device: l.device}
 	defer memory.Free()
@@ -215,8 +218,8 @@ func (l *Layer) ReferenceForward(x *Exec, b *Batch, room *Heap, inp tensor.Mem, 
 	return left, errors.Join(err, x.Stream.Sync())
 }
 
-// Sequences returns the states that leave the layer for a batch, whose work is done: a row for
-// each sequence, 0 where a token is not there. States come first where more leaves the layer.
+// Sequences returns the first Hidden values per token of a layer's output `left`. The result has a
+// row (T·Hidden) for each sequence, 0 for absent tokens. The device must have finished the output.
 func (l *Layer) Sequences(x *Exec, b *Batch, left tensor.Mem) ([][]float32, error) {
 	out, err := device.Read(l.device, left)
 	if err != nil {

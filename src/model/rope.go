@@ -7,13 +7,14 @@ import (
 )
 
 // Rope is rotary positions (Su et al. 2021): a query or key at position p has each of its
-// pairs of channels turned by p times the pair's frequency. The zero value is none.
+// pairs of channels turned by p times the pair's frequency. The zero value means that positions are
+// not rotary.
 type Rope struct {
 	Base      float64 // pair i of a head of d channels turns by Base^(-2i/d) a position
 	Scaling   string  // "" none, "linear" or "llama3"
 	Factor    float64 // by which frequencies are divided
-	Low, High float64 // of llama3: turns in Original positions below which they are divided, above which they are not
-	Original  int     // of llama3: positions
+	Low, High float64 // llama3: frequencies below Low turns per Original positions are divided by Factor, above High not
+	Original  int     // llama3: the positions of the original model
 }
 
 // Ways of Scaling, as Hugging Face's configurations name them.

@@ -6,14 +6,13 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Choose lists in rows, which has room for all, the tokens of a batch that go on:
-// their numbers in the batch, ascending; and returns how many they are. inp is the
-// device's: work on it must have been waited for before it is looked at.
+// Choose decides which tokens of a batch go on. It writes their numbers in the batch, ascending, into
+// rows, which has room for all tokens, and returns how many. inp lies on the device, and the work on
+// it may not be done: a Choose function that reads inp must wait for x.Stream first.
 type Choose func(x *Exec, b *Batch, inp tensor.Mem, rows []int32) (tokens int, err error)
 
-// Selecting returns the layer with another part at its end, which passes on only
-// the tokens that are chosen from what would leave the layer. The gradient of the
-// others is zero.
+// Selecting returns the layer with one more part at its end. The part passes on only the tokens that
+// choose returns. The gradient of the other tokens is zero.
 func (d Description) Selecting(choose Choose) Description {
 	before := d.Makers
 	d.Makers = append(slices.Clip(before), Maker{New: func() Part {
@@ -26,7 +25,7 @@ func (d Description) Selecting(choose Choose) Description {
 // Selection is out = the chosen rows of inp.
 type Selection struct {
 	Basic
-	Passed int // values of a token
+	Passed int // values per token
 	choose Choose
 }
 
@@ -75,8 +74,8 @@ func (s *Selection) BackwardWeight(*Exec, *Batch, tensor.Mem, tensor.Mem, tensor
 	return nil
 }
 
-// copy calls move for the rows of what leaves and of what enters, in runs that lie
-// together in both.
+// CopyRows calls move for runs of consecutive rows of the selected tokens: their rows in `some`, a
+// tensor of the output batch, and in `all`, a tensor of the input batch b.
 func (s *Selection) CopyRows(x *Exec, b *Batch, move func(some, all tensor.Mem), some, all tensor.Mem) {
 	row, leaving := int64(s.Passed)*x.Backend.DType().Size(), b.Leaves()
 	for from, to := 0, 0; to < leaving.Tokens; {

@@ -8,7 +8,7 @@ import (
 	"dynmo/src/tensor"
 )
 
-// CountPieces returns how many pieces of a layer replicas hold as Pieces says; 0: none.
+// CountPieces returns the number of pieces of a block (see Config.Pieces); 0: the model has none.
 func (c Config) CountPieces() int {
 	count, _ := c.countPieces()
 	return count
@@ -23,8 +23,8 @@ func (c Config) countPieces() (count, places int) {
 	return count, places
 }
 
-// Holders returns for each piece of a block which replicas hold it, its owner first; nil if
-// replicas share none out. An error says why Pieces does not fit the model.
+// Holders returns, for each piece of a block, the replicas that hold it, the owner first. It returns
+// nil if the model has no pieces, and an error if Config.Pieces does not fit the model.
 func (c Config) Holders(block int) ([][]int, error) {
 	for _, e := range c.Kinds.list() {
 		if list, err := e.Holders(c, block); list != nil || err != nil {
@@ -34,8 +34,8 @@ func (c Config) Holders(block int) ([][]int, error) {
 	return nil, nil
 }
 
-// CheckPieces returns an error unless Pieces fits the model and every replica has room for its
-// pieces.
+// CheckPieces returns an error unless Config.Pieces fits the model and every replica has room for
+// its pieces.
 func (c Config) CheckPieces() error {
 	count, places := c.countPieces()
 	if count == 0 {
@@ -93,8 +93,8 @@ func (l *Layer) cutSums(c *Cutter) {
 	}
 }
 
-// RoundSums sets the gradients whose products add up exactly, once the sums of copies have been
-// added.
+// RoundSums sets the gradients of this replica's Exact parameters from their fixed-point sums. Call it
+// once per step, after the sums of other replicas' copies have been added.
 func (l *Layer) RoundSums(x *Exec) {
 	for _, p := range l.params {
 		if p.Own && p.Exact && !p.Frozen {

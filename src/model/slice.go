@@ -23,8 +23,8 @@ func sliceOf(n, replica, replicas int) (lo, hi int) {
 	return begin(replica), begin(replica + 1)
 }
 
-// LargestSlice returns the most of a layer's first n elements that any of some replicas has that
-// share them out.
+// LargestSlice returns the number of elements in the largest slice when n elements of a layer are
+// divided among replicas.
 func LargestSlice(n, replicas int) int {
 	_, most := sliceOf(n, 0, replicas)
 	return most
@@ -66,7 +66,7 @@ func (l *Layer) offset(weight string) (first int) {
 	return first
 }
 
-// Sliced reports whether replicas share out masters and moments of the layer.
+// Sliced reports whether replicas divide masters and moments of the layer among them.
 func (l *Layer) Sliced() bool { return l.slices != nil }
 
 // within returns which elements of a segment, of what replicas share, a replica updates and adds
@@ -102,7 +102,8 @@ func (l *Layer) assign() {
 	}
 }
 
-// SliceOfReduced returns what of Reduced a replica adds up.
+// SliceOfReduced returns the parts of Reduced that a replica adds up: its slice, or all if the layer
+// is not sliced.
 func (l *Layer) SliceOfReduced(replica int) (list []tensor.Mem) {
 	for _, s := range l.reduced {
 		for _, s := range l.within(s, replica) {
@@ -112,7 +113,8 @@ func (l *Layer) SliceOfReduced(replica int) (list []tensor.Mem) {
 	return list
 }
 
-// SliceOfWeights returns the weights, of those that replicas share, that a replica updates.
+// SliceOfWeights returns the weights that a replica updates, of those that are the same on all
+// replicas: its slice, or all if the layer is not sliced.
 func (l *Layer) SliceOfWeights(replica int) (list []tensor.Mem) {
 	for _, s := range l.updated {
 		for _, s := range l.within(s, replica) {
@@ -122,8 +124,8 @@ func (l *Layer) SliceOfWeights(replica int) (list []tensor.Mem) {
 	return list
 }
 
-// SliceOfTie returns which elements [lo, hi) of a matrix, which the layer lends or borrows, a
-// replica adds up and updates; unless the layer is sliced, all.
+// SliceOfTie returns elements [lo, hi) of the tied matrix t, which this layer owns or borrows: those
+// that a replica adds up and updates. They are all elements if the layer is not sliced.
 func (l *Layer) SliceOfTie(t Tie, replica int) (lo, hi int) {
 	first, n := l.offset(t.Weight), t.Rows*t.Cols
 	if !l.Sliced() {
@@ -174,7 +176,8 @@ func (l *Layer) updateSlabs() []*tensor.Mem {
 	return list
 }
 
-// Unsliced makes masters and moments of a sliced layer whole on every replica while f runs.
+// Unsliced runs f while every replica has all masters and moments of the layer. It gathers them before
+// and cuts them again after. If the layer is not sliced it only calls f.
 // Collective over the replicas if the layer is sliced.
 func (l *Layer) Unsliced(x *Exec, f func() error) error {
 	if !l.Sliced() {
@@ -193,8 +196,9 @@ func (l *Layer) Unsliced(x *Exec, f func() error) error {
 	return nil
 }
 
-// WithMaster runs f while the master of a parameter is whole and no work is under way, where
-// replicas share masters out; else at once. Collective over the replicas if the layer is sliced.
+// WithMaster runs f while this replica has the whole master of a parameter. It gathers the slices of
+// a sliced layer, waits for the stream, and drops the whole master after f. Without slices or
+// masters it only calls f. Collective over the replicas if the layer is sliced.
 func (l *Layer) WithMaster(x *Exec, p *Param, f func() error) error {
 	if !l.Sliced() || l.dtype == l.dtype.Wide() || p.Own || p.Borrowed() {
 		return f()

@@ -15,17 +15,16 @@ import (
 type Stage struct {
 	Config Config
 	Layers []*Layer
-	Watch  *Watch // of the next step; nil: none
+	Watch  *Watch // what the next step compares with a second model; nil: nothing
 }
 
-// NewStage returns layers of the chain, ids ascending, with their initial
-// weights.
+// NewStage returns layers of the chain with their initial weights. ids are chain positions,
+// ascending. t is the type of weights and activations.
 func NewStage(c Config, ids []int, d device.Device, t tensor.DType) (*Stage, error) {
 	return newStage(c, ids, func(id int) (*Layer, error) { return makeLayer(c, id, d, t) })
 }
 
-// ZeroStage is NewStage with weights that are zero and that nothing has written, for
-// backends that only ask for shapes.
+// ZeroStage is NewStage with weights that are zero, for backends that look at shapes only.
 func ZeroStage(c Config, ids []int, d device.Device, t tensor.DType) (*Stage, error) {
 	return newStage(c, ids, func(id int) (*Layer, error) { return newLayer(c, c.Chain()[id], header{Layer: id}, d, t) })
 }
@@ -51,7 +50,7 @@ func (s *Stage) Layer(id int) *Layer {
 	return nil
 }
 
-// Segment returns layers [lo, hi) of the chain. The stage owns all of them.
+// Segment returns layers [lo, hi) of the chain. It panics unless the stage owns all of them.
 func (s *Stage) Segment(lo, hi int) []*Layer {
 	first, ok := s.find(lo)
 	last, _ := s.find(hi - 1)
@@ -66,8 +65,8 @@ func (s *Stage) find(id int) (at int, ok bool) {
 	return slices.BinarySearchFunc(s.Layers, id, func(l *Layer, id int) int { return l.ID - id })
 }
 
-// Param returns a layer's parameter of a weight, nil if another stage owns the
-// layer.
+// Param returns a layer's parameter with a Param.Weight, nil if another stage owns the layer or the
+// layer has no such parameter. layer is a chain position.
 func (s *Stage) Param(layer int, weight string) *Param {
 	if l := s.Layer(layer); l != nil {
 		return l.Param(weight)
@@ -75,8 +74,8 @@ func (s *Stage) Param(layer int, weight string) *Param {
 	return nil
 }
 
-// Freeze freezes the layers for which frozen says so, and what others borrow of
-// them, and no other.
+// Freeze freezes the layers for which frozen returns true, and the matrices that other layers borrow
+// from them. All other layers train. layer is a chain position.
 func (s *Stage) Freeze(frozen func(layer int) bool) {
 	lent := make(map[*Param]bool)
 	for _, t := range s.Config.Ties() {

@@ -11,10 +11,9 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Section is a named piece of a layer's state: memory, or text.
-// All sections together are all there is to a layer between two steps: gradients
-// are left over from the last one, and zeroed by the next. As JSON a section is
-// its name, its length and its text.
+// Section is one named item of a layer's state: memory, or text. All sections together are the whole
+// state of a layer between two steps. Gradients are not state: the next step sets them to zero. As
+// JSON a section is its name, its length and its text.
 type Section struct {
 	Name  string     `json:"name"`
 	Bytes int64      `json:"bytes"`
@@ -22,7 +21,8 @@ type Section struct {
 	Mem   tensor.Mem `json:"-"`
 }
 
-// ForUpdate reports whether only the update of the weights reads the section.
+// ForUpdate reports whether the section is masters or moments, which only the update of the weights
+// reads.
 func (s Section) ForUpdate() bool {
 	return s.Name == masterSection || s.Name == moment1Section || s.Name == moment2Section
 }
@@ -68,9 +68,9 @@ func (l *Layer) header() header {
 	return h
 }
 
-// Sections returns the layer's state between two steps: the header, weights,
-// moments, sparse structure, and what was registered, by name. Masters and moments of a sliced
-// layer are this replica's slice.
+// Sections returns the layer's state between two steps: header, weights, masters, moments, sparse
+// structure, then the sections that kinds registered, by name. Masters and moments of a sliced layer
+// are this replica's slice.
 func (l *Layer) Sections() []Section {
 	text, err := json.Marshal(l.header())
 	if err != nil {
@@ -88,11 +88,11 @@ func (l *Layer) Sections() []Section {
 	return append(list, l.state...)
 }
 
-// Restore returns a layer with these sections, whose memory is not read: that of
-// the new layer's Sections, which are the same ones in the same order, must be
-// written before the layer is used; what was not written by a layer of this program is
-// checked by CheckStructure then. Sections that nothing here knows are carried
-// along.
+// Restore makes a layer from the names, lengths and texts of sections. It does not read their memory.
+// The caller must write the memory of the new layer's Sections before the layer is used; they are the
+// same sections in the same order. If the bytes come from a file the caller must then call
+// CheckStructure. Sections with unknown names are kept as registered ones. The error says which
+// section does not fit the Config.
 func Restore(c Config, sections []Section, d device.Device, t tensor.DType) (*Layer, error) {
 	var h header
 	if len(sections) == 0 || sections[0].Name != headerSection {
@@ -132,7 +132,7 @@ func Restore(c Config, sections []Section, d device.Device, t tensor.DType) (*La
 	return l, nil
 }
 
-// State returns a section that was registered with the layer.
+// State returns a section that SetState or AllocState registered, by name.
 func (l *Layer) State(name string) (Section, bool) {
 	at, ok := l.findState(name)
 	if !ok {
@@ -145,13 +145,14 @@ func (l *Layer) findState(name string) (at int, ok bool) {
 	return slices.BinarySearchFunc(l.state, name, func(s Section, name string) int { return strings.Compare(s.Name, name) })
 }
 
-// SetState registers text with the layer, which moves and is hashed with it. It
-// replaces what has the same name.
+// SetState registers text as a section, which moves with the layer and counts in its Hash. It
+// replaces a section of the same name.
 func (l *Layer) SetState(name string, text []byte) {
 	l.register(Section{Name: name, Bytes: int64(len(text)), Text: text})
 }
 
-// AllocState registers zeroed memory of the host with the layer.
+// AllocState registers zeroed host memory as a section, in place of one of the same name. The layer
+// owns the memory and frees it.
 func (l *Layer) AllocState(name string, bytes int64) (tensor.Mem, error) {
 	m, err := device.AllocAside(l.device, bytes)
 	if err == nil {

@@ -7,8 +7,7 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Values is a parameter's weights where the host can look at them: wide numbers,
-// whatever type W has.
+// Values is a parameter's weights in host memory, in the wide type.
 type Values struct {
 	f32 []float32
 	f64 []float64
@@ -22,7 +21,7 @@ func View(host tensor.Mem, wide tensor.DType) Values {
 	return Values{f32: tensor.Of[float32](host)}
 }
 
-// Len returns how many there are.
+// Len returns the number of values.
 func (v Values) Len() int { return len(v.f32) + len(v.f64) }
 
 // At returns value i.
@@ -53,8 +52,8 @@ func (v Values) Set(i int, x float64) {
 	v.f32[i] = float32(x)
 }
 
-// Get returns the weights of a parameter, unrounded if there are master weights of all of it.
-// They must not be set. No work on them may be under way.
+// Get returns the weights of a parameter, to read only. They are the master weights if this replica
+// has all of them, else the rounded ones. No work on the device may use them meanwhile.
 func (l *Layer) Get(p *Param) (Values, error) {
 	if l.dtype == tensor.BF16 && (p.role == RoleBorrowed || l.Sliced()) {
 		rounded, err := device.Read(l.device, p.W)
@@ -71,8 +70,8 @@ func (l *Layer) Get(p *Param) (Values, error) {
 	return View(host, l.dtype.Wide()), err
 }
 
-// Set lets fill set the weights of a parameter and rounds them into W. The weights are zero in
-// fill's view, unless they lie in host memory. No work on them may be under way.
+// Set calls fill to write the weights of a parameter, then rounds them into W. fill must write every
+// value; the values before are undefined. No work on the device may use the weights meanwhile.
 func (l *Layer) Set(p *Param, fill func(Values) error) error {
 	if l.dtype.Wide() == l.dtype {
 		mirror := device.Mirror(p.W)

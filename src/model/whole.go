@@ -8,14 +8,14 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Whole returns the model as a replica has it that has all.
+// Whole returns the Config of a replica that has all parameters, masters and moments.
 func (c Config) Whole() Config {
 	c.Shards = 0
 	return c.AsReplica(0, 0)
 }
 
-// AsReplica returns the model as a replica has it, of as many as share out what each has of
-// its own; 0: each has all.
+// AsReplica returns the Config with another Replica and another Spread: the model as `replica` of
+// `replicas` has it. If replicas is 0, every replica has all pieces.
 func (c Config) AsReplica(replica, replicas int) Config {
 	if replicas != c.Spread {
 		c.Pieces = "" // says nothing of other replicas
@@ -27,10 +27,10 @@ func (c Config) AsReplica(replica, replicas int) Config {
 	return c
 }
 
-// Meets reports whether two shares of a layer have something to exchange. That is so if this share
-// has a parameter of its own that the other share has as its own or as a copy. It is also so if
-// this share has the whole parameter.
-func (c Config) Meets(other Config, layer int) bool {
+// Supplies reports whether the replica of c owns a parameter of a layer that the replica of other
+// holds too, owned or copied. A Config with Spread 0 counts as owning all parameters. layer
+// is a chain position.
+func (c Config) Supplies(other Config, layer int) bool {
 	mine := c.divided(layer, false)
 	return slices.ContainsFunc(other.divided(layer, true), func(name string) bool { return slices.Contains(mine, name) })
 }
@@ -46,16 +46,16 @@ func (c Config) divided(layer int, copies bool) (names []string) {
 	return names
 }
 
-// Holds reports whether a layer of the chain has the same parameters in another share of
-// the model.
-func (c Config) Holds(other Config, layer int) bool {
+// SameParameters reports whether a layer has the same parameters for the replica of c as for the
+// replica of other. layer is a chain position.
+func (c Config) SameParameters(other Config, layer int) bool {
 	same := func(a, b *Param) bool { return a.Name == b.Name }
 	return slices.EqualFunc(c.Chain()[layer].Params(), other.Chain()[layer].Params(), same)
 }
 
-// Like returns the layer as it is in another share of the model, on another device: with
-// its counters and the texts that are registered, without values. Those come from Adopt.
-// Registered memory, which is of the parameters that are here, stays behind.
+// Like returns the same layer for the replica of c, on device d. It copies Updates, the number of
+// Tuning and registered texts. It does not copy weights, masters and moments: Adopt does. Registered
+// memory belongs to this replica's parameters and is not copied.
 func (l *Layer) Like(c Config, d device.Device) (*Layer, error) {
 	h := header{Layer: l.ID, Updates: l.Updates}
 	if threshold, ok := l.Tuning(); ok {
@@ -73,10 +73,10 @@ func (l *Layer) Like(c Config, d device.Device) (*Layer, error) {
 	return other, nil
 }
 
-// Adopt takes over the weights, masters and moments of the parameters that `from` has too, and
-// whether they are frozen. `from` is a layer of the same chain position. Copies are adopted only if
-// copies is set; their masters and moments come from elsewhere. Both layers are dense: a pruned
-// layer is an error. `from` is not sliced. No work on either may be under way.
+// Adopt copies the weights, masters, moments and frozen flags of the parameters that both layers
+// have. `from` must have the same chain position and must not be sliced. Copies in `from` are used
+// only if copies is true; they have no masters and moments. A pruned matrix is an error. No work on
+// either layer may be under way.
 func (l *Layer) Adopt(from *Layer, copies bool) error {
 	for _, p := range l.params {
 		q := from.Param(p.Weight)

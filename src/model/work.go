@@ -5,16 +5,16 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Traits says what the pipeline must know of a part, or of a whole layer.
+// Traits are the facts that the pipeline must know about a part, or about a whole layer.
 type Traits struct {
 	Feeds   bool // the part reads the data of a microbatch
-	Talks   bool // passes exchange messages with the replicas of the stage
-	Selects bool // another batch leaves the part than enters it; only a layer's last part selects
+	Talks   bool // passes exchange messages with the replicas of the stage, collectively
+	Selects bool // the output batch differs from the input batch; only a layer's last part may select
 	Waits   bool // passes make the host wait for the device
-	Once    bool // a forward cannot be done again beside the live one, on other weights
+	Once    bool // an extra forward with other weights is not possible (see Watch)
 	Learns  bool // the Work is a Learner
-	// Rows is how many values for each token passes send to replicas and get back: the whole rows
-	// of all replicas, wherever they go. 0: none.
+	// Rows is the number of values per token that a pass sends to replicas and gets back later.
+	// Values that stay on their own replica count too. 0: none.
 	Rows int
 }
 
@@ -31,35 +31,36 @@ func TraitsOf(parts []Part) (t Traits) {
 	return t
 }
 
-// Work is what a part keeps of one microbatch beside its activations: for example the
-// batch of tokens that it selects, or where tokens go. The pipeline holds
-// a Work for each microbatch in flight and never looks inside. A Work is a pointer, and
-// stays where it is: graphs of passes are keyed by it.
+// Work is what a part keeps for one microbatch besides its activations: for example the batch of
+// tokens that it selects. The pipeline has a Work for each microbatch in flight and never looks
+// inside. A Work must be a pointer that does not change: recorded graphs of passes are keyed by it.
 type Work interface {
-	// Enter returns b as the part's passes see it: with this Work.
+	// Enter notes b as the input batch and returns a copy of b with this Work, for the part's passes.
 	Enter(b *Batch) *Batch
-	// Skip stands for the forward of a batch without tokens, which is left out.
+	// Skip is called in place of a forward if the input batch has no tokens.
 	Skip() error
-	// Leaves returns the batch that leaves the part, once its forward is done.
+	// Leaves returns the part's output batch, known after its forward.
 	Leaves() *Batch
-	// Worked returns how many tokens the part computes, once its forward is done.
+	// Worked returns the number of tokens that the part computed, known after its forward.
 	Worked() int
-	// Expected returns the share of the steps in which the part computes tokens, as far as
-	// that is drawn at random: 1 of most.
+	// Expected returns the probability, 0 to 1, that the part computes its batch: below 1 only if
+	// a random draw decides that.
 	Expected() float64
-	// Repeats reports whether two passes of batches with equal fields are the same calls.
+	// Repeats reports whether passes on batches with equal fields make the same kernel calls, so that
+	// a recorded graph can replace them.
 	Repeats() bool
 }
 
-// Learner is the Work of a part whose weights learn from what the last layer says of tokens.
+// Learner is the Work of a part that trains on the predictions of the last layer.
 type Learner interface {
 	Work
-	// Learn gives the tokens that the last layer found likeliest behind those that reached it, in
-	// their order. It is called before the backward of the microbatch; the list lasts until that is done.
+	// Learn passes the predicted next token of each token that reached the last layer, in the order
+	// of the batch there. It is called before the backward of the microbatch. The list stays valid
+	// until that backward is done.
 	Learn(likeliest []int32)
 }
 
-// Room is where a Work takes its memory, in bytes, of the device and of the host.
+// Room allocates memory for a Work, in bytes, on the device and on the host.
 type Room interface {
 	OnDevice(bytes int64) tensor.Mem
 	OnHost(bytes int64) tensor.Mem
@@ -68,7 +69,7 @@ type Room interface {
 // NewWork returns the layer's Work of one microbatch; nil if no part has any.
 func (l *Layer) NewWork(x *Exec, room Room) Work { return WorkOf(x, l.Parts, room) }
 
-// WorkBytes returns the memory of the device that a Work takes.
+// WorkBytes returns the device memory of the layer's Work of one microbatch.
 func (l *Layer) WorkBytes(x *Exec) int64 {
 	var bytes deviceBytes
 	l.NewWork(x, &bytes)
@@ -85,8 +86,8 @@ func (c *deviceBytes) OnDevice(bytes int64) tensor.Mem {
 
 func (*deviceBytes) OnHost(int64) tensor.Mem { return tensor.Mem{} }
 
-// newWork returns the Work of parts that passes do one after the other: that of the one
-// part that has any, or else all of them together.
+// WorkOf returns the Work of parts that run one after the other: nil, the Work of the only part that
+// has one, or one that combines several.
 func WorkOf(x *Exec, parts []Part, room Room) Work {
 	var together works
 	var only Work
@@ -184,10 +185,10 @@ func (b *Batch) OfPart(i int) *Batch {
 	return b
 }
 
-// Heap is a Room of a device. Once an allocation has failed it returns absent memory.
+// Heap is a Room that allocates on a device. After the first failure, Err, it returns absent memory.
 type Heap struct {
 	Device       device.Device
-	Err          error // the first
+	Err          error // of the first allocation that failed
 	device, host []tensor.Mem
 }
 
@@ -206,7 +207,7 @@ func (h *Heap) take(alloc func(int64) (tensor.Mem, error), taken *[]tensor.Mem, 
 	return m
 }
 
-// Free gives all memory back.
+// Free frees all memory.
 func (h *Heap) Free() {
 	for _, m := range h.device {
 		h.Device.Free(m)

@@ -114,7 +114,7 @@ func New(x *model.Exec, l layout.Layout, s *model.Stage, g Groups, o Options) (*
 		first = l.Cuts.Stage(r.trained)
 	}
 	for _, layer := range s.Layers {
-		layer.RecomputeAll(slices.Contains(l.Twice, layer.ID))
+		layer.SetRecompute(slices.Contains(l.Twice, layer.ID))
 	}
 	r.list = slices.DeleteFunc(sched.SkipFrozen(first).WithMessages(r.stage()), func(in schedule.Instr) bool { return r.carriesNothing(l.Cuts, in) })
 	r.lastForward = lastForward(r.list)

@@ -27,7 +27,7 @@ func (c *Checkpoint) Layer(id int, shape model.Config, d device.Device, t tensor
 	if _, err := had.Holders(shape.Chain()[id].Block); err != nil {
 		return nil, c.fail(ManifestFile, fmt.Errorf("layer %d: %w", id, err))
 	}
-	if had == shape && shape.CountPieces() == 0 || spread == 0 && shape.Holds(shape.Whole(), id) {
+	if had == shape && shape.CountPieces() == 0 || spread == 0 && shape.SameParameters(shape.Whole(), id) {
 		return c.layer(id, shape, d, t)
 	}
 	return c.shared(id, shape, had, d, t)
@@ -40,7 +40,7 @@ func (c *Checkpoint) shared(id int, shape, had model.Config, d device.Device, t 
 	for replica := range max(1, had.Spread) {
 		of := had.AsReplica(replica, had.Spread)
 		of.Shards = 0
-		if made != nil && !of.Meets(shape, id) {
+		if made != nil && !of.Supplies(shape, id) {
 			continue
 		}
 		had, err := c.layer(id, of, host, t)
@@ -118,7 +118,7 @@ func (c *Checkpoint) fill(l *model.Layer, state *checkpoint.File, replica int, d
 		return err
 	}
 	if l.Own() {
-		if err := c.fillFrom(ownFile(l.ID, replica), l.Alone(), d); err != nil {
+		if err := c.fillFrom(ownFile(l.ID, replica), l.OwnState(), d); err != nil {
 			return err
 		}
 	}

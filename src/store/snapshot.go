@@ -58,7 +58,7 @@ func (s *Snapshot) Take(layers []*model.Layer, share Share, stream device.Stream
 	}
 	for i, l := range layers {
 		if l.Own() {
-			add(ownFile(l.ID, share.Replica), "", l, l.Alone())
+			add(ownFile(l.ID, share.Replica), "", l, l.OwnState())
 		}
 		if i%share.Of != share.Replica {
 			continue
