@@ -25,7 +25,7 @@ func exiting(confidence string, threshold float64) model.Config {
 	return tiny.With(exit.Exits{After: "2,4,5", Confidence: confidence, Threshold: threshold, Probe: 0.25, Weight: 0.3})
 }
 
-// TestExits: where tokens leave, losses and updated weights are the same bits on one stage and on
+// TestExits: tokens leave at exits. Losses and updated weights are the same bits on one stage and on
 // several, in every schedule, with and without replicas (law 3). That holds also where all leave at
 // once, and where a microbatch or all of them have no token left. Under -short half of the cases
 // run.

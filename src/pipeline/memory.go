@@ -38,14 +38,17 @@ func countBuffers(m partition.Map, virtual int, p schedule.Peak) buffers {
 	return b
 }
 
-// FixedBytes returns a function for the memory of a virtual stage that does not depend on the
-// stage's layers. It covers the buffers at the stage's two ends and, where layers of the chain
-// select tokens, the batches that enter it. The first chunk of a stage adds the memory that the
-// stage needs once: the layers' scratch, at least as large as a boundary, and the full batch. On
-// the first stage, where the embedding is, it adds a slice of the gradient of a tied matrix. Memory
-// for sums of gradients over replicas is not included (see schedule.Sums.Bytes). peak is the
-// virtual stage's. The last layer holds the gradients of its output, as many as are between their
-// two backwards.
+// FixedBytes returns a function for the memory of a virtual stage besides its layers. peak is the
+// virtual stage's, from schedule.Schedule.Peaks. The memory is:
+//
+//   - the buffers of activations and gradients at its two boundaries. Of the gradients at its end it
+//     leaves out peak.Between, which the last layer counts as Held (see model.Layer.Bytes);
+//   - the input batches, if layers of the chain select tokens;
+//   - for a stage's first chunk, what the stage needs once: the layers' scratch memory, counted as
+//     at least one boundary, and the full batch;
+//   - for the first chunk of the first stage, a received gradient of a tied matrix.
+//
+// Memory for sums of gradients over replicas is not included (see schedule.Sums.Bytes).
 func FixedBytes(x *model.Exec, c model.Config) func(m partition.Map, virtual int, peak schedule.Peak) cost.Memory {
 	boundary, ties, last := x.LargestBoundary(c), c.Ties(), c.Layers()-1
 	scratch, received := max(boundary, x.ScratchBytes(c)), int64(0)

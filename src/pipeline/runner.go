@@ -1,6 +1,26 @@
-// Package pipeline executes a schedule on this rank. A stage (the layers that this rank owns), a
-// layout and the data of the step come in. The losses, the layers' counts and a trace of the step
-// go out; the gradients are left in the layers.
+// Package pipeline executes a schedule on this rank: it runs the passes of the rank's layers, and sends
+// activations and gradients to other ranks.
+//
+// In: a model.Stage (the layers that this rank owns), a layout (cuts and schedule), two groups of ranks,
+// and the tokens and targets of each microbatch. Out: a Result with losses, counts and a trace; and
+// gradients, which stay in the layers.
+//
+// A step is three calls, in this order: Step, Agree, Update. All ranks of the stages and replicas call
+// them together. After Update, call FinishUpdate before anything but Step or Validate reads or moves
+// weights. A Runner is valid for one layout and one structure of layers. A move, pruning or freezing
+// needs FinishUpdate, Close and a new Runner.
+//
+// What must hold: losses and gradients have the same bits wherever layers lie. So gradients are added
+// in ascending order of microbatches, then of replicas, and norms and losses in the order of layers.
+//
+// Words: a stage is one rank's place in the pipeline of a replica. The chain of layers is cut into
+// virtual stages. Each stage holds one or several of them, its chunks (see partition.Map). A boundary
+// is the activations, or their gradient, that pass from one virtual stage to the next.
+//
+// Others rely on the following, so do not change it alone. Every order of addition decides bits.
+// FixedBytes must be the memory that New allocates, because the planner trusts it. Package sim repeats
+// what a step does, in the same order. The tags of messages are in package comm. Free to change: the
+// buffers, the overlap of messages and work, graphs, and the size of a bucket.
 package pipeline
 
 import (
@@ -18,24 +38,24 @@ import (
 	"dynmo/src/trace"
 )
 
-// Groups is this rank's place among the others.
+// Groups are the two groups of ranks that this rank belongs to.
 type Groups struct {
-	Stages   *comm.Group // of this replica: rank = stage
-	Replicas *comm.Group // of this stage: rank = replica
+	Stages   *comm.Group // all stages of this replica; the rank in the group is the stage
+	Replicas *comm.Group // all replicas of this stage; the rank in the group is the replica
 }
 
 // Options is how steps are executed.
 type Options struct {
-	Graphs     bool // a layer's passes, where they repeat, are enqueued as graphs
-	Validation int  // microbatches of all replicas that Validate takes; 0: it is not called
-	// Bucket is the most bytes of gradients that are summed over replicas together, unless a
-	// layer alone has more; 0 means a MiB for each replica.
+	Graphs     bool // passes that make the same kernel calls again are recorded and replayed as device graphs
+	Validation int  // microbatches of one call of Validate, over all replicas together; 0: Validate is not called
+	// Bucket is the most bytes of gradients that one round of messages sums over replicas, unless a
+	// single layer has more. 0 means 1 MiB times the number of replicas.
 	Bucket int64
-	Sums   schedule.Sums // how gradients are added up over replicas
+	Sums   schedule.Sums // order and rounding of the sums of gradients over replicas
 }
 
-// Runner executes steps of one layout on one stage. Its buffers are made once and
-// used again in every step.
+// Runner executes steps of one layout on one stage. New makes its buffers; every step uses them again.
+// Only one goroutine may use a Runner.
 type Runner struct {
 	x        *model.Exec
 	s        *model.Stage
@@ -82,9 +102,10 @@ type Runner struct {
 // stage is this rank's place in the pipeline.
 func (r *Runner) stage() int { return r.group.Rank() }
 
-// New returns the runner of a stage, with its buffers. It holds as long as the
-// layout and the structure of the stage's layers (formats, what is frozen) stay
-// as they are. Collective over the stages of a replica.
+// New returns the runner of a stage, with its buffers. The runner is valid until the layout or the
+// structure of the stage's layers (formats, frozen parameters) changes. Before the next New, call
+// FinishUpdate and Close. The error names the layout's fault, or the stage whose buffers did not fit.
+// Collective over the stages of a replica.
 func New(x *model.Exec, l layout.Layout, s *model.Stage, g Groups, o Options) (*Runner, error) {
 	sched, m := l.Schedule, l.Map()
 	if err := l.Cuts.Check(s.Config.Layers(), m.Virtual(), true); err != nil {
@@ -193,7 +214,7 @@ func (r *Runner) carriesNothing(cuts partition.Partition, in schedule.Instr) boo
 	return first <= r.byGradients
 }
 
-// Close gives all buffers back, and the graphs of passes over them.
+// Close frees all buffers and the recorded graphs.
 func (r *Runner) Close() {
 	r.graphs.close()
 	for _, m := range r.owned {

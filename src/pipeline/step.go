@@ -14,27 +14,36 @@ import (
 	"dynmo/src/trace"
 )
 
-// Feed returns tokens and targets of a microbatch of this replica.
+// Feed returns the tokens and the targets of a microbatch, B·T of each, sequence after sequence. Step
+// numbers the microbatches of this replica from 0; Validate numbers those of all replicas together.
+// The slices must stay valid until the next call of Feed. A step calls Feed once for each microbatch
+// and each chunk that reads data: twice for a rank with the embedding in one chunk and the head in another.
 type Feed func(microbatch int) (tokens, targets []int32)
 
-// Result is what a step leaves besides the gradients in the layers. It is valid
-// until the next step.
+// Result is what a step returns besides the gradients in the layers. It is valid until the next step.
 type Result struct {
-	Losses       []float64    // sums of the tokens' losses, by layer of this stage that yields one, then by microbatch of this replica
-	Counts       []cost.Count // of this stage's layers, ascending by layer, microbatch and name; behind them what watches saw
-	Spans        []trace.Span // of this rank, by layer
-	Instructions []trace.Span // of this rank: one for each instruction of its list, in order; with the data that it reads and copies, without waiting for buffers
+	// Losses are sums over the tokens of a microbatch. With M microbatches of this replica, the k-th
+	// loss of this stage, in chain order, has elements k·M to k·M+M-1. Empty on stages without a loss.
+	Losses []float64
+	// Counts of this stage's layers, ascending by layer, microbatch and name. The counts of
+	// model.Watch are appended.
+	Counts []cost.Count
+	Spans  []trace.Span // the passes of this rank's layers, and its sums over replicas, in order
+	// Instructions has a span for each F, B, I and W of this rank, in order. A span includes copies of
+	// the input data and waits for other replicas. It excludes waits for messages and for buffers.
+	Instructions []trace.Span
 }
 
-// Forwarded has steps call f where their last message of activations has begun, nil none;
-// a stage that sends none never calls it.
+// Forwarded sets a function that later steps call once, when the last message of activations of this
+// stage has begun. An error of f ends the step. nil: no function. A stage that sends no activations
+// never calls f. A move of layers uses it to send what must not delay activations.
 func (r *Runner) Forwarded(f func() error) { r.forwarded = f }
 
-// Step executes the schedule on the stage's layers: gradients of all
-// microbatches of this replica, the sums of those that are complete over replicas
-// meanwhile, then the sums of tied matrices. Collective over the stages and the replicas. Gradients add up in
-// ascending order of microbatches, replicas in ascending order, so the result
-// does not depend on placement.
+// Step executes the schedule on the stage's layers. It computes the gradients of all microbatches of
+// this replica. Meanwhile it sums, over the replicas, gradients of layers that are complete. It ends
+// with the sums of tied matrices. Gradients are added in ascending order of microbatches, then of
+// replicas, so the result does not depend on placement. After an error the Runner can only be closed.
+// Collective over the stages and the replicas.
 func (r *Runner) Step(feed Feed) (Result, error) {
 	if err := r.step(feed); err != nil {
 		return Result{}, fmt.Errorf("pipeline: stage %d: %w", r.stage(), err)

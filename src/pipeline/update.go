@@ -9,33 +9,37 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Ask is what a rank is asked to do after a step.
+// Ask is a request to a rank, for the time after a step: by a signal, or by the time since the last
+// checkpoint. If ranks have different requests, the one that comes last in the list holds for all.
 type Ask uint8
 
-// Values of Ask. Of what several ranks are asked for the last of these holds for all.
 const (
-	Nothing Ask = iota
-	Save        // a checkpoint
-	Stop        // an end of the run
+	Nothing Ask = iota // no request
+	Save               // write a checkpoint
+	Stop               // end the run
 )
 
 // Agreement is what all ranks know after a step.
 type Agreement struct {
 	Loss float64 // mean over the tokens of the global batch
-	Norm float64 // global norm of the gradient
-	Ask  Ask     // the most that any rank was asked for
+	Norm float64 // norm of the whole model's gradient of Loss, before clipping; the caller clips by kernel.AdamW.GradScale
+	Ask  Ask     // the request that holds for all ranks
 }
 
-// Finite reports whether loss and norm are numbers that can be used.
+// Finite reports whether loss and norm are finite.
 func (a Agreement) Finite() bool {
 	return !math.IsNaN(a.Loss+a.Norm) && !math.IsInf(a.Loss+a.Norm, 0)
 }
 
-// Agree computes the loss and the gradient norm of the step, the same bits on every rank. Squared
-// norms are added in layer order. Then follow those of the replicas' own parameters, in the order
-// of replicas. Those of pieces come last, in the order of layers and pieces, wherever these lie.
-// Losses are added in the order of global microbatches, and of layers. losses are the Result's; ask
-// is the request to this rank. Collective over the stages and the replicas.
+// Agree computes the loss and the gradient norm of the step, the same bits on every rank. losses are
+// Result.Losses; ask is the request to this rank.
+//
+// Squared norms are added in this order. First come the layers, by chain position, each with the
+// parameters that all replicas have. Then come the parameters that only one replica updates
+// (model.Param.Own), by replica. Last come pieces (model.Param.Piece), by layer and piece number,
+// whichever replica holds them. Losses are added by microbatch of all replicas, then by layer.
+//
+// Collective over the stages and the replicas.
 func (r *Runner) Agree(losses []float64, ask Ask) (Agreement, error) {
 	norms, err := r.squaredNorms()
 	if err != nil {

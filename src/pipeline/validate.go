@@ -65,13 +65,17 @@ func validationPort(peer, chunk int) port {
 	return port{peer, tags{base, 0, 1}, tags{base + 1, 0, 1}}
 }
 
-// Validate returns the mean loss over the tokens of Options.Validation microbatches. Each replica
-// computes consecutive ones. Losses are added in the order of microbatches, and of layers, so the
-// mean has the same bits on every rank and for every placement. Tokens that leave at an exit have
-// their loss there. If any token leaves, a second pass takes all tokens to the last layer, and last is
-// their mean loss there. Else last is equal to loss. feed returns a microbatch by its number among
-// all. Validate must not be called during a step. It leaves gradients and the result of the last step
-// as they are. Collective over the stages and the replicas.
+// Validate returns the mean loss per token of Options.Validation microbatches, without training. Each
+// of R replicas computes a row of consecutive microbatches, ceil(Options.Validation / R) of them. feed
+// gets the number of a microbatch among those of all replicas.
+//
+// loss counts a token that leaves at an exit with its loss there. If any token leaves, a second pass
+// takes all tokens to the last layer, and last is their mean loss there. Else last equals loss. Losses
+// are added by microbatch, then by layer, so both means have the same bits on every rank and for
+// every placement.
+//
+// Call Validate between steps. It leaves gradients and the result of the last step as they are.
+// Collective over the stages and the replicas.
 func (r *Runner) Validate(feed Feed) (loss, last float64, err error) {
 	if err = r.FinishUpdate(); err == nil {
 		var left bool

@@ -92,11 +92,12 @@ func (w *weightRound) add(d, me int, slice func(replica int) []tensor.Mem) {
 	}
 }
 
-// Update applies AdamW to every layer of the stage, or to the slices that this replica has. Then
-// it gives borrowers of tied matrices, and copies on other replicas, their weights. Where layers are sliced it begins to send
-// the slices to the other replicas: the next step's forward of a layer, or FinishUpdate, waits
-// for the layer's weights. Collective over the stages, and over the replicas where layers are
-// sliced or copied.
+// Update applies AdamW to every layer of the stage; where layers are sliced, to this replica's slices.
+// Then it sends new weights to the layers that borrow them, and to the replicas that hold copies.
+//
+// Where layers are sliced it only begins to send the slices to the other replicas. The next forward
+// of a layer, or FinishUpdate, waits for the layer's weights. Collective over the stages, and over the
+// replicas too where layers are sliced or copied.
 func (r *Runner) Update(a kernel.AdamW) error {
 	var err error
 	if r.sliced() {
@@ -231,9 +232,10 @@ func (r *Runner) driveWeights() error {
 	return nil
 }
 
-// FinishUpdate waits until this rank has the weights of all its layers as the last Update left
-// them. Step and Validate do not need it. Everything else that reads or moves weights does, and so
-// does the next runner. The replicas need not call it at the same time.
+// FinishUpdate waits until this rank has all its layers' weights of the last Update. Every rank must
+// call it before anything but Step or Validate reads or moves weights, and before Close. It begins no
+// messages, so it is not collective: replicas may call it at different times. Without a round under
+// way it returns at once.
 func (r *Runner) FinishUpdate() error {
 	if r.weights.begun == 0 {
 		return nil
