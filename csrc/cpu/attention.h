@@ -8,7 +8,7 @@
  * the part above the diagonal that is computed in vain is half a tile. */
 enum { TILE = 64 };
 
-/* Channels of a token's queries, keys and values, of nh heads of which kv have keys. */
+/* Floats of a token's queries, keys and values: nh query heads (c channels), kv heads of keys and of values. */
 static inline int64_t dynmo_width(int64_t c, int64_t nh, int64_t kv) { return c + 2 * kv * (c / nh); }
 
 /* A head of a sequence: its rows and where they begin, in floats: queries, keys and

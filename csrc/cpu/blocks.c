@@ -2,10 +2,11 @@
  * 32 x 32: those of 32 rows together are a dense matrix (32, 32·blocks), so a block is a
  * product of dense ones, whose sums stay in registers.
  *
- * Tokens go by panels, of which the operands are packed once: by tiles of tokens, channel
- * by channel, where a block multiplies them, and by 32 channels, token by token, where it is
- * the sum over tokens. A sum over channels has the order of the blocks and of the channels
- * in them, one over tokens that of the tokens. Threads share blocks of outputs. */
+ * Tokens go by panels of PANEL, and the operands of a panel are packed once. Where blocks
+ * multiply activations, a tile of tokens is packed channel by channel. Where a block is a sum
+ * over tokens, 32 channels are packed token by token. Sums over channels take blocks, and the
+ * channels within a block, in ascending order. Sums over tokens take tokens in ascending
+ * order. Threads share blocks of outputs. */
 #include "kernels.h"
 
 enum { SIDE = DYNMO_BLOCK, PANEL = 256 /* tokens: whole tiles */ };
@@ -100,8 +101,8 @@ static void multiply(const void *job, int64_t first, int64_t last)
 	}
 }
 
-/* Items are blocks of columns: sets their y by the transposed matrix, of which every block
- * of rows has some. */
+/* Items are blocks of columns: sets their y by the transposed matrix. Every block of rows
+ * can have blocks in these columns, so all rows are searched. */
 static void multiply_transposed(const void *job, int64_t first, int64_t last)
 {
 	const struct product *p = job;

@@ -33,7 +33,7 @@ static void select_words(const void *job, int64_t first, int64_t last)
 	}
 }
 
-/* Removes the elements at the threshold but for the first ties. */
+/* Keeps the first `ties` elements at the threshold and removes the others at the threshold. */
 static void drop_ties(const struct selection *s, uint32_t threshold, int64_t ties)
 {
 	for (int64_t w = 0; w < words(s->n); w++)

@@ -1,5 +1,5 @@
-/* Some rows of a table: taken out, put back, or added up, and the gradients of what they
- * are weighted with. */
+/* Some rows of a table: gathered, scattered or added up, and the gradients of the factors
+ * of the rows. */
 #include "kernels.h"
 
 struct gather {

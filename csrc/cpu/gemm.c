@@ -1,9 +1,9 @@
 /* Dense products over the BLAS (cblas_sgemm), with biases. The BLAS works on
- * the thread that calls it; a product is cut into slices that a team shares,
- * along the longer side of the result, because the BLAS packs the operand that
- * belongs to the other side anew for every slice. How many they are follows
- * from the shape alone: where an element lies in a slice may decide the order of
- * its sum, so one thread computes the same slices as many. */
+ * the thread that calls it; a team shares the slices of a product. Slices cut
+ * the longer side of the result, because the BLAS packs the operand of the
+ * other side anew for every slice. The number of slices follows from the shape
+ * alone: the place of an element in a slice may decide the order of its sum.
+ * So one thread computes the same slices as many threads do. */
 #include "kernels.h"
 
 /* CBLAS, declared here so that no header's location matters. The enumerations

@@ -2,9 +2,9 @@
  * call the BLAS; files in simd/ hold the inner loops and are compiled once for
  * each path, into one table of functions per path.
  *
- * Rounding: the compiler may fuse a multiplication and the addition that uses
- * it (the default of GCC and Clang) and does nothing else that changes values,
- * so a NaN stays one. A sum's order is fixed by its length and the path. */
+ * Rounding: the compiler may fuse a multiplication with the addition that uses
+ * the product (the default of GCC and Clang). No other optimisation changes
+ * values, so a NaN stays a NaN. Length and path alone fix the order of a sum. */
 #ifndef DYNMO_KERNELS_H
 #define DYNMO_KERNELS_H
 

@@ -1,24 +1,24 @@
 /* Products y = x·M with a matrix in compressed rows. M leads from input to
  * output channels: its rows are the outputs forward and the inputs backward.
  *
- * Tokens go by tiles, packed channel by channel, so that every kept entry is a
- * multiplication and addition over the tokens of a tile, whatever the pattern
- * is. The matrix goes by chunks of outputs and, within a chunk, by blocks of
- * inputs: the sums of a chunk stay in L2, a tile of a block in L1. The entries of
- * a block are copied together, output by output, for all tiles of a panel.
+ * Tokens go by tiles, packed channel by channel. For any pattern, a kept entry
+ * is then one multiplication and addition over the tokens of a tile. The matrix
+ * goes by chunks of outputs and, within a chunk, by blocks of inputs: the sums
+ * of a chunk stay in L2, a tile of a block in L1. The entries of a block are
+ * copied once for all tiles of a panel, output by output.
  *
- * A sum over channels has the order of the inputs and one over tokens that of
- * the tiles, whatever the chunks, blocks and panels are. Chunks share nothing, so
- * threads take them in any order. */
+ * Sums over channels take inputs in order, and sums over tokens take tiles in
+ * order. Chunks, blocks and panels do not change these orders. Chunks share
+ * nothing, so threads take chunks in any order. */
 #include "kernels.h"
 
 enum {
-	PANEL = 256,         /* tokens for which a block is copied once: whole tiles */
+	PANEL = 256,         /* tokens of a panel, whole tiles: a block is copied once a panel */
 	CHUNK = 512,         /* most outputs of a chunk: their sums for a panel take 512 KB */
 	CHUNKS = 3,          /* for each of several threads, so that they end together */
-	BY_ROW = 24,         /* entries of an output in a block, on average, that pay for the visit */
-	BY_COLUMN = 16,      /* and of a column: sorting by column writes all over a block's entries */
-	TILE_BYTES = 24576,  /* of a block, which leave room in L1; more only to have those entries */
+	BY_ROW = 24,         /* mean entries of an output in a block from which visiting the output pays */
+	BY_COLUMN = 16,      /* the same for a column: sorting by column writes all over a block's entries */
+	TILE_BYTES = 24576,  /* of a tile of a block, to leave room in L1; larger where BY_ROW or BY_COLUMN want more inputs */
 	BLOCK_INPUTS = 1024, /* most inputs of a block: a tile of them takes 256 KB */
 	SPARE = 3,           /* entries behind a group, because sample does four at a time */
 	AHEAD = 8,           /* rows from prefetch to use: the copies of some hundred entries */

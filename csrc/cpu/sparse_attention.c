@@ -1,7 +1,7 @@
 /* Causal attention within buckets. A head's queries, keys and values are gathered in
- * the order of the buckets; in each bucket the keys that a query sees are then the first
- * ones, ever more of them, so that a bucket is attention.c's triangle with another edge,
- * and is done by the same tiles. Tiles whose queries see no key are left out. */
+ * the order of the buckets. A query then sees the first keys of its bucket, and a later
+ * query sees at least as many. So a bucket is the triangle of attention.c with another
+ * edge, and uses the same tiles. Tiles whose queries see no key are left out. */
 #include <math.h>
 
 #include "attention.h"
@@ -15,7 +15,7 @@ struct sparse {
 	int64_t buckets, longest, c, nh;
 };
 
-/* A head as it is worked on, in the order of the buckets but for out, dout and lse. */
+/* The working copy of a head, in the order of the buckets. out, dout and lse keep the order of tokens. */
 struct gathered {
 	struct head h;
 	struct sorted by;
@@ -111,7 +111,7 @@ static void each_tile(const struct sparse *a, const struct gathered *g, void (*d
 	}
 }
 
-/* Sets what row i of a tile does not see of its scores to 0. */
+/* Sets the scores of a row that its query does not see to 0. */
 static void clear_unseen(float *s, int64_t seen, int64_t keys) { memset(s + seen, 0, (size_t)(keys - seen) * sizeof *s); }
 
 static void forward_tile(const struct sparse *a, const struct gathered *g, struct tile t)

@@ -1,8 +1,8 @@
-/* A job's ranges are taken one by one from an atomic word. Members that find
- * none left spin for a while, because the next call of a step comes within
- * microseconds, then offer the core to others between two looks, and sleep when
- * nothing has come for longer than a step leaves them idle: to be woken takes as
- * long as a small call. */
+/* Members take a job's ranges one by one from an atomic word. A member that finds
+ * no range spins at first, because the next call of a step comes within
+ * microseconds. After SPIN it offers its core to others between two looks. After
+ * YIELD, longer than a step leaves a member idle, it sleeps: waking a member takes
+ * as long as a small call. */
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -22,9 +22,9 @@ struct worker {
 };
 
 struct dynmo_team {
-	/* The number of the job, << 32, and how many of its ranges nobody has
-	 * taken. The number keeps a member that comes late from taking a range of
-	 * the next job for one of this. */
+	/* The number of the job, << 32, and the count of its ranges that nobody has
+	 * taken. The number keeps a late member from taking a range of the next job
+	 * for a range of this job. */
 	_Atomic uint64_t ranges;
 	_Atomic int64_t undone; /* ranges of the job that are not done */
 	/* The job: written only while nothing is undone. */
@@ -82,8 +82,8 @@ static void await(struct dynmo_team *t, int (*ready)(const struct dynmo_team *))
 	pthread_mutex_unlock(&t->lock);
 }
 
-/* Wakes the members that sleep. What they await has been stored before; one
- * that is about to sleep looks at it again after it has counted itself. */
+/* Wakes the members that sleep. The caller has stored the awaited value before. A
+ * member about to sleep counts itself and then looks at the value again. */
 static void wake(struct dynmo_team *t)
 {
 	if (t->asleep == 0)
@@ -93,8 +93,8 @@ static void wake(struct dynmo_team *t)
 	pthread_mutex_unlock(&t->lock);
 }
 
-/* Does ranges of the job until none is left, the last ones first: they are what
- * the call before left in the caches. */
+/* Does ranges of the job until none is left, the last ranges first: the caches
+ * still have their elements from the call before. */
 static void take(struct dynmo_team *t)
 {
 	for (uint64_t ranges = t->ranges; (uint32_t)ranges > 0;) {
