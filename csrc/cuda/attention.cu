@@ -1,17 +1,17 @@
 /* Causal multi-head attention (Dao et al. 2022; Dao 2023): the calls, and the
  * choice of kernels. A head's t x t scores exist only as tiles in registers. Grids
- * are as large as sequences of the longest length need; blocks beyond the end of
- * their sequence leave at once.
+ * have the size that sequences of the longest length need. Blocks beyond the end
+ * of their sequence return at once.
  *
- * Forward reads qkv and writes out and lse, 8·b·t·c bytes in bfloat16, and makes
- * b·t²·c multiply-adds and b·nh·t²/2 exponentials, with the half that is masked left
- * out. An H200's SM makes 16 exponentials a clock and 2048 multiply-adds: at head
- * size 32 a score's exponential takes 1/16 clock and its 64 multiply-adds 1/32, so
- * the exponentials are the bound, and the kernels add little else to them.
- * Backward makes the probabilities again from lse, once by queries for dq and once
- * by keys for dk and dv: 7 products for the 5 of a kernel that adds dq up by
- * atomics, and bits that depend on nothing but operands and shape. Hopper's own
- * kernels (attention_hopper.cu) make 5, and add dq up in the order of keys. */
+ * Forward reads qkv and writes out and lse: 8·b·t·c bytes in bfloat16. It makes
+ * b·t²·c multiply-adds and b·nh·t²/2 exponentials, without the masked half. An
+ * H200's SM makes 16 exponentials and 2048 multiply-adds a clock. At head size 32
+ * a score's exponential takes 1/16 clock and its 64 multiply-adds take 1/32. So
+ * exponentials are the bound, and the kernels add little else to them.
+ * Backward makes the probabilities again from lse: by queries for dq, and by keys
+ * for dk and dv. That takes 7 products, where a kernel that adds dq up by atomics
+ * takes 5, but the bits depend on operands and shape alone. Hopper's own kernels
+ * (attention_hopper.cu) take 5 products and add dq up in the order of keys. */
 #include "attention.cuh"
 #ifdef DYNMO_HOPPER
 #include "attention_hopper.cuh"

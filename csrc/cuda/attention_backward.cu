@@ -9,11 +9,10 @@
  *
  *	p = 2^(scale·log2(e)·x·uᵀ - lse2)    ds = p·(y·wᵀ - mean)
  *
- * where lse2 and mean are the query's. x, y and the sums stay in registers, each
- * warp has its own 16·MT rows, and p and ds turn into operands where they are:
- * nothing goes through shared memory but the tiles of u and w, and each sum is
- * made in ascending order of columns; by keys, of all heads that share them, one
- * head after the other. Blocks with most tiles start first. */
+ * where lse2 and mean are the query's. Each warp has its own 16·MT rows. x, y, p,
+ * ds and the sums stay in registers; shared memory has only the tiles of u and w.
+ * Each sum takes columns in ascending order. By keys, a sum takes the heads that
+ * share the keys one after the other. Blocks with most tiles start first. */
 #include "attention_tile.cuh"
 
 namespace {

@@ -1,22 +1,22 @@
 /* Attention backward on Hopper's tensor cores, by five products. A block has 128 keys of a
- * head that has keys, 64 for each of two groups of four warps, and goes over the queries
- * of all heads that share them, 64 at a time, the last ones first. With the transposed
- * scores of a group, 64 keys x 64 queries,
+ * head that has keys: 64 for each of two groups of four warps. The block goes over the queries
+ * of all heads that share the keys, 64 at a time, the last queries first. The transposed
+ * scores of a group are 64 keys x 64 queries:
  *
  *	pᵀ = 2^(scale·log2(e)·k·qᵀ - lse2)    dsᵀ = pᵀ·(v·doutᵀ - mean)
  *	dv += pᵀ·dout    dk += dsᵀ·q    dq += ds·k
  *
- * p and ds turn into operands in registers; ds goes through shared memory once more, for
- * dq, whose product over all 128 keys the groups make in turn. There are two places for ds,
- * one a group. A step later the other group makes dq, and waits for all warps' ds before. So
- * no warp writes a place that a product still reads.
+ * p and ds become operands in registers. For dq, ds also goes through shared memory. The
+ * groups make dq over all 128 keys in turn, and each group has a place for ds. A step later
+ * the other group makes dq, and first waits for the ds of all warps. So no warp writes a
+ * place that a product still reads.
  *
  * dq is a sum over the blocks of a head, in global memory. A block adds its part of a tile of
- * queries after the block of the keys before it, so that the order is that of keys. A group
- * only writes its part to shared memory; a warp of its own waits for the turn and has the copy
- * engine add the part. The block of a query's last keys adds the sum to its part and writes dq.
- * Blocks are numbered as they begin, first keys first, so that each waits only for blocks that
- * run. Heads are worked on a few at a time, so that their sums stay in the second-level cache.
+ * queries after the block of the keys before, so the sum has the order of keys. A group
+ * writes its part to shared memory. A warp for each group waits for the turn and orders the
+ * copy engine to add the part. The block of a query's last keys adds the sum to its part and writes
+ * dq. Blocks get their numbers as they begin, first keys first: each waits only for running
+ * blocks. A few heads are worked on at a time, so their sums stay in the second-level cache.
  * An H100 takes 3,900 clocks for a step at head size 64. Its products take 1,280. It took
  * 7,000 when groups added to the sums themselves and all heads were worked on at once. */
 #include "attention_hopper.cuh"
@@ -43,15 +43,15 @@ struct query_sums {
 	int *blocks;  /* that have begun */
 };
 
-/* The tiles of 64 queries before a sequence's first, at most, in those of all sequences. */
+/* Returns the most tiles of 64 queries that the sequences before this one can have. */
 __device__ __forceinline__ int tiles_before(int first, int sequence) { return first / QUERIES + sequence; }
 
-/* Rows of dq of 64 channels that are worked on together, whose sums are 16 MB, and blocks that
- * are so at least: fewer would wait for one another. */
+/* Rows of 64 channels of dq that are worked on together: their sums are 16 MB. And the least
+ * blocks that are worked on together: fewer blocks would wait for one another. */
 constexpr int ROWS_TOGETHER = 1 << 16, BLOCKS_TOGETHER = 256;
 
-/* Where a block is: its head among those of all sequences, and its first key. The heads
- * that are worked on together come one after the other for the same keys. */
+/* A block's head, counted over all sequences, and its first key. For the same keys, the
+ * heads that are worked on together come one after the other. */
 struct block_place {
 	int head, key;
 

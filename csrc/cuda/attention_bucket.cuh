@@ -8,7 +8,7 @@
 
 static_assert(TILE_ROWS == SORTED_ROWS, "a block has the rows whose ranges it knows");
 
-/* Begins to copy rows [first, first + 64) of m, as far as there are t. */
+/* Begins to copy rows [first, first + 64) of m. Rows from t on are 0. */
 template <int HS>
 __device__ __forceinline__ void load_sorted(bf16 *tile, sorted_rows<const bf16> m, int first, int t) {
 	constexpr int CHUNKS = HS / 8, STEP = TILE_THREADS / CHUNKS; /* of 16 bytes, in a row; rows at once */
@@ -29,8 +29,8 @@ template <int HS> __device__ __forceinline__ void own_rows(uint32_t (&a)[HS / 16
 		ldmatrix_x4(a[k], tile + (row + lane % 16) * TILE_STRIDE<HS> + 16 * k + lane / 16 * 8);
 }
 
-/* Writes the warp's rows d·factor, factor[0] of the upper 8, to rows [first, first + 16) of
- * m, as far as there are t, 16 bytes a lane by way of the warp's own rows of a tile. */
+/* Writes d (16 rows) to those rows [first, first + 16) of m that are below t. The first 8 rows
+ * are scaled by upper, the others by lower. A lane stores 16 bytes, by way of the warp's tile. */
 template <int HS>
 __device__ __forceinline__ void store_sorted(sorted_rows<bf16> m, bf16 *tile, const float (&d)[HS / 8][4], int first,
 	int t, float upper, float lower) {
@@ -63,13 +63,13 @@ struct warp_reach {
 		for (int half = 0; half < 2; half++) row[half] = g + 8 * half < rows ? seen[g + 8 * half] : reach{0, 0};
 		all = first < rows ? reach{seen[first].lo, seen[min(first + 15, rows - 1)].hi} : reach{0, 0};
 	}
-	/* Whether a row may see one of so many columns. */
+	/* Whether any row may see one of columns [column, column + columns). */
 	__device__ __forceinline__ bool meets(int column, int columns) const {
 		return column < all.hi && column + columns > all.lo;
 	}
 };
 
-/* The tile of columns behind the one at column that a row sees, end if there is none. */
+/* Returns the next column, from column + 64 on, that a row sees; end if there is none. */
 __device__ __forceinline__ int next_tile(const row_reach &seen, int rows, int column, int end) {
 	column += TILE_ROWS;
 	return column < end ? next_seen(seen, rows, column) : end;

@@ -1,11 +1,11 @@
 /* Attention forward on tensor cores. A block has ROWS = 64·MT queries of a head,
- * 16·MT of them a warp: their fragments stay in registers. Tiles of 64 keys and
- * values come in by asynchronous copies, the next while one is computed, up to
- * the diagonal. Blocks with most tiles start first.
+ * 16·MT a warp, and their fragments stay in registers. Asynchronous copies bring
+ * tiles of 64 keys and values up to the diagonal, each during the tile before.
+ * Blocks with most tiles start first.
  *
- * With S the scores of a tile, in log2 units (so that 2^x is one instruction),
- * and m, l, o the largest, the sum and the output of a row so far (Milakov &
- * Gimelshein 2018),
+ * S is the scores of a tile in log2 units, so that 2^x is one instruction. m, l
+ * and o are the largest score, the sum and the output of a row so far (Milakov &
+ * Gimelshein 2018):
  *
  *	m' = max(m, max_j S_j)    a = 2^(m - m')    P = 2^(S - m')
  *	l' = a·l + Σ_j P_j        o' = a·o + P·V

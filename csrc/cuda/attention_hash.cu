@@ -1,7 +1,7 @@
-/* Tokens by bucket: the largest of the projections of queries and keys, and a stable
- * counting sort, by one warp for the queries or keys of a head. The projections read qkv
- * once for each of them, mostly from the L2 cache; the sort goes through the tokens twice,
- * 32 at a time. Keys that are made of queries. */
+/* Tokens by bucket. The largest projection of a query or key names its bucket. One warp then
+ * sorts the queries or the keys of a head, by a stable counting sort. Each projection reads
+ * qkv once, mostly from the L2 cache. The sort goes through the tokens twice, 32 at a time.
+ * Also here: keys that are made of queries. */
 #include "attention.cuh"
 #include "reduce.cuh"
 
@@ -43,8 +43,8 @@ __device__ __forceinline__ unsigned same_bucket(int bucket, bool inside, int bit
 	return same;
 }
 
-/* A warp sorts t tokens. Until the end starts[b + 1] is where the next token of bucket b
- * goes, which in the end is where bucket b + 1 begins. */
+/* A warp sorts t tokens. During the second pass starts[b + 1] is the place of bucket b's next
+ * token. After that pass it is the beginning of bucket b + 1. */
 __device__ void sort(int32_t *order, int32_t *starts, const int32_t *bucket, int t, int buckets, int bits, int stride) {
 	int lane = threadIdx.x % 32;
 	for (int b = lane; b <= buckets; b += 32) starts[b] = 0;
@@ -67,7 +67,7 @@ __device__ void sort(int32_t *order, int32_t *starts, const int32_t *bucket, int
 				sum += count;
 			}
 		}
-		__syncwarp(); /* orders memory; votes hold lanes together, so that no order of threads shows it */
+		__syncwarp(); /* orders memory; votes keep lanes together, so no order of threads shows a missing one */
 	}
 }
 

@@ -1,15 +1,15 @@
 /* Attention forward on Hopper's tensor cores: the equations of attention_forward.cu, by
  * other instructions. A block works on 128 queries of a head, and then on others. If all
  * sequences are equally long, each multiprocessor has one block. Queries with the most keys
- * come first. Work is dealt to the blocks in rounds, forth and back. One thread has the copy
- * engine bring tiles of 128 keys and values, two ahead, across the borders of this work. Two
- * groups of four warps multiply, 64 queries each, straight from shared memory. A group begins
- * the scores of its next tile and the weighing of its last one together, in turn with the other
- * group. Exponentials run beside these products.
+ * come first. Work is dealt to the blocks in rounds, forth and back. One thread orders the copy
+ * engine to bring tiles of 128 keys and values, two ahead, also of the block's next work. Two
+ * groups of four warps multiply, 64 queries each, straight from shared memory. The groups take
+ * turns. In its turn a group begins the scores of its next tile and the product of its last
+ * probabilities with the values. Exponentials run beside these products.
  *
- * For a tile of a group at head size 128, in clocks of an H100's processor: two products of
- * 64 x 128 x 128 at 2048 multiply-adds a clock are 1024, 64 x 128 exponentials at 16 a
- * clock 512, and what products read of shared memory, 128 KB at 128 bytes a clock, 1024.
+ * Clocks of an H100's processor for a tile of a group at head size 128: two products of
+ * 64 x 128 x 128 take 1024 at 2048 multiply-adds a clock. 64 x 128 exponentials take 512 at
+ * 16 a clock. The products' reads of shared memory, 128 KB, take 1024 at 128 bytes a clock.
  * Measured are 2,400, and at head size 64 1,640, where exponentials alone take 512
  * (results/gpu-h100.txt, before rounds went back). Without turns, and with a block for each
  * 128 queries, it was 3 % more, and 9 % at head size 64. */

@@ -15,9 +15,9 @@ int32_t attention_hopper_backward(void *stream, bf16 *dqkv, const bf16 *dout, co
 /* Bytes that the backward pass wants at work. */
 size_t attention_hopper_bytes(attention_shape s, int n);
 
-constexpr int HOPPER_ROWS = 128;   /* of queries, or keys, that a block has */
-constexpr int HOPPER_GROUPS = 2;   /* that multiply, 64 rows each */
-constexpr int HOPPER_THREADS = (HOPPER_GROUPS + 1) * GROUP_THREADS; /* and one of which a warp loads */
+constexpr int HOPPER_ROWS = 128;   /* queries or keys of a block */
+constexpr int HOPPER_GROUPS = 2;   /* groups that multiply, 64 rows each */
+constexpr int HOPPER_THREADS = (HOPPER_GROUPS + 1) * GROUP_THREADS; /* the groups, and four warps whose first one loads */
 constexpr int LOADING = 40, MULTIPLYING = 232; /* registers of a thread, of 65536 / HOPPER_THREADS at first */
 constexpr int HOPPER_STAGES = 2;   /* tiles that are loaded ahead */
 

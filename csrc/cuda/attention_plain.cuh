@@ -1,10 +1,10 @@
 /* The tiles of attention without tensor cores, for every element type and head size.
  * A block owns 64 rows of a head and goes over tiles of 64 columns of the scores.
  * Operands pass through shared memory in slices of 64 rows x 32 channels. Thread (y, x)
- * of 16 x 16 has rows y+16i and columns x+16j of a tile of scores: 8 shared loads of 16
- * bytes serve 64 multiply-adds, and padding keeps the lanes of a load in different
- * banks. A block makes up to 32·SLICES channels of its results; a larger head takes
- * several blocks, each of which makes the scores again. */
+ * of 16 x 16 has rows y+16i and columns x+16j of a tile of scores. 8 shared loads of 16
+ * bytes serve 64 multiply-adds. Padding keeps the lanes of a load in different banks.
+ * A block makes up to 32·SLICES channels of its results. A larger head takes several
+ * blocks, and each block makes the scores again. */
 #ifndef DYNMO_ATTENTION_PLAIN_CUH
 #define DYNMO_ATTENTION_PLAIN_CUH
 
@@ -28,7 +28,7 @@ struct stage {
 __device__ __forceinline__ int my_row() { return threadIdx.x / 16; }
 __device__ __forceinline__ int my_column() { return threadIdx.x % 16; }
 
-/* 8 elements from x on, of which count exist, as floats; the others are 0. */
+/* Fills `to` with the first `count` of 8 elements from x on, as floats; the others are 0. */
 template <typename E>
 __device__ __forceinline__ void read8(float (&to)[8], const E *x, int count, bool vector) {
 	struct __align__(16) chunk {
@@ -161,9 +161,9 @@ __device__ __forceinline__ float row_sum(float x) {
 	return x;
 }
 
-/* One row's online softmax, as in attention_forward.cu: replaces its scores p by
- * probabilities to the largest so far, without the columns of the tile that it does not
- * see, which may be all. Returns the factor by which the sums until now shrink. */
+/* One row's online softmax, as in attention_forward.cu. Replaces the row's scores p by
+ * probabilities relative to the largest score so far. Columns that the row does not see
+ * become 0; these may be all. Returns the factor by which the sums until now shrink. */
 template <typename S>
 __device__ __forceinline__ float softmax(float (&p)[SIDE], float &largest, float &sum, S sees, float scale2) {
 	float top = -INFINITY, total = 0;

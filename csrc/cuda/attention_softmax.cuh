@@ -1,12 +1,12 @@
-/* The softmax of scores in the fragments of tensor cores (mma.cuh's D), rows g and g+8
- * of 16 in each lane, tile by tile of keys (attention_forward.cu has the equations). */
+/* The softmax of scores, tile by tile of keys; attention_forward.cu has the equations. Scores
+ * lie in the fragments of tensor cores (mma.cuh's D): a lane has rows g and g+8 of 16. */
 #ifndef DYNMO_ATTENTION_SOFTMAX_CUH
 #define DYNMO_ATTENTION_SOFTMAX_CUH
 
 #include "attention.cuh"
 
-/* Takes keys after a query's out of its scores s, which begin with key; query is the row
- * of the fragment's first. */
+/* Sets the scores s of keys after their query to -infinity. key is the first column of s,
+ * query its first row. */
 template <int N> __device__ __forceinline__ void mask_future(float (&s)[N][4], int query, int key) {
 	int row = query + threadIdx.x % 32 / 4, column = key + threadIdx.x % 4 * 2;
 #pragma unroll
@@ -16,7 +16,7 @@ template <int N> __device__ __forceinline__ void mask_future(float (&s)[N][4], i
 			if (column + 8 * n + i % 2 > row + i / 2 * 8) s[n][i] = -INFINITY;
 }
 
-/* The largest or, with the sum, the total of a quad's four values: of a row. */
+/* quad_max returns the largest of a quad's four values, quad_sum their sum: those of a row. */
 __device__ __forceinline__ float quad_max(float x) {
 	x = fmaxf(x, __shfl_xor_sync(0xffffffff, x, 1));
 	return fmaxf(x, __shfl_xor_sync(0xffffffff, x, 2));
@@ -27,8 +27,8 @@ __device__ __forceinline__ float quad_sum(float x) {
 	return x + __shfl_xor_sync(0xffffffff, x, 2);
 }
 
-/* Replaces s by P and scales sum. Sets shrink to the factors for rescale. Half a fragment's
- * rows at a time. */
+/* Replaces s by P, updates largest and sum, and sets shrink to the factors for rescale. It
+ * handles half a fragment's rows at a time. */
 template <int N>
 __device__ __forceinline__ void softmax(float (&s)[N][4], float (&shrink)[2], float (&largest)[2], float (&sum)[2],
 	float scale2) {

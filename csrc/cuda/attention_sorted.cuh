@@ -70,7 +70,7 @@ __device__ __forceinline__ void reach_all(row_reach &all, sorted_side rows, sort
 	__syncthreads();
 }
 
-/* The first column from column on that a row, of so many, may see: all threads agree. */
+/* Returns the first column, from column on, that any of `rows` rows may see. All threads agree. */
 __device__ __forceinline__ int next_seen(const row_reach &all, int rows, int column) {
 	int lo = 0, hi = rows - 1; /* the last row's end is behind column */
 	while (lo < hi) {

@@ -1,7 +1,7 @@
 /* Products with blocks on tensor cores, of bf16: 2·n operations for a kept value. A block of
- * two warps makes a tile, with three steps' operands in shared memory, of which two are on
- * their way. Rows in shared memory are 16 bytes longer than their elements, which puts the
- * eight that ldmatrix reads at once into different banks.
+ * two warps makes a tile. Shared memory has the operands of three steps; two of these are still
+ * being copied. A row in shared memory is 16 bytes longer than its elements: the eight rows that
+ * ldmatrix reads at once then lie in different banks.
  *
  * For a step of 2·128·32·32 operations 10 KB come from the L2 cache: 26 operations for a
  * byte, which at 5 TB/s, about an H100's, are 130 TFLOP/s. */
@@ -16,7 +16,7 @@ enum { X = TILE * NARROW, STAGE = X + SIDE * NARROW };                   /* elem
 enum { GATHERED = SIDE * WIDE, SAMPLED = GATHERED + SIDE * NARROW };     /* the same of sample */
 enum { WARP_ROWS = TILE / 2, WARP_COLUMNS = TILE / 2 };                  /* of a tile, that a warp makes */
 
-/* Begins to copy a matrix of 32 columns, rows pitch apart, as far as rows go. */
+/* Begins to copy a matrix (ROWS, 32), its rows pitch apart. Rows from `rows` on are 0. */
 template <int ROWS> __device__ __forceinline__ void copy_rows(bf16 *tile, const bf16 *x, int64_t pitch, int rows)
 {
 	constexpr int CHUNKS = SIDE / CHUNK;
@@ -27,9 +27,9 @@ template <int ROWS> __device__ __forceinline__ void copy_rows(bf16 *tile, const 
 	}
 }
 
-/* Stores 64x32 results with biases, 16 bytes at a time by way of shared memory: in place of
- * the rows of the first step's tile, which no other warp reads. All copies have come before
- * the last barrier. */
+/* Stores 64x32 results with biases, 16 bytes at a time, by way of shared memory. They take the
+ * place of the warp's own rows of the first step's tile, which no other warp reads. All copies
+ * have ended before the last barrier. */
 __device__ __forceinline__ void store_rows(bf16 *d, bf16 *shared, const float (&sum)[4][4][4], const bf16 *bias, int rows,
 	int64_t pitch)
 {
@@ -111,7 +111,7 @@ __global__ void __launch_bounds__(THREADS, 5) sample(block_product p)
 	int kept = p.kept_of(blockIdx.y, &first), steps = (p.n + SIDE - 1) / SIDE;
 	if (group >= kept) return;
 	const bf16 *x = static_cast<const bf16 *>(p.x), *y = static_cast<const bf16 *>(p.y) + blockIdx.y * SIDE;
-	constexpr int CHUNKS = TILE / CHUNK; /* of a row of x's tile, of which a thread has the same ones in all rows */
+	constexpr int CHUNKS = TILE / CHUNK; /* of a row of x's tile; a thread has the same chunk of every row it copies */
 	int gathered = group + threadIdx.x % CHUNKS * CHUNK / SIDE;
 	bool inside = gathered < kept;
 	const bf16 *mine = x + (inside ? p.in_strip(first, kept, gathered).place * SIDE + threadIdx.x % CHUNKS * CHUNK % SIDE : 0);

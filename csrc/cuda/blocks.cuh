@@ -2,9 +2,9 @@
  * values of 32 rows are a dense matrix (32, 32·blocks) of their kept blocks. Blocks that are
  * not kept are neither read nor multiplied.
  *
- * Tiles are 128 long one way and a block's side the other. A sum goes through the kept
- * blocks in ascending order, of rows or of columns, and a block's in ascending order of the
- * tokens, 32 at a time: no order depends on what else runs. */
+ * Tiles are 128 long one way and a block's side, 32, the other. A sum over rows or columns
+ * takes the kept blocks in ascending order. A sum over tokens takes the tokens in ascending
+ * order, 32 at a time. So no order depends on other work of the GPU. */
 #ifndef DYNMO_BLOCKS_CUH
 #define DYNMO_BLOCKS_CUH
 
@@ -22,9 +22,9 @@ struct block_kept {
 	int32_t place, value, pitch;
 };
 
-/* y is W's values but in BLOCKS_SAMPLE; bias may be null. lists, of BLOCKS_INPUT alone, has
- * for each of cols/32 columns of blocks room for rows/32 kept ones, of which there are
- * counts. */
+/* y is W's values, except in BLOCKS_SAMPLE; bias may be null. BLOCKS_INPUT alone has lists
+ * (cols/32, rows/32), the kept blocks of each column of blocks, and counts (cols/32), the
+ * lengths of these lists. */
 struct block_product {
 	void *d;
 	const void *x, *y, *bias;

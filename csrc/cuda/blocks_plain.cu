@@ -1,6 +1,6 @@
-/* Products with blocks in float, 2·n operations for a kept value: a block of 128 threads
- * makes a tile, 8x4 results each, and goes through the summed dimension 32 at a time, for
- * which both operands' tiles lie in shared memory. */
+/* Products with blocks in float: 2·n operations for a kept value. A block of 128 threads
+ * makes a tile, 8x4 results a thread. It goes through the summed dimension 32 at a time, and
+ * the tiles of both operands then lie in shared memory. */
 #include "blocks.cuh"
 
 namespace {

@@ -33,8 +33,8 @@ inline size_t column_sums_bytes(int n, int c, int sums = 1)
 	return sizeof(float) * sums * parts(n, column_rows(n)) * c;
 }
 
-/* term.add(sum, row, at, c) adds what columns [at, at + N) of a row are worth, N
- * of E in a pack and none from c on, to sum[SUMS][N]. */
+/* term.add(sum, row, at, c) adds the terms of columns [at, at + N) of a row to
+ * sum[SUMS][N]. A pack has N elements E. Columns from c on add nothing. */
 template <typename E, int SUMS, typename TERM>
 __global__ void __launch_bounds__(32 * COLUMN_WARPS)
 column_blocks(column_places<SUMS> place, TERM term, int n, int c, int rows)

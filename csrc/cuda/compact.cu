@@ -1,6 +1,6 @@
-/* Elements that a mask keeps: the largest magnitudes, and their values and places one behind the
- * other. Whatever depends on what comes before goes by chunks of 32 words of the mask, a
- * warp's, of 2048 elements: counts of chunks are summed by one block, in order, and all
+/* Selects the elements of largest magnitude as a mask, and packs the values and places of kept
+ * elements one behind the other. A warp has a chunk: 32 words of the mask, 2048 elements. A
+ * place depends on the counts of the chunks before. One block sums these counts, in order. All
  * sums are of integers.
  *
  *   select_largest   reads 4·n bytes and the mask before, writes n/8; reads x twice where

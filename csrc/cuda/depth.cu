@@ -1,6 +1,6 @@
-/* Which tokens a block of a mixture of depths takes, in float64: a few numbers a token. A
- * block has a sequence, which it goes through a thousand tokens at a time, so that what it
- * finds depends on the sequence alone. */
+/* Chooses the tokens that a mixture of depths takes, in float64: a few numbers a token. A block
+ * of threads has a sequence and goes through the sequence a thousand tokens at a time. So the
+ * choice depends on the sequence alone. */
 #include "reduce.cuh"
 
 namespace {

@@ -38,11 +38,11 @@ template <typename E> __host__ __device__ inline E narrow(float x);
 template <> __host__ __device__ inline float narrow<float>(float x) { return x; }
 template <> __host__ __device__ inline bf16 narrow<bf16>(float x) { return __float2bfloat16_rn(x); }
 
-/* The kernels of attention that a rank takes where these can; bits depend on it. */
+/* The kernels of attention that a rank uses where they can do the call. Bits depend on the path. */
 enum attention_path { ATTENTION_PLAIN, ATTENTION_TILES, ATTENTION_HOPPER };
 
-/* Sets *path to the fastest that the library and the current device have, or to that which
- * DYNMO_CUDA_ATTENTION names: plain, tiles or hopper. */
+/* Sets *path to the fastest kernels that the library and the current device have.
+ * DYNMO_CUDA_ATTENTION=plain, tiles or hopper chooses others. */
 int32_t attention_choose(enum attention_path *path);
 const char *attention_name(enum attention_path path);
 

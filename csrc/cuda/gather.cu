@@ -1,6 +1,6 @@
-/* Some rows of a table, each named once: taken out, put back, and the gradient of what
- * they are weighted with. Bound by memory: gather_rows moves 2·n·c elements, scatter_rows
- * and gate_gradient 3·n·c. A warp has a row, or a tile of 32 packs of its columns. */
+/* Some rows of a table, each named once: gathered, scattered, and the gradient of their
+ * factors. Memory is the bound: gather_rows moves 2·n·c elements, scatter_rows and
+ * gate_gradient move 3·n·c. A warp has a row, or a tile of 32 packs of its columns. */
 #include "reduce.cuh"
 #include "rows.cuh"
 

@@ -1,11 +1,11 @@
 /* Grouped products on tensor cores, of bf16: 2·n·c·o operations. A block of eight warps
- * makes a tile of 128x128 results, each warp 64x32 of it in registers. It goes through the
- * summed dimension 32 at a time, in order, with three steps' operands in shared memory, of
- * which two are on their way. Rows in shared memory are 16 bytes longer than their
- * elements, which puts the eight that ldmatrix reads at once into different banks.
+ * makes a tile of 128x128 results; each warp has 64x32 of them in registers. A block goes
+ * through the summed dimension in order, 32 at a time. Shared memory has the operands of three
+ * steps; two of these are still being copied. A row in shared memory is 16 bytes longer than
+ * its elements: the eight rows that ldmatrix reads at once then lie in different banks.
  *
- * A row of D takes part in one block, and an expert's matrix of gradients is summed over
- * all its rows by the same one: no order depends on what else runs. */
+ * One block makes all of a result. Gradients of an expert are sums over all of its rows. So
+ * no order of a sum depends on other work of the GPU. */
 #include "grouped.cuh"
 #include "mma.cuh"
 #include "pack.cuh"
@@ -16,8 +16,8 @@ enum { TILE = 128, DEPTH = 32, STAGES = 3, THREADS = 256, CHUNK = 8 /* elements 
 enum { ROW = TILE + CHUNK, COLUMN = DEPTH + CHUNK, STAGE = TILE * COLUMN }; /* elements in shared memory; a tile is as long both ways */
 enum { WARP_ROWS = 64, WARP_COLUMNS = 32, OUT = WARP_COLUMNS + CHUNK };
 
-/* A matrix of `sides` vectors of `depth` elements; which of the two is contiguous DEEP
- * says, and pitch is the step of the other. */
+/* A matrix of `sides` vectors of `depth` elements. DEEP: the elements of a vector are
+ * contiguous; else elements of the same depth are. pitch is the step of the other dimension. */
 template <bool DEEP> struct side {
 	const bf16 *x;
 	int64_t pitch;
@@ -105,8 +105,8 @@ __device__ __forceinline__ void product(results &sum, bf16 *tiles, const side<DE
 	__syncthreads(); /* the last step has waited for all copies, and no thread reads a tile any more */
 }
 
-/* Stores rows of bf16, of `width`, as far as they go, 16 bytes at a time by way of shared
- * memory, where each warp has a place of its own. */
+/* Stores the results inside d (rows, width) as bf16, 16 bytes at a time, by way of shared
+ * memory. Each warp has its own place there. */
 __device__ __forceinline__ void store_rows(bf16 *d, bf16 *shared, const results &sum, int row, int rows, int column,
 	int width) {
 	int lane = threadIdx.x % 32;

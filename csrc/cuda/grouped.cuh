@@ -1,5 +1,5 @@
-/* Products of the rows of several experts, each with its own matrix, in one launch: which
- * rows are whose lies in device memory, so that the host need not know. */
+/* Products of the rows of several experts, each with its own matrix, in one launch. Device
+ * memory says which rows an expert has, so the host need not know. */
 #ifndef DYNMO_GROUPED_CUH
 #define DYNMO_GROUPED_CUH
 
@@ -9,7 +9,7 @@
  * += xᵀ (o, n) · y (n, c). */
 enum grouped_kind { GROUPED_FORWARD, GROUPED_INPUT, GROUPED_WEIGHT };
 
-/* y is the matrices but in GROUPED_WEIGHT. Matrix e begins at element e·stride. */
+/* y is the matrices, except in GROUPED_WEIGHT. Matrix e begins at element e·stride. */
 struct grouped {
 	void *d;
 	const void *x, *y;
@@ -23,9 +23,9 @@ struct grouped_rows {
 	int expert, lo, hi;
 };
 
-/* The expert of the block-th tile of so many rows when each expert's rows begin a tile, and
- * its rows from there on; expert is that behind the last if there are fewer tiles. Experts
- * are few. */
+/* Returns the expert of tile number `block`, and the expert's rows from the tile on. A tile has
+ * `tile` rows, and the rows of each expert begin a new tile. expert is g.experts if there are
+ * fewer tiles. The search is linear, because experts are few. */
 __device__ __forceinline__ grouped_rows grouped_tile(const grouped &g, int block, int tile) {
 	for (int e = 0; e < g.experts; e++) {
 		int lo = g.ends[e], hi = g.ends[e + 1], tiles = (hi - lo + tile - 1) / tile;

@@ -1,9 +1,8 @@
 /* Masks, and the histograms of radix selection by magnitude.
  *
  * magnitude_histogram reads 4·n bytes, and a bit of the mask for each element.
- * Each warp counts in shared memory of its own, by integer atomics, whose order
- * does not matter; blocks then add what they counted to hist. mask writes the
- * zeros only. */
+ * Each warp counts in its own shared memory, by integer atomics: their order does
+ * not matter. Blocks then add their counts to hist. mask writes the zeros only. */
 #include "pack.cuh"
 
 namespace {

@@ -108,7 +108,7 @@ template <typename E> struct gradients {
 	}
 };
 
-/* dinp may be add: a thread reads what it then writes. */
+/* dinp may be add: a thread reads an element of add before it writes the same one of dinp. */
 template <typename E, bool VECTOR, bool CENTRED>
 __global__ void __launch_bounds__(ROW_THREADS, 2) backward(E *dinp, const E *add, const E *dout, const E *inp,
 	const float *mean, const float *rstd, const E *weight, int n, int c)

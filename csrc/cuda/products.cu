@@ -1,14 +1,14 @@
-/* How dense products are made: by cuBLASLt, 2·m·n·k operations a call, on tensor
- * cores for bf16 with sums in float, and in plain float (no TF32) for float. Biases,
- * the residual and GELU are part of the product's last pass over its result.
+/* Dense products by cuBLASLt, 2·m·n·k operations a call. bf16 products run on tensor
+ * cores with sums in float; float products use plain float (no TF32). Biases, the
+ * residual and GELU are part of the product's last pass over its result.
  *
- * The algorithm is cuBLASLt's first choice, asked for once for each kind of
- * product, or one of its first few that was chosen for the kind (tune.cu): it depends
- * on shapes, on which operands there are, and on whether each begins at a multiple of
- * 16 bytes, so that every rank takes the same. Sums that are cut along k are put
- * together in float, in a step of their own: of the schemes there are, the one that
- * neither rounds in between nor writes D twice. What cuBLASLt cannot do gemm_plain.cu
- * does. */
+ * cuBLASLt is asked once for each kind of product. The algorithm is its first choice,
+ * or one of its first few if tune.cu has chosen that for the kind. A kind has the
+ * shapes, the operands that are present, and which of these begin at a multiple of
+ * 16 bytes. So every rank takes the same algorithm. Sums that are cut along k are
+ * added in float, in a step of their own. Among cuBLASLt's schemes only this one
+ * neither rounds in between nor writes D twice. gemm_plain.cu makes the products
+ * that cuBLASLt cannot make. */
 #include "plans.cuh"
 
 #include <cstdio>

@@ -1,5 +1,5 @@
-/* The dense products of a rank: cuBLASLt's handle, its workspace and what it was
- * asked before. They belong to the context that is current at products_open. */
+/* The dense products of a rank: cuBLASLt's handle, its workspace and its earlier
+ * answers. They belong to the context that is current at products_open. */
 #ifndef DYNMO_PRODUCTS_CUH
 #define DYNMO_PRODUCTS_CUH
 
@@ -15,7 +15,7 @@ extern "C" __attribute__((visibility("default"))) const char *dynmo_cuda_missing
 /* products_name writes the library's name and version: bits depend on both. */
 void products_name(char *text, int size);
 
-/* cuBLASLt's statuses stand from here on in those of the calls. */
+/* A call returns a status of cuBLASLt as PRODUCTS_STATUS + status. */
 enum { PRODUCTS_STATUS = 10000 };
 
 enum activation {
@@ -25,10 +25,10 @@ enum activation {
 };
 
 /* x (m, n) = op(A) (m, k) · op(B) (k, n) + bias (m) + add (m, n), D = activation(x).
- * Matrices lie as BLAS has them, columns one after the other, which is how rows of
- * the transposed lie: D (m, n) is (n, m) in the words of kernel.go. A, B, bias
- * and aux have elements E, D and add those of wide: float, or E. add may be D.
- * sums (n), wide only, becomes Σ_k op(B), which the product reads anyway. */
+ * Matrices lie by columns, as in BLAS. D (m, n) is therefore the matrix (n, m) of
+ * kernel.go, which lies by rows. A, B, bias and aux have elements E. D and add
+ * have float elements if wide, else E. add may be D. sums (n), wide only, becomes
+ * Σ_k op(B), since the product reads op(B) anyway. */
 struct product {
 	int32_t m, n, k;
 	int32_t transpose_a, transpose_b; /* A lies as (k, m), B as (n, k) */

@@ -1,10 +1,10 @@
-/* The slots of rivals, and cuSPARSE's products: opened when they are first asked for, so
- * that nothing else needs the library.
+/* The slots of rivals, and cuSPARSE's products. The library is opened at its first use, so
+ * that nothing else needs it.
  *
- * SpMM is out (rows, n) = W·inp (cols, n), its dense operands by columns, which is how rows
- * of tokens lie, or by rows, which cuSPARSE likes better and which no activations here have.
- * SDDMM is values += (doutᵀ·inp) where W is, its operands likewise. What it can learn of a
- * pattern beforehand is learned in prepare. */
+ * SpMM is out (rows, n) = W·inp (cols, n). Its dense operands lie by columns, as activations
+ * do here, or by rows. cuSPARSE prefers rows, but no activations here lie so. SDDMM is
+ * values += (doutᵀ·inp) at the entries of W, with operands likewise. prepare does all
+ * preprocessing of a pattern. */
 #include "rival.cuh"
 
 #include <memory>
@@ -104,8 +104,8 @@ cusparseSpMMAlg_t algorithm_of(int32_t number)
 	}
 }
 
-/* A product of cuSPARSE's, its operands and its buffer, in which preparation leaves what it
- * has learned. */
+/* A product of cuSPARSE's, its operands and its buffer. Preparation leaves its findings in
+ * the buffer. */
 struct sparse : rival {
 	const library &c = calls();
 	int32_t product = 0;

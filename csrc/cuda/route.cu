@@ -1,6 +1,6 @@
-/* Where tokens go among experts, in float64: few numbers next to what experts make of
- * them. A thread has a token; then a block has an expert, whose choices it goes through in
- * order, a thousand at a time, so that places depend on the choices alone. */
+/* The routing of tokens to experts, in float64: few numbers beside the work of experts. First a
+ * thread has a token. Then a block has an expert and goes through the expert's choices in
+ * order, a thousand at a time. So places depend on the choices alone. */
 #include "reduce.cuh"
 
 #include "pack.cuh"
@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(SORTERS) drop(routing r) {
 	r.readings[READINGS + e] = min(picked, r.room);
 }
 
-/* Sets weights, makes p what they are of, and own the gradient of the router's own losses. */
+/* Sets the weights of choices, p to the weights before scaling, own to the gradient of the router's losses. */
 __global__ void __launch_bounds__(THREADS) weigh(routing r) {
 	SHARED(double, scratch, [THREADS / 32]);
 	int t = blockIdx.x * THREADS + threadIdx.x;
@@ -157,9 +157,9 @@ struct placing {
 	int all, k, first; /* choices, of them each token's; the first expert */
 };
 
-/* Block e places its expert's choices behind those of the experts before it, which it
- * counts. The last one does the same for all other choices: they have no place, and what
- * they would have had is zero. */
+/* Block e counts the choices of the experts before its expert, and places its expert's choices
+ * behind them. The last block does the same for all other choices. These get no place (-1), and
+ * the tokens and factors behind the last place become 0. */
 __global__ void __launch_bounds__(SORTERS) place(placing p) {
 	SHARED(int, counts, [SORTERS / 32]);
 	int e = blockIdx.x, next = 0;

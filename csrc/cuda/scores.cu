@@ -41,7 +41,7 @@ squash_gradient(E *dinp, const E *dout, const E *inp, const E *weight, int64_t a
 	dinp[i] = narrow<E>(static_cast<float>(sum * (1 - u * u)));
 }
 
-/* Makes scores logits less a token's largest, and sums by block what they vary. */
+/* Sets scores to the logits, or before, less the token's largest. sums gets, by block, the variances / n. */
 template <typename E>
 __global__ void __launch_bounds__(THREADS)
 spread(double *scores, double *sums, const double *before, const E *logits, int n, int experts) {

@@ -1,15 +1,15 @@
 /* Softmax and cross-entropy over slices of the vocabulary. A block has a row.
  *
- * softmax_merge reads the logits once: each thread keeps the largest logit it
- * saw, and the sum of exponentials relative to it, which shrinks when a larger
- * one comes (Milakov & Gimelshein 2018). cross_entropy keeps the row in shared
+ * softmax_merge reads the logits once. Each thread keeps its largest logit and
+ * the sum of exponentials relative to that logit. The sum shrinks when a larger
+ * logit comes (Milakov & Gimelshein 2018). cross_entropy keeps the row in shared
  * memory meanwhile, where it fits (bf16: 115,000 columns on an H100), and writes
- * the gradient from there: 2·n·v elements in all. Exponentials are float; eight
- * at a time are added in float, these sums in double.
+ * the gradient from there: 2·n·v elements in all. Exponentials are float. Eight
+ * at a time are added in float, and these sums are added in double.
  *
- * Rows of a vocabulary of odd size do not begin where packs do. Packs are those
- * of the whole matrix; the elements before and behind the packs that lie in a
- * row whole, its edges, go to the first threads one each. */
+ * Rows of a vocabulary of odd size do not begin where packs begin, because packs
+ * are those of the whole matrix. The edges of a row are the elements outside the
+ * packs that lie in it whole. The first threads take one edge element each. */
 #include <float.h>
 
 #include "mma.cuh"
@@ -21,8 +21,8 @@ namespace {
 const int THREADS = 512; /* of a row, at most; two such blocks fill a processor's registers */
 const int FLIGHT = 4;    /* packs that a thread loads before it looks at the first */
 
-/* e^x, with 0 for what is below the normal numbers: half of __expf's instructions,
- * of which there would be as many as memory gives time for. */
+/* e^x, or 0 where e^x is below the normal numbers. __expf has twice the instructions;
+ * these alone would take as long as the traffic of memory. */
 __device__ __forceinline__ float exponential(float x) { return exp2_flush(1.4426950408889634f * x); }
 
 /* A row of v logits: head elements, body elements in whole packs, then the rest. */

@@ -4,8 +4,8 @@
  *   short   float products: a list for each output, sparse_short.cu
  *   lists   gradients of entries: activations by tiles, lists of four outputs each,
  *           sparse_sample.cu. The time falls with the entries.
- *   dense   the matrix written out with its zeros, and a dense product: a dense
- *           call's time, and that of 12 to 20 bytes of traffic for an entry or a
+ *   dense   the matrix written out with its zeros, and a dense product. The time is
+ *           that of a dense call and of 12 to 20 bytes of traffic for each entry or
  *           zero: 2 % more at 4096³ in float.
  *
  * For M = N = K = 4096 in float an H100 took, in ms:
@@ -26,9 +26,9 @@
 
 namespace {
 
-/* The short way is chosen where at most 1/SHORT of the entries is kept, and lists where at
- * most 1/LISTS_SAMPLE is: by the table above. LISTS_BF16 is a prediction. GPUs with less
- * shared memory than an A100 or H100 have no short way. */
+/* The short way is chosen where at most 1/SHORT of the entries is kept. Lists are chosen where
+ * at most 1/LISTS_SAMPLE is. Both are from the table above; LISTS_BF16 is a prediction. GPUs
+ * with less shared memory than an A100 or H100 have no short way. */
 const double SHORT = 6, LISTS_SAMPLE = 8, LISTS_BF16 = 80;
 
 bool sparser(const csr &w, double x) { return w.nnz * x <= static_cast<double>(w.rows) * w.cols; }

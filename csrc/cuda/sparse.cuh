@@ -2,29 +2,29 @@
  * of a matrix in compressed rows: the rows are the outputs forward and the inputs
  * backward.
  *
- * For gradients of entries four neighbouring outputs make a group and have one list: of the
- * inputs that any of them keeps, in ascending order, with four slots each, empty where an
- * output leaves the input out. A thread that holds an input for some tokens in
- * registers uses it up to four times, where a list for every output would read it
- * once for every multiplication. With a fraction d of the entries kept, a list
- * has 1 - (1-d)⁴ of the inputs, and of its slots hold something
+ * For gradients of entries four neighbouring outputs are a group with one list. The list has
+ * the inputs that any of the four keeps, in ascending order. An input has a slot for each
+ * output; the slot is empty if the output does not keep the input. A thread with an input of
+ * some tokens in registers uses the input up to four times. A list for every output would read
+ * the input once for every multiplication. If a fraction d of the entries is kept, a list
+ * has 1 - (1-d)⁴ of the inputs. This fraction of its slots is used:
  *
  *	d      0.5   0.4   0.3   0.25  0.1   0.05  0.02
  *	used   0.53  0.46  0.39  0.37  0.29  0.27  0.26
  *
  * Float products have a list for each output: short_lists.
  *
- * Lists are made anew in every call, because the pattern may have changed. Two
- * passes over the entries, of 4 and 8 bytes each: the first sets a bit for each
- * kept input of a list, the second puts entries where the bits before theirs
- * say. So a list depends on the pattern only, not on what ran first. Lists of groups have
+ * Lists are made anew in every call, because the pattern may have changed. That takes two
+ * passes over the entries, of 4 and 8 bytes an entry. The first pass sets a bit for each kept
+ * input of a list. The second pass finds an entry's place by the count of bits before its own.
+ * So a list depends on the pattern alone, not on the order of threads. Lists of groups have
  * room for all inputs: 5 bytes for each element of the matrix. */
 #ifndef DYNMO_SPARSE_CUH
 #define DYNMO_SPARSE_CUH
 
 #include "pack.cuh"
 
-const int GROUP = 4; /* outputs of a list: more are zeros mostly, fewer use an input too seldom */
+const int GROUP = 4; /* outputs of a list: with more, most slots are empty; with fewer, an input is used too seldom */
 const int STRIP = 2; /* groups of neighbours that are computed together, to write whole sectors of 32 bytes */
 const int CHUNK = 8; /* lists are filled up to a multiple of it with zeros */
 
@@ -92,7 +92,7 @@ template <typename E> int32_t scatter_dense(void *stream, E *dense, const csr &w
 /* gather_dense adds to dvalues (nnz) the elements of dense (rows, cols) at w's entries. */
 int32_t gather_dense(void *stream, float *dvalues, const float *dense, const csr &w);
 
-/* Tokens of a tile, of which each lane of a warp has T. */
+/* Tokens of a tile: each lane of a warp has T. */
 template <int T> constexpr int tile_tokens = 32 * T;
 
 /* tiled_elements is the room for x (n, c) by tiles. */

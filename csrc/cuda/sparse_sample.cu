@@ -1,16 +1,16 @@
 /* dvalues += Σ_n dout·inp at the entries of lists. A warp has a group and a part
- * of its list. It goes through the tokens by tiles of 256: dout of the group's
- * four outputs stays in registers for a tile, 8 tokens in each lane, while the
- * inputs of the list go by, eight at a time. That makes 32 sums in each lane,
- * which the lanes exchange until each has one of them whole: 31 shuffles instead
- * of 32 times 5.
+ * of its list. It goes through the tokens by tiles of 256, 8 tokens in each lane.
+ * dout of the group's four outputs stays in registers for a tile. The inputs of
+ * the list go by, eight at a time, and give 32 sums in each lane. The lanes
+ * exchange sums until each lane has one sum over the warp: 31 shuffles instead of
+ * 32 times 5.
  *
- * An input of the list costs, for 256 tokens, 8 cycles of the L1 path for its
- * loads and 4 for its share of the shuffles, 32 multiplications a lane and about
- * 24 other instructions: 14 cycles of issue slots, four a cycle, and at most 27 and
- * 21 useful multiplications a cycle out of 128 with 25 and 10 % kept. The warps
- * of a block read the same tile in the same order, as in the product. The L2
- * cache gives n·inputs·outputs·sizeof(E)/64 bytes of inp.
+ * All numbers are for an input of the list and 256 tokens. Its loads cost 8 cycles
+ * of the L1 path, and its share of the shuffles costs 4. Its 32 multiplications a lane and about 24
+ * other instructions take 14 cycles of issue slots, four a cycle. With 25 and 10 %
+ * kept, at most 27 and 21 of 128 multiplications a cycle are useful. The warps of
+ * a block read the same tile in the same order, as in the product. The L2 cache
+ * gives n·inputs·outputs·sizeof(E)/64 bytes of inp.
  *
  * A sum over tokens has the order: a lane's tokens of a tile, the lanes as a
  * tree, the tiles. An entry belongs to one warp. */
@@ -22,8 +22,8 @@ const int WARPS = 16; /* 64 sums and operands, of 128 registers */
 const int T = 8;
 template <typename E> constexpr uint32_t CHANNEL = tile_tokens<T> / width<E>; /* packs of a tile's channel */
 
-/* Lanes give each other half of their sums, and half of what they have then,
- * until lane l has in x[0] the sum over all lanes of x[l]. */
+/* Lanes give each other half of their sums, then half of the rest, and so on. In the
+ * end x[0] of lane l is the sum of x[l] over all lanes. */
 template <int HALF> __device__ __forceinline__ void exchange_sums(float (&x)[32], int lane)
 {
 	bool upper = lane & HALF;

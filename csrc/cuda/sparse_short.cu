@@ -5,14 +5,14 @@
  * and from there writes them to shared memory. A pair of entries costs a warp
  *
  *	its inputs and values    1.25 cycles of shared memory, 128 bytes a cycle
- *	x, four loads of a lane  4 of them
+ *	x, four loads of a lane  4 cycles of shared memory
  *	15 instructions          3.75 issue cycles, and about 2.5 more for each list
  *
  * Lists of four outputs would read x less often, but with 2 % kept they hold zeros in 74 %
  * of the slots.
  *
- * A sum has the order of the inputs. The zeros that fill up lists change no bit of it: but
- * 0·∞ is not a number, as in a dense product. */
+ * A sum takes inputs in order. The zeros that fill up lists change no bit of the sum, except
+ * that 0·∞ is not a number, as in a dense product. */
 #include "mma.cuh"
 #include "sparse.cuh"
 

@@ -35,7 +35,7 @@ struct block_rows {
 	}
 };
 
-/* A warp scores a block, of which a lane has a column. */
+/* A warp scores a block; each lane has a column of the block. */
 __global__ void __launch_bounds__(32 * WARPS)
 score_blocks(float *scores, const float *w, const uint64_t *mask, block_rows rows, int64_t blocks)
 {

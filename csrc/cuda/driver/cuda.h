@@ -1,7 +1,7 @@
 /* The driver's header as gorgonia.org/cu v0.9.6 expects it: with the calls of
- * CUDA 11. From CUDA 13 on some names stand for newer calls with other operands,
- * and the targets that CUDA 13 cannot compile for are gone; here all are what they
- * were. Only the Go side is compiled with this in front of the real header. */
+ * CUDA 11. From CUDA 13 on some names mean newer calls with other operands, and
+ * targets that CUDA 13 cannot compile for are gone. This header gives these names
+ * their old meaning. Only the Go side includes it in front of the real header. */
 #ifndef DYNMO_DRIVER_CUDA_H
 #define DYNMO_DRIVER_CUDA_H
 
