@@ -1,9 +1,9 @@
-/* A stand-in for cuBLASLt on the host: the functions that csrc/cuda uses, with
- * the meaning that cublasLt.h gives them, on streams of this folder's driver. It
- * refuses what the real one would: shapes that do not fit, leading dimensions that
- * are too small, pointers that are less aligned than the algorithm was promised,
- * and, as examples of what has no algorithm, GELU whose aux is not aligned and, in
- * float, sums of B. It says nothing about the real one's speed or bits. */
+/* A stand-in for cuBLASLt on the host: the functions that csrc/cuda uses, as
+ * cublasLt.h defines them, on streams of this folder's driver. It refuses the same
+ * calls as cuBLASLt: shapes that do not fit, leading dimensions that are too small,
+ * and pointers that are less aligned than the call has promised. Two products have
+ * no algorithm here, as examples: GELU whose aux is not aligned, and sums of B in
+ * float. Speed and bits say nothing about the real cuBLASLt. */
 #include "hooks.h"
 
 #include <cublasLt.h>

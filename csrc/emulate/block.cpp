@@ -67,9 +67,9 @@ struct Fiber {
 	unsigned char *stack;
 	uint3 index;
 	State state;
-	unsigned mask; /* of the warp operation it waits in */
-	size_t bytes;  /* that it gives in it */
-	bool (*is)(const void *, unsigned); /* what it waits for, UNTIL is(what, how) */
+	unsigned mask; /* lanes of the warp operation that the fiber waits in */
+	size_t bytes;  /* that the fiber gives to the operation */
+	bool (*is)(const void *, unsigned); /* the condition of UNTIL: is(what, how) */
 	const void *what;
 	unsigned how;
 	bool may_run() const { return state == START || state == READY || (state == UNTIL && is(what, how)); }
@@ -237,8 +237,8 @@ bool complete(const Fiber *lanes, unsigned n, const Fiber &lane)
 	return true;
 }
 
-/* Lets the lanes go on whose warp operation is complete; says whether there were
- * any. All that were let go before have run since, and taken what they were given. */
+/* Readies the lanes whose warp operation is complete, and returns whether there were any.
+ * Lanes that were readied earlier have run since, so the warp's `taken` is free. */
 bool release(Fiber *lanes, unsigned n, Exchange &warp)
 {
 	bool any = false;

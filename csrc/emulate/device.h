@@ -1,10 +1,10 @@
-/* CUDA C++ as the host sees it, for kernels of csrc/cuda compiled by g++ with
- * DYNMO_EMULATE. Nothing here is a GPU: the threads of a block are fibers of one
- * host thread, blocks run one after another, and one kernel runs at a time in a
- * process, so that shared memory can be static. What it does find: wrong results,
- * barriers that are missing (run with another DYNMO_EMULATE_ORDER) or that some
- * thread never reaches, memory read before it was written (it holds NaN), and
- * accesses outside an allocation. */
+/* CUDA C++ on the host, for kernels of csrc/cuda compiled by g++ with
+ * DYNMO_EMULATE. Nothing here is a GPU. The threads of a block are fibers of one
+ * host thread, and blocks run one after another. A process runs one kernel at a
+ * time, so shared memory can be static. The emulator finds wrong results, accesses
+ * outside an allocation and reads of memory before its first write (memory begins
+ * as NaN). It also finds barriers that some thread never reaches, and barriers
+ * that are missing, under another DYNMO_EMULATE_ORDER. */
 #ifndef DYNMO_EMULATE_DEVICE_H
 #define DYNMO_EMULATE_DEVICE_H
 

@@ -1,8 +1,8 @@
 /* The part of CUDA's driver API that dynmo uses, as libcuda.so.1 on a machine
  * without a GPU. Settings, by environment:
  *
- *   DYNMO_EMULATE_DEVICES=N      devices (1); 0 is a driver that finds none; of these
- *                                CUDA_VISIBLE_DEVICES shows as many as it has entries
+ *   DYNMO_EMULATE_DEVICES=N      devices (1); 0 is a driver that finds none. A list in
+ *                                CUDA_VISIBLE_DEVICES limits them to its length
  *   DYNMO_EMULATE_MEMORY=BYTES   of each device (8 GiB)
  *   DYNMO_EMULATE_PROCESSORS=N   multiprocessors of each device (8)
  *   DYNMO_EMULATE_JITTER=SEED    work begins late at random
@@ -51,7 +51,7 @@ Device *device_of(CUdevice ordinal)
 Device *device_of(CUcontext context) { return reinterpret_cast<Device *>(context); }
 CUcontext context_of(Device *device) { return reinterpret_cast<CUcontext>(device); }
 
-/* Streams of a device whose flags are none of these, the null stream apart. */
+/* Returns the streams of a device that have none of the flags, without its null stream. */
 std::vector<std::shared_ptr<Stream>> streams_without(Device *device, unsigned flags)
 {
 	Driver &d = driver();
@@ -63,7 +63,7 @@ std::vector<std::shared_ptr<Stream>> streams_without(Device *device, unsigned fl
 	return list;
 }
 
-/* Ends the primary context: what it made is gone. */
+/* Ends the primary context, and with it the streams and memory of the device. */
 void destroy(Device *device)
 {
 	drain(device);

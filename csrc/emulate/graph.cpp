@@ -60,7 +60,7 @@ std::shared_ptr<Capture> capture_of(CUstream stream)
 	return found == captures.end() ? nullptr : found->second;
 }
 
-/* Makes a handle, which is the address of what it stands for. */
+/* Keeps a chain under a new handle: the address of the chain. */
 template <typename Handle>
 Handle keep(std::map<Handle, std::shared_ptr<Chain>> &kept, std::shared_ptr<Chain> chain)
 {

@@ -40,7 +40,7 @@ extern "C" void dynmo_emulate_communicators(int change);
 
 /* All that the process holds at the moment. */
 struct dynmo_emulate_holding {
-	long long contexts, streams; /* but for null streams */
+	long long contexts, streams; /* streams without null streams */
 	long long bytes, pinned;     /* of devices, and of the host for them */
 	long long communicators;
 };

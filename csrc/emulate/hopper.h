@@ -1,14 +1,14 @@
-/* The functions of csrc/cuda/hopper.cuh on the host, where their meaning stands: bit for
- * bit in what lies where; the sums of a product are made in ascending order, which a GPU
- * need not do. Work that a GPU may do at any moment up to a wait is done at once half of
- * the time and else at the wait, so that a buffer that is still read and a wait that is
- * missing change results. */
+/* The functions of csrc/cuda/hopper.cuh on the host; that header defines them. Every bit lies
+ * where it lies on a GPU. The sums of a product take ascending order; a GPU may take another.
+ * A GPU may do some work at any moment up to a wait. Half of such work is done at once here,
+ * the other half at the wait. A missing wait, or a buffer that is overwritten while it is
+ * still read, then changes results. */
 #ifndef DYNMO_EMULATE_HOPPER_H
 #define DYNMO_EMULATE_HOPPER_H
 
 #include "mma.h"
 
-/* A matrix, and how many of its rows a box has. */
+/* A matrix, and the rows of a box of it. */
 struct alignas(64) tensor_map {
 	const __nv_bfloat16 *first;
 	int64_t rows, columns;

@@ -1,6 +1,6 @@
-/* Memory of the emulated driver. Device memory is host memory, known by address:
- * copies check that device pointers lie in it, a page that cannot be touched
- * stands on either side of every allocation, and new memory holds NaN. */
+/* Memory of the emulated driver. Device memory is host memory, known by address.
+ * Copies check that device pointers lie in it. Every allocation has a page on
+ * either side that cannot be touched. New memory is NaN. */
 #include <algorithm>
 #include <cstring>
 #include <vector>

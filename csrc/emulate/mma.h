@@ -83,9 +83,9 @@ inline void make(const Copy &c) {
 		memset(c.to, 0, c.bytes);
 }
 
-/* Hardware may copy at any moment up to the wait. Here even threads copy at
- * once and odd ones at the wait, so that both a buffer that is still read and a
- * wait that is missing change results. */
+/* Hardware may copy at any moment up to the wait. Here even lanes copy at once, and
+ * odd lanes at the wait. A missing wait, or a buffer that is overwritten while it is
+ * still read, then changes results. */
 inline void copy_later(void *to, const void *from, bool inside, size_t bytes) {
 	demand_alignment(to, bytes);
 	demand_alignment(from, bytes);

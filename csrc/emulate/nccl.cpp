@@ -1,21 +1,21 @@
-/* A stand-in for libnccl.so.2, for tests where there is no GPU: what
+/* A stand-in for libnccl.so.2, for tests without a GPU: the functions that
  * csrc/nccl/library.h lists, between threads and processes of one host.
  *
- * The ranks of a communicator are joined by Unix sockets, one for each ordered
- * pair, under abstract names that begin with the unique id. The operations of a
- * group are one kernel on an emulated stream and, as in NCCL, hold it up until all
- * other sides have come to them. As NCCL at its worst (src/enqueue.cc of 2.18 to
- * 2.29), a kernel takes as many CTAs as its communicator may and needs all of them
- * at once, and waits for the kernel before it of its communicator and of those that
- * share resources with it, on whatever streams they are. Sharing follows NCCL's
- * src/init.cc: a part of a communicator shares its resources if the configuration of
- * that communicator, not that of the part, has splitShare.
+ * Unix sockets join the ranks of a communicator, one for each ordered pair. Their
+ * abstract names begin with the unique id. The operations of a group are one kernel
+ * on an emulated stream. As in NCCL, the kernel blocks its stream until all other
+ * sides have come to the operations. CTAs and order are those of NCCL at its worst
+ * (src/enqueue.cc of 2.18 to 2.29). A kernel takes as many CTAs as its communicator
+ * may take, and needs all of them at once. It waits for the kernel before it, of its
+ * communicator and of those that share resources with it, on any stream. Sharing
+ * follows NCCL's src/init.cc: a part shares the resources of its communicator if the
+ * configuration of the communicator, not of the part, has splitShare.
  *
- * Sizes that differ, and whatever NCCL calls undefined, are told on stderr and become
- * the communicator's error. What a call on a non-blocking communicator begins happens a
- * little later, in a helper thread. Up to 2.26 NCCL keeps the state of such a job in the
- * thread that made the call, and the helper works on that state (ncclGroupJobMain,
- * src/group.cc); another communicator must not use the thread meanwhile:
+ * Sizes that differ, and all that NCCL calls undefined, are reported on stderr and become
+ * the communicator's error. A call on a non-blocking communicator begins a job, which a
+ * helper thread does a little later. Up to 2.26 NCCL keeps the state of a job in the
+ * calling thread, and the helper works on that state (ncclGroupJobMain, src/group.cc).
+ * Another communicator must not use the thread meanwhile:
  *
  *   up to 2.18    only first messages to a peer are jobs; a call for another communicator
  *                 during a job is refused (ncclGroupStartInternal, src/include/group.h)
@@ -24,8 +24,8 @@
  *   2.23 to 2.26  every group is a job; ncclCommGetAsyncError gives the state back
  *   from 2.27     every job has a state of its own
  *
- * DYNMO_EMULATE_NCCL_VERSION  what ncclGetVersion says (22602)
- * DYNMO_EMULATE_NCCL_FAULT    messages of so many bytes fail on one side */
+ * DYNMO_EMULATE_NCCL_VERSION  the result of ncclGetVersion (22602)
+ * DYNMO_EMULATE_NCCL_FAULT    messages of this number of bytes fail on one side */
 #include "nccl.h"
 
 #include <unistd.h>

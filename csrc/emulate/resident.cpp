@@ -1,10 +1,10 @@
-/* The room of a device: hardware queues, and the CTAs of kernels that wait for
- * other GPUs while they run, which none makes room for. What nothing can end any more
+/* The room of a device: its hardware queues, and the CTAs of kernels that wait for
+ * other GPUs while they run. Such a kernel keeps its CTAs until it ends. A deadlock
  * is reported and given up.
  *
  *   DYNMO_EMULATE_QUEUES=N      hardware queues of a device (32), shared by its streams
- *   DYNMO_EMULATE_CTAS=N        CTAs that such kernels may hold of a device (132)
- *   DYNMO_EMULATE_HANG=SECONDS  how long nothing may happen while something waits (30)
+ *   DYNMO_EMULATE_CTAS=N        CTAs of a device that such kernels may have (132)
+ *   DYNMO_EMULATE_HANG=SECONDS  standstill, with something waiting, that is a deadlock (30)
  */
 #include <algorithm>
 #include <chrono>

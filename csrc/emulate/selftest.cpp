@@ -1,5 +1,5 @@
-/* Tests of what the emulator refuses, and of what it finds, that the tests of the device, of
- * the kernels and bench/mutate.sh do not show: kernels that do right never ask for it. */
+/* Tests of the errors that the emulator refuses or finds. The tests of the device and of the
+ * kernels, and bench/mutate.sh, do not reach them, because correct kernels make none. */
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>

@@ -129,8 +129,8 @@ extern thread_local Device *current;
 extern std::atomic<long long> launches; /* of kernels */
 extern std::atomic<long long> progress; /* counts work that is done, of all streams */
 
-/* How many times a device counts: ranks that are threads of one process may share a
- * device, which NCCL would refuse, and get as much of it as if each had its own. */
+/* Returns how many ranks retain the device, at least 1. Ranks that are threads of one process
+ * may share a device here, though NCCL refuses that. Each then gets the room of a device. */
 int owners(Device *device);
 
 /* The queue of the device with the fewest streams, for one more. */
@@ -142,9 +142,9 @@ CUresult ready();
 /* The stream of a handle, or null. */
 std::shared_ptr<Stream> find_stream(CUstream handle);
 
-/* Puts work, if any, on a stream; 0 is the null stream, which waits for the others that
- * are not non-blocking, and they for it. *end becomes the point after it. A stream
- * that captures keeps the work, and has no such point. Work that waits is no work of
+/* Puts work, if any, on a stream. 0 is the null stream: it and the streams that are not
+ * non-blocking wait for each other. *end becomes the point after the work. A stream that
+ * captures keeps the work and sets no point. Work that waits does not count as work of
  * the device until it is done. */
 CUresult enqueue(CUstream stream, Work work, PointPtr *end = nullptr, bool waits = false);
 
@@ -153,9 +153,9 @@ bool capturing(CUstream stream);
 CUresult capture(CUstream stream, Work work);
 CUresult spoil(CUstream stream, CUresult why);
 
-/* Success, or why no call that allocates or waits, for all of a device or for less,
- * can be made now: a capture of this thread, or of any on that device, which the
- * call spoils. */
+/* Returns success, or why a call that allocates or waits cannot be made now: a capture of
+ * this thread, or, for a call on all of a device, any capture on the device. The call
+ * spoils the capture. */
 CUresult unbound(Device *device = nullptr);
 
 /* Waits for all streams of a device. */

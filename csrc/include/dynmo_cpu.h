@@ -93,13 +93,12 @@ void dynmo_cpu_blocks_backward_input(const dynmo_cpu *k, float *work, float *din
 void dynmo_cpu_blocks_sample(const dynmo_cpu *k, float *work, float *dvalues, float *dbias, const float *dout,
 	const float *inp, const int32_t *row_ptr, const int32_t *col_idx, int64_t rows, int64_t cols, int64_t n);
 
-/* qkv (n, width), of which the first heads·hs channels of a row turn; table has `places`
- * rows of hs. */
+/* qkv (n, width); the first heads·hs channels of a row are rotated. table (places, hs). */
 int32_t dynmo_cpu_rotary(const dynmo_cpu *k, float *qkv, const int32_t *positions, const float *table, int64_t n,
 	int64_t heads, int64_t width, int64_t hs, int32_t inverse, int64_t places);
 
-/* qkv (n, c + 2·kv·c/nh), lse (nh·n), offsets (b + 1): it is an error if they do not ascend
- * from 0 to n, or by more than longest. work has the floats that
+/* qkv (n, c + 2·kv·c/nh), lse (nh·n), offsets (b + 1). Offsets that do not ascend from 0 to n,
+ * or that ascend by more than longest, are an error. work has the floats that
  * dynmo_cpu_attention_work returns. */
 int64_t dynmo_cpu_attention_work(const dynmo_cpu *k, int64_t longest);
 int32_t dynmo_cpu_attention_forward(const dynmo_cpu *k, float *work, float *out, float *lse, const float *qkv,
@@ -108,8 +107,8 @@ int32_t dynmo_cpu_attention_backward(const dynmo_cpu *k, float *work, float *dqk
 	const float *qkv, const float *out, const float *lse, const int32_t *offsets, int64_t b, int64_t longest, int64_t n,
 	int64_t c, int64_t nh, int64_t kv);
 
-/* order (2·nh·n) and starts (b, nh, 2, buckets + 1), pairs (2), projections (nh, buckets/2, c/nh): it is an error if the
- * two index outside a head. work has the floats that the function before returns. */
+/* order (2·nh·n), starts (b, nh, 2, buckets + 1), pairs (2), projections (nh, buckets/2, c/nh). Indices of order or
+ * starts outside of a head are an error. work has the floats that the function before returns. */
 int64_t dynmo_cpu_attention_hash_work(const dynmo_cpu *k, int64_t longest, int64_t buckets, int64_t b, int64_t nh);
 int32_t dynmo_cpu_attention_hash(const dynmo_cpu *k, float *work, int32_t *order, int32_t *starts, double *pairs,
 	const float *qkv, const int32_t *offsets, const float *projections, int32_t shared, int64_t buckets, int64_t b,
@@ -140,7 +139,7 @@ void dynmo_cpu_accumulate_fixed(const dynmo_cpu *k, int64_t *sum, const float *x
 void dynmo_cpu_add_fixed(const dynmo_cpu *k, int64_t *sum, const int64_t *other, int64_t n);
 void dynmo_cpu_round_fixed(const dynmo_cpu *k, float *out, const int64_t *sum, int64_t n);
 
-/* rows (n) are different rows of a table of so many; factor (n) or NULL. */
+/* rows (n) are different rows of a table of `table` rows; factor (n) or NULL. */
 int32_t dynmo_cpu_gather_rows(const dynmo_cpu *k, float *out, const float *inp, const int32_t *rows, const float *factor,
 	int64_t n, int64_t c, int64_t table);
 int32_t dynmo_cpu_scatter_rows(const dynmo_cpu *k, float *out, const float *add, const int32_t *rows, const float *keep,
@@ -179,13 +178,13 @@ void dynmo_cpu_select_largest(const dynmo_cpu *k, uint64_t *kept, const float *x
 void dynmo_cpu_mask_ranks(int32_t *ranks, const uint64_t *mask, int64_t n);
 void dynmo_cpu_compact(const dynmo_cpu *k, float *out, const float *inp, const uint64_t *mask, const int32_t *ranks,
 	int64_t n);
-/* row (o + 1) and col of the kept ones of n entries, those of from_row and from_col, or
- * NULL where they are all elements of (o, c). */
+/* row (o + 1) and col are of the kept entries. The n entries are those of from_row and from_col,
+ * or, if these are NULL, all elements of (o, c). */
 void dynmo_cpu_compact_rows(const dynmo_cpu *k, int32_t *row, int32_t *col, const int32_t *from_row,
 	const int32_t *from_col, const uint64_t *mask, const int32_t *ranks, int64_t n, int64_t c, int64_t o);
 
-/* Blocks of 32 x 32 of (32·o, 32·c): with row (32·o + 1) those that are its entries. mask
- * or NULL. */
+/* Blocks of 32 x 32 of a matrix (32·o, 32·c): all, or with row (32·o + 1) the blocks of its
+ * entries. mask or NULL. */
 void dynmo_cpu_block_scores(const dynmo_cpu *k, float *scores, const float *w, const uint64_t *mask, const int32_t *row,
 	int64_t c, int64_t o);
 void dynmo_cpu_block_mask(const dynmo_cpu *k, uint64_t *mask, const uint64_t *blocks, const int32_t *row, int64_t c,

@@ -31,7 +31,7 @@ enum {
 	DYNMO_CUDA_ARCH   = -1, /* no code in the library for this GPU */
 	DYNMO_CUDA_SHAPE  = -2, /* a shape that no kernel here can do */
 	DYNMO_CUDA_ABSENT = -3, /* a library that the call needs cannot be opened */
-	DYNMO_CUDA_PATH   = -4  /* DYNMO_CUDA_ATTENTION names kernels that there are not here */
+	DYNMO_CUDA_PATH   = -4  /* DYNMO_CUDA_ATTENTION names kernels that are missing here */
 };
 
 typedef struct dynmo_cuda dynmo_cuda; /* handles and workspace of one rank */
@@ -47,7 +47,7 @@ enum {
 	DYNMO_CUDA_BACKWARD_WEIGHT
 };
 
-/* How products of a kind are made. Without meaning elsewhere, and to another cuBLASLt. */
+/* How products of a kind are made. Other devices and other versions of cuBLASLt cannot use it. */
 typedef struct {
 	int32_t kind[5];
 	int32_t plain; /* not by cuBLASLt */
@@ -58,13 +58,13 @@ enum { DYNMO_CUDA_RIVALS = 11 }; /* slots of rivals */
 
 /* A product by NVIDIA's libraries, with W (rows, cols) of nnz entries of type E:
  *
- *   SPMM    out = inp·Wᵀ by cuSPARSE. algorithm: 1 to 3 of CSR_ALG1 to CSR_ALG3, 0 the
- *           default
+ *   SPMM    out = inp·Wᵀ by cuSPARSE. algorithm: 1 to 3 are CSR_ALG1 to CSR_ALG3, 0 is
+ *           the default
  *   SDDMM   values += doutᵀ·inp where W has entries, by cuSPARSE
  *   TF32    out = inp·valuesᵀ by cuBLASLt with values (rows, cols) dense, E float
  *
- * by_rows: inp lies as (cols, n), out and dout as (rows, n), else as everywhere, (n, cols)
- * and (n, rows). */
+ * by_rows: inp lies as (cols, n), out and dout as (rows, n). Otherwise they lie as in all other
+ * calls, (n, cols) and (n, rows). */
 enum { DYNMO_CUDA_RIVAL_SPMM, DYNMO_CUDA_RIVAL_SDDMM, DYNMO_CUDA_RIVAL_TF32 };
 
 typedef struct {

@@ -67,10 +67,10 @@ int32_t dynmo_mpi_recv_begin(int32_t group, void *buf, int64_t bytes, int32_t fr
  * the message, and in a stamped group *stamp to its stamp. */
 int32_t dynmo_mpi_test(int32_t request, int64_t nanoseconds, int32_t *done, double *stamp, int64_t *bytes);
 
-/* Sends messages of some bytes (< 2^31) to a peer and receives as many, one at
- * a time, with blocking calls, for comparison with the messages above. The side
- * that is first sends out; the other sends back what it has received. *seconds is
- * the mean time of one message. Both ranks call it. */
+/* Exchanges `messages` messages of `bytes` bytes (< 2^31) with a peer, one at a
+ * time, by blocking calls, for comparison with the messages above. The side that
+ * is first sends out; the other side sends the same bytes back. *seconds is the
+ * mean time of one message. Both ranks call it. */
 int32_t dynmo_mpi_pingpong(int32_t group, int32_t peer, int32_t first, const void *out, void *in, int64_t bytes,
                            int32_t messages, double *seconds);
 

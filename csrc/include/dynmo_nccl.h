@@ -1,18 +1,18 @@
 /* The C side of src/comm/nccl: messages between GPUs by NCCL, which is opened at
  * run time. This header is the boundary, complete.
  *
- * A communicator works on the CUDA context that is current where it is begun; a
+ * A communicator works on the CUDA context that is current where it begins; a
  * stream is a CUstream. All communicators are non-blocking: a call only begins
- * something, dynmo_nccl_ready reports when NCCL has done its part on the host, and
- * until then nothing but dynmo_nccl_abort may be asked of the communicator. What
- * a message does on the GPU follows its stream.
+ * its work, and dynmo_nccl_ready reports when NCCL has done its part on the host.
+ * Until then the only call allowed for the communicator is dynmo_nccl_abort. The
+ * work of a message on the GPU follows its stream.
  *
- * Every function returns 0 or a status that dynmo_nccl_error can name. Before
- * all others dynmo_nccl_open must have returned 0. One thread makes all calls for
- * a communicator, from dynmo_nccl_begin to dynmo_nccl_destroy or _abort, and makes
- * calls for no other communicator: up to version 2.26 a group's state belongs to
- * its thread, and NCCL's helper thread works on it. A part that was split off has the
- * thread of its parent until both are ready, and then one of its own. */
+ * Every function returns 0 or a status that dynmo_nccl_error can name. Before all
+ * other calls dynmo_nccl_open must have returned 0. One thread makes all calls for
+ * a communicator, from dynmo_nccl_begin to dynmo_nccl_destroy or _abort. That thread
+ * makes calls for no other communicator: up to version 2.26 a group's state belongs
+ * to its thread, and NCCL's helper thread works on the state. A part that was split
+ * off uses its parent's thread until both are ready, and then a thread of its own. */
 #ifndef DYNMO_NCCL_H
 #define DYNMO_NCCL_H
 
@@ -26,8 +26,8 @@ enum {
 	DYNMO_NCCL_MEMORY  = -4  /* no memory for a communicator */
 };
 
-/* Versions in NCCL's own code: the first with non-blocking communicators, whose
- * communicators take a limit of CTAs, and that splits them. */
+/* Versions in NCCL's own code: the first with non-blocking communicators, with a limit of
+ * CTAs for a communicator, and with splits. */
 #define DYNMO_NCCL_WANTED 21400
 #define DYNMO_NCCL_LIMITS 21700
 #define DYNMO_NCCL_SPLITS 21800
