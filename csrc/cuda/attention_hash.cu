@@ -67,7 +67,7 @@ __device__ void sort(int32_t *order, int32_t *starts, const int32_t *bucket, int
 				sum += count;
 			}
 		}
-		__syncwarp(); /* orders memory; votes keep lanes together, so no order of threads shows a missing one */
+		__syncwarp(); /* orders memory; votes keep lanes together, so no order of threads shows it */
 	}
 }
 
