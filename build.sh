@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds, tests and shows dynmo. `./build.sh help` lists what it does.
+# Builds, tests and shows dynmo. `./build.sh help` lists the commands.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -38,8 +38,8 @@ build() {
 	say "built bin/dynmo $(revision)"
 }
 
-# mpi_environment lets mpirun start more ranks than cores, and start them in a
-# container (where Open MPI may not copy between processes) and as root.
+# mpi_environment lets mpirun start more ranks than cores, as root too, and in a
+# container. Open MPI may not copy between the processes of a container.
 mpi_environment() {
 	export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1
 	export OMPI_MCA_hwloc_base_binding_policy=none
@@ -53,8 +53,8 @@ browser() {
 	command -v chromium >/dev/null || install chromium || say 'no chromium: the page of dynmo report is not opened'
 }
 
-# slurm [--no-accounting] finds or installs what a cluster on this host needs; it starts
-# no service.
+# slurm [--no-accounting] finds or installs the programs of a cluster on this host. It
+# starts no service.
 slurm() {
 	local packages=(munge slurm-client slurmctld slurmd)
 	[ $# != 0 ] || packages+=(slurmdbd mariadb-server-core mariadb-client-core shellcheck)
@@ -69,8 +69,8 @@ smoke() {
 	jobs/test-slurm.sh --smoke
 }
 
-# part NAME COMMAND...: runs one part of the tests, remembers its failure, and says how
-# long it took and how much CPU time, of user and system.
+# part NAME COMMAND...: runs one part of the tests and remembers its failure. It prints the
+# time of the part, and its CPU time of user and system.
 part() {
 	local name=$1 TIMEFORMAT="== $1: %0R s, CPU %0U + %0S s"
 	shift
@@ -84,17 +84,17 @@ formatted() {
 	[ -z "$files" ] || { say "gofmt would change: $files"; return 1; }
 }
 
-# package_files FLAG...: every package and the files that belong to it under these flags.
+# package_files FLAG...: prints every package and its files under these flags.
 package_files() { go list -f '{{.ImportPath}} {{.GoFiles}} {{.CgoFiles}} {{.TestGoFiles}} {{.XTestGoFiles}}' "$@" ./... | sort; }
 
-# pure_packages prints the packages with files of their own in pure Go: vet sees the
-# files of all others with the tags.
+# pure_packages prints the packages that have files only in pure Go. vet sees all other
+# packages' files with the tags.
 pure_packages() {
 	comm -23 <(CGO_ENABLED=0 package_files) <([ -z "$tags" ] || package_files -tags "$tags") | cut -d ' ' -f 1
 }
 
-# tagged_packages prints the packages whose files, or those of a package that they
-# import, depend on the tags: the others are the same code as in pure Go.
+# tagged_packages prints the packages that depend on the tags by their files, or by those of
+# an imported package. The other packages are the same code as in pure Go.
 tagged_packages() {
 	local changed
 	changed=$(comm -3 <(CGO_ENABLED=0 package_files) <(package_files -tags "$tags") |
@@ -103,9 +103,9 @@ tagged_packages() {
 		grep -E " ($changed) " | cut -d ' ' -f 1 | grep -v '\.test$' | sort -u
 }
 
-# sanitized TIMEOUT: tests of the C sides with what finds accesses outside of memory
-# and undefined behaviour. Go's code is left as it is, which would take minutes; its
-# heap, which C is handed, has the marks.
+# sanitized TIMEOUT: tests the C sides with sanitizers for accesses outside of memory and
+# for undefined behaviour. Go's code has none: that would take minutes. The Go heap has the
+# sanitizer's marks, because C gets pointers into it.
 sanitized() {
 	CGO_CFLAGS="$CGO_CFLAGS -fsanitize=undefined -fno-sanitize-recover=undefined" \
 		CGO_LDFLAGS="$CGO_LDFLAGS -fsanitize=undefined" \
@@ -114,11 +114,11 @@ sanitized() {
 		-run 'Conformance|Tails|NaN|Outside|Tokens|Threads|Suite|Roles' ./src/kernel/cpu ./src/comm/mpi
 }
 
-# test_pure TIMEOUT: every test in pure Go, where there is nothing else. Where there are
-# tags, what runs again as a whole is left out: command, trainings and measurements run with
-# kernels in C and all their cases, comm/local and pipeline with the race detector. What
-# pure Go's kernels make of a whole training is seen in law 1, law 2 and all kinds at once;
-# commands that want several ranks are refused where there is no MPI.
+# test_pure TIMEOUT: runs every test in pure Go if this machine serves no tags. With tags it
+# leaves out the tests that another pass repeats as a whole. Command, trainings and
+# measurements run with kernels in C, comm/local and pipeline with the race detector. Whole
+# trainings with pure Go's kernels remain in law 1, law 2 and the test of all kinds at once.
+# Without MPI, commands that want several ranks are refused.
 test_pure() {
 	local again='/src/(cmd/dynmo|launch|nodebench|comm/local|pipeline)$' status=0
 	if [ -z "$tags" ] || [ -n "${DYNMO_LONG:-}" ]; then
@@ -131,10 +131,10 @@ test_pure() {
 	return $status
 }
 
-# run_tests TIMEOUT: every part runs, whatever fails before it. Cases that tests leave
-# out under -short run in the pass with tags, with kernels in C; the race detector looks at
-# how goroutines meet, which fewer cases show. All parts have the same flags, CUDA's too,
-# so that no package is compiled twice; vet runs apart from the tests, and sees a file once.
+# run_tests TIMEOUT: runs every part, also after a failure. The pass with tags, with kernels
+# in C, runs the cases that tests leave out under -short. The race detector needs fewer cases
+# to see how goroutines meet. All parts have the same flags, CUDA's too, so that no package
+# is compiled twice. vet runs apart from the tests and sees a file once.
 run_tests() {
 	local failed=''
 	mpi_environment

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# The demo with a real vocabulary: the source tree of the Go toolchain in GPT-2's
-# tokens, four MPI ranks, the head whole and in slices, without balancing and with it,
-# then one table, and a verdict for each of the two heads. ./build.sh demo-bpe builds
-# what this needs and sets MPI up for it.
+# The demo with a real vocabulary: four MPI ranks train on the source tree of the Go
+# toolchain in GPT-2's tokens. Runs have the head whole or in slices, without balancing
+# or with it. One table follows, and a verdict for each of the two heads. The command
+# ./build.sh demo-bpe builds all programs and sets MPI up.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

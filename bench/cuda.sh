@@ -19,9 +19,9 @@ find_nvcc() {
 	done
 }
 
-# cuda_go adds what the Go side needs to the environment of a build. Of the toolkit's
-# headers cuda.h comes before any other of that name; the rest come last, for its nvml.h
-# is older than the one that go-nvml brings and is compiled with.
+# cuda_go adds the toolkit to the environment of a build, for the Go side. The toolkit's
+# cuda.h comes before any other of that name. Its other headers come last: go-nvml must be
+# compiled with its own nvml.h, which is newer than the toolkit's.
 cuda_go() {
 	mkdir -p build/cuda/toolkit
 	ln -sf "$cuda_home/include/cuda.h" build/cuda/toolkit/
@@ -45,8 +45,8 @@ int main(void) {
 	[ "$gpu" = yes ]
 }
 
-# agree_cuda [--yes]: ends the script unless the toolkit is here, nothing can install
-# it, or the user agrees to what want_nvcc would install.
+# agree_cuda [--yes] asks the user before want_nvcc installs the toolkit, and ends the script
+# on a no. It asks nothing if the toolkit is here or cannot be installed.
 agree_cuda() {
 	local answer='' size="Debian's CUDA toolkit, from non-free: about 1.6 GB to download, 5.3 GB on disk"
 	case $* in
@@ -99,8 +99,8 @@ END
 	return 1
 }
 
-# nvcc_host prints the flags with which nvcc takes a host compiler: none, if it
-# takes its default, else the newest it does take.
+# nvcc_host prints the flags that choose nvcc's host compiler: none if nvcc accepts its
+# default, else the newest compiler that nvcc accepts.
 nvcc_host() {
 	local compiler
 	printf '#include <string>\n__global__ void k() {}\n' >build/cuda/probe.cu
@@ -152,8 +152,8 @@ cuda_targets() {
 	echo "-gencode arch=compute_$a,code=compute_$a" # for GPUs to come
 }
 
-# cuda_objects FLAGS ARCHS RELEASE SOURCE... compiles what has changed, itself, a header or a
-# flag, since the last time.
+# cuda_objects FLAGS ARCHS RELEASE SOURCE... compiles the sources that have changed, or whose
+# headers or flags have changed, since the last time.
 cuda_objects() {
 	local flags=$1 archs=$2 release=$3 source object key headers todo=()
 	shift 3
@@ -194,8 +194,8 @@ cuda_compiled() {
 	cuda_objects "$flags" "$archs" "$release" $sources
 }
 
-# cuda_library makes lib/libdynmo_cuda.so of csrc/cuda. Its symbol dynmo_cuda_built
-# says of what.
+# cuda_library makes lib/libdynmo_cuda.so of csrc/cuda. Its symbol dynmo_cuda_built names
+# version, architectures and compiler.
 cuda_library() {
 	local archs host release sources dir rpath=''
 	cuda_compiled -c || return 1
@@ -244,7 +244,7 @@ cuda_environment() {
 	fi
 }
 
-# cuda_driver makes what cuda_environment names.
+# cuda_driver makes the library that cuda_environment names.
 cuda_driver() {
 	if has_gpu; then cuda_library; else CUDA_HOME=$cuda_home csrc/emulate/build.sh build/emulator; fi
 }
@@ -252,8 +252,8 @@ cuda_driver() {
 # cuda_test_files prints the test files that only the tag cuda brings.
 cuda_test_files() { grep -rlE '^//go:build (.*[ (])?cuda([ )]|$)' --include='*_test.go' src; }
 
-# cuda_packages prints the packages of those files, and cuda_tests a pattern of their
-# tests: what else these packages test has been tested without the tag.
+# cuda_packages prints the packages of those files, and cuda_tests a pattern of their tests.
+# The other tests of these packages have run without the tag.
 cuda_packages() { cuda_test_files | xargs -r -n 1 dirname | LC_ALL=C sort -u | sed 's,^,./,'; }
 cuda_tests() {
 	cuda_test_files | xargs -r grep -hoE '^func Test[A-Z][A-Za-z0-9_]*' | sed 's/^func //' |
@@ -288,8 +288,8 @@ test_cuda() {
 	[ -z "${DYNMO_LONG:-}" ] || part 'CUDA 12, laid out as NVIDIA does' test_toolkit
 }
 
-# test_toolkit builds a copy of the sources with a toolkit of CUDA 12 that lies in one
-# folder, as NVIDIA's do, and runs the kernels' conformance on an emulator of its headers.
+# test_toolkit builds a copy of the sources with a toolkit of CUDA 12 in one folder, as
+# NVIDIA lays toolkits out. It runs the kernels' conformance on an emulator of its headers.
 test_toolkit() {
 	local toolkit=$PWD/build/toolkit copy=$PWD/build/toolkit-build status=0
 	bench/toolkit.sh "$toolkit" || status=$?

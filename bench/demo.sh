@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# The demo: four MPI ranks train one model on cuts that never move and under two
-# balancers, each twice in turn, so that a disturbance of the machine hits all alike;
-# then one table, a verdict and a report. Fails unless all runs have the same losses
-# and weights. ./build.sh demo builds what this needs and sets MPI up for it.
+# The demo: four MPI ranks train one model on fixed cuts and under two balancers. Each
+# runs twice, in turn, so that a disturbance of the machine hits all alike. One table, a
+# verdict and a report follow. The script fails unless all runs have the same losses and
+# weights. The command ./build.sh demo builds all programs and sets MPI up.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 runs=build/demo
 job=jobs/demo-4x1.toml
 
-# busy prints the CPU seconds that all processes of this machine have used, and those
-# of them that were this script's children; nothing where the system does not say.
+# busy prints the CPU seconds of all processes of this machine, and of this script with its
+# children. It prints nothing where the system does not say.
 busy() {
 	[ -r /proc/stat ] || return 0
 	local hz

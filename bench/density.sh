@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# How dense sparse attention is: trains jobs/sparse-attention.toml for 1,000 steps and
-# prints, of each layer, the share of the causal pairs of queries and keys that share a
-# bucket, over the second half of the steps, and the deviation of its logarithm. What
-# simulate.density_* assume is from it. Ranks are goroutines. Needs bin/dynmo (./build.sh
-# build), or another as BIN.
+# Measures how dense sparse attention is. Trains jobs/sparse-attention.toml for 1,000 steps.
+# The density of a layer is the share of its causal pairs of query and key that share a
+# bucket. Prints each layer's density over the second half of the steps, and the deviation
+# of its logarithm. The values of simulate.density_* are from this table. Ranks are
+# goroutines. Needs bin/dynmo (./build.sh build), or another program as BIN.
 #
 #   bench/density.sh >results/attention-density.txt
 set -euo pipefail

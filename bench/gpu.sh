@@ -1,20 +1,21 @@
 #!/usr/bin/env bash
 # All that needs a GPU, in one call of under ten minutes.
 #
-#   bench/gpu.sh prepare   on a machine with Go, nvcc and Open MPI: build/gpu/pack.tar.gz,
-#                          all that is made of Go, the kernels for ARCHS (80 90), and the
-#                          libraries that they need
-#   bench/gpu.sh all OUT   on a machine with a GPU, python3, and a CUDA toolkit or the Python
-#                          packages of cuBLASLt and cuSPARSE: the repository with that file
+#   bench/gpu.sh prepare   makes build/gpu/pack.tar.gz, on a machine with Go, nvcc and Open
+#                          MPI: all Go programs, the kernels for ARCHS (80 90), and their
+#                          libraries
+#   bench/gpu.sh all OUT   runs all parts, in a repository with that file, on a machine with a
+#                          GPU, python3, and a CUDA toolkit or the Python packages of cuBLASLt
+#                          and cuSPARSE
 #   bench/gpu.sh run OUT PART...
-#                          the build and these parts
+#                          runs the build and these parts
 #
-# The build takes the kernels of the pack where there is no nvcc. OUT gets summary.txt (which
-# is printed too, and can be kept in results), log.txt (what every part printed), and what the
-# parts found: figures.json, pytorch*.json, costs-*, kernels.txt, clocks.csv. Parts stand in
-# the order of their worth, each with the seconds that it may take; what has no time left is
-# said. The status is 0 if no part failed, 1 if one did, 2 if something is missing. With the
-# variables of `./build.sh env cuda` and no GPU it tries itself out on the emulator.
+# The build takes the kernels of the pack if there is no nvcc. OUT gets summary.txt, which is
+# printed too and can be kept in results, and log.txt, the output of every part. It also gets
+# the parts' findings: figures.json, pytorch*.json, costs-*, kernels.txt, clocks.csv. The most
+# valuable parts come first. Each has a limit in seconds; a part with no time left is named.
+# The status is 0 if no part failed, 1 if one did, 2 if something is missing. With the
+# variables of `./build.sh env cuda` and no GPU the script runs on the emulator.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -29,8 +30,8 @@ source bench/cuda.sh
 source bench/gpu_pack.sh
 source bench/gpu_parts.sh
 
-# ours: the environment of the programs in build/gpu. Ranks of one GPU's host are
-# more than its cores. PMIx takes no plugins: those of this system are of another version.
+# ours sets the environment of the programs in build/gpu. A host may have more ranks than
+# cores. PMIx takes no plugins, because those of this system are of another version.
 ours() {
 	local library
 	export PATH="$pack/bin:$PATH:/usr/local/nvidia/bin" LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$pack/lib:/usr/local/nvidia/lib64"
@@ -72,7 +73,7 @@ gpu_name() {
 
 emulated() { case $gpu in *emulated*) ;; *) return 1 ;; esac; }
 
-# part NAME LIMIT: runs a part in a process of its own, killed after so many
+# part NAME LIMIT: runs a part in a process of its own. The process is killed after LIMIT
 # seconds, or when the time of all parts is over.
 part() {
 	local name=$1 limit=$(($2 * slower)) left=$((seconds * slower - SECONDS)) begin status=0 verdict
@@ -96,8 +97,9 @@ part() {
 	{ printf '\n==== %s\n' "$name" && tail -c 1000000 "$work/$name.log" 2>/dev/null; } >>"$out/log.txt" || true
 }
 
-# parts: what is worth most first. What is timed has the machine to itself. The limits up to
-# ranks add up to 610 s; beside an H100 these parts take five minutes. The last get the rest.
+# parts runs the most valuable parts first. Parts with timings have the machine to themselves.
+# The limits up to ranks add up to 610 s; with an H100 these parts take five minutes. The
+# parts after ranks get the rest.
 parts() {
 	part build 60
 	part doctor 5
@@ -150,7 +152,7 @@ call() {
 	! grep -qE '	(FAILED|KILLED|NO TIME)' "$work/parts.tsv"
 }
 
-# provenance says what was measured where.
+# provenance prints command, revision, date and machine of the measurement.
 provenance() {
 	printf 'command: bench/gpu.sh %s\nrevision: %s\ndate: %s\nclock: wall\n' "$command" "$(cat "$pack/revision")" "$(date -u +%FT%TZ)"
 	printf 'gpu: %s\n' "$gpu$(! emulated || echo ': NO GPU, no figure below is one')"
@@ -160,7 +162,7 @@ provenance() {
 	python3 -c 'import torch; print("pytorch:", torch.__version__, "cuDNN", torch.backends.cudnn.version())' 2>/dev/null || true
 }
 
-# missing says what is not here and ends.
+# missing names what is not here, if anything, and ends the script.
 missing() {
 	local list=''
 	[ -n "$1" ] || list+="

@@ -1,5 +1,5 @@
-# What gpu.sh packs on a machine with Go for one without. Sourced by gpu.sh, in the
-# root of the repository.
+# Makes the pack of gpu.sh, on a machine with Go, for a machine without. Sourced by gpu.sh,
+# in the root of the repository.
 
 prepare() {
 	local what
@@ -27,7 +27,7 @@ prepare() {
 	rm -rf "$pack"
 }
 
-# pack_mpi takes mpirun and what it loads, but for the networks between hosts. Open MPI 5
+# pack_mpi packs mpirun and its plugins, without those for networks between hosts. Open MPI 5
 # may have all its plugins in its library, and its mpirun starts prterun and prted.
 pack_mpi() {
 	local program plugins help
@@ -42,9 +42,9 @@ pack_mpi() {
 	say "Open MPI: $(ls "$pack/bin" | grep -cE '^(mpirun|prterun|prted)$') programs, $(ls "$pack/openmpi" | wc -l) plugins of $plugins"
 }
 
-# pack_libraries takes what the programs are linked with, but for the C library
-# and the driver, which are the other machine's. So are cuBLASLt and cuSPARSE, which are
-# hundreds of megabytes: the kernels' library opens those of a toolkit or of Python packages.
+# pack_libraries packs the libraries of the programs, except the C library and the driver:
+# the other machine has these. cuBLASLt and cuSPARSE are hundreds of megabytes and stay out
+# too. The kernels' library opens those of a toolkit or of Python packages.
 pack_libraries() {
 	local library
 	ldd "$pack"/bin/* $(ls "$pack"/openmpi/*.so 2>/dev/null) 2>/dev/null | sed -n 's/^.* => \(\/[^ ]*\) .*/\1/p' | sort -u |

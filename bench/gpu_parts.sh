@@ -14,8 +14,8 @@ part_build() {
 
 part_doctor() { dynmo doctor; }
 
-# toolkit finds nvcc, behind a link and in the usual place too, and its headers,
-# where it says they are if they are not beside it.
+# toolkit finds nvcc, also behind a link and in the usual place, and the headers of its
+# toolkit. Where no headers are beside nvcc, nvcc itself names their place.
 toolkit() {
 	local program home
 	program=$(readlink -f "$(command -v "${NVCC:-nvcc}" || echo /usr/local/cuda/bin/nvcc)")
@@ -61,7 +61,7 @@ part_device() { tests device-cuda device/cuda; }
 part_nccl() { tests comm-nccl comm/nccl; }
 part_pruning() { tests kind-prune kind/prune -test.run GPU; }
 
-# figures PART...: parts of dynmo bench gpu. What failed is measured again, in a
+# figures PART...: runs parts of dynmo bench gpu. A part that failed is measured again, in a
 # process of its own too.
 figures() {
 	local quick='' name status=0 file=$out/figures.json
@@ -74,7 +74,7 @@ figures() {
 	return "$status"
 }
 
-# The administrator's bench: one rank, text and JSON of one measurement, and what it makes of them.
+# The administrator's bench on one rank: its text, JSON, page and verdict of one measurement.
 part_node() {
 	local small='' folder=$work/node
 	! emulated || small=--small
@@ -103,8 +103,7 @@ part_pytorch() {
 	LD_LIBRARY_PATH=$theirs python3 bench/gpu_pytorch.py --seconds 120 >"$out/pytorch.json"
 }
 
-# Steps as they are by default, without graphs, and with kernels that are loaded when they
-# are first called.
+# Steps by default, without graphs, and with kernels that are loaded at their first call.
 part_graphs() {
 	local name graphs loading
 	settings paper >"$work/graphs.toml"
@@ -119,8 +118,8 @@ part_graphs() {
 	END
 }
 
-# Time by kernel of two small steps, as Nsight Compute counts it; it leaves clocks alone. It
-# does not see a program that a program without C becomes, so dynmo-cuda starts as itself.
+# Time by kernel of two small steps, by Nsight Compute, which leaves clocks alone here. The
+# profiler loses a program without C that becomes another, so dynmo-cuda starts directly.
 part_profiler() {
 	local ncu
 	emulated && return 3
@@ -182,9 +181,9 @@ part_pruned() {
 	dynmo train "$work/pruned.toml" --set dynamic.kind=prune --set train.steps=36 --run-dir "$work/pruned"
 }
 
-# One, two and four processes that share the GPU, 50 steps with pruning and
-# balancing: equal weights at the end. So have two replicas of two stages that share out
-# moments and masters, and that do not.
+# One, two and four processes share the GPU, for 50 steps with pruning and balancing. All
+# have equal weights at the end. So do two replicas of two stages, with moments and masters
+# shared out and without.
 part_ranks() {
 	local shape precision hashes
 	settings small >"$work/small.toml"
@@ -226,8 +225,8 @@ sanitized() {
 		-test.v -test.short -test.run "^TestConformance\$/^$2\$/$3")
 }
 
-# Kernels for racecheck, which counts what a lane did as done only when this lane itself has
-# arrived at a barrier. In these kernels all lanes arrive.
+# Builds kernels for racecheck. The tool counts a lane's work as done only when the lane itself
+# has arrived at a barrier. In these kernels all lanes arrive.
 part_lanes() {
 	toolkit || { echo 'no nvcc: racecheck wants kernels compiled for it'; return 3; }
 	toolkit_lacks

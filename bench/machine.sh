@@ -1,5 +1,5 @@
-# What this machine has for a build, and what it lacks. Sourced by build.sh, in
-# the root of the repository.
+# Finds the tools and libraries of this machine for a build, and installs missing ones.
+# Sourced by build.sh, in the root of the repository.
 
 say() { printf '%s\n' "$*" >&2; }
 
@@ -76,7 +76,7 @@ find_blas() {
 int main(void) { cblas_sgemm(); return 0; }' $c ${LDFLAGS:-} $l && cflags+=" $c" && libs+=" $l"
 }
 
-# wanted TAG and served TAG: whether a part shall be built, and whether it can be.
+# wanted TAG: whether a part shall be built. served TAG: whether it can be built.
 wanted() { case " ${TAGS-blas mpi} " in *" $1 "*) ;; *) return 1 ;; esac; }
 served() { case " $tags " in *" $1 "*) ;; *) return 1 ;; esac; }
 
@@ -100,7 +100,7 @@ detect() {
 	export CC=$cc CGO_ENABLED=$([ -n "$tags" ] && echo 1 || echo 0)
 }
 
-# report says what detect found and what a build leaves out.
+# report prints the findings of detect, and the parts that a build leaves out.
 report() {
 	say "go    ${has_go:+$(go env GOVERSION) in $(go env GOROOT)}"
 	say "cc    ${has_cc:+$($cc --version | head -n 1)}"
@@ -111,7 +111,7 @@ report() {
 	served mpi || say 'left out: comm/mpi, ranks as processes (ranks are goroutines of one process)'
 }
 
-# packages prints Debian's names of what is wanted and missing.
+# packages prints Debian's names of the packages that are wanted and missing.
 packages() {
 	[ -n "$has_go" ] || echo golang-go ca-certificates
 	[ -n "$has_cc" ] || [ "${TAGS-blas mpi}" = '' ] || echo gcc libc6-dev
@@ -134,7 +134,7 @@ install() {
 		$root env DEBIAN_FRONTEND=noninteractive apt-get "$@" >/dev/null
 }
 
-# deps returns 1 and says what to do where something is missing after all.
+# deps returns 1, and says what to do, if something is still missing.
 deps() {
 	local list
 	detect

@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Whether the conformance suite sees a barrier that is missing: bench/mutate.sh [PATTERN]
-# takes every barrier and every wait for asynchronous work out of csrc/cuda, one at a time
-# (of files whose name matches PATTERN, if there is one), builds the kernels without it for
-# the emulator, and runs the cases of the operations that it belongs to in three orders of
-# threads. It prints file, line, kind and the case that fails to stderr, and counts of these by
-# file to stdout; and fails itself if no case does, unless the comment of a barrier says why
-# no order of threads shows it.
+# Tests whether the conformance suite sees a missing barrier: bench/mutate.sh [PATTERN]
+#
+# Takes every barrier and every wait for asynchronous work out of csrc/cuda, one at a time.
+# PATTERN chooses files by name. Each time it builds the kernels for the emulator, and runs
+# the cases of the file's operations in three orders of threads. Prints file, line, kind and
+# the failing case to stderr, and counts by file to stdout. Fails if no case fails for some
+# barrier, unless the barrier's comment says why no order of threads shows it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 kinds='__syncthreads|__syncwarp|cp_async_wait<[^>]*>|barrier_wait|products_wait<[^>]*>|threads_meet|floats_read|floats_written'
 
-# operations SOURCE prints a pattern of the operations of a file of kernels; of those that
-# only Hopper's attention takes, the test of that.
+# operations SOURCE prints a pattern of the operations of a file of kernels: none for files of
+# Hopper's attention, which has a test of its own.
 operations() {
 	case $1 in
 	*_hopper) ;;
@@ -67,8 +67,8 @@ verdict() {
 	printf '%-24s %4d  %-20s %s\n' "$file" "$line" "$kind" "$caught" | tee -a "$work/rows" >&2
 }
 
-# summary prints, of every file, how many barriers a case notices, how many a check of the
-# emulator, and how many neither; and the rows of the last.
+# summary prints for every file the number of barriers that a case notices, that a check of the
+# emulator notices, and that neither notices; then the rows of the barriers not noticed.
 summary() {
 	awk '{ n[$1]++; $4 ~ /^(no:|MISSED)/ ? missed[$1]++ : $0 ~ /=/ ? cases[$1]++ : checks[$1]++ }
 		END { for (f in n) printf "%-28s %8d  %7d  %8d  %8d\n", f, n[f], cases[f], checks[f], missed[f] }' "$work/rows" | sort |

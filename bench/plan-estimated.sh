@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Plans of GPTs of 24, 32, 40 and 48 layers of the paper's size, of Mixtral 8x7B and of
-# LLaMA-MoE 3.5B on 720 H100 and A100, on costs that are estimated (dynmo profile
-# --estimate), with networks of their nodes: 24 stages x 30 replicas and 8 x 90
-# (not of Mixtral, whose eighth does not fit). No GPU is needed. Needs bin/dynmo
-# (./build.sh build), or another as BIN.
+# Plans on 720 H100 and 720 A100, with the networks of their nodes. Models are GPTs of 24,
+# 32, 40 and 48 layers of the paper's size, Mixtral 8x7B and LLaMA-MoE 3.5B. Costs are
+# estimated (dynmo profile --estimate), so no GPU is needed. Meshes are 24 stages x 30
+# replicas and 8 x 90; an eighth of Mixtral does not fit. Needs bin/dynmo (./build.sh
+# build), or another program as BIN.
 #
 #   bench/plan-estimated.sh >results/plan-estimated.txt
 set -euo pipefail

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Plans of the paper's mixtures of experts at their real shapes, jobs/paper, on costs of this
-# machine's CPU in float32, and what balancing is worth on these costs and recorded routing.
-# With "measure" it measures the costs first: one block of each, of Mixtral's with two of
-# its eight experts (14 GiB, six minutes of an idle core a model); else it takes those
-# kept in results/costs-moe. Needs bin/dynmo (./build.sh build), or another as BIN.
+# machine's CPU in float32. Also the gain of balancing on these costs and recorded routing.
+# Costs are those of results/costs-moe. With "measure" they are measured first: one block of
+# each model, Mixtral's with two of its eight experts (14 GiB, six minutes of an idle core a
+# model). Needs bin/dynmo (./build.sh build), or another program as BIN.
 #
 #   bench/plan-moe.sh [measure] >results/plan-moe.txt
 set -euo pipefail
@@ -37,7 +37,7 @@ note: the paper's 1.21 and 1.23 ask for layers whose loads differ more than thes
 note: stages of the plans, as `dynmo plan` prints them first, are left out
 NOTES
 
-# answer COMMAND... prints a command and its answer; figures that are too low are no error here.
+# answer COMMAND... prints a command and its output. A failing status is no error here.
 answer() {
 	printf '\n$ bin/dynmo %s\n' "$*"
 	("$dynmo" "$@" || true) | sed '/^stage /,/^$/d'

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Plans of the paper's models of 48 layers, jobs/paper, on costs of this machine's CPU:
-# where their layers should live, what that takes and what is better. With "measure" it
-# measures the costs first, a few microbatches of models of two or four blocks (minutes a
-# model on an idle core, 7 GiB for early exit); else it takes those kept in
-# results/costs-48l. Needs bin/dynmo (./build.sh build), or another as BIN.
+# cuts, times, memory and better settings. Costs are those of results/costs-48l. With
+# "measure" they are measured first: a few microbatches of models of two or four blocks.
+# That takes minutes a model on an idle core, and 7 GiB for early exit. Needs bin/dynmo
+# (./build.sh build), or another program as BIN.
 #
 #   bench/plan-paper.sh [measure] >results/plan-paper.txt
 set -euo pipefail

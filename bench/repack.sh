@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# The packing study: the 24-block model of jobs/pruning-24.toml on 8 ranks, pruned to 90 %,
-# once on all of them to the end and once under each kind of packing. By the sparsity of
-# the model: ranks, and throughput as a share of the dense model's, measured and predicted;
-# then what the simulator makes of the costs that the run recorded. Times are virtual.
-# Needs bin/dynmo (./build.sh build) and jq. RANKS="mpirun -np 8" starts processes;
-# without it ranks are goroutines.
+# The packing study: the 24-block model of jobs/pruning-24.toml on 8 ranks, pruned to 90 %.
+# One run keeps all ranks to the end; the others pack, one for each kind of packing. Prints
+# ranks and throughput by the sparsity of the model. Throughput is a share of the dense
+# model's, measured and predicted. Then the simulator's result on the costs that the run
+# recorded. Times are virtual. RANKS="mpirun -np 8" starts processes; without it ranks are
+# goroutines. Needs bin/dynmo (./build.sh build) and jq.
 #
 #   bench/repack.sh > results/repack.txt
-#   bench/repack.sh DIR...     # of runs that lie there
+#   bench/repack.sh DIR...     # prints kept runs
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Loads that are forced by files (dynamic.replay), executed on real ranks and simulated: of each kind
-# a run on uniform cuts and one whose layers move. There are 24 blocks and a stage for each rank; with
+# Loads from files (dynamic.replay), executed on real ranks and simulated. Each kind has a run on
+# uniform cuts and a run whose layers move. There are 24 blocks and a stage for each rank; with
 # experts 12 blocks and half as many stages. Loads change in steps 6 and 14. Ranks are goroutines,
 # times are virtual. Needs bin/dynmo (./build.sh build).
 #
@@ -45,8 +45,8 @@ loads_freeze() {
 	}'
 }
 
-# exit: none leaves, then of the tokens that are left a quarter, then half in every eighth of the
-# depth (results/workloads/exit.toml, half an eighth). Exits are layers 4, 8, … of the chain.
+# exit: no token leaves at first. Then a quarter, and then half, of the remaining tokens leave in every
+# eighth of the depth (results/workloads/exit.toml, half an eighth). Exits are layers 4, 8, … of the chain.
 loads_exit() {
 	awk -v microbatches=$microbatches -v tokens=$tokens 'BEGIN {
 		split("0 6 14", steps); split("0 0.25 0.5", share)
@@ -90,8 +90,8 @@ loads_attention() {
 	}'
 }
 
-# moe: the four experts of a block take as many tokens, then those of the first replica all in the last
-# three, then in the last six blocks (results/workloads/moe.toml, hot layers).
+# moe: the four experts of a block take equal shares of the tokens. Then the two experts of the first
+# replica take all, in the last three and then the last six blocks (results/workloads/moe.toml, hot layers).
 loads_moe() {
 	awk -v microbatches=$microbatches -v tokens=$tokens 'BEGIN {
 		split("0 6 14", steps); split("0 3 6", hot)
