@@ -150,8 +150,8 @@ func (h *house) goFile(file string, text []byte) error {
 	return nil
 }
 
-// room returns the package of order that a folder or an import path belongs
-// to, and "" for src itself, whose tests look at the whole house.
+// room returns the package of order that a folder or an import path belongs to. It is "" for src
+// itself, whose tests look at the whole house.
 func room(dir string) string {
 	dir = strings.TrimPrefix(strings.TrimPrefix(dir, "dynmo/"), "src")
 	dir = strings.TrimPrefix(dir, "/")

@@ -16,8 +16,8 @@ import (
 // directory (see replace.Directory), and more files, by name. Weights that came from shards are
 // written as shards. d is the type of the values; "" keeps their types. Weights of another model
 // in the directory are removed, and its tokenizer if this model has one. A model of the
-// reference implementation, without buffers or a copy of a tied head, comes out byte for byte
-// as it was, if its types stay. Tensors that other programs do not know have a file of
+// reference implementation comes out byte for byte as it was, if its types stay. It must have
+// no buffers and no copy of a tied head. Tensors that other programs do not know have a file of
 // their own.
 func (w *Weights) WriteHuggingFace(dir string, d DType, more map[string][]byte) error {
 	text, err := w.Config.stored(d)

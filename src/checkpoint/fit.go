@@ -17,10 +17,10 @@ const maxPadding = 1024
 // Fit returns the weights for a model that may have fewer positions, the first ones, and a padded
 // vocabulary. Grain, seed and initialisation do not matter.
 //
-// Each row that is added to a matrix of the vocabulary is the mean of its rows (Hewitt
-// 2021, "Initializing new word embeddings for pretrained language models"). So an added token is
-// at most as probable as the (geometric) mean of the tokens, and a loss is larger by at most
-// ln(1 + added/true). Zeros would have logits of 0, far above those of GPT-2. Errors name the
+// Each row that is added to a matrix of the vocabulary is the mean of its rows. The source is
+// Hewitt 2021, "Initializing new word embeddings for pretrained language models". So an added
+// token is at most as probable as the (geometric) mean of the tokens. A loss is larger by at
+// most ln(1 + added/true). Zeros would have logits of 0, far above those of GPT-2. Errors name the
 // setting that differs, and both values.
 func (w *Weights) Fit(c model.Config) (*Weights, error) {
 	if err := w.fits(c); err != nil {

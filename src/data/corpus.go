@@ -36,8 +36,8 @@ func (c *Corpus) Held() *Corpus { return c.held }
 // Open reads the corpus that cfg names. A file whose name ends in .bin, unless it is text, is a
 // token file (see OpenTokens): its ids must lie in [0, vocab). It stays mapped until the program
 // ends. Any other file is text in UTF-8 without 0 bytes. In a directory Open reads all regular
-// files whose names end in one of cfg.Extensions, in the lexical order of a walk, with one 0 byte
-// between two files. Symbolic links below the directory are not followed. An empty path stands for
+// files whose names end in one of cfg.Extensions. They come in the lexical order of a walk, with
+// one 0 byte between two files. Symbolic links below the directory are not followed. An empty path stands for
 // the source tree of the Go toolchain. cfg.LimitBytes ends text, or the ids of a token file, early.
 // cfg.Validation names other data, or a share of this data that is taken out of the corpus (see
 // holdOut). Held returns the validation data.

@@ -9,8 +9,8 @@ type Tokenizer struct {
 	begin     []int32 // begin every document
 	endOfText int32   // ends every document
 	leads     leading // whether a space stands before the text of a document
-	// cut returns the last place in text, at from or later, at which the text can be divided
-	// so that both parts have the same ids as the whole. It returns 0 if it finds none.
+	// cut returns the last place in text, at from or later, at which the text may be
+	// divided: both parts then have the ids of the whole. It returns 0 if it finds none.
 	cut     func(text []byte, from int) int
 	encoder func() *encoder
 }

@@ -15,8 +15,8 @@ import (
 // of both. positions is the length of the longest text. It panics unless pieces of text are
 // those of GPT-2's regular expression.
 //
-// The byte that ends texts where bytes are the vocabulary is no special token in them, since
-// those stand in a text as they are spelt: only the model's configuration names it.
+// Where bytes are the vocabulary a byte ends texts. It is no special token in these files, since
+// special tokens stand in a text as they are spelt. Only the model's configuration names it.
 func (v *Vocabulary) Files(positions int) (map[string][]byte, error) {
 	if len(v.begin) > 0 || v.whole || v.bytes != nil || v.ask != nil {
 		panic("data: files of a tokenizer that is not GPT-2's")

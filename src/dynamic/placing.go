@@ -5,9 +5,9 @@ import (
 	"dynmo/src/cost"
 )
 
-// Placing decides which replicas of a stage hold which pieces of a layer, and copies of these.
-// A value remembers the steps so far. What it writes of a layer's pieces, only
-// the kind reads (see layout.Layout.Pieces).
+// Placing decides which replicas of a stage hold which pieces of a layer, and copies of these. A
+// value remembers the steps so far. Only the kind reads the text of a layer's pieces (see
+// layout.Layout.Pieces).
 type Placing interface {
 	// Observe takes what layers counted in a step, ascending by layer and name.
 	Observe(counts []cost.CountSum)

@@ -30,8 +30,9 @@ const (
 
 var kinds = []Kind{Kill, Segv, Exit, Panic, Abort, stop, hang, Slow}
 
-// Fault is a rank's failure. It happens in a step, in a phase of writing the checkpoint after a
-// number of steps, or in a phase of the first move of layers after this step or a later one.
+// Fault is a rank's failure. It happens in a step, or in a phase of writing the checkpoint after a
+// number of steps. Or it happens in a phase of the first move of layers after this step or a later
+// one.
 type Fault struct {
 	Kind   Kind
 	Step   int

@@ -155,7 +155,7 @@ func (s *studies) figure3Throughput() (Figure, error) {
 func (s *studies) figure3Cases() (Figure, error) {
 	f := Figure{Title: "Figure 3 under every workload", Notes: []string{
 		"One model of each kind, the last of its list. Names of bars as in figure 3. Workloads that are assumed say so.", headNote,
-		"Over even work: seconds of a step, with all overheads, over those of a step in which all replicas of a stage have the same work, at the best cuts.",
+		"Over even work: seconds of a step, with all overheads, over those of a step at the best cuts in which replicas have equal work.",
 	}}
 	over := Panel{Title: "Step over a step of even work", Form: formBars, Y: "ratio", Series: []Series{{Name: "static cuts", Role: roleStatic}, {Name: "best balancer"}}}
 	s.facts.Mesh = s.meshes(s.workloads)

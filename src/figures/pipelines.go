@@ -252,7 +252,7 @@ func (s *studies) figure7() (Figure, error) {
 	stages, replicas := s.mesh(w)
 	s.facts.Workloads, s.facts.Mesh, s.facts.Seeds = says([]workload{w}), s.meshes([]workload{w}), 1
 	f := Figure{Title: "Figure 7: messages that are delayed at random", Notes: []string{
-		"Every message, and every move of a layer, takes longer by a factor of up to this delay, by a normal distribution (Sukhov and Kuznetsova 2009). The paper draws delays up to 4 and prints no numbers.", headNote,
+		"Every message, and every move of a layer, is delayed by a factor of up to this, normally distributed (Sukhov and Kuznetsova 2009). The paper draws delays up to 4 and prints no numbers.", headNote,
 	}}
 	speedup := Panel{Title: "Speedup", Form: formLines, X: "largest delay, times", Y: "over the better static cuts", Series: []Series{{Name: "balancing"}, {Name: "total"}}}
 	rate := Panel{Title: "Throughput", Form: formLines, X: "largest delay, times", Y: "million tokens/s", Series: []Series{{Name: "best of static cuts"}, {Name: "best of four balancers"}}}

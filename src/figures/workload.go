@@ -41,7 +41,7 @@ type caseOf struct {
 	From    int    // and Every: instead of the workload's; 0: those
 	Every   int
 	Set     []string
-	Steps   int      // instead of the workload's, all of which are simulated; 0: the workload's
+	Steps   int      // instead of the workload's; all of them are simulated; 0: the workload's
 	Changes []change `toml:"change"` // instead of what study.Generate makes up
 }
 

@@ -135,9 +135,9 @@ func needMPI(t *testing.T) string {
 }
 
 // TestLawsMPI is law 1 over four real processes. It runs the first row under every kind of
-// schedule, rows whose ranks exchange more than activations, and rows whose ranks leave and then
-// wait for the others. With DYNMO_LONG=1 it runs every row, and drawn shapes, on two, four, six and
-// eight processes.
+// schedule, and rows whose ranks exchange more than activations. It runs rows whose ranks leave and
+// then wait for the others. With DYNMO_LONG=1 it runs every row, and drawn shapes, on two, four,
+// six and eight processes.
 func TestLawsMPI(t *testing.T) {
 	needMPI(t)
 	tasks, want := make(map[int][]task), make(map[int][]*run)

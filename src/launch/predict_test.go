@@ -110,7 +110,7 @@ func predictable(t *testing.T) config.Config {
 
 // TestPredictionOfMeasuredTimes is TestPrediction on times of this machine's kernels: CPU time by
 // the virtual clock. In 1f1b it wants 5 %. An order made for the costs has no waits that could
-// absorb a disturbance of a single step, and a phase's costs know only the mean of it. There half
+// absorb a disturbance of a single step. A phase's costs know only the mean of it. There half
 // of the phases are within 5 %, and none is far off. Predictions from costs before a change of the
 // layout are further off: by the difference of two phases on a busy machine. A machine that others
 // share can fail this test, so it runs on request.

@@ -128,8 +128,8 @@ func disturb(l *model.Layer) error {
 	return l.Compress(keep, float64(l.ID%3-1)) // 0: CSR, 1: masked
 }
 
-// inventory returns the hash of every layer of the pipeline, "" for one that
-// is nowhere, and an error for one that is on two stages.
+// inventory returns the hash of every layer of the pipeline, "" for a layer that is nowhere. A
+// layer on two stages is an error.
 func (m *member) inventory() ([]string, error) {
 	var mine strings.Builder
 	for _, l := range m.s.Layers {

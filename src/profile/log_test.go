@@ -64,8 +64,8 @@ func TestLog(t *testing.T) {
 	}
 }
 
-// TestLogSamples: a step costs the mean of the lower half of its microbatches on a rank of speed
-// 1, a phase the mean of the lower half of its steps. The phase keeps a bounded part of the
+// TestLogSamples: a step costs the mean of the lower half of its microbatches on a rank of speed 1.
+// A phase costs the mean of the lower half of its steps. The phase keeps a bounded part of the
 // samples, as multiples of its cost.
 func TestLogSamples(t *testing.T) {
 	cuts := partition.Partition{0, 1, 2}

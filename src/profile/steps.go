@@ -135,10 +135,10 @@ func (e *estimator) keep(most int) {
 	}
 }
 
-// lower returns the mean of the lower half of the steps in which the layer was on a stage, by pass,
-// at the stage's best pace. It also returns the number of steps that count. Where no step counts
-// the mean is over all of them. A pass that the newest step left out, as a frozen layer's
-// backwards, costs nothing at once. Steps without the pass do not enter its mean.
+// lower returns, by pass, the mean of the lower half of the layer's steps on a stage, at the
+// stage's best pace. It also returns the number of steps that count. Where no step counts the mean
+// is over all of them. A pass that the newest step left out, as a frozen layer's backwards, costs
+// nothing at once. Steps without the pass do not enter its mean.
 func (e *estimator) lower(layer, stage int) (s cost.Stage, n int) {
 	var buffer [window]float64
 	var p passes

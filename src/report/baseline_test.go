@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestBaselines: phases with known results. The costs of the last two phases are the same, so the
-// first cuts would have taken the same time after the move as before it.
+// TestBaselines: phases with known results. The last two phases have the same costs. So the first
+// cuts would have taken the same time after the move as before it.
 func TestBaselines(t *testing.T) {
 	r := small.read(t)
 	list, err := r.baselines()

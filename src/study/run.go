@@ -61,9 +61,9 @@ type Run struct {
 	Reference   float64 // seconds of a step of the dense model, as packing goes by it; 0: not known
 }
 
-// Ceiling returns the largest speedup over a static run that any balancer can
-// have on the same work, as balance.Headroom estimates it, with phases by the time
-// they take on the first cuts:
+// Ceiling returns the largest speedup over a static run that any balancer can have on the
+// same work, as balance.Headroom estimates it. With t the time of a phase on the first
+// cuts it is
 //
 //	Σ t / Σ (t / ceiling)
 //

@@ -11,9 +11,9 @@ type Sampling struct {
 	Interval int // steps that one stands for; up to 1 it stands for itself
 }
 
-// mostChanges is the largest number of changes of the model that are simulated by default, and
-// mostMade the number where a schedule is made for each. If step times vary by 3 % from change to
-// change their mean is then known to 0.2 and 0.3 %.
+// mostChanges is the largest number of changes of the model that are simulated by default. mostMade
+// is the number where a schedule is made for each. If step times vary by 3 % from change to change
+// their mean is then known to 0.2 and 0.3 %.
 const mostChanges, mostMade = 400, 100
 
 // sample returns the steps to simulate of a run whose model changes every `every` steps, from start

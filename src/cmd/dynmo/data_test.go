@@ -125,9 +125,9 @@ func TestDataRefuses(t *testing.T) {
 	}
 }
 
-// TestTokenizerGoesAlong: the tokenizer of a token file stays with the run on the file, with the
-// run's export, with weights of the export, and with a run that begins with these weights. All of
-// them continue a text alike.
+// TestTokenizerGoesAlong: the tokenizer of a token file stays with the run on the file. It stays
+// with the run's export, with weights of the export, and with a run that begins with these weights.
+// All of them continue a text alike.
 func TestTokenizerGoesAlong(t *testing.T) {
 	t.Chdir(folder(t, ""))
 	expect.OK(t, os.Mkdir("llama", 0o777))

@@ -96,8 +96,8 @@ func TestTrainCrashesWhileLeaving(t *testing.T) {
 	}
 }
 
-// crashInAMove resumes a run that has not moved a layer yet, until a rank is killed in a room of
-// its loop, and then resumes it again. No checkpoint that it leaves is damaged.
+// crashInAMove resumes a run that has not moved a layer yet. A rank is killed in a room of its
+// loop, and the run is resumed again. No checkpoint that it leaves is damaged.
 func crashInAMove(t *testing.T, before func() (dir, want string), room string, more []string, f fault.Fault) {
 	goesOn(t, before, crash{"F19", fmt.Sprintf("phase=%s rank=%d", f.Phase, f.Rank), 4, f, killed, 3, `, pid \d+\) is gone, in step [345]: ` + room, more})
 }

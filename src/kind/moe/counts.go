@@ -101,10 +101,10 @@ func words(s dynamic.Seen) (list []string) {
 	return list
 }
 
-// loads reports the load of the fullest expert, and the share of the assignments that are dropped,
-// when either has changed by a quarter since its last report. It changes nothing: a router decides
-// within its layer which experts tokens go to (see Experts). While no assignment is dropped all
-// experts of a layer together do the same work in every step.
+// loads reports the load of the fullest expert and the share of dropped assignments, when either
+// has changed by a quarter since its last report. It changes nothing: a router decides within its
+// layer which experts tokens go to (see Experts). While no assignment is dropped all experts of a
+// layer together do the same work in every step.
 type loads struct {
 	toldFullest, toldDropped float64
 	fullest, dropped         dynamic.Mean

@@ -137,9 +137,9 @@ func (p *placing) last(q dynamic.Question, block int) *search {
 	return &p.futile[0][block]
 }
 
-// mostWork bounds how many layers are placed anew after a step, by experts times replicas, so
-// that deciding takes under 2 % of steps of 80 ms (see BenchmarkDeciding). Layers that lie
-// furthest above the bound come first, the others after later steps.
+// mostWork bounds the layers that are placed again after a step, by experts times replicas.
+// Deciding then takes under 2 % of steps of 80 ms (see BenchmarkDeciding). Layers that lie furthest
+// above the bound come first, the others after later steps.
 const mostWork = 1 << 16
 
 // candidate is a block whose fullest replica may become emptier.

@@ -1,5 +1,5 @@
-// Package moe is a mixture of experts: several MLPs in a block, of which each token takes a
-// few (Jiang et al. 2024; paper, section 2.2.1).
+// Package moe is a mixture of experts: a block has several MLPs, and each token takes a few of
+// them (Jiang et al. 2024; paper, section 2.2.1).
 package moe
 
 import (
@@ -71,8 +71,8 @@ var Kind = dynamic.Registration{
 	Few: dynamic.Few{Blocks: func(*config.Config) int { return 1 }},
 }
 
-// Fewer returns the settings of a model with so many experts in a block, as many as a token
-// goes to at least.
+// Fewer returns the settings of a model with n experts in a block, at least as many as a token goes
+// to.
 func Fewer(c config.Config, n int) (config.Config, error) {
 	m := config.Of[options](c)
 	if !c.Dynamic.Has("moe") || n < m.Top || n > m.Experts {

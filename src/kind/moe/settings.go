@@ -16,14 +16,14 @@ type options struct {
 	Top          int     `toml:"top" shape:"true" default:"2" min:"1" max:"65536" doc:"experts that a token goes to, at most moe.experts"`
 	Intermediate int     `toml:"intermediate" shape:"true" default:"0" min:"0" max:"16777216" doc:"channels inside an expert; 0: model.intermediate"`
 	Balance      string  `toml:"balance" shape:"true" default:"aux" oneof:"aux,s-base" doc:"how loads are kept equal: by a loss, whose weight is moe.aux; or by S-BASE, which scales the router's probabilities until each expert has its share (Sinkhorn; Clark et al. 2022)"`
-	Deviation    float64 `toml:"deviation" default:"8" min:"0" max:"1000" when:"moe.balance=s-base" doc:"deviation that S-BASE stretches a token's logits to, on the mean, before it scales them, so that tokens, which go to experts in whole, are balanced as their shares are; 0: logits stay as they are. The stretch is this program's, not Clark et al.'s"`
+	Deviation    float64 `toml:"deviation" default:"8" min:"0" max:"1000" when:"moe.balance=s-base" doc:"mean deviation of a token's logits to which S-BASE stretches them before it scales them; whole tokens are then about as balanced as their shares; 0: logits stay as they are. The stretch is this program's, not Clark et al.'s"`
 	Rounds       int     `toml:"rounds" default:"16" min:"1" max:"1000" when:"moe.balance=s-base" doc:"how often S-BASE scales to equal sums of tokens and of experts; how many there are is this program's choice too"`
 	Router       string  `toml:"router" shape:"true" default:"linear" oneof:"linear,mlp" doc:"what scores the experts for a token: a matrix, or, as in LLaMA-MoE, two with tanh between (mlp)"`
 	Scale        float64 `toml:"scale" default:"1" above:"0" max:"65536" doc:"times the router's weights that what experts make is taken; LLaMA-MoE, whose experts are parts of one MLP, has 4 for 4 of 16"`
 	Aux          float64 `toml:"aux" default:"0.01" min:"0" max:"1000" when:"moe.balance=aux" doc:"weight of the loss E·Σ f·P of each block and microbatch (Fedus et al. 2022), with E experts, f an expert's share of the choices and P its mean probability; it is not part of the loss that is reported. Hugging Face's router_aux_loss_coef weighs one loss of all blocks together, whose f sums to moe.top: coef·moe.top/model.blocks has the same sum where all blocks route alike, and other gradients where they do not"`
 	Z            float64 `toml:"z" default:"0" min:"0" max:"1000" doc:"weight of the router's z-loss, the mean square of the logarithm of its softmax's denominator (Zoph et al. 2022); it is not part of the loss that is reported; Mixtral has none"`
 	Capacity     float64 `toml:"capacity" shape:"true" default:"0" min:"0" max:"65536" doc:"times its fair share that an expert takes of a microbatch's assignments, rounded up; those beyond are dropped and counted; 0: none is"`
-	BlockRows    int     `toml:"block_rows" resume:"losses agree up to rounding" shape:"true" default:"0" min:"0" max:"1048576" doc:"rows of an expert in a microbatch of all replicas, in the order of replicas and tokens, are worked on in blocks of so many, which may lie on several replicas (moe.spare): losses are the same wherever they do; 256 suits CPUs; 0: an expert's rows are one product, on one replica"`
+	BlockRows    int     `toml:"block_rows" resume:"losses agree up to rounding" shape:"true" default:"0" min:"0" max:"1048576" doc:"rows of a block: the rows of an expert in a microbatch of all replicas, in the order of replicas and tokens, are cut into blocks of this length; blocks may lie on several replicas (moe.spare), and losses do not depend on where; 256 suits CPUs; 0: an expert's rows are one product, on one replica"`
 	Spare        int     `toml:"spare" resume:"may" shape:"true" default:"0" min:"0" max:"65536" when:"parallel.experts=spread" doc:"places of a replica for copies of experts, in each block, besides its even share of them; a copy works on some of its expert's blocks; wants moe.block_rows"`
 	Placing      string  `toml:"placing" resume:"may" default:"copies" oneof:"copies,owners,eplb,even" when:"parallel.experts=spread" doc:"what decides which replicas hold which experts, where moe.spare is above 0: copies, and owners where that pays (copies); owners alone (owners); DeepSeek's EPLB (eplb); nothing, experts lie evenly (even)"`
 	Groups       int     `toml:"groups" shape:"true" default:"2" min:"2" max:"65536" when:"model.grain=expert" doc:"layers that a block's experts are shared out to, a divisor of moe.experts; a boundary between two is more than twice as wide as others"`
@@ -36,9 +36,9 @@ type parallel struct {
 
 // simulated is what a simulated run assumes.
 type simulated struct {
-	Routing     string `toml:"routing" default:"mixtral-24-aux-other" oneof:"llama-24-aux-mod,llama-24-aux-other,llama-24-aux,llama-24-s-base,llama-32-aux,llama-32-s-base,mixtral-24-aux-mod,mixtral-24-aux-other,mixtral-24-aux,mixtral-24-s-base,mixtral-32-aux,mixtral-32-s-base,burst,hot-rank,rotating,zipf-0.5,zipf-1" when:"dynamic.kind=moe" doc:"recorded routing of a small trained model: its like, blocks, and how loads were kept equal; other: on other text than it trained on; mod: with a mixture of depths. Or one that is made up: loads that fall as 1/k or its root (zipf), a rank with four times the load (hot-rank), an expert with eight times, another every 20 steps (rotating), one with 30 % for 10 steps of 40 (burst); all change by up to 20 % in every step"`
+	Routing     string `toml:"routing" default:"mixtral-24-aux-other" oneof:"llama-24-aux-mod,llama-24-aux-other,llama-24-aux,llama-24-s-base,llama-32-aux,llama-32-s-base,mixtral-24-aux-mod,mixtral-24-aux-other,mixtral-24-aux,mixtral-24-s-base,mixtral-32-aux,mixtral-32-s-base,burst,hot-rank,rotating,zipf-0.5,zipf-1" when:"dynamic.kind=moe" doc:"recorded routing of a small trained model: its model, its blocks, and its way to keep loads equal; other: on other text than it trained on; mod: with a mixture of depths. Or one that is made up: zipf: loads fall as 1/k or its root; hot-rank: a rank has four times the load; rotating: an expert has eight times the load, another one every 20 steps; burst: an expert has 30 % for 10 steps of 40; all change by up to 20 % in every step"`
 	Experts     int    `toml:"experts" default:"64" min:"1" max:"65536" when:"dynamic.kind=moe" doc:"experts of a block, where simulate.routing is made up"`
-	ExpertRanks int    `toml:"expert_ranks" default:"8" min:"1" max:"65536" when:"dynamic.kind=moe" doc:"ranks over which a layer's experts are spread, of which the fullest sets its time; at most as many as experts"`
+	ExpertRanks int    `toml:"expert_ranks" default:"8" min:"1" max:"65536" when:"dynamic.kind=moe" doc:"ranks over which a layer's experts are spread; the fullest rank sets the layer's time; at most as many as experts"`
 	ExpertSpare int    `toml:"expert_spare" default:"0" min:"0" max:"65536" when:"dynamic.kind=moe" doc:"places of a rank for copies of experts, which are placed as moe.placing = copies does in training; the ranks are then parallel.replicas; weights and gradients of copies take the time of their bytes; 0: experts stay"`
 }
 
@@ -46,7 +46,7 @@ type simulated struct {
 var settings = config.Kind{
 	Name: "moe", Structural: true,
 	Tables: []config.Table{
-		{Name: "moe", Tag: `only:"train" when:"dynamic.kind=moe" doc:"a mixture of experts: several MLPs in a block, of which each token takes a few; model.family has to be llama"`, Place: 4, Settings: options{}},
+		{Name: "moe", Tag: `only:"train" when:"dynamic.kind=moe" doc:"a mixture of experts: a block has several MLPs, and each token takes a few of them; model.family has to be llama"`, Place: 4, Settings: options{}},
 		{Name: "parallel", Settings: parallel{}},
 		{Name: "simulate", Place: 1, Settings: simulated{}},
 	},
@@ -61,7 +61,7 @@ var settings = config.Kind{
 	ReplicasDiffer: spread,
 }
 
-// spread reports whether experts are spread over replicas, of which there are several.
+// spread reports whether there are several replicas and experts are spread over them.
 func spread(c config.Config) bool {
 	return c.Dynamic.Has("moe") && config.Of[parallel](c).Experts == "spread" && c.Parallel.Replicas > 1
 }

@@ -10,10 +10,9 @@ import (
 	"dynmo/src/kind/moe/workload"
 )
 
-// made is a mixture of experts that are spread over ranks, of which the fullest sets the time
-// of a layer: an MLP takes as many times longer than with equal loads, which the dense costs
-// stand for, as that rank has the mean load. Rows are those of the routers of a small trained
-// model, or made up.
+// made is a mixture of experts that are spread over ranks. The fullest rank sets the time of a
+// layer. The dense costs stand for equal loads. An MLP takes longer by the fullest rank's load over
+// the mean load. Rows are those of the routers of a small trained model, or made up.
 type made struct {
 	recording routing.Recording // without slots: rows are made up
 	routing   string

@@ -100,8 +100,8 @@ func (b *balancer) sending(bytes int64) float64 {
 	return 0
 }
 
-// Copied returns the bytes that the busiest rank of a layout sends or receives in a step because
-// pieces have copies, and the seconds of the stage where they take longest. Replicas of a stage send
+// Copied returns the bytes that the busiest rank of a layout sends or receives in a step for copies
+// of pieces. seconds is their time on the stage where they take longest. Replicas of a stage send
 // over the slowest link between two of them.
 func Copied(p dynamic.Placing, n sim.Network, l layout.Layout, pieces string) (bytes int64, seconds float64) {
 	stages := make([]int64, l.Stages())

@@ -21,8 +21,8 @@ import (
 //
 //	Ceiling = Σ n_i · static_i / Σ n_i · min(static_i, used_i, best_i)
 //
-// where static_i, used_i and best_i are the simulated seconds of a step with the first
-// layout, with the layout used, and with the planner's cuts for the costs of phase i.
+// where all three are simulated seconds of a step at the costs of phase i: static_i with the
+// first layout, used_i with the layout used, best_i with the planner's cuts for these costs.
 // The ceiling counts no seconds for moving and deciding. record.Metrics has the headroom of
 // single steps.
 type Result struct {

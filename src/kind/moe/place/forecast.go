@@ -7,8 +7,8 @@ import "math"
 //
 // The forecast is the mean of the last steps, at most window of them. Rows of an expert that surely
 // rise or fall are assumed to continue on a straight line. Steps before a jump do not count. A jump
-// is a step whose rows are much further from the mean than those of recent steps, as when another
-// expert becomes the hot one.
+// is a step whose rows are much further from the mean than those of recent steps. It happens when
+// another expert becomes the hot one.
 type Forecast struct {
 	Rows   []float64 // by expert: rows of the next step
 	Spread []float64 // by expert: the standard deviation of its rows between steps, as a share of them
@@ -83,7 +83,7 @@ func distance(x []int64, y []float64) float64 {
 	return sum
 }
 
-// expect sets Rows and Spread. For steps t = 0, 1, …, n-1 with the middle c, the rows x of an
+// expect sets Rows and Spread. Steps are t = 0, 1, …, n-1 with the middle c. The rows x of an
 // expert have the mean μ and the slope β = Σ(t-c)x/Σ(t-c)². The next step has μ + β·(n-c) rows if β
 // is surely not 0, else μ.
 func (f *Forecast) expect() {

@@ -30,8 +30,8 @@ func Even(experts, replicas int) Map {
 // the spare places.
 func Places(experts, replicas, spare int) int { return (experts+replicas-1)/replicas + spare }
 
-// Check returns an error unless the map places the given number of experts on the given number of
-// replicas, with at most `places` experts on each replica.
+// Check returns an error unless the map places that many experts on that many replicas, with at
+// most `places` experts on each replica.
 func (m Map) Check(experts, replicas, places int) error {
 	if len(m) != experts {
 		return fmt.Errorf("%d experts, want %d", len(m), experts)

@@ -143,7 +143,7 @@ var targets = []float64{1.04, 1.15}
 
 // Copy returns the map with the owners of m and other copies. It works down to a target for the
 // fullest replica. The fullest replica gives rows of its largest expert to the emptiest replica
-// with a free place, which takes a copy, until no replica has more than the target. Loads vary in
+// with a free place, which takes a copy. This goes on until no replica exceeds the target. Loads vary in
 // each microbatch, so rows are dealt anew there. Each free place therefore takes a copy of an
 // expert whose holders have the most rows of it. Targets grow from the bound; the best map is
 // returned. In small cases all copies are tried (see exact).
@@ -238,8 +238,8 @@ func (p *Placer) taker(expert, owner int, target float64) int {
 	return best
 }
 
-// fill gives each free place a copy of the expert whose holders have the most rows of it, on
-// the mean, of those that the replica does not hold.
+// fill gives each free place a copy of one expert that its replica does not hold: the one whose
+// holders have the most rows of it, on the mean.
 func (p *Placer) fill(loads []float64) {
 	p.each = append(p.each[:0], loads...)
 	p.counts = slices.Grow(p.counts[:0], len(loads))[:len(loads)]

@@ -76,8 +76,9 @@ func allCopies(owners Map, replicas int) []Map {
 	return all
 }
 
-// TestPlace: with a spare place the fullest replica is near the mean in all cases, though the
-// actual rows differ by up to 20 % from the rows that were placed. It is never below the bound.
+// TestPlace: with a spare place the fullest replica is near the mean in all cases. The actual rows
+// differ by up to 20 % from the rows that were placed. The fullest replica is never below the
+// bound.
 func TestPlace(t *testing.T) {
 	for _, c := range []struct {
 		experts, replicas int
