@@ -6,17 +6,18 @@
 # goroutines. Needs bin/dynmo (./build.sh build), or another program as BIN.
 #
 #   bench/density.sh >results/attention-density.txt
+#   bench/density.sh --set model.sequence=2048 --set attention.buckets=4    # or other settings
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 run=build/density
 rm -rf "$run"
-"${BIN:-bin/dynmo}" train jobs/sparse-attention.toml --set train.steps=1000 --run-dir "$run" >&2
+"${BIN:-bin/dynmo}" train jobs/sparse-attention.toml --set train.steps=1000 "$@" --run-dir "$run" >&2
 
-printf 'command: bench/density.sh\n'
+printf 'command: bench/density.sh%s\n' "${*:+ $*}"
 sed -n 's/^  "\(revision\|go\|platform\|cpu\|cores\|kernels\|corpus\|date\)": "\{0,1\}\([^",]*\).*/\1: \2/p' "$run/provenance.json"
 printf '\n'
-tail -n 500 "$run/metrics.jsonl" |
+tail -n "$(($(wc -l <"$run/metrics.jsonl") / 2))" "$run/metrics.jsonl" |
 	grep -o '"layer":"[^"]*","name":"pairs","values":\[[0-9,]*\]' |
 	awk -F '[":,\\[\\]]+' '
 		{

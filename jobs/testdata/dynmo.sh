@@ -17,6 +17,17 @@ t_dynmo_done() {
 	says '40 steps, loss'
 }
 
+# A study of the scaling scripts: its runs are collected where figures look, and are drawn.
+t_dynmo_scaling() {
+	log=$work/$name.told id=''
+	cp -r "$jobs/../results" "$name.results"
+	DYNMO=$real "$jobs/scaling/run.sh" fig8 --nodes 2 --ranks 2 --config run.toml --results "$name.results" >"$log" 2>&1
+	says '2 runs of 4 stages x 1 replicas'
+	within 120 test -s "$name.results/executed/fig8-4-ranks.json" || problem 'no runs were collected'
+	"$real" figures --only fig8 --results "$name.results" -o "$name.drawn" >>"$log" 2>&1
+	grep -q '^| 4 ranks |' "$name.drawn/fig8.md" || problem 'figure 8 has no executed runs'
+}
+
 # curve RUN STEPS: prints a run's first so many steps and their losses.
 curve() { head -n "$2" "$1.run/metrics.jsonl" | sed 's/.*"step":\([0-9]*\),.*"loss":\([^,]*\),.*/\1 \2/'; }
 

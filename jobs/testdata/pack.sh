@@ -72,8 +72,9 @@ t_smoke() {
 # pruning ARGUMENT...: submits pruning.toml on 8 nodes of 2 ranks.
 pruning() {
 	config=$jobs/pruning.toml
-	reference pruning_reference "$config" --set data.path=text.txt
-	DYNMO=$real submit --nodes=8 --ntasks-per-node=2 -- --set data.path=text.txt --set repack.kind=sustain --set elastic.release=slurm "${patient[@]}" "$@"
+	local small=(--set data.path=text.txt --set model.blocks=16 --set parallel.microbatches=8 --set parallel.microbatch_size=1)
+	reference pruning_reference "$config" "${small[@]}"
+	DYNMO=$real submit --nodes=8 --ntasks-per-node=2 -- "${small[@]}" --set repack.kind=sustain --set elastic.release=slurm "${patient[@]}" "$@"
 }
 
 # Several releases in one run; another job starts on released nodes while it trains.
