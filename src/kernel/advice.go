@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// Advice returns what makes the products of a backend of some Identity faster, "" if nothing is
-// known. On a CPU newer than itself OpenBLAS takes its kernels for Prescott, which have neither
-// AVX nor FMA: OpenBLAS 0.3.21 reached 26 GFLOP/s on a core of Emerald Rapids (median of dynmo
-// bench gemm --clock virtual), and 115 with OPENBLAS_CORETYPE=SKYLAKEX.
+// Advice returns a text for the user on how to make products faster on a backend with this Identity,
+// "" if no advice is known. On a CPU newer than itself OpenBLAS uses its kernels for Prescott, which
+// have neither AVX nor FMA. OpenBLAS 0.3.21 reached 26 GFLOP/s on a core of Emerald Rapids (median of
+// dynmo bench gemm --clock virtual), and 115 with OPENBLAS_CORETYPE=SKYLAKEX.
 func Advice(identity string) string {
 	path, _, _ := strings.Cut(strings.TrimPrefix(identity, "cpu "), " ")
 	core := map[string]string{"avx512": "SKYLAKEX", "avx2": "HASWELL"}[path]

@@ -5,51 +5,25 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Operands are the memory of a call, in the order of its operation's.
-type Operands [8]tensor.Mem
-
-// Call is one call of a backend: its operation, dimensions and operands, and the
-// numbers that its method takes besides.
-type Call struct {
-	Op Op
-	Dims
-	Mem     Operands
-	First   int     // column of the softmax calls
-	Scale   float64 // of the gradient of logits
-	Shared  bool    // of AttentionHash
-	Eps     float64 // of NormForward
-	Inverse bool    // of Rotary
-	Blocks  bool    // CSR's
-	AdamW   AdamW
-	Prefix  uint32 // of MagnitudeHistogram, as Fixed; the threshold of SelectLargest
-	Fixed   int
-	Ties    int // of SelectLargest
-	Routing Routing
-	Depths  Depths
-}
-
-// Flops returns the floating-point operations of the call.
-func (c *Call) Flops() float64 {
-	op := c.Op.Of()
-	return float64(op.Flops) * float64(op.Work(&c.Dims))
-}
-
-// Calls is the part of Backend that all backends have alike: the typed calls. Each
-// makes a Call, verifies it and hands it to the backend's do.
+// Calls is the part of Backend that all backends share. A backend embeds a Calls, which has the typed
+// calls. A typed call makes a Call, verifies it and gives it to the backend's own function do.
 type Calls struct {
 	elements tensor.DType
 	space    tensor.Space
-	sizes    [kinds]int64 // bytes of an element of each kind; 0 of a master that there is not
+	sizes    [kinds]int64 // bytes of an element of each kind; 0 of Master where it is absent
 	do       func(device.Stream, *Call)
 	fused    bool
-	// pending is the call under way, kept here so that none is allocated. Operands
-	// and numbers that its operation lacks are those of earlier calls.
+	// pending is the call under way, kept here so that no call is allocated. Operands and numbers
+	// that its operation does not have are left over from earlier calls.
 	pending Call
 }
 
-// NewCalls returns the calls of a backend that computes on memory of a space with
-// elements of type d. fused says that do takes calls of two operations in one; else
-// they are composed.
+// NewCalls returns the Calls of a backend. d is the backend's DType, and space the space of its
+// memory. do makes one verified call; it must not keep the Call.
+//
+// Some operations are two others in a row: NormBackwardInputTo, MatmulForwardAdd, MatmulForwardGELU,
+// MatmulBackwardGELU and CombineRowsAdd. fused says that do makes these in one. Otherwise Calls gives
+// do the two operations one after the other. The intermediate result is in an output operand.
 func NewCalls(d tensor.DType, space tensor.Space, fused bool, do func(device.Stream, *Call)) Calls {
 	k := Calls{elements: d, space: space, fused: fused, do: do}
 	for kind := range kinds {
@@ -61,7 +35,8 @@ func NewCalls(d tensor.DType, space tensor.Space, fused bool, do func(device.Str
 	return k
 }
 
-// Around has every call made within around, which is given what makes it.
+// Around makes every later call of do run inside around. around gets a function, which makes the call,
+// and must call it once.
 func (k *Calls) Around(around func(call func())) {
 	do := k.do
 	k.do = func(s device.Stream, c *Call) { around(func() { do(s, c) }) }
@@ -73,8 +48,8 @@ func (k *Calls) DType() tensor.DType { return k.elements }
 // Close does nothing.
 func (*Calls) Close() error { return nil }
 
-// Verify panics if the dimensions or numbers of a call are impossible. It panics if an operand has
-// another length than its shape, or lies outside the backend's space. It reads nothing from memory.
+// Verify panics if the dimensions or numbers of a call are impossible. It panics if an operand does not
+// have the length of its shape or lies in the wrong space. It does not read operands.
 func (k *Calls) Verify(c *Call) {
 	op := c.Op.Of()
 	if problem := c.impossible(); problem != "" {
@@ -101,8 +76,7 @@ func (k *Calls) Verify(c *Call) {
 	}
 }
 
-// impossible returns the fault in the dimensions and numbers of a call, "" if there
-// is none.
+// impossible returns what is wrong with the dimensions and numbers of a call, "" if nothing is wrong.
 func (c *Call) impossible() string {
 	d := &c.Dims
 	switch {
@@ -191,19 +165,19 @@ func (c *Call) impossible() string {
 	return ""
 }
 
-// Run verifies a call and does it.
+// Run verifies a call and makes it.
 func (k *Calls) Run(s device.Stream, c Call) {
 	k.pending = c
 	k.run(s, c.Op, c.Dims, c.Mem[:len(c.Op.Of().Operands)]...)
 }
 
-// run verifies a call and does it. Its numbers are the pending call's already.
+// run verifies a call and makes it. The caller has put the call's numbers into k.pending.
 func (k *Calls) run(s device.Stream, op Op, d Dims, operands ...tensor.Mem) {
 	c := &k.pending
 	c.Op, c.Dims = op, d
 	copy(c.Mem[:], operands)
 	k.Verify(c)
-	if op.two() && !k.fused {
+	if op.isTwo() && !k.fused {
 		k.compose(s)
 		return
 	}

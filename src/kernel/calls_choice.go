@@ -7,7 +7,7 @@ import (
 	"dynmo/src/tensor"
 )
 
-// The calls that choose experts, weights and tokens, typed as in Calls.
+// The typed calls that choose experts, weights and tokens.
 
 func (k *Calls) SquashLogits(s device.Stream, router, squashed, inp, weight tensor.Mem, n, experts int) {
 	k.run(s, SquashLogits, Dims{N: n, E: experts}, router, squashed, inp, weight)
@@ -102,14 +102,15 @@ func (k *Calls) ListTokens(s device.Stream, d Depths, rows, factors, listed, end
 
 // Depths holds the settings of TakeTokens and ListTokens.
 type Depths struct {
-	Capacity          float64 // share of a sequence's tokens that are first
-	Threshold         float64 // of a guess's probability, above which a token is taken
-	One               bool    // gates are 1
-	Router, Predictor float64 // weights of the gradients of logits and guesses
+	Capacity  float64 // share of a sequence's tokens that are top-ranked, in (0, 1]
+	Threshold float64 // a token is taken if sigmoid(guess) is above this probability
+	One       bool    // all gates are 1 instead of sigmoid(logit)
+	Router    float64 // factor of the gradients of the logits
+	Predictor float64 // factor of the gradients of the guesses
 }
 
-// First returns how many of the tokens of a sequence are first: a share of capacity rounded
-// up, one at least.
+// First returns how many tokens of a sequence are top-ranked (see Backend.TakeTokens): capacity times
+// tokens, rounded up. It is at least 1 and at most tokens. capacity is a share of the tokens.
 func First(capacity float64, tokens int) int {
 	share := math.FMA(capacity, float64(tokens), -1e-9) // 0.1·30 is not quite 3; a GPU rounds once too
 	return min(tokens, max(1, int(math.Ceil(share))))

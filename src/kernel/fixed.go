@@ -5,14 +5,14 @@ import (
 	"dynmo/src/tensor"
 )
 
-// FixedUnit is 1 of fixed-point numbers in units of 2^-50. I64 holds numbers below 2^13, more
-// than any gradient that training survives, and keeps what float32 rounds off numbers down to
-// 2^-26.
+// FixedUnit is how many units of a fixed-point number make 1: a unit is 2^-50. In I64 such numbers
+// are below 2^13, more than any gradient in training that goes well. Float32 numbers of at least
+// 2^-27 are multiples of a unit, so they are added without rounding.
 const FixedUnit = 1 << 50
 
-// FixedWords returns how many I64 a sum of n fixed-point numbers takes: the numbers; a bound on
-// the absolute value of each, which is the largest I64 where it would be more; and a word for
-// the GPU, 0 between calls.
+// FixedWords returns how many I64 n fixed-point sums take, n + 2: the n sums, then one bound on the
+// absolute values of all sums, then one more word. The GPU backend uses the last word during a call
+// and leaves it 0. See Backend.AccumulateFixed.
 func FixedWords(n int) int { return n + 2 }
 
 func (k *Calls) AccumulateFixed(s device.Stream, sum, x tensor.Mem, n int) {

@@ -2,8 +2,8 @@ package kernel
 
 import "dynmo/src/device"
 
-// two says whether the operation is two others, one after the other.
-func (op Op) two() bool {
+// isTwo reports whether the operation is two others, one after the other.
+func (op Op) isTwo() bool {
 	switch op {
 	case NormBackwardInputTo, MatmulForwardAdd, MatmulForwardGELU, MatmulBackwardGELU, CombineRowsAdd:
 		return true
@@ -11,7 +11,7 @@ func (op Op) two() bool {
 	return false
 }
 
-// compose does the pending call, of two operations, by a call of each.
+// compose makes the pending call, of two operations, by one call for each.
 func (k *Calls) compose(s device.Stream) {
 	m, d := k.pending.Mem, k.pending.Dims
 	switch k.pending.Op {

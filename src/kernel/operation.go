@@ -2,9 +2,11 @@ package kernel
 
 import "dynmo/src/tensor"
 
-// Op is an operation. Backend has a method of the same name for each.
+// Op is the number of an operation. Backend has a method of the same name for each Op, except that
+// AdamWUpdate is the method AdamW.
 type Op uint8
 
+// Operations, in the order of the table that Op.Of reads.
 const (
 	EmbeddingForward Op = iota
 	EmbeddingBackward
@@ -45,7 +47,7 @@ const (
 	CrossEntropy
 	Likeliest
 	SumSquares
-	AdamWUpdate // of the method AdamW
+	AdamWUpdate
 	GatherRows
 	ScatterRows
 	GateGradient
@@ -75,46 +77,49 @@ const (
 	BlockMask
 	PairScores
 	PairMask
-	Ops // how many there are
+	Ops // the number of operations
 )
 
-// Operation describes an operation's operands and cost; kernel.go says its result.
-// Verify checks calls by it, kernel/null costs them, and kernel/kerneltest makes
-// their operands.
+// Operation describes the operands and the cost of an operation. The comments of Backend describe the
+// result. Calls.Verify checks calls against an Operation. Package null takes the time of a call from
+// it, and package kerneltest makes operands for it.
 type Operation struct {
-	Name     string // the method of Backend
-	Flops    int    // floating-point operations for each of Work
-	Work     Count
+	Name     string    // of the method of Backend
+	Flops    int       // floating-point operations for each unit of Work
+	Work     Count     // number of units of work of a call
 	Operands []Operand // in the order of the method's parameters
 }
 
-// Operand is memory that an operation works on.
+// Operand describes one memory parameter of an operation.
 type Operand struct {
-	Name     string
-	Kind     Kind
-	Use      Use
-	Optional bool
-	Count    Count // elements; of a Table those of one row
+	Name     string // of the parameter of Backend's method
+	Kind     Kind   // type of the elements
+	Use      Use    // whether the operation reads or writes the operand
+	Optional bool   // the operand may be absent (a zero tensor.Mem)
+	Count    Count  // number of elements; of a Table or wide table, elements of one row
 }
 
-// Kind says which elements an operand has.
+// Kind says which type the elements of an operand have. The zero Kind is the backend's DType; the
+// other kinds that have no exported name are I64, F64, bfloat16, and a Table of wide elements.
 type Kind uint8
+
+// Kinds of operands.
 
 const (
 	float  Kind = iota // the backend's DType
 	Wide               // DType.Wide
-	Master             // DType.Wide where that is not DType; else the operand is absent
+	Master             // DType.Wide if this is not DType itself; otherwise the operand is absent
 	I32
 	i64
 	U64
 	f64
 	bf16
-	Table     // DType: any number of whole rows, at least one
-	wideTable // DType.Wide, likewise
-	kinds
+	Table     // DType: any number of rows, at least one; Operand.Count is the length of a row
+	wideTable // DType.Wide: any number of rows, at least one
+	kinds     // the number of kinds
 )
 
-// Type returns the element type for a backend of elements d.
+// Type returns the element type of the kind for a backend whose DType is d.
 func (k Kind) Type(d tensor.DType) tensor.DType {
 	switch k {
 	case I32:
@@ -133,37 +138,40 @@ func (k Kind) Type(d tensor.DType) tensor.DType {
 	return d.Wide()
 }
 
-// Rounds reports whether elements of the kind are of the backend's DType.
-func (k Kind) Rounds() bool { return k == float || k == Table }
+// HasDType reports whether elements of the kind have the backend's DType.
+func (k Kind) HasDType() bool { return k == float || k == Table }
 
-// Use is the way in which an operation treats an operand.
+// Use says whether an operation reads or writes an operand.
 type Use uint8
 
+// Uses of an operand.
 const (
-	Read   Use = iota
-	Set        // overwritten; the elements before do not matter
-	Update     // added to, or changed in place
+	Read   Use = iota // read only
+	Set               // overwritten; the elements before the call do not matter
+	Update            // added to, or changed in place
 )
 
-// Dims are the dimensions of a call; those that its operation does not have are 0.
+// Dims are the dimensions of a call. Dimensions that its operation does not have are 0.
 type Dims struct {
-	N       int // tokens; elements where there are no rows
-	C, O    int // channels; output channels. Of a sparse matrix the columns and rows
-	NNZ     int // entries of a sparse matrix
+	N       int // n: tokens or rows; elements if the operands have no rows; groups of four of PairMask
+	C, O    int // c, o: channels, output channels. Of a sparse matrix columns, rows; of BlockScores in blocks
+	NNZ     int // entries of a sparse matrix; blocks of BlockScores
 	V       int // columns of logits
 	B       int // sequences
 	Longest int // most tokens of a sequence
 	NH      int // heads
 	KV      int // heads that have keys and values
 	HS      int // channels of a head that is rotated
-	K       int // rows that are combined into one; places of a list
-	Buckets int // that a head's tokens are sorted by
+	K       int // k (each, top or places in Calls): choices of a token, rows combined into one, tokens of a list
+	Buckets int // buckets into which a head's tokens are sorted
 	E       int // experts
 	Gap     int // elements between the matrices of two experts
 }
 
-// Count returns a number of elements: the product of the dimensions in its name.
+// Count returns a number of elements, or of units of work, for the dimensions of a call.
 type Count func(*Dims) int
+
+// The name of a function below is usually its formula: nc returns N·C.
 
 func one(*Dims) int      { return 1 }
 func n(d *Dims) int      { return d.N }
@@ -201,7 +209,7 @@ func blockMask(d *Dims) int { return inBlocks(d) / 64 }
 func n4(d *Dims) int        { return 4 * d.N }
 func n4Bits(d *Dims) int    { return (4*d.N + 63) / 64 }
 
-// kept is what is left of pairs where tokens fall evenly into the buckets.
+// kept is the number of pairs in equal buckets, if tokens fall evenly into the buckets.
 func kept(d *Dims) int   { return pairs(d) / max(d.Buckets, 1) }
 func sorts(d *Dims) int  { return d.N * d.NH * 2 }
 func starts(d *Dims) int { return d.B * d.NH * 2 * (d.Buckets + 1) }
@@ -217,11 +225,11 @@ func n2e(d *Dims) int { return d.N * 2 * d.E }
 func e1(d *Dims) int  { return d.E + 1 }
 func e4(d *Dims) int  { return d.E + 4 }
 
-// matrices is the matrices (o, c) of all experts, and what lies between them.
+// matrices is the elements of the matrices (o, c) of all experts, and of the gaps between them.
 func matrices(d *Dims) int { return d.E*d.O*d.C + max(d.E-1, 0)*d.Gap }
 
-// projections are those of all heads; projected are the products of all tokens' channels with
-// those of their heads.
+// projections is the elements of the projections of all heads. projected is the number of products of
+// all tokens' channels with the projections of their heads.
 func projections(d *Dims) int { return d.C * (d.Buckets / 2) }
 func projected(d *Dims) int   { return d.N * projections(d) }
 
@@ -232,15 +240,15 @@ func add(name string, count Count) Operand { return Operand{Name: name, Count: c
 func (p Operand) of(k Kind) Operand { p.Kind = k; return p }
 func (p Operand) optional() Operand { p.Optional = true; return p }
 
-// Of returns the operation's row of the table of all operations.
+// Of returns the description of the operation.
 func (op Op) Of() *Operation { return &operations[op] }
 
 // String returns the name of Backend's method.
 func (op Op) String() string { return op.Of().Name }
 
-// An addition and a multiplication count apart. Attention has 2 products forward
-// and 5 backward over the causal half of the scores; other operations count one for
-// each element, BalanceScores 16 rounds.
+// operations describes all operations. An addition and a multiplication count as two operations.
+// Attention has 2 products forward and 5 backward over the causal half of the scores. BalanceScores
+// counts 16 rounds. Operations on elements count one for each element.
 var operations = [Ops]Operation{
 	EmbeddingForward: {"EmbeddingForward", 1, nc, []Operand{set("out", nc), in("tokens", n).of(I32),
 		in("positions", n).of(I32), in("wte", c).of(Table), in("wpe", c).of(Table)}},
@@ -356,9 +364,10 @@ var operations = [Ops]Operation{
 		in("whole", bits).of(U64)}},
 }
 
-// SquareBlock is the elements that SumSquares adds up. It is part of the norm's definition:
-// slices of a layer that begin at multiples of it have the sums of the whole layer.
+// SquareBlock is the number of elements of a block of SumSquares. It is part of the definition of a
+// gradient's norm. A slice of a layer that begins at a multiple of SquareBlock has the same block sums
+// as the whole layer. So cutting layers into slices does not change the norm's bits.
 const SquareBlock = 4096
 
-// SquareBlocks returns the blocks of n elements.
+// SquareBlocks returns the number of blocks of n elements. The last block may be shorter.
 func SquareBlocks(n int) int { return (n + SquareBlock - 1) / SquareBlock }

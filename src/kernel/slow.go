@@ -2,10 +2,14 @@ package kernel
 
 import "dynmo/src/device"
 
-// Slowdown has the kernels of a backend on a CPU take longer: Factor times as long as they do.
-type Slowdown struct{ Factor float64 }
+// Slowdown injects a fault: every kernel of a backend takes Factor times as long as before.
+type Slowdown struct {
+	Factor float64 // 1: kernels take their own time. The rank's goroutine may change it between calls
+}
 
-// NewSlowdown returns a slowdown of factor 1; nil if the kernels cannot be slowed down.
+// NewSlowdown makes the kernels of b, a backend on host memory, obey the returned Slowdown, whose
+// Factor is 1 at first. A virtual clock is moved forward by the additional time; with a wall clock the
+// kernel waits for this time to pass. It returns nil if b has no method Around (see Calls.Around).
 func NewSlowdown(b Backend, clock *device.Clock) *Slowdown {
 	kernels, ok := b.(interface{ Around(func(call func())) })
 	if !ok {
@@ -16,8 +20,7 @@ func NewSlowdown(b Backend, clock *device.Clock) *Slowdown {
 	return s
 }
 
-// run makes a call, and has it take longer: a virtual clock by moving it, real time by
-// waiting for it to pass.
+// run makes a call that takes Factor times as long: it moves a virtual clock, or waits on a wall clock.
 func (s *Slowdown) run(clock *device.Clock, call func()) {
 	if s.Factor == 1 {
 		call()

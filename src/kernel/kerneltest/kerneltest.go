@@ -143,7 +143,7 @@ func (p *operand) compare(t *testing.T, got []byte, d tensor.DType, tol float64)
 		}
 		return
 	}
-	if p.kind.Rounds() && d == tensor.BF16 {
+	if p.kind.HasDType() && d == tensor.BF16 {
 		tol = bf16Tolerance
 	}
 	elements := p.decode(got, d)
