@@ -13,20 +13,21 @@ import (
 	"dynmo/src/trace"
 )
 
-// Analysis is what a step's measurement says of its layout.
+// Analysis says how well the layout of a measured step fits the costs of its layers.
 type Analysis struct {
-	Bottleneck float64        // seconds per microbatch of the most loaded stage
-	Optimum    float64        // the smallest possible bottleneck of one chunk on each stage, whatever the memory
-	Headroom   float64        // how many times faster other cuts could be at most (see balance.Headroom)
-	Predicted  float64        // makespan that simulating the schedule on the costs gives
+	Bottleneck float64        // seconds of the most loaded stage for one microbatch, all its chunks together
+	Optimum    float64        // smallest Bottleneck of any cuts with one chunk on each stage, without a memory limit; at most Bottleneck
+	Headroom   float64        // upper bound of the speedup by other cuts: 1 is none (see balance.Headroom)
+	Predicted  float64        // Makespan of the layout with the measured costs, in seconds
 	Idle       trace.Idle     // why stages waited
-	Bytes      []int64        // by stage: what layers and buffers account for
-	Took       [][]cost.Stage // by virtual stage and microbatch, from the instructions
+	Bytes      []int64        // by stage: bytes of layers and buffers
+	Took       [][]cost.Stage // by virtual stage and microbatch: measured seconds of F, I and W
 }
 
-// Analyze returns what a measurement says of the layout in which it was made. It always goes
-// by time, whatever the balancer balances, and compares with the best cuts of one chunk on
-// each stage. m.Dispatch and m.Instructions must be known.
+// Analyze analyses a measured step in the layout in which it ran. Loads are seconds, even if the
+// balancer balances parameters. Optimum and Headroom compare with one chunk on each stage. A layout of
+// several chunks may reach a smaller bottleneck than that; Optimum is then Bottleneck. m.Dispatch and
+// m.Instructions must be known.
 func (p *Planner) Analyze(m profile.Measurement, l layout.Layout) (Analysis, error) {
 	p = p.onRanksOf(l).selectMap(l.Map()).keepChoice(l)
 	t := p.effective(m.Table, p.choose(m.Table, l.Cuts, l.Schedule.Peaks))
@@ -54,20 +55,21 @@ func (p *Planner) Analyze(m profile.Measurement, l layout.Layout) (Analysis, err
 type Plan struct {
 	layout.Layout
 	Analysis
-	Memory     []cost.Memory // by stage: Bytes by purpose
-	Costs      []cost.Stage  // by virtual stage, for one microbatch, on its rank
-	InFlight   []int         // by virtual stage: most microbatches between F and W
-	Caps       []int         // by stage: how many memory and settings allow; nil: any number
+	Memory     []cost.Memory // by stage: Analysis.Bytes by purpose
+	Costs      []cost.Stage  // by virtual stage: seconds of the mean microbatch on the slowest replica's rank
+	InFlight   []int         // by virtual stage: most microbatches in flight in the schedule
+	Caps       []int         // by stage: most microbatches in flight that memory and settings allow; nil: no limit
 	Messages   []int64       // by virtual stage: bytes that it sends on for a microbatch
 	Step       sim.Result    // of the slowest replica
 	Seconds    float64       // of the whole step, with the gradient sum over replicas
 	Exposed    float64       // seconds of the gradient sum that no work hides
-	LowerBound float64       // seconds that any schedule of these cuts takes under Caps
-	TwiceGap   float64       // share by which what layers compute twice may take longer than the best choice for these cuts; 0: it is the best
+	LowerBound float64       // seconds that every schedule of these cuts takes at least, under Caps
+	TwiceGap   float64       // the layers that recompute need at most 1+TwiceGap times the seconds of the best choice of such layers
 }
 
-// Simulate simulates step number of a phase in a layout. The bottlenecks are those of the
-// mean microbatch. The lower bound holds for the microbatches as they are.
+// Simulate simulates one step in a layout. costs are those of a phase: of steps with one model. number
+// is the step's number in the run, from 0; random delays of messages depend on it. Bottleneck and
+// Optimum are those of the mean microbatch. LowerBound and the times are those of the actual ones.
 func (p *Planner) Simulate(costs cost.Phase, l layout.Layout, number int) (Plan, error) {
 	p = p.onRanksOf(l).selectMap(l.Map())
 	plain := costs.Mean()
@@ -101,7 +103,7 @@ func (p *Planner) Simulate(costs cost.Phase, l layout.Layout, number int) (Plan,
 	return a, nil
 }
 
-// SimulateCuts simulates a step at some cuts with the schedule that suits the costs.
+// SimulateCuts is Simulate of the first step of a phase, in the layout that Layout returns for the cuts.
 func (p *Planner) SimulateCuts(costs cost.Phase, cuts []int) (Plan, error) {
 	return p.Simulate(costs, p.Layout(costs.Mean(), cuts), costs.Step)
 }

@@ -21,7 +21,8 @@ const (
 	fewest = 4
 )
 
-// Kinds lists the schedules that need no file. Advice compares plans over them.
+// Kinds lists the kinds of schedules that `dynmo plan` tries for its advice. It leaves out "file", which
+// needs a file, and "auto", which only chooses among others.
 var Kinds = []schedule.Kind{
 	schedule.KindGPipe, schedule.Kind1F1B, schedule.KindInterleaved,
 	schedule.KindZBH1, schedule.KindZBH2, schedule.KindZBV, schedule.KindZBInterleaved, schedule.KindList,
@@ -103,14 +104,16 @@ func keepsTo(s schedule.Schedule, inFlight []int) bool {
 	return true
 }
 
-// Auto returns the fastest schedule that it finds and its seconds by evaluate. Of equally
-// fast schedules it returns the one that it tried first. It ignores the rule in o.
+// Auto returns the fastest schedule that it finds for o, and its seconds. evaluate returns the seconds
+// of a schedule. Of equally fast schedules Auto returns the one that it tried first. Auto sets o.Rule
+// itself.
 //
-// It tries first the schedules that follow from numbers alone and keep to the cap: gpipe,
-// 1f1b, zb-h1 and zb-h2, or zb-v on a V. Unless one reaches the lower bound it tries the
-// fastest list, and then what schedule.Search makes of the best so far. No kind is best
-// everywhere: a zero-bubble order may be worse than 1F1B if stages differ, and a list is
-// greedy.
+// Auto first tries the fixed schedules with at most o.InFlight microbatches in flight: gpipe, 1f1b,
+// zb-h1 and zb-h2, or zb-v on a V. If none reaches the lower bound of o's costs, Auto makes a list
+// schedule by each of several rules (schedule.Rule) and takes the fastest. If that is above the bound
+// too, Auto changes the order of the best schedule so far by schedule.Search. No kind is best
+// everywhere: a zero-bubble order may be slower than 1f1b if stages differ, and the rules of a list
+// look one instruction ahead only.
 func Auto(o schedule.ListOptions, evaluate func(schedule.Schedule) float64) (schedule.Schedule, float64) {
 	if o.Map.Stages == 0 {
 		o.Map = partition.Line(len(o.Costs))

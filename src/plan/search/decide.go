@@ -10,9 +10,11 @@ import (
 	"dynmo/src/partition"
 )
 
-// FirstLayout returns the layout before the first step. A static balancer has its own cuts.
-// A balancer that measures first begins with uniform cuts if they fit the memory. dense is
-// the chain before training. Its seconds are not used.
+// FirstLayout returns the layout of the first step, when no costs are measured yet. The balancers
+// "uniform", "param", "regex" and "layout" have their own cuts. For "partition" and "diffusion" it is
+// uniform cuts if these fit the memory, else others that fit. dense is the chain's bytes and
+// parameters before training (see Dense); its seconds are not used. If no cuts fit the memory, the
+// error names the smallest limit that would do.
 func (p *Planner) FirstLayout(dense cost.Table) (layout.Layout, error) {
 	cuts, err := p.firstCuts(dense)
 	if err != nil {
@@ -72,11 +74,12 @@ func (p *Planner) parseCuts() (partition.Partition, error) {
 	return cuts, nil
 }
 
-// NextCuts returns the cuts that the balancer "partition" chooses after the present cuts.
-// The partition is exact and, among exact ones, moves the fewest bytes. By time the cuts
-// are then improved on the simulated step, and the present cuts stay unless the step gets
-// faster. New cuts are expected to last for a number of steps, lasting. The error is a
-// *balance.MemoryError if no cuts fit.
+// NextCuts returns the cuts that the balancer "partition" chooses after the present cuts. With one
+// chunk on each stage it begins with the cuts of the smallest bottleneck. Of several such cuts it
+// takes those that move the fewest bytes. If the balancer goes by time, it then improves the cuts on
+// the simulated step. It returns the present cuts unless the step gets faster. lasting is the number
+// of steps for which the new cuts are expected to stay: moved bytes count for less if lasting is
+// large. The error is a *balance.MemoryError if no cuts fit.
 func (p *Planner) NextCuts(t cost.Table, present partition.Partition, lasting int) (partition.Partition, error) {
 	var r balance.Result
 	var err error
@@ -105,7 +108,7 @@ func (p *Planner) NextCuts(t cost.Table, present partition.Partition, lasting in
 // improveFurther improves cuts on the simulated step. Where replicas sum gradients it
 // searches more widely and takes what that finds if the gain is large enough.
 func (p *Planner) improveFurther(t cost.Table, cuts partition.Partition) (partition.Partition, error) {
-	near := p.Improve(t, cuts)
+	near := p.improve(t, cuts)
 	if p.Mesh.Replicas <= 1 {
 		return near.Cuts, nil
 	}
@@ -116,8 +119,9 @@ func (p *Planner) improveFurther(t cost.Table, cuts partition.Partition) (partit
 	return near.Cuts, err
 }
 
-// FasterCuts returns next if next predicts a faster step or lacks less memory than the
-// present cuts, or if layers are not balanced by time. Else it returns the present cuts.
+// FasterCuts returns next if its predicted step is faster than at the present cuts, or if it exceeds
+// the memory limit by fewer bytes. It also returns next if layers are not balanced by time. Otherwise
+// it returns the present cuts.
 func (p *Planner) FasterCuts(t cost.Table, present, next partition.Partition) partition.Partition {
 	if p.By != balance.ByTime || p.missingBytes(t, next) < p.missingBytes(t, present) || p.cutsSeconds(t, next) < p.cutsSeconds(t, present) {
 		return next

@@ -30,8 +30,8 @@ func (p *Planner) selectMap(m partition.Map) *Planner {
 	return p
 }
 
-// Match returns the planner of the same settings for the stages, microbatches, ranks and map
-// of a layout.
+// Match returns the planner of the same settings for the stages, microbatches, ranks and map of l. The
+// error says which number is not possible.
 func (p *Planner) Match(l layout.Layout) (*Planner, error) {
 	q, err := p.Resize(l.Stages(), l.Schedule.Microbatches)
 	if err != nil {
@@ -40,8 +40,9 @@ func (p *Planner) Match(l layout.Layout) (*Planner, error) {
 	return q.onRanksOf(l).selectMap(l.Map()), nil
 }
 
-// Accepts returns an error unless the planner, or the planner of the other map, could have
-// made a layout.
+// Accepts returns an error unless layout l fits the planner or p.Other: l must be valid, with the same
+// stages, chunks, replicas, microbatches and ranks. It does not check that the cuts and the schedule
+// are the ones that a search would find.
 func (p *Planner) Accepts(l layout.Layout) error {
 	if err := l.Check(p.Config.Layers()); err != nil {
 		return err
@@ -74,8 +75,9 @@ func (p *Planner) capsByChunk(caps []int) []int {
 	return list
 }
 
-// BestLayout returns the layout with the shortest predicted step that the searches find. It
-// tries one chunk on each stage, and two in a V where the settings allow both.
+// BestLayout returns the layout with the shortest predicted step that the searches find. It tries one
+// chunk on each stage, and two in a V where the settings allow both. If no layout fits the memory, the
+// error names the smallest limit that would do.
 func (p *Planner) BestLayout(t cost.Table) (layout.Layout, error) {
 	cuts, err := p.BestCuts(t)
 	if err == nil {
@@ -102,8 +104,8 @@ func (p *Planner) bestOfMaps(t cost.Table, l layout.Layout) layout.Layout {
 	return p.FasterLayout(t, l, p.Other.Layout(t, cuts))
 }
 
-// FasterLayout returns the second of two layouts if its step is faster by more than noise,
-// else the first.
+// FasterLayout returns the second of two layouts if its predicted step is more than 0.1 % faster than
+// that of the first, else the first. A smaller difference may be noise.
 func (p *Planner) FasterLayout(t cost.Table, first, second layout.Layout) layout.Layout {
 	if p.Seconds(t, second) < p.Seconds(t, first)*(1-leastImprovement) {
 		return second
@@ -111,8 +113,9 @@ func (p *Planner) FasterLayout(t cost.Table, first, second layout.Layout) layout
 	return first
 }
 
-// BalancedLayout returns the best layout if the settings balance time. Otherwise it returns the
-// layout of the exact partition of the balanced quantity.
+// BalancedLayout returns BestLayout if the settings balance time (balance.by). If they balance
+// parameters it returns the layout whose most loaded stage has the fewest. The error says that no cuts
+// fit the memory.
 func (p *Planner) BalancedLayout(t cost.Table) (layout.Layout, error) {
 	if p.By == balance.ByTime {
 		return p.BestLayout(t)

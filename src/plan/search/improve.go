@@ -13,22 +13,25 @@ import (
 const (
 	// reach is how many layers a cut is tried to move by at a time.
 	reach = 2
-	// worth is the share of a step that a move of cuts must gain: less is noise, after
-	// which layers would move without end.
+	// leastImprovement is the share of a step that a move of cuts must save. With a smaller share
+	// layers would move without end, because of noise in costs.
 	leastImprovement = 1e-3
-	// tries bounds the steps that Improve simulates, and simulated their instructions,
-	// so that a decision stays short on a thousand stages.
+	// mostTries bounds the steps that improve simulates, and mostInstructions their instructions.
+	// So a decision stays short on a thousand stages.
 	mostTries, mostInstructions = 500, 1 << 20
 )
 
-// BestCuts returns the cuts with the shortest predicted step that the search finds. The
-// search begins at the exact partition and improves it. In three cases it begins at other
-// cuts too. With replicas it begins at the exact partitions for all weights of gradient
-// sums (see Problem). With replicas or several chunks on a stage it begins at the static
-// balancers' cuts: the exact partition treats every chunk as a stage. In a V it begins at
-// the cuts with the smallest load of the most loaded stage. The two starts with the
-// shortest steps are improved (three for several chunks in a fixed order, four with
-// replicas). The best result is taken.
+// BestCuts returns the cuts with the shortest predicted step that a search finds. The error is a
+// *balance.MemoryError if it finds no cuts that fit the memory.
+//
+// The search begins at several cuts. It always begins at the cuts with the smallest bottleneck of a
+// virtual stage. With replicas it also begins at such cuts for each λ of Problem. With replicas or
+// several chunks on a stage it also begins at the cuts of "uniform" and "param". In a V it also begins
+// at the cuts with the smallest load of the most loaded stage, both chunks together.
+//
+// The starts with the shortest steps are improved: single cuts move by one or two layers as long as
+// the step gets shorter. The best result is taken. The number of improved starts is 2; 3 if stages hold
+// several chunks and the schedule is fixed; 4 with replicas.
 func (p *Planner) BestCuts(t cost.Table) (partition.Partition, error) {
 	problem := p.problem(t, balance.ByTime)
 	var starts []partition.Partition
@@ -62,13 +65,13 @@ func (p *Planner) BestCuts(t cost.Table) (partition.Partition, error) {
 		improved = 4
 	}
 	for i, cuts := range p.promising(t, starts, improved) {
-		if end := p.Improve(t, cuts); i == 0 || end.compare(best) < 0 {
+		if end := p.improve(t, cuts); i == 0 || end.compare(best) < 0 {
 			best = end
 		}
 	}
 	if p.Map.Chunks > 1 && best.Missing > 0 {
 		if cuts, err := p.firstCuts(t); err == nil {
-			best = p.Improve(t, cuts)
+			best = p.improve(t, cuts)
 		}
 	}
 	return best.Cuts, p.memoryError(t, best.Cuts)
@@ -107,14 +110,13 @@ func (s found) compare(other found) int {
 	return cmp.Or(cmp.Compare(s.Missing, other.Missing), cmp.Compare(s.Seconds, other.Seconds))
 }
 
-// Improve moves single cuts by one or two layers as long as that shortens the simulated step, and
+// improve moves single cuts by one or two layers as long as that shortens the simulated step, and
 // returns the result. The exact partition is best for the slowest stage. The loads of the other
 // stages matter too, and only a simulation shows how. Cuts that exceed the memory are first moved
-// until they fit. For list and auto one search simulates a list schedule, and another the fixed
+// until they fit. For kinds list and auto one search simulates a list schedule, and another the fixed
 // schedule that is best at the start. Where microbatches differ, one more search simulates their
-// mean. A result is taken if its step is shorter with all schedules to choose from and with the
-// real microbatches.
-func (p *Planner) Improve(t cost.Table, cuts partition.Partition) found {
+// mean. A result is taken if its step is shorter with the schedule and microbatches that Seconds uses.
+func (p *Planner) improve(t cost.Table, cuts partition.Partition) found {
 	searches := []func(cost.Table, partition.Partition) float64{p.Estimate}
 	if p.Adapts() {
 		fixed := p.bestFixed(t, cuts)
@@ -159,7 +161,7 @@ func (p *Planner) bestFixed(t cost.Table, cuts partition.Partition) schedule.Sch
 	return best
 }
 
-// climb is one search of Improve. estimate predicts the seconds of a step.
+// climb is one search of improve. estimate predicts the seconds of a step.
 func (p *Planner) climb(t cost.Table, cuts partition.Partition, estimate func(cost.Table, partition.Partition) float64) partition.Partition {
 	best := slices.Clone(cuts)
 	over := p.missingBytes(t, best)
@@ -191,8 +193,8 @@ func (p *Planner) climb(t cost.Table, cuts partition.Partition, estimate func(co
 	return best
 }
 
-// Estimate predicts the seconds of a step by a single list schedule where Schedule would
-// compare several schedules.
+// Estimate predicts what Seconds says of some cuts, with less work. If Adapts it uses the list schedule
+// of one rule, without gradient sums. Otherwise it is Seconds with the base schedule.
 func (p *Planner) Estimate(t cost.Table, cuts partition.Partition) float64 {
 	if !p.Adapts() {
 		return p.Seconds(t, p.layout(cuts, p.base))

@@ -7,20 +7,23 @@ import (
 	"dynmo/src/cost"
 )
 
-// LeastSeconds returns seconds that no step beats, whatever its cuts and its schedule. Messages
-// of the pipeline are free. The layers' seconds are those of their cheapest microbatch on the
-// fastest stage. Gradient sums go over the fastest link between replicas.
+// LeastSeconds returns a lower bound of Seconds, for all cuts and all schedules. It takes messages of
+// the pipeline as free. Each layer has the seconds of its cheapest microbatch on the fastest stage.
+// Gradient sums have the speed of the fastest link between replicas.
 //
-// With one chunk on each stage it is the smallest S for which cuts exist whose stages all have
-// a bound of at most S. The bound of a stage is the largest of five that sim.LowerBound derives
-// or that follow in the same way (see leastOfStage). Adding a layer at either end of a stage
-// never lowers that bound. So the stages may take as many layers as they can, from the left.
+// With one chunk on each stage it is the smallest S for which cuts exist whose stages all have a bound
+// of at most S. The bound of a stage is the largest of five sums, as in sim.LowerBound. Each adds up the
+// stage's own work and the work of other stages before and after it; one adds its gradient sums. Adding a layer at either end of a stage never lowers that bound. So the stages may
+// take as many layers as they can, from the left.
 //
 // With several chunks on a stage it is the largest of
 //
-//	(M·T + Σ_{s<P} Σ_{l<s} f_l) / P    stage s waits for a layer on each stage before it
-//	2·r·G / P                          the sums of all G bytes at r seconds a byte and round
-//	M·t_l - w_l + 2·r·g_l              a layer is summed after the last W of its stage began
+//	(M·Σ_l t_l + Σ_{s<P} Σ_{l<s} f_l) / P   stage s first waits for one layer on each stage before it
+//	Σ_l g_l / P                             the links of all stages are busy with gradient sums
+//	M·t_l - w_l + g_l                       for each l: it is summed after the last W of its stage began
+//
+// There are P stages s and M microbatches. F, I and W of layer l take f_l, i_l and w_l seconds, and
+// t_l = f_l + i_l + w_l. The gradient sum of layer l keeps a link busy for g_l seconds.
 func (p *Planner) LeastSeconds(t cost.Table) float64 {
 	least := p.leastOfChunks(t)
 	if p.Map.Chunks == 1 {

@@ -10,8 +10,8 @@ import (
 	"dynmo/src/schedule"
 )
 
-// Bytes returns the memory that every stage needs at some cuts. peaks are those of the
-// schedule, by virtual stage.
+// Bytes returns, by stage, the bytes that a rank needs at some cuts. peaks are those of the schedule
+// (schedule.Schedule.Peaks), by virtual stage.
 func (p *Planner) Bytes(t cost.Table, cuts partition.Partition, peaks []schedule.Peak) []int64 {
 	bytes := make([]int64, p.Map.Stages)
 	for stage, m := range p.Memory(t, cuts, peaks) {
@@ -20,7 +20,7 @@ func (p *Planner) Bytes(t cost.Table, cuts partition.Partition, peaks []schedule
 	return bytes
 }
 
-// Memory is Bytes by purpose.
+// Memory returns Bytes by purpose.
 func (p *Planner) Memory(t cost.Table, cuts partition.Partition, peaks []schedule.Peak) []cost.Memory {
 	chosen := p.choose(t, cuts, func() []schedule.Peak { return peaks })
 	return p.memory(p.effective(t, chosen), cuts, peaks)
@@ -44,7 +44,7 @@ func (p *Planner) memory(t cost.Table, cuts partition.Partition, peaks []schedul
 	return stages
 }
 
-// Sums returns how gradients are added up over replicas.
+// Sums returns the order and rounding of the sums of gradients over replicas, from the settings.
 func (p *Planner) Sums() schedule.Sums { return schedule.SumsOf(p.Config) }
 
 // sumsGradients reports whether stages need memory to sum gradients over replicas.
@@ -144,13 +144,14 @@ func (p *Planner) capsOf(t cost.Table, cuts partition.Partition) []int {
 	return caps
 }
 
-// CutsFit reports whether the base schedule fits the memory at some cuts.
+// CutsFit reports whether every stage keeps to the memory limit at some cuts, in the base schedule.
+// Without a limit (balance.memory_limit_bytes = 0) it is always true.
 func (p *Planner) CutsFit(t cost.Table, cuts partition.Partition) bool {
 	return p.missingBytes(t, cuts) == 0
 }
 
-// Fits reports whether a layout fits the memory and the microbatches in flight that the
-// settings allow.
+// Fits reports whether a layout keeps to the memory limit. If Adapts it also checks that no virtual
+// stage has more microbatches in flight than schedule.in_flight allows.
 func (p *Planner) Fits(t cost.Table, l layout.Layout) bool {
 	p = p.selectMap(l.Map()).keepChoice(l)
 	peaks := l.Schedule.Peaks()
@@ -162,11 +163,14 @@ func (p *Planner) Fits(t cost.Table, l layout.Layout) bool {
 	return p.limit == 0 || slices.Max(p.Bytes(t, l.Cuts, peaks)) <= p.limit
 }
 
-// OptimizerCanFollow reports whether masters and moments of moving layers may follow while the next
-// step computes: only the update reads them. The dynamism must not change layers before the step,
-// and all ranks and pieces of layers must stay. Every stage must have memory for the layers that
-// leave it beside those of the next layout. On GPUs replicas must not exchange rows in every pass:
-// these rounds would wait for the move (see comm.Group.Exchange).
+// OptimizerCanFollow reports whether a move from layout present to next may be done in two parts. The
+// weights of the moving layers are sent before the next step. Their masters and moments are sent
+// during that step, because only the update at its end reads them.
+//
+// This needs the same ranks and the same pieces of layers in both layouts. No kind of dynamism of the
+// settings may change layers between steps. Every stage needs memory for the layers that leave it besides
+// those of the next layout. On GPUs replicas must not exchange rows in every pass: these rounds of
+// messages would wait for the move (see comm.Group.Exchange).
 func (p *Planner) OptimizerCanFollow(t cost.Table, present, next layout.Layout) bool {
 	if p.Config.Dynamic.ChangesLayers() || !next.SameRanks(present) || next.Pieces != present.Pieces {
 		return false

@@ -16,8 +16,8 @@ import (
 	"dynmo/src/tensor"
 )
 
-// FixedBytes returns the bytes of a virtual stage that do not depend on which
-// layers it holds, in a schedule with this peak.
+// FixedBytes returns the bytes of a virtual stage besides its layers, in a schedule with this peak of
+// the virtual stage. The function pipeline.FixedBytes makes one.
 type FixedBytes func(m partition.Map, virtual int, peak schedule.Peak) cost.Memory
 
 // Precision returns the element type of weights and activations.
@@ -38,13 +38,13 @@ func outliner(c config.Config) *model.Exec {
 	}
 }
 
-// Fixed returns the bytes of stages besides their layers.
+// Fixed returns pipeline.FixedBytes for settings: the bytes that stages hold besides their layers.
 func Fixed(c config.Config) FixedBytes {
 	return pipeline.FixedBytes(outliner(c), model.FromConfig(c))
 }
 
-// Dense returns the chain before training: bytes and parameters, no seconds. The bytes include
-// what kinds of dynamism add in later steps.
+// Dense returns the costs of the chain before any pruning: bytes and parameters, no seconds. The bytes
+// include memory that kinds of dynamism will take in later steps, so that a plan has room for it.
 func Dense(c config.Config) cost.Table {
 	var t cost.Table
 	t.Layers = model.Outline(model.FromConfig(c), outliner(c))
@@ -83,8 +83,8 @@ func lean(c config.Config) (set string, less config.Config) {
 	return "", c
 }
 
-// SpareBytes returns by stage the bytes of the plan for settings c that places for copies of pieces
-// take.
+// SpareBytes returns, by stage, how many bytes of the plan are places for copies of pieces that replicas
+// divide (see package model). c are the settings of the plan.
 func (p Plan) SpareBytes(c config.Config) []int64 {
 	l := p.Layout
 	stages := make([]int64, l.Stages())
@@ -103,8 +103,8 @@ func (p Plan) SpareBytes(c config.Config) []int64 {
 	return stages
 }
 
-// Shape returns the settings on which the costs of layers depend, as text. Costs of another
-// shape cannot be compared.
+// Shape returns the settings on which the costs of layers depend, as text: "model.blocks=4 …". Costs
+// of different shapes must not be compared; Suit converts some.
 func Shape(c config.Config) string {
 	m := c.Model
 	shape := fmt.Sprintf("model.blocks=%d model.hidden=%d model.heads=%d model.sequence=%d model.vocab=%d model.tied=%t model.grain=%s model.head_shards=%d parallel.microbatch_size=%d",

@@ -18,22 +18,23 @@ import (
 	"dynmo/src/sim"
 )
 
-// Planner knows everything that a step depends on but costs and cuts. Its answers are pure
-// functions of costs and cuts, so that every rank gets the same answer.
+// Planner knows everything that a step depends on except costs and cuts: settings, network, number of
+// stages, microbatches and replicas. Its answers are pure functions of costs and cuts. Its fields are
+// to read only. Several goroutines may use one Planner.
 type Planner struct {
 	Kind         schedule.Kind
 	Map          partition.Map
 	Microbatches int
 	Network      sim.Network
 	Mesh         mesh.Mesh
-	Ranks        []int  // of the launched world, by rank of Mesh (see layout.Layout); nil: the same
+	Ranks        []int  // by rank of Mesh: its rank in the launched world (see layout.Layout); nil: the same rank
 	pieces       string // of layers, on which replicas (see layout.Layout)
 
 	// base is the schedule itself, where it follows from numbers alone. For list and auto
 	// it is the schedule before costs are known. Cuts must fit the memory under base; what
 	// memory is left allows more microbatches in flight.
 	base   schedule.Schedule
-	Other  *Planner        // of the same settings for the other map that they allow; nil: they allow one
+	Other  *Planner        // planner of the same settings for the other map: one chunk on each stage, or two in a V; nil: only Map is allowed
 	found  *recent         // schedules
 	peaks  []schedule.Peak // of base, by virtual stage
 	most   int             // microbatches of a stage's chunks that settings allow in flight, where the schedule follows from costs
@@ -43,12 +44,12 @@ type Planner struct {
 
 	twice []cost.Bytes // by layer that may compute its forward twice, where that is planned; nil: nothing is planned
 	given []bool       // by layer: which do, whatever costs and memory say; nil: they decide
-	By    balance.By   // what the balancer goes by
+	By    balance.By   // load of a layer that is balanced: seconds or parameters (balance.by)
 }
 
-// New returns the planner of settings on a network. fixed may be nil: stages then hold
-// nothing but layers. The error says what is wrong with the settings: the stages and
-// microbatches do not allow the schedule, or the schedule's file is not legal.
+// New returns the planner of settings on a network. fixed returns the bytes of a stage besides its
+// layers (see Fixed); nil: layers are all that stages hold. The error says that stages and
+// microbatches do not allow the schedule, or that the schedule's file is not legal.
 func New(c config.Config, network sim.Network, fixed FixedBytes) (*Planner, error) {
 	p, err := newPlanner(c, network, fixed, c.Schedule.Virtual())
 	if err == nil && canFold(c) {
@@ -102,15 +103,14 @@ func newPlanner(c config.Config, network sim.Network, fixed FixedBytes, chunks i
 	return p, nil
 }
 
-// Configured returns the planner of settings on the network of these settings. It counts
-// all bytes that stages hold.
+// Configured returns New with the network of the settings and with Fixed.
 func Configured(c config.Config) (*Planner, error) {
 	return New(c, sim.Uniform(c.Comm.LatencySeconds, c.Comm.BandwidthBytes), Fixed(c))
 }
 
-// Resize returns the planner of the same settings for another number of stages, on the
-// first ranks, and of microbatches. The samples of a step stay the same, so that other
-// microbatches have another size.
+// Resize returns the planner of the same settings for another number of stages and of microbatches.
+// The stages lie on the first ranks of the launched world. The sequences of a step stay the same: with
+// fewer microbatches each is larger. The error says which number is not possible.
 func (p *Planner) Resize(stages, microbatches int) (*Planner, error) {
 	if stages == p.Map.Stages && microbatches == p.Microbatches {
 		return p, nil
@@ -154,7 +154,8 @@ func (p *Planner) worldRank(stage, replica int) int {
 	return p.Ranks[rank]
 }
 
-// Layout returns the layout of some cuts with the schedule that suits the costs.
+// Layout returns the layout of some cuts with the schedule that Schedule returns. Where
+// model.recompute is "plan" it also says which layers recompute.
 func (p *Planner) Layout(t cost.Table, cuts partition.Partition) layout.Layout {
 	return p.complete(t, p.layout(cuts, p.Schedule(t, cuts)))
 }
@@ -205,14 +206,15 @@ func readSchedule(c config.Config) (schedule.Schedule, error) {
 	return s, nil
 }
 
-// Adapts reports whether the schedule follows from costs.
+// Adapts reports whether the schedule depends on costs: of kinds list, auto and zb-v. The schedules of
+// other kinds are the same for all costs.
 func (p *Planner) Adapts() bool {
 	return p.Kind == schedule.KindList || p.Kind == schedule.KindAuto || p.Kind == schedule.KindZBV
 }
 
-// Step returns the simulation of a step in which one replica stands for all: the rank of
-// every stage is as slow as the slowest replica's. Where microbatches cost differently, the
-// step has the microbatches of the table.
+// Step returns the input for a simulation of a step (see sim.Run). One replica stands for all: each
+// stage is as slow as the slowest replica's. Microbatches differ as t.Scale says; without t.Scale all
+// microbatches are the mean one.
 func (p *Planner) Step(t cost.Table, cuts partition.Partition, s schedule.Schedule) sim.Step {
 	p = p.selectMap(s.Map)
 	t = p.effective(t, p.choose(t, cuts, s.Peaks))
@@ -230,7 +232,8 @@ func (p *Planner) Step(t cost.Table, cuts partition.Partition, s schedule.Schedu
 	return step
 }
 
-// Schedule returns the schedule for costs at some cuts.
+// Schedule returns the schedule for costs at some cuts: the base schedule, or if Adapts the fastest of
+// several that fits the memory.
 func (p *Planner) Schedule(t cost.Table, cuts partition.Partition) schedule.Schedule {
 	if !p.Adapts() {
 		return p.base
@@ -285,8 +288,8 @@ func (p *Planner) cutsSeconds(t cost.Table, cuts partition.Partition) float64 {
 	return p.Seconds(t, p.Layout(t, cuts))
 }
 
-// Seconds predicts the seconds of a step from the first forward to the last gradient that is
-// summed over the replicas. Cuts and schedules are compared by it.
+// Seconds predicts the seconds of a step from the first forward to the end of the sums of gradients
+// over replicas. Cuts and schedules are compared by Seconds.
 func (p *Planner) Seconds(t cost.Table, l layout.Layout) float64 {
 	if p.Mesh.Replicas <= 1 {
 		return p.Makespan(t, l)

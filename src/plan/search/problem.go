@@ -13,14 +13,15 @@ import (
 // sumWeights are the weights of gradient sums that are tried, in ascending order.
 var sumWeights = []float64{0, 0.25, 0.5, 1}
 
-// Problem returns the partition problem of the virtual stages, by what the settings balance.
-// By time a layer weighs, for one of M microbatches,
+// Problem returns the problem of cutting the chain into virtual stages, by balance.by. If that is
+// "time", a layer's load for one of M microbatches is
 //
-//	seconds + λ/M · seconds of the rounds of its gradient sum over the replicas
+//	seconds of its passes + λ/M · seconds of the messages that sum its gradients over replicas
 //
-// with the λ of sumWeights whose exact cuts have the shortest simulated step. Without
-// replicas λ is 0. The sum runs beside the last backwards, so that no λ is right for all
-// costs. Departs: a slow rank's sum is taken to be as slow as the rank.
+// Of λ = 0, 0.25, 0.5 and 1 it takes the one whose optimal cuts have the shortest simulated step. The
+// sums run beside the last backwards, so no single λ is right for all costs. Without replicas λ is 0.
+// If a stage's ranks are slow, the problem also multiplies the seconds of its messages by the slowness;
+// the simulation does not.
 func (p *Planner) Problem(t cost.Table) balance.Problem {
 	q := p.problem(t, p.By)
 	if p.By != balance.ByTime || p.Mesh.Replicas <= 1 {
@@ -159,7 +160,7 @@ func (p *Planner) arrivals(t cost.Table, fixed []float64) []float64 {
 	return fixed
 }
 
-// Messages returns the bytes that every virtual stage sends to the next one for a
+// Messages returns, by virtual stage, the bytes of activations that it sends to the next one for a
 // microbatch: the output of its last layer.
 func Messages(t cost.Table, cuts partition.Partition) []int64 {
 	bytes := make([]int64, cuts.Stages())

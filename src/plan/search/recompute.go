@@ -34,20 +34,25 @@ func repeatedShares(c config.Config) []float64 {
 	return shares
 }
 
-// AttentionForward returns the share of a block's multiplications that its attention has: those
-// of its matrices and T·C of its scores (4·C² + T·C of 12·C² + T·C in GPT-2).
+// AttentionForward returns the share, 0 to 1, of a block's forward multiplications that its attention
+// makes. C is the number of channels and T that of tokens in a sequence. For a token, GPT-2's attention
+// makes 4·C² in matrices, and T·C in the causal half of scores and sums. Its block makes 12·C² + T·C.
 func AttentionForward(c config.Config) float64 {
 	hidden, sequence := float64(c.Model.Hidden), float64(c.Model.Sequence)
 	attention, mlp := c.Matrices()
 	return (attention/hidden + sequence) / ((attention+mlp)/hidden + sequence)
 }
 
-// Suit converts costs of settings with a shape (see Shape) to costs of settings c. The two may
-// differ in model.recompute, in optimizer.shard or, with it, in replicas, and in settings that
-// change only memory (see had). Suit returns the costs and the Shape of c, or the costs and shape as
-// they were if the two differ in more. A layer that recomputes takes its share of the forward (see
-// repeatedShares) before the backward for inputs. Activations change where they are those of the
-// dense model. Masters and moments change where they are whole, or a slice.
+// Suit converts costs that were measured with other settings to costs for settings c. shape is the
+// Shape of the other settings; "" if it is not known. The two settings may differ in model.recompute,
+// in optimizer.shard, and in settings of kinds of dynamism that change only memory. If optimizer.shard
+// is true they may differ in parallel.replicas too. Suit returns the converted costs and the Shape of c. If the
+// settings differ in more, Suit returns its arguments.
+//
+// A layer that recomputes gets the seconds of its second forward added to its backward for inputs;
+// those of a block's attention are estimated (AttentionForward). Bytes of activations are converted if
+// they are the bytes of the unpruned layer, else they stay. Bytes of masters and moments are converted
+// if they are those of a whole layer or of a replica's slice; other numbers stay.
 func Suit(t cost.Table, shape string, c config.Config) (cost.Table, string) {
 	before := had(c, shape)
 	others := Dense(before).Layers // that differ in memory alone
