@@ -84,7 +84,7 @@ func newLayer(c Config, description Description, h header, d device.Device, t te
 func outline(c Config, description Description, h header, t tensor.DType) *Layer {
 	l := &Layer{Description: description, ID: h.Layer, Updates: h.Updates, config: c, Parts: description.parts(), dtype: t}
 	if len(l.Parts) > MostParts {
-		panic("model: a layer of more than mostParts parts")
+		panic("model: a layer of more than MostParts parts")
 	}
 	for i, p := range l.Parts {
 		if p.Traits().Selects && i < len(l.Parts)-1 {

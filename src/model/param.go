@@ -75,7 +75,8 @@ type Place struct {
 // InBlock returns the place of a block's parameters.
 func InBlock(block int) Place { return Place{fmt.Sprintf("block.%d", block), block} }
 
-// Param returns a parameter of this place.
+// Param returns a parameter (rows, cols), or (rows) with cols 1, without memory. deviation is that of
+// Param.Deviation.
 func (at Place) Param(name string, rows, cols int, r Role, deviation float64) *Param {
 	return &Param{
 		Name: name, Weight: at.Layer + "/" + name, File: at.Layer + "/" + name, Rows: rows, Cols: cols,

@@ -24,7 +24,7 @@ type Part interface {
 	// dout has the same values as in BackwardInput.
 	BackwardWeight(x *Exec, b *Batch, saved, held, inp, dout tensor.Mem) error
 
-	// Traits says what the pipeline must know of the part.
+	// Traits returns the facts that the pipeline must know about the part.
 	Traits() Traits
 	// NewWork returns what the part keeps for a microbatch besides its activations; nil: nothing.
 	NewWork(x *Exec, room Room) Work

@@ -2,17 +2,17 @@ package model
 
 import "dynmo/src/tensor"
 
-// Recompute says which parts of blocks run forward again before their backward for inputs.
-// Such parts keep only what entered them and what left them: the rest of their saved memory
-// is computed a second time (Chen et al. 2016; Korthikanti et al. 2022 recompute attention
+// Recompute says which parts of blocks run their forward a second time, before their backward for
+// inputs. Such parts keep only their input and their output: the rest of their saved memory is
+// computed a second time (Chen et al. 2016; Korthikanti et al. 2022 recompute attention
 // alone). The second pass makes the same calls on the same operands, so that no bit changes.
 type Recompute int
 
 const (
-	RecomputeNothing Recompute = iota
-	RecomputeAttention
-	RecomputeBlock
-	RecomputePlanned // the planner decides by layer: all parts or none (see Layer.SetRecompute)
+	RecomputeNothing   Recompute = iota
+	RecomputeAttention           // the attention of every block
+	RecomputeBlock               // all parts of every block, except a part that selects tokens
+	RecomputePlanned             // the planner decides by layer: all parts or none (see Layer.SetRecompute)
 )
 
 // recomputes are the names of what is recomputed, in the settings.
