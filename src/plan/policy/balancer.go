@@ -15,31 +15,36 @@ import (
 
 // Balancer decides after every step on which layout the next step runs.
 type Balancer interface {
-	// Decide returns the layout of the next step and the reason. It is called once after
-	// every step on one rank, with the measurement of the step and the layout that it ran in.
-	// The answer depends on these and on earlier calls only.
+	// Decide returns the layout of the next step and the reason. Call it once after every step, in
+	// order, on rank 0 only. m is the measurement of the step, and present the layout of the step.
+	// With Options.Neighbours the other stages must be in Neighbours.Conclude meanwhile. The answer
+	// depends only on the arguments and on earlier calls of the methods here. An error means that
+	// the run cannot go on: present does not fit the settings, or a message failed.
 	Decide(m profile.Measurement, present layout.Layout) (next layout.Layout, why Reason, err error)
-	// NoteRefusal records that a rank had no memory for the last decision: layers are where
-	// they were.
+	// NoteRefusal records that the last decision was not carried out, because a rank had no memory
+	// for it: layers are where they were. Call it before the next Decide. Layers then stay for 100
+	// steps.
 	NoteRefusal()
-	// KnownReference returns a copy of the reference. It is nil if nothing is known.
+	// KnownReference returns a copy of the dense model's reference, nil if it is not known yet.
 	KnownReference() *Reference
-	// SetReference sets the reference that an earlier start of the run measured, maybe on
-	// other stages.
+	// SetReference sets the reference that an earlier start of the same run measured, perhaps on
+	// another number of stages. Call it before the first Decide. The error says which number is
+	// impossible.
 	SetReference(d Reference) error
 }
 
 // Options are what a balancer needs besides its planner.
 type Options struct {
-	// Neighbours lets the stages of this rank's replica diffuse. Nil means that this process
-	// diffuses for all stages.
+	// Neighbours lets the stages of replica 0 diffuse by messages. Nil: this process computes the
+	// diffusion of all stages.
 	Neighbours *Neighbours
-	// Nodes is the node of every rank of the launched world. Nil: all ranks are on one.
+	// Nodes is the number of the node of every rank with which the run was launched. Nil: all ranks
+	// are on one node.
 	Nodes []int
-	// Pack sets the number of stages from a step on, whatever that costs (the paper's
-	// way). Steps are counted from the balancer's first.
+	// Pack[n] is the number of stages after the n-th call of Decide (from 1), as in the paper: no
+	// check of throughput or load is made. Nil: only the settings decide.
 	Pack map[int]int
-	// Placing says which pieces of layers should lie elsewhere. Nil: pieces do not move.
+	// Placing proposes which replicas should hold which pieces of layers. Nil: pieces do not move.
 	Placing dynamic.Placing
 }
 
@@ -97,7 +102,8 @@ type memo struct {
 	Stay    *Reason       `json:"stay,omitempty"` // why the last decision was to stay; nil if there was none
 }
 
-// NewBalancer returns the balancer of the planner's settings.
+// New returns the balancer that the planner's settings ask for: its kind (balance.kind), when it
+// decides (balance.every) and when it packs (the table repack). An error names balance.every.
 func New(p *search.Planner, o Options) (Balancer, error) {
 	trigger, err := balance.NewTrigger(p.Config.Balance.Every)
 	if err != nil {

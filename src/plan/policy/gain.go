@@ -8,10 +8,11 @@ import (
 	"dynmo/src/layout"
 )
 
-// Gain is the share of a step's seconds that another layout saves.
+// Gain is the predicted share of a step's seconds, at most 1, that another layout saves. It is negative
+// for a slower layout.
 type Gain struct {
-	Expected float64 `json:"expected"` // on the estimated costs
-	Least    float64 `json:"least"`    // lower bound of the gain, given the errors of the estimate
+	Expected float64 `json:"expected"` // with the estimated costs of layers
+	Least    float64 `json:"least"`    // three standard deviations below the mean, over draws from the errors of these costs
 }
 
 const (
@@ -21,8 +22,8 @@ const (
 	// few: one layout sees many decisions, and each takes the best of many cuts for the
 	// same noise.
 	certainty = 3
-	// WorthMoving is the share of a step that a move must be expected to save: moving
-	// touches memory. surelySaved is the share that it must save for certain.
+	// WorthMoving is the least Gain.Expected of a move, a share of a step. Less is not worth the
+	// fresh memory that a move makes ranks use. surelySaved is the least Gain.Least.
 	WorthMoving, surelySaved = 0.01, 0.005
 )
 

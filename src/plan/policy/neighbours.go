@@ -9,11 +9,12 @@ import (
 	"dynmo/src/partition"
 )
 
-// Neighbours lets the stages of the first replica diffuse by messages between neighbours. The
-// first stage, which alone knows what layers cost, decides and calls the others. Every message
-// to them begins with a byte: whether it calls or concludes.
+// Neighbours runs diffusion (balance.Diffuse) among the stages of replica 0, by messages between
+// neighbouring stages. Only stage 0 knows the costs of layers, and only stage 0 has a Balancer. After
+// each step stage 0 calls Balancer.Decide, then Conclude with the result as text. The other stages of
+// replica 0 call Conclude(nil) at once, and in it take part in the diffusion of stage 0's Decide.
 type Neighbours struct {
-	Stages *comm.Group // of this replica: rank = stage
+	Stages *comm.Group // the stages of this replica; the rank in the group is the stage
 	failed error       // of a message between neighbours
 }
 
@@ -44,8 +45,9 @@ func (n *Neighbours) diffuse(problem balance.Problem, present partition.Partitio
 	return balance.Diffuse(c.Stages[0], n, o)
 }
 
-// Conclude returns what the first stage concludes, which gives it, on all stages. Until then the
-// others diffuse whenever they are called. Collective over the stages.
+// Conclude returns stage 0's text on all stages. Stages other than 0 ignore their own text: they serve
+// the diffusions that stage 0 begins, until its text arrives. An error says that a message failed.
+// Collective over the stages.
 func (n *Neighbours) Conclude(text []byte) ([]byte, error) {
 	for {
 		got, err := n.Stages.Bcast(0, append([]byte{concludes}, text...))
@@ -64,7 +66,8 @@ func (n *Neighbours) Conclude(text []byte) ([]byte, error) {
 	}
 }
 
-// Exchange sends out to a neighbouring stage and returns the neighbour's numbers.
+// Exchange sends the numbers in out to a neighbouring stage and returns the neighbour's numbers. Both
+// stages must call Exchange. Only balance.Diffuse calls Exchange and Max (see balance.Link).
 func (n *Neighbours) Exchange(stage int, out []float64) (in []float64, err error) {
 	defer func() { n.failed = cmp.Or(n.failed, err) }()
 	if err := n.Stages.SendBytes(stage, comm.TagBalance, comm.Pack(out)); err != nil {
@@ -77,7 +80,7 @@ func (n *Neighbours) Exchange(stage int, out []float64) (in []float64, err error
 	return comm.Unpack[float64](b), nil
 }
 
-// Max overwrites every value with its largest over all stages.
+// Max replaces every value by its largest over all stages. Collective over the stages.
 func (n *Neighbours) Max(values []float64) error {
 	err := comm.Allreduce(n.Stages, values, func(a, b float64) float64 { return max(a, b) })
 	n.failed = cmp.Or(n.failed, err)

@@ -8,14 +8,15 @@ import (
 	"dynmo/src/sim"
 )
 
-// Placed says which pieces of layers a decision moves.
+// Placed describes the pieces of layers that a decision moves between replicas. The load of a replica
+// is its work divided by the mean over the replicas: 1 is even.
 type Placed struct {
-	Layers int     `json:"layers"`           // whose pieces move
-	Now    float64 `json:"now"`              // work of the fullest replica over its even share, mean over these layers
-	Then   float64 `json:"then"`             // the same as it is expected
-	Bound  float64 `json:"bound"`            // the least that any pieces allow
-	Gain   float64 `json:"gain"`             // expected share of a step's seconds
-	Copied int64   `json:"copied,omitempty"` // bytes that the busiest replica of these layers sends or receives in a step for copies
+	Layers int     `json:"layers"`           // number of layers whose pieces move
+	Now    float64 `json:"now"`              // load of the most loaded replica, mean over these layers
+	Then   float64 `json:"then"`             // expected value of Now after the move
+	Bound  float64 `json:"bound"`            // lower bound of Then for any placement of pieces
+	Gain   float64 `json:"gain"`             // share of a step's seconds that the move is expected to save
+	Copied int64   `json:"copied,omitempty"` // bytes per step that copies cost the busiest rank (see the function Copied)
 	Moved  int64   `json:"moved,omitempty"`  // bytes of pieces that change owner
 }
 
@@ -100,9 +101,10 @@ func (b *balancer) sending(bytes int64) float64 {
 	return 0
 }
 
-// Copied returns the bytes that the busiest rank of a layout sends or receives in a step for copies
-// of pieces. seconds is their time on the stage where they take longest. Replicas of a stage send
-// over the slowest link between two of them.
+// Copied returns the bytes that the busiest rank of a layout sends or receives in a step because pieces
+// have copies: weights to the copies, gradients back. It adds up all layers of a stage. seconds is the
+// time of these bytes on the stage where they take longest: replicas of a stage send over the slowest
+// link between two of them. pieces is the text of layout.Layout.Pieces, which only p reads.
 func Copied(p dynamic.Placing, n sim.Network, l layout.Layout, pieces string) (bytes int64, seconds float64) {
 	stages := make([]int64, l.Stages())
 	owners := l.Owners()

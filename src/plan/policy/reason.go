@@ -5,35 +5,39 @@ import (
 	"dynmo/src/layout"
 )
 
-// Reason says why a balancer decided as it did. The zero Reason means that there was nothing
-// to decide after this step.
+// Reason says why a balancer decided as it did. The zero Reason means that there was nothing to decide
+// after this step. Bottleneck and Optimum are loads of a stage, or of a chunk where stages hold several.
+// A load is seconds for one microbatch if balance.by is "time", parameters if it is "param".
 type Reason struct {
 	Decided    bool                 `json:"decided"`
 	Kept       Kept                 `json:"kept,omitempty"`      // why the layout stays; "" if it changes
-	Gain       Gain                 `json:"gain"`                // of the best other layout
-	Predicted  float64              `json:"predicted"`           // seconds of the next step
-	Bottleneck float64              `json:"bottleneck"`          // of the next cuts, in what the balancer balances
-	Optimum    float64              `json:"optimum"`             // the smallest possible bottleneck
+	Gain       Gain                 `json:"gain"`                // of the best layout that was compared with the present one
+	Predicted  float64              `json:"predicted"`           // predicted seconds of the next step
+	Bottleneck float64              `json:"bottleneck"`          // load of the most loaded stage in the next layout
+	Optimum    float64              `json:"optimum"`             // the smallest Bottleneck of any cuts
 	Diffusion  *balance.Descent     `json:"diffusion,omitempty"` // nil for other balancers
 	Undone     bool                 `json:"undone,omitempty"`    // the last move made steps slower, and layers go back
-	Placed     *Placed              `json:"placed,omitempty"`    // pieces of layers that move; nil: none do
-	Pack       *Packing             `json:"pack,omitempty"`      // result of the look for fewer stages; nil: there was no look
-	Reference  Reference            `json:"reference,omitzero"`  // the dense model; zero: not known
-	Full       *balance.MemoryError `json:"-"`                   // no cuts fit the memory, so layers stay; set once until the model changes
+	Placed     *Placed              `json:"placed,omitempty"`    // pieces of layers that move between replicas; nil: none
+	Pack       *Packing             `json:"pack,omitempty"`      // result of the search for fewer stages; nil: no search after this step
+	Reference  Reference            `json:"reference,omitzero"`  // the dense model's step; zero: not measured yet
+	Full       *balance.MemoryError `json:"-"`                   // no cuts fit the memory, so layers stay; set in the first such Reason only, until the model changes
 }
 
-// Kept says why a balancer leaves a layout as it is.
+// Kept says why a balancer leaves a layout as it is. Packing.Kept is KeptUncertain or one of four
+// values without an exported name. "throughput": fewer stages would be too slow. "load": the model has
+// not become cheap enough. "memory": the ranks would lack memory. "nodes": no node would come free.
 type Kept string
 
 const (
 	KeptBest      Kept = "best"      // nothing else is predicted to be faster
 	KeptUncertain Kept = "uncertain" // the gain could be noise
 	KeptPrice     Kept = "price"     // moving would take longer than it saves
-	KeptUndone    Kept = "undone"    // the last move made steps slower and was undone recently
-	KeptRefused   Kept = "refused"   // a rank recently had no memory for a move
+	KeptUndone    Kept = "undone"    // within the last 100 steps a move made steps slower and was undone
+	KeptRefused   Kept = "refused"   // within the last 100 steps a rank had no memory for a move
+)
 
-	// The others say why the model is not packed, as KeptUncertain may too.
-
+// Why a model is not packed.
+const (
 	keptThroughput Kept = "throughput" // fewer stages would be too slow
 	keptLoad       Kept = "load"       // the model has not become cheap enough
 	keptMemory     Kept = "memory"     // their ranks would lack memory

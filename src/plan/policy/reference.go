@@ -8,13 +8,15 @@ import (
 	"dynmo/src/cost"
 )
 
-// Reference describes the dense model, before it first changed. Packing compares with it.
+// Reference describes a step of the dense model: of the model before any kind of dynamism changed it.
+// Packing compares with it. The step is simulated on measured costs, at the best cuts over the number
+// of stages with which the run began.
 type Reference struct {
-	Seconds  float64 `json:"reference"`                    // of a step on the first stages of the run at the best cuts; 0: not known
-	Makespan float64 `json:"reference_makespan,omitempty"` // of the pipeline in this step
-	Load     float64 `json:"load,omitempty"`               // of all layers, in what the balancer balances
+	Seconds  float64 `json:"reference"`                    // of the step, with the sums of gradients over replicas; 0: not known
+	Makespan float64 `json:"reference_makespan,omitempty"` // seconds of the step from the first forward to the last backward
+	Load     float64 `json:"load,omitempty"`               // sum over all layers: seconds for one microbatch, or parameters (balance.by)
 	Error    float64 `json:"load_error,omitempty"`         // relative standard error of Load
-	Seen     int     `json:"seen,omitempty"`               // steps in which costs were known; from wellKnown on nothing is added
+	Seen     int     `json:"seen,omitempty"`               // steps with known costs so far, at most 64; at 64 the reference is final
 }
 
 // wellKnown is the number of steps after which costs get no more certain.

@@ -11,13 +11,13 @@ import (
 	"dynmo/src/plan/search"
 )
 
-// Packing is the result of one look for fewer stages.
+// Packing is the result of one search for a layout with fewer stages.
 type Packing struct {
 	Kind       string  `json:"kind"`           // repack.kind of the settings
-	Stages     int     `json:"stages"`         // the new number of stages; if the model is not packed, the one that came nearest
-	Throughput float64 `json:"throughput"`     // predicted on Stages, as a share of the dense model's; 0: not known
-	Exact      bool    `json:"exact"`          // losses stay the same, bit for bit
-	Kept       Kept    `json:"kept,omitempty"` // why the present stages stay; "" if the model is packed
+	Stages     int     `json:"stages"`         // the new number of stages; if the model is not packed, the largest number below the present that was tried
+	Throughput float64 `json:"throughput"`     // predicted steps per second on Stages, as a share of the dense model's (see Reference); 0: not known
+	Exact      bool    `json:"exact"`          // losses keep their bits; false if microbatches get larger (repack.microbatches = "adapt")
+	Kept       Kept    `json:"kept,omitempty"` // why the model is not packed (see Kept); "": it is packed
 }
 
 // packing is what a balancer remembers of its looks for fewer stages. Checkpoints contain it.
@@ -256,7 +256,7 @@ func (b *balancer) forgetStages() {
 	b.trigger.Count.Steps, b.trigger.Count.Excess = 0, 0
 }
 
-// Explain says why the model was not packed.
+// Explain returns a text for people that says why the model was not packed. s is the settings.
 func (p Packing) Explain(s config.Repack) string {
 	stages := fmt.Sprintf("%d stages", p.Stages)
 	if p.Stages == 1 {

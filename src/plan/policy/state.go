@@ -26,8 +26,7 @@ type savedSought struct {
 	Layout *layout.Layout `json:"layout,omitempty"` // nil: no cuts fit
 }
 
-// Save returns what the balancer knows of the steps so far, as JSON. It is the same on every
-// rank.
+// Save returns what the balancer knows of the steps so far, as JSON for a checkpoint.
 func (b *balancer) Save() ([]byte, error) {
 	s := saved{memory: b.memory, Trigger: b.trigger.Count, Aside: b.aside.save(), Searched: b.searched.save()}
 	if b.last.Best != 0 || b.last.Stay != nil {
