@@ -11,17 +11,17 @@ import (
 	"dynmo/src/trace"
 )
 
-// Run is a run to compare: its recorded costs and the planner of its settings.
+// Run is a run to compare: its recorded costs, and the planner of the settings that it ran with.
 type Run struct {
 	Planner *search.Planner
 	Series  profile.Series
 }
 
-// Compare returns what moving layers was worth to each of several runs that did the same
-// work. All runs get the same costs: what any of them measured between two changes of the
-// model is pooled, so that noise in one run makes that run no slower. The static run is the
-// first run that never moved layers. If all runs moved layers, each is compared with its own
-// first layout. The error is ErrNotRun or says how the work of two runs differs.
+// Compare returns the Results of several runs that did equal work. All runs get the same costs of
+// layers: the samples of all runs between two changes of the model are put together. Otherwise a run
+// on a disturbed machine would look slower. The static layout of all Results is that of the first run
+// that never moved layers. If every run moved layers, each Result has the static layout that Measure
+// takes. The error is ErrNotRun, or says how the work of two runs differs.
 func Compare(runs []Run) ([]Result, error) {
 	lists := make([][]segment, len(runs))
 	for i, r := range runs {
@@ -89,7 +89,9 @@ func (w work) String() string {
 	return fmt.Sprintf("%d steps from %d of %d layers (%s) after %q on clock %s", w.steps, w.step, w.layers, w.model, w.change, w.clock)
 }
 
-// DescribeWork describes the steps and models of a run. Compare accepts runs of equal work.
+// DescribeWork returns a text with a line for each model of a run: a kind of dynamism may change the
+// model several times. A line has the numbers of steps and layers, the model's settings, what changed
+// the model, and the clock. Compare accepts runs whose texts are equal.
 func DescribeWork(series profile.Series) string {
 	var b strings.Builder
 	for _, p := range splitByModel(segments(series)) {

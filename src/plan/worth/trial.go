@@ -117,8 +117,9 @@ func (s segment) regroup(costs cost.Phase) cost.Phase {
 	return costs.Regroup(s.joined*n, n)
 }
 
-// Makespan returns the simulated makespan of a step in a layout on the network of a run. All
-// layouts get the delays of the costs' first step.
+// Makespan returns the simulated seconds of a step in layout l, from the first forward to the last
+// backward. The network is the one that run r recorded. Random delays of messages are those of step
+// costs.Step, the phase's first, so that all layouts of a phase have the same delays.
 func Makespan(r *profile.Run, l layout.Layout, costs cost.Phase) float64 {
 	network := sim.Uniform(r.Latency, r.Bandwidth)
 	network.Delay = comm.Delay{Most: r.DelayMost, Seed: r.Seed}

@@ -11,41 +11,43 @@ import (
 	"dynmo/src/profile"
 )
 
-// Result says what moving layers was worth to a run. The run's recorded costs are simulated
-// without moving, with the layouts that the run used, and with the best cuts. Seconds are
-// those of all steps. They are less than the measured seconds on a disturbed machine, because
-// they follow from the lower halves of the measured costs.
+// Result says how much faster a run was because layers moved. Three runs are simulated on the recorded
+// costs of the layers: one in a static layout, one in the layouts that the run used, and one in the
+// best layout of each phase. Seconds are those of all steps together, simulated. They are less than the
+// measured seconds on a disturbed machine: a layer's cost is the mean of the faster half of its
+// samples.
 //
-// Ceiling is the ceiling that the log, the tables and the report print. Over the phases i of
-// the run, with n_i steps each,
+// With phases i of n_i steps,
 //
-//	Ceiling = Σ n_i · static_i / Σ n_i · min(static_i, used_i, best_i)
+//	Static = Σ n_i · static_i
+//	Used   = Σ n_i · used_i + Price
+//	Best   = Σ n_i · min(static_i, used_i, planned_i)
 //
-// where all three are simulated seconds of a step at the costs of phase i: static_i with the
-// first layout, used_i with the layout used, best_i with the planner's cuts for these costs.
-// The ceiling counts no seconds for moving and deciding. record.Metrics has the headroom of
-// single steps.
+// Here static_i, used_i and planned_i are seconds of a step in phase i. They are in the static layout,
+// in the layout used, and in the layout that the planner finds for the phase's costs. Best counts no
+// seconds for moving and deciding. record.Metrics has the headroom of single steps.
 type Result struct {
-	Clock   string  `json:"clock"` // of the costs
+	Clock   string  `json:"clock"` // clock that measured the costs: wall, virtual or sim; or estimated
 	Steps   int     `json:"steps"`
-	Static  float64 `json:"static_seconds"`    // with one layout throughout
-	Used    float64 `json:"used_seconds"`      // with the layouts used, including Price
-	Best    float64 `json:"best_seconds"`      // with the best cuts for every phase's costs
-	Price   float64 `json:"balancing_seconds"` // measuring, deciding and moving; 0 where the settings never decide anything
+	Static  float64 `json:"static_seconds"`    // seconds in the static layout (see Measure and Compare)
+	Used    float64 `json:"used_seconds"`      // seconds in the layouts that the run used, and Price
+	Best    float64 `json:"best_seconds"`      // seconds in the best of three layouts for each phase
+	Price   float64 `json:"balancing_seconds"` // recorded seconds of measuring, deciding and moving; 0 if the settings never change a layout
 	Speedup float64 `json:"speedup"`           // Static / Used
 	Ceiling float64 `json:"ceiling"`           // Static / Best
 	Low     float64 `json:"low"`               // 5th percentile of Speedup over the draws
-	High    float64 `json:"high"`              // 95th percentile
-	Draws   int     `json:"draws"`             // of the samples; 0: there are no samples, and Low and High are Speedup
+	High    float64 `json:"high"`              // 95th percentile of Speedup over the draws
+	Draws   int     `json:"draws"`             // number of times that samples were drawn anew (bootstrap); 0: no samples, Low = High = Speedup
 	Moved   bool    `json:"moved"`             // whether the layout ever changed
-	Doubt   string  `json:"doubt,omitempty"`   // why Speedup means nothing; "" if nothing is known against it
+	Doubt   string  `json:"doubt,omitempty"`   // text for people that says why Speedup should not be trusted; "": no reason; the caller sets it
 }
 
-// LeastGain is the gain below which a run counts as no faster than another. Costs are never
-// known more exactly.
+// LeastGain is the least difference of Speedup from 1 (0.5 %) that counts. Costs of layers are never
+// known more exactly. IsNoise uses it.
 const LeastGain = 0.005
 
-// IsNoise reports whether the difference to the static run may be noise.
+// IsNoise reports whether Used and Static may differ by noise only: 1 lies between Low and High, or
+// Speedup differs from 1 by less than LeastGain.
 func (w Result) IsNoise() bool {
 	return w.Draws > 0 && w.Low <= 1 && 1 <= w.High || math.Abs(w.Speedup-1) < LeastGain
 }
@@ -53,11 +55,13 @@ func (w Result) IsNoise() bool {
 // mostPhases is the most phases of a run that are simulated.
 const mostPhases = 256
 
-// ErrNotRun says that costs were not recorded by a run.
+// ErrNotRun says that no phase of a series was recorded by a run: for example costs that were
+// estimated or written by hand.
 var ErrNotRun = errors.New("the costs are of no run")
 
-// Measure returns what moving layers was worth to a run. The static run stays in the layout
-// of the first phase. p has the settings of the run. The only error is ErrNotRun.
+// Measure returns the Result of one run. The static layout is that of the run's first phase. Where a run
+// was resumed on other numbers of stages, replicas or microbatches, it is the first layout since then.
+// p is the planner of the settings that the run had. The only error is ErrNotRun.
 func Measure(p *search.Planner, series profile.Series) (Result, error) {
 	for len(series) > mostPhases {
 		series = series.Halved()
