@@ -17,7 +17,8 @@
 // the model changes while it trains, such as pruning; some kinds change the chain. A layer is the
 // unit that is measured and moved, and is built from parts. A replica's share is what one replica
 // holds of a layer whose parameters the replicas of a stage divide among them. A piece, in
-// Config.Pieces and Param.Piece, is a group of such parameters that stays together: one MLP of a mixture.
+// Config.Pieces and Param.Piece, is a group of such parameters that stays together, such as one MLP
+// of a mixture.
 //
 // Others rely on the following, so do not change it alone. The order of parameters in slabs and the
 // names of sections are in checkpoints and in messages. Param.Name seeds the initial weights. Width,

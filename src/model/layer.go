@@ -35,14 +35,14 @@ type Layer struct {
 	dtype  tensor.DType
 
 	w, master, g, m, v, index, sums tensor.Mem
-	shared, own, all, copies        int       // elements of w before the first own, borrowed and copied parameter, in all
-	lo, hi                          int       // elements of w whose masters and moments are here; of a sliced layer this replica's own, too
-	slices                          []sliced  // what replicas share out; nil: each has all masters and moments
-	updated, reduced                []segment // of the slabs
-	mine                            []segment // what this replica updates
+	shared, own, all, copies        int       // ends, in elements of w, of the four groups of parameters: the last is the length of w
+	lo, hi                          int       // this replica has masters and moments of elements [lo, hi) of w; if sliced, of [shared, own) too
+	slices                          []sliced  // the ranges that replicas divide among them; nil: the layer is not sliced
+	updated, reduced                []segment // elements that are updated, and that are summed over replicas
+	mine                            []segment // the elements of updated that this replica updates
 	readings                        []partReading
-	again                           int       // how many parts, the first ones, run forward again (see Recompute)
-	state                           []Section // what kinds of dynamism registered, by name
+	again                           int       // how many parts, the first ones, recompute (see Recompute)
+	state                           []Section // sections that kinds of dynamism registered, by name
 }
 
 // segment is elements [lo, hi) of the slabs. Weight decay applies to the first `decayed` elements.
@@ -136,7 +136,7 @@ func (l *Layer) indexReadings() {
 	}
 }
 
-// region returns which part of the slabs a parameter lies in.
+// region returns which of the four groups of parameters a parameter belongs to (see Layer).
 func (p *Param) region() int {
 	switch {
 	case p.Copy:
@@ -149,8 +149,8 @@ func (p *Param) region() int {
 	return 0
 }
 
-// divide finds what of the slabs is updated, and what is summed over replicas, and the
-// traits, which depend on that too.
+// divide sets l.updated, l.reduced, l.Traits and the ends of the groups of parameters. They depend on
+// which parameters are frozen.
 func (l *Layer) divide() {
 	l.updated, l.reduced, l.Traits = nil, nil, TraitsOf(l.Parts)
 	ends, first := [4]int{}, 0
@@ -171,8 +171,8 @@ func (l *Layer) divide() {
 	l.assign()
 }
 
-// extend adds elements [lo, hi) to a list of segments: to the last of them if it
-// ends there and, since the decayed come first, if what decays goes on.
+// extend adds elements [lo, hi) to a list of segments. It lengthens the last segment if that ends at lo
+// and its decayed elements stay in front. decays says whether weight decay applies to [lo, hi).
 func extend(list []segment, lo, hi int, decays bool) []segment {
 	n := len(list) - 1
 	if n < 0 || list[n].hi != lo || decays && list[n].decayed < lo-list[n].lo {
@@ -212,7 +212,7 @@ func (l *Layer) allocate() error {
 	return nil
 }
 
-// point points the parameters into the slabs.
+// point sets the spans of memory of all parameters.
 func (l *Layer) point() {
 	first, wide := 0, l.dtype.Wide()
 	for _, p := range l.params {
@@ -249,7 +249,7 @@ func (l *Layer) room(p *Param) int {
 	return (p.Stored() + line - 1) / line * line
 }
 
-// cutIndex places masks and CSR structure in the index slab.
+// cutIndex takes the memory of masks and CSR structures from a cutter of the index slab.
 func (l *Layer) cutIndex(c *Cutter) {
 	for _, p := range l.params {
 		p.Mask, p.RowPtr, p.ColIdx = tensor.Mem{}, tensor.Mem{}, tensor.Mem{}

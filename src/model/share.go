@@ -61,8 +61,8 @@ func (c Config) CheckPieces() error {
 	return nil
 }
 
-// fullest returns the layer without memory as a replica has it that owns a piece in each of its
-// places: memory for any pieces is planned, whatever lies here now.
+// fullest returns this layer as replica Fullest has it, without memory. The planner takes its bytes, so
+// that the plan does not depend on which pieces this replica holds now.
 func (l *Layer) fullest() *Layer {
 	c := l.config
 	if !l.placed() || c.Replica == Fullest {
@@ -72,10 +72,11 @@ func (l *Layer) fullest() *Layer {
 	return outline(c, c.Chain()[l.ID], header{Layer: l.ID}, l.dtype)
 }
 
-// placed reports whether pieces of the layer lie on replicas as Config.Pieces says.
+// placed reports whether the layer has pieces (see Config.Pieces).
 func (l *Layer) placed() bool { return l.Own() && l.config.CountPieces() > 0 }
 
-// freezePieces has pieces frozen as what all replicas share: no header lists the former.
+// freezePieces freezes pieces if the parameters that all replicas have are frozen. Headers list only
+// the latter.
 func (l *Layer) freezePieces() {
 	for _, p := range l.params {
 		if l.config.CountPieces() > 0 && (p.Own || p.Copy) {
@@ -84,7 +85,7 @@ func (l *Layer) freezePieces() {
 	}
 }
 
-// cutSums places what products of parameters add up in.
+// cutSums takes the memory of fixed-point sums from a cutter (see Param.Sum).
 func (l *Layer) cutSums(c *Cutter) {
 	for _, p := range l.params {
 		if p.Exact {

@@ -8,9 +8,9 @@ import (
 	"dynmo/src/tensor"
 )
 
-// sliced is elements [lo, hi) of a layer's slabs that replicas share out. They are elements
-// [lo+shift, hi+shift) of the first of elements of the layer that owns them, and go to the
-// replica that these go to.
+// sliced is elements [lo, hi) of a layer's slabs that replicas divide among them. In the layer that owns
+// them they are elements [lo+shift, hi+shift), of the first `of` that are divided. A replica gets the
+// same elements in both layers.
 type sliced struct{ lo, hi, shift, of int }
 
 // sliceOf returns the range of a layer's first n elements that a replica has when `replicas` share
@@ -30,9 +30,9 @@ func LargestSlice(n, replicas int) int {
 	return most
 }
 
-// share notes the parts of the layer that replicas share out: the parameters that every replica
-// has, and those that the layer borrows. A replica keeps masters and moments of its slice, followed
-// by those of its own parameters.
+// share sets l.slices, l.lo and l.hi. Replicas divide the parameters that every replica has, and the
+// borrowed ones. A replica keeps masters and moments of its slice, followed by those of its own
+// parameters.
 func (l *Layer) share(c Config) {
 	l.lo, l.hi, l.slices = 0, l.own, nil
 	defer l.assign()
@@ -69,8 +69,8 @@ func (l *Layer) offset(weight string) (first int) {
 // Sliced reports whether replicas divide masters and moments of the layer among them.
 func (l *Layer) Sliced() bool { return l.slices != nil }
 
-// within returns which elements of a segment, of what replicas share, a replica updates and adds
-// up; unless the layer is sliced, all of the segment.
+// within returns the parts of a segment that a replica adds up and updates: those in its slices, or the
+// whole segment if the layer is not sliced.
 func (l *Layer) within(s segment, replica int) []segment {
 	if !l.Sliced() {
 		return []segment{s}
@@ -83,7 +83,7 @@ func (l *Layer) within(s segment, replica int) []segment {
 	return list
 }
 
-// appendCut adds to a list what of the segment lies in [lo, hi), if anything does.
+// appendCut adds to a list the part of the segment inside [lo, hi), unless it is empty.
 func (s segment) appendCut(list []segment, lo, hi int) []segment {
 	if lo, hi = max(s.lo, lo), min(s.hi, hi); lo >= hi {
 		return list
@@ -91,7 +91,7 @@ func (s segment) appendCut(list []segment, lo, hi int) []segment {
 	return append(list, segment{lo, hi, min(max(0, s.decayed-(lo-s.lo)), hi-lo)})
 }
 
-// assign notes what this replica updates.
+// assign sets l.mine, the segments that this replica updates.
 func (l *Layer) assign() {
 	l.mine = nil
 	for _, s := range l.updated {
@@ -148,7 +148,7 @@ func (l *Layer) masterBytes() int64 {
 	return int64(l.updates()) * l.dtype.Wide().Size()
 }
 
-// updates returns of how many elements of w masters and moments are here.
+// updates returns the number of elements of w whose masters and moments this replica has.
 func (l *Layer) updates() int {
 	n := l.hi - l.lo
 	if l.Sliced() {
@@ -157,8 +157,8 @@ func (l *Layer) updates() int {
 	return n
 }
 
-// kept returns elements [lo, hi) of w in a slab of masters or moments. They are of the slice, or
-// of what is this replica's own.
+// kept returns the masters or moments, in slab, of elements [lo, hi) of w. These must all be in this
+// replica's slice, or all be of its own parameters.
 func (l *Layer) kept(slab tensor.Mem, lo, hi int) tensor.Mem {
 	first := l.lo
 	if l.Sliced() && lo >= l.shared {
@@ -167,7 +167,7 @@ func (l *Layer) kept(slab tensor.Mem, lo, hi int) tensor.Mem {
 	return span(slab, l.dtype.Wide(), lo-first, hi-first)
 }
 
-// updateSlabs returns the slabs that only the update reads, those that there are.
+// updateSlabs returns the slabs of moments, and of masters if the layer has any.
 func (l *Layer) updateSlabs() []*tensor.Mem {
 	list := []*tensor.Mem{&l.m, &l.v}
 	if l.dtype != l.dtype.Wide() {
@@ -311,7 +311,7 @@ func (l *Layer) scatter(x *Exec, shards int) error {
 	return nil
 }
 
-// replace puts others in the place of the slabs that only the update reads.
+// replace frees the slabs of updateSlabs and puts others in their place.
 func (l *Layer) replace(slabs []tensor.Mem) {
 	for i, slab := range l.updateSlabs() {
 		l.device.Free(*slab)

@@ -129,7 +129,7 @@ func (c *Checkpoint) fill(l *model.Layer, state *checkpoint.File, replica int, d
 }
 
 // fillFrom writes the tensors of a file into the pieces of the same names.
-func (c *Checkpoint) fillFrom(name string, pieces []model.Piece, d device.Device) error {
+func (c *Checkpoint) fillFrom(name string, pieces []model.StateTensor, d device.Device) error {
 	f, err := c.open(name)
 	if err != nil {
 		return err

@@ -195,7 +195,7 @@ func (c *Checkpoint) open(name string) (*checkpoint.File, error) {
 
 // fillPieces writes the tensors of the file that was opened last into the pieces of the
 // same names. A file that has others, or lacks one, is an error.
-func (c *Checkpoint) fillPieces(pieces []model.Piece, f *checkpoint.File, d device.Device) error {
+func (c *Checkpoint) fillPieces(pieces []model.StateTensor, f *checkpoint.File, d device.Device) error {
 	if len(pieces) != len(f.Tensors) {
 		return c.fail(f.Name, fmt.Errorf("%d tensors, want %d", len(f.Tensors), len(pieces)))
 	}

@@ -44,9 +44,9 @@ type Share struct {
 // over the replicas where layers are sliced.
 func (s *Snapshot) Take(layers []*model.Layer, share Share, stream device.Stream) error {
 	s.files = s.files[:0]
-	var pieces [][]model.Piece // by file
+	var pieces [][]model.StateTensor // by file
 	need := int64(0)
-	add := func(name, sections string, l *model.Layer, list []model.Piece) {
+	add := func(name, sections string, l *model.Layer, list []model.StateTensor) {
 		c := content{name: name, metadata: map[string]string{"format": "dynmo", "layer": l.Name}}
 		if sections != "" {
 			c.metadata[sectionsKey] = sections
@@ -145,7 +145,7 @@ func (s *Snapshot) Bytes() (n int64) {
 func words(bytes int64) int64 { return (bytes + 7) / 8 }
 
 // copy begins copies of pieces into memory that is left.
-func (c *content) copy(pieces []model.Piece, left *[]uint64, stream device.Stream) {
+func (c *content) copy(pieces []model.StateTensor, left *[]uint64, stream device.Stream) {
 	c.values = make(map[string][]byte, len(pieces))
 	for _, p := range pieces {
 		c.tensors = append(c.tensors, describe(p))
@@ -164,7 +164,7 @@ func (c *content) copy(pieces []model.Piece, left *[]uint64, stream device.Strea
 }
 
 // describe returns a piece as a file names it.
-func describe(p model.Piece) checkpoint.Tensor {
+func describe(p model.StateTensor) checkpoint.Tensor {
 	if p.Shape == nil {
 		return checkpoint.Tensor{Name: p.Name, DType: "U8", Shape: []int64{p.Mem.Bytes}}
 	}
