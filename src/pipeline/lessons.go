@@ -9,18 +9,18 @@ import (
 	"dynmo/src/tensor"
 )
 
-// lessons are what the last layer says of tokens, for layers that learn from it (see
-// model.Learner): straight from its stage to each stage of such a layer, in host memory.
+// lessons are the predictions of the last layer, for layers that learn from them (see model.Learner). The
+// last layer's stage sends them to each stage of such a layer, in host memory.
 type lessons struct {
 	teacher  int        // stage of the last layer
 	learners []int      // stages of layers that learn, ascending
-	order    []int      // microbatches, as the teacher does their forwards
+	order    []int      // microbatches in the order of the teacher's forwards
 	memory   tensor.Mem // on the host: I32 by microbatch and token
-	tokens   []int      // by microbatch, that reached the last layer; negative: not known yet
+	tokens   []int      // by microbatch: tokens that reached the last layer; negative: not known yet
 	posted   []comm.Request
 }
 
-// lessons makes room for those of a step; none where no layer of the chain learns.
+// lessons allocates the lessons of a step; none if no layer of the chain learns.
 func (p *planner) lessons() (l lessons) {
 	r := p.r
 	if !r.s.Config.Learns() {
@@ -42,7 +42,7 @@ func (p *planner) lessons() (l lessons) {
 	return l
 }
 
-// of returns the room of a microbatch.
+// of returns the memory of a microbatch's predictions.
 func (l *lessons) of(r *Runner, m int) tensor.Mem {
 	bytes := int64(r.x.N()) * tensor.I32.Size()
 	return l.memory.Span(int64(m)*bytes, bytes)
@@ -71,8 +71,7 @@ func (l *lessons) restart(r *Runner) error {
 	return nil
 }
 
-// teach sends, after a forward of the last layer, that layer's answers to the layers that learn
-// from them.
+// teach sends, after a forward of the last layer, its predictions to the stages that learn from them.
 func (l *lessons) teach(r *Runner, c *chunk, m int) error {
 	at := len(c.layers) - 1
 	if l.learners == nil || c.layers[at].ID != len(r.owners)-1 {
@@ -94,7 +93,7 @@ func (l *lessons) teach(r *Runner, c *chunk, m int) error {
 	return nil
 }
 
-// learn gives the layers of a chunk that learn what the last layer said of a microbatch.
+// learn passes the last layer's predictions for a microbatch to the layers of a chunk that learn.
 func (l *lessons) learn(r *Runner, c *chunk, m int) error {
 	b := c.active[m]
 	for i, layer := range c.layers {

@@ -18,8 +18,8 @@ type reading struct {
 	counts       []cost.Count // by microbatch; none of a loss, or of rows
 }
 
-// readings makes room on the host for what the layers of a chunk leave there. It
-// takes that for losses from losses and returns the rest.
+// readings allocates host memory for the readings of a chunk's layers. It takes the memory of losses
+// from losses and returns the rest.
 func (p *planner) readings(c *chunk, losses tensor.Mem) tensor.Mem {
 	microbatches := p.r.schedule.Microbatches
 	for i, l := range c.layers {
@@ -52,7 +52,7 @@ func (p *planner) readings(c *chunk, losses tensor.Mem) tensor.Mem {
 	return losses
 }
 
-// read enqueues copies of what a forward of a microbatch has left for the host.
+// read enqueues copies of a microbatch's readings to the host.
 func (r *Runner) read(c *chunk, m int) {
 	a := c.active[m]
 	for _, list := range [][]reading{c.readings, c.rows} {
@@ -63,8 +63,7 @@ func (r *Runner) read(c *chunk, m int) {
 	}
 }
 
-// count puts the counts of a step, whose copies are done, into the lists that the
-// result has.
+// count sets the values of r.counts from the readings of a step, whose copies to the host are done.
 func (r *Runner) count() {
 	for _, c := range r.chunks {
 		for _, at := range c.readings {

@@ -65,35 +65,35 @@ type Runner struct {
 
 	schedule    schedule.Schedule
 	owners      partition.Owners
-	trained     int              // chain position of the first layer that is trained: no gradient goes further back
-	byGradients int              // of the first that is trained by gradients of later layers: no backward for inputs is done further back
-	list        []schedule.Instr // with messages
+	trained     int              // chain position of the first trained layer: gradients do not go further back
+	byGradients int              // chain position of the first layer whose training needs gradients of later layers: no I before it
+	list        []schedule.Instr // this stage's instructions, with messages
 	chunks      []*chunk
 	sends       []comm.Request // not yet complete
 	graphs      graphs
-	mostGraphs  int // shapes that graphs holds at most
+	mostGraphs  int // the most entries of graphs
 	reduce      reducer
 	ties        []model.Tie
 	tiedRounds  tiedRounds
-	tied        tensor.Mem // where a tied matrix is owned: another stage's gradient of it
+	tied        tensor.Mem // a tied matrix's gradient that another stage sends to this one, the owner
 	validation  validation
 	lessons     lessons
 
 	weights            weightRounds
 	copies             copies
-	pieces             int        // of a layer, which replicas hold as the layout says
+	pieces             int        // number of pieces of a layer (see model.Config.Pieces)
 	norms, normsOnHost tensor.Mem // F64 of each layer (see Layer.SquaredNorm)
-	lossLayers         []int      // of the chain, once for each loss
+	lossLayers         []int      // chain positions of layers with a loss, once for each loss
 	losses             tensor.Mem // on the host: F64 by loss of this stage and microbatch
 	counts             []cost.Count
-	watched            []cost.Count // what the stage's Watch saw in this step
+	watched            []cost.Count // counts of the stage's Watch in this step
 	references         references
-	times              []timing
-	waits              []waiting    // of times
-	passing            bool         // the newest of times is a pass that is under way
-	spans, instrs      []trace.Span // of layers, of whole instructions
+	times              []timing     // of passes, instructions and sums of this step
+	waits              []waiting    // waits for other replicas during these passes
+	passing            bool         // the last of times is a pass that is under way
+	spans, instrs      []trace.Span // of passes and sums; of instructions
 	event              device.Event // see ready
-	lastForward        int          // of list: the last message of activations; -1: there is none
+	lastForward        int          // index in list of the last message of activations; -1: none
 	forwarded          func() error // see Forwarded; nil: none
 	owned              []tensor.Mem // every buffer, to be freed
 	pinned             []tensor.Mem // the same, on the host
@@ -175,7 +175,7 @@ func New(x *model.Exec, l layout.Layout, s *model.Stage, g Groups, o Options) (*
 	return r, nil
 }
 
-// lastForward returns where a list has its last message of activations, -1 nowhere.
+// lastForward returns the index of the last message of activations in a list; -1: none.
 func lastForward(list []schedule.Instr) int {
 	last := -1
 	for i, in := range list {
@@ -200,7 +200,7 @@ func (r *Runner) agreeTrained() error {
 	return err
 }
 
-// carriesNothing reports whether an instruction exchanges a gradient by which nothing is trained.
+// carriesNothing reports whether an instruction sends or receives a gradient that trains no layer.
 func (r *Runner) carriesNothing(cuts partition.Partition, in schedule.Instr) bool {
 	v := r.schedule.Map.Place(r.stage(), in.Chunk) // that gradients leave
 	switch in.Op {

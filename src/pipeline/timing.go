@@ -7,9 +7,8 @@ import (
 	"dynmo/src/trace"
 )
 
-// timing is a span whose events have not been read yet. An instruction's, of no
-// layer, has no end: it ends with its last layer, or where it starts if no layer has
-// anything to do.
+// timing is a span whose events have not been read yet. The timing of an instruction has layer -1 and no
+// end: the instruction ends with its last pass, or at its start if it has no pass.
 type timing struct {
 	op         trace.Op
 	layer      int
@@ -17,19 +16,19 @@ type timing struct {
 	tokens     int
 	expected   float64
 	start, end device.Event
-	again      device.Event // where a second forward ends that is planned
-	planned    bool         // there is one
+	again      device.Event // end of the second forward in a pass, where the planner decides which layers recompute
+	planned    bool         // whether again is set
 }
 
-// waiting is when a pass, by its number, waited for other replicas. Its events have not
-// been read yet.
+// waiting is a wait for other replicas in a pass, whose index in times is pass. Its events have not been
+// read yet.
 type waiting struct {
 	pass       int
 	start, end device.Event
 }
 
-// begin remembers, and shows, when something of an instruction begins, and returns
-// a number for end. Events of earlier steps are used again.
+// begin records the begin of a pass, an instruction or a sum, also on the rank's board. It returns the
+// number that end takes. Events of earlier steps are used again.
 func (r *Runner) begin(op trace.Op, layer int, in schedule.Instr) int {
 	r.group.Post().Do(op, layer, in.Microbatch)
 	n := len(r.times)
@@ -39,13 +38,13 @@ func (r *Runner) begin(op trace.Op, layer int, in schedule.Instr) int {
 	return n
 }
 
-// end remembers when it ends.
+// end records the end of what begin numbered n.
 func (r *Runner) end(n int) {
 	r.times[n].end = r.x.Stream.Record(r.times[n].end)
 }
 
-// repeated remembers when the second forward ends with which a pass begins. What a layer costs
-// does not depend on whether there is one that is planned.
+// repeated records the end of the second forward at the begin of pass n, if the planner decides which
+// layers recompute. A layer's cost must not depend on that decision, so trace leaves it out.
 func (r *Runner) repeated(n int) {
 	if t := &r.times[n]; r.s.Config.Recompute == model.RecomputePlanned {
 		t.again, t.planned = r.x.Stream.Record(t.again), true
@@ -63,7 +62,7 @@ func next[T any](list *[]T) *T {
 	return &(*list)[n]
 }
 
-// exchanging remembers when a pass begins, or ends, to wait for other replicas: of a step.
+// exchanging records that a pass of a step begins, or ends, to wait for other replicas.
 func (r *Runner) exchanging(begin bool) {
 	switch {
 	case !r.passing:
@@ -77,10 +76,10 @@ func (r *Runner) exchanging(begin bool) {
 	}
 }
 
-// start remembers when the work of an instruction begins.
+// start records the begin of an instruction's work.
 func (r *Runner) start(in schedule.Instr) { r.begin(in.Op, -1, in) }
 
-// trace reads the events of a step: spans of layers, and of instructions.
+// trace reads the events of a step and sets r.spans and r.instrs.
 func (r *Runner) trace() {
 	r.spans, r.instrs = r.spans[:0], r.instrs[:0]
 	waits, sums := r.waits, 0.0 // seconds of sums over replicas since the newest pass

@@ -11,25 +11,25 @@ import (
 	"dynmo/src/tensor"
 )
 
-// references are what passes between chunks of the second model of a step (see model.Watch), in
-// host memory.
+// references are the activations that pass between chunks of a step's second model (see model.Watch),
+// in host memory.
 type references struct {
 	memory model.Heap
 	passed map[crossed]tensor.Mem // to chunks of this rank
 }
 
-// crossed is what enters a virtual stage for a microbatch.
+// crossed names the input of a virtual stage for a microbatch.
 type crossed struct{ virtual, microbatch int }
 
-// end gives all memory back: a step is over.
+// end frees all memory, after a step.
 func (f *references) end() {
 	f.memory.Free()
 	f.passed = nil
 }
 
-// watch runs the second model's layers of a chunk beside the first replica's, for the
-// microbatches of the Watch, and compares those that are wanted. What enters comes
-// from the second model in the chunk before, whose forward is over before this one's begins.
+// watch runs the second model's layers of a chunk on replica 0, for the microbatches of the Watch, and
+// compares the layers of the Watch. Their input comes from the second model in the chunk before, whose
+// forward is over before this one begins.
 func (r *Runner) watch(c *chunk, m int, tokens, targets []int32) error {
 	w := r.s.Watch
 	if w == nil || r.replicas.Rank() > 0 || m >= w.Microbatches || c.layers[0].ID > w.Last() {
@@ -78,7 +78,7 @@ func (r *Runner) watch(c *chunk, m int, tokens, targets []int32) error {
 	return r.sendReference(c, v, m, state)
 }
 
-// receiveReference returns what enters the second model's layers of a chunk.
+// receiveReference returns the input of the second model's layers of a chunk.
 func (r *Runner) receiveReference(c *chunk, v, m int, memory *model.Heap) (state tensor.Mem, err error) {
 	if v == 0 || c.active[m].entering.Tokens == 0 {
 		return state, nil
@@ -103,7 +103,7 @@ func (r *Runner) receiveReference(c *chunk, v, m int, memory *model.Heap) (state
 	return state, device.Write(r.x.Device, state, host)
 }
 
-// sendReference passes on what leaves the second model's layers of a chunk.
+// sendReference passes on the output of the second model's layers of a chunk.
 func (r *Runner) sendReference(c *chunk, v, m int, state tensor.Mem) error {
 	if state.Bytes == 0 {
 		return nil
@@ -131,8 +131,8 @@ func (r *Runner) sendReference(c *chunk, v, m int, state tensor.Mem) error {
 	return nil
 }
 
-// referenceTag returns the tag of what enters a virtual stage: one of those of validation, which
-// is not done meanwhile.
+// referenceTag returns the tag of the message with a virtual stage's input. It is one of the tags of
+// validation, which never runs during a step.
 func (r *Runner) referenceTag(v, m int) int {
 	return comm.TagValidation + (r.schedule.Map.Chunk(v)*r.s.Watch.Microbatches+m)%(2*comm.TagChunks)
 }
