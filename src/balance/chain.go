@@ -2,9 +2,9 @@ package balance
 
 import "dynmo/src/partition"
 
-// chain is a checked problem with prefix sums, so that the cost of any layers
-// on any stage takes O(1). Rounding is monotone: seconds(s, b, e) never falls with e
-// and never rises with b. So the searches over chain are exact in this arithmetic.
+// chain is a checked problem with prefix sums. With them the cost of layers [b, e) on a stage takes
+// O(1). Rounding is monotone: seconds(s, b, e) never falls with e and never rises with b. So the
+// searches over chain are exact in this arithmetic.
 type chain struct {
 	Problem
 	layers     int
@@ -15,8 +15,8 @@ type chain struct {
 	again      []int64   // again[l] = Σ AgainBytes[:l]
 	extra      int64     // bytes added to every capacity; only missingBytes changes it
 
-	loads map[[2]int][]float64 // by stage and first layer: seconds by how many layers, where some compute twice
-	least map[[2]int][]int64   // the same of the least bytes
+	loads map[[2]int][]float64 // cache of secondsOfTwice: by stage and first layer, then by number of layers
+	least map[[2]int][]int64   // cache of leastBytes: by stage and first layer, then by number of layers
 }
 
 func newChain(p Problem) (*chain, error) {
@@ -40,8 +40,8 @@ func newChain(p Problem) (*chain, error) {
 	return c, nil
 }
 
-// seconds returns the time of layers [b, e) on a stage for one microbatch. The
-// conversion keeps a compiler from fusing product and sum.
+// seconds returns the time of layers [b, e) on a stage for one microbatch. The conversion to
+// float64 keeps a compiler from fusing product and sum.
 func (c *chain) seconds(stage, b, e int) float64 {
 	if c.TwiceBytes != nil {
 		return c.secondsOfTwice(stage, b, e)
@@ -74,16 +74,16 @@ func (c *chain) plainBytes(stage, b, e int) int64 {
 		int64(entry(c.Recomputed, stage, 1))*(c.again[e]-c.again[b])
 }
 
-// fits reports whether a stage has the memory for layers [b, e). What fits does without its
-// first layers too. Where there are JointBytes it may not fit without its last ones.
+// fits reports whether a stage has the memory for layers [b, e). If layers fit, they also fit
+// without the first ones. With JointBytes they may not fit without the last ones.
 func (c *chain) fits(stage, b, e int) bool {
 	return c.mayFit(stage, b, e) && (c.JointBytes == nil || c.within(stage, c.bytes(stage, b, e)))
 }
 
-// mayFit is fits without JointBytes: what fits does without its last layers too.
+// mayFit is fits without JointBytes. If layers may fit, they may also fit without the last ones.
 func (c *chain) mayFit(stage, b, e int) bool { return c.within(stage, c.summedBytes(stage, b, e)) }
 
-// within reports whether bytes fit into the memory of a stage.
+// within reports whether a stage has memory for a number of bytes.
 func (c *chain) within(stage int, bytes int64) bool {
 	limit := entry(c.Capacity, stage, 0)
 	return limit == 0 || bytes <= limit+c.extra
@@ -98,8 +98,8 @@ func (c *chain) bottleneck(cuts partition.Partition) float64 {
 	return worst
 }
 
-// feasible reports whether every stage of a partition keeps to a bound and to
-// its memory.
+// feasible reports whether every stage of a partition takes at most bound seconds and has the
+// memory for its layers.
 func (c *chain) feasible(cuts partition.Partition, bound float64) bool {
 	for s := range c.Stages {
 		if c.seconds(s, cuts[s], cuts[s+1]) > bound || !c.fits(s, cuts[s], cuts[s+1]) {
@@ -109,7 +109,7 @@ func (c *chain) feasible(cuts partition.Partition, bound float64) bool {
 	return true
 }
 
-// floor returns the least bottleneck that fixed seconds and single layers
+// floor returns the least bottleneck that the fixed seconds of stages and the longest single layer
 // allow.
 func (c *chain) floor() float64 {
 	longest := 0.0
@@ -119,11 +119,10 @@ func (c *chain) floor() float64 {
 	return floor(c.kinds(), longest)
 }
 
-// ideal returns the bottleneck of layers that could be divided at will.
+// ideal returns the bottleneck if the work could be divided at any point, also inside a layer.
 func (c *chain) ideal() float64 { return ideal(c.kinds(), c.work[c.layers]) }
 
-// lowerBound returns a bottleneck that no partition can beat, whatever its
-// cuts: max(T/P, longest layer, longest fixed seconds), with the stages'
-// speeds and fixed seconds taken into account. It holds up to rounding of the
-// last digits of T/P.
+// lowerBound returns a bottleneck that no partition can beat: max(T/P, longest layer, longest fixed
+// seconds). The speeds and fixed seconds of stages are taken into account. The bound is valid up to
+// rounding of the last digits of T/P.
 func (c *chain) lowerBound() float64 { return max(c.floor(), c.ideal()) }

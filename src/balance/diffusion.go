@@ -8,9 +8,9 @@ import (
 
 // DiffusionOptions say when phase 1 of diffusion stops.
 type DiffusionOptions struct {
-	Gamma     float64 // potential, as a share of the total load; 0 means 1e-3
-	MaxRounds int     // most rounds; 0 means 10000
-	Look      int     // rounds between two looks at the potential, each a reduction; 0 means as many as stages
+	Gamma     float64 // potential below which phase 1 stops, as a share of the total load; 0 means 1e-3
+	MaxRounds int     // phase 1 stops after this number of rounds; 0 means 10000
+	Look      int     // rounds between two computations of the potential, each a reduction; 0 means the number of stages
 }
 
 func (o DiffusionOptions) withDefaults(stages int) DiffusionOptions {
@@ -29,16 +29,16 @@ func (o DiffusionOptions) withDefaults(stages int) DiffusionOptions {
 // Descent is the record of one diffusion.
 type Descent struct {
 	Rounds    int       `json:"rounds"`    // rounds of phase 1
-	Potential []float64 `json:"potential"` // φ of phase 1 at the start and at every look, in seconds
+	Potential []float64 `json:"potential"` // φ of phase 1 in seconds, at the start and at every Look
 	Sweeps    int       `json:"sweeps"`    // sweeps of phase 2
-	Squares   []float64 `json:"squares"`   // Σ load² of phase 3 at the start and after each round
-	Excess    []int64   `json:"excess"`    // bytes over capacity, summed over stages, likewise
-	Kept      bool      `json:"kept"`      // whether no new cuts were better and the present ones stay
+	Squares   []float64 `json:"squares"`   // Σ load² of phase 3, at the start and after each round
+	Excess    []int64   `json:"excess"`    // bytes over capacity, summed over stages, at the start of phase 3 and after each of its rounds
+	Kept      bool      `json:"kept"`      // no better cuts were found: the present cuts stay
 }
 
-// Diffusion balances by exchange between neighbours, with all stages in this
-// process: Diffuse without messages. It begins at the present cuts. Every
-// stage has a layer, before and after.
+// Diffusion balances by exchange between neighbours. It is Diffuse with all stages in this process,
+// without messages. It begins at the present cuts. Every stage has at least one layer, before and
+// after.
 //
 //   - Phase 1 diffuses loads as if they could be divided at will (first-order
 //     diffusion on the path of stages, Cybenko 1989). It finds the place in the
@@ -51,11 +51,10 @@ type Descent struct {
 //   - Phase 3 re-cuts three neighbouring stages at a time until no three have a
 //     smaller Σ load², at no larger bottleneck.
 //
-// Cuts with no smaller bottleneck than the present ones are dropped. It is
-// deterministic. Without memory limits, and on stages of one speed, it ends on
-// the smallest possible bottleneck, up to rounding; else mostly, see sweep. It returns
-// an error if no cuts are found that fit into every stage's memory. From present cuts that
-// fit this cannot happen.
+// Diffusion drops new cuts that do not lower the bottleneck of the present ones. It is
+// deterministic. Without memory limits, and on stages of one speed, it finds the smallest possible
+// bottleneck, up to rounding. In other cases it mostly does (see sweep). It returns an error if it
+// finds no cuts that fit into every stage's memory. If the present cuts fit, this cannot happen.
 //
 // Departs: the paper's Algorithm 3 moves layers between any two ranks (see
 // DiffusionPaper) and has no phase 2; its bound on rounds covers phase 1.
@@ -76,25 +75,23 @@ func Diffusion(p Problem, present partition.Partition, o DiffusionOptions) (Resu
 	return r, d, err
 }
 
-// Diffuse is Diffusion by messages between neighbours, with every stage in a
-// process of its own. Each calls it with its own part (Problem.Stage) and gets
-// the new cuts of all stages and the record, the same on every one.
-// Collective. Numbers of bytes must stay below 2^53. Errors are the link's, and
-// Diffusion's.
+// Diffuse is Diffusion by messages between neighbours, with every stage in a process of its own.
+// Each process passes its own stage (Problem.Stage). All get the same new cuts of all stages and
+// the same record. Collective. Numbers of bytes must stay below 2^53. Errors are those of the link
+// and of Diffusion.
 //
-// Neighbours alone exchange messages: one number on each edge in a round of phase
-// 1, at most 14 in a sweep of phase 2, layers' numbers in phase 3. The P-1 messages
-// of a sweep follow one another, and ten or twenty sweeps find the bottleneck: fewer
-// messages than in phase 1. Reductions of a few numbers a stage give all stages the others'
-// speeds and memory, the result of a sweep, and when to stop. Layers themselves do not move
-// here.
+// Only neighbours exchange messages. A round of phase 1 sends one number on each edge; a sweep of
+// phase 2 sends at most 14. Phase 3 sends the numbers of layers. The P-1 messages of a sweep follow
+// one another. Ten or twenty sweeps find the bottleneck; that takes fewer messages than phase 1.
+// Reductions of a few numbers per stage share three things: the speeds and memory of all stages,
+// the result of a sweep, and the decision to stop. Diffuse does not move the layers themselves.
 func Diffuse(me Stage, link Link, o DiffusionOptions) (partition.Partition, Descent, error) {
 	g := participant{stages: []Stage{me}, link: link}
 	return g.diffuse(o)
 }
 
-// participant is one side of the links: it holds either one stage of the
-// pipeline or, in memory, all of them.
+// participant is one side of a link. It has either one stage of the pipeline or, in memory, all
+// stages.
 type participant struct {
 	stages []Stage
 	link   Link
@@ -104,7 +101,7 @@ type participant struct {
 // first returns the index of the participant's first stage.
 func (g *participant) first() int { return g.stages[0].Index }
 
-// all returns the number of stages of the pipeline.
+// all returns the number of stages in the pipeline.
 func (g *participant) all() int { return g.stages[0].Stages }
 
 func (g *participant) diffuse(o DiffusionOptions) (partition.Partition, Descent, error) {
@@ -134,7 +131,7 @@ func (g *participant) diffuse(o DiffusionOptions) (partition.Partition, Descent,
 	return cuts, d, nil
 }
 
-// improve goes through the phases and returns where the stages end. Collective.
+// improve runs the three phases and returns the objective of all stages at the end. Collective.
 func (g *participant) improve(o DiffusionOptions, present partition.Partition, d *Descent) (end objective, err error) {
 	if err := g.meet(); err != nil {
 		return end, err
@@ -147,7 +144,7 @@ func (g *participant) improve(o DiffusionOptions, present partition.Partition, d
 	if err != nil {
 		return end, err
 	}
-	if cuts != nil { // else phase 3 looks for some that stages can hold
+	if cuts != nil { // else phase 3 looks for cuts that fit into memory
 		if err := g.shift(present, cuts); err != nil {
 			return end, err
 		}

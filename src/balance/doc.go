@@ -1,13 +1,13 @@
-// Package balance decides which stage holds which layers. In come the cost of every layer,
-// the memory and speed of every stage (a Problem), and for some balancers the present cuts.
-// Out go new cuts and their cost (a Result).
+// Package balance decides which stage has which layers. The input is a Problem: the cost of every
+// layer, and the memory and speed of every stage. Some balancers also take the present cuts. The
+// output is a Result: new cuts and their cost.
 //
-// Partition is exact. FewestMoves is exact and spares migration. Uniform, Param and Regex
-// are the static baselines. Diffusion needs only messages between neighbours.
-// DiffusionPaper is the paper's own Algorithm 3: its result can be reported but not
-// executed. Trigger says when to balance at all.
+// Partition is exact. FewestMoves is exact and avoids migration. Uniform, Param and Regex are the
+// static baselines. Diffusion needs only messages between neighbours. DiffusionPaper is the paper's
+// own Algorithm 3: its result can be reported but not executed. Trigger decides in which steps to
+// balance.
 //
-// Everything here is a pure function of its arguments: ranks that gathered
-// the same numbers decide the same. Diffusion is one algorithm over a Link:
-// Diffuse is given one that carries messages, Diffusion has all stages in memory.
+// Everything here is a pure function of its arguments: ranks with the same numbers make the same
+// decision. Diffusion is one algorithm over a Link. Diffuse takes a link that sends messages;
+// Diffusion uses a link in memory.
 package balance

@@ -5,17 +5,16 @@ import (
 	"slices"
 )
 
-// coefficient returns the diffusion coefficient of two neighbours: the work
-// that flows between them in a round per second of difference. 1/2 is the
-// best constant for a path of equal stages: the second eigenvalue of a round
-// is then cos(π/P) (Xu & Lau 1997). With speeds it keeps a stage from giving
-// more than it has above its neighbours.
+// coefficient returns the diffusion coefficient of two neighbours: the work that flows between them
+// in a round, per second of difference. 1/2 is the best constant for a path of equal stages: the
+// second eigenvalue of a round is then cos(π/P) (Xu & Lau 1997). With different speeds, division by
+// the larger factor keeps a stage from giving away more than its excess over its neighbours.
 func coefficient(slow, neighbour float64) float64 { return 0.5 / max(slow, neighbour) }
 
-// potential returns φ = Σ_{u<v} |x_u - x_v| over the loads of stages (paper,
-// proof of lemma 2). Where stages differ in speed a pair counts by the product
-// of its speeds, the fastest stage's being 1: so weighted, φ never rises from
-// one round to the next, as it does not for equal stages.
+// potential returns φ = Σ_{u<v} |x_u - x_v| over the loads of stages (paper, proof of lemma 2). If
+// stages differ in speed, each pair is weighted by the product of its speeds, where the fastest
+// stage has speed 1. With these weights φ never rises from one round to the next, as for equal
+// stages.
 func potential(loads, slow []float64) float64 {
 	order := make([]int, len(loads))
 	for s := range order {
@@ -23,8 +22,8 @@ func potential(loads, slow []float64) float64 {
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(loads[a], loads[b]) })
 	fastest := slices.Min(slow)
-	// Between two loads that follow each other in order lie all pairs of one
-	// stage below and one above.
+	// The gap between two consecutive loads in order counts once for every pair with one stage
+	// below the gap and one above.
 	total, below := 0.0, 0.0
 	for _, s := range slow {
 		total += fastest / s
@@ -37,8 +36,8 @@ func potential(loads, slow []float64) float64 {
 	return phi
 }
 
-// done reports whether phase 1 may stop: φ is below Gamma of the total load,
-// or the rounds are used up.
+// done reports whether phase 1 may stop: φ is below Gamma times the total load, or MaxRounds is
+// reached.
 func (o DiffusionOptions) done(phi float64, loads []float64, rounds int) bool {
 	total := 0.0
 	for _, x := range loads {
@@ -47,17 +46,17 @@ func (o DiffusionOptions) done(phi float64, loads []float64, rounds int) bool {
 	return phi <= o.Gamma*total || rounds >= o.MaxRounds
 }
 
-// looks reports whether the potential is computed after this number of rounds.
+// looks reports whether phase 1 computes the potential after this number of rounds.
 func (o DiffusionOptions) looks(rounds int) bool {
 	return rounds%o.Look == 0 || rounds == o.MaxRounds
 }
 
-// diffuseLoads is phase 1. It returns where the flow over each edge wants the
-// stage behind it to begin in the chain's work; the first begins at 0. Collective.
+// diffuseLoads is phase 1. targets[s] is the place in the chain's work where stage s should begin,
+// by the flow over the edge before it. The first stage begins at 0. Collective.
 func (g *participant) diffuseLoads(o DiffusionOptions, d *Descent) (targets []float64, err error) {
 	n, first := len(g.stages), g.first()
 	work, slow, fixed := make([]float64, n), make([]float64, g.all()), make([]float64, g.all())
-	ghosted := make([]float64, n+2) // the stages' loads between those of both neighbours
+	ghosted := make([]float64, n+2) // loads of this participant's stages, with one load of a neighbour on each side
 	loads := ghosted[1 : n+1]
 	for s := range g.stages {
 		work[s] = g.stages[s].sum().Seconds
@@ -74,8 +73,8 @@ func (g *participant) diffuseLoads(o DiffusionOptions, d *Descent) (targets []fl
 	for s, w := range known[0][:g.all()-1] {
 		targets[s+1] = targets[s] + w
 	}
-	// Edge s lies before the participant's stage s. No work flows over the
-	// pipeline's ends, whose coefficients stay 0.
+	// Edge s lies before the participant's stage s. No work flows over the two ends of the
+	// pipeline: their coefficients stay 0.
 	coefficients, flow, total := make([]float64, n+1), make([]float64, n+1), make([]float64, n+1)
 	for s := max(0, 1-first); s < min(n+1, g.all()-first); s++ {
 		coefficients[s] = coefficient(slow[first+s-1], slow[first+s])

@@ -17,10 +17,9 @@ import (
 //
 //	{"seconds": […], "bytes": […], "capacity_bytes": N, "fixed_seconds": [… by stage]}
 //
-// seconds are by layer for one microbatch, bytes by layer, capacity_bytes is
-// the limit of each stage (0: no limit); all but seconds may be left out. Errors
-// begin with the file's name and name the field; unknown and repeated fields,
-// nulls, and anything behind the object are errors.
+// seconds is by layer for one microbatch, bytes by layer. capacity_bytes is the limit of each stage
+// (0: no limit). Every field except seconds may be absent. Errors begin with the file's name and
+// name the field. Unknown and repeated fields, nulls, and anything after the object are errors.
 func ParseLoads(file string, data []byte, stages int) (Problem, error) {
 	p, err := parseLoads(data, stages)
 	if err == nil {
@@ -32,7 +31,7 @@ func ParseLoads(file string, data []byte, stages int) (Problem, error) {
 	return p, nil
 }
 
-// bounded refuses seconds that no layer and no stage takes.
+// bounded returns an error if a time exceeds cost.MostSeconds.
 func bounded(field string, seconds []float64) error {
 	if i := slices.IndexFunc(seconds, func(x float64) bool { return x > cost.MostSeconds }); i >= 0 {
 		return fmt.Errorf("%s[%d]: %v, want at most %g", field, i, seconds[i], cost.MostSeconds)
@@ -40,8 +39,8 @@ func bounded(field string, seconds []float64) error {
 	return nil
 }
 
-// parseLoads reads the fields one by one. encoding/json would keep the last of repeated
-// fields, take null for any number, and could not name the field of a syntax error.
+// parseLoads reads the fields one by one. encoding/json would keep the last of repeated fields,
+// accept null for any number, and could not name the field of a syntax error.
 func parseLoads(data []byte, stages int) (Problem, error) {
 	p := Problem{Stages: stages}
 	var capacity int64
@@ -55,7 +54,7 @@ func parseLoads(data []byte, stages int) (Problem, error) {
 		if err != nil {
 			return p, fmt.Errorf("byte %d: %w", d.InputOffset(), err)
 		}
-		field := token.(string) // an object's keys are strings, or Token fails
+		field := token.(string) // Token returns an error for a key that is no string
 		value, known := fields[field]
 		if !known {
 			return p, fmt.Errorf("%s: unknown key; the nearest is %s", field, input.Nearest(field, slices.Sorted(maps.Keys(fields))))
@@ -83,8 +82,8 @@ func parseLoads(data []byte, stages int) (Problem, error) {
 	return p, nil
 }
 
-// decodeNumbers reads a number, or an array of at least one. Errors continue
-// the field's name.
+// decodeNumbers reads a number, or an array with at least one number. Its errors continue a text
+// that begins with the field's name.
 func decodeNumbers(d *json.Decoder, value any) error {
 	var text json.RawMessage
 	err := d.Decode(&text)

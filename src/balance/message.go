@@ -10,15 +10,15 @@ import (
 
 // Link carries the messages of a stage during Diffuse.
 type Link interface {
-	// Exchange sends out to a neighbouring stage, which calls Exchange with
-	// this one, and returns what that one sends. Lengths may differ.
+	// Exchange sends out to a neighbouring stage, which also calls Exchange with this stage. It
+	// returns the numbers that the neighbour sends. Lengths may differ.
 	Exchange(stage int, out []float64) (in []float64, err error)
-	// Max overwrites every value with its largest over all stages. Collective.
+	// Max replaces every value by the largest of that value over all stages. Collective.
 	Max(values []float64) error
 }
 
-// inMemory links a participant that holds all stages: it has no neighbours,
-// and the largest values of all stages are its own.
+// inMemory is the link of a participant that has all stages: it has no neighbours, and its own
+// values are the largest of all stages.
 type inMemory struct{}
 
 func (inMemory) Exchange(int, []float64) ([]float64, error) {
@@ -27,8 +27,8 @@ func (inMemory) Exchange(int, []float64) ([]float64, error) {
 
 func (inMemory) Max([]float64) error { return nil }
 
-// gather tells all participants some numbers of this one's stages: list[i][s]
-// is the i-th number of the pipeline's stage s. Collective.
+// gather shares numbers of each participant's own stages with all participants: list[i][s] is the
+// i-th number of stage s of the pipeline. Collective.
 func (g *participant) gather(own ...[]float64) (list [][]float64, err error) {
 	n := g.all()
 	numbers := slices.Repeat([]float64{math.Inf(-1)}, len(own)*n)
@@ -39,7 +39,7 @@ func (g *participant) gather(own ...[]float64) (list [][]float64, err error) {
 	return list, g.link.Max(numbers)
 }
 
-// cuts returns the cuts at which the pipeline's stages stand. Collective.
+// cuts returns the present cuts of the pipeline. Collective.
 func (g *participant) cuts() (partition.Partition, error) {
 	ends := make([]float64, len(g.stages))
 	for s := range g.stages {
@@ -53,7 +53,7 @@ func (g *participant) cuts() (partition.Partition, error) {
 	return cuts, err
 }
 
-// meet learns what every stage of the pipeline is like. Collective.
+// meet fills kinds: it shares the speed and memory of every stage, without layers. Collective.
 func (g *participant) meet() error {
 	columns := make([][]float64, stageHeader)
 	for _, own := range g.stages {
@@ -76,7 +76,7 @@ func (g *participant) meet() error {
 	return err
 }
 
-// objective returns the objective of all stages, and whether any has changed.
+// objective returns the objective of all stages, and whether `changed` is true on any participant.
 // Collective.
 func (g *participant) objective(changed bool) (all objective, anyone bool, err error) {
 	n := len(g.stages)
@@ -96,9 +96,9 @@ func (g *participant) objective(changed bool) (all objective, anyone bool, err e
 	return all, anyone, err
 }
 
-// neighbours exchanges messages with both neighbours, as far as they exist.
-// Even stages exchange with the right one first, odd ones with the left, so
-// that no stages wait for each other in a circle.
+// neighbours exchanges messages with the left and the right neighbour, where they exist. Even
+// stages exchange with the right neighbour first, odd stages with the left. So no stages wait for
+// each other in a circle.
 func (g *participant) neighbours(toLeft, toRight []float64) (fromLeft, fromRight []float64, err error) {
 	left, right := g.first()-1, g.first()+len(g.stages)
 	for i := range 2 {
@@ -115,9 +115,9 @@ func (g *participant) neighbours(toLeft, toRight []float64) (fromLeft, fromRight
 	return fromLeft, fromRight, nil
 }
 
-// relay takes a message along the line of stages: work gets it from the
-// neighbour on one side, first the message given here, and returns what goes on to
-// the other. P-1 messages, one after the other. Collective.
+// relay passes a message along the line of stages. work receives the message from the neighbour on
+// one side and returns the message for the neighbour on the other side. The first stage receives m.
+// P-1 messages, one after the other. Collective.
 func (g *participant) relay(m []float64, rightwards bool, work func(m []float64) []float64) (err error) {
 	from, to := g.first()-1, g.first()+len(g.stages)
 	if !rightwards {
@@ -135,7 +135,7 @@ func (g *participant) relay(m []float64, rightwards bool, work func(m []float64)
 	return err
 }
 
-// A stage travels as stageHeader numbers and then layerNumbers for each layer.
+// The message of a stage is stageHeader numbers, then layerNumbers for each layer.
 const (
 	stageHeader  = 11
 	layerNumbers = 5
@@ -182,15 +182,15 @@ func decodeLayers(m []float64) []Load {
 	return layers
 }
 
-// window returns what the stages of a window know. Without all of them in
-// memory they exchange it edge by edge: the middle one of three with its right
-// neighbour, its left, and its right again.
+// window returns the `width` neighbouring stages from `first` on, with their layers. If not all
+// stages are in memory, the stages of the window exchange them edge by edge. The middle one of
+// three exchanges with its right neighbour, its left, and its right again.
 func (g *participant) window(first, width int) ([]Stage, error) {
 	if len(g.stages) == g.all() {
 		return g.stages[first : first+width], nil
 	}
 	me, own := g.first(), encode(g.stages[0])
-	var left, right []float64 // the stages on both sides that are known
+	var left, right []float64 // the stages on both sides that have been received
 	for _, edge := range []int{1, 0, 1}[widest-width : width] {
 		var err error
 		switch me - first {
@@ -210,9 +210,9 @@ func (g *participant) window(first, width int) ([]Stage, error) {
 	return window, err
 }
 
-// shift gives every stage the layers' numbers that are its own at the next
-// cuts. Those of other participants pass from neighbour to neighbour; what a
-// stage holds stays one piece of the chain all the way.
+// shift changes the numbers of layers in every stage from the present to the next cuts. Numbers
+// that belong to other participants pass from neighbour to neighbour. At all times the layers of a
+// stage are one contiguous part of the chain.
 func (g *participant) shift(present, next partition.Partition) error {
 	layers, counts := layersOf(g.stages), make([]int, len(g.stages))
 	for s := range counts {
@@ -229,8 +229,8 @@ func (g *participant) shift(present, next partition.Partition) error {
 	return nil
 }
 
-// pass exchanges layers between neighbouring stages until each stage has the layers of its
-// next cuts. The number of exchanges is the largest number of stages that a layer has to go.
+// pass exchanges layers between neighbouring stages until each stage has the layers of its next
+// cuts. The number of exchanges is the longest distance, in stages, that a layer moves.
 func (g *participant) pass(held []Load, present, next partition.Partition) ([]Load, error) {
 	hops := 0
 	for l := range present.Layers() {
@@ -240,8 +240,8 @@ func (g *participant) pass(held []Load, present, next partition.Partition) ([]Lo
 	first := g.stages[0].First
 	lo, hi := next.Range(g.first())
 	for range hops {
-		left := min(max(lo-first, 0), len(held))     // layers that go left
-		right := min(max(hi-first, left), len(held)) // where those begin that go right
+		left := min(max(lo-first, 0), len(held))     // the first `left` layers go left
+		right := min(max(hi-first, left), len(held)) // layers[right:] go right
 		fromLeft, fromRight, err := g.neighbours(encodeLayers(held[:left]), encodeLayers(held[right:]))
 		if err != nil {
 			return nil, err

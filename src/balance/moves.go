@@ -8,18 +8,19 @@ import (
 	"dynmo/src/partition"
 )
 
-// slacks are the shares by which FewestMoves may miss the smallest bottleneck.
+// slacks are the values of ε that FewestMoves tries: the share by which a bottleneck may exceed the
+// smallest one.
 var slacks = [...]float64{0, 0.01, 0.02, 0.05}
 
-// FewestMoves returns a partition near present. Among the partitions whose bottleneck is
-// within a share ε of the smallest possible one it takes the one that moves the fewest bytes.
-// ε is the one of 0, 1, 2 and 5 % that minimises
+// FewestMoves returns a partition near present. For a share ε it considers the partitions whose
+// bottleneck exceeds the smallest possible one by at most ε. Of them it takes the one that moves
+// the fewest bytes. It chooses the ε of 0, 1, 2 and 5 % that minimises
 //
 //	horizon · bottleneck + movedBytes / bandwidth
 //
-// in seconds. horizon counts the microbatches that will run before the next
-// balancing, bandwidth is in bytes per second (0: infinite, moving is free).
-// present may have another number of stages. Errors as Partition's.
+// in seconds. horizon is the number of microbatches until the next balancing. bandwidth is in bytes
+// per second (0: infinite, so that moves cost nothing). present may have another number of stages.
+// Errors are those of Partition.
 func FewestMoves(p Problem, present partition.Partition, horizon, bandwidth float64) (Result, error) {
 	c, err := newChain(p)
 	if err != nil {
@@ -51,7 +52,7 @@ func FewestMoves(p Problem, present partition.Partition, horizon, bandwidth floa
 	return best, nil
 }
 
-// moveBytes returns prefix sums of the bytes that travel with each layer.
+// moveBytes returns prefix sums of the bytes that a move of each layer sends.
 func (c *chain) moveBytes() []int64 {
 	list := c.MoveBytes
 	if list == nil {
@@ -64,8 +65,8 @@ func (c *chain) moveBytes() []int64 {
 	return sum
 }
 
-// kept returns a cut moved into the range that a stage has at present: the
-// bytes of layers [b, e) that stay on stage s are sum[kept(e)] - sum[kept(b)].
+// kept returns a cut clamped to the range of a stage in present. Of the layers [b, e), those that
+// stay on stage s have sum[kept(e)] - sum[kept(b)] bytes.
 func kept(present partition.Partition, stage, cut int) int {
 	if stage >= present.Stages() {
 		return 0 // a new stage keeps nothing
@@ -74,8 +75,8 @@ func kept(present partition.Partition, stage, cut int) int {
 	return min(max(cut, lo), hi)
 }
 
-// movedBytes returns the bytes that change owner from present to next; sum
-// holds prefix sums of the layers' bytes.
+// movedBytes returns the bytes of layers whose stage changes from present to next. sum has prefix
+// sums of the layers' bytes.
 func movedBytes(next, present partition.Partition, sum []int64) int64 {
 	moved := sum[len(sum)-1]
 	for s := range next.Stages() {
@@ -85,26 +86,26 @@ func movedBytes(next, present partition.Partition, sum []int64) int64 {
 	return moved
 }
 
-// keepMost returns, among the partitions that keep to a bound, one that leaves
-// the most bytes where they are; sum holds prefix sums of the layers' bytes.
-// With K_s(e) the most bytes kept by the stages up to s when s ends at e,
+// keepMost returns, of the partitions within bound, one that moves the fewest bytes. sum has prefix
+// sums of the layers' bytes. K_s(e) is the largest number of bytes that can stay on the stages up
+// to s if s ends at e:
 //
 //	K_s(e) = sum[kept(e)] + max_b (K_{s-1}(b) - sum[kept(b)])
 //
-// over the b for which [b, e) keeps to bound and memory. Without JointBytes these b
-// form a range that only moves right as e grows. So a queue of candidates in falling
-// order finds all maxima in time linear in the cuts' windows, O(P·L) at worst. Some
-// partition must keep to the bound.
+// over the b for which [b, e) respects bound and memory. Without JointBytes these b form a range
+// that only moves right as e grows. A queue of candidates in falling order therefore finds all
+// maxima in time linear in the windows of the cuts. That is O(P·L) at worst. Some partition must
+// respect the bound.
 func (c *chain) keepMost(bound float64, present partition.Partition, sum []int64) partition.Partition {
 	const never = math.MinInt64
-	least := 1 // layers of a stage
+	least := 1 // smallest number of layers of a stage
 	if c.AllowEmpty {
 		least = 0
 	}
 	lo, hi := c.windows(bound)
-	before := []int64{0}              // K of the stage before, from its window's first cut on
+	before := []int64{0}              // K of the previous stage, from the first cut of its window on
 	from := make([][]int32, c.Stages) // from[s][e-lo[s+1]]: where stage s begins if it ends at e
-	var queue []int                   // candidates b, values falling
+	var queue []int                   // candidates b, with falling values
 	for s := range c.Stages {
 		width := hi[s+1] - lo[s+1] + 1
 		most, begin := make([]int64, width), make([]int32, width)
@@ -127,7 +128,7 @@ func (c *chain) keepMost(bound float64, present partition.Partition, sum []int64
 			}
 			first := head
 			for first < len(queue) && !c.fits(s, queue[first], e) {
-				first++ // which may fit with the next e again
+				first++ // a dropped b may fit again with the next e
 			}
 			most[i] = never
 			if first < len(queue) {
@@ -145,9 +146,9 @@ func (c *chain) keepMost(bound float64, present partition.Partition, sum []int64
 	return cuts
 }
 
-// windows returns, for every cut, bounds on the layer at which it lies in any
-// partition that keeps to a bound: where greedy stages from the right and from the
-// left get to. Those from the right do without JointBytes.
+// windows returns bounds for every cut: no partition within bound has the cut below lo or above hi.
+// hi are the cuts of greedy stages from the left, lo those of greedy stages from the right. The
+// stages from the right ignore JointBytes.
 func (c *chain) windows(bound float64) (lo, hi partition.Partition) {
 	lo, hi = make(partition.Partition, c.Stages+1), make(partition.Partition, c.Stages+1)
 	lo[c.Stages] = c.layers

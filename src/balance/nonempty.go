@@ -7,21 +7,20 @@ import (
 	"dynmo/src/partition"
 )
 
-// reach is probe for stages that must not be empty: it follows every cut that
-// can be reached, not the furthest alone, because the greedy cut may leave
-// later stages layers they cannot hold. Cut e after stage s is reached if
-// [b, e) keeps to the bound and the memory of s for some reached b < e; the
-// largest such b is enough to look at. O(P·L) at worst.
+// reach is probe for stages that must not be empty. probe's greedy cut may leave later stages with
+// layers that do not fit. So reach follows every cut that can be reached, not only the furthest.
+// Cut e after stage s is reached if [b, e) respects the bound and the memory of s for some reached
+// b < e. Only the largest such b needs a check. O(P·L) at worst.
 //
-// On failure next is the smallest bound at which any further cut would be
-// reached, infinite if memory alone stands in the way.
+// On failure, next is the smallest bound at which one more cut would be reached. It is infinite if
+// only memory prevents that.
 func (c *chain) reach(bound float64) (cuts partition.Partition, next float64) {
 	next = math.Inf(1)
 	reached := make([][]bool, c.Stages+1)
 	reached[0] = []bool{true}
 	for s := range c.Stages {
 		from := reached[s]
-		to := make([]bool, c.layers-(c.Stages-1-s)+1) // the stages behind need a layer each
+		to := make([]bool, c.layers-(c.Stages-1-s)+1) // each later stage needs a layer
 		for b, e := -1, 1; e < len(to); e++ {
 			if e-1 < len(from) && from[e-1] {
 				b = e - 1
@@ -52,8 +51,8 @@ func (c *chain) reach(bound float64) (cuts partition.Partition, next float64) {
 	return cuts, next
 }
 
-// memoryError says which layer fits nowhere, else which stage is full without
-// any layer, else how many bytes every stage is short of.
+// memoryError returns why the layers do not fit. It names a layer that fits on no stage, else a
+// stage that is full without any layer. Else it gives the bytes that every stage lacks.
 func (c *chain) memoryError() *MemoryError {
 	for l := range c.layers {
 		stage, missing := -1, int64(math.MaxInt64)
@@ -78,15 +77,15 @@ func (c *chain) memoryError() *MemoryError {
 	return &MemoryError{Layer: -1, Stage: -1, Missing: c.missingBytes()}
 }
 
-// missingBytes returns the least number of bytes that, added to every limited
-// stage, lets the layers fit. The layers do not fit as it is.
+// missingBytes returns the least number of bytes that every stage with a limit must gain so that
+// the layers fit. It is called only if the layers do not fit.
 func (c *chain) missingBytes() int64 {
 	wider := *c
 	try := wider.reach
 	if c.AllowEmpty {
 		try = wider.probe
 	}
-	lo, hi := int64(0), int64(0) // lo is too little, hi is enough for any cuts
+	lo, hi := int64(0), int64(0) // lo is too little; hi is enough for any cuts
 	for s := range c.Stages {
 		hi = max(hi, c.summedBytes(s, 0, c.layers))
 	}
@@ -106,8 +105,8 @@ func (c *chain) missingBytes() int64 {
 	return hi
 }
 
-// LeastCapacity returns the smallest number of bytes with which the layers fit if every stage
-// can hold that many. p.Capacity does not count. Errors are those of Check.
+// LeastCapacity returns the smallest capacity in bytes, the same for every stage, with which the
+// layers fit. It ignores p.Capacity. Errors are those of Check.
 func (p Problem) LeastCapacity() (int64, error) {
 	p.Capacity = slices.Repeat([]int64{1}, p.Stages)
 	c, err := newChain(p)

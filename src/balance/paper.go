@@ -7,25 +7,25 @@ import (
 	"dynmo/src/partition"
 )
 
-// Scatter is an assignment of layers to stages that need not be contiguous:
-// what the paper's diffusion decides. No pipeline runs it in order.
+// Scatter is an assignment of layers to stages that need not be contiguous. It is the result of the
+// paper's diffusion. No pipeline can run it in order.
 type Scatter struct {
 	Owner        []int     // by layer: its stage
 	StageSeconds []float64 // by stage: slow_s·Σt + fixed_s
 	Bottleneck   float64   // the largest of them, seconds
-	Transfers    int       // layers sent; one sent twice counts twice
-	Sweeps       int       // sweeps over all stages, the last without a transfer unless sweeps ran out
+	Transfers    int       // layers sent; a layer that is sent twice counts twice
+	Sweeps       int       // sweeps over all stages; the last sweep has no transfer unless the limit of sweeps was reached
 	Contiguous   bool      // whether owners never fall along the chain
 }
 
-// DiffusionPaper is the paper's Algorithm 3 (section C.3). In every sweep each overloaded
-// stage offers its shortest layer to the least loaded stage. That stage takes the layer if
-// the variance of the loads falls and its memory allows. It is a baseline to report, for
-// decisions only.
+// DiffusionPaper is the paper's Algorithm 3 (section C.3). In every sweep each overloaded stage
+// offers its shortest layer to the least loaded stage. That stage takes the layer if the variance
+// of the loads falls and its memory allows it. The result is a baseline for reports. No layer moves
+// by it.
 //
-// Departs: the pseudo-code computes loads, variance, status and target once for a sweep and
-// never refreshes them; here they are always up to date. The algorithm ends with a sweep that
-// changes nothing, or after the given number of sweeps.
+// Departs: the pseudo-code computes loads, variance, status and target once for a sweep and never
+// refreshes them; here they are always up to date. The algorithm ends after a sweep without a
+// change, or after the given number of sweeps.
 func DiffusionPaper(p Problem, present partition.Partition, sweeps int) (Scatter, error) {
 	if err := p.Check(); err != nil {
 		return Scatter{}, err
@@ -78,8 +78,8 @@ func (p Problem) scattered(owner []int) (loads []float64, bytes []int64) {
 	return loads, bytes
 }
 
-// shortest returns the layer of a stage that takes the least time, the first
-// of several, or -1 if the stage has none.
+// shortest returns the layer of a stage with the shortest time, the first of equal ones, or -1 if
+// the stage has none.
 func (p Problem) shortest(owner []int, stage int) int {
 	best := -1
 	for l, s := range owner {

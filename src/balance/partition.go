@@ -7,18 +7,17 @@ import (
 	"dynmo/src/partition"
 )
 
-// Partition returns a contiguous partition with the smallest possible
-// bottleneck, max_s (slow_s·Σt + fixed_s), under every stage's memory. Of
-// equally good ones it takes the one whose early stages are longest, except
-// that each stage gets a layer if the problem wants that.
+// Partition returns a contiguous partition with the smallest possible bottleneck, max_s (slow_s·Σt
+// + fixed_s), under every stage's memory. Of equally good partitions it takes the one with the
+// longest early stages. If the problem asks for it (see AllowEmpty), each stage still gets a layer.
 //
-// Exact, without a tolerance: bisection over bottlenecks that some partition
-// really has, each tried by a greedy probe (Pinar & Aykanat, JPDC 2004; Nicol,
-// JPDC 1994). O(P log L) for each probe. The error is a *MemoryError if the
-// layers fit in no way, else it names the field of the problem that is wrong.
+// Exact, without a tolerance: bisection over bottlenecks of existing partitions. A greedy probe
+// tries each of them (Pinar & Aykanat, JPDC 2004; Nicol, JPDC 1994). A probe takes O(P log L). If
+// no partition fits into memory the error is a *MemoryError. Other errors name the field of the
+// problem that is wrong.
 //
-// Departs: from DeepSpeed's balancer, which the paper builds on (section 3.3),
-// and whose search stops at an absolute tolerance.
+// Departs: the paper builds on DeepSpeed's balancer (section 3.3), whose search stops at an
+// absolute tolerance.
 func Partition(p Problem) (Result, error) {
 	c, err := newChain(p)
 	if err != nil {
@@ -33,7 +32,7 @@ func Partition(p Problem) (Result, error) {
 	return r, nil
 }
 
-// minimise returns the partition of Partition.
+// minimise returns the cuts that Partition returns.
 func (c *chain) minimise() (partition.Partition, error) {
 	for s := range c.Stages {
 		if !c.fits(s, 0, 0) {
@@ -59,9 +58,9 @@ func (c *chain) minimise() (partition.Partition, error) {
 	return c.bisect(c.reach, bound, start, bound), nil
 }
 
-// bisect returns the best partition that probe can find, which is called with
-// the bounds to try. No partition is better than lo; best is one that it found;
-// guess is the first bound to try.
+// bisect returns the best partition that probe can find. It calls probe with the bounds to try. No
+// partition is better than lo. best is a partition that probe has found. guess is the first bound
+// to try.
 func (c *chain) bisect(probe func(float64) (partition.Partition, float64), lo float64, best partition.Partition, guess float64) partition.Partition {
 	bisect(func(bound float64) (found bool, at float64) {
 		cuts, next := probe(bound)
@@ -74,10 +73,10 @@ func (c *chain) bisect(probe func(float64) (partition.Partition, float64), lo fl
 	return best
 }
 
-// bisect finds the smallest bottleneck. Some partition has bottleneck hi, and none has less
-// than lo; guess is the first bound to try. try reports whether it found a partition within a
-// bound. at is that partition's bottleneck, or after a failure the next bound with another
-// answer. A success lowers hi, a failure raises lo, so the two meet on a bottleneck that exists.
+// bisect finds the smallest bottleneck. Some partition has bottleneck hi, and none has less than
+// lo. guess is the first bound to try. try reports whether it found a partition within a bound. at
+// is that partition's bottleneck. After a failure at is the next bound with another answer. A
+// success lowers hi, a failure raises lo, so the two meet at the bottleneck of a partition.
 func bisect(try func(bound float64) (found bool, at float64), lo, hi, guess float64) {
 	for bound := min(max(guess, lo), hi); lo < hi; bound = lo + (hi-lo)/2 {
 		if bound == hi { // hi has been tried; lo and hi are neighbours, or the guess was too high
@@ -115,8 +114,8 @@ func (c *chain) probe(bound float64) (cuts partition.Partition, next float64) {
 	return cuts, next
 }
 
-// last returns the largest e for which layers [b, e) keep to a stage's bound
-// and memory. It doubles its stride first: stages are short against the chain.
+// last returns the largest e for which layers [b, e) respect the stage's memory and the bound. It
+// first doubles its stride, because stages are short compared with the chain.
 func (c *chain) last(stage, b int, bound float64) int {
 	allowed := func(e int) bool { return c.mayFit(stage, b, e) && c.seconds(stage, b, e) <= bound }
 	lo, stride := b, 1
@@ -132,8 +131,8 @@ func (c *chain) last(stage, b int, bound float64) int {
 	return e
 }
 
-// spread moves cuts back so that every stage holds a layer, or returns nil
-// where the chain is too short in front. It does not look at time or memory.
+// spread moves cuts back so that every stage has a layer. It returns nil if too few layers lie
+// before a cut. It ignores time and memory.
 func spread(cuts partition.Partition) partition.Partition {
 	out := append(partition.Partition(nil), cuts...)
 	for s := out.Stages() - 1; s >= 0; s-- {

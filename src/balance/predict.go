@@ -2,16 +2,15 @@ package balance
 
 import "slices"
 
-// stepSeconds predicts the time of a step of microbatches over stages with
-// these loads (seconds per microbatch, forward and backward):
+// stepSeconds predicts the seconds of a step. loads are by stage, in seconds per microbatch for
+// forward and backward:
 //
 //	fill + M · bottleneck,  fill = Σ_s load_s - bottleneck
 //
-// One microbatch passes all stages forward and back, Σ load; behind it the
-// slowest stage delivers one every bottleneck. For equal stages it is
-// (P-1+M)·load, what GPipe and 1F1B take; for others it is an estimate: a slow
-// first stage can hide the stages behind it, an uneven fill can cost more.
-// Messages are not counted.
+// One microbatch passes all stages forward and back, Σ load. After it the slowest stage delivers
+// one microbatch every bottleneck seconds. For equal stages the result is (P-1+M)·load, the time of
+// GPipe and 1F1B. For other stages it is an estimate: a slow first stage can hide later stages, and
+// an uneven fill can cost more. Messages are not counted.
 func stepSeconds(loads []float64, microbatches int) float64 {
 	sum := 0.0
 	for _, x := range loads {
@@ -20,12 +19,12 @@ func stepSeconds(loads []float64, microbatches int) float64 {
 	return sum + float64(microbatches-1)*slices.Max(loads)
 }
 
-// Headroom returns the largest speedup that any balancer, contiguous or not,
-// can have over the static partition on the same work, as stepSeconds sees it:
+// Headroom returns the largest speedup over the static partition that any balancer can reach on the
+// same work, contiguous or not. Times are those of stepSeconds:
 //
 //	(fill + M · static bottleneck) / (fill + M · max(t_max, T/P))
 //
-// The least possible Σ load and the lower bound of p stand for a perfect balancer.
+// A perfect balancer is represented by the least possible Σ load and the lower bound of p.
 func Headroom(p Problem, static Result, microbatches int) (float64, error) {
 	c, err := newChain(p)
 	if err != nil {

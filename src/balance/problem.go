@@ -7,60 +7,60 @@ import (
 	"dynmo/src/cost"
 )
 
-// By is the measure of a layer's load.
+// By selects how the load of a layer is measured.
 type By string
 
 const (
 	ByTime  By = "time"  // measured seconds
-	ByParam By = "param" // parameters that are left
+	ByParam By = "param" // number of parameters that are not pruned
 )
 
-// Problem is a chain of layers to be cut over a number of stages. On stage s
-// the layers [b, e) take
+// Problem is a chain of layers to cut over stages. On stage s the layers [b, e) take
 //
 //	slow_s · Σ seconds[b:e] + fixed_s                                 seconds per microbatch
 //	Σ static[b:e] + inflight_s · Σ activation[b:e]
 //	              + between_s · Σ held[b:e] + recomputed_s · Σ again[b:e]
 //	              + fixedBytes_s + joint(b, e)                              bytes
 //
-// Slices by stage may be nil and then mean what their comment says.
+// A slice by stage may be nil; the comment at its field says what nil means.
 type Problem struct {
-	Names           []string  // by layer; nil if unknown. Static baselines and errors use them
+	Names           []string  // by layer; nil if unknown. Static baselines and error texts use them
 	Seconds         []float64 // by layer: load for one microbatch, finite, >= 0
-	StaticBytes     []int64   // by layer: memory whatever microbatches do; nil means 0
+	StaticBytes     []int64   // by layer: bytes that do not depend on microbatches; nil means 0
 	ActivationBytes []int64   // by layer: memory for each microbatch in flight; nil means 0
-	HeldBytes       []int64   // by layer: memory for each microbatch between its two backwards; nil means 0
-	AgainBytes      []int64   // by layer: memory for each microbatch with what the layer computes again; nil means 0
-	// TwiceBytes, TwiceAgain and TwiceSeconds are by layer what a layer has that computes its
-	// forward twice: in place of ActivationBytes and AgainBytes, and seconds more. Nil means that
-	// no layer may. Each stage then lets layers do so as far as its memory wants it (see Least),
-	// at its seconds for that. Diffusion does not know of it.
+	HeldBytes       []int64   // by layer: bytes for each microbatch between its I and its W; nil means 0
+	AgainBytes      []int64   // by layer: bytes for each microbatch of recomputed values; nil means 0
+	// TwiceBytes, TwiceAgain and TwiceSeconds are by layer and describe a layer that computes its
+	// forward twice. The bytes replace ActivationBytes and AgainBytes; the seconds are added. Nil
+	// means that no layer may compute twice. Each stage then lets only those layers compute twice
+	// for which its memory is too small (see Least). The time of the stage includes their seconds.
+	// Diffusion ignores these fields.
 	TwiceBytes, TwiceAgain []int64
 	TwiceSeconds           []float64
 
-	MoveBytes []int64 // by layer: what travels when it moves; nil means StaticBytes
+	MoveBytes []int64 // by layer: bytes that a move of the layer sends; nil means StaticBytes
 
-	// JointBytes returns memory of layers [b, e) that is no sum over layers. It never falls as
-	// b falls, but may fall as e rises. Nil means 0. Diffusion does not know of it.
+	// JointBytes returns memory of layers [b, e) that is not a sum over layers. It never falls as b
+	// falls, but may fall as e rises. Nil means 0. Diffusion ignores it.
 	JointBytes func(b, e int) int64
 
 	Stages     int
 	Slow       []float64 // by stage: factor on seconds, > 0; nil means 1
-	Fixed      []float64 // by stage: seconds no layer accounts for; nil means 0
-	Capacity   []int64   // by stage: bytes it can hold, 0 for no limit; nil means no limit
-	FixedBytes []int64   // by stage: bytes no layer accounts for; nil means 0
-	InFlight   []int     // by stage: most microbatches in flight; nil means 1
-	Between    []int     // by stage: most microbatches between their two backwards; nil means 1
-	Recomputed []int     // by stage: most microbatches with what layers compute again; nil means 1
+	Fixed      []float64 // by stage: seconds that belong to no layer; nil means 0
+	Capacity   []int64   // by stage: capacity in bytes, 0 for no limit; nil means no limit
+	FixedBytes []int64   // by stage: bytes that belong to no layer; nil means 0
+	InFlight   []int     // by stage: largest number of microbatches in flight; nil means 1
+	Between    []int     // by stage: largest number of microbatches between I and W; nil means 1
+	Recomputed []int     // by stage: largest number of microbatches with recomputed values; nil means 1
 
-	AllowEmpty bool // whether a stage may hold no layer; a pipeline in training needs one on each
+	AllowEmpty bool // whether a stage may have no layer; in training every stage needs one
 }
 
-// New states the problem of cutting a measured chain over stages. inflight is
-// the schedule's microbatches in flight by stage (nil: one), limit the bytes
-// of every rank (0: no limit). Between and Recomputed stay nil: a schedule that
-// takes backwards apart sets them. ByParam takes the parameters that are left for
-// seconds, and neither speeds nor fixed seconds, which are no parameters.
+// New returns the problem of cutting a measured chain over stages. inflight is the schedule's
+// number of microbatches in flight by stage (nil: one). limit is the memory of every rank in bytes
+// (0: no limit). Between and Recomputed stay nil; the caller sets them for a schedule that splits
+// backwards into I and W. With ByParam the remaining parameters replace seconds, and speeds and
+// fixed seconds are left out.
 func New(t cost.Table, by By, stages int, inflight []int, limit int64) Problem {
 	p := Problem{Stages: stages, InFlight: inflight}
 	if by == ByParam {
@@ -88,7 +88,7 @@ func New(t cost.Table, by By, stages int, inflight []int, limit int64) Problem {
 // Layers returns the number of layers.
 func (p Problem) Layers() int { return len(p.Seconds) }
 
-// name returns how errors call a layer.
+// name returns the name of a layer in error texts.
 func (p Problem) name(layer int) string {
 	if p.Names == nil {
 		return fmt.Sprintf("layer %d", layer)
@@ -96,7 +96,7 @@ func (p Problem) name(layer int) string {
 	return fmt.Sprintf("layer %d (%s)", layer, p.Names[layer])
 }
 
-// entry returns list[i], or the value of every entry if the list is nil.
+// entry returns list[i], or absent if the list is nil.
 func entry[T any](list []T, i int, absent T) T {
 	if list == nil {
 		return absent
@@ -104,9 +104,8 @@ func entry[T any](list []T, i int, absent T) T {
 	return list[i]
 }
 
-// Check returns an error that names the first field that is wrong: lengths,
-// numbers that are not finite or negative, sums that overflow, fewer layers
-// than stages that need one.
+// Check returns an error that names the first wrong field. Errors are wrong lengths, numbers that
+// are negative or not finite, sums that overflow, and fewer layers than stages that need one.
 func (p Problem) Check() error {
 	layers, stages := p.Layers(), p.Stages
 	if stages < 1 {
@@ -149,7 +148,8 @@ func (p Problem) Check() error {
 	return p.checkBytes()
 }
 
-// checkSeconds refuses seconds and factors that no sum could be trusted with.
+// checkSeconds returns an error for seconds and factors that are negative, not finite, or too large
+// to sum.
 func (p Problem) checkSeconds() error {
 	total, slowest, fixed := 0.0, 1.0, 0.0
 	for l, x := range p.Seconds {
@@ -177,8 +177,8 @@ func (p Problem) checkSeconds() error {
 	return nil
 }
 
-// checkBytes refuses negative bytes, and totals from 2^53 on, which messages of
-// float64 could not carry.
+// checkBytes returns an error for negative bytes, and for totals of 2^53 or more, which float64
+// messages cannot represent.
 func (p Problem) checkBytes() error {
 	most := [3]int{1, 1, 1} // in flight, between, recomputed
 	for i, f := range [...]struct {
@@ -202,7 +202,7 @@ func (p Problem) checkBytes() error {
 		{"held_bytes", p.HeldBytes, float64(most[1])},
 		{"again_bytes", p.AgainBytes, float64(most[2])},
 		{"move_bytes", p.MoveBytes, 1},
-		{"capacity_bytes", p.Capacity, 1 / float64(p.Stages)}, // their mean
+		{"capacity_bytes", p.Capacity, 1 / float64(p.Stages)}, // the mean over stages is bounded
 		{"fixed_bytes", p.FixedBytes, 1},
 	} {
 		sum := 0.0

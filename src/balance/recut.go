@@ -2,8 +2,8 @@ package balance
 
 import "slices"
 
-// widest is the number of neighbouring stages that are re-cut together: three
-// have few enough ways, O(n²) for n layers, to try them all.
+// widest is the number of neighbouring stages that are re-cut together. Three stages with n layers
+// have O(n²) ways to cut them, few enough to try all.
 const widest = 3
 
 // cycle returns the number of rounds in which every window of neighbouring
@@ -15,8 +15,8 @@ func cycle(stages int) int {
 	return min(widest, max(1, stages-widest+1))
 }
 
-// windows returns the first stages of the windows that are re-cut in a round,
-// and their width. They do not overlap, so they work at the same time.
+// windows returns the first stages of the windows that a round re-cuts, and the width of the
+// windows. Windows of one round do not overlap, so they can work at the same time.
 func windows(round, stages int) (first []int, width int) {
 	width = min(widest, stages)
 	for f := round % cycle(stages); f+width <= stages; f += width {
@@ -25,11 +25,10 @@ func windows(round, stages int) (first []int, width int) {
 	return first, width
 }
 
-// recut gives the layers of a window of neighbouring stages out again in the
-// best way: the least excess, then the smallest largest load, then the
-// smallest Σ load², among the ways that beat the present one. Nothing changes
-// if there is none. All ways are tried, O(n²) for three stages with n layers;
-// loads are summed as Stage.sum does, so every rank finds the same.
+// recut cuts the layers of a window of neighbouring stages in the best way. The best way has the
+// least excess, then the smallest largest load, then the smallest Σ load². Only ways that beat the
+// present one count; if there is none, nothing changes. All ways are tried, O(n²) for three stages
+// with n layers. Loads are summed as in Stage.sum, so every rank finds the same way.
 func recut(window []Stage) (changed bool) {
 	w := search{stages: window, layers: layersOf(window), present: objectiveOf(window), counts: make([]int, len(window))}
 	w.best = w.present
@@ -42,8 +41,8 @@ func recut(window []Stage) (changed bool) {
 	return true
 }
 
-// descend is phase 3, from where the stages stand. It returns where it ends,
-// after a cycle without a change. Collective.
+// descend is phase 3, from the present cuts. It ends after a cycle without a change and returns the
+// objective it has reached. Collective.
 func (g *participant) descend(d *Descent) (objective, error) {
 	reached, _, err := g.objective(false)
 	d.Squares, d.Excess = []float64{reached.squares}, []int64{reached.excess}
@@ -60,8 +59,8 @@ func (g *participant) descend(d *Descent) (objective, error) {
 	return reached, err
 }
 
-// recut is one round of phase 3, over the windows that hold a stage of this
-// participant. It reports whether any of them has changed.
+// recut runs one round of phase 3 over the windows that contain a stage of this participant. It
+// reports whether any of these windows has changed.
 func (g *participant) recut(round int) (changed bool, err error) {
 	first, n := g.first(), len(g.stages)
 	begins, width := windows(round, g.all())
@@ -81,15 +80,15 @@ func (g *participant) recut(round int) (changed bool, err error) {
 	return changed, nil
 }
 
-// search is one window's search.
+// search is the search for the best cuts of one window.
 type search struct {
 	stages  []Stage
 	layers  []Load
-	present objective   // before
-	best    objective   // of the counts found, else present
-	found   []int       // layers of each stage; nil until something beats present
-	counts  []int       // layers of each stage, being tried
-	tail    []objective // tail[b]: the last stage alone with layers [b, n)
+	present objective   // of the present cuts
+	best    objective   // of the best counts found; present until some are found
+	found   []int       // the best layers per stage; nil until some beat present
+	counts  []int       // the layers per stage that are being tried
+	tail    []objective // tail[b]: objective of the last stage with layers [b, n)
 }
 
 // tails computes tail.
@@ -103,8 +102,8 @@ func (w *search) tails() {
 	}
 }
 
-// place tries all ways for stages from k on, which begin at layer b; before is
-// the objective of the stages before k.
+// place tries all ways for the stages from k on. Stage k begins at layer b. before is the objective
+// of the stages before k.
 func (w *search) place(k, b int, before objective) {
 	behind := len(w.stages) - 1 - k
 	if behind == 0 {

@@ -11,15 +11,15 @@ import (
 type Result struct {
 	Cuts         partition.Partition
 	StageSeconds []float64 // by stage: slow_s·Σt + fixed_s
-	Bottleneck   float64   // the largest of them, in seconds per microbatch
+	Bottleneck   float64   // the largest of StageSeconds, in seconds per microbatch
 	LowerBound   float64   // no partition has a smaller bottleneck
-	Optimal      bool      // proved to be the smallest possible bottleneck
-	MovedBytes   int64     // bytes that change owner; 0 without present cuts
+	Optimal      bool      // whether Bottleneck is proved to be the smallest possible
+	MovedBytes   int64     // bytes of layers whose stage changes; 0 without present cuts
 }
 
-// Evaluate returns what a partition costs. Optimal says only whether it meets
-// the lower bound. The error is a *MemoryError if a stage cannot hold its
-// layers, else an error of the cuts.
+// Evaluate returns the cost of a partition. Optimal is true only if the bottleneck equals the lower
+// bound. The error is a *MemoryError if the layers of a stage do not fit into its memory. Else it
+// is an error in the cuts.
 func (p Problem) Evaluate(cuts partition.Partition) (Result, error) {
 	c, err := newChain(p)
 	if err != nil {
@@ -38,20 +38,19 @@ func (p Problem) Evaluate(cuts partition.Partition) (Result, error) {
 	return r, nil
 }
 
-// result describes a partition that has been found feasible.
+// result returns the cost of a partition that is known to be feasible.
 func (c *chain) result(cuts partition.Partition) Result {
 	r := Result{Cuts: slices.Clone(cuts), StageSeconds: make([]float64, c.Stages)}
 	for s := range c.Stages {
 		r.StageSeconds[s] = c.seconds(s, cuts[s], cuts[s+1])
 	}
 	r.Bottleneck = slices.Max(r.StageSeconds)
-	// T/P is rounded and may pass an optimum that equals it by a digit.
+	// T/P is rounded. It may exceed an optimum equal to T/P by a last digit.
 	r.LowerBound = min(c.lowerBound(), r.Bottleneck)
 	return r
 }
 
-// Gap returns how far a bottleneck lies above the optimum, as a share of the
-// optimum.
+// Gap returns by how much a bottleneck exceeds the optimum, as a share of the optimum.
 func Gap(bottleneck, optimum float64) float64 {
 	if bottleneck == optimum {
 		return 0
@@ -59,12 +58,12 @@ func Gap(bottleneck, optimum float64) float64 {
 	return bottleneck/optimum - 1
 }
 
-// MemoryError says why layers cannot be held.
+// MemoryError is the error that layers do not fit into the memory of stages.
 type MemoryError struct {
-	Layer   int    // the layer that no stage can hold; -1 if it is no single layer's fault
-	Name    string // how errors call that layer
-	Stage   int    // the stage that comes closest, or that is too full; -1 if it is no single stage's fault
-	Missing int64  // bytes missing there; without layer and stage: on every stage
+	Layer   int    // the layer that fits on no stage; -1 if no single layer is the cause
+	Name    string // the name of that layer in error texts
+	Stage   int    // the stage that lacks the fewest bytes, or that is too full; -1 if no single stage is the cause
+	Missing int64  // bytes that the stage lacks; if neither layer nor stage is named, that every stage lacks
 }
 
 func (e *MemoryError) Error() string {

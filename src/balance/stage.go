@@ -7,42 +7,42 @@ import (
 	"dynmo/src/partition"
 )
 
-// Stage is everything that one stage knows when it takes part in diffusion: its own speed and
-// memory, and its layers.
+// Stage is the data with which one stage takes part in diffusion: its own speed and memory, and its
+// layers.
 type Stage struct {
 	Index      int     // in [0, Stages)
-	Stages     int     // of the pipeline
+	Stages     int     // number of stages in the pipeline
 	First      int     // index of Layers[0] in the chain
 	Layers     []Load  // in the chain's order
 	Slow       float64 // factor on seconds
-	Fixed      float64 // seconds no layer accounts for
-	Capacity   int64   // bytes it can hold; 0 for no limit
-	FixedBytes int64   // bytes no layer accounts for
-	InFlight   int     // most microbatches in flight
-	Between    int     // most microbatches between their two backwards
-	Recomputed int     // most microbatches with what layers compute again
+	Fixed      float64 // seconds that belong to no layer
+	Capacity   int64   // capacity in bytes; 0 for no limit
+	FixedBytes int64   // bytes that belong to no layer
+	InFlight   int     // largest number of microbatches in flight
+	Between    int     // largest number of microbatches between I and W
+	Recomputed int     // largest number of microbatches with recomputed values
 }
 
-// Load is a layer as others need to know it, or the sum of several.
+// Load is the time and memory of a layer, or the sum over several layers.
 type Load struct {
 	Seconds    float64 // for one microbatch
-	Static     int64   // bytes whatever microbatches do
+	Static     int64   // bytes that do not depend on microbatches
 	Activation int64   // bytes for each microbatch in flight
-	Held       int64   // bytes for each microbatch between its two backwards
-	Again      int64   // bytes for each microbatch with what the layer computes again
+	Held       int64   // bytes for each microbatch between its I and its W
+	Again      int64   // bytes of recomputed values for each microbatch
 }
 
-// plus returns the load of a and l together.
+// plus returns the sum of two loads.
 func (a Load) plus(l Load) Load {
 	return Load{a.Seconds + l.Seconds, a.Static + l.Static, a.Activation + l.Activation, a.Held + l.Held, a.Again + l.Again}
 }
 
-// minus returns the load of those layers of a that are not among l's.
+// minus returns load a without load l, which is a part of a.
 func (a Load) minus(l Load) Load {
 	return Load{a.Seconds - l.Seconds, a.Static - l.Static, a.Activation - l.Activation, a.Held - l.Held, a.Again - l.Again}
 }
 
-// Stage returns what a stage knows when the chain is cut at cuts.
+// Stage returns the data of a stage if the chain is cut at cuts.
 func (p Problem) Stage(cuts partition.Partition, stage int) Stage {
 	b, e := cuts.Range(stage)
 	st := Stage{
@@ -59,7 +59,7 @@ func (p Problem) Stage(cuts partition.Partition, stage int) Stage {
 	return st
 }
 
-// stagesAt returns what every stage knows at these cuts.
+// stagesAt returns the data of every stage at these cuts.
 func (p Problem) stagesAt(cuts partition.Partition) []Stage {
 	stages := make([]Stage, p.Stages)
 	for s := range stages {
@@ -68,11 +68,11 @@ func (p Problem) stagesAt(cuts partition.Partition) []Stage {
 	return stages
 }
 
-// kinds returns what every stage is like, without layers.
+// kinds returns the speed and memory of every stage, without layers.
 func (p Problem) kinds() []Stage { return p.stagesAt(make(partition.Partition, p.Stages+1)) }
 
-// floor returns the least bottleneck that fixed seconds and single layers allow:
-// every stage has its fixed seconds, the longest layer must run somewhere.
+// floor returns the least bottleneck that fixed seconds and single layers allow: every stage takes
+// its fixed seconds, and some stage must run the longest layer.
 func floor(stages []Stage, longest float64) float64 {
 	lo, best := 0.0, math.Inf(1)
 	for s := range stages {
@@ -81,8 +81,8 @@ func floor(stages []Stage, longest float64) float64 {
 	return max(lo, best)
 }
 
-// ideal returns the bottleneck of work that could be divided at will: the B at
-// which Σ_s (B - fixed_s)/slow_s is all the work. With equal stages it is T/P.
+// ideal returns the bottleneck if work could be divided at any point: the B for which Σ_s (B -
+// fixed_s)/slow_s equals the work. With equal stages B is T/P.
 func ideal(stages []Stage, work float64) float64 {
 	speed := 0.0
 	for s := range stages {
@@ -92,8 +92,8 @@ func ideal(stages []Stage, work float64) float64 {
 	return work / speed
 }
 
-// sum returns the stage's layers added in order, so that every rank gets the
-// same bits.
+// sum returns the sum over the stage's layers. They are added in chain order, so every rank gets
+// the same bits.
 func (s *Stage) sum() Load {
 	sum := Load{}
 	for _, l := range s.Layers {
@@ -102,11 +102,10 @@ func (s *Stage) sum() Load {
 	return sum
 }
 
-// load returns the seconds of a stage whose layers add up to work.
+// load returns the seconds of a stage whose layers take `work` seconds on a stage of speed 1.
 func (s *Stage) load(work float64) float64 { return float64(s.Slow*work) + s.Fixed }
 
-// excess returns the bytes by which a stage is over its capacity with layers
-// that add up to sum.
+// excess returns by how many bytes a stage exceeds its capacity. sum is the load of its layers.
 func (s *Stage) excess(sum Load) int64 {
 	if s.Capacity == 0 {
 		return 0
@@ -115,20 +114,20 @@ func (s *Stage) excess(sum Load) int64 {
 	return max(0, bytes-s.Capacity)
 }
 
-// objective says how good a set of stages is: less is better, by excess, then
-// by worst, then by squares.
+// objective measures how good a set of stages is. Less is better: excess first, then worst, then
+// squares.
 type objective struct {
 	excess  int64   // bytes over capacity, summed
 	worst   float64 // largest load, seconds
 	squares float64 // Σ load²
 }
 
-// with returns the objective of a set that gains one stage.
+// with returns the objective of the set with one more stage.
 func (a objective) with(load float64, excess int64) objective {
 	return objective{a.excess + excess, max(a.worst, load), a.squares + float64(load*load)}
 }
 
-// less orders objectives.
+// less reports whether objective a is better than b.
 func (a objective) less(b objective) bool {
 	if a.excess != b.excess {
 		return a.excess < b.excess
@@ -139,10 +138,9 @@ func (a objective) less(b objective) bool {
 	return a.squares < b.squares
 }
 
-// beats reports whether stages may be re-cut from objective b to a. Σ load²
-// must fall by more than rounding, 1e-12 of it, so that re-cutting stops
-// whatever the order of the windows; the largest load must not rise. Only
-// fewer bytes over capacity excuse either.
+// beats reports whether a re-cut from objective b to a is accepted. The largest load must not rise.
+// Σ load² must fall by more than 1e-12 of itself, which exceeds rounding. So re-cutting stops
+// whatever the order of the windows. If a has fewer bytes over capacity neither condition applies.
 func (a objective) beats(b objective) bool {
 	if a.excess != b.excess {
 		return a.excess < b.excess
@@ -150,8 +148,8 @@ func (a objective) beats(b objective) bool {
 	return a.worst <= b.worst && a.squares < b.squares-1e-12*b.squares
 }
 
-// improves reports whether the cuts of a are worth their moves from those of b:
-// fewer bytes over capacity, or a smaller bottleneck with as many.
+// improves reports whether the cuts of a justify the moves from the cuts of b. They do with fewer
+// bytes over capacity, or with a smaller bottleneck and equal bytes.
 func (a objective) improves(b objective) bool {
 	return a.excess < b.excess || a.excess == b.excess && a.worst < b.worst
 }
@@ -172,7 +170,7 @@ func layersOf(stages []Stage) []Load {
 	return layers
 }
 
-// objectiveOf returns the objective of stages together.
+// objectiveOf returns the objective of a set of stages.
 func objectiveOf(stages []Stage) objective {
 	all := objective{}
 	for s := range stages {
@@ -182,8 +180,7 @@ func objectiveOf(stages []Stage) objective {
 	return all
 }
 
-// deal gives the layers of neighbouring stages out again, counts[s] to the
-// s-th of them, in order.
+// deal assigns layers to neighbouring stages in order: counts[s] layers to stages[s].
 func deal(stages []Stage, layers []Load, counts []int) {
 	first := stages[0].First
 	for s := range stages {

@@ -9,21 +9,20 @@ import (
 	"dynmo/src/partition"
 )
 
-// Uniform returns Megatron-LM's static cuts: every stage has the same number
-// of blocks, the first (blocks % P) stages one more; what comes before the
-// first block lives on stage 0, what comes after the last on stage P-1. Halves
-// of a block stay together, as they do there.
+// Uniform returns Megatron-LM's static cuts. Every stage has the same number of blocks, and the
+// first (blocks % P) stages have one more. Layers before the first block are on stage 0, layers
+// after the last block on stage P-1. As in Megatron-LM, the two halves of a block stay together.
 //
-// Blocks are the layers called "block.N" or "block.N.half"; without names
-// every layer is one. With fewer blocks than stages halves are counted, and
-// with fewer halves than stages all layers. Errors as Evaluate's.
+// Blocks are the layers called "block.N" or "block.N.half". Without names every layer counts as a
+// block. With fewer blocks than stages Uniform counts halves, and with fewer halves than stages it
+// counts all layers. Errors are those of Evaluate.
 func Uniform(p Problem) (Result, error) {
 	if err := p.Check(); err != nil {
 		return Result{}, err
 	}
 	starts := blockStarts(p)
 	each, more := len(starts)/p.Stages, len(starts)%p.Stages
-	starts = append(starts, p.Layers()) // where empty stages begin
+	starts = append(starts, p.Layers()) // begin of empty stages
 	cuts := make(partition.Partition, p.Stages+1)
 	for s := 1; s < p.Stages; s++ {
 		cuts[s] = starts[s*each+min(s, more)]
@@ -32,8 +31,8 @@ func Uniform(p Problem) (Result, error) {
 	return p.Evaluate(cuts)
 }
 
-// blockStarts returns the first layers of the units that Uniform counts: blocks, else halves,
-// else layers. It takes the largest unit that occurs at least once for each stage.
+// blockStarts returns the first layers of the units that Uniform counts: blocks, else halves, else
+// layers. It takes the largest unit with at least one per stage.
 func blockStarts(p Problem) []int {
 	var blocks, halves, layers []int
 	last := -1
@@ -58,7 +57,7 @@ func blockStarts(p Problem) []int {
 	return layers
 }
 
-// blockOf returns the N of "block.N" or "block.N.half".
+// blockOf returns N for a name "block.N" or "block.N.half".
 func blockOf(name string) (block int, ok bool) {
 	rest, ok := strings.CutPrefix(name, "block.")
 	if !ok {
@@ -69,19 +68,18 @@ func blockOf(name string) (block int, ok bool) {
 	return block, err == nil
 }
 
-// Param returns DeepSpeed's static cuts by parameters. p must count parameters
-// (New with ByParam) and is meant to be taken before training: the stages'
-// largest number of parameters is the smallest possible. Memory is checked but
-// not balanced. Errors as Evaluate's.
+// Param returns DeepSpeed's static cuts by parameters. p must count parameters (New with ByParam),
+// taken before training. The largest number of parameters of a stage is the smallest possible.
+// Memory is checked but not balanced. Errors are those of Evaluate.
 //
-// Departs: DeepSpeed's search misses the best cuts at times; this one does not.
+// Departs: DeepSpeed's search sometimes misses the best cuts; this search does not.
 func Param(p Problem) (Result, error) {
 	return p.counted(p.Seconds)
 }
 
-// Regex returns DeepSpeed's static cuts by layer type: every layer whose name
-// the pattern matches, in any case of letters, counts one, the others nothing.
-// Errors as Evaluate's, and for a pattern that is wrong or matches nothing.
+// Regex returns DeepSpeed's static cuts by layer type. A layer whose name matches the pattern,
+// upper or lower case, counts one; other layers count nothing. Errors are those of Evaluate, and a
+// pattern that is wrong or matches no layer.
 func Regex(p Problem, pattern string) (Result, error) {
 	if err := p.Check(); err != nil {
 		return Result{}, err
@@ -104,8 +102,8 @@ func Regex(p Problem, pattern string) (Result, error) {
 	return p.counted(weights)
 }
 
-// counted returns the cuts that divide weights best, without regard to the speed and memory of
-// stages, and their cost in p.
+// counted returns the cuts that divide weights best, and their cost in p. It ignores the speed and
+// memory of stages when it cuts.
 func (p Problem) counted(weights []float64) (Result, error) {
 	if err := p.Check(); err != nil {
 		return Result{}, err

@@ -7,31 +7,29 @@ import (
 	"dynmo/src/partition"
 )
 
-// sweeper is phase 2 of diffusion at work. A sweep is a message of a few numbers
-// that goes along the line of stages, from neighbour to neighbour: each goes on
-// with it through the layers that it holds at present and hands it over. Layers
-// do not move, and neither do their numbers.
+// sweeper is the state of phase 2 of diffusion. A sweep is a message of a few numbers that passes
+// along the line of stages, from neighbour to neighbour. Each stage updates the message with the
+// layers that it has at present and sends it on. Neither layers nor their numbers move.
 type sweeper struct {
 	*participant
-	targets []float64 // targets[k]: where stage k should begin in the chain's work
-	layers  int       // of the chain
+	targets []float64 // targets[k]: place in the chain's work where stage k should begin
+	layers  int       // number of layers in the chain
 	sweeps  int
-	upTo    [][]Load // upTo[s][i]: the chain up to the i-th layer of the participant's stage s, and up to its end
-	ahead   Load     // the chain up to the layer before the participant's first
+	upTo    [][]Load // upTo[s][i]: sum of the chain before layer i of the participant's stage s; the last entry includes all its layers
+	ahead   Load     // sum of the chain before the last layer of the previous participant
 }
 
-// sweep is phase 2. It finds the smallest bottleneck that it can, and returns the cuts with
-// this bottleneck that are nearest the targets of phase 1. It returns nil if no cuts fit into
-// every stage's memory. Collective.
+// sweep is phase 2. It searches for the smallest bottleneck. Of the cuts with this bottleneck it
+// returns those nearest the targets of phase 1. It returns nil if no cuts fit into every stage's
+// memory. Collective.
 //
-// It bisects the bottleneck as Partition does. Two sweeps try a bound. One from the left
-// finds the farthest layer at which each stage can begin at all. One from the right lets
-// stage after stage begin near its target, as far as the bound, its memory and the first
-// sweep allow. A cut leaves its target only along a run of stages that could not keep to the
-// bound otherwise. Where every layer fits on every stage within the bound, sweep finds the
-// smallest possible bottleneck. That is so without memory limits on stages of one speed.
-// Else a stage may be left without a layer that fits: the second sweep looks one stage
-// ahead, not further.
+// Like Partition it bisects the bottleneck. Two sweeps try a bound. A sweep from the left finds the
+// farthest layer at which each stage can begin. A sweep from the right lets each stage begin near
+// its target, within the bound, its memory and the result of the first sweep. A cut leaves its
+// target only along a run of stages that would otherwise exceed the bound. If every layer fits on
+// every stage within the bound, sweep finds the smallest possible bottleneck. That is so without
+// memory limits on stages of one speed. In other cases no remaining layer may fit on a stage,
+// because the second sweep looks only one stage ahead.
 func (g *participant) sweep(targets []float64, d *Descent) (partition.Partition, error) {
 	w := sweeper{participant: g, targets: targets}
 	chain, longest, err := w.count()
@@ -45,7 +43,7 @@ func (g *participant) sweep(targets []float64, d *Descent) (partition.Partition,
 			best = cuts
 		}
 		if err != nil {
-			at = math.Inf(1) // no bound is left to try
+			at = math.Inf(1) // no bound remains to be tried
 		}
 		return cuts != nil, at
 	}
@@ -57,8 +55,8 @@ func (g *participant) sweep(targets []float64, d *Descent) (partition.Partition,
 	return best, err
 }
 
-// count computes upTo and returns the whole chain's load and its longest layer's
-// seconds. Collective.
+// count computes upTo. It returns the load of the whole chain and the seconds of its longest layer.
+// Collective.
 func (w *sweeper) count() (chain Load, longest float64, err error) {
 	err = w.relay(encodeLayers(make([]Load, 2)), true, func(m []float64) []float64 {
 		known := decodeLayers(m)
@@ -78,15 +76,15 @@ func (w *sweeper) count() (chain Load, longest float64, err error) {
 		return chain, longest, err
 	}
 	last := &w.stages[len(w.stages)-1]
-	all := []float64{chain.Seconds, longest, float64(last.First + len(last.Layers))} // the chain's end knows its sums
+	all := []float64{chain.Seconds, longest, float64(last.First + len(last.Layers))} // only the last participant knows the sums of the whole chain
 	err = w.link.Max(all)
 	chain.Seconds, longest, w.layers = all[0], all[1], int(all[2])
 	return chain, longest, err
 }
 
-// try sweeps for cuts whose stages all keep to bound, and returns the cuts and their bottleneck.
-// Without such cuts it returns nil, and the smallest bound at which a sweep would find another
-// answer. That bound is infinite if only memory stands in the way. Collective.
+// try sweeps for cuts whose stages all stay within bound, and returns the cuts and their
+// bottleneck. Without such cuts it returns nil, and the smallest bound at which a sweep would give
+// another answer. That bound is infinite if only memory prevents the cuts. Collective.
 func (w *sweeper) try(bound float64) (cuts partition.Partition, at float64, err error) {
 	begins, next, err := w.farthest(bound)
 	if err != nil || begins == nil {
@@ -95,9 +93,9 @@ func (w *sweeper) try(bound float64) (cuts partition.Partition, at float64, err 
 	return w.nearest(bound, begins, next)
 }
 
-// keeps returns the seconds of stage k with the layers between two places of the chain. ok says
-// that they keep to a bound and to the stage's memory. If only the bound is too small, next falls
-// to those seconds.
+// keeps returns the seconds of stage k with the layers between two places of the chain. ok reports
+// whether the seconds stay within bound and the layers fit into the stage's memory. If only the
+// bound is too small, next is lowered to those seconds.
 func (w *sweeper) keeps(k int, from, to Load, bound float64, next *float64) (seconds float64, ok bool) {
 	sum := to.minus(from)
 	seconds = w.kinds[k].load(sum.Seconds)
@@ -111,15 +109,15 @@ func (w *sweeper) keeps(k int, from, to Load, bound float64, next *float64) (sec
 	return seconds, true
 }
 
-// farthest is the sweep from the left, in which each stage takes as many layers
-// as bound and memory allow. It returns the farthest layer at which each stage
-// can begin, nil if layers are left over or a stage would get none. Message: the
-// stage that takes, the smallest bound at which one could take a layer more, and
-// the chain up to where the stage begins. Collective.
+// farthest is the sweep from the left, in which each stage takes as many layers as bound and memory
+// allow. It returns the farthest layer at which each stage can begin. It returns nil if layers are
+// left over or a stage would get none. The message has three parts: the current stage, the sum of
+// the chain before it, and the smallest bound at which a stage could take one more layer.
+// Collective.
 func (w *sweeper) farthest(bound float64) (begins []float64, next float64, err error) {
 	w.sweeps++
 	stages := w.all()
-	begins = slices.Repeat([]float64{math.Inf(-1)}, stages+2) // the last is -next
+	begins = slices.Repeat([]float64{math.Inf(-1)}, stages+2) // the last entry is -next
 	begins[0] = 0
 	err = w.relay(append([]float64{0, math.Inf(1)}, encodeLayers([]Load{{}})...), true, func(m []float64) []float64 {
 		k, next, begin := int(m[0]), m[1], decodeLayers(m[2:])[0]
@@ -133,7 +131,7 @@ func (w *sweeper) farthest(bound float64) (begins []float64, next float64, err e
 				begins[k] = float64(w.stages[s].First + i)
 			}
 		}
-		if w.first()+len(w.stages) == stages { // the chain's end: stages behind k begin there at most
+		if w.first()+len(w.stages) == stages { // at the end of the chain: stages after k begin there at the latest
 			for behind := k + 1; behind <= stages; behind++ {
 				begins[behind] = float64(w.layers)
 			}
@@ -156,14 +154,14 @@ func (w *sweeper) farthest(bound float64) (begins []float64, next float64, err e
 	return begins, next, err
 }
 
-// nearest is the sweep from the right. Stage k begins at the layer nearest its target at which
-// it keeps to bound and memory. It begins at layer k or later, not behind begins[k], and has at
-// least one layer; one more layer must fit on the stage before. Of two nearest layers nearest
+// nearest is the sweep from the right. Stage k begins at the layer nearest its target for which it
+// respects bound and memory. That layer is at least k and at most begins[k], and the stage gets at
+// least one layer. One more layer must fit on the stage before. Of two equally near layers nearest
 // takes the earlier. Its results are those of try. Message: see placing. Collective.
 func (w *sweeper) nearest(bound float64, begins []float64, next float64) (partition.Partition, float64, error) {
 	w.sweeps++
 	stages := w.all()
-	found := slices.Repeat([]float64{math.Inf(-1)}, stages+2) // by stage where it begins, then the bottleneck and -next
+	found := slices.Repeat([]float64{math.Inf(-1)}, stages+2) // by stage: its first layer; then the bottleneck and -next
 	p := placing{stage: stages - 1, chosen: -1, next: next}
 	if w.first()+len(w.stages) == stages {
 		p.end = w.upTo[len(w.upTo)-1][len(w.stages[len(w.stages)-1].Layers)]
@@ -193,9 +191,8 @@ func (w *sweeper) nearest(bound float64, begins []float64, next float64) (partit
 	return cuts, found[stages], nil
 }
 
-// place goes on with a sweep from the right through the layers that the
-// participant's stage s holds. What is chosen is the layer behind the one that it
-// looks at.
+// place continues a sweep from the right through the layers of the participant's stage s. At layer
+// i it decides whether the stage being placed begins at i or at the layer chosen before.
 func (w *sweeper) place(p *placing, s int, bound float64, begins, found []float64) {
 	for i := len(w.stages[s].Layers) - 1; i >= 0 && p.stage >= 0; {
 		layer, here := w.stages[s].First+i, w.upTo[s][i]
@@ -205,7 +202,7 @@ func (w *sweeper) place(p *placing, s int, bound float64, begins, found []float6
 		}
 		seconds, ok := w.keeps(p.stage, here, p.end, bound, &p.next)
 		ok = ok && layer >= p.stage
-		room := ok // whether the stage before can hold the layer before by itself
+		room := ok // whether the previous stage has memory and time for the layer before this one
 		if ok && p.stage > 0 {
 			_, room = w.keeps(p.stage-1, w.before(s, i), here, bound, &p.next)
 		}
@@ -224,8 +221,8 @@ func (w *sweeper) place(p *placing, s int, bound float64, begins, found []float6
 	}
 }
 
-// before returns the chain up to the layer before the i-th of the participant's
-// stage s, which must not be the chain's first.
+// before returns the sum of the chain before the layer that precedes layer i of the participant's
+// stage s. Layer i must not be the first of the chain.
 func (w *sweeper) before(s, i int) Load {
 	switch {
 	case i > 0:
@@ -236,23 +233,22 @@ func (w *sweeper) before(s, i int) Load {
 	return w.ahead
 }
 
-// failed stands for the stage of a placing that has come to one for which there
-// is no place.
+// failed is the value of placing.stage after a stage for which no first layer was found.
 const failed = -2
 
 // placing is the message of a sweep from the right.
 type placing struct {
-	stage   int     // that looks for its first layer; -1 once all have one
-	chosen  int     // the nearest so far, -1 if none
-	off     float64 // from its target, in seconds of work
-	seconds float64 // the stage's from there
-	worst   float64 // largest seconds of the stages behind
-	next    float64 // the smallest bound at which any sweep would find anything else
-	begin   Load    // the chain up to chosen
-	end     Load    // the chain up to the stage's end
+	stage   int     // the stage whose first layer is being chosen; -1 once all stages have one
+	chosen  int     // the nearest layer so far, -1 if none
+	off     float64 // distance of chosen from the target, in seconds of work
+	seconds float64 // seconds of the stage if it begins at chosen
+	worst   float64 // largest seconds of the later stages
+	next    float64 // the smallest bound at which a sweep would give another result
+	begin   Load    // sum of the chain before chosen
+	end     Load    // sum of the chain before the end of the stage
 }
 
-// settle gives the stage its choice and continues with the stage before it.
+// settle fixes the first layer of the stage and continues with the previous stage.
 func (p *placing) settle(found []float64) {
 	found[p.stage] = float64(p.chosen)
 	p.worst, p.end = max(p.worst, p.seconds), p.begin

@@ -6,22 +6,22 @@ import (
 )
 
 const (
-	minGain = 0.01 // predicted gain below which nothing needs to be decided
-	recent  = 0.5  // weight of the newest cost of balancing in its moving average
+	minGain = 0.01 // predicted gain below which the trigger never asks for a decision
+	recent  = 0.5  // weight of the newest cost in the moving average of balancing costs
 )
 
-// Trigger says when to balance: at fixed intervals of steps, or when balancing pays. It holds
-// no private numbers of a rank: given the same numbers it answers the same on every rank.
+// Trigger decides in which steps to balance: at fixed intervals, or when balancing pays. It has no
+// state that differs between ranks: with the same arguments it gives the same answer on every rank.
 type Trigger struct {
 	Count
-	every int // steps between balancings; 0 balances when it pays
+	every int // steps between two balancings; 0: balance when it pays
 }
 
-// Count is what a trigger goes by, as checkpoints keep it.
+// Count is the state of a trigger, as saved in checkpoints.
 type Count struct {
-	Steps    int     `json:"steps"`    // since the last balancing
-	Excess   float64 `json:"excess"`   // seconds lost since then against the best partition
-	Cost     float64 `json:"cost"`     // moving average of what balancing took, seconds
+	Steps    int     `json:"steps"`    // steps since the last balancing
+	Excess   float64 `json:"excess"`   // seconds lost since the last balancing, compared with the best partition
+	Cost     float64 `json:"cost"`     // moving average of the seconds that balancing took
 	Measured bool    `json:"measured"` // whether Cost has been measured
 }
 
@@ -37,17 +37,16 @@ func NewTrigger(every string) (*Trigger, error) {
 	return &Trigger{every: n}, nil
 }
 
-// Auto reports whether Step looks at its arguments.
+// Auto reports whether Step uses its arguments.
 func (t *Trigger) Auto() bool { return t.every == 0 }
 
-// Step is called once after every step and reports whether to balance now.
-// present is the step's predicted seconds at the present cuts, best those at
-// the best cuts that memory allows: both on the costs of the moment and by one
-// way of predicting, whichever the caller has.
+// Step is called once after every step and reports whether to balance now. present is the predicted
+// seconds of a step at the present cuts. best is the same at the best cuts that memory allows. Both
+// use the current costs and the same method of prediction, which the caller chooses.
 //
-// "auto" adds up present - best. It answers yes once the sum has reached what
-// balancing costs and the gain, 1 - best/present, is above 1 %; until balancing
-// has been measured it counts as free.
+// "auto" adds up present - best. Step returns true once the sum has reached the cost of balancing
+// and the gain, 1 - best/present, exceeds 1 %. Until the first balancing has been measured its cost
+// counts as 0.
 func (t *Trigger) Step(present, best float64) bool {
 	t.Steps++
 	if t.every > 0 {
@@ -57,8 +56,8 @@ func (t *Trigger) Step(present, best float64) bool {
 	return t.Excess >= t.Cost && best < (1-minGain)*present
 }
 
-// Balanced records the seconds that balancing took (profiling, deciding and moving; the
-// largest of all ranks), and begins anew.
+// Balanced records the seconds that balancing took (profiling, deciding and moving; the largest
+// over all ranks). It sets the count of steps and the sum back to 0.
 func (t *Trigger) Balanced(seconds float64) {
 	if t.Measured {
 		seconds = t.Cost + recent*(seconds-t.Cost)

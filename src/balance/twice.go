@@ -6,38 +6,39 @@ import (
 	"slices"
 )
 
-// Saving is what a layer that computes its forward twice saves and costs.
+// Saving is the memory that a layer saves, and the time that it costs, if it computes its forward
+// twice.
 type Saving struct {
 	Bytes   int64   // of memory
-	Seconds float64 // more for one microbatch, >= 0
+	Seconds float64 // additional seconds for one microbatch, >= 0
 }
 
-// Twice is which of some layers compute twice.
+// Twice is a choice of the layers that compute their forward twice.
 type Twice struct {
 	Chosen  []bool
-	Seconds float64 // the sum over the chosen
-	Bound   float64 // no choice that saves enough takes less; Seconds if the choice is exact
+	Seconds float64 // sum over the chosen layers
+	Bound   float64 // lower bound: no choice that saves enough takes fewer seconds; equals Seconds if the choice is exact
 }
 
-// mostChoices bounds how many numbers of alike layers Least tries. Three classes of 400 layers
-// each stay below it.
+// mostChoices bounds how many counts of equal layers Least tries. Three classes of 400 layers each
+// stay below this bound.
 const mostChoices = 1 << 18
 
-// alike is layers of one saving.
+// alike is a class of layers with the same saving.
 type alike struct {
 	Saving
 	layers []int
 }
 
-// Least chooses layers that save at least need bytes together and take the least seconds:
+// Least chooses layers that together save at least need bytes and add the fewest seconds:
 //
 //	min Σ x_l·seconds_l  with  Σ x_l·bytes_l >= need,  x_l in {0, 1}
 //
-// Of alike layers it takes the first ones. It branches over the number of layers of each class
-// that recompute. Classes come in the order of seconds for a byte, and bounds come from the
-// linear programme (Kolesar 1967). It is exact for three classes of up to 400 layers. For more classes
-// it is exact unless it has to try more than mostChoices. If all layers together save less than
-// need, all layers that save anything are chosen.
+// Of layers with the same saving it takes the first ones. It branches over the number of layers of
+// each class that recompute. Classes are ordered by seconds per byte, and the linear programme
+// gives the bounds (Kolesar 1967). The search is exact for three classes of up to 400 layers. For
+// more classes it is exact unless it needs more than mostChoices tries. If all layers together save
+// less than need, Least chooses all layers that save anything.
 func Least(layers []Saving, need int64) Twice {
 	t := Twice{Chosen: make([]bool, len(layers))}
 	if need <= 0 {
@@ -60,7 +61,7 @@ func Least(layers []Saving, need int64) Twice {
 	s := choice{classes: classes, counts: make([]int, len(classes)), least: math.Inf(1)}
 	bound := s.relaxed(0, need)
 	s.take(0, need, 0)
-	if s.best == nil { // they are not enough
+	if s.best == nil { // all layers together do not save enough
 		for _, c := range classes {
 			s.best = append(s.best, len(c.layers))
 		}
@@ -81,14 +82,14 @@ func Least(layers []Saving, need int64) Twice {
 // choice is the search of Least.
 type choice struct {
 	classes []alike
-	counts  []int // of each class so far
-	best    []int // of each class; nil: none is enough yet
+	counts  []int // layers of each class in the present branch
+	best    []int // layers of each class in the best choice; nil until a choice saves enough
 	least   float64
 	tries   int
 }
 
-// relaxed returns the least seconds for need bytes of the classes from k on, if a part of a
-// layer could compute twice; infinite if they are not enough.
+// relaxed returns the least seconds that save need bytes with the classes from k on, if a part of a
+// layer could compute twice. It is infinite if these classes cannot save enough.
 func (s *choice) relaxed(k int, need int64) float64 {
 	seconds := 0.0
 	for _, c := range s.classes[k:] {
@@ -107,7 +108,7 @@ func (s *choice) relaxed(k int, need int64) float64 {
 	return seconds
 }
 
-// take tries all numbers of layers of the classes from k on that save need bytes more.
+// take tries all counts of layers of the classes from k on that save need more bytes.
 func (s *choice) take(k int, need int64, seconds float64) {
 	if need <= 0 {
 		if seconds < s.least || s.best == nil {
@@ -128,7 +129,7 @@ func (s *choice) take(k int, need int64, seconds float64) {
 	}
 }
 
-// saving returns what a layer saves on a stage if it computes twice.
+// saving returns the saving of a layer on a stage if the layer computes its forward twice.
 func (p Problem) saving(stage, l int) Saving {
 	return Saving{
 		int64(entry(p.InFlight, stage, 1))*(entry(p.ActivationBytes, l, 0)-p.TwiceBytes[l]) +
@@ -137,7 +138,7 @@ func (p Problem) saving(stage, l int) Saving {
 	}
 }
 
-// leastBytes is summedBytes of layers that compute twice wherever that saves memory.
+// leastBytes is summedBytes if every layer computes twice that saves memory by it.
 func (c *chain) leastBytes(stage, b, e int) int64 {
 	key := [2]int{stage, b}
 	row := c.least[key]
@@ -151,9 +152,10 @@ func (c *chain) leastBytes(stage, b, e int) int64 {
 	return c.plainBytes(stage, b, e) - row[e-b]
 }
 
-// secondsOfTwice is seconds where layers compute twice as far as memory wants it. It never
-// falls with e: what suits layers [b, e) suits those before the last, and takes less. Where a
-// choice was not exact, or joint bytes fall, it is that of fewer layers.
+// secondsOfTwice is seconds where a stage lets layers compute twice until the layers fit into its
+// memory. It never falls with e: a choice for layers [b, e) also suits the layers without the last,
+// and takes no longer. If a choice is not exact, or joint bytes fall, the result is raised to that
+// of fewer layers.
 func (c *chain) secondsOfTwice(stage, b, e int) float64 {
 	key := [2]int{stage, b}
 	row := c.loads[key]

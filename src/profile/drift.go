@@ -2,12 +2,12 @@ package profile
 
 import "math"
 
-// drifted is how many standard errors a layer's recent steps must lie off the ones
-// before them: it is asked of all layers after every step.
+// drifted is the number of standard errors by which the recent steps of a layer must differ from
+// the steps before them. It is large because all layers are tested after every step.
 const drifted = 5
 
-// drifts reports whether a layer costs another amount in the recent steps than in those
-// before them, by more than noise explains.
+// drifts reports whether the recent cost of some layer differs from its cost in the steps before by
+// more than noise explains.
 func (e *estimator) drifts() bool {
 	older := len(e.Steps) - recent
 	if older < recent {

@@ -11,61 +11,60 @@ import (
 // estimator keeps the seconds of layers in the steps since the model changed, and estimates
 // the cost of each layer from them.
 //
-// Noise on shared machines is one-sided: a kernel is interrupted, never hurried. It was
-// measured on two cores that four ranks share. Single passes of equal blocks have the
-// quantiles .05, .25, .75 and .95 at 0.86, 0.93, 1.10 and 1.36 of the median; with a foreign
-// process beside them .95 is at 2.3. Lower quartiles agree within 2 %, medians differ by up to
-// 24 %. So the value of a step is the mean of the lower half of its microbatches. The estimate
-// is the mean of the lower half of the steps. Values above the median have no weight. Where
-// noise is symmetric the minimum would fail, and this estimate loses little. Steps in which a
-// rank was slower than at its best do not count. After patience such steps the rank counts as
-// slow.
+// Noise on shared machines is one-sided: a kernel is interrupted, never hurried. It was measured on
+// two cores that four ranks share. Single passes of equal blocks have the quantiles .05, .25, .75
+// and .95 at 0.86, 0.93, 1.10 and 1.36 of the median. With another process on the same cores .95 is
+// at 2.3. Lower quartiles agree within 2 %, medians differ by up to 24 %. So the value of a step is
+// the mean of the lower half of its microbatches. The estimate is the mean of the lower half of the
+// steps. Values above the median have no weight. If noise is symmetric the minimum would be biased,
+// and this estimate loses little. A step in which a rank was slower than its best pace does not
+// count. After `patience` such steps the rank counts as slow.
 type estimator struct {
 	memory
-	ranked [][3][]sample // by layer and of its passes: what the steps say, ascending
-	took   []float64     // by stage: how many times longer than at its best its ranks took in the newest step
-	moved  []float64     // by stage: how many times slower than the fastest, as moved layers tell; nil: all are alike
+	ranked [][3][]sample // by layer and pass: its seconds in the steps, ascending
+	took   []float64     // by stage: the newest step's time over the time at the best pace of its ranks
+	moved  []float64     // by stage: the time of its rank over that of the fastest, from layers that moved; nil: all are equal
 }
 
-// memory is what an estimator knows of the steps so far, as checkpoints keep it.
+// memory is the state of an estimator after the steps so far, as saved in checkpoints.
 type memory struct {
 	Speeds rankSpeeds       `json:"speeds"`
 	Steps  []*observed      `json:"steps"` // the newest last
 	Home   partition.Owners `json:"home"`
 	Base   []passes         `json:"base"`            // by layer: the last estimate
-	Pace   []float64        `json:"pace"`            // by stage: how many times longer its rank takes for now than at its best
-	Last   []float64        `json:"last"`            // by stage: how many times longer the newest step took than at its pace
-	Lines  []line           `json:"lines,omitempty"` // by layer; nil: all have worked on full microbatches
-	Passes []float64        `json:"passes"`          // by stage: how many times longer the steps took that count, where that may pass
-	Doubts []float64        `json:"doubts"`          // by stage: the share by which its layers may cost less, if it was disturbed when they changed
-	Proven []float64        `json:"proven"`          // by stage: how many times slower than others, as moved layers tell, it has been for long
-	Asked  int              `json:"asked"`           // how many times for the spread
-	Spread [2]float64       `json:"spread"`          // relative, of a step's value: of layers alone, of stages in common; kept over changes
+	Pace   []float64        `json:"pace"`            // by stage: the present time of its rank over the time at its best pace
+	Last   []float64        `json:"last"`            // by stage: the newest step's time over the time at the stage's pace
+	Lines  []line           `json:"lines,omitempty"` // by layer; nil: all layers have worked on full microbatches
+	Passes []float64        `json:"passes"`          // by stage: mean time of the counted steps over the estimate, if that may be temporary; else 1
+	Doubts []float64        `json:"doubts"`          // by stage: the share by which its layers may cost less, if the stage was disturbed when their costs changed
+	Proven []float64        `json:"proven"`          // by stage: lasting time of its rank over that of the fastest, from layers that moved
+	Asked  int              `json:"asked"`           // number of calls of noise
+	Spread [2]float64       `json:"spread"`          // relative deviation of a step's value: of a layer alone, of all layers of a stage in common; kept when the model changes
 }
 
 const (
-	// window is how many steps an estimate looks back on, recent how many where costs
-	// drift.
+	// window is the number of steps from which costs are estimated. recent is that number while
+	// costs drift.
 	window, recent = 64, 16
-	// settled is how many steps a layer must have run on another stage before its
-	// costs there replace those from before.
+	// settled is the number of steps that a layer must run on a new stage. After them its costs on
+	// the new stage replace those on the old stage.
 	settled = 5
-	// halfError is the deviation of the mean of the lower half of n normal values over the
+	// halfError is the deviation of the mean of the lower half of n normal values, divided by the
 	// deviation of the mean of all n: 2·sqrt(Var(min(X, 0))).
 	halfError = 1.168
-	// leastSamples is the number of microbatches from which on their spread estimates noise.
+	// leastSamples is the smallest number of microbatches whose spread estimates noise.
 	leastSamples = 4
 )
 
-// observe takes what a step measured and says of every layer, and returns the estimate.
-// forget says that costs measured before this step do not hold.
+// observe takes the measurement of a step and the value of every layer, and returns the estimate.
+// forget says that costs measured before this step are no longer valid.
 func (e *estimator) observe(m cost.Measurement, values []value, owners partition.Owners, forget bool) cost.Estimate {
 	if forget {
 		e.doubt()
 		e.Steps, e.ranked, e.Home, e.Base, e.Lines = nil, nil, nil, nil, nil
 		e.Speeds.Changed()
 	}
-	if n := slices.Max(owners) + 1; len(e.Pace) != n { // at the start, or stages are others than before
+	if n := slices.Max(owners) + 1; len(e.Pace) != n { // at the start, or after a change of the number of stages
 		*e = estimator{memory: memory{Spread: e.Spread}}
 		e.Pace, e.Proven = slices.Repeat([]float64{1}, n), slices.Repeat([]float64{1}, n)
 		e.Doubts = make([]float64, n)
@@ -85,9 +84,9 @@ func (e *estimator) observe(m cost.Measurement, values []value, owners partition
 	return e.estimate(m.Table)
 }
 
-// settle looks at layers that have moved. A layer counts by its cost on the new stage once it has
-// run there for settled steps. If no cost on the old stage is remembered it counts at once. The two
-// costs of such layers give the speeds of the ranks.
+// settle updates the home stage of layers that have moved. The cost of a layer on its new stage
+// counts once the layer has run there for `settled` steps. It counts at once if no cost on the old
+// stage is known. The two costs of such layers give the speeds of the ranks.
 func (e *estimator) settle(owners partition.Owners) {
 	if slices.Equal(e.Home, owners) {
 		return
@@ -101,7 +100,7 @@ func (e *estimator) settle(owners partition.Owners) {
 		if stage != e.Home[l] && (n >= settled || before[l] == 0) {
 			next[l], after[l] = stage, now.Seconds()
 			if counted == 0 || !e.steady(e.Home[l]) {
-				before[l] = 0 // its rank may be another now, which tells nothing of the two
+				before[l] = 0 // the old rank may have changed since then: the two times give no ratio
 			}
 			if !e.steady(stage) {
 				e.Speeds.Forget(stage)
@@ -116,7 +115,7 @@ func (e *estimator) settle(owners partition.Owners) {
 	e.Home = next
 }
 
-// estimate returns what the steps so far tell.
+// estimate returns the estimate from the steps so far.
 func (e *estimator) estimate(t cost.Table) cost.Estimate {
 	stages := len(e.Pace)
 	out := cost.Estimate{Table: t, Layer: make([]float64, len(e.Home)), Stage: make([]float64, stages), On: e.Home}
@@ -129,14 +128,14 @@ func (e *estimator) estimate(t cost.Table) cost.Estimate {
 		out.Layers[l] = t.Layers[l].WithSeconds(s)
 	}
 	for l, c := range out.Layers {
-		// A base taken at a pace that may pass would have its error in the next pace.
+		// A base measured at a temporary pace would pass its error on to the next pace.
 		if e.Passes[e.Home[l]] == 1 {
 			e.Base[l] = passesOf(c.Stage())
 		}
 	}
 	e.noise(out.Layers)
-	// A stage's layers have most of their steps in common; where one has fewer, what
-	// these have in common is its own error.
+	// The layers of a stage share most of their steps. A layer with fewer steps does not share the
+	// error of the common part.
 	for l, n := range counts {
 		few, many := errorOf(n), errorOf(most[e.Home[l]])
 		out.Layer[l] = math.Hypot(e.Spread[0]*few, e.Spread[1]*math.Sqrt(few*few-many*many))
@@ -162,8 +161,8 @@ func (e *estimator) estimate(t cost.Table) cost.Estimate {
 	return out
 }
 
-// slow returns how many times slower than the fastest every rank is: as moved layers
-// tell, and by its pace. It is nil while all are alike.
+// slow returns by stage the time of its rank over that of the fastest: the factor from moved layers
+// times the stage's pace. It is nil while all ranks are equal.
 func (e *estimator) slow(moved []float64) []float64 {
 	out := slices.Clone(e.Pace)
 	for stage := range moved {
@@ -175,13 +174,13 @@ func (e *estimator) slow(moved []float64) []float64 {
 	return out
 }
 
-// errorOf returns the standard error of the mean of the lower half of n values, in
-// their deviations.
+// errorOf returns the standard error of the mean of the lower half of n values, in units of the
+// deviation of one value.
 func errorOf(n int) float64 {
 	return min(1, halfError/math.Sqrt(float64(max(1, n))))
 }
 
-// unslow divides what layers cost by how slow the ranks are that they were measured on.
+// unslow divides the costs of layers by the slowness of the ranks on which they were measured.
 func unslow(layers []cost.Layer, owners partition.Owners, slow []float64) {
 	if slow == nil {
 		return
@@ -191,8 +190,8 @@ func unslow(layers []cost.Layer, owners partition.Owners, slow []float64) {
 	}
 }
 
-// scale returns cost.Table.Scale of layers that did such work: by layer and microbatch
-// how many times the mean its seconds are, to a thousandth, so that files stay small.
+// scale returns cost.Table.Scale for the work of layers. By layer and microbatch it is the expected
+// seconds over their mean. Values are rounded to a thousandth to keep files small.
 func (e *estimator) scale(work [][]float64) [][]float64 {
 	if work == nil {
 		return nil
@@ -212,8 +211,8 @@ func (e *estimator) scale(work [][]float64) [][]float64 {
 	return rows
 }
 
-// even returns what microbatches would have taken had they all been the mean one; those
-// that took nothing say nothing of it.
+// even returns the samples as if every microbatch had the mean work. Samples of microbatches
+// without work are left out.
 func even(samples []cost.Stage, t cost.Table, layer int) []cost.Stage {
 	if t.Scale == nil || t.Scale[layer] == nil {
 		return samples

@@ -11,15 +11,15 @@ import (
 // Known is the part of a step's measurement that the estimator used. With it a simulated run
 // knows as much about costs after every step as the real run did.
 type Known struct {
-	Layers [][3]float64 `json:"layers"`           // by layer and pass: seconds over those of the phase; 0: there was no pass
-	Within float64      `json:"within,omitempty"` // as observed has it; 0: it is not known
-	Forget bool         `json:"forget,omitempty"` // costs of steps before this one do not hold
+	Layers [][3]float64 `json:"layers"`           // by layer and pass: seconds divided by those of the phase; 0: the pass did not run
+	Within float64      `json:"within,omitempty"` // see observed.Within; 0: not known
+	Forget bool         `json:"forget,omitempty"` // costs of steps before this one are no longer valid
 }
 
-// precision is what multiples of costs are written to.
+// precision is the rounding of costs relative to others: to 1/precision.
 const precision = 1e5
 
-// Knew takes the measurement that the estimator used of the step that is added next.
+// Knew records the measurement that the estimator used for the next step that Add receives.
 func (l *Log) Knew(m Measurement) {
 	if m.Work != nil || m.Samples == nil {
 		l.knows = nil // shares of tokens are not written
@@ -34,7 +34,7 @@ func (l *Log) Knew(m Measurement) {
 	}
 }
 
-// relativeTo makes seconds multiples of what layers cost.
+// relativeTo divides the seconds by the costs of the layers.
 func (k *Known) relativeTo(layers []cost.Layer) {
 	for l := range k.Layers {
 		costs := passesOf(layers[l].Stage())
@@ -46,8 +46,8 @@ func (k *Known) relativeTo(layers []cost.Layer) {
 	}
 }
 
-// check returns an error unless k has this number of layers, with seconds that a measurement
-// can give.
+// check returns an error unless k has this number of layers and all seconds are in the range of
+// measurements.
 func (k Known) check(layers int) error {
 	if len(k.Layers) != layers {
 		return fmt.Errorf("layers: %d, want %d", len(k.Layers), layers)
@@ -65,7 +65,7 @@ func (k Known) check(layers int) error {
 	return nil
 }
 
-// checkKnown wants no more than is known of every step.
+// checkKnown returns an error if a phase has more Known than steps, or one that is wrong.
 func (p Phase) checkKnown(layers int) error {
 	if n := len(p.Known); n > p.Steps {
 		return fmt.Errorf("known: %d steps, want at most %d", n, p.Steps)
@@ -78,8 +78,8 @@ func (p Phase) checkKnown(layers int) error {
 	return nil
 }
 
-// Again returns what is known of costs after a step that told this of them, in a layout.
-// The gap between instructions is not known to balancers.
+// Again feeds a recorded step into the profiler and returns the estimate after it, in layout l.
+// Balancers do not know the dispatch overhead.
 func (p *Profiler) Again(t cost.Table, k Known, l layout.Layout) cost.Estimate {
 	t.Dispatch = 0
 	values := make([]value, len(t.Layers))

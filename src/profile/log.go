@@ -10,39 +10,39 @@ import (
 )
 
 const (
-	// longest is the largest number of steps in a phase of a log. So a drift that nothing
-	// announced stays visible, and a file of costs stays small.
+	// longest is the largest number of steps in a phase of a log. The limit keeps a slow drift
+	// visible and a file of costs small.
 	longest = 64
-	// sampledSteps and sampledMicrobatches bound the measurements that a phase keeps. The
-	// samples of a layer fill about a kilobyte, enough to tell the uncertainty of its costs.
+	// sampledSteps and sampledMicrobatches bound the measurements that a phase keeps. The samples
+	// of a layer take about a kilobyte, enough to estimate the uncertainty of its costs.
 	sampledSteps, sampledMicrobatches = 8, 8
 )
 
 // Log gathers the costs of consecutive steps as long as neither the model nor the
 // layout changes, and returns them as one phase.
 type Log struct {
-	Model string // settings that the costs hold for (see cost.Phase)
+	Model string // settings under which the costs are valid (see cost.Phase)
 
 	phase  Phase
-	tables []cost.Table     // of its steps; seconds are cost.Location of the step's microbatches
-	sample [][][]cost.Stage // by step, layer and some microbatches, in seconds; as long as all steps have some
+	tables []cost.Table     // by step; seconds are cost.Location of the step's microbatches
+	sample [][][]cost.Stage // by step, layer and some microbatches, in seconds; kept while every step has samples
 	work   [][][]float64    // by step: see cost.Measurement
-	fixed  []float64        // likewise, as the newest step has it
+	fixed  []float64        // by layer: fixed share of a pass (see cost.Measurement), from the newest step
 	runs   []Run            // by step
-	known  []Known          // by step, as long as all steps have some
-	knows  *Known           // of the step that is added next
-	change string           // what changes the model before the next step
-	again  bool             // the next phase is the first since the run was resumed
+	known  []Known          // by step; kept while every step has one
+	knows  *Known           // of the next step that Add receives
+	change string           // kind of the model change before the next step; "" for none
+	again  bool             // whether the next phase is the first after a resume
 }
 
-// Resumed says that the run is resumed with the next step.
+// Resumed records that the run resumes with the next step.
 func (l *Log) Resumed() { l.again = true }
 
-// Changed says that the model changes before the next step, and how.
+// Changed records the kind of a model change before the next step.
 func (l *Log) Changed(what string) { l.change = what }
 
-// Add adds a step: its costs and how it went, Scale in seconds. It returns the
-// phase before it, if the step begins a new one.
+// Add adds a step: its measurement and its Run, with Scale in seconds. If the step begins a new
+// phase, Add returns the phase before it.
 func (l *Log) Add(step int, m cost.Measurement, run Run) (done Phase, ok bool) {
 	if len(l.tables) == 0 || l.change != "" || len(l.tables) == longest || !l.runs[0].Layout.Equal(run.Layout) {
 		done, ok = l.Take()
@@ -55,7 +55,7 @@ func (l *Log) Add(step int, m cost.Measurement, run Run) (done Phase, ok bool) {
 		t.Layers = slices.Clone(t.Layers)
 		rows := make([][]cost.Stage, len(t.Layers))
 		for i, row := range m.Samples {
-			fast := 1.0 // the seconds of a rank of speed 1 in those of the layer's rank
+			fast := 1.0 // seconds of a rank of speed 1, divided by those of the layer's rank
 			if t.Slow != nil {
 				fast = 1 / t.Slow[owners[i]]
 			}
@@ -75,8 +75,8 @@ func (l *Log) Add(step int, m cost.Measurement, run Run) (done Phase, ok bool) {
 	return done, ok
 }
 
-// some returns a step's sampledMicrobatches out of all, evenly spread, others in
-// every step, each times a factor.
+// some returns sampledMicrobatches of a step's microbatches, evenly spread and different in every
+// step. Each is multiplied by factor.
 func some(row []cost.Stage, step int, factor float64) []cost.Stage {
 	n := min(len(row), sampledMicrobatches)
 	list := make([]cost.Stage, n)
@@ -86,10 +86,10 @@ func some(row []cost.Stage, step int, factor float64) []cost.Stage {
 	return list
 }
 
-// cost returns the cost of a layer in the phase. In every step the mean microbatch is scaled to
-// all tokens; cost.Location of these is multiplied by the mean share over the steps. The tokens
+// cost returns the cost of a layer in the phase. In every step the mean microbatch is scaled to all
+// tokens. cost.Location of these means is multiplied by the mean share over the steps. The tokens
 // of a layer may differ much from step to step. Without the scaling the lower half of the steps
-// would be those with few tokens.
+// would be the steps with few tokens.
 func (l *Log) cost(layer int) cost.Stage {
 	var list []cost.Stage
 	sum := 0.0
@@ -105,8 +105,8 @@ func (l *Log) cost(layer int) cost.Stage {
 	return cost.Location(list).Scale(sum / float64(len(l.tables)))
 }
 
-// Take returns the phase that has been gathered and begins anew. Its Run is that of the
-// step with the median makespan.
+// Take returns the gathered phase and starts a new one. Run is that of the step with the median
+// makespan.
 func (l *Log) Take() (Phase, bool) {
 	if len(l.tables) == 0 {
 		return Phase{}, false
@@ -142,8 +142,8 @@ func (l *Log) Take() (Phase, bool) {
 	return p, true
 }
 
-// relative returns the samples of sampledSteps steps, evenly spread, as multiples of
-// what layers cost.
+// relative returns the samples of sampledSteps steps, evenly spread, divided by the costs of the
+// layers.
 func relative(sample [][][]cost.Stage, layers []cost.Layer) [][][]cost.Stage {
 	costs := each(layers, cost.Layer.Stage)
 	list := make([][][]cost.Stage, min(len(sample), sampledSteps))
@@ -154,7 +154,7 @@ func relative(sample [][][]cost.Stage, layers []cost.Layer) [][][]cost.Stage {
 	return list
 }
 
-// each returns something of every value.
+// each returns the results of a function for all values of a list.
 func each[T, U any](list []T, of func(T) U) []U {
 	out := make([]U, len(list))
 	for i, x := range list {
@@ -163,8 +163,7 @@ func each[T, U any](list []T, of func(T) U) []U {
 	return out
 }
 
-// relate makes seconds in rows multiples of what each row's owner costs, to
-// 1/precision.
+// relate divides each row by the cost with its index, and rounds to 1/precision.
 func relate(rows [][]cost.Stage, costs []cost.Stage, precision float64) {
 	digits := func(x float64) float64 { return math.Round(precision*x) / precision }
 	for v, row := range rows {

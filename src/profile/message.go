@@ -10,8 +10,8 @@ import (
 	"dynmo/src/trace"
 )
 
-// message is values as bytes. It takes them one after the other and leaves them as they are,
-// or reads them in the same order. A whole number takes as many bytes as it needs.
+// message encodes values as bytes, or decodes them in the same order. Encoding does not change the
+// values. A whole number takes as many bytes as it needs.
 type message struct {
 	names []dynamic.Counts
 	bytes []byte
@@ -42,8 +42,8 @@ func whole[T byte | int | int64 | trace.Op](m *message, values ...*T) {
 	}
 }
 
-// list writes how many values a list has, and each of them, or makes and reads
-// them.
+// list encodes the length of a list and each of its values. If the message is read, list makes the
+// list and decodes the values.
 func list[T any](m *message, l *[]T, each func(*message, *T)) {
 	n := len(*l)
 	if whole(m, &n); m.reads && n > 0 {
@@ -54,14 +54,14 @@ func list[T any](m *message, l *[]T, each func(*message, *T)) {
 	}
 }
 
-// pack returns a value as a message, whose counts have one of the names.
+// pack encodes a value as a message. names are those of the counts in it.
 func pack[T any](names []dynamic.Counts, v T, code func(*message, *T)) []byte {
 	m := message{names: names}
 	code(&m, &v)
 	return m.bytes
 }
 
-// unpack returns the value of a message.
+// unpack decodes the value of a message.
 func unpack[T any](names []dynamic.Counts, b []byte, code func(*message, *T)) (v T) {
 	code(&message{names, b, true}, &v)
 	return v
@@ -87,8 +87,8 @@ func (m *message) report(r *report) {
 	m.spans(&r.instructions)
 }
 
-// count has the index of its name in the names that all ranks have. It panics on a name that no
-// kind has registered.
+// count encodes the name of a count as its index in names, which all ranks have in the same order.
+// It panics on a name that no kind has registered.
 func (m *message) count(c *cost.CountSum) {
 	name := slices.IndexFunc(m.names, func(of dynamic.Counts) bool { return of.Name == c.Name })
 	whole(m, &name, &c.Layer, &c.Microbatches)
@@ -112,19 +112,19 @@ func (m *message) shared(s *shared) {
 	})
 }
 
-// shared is what all ranks need of a step in the next one.
+// shared is the data of a step that all ranks need in the next step.
 type shared struct {
 	counts []cost.CountSum
-	known  []known // by layer; nil while all have worked on full microbatches
+	known  []known // by layer; nil while all layers have worked on full microbatches
 }
 
-// known is what is known of a layer that may not work on all tokens.
+// known is the known cost of a layer that may not work on all tokens.
 type known struct {
-	fixed   float64    // of its passes on a full microbatch the share of the seconds that passes on few tokens take too
-	seconds cost.Stage // what its passes take on a full microbatch
+	fixed   float64    // fixed share φ of its passes: the seconds that do not depend on the number of tokens
+	seconds cost.Stage // seconds of its passes on a full microbatch
 }
 
-// known returns what is known of layers.
+// known returns the known costs of all layers.
 func (e *estimator) known() (list []known) {
 	for l, home := range e.Home {
 		if e.Lines == nil {
@@ -136,7 +136,7 @@ func (e *estimator) known() (list []known) {
 	return list
 }
 
-// of returns what is known of a layer.
+// of returns the known cost of a layer.
 func (p *Profiler) of(layer int) known {
 	if p.known == nil {
 		return known{}
@@ -144,13 +144,13 @@ func (p *Profiler) of(layer int) known {
 	return p.known[layer]
 }
 
-// Share returns, on the root, what all ranks need of a step in the next one.
+// Share returns, on the root, the data of a step that all ranks need in the next step.
 func (p *Profiler) Share(m Measurement) []byte {
 	return pack(p.Counts, shared{m.Counts, p.estimator.known()}, (*message).shared)
 }
 
-// Take takes what Share returned, and returns what all layers counted in the step, ascending by
-// layer and name.
+// Take stores the data that Share returned on the root. It returns the counts of all layers in the
+// step, ascending by layer and name.
 func (p *Profiler) Take(b []byte) []cost.CountSum {
 	s := unpack(p.Counts, b, (*message).shared)
 	p.known = s.known

@@ -7,18 +7,19 @@ import (
 	"dynmo/src/cost"
 )
 
-// leastSteps is the number of steps from which on noise is measured over steps. Before, noise is
-// that of microbatches, or the remembered noise of the model before the change if that is
-// larger. The remembered noise is multiplied by fades in every step.
+// leastSteps is the smallest number of steps whose spread estimates noise. With fewer steps, noise
+// is that of microbatches, or the remembered noise of the model before the change if that is
+// larger. The remembered noise is multiplied by `fades` in every step.
 const leastSteps, fades = 4, 0.9
 
-// supposed is the deviation of all layers of a stage together from step to step, until steps
-// have told it: the deviation where four ranks share two cores.
+// supposed is the assumed deviation, from step to step, of all layers of a stage in common. It
+// applies until enough steps are measured. The value was measured on four ranks that share two
+// cores.
 const supposed = 0.05
 
-// noise finds the deviation of the values of steps from the layers' estimates: of a
-// layer alone, and of all layers of a stage in common. One step more changes little where there
-// are many, so that noise is computed every eighth time.
+// noise estimates the deviation of the steps' values from the estimates of the layers. It estimates
+// that of a layer alone, and that of all layers of a stage in common. If there are many steps, one
+// more changes little, so noise is computed only every eighth call.
 func (e *estimator) noise(layers []cost.Layer) {
 	if e.Asked++; len(e.Steps) > recent && e.Asked%8 != 0 {
 		return
@@ -75,15 +76,14 @@ func (e *estimator) noise(layers []cost.Layer) {
 	e.Spread = [2]float64{alone, math.Sqrt(max(0, common*common-alone*alone/perStage))}
 }
 
-// scale returns the deviation of the values, by the distance from their lower
-// quartile to their median: what lies above does not count.
+// scale returns the deviation of values, from the distance between their lower quartile and their
+// median. Values above the median have no influence.
 func scale(list []float64) float64 {
 	slices.Sort(list)
 	return (cost.Quantile(list, 0.5) - cost.Quantile(list, 0.25)) / 0.6745
 }
 
-// alike returns the groups of at least two layers that have one structure and make
-// the same passes.
+// alike returns the groups of at least two layers with the same structure and the same passes.
 func alike(t cost.Table) [][]int {
 	type structure struct {
 		nonZeros, output int64
@@ -107,9 +107,9 @@ func alike(t cost.Table) [][]int {
 	return out
 }
 
-// share draws the estimates of layers of one structure towards their mean, as far as their
-// differences are noise (James & Stein 1961). With the variance v of the estimates over the
-// group and their error s² the share is min(1, s²/v).
+// share moves the estimates of layers with the same structure towards their mean, as far as their
+// differences are noise (James & Stein 1961). With the variance v of the estimates in the group and
+// their error s² the share is min(1, s²/v).
 func (e *estimator) share(out cost.Estimate) {
 	for _, group := range alike(out.Table) {
 		var mean cost.Stage

@@ -3,29 +3,28 @@ package profile
 import "slices"
 
 const (
-	// patience is how many steps a rank must be slower without a break to count as slow.
+	// patience is the number of consecutive slower steps after which a rank counts as slow.
 	patience = 24
 	// A step does not count if a rank takes at least leastDisturbed times its best pace. Where
 	// ranks vary much from step to step the factor is 1 plus commonDisturbed deviations.
 	leastDisturbed, commonDisturbed = 1.15, 6
 )
 
-// disturbed returns the factor over its best pace from which on a rank's step does not count.
+// disturbed returns the factor over its best pace from which on a step of a rank does not count.
 func (e *estimator) disturbed() float64 {
 	return max(leastDisturbed, 1+commonDisturbed*e.Spread[1])
 }
 
-// pacing finds the steps in which ranks were slower than at their best, and how much
-// slower they are for good. A layer does not know of its rank's troubles: where all
-// layers of a rank take longer at once and the model has not changed, it is the
-// rank.
+// pacing finds the steps in which ranks were slower than at their best, and the lasting pace of
+// ranks. If all layers of a rank take longer at once and the model has not changed, the cause is
+// the rank and not the layers.
 func (e *estimator) pacing() {
 	stages, disturbed := len(e.Pace), e.disturbed()
 	if e.Base == nil {
 		e.begin()
 	}
 	e.Passes = slices.Repeat([]float64{1}, stages)
-	paces := make([][]float64, len(e.Steps)) // by step and stage; 0: none of its layers was there
+	paces := make([][]float64, len(e.Steps)) // by step and stage; 0: none of the stage's layers ran there
 	best := make([]float64, stages)
 	for i := range e.Steps {
 		paces[i] = e.paces(e.Steps[i])
@@ -58,7 +57,7 @@ func (e *estimator) pacing() {
 	}
 }
 
-// begin takes the newest step for what layers cost.
+// begin takes the newest step as the base costs of layers.
 func (e *estimator) begin() {
 	newest := e.Steps[len(e.Steps)-1]
 	for l, s := range newest.Layers {
@@ -66,8 +65,8 @@ func (e *estimator) begin() {
 	}
 }
 
-// doubt notes which ranks are disturbed when the costs of layers change: the next measurements
-// there may show the layers or the disturbance.
+// doubt records which ranks are disturbed when the costs of layers change. The next measurements on
+// such a rank may show the layers or the disturbance.
 func (e *estimator) doubt() {
 	for stage, x := range e.Last {
 		if x > e.disturbed() {
@@ -76,8 +75,8 @@ func (e *estimator) doubt() {
 	}
 }
 
-// paces returns how many times longer stages took in a step than the estimates of the
-// layers that were measured there say.
+// paces returns by stage the time of a step divided by the estimates of the layers that were
+// measured there.
 func (e *estimator) paces(s *observed) []float64 {
 	took, base := make([]float64, len(e.Pace)), make([]float64, len(e.Pace))
 	for l, stage := range e.Home {
@@ -95,9 +94,9 @@ func (e *estimator) paces(s *observed) []float64 {
 	return took
 }
 
-// judge draws the conclusion from n steps in which a stage took on average pace times the
-// estimate. A pace that has lasted is the rank's. A rank that turns out faster than at its best
-// was slow in all measurements before.
+// judge updates the pace of a stage after n counted steps whose mean time is `pace` times the
+// estimate. A pace that has lasted is that of the rank. A rank that becomes faster than its best
+// pace was slow in all earlier measurements.
 func (e *estimator) judge(stage int, pace float64, n int) {
 	disturbed := e.disturbed()
 	faster := pace*disturbed < 1
@@ -122,9 +121,9 @@ func (e *estimator) judge(stage int, pace float64, n int) {
 	}
 }
 
-// prove takes how slow ranks are, as moved layers tell. As long as that may be a
-// disturbance which has lasted since the model changed, costs measured there are
-// as uncertain.
+// prove updates Proven from slow, the slowness of ranks by moved layers. A new slowness may be a
+// disturbance since the model changed. As long as that is possible, deviations of costs measured on
+// the rank are raised to match.
 func (e *estimator) prove(slow, deviations []float64) {
 	for stage := range e.Proven {
 		now := 1.0
@@ -140,8 +139,8 @@ func (e *estimator) prove(slow, deviations []float64) {
 	}
 }
 
-// steady reports whether layers that a stage has had for long say that its rank now
-// is as fast as when they were measured.
+// steady reports whether the rank of a stage is as fast now as when the costs of its layers were
+// measured.
 func (e *estimator) steady(stage int) bool {
 	return e.Last[stage] > 0 && e.Last[stage] <= e.disturbed() && e.disturbed()*e.Last[stage] >= 1
 }

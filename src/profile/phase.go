@@ -14,40 +14,37 @@ import (
 	"dynmo/src/layout"
 )
 
-// Phase is consecutive steps with one model and one layout, as a run records them: the costs of
-// layers and, if the steps were run, how they went. A file of costs has one JSON object a phase,
-// one after the other.
+// Phase is consecutive steps with one model and one layout, as a run records them. It has the costs
+// of layers and, if the steps were run, their course. A file of costs has one JSON object for each
+// phase, in order.
 type Phase struct {
 	cost.Phase
-	Run *Run `json:"run,omitempty"` // absent where nothing was run
-	// Samples are some of the measurements that the costs were estimated from, by step,
-	// layer and microbatch: how many times the layer's seconds the microbatch took.
-	// Absent in files of older versions.
+	Run *Run `json:"run,omitempty"` // absent if nothing was run
+	// Samples are some of the measurements behind the costs, by step, layer and microbatch. Each is
+	// the seconds of a microbatch divided by those of the layer. Absent in files of older versions.
 	Samples [][][]cost.Stage `json:"samples,omitempty"`
-	// Known is the input of the estimator, by step. Absent in files of older versions, and
-	// where layers work on some tokens only.
+	// Known is the input of the estimator, by step. Absent in files of older versions, and if
+	// layers work on only some of the tokens.
 	Known []Known `json:"known,omitempty"`
 }
 
-// Run is how the steps of a phase went.
+// Run is the course of the steps of a phase.
 type Run struct {
 	Layout    layout.Layout `json:"layout"`
-	Latency   float64       `json:"latency_seconds"`      // of messages, as the run took it
-	Bandwidth float64       `json:"bandwidth_bytes"`      // likewise; 0: infinite
-	DelayMost float64       `json:"delay_most,omitempty"` // likewise: random factor of messages, and its seed
+	Latency   float64       `json:"latency_seconds"`      // seconds of latency of a message, as the run assumed it
+	Bandwidth float64       `json:"bandwidth_bytes"`      // bytes per second of messages, likewise; 0: infinite
+	DelayMost float64       `json:"delay_most,omitempty"` // random delay of messages: largest factor, likewise; Seed is its seed
 	Seed      uint64        `json:"seed,omitempty"`
 	Resumed   bool          `json:"resumed,omitempty"` // the phase is the first since the run was resumed
-	Step      int           `json:"step"`              // the one with this makespan
+	Step      int           `json:"step"`              // the step whose makespan is Makespan
 	Makespan  float64       `json:"makespan"`          // seconds, median over the steps
-	// Rest is the seconds of a step outside its makespan, for updates, as Location has
-	// it over the steps; Balancing what measuring, deciding and moving took after them,
-	// all together.
+	// Rest is the seconds of a step outside its makespan, for updates: cost.Location over the
+	// steps. Balancing is the total seconds of measuring, deciding and moving after the steps.
 	Rest      float64 `json:"rest_seconds,omitempty"`
 	Balancing float64 `json:"balancing_seconds,omitempty"`
-	// Scale is by virtual stage and microbatch, of the step with that makespan: how
-	// many times the forward, backward-input and backward-weight seconds of its
-	// layers it took. Machines are never quite even, and the slowest of many takes
-	// longer than the mean of all.
+	// Scale is by virtual stage and microbatch of the step Step. It is the forward, backward-input
+	// and backward-weight seconds, divided by those of the stage's layers. Machines are never quite
+	// equal, and the slowest of many takes longer than their mean.
 	Scale [][]cost.Stage `json:"scale,omitempty"`
 }
 
@@ -64,8 +61,8 @@ func (r *Run) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Stay returns the layout in which the phase would have been, had none changed since the
-// first: that one or, behind a resume on other stages, replicas or microbatches, its own.
+// Stay returns the layout that the phase would have had if no layer had ever moved. That is
+// `first`. After a resume on other stages, replicas or microbatches it is the phase's own layout.
 func (r *Run) Stay(first layout.Layout) layout.Layout {
 	l := r.Layout
 	if r.Resumed && (first.Mesh != l.Mesh || first.Schedule.Microbatches != l.Schedule.Microbatches) {
@@ -74,8 +71,8 @@ func (r *Run) Stay(first layout.Layout) layout.Layout {
 	return first
 }
 
-// Costs returns what the layers cost, with the measured share of every
-// microbatch of the run where the phase says nothing else.
+// Costs returns the costs of the layers. If the phase has no Scale of its own, the measured share
+// of every microbatch is used.
 func (p Phase) Costs() cost.Phase {
 	if p.Scale != nil {
 		return p.Phase
@@ -83,8 +80,8 @@ func (p Phase) Costs() cost.Phase {
 	return p.Measured()
 }
 
-// Measured returns the measured costs of the layers, with the seconds of each microbatch if the
-// phase was run.
+// Measured returns the measured costs of the layers. If the phase was run they include the seconds
+// of each microbatch.
 func (p Phase) Measured() cost.Phase {
 	c := p.Phase
 	if p.Run == nil || len(p.Run.Scale) == 0 {
@@ -97,7 +94,7 @@ func (p Phase) Measured() cost.Phase {
 	return c
 }
 
-// Series is a run as phases, ascending and without gaps.
+// Series is the phases of a run, ascending and without gaps.
 type Series []Phase
 
 // Costs returns the costs of the layers in every phase, with the measured shares of microbatches
@@ -107,9 +104,9 @@ func (s Series) Costs() cost.Series { return s.within(Phase.Costs) }
 // Even is Costs without the measured shares.
 func (s Series) Even() cost.Series { return s.within(func(p Phase) cost.Phase { return p.Phase }) }
 
-// within returns the costs of phases in microbatches of the size of the first phase: packing may
-// have made microbatches larger. A run that is resumed on other stages, replicas or microbatches
-// has a new first phase.
+// within applies `of` to every phase and returns costs in microbatches of the size of the first
+// phase. Packing may have made microbatches larger. A run that resumes on other stages, replicas or
+// microbatches has a new first phase.
 func (s Series) within(of func(Phase) cost.Phase) cost.Series {
 	list := make(cost.Series, len(s))
 	var first *Phase
@@ -129,9 +126,9 @@ func (s Series) within(of func(Phase) cost.Phase) cost.Series {
 	return list
 }
 
-// Halved returns every other phase of a series. Each stands for the steps of the one
-// behind it too, and for what balancing took there. That the run was resumed with that one
-// the next says.
+// Halved returns every other phase of a series. Each also stands for the steps of the phase after
+// it and for the balancing there. If the run resumed with a phase that is left out, the next phase
+// is marked as resumed.
 func (s Series) Halved() Series {
 	out := make(Series, 0, (len(s)+1)/2)
 	for i := 0; i < len(s); i += 2 {
@@ -154,16 +151,15 @@ func (s Series) Halved() Series {
 	return out
 }
 
-// ReadSeries reads a file of costs of that many layers (0: whatever it has).
-// name is what errors call it. The error names the phase and the field that is
-// wrong: no phase at all, other numbers of layers, negative or missing seconds,
-// steps that overlap or leave a gap.
+// ReadSeries reads a file of costs with this number of layers (0: any number). name is the file's
+// name in errors. An error names the phase and the field that is wrong. Errors are: no phase at
+// all, other numbers of layers, negative or missing seconds, and steps that overlap or leave a gap.
 func ReadSeries(name string, r io.Reader, layers int) (Series, error) {
 	list, _, err := readSeries(name, r, layers)
 	return list, err
 }
 
-// readSeries is ReadSeries, and reports whether a phase has a key of older versions.
+// readSeries is ReadSeries. It also reports whether a phase has a key of older versions.
 func readSeries(name string, r io.Reader, layers int) (list Series, older bool, err error) {
 	for in := json.NewDecoder(r); ; {
 		p, renamed, err := decode(in)
@@ -193,8 +189,8 @@ func readSeries(name string, r io.Reader, layers int) (list Series, older bool, 
 	}
 }
 
-// decode reads the next phase, and reports whether it has the key "gap" of older versions.
-// A key that means nothing, or stands twice, is an error.
+// decode reads the next phase, and reports whether it has the key "gap" of older versions. An
+// unknown or repeated key is an error.
 func decode(in *json.Decoder) (p Phase, older bool, err error) {
 	var text json.RawMessage
 	if err := in.Decode(&text); err != nil {
@@ -217,11 +213,11 @@ func decode(in *json.Decoder) (p Phase, older bool, err error) {
 	return read.Phase, true, nil
 }
 
-// leastSeconds bounds a makespan: a file that says less is damaged, and would cost
-// time.
+// leastSeconds is the smallest valid makespan. A file with a smaller one is damaged, and a
+// simulation of it would take too long.
 const leastSeconds = 1e-12
 
-// check refuses what no simulation could be trusted with.
+// check returns an error for values that would make a simulation meaningless.
 func (p Phase) check(layers int) error {
 	if err := cmp.Or(p.Phase.Check(layers), p.checkSamples(layers), p.checkKnown(layers)); err != nil || p.Run == nil {
 		return err
@@ -252,7 +248,7 @@ func (p Phase) check(layers int) error {
 	return checkFactors("run.scale", r.Scale)
 }
 
-// checkFactors refuses factors that no measurement gives.
+// checkFactors returns an error for factors that are negative or not finite.
 func checkFactors(field string, rows [][]cost.Stage) error {
 	for v, row := range rows {
 		for m, x := range row {
@@ -264,8 +260,8 @@ func checkFactors(field string, rows [][]cost.Stage) error {
 	return nil
 }
 
-// checkSamples wants of every step a row for each layer, and in it a microbatch at
-// least.
+// checkSamples returns an error unless every step has a row for each layer, and every row at least
+// one microbatch.
 func (p Phase) checkSamples(layers int) error {
 	for step, rows := range p.Samples {
 		field := fmt.Sprintf("samples[%d]", step)
@@ -284,8 +280,8 @@ func (p Phase) checkSamples(layers int) error {
 	return nil
 }
 
-// OpenSeries is ReadSeries of a file. The notes say that a torn last line is left out,
-// and that a key has another name now.
+// OpenSeries is ReadSeries of the file at path. The notes report that a torn last line was left
+// out, and that a key has another name now.
 func OpenSeries(path string, layers int) (series Series, notes []string, err error) {
 	text, err := input.Read(path, input.Records)
 	if err != nil {
@@ -305,7 +301,7 @@ func OpenSeries(path string, layers int) (series Series, notes []string, err err
 	return series, notes, err
 }
 
-// Keys returns values with the keys of a run, those of older versions too.
+// Keys returns values whose fields are the keys of a run, including those of older versions.
 func (Run) Keys() []any {
 	type plain Run // without this method
 	return append(Run{}.Layout.Keys(), plain{})

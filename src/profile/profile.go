@@ -1,6 +1,6 @@
-// Package profile turns the traces of all ranks into one measurement of a step,
-// and measurements into the phases of a run. What comes in is each rank's spans;
-// what goes out, on the first rank, is what each layer costs and how the stages were used.
+// Package profile turns the traces of all ranks into one measurement of a step, and measurements
+// into the phases of a run. The input is the spans of each rank. The output, on the first rank, is
+// the cost of each layer and the use of the stages.
 package profile
 
 import (
@@ -17,57 +17,58 @@ import (
 	"dynmo/src/trace"
 )
 
-// Memory is memory of a rank in bytes, as it is after a step.
+// Memory is the memory of a rank after a step, in bytes.
 type Memory struct {
-	Resident  int64 // in RAM, whatever for
-	Allocated int64 // of the device
-	Kept      int64 // of the device, free, for layers that arrive later
+	Resident  int64 // in RAM, for any purpose
+	Allocated int64 // on the device
+	Kept      int64 // free on the device, kept for layers that arrive later
 }
 
-// Own is what a rank reports of itself besides its spans.
+// Own is the data that a rank reports about itself besides its spans.
 type Own struct {
 	Memory
-	Joules    float64 // since the run began; -1 where they are not known
-	Balancing float64 // seconds that followed the step before: measuring, deciding, moving
+	Joules    float64 // since the run began; -1 if not known
+	Balancing float64 // seconds after the previous step: measuring, deciding, moving
 }
 
-// Measurement is what a step showed. Only the root knows it (see Profiler).
+// Measurement is the result of measuring a step. Only the root has it (see Profiler).
 type Measurement struct {
-	cost.Measurement               // of a rank of speed 1; Slow says how much slower stages are
-	Estimate         cost.Estimate // from this step and those before it that the model has not changed since
-	Changed          bool          // the model changed before the step
+	cost.Measurement               // for a rank of speed 1; Slow has the slowness of stages
+	Estimate         cost.Estimate // from this step and the earlier steps with the same model
+	Changed          bool          // whether the model changed before the step
 	Summary          trace.Summary // of the slowest replica
 	Memory           []Memory      // by stage: the largest of the replicas
-	Joules           float64       // of all ranks; -1 if one does not know its own
+	Joules           float64       // of all ranks; -1 if it is not known on some rank
 	Balancing        float64       // the largest of all ranks
-	// Paces is by stage how many times longer than the fastest one at its best it took, for
-	// the same work; Slowest is by stage the replica whose rank computed longest.
+	// Paces is by stage the time of the step divided by that of the fastest stage at its best, for
+	// the same work. Slowest is by stage the replica whose rank computed longest.
 	Paces   []float64
 	Slowest []int
 
-	// Instructions is by stage what the first replica did, a span for each instruction in
+	// Instructions is by stage the work of the first replica, one span for each instruction in
 	// order.
 	Instructions [][]trace.Span
 
-	values []value // by layer; nil where they are still to be made from the samples
-	forget bool    // costs of steps before this one do not hold
+	values []value // by layer; nil until they are computed from the samples
+	forget bool    // costs of steps before this one are no longer valid
 }
 
-// Profiler measures steps. That of the first stage of the first replica, the root, remembers
-// what layers cost before, and how fast ranks are.
+// Profiler measures steps. The root is the first stage of the first replica. The profiler of the
+// root remembers earlier costs of layers and the speeds of ranks.
 type Profiler struct {
 	Stages, Replicas *comm.Group      // of this rank: stages of its replica, replicas of its stage
-	Counts           []dynamic.Counts // all that layers may count, the same on every rank
+	Counts           []dynamic.Counts // everything that layers may count, the same on every rank
 	estimator        estimator
 	known            []known // see shared
 }
 
-// root reports whether this rank learns what all measured.
+// root reports whether this rank receives the measurements of all ranks.
 func (p *Profiler) root() bool { return p.Stages.Rank() == 0 && p.Replicas.Rank() == 0 }
 
-// Measure returns, on the root, what all ranks measured in a step of a layout, nothing on the
-// others. change is how the model changed before it. Reports go up a tree over the replicas of
-// each stage, which joins them, and then over the stages. Collective over both.
+// Measure returns, on the root, the measurements of all ranks in a step of a layout. Other ranks
+// get an empty result. change is the change of the model before the step. Reports pass up a tree
+// over the replicas of each stage, which joins them, and then over the stages. Collective over
+// both.
 func (p *Profiler) Measure(x *model.Exec, s *model.Stage, l layout.Layout, done pipeline.Result, own Own, change dynamic.Change) (Measurement, error) {
 	mine := report{own: own, summaries: []trace.Summary{trace.Summarise(done.Spans)}, counts: dynamic.SumCounts(p.Counts, done.Counts)}
 	p.local(&mine, x, s, done.Spans, l)
@@ -96,8 +97,9 @@ func (p *Profiler) Measure(x *model.Exec, s *model.Stage, l layout.Layout, done 
 	return p.Observe(joinStages(x.Device.Clock().Kind(), s.Config.Names(), rows), l, change), nil
 }
 
-// Observe returns a step's measurement in a layout with what this step and those
-// before it tell of layers and ranks. change is how the model changed before it.
+// Observe adds a step's measurement to the estimator. It returns the measurement with the costs of
+// layers and the speeds of ranks, estimated from this step and those before it. change is the
+// change of the model before the step.
 func (p *Profiler) Observe(m Measurement, l layout.Layout, change dynamic.Change) Measurement {
 	owners := l.Owners()
 	m.Changed, m.forget = change.Kind != "", change.Costs
@@ -121,27 +123,27 @@ func (p *Profiler) Observe(m Measurement, l layout.Layout, change dynamic.Change
 	return m
 }
 
-// report is what a rank, or a stage with all its replicas, sends to the root.
+// report is the message of a rank, or of a stage with all its replicas, to the root.
 type report struct {
 	own          Own
 	summaries    []trace.Summary // by replica
 	layers       []layerReport
 	counts       []cost.CountSum
-	instructions []trace.Span // of the first replica; none until its replicas are joined
+	instructions []trace.Span // of the first replica; empty until its replicas are joined
 }
 
-// layerReport is what a layer cost.
+// layerReport is the measured cost of a layer.
 type layerReport struct {
 	id      int
 	cost    cost.Layer
 	value   value
 	samples []cost.Stage // by microbatch of the replica
-	work    []float64    // likewise; nil: all of the tokens
+	work    []float64    // share of the tokens by microbatch; nil: all tokens
 }
 
-// local sums up this rank's spans of layers.
+// local adds this rank's spans of layers to a report.
 func (p *Profiler) local(r *report, x *model.Exec, s *model.Stage, spans []trace.Span, l layout.Layout) {
-	index := make(map[int]int, len(s.Layers)) // of a layer in r.layers
+	index := make(map[int]int, len(s.Layers)) // of a layer ID: its index in r.layers
 	for i, layer := range s.Layers {
 		c := layer.Cost(x)
 		index[layer.ID] = i
@@ -168,15 +170,15 @@ func (p *Profiler) local(r *report, x *model.Exec, s *model.Stage, spans []trace
 	}
 }
 
-// evaluate says what a layer cost by its samples.
+// evaluate computes the cost of a layer from its samples.
 func (p *Profiler) evaluate(l *layerReport) {
 	var medians cost.Stage
 	l.value, medians = evaluate(l.samples, p.of(l.id).fixed, l.work)
 	l.cost = l.cost.WithSeconds(medians)
 }
 
-// couple says what layers cost whose replicas wait for each other in every microbatch: the
-// slowest of each counts, which the samples are of.
+// couple computes the costs of layers whose replicas wait for each other in every microbatch. The
+// samples of such a layer are those of its slowest replica.
 func (p *Profiler) couple(r *report, s *model.Stage) {
 	for i, layer := range s.Layers {
 		if layer.Traits.Talks {
@@ -185,8 +187,8 @@ func (p *Profiler) couple(r *report, s *model.Stage) {
 	}
 }
 
-// with joins the report of some replicas of a stage with that of those which follow them: of
-// everything the largest, but energy and counts, which add up.
+// with joins the report of some replicas of a stage with that of the next replicas. It takes the
+// largest of each value; energy and counts are added.
 func (r report) with(other report) report {
 	r.own = r.own.with(other.own)
 	r.summaries = append(r.summaries, other.summaries...)
@@ -205,8 +207,8 @@ func (r report) with(other report) report {
 	return r
 }
 
-// with joins what two ranks report of themselves. A sum of some GPUs' energy would
-// be taken for all, so that one which is not known makes the sum unknown.
+// with joins the data that two ranks report about themselves. If the energy of a GPU is unknown the
+// sum is unknown, because a partial sum would be taken for the whole.
 func (o Own) with(other Own) Own {
 	o.Resident, o.Allocated, o.Kept = max(o.Resident, other.Resident), max(o.Allocated, other.Allocated), max(o.Kept, other.Kept)
 	o.Balancing = max(o.Balancing, other.Balancing)
@@ -218,7 +220,7 @@ func (o Own) with(other Own) Own {
 	return o
 }
 
-// joinStages puts the reports of stages together on the layers of a chain.
+// joinStages joins the reports of all stages into one measurement, by layer of the chain.
 func joinStages(clock string, names []string, rows []report) Measurement {
 	m := Measurement{Memory: make([]Memory, len(rows))}
 	m.Clock, m.Layers, m.Samples = clock, make([]cost.Layer, len(names)), make([][]cost.Stage, len(names))
@@ -269,9 +271,9 @@ func slowest(rows []report) []int {
 	return list
 }
 
-// DispatchOverhead returns the seconds from one instruction of a stage to the
-// next that its host takes: on every stage a tenth of all the times between two is
-// shorter, since in the others it waits; of those the median.
+// DispatchOverhead returns the seconds that a host takes from one instruction of a stage to the
+// next. On every stage it takes the lowest decile of the times between two instructions, because in
+// longer ones the stage waits. The result is the median over the stages.
 func DispatchOverhead(instructions [][]trace.Span) float64 {
 	var least []float64
 	for _, spans := range instructions {

@@ -6,9 +6,9 @@ import (
 	"strconv"
 )
 
-// Anonymous returns the bytes of anonymous memory that this process has in
-// RAM: heaps, stacks and mapped buffers, not files and not what MPI shares with
-// other processes. It is 0 where the system does not tell.
+// Anonymous returns the bytes of anonymous memory that this process has in RAM. These are heaps,
+// stacks and mapped buffers, without files and without the memory that MPI shares with other
+// processes. It is 0 if the system does not report it.
 func Anonymous() int64 {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {

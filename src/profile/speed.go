@@ -10,31 +10,31 @@ import (
 	"dynmo/src/trace"
 )
 
-// rankSpeeds finds out how fast the stages' ranks are compared with each other. A
-// cost belongs to a layer and a speed to a rank: were a slow rank's times taken
-// for its layers', they would look slow wherever they went next, and balancing
-// would oscillate. A layer that has run on two stages tells the ratio of their
-// speeds; a step's layers together, the median of such ratios.
+// rankSpeeds estimates the relative speeds of the stages' ranks. A cost belongs to a layer and a
+// speed to a rank. Suppose the times of a slow rank were taken as costs of its layers. These layers
+// would look slow wherever they moved next, and balancing would oscillate. A layer that has run on
+// two stages gives the ratio of their speeds. The layers of a step together give the median of such
+// ratios.
 type rankSpeeds struct {
-	Enough int // layers that must have moved between two stages before their ratio is believed; 0 means 1
+	Enough int // number of layers that must have moved between two stages before their ratio is used; 0 means 1
 
-	last    []float64        // what layers took last
-	owners  partition.Owners // where they were measured
+	last    []float64        // by layer: the last measured seconds
+	owners  partition.Owners // the stages on which last was measured
 	samples map[[2]int][]float64
 }
 
 const (
-	// remembered is how many ratios of a pair of stages are kept, the newest.
+	// remembered is the number of ratios of a pair of stages that are kept, the newest ones.
 	remembered = 15
-	// noise is the difference in speed that is taken for measurement noise: on
-	// shared machines costs of one layer vary by a few per cent.
+	// noise is the largest difference in speed that counts as measurement noise: on shared machines
+	// the costs of one layer vary by a few per cent.
 	noise = 0.15
 )
 
-// Changed says that the model has changed: earlier costs of layers no longer hold.
+// Changed records that the model has changed: earlier costs of layers are no longer valid.
 func (s *rankSpeeds) Changed() { s.owners = nil }
 
-// Forget says that a stage's rank is no longer as fast as it was.
+// Forget deletes the ratios of a stage whose rank has changed its speed.
 func (s *rankSpeeds) Forget(stage int) {
 	for pair := range s.samples {
 		if pair[0] == stage || pair[1] == stage {
@@ -43,7 +43,7 @@ func (s *rankSpeeds) Forget(stage int) {
 	}
 }
 
-// Observe takes what layers took on their owners.
+// Observe takes the seconds of layers on their stages.
 func (s *rankSpeeds) Observe(seconds []float64, owners partition.Owners) {
 	if s.owners != nil {
 		drift := s.drift(seconds, owners)
@@ -54,8 +54,8 @@ func (s *rankSpeeds) Observe(seconds []float64, owners partition.Owners) {
 	s.last, s.owners = slices.Clone(seconds), slices.Clone(owners)
 }
 
-// drift returns how many times longer everything takes than at the last
-// measurement: the median over the layers that stayed, 1 if none did.
+// drift returns by which factor all layers take longer than at the last measurement: the median
+// over the layers that stayed, 1 if none did.
 func (s *rankSpeeds) drift(seconds []float64, owners partition.Owners) float64 {
 	var ratios []float64
 	for l := range seconds {
@@ -69,10 +69,10 @@ func (s *rankSpeeds) drift(seconds []float64, owners partition.Owners) float64 {
 	return 1
 }
 
-// add notes that a layer took ratio times as long on stage to as on stage from.
+// add records that a layer took ratio times as long on stage `to` as on stage `from`.
 func (s *rankSpeeds) add(from, to int, ratio float64) {
 	if !(ratio > 0) || math.IsInf(ratio, 1) {
-		return // one of the two was not measurable
+		return // one of the two times was not measurable
 	}
 	if from > to {
 		from, to, ratio = to, from, 1/ratio
@@ -85,9 +85,9 @@ func (s *rankSpeeds) add(from, to int, ratio float64) {
 	s.samples[pair] = list[max(0, len(list)-remembered):]
 }
 
-// Slow returns how many times slower each stage's rank is than the fastest, nil
-// while all are alike. Log factors x minimise Σ_pairs (x_to - x_from - median log
-// ratio)²; of stages that no layer connects, each group's fastest is 1.
+// Slow returns by stage the time of its rank over that of the fastest. It returns nil while all are
+// equal. The logarithms x of these factors minimise Σ_pairs (x_to - x_from - median log ratio)². If
+// no layer connects two groups of stages, the fastest stage of each group has factor 1.
 func (s *rankSpeeds) Slow(stages int) []float64 {
 	type edge struct {
 		from, to int
@@ -108,13 +108,13 @@ func (s *rankSpeeds) Slow(stages int) []float64 {
 	for i := range group {
 		group[i] = i
 	}
-	for range stages { // groups: the least stage that can be reached
+	for range stages { // groups: the smallest stage that can be reached
 		for _, e := range edges {
 			low := min(group[e.from], group[e.to])
 			group[e.from], group[e.to] = low, low
 		}
 	}
-	// A row for each pair, and one for each group's least stage, which is put at 0:
+	// Each pair has a row, and so has the smallest stage of each group. That stage has the value 0;
 	// the others follow from it.
 	var rows, ratios []float64
 	add := func(from, to int, ratio float64) {
@@ -135,7 +135,7 @@ func (s *rankSpeeds) Slow(stages int) []float64 {
 	}
 	var x mat.VecDense
 	if err := x.SolveVec(mat.NewDense(len(ratios), stages, rows), mat.NewVecDense(len(ratios), ratios)); err != nil {
-		return nil // ratios beyond what numbers can tell say nothing of ranks
+		return nil // ratios outside the range of numbers give no speeds
 	}
 	slow, uneven := make([]float64, stages), false
 	for i := range slow {

@@ -12,14 +12,15 @@ import (
 	"dynmo/src/partition"
 )
 
-// untold stands in a checkpoint for the infinite deviation of values without a measurement.
+// untold is the value in a checkpoint for an infinite deviation, that of values without a
+// measurement.
 const untold = -1
 
-// most bounds the numbers of a checkpoint from above, 1/most bounds divisors from below: a file
-// with others is damaged.
+// most bounds the numbers of a checkpoint from above, 1/most bounds divisors from below. A file
+// with other numbers is damaged.
 const most = 1e12
 
-// Save returns what the profiler of the root knows of layers and ranks.
+// Save returns the state of the root's profiler.
 func (p *Profiler) Save() ([]byte, error) {
 	m := p.estimator.memory
 	m.Spread[0] = told(m.Spread[0])
@@ -32,7 +33,7 @@ func (p *Profiler) Save() ([]byte, error) {
 	return json.Marshal(m)
 }
 
-// told returns a deviation as a checkpoint has it.
+// told returns a deviation in the form that a checkpoint stores.
 func told(x float64) float64 {
 	if math.IsInf(x, 1) {
 		return untold
@@ -40,8 +41,8 @@ func told(x float64) float64 {
 	return x
 }
 
-// Restore makes the profiler go on from what Save returned before a step of a layout. With
-// an error it is as it was.
+// Restore sets the state that Save returned before a step of layout l. If it returns an error the
+// profiler is unchanged.
 func (p *Profiler) Restore(saved []byte, l layout.Layout) error {
 	var m memory
 	if err := input.CheckKeys(saved, m); err != nil {
@@ -65,7 +66,7 @@ func (p *Profiler) Restore(saved []byte, l layout.Layout) error {
 	return nil
 }
 
-// read returns a deviation of a checkpoint.
+// read returns a deviation from the form that a checkpoint stores.
 func read(x float64) float64 {
 	if x == untold {
 		return math.Inf(1)
@@ -73,8 +74,8 @@ func read(x float64) float64 {
 	return x
 }
 
-// check returns an error unless this can be the memory of an estimator with this number of layers
-// and stages.
+// check returns an error unless m is a valid memory of an estimator with this number of layers and
+// stages.
 func (m memory) check(layers, stages int) error {
 	if n := len(m.Steps); n < 1 || n > window || m.Asked < 0 {
 		return fmt.Errorf("%d steps, asked %d times, want 1 to %d steps", n, m.Asked, window)
@@ -130,8 +131,8 @@ func checkNumbers(field string, list []float64, n int, low, high float64) error 
 	return nil
 }
 
-// checkWork returns an error unless the list is absent or has this number of layers. Work is above 1
-// where one replica of a layer has more than its even share.
+// checkWork returns an error unless the list is absent or has this number of layers. Work exceeds 1
+// if one replica of a layer has more than its even share.
 func checkWork(field string, list []float64, layers int) error {
 	if list == nil {
 		return nil
@@ -175,24 +176,24 @@ func checkOwners(field string, owners partition.Owners, layers, stages int) erro
 	return nil
 }
 
-// speeds is what a checkpoint has of rankSpeeds.
+// speeds is the part of a checkpoint that stores rankSpeeds.
 type speeds struct {
 	Last   []float64        `json:"last,omitempty"`
 	Owners partition.Owners `json:"owners,omitempty"`
 	Ratios []ratios         `json:"ratios,omitempty"` // ascending
 }
 
-// ratios are logarithms of how many times longer layers took on one stage than on another.
+// ratios are the logarithms of the seconds of layers on stage To divided by those on stage From.
 type ratios struct {
 	From int       `json:"from"`
 	To   int       `json:"to"`
 	Logs []float64 `json:"logs"` // the newest last
 }
 
-// Keys returns a value with the keys that UnmarshalJSON reads.
+// Keys returns a value whose fields are the keys that UnmarshalJSON reads.
 func (rankSpeeds) Keys() []any { return []any{speeds{}} }
 
-// MarshalJSON writes what was observed.
+// MarshalJSON writes the observed costs and ratios.
 func (s rankSpeeds) MarshalJSON() ([]byte, error) {
 	out := speeds{Last: s.last, Owners: s.owners}
 	pairs := slices.SortedFunc(maps.Keys(s.samples), func(a, b [2]int) int { return slices.Compare(a[:], b[:]) })
@@ -202,7 +203,7 @@ func (s rankSpeeds) MarshalJSON() ([]byte, error) {
 	return json.Marshal(out)
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote.
+// UnmarshalJSON reads the output of MarshalJSON.
 func (s *rankSpeeds) UnmarshalJSON(text []byte) error {
 	var in speeds
 	if err := json.Unmarshal(text, &in); err != nil {
@@ -215,7 +216,7 @@ func (s *rankSpeeds) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// check returns an error unless these can be the speeds of this number of layers and stages.
+// check returns an error unless s is valid for this number of layers and stages.
 func (s rankSpeeds) check(layers, stages int) error {
 	for pair, logs := range s.samples {
 		if from, to := pair[0], pair[1]; from < 0 || from >= to || to >= stages {

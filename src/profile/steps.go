@@ -9,18 +9,18 @@ import (
 	"dynmo/src/partition"
 )
 
-// observed is what a step said.
+// observed is the measurement of a step that the estimator keeps.
 type observed struct {
-	Layers []passes         `json:"layers"` // on their owners, slow or not
-	Within float64          `json:"within"` // relative standard error of a layer's value that microbatches tell
+	Layers []passes         `json:"layers"` // by layer, on its stage, not corrected for slow ranks
+	Within float64          `json:"within"` // relative standard error of a layer's value, from the spread of its microbatches
 	Owners partition.Owners `json:"owners"`
-	Usable []bool           `json:"usable"`         // by stage: it was as fast as it can be
-	Work   []float64        `json:"work,omitempty"` // by layer: how long its passes were beside full ones; nil: all were full
+	Usable []bool           `json:"usable"`         // by stage: whether its ranks ran at their best pace
+	Work   []float64        `json:"work,omitempty"` // by layer: the time of its passes divided by that of full passes; nil: all were full
 
-	gone bool // it does not count any more
+	gone bool // whether the step no longer counts
 }
 
-// sample is what a pass of a layer took in a step.
+// sample is the seconds of a pass of a layer in a step.
 type sample struct {
 	seconds float64
 	step    *observed
@@ -33,7 +33,7 @@ func passesOf(s cost.Stage) passes { return passes{s.Forward, s.Input, s.Weight}
 
 func (p passes) stage() cost.Stage { return cost.Stage{Forward: p[0], Input: p[1], Weight: p[2]} }
 
-// scaled returns the passes of a layer, each factor times as long.
+// scaled returns the passes multiplied by factor.
 func (p passes) scaled(factor float64) passes {
 	for i := range p {
 		p[i] *= factor
@@ -41,16 +41,16 @@ func (p passes) scaled(factor float64) passes {
 	return p
 }
 
-// value is a step's measurement of a layer on full microbatches: by pass the mean of the lower
-// half of the microbatches. The deviation is the standard error, relative to the sum; infinite
-// where microbatches are too few to tell.
+// value is a step's measurement of a layer on full microbatches: by pass the mean of the lower half
+// of the microbatches. deviation is the standard error relative to the sum; infinite if there are
+// too few microbatches to estimate it.
 type value struct {
 	cost.Stage
 	deviation float64
 }
 
-// evaluate returns the value of a layer, and its medians at the work that it did. fixed
-// is what its passes take whatever they work on.
+// evaluate returns the value of a layer on full microbatches, and its median seconds at the work
+// that it did. fixed is the fixed share φ of its passes.
 func evaluate(samples []cost.Stage, fixed float64, work []float64) (v value, medians cost.Stage) {
 	v.deviation = math.Inf(1)
 	if samples = full(samples, fixed, work); len(samples) == 0 {
@@ -75,7 +75,7 @@ func evaluate(samples []cost.Stage, fixed float64, work []float64) (v value, med
 	return v, middle.stage().Scale(meanOfFull(fixed, work))
 }
 
-// observe returns what a step said.
+// observe returns the measurement of a step in the form that the estimator keeps.
 func observe(values []value, owners partition.Owners) *observed {
 	o := &observed{Layers: make([]passes, len(values)), Owners: slices.Clone(owners), Usable: make([]bool, slices.Max(owners)+1)}
 	for l, v := range values {
@@ -109,8 +109,8 @@ func (e *estimator) add(o *observed) {
 	}
 }
 
-// keep keeps the newest most steps. The seconds of a pass from before its layer froze are kept
-// until it has run some steps again: a layer that thaws has its earlier cost.
+// keep drops all steps except the newest `most`. The seconds of a pass from before its layer froze
+// are kept until the layer has run some steps again. A layer that thaws thus has its earlier cost.
 func (e *estimator) keep(most int) {
 	before := max(0, len(e.Steps)-most)
 	if before == 0 {
@@ -135,10 +135,10 @@ func (e *estimator) keep(most int) {
 	}
 }
 
-// lower returns, by pass, the mean of the lower half of the layer's steps on a stage, at the
-// stage's best pace. It also returns the number of steps that count. Where no step counts the mean
-// is over all of them. A pass that the newest step left out, as a frozen layer's backwards, costs
-// nothing at once. Steps without the pass do not enter its mean.
+// lower returns by pass the mean of the lower half of the layer's steps on a stage, at the stage's
+// best pace. It also returns the number of counted steps. If no step counts, the mean is over all
+// steps. A pass that the newest step left out, for example the backwards of a frozen layer, costs 0
+// at once. Steps without the pass do not enter its mean.
 func (e *estimator) lower(layer, stage int) (s cost.Stage, n int) {
 	var buffer [window]float64
 	var p passes
@@ -158,8 +158,8 @@ func (e *estimator) lower(layer, stage int) (s cost.Stage, n int) {
 	return p.stage(), n
 }
 
-// seen appends to list what a pass of a layer took in the steps in which the layer was on a
-// stage, ascending. Steps that do not count are left out, unless all are wanted.
+// seen appends to list the seconds of a pass of a layer in the steps in which the layer was on a
+// stage, ascending. Steps that do not count are left out, unless all is true.
 func seen(list []float64, ranked []sample, layer, stage int, all bool) []float64 {
 	for _, s := range ranked {
 		if s.step.Owners[layer] == stage && (all || s.step.Usable[stage]) {
@@ -169,7 +169,7 @@ func seen(list []float64, ranked []sample, layer, stage int, all bool) []float64
 	return list
 }
 
-// matched returns the seconds of a layer in a step, and those that a cost says. Only passes count
+// matched returns the seconds of a layer in a step, and those of its cost. It adds only the passes
 // that this step, the newest step and the cost all have.
 func (e *estimator) matched(s *observed, layer int, cost *passes) (took, should float64) {
 	newest, step := &e.Steps[len(e.Steps)-1].Layers[layer], &s.Layers[layer]

@@ -7,33 +7,34 @@ import (
 )
 
 const (
-	// ReportEvery is how many steps stragglers are found by.
+	// ReportEvery is the number of steps over which stragglers are searched.
 	ReportEvery = 10
-	// straggles is the score below which a rank is a straggler, as in NVIDIA's Resiliency
+	// straggles is the score below which a rank is a straggler, the value of NVIDIA's Resiliency
 	// Extension.
 	straggles = 0.75
 )
 
-// Straggler is a rank that is slower than the others, or is so no longer.
+// Straggler is a rank that is slower than the others, or one that has recovered.
 type Straggler struct {
 	Stage, Replica int
-	// Score is the pace of the median stage by that of the rank's: 1 for a rank like the
+	// Score is the pace of the median stage divided by the pace of the rank: 1 for a rank like the
 	// others, 0.5 for one that takes twice as long for the same work.
 	Score float64
 	Over  bool // the rank recovered
 }
 
-// Stragglers finds ranks that are slower than others. A step's paces vary where a machine
-// is shared: what counts is the median over ReportEvery steps.
+// Stragglers finds ranks that are slower than others. The paces of single steps vary on a shared
+// machine, so the median over ReportEvery steps counts.
 type Stragglers struct {
-	paces    [][]float64 // of the steps since the last report
-	replicas []int       // by stage, in the newest of them
-	told     map[int]bool
+	paces    [][]float64  // of the steps since the last report, by step and stage
+	replicas []int        // by stage: the slowest replica in the newest step
+	told     map[int]bool // by stage: whether its rank was last reported as a straggler
 }
 
-// Note takes a step, and returns after every ReportEvery of them what is new.
+// Note takes a step. After every ReportEvery steps it returns the ranks that became stragglers or
+// recovered since the last report.
 func (s *Stragglers) Note(m Measurement) []Straggler {
-	if len(s.replicas) != len(m.Paces) || m.Changed { // what layers cost says nothing of ranks yet
+	if len(s.replicas) != len(m.Paces) || m.Changed { // after a change of the model, paces give no information about ranks
 		*s = Stragglers{}
 	}
 	s.replicas = m.Slowest
@@ -75,8 +76,8 @@ func (s *Stragglers) scores() []float64 {
 	return out
 }
 
-// nowTaken returns by stage how many times longer than the fastest at its best its ranks
-// took in the newest step, for the same work.
+// nowTaken returns by stage the newest step's time over that of the fastest stage at its best, for
+// the same work.
 func (e *estimator) nowTaken() []float64 {
 	out := slices.Clone(e.took)
 	for stage, x := range e.moved {

@@ -7,28 +7,29 @@ import (
 	"dynmo/src/trace"
 )
 
-// Layers behind an exit, and layers that take some tokens only, work on fewer tokens than a full
-// microbatch has. The number differs in every microbatch and step. A layer whose experts are
-// spread over replicas takes as long as the fullest replica, which may have more tokens than a
-// full microbatch. The seconds follow a straight line,
+// A layer behind an exit, or a layer that takes only some tokens, works on fewer tokens than a full
+// microbatch has. The number differs in every microbatch and step. A layer whose experts are spread
+// over replicas takes as long as the fullest replica. That replica may have more tokens than a full
+// microbatch. The seconds follow a straight line,
 //
 //	seconds(w) = seconds(1) · (φ + (1-φ)·w)    for w > 0; nothing at w = 0
 //
-// with w the share of the tokens and φ the fixed share of a pass. An estimator keeps the seconds
-// at w = 1, so that steps can be compared.
+// with w the share of the tokens and φ the fixed share of a pass. An estimator keeps the seconds at
+// w = 1, so that it can compare steps.
 
 const (
-	// lines is how much less a line's past counts with every step.
+	// lines is the factor by which earlier steps lose weight in a line with every step.
 	lines = 0.9
-	// leastSpread is the least deviation of w, of microbatches and steps, that tells φ.
+	// leastSpread is the least deviation of w, over microbatches and steps, from which φ can be
+	// estimated.
 	leastSpread = 0.03
-	// mostFixed bounds φ where noise tells it.
+	// mostFixed bounds φ, because noise may make the estimate too large.
 	mostFixed = 0.8
-	// foreseen is the number of newest steps whose mean work is the forecast of the next step.
+	// foreseen is the number of newest steps whose mean work predicts that of the next step.
 	foreseen = 4
 )
 
-// line is weighted sums over microbatches. A straight line follows from them.
+// line is weighted sums over microbatches, from which a straight line is fitted.
 type line struct {
 	N       float64 `json:"n"`
 	Work    float64 `json:"work"`
@@ -50,7 +51,7 @@ func (a *line) add(samples []cost.Stage, work []float64) {
 	}
 }
 
-// fixed returns φ; 0 where work varies too little to tell.
+// fixed returns φ; 0 if work varies too little to estimate it.
 func (a *line) fixed() float64 {
 	spread := a.N*a.Square - a.Work*a.Work
 	if spread <= leastSpread*leastSpread*a.N*a.N {
@@ -72,7 +73,7 @@ func workOf(work []float64, microbatch int) float64 {
 	return work[microbatch]
 }
 
-// ofFull returns how long a pass takes beside one that works on all tokens.
+// ofFull returns the time of a pass divided by that of a pass on all tokens.
 func ofFull(fixed, work float64) float64 {
 	if work == 0 {
 		return 0
@@ -92,8 +93,8 @@ func meanOfFull(fixed float64, work []float64) float64 {
 	return sum / float64(len(work))
 }
 
-// full returns what passes of the samples would take if they worked on all tokens; those
-// that worked on none say nothing of it.
+// full returns the samples scaled to passes on all tokens. Passes that worked on no tokens are left
+// out, since they give no time.
 func full(samples []cost.Stage, fixed float64, work []float64) []cost.Stage {
 	if work == nil {
 		return samples
@@ -101,8 +102,8 @@ func full(samples []cost.Stage, fixed float64, work []float64) []cost.Stage {
 	return divided(samples, func(m int) float64 { return ofFull(fixed, work[m]) })
 }
 
-// divided returns the samples, each divided by its microbatch's factor, without those whose
-// factor is 0.
+// divided returns the samples, each divided by the factor of its microbatch. Samples with factor 0
+// are left out.
 func divided(samples []cost.Stage, factor func(microbatch int) float64) (list []cost.Stage) {
 	for m, s := range samples {
 		if x := factor(m); x > 0 {
@@ -112,8 +113,8 @@ func divided(samples []cost.Stage, factor func(microbatch int) float64) (list []
 	return list
 }
 
-// work returns by layer of a stage and microbatch the share of the tokens that it worked
-// on; nil where that is all of them.
+// work returns, by layer of a stage and microbatch, the share of the tokens that the layer worked
+// on. A row is nil if that is all tokens.
 func work(spans []trace.Span, index map[int]int, microbatches, tokens int) [][]float64 {
 	rows := make([][]float64, len(index))
 	for _, s := range spans {
@@ -132,7 +133,7 @@ func work(spans []trace.Span, index map[int]int, microbatches, tokens int) [][]f
 	return rows
 }
 
-// row returns what a layer worked on.
+// row returns the work of a layer by microbatch, nil for all tokens.
 func row(work [][]float64, layer int) []float64 {
 	if work == nil {
 		return nil
@@ -151,7 +152,7 @@ func larger(a, b []float64) []float64 {
 	return a
 }
 
-// working notes what layers worked on in a step.
+// working records the work of layers in a step.
 func (e *estimator) working(o *observed, samples [][]cost.Stage, work [][]float64) {
 	if work == nil {
 		return
@@ -174,8 +175,8 @@ func (e *estimator) fixed(layer int) float64 {
 	return e.Lines[layer].fixed()
 }
 
-// comes returns how long the passes of a layer are taken to be in the next step, beside
-// those that work on all tokens.
+// comes returns the predicted time of a layer's passes in the next step, divided by that on all
+// tokens.
 func (e *estimator) comes(layer int) float64 {
 	newest := e.Steps[max(0, len(e.Steps)-foreseen):]
 	sum := 0.0
@@ -189,9 +190,10 @@ func (e *estimator) comes(layer int) float64 {
 	return sum / float64(len(newest))
 }
 
-// expect replaces the samples of a layer whose passes are drawn once for a step by their mean
-// over draws: the seconds of the passes, or their known seconds in a step without them, times the
-// share of the steps that do them. So a draw does not change the cost of the layer.
+// expect evens out the samples of a layer whose passes are drawn once for a step. It replaces them
+// by their mean over draws: the seconds of the passes times the share of the steps that run them.
+// In a step without the passes their known seconds are used. So a draw does not change the cost of
+// the layer.
 func (p *Profiler) expect(l *layerReport, spans []trace.Span) {
 	at := slices.IndexFunc(spans, func(s trace.Span) bool { return s.Op == trace.F && s.Layer == l.id })
 	if at < 0 || spans[at].Expected == 0 || spans[at].Expected == 1 {
@@ -199,7 +201,7 @@ func (p *Profiler) expect(l *layerReport, spans []trace.Span) {
 	}
 	share, done, known := spans[at].Expected, spans[at].Tokens > 0, p.of(l.id).seconds
 	if !done && known.Seconds() == 0 {
-		return // nothing says what the passes take
+		return // the seconds of the passes are not known
 	}
 	l.work = make([]float64, len(l.samples))
 	for m := range l.samples {
