@@ -20,7 +20,8 @@ import (
 	"dynmo/src/tensor"
 )
 
-// draw makes the drawer of microbatches. Each of them joins `joined` microbatches of the settings.
+// draw makes the readers of training and validation microbatches. Each microbatch that they read
+// joins `joined` microbatches of the settings.
 func (r *Rank) draw(joined int) {
 	if r.Corpus == nil {
 		return
@@ -32,7 +33,8 @@ func (r *Rank) draw(joined int) {
 	}
 }
 
-// begin makes what knows of earlier steps as a new run has it.
+// begin sets everything that remembers earlier steps to its state in a new run: dynamism, profiler,
+// balancer and the seconds spent.
 func (r *Rank) begin() (err error) {
 	if r.dynamism, err = dynamic.Open(r.Config); err != nil {
 		return err
@@ -42,17 +44,19 @@ func (r *Rank) begin() (err error) {
 	return err
 }
 
-// keepers returns what knows of earlier steps, by its name in a checkpoint.
+// keepers returns the parts of the run that a checkpoint saves the state of, by their names in the
+// checkpoint.
 func (r *Rank) keepers() map[string]save.Keeper {
 	return save.Keepers(map[string]any{"balancer": r.Balancer, "dynamism": r.dynamism, "profiler": &r.profiler})
 }
 
-// ranks describes the ranks that this run measures seconds on.
+// ranks describes the hosts, clock and kernels on which this run measures seconds.
 func (r *Rank) ranks(hosts []string) save.Ranks {
 	return save.Ranks{Hosts: hosts, Clock: r.Device.Clock().Kind(), Kernels: r.Backend.Name()}
 }
 
-// resume goes on from the newest checkpoint, and reports whether there is one. Collective.
+// resume continues from the newest checkpoint, and reports whether there is a checkpoint.
+// Collective.
 func (r *Rank) resume(shape model.Config) (found bool, err error) {
 	reader := save.Reader{
 		Config: r.Config, World: r.World, Exec: r.x, Corpus: r.Corpus, Layout: r.layout, Stage: r.world.Stages.Rank(), Shape: shape,
@@ -66,11 +70,12 @@ func (r *Rank) resume(shape model.Config) (found bool, err error) {
 	return true, err
 }
 
-// Resumed returns what the run resumes from.
+// Resumed describes the checkpoint that the run resumes from.
 func (r *Rank) Resumed() save.Resumed { return r.from.Resumed }
 
-// recall goes on from the state of a checkpoint whose settings were these, and returns why
-// measurements and the balancer begin anew instead. An older checkpoint has no state.
+// recall restores the state in text, which a checkpoint with settings was holds. If it cannot,
+// measurements and the balancer begin anew, and why says the reason. An older checkpoint has no
+// state.
 func (r *Rank) recall(was config.Config, text []byte) (why string, err error) {
 	if len(text) == 0 {
 		return "", nil
@@ -98,24 +103,24 @@ func (r *Rank) recall(was config.Config, text []byte) (why string, err error) {
 	return why, nil
 }
 
-// brief returns what an error says of a file, for a line of the log.
+// brief shortens an error about a file to at most 400 characters for a line of the log.
 func brief(err error) string { return fmt.Sprintf("%.400s", input.Visible(err.Error())) }
 
-// Tuned is the kinds of dense products whose algorithms rank 0 measured, and the wall time
-// that this took.
+// Tuned counts the kinds of dense products whose algorithms rank 0 measured. Time is the wall time
+// of these measurements.
 type Tuned struct {
 	Products int
 	Time     time.Duration
 }
 
-// Tuned returns what was measured before the first step. It is zero on other ranks than 0, and
-// where nothing was measured.
+// Tuned returns the algorithms' measurements before the first step. The result is zero on ranks
+// other than 0, and if nothing was measured.
 func (r *Rank) Tuned() Tuned { return r.tuned }
 
-// tune has all ranks make dense products by the same algorithms, if the kernels have several.
-// A run that goes on takes those of its checkpoint, also that none were chosen, so that bits go
-// on. Another run takes those that rank 0 measures to be the fastest, if the settings want that.
-// Collective.
+// tune makes all ranks use the same algorithms for dense products, if the kernels have several. A
+// resumed run takes the choice of its checkpoint, even if that is no choice, so that the bits stay
+// the same. Another run takes the algorithms that rank 0 measures to be the fastest, if the
+// settings ask for it. Collective.
 func (r *Rank) tune(shape model.Config) error {
 	k, ok := r.Backend.(kernel.Tuner)
 	if !ok {
@@ -153,7 +158,7 @@ func (r *Rank) tune(shape model.Config) error {
 	return comm.Agree(r.World, k.Choose(text), false)
 }
 
-// slowDown makes ready for a fault that slows this rank down.
+// slowDown prepares the slowdown of this rank's kernels, if a fault asks for it.
 func (r *Rank) slowDown() error {
 	if r.Fault == nil || r.Fault.Kind != fault.Slow || r.Fault.Rank != r.World.Rank() {
 		return nil
@@ -167,8 +172,9 @@ func (r *Rank) slowDown() error {
 	return nil
 }
 
-// startClock sets the zero of all ranks' clocks. Ranks of one host take that of the host's first
-// rank. Between hosts the zeros differ by what a barrier leaves. Collective.
+// startClock sets the zero of all ranks' clocks. Ranks of one host take the zero of the host's
+// first rank. Zeros of different hosts differ by the time in which ranks leave a barrier.
+// Collective.
 func (r *Rank) startClock() error {
 	if err := r.World.Barrier(); err != nil {
 		return err
@@ -188,5 +194,5 @@ func (r *Rank) startClock() error {
 		r.Device.Clock().Zero(zero)
 		break
 	}
-	return r.x.Stream.Sync() // events to come are read by the clock as it is now
+	return r.x.Stream.Sync() // later events are read with the clock's new zero
 }

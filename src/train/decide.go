@@ -10,20 +10,20 @@ import (
 	"dynmo/src/profile"
 )
 
-// conclusion is what the root, the first stage of the first replica, tells all ranks after a
-// step. Without a Move the next step runs in the present layout.
+// conclusion is the message that the root sends to all ranks after a step. The root is the first
+// stage of the first replica. Without a Move the next step runs in the present layout.
 type conclusion struct {
 	Shared []byte      `json:"shared,omitempty"` // see profile.Profiler.Share
 	Move   *relocation `json:"move,omitempty"`
-	Failed string      `json:"failed,omitempty"` // why there is no decision
+	Failed string      `json:"failed,omitempty"` // error of the decision; "": none
 }
 
-// relocation is what ranks know of a move of layers.
+// relocation is the part of a decided move of layers that every rank needs.
 type relocation struct {
 	Next   layout.Layout `json:"next"`
 	Behind bool          `json:"behind"` // masters and moments may follow while the next step computes
 	Own    []int         `json:"own"`    // layers in which every replica has parameters of its own
-	Bytes  []int64       `json:"bytes"`  // that each stage of the next layout takes, where ranks change
+	Bytes  []int64       `json:"bytes"`  // that each stage of the next layout needs, if ranks change
 }
 
 // decide asks the balancer on the root for the layout of the next step. All ranks then receive the
@@ -60,7 +60,8 @@ func (r *Rank) decide(t *turn) error {
 	return nil
 }
 
-// conclude decides, on the root. After the last step, or one that ends the run, all stay.
+// conclude makes the decision on the root. After the last step, or a step that ends the run, the
+// layout stays.
 func (r *Rank) conclude(t *turn) conclusion {
 	c := conclusion{Shared: r.profiler.Share(t.measured)}
 	if t.step+1 == r.Config.Train.Steps || t.diverged != nil {
@@ -76,7 +77,7 @@ func (r *Rank) conclude(t *turn) conclusion {
 	return c
 }
 
-// relocation returns what ranks need to know of a move to another layout.
+// relocation returns the part of a move to layout next that every rank needs.
 func (r *Rank) relocation(m profile.Measurement, next layout.Layout) (*relocation, error) {
 	to := &relocation{Next: next, Behind: r.planner.OptimizerCanFollow(m.Table, r.layout, next)}
 	for l, layer := range m.Layers {

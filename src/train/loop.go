@@ -18,35 +18,35 @@ import (
 
 // Outcome is how a run ended, the same on every rank.
 type Outcome struct {
-	Steps   int           // steps that were run
+	Steps   int           // after which the run ended
 	Loss    float64       // of the last step
 	Stopped bool          // asked to end before the last step
-	Saved   int           // steps that the last checkpoint holds; 0: there is none
+	Saved   int           // after which the last checkpoint was written; 0: there is none
 	Left    bool          // this rank was given back: the others went on without it
-	Next    *elastic.Next // on what the run is to go on, for which it has ended; nil: it has not
+	Next    *elastic.Next // smaller allocation on which the run starts again; nil: no restart
 	Hash    string        // of the final weights, if train.hash is set
 }
 
-// turn is one step as it goes round the loop: what each phase leaves for later ones.
+// turn is the state of one step: each phase of the loop leaves its results here for later phases.
 type turn struct {
 	step  int
-	began time.Time // without the time of validation
+	began time.Time // wall time, moved on by the time of validation
 	ran   layout.Layout
 
 	change     dynamic.Change
-	start      float64 // by the clock
+	start      float64 // of forward and backward, by the device's clock
 	done       pipeline.Result
 	agreed     pipeline.Agreement
 	skipped    bool  // the update was left out
 	diverged   error // ends the run once the step is recorded
 	validation *record.Validation
-	measuring  float64             // when what follows the step began
-	measured   profile.Measurement // of the root
+	measuring  float64             // when measuring began, after the optimizer
+	measured   profile.Measurement // complete on the root only
 	stragglers []record.Straggler
-	next       layout.Layout // that was decided
-	relocation *relocation   // what is known of the move to it; nil: there is none
-	why        policy.Reason // of the root
-	restarts   *elastic.Next // on what the run is to go on instead of moving; nil: it moves
+	next       layout.Layout // layout that was decided
+	relocation *relocation   // the move to next; nil: no layer moves
+	why        policy.Reason // reason of the decision, on the root
+	restarts   *elastic.Next // smaller allocation on which the run starts again instead of moving; nil: layers move
 	packs      bool
 	moving     float64 // when layers began to move
 	moved      migrate.Moved
@@ -54,8 +54,8 @@ type turn struct {
 	out        *Outcome
 }
 
-// Loop trains (paper, Algorithm 1). Each step goes through the phases in their order; the
-// place that a step leaves is where the next one starts. Collective over all ranks.
+// Loop trains (paper, Algorithm 1). Each step goes through the phases in their order. World, layout
+// and stage at the end of a step are those of the next step. Collective over all ranks.
 func (r *Rank) Loop() (out Outcome, err error) {
 	if err := r.start(); err != nil {
 		return out, fmt.Errorf("start: %w", err)
@@ -68,12 +68,12 @@ func (r *Rank) Loop() (out Outcome, err error) {
 		{comm.RoomDynamic, r.change},      // the dynamism changes the model
 		{comm.RoomPipeline, r.compute},    // forward and backward of all microbatches; gradients are summed over replicas
 		{comm.RoomUpdate, r.update},       // one agreement on loss and norm, then the optimizer
-		{comm.RoomValidation, r.validate}, // at times, the loss of data that nothing is trained on
-		{comm.RoomProfile, r.measure},     // what the step showed, on one rank
-		{comm.RoomBalance, r.decide},      // that rank decides in which layout the next step runs
-		{comm.RoomMigrate, r.migrate},     // layers go where that has them, and ranks that it has no place for go
-		{comm.RoomRecord, r.record},       // rank 0 tells what happened
-		{comm.RoomSave, r.save},           // a checkpoint is written while steps go on, except the last one
+		{comm.RoomValidation, r.validate}, // now and then: the loss of data that the model is not trained on
+		{comm.RoomProfile, r.measure},     // costs and memory of the step are gathered on the root
+		{comm.RoomBalance, r.decide},      // the root decides in which layout the next step runs
+		{comm.RoomMigrate, r.migrate},     // layers move to the stages of that layout; ranks without layers leave
+		{comm.RoomRecord, r.record},       // rank 0 reports the step
+		{comm.RoomSave, r.save},           // a checkpoint is written while later steps run; the last step waits for its checkpoint
 	}
 	post, steps := r.World.Post(), r.Config.Train.Steps
 	for step := r.from.Step; step < steps && !out.Stopped; step++ {
@@ -95,7 +95,8 @@ func (r *Rank) Loop() (out Outcome, err error) {
 	return out, r.end(&out)
 }
 
-// start sets the clocks, and makes ready for what goes on beside the steps. Collective.
+// start sets the clocks, and starts the journal, the writer of checkpoints and the release of
+// ranks. Collective.
 func (r *Rank) start() (err error) {
 	if r.World.Rank() == 0 {
 		r.journal = record.NewJournal(r.Observe, r.planner, r.Config, r.Device.Clock().Kind(), r.World.Hosts())
@@ -115,7 +116,7 @@ func (r *Rank) start() (err error) {
 	return r.startReleases()
 }
 
-// end closes the records and completes how the run ended. Collective.
+// end closes the records and completes the outcome of the run. Collective.
 func (r *Rank) end(out *Outcome) (err error) {
 	if err := r.settle(); err != nil {
 		return err

@@ -13,8 +13,8 @@ import (
 	"dynmo/src/plan/policy"
 )
 
-// migrate takes layers to where the decided layout has them, unless the run is to go on anew
-// for it. Collective over the present world.
+// migrate moves layers to their stages in the decided layout. If the run starts again on a smaller
+// allocation instead, layers stay. Collective over the present world.
 func (r *Rank) migrate(t *turn) (err error) {
 	t.moving = r.now()
 	next := t.next
@@ -22,7 +22,7 @@ func (r *Rank) migrate(t *turn) (err error) {
 	if t.restarts != nil {
 		next = r.layout
 	}
-	if !next.SameRanks(r.layout) { // ranks that leave take part in no agreement
+	if !next.SameRanks(r.layout) { // ranks that leave take no part in the agreement on a checkpoint
 		if err := r.saver.Finish(r.world); err != nil {
 			return err
 		}
@@ -42,10 +42,10 @@ func (r *Rank) migrate(t *turn) (err error) {
 	return r.releases.Add(t.step+1, elastic.Lost(t.ran, next))
 }
 
-// move moves layers, after the given number of steps, to their ranks in the next layout. It makes
-// the world, the stage and the runner of that layout. State that only the update reads may follow
-// while the next step computes: see settle. If a rank has no memory for the move, all layers stay.
-// Collective over the present world.
+// move moves layers, after `steps` steps, to their ranks in the next layout. It makes the world,
+// the stage and the runner of that layout. State that only the update reads may follow while the
+// next step computes: see settle. If a rank has no memory for the move, all layers stay. Collective
+// over the present world.
 func (r *Rank) move(steps int, to *relocation, next layout.Layout) (migrate.Moved, error) {
 	if next.Equal(r.layout) {
 		return migrate.Moved{}, nil
@@ -81,8 +81,8 @@ func (r *Rank) move(steps int, to *relocation, next layout.Layout) (migrate.Move
 	return rest.Moved, rest.Start()
 }
 
-// moveWithin takes layers from where a layout has them to where the next layout has them, on
-// the same ranks. Collective over the stages of a replica.
+// moveWithin moves layers from their stages in layout from to their stages in layout next, on the
+// same ranks. Collective over the stages of a replica.
 func (r *Rank) moveWithin(from, next layout.Layout, behind bool, reached func(fault.Phase)) (*migrate.Rest, error) {
 	p, err := migrate.Within(from.Owners(), next.Owners(), r.world.Stages.Rank(), r.stage.Config)
 	if err != nil {
@@ -97,8 +97,8 @@ func (r *Rank) moveWithin(from, next layout.Layout, behind bool, reached func(fa
 	return rest, err
 }
 
-// moveAcross takes layers to where the next layout has them, on other ranks, and makes their
-// world. Collective over the present world.
+// moveAcross moves layers to a layout on other ranks, and makes the world of that layout.
+// Collective over the present world.
 func (r *Rank) moveAcross(to *relocation, reached func(fault.Phase)) (*migrate.Rest, error) {
 	me, next := r.world.All.Rank(), to.Next
 	p, err := migrate.Between(r.layout, next, me, r.stage.Config, func(layer int) bool { return slices.Contains(to.Own, layer) })
@@ -125,9 +125,9 @@ func (r *Rank) moveAcross(to *relocation, reached func(fault.Phase)) (*migrate.R
 	return rest, nil
 }
 
-// moveBack takes layers back from where the next layout has them already, since a rank has no
-// memory for what runs its stage of that: err, of this rank or nil. Collective over the world,
-// which both layouts have.
+// moveBack undoes a move within the same ranks, because a rank has no memory for the runner of its
+// new stage. err is the error of this rank, or nil. Collective over the world, which both layouts
+// share.
 func (r *Rank) moveBack(next layout.Layout, rest *migrate.Rest, err error) (migrate.Moved, error) {
 	if err := rest.Settle(); err != nil {
 		return migrate.Moved{}, err
@@ -142,8 +142,8 @@ func (r *Rank) moveBack(next layout.Layout, rest *migrate.Rest, err error) (migr
 	return r.refused(&migrate.NoRoomError{Mine: err})
 }
 
-// refused makes good a move that a rank had no memory for: the run goes on in the present
-// layout. The error is any other. Collective over the present world.
+// refused turns a lack of memory into a refused move: the run goes on in the present layout. It
+// returns any other error. Collective over the present world.
 func (r *Rank) refused(err error) (migrate.Moved, error) {
 	none, ok := errors.AsType[*migrate.NoRoomError](err)
 	if !ok {
@@ -159,8 +159,8 @@ func (r *Rank) refused(err error) (migrate.Moved, error) {
 	return migrate.Moved{Refused: why.Error()}, nil
 }
 
-// settle ends the last update and the last move, if some of it is still on its way: before the
-// next update, and before anything else that reads a layer's state, as a checkpoint does.
+// settle finishes the last update and the last move, if part of them still runs. It is called
+// before the next update and before other readers of a layer's state, such as a checkpoint.
 func (r *Rank) settle() error {
 	if err := r.runner.FinishUpdate(); err != nil || r.rest == nil {
 		return err
@@ -172,9 +172,9 @@ func (r *Rank) settle() error {
 	return err
 }
 
-// recycle closes the runner. Until the function that it returns is called, a device that
-// recycles memory uses that of the runner's buffers again for what is made next. What layers
-// that leave give up it keeps for the next time, and no longer.
+// recycle closes the runner. Until the returned function is called, a device that recycles memory
+// gives the runner's buffers to new objects. Memory of layers that leave is kept for the next
+// recycling only.
 func (r *Rank) recycle() (end func()) {
 	r.Device.Recycle(true)
 	r.runner.Close()
@@ -182,8 +182,8 @@ func (r *Rank) recycle() (end func()) {
 	return func() { r.Device.Recycle(false) }
 }
 
-// regroup makes ready for a layout whose microbatches have other numbers of the samples than
-// the present ones. It is called without a runner.
+// regroup makes the readers of microbatches for a layout whose microbatches are joined differently
+// from the present ones. The caller has closed the runner.
 func (r *Rank) regroup(next layout.Layout) error {
 	p := r.Config.Parallel
 	joined := p.Microbatches / next.Schedule.Microbatches
@@ -197,8 +197,8 @@ func (r *Rank) regroup(next layout.Layout) error {
 }
 
 // lacks returns an error if the GPU of this rank has less memory than its next stage needs. The
-// need is the plan's figure for the stage, and the communicators of the next world. A rank that
-// leaves lacks nothing. On a CPU the system lends memory, so only a failed allocation shows a lack.
+// need is the planned memory of the stage, plus the communicators of the next world. A rank that
+// leaves needs nothing. On a CPU only a failed allocation shows a lack.
 func (r *Rank) lacks(rank int, to *relocation) error {
 	next := to.Next
 	gpu, ok := r.Device.(interface {

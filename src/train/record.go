@@ -9,7 +9,7 @@ import (
 	"dynmo/src/save"
 )
 
-// record has rank 0 tell what happened. A step whose loss is not finite ends here.
+// record reports the step on rank 0. It returns the error of a loss that is not finite.
 func (r *Rank) record(t *turn) error {
 	out, steps := t.out, r.Config.Train.Steps
 	r.spent = r.now() - t.measuring
@@ -35,11 +35,11 @@ func (r *Rank) record(t *turn) error {
 		return nil
 	}
 	err := errors.Join(t.diverged, r.journal.End())
-	_ = r.world.All.Barrier() // a rank that returns earlier ends rank 0 before it has recorded
+	_ = r.world.All.Barrier() // without it, a rank that returns first would end rank 0 before rank 0 has recorded
 	return err
 }
 
-// startSaver makes ready for checkpoints in the run directory, if there is one. Collective.
+// startSaver makes the writer of checkpoints, if there is a run directory. Collective.
 func (r *Rank) startSaver() (err error) {
 	r.saver, err = save.NewWriter(save.Setup{
 		RunDir: r.RunDir, Config: r.Config, World: r.World, Exec: r.x, Corpus: r.Corpus, Journal: r.journal,
@@ -48,13 +48,13 @@ func (r *Rank) startSaver() (err error) {
 	return err
 }
 
-// ask returns what this rank is asked for after the step: by signals, or on rank 0 by the time
-// since the last checkpoint.
+// ask returns the request that this rank has for the end of the step: to stop, or to write a
+// checkpoint. Requests come from signals, and on rank 0 from the time since the last checkpoint.
 func (r *Rank) ask() pipeline.Ask {
 	if r.Stop() || r.asked.Stop {
 		return pipeline.Stop
 	}
-	asked := r.Save != nil && r.Save() || r.asked.Save // also where it changes nothing: it was heard
+	asked := r.Save != nil && r.Save() || r.asked.Save // read even if the result stays the same, because reading clears the request
 	r.asked.Save = false
 	if asked || r.saver.Overdue() {
 		return pipeline.Save
@@ -62,8 +62,8 @@ func (r *Rank) ask() pipeline.Ask {
 	return pipeline.Nothing
 }
 
-// save goes on with the checkpoint that is being written, and with ranks that leave. It begins
-// a checkpoint if one is due, once that before it has ended. The last step waits for its own.
+// save continues the checkpoint that is being written, and the release of ranks. It begins a
+// checkpoint if one is due and the earlier one has ended. The last step waits for its checkpoint.
 // Collective.
 func (r *Rank) save(t *turn) error {
 	out, steps := t.out, t.step+1
@@ -89,7 +89,7 @@ func (r *Rank) save(t *turn) error {
 	return r.poll(out.Saved)
 }
 
-// checkpoint begins a checkpoint, and waits for it if it is the last. Collective.
+// checkpoint begins a checkpoint, and waits for its end if it is the last. Collective.
 func (r *Rank) checkpoint(t *turn, last bool) error {
 	if r.saver == nil {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"dynmo/src/record"
 )
 
-// startReleases makes ready for ranks that come to hold no layer.
+// startReleases prepares the release of ranks that will have no layer.
 func (r *Rank) startReleases() error {
 	if r.Terms == nil {
 		r.Terms = &elastic.Terms{Mode: elastic.Park}
@@ -45,8 +45,8 @@ func (r *Rank) startReleases() error {
 	return record.ForgetReleased(r.RunDir)
 }
 
-// Await waits for rank 0's order. It runs on a rank that the others left behind after the given
-// number of steps. Such a rank holds nothing any more except the launched world.
+// Await waits for rank 0's order, on a rank that has left the pipeline after `steps` steps. Such a
+// rank keeps nothing except the launched world.
 func (r *Rank) Await(steps int) (elastic.Order, error) {
 	save := r.Save
 	if save == nil {
@@ -55,8 +55,9 @@ func (r *Rank) Await(steps int) (elastic.Order, error) {
 	return elastic.Await(r.World, steps, r.Stop, save, r.reached(steps))
 }
 
-// killer returns the function to call in every phase of writing the checkpoint after the given
-// number of steps, or of a move after them. nil: no fault is injected there.
+// killer returns the function that injects a fault into the writing of a checkpoint, or into a
+// move. The caller calls it in every phase of the work after `steps` steps. nil: no fault is
+// injected there.
 func (r *Rank) killer(steps int) func(fault.Phase) {
 	me := r.World.Peer(r.World.Rank())
 	return r.Fault.Killer(steps, me.World, func(rank int) int {
@@ -67,7 +68,7 @@ func (r *Rank) killer(steps int) func(fault.Phase) {
 	})
 }
 
-// reached returns the function to call in every phase of leaving.
+// reached returns the function that a leaving rank calls in every phase of leaving.
 func (r *Rank) reached(steps int) func(fault.Phase) {
 	if kill := r.killer(steps); kill != nil {
 		return kill
@@ -75,7 +76,7 @@ func (r *Rank) reached(steps int) func(fault.Phase) {
 	return func(fault.Phase) {}
 }
 
-// poll continues the release of ranks, once the last checkpoint holds the given number of steps.
+// poll continues the release of ranks. saved is the number of steps in the last checkpoint.
 func (r *Rank) poll(saved int) error {
 	if r.releases == nil {
 		return nil
@@ -88,8 +89,7 @@ func (r *Rank) poll(saved int) error {
 	return errors.Join(err, r.journal.Released(r.Terms.Mode, ended))
 }
 
-// finishReleases ends what goes on with ranks that leave, on rank 0, for which the others
-// wait.
+// finishReleases completes the releases on rank 0, while the other ranks wait.
 func (r *Rank) finishReleases() error {
 	if r.world.All.Size() < r.World.Size() {
 		r.expectSlow()
@@ -101,7 +101,7 @@ func (r *Rank) finishReleases() error {
 	return errors.Join(err, r.journal.Released(r.Terms.Mode, ended))
 }
 
-// dismiss has ranks without layers end with the others.
+// dismiss sends ranks without layers the order to end.
 func (r *Rank) dismiss() error {
 	if r.releases == nil {
 		return nil

@@ -104,7 +104,7 @@ func adamW(c config.Config, step int, norm float64) kernel.AdamW {
 	}
 }
 
-// validationMicrobatches returns how many microbatches the validation loss is the mean of, 0
+// validationMicrobatches returns the number of microbatches whose mean is the validation loss; 0
 // without validation data.
 func (r *Rank) validationMicrobatches() int {
 	if r.Config.Data.Validation == "" {
@@ -123,7 +123,7 @@ func (r *Rank) validate(t *turn) error {
 	if n == 0 || !due || t.diverged != nil {
 		return nil
 	}
-	// Two forward passes of a microbatch take no longer than a step takes for one.
+	// The forward passes of two microbatches take no longer than a step's work on one microbatch.
 	p := r.Config.Parallel
 	r.expectSteps(max(1, float64(n*r.x.B)/float64(p.Microbatches*p.MicrobatchSize*p.Replicas)))
 	began, start := time.Now(), r.now()
@@ -137,7 +137,7 @@ func (r *Rank) validate(t *turn) error {
 	return nil
 }
 
-// measure gathers what the step showed, on the root.
+// measure gathers the costs and the memory of the step on the root.
 func (r *Rank) measure(t *turn) (err error) {
 	t.measuring = r.now()
 	own := profile.Own{Balancing: r.spent}

@@ -1,6 +1,6 @@
-// Package train is the loop (paper, Algorithm 1): change the model, train a step,
-// measure, decide, move layers. It puts the rooms together and is the only place
-// where what leaves one step enters the next.
+// Package train is the training loop (paper, Algorithm 1): change the model, train a step, measure,
+// decide, move layers. It connects the other packages. Only this package carries state from one
+// step to the next.
 package train
 
 import (
@@ -28,61 +28,61 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Setup is what a rank is given.
+// Setup has the inputs of one rank's part of a run.
 type Setup struct {
 	Config         config.Config
 	World          *comm.Group
 	Device         device.Device
 	Stream         device.Stream // of the device, for kernels; nil makes one
 	Backend        kernel.Backend
-	Corpus         *data.Corpus                                      // nil where no layer can need data
-	Stop           func() bool                                       // whether this process was asked to end after the step
-	Save           func() bool                                       // whether it was asked for a checkpoint since the last call; nil: never
-	Resume         string                                            // run directory whose newest checkpoint the run resumes from, the same on all ranks; "" begins anew
-	RunDir         string                                            // run directory in which checkpoints are kept, the same on all ranks; "" keeps none; may be set until Loop
+	Corpus         *data.Corpus                                      // nil if no layer of this rank can read data
+	Stop           func() bool                                       // reports whether this process was asked to stop after the step
+	Save           func() bool                                       // reports whether a checkpoint was asked for since the last call; nil: never
+	Resume         string                                            // run directory with the checkpoint to resume from, the same on all ranks; "": a new run
+	RunDir         string                                            // run directory for checkpoints, the same on all ranks; "": no checkpoints; may be set until Loop
 	Observe        record.Observer                                   // of rank 0; nil on the others; may be set until Loop
-	Joules         func() float64                                    // of this rank since the run began, -1 if they are not known; nil: none
-	Fault          *fault.Fault                                      // that is wanted of some rank; nil: none
-	Exit           func(int)                                         // ends this process, where a fault wants it
-	Terms          *elastic.Terms                                    // of ranks that hold no layer any more; nil where ranks are goroutines, which end
-	TransportBytes func(stages, replicas int) int64                  // bytes of the GPU that the transport between ranks takes of each; nil: none
+	Joules         func() float64                                    // energy of this rank since the run began, -1 if unknown; nil: not measured
+	Fault          *fault.Fault                                      // fault to inject in some rank; nil: none
+	Exit           func(int)                                         // ends this process, if the fault asks for it
+	Terms          *elastic.Terms                                    // how ranks without layers are released; nil if ranks are goroutines, which end
+	TransportBytes func(stages, replicas int) int64                  // GPU memory that the transport between ranks takes on each rank, in bytes; nil: none
 	Phase          func(world *comm.Group, step int, room comm.Room) // called by this rank at the start of every phase of a step; nil: never
-	Before         int64                                             // anonymous memory of this process before anything was made, in bytes; 0 if unknown, or if ranks share it
+	Before         int64                                             // anonymous memory of this process before the run allocated anything, in bytes; 0 if unknown, or if ranks share a process
 }
 
 // Rank is one rank's part of a run.
 type Rank struct {
 	Setup
-	Balancer policy.Balancer // the one of the settings, unless another takes its place before Loop
+	Balancer policy.Balancer // made from the settings; may be replaced until Loop
 
-	world      elastic.World // where the next step runs, as are layout and stage
+	world      elastic.World // of the next step, as are layout and stage
 	layout     layout.Layout
 	stage      *model.Stage
 	x          *model.Exec
 	runner     *pipeline.Runner
-	batches    *data.Batches // nil where no layer can need any
-	held       *data.Batches // of the validation data; nil also where there are none
+	batches    *data.Batches // nil if no layer can read data
+	held       *data.Batches // validation data; nil also without validation data
 	dynamism   dynamic.Kind
 	profiler   profile.Profiler
 	neighbours *policy.Neighbours
 	planner    *search.Planner
-	journal    *record.Journal // nil but on rank 0
+	journal    *record.Journal // nil except on rank 0
 	pace       pace
-	spent      float64         // seconds that followed the last step
-	resized    float64         // seconds that making the groups of other ranks took, the last time
-	skipped    int             // steps in a row whose update was left out
-	from       save.Checkpoint // that the run resumes from; zero if it begins anew
+	spent      float64         // between the end of the last step's optimizer and the end of its moves
+	resized    float64         // that making the groups of other ranks took in the last resize
+	skipped    int             // consecutive steps without an update
+	from       save.Checkpoint // the checkpoint that the run resumes from; zero in a new run
 	saver      *save.Writer    // nil: no checkpoint is written
-	products   json.RawMessage // how dense products are made, where that was chosen
-	tuned      Tuned           // of rank 0
+	products   json.RawMessage // chosen algorithms of dense products; nil: not chosen
+	tuned      Tuned           // measurements of rank 0
 	slowdown   *kernel.Slowdown
 	late       profile.Stragglers
-	rest       *migrate.Rest     // of the last move; nil: none
-	releases   *elastic.Releases // nil but on rank 0, where ranks are processes
-	asked      elastic.Asked     // of ranks without layers
+	rest       *migrate.Rest     // part of the last move that still runs; nil: none
+	releases   *elastic.Releases // nil except on rank 0 of ranks that are processes
+	asked      elastic.Asked     // requests that ranks without layers received
 }
 
-// first returns the planner of settings and the layout of the first step.
+// first returns the planner that the settings describe, and the layout of the first step.
 func first(c config.Config) (*search.Planner, layout.Layout, error) {
 	planner, err := search.Configured(c)
 	if err != nil {
@@ -92,8 +92,8 @@ func first(c config.Config) (*search.Planner, layout.Layout, error) {
 	return planner, l, err
 }
 
-// Bytes returns the memory that every stage needs in the first step. Errors are the
-// settings', or those of a schedule's file.
+// Bytes returns the memory that every stage needs in the first step. Errors come from the settings,
+// or from the file of a schedule.
 func Bytes(c config.Config) ([]int64, error) {
 	planner, l, err := first(c)
 	if err != nil {
@@ -102,7 +102,7 @@ func Bytes(c config.Config) ([]int64, error) {
 	return planner.Bytes(search.Dense(c), l.Cuts, l.Schedule.Peaks()), nil
 }
 
-// New places the model on the ranks. An error of one rank is that of all. Collective.
+// New places the model on the ranks. An error of one rank is returned on all ranks. Collective.
 func New(s Setup) (*Rank, error) {
 	c := s.Config
 	r := &Rank{Setup: s}
@@ -143,7 +143,7 @@ func New(s Setup) (*Rank, error) {
 	return r, comm.Agree(s.World, r.place(r.layout), false)
 }
 
-// fill makes this rank's first stage: that of a checkpoint, or a new one. Collective.
+// fill makes this rank's first stage, from a checkpoint or new. Collective.
 func (r *Rank) fill(shape model.Config) error {
 	if r.Resume != "" {
 		if found, err := r.resume(shape); found || err != nil {
@@ -158,7 +158,7 @@ func (r *Rank) fill(shape model.Config) error {
 	return comm.Agree(r.World, save.Fill(r.stage, r.Config.Model.Weights), true)
 }
 
-// place makes what runs this rank's stage of a layout.
+// place makes the runner of this rank's stage in a layout.
 func (r *Rank) place(l layout.Layout) error {
 	if r.runner != nil {
 		r.runner.Close()
