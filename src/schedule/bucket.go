@@ -6,16 +6,16 @@ package schedule
 // soon after the last backward has begun.
 const shareBytes = 1 << 20
 
-// BucketBytes returns the most bytes of gradients that replicas sum together, unless a
-// layer alone has more.
+// BucketBytes returns the largest bucket, in bytes of gradients. A layer that alone has more bytes
+// is a bucket too.
 func BucketBytes(replicas int) int64 { return int64(replicas) * shareBytes }
 
-// Lookahead is how many buckets are between the beginning of their first round of messages
-// and their sum: one is added up while the copies of the next arrive.
+// Lookahead is how many buckets may be in flight between their first round of messages and their
+// sum. One bucket is added up while the values of the next arrive.
 const Lookahead = 2
 
 // Buckets divides layers into buckets. Replicas sum the gradients of a bucket together. A bucket
-// has at most most bytes, or one layer. summed has the bytes of each layer, in the order in which
+// has at most `most` bytes, or one layer. summed has the bytes of each layer, in the order in which
 // a step completes gradients (see Completed); some may be 0. Buckets returns for each bucket how
 // many layers are complete when the bucket is complete.
 func Buckets(summed []int64, most int64) []int {
@@ -34,9 +34,9 @@ func Buckets(summed []int64, most int64) []int {
 	return ends
 }
 
-// Completed returns the chunks of a stage in the order in which a step completes their
-// gradients: weights are in ascending order of microbatches. Chunks without weights are not
-// among them.
+// Completed returns the chunks of a stage in the order in which a step completes their gradients. A
+// chunk's last W completes them, because W are in ascending order of microbatches. Chunks without W
+// are left out.
 func (s Schedule) Completed(stage int) []int {
 	var chunks []int
 	for _, in := range s.Lists[stage] {

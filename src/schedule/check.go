@@ -2,12 +2,11 @@ package schedule
 
 import "fmt"
 
-// Check proves that a schedule is a legal step: for every chunk of a stage
-// each microbatch has F before I before W, once each; W comes in ascending
-// order of microbatches (so that gradients add up in one order); on no stage
-// are more than inFlight(stage) microbatches of its chunks between their F and
-// their W; and the stages do not wait for each other in a circle. The error
-// names stage and instruction.
+// Check proves that a schedule is a legal step. For every chunk of a stage each microbatch has F
+// before I before W, once each. W come in ascending order of microbatches, so that gradients are
+// added in one order. On no stage are more than inFlight(stage) microbatches of its chunks between
+// F and W. The stages do not wait for each other in a circle. The error names stage and
+// instruction.
 func (s Schedule) Check(inFlight func(stage int) int) error {
 	if len(s.Lists) != s.Map.Stages {
 		return fmt.Errorf("schedule: lists for %d stages, want %d", len(s.Lists), s.Map.Stages)
@@ -20,7 +19,8 @@ func (s Schedule) Check(inFlight func(stage int) int) error {
 	return s.checkProgress()
 }
 
-// checkStage checks what one stage can be blamed for.
+// checkStage checks the list of one stage: operations, order and the limit of microbatches in
+// flight.
 func (s Schedule) checkStage(list []Instr, limit int) error {
 	const (
 		fresh = iota

@@ -13,10 +13,9 @@ import (
 	"dynmo/src/partition"
 )
 
-// WriteCSV writes a schedule as PyTorch's pipelining and torchtitan read it:
-// a row for each stage, a cell for each instruction, in order. A cell is the
-// virtual stage, the op and the microbatch: "2I0". Nothing is written where a
-// stage is idle.
+// WriteCSV writes a schedule in the format of PyTorch's pipelining and torchtitan. A stage is a
+// row, and an instruction is a cell. A cell is the virtual stage, the op and the microbatch: "2I0".
+// Idle time is not written.
 func WriteCSV(w io.Writer, s Schedule) error {
 	out := csv.NewWriter(w)
 	for stage, list := range s.Lists {
@@ -32,28 +31,28 @@ func WriteCSV(w io.Writer, s Schedule) error {
 	return out.Error()
 }
 
-// action and pair are cells as PyTorch writes them (its _Action), B being both halves
-// of the backward, I and W.
+// action and pair match the cells that PyTorch writes (its _Action). B is both halves of the
+// backward, I and W.
 var (
 	action = regexp.MustCompile(`^(\d+)([A-Z_]+)(\d*)$`)
-	pair   = regexp.MustCompile(`^\((\w+);(\w+)\)([A-Z_]+)$`) // what a stage does at the same time
+	pair   = regexp.MustCompile(`^\((\w+);(\w+)\)([A-Z_]+)$`) // two instructions that a stage carries out at the same time
 )
 
-// reduceGrad is PyTorch's op that sums a virtual stage's gradients over its replicas.
-// That follows its last backward here too, whatever the file says.
+// reduceGrad is PyTorch's op that sums a virtual stage's gradients over its replicas. Here the sum
+// always follows the last backward of the virtual stage, wherever the file puts it.
 const reduceGrad = "REDUCE_GRAD"
 
-// placed is an instruction before it is known what chunk its virtual stage is.
+// placed is an instruction of a virtual stage. The chunk of the virtual stage is not known yet.
 type placed struct {
 	virtual int
 	Instr
 }
 
-// ParseCSV reads a schedule as WriteCSV writes it. name is what errors call it.
-// Empty cells, where a stage is idle, and REDUCE_GRAD behind the last backward of its
-// virtual stage mean nothing. Stages, chunks and microbatches are what occurs; virtual
-// stages lie in a line, a loop or a V. The schedule has passed Check, without a cap.
-// Errors name row and column, from 1, or stage and instruction.
+// ParseCSV reads a schedule in the format of WriteCSV. Errors call the file name. Two kinds of
+// cells are ignored: empty cells, where a stage is idle, and REDUCE_GRAD behind the last backward
+// of its virtual stage. The numbers of stages, chunks and microbatches are those that occur.
+// Virtual stages lie in a line, a loop or a V. The returned schedule has passed Check, without a
+// cap. Errors name row and column, from 1, or stage and instruction.
 func ParseCSV(name string, r io.Reader) (Schedule, error) {
 	in := csv.NewReader(r)
 	in.FieldsPerRecord = -1
@@ -82,7 +81,7 @@ func ParseCSV(name string, r io.Reader) (Schedule, error) {
 	return s, nil
 }
 
-// parseRow reads the cells of a stage. Errors name the column.
+// parseRow reads the cells of one stage. Errors name the column.
 func parseRow(cells []string) ([]placed, error) {
 	var row []placed
 	present := map[placed]bool{}
@@ -116,7 +115,7 @@ func parseRow(cells []string) ([]placed, error) {
 	return row, nil
 }
 
-// parseAction reads a cell. Of REDUCE_GRAD only the virtual stage counts.
+// parseAction reads a cell. It sets reduce for REDUCE_GRAD, where only the virtual stage is used.
 func parseAction(cell string) (p placed, reduce bool, err error) {
 	if part := pair.FindStringSubmatch(cell); part != nil {
 		return p, false, fmt.Errorf("%q: %s is two instructions at a time, a stage carries out one after the other; want %s and %s in cells of their own",
@@ -149,9 +148,9 @@ func parseAction(cell string) (p placed, reduce bool, err error) {
 	return p, false, nil
 }
 
-// assemble finds the map by which every row has its own virtual stages, and
-// sees to it that each of them forwards each microbatch: then the file is as
-// large as the schedule that it describes, and Check can be afforded.
+// assemble finds the map under which every row has its own virtual stages. It checks that each
+// virtual stage forwards each microbatch. So the schedule is no larger than the file, and Check is
+// affordable.
 func assemble(rows [][]placed) (Schedule, error) {
 	s := Schedule{Kind: KindFile, Map: partition.Map{Stages: len(rows)}}
 	if len(rows) == 0 {
@@ -194,7 +193,8 @@ func assemble(rows [][]placed) (Schedule, error) {
 	return s, nil
 }
 
-// stranger returns the first instruction whose virtual stage is not its row's.
+// stranger returns the first instruction of a virtual stage that belongs to another row; nil: there
+// is none.
 func stranger(m partition.Map, rows [][]placed) (stage int, p *placed) {
 	for stage, row := range rows {
 		for i := range row {

@@ -1,11 +1,11 @@
 package schedule
 
-// dryRun carries out the lists of all stages without time.
+// dryRun carries out the lists of all stages in a legal order, without times.
 type dryRun struct {
 	Schedule
 	next    []int  // by stage: instructions carried out
 	forward []bool // by virtual stage and microbatch: F done
-	input   []bool // likewise: I (or B) done
+	input   []bool // by virtual stage and microbatch: I (or B) done
 	inputs  []int  // by virtual stage: how many I (or B)
 	weights []int  // by virtual stage: how many W (or B)
 }
@@ -38,7 +38,7 @@ func (r *dryRun) pass(hold func(virtual int, in Instr) bool) (moved bool) {
 	return moved
 }
 
-// ready reports whether what an instruction needs from its neighbours exists.
+// ready reports whether the inputs of an instruction from other stages exist.
 func (r *dryRun) ready(v int, in Instr) bool {
 	switch in.Op {
 	case F:
@@ -49,7 +49,7 @@ func (r *dryRun) ready(v int, in Instr) bool {
 	return true
 }
 
-// do carries out an instruction.
+// do marks an instruction as carried out.
 func (r *dryRun) do(v int, in Instr) {
 	at := v*r.Microbatches + in.Microbatch
 	switch in.Op {

@@ -7,16 +7,16 @@ import (
 	"dynmo/src/partition"
 )
 
-// Forward returns a step of forward passes alone. Check does not know such steps. Every stage has
-// its passes in the order of an ideal time. In this time all passes take equally long, and each
-// begins when the pass before it on the chain ends. A microbatch enters the chain as soon as none
-// of its passes meets a pass of an earlier microbatch on a stage. Everything that a pass waits for
-// is earlier in this time. So stages with one buffer for each virtual stage never wait for each
-// other in a circle.
+// Forward returns a step of forward passes alone. Check does not accept such steps. Every stage
+// orders its passes by an ideal time. In this time all passes take equally long, and each begins
+// when the pass before it on the chain ends. A microbatch enters the chain as soon as none of its
+// passes meets a pass of an earlier microbatch on a stage. All passes that a pass waits for are
+// earlier in this time. So stages with one buffer for each virtual stage never wait for each other
+// in a circle.
 func Forward(m partition.Map, microbatches int) Schedule {
 	s := Schedule{Map: m, Microbatches: microbatches, Lists: make([][]Instr, m.Stages)}
 	meets := meetings(m)
-	enters := make([]int, microbatches) // by microbatch: when
+	enters := make([]int, microbatches) // by microbatch: when it enters the chain
 	for i := range enters {
 		if i > 0 {
 			enters[i] = enters[i-1] + 1
@@ -41,9 +41,8 @@ func Forward(m partition.Map, microbatches int) Schedule {
 	return s
 }
 
-// meetings reports, by how much later a microbatch enters the chain than another,
-// whether passes of both would fall together on a stage: whether that is the distance of
-// two virtual stages of one.
+// meetings reports, for each delay between two microbatches, whether their passes would meet on a
+// stage. They meet if the delay is the distance of two virtual stages of one stage.
 func meetings(m partition.Map) []bool {
 	meets := make([]bool, m.Virtual())
 	for stage := range m.Stages {
@@ -56,10 +55,9 @@ func meetings(m partition.Map) []bool {
 	return meets
 }
 
-// SkipFrozen returns what there is to do in a step in which nothing before virtual stage first
-// trains: those before it do forwards alone, and no gradient goes to them. The rest of
-// every list keeps its order. It has no peaks of its own: what Peaks says of the whole
-// schedule is enough.
+// SkipFrozen returns the schedule of a step in which virtual stages before first are frozen. Frozen
+// virtual stages do forwards alone, and receive no gradients. Other instructions keep their order.
+// Buffers follow the Peaks of the whole schedule, which are large enough.
 func (s Schedule) SkipFrozen(first int) Schedule {
 	if first <= 0 {
 		return s

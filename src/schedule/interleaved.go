@@ -1,18 +1,18 @@
 package schedule
 
-// interleaved returns the interleaved 1F1B schedule of one stage (Narayanan et
-// al. 2021, section 2.2; the order of Megatron-LM). The chain goes round the
-// stages in chunks turns. Forwards take groups of microbatches through chunk
-// after chunk, backwards through the chunks in reverse. After a warm-up of
+// interleaved returns the interleaved 1F1B schedule of one stage (Narayanan et al. 2021, section
+// 2.2; the order of Megatron-LM). The chain passes all stages once for each chunk. Forwards take
+// groups of microbatches through the chunks in order, backwards through the chunks in reverse.
+// After a warm-up of
 //
 //	2·(stages-1-stage) + (chunks-1)·(microbatches of the first group)
 //
 // forwards, one forward and one backward alternate, then come the backwards
 // that are left.
 //
-// A group is as many microbatches as there are stages. Where these do not divide
-// the microbatches, the groups are fewer and larger, as PyTorch has them (its
-// Interleaved1F1B); there they must be equal, here the first ones have one more.
+// A group has as many microbatches as there are stages. If stages do not divide the microbatches,
+// the groups are fewer and larger, as in PyTorch's Interleaved1F1B. Departs: PyTorch wants equal
+// groups; here the first groups may have one more microbatch.
 func interleaved(stage, stages, chunks, microbatches int) []Instr {
 	nth := groups(stages, microbatches).in(chunks)
 	all := chunks * microbatches
@@ -30,18 +30,17 @@ func interleaved(stage, stages, chunks, microbatches int) []Instr {
 	return list
 }
 
-// zbInterleaved returns the schedule of one stage that is to ZB-H1 what Interleaved is
-// to 1F1B (PyTorch's InterleavedZeroBubble; with one chunk it is ZBH1). Instructions
-// take microbatches and chunks in the order of Interleaved. After a warm-up of
+// zbInterleaved returns the schedule of one stage in which ZB-H1's order is applied to interleaved
+// chunks (PyTorch's InterleavedZeroBubble). With one chunk it is zbh1. Instructions take
+// microbatches and chunks in the order of interleaved. After a warm-up of
 //
 //	(stages-1-stage) + (chunks-1)·(microbatches of the first group)
 //
-// forwards, F and I alternate. W comes stage instructions behind I, so that W fills time
-// in which the stage would be idle at the end. At most
-// stages + (chunks-1)·(microbatches of the first group) microbatches of the chunks are between
-// F and W: stages-1 fewer than on the first stage of Interleaved.
+// forwards, F and I alternate. Each W comes `stage` instructions behind its I, so that W fill the
+// idle time at the end. At most stages + (chunks-1)·(microbatches of the first group) microbatches
+// of the chunks are between F and W. The first stage of interleaved has stages-1 more.
 //
-// Under the conditions of ZBH1, of chunks instead of stages, stage s is idle for
+// Under the conditions of zbh1, with the costs of chunks instead of stages, stage s is idle for
 // (stages-1-s)·(f+i-w) of a chunk.
 func zbInterleaved(stage, stages, chunks, microbatches int) []Instr {
 	g := groups(stages, microbatches)
@@ -56,8 +55,7 @@ func interleavedWarmup(stage, stages, chunks, microbatches int) int {
 // groups of size+1 microbatches, then groups of size.
 type grouping struct{ larger, size int }
 
-// groups returns as many groups as whole turns of the stages fit in the microbatches,
-// at least one.
+// groups divides the microbatches into max(1, microbatches/stages) groups.
 func groups(stages, microbatches int) grouping {
 	n := max(1, microbatches/stages)
 	return grouping{larger: microbatches % n, size: microbatches / n}
@@ -66,11 +64,11 @@ func groups(stages, microbatches int) grouping {
 // largest returns the microbatches of the first group.
 func (g grouping) largest() int { return g.size + min(1, g.larger) }
 
-// in returns what gives the k-th instruction of an op: F take group after group
-// through the chunks in turn, the backwards through the chunks in reverse.
+// in returns a function that gives the k-th instruction of an op. F take group after group through
+// the chunks in order, backwards through the chunks in reverse.
 func (g grouping) in(chunks int) func(op Op, k int) Instr {
 	return func(op Op, k int) Instr {
-		first, size := 0, g.size+1 // microbatches before the group, and in it
+		first, size := 0, g.size+1 // microbatches before the group, and microbatches of the group
 		if behind := k - g.larger*size*chunks; behind >= 0 {
 			first, size, k = g.larger*size, g.size, behind
 		}

@@ -18,15 +18,14 @@ const (
 	KindZBV           Kind = "zb-v"
 	KindZBInterleaved Kind = "zb-interleaved"
 	KindList          Kind = "list" // made from costs, by List
-	KindAuto          Kind = "auto" // the best of several for given costs; no schedule itself
+	KindAuto          Kind = "auto" // the best of several for given costs; it names no schedule
 	KindFile          Kind = "file" // read by ParseCSV
 )
 
-// New returns a schedule that follows from numbers alone. Only interleaved
-// and zb-interleaved have a choice of chunks, 2 or more; zb-v has 2 chunks, the others
-// 1. Everything else is an error, and so is a kind that does not follow from numbers
-// alone. Of zb-v with fewer than 2·stages microbatches it is ZBV's order or a list,
-// whichever is shorter where all chunks cost the same.
+// New returns a schedule that stages, chunks and microbatches determine. For interleaved and
+// zb-interleaved chunks is 2 or more. It is 2 for zb-v, and 1 for the other kinds. Other values of
+// chunks and kinds that need more data are errors. With fewer than 2·stages microbatches, zb-v is
+// ZBV's order or a list, whichever is shorter for chunks of equal cost.
 func New(kind Kind, stages, chunks, microbatches int) (Schedule, error) {
 	s := Schedule{Kind: kind, Map: partition.Map{Stages: stages, Chunks: chunks, Vee: kind == KindZBV}, Microbatches: microbatches}
 	wanted := 1
@@ -64,8 +63,8 @@ func New(kind Kind, stages, chunks, microbatches int) (Schedule, error) {
 	return s, nil
 }
 
-// Cap returns how many microbatches of its chunks a stage has at most between
-// their F and their W, as its kind promises.
+// Cap returns the most microbatches of a stage's chunks between F and W that the schedule's kind
+// allows.
 func (s Schedule) Cap(stage int) int {
 	stages, all := s.Map.Stages, s.Map.Chunks*s.Microbatches
 	switch s.Kind {

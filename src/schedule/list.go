@@ -8,12 +8,12 @@ import (
 	"dynmo/src/partition"
 )
 
-// ListOptions is what lists are made for.
+// ListOptions describes the step that List makes a schedule for.
 type ListOptions struct {
-	Map          partition.Map // which stage holds which virtual stage; zero: one on each
+	Map          partition.Map // from virtual stages to stages; zero: one virtual stage on each
 	Costs        []cost.Stage  // by virtual stage
-	Message      []float64     // seconds from virtual stage v to v+1, and back, where those lie on two stages; nil: none
-	Dispatch     float64       // seconds that a stage needs at least from one instruction to the next
+	Message      []float64     // seconds from virtual stage v to v+1, and back, if they lie on two stages; nil: messages are free
+	Dispatch     float64       // least seconds that a stage needs from one instruction to the next
 	Microbatches int
 	InFlight     []int // by stage: most microbatches of its chunks between F and W, at least one for each chunk; nil: no cap
 	OfChunk      []int // by virtual stage: most microbatches between F and W, at least one; nil: no cap
@@ -23,14 +23,14 @@ type ListOptions struct {
 // Rule is how a stage of a list chooses among F, I and W. No single rule is the
 // best for all costs and caps.
 type Rule struct {
-	Theta        float64 // in [0,1]: the share of W that must be over when F or I can start, as far as is known
-	ForwardFirst bool    // of F and I that can start at the same time, F
-	Patience     float64 // the share of an F by which an I may be waited for instead
-	Turns        bool    // F and I alternate: patience is with F after an I, with I after an F
-	Drain        bool    // W comes before I where it lets an F start that only the cap keeps
-	Calm         bool    // before a chunk's first I, only F that are over when it could start at the earliest
+	Theta        float64 // in [0,1]: the share of a W that must be over before a known F or I can start
+	ForwardFirst bool    // of F and I that can start at the same time, F is first
+	Patience     float64 // a stage waits for an I instead of an F up to this share of the F
+	Turns        bool    // F and I alternate: the stage waits with patience for F after an I, and for I after an F
+	Drain        bool    // W comes before I if it lets an F start that only the cap stops
+	Calm         bool    // before a chunk's first I, only F that end before that I could start at the earliest
 	Rounds       bool    // all stages take turns in rounds (see runRounds); of the other fields only Fill counts
-	Fill         bool    // W comes first also where the stage would else become the one that has waited longest
+	Fill         bool    // W comes first also if the stage would otherwise become the one that has waited longest
 }
 
 // List returns a schedule made for costs, by an event-driven list scheduler. Every stage
@@ -59,7 +59,7 @@ type Lister struct {
 	chunks int
 	places []place
 	stages []listed
-	lists  []Instr   // of all stages
+	lists  []Instr   // of all stages, one behind the other
 	ready  []float64 // by virtual stage, F or I, and microbatch: when its input arrives
 	first  tournament
 
@@ -72,9 +72,9 @@ type place struct {
 	cap          int
 	cost         [W + 1]float64
 	next         [W + 1]int // by op: the next microbatch
-	known        [W + 1]int // by op: how many F and I it is known of when they can start
+	known        [W + 1]int // by op: how many F and I have a known start
 	ready        [W + 1][]float64
-	calm         float64 // when its first I can start at the earliest
+	calm         float64 // the earliest start of its first I
 	onward, back float64 // seconds of a message to the virtual stage behind and the one before
 }
 
@@ -83,19 +83,19 @@ type listed struct {
 	places []*place // by chunk
 	cap    int
 	open   int     // microbatches between F and W
-	clock  float64 // when it is free
+	clock  float64 // when the stage is free
 	end    float64 // of its last instruction
-	last   Op      // of F and I, the one that it did last
+	last   Op      // whether F or I was done last
 	list   []Instr
-	waited float64 // in rounds: seconds in which it has been idle
+	waited float64 // in rounds: seconds of idle time
 	turn   *place  // in rounds: the chunk whose I comes next
 
-	op    Op // the op that it would do next
+	op    Op // proposed op
 	chunk int
-	start float64 // when; +Inf: nothing is known that it could do
+	start float64 // of the proposed op; +Inf: no known instruction can start
 }
 
-// NewLister returns a lister for options; their rule does not count.
+// NewLister returns a lister for options. It ignores o.Rule.
 func NewLister(o ListOptions) *Lister {
 	if o.Map.Stages == 0 {
 		o.Map = partition.Line(len(o.Costs))
@@ -130,7 +130,8 @@ func NewLister(o ListOptions) *Lister {
 	return l
 }
 
-// setCalm finds how long the first microbatch takes to come back to each chunk.
+// setCalm sets, for each chunk, the time at which the first microbatch's I can start at the
+// earliest.
 func (l *Lister) setCalm() {
 	clock := 0.0
 	for _, at := range l.places {
@@ -143,7 +144,7 @@ func (l *Lister) setCalm() {
 	}
 }
 
-// message returns the seconds between a virtual stage and the one behind it.
+// message returns the seconds of a message between virtual stages v and v+1.
 func (o *ListOptions) message(v int) float64 {
 	if o.Message == nil || v < 0 || v+1 >= o.Map.Virtual() || o.Map.Stage(v) == o.Map.Stage(v+1) {
 		return 0
@@ -151,15 +152,15 @@ func (o *ListOptions) message(v int) float64 {
 	return o.Message[v]
 }
 
-// Least returns seconds that no schedule beats: the first microbatch comes to a stage,
-// and then all the stage's work is done without a wait. Beside sim.LowerBound it knows
-// what messages and dispatch take.
+// Least returns seconds that no schedule can beat. The first microbatch reaches a stage, and then
+// the stage does all its work without a wait. Unlike sim.LowerBound it counts messages and
+// dispatch.
 func (o ListOptions) Least() (seconds float64) {
 	if o.Map.Stages == 0 {
 		o.Map = partition.Line(len(o.Costs))
 	}
 	head, m := 0.0, float64(o.Microbatches)
-	for v := range o.Map.Stages { // the first of every stage
+	for v := range o.Map.Stages { // v is the first virtual stage of every stage
 		work := 2*m*float64(o.Map.Chunks)*o.Dispatch - o.Dispatch // of F and undivided backwards
 		for chunk := range o.Map.Chunks {
 			work += m * o.Costs[o.Map.Place(v, chunk)].Seconds()
@@ -170,8 +171,8 @@ func (o ListOptions) Least() (seconds float64) {
 	return seconds
 }
 
-// Run makes the lists by a rule, and returns the seconds that they take if no
-// message waits for another.
+// Run makes the lists by a rule. It returns the seconds of the step if no message waits for
+// another.
 func (l *Lister) Run(rule Rule) (seconds float64) {
 	l.rule = rule
 	if rule.Rounds {
@@ -202,7 +203,7 @@ func (l *Lister) clear() {
 	}
 }
 
-// seconds returns when the last instruction ends.
+// seconds returns the end of the last instruction of all stages.
 func (l *Lister) seconds() (seconds float64) {
 	for s := range l.stages {
 		seconds = max(seconds, l.stages[s].end)
@@ -210,7 +211,7 @@ func (l *Lister) seconds() (seconds float64) {
 	return seconds
 }
 
-// Schedule returns what the last Run made.
+// Schedule returns the lists that the last Run made.
 func (l *Lister) Schedule() Schedule {
 	s := Schedule{Kind: KindList, Map: l.o.Map, Microbatches: l.o.Microbatches, Lists: make([][]Instr, len(l.stages))}
 	all := slices.Clone(l.lists)
@@ -221,13 +222,13 @@ func (l *Lister) Schedule() Schedule {
 	return s
 }
 
-// choose decides what the stage would do next, and when.
+// choose decides which instruction the stage proposes, and its start.
 func (l *Lister) choose(stage int) {
 	at := &l.stages[stage]
 	forward, input := math.Inf(1), math.Inf(1)
 	var f, i *place
-	held := false                        // only the cap stops an F
-	for c := l.chunks - 1; c >= 0; c-- { // what is farther on its way first
+	held := false                        // set if only the cap stops an F
+	for c := l.chunks - 1; c >= 0; c-- { // chunks that are later in the chain come first
 		p := at.places[c]
 		if m := p.next[F]; m < p.known[F] {
 			if start := max(at.clock, p.ready[F][m]); at.open+l.chunks-c > at.cap || m-p.next[W] >= p.cap {
@@ -260,12 +261,12 @@ func (l *Lister) choose(stage int) {
 	if chosen != nil {
 		at.chunk = chosen.chunk
 	}
-	// Of instructions that start at the same time W is last: by then it is known which
-	// others would wait for W.
+	// Of instructions that start at the same time W is last. By then the instructions that would
+	// wait for W are known.
 	l.first.set(stage, at.start, at.op)
 }
 
-// nextW returns the chunk whose W is the oldest that can be done; nil: there is none.
+// nextW returns the chunk with the oldest W that can be done; nil: there is none.
 func (at *listed) nextW() (w *place) {
 	for c := len(at.places) - 1; c >= 0; c-- {
 		if p := at.places[c]; p.next[W] < p.next[I] && (w == nil || p.next[W] < w.next[W]) {
@@ -275,7 +276,7 @@ func (at *listed) nextW() (w *place) {
 	return w
 }
 
-// begin carries out what the stage has chosen.
+// begin carries out the instruction that the stage has proposed.
 func (l *Lister) begin(stage int) {
 	at := &l.stages[stage]
 	told := l.do(at.places[at.chunk], at.op, at.start)
@@ -285,8 +286,8 @@ func (l *Lister) begin(stage int) {
 	}
 }
 
-// do carries out the next instruction of an op. It returns the stage that now knows when
-// another instruction can start.
+// do carries out the next instruction of an op. It returns the stage that can now plan the
+// instruction's successor.
 func (l *Lister) do(p *place, op Op, start float64) (told int) {
 	at := &l.stages[p.stage]
 	m := p.next[op]
@@ -313,16 +314,15 @@ func (l *Lister) do(p *place, op Op, start float64) (told int) {
 	return p.stage
 }
 
-// pass makes known to a virtual stage when it can start an instruction, and returns its stage.
+// pass records when a virtual stage can start an instruction. It returns the stage of v.
 func (l *Lister) pass(v int, op Op, microbatch int, ready float64) (stage int) {
 	p := &l.places[v]
 	p.ready[op][microbatch], p.known[op] = ready, microbatch+1
 	return p.stage
 }
 
-// tournament finds the stage that starts first: of equals F before I before W,
-// then the lowest stage. It is a tree, each of whose nodes holds the better of
-// the two below it.
+// tournament finds the stage that starts first. Ties go to F before I before W, then to the lowest
+// stage. It is a binary tree: each node has the better of its two children.
 type tournament struct {
 	leaves int // a power of two
 	start  []float64
@@ -345,7 +345,7 @@ func newTournament(stages int) tournament {
 	return t
 }
 
-// set says when a stage starts, and with which op.
+// set records the start and the op that a stage proposes.
 func (t *tournament) set(stage int, start float64, op Op) {
 	t.start[stage], t.op[stage] = start, op
 	for node := (t.leaves + stage) / 2; node > 0; node /= 2 {

@@ -1,19 +1,20 @@
 package schedule
 
-// Peak is the most that a virtual stage holds at a time.
+// Peak is the most memory that a virtual stage needs at a time, in counts of microbatches and
+// gradients.
 type Peak struct {
 	InFlight int // microbatches between their F and their W: activations
 	Between  int // microbatches between their I and their W, at least 1
-	// Recomputed is how many microbatches have the memory at a time that layers compute again:
-	// those between their I and their W, and the one whose F is under way. At least 1.
+	// Recomputed is the most microbatches whose recomputed activations exist at a time:
+	// microbatches between I and W, and the one in F. At least 1.
 	Recomputed int
-	Outgoing   int // gradients on their way to another stage, at least LeastOutgoing; 0 where none go
+	Outgoing   int // gradients on their way to another stage, at least LeastOutgoing; 0 if no gradient is sent
 
-	Before int // chunks of its stage whose gradients a step completes before its own
+	Before int // chunks of its stage whose gradients are complete before its own
 }
 
-// LeastOutgoing is how many outgoing gradients a virtual stage has buffers for
-// at least: one travels while the next is computed.
+// LeastOutgoing is the least number of buffers for outgoing gradients of a virtual stage. One
+// gradient travels while the next is computed.
 const LeastOutgoing = 2
 
 // Peaks returns the peak of every virtual stage.
@@ -32,7 +33,7 @@ func (s Schedule) InFlight() []int {
 	return list
 }
 
-// held returns the peaks without what is on its way.
+// held returns the peaks without outgoing gradients.
 func (s Schedule) held() []Peak {
 	peaks := make([]Peak, s.Map.Virtual())
 	now := make([]Peak, s.Map.Virtual())
@@ -64,14 +65,11 @@ func (s Schedule) held() []Peak {
 	return peaks
 }
 
-// outgoing adds to peaks how many buffers for outgoing gradients every virtual
-// stage needs so that no stages wait for each other in a circle. A backward for
-// inputs begins once the gradient in the oldest buffer has been taken. The
-// receiver takes gradients in the order of its own backwards: one more than are
-// ever between their two backwards, and another with every W. Where stages have
-// one chunk and one order LeastOutgoing will do: a stage that waits has nothing
-// to wait for but a stage nearer to the first, which waits for none. Other
-// schedules are legal, and may need more (see grow).
+// outgoing adds to peaks how many buffers for outgoing gradients every virtual stage needs. With
+// fewer buffers stages could wait for each other in a circle. An I begins once the gradient in the
+// oldest buffer has been received. The receiver takes gradients in the order of its own backwards.
+// If all stages have one chunk and one order, LeastOutgoing is enough: a stage then waits only for
+// stages nearer to the first. Other schedules are legal too, and may need more (see grow).
 func (s Schedule) outgoing(peaks []Peak) {
 	for v := 1; v < len(peaks); v++ {
 		if s.Map.Stage(v-1) != s.Map.Stage(v) {
@@ -83,12 +81,11 @@ func (s Schedule) outgoing(peaks []Peak) {
 	}
 }
 
-// grow carries out the lists, and gives a virtual stage that would wait for ever one
-// more buffer.
+// grow carries out the lists. A virtual stage that would wait for ever gets one more buffer.
 func (s Schedule) grow(peaks []Peak) {
 	sent, place := s.gradients()
 	run := s.dryRun()
-	waits := -1 // a virtual stage that waits for a buffer only
+	waits := -1 // a virtual stage that waits only for a buffer
 	full := func(v int, in Instr) bool {
 		oldest := run.inputs[v] - peaks[v].Outgoing
 		if in.Op != I && in.Op != B || peaks[v].Outgoing == 0 || oldest < 0 {
@@ -113,8 +110,8 @@ func (s Schedule) grow(peaks []Peak) {
 	}
 }
 
-// gradients returns, by virtual stage, the microbatches in the order of their
-// backwards for inputs, and by microbatch its place in that order.
+// gradients returns, by virtual stage, the microbatches in the order of their I. place is the
+// inverse: the position of each microbatch in that order.
 func (s Schedule) gradients() (sent, place [][]int) {
 	n := s.Map.Virtual()
 	sent, place = make([][]int, n), make([][]int, n)

@@ -2,20 +2,19 @@ package schedule
 
 import "math"
 
-// runRounds makes lists in rounds, and returns the seconds that they take. In a round
-// every stage does one I and then every stage does one F, where inputs exist and the caps
-// allow. A stage prefers the chunk that is farther on a microbatch's way. In a V of two
-// chunks warmUp comes before the first round.
+// runRounds makes lists in rounds, and returns the seconds of the step. In a round every stage does
+// one I, and then every stage does one F. An instruction is left out if its input or its room is
+// missing. A stage prefers the chunk that is later in the chain. In a V of two chunks warmUp comes
+// before the first round.
 //
-// W fills the time in which a stage would wait, where the whole W fits. A W also comes
-// where the stage would otherwise become the one that has waited longest. That is so with
-// Fill, and always before an I of the first chunk. The lists are made again as long as the step gets
-// shorter. A stage may then wait for the seconds by which it waited less than the others.
+// W fills the time in which a stage would wait, if the whole W fits. A W also comes first if the
+// stage would otherwise become the one that has waited longest. The latter holds with Fill, and
+// always before an I of the first chunk. The lists are made again as long as the step gets shorter.
+// A stage may then wait for the seconds by which it waited less than the others.
 //
-// It always comes to an end, as List does: in every round the oldest microbatch that is
-// not finished can go on. The steps are those of the authors of ZB-V for any costs (Qi et al.
-// 2024, section 6). Departs: stages may differ in costs and caps, and the makespan decides,
-// not the longest wait.
+// The loop ends, as in List, because every round can advance the oldest unfinished microbatch. The
+// rounds are those of the authors of ZB-V for any costs (Qi et al. 2024, section 6). Departs:
+// stages may differ in costs and caps, and the makespan decides, not the longest wait.
 func (l *Lister) runRounds() float64 {
 	var kept []Instr
 	least := math.Inf(1)
@@ -43,10 +42,10 @@ func (l *Lister) runRounds() float64 {
 	}
 }
 
-// warmUp does the F before the first I in a V of two chunks. The first microbatch goes
-// through all stages. While it is on its way back to a stage, this stage does F of its
-// first chunk. Then every stage does F of both chunks in turn. It stops when it has done as
-// many as the stage before it, and more of its second chunk.
+// warmUp does the F before the first I in a V of two chunks. The first microbatch goes through all
+// stages. While it is on its way back to a stage, this stage does F of its first chunk. Then every
+// stage alternates F of both chunks. A stage stops when it has done as many F as the stage before
+// it, and more of its second chunk.
 func (l *Lister) warmUp() {
 	last := len(l.stages) - 1
 	for s := range l.stages {
@@ -93,8 +92,8 @@ func (l *Lister) forward(stage, chunk int) bool {
 	return true
 }
 
-// round is one round. granted is by stage how long it may wait. round reports whether any
-// stage did anything.
+// round carries out one round. granted has, by stage, the seconds that the stage may wait. round
+// reports whether any stage did an instruction.
 func (l *Lister) round(granted []float64) (moved bool) {
 	for s := range l.stages {
 		l.stages[s].turn = l.stages[s].nextI(l.o.Microbatches)
@@ -124,8 +123,8 @@ func (l *Lister) round(granted []float64) (moved bool) {
 	return moved
 }
 
-// nextI returns the first chunk whose next I can start at a known time. If there is none it
-// returns the last chunk that lacks an I: the round may still bring its input.
+// nextI returns the first chunk whose next I has a known start. If there is none, it returns the
+// last chunk that lacks an I, because the round may still bring its input.
 func (at *listed) nextI(microbatches int) (p *place) {
 	for _, p := range at.places {
 		if p.next[I] < p.known[I] {
@@ -140,9 +139,9 @@ func (at *listed) nextI(microbatches int) (p *place) {
 	return p
 }
 
-// wait does the next F or I of a chunk, and before it the W that fit in the wait. With fill,
-// one more W comes before it if the stage would else have waited longer than granted and longer
-// than every other stage.
+// wait does the next F or I of a chunk, and before it the W that fit into the wait. With fill, one
+// more W may come first. It comes if the stage would otherwise have waited longer than granted and
+// longer than every other stage.
 func (l *Lister) wait(p *place, op Op, fill bool, granted float64) {
 	at := &l.stages[p.stage]
 	ready := p.ready[op][p.next[op]]
@@ -160,7 +159,7 @@ func (l *Lister) wait(p *place, op Op, fill bool, granted float64) {
 	l.do(p, op, start)
 }
 
-// weight does the oldest W of a stage. It reports whether there was one.
+// weight does the oldest W of a stage, and reports whether there was a W.
 func (l *Lister) weight(stage int) bool {
 	at := &l.stages[stage]
 	w := at.nextW()
@@ -170,9 +169,9 @@ func (l *Lister) weight(stage int) bool {
 	return w != nil
 }
 
-// hasRoom reports whether the caps allow the next F of a chunk. Behind the first chunk with
-// microbatches in flight, every chunk without any keeps room for one. Else the microbatches
-// in front of it could not go on.
+// hasRoom reports whether the caps allow the next F of a chunk. Let c be the first chunk with
+// microbatches in flight. Every chunk behind c without any keeps room for one microbatch, or the
+// microbatches of c could not go on.
 func (at *listed) hasRoom(p *place) bool {
 	needed, held := at.open+1, false
 	for _, other := range at.places {

@@ -1,7 +1,7 @@
-// Package schedule says in which order a stage works on its microbatches. A
-// schedule is data: one list of instructions for each stage. Check proves that
-// the lists of all stages fit together; a run calls it once before its first
-// step, and pipeline then executes its own stage's list, sim all of them.
+// Package schedule decides in which order a stage works on its microbatches. In come a kind of
+// schedule, or costs and caps. Out comes a schedule: one list of instructions for each stage. Check
+// proves that the lists of all stages fit together, and a run calls it before its first step.
+// Package pipeline executes the list of its own stage, package sim the lists of all stages.
 package schedule
 
 import (
@@ -13,7 +13,7 @@ import (
 	"dynmo/src/trace"
 )
 
-// Op is what an instruction does; of trace's ops, those up to SendBackward.
+// Op is the operation of an instruction: one of trace's ops up to SendBackward.
 type Op = trace.Op
 
 const (
@@ -35,8 +35,8 @@ type Instr struct {
 	Chunk      int
 }
 
-// String returns the op and the microbatch, "F3", and behind a point the chunk
-// if it is not the first: "F3.1".
+// String returns the op and the microbatch: "F3". For chunks other than the first it adds the
+// chunk: "F3.1".
 func (i Instr) String() string {
 	if i.Chunk > 0 {
 		return fmt.Sprintf("%v%d.%d", i.Op, i.Microbatch, i.Chunk)
@@ -44,13 +44,13 @@ func (i Instr) String() string {
 	return fmt.Sprintf("%v%d", i.Op, i.Microbatch)
 }
 
-// Schedule is what all stages do in a step.
+// Schedule is the work of all stages in a step.
 type Schedule struct {
 	Kind         Kind
-	Map          partition.Map // which stage holds which virtual stage
+	Map          partition.Map // from virtual stages to stages
 	Microbatches int
 	Lists        [][]Instr // by stage, in order, without messages
-	First        int       // virtual stages before it do forwards alone (see From); 0 of what layouts have
+	First        int       // virtual stages before First do forwards alone (see SkipFrozen); 0 in layouts
 }
 
 // Equal reports whether two schedules are the same work in the same order.
@@ -59,15 +59,14 @@ func (s Schedule) Equal(other Schedule) bool {
 	return s.Map == other.Map && (same || slices.EqualFunc(s.Lists, other.Lists, slices.Equal[[]Instr]))
 }
 
-// Ascending reports whether every stage has one chunk and does its F, and its
-// backwards for inputs, in ascending order of microbatches. Then whatever goes
-// from one stage to another is received in the order in which it was sent.
+// Ascending reports whether every stage has one chunk and does its F, and its I or B, in ascending
+// order of microbatches. Then stages receive messages in the order in which they were sent.
 func (s Schedule) Ascending() bool {
 	if s.Map.Chunks > 1 {
 		return false
 	}
 	for _, list := range s.Lists {
-		forward, input := 0, 0 // what comes next
+		forward, input := 0, 0 // next microbatch of F, and of I or B
 		for _, in := range list {
 			next := &input
 			switch in.Op {
@@ -85,10 +84,9 @@ func (s Schedule) Ascending() bool {
 	return true
 }
 
-// WithMessages returns the list of one stage with the sends and receives that
-// its neighbours need: activations before F and gradients before B or I are
-// received, results sent right after. What passes between chunks of one stage
-// is no message.
+// WithMessages returns the list of one stage with its sends and receives. Activations are received
+// before F, and gradients before B or I. Results are sent right after their instruction. Chunks of
+// one stage exchange no messages.
 func (s Schedule) WithMessages(stage int) []Instr {
 	list := s.Lists[stage]
 	out := make([]Instr, 0, 3*len(list))
@@ -117,8 +115,7 @@ func (s Schedule) WithMessages(stage int) []Instr {
 	return out
 }
 
-// Format writes lists as text: one line for each stage, instructions apart by
-// a space.
+// Format writes lists as text: one line for each stage, with spaces between instructions.
 func Format(lists [][]Instr) string {
 	var b strings.Builder
 	for _, list := range lists {

@@ -25,7 +25,7 @@ func Search(o ListOptions, s Schedule, passes int, enough float64) (Schedule, fl
 	seconds := w.set()
 	best, found := seconds, false
 	kept := slices.Clone(w.order)
-	last := 0 // round with a new best order, or a shaken one
+	last := 0 // round with a new best order, or with random moves
 	for w.round = 1; w.round < passes && best > enough; w.round++ {
 		w.trace(seconds)
 		if next, ok := w.pick(best); ok && w.round-last <= w.patience() {
@@ -50,25 +50,25 @@ type search struct {
 	*times
 	rnd    *rand.Rand
 	open   []int32 // by place: microbatches in flight behind it
-	parts  []part  // of the longest chain, from its end
+	parts  []part  // of the longest chain, from its end to its start
 	round  int
-	tabu   []int32 // by hash of two instructions: until which round the first must not be put before the second
+	tabu   []int32 // by hash of two instructions: the round until which the first must not come before the second
 	window []int32
 	starts []float64
 }
 
-// part is a part of the longest chain on one stage: places first to last.
+// part is a section of the longest chain on one stage, from place first to place last.
 type part struct{ first, last int }
 
-// move brings the instruction at a place to another place of its list; those
-// between give way.
+// move takes the instruction at place from to place to of its list. The instructions between shift
+// by one place.
 type move struct{ from, to int }
 
 func (m move) back() move { return move{m.to, m.from} }
 
 const (
-	// farthest is how many places an instruction moves by at most: farther ones are
-	// seldom the best, and their lengths are not well known before.
+	// farthest is the most places by which an instruction moves. Farther moves are seldom the best,
+	// and their estimates are poor.
 	farthest = 8
 	// tabus is the size of the table of moves that must not be undone, a power of
 	// two. Moves that share an entry are forbidden together.
@@ -84,14 +84,14 @@ func newSearch(t *times) *search {
 // take makes a move, and returns the seconds of the step after it.
 func (s *search) take(m move) (seconds float64) {
 	s.apply(m)
-	if seconds = s.set(); math.IsInf(seconds, 1) { // instructions that take nothing
+	if seconds = s.set(); math.IsInf(seconds, 1) { // a circle, which legal overlooks for instructions of no duration
 		s.apply(m.back())
 		seconds = s.set()
 	}
 	return seconds
 }
 
-// count counts what is in flight behind places from first on; behind a list nothing is.
+// count counts the microbatches in flight behind each place from first to the end.
 func (s *search) count(first, end int) {
 	open := s.before(first)
 	for at := first; at < end; at++ {
@@ -113,7 +113,7 @@ func (s *search) before(at int) int32 {
 	return s.open[at-1]
 }
 
-// trace finds the longest chain.
+// trace finds the longest chain, and divides it into parts.
 func (s *search) trace(seconds float64) {
 	s.parts = s.parts[:0]
 	at := -1
@@ -139,7 +139,7 @@ func (s *search) trace(seconds float64) {
 	}
 }
 
-// pick returns the best move. It reports whether there is one.
+// pick returns the best move. ok is false if there is none.
 func (s *search) pick(best float64) (chosen move, ok bool) {
 	least, oldest := math.Inf(1), int32(math.MaxInt32)
 	try := func(m move) {
@@ -155,7 +155,7 @@ func (s *search) pick(best float64) (chosen move, ok bool) {
 		}
 	}
 	for i, p := range s.parts {
-		if i < len(s.parts)-1 { // what comes first need not be waited for, but at the chain's start
+		if i < len(s.parts)-1 { // moving an instruction before a part helps only at the chain's start
 			for at := p.first + 1; at <= min(p.last, p.first+farthest); at++ {
 				try(move{at, p.first})
 			}
@@ -172,8 +172,8 @@ func (s *search) pick(best float64) (chosen move, ok bool) {
 	return chosen, ok
 }
 
-// legal reports whether a move keeps the order of ops, of weights and the cap. It also rejects a
-// move after which stages wait for each other in a circle, as far as durations show.
+// legal reports whether a move keeps the order of ops, the order of W and the cap. As far as
+// durations show, it also rejects moves after which stages wait for each other in a circle.
 func (s *search) legal(m move) bool {
 	moved := s.order[m.from]
 	k := &s.kinds[s.kind[moved]]
@@ -201,27 +201,26 @@ func (s *search) legal(m move) bool {
 	return true
 }
 
-// ordered reports whether of two instructions of a stage the first must come
-// before the second, which it does now.
+// ordered reports whether first must stay before second in the list of their stage.
 func (s *search) ordered(first, second int32) bool {
 	a, b := s.kind[first], s.kind[second]
 	if a == b {
 		return true
 	}
-	if s.o.OfChunk != nil && a == b+2 && s.kinds[a].op == W { // of one chunk, W and the F that it makes room for
+	if s.o.OfChunk != nil && a == b+2 && s.kinds[a].op == W { // W, and an F of the same chunk that needs its room
 		return int(second)-int(b)*s.o.Microbatches-(int(first)-int(a)*s.o.Microbatches) == s.o.OfChunk[a/3]
 	}
 	if int(first)-int(a)*s.o.Microbatches != int(second)-int(b)*s.o.Microbatches {
 		return false
 	}
 	if s.kinds[a].op == W {
-		return false // nothing needs it
+		return false // no other instruction needs it
 	}
 	// Work of two chunks for one microbatch has one order. W needs only its own I.
 	return s.kinds[b].op != W || s.kinds[a].op == F || a/3 >= b/3
 }
 
-// estimate returns the length of the longest chain through what a move moves.
+// estimate returns the length of the longest chain through the instructions that a move shifts.
 func (s *search) estimate(m move) (seconds float64) {
 	lo, hi := min(m.from, m.to), max(m.from, m.to)
 	window := s.window[:hi-lo+1]
@@ -244,7 +243,7 @@ func (s *search) estimate(m move) (seconds float64) {
 	return seconds
 }
 
-// rotate makes a move in the part of a list between its places.
+// rotate makes a move in window, the part of a list between the move's two places.
 func rotate(window []int32, m move) {
 	last := len(window) - 1
 	if m.from < m.to {
@@ -258,7 +257,7 @@ func rotate(window []int32, m move) {
 	window[0] = moved
 }
 
-// apply makes a move, and forbids to undo it.
+// apply makes a move, and forbids its reversal for some rounds.
 func (s *search) apply(m move) {
 	lo, hi := min(m.from, m.to), max(m.from, m.to)
 	moved := s.order[m.from]
@@ -290,30 +289,29 @@ func (s *search) forbidden(m move) (until int32) {
 	return until
 }
 
-// tenure is for how many rounds a move is not undone, at least.
+// tenure is the least number of rounds for which a move is not undone.
 const tenure = 8
 
-// entry is where the table of tabus holds two instructions.
+// entry returns the index of two instructions in the table of tabus.
 func entry(first, second int32) uint32 {
 	return (uint32(first)*0x9E3779B1 ^ uint32(second)*0x85EBCA77) >> 20 & (tabus - 1)
 }
 
 const (
-	// shakes is how many moves at random lead away from the best order.
+	// shakes is how many random moves lead away from the best order.
 	shakes = 6
-	// shakeTries is how many moves are drawn for one that is legal, at most.
+	// shakeTries is the most random draws for one legal move.
 	shakeTries = 20
-	// leastPatience is for how many rounds a search goes on without a better order, at
-	// least.
+	// leastPatience is the least number of rounds that a search goes on without a better order.
 	leastPatience = 32
 )
 
-// patience returns for how many rounds the search goes on without a better order: in a
-// long step many moves that change little may lead to one.
+// patience returns how many rounds the search goes on without a better order. In a long step many
+// moves of little effect may lead to a better one.
 func (s *search) patience() int { return max(leastPatience, len(s.order)/4) }
 
-// shake goes back to an order and makes some moves at random in it. It returns the
-// seconds of the step then.
+// shake restores an order and makes some random moves in it. It returns the seconds of the step
+// after them.
 func (s *search) shake(order []int32) (seconds float64) {
 	copy(s.order, order)
 	for at, number := range order {

@@ -19,7 +19,7 @@ import "dynmo/src/config"
 // bytes for each value and the others 4: a sum is not rounded. The zero Sums rounds nothing
 // and has groups of one.
 type Sums struct {
-	Group   int // replicas that are added first; 0: 1
+	Group   int // replicas whose gradients are added first; 0: 1
 	Rounded bool
 	// Sliced is set where the owner of a share updates it. Shares are then slices of each layer,
 	// of whole slabs of sliceBytes. The last round follows the norm, and moves weights, not sums.
@@ -27,10 +27,10 @@ type Sums struct {
 	Narrow bool // of Sliced: weights have half the bytes of gradients
 }
 
-// sliceBytes is the gradients of float32 that slices are multiples of (see model.Layer).
+// sliceBytes is the unit of slices: 4096 gradients of float32 (see model.Layer).
 const sliceBytes = 4096 * 4
 
-// SumsOf returns the sums of settings.
+// SumsOf returns the way of summing that the settings ask for.
 func SumsOf(c config.Config) Sums {
 	sliced := c.Sharded()
 	return Sums{
@@ -39,8 +39,8 @@ func SumsOf(c config.Config) Sums {
 	}
 }
 
-// size returns the replicas that exchange values in the first round: those of a group, or all
-// where one round is enough.
+// size returns how many replicas exchange values in the first round: a group, or all replicas if
+// one round is enough.
 func (s Sums) size(replicas int) int {
 	if s.Group <= 1 || s.Group >= replicas {
 		return replicas
@@ -48,7 +48,7 @@ func (s Sums) size(replicas int) int {
 	return s.Group
 }
 
-// Rounds returns how many rounds of messages there are until owners have their sums.
+// Rounds returns how many rounds of messages come before owners have their sums.
 func (s Sums) Rounds(replicas int) int {
 	if s.size(replicas) < replicas {
 		return 2
@@ -68,23 +68,23 @@ func (s Sums) Members(group, replicas int) (lo, hi int) {
 // GroupOf returns the group of a replica.
 func (s Sums) GroupOf(replica, replicas int) int { return replica / s.size(replicas) }
 
-// Adder returns the replica of a group that adds up the group's values of owner's share: the
-// one with owner's place in its group, so that the owner itself does in its own. In a shorter
-// last group places count round.
+// Adder returns the replica of a group that adds up the group's values of owner's share. It is the
+// replica with the owner's place in its group. So in its own group the owner adds. In a shorter
+// last group the place is taken modulo the group's size.
 func (s Sums) Adder(owner, group, replicas int) int {
 	lo, hi := s.Members(group, replicas)
 	return lo + owner%s.size(replicas)%(hi-lo)
 }
 
-// adds returns how many shares the replica at a place of a group adds up, of a group of n.
+// adds returns how many shares the replica at a place of a group of n adds up.
 func (s Sums) adds(place, n, replicas int) int {
 	size := s.size(replicas)
-	places := func(owners int) int { return (owners - place + n - 1) / n } // of owners side by side, from a group's first on
+	places := func(owners int) int { return (owners - place + n - 1) / n } // of consecutive owners, counted from a group's first
 	return replicas/size*places(size) + max(0, places(replicas%size))
 }
 
-// Sent returns which share of a bucket's bytes a replica sends in a round. Round Rounds is
-// the last, in which sums, or weights, go back.
+// Sent returns the share of a bucket's bytes that a replica sends in a round. Round number Rounds
+// is the last: it sends sums, or weights, back.
 func (s Sums) Sent(round, replica, replicas int) float64 {
 	group := s.GroupOf(replica, replicas)
 	lo, hi := s.Members(group, replicas)
@@ -103,8 +103,8 @@ func (s Sums) Sent(round, replica, replicas int) float64 {
 	return sent
 }
 
-// Shares returns how many shares of a bucket's bytes a replica sends to another one in a
-// round. Over all others they come to Sent.
+// Shares returns the share of a bucket's bytes that replica from sends to replica to in a round.
+// Summed over all receivers, it equals Sent.
 func (s Sums) Shares(round, from, to, replicas int) float64 {
 	group, other := s.GroupOf(from, replicas), s.GroupOf(to, replicas)
 	switch {
@@ -127,8 +127,8 @@ func (s Sums) Shares(round, from, to, replicas int) float64 {
 	return 0
 }
 
-// Next returns the replica that stands for all to which a replica sends in a round: the one
-// behind it in its group, or with its place in the next group, or the next replica of all.
+// Next returns one receiver that represents all receivers of a replica in a round. It is the next
+// replica in its group, the replica with its place in the next group, or the next of all replicas.
 func (s Sums) Next(round, replica, replicas int) int {
 	group := s.GroupOf(replica, replicas)
 	lo, hi := s.Members(group, replicas)
@@ -158,9 +158,10 @@ func (s Sums) Bytes(summed []int64, replicas int) int64 {
 	return sum
 }
 
-// share returns the most bytes that a replica owns of a bucket of some layers.
+// share returns the largest share of a bucket that a replica owns, in bytes. summed has the bytes
+// of the bucket's layers.
 func (s Sums) share(summed []int64, replicas int) (bytes int64) {
-	const line = 64 // what shares are multiples of
+	const line = 64 // unit of shares, in bytes
 	up := func(n, unit int64) int64 { return (n + unit - 1) / unit }
 	d := int64(replicas)
 	if s.Sliced {

@@ -8,12 +8,12 @@ import (
 	"dynmo/src/partition"
 )
 
-// Lines returns the lists as Format writes them, one text for each stage.
+// Lines returns the lists in the format of Format, one string for each stage.
 func (s Schedule) Lines() []string {
 	return strings.Split(strings.TrimSuffix(Format(s.Lists), "\n"), "\n")
 }
 
-// Parse reads what Lines wrote, and checks that it is a legal step.
+// Parse reads the output of Lines, and checks that it is a legal step.
 func Parse(kind Kind, m partition.Map, microbatches int, lines []string) (Schedule, error) {
 	s := Schedule{Kind: kind, Map: m, Microbatches: microbatches}
 	for stage, line := range lines {
@@ -30,7 +30,7 @@ func Parse(kind Kind, m partition.Map, microbatches int, lines []string) (Schedu
 	return s, s.Check(func(int) int { return m.Chunks * microbatches })
 }
 
-// parseInstr reads an instruction as String writes it.
+// parseInstr reads an instruction in the format of Instr.String.
 func parseInstr(word string) (Instr, error) {
 	number, chunk, chunked := strings.Cut(word[1:], ".")
 	in := Instr{Op: Op(strings.IndexByte("FBIW", word[0]))}

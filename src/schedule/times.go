@@ -2,9 +2,8 @@ package schedule
 
 import "math"
 
-// times is when instructions start and what is left after them, for lists whose
-// order may change. An instruction has a number: those of a virtual stage and an
-// op (F, I, W) follow each other by microbatch.
+// times holds the start of every instruction and the time left after it, for lists whose order may
+// change. Instructions are numbered: first by virtual stage and op (F, I, W), then by microbatch.
 type times struct {
 	o      ListOptions
 	length int     // of a stage's list
@@ -13,22 +12,22 @@ type times struct {
 	kinds  []kind  // by virtual stage and op
 	kind   []int32 // by instruction
 	start  []float64
-	tail   []float64 // seconds from its end to the end of the step, at least
-	sorted []int32   // instructions, each behind those that it needs
+	tail   []float64 // least seconds from an instruction's end to the end of the step
+	sorted []int32   // instructions in an order in which each follows those that it needs
 	next   []int32   // by stage: the first instruction without a start
 	clock  []float64 // by stage
 }
 
-// kind is what the instructions of a virtual stage and an op have in common.
+// kind describes all instructions of one virtual stage and op.
 type kind struct {
 	seconds    float64
 	op         Op
 	chunk      int
-	from, to   int32 // offset to the instruction on another stage that it needs, and that needs it; 0: none
+	from, to   int32 // offset to the needed instruction on another stage, and to the one that needs this; 0: none
 	wait, send float64
 }
 
-// newTimes returns the times of lists, undivided backwards as two instructions.
+// newTimes returns the times of lists. An undivided backward counts as two instructions.
 func newTimes(o ListOptions, s Schedule) *times {
 	o.Map = s.Map
 	n, m := o.Map.Virtual(), o.Microbatches
@@ -91,8 +90,8 @@ func (t *times) schedule() Schedule {
 	return s
 }
 
-// set finds the times, and the seconds of the step. It returns +Inf if stages
-// wait for each other in a circle.
+// set computes the times, and returns the seconds of the step. It returns +Inf if stages wait for
+// each other in a circle.
 func (t *times) set() (seconds float64) {
 	for i := range t.start {
 		t.start[i] = -1
@@ -116,7 +115,7 @@ func (t *times) set() (seconds float64) {
 	return seconds
 }
 
-// advance starts instructions of a stage until one needs something that is not there.
+// advance starts instructions of a stage until an instruction lacks an input.
 func (t *times) advance(stage int) {
 	list := t.order[stage*t.length : (stage+1)*t.length]
 	clock, i := t.clock[stage], int(t.next[stage])
@@ -137,7 +136,7 @@ func (t *times) advance(stage int) {
 	t.clock[stage], t.next[stage] = clock, int32(i)
 }
 
-// setTails finds what is left after each instruction.
+// setTails computes the seconds left after each instruction.
 func (t *times) setTails() {
 	for i := len(t.sorted) - 1; i >= 0; i-- {
 		number := t.sorted[i]
@@ -145,8 +144,7 @@ func (t *times) setTails() {
 	}
 }
 
-// behind returns the seconds from the end of the instruction at a place of order
-// that the rest of its stage's list takes.
+// behind returns the least seconds left after the instruction at a place, on its own stage alone.
 func (t *times) behind(at int) float64 {
 	if (at+1)%t.length == 0 {
 		return 0
@@ -155,7 +153,7 @@ func (t *times) behind(at int) float64 {
 	return t.o.Dispatch + t.kinds[t.kind[number]].seconds + t.tail[number]
 }
 
-// needed returns the seconds from an instruction's end that other stages take.
+// needed returns the least seconds left after an instruction that other stages need.
 func (t *times) needed(number int32) float64 {
 	k := &t.kinds[t.kind[number]]
 	if k.to == 0 {
@@ -165,7 +163,7 @@ func (t *times) needed(number int32) float64 {
 	return k.send + t.kinds[t.kind[other]].seconds + t.tail[other]
 }
 
-// free returns when the stage of a place of order can start what is there.
+// free returns when the stage can start the instruction at a place of order.
 func (t *times) free(at int) float64 {
 	if at%t.length == 0 {
 		return 0
@@ -178,7 +176,7 @@ func (t *times) end(number int32) float64 {
 	return t.start[number] + t.kinds[t.kind[number]].seconds
 }
 
-// arrives returns when what an instruction needs of another stage is there.
+// arrives returns when an instruction's input from another stage arrives.
 func (t *times) arrives(number int32) float64 {
 	k := &t.kinds[t.kind[number]]
 	if k.from == 0 {

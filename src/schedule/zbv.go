@@ -11,10 +11,9 @@ import (
 // computes the loss, and every stage can soon alternate between its chunks. At most 2·stages
 // microbatches of the two chunks are between F and W, the activations of 1F1B's first stage.
 //
-// A stage is never idle between its first F and its last W under three conditions: all chunks
-// cost the same with f = i = w, messages cost nothing, and there are at least 2·stages
-// microbatches. For fewer, the microbatches that are not there are left
-// out of the order for 2·stages-1.
+// A stage is never idle between its first F and its last W under three conditions: all chunks cost
+// the same with f = i = w, messages cost nothing, and there are at least 2·stages microbatches. For
+// fewer microbatches ZBV takes the order for 2·stages-1 and leaves out the surplus ones.
 func ZBV(stage, stages, microbatches int) []Instr {
 	list := make([]Instr, 0, 6*microbatches)
 	var next [2][W + 1]int // by chunk and op
@@ -60,9 +59,8 @@ func ZBV(stage, stages, microbatches int) []Instr {
 	return list
 }
 
-// filled returns a list schedule in place of ZBV's order if it is faster where all chunks cost the
-// same, f = i = w. With too few microbatches to fill the pipe ZBV's order waits for the absent
-// ones.
+// filled returns a list schedule in place of ZBV's order, if the list is faster for chunks of equal
+// cost with f = i = w. With too few microbatches to fill the pipe, ZBV's order has gaps.
 func filled(s Schedule) Schedule {
 	stages := s.Map.Stages
 	o := ListOptions{

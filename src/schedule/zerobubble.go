@@ -1,9 +1,8 @@
 package schedule
 
-// zbh1 returns the ZB-H1 schedule of one stage (Qi et al. 2024, section 2):
-// 1F1B's order of F and I, with W delayed into the time that 1F1B leaves idle at the
-// end. At most stages microbatches are between F and W, as many as 1F1B has on its
-// first stage.
+// zbh1 returns the ZB-H1 schedule of one stage (Qi et al. 2024, section 2). It has 1F1B's order of
+// F and I. W are delayed into the idle time at the end. At most `stages` microbatches are between F
+// and W, as on the first stage of 1F1B.
 //
 // Let all stages cost the same with w <= f and w <= i, messages cost nothing, and let there
 // be at least 2·stages microbatches. Then stage s is idle between its first F and its last W
@@ -11,18 +10,17 @@ package schedule
 //
 //	(stages-1-s)·(f+i-w)
 //
-// The paper gives the largest of these, that of the first stage.
+// The paper gives the idle time of the first stage, which is the largest.
 //
-// Departs: a microbatch is in flight until its W, which needs the activations
-// too. Until its I, as for 1F1B, it is stages-stage of them at most.
+// Departs: a microbatch counts as in flight until its W, because W needs the activations too. At
+// most stages-stage microbatches are between F and I, as in 1F1B.
 func zbh1(stage, stages, microbatches int) []Instr {
 	return deferred(stages-1-stage, stage, microbatches, oneChunk)
 }
 
-// zbh2 returns the ZB-H2 schedule of one stage (Qi et al. 2024, section 2):
-// a warm-up twice as long fills what ZB-H1 leaves idle. At most 2·stages-1
-// microbatches are between F and W. Under the conditions of ZBH1 stage s is
-// idle for
+// zbh2 returns the ZB-H2 schedule of one stage (Qi et al. 2024, section 2). A warm-up twice as long
+// fills the idle time of ZB-H1. At most 2·stages-1 microbatches are between F and W. Under the
+// conditions of zbh1 stage s is idle for
 //
 //	(stages-1-s)·(f+i-2w)
 func zbh2(stage, stages, microbatches int) []Instr {
