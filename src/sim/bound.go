@@ -15,13 +15,13 @@ import (
 //
 //	Σ_{v<v0} f_v + M·Σ_{v on s} (f+i+w)_v
 //
-// where v0 is the first virtual stage on s; the cap is left out of account.
+// where v0 is the first virtual stage on s. This bound ignores the cap.
 func LowerBound(m partition.Map, costs []cost.Stage, microbatches int, inFlight []int) float64 {
 	bound := 0.0
 	for stage := range m.Stages {
 		if m.Chunks == 1 {
 			n := microbatches
-			if c := costs[stage]; inFlight != nil && c.Input+c.Weight > 0 { // a frozen stage holds nothing
+			if c := costs[stage]; inFlight != nil && c.Input+c.Weight > 0 { // a frozen stage keeps no microbatch
 				n = min(n, inFlight[stage])
 			}
 			bound = max(bound, oneChunk(costs, stage, microbatches, n))

@@ -10,11 +10,10 @@ import (
 	"dynmo/src/partition"
 )
 
-// LowerBound returns seconds that no schedule of the step's work beats, however
-// its microbatches differ, on the ranks of its replica. inFlight is as for the
-// function of that name, whose bound of the mean microbatch does not hold where
-// they do: a light microbatch may go first, and its way through the other stages
-// is shorter than the mean one's.
+// LowerBound returns seconds that no schedule of the step's work beats, however its microbatches
+// differ, on the ranks of its replica. inFlight is as for the function LowerBound. The function's
+// bound of the mean microbatch does not hold here: a light microbatch may go first, and passes the
+// other stages faster than the mean.
 func (s Step) LowerBound(inFlight []int) float64 {
 	m := s.Schedule.Map
 	slow := func(v int) float64 { return s.Network.Slowness(s.rank(m.Stage(v), s.Replica)) }
@@ -34,12 +33,11 @@ func (s Step) LowerBound(inFlight []int) float64 {
 	return unequalBound(m, rows, inFlight)
 }
 
-// path is what a microbatch has to pass beside a stage: head, trip and tail of
-// oneChunk.
+// path is the time of a microbatch on the other stages: head, trip and tail of oneChunk.
 type path struct{ head, trip, tail float64 }
 
-// unequalBound is LowerBound of microbatches that differ: rows is by virtual stage
-// and microbatch.
+// unequalBound is LowerBound for microbatches of different cost. rows is by virtual stage and
+// microbatch.
 func unequalBound(m partition.Map, rows [][]cost.Stage, inFlight []int) float64 {
 	microbatches := len(rows[0])
 	paths := make([][]path, len(rows))
@@ -81,11 +79,10 @@ func unequalBound(m partition.Map, rows [][]cost.Stage, inFlight []int) float64 
 }
 
 // unequalChunk returns the bounds of oneChunk for unequal microbatches. W come in ascending order
-// of microbatches. So the W that end before the last F starts are the first ones. Neither that F
-// nor the last I belongs to their microbatches. F come in any order, so the late F take at least
-// the time of the shortest. On the way of a single microbatch the shortest one counts. ⌈M/n⌉
-// microbatches do not overlap: again the shortest count. All microbatches, n at a time, need their
-// time too.
+// of microbatches, so the W before the last F are the first ones. The last F and the last I belong
+// to other microbatches. F come in any order, so late F count with the shortest times. For a single
+// microbatch, and for ⌈M/n⌉ microbatches that do not overlap, the shortest times count too. A
+// further bound is the time of all microbatches, n at a time.
 func unequalChunk(row []cost.Stage, paths []path, n int) float64 {
 	late := len(row) - n
 	var all, early cost.Stage
@@ -118,7 +115,7 @@ func unequalChunk(row []cost.Stage, paths []path, n int) float64 {
 	)
 }
 
-// least returns the smallest of what microbatches give.
+// least returns the smallest value of seconds over all microbatches.
 func least(paths []path, seconds func(microbatch int, p path) float64) float64 {
 	smallest := math.Inf(1)
 	for b, p := range paths {

@@ -10,21 +10,20 @@ import (
 	"dynmo/src/trace"
 )
 
-// engine simulates replicas one after the other. It goes over the stages again
-// and again, and each goes on until it lacks a message. The times do not depend
-// on the order of the stages: a stage's instructions run in the order of its
-// list, and so do the messages of its links.
+// engine simulates replicas one after the other. It visits the stages in turn, and each stage
+// advances until it lacks a message. The times do not depend on the order of these visits: a
+// stage's instructions, and the messages of its links, follow the order of its list.
 type engine struct {
 	s            Step
 	replica      int
 	microbatches int
 
-	activations []float64 // by virtual stage and microbatch: when what F needs arrives; unknown
-	gradients   []float64 // the same for B and I
-	lessons     bool      // B and I need what the last layer says of the microbatch, and no gradients (see Run)
-	taught      int       // messages of the last layer so far, to each stage
-	onward      []channel // by virtual stage: to the one behind
-	back        []channel // by virtual stage: to the one before
+	activations []float64 // by virtual stage and microbatch: when the input of F arrives; unknown: not sent
+	gradients   []float64 // by virtual stage and microbatch: when the gradient for B or I arrives
+	lessons     bool      // B and I need a message of the last layer for each microbatch, and no gradients (see Run)
+	taught      int       // by stage: messages received from the last layer so far
+	onward      []channel // by virtual stage: to the next virtual stage
+	back        []channel // by virtual stage: to the virtual stage before
 	slow        []float64 // by stage
 	links       []float64 // until when a link is busy
 	next        []int     // by stage: the first instruction that is not done
@@ -34,23 +33,23 @@ type engine struct {
 	spans   [][]trace.Span
 	weights []work
 
-	// Where replicas send each other updated weights: when those of each layer arrive.
+	// The arrivals of updated weights that replicas send each other, by layer.
 	cuts    partition.Partition
 	layers  []cost.Layer
 	arrives []float64 // nil: nothing is sent
 	began   []bool    // by virtual stage: its first forward is done
 }
 
-// unknown is when something arrives that has not been sent.
+// unknown is the arrival of a message that has not been sent.
 const unknown = -1
 
-// channel leads from a virtual stage to one beside it.
+// channel leads from a virtual stage to the next one or the one before.
 type channel struct {
-	free     bool // on the same stage, or no message costs anything
+	free     bool // both ends lie on one stage, or messages are free
 	link     int
 	from, to int // world ranks
 	tag      int // comm.TagForward or comm.TagBackward
-	first    int // what the tag of microbatch 0 adds to that, before it wraps
+	first    int // offset of microbatch 0's tag, before tags wrap
 	bytes    int64
 	network  comm.Network
 }
@@ -93,8 +92,8 @@ func (e *engine) run(replica int) Result {
 	return e.result()
 }
 
-// trained returns the first virtual stage that trains, as the costs say. One whose
-// forwards take no time either has no blocks: it is frozen if the next is.
+// trained returns the first virtual stage that trains, judged by its costs. A virtual stage whose
+// forwards take no time has no blocks: it is frozen if the next one is.
 func (s Step) trained() (first int) {
 	for v := range s.Schedule.Map.Virtual() {
 		c := s.total(v)
@@ -121,8 +120,7 @@ func (s Step) learnsApart() bool {
 	return trains
 }
 
-// total returns what a virtual stage takes for all its passes, or for one microbatch where all
-// are alike.
+// total returns the cost of a virtual stage for all microbatches, or for one if all are alike.
 func (s Step) total(v int) (c cost.Stage) {
 	if s.PerMicrobatch == nil {
 		return s.Costs[v]
@@ -133,8 +131,8 @@ func (s Step) total(v int) (c cost.Stage) {
 	return c
 }
 
-// prepare begins a replica's step: nothing is done, all links are free, and
-// what enters the chain at either end is there.
+// prepare resets the state for a replica's step. No instruction is done, all links are free, and
+// the inputs at both ends of the chain have arrived.
 func (e *engine) prepare(replica int) {
 	e.replica = replica
 	m, n := e.s.Schedule.Map, e.s.Schedule.Map.Virtual()
@@ -174,9 +172,8 @@ func (e *engine) prepare(replica int) {
 	}
 }
 
-// channel returns the one between two virtual stages, one beside the other. Those
-// lie on one stage or on neighbours of the ring of stages, so a stage has two
-// links: up and down.
+// channel returns the channel between two adjacent virtual stages. They lie on one stage or on
+// neighbours of the ring of stages. So a stage has two links: up and down.
 func (e *engine) channel(v, to, tag int) channel {
 	m := e.s.Schedule.Map
 	a, b := m.Stage(v), m.Stage(to)
@@ -194,7 +191,7 @@ func (e *engine) channel(v, to, tag int) channel {
 	return c
 }
 
-// send returns when a microbatch's message arrives that is sent at some time.
+// send returns when a microbatch's message arrives that leaves at time sent.
 func (e *engine) send(c *channel, microbatch int, sent float64) (arrives float64) {
 	if c.free {
 		return sent
@@ -207,8 +204,8 @@ func (e *engine) send(c *channel, microbatch int, sent float64) (arrives float64
 	return arrives
 }
 
-// teach sends what the last layer says of a microbatch straight to each stage that learns of it.
-// The message is so short that only its latency counts.
+// teach sends the last layer's message about a microbatch straight to each stage that trains. The
+// message is so short that only its latency counts.
 func (e *engine) teach(stage, microbatch int, sent float64) {
 	for v := range e.s.Schedule.Map.Virtual() {
 		if e.s.total(v).Weight == 0 {
@@ -227,8 +224,8 @@ func (e *engine) teach(stage, microbatch int, sent float64) {
 	e.taught++
 }
 
-// advance carries out a stage's instructions until one lacks a message, and
-// returns how many.
+// advance carries out a stage's instructions until one lacks a message. It returns how many
+// instructions it carried out.
 func (e *engine) advance(stage int) (done int) {
 	list := e.s.Schedule.Lists[stage]
 	first := e.next[stage]
@@ -253,7 +250,7 @@ func (e *engine) advance(stage int) (done int) {
 		start := max(clock, arrives)
 		seconds := e.seconds(stage, v, in)
 		clock = start + seconds
-		waited := 0.0 // for weights
+		waited := 0.0 // seconds in which F waits for updated weights
 		if in.Op == schedule.F && e.arrives != nil && !e.began[v] {
 			end := e.firstForward(v, start, seconds)
 			e.began[v], clock, waited = true, end, end-clock
@@ -289,7 +286,7 @@ func (e *engine) advance(stage int) (done int) {
 	return done
 }
 
-// seconds returns what an instruction takes.
+// seconds returns the duration of an instruction.
 func (e *engine) seconds(stage, v int, in schedule.Instr) float64 {
 	c := e.cost(v, in.Microbatch)
 	t := 0.0

@@ -11,7 +11,7 @@ type Link struct {
 	Bandwidth float64 // bytes per second; 0, as in a zero Link, means infinite
 }
 
-// comm returns the link as the virtual clock has it.
+// comm returns the link in the form that the virtual clock uses.
 func (l Link) comm() comm.Network { return comm.Network{Latency: l.Latency, Bandwidth: l.Bandwidth} }
 
 // Seconds returns the time of a message from its departure to its arrival.
@@ -23,12 +23,12 @@ func Uniform(latency, bandwidth float64) Network {
 	return Network{Node: l, Between: l}
 }
 
-// Network says what messages cost, and how fast ranks are.
+// Network describes the costs of messages, and the speed of ranks.
 type Network struct {
-	Node, Between Link       // between ranks of one node, and of two
+	Node, Between Link       // between ranks of one node, and between ranks of two nodes
 	PerNode       int        // ranks on a node, in the order of world ranks; 0: all are on one
-	Delay         comm.Delay // of every message, at random
-	Slow          []float64  // by world rank: times slower; ranks beyond it, and all of nil: 1
+	Delay         comm.Delay // random delay of every message
+	Slow          []float64  // by world rank: how many times slower the rank is; 1 for ranks beyond the slice
 }
 
 // Link returns the link between two ranks of the world.
@@ -68,8 +68,8 @@ func (s Step) rank(stage, replica int) int {
 	return rank
 }
 
-// alike reports whether the step takes two replicas the same time: their ranks
-// are as fast, their links cost the same, and no delay tells them apart.
+// alike reports whether a step takes two replicas the same time. Their ranks are equally fast,
+// their links cost the same, and messages have no random delays.
 func (s Step) alike(a, b int) bool {
 	if s.Bytes != nil && s.Network.Delay.Most > 1 {
 		return false

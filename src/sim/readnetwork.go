@@ -14,7 +14,7 @@ import (
 	"dynmo/src/input"
 )
 
-// networkFile is a Network as a TOML file has it, its numbers not yet checked.
+// networkFile is the content of a network's TOML file, before its numbers are checked.
 type networkFile struct {
 	Node         *linkFile `toml:"node"`
 	Between      *linkFile `toml:"between"`
@@ -31,11 +31,11 @@ type linkFile struct {
 	Bandwidth any `toml:"bandwidth_bytes"`
 }
 
-// mostDelay bounds how many times longer than its time a message may take.
+// mostDelay is the largest allowed factor by which a message is delayed.
 const mostDelay = 1000
 
-// mostRanks is the largest world that a file may name ranks of: more than any
-// machine has, and a slip of the hand costs no memory.
+// mostRanks bounds the ranks that a file may name. No machine has that many, and the bound keeps a
+// typing error from taking much memory.
 const mostRanks = 1 << 20
 
 // ReadNetwork reads a description of a network in TOML:
@@ -52,8 +52,8 @@ const mostRanks = 1 << 20
 //	most = 4.0
 //	seed = 1
 //
-// name is what errors call it. The error names file, field, value and what is
-// wanted, and the line where the decoder tells it.
+// Errors call the file name. An error names file, field, value and the wanted value, and the line
+// if the decoder reports it.
 func ReadNetwork(name string, r io.Reader) (Network, error) {
 	text, err := io.ReadAll(r)
 	if err != nil {
@@ -82,8 +82,8 @@ func ReadNetwork(name string, r io.Reader) (Network, error) {
 	return n, nil
 }
 
-// mistyped names the field of a text that was decoded with an error, what stands there and
-// what is wanted. It returns the error itself where no field has a wrong type.
+// mistyped explains a decoding error: it names the field, its value and the wanted type. If no
+// field has a wrong type it returns the error itself.
 func mistyped(text string, err error) error {
 	var root map[string]any
 	if _, failed := toml.Decode(text, &root); failed != nil {
@@ -117,7 +117,7 @@ var keys = []string{
 	"delay.most", "delay.seed",
 }
 
-// unknownKey returns an error if the file has a key that means nothing.
+// unknownKey returns an error if the file has a key that does not exist.
 func unknownKey(md toml.MetaData) error {
 	for _, key := range md.Undecoded() {
 		if key[0] != "slow" {
@@ -127,7 +127,7 @@ func unknownKey(md toml.MetaData) error {
 	return nil
 }
 
-// fill sets the network to what the file says.
+// fill sets the network from the file.
 func (n *Network) fill(f networkFile) (err error) {
 	if n.PerNode < 0 {
 		return fmt.Errorf("ranks_per_node: %d, wanted at least 0", n.PerNode)
@@ -165,7 +165,7 @@ func (f *linkFile) link(table string) (l Link, err error) {
 	return l, err
 }
 
-// number returns the number that a field holds, which lies within bounds.
+// number returns the number in a field, and checks that it lies within [least, most].
 func number(field string, value any, least, most float64) (float64, error) {
 	x, ok := value.(float64)
 	if whole, isInt := value.(int64); isInt {
@@ -180,7 +180,7 @@ func number(field string, value any, least, most float64) (float64, error) {
 	return x, nil
 }
 
-// slowness reads a list by rank, or a table from rank to factor.
+// slowness reads the slowness of ranks from a list by rank, or from a table from rank to factor.
 func slowness(value any) (list []float64, err error) {
 	set := func(rank int, value any) error {
 		for len(list) <= rank {
@@ -198,7 +198,7 @@ func slowness(value any) (list []float64, err error) {
 			}
 		}
 	case map[string]any:
-		for _, key := range slices.Sorted(maps.Keys(values)) { // of several errors always the same
+		for _, key := range slices.Sorted(maps.Keys(values)) { // sorted, so that the same error is reported each time
 			rank, err := strconv.Atoi(key)
 			if err != nil || rank < 0 || rank >= mostRanks {
 				return nil, fmt.Errorf("slow: rank %q, wanted an integer in [0, %d)", key, mostRanks)

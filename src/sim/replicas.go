@@ -8,41 +8,40 @@ import (
 	"dynmo/src/schedule"
 )
 
-// ReplicasResult is how a step of all replicas went. Seconds count from its start.
+// ReplicasResult is the simulated step of all replicas. Seconds count from its start.
 type ReplicasResult struct {
-	Replicas []Result // by replica; those that are alike share theirs
+	Replicas []Result // by replica; equal replicas share a Result
 	Pipeline float64  // when the last replica's last instruction ended
 	Seconds  float64  // when the last gradient was summed over the replicas
 }
 
-// Exposed returns the seconds of the gradient sum that no instruction hides.
+// Exposed returns the seconds by which the gradient sum ends after the last instruction.
 func (r ReplicasResult) Exposed() float64 { return r.Seconds - r.Pipeline }
 
-// Replicas simulates a step of all replicas of s.Mesh, and the sum of gradients over them.
-// Frozen layers have no W and no sum. layers is the chain, which cuts lays over the virtual
-// stages. Layers fall into buckets as in the pipeline (see
-// schedule.Buckets). A bucket with G bytes of gradients is summed in rounds of messages
-// between its D ranks. Rounds carry slices, the sums of groups where there are groups, and
-// the whole sums. A round's messages leave a rank one behind the other, and arrive
+// Replicas simulates a step of all replicas of s.Mesh, and the sum of gradients over them. layers
+// is the chain of layers, and cuts divides it over the virtual stages. Frozen layers have no W and
+// no sum. Layers fall into buckets as in the pipeline (see schedule.Buckets). A bucket with G bytes
+// of gradients is summed in rounds of messages between its D ranks. Rounds carry slices, then the
+// sums of groups if there are groups, then the whole sums. A rank sends a round's messages one
+// after the other. They arrive
 //
 //	share·G/bandwidth + latency
 //
-// later on the slowest link to a receiver. Links that were busy with an earlier round delay
-// them further. share is the share that a rank sends (see schedule.Sums.Sent): (D-1)/D in
-// both rounds of sums without groups and rounding. The first round of a bucket begins when
-// the last W of its layers has ended on every replica. It also waits for the last W of all
-// layers that exchange rows with other replicas. A later round begins when the bucket's round before
-// has arrived and that of the bucket behind it has begun. Rounds and the remaining
-// instructions run side by side, and do not slow each other down. Delays apply to the
-// pipeline's messages only.
+// later on the slowest link to a receiver. Links that are busy with an earlier round delay them
+// further. share is the share that a rank sends (see schedule.Sums.Sent). Without groups and
+// rounding it is (D-1)/D in both rounds. The first round of a bucket begins when the last W of its
+// layers has ended on every replica. It also waits for the last W of all layers that exchange rows
+// with other replicas. A later round begins when two others allow it: the bucket's round before has
+// arrived, and the same round of the bucket behind has begun. Rounds and instructions run side by
+// side, and do not slow each other down. Delays apply to the pipeline's messages only.
 //
-// The last W of a virtual stage goes through its layers from the last to the
-// first; it divides by their seconds, those of I and W where the instruction is
-// B, and falls to its end if they have none. The step ends with a barrier over
-// all ranks: the norm of the gradient needs every one of them. Where shares are slices (see
-// schedule.Sums) the last round carries updated weights, a round for each layer in the order
-// of the chain. These rounds belong to the step before and begin where the step does. The
-// first forward of a layer waits for the layer's weights (see arrivals).
+// The last W of a virtual stage goes through its layers from the last to the first. Its time is
+// divided in proportion to the layers' seconds of W (of I and W if it is a B). If the layers have
+// none, all gradients are complete at its end. The step ends with a barrier over all ranks, because
+// the norm of the gradient needs all gradients. If shares are slices (see schedule.Sums), the last
+// round carries updated weights, a round for each layer in the order of the chain. These rounds
+// belong to the step before, and begin with this step. The first forward of a layer waits for the
+// layer's weights (see arrivals).
 //
 // s.Replica is ignored.
 func Replicas(s Step, cuts partition.Partition, layers []cost.Layer) ReplicasResult {
@@ -75,8 +74,8 @@ func Replicas(s Step, cuts partition.Partition, layers []cost.Layer) ReplicasRes
 	return all
 }
 
-// arrivals notes when the weights of each layer arrive that replicas have updated for each other,
-// where shares are slices.
+// arrivals computes when the updated weights of each layer arrive from other replicas, if shares
+// are slices.
 func (e *engine) arrivals(cuts partition.Partition, layers []cost.Layer) {
 	s := e.s
 	if !s.Sums.Sliced || s.Mesh.Replicas <= 1 {
@@ -97,8 +96,8 @@ func (e *engine) arrivals(cuts partition.Partition, layers []cost.Layer) {
 	}
 }
 
-// firstForward returns when a virtual stage ends its first forward, which takes so long and
-// begins at start. Each layer waits for its weights.
+// firstForward returns when a virtual stage ends its first forward, which begins at start and takes
+// seconds. Each layer waits for its weights.
 func (e *engine) firstForward(v int, start, seconds float64) float64 {
 	lo, hi := e.cuts.Range(v)
 	total := 0.0
@@ -116,11 +115,11 @@ func (e *engine) firstForward(v int, start, seconds float64) float64 {
 	return end
 }
 
-// summed returns when the gradients of a stage have been summed over its replicas; ready is
-// by layer.
+// summed returns when the gradients of a stage have been summed over its replicas. ready has, by
+// layer, when the layer's gradients are complete.
 func (s Step) summed(stage int, cuts partition.Partition, layers []cost.Layer, ready []float64) float64 {
 	var bytes []int64
-	var complete []float64 // when the gradients of the layers up to this one are
+	var complete []float64 // when the gradients of all layers up to this one are complete
 	talked, latest := 0.0, 0.0
 	for _, chunk := range s.Schedule.Completed(stage) {
 		lo, hi := cuts.Range(s.Schedule.Map.Place(stage, chunk))
@@ -145,11 +144,12 @@ func (s Step) summed(stage int, cuts partition.Partition, layers []cost.Layer, r
 		}
 		return sum
 	}
-	// Rounds begin in one order: a later one follows the round before it of lookahead - 1 buckets behind.
+	// Rounds begin in one order: a later round of a bucket follows the round before of the bucket
+	// Lookahead-1 behind.
 	free, arrived := 0.0, make([]float64, len(ends))
 	begun, last, apart := 0.0, s.Sums.Rounds(s.Mesh.Replicas), schedule.Lookahead-1
 	if s.Sums.Sliced {
-		last-- // weights follows
+		last-- // the last round carries weights in the next step
 	}
 	for i := range len(ends) + last*apart {
 		for round := range last + 1 {
@@ -170,7 +170,7 @@ func (s Step) summed(stage int, cuts partition.Partition, layers []cost.Layer, r
 	return slices.Max(append(arrived, 0))
 }
 
-// ready raises complete[l] to when the gradient of the l-th of layers is complete.
+// ready raises complete[l] to the time at which w completes the gradient of layers[l].
 func (w work) ready(complete []float64, layers []cost.Layer) {
 	seconds := func(l cost.Layer) float64 {
 		if w.op == schedule.B {
@@ -178,7 +178,7 @@ func (w work) ready(complete []float64, layers []cost.Layer) {
 		}
 		return l.BackwardWeight
 	}
-	left := 0.0 // seconds of the layers before
+	left := 0.0 // seconds of earlier layers
 	for _, l := range layers {
 		left += seconds(l)
 	}
@@ -192,8 +192,8 @@ func (w work) ready(complete []float64, layers []cost.Layer) {
 	}
 }
 
-// Round returns two times of a round of messages of a bucket between the replicas of a stage: the
-// seconds for which it travels, and the seconds for which it keeps their links busy. Rounds count
+// Round returns two times of a round of a bucket's messages between the replicas of a stage.
+// latency is how long a message travels; busy is how long it keeps the links busy. Rounds count
 // from 0.
 func (s Step) Round(stage, round int, bytes int64) (latency, busy float64) {
 	d, slowest := s.Mesh.Replicas, 0.0

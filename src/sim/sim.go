@@ -1,7 +1,7 @@
-// Package sim executes a schedule on costs and a network, without ranks. In come every stage's list
-// of instructions, their seconds, and the cost of messages. Out go the times at which each stage
-// worked. Time passes by the rules of the virtual clock. So a run on that clock with known costs
-// takes the seconds of the simulator.
+// Package sim simulates a schedule on given costs and a network, without ranks. In come the
+// instructions of every stage, their seconds, and the cost of messages. Out come the times at which
+// each stage worked. Time passes by the rules of the virtual clock. So a run on that clock with
+// known costs takes the simulated seconds.
 package sim
 
 import (
@@ -13,37 +13,37 @@ import (
 	"dynmo/src/trace"
 )
 
-// Step is a step to be simulated, of one replica.
+// Step describes a step to simulate, of one replica.
 type Step struct {
 	Schedule      schedule.Schedule
 	Costs         []cost.Stage   // by virtual stage, for one microbatch
 	PerMicrobatch [][]cost.Stage // by virtual stage and microbatch; replaces Costs where not nil
 
-	// Bytes is, by virtual stage, the bytes of the output of a microbatch, and of the
-	// gradient that comes back. The last stage's do not count. Nil: messages are free.
+	// Bytes has, by virtual stage, the bytes of a microbatch's output; its gradient has as many.
+	// The entry of the last virtual stage is ignored. Nil: messages are free.
 	Bytes    []int64
 	Network  Network
-	Dispatch float64       // overhead: seconds that a stage needs at least from one instruction to the next
+	Dispatch float64       // least seconds that a stage needs from one instruction to the next
 	Mesh     mesh.Mesh     // rank of (stage, replica); zero: rank = stage
-	Ranks    []int         // of the launched world, by rank of Mesh (see layout.Layout); nil: the same
+	Ranks    []int         // by rank of Mesh: rank of the launched world (see layout.Layout); nil: the same
 	Sums     schedule.Sums // how gradients are added up over replicas
 	Replica  int           // which replica this is
-	Number   int           // steps before this one: a key of the delays
+	Number   int           // steps before this one; random delays depend on it
 
 	Spans bool // whether Result holds spans
 }
 
-// Result is how a step went. Seconds count from its start.
+// Result is a simulated step. Seconds count from its start.
 type Result struct {
 	trace.Summary
 	Stage []Extent       // by stage
 	Spans [][]trace.Span // by stage, one for each instruction in order; microbatches are the replica's own
 
-	replica int    // that was simulated
-	weights []work // by virtual stage: the last instruction with its weights
+	replica int    // simulated replica
+	weights []work // by virtual stage: the last W or B
 }
 
-// Extent is when a stage began its first instruction and ended its last.
+// Extent is the time from the start of a stage's first instruction to the end of its last.
 type Extent struct{ Start, End float64 }
 
 // Seconds returns the time from the start to the end.
@@ -55,21 +55,19 @@ type work struct {
 	Extent
 }
 
-// Run simulates a step. Every stage carries out its list in order; F needs what
-// F of the virtual stage before has sent, B and I what B or I of the one behind
-// has. A result is sent when its instruction ends, which costs the sender
-// nothing; it arrives as comm.Network.Travel says, over the link of its sender
-// and receiver, and the receiver's clock reaches the arrival when an
-// instruction needs it:
+// Run simulates a step. Every stage carries out its list in order. F needs the output of F on the
+// virtual stage before, and B and I need the gradient of B or I on the one behind. A result is sent
+// when its instruction ends, at no cost to the sender. Its arrival follows comm.Network.Travel,
+// over the link of sender and receiver. An instruction begins at
 //
 //	start = max(end of the stage's instruction before + dispatch, arrival)
 //
-// Between chunks of one stage nothing is sent. The schedule is one that Check
-// accepts; Run panics on a deadlock. What is frozen has no instructions beside F, nor
-// messages, as in the pipeline (see schedule.SkipFrozen): the first virtual stages, as long as
-// their forwards take time and their backwards none. If weights have backwards and inputs have
-// none anywhere, no gradients are sent (exit.stage2). B and I then need what the last virtual
-// stage says after its F of the microbatch, in a message of no bytes.
+// Chunks of one stage exchange no messages. The schedule must pass Check; Run panics on a deadlock.
+// Frozen virtual stages have F only, and no messages of gradients, as in the pipeline (see
+// schedule.SkipFrozen). These are the first virtual stages, as long as their forwards take time and
+// their backwards none. If weights have backwards but inputs have none anywhere, no gradients are
+// sent (exit.stage2). B and I then need a message of no bytes, which the last virtual stage sends
+// after its F of the microbatch.
 func Run(s Step) Result {
 	e := newEngine(s)
 	return e.run(s.Replica)
@@ -81,7 +79,7 @@ func Makespan(s schedule.Schedule, costs []cost.Stage) float64 {
 	return Run(Step{Schedule: s, Costs: costs}).Makespan()
 }
 
-// result sums up what the engine did.
+// result summarises the engine's times.
 func (e *engine) result() Result {
 	r := Result{
 		Summary: trace.Summary{Busy: e.busy, Start: math.Inf(1), End: math.Inf(-1)},
