@@ -59,8 +59,9 @@ func ZBV(stage, stages, microbatches int) []Instr {
 	return list
 }
 
-// filled returns a list schedule in place of ZBV's order, if the list is faster for chunks of equal
-// cost with f = i = w. With too few microbatches to fill the pipe, ZBV's order has gaps.
+// filled returns a list schedule in place of ZBV's order if it is faster with equal costs of
+// chunks, f = i = w. With too few microbatches to fill the pipe ZBV's order waits for the absent
+// ones.
 func filled(s Schedule) Schedule {
 	stages := s.Map.Stages
 	o := ListOptions{

@@ -33,8 +33,7 @@ func (r *Rank) draw(joined int) {
 	}
 }
 
-// begin sets everything that remembers earlier steps to its state in a new run: dynamism, profiler,
-// balancer and the seconds spent.
+// begin sets dynamism, profiler, balancer and the seconds spent to those of a new run.
 func (r *Rank) begin() (err error) {
 	if r.dynamism, err = dynamic.Open(r.Config); err != nil {
 		return err
@@ -44,8 +43,7 @@ func (r *Rank) begin() (err error) {
 	return err
 }
 
-// keepers returns the parts of the run that a checkpoint saves the state of, by their names in the
-// checkpoint.
+// keepers returns the parts of the run whose state a checkpoint saves, by their names there.
 func (r *Rank) keepers() map[string]save.Keeper {
 	return save.Keepers(map[string]any{"balancer": r.Balancer, "dynamism": r.dynamism, "profiler": &r.profiler})
 }
@@ -55,8 +53,7 @@ func (r *Rank) ranks(hosts []string) save.Ranks {
 	return save.Ranks{Hosts: hosts, Clock: r.Device.Clock().Kind(), Kernels: r.Backend.Name()}
 }
 
-// resume continues from the newest checkpoint, and reports whether there is a checkpoint.
-// Collective.
+// resume continues from the newest checkpoint, and reports whether there is one. Collective.
 func (r *Rank) resume(shape model.Config) (found bool, err error) {
 	reader := save.Reader{
 		Config: r.Config, World: r.World, Exec: r.x, Corpus: r.Corpus, Layout: r.layout, Stage: r.world.Stages.Rank(), Shape: shape,
