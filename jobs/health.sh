@@ -5,11 +5,11 @@
 #   HealthCheckInterval=3600
 #   HealthCheckNodeState=IDLE      # no job shares its node with a measurement
 #
-# It runs `dynmo bench node --quick`, which ends by itself within 50 s and, with a job on the
-# node, looks only at what GPUs and links report. A node that is slow or faulty is drained, with
-# the reason, by a child that goes on by itself: some versions of slurmd repeat the check until
-# its status is 0 before they register, and Slurm may need the node for an answer. The status is
-# always 0. The script never resumes a node: people do, once they have looked.
+# It runs `dynmo bench node --quick`, which ends within 50 s. With a job on the node that command
+# only reads the reports of GPUs and links. A child process drains a slow or faulty node, with
+# the reason, after the script has ended: Slurm may need an answer of the node's slurmd for that.
+# The status is always 0, because some versions of slurmd repeat the check until its status is 0
+# before they register. The script never resumes a node: people do, once they have looked.
 #
 #   DYNMO            the program; default: bin/dynmo beside the folder of this file
 #   DYNMO_REFERENCE  the file of dynmo bench node --write-reference: without one a node is only

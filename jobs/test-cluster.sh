@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # A Slurm cluster on this host, to try jobs on: munge, slurmctld, slurmdbd over
-# MariaDB, and N slurmd, each in a UTS namespace of its own, so that ranks see N host
-# names, and in a PID namespace, so that a node that is killed takes all it runs along.
-# Everything lies in one directory, the cluster's, which `down` removes.
+# MariaDB, and N slurmd. Each slurmd has a UTS namespace: ranks see N host names. It
+# also has a PID namespace: killing a node kills all its processes. All files lie in
+# the directory of the cluster, which `down` removes.
 set -euo pipefail
 
 usage() {
@@ -31,8 +31,8 @@ export SLURM_CONF=$cluster/slurm.conf
 PATH=$PATH:/usr/sbin:/sbin
 user=$(id -un)
 
-# Those of a node. An ordinary user becomes root in a user namespace, which allows the
-# others.
+# The namespaces of a node. An ordinary user becomes root in a user namespace, which
+# allows the others.
 namespaces=(unshare --uts --pid --fork --mount-proc --kill-child)
 [ "$(id -u)" = 0 ] || namespaces+=(--user --map-root-user)
 
@@ -63,8 +63,8 @@ until_true() {
 	done
 }
 
-# free_ports COUNT: prints the first of COUNT ports that nothing listens on, below
-# those that the system gives to connections.
+# free_ports COUNT: prints the first of COUNT ports in a row on which nothing listens. They
+# lie below the ports that the system gives to connections.
 free_ports() {
 	local first port try
 	for try in {1..50}; do
@@ -79,7 +79,7 @@ free_ports() {
 }
 
 # A launch of ranks has cred_expire seconds to reach its nodes, also on a busy host. A
-# requeued job waits as long before it starts again.
+# requeued job waits for the same time before it starts again.
 write_slurm_conf() {
 	local nodes=$1 port=$2 host
 	host=$(hostname)
@@ -177,8 +177,8 @@ start_accounting() {
 	until_true 300 slurmdbd sacctmgr -n show cluster
 }
 
-# start_node NAME: slurmd in namespaces of its own, with shared memory of its own, which
-# goes with the node. An ordinary user is itself again in one inside.
+# start_node NAME: starts slurmd in namespaces of its own. Its shared memory is its own too
+# and ends with the node. A further user namespace gives an ordinary user its own id again.
 start_node() {
 	local inner=()
 	if [ "$(id -u)" != 0 ]; then
@@ -224,7 +224,7 @@ up() {
 
 all_idle() { [ "$(sinfo -h -N -t idle -o %N | sort -u | wc -l)" = "$1" ]; }
 
-# alive NAME: whether the process of that name runs, and is not another of its number.
+# alive NAME: whether the process of that name runs. Another process with its id is not it.
 alive() {
 	local pid
 	pid=$(cat "$cluster/pids/$1" 2>/dev/null) &&

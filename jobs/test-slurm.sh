@@ -2,16 +2,16 @@
 # Tests train.sbatch and grow.sbatch, and dynmo under srun, on clusters of this host's own.
 #
 #   jobs/test-slurm.sh          all tests, a quarter of an hour on two idle cores
-#   jobs/test-slurm.sh WORD     those whose names have the word
+#   jobs/test-slurm.sh WORD     tests with the word in their names
 #   jobs/test-slurm.sh --smoke  one short run that gives nodes back, without slurmdbd
 #
-# A line for each says what was done to the job, how many seconds it ran, how it ended,
-# and how long after the fault it went on, or had stopped. Most run testdata/dynmo, which
-# stands for dynmo and counts steps; those whose names begin with dynmo, pack, bare, node,
-# health or smoke run bin/dynmo. node and health slow nodes by control groups, as root.
-# A test that sets fault has a line FAULT more: recover is the time from the fault until
-# the log says that the job goes on, or has stopped, lost_steps how many steps were
-# recorded and run again.
+# Each test prints a line: the fault, the seconds of the job, its end, and the time from the
+# fault until the job went on or had stopped. Most tests run testdata/dynmo, which stands in
+# for dynmo and counts steps. Tests whose names begin with dynmo, pack, bare, node, health or
+# smoke run bin/dynmo. node and health slow nodes by control groups, as root. A test that sets
+# fault prints one more line, FAULT. recover is the time from the fault until the log says
+# that the job goes on or has stopped. lost_steps is the number of recorded steps that were
+# run again.
 set -uo pipefail
 jobs=$(cd "$(dirname "$0")" && pwd)
 only=${1:-}
@@ -72,7 +72,7 @@ together() {
 	[ ${#started[@]} = 0 ] || wait "${started[@]}"
 }
 
-# in_turn: runs the tests of input, which compute much, one by one.
+# in_turn: runs the tests of input one by one, because they compute much.
 in_turn() {
 	while read -r each; do
 		test_one "$each" >"$work/$each.out" 2>&1 </dev/null

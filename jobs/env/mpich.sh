@@ -11,8 +11,8 @@ export MPI=pmi2
 # Not solved: on four simulated nodes over UCX's TCP (UCX_TLS=tcp,self) a run that packed
 # itself onto fewer ranks recorded everything, and then MPI_Finalize did not return.
 
-# Only PMIx lets a rank leave while others go on, so that elastic.release = "slurm" and
-# "exit" are one warning here, and ranks without layers wait to the end of the run.
+# Only PMIx lets a rank leave while others go on. Here elastic.release = "slurm" and "exit"
+# give one warning, and ranks without layers wait to the end of the run.
 
 # MPICH over UCX (`mpichversion` says which): the transports, where it finds the wrong ones.
 # export UCX_TLS=rc,sm,self

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Nodes of which others use a part, or more ranks than cores. Submit with
+# Nodes that jobs of others share, or more ranks than cores. Submit with
 #   sbatch --exclusive=user --mem=8G --nodes=1 --ntasks=4 ...
 # --exclusive=user: other jobs of yours may share the nodes.
 
@@ -8,9 +8,9 @@ export OMPI_MCA_mpi_yield_when_idle=1
 
 # Open MPI 4.1 names its shared memory /dev/shm/vader_segment.HOST.UID.JOB.RANK, where JOB
 # is a hash of Slurm's job and step. Containers or clusters that share a host, its /dev/shm
-# and its name can thus write into each other's ranks: these die of SIGSEGV in MPI_Init or
-# hang in the first collective. Give each a /dev/shm of its own (Slurm's job_container/tmpfs
-# does), or leave shared memory out:
+# and its name can thus write into each other's ranks. Such ranks die of SIGSEGV in MPI_Init
+# or hang in the first collective. Give each its own /dev/shm, as Slurm's job_container/tmpfs
+# does, or leave shared memory out:
 # export OMPI_MCA_btl=self,tcp
 
 # Containers and hardened kernels do not let a process read another's memory.

@@ -1,6 +1,6 @@
 # Tests of bin/dynmo under srun and train.sbatch. jobs/test-slurm.sh reads this file.
 
-# under WAY ARGUMENT...: bin/dynmo as four tasks of srun, which has to be refused.
+# under WAY ARGUMENT...: runs bin/dynmo as four tasks of srun, which dynmo must refuse.
 under() {
 	log=$work/$name.log id=''
 	timeout 600 srun --nodes=2 --ntasks=4 --mpi="$1" "$real" train "${@:2}" >"$log" 2>&1
@@ -28,17 +28,17 @@ t_dynmo_scaling() {
 	grep -q '^| 4 ranks |' "$name.drawn/fig8.md" || problem 'figure 8 has no executed runs'
 }
 
-# curve RUN STEPS: prints a run's first so many steps and their losses.
+# curve RUN STEPS: prints the first STEPS steps of a run with their losses.
 curve() { head -n "$2" "$1.run/metrics.jsonl" | sed 's/.*"step":\([0-9]*\),.*"loss":\([^,]*\),.*/\1 \2/'; }
 
-# lost prints how many recorded steps a job has run again, by what its log says.
+# lost prints the number of recorded steps that a job has run again, from its log.
 lost() { sed -n 's/.* \([0-9]*\) lines of steps that are run again were cut off.*/\1/p' "$log" | awk '{ n += $1 } END { print n + 0 }'; }
 
 lasting=(--set train.steps=1000 --set checkpoint.every=100)
 undisturbed() { reference undisturbed run.toml "${lasting[@]}"; }
 
-# lasts OPTION... --: submits bin/dynmo for 1,000 steps. From step 250 on rank 0 is slow for
-# 100 steps, so that a busy host has time to hurt the job in mid-run; the other ranks wait, and
+# lasts OPTION... --: submits bin/dynmo for 1,000 steps. Rank 0 is slow for 100 steps from step
+# 250 on: even a busy host then has time to hurt the job in mid-run. The other ranks wait, and
 # no layer leaves the slow rank.
 lasts() { DYNMO_FAULT=slow@250-349:0x100 DYNMO=$real submit "$@" "${lasting[@]}" "${patient[@]}" --set balance.kind=uniform; }
 t_dynmo_usr1_half_the_nodes() {
@@ -100,7 +100,7 @@ t_dynmo_limit() {
 	cmp <(curve "$name" $((at + 20))) <(curve endless $((at + 20))) || problem "the losses are others than those of a run that nothing stopped"
 }
 
-# lose_node LOSE WHERE OPTION...: a job whose third node is lost, and which says where it
+# lose_node LOSE WHERE OPTION...: a job loses its third node. Its log must say WHERE the job
 # goes on.
 lose_node() {
 	local node

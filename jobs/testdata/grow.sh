@@ -17,7 +17,7 @@ t_grow() {
 	ends 10 'FAILED 85:0'
 	says 'TERM: the ranks write a checkpoint and stop'
 }
-# The stages are those the run began with, not the fewer of its last start.
+# The run has the stages of its first start again, not the fewer of its last start.
 t_grow_after_release() {
 	HOLD=15 RELEASE=15:1,3 submit --nodes=4 --ntasks-per-node=1 -- --set train.steps=40
 	reach 15

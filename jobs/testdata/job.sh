@@ -1,7 +1,7 @@
-# What tests do to a job, and ask of it. jobs/test-slurm.sh reads this file.
+# The actions of tests on a job, and their checks. jobs/test-slurm.sh reads this file.
 
-# write_settings writes the settings of jobs: of run.toml, and of pack.toml, which packs
-# itself from 4 stages onto 2 as soon as it is pruned, behind step 20.
+# write_settings writes the settings of jobs: run.toml and pack.toml. A run of pack.toml packs
+# itself from 4 stages onto 2 as soon as it is pruned, after step 20.
 write_settings() {
 	head -c 100000 "$jobs/train.sbatch" >text.txt
 	cat >run.toml <<-'END'
@@ -61,8 +61,8 @@ write_settings() {
 	END
 }
 
-# reference NAME ARGUMENT...: trains on one stage, of goroutines, where no layer moves, and
-# keeps the hash of the final weights in NAME.hash. Once for each name.
+# reference NAME ARGUMENT...: trains on one stage, without MPI, where no layer moves. It keeps
+# the hash of the final weights in NAME.hash, and trains once for each name.
 reference() {
 	[ ! -s "$1.hash" ] || return 0
 	timeout 600 "$real" train "${@:2}" --set parallel.stages=1 --run-dir "$1.run" >"$1.told" 2>&1
@@ -70,13 +70,13 @@ reference() {
 }
 hash_of() { sed -n 's/^ *"hash": "\(.*\)".*/\1/p' "$1.run/summary.json"; }
 
-# same NAME: what is done to the job changes nothing of its final weights.
+# same NAME: checks that the job's final weights are those of the run NAME.
 same() {
 	within 5 test -s "$1.hash" || problem "no hash of the run $1"
 	[ "$(hash_of "$name")" = "$(cat "$1.hash")" ] || problem "weights $(hash_of "$name"), want those of the run $1"
 }
 
-# submit OPTION... -- ARGUMENT...: submits train.sbatch with the settings $config, sets id
+# submit OPTION... -- ARGUMENT...: submits train.sbatch with the settings $config, and sets id
 # and log.
 submit() {
 	local options=()
@@ -92,8 +92,8 @@ submit() {
 # state prints a job's state and exit status.
 state() { scontrol show job -o "$id" | sed -n 's/.* JobState=\([A-Z_]*\) .* ExitCode=\([0-9:]*\).*/\1 \2/p'; }
 
-# measure_pace keeps in the file pace how many times as long as at rest this host takes for
-# what it computes, in tenths, from 10 to 100: the time of a loop over its CPU time.
+# measure_pace keeps the slowdown of this host in the file pace, in tenths: 10 at rest, 100 at
+# most. The slowdown is the wall time of a loop over its CPU time.
 measure_pace() {
 	local TIMEFORMAT='%R %U %S' i
 	while sleep 2; do
@@ -103,8 +103,8 @@ measure_pace() {
 	done
 }
 
-# within SECONDS COMMAND...: whether it succeeds in that time on a host at rest. Seconds
-# count less on a busy one; in all it waits at most ten times as long.
+# within SECONDS COMMAND...: whether the command succeeds in SECONDS on a host at rest. Seconds
+# count less on a busy host. In all it waits at most ten times SECONDS.
 within() {
 	local left=$(($1 * 10000000)) now last=${EPOCHREALTIME/./}
 	shift
@@ -133,15 +133,15 @@ once() {
 	n=$(grep -cF -- "$1" "$log")
 	[ "$n" = 1 ] || problem "$n times in the log, want once: $1"
 }
-# On a busy host ranks that compete for its cores may be silent for long: where none is
-# killed, the others are to be patient.
+# On a busy host ranks that compete for its cores may be silent for long. Tests that kill no
+# rank therefore have a long deadline.
 patient=(--set comm.deadline_seconds=60)
 
-# A job of testdata/dynmo with HOLD waits there until `back` lets it go on: no test has to
-# be fast. bin/dynmo gets enough steps.
+# A job of testdata/dynmo with HOLD=STEP waits at that step until `back` lets it go on, so no
+# test has to be fast. bin/dynmo gets enough steps.
 #
-# hurt COMMAND...: does something to the job, of which `back TEXT` waits for the answer
-# in its log, and keeps how long that took.
+# hurt COMMAND...: hurts the job. Then `back TEXT` waits for TEXT, the answer, in the log, and
+# keeps the time in between, in tenths of a second, as recovered.
 hurt() {
 	began_hurt=${EPOCHREALTIME/./}
 	"$@" || problem "failed: $*"
@@ -168,25 +168,25 @@ one_rank() {
 	return 1
 }
 
-# twice SIGNAL: sends the ranks a signal, and again 5 ms later, if they are there still.
+# twice SIGNAL: sends the ranks a signal, and again 5 ms later if they still run.
 twice() {
 	scancel --signal="$1" "$id" || return
 	sleep 0.005
 	scancel --quiet --signal="$1" "$id" || true
 }
-# preempt has an urgent job take the job's nodes, for a second.
+# preempt starts an urgent job that takes the job's nodes, for a second.
 preempt() {
 	sbatch --quiet --partition=urgent --exclusive --nodelist="$(squeue -h -j "$id" -o %N)" --output=/dev/null --wrap 'sleep 1'
 }
 down() { scontrol update NodeName="$1" State=DOWN Reason=test; }
 crash() { "$jobs/test-cluster.sh" kill "$1"; }
-# freeze SIGNAL NODE: stops the node's slurmd with STOP, or lets it go on with CONT.
+# freeze SIGNAL NODE: STOP stops the node's slurmd, CONT lets the slurmd go on.
 freeze() {
 	pgrep -f "^slurmd -D -N $2\$" | while read -r pid; do # other clusters have nodes of that name
 		! tr '\0' '\n' <"/proc/$pid/environ" | grep -qxF "SLURM_CONF=$SLURM_CONF" || kill "-$1" "$pid"
 	done
 }
 
-# gone_after SECONDS LIST: whether the nodes node1,node2 are idle in that time.
+# gone_after SECONDS LIST: checks that the nodes of LIST (node1,node2) are idle in SECONDS.
 gone_after() { within "$1" idle "$2" || problem "not idle after $1 s: $2"; }
 idle() { [ "$(sinfo -h -N -n "$1" -p test -o %T | sort -u)" = idle ]; }

@@ -1,7 +1,7 @@
 # Tests of node_bench.sbatch and health.sh on nodes of this host, some of them slowed to half by
 # a control group. jobs/test-slurm.sh reads this file.
 
-# groups is where control groups of cores are made; v is their version.
+# groups is the folder of control groups for CPU time; v is their version.
 groups='' v=''
 groups_work() {
 	if [ -w /sys/fs/cgroup/cpu/cpu.shares ]; then
@@ -19,9 +19,9 @@ drop_groups() {
 	done
 }
 
-# node_group NODE QUOTA: puts all processes of a node into a group that may use so many
-# microseconds of each 100,000 of one core, or "max". Its weight is as large as can be: the
-# nodes have this host to themselves, whatever else runs here.
+# node_group NODE QUOTA: puts all processes of a node into a control group. The group may use
+# QUOTA microseconds of CPU time in each 100,000, or "max". Its weight is the largest: other
+# processes of this host then take next to nothing from the nodes.
 node_group() {
 	local group="$groups/dynmo-test-$$-$1" pid
 	mkdir -p "$group"
@@ -43,8 +43,8 @@ family() {
 	for child in $(pgrep -P "$1"); do family "$child"; done
 }
 
-# measuring NODE... begins to measure all nodes in turn, these slowed to half; measured waits for
-# the verdict too.
+# measuring NODE... begins to measure all nodes in turn, with the NODEs slowed to half. measured
+# does that and waits for the verdict.
 measuring() {
 	local i
 	for i in {1..8}; do node_group "node$i" max; done
@@ -58,7 +58,7 @@ measured() {
 	within 400 over || problem "not over after 400 s"
 }
 
-# One of eight is slow, five times. The last is drained.
+# One node of eight is slow, five times. The last slow node is drained.
 t_node_slow() {
 	local slow found=0 drain=''
 	for slow in node2 node5 node1 node8 node4; do
@@ -100,9 +100,9 @@ t_node_messages() {
 	timeout 300 srun --mpi=pmix --nodes=4 --cpu-bind=none "$real" bench pairs >>"$log" 2>&1 || problem "bench pairs: status $?"
 }
 
-# write_health writes the program that slurmd runs: one node measures at a time, for all share
-# this host. It begins once there is a reference, which is after nodes are in their groups.
-# slurmd ends a health check after 60 s, so that a node waits for less.
+# write_health writes the program that slurmd runs. One node measures at a time, because all
+# share this host. Checks begin once there is a reference: nodes are in their groups by then.
+# slurmd ends a health check after 60 s, so a node waits for less than that.
 write_health() {
 	cat >"$work/health" <<-END
 		#!/bin/bash

@@ -113,8 +113,8 @@ t_stopped_before_start() {
 	ends 60 'FAILED 85:0'
 	says 'train.sbatch: stopped at step 0' && lacks 'start 1'
 }
-# late COMMAND...: Slurm takes the job's end for the present as soon as it is cancelled, but
-# TERM reaches its script 5 s later; in between the script is asked to stop for its limit.
+# late COMMAND...: once a job is cancelled, Slurm gives the present as its end, but TERM reaches
+# its script 5 s later. In between the script is asked to stop for its limit.
 late() {
 	local node script
 	node=$(host 1)
@@ -180,8 +180,8 @@ t_no_such_mpi() {
 	ends 60 'FAILED 2:0'
 	says 'srun has no --mpi=openmpi, only: ' && says 'pmix' && says 'Set MPI in' && lacks 'start 1'
 }
-# The folder of the scripts is found in what scontrol of each version prints. The text of
-# 22.05 was recorded, the others follow the format strings of Slurm's sources.
+# The folder of the scripts is found in the output of scontrol, of every version. The text of
+# 22.05 was recorded; the others follow the format strings of Slurm's sources.
 t_versions() {
 	local version
 	log=$work/$name.log
@@ -285,7 +285,7 @@ t_restart() {
 	[ ! -e "$name.run/next.json" ] || problem 'next.json is left'
 	! compgen -G 'slurm_job_*_resize.*' >/dev/null || problem 'resize scripts are left'
 }
-# The batch host holds none of the ranks to be: it is kept.
+# The job keeps its batch host, although no rank of the next start is on it.
 t_restart_keeps_the_batch_host() {
 	HOLD=25 RESTART=15:2:2,3 submit --nodes=4 --ntasks-per-node=1 -- --set train.steps=40
 	within 60 said 'stub: from step 15' || problem 'no start after the restart'
