@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Ways to place experts on eight real ranks: two stages of four replicas, each a process. How many
-# tokens each expert takes is forced by files (dynamic.replay); what a kernel takes is given
+# Ways to place experts on eight real ranks: two stages of four replicas, each a process. First how
+# many tokens each expert takes is forced by files (dynamic.replay); what a kernel takes is given
 # (device.kernel = null), so that the load of the machine has no part in it. Messages, decisions,
-# copies and moves are real, on a virtual clock. Needs bin/dynmo (./build.sh build), or another
-# as BIN.
+# copies and moves are real, on a virtual clock. Then a model trains on text without a loss that
+# balances experts. Needs bin/dynmo (./build.sh build), or another as BIN.
 #
 #   bench/placing.sh >results/placing-ranks.txt
 set -euo pipefail
@@ -11,11 +11,11 @@ cd "$(dirname "$0")/.."
 runs=build/placing
 rm -rf "$runs"
 mkdir -p "$runs"
-experts=16 tokens=256 blocks=4 replicas=4 microbatches=16 steps=40 warm=8
+experts=16 trained=8 tokens=256 blocks=4 replicas=4 microbatches=16 steps=40 warm=8
 settings=(model.blocks=$blocks model.hidden=128 model.sequence=64 model.intermediate=448
-	moe.experts=$experts moe.block_rows=16 moe.spare=1 parallel.stages=2 parallel.replicas=$replicas 'parallel.experts="spread"'
+	moe.block_rows=16 moe.spare=1 parallel.stages=2 parallel.replicas=$replicas 'parallel.experts="spread"'
 	parallel.microbatches=$((microbatches / replicas)) parallel.microbatch_size=4 comm.latency_seconds=2e-5 comm.bandwidth_bytes=1e9
-	run.clock=virtual device.kernel=null balance.kind=uniform train.steps=$steps 'data.validation=""')
+	run.clock=virtual balance.kind=uniform train.steps=$steps 'data.validation=""')
 
 # Shares of experts, by block in another order, are up to 20 % others in each microbatch: equal; as 1/k;
 # those of one replica four times the others; one expert eight times, another one every 10 steps; one
@@ -46,11 +46,23 @@ loads() {
 		}'
 }
 
-run() { # CASE PLACING
-	set -- "$1" "$2" "$runs/$1-$2"
-	local args=()
-	for s in "${settings[@]}" dynamic.replay="$runs/$1.jsonl" moe.placing="$2"; do args+=(--set "$s"); done
-	${MPIRUN:-mpirun --allow-run-as-root --oversubscribe} -n 8 "${BIN:-bin/dynmo}" train jobs/moe-mixtral.toml "${args[@]}" --run-dir "$3" >&2
+run() { # CASE PLACING SETTINGS
+	local dir=$runs/$1-$2 args=() s
+	for s in "${settings[@]}" moe.placing="${2/capacity/even}" "${@:3}"; do args+=(--set "$s"); done
+	${MPIRUN:-mpirun --allow-run-as-root --oversubscribe} -n 8 "${BIN:-bin/dynmo}" train jobs/moe-mixtral.toml "${args[@]}" --run-dir "$dir" >&2
+}
+
+forced() { # CASE PLACING
+	run "$1" "$2" device.kernel=null moe.experts=$experts dynamic.replay="$runs/$1.jsonl"
+}
+
+table() { # CASE EXPERTS PLACINGS
+	local placing name
+	printf '\n%s, %d experts, %d replicas\n%33s %9s %10s %12s %9s\n' "$1" "$2" $replicas 'ms of a step' real simulated 'off at most' 'moved'
+	for placing in "${@:3}"; do
+		case $placing in even) name=nothing ;; owners) name='ours, no copies' ;; copies) name=ours ;; eplb) name=EPLB ;; *) name=$placing ;; esac
+		row "$name" "$runs/$1-$placing"
+	done
 }
 
 # row NAME RUN prints the mean step measured and simulated, both over that of even work, and how far a
@@ -73,7 +85,7 @@ row() {
 }
 
 loads even >$runs/even.jsonl
-run even even
+forced even even
 even=$(row "" $runs/even-even)
 printf 'command: bench/placing.sh\n'
 sed -n 's/^  "\(revision\|go\|platform\|date\)": "\{0,1\}\([^",]*\).*/\1: \2/p' "$runs/even-even/provenance.json"
@@ -86,11 +98,17 @@ note: off at most: the simulated makespan of a step over the measured one; moved
 END
 for case in zipf-1 hot-rank rotating burst; do
 	loads $case >$runs/$case.jsonl
-	printf '\n%s, %d experts, %d replicas\n%33s %9s %10s %12s %9s\n' $case $experts $replicas 'ms of a step' real simulated 'off at most' 'moved'
-	for placing in even eplb owners copies; do
-		run $case $placing
-		name=$placing
-		case $placing in even) name=nothing ;; owners) name='ours, no copies' ;; copies) name=ours ;; eplb) name=EPLB ;; esac
-		row "$name" "$runs/$case-$placing"
-	done
+	for placing in even eplb owners copies; do forced $case $placing; done
+	table $case $experts even eplb owners copies
 done
+ways=(even capacity eplb owners copies)
+for placing in "${ways[@]}"; do
+	extra=(moe.aux=0)
+	[ $placing = capacity ] && extra+=(moe.capacity=1.25)
+	run trained $placing moe.experts=$trained train.steps=28 "${extra[@]}"
+done
+even=$(row "" $runs/trained-even)
+table trained $trained "${ways[@]}"
+printf '  over the measured makespan of nothing; losses'
+for placing in "${ways[@]}"; do printf ' %s %.4f' $placing "$(sed -n '$s/.*"loss":\([0-9.]*\).*/\1/p' "$runs/trained-$placing/metrics.jsonl")"; done
+echo
