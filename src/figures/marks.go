@@ -160,7 +160,7 @@ func (p Panel) addBars(d *plot.Plot) {
 	d.Add(bars{p})
 	names := slices.Clone(p.Groups)
 	for i, name := range names {
-		if len(name) > 9 && len(names) > 4 || len(name) > 16 {
+		if len(name) > 9 && len(names) > 3 || len(name) > 16 {
 			names[i] = strings.ReplaceAll(name, " ", "\n")
 		}
 	}
