@@ -5,21 +5,21 @@ import (
 	"slices"
 )
 
-// mostChoices is how many sets of nodes Compact tries, each in time that grows with the
-// ranks of both layouts (see BenchmarkCompact).
+// mostChoices is the largest number of sets of nodes that Compact tries. The time of each grows
+// with the ranks of both layouts (see BenchmarkCompact).
 const mostChoices = 64
 
-// Compact returns the Ranks of a next layout with no more ranks than the present one has. The ranks
-// stay in the order of the present mesh, and the first rank stays the first. They lie on the fewest
-// nodes, the first rank's node among them. Of such choices Compact takes the one that moves the
-// fewest bytes (see Moves; a layer that each replica has for itself counts as its own for the
-// others). Of equal choices it takes the one with earlier ranks. It returns nil where the chosen
-// ranks are the first ranks of the launched world.
+// Compact returns the Ranks of a next layout that has at most as many ranks as the present one. The
+// chosen ranks keep the order of the present mesh, and the first rank stays the first. They are on
+// the fewest nodes, including the node of the first rank. Of such choices Compact takes the one
+// that moves the fewest bytes (see Moves; a layer with a different copy in each replica counts as
+// if the copies were equal). Of equal choices it takes the one with earlier ranks. It returns nil
+// if the chosen ranks are the first ranks of the launched world.
 //
-// nodes is by rank of the launched world, bytes by layer. Compact is exact where the ranks of each
-// node are neighbours in the mesh. Elsewhere it is exact as long as there are no more than
-// mostChoices sets of that many nodes. Beyond that it takes the first mostChoices sets that are
-// large enough. It panics if there are fewer ranks than the next layout needs.
+// nodes is by rank of the launched world, bytes by layer. Compact is exact if the ranks of each
+// node are neighbours in the mesh. Otherwise it is exact as long as there are at most mostChoices
+// sets of the fewest nodes. Beyond that it takes the first mostChoices sets that have enough ranks.
+// It panics if the present layout has fewer ranks than the next.
 func Compact(present, next Layout, nodes []int, bytes []int64) []int {
 	size := next.Mesh.Size()
 	if size > present.Mesh.Size() {
@@ -38,15 +38,15 @@ func Compact(present, next Layout, nodes []int, bytes []int64) []int {
 	return nil
 }
 
-// FewestNodes returns the least number of nodes that a number of a layout's ranks can fill. The
-// first rank's node is among them. nodes is by rank of the launched world.
+// FewestNodes returns the least number of nodes that together have `ranks` ranks of a layout. The
+// first rank's node is one of them. nodes is by rank of the launched world.
 func FewestNodes(l Layout, ranks int, nodes []int) int {
 	_, has := l.onNodes(nodes)
 	return fewest(has, ranks)
 }
 
-// onNodes returns by rank of the mesh its node, counted from 0 in their order, and by node
-// how many ranks it has.
+// onNodes returns the node of every rank of the mesh, numbered from 0 by first appearance, and the
+// number of ranks on every node.
 func (l Layout) onNodes(nodes []int) (node, ranks []int) {
 	index := make(map[int]int)
 	for _, rank := range l.WorldRanks() {
@@ -61,8 +61,8 @@ func (l Layout) onNodes(nodes []int) (node, ranks []int) {
 	return node, ranks
 }
 
-// fewest returns the least number of nodes that together have `size` ranks. The first node is among
-// them. ranks is by node.
+// fewest returns the least number of nodes that together have `size` ranks. The first node is one
+// of them. ranks is by node.
 func fewest(ranks []int, size int) int {
 	others := slices.Sorted(slices.Values(ranks[1:]))
 	n := 1
@@ -72,14 +72,14 @@ func fewest(ranks []int, size int) int {
 	return n
 }
 
-// compaction chooses ranks of the present mesh for those of the next.
+// compaction is the choice of ranks of the present mesh for the ranks of the next mesh.
 type compaction struct {
 	size   int       // ranks of the next mesh
-	node   []int     // by rank of the present mesh: its node, counted from 0 in their order
-	ranks  []int     // by node: how many of the present mesh it has
+	node   []int     // by rank of the present mesh: its node, numbered from 0 by first appearance
+	ranks  []int     // by node: number of ranks of the present mesh
 	before []int     // by rank of the present mesh: its stage
 	after  []int     // by rank of the next mesh: its stage
-	misses [][]int64 // by stage of the next and of the present mesh: bytes of the former's layers that the latter lacks
+	misses [][]int64 // by stage of the next mesh, then of the present: bytes of the next stage's layers that the present stage lacks
 }
 
 func newCompaction(present, next Layout, nodes []int, bytes []int64) *compaction {
@@ -105,7 +105,7 @@ func newCompaction(present, next Layout, nodes []int, bytes []int64) *compaction
 	return c
 }
 
-// best returns the ranks of the present mesh that stay.
+// best returns the chosen ranks of the present mesh.
 func (c *compaction) best() []int {
 	if slices.IsSorted(c.node) { // the ranks of every node are neighbours
 		all := slices.Repeat([]bool{true}, len(c.ranks))
@@ -122,8 +122,8 @@ func (c *compaction) best() []int {
 	return best
 }
 
-// choices visits the sets of the fewest nodes that have enough ranks, the first node among
-// them: mostChoices of them at most.
+// choices visits sets of the fewest nodes that have enough ranks. The first node is in every set.
+// It visits at most mostChoices sets.
 func (c *compaction) choices(visit func(chosen []bool)) {
 	visited, chosen := 0, make([]bool, len(c.ranks))
 	var choose func(node, more, ranks int)
@@ -150,7 +150,7 @@ func (c *compaction) choices(visit func(chosen []bool)) {
 	choose(1, fewest(c.ranks, c.size)-1, c.ranks[0])
 }
 
-// most returns the largest number of ranks that `count` of the nodes from `node` on have.
+// most returns the largest number of ranks on any `count` of the nodes from `node` on.
 func (c *compaction) most(node, count int) (n int) {
 	rest := slices.Sorted(slices.Values(c.ranks[node:]))
 	for _, ranks := range rest[len(rest)-count:] {
@@ -159,7 +159,7 @@ func (c *compaction) most(node, count int) (n int) {
 	return n
 }
 
-// bill is what a choice of ranks costs: nodes, then bytes.
+// bill is the cost of a choice of ranks: nodes first, then bytes.
 type bill struct {
 	nodes int
 	bytes int64
@@ -169,13 +169,14 @@ func (b bill) less(other bill) bool {
 	return b.nodes < other.nodes || b.nodes == other.nodes && b.bytes < other.bytes
 }
 
-// never is more than any choice costs.
+// never is larger than the cost of any choice.
 var never = bill{nodes: math.MaxInt}
 
-// match returns which ranks of the chosen nodes stay, and the bytes that move: those of the
-// least bill, to which every node that stays adds perNode, once if its ranks are
-// neighbours. It goes over the ranks from the last to the first. left has the least bill of
-// the ranks behind by whether one of their node stays before, and by how many stay.
+// match returns the ranks of the chosen nodes with the least bill, and the bytes that move. Every
+// node with a chosen rank adds perNode to the bill; it adds it once if its ranks are neighbours.
+// match goes through the ranks from the last to the first. left is the least bill of the later
+// ranks. Its index is whether a rank of the same node was chosen before, and the number of chosen
+// ranks.
 func (c *compaction) match(chosen []bool, perNode int) (ranks []int, moved int64) {
 	width := c.size + 1
 	left, next := slices.Repeat([]bill{never}, 2*width), make([]bill, 2*width)
@@ -219,7 +220,7 @@ func (c *compaction) match(chosen []bool, perNode int) (ranks []int, moved int64
 }
 
 // missing returns the bytes that a rank of the present mesh must receive to become a rank of the
-// next. That next rank is the first of the `wanted` last ranks.
+// next mesh. That next rank is the first of the `wanted` last ranks.
 func (c *compaction) missing(wanted, rank int) int64 {
 	return c.misses[c.after[c.size-wanted]][c.before[rank]]
 }

@@ -1,6 +1,5 @@
-// Package layout says where every layer is and in which order it is worked on.
-// A layout is one value, which is decided, passed on, recorded, compared and
-// executed as a whole.
+// Package layout describes which rank has which layers, and the order of the work on them. A layout
+// is one value that is decided, sent, recorded, compared and executed as a whole.
 package layout
 
 import (
@@ -14,24 +13,25 @@ import (
 	"dynmo/src/schedule"
 )
 
-// Layout is where layers are and in which order they are worked on. Its number
-// of stages is the one that counts: a world that shrinks is the next layout.
+// Layout is the placement of layers on ranks, and the order of the work on them. Its number of
+// stages is the present one: when a world shrinks, the next layout has fewer stages.
 type Layout struct {
-	Mesh     mesh.Mesh           // which stage and replica a rank of the world is
-	Cuts     partition.Partition // of the chain, over the virtual stages of Map
-	Schedule schedule.Schedule   // of a step
-	Ranks    []int               // by rank of the mesh: the rank of the launched world that it is; nil: the same
-	Twice    []int               // ascending: the layers that compute their forward twice, where model.recompute plans that
-	Pieces   string              // which replicas hold which pieces of layers, in the words of the kind that shares them out; "": as at first
+	Mesh     mesh.Mesh           // stage and replica of each rank of the world
+	Cuts     partition.Partition // cuts of the chain, over the virtual stages of Map
+	Schedule schedule.Schedule   // schedule of a step
+	Ranks    []int               // by rank of the mesh: its rank in the launched world; nil: the same rank
+	Twice    []int               // ascending: layers that compute their forward twice, if model.recompute plans such layers
+	Pieces   string              // which replicas have which pieces of layers, in the format of the kind that divides them; "": the initial assignment
 }
 
-// New returns the layout of some cuts and a schedule on replicas in an order.
+// New returns the layout of some cuts and a schedule, with this number of replicas and order of
+// ranks.
 func New(cuts partition.Partition, s schedule.Schedule, replicas int, order mesh.Order) Layout {
 	return Layout{Mesh: mesh.Mesh{Stages: s.Map.Stages, Replicas: replicas, Order: order}, Cuts: cuts, Schedule: s}
 }
 
-// With returns other cuts and another schedule on the same replicas, with the same pieces, and the
-// same ranks where there are as many stages.
+// With returns a layout with other cuts and another schedule on the same replicas and with the same
+// pieces. If the number of stages is equal it also has the same ranks.
 func (l Layout) With(cuts partition.Partition, s schedule.Schedule) Layout {
 	next := New(cuts, s, l.Mesh.Replicas, l.Mesh.Order)
 	next.Pieces = l.Pieces
@@ -41,7 +41,7 @@ func (l Layout) With(cuts partition.Partition, s schedule.Schedule) Layout {
 	return next
 }
 
-// Map says which stage holds which virtual stage.
+// Map returns the mapping of virtual stages to stages.
 func (l Layout) Map() partition.Map { return l.Schedule.Map }
 
 // Stages returns the number of stages.
@@ -50,7 +50,7 @@ func (l Layout) Stages() int { return l.Mesh.Stages }
 // Owners returns the stage of every layer.
 func (l Layout) Owners() partition.Owners { return l.Map().Owners(l.Cuts) }
 
-// LayersPerStage returns how many layers every stage holds.
+// LayersPerStage returns the number of layers of every stage.
 func (l Layout) LayersPerStage() []int {
 	list := make([]int, l.Stages())
 	for _, stage := range l.Owners() {
@@ -59,8 +59,7 @@ func (l Layout) LayersPerStage() []int {
 	return list
 }
 
-// Loads returns the seconds per microbatch of every stage: costs are by virtual
-// stage.
+// Loads returns the seconds per microbatch of every stage. costs is by virtual stage.
 func (l Layout) Loads(costs []cost.Stage) []float64 {
 	loads := make([]float64, l.Stages())
 	for v, c := range costs {
@@ -69,15 +68,14 @@ func (l Layout) Loads(costs []cost.Stage) []float64 {
 	return loads
 }
 
-// Equal reports whether two layouts hold the same layers on the same ranks and
-// work on them in the same order.
+// Equal reports whether two layouts have the same layers on the same ranks and the same order of
+// work.
 func (l Layout) Equal(other Layout) bool {
 	return l.SameRanks(other) && l.Cuts.Equal(other.Cuts) && l.Schedule.Equal(other.Schedule) && slices.Equal(l.Twice, other.Twice) && l.Pieces == other.Pieces
 }
 
-// Check returns an error unless the layout is one that a chain of layers can be
-// trained in: a legal schedule, a layer on every virtual stage, and a rank for each rank of
-// the mesh.
+// Check returns an error unless a chain of layers can be trained in the layout. It needs a legal
+// schedule, a layer on every virtual stage, and a rank for each rank of the mesh.
 func (l Layout) Check(layers int) error {
 	if l.Mesh.Replicas < 1 || l.Mesh.Stages != l.Map().Stages {
 		return fmt.Errorf("layout: mesh of %d stages and %d replicas, the schedule has %d stages", l.Mesh.Stages, l.Mesh.Replicas, l.Map().Stages)
@@ -91,23 +89,23 @@ func (l Layout) Check(layers int) error {
 	return l.Schedule.Check(l.Schedule.Cap)
 }
 
-// text is a layout in a file. Order is by stage, as schedule.Lines writes it; it
-// is there where the schedule may not follow from its kind and the numbers.
+// text is the form of a layout in a file. Order is by stage, in the form of schedule.Lines. It is
+// present if the kind and the numbers may not determine the schedule.
 type text struct {
 	Stages       int                 `json:"stages"`
 	Replicas     int                 `json:"replicas"`
 	Mesh         mesh.Order          `json:"mesh"`
 	Cuts         partition.Partition `json:"cuts"` // of virtual stages
 	Schedule     schedule.Kind       `json:"schedule"`
-	Vee          bool                `json:"vee,omitempty"` // virtual stages lie in a V (see partition.Map)
+	Vee          bool                `json:"vee,omitempty"` // virtual stages are arranged in a V (see partition.Map)
 	Microbatches int                 `json:"microbatches"`
 	Order        []string            `json:"order,omitempty"`
 	Twice        []int               `json:"twice,omitempty"`  // layers that compute their forward twice
-	Pieces       string              `json:"pieces,omitempty"` // of layers: on which replicas; none: as at first
-	Ranks        []int               `json:"ranks,omitempty"`  // of the launched world, by rank of the mesh; none: the same
+	Pieces       string              `json:"pieces,omitempty"` // replicas of the pieces of layers; absent: the initial assignment
+	Ranks        []int               `json:"ranks,omitempty"`  // by rank of the mesh: its rank in the launched world; absent: the same rank
 }
 
-// Keys returns a value with the keys that UnmarshalJSON reads.
+// Keys returns a value whose fields are the keys that UnmarshalJSON reads.
 func (Layout) Keys() []any { return []any{text{}} }
 
 // MarshalJSON writes the layout.
@@ -122,18 +120,16 @@ func (l Layout) MarshalJSON() ([]byte, error) {
 	return json.Marshal(t)
 }
 
-// Bounds of a step: a file that says more is damaged, and would cost time and
-// memory.
+// Bounds of a step. A file with larger numbers is damaged, and would take too much time and memory.
 const (
 	mostMicrobatches = 100_000
 	mostPasses       = 1 << 22 // microbatches of all virtual stages
 	mostRanks        = 1 << 19
 )
 
-// UnmarshalJSON reads a layout and makes its schedule. The error names the field
-// that is wrong.
+// UnmarshalJSON reads a layout and makes its schedule. An error names the wrong field.
 func (l *Layout) UnmarshalJSON(b []byte) error {
-	t := text{Replicas: 1, Mesh: mesh.StageMajor} // unless the text has others
+	t := text{Replicas: 1, Mesh: mesh.StageMajor} // defaults if the text has no such keys
 	if err := json.Unmarshal(b, &t); err != nil {
 		return err
 	}

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// World returns the rank of the launched world that a rank of the mesh is.
+// World returns the rank in the launched world of a rank of the mesh.
 func (l Layout) World(rank int) int {
 	if l.Ranks == nil {
 		return rank
@@ -13,7 +13,7 @@ func (l Layout) World(rank int) int {
 	return l.Ranks[rank]
 }
 
-// WorldRanks returns the rank of the launched world of every rank of the mesh.
+// WorldRanks returns the rank in the launched world of every rank of the mesh.
 func (l Layout) WorldRanks() []int {
 	list := make([]int, l.Mesh.Size())
 	for rank := range list {
@@ -22,8 +22,8 @@ func (l Layout) WorldRanks() []int {
 	return list
 }
 
-// Place returns the rank of the mesh that a rank of the launched world is; false if it
-// takes no part.
+// Place returns the rank in the mesh of a rank of the launched world; ok is false if the mesh does
+// not use that rank.
 func (l Layout) Place(world int) (rank int, ok bool) {
 	if l.Ranks == nil {
 		return world, world < l.Mesh.Size()
@@ -32,7 +32,7 @@ func (l Layout) Place(world int) (rank int, ok bool) {
 	return rank, rank >= 0
 }
 
-// SameRanks reports whether two layouts have the same stages and replicas on the same
+// SameRanks reports whether two layouts have the same numbers of stages and replicas on the same
 // ranks.
 func (l Layout) SameRanks(other Layout) bool {
 	if l.Mesh != other.Mesh {
@@ -46,8 +46,9 @@ func (l Layout) SameRanks(other Layout) bool {
 	return true
 }
 
-// checkRanks returns an error unless Ranks has a rank for each rank of the mesh and none twice. The
-// first rank of the launched world must be the first of the mesh, because it writes the records.
+// checkRanks returns an error unless Ranks has one rank for each rank of the mesh and none twice.
+// The first rank of the launched world must be the first of the mesh, because it writes the
+// records.
 func (l Layout) checkRanks() error {
 	if l.Ranks == nil {
 		return nil
@@ -71,23 +72,23 @@ func (l Layout) checkRanks() error {
 	return nil
 }
 
-// Move is a layer of a replica that goes from one rank of the launched world to another.
+// Move is a layer of a replica that moves from one rank of the launched world to another.
 type Move struct {
 	Layer, Replica int
 	From, To       int
 }
 
-// Moves returns the moves between two layouts of one chain on equally many replicas, by layer, then
-// by replica. A rank that has a layer needs no other copy, even if it changes its replica: replicas
-// are equal. The exception are layers for which own is true: each replica has its own, and such a
-// layer comes from the same replica.
+// Moves returns the moves from one layout to another, sorted by layer, then by replica. Both
+// layouts have the same chain and number of replicas. A rank that has a layer needs no other copy,
+// even if its replica changes, because replicas are equal. The exception are layers for which own
+// returns true: each replica has its own copy, and such a layer comes from the same replica.
 func Moves(present, next Layout, own func(layer int) bool) []Move {
 	if present.Mesh.Replicas != next.Mesh.Replicas || present.Cuts.Layers() != next.Cuts.Layers() {
 		panic("layout: moves between layouts of other replicas or another chain")
 	}
 	before, after := present.Owners(), next.Owners()
 	same := present.SameRanks(next)
-	was := make([]int, next.Mesh.Size()) // by rank of the next mesh: its rank in the present one; -1: it had none
+	was := make([]int, next.Mesh.Size()) // by rank of the next mesh: its rank in the present mesh; -1: none
 	for rank := range was {
 		was[rank] = rank
 		if place, ok := present.Place(next.World(rank)); !same && ok {

@@ -12,23 +12,23 @@ import (
 	"golang.org/x/term"
 )
 
-// patience is how long work goes on without a word: people wait so long.
+// patience is how long work runs before the bar appears: users wait that long without a sign.
 const patience = 2 * time.Second
 
-// lastLine is the last line of a terminal, which is drawn again and again. A terminal that is
-// gone must not end the work.
+// lastLine is the last line of a terminal, which is redrawn again and again. Errors of the terminal
+// are ignored: a closed terminal must not end the work.
 type lastLine struct {
 	out  io.Writer
-	text string // that stands there
+	text string // the text that the terminal shows now
 }
 
-// draw puts a text in place of the line, as much as the terminal is wide. "" clears the line.
+// draw replaces the line by a text, cut to the width of the terminal. "" clears the line.
 func (l *lastLine) draw(text string) {
 	if l.text != "" {
 		fmt.Fprintf(l.out, "\r%*s\r", len([]rune(l.text)), "")
 	}
 	if f, is := l.out.(*os.File); is {
-		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 { // 0 of one that does not know
+		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 { // 0: the terminal does not know its width
 			runes := []rune(text)
 			text = string(runes[:min(len(runes), width-1)])
 		}
@@ -37,14 +37,14 @@ func (l *lastLine) draw(text string) {
 	fmt.Fprint(l.out, text)
 }
 
-// gauge draws which share of the work is done.
+// gauge draws the share of the work that is done.
 func gauge(done, total int64) string {
 	const width = 30
 	return fmt.Sprintf("%3d%% [%-*s]", 100*done/total, width, strings.Repeat("=", int(width*done/total)))
 }
 
-// Bar is a progress bar on a terminal, with the time left. It appears once work has taken two
-// seconds. Where there is no terminal it is silent, and so is a nil Bar.
+// Bar is a progress bar on a terminal, with the time left. It appears once the work has taken two
+// seconds. Without a terminal it draws nothing; neither does a nil Bar.
 type Bar struct {
 	what        string
 	began       time.Time
@@ -57,7 +57,7 @@ type Bar struct {
 	line  lastLine
 }
 
-// NewBar returns the bar of work that begins now. Close ends it.
+// NewBar returns a bar for work that begins now. Close ends the bar.
 func NewBar(out *os.File, what string) *Bar {
 	if !term.IsTerminal(int(out.Fd())) {
 		return nil
@@ -71,7 +71,7 @@ func newBar(out io.Writer, what string, after time.Duration) *Bar {
 	return b
 }
 
-// run draws until the work ends.
+// run draws the bar until the work ends. The first drawing comes `after` the begin.
 func (b *Bar) run(after time.Duration) {
 	for wait := time.After(after); ; wait = time.After(redraw) {
 		select {
@@ -83,8 +83,8 @@ func (b *Bar) run(after time.Duration) {
 	}
 }
 
-// draw draws the bar: of a part of the total, or, while that is not known, that
-// time goes by.
+// draw draws the bar with the share of the total. While the total is not known, it draws only the
+// time that has passed.
 func (b *Bar) draw() {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
@@ -101,7 +101,7 @@ func (b *Bar) draw() {
 	}
 }
 
-// Show says that so much of all is done. It may be called by any goroutine.
+// Show sets the amount of work that is done and the total. Any goroutine may call it.
 func (b *Bar) Show(done, total int64) {
 	if b != nil {
 		b.done.Store(done)
@@ -119,7 +119,7 @@ func (b *Bar) Clear() {
 	b.line.draw("")
 }
 
-// Close removes the bar for good. It may be called again.
+// Close removes the bar for good. It may be called several times.
 func (b *Bar) Close() {
 	if b == nil {
 		return

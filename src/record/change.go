@@ -10,8 +10,8 @@ import (
 )
 
 // ChangeText describes a change of the model in plain words. what names a kind of change, or
-// several joined with +. of has their figures (see dynamic.Change). A kind that is not known is
-// described by its name and all figures.
+// several kinds joined with +. `of` has their figures (see dynamic.Change). A kind that is not
+// known is described by its name and all its figures.
 func ChangeText(what string, of map[string]any) string {
 	figures := make(map[string]float64)
 	for name, value := range of {
@@ -32,7 +32,7 @@ func ChangeText(what string, of map[string]any) string {
 	return strings.Join(list, "; ")
 }
 
-// Figures writes the figures of an event, by name.
+// Figures formats the figures of an event, sorted by name.
 func Figures(of map[string]any) string {
 	var list []string
 	for _, key := range slices.Sorted(maps.Keys(of)) {
@@ -46,7 +46,7 @@ func Figures(of map[string]any) string {
 	return strings.Join(list, ", ")
 }
 
-// Ranges writes ascending numbers as ranges: "0-3,7".
+// Ranges formats ascending numbers as ranges: "0-3,7".
 func Ranges(list []int) string {
 	var text strings.Builder
 	for i := 0; i < len(list); {

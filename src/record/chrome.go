@@ -26,12 +26,12 @@ type Timeline struct {
 // the file of a run that was killed still opens.
 type chrome struct {
 	out    io.Writer
-	clocks map[int]string // by replica: that of its name
-	named  map[int]int    // by replica: how many stages have their name
-	steps  int            // that it holds
-	behind float64        // seconds by which steps are later than their clock says: since the last start of the run
+	clocks map[int]string // by replica: the clock in the replica's name
+	named  map[int]int    // by replica: the number of stages whose name has been written
+	steps  int            // number of steps in the file
+	behind float64        // seconds added to the starts of steps: the end of the steps of earlier starts of the run
 	begun  bool
-	cut    bool // a step was written in part: nothing may follow it
+	cut    bool // a step was written in part: nothing may be written after it
 }
 
 // chromeEvent is one event: ph "X" has a start and a duration, "M" gives a replica
@@ -41,7 +41,7 @@ type chromeEvent struct {
 	Cat     string     `json:"cat,omitempty"` // the span's kind
 	Phase   string     `json:"ph"`
 	Start   micro      `json:"ts"`
-	Length  *micro     `json:"dur,omitempty"` // of every X: readers leave out one without it
+	Length  *micro     `json:"dur,omitempty"` // every X event needs it: readers drop an X without a length
 	Replica int        `json:"pid"`
 	Stage   int        `json:"tid"`
 	Args    chromeArgs `json:"args"`
@@ -55,15 +55,15 @@ type chromeArgs struct {
 	Chunk      *int   `json:"chunk,omitempty"`
 }
 
-// micro is microseconds, to the nanosecond.
+// micro is a time in microseconds, written to the nanosecond.
 type micro float64
 
-// MarshalJSON returns three decimals. A number that is not finite is an error.
+// MarshalJSON writes three decimals. A number that is not finite is an error.
 func (m micro) MarshalJSON() ([]byte, error) {
 	return strconv.AppendFloat(nil, float64(m), 'f', 3, 64), nil
 }
 
-// add appends a step, by one call of the writer.
+// add appends a step with one call of the writer.
 func (c *chrome) add(t Timeline) error {
 	var b bytes.Buffer
 	var err error
@@ -112,7 +112,7 @@ func (c *chrome) add(t Timeline) error {
 	return err
 }
 
-// close ends the array. It does nothing after add has returned an error.
+// close ends the array. It does nothing if add has returned an error.
 func (c *chrome) close() error {
 	if c.cut {
 		return nil
@@ -125,8 +125,8 @@ func (c *chrome) close() error {
 	return err
 }
 
-// instruction names a span as schedules do: "F3", "F3.1" for a chunk that is not
-// the first, and only the kind outside the schedule.
+// instruction names a span as schedules do: "F3", or "F3.1" for a chunk other than the first.
+// Outside the schedule it is only the kind.
 func instruction(s trace.Span) string {
 	switch {
 	case s.Microbatch < 0:
@@ -137,7 +137,7 @@ func instruction(s trace.Span) string {
 	return fmt.Sprintf("%v%d", s.Op, s.Microbatch)
 }
 
-// WriteTrace writes steps of one replica as a complete file that Perfetto opens.
+// WriteTrace writes the steps of one replica as a complete file that Perfetto can open.
 func WriteTrace(w io.Writer, steps []trace.Step) error {
 	c := chrome{out: w}
 	for _, s := range steps {
@@ -148,15 +148,14 @@ func WriteTrace(w io.Writer, steps []trace.Step) error {
 	return c.close()
 }
 
-// ReadTrace reads a file of Run.Trace or WriteTrace, in the order in which steps
-// begin in it. Of a run that was killed the last line may be damaged and
-// is left out; any other damaged line is an error that names it. name is the
-// file's name in errors.
+// ReadTrace reads a file of Run.Trace or WriteTrace. Timelines are in the order in which their
+// steps begin in the file. The last line of a killed run may be damaged and is left out. Any other
+// damaged line is an error that names the line. name is the file's name in errors.
 func ReadTrace(name string, r io.Reader) ([]Timeline, error) {
 	var list []Timeline
 	where := map[[2]int]int{} // step and replica: index in list
 	clock := map[int]string{} // by replica
-	named := map[int]int{}    // by replica: stages that have a name: no other is valid
+	named := map[int]int{}    // by replica: stages that have a name; other stages are invalid
 	in := bufio.NewScanner(r)
 	in.Buffer(nil, 1<<20)
 	var damaged error
@@ -213,7 +212,7 @@ func ReadTrace(name string, r io.Reader) ([]Timeline, error) {
 	return list, nil
 }
 
-// span returns the span of an X event of a replica of that many stages.
+// span returns the span of an X event; stages is the number of stages of its replica.
 func (e chromeEvent) span(stages int) (trace.Span, error) {
 	start, length := float64(e.Start)/1e6, 0.0
 	if e.Length != nil {

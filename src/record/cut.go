@@ -13,7 +13,8 @@ import (
 	"dynmo/src/replace"
 )
 
-// cut removes from files the steps that will run again, and gathers the rest.
+// cut removes the steps that will run again from all files, and fills past from the remaining
+// lines.
 func (s *resumption) cut(c *chrome) error {
 	s.past.Restarts, s.past.Missing = 1, s.from.Step
 	var kept []Event
@@ -36,7 +37,8 @@ func (s *resumption) cut(c *chrome) error {
 	return nil
 }
 
-// edit replaces the content of a file, if that changes. A file that is missing stays so.
+// edit applies a function to the content of a file and writes the result if it differs. A missing
+// file stays missing.
 func (s *resumption) edit(name string, to func([]byte) []byte) error {
 	text, err := input.Read(s.path(name), input.Records)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -55,8 +57,8 @@ func (s *resumption) edit(name string, to func([]byte) []byte) error {
 	})
 }
 
-// values returns the lines of a text of one JSON value a line whose values are kept, and
-// counts the others.
+// values keeps the lines of a text whose JSON value passes keep. It counts removed and damaged
+// lines in past.
 func values[T any](past *Past, text []byte, keep func(T) bool) []byte {
 	kept := make([]byte, 0, len(text)+1)
 	for line := range bytes.Lines(text) {
@@ -73,8 +75,8 @@ func values[T any](past *Past, text []byte, keep func(T) bool) []byte {
 	return kept
 }
 
-// events keeps the events before the first step. It also keeps every resumption, returned nodes,
-// and checkpoints up to the one that the run resumes from.
+// events keeps the events before the first step that will run. It also keeps every resumption,
+// every return of nodes, and the checkpoints up to the one from which the run resumes.
 func (s *resumption) events(text []byte, kept *[]Event) []byte {
 	return values(&s.past, text, func(e Event) bool {
 		keep := e.Step < s.from.Step
@@ -98,8 +100,8 @@ func (s *resumption) events(text []byte, kept *[]Event) []byte {
 	})
 }
 
-// metrics keeps the steps before the first. It adds them, and the events that are kept, to the
-// tally.
+// metrics keeps the steps before the first step that will run. It adds these steps, and the kept
+// events, to the tally.
 func (s *resumption) metrics(text []byte, events ordered) []byte {
 	text = values(&s.past, text, func(m Metrics) bool {
 		if m.Step >= s.from.Step {
@@ -117,9 +119,9 @@ func (s *resumption) metrics(text []byte, events ordered) []byte {
 	return text
 }
 
-// costs keeps the phases that begin before the first step. The last of them is shortened to end
-// there: its values are medians, which also hold for fewer steps. A phase is written when it is
-// over, so a run that was killed has lost its last one.
+// costs keeps the phases that begin before the first step that will run. The last of them is
+// shortened to end there: its values are medians, which stay valid for fewer steps. A phase is
+// written at its end, so a killed run has lost its last phase.
 func (s *resumption) costs(text []byte) []byte {
 	var phases []profile.Phase
 	text = values(&s.past, text, func(p profile.Phase) bool {
@@ -135,7 +137,7 @@ func (s *resumption) costs(text []byte) []byte {
 	if steps := s.from.Step - last.Step; steps != last.Steps {
 		last.Steps, last.Known = steps, last.Known[:min(len(last.Known), steps)]
 		line, err := json.Marshal(last)
-		if err == nil { // what was read can be written
+		if err == nil { // a value that was read can be written
 			text = text[:bytes.LastIndexByte(text[:len(text)-1], '\n')+1]
 			text = append(append(text, line...), '\n')
 		}
@@ -146,15 +148,15 @@ func (s *resumption) costs(text []byte) []byte {
 	return text
 }
 
-// timelines keeps the timelines of steps before the first, in a file that is open at its end.
-// Later timelines follow on the axis of time.
+// timelines keeps the timelines of steps before the first step that will run. The file stays open
+// at its end. Later timelines follow them on the axis of time.
 func (s *resumption) timelines(text []byte, c *chrome) []byte {
 	var kept []byte
 	c.named, c.clocks = map[int]int{}, map[int]string{}
 	steps := map[int]bool{}
 	for line := range bytes.Lines(text) {
 		line = bytes.TrimSuffix(bytes.TrimSpace(line), []byte(","))
-		if len(line) == 0 || len(line) == 1 { // a bracket
+		if len(line) == 0 || len(line) == 1 { // a bracket of the array
 			continue
 		}
 		var e chromeEvent

@@ -1,5 +1,5 @@
-// Package record writes and reads the files of a run. In come the resolved settings, one
-// Metrics a step and one Event for every change of model or layout; out go the
-// files of a run directory, and log lines or a progress bar for people. A run directory
-// is one process's at a time, and of one run, however often that was started.
+// Package record writes and reads the files of a run. The input is the resolved settings, one
+// Metrics for each step, and one Event for every change of model or layout. The output is the files
+// of a run directory, and log lines or a progress bar for users. Only one process at a time may
+// write into a run directory. A directory has the records of one run with all its restarts.
 package record

@@ -19,47 +19,46 @@ import (
 type Observer interface {
 	Step(Metrics) error
 	Event(Event) error
-	// Costs is called with a phase once it has ended; Trace with what the stages of
-	// the first replica did in a step.
+	// Costs is called with a phase once the phase has ended. Trace is called with the spans of all
+	// stages of the first replica in a step.
 	Costs(profile.Phase) error
 	Trace(trace.Step) error
-	// Say is given a line for people: a change of the model, a decision, a move. A
-	// decision that repeats the answer of the one before is not told again.
+	// Say receives a line for users: a change of the model, a decision, or a move. If a decision
+	// repeats the previous answer there is no line.
 	Say(line string)
 }
 
-// continuer is an observer of a run that goes on: it knows the last of the steps before
-// the first that is run, nil if it has none.
+// continuer is an observer of a run that resumes. Last returns the metrics of the last step before
+// the first one that is run, nil if there are none.
 type continuer interface {
 	Observer
 	Last() *Metrics
 }
 
-// Journal makes from what the loop of rank 0 knows what an observer receives:
-// metrics and events, phases of costs, timelines of some steps. A nil Journal, as
-// the other ranks have it, does nothing.
+// Journal turns the data of rank 0's loop into the calls of an Observer: metrics, events, phases of
+// costs, and timelines of some steps. A nil Journal, as on the other ranks, does nothing.
 type Journal struct {
 	observe Observer
-	planner *search.Planner // of the stages of the last step
+	planner *search.Planner // for the stages of the last step
 	config  config.Config
 	clock   string
 	hosts   []string // by rank of the launched world
 
 	log     profile.Log
-	pending *Event // the last decision, until its effect is measured
+	pending *Event // the last decision, until its effect is measured; nil for none
 	same    int    // steps since the layout changed
 	traced  int    // timelines so far
 	slow    stragglerLog
 
 	began    time.Time
-	first    int            // step, -1 until there is one
-	sparsity float64        // of the model, as its last change told it
-	answered answer         // of the last decision
-	moved    bool           // by the pending decision
-	unpacked policy.Packing // the last look at fewer stages that packed nothing, as it was reported
+	first    int            // first step, -1 until there is one
+	sparsity float64        // of the model, from its last change
+	answered answer         // answer of the last decision
+	moved    bool           // whether the pending decision moved layers
+	unpacked policy.Packing // the last reported attempt to pack that packed nothing
 }
 
-// NewJournal returns the journal of a run on hosts, by rank of the launched world.
+// NewJournal returns the journal of a run. hosts is by rank of the launched world.
 func NewJournal(o Observer, p *search.Planner, c config.Config, clock string, hosts []string) *Journal {
 	j := &Journal{observe: o, planner: p, config: c, clock: clock, hosts: hosts, began: time.Now(), first: -1}
 	if o, ok := o.(continuer); ok && o.Last() != nil {
@@ -69,43 +68,43 @@ func NewJournal(o Observer, p *search.Planner, c config.Config, clock string, ho
 	return j
 }
 
-// Done is what the loop knows when a step and what follows it are over.
+// Done is the data of a step that the loop passes on when the step and the work after it are over.
 type Done struct {
 	Step             int
 	Loss, Norm, LR   float64
-	Skipped          bool // the update was left out
+	Skipped          bool // whether the update was left out
 	Measured         profile.Measurement
-	Ran, Next        layout.Layout // of the step, and of the one after it
+	Ran, Next        layout.Layout // layouts of the step and of the next step
 	Why              policy.Reason
 	Moved            migrate.Moved
 	Start            float64 // when the step began, on the clock
 	Deciding, Moving float64 // seconds: measuring and deciding, then moving
-	Resizing         float64 // of Moving: making the groups of other ranks, where these changed
-	Resident         bool    // whether memory in RAM is known
+	Resizing         float64 // part of Moving: making new groups of ranks
+	Resident         bool    // whether the memory in RAM is known
 	Validation       *Validation
 	Stragglers       []Straggler
 }
 
-// Validation is the loss of data that nothing is trained on, after a step whose layout
-// it was measured in; nil after most.
+// Validation is the validation loss after a step, in the layout of the step. It is nil after most
+// steps.
 type Validation struct {
-	Loss    float64 // nats per token, of each where it leaves
-	Last    float64 // of all tokens at the last layer: Loss where no token leaves before it
-	Seconds float64 // that measuring it took, on the clock
+	Loss    float64 // nats per token, of each token at the layer where it leaves
+	Last    float64 // of all tokens at the last layer; equals Loss if no token leaves earlier
+	Seconds float64 // seconds of measuring it, on the clock
 }
 
-// leave reports whether tokens leave before the last layer.
+// leave reports whether some tokens leave before the last layer.
 func (v Validation) leave() bool { return v.Last != v.Loss && !math.IsNaN(v.Loss) }
 
 // Perplexity is e to the loss.
 func (v Validation) Perplexity() float64 { return math.Exp(v.Loss) }
 
-// Changed records how the model changed before a step, if it did, and the seconds that this took.
+// Changed records a change of the model before a step, and the seconds that the change took.
 func (j *Journal) Changed(step int, change dynamic.Change, seconds float64) error {
 	if j == nil || change.Kind == "" {
 		return nil
 	}
-	if err := j.flush(); err != nil { // the effect of the last decision cannot be measured any more
+	if err := j.flush(); err != nil { // the effect of the last decision can no longer be measured
 		return err
 	}
 	j.log.Changed(change.Kind)
@@ -121,12 +120,12 @@ func (j *Journal) Changed(step int, change dynamic.Change, seconds float64) erro
 	return j.event(Event{Step: step, Kind: Dynamic, Seconds: Float(seconds), Detail: detail})
 }
 
-// Step tells a step.
+// Step records a step: its decision, events, metrics, costs and timeline.
 func (j *Journal) Step(d Done) error {
 	if j == nil {
 		return nil
 	}
-	d.Measured.Dispatch = profile.DispatchOverhead(d.Measured.Instructions) // which only this rank knows
+	d.Measured.Dispatch = profile.DispatchOverhead(d.Measured.Instructions) // only this rank knows the spans
 	makespan := d.Measured.Summary.Makespan()
 	if err := j.settle(makespan); err != nil {
 		return err
@@ -158,7 +157,7 @@ func (j *Journal) Step(d Done) error {
 	return nil
 }
 
-// End tells what is left to tell.
+// End records the pending decision and the last phase of costs.
 func (j *Journal) End() error {
 	if j == nil {
 		return nil
@@ -172,15 +171,15 @@ func (j *Journal) End() error {
 	return nil
 }
 
-// event tells an event on the run's clock.
+// event passes an event on, with the run's clock.
 func (j *Journal) event(e Event) error {
 	e.Clock = j.clock
 	return j.observe.Event(e)
 }
 
-// settle completes the event of the last decision with the makespan of the
-// second step after it: the first touches memory that is new. It tells the event
-// then; flush tells it earlier, with the first step's makespan.
+// settle completes the event of the last decision with the makespan of the second step after it,
+// because the first step touches new memory. It then records the event. flush records the event
+// earlier, with the makespan of the first step.
 func (j *Journal) settle(makespan float64) error {
 	if j.pending == nil {
 		return nil
@@ -193,7 +192,7 @@ func (j *Journal) settle(makespan float64) error {
 	return j.flush()
 }
 
-// flush tells the event of the last decision, as far as it is known.
+// flush records the event of the last decision with the data that is known so far.
 func (j *Journal) flush() error {
 	e := j.pending
 	if e == nil {
@@ -206,7 +205,8 @@ func (j *Journal) flush() error {
 	return j.event(*e)
 }
 
-// decision tells what was moved. The decision is pending until its effect is known.
+// decision records a decision and the moves after it. The decision is pending until its effect is
+// measured.
 func (j *Journal) decision(d Done, makespan float64) error {
 	if d.Why.Decided {
 		if err := j.flush(); err != nil {
@@ -254,8 +254,8 @@ func (j *Journal) decision(d Done, makespan float64) error {
 	return nil
 }
 
-// say tells people a decision, if its answer is a new one or changes something, and a
-// move of layers.
+// say prints a line for a decision whose answer is new or changes something. It also prints a line
+// for a move of layers.
 func (j *Journal) say(d Done, makespan float64) {
 	if d.Moved.Refused != "" {
 		j.observe.Say(fmt.Sprintf("warning: step %d: keeping the current placement: no memory for the move: %s", d.Step, d.Moved.Refused))
@@ -277,8 +277,8 @@ func (j *Journal) say(d Done, makespan float64) {
 	}
 }
 
-// timeline writes timelines, up to the number in the settings. One is of the second step of every
-// layout (the first touches new memory), one of the last step before the layout changes.
+// timeline records timelines, up to the number in the settings. It takes the second step of every
+// layout (the first touches new memory), and the last step before the layout changes.
 func (j *Journal) timeline(d Done) error {
 	j.same++
 	changed := !d.Next.Equal(d.Ran)
@@ -293,8 +293,8 @@ func (j *Journal) timeline(d Done) error {
 	return j.observe.Trace(trace.Step{Step: d.Step, Clock: j.clock, Stages: d.Measured.Instructions})
 }
 
-// metrics returns a step's metrics, and how it went for the log of costs, which
-// relates the seconds of microbatches to the phase's costs.
+// metrics returns the metrics of a step, and its Run for the log of costs. The log divides the
+// seconds of microbatches by the costs of the phase.
 func (j *Journal) metrics(d Done) (Metrics, profile.Run, error) {
 	var err error
 	if j.planner, err = j.planner.Match(d.Ran); err != nil {
@@ -358,7 +358,7 @@ func (j *Journal) metrics(d Done) (Metrics, profile.Run, error) {
 	return m, run, nil
 }
 
-// nodes returns how many hosts have a rank of a layout.
+// nodes returns how many hosts have a rank of the layout.
 func (j *Journal) nodes(l layout.Layout) int {
 	seen := make(map[string]bool)
 	for rank := range l.Mesh.Size() {

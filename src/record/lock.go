@@ -20,24 +20,24 @@ import (
 	"dynmo/src/input"
 )
 
-// LockFile says which process writes into a run directory.
+// lockFile names the process that writes into a run directory.
 const lockFile = "run.lock"
 
-// holder is a process that writes into a run directory, as its lock file has it.
+// holder is a process that writes into a run directory, in the form of the lock file.
 type holder struct {
-	Job     string    `json:"job,omitempty"` // of Slurm; of an array, that of the task
+	Job     string    `json:"job,omitempty"` // Slurm job; for an array job, the job of the task
 	Restart int       `json:"restart"`       // how often Slurm has requeued the job
-	Step    int       `json:"step"`          // of the job
+	Step    int       `json:"step"`          // job step
 	Host    string    `json:"host"`
 	PID     int       `json:"pid"`
 	Since   time.Time `json:"since"`
 }
 
-// self returns this process.
+// self returns the holder for this process.
 func self() holder {
-	host, _ := os.Hostname() // "" equals no other host
+	host, _ := os.Hostname() // "" differs from every other host
 	number := func(name string) int {
-		n, _ := strconv.Atoi(os.Getenv(name)) // 0 where it is not set, as on a first start
+		n, _ := strconv.Atoi(os.Getenv(name)) // 0 if not set, as on a first start
 		return n
 	}
 	return holder{
@@ -46,7 +46,7 @@ func self() holder {
 	}
 }
 
-// String names the process.
+// String returns the process and host, and the job if there is one.
 func (h holder) String() string {
 	text := fmt.Sprintf("process %d on host %s", h.PID, h.Host)
 	if h.Job != "" {
@@ -55,20 +55,20 @@ func (h holder) String() string {
 	return input.Visible(fmt.Sprintf("%s, since %s", text, h.Since.Format(time.RFC3339)))
 }
 
-// lock is a run directory that this process alone writes into. Its file names the
-// process, for other hosts: flock, which the system gives back when a process ends,
-// does not reach them on every shared file system.
+// lock is the exclusive right of this process to write into a run directory. The file names the
+// process for other hosts. The system releases flock when a process ends, but flock does not work
+// across hosts on every shared file system.
 type lock struct {
 	file *os.File
 	path string
 }
 
-// lockPatience is how long a lock file may be empty while the process that has made it
-// writes its name.
+// lockPatience is how long a lock file may be empty: the process that made the file may still be
+// writing its name.
 const lockPatience = time.Second
 
-// takeLock takes the lock of a run directory. That of a process that is gone is taken
-// over. The error names the process that holds it.
+// takeLock takes the lock of a run directory. If the process that has the lock has ended, the lock
+// is taken over. Else the error names that process.
 func takeLock(dir string) (*lock, error) {
 	path := filepath.Join(dir, lockFile)
 	for {
@@ -78,7 +78,7 @@ func takeLock(dir string) (*lock, error) {
 			f, err = os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW, 0)
 		}
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // it was given back between the two
+			continue // the lock was released between the two calls
 		}
 		if err != nil {
 			return nil, err
@@ -95,8 +95,8 @@ func takeLock(dir string) (*lock, error) {
 	}
 }
 
-// take makes the lock this process's. It reports false if the file was removed
-// meanwhile.
+// take writes this process into the lock file. It returns false if the file was removed in the
+// meantime.
 func (l *lock) take(made bool, me holder) (bool, error) {
 	var other holder
 	if !made {
@@ -106,7 +106,7 @@ func (l *lock) take(made bool, me holder) (bool, error) {
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		return false, fmt.Errorf("%v writes into it", l.holder())
 	}
-	flocked := err == nil // others: the file system has no such locks
+	flocked := err == nil // other errors: the file system does not support flock
 	if there, err := os.Stat(l.path); err != nil || !l.same(there) {
 		return false, nil
 	}
@@ -126,7 +126,7 @@ func (l *lock) take(made bool, me holder) (bool, error) {
 	return err == nil, err
 }
 
-// holder returns the process that the file names, the zero holder if it names none
+// holder returns the process that the file names. It returns the zero holder if the file names none
 // within lockPatience.
 func (l *lock) holder() (h holder) {
 	for began := time.Now(); time.Since(began) < lockPatience; time.Sleep(lockPatience / 100) {
@@ -138,8 +138,8 @@ func (l *lock) holder() (h holder) {
 	return holder{}
 }
 
-// gone reports whether a process has surely ended. flocked says that this process could
-// lock its file, which tells of processes of the same host alone.
+// gone reports whether a process has surely ended. flocked says that this process could lock the
+// other's file. That proves something only for processes of the same host.
 func (h holder) gone(me holder, flocked bool) bool {
 	switch {
 	case h == holder{}:
@@ -148,13 +148,13 @@ func (h holder) gone(me holder, flocked bool) bool {
 		return flocked || errors.Is(unix.Kill(h.PID, 0), unix.ESRCH)
 	case h.Job == "":
 		return false
-	case h.Job == me.Job: // steps of a job follow each other
+	case h.Job == me.Job: // the steps of a job run one after the other
 		return h.Restart < me.Restart || h.Restart == me.Restart && h.Step < me.Step
 	}
 	return jobGone(h.Job)
 }
 
-// jobGone reports whether Slurm says that a job runs no more. Without Slurm nobody knows.
+// jobGone reports whether Slurm says that a job no longer runs. Without Slurm the answer is false.
 func jobGone(job string) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -168,13 +168,13 @@ func jobGone(job string) bool {
 	return slices.Contains([]string{"", "PENDING", "REQUEUED"}, state)
 }
 
-// same reports whether a file is that of the lock.
+// same reports whether a file is the open lock file.
 func (l *lock) same(there fs.FileInfo) bool {
 	ours, err := l.file.Stat()
 	return err == nil && os.SameFile(there, ours)
 }
 
-// release gives the lock back.
+// release releases the lock and removes its file.
 func (l *lock) release() error {
 	if there, err := os.Lstat(l.path); err != nil || !l.same(there) {
 		return l.file.Close() // the run directory was lost

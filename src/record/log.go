@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// Log is one line of a training log, in Megatron-LM's fields, which parsers of
-// its logs read, and behind them more.
+// Log is one line of a training log. Its first fields are those of Megatron-LM, so that parsers of
+// its logs can read them. More fields follow.
 type Log struct {
-	Iteration, Iterations int     // from 1; all there are
-	ConsumedSamples       int64   // sequences since the run began
+	Iteration, Iterations int     // Iteration counts from 1; Iterations is the total
+	ConsumedSamples       int64   // sequences since the run began, including those of this iteration
 	Seconds               float64 // of an iteration
 	FLOPs                 float64 // floating-point operations per second and device; 0 leaves the field out
 	LR                    float64
@@ -18,15 +18,15 @@ type Log struct {
 	Loss                  float64 // nats per token
 	Replayed              bool    // there is no loss
 	GradNorm              float64
-	Skipped, NaN          int // iterations so far: without an update; with a loss or gradient not finite
+	Skipped, NaN          int // iterations so far without an update; with a loss or gradient that is not finite
 
 	TokensPerSecond float64
-	Clock           string        // of Seconds and TokensPerSecond; "" leaves the fields behind Megatron-LM's out
+	Clock           string        // clock of Seconds and TokensPerSecond; "" leaves out the fields after those of Megatron-LM
 	Left            time.Duration // real time until the last iteration
-	Model           []string      // what the model has become, in words
+	Model           []string      // changes of the model so far, in words
 }
 
-// loss returns the loss for a bar.
+// loss returns the loss for the progress bar.
 func (l Log) loss() string {
 	if l.Replayed {
 		return "replayed: no loss"
@@ -34,7 +34,7 @@ func (l Log) loss() string {
 	return fmt.Sprintf("loss %.4f", l.Loss)
 }
 
-// String returns the line, without its end. The loss is never scaled here.
+// String returns the line without a newline. The loss is not scaled.
 func (l Log) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, " iteration %8d/%8d |", l.Iteration, l.Iterations)
@@ -62,20 +62,20 @@ func (l Log) String() string {
 	return b.String()
 }
 
-// Duration writes seconds as people read them: 1h2m3s, 1m23s, 12.3s, 4.56ms.
+// Duration formats seconds for users: 1h2m3s, 1m23s, 12.3s, 4.56ms.
 func Duration(seconds float64) string {
 	d := time.Duration(seconds * float64(time.Second))
 	if d >= time.Minute {
 		return d.Round(time.Second).String()
 	}
-	digits := time.Nanosecond // three of them
+	digits := time.Nanosecond // three digits
 	for d >= 1000*digits {
 		digits *= 10
 	}
 	return d.Round(digits).String()
 }
 
-// Bytes writes a number of bytes in units of powers of 1000.
+// Bytes formats a number of bytes in units of powers of 1000.
 func Bytes(n int64) string {
 	x, unit := float64(n), "bytes"
 	for _, larger := range []string{"kB", "MB", "GB", "TB"} {
@@ -87,21 +87,21 @@ func Bytes(n int64) string {
 	return fmt.Sprintf("%.3g %s", x, unit)
 }
 
-// recentSteps is the number of iterations whose mean tells the time left: few enough to
-// follow a model that becomes cheaper, many enough to pass over a slow one.
+// recentSteps is the number of iterations whose mean gives the time left. It is small enough to
+// follow a model that becomes cheaper, and large enough to even out a slow iteration.
 const recentSteps = 20
 
-// TimeLeft foretells when a run ends, by real time.
+// TimeLeft predicts when a run ends, in real time.
 type TimeLeft struct {
 	last    time.Time
 	steps   float64 // at most recentSteps
-	seconds float64 // moving average of an iteration
+	seconds float64 // moving average of the time of an iteration
 }
 
-// NewTimeLeft begins with a run.
+// NewTimeLeft returns the TimeLeft of a run that begins now.
 func NewTimeLeft() *TimeLeft { return &TimeLeft{last: time.Now()} }
 
-// Step counts an iteration that is over, and returns the expected time of more iterations.
+// Step counts an iteration that has ended. It returns the expected time of `more` iterations.
 func (t *TimeLeft) Step(more int) time.Duration {
 	now := time.Now()
 	t.steps = min(t.steps+1, recentSteps)

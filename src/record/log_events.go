@@ -9,8 +9,7 @@ import (
 	"dynmo/src/plan/policy"
 )
 
-// sparsityKey is the detail of a change of the model with the share of pruned prunable
-// parameters.
+// sparsityKey is the detail of a model change with the pruned share of the prunable parameters.
 const sparsityKey = "sparsity"
 
 // changeLine returns the log line of a change of the model before a step.
@@ -18,8 +17,8 @@ func changeLine(step int, what string, detail map[string]any, seconds float64) s
 	return fmt.Sprintf("step %d: model changed: %s; took %s", step, ChangeText(what, detail), Duration(seconds))
 }
 
-// validationLine returns the log line of a validation loss: Megatron-LM's fields, with iterations
-// from 1, then the loss at the last layer where tokens leave before it, and the time.
+// validationLine returns the log line of a validation loss. It has Megatron-LM's fields, with
+// iterations from 1. If tokens leave early the loss at the last layer follows, and then the time.
 func validationLine(step int, v Validation, clock string) string {
 	last := ""
 	if v.leave() {
@@ -35,8 +34,8 @@ func moveLine(step int, moved migrate.Moved, seconds float64, perStage []int) st
 		step, count(moved.Layers, "layer"), Bytes(moved.Bytes), Duration(seconds), strings.Trim(fmt.Sprint(perStage), "[]"))
 }
 
-// answer is the outcome of a decision: layers or the order of work change, or the reason why
-// they stay, a policy.Kept.
+// answer is the outcome of a decision. Either layers or the order of work change, or it is the
+// policy.Kept reason for keeping the placement.
 type answer string
 
 const (
@@ -46,8 +45,8 @@ const (
 	answerReorder answer = "reorder"
 )
 
-// decisionLine returns the log line of a decision after a step of makespan seconds, and its
-// answer.
+// decisionLine returns the log line of a decision after a step, and the decision's answer. makespan
+// is that of the step, in seconds.
 func decisionLine(d Done, makespan float64) (a answer, line string) {
 	why := d.Why
 	gain := fmt.Sprintf("step %s, predicted: %s, %s%s",
@@ -68,14 +67,14 @@ func decisionLine(d Done, makespan float64) (a answer, line string) {
 	return a, fmt.Sprintf("step %d: %s", d.Step, line)
 }
 
-// placeLine returns the log line of moving pieces of layers.
+// placeLine returns the log line of a move of pieces of layers.
 func placeLine(d Done) string {
 	p := d.Why.Placed
 	return fmt.Sprintf("step %d: moving pieces of %s: work of the fullest replica over its even share %.2f, predicted: %.2f (lower bound %.2f), steps %.1f %% shorter",
 		d.Step, count(p.Layers, "layer"), p.Now, p.Then, p.Bound, 100*p.Gain)
 }
 
-// kept returns the reason why layers stay.
+// kept returns the reason for keeping the placement.
 func kept(why policy.Reason) string {
 	others := fmt.Sprintf("the best move saves %.1f %% of a step", 100*why.Gain.Expected)
 	switch why.Kept {
@@ -91,8 +90,8 @@ func kept(why policy.Reason) string {
 	return "no move pays"
 }
 
-// atLeast writes the least speedup if noise has enlarged the expected gain; nothing where costs
-// are known. makespan is that of the present step.
+// atLeast returns the least speedup if noise has enlarged the expected gain, "" if costs are exact.
+// makespan is that of the present step.
 func atLeast(makespan float64, why policy.Reason) string {
 	noise := why.Gain.Expected - why.Gain.Least
 	if noise == 0 {
@@ -101,8 +100,8 @@ func atLeast(makespan float64, why policy.Reason) string {
 	return fmt.Sprintf(" (at least %.2fx)", makespan/(why.Predicted+noise*makespan))
 }
 
-// effectLine returns the log line of a move's measured effect. It says so if no step after the
-// move was measured.
+// effectLine returns the log line with the measured effect of a move. If no step after the move was
+// measured, the line says that.
 func effectLine(e Event) string {
 	before, after := float64(e.Before), float64(e.After)
 	if after == 0 {
@@ -117,7 +116,7 @@ func effectLine(e Event) string {
 	return fmt.Sprintf("step %d: measured after the move: %s)", e.Step, line)
 }
 
-// faster compares seconds after a change with those before it.
+// faster formats the ratio of the seconds before a change and after it.
 func faster(before, after float64) string {
 	if after > before {
 		return fmt.Sprintf("%.2fx slower", after/before)
@@ -125,7 +124,7 @@ func faster(before, after float64) string {
 	return fmt.Sprintf("%.2fx faster", before/after)
 }
 
-// count writes a number of things.
+// count formats a number of things, with a plural s.
 func count(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing

@@ -2,20 +2,19 @@ package record
 
 import "fmt"
 
-// Moves is what moves of layers between stages promised and what was measured after
-// them. A move pays if a step after it takes less time than the step before it. Packings
-// are not counted.
+// Moves compares the predicted and the measured speedup of moves of layers between stages. A move
+// pays if a step after it takes less time than the step before it. Packings are not counted.
 type Moves struct {
 	Count      int `json:"count"`
 	Unpaid     int `json:"unpaid"`     // moves after which steps were no faster
 	Unmeasured int `json:"unmeasured"` // moves after which the model changed before a step was measured
-	// Fields of the unpaid move that fell short the most.
+	// The next fields belong to the unpaid move with the largest shortfall.
 	Step      int   `json:"step"`
-	Predicted Float `json:"predicted"` // how many times as fast a step was predicted to be after the move
-	Measured  Float `json:"measured"`  // how many times as fast it was
+	Predicted Float `json:"predicted"` // predicted speedup of a step by the move
+	Measured  Float `json:"measured"`  // measured speedup
 }
 
-// add takes an event.
+// add counts the move of an event, if the event has one.
 func (m *Moves) add(e Event) {
 	if e.Kind != Balance || e.Bytes == 0 || e.Detail["undone"] == true || e.Before == 0 || e.Predicted >= e.Before {
 		return
@@ -32,7 +31,7 @@ func (m *Moves) add(e Event) {
 	}
 }
 
-// String says in sentences which moves did not pay, "" if all of them did.
+// String returns sentences about the moves that did not pay, "" if all of them did.
 func (m Moves) String() string {
 	text := ""
 	if m.Unpaid > 0 {

@@ -6,46 +6,46 @@ import (
 )
 
 // Packer collects the results of packing while a run goes on, in bounded memory. Its input is that
-// of an Observer, in the same order, and resumes.
+// of an Observer, in the same order, including resumptions.
 type Packer struct {
 	start     start
-	segments  []Segment // the last is the present one; none: no step yet
+	segments  []Segment // the last one is the present segment; empty before the first step
 	packings  int
-	predicted Float // by the last packing, for the segment to come
-	earlier   spare // of starts before the present one
+	predicted Float // from the last packing, for the next segment
+	earlier   spare // sums over the starts before the present one
 
-	seconds, ranks float64 // of steps; and times the ranks that trained in them
-	free           float64 // and times those that did not
-	dense, present paces   // of steps before the model or its ranks first changed, and of the present segment
-	batches        [2]int  // sequences of such steps
-	changed        bool    // the model, or its ranks
+	seconds, ranks float64 // seconds of steps; and these times the ranks that trained
+	free           float64 // seconds of steps times the ranks that did not train
+	dense, present paces   // paces of steps before the first change of the model or its ranks, and of the present segment
+	batches        [2]int  // sequences of the steps of dense and of present
+	changed        bool    // whether the model or its ranks have changed
 	clock          string
 	time           time.Time // at the end of the last step
-	wall           Float     // real seconds since training began, likewise
+	wall           Float     // real seconds since training began, at the end of the last step
 }
 
-// start is what one start of the run began with, and what became of its nodes.
+// start is the data of one start of the run: its first step, and the fate of its nodes.
 type start struct {
-	ranks, nodes int // in its first step; 0: there was none
+	ranks, nodes int // in its first step; 0: there was no step
 	restarts     bool
-	away         float64 // seconds of nodes without a rank that trains
+	away         float64 // seconds times nodes without a rank that trains
 	given        []gift
 	failed       int
 }
 
-// gift is nodes that were given back.
+// gift is a number of nodes that were returned to Slurm at a time.
 type gift struct {
 	nodes int
 	at    time.Time
 }
 
-// spare is nodes that are not needed, and their hours.
+// spare is sums over nodes that were not needed, with their hours.
 type spare struct {
 	releases, failed, nodes int
 	given, idle             float64
 }
 
-// ended returns what a start came to that ended at a time.
+// ended returns the sums of a start that ended at a time.
 func (s start) ended(at time.Time) spare {
 	sum := spare{releases: len(s.given), failed: s.failed}
 	for _, g := range s.given {
@@ -60,7 +60,7 @@ func (a spare) plus(b spare) spare {
 	return spare{a.releases + b.releases, a.failed + b.failed, a.nodes + b.nodes, a.given + b.given, a.idle + b.idle}
 }
 
-// Step takes a step. Those of older versions, which do not tell ranks, are none.
+// Step takes a step. Steps of older versions, which lack the number of ranks, are ignored.
 func (p *Packer) Step(m Metrics) {
 	if m.Ranks == 0 {
 		return
@@ -100,7 +100,7 @@ func (p *Packer) end() {
 	}
 }
 
-// Event takes an event. What cannot be read of one is left out.
+// Event takes an event. An event whose detail cannot be read is ignored.
 func (p *Packer) Event(e Event) {
 	switch e.Kind {
 	case Dynamic:
@@ -111,7 +111,7 @@ func (p *Packer) Event(e Event) {
 			return
 		}
 		p.packings, p.predicted = p.packings+1, d.Throughput
-		if n := len(p.segments); n > 0 && p.segments[n-1].Step > e.Step { // told once its steps were measured
+		if n := len(p.segments); n > 0 && p.segments[n-1].Step > e.Step { // the event is written after its steps were measured
 			p.segments[n-1].Predicted = d.Throughput
 		}
 	case Release:
@@ -127,7 +127,7 @@ func (p *Packer) Event(e Event) {
 		}
 		p.start.restarts = d.Mode == "restart" && d.Refused == ""
 	case Resumed:
-		if p.start.restarts { // in the same job
+		if p.start.restarts { // restarted in the same job
 			p.start.restarts = false
 			return
 		}
@@ -135,7 +135,7 @@ func (p *Packer) Event(e Event) {
 	}
 }
 
-// Packing returns what packing came to; nil if nothing was packed.
+// Packing returns the result of packing; nil if nothing was packed.
 func (p *Packer) Packing() *Packing {
 	if p.packings == 0 || len(p.segments) == 0 {
 		return nil

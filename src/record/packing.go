@@ -7,19 +7,19 @@ import (
 	"dynmo/src/plan/policy"
 )
 
-// Packing is what packing onto fewer ranks came to in a run. Hours and nodes are by real
-// time; seconds, rates and means are by the run's clock.
+// Packing is the result of packing onto fewer ranks in a run. Hours and nodes refer to real time.
+// Seconds, rates and means refer to the run's clock.
 type Packing struct {
 	Clock      string `json:"clock"`
-	RanksFirst int    `json:"ranks_first"` // that trained in the first step
-	RanksLast  int    `json:"ranks_last"`  // likewise in the last
-	MeanRanks  Float  `json:"mean_ranks"`  // over the seconds of steps
-	// FreeRankSeconds is the seconds of steps, times the ranks that did not train in them.
+	RanksFirst int    `json:"ranks_first"` // ranks that trained in the first step
+	RanksLast  int    `json:"ranks_last"`  // ranks that trained in the last step
+	MeanRanks  Float  `json:"mean_ranks"`  // weighted by the seconds of steps
+	// FreeRankSeconds is the seconds of steps times the ranks that did not train in them.
 	FreeRankSeconds Float `json:"free_rank_seconds"`
 	NodesFirst      int   `json:"nodes_first"` // hosts with a rank that trained in the first step
 	NodesLast       int   `json:"nodes_last"`
-	// NodesGivenBack is how many nodes Slurm has taken back, and HoursGivenBack their
-	// hours since then until the end of the run.
+	// NodesGivenBack is the number of nodes that Slurm has taken back. HoursGivenBack is the hours
+	// of these nodes from then to the end of the run.
 	NodesGivenBack int   `json:"nodes_given_back"`
 	HoursGivenBack Float `json:"node_hours_given_back"`
 	// NodesIdle is the number of nodes that are allocated but have no rank that trains in the
@@ -27,31 +27,32 @@ type Packing struct {
 	NodesIdle int   `json:"nodes_idle"`
 	HoursIdle Float `json:"node_hours_idle"`
 	Packings  int   `json:"packings"`
-	Releases  int   `json:"releases"`        // in which Slurm took nodes back
-	Failed    int   `json:"releases_failed"` // in which it did not, though it was asked
-	// Throughput is tokens per second as a share of the dense model's, measured: medians of
-	// the second half of the steps with the last number of ranks and of those before the
-	// model first changed. ThroughputLeast is the least of all numbers of ranks since the
-	// first packing, and Predicted the prediction of the last packing. Absent where not known.
+	Releases  int   `json:"releases"`        // returns of nodes that Slurm accepted
+	Failed    int   `json:"releases_failed"` // returns of nodes that Slurm refused
+	// Throughput is the measured tokens per second as a share of the dense model's. Both are
+	// medians over the second half of steps: the steps with the last number of ranks, and those
+	// before the model first changed. ThroughputLeast is the smallest share since the first
+	// packing, over all numbers of ranks. Predicted is the prediction of the last packing. Absent
+	// if not known.
 	Throughput      Float     `json:"throughput,omitzero"`
 	ThroughputLeast Float     `json:"throughput_least,omitzero"`
 	Predicted       Float     `json:"throughput_predicted,omitzero"`
 	Segments        []Segment `json:"segments"`
 }
 
-// Segment is consecutive steps on one number of ranks.
+// Segment is consecutive steps with one number of ranks.
 type Segment struct {
-	Step       int   `json:"step"` // the first
+	Step       int   `json:"step"` // the first step
 	Steps      int   `json:"steps"`
 	Ranks      int   `json:"ranks"`
 	Nodes      int   `json:"nodes"`
-	Seconds    Float `json:"step_seconds"`        // median of the second half
-	Throughput Float `json:"throughput,omitzero"` // as Packing has it
+	Seconds    Float `json:"step_seconds"`        // median over the second half of the steps
+	Throughput Float `json:"throughput,omitzero"` // see Packing.Throughput
 	Predicted  Float `json:"throughput_predicted,omitzero"`
 }
 
-// Measured returns the throughput of the steps from one on that had one number of ranks, as
-// a share of the dense model's; 0 where that is not known.
+// Measured returns the throughput of the segment that begins at `step`, as a share of the dense
+// model's. It is 0 if that is not known.
 func (p Packing) Measured(step int) Float {
 	for _, s := range p.Segments {
 		if s.Step == step {
@@ -61,7 +62,7 @@ func (p Packing) Measured(step int) Float {
 	return 0
 }
 
-// String returns a sentence on the packing: the ranks before and after, and the seconds.
+// String returns a sentence about the packing: the ranks before and after, and the seconds.
 func (p Packed) String() string {
 	text := fmt.Sprintf("packed from %s to %d", count(p.RanksBefore, "rank"), p.Ranks)
 	if p.NodesBefore > 1 {
@@ -77,7 +78,7 @@ func (p Packed) String() string {
 	return text
 }
 
-// String returns a sentence on the ranks and nodes that were given back, and the seconds.
+// String returns a sentence about the ranks and nodes that were given back, and the seconds.
 func (r Released) String() string {
 	var list []string
 	switch n := r.GivenBack(); {
@@ -100,7 +101,8 @@ func (r Released) String() string {
 	return text
 }
 
-// took writes the seconds of parts, pairs of a name and a Float, those that took any.
+// took formats the seconds of parts. parts are pairs of a name and a Float; parts of 0 seconds are
+// left out.
 func took(parts ...any) string {
 	var list []string
 	for i := 0; i < len(parts); i += 2 {
@@ -114,8 +116,8 @@ func took(parts ...any) string {
 	return "; took: " + strings.Join(list, ", ")
 }
 
-// Packed records that the model is packed onto fewer ranks, after its step was recorded as one
-// that changed nothing.
+// Packed records a packing onto fewer ranks. The loop has already recorded the step of the packing,
+// as a step without a change.
 func (j *Journal) Packed(d Done) error {
 	if j == nil {
 		return nil
@@ -123,7 +125,7 @@ func (j *Journal) Packed(d Done) error {
 	return j.packed(d, d.Measured.Summary.Makespan())
 }
 
-// packed records that the model was packed onto fewer ranks.
+// packed records a packing onto fewer ranks after a step with this makespan.
 func (j *Journal) packed(d Done, makespan float64) error {
 	p := Packed{
 		Kind: d.Why.Pack.Kind, StagesBefore: d.Ran.Stages(), Stages: d.Next.Stages(),
@@ -143,8 +145,8 @@ func (j *Journal) packed(d Done, makespan float64) error {
 	})
 }
 
-// notPacked records why a look at fewer stages packed nothing, unless the look before it had the
-// same outcome.
+// notPacked records the reason why an attempt to pack packed nothing, unless the previous attempt
+// had the same outcome.
 func (j *Journal) notPacked(d Done) error {
 	p := d.Why.Pack
 	if p == nil || p.Kept == j.unpacked.Kept && p.Stages == j.unpacked.Stages {

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// processor returns the CPU's model name and its microarchitecture, "unknown" where the
-// system keeps the name elsewhere than Linux does.
+// processor returns the CPU's model name and its microarchitecture. It returns "unknown" if there
+// is no /proc/cpuinfo.
 func processor() string {
 	f, err := os.Open("/proc/cpuinfo")
 	if err != nil {
@@ -20,9 +20,9 @@ func processor() string {
 	return processorName(f)
 }
 
-// processorName reads the first processor of a /proc/cpuinfo: "AMD EPYC (Zen 4)". Clouds
-// cut the model name down to what many generations share, so the microarchitecture follows, or
-// the numbers it could be told from.
+// processorName reads the first processor of a /proc/cpuinfo: "AMD EPYC (Zen 4)". Clouds shorten
+// the model name until many generations share it. So the microarchitecture follows, or family,
+// model and stepping if it is not known.
 func processorName(cpuinfo io.Reader) string {
 	facts := map[string]string{}
 	for lines := bufio.NewScanner(cpuinfo); lines.Scan() && lines.Text() != ""; {
@@ -35,7 +35,7 @@ func processorName(cpuinfo io.Reader) string {
 	}
 	family, err := strconv.Atoi(facts["cpu family"])
 	if err != nil {
-		return name // of another maker's
+		return name // a processor of another maker
 	}
 	model, _ := strconv.Atoi(facts["model"])
 	stepping, _ := strconv.Atoi(facts["stepping"])
@@ -51,7 +51,7 @@ func processorName(cpuinfo io.Reader) string {
 // anyStepping is the range of all four-bit steppings.
 var anyStepping = [2]int{0, 15}
 
-// microarchitectures are those that have AVX2, of servers and of most other computers. Sources: Linux,
+// microarchitectures are the ones with AVX2 of servers and of most other computers. Sources: Linux,
 // arch/x86/kernel/cpu/amd.c (bsp_init_amd) and arch/x86/include/asm/intel-family.h; Skylake's
 // steppings: Intel, Xeon Scalable specification updates.
 var microarchitectures = []struct {

@@ -12,21 +12,21 @@ import (
 	"dynmo/src/input"
 )
 
-// redraw is the least time between two drawings of the bar: as fast as people
-// read, and rarely enough to cost nothing.
+// redraw is the least time between two drawings of the bar: as fast as people read, and too rare to
+// cost time.
 const redraw = 100 * time.Millisecond
 
-// Progress tells people how far a run is: a bar on a terminal, log lines
-// elsewhere, as in the log of a batch job. It is used by one goroutine.
+// Progress shows users the progress of a run. It draws a bar on a terminal, and prints log lines
+// elsewhere, as in the log of a batch job. Only one goroutine may use it.
 type Progress struct {
 	out   io.Writer
 	every int       // iterations between log lines
-	bar   *lastLine // nil where out is no terminal
+	bar   *lastLine // nil if out is no terminal
 	drawn time.Time // when the bar was last drawn
-	err   error     // the first of a line
+	err   error     // the first error of printing a line
 }
 
-// NewProgress returns the progress of a run, with a log line after every `every` iterations.
+// NewProgress returns the progress of a run, with a log line after each `every` iterations.
 func NewProgress(out *os.File, every int) *Progress {
 	return newProgress(out, term.IsTerminal(int(out.Fd())), every)
 }
@@ -57,7 +57,7 @@ func (p *Progress) Step(l Log) {
 	}
 }
 
-// Say prints a line, fit for a terminal, above the bar if there is one.
+// Say prints a line with control characters made harmless, above the bar if there is one.
 func (p *Progress) Say(text string) {
 	bar := ""
 	if p.bar != nil {
@@ -72,7 +72,7 @@ func (p *Progress) Say(text string) {
 	}
 }
 
-// Close removes the bar. A line that could not be printed is an error.
+// Close removes the bar. It returns the first error of printing a line.
 func (p *Progress) Close() error {
 	if p.bar != nil {
 		p.bar.draw("")

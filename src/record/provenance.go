@@ -9,24 +9,24 @@ import (
 	"time"
 )
 
-// Provenance is the origin of a result: enough to make it again, and no more of
-// the environment than that.
+// Provenance is the origin of a result: enough data to repeat it, and nothing else about the
+// environment.
 type Provenance struct {
-	Revision string   `json:"revision"` // version control revision of the source, "+dirty" if changed since
+	Revision string   `json:"revision"` // version control revision of the source, "+dirty" if the source was changed after it
 	Go       string   `json:"go"`
 	Platform string   `json:"platform"` // operating system and architecture
 	Host     string   `json:"host"`
 	CPU      string   `json:"cpu"`
-	Cores    int      `json:"cores"`             // that the process may use
-	Kernels  string   `json:"kernels,omitempty"` // backend, instruction-set path and BLAS, on which bits depend
-	Corpus   string   `json:"corpus,omitempty"`  // SHA-256 of the text
+	Cores    int      `json:"cores"`             // number of cores that the process may use
+	Kernels  string   `json:"kernels,omitempty"` // backend, instruction-set path and BLAS; bits of the results depend on them
+	Corpus   string   `json:"corpus,omitempty"`  // SHA-256 of the training text
 	MPI      bool     `json:"mpi"`               // whether ranks are MPI processes
 	Date     string   `json:"date"`              // RFC 3339, UTC
 	Command  []string `json:"command"`
-	Hosts    []string `json:"hosts,omitempty"` // by rank, where ranks are processes
+	Hosts    []string `json:"hosts,omitempty"` // by rank, if ranks are processes
 }
 
-// Here returns the provenance of a run of this process that begins now.
+// Here returns the provenance of a run that this process begins now.
 func Here(mpi bool) Provenance {
 	host, err := os.Hostname()
 	if err != nil {
@@ -45,8 +45,8 @@ func Here(mpi bool) Provenance {
 	}
 }
 
-// Revision returns the version of the source this binary was built from, as
-// the go command stamped it: "unknown" if it was built outside a checkout.
+// Revision returns the version of the source of this binary, as the go command recorded it. It is
+// "unknown" if the binary was built outside a checkout.
 func Revision() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -68,7 +68,7 @@ func revision(settings []debug.BuildSetting) string {
 	return revision + dirty
 }
 
-// String returns a line "key: value" for each fact that is known, which benchstat reads as
+// String returns a line "key: value" for each known fact, in the form that benchstat reads as
 // configuration.
 func (p Provenance) String() string {
 	var b strings.Builder

@@ -15,18 +15,18 @@ import (
 	"dynmo/src/replace"
 )
 
-// refusedKey is the detail of an event that tells why Slurm took no nodes back, or why a
-// move could not be had.
+// refusedKey is the detail of an event with the reason why Slurm took no nodes back or a move was
+// not possible.
 const refusedKey = "refused"
 
-// Warn tells people what goes another way than the settings want.
+// Warn prints a warning for users, for example about a setting without effect.
 func (j *Journal) Warn(text string) {
 	if j != nil {
 		j.observe.Say("warning: " + oneLine(text))
 	}
 }
 
-// Released tells a release that has ended. A nil release is none.
+// Released records a release that has ended. It does nothing if e is nil.
 func (j *Journal) Released(mode elastic.Mode, e *elastic.Release) error {
 	if j == nil || e == nil {
 		return nil
@@ -52,9 +52,10 @@ func (j *Journal) Released(mode elastic.Mode, e *elastic.Release) error {
 	return j.event(Event{Step: step, Kind: Release, Seconds: Float(e.Seconds), Detail: detail})
 }
 
-// Restart records after a number of steps on which allocation the run will go on, and leaves that
-// in the run directory. took is the time of the last checkpoint. It does nothing on ranks other
-// than 0, or if n is nil because the run does not end to give nodes back.
+// Restart records, after a number of steps, the allocation on which the run will start again. It
+// also writes that allocation into the run directory. took is the time of the last checkpoint.
+// Restart does nothing on ranks other than 0. It also does nothing if n is nil: then the run does
+// not end to give nodes back.
 func (j *Journal) Restart(dir string, steps int, n *elastic.Next, took time.Duration) error {
 	if j == nil || n == nil {
 		return nil
@@ -72,8 +73,8 @@ func (j *Journal) Restart(dir string, steps int, n *elastic.Next, took time.Dura
 	})
 }
 
-// NoteReleased leaves in the run directory which nodes the present start of the run has given
-// back, and gives back now.
+// NoteReleased writes into the run directory the nodes that the present start of the run has given
+// back, including those it gives back now.
 func NoteReleased(dir string, nodes []string) error {
 	var text strings.Builder
 	for _, node := range nodes {
@@ -82,7 +83,8 @@ func NoteReleased(dir string, nodes []string) error {
 	return write(dir, releasedFile, text.String())
 }
 
-// ForgetReleased removes what an earlier start has left: its nodes may be this one's again.
+// ForgetReleased removes the list of an earlier start, because its nodes may belong to this start
+// again.
 func ForgetReleased(dir string) error {
 	if err := os.Remove(filepath.Join(dir, releasedFile)); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -90,7 +92,7 @@ func ForgetReleased(dir string) error {
 	return nil
 }
 
-// KeepProducts leaves in the run directory which algorithms make dense products.
+// KeepProducts writes into the run directory the algorithms that compute dense products.
 func KeepProducts(dir string, products []byte) error {
 	return write(dir, productsFile, string(products)+"\n")
 }
@@ -103,5 +105,5 @@ func write(dir, name, text string) error {
 	})
 }
 
-// oneLine returns a text in one line.
+// oneLine replaces the line ends of a text.
 func oneLine(text string) string { return strings.ReplaceAll(text, "\n", "; ") }

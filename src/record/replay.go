@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Replay tells steps and events, as a run directory has them, in the order in which they
-// happened.
+// Replay calls step and event for the steps and events of a run directory, in the order in which
+// they happened.
 func Replay(steps []Metrics, events []Event, step func(Metrics), event func(Event)) {
 	list := inOrder(events)
 	for _, m := range steps {
@@ -17,17 +17,17 @@ func Replay(steps []Metrics, events []Event, step func(Metrics), event func(Even
 	list.before(math.MaxInt, event)
 }
 
-// ordered is events in the order in which they happened.
+// ordered is a list of events in the order in which they happened.
 type ordered []placed
 
-// placed is an event, with the first step that is behind it in the records.
+// placed is an event with the number of the first step that the records have after it.
 type placed struct {
 	Event
 	at int
 }
 
-// inOrder orders events. Those of steps that were run again happened before the resume
-// behind them.
+// inOrder sorts events. Events of steps that were run again happened before the resumption that
+// follows them in the list.
 func inOrder(events []Event) ordered {
 	list := make(ordered, len(events))
 	limit := math.MaxInt - 1
@@ -41,7 +41,7 @@ func inOrder(events []Event) ordered {
 	return list
 }
 
-// before tells the events before the end of a step, and returns the others.
+// before calls event for the events before the end of a step, and returns the rest.
 func (list ordered) before(step int, event func(Event)) ordered {
 	for len(list) > 0 && list[0].at < step {
 		event(list[0].Event)

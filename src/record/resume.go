@@ -16,33 +16,32 @@ import (
 	"dynmo/src/replace"
 )
 
-// From is what a run resumes from.
+// From is the point from which a run resumes.
 type From struct {
-	Step       int      // the first that is run
-	Checkpoint string   // its directory; "": there is none
-	Damaged    []string // why newer checkpoints were not taken
-	Clock      string   // of the steps to come
+	Step       int      // the first step that will run
+	Checkpoint string   // directory of the checkpoint; "": there is none
+	Damaged    []string // the reasons why newer checkpoints were not used
+	Clock      string   // clock of the steps that will run
 }
 
-// Past is what a run directory has of the steps before. The zero Past is that of a run
-// that begins.
+// Past is the content of a run directory before the first step that will run. The zero Past is that
+// of a new run.
 type Past struct {
-	Restarts int      // of the run, with this one; 0 where none lay there
-	Cut      int      // lines of steps that are run again, as they will be again
-	Damaged  int      // lines that no reader could have read
-	Missing  int      // steps before the first that have no line
-	Last     *Metrics // of the last step that is kept; nil: there is none
+	Restarts int      // number of restarts, with this one; 0 for a new run
+	Cut      int      // removed lines of steps that will run again
+	Damaged  int      // damaged lines, which no reader could have read
+	Missing  int      // earlier steps without a line
+	Last     *Metrics // the last step that is kept; nil: there is none
 	Skipped  int      // steps without an update
-	Changes  []Event  // of the model, before the first step that is run
-	Tally    Tally    // of the steps that are kept
+	Changes  []Event  // changes of the model before the first step that will run
+	Tally    Tally    // over the steps that are kept
 }
 
 // Resume opens a run directory again. Files keep the steps before the first step that will run.
-// Later steps are removed, and so are damaged lines. Old settings and provenance stay as
-// config.N.toml and provenance.N.json of the N-th restart. Without a run in the directory Resume
-// is Open. A process that is killed meanwhile leaves a directory that can be resumed from the
-// same step: no line of an earlier step is ever missing. Errors are those of Open, except that a
-// run may lie there.
+// Later steps and damaged lines are removed. Old settings and provenance are kept as config.N.toml
+// and provenance.N.json of the N-th restart. If the directory has no run, Resume is Open. If the
+// process is killed meanwhile, the directory can still be resumed from the same step: no line of an
+// earlier step is ever missing. Errors are those of Open, except that the directory may have a run.
 func Resume(dir, settings string, p Provenance, from From) (*Run, Past, error) {
 	there, err := holdsRun(dir)
 	if err != nil {
@@ -69,7 +68,7 @@ func Resume(dir, settings string, p Provenance, from From) (*Run, Past, error) {
 		return fail(err)
 	}
 	r.lock = l
-	debug.FreeOSMemory() // what was read in passing
+	debug.FreeOSMemory() // free the memory of reading
 	return r, s.past, nil
 }
 
@@ -84,16 +83,16 @@ func holdsRun(dir string) (bool, error) {
 	return false, nil
 }
 
-// resumption opens a run directory again.
+// resumption is the work of opening a run directory again.
 type resumption struct {
 	dir  string
 	from From
 	past Past
 }
 
-// run opens the files of the run. The process may be killed after any of them. So files are cut
-// before the restart is counted, and the restart is counted before old settings are kept under
-// its number. The next restart then uses another number.
+// run opens the files of the run. The process may be killed after any of these steps. So files are
+// cut before the restart is counted, and the restart is counted before old settings are kept under
+// its number. Then the next restart uses another number.
 func (s *resumption) run(settings string, p Provenance) (*Run, error) {
 	r := &Run{dir: s.dir, looked: time.Now()}
 	if err := s.cut(&r.chrome); err != nil {
@@ -141,7 +140,7 @@ func (s *resumption) open(r *Run, c *claims, settings string, p Provenance) (ope
 
 func (s *resumption) path(name string) string { return filepath.Join(s.dir, name) }
 
-// event returns the event of the restart.
+// event returns the event of this restart.
 func (s *resumption) event() Event {
 	me := self()
 	detail := map[string]any{"restart": s.past.Restarts, "cut": s.past.Cut, "host": me.Host}
@@ -158,13 +157,14 @@ func (s *resumption) event() Event {
 	return Event{Step: s.from.Step, Kind: Resumed, Clock: s.from.Clock, Detail: detail}
 }
 
-// earlier returns the name under which a file of earlier starts is kept.
+// earlier returns the name for the file of an earlier start: "config.2.toml" for "config.toml" and
+// restart 2.
 func earlier(name, restart string) string {
 	ext := filepath.Ext(name)
 	return strings.TrimSuffix(name, ext) + "." + restart + ext
 }
 
-// renew replaces a file, whose old content stays under the name of the restart.
+// renew replaces a file. The old content is kept under the name of the restart.
 func (s *resumption) renew(name, content string) error {
 	old, err := os.ReadFile(s.path(name))
 	if err == nil {
@@ -176,7 +176,7 @@ func (s *resumption) renew(name, content string) error {
 	return s.write(name, content)
 }
 
-// write makes or replaces a file, whole or not at all.
+// write makes or replaces a file as a whole, or not at all.
 func (s *resumption) write(name, content string) error {
 	return replace.Write(s.path(name), func(w io.Writer) error {
 		_, err := io.WriteString(w, content)

@@ -14,27 +14,27 @@ import (
 	"dynmo/src/trace"
 )
 
-// lookEvery is the time between two looks at whether the run directory is still
-// there: short enough to lose little work, long enough to cost no file system much.
+// lookEvery is the time between two checks that the run directory still exists. It is short enough
+// to lose little work, and long enough to load no file system.
 const lookEvery = time.Second
 
-// Run writes one run directory. Every line is written at once, so that a run
-// that is killed leaves whole lines. It is used by one goroutine.
+// Run writes one run directory. Every line is written at once, so a killed run leaves whole lines.
+// Only one goroutine may use a Run.
 type Run struct {
 	dir                            string
 	metrics, events, costs, traces *os.File
-	chrome                         chrome // into traces
+	chrome                         chrome // writes into traces
 	board                          *board
-	looked                         time.Time // when the directory was last looked at
-	lock                           *lock     // nil once it is given back
-	closed                         bool      // the files
+	looked                         time.Time // time of the last check of the directory
+	lock                           *lock     // nil once it is released
+	closed                         bool      // whether the files are closed
 }
 
 // Dir returns the run directory.
 func (r *Run) Dir() string { return r.dir }
 
-// Step adds a line to metrics.jsonl, and the step's scalars to TensorBoard's file. A
-// run directory that has been lost is an error.
+// Step adds a line to metrics.jsonl, and the scalars of the step to TensorBoard's file. A lost run
+// directory is an error.
 func (r *Run) Step(m Metrics) error {
 	if now := time.Now(); now.Sub(r.looked) >= lookEvery {
 		r.looked = now
@@ -54,7 +54,7 @@ func (r *Run) Event(e Event) error { return line(r.events, e) }
 // Costs adds a line to costs.jsonl.
 func (r *Run) Costs(s profile.Phase) error { return line(r.costs, s) }
 
-// Timelines returns how many steps trace.json holds.
+// Timelines returns the number of steps in trace.json.
 func (r *Run) Timelines() int { return r.chrome.steps }
 
 // Trace adds a step of one replica to trace.json.
@@ -62,7 +62,7 @@ func (r *Run) Trace(s trace.Step, replica int) error {
 	return wrap(r.chrome.add(Timeline{replica, s}))
 }
 
-// line writes a value as one line of JSON, by one call of the system.
+// line writes a value as one line of JSON, with one system call.
 func line(f *os.File, value any) error {
 	text, err := json.Marshal(value)
 	if err == nil {
@@ -71,7 +71,7 @@ func line(f *os.File, value any) error {
 	return wrap(err)
 }
 
-// wrap says that an error is of the records.
+// wrap adds the prefix "record: " to an error.
 func wrap(err error) error {
 	if err != nil {
 		return fmt.Errorf("record: %w", err)
@@ -79,9 +79,9 @@ func wrap(err error) error {
 	return nil
 }
 
-// look returns an error if what is written no longer arrives in the run directory:
-// it was removed or replaced, its file system is gone or has become read-only. Files
-// that are open would take lines all the same.
+// look returns an error if written data no longer arrives in the run directory: the directory was
+// removed or replaced, or its file system is gone or read-only. Writes to open files would succeed
+// all the same.
 func (r *Run) look() error {
 	lost := func(err error) error { return fmt.Errorf("record: run directory %s is lost: %w", r.dir, err) }
 	there, err := os.Stat(filepath.Join(r.dir, MetricsFile))
@@ -101,8 +101,8 @@ func (r *Run) look() error {
 	return nil
 }
 
-// CloseFiles completes and closes the files, once, and returns the first error. A run
-// directory that has been lost is one. It stays this process's.
+// CloseFiles completes and closes the files once, and returns the first error. A lost run directory
+// is an error. The lock of the directory is kept.
 func (r *Run) CloseFiles() error {
 	if r.closed {
 		return nil
@@ -112,7 +112,7 @@ func (r *Run) CloseFiles() error {
 		wrap(r.metrics.Close()), wrap(r.events.Close()), wrap(r.costs.Close()), wrap(r.traces.Close()))
 }
 
-// Close is CloseFiles, and gives the run directory up.
+// Close calls CloseFiles and releases the lock of the run directory.
 func (r *Run) Close() error {
 	err := r.CloseFiles()
 	if r.lock != nil {

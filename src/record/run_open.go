@@ -18,54 +18,53 @@ import (
 	"dynmo/src/store"
 )
 
-// Files of a run directory. TensorBoard's file lies beside them under the name that
-// TensorBoard wants.
+// Files of a run directory. TensorBoard's file is in the same directory, under the name that
+// TensorBoard needs.
 const (
 	SettingsFile   = "config.toml"     // resolved settings
-	ProvenanceFile = "provenance.json" // where, when and by what the run was made
-	MetricsFile    = "metrics.jsonl"   // a Metrics a line
-	EventsFile     = "events.jsonl"    // an Event a line
-	CostsFile      = "costs.jsonl"     // a profile.Phase a line
-	TraceFile      = "trace.json"      // timelines of some steps, as Chrome's trace viewer and Perfetto read them
+	ProvenanceFile = "provenance.json" // place, time and program of the run
+	MetricsFile    = "metrics.jsonl"   // a Metrics for each line
+	EventsFile     = "events.jsonl"    // an Event for each line
+	CostsFile      = "costs.jsonl"     // a profile.Phase for each line
+	TraceFile      = "trace.json"      // timelines of some steps, for Chrome's trace viewer and Perfetto
 	SummaryFile    = "summary.json"    // a Summary; empty until the run ends, and absent from older ones
-	releasedFile   = "released"        // nodes that this start of the run gives back, or has given back, one a line
-	productsFile   = "products.json"   // by which algorithms dense products are made, where they were chosen
-	nextFile       = "next.json"       // on what the run is to go on, where it has ended for that
+	releasedFile   = "released"        // nodes that this start of the run has given back or gives back, one for each line
+	productsFile   = "products.json"   // the chosen algorithms of dense products, if they were chosen
+	nextFile       = "next.json"       // the allocation for the next start, if the run ended to start again
 
-	// TokenizerDir holds the files of the tokenizer of the run's tokens, where they are known.
+	// TokenizerDir has the files of the tokenizer for the run's tokens, if they are known.
 	TokenizerDir = "tokenizer"
 )
 
-// The umask takes bits from these.
+// Modes of new directories and files. The umask removes bits from them.
 const (
 	directoryMode = 0o777
 	fileMode      = 0o666
 )
 
-// files lists what a run directory may hold, checkpoints too. Any says that a run lies
-// there.
+// files lists the files that a run directory may have, including checkpoints. If one of them exists
+// the directory has a run.
 var files = []string{MetricsFile, EventsFile, CostsFile, TraceFile, SettingsFile, ProvenanceFile, SummaryFile, releasedFile, nextFile, productsFile, TokenizerDir, store.Directory}
 
-// more matches other files of a run: those of earlier starts, and TensorBoard's.
+// more matches the other files of a run: files of earlier starts, and TensorBoard's files.
 var more = []string{earlier(SettingsFile, "*"), earlier(ProvenanceFile, "*"), boardPrefix + "*"}
 
-// longest bounds the part of a new directory's name that the run's name is, in
-// characters: file systems take 255 bytes.
+// longest is the largest number of characters of the run's name in the name of a new directory.
+// File systems allow 255 bytes.
 const longest = 60
 
-// Open makes dir, where it is missing, and all files of a new run in it, so that none
-// can fail on its name later. Directories and files follow the umask. Errors: dir
-// already holds a run; anybody may replace its files; it cannot be written.
+// Open makes dir if it is missing, and all files of a new run in it, so that no file can fail to
+// open later. Directories and files follow the umask. Errors: dir already has a run; every user may
+// replace its files; dir is not writable.
 func Open(dir, settings string, p Provenance) (*Run, error) { return openIn(dir, settings, p, false) }
 
-// Replace is Open, and removes the files of a run that dir already holds.
+// Replace is Open, but first removes the files of a run in dir.
 func Replace(dir, settings string, p Provenance) (*Run, error) {
 	return openIn(dir, settings, p, true)
 }
 
-// Create is Open in a directory of its own below parent, NAME-YYYYmmdd-HHMMSS, with a
-// number behind it where that is taken. Of name other characters than letters, digits,
-// dots and underscores become a hyphen.
+// Create is Open in a new directory below parent, NAME-YYYYmmdd-HHMMSS. If that exists a number is
+// appended. Characters of name other than letters, digits, dots and underscores become hyphens.
 func Create(parent, name string, at time.Time, settings string, p Provenance) (*Run, error) {
 	if err := os.MkdirAll(parent, directoryMode); err != nil {
 		return nil, wrap(err)
@@ -88,14 +87,14 @@ func Create(parent, name string, at time.Time, settings string, p Provenance) (*
 	}
 }
 
-// plain returns a run's name as part of a file name.
+// plain converts a run's name to a part of a file name.
 func plain(name string) string {
 	var b strings.Builder
 	for i, r := range []rune(name) {
 		switch {
 		case i == longest:
 			return b.String()
-		case unicode.IsLetter(r) || unicode.IsDigit(r) || r == '_' || r == '.' && i > 0: // no hidden directory
+		case unicode.IsLetter(r) || unicode.IsDigit(r) || r == '_' || r == '.' && i > 0: // a leading dot would make a hidden directory
 			b.WriteRune(r)
 		default:
 			b.WriteByte('-')
@@ -130,7 +129,7 @@ func openIn(dir, settings string, p Provenance, force bool) (*Run, error) {
 	return fill(l, dir, settings, p, made)
 }
 
-// private returns an error if anybody may replace files of a directory.
+// private returns an error if every user may replace files of a directory.
 func private(dir string) error {
 	info, err := os.Stat(dir)
 	if err != nil {
@@ -142,8 +141,8 @@ func private(dir string) error {
 	return nil
 }
 
-// vacate removes the files of a run from a directory, if force allows it. Without it
-// a file of a run is an error.
+// vacate removes the files of a run from a directory if force is true. Else such a file is an
+// error.
 func vacate(dir string, force bool) error {
 	for _, name := range files {
 		_, err := os.Lstat(filepath.Join(dir, name))
@@ -172,13 +171,13 @@ func vacate(dir string, force bool) error {
 	return nil
 }
 
-// escaped returns a path as filepath.Match matches it literally.
+// escaped quotes the characters of a path that have a meaning for filepath.Match.
 func escaped(path string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
 }
 
-// fill makes all files of a run in a directory that is locked. Where one fails none is
-// left, nor the directory if made says that it is new.
+// fill makes all files of a run in a locked directory. If one fails, fill removes those that it
+// made. It also removes the directory if `made` says that it is new.
 func fill(l *lock, dir, settings string, p Provenance, made bool) (*Run, error) {
 	c := claims{dir: dir}
 	r, err := c.run(settings, p)
@@ -194,13 +193,13 @@ func fill(l *lock, dir, settings string, p Provenance, made bool) (*Run, error) 
 	return nil, fmt.Errorf("record: run directory %s: %w", dir, err)
 }
 
-// claims are files that were made in a directory.
+// claims is the list of files that were made in a directory.
 type claims struct {
 	dir  string
 	made []*os.File
 }
 
-// discard removes what was made.
+// discard removes the files.
 func (c *claims) discard() {
 	for _, f := range c.made {
 		_ = f.Close() // some are closed already
@@ -208,7 +207,7 @@ func (c *claims) discard() {
 	}
 }
 
-// file makes a file. One of that name is an error.
+// file makes a new file. An existing file of that name is an error.
 func (c *claims) file(name string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(c.dir, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
 	if err == nil {
@@ -217,7 +216,7 @@ func (c *claims) file(name string) (*os.File, error) {
 	return f, err
 }
 
-// write makes a file with contents.
+// write makes a new file with contents.
 func (c *claims) write(name, contents string) error {
 	f, err := c.file(name)
 	if err != nil {
@@ -250,8 +249,8 @@ func (c *claims) run(settings string, p Provenance) (*Run, error) {
 	return r, nil
 }
 
-// Newest returns the directory that Create made last below parent for a run of that name
-// of those that hold a checkpoint, damaged or not; "" where there is none.
+// Newest returns the newest directory that Create made below parent for a run of this name. Only
+// directories with a checkpoint count, damaged or not. It returns "" if there is none.
 func Newest(parent, name string) (string, error) {
 	entries, err := os.ReadDir(parent)
 	if os.IsNotExist(err) {
@@ -263,7 +262,7 @@ func Newest(parent, name string) (string, error) {
 	made := regexp.MustCompile(`^` + regexp.QuoteMeta(plain(name)) + `-(\d{8}-\d{6})(?:-(\d+))?$`)
 	order := func(e os.DirEntry) (at string, n int) {
 		m := made.FindStringSubmatch(e.Name())
-		n, _ = strconv.Atoi(m[2]) // none: the first of its second
+		n, _ = strconv.Atoi(m[2]) // without a number: the first directory of its second
 		return m[1], n
 	}
 	entries = slices.DeleteFunc(entries, func(e os.DirEntry) bool {
@@ -280,7 +279,8 @@ func Newest(parent, name string) (string, error) {
 	return filepath.Join(parent, last.Name()), nil
 }
 
-// holdsCheckpoint reports whether a run directory has a checkpoint with its own name.
+// holdsCheckpoint reports whether a run directory has a complete checkpoint, one under its final
+// name.
 func holdsCheckpoint(dir string) bool {
 	list, _ := filepath.Glob(filepath.Join(escaped(dir), store.Directory, "step_*[0-9]", store.ManifestFile))
 	return len(list) > 0

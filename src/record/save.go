@@ -2,24 +2,24 @@ package record
 
 import "fmt"
 
-// Save is what a checkpoint took.
+// Save is the cost of writing a checkpoint.
 type Save struct {
-	Seconds float64 // from its copy to its name
-	Blocked float64 // seconds of the copy, in which no step ran
+	Seconds float64 // from the begin of the copy until the checkpoint has its name
+	Blocked float64 // seconds of the copy, during which no step ran
 	Bytes   int64
 }
 
-// Resume says what the model was like when the run went on from a checkpoint.
+// Resume sets the sparsity of the model in the checkpoint from which the run resumes.
 func (j *Journal) Resume(sparsity float64) {
 	if j != nil {
 		j.sparsity = sparsity
 	}
 }
 
-// Sparsity returns the share of prunable parameters that are pruned.
+// Sparsity returns the pruned share of the prunable parameters.
 func (j *Journal) Sparsity() float64 { return j.sparsity }
 
-// Saved records that a checkpoint after a number of steps was written.
+// Saved records that a checkpoint was written after a number of steps.
 func (j *Journal) Saved(steps int, s Save) error {
 	if j == nil {
 		return nil
@@ -30,7 +30,7 @@ func (j *Journal) Saved(steps int, s Save) error {
 	})
 }
 
-// Unsaved records that a checkpoint after a number of steps could not be written, and why.
+// Unsaved records that the checkpoint after a number of steps could not be written, and why.
 func (j *Journal) Unsaved(steps int, why error) error {
 	if j == nil {
 		return nil

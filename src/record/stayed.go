@@ -10,14 +10,14 @@ import (
 	"dynmo/src/profile"
 )
 
-// decisions sums up the outcomes of a run's decisions, as the events of balancing have them.
+// decisions sums up the outcomes of a run's decisions, from the events of balancing.
 type decisions struct {
 	count    int
-	kept     policy.Kept // of the decision with the largest gain
-	gain     policy.Gain // largest expected
-	full     string      // why memory allows no cuts; "" if it does
-	refused  bool        // a rank had no memory for a move
-	reorders int         // decisions that changed the schedule alone
+	kept     policy.Kept // reason of the decision with the largest gain
+	gain     policy.Gain // the largest expected gain
+	full     string      // why no cuts fit into memory; "" if some do
+	refused  bool        // whether some rank had no memory for a move
+	reorders int         // decisions that changed only the schedule
 }
 
 // add takes an event.
@@ -43,9 +43,9 @@ func (d *decisions) add(e Event) {
 	}
 }
 
-// Stayed says in sentences why no layer moved in a run, and which setting would help:
-// "" where layers moved, or where there is one stage. The reason is that of the decision
-// which expected the largest gain.
+// Stayed returns sentences that say why no layer moved in a run, and which setting would help. It
+// returns "" if layers moved or there is one stage. The reason is that of the decision with the
+// largest expected gain.
 func (t *Tally) Stayed(c config.Config) string {
 	d := t.decisions
 	if t.moved || t.steps == 0 || c.Parallel.Stages == 1 {
@@ -74,7 +74,7 @@ func (t *Tally) Stayed(c config.Config) string {
 	return why + t.coarse(c)
 }
 
-// undecided says why a run decided nothing.
+// undecided returns the reason why a run made no decision.
 func (t *Tally) undecided(c config.Config) string {
 	if c.Balance.Every != "auto" {
 		return fmt.Sprintf("no decision in the %s of the run: balance.every = %s. Use a smaller balance.every or more steps", count(t.steps, "step"), c.Balance.Every)
@@ -82,16 +82,16 @@ func (t *Tally) undecided(c config.Config) string {
 	if t.steps <= 2 {
 		return fmt.Sprintf("the run has %s: the first decision follows the second step. Use more steps", count(t.steps, "step"))
 	}
-	lasting := func(p profile.Phase) bool { return p.Steps > 2 } // of one step, costs are known by many microbatches alone
+	lasting := func(p profile.Phase) bool { return p.Steps > 2 } // with one step, costs are known only if there are many microbatches
 	if c.Parallel.Microbatches < 4 && !slices.ContainsFunc(t.series, lasting) {
 		return "balance.every = auto did not know the costs: the model changed after every two steps or sooner. Use parallel.microbatches of 4 or more"
 	}
 	return fmt.Sprintf("balance.every = auto had nothing to decide: the best move was predicted to save at most %.0f %% of a step", 100*policy.WorthMoving) + t.coarse(c)
 }
 
-// coarse says why layers cannot be shared out better, by the costs of the last phase, and
-// which setting would help: "" if that is not known, or if the most loaded stage has
-// layers to give away.
+// coarse returns why layers cannot be divided better, from the costs of the last phase, and which
+// setting would help. It returns "" if that is not known, or if the most loaded stage has layers to
+// give away.
 func (t *Tally) coarse(c config.Config) string {
 	if len(t.series) == 0 || t.series[len(t.series)-1].Run == nil {
 		return ""
@@ -101,7 +101,7 @@ func (t *Tally) coarse(c config.Config) string {
 	if p.Run.Layout.Map().Chunks > 1 {
 		return ""
 	}
-	if units := c.Model.Blocks * perBlock; units <= stages && c.Layers() <= 1+units+c.Model.HeadShards { // kinds add no layers
+	if units := c.Model.Blocks * perBlock; units <= stages && c.Layers() <= 1+units+c.Model.HeadShards { // other kinds of layers do not add units
 		what := "blocks"
 		if perBlock > 1 {
 			what = "parts of blocks"
@@ -131,8 +131,7 @@ func finer(c config.Config) []string {
 	return list
 }
 
-// slowest returns the layers, from first to before last, of the stage of a phase whose
-// layers cost the most.
+// slowest returns the layers [first, last) of the stage of a phase whose layers cost the most.
 func slowest(p profile.Phase) (first, last int) {
 	cuts, most := p.Run.Layout.Cuts, -1.0
 	for stage := range cuts.Stages() {

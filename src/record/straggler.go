@@ -19,18 +19,18 @@ func (s Straggler) String() string {
 }
 
 const (
-	// stragglerLines is how many changes of stragglers the log says in a row. Ranks that
-	// share cores change every few reports, for as long as the run lasts.
+	// stragglerLines is the largest number of straggler changes that the log prints in a row. Ranks
+	// that share cores change every few reports during the whole run.
 	stragglerLines = 8
-	// stragglerPause is how many steps without a change let the log speak again: a hundred
-	// reports of profile.Stragglers.
+	// stragglerPause is the number of steps without a change after which the log prints changes
+	// again. It is a hundred reports of profile.Stragglers.
 	stragglerPause = 1000
 )
 
-// stragglerLog limits what the log says of stragglers. Events are not limited.
+// stragglerLog limits the log lines about stragglers. Events are not limited.
 type stragglerLog struct{ changes, last int }
 
-// line returns the log's line for a change after a step, "" for none.
+// line returns the log line for a change after a step, "" if it is not printed.
 func (l *stragglerLog) line(step int, s Straggler) string {
 	if step-l.last > stragglerPause {
 		l.changes = 0
@@ -45,7 +45,7 @@ func (l *stragglerLog) line(step int, s Straggler) string {
 	return ""
 }
 
-// stragglers records ranks that have become slower than the others, and ranks that recovered.
+// stragglers records the ranks that became slower than the others, and the ranks that recovered.
 func (j *Journal) stragglers(d Done) error {
 	for _, s := range d.Stragglers {
 		if line := j.slow.line(d.Step, s); line != "" {

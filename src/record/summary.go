@@ -20,33 +20,33 @@ import (
 // Status is how a run ended.
 type Status string
 
-// Ways to end.
+// Status of a run that has ended.
 const (
 	Finished Status = "finished" // after the last step of the settings
-	Stopped  Status = "stopped"  // after the step in which it was asked to
+	Stopped  Status = "stopped"  // after a step, because a stop was requested
 	Failed   Status = "failed"   // with an error
 )
 
 // Summary is a run in a few numbers.
 type Summary struct {
 	Status   Status `json:"status"`
-	Error    string `json:"error,omitempty"`   // why it failed
-	Steps    int    `json:"steps"`             // that were run
+	Error    string `json:"error,omitempty"`   // the error of a failed run
+	Steps    int    `json:"steps"`             // steps that were run
 	Loss     Float  `json:"loss"`              // of the last step
 	Replayed bool   `json:"replayed,omitzero"` // loads were forced (dynamic.replay): there is no loss
-	// ValidationLoss is the last that was measured; absent if none was.
+	// ValidationLoss is the last measured validation loss; absent if none was measured.
 	ValidationLoss Float  `json:"validation_loss,omitzero"`
 	Hash           string `json:"hash,omitempty"` // of the final weights
-	Before         Pace   `json:"before"`         // steps before layers first moved; all, if none did
+	Before         Pace   `json:"before"`         // steps before layers first moved; all steps if none moved
 	After          Pace   `json:"after"`          // the last steps with one model and one layout
-	// ShrinkFailures is how often Slurm took no nodes back from the running job.
+	// ShrinkFailures is how often Slurm refused to take nodes back from the running job.
 	ShrinkFailures int `json:"shrink_failures_total,omitempty"`
-	// Moves is absent where no layer moved. Stayed is why none did, in a sentence.
+	// Moves is absent if no layer moved. Stayed then has the reason.
 	Moves  *Moves `json:"moves,omitempty"`
 	Stayed string `json:"stayed,omitempty"`
-	// Worth is absent where there is one stage, and of runs that failed.
+	// Worth is absent if there is one stage, and for failed runs.
 	Worth *worth.Result `json:"worth,omitempty"`
-	// Packing is absent where the model was never packed onto fewer ranks.
+	// Packing is absent if the model was never packed onto fewer ranks.
 	Packing *Packing `json:"packing,omitempty"`
 }
 
@@ -73,7 +73,7 @@ func ReadSummary(dir string) (*Summary, error) {
 	return s, err
 }
 
-// Write writes the summary into a run directory, as a whole or not at all.
+// Write writes the summary into a run directory as a whole, or not at all.
 func (s Summary) Write(dir string) error {
 	text, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
@@ -96,7 +96,7 @@ func (s Summary) Write(dir string) error {
 type Tally struct {
 	steps         int
 	loss          Float
-	validation    Float // the last
+	validation    Float // the last validation loss
 	clock         string
 	cuts          []int
 	before, after paces
@@ -108,13 +108,13 @@ type Tally struct {
 	decisions     decisions
 }
 
-// mostPaces is how many steps the median of a Pace is taken of, the latest.
+// mostPaces is the largest number of steps in the median of a Pace, the latest steps.
 const mostPaces = 256
 
-// paces is the seconds of steps.
+// paces is the seconds of the latest steps.
 type paces struct {
 	steps   int
-	seconds []float64 // of the latest
+	seconds []float64 // of the latest mostPaces steps, as a ring
 }
 
 func (p *paces) add(seconds Float) {
@@ -126,12 +126,12 @@ func (p *paces) add(seconds Float) {
 	p.steps++
 }
 
-// pace returns the median.
+// pace returns the number of steps and their median time.
 func (p *paces) pace(clock string) Pace {
 	return Pace{p.steps, Float(trace.Median(p.seconds)), clock}
 }
 
-// late returns the median of the second half of the steps.
+// late returns the median time of the second half of the steps.
 func (p paces) late() float64 {
 	n := len(p.seconds)
 	half := make([]float64, 0, n)
@@ -169,17 +169,17 @@ func (t *Tally) Event(e Event) {
 	}
 }
 
-// mostPhases is how many phases a tally keeps.
+// mostPhases is the number of phases at which a tally halves their list.
 const mostPhases = 512
 
-// Costs takes what a phase cost.
+// Costs takes a phase of costs.
 func (t *Tally) Costs(p profile.Phase) {
 	if t.series = append(t.series, p); len(t.series) == mostPhases {
 		t.series = t.series.Halved()
 	}
 }
 
-// Summary returns the summary of a run that has ended, without its error, hash and worth.
+// Summary returns the summary of a run that has ended, without Error, Hash and Worth.
 func (t *Tally) Summary(status Status) Summary {
 	return Summary{
 		Status: status, Steps: t.steps, Loss: t.loss, Replayed: t.replayed, ValidationLoss: t.validation,
@@ -187,7 +187,7 @@ func (t *Tally) Summary(status Status) Summary {
 	}
 }
 
-// Moves returns what the moves of layers promised and brought; nil where none moved.
+// Moves returns the predicted and measured speedups of moves; nil if no layer moved.
 func (t *Tally) Moves() *Moves {
 	if t.moves.Count == 0 {
 		return nil
@@ -195,8 +195,8 @@ func (t *Tally) Moves() *Moves {
 	return &t.moves
 }
 
-// Worth returns what moving layers was worth under some settings; nil where there is
-// one stage, or no phase that was run to its end.
+// Worth returns the value of moving layers under some settings. It is nil if there is one stage, or
+// no phase ran to its end.
 func (t *Tally) Worth(c config.Config) *worth.Result {
 	if c.Parallel.Stages == 1 || len(t.series) == 0 {
 		return nil

@@ -12,8 +12,8 @@ import (
 )
 
 // Table writes a header and rows in columns two spaces apart. The first column is aligned to the
-// left, the others to the right, as numbers are read. Every row has a cell for each column.
-// Cells may have names from outside.
+// left, the others to the right, like numbers. Every row has a cell for each column. Names in cells
+// may come from outside: control characters are made harmless.
 func Table(out io.Writer, header []string, rows [][]string) error {
 	all := append([][]string{header}, rows...)
 	width := make([]int, len(header))
@@ -44,8 +44,8 @@ func Table(out io.Writer, header []string, rows [][]string) error {
 	return err
 }
 
-// CSV writes rows, which are structs, as comma-separated values under a header: the
-// names that their fields have in JSON. Numbers have all their digits.
+// CSV writes rows as comma-separated values under a header. Rows are structs; the header has the
+// JSON names of their fields. Numbers are written with all digits.
 func CSV[T any](out io.Writer, rows []T) error {
 	w := csv.NewWriter(out)
 	var header []string
@@ -53,7 +53,7 @@ func CSV[T any](out io.Writer, rows []T) error {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		header = append(header, name)
 	}
-	_ = w.Write(header) // Error has it
+	_ = w.Write(header) // w.Error returns the error later
 	for _, row := range rows {
 		var cells []string
 		for _, v := range reflect.ValueOf(row).Fields() {

@@ -12,27 +12,27 @@ import (
 )
 
 const (
-	// boardPrefix begins the names of the files that TensorBoard reads.
+	// boardPrefix is the begin of the names of the files that TensorBoard reads.
 	boardPrefix = "events.out.tfevents."
-	// boardVersion is in the first record of such a file, which is refused without it.
+	// boardVersion is in the first record of a file; TensorBoard refuses a file without it.
 	boardVersion = "brain.Event:2"
-	// boardEvery is the time between two writings of what was added: what a killed run
-	// may lose, as TensorFlow's own writer has it.
+	// boardEvery is the time between two writes of buffered records. A killed run may lose the
+	// records of this time. TensorFlow's own writer uses the same time.
 	boardEvery = 30 * time.Second
 )
 
-// board writes a file of scalars that TensorBoard shows: records of TFRecord's format,
-// each an Event of TensorFlow's protocol buffers (tensorboard/compat/proto/event.proto
-// and summary.proto).
+// board writes a file of scalars for TensorBoard. The file has records in TFRecord's format. Each
+// record is an Event of TensorFlow's protocol buffers (tensorboard/compat/proto/event.proto and
+// summary.proto).
 type board struct {
 	file      *os.File
 	out       *bufio.Writer
-	written   time.Time       // when what was added was last written
-	described map[string]bool // tags that a scalar has described already
+	written   time.Time       // time of the last write of buffered records
+	described map[string]bool // tags whose description has been written
 }
 
-// newBoard makes a new file, of a name that no other process or host chooses, nor another
-// restart of the run.
+// newBoard makes a new file. Its name differs from that of every other process, host and restart of
+// the run.
 func newBoard(c *claims, host string, at time.Time, restart int) (*board, error) {
 	file, err := c.file(fmt.Sprintf("%s%010d.%s.%d.%d", boardPrefix, at.Unix(), host, os.Getpid(), restart))
 	if err != nil {
@@ -43,7 +43,7 @@ func newBoard(c *claims, host string, at time.Time, restart int) (*board, error)
 	return b, b.flush(at)
 }
 
-// scalar is a number of a step, under the name of Megatron-LM where it has one.
+// scalar is a number of a step. Its tag is Megatron-LM's name if there is one.
 type scalar struct {
 	tag         string
 	description string
@@ -88,8 +88,7 @@ func scalars(m Metrics) []scalar {
 	return list
 }
 
-// add adds the scalars of a step, under the number of its iteration, which counts from
-// 1 as in the log.
+// add adds the scalars of a step under its iteration number, which counts from 1 as in the log.
 func (b *board) add(m Metrics) error {
 	event := appendWall(nil, m.Time)
 	event = binary.AppendUvarint(append(event, 2<<3), uint64(m.Step+1))
@@ -105,7 +104,7 @@ func (b *board) add(m Metrics) error {
 	return b.flush(m.Time)
 }
 
-// purge has TensorBoard forget what earlier files say of a step and those behind it: an
+// purge makes TensorBoard drop the data of a step and of later steps in earlier files. It writes an
 // Event with that step and a SessionLog of status START.
 func (b *board) purge(step int, at time.Time) error {
 	event := binary.AppendUvarint(append(appendWall(nil, at), 2<<3), uint64(step+1))
@@ -113,8 +112,8 @@ func (b *board) purge(step int, at time.Time) error {
 	return b.flush(at)
 }
 
-// append returns a Summary.Value. Its metadata belongs to the first of a tag; without
-// the class of its data TensorBoard takes no notice of it.
+// append returns a Summary.Value. The first value of a tag has the metadata; TensorBoard ignores a
+// tag whose metadata lacks the class of its data.
 func (s scalar) append(described bool) []byte {
 	value := appendText(nil, 1, s.tag)
 	value = binary.LittleEndian.AppendUint32(append(value, 2<<3|5), math.Float32bits(float32(s.value)))
@@ -126,7 +125,7 @@ func (s scalar) append(described bool) []byte {
 	return appendMessage(value, 9, append(metadata, 4<<3, 1))
 }
 
-// record adds a record: length, its checksum, data, their checksum. bufio keeps the
+// record adds a record: length, checksum of the length, data, checksum of the data. bufio keeps the
 // first error until the next flush.
 func (b *board) record(data []byte) {
 	length := binary.LittleEndian.AppendUint64(nil, uint64(len(data)))
@@ -134,14 +133,14 @@ func (b *board) record(data []byte) {
 	_, _ = b.out.Write(binary.LittleEndian.AppendUint32(data, maskedCRC(data)))
 }
 
-// maskedCRC is the checksum of TFRecord: that of Castagnoli, turned and shifted, so
-// that the checksum of data that holds checksums stays a good one.
+// maskedCRC is the checksum of TFRecord: Castagnoli's CRC, rotated and with an offset. The mask
+// keeps the checksum useful for data that contain checksums.
 func maskedCRC(data []byte) uint32 {
 	crc := crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli))
 	return (crc>>15 | crc<<17) + 0xa282ead8
 }
 
-// appendWall appends the time of an Event, in seconds.
+// appendWall appends the time field of an Event, in seconds.
 func appendWall(dst []byte, at time.Time) []byte {
 	seconds := float64(at.UnixMicro()) / 1e6
 	return binary.LittleEndian.AppendUint64(append(dst, 1<<3|1), math.Float64bits(seconds))
@@ -162,7 +161,7 @@ func (b *board) flush(at time.Time) error {
 	return b.out.Flush()
 }
 
-// close writes what is left and closes the file.
+// close writes the buffered records and closes the file.
 func (b *board) close() error {
 	err := b.out.Flush()
 	if e := b.file.Close(); err == nil {
