@@ -11,21 +11,21 @@ import (
 	"dynmo/src/record"
 )
 
-// baseline is a phase of the run beside what its steps would have taken in other
-// cuts: the measured seconds of a step, times what simulating both cuts on the
-// phase's costs says. Seconds are of a step, medians.
+// baseline compares a phase of the run with other cuts. The time of a step in other cuts is the
+// measured time of a step, times a ratio. The ratio is that of simulations of both cuts on the
+// costs of the phase. Seconds are of a step, medians.
 type baseline struct {
 	steps  segment
-	Used   float64 // as it ran
-	Static float64 // in the layout that the run began with, or was resumed with on other ranks
-	Best   float64 // in the best cuts for these costs, in the same schedule
+	Used   float64 // in the layout of the run
+	Static float64 // in the layout of the run's first step, or of the resume on other ranks
+	Best   float64 // in the best cuts for these costs, with the same schedule
 }
 
-// mostBaselines bounds the phases that are simulated. Of more, every second, third
-// … stands for those behind it.
+// mostBaselines bounds the number of simulated phases. If there are more, only every second (third,
+// …) phase is simulated, and stands for the phases after it.
 const mostBaselines = 256
 
-// baselines returns the phases of the run, none where costs were not recorded.
+// baselines returns the baselines of the run's phases, none if costs were not recorded.
 func (r Run) baselines() ([]baseline, error) {
 	ran := slices.DeleteFunc(slices.Clone(r.Costs), func(p profile.Phase) bool { return p.Run == nil })
 	every := (len(ran) + mostBaselines - 1) / mostBaselines
@@ -56,7 +56,7 @@ func (r Run) baselines() ([]baseline, error) {
 	return list, nil
 }
 
-// simulate sets what the phase would have taken in its first cuts and in the best.
+// simulate sets Static and Best. first is the first layout.
 func (b *baseline) simulate(p profile.Phase, first layout.Layout) error {
 	l, costs := p.Run.Layout, p.Costs()
 	if first.Cuts.Layers() != l.Cuts.Layers() {

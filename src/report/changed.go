@@ -11,18 +11,18 @@ import (
 	"dynmo/src/record"
 )
 
-// changed is what the kinds of dynamism have made of the model, as means over steps.
+// changed is the effect of the kinds of dynamism on the model, as means over steps.
 type changed struct {
 	Sparsity float64 // share of prunable weights that are pruned
-	Frozen   int     // layers, from the first on, in the last of the steps
+	Frozen   int     // number of frozen layers, from the first on, in the last of the steps
 	Layers   int     // of the chain
-	What     string  // "tokens" or "scores" where blocks work on a part of them; "" where they work on all
-	Work     float64 // mean of that part over the blocks
-	Tokens   float64 // of the steps
+	What     string  // "tokens" or "scores" if blocks work on only a part of them; "" if they work on all
+	Work     float64 // mean share of the work over the blocks
+	Tokens   float64 // tokens of the steps
 	Counts   []dynamic.Values
 }
 
-// changer tells what the model has become.
+// changer computes the effect of the kinds of dynamism on a run's model.
 type changer struct {
 	run    Run
 	frozen []frozen
@@ -36,7 +36,7 @@ func (r Run) changer() changer {
 	return changer{r, r.frozen(), r.work(), model.FromConfig(r.Config).Chain(), r.chain(), dynamic.AllCounts(r.Config)}
 }
 
-// change returns what the model was in metrics [s.lo, s.hi), at least one.
+// change returns the state of the model in the metrics [s.lo, s.hi), at least one.
 func (c changer) change(s segment) changed {
 	d := changed{Layers: len(c.chain), Work: math.NaN()}
 	for _, f := range c.frozen {
@@ -63,7 +63,7 @@ func (c changer) change(s segment) changed {
 	return d
 }
 
-// values returns what layers of a chain counted in a step.
+// values returns the counts of the layers of a chain in a step.
 func values(counts []dynamic.Counts, m record.Metrics, names []string) (list []dynamic.Values) {
 	for _, c := range m.Counts {
 		if of, known := dynamic.Find(counts, c.Name); known && slices.Contains(names, c.Layer) {
@@ -73,10 +73,10 @@ func values(counts []dynamic.Counts, m record.Metrics, names []string) (list []d
 	return list
 }
 
-// recently is how many steps tell what a model is at the end.
+// recently is the number of last steps that describe the final model.
 const recently = 16
 
-// end returns what the model was in the last steps without a change.
+// end returns the state of the model in the last steps without a change.
 func (c changer) end() changed {
 	last := len(c.run.Metrics)
 	lo := max(0, last-recently)
@@ -88,8 +88,8 @@ func (c changer) end() changed {
 	return c.change(segment{lo, last})
 }
 
-// sentence says what the kinds that the run names have made of its model, "" if it names
-// none that tells.
+// sentence describes the effect of the run's kinds of dynamism on its model. It returns "" if no
+// kind of the run reports an effect.
 func (c changer) sentence() string {
 	d := c.end()
 	seen := dynamic.Seen{
@@ -114,7 +114,8 @@ func (c changer) sentence() string {
 	return strings.Join(list, "; ")
 }
 
-// frozenText says how many layers are frozen, or were most.
+// frozenText returns the number of layers that are frozen now, or the largest number during the
+// run.
 func (c changer) frozenText(d changed) string {
 	if d.Frozen > 0 {
 		return fmt.Sprintf("%d of %d layers are frozen", d.Frozen, d.Layers)
@@ -131,10 +132,10 @@ func (c changer) frozenText(d changed) string {
 	return fmt.Sprintf("no layer is frozen any more, at most %d of %d were (%s)", most.layers, d.Layers, c.run.steps(segment{most.lo, most.hi}))
 }
 
-// frozen is metrics [lo, hi) in which the first layers of the chain were frozen.
+// frozen says that the first `layers` layers of the chain were frozen in the metrics [lo, hi).
 type frozen struct{ lo, hi, layers int }
 
-// frozen returns when layers were frozen, as the changes of the model tell.
+// frozen returns when layers were frozen, from the run's changes of the model.
 func (r Run) frozen() (list []frozen) {
 	for _, e := range r.Events {
 		layers, ok := frozenBy(e)
@@ -152,7 +153,7 @@ func (r Run) frozen() (list []frozen) {
 	return list
 }
 
-// frozenChart returns how many layers were frozen over steps, nil if none ever was.
+// frozenChart returns a chart of the number of frozen layers, nil if no layer was ever frozen.
 func (r Run) frozenChart(list []frozen) *chart {
 	if len(list) == 0 {
 		return nil

@@ -16,40 +16,40 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// chart is numbers drawn over steps. The picture holds lines alone and is stretched
-// to the room there is; the text beside it is the page's, whose size stays.
+// chart is a chart of numbers over steps. Its picture has only lines and is stretched to the
+// available width. The text beside it belongs to the page and keeps its size.
 type chart struct {
 	Title    string        `json:"title"`
 	Unit     string        `json:"unit"`
-	About    string        `json:"-"` // what the number is
+	About    string        `json:"-"` // explanation of the number
 	Curves   []*curve      `json:"curves"`
-	Exact    bool          `json:"exact"` // a number is reported near its own step alone
+	Exact    bool          `json:"exact"` // the page reports a number only near its own step
 	FromZero bool          `json:"-"`     // the axis begins at 0
 	Log      bool          `json:"-"`     // the axis is logarithmic: only numbers above 0 are drawn
-	Top      float64       `json:"-"`     // the axis ends there; 0: at the largest number
-	Above    string        `json:"-"`     // what lies beyond Top; "" if nothing does
-	SVG      template.HTML `json:"-"`     // "" where no curve has a point
+	Top      float64       `json:"-"`     // end of the axis; 0: at the largest number
+	Above    string        `json:"-"`     // description of the numbers above Top; "" if there are none
+	SVG      template.HTML `json:"-"`     // "" if no curve has a point
 	X        []tick        `json:"-"`
 	Y        []tick        `json:"-"`
 }
 
-// curve is one number of the chart. Style is its class on the page.
+// curve is one line of a chart. Style is its CSS class on the page.
 type curve struct {
 	Name    string    `json:"name"`
 	Style   string    `json:"-"`
 	X       []float64 `json:"x"` // drawn points: at most maxPoints, finite
 	Y       []float64 `json:"y"`
-	Held    bool      `json:"held"` // a number holds until the next
-	Breaks  []int     `json:"-"`    // points before which steps are missing
-	Missing int       `json:"-"`    // steps whose number is not finite
+	Held    bool      `json:"held"` // a number stays valid until the next one
+	Breaks  []int     `json:"-"`    // indices of points before which steps are missing
+	Missing int       `json:"-"`    // number of steps whose number is not finite
 }
 
-// maxPoints is about twice the pixels of a chart.
+// maxPoints is about twice the pixels of a chart's width.
 const maxPoints = 1000
 
-// thin sets the points of x and y, at most maxPoints: of every run of steps the
-// smallest and the largest, in order, so that no spike is lost. Numbers that are
-// not finite are left out and counted.
+// thin sets X and Y from x and y, with at most maxPoints points. Of every group of consecutive
+// steps it keeps the smallest and the largest number, in order, so that no spike is lost. Numbers
+// that are not finite are counted and left out.
 func (c *curve) thin(x, y []float64) {
 	size := 1
 	if len(x) > maxPoints {
@@ -83,8 +83,8 @@ func (c *curve) thin(x, y []float64) {
 	}
 }
 
-// styles are how curves are drawn, by class. Their colours stand for those of the
-// page, which follow the reader's theme.
+// styles are the line styles of curves, by class. Their colours are placeholders for the colours of
+// the page, which follow the reader's theme.
 var styles = map[string]draw.LineStyle{
 	"line":   {Color: color.RGBA{3, 3, 3, 255}, Width: 1.5},
 	"static": {Color: color.RGBA{7, 7, 7, 255}, Width: 2, Dashes: []vg.Length{7, 4}},
@@ -107,11 +107,11 @@ var themed = strings.NewReplacer("#030303", "var(--line)", "#070707", "var(--sta
 	"#101010", "var(--layer0)", "#111111", "var(--layer1)", "#121212", "var(--layer2)", "#131313", "var(--layer3)",
 	"#141414", "var(--layer4)", "#151515", "var(--layer5)", "#161616", "var(--layer6)", "#171717", "var(--layer7)")
 
-// Size of a picture in units of its own; the page stretches it.
+// Size of a picture in its own units; the page stretches it.
 const chartWidth, chartHeight = 1000, 300
 
-// above returns an end for an axis that begins at low, far enough from it to
-// tell the two apart.
+// above returns an end for an axis that begins at low. It is far enough from low that the two
+// differ in floating point.
 func above(low float64) float64 { return low + max(1, 1e-9*math.Abs(low)) }
 
 // draw sets the chart's picture, with marks over the steps from..to.
@@ -125,7 +125,7 @@ func (c *chart) draw(from, to float64, marks []mark) error {
 	}
 	p.Add(marked(marks))
 	drawn := false
-	for i := len(c.Curves) - 1; i >= 0; i-- { // the first lies on top
+	for i := len(c.Curves) - 1; i >= 0; i-- { // the first curve is drawn last, on top
 		if err := c.Curves[i].draw(p, to); err != nil {
 			return fmt.Errorf("chart %q: %w", c.Title, err)
 		}
@@ -167,8 +167,8 @@ func (c *chart) draw(from, to float64, marks []mark) error {
 	return nil
 }
 
-// draw adds the curve to a plot, a line for each stretch without a gap. One that is
-// held goes on to the last step.
+// draw adds the curve to a plot, with a separate line for each part between Breaks. A held curve
+// continues to the last step.
 func (c *curve) draw(p *plot.Plot, to float64) error {
 	x, y := c.X, c.Y
 	if n := len(x); c.Held && n > 0 {
@@ -204,17 +204,17 @@ func decades(axis *plot.Axis) (list []tick) {
 	return list
 }
 
-// percent writes a share of the width or height of a picture.
+// percent formats a share of the width or height of a picture.
 func percent(x, of float64) string { return fmt.Sprintf("%.4g%%", 100*x/of) }
 
 // ticks marks an axis at multiples of 1, 2 or 5 times a power of ten.
 type ticks struct {
-	most  float64 // about how many
-	least float64 // smallest distance
+	most  float64 // approximate number of marks
+	least float64 // smallest distance of two marks
 }
 
-// Ticks returns the marks of an axis from low to high, none that reads like the
-// one before it. There are none where the range is empty, infinite or too small to divide.
+// Ticks returns the marks of an axis from low to high. A mark with the same label as the one before
+// is left out. There are no marks if the range is empty, infinite or too small to divide.
 func (t ticks) Ticks(low, high float64) []plot.Tick {
 	wanted := (high - low) / t.most
 	if math.IsInf(wanted, 0) {
@@ -230,7 +230,7 @@ func (t ticks) Ticks(low, high float64) []plot.Tick {
 	by = max(by, t.least)
 	first := math.Ceil(low / by)
 	var list []plot.Tick
-	for k := 0.0; k <= t.most; k++ { // first+k may be first, where floats are coarse
+	for k := 0.0; k <= t.most; k++ { // first+k may equal first if floats are coarse
 		value := (first + k) * by
 		label := strconv.FormatFloat(value, 'g', 6, 64)
 		if !(value >= low && value <= high) || len(list) > 0 && list[len(list)-1].Label == label {
@@ -244,8 +244,8 @@ func (t ticks) Ticks(low, high float64) []plot.Tick {
 // points is a plotter.XYer.
 type points struct{ x, y []float64 }
 
-// farthest is how far from 0 points are drawn: ranges up to there can be
-// divided by.
+// farthest is the largest distance from 0 at which points are drawn. Ranges up to it can be
+// divided.
 const farthest = 1e300
 
 func (p points) Len() int { return len(p.x) }
@@ -253,8 +253,8 @@ func (p points) XY(i int) (float64, float64) {
 	return p.x[i], max(-farthest, min(p.y[i], farthest))
 }
 
-// marked draws marks as vertical lines: colour and dashes tell their kinds. Lines
-// of a kind that has too many to leave the curve visible are short.
+// marked draws marks as vertical lines, with a colour and dashes for each kind. If a kind has so
+// many lines that they would hide the curve, its lines are short.
 type marked []mark
 
 func (m marked) Plot(c draw.Canvas, p *plot.Plot) {

@@ -8,8 +8,8 @@ import (
 	"dynmo/src/record"
 )
 
-// figure returns the step time over steps beside what the first cuts and the best
-// would have taken.
+// figure returns the chart of the step time, with the step times that the first cuts and the best
+// cuts would have had.
 func (r Run) figure(list []baseline, packed bool) *chart {
 	first := "first cuts, never moved"
 	if packed {
@@ -44,8 +44,8 @@ func (r Run) figure(list []baseline, packed bool) *chart {
 	return c
 }
 
-// crop says which steps lie above Top: a few may be many times longer than the
-// others, as the first one often is. Without such steps there is no Top.
+// crop sets Top and describes the steps above it. A few steps may be many times longer than the
+// others; often the first one is. Without such steps there is no Top.
 func (c *chart) crop(steps []record.Metrics, of func(record.Metrics) record.Float) {
 	n, most := 0, 0
 	for i, m := range steps {
@@ -66,7 +66,7 @@ func (c *chart) crop(steps []record.Metrics, of func(record.Metrics) record.Floa
 	}
 }
 
-// charts returns the other numbers that are drawn over steps.
+// charts returns the charts of the other numbers.
 func (r Run) charts() []*chart {
 	list := []*chart{
 		r.chart("throughput", "tokens/s", r.Metrics[0].Clock+" clock", func(m record.Metrics) record.Float { return m.TokensPerSecond }),
@@ -90,7 +90,7 @@ func (r Run) charts() []*chart {
 	return list
 }
 
-// loss returns the loss of steps beside that of data that nothing was trained on.
+// loss returns the chart of the training loss, with the validation loss if there is one.
 func (r Run) loss() *chart {
 	c := r.chart("loss", "nats per token", "", func(m record.Metrics) record.Float { return m.Loss })
 	n := &curve{Name: "validation", Style: "validation"}
@@ -98,7 +98,7 @@ func (r Run) loss() *chart {
 	for _, m := range r.validations() {
 		x, y = append(x, float64(m.Step)), append(y, float64(m.ValidationLoss))
 	}
-	if len(x) > 1 { // a line needs two
+	if len(x) > 1 { // a line needs two points
 		n.thin(x, y)
 		c.Curves[0].Name = "training"
 		c.Curves = append(c.Curves, n)
@@ -117,7 +117,7 @@ func (r Run) validations() []record.Metrics {
 	return list
 }
 
-// chart returns a number of every step.
+// chart returns the chart of a number that every step has.
 func (r Run) chart(title, unit, about string, of func(record.Metrics) record.Float) *chart {
 	x, y := make([]float64, len(r.Metrics)), make([]float64, len(r.Metrics))
 	for i, m := range r.Metrics {
@@ -128,8 +128,8 @@ func (r Run) chart(title, unit, about string, of func(record.Metrics) record.Flo
 	return &chart{Title: title, Unit: unit, About: about, Curves: []*curve{n}}
 }
 
-// sparsity returns the share of weights that are gone at steps, 0 at the first if none
-// ever were: as metrics have it, and of older runs as the changes of the model have.
+// sparsity returns the pruned share of the weights by step. It comes from the metrics, and in older
+// runs from the changes of the model. If nothing was pruned it is 0 at the first step.
 func (r Run) sparsity() (steps, share []float64) {
 	for _, m := range r.Metrics {
 		steps, share = append(steps, float64(m.Step)), append(share, float64(m.Sparsity))

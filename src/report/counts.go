@@ -10,7 +10,8 @@ import (
 	"dynmo/src/record"
 )
 
-// countCharts returns what layers counted, and the plasticity that freezing goes by.
+// countCharts returns the charts of the counts of layers, and of the plasticity on which freezing
+// decides.
 func (r Run) countCharts() (list []*chart) {
 	for _, counts := range dynamic.AllCounts(r.Config) {
 		for _, c := range counts.Charts {
@@ -25,7 +26,7 @@ func (r Run) countCharts() (list []*chart) {
 	return list
 }
 
-// counted returns a number of what layers counted.
+// counted returns the curves of a number that is computed from the counts of layers.
 func (r Run) counted(counts dynamic.Counts, number dynamic.Chart) layerCurves {
 	l := layerCurves{names: r.chain()}
 	row := make(map[string]int) // of y, by name of the layer
@@ -47,7 +48,7 @@ func (r Run) counted(counts dynamic.Counts, number dynamic.Chart) layerCurves {
 	return l
 }
 
-// size returns the size of a step.
+// size returns the microbatches and tokens of a step.
 func (r Run) size(m record.Metrics) dynamic.Step {
 	microbatches := max(1, m.BatchSize/r.Config.Parallel.MicrobatchSize)
 	if m.Microbatches > 0 {
@@ -56,8 +57,8 @@ func (r Run) size(m record.Metrics) dynamic.Step {
 	return dynamic.Step{Tokens: float64(m.BatchSize * r.Config.Model.Sequence), Microbatches: float64(microbatches)}
 }
 
-// plasticity returns that of the layers that were evaluated, over the steps in which any
-// was, nil if none ever was.
+// plasticity returns the chart of the plasticity of evaluated layers, over the steps with an
+// evaluation. It is nil if there was none.
 func (r Run) plasticity() *chart {
 	l := layerCurves{names: r.chain()}
 	seen, seconds := make(map[int]bool), 0.0
@@ -78,7 +79,7 @@ func (r Run) plasticity() *chart {
 		}
 		row := make([]float64, len(steps))
 		for i, m := range steps {
-			if row[i] = math.NaN(); m.Plasticity[layer] > 0 { // the axis has no 0
+			if row[i] = math.NaN(); m.Plasticity[layer] > 0 { // a logarithmic axis has no 0
 				row[i] = m.Plasticity[layer]
 			}
 		}
@@ -92,8 +93,8 @@ func (r Run) plasticity() *chart {
 		len(steps), milliseconds(seconds/float64(len(steps))))})
 }
 
-// countTable returns what layers counted in the last steps, a row for each, in the columns of
-// their kind; nil without any.
+// countTable returns a table of the counts of layers in the last steps. It has a row for each layer
+// and the columns of the kind. It is nil if no layer counts anything.
 func (r Run) countTable() (table [][]string) {
 	sums, layers := make(map[string][]int64), r.chain()
 	for _, counts := range dynamic.AllCounts(r.Config) {

@@ -12,16 +12,16 @@ import (
 	"dynmo/src/record"
 )
 
-// eventRow is an event in a sentence, or several alike that follow one another.
+// eventRow is an event as a sentence, or several equal consecutive events.
 type eventRow struct {
 	First, Last int // steps
 	Kind        string
 	Text        string
-	Took        float64 // seconds, of all of them
+	Took        float64 // seconds, summed over the events of the row
 
-	kept  string  // why layers stayed: such rows are joined; "" if this is none
-	share float64 // share of a step that a move could have saved, if kept says so
-	many  int     // how many decisions this is
+	kept  string  // reason why layers stayed: consecutive rows with a reason are joined; "" for other rows
+	share float64 // share of a step that a move could have saved, for some reasons
+	many  int     // number of decisions in the row
 }
 
 // Steps names the steps of the row.
@@ -32,8 +32,8 @@ func (e eventRow) Steps() string {
 	return fmt.Sprintf("%d – %d", e.First, e.Last)
 }
 
-// eventRows returns the events of the run. A move and the decision behind it are
-// one row, and so are decisions one after the other that moved nothing.
+// eventRows returns the events of the run. A move and its decision are one row. Consecutive
+// decisions that moved nothing are also one row.
 func (r Run) eventRows() []eventRow {
 	moves := map[int]record.Event{} // by step, until they are reported
 	for _, e := range r.Events {
@@ -55,7 +55,7 @@ func (r Run) eventRows() []eventRow {
 		case e.Kind == record.Slow:
 			row.Text = stragglerText(e)
 		case e.Kind == record.Migrate && decided[e.Step]:
-			continue // told with the decision
+			continue // part of the decision's row
 		case e.Kind == record.Migrate:
 			row.Text = r.moveText(e)
 		case e.Kind == record.Balance && moved:
@@ -98,12 +98,12 @@ func (r Run) eventRows() []eventRow {
 	return list
 }
 
-// optimal stands for a decision of older versions, which give no reason: the distance of its
+// optimal is the reason of decisions of older versions, which record only the distance of their
 // cuts from the optimum.
 const optimal = "optimal"
 
-// stay says why layers stayed after a decision, and which share of a step a move could have saved.
-// For other reasons it returns a sentence about the outcome.
+// stay returns the reason why layers stayed after a decision, and the share of a step that a move
+// could have saved. For other outcomes it returns a sentence.
 func (r Run) stay(e record.Event) (kept string, share float64, text string) {
 	kept, _ = e.Detail["kept"].(string)
 	gain, weighed := e.Detail["gain"].(float64)
@@ -124,10 +124,10 @@ func (r Run) stay(e record.Event) (kept string, share float64, text string) {
 	return optimal, gap, ""
 }
 
-// saved is that a checkpoint was written.
+// saved is the value of eventRow.kept for a written checkpoint.
 const saved = "saved"
 
-// saveText describes the outcome of a checkpoint; kept is saved if all went well.
+// saveText describes the outcome of a checkpoint. kept is `saved` if it was written.
 func saveText(e record.Event) (kept, text string) {
 	if why, ok := e.Detail["error"].(string); ok {
 		return "", "No checkpoint could be written: " + why + "."
@@ -135,7 +135,7 @@ func saveText(e record.Event) (kept, text string) {
 	return saved, fmt.Sprintf("A checkpoint was written, %s.", record.Bytes(e.Bytes))
 }
 
-// stragglerText says which rank became slower than the others, or recovered.
+// stragglerText names the rank that became slower than the others, or recovered.
 func stragglerText(e record.Event) string {
 	if e.Detail["over"] == true {
 		return fmt.Sprintf("Rank %v (host %v) recovered.", e.Detail["rank"], e.Detail["host"])
@@ -152,7 +152,7 @@ func resumeText(e record.Event) string {
 	return fmt.Sprintf("The run was started again (restart %v) from %s.", e.Detail["restart"], from)
 }
 
-// keptText says why layers stayed.
+// keptText returns the reason why layers stayed, as a sentence.
 func (e eventRow) keptText() string {
 	lead := "Placement kept: "
 	if e.many > 1 {
@@ -173,7 +173,7 @@ func (e eventRow) keptText() string {
 	return lead + "no move pays."
 }
 
-// moveText says what moved.
+// moveText describes a move of layers.
 func (r Run) moveText(e record.Event) string {
 	text := "Layers moved"
 	if n, ok := e.Detail["layers"].(float64); ok {
@@ -189,10 +189,10 @@ func (r Run) moveText(e record.Event) string {
 	return text + "."
 }
 
-// mostStages is how many stages are listed in a sentence.
+// mostStages is the largest number of stages that a sentence lists.
 const mostStages = 32
 
-// effect describes the step after a decision.
+// effect describes the step after a decision: its measured and its predicted time.
 func effect(e record.Event) string {
 	switch {
 	case e.Before == 0 || e.Predicted == 0:
@@ -203,13 +203,13 @@ func effect(e record.Event) string {
 	return fmt.Sprintf(" Makespan %s → %s ms, %s predicted.", milliseconds(e.Before), milliseconds(e.After), milliseconds(e.Predicted))
 }
 
-// changeText says how the model changed.
+// changeText describes a change of the model.
 func changeText(of map[string]any) string {
 	what, _ := of["what"].(string)
 	return sentenceCase(cmp.Or(record.ChangeText(what, of), "the model changed"))
 }
 
-// packedText says what was packed.
+// packedText describes a packing.
 func packedText(e record.Event) string {
 	var p record.Packed
 	if e.Read(&p) != nil {
@@ -222,7 +222,7 @@ func packedText(e record.Event) string {
 	return text
 }
 
-// releasedText says what became of ranks and their nodes.
+// releasedText describes the fate of released ranks and their nodes.
 func releasedText(e record.Event) string {
 	var p record.Released
 	if e.Read(&p) != nil {
@@ -231,7 +231,7 @@ func releasedText(e record.Event) string {
 	return sentenceCase(p.String())
 }
 
-// sentenceCase writes a text as a sentence.
+// sentenceCase formats a text as a sentence: a capital first and a full stop last.
 func sentenceCase(text string) string {
 	first, size := utf8.DecodeRuneInString(text)
 	return string(unicode.ToUpper(first)) + text[size:] + "."

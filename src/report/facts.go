@@ -8,11 +8,10 @@ import (
 	"dynmo/src/record"
 )
 
-// fact is a number of the run, or a line of its provenance.
+// fact is a number of the run with an explanation, or a line of its provenance.
 type fact struct{ Name, Value, Note string }
 
-// facts returns the outcome of the run, what a reader looks for first before the
-// rest. w may be nil.
+// facts returns the main results of the run, which the page shows first. w may be nil.
 func (r Run) facts(s summary, w *worth.Result) []fact {
 	clock := s.Clock + " clock"
 	first := r.first()
@@ -57,7 +56,7 @@ func (r Run) facts(s summary, w *worth.Result) []fact {
 		fact{"steps", fmt.Sprintf("%d of %d", len(r.Metrics), r.Config.Train.Steps), r.skipped()})
 }
 
-// gained compares the run with its first cuts.
+// gained returns the speedup of the run over its first cuts.
 func gained(w worth.Result, packed bool) fact {
 	first := "the first cuts, never moved"
 	if packed {
@@ -74,7 +73,7 @@ func gained(w worth.Result, packed bool) fact {
 	return fact{"gain by moving", fmt.Sprintf("%.2f×", w.Speedup), "as fast as " + first + simulated(w)}
 }
 
-// simulated says what a gain follows from.
+// simulated describes the costs that a gain is simulated on.
 func simulated(w worth.Result) string {
 	if w.Draws == 0 {
 		return ", simulated on the run's own costs"
@@ -82,7 +81,7 @@ func simulated(w worth.Result) string {
 	return fmt.Sprintf(" (%s), simulated on samples of the run's own costs", spread(w))
 }
 
-// skipped says how many updates were left out.
+// skipped returns the number of skipped updates, as text.
 func (r Run) skipped() string {
 	n := 0
 	for _, m := range r.Metrics {
@@ -93,5 +92,5 @@ func (r Run) skipped() string {
 	return fmt.Sprintf("%d of them without an update", n)
 }
 
-// milliseconds writes seconds.
+// milliseconds formats seconds as milliseconds.
 func milliseconds[F ~float64](seconds F) string { return dynamic.Significant(1e3 * float64(seconds)) }

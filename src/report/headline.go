@@ -8,7 +8,7 @@ import (
 	"dynmo/src/record"
 )
 
-// Headline returns one sentence on the gain of moving layers. packed says that the run was
+// Headline returns one sentence about the gain of moving layers. packed says whether the run was
 // packed onto fewer ranks.
 func Headline(w worth.Result, packed bool) string {
 	static := "static placement"
@@ -40,8 +40,8 @@ func Headline(w worth.Result, packed bool) string {
 	return fmt.Sprintf("%.2fx faster than %s (%s)", w.Speedup, static, within)
 }
 
-// Remarks returns lines that stand beside a run's headline: the moves that did not pay, and the
-// reason why no layer moved.
+// Remarks returns lines for the headline of a run: the moves that did not pay, and the reason why
+// no layer moved.
 func Remarks(s record.Summary) (lines []string) {
 	if s.Moves != nil {
 		if text := s.Moves.String(); text != "" {
@@ -54,8 +54,8 @@ func Remarks(s record.Summary) (lines []string) {
 	return lines
 }
 
-// remarks returns the Remarks of a run that was read: its summary's, or those that its
-// records tell.
+// remarks returns the Remarks of a run that was read. They come from its summary, or else from its
+// records.
 func (r Run) remarks() ([]string, error) {
 	if r.End != nil && (r.End.Moves != nil || r.End.Stayed != "") {
 		return Remarks(*r.End), nil
@@ -77,7 +77,7 @@ func (r Run) remarks() ([]string, error) {
 	return Remarks(record.Summary{Moves: t.Moves(), Stayed: t.Stayed(r.Config)}), nil
 }
 
-// spread writes the percentiles of the speedup, nothing where they are not known.
+// spread formats the percentiles of the speedup, "" if they are not known.
 func spread(w worth.Result) string {
 	if w.Draws == 0 {
 		return ""
@@ -85,8 +85,9 @@ func spread(w worth.Result) string {
 	return fmt.Sprintf("%.2f to %.2f", w.Low, w.High)
 }
 
-// worth returns the value of moving layers for the run. The summary has it; for a run that has not
-// ended it is computed from the costs. It is nil for one stage or without costs.
+// worth returns the value of moving layers for the run. It comes from the summary; for a run that
+// has not ended it is computed from the costs. It is nil if there is one stage or if there are no
+// costs.
 func (r Run) worth() (*worth.Result, error) {
 	if r.End != nil && r.End.Worth != nil {
 		return r.End.Worth, nil
@@ -102,8 +103,8 @@ func (r Run) worth() (*worth.Result, error) {
 	return &w, nil
 }
 
-// ran returns what the run recorded of its costs, nil where there is one stage or no
-// phase that was run to its end.
+// ran returns the recorded costs of the run. It is nil if there is one stage, or if no phase ran to
+// its end.
 func (r Run) ran() (*worth.Run, error) {
 	if r.Config.Parallel.Stages == 1 {
 		return nil, nil

@@ -11,19 +11,19 @@ import (
 	"dynmo/src/record"
 )
 
-// Worths is what the cuts of runs were worth.
+// Worths is the value of moving layers in several runs.
 type Worths struct {
 	runs   []Run
-	of     []*worth.Result // by run; nil where there are no costs
-	groups [][]int         // runs that did the same work
-	notes  [][]string      // by run: its remarks, of runs that are compared with no other
+	of     []*worth.Result // by run; nil without costs
+	groups [][]int         // indices of runs that did the same work
+	notes  [][]string      // by run: its remarks, if it is compared with no other run
 }
 
-// Weigh returns what the cuts of each run were worth. Runs that did the same work are
-// compared on what all of them measured.
+// Weigh returns the value of moving layers for each run. Runs that did the same work are compared
+// on the costs measured by all of them.
 func Weigh(runs []Run) (Worths, error) {
 	w := Worths{runs: runs, of: make([]*worth.Result, len(runs)), notes: make([][]string, len(runs))}
-	known := make(map[string]int) // groups, by what their runs did
+	known := make(map[string]int) // index of a group, by the work of its runs
 	rans := make([]worth.Run, len(runs))
 	for i, r := range runs {
 		ran, err := r.ran()
@@ -61,7 +61,7 @@ func Weigh(runs []Run) (Worths, error) {
 	return w, nil
 }
 
-// compare sets the worths of a group of runs that did the same work.
+// compare sets the values of a group of runs that did the same work.
 func compare(group []int, rans []worth.Run, worths []*worth.Result) error {
 	list := make([]worth.Run, len(group))
 	for k, i := range group {
@@ -88,20 +88,20 @@ func unlessNotRun(err error) error {
 	return err
 }
 
-// placed returns the settings of a run without those that only say where layers are. Reports name
-// these elsewhere.
+// placed returns the settings of a run without the settings that only affect the placement of
+// layers. Reports name those elsewhere.
 func (r Run) placed() string {
 	c, standard := r.Config, config.Default()
 	c.Run.Name, c.Run.TraceSteps, c.Train.LogEvery, c.Balance = standard.Run.Name, standard.Run.TraceSteps, standard.Train.LogEvery, standard.Balance
 	return c.TOML()
 }
 
-// Known reports whether the worth of any run is.
+// Known reports whether the value of any run is known.
 func (w Worths) Known() bool {
 	return slices.ContainsFunc(w.of, func(w *worth.Result) bool { return w != nil })
 }
 
-// Table writes for each run what its cuts were worth, beside its measured steps.
+// Table writes a table with the value of moving layers in each run, beside its measured step times.
 func (w Worths) Table(out io.Writer) error {
 	header := []string{"run", "balancer", "before", "after", "clock", "simulated", "speedup", "5 to 95 %", "ceiling"}
 	var rows [][]string

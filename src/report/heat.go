@@ -9,22 +9,22 @@ import (
 	"dynmo/src/record"
 )
 
-// heat is which stage held which layer over time, as rectangles.
+// heat is a map of the stage that had each layer over time, as rectangles.
 type heat struct {
 	Steps, Layers, Stages int
 	Boxes                 []box
-	Names                 []string // of the layers; none: they are numbered
-	Thinned               int      // steps whose layout is too short-lived to be seen and left out
+	Names                 []string // of the layers; nil: layers are numbered
+	Thinned               int      // number of steps that are left out because their layout was too short-lived to be visible
 }
 
-// box is layers [Layer, Layer+Height) that a stage held for steps [Step,
-// Step+Width) after the first step of the run.
+// box says that a stage had layers [Layer, Layer+Height) in steps [Step, Step+Width), counted from
+// the first step of the run.
 type box struct{ Stage, Chunk, Step, Width, Layer, Height int }
 
-// maxColumns is how many layouts one after the other a page can show.
+// maxColumns is the largest number of consecutive layouts that a page can show.
 const maxColumns = 240
 
-// stageMap returns where the virtual stages of a step lay.
+// stageMap returns the mapping of virtual stages to stages in a step.
 func stageMap(m record.Metrics) (partition.Map, error) {
 	virtual, stages := len(m.Cuts)-1, len(m.LayersPerStage)
 	if virtual < 1 || stages < 1 || virtual%stages != 0 {
@@ -33,17 +33,17 @@ func stageMap(m record.Metrics) (partition.Map, error) {
 	return partition.Map{Stages: stages, Chunks: virtual / stages, Vee: m.Vee}, nil
 }
 
-// heat returns the run's layouts, nil if they were not recorded. The error names
-// the line whose cuts are wrong.
+// heat returns the map of the run's layouts, nil if they were not recorded. The error names the
+// line with wrong cuts.
 func (r Run) heat() (*heat, error) {
 	if len(r.Metrics[0].Cuts) == 0 {
 		return nil, nil
 	}
 	h := &heat{Steps: len(r.Metrics)}
 	column := (len(r.Metrics) + maxColumns - 1) / maxColumns
-	open := map[int]int{} // virtual stage: index of the box that may still grow
-	last := -1            // metric whose layout is drawn
-	var lay partition.Map // its map
+	open := map[int]int{} // virtual stage: index of its box that may still grow
+	last := -1            // index of the metric whose layout is drawn
+	var lay partition.Map // mapping of virtual stages at that metric
 	for i, m := range r.Metrics {
 		if last >= 0 && slices.Equal(m.Cuts, r.Metrics[last].Cuts) && m.Schedule == r.Metrics[last].Schedule {
 			continue
@@ -65,7 +65,7 @@ func (r Run) heat() (*heat, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s:%d: %w", r.file(record.MetricsFile), i+1, err)
 		}
-		if where != lay { // other virtual stages: none goes on
+		if where != lay { // the virtual stages differ: no box continues
 			for _, k := range open {
 				h.Boxes[k].Width = i - h.Boxes[k].Step
 			}

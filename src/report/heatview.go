@@ -5,15 +5,15 @@ import (
 	"math"
 )
 
-// heatView is a heat map laid out: places are percentages of its width and
+// heatView is a heat map with its layout on the page. Positions are percentages of its width and
 // height.
 type heatView struct {
 	*heat
 	Height int     // pixels
-	Top    float64 // of a map of shares: the share whose colour is the lightest
+	Top    float64 // in a map of shares: the share with the lightest colour
 	Boxes  []boxView
 	Frozen []boxView
-	Marks  []string // where the model changed; moves are seen
+	Marks  []string // model changes; moves are visible in the map itself
 	Steps  []tick
 	Layers []tick
 	Stages []stageColour
@@ -22,7 +22,7 @@ type heatView struct {
 type boxView struct {
 	box
 	Colour     stageColour
-	Label      string // "" where there is no room
+	Label      string // "" if the box is too small
 	Left, Top  string
 	Wide, High string
 	Title      string
@@ -30,10 +30,11 @@ type boxView struct {
 
 type tick struct{ At, Label string }
 
-// stageColour is a stage's colour and that of text on it.
+// stageColour is the colour of a stage, and the colour of text on it.
 type stageColour struct{ Name, Fill, Text string }
 
-// view lays a heat map out over steps from first on, with what was frozen. nil stays nil.
+// view lays out a heat map over the steps from `first` on, with marks and frozen layers. It returns
+// nil for a nil map.
 func (h *heat) view(first int, marks []mark, cold []frozen) *heatView {
 	if h == nil {
 		return nil
@@ -79,7 +80,7 @@ func (h *heat) view(first int, marks []mark, cold []frozen) *heatView {
 	return v
 }
 
-// name returns what a layer is called beside the map.
+// name returns the label of a layer beside the map.
 func (h *heat) name(layer int) string {
 	if h.Names == nil {
 		return fmt.Sprint(layer)
@@ -87,7 +88,7 @@ func (h *heat) name(layer int) string {
 	return layerLabel(h.Names[layer])
 }
 
-// Scale names five colours of a map of shares.
+// Scale returns five colours of a map of shares with their labels.
 func (v *heatView) Scale() (list []stageColour) {
 	for k := range 5 {
 		c := v.Stages[k*(len(v.Stages)-1)/4]
@@ -97,8 +98,8 @@ func (v *heatView) Scale() (list []stageColour) {
 	return list
 }
 
-// viridis is five colours of the map of that name (Smith and van der Walt
-// 2015), whose lightness rises throughout: without hues they are in order too.
+// viridis is five colours of the colour map viridis (Smith and van der Walt 2015). Their lightness
+// rises throughout, so they keep their order without hues.
 var viridis = [5][3]float64{{68, 1, 84}, {59, 82, 139}, {33, 145, 140}, {94, 201, 98}, {253, 231, 37}}
 
 // colourOf returns the colour of a stage.

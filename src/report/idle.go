@@ -7,24 +7,24 @@ import (
 	"dynmo/src/trace"
 )
 
-// part is a part of the stages' time.
+// part is a part of the time of stages: busy, or idle for one cause.
 type part struct {
 	Name, Meaning string
 	of            func(record.Metrics) float64
-	Seconds       []float64 // of a step, by column
+	Seconds       []float64 // seconds of a step, by column
 }
 
-// idleTable is the time of a step by cause, mean over the stages, with a column
-// for each segment of the run.
+// idleTable is the time of a step by cause, as a mean over the stages. It has a column for each
+// segment of the run.
 type idleTable struct {
 	Columns []string
 	Parts   []part
-	Sum     []float64 // of the parts, by column
-	Total   []float64 // seconds of the step and the balancing behind it, by column
+	Sum     []float64 // sum of the parts, by column
+	Total   []float64 // seconds of the step and of the balancing after it, by column
 }
 
-// idleTable returns the time by cause of the mean step of each segment, nil if
-// idle by cause was not recorded.
+// idleTable returns the time by cause of the mean step of each segment, nil if idle time by cause
+// was not recorded.
 func (r Run) idleTable(columns []string, segments []segment) *idleTable {
 	t := idleTable{Columns: columns, Parts: []part{
 		{"busy", "forwards and backwards", func(m record.Metrics) float64 { return m.Idle.Busy }, nil},

@@ -9,19 +9,19 @@ import (
 	"dynmo/src/model"
 )
 
-// mostLayers is how many layers a chart has a curve of.
+// mostLayers is the largest number of curves of layers in a chart.
 const mostLayers = 8
 
-// layerCurves is numbers of some layers over steps.
+// layerCurves is a number of some layers over steps.
 type layerCurves struct {
 	names  []string // of the chain
 	layers []int    // ascending
 	x      []float64
-	y      [][]float64 // by layer of layers, then by point of x; NaN: the layer has none
+	y      [][]float64 // by entry of layers, then by point of x; NaN: no number
 }
 
-// chart draws a curve for each layer, of at most mostLayers that are evenly spread, nil
-// if no layer has a number. Where a layer has none its curve is interrupted.
+// chart draws a curve for each layer that has a number: at most mostLayers layers, evenly spread.
+// It returns nil if there is none. A curve is interrupted where a layer has no number.
 func (l layerCurves) chart(c chart) *chart {
 	for i := len(l.layers) - 1; i >= 0; i-- {
 		if !slices.ContainsFunc(l.y[i], func(y float64) bool { return !math.IsNaN(y) }) {
@@ -48,8 +48,8 @@ func (l layerCurves) chart(c chart) *chart {
 	return &c
 }
 
-// known sets the points of x and y whose y is a number. Where others are between, the
-// curve is interrupted.
+// known sets the points of x and y whose y is a number. The curve is interrupted where other points
+// lie between them.
 func (c *curve) known(x, y []float64) {
 	for begin := 0; begin < len(y); begin++ {
 		if math.IsNaN(y[begin]) {
@@ -67,8 +67,8 @@ func (c *curve) known(x, y []float64) {
 	}
 }
 
-// layerLabel is the name of a layer where there is little room: "block 3", "exit 0", and
-// of half a block "3 attention".
+// layerLabel returns a short name of a layer: "block 3", "exit 0", and "3 attention" for half a
+// block.
 func layerLabel(name string) string {
 	if strings.Count(name, ".") == 2 {
 		name = strings.TrimPrefix(name, "block.")

@@ -11,11 +11,11 @@ import (
 // mark is a step at which something changed.
 type mark struct {
 	Kind string  // dynamic, migrate, balance, repack or release
-	Step float64 // between two steps where it happened between them
+	Step float64 // the step, or half a step between two steps for a change between them
 }
 
-// marks returns the changes of a run, at most one of a kind for each hundredth
-// part of the run. A decision that moved layers is shown as the move only.
+// marks returns the changes of a run, with at most one mark of a kind for each hundredth of the
+// run. A decision that moved layers appears only as the move.
 func (r Run) marks() []mark {
 	moved := map[int]bool{}
 	for _, e := range r.Events {
@@ -34,7 +34,7 @@ func (r Run) marks() []mark {
 		switch e.Kind {
 		case record.Dynamic: // before the step
 			m.Step -= 0.5
-		case record.Migrate, record.Repack: // after it
+		case record.Migrate, record.Repack: // after the step
 			m.Step += 0.5
 		case record.Release:
 			var d record.Released
@@ -58,17 +58,17 @@ func (r Run) marks() []mark {
 	return list
 }
 
-// segment is metrics [lo, hi) between which neither model nor layout changed.
+// segment is the metrics [lo, hi) without a change of the model or layout.
 type segment struct{ lo, hi int }
 
-// index returns the first metric at or behind a step.
+// index returns the index of the first metric at or after a step.
 func (r Run) index(step int) int {
 	n, _ := slices.BinarySearchFunc(r.Metrics, step, func(m record.Metrics, step int) int { return cmp.Compare(m.Step, step) })
 	return n
 }
 
-// first returns the steps before the model changed or a layer moved, the whole run
-// if neither happened. A change before the first step is none.
+// first returns the steps before the first change of the model or move of layers, else the whole
+// run. A change before the first step does not count.
 func (r Run) first() segment {
 	s := segment{0, len(r.Metrics)}
 	for _, e := range r.Events {
@@ -86,12 +86,11 @@ func (r Run) first() segment {
 	return s
 }
 
-// bestMove returns the segments before and after the move that shortened the
-// mean makespan most, and the step after which it happened. ok is false if no
-// layer moved between recorded steps.
+// bestMove returns the segments before and after the move that shortened the mean makespan most,
+// and the step before the move. ok is false if no layer moved between recorded steps.
 func (r Run) bestMove() (before, after segment, step int, ok bool) {
 	type cut struct {
-		next int // first metric behind it
+		next int // first metric after it
 		step int
 		move bool
 	}

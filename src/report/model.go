@@ -12,16 +12,16 @@ import (
 	"dynmo/src/record"
 )
 
-// Model follows what the kinds of dynamism make of a model while it trains.
+// Model follows the state of a model under its kinds of dynamism while it trains.
 type Model struct {
 	config config.Config
 	chain  []model.Description
 	work   *work
-	frozen int // layers, from the first on
-	ranks  int // the most that trained in a step
+	frozen int // number of frozen layers, from the first on
+	ranks  int // the largest number of ranks that trained in a step
 }
 
-// NewModel begins with a model to which nothing has happened.
+// NewModel returns the state of a model before its first change.
 func NewModel(c config.Config) Model {
 	shape := model.FromConfig(c)
 	return Model{config: c, chain: shape.Chain(), work: &work{What: "tokens", names: shape.Names(), counts: dynamic.AllCounts(c)}}
@@ -34,8 +34,8 @@ func (m *Model) Event(e record.Event) {
 	}
 }
 
-// Words describes the model of a step for a log, a piece for each kind that reports something. If
-// the model was packed it adds the number of ranks.
+// Words describes the model in a step for a log, with a text for each kind that reports something.
+// If the model was packed it adds the number of ranks.
 func (m *Model) Words(step record.Metrics) (list []string) {
 	if m.ranks = max(m.ranks, step.Ranks); step.Ranks < m.ranks {
 		list = append(list, fmt.Sprintf("ranks: %d of %d", step.Ranks, m.ranks))
@@ -58,8 +58,8 @@ func (m *Model) Words(step record.Metrics) (list []string) {
 	return list
 }
 
-// frozenBy returns how many layers, from the first on, are frozen since an event; false
-// if it changes nothing of that.
+// frozenBy returns how many layers, from the first on, are frozen after an event. ok is false if
+// the event does not change that number.
 func frozenBy(e record.Event) (layers int, ok bool) {
 	what, _ := e.Detail["what"].(string)
 	kinds := strings.Split(what, "+")

@@ -10,7 +10,7 @@ import (
 	"dynmo/src/record"
 )
 
-// packingCharts returns what packing came to over steps; none where nothing was packed.
+// packingCharts returns charts of the results of packing, none if nothing was packed.
 func (r Run) packingCharts(p *record.Packing) []*chart {
 	if p == nil {
 		return nil
@@ -22,8 +22,8 @@ func (r Run) packingCharts(p *record.Packing) []*chart {
 	return list
 }
 
-// ranksChart returns how many ranks and nodes trained in each step, and how many nodes the
-// job had.
+// ranksChart returns a chart of the ranks and nodes that trained in each step, and of the nodes of
+// the job.
 func (r Run) ranksChart() *chart {
 	ranks, nodes, job := &curve{Name: "ranks", Style: "line", Held: true}, &curve{Name: "nodes", Style: "best", Held: true}, &curve{Name: "nodes of the job", Style: "static", Held: true}
 	var x, ofRanks, ofNodes, ofJob []float64
@@ -49,8 +49,9 @@ func (r Run) ranksChart() *chart {
 	return &chart{Title: "ranks", About: "that train, and nodes with one of them, beside the nodes that the job has", FromZero: true, Curves: []*curve{ranks, nodes, job}}
 }
 
-// denseChart returns the throughput of steps as a share of the dense model's, nil where
-// that is not known: measured, or else as the steps tell it; and as packings predicted.
+// denseChart returns a chart of the throughput as a share of the dense model's, with the
+// predictions of packings. The dense throughput is measured if possible, else taken from the steps'
+// own shares. It returns nil if the share is not known.
 func (r Run) denseChart(p record.Packing) *chart {
 	first := p.Segments[0]
 	dense := float64(first.Throughput * first.Seconds) // seconds of a step of the dense model
@@ -87,8 +88,8 @@ func (r Run) denseChart(p record.Packing) *chart {
 	return c
 }
 
-// packingTable returns packings and releases for the page, with a header; nil where
-// nothing was packed.
+// packingTable returns packings and releases for the page, with a header. It returns nil if nothing
+// was packed.
 func (r Run) packingTable(p *record.Packing) [][]string {
 	if p == nil {
 		return nil
@@ -126,10 +127,10 @@ func (r Run) packingTable(p *record.Packing) [][]string {
 	return table
 }
 
-// change writes a number before and after.
+// change formats a number before and after a change.
 func change(before, after int) string { return fmt.Sprintf("%d → %d", before, after) }
 
-// perCent writes a share, nothing where it is not known.
+// perCent formats a share, "" if it is not known.
 func perCent(share record.Float) string {
 	if !(share > 0) {
 		return ""
@@ -137,7 +138,7 @@ func perCent(share record.Float) string {
 	return dynamic.Significant(100 * float64(share))
 }
 
-// packingFacts returns what packing came to, none where nothing was packed.
+// packingFacts returns the results of packing, none if nothing was packed.
 func packingFacts(p *record.Packing) []fact {
 	if p == nil {
 		return nil
@@ -158,8 +159,8 @@ func packingFacts(p *record.Packing) []fact {
 	return facts
 }
 
-// during returns the step during which a release came to its end: its event names the one
-// with which it began.
+// during returns the step during which a release ended. The event of the release names the step at
+// which it began.
 func (r Run) during(e record.Event, d record.Released) int {
 	i, _ := slices.BinarySearchFunc(r.Metrics, d.Time, func(m record.Metrics, at time.Time) int { return m.Time.Compare(at) })
 	if d.Time.IsZero() || i < r.index(e.Step) {

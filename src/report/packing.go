@@ -9,7 +9,7 @@ import (
 	"dynmo/src/record"
 )
 
-// packing returns what packing onto fewer ranks came to, nil if nothing was packed.
+// packing returns the result of packing onto fewer ranks, nil if nothing was packed.
 func (r Run) packing() *record.Packing {
 	var p record.Packer
 	record.Replay(r.Metrics, r.Events, p.Step, p.Event)
@@ -49,7 +49,7 @@ func PackedSentence(p record.Packing) string {
 	return strings.Join(list, "; ")
 }
 
-// Unpacked is the sentence on a run that may pack and never did.
+// Unpacked is the sentence for a run that may pack but never did.
 const Unpacked = "never packed: all ranks were needed throughout"
 
 // packed returns one sentence on the result of packing; "" for runs that may not pack.
@@ -63,8 +63,8 @@ func (r Run) packed(p *record.Packing) string {
 	return ""
 }
 
-// Packings writes what packing came to: a line for each run that was packed, explained by
-// PackingLegend, and below a sentence for each run that was to be; nothing if none was.
+// Packings writes a table with a line for each packed run, explained by PackingLegend. Below it is
+// a sentence for each run with packing in its settings. It writes nothing if there is no such run.
 func Packings(out io.Writer, runs []Run) error {
 	var rows [][]string
 	var sentences strings.Builder
@@ -88,7 +88,7 @@ func Packings(out io.Writer, runs []Run) error {
 	}
 	if rows != nil {
 		var table strings.Builder
-		_ = record.Table(&table, packingHeader, rows) // a builder takes all
+		_ = record.Table(&table, packingHeader, rows) // a builder accepts all writes
 		if _, err := fmt.Fprintf(out, "\n%s\n%s", table.String(), PackingLegend); err != nil {
 			return err
 		}
@@ -111,7 +111,7 @@ func packingCells(name string, p record.Packing) []string {
 	}
 }
 
-// times writes a share of the dense model's throughput, "-" where it is not known.
+// times formats a share of the dense model's throughput, "-" if it is not known.
 func times(share record.Float) string {
 	if !(share > 0) {
 		return "-"

@@ -22,31 +22,30 @@ var (
 	scriptText string
 )
 
-// page is the data of page.html. Text of the run (names, details, settings) is
-// untrusted: the template escapes it, and marks that turn the direction of writing
-// are made visible.
+// page is the data of page.html. Text from the run (names, details, settings) is untrusted: the
+// template escapes it. Marks that reverse the direction of writing are made visible.
 type page struct {
 	Run      Run
-	Headline string // what moving layers was worth; "" if it is not known
+	Headline string // gain of moving layers; "" if it is not known
 	Remarks  []string
-	Packed   string // what packing onto fewer ranks came to; "" if none was wanted
-	Changed  string // what the kinds of dynamism have made of the model; "" if they tell nothing
+	Packed   string // result of packing onto fewer ranks; "" if the settings want none
+	Changed  string // effect of the kinds of dynamism on the model; "" if none reports one
 	Summary  summary
-	State    string // that the run did not come to its end; "" if it did
+	State    string // a remark that the run did not complete; "" if it did
 	Schedule string
 	Facts    []fact
 	Figure   *chart // of the step time
 	Charts   []*chart
 	Heat     *heatView
 	Work     *heatView // the share of its work that each layer did
-	Shares   string    // of what these are
-	Pieces   *pieces   // of a layer that replicas share out; nil: they share none
+	Shares   string    // what the shares of Work are shares of
+	Pieces   *pieces   // pieces of a layer that replicas divide; nil: they divide none
 	Times    *timelines
-	Move     int // the step after which layers moved that before and after speak of, or -1
+	Move     int // the step before the move that separates "before" and "after", or -1
 	Idle     *idleTable
 	Packing  [][]string // packings and releases: header and rows
 	Events   []eventRow
-	Left     int        // events that are not listed
+	Left     int        // number of events that are not listed
 	Experts  [][]string // header and rows, as Phases
 	Phases   [][]string // header and rows
 	Settings string
@@ -55,10 +54,10 @@ type page struct {
 	Data     map[string]any // drawn by the script
 }
 
-// mostEvents is how many events a page lists.
+// mostEvents is the largest number of events on a page.
 const mostEvents = 500
 
-// HTML writes the run as one page that needs nothing but itself.
+// HTML writes the run as one page that needs no other file.
 func HTML(out io.Writer, r Run) error {
 	p := page{Run: r, Summary: r.summarise(), State: r.state(), Schedule: r.schedules(), Move: -1,
 		Style: template.CSS(styleText), Script: template.JS(scriptText)}
@@ -137,7 +136,7 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"ms": milliseconds[float64], "share": share, "bar": bar, "off": off, "facts": provenance,
 }).Parse(pageText))
 
-// share writes x of all as a percentage.
+// share formats x as a percentage of all.
 func share(x, all float64) string {
 	if all == 0 {
 		return ""
@@ -145,7 +144,7 @@ func share(x, all float64) string {
 	return fmt.Sprintf("%.1f %%", 100*x/all)
 }
 
-// bar is the length of a bar.
+// bar returns the length of a bar as a percentage of all.
 func bar(x, all float64) string {
 	if !(x > 0) || !(all > 0) {
 		return "0"
@@ -153,7 +152,7 @@ func bar(x, all float64) string {
 	return fmt.Sprintf("%.1f%%", 100*min(x/all, 1))
 }
 
-// off writes the distance of a sum from the measured value.
+// off formats the relative difference of a sum from the measured value.
 func off(x, measured float64) string {
 	switch {
 	case measured == 0:
@@ -174,7 +173,7 @@ func provenance(p record.Provenance) []fact {
 	return list
 }
 
-// steps names a segment.
+// steps names the steps of a segment.
 func (r Run) steps(s segment) string {
 	if s.hi-s.lo == 1 {
 		return fmt.Sprintf("step %d", r.Metrics[s.lo].Step)
@@ -182,8 +181,8 @@ func (r Run) steps(s segment) string {
 	return fmt.Sprintf("steps %d to %d", r.Metrics[s.lo].Step, r.Metrics[s.hi-1].Step)
 }
 
-// schedules names the executed schedules, in order of first use; the setting,
-// where they were not recorded.
+// schedules names the executed schedules, in order of first use. If they were not recorded it names
+// the setting.
 func (r Run) schedules() string {
 	var list []string
 	for _, m := range r.Metrics {
@@ -197,8 +196,8 @@ func (r Run) schedules() string {
 	return strings.Join(list, ", then ")
 }
 
-// state says that the run did not come to its end, "" if it did. A run of before
-// there was a summary has ended if all its steps are there.
+// state returns a remark if the run did not complete, "" if it did. A run of a version without
+// summaries counts as complete if all its steps are recorded.
 func (r Run) state() string {
 	done, wanted := r.last()+1, r.Config.Train.Steps
 	steps := fmt.Sprintf("%d of %d steps", done, wanted)

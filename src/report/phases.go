@@ -11,12 +11,12 @@ import (
 	"dynmo/src/record"
 )
 
-// phase is a run of steps in which the model does not change.
+// phase is consecutive steps without a change of the model.
 type phase struct {
-	first    int              // step
+	first    int              // number of the first step
 	sparsity float64          // 0 before the first pruning
-	steps    []record.Metrics // the second half of them: by then layers have moved
-	at       segment          // where steps are in the metrics of the run
+	steps    []record.Metrics // the second half of the steps, after layers have moved
+	at       segment          // index range of steps in the metrics of the run
 }
 
 // phases cuts a run at its changes of the model.
@@ -31,12 +31,13 @@ func (r Run) phases() []phase {
 		list[len(list)-1].steps = r.Metrics[begin:at]
 		begin = at
 		sparsity, ok := e.Detail["sparsity"].(float64)
-		if !ok { // the change is another
+		if !ok { // a change other than pruning
 			sparsity = list[len(list)-1].sparsity
 		}
 		list = append(list, phase{first: e.Step, sparsity: sparsity, steps: r.Metrics[begin:]})
 	}
-	// Pruned before the first step, or twice before the same one.
+	// These phases have no steps: a change before the first step, or the first of two changes
+	// before one step.
 	list = slices.DeleteFunc(list, func(p phase) bool { return len(p.steps) == 0 })
 	end := 0
 	for i := range list {
@@ -48,10 +49,10 @@ func (r Run) phases() []phase {
 	return list
 }
 
-// Phases writes, for every phase of the runs, one line for each run: the cost of
-// its cuts, their distance from the best, and the measured makespan beside the
-// predicted one. The others are compared with the first run. Runs must have
-// been pruned at the same steps. At most 100 columns are written, unless all are wanted.
+// Phases writes, for every phase, one line for each run. The line has the cost of the cuts, their
+// distance from the best cuts, and the measured and the predicted makespan. The first run is the
+// baseline of the others. Runs must have been pruned at the same steps. Lines have at most 100
+// columns unless wide is true.
 func Phases(out io.Writer, runs []Run, wide bool) error {
 	rows, err := phaseRows(runs)
 	if err != nil {
@@ -67,8 +68,8 @@ func Phases(out io.Writer, runs []Run, wide bool) error {
 	return record.Table(out, header, rows)
 }
 
-// sayingChanges returns a table without those columns of what the model has become in
-// which no line tells anything; sparsity stays if none does.
+// sayingChanges removes the columns about the model in which no line has a value. If none has a
+// value the column of sparsity stays.
 func sayingChanges(header []string, rows [][]string) ([]string, [][]string) {
 	quiet := map[string]string{"work, %": "", "work": "", "frozen": "0", "sparsity": "0.0000", "sparsity, %": "0"}
 	var silent []string
@@ -101,25 +102,25 @@ func phaseRows(runs []Run) ([][]string, error) {
 	return lines, err
 }
 
-// PhaseRow is a line of Phases, for programs. Times are in seconds on Clock.
+// PhaseRow is a line of Phases as data for programs. Times are in seconds on Clock.
 type PhaseRow struct {
 	Run        string       `json:"run"`
 	Balancer   string       `json:"balancer"`
 	Clock      string       `json:"clock"`
 	Sparsity   record.Float `json:"sparsity"`
 	Frozen     int          `json:"frozen_layers"`
-	Work       record.Float `json:"work_share"` // of the tokens or of attention's scores, mean over the blocks; null where all are worked on
+	Work       record.Float `json:"work_share"` // share of the tokens or of attention's scores, mean over the blocks; null if blocks work on all
 	Makespan   record.Float `json:"makespan"`
-	Speedup    record.Float `json:"speedup"` // of the makespan over the first run's
+	Speedup    record.Float `json:"speedup"` // makespan of the first run divided by this makespan
 	Bottleneck record.Float `json:"bottleneck"`
 	Optimum    record.Float `json:"optimum"`
 	Gap        record.Float `json:"gap"` // bottleneck / optimum - 1
 	Headroom   record.Float `json:"headroom"`
 	Predicted  record.Float `json:"predicted"`
 	Ratio      record.Float `json:"makespan_to_predicted"`
-	ToFirst    record.Float `json:"to_first"` // that ratio over the first run's, less 1
-	Ranks      int          `json:"ranks"`    // that train at the end of the phase; 0: not recorded
-	// Throughput is the tokens per second over those of the run's first phase.
+	ToFirst    record.Float `json:"to_first"` // makespan_to_predicted divided by the first run's, minus 1
+	Ranks      int          `json:"ranks"`    // ranks that train at the end of the phase; 0: not recorded
+	// Throughput is the tokens per second divided by those of the run's first phase.
 	Throughput record.Float `json:"throughput"`
 }
 
@@ -167,7 +168,7 @@ func phaseRow(r Run, p, base phase) PhaseRow {
 	}
 }
 
-// cells returns the row for people, under phaseHeader.
+// cells returns the row as text, under phaseHeader.
 func (r PhaseRow) cells() []string {
 	ms := func(seconds record.Float) string { return fmt.Sprintf("%.2f ms", 1e3*seconds) }
 	return []string{
@@ -177,7 +178,7 @@ func (r PhaseRow) cells() []string {
 	}
 }
 
-// work writes the share that blocks work on, nothing where they work on all.
+// work formats the share of the work of blocks, "" if they work on all.
 func (r PhaseRow) work() string {
 	if math.IsNaN(float64(r.Work)) {
 		return ""
@@ -185,8 +186,8 @@ func (r PhaseRow) work() string {
 	return dynamic.Significant(100*float64(r.Work)) + " %"
 }
 
-// phaseTable returns the phases of one run for its page, with a header, nil if the
-// model never changed.
+// phaseTable returns the phases of one run for its page, with a header. It returns nil if the model
+// never changed.
 func (r Run) phaseTable() ([][]string, error) {
 	list := r.phases()
 	if len(list) < 2 {

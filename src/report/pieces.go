@@ -11,21 +11,22 @@ import (
 	"dynmo/src/record"
 )
 
-// pieces is which share of a layer's work each of its pieces had over steps, and how many
-// replicas held it.
+// pieces is the share of a layer's work that each of its pieces had over steps, and the number of
+// replicas that had each piece.
 type pieces struct {
 	Layer   string
 	View    *heatView
-	Moved   int     // steps after which pieces of any layer moved
+	Moved   int     // number of steps after which pieces of any layer moved
 	shares  *work   // of the pieces of the layer
 	holders [][]int // by step and piece
 	load    *chart
 
-	Fullest, Even float64 // work of the fullest replica over its even share, means over layers and steps: as it was, and without moves and copies
+	Fullest, Even float64 // work of the fullest replica divided by its even share, means over layers and steps: in the run, and without moves and copies
 }
 
-// pieces returns the pieces of the layer whose fullest replica had the most work, in the mean
-// over steps, with the kind's own rule; nil where replicas share no pieces out.
+// pieces returns the pieces of one layer. It is the layer whose fullest replica had the most work
+// under the kind's own rule, by the mean over steps. It returns nil if replicas do not divide
+// layers into pieces.
 func (r Run) pieces() *pieces {
 	for _, kind := range dynamic.Active(r.Config) {
 		if kind.Held == nil {
@@ -38,7 +39,7 @@ func (r Run) pieces() *pieces {
 	return nil
 }
 
-// piecesOf is pieces with what a kind tells.
+// piecesOf is pieces for a kind, given by its counts and its function held.
 func (r Run) piecesOf(all []dynamic.Counts, held func(string, int, dynamic.Values) dynamic.Held) *pieces {
 	at, texts := r.placedAt()
 	rows := make(map[string][]dynamic.Held) // by layer and step
@@ -88,7 +89,7 @@ func (r Run) piecesOf(all []dynamic.Counts, held func(string, int, dynamic.Value
 	return p
 }
 
-// placedAt returns the steps after which pieces moved, and where they then were.
+// placedAt returns the steps after which pieces moved, and the new assignment of pieces.
 func (r Run) placedAt() (at []int, texts []string) {
 	for _, e := range r.Events {
 		if text, ok := e.Detail["pieces"].(string); ok && e.Kind == record.Place {
@@ -98,7 +99,7 @@ func (r Run) placedAt() (at []int, texts []string) {
 	return at, texts
 }
 
-// fill takes what the layer's replicas held in every step.
+// fill sets the shares and holders of every step.
 func (p *pieces) fill(steps []dynamic.Held) {
 	p.shares = &work{What: "work of the layer"}
 	for _, h := range steps {
@@ -114,7 +115,7 @@ func (p *pieces) fill(steps []dynamic.Held) {
 	}
 }
 
-// view lays the pieces out; hatched are those that several replicas held.
+// view lays out the map of pieces. Pieces that several replicas had are hatched.
 func (p *pieces) view(first int) {
 	p.View = p.shares.view(first)
 	steps, layers := float64(p.View.heat.Steps), float64(p.View.heat.Layers)
@@ -133,7 +134,7 @@ func (p *pieces) view(first int) {
 	}
 }
 
-// placeText says which pieces moved.
+// placeText describes a move of pieces.
 func placeText(e record.Event) string {
 	placed, _ := e.Detail["placed"].(map[string]any)
 	of := func(name string) float64 { x, _ := placed[name].(float64); return x }

@@ -9,15 +9,15 @@ import (
 	"dynmo/src/record"
 )
 
-// places tells on which rank and host stages were. The zero places know nothing.
+// places has the ranks and hosts of stages over time. The zero places has none.
 type places struct {
-	phases profile.Series // with a layout each
-	hosts  []string       // by rank of the launched world, since a step; nil: not known
+	phases profile.Series // each with a layout
+	hosts  []string       // by rank of the launched world, valid from step since; nil: not known
 	since  int
 }
 
-// places returns where the run's stages were; of earlier starts hosts are not known, and
-// nothing is reported where ranks are numbered as the stages are, on hosts that are not known.
+// places returns the places of the run's stages. Hosts of earlier starts are not known. If ranks
+// have the same numbers as stages and hosts are not known, the result is empty.
 func (r Run) places() places {
 	p := places{}
 	told := false
@@ -40,8 +40,8 @@ func (r Run) places() places {
 	return p
 }
 
-// of says where a stage was in a step: of one replica, or of all if that is negative. It
-// is "" where that is not known.
+// of returns the place of a stage in a step, for one replica, or for all replicas if replica is
+// negative. It returns "" if the place is not known.
 func (p places) of(step, stage, replica int) string {
 	i, _ := slices.BinarySearchFunc(p.phases, step+1, func(phase profile.Phase, step int) int { return phase.Step - step })
 	if i == 0 || step >= p.phases[i-1].Step+p.phases[i-1].Steps {
@@ -76,7 +76,7 @@ func (p places) of(step, stage, replica int) string {
 	return text
 }
 
-// locate adds to the titles of a map where its stages were.
+// locate adds the places of stages to the titles of a map.
 func (p places) locate(v *heatView, steps []record.Metrics) {
 	if v == nil {
 		return

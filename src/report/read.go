@@ -1,5 +1,5 @@
-// Package report turns the records of runs into text for people: run directories
-// come in, tables of several runs and a page of one in HTML go out.
+// Package report turns the records of runs into text for readers. The input is run directories. The
+// output is tables of several runs and an HTML page of one run.
 package report
 
 import (
@@ -20,19 +20,19 @@ import (
 // Run is the content of a run directory.
 type Run struct {
 	Dir     string
-	Label   string // in tables; empty is run.name (see Distinguish)
+	Label   string // name in tables; "": run.name (see Distinguish)
 	Config  config.Config
 	Metrics []record.Metrics
 	Events  []record.Event
-	End     *record.Summary // nil of a run that has not ended, and of older ones
-	Notes   []string        // what of the files was left out, and why
+	End     *record.Summary // nil for a run that has not ended, and for older ones
+	Notes   []string        // parts of the files that were left out, with the reason
 
-	// Fields that only the page shows; absent from older runs.
+	// These fields are only for the page; absent from older runs.
 	Settings   string             // config.toml as it was written
 	Provenance *record.Provenance // nil if there is none
-	Timelines  []record.Timeline  // of some steps; none if there are none
-	Costs      profile.Series     // what layers cost; none if that was not recorded
-	Bar        *record.Bar        // shows how many phases have been simulated; may be nil
+	Timelines  []record.Timeline  // some steps; may be empty
+	Costs      profile.Series     // costs of layers; empty if they were not recorded
+	Bar        *record.Bar        // shows the number of simulated phases; may be nil
 }
 
 // Read reads a run directory. A run without a single step is an error.
@@ -62,8 +62,8 @@ func Read(dir string) (Run, error) {
 	return r, err
 }
 
-// noRun says that no run lies in a directory, and names one in it, if
-// there is one.
+// noRun returns the error that a directory has no run. It names a run directory inside it if there
+// is one.
 func noRun(dir string) error {
 	inside, _ := filepath.Glob(filepath.Join(dir, "*", record.SettingsFile)) // a bad pattern matches nothing
 	if len(inside) == 0 {
@@ -72,8 +72,8 @@ func noRun(dir string) error {
 	return fmt.Errorf("%s: a directory of runs, want one of the %d in it, as %s", dir, len(inside), filepath.Dir(inside[len(inside)-1]))
 }
 
-// ReadAll is Read, and reads the fields that only the page shows. A damaged file is
-// an error that names it; one that is missing is not.
+// ReadAll is Read, and also reads the fields for the page. A damaged file is an error that names
+// the file. A missing file is no error.
 func ReadAll(dir string) (Run, error) {
 	r, err := Read(dir)
 	if err != nil {
@@ -96,7 +96,7 @@ func ReadAll(dir string) (Run, error) {
 // file returns the path of one of the run's files.
 func (r Run) file(name string) string { return filepath.Join(r.Dir, name) }
 
-// provenance reads where the run was made, if that was recorded.
+// provenance reads the provenance of the run, if it was recorded.
 func (r *Run) provenance() error {
 	text, err := input.Read(r.file(record.ProvenanceFile), input.Note)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -111,7 +111,7 @@ func (r *Run) provenance() error {
 	return nil
 }
 
-// lines reads a file of one JSON value a line.
+// lines reads a file with one JSON value for each line.
 func lines[T any](r *Run, name string) ([]T, error) {
 	list, torn, err := input.Lines[T](r.file(name), input.Records)
 	r.note(torn)
@@ -129,7 +129,7 @@ func (r *Run) text(name string) ([]byte, error) {
 	return text, err
 }
 
-// costs reads what layers cost, none if that was not recorded.
+// costs reads the costs of layers, none if they were not recorded.
 func (r *Run) costs() (profile.Series, error) {
 	text, err := r.text(record.CostsFile)
 	if err != nil || len(text) == 0 {
@@ -148,7 +148,7 @@ func (r *Run) timeline() error {
 	return err
 }
 
-// note keeps a note of a file; "" is none.
+// note adds a note about a file; "" adds none.
 func (r *Run) note(text string) {
 	if text != "" {
 		r.Notes = append(r.Notes, text)

@@ -7,7 +7,7 @@ import (
 	"dynmo/src/record"
 )
 
-// Row is what Table shows of a run, for programs. Times are in seconds on Clock.
+// Row is the line of a run in Table as data for programs. Times are in seconds on Clock.
 type Row struct {
 	Run       string       `json:"run"`
 	Stages    int          `json:"stages"`
@@ -22,17 +22,17 @@ type Row struct {
 	Moved     int64        `json:"moved_bytes"`
 	Overhead  record.Float `json:"balancing_share"`
 	Headroom  record.Float `json:"headroom"`
-	// Figures of the model at the end.
+	// Figures of the final model.
 	Sparsity record.Float `json:"sparsity"`
 	Frozen   int          `json:"frozen_layers"`
-	Work     record.Float `json:"work_share"` // of the tokens or of attention's scores, mean over the blocks; null where all are worked on
-	// Figures of Worths.Table; null where costs do not tell.
+	Work     record.Float `json:"work_share"` // share of the tokens or of attention's scores, mean over the blocks; null if blocks work on all
+	// Figures of Worths.Table; null if they are not known.
 	Simulated record.Float `json:"simulated_seconds"`
 	Speedup   record.Float `json:"speedup"`
 	Low       record.Float `json:"speedup_low"`
 	High      record.Float `json:"speedup_high"`
 	Ceiling   record.Float `json:"ceiling"`
-	// Figures of Packings; null where they are not known or nothing was packed.
+	// Figures of Packings; null if they are not known or nothing was packed.
 	RanksFirst     int          `json:"ranks_first"`
 	RanksLast      int          `json:"ranks_last"`
 	MeanRanks      record.Float `json:"mean_ranks"`
@@ -80,7 +80,7 @@ func Rows(runs []Run) ([]Row, error) {
 	return rows, nil
 }
 
-// pack sets the figures of Packings.
+// pack sets the figures of Packings in a row.
 func (row *Row) pack(r Run) {
 	p := r.packing()
 	if p == nil {
@@ -96,7 +96,7 @@ func (row *Row) pack(r Run) {
 	row.Throughput, row.Predicted = known(p.Throughput), known(p.Predicted)
 }
 
-// known returns a share, not a number where it is 0: not known.
+// known returns a share, or NaN for 0, which means not known.
 func known(share record.Float) record.Float {
 	if share == 0 {
 		return record.Float(math.NaN())

@@ -19,17 +19,17 @@ type summary struct {
 	Name, Layout, Balancer, Clock string
 
 	Loss          float64 // of the last step, nats per token
-	Before, After float64 // seconds of a step before anything moved or changed, and after the last change
+	Before, After float64 // median seconds of a step before the first move or change, and after the last change
 	Bubble        float64 // bubble ratio after the last change
 	Imbalance     float64 // (max - min) / mean of the stages' busy seconds, after the last change
 	Moved         int64   // bytes migrated
 	Overhead      float64 // measuring, deciding and moving, as a share of all training time
-	Headroom      float64 // median headroom of steps after the last change (see record.Metrics)
+	Headroom      float64 // median headroom of the steps after the last change (see record.Metrics)
 }
 
-// summarise returns the run in numbers: medians over the steps before a layer moved
-// or the model changed, and over the second half of those after its last change. Where
-// neither happened both are the second half of the run.
+// summarise returns the run in numbers. Before is the median over the steps before the first move
+// or change. The others are medians over the second half of the steps after the last change.
+// Without any move or change all are medians over the second half of the run.
 func (r Run) summarise() summary {
 	p := r.Config.Parallel
 	s := summary{
@@ -66,11 +66,11 @@ func (r Run) summarise() summary {
 	return s
 }
 
-// label returns what tables call the run.
+// label returns the name of the run in tables.
 func (r Run) label() string { return input.Visible(cmp.Or(r.Label, r.Config.Run.Name)) }
 
-// Distinguish has runs that neither name nor layout nor balancer tells apart called by
-// the names of their directories.
+// Distinguish labels runs with the names of their directories if name, layout and balancer are
+// equal.
 func Distinguish(runs []Run) {
 	row := func(r Run) [3]string {
 		p := r.Config.Parallel
@@ -89,7 +89,7 @@ func Distinguish(runs []Run) {
 
 func stepSeconds(m record.Metrics) record.Float { return m.StepSeconds }
 
-// middle returns the median of a number of each step, 0 if there are none.
+// middle returns the median of a number over steps, 0 if there are no steps.
 func middle(list []record.Metrics, of func(record.Metrics) record.Float) float64 {
 	var v []float64
 	for _, m := range list {
@@ -98,8 +98,8 @@ func middle(list []record.Metrics, of func(record.Metrics) record.Float) float64
 	return trace.Median(v)
 }
 
-// Table writes one line for each run: of at most 100 columns, where names are short,
-// unless all that is known of the runs is wanted.
+// Table writes one line for each run. Lines have at most 100 columns if names are short. If wide is
+// true all columns are written.
 func Table(out io.Writer, runs []Run, wide bool) error {
 	header := []string{"run", "layout", "balancer", "loss", "before", "after", "bubble", "imbalance", "moved", "balancing", "headroom", "clock"}
 	var rows [][]string
@@ -119,8 +119,8 @@ func Table(out io.Writer, runs []Run, wide bool) error {
 	return record.Table(out, header, rows)
 }
 
-// Changes says what the kinds of dynamism have made of the runs' models: once if of all
-// the same, else in a line for each that has any.
+// Changes writes the effect of the kinds of dynamism on the models of the runs. It writes one line
+// if the effect is the same for all, else a line for each run with an effect.
 func Changes(out io.Writer, runs []Run) error {
 	var text strings.Builder
 	var sentences []string
@@ -145,7 +145,7 @@ func Changes(out io.Writer, runs []Run) error {
 // shortly returns a balancer's name without " by time", the usual measure.
 func shortly(balancer string) string { return strings.TrimSuffix(balancer, " by time") }
 
-// without returns a table without the columns of some names.
+// without returns a table without the columns with these names.
 func without(header []string, rows [][]string, names ...string) ([]string, [][]string) {
 	keep := func(row []string) []string {
 		var kept []string
@@ -163,13 +163,13 @@ func without(header []string, rows [][]string, names ...string) ([]string, [][]s
 	return keep(header), short
 }
 
-// Legend explains the columns of Table that are always there.
+// Legend explains the columns that Table always writes.
 const Legend = `layout: stages x replicas.  loss: of the last step
 before, after: median time of a step before anything moved or changed, and after the last change
 bubble: idle share of all stages' time, after that.  moved: bytes migrated
 `
 
-// WideLegend explains the others.
+// WideLegend explains the other columns.
 const WideLegend = `imbalance: (max - min) / mean of the stages' work, after the last change of the model
 balancing: measuring, deciding and moving, as a share of all time
 headroom: what the best cuts could still gain on those used after that

@@ -8,37 +8,37 @@ import (
 	"dynmo/src/trace"
 )
 
-// timelines are recorded steps as the page's script draws them.
+// timelines is the recorded steps in the form that the page's script draws.
 type timelines struct {
-	Kinds []string       `json:"kinds"` // names of the kinds that Stages number
-	Unit  float64        `json:"unit"`  // of starts and lengths, in seconds
+	Kinds []string       `json:"kinds"` // names of the kinds, which Stages give as numbers
+	Unit  float64        `json:"unit"`  // seconds of one unit of starts and lengths
 	Steps []timelineStep `json:"steps"`
-	First [2]int         `json:"first"` // which steps are shown at first
-	// Used is the kinds that occur.
+	First [2]int         `json:"first"` // indices of the steps that are shown at first
+	// Used is the kinds that occur in the steps.
 	Used []string `json:"-"`
-	// Left is how many recorded steps are left out, to keep the page small.
+	// Left is the number of recorded steps that are left out to keep the page small.
 	Left int `json:"-"`
 }
 
-// timelineStep is a step. A stage is five numbers for every span: kind,
-// microbatch (-1 outside the schedule), chunk, units since the end of the span
-// before, and length in units. Time counts from the step's first span.
+// timelineStep is a step. A stage has five numbers for every span: kind, microbatch (-1 outside the
+// schedule), chunk, units since the end of the previous span, and length in units. Time 0 is the
+// start of the step's first span.
 type timelineStep struct {
 	Label  string  `json:"label"`
 	Stages [][]int `json:"stages"`
-	// Places is by stage where it was; absent where that is not known.
+	// Places is the place of every stage; absent if it is not known.
 	Places []string `json:"places,omitempty"`
 
 	step int
 }
 
 const (
-	timelineUnits = 1_000_000 // of the longest step
-	mostSpans     = 250_000   // on a page: about 4 MB
+	timelineUnits = 1_000_000 // units in the longest step
+	mostSpans     = 250_000   // largest number of spans on a page: about 4 MB
 )
 
-// timelines returns the recorded steps, nil if there are none; move is the step
-// after which layers moved, or -1.
+// timelines returns the recorded steps, nil if there are none. move is the step after which layers
+// moved, or -1.
 func (r Run) timelines(move int, at places) *timelines {
 	if len(r.Timelines) == 0 {
 		return nil
@@ -111,7 +111,7 @@ func (t *timelines) compact(recorded record.Timeline, at places) timelineStep {
 	return s
 }
 
-// bounds returns when a step's first span starts and its last one ends.
+// bounds returns the start of a step's first span and the end of its last span.
 func bounds(t record.Timeline) (begin, end float64) {
 	begin, end = math.Inf(1), math.Inf(-1)
 	for _, list := range t.Stages {

@@ -10,10 +10,10 @@ import (
 	"dynmo/src/trace"
 )
 
-// Verdicts returns one sentence for each group of runs that did the same work. The sentence says
-// what moving layers gained, if a run of the group moved layers or there is only one, and whether
-// moving changed losses. Runs under one balancer count together. With several groups each sentence
-// begins with the name and the layout of the group's first run.
+// Verdicts returns one sentence for each group of runs that did the same work. The sentence gives
+// the gain of moving layers, if a run of the group moved layers or it is the only run. It also says
+// whether moving changed losses. Runs under one balancer are summed up together. With several
+// groups each sentence begins with the name and layout of the group's first run.
 func (w Worths) Verdicts() []string {
 	var list, names []string
 	for _, group := range w.groups {
@@ -42,7 +42,7 @@ func (w Worths) Verdicts() []string {
 
 func (w Worths) moved(i int) bool { return w.of[i] != nil && w.of[i].Moved }
 
-// verdict says what moving layers was worth to runs that did the same work.
+// verdict returns the gain of moving layers for runs that did the same work.
 func (w Worths) verdict(moved []int) string {
 	speedups := make(map[string][]float64)
 	var balancers []string
@@ -78,7 +78,7 @@ func (w Worths) verdict(moved []int) string {
 	return fmt.Sprintf("moving layers made these runs %s %s cuts that never move (%s)", strings.Join(parts, " and "), comparison, within)
 }
 
-// same says whether runs have the same losses and, where they are known, weights.
+// same reports whether runs have the same losses and, if known, the same weights.
 func (w Worths) same(group []int) string {
 	first := w.runs[group[0]]
 	if first.Config.Dynamic.Replay != "" {

@@ -10,16 +10,16 @@ import (
 	"dynmo/src/record"
 )
 
-// work is the share of its dense work that each layer did, by recorded step: of the
-// tokens, where tokens leave or pass by, or of the scores of attention.
+// work is, by recorded step, the share of its dense work that each layer did. It is a share of the
+// tokens if tokens leave or skip layers, or else of the scores of attention.
 type work struct {
 	What   string // "tokens" or "scores"
 	names  []string
 	counts []dynamic.Counts
-	shares [][]float64 // by step and layer of the chain; NaN: the layer counts none
+	shares [][]float64 // by step and layer of the chain; NaN: the layer counts nothing
 }
 
-// work returns what layers counted, nil if none did.
+// work returns the work of the layers, nil if no layer counted any.
 func (r Run) work() *work {
 	w := &work{What: "tokens", names: model.FromConfig(r.Config).Names(), counts: dynamic.AllCounts(r.Config)}
 	known := false
@@ -74,15 +74,15 @@ func (w *work) row(m record.Metrics, tokens float64) []float64 {
 }
 
 const (
-	// workColumns is how many columns a map of work has at most, workLevels how many
-	// colours.
+	// workColumns and workLevels are the largest numbers of columns and of colours in a map of
+	// work.
 	workColumns, workLevels = 60, 20
 )
 
-// tops are the shares at which the colours of a map may end.
+// tops are the possible shares for the lightest colour of a map.
 var tops = []float64{0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.8, 1}
 
-// view lays the shares out as colours, light for much.
+// view lays out the shares as colours; lighter colours are larger shares.
 func (w *work) view(first int) *heatView {
 	steps := len(w.shares)
 	h := &heat{Steps: steps, Layers: len(w.names), Stages: workLevels + 1, Names: w.names}
@@ -90,7 +90,7 @@ func (w *work) view(first int) *heatView {
 	most := 0.0
 	for layer := range w.names {
 		for begin := 0; begin < steps; begin += column {
-			if share := w.mean(layer, begin, min(begin+column, steps)); share > most { // of NaN: false
+			if share := w.mean(layer, begin, min(begin+column, steps)); share > most { // false for NaN
 				most = share
 			}
 		}
