@@ -36,7 +36,7 @@ validate() {
 }
 
 chosen=" $* " first=true
-printf 'command: bench/curves.sh%s\n' "${*/#/ }"
+printf 'command: bench/curves.sh%s\n' "${*:+ $*}"
 
 # curve NAME JOB SETTING... prints the losses of a job with settings, if it is chosen.
 curve() {
@@ -50,7 +50,7 @@ curve() {
 		printf 'note: losses of the validation data, 5 %% of the corpus; seconds of clock=virtual\n'
 		first=false
 	fi
-	printf '\n%s: jobs/%s.toml%s\n%6s %10s %10s %10s %15s\n' "$name" "$job" "${*/#/ }" steps seconds loss dense 'dense, as long'
+	printf '\n%s: jobs/%s.toml%s\n%6s %10s %10s %10s %15s\n' "$name" "$job" "${*:+ $*}" steps seconds loss dense 'dense, as long'
 	awk '
 		NR == FNR { t[++n] = $2; loss[n] = $3; next }
 		{
