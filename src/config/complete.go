@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// Completion is what a word of --set may become, and what that means.
+// Completion is a possible completion of a word after --set, with its meaning.
 type Completion struct{ Text, Meaning string }
 
-// Complete returns what the beginning of a table.key=value may become: keys, up to
-// their "=", or behind that the values of a closed set, and the default.
+// Complete returns the completions of an unfinished table.key=value. Before the "=" they are keys;
+// after it they are the values of a closed set, and the default.
 func Complete(word string) []Completion {
 	c := Default()
 	list := settings(&c)

@@ -78,14 +78,14 @@ type Data struct {
 	LimitBytes int64    `toml:"limit_bytes" default:"0" min:"0" unit:"bytes" doc:"read no more than this much text, or this much of the ids of a token file; 0 reads all"`
 }
 
-// HeldOut returns the share of the corpus that is validation data, 0 if these are
-// elsewhere or there are none.
+// HeldOut returns the share of the corpus that is validation data. It returns 0 if validation data
+// is elsewhere or there is none.
 func (d Data) HeldOut() float64 {
 	share, _ := number(d.Validation)
 	return share
 }
 
-// Parallel is how work is divided.
+// Parallel divides the work among ranks.
 type Parallel struct {
 	Stages         int `toml:"stages" resume:"may" default:"1" min:"1" max:"1000000" doc:"pipeline stages, P"`
 	Replicas       int `toml:"replicas" resume:"sums over replicas are added in another order, losses agree up to rounding" default:"1" min:"1" max:"1000000" doc:"data-parallel replicas, D"`
@@ -94,7 +94,7 @@ type Parallel struct {
 	_              place
 }
 
-// Mesh is which rank is which stage and replica.
+// Mesh assigns stages and replicas to ranks.
 type Mesh struct {
 	Order string `toml:"order" default:"stage-major" oneof:"stage-major,replica-major" doc:"how ranks are laid over stages and replicas"`
 }
@@ -107,7 +107,7 @@ type Schedule struct {
 	File     string `toml:"file" default:"" when:"schedule.kind=file" doc:"schedule as torchtitan writes it: CSV, a row for each stage"`
 }
 
-// Train is the loop.
+// Train configures the training loop.
 type Train struct {
 	Steps             int    `toml:"steps" resume:"learning rates of the steps to come are those of a run of the new length" default:"100" min:"1" doc:"training steps" instead:"--steps"`
 	OnNaN             string `toml:"on_nan" default:"stop" oneof:"stop,skip" doc:"what a loss or gradient that is not finite does"`
@@ -133,17 +133,17 @@ type Optimizer struct {
 	Shard  bool    `toml:"shard" resume:"may" shape:"true" default:"false" doc:"whether each replica of a stage keeps moments and master weights only of its slice of every layer, updates the slice and sends its weights to the others (ZeRO, stage 1); moments and masters then take 1/parallel.replicas of the memory, and results are the same"`
 }
 
-// Sharded reports whether there are several replicas that share out masters and moments.
+// Sharded reports whether several replicas divide master weights and moments among them.
 func (c Config) Sharded() bool { return c.Optimizer.Shard && c.Parallel.Replicas > 1 }
 
-// Dynamic is the kind of change of the model while it trains.
+// Dynamic configures how the model changes while it trains.
 type Dynamic struct {
 	Kind   string `toml:"kind" default:"none" oneof:"kinds" joined:"+" doc:"kind of dynamism, or several: prune+freeze" shape:"true" instead:"--dynamic"`
 	Replay string `toml:"replay" default:"" only:"train" doc:"file of loads that are forced on the layers, whatever the model learns: of JSON lines, one for a step and a layer (and a microbatch), with the load of a kind: density, frozen, buckets, left, taken or tokens. Such a run is marked replayed, reports no loss, and is not exported; empty: the model decides"`
 }
 
-// Simulate is what a simulated run assumes of the kinds of dynamism, and of what training
-// does between two steps.
+// Simulate has the assumptions of a simulated run about kinds of dynamism, and about the work
+// between two steps.
 type Simulate struct {
 	Head          float64 `toml:"head" default:"1" above:"0" max:"1000" doc:"times the seconds that the costs say of the head's layers; 0.02 of a vocabulary of 50,000 is one of 1,000"`
 	Attention     float64 `toml:"attention" default:"0" min:"0" below:"1" when:"dynamic.kind=prune|moe|attention" doc:"share of a block's seconds in attention over the scores; 0 is that of the multiplications, T/(T + 12·C) of model.sequence and model.hidden in family gpt2"`
@@ -161,9 +161,9 @@ func (d Device) Type() string {
 	return "f32"
 }
 
-// AttentionShare returns the share of a block's seconds in attention over the scores. Of
-// a token's multiplications T·C are causal attention (2 products of T/2·C), the others as
-// many as the block's matrices have weights: 12·C² of GPT-2.
+// AttentionShare returns the share of a block's seconds that attention over the scores takes. Of
+// the multiplications for a token, T·C are causal attention (2 products of T/2·C). The others equal
+// the number of weights in the block's matrices: 12·C² for GPT-2.
 func (c Config) AttentionShare() float64 {
 	if c.Simulate.Attention > 0 {
 		return c.Simulate.Attention
@@ -173,7 +173,7 @@ func (c Config) AttentionShare() float64 {
 	return t / (t + (attention+mlp)/hidden)
 }
 
-// Balance is when and how layers are moved.
+// Balance configures when and how layers move.
 type Balance struct {
 	Kind             string  `toml:"kind" default:"partition" oneof:"uniform,param,regex,layout,partition,diffusion" doc:"what decides the cuts; the first four never move a layer"`
 	By               string  `toml:"by" default:"time" when:"balance.kind=partition|diffusion" oneof:"time,param" doc:"load of a layer: measured seconds, or parameters that are left"`
@@ -198,7 +198,7 @@ func (b Balance) String() string {
 	return b.Kind
 }
 
-// Repack is packing of the model onto fewer ranks (paper, section 3.4 and algorithm 4).
+// Repack configures the packing of the model onto fewer ranks (paper, section 3.4 and algorithm 4).
 type Repack struct {
 	Kind         string  `toml:"kind" default:"none" oneof:"none,first-fit,sustain" doc:"what packs: first-fit merges neighbouring stages whose memory fits on one rank (paper, algorithm 4); sustain takes the fewest stages that keep the dense model's throughput"`
 	Tolerance    float64 `toml:"tolerance" default:"0.02" min:"0" below:"1" when:"repack.kind=first-fit|sustain" doc:"share of the dense model's throughput that may be given up for fewer stages; with first-fit share of the packed model's for larger microbatches"`
@@ -208,16 +208,16 @@ type Repack struct {
 	Microbatches string  `toml:"microbatches" resume:"losses agree up to rounding once microbatches are others" default:"keep" oneof:"keep,adapt" when:"repack.kind=first-fit|sustain" doc:"microbatches on fewer stages: keep leaves their number; adapt takes fewer and larger ones with the same samples, which changes bits, since sums are grouped anew"`
 }
 
-// Packs reports whether the model is ever packed onto fewer ranks: only where layers move.
+// Packs reports whether the model may be packed onto fewer ranks. It is only packed if layers move.
 func (c Config) Packs() bool { return c.Repack.Kind != "none" && c.Balance.Moves() }
 
-// Elastic is what becomes of ranks that hold no layer any more.
+// Elastic configures the fate of ranks that no longer have a layer.
 type Elastic struct {
 	Release      string  `toml:"release" default:"park" oneof:"park,exit,slurm,restart" doc:"ranks without layers wait for the end of the run; or end; or end, and Slurm takes their nodes back; or the run ends with a checkpoint and status 75, for a job script that goes on with fewer nodes. Under mpirun they wait in any case"`
 	RetrySeconds float64 `toml:"retry_seconds" default:"60" min:"0" max:"86400" when:"elastic.release=slurm" unit:"seconds" doc:"time for which Slurm is asked again while it cannot take nodes back"`
 }
 
-// Device is the device of a rank.
+// Device configures the device of a rank.
 type Device struct {
 	Kind      string `toml:"kind" resume:"losses agree up to rounding" default:"cpu" oneof:"cpu,cuda" doc:"device of a rank; cuda gives each rank the GPU of its number on its host"`
 	Kernel    string `toml:"kernel" resume:"losses agree up to rounding" default:"auto" when:"device.kind=cpu" oneof:"auto,cpu,ref,null" doc:"kernel backend of a CPU; auto is cpu where it is built in, else ref" only:"train"`
@@ -228,7 +228,7 @@ type Device struct {
 	Share     bool   `toml:"share" resume:"may" default:"false" when:"device.kind=cuda" doc:"whether ranks may share a GPU: they then take turns, and times say little" only:"train"`
 }
 
-// Checkpoint is when the state of a run is saved.
+// Checkpoint configures when the state of a run is saved.
 type Checkpoint struct {
 	Every   string  `toml:"every" default:"auto" oneof:"auto,end,never" min:"1" unit:"steps" doc:"steps between checkpoints; auto saves as often as loses least work (Young 1974), end only when the run ends or is asked to save"`
 	Minutes float64 `toml:"minutes" default:"0" min:"0" max:"100000" unit:"minutes" doc:"most minutes between checkpoints, whatever every says; 0 leaves it to every"`
@@ -236,7 +236,7 @@ type Checkpoint struct {
 	Keep    int     `toml:"keep" default:"2" min:"1" max:"1000000" doc:"checkpoints that are kept"`
 }
 
-// Comm is messages between ranks.
+// Comm configures the messages between ranks.
 type Comm struct {
 	StartSeconds    float64 `toml:"start_seconds" default:"300" above:"0" max:"86400" unit:"seconds" doc:"time that all ranks have to start MPI and to agree on program and settings" only:"train"`
 	StallSeconds    float64 `toml:"stall_seconds" default:"60" above:"0" max:"86400" unit:"seconds" doc:"least time without any progress of a host's ranks that ends a run; it grows to five times the longest of the last 100 steps" only:"train"`

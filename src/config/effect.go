@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Ignored returns a sentence for every setting that differs from its default
-// and has no effect beside the others, or less than one may think.
+// Ignored returns a sentence for every setting that differs from its default but has no effect with
+// the other settings, or less effect than expected.
 func (c Config) Ignored() []string {
 	standard := Default()
 	list, defaults := settings(&c), settings(&standard)
@@ -33,8 +33,8 @@ func (c Config) Ignored() []string {
 	return ignored
 }
 
-// silencer returns the setting under whose value s has no effect, if there is one:
-// one that s or its table names in its tag, or one that silences that.
+// silencer returns the setting whose value makes s have no effect, if there is one. The tag of s or
+// of its table names that setting, directly or through another setting without effect.
 func (s setting) silencer(list []setting) (setting, bool) {
 	for _, tag := range []reflect.StructTag{s.tableTag, s.tag} {
 		if other, ok := silencerOf(tag, list); ok {
@@ -44,8 +44,8 @@ func (s setting) silencer(list []setting) (setting, bool) {
 	return setting{}, false
 }
 
-// silencerOf returns the setting whose value a tag does not allow, where it names several
-// the first, if it allows none of theirs.
+// silencerOf returns a setting whose value the `when` of a tag does not allow. It returns the first
+// one if the tag names several and allows none of them.
 func silencerOf(tag reflect.StructTag, list []setting) (first setting, silent bool) {
 	for when := range strings.SplitSeq(tag.Get("when"), " or ") {
 		name, choices, chosen := strings.Cut(when, "=")
@@ -66,7 +66,7 @@ func silencerOf(tag reflect.StructTag, list []setting) (first setting, silent bo
 	return first, silent
 }
 
-// only returns the commands, "a or b", that alone look at a setting; "" if all do.
+// only returns the only commands that use a setting, "a or b"; "" if all commands use it.
 func (s setting) only() string {
 	if command, ok := s.tag.Lookup("only"); ok {
 		return command
@@ -74,11 +74,11 @@ func (s setting) only() string {
 	return s.tableTag.Get("only")
 }
 
-// CheckSets returns an error that joins the sets without effect on the answer of a command that
-// only computes: "plan" or "simulate". A set is a "table.key=value" that c was loaded with. kinds
-// are the kinds of dynamism that the command makes up, "none" for none. A setting has an effect if
-// it has one beside any of them. A setting that the costs depend on has one if it is part of the
-// chain. Virtual time passes, whatever clock training is asked to take.
+// CheckSets returns an error that joins the sets without effect on a command that only computes:
+// "plan" or "simulate". A set is a "table.key=value" with which c was loaded. kinds are the kinds
+// of dynamism that the command assumes, "none" for none. A setting has an effect if it has one with
+// any of the kinds. A setting on which costs depend has an effect if it is part of the chain. The
+// clock counts as virtual, whatever run.clock says.
 func (c Config) CheckSets(command string, sets, kinds []string) error {
 	c.Run.Clock = "virtual"
 	list := settings(&c)
@@ -105,7 +105,7 @@ func (c Config) CheckSets(command string, sets, kinds []string) error {
 	return errors.Join(problems...)
 }
 
-// checkSilent refuses a setting that others silence, whatever the kind of dynamism.
+// checkSilent returns an error if the setting has no effect under any of the kinds of dynamism.
 func (c Config) checkSilent(name string, kinds []string) (err error) {
 	for _, kind := range kinds {
 		c.Dynamic.Kind = kind
@@ -126,7 +126,7 @@ func (c Config) checkSilent(name string, kinds []string) (err error) {
 	return err
 }
 
-// kinds returns the kinds of dynamism for which a setting counts: "prune or freeze".
+// kinds returns the kinds of dynamism under which a setting has an effect: "prune or freeze".
 func (s setting) kinds() string {
 	for _, tag := range []reflect.StructTag{s.tag, s.tableTag} {
 		if choices, ok := strings.CutPrefix(tag.Get("when"), "dynamic.kind="); ok {
@@ -136,8 +136,8 @@ func (s setting) kinds() string {
 	return ""
 }
 
-// Assumptions returns what a simulated run of a kind of dynamism assumes, "none" for
-// none, each as --set takes it.
+// Assumptions returns the assumptions of a simulated run of a kind of dynamism ("none" for none),
+// each in the form of --set.
 func (c Config) Assumptions(kind string) []string {
 	c.Dynamic.Kind, c.Simulate.Attention = kind, c.AttentionShare()
 	for _, k := range c.Dynamic.active() {

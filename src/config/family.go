@@ -5,21 +5,21 @@ import (
 	"strings"
 )
 
-// Family is what settings know of a family of models. Its functions are called where
-// model.family names the family. They may be nil.
+// Family is the settings of a family of models. Its functions are called if model.family names the
+// family. They may be nil.
 type Family struct {
-	Name, Doc string // in model.family; what models of the family have
-	Settings  any    // a zero value of the struct of its keys of table model
+	Name, Doc string // value of model.family; description of its models
+	Settings  any    // a zero value of the struct with its keys of table model
 
-	Shape func(Config, *Shape)  // changes the shape of GPT-2's blocks
-	Check func(Config, Rule)    // combinations that no run can have
-	Holds func(c Config) string // the settings that the costs of layers hold for: "model.key=value …"
+	Shape func(Config, *Shape)  // changes the shape from that of GPT-2's blocks
+	Check func(Config, Rule)    // combinations that are errors
+	Holds func(c Config) string // settings under which costs of layers are valid: "model.key=value …"
 }
 
-// families are all that are registered. The first is the default.
+// families are the registered families. The first is the default.
 var families []Family
 
-// RegisterFamily adds a family and its keys. It is called before there is any Config.
+// RegisterFamily adds a family and its keys. It must be called before a Config is made.
 func RegisterFamily(f Family) {
 	families = append(families, f)
 	if f.Settings != nil {
@@ -27,7 +27,7 @@ func RegisterFamily(f Family) {
 	}
 }
 
-// familyTag returns a tag; that of model.family with the families in it.
+// familyTag returns a tag; in that of model.family the names of the families are filled in.
 func familyTag(tag string) string {
 	if len(families) == 0 || !strings.Contains(tag, `oneof:"families"`) {
 		return tag
@@ -51,8 +51,8 @@ func (c Config) family() (f Family) {
 	return f
 }
 
-// FamilyHolds returns the settings of the family that the costs of layers hold for, with a
-// blank before them; "" if there are none.
+// FamilyHolds returns the settings of the family under which costs of layers are valid, after a
+// blank; "" if there are none.
 func (c Config) FamilyHolds() string {
 	if holds := c.family().Holds; holds != nil {
 		return " " + holds(c)

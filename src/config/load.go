@@ -23,17 +23,17 @@ func Default() Config {
 	return c
 }
 
-// Load returns the settings of the TOML file at path ("" stands for an empty
-// file) with sets, each "table.key=value", applied in order on top.
+// Load returns the settings in the TOML file at path ("" stands for an empty file). It then applies
+// sets in order, each "table.key=value".
 //
-// Errors join all that is wrong, a line each: where, table.key = value, and the
-// wanted values; an unknown key comes with the known one nearest to it.
+// An error joins all problems, one line each: the place, table.key = value, and the wanted values.
+// An unknown key comes with the nearest known key.
 func Load(path string, sets []string) (Config, error) {
 	c, _, err := LoadWithNotes(path, sets)
 	return c, err
 }
 
-// LoadWithNotes is Load. The notes name the settings that were given by former names.
+// LoadWithNotes is Load. The notes name the settings that were given under former names.
 func LoadWithNotes(path string, sets []string) (c Config, notes []string, err error) {
 	var source []byte
 	if path != "" {
@@ -44,8 +44,8 @@ func LoadWithNotes(path string, sets []string) (c Config, notes []string, err er
 	return load(path, source, sets)
 }
 
-// Assign sets settings by their names: "table.key" and its value in turn. Copies of the Config
-// keep theirs. It panics where there is no such setting, or the value is of another type.
+// Assign sets settings by name: pairs is "table.key" and value in turn. Copies of the Config keep
+// their values. It panics if a setting does not exist, or a value has another type.
 func (c *Config) Assign(pairs ...any) {
 	c.own()
 	l := loader{list: settings(c), origin: map[string]string{}}
@@ -57,8 +57,8 @@ func (c *Config) Assign(pairs ...any) {
 	}
 }
 
-// Recorded returns the settings that a run wrote into its directory. Keys that this
-// version does not know, as another version wrote them, are left out and returned.
+// Recorded returns the settings that a run wrote into its directory. Keys of other versions, which
+// this version does not know, are left out and returned.
 func Recorded(path string) (c Config, unknown []string, err error) {
 	source, err := input.Read(path, input.Settings)
 	if err != nil {
@@ -67,7 +67,7 @@ func Recorded(path string) (c Config, unknown []string, err error) {
 	return Parse(path, source)
 }
 
-// Parse is Recorded of a text with a name.
+// Parse is Recorded for a text; name is its name in errors.
 func Parse(name string, source []byte) (c Config, unknown []string, err error) {
 	c = Default()
 	l := loader{list: settings(&c), origin: map[string]string{}, lenient: true}
@@ -78,7 +78,7 @@ func Parse(name string, source []byte) (c Config, unknown []string, err error) {
 	return c, l.unknown, nil
 }
 
-// load is LoadWithNotes with the file's contents at hand.
+// load is LoadWithNotes for the contents of the file.
 func load(path string, source []byte, sets []string) (c Config, notes []string, err error) {
 	c = Default()
 	l := loader{list: settings(&c), origin: map[string]string{}}
@@ -92,7 +92,7 @@ func load(path string, source []byte, sets []string) (c Config, notes []string, 
 	return c, l.notes, nil
 }
 
-// err returns what was wrong, with the settings themselves if nothing else was.
+// err returns the problems of loading. If there are none it checks the settings themselves.
 func (l *loader) err(c Config) error {
 	if l.problems == nil {
 		l.problems = c.problems(l.origin)
@@ -100,22 +100,22 @@ func (l *loader) err(c Config) error {
 	return errors.Join(l.problems...)
 }
 
-// loader fills settings and remembers where each was set.
+// loader sets settings and remembers where each was set.
 type loader struct {
 	list     []setting
 	origin   map[string]string // table.key -> "file:line" or "--set"
 	problems []error
 	lenient  bool     // whether unknown keys are left out
-	unknown  []string // keys and tables that were
-	notes    []string // what to tell of the names in use
+	unknown  []string // unknown keys and tables that were left out
+	notes    []string // remarks about former names in use
 }
 
 func (l *loader) refuse(format string, args ...any) {
 	l.problems = append(l.problems, fmt.Errorf(format, args...))
 }
 
-// assignment is one key of a file and its value; or, if top, an entry at the top
-// of the file where a table with keys should be.
+// assignment is a key of a file and its value. If top is set, it is an entry at the top of the
+// file, where only tables are allowed.
 type assignment struct {
 	line       int
 	top        bool
@@ -123,11 +123,11 @@ type assignment struct {
 	value      any
 }
 
-// mostKeys bounds the keys of a file: there are some hundred settings, and to find
-// the line of each takes time by the length of the file.
+// mostKeys bounds the number of keys in a file. There are some hundred settings, and finding the
+// line of a key takes time proportional to the length of the file.
 const mostKeys = 500
 
-// file applies every key of a TOML text, in the order of its lines.
+// file applies every key of a TOML text, in the order of lines.
 func (l *loader) file(path string, source []byte) {
 	if err := input.CheckDepth(path, source); err != nil {
 		l.problems = append(l.problems, err)
@@ -169,8 +169,7 @@ func (l *loader) file(path string, source []byte) {
 	}
 }
 
-// checkTop refuses all that a file may not have at its top: everything but a
-// table that is known.
+// checkTop adds a problem for an entry at the top of a file that is not a known table.
 func (l *loader) checkTop(where, name string, value any) {
 	_, isTable := value.(map[string]any)
 	known := slices.ContainsFunc(l.list, func(s setting) bool { return s.table == name })
@@ -202,7 +201,7 @@ func (l *loader) set(text string) {
 	l.apply("--set", table, key, value)
 }
 
-// apply gives one setting a value.
+// apply sets one setting.
 func (l *loader) apply(where, table, key string, value any) {
 	s, known := find(l.list, table+"."+key)
 	if !known && l.lenient {
@@ -222,7 +221,7 @@ func (l *loader) apply(where, table, key string, value any) {
 	l.origin[s.name()] = where
 }
 
-// shown returns the beginning of a value that is too long for a line.
+// shown returns a value, cut if it is too long for a line.
 func shown(literal string) string {
 	const most = 60
 	if len(literal) <= most {
@@ -231,7 +230,7 @@ func shown(literal string) string {
 	return strings.ToValidUTF8(literal[:most], "") + "…"
 }
 
-// decoded returns a TOML value as the decoder gives it.
+// decoded returns a TOML value in the decoder's Go type.
 func decoded(md *toml.MetaData, p toml.Primitive) any {
 	var value any
 	_ = md.PrimitiveDecode(p, &value) // any value fits an empty interface
@@ -248,8 +247,8 @@ func children(md *toml.MetaData, p toml.Primitive) map[string]toml.Primitive {
 	return keys
 }
 
-// locator is a value that refuses to be decoded, because the decoder tells
-// lines of a file only in errors.
+// locator is a value that refuses to be decoded: the decoder reports lines of a file only in
+// errors.
 type locator struct{}
 
 var errLocate = errors.New("located")
@@ -257,8 +256,8 @@ var errLocate = errors.New("located")
 // UnmarshalTOML always fails.
 func (*locator) UnmarshalTOML(any) error { return errLocate }
 
-// line returns the line of a key; of a table that has no line of its own, that
-// of its first key.
+// line returns the line of a key. If a table has no line of its own, it returns the line of its
+// first key.
 func line(md *toml.MetaData, p toml.Primitive) int {
 	located, _ := errors.AsType[toml.ParseError](md.PrimitiveDecode(p, &locator{}))
 	if located.Position.Line > 0 {
@@ -273,12 +272,12 @@ func line(md *toml.MetaData, p toml.Primitive) int {
 	return first
 }
 
-// wrongTable is the most that a wrong table adds to the distance of a key: a
-// key in the wrong table is as near as two typing errors.
+// wrongTable is the largest distance that a wrong table adds to the distance of a key. A key in the
+// wrong table is as near as a key with two typing errors.
 const wrongTable = 2
 
-// nearest returns the known setting with the least editing distance to an
-// unknown table.key; the first of several.
+// nearest returns the known setting with the least edit distance to an unknown table.key, the first
+// of several.
 func (l *loader) nearest(table, key string) setting {
 	return slices.MinFunc(l.list, func(a, b setting) int {
 		far := func(s setting) int {
@@ -288,7 +287,7 @@ func (l *loader) nearest(table, key string) setting {
 	})
 }
 
-// nearestTable returns the known table with the least editing distance.
+// nearestTable returns the known table with the least edit distance.
 func (l *loader) nearestTable(table string) string {
 	return slices.MinFunc(l.list, func(a, b setting) int {
 		return cmp.Compare(input.Distance(table, a.table), input.Distance(table, b.table))

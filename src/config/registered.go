@@ -7,23 +7,23 @@ import (
 	"slices"
 )
 
-// Table is a table of settings that another package registers. Its fields have the tags of
-// the tables of a Config.
+// Table is a table of settings that another package registers. Its fields have the same tags as the
+// tables of a Config.
 type Table struct {
-	Name     string            // of the table; an existing table has the keys beside its own
-	Tag      reflect.StructTag // of a table that is new: doc, only, when
-	Place    int               // the order among registered tables, and among keys registered for one table, in a file
+	Name     string            // name of the table; for an existing table the keys are added to its own
+	Tag      reflect.StructTag // tags of a new table: doc, only, when
+	Place    int               // position in a file, among registered tables and among keys registered for one table
 	Settings any               // a zero value of the struct
 }
 
-// registered are the values of registered tables: pointers, by the type of their structs.
-// Values are shared between copies of a Config and never change: Set replaces them.
+// registered has the values of registered tables: pointers, by the type of their structs. Copies of
+// a Config share the values. A value never changes: Set replaces it.
 type registered map[reflect.Type]any
 
-// place marks the field of a table at which a file has the keys that are registered for it.
+// place marks the field of a table at which a file has the registered keys.
 type place struct{}
 
-// tables are all that are registered, in the order of a file.
+// tables are the registered tables, in the order of a file.
 var tables []Table
 
 // registerTable adds a table to every Config.
@@ -40,7 +40,7 @@ func Of[T any](c Config) (settings T) {
 	return settings
 }
 
-// Set gives a registered table other settings. Copies of the Config keep theirs.
+// Set replaces the settings of a registered table. Copies of the Config keep their values.
 func Set[T any](c *Config, settings T) {
 	c.registered = maps.Clone(c.registered)
 	if c.registered == nil {
@@ -49,7 +49,7 @@ func Set[T any](c *Config, settings T) {
 	c.registered[reflect.TypeFor[T]()] = &settings
 }
 
-// own gives a Config values of registered tables that no copy of it shares.
+// own replaces the values of registered tables by copies that no other Config shares.
 func (c *Config) own() {
 	mine := make(registered)
 	for _, t := range tables {

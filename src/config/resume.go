@@ -9,9 +9,9 @@ import (
 
 // Resume returns a line for each setting that differs from the checkpoint's. unknown names further
 // settings of the checkpoint that this version does not know. The error joins a line for each
-// setting that may not differ. A setting without effect, there or here, may differ. Samples are
-// drawn by step and microbatch of all replicas: replicas and microbatches may change if their
-// product does not.
+// setting that must not differ. A setting may differ if it has no effect in the checkpoint or in c.
+// Samples are drawn by step and by microbatch over all replicas. So replicas and microbatches may
+// change if their product does not.
 func (c Config) Resume(was Config, unknown []string) (changed []string, err error) {
 	for _, key := range unknown {
 		changed = append(changed, key+": in the checkpoint, unknown here")

@@ -15,22 +15,22 @@ import (
 	"dynmo/src/input"
 )
 
-// setting is one field of a Config: its place and its tags.
+// setting is one field of a Config: its name, value and tags.
 type setting struct {
 	table, key string
 	value      reflect.Value     // the field itself; settable
-	tag        reflect.StructTag // the field's
-	tableTag   reflect.StructTag // the table's
+	tag        reflect.StructTag // tags of the field
+	tableTag   reflect.StructTag // tags of the table
 }
 
-// newSetting returns the setting of a field. Families and kinds of dynamism are those that
-// are registered.
+// newSetting returns the setting of a field. It fills in the names of the registered families and
+// kinds of dynamism.
 func newSetting(table string, tableTag reflect.StructTag, field reflect.StructField, value reflect.Value) setting {
 	tag := reflect.StructTag(familyTag(strings.Replace(string(field.Tag), `oneof:"kinds"`, `oneof:"`+kindNames+`"`, 1)))
 	return setting{table, field.Tag.Get("toml"), value, tag, tableTag}
 }
 
-// find returns the setting of a name, table.key, or of a name that the setting once had.
+// find returns the setting with a name, table.key, or with that former name.
 func find(list []setting, name string) (setting, bool) {
 	i := slices.IndexFunc(list, func(s setting) bool {
 		former, renamed := s.tag.Lookup("was")
@@ -44,9 +44,8 @@ func find(list []setting, name string) (setting, bool) {
 
 func (s setting) name() string { return s.table + "." + s.key }
 
-// parse reads text as --set and the default tag write it: a TOML value, where
-// strings need no quotes and lists may be words between commas. Text that
-// is no value comes back as a string.
+// parse converts text in the form of --set and of the default tag to a TOML value. Strings need no
+// quotes, and lists may be words between commas. Text that is no value is returned as a string.
 func (s setting) parse(text string) any {
 	switch kind := s.value.Kind(); {
 	case kind == reflect.String && !strings.HasPrefix(text, `"`):
@@ -71,9 +70,8 @@ func (s setting) parse(text string) any {
 	return got["value"]
 }
 
-// assign sets the field to a value as the TOML decoder gives it, and reports
-// whether its type was right. Integers stand for numbers, and for texts that
-// may be integers.
+// assign sets the field to a value from the TOML decoder, and reports whether the type is right.
+// Integers are accepted for numbers, and for texts that may be integers.
 func (s setting) assign(value any) bool {
 	switch s.value.Kind() {
 	case reflect.Bool:
@@ -140,8 +138,8 @@ func (s setting) numbers() bool {
 	return (bounded || s.tag.Get("real") == "true") && s.value.Kind() == reflect.String
 }
 
-// number returns the number that a text is, if it begins as one. Names of files that
-// look like one have a "./" before them.
+// number returns the number in a text, if the text begins like a number. File names that look like
+// a number need a "./" before them.
 func number(text string) (x float64, ok bool) {
 	if text == "" || !strings.ContainsRune("+-.0123456789", rune(text[0])) {
 		return 0, false
@@ -150,7 +148,7 @@ func number(text string) (x float64, ok bool) {
 	return x, err == nil
 }
 
-// valid reports whether the field's value is one that the tags allow.
+// valid reports whether the tags allow the field's value.
 func (s setting) valid() bool {
 	switch s.value.Kind() {
 	case reflect.Float64:
@@ -176,7 +174,8 @@ func (s setting) valid() bool {
 	return s.within(s.value)
 }
 
-// words returns the texts that the field's value joins: itself, if nothing joins them.
+// words returns the texts that are joined in the field's value, or the value itself if it is not a
+// joined one.
 func (s setting) words() []string {
 	if joined, ok := s.tag.Lookup("joined"); ok {
 		return strings.Split(s.value.String(), joined)
@@ -184,8 +183,8 @@ func (s setting) words() []string {
 	return []string{s.value.String()}
 }
 
-// chosen reports whether the field's value is a choice, or joins several: each once, and
-// not the first, which stands for none.
+// chosen reports whether the field's value is one of the choices, or joins several. A joined value
+// has each choice at most once, and not the first choice, which stands for none.
 func (s setting) chosen(choices []string) bool {
 	words := s.words()
 	for i, w := range words {
@@ -197,7 +196,7 @@ func (s setting) chosen(choices []string) bool {
 	return true
 }
 
-// within reports whether a number keeps the bounds in the tags.
+// within reports whether a number is within the bounds in the tags.
 func (s setting) within(number reflect.Value) bool {
 	for bound, wrong := range map[string][]int{"min": {-1}, "max": {1}, "above": {-1, 0}, "below": {0, 1}} {
 		if text, ok := s.tag.Lookup(bound); ok && slices.Contains(wrong, compare(number, text)) {
@@ -207,7 +206,7 @@ func (s setting) within(number reflect.Value) bool {
 	return true
 }
 
-// compare orders a number and a bound from a tag, exactly.
+// compare compares a number exactly with a bound from a tag.
 func compare(number reflect.Value, bound string) int {
 	b := reflect.New(number.Type()).Elem()
 	if _, err := fmt.Sscan(bound, b.Addr().Interface()); err != nil {
@@ -222,7 +221,7 @@ func compare(number reflect.Value, bound string) int {
 	return cmp.Compare(number.Int(), b.Int())
 }
 
-// wanted says in words which values the tags allow.
+// wanted describes the values that the tags allow.
 func (s setting) wanted() string {
 	var values []string
 	if choices, ok := s.tag.Lookup("oneof"); ok {
@@ -273,7 +272,7 @@ func (s setting) wanted() string {
 	return text
 }
 
-// text returns the field's value as TOML writes it.
+// text returns the field's value in TOML.
 func (s setting) text() string {
 	if _, err := strconv.Atoi(s.value.String()); err == nil && s.integers() {
 		return s.value.String()
@@ -284,7 +283,7 @@ func (s setting) text() string {
 	return literal(s.value.Interface())
 }
 
-// literal returns a value as TOML writes it; a table in words.
+// literal returns a value in TOML; "a table" for a table.
 func literal(value any) string {
 	switch v := value.(type) {
 	case map[string]any, []map[string]any:

@@ -8,24 +8,24 @@ import (
 )
 
 const (
-	// mostRanks bounds what is counted by rank: 700 times the largest run of the paper.
+	// mostRanks bounds the number of ranks: 700 times the largest run of the paper.
 	mostRanks = 1 << 19
-	// mostPasses bounds a schedule, which is made in seconds then: 60 times that of
-	// the largest run of the paper.
+	// mostPasses bounds the size of a schedule, so that making it takes seconds. It is 60 times the
+	// size in the largest run of the paper.
 	mostPasses = 1 << 22
 	// mostBytes keeps every sum of bytes far from the largest integer.
 	mostBytes = 1 << 58
 )
 
-// TokensOfMicrobatch returns the tokens of a microbatch.
+// TokensOfMicrobatch returns the number of tokens in a microbatch.
 func (c Config) TokensOfMicrobatch() int { return c.Parallel.MicrobatchSize * c.Model.Sequence }
 
-// Validate returns an error that joins every setting outside its range and
-// every combination that no run can have.
+// Validate returns an error that joins every setting outside its range and every invalid
+// combination of settings.
 func (c Config) Validate() error { return errors.Join(c.problems(nil)...) }
 
-// problems returns the errors that Validate joins. origin holds where settings
-// were set, by name; the others are defaults.
+// problems returns the errors that Validate joins. origin has the places where settings were set,
+// by name; other settings are defaults.
 func (c Config) problems(origin map[string]string) []error {
 	list := settings(&c)
 	var problems []error
@@ -47,7 +47,7 @@ func (c Config) problems(origin map[string]string) []error {
 		}
 	}
 	if problems != nil {
-		return problems // combinations of wrong values mean nothing
+		return problems // combinations of invalid values have no meaning
 	}
 	layers, v := c.Layers(), c.Schedule.Virtual()
 	most := "a stage for each"
@@ -99,30 +99,30 @@ func (c Config) problems(origin map[string]string) []error {
 	return problems
 }
 
-// bytes returns about how much memory all layers with their optimizer state, and
-// the activations of all microbatches of a replica, would take.
+// bytes returns the approximate memory of all layers with their optimizer state, and of the
+// activations of all microbatches of a replica.
 func (c Config) bytes() float64 {
 	m, p := c.Model, c.Parallel
 	blocks, hidden, vocab := float64(m.Blocks), float64(m.Hidden), float64(m.Vocab)
 	tokens := float64(m.Sequence) * float64(p.MicrobatchSize) * float64(p.Microbatches)
 	shape := c.shape()
-	inside := (16*hidden + 4*float64(shape.Taken*shape.Inside)) * blocks // values that a token leaves in the blocks, about
+	inside := (16*hidden + 4*float64(shape.Taken*shape.Inside)) * blocks // approximate number of values that a token leaves in the blocks
 	attention, mlps := c.matrices(shape.MLPs)
 	return 16*((attention+mlps)*blocks+hidden*(2*vocab+float64(m.Sequence))) + 4*tokens*(inside+4*vocab)
 }
 
-// Layers returns the length of the chain: embedding, blocks, the layers that kinds add, and slices
-// of the head. A block is several layers where the grain is finer, unless it stays whole.
+// Layers returns the length of the chain: embedding, blocks, added layers of kinds, and slices of
+// the head. With a finer grain a block is several layers, unless it stays whole.
 func (c Config) Layers() int {
 	s := c.shape()
 	return 1 + s.PerBlock*c.Model.Blocks - (s.PerBlock-1)*s.Whole + s.Added + c.Model.HeadShards
 }
 
-// PerBlock returns how many layers of the chain a block is.
+// PerBlock returns the number of layers of a block.
 func (c Config) PerBlock() int { return c.shape().PerBlock }
 
-// Virtual returns how many chunks of the chain every stage holds, V; of a
-// schedule that comes from a file only the file can tell, and Virtual says 1.
+// Virtual returns the number of chunks of every stage, V. If the schedule comes from a file, only
+// the file has that number, and Virtual returns 1.
 func (s Schedule) Virtual() int {
 	switch s.Kind {
 	case "interleaved", "zb-interleaved":

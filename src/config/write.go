@@ -6,9 +6,8 @@ import (
 	"strings"
 )
 
-// TOML returns every setting as a file that Load reads back to an equal
-// Config, each with its meaning, unit, allowed values and default. c must be
-// valid.
+// TOML returns every setting as a file that Load reads back to an equal Config. Each setting has
+// its meaning, unit, allowed values and default. c must be valid.
 func (c Config) TOML() string {
 	var b strings.Builder
 	table := ""
@@ -34,7 +33,7 @@ func (c Config) TOML() string {
 // MarshalText returns the settings as TOML, for encodings of other formats.
 func (c Config) MarshalText() ([]byte, error) { return []byte(c.TOML()), nil }
 
-// UnmarshalText reads what MarshalText wrote, without a look at whether it is valid.
+// UnmarshalText reads the output of MarshalText without checking that the settings are valid.
 func (c *Config) UnmarshalText(text []byte) error {
 	*c = Default()
 	l := loader{list: settings(c), origin: map[string]string{}}
@@ -42,7 +41,7 @@ func (c *Config) UnmarshalText(text []byte) error {
 	return errors.Join(l.problems...)
 }
 
-// sentence adds to a description where it counts.
+// sentence appends the conditions of a setting to its description.
 func sentence(doc, when string) string {
 	if when == "" {
 		return doc

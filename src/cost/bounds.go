@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// Bounds of what files may say. Beyond them nothing is measured: the file is
-// damaged or its units are wrong, and it would cost time, memory or sense.
+// Bounds of the numbers in files. No measurement gives larger ones: the file is damaged or its
+// units are wrong. Using it would take too much time or memory, or give nonsense.
 const (
 	MostSeconds    = 1e6     // of a layer, a step or a dispatch: eleven days
 	MostLatency    = 10      // seconds of a message: light goes round the Earth in a seventh of one
@@ -17,7 +17,7 @@ const (
 	mostSteps      = 1_000_000_000
 )
 
-// within refuses a number that is not from 0 to most.
+// within returns an error unless x is in [0, most].
 func within(field string, x, most float64) error {
 	switch {
 	case !(x >= 0) || math.IsInf(x, 1):
@@ -28,7 +28,7 @@ func within(field string, x, most float64) error {
 	return nil
 }
 
-// checkFigures refuses figures of a layer outside of their bounds.
+// checkFigures returns an error if a figure of a layer is outside its bounds.
 func (l Layer) checkFigures(field string) error {
 	b := l.Bytes
 	for _, f := range []struct {

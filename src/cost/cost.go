@@ -1,4 +1,4 @@
-// Package cost says what each layer of the chain costs.
+// Package cost defines the cost of layers and stages: seconds, bytes and their uncertainty.
 package cost
 
 import "slices"
@@ -9,11 +9,11 @@ type Layer struct {
 	Forward        float64 `json:"forward"`         // seconds
 	BackwardInput  float64 `json:"backward_input"`  // seconds
 	BackwardWeight float64 `json:"backward_weight"` // seconds
-	NonZeros       int64   `json:"non_zeros"`       // parameters that are left
-	Output         int64   `json:"output"`          // bytes of a microbatch that go on to the next layer, and come back as gradient
-	// Rows is the bytes of one replica's microbatch that the replicas of the stage exchange in
-	// a pass. The same bytes come back. A part of them stays on its rank. Exchanges take time
-	// that the seconds do not contain.
+	NonZeros       int64   `json:"non_zeros"`       // parameters that are not pruned
+	Output         int64   `json:"output"`          // bytes of a microbatch that are sent to the next layer, and that return as gradient
+	// Rows is the bytes that the replicas of a stage exchange in a pass, for one replica's
+	// microbatch. The same bytes return. A part of them stays on its rank. The time of exchanges is
+	// not part of the seconds.
 	Rows  int64 `json:"rows,omitempty"`
 	Bytes Bytes `json:"bytes"`
 }
@@ -22,21 +22,21 @@ type Layer struct {
 type Bytes struct {
 	Parameters  int64 `json:"parameters"`
 	Gradients   int64 `json:"gradients"`
-	Own         int64 `json:"own,omitempty"` // of the gradients: those that a replica has of its own, which are not summed
+	Own         int64 `json:"own,omitempty"` // part of the gradients: those of parameters that only one replica has, which are not summed
 	Optimizer   int64 `json:"optimizer"`
-	Workspace   int64 `json:"workspace"`            // of tables that count what sums gradients over replicas by layer; else 0
+	Workspace   int64 `json:"workspace"`            // buffers for sums of gradients over replicas by layer, in tables that count them; else 0
 	Activations int64 `json:"activations"`          // for each microbatch in flight
-	Held        int64 `json:"held"`                 // for each microbatch between its two backwards
-	Recomputed  int64 `json:"recomputed,omitempty"` // for each microbatch whose forward, or second forward, is there (see schedule.Peak.Recomputed)
+	Held        int64 `json:"held"`                 // for each microbatch between its I and its W
+	Recomputed  int64 `json:"recomputed,omitempty"` // for each microbatch with a first or second forward in memory (see schedule.Peak.Recomputed)
 }
 
-// Summed returns the gradients that are summed over replicas if the layer trains.
+// Summed returns the bytes of gradients that are summed over replicas if the layer trains.
 func (b Bytes) Summed() int64 { return b.Gradients - b.Own }
 
 // Static returns the bytes that do not depend on microbatches.
 func (b Bytes) Static() int64 { return b.Parameters + b.Gradients + b.Optimizer + b.Workspace }
 
-// Stage returns the seconds of the layer, as a stage that holds it alone has them.
+// Stage returns the cost of a stage with only this layer.
 func (l Layer) Stage() Stage { return Stage{l.Forward, l.BackwardInput, l.BackwardWeight} }
 
 // WithSeconds returns the layer with other seconds.
@@ -45,8 +45,8 @@ func (l Layer) WithSeconds(s Stage) Layer {
 	return l
 }
 
-// Summed returns the gradients that are summed over replicas: none of a frozen layer, whose
-// forward alone takes time.
+// Summed returns the bytes of gradients that are summed over replicas. It is 0 for a frozen layer,
+// which only takes time for its forward.
 func (l Layer) Summed() int64 {
 	if l.Forward > 0 && l.BackwardWeight == 0 {
 		return 0
@@ -54,23 +54,22 @@ func (l Layer) Summed() int64 {
 	return l.Bytes.Summed()
 }
 
-// Seconds returns f+i+w.
+// Seconds returns the sum of the three passes.
 func (l Layer) Seconds() float64 { return l.Stage().Seconds() }
 
-// Table is the cost of every layer of the chain, and the speed of every stage.
-// Measuring layers tells nothing of Fixed: it is for costs that come from a
-// file, or from a benchmark of the node.
+// Table is the cost of every layer of the chain, and the speed of every stage. Measurements of
+// layers do not give Fixed. It is for costs from a file or from a benchmark of the node.
 type Table struct {
-	Clock    string    `json:"clock"`            // wall, virtual or sim; estimated, where nothing was measured
+	Clock    string    `json:"clock"`            // wall, virtual or sim; "estimated" if nothing was measured
 	Device   string    `json:"device,omitempty"` // GPU that seconds were estimated for
 	Layers   []Layer   `json:"layers"`
-	Slow     []float64 `json:"slow,omitempty"`             // by stage: how many times slower than the reference; absent means 1
-	Dispatch float64   `json:"dispatch_seconds,omitempty"` // seconds from one instruction of a stage to the next, at least: what its host does in between
-	Fixed    []float64 `json:"fixed,omitempty"`            // by stage: seconds per microbatch that no layer accounts for
-	// Scale is by layer and microbatch: how many times its seconds that microbatch
-	// takes, where layers work on other numbers of tokens in each. Absent means 1, for a
-	// layer too. All layers' microbatches are the same ones, so that one which is short
-	// stays short behind an exit.
+	Slow     []float64 `json:"slow,omitempty"`             // by stage: time relative to the reference rank; absent means 1
+	Dispatch float64   `json:"dispatch_seconds,omitempty"` // least seconds from one instruction of a stage to the next: the work of its host in between
+	Fixed    []float64 `json:"fixed,omitempty"`            // by stage: seconds per microbatch that belong to no layer
+	// Scale is by layer and microbatch: the seconds of the microbatch divided by the layer's
+	// seconds. They differ if layers work on different numbers of tokens. Absent means 1; a row may
+	// be absent too. Row index m is the same microbatch in all layers, so a microbatch that is
+	// short after an exit is short in all later layers.
 	Scale [][]float64 `json:"scale,omitempty"`
 }
 
@@ -83,8 +82,8 @@ func (t Table) Source() string {
 	return t.Clock
 }
 
-// Fitted returns the table for a number of stages: speeds and fixed seconds of ranks
-// that were measured on another number hold for none of these.
+// Fitted returns the table for a number of stages. It drops speeds and fixed seconds that were
+// measured on another number of stages.
 func (t Table) Fitted(stages int) Table {
 	if len(t.Slow) != stages {
 		t.Slow = nil
@@ -95,14 +94,14 @@ func (t Table) Fitted(stages int) Table {
 	return t
 }
 
-// Equal reports whether two tables say the same.
+// Equal reports whether two tables are equal.
 func (t Table) Equal(other Table) bool {
 	return t.Clock == other.Clock && t.Device == other.Device && t.Dispatch == other.Dispatch && slices.Equal(t.Layers, other.Layers) &&
 		slices.Equal(t.Slow, other.Slow) && slices.Equal(t.Fixed, other.Fixed) &&
 		slices.EqualFunc(t.Scale, other.Scale, slices.Equal[[]float64])
 }
 
-// Seconds returns f+i+w of every layer.
+// Seconds returns the seconds of all three passes of every layer.
 func (t Table) Seconds() []float64 {
 	s := make([]float64, len(t.Layers))
 	for l := range t.Layers {
@@ -111,7 +110,7 @@ func (t Table) Seconds() []float64 {
 	return s
 }
 
-// NonZeros returns the parameters that are left in every layer.
+// NonZeros returns the number of parameters of every layer that are not pruned.
 func (t Table) NonZeros() []float64 {
 	s := make([]float64, len(t.Layers))
 	for l := range t.Layers {

@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// Location returns the location of repeated measurements of seconds: the mean of the lower half of
-// each, 0 if there are none. Noise on shared machines is one-sided, since a kernel may be
-// interrupted and is never hurried. Equal blocks were measured on four stages that shared two busy
-// cores. The furthest block was off by 12 % in the median, 6 % in the lower quartile
-// and 7 % in the minimum. The minimum also fails where noise is symmetric. The mean of the lower
-// half lies near the lower quartile, and varies by a seventh less.
+// Location returns the location of repeated measurements of seconds: for each pass the mean of the
+// lower half, 0 if there are none. Noise on shared machines is one-sided: a kernel may be
+// interrupted but is never hurried. Equal blocks were measured on four stages that shared two busy
+// cores. The furthest block was off by 12 % in the median, 6 % in the lower quartile and 7 % in the
+// minimum. The minimum also fails if noise is symmetric. The mean of the lower half lies near the
+// lower quartile, and varies by a seventh less.
 func Location(list []Stage) Stage {
 	v := make([]float64, len(list))
 	of := func(seconds func(Stage) float64) float64 {
@@ -35,8 +35,7 @@ func Lower(v []float64) float64 {
 	return LowerHalf(v)
 }
 
-// Quantile returns the quantile p of an ascending list that is not empty, between its
-// neighbours in proportion.
+// Quantile returns the quantile p of an ascending list that is not empty, by linear interpolation.
 func Quantile(ascending []float64, p float64) float64 {
 	at := p * float64(len(ascending)-1)
 	i := int(at)
@@ -46,9 +45,9 @@ func Quantile(ascending []float64, p float64) float64 {
 	return ascending[i] + (at-float64(i))*(ascending[i+1]-ascending[i])
 }
 
-// Halve reorders v so that the lower half comes first, the middle one of an odd number
-// with it, the largest of them last: what LowerHalf, LowerHalfError and Median want.
-// An ascending list is as they want it. (Hoare 1961, "Find".)
+// Halve reorders v so that the lower half comes first, including the middle element of an odd
+// number. The largest element of the lower half is its last. LowerHalf, LowerHalfError and Median
+// need this order; an ascending list also has it. (Hoare 1961, "Find".)
 func Halve(v []float64) {
 	middle, low, high := half(v), 0, len(v)-1
 	for low < high {
@@ -77,22 +76,22 @@ func Halve(v []float64) {
 	}
 }
 
-// half returns the index of the largest of a halved list's lower half.
+// half returns the index of the largest element of a halved list's lower half.
 func half(v []float64) int { return (len(v) - 1) / 2 }
 
-// LowerHalf returns the mean of the lower half of a halved list that is not empty. The
-// middle one of an odd number counts by half.
+// LowerHalf returns the mean of the lower half of a halved list that is not empty. The middle
+// element of an odd number counts by half.
 func LowerHalf(halved []float64) float64 {
 	k := half(halved)
-	sum := 0.0 // of what is below the largest: the mean of equal values is theirs to the last bit
+	sum := 0.0 // sum of differences from the largest: the mean of equal values is exact
 	for _, x := range halved[:k] {
 		sum += x - halved[k]
 	}
 	return halved[k] + sum/(float64(len(halved))/2)
 }
 
-// LowerHalfError returns the standard error of LowerHalf that the list tells: of what
-// lies above the median only that it does (Winsor's variance).
+// LowerHalfError returns the estimated standard error of LowerHalf (Winsor's variance). Values
+// above the median influence it only by their number.
 func LowerHalfError(halved []float64) float64 {
 	n, median := float64(len(halved)), Median(halved)
 	first, second := 0.0, 0.0

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Measurement is what a step showed of the layers.
+// Measurement is the measured cost of layers in a step.
 type Measurement struct {
 	Table             // medians over the step's microbatches, the largest of the replicas
 	Samples [][]Stage // by layer and microbatch of a replica: the largest of the replicas; nil if the step was not sampled
@@ -13,11 +13,11 @@ type Measurement struct {
 	// that the layer worked on. The largest of the replicas counts. nil, or nil for a layer,
 	// means all tokens.
 	Work   [][]float64
-	Fixed  []float64  // by layer: of its passes on a full microbatch the share of the seconds that passes on few tokens take too; nil where Work is
-	Counts []CountSum // what layers counted, ascending by layer and name
+	Fixed  []float64  // by layer: the share of the seconds of a pass on a full microbatch that does not depend on the number of tokens; nil if Work is nil
+	Counts []CountSum // counts of layers, ascending by layer and name
 }
 
-// Count is numbers that a layer counted in one microbatch, as tokens that left at an exit.
+// Count is numbers that a layer counted in one microbatch, for example tokens that left at an exit.
 type Count struct {
 	Name       string
 	Layer      int
@@ -25,18 +25,18 @@ type Count struct {
 	Values     []int64
 }
 
-// CountSum is the sum of what a layer counted in microbatches.
+// CountSum is the sum of a layer's counts over microbatches.
 type CountSum struct {
 	Name         string
 	Layer        int
-	Microbatches int     // in which any value was not 0
+	Microbatches int     // microbatches in which a value was not 0
 	Values       []int64 // sums
-	// Peaks is the sum over microbatches of the largest value without a name: of the tokens
-	// of the fullest expert.
+	// Peaks is the sum over microbatches of the largest unnamed value, for example the tokens of
+	// the fullest expert.
 	Peaks int64
 }
 
-// AddCounts adds the sum of other microbatches to those of a list, ascending by layer and name.
+// AddCounts adds the sum of other microbatches to a list that is ascending by layer and name.
 func AddCounts(list []CountSum, other CountSum) []CountSum {
 	at, found := slices.BinarySearchFunc(list, other, func(a, b CountSum) int {
 		return cmp.Or(cmp.Compare(a.Layer, b.Layer), cmp.Compare(a.Name, b.Name))

@@ -7,28 +7,27 @@ import (
 	"math"
 )
 
-// Phase is consecutive steps in which layers cost the same.
+// Phase is consecutive steps in which the costs of layers do not change.
 type Phase struct {
-	Step  int    `json:"step"`            // the first
-	Steps int    `json:"steps"`           // how many; 0 in a table that belongs to no run
-	Model string `json:"model,omitempty"` // settings that the costs hold for; "" if they are not known
+	Step  int    `json:"step"`            // number of the first step
+	Steps int    `json:"steps"`           // number of steps; 0 in a table outside a run
+	Model string `json:"model,omitempty"` // settings under which the costs are valid; "" if not known
 	Table
-	// Factors are Scale of forward, backward-input and backward-weight apart, as a
-	// run measured them. They stand for Scale where they are there.
+	// Factors is Scale with separate values for forward, backward-input and backward-weight, as
+	// measured in a run. If present it replaces Scale.
 	Factors [][]Stage `json:"-"`
-	// Routed is what Scale follows from, where it depends on which replicas hold the pieces of
-	// layers; nil elsewhere.
+	// Routed is the data behind Scale if the time of layers depends on which replicas have their
+	// pieces; else nil.
 	Routed *Routed `json:"-"`
-	// Change is what changed the model before the first step, "" if nothing did.
+	// Change is the kind of the model change before the first step, "" for none.
 	Change string `json:"change,omitempty"`
 }
 
-// Series is what a model costs over a run, ascending and without gaps.
+// Series is the costs of a model over a run, ascending and without gaps.
 type Series []Phase
 
-// Check refuses what no simulation could be trusted with: other numbers of layers
-// than wanted, seconds that are negative, missing or endless. The error names the
-// field.
+// Check returns an error if a simulation of the phase would be meaningless: another number of
+// layers than wanted, or seconds that are negative, missing or infinite. The error names the field.
 func (s Phase) Check(layers int) error {
 	if n := len(s.Layers); n == 0 || n != layers {
 		return fmt.Errorf("layers: %d, want %d", n, max(layers, 1))
@@ -69,11 +68,10 @@ func (s Phase) Check(layers int) error {
 	return nil
 }
 
-// UnmarshalJSON reads a layer. Seconds must be there: one that is left out is
-// not one that costs nothing.
+// UnmarshalJSON reads a layer. Seconds are required: a missing number does not mean 0.
 func (l *Layer) UnmarshalJSON(text []byte) error {
 	type plain Layer      // without this method
-	missing := math.NaN() // which no JSON says
+	missing := math.NaN() // no JSON text gives NaN
 	l.Forward, l.BackwardInput, l.BackwardWeight = missing, missing, missing
 	if err := json.Unmarshal(text, (*plain)(l)); err != nil {
 		return err

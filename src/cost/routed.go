@@ -2,16 +2,18 @@ package cost
 
 import "slices"
 
-// Routed is what layers work on whose pieces are spread over replicas. The replica with the most work sets the time of such a layer.
+// Routed is the work of layers whose pieces are spread over replicas. The replica with the most
+// work sets the time of such a layer.
 type Routed struct {
-	Name   string      // under which layers count values
-	Values [][][]int64 // by layer and microbatch of the step, of all replicas; nil of a layer whose work is even
-	// Share is by layer the share φ of its seconds that follow the work of the fullest replica:
-	// with load times its even share the layer takes 1 + φ·(load-1) times its seconds.
+	Name   string      // name of the counts that have the values
+	Values [][][]int64 // by layer and microbatch of the step, of all replicas; nil for a layer with even work
+	// Share is by layer the share φ of its seconds that depends on the work of the fullest replica.
+	// If that replica has `load` times its even share, the layer takes 1 + φ·(load-1) times its
+	// seconds.
 	Share []float64
 }
 
-// Equal reports whether two say the same; nil is equal to nil alone.
+// Equal reports whether two values are equal; nil equals only nil.
 func (r *Routed) Equal(other *Routed) bool {
 	if r == nil || other == nil {
 		return r == other
@@ -20,8 +22,8 @@ func (r *Routed) Equal(other *Routed) bool {
 	return r.Name == other.Name && slices.EqualFunc(r.Values, other.Values, same) && slices.Equal(r.Share, other.Share)
 }
 
-// Loads returns by layer and microbatch how many times its even share of the work the fullest
-// replica has; nil of a layer whose work is even. load says it of a layer and its values.
+// Loads returns, by layer and microbatch, the work of the fullest replica divided by its even
+// share. A row is nil for a layer with even work. load computes that ratio from a layer's values.
 func (r *Routed) Loads(load func(layer int, values []int64) float64) [][]float64 {
 	rows := make([][]float64, len(r.Values))
 	for l, microbatches := range r.Values {
@@ -32,7 +34,7 @@ func (r *Routed) Loads(load func(layer int, values []int64) float64) [][]float64
 	return rows
 }
 
-// Scale returns Table.Scale of some loads.
+// Scale returns Table.Scale for some loads.
 func (r *Routed) Scale(loads [][]float64) [][]float64 {
 	rows := make([][]float64, len(loads))
 	for l, row := range loads {
@@ -53,7 +55,7 @@ func (r *Routed) Counts() (list []CountSum) {
 	return list
 }
 
-// Fixed returns by layer the share of its seconds that its work does not change.
+// Fixed returns by layer the share of its seconds that does not depend on its work.
 func (r *Routed) Fixed() []float64 {
 	list := make([]float64, len(r.Share))
 	for l, share := range r.Share {

@@ -7,8 +7,8 @@ import (
 	"dynmo/src/partition"
 )
 
-// factors returns by layer and microbatch how many times its seconds a layer
-// takes, nil if all are 1.
+// factors returns, by layer and microbatch, the cost divided by the layer's seconds; nil if all are
+// 1.
 func (s Phase) factors() [][]Stage {
 	if s.Factors != nil || len(s.Scale) == 0 {
 		return s.Factors
@@ -27,10 +27,10 @@ func (l Layer) times(factor Stage) Layer {
 	return l.WithSeconds(l.Stage().Times(factor))
 }
 
-// Mean returns the table with every layer's seconds at their mean over the
-// microbatches, and Scale relative to that. What was measured of the microbatches of
-// whole stages says nothing of layers elsewhere, and is left out. The mean of a mean has
-// the same bits: rounding alone would make a search find another schedule.
+// Mean returns the table with every layer's seconds replaced by their mean over the microbatches,
+// and with Scale relative to that mean. Factors measured for whole stages are dropped, since they
+// are not valid for layers on other stages. Mean of a mean has the same bits; rounding alone would
+// make a search find another schedule.
 func (s Phase) Mean() Table {
 	scale := s.factors()
 	if scale == nil {
@@ -62,7 +62,8 @@ func (s Phase) Mean() Table {
 // isOne reports whether a mean is 1, up to the rounding of its sum.
 func isOne(mean float64) bool { return math.Abs(mean-1) < 1e-9 }
 
-// relative returns a row in multiples of its mean, nil where that is 0 or all are the same.
+// relative returns a row divided by its mean. It returns nil if the mean is 0 or all values are
+// equal.
 func relative(row []float64) []float64 {
 	mean, varies := 0.0, false
 	for _, x := range row {
@@ -82,8 +83,8 @@ func relative(row []float64) []float64 {
 	return out
 }
 
-// Spread returns the standard deviation over the microbatches of a layer's seconds,
-// relative to their mean; 0 where they are the same.
+// Spread returns the standard deviation of a layer's seconds over the microbatches, relative to
+// their mean; 0 if they are equal.
 func (t Table) Spread(layer int) float64 {
 	if len(t.Scale) == 0 || len(t.Scale[layer]) == 0 {
 		return 0
@@ -98,9 +99,9 @@ func (t Table) Spread(layer int) float64 {
 	return math.Sqrt(max(0, squares*n/(sum*sum)-1))
 }
 
-// PerMicrobatch returns what every virtual stage costs for every microbatch, nil
-// if all microbatches cost the same. A row of factors that is shorter than the
-// microbatches begins anew.
+// PerMicrobatch returns the cost of every virtual stage for every microbatch, nil if all
+// microbatches cost the same. A row of factors that is shorter than the number of microbatches is
+// repeated.
 func (s Phase) PerMicrobatch(cuts partition.Partition, m partition.Map, microbatches int) [][]Stage {
 	scale := s.factors()
 	if scale == nil {
@@ -127,9 +128,9 @@ func (s Phase) PerMicrobatch(cuts partition.Partition, m partition.Map, microbat
 	return out
 }
 
-// Regroup returns what layers cost where the samples of a step are in to microbatches, not
-// in from: one number divides the other. Microbatches that are larger take as much longer
-// and as much more memory. What no sample accounts for, Dispatch and Fixed, stays as it is.
+// Regroup returns the costs if the samples of a step are in `to` microbatches instead of `from`.
+// One number must divide the other. Time and memory grow with the size of a microbatch. Dispatch
+// and Fixed do not depend on samples and stay unchanged.
 func (t Table) Regroup(from, to int) Table {
 	if from == to {
 		return t
@@ -147,16 +148,15 @@ func (t Table) Regroup(from, to int) Table {
 	return t
 }
 
-// Regroup is that of the table, with the factors of microbatches.
+// Regroup is Regroup of the table, and also regroups the factors of microbatches.
 func (s Phase) Regroup(from, to int) Phase {
 	s.Table = s.Table.Regroup(from, to)
 	s.Factors = regrouped(s.Factors, from, to, Stage.Plus, Stage.Scale)
 	return s
 }
 
-// regrouped returns the rows of to microbatches where those of from are known: each has the
-// mean of the ones that it is made of, or what the one has that it is part of. A row that
-// is shorter begins anew.
+// regrouped converts rows for `from` microbatches to rows for `to`. A joined microbatch gets the
+// mean of its parts; a part gets the value of the whole. A row that is too short is repeated.
 func regrouped[T any](rows [][]T, from, to int, plus func(T, T) T, scale func(T, float64) T) [][]T {
 	if from == to || rows == nil {
 		return rows

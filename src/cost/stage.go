@@ -7,10 +7,10 @@ import (
 	"dynmo/src/partition"
 )
 
-// Stage is what one microbatch costs on a virtual stage, in seconds.
+// Stage is the cost of one microbatch on a virtual stage, in seconds.
 type Stage struct{ Forward, Input, Weight float64 }
 
-// Seconds returns f+i+w.
+// Seconds returns the sum of the three passes.
 func (s Stage) Seconds() float64 { return s.Forward + s.Input + s.Weight }
 
 // MarshalJSON writes the three numbers as an array.
@@ -36,12 +36,12 @@ func (s Stage) Plus(t Stage) Stage {
 	return Stage{s.Forward + t.Forward, s.Input + t.Input, s.Weight + t.Weight}
 }
 
-// Max returns the larger of the seconds of two costs.
+// Max returns the larger cost for each pass.
 func (s Stage) Max(t Stage) Stage {
 	return Stage{max(s.Forward, t.Forward), max(s.Input, t.Input), max(s.Weight, t.Weight)}
 }
 
-// Over returns how many times the costs of t these are, 1 where t costs nothing.
+// Over returns the costs divided by those of t, 1 where t is 0.
 func (s Stage) Over(t Stage) Stage {
 	ratio := func(a, b float64) float64 {
 		if b == 0 {
@@ -52,19 +52,19 @@ func (s Stage) Over(t Stage) Stage {
 	return Stage{ratio(s.Forward, t.Forward), ratio(s.Input, t.Input), ratio(s.Weight, t.Weight)}
 }
 
-// Times returns the seconds of s, each times that of factor.
+// Times returns the product of s and factor for each pass.
 func (s Stage) Times(factor Stage) Stage {
 	return Stage{s.Forward * factor.Forward, s.Input * factor.Input, s.Weight * factor.Weight}
 }
 
-// Scale returns the cost on a rank that is slower by factor.
+// Scale returns the cost multiplied by factor, as on a rank that is slower by factor.
 func (s Stage) Scale(factor float64) Stage {
 	return Stage{s.Forward * factor, s.Input * factor, s.Weight * factor}
 }
 
-// Stages returns what every virtual stage costs that holds the layers of cuts:
-// their sums, times the slowness of its stage (see For). A stage's fixed seconds count
-// with its forwards, shared by its chunks.
+// Stages returns the cost of every virtual stage with the layers of cuts: the sum over its layers,
+// times the slowness of its stage. A stage's fixed seconds are added to its forwards, divided among
+// its chunks.
 func (t Table) Stages(cuts partition.Partition, m partition.Map) []Stage {
 	list := make([]Stage, m.Virtual())
 	t = t.Fitted(m.Stages)
@@ -78,7 +78,7 @@ func (t Table) Stages(cuts partition.Partition, m partition.Map) []Stage {
 	return list
 }
 
-// on returns what layers of a virtual stage cost on its stage.
+// on returns the cost on its stage of the layers of a virtual stage.
 func (t Table) on(m partition.Map, v int, layers Stage) Stage {
 	stage := m.Stage(v)
 	if t.Slow != nil {
