@@ -7,10 +7,10 @@ import (
 )
 
 // Clock counts seconds since the start of a run. A wall clock reads real time
-// and ignores Pause, Resume, Advance and Reach. A virtual clock adds up the
-// CPU time of the calling thread: it stands still between Pause and Resume,
-// moves by Advance, and jumps to the arrival time of a message by Reach. Its owner must be locked to its OS thread.
-// A known clock is a virtual one that CPU time does not move.
+// and ignores Pause, Resume, Advance and Reach. A virtual clock adds up the CPU time of the calling
+// thread. It stands still between Pause and Resume, moves by Advance, and jumps to the arrival time
+// of a message by Reach. Its owner must be locked to its OS thread. A known clock is a virtual
+// clock that ignores CPU time.
 type Clock struct {
 	virtual bool
 	known   bool
@@ -27,8 +27,8 @@ func NewWall() *Clock { return &Clock{zero: Monotonic()} }
 // must be locked to its OS thread and stay the only user.
 func NewVirtual() *Clock { return &Clock{virtual: true, cpu: threadCPU()} }
 
-// NewKnown returns a virtual clock that starts at 0 and shows nothing but the seconds of
-// work that is known. Any goroutine may use it, one at a time.
+// NewKnown returns a virtual clock that starts at 0 and counts only the known seconds of work,
+// added by Advance. Any goroutine may use it, one at a time.
 func NewKnown() *Clock { return &Clock{virtual: true, known: true} }
 
 // Kind returns "wall" or "virtual".
@@ -39,7 +39,7 @@ func (c *Clock) Kind() string {
 	return "wall"
 }
 
-// At returns what a wall clock shows at a moment of the host's monotonic clock.
+// At returns the time of a wall clock at a value of the host's monotonic clock.
 func (c *Clock) At(monotonic int64) float64 { return float64(monotonic-c.zero) / 1e9 }
 
 // Now returns the seconds since the start.
@@ -55,8 +55,8 @@ func (c *Clock) Now() float64 {
 	return c.now
 }
 
-// Pause stops a virtual clock: CPU time until the matching Resume does not
-// count. Communication pauses it, since polling is no work.
+// Pause stops a virtual clock: CPU time until the matching Resume does not count. Communication
+// pauses the clock, since polling is no work.
 func (c *Clock) Pause() {
 	if !c.virtual {
 		return
@@ -75,7 +75,8 @@ func (c *Clock) Resume() {
 	}
 }
 
-// Advance adds seconds to a virtual clock: work that is known, not done.
+// Advance adds the seconds of work that is not executed, but whose time is known, to a virtual
+// clock.
 func (c *Clock) Advance(seconds float64) {
 	if c.virtual {
 		c.Now()
@@ -83,27 +84,27 @@ func (c *Clock) Advance(seconds float64) {
 	}
 }
 
-// Reach moves a virtual clock forward to t, if t is later: something that
-// arrives at t was waited for.
+// Reach moves a virtual clock forward to t, if t is later: the rank has waited for something that
+// arrives at t.
 func (c *Clock) Reach(t float64) {
 	if c.virtual && t > c.Now() {
 		c.now = t
 	}
 }
 
-// Zero makes a wall clock read 0 at a value of Monotonic of this host, so that
-// the clocks of its ranks agree. Virtual clocks, which agree by messages, ignore it.
+// Zero sets the value of Monotonic at which a wall clock reads 0, so that the clocks of a host's
+// ranks agree. Virtual clocks ignore it; they agree by messages.
 func (c *Clock) Zero(monotonic int64) { c.zero = monotonic }
 
-// Monotonic returns the host's monotonic clock in nanoseconds: one for all its
-// processes, with no meaning on other hosts.
+// Monotonic returns the host's monotonic clock in nanoseconds. All processes of a host share this
+// clock; values of other hosts are not comparable.
 func Monotonic() int64 { return int64(read(unix.CLOCK_MONOTONIC)) }
 
 // threadCPU returns the CPU time of the calling thread.
 func threadCPU() time.Duration { return read(unix.CLOCK_THREAD_CPUTIME_ID) }
 
-// read returns a clock of the system. Only a system without it could fail, and
-// there is none that Go runs on.
+// read returns the time of a system clock. It fails only on a system without that clock, and Go
+// runs on no such system.
 func read(clock int32) time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(clock, &ts); err != nil {

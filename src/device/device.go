@@ -8,76 +8,75 @@ import "dynmo/src/tensor"
 type Device interface {
 	// Name returns the kind of device, "cpu" or "cuda".
 	Name() string
-	// Space returns where Alloc's memory lives.
+	// Space returns the space of the memory that Alloc returns.
 	Space() tensor.Space
-	// Alloc returns zeroed memory, aligned to at least 64 bytes. bytes may be 0,
-	// which gives an absent Mem.
+	// Alloc returns zeroed memory, aligned to at least 64 bytes. For 0 bytes it returns an absent
+	// Mem.
 	Alloc(bytes int64) (tensor.Mem, error)
-	// Free returns memory that Alloc gave to the system. Absent memory is ignored.
+	// Free frees memory from Alloc. Absent memory is ignored.
 	Free(m tensor.Mem)
-	// AllocHost returns zeroed host memory that copies may use while the host does
-	// other work; FreeHost returns it. On a CPU that is any memory.
+	// AllocHost returns zeroed host memory for copies that run while the host does other work.
+	// FreeHost frees it. On a CPU it is ordinary memory.
 	AllocHost(bytes int64) (tensor.Mem, error)
 	FreeHost(m tensor.Mem)
-	// Used returns the bytes allocated by Alloc and not freed; Kept those that were
-	// freed and that the device keeps for a later Alloc. Trim gives these back.
+	// Used returns the bytes that Alloc returned and that are not freed. Kept returns the freed
+	// bytes that the device keeps for a later Alloc. Trim frees the kept memory.
 	Used() int64
 	Kept() int64
 	Trim()
-	// Recycle(true) lets a device without a cache of its own keep the memory that is
-	// freed afterwards; see cpu.Device. Recycle(false) ends that.
+	// Recycle(true) allows a device without its own cache to keep memory that is freed later; see
+	// cpu.Device. Recycle(false) ends that.
 	Recycle(on bool)
-	// Attach lets the calling goroutine, beside the owner, call libraries on the device, such
-	// as NCCL. It ties the goroutine to its thread.
+	// Attach allows a goroutine other than the owner to call libraries on the device, for example
+	// NCCL. It locks the goroutine to its thread.
 	Attach() error
 	// NewStream returns a new queue of work.
 	NewStream() Stream
 	// Clock returns the clock that this device's events read.
 	Clock() *Clock
-	// Close gives back all that the device holds. All memory has been freed.
+	// Close releases everything that the device has. All memory must have been freed.
 	Close() error
 }
 
-// Stream is an ordered queue of kernels and copies. On a CPU the work is done
-// when the call that enqueued it returns.
+// Stream is an ordered queue of kernels and copies. On a CPU the work is done before the call that
+// enqueues it returns.
 type Stream interface {
-	// Record returns an event that happens when everything enqueued so far is
-	// done: reuse, an event of this stream that is not used any more, or a new one if
-	// reuse is nil.
+	// Record returns an event that happens when all work enqueued so far is done. reuse is an event
+	// of this stream that is no longer used; if it is nil Record makes a new event.
 	Record(reuse Event) Event
-	// After makes later work wait for an event of another stream.
+	// After makes later work on this stream wait for an event of another stream.
 	After(e Event)
-	// Copy enqueues dst = src; both have the same length. Host memory that is not
-	// AllocHost's may be changed at once if it is src; if it is dst, it may be read
-	// after Sync, and must not lie on Go's heap unless Sync follows in the same call.
+	// Copy enqueues dst = src; both have the same length. For host memory that is not from
+	// AllocHost two rules apply. src may be changed as soon as Copy returns. dst may be read after
+	// Sync, and must not be on Go's heap unless Sync follows in the same call.
 	Copy(dst, src tensor.Mem)
 	// Zero enqueues dst = 0.
 	Zero(dst tensor.Mem)
-	// Capture records the work that enqueue enqueues on this stream, and does not do it.
-	// A launch of the graph does the work at the cost of one call. The work is kernels,
-	// and copies on the device or with AllocHost's memory. enqueue must neither wait nor
-	// allocate, and is called again at each launch where work cannot be captured
-	// (see Calls). What fails is the error of the next Sync.
+	// Capture records the work that enqueue enqueues on this stream, without executing it. A launch
+	// of the graph executes the work for the cost of one call. The work is kernels, and copies on
+	// the device or with AllocHost's memory. enqueue must neither wait nor allocate. If the work
+	// cannot be captured, each launch calls enqueue again (see Calls). The next Sync returns an
+	// error of Capture.
 	Capture(enqueue func()) Graph
-	// Sync waits for everything enqueued and returns the first error of it.
+	// Sync waits for all enqueued work and returns its first error.
 	Sync() error
-	// Close gives the stream back. Nothing is enqueued any more.
+	// Close releases the stream. No work may be enqueued afterwards.
 	Close()
 }
 
-// Graph is work that a stream has captured: the same calls on the same memory,
-// whatever that holds when they are done.
+// Graph is captured work of a stream: the same calls on the same memory, with the contents of the
+// memory at each launch.
 type Graph interface {
 	// Launch enqueues the work on its stream.
 	Launch()
-	// Close gives the graph back. All its work must be done.
+	// Close releases the graph. All its work must be done.
 	Close()
 }
 
-// Calls is the Graph of a stream that captures nothing: a launch makes the calls.
+// Calls is the Graph of a stream that cannot capture: a launch calls the function.
 type Calls func()
 
-// Launch makes the calls.
+// Launch calls the function.
 func (c Calls) Launch() { c() }
 
 // Close does nothing.
@@ -87,15 +86,15 @@ func (c Calls) Close() {}
 type Event interface {
 	// Wait blocks the host until the event has happened.
 	Wait() error
-	// Done reports whether it has.
+	// Done reports whether the event has happened.
 	Done() (bool, error)
-	// Seconds returns when the event happened on the device's clock. It may be
-	// asked only after Wait, or after Sync of the stream.
+	// Seconds returns the time of the event on the device's clock. It may be called only after
+	// Wait, or after Sync of the stream.
 	Seconds() float64
 }
 
-// Urgent returns a new stream of a device whose kernels start before those of others that
-// wait, where the device has such streams.
+// Urgent returns a new stream whose waiting kernels start before those of other streams, if the
+// device has such streams.
 func Urgent(d Device) Stream {
 	if u, ok := d.(interface{ NewUrgentStream() Stream }); ok {
 		return u.NewUrgentStream()

@@ -7,8 +7,8 @@ import (
 	"dynmo/src/tensor"
 )
 
-// TakeSmallest removes the smallest span with room for some bytes from a list and
-// returns it; absent if there is none.
+// TakeSmallest removes the smallest span with at least this number of bytes from a list and returns
+// it. It returns an absent Mem if there is none.
 func TakeSmallest(list *[]tensor.Mem, bytes int64) tensor.Mem {
 	best := -1
 	for i, m := range *list {
@@ -24,8 +24,8 @@ func TakeSmallest(list *[]tensor.Mem, bytes int64) tensor.Mem {
 	return m
 }
 
-// AllocAside returns zeroed memory of the host for what the device needs seldom. Where the
-// device's own memory is the host's it is that, and Used counts it.
+// AllocAside returns zeroed host memory for data that the device rarely needs. If the device's own
+// memory is host memory, it is ordinary memory of the device, and Used counts it.
 func AllocAside(d Device, bytes int64) (tensor.Mem, error) {
 	if d.Space() == tensor.Host {
 		return d.Alloc(bytes)
@@ -33,7 +33,7 @@ func AllocAside(d Device, bytes int64) (tensor.Mem, error) {
 	return d.AllocHost(bytes)
 }
 
-// FreeAside returns memory that AllocAside gave.
+// FreeAside frees memory from AllocAside.
 func FreeAside(d Device, m tensor.Mem) {
 	if d.Space() == tensor.Host {
 		d.Free(m)
@@ -42,8 +42,8 @@ func FreeAside(d Device, m tensor.Mem) {
 	}
 }
 
-// Read returns the contents of m in host memory: m itself if it is host memory,
-// else a copy. No work on m may be under way.
+// Read returns the contents of m in host memory: m itself if it is host memory, else a copy. No
+// work on m may be in progress.
 func Read(d Device, m tensor.Mem) (tensor.Mem, error) {
 	if m.Bytes == 0 || m.Space == tensor.Host {
 		return m, nil
@@ -55,8 +55,8 @@ func Read(d Device, m tensor.Mem) (tensor.Mem, error) {
 	return host, nil
 }
 
-// Mirror returns host memory in which to prepare the contents of m for Write: m
-// itself if it is host memory, else as much, zeroed.
+// Mirror returns host memory in which to prepare the contents of m for Write: m itself if it is
+// host memory, else zeroed memory of the same size.
 func Mirror(m tensor.Mem) tensor.Mem {
 	if m.Bytes == 0 || m.Space == tensor.Host {
 		return m
@@ -76,7 +76,7 @@ func Write(d Device, m, mirror tensor.Mem) error {
 	return nil
 }
 
-// copied copies and waits.
+// copied copies src to dst and waits until the copy is done.
 func copied(d Device, dst, src tensor.Mem) error {
 	s := d.NewStream()
 	defer s.Close()

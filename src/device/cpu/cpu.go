@@ -1,5 +1,5 @@
-// Package cpu is the host as a device. Memory comes straight from the system, so that Free gives
-// its pages back (Recycle changes this). Work on a stream is done when the call returns.
+// Package cpu is the host as a device. Memory comes directly from the system, and Free returns its
+// pages to the system (Recycle changes this). Work on a stream is done when the call returns.
 package cpu
 
 import (
@@ -28,8 +28,8 @@ type Device struct {
 // New returns the host as a device that times its events with clock.
 func New(clock *device.Clock) *Device { return &Device{clock: clock} }
 
-// NewSparse is New for memory that is hardly ever written. Pages that are never written take no
-// memory of the host, and pages that a stream sets to zero are given back.
+// NewSparse is New for memory that is rarely written. Pages that are never written take no host
+// memory, and pages that a stream sets to zero are returned to the system.
 func NewSparse(clock *device.Clock) *Device { return &Device{clock: clock, sparse: true} }
 
 // Name returns "cpu".
@@ -44,14 +44,14 @@ func (d *Device) Used() int64 { return d.used }
 // Clock returns the clock given to New.
 func (d *Device) Clock() *device.Clock { return d.clock }
 
-// hugeFrom is the size of a huge page of x86-64 and, mostly, arm64. Memory that
-// has room for one is mapped so: its first use then costs a fraction, and later
-// ones miss the TLB less. No more memory is used than without.
+// hugeFrom is the size of a huge page on x86-64 and most arm64. Memory of at least this size is
+// mapped with huge pages. Its first use is then much faster, and later uses have fewer TLB misses.
+// It takes no more memory than without.
 const hugeFrom = 2 << 20
 
-// Alloc maps zeroed pages outside Go's heap: C may keep pointers into them,
-// and every span begins at the same alignment on every rank. Between
-// Recycle(true) and Recycle(false) it may return memory that is not zero.
+// Alloc maps zeroed pages outside Go's heap. C may keep pointers into them, and every span has the
+// same alignment on every rank. Between Recycle(true) and Recycle(false) it may return memory that
+// is not zero.
 func (d *Device) Alloc(bytes int64) (tensor.Mem, error) {
 	if bytes == 0 {
 		return tensor.Mem{}, nil
@@ -59,7 +59,7 @@ func (d *Device) Alloc(bytes int64) (tensor.Mem, error) {
 	m := d.reuse(bytes)
 	if m.IsZero() {
 		p, err := d.mapped(bytes)
-		if err != nil { // the memory that is kept may suffice
+		if err != nil { // freeing the kept memory may suffice
 			d.Trim()
 			p, err = d.mapped(bytes)
 		}
@@ -68,7 +68,7 @@ func (d *Device) Alloc(bytes int64) (tensor.Mem, error) {
 		}
 		m = tensor.Mem{Ptr: p, Bytes: bytes, Space: tensor.Host}
 		if bytes >= hugeFrom && !d.sparse {
-			_ = unix.Madvise(tensor.Of[byte](m), unix.MADV_HUGEPAGE) // a kernel without them works all the same
+			_ = unix.Madvise(tensor.Of[byte](m), unix.MADV_HUGEPAGE) // a kernel without huge pages works too
 		}
 	}
 	d.used += bytes
@@ -83,7 +83,7 @@ func (d *Device) mapped(bytes int64) (unsafe.Pointer, error) {
 	return unix.MmapPtr(-1, 0, nil, uintptr(bytes), unix.PROT_READ|unix.PROT_WRITE, flags)
 }
 
-// Free unmaps memory that Alloc gave, or keeps it: see Recycle.
+// Free unmaps memory from Alloc, or keeps it: see Recycle.
 func (d *Device) Free(m tensor.Mem) {
 	if m.IsZero() {
 		return
@@ -96,7 +96,7 @@ func (d *Device) Free(m tensor.Mem) {
 	unmap(m)
 }
 
-// AllocHost maps zeroed pages that Used does not count.
+// AllocHost maps zeroed pages. Used does not count them.
 func (d *Device) AllocHost(bytes int64) (tensor.Mem, error) {
 	if bytes == 0 {
 		return tensor.Mem{}, nil
@@ -108,14 +108,14 @@ func (d *Device) AllocHost(bytes int64) (tensor.Mem, error) {
 	return tensor.Mem{Ptr: p, Bytes: bytes, Space: tensor.Host}, nil
 }
 
-// FreeHost unmaps memory that AllocHost gave.
+// FreeHost unmaps memory from AllocHost.
 func (d *Device) FreeHost(m tensor.Mem) {
 	if !m.IsZero() {
 		unmap(m)
 	}
 }
 
-// Close gives the system the memory that is kept.
+// Close frees the kept memory.
 func (d *Device) Close() error {
 	d.Trim()
 	return nil
@@ -124,7 +124,7 @@ func (d *Device) Close() error {
 // Attach does nothing: any thread may call a library.
 func (d *Device) Attach() error { return nil }
 
-// NewStream returns a stream that works at once.
+// NewStream returns a stream that executes work immediately.
 func (d *Device) NewStream() device.Stream { return stream{d.clock, d.sparse} }
 
 type stream struct {
@@ -137,8 +137,8 @@ func (s stream) Copy(dst, src tensor.Mem) { copy(tensor.Of[byte](dst), tensor.Of
 func (s stream) Sync() error              { return nil }
 func (s stream) Close()                   {}
 
-// Zero clears memory. Of a sparse device it gives the system the pages that lie within, which
-// are zero when they are next read.
+// Zero sets memory to zero. A sparse device returns the whole pages in it to the system; they read
+// as zero.
 func (s stream) Zero(dst tensor.Mem) {
 	b := tensor.Of[byte](dst)
 	if s.sparse {

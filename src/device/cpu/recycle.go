@@ -28,8 +28,7 @@ func (d *Device) Recycle(on bool) {
 	d.spare = nil
 }
 
-// Kept returns the bytes that are kept for a later Recycle(true), which Used
-// does not count.
+// Kept returns the bytes that are kept for a later Recycle(true). Used does not count them.
 func (d *Device) Kept() int64 {
 	bytes := int64(0)
 	for _, m := range slices.Concat(d.kept, d.spare) {
@@ -38,7 +37,7 @@ func (d *Device) Kept() int64 {
 	return bytes
 }
 
-// Trim gives the system all memory that is kept.
+// Trim frees all kept memory.
 func (d *Device) Trim() {
 	for _, m := range slices.Concat(d.kept, d.spare) {
 		unmap(m)
@@ -46,9 +45,9 @@ func (d *Device) Trim() {
 	d.kept, d.spare = nil, nil
 }
 
-// reuse returns the smallest spare memory with room for some bytes, and gives
-// the system the pages it has too many. If there is none it is absent, and the system
-// gets as many bytes of the others.
+// reuse returns the smallest spare memory with room for some bytes, and frees its unneeded pages.
+// If there is none it returns an absent Mem, and frees the same number of bytes of the other spare
+// memory.
 func (d *Device) reuse(bytes int64) tensor.Mem {
 	m := device.TakeSmallest(&d.spare, bytes)
 	if m.IsZero() {
@@ -61,7 +60,7 @@ func (d *Device) reuse(bytes int64) tensor.Mem {
 	return m.Span(0, bytes)
 }
 
-// yield gives the system the given bytes of spare memory, or all of it if there is less.
+// yield frees the given bytes of spare memory, or all of it if there is less.
 func (d *Device) yield(bytes int64) {
 	for bytes > 0 && len(d.spare) > 0 {
 		last := len(d.spare) - 1
@@ -72,13 +71,13 @@ func (d *Device) yield(bytes int64) {
 	}
 }
 
-// pages returns the bytes of the pages that some bytes take.
+// pages rounds bytes up to whole pages.
 func pages(bytes int64) int64 {
 	page := int64(os.Getpagesize())
 	return (bytes + page - 1) / page * page
 }
 
-// unmap gives whole pages back to the system.
+// unmap returns whole pages to the system.
 func unmap(m tensor.Mem) {
 	if err := unix.MunmapPtr(m.Ptr, uintptr(m.Bytes)); err != nil {
 		panic("cpu: Free of memory that Alloc did not give")

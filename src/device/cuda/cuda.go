@@ -22,8 +22,8 @@ import (
 // Built is whether this binary contains the device.
 const Built = true
 
-// Device is one GPU, through its primary context, which the CUDA runtime and
-// the libraries on it share.
+// Device is one GPU, used through its primary context. The CUDA runtime and its libraries share
+// that context.
 type Device struct {
 	clock   *device.Clock
 	gpu     cu.Device
@@ -32,13 +32,13 @@ type Device struct {
 	pool    pool
 	pinned  pinned
 	fill    cu.Stream // zeroes the memory that Alloc returns
-	streams []*Stream // open, the oldest first
+	streams []*Stream // open streams, the oldest first
 	events  eventPool
 	staging ring
 	graphs  Graphs
 }
 
-// Visible returns how many GPUs this process sees.
+// Visible returns the number of GPUs that this process can see.
 func Visible() (int, error) {
 	count, err := cu.NumDevices()
 	if err != nil {
@@ -47,9 +47,9 @@ func Visible() (int, error) {
 	return count, nil
 }
 
-// New returns the GPU that the driver calls ordinal, and ties the calling
-// goroutine to its thread, which alone may use the device. It times events with
-// clock, which must be a wall clock: how long a GPU worked is no CPU time.
+// New returns the GPU with the driver's number ordinal, and locks the calling goroutine to its
+// thread. Only that thread may use the device. Events are timed by clock, which must be a wall
+// clock: the work of a GPU takes no CPU time.
 func New(clock *device.Clock, ordinal int) (*Device, error) {
 	if clock.Kind() != "wall" {
 		return nil, fmt.Errorf("cuda: events cannot be timed by a %s clock: want run.clock = \"wall\"", clock.Kind())
@@ -68,7 +68,7 @@ func New(clock *device.Clock, ordinal int) (*Device, error) {
 	return d, nil
 }
 
-// open makes the context current on this thread for good.
+// open makes the context current on this thread permanently.
 func (d *Device) open(ordinal int) error {
 	var err error
 	if d.gpu, err = cu.GetDevice(ordinal); err != nil {
@@ -126,7 +126,7 @@ func describe(gpu cu.Device) (g GPU, err error) {
 	return g, nil
 }
 
-// Describe returns which GPU the device is.
+// Describe returns the identity of the GPU.
 func (d *Device) Describe() GPU { return d.about }
 
 // Name returns "cuda".
@@ -138,14 +138,13 @@ func (d *Device) Space() tensor.Space { return tensor.Device }
 // Clock returns the clock given to New.
 func (d *Device) Clock() *device.Clock { return d.clock }
 
-// Memory returns how many bytes of the GPU no process uses, and how many it has.
+// Memory returns the free bytes of the GPU, and the total.
 func (d *Device) Memory() (free, total int64, err error) {
 	free, total, err = cu.MemInfo()
 	return free, total, explain(err)
 }
 
-// Close gives back all memory, streams and events, and the context. All memory must
-// have been freed.
+// Close releases all memory, streams and events, and the context. All memory must have been freed.
 func (d *Device) Close() error {
 	err := cu.Synchronize()
 	for len(d.streams) > 0 {
@@ -156,8 +155,8 @@ func (d *Device) Close() error {
 	return explain(errors.Join(err, d.events.close(), d.fill.Destroy(), d.gpu.ReleasePrimaryCtx()))
 }
 
-// AllocHost returns zeroed pinned memory: the GPU copies from and to it while
-// the host does other work.
+// AllocHost returns zeroed pinned memory. The GPU can copy from and to it while the host does other
+// work.
 func (d *Device) AllocHost(bytes int64) (tensor.Mem, error) {
 	if bytes == 0 {
 		return tensor.Mem{}, nil
@@ -172,20 +171,20 @@ func (d *Device) AllocHost(bytes int64) (tensor.Mem, error) {
 	return m, nil
 }
 
-// FreeHost returns memory that AllocHost gave. Nothing may copy it any more.
+// FreeHost frees memory from AllocHost. No copy may use it any more.
 func (d *Device) FreeHost(m tensor.Mem) {
 	if m.IsZero() {
 		return
 	}
 	d.pinned.remove(m)
-	_ = cu.MemFreeHost(m.Ptr) // fails only after something else has
+	_ = cu.MemFreeHost(m.Ptr) // fails only after another failure
 }
 
-// NewStream returns a stream that waits for no other. What fails here is the
-// error of its first Sync.
+// NewStream returns a stream that waits for no other stream. The first Sync returns an error of
+// NewStream.
 func (d *Device) NewStream() device.Stream { return d.newStream(0) }
 
-// NewUrgentStream returns one whose kernels the GPU starts before those of others.
+// NewUrgentStream returns a stream whose kernels the GPU starts before those of other streams.
 func (d *Device) NewUrgentStream() device.Stream {
 	_, highest, err := cu.StreamPriorityRange()
 	s := d.newStream(highest) // the lowest number

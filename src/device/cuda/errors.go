@@ -14,8 +14,8 @@ import (
 	"gorgonia.org/cu"
 )
 
-// meanings explains errors of the driver. All but the first two stay with the
-// context: all later calls fail alike.
+// meanings explains errors of the driver. After any of them except the first two the context is
+// broken: all later calls fail with the same error.
 var meanings = []struct {
 	status C.CUresult
 	err    error
@@ -45,7 +45,7 @@ func explain(err error) error {
 	return err
 }
 
-// named returns the error of a status that is no success.
+// named returns the error for a status other than success.
 func named(status C.CUresult) error {
 	for _, m := range meanings {
 		if m.status == status {

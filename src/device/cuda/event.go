@@ -10,17 +10,16 @@ import (
 	"gorgonia.org/cu"
 )
 
-// event is a point in a stream. Its time is that of the stream's last anchor
-// before it, plus the time that the GPU counted in between. The driver returns that
-// in single precision, which is exact enough for the length of a step and would not
-// be for a run's.
+// event is a point in a stream. Its time is that of the stream's previous anchor, plus the GPU's
+// time between the two. The driver returns that time in single precision: exact enough for a step,
+// but not for a run.
 type event struct {
 	d       *Device
 	e       *handle
 	anchor  *anchor
-	seconds float64 // once asked
+	seconds float64 // cached result of Seconds
 	known   bool
-	err     error // of its making
+	err     error // error of making the event
 }
 
 // anchor is an event whose time on the host is known.
@@ -49,7 +48,7 @@ func (e *event) Done() (bool, error) {
 	return err == nil, explain(err)
 }
 
-// Seconds returns when the event happened, 0 where the GPU has failed.
+// Seconds returns the time of the event, 0 if the GPU has failed.
 func (e *event) Seconds() float64 {
 	if e.known || e.err != nil || e.anchor == nil {
 		return e.seconds
@@ -61,13 +60,13 @@ func (e *event) Seconds() float64 {
 	return e.seconds
 }
 
-// handle is one of the driver's events. It returns to the pool when the garbage
-// collector finds it unused.
+// handle is an event of the driver. It returns to the pool when the garbage collector finds it
+// unused.
 type handle struct{ cu.Event }
 
-// eventPool holds the driver's events that are not in use.
+// eventPool has the unused events of the driver.
 type eventPool struct {
-	mu   sync.Mutex // the garbage collector puts events back
+	mu   sync.Mutex // the garbage collector returns events concurrently
 	free []cu.Event
 }
 

@@ -14,25 +14,25 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Graphs counts the graphs of a device so far.
+// Graphs counts the graphs of a device.
 type Graphs struct {
 	Captured int // made
-	Refused  int // not made, since CUDA cannot capture some call: these are launched call by call
-	Launched int // each launch of each
+	Refused  int // graphs that CUDA cannot capture: their launches make the calls one by one
+	Launched int // number of launches of all graphs
 }
 
-// Graphs returns how many graphs were made and launched.
+// Graphs returns the numbers of captured, refused and launched graphs.
 func (d *Device) Graphs() Graphs { return d.graphs }
 
-// graph is work of a stream as CUDA has it, or as it was enqueued.
+// graph is captured work of a stream, or the function that enqueues the work.
 type graph struct {
 	s       *Stream
-	exec    C.CUgraphExec // nil where there is none
+	exec    C.CUgraphExec // nil if not captured
 	enqueue func()
 }
 
-// Capture returns the work that enqueue enqueues. Where CUDA cannot capture it,
-// Launch does what enqueue does.
+// Capture captures the work that enqueue enqueues. If CUDA cannot capture it, each Launch calls
+// enqueue.
 func (s *Stream) Capture(enqueue func()) device.Graph {
 	g := &graph{s: s, enqueue: enqueue}
 	if s.err != nil {
@@ -41,7 +41,7 @@ func (s *Stream) Capture(enqueue func()) device.Graph {
 	switch status := g.capture(); {
 	case uncapturable(status):
 		s.d.graphs.Refused++
-		s.err = nil // of a call that was refused: another error returns when the calls are made again
+		s.err = nil // error of the refused call; other errors return when enqueue is called again
 	case status != 0:
 		s.check("capture a graph", named(status))
 	case s.err != nil:
@@ -52,8 +52,8 @@ func (s *Stream) Capture(enqueue func()) device.Graph {
 	return g
 }
 
-// capture captures the work that enqueue enqueues, in the mode in which other
-// threads may go on with their work on the same GPU.
+// capture captures the work that enqueue enqueues, in the mode that lets other threads continue to
+// use the same GPU.
 func (g *graph) capture() C.CUresult {
 	stream := C.CUstream(g.s.Handle())
 	if status := C.cuStreamBeginCapture(stream, C.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL); status != 0 {
@@ -71,8 +71,8 @@ func (g *graph) capture() C.CUresult {
 	return status
 }
 
-// uncapturable reports whether a status means that calls cannot be captured, not
-// that they are wrong.
+// uncapturable reports whether a status means that calls cannot be captured, as opposed to invalid
+// calls.
 func uncapturable(status C.CUresult) bool {
 	return status == C.CUDA_ERROR_NOT_SUPPORTED ||
 		status >= C.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && status <= C.CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD
@@ -90,7 +90,7 @@ func (g *graph) Launch() {
 	}
 }
 
-// Close gives the graph back.
+// Close releases the graph.
 func (g *graph) Close() {
 	if g.exec == nil {
 		return
@@ -101,5 +101,5 @@ func (g *graph) Close() {
 	g.exec = nil
 }
 
-// lasts reports whether a graph can copy memory: it stays at its address.
+// lasts reports whether a graph may copy memory: the memory must stay at its address.
 func (d *Device) lasts(m tensor.Mem) bool { return m.Space == tensor.Device || d.pinned.holds(m) }

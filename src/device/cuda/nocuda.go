@@ -13,7 +13,7 @@ const Built = false
 
 var errWithout = errors.New("cuda: this binary was built without the tag cuda: build bin/dynmo-cuda with ./build.sh cuda")
 
-// Device is a GPU. This binary can make none.
+// Device is a GPU. This binary cannot make one.
 type Device struct{ device.Device }
 
 // Visible returns an error: this binary was built without the device.
@@ -22,8 +22,8 @@ func Visible() (int, error) { return 0, errWithout }
 // New returns an error: this binary was built without the device.
 func New(clock *device.Clock, ordinal int) (*Device, error) { return nil, errWithout }
 
-// Describe is of no device.
+// Describe returns no GPU.
 func (d *Device) Describe() GPU { return GPU{} }
 
-// Memory is of no device.
+// Memory returns an error: this binary was built without the device.
 func (d *Device) Memory() (free, total int64, err error) { return 0, 0, errWithout }

@@ -9,7 +9,7 @@ import (
 // GPU identifies the GPU of a device.
 type GPU struct {
 	Name         string // of the product
-	UUID         string // GPU-…: one for each in the world
+	UUID         string // GPU-…: unique worldwide
 	Bus          string // domain:bus:device.function
 	Major, Minor int    // compute capability
 	Memory       int64  // bytes
@@ -20,13 +20,13 @@ func (g GPU) String() string {
 	return fmt.Sprintf("%s (sm_%d%d, %.1f GiB, %s)", g.Name, g.Major, g.Minor, float64(g.Memory)/(1<<30), g.Bus)
 }
 
-// localVariables hold a process's number among those of its host, as launchers set
-// it: Open MPI, Slurm, Intel MPI, MPICH. mpirun's helpers are tasks of a Slurm step
-// themselves, so Slurm's is after Open MPI's.
+// localVariables have a process's number among those of its host, as set by launchers: Open MPI,
+// Slurm, Intel MPI, MPICH. Helper processes of mpirun are themselves tasks of a Slurm step, so
+// Slurm's variable comes after Open MPI's.
 var localVariables = []string{"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PMI_LOCAL_RANK", "SLURM_LOCALID"}
 
-// LocalRank returns this process's number among those of its host, from 0 on, as
-// its launcher gave it, and 0 if none did.
+// LocalRank returns this process's number among those of its host, from 0 on, as its launcher set
+// it. It returns 0 if no launcher did.
 func LocalRank() int { return localRank(os.Getenv) }
 
 func localRank(getenv func(string) string) int {
@@ -38,9 +38,9 @@ func localRank(getenv func(string) string) int {
 	return 0
 }
 
-// Pick returns the ordinal of the GPU of a rank: its own, where a process sees as
-// many GPUs as its host has ranks, or where the launcher shows each rank one; else
-// several ranks have one GPU.
+// Pick returns the ordinal of the GPU for a rank. A rank has its own GPU in two cases: the process
+// sees a GPU for each rank of the host, or the launcher shows each rank one GPU. Otherwise several
+// ranks share a GPU.
 func Pick(localRank, visible int) int {
 	if localRank < 0 || visible < 1 {
 		panic("cuda: Pick of a negative rank or of no GPU")

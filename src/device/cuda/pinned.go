@@ -10,7 +10,7 @@ import (
 	"dynmo/src/tensor"
 )
 
-// pinned holds the spans that AllocHost gave, by address.
+// pinned is the spans from AllocHost, sorted by address.
 type pinned []tensor.Mem
 
 func (p pinned) find(address unsafe.Pointer) (int, bool) {

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// granule is the unit that sizes are rounded up to, so that layers of nearly one
-	// size take each other's memory. The driver aligns to no less.
+	// granule is the unit to which sizes are rounded up, so that layers of almost equal size can
+	// reuse each other's memory. The driver's alignment is at least as large.
 	granule = 512
 	// keptFor is the number of Syncs of the main stream for which freed memory is kept. A
 	// step finds the memory that the step before it freed. Memory of a layer that has left
@@ -23,26 +23,25 @@ const (
 	keptFor = 2
 )
 
-// block is memory that was freed and is kept.
+// block is freed memory that is kept for reuse.
 type block struct {
 	ptr   unsafe.Pointer
 	bytes int64
 	age   int  // Syncs of the main stream since it was freed
-	idle  bool // no stream can be using it
+	idle  bool // whether no stream can be using it
 }
 
-// pool keeps freed memory: the driver's own calls wait for the whole GPU.
+// pool keeps freed memory for reuse, because the driver's own calls wait for the whole GPU.
 type pool struct {
 	live map[unsafe.Pointer]int64 // bytes of each block in use
-	used int64                    // bytes asked for and not freed
+	used int64                    // bytes requested and not freed
 	kept []block
 }
 
 // Used returns the bytes allocated and not freed.
 func (d *Device) Used() int64 { return d.pool.used }
 
-// Kept returns the bytes that were freed and are kept for later, which Used
-// does not count.
+// Kept returns the bytes that were freed and are kept for reuse. Used does not count them.
 func (d *Device) Kept() int64 {
 	bytes := int64(0)
 	for _, b := range d.pool.kept {
@@ -51,10 +50,10 @@ func (d *Device) Kept() int64 {
 	return bytes
 }
 
-// Recycle does nothing: freed memory is always kept for a while.
+// Recycle does nothing: freed memory is always kept for some time.
 func (d *Device) Recycle(bool) {}
 
-// Alloc returns zeroed memory, of the memory that is kept if it can.
+// Alloc returns zeroed memory, from kept memory if possible.
 func (d *Device) Alloc(bytes int64) (tensor.Mem, error) {
 	if bytes == 0 {
 		return tensor.Mem{}, nil
@@ -74,10 +73,10 @@ func (d *Device) Alloc(bytes int64) (tensor.Mem, error) {
 	return m, nil
 }
 
-// take returns a block of at least bytes, a multiple of the granule.
+// take returns a block with at least this number of bytes, a multiple of the granule.
 func (d *Device) take(bytes int64) (block, error) {
 	b, ok := d.pool.best(bytes)
-	if !ok && len(d.pool.kept) > 0 && d.quiet() { // as between two layouts of buffers
+	if !ok && len(d.pool.kept) > 0 && d.quiet() { // for example between two layouts of buffers
 		d.pool.rest()
 		b, ok = d.pool.best(bytes)
 	}
@@ -86,13 +85,13 @@ func (d *Device) take(bytes int64) (block, error) {
 	}
 	p, err := cu.MemAlloc(bytes)
 	if errors.Is(err, cu.OutOfMemory) && len(d.pool.kept) > 0 {
-		d.Trim() // may be all there is room for
+		d.Trim() // the GPU may have room once the kept memory is freed
 		p, err = cu.MemAlloc(bytes)
 	}
 	return block{ptr: *(*unsafe.Pointer)(unsafe.Pointer(&p)), bytes: bytes}, err
 }
 
-// full returns the error of an allocation that failed, with the memory in use.
+// full returns the error of a failed allocation, with the memory in use.
 func (d *Device) full(bytes int64, err error) error {
 	free, total, unknown := cu.MemInfo()
 	if unknown != nil {
@@ -102,7 +101,7 @@ func (d *Device) full(bytes int64, err error) error {
 		bytes, d.about.Name, explain(err), free, total, d.pool.used)
 }
 
-// Free keeps memory that Alloc gave for a later Alloc.
+// Free keeps memory from Alloc for a later Alloc.
 func (d *Device) Free(m tensor.Mem) {
 	if m.IsZero() {
 		return
@@ -116,15 +115,15 @@ func (d *Device) Free(m tensor.Mem) {
 	d.pool.kept = append(d.pool.kept, block{ptr: m.Ptr, bytes: bytes})
 }
 
-// Trim waits for all work of the GPU and gives it all memory that is kept.
+// Trim waits for all work of the GPU and frees all kept memory.
 func (d *Device) Trim() {
-	_ = cu.Synchronize() // an error is the next Sync's, too
+	_ = cu.Synchronize() // the next Sync returns an error too
 	d.pool.trim()
 }
 
-// synced makes every block that is kept a step older, after a Sync of the main
-// stream. Another stream that is at work may be using any of them. synced does not
-// wait for it: it may itself wait for another rank, and that one for this.
+// synced raises the age of every kept block, after a Sync of the main stream. Another stream may
+// still use a block. synced does not wait for that stream: it may wait for another rank, which may
+// wait for this rank.
 func (d *Device) synced() {
 	if len(d.pool.kept) == 0 {
 		return
@@ -132,7 +131,7 @@ func (d *Device) synced() {
 	for i := range d.pool.kept {
 		d.pool.kept[i].age++
 	}
-	if d.quiet() { // or the driver's call would wait for them
+	if d.quiet() { // else the driver's call would wait for the streams
 		d.pool.rest()
 		d.pool.drop(func(b block) bool { return b.age >= keptFor })
 	}
@@ -143,15 +142,14 @@ func (d *Device) quiet() bool {
 	return !slices.ContainsFunc(d.streams, func(s *Stream) bool { return s.s.Query() != nil })
 }
 
-// rest notes that no stream uses any block.
+// rest marks all blocks as unused by streams.
 func (p *pool) rest() {
 	for i := range p.kept {
 		p.kept[i].idle = true
 	}
 }
 
-// best takes the smallest block that no stream uses and that has room for
-// bytes, but not for an eighth more.
+// best takes the smallest unused block with room for bytes, but with at most an eighth more.
 func (p *pool) best(bytes int64) (block, bool) {
 	best := -1
 	for i, b := range p.kept {
@@ -169,7 +167,7 @@ func (p *pool) best(bytes int64) (block, bool) {
 
 func (p *pool) trim() { p.drop(func(block) bool { return true }) }
 
-// drop gives the GPU the kept blocks that are chosen.
+// drop frees the kept blocks that chosen selects.
 func (p *pool) drop(chosen func(block) bool) {
 	p.kept = slices.DeleteFunc(p.kept, func(b block) bool {
 		if !chosen(b) {
@@ -180,5 +178,5 @@ func (p *pool) drop(chosen func(block) bool) {
 	})
 }
 
-// address returns where memory is, as the driver writes it.
+// address returns the address of memory in the driver's type.
 func address(p unsafe.Pointer) cu.DevicePtr { return cu.DevicePtr(uintptr(p)) }

@@ -7,8 +7,8 @@ import (
 
 // Driver describes the NVIDIA driver of this machine.
 type Driver struct {
-	Version int      // the newest CUDA it serves: 1000·major + 10·minor
-	GPUs    []string // the products this process sees, by ordinal
+	Version int      // the newest CUDA that it supports: 1000·major + 10·minor
+	GPUs    []string // names of the products that this process sees, by ordinal
 }
 
 // String returns "CUDA 12.4, 2 GPUs".
@@ -20,5 +20,5 @@ func (d Driver) String() string {
 	return fmt.Sprintf("CUDA %d.%d, %d GPU%s", d.Version/1000, d.Version%1000/10, len(d.GPUs), plural)
 }
 
-// ErrNoDriver is in the error of Probe where there is no driver at all.
+// errNoDriver is part of Probe's error if there is no driver.
 var errNoDriver = errors.New("no NVIDIA driver")

@@ -55,8 +55,8 @@ func (l library) symbol(name string) (unsafe.Pointer, error) {
 	return f, nil
 }
 
-// Kernels returns what the library of kernels called name was built of. The error says why
-// that library, or cuBLASLt, which it opens itself, cannot be used.
+// Kernels returns how the library of kernels called name was built. The error says why that
+// library, or cuBLASLt, which it opens itself, cannot be used.
 func Kernels(name string) (string, error) {
 	l, err := openLibrary(name)
 	if err != nil {
@@ -76,8 +76,8 @@ func Kernels(name string) (string, error) {
 	return text, nil
 }
 
-// NCCL returns the version of the NCCL library called name, or, without a name, of
-// the one on the loader's path: 10000·major + 100·minor + patch.
+// NCCL returns the version of the NCCL library called name: 10000·major + 100·minor + patch.
+// Without a name it takes the library on the loader's path.
 func NCCL(name string) (int, error) {
 	if name == "" {
 		name = "libnccl.so.2"
@@ -97,8 +97,8 @@ func NCCL(name string) (int, error) {
 	return int(version), nil
 }
 
-// Probe asks the driver for this machine's GPUs. Its error names the part that is
-// missing: the driver's library, a driver that works, or a GPU.
+// Probe asks the driver for this machine's GPUs. An error names the missing part: the driver's
+// library, a working driver, or a GPU.
 func Probe() (Driver, error) {
 	l, err := openLibrary("libcuda.so.1")
 	if err != nil {
@@ -138,10 +138,10 @@ var errNoGPU = errors.New("the NVIDIA driver is here, but no GPU that this proce
 // noDevice is the driver's status CUDA_ERROR_NO_DEVICE.
 const noDevice = 100
 
-// probe calls the driver by the names of its functions.
+// probe calls functions of the driver by their names.
 type probe struct{ library }
 
-// do makes a call, whose status it explains.
+// do makes a call and explains its status.
 func (p probe) do(name string, call func(f unsafe.Pointer) C.int) error {
 	f, err := p.symbol(name)
 	if err != nil {
@@ -157,7 +157,7 @@ func (p probe) do(name string, call func(f unsafe.Pointer) C.int) error {
 	}
 }
 
-// statusName returns the driver's name of a status.
+// statusName returns the driver's name for a status.
 func (p probe) statusName(status C.int) string {
 	var name *C.char
 	f, err := p.symbol("cuGetErrorName")
@@ -167,7 +167,7 @@ func (p probe) statusName(status C.int) string {
 	return C.GoString(name)
 }
 
-// name returns the product of a GPU.
+// name returns the product name of a GPU.
 func (p probe) name(ordinal C.int) (string, error) {
 	var gpu C.int
 	var text [256]C.char

@@ -11,19 +11,20 @@ import (
 )
 
 const (
-	// ringBytes is room for the tokens of a step's microbatches, or for two pieces of
-	// a larger copy: one is filled while the other travels.
+	// ringBytes has room for the tokens of a step's microbatches, or for two pieces of a larger
+	// copy: one is filled while the other is copied.
 	ringBytes = 8 << 20
-	// pieceBytes keeps a link busy for far longer than it takes to ask for a copy.
+	// pieceBytes is so large that a piece keeps the link busy for far longer than the call that
+	// starts its copy.
 	pieceBytes = ringBytes / 2
 )
 
-// ring is pinned memory through which host memory that is not pinned goes to the
-// GPU, so that its owner may change it at once.
+// ring is pinned memory between unpinned host memory and the GPU. The owner may change the host
+// memory as soon as the copy is enqueued.
 type ring struct {
 	mem    tensor.Mem
-	next   int64     // where the next piece begins
-	flight []segment // being copied, the oldest first
+	next   int64     // offset of the next piece
+	flight []segment // pieces being copied, the oldest first
 	done   []device.Event
 }
 
@@ -55,7 +56,7 @@ func (r *ring) copy(s *Stream, dst, src tensor.Mem) error {
 	return nil
 }
 
-// take returns the offset of n bytes, once they are free.
+// take returns the offset of n bytes of the ring. It waits until they are free.
 func (r *ring) take(n int64) (int64, error) {
 	if r.next+n > r.mem.Bytes {
 		r.next = 0
@@ -73,7 +74,7 @@ func (r *ring) take(n int64) (int64, error) {
 	return offset, nil
 }
 
-// event returns an event that is not used any more, or nil.
+// event returns an event that is no longer used, or nil.
 func (r *ring) event() device.Event {
 	last := len(r.done) - 1
 	if last < 0 {

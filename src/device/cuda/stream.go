@@ -14,35 +14,34 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Stream is a queue of the GPU. Kernels are enqueued on its Handle. The oldest
-// that is open is the main stream, whose Syncs count the age of memory that is
-// kept.
+// Stream is a queue of the GPU. Kernels are enqueued on its Handle. The oldest open stream is the
+// main stream, whose Syncs count the age of kept memory.
 type Stream struct {
 	d         *Device
 	s         cu.Stream
-	err       error // the first since the last Sync
+	err       error // the first error since the last Sync
 	zero      *anchor
-	capturing bool // work is not done, but becomes a graph
+	capturing bool // work is captured into a graph instead of executed
 }
 
 // Handle returns the driver's handle, a CUstream.
 func (s *Stream) Handle() unsafe.Pointer { return unsafe.Pointer(s.s.C()) }
 
-// Fail makes the next Sync return err, unless something failed before.
+// Fail makes the next Sync return err, unless there is an earlier error.
 func (s *Stream) Fail(err error) {
 	if s.err == nil {
 		s.err = err
 	}
 }
 
-// check keeps an error of the driver.
+// check stores an error of the driver for the next Sync.
 func (s *Stream) check(what string, err error) {
 	if err != nil {
 		s.Fail(fmt.Errorf("cuda: %s: %w", what, explain(err)))
 	}
 }
 
-// Record returns an event that happens when everything enqueued so far is done.
+// Record returns an event that happens when all work enqueued so far is done.
 func (s *Stream) Record(reuse device.Event) device.Event {
 	e, ok := reuse.(*event)
 	if !ok {
@@ -59,8 +58,7 @@ func (s *Stream) Record(reuse device.Event) device.Event {
 	return e
 }
 
-// After makes later work wait for an event, of another stream of a GPU or of
-// another device.
+// After makes later work wait for an event of another stream, of a GPU or of another device.
 func (s *Stream) After(e device.Event) {
 	other, ok := e.(*event)
 	switch {
@@ -73,8 +71,8 @@ func (s *Stream) After(e device.Event) {
 	}
 }
 
-// Copy enqueues dst = src. From the GPU to host memory that is not AllocHost's,
-// and within the host, it waits.
+// Copy enqueues dst = src. It waits for copies within the host, and for copies from the GPU to host
+// memory that is not from AllocHost.
 func (s *Stream) Copy(dst, src tensor.Mem) {
 	if dst.Bytes != src.Bytes {
 		panic("cuda: Copy between different lengths")
@@ -114,7 +112,7 @@ func (s *Stream) Zero(dst tensor.Mem) {
 	}
 }
 
-// Sync waits for everything enqueued and returns the first error of it.
+// Sync waits for all enqueued work and returns its first error.
 func (s *Stream) Sync() error {
 	s.check("work", s.s.Synchronize())
 	if s.err == nil {
@@ -128,8 +126,8 @@ func (s *Stream) Sync() error {
 	return err
 }
 
-// anchor notes the time on the idle stream: the host's, half way between asking
-// for an event and seeing it.
+// anchor records the host's time for a point on the idle stream: half way between the request for
+// an event and its completion.
 func (s *Stream) anchor() {
 	h, err := s.d.events.take()
 	before := device.Monotonic()
@@ -140,10 +138,10 @@ func (s *Stream) anchor() {
 	s.zero = &anchor{h, (before + device.Monotonic()) / 2}
 }
 
-// Close gives the stream back. Nothing is enqueued any more.
+// Close releases the stream. No work may be enqueued afterwards.
 func (s *Stream) Close() {
 	if i := slices.Index(s.d.streams, s); i >= 0 {
 		s.d.streams = slices.Delete(s.d.streams, i, i+1)
-		_ = s.s.Destroy() // the work that is left is done all the same
+		_ = s.s.Destroy() // the remaining work is still done
 	}
 }

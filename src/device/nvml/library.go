@@ -10,7 +10,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// Library is the management library, opened.
+// Library is the opened management library.
 type Library struct{ lib nvml.Interface }
 
 // Open opens the management library.
@@ -27,10 +27,10 @@ func open(lib nvml.Interface) (*Library, error) {
 	}
 }
 
-// Close gives the library back.
+// Close closes the library.
 func (l *Library) Close() error { return check("end", l.lib.Shutdown()) }
 
-// check returns the error of a status that is no success.
+// check returns the error for a status other than success.
 func check(what string, status nvml.Return) error {
 	if status == nvml.SUCCESS {
 		return nil
@@ -58,8 +58,8 @@ func (l *Library) Inventory() ([]GPU, error) {
 	return gpus, nil
 }
 
-// look returns the figures of a GPU. Without name, UUID and bus it is an error; the
-// others are not known of every product.
+// look returns the figures of a GPU. A missing name, UUID or bus is an error. Other figures are not
+// known for every product.
 func look(d nvml.Device, index int) (GPU, error) {
 	g := GPU{Index: index}
 	var named, identified, placed nvml.Return
@@ -92,7 +92,7 @@ func look(d nvml.Device, index int) (GPU, error) {
 	return g, nil
 }
 
-// known returns a figure, 0 if it is not known.
+// known returns a figure, or 0 if it is not known.
 func known(value uint32, status nvml.Return) int {
 	if status != nvml.SUCCESS {
 		return 0
@@ -100,10 +100,10 @@ func known(value uint32, status nvml.Return) int {
 	return int(value)
 }
 
-// power returns the watts a GPU draws, 0 if that is not known.
+// power returns the power of a GPU in watts, 0 if not known.
 func power(d nvml.Device) float64 { return float64(known(d.GetPowerUsage())) / 1e3 }
 
-// text returns a C string that fills an array at most.
+// text returns a C string, which may fill its whole array.
 func text[C int8 | uint8](c []C) string {
 	var b strings.Builder
 	for _, x := range c {

@@ -10,20 +10,20 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// Meter measures the energy that one GPU has used for all processes since the meter
-// was made. A GPU from Volta on counts millijoules. For an older one the meter adds up
-// power·time between the moments it is asked, so it must be asked often.
+// Meter measures the energy that one GPU has used, for all processes, since the meter was made.
+// GPUs from Volta on count millijoules. For an older GPU the meter adds up power times the time
+// between calls of Joules, so Joules must be called often.
 type Meter struct {
 	d      nvml.Device
 	counts bool
-	begin  uint64 // millijoules, of a GPU that counts
+	begin  uint64 // count at the begin, in millijoules
 	clock  func() time.Time
-	last   time.Time // when power was read
+	last   time.Time // time of the last reading of power
 	watts  float64
 	summed float64 // joules
 }
 
-// Meter returns a meter of the GPU with a UUID (GPU-…).
+// Meter returns a meter for the GPU with this UUID (GPU-…).
 func (l *Library) Meter(uuid string) (*Meter, error) {
 	d, status := l.lib.DeviceGetHandleByUUID(uuid)
 	if err := check(uuid, status); err != nil {

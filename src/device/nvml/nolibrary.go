@@ -15,17 +15,17 @@ func Open() (*Library, error) {
 // Close does nothing.
 func (l *Library) Close() error { return nil }
 
-// Inventory returns nothing.
+// Inventory returns an error: this binary was built without cgo.
 func (l *Library) Inventory() ([]GPU, error) { return nil, errAbsent }
 
-// Health returns nothing.
+// Health returns an error: this binary was built without cgo.
 func (l *Library) Health() ([]Health, error) { return nil, errAbsent }
 
 // Meter returns an error: this binary was built without cgo.
 func (l *Library) Meter(uuid string) (*Meter, error) { return nil, errAbsent }
 
-// Meter measures energy. This binary can make none.
+// Meter measures energy. This binary cannot make one.
 type Meter struct{}
 
-// Joules is of no meter.
+// Joules returns an error: this binary was built without cgo.
 func (m *Meter) Joules() (float64, error) { return 0, errAbsent }

@@ -4,42 +4,41 @@ package nvml
 
 import "errors"
 
-// GPU is a GPU as NVIDIA's management library sees it. A figure that is not known
-// is 0.
+// GPU has the figures of a GPU from NVIDIA's management library. A figure that is not known is 0.
 type GPU struct {
 	Index       int      `json:"index"`
 	Name        string   `json:"name"`
 	UUID        string   `json:"uuid"`         // GPU-…
 	Bus         string   `json:"bus"`          // domain:bus:device.function
-	MemoryBytes int64    `json:"memory_bytes"` // in all
+	MemoryBytes int64    `json:"memory_bytes"` // total
 	UsedBytes   int64    `json:"used_bytes"`   // by all processes
-	ClockMHz    int      `json:"clock_mhz"`    // of the multiprocessors, at the moment
-	MaxMHz      int      `json:"max_mhz"`      // that they can reach
-	MemoryMHz   int      `json:"memory_mhz"`   // of the memory, at the moment
+	ClockMHz    int      `json:"clock_mhz"`    // present clock of the multiprocessors
+	MaxMHz      int      `json:"max_mhz"`      // largest clock of the multiprocessors
+	MemoryMHz   int      `json:"memory_mhz"`   // present clock of the memory
 	PowerWatts  float64  `json:"power_watts"`
 	LimitWatts  float64  `json:"limit_watts"`
 	Celsius     int      `json:"celsius"`
-	Throttle    []string `json:"throttle,omitempty"` // why the clock is below its maximum
-	ECC         bool     `json:"ecc"`                // whether errors of the memory are found and counted
+	Throttle    []string `json:"throttle,omitempty"` // the reasons why the clock is below its maximum
+	ECC         bool     `json:"ecc"`                // whether memory errors are detected and counted
 	ECCErrors   int64    `json:"ecc_errors"`         // uncorrected, since the driver was loaded
 }
 
-// Unknown is a figure of a Health that the GPU does not tell.
+// Unknown is the value of a figure of Health that the GPU does not report.
 const Unknown = -1
 
 // Health is what a GPU reports about its own faults. A figure may be Unknown.
 type Health struct {
 	Uncorrected  int // ECC errors that could not be corrected, since the driver was loaded
-	Remapped     int // rows of the memory that were replaced by spare ones
+	Remapped     int // memory rows that were replaced by spare rows
 	RemapPending bool
-	RemapFailed  bool // a row could not be replaced: return the board
+	RemapFailed  bool // a row could not be replaced: the board must be returned
 	PCIeWidth    int  // lanes that the link uses
-	PCIeMost     int  // lanes that GPU and slot have
+	PCIeMost     int  // lanes that GPU and slot support
 	Links        int  // NVLinks that are up
 }
 
-// reasons names the bits of why a clock is held back. An idle GPU and one whose
-// clocks were set on purpose are not throttled, but their clock is low as well.
+// reasons names the bits of the reasons for a low clock. An idle GPU, or one with a fixed clock, is
+// not throttled, but its clock is low too.
 var reasons = []struct {
 	bit  uint64
 	name string
@@ -66,5 +65,5 @@ func throttle(mask uint64) []string {
 	return names
 }
 
-// errAbsent is in the errors of a machine, or a binary, without the library.
+// errAbsent is part of the errors on a machine, or in a binary, without the library.
 var errAbsent = errors.New("nvml: NVIDIA's management library cannot be opened")

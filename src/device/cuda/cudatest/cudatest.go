@@ -10,8 +10,8 @@ import (
 	"dynmo/src/device/cuda"
 )
 
-// New returns GPU 0 for a test, whose goroutine it ties to its thread. At its end
-// the test must have freed all memory.
+// New returns GPU 0 for a test and locks its goroutine to its thread. The test must free all memory
+// before it ends.
 func New(t testing.TB) *cuda.Device {
 	t.Helper()
 	d, err := cuda.New(device.NewWall(), 0)
@@ -30,5 +30,5 @@ func New(t testing.TB) *cuda.Device {
 	return d
 }
 
-// Emulated reports whether the driver is the stand-in of csrc/emulate.
+// Emulated reports whether the driver is the emulator in csrc/emulate.
 func Emulated(d *cuda.Device) bool { return strings.Contains(d.Describe().Name, "emulated") }

@@ -1,4 +1,3 @@
-// Package cudatest is what tests with the build tag cuda run on: a GPU, or the
-// stand-in for one in csrc/emulate, whose driver build.sh puts where the loader
-// finds it on machines without a GPU.
+// Package cudatest gives tests with the build tag cuda a GPU, or the emulator in csrc/emulate. On
+// machines without a GPU, build.sh puts the emulator's driver where the loader finds it.
 package cudatest

@@ -31,14 +31,14 @@ static int counted(struct counts *c) {
 */
 import "C"
 
-// Holding is what a process holds of GPUs.
+// Holding counts the resources of GPUs that a process has.
 type Holding struct {
 	Contexts, Streams int
-	Bytes, Pinned     int // of GPUs, and of the host for them
+	Bytes, Pinned     int // bytes of GPU memory, and of pinned host memory
 	Communicators     int
 }
 
-// Held returns what this process holds; false where the driver is no stand-in.
+// Held returns the resources of this process; false if the driver is not the emulator.
 func Held() (Holding, bool) {
 	var h C.struct_holding
 	if C.held(&h) == 0 {
@@ -47,12 +47,12 @@ func Held() (Holding, bool) {
 	return Holding{int(h.contexts), int(h.streams), int(h.bytes), int(h.pinned), int(h.communicators)}, true
 }
 
-// Counts is what NCCL has done in a process: the most kernels and CTAs that one GPU had at
-// one time, operations, and the groups that they were begun in. Since version 2.23 each
-// group on a non-blocking communicator is a thread, also that of a single operation.
+// Counts is the activity of NCCL in a process. Kernels and CTAs are the largest numbers on one GPU
+// at one time. Operations and Groups count operations and their groups. Since version 2.23 each
+// group on a non-blocking communicator is a thread, even for a single operation.
 type Counts struct{ Kernels, CTAs, Operations, Groups int }
 
-// Counted returns what has happened in this process; false where the driver is no stand-in.
+// Counted returns the activity in this process; false if the driver is not the emulator.
 func Counted() (Counts, bool) {
 	var c C.struct_counts
 	if C.counted(&c) == 0 {
