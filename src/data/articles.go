@@ -34,25 +34,25 @@ const (
 	categorySpace = "14"
 	wikitext      = "wikitext" // model of a page whose text is markup
 
-	// longestPage bounds a page in a dump, in bytes: eight times the longest
-	// text that MediaWiki takes by default.
+	// longestPage bounds a page in a dump, in bytes: eight times the longest text that MediaWiki
+	// accepts by default.
 	longestPage = 16 << 20
 )
 
-// dump is a dump that is being read.
+// dump is the state of reading a dump.
 type dump struct {
 	name   string // in errors
 	in     *allowance
 	xml    *xml.Decoder
-	path   string // of the element that is open
+	path   string // path of the open element
 	depth  int
-	begin  int64           // of the current token, a byte
-	hidden map[string]bool // namespaces whose links are not seen
-	key    string          // of the namespace that is open
-	keeps  bool            // the content of the open element is kept in chars
+	begin  int64           // begin of the current token, in bytes
+	hidden map[string]bool // names of namespaces whose links are not visible
+	key    string          // key of the open namespace
+	keeps  bool            // whether the content of the open element is collected in chars
 	chars  []byte
-	rooted bool // the root has begun
-	paged  bool // a page has begun
+	rooted bool // whether the root has begun
+	paged  bool // whether a page has begun
 	page   page
 }
 
@@ -63,12 +63,12 @@ type page struct {
 }
 
 // articles reads a dump and yields the markup of the pages that are articles and no redirects.
-// hidden has the names of the namespaces whose links are not visible (files and categories), in
-// lower case. Of several revisions of a page the last counts. Errors: the XML is malformed or no
-// dump, a page is too long, r's, yield's.
+// hidden has the names, in lower case, of the namespaces whose links are not visible (files and
+// categories). If a page has several revisions the last one counts. Errors: malformed XML, XML that
+// is no dump, a page that is too long, and the errors of r and of yield.
 func articles(name string, r io.Reader, yield func(markup string, hidden map[string]bool) error) error {
 	d := &dump{name: name, in: &allowance{bufio.NewReader(r), longestPage}}
-	d.hidden = map[string]bool{"file": true, "image": true, "category": true} // understood in all languages
+	d.hidden = map[string]bool{"file": true, "image": true, "category": true} // MediaWiki accepts these names in all languages
 	d.xml = xml.NewDecoder(d.in)
 	for {
 		d.begin = d.xml.InputOffset()
@@ -80,11 +80,11 @@ func articles(name string, r io.Reader, yield func(markup string, hidden map[str
 			return nil
 		}
 		if err != nil {
-			if _, ok := errors.AsType[InputError](err); ok { // of the unpacking
+			if _, ok := errors.AsType[InputError](err); ok { // error of decompression
 				return err
 			}
 			d.begin = d.xml.InputOffset()
-			return d.fail("%.200s", err.Error()) // it may quote the file
+			return d.fail("%.200s", err.Error()) // the message may quote the file
 		}
 		switch t := token.(type) {
 		case xml.StartElement:
@@ -136,7 +136,7 @@ func (d *dump) start(t xml.StartElement) error {
 	return nil
 }
 
-// text takes text between tags.
+// text collects text between tags.
 func (d *dump) text(t xml.CharData) error {
 	if d.depth == 0 && len(bytes.TrimSpace(t)) > 0 {
 		return d.fail("text outside of <mediawiki>")
@@ -147,7 +147,7 @@ func (d *dump) text(t xml.CharData) error {
 	return nil
 }
 
-// end closes an element, and yields a page that is at its end.
+// end closes an element. At the end of a page it yields the page.
 func (d *dump) end(yield func(string, map[string]bool) error) error {
 	path := d.path
 	d.path = path[:strings.LastIndexByte(path, '/')]

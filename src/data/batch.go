@@ -6,25 +6,25 @@ import (
 	"dynmo/src/random"
 )
 
-// stream keeps the offsets apart from whatever else is drawn from a run's seed.
+// stream separates the offsets from other random numbers that are drawn from a run's seed.
 const stream = 0x64617461 // "data"
 
-// Batches draws microbatches of one shape from a corpus. One goroutine uses it.
+// Batches draws microbatches of one shape from a corpus. Only one goroutine may use it.
 type Batches struct {
 	corpus          *Corpus
 	sequence        int
-	joined          int // microbatches that are drawn for one
+	joined          int // number of microbatches that are joined into one
 	tokens, targets []int32
 	pcg             rand.PCG
 	random          *rand.Rand // on pcg
 }
 
-// Batches returns microbatches of size sequences. It panics if sequence tokens
-// and a target do not fit into the corpus.
+// Batches returns the microbatches of `size` sequences. It panics if the corpus is shorter than a
+// sequence and its last target.
 func (c *Corpus) Batches(size, sequence int) *Batches { return c.Joined(1, size, sequence) }
 
-// Joined returns Batches that join microbatches of size sequences, joined of them each: microbatch
-// m has the sequences of microbatches joined·m to joined·(m+1)-1.
+// Joined returns Batches that join `joined` microbatches of `size` sequences into one: microbatch m
+// has the sequences of microbatches joined·m to joined·(m+1)-1.
 func (c *Corpus) Joined(joined, size, sequence int) *Batches {
 	if c.tokens <= sequence {
 		panic("data: the corpus is shorter than a sequence and the token after it")
@@ -35,14 +35,13 @@ func (c *Corpus) Joined(joined, size, sequence int) *Batches {
 	return b
 }
 
-// Read returns the tokens (size·sequence) of a microbatch and their targets:
-// targets[i] is the token that follows tokens[i] in the corpus. Every sequence
-// starts at an offset drawn uniformly from all that leave room for it and its
-// last target. Both are valid until the next Read.
+// Read returns the tokens (size·sequence) of a microbatch and their targets: targets[i] is the
+// token that follows tokens[i] in the corpus. The offset of every sequence is drawn uniformly from
+// all offsets with room for the sequence and its last target. Both results are valid until the next
+// Read.
 //
-// They are a pure function of the corpus, the shape and the arguments,
-// microbatch being the global index replica·M + m; so a microbatch is the same
-// on whichever rank it runs.
+// The results are a pure function of the corpus, the shape and the arguments. microbatch is the
+// global index replica·M + m, so a microbatch has the same tokens on every rank.
 func (b *Batches) Read(seed uint64, step, microbatch int) (tokens, targets []int32) {
 	each := len(b.tokens) / b.joined
 	for i := 0; i < len(b.tokens); i += b.sequence {
@@ -55,8 +54,8 @@ func (b *Batches) Read(seed uint64, step, microbatch int) (tokens, targets []int
 }
 
 // Even returns one of `of` microbatches whose sequences are spread evenly over the corpus, from its
-// first token to its last. If they just fill the corpus they follow one another. Both results are
-// valid until the next Read or Even.
+// first token to its last. If they exactly fill the corpus, each sequence follows the one before.
+// Both results are valid until the next Read or Even.
 func (b *Batches) Even(microbatch, of int) (tokens, targets []int32) {
 	size := len(b.tokens) / b.sequence
 	last := max(1, of*size-1)
@@ -66,11 +65,11 @@ func (b *Batches) Even(microbatch, of int) (tokens, targets []int32) {
 	return b.tokens, b.targets
 }
 
-// starts returns the number of offsets that leave room for a sequence and its last
-// target.
+// starts returns the number of offsets with room for a sequence and its last target.
 func (b *Batches) starts() int { return b.corpus.tokens - b.sequence }
 
-// take sets the sequence from token i of the microbatch on to that at an offset.
+// take fills the sequence at token i of the microbatch with the sequence at an offset of the
+// corpus.
 func (b *Batches) take(i, start int) {
 	b.corpus.copyTo(b.tokens[i:i+b.sequence], start)
 	b.corpus.copyTo(b.targets[i:i+b.sequence], start+1)

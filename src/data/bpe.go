@@ -9,10 +9,10 @@ import (
 	"github.com/tiktoken-go/tokenizer/codec"
 )
 
-// GPT2Tokens is the size of GPT-2's vocabulary. Its last token ends a text.
+// GPT2Tokens is the size of GPT-2's vocabulary. Its last token ends texts.
 const (
 	GPT2Tokens = 50257
-	endOfText  = 50256 // the last id; the codec takes its name for text
+	endOfText  = 50256 // the last id; the codec would encode its name as text
 )
 
 // GPT2 returns GPT-2's byte-pair encoding. Pieces of text (words, numbers,
@@ -45,9 +45,8 @@ func newBPE() *encoder {
 	return &encoder{piece: piece, ask: ask, known: make(map[string][]int32)}
 }
 
-// lost is a character that the library's regular expressions (regexp2 2.5.1)
-// do not match, so that it would vanish. GPT-2 has one id for it, and none for
-// it and its neighbours together.
+// lost is a character that the library's regular expressions (regexp2 2.5.1) do not match, so that
+// the library would drop it. GPT-2 has one id for it, and no id for it together with a neighbour.
 const (
 	lost   = "\x7f"
 	lostID = 221
@@ -63,7 +62,7 @@ const (
 	space              // \s
 )
 
-// ascii holds the kinds of the first characters.
+// ascii has the kinds of the ASCII characters.
 var ascii = func() (kinds [utf8.RuneSelf]kind) {
 	for c := range kinds {
 		kinds[c] = kindOf(rune(c))
@@ -83,8 +82,8 @@ func kindOf(r rune) kind {
 	return mark
 }
 
-// first returns the kind of the first character of text and its length in
-// bytes, 0 at the end.
+// first returns the kind of the first character of text and its length in bytes. The length is 0
+// for an empty text.
 func first(text string) (kind, int) {
 	if len(text) == 0 {
 		return mark, 0
@@ -111,19 +110,18 @@ func piece(text string) int {
 		}
 	}
 	k, n := first(text[end:])
-	last := 0 // length of the run's last character
+	last := 0 // length of the last character in the run
 	for same := k; n > 0 && same == k; same, n = first(text[end:]) {
 		end += n
 		last = n
 	}
 	if k == space && n > 0 && last < end {
-		return end - last // the last space of several belongs to what follows
+		return end - last // the last of several spaces belongs to the next piece
 	}
 	return end
 }
 
-// contraction returns the length of 's, 't, 're, 've, 'm, 'll or 'd at the
-// beginning of text, else 0.
+// contraction returns the length of 's, 't, 're, 've, 'm, 'll or 'd at the begin of text, else 0.
 func contraction(text string) int {
 	if len(text) < 2 || text[0] != '\'' {
 		return 0
@@ -141,9 +139,9 @@ func contraction(text string) int {
 	return 0
 }
 
-// cut returns the last place in text, at from or later, at which the text can be divided: encoding
+// cut returns the last place in text, at from or later, where a division changes no id: encoding
 // both parts gives the same ids. It returns 0 if there is none. The place is before white space
-// that follows a character other than white space: no piece has the two in this order.
+// that follows another character, because no piece has the two in this order.
 func cut(text []byte, from int) int {
 	for i := len(text) - 1; i >= max(from, 1); i-- {
 		if text[i] != ' ' && text[i] != '\n' && text[i] != '\t' {

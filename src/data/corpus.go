@@ -17,35 +17,35 @@ import (
 	"dynmo/src/input"
 )
 
-// separator stands between two files of a directory: a byte that no text has.
+// separator is the byte between two files of a directory. No text has it.
 const separator = 0
 
-// Corpus is text in memory, a byte a token, or a token file, or parts of either. It
-// never changes, so goroutines may share it.
+// Corpus is text in memory (one byte for each token), a token file, or parts of either. It never
+// changes, so goroutines may share it.
 type Corpus struct {
 	ids     ids
-	extents []extent // of ids, in order
-	tokens  int      // of all extents
-	held    *Corpus  // data that nothing is trained on; nil if there are none
+	extents []extent // parts of ids, in order
+	tokens  int      // total over all extents
+	held    *Corpus  // validation data; nil if there is none
 	hash    func() string
 }
 
-// Held returns the data that nothing is trained on; nil if there are none.
+// Held returns the validation data; nil if there is none.
 func (c *Corpus) Held() *Corpus { return c.held }
 
 // Open reads the corpus that cfg names. A file whose name ends in .bin, unless it is text, is a
-// token file (see OpenTokens): its ids must lie in [0, vocab). It stays mapped until the program
-// ends. Any other file is text in UTF-8 without 0 bytes. In a directory Open reads all regular
+// token file (see OpenTokens): its ids must be in [0, vocab). It stays mapped until the program
+// ends. Any other file is text in UTF-8 without 0 bytes. From a directory Open reads all regular
 // files whose names end in one of cfg.Extensions. They come in the lexical order of a walk, with
-// one 0 byte between two files. Symbolic links below the directory are not followed. An empty path stands for
-// the source tree of the Go toolchain. cfg.LimitBytes ends text, or the ids of a token file, early.
-// cfg.Validation names other data, or a share of this data that is taken out of the corpus (see
+// one 0 byte between two files. It does not follow symbolic links below the directory. An empty
+// path stands for the source tree of the Go toolchain. cfg.LimitBytes limits the text, or the ids
+// of a token file. cfg.Validation names other data, or a share of this data that is held out (see
 // holdOut). Held returns the validation data.
 //
 // sequence is the number of tokens in a sequence. Open panics if vocab is less than the number of
-// bytes. Errors: the corpus or the validation data are missing, empty, unreadable, no text, or
-// shorter than a sequence and the token after it; a token file is malformed; one of the two is text
-// and the other a token file.
+// byte values. Errors: the corpus or the validation data is missing, empty, unreadable, no text, or
+// shorter than a sequence and its last target; a token file is malformed; only one of the two is a
+// token file.
 func Open(cfg config.Data, vocab, sequence int) (*Corpus, error) {
 	if vocab < 256 {
 		panic("data: the vocabulary is smaller than a byte")
@@ -79,22 +79,22 @@ func Open(cfg config.Data, vocab, sequence int) (*Corpus, error) {
 	return c, nil
 }
 
-// onePlace reports whether two paths lead to one file or directory.
+// onePlace reports whether two paths refer to one file or directory.
 func onePlace(a, b string) bool {
 	x, errA := os.Stat(a)
 	y, errB := os.Stat(b)
 	return errA == nil && errB == nil && os.SameFile(x, y)
 }
 
-// source is where a corpus comes from, and what is wanted of it.
+// source is the origin of a corpus, with the limits on it.
 type source struct {
-	key             string // the setting that names it
+	key             string // setting that has the path
 	path            string
 	extensions      []string
 	limit           int64
 	vocab, sequence int
-	files           []file  // of text
-	tokens          *Tokens // nil of text
+	files           []file  // files of text
+	tokens          *Tokens // token file; nil for text
 }
 
 func (s *source) isText() bool { return s.tokens == nil }
@@ -143,8 +143,7 @@ func newCorpus(x ids) *Corpus {
 	return c
 }
 
-// openTokens returns the corpus of a token file, or of its first limit bytes
-// of ids (0 means all).
+// openTokens returns the corpus of a token file, limited to `limit` bytes of ids (0 means all).
 func (s *source) openTokens() (*Corpus, error) {
 	t, err := OpenTokens(s.path)
 	if err != nil {
@@ -167,7 +166,7 @@ func (s *source) openTokens() (*Corpus, error) {
 	return newCorpus(t.ids), nil
 }
 
-// short is the error of text that holds no sequence.
+// short returns the error of text that is shorter than a sequence.
 func (s *source) short(bytes int) error {
 	found := fmt.Sprintf("found %d bytes in %d file(s)", bytes, len(s.files))
 	if len(s.files) == 0 && len(s.extensions) > 0 {
@@ -186,10 +185,10 @@ type file struct {
 	size int64
 }
 
-// list returns the files of the corpus that are not empty, up to the one that
-// reaches limit bytes (0 means no limit).
+// list returns the files of the corpus that are not empty. It stops after the file that reaches
+// limit bytes (0 means no limit).
 func list(path string, extensions []string, limit int64) ([]file, error) {
-	root, err := filepath.EvalSymlinks(path) // a walk does not start at a link
+	root, err := filepath.EvalSymlinks(path) // a walk does not follow a link at its root
 	if err != nil {
 		return nil, cause(err)
 	}
@@ -225,15 +224,13 @@ func list(path string, extensions []string, limit int64) ([]file, error) {
 	return files, err
 }
 
-// listed reports whether a file name has one of the endings; all have where
-// there are none.
+// listed reports whether a file name has one of the endings, or whether there are no endings.
 func listed(path string, extensions []string) bool {
 	return len(extensions) == 0 ||
 		slices.ContainsFunc(extensions, func(ending string) bool { return strings.HasSuffix(path, ending) })
 }
 
-// read returns the files' text with separators, at most limit bytes of it (0
-// means all).
+// read returns the text of the files with separators, at most limit bytes (0 means all).
 func read(files []file, limit int64) ([]byte, error) {
 	total := int64(max(0, len(files)-1))
 	for _, f := range files {
@@ -281,7 +278,7 @@ func fill(dst []byte, source file) error {
 	return nil
 }
 
-// cause drops the path from a file error: the caller's message names it.
+// cause drops the path from a file error, because the caller's message names the path.
 func cause(err error) error {
 	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		return p.Err

@@ -11,14 +11,13 @@ import (
 	"dynmo/src/input"
 )
 
-// Endings of the names of files that are read as dumps of a wiki.
+// Suffixes of files that are read as dumps of a wiki.
 const (
 	dumpEnding       = ".xml"
 	packedDumpEnding = ".xml.bz2"
 )
 
-// buffered is how many bytes of a dump are read or unpacked at once, ahead of
-// their use.
+// buffered is the number of bytes of a dump that are read or decompressed ahead of their use.
 const buffered = 1 << 20
 
 // isDump reports whether a path is read as a dump rather than text.
@@ -26,9 +25,9 @@ func isDump(path string) bool {
 	return strings.HasSuffix(path, dumpEnding) || strings.HasSuffix(path, packedDumpEnding)
 }
 
-// pages reads a dump and yields its articles in order. It holds a page and two
-// buffers in memory, however long the dump is. The last work yielded is empty
-// and accounts for the rest of the file behind the last article.
+// pages reads a dump and yields its articles in order. It keeps one page and two buffers in memory,
+// for a dump of any length. The last work is empty and stands for the rest of the file after the
+// last article.
 func pages(path string, yield func(work) error) error {
 	f, err := input.Open(path, input.Unbound)
 	if err != nil {
@@ -36,7 +35,7 @@ func pages(path string, yield func(work) error) error {
 	}
 	defer f.Close()
 	raw := &counter{r: bufio.NewReaderSize(f, buffered)}
-	done := int64(0) // bytes of the file accounted for
+	done := int64(0) // bytes of the file that the yielded works stand for
 	account := func(w work) error {
 		w.read = raw.n.Load() - done
 		done += w.read
@@ -56,8 +55,8 @@ func pages(path string, yield func(work) error) error {
 	return account(work{path: path})
 }
 
-// unpack calls use with a reader of raw unpacked by bzip2, on another goroutine
-// meanwhile. Errors name the byte of raw at which they occurred.
+// unpack decompresses raw by bzip2 on another goroutine, and calls use with the reader of the
+// result. Errors name the byte of raw at which they occurred.
 func unpack(path string, raw *counter, use func(io.Reader) error) error {
 	out, in := io.Pipe()
 	ended := make(chan struct{})
@@ -69,7 +68,7 @@ func unpack(path string, raw *counter, use func(io.Reader) error) error {
 		}
 		in.CloseWithError(err)
 	}()
-	// A buffer as large as the writer's lets the writer go on.
+	// The reader's buffer is as large as the writer's, so the writer need not wait.
 	err := use(bufio.NewReaderSize(out, buffered))
 	out.Close()
 	<-ended
@@ -96,7 +95,7 @@ func (c *counter) ReadByte() (byte, error) {
 	return b, err
 }
 
-// allowance reads no more than left bytes from r.
+// allowance reads at most left bytes from r.
 type allowance struct {
 	r    *bufio.Reader
 	left int

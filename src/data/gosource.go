@@ -11,9 +11,8 @@ import (
 	"time"
 )
 
-// goSource returns the source tree of the Go toolchain: of the one that the
-// environment names, of the go command, or of the first installed root that
-// has one.
+// goSource returns the source tree of the Go toolchain. It tries the root in the environment, then
+// that of the go command, then the installed roots. It takes the first root with a source tree.
 func goSource(installed ...string) (string, error) {
 	type source struct {
 		name string
@@ -45,8 +44,8 @@ func goSource(installed ...string) (string, error) {
 		strings.Join(tried, ", "))
 }
 
-// askGo returns the root that the go command names. It asks from the file
-// system's root, where no module can make the command fetch another toolchain.
+// askGo returns the root of the go command. It runs the command in the file system's root
+// directory, where no module can make it download another toolchain.
 func askGo() (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()

@@ -8,15 +8,14 @@ import (
 	"dynmo/src/random"
 )
 
-// holdOutStream keeps the order in which documents are held out apart from whatever else
-// is drawn.
+// holdOutStream separates the order in which documents are held out from other random numbers.
 const holdOutStream = 0x68656c64 // "held"
 
-// extent is the ids [lo, hi) of a file or text, which are tokens [first, first+hi-lo) of a
-// corpus.
+// extent is the ids [lo, hi) of a file or text. They are tokens [first, first+hi-lo) of a corpus.
 type extent struct{ lo, hi, first int }
 
-// take adds ids [lo, hi) to a corpus: to its last extent if they follow that.
+// take adds ids [lo, hi) to a corpus. If they follow the last extent it grows, else take adds a new
+// extent.
 func (c *Corpus) take(lo, hi int) {
 	if lo == hi {
 		return
@@ -29,7 +28,7 @@ func (c *Corpus) take(lo, hi int) {
 	c.tokens += hi - lo
 }
 
-// copyTo sets dst to the len(dst) tokens from token i on.
+// copyTo fills dst with the tokens from token i on.
 func (c *Corpus) copyTo(dst []int32, i int) {
 	at := sort.Search(len(c.extents), func(k int) bool { return c.extents[k].first > i }) - 1
 	for len(dst) > 0 {
@@ -41,12 +40,13 @@ func (c *Corpus) copyTo(dst []int32, i int) {
 	}
 }
 
-// holdOut takes a share out of a corpus. Documents are visited in an order drawn from their number
-// alone. A document is taken if the part held out then comes nearer to the share. If that takes no
-// document or all, as in a text of one file, the end of the corpus is taken. So every run holds
-// the same tokens out of the same data, and no sequence has tokens of both parts.
+// holdOut takes a share out of a corpus. It visits documents in an order that is drawn from their
+// number alone. It takes a document if that brings the held-out part nearer to the share. If it
+// would take no document or all, as in a text of one file, it takes the end of the corpus instead.
+// So every run holds the same tokens out of the same data, and no sequence has tokens of both
+// parts.
 //
-// A document is a file of a directory with the 0 byte behind it, or a document of Megatron-LM's
+// A document is a file of a directory with the 0 byte after it, or a document in Megatron-LM's
 // index. In llm.c's files a document ends with an end-of-text token.
 func (s *source) holdOut(c *Corpus, share float64) error {
 	total, want := c.tokens, share*float64(c.tokens)
@@ -79,7 +79,7 @@ func (s *source) holdOut(c *Corpus, share float64) error {
 	return nil
 }
 
-// drawn reports which documents are held out so that about want tokens are.
+// drawn reports which documents are held out to get about want tokens.
 func drawn(ends []int, want float64) []bool {
 	held, out := 0, make([]bool, len(ends))
 	for _, i := range random.Keyed(holdOutStream).Perm(len(ends)) {
@@ -94,8 +94,8 @@ func drawn(ends []int, want float64) []bool {
 	return out
 }
 
-// ends returns where the documents among the first total tokens end, ascending. The last
-// ends there.
+// ends returns the ends of the documents in the first total tokens, ascending. The last one is
+// total.
 func (s *source) ends(total int) []int {
 	var ends []int
 	add := func(end int) {
@@ -107,7 +107,7 @@ func (s *source) ends(total int) []int {
 	case s.isText():
 		end := 0
 		for _, f := range s.files {
-			end += int(f.size) + 1 // with the separator
+			end += int(f.size) + 1 // including the separator
 			add(end)
 		}
 	case s.tokens.Format == Megatron:
@@ -126,7 +126,7 @@ func (s *source) ends(total int) []int {
 	return append(ends, total)
 }
 
-// megatronEnds calls add with where the documents of a Megatron data set end.
+// megatronEnds calls add with the ends of the documents in a Megatron data set.
 func (t *Tokens) megatronEnds(add func(end int)) {
 	idx := t.index
 	sequences := int(binary.LittleEndian.Uint64(idx[18:]))

@@ -5,8 +5,7 @@ import (
 	"fmt"
 )
 
-// element is the type of a token id in a file, by Megatron-LM's code where
-// that has one.
+// element is the type of a token id in a file. Its value is Megatron-LM's code if that has one.
 type element uint8
 
 const (
@@ -19,7 +18,7 @@ const (
 	u32 element = 16 // llm.c only
 )
 
-// elements describes the element types; width is in bytes, 0 for no type.
+// elements describes the element types; width is in bytes, 0 for an unused code.
 var elements = [...]struct {
 	name   string
 	width  int
@@ -31,8 +30,8 @@ var elements = [...]struct {
 
 func (e element) width() int { return elements[e].width }
 
-// ids are token ids as they lie in a file: elements of one type, one after
-// the other, little-endian. Their memory is a multiple of an element.
+// ids are token ids in the form of a file: consecutive little-endian elements of one type. The
+// length of raw is a multiple of the width.
 type ids struct {
 	raw []byte
 	element
@@ -62,14 +61,14 @@ func (x ids) id(i int) int64 {
 	panic("data: unknown element type")
 }
 
-// copyTo sets dst to the len(dst) ids from index i on.
+// copyTo fills dst with the ids from index i on.
 func (x ids) copyTo(dst []int32, i int) {
 	for j := range dst {
 		dst[j] = int32(x.id(i + j))
 	}
 }
 
-// span returns the smallest and the largest id, 0 and -1 if there is none.
+// span returns the smallest and the largest id; 0 and -1 if there are none.
 func (x ids) span() (low, high int64) {
 	if len(x.raw) == 0 {
 		return 0, -1
@@ -96,7 +95,7 @@ func (x ids) outside(vocab int) int {
 	return -1
 }
 
-// limit returns the ids in the first bytes bytes; 0 means all.
+// limit returns the ids in the first `bytes` bytes; 0 means all.
 func (x ids) limit(bytes int64) ids {
 	if bytes > 0 && bytes < int64(len(x.raw)) {
 		x.raw = x.raw[:bytes/int64(x.width())*int64(x.width())]
@@ -115,7 +114,7 @@ func (e element) appendID(raw []byte, id int32) []byte {
 	panic("data: no writer writes ids of this width")
 }
 
-// broken is the error of a malformed file, at a byte.
+// broken returns the error of a malformed file, with the byte.
 func broken(file string, position int64, format string, args ...any) error {
 	return fmt.Errorf("%s: byte %d: %s", file, position, fmt.Sprintf(format, args...))
 }

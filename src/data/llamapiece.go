@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// llamaDigits is how many characters of a number are one piece.
+// llamaDigits is the largest number of digits in a piece.
 const llamaDigits = 3
 
 // llamaPiece returns the length in bytes of the first match of Llama 3's regular
@@ -37,12 +37,12 @@ func llamaPiece(text string) int {
 		return last + 1
 	}
 	if _, size := utf8.DecodeLastRuneInString(text[:end]); end < len(text) && size < end {
-		return end - size // the last space of several belongs to what follows
+		return end - size // the last of several spaces belongs to the next piece
 	}
 	return end
 }
 
-// llamaCut is cut where marks take the ends of lines behind them.
+// llamaCut is cut for an expression in which a mark takes the line ends after it.
 func llamaCut(text []byte, from int) int {
 	for {
 		at := cut(text, from)
@@ -56,7 +56,7 @@ func llamaCut(text []byte, from int) int {
 	}
 }
 
-// run returns the bytes of the characters of one kind that text begins with.
+// run returns the number of bytes of the characters of one kind at the begin of text.
 func run(text string, of kind) int {
 	end := 0
 	for k, n := first(text); n > 0 && k == of; k, n = first(text[end:]) {
@@ -65,7 +65,7 @@ func run(text string, of kind) int {
 	return end
 }
 
-// foldedContraction is contraction in small letters and capitals.
+// foldedContraction is contraction for upper and lower case.
 func foldedContraction(text string) int {
 	if text[0] != '\'' {
 		return 0

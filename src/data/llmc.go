@@ -13,10 +13,10 @@ const (
 
 	llmcGPT2Magic, llmcGPT2Version     = 20240520, 1
 	llmcLlama3Magic, llmcLlama3Version = 20240801, 7
-	llmcLlama3End                      = 128000 // stands between documents
+	llmcLlama3End                      = 128000 // token between documents
 )
 
-// isLLMC reports whether a file begins as llm.c's token files do.
+// isLLMC reports whether a file has the magic number of llm.c's token files.
 func isLLMC(raw []byte) bool {
 	if len(raw) < 4 {
 		return false
@@ -25,7 +25,7 @@ func isLLMC(raw []byte) bool {
 	return magic == llmcGPT2Magic || magic == llmcLlama3Magic
 }
 
-// parseLLMC returns the ids of a token file of llm.c, which it does not copy.
+// parseLLMC returns the ids of a token file of llm.c, without a copy.
 func parseLLMC(file string, raw []byte) (ids, error) {
 	size := int64(len(raw))
 	if size < llmcHeader {
@@ -59,7 +59,7 @@ func parseLLMC(file string, raw []byte) (ids, error) {
 	return x, nil
 }
 
-// llmcHead returns the header of a file of count ids.
+// llmcHead returns the header of a file with count ids.
 func llmcHead(e element, count int64) []byte {
 	head := make([]byte, llmcHeader)
 	magic, version := uint32(llmcGPT2Magic), uint32(llmcGPT2Version)

@@ -18,7 +18,7 @@ import (
 //	34+4S    i64  × S: first byte of each sequence in PREFIX.bin
 //	34+12S   i64  × D: first sequence of each document; the last is S
 //
-// and a byte per sequence in data sets of several modes, which is not read.
+// and, in data sets of several modes, a byte for each sequence, which is not read.
 const (
 	megatronMagic   = "MMIDIDX\x00\x00"
 	megatronOld     = "TNTIDX"
@@ -26,16 +26,16 @@ const (
 	megatronHeader  = 34
 )
 
-// megatronTypes are the element types of the format, whose codes are theirs;
-// its floats (6, 7) hold no ids.
+// megatronTypes are the element types of the format. Their values are the format's codes. Its float
+// types (6, 7) have no ids.
 var megatronTypes = []element{u8, i8, i16, i32, i64, u16}
 
 // megatronIndex returns the name of the index of PREFIX.bin.
 func megatronIndex(bin string) string { return strings.TrimSuffix(bin, ".bin") + ".idx" }
 
-// parseMegatron returns the ids of a Megatron data set, which it does not
-// copy, and its number of documents. bin is the content of PREFIX.bin and idx
-// that of file, PREFIX.idx. Bytes of bin beyond the last sequence are left out.
+// parseMegatron returns the ids of a Megatron data set, without a copy, and its number of
+// documents. bin is the content of PREFIX.bin, idx that of file, PREFIX.idx. Bytes of bin after the
+// last sequence are ignored.
 func parseMegatron(file string, idx, bin []byte) (ids, int64, error) {
 	fail := func(position int64, format string, args ...any) (ids, int64, error) {
 		return ids{}, 0, broken(file, position, format, args...)
@@ -58,7 +58,7 @@ func parseMegatron(file string, idx, bin []byte) (ids, int64, error) {
 	}
 	s, d := binary.LittleEndian.Uint64(idx[18:]), binary.LittleEndian.Uint64(idx[26:])
 	body := uint64(size - megatronHeader)
-	if s > body/12 { // before any product: none can overflow now
+	if s > body/12 { // before any product, so that none can overflow
 		return fail(18, "%d sequences do not fit into a file of %d bytes", s, size)
 	}
 	if d > (body-12*s)/8 {
@@ -78,8 +78,8 @@ func parseMegatron(file string, idx, bin []byte) (ids, int64, error) {
 	return x, int64(d) - 1, nil
 }
 
-// megatronSequences checks that the sequences follow one another in a PREFIX.bin of bytes bytes.
-// It returns the number of bytes that the sequences take.
+// megatronSequences checks that the sequences are contiguous in a PREFIX.bin of `bytes` bytes. It
+// returns the number of bytes that the sequences take.
 func megatronSequences(file string, idx []byte, s, width, bytes int64) (int64, error) {
 	lengths, pointers := megatronHeader, megatronHeader+4*s
 	used := int64(0)
@@ -102,7 +102,7 @@ func megatronSequences(file string, idx []byte, s, width, bytes int64) (int64, e
 	return used, nil
 }
 
-// megatronDocuments checks that the d document indices rise from 0 to s.
+// megatronDocuments checks that the d document indices are ascending, from 0 to s.
 func megatronDocuments(file string, idx []byte, s, d int64) error {
 	if d < 1 {
 		return broken(file, 26, "no document index, want at least one, the number of sequences")
@@ -124,7 +124,8 @@ func megatronDocuments(file string, idx []byte, s, d int64) error {
 	return nil
 }
 
-// megatronIdx returns the index of documents of one sequence each. lengths are their tokens.
+// megatronIdx returns the index for documents of one sequence each. lengths are their numbers of
+// tokens.
 func megatronIdx(e element, lengths []int32) []byte {
 	s := len(lengths)
 	idx := make([]byte, 0, megatronHeader+20*s+8)

@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// merge is what two neighbours become, and when: of those in a text the merge of the lowest
-// rank is made first, of equal ones the first in the text.
+// merge is the token that two neighbours become, and its rank. Of all merges in a text the one with
+// the lowest rank is made first; of equal ranks the first in the text.
 type merge struct {
 	rank int
 	id   int32
 }
 
-// pending is a merge that may be made of the token at a place and the one behind it.
+// pending is a possible merge of the token at a place with the next token.
 type pending struct {
 	merge
 	at int
@@ -33,10 +33,10 @@ func (q *queue) Pop() any {
 	return last
 }
 
-// joined stands for a token that is part of the one before it.
+// joined marks a token that has become part of the token before it.
 const joined = -1
 
-// merged makes all merges of neighbours, in its place.
+// merged makes all merges of neighbours in ids, in place.
 func (v *Vocabulary) merged(ids []int32) []int32 {
 	n := len(ids)
 	next, before := make([]int, n), make([]int, n)
@@ -58,7 +58,7 @@ func (v *Vocabulary) merged(ids []int32) []int32 {
 		p := heap.Pop(&q).(pending)
 		right := next[p.at]
 		if ids[p.at] == joined || right == n || v.merges[[2]int32{ids[p.at], ids[right]}] != p.merge {
-			continue // another merge has been made of one of the two
+			continue // one of the two has already been merged otherwise
 		}
 		ids[p.at], ids[right] = p.id, joined
 		if next[p.at] = next[right]; next[right] < n {

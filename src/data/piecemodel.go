@@ -10,8 +10,7 @@ import (
 )
 
 // Fields of a sentencepiece model file, a protocol buffer (google/sentencepiece,
-// sentencepiece_model.proto), that decide on ids. Those of its messages for
-// training say nothing of text, and are not looked at.
+// sentencepiece_model.proto), that affect ids. Its fields about training are ignored.
 const (
 	pieces         protowire.Number = 1 // ModelProto
 	trainerSpec    protowire.Number = 2
@@ -44,20 +43,20 @@ const (
 
 const (
 	bpeModel = 2 // value of modelType
-	// maxPieces is four times the largest vocabulary in use.
+	// maxPieces bounds the number of pieces: four times the largest vocabulary in use.
 	maxPieces = 1 << 20
-	// longestPiece bounds a piece, in bytes: it has 16 characters by default.
+	// longestPiece bounds a piece, in bytes: sentencepiece's default limit is 16 characters.
 	longestPiece = 1 << 10
 )
 
 // pieceModel is a sentencepiece model.
 type pieceModel struct {
 	file    string
-	ids     map[string]int32 // of all pieces
-	types   []uint64         // by id
-	texts   []string         // likewise: what each stands for
+	ids     map[string]int32 // id of every piece
+	types   []uint64         // type of the piece, by id
+	texts   []string         // text of the piece, by id
 	end     int32            // id of the piece that ends texts
-	longest int              // piece, in bytes
+	longest int              // length of the longest piece, in bytes
 	joints  *joints
 
 	bos, eos                      string
@@ -65,8 +64,8 @@ type pieceModel struct {
 	charsmap, prefix, trim, plain bool // plain: spaces are not escaped
 }
 
-// parsePieces reads a model and checks that this package can encode with it:
-// byte-pair encoding of text that is not normalised, with byte fallback.
+// parsePieces reads a model and checks that this package can encode with it: byte-pair encoding
+// without normalisation, with byte fallback.
 func parsePieces(file string, raw []byte) (*pieceModel, error) {
 	m := &pieceModel{file: file, ids: make(map[string]int32), bos: "<s>", eos: "</s>", prefix: true, trim: true, joints: newJoints()}
 	err := m.fields(field{raw: raw}, func(f field) error {
@@ -94,7 +93,7 @@ type field struct {
 	kind     protowire.Type
 	raw      []byte // of a message or string
 	value    uint64 // of a number
-	position int64  // where raw or value begins in the file
+	position int64  // offset of raw or value in the file
 }
 
 // fields calls visit for every field of a message.
@@ -212,7 +211,7 @@ func (m *pieceModel) normalizer(f field) error {
 	return nil
 }
 
-// check refuses models of other kinds, and finds the piece that ends texts.
+// check returns an error for other kinds of models. It also finds the piece that ends texts.
 func (m *pieceModel) check() error {
 	count := make(map[uint64]int)
 	for _, kind := range m.types {

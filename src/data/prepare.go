@@ -11,48 +11,48 @@ import (
 	"dynmo/src/input"
 )
 
-// block is how many bytes of text are encoded as one piece of work: enough
-// that handing it on costs nothing, few enough that cores end together.
+// block is the number of bytes of text in one piece of work. It is large enough that passing work
+// on costs nothing, and small enough that all cores finish at about the same time.
 const block = 1 << 18
 
-// longestWord bounds the bytes of a text that are in memory because no place to
-// cut it is among them: a file of zeros has none.
+// longestWord bounds the bytes of a text that are in memory because the text has no place to cut,
+// as in a file of zeros.
 const longestWord = 64 << 20
 
-// InputError is an error of the texts that were to be prepared.
+// InputError is an error in the texts to prepare.
 type InputError struct{ error }
 
 func (e InputError) Unwrap() error { return e.error }
 
-// Preparation makes a token file of texts.
+// Preparation turns texts into a token file.
 type Preparation struct {
 	Tokenizer  Tokenizer
 	Inputs     []string // files of text, dumps of wikis, and directories of them in lexical order
-	Extensions []string // endings of the files that are read from directories; none reads all
+	Extensions []string // suffixes of the files that are read from directories; empty: all files
 	Output     string   // PREFIX.bin
 	Format     Format
 	Workers    int // goroutines that encode, at least 1
 }
 
-// Prepared counts the output of a Preparation.
+// Prepared is the counts of a finished Preparation.
 type Prepared struct {
-	Documents int   // files and articles that are not empty
+	Documents int   // files and articles, without empty ones
 	Bytes     int64 // of text, without markup
-	Tokens    int64 // ends of text included
+	Tokens    int64 // including end-of-text tokens
 }
 
-// Run encodes the texts, each followed by the end-of-text token, and writes them in order: the
-// file is the same for any number of workers. A file is a document. A dump of a wiki is XML that
-// may be packed with bzip2 (names that end in .xml or .xml.bz2). It has a document per article,
-// without its markup (see strip). Texts must be UTF-8 without zero bytes. Empty texts are left
-// out. progress is called with the encoded bytes of the inputs, and with all of their bytes.
+// Run encodes the texts, each followed by the end-of-text token, and writes them in order. The file
+// is the same for any number of workers. A text file is a document. A dump of a wiki is XML,
+// possibly compressed with bzip2 (names that end in .xml or .xml.bz2). It has a document for each
+// article, without markup (see strip). Texts must be UTF-8 without zero bytes. Empty texts are left
+// out. progress is called with the encoded bytes of the inputs, and with their total.
 //
-// Memory is bounded: at most five parts per worker wait, each a
-// quarter of a megabyte of text (more where it cannot be cut), or an article.
+// Memory is bounded: at most five parts wait for each worker. A part is a quarter of a megabyte of
+// text (more if the text cannot be cut), or an article.
 //
-// Errors: an InputError (no text, not UTF-8, no dump), ctx's cause, the tokenizer's, with
-// the file and the byte, the disk; the output then keeps its contents. It panics without
-// workers.
+// Errors: an InputError (no text, not UTF-8, no dump), or the cause of ctx; an error of the
+// tokenizer, with the file and the byte; an error of the disk. After an error the output file is
+// unchanged. Run panics if there are no workers.
 func (p Preparation) Run(ctx context.Context, progress func(done, total int64)) (Prepared, error) {
 	if p.Workers < 1 {
 		panic("data: no workers")
@@ -101,19 +101,19 @@ func (p Preparation) Run(ctx context.Context, progress func(done, total int64)) 
 	return done, w.Close()
 }
 
-// work is a part of a document that can be encoded by itself.
+// work is a part of a document that can be encoded separately.
 type work struct {
 	text        string
 	hidden      map[string]bool // text is wiki markup, see strip; nil if it is plain
-	first, last bool            // of its document
-	read        int64           // bytes of the file that it accounts for
+	first, last bool            // of the document
+	read        int64           // bytes of the file that the part stands for
 	path        string
-	offset      int64        // of text in the file
-	out         chan encoded // takes one
+	offset      int64        // offset of text in the file
+	out         chan encoded // takes one result
 }
 
-// fail returns an error that names the file and a byte of the text. Of a text without its markup
-// the byte is not one of the file.
+// fail returns an error that names the file and a byte of the text. For an article the byte is that
+// of the text without markup, not of the file.
 func (w work) fail(position int, err error) error {
 	if w.hidden != nil {
 		return fmt.Errorf("%s: an article: byte %d of its text without markup: %w", w.path, position, err)
@@ -121,17 +121,16 @@ func (w work) fail(position int, err error) error {
 	return fmt.Errorf("%s: byte %d: %w", w.path, w.offset+int64(position), err)
 }
 
-// encoded is the result of a work.
+// encoded is the result of encoding a work.
 type encoded struct {
 	tokens []int32
-	bytes  int   // of text
-	last   bool  // of its document
-	read   int64 // as of its work
+	bytes  int   // bytes of text
+	last   bool  // of the document
+	read   int64 // as in work
 	err    error
 }
 
-// encode calls write with the parts of the files in order, encoded on
-// p.Workers goroutines.
+// encode calls write with the encoded parts of the files, in order. p.Workers goroutines encode.
 func (p Preparation) encode(ctx context.Context, files []file, write func(encoded) error) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	ahead := 4 * p.Workers // parts that wait in memory
@@ -158,7 +157,7 @@ func (p Preparation) encode(ctx context.Context, files []file, write func(encode
 					return context.Cause(ctx)
 				case order <- w.out:
 				}
-				todo <- w // a worker takes it: none of them waits for another goroutine
+				todo <- w // a worker takes it, and workers wait for no other goroutine
 				return nil
 			})
 			if err != nil {
@@ -179,12 +178,12 @@ func (p Preparation) encode(ctx context.Context, files []file, write func(encode
 	return context.Cause(ctx)
 }
 
-// run encodes a part, and ends the text if it is the last of its document.
+// run encodes a part. After the last part of a document it appends the end-of-text token.
 func (t Tokenizer) run(e *encoder, w work) encoded {
 	if w.hidden != nil {
 		w.text = strip(w.text, w.hidden)
 	}
-	if w.text == "" && (w.first || !w.last) { // no document
+	if w.text == "" && (w.first || !w.last) { // empty document
 		return encoded{read: w.read}
 	}
 	done := encoded{bytes: len(w.text), last: w.last, read: w.read}
@@ -193,7 +192,7 @@ func (t Tokenizer) run(e *encoder, w work) encoded {
 		return done
 	}
 	prefix := ""
-	done.tokens = make([]int32, 0, len(w.text)/2) // GPT-2 makes a token of 2 to 5 bytes of most texts
+	done.tokens = make([]int32, 0, len(w.text)/2) // GPT-2 needs a token for 2 to 5 bytes of most texts
 	if w.first {
 		prefix = t.leads.before(w.text, 0)
 		done.tokens = append(done.tokens, t.begin...)
@@ -216,8 +215,8 @@ func (p Preparation) read(f file, yield func(work) error) error {
 	return parts(f, p.Tokenizer.cut, yield)
 }
 
-// parts reads a text and yields it in parts of about a block, cut where cut
-// says that it changes no id.
+// parts reads a text and yields it in parts of about a block. cut returns places where a division
+// changes no id.
 func parts(source file, cut func([]byte, int) int, yield func(work) error) error {
 	path := source.path
 	f, err := input.Open(path, input.Unbound)
@@ -225,7 +224,7 @@ func parts(source file, cut func([]byte, int) int, yield func(work) error) error
 		return InputError{err}
 	}
 	defer f.Close()
-	var text []byte // read and not yet yielded
+	var text []byte // bytes that were read but not yielded
 	offset := int64(0)
 	part := func(length int, last bool) error {
 		w := work{text: string(text[:length]), first: offset == 0, last: last, read: int64(length), path: path, offset: offset}

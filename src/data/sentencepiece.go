@@ -13,15 +13,14 @@ import (
 	"dynmo/src/input"
 )
 
-// maxModel is the longest sentencepiece model that is read, in bytes: eight
-// times the length with a vocabulary of 256,000 pieces.
+// maxModel is the longest sentencepiece model that is read, in bytes: eight times the length with a
+// vocabulary of 256,000 pieces.
 const maxModel = 32 << 20
 
-// OpenSentencePiece returns the byte-pair encoding of a sentencepiece model
-// file as LLaMA has: model type BPE, byte fallback, text otherwise as it is.
-// Documents end with the model's end-of-sentence piece; its beginning-of-
-// sentence piece is not used. Errors name the file and, where it is a matter
-// of one byte, the byte.
+// OpenSentencePiece returns the byte-pair encoding of a sentencepiece model file like LLaMA's:
+// model type BPE with byte fallback, and text that is not normalised. Documents end with the
+// model's end-of-sentence piece. The beginning-of-sentence piece is not used. Errors name the file
+// and, if possible, the byte.
 func OpenSentencePiece(path string) (Tokenizer, error) {
 	raw, err := input.Read(path, maxModel)
 	if err != nil {
@@ -30,7 +29,7 @@ func OpenSentencePiece(path string) (Tokenizer, error) {
 	return newSentencePiece(path, raw)
 }
 
-// newSentencePiece returns the tokenizer of a model, the content of file.
+// newSentencePiece returns the tokenizer of a model. raw is the content of file.
 func newSentencePiece(file string, raw []byte) (Tokenizer, error) {
 	v, err := parsePieceVocabulary(file, raw)
 	if err != nil {
@@ -40,8 +39,8 @@ func newSentencePiece(file string, raw []byte) (Tokenizer, error) {
 	return v.Tokenizer()
 }
 
-// parsePieceVocabulary returns the vocabulary of a model, the content of file. Texts begin
-// with its beginning-of-sentence piece, as those of LLaMA do.
+// parsePieceVocabulary returns the vocabulary of a model. raw is the content of file. Texts begin
+// with the beginning-of-sentence piece, as in LLaMA.
 func parsePieceVocabulary(file string, raw []byte) (*Vocabulary, error) {
 	m, err := parsePieces(file, raw)
 	if err != nil {
@@ -72,9 +71,8 @@ func parsePieceVocabulary(file string, raw []byte) (*Vocabulary, error) {
 	return v, nil
 }
 
-// forLibrary returns the model with the additions that the library
-// (go-sentencepiece 0.6.0) needs; in protocol buffers a later message adds to an
-// earlier one.
+// forLibrary returns the model with the additions that the library (go-sentencepiece 0.6.0) needs.
+// In protocol buffers a later message extends an earlier one.
 //
 //   - It refuses a model that wants a space before every text, as LLaMA's does:
 //     that is switched off here, and the space is ours to add.
@@ -95,10 +93,9 @@ func (m *pieceModel) forLibrary(raw []byte) []byte {
 	return protowire.AppendBytes(raw, piece)
 }
 
-// joints are the pairs of characters that stand side by side in some piece of
-// a vocabulary. Between any other two, text falls apart: a byte-pair encoding
-// only joins characters into a piece of the vocabulary, in the order of scores,
-// which pairs elsewhere do not change.
+// joints are the pairs of characters that are neighbours in some piece of a vocabulary. Between any
+// other two characters a text can be divided. A byte-pair encoding only joins characters into
+// pieces of the vocabulary, in the order of scores, and other pairs do not change that order.
 type joints struct {
 	ascii [utf8.RuneSelf][utf8.RuneSelf]bool
 	other map[[2]rune]bool
@@ -106,7 +103,7 @@ type joints struct {
 
 func newJoints() *joints { return &joints{other: make(map[[2]rune]bool)} }
 
-// add notes the pairs of a piece. ▁ stands for the space.
+// add records the pairs of neighbours in a piece. ▁ stands for the space.
 func (j *joints) add(piece string) {
 	before := rune(-1)
 	for _, r := range strings.ReplaceAll(piece, "▁", " ") {
@@ -125,7 +122,7 @@ func (j *joints) join(a, b rune) bool {
 	if a < utf8.RuneSelf && b < utf8.RuneSelf {
 		return j.ascii[a][b]
 	}
-	if a == '▁' || b == '▁' { // as the library, which takes it for a space
+	if a == '▁' || b == '▁' { // like the library, which treats it as a space
 		return j.join(spaced(a), spaced(b))
 	}
 	return j.other[[2]rune{a, b}]
@@ -138,8 +135,8 @@ func spaced(r rune) rune {
 	return r
 }
 
-// piece returns the length in bytes of the longest beginning of text, which is
-// not empty, whose characters all join.
+// piece returns the length in bytes of the longest begin of text whose characters all join. text
+// must not be empty.
 func (j *joints) piece(text string) int {
 	before, n := utf8.DecodeRuneInString(text)
 	for n < len(text) {
@@ -155,8 +152,8 @@ func (j *joints) piece(text string) int {
 	return n
 }
 
-// cut returns the last place in text, from or later, between two characters
-// that do not join, or 0 if there is none.
+// cut returns the last place in text, at from or later, between two characters that do not join. It
+// returns 0 if there is none.
 func (j *joints) cut(text []byte, from int) int {
 	for i := len(text) - 1; i >= max(from, 1); i-- {
 		if !utf8.RuneStart(text[i]) || !utf8.FullRune(text[i:]) {

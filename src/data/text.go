@@ -11,8 +11,8 @@ import (
 	"dynmo/src/input"
 )
 
-// invalid returns the bytes of text before the first that no text in UTF-8 has; all
-// of them if there is none. A zero byte is one of these: binary files have them.
+// invalid returns the number of bytes before the first byte of text that is invalid; all bytes if
+// none is. A byte is invalid if it is zero, which binary files have, or not UTF-8.
 func invalid(text []byte) int {
 	end := len(text)
 	if zero := bytes.IndexByte(text, 0); zero >= 0 {
@@ -31,8 +31,7 @@ func invalid(text []byte) int {
 	return end
 }
 
-// invalidBeginning is invalid of the beginning of a text, whose last character may be
-// cut off.
+// invalidBeginning is invalid for the begin of a text, whose last character may be incomplete.
 func invalidBeginning(text []byte) int {
 	at := invalid(text)
 	if !utf8.FullRune(text[at:]) {
@@ -41,7 +40,7 @@ func invalidBeginning(text []byte) int {
 	return at
 }
 
-// noText returns the error of a byte of a text that is not UTF-8.
+// noText returns the error of a byte that text in UTF-8 cannot have.
 func noText(b byte) error {
 	if b == 0 {
 		return errors.New("0x00: a zero byte, want text in UTF-8")
@@ -49,11 +48,11 @@ func noText(b byte) error {
 	return fmt.Errorf("0x%02x: the text is not UTF-8", b)
 }
 
-// looked is how much of a file shows whether it is text: hundreds of ids.
+// looked is the number of bytes that show whether a file is text: hundreds of ids.
 const looked = 4096
 
-// isText reports whether a file with the name of a token file is text: it begins as
-// text, which token files do not, and has no index.
+// isText reports whether a file with the name of a token file is text. It is text if it has no
+// index and begins as valid text, which token files do not.
 func isText(path string) bool {
 	if _, err := os.Lstat(megatronIndex(path)); err == nil {
 		return false

@@ -4,35 +4,34 @@ import "strings"
 
 // Tokenizer turns text into ids. Goroutines may share it.
 type Tokenizer struct {
-	Vocab int // ids are below it
+	Vocab int // ids are less than Vocab
 
-	begin     []int32 // begin every document
-	endOfText int32   // ends every document
-	leads     leading // whether a space stands before the text of a document
-	// cut returns the last place in text, at from or later, at which the text may be
-	// divided: both parts then have the ids of the whole. It returns 0 if it finds none.
+	begin     []int32 // tokens before every document
+	endOfText int32   // token after every document
+	leads     leading // whether a space is put before the text of a document
+	// cut returns the last place in text, at from or later, where the text may be divided without
+	// changing ids. It returns 0 if it finds none.
 	cut     func(text []byte, from int) int
 	encoder func() *encoder
 }
 
 const (
-	// remembered bounds the pieces an encoder keeps the ids of: a few
-	// megabytes, and more than the words of most corpora.
+	// remembered bounds the number of pieces whose ids an encoder keeps. They take a few megabytes,
+	// and are more than the words of most corpora.
 	remembered = 1 << 16
-	// longPiece is the length in bytes from which a piece is not worth keeping.
+	// longPiece is the length in bytes from which on the ids of a piece are not kept.
 	longPiece = 64
 )
 
-// encoder encodes text for one goroutine. It cuts the text into pieces that
-// are encoded each by itself, asks a library for the ids of a piece, and
-// remembers them: words repeat.
+// encoder encodes text for one goroutine. It cuts the text into pieces that are encoded separately,
+// gets the ids of a piece from a library, and keeps them, because words repeat.
 type encoder struct {
 	piece func(text string) int // length in bytes of the first piece of text
 	ask   func(piece string) ([]int32, error)
 	known map[string][]int32
 }
 
-// pieceError is an error of the piece of a text that begins at byte position.
+// pieceError is an error in the piece of a text at a byte position.
 type pieceError struct {
 	error
 	position int
@@ -57,7 +56,7 @@ func (e *encoder) encode(out []int32, text string) ([]int32, error) {
 	return out, nil
 }
 
-// remember keeps the ids of a piece, and forgets all others when they are many.
+// remember keeps the ids of a piece. If there are too many it first drops all of them.
 func (e *encoder) remember(word string, tokens []int32) {
 	if len(word) >= longPiece {
 		return

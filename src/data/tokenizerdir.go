@@ -19,8 +19,7 @@ const (
 	settingsFile = "tokenizer_config.json"
 )
 
-// tokenizerFiles are the files that belong to a tokenizer, under the names that they have in a
-// model's directory.
+// tokenizerFiles are the names of tokenizer files in a model's directory.
 var tokenizerFiles = []string{
 	tokenizerFile, pieceFile, settingsFile, "special_tokens_map.json", "added_tokens.json", vocabFile, mergesFile, "chat_template.jinja",
 }
@@ -28,8 +27,7 @@ var tokenizerFiles = []string{
 // IsTokenizerFile reports whether a file of that name belongs to a tokenizer.
 func IsTokenizerFile(name string) bool { return slices.Contains(tokenizerFiles, name) }
 
-// ReadTokenizer returns the files of the tokenizer in a directory, by name; none if there are
-// none.
+// ReadTokenizer returns the tokenizer's files in a directory, by name; none if there are none.
 func ReadTokenizer(dir string) (map[string][]byte, error) {
 	files := make(map[string][]byte)
 	for _, name := range tokenizerFiles {
@@ -45,9 +43,8 @@ func ReadTokenizer(dir string) (map[string][]byte, error) {
 	return files, nil
 }
 
-// OpenVocabulary reads the tokenizer in a directory (see ParseTokenizer), or a file of one:
-// tokenizer.json, or sentencepiece's model, whatever its name. Errors name the file and what
-// is wrong.
+// OpenVocabulary reads the tokenizer in a directory (see ParseTokenizer), or one file:
+// tokenizer.json, or a sentencepiece model of any name. Errors name the file and the problem.
 func OpenVocabulary(path string) (*Vocabulary, error) {
 	files, err := TokenizerOf(path)
 	if err != nil {
@@ -62,9 +59,9 @@ func OpenVocabulary(path string) (*Vocabulary, error) {
 	return parsePieceVocabulary(path, files[pieceFile])
 }
 
-// ParseTokenizer returns the vocabulary of the files of a tokenizer, by name, that are from a
-// place: of tokenizer.json or, where that is not there, tokenizer.model, or vocab.json with
-// merges.txt. The error names the file; it is fs.ErrNotExist where there is none of them.
+// ParseTokenizer returns the vocabulary in the files of a tokenizer, by name. It reads
+// tokenizer.json, else tokenizer.model, else vocab.json with merges.txt. at is the origin of the
+// files, for errors. An error names the file; it is fs.ErrNotExist if none of these files is there.
 func ParseTokenizer(at string, files map[string][]byte) (*Vocabulary, error) {
 	v, err := parseEncoding(at, files)
 	if err != nil {
@@ -103,7 +100,7 @@ func parseEncoding(at string, files map[string][]byte) (*Vocabulary, error) {
 	return v, nil
 }
 
-// named parses a file, which errors name.
+// named parses a file and adds its path to errors.
 func named(path string, text []byte, parse func([]byte) (*Vocabulary, error)) (*Vocabulary, error) {
 	v, err := parse(text)
 	if err != nil {
@@ -112,15 +109,15 @@ func named(path string, text []byte, parse func([]byte) (*Vocabulary, error)) (*
 	return v, nil
 }
 
-// settings is what tokenizer_config.json says beside the encoding: the token that ends texts,
-// as text or with its properties, and of sentencepiece's model whether texts are given the
-// one that begins them.
+// settings is the part of tokenizer_config.json that is used: the token that ends texts, as a
+// string or an object with properties, and whether texts get a begin token (for sentencepiece
+// models).
 type settings struct {
 	End      json.RawMessage `json:"eos_token"`
 	AddBegin *bool           `json:"add_bos_token"`
 }
 
-// set applies tokenizer_config.json. The error names a token that there is not.
+// set applies tokenizer_config.json. The error names a token that does not exist.
 func (v *Vocabulary) set(text []byte, pieces bool) error {
 	var s settings
 	if err := json.Unmarshal(text, &s); err != nil {
@@ -147,8 +144,7 @@ func (v *Vocabulary) set(text []byte, pieces bool) error {
 	return nil
 }
 
-// Beside returns the directory beside the token file PREFIX.bin that holds the files of the
-// tokenizer that made it.
+// Beside returns the directory with the tokenizer's files for the token file PREFIX.bin.
 func Beside(path string) string { return strings.TrimSuffix(path, ".bin") + ".tokenizer" }
 
 // TokenizerOf returns the files of the tokenizer in a directory, by their names in a model's

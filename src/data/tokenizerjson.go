@@ -11,17 +11,18 @@ import (
 // tokenizerFile is the file of Hugging Face's tokenizers.
 const tokenizerFile = "tokenizer.json"
 
-// MaxTokenizer is the longest file of a tokenizer that is read, in bytes: some times Llama 3's.
+// MaxTokenizer is the longest tokenizer file that is read, in bytes: several times the length of
+// Llama 3's.
 const MaxTokenizer = 64 << 20
 
-// The regular expressions that texts are cut with, as tokenizer.json writes them.
+// The regular expressions that cut texts into pieces, as written in tokenizer.json.
 const (
 	gpt2Pattern  = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
 	llamaPattern = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 )
 
-// tokenizerJSON is a tokenizer as Hugging Face's library writes it: what there is of a
-// byte-pair encoding.
+// tokenizerJSON is a tokenizer in the format of Hugging Face's library, with the members that a
+// byte-pair encoding has.
 type tokenizerJSON struct {
 	Version       string          `json:"version"`
 	Truncation    json.RawMessage `json:"truncation"` // of batches, as padding
@@ -34,7 +35,7 @@ type tokenizerJSON struct {
 	Model         modelJSON       `json:"model"`
 }
 
-// addedToken is a token that stands in a text as it is, whatever is around it.
+// addedToken is a token that is found in a text by its exact spelling.
 type addedToken struct {
 	ID         int32  `json:"id"`
 	Content    string `json:"content"`
@@ -45,7 +46,7 @@ type addedToken struct {
 	Special    bool   `json:"special"`
 }
 
-// stepJSON is a step before or after the model, of any type.
+// stepJSON is a step of any type, before or after the model.
 type stepJSON struct {
 	Type           string                           `json:"type"`
 	Normalizers    []stepJSON                       `json:"normalizers,omitempty"`
@@ -82,8 +83,8 @@ type modelJSON struct {
 	Merges       json.RawMessage `json:"merges"`
 }
 
-// parseTokenizer reads tokenizer.json. Errors name the member that is wrong, or that asks
-// for what Encode does not do.
+// parseTokenizer reads tokenizer.json. Errors name the member that is wrong, or that needs
+// something that Encode lacks.
 func parseTokenizer(text []byte) (*Vocabulary, error) {
 	var t tokenizerJSON
 	if err := json.Unmarshal(text, &t); err != nil {
@@ -118,8 +119,8 @@ func parseTokenizer(text []byte) (*Vocabulary, error) {
 	return v, nil
 }
 
-// check refuses what is no byte-pair encoding of bytes, or of characters with a token for
-// every byte, or one that changes texts.
+// check returns an error unless this is a byte-pair encoding of bytes, or of characters with a
+// token for every byte. An encoding that changes texts is an error too.
 func (t *tokenizerJSON) check() error {
 	if t.Model.Type != "BPE" {
 		return fmt.Errorf("model: type %.100q is not supported, want BPE", t.Model.Type)
@@ -146,8 +147,8 @@ func (t *tokenizerJSON) check() error {
 	return nil
 }
 
-// number gives every token its id, each below how many there are. Those of ids that spell
-// no bytes are only ever added ones, unless tokens are of characters.
+// number gives every token its id, which must be less than the number of tokens. In an encoding of
+// bytes, a token that does not spell bytes must be an added token.
 func (v *Vocabulary) number(ids map[string]int32, added []addedToken, characters bool) error {
 	all := make(map[string]int32)
 	maps.Copy(all, ids)
@@ -192,10 +193,10 @@ func (v *Vocabulary) number(ids map[string]int32, added []addedToken, characters
 	return nil
 }
 
-// search has texts searched for an added token.
+// search registers an added token that texts are searched for.
 func (v *Vocabulary) search(a addedToken) {
 	word := a.Content
-	if a.Normalized && v.escapes { // as the text is then
+	if a.Normalized && v.escapes { // as in the text at the time of the search
 		word = strings.ReplaceAll(v.leads.before(word, 0)+word, " ", marked)
 	}
 	v.added[word] = a.ID
@@ -209,8 +210,8 @@ func (v *Vocabulary) search(a addedToken) {
 	}
 }
 
-// numberBytes finds the tokens of bytes, which stand for characters that have none. No merge
-// is of them.
+// numberBytes finds the tokens of bytes, which encode characters without a token. No merge has such
+// a token.
 func (v *Vocabulary) numberBytes() error {
 	v.bytes = make([]int32, 256)
 	for b := range v.bytes {
@@ -224,7 +225,7 @@ func (v *Vocabulary) numberBytes() error {
 	return nil
 }
 
-// readMerges reads merges, each a pair or, in older files, a pair with a space between.
+// readMerges reads merges. Each is a pair or, in older files, two tokens with a space between them.
 func (v *Vocabulary) readMerges(ids map[string]int32, source []byte) error {
 	var pairs [][]string
 	if json.Unmarshal(source, &pairs) != nil {

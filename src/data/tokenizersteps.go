@@ -9,7 +9,7 @@ import (
 // byteLevel is the type of the steps that spell bytes as letters.
 const byteLevel = "ByteLevel"
 
-// steps sets what the steps before and behind the model make of texts.
+// steps sets the effects of the steps before and after the model.
 func (t *tokenizerJSON) steps(v *Vocabulary) (err error) {
 	if t.Model.ByteFallback {
 		return t.characterSteps(v)
@@ -26,8 +26,8 @@ func (t *tokenizerJSON) steps(v *Vocabulary) (err error) {
 	return nil
 }
 
-// characterSteps is steps of an encoding of characters, in which ▁ stands for a space: a
-// normalizer has it so, or Metaspace.
+// characterSteps is steps for an encoding of characters, in which ▁ stands for a space. Either a
+// normalizer or Metaspace makes that replacement.
 func (t *tokenizerJSON) characterSteps(v *Vocabulary) error {
 	list := t.Normalizer.flat()
 	replaces := slices.ContainsFunc(list, func(s stepJSON) bool { return s.Type == "Replace" })
@@ -58,7 +58,7 @@ func (t *tokenizerJSON) characterSteps(v *Vocabulary) error {
 	return t.characterDecoder(v)
 }
 
-// characterDecoder refuses a decoder unless it turns tokens into their texts.
+// characterDecoder returns an error unless a decoder turns tokens into their texts.
 func (t *tokenizerJSON) characterDecoder(v *Vocabulary) error {
 	list := t.Decoder.flat()
 	if n := len(list); n > 0 && list[n-1].Type == "Strip" {
@@ -73,7 +73,7 @@ func (t *tokenizerJSON) characterDecoder(v *Vocabulary) error {
 	return nil
 }
 
-// flat returns a step, or those that it is a sequence of.
+// flat returns the steps of a sequence, or a single step as a list.
 func (s *stepJSON) flat() []stepJSON {
 	switch {
 	case s == nil:
@@ -84,8 +84,8 @@ func (s *stepJSON) flat() []stepJSON {
 	return []stepJSON{*s}
 }
 
-// piece returns what cuts a text as the step does, which is before the model, and where
-// documents may be cut.
+// piece returns two functions for a step before the model: one that cuts the first piece from a
+// text, and one that finds places where documents may be cut.
 func (s *stepJSON) piece() (first func(string) int, at func([]byte, int) int, err error) {
 	byPattern := s != nil && s.Type == "Sequence" && len(s.Pretokenizers) == 2 && s.Pretokenizers[0].Type == "Split"
 	spelling := s
@@ -115,7 +115,7 @@ func (s *stepJSON) piece() (first func(string) int, at func([]byte, int) int, er
 	return nil, nil, fmt.Errorf("Split: pattern %.200q is not supported, want the regular expression of GPT-2 or Llama 3", by.Pattern)
 }
 
-// begin returns the tokens that the step, which is behind the model, sets before a text.
+// begin returns the tokens that a step after the model puts before a text.
 func (s *stepJSON) begin() (before []int32, err error) {
 	if s == nil || s.Type == byteLevel {
 		return nil, nil

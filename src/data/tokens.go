@@ -19,17 +19,17 @@ const (
 	Megatron Format = "megatron" // OUT.bin and OUT.idx, as Megatron-LM reads them
 )
 
-// Unrecorded is the number of documents of a format that does not say.
+// Unrecorded is the number of documents if the format does not store it.
 const Unrecorded = -1
 
 // Tokens is a token file, mapped into memory. It never changes, so goroutines
 // may share it; a file that shrinks while it is mapped ends the program.
 type Tokens struct {
 	Format    Format
-	Documents int64 // or Unrecorded
+	Documents int64 // number of documents, or Unrecorded
 
-	file   string // that holds the ids
-	offset int64  // of the first id in file, in bytes
+	file   string // file with the ids
+	offset int64  // offset of the first id in file, in bytes
 	ids    ids
 	index  []byte // Megatron's, checked; else nil
 	maps   [][]byte
@@ -38,8 +38,8 @@ type Tokens struct {
 // isTokenFile reports whether a path is read as a token file rather than text.
 func isTokenFile(path string) bool { return strings.HasSuffix(path, ".bin") }
 
-// Index returns the name of the index that Megatron-LM has beside the token file
-// PREFIX.bin. Another name is an error.
+// Index returns the name of Megatron-LM's index for the token file PREFIX.bin. A name with another
+// suffix is an error.
 func Index(path string) (string, error) {
 	if !isTokenFile(path) {
 		return "", fmt.Errorf("%s: want a name that ends in .bin", path)
@@ -47,9 +47,9 @@ func Index(path string) (string, error) {
 	return megatronIndex(path), nil
 }
 
-// OpenTokens opens the token file PREFIX.bin: one of Megatron-LM if PREFIX.idx
-// lies beside it, else one of llm.c. Every size and offset is checked before it
-// is used, the ids are not. Errors name file and byte.
+// OpenTokens opens the token file PREFIX.bin. If PREFIX.idx exists it is one of Megatron-LM, else
+// one of llm.c. Every size and offset is checked before use; ids are not checked. Errors name file
+// and byte.
 func OpenTokens(path string) (*Tokens, error) {
 	if !isTokenFile(path) {
 		return nil, fmt.Errorf("%s: want a token file, whose name ends in .bin", path)
@@ -110,15 +110,14 @@ func (t *Tokens) mapFile(path string) ([]byte, error) {
 // Len returns the number of tokens.
 func (t *Tokens) Len() int { return t.ids.count() }
 
-// Type returns the name of the element type, as u16.
+// Type returns the name of the element type, for example u16.
 func (t *Tokens) Type() string { return elements[t.ids.element].name }
 
-// Span returns the smallest and the largest id, 0 and -1 if there is none. It
-// reads all ids.
+// Span returns the smallest and the largest id; 0 and -1 if there are none. It reads all ids.
 func (t *Tokens) Span() (low, high int64) { return t.ids.span() }
 
-// Check returns an error that names the first id outside of [0, vocab) and
-// where it lies. It reads all ids, unless their type has none outside.
+// Check returns an error that names the first id outside [0, vocab) and its place. It reads all
+// ids, unless their type cannot exceed vocab.
 func (t *Tokens) Check(vocab int) error {
 	i := t.ids.outside(vocab)
 	if i < 0 {
@@ -128,7 +127,7 @@ func (t *Tokens) Check(vocab int) error {
 		t.ids.id(i), i, vocab-1, vocab)
 }
 
-// Close gives the memory back. No token may be read after it.
+// Close unmaps the memory. No token may be read after it.
 func (t *Tokens) Close() error {
 	var failed error
 	for _, raw := range t.maps {

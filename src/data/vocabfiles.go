@@ -14,8 +14,8 @@ const (
 	mergesFile = "merges.txt"
 )
 
-// parseVocabulary reads vocab.json: an object of ids, each below how many there
-// are, by token, whose bytes are spelt as letters.
+// parseVocabulary reads vocab.json: an object with the id of every token, whose bytes are spelt as
+// letters. Ids must be less than the number of tokens.
 func parseVocabulary(text []byte) (*Vocabulary, error) {
 	var ids map[string]int32
 	if err := json.Unmarshal(text, &ids); err != nil {
@@ -39,8 +39,7 @@ func parseVocabulary(text []byte) (*Vocabulary, error) {
 	return v, nil
 }
 
-// parseMerges reads merges.txt: a line for each merge, first to last, behind one that
-// says which version it is.
+// parseMerges reads merges.txt: a line with the version, then a line for each merge, in order.
 func (v *Vocabulary) parseMerges(text string) error {
 	number := 0
 	for line := range strings.Lines(text) {
@@ -65,9 +64,9 @@ func (v *Vocabulary) parseMerges(text string) error {
 	return nil
 }
 
-// spelling spells every byte as a letter that prints (openai/gpt-2, encoder.py,
-// bytes_to_unicode): itself in Latin-1 where that prints and is no space, else the next
-// letter from U+0100 on.
+// spelling maps every byte to a printable letter (openai/gpt-2, encoder.py, bytes_to_unicode). A
+// byte that prints in Latin-1 and is no space maps to itself, any other byte to the next letter
+// from U+0100 on. ofLetter is the inverse.
 var spelling, ofLetter = func() (spelling [256]rune, bytes map[rune]byte) {
 	bytes = make(map[rune]byte)
 	next := rune(256)
@@ -90,8 +89,8 @@ func spell(token string) string {
 	return b.String()
 }
 
-// unspell returns the bytes that letters spell. A token that holds anything else spells
-// none and is itself: it was added to the vocabulary as text.
+// unspell returns the bytes that letters spell. A token with any other character spells no bytes
+// and is returned unchanged: it was added to the vocabulary as text.
 func unspell(spelt string) (token string, spells bool) {
 	bytes := make([]byte, 0, len(spelt))
 	for _, r := range spelt {

@@ -13,30 +13,30 @@ import (
 	"github.com/tiktoken-go/tokenizer/codec"
 )
 
-// Vocabulary is a byte-pair encoding: it turns any text into tokens, and tokens back into
-// bytes. It is byte-level (Radford et al. 2019) or, as sentencepiece's (Kudo & Richardson
-// 2018), of characters, those that have no token as their bytes.
+// Vocabulary is a byte-pair encoding: it turns any text into tokens, and tokens back into bytes. It
+// is byte-level (Radford et al. 2019), or works on characters like sentencepiece (Kudo & Richardson
+// 2018). In the latter case a character without a token is encoded as its bytes.
 type Vocabulary struct {
 	End    int32              // the token that ends a text; -1 if there is none
-	tokens []string           // their bytes
-	ids    map[string]int32   // that merges begin with and make: by bytes or, of characters, with ▁ for a space
-	merges map[[2]int32]merge // of neighbours
+	tokens []string           // bytes of each token
+	ids    map[string]int32   // tokens that merges use or make: by their bytes or, for characters, with ▁ for a space
+	merges map[[2]int32]merge // by pair of neighbours
 	piece  func(text string) int
 	cut    func(text []byte, from int) int           // see Tokenizer
-	whole  bool                                      // a piece that is a token is that one, whatever its merges
-	bytes  []int32                                   // tokens of bytes, of an encoding of characters; else nil
-	ask    func(piece string) (ids []int32, e error) // encodes a piece in place of merges; or nil
+	whole  bool                                      // a piece that is itself a token becomes this token without merges
+	bytes  []int32                                   // by byte: its token, in an encoding of characters; else nil
+	ask    func(piece string) (ids []int32, e error) // encodes a piece instead of merges; may be nil
 
 	begin       []int32          // tokens before every text
-	leads       leading          // which texts get a space
-	strips      bool             // which is no part of the text that tokens stand for
-	escapes     bool             // before a text is searched for normal tokens it has that space, and all are ▁
-	added       map[string]int32 // tokens that a text holds as they are, as it is searched for them
-	raw, normal []string         // of these, those that are searched for first, and those then
-	plain       string           // one of these that text may hold which is no markup; or ""
+	leads       leading          // which texts get a leading space
+	strips      bool             // that space is dropped when tokens become text
+	escapes     bool             // the space is added, and spaces become ▁, before a text is searched for normal tokens
+	added       map[string]int32 // tokens that texts are searched for, by their spelling
+	raw, normal []string         // added tokens: those searched first, and those searched after normalisation
+	plain       string           // an added token that plain text may contain; or ""
 }
 
-// leading is which texts get a space that they do not have.
+// leading says which texts get a leading space.
 type leading uint8
 
 const (
@@ -46,7 +46,8 @@ const (
 	textLacking         // a text that does not begin with a space
 )
 
-// before returns the space that stands before a part of a text, which begins at a byte.
+// before returns the space to put before a part of a text. at is the offset of the part in the
+// text.
 func (l leading) before(part string, at int) string {
 	spaced := strings.HasPrefix(part, " ") || strings.HasPrefix(part, marked)
 	if part != "" && (l == led || l == lacking && !spaced || l == textLacking && !spaced && at == 0) {
@@ -55,7 +56,7 @@ func (l leading) before(part string, at int) string {
 	return ""
 }
 
-// marked is what sentencepiece writes for a space.
+// marked is sentencepiece's character for a space.
 const marked = "▁"
 
 // Spellings of the token that ends a text in the vocabularies of GPT-2, Llama 3, and LLaMA.
@@ -65,8 +66,8 @@ const (
 	pieceEnd = "</s>"
 )
 
-// Bytes returns the vocabulary that text is trained with where it is not
-// tokenized: every byte is a token, and 0 stands between two texts.
+// Bytes returns the vocabulary of training on text that is not tokenized: every byte is a token,
+// and 0 separates texts.
 func Bytes() *Vocabulary {
 	v := &Vocabulary{End: separator, ids: make(map[string]int32), piece: piece, cut: cut}
 	for b := range 256 {
@@ -75,7 +76,7 @@ func Bytes() *Vocabulary {
 	return v
 }
 
-// GPT2Vocabulary returns the vocabulary of GPT2, from the library that encodes with it.
+// GPT2Vocabulary returns the vocabulary of GPT2, read from the library that encodes with it.
 var GPT2Vocabulary = sync.OnceValue(func() *Vocabulary {
 	library := codec.NewR50kBase()
 	v := &Vocabulary{End: endOfText, ids: make(map[string]int32), merges: make(map[[2]int32]merge), piece: piece, cut: cut}
@@ -85,7 +86,7 @@ var GPT2Vocabulary = sync.OnceValue(func() *Vocabulary {
 			panic("data: the library lacks a token of GPT-2's")
 		}
 		v.add(token)
-		if len(token) > 1 { // tokens stand in the order of their merges
+		if len(token) > 1 { // tokens are in the order of their merges
 			pair := v.merged(v.spelt(token))
 			v.merges[[2]int32{pair[0], pair[1]}] = merge{len(v.merges), int32(id)}
 		}
@@ -95,7 +96,7 @@ var GPT2Vocabulary = sync.OnceValue(func() *Vocabulary {
 	return v
 })
 
-// special makes a token one that a text holds as it is.
+// special makes a token an added token, which texts are searched for.
 func (v *Vocabulary) special(token string, id int32) {
 	v.added, v.raw = map[string]int32{token: id}, []string{token}
 }
@@ -106,7 +107,7 @@ func (v *Vocabulary) add(token string) {
 	v.tokens = append(v.tokens, token)
 }
 
-// Begin returns the token that every text begins with, -1 if there is none or several.
+// Begin returns the token at the begin of every text, -1 if there is none or more than one.
 func (v *Vocabulary) Begin() int32 {
 	if len(v.begin) == 1 {
 		return v.begin[0]
@@ -114,14 +115,14 @@ func (v *Vocabulary) Begin() int32 {
 	return -1
 }
 
-// Size returns how many tokens there are; ids are below it.
+// Size returns the number of tokens; ids are less than it.
 func (v *Vocabulary) Size() int { return len(v.tokens) }
 
 // Text returns the bytes of a token.
 func (v *Vocabulary) Text(id int32) string { return v.tokens[id] }
 
-// Opening returns the bytes of a token that a text begins with: a space that was set before
-// the text is none of it.
+// Opening returns the bytes of the first token of a text, without the leading space that the
+// encoding has added.
 func (v *Vocabulary) Opening(id int32) string {
 	if v.strips {
 		return strings.TrimPrefix(v.tokens[id], " ")
@@ -129,8 +130,8 @@ func (v *Vocabulary) Opening(id int32) string {
 	return v.tokens[id]
 }
 
-// Prompt returns the tokens of a text that goes on, and before them those that every text
-// begins with. The error names a byte that no token is for.
+// Prompt returns the tokens of an unfinished text, after those at the begin of every text. The
+// error names a byte without a token.
 func (v *Vocabulary) Prompt(text string) ([]int32, error) {
 	tokens := slices.Clone(v.begin)
 	for _, p := range apart(text, 0, v.raw) {
@@ -177,7 +178,7 @@ func (v *Vocabulary) encode(tokens []int32, p part) ([]int32, error) {
 	return tokens, nil
 }
 
-// word returns the tokens of a piece. Errors are pieceErrors where it is a matter of a byte.
+// word returns the tokens of a piece. An error at a certain byte is a pieceError.
 func (v *Vocabulary) word(word string) ([]int32, error) {
 	if v.ask != nil {
 		return v.ask(word)
@@ -195,15 +196,14 @@ func (v *Vocabulary) word(word string) ([]int32, error) {
 	return v.merged(ids), nil
 }
 
-// part is a part of a text, which begins at a byte of it: an added token, or what is between
-// two.
+// part is an added token in a text, or the text between two of them. at is its offset.
 type part struct {
 	text  string
 	at    int
 	added bool
 }
 
-// apart returns the parts of a text, which begins at a byte, by the words that it holds.
+// apart cuts a text into parts, at the words that it contains. at is the offset of the text.
 func apart(text string, at int, words []string) []part {
 	var parts []part
 	for text != "" {
@@ -220,8 +220,8 @@ func apart(text string, at int, words []string) []part {
 	return parts
 }
 
-// firstOf returns where the first of some words begins in text, -1 if there is none. Of
-// those that begin there it is the longest.
+// firstOf returns the offset of the first word in text and that word, -1 if there is none. Of
+// several words at that offset it takes the longest.
 func firstOf(text string, words []string) (at int, found string) {
 	at = -1
 	for _, word := range words {
@@ -233,7 +233,7 @@ func firstOf(text string, words []string) (at int, found string) {
 	return at, found
 }
 
-// spelt returns the token of each byte of text, -1 where there is none.
+// spelt returns the token of each byte of text, -1 for a byte without a token.
 func (v *Vocabulary) spelt(text string) []int32 {
 	ids := make([]int32, len(text))
 	for i := range len(text) {
@@ -246,7 +246,7 @@ func (v *Vocabulary) spelt(text string) []int32 {
 	return ids
 }
 
-// letters returns the token of each character of text, or those of its bytes.
+// letters returns the token of each character of text, or the tokens of its bytes.
 func (v *Vocabulary) letters(text string) []int32 {
 	ids := make([]int32, 0, len(text))
 	for at := 0; at < len(text); {
@@ -267,8 +267,8 @@ func (v *Vocabulary) letters(text string) []int32 {
 	return ids
 }
 
-// Tokenizer returns the encoding of documents. Names of special tokens in a document are text. The
-// error says what the encoding would lack.
+// Tokenizer returns the encoding for documents. In a document the spelling of a special token is
+// plain text. The error says what the encoding lacks.
 func (v *Vocabulary) Tokenizer() (Tokenizer, error) {
 	switch {
 	case v.End < 0:
@@ -281,8 +281,8 @@ func (v *Vocabulary) Tokenizer() (Tokenizer, error) {
 	return t, nil
 }
 
-// VocabularyOf returns the vocabulary of a model of vocab tokens that was trained on data.path. Of
-// a token file only the ids are known. A vocabulary of GPT-2's size, padded to a multiple of at
+// VocabularyOf returns the vocabulary of a model with vocab tokens that was trained on data.path.
+// For a token file only the ids are known. A vocabulary of GPT-2's size, padded to a multiple of at
 // most 1024, counts as GPT-2's. The error says that the vocabulary is not known.
 func VocabularyOf(path string, vocab int) (*Vocabulary, error) {
 	if !IsTokens(path) {
@@ -294,8 +294,8 @@ func VocabularyOf(path string, vocab int) (*Vocabulary, error) {
 	return nil, fmt.Errorf("a token file does not say which tokenizer made it, and a vocabulary of %d is not GPT-2's", vocab)
 }
 
-// IsTokens reports whether Open takes a path for a token file's. Of one that is no
-// longer there its name decides.
+// IsTokens reports whether Open reads a path as a token file. If the file no longer exists, its
+// name decides.
 func IsTokens(path string) bool {
 	if !isTokenFile(path) {
 		return false

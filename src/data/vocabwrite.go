@@ -10,13 +10,12 @@ import (
 	"strings"
 )
 
-// Files returns the content of the files that Hugging Face's tokenizers read, by name:
-// tokenizer.json, and vocab.json with merges.txt, which older ones read, and the settings
-// of both. positions is the length of the longest text. It panics unless pieces of text are
-// those of GPT-2's regular expression.
+// Files returns the files that Hugging Face's tokenizers read, by name: tokenizer.json, vocab.json
+// with merges.txt for older versions, and the settings of both. positions is the length of the
+// longest text. It panics unless texts are cut into pieces by GPT-2's regular expression.
 //
-// Where bytes are the vocabulary a byte ends texts. It is no special token in these files, since
-// special tokens stand in a text as they are spelt. Only the model's configuration names it.
+// In the vocabulary of bytes a byte ends texts. It is no special token in these files, since
+// special tokens are found in texts by their spelling. Only the model's configuration names it.
 func (v *Vocabulary) Files(positions int) (map[string][]byte, error) {
 	if len(v.begin) > 0 || v.whole || v.bytes != nil || v.ask != nil {
 		panic("data: files of a tokenizer that is not GPT-2's")
@@ -39,7 +38,7 @@ func (v *Vocabulary) Files(positions int) (map[string][]byte, error) {
 		mergesFile: []byte(strings.Join(append([]string{"#version: 0.2"}, merges...), "\n") + "\n"),
 	}
 	settings := map[string]any{
-		"add_prefix_space": false, "bos_token": nil, "eos_token": nil, "unk_token": nil, // left out they would be GPT-2's
+		"add_prefix_space": false, "bos_token": nil, "eos_token": nil, "unk_token": nil, // if absent they would be GPT-2's
 		"clean_up_tokenization_spaces": false, "model_max_length": positions, "tokenizer_class": "GPT2Tokenizer",
 	}
 	added := []addedToken{}

@@ -6,9 +6,8 @@ import (
 	"strings"
 )
 
-// bracket is a kind of markup that opens and closes, the strongest first: a
-// bracket that closes takes weaker ones with it that are open within, and
-// never reaches beyond a stronger one.
+// bracket is a kind of markup that opens and closes, the strongest first. A bracket that closes
+// also closes weaker brackets inside it. It never closes across a stronger open bracket.
 type bracket uint8
 
 const (
@@ -18,19 +17,18 @@ const (
 	external
 )
 
-// deepest bounds how many brackets are open at once, a run of braces being one,
-// so that text within moves no more often than that; signs beyond it are
-// text.
+// deepest bounds the number of open brackets; a run of braces counts as one. Text inside brackets
+// is moved at most that often. Signs beyond the bound are text.
 const deepest = 100
 
-// opening is a bracket that is not closed yet.
+// opening is a bracket that is still open.
 type opening struct {
 	bracket
-	position int // where its sign stands in the output
-	length   int // of its sign: a run of braces may open several templates
+	position int // place of its sign in the output
+	length   int // length of its sign: a run of braces may open several templates
 }
 
-// begin opens a bracket. Its sign is text until it is closed.
+// begin opens a bracket. Its sign counts as text until the bracket closes.
 func (s *stripper) begin(b bracket, sign string) {
 	if len(s.open) < deepest {
 		s.open = append(s.open, opening{b, len(s.out), len(sign)})
@@ -39,8 +37,8 @@ func (s *stripper) begin(b bracket, sign string) {
 	s.position += len(sign)
 }
 
-// end closes a bracket and reports whether one was open. Of a run of open braces it closes the
-// number of the sign, the last first. The remaining braces stay open if they are two or more.
+// end closes a bracket and reports whether one was open. Of a run of open braces it closes as many
+// as the sign has, from the last on. The remaining braces stay open if there are at least two.
 func (s *stripper) end(b bracket, sign string) bool {
 	i := len(s.open) - 1
 	for i >= 0 && s.open[i].bracket > b {
@@ -58,7 +56,7 @@ func (s *stripper) end(b bracket, sign string) bool {
 	}
 	s.open = s.open[:i]
 	s.position += n
-	inside := s.out[from+n:] // the text that stays moves towards the front
+	inside := s.out[from+n:] // the remaining text moves towards the front
 	s.out = s.out[:from]
 	switch b {
 	case link:
@@ -70,7 +68,7 @@ func (s *stripper) end(b bracket, sign string) bool {
 	return true
 }
 
-// endLine forgets addresses that the line does not close.
+// endLine drops the brackets of external links that are still open at the end of the line.
 func (s *stripper) endLine() {
 	for n := len(s.open); n > 0 && s.open[n-1].bracket == external; n-- {
 		s.open = s.open[:n-1]
@@ -98,7 +96,7 @@ func (s *stripper) label(inside []byte) []byte {
 	return bytes.TrimPrefix(target, []byte(":"))
 }
 
-// isAddress reports whether text begins as the address of an external link.
+// isAddress reports whether text begins with the scheme of an external link.
 func isAddress(text string) bool {
 	for _, scheme := range []string{"http://", "https://", "//", "ftp://", "mailto:"} {
 		if strings.HasPrefix(text, scheme) {

@@ -6,10 +6,10 @@ import (
 )
 
 var (
-	// unseen are the tags whose content is no text of the page.
+	// unseen are the tags whose content is not visible text.
 	unseen = setOf("ref", "references", "math", "chem", "ce", "gallery", "imagemap", "timeline", "score",
 		"hiero", "graph", "mapframe", "maplink", "templatestyles", "includeonly", "style", "script")
-	// asItStands are the tags whose content is no markup.
+	// asItStands are the tags whose content is plain text without markup.
 	asItStands = setOf("nowiki", "pre", "syntaxhighlight", "source")
 	// lineEnds are the tags that begin a new line.
 	lineEnds = setOf("br", "hr", "p", "div", "li", "tr", "blockquote")
@@ -23,8 +23,8 @@ func setOf(names ...string) map[string]bool {
 	return set
 }
 
-// tag takes an HTML tag, with its content if that is not visible or no markup,
-// and reports whether one begins here.
+// tag handles an HTML tag, with its content if that is not visible or has no markup. It reports
+// whether a tag begins here.
 func (s *stripper) tag(rest string) bool {
 	end := 1 + strings.IndexAny(rest[1:], "<>")
 	if end == 0 || rest[end] == '<' {
@@ -50,8 +50,8 @@ func (s *stripper) tag(rest string) bool {
 	return true
 }
 
-// tagName returns the name that a tag begins with: letters and digits, before a space, a slash, >
-// or the end.
+// tagName returns the name at the begin of a tag: letters and digits, followed by a space, a slash,
+// > or the end.
 func tagName(text string) string {
 	n := 0
 	for n < len(text) && (isLetter(text[n]) || n > 0 && isDigit(text[n])) {
@@ -63,7 +63,7 @@ func tagName(text string) string {
 	return text[:n]
 }
 
-// until takes the content of a tag with the tag that closes it.
+// until takes the text up to the closing tag, and the closing tag.
 func (s *stripper) until(name string) (content string, found bool) {
 	if s.endless[name] {
 		return "", false
@@ -85,15 +85,15 @@ func (s *stripper) until(name string) (content string, found bool) {
 	}
 }
 
-// entity takes &name; or &#number;, or an ampersand.
+// entity handles &name; or &#number;, or an ampersand.
 func (s *stripper) entity(rest string) {
 	n := 1
 	for n < len(rest) && (isLetter(rest[n]) || isDigit(rest[n]) || rest[n] == '#') {
 		n++
 	}
 	if n < len(rest) && rest[n] == ';' {
-		// A result that ends in the semicolon is no entity, or begins with one that
-		// HTML takes without.
+		// If the result ends in a semicolon, this is no entity, or it begins with one that HTML
+		// accepts without a semicolon.
 		if character := html.UnescapeString(rest[:n+1]); len(character) == 1 || !strings.HasSuffix(character, ";") {
 			s.text([]byte(character))
 			s.position += n + 1

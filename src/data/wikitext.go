@@ -2,9 +2,8 @@ package data
 
 import "strings"
 
-// strip returns the text that a reader of a page in MediaWiki's markup sees,
-// by a few rules in one pass. Errors of the markup stay in the text, as they
-// do on the page.
+// strip returns the visible text of a page in MediaWiki's markup, by a few rules in one pass.
+// Errors in the markup stay in the text, as on the page.
 //
 //   - Comments, templates {{…}}, parameters of templates {{{…}}} and tables
 //     {|…|} vanish with all they hold, so the output of a template
@@ -23,7 +22,7 @@ import "strings"
 //   - Of several spaces one stays, of several empty lines one, and none at
 //     either end.
 //
-// Time and memory are linear in the length of the page, whatever it holds.
+// Time and memory are linear in the length of the page, for any content.
 func strip(page string, hidden map[string]bool) string {
 	page = withoutComments(page)
 	s := stripper{in: page, hidden: hidden, out: make([]byte, 0, len(page)), endless: make(map[string]bool)}
@@ -38,7 +37,7 @@ func strip(page string, hidden map[string]bool) string {
 	return tidy(s.out)
 }
 
-// withoutComments removes <!-- … -->, to the end where one is not closed.
+// withoutComments removes <!-- … -->. An unclosed comment ends with the page.
 func withoutComments(page string) string {
 	var out strings.Builder
 	for {
@@ -51,21 +50,21 @@ func withoutComments(page string) string {
 	}
 }
 
-// stripper is at work on a page.
+// stripper is the state of stripping a page.
 type stripper struct {
 	in       string
-	position int // first byte of in that is not taken yet
+	position int // first byte of in that has not been handled
 	out      []byte
 	hidden   map[string]bool // namespaces, in lower case
 	open     []opening
-	title    int             // where the marks that end this line's heading begin, or 0
-	endless  map[string]bool // tags that nothing closes from position on
+	title    int             // place of the marks that end this line's heading, or 0
+	endless  map[string]bool // tags without a closing tag after position
 }
 
 // special are the bytes that may begin markup.
 const special = "{}[]'<&_\n="
 
-// step takes one piece of markup, or the text up to the next.
+// step handles one piece of markup, or the text up to the next one.
 func (s *stripper) step() {
 	rest := s.in[s.position:]
 	two := rest[:min(2, len(rest))]
@@ -103,8 +102,7 @@ func (s *stripper) step() {
 	}
 }
 
-// text writes text that is no markup, without spaces that follow one or begin
-// a line.
+// text writes plain text, without spaces after a space or at the begin of a line.
 func (s *stripper) text(text []byte) {
 	for _, c := range text {
 		if c == '\t' {
@@ -117,7 +115,7 @@ func (s *stripper) text(text []byte) {
 	}
 }
 
-// line takes the markup that stands at the beginning of a line only.
+// line handles the markup that is only valid at the begin of a line.
 func (s *stripper) line() {
 	s.title = 0
 	rest := s.in[s.position:]
@@ -137,8 +135,7 @@ func (s *stripper) line() {
 	}
 }
 
-// heading takes the marks that begin a heading, and notes where those lie that
-// end it.
+// heading drops the marks that begin a heading, and records the place of the marks that end it.
 func (s *stripper) heading(rest string) {
 	line, _, _ := strings.Cut(rest, "\n")
 	line = strings.TrimRight(line, " \t")
@@ -151,8 +148,7 @@ func (s *stripper) heading(rest string) {
 	s.position += begin
 }
 
-// quotes takes a run of two or more apostrophes: bold, italics, or both, and
-// apostrophes beyond.
+// quotes handles a run of two or more apostrophes: bold, italics, or both, and further apostrophes.
 func (s *stripper) quotes(rest string) {
 	n := len(rest) - len(strings.TrimLeft(rest, "'"))
 	s.position += n
@@ -173,7 +169,7 @@ var switches = setOf("TOC", "NOTOC", "FORCETOC", "NOEDITSECTION", "NEWSECTIONLIN
 	"NOTITLECONVERT", "NOTC", "NOCONTENTCONVERT", "NOCC",
 	"DISAMBIG", "ARCHIVEDTALK", "NOTALK", "NOGLOBAL", "EXPECTED_UNCONNECTED_PAGE")
 
-// behaviour takes a switch, __NOTOC__, and reports whether one stands here.
+// behaviour drops a switch, __NOTOC__, and reports whether one begins here.
 func (s *stripper) behaviour(rest string) bool {
 	const longest = len("__EXPECTED_UNCONNECTED_PAGE__")
 	word, _, closed := strings.Cut(rest[2:min(longest, len(rest))], "__")
@@ -184,8 +180,7 @@ func (s *stripper) behaviour(rest string) bool {
 	return true
 }
 
-// tidy removes spaces at the ends of lines, and all but one of several empty
-// lines.
+// tidy removes spaces at the ends of lines, and reduces several empty lines to one.
 func tidy(text []byte) string {
 	var out strings.Builder
 	out.Grow(len(text))

@@ -10,12 +10,11 @@ import (
 	"os"
 )
 
-// megatronU16 is the vocabulary from which Megatron-LM's writer takes i32 for
-// u16.
+// megatronU16 is the vocabulary size from which on Megatron-LM's writer uses i32 instead of u16.
 const megatronU16 = 65500
 
-// writer writes a token file, document by document. Nothing lies under its name before
-// Close, or what lay there before.
+// writer writes a token file, document by document. Before Close the file's name has its old
+// content, or does not exist.
 type writer struct {
 	path   string
 	format Format
@@ -24,13 +23,13 @@ type writer struct {
 	bin     *replace.File
 	out     *bufio.Writer
 	scratch []byte
-	count   int64   // tokens written
-	lengths []int32 // tokens of each document, for an index
+	count   int64   // number of tokens written
+	lengths []int32 // tokens of each document, for an index; the last one is open
 }
 
-// create begins the token file PREFIX.bin of ids below vocab, in the element
-// type that the format has for such a vocabulary. It takes the place of one that is
-// there, and of its index. Errors: the format is unknown, or the file cannot be made.
+// create starts the token file PREFIX.bin with ids below vocab, in the element type of the format
+// for that vocabulary. It replaces an existing file and its index. Errors: the format is unknown,
+// or the file cannot be made.
 func create(path string, format Format, vocab int) (*writer, error) {
 	w := &writer{path: path, format: format, vocab: vocab, element: u16}
 	switch {
@@ -61,8 +60,8 @@ func create(path string, format Format, vocab int) (*writer, error) {
 	return w, nil
 }
 
-// Append adds tokens to the document that is being written and ends it if it
-// is the last of them. It panics at an id outside of the vocabulary.
+// Append adds tokens to the present document. last ends the document. It panics at an id outside
+// the vocabulary.
 func (w *writer) Append(tokens []int32, last bool) error {
 	if w.format == Megatron {
 		if len(w.lengths) == 0 {
@@ -92,8 +91,7 @@ func (w *writer) Append(tokens []int32, last bool) error {
 	return err
 }
 
-// Close completes the file and, of Megatron, its index, or leaves neither if that
-// fails.
+// Close completes the file and, for Megatron, its index. If that fails it leaves neither.
 func (w *writer) Close() error {
 	err := w.out.Flush()
 	if err == nil && w.format == LLMC {
@@ -107,17 +105,17 @@ func (w *writer) Close() error {
 	if w.format == Megatron {
 		return w.closeWith(index)
 	}
-	if err := os.Remove(index); err != nil && !errors.Is(err, fs.ErrNotExist) { // of a file that lay there before
+	if err := os.Remove(index); err != nil && !errors.Is(err, fs.ErrNotExist) { // index of an earlier file
 		w.Abort()
 		return err
 	}
 	return w.bin.Commit()
 }
 
-// closeWith completes a file of Megatron, whose ids are written, and its index.
+// closeWith completes a Megatron file, whose ids are written, and its index.
 func (w *writer) closeWith(index string) error {
 	if n := len(w.lengths); n > 0 && w.lengths[n-1] == 0 {
-		w.lengths = w.lengths[:n-1] // no document followed the last
+		w.lengths = w.lengths[:n-1] // no document followed the last one
 	}
 	idx, err := replace.Create(index)
 	if err != nil {
@@ -139,5 +137,5 @@ func (w *writer) closeWith(index string) error {
 	return nil
 }
 
-// Abort leaves no file, or the one that was there.
+// Abort discards the file. An existing file stays unchanged.
 func (w *writer) Abort() { w.bin.Discard() }
