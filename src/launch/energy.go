@@ -5,16 +5,17 @@ import (
 	"dynmo/src/record"
 )
 
-// energy meters the energy of this rank's GPU, divided among its ranks.
+// energy meters the energy of this rank's GPU, and divides it among the ranks that compute on the
+// GPU.
 type energy struct {
 	library *nvml.Library
-	meter   *nvml.Meter // nil if nothing meters it
+	meter   *nvml.Meter // nil if the GPU is not metered
 	uuid    string
 	ranks   int // that compute on the GPU
 }
 
-// newEnergy meters a GPU. With an error there is nothing that tells its energy,
-// without which a run goes on.
+// newEnergy starts to meter a GPU that `ranks` ranks share. An error means that energy is unknown;
+// a run goes on without it.
 func newEnergy(uuid string, ranks int) (*energy, error) {
 	e := &energy{uuid: uuid, ranks: ranks}
 	var err error
@@ -24,28 +25,29 @@ func newEnergy(uuid string, ranks int) (*energy, error) {
 	return e, err
 }
 
-// joules returns the energy since the run began, -1 if the GPU's is not metered.
+// joules returns this rank's share of the GPU's energy since the run began, in joules; -1 if
+// unknown.
 func (e *energy) joules() float64 {
 	if e.meter == nil {
 		return -1
 	}
 	joules, err := e.meter.Joules()
 	if err != nil {
-		e.meter = nil // a meter that fails once tells nothing that can be compared
+		e.meter = nil // after a failure later values cannot be compared with earlier ones
 		return -1
 	}
 	return joules / float64(e.ranks)
 }
 
-// tell tells how the GPU fares after a number of steps: clocks, power,
-// temperature, memory, and why it is held back.
+// tell reports the GPU's state to the observer after `steps` steps: clocks, power, temperature,
+// memory, and the reasons for throttling.
 func (e *energy) tell(o record.Observer, clock string, steps int) error {
 	if e.meter == nil {
 		return nil
 	}
 	gpus, err := e.library.Inventory()
 	if err != nil {
-		return nil // the run is over, and is not worse for it
+		return nil // a run does not fail because its GPU's state is unknown
 	}
 	for _, g := range gpus {
 		if g.UUID != e.uuid {

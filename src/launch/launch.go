@@ -1,6 +1,6 @@
-// Package launch starts a run. Settings and the hooks of a program come in. A rank in every
-// process, or in every goroutine, goes out: it knows its device, agrees with the other ranks, and
-// trains.
+// Package launch starts a run. In come settings, and the hooks of a program. Out come ranks that
+// train: one in every process, or one in every goroutine. Each rank knows its device, and agrees
+// with the other ranks on the run.
 package launch
 
 import (
@@ -29,60 +29,59 @@ import (
 	"dynmo/src/train"
 )
 
-// Hooks is what a program that launches a run adds to it.
+// Hooks are the functions that a program adds to the run that it launches.
 type Hooks struct {
 	// Stop reports whether the process was asked to end after the step.
 	Stop func() bool
 	// Save reports whether the process was asked for a checkpoint since the last call; nil: never.
 	Save func() bool
-	// Resume is the run directory whose newest checkpoint the run resumes from, the same
-	// in all processes; "" begins anew. So does a directory that has none.
+	// Resume is the run directory whose newest checkpoint the run resumes from, the same in all
+	// processes. A new run starts if Resume is "", or if the directory has no checkpoint.
 	Resume string
-	// RunDir is called on rank 0 after Begin: where checkpoints are kept; "" or nil: nowhere.
+	// RunDir is called on rank 0 after Begin. It returns the directory for checkpoints; "" or nil:
+	// no checkpoints.
 	RunDir func() string
 	// Begin is called on rank 0, before the first step.
 	Begin func(World) (record.Observer, error)
-	// End is called on rank 0 when training is over, while MPI still runs: a
-	// launcher that was told to end kills ranks that are still waiting for each other to end.
+	// End is called on rank 0 after training, while MPI still runs. Later the launcher may kill
+	// ranks that still wait for each other.
 	End func(train.Outcome)
-	// Fail tells people about an error and returns the exit status it stands
-	// for. It is called where ranks are processes, before the world is aborted, and
-	// before Exit.
+	// Fail reports an error to people and returns its exit status. It is called where ranks are
+	// processes, before the world is aborted and before Exit.
 	Fail func(error) (status int)
 	// Phase is called by every rank, on its thread, at the start of every phase of a step; nil: never.
 	Phase func(world *comm.Group, step int, room comm.Room)
-	// Fault is the failure that is wanted of some rank, nil if none.
+	// Fault is the failure to inject in some rank; nil: none.
 	Fault *fault.Fault
-	// Exit ends this process, where a rank may never return: it is stuck. nil: ranks
-	// that are goroutines are not watched.
+	// Exit ends this process, because a stuck rank may never return. nil: ranks are goroutines, and
+	// are not watched.
 	Exit func(status int)
 }
 
-// World is what the ranks of a run agreed on before its first step.
+// World describes the ranks, hosts and devices that a run agreed on before its first step.
 type World struct {
 	Ranks     int
 	Hosts     int
 	HostOf    []string // by rank
-	Placement []string // lines: which ranks are on which host, and on which cores
-	Notes     []string // what makes ranks slow, and what mends that
+	Placement []string // lines: the host and the cores of each rank
+	Notes     []string // reasons for slow ranks, and remedies
 	MPI       bool
 	Clock     string // wall or virtual
-	Crowded   string // a host whose cores the ranks' threads outnumber; "" if there is none
+	Crowded   string // host with more threads of ranks than cores; "": none
 	Kernels   string // backend, instruction-set path, BLAS
 	Corpus    string // SHA-256 of the text
 	GPU       string // of rank 0; "" on a CPU
-	Transport string // of the memory of GPUs between ranks; "" on a CPU
+	Transport string // between ranks, of the memory of GPUs; "" on a CPU
 
-	Resumed save.Resumed // what the run resumes from
-	Tuned   train.Tuned  // dense products that were measured; zero if none were
+	Resumed save.Resumed // the checkpoint that the run resumes from
+	Tuned   train.Tuned  // measurements of dense products; zero if none
 
-	Unmetered error // why the energy of rank 0's GPU is not metered; nil if it is, or on a CPU
+	Unmetered error // reason why the energy of rank 0's GPU is unknown; nil if it is metered, or on a CPU
 }
 
-// Launch trains in the world this process is part of: as one rank of many
-// processes if an MPI launcher started it, else with a goroutine for each
-// rank. Where ranks are processes an error ends the world and does not return,
-// once there is a world.
+// Launch trains in the world of this process. An MPI launcher started the process as one of many
+// ranks; without a launcher each rank is a goroutine. Where ranks are processes, an error after the
+// start of MPI ends the world, and Launch does not return.
 func Launch(c config.Config, h Hooks) (train.Outcome, error) {
 	if mpi.Launched() {
 		return launchMPI(c, h)
@@ -98,7 +97,7 @@ func Launch(c config.Config, h Hooks) (train.Outcome, error) {
 	}
 	var out train.Outcome
 	var first sync.Once
-	var shared error // without the name of the rank that had it first
+	var shared error // without the name of the first rank that had the error
 	board := comm.NewBoard(n)
 	err = local.Run(n, func(t comm.Transport) error {
 		if t.Rank() == 0 && h.Exit != nil {
@@ -122,21 +121,21 @@ func Launch(c config.Config, h Hooks) (train.Outcome, error) {
 }
 
 const (
-	// mostGoroutines is below the 10,000 threads at which Go ends a program: every
-	// rank has one, and some have more.
+	// mostGoroutines bounds ranks that are goroutines. Each rank has a thread, and some have more;
+	// Go ends a program with 10,000 threads.
 	mostGoroutines = 4096
 	// grace is how long ranks wait for each other once they have a comm.SharedError. After it, rank
 	// 0 has the same time again to abort the world before another rank does.
 	grace = 2 * time.Second
-	// startFor is how long ranks wait for each other where nothing is known yet of how long
-	// things take: reading the corpus from a file system that others use too, the first steps.
+	// startFor is how long ranks wait for each other while durations are unknown. It covers the
+	// first steps, and reading the corpus from a busy file system.
 	startFor = 5 * time.Minute
 )
 
 func launchMPI(c config.Config, h Hooks) (train.Outcome, error) {
 	var out train.Outcome
 	started := mpi.Within(time.Duration(c.Comm.StartSeconds*float64(time.Second)), func(err error) {
-		if h.Stop() { // another rank has told why: the launcher asks this one to end
+		if h.Stop() { // another rank has reported the error, and the launcher asks this rank to end
 			h.Exit(1)
 		}
 		h.Exit(h.Fail(err))
@@ -162,7 +161,7 @@ func launchMPI(c config.Config, h Hooks) (train.Outcome, error) {
 		out, apart, err = launchRank(c, t, h, w)
 	}
 	if err == nil {
-		// A rank that does not end, as one that is stopped, has the others wait.
+		// A rank that does not end, such as a stopped process, would keep the others waiting.
 		late := time.AfterFunc(startFor, func() { h.Exit(1) })
 		defer late.Stop()
 		if apart { // MPI_Finalize would wait for the ranks that have ended
@@ -177,8 +176,8 @@ func launchMPI(c config.Config, h Hooks) (train.Outcome, error) {
 	if t.Rank() == 0 {
 		status = h.Fail(err)
 	}
-	// A rank that is yet to learn of the error would take one that aborts for
-	// dead. A rank that does not learn of it in time is ended all the same.
+	// Ranks that have not learned of the error would report the aborting rank as dead. After grace
+	// they are ended anyway.
 	world := comm.New(t, comm.Options{Deadline: grace, Patience: grace})
 	_ = world.Barrier()
 	if t.Rank() != 0 {
@@ -190,8 +189,8 @@ func launchMPI(c config.Config, h Hooks) (train.Outcome, error) {
 	return out, err
 }
 
-// agree returns an error unless all processes run one binary with one configuration,
-// and are as many as that has ranks. Collective.
+// agree returns an error unless all processes run the same binary and configuration, and their
+// number is the number of ranks. Collective.
 func agree(c config.Config, t comm.Transport) error {
 	path, err := os.Executable()
 	if err != nil {
@@ -215,7 +214,7 @@ func agree(c config.Config, t comm.Transport) error {
 	return nil
 }
 
-// launchRank trains as one process of many, watched. apart is that of onRank.
+// launchRank trains as one process of many, watched by w. apart is the result of onRank.
 func launchRank(c config.Config, t comm.Transport, h Hooks, w *watch) (out train.Outcome, apart bool, err error) {
 	if w.board, err = share(comm.New(t, comm.Options{Deadline: startFor, Interrupted: h.Stop})); err != nil {
 		return out, false, fmt.Errorf("start: %w", err)
@@ -231,22 +230,22 @@ func launchRank(c config.Config, t comm.Transport, h Hooks, w *watch) (out train
 	})
 }
 
-// readInside reports whether stages between the first and the last may come to hold a layer
-// that reads tokens or targets: slices of the head do, and exits. The chain begins on
-// the first stage and ends there or on the last, however many chunks of it stages hold;
-// where ranks leave, any that stays may become one of those.
+// readInside reports whether stages between the first and the last may need tokens or targets.
+// Slices of the head and exits need them. Without these only the first and the last layer do, which
+// lie on the first or the last stage. If ranks can leave, any remaining stage may become the first
+// or the last.
 func readInside(c config.Config) bool {
 	chain := model.FromConfig(c).Chain()
 	return c.Packs() || slices.ContainsFunc(chain[1:len(chain)-1], func(d model.Description) bool { return d.Traits().Feeds })
 }
 
-// grid returns how ranks are laid over stages and replicas.
+// grid returns the mesh of stages and replicas that the settings ask for.
 func grid(c config.Config) mesh.Mesh {
 	return mesh.Mesh{Stages: c.Parallel.Stages, Replicas: c.Parallel.Replicas, Order: mesh.Order(c.Mesh.Order)}
 }
 
-// onRank trains on one rank, whose goroutine is locked to its OS thread, and shows its activity on
-// a post. A panic becomes an error that says where it happened. apart says that ranks may end
+// onRank trains on one rank, whose goroutine is locked to its OS thread. It posts the rank's
+// activity. A panic becomes an error with the place of the panic. apart reports that ranks may end
 // before the run does.
 func onRank(c config.Config, t comm.Transport, h Hooks, post *comm.Post, open func() (*data.Corpus, error)) (out train.Outcome, apart bool, err error) {
 	defer func() {
@@ -259,14 +258,14 @@ func onRank(c config.Config, t comm.Transport, h Hooks, post *comm.Post, open fu
 		return train.Outcome{}, false, err
 	}
 	r.World.Show(post)
-	apart = r.Terms != nil && r.Terms.Ends() // goroutines have no terms
+	apart = r.Terms != nil && r.Terms.Ends() // goroutines have no Terms
 	out, err = r.Loop()
 	post.Leave()
 	if err == nil && r.gpu != nil && r.Observe != nil {
 		err = r.gpu.tell(r.Observe, r.Device.Clock().Kind(), out.Steps)
 	}
 	if err != nil {
-		return out, apart, err // others may still be at this rank's memory: it is freed by the end of the process
+		return out, apart, err // others may still read this rank's memory, which the end of the process frees
 	}
 	r.Close()
 	if err := r.Leave(); err != nil {
@@ -281,14 +280,14 @@ func onRank(c config.Config, t comm.Transport, h Hooks, post *comm.Post, open fu
 	return out, apart, nil
 }
 
-// rank is a rank that is ready to train.
+// rank is a rank that is ready to train, with the meter of its GPU.
 type rank struct {
 	*train.Rank
 	gpu *energy // nil on a CPU
 }
 
-// newRank makes what a rank needs: corpus, kernels, clock, groups, observer,
-// model. Collective.
+// newRank makes the parts of a rank: corpus, kernels, clock, groups, observer and model.
+// Collective.
 func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corpus, error)) (*rank, error) {
 	var before int64
 	if alone(t) {
@@ -372,7 +371,7 @@ func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corp
 	if err != nil {
 		return nil, err
 	}
-	// Rank 0 writes nothing before all ranks are ready.
+	// Rank 0 writes to the run directory only when all ranks are ready.
 	if t.Rank() == 0 {
 		notes := bindingNotes(placed)
 		if advice := kernel.Advice(have.kernels); advice != "" {

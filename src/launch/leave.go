@@ -9,8 +9,8 @@ import (
 	"dynmo/src/elastic"
 )
 
-// leaving returns what becomes of ranks that come to hold no layer; nil where ranks are
-// goroutines, which end. Collective.
+// leaving returns the terms on which ranks without layers leave; nil where ranks are goroutines.
+// Collective.
 func leaving(c config.Config, world *comm.Group) (*elastic.Terms, error) {
 	if !mpi.Launched() {
 		return nil, nil
@@ -23,8 +23,8 @@ func leaving(c config.Config, world *comm.Group) (*elastic.Terms, error) {
 	return &t, err
 }
 
-// await lets a process whose rank holds no layer any more, after the given number of steps, wait
-// for rank 0's order. It ends the process if the order says that the rank leaves before the others.
+// await waits for rank 0's order, in a process whose rank has no layers after `steps` steps. It
+// ends the process if the order is to leave before the others.
 func await(r *rank, steps int, h Hooks) error {
 	if !mpi.Launched() {
 		return nil

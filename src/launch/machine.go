@@ -18,22 +18,22 @@ import (
 	"dynmo/src/tensor"
 )
 
-// nullRate is what kernel/null takes a rank's arithmetic to be worth: the order
-// of magnitude of one core, in floating-point operations per second.
+// nullRate is the assumed speed of a rank with kernel/null: the order of magnitude of one core, in
+// floating-point operations per second.
 const nullRate = 5e10
 
-// machine is what a rank computes on.
+// machine is the device of a rank, with its kernels and clock.
 type machine struct {
-	kernels string        // everything that the bits of results depend on: backend, instruction-set path, libraries
-	gpu     string        // which GPU it is; "" if none
+	kernels string        // backend, instruction-set path and libraries: results depend on them to the bit
+	gpu     string        // UUID of the GPU; "": none
 	bus     string        // PCI address of the GPU
-	bounds  []bound       // on the memory of the GPU
-	clock   *device.Clock // that the device has; nil where any will do
+	bounds  []bound       // of the GPU's memory
+	clock   *device.Clock // the device's clock; nil: the device accepts any clock
 	open    func(*device.Clock) (device.Device, kernel.Backend)
 }
 
-// newMachine returns the machine of the settings. The calling goroutine must be
-// locked to its OS thread and stay the only user.
+// newMachine returns the machine that the settings ask for. The calling goroutine must be locked to
+// its OS thread, and be the machine's only user.
 func newMachine(c config.Config) (machine, error) {
 	if c.Device.Kind == "cuda" {
 		return newGPU(c)
@@ -56,7 +56,7 @@ func newMachine(c config.Config) (machine, error) {
 	return kernels(func(*device.Clock) kernel.Backend { return backend }), nil
 }
 
-// newGPU returns the GPU of this rank's number on its host.
+// newGPU returns the GPU whose number is this rank's number on its host.
 func newGPU(c config.Config) (machine, error) {
 	visible, err := cudadevice.Visible()
 	if err != nil {
@@ -89,8 +89,8 @@ func newClock(kind string) *device.Clock {
 	return device.NewWall()
 }
 
-// gpuRanks returns the ranks of every GPU, and whether any is that of several. That
-// is an error unless the settings allow it.
+// gpuRanks returns the ranks of every GPU, and whether ranks share a GPU. Sharing is an error
+// unless the settings allow it.
 func gpuRanks(c config.Config, world *comm.Group, all []arrival) (ranks map[string][]int, shared bool, err error) {
 	ranks = make(map[string][]int)
 	for rank, a := range all {
@@ -108,7 +108,7 @@ func gpuRanks(c config.Config, world *comm.Group, all []arrival) (ranks map[stri
 	return ranks, shared, nil
 }
 
-// transportKind says how the memory of GPUs travels between ranks.
+// transportKind is how the memory of GPUs travels between ranks.
 type transportKind int
 
 const (
@@ -117,7 +117,8 @@ const (
 	ncclTransport                      // by NCCL, which needs a GPU for every rank
 )
 
-// transportOf returns the kind of a run whose ranks may share GPUs, or a process.
+// transportOf returns the kind of transport for a run. shared reports whether ranks share GPUs or a
+// process.
 func transportOf(c config.Config, ranks int, shared bool) transportKind {
 	switch {
 	case c.Device.Kind != "cuda", ranks == 1:
@@ -128,9 +129,9 @@ func transportOf(c config.Config, ranks int, shared bool) transportKind {
 	return ncclTransport
 }
 
-// deviceTransport returns the name of the transport of GPUs' memory between ranks,
-// and a function that makes it; neither where there is none. A host has up to onHost ranks.
-// The error is that of a library that is not here.
+// deviceTransport returns the name of the transport of GPUs' memory between ranks, and a function
+// that makes it. Both are zero if kind is noTransport. A host has up to onHost ranks. The error
+// reports a missing library.
 func deviceTransport(c config.Config, kind transportKind, dev device.Device, stream device.Stream, onHost int) (string, func(comm.Transport) (comm.DeviceTransport, error), error) {
 	switch kind {
 	case noTransport:

@@ -17,21 +17,21 @@ import (
 	"dynmo/src/config"
 )
 
-// arrival is what a rank tells the others before the first step.
+// arrival is the message in which a rank describes itself to the others before the first step.
 type arrival struct {
-	Error    string    // what went wrong on this rank so far, "" if nothing
+	Error    string    // first error of this rank; "": none
 	Cores    []int     // processors that this process may run on
-	Kernels  string    // what the bits of its arithmetic depend on
-	Corpus   string    // hash of the text, "" if this rank needs none
-	Held     string    // hash of the validation data, "" where there are none, or for a rank that needs none
-	GPU      string    // which GPU it computes on, "" if none
-	Bounds   []bound   // on the memory of its host that it takes; none for a GPU's
-	Locality *locality // where its process may run; nil unless it has a GPU and is the only rank of the process
+	Kernels  string    // the bits of its arithmetic depend on them
+	Corpus   string    // hash of the text; "" if this rank reads none
+	Held     string    // hash of the validation data; "" without such data, or if this rank reads none
+	GPU      string    // the rank's GPU; "": none
+	Bounds   []bound   // of the host memory that the rank uses; none for a GPU
+	Locality *locality // where the process may run; nil unless the rank has a GPU and is alone in its process
 }
 
-// contentHash returns a hash that executables of one content share. Go's linker notes a hash of
-// the content in an executable. A file without that note is read as a whole, which takes longer
-// the more ranks a host has.
+// contentHash returns the same hash for executables of the same content. It hashes the build id
+// that Go's linker notes in an executable. A file without a build id is read as a whole, which
+// takes longer the more ranks a host has.
 func contentHash(path string) (sum [sha256.Size]byte, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -42,15 +42,15 @@ func contentHash(path string) (sum [sha256.Size]byte, err error) {
 	if e, err := elf.NewFile(f); err == nil && e.Section(".note.go.buildid") != nil {
 		from = e.Section(".note.go.buildid").Open()
 	}
-	if _, err := io.Copy(h, from); err != nil { // in pieces: what is read now would count as this rank's memory
+	if _, err := io.Copy(h, from); err != nil { // in pieces, so that the file does not count as this rank's memory
 		return sum, fmt.Errorf("%s: %w", path, err)
 	}
 	return [sha256.Size]byte(h.Sum(nil)), nil
 }
 
-// meet gathers the arrivals of all ranks. It returns an error, the same on every rank, if a rank
-// has one (the first by rank). It also does so if ranks would compute with different kernels or
-// read different texts. Collective.
+// meet gathers the arrivals of all ranks. If ranks have errors, every rank returns the error of the
+// first. meet also fails if ranks would compute with different kernels or read different texts.
+// Collective.
 func meet(world *comm.Group, mine arrival) ([]arrival, error) {
 	b, err := json.Marshal(mine)
 	if err != nil {
@@ -86,8 +86,8 @@ func meet(world *comm.Group, mine arrival) ([]arrival, error) {
 	return all, nil
 }
 
-// cores returns the processors that this process may run on, nil if the system
-// does not tell.
+// cores returns the processors that this process may run on; nil if the system does not report
+// them.
 func cores() []int {
 	var set unix.CPUSet
 	if unix.SchedGetaffinity(0, &set) != nil {
@@ -111,7 +111,7 @@ func perHost(world *comm.Group) map[string]int {
 	return n
 }
 
-// alone reports whether every rank of the world has a process of its own.
+// alone reports whether every rank of the world is a process of its own.
 func alone(world comm.Transport) bool {
 	seen := make(map[[2]any]bool)
 	for rank := range world.Size() {
@@ -121,8 +121,8 @@ func alone(world comm.Transport) bool {
 	return len(seen) == world.Size()
 }
 
-// clockKind returns the clock of the settings; auto is virtual where the
-// threads of a host's ranks outnumber the cores that they may run on.
+// clockKind returns the clock that the settings ask for. auto is virtual if the threads of a host's
+// ranks outnumber their cores.
 func clockKind(c config.Config, world *comm.Group, all []arrival) string {
 	if c.Run.Clock != "auto" {
 		return c.Run.Clock
@@ -133,11 +133,11 @@ func clockKind(c config.Config, world *comm.Group, all []arrival) string {
 	return "wall"
 }
 
-// crowded names a host on which the threads of the ranks outnumber the cores that they
-// may run on: "4 ranks on the 2 cores of host vm". It returns "" if there is none.
+// crowded describes a host on which the threads of the ranks outnumber their cores: "4 ranks on the
+// 2 cores of host vm". It returns "" if there is none.
 func crowded(c config.Config, world *comm.Group, all []arrival) string {
 	threads := 1
-	if strings.HasPrefix(all[0].Kernels, "cpu") { // the others have one
+	if strings.HasPrefix(all[0].Kernels, "cpu") { // other kernels use one thread
 		threads = c.Device.Threads
 	}
 	allowed := make(map[string]map[int]bool)

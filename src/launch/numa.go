@@ -18,33 +18,33 @@ import (
 // NCCL's, MPI's and the garbage collector's.
 const leastCores = 4
 
-// locality says where the rank of a GPU may run. A core is the list of its processors,
-// one for each hardware thread that the launcher left to the process.
+// locality describes where the rank of a GPU may run. A core is the list of its hardware threads
+// that the launcher allows, by processor number.
 type locality struct {
-	Node      int     // NUMA node of the GPU; -1: the host has none or does not tell
-	Near, Far [][]int // cores on that node, and the other ones
+	Node      int     // of the GPU; -1: unknown, or none
+	Near, Far [][]int // cores on that node, and other cores
 }
 
-// localityOf returns the locality of a GPU with a PCI address, for a process that may run
-// on some processors.
+// localityOf returns the locality of the GPU at a PCI address, for a process that may run on the
+// allowed processors.
 func localityOf(root fs.FS, bus string, allowed []int) locality {
 	l := locality{Node: -1}
 	var onNode []int
 	device := strings.TrimPrefix(bus, "0000") // CUDA writes the domain in eight digits, the kernel in four
 	if node, ok := field(root, "sys/bus/pci/devices/"+device+"/numa_node", ""); ok && node >= 0 {
 		onNode = processorList(root, fmt.Sprintf("sys/devices/system/node/node%d/cpulist", node))
-		if len(onNode) > 0 { // a node may have memory alone
+		if len(onNode) > 0 { // a node may have memory only
 			l.Node = int(node)
 		}
 	}
 	for _, cpu := range allowed {
 		core := processorList(root, fmt.Sprintf("sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu))
 		core = slices.DeleteFunc(core, func(sibling int) bool { return !slices.Contains(allowed, sibling) })
-		if len(core) == 0 { // there is no such file
+		if len(core) == 0 { // the file does not exist
 			core = []int{cpu}
 		}
 		switch {
-		case core[0] != cpu: // the core was listed with its first processor
+		case core[0] != cpu: // listed with the core's first processor
 		case slices.Contains(onNode, cpu):
 			l.Near = append(l.Near, core)
 		default:
@@ -54,7 +54,7 @@ func localityOf(root fs.FS, bus string, allowed []int) locality {
 	return l
 }
 
-// processorList returns the numbers in a file such as "0-3,64-67"; nil if there are none.
+// processorList reads the numbers in a file such as "0-3,64-67"; nil if there are none.
 func processorList(root fs.FS, file string) (list []int) {
 	text, _ := fs.ReadFile(root, file)
 	for part := range strings.SplitSeq(strings.TrimSpace(string(text)), ",") {
@@ -68,7 +68,7 @@ func processorList(root fs.FS, file string) (list []int) {
 	return list
 }
 
-// binding is where the rank of a GPU runs. The zero binding is that of other ranks.
+// binding is the set of cores that the rank of a GPU runs on. It is zero for other ranks.
 type binding struct {
 	locality
 	Cores [][]int
@@ -82,7 +82,8 @@ func (b binding) isFar() bool {
 // processors returns the processors of the binding, ascending.
 func (b binding) processors() []int { return slices.Sorted(slices.Values(slices.Concat(b.Cores...))) }
 
-// String returns processors and cores of the binding: "0-3,16-19: 4 physical on NUMA node 0".
+// String returns the processors and the number of cores of the binding: "0-3,16-19: 4 physical on
+// NUMA node 0".
 func (b binding) String() string {
 	text := fmt.Sprintf("%s: %d physical", ranges(b.processors()), len(b.Cores))
 	if b.Node >= 0 {
@@ -91,10 +92,9 @@ func (b binding) String() string {
 	return text
 }
 
-// bindings returns the binding of every rank. A rank runs on the cores of its GPU's NUMA
-// node that the launcher left to the rank. Ranks of one host with the same cores there
-// split these evenly. A rank without a NUMA node, or one that is far, keeps what the
-// launcher gave.
+// bindings returns the binding of every rank. A rank runs on the allowed cores of its GPU's NUMA
+// node. Ranks of one host that share such cores split them evenly. A rank that is far, or whose
+// NUMA node is unknown, keeps the launcher's cores.
 func bindings(peer func(rank int) comm.Peer, all []arrival) []binding {
 	list := make([]binding, len(all))
 	shared := make(map[string][]int)
@@ -120,8 +120,8 @@ func bindings(peer func(rank int) comm.Peer, all []arrival) []binding {
 	return list
 }
 
-// bind lets all threads of this process run on some processors only. Threads that start
-// later inherit that.
+// bind restricts all threads of this process to the given processors. Later threads inherit the
+// restriction.
 func bind(processors []int) error {
 	var set unix.CPUSet
 	for _, cpu := range processors {
@@ -131,7 +131,7 @@ func bind(processors []int) error {
 		threads, err := os.ReadDir("/proc/self/task")
 		for _, t := range threads {
 			id, _ := strconv.Atoi(t.Name())
-			if failed := unix.SchedSetaffinity(id, &set); failed != unix.ESRCH { // that thread has ended
+			if failed := unix.SchedSetaffinity(id, &set); failed != unix.ESRCH { // ESRCH: the thread has ended
 				err = cmp.Or(err, failed)
 			}
 		}
@@ -142,8 +142,8 @@ func bind(processors []int) error {
 	return nil
 }
 
-// bindingNotes says which ranks of GPUs have too few cores, or cores far from their GPU, and
-// what mends that.
+// bindingNotes describes ranks of GPUs that have too few cores, or cores far from their GPU. Each
+// note includes the remedy.
 func bindingNotes(placed []binding) (notes []string) {
 	var few, far []int
 	for rank, b := range placed {

@@ -10,9 +10,9 @@ import (
 	"dynmo/src/record"
 )
 
-// placement says which ranks are on which host, and on which cores they run:
-// "0-1 on node1 (cores 0-3), 2-3 on node2 (cores 0; 1)". Cores are given for each rank
-// where the ranks of a host differ. With GPUs each kind of host has a line.
+// placement describes the hosts and cores of the ranks: "0-1 on node1 (cores 0-3), 2-3 on node2
+// (cores 0; 1)". If the ranks of a host differ, each rank's cores are given. With GPUs each kind of
+// host has a line.
 func placement(peer func(rank int) comm.Peer, all []arrival, placed []binding) []string {
 	var hosts []string
 	ranks := make(map[string][]int)
@@ -63,5 +63,5 @@ func placement(peer func(rank int) comm.Peer, all []arrival, placed []binding) [
 	return lines
 }
 
-// ranges writes ascending numbers as ranges, "unknown" where there are none.
+// ranges writes ascending numbers as ranges; "unknown" for no numbers.
 func ranges(list []int) string { return cmp.Or(record.Ranges(list), "unknown") }

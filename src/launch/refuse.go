@@ -9,16 +9,16 @@ import (
 	"dynmo/src/config"
 )
 
-// RefusedError is the error of a rank without a message of its own: rank First has reported why it
-// cannot take part in the run.
+// RefusedError is the error of a rank that leaves the report to rank First: rank First has reported
+// why it cannot take part in the run.
 type RefusedError struct{ First int }
 
 func (e RefusedError) Error() string {
 	return fmt.Sprintf("start: rank %d cannot take part", e.First)
 }
 
-// toldBy returns the error of a rank whose error another rank reports. It gives that rank time
-// first: some launchers end all ranks when one has ended.
+// toldBy returns a RefusedError, after time for rank first to report: some launchers end all ranks
+// when one has ended.
 func toldBy(first int) error {
 	time.Sleep(grace / 2)
 	return RefusedError{first}
@@ -41,18 +41,18 @@ func Refuse(err error, tell func(error) (status int), exit func(status int)) err
 		return err
 	}
 	first, failed := mpi.FirstRefusing(true)
-	_ = mpi.Stop() // err is what to tell, and the ranks leave MPI together
+	_ = mpi.Stop() // the caller reports err, not an error of MPI; the ranks leave MPI together
 	if failed == nil && first != t.Rank() {
 		return toldBy(first)
 	}
 	return err
 }
 
-// CheckLauncher returns an error if the launcher of this process cannot join its
-// ranks: on rank 0 what to do about it, on the others a RefusedError.
+// CheckLauncher returns an error if the launcher of this process cannot join its ranks. Rank 0 gets
+// the error with its remedy, the other ranks a RefusedError.
 func CheckLauncher() error { return byFirst(mpi.CheckLauncher()) }
 
-// byFirst leaves an error that every rank has to rank 0.
+// byFirst replaces, on ranks other than 0, an error that every rank has by a RefusedError.
 func byFirst(err error) error {
 	if _, all := errors.AsType[mpi.LaunchError](err); all && mpi.LaunchRank() != 0 {
 		return toldBy(0)

@@ -16,14 +16,14 @@ import (
 	"dynmo/src/mesh"
 )
 
-// bound is a bound on memory. Ranks of one host that have bounds of one name share it.
+// bound is a limit of memory. Ranks of one host share bounds of the same name.
 type bound struct {
 	Name string
-	Room int64 // bytes that are left
+	Room int64 // bytes left
 }
 
-// bounds returns the bounds on the memory of a process, as the system's files say:
-// what the host has available, what control groups leave, and the address space.
+// bounds returns the limits of a process's memory, read from the system's files: available memory
+// of the host, rest of control groups, and address space.
 func bounds(root fs.FS, pid int) []bound {
 	var list []bound
 	if kib, ok := field(root, "proc/meminfo", "MemAvailable:"); ok {
@@ -36,7 +36,7 @@ func bounds(root fs.FS, pid int) []bound {
 	return append(list, groupBounds(root)...)
 }
 
-// controllers is where the two versions of Linux's control groups tell of memory.
+// controllers has the file names of memory limits in both versions of Linux's control groups.
 var controllers = []struct {
 	line                string // of /proc/self/cgroup, before the group's path
 	root                string
@@ -46,8 +46,8 @@ var controllers = []struct {
 	{"memory:", "sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"},
 }
 
-// groupBounds returns the bounds of the control groups of this process, up to the
-// outermost that can be seen. The page cache gives way.
+// groupBounds returns the bounds of this process's control groups, up to the outermost visible
+// group. Page cache counts as free.
 func groupBounds(root fs.FS) []bound {
 	var list []bound
 	text, _ := fs.ReadFile(root, "proc/self/cgroup")
@@ -61,7 +61,7 @@ func groupBounds(root fs.FS) []bound {
 				dir := path.Join(c.root, group)
 				limit, limited := field(root, path.Join(dir, c.limit), "")
 				used, known := field(root, path.Join(dir, c.usage), "")
-				if limited && known && limit < math.MaxInt64/2 { // version 1 says so where there is none
+				if limited && known && limit < math.MaxInt64/2 { // version 1 writes such a number for no limit
 					cache, _ := field(root, path.Join(dir, "memory.stat"), c.cache+" ")
 					list = append(list, bound{"control group " + group, max(0, limit-max(0, used-cache))})
 				}
@@ -74,7 +74,7 @@ func groupBounds(root fs.FS) []bound {
 	return list
 }
 
-// field returns the number behind a prefix of a line of a file.
+// field returns the number behind a prefix in a line of a file.
 func field(root fs.FS, file, prefix string) (int64, bool) {
 	f, err := root.Open(file)
 	if err != nil {
@@ -91,8 +91,8 @@ func field(root fs.FS, file, prefix string) (int64, bool) {
 	return 0, false
 }
 
-// fit returns an error if ranks that share a bound on memory need more than it
-// leaves. needs is by rank, in bytes. optional names a setting that should be less before others.
+// fit returns an error if ranks that share a bound need more memory than it leaves. needs is by
+// rank, in bytes. The error first suggests to lower the setting optional.
 func fit(world *comm.Group, all []arrival, optional string, needs []int64) error {
 	type key struct{ host, name string }
 	type sum struct {
@@ -128,8 +128,8 @@ func fit(world *comm.Group, all []arrival, optional string, needs []int64) error
 	return nil
 }
 
-// optional returns the name of a setting with which a run needs more memory for the same results,
-// for a list of names; "": no setting does that.
+// optional returns the name of a setting that takes memory without changing results, for a list of
+// names; "": none.
 func optional(c config.Config) string {
 	for _, kind := range dynamic.Active(c) {
 		if kind.Lean == nil {
@@ -143,7 +143,7 @@ func optional(c config.Config) string {
 	return ""
 }
 
-// byRank returns the bytes of every rank: those of its stage, and the same besides for all.
+// byRank returns the bytes of every rank: the bytes of its stage, plus besides.
 func byRank(m mesh.Mesh, stages []int64, besides int64) []int64 {
 	ranks := make([]int64, m.Stages*m.Replicas)
 	for rank := range ranks {
@@ -152,8 +152,8 @@ func byRank(m mesh.Mesh, stages []int64, besides int64) []int64 {
 	return ranks
 }
 
-// transportBytes returns a function of a mesh: the bytes of a rank's GPU that the transport takes.
-// At most onHost ranks share a host.
+// transportBytes returns a function from a mesh to the bytes of a rank's GPU that the transport
+// takes. At most onHost ranks share a host.
 func transportBytes(c config.Config, kind transportKind, onHost int) func(stages, replicas int) int64 {
 	return func(stages, replicas int) int64 {
 		if kind != ncclTransport {
@@ -163,5 +163,5 @@ func transportBytes(c config.Config, kind transportKind, onHost int) func(stages
 	}
 }
 
-// gib returns bytes for people.
+// gib formats bytes in GiB.
 func gib(bytes int64) string { return fmt.Sprintf("%.2f GiB", float64(bytes)/(1<<30)) }

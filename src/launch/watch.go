@@ -11,14 +11,14 @@ import (
 	"dynmo/src/config"
 )
 
-// watch looks after the ranks of this host, and ends this process when one is gone
-// or none gets on. Of all ranks of the host only one tells why.
+// watch watches the ranks of this host, and ends this process if a rank is gone or no rank makes
+// progress. Only one rank of the host reports the cause.
 type watch struct {
 	t     comm.Transport
 	board *comm.Board
 	hooks Hooks         // Fail and Exit
-	halt  time.Duration // how long a rank that is stopped may hold the others up
-	once  sync.Mutex    // held for ever by what ends the process
+	halt  time.Duration // longest time for which a stopped rank may delay the others
+	once  sync.Mutex    // locked for ever by the call that ends the process
 	stop  chan struct{}
 }
 
@@ -28,7 +28,7 @@ func newWatch(c config.Config, t comm.Transport, b *comm.Board, h Hooks) *watch 
 	return &watch{t: t, board: b, hooks: h, halt: halt, stop: make(chan struct{})}
 }
 
-// run looks until the watch is stopped.
+// run watches until the watch is stopped.
 func (w *watch) run() {
 	look := comm.NewWatch(w.t, w.board)
 	look.Stopped = w.halt
@@ -46,8 +46,8 @@ func (w *watch) run() {
 	}
 }
 
-// end reports an error, unless a rank of this host has reported one already. Then it calls exit,
-// which does not return. Only the first call does anything.
+// end reports an error, unless a rank of this host has reported one. Then it calls exit, which does
+// not return. Only the first call has an effect.
 func (w *watch) end(err error, exit func(status int)) {
 	w.once.Lock()
 	me := w.t.Peer(w.t.Rank())
@@ -58,8 +58,8 @@ func (w *watch) end(err error, exit func(status int)) {
 	exit(w.hooks.Fail(w.explain(err)))
 }
 
-// explain says of an error which rank has it; of the end of another rank first
-// which, and what that did last.
+// explain adds this rank to an error. If the error is the end of another rank, it names that rank
+// and its last activity first.
 func (w *watch) explain(err error) error {
 	me := w.t.Peer(w.t.Rank())
 	dead, ok := errors.AsType[*comm.GoneError](err)
@@ -69,9 +69,8 @@ func (w *watch) explain(err error) error {
 	return fmt.Errorf("%v is %w, in %v; rank %d was in %v", dead.Peer, comm.ErrGone, w.board.Post(dead.Peer.World), me.World, w.board.Post(me.World))
 }
 
-// share returns the board of the ranks of this host, in memory of the first one of
-// them. Where the system does not let a rank see that, the rank has its own board.
-// Collective.
+// share returns the board of the ranks of this host, in memory of their first rank. If the system
+// denies a rank access to that memory, the rank gets its own board. Collective.
 func share(world *comm.Group) (*comm.Board, error) {
 	first, number := 0, -1
 	for world.Peer(first).Host != world.Peer(world.Rank()).Host {

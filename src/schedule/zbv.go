@@ -59,9 +59,9 @@ func ZBV(stage, stages, microbatches int) []Instr {
 	return list
 }
 
-// filled returns a list schedule in place of ZBV's order if it is faster with equal costs of
-// chunks, f = i = w. With too few microbatches to fill the pipe ZBV's order waits for the absent
-// ones.
+// filled returns a list schedule in place of the order of ZBV, if the list is faster. It compares
+// them for chunks of equal cost with f = i = w. With too few microbatches to fill the pipe, the
+// order of ZBV has gaps.
 func filled(s Schedule) Schedule {
 	stages := s.Map.Stages
 	o := ListOptions{

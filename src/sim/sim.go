@@ -56,9 +56,9 @@ type work struct {
 }
 
 // Run simulates a step. Every stage carries out its list in order. F needs the output of F on the
-// virtual stage before. B and I need the gradient of B or I on the stage behind. A result is sent
-// when its instruction ends, at no cost to the sender. Its arrival follows comm.Network.Travel,
-// over the link of sender and receiver. An instruction begins at
+// virtual stage before. B and I need the gradient of B or I on the virtual stage behind. A result
+// is sent when its instruction ends, at no cost to the sender. Its arrival follows
+// comm.Network.Travel, over the link of sender and receiver. An instruction begins at
 //
 //	start = max(end of the stage's instruction before + dispatch, arrival)
 //

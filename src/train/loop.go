@@ -40,7 +40,7 @@ type turn struct {
 	skipped    bool  // the update was left out
 	diverged   error // ends the run once the step is recorded
 	validation *record.Validation
-	measuring  float64             // when measuring began, after the optimizer
+	measuring  float64             // start of measuring
 	measured   profile.Measurement // complete on the root only
 	stragglers []record.Straggler
 	next       layout.Layout // layout that was decided

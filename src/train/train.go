@@ -68,7 +68,7 @@ type Rank struct {
 	planner    *search.Planner
 	journal    *record.Journal // nil except on rank 0
 	pace       pace
-	spent      float64         // between the end of the last step's optimizer and the end of its moves
+	spent      float64         // from the start of measuring to the end of moves, in the last step
 	resized    float64         // that making the groups of other ranks took in the last resize
 	skipped    int             // consecutive steps without an update
 	from       save.Checkpoint // the checkpoint that the run resumes from; zero in a new run
