@@ -16,11 +16,11 @@ import (
 	"dynmo/src/partition"
 )
 
-// balancers are the balancers that need nothing but numbers.
+// balancers are the balancers that work on costs alone.
 var balancers = []string{"partition", "diffusion", "uniform", "diffusion-paper"}
 
-// paperSweeps ends the paper's diffusion should it go on improving by ever
-// less; it ends by itself after a few sweeps.
+// paperSweeps bounds the sweeps of the paper's diffusion, which might improve for ever by less and
+// less. It mostly ends after a few sweeps.
 const paperSweeps = 1000
 
 // balanceCommand returns the command that cuts a chain of given costs.
@@ -61,21 +61,21 @@ from uniform cuts. The optimum stands beside what the balancer found.`,
 	return c
 }
 
-// answer is the output of the command; times are in seconds.
+// answer is the output of dynmo balance. Times are in seconds.
 type answer struct {
 	Balancer     string              `json:"balancer"`
-	Cuts         partition.Partition `json:"cuts"`            // null if layers lie scattered
-	Owner        []int               `json:"owner,omitempty"` // by layer, of scattered layers
+	Cuts         partition.Partition `json:"cuts"`            // null if a stage's layers are not contiguous
+	Owner        []int               `json:"owner,omitempty"` // by layer, if layers are not contiguous
 	StageSeconds []float64           `json:"stage_seconds"`
 	Bottleneck   float64             `json:"bottleneck"`
-	LowerBound   float64             `json:"lower_bound"` // no cuts are better
-	Optimum      float64             `json:"optimum"`     // the best contiguous cuts
-	Gap          *float64            `json:"gap"`         // bottleneck/optimum - 1; null where that is no number
+	LowerBound   float64             `json:"lower_bound"` // of the bottleneck, for any cuts
+	Optimum      float64             `json:"optimum"`     // bottleneck of the best contiguous cuts
+	Gap          *float64            `json:"gap"`         // bottleneck/optimum - 1; null if that is not finite
 	Optimal      bool                `json:"optimal"`
 	Decide       float64             `json:"decide_seconds"`
 }
 
-// decide answers with the cuts of a balancer, beside the optimum.
+// decide cuts the chain with a balancer, and compares the cuts with the optimum.
 func decide(p balance.Problem, balancer string) (answer, error) {
 	a := answer{Balancer: balancer}
 	optimum, err := balance.Partition(p)
@@ -83,7 +83,7 @@ func decide(p balance.Problem, balancer string) (answer, error) {
 		return a, err
 	}
 	free := p
-	free.Capacity = nil // the cuts that diffusion starts from need not fit
+	free.Capacity = nil // diffusion may start from cuts that do not fit
 	start, err := balance.Uniform(free)
 	if err != nil {
 		return a, err

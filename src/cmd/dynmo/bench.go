@@ -26,7 +26,7 @@ type benchFlags struct {
 
 	watch   *nodebench.Watch
 	machine nodebench.Machine
-	advice  string // what makes products faster
+	advice  string // how to make products faster
 }
 
 // benchCommand returns the command that measures the speed of this node.
@@ -179,12 +179,12 @@ queries for each key. --model mixtral has eight experts; a token reads two of th
 	return c
 }
 
-// shown returns the rounds of a command, which shows how many are done.
+// shown returns the rounds of a command, with its progress bar.
 func (f *benchFlags) shown(c *cobra.Command) nodebench.Rounds {
 	return nodebench.Rounds{Count: f.rounds, Bar: barOf(c)}
 }
 
-// run measures on the host with the C kernels and prints the figures.
+// run measures on the host with the C kernels and reports the figures.
 func (f *benchFlags) run(c *cobra.Command, measure func(kernel.Backend, device.Device) ([]nodebench.Result, error)) error {
 	results, err := f.measure(measure)
 	if err != nil {
@@ -193,7 +193,7 @@ func (f *benchFlags) run(c *cobra.Command, measure func(kernel.Backend, device.D
 	return f.report(c, results)
 }
 
-// measure measures on the host with the C kernels.
+// measure runs measure on the host with the C kernels, and returns its figures.
 func (f *benchFlags) measure(measure func(kernel.Backend, device.Device) ([]nodebench.Result, error)) ([]nodebench.Result, error) {
 	clock, err := f.newClock()
 	if err != nil {
@@ -224,7 +224,7 @@ func (f *benchFlags) report(c *cobra.Command, results []nodebench.Result) error 
 	return unreached(results)
 }
 
-// write prints figures with the machine they belong to.
+// write prints figures, and the machine on which they were measured.
 func (f *benchFlags) write(c *cobra.Command, results []nodebench.Result) error {
 	for i := range results {
 		results[i].Machine = f.machine
@@ -235,7 +235,7 @@ func (f *benchFlags) write(c *cobra.Command, results []nodebench.Result) error {
 	return nodebench.WriteTable(c.OutOrStdout(), results)
 }
 
-// warn says what makes measured figures doubtful.
+// warn prints why measured figures are doubtful.
 func (f *benchFlags) warn(c *cobra.Command, results []nodebench.Result) {
 	if f.machine.Threads == 0 {
 		return // simulated
@@ -265,8 +265,8 @@ func unreached(results []nodebench.Result) error {
 	return nil
 }
 
-// newClock checks the flags and returns the clock they ask for. A virtual one
-// ties the goroutine to its thread until the program ends.
+// newClock checks the flags and returns the clock that they ask for. A virtual clock ties the
+// goroutine to its thread until the program ends.
 func (f *benchFlags) newClock() (*device.Clock, error) {
 	switch {
 	case f.threads < 1:

@@ -15,8 +15,8 @@ import (
 	"dynmo/src/tensor"
 )
 
-// fewestRounds is the least number of rounds of a median of a GPU's times, whose
-// calls are short.
+// fewestRounds is the least number of rounds for a median of GPU times, because the calls are
+// short.
 const fewestRounds = 10
 
 // benchGPU returns the command that measures a GPU.
@@ -67,7 +67,7 @@ stand-in for a GPU that tests run on, figures are called emulated.`,
 	return c
 }
 
-// onGPU measures parts of the first GPU and prints the figures.
+// onGPU measures the parts of the first GPU that only names, and prints the figures.
 func (f *benchFlags) onGPU(c *cobra.Command, clock *device.Clock, only []string, quick bool) error {
 	dev, err := devcuda.New(clock, 0)
 	if err != nil {
@@ -93,7 +93,7 @@ func (f *benchFlags) onGPU(c *cobra.Command, clock *device.Clock, only []string,
 		return errors.Join(failed, f.report(c, results))
 	}
 	var unwritten error
-	g.Done = func(part []nodebench.Result) { // at once: all parts together take minutes
+	g.Done = func(part []nodebench.Result) { // printed at once, because all parts together take minutes
 		unwritten = errors.Join(unwritten, f.write(c, part))
 	}
 	results, failed := g.Measure(only)
@@ -101,7 +101,7 @@ func (f *benchFlags) onGPU(c *cobra.Command, clock *device.Clock, only []string,
 	return errors.Join(failed, unwritten, unreached(results))
 }
 
-// fallbacks prints how many dense products the library had no algorithm for.
+// fallbacks prints how many dense products had no algorithm in the library.
 func fallbacks(c *cobra.Command, kernels ...kernel.Backend) {
 	for _, k := range kernels {
 		if t, ok := k.(kernel.Tuner); ok {

@@ -18,10 +18,10 @@ import (
 )
 
 const (
-	// benchPatience is how long a rank waits for one on another host, which has
-	// its own messages to check.
+	// benchPatience is how long a rank waits for a rank on another host, which checks its own
+	// messages.
 	benchPatience = 30 * time.Second
-	// longestMessage is the length that both ways of sending can do in one piece.
+	// longestMessage is the longest message that both ways of sending carry in one piece.
 	longestMessage = 1 << 30
 )
 
@@ -62,8 +62,8 @@ the network.`,
 	return c
 }
 
-// lengths returns the lengths of messages that the flags ask for, if all flags
-// and the launcher are right.
+// lengths returns the lengths of messages that the flags ask for. It checks the flags and the
+// launcher first.
 func (f *benchFlags) lengths(shortest, longest int64) ([]int64, error) {
 	if _, err := f.newClock(); err != nil {
 		return nil, err
@@ -81,7 +81,7 @@ func (f *benchFlags) lengths(shortest, longest int64) ([]int64, error) {
 	return nodebench.NetLengths(shortest, longest), nil
 }
 
-// underMPI measures as one of two processes. A verdict of both is printed once.
+// underMPI measures as one of two processes. A verdict that both ranks share is printed once.
 func (f *benchFlags) underMPI(c *cobra.Command, lengths []int64) error {
 	started := mpi.Within(time.Minute, func(err error) { os.Exit(tell(c.Root().Name(), err, c.ErrOrStderr())) })
 	t, err := mpi.Start()
@@ -106,8 +106,8 @@ func (f *benchFlags) underMPI(c *cobra.Command, lengths []int64) error {
 	return verdict
 }
 
-// net measures between two ranks, prints on rank 0, and returns the verdict on
-// the figures to both; err is this rank's own.
+// net measures between two ranks and prints on rank 0. verdict judges the figures and is the same
+// on both ranks; err is this rank's own.
 func (f *benchFlags) net(c *cobra.Command, t comm.Transport, lengths []int64) (verdict, err error) {
 	if t.Size() != 2 {
 		return usageError{fmt.Errorf("bench net wants two ranks, has %d", t.Size())}, nil

@@ -28,9 +28,9 @@ type nodeFlags struct {
 	burn       time.Duration
 	folder     string
 	reference  string
-	write      string // a reference
+	write      string // file of the reference to write
 	records    string
-	judge      []string // folders
+	judge      []string // folders of records to judge
 	nodes      string
 	prometheus string
 	page       string
@@ -38,7 +38,7 @@ type nodeFlags struct {
 	topology   string
 
 	bounds *verdict.Reference
-	clock  *device.Clock // of the host's checks
+	clock  *device.Clock // of the checks on the host
 }
 
 // benchNode returns the command that measures nodes and names the slow ones.
@@ -103,7 +103,7 @@ jobs/node_bench.sbatch does both.`,
 	return c
 }
 
-// outputs gives a command the flags that name its references and its output files.
+// outputs adds the flags for references and output files to a command.
 func (n *nodeFlags) outputs(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&n.reference, "reference", "", "file of what checks should reach")
@@ -113,7 +113,7 @@ func (n *nodeFlags) outputs(c *cobra.Command) {
 	f.StringVar(&n.compare, "compare", "", "say what has changed since this output of --json")
 }
 
-// check returns what is wrong with the flags, and reads the reference.
+// check validates the flags and reads the reference.
 func (n *nodeFlags) check(c *cobra.Command) error {
 	switch {
 	case n.bench.clock != "wall" && mpi.Launched():
@@ -163,14 +163,14 @@ func allowedCores() int {
 	return set.Count()
 }
 
-// nodeName returns what Slurm calls this node, or its host name.
+// nodeName returns Slurm's name of this node, or the host name.
 func nodeName() string {
 	host, _ := os.Hostname()
 	return cmp.Or(os.Getenv("SLURMD_NODENAME"), host, "unknown")
 }
 
-// passive reports whether a check is to measure nothing: a quick one, while a step of a Slurm
-// job runs on this node. It looks for Slurm's process of a step and asks no daemon.
+// passive reports whether a check must measure nothing: a quick check while a step of a Slurm job
+// runs on this node. It looks for the process of such a step and asks no daemon.
 func (n *nodeFlags) passive() bool { return n.quick && isRunning("slurmstepd") }
 
 // alone measures this machine as one process.

@@ -11,7 +11,7 @@ import (
 	"dynmo/src/nodebench/verdict"
 )
 
-// ncclBytes is the length of NCCL's allreduce: long enough that bandwidth counts.
+// ncclBytes is the length of NCCL's allreduce. Messages of this length are limited by bandwidth.
 const ncclBytes = 256 << 20
 
 // reduceGPUs measures NCCL's allreduce on the GPUs of each node and then on the GPUs of all nodes.
@@ -19,7 +19,7 @@ const ncclBytes = 256 << 20
 func (n *nodeFlags) reduceGPUs(w *nodeWorld, r *recorder, mine *gathered) error {
 	visible := 0
 	if devcuda.Built {
-		visible, _ = devcuda.Visible() // its error is a row of measureGPUs
+		visible, _ = devcuda.Visible() // measureGPUs reports its error
 	}
 	own := ""
 	var dev device.Device
@@ -61,7 +61,7 @@ func (n *nodeFlags) reduceGPUs(w *nodeWorld, r *recorder, mine *gathered) error 
 		node  string
 	}{{onNode, r.node}, {w.Group, "all"}} {
 		if of.node == "all" && len(w.hosts) == 1 {
-			break // the same ranks again
+			break // one node: the ranks of the first measurement again
 		}
 		rows, err := n.reduce(r, of.group, of.node, own, dev)
 		if err != nil {
@@ -72,8 +72,8 @@ func (n *nodeFlags) reduceGPUs(w *nodeWorld, r *recorder, mine *gathered) error 
 	return onNode.Close()
 }
 
-// reduce measures NCCL's allreduce on the ranks of a group; its rows are those of the first.
-// That NCCL does not work is a row. The error is that a rank is gone. Collective.
+// reduce measures NCCL's allreduce on the ranks of a group. The first rank returns the rows. A
+// failure of NCCL is a row; err means that a rank is gone. Collective.
 func (n *nodeFlags) reduce(r *recorder, g *comm.Group, node, gpu string, dev device.Device) ([]verdict.Row, error) {
 	elements := ncclBytes / 4
 	if n.small {
@@ -97,7 +97,7 @@ func (n *nodeFlags) reduce(r *recorder, g *comm.Group, node, gpu string, dev dev
 	}
 	rows := allreduceRows(node, "gpus", model, "nccl_allreduce", 4*elements, g.Size(), seconds, wrong)
 	if g.Size() == 1 {
-		rows = rows[:1] // nothing travels on a bus
+		rows = rows[:1] // one rank: no bus traffic
 	}
 	r.add(rows...)
 	return rows, nil

@@ -23,14 +23,14 @@ import (
 	"dynmo/src/tensor"
 )
 
-// recorder collects the rows of a process, and writes each to a file at once where there is
-// one. It ends a process whose check runs out of time.
+// recorder collects the rows of a process, and writes each row to its file at once. It ends the
+// process if a check runs out of time.
 type recorder struct {
 	node    string
-	file    *os.File // nil: there are no records
+	file    *os.File // nil: no records are written
 	failed  error
 	rows    []verdict.Row
-	whole   bool // limit is for all checks together
+	whole   bool // limit is for all checks together, not for each
 	limit   time.Duration
 	timer   *time.Timer
 	expired func(verdict.Row)
@@ -54,8 +54,8 @@ func (n *nodeFlags) newRecorder(rank int) (*recorder, error) {
 	return r, nil
 }
 
-// begin notes that a check begins. If it does not end in time, a row says so, and expired is
-// called, which ends the process: a GPU that hangs cannot be called off.
+// begin starts the time limit of a check. If the check exceeds it, a row reports that, and expired
+// ends the process: a hanging GPU call cannot be cancelled.
 func (r *recorder) begin(device, model, check string) {
 	row := verdict.Row{Node: r.node, Device: device, Model: model, Check: check}
 	late := row
@@ -74,7 +74,7 @@ func (r *recorder) begin(device, model, check string) {
 	})
 }
 
-// write writes a row to the file.
+// write writes a row to the file, if there is one.
 func (r *recorder) write(row verdict.Row) {
 	if r.file == nil {
 		return
@@ -90,7 +90,7 @@ func (r *recorder) write(row verdict.Row) {
 	}
 }
 
-// add keeps rows.
+// add collects rows, and writes them to the file.
 func (r *recorder) add(rows ...verdict.Row) {
 	for _, row := range rows {
 		r.rows = append(r.rows, row)
@@ -98,7 +98,7 @@ func (r *recorder) add(rows ...verdict.Row) {
 	}
 }
 
-// results keeps the figures of a device.
+// results adds the figures of a device as rows.
 func (r *recorder) results(device, model string, results []nodebench.Result) {
 	for _, x := range results {
 		name := strings.TrimPrefix(strings.TrimPrefix(x.Name, "emulated/"), "gpu/")
@@ -107,19 +107,19 @@ func (r *recorder) results(device, model string, results []nodebench.Result) {
 	}
 }
 
-// unavailable keeps a row of a check that cannot be made.
+// unavailable adds a row for a check that is impossible here.
 func (r *recorder) unavailable(device, model, check string, why error) {
 	r.add(verdict.Row{Node: r.node, Device: device, Model: model, Check: check, Status: verdict.NotAvailable,
 		Note: strings.Join(strings.Fields(why.Error()), " ")})
 }
 
-// broken keeps a row of a check that failed.
+// broken adds a row for a check that failed.
 func (r *recorder) broken(device, model, check string, err error) {
 	r.add(verdict.Row{Node: r.node, Device: device, Model: model, Check: check, Status: verdict.Faulty,
 		Note: strings.Join(strings.Fields(err.Error()), " ")})
 }
 
-// idle stops the limit of the last check.
+// idle stops the time limit of the last check.
 func (r *recorder) idle() {
 	if r.timer != nil {
 		r.timer.Stop()
@@ -127,7 +127,7 @@ func (r *recorder) idle() {
 	}
 }
 
-// close ends the records.
+// close stops the time limit and closes the file.
 func (r *recorder) close() error {
 	r.idle()
 	if r.file == nil {
@@ -144,8 +144,8 @@ func (r *recorder) close() error {
 	return nil
 }
 
-// measure makes the checks of one of the processes of a node: its GPUs, and of the first one
-// what the devices report, and the host.
+// measure makes the checks of one of a node's processes. Every process measures its GPUs. The first
+// also reads the devices' reports, and measures the host.
 func (n *nodeFlags) measure(r *recorder, local, processes int) {
 	var watch *gpuWatch
 	if local == 0 {
@@ -163,7 +163,7 @@ func (n *nodeFlags) measure(r *recorder, local, processes int) {
 	}
 }
 
-// measureHost measures the host's part of the node.
+// measureHost measures the host: its cores and its memory.
 func (n *nodeFlags) measureHost(r *recorder) {
 	model := fmt.Sprintf("%s, threads: %d", record.Here(false).CPU, n.bench.threads)
 	k, err := cpu.New(n.bench.threads)
@@ -187,7 +187,7 @@ func (n *nodeFlags) measureHost(r *recorder) {
 	r.idle()
 }
 
-// burned keeps what a burn found.
+// burned runs a burn-in of duration d and adds its row.
 func (r *recorder) burned(device, model string, d time.Duration, burn func(seconds float64) (nodebench.Burned, error)) {
 	limit := r.limit
 	r.limit += d
@@ -202,7 +202,7 @@ func (r *recorder) burned(device, model string, d time.Duration, burn func(secon
 		Status: verdict.Measured, Wrong: b.Wrong, Digest: fmt.Sprintf("%016x", b.Digest)})
 }
 
-// measureGPUs measures every processes'th GPU of the node.
+// measureGPUs measures every GPU whose number is local modulo processes.
 func (n *nodeFlags) measureGPUs(r *recorder, local, processes int) {
 	if !devcuda.Built {
 		if local == 0 {
@@ -225,7 +225,7 @@ func (n *nodeFlags) measureGPUs(r *recorder, local, processes int) {
 	}
 }
 
-// gpuRounds is how many rounds a GPU's median is taken over.
+// gpuRounds is the number of rounds whose median is a GPU's figure.
 const gpuRounds = 20
 
 func (n *nodeFlags) measureGPU(r *recorder, ordinal int) (err error) {
@@ -262,19 +262,19 @@ func (n *nodeFlags) measureGPU(r *recorder, ordinal int) (err error) {
 	return nil
 }
 
-// gpuWatch looks at the GPUs of this node while they are measured.
+// gpuWatch polls the state of this node's GPUs while they are measured.
 type gpuWatch struct {
 	library *nvml.Library
 	absent  error
 	stop    chan struct{}
 	done    sync.WaitGroup
-	most    []nvml.GPU // with the highest power and the clocks at it, the highest temperature, all reasons to throttle
+	most    []nvml.GPU // highest power with its clocks, highest temperature, all throttling reasons
 }
 
-// watchEvery is the time between two looks: shorter than a part that is measured.
+// watchEvery is the time between two polls. It is shorter than every measured part.
 const watchEvery = 50 * time.Millisecond
 
-// watchGPUs begins to look.
+// watchGPUs starts to poll.
 func (r *recorder) watchGPUs() *gpuWatch {
 	w := &gpuWatch{stop: make(chan struct{})}
 	if w.library, w.absent = nvml.Open(); w.absent != nil {
@@ -293,11 +293,11 @@ func (r *recorder) watchGPUs() *gpuWatch {
 			}
 			now, err := w.library.Inventory()
 			if err != nil {
-				continue // Health has the error
+				continue // Health reports the error
 			}
 			for i := range min(len(now), len(w.most)) {
 				m := &w.most[i]
-				if now[i].PowerWatts > m.PowerWatts { // an idle GPU's clock is low or high as it likes
+				if now[i].PowerWatts > m.PowerWatts { // clocks count at the highest power only, because an idle GPU's clocks vary
 					m.PowerWatts, m.ClockMHz, m.MemoryMHz = now[i].PowerWatts, now[i].ClockMHz, now[i].MemoryMHz
 				}
 				m.Celsius = max(m.Celsius, now[i].Celsius)
@@ -312,7 +312,7 @@ func (r *recorder) watchGPUs() *gpuWatch {
 	return w
 }
 
-// report ends a watch and keeps what the GPUs and the kernel tell.
+// report ends a watch, and adds rows for the reports of the GPUs and of the kernel.
 func (r *recorder) report(w *gpuWatch) {
 	defer r.reportXIDs()
 	if w.absent != nil {
@@ -343,10 +343,10 @@ func (r *recorder) report(w *gpuWatch) {
 	}
 }
 
-// reportXIDs keeps what the kernel's log says of GPUs, where there are some.
+// reportXIDs adds a row for the GPU errors in the kernel's log.
 func (r *recorder) reportXIDs() {
 	if _, err := os.Stat("/proc/driver/nvidia"); err != nil {
-		return // no driver, no messages
+		return // without a driver there are no messages
 	}
 	log, err := kernelLog()
 	if err != nil {
@@ -356,7 +356,7 @@ func (r *recorder) reportXIDs() {
 	r.add(verdict.XIDRows(r.node, log, float64(device.Monotonic())*1e-9)...)
 }
 
-// kernelLog returns the records of /dev/kmsg, which root may read.
+// kernelLog returns the records of /dev/kmsg, which only root may read.
 func kernelLog() (string, error) {
 	fd, err := unix.Open("/dev/kmsg", unix.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -370,7 +370,7 @@ func kernelLog() (string, error) {
 		switch err {
 		case nil:
 			log.Write(buffer[:n])
-		case unix.EPIPE: // a record was overwritten meanwhile
+		case unix.EPIPE: // a record was overwritten before it was read
 		case unix.EAGAIN:
 			return log.String(), nil
 		default:

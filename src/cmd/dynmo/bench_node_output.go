@@ -18,8 +18,8 @@ import (
 	"dynmo/src/replace"
 )
 
-// conclude judges rows, writes what the flags ask for, and returns an error that names the
-// nodes that are slow or faulty.
+// conclude judges rows and writes the outputs that the flags ask for. Its error names the slow and
+// faulty nodes.
 func (n *nodeFlags) conclude(c *cobra.Command, rows []verdict.Row, pairs []verdict.Pair, expected []string) error {
 	findings := verdict.Judge(rows, n.bounds, expected)
 	var failed []error
@@ -50,7 +50,7 @@ func (n *nodeFlags) conclude(c *cobra.Command, rows []verdict.Row, pairs []verdi
 		}
 	default:
 		var text strings.Builder
-		_ = verdict.Text(&text, findings) // a builder takes all
+		_ = verdict.Text(&text, findings) // a builder never fails
 		if _, err := io.WriteString(c.OutOrStdout(), input.VisibleLines(text.String())); err != nil {
 			failed = append(failed, err)
 		}
@@ -74,7 +74,7 @@ func (n *nodeFlags) conclude(c *cobra.Command, rows []verdict.Row, pairs []verdi
 	return errors.Join(failed...)
 }
 
-// judgeRecords judges what the processes of a bench have left in a folder.
+// judgeRecords judges the records that the processes of a bench wrote to a folder.
 func (n *nodeFlags) judgeRecords(c *cobra.Command) error {
 	expected, err := verdict.Expand(n.nodes)
 	if err != nil {
@@ -106,7 +106,7 @@ func recordsIn(folder string) ([]verdict.Row, error) {
 	slices.Sort(paths)
 	var rows []verdict.Row
 	for _, path := range paths {
-		list, _, err := input.Lines[verdict.Row](path, input.Records) // a torn line is that of a node that died
+		list, _, err := input.Lines[verdict.Row](path, input.Records) // a node that died may leave an incomplete line
 		if err != nil {
 			return nil, err
 		}

@@ -18,15 +18,15 @@ import (
 	"dynmo/src/trace"
 )
 
-// nodeWorld is the ranks of a bench node, and where they are.
+// nodeWorld is the group of all ranks of bench node, with the node of each.
 type nodeWorld struct {
 	*comm.Group
 	t       comm.Transport
 	hosts   []string // by node, in the order of their first ranks
-	leaders []int    // the first rank of each
-	node    int      // this rank's
-	local   int      // its number on the node
-	ranks   int      // on the node
+	leaders []int    // by node: its first rank
+	node    int      // of this rank
+	local   int      // this rank's number on its node
+	ranks   int      // on this rank's node
 }
 
 func newNodeWorld(t comm.Transport, patience time.Duration) *nodeWorld {
@@ -46,13 +46,13 @@ func newNodeWorld(t comm.Transport, patience time.Duration) *nodeWorld {
 	return w
 }
 
-// gathered is what a rank sends to rank 0.
+// gathered is the message of a rank's results to rank 0.
 type gathered struct {
 	Rows  []verdict.Row
 	Pairs []verdict.Pair
 }
 
-// gather returns what all ranks found, on rank 0.
+// gather returns the results of all ranks, on rank 0.
 func (w *nodeWorld) gather(mine gathered) (all gathered, err error) {
 	text, err := json.Marshal(mine)
 	if err != nil {
@@ -72,8 +72,8 @@ func (w *nodeWorld) gather(mine gathered) (all gathered, err error) {
 	return all, nil
 }
 
-// together measures the nodes, then the messages between them, and judges on rank 0. judged is
-// the verdict; err is that ranks are gone, and the verdict is on what there is.
+// together measures the nodes, then the messages between them, and judges on rank 0. judged is the
+// verdict. If ranks are gone, err says so, and the verdict covers the remaining results.
 func (n *nodeFlags) together(c *cobra.Command, w *nodeWorld, r *recorder) (judged, err error) {
 	n.measure(r, w.local, w.ranks)
 	all, err := w.gather(gathered{Rows: r.rows})
@@ -97,15 +97,16 @@ func (n *nodeFlags) together(c *cobra.Command, w *nodeWorld, r *recorder) (judge
 }
 
 const (
-	// mostRounds is how many partners a node meets in bench node: a pair is as slow as its
-	// slower end, and of three partners one is good.
+	// mostRounds is how many partners a node is paired with. A pair is as slow as its slower node,
+	// so a healthy node needs one healthy partner of three.
 	mostRounds = 3
-	// allreduceBytes is long enough that bandwidth counts.
+	// allreduceBytes is the length of MPI's allreduce. Messages of this length are limited by
+	// bandwidth.
 	allreduceBytes = 16 << 20
 	allreduceTimes = 5
 )
 
-// messages measures what nodes send each other, and gathers it on rank 0.
+// messages measures messages between nodes, and gathers the results on rank 0.
 func (n *nodeFlags) messages(w *nodeWorld, r *recorder) (gathered, error) {
 	var mine gathered
 	rounds := verdict.Tournament(len(w.hosts))
@@ -137,9 +138,9 @@ func (n *nodeFlags) messages(w *nodeWorld, r *recorder) (gathered, error) {
 	return w.gather(mine)
 }
 
-// allreduceRows returns the rows of an allreduce of some bytes on some ranks, as nccl-tests
-// defines them: algbw is bytes over seconds, busbw that times 2·(ranks-1)/ranks, which does not
-// depend on how many ranks there are.
+// allreduceRows returns the rows of an allreduce of some bytes on some ranks, as nccl-tests defines
+// them. algbw is bytes over seconds. busbw is algbw·2·(ranks-1)/ranks, which can be compared
+// between numbers of ranks.
 func allreduceRows(node, device, model, name string, bytes, ranks int, seconds []float64, wrong int) []verdict.Row {
 	algorithm, p := float64(bytes)/trace.Median(seconds)*1e-9, float64(ranks)
 	row := func(suffix string, value float64) verdict.Row {
@@ -148,8 +149,8 @@ func allreduceRows(node, device, model, name string, bytes, ranks int, seconds [
 	return []verdict.Row{row("_algbw", algorithm), row("_busbw", algorithm*2*(p-1)/p)}
 }
 
-// meet measures pairs of nodes, round by round, and returns those whose first node is this
-// rank's. Only the first ranks of nodes take part.
+// meet measures pairs of nodes, round by round. It returns the pairs whose first node is this
+// rank's. Only the first rank of each node takes part.
 func (n *nodeFlags) meet(w *nodeWorld, r *recorder, rounds [][][2]int) ([]verdict.Pair, error) {
 	var pairs []verdict.Pair
 	for _, round := range rounds {
@@ -177,14 +178,14 @@ func (n *nodeFlags) meet(w *nodeWorld, r *recorder, rounds [][][2]int) ([]verdic
 				return nil, err
 			}
 		}
-		if err := w.Barrier(); err != nil { // a node is in one pair at a time
+		if err := w.Barrier(); err != nil { // a barrier, because a node is in one pair at a time
 			return nil, err
 		}
 	}
 	return pairs, nil
 }
 
-// pair measures two nodes.
+// pair measures messages between two nodes.
 func (n *nodeFlags) pair(part comm.Transport, names [2]string) (verdict.Pair, error) {
 	g := comm.New(part, comm.Options{Deadline: n.limit, Patience: n.limit})
 	plain := func(peer int, out, in tensor.Mem, messages int) (float64, error) {

@@ -83,7 +83,7 @@ func (n *nodeFlags) allPairs(c *cobra.Command, w *nodeWorld, r *recorder, leaf m
 	return judged, err
 }
 
-// inWorld starts MPI and has all ranks measure. What rank 0 has judged is every rank's verdict.
+// inWorld starts MPI and runs measure on all ranks. Every rank returns rank 0's verdict.
 func (n *nodeFlags) inWorld(c *cobra.Command, measure func(*nodeWorld, *recorder) (judged, err error)) error {
 	started := mpi.Within(time.Minute, func(err error) { os.Exit(tell(c.Root().Name(), err, c.ErrOrStderr())) })
 	t, err := mpi.Start()
@@ -96,11 +96,11 @@ func (n *nodeFlags) inWorld(c *cobra.Command, measure func(*nodeWorld, *recorder
 	if err != nil {
 		t.Abort(tell(c.Root().Name(), usageError{err}, c.ErrOrStderr()))
 	}
-	// Ranks on one node measure for as long as each of some ten checks may take.
+	// Ranks wait for each other as long as about ten checks may take on a node.
 	w := newNodeWorld(t, 10*n.limit+n.burn)
 	r.expired = func(row verdict.Row) {
 		tell(c.Root().Name(), fmt.Errorf("%s: ran out of time after %v", row.Name(), n.limit), c.ErrOrStderr())
-		os.Exit(exitFailure) // without an abort: the others go on where their launcher lets them
+		os.Exit(exitFailure) // no abort: the other ranks go on if their launcher allows it
 	}
 	judged, err := measure(w, r)
 	if err == nil {
@@ -123,7 +123,7 @@ func (n *nodeFlags) inWorld(c *cobra.Command, measure func(*nodeWorld, *recorder
 	return judged
 }
 
-// share returns rank 0's verdict on every rank.
+// share sends rank 0's verdict to every rank.
 func share(w *nodeWorld, judged error) (error, error) {
 	var text string
 	if judged != nil {

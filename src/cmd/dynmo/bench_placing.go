@@ -17,7 +17,8 @@ import (
 	"dynmo/src/study"
 )
 
-// benchPlacing returns the command that compares ways to place the pieces of layers.
+// benchPlacing returns the command that compares ways to distribute the pieces of layers over
+// replicas.
 func benchPlacing(flags *benchFlags) *cobra.Command {
 	var seed uint64
 	var only string
@@ -67,7 +68,7 @@ func benchPlacing(flags *benchFlags) *cobra.Command {
 	return c
 }
 
-// placingHelp returns what the cases are, and the rivals, of all contests.
+// placingHelp returns the help text on the cases and rivals of all contests.
 func placingHelp() (text string) {
 	contests := dynamic.Contests()
 	for _, kind := range slices.Sorted(maps.Keys(contests)) {
@@ -79,7 +80,8 @@ func placingHelp() (text string) {
 	return text
 }
 
-// placingResults returns a figure for each rival: even work over its own.
+// placingResults returns a figure for each rival: perfectly even work divided by the rival's
+// largest work.
 func placingResults(x dynamic.ContestCase, list []study.Contestant) (results []nodebench.Result) {
 	clean := strings.NewReplacer(", ", "_", " ", "_")
 	for i, one := range list {

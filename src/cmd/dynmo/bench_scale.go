@@ -19,7 +19,7 @@ import (
 	"dynmo/src/train"
 )
 
-// benchScale returns the command that measures what a step costs beside arithmetic.
+// benchScale returns the command that measures the overhead of a step beside arithmetic.
 func benchScale(flags *benchFlags) *cobra.Command {
 	var sets []string
 	steps, meshes := 20, []string{"4x1", "16x1", "64x1", "256x1", "1x4", "1x16", "1x64", "1x256"}
@@ -53,7 +53,7 @@ dynamic.kind=KIND the counts of that kind's layers travel too.`,
 	return c
 }
 
-// scale makes a run of each mesh and prints the figures.
+// scale trains on each mesh and prints the figures.
 func (f *benchFlags) scale(c *cobra.Command, meshes []string, steps int, sets []string) error {
 	dir, err := os.MkdirTemp("", "dynmo-scale-")
 	if err != nil {
@@ -80,7 +80,7 @@ func (f *benchFlags) scale(c *cobra.Command, meshes []string, steps int, sets []
 	show := stepsOf(barOf(c), ranks)
 	for _, mesh := range meshes {
 		var stages, replicas int
-		_, _ = fmt.Sscanf(mesh, "%dx%d", &stages, &replicas) // as above
+		_, _ = fmt.Sscanf(mesh, "%dx%d", &stages, &replicas) // the text was checked above
 		settings, err := config.Load(file, append([]string{
 			"device.kernel=null", "run.clock=virtual", "dynamic.kind=none", "balance.kind=partition", "balance.every=1000000", "data.path=" + text, "data.extensions=[]",
 			"model.hidden=8", "model.heads=1", "model.sequence=4", "parallel.microbatch_size=1", "parallel.microbatches=4", fmt.Sprint("model.blocks=", max(2, stages-2)),
@@ -108,27 +108,27 @@ func (f *benchFlags) scale(c *cobra.Command, meshes []string, steps int, sets []
 	return unreached(results)
 }
 
-// warmup is how many steps do not count: the first ones take buffers.
+// warmup is how many first steps are not counted. They allocate buffers.
 const warmup = 2
 
-// scaleRank is what a rank has used in each room: CPU seconds of its thread, and bytes that it
-// has sent. Only that thread writes to it.
+// scaleRank is the use of a rank in each phase: CPU seconds of its thread, and bytes sent. Only the
+// rank's thread writes to it.
 type scaleRank struct {
 	room  comm.Room
-	began [2]float64 // what the rank had used when it entered the room
+	began [2]float64 // use at the start of the present phase
 	in    [comm.RoomSave + 1][2]float64
 }
 
-// scaleMeter adds up what ranks use.
+// scaleMeter adds up the use of all ranks.
 type scaleMeter struct {
 	costWatcher
-	perStep float64   // milliseconds of a second
-	path    []float64 // by step: seconds of rank 0's clock, of the steps that count
+	perStep float64   // factor from seconds of all counted steps to milliseconds per step
+	path    []float64 // by counted step: seconds of rank 0's clock
 	ranks   []scaleRank
-	process [2]float64 // CPU seconds of the process at the start of the first step that counts, and of the last phase
+	process [2]float64 // of the process: CPU seconds at the start of the first counted step, and at the last phase
 }
 
-// enter notes that a rank begins a phase.
+// enter records that a rank begins a phase.
 func (m *scaleMeter) enter(world *comm.Group, step int, room comm.Room) {
 	r, now := &m.ranks[world.Rank()], [2]float64{cpuSeconds(unix.CLOCK_THREAD_CPUTIME_ID), float64(world.Sent())}
 	if step > warmup || step == warmup && room > comm.RoomDynamic {
@@ -143,7 +143,7 @@ func (m *scaleMeter) enter(world *comm.Group, step int, room comm.Room) {
 	}
 }
 
-// Step notes what the run waited for after a step.
+// Step records the seconds of a counted step on rank 0's clock.
 func (m *scaleMeter) Step(s record.Metrics) error {
 	if s.Step >= warmup {
 		m.path = append(m.path, float64(s.BalanceSeconds))
@@ -151,14 +151,15 @@ func (m *scaleMeter) Step(s record.Metrics) error {
 	return nil
 }
 
-// cpuSeconds returns what a clock of CPU time shows.
+// cpuSeconds returns the value of a clock of CPU time.
 func cpuSeconds(clock int32) float64 {
 	var t unix.Timespec
-	_ = unix.ClockGettime(clock, &t) // every Linux has both clocks
+	_ = unix.ClockGettime(clock, &t) // every Linux has this clock
 	return float64(t.Nano()) / 1e9
 }
 
-// row writes the figures of a mesh, and returns how many times control fits into a millisecond.
+// row writes the figures of a mesh. It returns the reciprocal of the control time: how often it
+// fits into a millisecond.
 func (m *scaleMeter) row(table *tabwriter.Writer, mesh string) nodebench.Result {
 	perRank := m.perStep / float64(len(m.ranks))
 	fmt.Fprint(table, mesh)

@@ -75,8 +75,8 @@ is the bound over the makespan.`,
 	return c
 }
 
-// toBound is what auto should reach of the lower bound: bound / makespan, the
-// mean over the draws. 1 / 1.15 = 0.8696, rounded up.
+// toBound is the share bound / makespan that auto should reach, as a mean over the draws. 1 / 1.15
+// = 0.8696, rounded up.
 const toBound = 0.87
 
 // columns are the schedules whose makespans are compared.
@@ -85,8 +85,8 @@ var columns = []schedule.Kind{
 	schedule.KindZBV, study.KindGreedy, schedule.KindList, schedule.KindAuto,
 }
 
-// bubbleResults returns the figures of a bubble. Idle time that is not exactly
-// what the formula gives is wrong.
+// bubbleResults returns the figures of a bubble. Idle time counts as wrong unless it equals the
+// formula exactly.
 func bubbleResults(b study.Bubble) []nodebench.Result {
 	wrong := 0
 	if b.Idle != b.Formula {
@@ -100,8 +100,8 @@ func bubbleResults(b study.Bubble) []nodebench.Result {
 	}
 }
 
-// unequalResults returns the figures of a family: bound / makespan of every
-// schedule, auto last. Draws in which auto is behind another kind are wrong.
+// unequalResults returns the figures of a family of unequal costs: bound / makespan of every
+// schedule, auto last. Draws in which auto is slower than another kind count as wrong.
 func unequalResults(u study.Unequal) []nodebench.Result {
 	var list []nodebench.Result
 	for _, kind := range columns {
@@ -122,7 +122,7 @@ func unequalResults(u study.Unequal) []nodebench.Result {
 	return list
 }
 
-// inFlight returns the cap on microbatches in flight.
+// inFlight formats the cap on microbatches in flight.
 func inFlight(u study.Unequal) string {
 	if u.InFlight == 0 {
 		return "none"
@@ -130,7 +130,7 @@ func inFlight(u study.Unequal) string {
 	return strconv.Itoa(u.InFlight)
 }
 
-// writeBubbles writes them for people.
+// writeBubbles prints bubbles as a table.
 func writeBubbles(out io.Writer, list []study.Bubble) error {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "schedule\tstages\tmicrobatches\tidle per stage\tformula\tmakespan\tbubble ratio\tverdict")
@@ -145,7 +145,7 @@ func writeBubbles(out io.Writer, list []study.Bubble) error {
 	return t.Flush()
 }
 
-// writeUnequal writes makespans over the lower bound for people.
+// writeUnequal prints makespans over the lower bound as a table.
 func writeUnequal(out io.Writer, list []study.Unequal) error {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprint(t, "family\tstages\tchunks\tin flight\t")

@@ -56,8 +56,8 @@ func ckptInspect() *cobra.Command {
 	return c
 }
 
-// print writes a line per tensor, and their sum. Names are quoted where they
-// hold characters that a terminal might obey.
+// print writes a line per tensor, and their sum. Names are quoted if they contain control
+// characters of a terminal.
 func (c contents) print(w io.Writer) error {
 	var b strings.Builder
 	total := int64(0)

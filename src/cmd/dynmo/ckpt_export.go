@@ -14,7 +14,7 @@ import (
 	"dynmo/src/input"
 )
 
-// exported is what a model is exported as.
+// exported is a format of export, and its flags.
 type exported struct {
 	made              target
 	format            string
@@ -22,8 +22,8 @@ type exported struct {
 	shard             string
 	step              int
 
-	dtype checkpoint.DType // "" if weights stay as they are
-	bytes int64            // of a shard; 0 if files stay as they are
+	dtype checkpoint.DType // "": unchanged
+	bytes int64            // of a shard; 0: files keep their sizes
 }
 
 func ckptExport() *cobra.Command {
@@ -73,7 +73,7 @@ its tokenizer if this one has one; other files stay.`,
 	return c
 }
 
-// check finds what is wrong with the flags, and sets dtype and bytes.
+// check validates the flags, and sets dtype and bytes.
 func (e *exported) check(c *cobra.Command) (err error) {
 	if c.Flags().Changed("step") && e.step < 0 {
 		return usageError{fmt.Errorf("--step %d: want at least 0", e.step)}
@@ -101,7 +101,7 @@ func (e *exported) check(c *cobra.Command) (err error) {
 	return e.made.check()
 }
 
-// write makes the directory or file.
+// write exports the model to the directory or file.
 func (e *exported) write(c *cobra.Command, o origin) error {
 	if err := o.weights.Base(); err != nil {
 		return usageError{err}
@@ -130,7 +130,7 @@ func (e *exported) write(c *cobra.Command, o origin) error {
 	return err
 }
 
-// refuseOwn returns an error if the model has layers that only this program knows.
+// refuseOwn returns an error if the model has layers that no other program reads.
 func refuseOwn(w *checkpoint.Weights) error {
 	if kind := w.Config.Model.Beyond(); kind != "" {
 		return fmt.Errorf("a model with dynamic.kind = %q: no other program knows its layers, want a model without", kind)
@@ -138,7 +138,7 @@ func refuseOwn(w *checkpoint.Weights) error {
 	return nil
 }
 
-// size returns a number of bytes with kB, MB or GB, as Hugging Face's library reads them.
+// size parses a number of bytes with kB, MB or GB, as Hugging Face's library does.
 func size(text string) (int64, error) {
 	unit := int64(1)
 	number := text
@@ -154,7 +154,7 @@ func size(text string) (int64, error) {
 	return n * unit, nil
 }
 
-// differs says what programs that read a run's model compute otherwise than its training.
+// differs describes how other programs compute an exported model differently from its training.
 func differs(c config.Config) string {
 	var list []string
 	for _, kind := range dynamic.Active(c) {

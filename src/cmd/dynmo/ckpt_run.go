@@ -19,14 +19,14 @@ import (
 	"dynmo/src/store"
 )
 
-// isCheckpoint reports whether a directory is one checkpoint, not a run's.
+// isCheckpoint reports whether a directory is a single checkpoint, not a run directory.
 func isCheckpoint(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, store.ManifestFile))
 	return err == nil
 }
 
-// verifyCheckpoints checks a checkpoint, or all of a run directory, and says of each
-// whether it is whole.
+// verifyCheckpoints verifies a checkpoint, or all checkpoints of a run directory, and prints
+// whether each is intact.
 func verifyCheckpoints(c *cobra.Command, dir string) error {
 	var list []*store.Checkpoint
 	var damaged []error
@@ -45,7 +45,7 @@ func verifyCheckpoints(c *cobra.Command, dir string) error {
 	if len(list)+len(damaged) == 0 {
 		return usageError{noCheckpoint(dir)}
 	}
-	var whole strings.Builder // lines, which would end the bar
+	var whole strings.Builder // printed at the end, because a line would end the bar
 	total := int64(0)
 	for _, one := range list {
 		total += one.Bytes()
@@ -74,7 +74,7 @@ func noCheckpoint(dir string) error {
 }
 
 // chosen opens a checkpoint: the directory itself, or a run's checkpoint after `step` steps. A
-// negative step means the newest whole one. Newer ones that are damaged are reported.
+// negative step means the newest intact checkpoint. Newer damaged ones are reported.
 func chosen(c *cobra.Command, dir string, step int) (*store.Checkpoint, error) {
 	if isCheckpoint(dir) {
 		one, err := store.Open(dir)
@@ -99,8 +99,7 @@ func chosen(c *cobra.Command, dir string, step int) (*store.Checkpoint, error) {
 	return newest, err
 }
 
-// whole reads all of a checkpoint, so that what is wrong is found before anything is made
-// of it.
+// whole reads and verifies all of a checkpoint, so that damage is found before anything is written.
 func whole(c *cobra.Command, one *store.Checkpoint, err error) (*store.Checkpoint, error) {
 	if err != nil {
 		return nil, err
@@ -109,13 +108,13 @@ func whole(c *cobra.Command, one *store.Checkpoint, err error) (*store.Checkpoin
 	return one, one.Verify()
 }
 
-// showReading shows how much of a checkpoint has been read, which happens twice: it is
-// verified first, and then its weights are taken.
+// showReading shows on the bar how much of a checkpoint has been read. It is read twice: to verify
+// it, and to take its weights.
 func showReading(c *cobra.Command, one *store.Checkpoint) {
 	one.Show = stepsOf(barOf(c), 2*one.Bytes())
 }
 
-// ofStep opens a run's checkpoint after the given number of steps. all are the run's checkpoints.
+// ofStep opens a run's checkpoint after `step` steps. all are the run's checkpoints.
 func ofStep(c *cobra.Command, dir string, step int, all []*store.Checkpoint) (*store.Checkpoint, error) {
 	path := filepath.Join(dir, store.Directory, store.Name(step))
 	if _, err := os.Stat(path); err == nil {
@@ -129,17 +128,17 @@ func ofStep(c *cobra.Command, dir string, step int, all []*store.Checkpoint) (*s
 	return nil, fmt.Errorf("--step %d: no such checkpoint in %s, there are %s", step, dir, strings.Join(steps, ", "))
 }
 
-// origin is where a model is from, and what is known of its tokenizer.
+// origin is a model to read, with its tokenizer as far as it is known.
 type origin struct {
 	weights    *checkpoint.Weights
-	tokenizer  map[string][]byte // its files, if they are known as they are
-	vocabulary *data.Vocabulary  // nil if it is not known
-	what       string            // a run's model, to tell; else ""
-	replayed   bool              // a run whose loads were forced
-	unknown    error             // why the vocabulary of a run's model is not
+	tokenizer  map[string][]byte // files of the tokenizer, if they are known
+	vocabulary *data.Vocabulary  // nil if unknown
+	what       string            // what the model is, for messages: a run's; else ""
+	replayed   bool              // the loads of the run were forced
+	unknown    error             // why the vocabulary of a run's model is unknown
 }
 
-// openOrigin opens what FROM names: a run's checkpoint, or a weights file.
+// openOrigin opens the argument FROM: a run's checkpoint, or a weights file.
 func openOrigin(c *cobra.Command, from string, step int) (origin, error) {
 	if info, err := os.Stat(from); err == nil && info.IsDir() {
 		return openRun(c, from, step)
@@ -162,13 +161,13 @@ func openOrigin(c *cobra.Command, from string, step int) (origin, error) {
 	return o, nil
 }
 
-// knows sets the tokenizer to that of files from a place.
+// knows sets the tokenizer from its files and their place.
 func (o *origin) knows(at string, files map[string][]byte) {
 	o.tokenizer, o.weights.Tokenizer = files, files
 	o.vocabulary, o.unknown = data.ParseTokenizer(at, files)
 }
 
-// openRun opens a checkpoint with what its run knows of its tokenizer.
+// openRun opens a checkpoint, with the tokenizer that its run kept.
 func openRun(c *cobra.Command, dir string, step int) (origin, error) {
 	one, err := chosen(c, dir, step)
 	if err != nil {
@@ -199,12 +198,12 @@ func openRun(c *cobra.Command, dir string, step int) (origin, error) {
 			w.Config = w.Config.Beginning(begin)
 		}
 	}
-	w.Config.Model.Kinds = model.FromConfig(settings).Kinds // configurations do not say all of how they were
+	w.Config.Model.Kinds = model.FromConfig(settings).Kinds // Config alone does not have all kinds
 	return o, nil
 }
 
-// ofRun sets the tokenizer to the one that the run of a checkpoint keeps. If the run keeps none the
-// run's settings name the tokenizer.
+// ofRun sets the tokenizer to the one that a checkpoint's run kept. If the run kept none, the
+// tokenizer follows from the run's settings.
 func (o *origin) ofRun(dir string, settings config.Config) error {
 	at := filepath.Join(filepath.Dir(filepath.Dir(filepath.Clean(dir))), record.TokenizerDir)
 	files, err := data.ReadTokenizer(at)
@@ -219,7 +218,7 @@ func (o *origin) ofRun(dir string, settings config.Config) error {
 	return nil
 }
 
-// files returns the files of the tokenizer, none if it is not known.
+// files returns the files of the tokenizer, none if it is unknown.
 func (o origin) files(c *cobra.Command) (map[string][]byte, error) {
 	if len(o.tokenizer) > 0 {
 		return o.tokenizer, nil

@@ -66,7 +66,7 @@ the chosen experts stand for all; LLaMA-MoE has --experts / --top. With --top = 
 	return c
 }
 
-// openDense opens a Hugging Face directory, or what openOrigin does.
+// openDense opens a Hugging Face directory, or any other origin with openOrigin.
 func openDense(c *cobra.Command, from string, step int) (*checkpoint.Weights, error) {
 	if _, err := os.Stat(filepath.Join(from, checkpoint.ConfigFile)); err == nil && step < 0 {
 		w, err := checkpoint.OpenHuggingFace(from)

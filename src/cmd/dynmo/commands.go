@@ -12,7 +12,7 @@ import (
 	"dynmo/src/input"
 )
 
-// rootCommand returns the command dynmo with all it can do.
+// rootCommand returns the command dynmo with all its subcommands.
 func rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "dynmo",
@@ -31,7 +31,7 @@ func rootCommand() *cobra.Command {
 	return root
 }
 
-// wanting makes the commands below c say their usage where they refuse arguments.
+// wanting adds the usage to errors about arguments, for the commands below c.
 func wanting(c *cobra.Command) {
 	if args := c.Args; args != nil && !c.HasSubCommands() {
 		c.Args = func(c *cobra.Command, list []string) error {
@@ -46,7 +46,7 @@ func wanting(c *cobra.Command) {
 	}
 }
 
-// group returns a command that only names others.
+// group returns a command that only lists its subcommands.
 func group(name, short, long string, commands ...*cobra.Command) *cobra.Command {
 	c := &cobra.Command{
 		Use:   name + " WHAT",
@@ -61,7 +61,7 @@ func group(name, short, long string, commands ...*cobra.Command) *cobra.Command 
 	return c
 }
 
-// require makes flags that a command does not run without.
+// require marks flags that a command needs.
 func require(c *cobra.Command, flags ...string) {
 	for _, flag := range flags {
 		if err := c.MarkFlagRequired(flag); err != nil {
@@ -80,7 +80,7 @@ func checkNames(flag string, names, known []string) error {
 	return nil
 }
 
-// tellAnswer writes what a command has found, for people or in JSON.
+// tellAnswer writes the answer of a command, as text or in JSON.
 func tellAnswer(c *cobra.Command, answer interface{ print(io.Writer) error }, asJSON bool) error {
 	if asJSON {
 		return json.NewEncoder(c.OutOrStdout()).Encode(answer)
@@ -93,7 +93,7 @@ func tellAnswer(c *cobra.Command, answer interface{ print(io.Writer) error }, as
 	return err
 }
 
-// tellNotes writes what a user should know of files that were read; "" is no note.
+// tellNotes writes notes on the files that were read. It skips "".
 func tellNotes(stderr io.Writer, notes ...string) {
 	for _, note := range notes {
 		if note != "" {
@@ -102,7 +102,7 @@ func tellNotes(stderr io.Writer, notes ...string) {
 	}
 }
 
-// writeLines writes values for programs, a JSON object a line.
+// writeLines writes values for programs: a JSON object in each line.
 func writeLines[T any](w io.Writer, values []T) error {
 	encoder := json.NewEncoder(w)
 	for _, v := range values {

@@ -15,11 +15,11 @@ import (
 	"dynmo/src/study/roofline"
 )
 
-// completer returns what the beginning of a word may become.
+// completer returns the completions of the beginning of a word.
 type completer = cobra.CompletionFunc
 
-// arguments say how the arguments of a command are completed, by its path. Those of
-// other commands are files, or there are none.
+// arguments has, by command path, how the arguments of a command are completed. Arguments of other
+// commands are files, or do not exist.
 var arguments = map[string]completer{
 	"dynmo train": files("toml"), "dynmo plan": files("toml"), "dynmo simulate": files("toml"), "dynmo profile": files("toml"),
 	"dynmo table": folders, "dynmo report": folders,
@@ -27,8 +27,8 @@ var arguments = map[string]completer{
 	"dynmo data inspect": files("bin"),
 }
 
-// flagValues say how the values of a flag are completed, by the path of its command
-// or, if it means the same everywhere, by "". Those of other flags are files.
+// flagValues has, by flag and command path, how the values of a flag are completed. The path ""
+// stands for all commands. Values of other flags are files.
 var flagValues = map[string]map[string]completer{
 	"set": {"": settingsOf}, "costs": {"": files("json", "jsonl")}, "network": {"": wordsOrFiles(roofline.Names()...)}, "loads": {"": files("json")},
 	"run-dir": {"": folders}, "balancer": {"": words(balancers...)}, "dynamic": {"": words(dynamisms()...)},
@@ -64,7 +64,7 @@ func wordsOrFiles(list ...string) completer {
 	return cobra.FixedCompletions(list, cobra.ShellCompDirectiveDefault)
 }
 
-// dynamisms returns what --dynamic takes.
+// dynamisms returns the values of --dynamic.
 func dynamisms() []string {
 	names := []string{allKinds}
 	for _, w := range dynamic.Workloads() {
@@ -73,8 +73,7 @@ func dynamisms() []string {
 	return names
 }
 
-// settingsOf completes a table.key=value. Where the value is a text of any kind, it
-// completes to files.
+// settingsOf completes a table.key=value. A value of free text is completed to files.
 func settingsOf(_ *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
 	var list []string
 	for _, f := range config.Complete(word) {
@@ -111,8 +110,8 @@ func completed(c *cobra.Command) {
 	}
 }
 
-// behindEquals follows cobra's script for bash, whose readline replaces no more of a
-// word than what is behind its last "=".
+// behindEquals adapts cobra's script for bash. Bash's readline replaces only the part of a word
+// behind its last "=".
 const behindEquals = `
 __dynmo_behind_equals() {
     __start_dynmo "$@"

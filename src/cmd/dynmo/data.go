@@ -16,7 +16,7 @@ import (
 	"dynmo/src/input"
 )
 
-// dataCommand returns the commands that make token files and look into them.
+// dataCommand returns the commands that make token files and describe them.
 func dataCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "data",
@@ -106,8 +106,8 @@ const (
 	sentencePiece = "sentencepiece"
 )
 
-// openTokenizer returns the tokenizer of a name and a model file, or of a path, and its files;
-// none of GPT-2's, which is known by its vocabulary.
+// openTokenizer returns the tokenizer with a name and a model file, or at a path, and its files.
+// GPT-2's has no files, because its vocabulary identifies it.
 func openTokenizer(name, model string) (t data.Tokenizer, files map[string][]byte, err error) {
 	fail := func(format string, args ...any) (data.Tokenizer, map[string][]byte, error) {
 		return data.Tokenizer{}, nil, fmt.Errorf(format, args...)
@@ -144,8 +144,8 @@ type tokenFile struct {
 	Format    data.Format `json:"format"`
 	Type      string      `json:"dtype"`
 	Tokens    int         `json:"tokens"`
-	Documents *int64      `json:"documents"` // null where the format does not record them
-	Min       *int64      `json:"min_id"`    // null where there is no token
+	Documents *int64      `json:"documents"` // null if the format does not record documents
+	Min       *int64      `json:"min_id"`    // null if there are no tokens
 	Max       *int64      `json:"max_id"`
 }
 

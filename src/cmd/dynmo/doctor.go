@@ -10,16 +10,16 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// finding is the report on one thing that a machine may have.
+// finding is the report on one piece of equipment of a machine.
 type finding struct {
-	Name  string `json:"name"`  // as --require takes it
-	OK    bool   `json:"ok"`    // it is here and works
+	Name  string `json:"name"`  // a value of --require
+	OK    bool   `json:"ok"`    // present and working
 	Found string `json:"found"` // its version or place, or the error
 	Gives string `json:"gives,omitempty"`
-	Get   string `json:"get,omitempty"` // how to get it
+	Get   string `json:"get,omitempty"` // how to install it
 }
 
-// exam looks for one thing. Its finding has Gives and Get where it is missing.
+// exam checks one piece of equipment. Gives and Get are part of the finding only if it is missing.
 type exam struct {
 	name  string
 	gives string
@@ -65,7 +65,7 @@ func examNames() []string {
 	return names
 }
 
-// examine makes exams, in their order.
+// examine makes exams in order.
 func examine(exams []exam) []finding {
 	var findings []finding
 	for _, e := range exams {
@@ -79,7 +79,7 @@ func examine(exams []exam) []finding {
 	return findings
 }
 
-// missing returns an error that names the things that are required and not here.
+// missing returns an error that names the required equipment that is not here.
 func missing(findings []finding, require []string) error {
 	var names []string
 	for _, f := range findings {

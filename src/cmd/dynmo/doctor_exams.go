@@ -19,7 +19,7 @@ import (
 	kernels "dynmo/src/kernel/cuda"
 )
 
-// exams returns the exams of doctor.
+// exams returns all exams of dynmo doctor.
 func exams() []exam {
 	return append([]exam{
 		{"dynmo", "", "", lookProgram},
@@ -61,7 +61,7 @@ func lookMachine() (string, error) {
 	return fmt.Sprintf("%s/%s, %d cores, memory %s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), total), nil
 }
 
-// memTotal returns the total of a /proc/meminfo, in GiB.
+// memTotal returns the total memory in the text of /proc/meminfo, in GiB.
 func memTotal(meminfo string) string {
 	for line := range strings.Lines(meminfo) {
 		var kib int64
@@ -72,15 +72,15 @@ func memTotal(meminfo string) string {
 	return "unknown"
 }
 
-// firstLine returns the first line that a program prints, on standard output or,
-// failing that, on standard error.
+// firstLine returns the first line that a program prints on standard output, or else on standard
+// error.
 func firstLine(program string, args ...string) (string, error) {
 	text, err := outputOf(program, args...)
 	first, _, _ := strings.Cut(text, "\n")
 	return first, err
 }
 
-// outputOf returns what a program prints on both.
+// outputOf returns the standard output and the standard error of a program.
 func outputOf(program string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -157,7 +157,7 @@ func lookNCCL() (string, error) {
 		return "", err
 	}
 	major := 10000
-	if version < major { // before 2.9
+	if version < major { // versions before 2.9 have another format
 		major = 1000
 	}
 	return fmt.Sprintf("%d.%d.%d", version/major, version%major/100, version%100), nil

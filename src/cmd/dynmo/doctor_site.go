@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// siteExams look for what a site's administrator sets up.
+// siteExams check the parts that a site's administrator sets up.
 func siteExams() []exam {
 	return []exam{
 		{"pmix", "ranks that srun starts", "a Slurm with its PMIx plugin (apt-get install slurm-wlm-basic-plugins, or the site's libpmix); or mpirun", lookPMIx},
@@ -22,7 +22,7 @@ func siteExams() []exam {
 	}
 }
 
-// lookPMIx returns the flavours of PMI that srun has.
+// lookPMIx returns the kinds of PMI that srun supports.
 func lookPMIx() (string, error) {
 	text, err := outputOf("srun", "--mpi=list")
 	if err != nil {
@@ -31,7 +31,7 @@ func lookPMIx() (string, error) {
 	return pmixOf(text)
 }
 
-// pmixOf reads the answer of srun --mpi=list.
+// pmixOf parses the output of srun --mpi=list.
 func pmixOf(text string) (string, error) {
 	_, list, _ := strings.Cut(text, "are")
 	var flavours []string
@@ -67,11 +67,11 @@ func lookBinding() (string, error) {
 }
 
 const (
-	// leastFiles is the open files that some hundred ranks of a node's launcher need.
+	// leastFiles is the least limit of open files, for a launcher of some hundred ranks on a node.
 	leastFiles = 1024
-	// leastLocked is the locked memory that the buffers of InfiniBand need at least.
+	// leastLocked is the least limit of locked memory, for the buffers of InfiniBand.
 	leastLocked = 1 << 30
-	// leastShared is the part of /dev/shm that a rank's messages need, for a few ranks.
+	// leastShared is the least size of /dev/shm, for the messages of a few ranks.
 	leastShared = 256 << 20
 )
 
@@ -117,7 +117,7 @@ func lookHugePages() (string, error) {
 	return "transparent huge pages: " + mode, nil
 }
 
-// lookFabric reports whether the fabric manager runs, where there are NVSwitches.
+// lookFabric reports whether the fabric manager runs, if the machine has NVSwitches.
 func lookFabric() (string, error) {
 	switches, _ := filepath.Glob("/dev/nvidia-nvswitch[0-9]*")
 	if len(switches) == 0 {
@@ -129,7 +129,7 @@ func lookFabric() (string, error) {
 	return "", fmt.Errorf("%d NVSwitches, and no fabric manager runs: CUDA does not start", len(switches))
 }
 
-// isRunning reports whether a process with the name of a program runs on this machine.
+// isRunning reports whether a process of a program runs on this machine.
 func isRunning(program string) bool {
 	const most = 15 // characters of a name that Linux keeps
 	names, _ := filepath.Glob("/proc/[0-9]*/comm")

@@ -23,18 +23,18 @@ const (
 	exitStopped = 85 // a signal stopped training, and its checkpoint is written
 )
 
-// usageError is an error of the user's: bad arguments, settings or input.
+// usageError is an error of the user: bad arguments, settings or input.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// quiet reports whether another rank tells the error.
+// quiet reports whether another rank reports the error.
 func quiet(err error) bool {
 	_, refused := errors.AsType[launch.RefusedError](err)
 	return refused
 }
 
-// statusError ends a command that has said all there is to say with a status.
+// statusError ends a command with a status. The command has already printed the reason.
 type statusError int
 
 func (statusError) Error() string { return "" }
@@ -60,8 +60,8 @@ func execute(root *cobra.Command, args []string, stdout, stderr io.Writer) int {
 	return tell(root.Name(), err, stderr)
 }
 
-// tell writes an error to stderr and returns its exit status. Every line has the program's name in
-// front, and is fit for a terminal.
+// tell writes an error to stderr and returns its exit status. Every line begins with the program's
+// name, and has no control characters.
 func tell(program string, err error, stderr io.Writer) int {
 	if err != nil && !quiet(err) {
 		for line := range strings.Lines(err.Error()) {
@@ -71,7 +71,7 @@ func tell(program string, err error, stderr io.Writer) int {
 	return status(err)
 }
 
-// onStart has start called whenever a command below c, or c, begins to run.
+// onStart makes c and every command below it call start when they begin to run.
 func onStart(c *cobra.Command, start func()) {
 	if run := c.RunE; run != nil {
 		c.RunE = func(c *cobra.Command, args []string) error {
@@ -84,7 +84,7 @@ func onStart(c *cobra.Command, start func()) {
 	}
 }
 
-// status returns the exit status that an error stands for.
+// status returns the exit status of an error.
 func status(err error) int {
 	if err == nil {
 		return exitDone

@@ -88,8 +88,8 @@ panel of them (fig3, fig7, fig8, table1).`,
 	return c
 }
 
-// drawFigures draws figures, simulated anew or as they are kept. It draws all that it can, and
-// returns what was wrong with the others.
+// drawFigures draws figures, simulated anew or from kept files. It draws as many as it can, and
+// returns the errors of the others.
 func drawFigures(c *cobra.Command, names []string, output string, remake bool, o figures.Options) error {
 	var maker figures.Maker
 	if remake {
@@ -119,7 +119,7 @@ func drawFigures(c *cobra.Command, names []string, output string, remake bool, o
 	return nil
 }
 
-// oneFigure returns a figure, and keeps one that it simulates.
+// oneFigure returns a figure, and keeps it if it was simulated.
 func oneFigure(c *cobra.Command, maker figures.Maker, name string, remake bool, o figures.Options) (figures.Figure, error) {
 	if !remake {
 		f, err := figures.Read(o.Results, name)

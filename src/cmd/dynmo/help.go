@@ -9,7 +9,7 @@ import (
 	"dynmo/src/config"
 )
 
-// tasks group the commands in the help, by what a user wants to do. Each has one example.
+// tasks group the commands in the help by the user's purpose. Each has one example.
 var tasks = []struct{ id, title, commands string }{
 	{"train", "Train:  dynmo train jobs/demo-4x1.toml", "train"},
 	{"look", "Look and plan:  dynmo plan jobs/gpt-24l.toml --costs costs.json", "table report figures plan simulate balance"},
@@ -18,7 +18,7 @@ var tasks = []struct{ id, title, commands string }{
 	{"machine", "The machine:  dynmo doctor", "doctor version completion help"},
 }
 
-// examples are of commands, by their path.
+// examples has an example of each command, by command path.
 var examples = map[string]string{
 	"dynmo train":            "mpirun -n 4 dynmo train jobs/demo-4x1.toml --run-dir runs/mine --resume",
 	"dynmo figures":          "dynmo figures -o build/figures",
@@ -60,8 +60,8 @@ func addHelp(root *cobra.Command) {
 	exemplify(root)
 }
 
-// exemplify gives the commands below c that do something an example: that of examples, or
-// the bare command where that runs.
+// exemplify adds an example to each command below c that runs. The example is that of examples, or
+// the bare command if that runs.
 func exemplify(c *cobra.Command) {
 	if c.RunE != nil && !c.HasSubCommands() {
 		example := examples[c.CommandPath()]
@@ -80,11 +80,11 @@ func exemplify(c *cobra.Command) {
 //go:embed help/*.md
 var pages embed.FS
 
-// topics returns the help topics: commands that do nothing but tell. That on settings is a
-// file with every setting, which train reads as it is.
+// topics returns the help topics: commands that only print a text. The topic on settings is a file
+// with every setting, which train can read.
 func topics() []*cobra.Command {
 	settings := &cobra.Command{Use: "config", Short: "every setting with its default, range and meaning (dynmo help config > run.toml)"}
-	settings.SetHelpFunc(func(c *cobra.Command, args []string) { // the text takes longer to write than a command to start
+	settings.SetHelpFunc(func(c *cobra.Command, args []string) { // made only when needed, because the text takes longer to make than a command takes to start
 		c.Long = config.Default().TOML()
 		c.Parent().HelpFunc()(c, args)
 	})

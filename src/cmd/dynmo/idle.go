@@ -12,7 +12,7 @@ import (
 	"dynmo/src/trace"
 )
 
-// idleParts are the causes of a bubble as tables head them.
+// idleParts are the causes of a bubble, as column headers.
 var idleParts = []string{"inherent", "imbalance", "memory", "communication"}
 
 // idleShares returns the parts of a bubble ratio, in the order of idleParts.
@@ -24,7 +24,7 @@ func idleShares(i trace.Idle) []string {
 	return cells
 }
 
-// ratio writes a number around 1.
+// ratio formats a number around 1.
 func ratio(x float64) string {
 	text := fmt.Sprintf("%.3f", x)
 	if text == "-0.000" {
@@ -33,7 +33,7 @@ func ratio(x float64) string {
 	return text
 }
 
-// duration writes seconds with four digits, in the unit that suits them.
+// duration formats seconds with four digits, in a suitable unit.
 func duration(seconds float64) string {
 	if seconds == 0 {
 		return "0 s"
@@ -52,7 +52,7 @@ func duration(seconds float64) string {
 	return strconv.FormatFloat(x, 'f', decimals, 64) + " " + unit
 }
 
-// megabytes writes bytes in units of 10⁶.
+// megabytes formats bytes in units of 10⁶.
 func megabytes(bytes int64) string { return fmt.Sprintf("%.1f MB", float64(bytes)/1e6) }
 
 // mean returns the mean of numbers.
@@ -64,7 +64,7 @@ func mean(list []float64) float64 {
 	return sum / float64(len(list))
 }
 
-// fromTo writes count numbers from first on: "3 to 7".
+// fromTo formats a range of count numbers from first on: "3 to 7".
 func fromTo(first, count int) string {
 	if count == 1 {
 		return strconv.Itoa(first)
@@ -72,7 +72,7 @@ func fromTo(first, count int) string {
 	return fmt.Sprintf("%d to %d", first, first+count-1)
 }
 
-// ranges writes ascending numbers as ranges: "0 to 3, 7".
+// ranges formats ascending numbers as ranges: "0 to 3, 7".
 func ranges(list []int) string {
 	var parts []string
 	for i := 0; i < len(list); {
@@ -86,12 +86,13 @@ func ranges(list []int) string {
 	return strings.Join(parts, ", ")
 }
 
-// alike is how far the seconds of stages may be from their mean to count as equal.
+// alike is the largest relative deviation from their mean for which seconds of stages count as
+// equal.
 const alike = 0.05
 
-// paperBubble returns the paper's equation (1) for the totals of a plan, nil
-// where its assumptions do not hold: an even number of equal stages with one
-// chunk each, as many microbatches.
+// paperBubble returns the paper's equation (1) for the totals of a plan. It returns nil unless the
+// equation's assumptions hold: an even number of equal stages with one chunk each, and as many
+// microbatches as stages.
 func paperBubble(a search.Plan, o study.Options) *float64 {
 	m := a.Schedule.Map
 	if m.Chunks > 1 || m.Stages%2 != 0 || m.Stages != a.Schedule.Microbatches {

@@ -9,15 +9,14 @@ import (
 	"time"
 )
 
-// samePress is the time within which two SIGINTs are one press of Ctrl-C: the
-// terminal sends it to a rank, and so does the launcher.
+// samePress is the time within which two SIGINTs count as one press of Ctrl-C. Both the terminal
+// and the launcher may send one to a rank.
 const samePress = 500 * time.Millisecond
 
-// interruptible returns a context that SIGTERM, SIGINT or SIGHUP cancels, with the
-// signal as its cause. It is asked between steps: a step that has begun ends.
-// A batch system repeats SIGTERM, so only the first counts; a second Ctrl-C
-// ends the process at once. SIGHUP stays ignored where it was: under nohup a
-// terminal that closes ends nothing. stop gives the signals back.
+// interruptible returns a context that SIGTERM, SIGINT or SIGHUP cancels, with the signal as its
+// cause. Callers check the context between steps, so a step that has begun ends. A batch system
+// repeats SIGTERM, so only the first counts. A second Ctrl-C ends the process at once. If SIGHUP
+// was ignored, as under nohup, it stays ignored. stop restores the signals.
 func interruptible(parent context.Context) (ctx context.Context, stop func()) {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
@@ -33,8 +32,8 @@ func interruptible(parent context.Context) (ctx context.Context, stop func()) {
 	}
 }
 
-// watch cancels on every signal; the first signal decides. It quits on a SIGINT that comes later
-// than samePress after the first SIGINT. It returns when signals is closed.
+// watch cancels on the first signal. It calls quit on a SIGINT that comes later than samePress
+// after the first SIGINT. It returns when signals is closed.
 func watch(signals <-chan os.Signal, cancel context.CancelCauseFunc, quit func()) {
 	var pressed time.Time
 	for s := range signals {
@@ -49,8 +48,8 @@ func watch(signals <-chan os.Signal, cancel context.CancelCauseFunc, quit func()
 	}
 }
 
-// saveRequests returns a function that reports whether the process has been sent
-// SIGUSR1 since the last call, and one that gives the signal back.
+// saveRequests returns two functions. asked reports whether the process has received SIGUSR1 since
+// the last call. stop restores the signal.
 func saveRequests() (asked func() bool, stop func()) {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGUSR1)

@@ -12,16 +12,16 @@ import (
 	_ "dynmo/src/kind" // every kind of dynamism
 )
 
-// init makes a crash end by a signal, SIGABRT or its own. Go's status for a crash is 2,
-// which here says that the input is wrong. No handler catches what a crash of the runtime or
-// of C does. Go initialises this package last, and none before it does work.
+// init makes a crash end by a signal: SIGABRT or its own. Go's exit status of a crash is 2, which
+// here means wrong input. No handler can catch crashes of the runtime or of C code. Go initialises
+// this package last, and no other package does work in its init.
 func init() { debug.SetTraceback("crash") }
 
 func main() {
 	os.Exit(execute(rootCommand(), os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// commandLine joins words to a line that a shell splits into the same words.
+// commandLine joins words into a line that a shell splits into the same words.
 func commandLine(words []string) string {
 	list := make([]string, len(words))
 	for i, word := range words {
@@ -33,13 +33,13 @@ func commandLine(words []string) string {
 	return strings.Join(list, " ")
 }
 
-// isSpecial reports whether a shell may take a character for more than itself.
+// isSpecial reports whether a character may have a special meaning in a shell.
 func isSpecial(r rune) bool {
 	plain := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("-_=+,./:@%", r)
 	return !plain
 }
 
-// setWords returns the words of a command line that give settings.
+// setWords returns the --set words of a command line.
 func setWords(sets []string) []string {
 	var words []string
 	for _, set := range sets {
@@ -48,9 +48,9 @@ func setWords(sets []string) []string {
 	return words
 }
 
-// resumeCommand returns the command line with which a stopped run goes on. again are the
-// words that started its training, and dir is its directory. A launcher's own options are
-// not known to a rank, only how many ranks it started.
+// resumeCommand returns the command line that resumes a stopped run. again are the words that
+// started its training, and dir is its directory. A rank does not know the launcher's options, only
+// how many ranks it started.
 func resumeCommand(again []string, dir string, c config.Config, getenv func(string) string) string {
 	ranks := fmt.Sprint(c.Parallel.Stages * c.Parallel.Replicas)
 	var words []string

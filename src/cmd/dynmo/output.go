@@ -8,7 +8,7 @@ import (
 )
 
 // output passes on the text that a command prints and keeps the first error. So a lost line never
-// counts as printed. It is used by one goroutine.
+// counts as printed. Only one goroutine may use it.
 type output struct {
 	to  io.Writer
 	err error
@@ -23,7 +23,7 @@ func (o *output) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// lost returns the error of what was not printed.
+// lost returns the error of the first failed write.
 func (o *output) lost() error {
 	if o.err != nil {
 		return fmt.Errorf("output: %w", o.err)
@@ -32,14 +32,14 @@ func (o *output) lost() error {
 }
 
 const (
-	// widest is how many columns a line of an answer has at most.
+	// widest is the most columns of a line of an answer.
 	widest = 100
-	// beneath is how far a paragraph is indented, beside its name.
+	// beneath is the indent of a paragraph, behind its name.
 	beneath = 14
 )
 
-// paragraph writes a text with a name beside it, in lines of at most widest columns. A --set stays
-// on the line of its setting.
+// paragraph writes a name and a text beside it, in lines of at most widest columns. It does not
+// break a line between --set and its setting.
 func paragraph(out io.Writer, name, format string, values ...any) {
 	text := fmt.Sprintf(format, values...)
 	line, empty := fmt.Sprintf("%-*s", beneath, name), true

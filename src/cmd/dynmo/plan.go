@@ -115,20 +115,20 @@ Every time is simulated (clock=sim) on costs of the clock that the table names.`
 	return c
 }
 
-// planAnswer is what the command says; times are in seconds.
+// planAnswer is the output of dynmo plan. Times are in seconds.
 type planAnswer struct {
 	Clock      string              `json:"clock"` // sim
 	Parameters int64               `json:"parameters"`
-	Active     int64               `json:"active_parameters"` // that a token meets
-	Flops      float64             `json:"step_flops"`        // of all replicas; no token leaves early or passes by a block
+	Active     int64               `json:"active_parameters"` // parameters that one token passes
+	Flops      float64             `json:"step_flops"`        // of all replicas; no token leaves early or skips a block
 	Costs      string              `json:"costs_clock"`
-	Network    string              `json:"assumed_network,omitempty"`    // the GPUs of its nodes, where no network was named
+	Network    string              `json:"assumed_network,omitempty"`    // nodes of the GPU of the costs, if no network was named
 	Asked      string              `json:"schedule_kind"`                // of the settings
-	Schedule   string              `json:"schedule"`                     // which auto or list may have chosen
+	Schedule   string              `json:"schedule"`                     // chosen, if the kind is auto or list
 	Cuts       partition.Partition `json:"cuts"`                         // over virtual stages
-	Layout     string              `json:"layout,omitempty"`             // Megatron-LM's notation, where it can say it
-	Twice      []int               `json:"computed_twice,omitempty"`     // layers, where model.recompute plans them
-	TwiceGap   float64             `json:"computed_twice_gap,omitempty"` // share by which their seconds may be above the least for these cuts
+	Layout     string              `json:"layout,omitempty"`             // in Megatron-LM's notation, if it can express the cuts
+	Twice      []int               `json:"computed_twice,omitempty"`     // layers, if model.recompute plans them
+	TwiceGap   float64             `json:"computed_twice_gap,omitempty"` // largest share by which their seconds exceed the least for these cuts
 	Stages     []planStage         `json:"stages"`
 	Step       float64             `json:"step_seconds"`
 	Exposed    float64             `json:"allreduce_seconds"` // of the step; not hidden by work
@@ -140,16 +140,16 @@ type planAnswer struct {
 	Idle       trace.Idle          `json:"idle_seconds"`                    // means over the stages
 	Head       float64             `json:"head_share"`                      // of the layers' seconds
 	Spread     float64             `json:"microbatch_deviation,omitempty"`  // of the layer whose microbatches differ most, relative
-	Paper      *float64            `json:"paper_bubble_ratio,omitempty"`    // the paper's equation (1), where it holds
-	Nccl       *nccl.Needs         `json:"nccl_rank_estimated,omitempty"`   // with NCCL: bytes of each rank at most, by formula
-	Sums       *study.SumTraffic   `json:"gradient_sums,omitempty"`         // where there are replicas
-	Snapshot   int64               `json:"checkpoint_host_bytes,omitempty"` // of the rank with most: at most what the copy for a checkpoint takes
-	Orders     []study.Order       `json:"mesh_orders,omitempty"`           // both, where replicas and nodes of several ranks make a difference
+	Paper      *float64            `json:"paper_bubble_ratio,omitempty"`    // the paper's equation (1), if its assumptions hold
+	Nccl       *nccl.Needs         `json:"nccl_rank_estimated,omitempty"`   // with NCCL: most bytes of a rank, by formula
+	Sums       *study.SumTraffic   `json:"gradient_sums,omitempty"`         // of several replicas
+	Snapshot   int64               `json:"checkpoint_host_bytes,omitempty"` // most memory of any rank for the copy of a checkpoint
+	Orders     []study.Order       `json:"mesh_orders,omitempty"`           // both orders, if replicas and nodes of several ranks make a difference
 	Others     []planOther         `json:"schedules"`
 	Advice     []planAdvice        `json:"advice"`
 }
 
-// orderWords says what an order of the mesh costs.
+// orderWords describes the cost of an order of the mesh.
 func orderWords(o study.Order) string {
 	near := map[mesh.Order]string{mesh.StageMajor: "the replicas of a stage", mesh.ReplicaMajor: "the stages of a pipeline"}
 	text := fmt.Sprintf("%s, %s are neighbours: a step of %s", o.Order, near[o.Order], duration(o.Step))
@@ -159,27 +159,27 @@ func orderWords(o study.Order) string {
 	return text
 }
 
-// planOther is another schedule, at its own best cuts.
+// planOther is another schedule with its own best cuts.
 type planOther struct {
 	Schedule string  `json:"schedule"`
 	Step     float64 `json:"step_seconds"`
 	Exposed  float64 `json:"allreduce_seconds"`
 	Bubble   float64 `json:"bubble_ratio"`
-	ToBound  float64 `json:"to_bound"` // of its makespan
+	ToBound  float64 `json:"to_bound"` // lower bound over makespan
 	Chunks   int     `json:"chunks"`
 	InFlight int     `json:"in_flight"` // most microbatches of a chunk on any stage
 	Bytes    int64   `json:"bytes"`     // of the stage that needs most
 }
 
-// planAdvice is settings that are better, for a price or for none.
+// planAdvice is a change of settings that makes a step faster or smaller, with its price.
 type planAdvice struct {
 	Sets      []string `json:"set"`
-	Without   []string `json:"without"` // settings of --set at hand that would have no effect beside these, and are refused
+	Without   []string `json:"without"` // settings of --set that must be dropped, because they would have no effect beside these
 	Step      float64  `json:"step_seconds"`
 	Bytes     int64    `json:"bytes"`       // of the stage that needs most
-	Faster    float64  `json:"faster"`      // share of the step that is saved
-	Less      float64  `json:"less_memory"` // share of the bytes that is saved
-	Estimated bool     `json:"estimated"`   // the costs are not measured, see study.finer
+	Faster    float64  `json:"faster"`      // saved share of the step
+	Less      float64  `json:"less_memory"` // saved share of the bytes
+	Estimated bool     `json:"estimated"`   // true if the costs are not measured, see study.finer
 }
 
 // String states the gain and its price.
@@ -192,7 +192,7 @@ func (a planAdvice) String() string {
 		change(a.Faster, "faster", "slower", "as fast"), change(a.Less, "less memory", "more memory", "as much memory"))
 }
 
-// change says by which share something changes: "4.6 % faster".
+// change describes a relative change: "4.6 % faster".
 func change(share float64, better, worse, same string) string {
 	word := better
 	if share < 0 {
@@ -208,14 +208,14 @@ func change(share float64, better, worse, same string) string {
 	}
 }
 
-// planned says what a plan is. show is told how far the work is.
+// planned describes a plan. It calls show with the progress.
 func (w *whatIf) planned(t cost.Table, best search.Plan, o study.Options, show func(done, total int64)) planAnswer {
 	a := planAnswer{
 		Clock: "sim", Costs: t.Source(), Asked: o.Config.Schedule.Kind, Schedule: string(best.Schedule.Kind), Cuts: best.Cuts, Twice: best.Twice, TwiceGap: best.TwiceGap,
 		Step: best.Seconds, Exposed: best.Exposed, Makespan: best.Step.Makespan(), Bound: best.LowerBound, Bottleneck: best.Bottleneck, Optimum: best.Optimum,
 		Bubble: best.Step.BubbleRatio(), Idle: best.Idle, Paper: paperBubble(best, o),
 		Head:   study.HeadShare(t, o.Config.Model.HeadShards),
-		Others: []planOther{}, Advice: []planAdvice{}, // not null
+		Others: []planOther{}, Advice: []planAdvice{}, // not null in JSON
 	}
 	for l := range t.Layers {
 		a.Spread = max(a.Spread, t.Spread(l))
@@ -260,8 +260,7 @@ func (w *whatIf) planned(t cost.Table, best search.Plan, o study.Options, show f
 	return a
 }
 
-// idle returns the settings of --set that have no effect beside others, as the command
-// then says.
+// idle returns the settings of --set that have no effect beside others.
 func (w *whatIf) idle(c config.Config) []string {
 	names := []string{}
 	for _, set := range w.sets {
@@ -379,7 +378,7 @@ func (a planAnswer) print(out io.Writer) error {
 	}
 	for _, advice := range a.Advice {
 		if advice.Estimated {
-			line("to measure", "%s", advice) // by dynmo profile
+			line("to measure", "%s", advice) // advice is a command with dynmo profile
 			continue
 		}
 		line(name, "%s", advice)

@@ -23,7 +23,7 @@ type planStage struct {
 	Bytes          int64   `json:"bytes"`
 
 	Memory cost.Memory `json:"memory"`                 // the bytes by purpose
-	Copies int64       `json:"copies_bytes,omitempty"` // of Bytes: of places for copies of pieces of layers
+	Copies int64       `json:"copies_bytes,omitempty"` // part of Bytes: room for copies of pieces of layers
 }
 
 // printMemory writes the memory of every stage by purpose, in MB. It leaves out columns that would
@@ -75,7 +75,8 @@ func (a planAnswer) printMemory(out io.Writer) error {
 	return record.Table(out, header, rows)
 }
 
-// twice says which layers compute their forward twice, and how good the choice is.
+// twice describes which layers compute their forward twice, and how close the choice is to the
+// best.
 func (a planAnswer) twice() string {
 	text := "the least that memory wants of these stages"
 	if a.TwiceGap > 0 {
@@ -84,8 +85,8 @@ func (a planAnswer) twice() string {
 	return fmt.Sprintf("layers %s compute their forward twice: %s", ranges(a.Twice), text)
 }
 
-// ncclOf returns what NCCL takes of a rank of a plan, nil if it does not join the ranks. All
-// are on one host unless a network says how many are on a node.
+// ncclOf returns NCCL's memory on a rank of a plan; nil if NCCL does not join the ranks. All ranks
+// are on one host unless a network gives the ranks per node.
 func ncclOf(o study.Options) *nccl.Needs {
 	c := o.Config
 	ranks := c.Parallel.Stages * c.Parallel.Replicas

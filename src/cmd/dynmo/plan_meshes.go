@@ -30,7 +30,7 @@ func (m *meshFlags) flags(c *cobra.Command) {
 	c.Flags().IntVar(&m.batch, "batch", 0, "with --meshes: sequences in a step of all replicas; 0 takes those of CONFIG")
 }
 
-// check refuses flags without effect, and takes from settings what was not given.
+// check refuses flags without effect. It takes missing values from the settings.
 func (m *meshFlags) check(c *cobra.Command, p config.Parallel) error {
 	for _, flag := range []string{"gpus", "batch"} {
 		if c.Flags().Changed(flag) && !m.on {
@@ -56,14 +56,14 @@ func (m *meshFlags) check(c *cobra.Command, p config.Parallel) error {
 // batchOf returns the sequences in a step of all replicas.
 func batchOf(p config.Parallel) int { return p.Replicas * p.Microbatches * p.MicrobatchSize }
 
-// meshesAnswer is what plan --meshes says; times are in seconds.
+// meshesAnswer is the output of dynmo plan --meshes. Times are in seconds.
 type meshesAnswer struct {
 	Clock   string      `json:"clock"` // sim
 	Costs   string      `json:"costs_clock"`
 	Network string      `json:"assumed_network,omitempty"` // as in planAnswer
 	GPUs    int         `json:"gpus"`
 	Batch   int         `json:"batch"`                           // sequences
-	Present float64     `json:"settings_step_seconds,omitempty"` // of CONFIG, where it has these GPUs and this batch and can be planned
+	Present float64     `json:"settings_step_seconds,omitempty"` // of CONFIG, if it has these GPUs and this batch and can be planned
 	Meshes  []meshRow   `json:"meshes"`
 	Left    []meshNoRow `json:"left_out"`
 	reasons []string
@@ -75,7 +75,7 @@ type meshRow struct {
 	Replicas     int                 `json:"replicas"`
 	Microbatches int                 `json:"microbatches"`
 	Kind         string              `json:"schedule_kind"`
-	Schedule     string              `json:"schedule"` // which auto has chosen
+	Schedule     string              `json:"schedule"` // chosen, if the kind is auto
 	Chunks       int                 `json:"chunks"`
 	Grain        string              `json:"grain"`
 	HeadShards   int                 `json:"head_shards"`
@@ -84,21 +84,21 @@ type meshRow struct {
 	Exposed      float64             `json:"allreduce_seconds"`
 	Idle         trace.Idle          `json:"idle_seconds"`
 	Bytes        int64               `json:"bytes"`      // of the stage that needs most
-	Cause        string              `json:"limited_by"` // what costs most of the step beside the work
+	Cause        string              `json:"limited_by"` // largest cost of the step beside the work
 	Share        float64             `json:"limit_share"`
 	Sets         []string            `json:"set"`
 	Without      []string            `json:"without"`   // as in planAdvice
 	Estimated    bool                `json:"estimated"` // as in planAdvice
 }
 
-// meshNoRow is a mesh that is left out, and why.
+// meshNoRow is a mesh that is left out, with the reason.
 type meshNoRow struct {
 	Stages   int    `json:"stages"`
 	Replicas int    `json:"replicas"`
 	Why      string `json:"why"`
 }
 
-// meshes compares the meshes of a number of GPUs.
+// meshes compares all meshes of a number of GPUs.
 func (w *whatIf) meshes(t cost.Table, o study.Options, m meshFlags, show func(done, total int64)) (meshesAnswer, error) {
 	a := meshesAnswer{Clock: "sim", Costs: t.Source(), Network: w.assumed, GPUs: m.gpus, Batch: m.batch, Meshes: []meshRow{}, Left: []meshNoRow{}}
 	best, left, err := study.Meshes(t, o, m.gpus, m.batch, show)
@@ -106,7 +106,7 @@ func (w *whatIf) meshes(t cost.Table, o study.Options, m meshFlags, show func(do
 		return a, fmt.Errorf("--gpus %d --batch %d: no mesh: %w", m.gpus, m.batch, err)
 	}
 	if p := o.Config.Parallel; p.Stages*p.Replicas == m.gpus && batchOf(p) == m.batch {
-		if present, err := study.Plan(t, o); err == nil { // else it is left out, or has a schedule that does not fit
+		if present, err := study.Plan(t, o); err == nil { // an error means that the settings are left out, or that their schedule does not fit
 			a.Present = present.Seconds
 		}
 	}

@@ -25,7 +25,7 @@ import (
 	"dynmo/src/train"
 )
 
-// profileCommand returns the command that measures what layers cost.
+// profileCommand returns the command that measures the costs of layers.
 func profileCommand() *cobra.Command {
 	var sets []string
 	var costs target
@@ -94,7 +94,7 @@ device.precision = "f32".`,
 			if err != nil {
 				return err
 			}
-			text = bytes.ReplaceAll(text, []byte(`{"name":`), []byte("\n"+`{"name":`)) // a layer a line
+			text = bytes.ReplaceAll(text, []byte(`{"name":`), []byte("\n"+`{"name":`)) // a line for each layer
 			return costs.write(c, func(out io.Writer) error {
 				_, err := out.Write(append(text, '\n'))
 				return err
@@ -110,7 +110,7 @@ device.precision = "f32".`,
 	return c
 }
 
-// onlyEstimates refuses what would have no effect beside --estimate.
+// onlyEstimates refuses flags and settings without effect beside --estimate.
 func onlyEstimates(c *cobra.Command, settings config.Config) error {
 	for _, flag := range []string{"steps", "once", "experts"} {
 		if c.Flags().Changed(flag) {
@@ -123,7 +123,7 @@ func onlyEstimates(c *cobra.Command, settings config.Config) error {
 	return nil
 }
 
-// estimated returns what the layers would cost on a GPU of that name.
+// estimated returns the estimated costs of the layers on the GPU of a name.
 func estimated(c config.Config, name string) (profile.Phase, error) {
 	gpu, err := roofline.Known(name)
 	if err != nil {
@@ -136,9 +136,8 @@ func estimated(c config.Config, name string) (profile.Phase, error) {
 	return profile.Phase{Phase: cost.Phase{Model: search.Shape(c), Table: table}}, nil
 }
 
-// undivided returns settings under which one rank holds the whole dense model, with what
-// kinds of dynamism add to its chain; as many ranks as replicas where these share experts
-// out.
+// undivided returns settings under which one rank has the whole dense model, with the layers that
+// kinds of dynamism add. If replicas share experts out, there are as many ranks as replicas.
 func undivided(c config.Config, steps int) config.Config {
 	standard := config.Default()
 	c.Parallel.Stages = 1
@@ -152,8 +151,8 @@ func undivided(c config.Config, steps int) config.Config {
 	return c
 }
 
-// profiled returns the costs of the layers. With once, layers that compute alike are measured once,
-// and only `experts` of the experts are measured (0: all).
+// profiled returns the costs of the layers. With once, equal layers are measured once, and only
+// `experts` of the experts are measured (0: all).
 func profiled(c config.Config, once bool, experts int, bar *record.Bar) (profile.Phase, error) {
 	if !once {
 		p, _, err := measured(c, bar)
@@ -173,8 +172,8 @@ func profiled(c config.Config, once bool, experts int, bar *record.Bar) (profile
 	return p, err
 }
 
-// measured trains and returns what the layers cost, and the share of the tokens that
-// routed blocks took; 1 if there are none.
+// measured trains and returns the costs of the layers. It also returns the share of the tokens that
+// passed routed blocks; 1 if there are none.
 func measured(c config.Config, bar *record.Bar) (profile.Phase, float64, error) {
 	seen := costWatcher{bar: bar, steps: c.Train.Steps}
 	_, err := launch.Launch(c, launch.Hooks{
@@ -192,13 +191,13 @@ func measured(c config.Config, bar *record.Bar) (profile.Phase, float64, error) 
 	return profile.Phase{Phase: cost.Phase{Model: seen.last.Model, Table: seen.last.Table}}, taken, nil
 }
 
-// costWatcher keeps the costs that a run tells last, and shows how far it is.
+// costWatcher keeps the last costs that a run reports, and shows its progress.
 type costWatcher struct {
 	last  profile.Phase
 	bar   *record.Bar
 	steps int
 
-	taken, there float64 // tokens at routed blocks, in all steps but the first
+	taken, there float64 // tokens that passed routed blocks, and tokens before them, in all steps except the first
 }
 
 func (w *costWatcher) Costs(s profile.Phase) error { w.last = s; return nil }

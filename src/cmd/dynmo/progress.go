@@ -13,14 +13,14 @@ import (
 // barKey is the key of a command's bar in its context.
 type barKey struct{}
 
-// barOf returns the bar of a command that runs; nil where there is none to see.
+// barOf returns the progress bar of a running command; nil without a terminal.
 func barOf(c *cobra.Command) *record.Bar {
 	bar, _ := c.Context().Value(barKey{}).(*record.Bar)
 	return bar
 }
 
-// watched makes the commands below c show a progress bar on a terminal. Their output takes the
-// place of the bar. Train shows its own progress.
+// watched makes the commands below c show a progress bar on a terminal. Output removes the bar.
+// Train shows its own progress.
 func watched(c *cobra.Command) {
 	if run := c.RunE; run != nil && c.CommandPath() != "dynmo train" {
 		c.RunE = func(c *cobra.Command, args []string) error {
@@ -40,7 +40,7 @@ func watched(c *cobra.Command) {
 	}
 }
 
-// shownBytes is a writer that shows on a bar how many of a total of bytes it was given.
+// shownBytes is a writer that shows on a bar how many bytes of a total it has written.
 type shownBytes struct {
 	bar         *record.Bar
 	done, total int64
@@ -52,7 +52,7 @@ func (w *shownBytes) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// ahead does something before it writes.
+// ahead is a writer that calls a function before each write.
 type ahead struct {
 	io.Writer
 	first func()

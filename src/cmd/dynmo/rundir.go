@@ -11,16 +11,16 @@ import (
 	"dynmo/src/save"
 )
 
-// runs is the folder of the run directories that nobody has named.
+// runs is the folder of unnamed run directories.
 const runs = "runs"
 
-// runDirectory says where a run's records go.
+// runDirectory is the choice of the directory for a run's records.
 type runDirectory struct {
-	dir    string // "": a new one
-	none   bool   // nowhere
-	force  bool   // whether the run that lies there may be removed
-	resume bool   // whether the run goes on that lies there
-	found  bool   // dir was not named but found
+	dir    string // "": a new one is made
+	none   bool   // no records
+	force  bool   // an existing run there may be removed
+	resume bool   // the run there is resumed
+	found  bool   // dir was found by from, not named
 }
 
 // check completes the choice. named is whether the command line names a directory.
@@ -38,8 +38,8 @@ func (d *runDirectory) check(named bool) error {
 	return nil
 }
 
-// from finds the run that goes on, where that is wanted and none is named. It returns the
-// directory whose checkpoints are looked at; "" to look at none.
+// from finds the run to resume, if --resume is given and no directory is named. It returns the
+// directory with the checkpoints; "": none.
 func (d *runDirectory) from(name string) (dir string, err error) {
 	if !d.resume {
 		return "", nil
@@ -49,12 +49,12 @@ func (d *runDirectory) from(name string) (dir string, err error) {
 		d.found = d.dir != ""
 	}
 	if d.dir == "" {
-		return runs, err // has none of its own: all ranks look, whatever each has found
+		return runs, err // it has no checkpoints; so all ranks look there, whatever each has found
 	}
 	return d.dir, err
 }
 
-// open makes the run directory, or opens it again. It returns nil where there is none.
+// open makes the run directory, or opens it again. It returns nil if no records are wanted.
 func (d *runDirectory) open(c config.Config, p record.Provenance, about launch.World) (run *record.Run, past record.Past, err error) {
 	switch {
 	case d.none:
@@ -71,8 +71,8 @@ func (d *runDirectory) open(c config.Config, p record.Provenance, about launch.W
 	return run, past, err
 }
 
-// resumed returns lines on the checkpoint that a run resumes from, and on settings that differ. It
-// returns none for a run that does not resume.
+// resumed returns lines about the checkpoint that a run resumes from, and about changed settings.
+// It returns none for a run that does not resume.
 func (d *runDirectory) resumed(dir string, from save.Resumed, past record.Past) []string {
 	if !d.resume {
 		return nil

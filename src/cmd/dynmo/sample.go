@@ -25,7 +25,7 @@ import (
 	"dynmo/src/sample"
 )
 
-// sampling is what a user asks of sample.
+// sampling holds the flags of dynmo sample.
 type sampling struct {
 	prompt, tokenizer string
 	tokens, threads   int
@@ -36,7 +36,7 @@ type sampling struct {
 	compare          bool
 }
 
-// sampleCommand returns the command that has a model go on with a text.
+// sampleCommand returns the command that continues a text with a model.
 func sampleCommand() *cobra.Command {
 	var s sampling
 	c := &cobra.Command{
@@ -94,7 +94,7 @@ any other of a file as bytes. Names of special tokens in a prompt are these toke
 	return c
 }
 
-// check refuses numbers out of their range.
+// check refuses flags out of their range.
 func (s *sampling) check() error {
 	c := s.choice
 	for _, f := range []struct {
@@ -118,29 +118,29 @@ func (s *sampling) check() error {
 	return nil
 }
 
-// sampled is the answer for programs.
+// sampled is the output of dynmo sample in JSON.
 type sampled struct {
 	Prompt       string  `json:"prompt"`
-	Text         string  `json:"text"` // that was added
+	Text         string  `json:"text"` // generated text
 	PromptTokens int     `json:"prompt_tokens"`
 	Tokens       int     `json:"tokens"`
-	Seconds      float64 `json:"seconds"` // of the tokens but the first
+	Seconds      float64 `json:"seconds"` // of all tokens except the first
 	TokensPerSec float64 `json:"tokens_per_second"`
-	Blocks       float64 `json:"blocks_per_token"` // mean number of blocks that found a token
+	Blocks       float64 `json:"blocks_per_token"` // mean number of blocks that computed a token
 
-	// With --compare: the share of the tokens for which the model without exits finds the same token
-	// most probable, and the rate of that model.
+	// With --compare: the share of tokens to which the model without exits gives the highest
+	// probability too, and the rate of that model.
 	Agreement        *float64 `json:"agreement,omitempty"`
 	FullTokensPerSec float64  `json:"full_tokens_per_second,omitempty"`
 }
 
-// measure sets what was measured of a generation.
+// measure sets the speed and the number of blocks of a generation.
 func (a *sampled) measure(t *sample.Trace, seconds float64) {
 	a.Seconds, a.TokensPerSec = seconds, speed(a.Tokens, seconds)
 	a.Blocks = float64(t.Blocks) / float64(max(1, len(t.Best)))
 }
 
-// speed returns the rate of tokens but the first, which waits for the prompt.
+// speed returns tokens per second, without the first token, which waits for the prompt.
 func speed(tokens int, seconds float64) float64 {
 	if tokens < 2 {
 		return 0
@@ -148,7 +148,7 @@ func speed(tokens int, seconds float64) float64 {
 	return float64(tokens-1) / seconds
 }
 
-// summary says how fast a model whose work depends on tokens was.
+// summary describes the speed of a model whose work depends on tokens.
 func (a *sampled) summary(m *sample.Model) string {
 	text := fmt.Sprintf("%.1f tokens/s, %.2f of %d blocks per token", a.TokensPerSec, a.Blocks, m.Config.Blocks)
 	if a.Agreement != nil {
@@ -199,7 +199,7 @@ func (s *sampling) run(c *cobra.Command, path string) error {
 	return s.generate(c, m, v, g)
 }
 
-// leaving returns when tokens leave; nil if the model has no exits.
+// leaving returns the rule by which tokens leave at exits; nil if the model has no exits.
 func (s *sampling) leaving(c *cobra.Command, path string, o origin) (*sample.Leaving, error) {
 	if !sample.HasExits(o.weights.Config.Model) {
 		for _, flag := range []string{"exit-threshold", "exit-decay", "compare"} {
@@ -217,7 +217,7 @@ func (s *sampling) leaving(c *cobra.Command, path string, o origin) (*sample.Lea
 	return &sample.Leaving{Thresholds: o.weights.Thresholds, Decay: s.decay}, nil
 }
 
-// fastKernels returns the kernels over a BLAS, nil where this binary has none.
+// fastKernels returns the kernels over a BLAS; nil if this binary has none.
 func fastKernels(threads int) (kernel.Backend, error) {
 	if !cpu.Built {
 		return nil, nil
@@ -225,8 +225,8 @@ func fastKernels(threads int) (kernel.Backend, error) {
 	return cpu.New(threads)
 }
 
-// openModel opens a Hugging Face directory, with its tokenizer, a run's newest
-// checkpoint, or a dynmo weights file.
+// openModel opens a model: a Hugging Face directory with its tokenizer, a run's newest checkpoint,
+// or a dynmo weights file.
 func openModel(c *cobra.Command, path string) (origin, error) {
 	if _, err := os.Stat(filepath.Join(path, checkpoint.ConfigFile)); err != nil {
 		return openOrigin(c, path, -1)
@@ -240,7 +240,7 @@ func openModel(c *cobra.Command, path string) (origin, error) {
 	return o, nil
 }
 
-// vocabulary returns the tokenizer that is asked for, or the model's.
+// vocabulary returns the tokenizer that the flags name, or else the model's.
 func (s *sampling) vocabulary(o origin) (*data.Vocabulary, error) {
 	switch {
 	case s.tokenizer == "bytes":
@@ -261,10 +261,10 @@ func (s *sampling) vocabulary(o origin) (*data.Vocabulary, error) {
 	return o.vocabulary, nil
 }
 
-// tokenizerKinds names the files of a tokenizer that are read.
+// tokenizerKinds names the files of tokenizers that can be read.
 const tokenizerKinds = "tokenizer.json, tokenizer.model, or vocab.json and merges.txt"
 
-// encode returns the tokens of the prompt, or the one that stands between texts.
+// encode returns the tokens of the prompt. For an empty prompt it returns the token between texts.
 func (s *sampling) encode(v *data.Vocabulary, c model.Config, end int32) ([]int32, error) {
 	tokens, err := v.Prompt(s.prompt)
 	if err != nil {
@@ -288,7 +288,7 @@ func (s *sampling) encode(v *data.Vocabulary, c model.Config, end int32) ([]int3
 	return tokens, nil
 }
 
-// generate writes the text as it grows, or the answer for programs.
+// generate writes the text while it is generated, or the answer in JSON.
 func (s *sampling) generate(c *cobra.Command, m *sample.Model, v *data.Vocabulary, g sample.Generation) error {
 	ctx, stop := interruptible(c.Context())
 	defer stop()
@@ -344,7 +344,7 @@ func (s *sampling) generate(c *cobra.Command, m *sample.Model, v *data.Vocabular
 	return nil
 }
 
-// compare gives the text of a generation to the model without exits.
+// compare runs the model without exits on the generated text.
 func (a *sampled) compare(ctx context.Context, m *sample.Model, g sample.Generation) error {
 	early := g.Trace
 	g.Leaving, g.Tokens, g.Trace = nil, len(g.Text), &sample.Trace{}
@@ -370,8 +370,8 @@ func (a *sampled) compare(ctx context.Context, m *sample.Model, g sample.Generat
 	return nil
 }
 
-// plain writes text to a terminal. Control characters, which it might obey, are
-// written as their escapes in Go; tabs and line ends stay.
+// plain is a writer to a terminal. It writes control characters as Go escapes, because a terminal
+// might obey them; tabs and line ends stay.
 type plain struct{ io.Writer }
 
 func (w plain) Write(p []byte) (int, error) {

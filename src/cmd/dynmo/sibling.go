@@ -13,14 +13,14 @@ import (
 	"dynmo/src/device/cuda"
 )
 
-// siblingName is the file beside this binary that is built from the same source
-// with the tag cuda. It cannot even start without a GPU, so it is not this one.
+// siblingName is the file beside this binary that is built from the same source with the tag cuda.
+// It is a separate file because it cannot even start without a GPU.
 const siblingName = "dynmo-cuda"
 
-// useGPU makes sure that this process can have the kind of device that the
-// settings want. For "cuda" it becomes, where it is not, the sibling, with the
-// same arguments: it must be called before MPI starts. The error names what is
-// missing: a driver, a GPU, or the sibling.
+// useGPU makes sure that this process can use the kind of device that the settings ask for. For
+// "cuda" the process becomes the sibling, with the same arguments, unless it is the sibling
+// already. So useGPU must be called before MPI starts. The error names the missing part: a driver,
+// a GPU, or the sibling.
 func useGPU(kind string) error {
 	if kind != "cuda" {
 		return nil
@@ -42,8 +42,8 @@ func useGPU(kind string) error {
 // callerVariable holds the revision of the binary that became the sibling.
 const callerVariable = "DYNMO_CALLER_REVISION"
 
-// ofOneBuild returns an error if a sibling was called by a binary of another
-// revision; called by hand, it is on its own.
+// ofOneBuild returns an error if a binary of another revision called the sibling. A sibling that a
+// user starts has no caller.
 func ofOneBuild(caller, own string) error {
 	if caller == "" || caller == own {
 		return nil
@@ -51,14 +51,13 @@ func ofOneBuild(caller, own string) error {
 	return usageError{fmt.Errorf("device.kind = \"cuda\": %s is of revision %s, dynmo of %s: build both with ./build.sh cuda", siblingName, own, caller)}
 }
 
-// driverDefaults are variables that the driver reads when it starts, if the user has not set them.
-// A lazily loaded kernel waits, at its first launch, until all work of the GPU is done. That
-// includes a message whose other half another rank has yet to launch, which may wait in the same
-// way. Streams share the connections: with too few connections a message waits behind a kernel that
-// waits for the message.
+// driverDefaults are variables for the driver, unless the user has set them. They avoid deadlocks
+// of messages. A lazily loaded kernel waits, at its first launch, until all work of the GPU is
+// done. That includes a message whose other half waits in the same way on another rank. Streams
+// share connections: with too few, a message waits behind a kernel that waits for the message.
 var driverDefaults = []string{"CUDA_MODULE_LOADING=EAGER", "CUDA_DEVICE_MAX_CONNECTIONS=32"}
 
-// withDriver returns an environment with driverDefaults.
+// withDriver adds driverDefaults to an environment.
 func withDriver(environment []string) []string {
 	for _, setting := range driverDefaults {
 		name, _, _ := strings.Cut(setting, "=")
@@ -96,7 +95,7 @@ func siblingOf(binary string) (string, error) {
 	return path, nil
 }
 
-// setting returns a setting of a binary's build, "" if it is not recorded.
+// setting returns a build setting of a binary; "" if it is not recorded.
 func setting(info *buildinfo.BuildInfo, key string) string {
 	for _, s := range info.Settings {
 		if s.Key == key {

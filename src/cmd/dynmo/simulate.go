@@ -15,7 +15,7 @@ import (
 	"dynmo/src/trace"
 )
 
-// simulateCommand returns the command that asks what if.
+// simulateCommand returns the command that simulates a run.
 func simulateCommand() *cobra.Command {
 	var w whatIf
 	var timeline target
@@ -144,13 +144,12 @@ simulate.measure_times and simulate.decide_times.`,
 	return c
 }
 
-// timelines returns a step of each of the first run.trace_steps segments, one
-// behind the other. It simulates those again: the spans of a whole run would fill
-// the memory.
+// timelines returns one step of each of the first run.trace_steps segments, one behind the other.
+// It simulates them again, because the spans of a whole run would fill the memory.
 func timelines(series cost.Series, o study.Options) ([]trace.Step, error) {
 	most := max(1, o.Config.Run.TraceSteps)
 	o.Spans = true
-	run, err := study.Simulate(series[:min(most, len(series))], o) // at least as many segments
+	run, err := study.Simulate(series[:min(most, len(series))], o) // a segment has at least one step
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +169,7 @@ func timelines(series cost.Series, o study.Options) ([]trace.Step, error) {
 	return steps, nil
 }
 
-// printReplayed writes how well the simulator knows what really ran.
+// printReplayed prints how well simulated steps agree with measured ones.
 func (a simAnswer) printReplayed(out io.Writer) error {
 	var rows [][]string
 	var errors, aheads []float64
@@ -199,5 +198,5 @@ func (a simAnswer) printReplayed(out io.Writer) error {
 	return nil
 }
 
-// percent writes a share with its sign.
+// percent formats a share with its sign.
 func percent(share float64) string { return fmt.Sprintf("%+.2f %%", 100*share) }

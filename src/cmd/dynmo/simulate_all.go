@@ -12,10 +12,10 @@ import (
 	"dynmo/src/study"
 )
 
-// simAnswers are runs of several kinds of dynamism.
+// simAnswers are simulated runs of several kinds of dynamism.
 type simAnswers []simAnswer
 
-// all simulates a run of every kind, made up from a series' first table.
+// all simulates a generated run of every kind, from a series' first table.
 func (d madeUp) all(series profile.Series, o study.Options, bar *record.Bar) (simAnswers, error) {
 	var list simAnswers
 	o.Show = stepsOf(bar, runsOf*d.Steps*len(dynamic.Workloads()))
@@ -37,7 +37,7 @@ func (d madeUp) all(series profile.Series, o study.Options, bar *record.Bar) (si
 	return list, nil
 }
 
-// print writes a line for each kind, for people.
+// print writes a line for each kind.
 func (list simAnswers) print(out io.Writer) error {
 	first := list[0]
 	header := []string{"clock=sim", "step", "tokens/s", "samples/s"}
@@ -98,8 +98,8 @@ func (list simAnswers) print(out io.Writer) error {
 	return nil
 }
 
-// printKind writes the notes on a kind beside its figures, and its assumptions
-// that others do not.
+// printKind writes the notes on a kind beside its figures. assumes are the assumptions that differ
+// from those of other kinds.
 func (a simAnswer) printKind(out io.Writer, assumes []string) {
 	text := strings.Join(assumes, " ")
 	if a.Sampled != nil {

@@ -8,14 +8,14 @@ import (
 	"dynmo/src/trace"
 )
 
-// simAnswer is what the command says; times are in seconds.
+// simAnswer is the output of dynmo simulate. Times are in seconds.
 type simAnswer struct {
 	Clock       string        `json:"clock"` // sim
 	Costs       string        `json:"costs_clock"`
-	Network     string        `json:"assumed_network,omitempty"` // the GPUs of its nodes, where no network was named
-	Dynamic     string        `json:"dynamic,omitempty"`         // what changed those costs
-	Assumes     []string      `json:"assumes"`                   // settings of simulated runs, as --set takes them
-	Sampled     *simSampled   `json:"sampled,omitempty"`         // absent where every step is simulated
+	Network     string        `json:"assumed_network,omitempty"` // nodes of the GPU of the costs, if no network was named
+	Dynamic     string        `json:"dynamic,omitempty"`         // kind that generated the costs
+	Assumes     []string      `json:"assumes"`                   // settings of simulated runs, in the form of --set
+	Sampled     *simSampled   `json:"sampled,omitempty"`         // absent if every step is simulated
 	Ranks       int           `json:"ranks"`
 	Segments    []simSegment  `json:"stretches"`
 	Seconds     float64       `json:"seconds"`
@@ -26,19 +26,19 @@ type simAnswer struct {
 	Deciding    float64       `json:"deciding_seconds"`
 	RankSeconds float64       `json:"rank_seconds"`
 	Packing     *simPacking   `json:"packing,omitempty"` // absent without packing
-	Speedup     float64       `json:"speedup"`           // over the better baseline; over the first cuts where none fits
+	Speedup     float64       `json:"speedup"`           // over the better baseline, or over the first cuts if no baseline fits
 	Over        string        `json:"speedup_over"`      // balance_kind of that baseline; "first" for the first cuts
-	Ceiling     float64       `json:"ceiling,omitempty"` // of the speedup, see study.Run.Ceiling; absent where it is not known
-	First       simBaseline   `json:"first_cuts"`        // the same work on the cuts that the run began with
+	Ceiling     float64       `json:"ceiling,omitempty"` // of the speedup, see study.Run.Ceiling; absent if unknown
+	First       simBaseline   `json:"first_cuts"`        // the same work on the run's first cuts
 	Baselines   []simBaseline `json:"baselines"`
-	Better      *simBaseline  `json:"better_baseline,omitempty"` // the faster one; absent where none fits
+	Better      *simBaseline  `json:"better_baseline,omitempty"` // the faster one; absent if none fits
 	Dense       simDense      `json:"dense"`
 	Head        simHead       `json:"head"`
-	Stayed      *simStay      `json:"stayed,omitempty"` // absent where layers moved
+	Stayed      *simStay      `json:"stayed,omitempty"` // absent if layers moved
 	Replayed    []simReplay   `json:"replayed,omitempty"`
 }
 
-// simBaseline is the same work on cuts that never move.
+// simBaseline is the same work on static cuts.
 type simBaseline struct {
 	Kind    string  `json:"balance_kind"`
 	Cuts    string  `json:"cuts_of"`
@@ -47,40 +47,40 @@ type simBaseline struct {
 	Samples float64 `json:"samples_per_second,omitempty"`
 	Speedup float64 `json:"speedup,omitempty"`
 	Ceiling float64 `json:"ceiling,omitempty"`
-	Error   string  `json:"error,omitempty"` // why there are no such cuts, and no figures
+	Error   string  `json:"error,omitempty"` // why there are no such cuts and no figures
 }
 
-// simDense is a step of the model of the first costs, at its best cuts.
+// simDense is a step of the model of the first costs, with the best cuts for it.
 type simDense struct {
 	Step    float64 `json:"step_seconds"`
 	Tokens  float64 `json:"tokens_per_second"`
 	Samples float64 `json:"samples_per_second"`
-	Speedup float64 `json:"speedup"` // of the run over such steps
+	Speedup float64 `json:"speedup"` // of the run, relative to such steps
 }
 
-// simHead is what the head has to do with the answer.
+// simHead is the influence of the head on the answer.
 type simHead struct {
 	Layers int       `json:"layers"`
-	Share  float64   `json:"share"`           // of the seconds of the chain, by the first costs
-	Small  *simSmall `json:"small,omitempty"` // absent where no layer was to move
+	Share  float64   `json:"share"`           // of the chain's seconds, in the first costs
+	Small  *simSmall `json:"small,omitempty"` // absent if no layer was to move
 }
 
-// simSmall is the same run with a small head.
+// simSmall is the same run with a smaller head.
 type simSmall struct {
-	Times   float64 `json:"times"`             // the seconds that the costs say
+	Times   float64 `json:"times"`             // factor on the head's seconds
 	Speedup float64 `json:"speedup"`           // over the better of the two baselines
-	Ceiling float64 `json:"ceiling,omitempty"` // of that
-	OfGain  float64 `json:"share_of_gain"`     // of the gain with the whole head, that is gone
+	Ceiling float64 `json:"ceiling,omitempty"` // of that speedup
+	OfGain  float64 `json:"share_of_gain"`     // lost share of the gain with the whole head
 }
 
-// simSampled is which steps were simulated.
+// simSampled describes which steps were simulated.
 type simSampled struct {
 	From     int     `json:"from_step"`
-	Interval int     `json:"interval"` // of changes of the model; one stands for the others
+	Interval int     `json:"interval"` // changes of the model per simulated change
 	Error    float64 `json:"error"`    // standard error of the mean step time, relative
 }
 
-// simSegment is steps of the run that are alike.
+// simSegment is a range of steps of the run that are alike.
 type simSegment struct {
 	Step      int        `json:"step"`
 	Steps     int        `json:"steps"`
@@ -99,13 +99,13 @@ type simSegment struct {
 	Moves     int        `json:"moves"`        // before the first step
 	Moved     int64      `json:"moved_bytes"`
 	Placed    bool       `json:"pieces_moved,omitempty"` // pieces of layers or their copies moved before the first step
-	Copied    int64      `json:"copied_bytes,omitempty"` // that the busiest rank sends or receives in a step for copies
+	Copied    int64      `json:"copied_bytes,omitempty"` // of copies in a step, on the busiest rank
 	Moving    float64    `json:"moving_seconds"`
 	Measuring float64    `json:"measuring_seconds"`
 	Deciding  float64    `json:"deciding_seconds"`
 }
 
-// simReplay is a phase that really ran.
+// simReplay compares a measured phase with its simulation.
 type simReplay struct {
 	Step      int     `json:"step"`
 	Steps     int     `json:"steps"`
@@ -115,8 +115,8 @@ type simReplay struct {
 	Ahead     float64 `json:"ahead,omitempty"` // predicted before layers moved
 }
 
-// runsOf is how many runs simulated needs, mostly: the run and two baselines, again with
-// a small head.
+// runsOf is how many runs an answer mostly needs: the run and two baselines, and these again with a
+// small head.
 const runsOf = 6
 
 // stepsIn returns how many steps a series has.
@@ -128,7 +128,8 @@ func stepsIn(series cost.Series) int {
 	return n
 }
 
-// stepsOf returns a function that advances a bar by a number of steps, out of a total.
+// stepsOf returns a function that advances a bar by a number of steps. total is the number of all
+// steps.
 func stepsOf[N int | int64](bar *record.Bar, total N) func(N) {
 	var done N
 	return func(steps N) {
@@ -137,15 +138,15 @@ func stepsOf[N int | int64](bar *record.Bar, total N) func(N) {
 	}
 }
 
-// simulated runs a series with the settings' balancer, and without. kind is what made it
-// up, "" if nothing did.
+// simulated simulates a series with the settings' balancer, and with static cuts. kind is the
+// dynamism that generated the series; "": none.
 func simulated(series cost.Series, o study.Options, kind string) (simAnswer, error) {
 	run, err := study.Ask(series, o)
 	if err != nil {
 		return simAnswer{}, err
 	}
 	l := o.Config.Parallel
-	samples := float64(l.Replicas * l.Microbatches * l.MicrobatchSize) // of a step
+	samples := float64(l.Replicas * l.Microbatches * l.MicrobatchSize) // sequences of a step
 	tokens, steps := samples*float64(o.Config.Model.Sequence), float64(run.Steps())
 	a := simAnswer{
 		Clock: "sim", Dynamic: kind, Ranks: l.Stages * l.Replicas, Assumes: o.Config.Assumptions(kind),
@@ -187,7 +188,7 @@ func simulated(series cost.Series, o study.Options, kind string) (simAnswer, err
 	return a, nil
 }
 
-// segment says what a segment of a run is.
+// segment describes a segment of a run.
 func segment(s study.Segment) simSegment {
 	idle := s.Idle
 	idle.Balancing = s.Balancing() / float64(s.Steps)
@@ -208,7 +209,7 @@ func (a simAnswer) steps() int {
 	return n
 }
 
-// moves returns how often layers moved, and how many bytes of one replica.
+// moves returns how often layers moved, and how many bytes of one replica moved.
 func (a simAnswer) moves() (times int, bytes int64) {
 	for _, s := range a.Segments {
 		times, bytes = times+s.Moves, bytes+s.Moved
@@ -216,7 +217,8 @@ func (a simAnswer) moves() (times int, bytes int64) {
 	return times, bytes
 }
 
-// copies returns after how many steps pieces of layers moved, and the mean bytes of a step for copies.
+// copies returns after how many steps pieces of layers moved, and the mean bytes of copies in a
+// step.
 func (a simAnswer) copies() (placed int, bytes int64) {
 	for _, s := range a.Segments {
 		bytes += s.Copied * int64(s.Steps)
@@ -227,7 +229,7 @@ func (a simAnswer) copies() (placed int, bytes int64) {
 	return placed, bytes / int64(max(1, a.steps()))
 }
 
-// replayed compares the phases of a series that really ran with their simulation.
+// replayed compares the measured phases of a series with their simulation.
 func replayed(series profile.Series) []simReplay {
 	var list []simReplay
 	for _, r := range study.Replay(series) {

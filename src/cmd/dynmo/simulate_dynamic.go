@@ -13,14 +13,14 @@ import (
 	"dynmo/src/study"
 )
 
-// madeUp is a run that is made up from one table.
+// madeUp holds the flags of a run that is generated from one table.
 type madeUp struct {
 	kind   string
-	sample int // changes of the model for which one stands that is simulated; 0: as many as needed
+	sample int // one in sample changes of the model is simulated; 0: as many as needed
 	dynamic.MadeUp
 }
 
-// kinds returns the kinds of dynamism that are made up, "none" for none.
+// kinds returns the kinds of dynamism to generate; "none" for none.
 func (d *madeUp) kinds() []string {
 	switch d.kind {
 	case "":
@@ -35,7 +35,7 @@ func (d *madeUp) kinds() []string {
 	return []string{d.kind}
 }
 
-// flags adds its flags.
+// flags adds the flags to a command.
 func (d *madeUp) flags(c *cobra.Command) {
 	c.Flags().StringVar(&d.kind, "dynamic", "", "let the first table's chain change like this: "+study.Dynamisms()+"; or all, for a table of them")
 	c.Flags().IntVar(&d.Steps, "steps", 1000, "steps of a run that is made up")
@@ -44,7 +44,7 @@ func (d *madeUp) flags(c *cobra.Command) {
 	c.Flags().IntVar(&d.sample, "sample", 0, "simulate one in N changes, which stands for the others; 1 simulates all; 0 at most 400 of a run, 100 where schedules are made for costs")
 }
 
-// paperEvery lists how many steps lie between changes of the kinds in the paper.
+// paperEvery lists the steps between changes of each kind in the paper.
 func paperEvery() string {
 	text := ""
 	for _, w := range dynamic.Workloads() {
@@ -59,14 +59,14 @@ func paperEvery() string {
 	return text + "of others 1"
 }
 
-// mostSteps bounds the steps of a run that is made up.
+// mostSteps bounds the steps of a generated run.
 const mostSteps = 1_000_000
 
-// allKinds is what --dynamic takes for a table of all.
+// allKinds is the value of --dynamic for a table of all kinds.
 const allKinds = "all"
 
-// change returns the run that is made up from a series' first table. It returns the series itself
-// if the series is of a run and no change is asked for. It says so if the run is not dynamic.
+// change returns the run that is generated from a series' first table. Without --dynamic it returns
+// the series itself, if the series is of a run. It prints a note if the run is not dynamic.
 func (d madeUp) change(c *cobra.Command, series profile.Series, o *study.Options) (cost.Series, error) {
 	if d.kind == "" {
 		out, err := d.unchanged(c, series)
@@ -82,8 +82,8 @@ func (d madeUp) change(c *cobra.Command, series profile.Series, o *study.Options
 	return out, nil
 }
 
-// unchanged returns a series as it is, of --steps steps if it is one table that
-// belongs to no run.
+// unchanged returns a series without changes. A single table that belongs to no run is repeated for
+// --steps steps.
 func (d madeUp) unchanged(c *cobra.Command, series profile.Series) (cost.Series, error) {
 	costs := series.Costs()
 	flags := []string{"from", "every", "sample"}
@@ -103,8 +103,8 @@ func (d madeUp) unchanged(c *cobra.Command, series profile.Series) (cost.Series,
 	return costs, nil
 }
 
-// generate makes up a run of a kind from a series' first table, and says in the options
-// which steps of it are simulated.
+// generate generates a run of a kind from a series' first table. It sets in the options which steps
+// are simulated.
 func (d madeUp) generate(kind string, series profile.Series, o *study.Options) (cost.Series, error) {
 	if d.sample < 0 {
 		return nil, fmt.Errorf("--sample %d: want at least 0", d.sample)

@@ -11,7 +11,7 @@ import (
 	"dynmo/src/study"
 )
 
-// packs reads --pack, for at most the given number of stages.
+// packs parses --pack. most is the largest number of stages.
 func packs(flag map[string]int, most int) (map[int]int, error) {
 	list := make(map[int]int)
 	for _, step := range slices.Sorted(maps.Keys(flag)) {
@@ -24,7 +24,7 @@ func packs(flag map[string]int, most int) (map[int]int, error) {
 	return list, nil
 }
 
-// within refuses steps to pack at that a series does not have.
+// within returns an error for steps of --pack that a series does not have.
 func within(packs map[int]int, series cost.Series) error {
 	first, steps := series[0].Step, stepsIn(series)
 	for _, step := range slices.Sorted(maps.Keys(packs)) {
@@ -35,28 +35,28 @@ func within(packs map[int]int, series cost.Series) error {
 	return nil
 }
 
-// simPacking is what packing onto fewer ranks comes to.
+// simPacking is the effect of packing onto fewer ranks.
 type simPacking struct {
-	Reference float64     `json:"dense_step_seconds"` // of a step on all stages at its best cuts, before the model first changed
+	Reference float64     `json:"dense_step_seconds"` // of a step on all stages with the best cuts, before the model first changed
 	Packed    []simPacked `json:"packed"`
 	MeanRanks float64     `json:"mean_ranks"` // over the seconds of the run
 	NodeHours float64     `json:"node_hours_given_back"`
-	Least     float64     `json:"throughput_least"` // of all steps since the first packing, as a share of the dense model's
-	Kept      string      `json:"kept,omitempty"`   // why the last look at fewer stages packed nothing
+	Least     float64     `json:"throughput_least"` // of all steps since the first packing, relative to the dense model's
+	Kept      string      `json:"kept,omitempty"`   // why the last decision on fewer stages packed nothing
 }
 
 // simPacked is one packing.
 type simPacked struct {
-	Step       int     `json:"step"` // the first on fewer stages
+	Step       int     `json:"step"` // first step on fewer stages
 	Before     int     `json:"stages_before"`
 	Stages     int     `json:"stages"`
 	Ranks      int     `json:"ranks"`
 	Nodes      int     `json:"nodes"`
-	Throughput float64 `json:"throughput"` // as a share of the dense model's
+	Throughput float64 `json:"throughput"` // relative to the dense model's
 }
 
-// packing says what packing comes to in a run, nil if neither the settings nor the flags
-// ask for any.
+// packing describes the effect of packing on a run; nil if neither settings nor flags ask for
+// packing.
 func packing(run study.Run, o study.Options) *simPacking {
 	if !o.Config.Packs() && len(o.Pack) == 0 {
 		return nil
@@ -74,7 +74,7 @@ func packing(run study.Run, o study.Options) *simPacking {
 	return p
 }
 
-// print says it for people.
+// print writes the effect of packing as text.
 func (p *simPacking) print(out io.Writer) {
 	if p == nil {
 		return
@@ -100,7 +100,7 @@ func (p *simPacking) print(out io.Writer) {
 	}
 }
 
-// counted writes a number of things.
+// counted formats a number of things.
 func counted(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing

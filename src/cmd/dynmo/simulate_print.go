@@ -12,7 +12,7 @@ import (
 	"dynmo/src/trace"
 )
 
-// shown is how many lines of a table are printed; --json has all.
+// shown is the number of table lines that are printed. --json has all.
 const shown = 40
 
 // print writes the answer for people.
@@ -58,8 +58,8 @@ func (a simAnswer) printSegments(out io.Writer) error {
 	return nil
 }
 
-// printFigures writes the run beside the same work on cuts that never move: others',
-// and the first cuts of the run where they are no other's; and beside the dense model.
+// printFigures writes the run beside the same work on static cuts. These are the baselines' cuts,
+// and the run's first cuts if no baseline has them. The dense model follows.
 func (a simAnswer) printFigures(out io.Writer) error {
 	steps := float64(a.steps())
 	factor := func(x float64) string {
@@ -84,7 +84,7 @@ func (a simAnswer) printFigures(out io.Writer) error {
 	return record.Table(out, []string{"clock=sim", "whole run", "step", "tokens/s", "samples/s", "speedup", "ceiling"}, rows)
 }
 
-// rate writes how many of something there are in a second.
+// rate formats a number per second.
 func rate(x float64) string {
 	if x >= 100 {
 		return fmt.Sprintf("%.0f", x)
@@ -92,7 +92,7 @@ func rate(x float64) string {
 	return fmt.Sprintf("%.3g", x)
 }
 
-// printWords writes what the figures mean.
+// printWords explains the figures.
 func (a simAnswer) printWords(out io.Writer) {
 	costs := "clock=" + a.Costs
 	if a.Dynamic != "" {
@@ -136,12 +136,12 @@ func (a simAnswer) printWords(out io.Writer) {
 	paragraph(out, "assumed", "%s", strings.Join(a.Assumes, " "))
 }
 
-// String says what was simulated.
+// String describes which steps were simulated.
 func (s simSampled) String() string {
 	return fmt.Sprintf("from step %d on one change in %d was simulated, and stands for the others; standard error of a step's mean %.2g %%", s.From, s.Interval, 100*s.Error)
 }
 
-// says says what the head has to do with a speedup over the better static cuts.
+// says describes the head's influence on a speedup over the better baseline.
 func (h simHead) says(better *simBaseline) string {
 	text := fmt.Sprintf("%.1f %% of the first costs' seconds", 100*h.Share)
 	if h.Layers > 1 {
@@ -161,7 +161,7 @@ func (h simHead) says(better *simBaseline) string {
 	return text
 }
 
-// idle says where the seconds of the stages went, over the whole run.
+// idle describes the causes of the stages' idle time, over the whole run.
 func (a simAnswer) idle() string {
 	var all trace.Idle
 	for _, l := range a.Segments {
@@ -174,8 +174,8 @@ func (a simAnswer) idle() string {
 	return fmt.Sprintf("bubble ratio %s: %s", ratio(1-all.Busy/all.Makespan()), strings.Join(parts, ", "))
 }
 
-// joined returns the segments with those put together that differ in nothing, as
-// where a balancer was asked and changed nothing.
+// joined returns the segments, and merges neighbours that do not differ. Such neighbours arise if a
+// balancer decided to change nothing.
 func joined(segments []simSegment) []simSegment {
 	var list []simSegment
 	for _, l := range segments {
@@ -189,7 +189,7 @@ func joined(segments []simSegment) []simSegment {
 	return list
 }
 
-// before says what happened before a segment. stages is the number of stages of the segment in
+// before describes the changes before a segment. stages is the number of stages of the segment in
 // front of it.
 func (l simSegment) before(stages int) string {
 	var list []string
@@ -205,13 +205,13 @@ func (l simSegment) before(stages int) string {
 	return strings.Join(list, ", ")
 }
 
-// simStay is why no layer moved.
+// simStay is the reason why no layer moved.
 type simStay struct {
 	Cause study.Cause `json:"cause"`
 	Why   string      `json:"why"`
 }
 
-// stayed says in a sentence why no layer moved; nil if some did.
+// stayed explains in a sentence why no layer moved; nil if layers moved.
 func stayed(s *study.Stay, o study.Options) *simStay {
 	if s == nil {
 		return nil

@@ -12,9 +12,10 @@ import (
 	"dynmo/src/train"
 )
 
-// sumUp writes the summary of a run that has ended. For a run that did not fail it adds the value
-// of moving layers, beside the measurements. The last line names the place of the records. The
-// first summary has no such value: it may take seconds that a launcher does not leave.
+// sumUp writes the summary of a run that has ended, beside the measurements. It first writes the
+// summary without the value of moving layers: that value may take seconds, which a launcher may not
+// allow. For a run that did not fail it then adds the value. The last line names the place of the
+// records.
 func (w *watcher) sumUp(out train.Outcome, failed error) {
 	defer w.leave()
 	status := record.Finished
@@ -47,12 +48,12 @@ func (w *watcher) sumUp(out train.Outcome, failed error) {
 	fmt.Fprintf(w.out, "measured step, median: %s\n", measuredSteps(s, s.Worth.Moved))
 }
 
-// leastWatched is the shortest run whose host is judged: the system counts CPU time in
-// ticks of 10 ms.
+// leastWatched is the shortest run whose use of the host is judged, because the system counts CPU
+// time in ticks of 10 ms.
 const leastWatched = time.Second
 
-// doubt says why the run's times on a clock mean nothing, "" if nothing is known against
-// them: on the wall clock, ranks waited for cores.
+// doubt returns why the run's times on a clock are unreliable: on the wall clock, ranks waited for
+// cores. It returns "" if there is no doubt.
 func (w *watcher) doubt(clock string) string {
 	if clock != "wall" {
 		return ""
@@ -74,7 +75,7 @@ func (w *watcher) doubt(clock string) string {
 	return ""
 }
 
-// tellPacking says what packing onto fewer ranks came to, where it was asked for.
+// tellPacking prints the effect of packing onto fewer ranks, if packing was on.
 func (w *watcher) tellPacking(p *record.Packing) {
 	switch {
 	case p != nil:
@@ -92,7 +93,7 @@ func (w *watcher) keep(s record.Summary) {
 	w.err = cmp.Or(w.err, s.Write(w.dir))
 }
 
-// leave says once where the records lie, and gives the run directory up.
+// leave prints once where the records lie, and releases the run directory.
 func (w *watcher) leave() {
 	if w.run == nil || w.farewell {
 		return
@@ -106,7 +107,7 @@ func (w *watcher) leave() {
 	w.err = cmp.Or(w.err, w.run.Close())
 }
 
-// measuredSteps says how long steps took.
+// measuredSteps describes the times of steps.
 func measuredSteps(s record.Summary, moved bool) string {
 	ms := func(p record.Pace) string { return fmt.Sprintf("%.1f ms", 1e3*float64(p.Seconds)) }
 	if !moved {

@@ -12,7 +12,7 @@ import (
 	"dynmo/src/report"
 )
 
-// tableCommand returns the command that sets runs side by side.
+// tableCommand returns the command that compares runs in a table.
 func tableCommand() *cobra.Command {
 	var phases, wide, asJSON, asCSV bool
 	c := &cobra.Command{
@@ -64,7 +64,7 @@ func tableCommand() *cobra.Command {
 	return c
 }
 
-// writeRows writes the figures of runs for programs, as CSV or in JSON.
+// writeRows writes the figures of runs as CSV or in JSON.
 func writeRows[T any](out io.Writer, of func([]report.Run) ([]T, error), runs []report.Run, asCSV bool) error {
 	rows, err := of(runs)
 	switch {
@@ -76,7 +76,7 @@ func writeRows[T any](out io.Writer, of func([]report.Run) ([]T, error), runs []
 	return writeLines(out, rows)
 }
 
-// tellWorth writes what the cuts of runs were worth, where their costs tell.
+// tellWorth writes the value of the cuts of runs, if their costs are known.
 func tellWorth(out io.Writer, runs []report.Run) error {
 	worths, err := report.Weigh(runs)
 	if err != nil {
@@ -87,7 +87,7 @@ func tellWorth(out io.Writer, runs []report.Run) error {
 	}
 	var text bytes.Buffer
 	fmt.Fprintln(&text)
-	_ = worths.Table(&text) // a buffer takes all
+	_ = worths.Table(&text) // a buffer never fails
 	fmt.Fprintf(&text, "\n%s", report.WorthLegend)
 	for _, verdict := range worths.Verdicts() {
 		fmt.Fprintf(&text, "\nVerdict: %s\n", verdict)

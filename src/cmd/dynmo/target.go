@@ -13,35 +13,35 @@ import (
 	"dynmo/src/replace"
 )
 
-// stdout is the name that stands for standard output.
+// stdout is the path that means standard output.
 const stdout = "-"
 
-// target is the file or directory that a flag names and a command makes.
+// target is the file or directory that a flag names as the output of a command.
 type target struct {
-	flag, path string // path is "" if it is not asked for
+	flag, path string // path is "" without output
 	needed     bool
 	force      bool
 }
 
-// flags gives a command the flag that names the target, with its letter or "", and --force.
+// flags adds the flag of the target to a command, with its letter or "", and --force.
 func (t *target) flags(c *cobra.Command, flag, letter, usage string) {
 	t.flag = flag
 	c.Flags().StringVarP(&t.path, flag, letter, "", usage)
 	c.Flags().BoolVar(&t.force, "force", false, "write over what --"+flag+" names")
 }
 
-// required is flags with -o, without which the command does not run.
+// required adds a flag -o that the command needs.
 func (t *target) required(c *cobra.Command, usage string) {
 	t.flags(c, "output", "o", usage)
 	t.needed = true
 	require(c, "output")
 }
 
-// standard reports whether the target is standard output, which has nothing to write over.
+// standard reports whether the target is standard output, where nothing can be overwritten.
 func (t *target) standard() bool { return t.path == stdout || t.path == "/dev/stdout" }
 
-// check finds, before any work is done for it, whether the target can be a file, and
-// those that are written beside it: a file that exists wants --force.
+// check reports, before any work, whether the target and the files beside it can be written.
+// Existing files need --force.
 func (t *target) check(beside ...string) error {
 	switch {
 	case t.standard() || t.path == "" && !t.needed:
@@ -66,7 +66,7 @@ func (t *target) check(beside ...string) error {
 	return t.fail(err)
 }
 
-// checkDirectory is check of a directory, which may be empty.
+// checkDirectory is check for a directory, which may exist if it is empty.
 func (t *target) checkDirectory() error {
 	if t.path == stdout || t.path == "" {
 		return usageError{fmt.Errorf("--%s %q: want the name of a directory", t.flag, t.path)}
@@ -81,7 +81,7 @@ func (t *target) checkDirectory() error {
 	return nil
 }
 
-// exists refuses a path where something lies, unless it may be written over.
+// exists returns an error for a path that exists, unless --force is given.
 func (t *target) exists(path string) error {
 	if t.force {
 		return nil
@@ -89,7 +89,7 @@ func (t *target) exists(path string) error {
 	return usageError{fmt.Errorf("%s exists: --force writes over it", path)}
 }
 
-// write makes the file, whole or not at all, or writes to standard output.
+// write makes the file, completely or not at all, or writes to standard output.
 func (t *target) write(c *cobra.Command, write func(io.Writer) error) error {
 	if t.standard() {
 		return write(c.OutOrStdout())
@@ -97,7 +97,7 @@ func (t *target) write(c *cobra.Command, write func(io.Writer) error) error {
 	return t.fail(replace.Write(t.path, write))
 }
 
-// fail names the flag in an error.
+// fail adds the flag to an error.
 func (t *target) fail(err error) error {
 	if err != nil {
 		err = fmt.Errorf("--%s: %w", t.flag, err)

@@ -14,9 +14,9 @@ import (
 	"dynmo/src/replace"
 )
 
-// keepTokenizer keeps in a run directory the files of the tokenizer of the run's tokens: those
-// beside its token file or, where there are none, those that went with the weights which it
-// began with. Of text, which is trained as bytes, there are none.
+// keepTokenizer copies the tokenizer's files into a run directory. They come from the folder of the
+// token file, or else from the weights that the run began with. Text that is trained as bytes has
+// no tokenizer.
 func keepTokenizer(dir string, c config.Config) error {
 	if !data.IsTokens(c.Data.Path) {
 		return nil
@@ -34,7 +34,7 @@ func keepTokenizer(dir string, c config.Config) error {
 	return nil
 }
 
-// weightsTokenizer returns the files of the tokenizer in a weights file.
+// weightsTokenizer returns the tokenizer's files in a weights file.
 func weightsTokenizer(path string) (map[string][]byte, error) {
 	w, err := checkpoint.OpenWeights(path)
 	if err != nil {
@@ -43,8 +43,8 @@ func weightsTokenizer(path string) (map[string][]byte, error) {
 	return w.Tokenizer, w.Close()
 }
 
-// leaveTokenizer makes a directory of the files of a tokenizer, in place of those of another
-// that lie there. Where there are none it leaves none, nor a directory without other files.
+// leaveTokenizer writes the files of a tokenizer into a directory, and removes those of another
+// tokenizer. Without files it only removes, and also removes a directory that is then empty.
 func leaveTokenizer(dir string, files map[string][]byte) error {
 	list, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -58,7 +58,7 @@ func leaveTokenizer(dir string, files map[string][]byte) error {
 		}
 	}
 	if len(files) == 0 {
-		_ = os.Remove(dir) // fails where other files lie in it
+		_ = os.Remove(dir) // fails if the directory has other files
 		return nil
 	}
 	return replace.Directory(dir, func(dir string) error {

@@ -89,7 +89,7 @@ checkpoints are kept).`,
 	return c
 }
 
-// refuse has the first rank that has an error in its command line or settings tell it.
+// refuse reports an error in the command line or settings on the first rank that has one.
 func refuse(c *cobra.Command, err error) error {
 	if err == nil {
 		return nil
@@ -97,7 +97,7 @@ func refuse(c *cobra.Command, err error) error {
 	return launch.Refuse(err, func(err error) int { return tell(c.Root().Name(), usageError{err}, c.ErrOrStderr()) }, os.Exit)
 }
 
-// tellRanks prints what a job script needs to know of the settings.
+// tellRanks prints the numbers that a job script needs from the settings.
 func tellRanks(c *cobra.Command, settings config.Config) error {
 	p := settings.Parallel
 	fmt.Fprintf(c.OutOrStdout(), "ranks %d stages %d replicas %d device %s\n", p.Stages*p.Replicas, p.Stages, p.Replicas, settings.Device.Kind)
@@ -105,15 +105,15 @@ func tellRanks(c *cobra.Command, settings config.Config) error {
 }
 
 // leaveItToRank0 delays an error on every rank but the first for a moment. All ranks may find the
-// same error before they know of each other. It is then reported once, because the launcher ends
-// them all when rank 0 has reported it.
+// same error before MPI starts. The launcher ends all ranks when rank 0 has reported the error, so
+// the error is reported once.
 func leaveItToRank0(err error) {
 	if err != nil && mpi.Launched() && mpi.LaunchRank() != 0 {
 		time.Sleep(2 * time.Second)
 	}
 }
 
-// runTraining trains. again is the command line that trains so, without the run directory.
+// runTraining trains. again is the command line of this training, without the run directory.
 func runTraining(c *cobra.Command, settings config.Config, records runDirectory, wanted *fault.Fault, again []string) error {
 	from, err := records.from(settings.Run.Name)
 	if err != nil {
@@ -128,7 +128,7 @@ func runTraining(c *cobra.Command, settings config.Config, records runDirectory,
 	if err != nil {
 		return refuse(c, usageError{err})
 	}
-	if _, err := dynamic.Open(settings); err != nil { // each rank reads the file of dynamic.replay again
+	if _, err := dynamic.Open(settings); err != nil { // checked early; each rank reads the file of dynamic.replay again
 		return refuse(c, usageError{err})
 	}
 	ctx, stop := interruptible(c.Context())
@@ -143,7 +143,7 @@ func runTraining(c *cobra.Command, settings config.Config, records runDirectory,
 		RunDir: func() string { return watch.dir },
 		Begin:  watch.begin,
 		End: func(out train.Outcome) {
-			_ = watch.close() // asked again below
+			_ = watch.close() // its error is handled after the run
 			end(c, out, settings.Train.Steps, settings.Dynamic.Replay != "", context.Cause(ctx))
 			watch.sumUp(out, nil)
 			if out.Stopped && out.Next == nil && watch.dir != "" && out.Saved == out.Steps {
@@ -165,11 +165,11 @@ func runTraining(c *cobra.Command, settings config.Config, records runDirectory,
 	return cmp.Or(asUsage(err), outcomeStatus(settings, out, watch.dir != ""))
 }
 
-// outcomeStatus returns the status of a run that has not failed: of one that a signal has
-// stopped before its last step, or whose last step is in no checkpoint, though it was to
-// be; nil of others, and where no checkpoints are kept. recorded says that this process is
-// rank 0 of a run with a run directory. Other ranks end with 0, and before it: a launcher
-// kills those that are left once one has another status.
+// outcomeStatus returns the status of a run that has not failed. A status other than nil has one of
+// these causes: a signal stopped the run before its last step, the run is to start again with fewer
+// stages, or checkpoints could not be written. recorded reports that this process is rank 0 of a
+// run with a run directory. Other ranks end with 0 before it: a launcher kills the remaining ranks
+// once one has another status.
 func outcomeStatus(c config.Config, out train.Outcome, recorded bool) error {
 	switch {
 	case !recorded || c.Checkpoint.Every == "never":
@@ -188,15 +188,15 @@ func outcomeStatus(c config.Config, out train.Outcome, recorded bool) error {
 	return statusError(exitStopped)
 }
 
-// afterOthers lets the other ranks end first: a launcher kills those that are left once
-// one has ended with another status than 0.
+// afterOthers waits until the other ranks have ended. A launcher kills the remaining ranks once one
+// has ended with a status other than 0.
 func afterOthers() {
 	if mpi.Launched() {
 		time.Sleep(500 * time.Millisecond)
 	}
 }
 
-// end prints how a run ended. cause is why it was asked to end before the last
+// end prints how a run ended. cause is the signal that asked this rank to stop before the last
 // step; nil if another rank was asked.
 func end(c *cobra.Command, out train.Outcome, steps int, replayed bool, cause error) {
 	loss := fmt.Sprintf("loss %.17g", out.Loss)
@@ -222,7 +222,7 @@ func end(c *cobra.Command, out train.Outcome, steps int, replayed bool, cause er
 	fmt.Fprintf(c.ErrOrStderr(), "%s: %v after step %d of %d\n", c.Root().Name(), cause, out.Steps, steps)
 }
 
-// asUsage marks what all ranks have in common as an error of the user's input.
+// asUsage marks an error that all ranks share as an error of the user's input.
 func asUsage(err error) error {
 	if shared, ok := errors.AsType[comm.SharedError](err); ok && shared.Input {
 		return usageError{err}

@@ -13,10 +13,10 @@ import (
 	"dynmo/src/record"
 )
 
-// version is what build.sh calls the source that the build was made from.
+// version is build.sh's name of the source. The linker sets it.
 var version string
 
-// revision returns version, or the revision that the go command noted in the binary.
+// revision returns version, or else the revision that the go command recorded in the binary.
 func revision() string {
 	if version != "" {
 		return version
@@ -24,18 +24,18 @@ func revision() string {
 	return record.Revision()
 }
 
-// versionAnswer is what this binary was built from, and holds.
+// versionAnswer describes this binary: its source and its parts.
 type versionAnswer struct {
 	Version  string   `json:"version"`
 	Revision string   `json:"revision"` // of version control, in full; "unknown" where the go command did not see it
 	Go       string   `json:"go"`
 	Platform string   `json:"platform"`
 	Tags     []string `json:"tags"`
-	Kernels  []string `json:"kernels"` // backends of device.kernel and device.kind
-	Ranks    []string `json:"ranks"`   // what ranks may be
+	Kernels  []string `json:"kernels"` // values of device.kernel and device.kind
+	Ranks    []string `json:"ranks"`   // kinds of ranks
 }
 
-// thisBinary describes the binary that runs.
+// thisBinary describes the running binary.
 func thisBinary() versionAnswer {
 	b := versionAnswer{
 		Version: revision(), Revision: record.Revision(), Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
@@ -73,7 +73,7 @@ func (b versionAnswer) print(out io.Writer) error {
 	return err
 }
 
-// versionCommand returns the command that tells what this binary is.
+// versionCommand returns the command that describes this binary.
 func versionCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{

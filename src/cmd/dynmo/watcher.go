@@ -17,32 +17,32 @@ import (
 	"dynmo/src/trace"
 )
 
-// watcher records a run and shows its progress, on rank 0.
+// watcher records a run and shows its progress. It runs on rank 0.
 type watcher struct {
 	out      io.Writer
 	settings config.Config
 	resolved []string // the reasons for the values of settings that were "auto"
 	records  runDirectory
 
-	run      *record.Run // nil if nothing is kept
-	dir      string      // of run; "" if there never was one
-	past     record.Past // of a run that goes on
-	first    int         // step that is run
+	run      *record.Run // nil if no records are kept
+	dir      string      // of run; "" if there was none
+	past     record.Past // of a resumed run
+	first    int         // first step to run
 	tally    record.Tally
-	model    report.Model // as it is now
+	model    report.Model // at present
 	progress *record.Progress
 	left     *record.TimeLeft
 	began    time.Time
-	took     time.Duration // the whole run
-	crowded  string        // a host whose cores the ranks outnumber; "" if there is none
+	took     time.Duration // of the whole run
+	crowded  string        // host with more ranks than cores; "": none
 	host     *nodebench.Watch
-	farewell bool // the last line was said
-	steps    int  // that are done
+	farewell bool // the last line was printed
+	steps    int  // steps done
 	skipped  int
 	err      error // of closing and summing up
 }
 
-// begin opens the run directory and says what is about to run, and where.
+// begin opens the run directory. It prints what will run, and on which hosts.
 func (w *watcher) begin(about launch.World) (record.Observer, error) {
 	p := record.Here(about.MPI)
 	p.Revision, p.Kernels, p.Corpus = revision(), about.Kernels, about.Corpus
@@ -107,10 +107,10 @@ func (w *watcher) begin(about launch.World) (record.Observer, error) {
 	return w, nil
 }
 
-// Last returns the last step of before the run was resumed, nil if it was not.
+// Last returns the last step before the run was resumed; nil if the run is new.
 func (w *watcher) Last() *record.Metrics { return w.past.Last }
 
-// Step records a step and shows it.
+// Step records a step and shows its progress.
 func (w *watcher) Step(m record.Metrics) error {
 	if m.Skipped {
 		w.skipped++
@@ -131,7 +131,7 @@ func (w *watcher) Step(m record.Metrics) error {
 	return w.run.Step(m)
 }
 
-// Say shows a line.
+// Say prints a line.
 func (w *watcher) Say(line string) { w.progress.Say(line) }
 
 // Event records an event.
@@ -144,7 +144,7 @@ func (w *watcher) Event(e record.Event) error {
 	return w.run.Event(e)
 }
 
-// Costs records what a phase cost.
+// Costs records the costs of a phase.
 func (w *watcher) Costs(s profile.Phase) error {
 	w.tally.Costs(s)
 	if w.run == nil {
@@ -153,8 +153,8 @@ func (w *watcher) Costs(s profile.Phase) error {
 	return w.run.Costs(s)
 }
 
-// Trace records a timeline of the first replica, unless earlier starts of the run have
-// recorded as many as the settings allow.
+// Trace records a timeline of the first replica. It stops when the run, with its earlier starts,
+// has as many timelines as the settings allow.
 func (w *watcher) Trace(s trace.Step) error {
 	if w.run == nil || w.run.Timelines() >= w.settings.Run.TraceSteps {
 		return nil
@@ -162,8 +162,8 @@ func (w *watcher) Trace(s trace.Step) error {
 	return w.run.Trace(s, 0)
 }
 
-// close ends the records and the progress bar, once, and returns the first error of
-// what was recorded and said. The run directory stays this run's until leave.
+// close ends the records and the progress bar, once. It returns the first error of recording and
+// printing. The run directory stays reserved for this run until leave.
 func (w *watcher) close() error {
 	if w.progress == nil {
 		return w.err

@@ -22,13 +22,13 @@ import (
 	"dynmo/src/study/roofline"
 )
 
-// whatIf holds the flags of commands that only compute.
+// whatIf holds the flags of commands that compute on costs, without a run.
 type whatIf struct {
 	sets           []string
 	costs, network string
 	json           bool
-	assumed        string           // the network that read took since none was named; "" if it took none
-	stderr         func() io.Writer // of the command, which is known once it runs
+	assumed        string           // assumed network if none was named; "": none was assumed
+	stderr         func() io.Writer // of the command that runs
 }
 
 // flags adds the flags of a command that computes on costs.
@@ -41,21 +41,21 @@ func (w *whatIf) flags(c *cobra.Command) {
 	require(c, "costs")
 }
 
-// question is which command asks what if, and of what.
+// question names the command that computes, and the settings that can affect its answer.
 type question struct {
 	command string
-	kinds   []string // of dynamism, of what is made up; "none" for none
-	idle    []string // settings that have no effect on the answer, table.key
+	kinds   []string // kinds of dynamism of generated costs; "none" for none
+	idle    []string // settings without effect on the answer, table.key
 }
 
-// beside are the settings for which --network stands, and the keys of its file.
+// beside maps settings that --network replaces to the keys of the network's file.
 var beside = map[string]string{
 	"comm.latency_seconds": "latency_seconds of [node] and [between]",
 	"comm.bandwidth_bytes": "bandwidth_bytes of [node] and [between]",
 	"comm.delay_most":      "most of [delay]",
 }
 
-// check refuses --set of settings that have no effect on the answer.
+// check refuses --set of settings without effect on the answer.
 func (w *whatIf) check(c config.Config, q question) error {
 	problems := []error{c.CheckSets(q.command, w.sets, q.kinds)}
 	for _, set := range w.sets {
@@ -70,7 +70,7 @@ func (w *whatIf) check(c config.Config, q question) error {
 	return errors.Join(problems...)
 }
 
-// read reads settings, costs and network. Errors are the user's.
+// read reads settings, costs and network. Its errors are usage errors.
 func (w *whatIf) read(file string, q question) (profile.Series, study.Options, error) {
 	fail := func(err error) (profile.Series, study.Options, error) { return nil, study.Options{}, usageError{err} }
 	if err := oneStdin(file, w.costs, w.network); err != nil {
@@ -105,7 +105,7 @@ func (w *whatIf) read(file string, q question) (profile.Series, study.Options, e
 	for i, s := range series {
 		stages := c.Parallel.Stages
 		if s.Run != nil {
-			stages = s.Run.Layout.Stages() // figures of ranks hold for this number of them
+			stages = s.Run.Layout.Stages() // figures of ranks hold for this number of stages only
 		}
 		err := usable(costs[i].Mean(), stages)
 		if err == nil && s.Model != "" {
@@ -124,13 +124,13 @@ func (w *whatIf) read(file string, q question) (profile.Series, study.Options, e
 	return series, o, nil
 }
 
-// otherModel is the error of costs that hold for another model than the settings.
+// otherModel is the error for costs of another model than the settings'.
 type otherModel string
 
 func (e otherModel) Error() string { return string(e) }
 
-// remedy returns the command that makes costs for the settings, measured or estimated as
-// those of a table.
+// remedy returns the command that makes costs for the settings. The costs are measured, or
+// estimated if those of the table are.
 func (w *whatIf) remedy(file string, t cost.Table) string {
 	words := append([]string{"dynmo", "profile", file}, setWords(w.sets)...)
 	if t.Clock == roofline.Clock {
@@ -139,7 +139,7 @@ func (w *whatIf) remedy(file string, t cost.Table) string {
 	return "run " + commandLine(append(words, "-o", "FILE"))
 }
 
-// readNetwork reads the network that --network names: of the nodes of a known GPU, or a file.
+// readNetwork reads the network that --network names: the nodes of a known GPU, or a file.
 func readNetwork(name string) (sim.Network, error) {
 	if slices.Contains(roofline.Names(), name) {
 		return roofline.Network(name)
@@ -152,8 +152,8 @@ func readNetwork(name string) (sim.Network, error) {
 	return sim.ReadNetwork(name, f)
 }
 
-// assume takes, for estimated costs, the network of the nodes of their GPU, unless CONFIG or --set
-// give the speed of messages. The delays of [comm] stay. It reports the network.
+// assume sets, for estimated costs, the network to the nodes of their GPU. It changes nothing if
+// CONFIG or --set give the speed of messages. The delays of [comm] stay. It prints the network.
 func (w *whatIf) assume(o *study.Options, costs profile.Phase) error {
 	given, standard := o.Config.Comm, config.Default().Comm
 	isGiven := given.LatencySeconds != standard.LatencySeconds || given.BandwidthBytes != standard.BandwidthBytes ||
@@ -171,13 +171,13 @@ func (w *whatIf) assume(o *study.Options, costs profile.Phase) error {
 	return nil
 }
 
-// assumedNetwork says in words which network a name stands for.
+// assumedNetwork describes the network of the nodes of a GPU.
 func assumedNetwork(name string) string {
 	return fmt.Sprintf("nodes of %s GPUs, assumed for estimated costs; --network FILE names another, --set comm.bandwidth_bytes=N one link for all", name)
 }
 
-// loadSettings is config.Load of a command line. The first rank writes notes of former names
-// to stderr. "-" is standard input, which the ranks of a launcher do not share.
+// loadSettings loads the settings of a command line. The first rank writes notes on former names of
+// settings to stderr. "-" is standard input, which the ranks of a launcher do not share.
 func loadSettings(path string, sets []string, stderr io.Writer) (config.Config, error) {
 	if path == input.Stdin && mpi.Launched() {
 		return config.Config{}, errors.New("CONFIG -: standard input reaches rank 0 alone, want a file")
@@ -189,7 +189,7 @@ func loadSettings(path string, sets []string, stderr io.Writer) (config.Config, 
 	return c, err
 }
 
-// oneStdin refuses to read several files from standard input.
+// oneStdin returns an error if several paths are standard input.
 func oneStdin(paths ...string) error {
 	n := 0
 	for _, path := range paths {
@@ -203,8 +203,8 @@ func oneStdin(paths ...string) error {
 	return nil
 }
 
-// sameModel refuses costs that hold for other settings, in the form of
-// search.Shape. The error names the first that differs.
+// sameModel returns an error if costs were measured with other settings. Both are in the form of
+// search.Shape. The error names the first difference.
 func sameModel(settings, costs string) error {
 	if settings == costs {
 		return nil
@@ -218,7 +218,7 @@ func sameModel(settings, costs string) error {
 	return otherModel(fmt.Sprintf("model: the costs hold for %q, CONFIG says %q", costs, settings))
 }
 
-// usable refuses a table from which a step on the given number of stages cannot be computed.
+// usable returns an error if a table lacks data to compute a step on `stages` stages.
 func usable(t cost.Table, stages int) error {
 	if !slices.Contains([]string{"wall", "virtual", "sim", roofline.Clock}, t.Clock) {
 		return fmt.Errorf("clock: %q, want wall, virtual, sim or %s", t.Clock, roofline.Clock)
@@ -233,7 +233,7 @@ func usable(t cost.Table, stages int) error {
 	for _, f := range []struct {
 		field string
 		list  []float64
-		zero  bool // is allowed
+		zero  bool // 0 is allowed
 		want  string
 	}{
 		{"slow", t.Slow, false, "a finite number > 0"},
@@ -251,7 +251,7 @@ func usable(t cost.Table, stages int) error {
 	return nil
 }
 
-// at returns the costs of a step of a series, of the last step for -1.
+// at returns the costs of a step of a series; step -1 is the last.
 func at(series cost.Series, step int) (cost.Table, error) {
 	last := series[len(series)-1]
 	if step == -1 {
