@@ -11,18 +11,17 @@ import (
 // Shape is a product of n tokens with a weight (o, c).
 type Shape struct{ N, C, O int }
 
-// GPT2 is the products of a block of GPT-2 124M at 256 tokens: queries, keys
-// and values, attention output, the two of the MLP (Radford et al. 2019).
+// GPT2 lists the products of a block of GPT-2 124M at 256 tokens: queries, keys and values;
+// attention output; MLP up and down (Radford et al. 2019).
 var GPT2 = []Shape{{256, 768, 2304}, {256, 768, 768}, {256, 768, 3072}, {256, 3072, 768}}
 
-// sampledRows is how many rows of a product are compared with float64.
+// sampledRows is how many rows of a product are compared with float64 sums.
 const sampledRows = 8
 
-// Gemm measures the rate of dense products at each shape, forward and both
-// halves of backward, in units of 1e9 multiplications and additions per
-// second. Rows of each result, spread over all of it, are compared with sums
-// in float64. It needs a float32 backend on host memory; the error is memory
-// or the device.
+// Gemm measures the rate of dense products at each shape, forward and both halves of backward, in
+// units of 1e9 multiplications and additions per second. Rows spread over each result are compared
+// with sums in float64. It needs a float32 backend on host memory. Errors come from memory or the
+// device.
 func Gemm(k kernel.Backend, dev device.Device, shapes []Shape, rounds Rounds) ([]Result, error) {
 	b := newBench(k, dev)
 	defer b.free()
@@ -42,7 +41,7 @@ func (b *bench) gemm(s Shape, seed uint64, rounds Rounds) {
 	if b.err != nil {
 		return
 	}
-	b.k.MatmulBackwardWeight(b.stream, dweight, none, dout, inp, n, c, o) // it adds: read it before it is timed
+	b.k.MatmulBackwardWeight(b.stream, dweight, none, dout, inp, n, c, o) // it adds to dweight, so dweight is read before the timed calls
 	gradient := b.download(dweight)
 	spans := b.rounds(rounds,
 		func() { b.k.MatmulForward(b.stream, out, inp, weight, none, n, c, o) },

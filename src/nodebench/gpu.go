@@ -17,30 +17,29 @@ type GPU struct {
 	Device device.Device
 	F32    kernel.Backend // of that device
 	BF16   kernel.Backend
-	Rounds int         // that a median is taken over
-	Bar    *record.Bar // shows how many parts are measured; may be nil
+	Rounds int         // whose median is a figure
+	Bar    *record.Bar // shows the number of measured parts; may be nil
 
-	// Done, if not nil, is called with the figures of a part when it has ended.
+	// Done, if not nil, is called with the figures of each part at its end.
 	Done func([]Result)
 
-	// Say, if not nil, is told which algorithms a library makes products by.
+	// Say, if not nil, is called with the algorithms that a library chose for products.
 	Say func(string)
 
-	// Quick measures small shapes: whether everything runs and gives the right numbers.
-	// Emulated says that the device is a stand-in for a GPU; the names of the figures say that
-	// too. Neither has bounds to reach.
+	// Quick measures small shapes, to check that everything runs and the numbers are right.
+	// Emulated means that the device is a stand-in for a GPU; names of figures then say so. In both
+	// cases figures have no bounds to reach.
 	Quick, Emulated bool
 }
 
-// gpuPart measures one thing of a GPU.
+// gpuPart is a named measurement of a GPU.
 type gpuPart struct {
 	name    string
 	measure func(g *gpu)
 }
 
-// gpuParts lists the parts in the order in which they are measured: the two
-// yardsticks, which the others are compared with, then by importance, since the
-// time of a job may end.
+// gpuParts lists the parts in order of measurement. First come the two yardsticks that the others
+// are compared with. The others follow by importance, because the job's time may end.
 var gpuParts = []gpuPart{
 	{"copy", (*gpu).copy},
 	{"gemm", (*gpu).gemms},
@@ -59,7 +58,7 @@ var gpuParts = []gpuPart{
 
 const yardsticks = 2
 
-// GPUParts returns the names that Measure takes.
+// GPUParts returns the names of all parts, for Measure.
 func GPUParts() []string {
 	var names []string
 	for _, p := range gpuParts {
@@ -68,10 +67,9 @@ func GPUParts() []string {
 	return names
 }
 
-// Measure measures the two yardsticks, copy and gemm, then the parts called
-// only, all of them if there is none. Times are between events of the GPU's own
-// stream. A part that fails leaves out its figures, one that lacks cuSPARSE only
-// those of it, and the error says so.
+// Measure measures the two yardsticks, copy and gemm, then the parts named in only, or all parts if
+// only is empty. Times are between events of the GPU's own stream. If a part fails, its figures are
+// missing, and the error says so. If only cuSPARSE is missing, only the figures of cuSPARSE are.
 func (g GPU) Measure(only []string) ([]Result, error) {
 	for _, name := range only {
 		if !slices.Contains(GPUParts(), name) {
@@ -95,19 +93,19 @@ func (g GPU) Measure(only []string) ([]Result, error) {
 	return all.results, errors.Join(failed...)
 }
 
-// gpu is the measurement under way.
+// gpu is the state of a measurement.
 type gpu struct {
 	GPU
-	*bench  // of the part
+	*bench  // of the present part
 	results []Result
 
-	lacking error   // the last figure that the part has to do without
+	lacking error   // reason for the last missing figure
 	copied  float64 // bytes per second that a copy reads and writes
 	peak    float64 // operations per second of the large bf16 product
 }
 
-// run measures one part, with memory and a stream of its own, and returns all memory
-// to the GPU, that of the device's pool too.
+// run measures one part, with memory and a stream of its own. It then returns all memory to the
+// GPU, including the device's pool.
 func (g *gpu) run(part gpuPart) error {
 	g.bench, g.lacking = newBench(g.BF16, g.Device), nil
 	defer func() {
@@ -140,7 +138,7 @@ func (g *gpu) estimate(name string, value estimate, unit string, reach float64, 
 	if g.Quick || g.Emulated {
 		reach = 0
 	}
-	if math.IsNaN(value.median) || math.IsInf(value.median, 0) { // of a yardstick that failed
+	if math.IsNaN(value.median) || math.IsInf(value.median, 0) { // a yardstick failed
 		wrong++
 	}
 	g.add(name, value, unit, reach, wrong)
@@ -162,7 +160,7 @@ func (g *gpu) rate(name string, operations, seconds float64, wrong int) {
 	g.figure(name+"_time", seconds*1e6, "us", 0, wrong)
 }
 
-// size returns a dimension, or the one that stands for it in a quick run.
+// size returns full, or quick in a quick run.
 func (g *gpu) size(full, quick int) int {
 	if g.Quick {
 		return quick
@@ -171,14 +169,14 @@ func (g *gpu) size(full, quick int) int {
 }
 
 const (
-	// warmup is how many rounds go before those that count.
+	// warmup is the number of rounds that are not counted.
 	warmup = 3
-	// rampFor is how many seconds of the calls go before any round: a GPU that was
-	// idle while the host checked numbers first has to raise its clocks.
+	// rampFor is how many seconds the calls run before any round. A GPU lowers its clocks while the
+	// host checks numbers, and must raise them again.
 	rampFor = 0.1
 )
 
-// ramp makes the calls until the GPU has been busy with them for long enough.
+// ramp repeats the calls for rampFor seconds.
 func (g *gpu) ramp(calls []func()) {
 	clock := g.Device.Clock()
 	for begin := clock.Now(); g.err == nil && !g.Quick && clock.Now()-begin < rampFor; {
@@ -190,8 +188,8 @@ func (g *gpu) ramp(calls []func()) {
 }
 
 // spans enqueues the calls one after the other, in rounds, with an event between any two. It
-// returns the seconds of each call, nil if the device fails. The host waits for nothing in
-// between. So the host's own time does not show, as long as the queue does not run dry.
+// returns the seconds of each call; nil if the device fails. The host does not wait between calls.
+// So the host's own time is not measured, as long as the queue does not run dry.
 func (g *gpu) spans(calls ...func()) spans {
 	g.ramp(calls)
 	last := g.stream.Record(nil)
@@ -217,10 +215,10 @@ func (g *gpu) spans(calls ...func()) spans {
 	return all
 }
 
-// seconds returns the median of the spans of each call.
+// seconds returns the median seconds of each call.
 func (g *gpu) seconds(calls ...func()) []float64 { return g.spans(calls...).medians() }
 
-// copy measures copies within the GPU of a gibibyte, which is read and written.
+// copy measures copies of 1 GiB within the GPU. Read and written bytes both count.
 func (g *gpu) copy() {
 	n := g.size(1<<28, 1<<12)
 	from, to := g.normal(n, g.F32.DType()), g.blank(n, g.F32.DType())
@@ -235,7 +233,7 @@ func (g *gpu) copy() {
 	g.figure("copy", g.copied/1e9, "GB/s", 0, c.wrong)
 }
 
-// gemms measures the product of two square matrices in both types.
+// gemms measures the product of two square matrices in float32 and bf16.
 func (g *gpu) gemms() {
 	n := g.size(8192, 48)
 	for _, k := range []kernel.Backend{g.F32, g.BF16} {

@@ -9,10 +9,9 @@ import (
 	"dynmo/src/tensor"
 )
 
-// attention measures causal attention of sequences of 2048 tokens by the size of
-// a head, with as many heads as 1024 channels make. Operations are those of the
-// products on and under the diagonal: two forward, five backward, each
-// 2·t²/2·size for a head.
+// attention measures causal attention of sequences of 2048 tokens, for several head sizes with 1024
+// channels in all. Operations are those of the products on and below the diagonal: two forward,
+// five backward, each 2·t²/2·size for a head.
 func (g *gpu) attention() {
 	b, t, c := g.size(8, 1), g.size(2048, 40), g.size(1024, 128)
 	for _, size := range []int{32, 64, 128} {
@@ -27,7 +26,7 @@ func (g *gpu) attention() {
 // heads is attention with heads of one size, in bf16.
 type heads struct {
 	*gpu
-	b, t, c, size, count int // count heads of a sequence
+	b, t, c, size, count int // count heads in a sequence
 
 	qkv, dout             operand
 	given, gradient, sums tensor.Mem // out, dqkv, lse
@@ -65,14 +64,14 @@ func (a *heads) measure() {
 	a.rate(fmt.Sprintf("attention_backward_hs%d", a.size), 5*product, seconds[1], backward.wrong)
 }
 
-// head is one head of one sequence: its operands, and the results of the GPU.
+// head is one head of one sequence: its operands, and the results from the GPU.
 type head struct {
 	*heads
-	sequence, first int         // which sequence, and which channel is the head's first
+	sequence, first int         // number of the sequence; first channel of the head
 	q, k, v, dy     [][]float64 // (t, size)
 	out             [][]float64 // (t, size)
 	lse             []float64   // (t)
-	mean            []float64   // (t) Σ dout·out, which backward takes off
+	mean            []float64   // (t) Σ dout·out, which backward subtracts
 }
 
 func (a *heads) head(number int) head {
@@ -102,8 +101,8 @@ func innerAbsolute(x, y []float64) (sum float64) {
 
 func (h head) score(i, j int) float64 { return floats.Dot(h.q[i], h.k[j]) / math.Sqrt(float64(h.size)) }
 
-// slope returns the probability p of row j in row i, by the GPU's lse, and the gradient ds of its
-// score. ds is a difference; most is the sum of the absolute values of its parts.
+// slope returns two numbers. p is the probability of row j in row i, from the GPU's lse. ds is the
+// gradient of its score, a difference; most is the sum of the absolute values of its parts.
 func (h head) slope(i, j int) (p, ds, most float64) {
 	p = math.Exp(h.score(i, j) - h.lse[i])
 	scale := p / math.Sqrt(float64(h.size))
@@ -111,7 +110,7 @@ func (h head) slope(i, j int) (p, ds, most float64) {
 	return p, ds, scale * (innerAbsolute(h.dy[i], h.v[j]) + innerAbsolute(h.dy[i], h.out[i]))
 }
 
-// checkForward looks at row i of out and lse.
+// checkForward checks row i of out and lse.
 func (h head) checkForward(check *checker, i int) {
 	largest, sum := math.Inf(-1), 0.0
 	scores := make([]float64, i+1)
@@ -133,7 +132,7 @@ func (h head) checkForward(check *checker, i int) {
 	}
 }
 
-// checkBackward looks at row i of the gradients of queries, keys and values.
+// checkBackward checks row i of the gradients of queries, keys and values.
 func (h head) checkBackward(check *checker, i int) {
 	dq, dk, dv := make([]total, h.size), make([]total, h.size), make([]total, h.size)
 	for j := range h.t {

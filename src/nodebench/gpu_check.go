@@ -7,11 +7,11 @@ import (
 	"dynmo/src/tensor"
 )
 
-// period is after how many numbers an operand repeats itself: a prime, so that
-// its rows differ, whose numbers the host draws in no time.
+// period is the number of elements after which an operand repeats. It is prime, so that rows
+// differ, and small, so that the host draws the numbers fast.
 const period = 1<<20 + 7
 
-// operand is device memory of random numbers, which the host knows.
+// operand is device memory of random numbers that the host knows.
 type operand struct {
 	mem   tensor.Mem
 	block []float32 // element i is block[i % len(block)]
@@ -28,13 +28,13 @@ func (o operand) row(first, n int) []float64 {
 	return x
 }
 
-// normal returns n standard normal numbers of a type, other ones every time.
+// normal returns n standard normal numbers of a type. Each call draws other numbers.
 func (g *gpu) normal(n int, d tensor.DType) operand {
 	draw := random.Keyed(uint64(len(g.mem)), uint64(n)).NormFloat64
 	return g.drawn(n, d, draw)
 }
 
-// drawn returns n numbers of a type.
+// drawn returns n numbers of a type, made by draw.
 func (g *gpu) drawn(n int, d tensor.DType, draw func() float64) operand {
 	block := make([]float32, min(n, period))
 	for i := range block {
@@ -45,12 +45,12 @@ func (g *gpu) drawn(n int, d tensor.DType, draw func() float64) operand {
 	return operand{g.repeated(block, n, d), block}
 }
 
-// blank returns memory for n numbers of a type, none of them a number yet.
+// blank returns memory for n numbers of a type, filled with NaN.
 func (g *gpu) blank(n int, d tensor.DType) tensor.Mem {
 	return g.repeated([]float32{float32(math.NaN())}, n, d)
 }
 
-// repeated returns n numbers of a type, block over and over.
+// repeated returns n numbers of a type that repeat block.
 func (g *gpu) repeated(block []float32, n int, d tensor.DType) tensor.Mem {
 	bytes := int64(n) * d.Size()
 	m := g.alloc(bytes)
@@ -100,16 +100,17 @@ func decode[T tensor.Element, F float32 | float64](b *bench, x []float64, m tens
 	}
 }
 
-// window is how many elements are looked at in one place.
+// window is how many elements are checked in one place.
 const window = 1024
 
-// windows returns where to look at n elements: at both ends and in between.
+// windows returns the first elements of the windows to check among n elements: at both ends and in
+// between.
 func windows(n int) []int {
 	return spread(max(1, n-window+1), 5)
 }
 
-// spread returns count of the indices below n, first and last among them, or all
-// if there are no more.
+// spread returns count indices below n, including the first and the last, or all indices if n is
+// smaller.
 func spread(n, count int) []int {
 	count = min(n, count)
 	indices := make([]int, count)
@@ -120,12 +121,11 @@ func spread(n, count int) []int {
 }
 
 const (
-	// exactly is the largest error of a float32 result in units of the sum of the
-	// absolute values of its terms: twenty times the largest seen in sums of
-	// thousands of random terms, and a fifth of the error of rounding the operands to
-	// TF32 gives.
+	// exactly is the largest error of a float32 result, in units of the sum of the absolute values
+	// of its terms. It is twenty times the largest error seen in sums of thousands of random terms.
+	// It is a fifth of the error if operands are rounded to TF32.
 	exactly = 2e-6
-	// halfUnit is two roundings to bfloat16.
+	// halfUnit is the relative error of two roundings to bfloat16.
 	halfUnit = 1.0 / 256
 )
 
@@ -140,21 +140,21 @@ func unit(d tensor.DType) float64 {
 // total is a sum in float64.
 type total struct {
 	sum      float64
-	absolute float64 // sum of the most that terms are made of
+	absolute float64 // sum of the absolute values of the terms' parts
 	squares  float64 // sum of the squares of the terms
 }
 
 func (t *total) add(term float64) { t.addOf(term, math.Abs(term)) }
 
-// addOf adds a term that is a difference of numbers whose absolute values add up
-// to most.
+// addOf adds a term that is a difference of parts. most is the sum of the absolute values of the
+// parts.
 func (t *total) addOf(term, most float64) {
 	t.sum += term
 	t.absolute += most
 	t.squares += term * term
 }
 
-// checker counts wrong results of a type with this unit.
+// checker counts wrong results of a type with the relative error unit.
 type checker struct {
 	unit  float64
 	wrong int
@@ -166,20 +166,19 @@ func (c *checker) within(got, want, limit float64) {
 	}
 }
 
-// elementwise looks at a result that depends on few numbers. most is the largest
-// number that is added up in it.
+// elementwise checks a result that depends on few numbers. most is the largest number added up in
+// it.
 func (c *checker) elementwise(got, want, most float64) {
 	c.within(got, want, (tolerance+c.unit)*max(math.Abs(want), most))
 }
 
-// statistic looks at a result in full precision that a few numbers of about 1
-// make up.
+// statistic checks a result in full precision that is computed from a few numbers of about 1.
 func (c *checker) statistic(got, want float64) {
 	c.within(got, want, tolerance*max(math.Abs(want), 1))
 }
 
-// sampled counts the wrong results in out (rows, cols) of a type, at elements
-// (i, j) spread over it. add adds the products that make up an element.
+// sampled counts the wrong results in out (rows, cols) of a type, at elements (i, j) spread over
+// out. add adds the products of an element to want.
 func (g *gpu) sampled(out tensor.Mem, rows, cols int, d tensor.DType, add func(i, j int, want *total)) int {
 	c := checker{unit: unit(d)}
 	for _, i := range spread(rows, 16) {
@@ -193,13 +192,13 @@ func (g *gpu) sampled(out tensor.Mem, rows, cols int, d tensor.DType, add func(i
 	return c.wrong
 }
 
-// sum looks at a sum of many products of operands.
+// sum checks a sum of many products of operands.
 func (c *checker) sum(got float64, want total) {
 	c.within(got, want.sum, exactly*want.absolute+c.unit*math.Abs(want.sum))
 }
 
-// rounded looks at a sum of many terms that are results themselves and may have
-// been rounded: these errors are of either sign and add up as their squares do.
+// rounded checks a sum of many terms that may have been rounded themselves. Such errors have either
+// sign, so their squares add up.
 func (c *checker) rounded(got float64, want total) {
 	c.within(got, want.sum, tolerance*want.absolute+c.unit*(math.Abs(want.sum)+4*math.Sqrt(want.squares)))
 }

@@ -5,13 +5,13 @@ import (
 	"dynmo/src/tensor"
 )
 
-// indices is device memory of numbers below a limit, which the host knows.
+// indices is device memory of integers below a limit, which the host knows.
 type indices struct {
 	mem  tensor.Mem
 	list []int32
 }
 
-// indices returns n random numbers below a limit.
+// indices returns n random integers below a limit.
 func (g *gpu) indices(n, limit int) indices {
 	r := random.Keyed(uint64(n), uint64(limit))
 	list := make([]int32, n)
@@ -21,8 +21,8 @@ func (g *gpu) indices(n, limit int) indices {
 	return indices{upload(g.bench, list), list}
 }
 
-// embedding measures the look-up of b·t tokens among v rows of c, and its
-// backward. Rows that occur are counted once, as is every position:
+// embedding measures the look-up of b·t tokens in a table (v, c), and its backward. Bytes count
+// every used row once, and every position once:
 //
 //	forward   rows of the tables, out
 //	backward  dout, rows of the wide gradients twice
@@ -76,8 +76,8 @@ func (g *gpu) embedding() {
 	g.bandwidth("embedding_backward", moved+2*rows*wide+4*float64(n), seconds[1], 0, backward.wrong)
 }
 
-// gathered checks a row of a table's gradient: the numbers before the call plus the
-// rows of dout at these places.
+// gathered checks a row of a table's gradient. It must be the row before the call plus the rows of
+// dout at places.
 func (g *gpu) gathered(check *checker, table operand, row int, dout operand, places []int, c int) {
 	for j, x := range g.values(table.mem, row*c, c, tensor.F32) {
 		var sum total

@@ -2,8 +2,8 @@ package nodebench
 
 import "dynmo/src/tensor"
 
-// experts measures the products of a mixture of 8 experts: forward, backward for inputs and for
-// weights, one call each. The last expert has eight times the rows of the first.
+// experts measures the products of a mixture of 8 experts: forward, backward for inputs and
+// backward for weights, one call each. The last expert has eight times the rows of the first.
 func (g *gpu) experts() {
 	const count, gap = 8, 64
 	k, d := g.BF16, g.BF16.DType()

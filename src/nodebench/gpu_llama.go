@@ -6,8 +6,8 @@ import (
 	"dynmo/src/kernel/ref"
 )
 
-// llama measures what LLaMA's blocks and mixtures of experts do besides products and
-// attention. All of it is bound by memory.
+// llama measures the parts of LLaMA's blocks and of mixtures beside products and attention. All of
+// them are limited by memory.
 func (g *gpu) llama() {
 	for _, measure := range []func(){g.rmsnorm, g.swiglu, g.rotary, g.combine} {
 		if measure(); g.err != nil {
@@ -48,8 +48,8 @@ func (g *gpu) swiglu() {
 	g.bandwidth("swiglu_backward", 5*one, seconds[1], memoryReach, backward.wrong)
 }
 
-// rotary measures the rotation of queries and keys of 128 channels, a quarter as many
-// keys as queries. They are put back before every call.
+// rotary measures the rotation of queries and keys with heads of 128 channels. There are a quarter
+// as many keys as queries. The rows are restored before every call.
 func (g *gpu) rotary() {
 	k, d := g.BF16, g.BF16.DType()
 	n, heads, hs, places := g.size(1<<16, 48), 10, g.size(128, 16), g.size(4096, 17)

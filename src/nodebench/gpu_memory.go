@@ -9,8 +9,8 @@ import (
 	"dynmo/src/tensor"
 )
 
-// memoryReach is the part of a copy's bandwidth that calls should reach which do
-// little but move memory. Operands are much larger than caches.
+// memoryReach is the share of a copy's bandwidth to reach by calls that mostly move memory.
+// Operands are much larger than caches.
 const memoryReach = 0.8
 
 func (g *gpu) layernorm() { g.norm("layernorm", true) }
@@ -87,8 +87,8 @@ func (g *gpu) norm(name string, centred bool) {
 	g.bandwidth(name+"_backward_weight", 2*one+statistics, seconds[2], memoryReach, weights)
 }
 
-// sums counts the wrong ones of c sums, to which add adds a column's terms: they were
-// added to random numbers.
+// sums counts the wrong sums among c. They were added to the random numbers in sums. add adds the
+// terms of column j to want.
 func (g *gpu) sums(sums operand, c int, add func(j int, want *total)) int {
 	got, check := g.values(sums.mem, 0, c, tensor.F32), checker{}
 	for _, j := range spread(c, 16) {
@@ -100,8 +100,8 @@ func (g *gpu) sums(sums operand, c int, add func(j int, want *total)) int {
 	return check.wrong
 }
 
-// crossEntropy measures the loss and the gradient of (n, v) logits, which are
-// read and overwritten. They are put back before every call.
+// crossEntropy measures the loss and the gradient of (n, v) logits, which are read and overwritten.
+// The logits are restored before every call.
 func (g *gpu) crossEntropy() {
 	k, d := g.BF16, g.BF16.DType()
 	n, v := g.size(4096, 8), g.size(50257, 517)
@@ -149,7 +149,7 @@ func (g *gpu) adamw() {
 	}
 	a := kernel.AdamW{LR: 1e-3, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, Decayed: n / 2, GradScale: 0.5, Step: 3}
 	masterOut := master.mem
-	if d == d.Wide() { // a type that needs no master
+	if d == d.Wide() { // a type without masters
 		g.stream.Copy(w, master.mem)
 		masterOut = none
 	}

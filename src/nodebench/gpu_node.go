@@ -9,7 +9,8 @@ import (
 	"dynmo/src/tensor"
 )
 
-// nodeParts are what MeasureNode measures, and how their figures begin.
+// nodeParts are the parts that MeasureNode measures. Names of their figures begin with the part's
+// name.
 var nodeParts = []gpuPart{
 	{"copy", (*gpu).copy},
 	{"gemm", (*gpu).gemms},
@@ -17,9 +18,9 @@ var nodeParts = []gpuPart{
 	{"transfer", (*gpu).transfer},
 }
 
-// MeasureNode measures what tells a slow GPU from a good one: copies within it, dense products
-// in float32 and bf16, a sparse one, and copies from and to the host. begin is called with the
-// name of each part before that is measured, Done with its figures. A part that fails leaves them out.
+// MeasureNode measures whether a GPU is slow: copies within it, dense products in float32 and bf16,
+// a sparse one, and copies from and to the host. begin is called with the name of each part before
+// the part, Done with its figures after it. A part that fails has no figures.
 func (g GPU) MeasureNode(begin func(part string)) error {
 	all := &gpu{GPU: g}
 	var failed []error
@@ -32,8 +33,8 @@ func (g GPU) MeasureNode(begin func(part string)) error {
 	return errors.Join(failed...)
 }
 
-// csr measures the product of 4096 tokens with a float32 weight (4096, 4096), nine tenths zeros.
-// Only the operations of the other weights count.
+// csr measures the product of 4096 tokens with a float32 weight (4096, 4096) of nine tenths zeros.
+// Only operations of the nonzero weights count.
 func (g *gpu) csr() {
 	rows, cols, n := g.size(4096, 80), g.size(4096, 64), g.size(4096, 48)
 	w, k := newBlocks(rows, cols, csrPercent, 1), g.F32
@@ -51,8 +52,8 @@ func (g *gpu) csr() {
 	g.estimate("csr_"+d.String(), spans.rate(0, 2e-12*float64(n)*float64(len(w.values))), "TFLOP/s", 0, wrong)
 }
 
-// transfer measures copies of 256 MiB between the GPU and memory of the host that it reaches
-// by itself, each way alone.
+// transfer measures copies of 256 MiB between the GPU and pinned memory of the host, each direction
+// alone.
 func (g *gpu) transfer() {
 	n := g.size(64<<20, 1<<10)
 	from, to := g.normal(n, tensor.F32), g.blank(n, tensor.F32)
@@ -81,19 +82,19 @@ func (g *gpu) transfer() {
 	}
 }
 
-// Burned is what a burn found.
+// Burned is the result of a burn-in.
 type Burned struct {
 	Products int
 	Wrong    int    // products whose bits were not those of the first
-	Digest   uint64 // of the bits of the first product, which equal devices share
+	Digest   uint64 // of the bits of the first product; equal on equal devices
 }
 
-// burnWidth is the rows and columns of the square matrices of a burn, but in a quick one.
+// burnWidth is the rows and columns of the square matrices of a burn-in, unless it is quick.
 const burnWidth = 4096
 
-// Burn repeats one product of square bf16 matrices for some seconds and compares the bits of
-// every result. The kernels add in a fixed order, so results of one device, and of devices of
-// one model, have the same bits; others are silent corruption.
+// Burn repeats one product of square bf16 matrices for some seconds, and compares the bits of every
+// result. The kernels add in a fixed order, so devices of one model give the same bits. Other bits
+// are silent corruption.
 func (g GPU) Burn(seconds float64) (Burned, error) {
 	all := &gpu{GPU: g, bench: newBench(g.BF16, g.Device)}
 	defer all.stream.Close()
@@ -103,7 +104,7 @@ func (g GPU) Burn(seconds float64) (Burned, error) {
 	return all.burn(g.BF16, x.mem, w.mem, all.blank(n*n, d), n, seconds)
 }
 
-// Burn does the same on the host, in float32.
+// Burn does the same as GPU.Burn on the host, in float32.
 func (h Host) Burn(seconds float64) (Burned, error) {
 	b := &hostBench{bench: newBench(h.Kernels, h.Device), Host: h}
 	defer b.free()
@@ -112,7 +113,7 @@ func (h Host) Burn(seconds float64) (Burned, error) {
 	return b.burn(h.Kernels, b.matrix(n*n, draw), b.matrix(n*n, draw), b.matrix(n*n, nil), n, seconds)
 }
 
-// burn repeats out = x·wᵀ.
+// burn repeats out = x·wᵀ for some seconds, and compares the bits.
 func (b *bench) burn(k kernel.Backend, x, w, out tensor.Mem, n int, seconds float64) (Burned, error) {
 	if b.err != nil {
 		return Burned{}, b.err
@@ -142,11 +143,11 @@ func (b *bench) burn(k kernel.Backend, x, w, out tensor.Mem, n int, seconds floa
 	return burned, nil
 }
 
-// burst is how many products a burn makes before it looks at the last of them: looking takes
-// the host longer than a product takes a GPU.
+// burst is how many products a burn-in makes before it checks the last of them. A check on the host
+// takes longer than a product on a GPU.
 const burst = 32
 
-// fnv64 hashes words (FNV-1a, a word at a time).
+// fnv64 hashes words (FNV-1a, with words in place of bytes).
 func fnv64(words []uint64) uint64 {
 	hash := uint64(14695981039346656037)
 	for _, w := range words {

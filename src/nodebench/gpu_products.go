@@ -8,22 +8,22 @@ import (
 	"dynmo/src/model"
 )
 
-// productTokens is the rows of the products of a microbatch: four sequences of 1024 tokens
-// or two of 2048.
+// productTokens is the rows of products in a microbatch: four sequences of 1024 tokens or two of
+// 2048.
 const productTokens = 4096
 
-// gptSmall is GPT-2 124M with a vocabulary that is padded as gptMedium's is.
+// gptSmall is GPT-2 124M with a vocabulary padded to the size of gptMedium's.
 var gptSmall = model.Config{Blocks: 12, Hidden: 768, Heads: 12, Sequence: 1024, Vocab: 50304, Seed: 1}
 
-// productShapes returns the inputs and outputs of all products of a GPT's layers: those of
-// queries, keys and values, of attention's output, of the MLP up and down, of the head.
+// productShapes returns the input and output channels of all products of a GPT's layers: queries,
+// keys and values; attention's output; MLP up and down; head.
 func productShapes(c model.Config) [][2]int {
 	h := c.Hidden
 	return [][2]int{{h, 3 * h}, {h, h}, {h, 4 * h}, {4 * h, h}, {h, c.Vocab}}
 }
 
-// tune has the backend take the fastest of its library's algorithms for products, as
-// training does, and tells which those are.
+// tune makes the backend choose the fastest of its library's algorithms for products, as in
+// training. It reports the choice with Say.
 func (g *gpu) tune(products []kernel.Product) {
 	k, ok := g.BF16.(kernel.Tuner)
 	if !ok {
@@ -38,8 +38,8 @@ func (g *gpu) tune(products []kernel.Product) {
 	}
 }
 
-// fallenBack tells how many kinds of product the library had no algorithm for, and the
-// plain kernel made, since the backend began: none is wanted.
+// fallenBack adds a figure: how many kinds of product had no algorithm in the library and used the
+// plain kernel, since the backend began. It should be 0.
 func (g *gpu) fallenBack() {
 	if k, ok := g.BF16.(kernel.Tuner); ok {
 		g.figure("products_fallen_back", float64(k.Fallbacks()), "products, 0 wanted", 0, 0)
@@ -47,7 +47,7 @@ func (g *gpu) fallenBack() {
 }
 
 // products measures every product of GPT-2 124M and of the model of the step, in bf16: the three
-// passes of a linear layer. All but the head have a bias.
+// passes of a linear layer. All layers except the head have a bias.
 func (g *gpu) products() {
 	defer g.fallenBack()
 	for _, c := range []model.Config{gptSmall, gptMedium} {
@@ -64,8 +64,8 @@ func (g *gpu) products() {
 	}
 }
 
-// product measures the passes of a linear layer of n rows from c to o channels. Operations
-// are those of the product, whose time has the bias's, or its gradient's, in it.
+// product measures the passes of a linear layer of n rows from c to o channels. Only operations of
+// the product count, while times include the bias or its gradient.
 func (g *gpu) product(n, c, o int, biased bool) {
 	k, d := g.BF16, g.BF16.DType()
 	inp, weight, dout := g.normal(n*c, d), g.normal(o*c, d), g.normal(n*o, d)

@@ -9,8 +9,8 @@ import (
 	"dynmo/src/tensor"
 )
 
-// rivals is a backend that has products of NVIDIA's libraries to compare with. Each is
-// prepared in a slot for operands that stay, then run any number of times.
+// rivals is a backend with products of NVIDIA's libraries to compare with. Each product is prepared
+// in a slot for fixed operands, then run any number of times.
 type rivals interface {
 	PrepareSpMM(s device.Stream, slot int, byRows bool, algorithm int, out, inp tensor.Mem, w kernel.CSR, n int) error
 	PrepareSDDMM(s device.Stream, slot int, byRows bool, dvalues, dout, inp tensor.Mem, w kernel.CSR, n int) error
@@ -19,27 +19,27 @@ type rivals interface {
 	ForgetRivals() error
 }
 
-// algorithms are cuSPARSE's for compressed rows, by number.
+// algorithms are the names of cuSPARSE's algorithms for compressed rows, by number.
 var algorithms = []string{"default", "ALG1", "ALG2", "ALG3"}
 
-// Slots: a product by columns and by rows for each algorithm, then the others.
+// Slots 0 to 7 are for SpMM: by columns and by rows for each algorithm. Other slots follow.
 const (
 	slotSDDMM = 8
 	slotTF32  = 10
 )
 
-// contender is a rival that is ready.
+// contender is a rival product that is ready to run.
 type contender struct {
 	name, ratio, unit string
 	reach             float64
-	ours              int     // which of our calls it is compared with
-	prepared          float64 // seconds that preparing took
+	ours              int     // index of our call to compare with
+	prepared          float64 // seconds of preparing
 	run               func()
-	wrong             int // elements
+	wrong             int // wrong elements
 }
 
-// rivals returns what there is to compare with. On a GPU it is an error, which costs no
-// other figure, if cuSPARSE has no product at all; a stand-in for a GPU has no cuSPARSE.
+// rivals returns the rival products to compare with. On a GPU it is an error if cuSPARSE has no
+// product at all, but other figures are kept. A stand-in for a GPU has no cuSPARSE.
 func (p *product) rivals(w kernel.CSR) (list []contender) {
 	k, ok := p.k.(rivals)
 	if !ok {
@@ -58,7 +58,7 @@ func (p *product) rivals(w kernel.CSR) (list []contender) {
 	if !p.Emulated {
 		add(p.spmmRival(k, w))
 	}
-	if p.k.DType() == tensor.F32 { // cuSPARSE does not add products of bf16 to sums in float
+	if p.k.DType() == tensor.F32 { // cuSPARSE cannot add products of bf16 to float32 sums
 		if !p.Emulated {
 			add(p.sddmmRival(k, w))
 		}
@@ -67,14 +67,14 @@ func (p *product) rivals(w kernel.CSR) (list []contender) {
 	return list
 }
 
-// forget gives back what rivals hold.
+// forget frees the memory of all rivals.
 func (p *product) forget() {
 	if k, ok := p.k.(rivals); ok {
 		p.err = errors.Join(p.err, p.stream.Sync(), k.ForgetRivals())
 	}
 }
 
-// ready prepares a rival and runs it once; the seconds are those of preparing.
+// ready prepares a rival and runs it once. It returns the seconds of preparing.
 func (p *product) ready(k rivals, slot int, prepare func() error) (seconds float64, err error) {
 	clock := p.Device.Clock()
 	begin := clock.Now()
@@ -86,15 +86,15 @@ func (p *product) ready(k rivals, slot int, prepare func() error) (seconds float
 	return seconds, p.stream.Sync()
 }
 
-// form is one of the forms of a product that a library offers.
+// form is one variant of a product of a library.
 type form struct {
 	slot    int
 	name    string // "ALG2 by rows"
 	prepare func(slot int) error
-	wrong   func() int // elements, after it ran once
+	wrong   func() int // counts wrong elements after the first run
 }
 
-// fastest returns the fastest of several forms of a product; an error if there is none.
+// fastest returns the fastest of several forms of a product. It is an error if no form works.
 func (p *product) fastest(k rivals, c contender, forms []form) (contender, error) {
 	var failed []error
 	least := 0.0
@@ -117,11 +117,11 @@ func (p *product) fastest(k rivals, c contender, forms []form) (contender, error
 	return c, nil
 }
 
-// orders are how dense operands can lie: by columns of cuSPARSE's matrices, as rows of
-// tokens do, or by rows.
+// orders are the memory orders of dense operands. Rows of tokens are columns of cuSPARSE's
+// matrices.
 var orders = []string{"by columns", "by rows"}
 
-// spmmRival returns the fastest form of cuSPARSE's SpMM: of all algorithms and orders.
+// spmmRival returns the fastest form of cuSPARSE's SpMM, over all algorithms and orders.
 func (p *product) spmmRival(k rivals, w kernel.CSR) (contender, error) {
 	best := contender{name: "spmm_cusparse", ratio: "spmm_to_cusparse"}
 	if p.k.DType() == tensor.F32 {
@@ -171,7 +171,7 @@ func (p *product) sddmmRival(k rivals, w kernel.CSR) (contender, error) {
 	return p.fastest(k, best, forms)
 }
 
-// denseRival returns the dense product in TF32.
+// denseRival returns the dense product in TF32 as a rival.
 func (p *product) denseRival(k rivals) (contender, error) {
 	best := contender{name: "spmm_dense_tf32", ratio: "spmm_to_tf32"}
 	out := p.blank(p.n*p.w.rows, p.k.DType())
@@ -197,11 +197,11 @@ func (p *product) checkByRows(out tensor.Mem) int {
 	})
 }
 
-// roughly is the largest error of a product in TF32 in units of the sum of the absolute
-// values of its terms: both operands rounded to 10 bits behind the point.
+// roughly is the largest error of a product in TF32, in units of the sum of the absolute values of
+// its terms. Both operands are rounded to 10 bits behind the point.
 const roughly = 1.0 / 1024
 
-// checkRoughly is checkForward of a product in TF32.
+// checkRoughly checks forward as checkForward does, with the tolerance of TF32.
 func (p *product) checkRoughly(out tensor.Mem) int {
 	w, check := p.w, checker{}
 	for _, i := range spread(p.n, 16) {

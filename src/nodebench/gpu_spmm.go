@@ -7,24 +7,23 @@ import (
 	"dynmo/src/tensor"
 )
 
-// GPUSparsities are the percentages of zeros that sparse products on GPUs are
-// measured at.
+// gpuSparsities are the percentages of zeros at which sparse products on GPUs are measured.
 var gpuSparsities = []int{50, 60, 70, 75, 80, 90, 95, 98}
 
-// gpuBlockSparsities are those of zeros in whole blocks.
+// gpuBlockSparsities are the percentages for zeros in whole blocks.
 var gpuBlockSparsities = []int{50, 75, 90, 95}
 
 // spmms measures sparse products of 4096 tokens with a weight (4096, 4096), in float32 and bf16. It
-// compares them with the dense product of the same type, in TF32 too, and with cuSPARSE. It finds
-// the sparsity from which on ours, forward and backward, are faster than the dense ones. Then it
+// compares them with cuSPARSE, and with the dense product of the same type and in TF32. It finds
+// the lowest sparsity at which a sparse forward and backward are faster than dense ones. Then it
 // compares products with zeros in whole blocks with the dense ones.
 func (g *gpu) spmms() {
 	g.sparsities("", gpuSparsities, 1, g.size(4096, 80))
 	g.sparsities("_block32", gpuBlockSparsities, kernel.Block, g.size(4096, kernel.Block))
 }
 
-// sparsities measures products whose zeros are in blocks of side x side. of is the
-// structure in the figures' names.
+// sparsities measures products whose zeros are in blocks of side x side. of is the name of this
+// structure in figures.
 func (g *gpu) sparsities(of string, percents []int, side, rows int) {
 	crossing := map[tensor.DType]int{}
 	for _, percent := range percents {
@@ -49,7 +48,7 @@ func (g *gpu) sparsities(of string, percents []int, side, rows int) {
 	}
 }
 
-// product is the measurement of one type at one sparsity.
+// product is the state of measuring one type at one sparsity.
 type product struct {
 	*gpu
 	k          kernel.Backend
@@ -58,7 +57,7 @@ type product struct {
 	of         string // the structure, in names of figures
 
 	inp, dout operand
-	dense     tensor.Mem // the pattern's matrix, zeros and all
+	dense     tensor.Mem // the pattern's matrix, with its zeros
 }
 
 // measure reports whether the three products of a training step are faster than dense ones.
@@ -74,7 +73,7 @@ func (p *product) measure() bool {
 		return false
 	}
 	p.k.SDDMM(p.stream, dvalues.mem, none, p.dout.mem, p.inp.mem, csr, n)
-	sampled := p.checkValues(dvalues, false) // later calls add to it again
+	sampled := p.checkValues(dvalues, false) // checked here, because later calls add to dvalues again
 	names := []string{"spmm" + p.of + "_forward", "spmm" + p.of + "_dense", "spmm" + p.of + "_backward_input", "sddmm" + p.of}
 	calls := []func(){
 		func() { k.SpMMForward(p.stream, out, p.inp.mem, csr, none, n) },
@@ -131,8 +130,8 @@ func (p *product) checkBackward(dinp tensor.Mem) int {
 	})
 }
 
-// checkValues counts the wrong gradients of entries, which were added to random numbers.
-// byRows: of dout (rows, n) and inp (cols, n).
+// checkValues counts the wrong gradients of entries. The gradients were added to random numbers.
+// byRows means that dout is (rows, n) and inp is (cols, n).
 func (p *product) checkValues(dvalues operand, byRows bool) int {
 	check, w := checker{}, p.w
 	for _, r := range spread(w.rows, 16) {

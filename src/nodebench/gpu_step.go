@@ -7,25 +7,25 @@ import (
 	"dynmo/src/trace"
 )
 
-// gptMedium is the model of 24 blocks that the paper has; its sequences have 2048
-// tokens. The vocabulary is GPT-2's, padded to a multiple of 64 as Megatron-LM pads
-// it: rows of logits are then aligned, for PyTorch too.
+// gptMedium is the paper's model of 24 blocks, with sequences of 2048 tokens. The vocabulary is
+// GPT-2's, padded to a multiple of 64 as in Megatron-LM. So rows of logits are aligned, for PyTorch
+// too.
 var gptMedium = model.Config{Blocks: 24, Hidden: 1024, Heads: 16, Sequence: 2048, Vocab: 50304, Seed: 1}
 
 const (
 	stepMicrobatches = 4
-	stepSequences    = 2 // of a microbatch
+	stepSequences    = 2 // in a microbatch
 )
 
-// step measures whole training steps on one rank, in bf16: four microbatches of
-// two sequences forward and backward, norm, AdamW. Time is the wall's, since a
-// step ends when the host knows its loss.
+// step measures whole training steps on one rank, in bf16. A step is forward and backward of four
+// microbatches of two sequences, the norm, and AdamW. Times are wall times, because a step ends
+// when the host knows its loss.
 //
 //	step_utilisation = operations / seconds / rate of the large bf16 product
 //
-// with the operations of a step as Megatron-LM counts them (Narayanan et al. 2021, section 5.1,
-// without recomputation). A token has 6 operations for each parameter of a matrix product, which
-// leaves embeddings out. A token and block have 12·t·channels in attention, as if it were not
+// The operations of a step are counted as in Megatron-LM (Narayanan et al. 2021, section 5.1,
+// without recomputation). A token has 6 operations for each parameter of a matrix product;
+// embeddings have none. A token and block have 12·t·channels in attention, as if attention were not
 // causal. The step is right if its losses are those of a model that trains.
 func (g *gpu) step() {
 	c := gptMedium
@@ -73,7 +73,7 @@ func (g *gpu) step() {
 	}
 }
 
-// tokenOperations returns the operations of a step for each token.
+// tokenOperations returns the operations of a training step for each token.
 func tokenOperations(c model.Config) float64 {
 	matrices := float64(c.Blocks)*12*float64(c.Hidden)*float64(c.Hidden) + float64(c.Vocab)*float64(c.Hidden)
 	return 6*matrices + 12*float64(c.Blocks)*float64(c.Hidden)*float64(c.Sequence)

@@ -14,21 +14,21 @@ import (
 	"dynmo/src/record"
 )
 
-// Machine is where, when and by what figures were measured.
+// Machine is the place and time of a measurement.
 type Machine struct {
 	Date     string  `json:"date"` // RFC 3339, UTC
 	Host     string  `json:"host"`
 	Revision string  `json:"revision"` // of the source
-	Load     float64 `json:"load"`     // average of the minute before: tasks that ran or could have
+	Load     float64 `json:"load"`     // mean number of runnable tasks in the minute before
 	CPU      string  `json:"cpu"`
 	Path     string  `json:"path,omitempty"` // instruction set of the kernels in C
-	BLAS     string  `json:"blas,omitempty"` // with the type of core that its kernels are for
+	BLAS     string  `json:"blas,omitempty"` // with the core type of its kernels
 	Threads  int     `json:"threads,omitempty"`
-	Device   string  `json:"device,omitempty"` // the GPU that was measured
+	Device   string  `json:"device,omitempty"` // the measured GPU
 }
 
-// Hardware returns the part that names what was fast or slow: the GPU, or the CPU with the
-// kernels' instruction set, the BLAS and the threads.
+// Hardware returns the names of the measured hardware: the GPU, or the CPU with the kernels'
+// instruction set, the BLAS and the threads.
 func (m Machine) Hardware() string {
 	if m.Device != "" {
 		return m.Device
@@ -43,30 +43,29 @@ func (m Machine) Hardware() string {
 	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), ", ")
 }
 
-// String returns the rest: when, where and how busy.
+// String returns the other fields: date, host, revision and load.
 func (m Machine) String() string {
 	return fmt.Sprintf("%s, host %s, revision %s, load average %.2f", m.Date, m.Host, m.Revision, m.Load)
 }
 
-// Watch knows what the machine was doing when a measurement began.
+// Watch holds the machine's state at the start of a measurement.
 type Watch struct {
 	start    time.Time
 	load     float64
-	all, own float64 // CPU seconds that the machine and this process have spent
+	all, own float64 // CPU seconds used by the machine and by this process
 }
 
-// NewWatch begins to watch. The load average is that of now, which the measurement has no
-// part in yet.
+// NewWatch starts a watch. It reads the load average, which the measurement has not affected yet.
 func NewWatch() *Watch {
 	w := &Watch{start: time.Now(), own: ownSeconds()}
 	w.all, _ = machineSeconds()
 	if text, err := os.ReadFile("/proc/loadavg"); err == nil {
-		_, _ = fmt.Sscan(string(text), &w.load) // 0 where the system has none
+		_, _ = fmt.Sscan(string(text), &w.load) // 0 if the system has no load average
 	}
 	return w
 }
 
-// Machine returns the machine as it was when the watch began.
+// Machine returns the machine at the start of the watch.
 func (w *Watch) Machine(revision string) Machine {
 	here := record.Here(false)
 	return Machine{
@@ -74,25 +73,24 @@ func (w *Watch) Machine(revision string) Machine {
 	}
 }
 
-// Disturbed returns a warning if others have taken cores since the watch began that this process's
-// threads needed, "" if not. Others are processes, and the host of a virtual machine.
+// Disturbed returns a warning if others have used cores that this process's threads needed since
+// the start of the watch; "" if not. Others are processes, and the host of a virtual machine.
 func (w *Watch) Disturbed(threads int) string {
 	others, cores := w.Others()
 	return disturbed(others, cores, threads)
 }
 
-// Others returns how many cores other processes, or the host of a virtual machine, have
-// taken since the watch began, and how many there are: 0 where the system does not say.
+// Others returns two numbers. others is how many cores other processes, or the host of a virtual
+// machine, have used since the start of the watch. cores is the number of cores; 0 if unknown.
 func (w *Watch) Others() (others float64, cores int) {
 	all, cores := machineSeconds()
 	return (all - w.all - (ownSeconds() - w.own)) / time.Since(w.start).Seconds(), cores
 }
 
-// slack is how much of a core others may take beyond those that are free: a system is
-// never quite at rest.
+// slack is how much of a core others may use beyond the free cores. A system is never quite idle.
 const slack = 0.25
 
-// Busy reports whether others took cores that this number of threads needed.
+// Busy reports whether others used cores that `threads` threads needed.
 func Busy(others float64, cores, threads int) bool {
 	return cores > 0 && others > float64(cores-threads)+slack
 }
@@ -108,9 +106,9 @@ func disturbed(others float64, cores, threads int) string {
 // tick is the unit of /proc/stat on every Linux (USER_HZ), in seconds.
 const tick = 0.01
 
-// machineSeconds returns the CPU seconds that all cores have spent since the system started, and the
-// number of cores. Seconds that the host of a virtual machine took count. Both are 0 where the
-// system does not say.
+// machineSeconds returns the CPU seconds of all cores since the system started, and the number of
+// cores. Seconds that the host of a virtual machine took are included. Both are 0 if the system
+// does not report them.
 func machineSeconds() (seconds float64, cores int) {
 	f, err := os.Open("/proc/stat")
 	if err != nil {
@@ -120,7 +118,7 @@ func machineSeconds() (seconds float64, cores int) {
 	return busySeconds(f)
 }
 
-// busySeconds reads a /proc/stat: proc(5).
+// busySeconds parses the text of /proc/stat: proc(5).
 func busySeconds(stat io.Reader) (seconds float64, cores int) {
 	for lines := bufio.NewScanner(stat); lines.Scan() && strings.HasPrefix(lines.Text(), "cpu"); {
 		var name string
@@ -144,10 +142,10 @@ func ownSeconds() float64 {
 	return float64(used.Utime.Nano()+used.Stime.Nano()) * 1e-9
 }
 
-// unsteady is the part of a figure between its quartiles from which on it is worth little.
+// unsteady is the least relative distance of quartiles at which a figure is unreliable.
 const unsteady = 0.1
 
-// Unsteady returns a warning that names the ratios whose pairs disagree, "" if there are none.
+// Unsteady returns a warning that names the ratios with distant quartiles; "" if there are none.
 func Unsteady(results []Result) string {
 	var names []string
 	for _, r := range results {

@@ -9,23 +9,24 @@ import (
 	"dynmo/src/tensor"
 )
 
-// PingPong exchanges messages with a peer as comm.PingPong does, by other
-// means, and returns the mean seconds of one.
+// PingPong exchanges messages with a peer as comm.PingPong does, by other means. It returns the
+// mean seconds of one message.
 type PingPong func(peer int, out, in tensor.Mem, messages int) (float64, error)
 
 const (
-	// messageReach is the part of plain C's speed that a message of at least
-	// messageFrom bytes should have.
+	// messageReach is the share of plain C's speed to reach, for messages of at least messageFrom
+	// bytes.
 	messageReach = 0.9
 	messageFrom  = 1 << 20
-	// roundBytes and roundMessages bound what one round of a length sends each
-	// way: enough for a clock, little enough that rounds alternate quickly.
+	// roundBytes and roundMessages bound the messages of one length that a round sends in each
+	// direction. They are large enough for the clock, and small enough for quickly alternating
+	// rounds.
 	roundBytes    = 8 << 20
 	roundMessages = 500
 )
 
-// NetLengths returns the lengths of messages that Net is usually asked for:
-// from shortest bytes, four times as long each, up to longest.
+// NetLengths returns the usual lengths of messages for Net: from shortest bytes, each four times as
+// long as the one before, up to longest.
 func NetLengths(shortest, longest int64) []int64 {
 	var lengths []int64
 	for length := shortest; length <= longest; length *= 4 {
@@ -34,12 +35,11 @@ func NetLengths(shortest, longest int64) []int64 {
 	return lengths
 }
 
-// Net measures messages between the two ranks of a world, as a pipeline sends
-// them, against the same messages in plain C: seconds in C over ours, at each
-// length, a multiple of 8 bytes. Rounds of the two alternate. A message that comes
-// back from the other rank is compared with the one that was sent. Then it measures how
-// fast a dense and a sparse layer move between the ranks (see migration).
-// All figures are rank 0's; other ranks get none. Collective.
+// Net measures messages between the two ranks of a world, as a pipeline sends them, against the
+// same messages in plain C. A figure is seconds in C over ours, at each length, a multiple of 8
+// bytes. Rounds of the two alternate. Rank 0 compares its message with the one that the other rank
+// returns. Then Net measures how fast a dense and a sparse layer move between the ranks (see
+// migration). Only rank 0 gets figures. Collective.
 func Net(world *comm.Group, plain PingPong, k kernel.Backend, dev device.Device, lengths []int64, rounds Rounds) ([]Result, error) {
 	n := network{bench: newBench(k, dev), world: world, plain: plain}
 	defer n.free()
@@ -63,21 +63,21 @@ func Net(world *comm.Group, plain PingPong, k kernel.Backend, dev device.Device,
 	return n.results, nil
 }
 
-// network is a benchmark of the messages between two ranks.
+// network is the state of a benchmark of messages between two ranks.
 type network struct {
 	*bench
 	world  *comm.Group
 	plain  PingPong
-	rounds Rounds // of the part that is measured now
+	rounds Rounds // of the present part
 }
 
-// link is memory to exchange messages of one length with.
+// link has the buffers for messages of one length.
 type link struct {
 	out, in tensor.Mem
-	wrong   int // words of messages that did not come back as they were sent
+	wrong   int // words of messages that came back changed
 }
 
-// messages measures one length.
+// messages measures messages of one length.
 func (n *network) messages(length int64) error {
 	l, err := n.link(length)
 	if err != nil {
@@ -92,7 +92,7 @@ func (n *network) messages(length int64) error {
 			if err != nil {
 				return err
 			}
-			if round > 0 { // the first warms up
+			if round > 0 { // round 0 warms up
 				seconds[i] = append(seconds[i], took)
 			}
 		}
@@ -113,14 +113,14 @@ func (n *network) ours(peer int, out, in tensor.Mem, messages int) (float64, err
 	return comm.PingPong(n.world, peer, out, in, messages)
 }
 
-// link allocates memory of the device, as a pipeline's is.
+// link allocates buffers in memory of the device, as in a pipeline.
 func (n *network) link(length int64) (*link, error) {
 	l := &link{out: n.alloc(length), in: n.alloc(length)}
 	return l, n.err
 }
 
-// exchange makes one round of messages, and checks on rank 0 that its message
-// came back unchanged: the other rank returns the one it got. Both begin together.
+// exchange makes one round of messages, which both ranks begin together. The other rank returns the
+// message that it received. Rank 0 checks that its own message came back unchanged.
 func (n *network) exchange(l *link, exchange PingPong, round, messages int) (float64, error) {
 	out, in := tensor.Of[uint64](l.out), tensor.Of[uint64](l.in)
 	for i := range out {
@@ -142,11 +142,11 @@ func (n *network) exchange(l *link, exchange PingPong, round, messages int) (flo
 	return seconds, nil
 }
 
-// word returns a word of the message of a round; no two are equal.
+// word returns a word of a round's message. All words differ.
 func word(round, i int) uint64 { return (uint64(i)<<32 | uint64(round+1)) * 0x9e3779b97f4a7c15 }
 
-// speed appends how fast messages of a length are: as time where latency counts,
-// as bandwidth where that does.
+// speed appends the speed of messages of one length: as time for short messages, where latency
+// counts, and as bandwidth for long ones.
 func (n *network) speed(name string, seconds []float64, length int64, wrong int) {
 	if length < messageFrom {
 		e := estimated(seconds)
@@ -156,7 +156,7 @@ func (n *network) speed(name string, seconds []float64, length int64, wrong int)
 	n.add(name, spans{seconds}.rate(0, float64(length)/1e9), "GB/s", 0, wrong)
 }
 
-// size writes a length shortly: 64B, 16KiB, 1MiB.
+// size formats a length: 64B, 16KiB, 1MiB.
 func size(length int64) string {
 	switch {
 	case length >= 1<<20 && length%(1<<20) == 0:

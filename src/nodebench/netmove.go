@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	// moveReach is the part of the bandwidth of plain C's messages that a layer
-	// should move with, all that belongs to a migration included.
+	// moveReach is the share of the bandwidth of plain C's messages that a whole migration of a
+	// layer should reach.
 	moveReach = 0.8
-	// moveKept is how many weights in a hundred the sparse layer has kept.
+	// moveKept is the percentage of weights that the sparse layer keeps.
 	moveKept = 10
 )
 
-// moveShape is a short chain of blocks as GPT-2 124M has them; the rest of it
-// is small, since it stays where it is.
+// moveShape is a short chain of GPT-2 124M's blocks. Other layers are small, because they do not
+// move.
 var moveShape = model.Config{Blocks: 3, Hidden: 768, Heads: 12, Sequence: 8, Vocab: 64, Seed: 1}
 
-// The second block goes forth, from rank 1 to rank 0, and back.
+// The second block moves from rank 1 to rank 0, and back.
 var moveOwners = [2]partition.Owners{{0, 0, 1, 1, 1}, {0, 0, 0, 1, 1}}
 
 const movedLayer = 2
@@ -33,10 +33,10 @@ const movedLayer = 2
 //	net/migrate_ratio_* = bytes / slower rank's seconds of migrate.Run / bandwidth in C
 //
 // Messages in C are as long as the layer's longest section. They walk through memory about as long
-// as the layer: a shorter buffer would stay in the caches, and a layer does not. Rounds of
-// messages and moves alternate. A layer comes into memory that a layer left when it went (see
-// migrate.Run). net/migrate_first_dense is the first migration: it gets new pages, which the
-// system clears on the way. A layer that arrives with another hash is wrong.
+// as the layer, because a shorter buffer would stay in the caches. Rounds of messages and moves
+// alternate. A layer arrives in memory that another layer left (see migrate.Run).
+// net/migrate_first_dense is the first migration: it gets new pages, which the system clears on the
+// way. A layer that arrives with another hash is wrong.
 func (n *network) migration(sparse bool) error {
 	name := "dense"
 	if sparse {
@@ -56,7 +56,7 @@ func (n *network) migration(sparse bool) error {
 		return err
 	}
 	defer n.free()
-	seconds := make(spans, 2) // of messages in C, of moves: the mean of forth and back
+	seconds := make(spans, 2) // of messages in C, and of moves, as the mean of both directions
 	var first float64
 	for round := range n.rounds.Count + 1 {
 		took, err := n.exchange(l, n.walk, round, int(l.out.Bytes/length))
@@ -79,7 +79,7 @@ func (n *network) migration(sparse bool) error {
 		seconds[0], seconds[1] = append(seconds[0], took), append(seconds[1], (forth+back)/2)
 	}
 	n.add("net/migrate_c_"+name, seconds.rate(0, float64(length)/1e9), "GB/s", 0, l.wrong)
-	if !sparse { // the sparse layer finds memory that the dense one left
+	if !sparse { // the sparse layer reuses memory of the dense one
 		n.add("net/migrate_first_"+name, single(float64(m.bytes)/first/1e9), "GB/s", 0, m.wrong)
 	}
 	n.add("net/migrate_"+name, seconds.rate(1, float64(m.bytes)/1e9), "GB/s", 0, m.wrong)
@@ -87,8 +87,8 @@ func (n *network) migration(sparse bool) error {
 	return nil
 }
 
-// walk exchanges out and in in plain C, cut into messages of one length. It returns the mean
-// seconds of a message.
+// walk exchanges out and in in plain C, in messages of equal length. It returns the mean seconds of
+// a message.
 func (n *network) walk(peer int, out, in tensor.Mem, messages int) (float64, error) {
 	length, sum := out.Bytes/int64(messages), 0.0
 	for off := int64(0); off < out.Bytes; off += length {
@@ -101,17 +101,17 @@ func (n *network) walk(peer int, out, in tensor.Mem, messages int) (float64, err
 	return sum / float64(messages), nil
 }
 
-// move is a layer that goes forth and back, as one of the two ranks sees it.
+// move is the state on one of two ranks between which a layer moves back and forth.
 type move struct {
 	world *comm.Group
 	x     *model.Exec
 	stage *model.Stage
-	bytes int64 // moved by one migration
+	bytes int64 // of one migration
 	wrong int   // migrations that changed the layer
 }
 
 // newMove makes this rank's stage, and gives the layer moments. A sparse layer gets the structure
-// that pruning would leave.
+// of pruned weights.
 func (n *network) newMove(sparse bool) (*move, error) {
 	m := &move{world: n.world, x: &model.Exec{Device: n.dev, Backend: n.k, Stream: n.stream}}
 	var err error
@@ -146,7 +146,7 @@ func (n *network) newMove(sparse bool) (*move, error) {
 	return m, err
 }
 
-// lengths returns the bytes of the layer's longest section and of all of them. Collective.
+// lengths returns the bytes of the layer's longest section, and of all sections. Collective.
 func (m *move) lengths() (longest, bytes int64, err error) {
 	if layer := m.stage.Layer(movedLayer); layer != nil {
 		for _, s := range layer.Sections() {
@@ -158,8 +158,8 @@ func (m *move) lengths() (longest, bytes int64, err error) {
 	return all[0], all[1], err
 }
 
-// run migrates, checks that the layer has not changed, and returns the
-// seconds of the slower rank. Collective.
+// run migrates and checks that the layer is unchanged. It returns the seconds of the slower rank.
+// Collective.
 func (m *move) run(from, to partition.Owners) (float64, error) {
 	before, err := m.hash()
 	if err != nil {
@@ -192,8 +192,7 @@ func (m *move) timed(from, to partition.Owners) (float64, error) {
 	return seconds[0], err
 }
 
-// compare counts a migration as wrong if the layer's hash was another before it.
-// Collective.
+// compare counts a migration as wrong if the layer's hash differs from before. Collective.
 func (m *move) compare(before []byte) error {
 	after, err := m.hash()
 	if !bytes.Equal(before, after) {

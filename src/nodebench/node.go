@@ -22,27 +22,27 @@ import (
 type Host struct {
 	Kernels kernel.Backend // nil: products are left out
 	Device  device.Device
-	Threads int     // that share the arithmetic
-	Seconds float64 // that the rounds of a check take
-	Folder  string  // of the file that is written and read
-	Small   bool    // small operands and a small file: whether everything runs
+	Threads int     // of the arithmetic
+	Seconds float64 // for the rounds of a check
+	Folder  string  // for the file that is written and read
+	Small   bool    // small operands and a small file, to check that everything runs
 
-	// Begin is called with the name of a check before it is made.
+	// Begin is called with the name of each check before the check.
 	Begin func(check string)
-	// Done is called with the figures of a check when it has ended.
+	// Done is called with the figures of each check at its end.
 	Done func([]Result)
 }
 
-// Measure makes all checks. gemm_f32 is a product of square matrices. triad is a = b + s·c (McCalpin
-// 1995, STREAM) of arrays four times as large as the last cache. csr_f32 is a product with a
-// weight of nine tenths zeros. file_write and file_read follow. A check that fails leaves out its
-// figures, and the error says so.
+// Measure makes all checks. gemm_f32 is a product of square matrices. triad is a = b + s·c
+// (McCalpin 1995, STREAM) of arrays four times as large as the last cache. csr_f32 is a product
+// with a weight of nine tenths zeros. file_write and file_read write and read a file. A check that
+// fails has no figures, and the error says so.
 func (h Host) Measure() error {
 	checks := []hostCheck{
 		{name: "gemm_f32", measure: (*hostBench).gemm, here: h.Kernels != nil},
 		{name: "triad", measure: (*hostBench).triad, here: true},
 		{name: "csr_f32", measure: (*hostBench).csr, here: h.Kernels != nil},
-		// A virtual clock does not count what a process waits for.
+		// A virtual clock does not count the time of waiting for a disk.
 		{name: "file", measure: (*hostBench).file, here: h.Device.Clock().Kind() == "wall"},
 	}
 	for range attempts {
@@ -64,18 +64,18 @@ func (h Host) Measure() error {
 	return errors.Join(failed...)
 }
 
-// hostCheck is a check of a host and what its attempts have found.
+// hostCheck is a check of a host, with the results of its attempts.
 type hostCheck struct {
 	name    string
 	measure func(*hostBench)
-	here    bool     // whether it can be made
-	best    []Result // of the attempts so far
+	here    bool     // whether the check is possible here
+	best    []Result // best figures of the attempts so far
 	err     error
 }
 
-// attempt makes a check with memory of its own, and keeps the better value of each figure and
-// all that was wrong. Where the system puts memory, which pages share a set of a cache, is
-// chance, and so is what else runs at one moment: the attempts of a check lie seconds apart.
+// attempt makes a check with new memory. It keeps the better value of each figure, and adds up
+// wrong elements. Pages that share a set of a cache are chance, and so are other processes. So the
+// attempts of a check are seconds apart.
 func (h Host) attempt(c *hostCheck) {
 	b := &hostBench{bench: newBench(h.Kernels, h.Device), Host: h}
 	c.measure(b)
@@ -94,25 +94,25 @@ func (h Host) attempt(c *hostCheck) {
 	}
 }
 
-// hostBench is one check of a host under way.
+// hostBench is the state of one check of a host.
 type hostBench struct {
 	*bench
 	Host
 }
 
 const (
-	// attempts is how often a check is made with fresh memory.
+	// attempts is how often a check is made, each time with new memory.
 	attempts = 3
-	// fewestTimed is the least number of rounds of an attempt, timedRounds the usual one.
+	// fewestTimed is the least number of rounds in an attempt, timedRounds the usual number.
 	fewestTimed, timedRounds = 2, 5
 	// csrPercent is the percentage of zeros of the sparse check.
 	csrPercent = 90
 )
 
-// best makes a call once to warm up, and then in rounds until the seconds of a check are over. It
-// returns the rate of the best round, as STREAM does, and the quartiles of all rounds. The best
-// round shows the device, whatever else the machine did in other rounds. A round lasts longer than
-// Linux's period of 0.1 s for a quota of cores, so that a quota shows.
+// best makes a call once to warm up, and then in rounds for the seconds of a check. It returns the
+// rate of the best round, as STREAM does, and the quartiles of all rounds. The best round shows the
+// device, whatever slowed other rounds. A round lasts longer than Linux's period of 0.1 s for a
+// quota of cores, so that a quota shows.
 func (h *hostBench) best(work float64, call func()) estimate {
 	once := h.span(call, 1)
 	seconds := h.Seconds / attempts
@@ -126,7 +126,7 @@ func (h *hostBench) best(work float64, call func()) estimate {
 	return e
 }
 
-// size returns a dimension, or the small one that stands for it.
+// size returns full, or small if h.Small is set.
 func (h *hostBench) size(full, small int) int {
 	if h.Small {
 		return small
@@ -147,8 +147,8 @@ func (h *hostBench) gemm() {
 	h.add("gemm_f32", rate, "GFLOP/s", 0, wrong)
 }
 
-// lastCache returns the bytes of the largest cache of a processor, 32 MiB if the system does
-// not tell.
+// lastCache returns the bytes of a processor's largest cache; 32 MiB if the system does not report
+// it.
 func lastCache() int64 {
 	text, _ := os.ReadFile("/sys/devices/system/cpu/cpu0/cache/index3/size")
 	kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(string(text)), "K"), 10, 64)
@@ -158,10 +158,10 @@ func lastCache() int64 {
 	return kib << 10
 }
 
-// triad counts the 24 bytes of an element that STREAM counts. Departs: the loop is Go's, in
-// which the processor reads an array's lines before it overwrites them.
+// triad counts 24 bytes for an element, as STREAM does. Departs: the loop is in Go, where the
+// processor also reads the lines of an array that it overwrites.
 func (h *hostBench) triad() {
-	const least, most = 64 << 20, 512 << 20 // bytes of an array; a virtual machine may tell a cache that it has a part of
+	const least, most = 64 << 20, 512 << 20 // bytes of an array; a virtual machine may report a cache that it only has a share of
 	bytes := min(max(4*lastCache(), least), most)
 	if h.Small {
 		bytes = 1 << 20
@@ -205,8 +205,8 @@ func (h *hostBench) csr() {
 	h.add("csr_f32", rate, "GFLOP/s", 0, wrong)
 }
 
-// file writes a file to disk, and reads it after the system has been asked to forget it. A
-// file system that keeps its files in memory shows the rate of memory.
+// file writes a file to disk, asks the system to drop it from memory, and reads it. On a file
+// system in memory the rate is that of memory.
 func (h *hostBench) file() {
 	bytes := h.size(64<<20, 1<<20)
 	text := make([]byte, bytes)
@@ -244,7 +244,8 @@ func (h *hostBench) file() {
 	}
 }
 
-// writeThrough writes a file that is on disk when it returns, and lets the system forget it.
+// writeThrough writes a file to disk, waits until it is there, and asks the system to drop it from
+// memory.
 func writeThrough(path string, text []byte) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -253,7 +254,7 @@ func writeThrough(path string, text []byte) error {
 	if _, err = f.Write(text); err == nil {
 		err = f.Sync()
 	}
-	_ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED) // a file system that cannot forget is measured as it is
+	_ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED) // if the file system cannot drop it, reading is measured from memory
 	return errors.Join(err, f.Close())
 }
 

@@ -1,8 +1,7 @@
-// Package nodebench measures the speed of a node: a kernel backend and its device
-// come in, figures go out, each checked before it is believed. A figure
-// is a median over rounds, with its quartiles. Two things are compared by making them in
-// turn, and a ratio is the median of those of the pairs: whatever slows the machine
-// slows both.
+// Package nodebench measures the speed of a node. In come a kernel backend and its device. Out come
+// figures; the results behind each figure are checked. A figure is a median over rounds, with its
+// quartiles. Two calls are compared by alternating them. The ratio is the median of the ratios of
+// pairs, so a disturbance slows both calls of a pair.
 package nodebench
 
 import (
@@ -24,19 +23,19 @@ const tolerance = 1e-5
 // Result is one figure.
 type Result struct {
 	Name  string  `json:"name"`            // benchmark/figure, "spmm/forward_90"
-	Value float64 `json:"value"`           // in Unit: the median of the rounds, 0 of an invalid figure
-	Low   float64 `json:"low,omitempty"`   // its quartiles, 0 where there are no rounds
+	Value float64 `json:"value"`           // in Unit: median of the rounds; 0 if the figure is invalid
+	Low   float64 `json:"low,omitempty"`   // quartiles of the rounds; 0 without rounds
 	High  float64 `json:"high,omitempty"`  //
 	Unit  string  `json:"unit"`            // "GFLOP/s" or "ratio"
-	Reach float64 `json:"reach,omitempty"` // value to reach, 0 if there is none
-	OK    bool    `json:"ok"`              // Value >= Reach and nothing wrong
+	Reach float64 `json:"reach,omitempty"` // value to reach; 0: none
+	OK    bool    `json:"ok"`              // Value >= Reach, and no element is wrong
 	Clock string  `json:"clock"`           // "wall" or "virtual"
-	Wrong int     `json:"wrong"`           // elements of the result that were wrong
+	Wrong int     `json:"wrong"`           // wrong elements of the result
 	Machine
 }
 
-// Verdict returns INVALID for a figure whose result was wrong, else PASS or
-// FAIL, or "-" if there is nothing to reach.
+// Verdict returns INVALID for a figure with wrong elements, else PASS or FAIL. It returns "-" if
+// there is no value to reach.
 func (r Result) Verdict() string {
 	switch {
 	case r.Wrong > 0:
@@ -51,15 +50,15 @@ func (r Result) Verdict() string {
 
 // MarshalJSON adds the verdict.
 func (r Result) MarshalJSON() ([]byte, error) {
-	type fields Result // without this method
+	type fields Result // without this method, to avoid recursion
 	return json.Marshal(struct {
 		fields
 		Verdict string `json:"verdict"`
 	}{fields(r), r.Verdict()})
 }
 
-// WriteTable writes the figures for people: when and where they were measured, then a line
-// for each. An invalid figure has no value.
+// WriteTable writes figures as a table: first the place and time of the measurement, then a line
+// for each figure. An invalid figure has no value.
 func WriteTable(w io.Writer, results []Result) error {
 	if len(results) > 0 {
 		fmt.Fprintln(w, results[0].Machine)
@@ -91,7 +90,7 @@ type bench struct {
 	dev     device.Device
 	stream  device.Stream
 	mem     []tensor.Mem
-	err     error // the first
+	err     error // the first error
 	results []Result
 }
 
@@ -121,7 +120,7 @@ func upload[T tensor.Element](b *bench, x []T) tensor.Mem {
 	return m
 }
 
-// alloc allocates memory of the device until free, none where that fails.
+// alloc allocates memory of the device until free. It returns none on failure.
 func (b *bench) alloc(bytes int64) tensor.Mem {
 	m, err := b.dev.Alloc(bytes)
 	if err != nil {
@@ -162,8 +161,8 @@ func (b *bench) add(name string, value estimate, unit string, reach float64, wro
 	})
 }
 
-// wrong counts the elements of got that are further from want than the
-// tolerance allows. bound is the sum of the absolute values of their terms.
+// wrong counts the elements of got that differ from want by more than the tolerance. bound is the
+// sum of the absolute values of their terms.
 func wrong(got, want, bound []float32) int {
 	check := checker{}
 	for i := range got {

@@ -12,12 +12,13 @@ import (
 // PairBytes is the length of the messages of a pair's bandwidth.
 const PairBytes = 4 << 20
 
-// pairRounds is how many rounds the medians of a pair are taken over.
+// pairRounds is how many rounds the medians of a pair are computed from.
 const pairRounds = 7
 
-// Pair measures messages between the two ranks of a world: the microseconds of one of 8 bytes
-// in plain C, and the GB/s of those of PairBytes, ours and plain C's in turn. wrong counts the
-// words that came back changed. The figures are rank 0's. Collective.
+// Pair measures messages between the two ranks of a world. latency is the microseconds of an 8-byte
+// message in plain C. bandwidth and inC are the GB/s of messages of PairBytes, ours and plain C's,
+// in alternation. wrong counts the words that came back changed. Only rank 0 gets figures.
+// Collective.
 func Pair(world *comm.Group, plain PingPong, dev device.Device) (latency, bandwidth, inC float64, wrong int, err error) {
 	n := network{bench: newBench(ref.New(tensor.F32), dev), world: world, plain: plain, rounds: Rounds{Count: pairRounds}}
 	for _, length := range []int64{8, PairBytes} {
@@ -36,5 +37,5 @@ func Pair(world *comm.Group, plain PingPong, dev device.Device) (latency, bandwi
 			inC = r.Value
 		}
 	}
-	return latency, bandwidth, inC, wrong / 3, nil // each of three figures has the wrong words of a length
+	return latency, bandwidth, inC, wrong / 3, nil // all three figures of a length count its wrong words
 }

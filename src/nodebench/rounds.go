@@ -9,33 +9,32 @@ import (
 	"dynmo/src/trace"
 )
 
-// Rounds is how often a measurement is made. The median over all rounds counts.
+// Rounds is the number of rounds of a measurement. Its result is the median over all rounds.
 type Rounds struct {
 	Count int
-	Bar   *record.Bar // shows how many rounds are done; may be nil
+	Bar   *record.Bar // shows the number of rounds done; may be nil
 
-	part, parts int // this measurement is part [0, parts) of several with as many rounds; parts is 0 of one
+	part, parts int // this is measurement `part` of `parts`, each with Count rounds; parts is 0 for a single one
 }
 
-// of returns the rounds of one part of several.
+// of returns the rounds of one of several measurements.
 func (r Rounds) of(part, parts int) Rounds {
 	r.part, r.parts = part, parts
 	return r
 }
 
-// show shows the number of rounds that this part has made.
+// show shows how many rounds of this part are done.
 func (r Rounds) show(done int) {
 	r.Bar.Show(int64(r.part*r.Count+done), int64(max(1, r.parts)*r.Count))
 }
 
-// estimate is a median over rounds between its quartiles, which are 0 where
-// there is one value only.
+// estimate is a median over rounds, with its quartiles. Quartiles are 0 for a single value.
 type estimate struct{ median, low, high float64 }
 
-// single returns a value that no rounds were made for.
+// single returns the estimate of a single value.
 func single(value float64) estimate { return estimate{median: value} }
 
-// estimated returns the median of one value of each round and its quartiles.
+// estimated returns the median and the quartiles of one value of each round.
 func estimated(values []float64) estimate {
 	if len(values) < 2 {
 		return single(trace.Median(values))
@@ -69,8 +68,8 @@ func (s spans) rate(call int, work float64) estimate {
 	return estimated(rates)
 }
 
-// ratio returns the seconds of call a over those of call b in the same round, times
-// factor. Whatever slows the machine for longer than a round slows both, and cancels.
+// ratio returns the seconds of call a over those of call b in the same round, times factor. A
+// disturbance longer than a round slows both, and cancels.
 func (s spans) ratio(a, b int, factor float64) estimate {
 	ratios := make([]float64, len(s[a]))
 	for round := range ratios {
@@ -80,16 +79,17 @@ func (s spans) ratio(a, b int, factor float64) estimate {
 }
 
 const (
-	// share is the part of the longest call's time that the others get in a round
-	// too, by repeating them: a span much shorter than the slices in which a system
-	// gives out its cores misses or meets a disturbance as a whole.
+	// share is the least part of the longest call's time that other calls get in a round, by
+	// repeating them. A span much shorter than the system's time slices would miss a disturbance or
+	// meet all of it.
 	share = 0.25
 	// mostRepeats bounds how often a call is made in a round.
 	mostRepeats = 16
 )
 
 // rounds makes the calls one after the other, in rounds after one to warm up, and returns their
-// seconds. A call that is much shorter than the longest is repeated; its seconds are those of one.
+// seconds. A call much shorter than the longest is repeated in a round; its seconds are then the
+// mean.
 func (b *bench) rounds(rounds Rounds, calls ...func()) spans {
 	seconds, repeats := make(spans, len(calls)), make([]int, len(calls))
 	longest := 0.0
@@ -113,7 +113,7 @@ func (b *bench) rounds(rounds Rounds, calls ...func()) spans {
 	return seconds
 }
 
-// span returns the mean seconds of a call that is made times times.
+// span returns the mean seconds of a call that is made `times` times.
 func (b *bench) span(call func(), times int) float64 {
 	begin := b.stream.Record(nil)
 	for range times {

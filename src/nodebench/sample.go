@@ -18,17 +18,17 @@ import (
 )
 
 const (
-	// Streamed is the floats that are read, and those that are copied, to find how fast
-	// memory is: 256 MiB, more than caches hold.
+	// Streamed is how many floats are read, and how many are copied, to measure memory's rate: 256
+	// MiB, more than caches hold.
 	Streamed = 64 << 20
-	// sampleReach is the part of memory's rate that sampling should reach.
+	// sampleReach is the share of memory's rate that sampling should reach.
 	sampleReach = 0.5
-	// sampledTokens is how many tokens are compared with the training forward.
+	// sampledTokens is how many tokens are compared with the forward of training.
 	sampledTokens = 16
 )
 
-// Sampled is the models that sampling is measured with, by name: GPT-2 124M, and a LLaMA and a
-// mixture of experts of its width and depth, with LLaMA 2's vocabulary.
+// Sampled has the models to measure sampling with, by name: GPT-2 124M, and a LLaMA and a mixture
+// of experts. The latter two have GPT-2's width and depth, and LLaMA 2's vocabulary.
 var Sampled = func() map[string]model.Config {
 	llama := model.Config{
 		Family: "llama", Blocks: 12, Hidden: 768, Heads: 12, KeyValueHeads: 4, Sequence: 1024, Vocab: 32000,
@@ -40,14 +40,14 @@ var Sampled = func() map[string]model.Config {
 	return map[string]model.Config{"gpt2": GPT2Small, "llama": llama, "mixtral": mixtral}
 }()
 
-// Sample measures how fast package sample adds a token to a text on a number of threads, against the
-// memory of the weights. A token reads every weight once:
+// Sample measures how fast package sample adds a token to a text, on a number of threads. It
+// compares the rate with that of memory, because a token reads every weight once:
 //
 //	NAME/memory_ratio = bytes of weights / token seconds / rate of memory
 //
-// The rate of memory is the larger of two on the same threads: reading and copying of streamed
-// floats. Read and written bytes both count. Sampling is right if it gives the tokens of a text
-// the probabilities of training's forward, on k.
+// The rate of memory is the larger of two rates on the same threads: reading and copying of
+// streamed floats. Read and written bytes both count. Sampling is right if it gives the tokens of a
+// text the same probabilities as the forward of training on k.
 func Sample(k kernel.Backend, dev device.Device, name string, c model.Config, streamed, threads int, rounds Rounds) ([]Result, error) {
 	b := newBench(k, dev)
 	defer b.free()
@@ -56,13 +56,13 @@ func Sample(k kernel.Backend, dev device.Device, name string, c model.Config, st
 		return nil, fmt.Errorf("sample: %w", err)
 	}
 	s := m.NewSession(c.Sequence, nil)
-	span := func() []float32 { return tensor.Of[float32](b.alloc(4 * int64(streamed))) } // of huge pages, as the weights
+	span := func() []float32 { return tensor.Of[float32](b.alloc(4 * int64(streamed))) } // in huge pages, like the weights
 	from, to := span(), span()
 	if b.err != nil {
 		return nil, fmt.Errorf("sample: %w", b.err)
 	}
 	for i := range from {
-		from[i], to[i] = 1, 1 // of memory that was never written, all is one page
+		from[i], to[i] = 1, 1 // written once, because all pages of unwritten memory are the same page
 	}
 	spans := b.rounds(rounds,
 		func() {
@@ -86,10 +86,10 @@ func Sample(k kernel.Backend, dev device.Device, name string, c model.Config, st
 	return b.results, nil
 }
 
-// split calls do with equal parts of [0, n), on a number of threads.
+// split calls do with equal parts of [0, n) on a number of threads.
 func split(n, threads int, do func(lo, hi int)) {
 	if threads == 1 {
-		do(0, n) // on this thread, whose time a virtual clock counts
+		do(0, n) // on this thread, because a virtual clock counts only this thread's time
 		return
 	}
 	var group sync.WaitGroup
@@ -107,8 +107,8 @@ func read(x []float32) {
 	}
 }
 
-// sampler returns a sampler of a model with its initial weights, and 1 if it is wrong,
-// else 0.
+// sampler returns a sampler of a model with its initial weights. wrong is 1 if its probabilities
+// are wrong, else 0.
 func (b *bench) sampler(c model.Config, threads int) (m *sample.Model, wrong int, err error) {
 	x := &model.Exec{Device: b.dev, Backend: b.k, Stream: b.stream, B: 1, T: sampledTokens, Scale: 1}
 	if err := x.Reserve(c); err != nil {
@@ -150,7 +150,7 @@ func (b *bench) sampler(c model.Config, threads int) (m *sample.Model, wrong int
 	return m, wrong, nil
 }
 
-// forward returns the sum of the losses of tokens by the forward of training.
+// forward returns the sum of the losses of tokens, from the forward of training.
 func (b *bench) forward(x *model.Exec, stage *model.Stage, tokens, targets []int32) (float64, error) {
 	inp, last, memory := none, model.Saved{}, model.Heap{Device: x.Device}
 	defer memory.Free()

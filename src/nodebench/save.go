@@ -24,24 +24,24 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Reaches of a checkpoint. It blocks for at most 1.5 copies. It is written at 0.8 of the rate of
-// the disk or of hashing, or faster. It is read within readSlack seconds of the time of the files'
-// bytes.
+// Values to reach by a checkpoint. It blocks training for at most 1.5 times the time of a copy. It
+// is written at 0.8 of the rate of the disk or of hashing, whichever is slower. It is read within
+// readSlack seconds more than its files.
 const (
 	copyReach  = 0.667
 	writeReach = 0.8
 	readSlack  = 2.0
 )
 
-// Save measures a checkpoint of a model below a directory, by ranks ranks in this process:
+// Save measures checkpoints of a model below a directory, written by `ranks` ranks in this process:
 //
 //	checkpoint/copy_ratio   seconds of copying as many bytes / seconds in which training waits
 //	checkpoint/write_ratio  seconds of the slower of writing as many bytes to one file on
 //	                        disk, and hashing them on all ranks / seconds of writing
 //	checkpoint/read_ratio   (seconds of reading the files + 2) / seconds of reading the layers
 //
-// Wrong are layers that come back with another hash. Files are read as often as the
-// system has them in memory.
+// Layers that come back with another hash are wrong. If the system has the files in memory, they
+// are read from memory.
 func Save(k kernel.Backend, dev device.Device, c model.Config, dir string, ranks int, rounds Rounds) ([]Result, error) {
 	s, err := model.NewStage(c, c.All(), dev, k.DType())
 	if err != nil {
@@ -51,7 +51,7 @@ func Save(k kernel.Backend, dev device.Device, c model.Config, dir string, ranks
 	draw := random.Keyed(1)
 	for _, l := range s.Layers {
 		for _, p := range l.Params() {
-			for _, m := range []tensor.Mem{p.M, p.V} { // memory that was never written takes no time to read
+			for _, m := range []tensor.Mem{p.M, p.V} { // unwritten memory takes no time to read
 				for i := range tensor.Of[float32](m) {
 					tensor.Of[float32](m)[i] = draw.Float32()
 				}
@@ -65,7 +65,7 @@ func Save(k kernel.Backend, dev device.Device, c model.Config, dir string, ranks
 	defer os.RemoveAll(dir)
 	b := &saveBench{bench: newBench(k, dev), dir: dir, shape: c, layers: s.Layers, shots: make([]store.Snapshot, ranks)}
 	defer b.free()
-	b.take() // the memory of the first is new
+	b.take() // the first copy allocates memory
 	for i := range b.shots {
 		b.bytes += b.shots[i].Bytes()
 	}
@@ -97,7 +97,7 @@ func Save(k kernel.Backend, dev device.Device, c model.Config, dir string, ranks
 	return b.results, b.err
 }
 
-// saveBench is one benchmark of checkpoints.
+// saveBench is the state of a benchmark of checkpoints.
 type saveBench struct {
 	*bench
 	dir      string
@@ -109,7 +109,7 @@ type saveBench struct {
 	step     int // of the last checkpoint
 }
 
-// each does something as every rank at once.
+// each calls do for every rank, at the same time.
 func (b *saveBench) each(do func(rank int) error) {
 	errs := make([]error, len(b.shots))
 	var all sync.WaitGroup
@@ -120,14 +120,14 @@ func (b *saveBench) each(do func(rank int) error) {
 	b.err = cmp.Or(b.err, errors.Join(errs...))
 }
 
-// of returns the layers of a rank.
+// of returns the layers that a rank saves.
 func (b *saveBench) of(rank int) []*model.Layer {
 	n, ranks := len(b.layers), len(b.shots)
 	return b.layers[rank*n/ranks : (rank+1)*n/ranks]
 }
 
-// take copies the layers, on one rank after the other: each has a core of its own in a
-// run, but not here.
+// take copies the layers, one rank after the other. In a run each rank has a core of its own, but
+// not here.
 func (b *saveBench) take() {
 	for rank := range b.shots {
 		b.err = cmp.Or(b.err, b.shots[rank].Take(b.of(rank), store.Share{Of: 1}, b.stream))
@@ -153,7 +153,7 @@ func (b *saveBench) write() {
 	}, 1, nil))
 }
 
-// disk writes as many bytes to one file.
+// disk writes as many bytes as a checkpoint to one file.
 func (b *saveBench) disk() {
 	path := filepath.Join(b.dir, "plain")
 	f, err := os.Create(path)
@@ -166,7 +166,7 @@ func (b *saveBench) disk() {
 	b.err = cmp.Or(b.err, err)
 }
 
-// hash hashes as many bytes.
+// hash hashes as many bytes as a checkpoint has, on all ranks.
 func (b *saveBench) hash() {
 	b.each(func(rank int) error {
 		n, ranks := b.bytes, int64(len(b.shots))
@@ -203,7 +203,7 @@ func (b *saveBench) load() {
 	b.loaded(func(*model.Layer, *model.Layer) error { return nil })
 }
 
-// compare counts layers that come back with another hash.
+// compare counts the layers that come back with another hash.
 func (b *saveBench) compare() (wrong int) {
 	var mutex sync.Mutex
 	b.loaded(func(got, want *model.Layer) error {
@@ -222,7 +222,8 @@ func (b *saveBench) compare() (wrong int) {
 	return wrong
 }
 
-// loaded reads the layers of the checkpoint and visits each with the one that was saved.
+// loaded reads the layers of the checkpoint, and calls visit with each and the layer that was
+// saved.
 func (b *saveBench) loaded(visit func(got, want *model.Layer) error) {
 	b.each(func(rank int) error {
 		c, err := store.Open(filepath.Join(b.dir, store.Name(b.step)))

@@ -12,11 +12,11 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Sparsities are the percentages of zeros that SpMM is usually measured at.
+// Sparsities are the usual percentages of zeros for SpMM.
 var Sparsities = []int{50, 65, 70, 80, 90, 95, 98}
 
-// sparseReach is the speedup over the dense product to reach at a percentage:
-// faster from 65 on, four times as fast at 90.
+// sparseReach is the speedup over the dense product to reach at a percentage of zeros: more than 1
+// from 65 on, 4 at 90.
 func sparseReach(percent int) float64 {
 	switch {
 	case percent >= 90:
@@ -27,11 +27,11 @@ func sparseReach(percent int) float64 {
 	return 0
 }
 
-// SpMM measures products with a weight (o, c) in compressed rows against the dense product with the
-// same weight. Zeros are at random places, or in blocks of side x side where side is above 1. The
-// figure is dense seconds over sparse seconds, forward and both halves of backward, at each
-// percentage of zeros. A pair of the two is made at once. Every element is compared with the dense
-// result. SpMM needs a float32 backend on host memory. The error is memory or the device.
+// SpMM measures products with a weight (o, c) in compressed rows against dense products with the
+// same weight. Zeros are at random places, or in blocks of side x side if side is above 1. A figure
+// is dense seconds over sparse seconds at each percentage of zeros: forward, and both halves of
+// backward. Dense and sparse calls alternate. Every element is compared with the dense result. SpMM
+// needs a float32 backend on host memory. Errors come from memory or the device.
 func SpMM(k kernel.Backend, dev device.Device, shape Shape, percents []int, side int, rounds Rounds) ([]Result, error) {
 	name := "spmm"
 	if side > 1 {
@@ -52,11 +52,11 @@ func SpMM(k kernel.Backend, dev device.Device, shape Shape, percents []int, side
 	return append(results, b.results...), b.err
 }
 
-// crossing adds the percentage of zeros from which on the three sparse products of a training step
-// together take no longer than the dense ones. Between two measured percentages it is found by a
-// line. It is the first measured one if all are faster, 100 if none is.
+// crossing adds the lowest percentage of zeros at which the three sparse products of a training
+// step together are as fast as the dense ones. It interpolates between measured percentages. It is
+// the first measured percentage if all are faster, 100 if none is.
 func (b *bench) crossing(name string, percents []int, results []Result) {
-	type point struct{ percent, sparse float64 } // seconds in those of the dense products
+	type point struct{ percent, sparse float64 } // seconds relative to the dense products
 	var list []point
 	wrong := 0
 	for i, percent := range percents {
@@ -112,7 +112,7 @@ func (b *bench) spmm(name string, s Shape, percent, side int, rounds Rounds) {
 	}
 	spans := b.rounds(rounds, calls...)
 
-	// The same products of absolute values are the bounds.
+	// Products of the absolute values give the bounds for the check.
 	for _, m := range []tensor.Mem{dense, inp, dout} {
 		absolute(tensor.Of[float32](m))
 	}
@@ -127,17 +127,18 @@ func (b *bench) spmm(name string, s Shape, percent, side int, rounds Rounds) {
 	}
 }
 
-// pattern is a matrix in both forms. Its numbers are values of bf16, so that they
-// serve every type.
+// pattern is a matrix in dense and in compressed form. Its numbers are exact in bf16, so every type
+// can use them.
 type pattern struct {
 	rows, cols     int
-	side           int // of the blocks that zeros are in
+	side           int // of the blocks of zeros
 	dense          []float32
 	rowPtr, colIdx []int32
 	values         []float32
 }
 
-// newBlocks returns one whose zeros are in whole blocks of side x side. A block is left.
+// newBlocks returns a pattern whose zeros are in whole blocks of side x side. At least one block is
+// not zero.
 func newBlocks(rows, cols, percent, side int) *pattern {
 	r := random.Keyed(uint64(rows), uint64(cols), uint64(percent))
 	across := (cols + side - 1) / side
@@ -162,7 +163,7 @@ func newBlocks(rows, cols, percent, side int) *pattern {
 	return p
 }
 
-// csr returns the pattern in compressed rows on the device, with these values.
+// csr returns the pattern in compressed rows on the device, with the given values.
 func (p *pattern) csr(b *bench, values tensor.Mem) kernel.CSR {
 	return kernel.CSR{
 		Rows: p.rows, Cols: p.cols, NNZ: len(p.values), Blocks: p.side == kernel.Block && p.rows%p.side == 0 && p.cols%p.side == 0,

@@ -21,8 +21,8 @@ import (
 // GPT2Small is GPT-2 124M (Radford et al. 2019).
 var GPT2Small = model.Config{Blocks: 12, Hidden: 768, Heads: 12, Sequence: 1024, Vocab: 50257, Tied: true, Seed: 1}
 
-// square is the side of the dense product that a step is compared with: large
-// enough that packing and edges do not show.
+// square is the side of the dense product that a step is compared with. It is large enough that
+// packing and edges do not count.
 const square = 1536
 
 // Step measures a whole training step on one rank (forward, backward, norm,
@@ -30,8 +30,8 @@ const square = 1536
 //
 //	step/sgemm_ratio = 6 · parameters · tokens / step seconds / rate of a dense product
 //
-// Both use threads threads: in the step the backend's own, in the product those of the BLAS, if
-// there is one. The product is one call. The step is right if its loss is finite, near
+// Step and product use `threads` threads: the backend's own, and those of the BLAS if there is one.
+// The product is one call. The step is right if three things hold: its loss is finite, is near
 // ln(vocabulary) at first, and falls on the same batch.
 func Step(k kernel.Backend, dev device.Device, c model.Config, b, t, threads int, rounds Rounds) ([]Result, error) {
 	bench := newBench(k, dev)
@@ -68,14 +68,14 @@ func Step(k kernel.Backend, dev device.Device, c model.Config, b, t, threads int
 	return bench.results, bench.err
 }
 
-// blas is a backend that has a BLAS: out = inp·weightᵀ, all (n, n), by its threads.
+// blas is a backend with a BLAS. Sgemm computes out = inp·weightᵀ, all (n, n).
 type blas interface {
 	Sgemm(threads int, out, inp, weight tensor.Mem, n int)
 }
 
-// stepReach is the part of a dense product's rate that a step should reach. On
-// one thread its products alone reach 0.93; with more they also share the
-// memory, which the update waits for.
+// stepReach is the share of a dense product's rate that a step should reach. On one thread the
+// step's products alone reach 0.93. More threads also share the memory bandwidth that the update
+// needs.
 func stepReach(threads int) float64 {
 	if threads > 1 {
 		return 0.80
@@ -90,11 +90,11 @@ type stepper struct {
 	runner *pipeline.Runner
 	feed   pipeline.Feed
 	losses []float64
-	err    error // the first
+	err    error // the first error
 }
 
-// newStepper returns a stepper that gives every step the same microbatches of
-// x.B sequences of x.T tokens. It owns x.
+// newStepper returns a stepper that trains on the same microbatches in every step. A microbatch has
+// x.B sequences of x.T tokens. The stepper owns x.
 func newStepper(x *model.Exec, c model.Config, microbatches int, graphs bool) (*stepper, error) {
 	world := comm.New(local.World(1)[0], comm.Options{Clock: x.Device.Clock()})
 	alone, err := world.Split(0, 0)
@@ -150,7 +150,7 @@ func (s *stepper) step() {
 	})
 }
 
-// parameters returns the model's parameters, tied ones counted once.
+// parameters returns the number of the model's parameters. Tied ones count once.
 func (s *stepper) parameters() int64 {
 	n := int64(0)
 	for _, l := range s.stage.Layers {

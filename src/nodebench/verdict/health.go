@@ -11,7 +11,7 @@ import (
 	"dynmo/src/device/nvml"
 )
 
-// HealthRows returns what a GPU of a node reports about itself, as rows.
+// HealthRows returns a GPU's report about itself as rows.
 func HealthRows(node string, g nvml.GPU, h nvml.Health) []Row {
 	row := func(check string, value int, unit string) Row {
 		r := Row{Node: node, Device: fmt.Sprintf("gpu%d", g.Index), Model: g.Name, Check: check, Value: float64(value), Unit: unit, Status: Measured}
@@ -43,19 +43,19 @@ func HealthRows(node string, g nvml.GPU, h nvml.Health) []Row {
 	return []Row{ecc, remapped, width, row("nvlinks", h.Links, "links"), throttle}
 }
 
-// fatal are the numbers of NVIDIA's Xid messages that tell of broken hardware, as Azure's
-// node health checks have them (Azure/azurehpc-health-checks, azure_gpu_xid.nhc). Others come from
-// programs.
+// fatal are the numbers of NVIDIA's Xid messages that mean broken hardware. The list is that of
+// Azure's node health checks (Azure/azurehpc-health-checks, azure_gpu_xid.nhc). Other numbers mean
+// faults of programs.
 var fatal = []int{48, 56, 57, 58, 62, 63, 64, 65, 68, 69, 73, 74, 79, 80, 81, 92, 119, 120}
 
-// xidSince is how many seconds back an Xid message counts.
+// xidSince is how many seconds old a counted Xid message may be.
 const xidSince = 2 * 3600
 
 var xidLine = regexp.MustCompile(`^\d+,\d+,(\d+),[^;]*;NVRM: Xid \(PCI:([0-9A-Fa-f:.]+)\): (\d+)(.*)`)
 
-// XIDRows returns a faulty row for each fatal Xid message of the last two hours in a kernel's log,
-// in the form of /dev/kmsg. If there is none it returns one row that says so. uptime is the seconds
-// since the system started.
+// XIDRows returns a faulty row for each fatal Xid message of the last two hours in a kernel's log.
+// The log is in the form of /dev/kmsg. Without such messages XIDRows returns one measured row.
+// uptime is the seconds since the system started.
 func XIDRows(node, log string, uptime float64) []Row {
 	var rows []Row
 	for lines := bufio.NewScanner(strings.NewReader(log)); lines.Scan(); {
@@ -63,7 +63,7 @@ func XIDRows(node, log string, uptime float64) []Row {
 		if m == nil {
 			continue
 		}
-		at, _ := strconv.ParseFloat(m[1], 64) // digits, in microseconds
+		at, _ := strconv.ParseFloat(m[1], 64) // in microseconds; m[1] has only digits
 		xid, _ := strconv.Atoi(m[3])
 		if slices.Contains(fatal, xid) && uptime-at*1e-6 <= xidSince {
 			rows = append(rows, Row{Node: node, Device: "gpu " + m[2], Check: "xid", Status: Faulty,

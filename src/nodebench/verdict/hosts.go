@@ -21,10 +21,10 @@ func Expand(list string) ([]string, error) {
 	return names, nil
 }
 
-// mostHosts bounds a host list: a range that is longer was mistyped.
+// mostHosts bounds the names in a range of a host list. A longer range is a typing error.
 const mostHosts = 1 << 16
 
-// splitOutside splits a list at the commas that are in no brackets.
+// splitOutside splits a list at the commas outside brackets.
 func splitOutside(list string) []string {
 	var items []string
 	depth, begin := 0, 0
@@ -43,7 +43,7 @@ func splitOutside(list string) []string {
 	return slices.DeleteFunc(append(items, list[begin:]), func(item string) bool { return item == "" })
 }
 
-// expand expands the first brackets of a name, and then those of the rest.
+// expand expands the first brackets of a name, then the rest.
 func expand(item string) ([]string, error) {
 	prefix, rest, found := strings.Cut(item, "[")
 	if !found {
@@ -80,7 +80,7 @@ func expand(item string) ([]string, error) {
 	return names, nil
 }
 
-// Leaves returns the leaf switch of each node that a topology.conf of Slurm names.
+// Leaves returns the leaf switch of each node in Slurm's topology.conf.
 func Leaves(topology string) (map[string]string, error) {
 	leaf := map[string]string{}
 	for line := range strings.Lines(topology) {

@@ -18,7 +18,7 @@ var pageText string
 
 var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{"visible": input.Visible}).Parse(pageText))
 
-// heat is a map of colours: a row for each of Rows, a cell for each of Columns.
+// heat is a heat map: a table with a coloured cell for each row and column.
 type heat struct {
 	Columns []column
 	Rows    []heatRow
@@ -32,14 +32,14 @@ type heatRow struct {
 	Cells []cell
 }
 
-// cell is a value in a heat map. Fill is its colour, "" where nothing was measured.
+// cell is a value in a heat map. Fill is its colour; "" if nothing was measured.
 type cell struct {
 	Text, Title, Fill, Ink string
-	Mark                   string // of a cell that is bad, beside its colour
+	Mark                   string // sign of a bad cell, beside its colour
 }
 
-// filled sets the colour of a cell from a speed over the median of its peers: orange from 0.5
-// down, white at 1, blue from 1.5 on. Readers who see few colours tell the two apart.
+// filled sets the colour of a cell from a speed over the median of its peers. It is orange for 0.5
+// and less, white at 1, and blue for 1.5 and more. Colour-blind readers can tell orange from blue.
 func (c *cell) filled(ratio float64) {
 	deviation := max(-1, min(1, 2*(ratio-1)))
 	to := [3]float64{0x1f, 0x77, 0xb4}
@@ -54,8 +54,8 @@ func (c *cell) filled(ratio float64) {
 	c.Fill, c.Ink = fmt.Sprintf("#%02x%02x%02x", rgb[0], rgb[1], rgb[2]), "#111"
 }
 
-// Page writes findings as one page for a browser that needs nothing but itself: the bad
-// findings, a heat map of devices and checks, and one of pairs of nodes.
+// Page writes findings as one self-contained page for a browser. It has the bad findings, a heat
+// map of devices and checks, and a heat map of pairs of nodes.
 func Page(w io.Writer, findings []Finding, pairs []Pair) error {
 	bad := worstFirst(findings)
 	return pageTemplate.Execute(w, struct {
@@ -67,7 +67,7 @@ func Page(w io.Writer, findings []Finding, pairs []Pair) error {
 	}{Line(findings), len(bad) > 0, bad, checkMap(findings), pairMap(pairs)})
 }
 
-// checkMap returns the map of devices and checks, bad devices first.
+// checkMap returns the heat map of devices and checks, bad devices first.
 func checkMap(findings []Finding) *heat {
 	h := &heat{}
 	medians := map[[3]string]float64{}
@@ -128,7 +128,7 @@ func (f Finding) cell(median float64) cell {
 	return c
 }
 
-// pairMap returns the map of the bandwidths between nodes, nil without pairs.
+// pairMap returns the heat map of the bandwidths between nodes; nil without pairs.
 func pairMap(pairs []Pair) *heat {
 	if len(pairs) == 0 {
 		return nil

@@ -8,14 +8,14 @@ import (
 	"dynmo/src/trace"
 )
 
-// Pair is what messages between two nodes found.
+// Pair is the result of messages between two nodes.
 type Pair struct {
 	A         string  `json:"a"`
 	B         string  `json:"b"`
-	Latency   float64 `json:"latency_us"` // of 8 bytes, one way, by MPI in plain C
+	Latency   float64 `json:"latency_us"` // of 8 bytes, in one direction, by MPI in plain C
 	Bandwidth float64 `json:"bandwidth_gb_s"`
-	Plain     float64 `json:"bandwidth_c_gb_s"` // of the same messages in plain C, in turn
-	Bytes     int64   `json:"bytes"`            // of a message of the bandwidths
+	Plain     float64 `json:"bandwidth_c_gb_s"` // of the same messages in plain C, which alternate with ours
+	Bytes     int64   `json:"bytes"`            // of a message for the bandwidths
 	Wrong     int     `json:"wrong,omitempty"`  // words that came back changed
 }
 
@@ -41,13 +41,13 @@ func Tournament(n int) [][][2]int {
 	return rounds
 }
 
-// latencyDecides is the part of a message's time from which on its latency decides, and its
-// bandwidth says nothing.
+// latencyDecides bounds the share of latency in a message's time. At a larger share the message's
+// bandwidth is meaningless.
 const latencyDecides = 0.2
 
 // PairRows returns the rows of nodes from the results of pairs. A pair is as slow as its slower
-// end. So a node of a few pairs has the speed of its best one. A node that has met most others,
-// with all set, has the median.
+// node. So the speed of a node with few pairs is that of its best pair. With all set, nodes have
+// met most others, and the speed is the median.
 func PairRows(pairs []Pair, all bool) []Row {
 	join := slices.Max[[]float64]
 	if all {
@@ -85,9 +85,9 @@ func PairRows(pairs []Pair, all bool) []Row {
 	return rows
 }
 
-// SwitchRows returns a row for each two leaf switches, whose value is the median bandwidth of
-// the pairs of nodes between them. leaf names the switch of each node. One slow node moves no
-// median of three pairs or more; a slow link between switches moves it.
+// SwitchRows returns a row for each two leaf switches. Its value is the median bandwidth of the
+// pairs of nodes between them. leaf names the switch of each node. One slow node cannot change the
+// median of three pairs or more, but a slow link between switches does.
 func SwitchRows(pairs []Pair, leaf map[string]string) []Row {
 	speeds := map[string][]float64{}
 	for _, p := range pairs {

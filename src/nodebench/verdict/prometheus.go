@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Prometheus writes findings as a text file for node_exporter's collector of such files.
+// Prometheus writes findings in the text format of node_exporter's textfile collector.
 func Prometheus(w io.Writer, findings []Finding) error {
 	var text strings.Builder
 	text.WriteString("# HELP dynmo_bench_value What a check measured, in the unit of its label.\n# TYPE dynmo_bench_value gauge\n")
@@ -29,7 +29,7 @@ func (r Row) labels() string {
 	return fmt.Sprintf(`node="%s",device="%s",check="%s"`, escape(r.Node), escape(r.Device), escape(r.Check))
 }
 
-// escape makes text a label's value.
+// escape escapes text for the value of a label.
 func escape(text string) string {
 	return strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(text)
 }

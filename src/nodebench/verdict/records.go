@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Completed returns the rows of the records of one process. If its last check began and did
-// not end, a row says that the process died in that check.
+// Completed returns the rows in the records of one process. If its last check has no end, a row
+// says that the process died in that check.
 func Completed(records []Row) []Row {
 	var rows []Row
 	for _, r := range records {
@@ -34,8 +34,8 @@ func Completed(records []Row) []Row {
 	return rows
 }
 
-// Compare returns lines that say which values changed by more than a tenth, and which
-// verdicts, between two outputs. Both have one row for each node, device and check.
+// Compare describes the differences between two outputs: values that changed by more than a tenth,
+// and changed verdicts. Both outputs have one row for each node, device and check.
 func Compare(old, now []Finding) string {
 	before := map[string]Finding{}
 	for _, f := range old {
@@ -70,9 +70,9 @@ func Compare(old, now []Finding) string {
 	return text.String()
 }
 
-// Again returns rows in which a device that was measured twice has its better value: what was
-// slow once may have been disturbed. Wrong elements of both count. A check that has found a
-// fault, or did not end, stays as it was the second time.
+// Again merges the rows of two measurements of the same devices. Each device gets its better value,
+// because the slower one may have been disturbed. Wrong elements of both are added. A check that
+// found a fault or did not end in the second measurement keeps that row.
 func Again(first, second []Row) []Row {
 	seconds := map[string]Row{}
 	for _, r := range second {

@@ -12,18 +12,18 @@ import (
 	"dynmo/src/input"
 )
 
-// Bound is the speed that a check should reach on devices of one model: at least Least, where
-// more is better, or at most Most.
+// Bound is the speed that a check should reach on devices of one model. Least is a lower bound for
+// values where more is better; Most is an upper bound for the others.
 type Bound struct {
-	Model  string  `toml:"model"` // the product, or the beginning of its name
+	Model  string  `toml:"model"` // name of the product, or the beginning of the name
 	Check  string  `toml:"check"`
 	Least  float64 `toml:"least,omitzero"`
 	Most   float64 `toml:"most,omitzero"`
 	Unit   string  `toml:"unit"`
-	Source string  `toml:"source"` // who measured or published what the bound is made of
+	Source string  `toml:"source"` // who measured or published the numbers behind the bound
 }
 
-// Reference is the bounds of a file.
+// Reference is the list of bounds in a file.
 type Reference struct {
 	Bounds []Bound `toml:"bound"`
 	path   string
@@ -77,8 +77,8 @@ func (r *Reference) bound(row Row) *Bound {
 	return nil
 }
 
-// Strangers returns the models of rows that the reference has no bound for: it is the file of
-// another machine.
+// Strangers returns the models of rows without any bound in the reference. Such a reference may
+// belong to another machine.
 func (r *Reference) Strangers(rows []Row) []string {
 	var models []string
 	for _, row := range rows {
@@ -90,7 +90,7 @@ func (r *Reference) Strangers(rows []Row) []string {
 	return models
 }
 
-// judge returns the state of a row against its bound, unjudged without one.
+// judge returns the state of a row against its bound; unjudged without a bound.
 func (r *Reference) judge(row Row) (State, string) {
 	b := r.bound(row)
 	switch {
@@ -106,8 +106,9 @@ func (r *Reference) judge(row Row) (State, string) {
 	return healthy, ""
 }
 
-// Measure returns a reference made of rows: of each check and model the median speed less
-// what a slow device lacks, or less outlier spreads if that is more. source says where they were measured.
+// Measure makes a reference from rows. A bound is, for each check and model, the median speed less
+// an allowance. The allowance is the lack of a slow device, or outlier times the spread if that is
+// more. source names the place of the measurement.
 func Measure(rows []Row, source string) *Reference {
 	groups := map[[2]string][]Row{}
 	for _, r := range rows {
@@ -127,7 +128,7 @@ func Measure(rows []Row, source string) *Reference {
 		if list[0].isCount() {
 			least = median
 		}
-		if least <= 0 { // the nodes agree on nothing
+		if least <= 0 { // the nodes differ too much for a bound
 			continue
 		}
 		b := Bound{Model: key[0], Check: key[1], Unit: list[0].Unit, Source: source}

@@ -16,10 +16,10 @@ type group struct {
 	Device, Check, Model, Unit string
 	Count                      int
 	Median, Worst              float64
-	At                         string // the node and device with the worst value
+	At                         string // node and device with the worst value
 }
 
-// grouped returns the checks that have values, in the order of the findings.
+// grouped returns the findings with values by check, in the order of the findings.
 func grouped(findings []Finding) []group {
 	var order [][3]string
 	members := map[[3]string][]Finding{}
@@ -52,8 +52,8 @@ func grouped(findings []Finding) []group {
 // class is the kind of a device, without its number.
 func (r Row) class() string { return strings.TrimRight(r.Device, "0123456789") }
 
-// Text writes findings for people: those that are bad, the worst on top, then for each check
-// the median and the worst value, then what could not be measured.
+// Text writes findings as text. First come the bad findings, the worst on top. Then follow the
+// median and the worst value of each check, and the checks that could not be made.
 func Text(w io.Writer, findings []Finding) error {
 	bad := worstFirst(findings)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -99,7 +99,7 @@ func Text(w io.Writer, findings []Finding) error {
 	return err
 }
 
-// some returns a few names, and how many more there are.
+// some returns the first names, and the number of the others.
 func some(names []string) string {
 	const most = 8
 	if len(names) > most {
@@ -108,7 +108,7 @@ func some(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// Line returns the verdict in one line.
+// Line returns the verdict on all nodes in one line.
 func Line(findings []Finding) string {
 	all, bad := map[string]bool{}, Bad(findings)
 	for _, f := range findings {

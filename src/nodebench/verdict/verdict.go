@@ -1,7 +1,7 @@
-// Package verdict judges the nodes of a cluster: rows that nodes measured come in, a finding
-// for each row goes out, which says whether the device is slow or faulty, and why. A row is
-// held against a reference file and against the same row of the other nodes. The package
-// measures nothing, so the same rows always get the same findings.
+// Package verdict judges the nodes of a cluster. In come rows that nodes measured. Out comes a
+// finding for each row: whether the device is slow or faulty, and why. A row is compared with a
+// reference file and with the same row of the other nodes. The package measures nothing, so the
+// same rows always get the same findings.
 package verdict
 
 import (
@@ -17,37 +17,37 @@ import (
 // Status is how a measurement ended.
 type Status string
 
-// How a measurement ended. A check that could not be made is no failure.
+// States of a measurement. An impossible check is not a failure.
 const (
 	Measured     Status = "measured"
-	Faulty       Status = "faulty"        // the device reports a fault, which the note names
+	Faulty       Status = "faulty"        // the device reports a fault, named in the note
 	TimedOut     Status = "timed out"     // the check did not end within its limit
 	NotAvailable Status = "not available" // the check cannot be made here; the note says why
-	Begun        Status = "begun"         // in records: the check began
-	Ended        Status = "ended"         // in records: the process has made its checks
+	Begun        Status = "begun"         // in records: the check has begun
+	Ended        Status = "ended"         // in records: the process has finished its checks
 )
 
-// Row is what one check found on one device of a node.
+// Row is the result of one check on one device of a node.
 type Row struct {
 	Node   string  `json:"node"`
 	Device string  `json:"device"` // "host", "gpu0", …, or "net"
-	Model  string  `json:"model"`  // the product: rows of one model are peers
+	Model  string  `json:"model"`  // name of the product; rows of one model are peers
 	Check  string  `json:"check"`
-	Value  float64 `json:"value"` // in Unit, the median of the rounds
+	Value  float64 `json:"value"` // in Unit, median of the rounds
 	Low    float64 `json:"low,omitempty"`
-	High   float64 `json:"high,omitempty"` // quartiles
+	High   float64 `json:"high,omitempty"` // quartiles of the rounds
 	Unit   string  `json:"unit,omitempty"`
 	Status Status  `json:"status"`
-	Wrong  int     `json:"wrong,omitempty"` // elements of the result that were wrong
+	Wrong  int     `json:"wrong,omitempty"` // wrong elements of the result
 	Note   string  `json:"note,omitempty"`
-	Digest string  `json:"digest,omitempty"` // of the bits of a result that equal devices share
+	Digest string  `json:"digest,omitempty"` // of the bits of a result; equal on equal devices
 }
 
-// Name returns what was looked at: "node3 gpu0 copy".
+// Name returns node, device and check: "node3 gpu0 copy".
 func (r Row) Name() string { return r.Node + " " + r.Device + " " + r.Check }
 
-// direction returns 1 where a larger value is better, -1 where a smaller one is, and 0 where
-// the value only describes the device.
+// direction returns 1 if a larger value is better, -1 if a smaller value is better, and 0 if the
+// value only describes the device.
 func (r Row) direction() int {
 	switch r.Unit {
 	case "GFLOP/s", "TFLOP/s", "GB/s", "MHz", "links", "lanes", "GPUs":
@@ -58,10 +58,10 @@ func (r Row) direction() int {
 	return 0
 }
 
-// isCount reports whether the value counts things, and all of them must be there.
+// isCount reports whether the value counts parts of the machine, all of which must be present.
 func (r Row) isCount() bool { return r.Unit == "links" || r.Unit == "lanes" || r.Unit == "GPUs" }
 
-// lack returns the least part of the peers' speed that the device lacks if it is slow.
+// lack returns the least share of the peers' speed that a slow device lacks.
 func (r Row) lack() float64 {
 	if strings.HasPrefix(r.Check, "file_") {
 		return slowFilesBy
@@ -69,7 +69,7 @@ func (r Row) lack() float64 {
 	return slowBy
 }
 
-// speed returns the value as a number that is larger for a better device.
+// speed converts the value to a number that is larger for a better device.
 func (r Row) speed() float64 {
 	if r.direction() < 0 {
 		return 1 / r.Value
@@ -77,16 +77,16 @@ func (r Row) speed() float64 {
 	return r.Value
 }
 
-// State is what a finding says, the worst last.
+// State is the verdict of a finding. Later states are worse.
 type State int
 
 // States of a finding.
 const (
-	unjudged State = iota // described, or not available
+	unjudged State = iota // description only, or not available
 	healthy
 	slow
-	invalid // the result is wrong, whatever the rate
-	failed  // a fault, a check without an end, or a node without an answer
+	invalid // wrong elements, whatever the rate
+	failed  // a fault, a check that did not end, or a node that did not answer
 )
 
 var stateNames = []string{"-", "ok", "SLOW", "INVALID", "FAULTY"}
@@ -110,28 +110,29 @@ func (s *State) UnmarshalText(text []byte) error {
 type Finding struct {
 	Row
 	State  State   `json:"state"`
-	Ratio  float64 `json:"ratio,omitempty"` // the device's speed over the median of its peers; 0 without peers
-	Score  float64 `json:"score,omitempty"` // how many spreads of its peers the device is slower
+	Ratio  float64 `json:"ratio,omitempty"` // speed over the median of the peers; 0 without peers
+	Score  float64 `json:"score,omitempty"` // how many spreads of the peers the device is slower
 	Reason string  `json:"reason,omitempty"`
 }
 
 const (
-	// fewestPeers is from how many nodes on peers judge: the median of fewer can be moved
-	// by two of them.
+	// fewestPeers is the least number of nodes for a comparison of peers. In a smaller group two
+	// slow nodes can move the median.
 	fewestPeers = 5
-	// outlier is the score from which on a device is slow (Leys et al. 2013, Detecting
-	// outliers: use absolute deviation around the median, section 4). Suspects are measured again.
+	// outlier is the least score of a slow device (Leys et al. 2013, Detecting outliers: use
+	// absolute deviation around the median, section 4). Suspects are measured again.
 	outlier = 2.5
-	// slowBy is the least part of the peers' speed that a slow device lacks. It is the floor
-	// on their spread, without which one device of a very even partition is always an outlier.
-	// Files have a larger one: their rate depends on who else uses the file system.
+	// slowBy is the least share of the peers' speed that a slow device lacks. It is a floor on the
+	// spread: without it one device of a very even partition would always be an outlier. Files have
+	// a larger floor, because their rate depends on other users of the file system.
 	slowBy, slowFilesBy = 0.2, 0.5
-	// normal makes the median of absolute deviations an estimate of a standard deviation.
+	// normal is the factor from the median of absolute deviations to an estimate of the standard
+	// deviation.
 	normal = 1.4826
 )
 
-// Judge returns a finding for each row, and one for each of the expected nodes that has no row.
-// reference may be nil. Its rows are in the order of the given ones.
+// Judge returns a finding for each row, in the order of the rows. It adds one for each expected
+// node without a row. reference may be nil.
 func Judge(rows []Row, reference *Reference, expected []string) []Finding {
 	findings := make([]Finding, len(rows))
 	peers := map[[3]string][]int{}
@@ -149,12 +150,12 @@ func Judge(rows []Row, reference *Reference, expected []string) []Finding {
 	return append(findings, absent(rows, expected)...)
 }
 
-// comparable reports whether the row has a speed that can be held against others.
+// comparable reports whether the row has a speed that can be compared with others.
 func (r Row) comparable() bool {
 	return r.Status == Measured && r.Wrong == 0 && r.direction() != 0 && r.Value > 0 && !math.IsInf(r.Value, 0)
 }
 
-// judged returns the finding of a row by itself and against the reference.
+// judged returns the finding of a row from the row alone and the reference.
 func judged(r Row, reference *Reference) Finding {
 	f := Finding{Row: r}
 	switch {
@@ -175,8 +176,8 @@ func judged(r Row, reference *Reference) Finding {
 	return f
 }
 
-// typical returns the median of speeds of one check and their spread. A slow device lacks at least
-// outlier of the spread (see compare).
+// typical returns the median and the spread of the speeds of one check. The spread is large enough
+// that a slow device lacks at least the share `lack` of the median (see compare).
 func typical(speeds []float64, lack float64) (median, spread float64) {
 	median = trace.Median(speeds)
 	deviations := make([]float64, len(speeds))
@@ -186,13 +187,13 @@ func typical(speeds []float64, lack float64) (median, spread float64) {
 	return median, max(normal*trace.Median(deviations), lack/outlier*median)
 }
 
-// compare holds the rows of one check on devices of one model against each other. With the
-// speeds x of all, their median m and d the median of |x - m|,
+// compare compares the rows of one check on devices of one model. With the speeds x of all devices,
+// their median m and the median d of |x - m|,
 //
 //	score = (m - x) / max(1.4826·d, lack/outlier·m)
 //
-// (Leys et al. 2013, with a floor on the spread). A device is slow from a score of
-// outlier on. Rows of fewer than fewestPeers nodes are left as they are.
+// (Leys et al. 2013, with a floor on the spread). A device with a score of at least outlier is
+// slow. Rows of fewer than fewestPeers nodes stay as they are.
 func compare(findings []Finding, list []int) {
 	nodes := map[string]bool{}
 	speeds := make([]float64, len(list))
@@ -222,8 +223,8 @@ func compare(findings []Finding, list []int) {
 	}
 }
 
-// compareDigests finds devices whose results have other bits than those of most devices of
-// their model. Of two devices that differ both are named.
+// compareDigests finds devices whose results have other bits than those of most devices of their
+// model. If only two devices differ, both are named.
 func compareDigests(findings []Finding) {
 	counts := map[[2]string]map[string]int{}
 	key := func(f Finding) [2]string { return [2]string{f.Model, f.Check} }
@@ -255,7 +256,7 @@ func compareDigests(findings []Finding) {
 	}
 }
 
-// absent returns a finding for each expected node that measured nothing.
+// absent returns a finding for each expected node without rows.
 func absent(rows []Row, expected []string) []Finding {
 	var findings []Finding
 	for _, node := range expected {
@@ -287,7 +288,7 @@ func worstFirst(findings []Finding) []Finding {
 	return bad
 }
 
-// worse orders findings, the worst first.
+// worse compares findings for sorting, the worst first.
 func worse(a, b Finding) int {
 	return cmp.Or(cmp.Compare(b.State, a.State), cmp.Compare(b.Score, a.Score), cmp.Compare(a.Node, b.Node),
 		cmp.Compare(a.Device, b.Device), cmp.Compare(a.Check, b.Check))
