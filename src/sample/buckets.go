@@ -9,23 +9,23 @@ import (
 	"dynmo/src/model"
 )
 
-// hashing is an extension of a model whose queries see the keys of their own bucket only.
+// hashing is an extension of a model in which a query sees only the keys of its own bucket.
 type hashing interface {
 	model.Extension
 	// Shares reports whether a token's key is its query over the query's length.
 	Shares() bool
-	// Projections returns what buckets of a block's queries and keys are found by (see
-	// ref.BucketOf), (heads, half of the buckets, head size); empty if there is one bucket.
+	// Projections returns the vectors that assign a block's queries and keys to buckets (see
+	// ref.BucketOf), (heads, half of the buckets, head size). It is empty if there is one bucket.
 	Projections(c model.Config, block int) []float32
 }
 
-// shares reports whether keys are made of queries.
+// shares reports whether keys are computed from queries.
 func (m *Model) shares() bool { return m.hashing != nil && m.hashing.Shares() }
 
-// buckets returns how many buckets a head's keys are in.
+// buckets returns the number of buckets for the keys of a head.
 func (m *Model) buckets(b *block) int { return max(1, 2*len(b.projections)/m.Config.Hidden) }
 
-// bucket returns the bucket of a query or key of a head.
+// bucket returns the bucket of x, a query or key of a head. count is the number of buckets.
 func (b *block) bucket(x []float32, head, count int) int {
 	if count == 1 {
 		return 0
@@ -34,8 +34,8 @@ func (b *block) bucket(x []float32, head, count int) int {
 	return ref.BucketOf(x, b.projections[head*each:][:each])
 }
 
-// sort notes the buckets of the keys of n tokens, of a head. A key that is made of a query lies
-// in the query's bucket.
+// sort assigns the keys of n tokens to buckets, for one head. A key that is computed from a query
+// lies in the query's bucket.
 func (s *Session) sort(b *block, k *kept, head, n int) {
 	c, count := s.m.Config, s.m.buckets(b)
 	size, all := s.m.headed()
@@ -49,8 +49,8 @@ func (s *Session) sort(b *block, k *kept, head, n int) {
 	}
 }
 
-// attendWithin is attend of a head whose queries see the keys of their own bucket. A query that
-// sees none has output 0.
+// attendWithin is attend for a head whose queries see only the keys of their own bucket. The output
+// of a query that sees no key is 0.
 func (s *Session) attendWithin(b *block, k *kept, head, n int) {
 	c, count := s.m.Config, s.m.buckets(b)
 	size, all := s.m.headed()

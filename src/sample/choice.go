@@ -8,13 +8,13 @@ import (
 	"slices"
 )
 
-// Choice is how a token is chosen from logits: of softmax(logits / Temperature), the
-// TopK most probable tokens, and of these the fewest whose probabilities sum to TopP
-// (Holtzman et al. 2020, "The curious case of neural text degeneration"). Of
-// tokens that are equally probable the first is taken for more so.
+// Choice is the rule by which a token is chosen from logits. Probabilities are softmax(logits /
+// Temperature). Of the TopK most probable tokens, the fewest whose probabilities sum to TopP remain
+// (Holtzman et al. 2020, "The curious case of neural text degeneration"). Of equally probable
+// tokens the first counts as more probable.
 type Choice struct {
-	Temperature float64 // 0 takes the most probable token
-	TopK        int     // 0 is all
+	Temperature float64 // 0: always the most probable token
+	TopK        int     // 0: all tokens
 	TopP        float64 // in (0, 1]
 	Seed        uint64
 }
@@ -31,8 +31,8 @@ type candidate struct {
 	p     float64 // not normalised
 }
 
-// New returns a chooser. Equal seeds and logits give equal tokens. It panics if
-// a field is out of its range.
+// New returns a chooser. Equal seeds and logits give equal tokens. New panics if a field is out of
+// range.
 func (c Choice) New() *Chooser {
 	if c.Temperature < 0 || c.TopK < 0 || c.TopP <= 0 || c.TopP > 1 {
 		panic("sample: a choice out of range")
@@ -40,12 +40,11 @@ func (c Choice) New() *Chooser {
 	return &Chooser{Choice: c, draw: rand.New(rand.NewPCG(c.Seed, 0))}
 }
 
-// Next returns the token that is chosen from logits. The error says that logits are
-// not finite.
+// Next chooses a token from logits. It returns an error if logits are not finite.
 func (c *Chooser) Next(logits []float32) (int32, error) {
 	best := 0
 	for i, v := range logits {
-		if v > logits[best] || v != v { // nothing is larger than a NaN
+		if v > logits[best] || v != v { // v != v: a NaN counts as the largest
 			best = i
 		}
 	}
@@ -65,7 +64,7 @@ func (c *Chooser) Next(logits []float32) (int32, error) {
 	return c.drawn(), nil
 }
 
-// cutK leaves the TopK most probable candidates, the most probable first.
+// cutK keeps the TopK most probable candidates, the most probable first.
 func (c *Chooser) cutK() {
 	if c.TopK == 0 || c.TopK >= len(c.list) {
 		return
@@ -82,9 +81,9 @@ func (c *Chooser) cutK() {
 	c.list = append(c.list[:0], best...)
 }
 
-// cutP leaves the fewest candidates whose probabilities sum to TopP. One whose
-// probability is below (1-TopP)/candidates is never among them: all such together have
-// less than what is left out. So that few are sorted, they go first.
+// cutP keeps the fewest candidates whose probabilities sum to TopP. It first drops candidates with
+// a probability below (1-TopP)/candidates, so that few are sorted. All of these together are less
+// than the dropped share, so none of them could remain.
 func (c *Chooser) cutP() {
 	if c.TopP == 1 {
 		return
@@ -102,7 +101,7 @@ func (c *Chooser) cutP() {
 	}
 }
 
-// byP orders candidates, the most probable first.
+// byP orders candidates by probability, the most probable first.
 func byP(a, b candidate) int { return cmp.Or(cmp.Compare(b.p, a.p), cmp.Compare(a.token, b.token)) }
 
 func (c *Chooser) total() float64 {
@@ -113,7 +112,7 @@ func (c *Chooser) total() float64 {
 	return sum
 }
 
-// drawn draws one of the candidates.
+// drawn draws one of the candidates by probability.
 func (c *Chooser) drawn() int32 {
 	left := c.draw.Float64() * c.total()
 	for _, x := range c.list {
@@ -121,5 +120,5 @@ func (c *Chooser) drawn() int32 {
 			return x.token
 		}
 	}
-	return c.list[len(c.list)-1].token // what rounding leaves
+	return c.list[len(c.list)-1].token // reached only by rounding
 }

@@ -6,22 +6,22 @@ import (
 	"dynmo/src/model"
 )
 
-// routing is an extension of a model some of whose blocks take some of the tokens only. It
-// decides on each token by itself, since the tokens that follow are not known.
+// routing is an extension of a model in which some blocks compute only some of the tokens. It
+// decides on each token alone, because later tokens are not known.
 type routing interface {
 	model.Extension
-	// Routes reports whether a block takes some of the tokens only.
+	// Routes reports whether a block computes only some of the tokens.
 	Routes(block int) bool
-	// Takes reports whether a block takes a token, by the logit of its router and the guess of
-	// its predictor, and returns the gate: the share of what the block makes of the token.
+	// Takes reports whether a block computes a token, from the logit of its router and the guess of
+	// its predictor. gate is the weight of the block's output for the token.
 	Takes(logit, guess float64) (taken bool, gate float64)
-	// Notes says where blocks took other tokens in training.
+	// Notes describes how blocks chose tokens differently in training.
 	Notes() []string
 }
 
-// route takes some of n tokens through a block: x = (1-g)·x + g·block(x) of those that the
-// block takes. Of the others there are no keys and values for later tokens. Of tokens that have
-// left the block takes some likewise, by their states, and makes keys and values of these only.
+// route runs n tokens through a block: x = (1-g)·x + g·block(x) for the tokens that the block
+// takes. The other tokens get no keys and values for later tokens. Tokens that have left are chosen
+// in the same way, by their states. The chosen ones get keys and values only.
 func (s *Session) route(b *block, k *kept, n int) {
 	m, c := s.m, s.m.Config.Hidden
 	logits, guesses := make([]float32, n), make([]float32, n)
@@ -36,7 +36,7 @@ func (s *Session) route(b *block, k *kept, n int) {
 	var rows, slots []int
 	var at []int32
 	var gates, inp []float32
-	all, live := slices.Clone(s.x), 0 // of those that are taken
+	all, live := slices.Clone(s.x), 0 // live: number of taken tokens that are computed
 	for i := range n {
 		taken, gate := m.routing.Takes(float64(logits[i]), float64(guesses[i]))
 		if !taken {

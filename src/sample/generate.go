@@ -2,34 +2,34 @@ package sample
 
 import "context"
 
-// Generation is a text to go on with.
+// Generation is a request to continue a text.
 type Generation struct {
-	Prompt  []int32 // at least one token, no more than the model's sequence
-	Tokens  int     // how many to add
-	Vocab   int     // tokens below it are chosen from; those above have no text
-	End     int32   // the token that ends a text, and is not yielded; -1 if there is none
+	Prompt  []int32 // at least one token, at most the model's sequence
+	Tokens  int     // number of tokens to add
+	Vocab   int     // only tokens below Vocab are chosen, because others have no text
+	End     int32   // token that ends a text, and is not yielded; -1: none
 	Choice  Choice
-	Leaving *Leaving // when tokens leave; nil: none leaves
-	Text    []int32  // the tokens to add, Tokens of them, whatever the model finds; nil: those that it chooses
-	Trace   *Trace   // of the generation, to fill; nil: none is wanted
+	Leaving *Leaving // rule by which tokens leave; nil: none leaves
+	Text    []int32  // tokens to add in place of chosen ones, `Tokens` of them; nil: the model's tokens are chosen
+	Trace   *Trace   // filled during the generation, if not nil
 }
 
-// Trace is what a model found.
+// Trace records what the model computed for the chosen tokens.
 type Trace struct {
-	Best   []int32 // of each token that was chosen: the most probable
-	Blocks int     // sum, over these tokens, of the blocks that found them
+	Best   []int32 // by chosen token: the most probable token
+	Blocks int     // sum over chosen tokens of the blocks that computed them
 }
 
-// Generate calls yield with one token after the other until there are enough, the
-// text ends, or ctx or yield does. Where the text has as many tokens as the model has
-// positions, the model goes on from the last half of them; slide is called the first time.
-// Errors: yield's, ctx's cause, or logits that are not finite.
+// Generate calls yield with each new token. It ends when all tokens are added, the text ends, or
+// ctx or yield end it. If the text reaches the model's number of positions, the model continues
+// from the last half of its tokens; slide is called the first time. Errors: yield's, ctx's cause,
+// or logits that are not finite.
 func (m *Model) Generate(ctx context.Context, g Generation, yield func(token int32) error, slide func()) error {
 	s, chooser, greedy := m.NewSession(len(g.Prompt)+g.Tokens, g.Leaving), g.Choice.New(), Choice{TopP: 1}.New()
 	s.prompt, s.added = len(g.Prompt), g.Tokens
 	text := append([]int32(nil), g.Prompt...)
 	slid := false
-	fed := 0 // tokens of text that the session was fed
+	fed := 0 // tokens of the text fed to the session
 	for i := range g.Tokens {
 		if s.Len()+len(text)-fed > m.Config.Sequence {
 			if !slid {

@@ -8,21 +8,21 @@ import (
 	"dynmo/src/model"
 )
 
-// mixture is an extension of a model that has several MLPs in each block. A token goes to a
-// few of its Shared MLPs.
+// mixture is an extension of a model with several MLPs in each block. Each token goes to a few of
+// them.
 type mixture interface {
 	model.Extension
-	// Taken returns how many MLPs of a block a token goes to.
+	// Taken returns the number of MLPs of a block that a token goes to.
 	Taken() int
-	// Place returns what the names of the weights of an MLP begin with, in its block.
+	// Place returns the prefix of the names of an MLP's weights in its block.
 	Place(mlp int) string
-	// Plain returns which MLPs each of n tokens goes to, and by which weights, (n, Taken).
+	// Plain returns the MLPs of each of n tokens, and their weights, both (n, Taken).
 	Plain(n int, logit func(i int) float64) (chosen []int32, weights []float64)
-	// Notes says where tokens went to other MLPs in training.
+	// Notes describes how tokens were assigned to MLPs differently in training.
 	Notes() []string
 }
 
-// Notes says what sampling computes otherwise than training did.
+// Notes describes the differences between sampling and training.
 func Notes(c model.Config) []string {
 	var list []string
 	if e := model.KindOf[mixture](c); e != nil {
@@ -37,10 +37,10 @@ func Notes(c model.Config) []string {
 	return list
 }
 
-// routed is what a mixture works in.
+// routed has the buffers of a mixture.
 type routed struct{ logits, squashed, inp, out []float32 }
 
-// mix adds the output of a mixture's MLPs for normed to x (n, C). For each token that is the sum,
+// mix adds the output of a mixture's MLPs for normed to x (n, C). For each token it adds the sum,
 // over the token's MLPs, of weight times output.
 func (s *Session) mix(b *block, n int) {
 	m, c, count, top := s.m, s.m.Config.Hidden, len(b.mlps), s.m.mixture.Taken()
@@ -58,7 +58,7 @@ func (s *Session) mix(b *block, n int) {
 	}
 	chosen, weights := m.mixture.Plain(n, func(i int) float64 { return float64(r.logits[i]) })
 	for k, w := range b.mlps {
-		var choices []int // of this MLP
+		var choices []int // places of this MLP in chosen
 		for i, mlp := range chosen {
 			if int(mlp) == k {
 				copy(r.inp[len(choices)*c:][:c], s.normed[i/top*c:])

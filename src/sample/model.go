@@ -1,12 +1,12 @@
-// Package sample continues a text with a trained model. The weights of a model, from any file, and
-// the tokens of a prompt come in. The logits of the next token go out, and from them tokens, one by
-// one.
+// Package sample continues a text with a trained model. In come the weights of a model, from any
+// file, and the tokens of a prompt. Out come the logits of the next token, and tokens chosen from
+// them, one by one.
 //
 // The package computes on the CPU in float32, without ranks, devices or memory for gradients. A
 // Session keeps the keys and values of all tokens so far. So one more token reads every weight
-// once; of a mixture it reads the weights of its MLPs. This is a product of a matrix and a vector,
-// which is as fast as memory. Threads share the rows of a product; their number changes no bit.
-// Products of many tokens, a prompt's, may be a kernel backend's.
+// once; of a mixture it reads only the token's MLPs. This is a product of a matrix and a vector,
+// limited by the rate of memory. Threads share the rows of a product; the number of threads changes
+// no bit. Products of many tokens, such as a prompt's, may use a kernel backend.
 package sample
 
 import (
@@ -19,16 +19,16 @@ import (
 	"dynmo/src/model"
 )
 
-// Model is the weights of a model, matrices (out, in). Sessions may share it, one
-// of them at a time.
+// Model has the weights of a model, with matrices (out, in). Several sessions may use it, but not
+// at the same time.
 type Model struct {
 	Config model.Config
 
-	token, position, head []float32 // (V, C), (sequence, C) or nil where positions are rotary, (V, C)
+	token, position, head []float32 // (V, C), (sequence, C) or nil if positions are rotary, (V, C)
 	blocks                []block
-	norm                  norm // the last
+	norm                  norm // the final norm
 	team                  team
-	kernels               kernel.Backend // nil: none
+	kernels               kernel.Backend // for products of many tokens; nil: none
 	mixture               mixture        // nil: blocks have one MLP
 	routing               routing        // nil: blocks take all tokens
 	hashing               hashing        // nil: queries see all keys
@@ -36,14 +36,14 @@ type Model struct {
 	exits                 []exit
 }
 
-// block is the weights of one block: an MLP, or a router (MLPs, C) and several.
+// block has the weights of one block: an MLP, or several and a router (MLPs, C).
 type block struct {
 	norm1, norm2      norm
 	qkv, proj, router linear
 	outer             linear    // (MLPs, MLPs) behind the router and tanh, or absent
-	depths            linear    // (1, C), what routing decides by, or absent
-	up, down          linear    // of a predictor of routing, or absent
-	mlps              []mlp     // one, or those of a mixture
+	depths            linear    // (1, C), the router of routing, or absent
+	up, down          linear    // of routing's predictor, or absent
+	mlps              []mlp     // one MLP, or those of a mixture
 	projections       []float32 // see hashing
 }
 
@@ -53,14 +53,14 @@ type norm struct{ weight, bias []float32 }
 // linear is a matrix (out, in) and a bias (out), which may be absent.
 type linear struct{ weight, bias []float32 }
 
-// mlp goes up to the channels inside, of a gated one twice as many, and down.
+// mlp has the matrices from a token's channels to those inside and back. A gated MLP's `up` has
+// twice the channels inside.
 type mlp struct{ up, down linear }
 
-// New returns the model of a shape, with the values that read returns of every
-// weight. Reads run at once, on as many goroutines as there are threads (at least
-// one). k, of float32 in host memory, multiplies many tokens faster than this package
-// does; it may be nil. Errors are those of read, or that the model is none that this package
-// knows.
+// New returns the model of a shape. read returns the values of each weight, and is called on
+// `threads` goroutines at once (at least one). k multiplies many tokens faster than this package
+// does. It must be float32 in host memory, and may be nil. Errors are those of read, or of a model
+// that this package does not know.
 func New(c model.Config, threads int, k kernel.Backend, read func(model.Weight) ([]float32, error)) (*Model, error) {
 	if threads < 1 {
 		panic("sample: no threads")
@@ -79,7 +79,7 @@ func New(c model.Config, threads int, k kernel.Backend, read func(model.Weight) 
 	}
 	places := m.places()
 	weights := append(c.Weights(), c.PrivateWeights()...)
-	slices.SortStableFunc(weights, func(a, b model.Weight) int { return cmp.Compare(a.Name, b.Name) }) // a layer's one after the other
+	slices.SortStableFunc(weights, func(a, b model.Weight) int { return cmp.Compare(a.Name, b.Name) }) // parameters of a layer are adjacent
 	memory, errs := room(weights), make([]error, len(weights))
 	m.team.share(len(weights), 1, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
@@ -115,7 +115,7 @@ func Knows(c model.Config) error {
 	return nil
 }
 
-// places returns where each weight belongs, by its name (see model.Weight).
+// places returns the variable for each weight, by the weight's name (see model.Weight).
 func (m *Model) places() map[string]*[]float32 {
 	places := map[string]*[]float32{
 		"embedding/token.weight": &m.token, "embedding/position.weight": &m.position,
@@ -138,7 +138,7 @@ func (m *Model) places() map[string]*[]float32 {
 		add("norm1", &b.norm1.weight, &b.norm1.bias)
 		add("norm2", &b.norm2.weight, &b.norm2.bias)
 		add("qkv", &b.qkv.weight, &b.qkv.bias)
-		add("qv", &b.qkv.weight, &b.qkv.bias) // where keys are shared
+		add("qv", &b.qkv.weight, &b.qkv.bias) // if keys are computed from queries
 		add("proj", &b.proj.weight, &b.proj.bias)
 		add("router", &b.router.weight, &b.router.bias)
 		add("router.outer", &b.outer.weight, &b.outer.bias)
@@ -158,7 +158,7 @@ func (m *Model) places() map[string]*[]float32 {
 	return places
 }
 
-// upward returns the name of the matrix that goes up.
+// upward returns the name of the MLP's first matrix.
 func (m *Model) upward() string {
 	if m.gated() {
 		return "gateup"
@@ -169,7 +169,7 @@ func (m *Model) upward() string {
 // gated reports whether MLPs are gated.
 func (m *Model) gated() bool { return m.Config.Intermediate > 0 }
 
-// inside returns the channels inside an MLP, and how many go up to them.
+// inside returns the channels inside an MLP, and the output channels of its first matrix.
 func (m *Model) inside() (channels, up int) {
 	if m.gated() {
 		return m.Config.Intermediate, 2 * m.Config.Intermediate
@@ -183,8 +183,8 @@ func (m *Model) headed() (size, all int) {
 	return size, (m.Config.Heads + 2*m.Config.Keyed()) * size
 }
 
-// TokenBytes returns the bytes of weights that one more token reads: all but the
-// embeddings of other tokens and positions, and MLPs of a mixture that it does not go to.
+// TokenBytes returns the bytes of weights that one more token reads. Embeddings of other tokens and
+// positions do not count, nor do MLPs of a mixture that the token does not go to.
 func (m *Model) TokenBytes() int64 {
 	n := len(m.head) + len(m.norm.weight) + len(m.norm.bias) + m.Config.Hidden
 	if m.position != nil {
@@ -198,7 +198,7 @@ func (m *Model) TokenBytes() int64 {
 		for _, w := range []linear{linear(b.norm1), linear(b.norm2), b.qkv, b.proj, b.router, b.outer, b.depths} {
 			n += len(w.weight) + len(w.bias)
 		}
-		for _, p := range b.mlps[:taken] { // all are of one shape
+		for _, p := range b.mlps[:taken] { // all MLPs have one shape
 			n += len(p.up.weight) + len(p.up.bias) + len(p.down.weight) + len(p.down.bias)
 		}
 	}

@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	// sliceBytes is how much of a matrix is multiplied with one vector after the
-	// other: it stays in a cache, and handing it to a thread costs little beside.
+	// sliceBytes is the part of a matrix that a thread takes at a time. It stays in a cache for all
+	// vectors, and is large beside the cost of handing it out.
 	sliceBytes = 128 << 10
-	// manyTokens is from how many on a backend's product is the faster one: it packs the
-	// matrix anew, which takes as long as multiplying a few vectors with it.
+	// manyTokens is the least number of tokens for which a backend's product is faster. The backend
+	// packs the matrix first, which takes as long as multiplying a few vectors.
 	manyTokens = 8
 )
 
@@ -43,8 +43,8 @@ func (m *Model) multiply(out, inp []float32, w linear, n, c, o int) {
 	})
 }
 
-// sliceGELU is how many elements of an activation a thread takes at a time: some
-// microseconds of work.
+// sliceGELU is how many elements of an activation a thread takes at a time: some microseconds of
+// work.
 const sliceGELU = 256
 
 // gelu sets out to the GELU of inp.
@@ -69,12 +69,11 @@ func (m *Model) swiglu(out, gateup []float32, n, c int) {
 
 func vector(x []float32) blas32.Vector { return blas32.Vector{N: len(x), Inc: 1, Data: x} }
 
-// team is how many threads share the work of a call.
+// team is the number of threads that share the work of a call.
 type team int
 
-// share calls do with ranges of [0, n), grain of them at most, on all threads. A
-// thread that is free takes the next range, so that one that was disturbed holds
-// up no other.
+// share calls do with ranges of [0, n), of at most grain each, on all threads. A free thread takes
+// the next range, so a disturbed thread does not delay the others.
 func (t team) share(n, grain int, do func(lo, hi int)) {
 	var next atomic.Int64
 	take := func() {
@@ -94,16 +93,15 @@ func (t team) share(n, grain int, do func(lo, hi int)) {
 	group.Wait()
 }
 
-// room returns memory for each of weights. All lie in one span of huge pages where the
-// system has them: a token reads every weight, and with small pages it waits for their
-// addresses too.
+// room returns memory for each of weights, in one span of huge pages if the system has them. A
+// token reads every weight, and with small pages it would also wait for their addresses.
 func room(weights []model.Weight) [][]float32 {
 	total := int64(0)
 	for _, w := range weights {
 		total += w.Bytes() / 4
 	}
 	memory := make([]float32, total)
-	_ = unix.Madvise(tensor.Of[byte](tensor.From(memory)), unix.MADV_HUGEPAGE) // a kernel without them works all the same
+	_ = unix.Madvise(tensor.Of[byte](tensor.From(memory)), unix.MADV_HUGEPAGE) // an error is ignored: a kernel without huge pages works too
 	parts := make([][]float32, len(weights))
 	for i, w := range weights {
 		n := w.Bytes() / 4

@@ -11,42 +11,42 @@ import (
 	"dynmo/src/kernel/ref"
 )
 
-// Session is a text that a model is given, token by token.
+// Session is a text that a model reads token by token.
 type Session struct {
 	m         *Model
-	positions int       // that there is room for
+	positions int       // positions with room
 	kept      []kept    // of each block
 	turns     []float32 // the table of rotary positions
 	n         int       // tokens so far
 
-	depth int // blocks that the last token that was fed went through
+	depth int // blocks that computed the last token
 
 	leaving              *Leaving // nil: no token leaves
-	prompt, added, first int      // tokens of the text: of its prompt, to add to it, before the session's first
+	prompt, added, first int      // tokens of the text: in its prompt, to add, and before the session's first
 
-	// live is the number of tokens that a block computes: the first ones that it receives.
-	// The others have left, and the block computes only their keys and values.
+	// live is the number of tokens that a block computes. Their rows come first. The other tokens
+	// have left, and the block computes only their keys and values.
 	live  int
-	at    []int32   // their positions
-	slot  []int     // which of those that the block keeps keys and values of they are
-	front []float32 // the states of those that are computed, in front of the block before an exit
+	at    []int32   // positions of the tokens
+	slot  []int     // by token: index among the block's kept keys and values
+	front []float32 // states of the computed tokens before the block in front of an exit
 
-	x, normed, mean, rstd, qkv, attended, pre, inner []float32 // of the tokens that are fed
-	made                                             []float32 // what queries, keys and values are made of
-	logits, left                                     []float32 // left: of the last token, if it has left
+	x, normed, mean, rstd, qkv, attended, pre, inner []float32 // of the new tokens
+	made                                             []float32 // input of the product for queries, keys and values
+	logits, left                                     []float32 // left: logits of the last token, if it has left
 	routed                                           routed
 }
 
-// kept is the keys and values of the tokens so far that a block computed: (heads that have some,
-// positions, head size), so that those of a head lie together.
+// kept has the keys and values of the tokens that a block has computed so far: (heads with keys,
+// positions, head size). So the keys of a head are adjacent.
 type kept struct {
 	keys, values []float32
 	n            int       // tokens
-	sorted       [][]int32 // which tokens' keys lie in each bucket, (heads, buckets); see hashing
+	sorted       [][]int32 // tokens whose keys lie in each bucket, (heads, buckets); see hashing
 }
 
-// NewSession returns a session without tokens. It has room for the given number of positions, at
-// most the model's sequence. Tokens leave as leaving says; nil: none leaves.
+// NewSession returns a session without tokens. It has room for `positions` positions, or the
+// model's sequence if that is less. leaving is the rule by which tokens leave; nil: none leaves.
 func (m *Model) NewSession(positions int, leaving *Leaving) *Session {
 	c := m.Config
 	positions = min(positions, c.Sequence)
@@ -114,7 +114,7 @@ func (s *Session) Feed(tokens ...int32) []float32 {
 	return s.logits
 }
 
-// arrange has all of n tokens that are fed computed, in their order.
+// arrange marks all of n new tokens as computed, in their order.
 func (s *Session) arrange(n int) {
 	s.live, s.at, s.slot = n, s.at[:0], s.slot[:0]
 	for i := range n {
@@ -122,14 +122,14 @@ func (s *Session) arrange(n int) {
 	}
 }
 
-// project sets the logits of a token's state.
+// project computes the logits of a token's state.
 func (s *Session) project(state []float32, w norm, head []float32) {
 	c := s.m.Config
 	s.normalise(state, w, 1)
 	s.m.multiply(s.logits, s.normed, linear{weight: head}, 1, c.Hidden, c.Vocab)
 }
 
-// room makes the activations of n tokens.
+// room allocates the activations of n tokens.
 func (s *Session) room(n int) {
 	c := s.m.Config.Hidden
 	_, all := s.m.headed()
@@ -142,7 +142,7 @@ func (s *Session) room(n int) {
 	}
 }
 
-// resize makes memory of n floats, whatever they are.
+// resize sets the length of a buffer to n floats of any value.
 func resize(to *[]float32, n int) {
 	if cap(*to) < n {
 		*to = make([]float32, n)
@@ -160,8 +160,8 @@ func (s *Session) normalise(inp []float32, w norm, n int) {
 	ref.NormForward(s.normed, mean, s.rstd, inp, w.weight, w.bias, n, c.Hidden, eps)
 }
 
-// block takes n tokens through a block: x += proj(attend(turn(qkv(norm1(x))))), then
-// x += mlp(norm2(x)), or the sum of those of a mixture that tokens go to.
+// block runs n tokens through a block: x += proj(attend(turn(qkv(norm1(x))))), then x +=
+// mlp(norm2(x)). In a mixture the last term is that of mix.
 func (s *Session) block(b *block, k *kept, n int) {
 	m, c, live := s.m, s.m.Config.Hidden, s.live
 	s.normalise(s.x, b.norm1, n)
@@ -193,7 +193,8 @@ func (s *Session) block(b *block, k *kept, n int) {
 	ref.Add(x, x, normed)
 }
 
-// ask sets the queries, keys and values of n tokens, of those that have left keys and values.
+// ask computes the queries, keys and values of n tokens. Tokens that have left get keys and values
+// only.
 func (s *Session) ask(b *block, n int) {
 	m, c, live := s.m, s.m.Config, s.live
 	size, all := m.headed()
@@ -244,7 +245,7 @@ func (s *Session) turn(rows []float32, n, heads, width int) {
 	}
 }
 
-// keep keeps the keys and values of n tokens, of a head that has some.
+// keep appends the keys and values of n tokens, for a head that has keys.
 func (s *Session) keep(k *kept, head, n int) {
 	c := s.m.Config
 	size, all := s.m.headed()
@@ -256,8 +257,8 @@ func (s *Session) keep(k *kept, head, n int) {
 	}
 }
 
-// attend sets attended for n tokens, of the heads that share a head's keys and values: with
-// s_j = q·k_j/sqrt(size) over the tokens up to itself, the mean of their values weighted by
+// attend computes attended for n tokens, for the heads that share one head's keys and values. With
+// s_j = q·k_j/sqrt(size) over the tokens up to itself, it is the mean of the values weighted by
 // softmax(s).
 func (s *Session) attend(k *kept, keyed, n int) {
 	c := s.m.Config

@@ -1,5 +1,5 @@
-// Package trace says what one step did and when, on every rank, and what
-// follows from it: makespan, bubble ratio, imbalance, idle time.
+// Package trace describes the work of one step on every rank. In come spans of work with their
+// times. Out come makespan, bubble ratio, imbalance and idle time.
 package trace
 
 import (
@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// Op is what a stage does: an instruction of its schedule, or a span of its time.
+// Op is an operation of a stage: an instruction of its schedule, or another span of its time.
 type Op uint8
 
 const (
@@ -38,28 +38,27 @@ type Span struct {
 	Layer      int // -1 if the work is not one layer's
 	Chunk      int // of its stage; 0 outside the schedule
 	Microbatch int // global microbatch; -1 outside the schedule
-	Tokens     int // that a layer's forward worked on
+	Tokens     int // number of tokens in a layer's forward
 	Start, End float64
-	Waited     float64 // of these seconds, those in which it waited for other replicas, or of a layer those of a second forward that is planned
-	Expected   float64 // of a layer's forward: the share of the steps in which it works, where that is drawn; 0 is 1
+	Waited     float64 // seconds of waiting for other replicas within the span; of a layer: seconds of a planned second forward
+	Expected   float64 // of a layer's forward with random steps: the share of steps in which it works; 0 means 1
 }
 
 // Seconds returns how long the work took, without waiting.
 func (s Span) Seconds() float64 { return s.End - s.Start - s.Waited }
 
-// Step is what one training step did: the spans of every stage, by stage, of
-// one replica.
+// Step has the spans of one training step on one replica, by stage.
 type Step struct {
 	Step   int
 	Clock  string // wall, virtual or sim
 	Stages [][]Span
 }
 
-// Summary is what is left of a step's spans when only sums are kept.
+// Summary has the sums of a step's spans.
 type Summary struct {
 	Busy       []float64 // by stage: seconds in F, I and W
-	Start, End float64   // the first start and the last end of F, I and W over all stages
-	Finish     float64   // the last end of anything
+	Start, End float64   // first start and last end of F, I and W over all stages
+	Finish     float64   // last end of any span
 }
 
 // Summary sums up the spans.
@@ -84,7 +83,7 @@ func Summarise(spans []Span) Summary {
 	return s
 }
 
-// Join puts the summaries of stages together, in order.
+// Join combines the summaries of stages, in order.
 func Join(parts []Summary) Summary {
 	s := Summary{Start: math.Inf(1), End: math.Inf(-1)}
 	for _, p := range parts {
@@ -106,7 +105,7 @@ func (s Summary) Idle() float64 {
 	for _, b := range s.Busy {
 		idle -= b
 	}
-	return max(0, idle) // sums are rounded
+	return max(0, idle) // rounding may make it negative
 }
 
 // BubbleRatio returns idle / (stages · makespan), in [0, 1]: the share of all
@@ -119,14 +118,14 @@ func (s Summary) BubbleRatio() float64 {
 	return s.Idle() / (float64(len(s.Busy)) * s.Makespan())
 }
 
-// Idle is where the seconds of a step went, each the mean over the stages: busy
-// with instructions, or idle for a cause. All but Balancing sum to the makespan.
+// Idle has the seconds of a step by cause, each a mean over the stages. All except Balancing sum to
+// the makespan.
 type Idle struct {
 	Busy          float64 `json:"busy"`
-	Inherent      float64 `json:"inherent"`      // of the same schedule and the same totals over equally loaded stages
-	Imbalance     float64 `json:"imbalance"`     // what unequal loads add
-	Memory        float64 `json:"memory"`        // what the cap on microbatches in flight adds
-	Communication float64 `json:"communication"` // what messages add
+	Inherent      float64 `json:"inherent"`      // idle time of the same schedule with the same work, divided equally over the stages
+	Imbalance     float64 `json:"imbalance"`     // added by unequal loads
+	Memory        float64 `json:"memory"`        // added by the cap on microbatches in flight
+	Communication float64 `json:"communication"` // added by messages
 	Balancing     float64 `json:"balancing"`     // measuring, deciding and moving
 }
 
@@ -141,13 +140,13 @@ func (i Idle) Plus(other Idle, share float64) Idle {
 	return i
 }
 
-// Makespan returns the sum of what lies between the first F and the last W.
+// Makespan returns the sum of all parts except Balancing.
 func (i Idle) Makespan() float64 {
 	return i.Busy + i.Inherent + i.Imbalance + i.Memory + i.Communication
 }
 
-// Median returns the middle of some numbers, the mean of the middle two if their
-// count is even, 0 if there are none.
+// Median returns the middle of some numbers. It is the mean of the middle two if their count is
+// even, and 0 for no numbers.
 func Median(list []float64) float64 {
 	n := len(list)
 	if n == 0 {
