@@ -1,6 +1,7 @@
-// Package family is the contract of a family of models, and how a family joins. A family is a
-// folder. It has the family's settings, chain of layers, names of weights, and the Hugging Face
-// model types that it reads and writes.
+// Package family is the contract between a family of models and the rest of the program. In comes a
+// family's registration. It has the family's settings, its chain of layers, the names of weights,
+// and the Hugging Face model types that it reads and writes. Out come the forms in which models are
+// read and written.
 package family
 
 import (
@@ -8,15 +9,15 @@ import (
 	"dynmo/src/model"
 )
 
-// Registration is all that the rest of the program knows of a family.
+// Registration has all data of a family that other packages use.
 type Registration struct {
 	Settings config.Family
 	Model    model.Family
 	Forms    Forms
 }
 
-// Register adds a family. The first is the default. It is called before there are any
-// settings or models.
+// Register adds a family. The first family is the default. All families are registered before any
+// settings or models are made.
 func Register(r Registration) {
 	config.RegisterFamily(r.Settings)
 	model.RegisterFamily(r.Model)

@@ -11,65 +11,67 @@ import (
 	"dynmo/src/model"
 )
 
-// Forms are the model types of Hugging Face's that describe models of a family, or models
-// that a kind of dynamism makes of them.
+// Forms are the model types of Hugging Face that describe models of a family, or models that a kind
+// of dynamism makes from a family.
 type Forms struct {
-	Describes func(c model.Config) bool                // whether one of the forms is a model's
-	Extended  func(c, shape model.Config) model.Config // adds to a shape what the forms say beyond model.Config's own fields; nil: nothing
-	Settings  func(c model.Config) []Setting           // what weights and the model that they are for agree in, besides the common settings
-	List      []Form                                   // the first that does not refuse a model is the one that it is written as
+	Describes func(c model.Config) bool                // reports whether one of the forms describes the model
+	Extended  func(c, shape model.Config) model.Config // adds the forms' fields to a shape, beyond model.Config's own fields; nil: none
+	Settings  func(c model.Config) []Setting           // settings in which weights and their model must agree, besides the common ones
+	List      []Form                                   // a model is written in the first form that does not refuse it
 }
 
-// Setting is a value under the name of its setting.
+// Setting is the name and the value of a setting.
 type Setting struct {
 	Name  string
 	Value any
 }
 
-// Form is a model type of Hugging Face's.
+// Form is a model type of Hugging Face.
 type Form struct {
 	Name    string   // model_type
-	Prefix  string   // of the names of tensors where a model with its head wrote them
+	Prefix  string   // prefix of tensors' names in files of a model with its head
 	Token   string   // name of the embedding
-	Buffers []string // ends of the names of tensors that are no weights
-	LLMC    bool     // llm.c's model file holds such a model
+	Buffers []string // suffixes of tensors that are not weights
+	LLMC    bool     // llm.c's model file can store such a model
 
-	// Read returns the shape that a configuration describes. Members that are absent have
-	// Hugging Face's defaults.
+	// Read returns the shape that a configuration describes. Absent members have Hugging Face's
+	// defaults.
 	Read func(o input.Object) (model.Config, error)
-	// Write returns the members of a model's configuration, whose texts end with a token; -1 is none.
+	// Write returns the members of a model's configuration. end is the token that ends a text; -1:
+	// none.
 	Write func(c model.Config, end int32) map[string]any
 
-	Names   func(c model.Config) []Renaming                                       // how names of tensors differ from those of model.Weight; nil: not
-	Packed  *Packing                                                              // another way in which files hold the tensors; nil: there is none
-	Refuses func(c model.Config) error                                            // what a model of these layers may have that the form cannot describe; nil: nothing
-	Beside  func(o input.Object, c model.Config) (list []model.Weight, err error) // tensors that files have besides those of the model; nil: none
+	Names   func(c model.Config) []Renaming                                       // maps names of tensors to those of model.Weight; nil: they are equal
+	Packed  *Packing                                                              // another layout of tensors in files; nil: none
+	Refuses func(c model.Config) error                                            // reports a property of the model that the form cannot describe; nil: none
+	Beside  func(o input.Object, c model.Config) (list []model.Weight, err error) // tensors in files besides those of the model; nil: none
 }
 
-// Renaming is how the names of some tensors differ from those of model.Weight.
+// Renaming maps names of some tensors to names of model.Weight, or back.
 type Renaming struct {
 	From *regexp.Regexp
 	To   string
 }
 
-// Packing is how files hold several weights as one tensor.
+// Packing is a layout of files in which several weights are one tensor.
 type Packing struct {
-	Key   string // metadata of a weights file that say it is packed
-	End   string // of the name of a tensor that only packed files have
+	Key   string // metadata key of a weights file that marks it as packed
+	End   string // suffix of a tensor's name that only packed files have
 	Names []Renaming
-	// Place returns which of the weights in its tensor a weight is, and how many these are;
-	// 0 of 0 if it has a tensor of its own.
+	// Place returns the index of a weight in its tensor, and the number of weights in the tensor.
+	// Both are 0 if the weight has a tensor of its own.
 	Place func(c model.Config, weight string) (index, of int64)
 }
 
-// all are the forms of families and kinds, in the order of their registration.
+// all has the forms of families and kinds, in the order of registration.
 var all []Forms
 
-// RegisterForms adds the forms of a family, or of a kind of dynamism, whose forms go before
-// those of the families.
+// RegisterForms adds the forms of a family or of a kind of dynamism. Forms of a kind have priority
+// over those of families.
 func RegisterForms(f Forms) { all = append(all, f) }
 
-// FormsOf returns the forms that describe a model, those of a kind before those of a family.
+// FormsOf returns the forms that describe a model. Forms of a kind have priority over those of a
+// family.
 func FormsOf(c model.Config) Forms {
 	for _, f := range slices.Backward(all) {
 		if f.Describes(c) {
@@ -79,7 +81,7 @@ func FormsOf(c model.Config) Forms {
 	panic("family: a model that no form describes")
 }
 
-// FormOf returns the form that a model is written as.
+// FormOf returns the form in which a model is written.
 func FormOf(c model.Config) Form {
 	list := FormsOf(c).List
 	for _, f := range list {
@@ -90,7 +92,8 @@ func FormOf(c model.Config) Form {
 	return list[len(list)-1]
 }
 
-// Named returns the form of a model type; false, and the types that there are, if none has it.
+// Named returns the form of a model type. If none has the name, ok is false and names has all
+// types.
 func Named(name string) (form Form, names []string, ok bool) {
 	for _, f := range all {
 		for _, form := range f.List {
@@ -103,7 +106,7 @@ func Named(name string) (form Form, names []string, ok bool) {
 	return Form{}, names, false
 }
 
-// SettingsOf returns what all families and kinds want to agree.
+// SettingsOf returns the settings in which weights and model must agree, of all families and kinds.
 func SettingsOf(c model.Config) (list []Setting) {
 	for _, f := range all {
 		if f.Settings != nil {
@@ -113,21 +116,21 @@ func SettingsOf(c model.Config) (list []Setting) {
 	return list
 }
 
-// Limits of a shape. Real models stay far below; within them no product of
-// dimensions overflows.
+// Limits of a shape. Real models are far below them. Within them no product of dimensions
+// overflows.
 const (
 	MaxBlocks = 1 << 12
 	MaxHidden = 1 << 17
 	MaxTokens = 1 << 24 // vocabulary, positions
 )
 
-// NoDropout is a share as Python writes it: what reads the file may tell 0 from 0.0.
+// NoDropout is 0 as Python writes a float. Programs that read the file may distinguish 0 from 0.0.
 const NoDropout = json.Number("0.0")
 
-// Members returns the members that the configurations of all model types have: of weights in
-// float32, without tokens that texts begin with other than end.
+// Members returns the members that the configurations of all model types have. Weights are float32,
+// and end is the only special token.
 func Members(name, architecture string, c model.Config, end int32) map[string]any {
-	var special any // null where there is no token
+	var special any // null without an end token
 	if end >= 0 {
 		special = end
 	}
@@ -137,8 +140,8 @@ func Members(name, architecture string, c model.Config, end int32) map[string]an
 	}
 }
 
-// Fraction returns a number as Python writes one that is no integer: what reads the file
-// may tell 1 from 1.0.
+// Fraction formats a number as Python writes a float. Programs that read the file may distinguish 1
+// from 1.0.
 func Fraction(x float64) json.Number {
 	text := strconv.FormatFloat(x, 'g', -1, 64)
 	if !strings.ContainsAny(text, ".e") {

@@ -1,6 +1,6 @@
-// Package fault has a rank fail on purpose, to see what becomes of the run. What comes in
-// is the text of DYNMO_FAULT, such as segv@12:3; what goes out is where the rank fails, and
-// its end, or how much slower it is.
+// Package fault makes a rank fail on purpose, to test the reaction of a run. In comes the text of
+// DYNMO_FAULT, such as segv@12:3. Out come the rank and the moment of the fault, and the failure
+// itself: the end of the process, or a slower rank.
 package fault
 
 import (
@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Variable is the environment variable that wants a fault.
+// Variable is the environment variable that asks for a fault.
 const Variable = "DYNMO_FAULT"
 
 // Kind is how a rank fails.
@@ -19,35 +19,35 @@ type Kind string
 // Kinds of faults.
 const (
 	Kill  Kind = "kill"  // SIGKILL
-	Segv  Kind = "segv"  // SIGSEGV: outside Go's own code Go lets no program recover from it
-	Exit  Kind = "exit"  // the process ends itself, with status 3, and tells no one
-	Panic Kind = "panic" // of Go
+	Segv  Kind = "segv"  // SIGSEGV; a Go program cannot recover from it outside Go's own code
+	Exit  Kind = "exit"  // the process ends itself with status 3, without a message
+	Panic Kind = "panic" // a Go panic
 	Abort Kind = "abort" // MPI_Abort, with status 1
-	stop  Kind = "stop"  // SIGSTOP: the process stays, and does nothing
-	hang  Kind = "hang"  // the rank sleeps for ever, in a process that lives
-	Slow  Kind = "slow"  // the rank computes longer, by a factor
+	stop  Kind = "stop"  // SIGSTOP: the process exists but does nothing
+	hang  Kind = "hang"  // the rank sleeps for ever, and its process lives
+	Slow  Kind = "slow"  // the rank computes more slowly, by a factor
 )
 
 var kinds = []Kind{Kill, Segv, Exit, Panic, Abort, stop, hang, Slow}
 
-// Fault is a rank's failure. It happens in a step, or in a phase of writing the checkpoint after a
-// number of steps. Or it happens in a phase of the first move of layers after this step or a later
-// one.
+// Fault is a failure of one rank. Without a Phase it happens in step Step. Otherwise it happens in
+// that phase: of writing the checkpoint after Step steps, or of the first move of layers after this
+// or a later step.
 type Fault struct {
 	Kind   Kind
 	Step   int
-	Last   int   // of Slow: the last slow step
-	Phase  Phase // "" in the step itself
+	Last   int   // of Slow: last slow step
+	Phase  Phase // "": in the step itself
 	Rank   int
-	Factor float64 // of Slow: how many times longer
+	Factor float64 // of Slow: factor on the time of computing
 }
 
-// Hits reports whether the fault is this rank's, in this step. No fault is in none.
+// Hits reports whether this rank fails in this step. It is false if f is nil.
 func (f *Fault) Hits(step, rank int) bool {
 	return f != nil && f.Kind != Slow && f.Phase == "" && f.Step == step && f.Rank == rank
 }
 
-// FactorIn returns how many times longer the rank of a Slow fault computes in a step.
+// FactorIn returns the factor on the time of computing in a step, for a Slow fault.
 func (f *Fault) FactorIn(step int) float64 {
 	if f.Step <= step && step <= f.Last {
 		return f.Factor
@@ -55,8 +55,8 @@ func (f *Fault) FactorIn(step int) float64 {
 	return 1
 }
 
-// Strike ends or stops this process in the way of the fault's kind. abort ends the world,
-// and exit this process.
+// Strike ends or stops this process, depending on the fault's kind. abort ends the world, exit ends
+// this process.
 func (f *Fault) Strike(abort, exit func(status int)) {
 	switch f.Kind {
 	case Segv:
@@ -77,10 +77,10 @@ func (f *Fault) Strike(abort, exit func(status int)) {
 }
 
 // Killer returns the function that a rank calls in every phase of writing the checkpoint, or of a
-// move, after the given steps. It returns nil where no fault is wanted. In the phases of rank 0,
-// rank 0 kills or stops the fault's rank and stays in that phase. So the files are those of a run
-// that lost the rank at that moment. pid returns the process of a rank, 0 if it is on another host;
-// there Killer does nothing.
+// move, after the given steps. It returns nil if no fault is to happen there. In a phase of rank 0,
+// rank 0 kills or stops the fault's rank, and then stays in that phase. So the files are those of a
+// run that lost the rank at that moment. pid returns the process of a rank; 0 if it is on another
+// host, where Killer cannot act.
 func (f *Fault) Killer(steps, rank int, pid func(rank int) int) func(Phase) {
 	switch {
 	case f == nil || f.Phase == "" || f.Rank != rank && !(rank == 0 && f.Phase.OfRank0()):
@@ -99,8 +99,8 @@ func (f *Fault) Killer(steps, rank int, pid func(rank int) int) func(Phase) {
 	}
 }
 
-// signal sends a signal after which this process does no more: it is its own, or the end of
-// the other one ends the run.
+// signal sends a signal and does not return if that succeeds. The signal ends this process, or it
+// ends another process and with that the run.
 func signal(pid int, s unix.Signal) {
 	if unix.Kill(pid, s) == nil {
 		select {}
@@ -111,33 +111,32 @@ func signal(pid int, s unix.Signal) {
 // after a move.
 type Phase string
 
-// Phases of a checkpoint, in order. The first three are of each rank's files, the others of
-// rank 0.
+// Phases of a checkpoint, in order. Each rank has the first three; only rank 0 has the others.
 const (
-	Open     Phase = "open"     // a file is made
+	Open     Phase = "open"     // a file is created
 	Write    Phase = "write"    // the last bytes of a file are not yet written
-	Sync     Phase = "sync"     // a file is written, and not yet on disk
+	Sync     Phase = "sync"     // a file is written, but not yet on disk
 	Manifest Phase = "manifest" // the manifest is on disk
 	Rename   Phase = "rename"   // before the checkpoint gets its name
-	Renamed  Phase = "renamed"  // after that
-	Latest   Phase = "latest"   // before LATEST names it
+	Renamed  Phase = "renamed"  // after the checkpoint got its name
+	Latest   Phase = "latest"   // before LATEST names the checkpoint
 	Prune    Phase = "prune"    // before older checkpoints are removed
 )
 
-// Phases of a move, in order: of each rank.
+// Phases of a move on each rank, in order.
 const (
-	Announce Phase = "announce" // before layers that leave are announced
-	Send     Phase = "send"     // there is room for all, and nothing is sent yet
-	Received Phase = "received" // what the next step reads is here, and not yet taken over
-	Settle   Phase = "settle"   // before what left is freed
+	Announce Phase = "announce" // before leaving layers are announced
+	Send     Phase = "send"     // memory is allocated, and nothing is sent yet
+	Received Phase = "received" // state for the next step has arrived, and is not yet in use
+	Settle   Phase = "settle"   // before the memory of moved layers is freed
 )
 
-// Phases that follow a move to fewer ranks, in order. The last is of rank 0.
+// Phases after a move to fewer ranks, in order. Only rank 0 has the last.
 const (
-	Resized  Phase = "resized"  // the ranks that stay have a world of their own
-	Parked   Phase = "parked"   // a rank without a place waits for what rank 0 orders
-	Goodbye  Phase = "goodbye"  // it is ordered to go, and has not said so
-	Scontrol Phase = "scontrol" // all have said so, and their nodes are not yet given back
+	Resized  Phase = "resized"  // the remaining ranks have a world of their own
+	Parked   Phase = "parked"   // a rank without layers waits for rank 0's order
+	Goodbye  Phase = "goodbye"  // the rank is ordered to leave, and has not answered
+	Scontrol Phase = "scontrol" // all ordered ranks have answered, and their nodes are not yet released
 )
 
 var ofCheckpoint = []Phase{Open, Write, Sync, Manifest, Rename, Renamed, Latest, Prune}
@@ -154,10 +153,10 @@ func leavingPhases() []Phase { return []Phase{Resized, Parked, Goodbye, Scontrol
 // all returns every phase.
 func all() []Phase { return slices.Concat(Phases(), MovePhases(), leavingPhases()) }
 
-// OfCheckpoint reports whether the phase is one of a checkpoint.
+// OfCheckpoint reports whether the phase belongs to a checkpoint.
 func (p Phase) OfCheckpoint() bool { return slices.Contains(ofCheckpoint, p) }
 
-// OfRank0 reports whether only rank 0 comes through the phase.
+// OfRank0 reports whether only rank 0 has the phase.
 func (p Phase) OfRank0() bool {
 	return p == Scontrol || slices.Index(ofCheckpoint, p) >= slices.Index(ofCheckpoint, Manifest)
 }

@@ -9,11 +9,10 @@ import (
 
 const form = "KIND@STEP:RANK, kill@STEP.PHASE:RANK or slow@STEP-STEP:RANKxFACTOR"
 
-// mostFactor is how many times longer a slow rank may compute.
+// mostFactor is the largest factor of a slow rank.
 const mostFactor = 1000
 
-// Parse returns the fault of a text, as form says it, in a run of the given number of ranks; nil
-// for "".
+// Parse parses a fault in the format of form, for a run of `ranks` ranks. It returns nil for "".
 func Parse(text string, ranks int) (*Fault, error) {
 	if text == "" {
 		return nil, nil
@@ -54,7 +53,7 @@ func Parse(text string, ranks int) (*Fault, error) {
 	return f, nil
 }
 
-// String returns the text of the fault.
+// String formats the fault for Parse.
 func (f *Fault) String() string {
 	place := strconv.Itoa(f.Step)
 	switch {

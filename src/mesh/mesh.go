@@ -1,9 +1,9 @@
-// Package mesh says which stage and which replica a world rank is.
+// Package mesh maps world ranks to stages and replicas, and back.
 package mesh
 
 import "fmt"
 
-// Order is the way ranks are laid over stages and replicas.
+// Order is the order of ranks in the mesh.
 type Order string
 
 const (
@@ -21,7 +21,7 @@ type Mesh struct {
 // Size returns the number of ranks, Stages·Replicas.
 func (m Mesh) Size() int { return m.Stages * m.Replicas }
 
-// Rank returns the world rank of a stage of a replica.
+// Rank returns the world rank of a stage and replica.
 func (m Mesh) Rank(stage, replica int) int {
 	if m.Order == ReplicaMajor {
 		return replica*m.Stages + stage
@@ -45,7 +45,7 @@ func (m Mesh) Replica(rank int) int {
 	return rank % m.Replicas
 }
 
-// Check returns an error unless world ranks fill the mesh exactly.
+// Check returns an error unless the mesh has exactly `world` ranks.
 func (m Mesh) Check(world int) error {
 	if m.Size() != world {
 		return fmt.Errorf("parallel.stages %d x parallel.replicas %d needs %d ranks, the world has %d",

@@ -8,22 +8,22 @@ import (
 	"unicode/utf8"
 )
 
-// ParseLayout reads cuts in the notation of Megatron-LM's option
-// pipeline-model-parallel-layout, "Et|t*3|(tt|)*2|tL". E is the embedding, t a block and L
-// the head with the loss. | ends a virtual stage. *n repeats the symbol or the parenthesised
-// group before it. Commas and spaces mean nothing.
+// ParseLayout reads cuts in the notation of Megatron-LM's option pipeline-model-parallel-layout,
+// such as "Et|t*3|(tt|)*2|tL". E is the embedding, t a block and L the head with the loss. | ends a
+// virtual stage. *n repeats the symbol or the parenthesised group before it. Commas and spaces are
+// ignored.
 //
-// The chain is the embedding, blocks blocks of perBlock layers each, and a head
-// of slices layers, all at least 1. The error names the position in text, from
-// 1. Departs: Megatron-LM allows stages without layers, and m for its
-// multi-token prediction; both are errors here.
+// The chain is the embedding, `blocks` blocks of perBlock layers each, and a head of `slices`
+// layers. All three are at least 1. The error names the position in text, from 1. Departs:
+// Megatron-LM allows stages without layers, and m for its multi-token prediction. Both are errors
+// here.
 func ParseLayout(text string, blocks, perBlock, slices int) (Partition, error) {
-	symbols, err := expandLayout(text, 2*(blocks+2)) // every layer and the end of its stage
+	symbols, err := expandLayout(text, 2*(blocks+2)) // each layer, and an end of a stage for each
 	if err != nil {
 		return nil, err
 	}
 	cuts := Partition{0}
-	layers, seen := 0, 0 // up to here; blocks among them
+	layers, seen := 0, 0 // so far: layers, and blocks among them
 	head := false
 	for i, s := range symbols {
 		at := func(format string, args ...any) error {
@@ -63,18 +63,18 @@ func ParseLayout(text string, blocks, perBlock, slices int) (Partition, error) {
 	return append(cuts, layers), nil
 }
 
-// layoutSymbol is E, t, L or |, and where it was written.
+// layoutSymbol is E, t, L or |, with its position in the text.
 type layoutSymbol struct {
 	symbol byte
 	at     int
 }
 
-// expandLayout carries out the repetitions. More than most symbols are an error.
+// expandLayout expands the repetitions. More than `most` symbols are an error.
 func expandLayout(text string, most int) ([]layoutSymbol, error) {
 	var out []layoutSymbol
 	type group struct{ begin, at int } // in out, and in text
 	var open []group
-	unit := -1 // where in out the symbol or group begins that * would repeat
+	unit := -1 // start in out of the symbol or group that * would repeat
 	for i := 0; i < len(text); i++ {
 		at := i + 1
 		switch c := text[i]; c {
@@ -121,10 +121,9 @@ func expandLayout(text string, most int) ([]layoutSymbol, error) {
 	return out, nil
 }
 
-// FormatLayout writes cuts as ParseLayout reads them, each stage as short as it
-// can be, without groups. Cuts inside a block or inside the head, and stages
-// without layers, have no notation and are an error, as are cuts of another
-// chain.
+// FormatLayout writes cuts in the notation of ParseLayout, with the shortest text for each stage
+// and no groups. Cuts inside a block or inside the head, and stages without layers, have no
+// notation. They are errors, as are cuts of another chain.
 func FormatLayout(p Partition, blocks, perBlock, slices int) (string, error) {
 	if err := p.Check(1+blocks*perBlock+slices, p.Stages(), true); err != nil {
 		return "", err

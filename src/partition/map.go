@@ -1,9 +1,8 @@
 package partition
 
-// Map says which stage holds which part of the chain when every stage holds
-// several. The chain is cut into Stages·Chunks virtual stages, in the order in
-// which a microbatch passes them forward; a partition then has that many
-// stages. Chunks are the virtual stages of one stage, in that order too.
+// Map assigns virtual stages to stages. The chain is cut into Stages·Chunks virtual stages, in the
+// order of a microbatch's forward. So a partition has that many parts. The chunks of a stage are
+// its virtual stages, in the same order.
 //
 //	Chunks = 1   virtual stage v on stage v
 //	a loop       virtual stage v on stage v % Stages (interleaved 1F1B)
@@ -28,10 +27,10 @@ func (m Map) Stage(virtual int) int {
 	return virtual % m.Stages
 }
 
-// Chunk returns which of its stage's chunks a virtual stage is.
+// Chunk returns the number of a virtual stage among the chunks of its stage.
 func (m Map) Chunk(virtual int) int { return virtual / m.Stages }
 
-// Place returns the virtual stage that is a stage's chunk.
+// Place returns the virtual stage of a stage's chunk.
 func (m Map) Place(stage, chunk int) int {
 	if m.Vee && chunk%2 == 1 {
 		stage = m.Stages - 1 - stage
@@ -39,8 +38,8 @@ func (m Map) Place(stage, chunk int) int {
 	return chunk*m.Stages + stage
 }
 
-// Owners returns the stage of every layer of a chain that is cut over m's
-// virtual stages.
+// Owners returns the stage of every layer of a chain. cuts divide the chain into m's virtual
+// stages.
 func (m Map) Owners(cuts Partition) Owners {
 	if cuts.Stages() != m.Virtual() {
 		panic("partition: cuts and map differ in their virtual stages")
@@ -54,7 +53,7 @@ func (m Map) Owners(cuts Partition) Owners {
 	return o
 }
 
-// Owners is the stage that holds each layer, by layer.
+// Owners has the stage of each layer.
 type Owners []int
 
 // Moved returns the layers whose stage differs between o and to, ascending.

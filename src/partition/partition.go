@@ -1,5 +1,5 @@
-// Package partition says which stage holds which layers: cut points over the
-// chain of layers.
+// Package partition divides the chain of layers over stages: cut points in, the layers of each
+// stage out.
 package partition
 
 import (
@@ -7,9 +7,8 @@ import (
 	"slices"
 )
 
-// Partition is the cut points of a chain of layers: stage s holds layers
-// [p[s], p[s+1]). It has Stages()+1 entries, the first 0 and the last the
-// number of layers, never falling.
+// Partition has the cut points of a chain of layers: stage s has layers [p[s], p[s+1]). It has
+// Stages()+1 entries in ascending order. The first is 0 and the last the number of layers.
 type Partition []int
 
 // Stages returns the number of stages.
@@ -21,13 +20,13 @@ func (p Partition) Layers() int { return p[len(p)-1] }
 // Range returns the layers [lo, hi) of a stage.
 func (p Partition) Range(stage int) (lo, hi int) { return p[stage], p[stage+1] }
 
-// Count returns how many layers a stage holds.
+// Count returns the number of layers of a stage.
 func (p Partition) Count(stage int) int { return p[stage+1] - p[stage] }
 
-// Stage returns the stage that holds a layer.
+// Stage returns the stage of a layer.
 func (p Partition) Stage(layer int) int {
-	// The stage is the last one whose first cut is at most layer; empty stages
-	// share a cut with the stage behind them and are skipped by the search.
+	// The stage is the last one whose first cut is at most layer. Empty stages share a cut with the
+	// stage behind them, so the search skips them.
 	s, _ := slices.BinarySearchFunc(p[1:], layer, func(cut, l int) int {
 		if cut <= l {
 			return -1
@@ -51,8 +50,8 @@ func (p Partition) Moved(q Partition) []int {
 	return moved
 }
 
-// Check returns an error unless p is a partition of layers over stages. With
-// nonEmpty every stage must hold a layer.
+// Check returns an error unless p is a partition of layers over stages. With nonEmpty every stage
+// must have a layer.
 func (p Partition) Check(layers, stages int, nonEmpty bool) error {
 	switch {
 	case len(p) != stages+1:

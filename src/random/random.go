@@ -1,6 +1,6 @@
-// Package random gives random numbers that depend on names, not on history:
-// the stream of (seed, step, layer, microbatch) is the same whichever rank
-// draws it, and whenever.
+// Package random makes random numbers that depend on a key, not on earlier draws. In comes a key
+// such as (seed, step, layer, microbatch). Out comes its stream, which is the same on every rank
+// and at any time.
 package random
 
 import (
@@ -17,7 +17,7 @@ func Keyed(key ...uint64) *rand.Rand {
 	return rand.New(&p)
 }
 
-// Seed makes p draw the stream of a key, as Keyed does, without allocating.
+// Seed sets p to the stream of a key, as Keyed does, without allocating.
 func Seed(p *rand.PCG, key ...uint64) {
 	a, b := uint64(len(key)), ^uint64(len(key))
 	for _, k := range key {
@@ -35,18 +35,16 @@ func splitmix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// Delay returns how many times longer than usual something takes, in
-// [1, most], by its key: 1 + min(|x|/3, 1)·(most-1) with x ~ N(0, 1). So one in
-// 370 takes most times as long (three standard deviations), and the mean is
-// 1 + 0.266·(most-1). It returns 1 if most is at most 1. (Paper, figure 7: a
-// network with delays of up to 4 times, normally distributed, after Sukhov &
-// Kuznetsova 2009.) It does not allocate.
+// Delay returns a random factor in [1, most] for a duration, by key: 1 + min(|x|/3, 1)·(most-1)
+// with x ~ N(0, 1). So one in 370 factors is `most` (three standard deviations), and the mean is 1
+// + 0.266·(most-1). If most is at most 1 the factor is 1. Delay does not allocate. (Paper, figure
+// 7: a network with delays of up to 4 times, normally distributed, after Sukhov & Kuznetsova 2009.)
 func Delay(most float64, key ...uint64) float64 {
 	if !(most > 1) {
 		return 1
 	}
 	var p rand.PCG
 	Seed(&p, key...)
-	uniform := float64(p.Uint64()>>11) / (1 << 53) // below 1: the inverse is finite
+	uniform := float64(p.Uint64()>>11) / (1 << 53) // below 1, so that the inverse is finite
 	return 1 + min(math.Sqrt2*math.Erfinv(uniform)/3, 1)*(most-1)
 }

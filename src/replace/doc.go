@@ -1,4 +1,4 @@
-// Package replace writes files and directories whole or not at all. A path and a function that
-// writes come in. The path with all the new contents goes out, or an error and the path as before.
-// Permissions follow the umask.
+// Package replace writes files and directories completely or not at all. In come a path and a
+// function that writes. Out comes the path with all new contents, or an error and the path as
+// before. Permissions follow the umask.
 package replace

@@ -13,29 +13,30 @@ import (
 	"strings"
 )
 
-// File is a file that is written under a temporary name beside its own. It ends with
-// Commit or Discard.
+// File is a file that is written under a temporary name in the directory of its path. Commit or
+// Discard ends it.
 type File struct {
 	*os.File
 	path string
 }
 
-// Create begins the file path, or a replacement of it. A symbolic link stays, and its target is
-// replaced. Errors: path is a directory or a special file, or cannot be made.
+// Create begins to write the file path, or its replacement. If path is a symbolic link, the link
+// stays and its target is replaced. Errors: path is a directory or a special file, or cannot be
+// created.
 func Create(path string) (*File, error) {
 	path, info := place(path)
 	if info != nil && !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s: want a regular file", path)
 	}
 	name := beside(path)
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666) // os.CreateTemp takes no heed of the umask
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666) // os.CreateTemp ignores the umask
 	if err != nil {
 		return nil, under(path, name, err)
 	}
 	return &File{f, path}, nil
 }
 
-// Commit gives the file its own name once all of it is on disk, or discards it.
+// Commit writes the file to disk and then gives it its own name. On an error it discards the file.
 func (f *File) Commit() error {
 	for _, step := range []func() error{f.Sync, f.Close, func() error { return os.Rename(f.Name(), f.path) }} {
 		if err := step(); err != nil {
@@ -45,7 +46,7 @@ func (f *File) Commit() error {
 	return settle(f.path)
 }
 
-// Discard removes what was written.
+// Discard removes the temporary file.
 func (f *File) Discard() {
 	_ = f.Close() // it may be closed already
 	_ = os.Remove(f.Name())
@@ -57,8 +58,8 @@ func (f *File) fail(err error) error {
 	return under(f.path, f.Name(), err)
 }
 
-// Write makes the file path, or replaces it, with what write writes. A special file, as
-// a FIFO or /dev/null, is not replaced but written to.
+// Write creates or replaces the file path with the output of write. A special file, such as a FIFO
+// or /dev/null, is not replaced: write writes into it.
 func Write(path string, write func(io.Writer) error) error {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() && !info.IsDir() {
 		f, err := os.OpenFile(path, os.O_WRONLY, 0)
@@ -85,9 +86,9 @@ func buffered(f io.Writer, write func(io.Writer) error) error {
 	return b.Flush()
 }
 
-// Directory makes the directory path, and those above it, with the files that fill writes into the
-// directory dir. If path exists, files of the same names are replaced once all new files are whole.
-// Stale files are removed, and others stay.
+// Directory creates the directory path, its parents, and the files that fill writes into the
+// directory dir. If path exists, files of the same names are replaced once all new files are
+// complete. Stale files are removed; other files stay.
 func Directory(path string, fill func(dir string) error, stale func(name string) bool) error {
 	path, info := place(path)
 	if info != nil && !info.IsDir() {
@@ -101,9 +102,9 @@ func Directory(path string, fill func(dir string) error, stale func(name string)
 	if err != nil {
 		return under(path, dir, err)
 	}
-	defer os.RemoveAll(dir) // where all went well it is gone, or empty
+	defer os.RemoveAll(dir) // after success it is gone, or empty
 	if err = fill(dir); err == nil {
-		if err = os.Rename(dir, path); errors.Is(err, fs.ErrExist) { // it is not empty
+		if err = os.Rename(dir, path); errors.Is(err, fs.ErrExist) { // path is not empty
 			err = cmp.Or(remove(path, stale), move(dir, path))
 		}
 	}
@@ -113,7 +114,7 @@ func Directory(path string, fill func(dir string) error, stale func(name string)
 	return settle(path)
 }
 
-// remove removes the files of a directory that are stale.
+// remove removes the stale files of a directory.
 func remove(dir string, stale func(name string) bool) error {
 	files, err := os.ReadDir(dir)
 	for _, f := range files {
@@ -133,8 +134,8 @@ func move(from, to string) error {
 	return err
 }
 
-// place returns the path that symbolic links lead to, and what lies there, nil if
-// nothing does.
+// place resolves symbolic links in a path. It returns the resulting path and its info; nil if
+// nothing exists there.
 func place(path string) (string, fs.FileInfo) {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
@@ -151,7 +152,7 @@ func beside(path string) string {
 	return filepath.Join(filepath.Dir(path), fmt.Sprintf(".%s.%016x", filepath.Base(path), rand.Uint64()))
 }
 
-// under returns an error whose text has path where that of err has a temporary name.
+// under returns err with path in its text in place of the temporary name.
 func under(path, temporary string, err error) error { return renamed{err, temporary, path} }
 
 type renamed struct {
@@ -162,7 +163,7 @@ type renamed struct {
 func (r renamed) Error() string { return strings.ReplaceAll(r.error.Error(), r.temporary, r.path) }
 func (r renamed) Unwrap() error { return r.error }
 
-// settle has the name of a file last through a crash of the machine.
+// settle syncs the directory of a file, so that the file's name survives a crash of the machine.
 func settle(path string) error {
 	dir, err := os.Open(filepath.Dir(path))
 	if err != nil {

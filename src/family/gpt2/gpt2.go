@@ -1,5 +1,5 @@
-// Package gpt2 is GPT-2 (Radford et al. 2019): LayerNorm, a table of positions, an MLP with
-// GELU, and biases.
+// Package gpt2 is the GPT-2 family (Radford et al. 2019): LayerNorm, a table of positions, an MLP
+// with GELU, and biases.
 package gpt2
 
 import (
@@ -13,7 +13,7 @@ import (
 	"dynmo/src/model"
 )
 
-// Name is the family's in the settings, and the model type of Hugging Face's.
+// name is the family's name in the settings, and its Hugging Face model type.
 const name = "gpt2"
 
 // Family registers GPT-2. It has no settings of its own.
@@ -47,7 +47,7 @@ func read(o input.Object) (model.Config, error) {
 	return c, cmp.Or(
 		o.Flag("tie_word_embeddings", &c.Tied),
 		o.Only("n_inner", nil, float64(4*c.Hidden)),
-		o.Only("activation_function", "gelu_new", "gelu_pytorch_tanh"), // one function, two names
+		o.Only("activation_function", "gelu_new", "gelu_pytorch_tanh"), // both names mean the same function
 		o.Only("layer_norm_epsilon", 1e-5),
 		o.Only("scale_attn_weights", true),
 		o.Only("scale_attn_by_inverse_layer_idx", false),

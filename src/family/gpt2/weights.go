@@ -6,9 +6,8 @@ import (
 	"dynmo/src/model"
 )
 
-// inBlock lists the parameters of a block. The order is llm.c's; shapes are in
-// multiples of the hidden size, with in = 0 for a vector. Hugging Face's GPT-2
-// stores matrices as Conv1D does, transposed.
+// inBlock lists the parameters of a block, in llm.c's order. Shapes are in multiples of the hidden
+// size; in = 0 means a vector. Hugging Face's GPT-2 stores matrices transposed, as its Conv1D does.
 var inBlock = []struct {
 	name, huggingFace string
 	out, in           int64
@@ -21,8 +20,8 @@ var inBlock = []struct {
 	{"down.weight", "mlp.c_proj.weight", 1, 4}, {"down.bias", "mlp.c_proj.bias", 1, 0},
 }
 
-// weights lists the embedding, each kind of the blocks' parameters for all blocks,
-// the final norm, and last the head if it is not tied.
+// weights lists the embedding, then each parameter of all blocks, the final norm, and last the head
+// unless it is tied.
 func weights(c model.Config) []model.Weight {
 	hidden := int64(c.Hidden)
 	list := []model.Weight{

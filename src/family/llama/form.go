@@ -16,7 +16,7 @@ var form = FormOf(family.Form{Name: Name, Read: read, Write: func(c model.Config
 	return Write(Name, "LlamaForCausalLM", c, end)
 }})
 
-// FormOf returns a model type with what all types of the family name alike.
+// FormOf adds to a model type the names that all types of the family share.
 func FormOf(f family.Form) family.Form {
 	f.Prefix, f.Token, f.Buffers = "model.", "embed_tokens.weight", []string{".rotary_emb.inv_freq"}
 	return f
@@ -31,7 +31,7 @@ func read(o input.Object) (model.Config, error) {
 	return c, cmp.Or(Read(o, &c), o.Only("attention_bias", false), o.Only("mlp_bias", false))
 }
 
-// Read sets what the configurations of all types of the family have.
+// Read reads the members that the configurations of all types of the family have.
 func Read(o input.Object, c *model.Config) error {
 	err := o.Dimensions(
 		input.Dimension{Key: "vocab_size", To: &c.Vocab, Limit: family.MaxTokens}, input.Dimension{Key: "max_position_embeddings", To: &c.Sequence, Limit: family.MaxTokens},
@@ -56,14 +56,14 @@ func Read(o input.Object, c *model.Config) error {
 		o.Number("rms_norm_eps", &c.NormEps, 1e-30, 1),
 		o.Flag("tie_word_embeddings", &c.Tied),
 		o.Only("head_dim", nil, float64(c.Hidden/c.Heads)),
-		o.Only("hidden_act", "silu", "swish"), // one function, two names
+		o.Only("hidden_act", "silu", "swish"), // both names mean the same function
 		o.Only("partial_rotary_factor", 1.0),
 		o.Only("quantization_config", nil),
 		readRope(o, &c.Rope),
 	)
 }
 
-// readKeyed sets the heads that have keys: all where the configuration says null.
+// readKeyed reads the number of heads with keys; null means all heads.
 func readKeyed(o input.Object, c *model.Config) error {
 	const key = "num_key_value_heads"
 	switch _, ok := o[key]; {
@@ -75,8 +75,8 @@ func readKeyed(o input.Object, c *model.Config) error {
 	}
 }
 
-// readRope sets rotary positions: of rope_theta and rope_scaling, or, from Transformers 5 on,
-// of rope_parameters.
+// readRope reads rotary positions from rope_theta and rope_scaling. Since Transformers 5 they are
+// in rope_parameters.
 func readRope(o input.Object, r *model.Rope) error {
 	if err := o.Number("rope_theta", &r.Base, 1, 1e12); err != nil {
 		return err
@@ -98,10 +98,10 @@ func readRope(o input.Object, r *model.Rope) error {
 	return nil
 }
 
-// variants are the rotary positions that there are.
+// variants are the known kinds of rotary positions.
 var variants = []string{"default", model.RopeLinear, model.RopeLlama3}
 
-// readScaling sets the variant, and the members that it needs.
+// readScaling reads the variant and its members.
 func readScaling(o input.Object, r *model.Rope) error {
 	key := "rope_type"
 	if o.Absent(key) && !o.Absent("type") {
@@ -109,7 +109,7 @@ func readScaling(o input.Object, r *model.Rope) error {
 	}
 	name := variants[0]
 	if o.Absent(key) {
-		// Nothing says how to read members that are of a variant, or of a type of layers.
+		// Members of a variant, or of a type of layers, cannot be read without rope_type.
 		for _, member := range slices.Sorted(maps.Keys(o)) {
 			if !slices.Contains([]string{key, "type", "rope_theta", "partial_rotary_factor"}, member) {
 				return o.Fail(member, "stands without rope_type, want that, one of %s", strings.Join(variants, ", "))
@@ -140,7 +140,7 @@ func readScaling(o input.Object, r *model.Rope) error {
 	return nil
 }
 
-// Write returns the members of the configuration of a type.
+// Write returns the members of a configuration that all types of the family have.
 func Write(name, architecture string, c model.Config, end int32) map[string]any {
 	members := family.Members(name, architecture, c, end)
 	maps.Copy(members, map[string]any{
@@ -152,7 +152,7 @@ func Write(name, architecture string, c model.Config, end int32) map[string]any 
 	return members
 }
 
-// Scaling returns rope_scaling; nil where there is none.
+// Scaling returns rope_scaling; nil without scaling.
 func Scaling(r model.Rope) map[string]any {
 	if r.Scaling == "" {
 		return nil

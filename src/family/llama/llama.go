@@ -1,6 +1,5 @@
-// Package llama is LLaMA (Touvron et al. 2023): RMSNorm, rotary positions in place of a
-// table, attention whose queries share keys and values in groups (Ainslie et al. 2023), a
-// gated MLP (Shazeer 2020), and no biases.
+// Package llama is the LLaMA family (Touvron et al. 2023). It has RMSNorm, rotary positions,
+// grouped-query attention (Ainslie et al. 2023), a gated MLP (Shazeer 2020), and no biases.
 package llama
 
 import (
@@ -12,7 +11,7 @@ import (
 	"dynmo/src/model"
 )
 
-// Name is the family's in the settings, and the model type of Hugging Face's.
+// Name is the family's name in the settings, and its Hugging Face model type.
 const Name = "llama"
 
 // Family registers LLaMA.
@@ -59,10 +58,10 @@ type settings struct {
 	RopeOriginal  int     `toml:"rope_original_max_position_embeddings" default:"8192" min:"1" max:"1073741824" when:"model.rope_scaling=llama3" unit:"tokens" doc:"positions that the model had before it was stretched"`
 }
 
-// unscaled is the rope_scaling of wavelengths that nothing stretches.
+// unscaled is the value of rope_scaling for unscaled wavelengths.
 const unscaled = "none"
 
-// rope returns the rotary positions.
+// rope returns the rotary positions that the settings ask for.
 func (m settings) rope() model.Rope {
 	r := model.Rope{Base: m.RopeBase}
 	switch m.RopeScaling {
@@ -75,7 +74,7 @@ func (m settings) rope() model.Rope {
 	return r
 }
 
-// inside returns the channels inside an MLP of a block that has one.
+// inside returns the channels inside the MLP.
 func inside(c config.Config) int {
 	if n := config.Of[settings](c).Intermediate; n > 0 {
 		return n
@@ -83,7 +82,8 @@ func inside(c config.Config) int {
 	return (8*c.Model.Hidden + 95) / 96 * 32
 }
 
-// shape has MLPs of three matrices, gate, up and down, and groups of queries.
+// shape sets the sizes of LLaMA's layers: MLPs of three matrices (gate, up and down), and heads
+// with keys.
 func shape(c config.Config, s *config.Shape) {
 	s.Inside, s.Matrices = inside(c), 3
 	if n := config.Of[settings](c).KeyValueHeads; n > 0 {

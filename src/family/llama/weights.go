@@ -6,8 +6,8 @@ import (
 	"dynmo/src/model"
 )
 
-// weights lists the embedding, the parameters block by block, the final norm, and last the
-// head if it is not tied.
+// weights lists the embedding, the parameters block by block, the final norm, and last the head
+// unless it is tied.
 func weights(c model.Config) []model.Weight {
 	hidden := int64(c.Hidden)
 	keyed := int64(c.Keyed() * (c.Hidden / c.Heads))
