@@ -58,7 +58,7 @@ func (r Row) direction() int {
 	return 0
 }
 
-// isCount reports whether the value counts parts of the machine, all of which must be present.
+// isCount reports whether the value counts parts of the machine. All these parts must be present.
 func (r Row) isCount() bool { return r.Unit == "links" || r.Unit == "lanes" || r.Unit == "GPUs" }
 
 // lack returns the least share of the peers' speed that a slow device lacks.
