@@ -14,7 +14,7 @@ func TestSimulateSettingsAct(t *testing.T) {
 	workbench(t, "")
 	changes := map[string]struct{ kind, value string }{
 		"simulate.head": {"moe", "3"}, "simulate.attention": {"prune", "0.5"}, "simulate.routing": {"moe", `"llama-24-aux"`},
-		"simulate.expert_ranks": {"moe", "4"}, "simulate.experts": {"moe", "32"}, "simulate.density_least": {"attention", "0.12"}, "simulate.density_most": {"attention", "0.2"},
+		"simulate.expert_ranks": {"moe", "4"}, "simulate.expert_spare": {"moe", "1"}, "simulate.experts": {"moe", "32"}, "simulate.density_least": {"attention", "0.12"}, "simulate.density_most": {"attention", "0.2"},
 		"simulate.density_noise": {"attention", "1"}, "simulate.exit_from": {"exit", "0.6"}, "simulate.exit_share": {"exit", "0.3"},
 		"simulate.exit_noise": {"exit", "0.5"}, "simulate.thaws": {"freeze", "false"},
 		"simulate.frozen": {"freeze", "0.3"}, "simulate.mod_tokens": {"mod", "0.9"}, "simulate.mod_noise": {"mod", "2"},
@@ -39,6 +39,9 @@ func TestSimulateSettingsAct(t *testing.T) {
 		like := c.kind
 		if name == "simulate.experts" { // recordings have as many as they have
 			args, like = append(args, "--set", `simulate.routing="zipf-1"`), "zipf-1"
+		}
+		if name == "simulate.expert_spare" { // copies are of replicas' experts
+			args, like = append(args, "--set", "parallel.replicas=8", "--set", `simulate.routing="hot-rank"`), "replicas"
 		}
 		if _, ok := standard[like]; !ok {
 			standard[like] = decoded[simAnswer](t, args...)
