@@ -17,15 +17,15 @@ import (
 type Config struct {
 	Model model.Config // shape only
 	End   int32        // the token that ends a text; -1 if the file names none, or several
-	Text  []byte       // the whole file, keys that mean nothing here included
+	Text  []byte       // the whole file, including keys that this package ignores
 
 	form   family.Form
 	beside []model.Weight // tensors that the files have besides those of the model
 }
 
-// parseConfig reads config.json. Defaults are those of Hugging Face's configuration of
-// the model type. Errors name key and byte: another model type, a shape out of range,
-// or arithmetic that the layers here do not do.
+// parseConfig reads config.json. Defaults are those of Hugging Face's configuration of the model
+// type. Errors name the key and the byte. Errors are another model type, a shape out of range, and
+// arithmetic that the layers of dynmo lack.
 func parseConfig(source []byte) (Config, error) {
 	o, err := input.Value{JSON: source}.Object()
 	if err != nil {
@@ -51,9 +51,9 @@ func parseConfig(source []byte) (Config, error) {
 	return c, nil
 }
 
-// newConfig returns the configuration of a model of this shape, as Hugging Face's loader reads
-// it. It says that there is no dropout, and names the special token of GPT-2's vocabulary; those
-// of other vocabularies are not known, so that none is named. Without these fields the loader
+// newConfig returns the configuration of a model of this shape, in the form that Hugging Face's
+// loader reads. It says that there is no dropout. It names the special token of GPT-2's vocabulary;
+// those of other vocabularies are not known, so it names none. Without these fields the loader
 // would take the defaults of the model type.
 func newConfig(c model.Config) Config {
 	if c.Vocab == data.GPT2Tokens {
@@ -62,7 +62,7 @@ func newConfig(c model.Config) Config {
 	return EndingConfig(c, -1)
 }
 
-// EndingConfig is NewConfig of a model whose texts end with a token; -1 is none.
+// EndingConfig is newConfig for a model whose texts end with the token `end`; -1 is none.
 func EndingConfig(c model.Config, end int32) Config { return configOf(family.FormOf(c), c, end) }
 
 // configOf returns the configuration of a model in a form.
@@ -81,10 +81,10 @@ func configOf(form family.Form, c model.Config, end int32) Config {
 	return Config{Model: shape, End: end, Text: append(text, '\n'), form: form}
 }
 
-// stored returns the text of the configuration of weights that are stored as d. Where it
-// names a type, of any member that does, it names this one; a text that names none is
-// left as it is for float32, which that stands for, and every text for "", weights as
-// they were.
+// stored returns the text of the configuration for weights stored as type d. If members of the text
+// name a type, stored replaces it. If none does, float32 is the default, so the text stays for
+// float32. For other types stored adds a member. For d = "", which keeps the types of the weights,
+// the text stays.
 func (c Config) stored(d DType) ([]byte, error) {
 	if d == "" {
 		return c.Text, nil
@@ -94,11 +94,12 @@ func (c Config) stored(d DType) ([]byte, error) {
 	if err != nil || named || d == F32 {
 		return text, err
 	}
-	rest := bytes.TrimLeft(text, " \t\r\n")[1:] // behind the brace: members follow, model_type is one
+	rest := bytes.TrimLeft(text, " \t\r\n")[1:] // after the opening brace; there are more members, since model_type is one
 	return slices.Concat([]byte("{\n  \"torch_dtype\": "+name+","), rest), nil
 }
 
-// replaced returns the text with another value of members, and whether it has one of them.
+// replaced returns the text with another value for the members with these keys. found reports
+// whether the text has such a member.
 func (c Config) replaced(value string, keys ...string) (text []byte, found bool, err error) {
 	at := 0
 	err = input.Value{JSON: c.Text}.Members(func(key string, v input.Value) error {
@@ -114,8 +115,8 @@ func (c Config) replaced(value string, keys ...string) (text []byte, found bool,
 // beginKey is the member of a configuration that names the token texts begin with.
 const beginKey = "bos_token_id"
 
-// Beginning returns the configuration of a model whose texts begin with a token, where it
-// names any.
+// Beginning returns the configuration with another token at the begin of texts, if the
+// configuration names such a token.
 func (c Config) Beginning(id int32) Config {
 	var err error
 	if c.Text, _, err = c.replaced(strconv.Itoa(int(id)), beginKey); err != nil {
@@ -124,8 +125,8 @@ func (c Config) Beginning(id int32) Config {
 	return c
 }
 
-// generation returns generation_config.json, which says how texts begin and end, as the
-// configuration does.
+// generation returns generation_config.json, with the tokens that begin and end texts in the
+// configuration.
 func (c Config) generation() ([]byte, error) {
 	tokens := map[string]json.RawMessage{beginKey: []byte("null"), "eos_token_id": []byte("null")}
 	err := input.Value{JSON: c.Text}.Members(func(key string, v input.Value) error {

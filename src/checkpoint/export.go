@@ -12,13 +12,13 @@ import (
 	"dynmo/src/replace"
 )
 
-// WriteHuggingFace writes config.json, generation_config.json and model.safetensors to a
-// directory (see replace.Directory), and more files, by name. Weights that came from shards are
-// written as shards. d is the type of the values; "" keeps their types. Weights of another model
-// in the directory are removed, and its tokenizer if this model has one. A model of the
-// reference implementation comes out byte for byte as it was, if its types stay. It must have
-// no buffers and no copy of a tied head. Tensors that other programs do not know have a file of
-// their own.
+// WriteHuggingFace writes config.json, generation_config.json and model.safetensors to a directory
+// (see replace.Directory), and the files in `more`, by name. Weights that came from shards are
+// written as shards. d is the type of the values; "" keeps their types. Weights of another model in
+// the directory are removed. If this model has a tokenizer, the other model's tokenizer is removed
+// too. A model of the reference implementation is written byte for byte as it was read, if its
+// types stay. It must have no buffers and no copy of a tied head. Tensors that other programs do
+// not know are written to a separate file.
 func (w *Weights) WriteHuggingFace(dir string, d DType, more map[string][]byte) error {
 	text, err := w.Config.stored(d)
 	if err != nil {
@@ -73,8 +73,8 @@ func (w *Weights) WriteHuggingFace(dir string, d DType, more map[string][]byte) 
 	}, staleBeside(files))
 }
 
-// staleBeside returns which files of another model must not lie beside the given files: readers
-// would take them for files of this model.
+// staleBeside returns a function that reports whether a file of another model must be removed from
+// beside the given files. Readers would take such a file for one of this model.
 func staleBeside(files map[string][]byte) func(name string) bool {
 	tokenizer := slices.ContainsFunc(slices.Collect(maps.Keys(files)), data.IsTokenizerFile)
 	return func(name string) bool {
@@ -83,7 +83,7 @@ func staleBeside(files map[string][]byte) func(name string) bool {
 	}
 }
 
-// writePieces writes a file of Hugging Face's.
+// writePieces writes the pieces as a safetensors file with Hugging Face's names.
 func (w *Weights) writePieces(out io.Writer, list []piece) error {
 	byName := make(map[string][]piece)
 	var tensors []Tensor
@@ -103,7 +103,7 @@ func (w *Weights) writePieces(out io.Writer, list []piece) error {
 	})
 }
 
-// writePiece writes the values of a piece as those of a type.
+// writePiece writes the values of a piece as type d.
 func (w *Weights) writePiece(out io.Writer, p piece, d DType) error {
 	from := w.dtype(p.weight)
 	return w.stream(p.weight, p.first, p.rows, func(values []byte) error {
@@ -118,7 +118,7 @@ func (w *Weights) writePiece(out io.Writer, p piece, d DType) error {
 	})
 }
 
-// transpose returns the transpose of a (rows, cols) matrix of values of size bytes.
+// transpose returns the transpose of a (rows, cols) matrix whose values have `size` bytes.
 func transpose(values []byte, rows, cols, size int64) []byte {
 	t := make([]byte, len(values))
 	for r := range rows {

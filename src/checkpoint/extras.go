@@ -12,8 +12,8 @@ import (
 	"dynmo/src/replace"
 )
 
-// Files beside a model of Hugging Face's: the tensors that no other program knows, under dynmo's
-// names, and a text on their names and purposes.
+// Files beside a Hugging Face model: the tensors that no other program knows, under dynmo's names,
+// and a text about their names and purposes.
 const (
 	extrasFile    = "dynmo.safetensors"
 	namesFile     = "DYNMO.md"
@@ -24,7 +24,7 @@ const (
 //go:embed dynmo_reference.py
 var reference []byte
 
-// beside returns the files of what other programs do not know but its tensors.
+// beside returns the files beside the model, except the file of tensors.
 func (w *Weights) beside(list []piece) (map[string][]byte, error) {
 	kinds, shape := map[string]any{"thresholds": w.Thresholds}, w.Config.Model
 	for _, e := range shape.BeyondKinds() {
@@ -39,8 +39,8 @@ func (w *Weights) beside(list []piece) (map[string][]byte, error) {
 	return map[string][]byte{namesFile: w.names(list), kindsFile: append(text, '\n'), referenceFile: reference}, err
 }
 
-// projections returns those of all blocks, each (heads, buckets/2, channels of a head), by which
-// sampling finds buckets.
+// projections returns the projections of all blocks, each (heads, buckets/2, channels of a head).
+// Sampling finds buckets with them.
 func projections(c model.Config, of func(c model.Config, block int) []float32) (blocks [][][][]float32) {
 	size := c.Hidden / c.Heads
 	for i := range c.Blocks {
@@ -54,8 +54,8 @@ func projections(c model.Config, of func(c model.Config, block int) []float32) (
 	return blocks
 }
 
-// Base returns an error unless other programs know a model by the same weights with fewer layers:
-// unless the layers have every tensor that files of other programs have.
+// Base returns an error unless other programs can read a model from the same weights with fewer
+// layers. For that the layers must have every tensor that the files of other programs have.
 func (w *Weights) Base() error {
 	c := w.Config.Model
 	owners := c.Owners()
@@ -67,7 +67,7 @@ func (w *Weights) Base() error {
 	return nil
 }
 
-// extras returns the tensors that no other program knows, of type d, or float32 if it is "".
+// extras returns the tensors that no other program knows, of type d, or of float32 if d is "".
 func (w *Weights) extras(d DType) (list []piece) {
 	if d == "" {
 		d = F32
@@ -78,12 +78,12 @@ func (w *Weights) extras(d DType) (list []piece) {
 	return list
 }
 
-// writeExtras writes these tensors.
+// writeExtras writes these tensors to a file.
 func (w *Weights) writeExtras(path string, list []piece) error {
 	return replace.Write(path, func(out io.Writer) error { return w.writePieces(out, list) })
 }
 
-// names returns the text of what is beside the model.
+// names returns the text about the files beside the model.
 func (w *Weights) names(list []piece) []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# A model of dynmo's with dynamic.kind = %q\n\n", w.Config.Model.Beyond())

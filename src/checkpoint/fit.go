@@ -10,17 +10,17 @@ import (
 	"dynmo/src/model"
 )
 
-// maxPadding bounds the multiples that vocabularies are padded to: 128 for the sake of
-// GPU kernels, times the ranks that share them in tensor parallelism, usually 8.
+// maxPadding bounds the multiples to which vocabularies are padded: 128 for GPU kernels, times the
+// tensor-parallel ranks that divide the vocabulary, usually 8.
 const maxPadding = 1024
 
-// Fit returns the weights for a model that may have fewer positions, the first ones, and a padded
-// vocabulary. Grain, seed and initialisation do not matter.
+// Fit returns the weights for a model with possibly fewer positions, the first ones, and a padded
+// vocabulary. Grain, seed and initialisation need not match.
 //
-// Each row that is added to a matrix of the vocabulary is the mean of its rows. The source is
-// Hewitt 2021, "Initializing new word embeddings for pretrained language models". So an added
-// token is at most as probable as the (geometric) mean of the tokens. A loss is larger by at
-// most ln(1 + added/true). Zeros would have logits of 0, far above those of GPT-2. Errors name the
+// Each added row of a matrix of the vocabulary is the mean of its rows. The source is Hewitt 2021,
+// "Initializing new word embeddings for pretrained language models". So an added token is at most
+// as probable as the (geometric) mean of the tokens. A loss is larger by at most ln(1 +
+// added/true). Rows of zeros would give logits of 0, far above those of GPT-2. Errors name the
 // setting that differs, and both values.
 func (w *Weights) Fit(c model.Config) (*Weights, error) {
 	if err := w.fits(c); err != nil {
@@ -54,7 +54,8 @@ func (w *Weights) Fit(c model.Config) (*Weights, error) {
 	return &fitted, nil
 }
 
-// fits reports how a model differs from those that Fit makes of the weights.
+// fits returns an error that names a setting in which a model differs from the models that Fit can
+// make.
 func (w *Weights) fits(c model.Config) error {
 	have := w.Config.Model
 	settings := func(c model.Config) []family.Setting {

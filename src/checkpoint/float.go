@@ -10,12 +10,11 @@ import (
 	"dynmo/src/tensor"
 )
 
-// typeNames holds what PyTorch, and so Hugging Face's configurations, call the types of
+// typeNames has the names of PyTorch, and so of Hugging Face's configurations, for the types of
 // weights.
 var typeNames = map[DType]string{F32: "float32", bf16: "bfloat16", f16: "float16"}
 
-// Stored returns the type that weights can be written as, by PyTorch's name: float32,
-// bfloat16 or float16.
+// Stored returns the type of weights with one of PyTorch's names: float32, bfloat16 or float16.
 func Stored(name string) (DType, error) {
 	list := []DType{F32, bf16, f16}
 	var names []string
@@ -31,8 +30,8 @@ func Stored(name string) (DType, error) {
 // bytes returns the size of a value of a type of weights.
 func (d DType) bytes() int64 { return int64(dtypes[d.place()].bits / 8) }
 
-// convert returns values of one type of weights as those of another, the nearest ones, of
-// two the even one. The error names a finite value that the other type has none near.
+// convert converts values from one type of weights to the nearest values of another, ties to even.
+// The error names a finite value that is outside the range of the other type.
 func convert(values []byte, from, to DType) ([]byte, error) {
 	if from == to {
 		return values, nil
@@ -55,7 +54,7 @@ func convert(values []byte, from, to DType) ([]byte, error) {
 	return halves, nil
 }
 
-// widened returns values as float32, which each of them is.
+// widened returns values as float32. The conversion is exact.
 func widened(values []byte, from DType) []byte {
 	if from == F32 {
 		return values
@@ -87,14 +86,14 @@ func fromF16(bits uint16) float32 {
 	return math.Float32frombits(sign | (exponent+112)<<23 | fraction<<13)
 }
 
-// toF16 returns the bits of the nearest number in IEEE 754 binary16, of two the even one.
+// toF16 returns the bits of the nearest number in IEEE 754 binary16, ties to even.
 func toF16(x float32) uint16 {
 	bits := math.Float32bits(x)
 	sign, size := uint16(bits>>31)<<15, bits&^(1<<31)
 	switch {
 	case x != x:
 		return sign | infiniteF16 | 1<<9 | uint16(size>>13)&1023
-	case size >= math.Float32bits(65520): // half way from the last number to what would follow
+	case size >= math.Float32bits(65520): // half way between the largest number and the next one
 		return sign | infiniteF16
 	case size < math.Float32bits(0x1p-14): // below the normal numbers
 		return sign | uint16(math.RoundToEven(math.Abs(float64(x))*0x1p24))

@@ -22,18 +22,18 @@ const (
 	indexFile      = modelFile + ".index.json"
 )
 
-// outputMatrix is the name of the head, which many programs write even where it is the
+// outputMatrix is the name of the head. Many programs write it even if the head is tied to the
 // embedding.
 const outputMatrix = "lm_head.weight"
 
-// maxConfig is the longest config.json that is read, in bytes: hundreds of
-// times what real ones have.
+// maxConfig is the longest config.json that is read, in bytes: hundreds of times the length of real
+// ones.
 const maxConfig = 1 << 20
 
-// OpenHuggingFace opens a directory with config.json and model.safetensors, or
-// the shards that model.safetensors.index.json names. Names of tensors may all
-// begin with the model type's prefix, as "transformer."; buffers that older files hold,
-// as attn.bias, are skipped. The files of the tokenizer that lie there go with the weights.
+// OpenHuggingFace opens a directory with config.json and model.safetensors, or with the shards that
+// model.safetensors.index.json names. All names of tensors may begin with the prefix of the model
+// type, for example "transformer.". Buffers in older files, for example attn.bias, are skipped. The
+// weights include the files of the tokenizer in the directory.
 func OpenHuggingFace(dir string) (*Weights, error) {
 	source, err := input.Read(filepath.Join(dir, ConfigFile), maxConfig)
 	if err != nil {
@@ -60,7 +60,7 @@ func OpenHuggingFace(dir string) (*Weights, error) {
 	return w, nil
 }
 
-// openModel opens the file or all shards of a model, which then have an index.
+// openModel opens the file or all shards of a model. Shards have an index.
 func openModel(dir string) ([]*File, *index, error) {
 	f, err := Open(filepath.Join(dir, modelFile))
 	if err == nil {
@@ -93,7 +93,7 @@ func closeAll(files []*File) error {
 	return errors.Join(all...)
 }
 
-// keep makes an index the weights' own, without the tensors that they have no place for.
+// keep stores an index in the weights, without tensors that the model does not have.
 func (w *Weights) keep(shards *index) {
 	if shards == nil {
 		return
@@ -108,8 +108,8 @@ func (w *Weights) keep(shards *index) {
 	}
 }
 
-// sharded returns the index that a weights file keeps. It names the model's tensors, and
-// no others.
+// sharded returns the index stored in a weights file. The index must name exactly the tensors of
+// the model.
 func (w *Weights) sharded(text []byte) (*index, error) {
 	x, err := parseIndex(text)
 	if err != nil {
@@ -127,13 +127,13 @@ func (w *Weights) sharded(text []byte) (*index, error) {
 	return x, nil
 }
 
-// held is a tensor and the file that it lies in.
+// held is a tensor and its file.
 type held struct {
 	Tensor
 	file *File
 }
 
-// fromFiles returns the weights that lie in files under Hugging Face's names.
+// fromFiles returns the weights in files with Hugging Face's names.
 func fromFiles(c Config, files []*File) (*Weights, error) {
 	is := c.form
 	w := &Weights{Config: c, types: make(map[string]DType), close: func() error { return closeAll(files) }}
@@ -176,7 +176,7 @@ func fromFiles(c Config, files []*File) (*Weights, error) {
 	return w, nil
 }
 
-// common returns the type of all pieces of a weight, float32 if they have several.
+// common returns the type of all pieces of a weight, or float32 if their types differ.
 func common(list []piece, all map[string]held) DType {
 	d := all[list[0].Name].DType
 	for _, t := range list[1:] {
@@ -207,8 +207,8 @@ func appendRows(dst []byte, list []piece, all map[string]held, d DType, lo, hi i
 	return dst, nil
 }
 
-// rows appends the stored values of rows [lo, hi) of a piece. Where Hugging Face's matrix is the
-// transpose these are columns of the stored matrix.
+// rows appends the stored values of rows [lo, hi) of a piece. If Hugging Face stores the transpose,
+// these are columns of the stored matrix.
 func (h held) rows(dst []byte, t piece, lo, hi int64) ([]byte, error) {
 	row := t.weight.Row() / 4 * h.DType.bytes()
 	if !t.weight.Transposed {
@@ -221,8 +221,7 @@ func (h held) rows(dst []byte, t piece, lo, hi int64) ([]byte, error) {
 	return append(dst, transpose(values, h.Shape[0], h.Shape[1], h.DType.bytes())[lo*row:hi*row]...), nil
 }
 
-// copied returns an error unless the tensor with the name of is there, and a is equal to
-// it bit by bit.
+// copied returns an error unless the tensor named `of` exists and equals tensor a bit by bit.
 func copied(a held, all map[string]held, of string) error {
 	b, ok := all[of]
 	if !ok {

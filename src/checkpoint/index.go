@@ -16,15 +16,14 @@ import (
 	"dynmo/src/input"
 )
 
-// index is model.safetensors.index.json: it says which file of a sharded model has a
-// tensor.
+// index is model.safetensors.index.json: the file of every tensor of a sharded model.
 type index struct {
 	text  []byte
 	files map[string]string // by tensor
 	total input.Value       // metadata.total_size, bytes of all tensors; empty if it is missing
 }
 
-// parseIndex reads an index. The files that it names lie beside it.
+// parseIndex reads an index. The named files must be in the directory of the index.
 func parseIndex(text []byte) (*index, error) {
 	x := &index{text: text, files: make(map[string]string)}
 	err := input.Value{JSON: text}.Members(func(key string, v input.Value) error {
@@ -47,10 +46,10 @@ func parseIndex(text []byte) (*index, error) {
 	return x, err
 }
 
-// maxName is the longest name of a file, in bytes: that of the file systems in use.
+// maxName is the longest name of a file in bytes, the limit of common file systems.
 const maxName = 255
 
-// shardName returns the name of a file of safetensors.
+// shardName returns the name of a shard; a name with a directory is an error.
 func shardName(v input.Value) (string, error) {
 	name, err := v.Text()
 	if err == nil && (!filepath.IsLocal(name) || name == "." || strings.ContainsAny(name, `/\`)) {
@@ -65,7 +64,7 @@ func shardName(v input.Value) (string, error) {
 	return name, err
 }
 
-// newIndex returns the index of tensors by file, as Hugging Face's library writes it.
+// newIndex returns the index for tensors and their files, in the format of Hugging Face's library.
 func newIndex(files map[string]string) *index {
 	text, err := json.MarshalIndent(struct {
 		Metadata map[string]int64  `json:"metadata"`
@@ -81,12 +80,12 @@ func newIndex(files map[string]string) *index {
 	return x
 }
 
-// names returns the files, in their order.
+// names returns the names of the files, sorted.
 func (x *index) names() []string {
 	return slices.Compact(slices.Sorted(maps.Values(x.files)))
 }
 
-// file returns the file that a tensor is in.
+// file returns the file of a tensor.
 func (x *index) file(tensor string) string {
 	if x == nil {
 		return modelFile
@@ -94,7 +93,7 @@ func (x *index) file(tensor string) string {
 	return x.files[tensor]
 }
 
-// sized returns the text for tensors of total bytes.
+// sized returns the text with `total` as the number of bytes of all tensors.
 func (x *index) sized(total int64) []byte {
 	if size, ok := x.size(); !ok || size == total {
 		return x.text
@@ -102,16 +101,16 @@ func (x *index) sized(total int64) []byte {
 	return slices.Replace(slices.Clone(x.text), int(x.total.At), int(x.total.At)+len(x.total.JSON), []byte(strconv.FormatInt(total, 10))...)
 }
 
-// size returns metadata.total_size, an integer that some programs write as 1.0.
+// size returns metadata.total_size. It is an integer, but some programs write 1.0.
 func (x *index) size() (int64, bool) {
 	size, err := strconv.ParseFloat(string(x.total.JSON), 64)
 	return int64(size), err == nil && size >= 0 && size < 1<<62
 }
 
-// shardPattern is what shards are called. Files of other names are no part of the model.
+// shardPattern matches the names of shards. Files with other names do not belong to the model.
 var shardPattern = regexp.MustCompile(`^model-\d+-of-\d+\.safetensors$`)
 
-// open opens the shards in a directory, and checks that they hold what the index says.
+// open opens the shards in a directory, and checks that they have the tensors of the index.
 func (x *index) open(dir string) ([]*File, error) {
 	names := x.names()
 	entries, err := os.ReadDir(dir)
@@ -137,7 +136,7 @@ func (x *index) open(dir string) ([]*File, error) {
 	return files, nil
 }
 
-// openShards opens files within dir; a link that leads out of it is refused.
+// openShards opens files within dir. A link to a file outside dir is an error.
 func openShards(dir string, names []string) (files []*File, err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -159,8 +158,8 @@ func openShards(dir string, names []string) (files []*File, err error) {
 	return files, nil
 }
 
-// check returns an error unless each tensor is in its file by the index and no file has another
-// tensor. The sizes must be those of the index.
+// check returns an error unless each tensor is in the file that the index names and no file has
+// another tensor. The sizes must be those of the index.
 func (x *index) check(files []*File) error {
 	home := make(map[string]string)
 	total := int64(0)

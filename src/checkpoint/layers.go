@@ -10,8 +10,8 @@ import (
 	"dynmo/src/model"
 )
 
-// Load sets the weights of a dense layer of a model that the weights fit; what exits and
-// routers learn, which no file has, stays as it is. Moments and counters are left alone.
+// Load sets the weights of a dense layer of a model that fits the weights. The learned parameters
+// of exits and routers are in no file and stay unchanged, and so do moments and counters.
 func (w *Weights) Load(l *model.Layer) error {
 	byName := make(map[string]model.Weight)
 	for _, p := range w.Config.Model.Weights() {
@@ -35,11 +35,11 @@ func (w *Weights) Load(l *model.Layer) error {
 	return nil
 }
 
-// loadBytes is about how much is read at a time, so that reading takes little memory beside
-// a layer's own.
+// loadBytes is the approximate number of bytes that are read at a time, so that reading needs
+// little memory beside that of the layer.
 const loadBytes = 1 << 20
 
-// load sets the values of a parameter from the rows that it has of from.
+// load sets the values of a parameter from its rows of the weight `from`.
 func (w *Weights) load(dst model.Values, p *model.Param, from model.Weight) error {
 	piece := max(1, loadBytes/from.Row())
 	for lo := int64(0); lo < int64(p.Rows); lo += piece {
@@ -56,14 +56,14 @@ func (w *Weights) load(dst model.Values, p *model.Param, from model.Weight) erro
 	return nil
 }
 
-// FromChain returns the weights of a whole chain of layers, as float32, with zeros for what
-// is pruned. They are read from the layers when they are written: layer returns the one at
-// a chain position, which lasts until the next call, and free ends the last. Names
-// elsewhere are those of a model with its head.
+// FromChain returns the weights of a whole chain of layers as float32, with zeros for pruned
+// weights. Layers are read only when the weights are written. layer returns the layer at a chain
+// position, valid until the next call. free frees the last layer. Names in files of other programs
+// are those of a model with its head.
 func FromChain(c model.Config, layer func(id int) (*model.Layer, error), free func()) *Weights {
 	owners := c.Owners()
-	var one sync.Mutex // reads a weight at a time
-	var last string    // whose values they are
+	var one sync.Mutex // guards last and values: one weight is read at a time
+	var last string    // name of the weight in values
 	var values []byte
 	rows := func(dst []byte, p model.Weight, lo, hi int64) ([]byte, error) {
 		one.Lock()
@@ -89,13 +89,13 @@ func FromChain(c model.Config, layer func(id int) (*model.Layer, error), free fu
 	return &Weights{Config: config, Prefix: config.form.Prefix, rows: rows, close: func() error { free(); return nil }}
 }
 
-// stored is a parameter and the layer that has it.
+// stored is a parameter with its layer.
 type stored struct {
 	layer *model.Layer
 	param *model.Param
 }
 
-// dense returns the values of a parameter of any format as dense float32.
+// dense returns the values of a parameter in any format as dense float32.
 func (s stored) dense() ([]byte, error) {
 	p := s.param
 	values := make([]byte, 4*p.Rows*p.Cols)

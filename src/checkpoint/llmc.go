@@ -22,8 +22,7 @@ const (
 	tokenTable  = 0 // place among the parameters
 )
 
-// OpenLLMC opens llm.c's model file of version 3 (float32). The padding of the
-// vocabulary is left out.
+// OpenLLMC opens llm.c's model file of version 3 (float32). It drops the padding of the vocabulary.
 func OpenLLMC(path string) (*Weights, error) {
 	f, size, err := input.Regular(path, input.Unbound)
 	if err != nil {
@@ -84,10 +83,10 @@ func parseLLMC(name string, r io.ReaderAt, size int64) (*Weights, error) {
 	}}, nil
 }
 
-// padded returns the rows of llm.c's token table.
+// padded returns the number of rows in llm.c's token table.
 func padded(vocab int) int { return (vocab + llmcPadding - 1) / llmcPadding * llmcPadding }
 
-// llmcOffsets returns where each parameter begins, and the size of the file.
+// llmcOffsets returns the offset of each parameter and the size of the file, in bytes.
 func llmcOffsets(c model.Config) (offsets map[string]int64, end int64) {
 	offsets, end = make(map[string]int64), 4*llmcHeader
 	for i, p := range c.Weights() {
@@ -100,8 +99,8 @@ func llmcOffsets(c model.Config) (offsets map[string]int64, end int64) {
 	return offsets, end
 }
 
-// FitsLLMC returns an error unless llm.c's model file has a place for the weights: they are
-// of GPT-2, and the head is tied.
+// FitsLLMC returns an error unless llm.c's model file can store the weights: the model is a GPT-2
+// with a tied head.
 func (w *Weights) FitsLLMC() error {
 	if is := family.FormOf(w.Config.Model); !is.LLMC {
 		return fmt.Errorf("llm.c's model file is of GPT-2, the weights are of a model of type %s", is.Name)
@@ -112,8 +111,8 @@ func (w *Weights) FitsLLMC() error {
 	return nil
 }
 
-// WriteLLMC writes llm.c's model file of version 3, with zeros in the padding
-// of the vocabulary, of weights that FitsLLMC.
+// WriteLLMC writes llm.c's model file of version 3, with zeros in the padding of the vocabulary.
+// FitsLLMC must hold.
 func (w *Weights) WriteLLMC(out io.Writer) error {
 	c := w.Config.Model
 	if err := w.FitsLLMC(); err != nil {

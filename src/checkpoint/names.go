@@ -7,7 +7,7 @@ import (
 	"dynmo/src/model"
 )
 
-// nameOf returns a name as the weights' files have it, without their prefix.
+// nameOf converts a name to the form in the weights' files, without their prefix.
 func (w *Weights) nameOf(name string) string {
 	var list []family.Renaming
 	switch form := w.Config.form; {
@@ -24,16 +24,16 @@ func (w *Weights) nameOf(name string) string {
 	return name
 }
 
-// piece is a tensor of Hugging Face's files, or of packed weights rows of one. It is rows of a
-// weight from the first on.
+// piece is a tensor in Hugging Face's files, or some rows of a tensor if weights are packed. It has
+// `rows` rows of a weight, from row `first` on.
 type piece struct {
 	Tensor
 	weight      model.Weight
 	first, rows int64
-	at          int64 // rows of the tensor that lie before
+	at          int64 // rows of the tensor before the piece
 }
 
-// bytes returns the bytes of its values, of type d or, if it is "", of its own.
+// bytes returns the bytes of the piece's values as type d, or as their own type if d is "".
 func (t piece) bytes(d DType) int64 {
 	if d == "" {
 		d = t.DType
@@ -41,7 +41,7 @@ func (t piece) bytes(d DType) int64 {
 	return t.weight.Row() / 4 * t.rows * d.bytes()
 }
 
-// pieces returns the tensors that a parameter is in Hugging Face's file, of its own type.
+// pieces returns the tensors in Hugging Face's file for a parameter, with their own types.
 func (w *Weights) pieces(p model.Weight) []piece {
 	split := p.Split
 	if split == nil {
@@ -68,7 +68,7 @@ func (w *Weights) pieces(p model.Weight) []piece {
 	return list
 }
 
-// pack makes a piece of a weight that is packed rows of the tensor of all such weights.
+// pack turns a piece of a packed weight into rows of the common tensor.
 func (w *Weights) pack(t *piece) {
 	if index, of := w.Config.form.Packed.Place(w.Config.Model, t.weight.Name); of > 0 {
 		rows := t.weight.Shape[0]
@@ -76,7 +76,7 @@ func (w *Weights) pack(t *piece) {
 	}
 }
 
-// allPieces returns the pieces of the whole model, those of one tensor in their order.
+// allPieces returns the pieces of the whole model. Pieces of one tensor are in order.
 func (w *Weights) allPieces() (list []piece) {
 	for _, p := range w.weights() {
 		list = append(list, w.pieces(p)...)

@@ -16,7 +16,7 @@ import (
 // of the reference implementation.
 const maxHeader = 100_000_000
 
-// metadataKey is the key of a header's free text, no tensor.
+// metadataKey is the key of a header's free text. It names no tensor.
 const metadataKey = "__metadata__"
 
 // File is a safetensors file whose header has been read and checked.
@@ -54,9 +54,9 @@ func opened(name string, f *os.File, size int64) (*File, error) {
 // Close closes the file.
 func (f *File) Close() error { return f.close() }
 
-// Parse reads the header of a safetensors file of size bytes: u64 N, N bytes of JSON that may end
-// in spaces, data. The tensors must tile the data. In their order each begins at the end of the
-// one before, and has the size of its type and shape. The last ends with the file.
+// Parse reads the header of a safetensors file of `size` bytes. The file is a u64 N, then N bytes
+// of JSON, possibly with trailing spaces, then data. The tensors must tile the data: each begins at
+// the end of the one before and has the size of its type and shape. The last ends with the file.
 func Parse(name string, r io.ReaderAt, size int64) (*File, error) {
 	fail := func(offset int64, format string, args ...any) (*File, error) {
 		return nil, fmt.Errorf("%s: byte %d: %w", name, offset, fmt.Errorf(format, args...))
@@ -92,7 +92,7 @@ func Parse(name string, r io.ReaderAt, size int64) (*File, error) {
 	return f, nil
 }
 
-// entry reads a member of the header: a tensor, or the metadata.
+// entry reads a member of the header: a tensor or the metadata.
 func (f *File) entry(name string, v input.Value) error {
 	if name == metadataKey {
 		return v.Members(func(key string, v input.Value) (err error) {
@@ -132,8 +132,8 @@ func (f *File) entry(name string, v input.Value) error {
 	return nil
 }
 
-// tile sorts the tensors by their data and checks that they fill bytes of it
-// without holes or overlaps.
+// tile sorts the tensors by their place and checks that they fill `bytes` bytes of data without
+// holes or overlaps.
 func (f *File) tile(bytes int64) error {
 	slices.SortStableFunc(f.Tensors, func(a, b Tensor) int {
 		return cmp.Or(cmp.Compare(a.Begin, b.Begin), cmp.Compare(a.End, b.End))
@@ -161,10 +161,10 @@ func (f *File) tile(bytes int64) error {
 	return nil
 }
 
-// Offset returns where in the file a tensor's values begin.
+// Offset returns the offset in the file of a tensor's first value.
 func (f *File) Offset(t Tensor) int64 { return f.data + t.Begin }
 
-// Read returns the values of a tensor of this file, as they are stored.
+// Read returns the stored values of a tensor of this file.
 func (f *File) Read(t Tensor) ([]byte, error) { return f.part(nil, t, 0, t.Bytes()) }
 
 // part appends bytes [from, to) of a tensor's values to dst.

@@ -9,8 +9,8 @@ import (
 	"dynmo/src/family"
 )
 
-// As makes the weights those of a model type, one of those that describe the model. ""
-// stands for its own. Errors say what of the model the type cannot describe.
+// As changes the model type of the weights to another type that can describe the model. "" keeps
+// the type. An error says which part of the model the type cannot describe.
 func (w *Weights) As(name string) error {
 	own, c := w.Config.form, w.Config.Model
 	list := family.FormsOf(c).List
@@ -34,9 +34,9 @@ func (w *Weights) As(name string) error {
 	return nil
 }
 
-// Shard divides the weights for WriteHuggingFace with type d: into files of at most bytes bytes of
-// values, in the order of the model. A larger tensor has a file of its own. Weights that fit into
-// one file are one file.
+// Shard divides the weights into files for WriteHuggingFace with type d. Each file has at most
+// `bytes` bytes of values, in the order of the model. A larger tensor gets a file of its own.
+// Weights that fit into one file are not divided.
 func (w *Weights) Shard(bytes int64, d DType) {
 	type file struct {
 		tensors []string

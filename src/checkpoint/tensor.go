@@ -28,7 +28,7 @@ var dtypes = []struct {
 	{"C64", 64}, {"F64", 64}, {"I64", 64}, {"U64", 64},
 }
 
-// place returns where d stands in dtypes, -1 if it is unknown.
+// place returns the index of d in dtypes, -1 if d is unknown.
 func (d DType) place() int {
 	for i, t := range dtypes {
 		if t.name == d {
@@ -50,8 +50,8 @@ type Tensor struct {
 // Bytes returns the bytes of the tensor's values.
 func (t Tensor) Bytes() int64 { return t.End - t.Begin }
 
-// size returns the bytes that DType and Shape need. Errors: the type is
-// unknown, the product is 2^63 or more, or it does not fill its last byte.
+// size returns the bytes that DType and Shape need. Errors: the type is unknown, the product is
+// 2^63 or more, or the bits do not fill whole bytes.
 func (t Tensor) size() (int64, error) {
 	i := t.DType.place()
 	if i < 0 {

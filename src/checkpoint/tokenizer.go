@@ -10,11 +10,11 @@ import (
 	"dynmo/src/data"
 )
 
-// U8 is the type of bytes that are no weights.
+// u8 is the type of tensors that have no weights but bytes.
 const u8 DType = "U8"
 
-// tokenizerPrefix begins the names of the tensors of a weights file that are files of a
-// tokenizer, as bytes.
+// tokenizerPrefix is the prefix of tensors in a weights file that contain the files of a tokenizer,
+// as bytes.
 const tokenizerPrefix = "tokenizer/"
 
 // tokenizerTensors returns the tensors of the tokenizer's files.
@@ -25,7 +25,8 @@ func (w *Weights) tokenizerTensors() (list []Tensor) {
 	return list
 }
 
-// writeTokenizer writes a tensor that is a file of the tokenizer; others are left to values.
+// writeTokenizer returns a function that writes the tensors of tokenizer files. It calls values for
+// other tensors.
 func (w *Weights) writeTokenizer(values func(io.Writer, Tensor) error) func(io.Writer, Tensor) error {
 	return func(out io.Writer, t Tensor) error {
 		if name, ok := strings.CutPrefix(t.Name, tokenizerPrefix); ok {
@@ -36,7 +37,8 @@ func (w *Weights) writeTokenizer(values func(io.Writer, Tensor) error) func(io.W
 	}
 }
 
-// takeTokenizer reads the files of the tokenizer, and returns the tensors that are weights.
+// takeTokenizer reads the files of the tokenizer. It returns the remaining tensors, which are
+// weights.
 func (f *File) takeTokenizer() (files map[string][]byte, weights []Tensor, err error) {
 	files = make(map[string][]byte)
 	for _, t := range f.Tensors {

@@ -11,25 +11,26 @@ import (
 	"dynmo/src/model"
 )
 
-// Weights is the weights of a whole model, wherever they lie.
+// Weights is the weights of a whole model, in files or in layers.
 type Weights struct {
 	Config Config
-	Prefix string // of the names in Hugging Face's file: "", or its model type's
-	// Tokenizer is the files of the model's tokenizer, by the names that they have in Hugging
-	// Face's directories; empty if they are not known.
+	Prefix string // prefix of names in Hugging Face's file: "" or that of the model type
+	// Tokenizer has the files of the model's tokenizer, by their names in Hugging Face's
+	// directories; empty if they are not known.
 	Tokenizer map[string][]byte
-	Differs   string // what other programs compute otherwise; "" if nothing
-	// Thresholds are of the exits, above which tokens leave; none of a model without.
+	Differs   string // description of what other programs compute differently; "" for nothing
+	// Thresholds are the thresholds of the exits; tokens above leave. Empty for a model without
+	// exits.
 	Thresholds []float64
 
 	rows   func(dst []byte, p model.Weight, lo, hi int64) ([]byte, error) // appends values of rows [lo, hi), of the weight's type
-	types  map[string]DType                                               // by name; those that are not there are float32
-	shards *index                                                         // of Hugging Face's files; nil if they are one
-	packed bool                                                           // Hugging Face's files hold them in the other way (see family.Packing)
+	types  map[string]DType                                               // by name; absent names are float32
+	shards *index                                                         // index of Hugging Face's files; nil for a single file
+	packed bool                                                           // whether the weights are packed in Hugging Face's files (see family.Packing)
 	close  func() error
 }
 
-// weights lists all tensors: the model's, and those that its files have besides.
+// weights lists all tensors: those of the model, and additional ones of its files.
 func (w *Weights) weights() []model.Weight {
 	return slices.Concat(w.Config.Model.Weights(), w.Config.beside)
 }
@@ -54,7 +55,7 @@ func (w *Weights) floats(p model.Weight, lo, hi int64) ([]byte, error) {
 // read returns all values of a parameter, as float32.
 func (w *Weights) read(p model.Weight) ([]byte, error) { return w.floats(p, 0, p.Shape[0]) }
 
-// Read returns all values of a parameter. Goroutines may call it at once.
+// Read returns all values of a parameter. Several goroutines may call it at the same time.
 func (w *Weights) Read(p model.Weight) ([]float32, error) {
 	raw, err := w.read(p)
 	if err != nil {
@@ -73,13 +74,13 @@ const (
 	configKey   = "config" // the text of config.json
 	prefixKey   = "prefix"
 	indexKey    = "index"  // the text of model.safetensors.index.json
-	packed      = "packed" // under the key of family.Packing
+	packed      = "packed" // value for the key of family.Packing
 	ownFormat   = "dynmo"
-	torchFormat = "pt" // what Hugging Face's loaders want
+	torchFormat = "pt" // the value that Hugging Face's loaders need
 )
 
-// OpenWeights opens a dynmo weights file: safetensors with dynmo's names, and
-// the model's configuration in its metadata.
+// OpenWeights opens a dynmo weights file: a safetensors file with dynmo's names, and with the
+// model's configuration in its metadata.
 func OpenWeights(path string) (*Weights, error) {
 	f, err := Open(path)
 	if err != nil {
@@ -96,8 +97,8 @@ func OpenWeights(path string) (*Weights, error) {
 // Own reports whether the file says that it is a dynmo weights file.
 func (f *File) Own() bool { return f.Metadata[formatKey] == ownFormat }
 
-// Weights returns the weights in a dynmo weights file. Errors name the tensor
-// that is missing, of another shape, or too many.
+// Weights returns the weights in a dynmo weights file. Errors name a tensor that is missing, has
+// another shape, or is unknown.
 func (f *File) Weights() (*Weights, error) {
 	if !f.Own() {
 		return nil, fmt.Errorf("metadata: %s = %.100q, want %q: not a dynmo weights file", formatKey, f.Metadata[formatKey], ownFormat)
@@ -146,8 +147,8 @@ func (f *File) Weights() (*Weights, error) {
 	return w, nil
 }
 
-// match finds each wanted tensor, of a type of weights and the wanted shape, and refuses
-// all others. It returns their places in list.
+// match finds each wanted tensor in list and returns its index by name. Errors: a tensor is
+// missing, has no type of weights or another shape, or is not wanted.
 func match(list []Tensor, want map[string][]int64) (map[string]int, error) {
 	at := make(map[string]int)
 	for i, t := range list {
@@ -172,7 +173,7 @@ func match(list []Tensor, want map[string][]int64) (map[string]int, error) {
 	return at, nil
 }
 
-// Watch has show called with how many bytes of weights have been read, and how many there are.
+// Watch makes every read call show, with the bytes of weights that have been read and their total.
 func (w *Weights) Watch(show func(done, total int64)) {
 	var done atomic.Int64
 	total, rows := int64(0), w.rows
@@ -186,11 +187,10 @@ func (w *Weights) Watch(show func(done, total int64)) {
 	}
 }
 
-// Close closes the files that the weights lie in.
+// Close closes the files of the weights.
 func (w *Weights) Close() error { return w.close() }
 
-// Write writes a dynmo weights file, with values of the types that they have, and the files of
-// the tokenizer.
+// Write writes a dynmo weights file, with unchanged types, and with the files of the tokenizer.
 func (w *Weights) Write(out io.Writer) error {
 	metadata := map[string]string{formatKey: ownFormat, configKey: string(w.Config.Text)}
 	if w.Prefix != "" {
@@ -218,7 +218,7 @@ func (w *Weights) Write(out io.Writer) error {
 }
 
 // stream calls yield with the values of rows of a parameter, about loadBytes at a time. So no
-// tensor is whole in memory, except one that needs transposing. The values last until yield
+// tensor is in memory as a whole, except one that is transposed. The values are valid until yield
 // returns.
 func (w *Weights) stream(p model.Weight, first, rows int64, yield func(values []byte) error) error {
 	piece := max(1, loadBytes/p.Row())
@@ -238,22 +238,21 @@ func (w *Weights) stream(p model.Weight, first, rows int64, yield func(values []
 	return nil
 }
 
-// Derivation makes the weights of a model from those of another.
+// Derivation describes how to compute the weights of a model from those of another model.
 type Derivation interface {
-	// Source returns the weight of the other model whose type a weight takes. A weight that
-	// stays is its own.
+	// Source returns the weight of the other model from which a weight takes its type. An unchanged
+	// weight is its own source.
 	Source(p model.Weight) model.Weight
-	// Rows appends rows [lo, hi) of a weight that does not stay. read returns the values of
-	// a weight of the other model. drawn says that the rows are float32.
+	// Rows appends rows [lo, hi) of a changed weight. read returns the values of a weight of the
+	// other model. drawn reports that the rows are newly drawn, in float32.
 	Rows(dst []byte, p model.Weight, lo, hi int64, read func(model.Weight) ([]byte, error)) (rows []byte, drawn bool, err error)
 }
 
-// Derive returns the weights of another model, with the tokenizer of this. They are made from
-// w when they are asked for.
+// Derive returns the weights of model c, computed from w on demand, with the tokenizer of w.
 func (w *Weights) Derive(c model.Config, by Derivation) (*Weights, error) {
 	made := &Weights{Config: EndingConfig(c, w.Config.End), Tokenizer: w.Tokenizer, types: make(map[string]DType), close: w.close}
 	made.Prefix = made.Config.form.Prefix
-	var first DType // of the weights that do not stay
+	var first DType // type of the changed weights
 	for _, p := range c.Weights() {
 		from := by.Source(p)
 		made.types[p.Name] = w.dtype(from)

@@ -10,10 +10,10 @@ import (
 	"slices"
 )
 
-// Write writes a safetensors file, tensors in the reference implementation's
-// order: larger alignment first, then by name. values writes what belongs to
-// a tensor and is called in that order. Begin and End of tensors are ignored.
-// It panics if values writes another number of bytes than type and shape need.
+// Write writes a safetensors file, with tensors in the order of the reference implementation:
+// larger alignment first, then by name. It calls values for every tensor in that order to write the
+// tensor's data. It ignores Begin and End of tensors. It panics if values writes another number of
+// bytes than type and shape need.
 func Write(w io.Writer, metadata map[string]string, tensors []Tensor, values func(w io.Writer, t Tensor) error) error {
 	tensors = slices.Clone(tensors)
 	slices.SortFunc(tensors, func(a, b Tensor) int {
@@ -48,7 +48,7 @@ func Write(w io.Writer, metadata map[string]string, tensors []Tensor, values fun
 	return nil
 }
 
-// counter counts what is written.
+// counter counts the bytes that are written.
 type counter struct {
 	io.Writer
 	bytes int64
@@ -70,7 +70,7 @@ func marshal(metadata map[string]string, tensors []Tensor) []byte {
 		if err := e.Encode(value); err != nil {
 			panic("checkpoint: header does not marshal")
 		}
-		b.Truncate(b.Len() - 1) // Encode ends a line
+		b.Truncate(b.Len() - 1) // Encode appends a newline
 	}
 	separator := "{"
 	if len(metadata) > 0 {

@@ -5,14 +5,12 @@ import (
 	"fmt"
 )
 
-// deepest bounds how deep tables and lists of a TOML text may lie in each other: a
-// file of settings has three. The library takes time and memory by the square
-// of the depth.
+// deepest bounds the nesting of tables and lists in a TOML text. A file of settings has a depth of
+// three. The library takes time and memory proportional to the square of the depth.
 const deepest = 16
 
-// CheckDepth refuses a TOML text with brackets, or keys with dots, that lie deeper
-// in each other than any settings do. It looks at nothing else; name is what
-// errors call the text.
+// CheckDepth returns an error if brackets or dotted keys of a TOML text are nested deeper than
+// settings ever are. It checks nothing else. name is the name of the text in errors.
 func CheckDepth(name string, text []byte) error {
 	line, open, dots := 1, 0, 0
 	for i := 0; i < len(text); i++ {
@@ -44,7 +42,7 @@ func CheckDepth(name string, text []byte) error {
 	return nil
 }
 
-// lineEnd returns the bytes of text before the end of its first line.
+// lineEnd returns the number of bytes before the end of the first line of text.
 func lineEnd(text []byte) int {
 	if n := bytes.IndexByte(text, '\n'); n >= 0 {
 		return n
@@ -52,9 +50,8 @@ func lineEnd(text []byte) int {
 	return len(text)
 }
 
-// quoted returns the length of the TOML string that text begins with; of one
-// that does not end, that of its line, or of the whole text if its kind may have
-// several lines.
+// quoted returns the length of the TOML string at the begin of text. If the string does not end,
+// the length is that of its line, or of the whole text if the string may span lines.
 func quoted(text []byte) int {
 	quote := text[0]
 	if long := bytes.Repeat(text[:1], 3); bytes.HasPrefix(text, long) {
@@ -63,7 +60,7 @@ func quoted(text []byte) int {
 				i++
 			} else if bytes.HasPrefix(text[i:], long) {
 				after := text[i+3:]
-				more := len(after) - len(bytes.TrimLeft(after, string(quote))) // up to two belong to the string
+				more := len(after) - len(bytes.TrimLeft(after, string(quote))) // up to two quotes belong to the string
 				return i + 3 + min(2, more)
 			}
 		}

@@ -1,4 +1,5 @@
-// Package input opens files from outside. A path comes in. A file of the wanted kind and within a
-// bound goes out, or one error that names it. The package reads files of one JSON value a line,
-// whose last line may be torn. It refuses unknown keys, and makes foreign text fit for a terminal.
+// Package input opens files that come from outside. The input is a path. The output is a file of
+// the wanted kind within a bound on its size, or one error that names the file. The package also
+// reads files with one JSON value for each line, whose last line may be torn. It refuses unknown
+// keys, and makes foreign text safe for a terminal.
 package input

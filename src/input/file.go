@@ -11,37 +11,37 @@ import (
 	"syscall"
 )
 
-// Bounds of files in bytes. A file beyond its bound was named by mistake: it is
-// refused before any of it is read.
+// Bounds of files in bytes. A file beyond its bound was named by mistake. It is refused before any
+// of it is read.
 const (
-	Settings = 1 << 18  // TOML, written by people: twenty times what every setting with its comment takes
+	Settings = 1 << 18  // TOML, written by hand: twenty times the size of all settings with comments
 	Network  = 1 << 20  // TOML: the speeds of a hundred thousand ranks
 	Note     = 1 << 20  // a single JSON object of a run: its provenance
 	Loads    = 16 << 20 // numbers by layer: a million layers
-	Schedule = 16 << 20 // a cell of some six bytes for each instruction: a thousand stages of a thousand microbatches
+	Schedule = 16 << 20 // about six bytes for each instruction: a thousand stages of a thousand microbatches
 	Records  = 1 << 30  // lines of a run: a kilobyte for each of a million steps
-	Text     = 16 << 30 // of a corpus, which lies in memory; token files are mapped and have no bound
+	Text     = 16 << 30 // text of a corpus, which is kept in memory; token files are mapped and have no bound
 	Unbound  = 1 << 62  // for files that are mapped, or read in parts
 )
 
 // Stdin is the path that stands for standard input.
 const Stdin = "-"
 
-// Regular opens a regular file of at most limit bytes for reading at any place.
-// It never waits, as opening a FIFO would. The second result is its size.
+// Regular opens a regular file of at most limit bytes for reading at any offset. It never blocks,
+// as opening a FIFO would. The second result is the size of the file.
 func Regular(path string, limit int64) (*os.File, int64, error) {
 	return regular(path, limit, os.Stat, os.OpenFile)
 }
 
-// RegularIn is Regular of a file below root; a link that leads out is refused.
+// RegularIn is Regular for a file below root; a link that leads out of root is refused.
 func RegularIn(root *os.Root, name string, limit int64) (*os.File, int64, error) {
 	return regular(name, limit, root.Stat, root.OpenFile)
 }
 
 func regular(path string, limit int64, stat func(string) (fs.FileInfo, error), open func(string, int, fs.FileMode) (*os.File, error)) (*os.File, int64, error) {
-	info, err := stat(path) // first: to open a device may already do something
+	info, err := stat(path) // before opening: opening a device may have an effect
 	if failed, ok := errors.AsType[*fs.PathError](err); ok {
-		failed.Op = "open" // as users know it
+		failed.Op = "open" // the name that users know
 	}
 	if err == nil {
 		err = check(path, info, limit)
@@ -53,7 +53,7 @@ func regular(path string, limit int64, stat func(string) (fs.FileInfo, error), o
 	if err != nil {
 		return nil, 0, err
 	}
-	if info, err = f.Stat(); err == nil { // again: the name may stand for another file by now
+	if info, err = f.Stat(); err == nil { // again: the name may refer to another file by now
 		err = check(path, info, limit)
 	}
 	if err == nil && isKernels(f) {
@@ -66,7 +66,7 @@ func regular(path string, limit int64, stat func(string) (fs.FileInfo, error), o
 	return f, info.Size(), nil
 }
 
-// check refuses all but regular files of at most limit bytes.
+// check returns an error unless a file is regular and has at most limit bytes.
 func check(path string, info fs.FileInfo, limit int64) error {
 	if !info.Mode().IsRegular() {
 		return fmt.Errorf("%s: %s, want a regular file", path, kind(info.Mode()))
@@ -77,12 +77,12 @@ func check(path string, info fs.FileInfo, limit int64) error {
 	return nil
 }
 
-// kernels are the magic numbers of file systems whose files the kernel makes up when
-// they are read: proc, sysfs, debugfs and tracefs (Linux, include/uapi/linux/magic.h).
-// Stat calls their files regular, and some wait for events, as /proc/kmsg does.
+// kernels are the magic numbers of file systems whose files the kernel generates on read: proc,
+// sysfs, debugfs and tracefs (Linux, include/uapi/linux/magic.h). Stat calls their files regular,
+// and some of them wait for events, for example /proc/kmsg.
 var kernels = []int64{0x9fa0, 0x62656572, 0x64626720, 0x74726163}
 
-// isKernels reports whether the kernel makes up the content of an open file.
+// isKernels reports whether the kernel generates the content of an open file.
 func isKernels(f *os.File) bool {
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -96,7 +96,7 @@ func isKernels(f *os.File) bool {
 	return found
 }
 
-// kind names what is no regular file.
+// kind names a kind of file other than regular.
 func kind(m fs.FileMode) string {
 	switch {
 	case m.IsDir():
@@ -111,8 +111,8 @@ func kind(m fs.FileMode) string {
 	return "a special file"
 }
 
-// Open opens a file of at most limit bytes for reading from its beginning. Stdin, /dev/stdin and
-// /dev/fd/N may also be pipes or terminals; no more than limit bytes are read of them.
+// Open opens a file of at most limit bytes for reading from its begin. Stdin, /dev/stdin and
+// /dev/fd/N may also be pipes or terminals; at most limit bytes of them are read.
 func Open(path string, limit int64) (io.ReadCloser, error) {
 	switch {
 	case path == Stdin:
@@ -131,8 +131,8 @@ func Open(path string, limit int64) (io.ReadCloser, error) {
 	return &bounded{path, f, limit, limit}, nil
 }
 
-// bounded reads at most limit bytes; left is the rest of the limit. It returns an error if there
-// are more: a regular file may grow while it is read.
+// bounded reads at most limit bytes; left is the rest of the limit. If there are more bytes it
+// returns an error: a regular file may grow while it is read.
 type bounded struct {
 	path string
 	io.ReadCloser
@@ -148,7 +148,7 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Read returns the content of a file that Open opens.
+// Read returns the content of a file, opened by Open.
 func Read(path string, limit int64) ([]byte, error) {
 	f, err := Open(path, limit)
 	if err != nil {

@@ -19,14 +19,14 @@ type Value struct {
 	At   int64
 }
 
-// Fail returns an error at the value.
+// Fail returns an error with the offset of the value.
 func (v Value) Fail(format string, args ...any) error {
 	return fmt.Errorf("byte %d: %w", v.At, fmt.Errorf(format, args...))
 }
 
-// Members calls visit for every member of an object, in order. Unlike
-// json.Unmarshal it refuses a key that stands twice and invalid UTF-8. Errors
-// name the offset, those of visit the key.
+// Members calls visit for every member of an object, in order. Unlike json.Unmarshal it returns an
+// error for repeated keys and for invalid UTF-8. Errors name the offset; errors of visit also name
+// the key.
 func (v Value) Members(visit func(key string, member Value) error) error {
 	if n := validUTF8(v.JSON); n < len(v.JSON) {
 		return Value{At: v.At + int64(n)}.Fail("not UTF-8")
@@ -63,7 +63,7 @@ func (v Value) Members(visit func(key string, member Value) error) error {
 	return nil
 }
 
-// validUTF8 returns the bytes of text before the first that is not UTF-8.
+// validUTF8 returns the number of bytes before the first byte of text that is not UTF-8.
 func validUTF8(text []byte) int {
 	at := 0
 	for at < len(text) {
@@ -76,7 +76,7 @@ func validUTF8(text []byte) int {
 	return at
 }
 
-// Text returns the string that v holds.
+// Text returns the value as a string; another type is an error.
 func (v Value) Text() (string, error) {
 	var s *string
 	if err := json.Unmarshal(v.JSON, &s); err != nil || s == nil {
@@ -85,7 +85,7 @@ func (v Value) Text() (string, error) {
 	return *s, nil
 }
 
-// Integer returns the integer in [0, 2^63) that v holds.
+// Integer returns the value as an integer in [0, 2^63).
 func (v Value) Integer() (int64, error) {
 	u, err := strconv.ParseUint(string(v.JSON), 10, 63)
 	if err != nil {
@@ -94,7 +94,7 @@ func (v Value) Integer() (int64, error) {
 	return int64(u), nil
 }
 
-// Integers returns the array of integers in [0, 2^63) that v holds.
+// Integers returns the value as an array of integers in [0, 2^63).
 func (v Value) Integers() ([]int64, error) {
 	var list []json.RawMessage
 	if err := json.Unmarshal(v.JSON, &list); err != nil || list == nil {
@@ -123,25 +123,25 @@ func (v Value) Object() (Object, error) {
 	return o, err
 }
 
-// Fail returns an error of a member.
+// Fail returns an error that names a member.
 func (o Object) Fail(key, format string, args ...any) error {
 	return fmt.Errorf("%s: %w", key, o[key].Fail(format, args...))
 }
 
-// Absent reports whether a key is not there, or null.
+// Absent reports whether a key is missing or null.
 func (o Object) Absent(key string) bool {
 	v, ok := o[key]
 	return !ok || string(v.JSON) == "null"
 }
 
-// Dimension is where an integer of a configuration goes.
+// Dimension is an integer member of a configuration and the variable that it sets.
 type Dimension struct {
 	Key   string
 	To    *int
 	Limit int64
 }
 
-// Dimensions sets those that are there. Each is in [1, limit].
+// Dimensions sets the variables whose members are present. Each value must be in [1, Limit].
 func (o Object) Dimensions(list ...Dimension) error {
 	for _, d := range list {
 		v, ok := o[d.Key]
@@ -157,7 +157,7 @@ func (o Object) Dimensions(list ...Dimension) error {
 	return nil
 }
 
-// Number sets a number in [least, most] where the key is there.
+// Number sets a number in [least, most] if the key is present.
 func (o Object) Number(key string, to *float64, least, most float64) error {
 	v, ok := o[key]
 	if !ok {
@@ -171,7 +171,7 @@ func (o Object) Number(key string, to *float64, least, most float64) error {
 	return nil
 }
 
-// Flag sets what is true or false where the key is there.
+// Flag sets a boolean if the key is present.
 func (o Object) Flag(key string, to *bool) error {
 	v, ok := o[key]
 	if !ok {
@@ -184,12 +184,12 @@ func (o Object) Flag(key string, to *bool) error {
 	return nil
 }
 
-// Required sets a number that must be there.
+// Required sets a number; a missing key is an error.
 func (o Object) Required(key string, to *float64, least, most float64) error {
 	return cmp.Or(o.There(key), o.Number(key, to, least, most))
 }
 
-// There returns an error unless a key is.
+// There returns an error if a key is missing.
 func (o Object) There(key string) error {
 	if _, ok := o[key]; !ok {
 		return fmt.Errorf("%s is missing", key)
@@ -197,7 +197,8 @@ func (o Object) There(key string) error {
 	return nil
 }
 
-// Only refuses a value that is none of some, as JSON decodes them, where the key is there.
+// Only returns an error if the key is present with a value other than those in want. want has
+// values as JSON decodes them.
 func (o Object) Only(key string, want ...any) error {
 	v, ok := o[key]
 	if !ok {
@@ -211,7 +212,7 @@ func (o Object) Only(key string, want ...any) error {
 	return nil
 }
 
-// named returns values as an error lists them: null as JSON writes it.
+// named formats values for an error, with null for nil.
 func named(list []any) string {
 	var names []string
 	for _, v := range list {

@@ -14,9 +14,9 @@ import (
 // values whose fields, by their tags, are the keys that they read.
 type keyed interface{ Keys() []any }
 
-// CheckKeys refuses a key in text, which is valid JSON, that the struct in v does not have. The
-// error has the nearest key that v has. It also refuses a key that stands twice. encoding/json
-// would ignore an unknown key, and let a second one overwrite the first.
+// CheckKeys returns an error if text, which is valid JSON, has a key that the struct in v lacks.
+// The error names the nearest key of v. A repeated key is also an error. encoding/json would ignore
+// an unknown key, and let a second key overwrite the first.
 func CheckKeys(text []byte, v any) error {
 	k := keys{text: text, known: map[reflect.Type]map[string]reflect.Type{}}
 	if path, problem := k.value(reflect.TypeOf(v)); problem != "" {
@@ -25,15 +25,15 @@ func CheckKeys(text []byte, v any) error {
 	return nil
 }
 
-// keys goes through a valid JSON text. Its methods return the place and the
-// nature of the first problem; the place grows towards the whole.
+// keys is a pass over a valid JSON text. Its methods return the path and the description of the
+// first problem; each caller prepends its own part of the path.
 type keys struct {
 	text  []byte
 	at    int
-	known map[reflect.Type]map[string]reflect.Type // fields of the types that were met
+	known map[reflect.Type]map[string]reflect.Type // keys of the types seen so far
 }
 
-// value goes behind a value that is read into t; nil takes any keys.
+// value moves past a value that is read into type t. A nil t accepts any keys.
 func (k *keys) value(t reflect.Type) (path, problem string) {
 	k.space()
 	switch k.text[k.at] {
@@ -82,8 +82,8 @@ func (k *keys) object(t reflect.Type) (path, problem string) {
 	return "", ""
 }
 
-// next moves behind a bracket, comma or colon and the space around it. It reports whether something
-// follows before the end of the array or object. If nothing follows it moves behind that end.
+// next moves past a bracket, comma or colon and the space around it. It reports whether another
+// element follows before the end of the array or object. If none follows it moves past that end.
 func (k *keys) next(end byte) bool {
 	k.space()
 	if k.text[k.at] == end {
@@ -105,7 +105,7 @@ func (k *keys) space() {
 	}
 }
 
-// word goes behind a string and returns it.
+// word moves past a string and returns it.
 func (k *keys) word() (word string) {
 	begin, escaped := k.at, false
 	for k.at++; k.text[k.at] != '"'; k.at++ {
@@ -122,7 +122,7 @@ func (k *keys) word() (word string) {
 	return word
 }
 
-// element returns the type of the elements that a value of type t has.
+// element returns the element type of a value of type t.
 func element(t reflect.Type) reflect.Type {
 	if t = direct(t); t != nil && (t.Kind() == reflect.Slice || t.Kind() == reflect.Array) {
 		return t.Elem()
@@ -130,7 +130,7 @@ func element(t reflect.Type) reflect.Type {
 	return nil
 }
 
-// direct returns the type that pointers point to in the end.
+// direct returns the type behind all pointers.
 func direct(t reflect.Type) reflect.Type {
 	for t != nil && t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -138,8 +138,7 @@ func direct(t reflect.Type) reflect.Type {
 	return t
 }
 
-// fields returns the types of the keys that are read into a value of type t, nil
-// if that takes any.
+// fields returns the types of the keys of a value of type t, nil if it accepts any keys.
 func fields(t reflect.Type) map[string]reflect.Type {
 	t = direct(t)
 	if t == nil || t.Kind() != reflect.Struct {

@@ -11,14 +11,14 @@ import (
 	"unicode"
 )
 
-// Nearest returns the known word with the least distance to another; the first
-// of several. It panics if none is known.
+// Nearest returns the known word with the least distance to word, the first of several. It panics
+// if known is empty.
 func Nearest(word string, known []string) string {
 	return slices.MinFunc(known, func(a, b string) int { return cmp.Compare(Distance(word, a), Distance(word, b)) })
 }
 
-// longestWord bounds the words between which a distance is computed, in bytes: no
-// key is as long, and the work is the product of two lengths.
+// longestWord bounds the words whose distance is computed, in bytes. No key is that long, and the
+// work is the product of both lengths.
 const longestWord = 64
 
 // Distance is the least number of bytes to insert, delete or replace to turn a into b (Levenshtein
@@ -44,9 +44,8 @@ func Distance(a, b string) int {
 	return row[len(b)]
 }
 
-// Mistyped says an error of json.Unmarshal in words of the file: the field, what stands
-// there and what is wanted, and not the Go type that it was to go into. Other errors come
-// back as they are.
+// Mistyped rewrites a type error of json.Unmarshal in terms of the file: the field, the value found
+// and the value wanted, instead of the Go type. It returns other errors unchanged.
 func Mistyped(err error) error {
 	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
 	if !ok {
@@ -54,7 +53,7 @@ func Mistyped(err error) error {
 	}
 	var field []string
 	for part := range strings.SplitSeq(wrong.Field, ".") {
-		if part != "" && !unicode.IsUpper(rune(part[0])) { // embedded structs have no key
+		if part != "" && !unicode.IsUpper(rune(part[0])) { // embedded structs are no keys
 			field = append(field, part)
 		}
 	}
@@ -65,7 +64,7 @@ func Mistyped(err error) error {
 	return fmt.Errorf("%s%s, want %s", where, wrong.Value, wantedJSON(wrong.Type))
 }
 
-// wantedJSON names the JSON value that a Go type is read from.
+// wantedJSON names the kind of JSON value for a Go type.
 func wantedJSON(t reflect.Type) string {
 	switch t = direct(t); t.Kind() {
 	case reflect.Struct, reflect.Map:

@@ -9,9 +9,9 @@ import (
 	"unicode/utf8"
 )
 
-// Visible returns text with every character that does not print as its escape
-// in Go: control characters, which a terminal obeys, marks that turn the
-// direction of writing round, and bytes that are not UTF-8. Line ends count.
+// Visible returns text with every character that does not print replaced by its Go escape. These
+// are control characters, which a terminal obeys, marks that reverse the direction of writing, and
+// bytes that are not UTF-8. Line ends are also replaced.
 func Visible(text string) string {
 	if utf8.ValidString(text) && !strings.ContainsFunc(text, hidden) {
 		return text
@@ -35,7 +35,7 @@ func Visible(text string) string {
 
 func hidden(r rune) bool { return !strconv.IsPrint(r) }
 
-// VisibleLines is Visible of every line of a text, whose line ends stay.
+// VisibleLines applies Visible to every line of a text and keeps the line ends.
 func VisibleLines(text string) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
@@ -44,8 +44,8 @@ func VisibleLines(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// Lines reads a file of one JSON value a line, at most limit bytes. A torn last line is left out,
-// and the note says so (see Whole). Any other wrong line is an error with its number.
+// Lines reads a file of at most limit bytes with one JSON value for each line. A torn last line is
+// left out, and the note says so (see Whole). Any other wrong line is an error with its number.
 func Lines[T any](path string, limit int64) (list []T, note string, err error) {
 	text, err := Read(path, limit)
 	if err != nil {
@@ -62,10 +62,10 @@ func Lines[T any](path string, limit int64) (list []T, note string, err error) {
 	return list, note, nil
 }
 
-// Whole returns a text of one JSON value a line, which an array may hold, without its
-// last line if that is no JSON: a killed run and a full disk tear it, and a crash of
-// the machine may leave NULs. The note says so. A text whose first line is no value by
-// itself, as one that people wrote, comes back as it is.
+// Whole removes a torn last line from a text with one JSON value for each line; the values may be
+// in an array. A line is torn if it is not JSON: a killed run or a full disk tears it, and a crash
+// of the machine may leave NULs. The note reports the removal. A text whose first line is no
+// complete value, as in a file written by hand, is returned unchanged.
 func Whole(name string, text []byte) (whole []byte, note string) {
 	first, _, _ := bytes.Cut(text, []byte("\n"))
 	begin := bytes.LastIndexByte(bytes.TrimSuffix(text, []byte("\n")), '\n') + 1 // of the last line
@@ -75,8 +75,8 @@ func Whole(name string, text []byte) (whole []byte, note string) {
 	return text[:begin], fmt.Sprintf("%s:%d: the last line is torn and left out", name, 1+bytes.Count(text[:begin], []byte("\n")))
 }
 
-// isLine reports whether a line is a JSON value, or what an array of one value a line
-// has besides.
+// isLine reports whether a line is a JSON value, or a bracket of an array with one value for each
+// line.
 func isLine(line []byte) bool {
 	line = bytes.TrimSuffix(bytes.TrimSpace(line), []byte(","))
 	return len(line) == 0 || string(line) == "[" || string(line) == "]" || json.Valid(line)

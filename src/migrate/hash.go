@@ -14,9 +14,9 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Hash returns the SHA-256 of the hashes of all layers in chain order: one number for the state of
-// the whole model, in any layout. A layer whose replicas have parameters of their own counts as
-// one layer with the parameters of all replicas. Collective over the stages and the replicas.
+// Hash returns the SHA-256 of the hashes of all layers in chain order: one value for the state of
+// the whole model, equal in any layout. If replicas have their own parameters of a layer, it counts
+// as one layer with the parameters of all replicas. Collective over the stages and the replicas.
 func Hash(x *model.Exec, stages, replicas *comm.Group, l layout.Layout, s *model.Stage) (string, error) {
 	var mine []byte
 	for _, layer := range s.Layers {
@@ -38,8 +38,8 @@ func Hash(x *model.Exec, stages, replicas *comm.Group, l layout.Layout, s *model
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// layerHash returns the hash of a layer with what all replicas have of it. Collective over
-// the replicas.
+// layerHash returns the hash of a layer with the parts of all replicas. Collective over the
+// replicas.
 func layerHash(x *model.Exec, replicas *comm.Group, l *model.Layer, shape model.Config) (sum []byte, err error) {
 	shape.Shards = 0
 	err = l.Unsliced(x, func() error {
@@ -49,7 +49,7 @@ func layerHash(x *model.Exec, replicas *comm.Group, l *model.Layer, shape model.
 	return sum, err
 }
 
-// wholeHash is layerHash of a layer that is not sliced.
+// wholeHash is layerHash for a layer that is not sliced.
 func wholeHash(x *model.Exec, replicas *comm.Group, l *model.Layer, shape model.Config) ([]byte, error) {
 	if !l.Own() {
 		sum, err := l.Hash()
@@ -73,7 +73,7 @@ func wholeHash(x *model.Exec, replicas *comm.Group, l *model.Layer, shape model.
 	return replicas.Bcast(0, sum[:])
 }
 
-// tell sends the first replica what this one has of a layer alone.
+// tell sends this replica's own part of a layer to the first replica.
 func tell(d device.Device, replicas *comm.Group, l *model.Layer) error {
 	text, err := json.Marshal(l.Sections())
 	if err == nil {
@@ -91,7 +91,7 @@ func tell(d device.Device, replicas *comm.Group, l *model.Layer) error {
 	return err
 }
 
-// gatherLayer returns, in the memory of the host, a layer with what all replicas have of it.
+// gatherLayer returns a copy of a layer in host memory, with the parts of all replicas.
 func gatherLayer(x *model.Exec, replicas *comm.Group, l *model.Layer, shape model.Config) (*model.Layer, error) {
 	host := cpu.New(device.NewWall())
 	whole, err := l.Like(shape.Whole(), host)
@@ -111,7 +111,7 @@ func gatherLayer(x *model.Exec, replicas *comm.Group, l *model.Layer, shape mode
 	return whole, nil
 }
 
-// adopt adds to a whole layer what another replica tells of it.
+// adopt adds the part that another replica sends to a whole layer.
 func adopt(x *model.Exec, whole *model.Layer, replicas *comm.Group, replica int, shape model.Config, host device.Device) error {
 	text, err := replicas.RecvBytes(replica, comm.TagHeader)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package migrate moves layers to their new owners. In come the stage with the present layers of a
-// rank, and a plan. Out goes the stage with the rank's next layers. Every layer arrives bit for bit
-// as it was, with all sections of its state.
+// Package migrate moves layers to their new owners. The input is a rank's stage with its present
+// layers, and a plan. The output is the stage with the rank's next layers. Every layer arrives with
+// identical bits and all sections of its state.
 package migrate
 
 import (
@@ -14,19 +14,18 @@ import (
 	"dynmo/src/model"
 )
 
-// Moved says what a migration did on all ranks of its group.
+// Moved is the result of a migration, over all ranks of its group.
 type Moved struct {
 	Layers int
 	Bytes  int64
-	Behind int64 // of Bytes: what travels while the stages work on their next step
+	Behind int64 // part of Bytes that is sent while the stages work on their next step
 
-	Refused string // why nothing moved, as all ranks have it; "" if something did
+	Refused string // the reason why nothing moved, the same on all ranks; "" if layers moved
 }
 
-// NoRoomError is what every rank gets where one has no memory for its layers: nothing
-// moved.
+// NoRoomError is the error on every rank if some rank has no memory for its layers. Nothing moved.
 type NoRoomError struct {
-	Mine error // of this rank; nil: another's
+	Mine error // error of this rank; nil: another rank has no memory
 }
 
 func (e *NoRoomError) Error() string {
@@ -36,12 +35,12 @@ func (e *NoRoomError) Error() string {
 	return fmt.Sprintf("migrate: nothing moved: %v", e.Mine)
 }
 
-// Run makes the next stage of this rank from its present stage and a plan. First the names, lengths
-// and texts of the moving layers' sections travel, and every receiver makes room. If one rank has
-// no memory, all ranks keep their layers and get a *NoRoomError. Then the memory of the sections
-// travels, straight from layer to layer, in one round of device memory and one of host memory.
-// Senders free their layers when all ranks have received theirs. A device that can keep freed
-// memory keeps it until the next migration, for the layers that arrive then. Collective over the
+// Run makes the next stage of this rank from its present stage and a plan. First, the names,
+// lengths and texts of the moving layers' sections are sent, and every receiver allocates memory.
+// If one rank has no memory, all ranks keep their layers and get a *NoRoomError. Then the memory of
+// the sections is sent directly from layer to layer: one round of device memory and one of host
+// memory. Senders free their layers once all ranks have received theirs. If the device can keep
+// freed memory, it keeps that memory for the layers of the next migration. Collective over the
 // group.
 func Run(group *comm.Group, p Plan, x *model.Exec, s *model.Stage) (*model.Stage, Moved, error) {
 	x.Device.Recycle(true)
@@ -58,9 +57,9 @@ func Run(group *comm.Group, p Plan, x *model.Exec, s *model.Stage) (*model.Stage
 	return next, rest.Moved, rest.Settle()
 }
 
-// Begin does what Run does, but leaves layers with their senders too, until Settle. If
-// behind is set, what only the update reads, masters and moments, travels while the
-// stages work on their next step. Collective over the group.
+// Begin is Run, but senders keep their layers until Settle. If behind is true, the sections that
+// only the update reads (masters and moments) are sent while the stages work on their next step.
+// Collective over the group.
 func Begin(group *comm.Group, p Plan, x *model.Exec, s *model.Stage, behind bool) (*model.Stage, *Rest, error) {
 	m := mover{
 		Plan: p, group: group, x: x, s: s, arrived: make(map[int]*model.Layer),
@@ -101,19 +100,18 @@ func Begin(group *comm.Group, p Plan, x *model.Exec, s *model.Stage, behind bool
 	return m.assemble(), m.rest, nil
 }
 
-// mover is one migration under way.
+// mover is the state of one migration.
 type mover struct {
 	Plan
 	group   *comm.Group
 	x       *model.Exec
 	s       *model.Stage
-	arrived map[int]*model.Layer // that there is room for, by chain position
-	needed  parts                // whose memory the next step reads
+	arrived map[int]*model.Layer // prepared layers, by chain position
+	needed  parts                // sections that the next step reads
 	rest    *Rest
 }
 
-// announce sends the names, lengths and texts of the sections of a layer that
-// leaves.
+// announce sends the names, lengths and texts of the sections of a leaving layer.
 func (m *mover) announce(move layout.Move) error {
 	if move.From != m.group.Rank() {
 		return nil
@@ -125,7 +123,7 @@ func (m *mover) announce(move layout.Move) error {
 	return m.group.SendBytes(move.To, comm.TagHeader, sections)
 }
 
-// prepare makes room for a layer that arrives.
+// prepare allocates an arriving layer.
 func (m *mover) prepare(move layout.Move) error {
 	if move.To != m.group.Rank() {
 		return nil
@@ -141,7 +139,7 @@ func (m *mover) prepare(move layout.Move) error {
 	l, err := model.Restore(m.Config, sections, m.x.Device, m.x.Backend.DType())
 	if err != nil {
 		if m.Lacking == nil {
-			m.Lacking = err // agree says so on all stages
+			m.Lacking = err // agree reports it on all stages
 		}
 		return nil
 	}
@@ -149,10 +147,10 @@ func (m *mover) prepare(move layout.Move) error {
 	return nil
 }
 
-// agree returns the bytes that will travel, and those among them that travel behind the next step.
-// If one rank lacks room, every rank gets a *NoRoomError and frees the memory that it prepared.
+// agree returns the bytes to send, and the part of them that is sent behind the next step. If one
+// rank lacks memory, every rank gets a *NoRoomError and frees the memory that it prepared.
 func (m *mover) agree(behind bool) ([]int64, error) {
-	totals, lacking := []int64{0, 0}, []int64{0} // bytes and those behind; ranks that lack room
+	totals, lacking := []int64{0, 0}, []int64{0} // bytes, and those sent behind the step; number of ranks that lack memory
 	for _, l := range m.arrived {
 		for _, sec := range l.Sections() {
 			totals[0] += sec.Mem.Bytes
@@ -180,8 +178,8 @@ func (m *mover) agree(behind bool) ([]int64, error) {
 	return nil, &NoRoomError{m.Lacking}
 }
 
-// transfer adds the moving sections of a layer to the round that they travel in: with late those
-// that only the update reads, else the others.
+// transfer adds the sections of a moving layer to the round that sends them. late selects the
+// sections that only the update reads; otherwise the others are added.
 func (m *mover) transfer(move layout.Move, late, behind bool) {
 	me := m.group.Rank()
 	round := &m.needed
@@ -199,8 +197,8 @@ func (m *mover) transfer(move layout.Move, late, behind bool) {
 	}
 }
 
-// note gives to a part for every section that lies in memory, of those that only the update
-// reads or of the others.
+// note calls `to` with a part for every section in memory. late selects the sections that only the
+// update reads.
 func note(to func(comm.Part), rank int, l *model.Layer, late bool) {
 	for _, sec := range l.Sections() {
 		if !sec.Mem.IsZero() && sec.ForUpdate() == late {
@@ -209,7 +207,7 @@ func note(to func(comm.Part), rank int, l *model.Layer, late bool) {
 	}
 }
 
-// assemble puts together the new stage. What left stays with the rest.
+// assemble returns the new stage. The layers that have left stay in rest.
 func (m *mover) assemble() *model.Stage {
 	next := &model.Stage{Config: m.Config}
 	for _, id := range m.Layers {

@@ -11,13 +11,13 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Regroup makes the stage whose layers have the next pieces of this replica, in the form of
-// model.Config.Pieces. It is called on the stage that Begin returned, before any other use.
-// lacking is the reason why this rank cannot take part; nil: it can. A new holder of a piece
-// receives the weights from the piece's owner before. A new owner receives masters and moments
-// too; Begin must not have left them behind. Every replica makes room for all layers that change
-// before anything travels. If a rank has no memory, all ranks keep their layers and get a
-// *NoRoomError. Collective over all, the ranks that move or stay together.
+// Regroup changes the pieces that this replica has of each layer to those of the assignment `to`, a
+// value of model.Config.Pieces. It is called on the stage that Begin returned, before any other
+// use. lacking is the reason why this rank cannot take part; nil: it can. A new holder of a piece
+// receives the weights from the piece's previous owner. A new owner also receives masters and
+// moments; Begin must have sent them already. Every replica allocates all changing layers before
+// anything is sent. If a rank has no memory, all ranks keep their layers and get a *NoRoomError.
+// Collective over all, the ranks that move or stay together.
 func (r *Rest) Regroup(replicas, all *comm.Group, to string, lacking error, s *model.Stage) (*model.Stage, error) {
 	if s.Config.Pieces == to {
 		return s, lacking
@@ -50,7 +50,7 @@ func (r *Rest) Regroup(replicas, all *comm.Group, to string, lacking error, s *m
 			return s, fmt.Errorf("migrate: pieces of layer %d: %w", l.ID, err)
 		}
 		totals[0] += bytes
-		if replicas.Rank() == 0 { // counted once
+		if replicas.Rank() == 0 { // counts a layer only once
 			totals[1]++
 		}
 	}
@@ -64,7 +64,7 @@ func (r *Rest) Regroup(replicas, all *comm.Group, to string, lacking error, s *m
 	return next, nil
 }
 
-// free gives the memory of layers back that another stage does not have.
+// free frees the layers of s that stage `but` does not have.
 func free(s, but *model.Stage) {
 	for _, l := range s.Layers {
 		if but.Layer(l.ID) != l {
@@ -73,8 +73,8 @@ func free(s, but *model.Stage) {
 	}
 }
 
-// prepare returns a layer that has the pieces of the next share, with the weights, masters and
-// moments that this replica has already; the same layer where no replica's pieces change.
+// prepare returns a layer with the pieces of the next assignment. It has the weights, masters and
+// moments that this replica already has. If no replica's pieces change it returns the same layer.
 func (r *Rest) prepare(present, next model.Config, l *model.Layer) (*model.Layer, error) {
 	before, err := present.Holders(l.Block)
 	after, wrong := next.Holders(l.Block)
@@ -96,8 +96,8 @@ func (r *Rest) prepare(present, next model.Config, l *model.Layer) (*model.Layer
 }
 
 // exchange sends the pieces of a layer that this replica owned to replicas that lack them, and
-// receives those that it lacks. had and has are its parameters before and after. It returns the
-// bytes received.
+// receives those that this replica lacks. had and has are its parameters before and after. It
+// returns the received bytes.
 func (r *Rest) exchange(replicas *comm.Group, before, after [][]int, had, has []*model.Param) (bytes int64, err error) {
 	me, x := replicas.Rank(), r.x
 	var sends, recvs []comm.Part
@@ -134,16 +134,16 @@ func (r *Rest) exchange(replicas *comm.Group, before, after [][]int, had, has []
 	return bytes, err
 }
 
-// pieces returns the parameters of the pieces of a layer that are here, by piece: the order in
-// which every replica sends and receives them.
+// pieces returns the parameters of this replica's pieces of a layer, by piece. Every replica sends
+// and receives them in this order.
 func pieces(l *model.Layer) []*model.Param {
 	list := slices.DeleteFunc(slices.Clone(l.Params()), func(p *model.Param) bool { return !p.Own && !p.Copy })
 	slices.SortStableFunc(list, func(a, b *model.Param) int { return a.Piece - b.Piece })
 	return list
 }
 
-// lacks returns the memory of a piece's parameter that a replica has after a move and did not have
-// before. before and after list the piece's holders.
+// lacks returns the memory of a piece's parameter that a replica has after a move but not before.
+// before and after list the piece's holders; the first one is the owner.
 func lacks(p *model.Param, before, after []int, replica int) (list []tensor.Mem) {
 	if !slices.Contains(before, replica) {
 		list = append(list, p.W)

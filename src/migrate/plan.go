@@ -12,21 +12,21 @@ import (
 	"dynmo/src/partition"
 )
 
-// Plan is what a migration does, as a rank of its group sees it. Whether a layer stays
-// does not depend on the chunk that it belongs to.
+// Plan is a migration from the point of view of one rank of its group. A layer can stay on a rank
+// even if its chunk changes.
 type Plan struct {
-	Moves  []layout.Move // From and To are ranks of the group, which has them in one order
-	Layers []int         // that this rank has to have, ascending
-	Config model.Config  // of the model as this rank has it then
+	Moves  []layout.Move // From and To are ranks of the group; the same order on all ranks
+	Layers []int         // layers of this rank after the migration, ascending
+	Config model.Config  // model of this rank after the migration
 
-	Lacking error             // why this rank has no room for its layers; nil: it has, or Begin finds out
-	Alike   *comm.Group       // the ranks that move or stay together; nil: the group
-	Reached func(fault.Phase) // unless nil called in every phase
+	Lacking error             // the reason why this rank has no memory for its layers; nil: it has memory, or Begin finds that out
+	Alike   *comm.Group       // the ranks that move or stay together; nil: those of the group
+	Reached func(fault.Phase) // called in every phase; may be nil
 }
 
-// Within returns the plan of a stage among those of its replica, which are the group, from
-// one set of owners to another; replicas move alike. The last stages may hand over all they
-// have, and leave. Another stage without a layer is an error.
+// Within returns the plan of a stage for a change of owners within its replica, which is the group.
+// All replicas move alike. The last stages may send away all their layers and leave. Any other
+// stage without a layer is an error.
 func Within(from, to partition.Owners, stage int, c model.Config) (Plan, error) {
 	p := Plan{Layers: to.Layers(stage), Config: c}
 	for stage := range slices.Max(to) + 1 {
@@ -40,9 +40,9 @@ func Within(from, to partition.Owners, stage int, c model.Config) (Plan, error) 
 	return p, nil
 }
 
-// Between returns the plan of a rank of the present mesh, whose ranks are the group. The next layout
-// may have other ranks of the group (see layout.Moves). c is the model of the rank now: as another
-// replica the rank may have another share of its own.
+// Between returns the plan of a rank for a change of layouts. The group is the ranks of the present
+// mesh. The next layout may use other ranks of the group (see layout.Moves). c is the present model
+// of the rank: in another replica the rank may have other pieces.
 func Between(present, next layout.Layout, rank int, c model.Config, own func(layer int) bool) (Plan, error) {
 	p := Plan{Config: c}
 	for at := range next.Mesh.Size() {
@@ -66,7 +66,7 @@ func Between(present, next layout.Layout, rank int, c model.Config, own func(lay
 	return p, nil
 }
 
-// layers returns how many layers move, of any replica.
+// layers returns the number of layers that move, in any replica.
 func (p Plan) layers() (n int) {
 	last := -1
 	for _, m := range p.Moves {

@@ -10,39 +10,39 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Rest is what of a migration is still under way, and the layers that have left this
-// stage, whose memory it reads. Nobody writes these any more.
+// Rest is the unfinished part of a migration. It also has the layers that have left this stage:
+// sends still read their memory, and nothing writes it any more.
 type Rest struct {
 	Moved Moved
 
 	group   *comm.Group
 	x       *model.Exec
-	ready   device.Event // the layers' memory may be read
-	earlier parts        // of what goes to earlier stages
-	later   parts        // and to later ones
+	ready   device.Event // from then on the layers' memory may be read
+	earlier parts        // sections sent to earlier stages
+	later   parts        // sections sent to later stages
 	left    []*model.Layer
-	reached func(fault.Phase) // unless nil
+	reached func(fault.Phase) // may be nil
 }
 
-// parts is what this rank sends and receives at a time: a round of what lies in a device's
-// memory, and one of what lies in the host's, as state that a GPU needs seldom does.
+// parts is the messages that this rank sends and receives together: a round of device memory and a
+// round of host memory. Host memory has state that a GPU rarely needs.
 type parts struct {
 	sends, recvs [2][]comm.Part // by tensor.Space
 	begun        bool
 	rounds       [2]comm.Round
 }
 
-// send notes a part.
+// send adds a part to the sends.
 func (p *parts) send(part comm.Part) {
 	p.sends[part.Mem.Space] = append(p.sends[part.Mem.Space], part)
 }
 
-// receive notes a part.
+// receive adds a part to the receives.
 func (p *parts) receive(part comm.Part) {
 	p.recvs[part.Mem.Space] = append(p.recvs[part.Mem.Space], part)
 }
 
-// begin begins the rounds, once.
+// begin starts the rounds, once.
 func (p *parts) begin(r *Rest) (err error) {
 	if p.begun {
 		return nil
@@ -56,7 +56,7 @@ func (p *parts) begin(r *Rest) (err error) {
 	return nil
 }
 
-// wait waits for the rounds, which are begun.
+// wait waits for the rounds, which have begun.
 func (p *parts) wait() error {
 	for _, round := range p.rounds {
 		if err := round.Wait(); err != nil {
@@ -66,16 +66,16 @@ func (p *parts) wait() error {
 	return nil
 }
 
-// sending reports whether this rank sends any.
+// sending reports whether this rank sends any part.
 func (p *parts) sending() bool { return len(p.sends[tensor.Host])+len(p.sends[tensor.Device]) > 0 }
 
 func (p *parts) empty() bool {
 	return !p.sending() && len(p.recvs[tensor.Host])+len(p.recvs[tensor.Device]) == 0
 }
 
-// Start begins what goes to earlier stages, and, on a stage that sends none to later ones,
-// what comes from earlier ones: all stages begin both in this order. It is called before
-// a step: the first gradients follow after a while.
+// Start starts the sends to earlier stages. A stage that sends nothing to later stages also starts
+// its receives from earlier stages. So all stages start both in the same order. Start is called
+// before a step, some time before the first gradients are sent.
 func (r *Rest) Start() error {
 	err := r.earlier.begin(r)
 	if err == nil && !r.later.sending() {
@@ -84,13 +84,13 @@ func (r *Rest) Start() error {
 	return err
 }
 
-// Forwarded begins what goes to later stages. It is called where a step has begun its last
-// message of activations: before, what goes there would delay them. No other round of the
-// group or of the replicas' is begun between Start and Forwarded (see search.Planner.OptimizerCanFollow).
+// Forwarded starts the sends to later stages. It is called once a step has started its last message
+// of activations, because earlier sends would delay these messages. No other round of the group or
+// of the replicas may start between Start and Forwarded (see search.Planner.OptimizerCanFollow).
 func (r *Rest) Forwarded() error { return r.later.begin(r) }
 
-// Settle waits until the migration is over, and frees the layers that have left. A second
-// call does nothing.
+// Settle waits until the migration is over, and frees the layers that have left. A second call does
+// nothing.
 func (r *Rest) Settle() error {
 	travels := !r.earlier.empty() || !r.later.empty()
 	if len(r.left) > 0 || travels {
@@ -118,16 +118,16 @@ func (r *Rest) Settle() error {
 	return nil
 }
 
-// tell says that the move has come to a phase.
+// tell reports a phase of the migration.
 func (r *Rest) tell(p fault.Phase) {
 	if r.reached != nil {
 		r.reached(p)
 	}
 }
 
-// sync waits until the host and all streams see what was received.
+// sync waits until the host and all streams can see the received data.
 func (r *Rest) sync() error {
-	// Only work that the device is given from here on sees it already.
+	// Only work that the device gets after this point is sure to see the data.
 	if err := comm.Await(r.x.Stream.Record(nil), r.group); err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}

@@ -16,31 +16,31 @@ import (
 	"dynmo/src/store"
 )
 
-// Resumed is what a run went on from; zero where it began anew.
+// Resumed describes the checkpoint from which a run resumed; zero for a new run.
 type Resumed struct {
-	Step    int      // steps that are done
-	From    string   // the checkpoint's directory
-	Damaged []string // why newer checkpoints were not taken
-	Changed []string // a line for each setting that is another than the checkpoint's
-	Anew    string   // why measurements and the balancer begin anew; "" if they do not
-	// Otherwise says why dense products use other algorithms than before, so that losses
-	// agree up to rounding; "" if they are not.
+	Step    int      // number of completed steps
+	From    string   // directory of the checkpoint
+	Damaged []string // the reasons why newer checkpoints were not used
+	Changed []string // a line for each setting that differs from the checkpoint's
+	Anew    string   // the reason why measurements and the balancer start from nothing; "" if they do not
+	// Otherwise is the reason why dense products use other algorithms than before, so that losses
+	// agree only up to rounding; "" if they do not.
 	Otherwise string
 }
 
-// Checkpoint is what a rank goes on with.
+// Checkpoint is the data with which a rank resumes.
 type Checkpoint struct {
 	Resumed
-	Was      config.Config // settings of the run that wrote it
+	Was      config.Config // settings of the run that wrote the checkpoint
 	Layout   layout.Layout
 	Stage    *model.Stage // of this rank
 	Loss     float64      // of the last step; NaN if it was not finite
 	Sparsity float64
-	Skipped  int    // steps in a row whose update was left out
-	State    []byte // as ReadState takes it; empty in an older version
+	Skipped  int    // consecutive skipped updates before the checkpoint
+	State    []byte // input of ReadState; empty in an older version
 }
 
-// Reader is a rank that looks for a checkpoint.
+// Reader finds and reads a checkpoint on one rank.
 type Reader struct {
 	Config config.Config
 	World  *comm.Group
@@ -51,15 +51,15 @@ type Reader struct {
 	Shape  model.Config
 }
 
-// candidates is what rank 0 tells the others of a run's checkpoints.
+// candidates is the list of a run's checkpoints that rank 0 sends to the others.
 type candidates struct {
 	Whole   []*store.Checkpoint
 	Damaged []string
 }
 
-// Newest reads this rank's first stage from the newest checkpoint of a run directory that
-// every rank can read its layers from. It returns nil if the directory has none: the same
-// command begins a run and goes on with it. Collective.
+// Newest reads this rank's first stage from the newest usable checkpoint of a run directory. A
+// checkpoint is usable if every rank can read its layers. Newest returns nil if the directory has
+// no checkpoint: the same command starts or resumes a run. Collective.
 func (r *Reader) Newest(runDir string) (*Checkpoint, error) {
 	all, err := r.candidates(runDir)
 	if err != nil {
@@ -82,7 +82,7 @@ func (r *Reader) Newest(runDir string) (*Checkpoint, error) {
 		}
 		err = r.read(c, found)
 		if err = comm.Agree(r.World, err, false); err == nil {
-			debug.FreeOSMemory() // what was read in passing
+			debug.FreeOSMemory() // free the memory of reading
 			if found.State, err = r.World.Bcast(0, found.State); err != nil {
 				return nil, fmt.Errorf("resume: %w", err)
 			}
@@ -100,7 +100,8 @@ func (r *Reader) Newest(runDir string) (*Checkpoint, error) {
 	return nil, nil
 }
 
-// candidates returns what rank 0 finds in the run directory. Collective.
+// candidates returns, on every rank, the checkpoints that rank 0 finds in the run directory.
+// Collective.
 func (r *Reader) candidates(runDir string) (all candidates, err error) {
 	var text []byte
 	var failed error
@@ -130,8 +131,8 @@ func (r *Reader) candidates(runDir string) (all candidates, err error) {
 	return all, nil
 }
 
-// suits returns an error unless a checkpoint is of this model and its settings may become
-// this run's; else its settings, and a line for each of them that is another.
+// suits returns an error unless a checkpoint has this model and its settings may change to this
+// run's. It returns the checkpoint's settings, and a line for each setting that differs.
 func (r *Reader) suits(c *store.Checkpoint) (was config.Config, changed []string, err error) {
 	was, unknown, err := c.Config()
 	if err != nil {
@@ -149,20 +150,20 @@ func (r *Reader) suits(c *store.Checkpoint) (was config.Config, changed []string
 	return was, changed, nil
 }
 
-// keepsLayout reports whether a run goes on in the layout of a checkpoint of some
-// settings: where what layouts depend on is as it was. Another balancer that never moves a
-// layer wants the cuts that it begins with.
+// keepsLayout reports whether a run resumes in the layout of a checkpoint. It does if the settings
+// that determine layouts are unchanged. If the balancer has changed and never moves layers, the run
+// takes the cuts of the new balancer.
 func (r *Reader) keepsLayout(c *store.Checkpoint, was config.Config) bool {
 	now := r.Config
 	return c.Layout.Mesh == r.Layout.Mesh && c.Layout.Schedule.Microbatches == now.Parallel.Microbatches && was.Parallel == now.Parallel && was.Schedule == now.Schedule &&
 		(was.Balance == now.Balance || now.Balance.Moves() && was.Balance.MemoryLimitBytes == now.Balance.MemoryLimitBytes)
 }
 
-// read reads the layers of this rank's first stage, and on rank 0 what the run knew besides.
-// With an error the stage has the layers that were read.
+// read reads the layers of this rank's first stage, and on rank 0 the state of the run. After an
+// error the stage has only the layers that were read.
 func (r *Reader) read(c *store.Checkpoint, into *Checkpoint) (err error) {
 	shape := r.Shape
-	if shape.Pieces = into.Layout.Pieces; shape.CheckPieces() != nil { // other settings: none of them changes a bit
+	if shape.Pieces = into.Layout.Pieces; shape.CheckPieces() != nil { // invalid under the new settings: start with the initial assignment, which changes no bit
 		shape.Pieces, into.Layout.Pieces = "", ""
 	}
 	into.Stage = &model.Stage{Config: shape}
@@ -181,7 +182,7 @@ func (r *Reader) read(c *store.Checkpoint, into *Checkpoint) (err error) {
 	return nil
 }
 
-// Fill replaces the initial weights of a stage's layers by those of a file, model.weights.
+// Fill replaces the initial weights of a stage's layers by those of the file model.weights.
 func Fill(s *model.Stage, path string) error {
 	fail := func(err error) error { return fmt.Errorf("model.weights = %q: %w", path, err) }
 	w, err := checkpoint.OpenWeights(path)
@@ -197,6 +198,6 @@ func Fill(s *model.Stage, path string) error {
 			return fail(err)
 		}
 	}
-	debug.FreeOSMemory() // what was read in passing
+	debug.FreeOSMemory() // free the memory of reading
 	return nil
 }

@@ -14,17 +14,16 @@ import (
 	"dynmo/src/store"
 )
 
-// Keeper is what knows something of earlier steps that its answers follow from, the same on
-// every rank.
+// Keeper is a component whose decisions depend on earlier steps, with equal state on every rank.
 type Keeper interface {
 	// Save returns the keeper's state between two steps, as JSON.
 	Save() ([]byte, error)
-	// Restore sets the state that Save returned before a step of a layout. With an
-	// error it is as it was.
+	// Restore sets the state that Save returned before a step of layout l. After an error the
+	// keeper is unchanged.
 	Restore(saved []byte, l layout.Layout) error
 }
 
-// Keepers returns those of the values that are keepers, by name.
+// Keepers returns the values that implement Keeper, by name.
 func Keepers(values map[string]any) map[string]Keeper {
 	list := make(map[string]Keeper)
 	for name, x := range values {
@@ -35,25 +34,25 @@ func Keepers(values map[string]any) map[string]Keeper {
 	return list
 }
 
-// stateVersion is the version of states, which this program writes and reads.
+// stateVersion is the version of states that this program writes and reads.
 const stateVersion = 1
 
-// Ranks are those that seconds are measured on.
+// Ranks describes the ranks on which times were measured.
 type Ranks struct {
 	Hosts   []string `json:"hosts"`   // by rank
 	Clock   string   `json:"clock"`   // of measurements
-	Kernels string   `json:"kernels"` // that were measured
+	Kernels string   `json:"kernels"` // measured kernels
 }
 
-// State is what a checkpoint has of a run besides its layers.
+// State is the state of a run in a checkpoint, apart from layers.
 type State struct {
 	Version int `json:"version"`
 	Ranks
-	Spent float64                    `json:"spent"`           // seconds that followed the last step, the largest of all ranks
-	Parts map[string]json.RawMessage `json:"parts"`           // of keepers
-	Lost  string                     `json:"lost,omitempty"`  // why there are none
-	Dense *policy.Reference          `json:"dense,omitempty"` // what packing goes by; also on other ranks
-	// Products is how dense products are made, of a run whose kernels chose (kernel.Tuner).
+	Spent float64                    `json:"spent"`           // seconds after the last step, the largest over all ranks
+	Parts map[string]json.RawMessage `json:"parts"`           // by name: states of the keepers
+	Lost  string                     `json:"lost,omitempty"`  // the reason why there are no parts
+	Dense *policy.Reference          `json:"dense,omitempty"` // the dense model's throughput for packing; also valid on other ranks
+	// Products is the algorithms of dense products, if the kernels chose them (kernel.Tuner).
 	Products json.RawMessage `json:"products,omitempty"`
 }
 
@@ -66,7 +65,7 @@ func NewState(on Ranks, keepers map[string]Keeper, dense *policy.Reference, prod
 		if bytes += len(text); err == nil && bytes > store.MostRun/2 {
 			err = fmt.Errorf("%d bytes, want at most %d", bytes, store.MostRun/2)
 		}
-		if err != nil { // training does not end for it
+		if err != nil { // training continues without the states
 			s.Parts, s.Lost = nil, fmt.Sprintf("%s: %v", name, err)
 			break
 		}
@@ -98,19 +97,20 @@ func ReadState(text []byte) (s State, err error) {
 	return s, nil
 }
 
-// Here is the run that resumes from a state: its settings, and those of the checkpoint.
+// Here describes the run that resumes: its ranks, its settings, and those of the checkpoint.
 type Here struct {
 	Ranks
 	Now, Was config.Config
 }
 
-// compared is settings of a checkpoint and of this run.
+// compared is a setting's value in the checkpoint and in this run.
 type compared struct {
 	settings string
 	was, now any
 }
 
-// measured returns what seconds depend on besides the number of ranks and their layout.
+// measured returns the settings on which measured times depend, except the number of ranks and
+// their layout.
 func (s State) measured(h Here) []compared {
 	was, now := h.Was, h.Now
 	return []compared{
@@ -122,7 +122,7 @@ func (s State) measured(h Here) []compared {
 	}
 }
 
-// applies returns an error unless a state holds for this run's settings and ranks.
+// applies returns an error unless the state is valid for this run's settings and ranks.
 func (s State) applies(h Here) error {
 	was, now := h.Was, h.Now
 	for _, c := range append(s.measured(h), []compared{
@@ -145,8 +145,9 @@ func (s State) applies(h Here) error {
 	return nil
 }
 
-// Restore gives each keeper its part of a state; a missing part is an error. Measurements hold on
-// the ranks that made them. A balancer's notes hold for the same settings of balancing.
+// Restore passes each keeper its part of a state; a missing part is an error. Measurements are
+// valid only on the ranks that made them, and the state of a balancer only with equal settings of
+// balancing.
 func (s State) Restore(h Here, keepers map[string]Keeper, l layout.Layout) error {
 	if err := s.applies(h); err != nil {
 		return err
@@ -162,8 +163,8 @@ func (s State) Restore(h Here, keepers map[string]Keeper, l layout.Layout) error
 	return nil
 }
 
-// Reference returns what a checkpoint has of the dense model; nil if it has nothing. It holds
-// on the same kind of ranks, however many there are.
+// Reference returns the dense model's reference in a checkpoint, nil if there is none. It is valid
+// on the same kind of ranks, for any number of them.
 func (s State) Reference(h Here) (*policy.Reference, error) {
 	if s.Dense == nil {
 		return nil, nil

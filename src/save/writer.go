@@ -1,6 +1,6 @@
-// Package save keeps checkpoints of a run, and resumes from them. Between two steps every
-// rank copies its share of the layers. It writes the copy while steps go on. Rank 0 gives the
-// checkpoint its name once the shares of all ranks are on disk.
+// Package save writes checkpoints of a run, and resumes from them. Between two steps every rank
+// copies its share of the layers, and writes the copy while training continues. Rank 0 gives the
+// checkpoint its final name once the shares of all ranks are on disk.
 package save
 
 import (
@@ -25,34 +25,34 @@ import (
 )
 
 const (
-	// firstAuto is the time to the first checkpoint if checkpoint.every is "auto". What a
-	// checkpoint takes is not known before.
+	// firstAuto is the time until the first checkpoint if checkpoint.every is "auto". Before it the
+	// cost of a checkpoint is not known.
 	firstAuto = time.Minute
-	// mostFailures is how many checkpoints in a row may fail before the run ends.
+	// mostFailures is the number of consecutive failed checkpoints that ends the run.
 	mostFailures = 3
-	// slowestDisk is the rate at which writing is still taken to get on, in bytes per second
-	// of all ranks together.
+	// slowestDisk is the slowest rate of writing, in bytes per second of all ranks together, at
+	// which a checkpoint does not count as stuck.
 	slowestDisk = 10e6
 )
 
-// UnsavedError ends a run that failed to write several checkpoints in a row.
+// UnsavedError ends a run after several consecutive checkpoints could not be written.
 type UnsavedError struct{ error }
 
 // Unwrap returns the error itself.
 func (e UnsavedError) Unwrap() error { return e.error }
 
-// Setup is what a writer is given.
+// Setup is the input of NewWriter.
 type Setup struct {
-	RunDir  string // "": no checkpoint is written
+	RunDir  string // "": no checkpoints
 	Config  config.Config
-	World   *comm.Group // the launched one
-	Exec    *model.Exec // whose stream the stage computes on
+	World   *comm.Group // the launched world
+	Exec    *model.Exec // its stream runs the work of the stage
 	Corpus  *data.Corpus
 	Journal *record.Journal
-	Saved   int           // steps that the newest checkpoint holds; 0: there is none
-	Wait    time.Duration // how long ranks wait for each other besides the time of the disk
-	// Reached returns the function to call in every phase of the checkpoint after the given
-	// steps; it may return nil.
+	Saved   int           // steps in the newest checkpoint; 0: there is none
+	Wait    time.Duration // how long ranks wait for each other, in addition to the time of the disk
+	// Reached returns the function to call in every phase of the checkpoint after `steps` steps. It
+	// may return nil.
 	Reached func(steps int) func(fault.Phase)
 }
 
@@ -62,17 +62,17 @@ type Writer struct {
 	dir      string
 	shot     store.Snapshot
 	phase    phase
-	ended    chan error            // of the goroutine
-	files    map[string]store.File // that this rank wrote
-	manifest store.Manifest        // of the checkpoint that is being written
-	bytes    int64                 // of all ranks, still unwritten
-	began    time.Time             // when its copy began
-	blocked  time.Duration         // what the copy took
-	took     time.Duration         // from began to the name, of the last one
-	failures int                   // in a row
+	ended    chan error            // receives the result of the writing goroutine
+	files    map[string]store.File // files that this rank wrote
+	manifest store.Manifest        // of the checkpoint in progress
+	bytes    int64                 // of all ranks, not yet written
+	began    time.Time             // begin of the last copy
+	blocked  time.Duration         // duration of the copy
+	took     time.Duration         // time from began until the last checkpoint had its name
+	failures int                   // consecutive failures
 }
 
-// phase is how far a checkpoint is.
+// phase is the progress of a checkpoint.
 type phase uint8
 
 const (
@@ -81,16 +81,16 @@ const (
 	committing
 )
 
-// Point is where a run is between two steps.
+// Point is the state of a run between two steps.
 type Point struct {
-	Steps   int // that are done
+	Steps   int // number of completed steps
 	World   elastic.World
 	Layout  layout.Layout
 	Stage   *model.Stage
 	Loss    *float64 // of the last step; nil: it was not finite
-	Skipped int      // steps in a row whose update was left out
-	Spent   float64  // seconds that followed the last step
-	State   State    // of rank 0, without hosts and seconds
+	Skipped int      // consecutive skipped updates
+	Spent   float64  // seconds after the last step
+	State   State    // of rank 0, without hosts and times
 }
 
 // NewWriter returns a writer for the run directory; nil if the settings want no checkpoint.
@@ -109,8 +109,8 @@ func NewWriter(s Setup) (*Writer, error) {
 	return w, comm.Agree(s.World, err, false)
 }
 
-// Newest returns how many steps the newest checkpoint holds, and what writing it took. A nil
-// Writer has saved nothing.
+// Newest returns the number of steps in the newest checkpoint, and the time that writing it took. A
+// nil Writer has none.
 func (w *Writer) Newest() (steps int, took time.Duration) {
 	if w == nil {
 		return 0, 0
@@ -118,14 +118,14 @@ func (w *Writer) Newest() (steps int, took time.Duration) {
 	return w.Saved, w.took
 }
 
-// Overdue reports whether rank 0 wants a checkpoint for the time since the last one.
+// Overdue reports, on rank 0, whether a checkpoint is due by the time since the last one.
 func (w *Writer) Overdue() bool {
 	return w != nil && w.World.Rank() == 0 && w.phase == idle && time.Since(w.began) >= w.between()
 }
 
-// between returns the most time between the beginnings of two checkpoints. If the settings
-// leave it to what a checkpoint takes, δ, it is sqrt(2·δ·MTTI): after this time the work lost
-// by interruptions and the time spent on checkpoints are together the least (Young 1974).
+// between returns the longest time between the begins of two checkpoints. With "auto" and a
+// checkpoint time δ it is sqrt(2·δ·MTTI). At this interval the time lost to interruptions and the
+// time spent on checkpoints are together the least (Young 1974).
 func (w *Writer) between() time.Duration {
 	c := w.Config.Checkpoint
 	most := time.Duration(math.MaxInt64)
@@ -150,7 +150,7 @@ func (w *Writer) DueAt(steps int) bool {
 	return err == nil && steps%n == 0
 }
 
-// Finish waits for the checkpoint that is being written. Collective over the world.
+// Finish waits for the checkpoint in progress. Collective over the world.
 func (w *Writer) Finish(world elastic.World) error {
 	if w == nil || w.phase == idle {
 		return nil
@@ -167,8 +167,8 @@ func (w *Writer) Finish(world elastic.World) error {
 	return nil
 }
 
-// Begin copies this rank's share of its stage's layers, and begins to write it. No checkpoint
-// may be under way. Collective.
+// Begin copies this rank's share of its stage's layers and starts to write it. No checkpoint may be
+// in progress. Collective.
 func (w *Writer) Begin(at Point) error {
 	w.began, w.phase = time.Now(), writing
 	w.manifest = store.Manifest{
@@ -214,7 +214,8 @@ func (w *Writer) addState(at Point) error {
 	return err
 }
 
-// Advance takes a checkpoint to its next phase if every rank has done its part. Collective.
+// Advance moves a checkpoint to its next phase if every rank has finished the present one.
+// Collective.
 func (w *Writer) Advance(world elastic.World) error {
 	if w == nil {
 		return nil
@@ -222,20 +223,20 @@ func (w *Writer) Advance(world elastic.World) error {
 	return w.advance(world, false)
 }
 
-// advance is Advance, which may wait for the part of this rank.
+// advance is Advance. With wait it waits for this rank's part.
 func (w *Writer) advance(world elastic.World, wait bool) error {
 	if w.phase == idle {
 		return nil
 	}
 	var failed error
-	waiting := []int64{0, 0} // ranks that are not done, that failed
+	waiting := []int64{0, 0} // number of ranks that are not done, and of ranks that failed
 	if len(w.ended) == 0 && !wait {
 		waiting[0] = 1
 	} else {
 		if failed = <-w.ended; failed != nil {
 			waiting[1] = 1
 		}
-		w.ended <- failed // until all are done
+		w.ended <- failed // keep the result until all ranks are done
 	}
 	if err := comm.Allreduce(world.All, waiting, func(a, b int64) int64 { return a + b }); err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
@@ -254,7 +255,7 @@ func (w *Writer) advance(world elastic.World, wait bool) error {
 	return w.Journal.Saved(w.Saved, record.Save{Seconds: w.took.Seconds(), Blocked: w.blocked.Seconds(), Bytes: bytesOf(w.manifest)})
 }
 
-// commit gives a checkpoint its name, beside the steps too. Collective.
+// commit gives a checkpoint its final name, while training continues. Collective.
 func (w *Writer) commit(world elastic.World) error {
 	w.phase = committing
 	text, err := json.Marshal(w.files)
@@ -284,8 +285,8 @@ func (w *Writer) commit(world elastic.World) error {
 	return nil
 }
 
-// abandon gives up a checkpoint that some rank could not write. Training goes on, and the
-// checkpoint before it stays. Too many in a row end the run. Collective.
+// abandon drops a checkpoint that some rank could not write. Training continues and the previous
+// checkpoint stays. Too many consecutive failures end the run. Collective.
 func (w *Writer) abandon(world elastic.World, failed error) error {
 	w.phase = idle
 	w.failures++
@@ -302,7 +303,7 @@ func (w *Writer) abandon(world elastic.World, failed error) error {
 	return w.Journal.Unsaved(w.manifest.Step, why)
 }
 
-// bytesOf returns what a checkpoint's files have together.
+// bytesOf returns the total bytes of a checkpoint's files.
 func bytesOf(m store.Manifest) (n int64) {
 	for _, f := range m.Files {
 		n += f.Bytes

@@ -11,8 +11,8 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Layer reads a layer of the chain of a model, or what a replica has of it, whoever had
-// that when it was written.
+// Layer reads a layer of a model's chain, or a replica's part of a layer. The part may have been
+// written by other replicas.
 func (c *Checkpoint) Layer(id int, shape model.Config, d device.Device, t tensor.DType) (*model.Layer, error) {
 	spread := 0
 	if c.sharedOut(id) {
@@ -33,8 +33,9 @@ func (c *Checkpoint) Layer(id int, shape model.Config, d device.Device, t tensor
 	return c.shared(id, shape, had, d, t)
 }
 
-// shared reads a layer that other replicas shared out, or none, by way of what each of them
-// had: what a replica has that takes no part is not read. had is the model as a replica had it.
+// shared reads a replica's part of a layer that replicas divided. It goes through the parts of all
+// writing replicas; parts that this replica does not need are not read. had is the model of a
+// writing replica. If had is not divided, the file has the whole layer.
 func (c *Checkpoint) shared(id int, shape, had model.Config, d device.Device, t tensor.DType) (made *model.Layer, err error) {
 	host := cpu.New(device.NewWall())
 	for replica := range max(1, had.Spread) {
@@ -63,7 +64,7 @@ func (c *Checkpoint) shared(id int, shape, had model.Config, d device.Device, t 
 	return made, nil
 }
 
-// layer reads a layer as it was written, with what the shape's replica had alone.
+// layer reads a layer as it was written, with the separate part of the shape's replica.
 func (c *Checkpoint) layer(id int, shape model.Config, d device.Device, t tensor.DType) (*model.Layer, error) {
 	state, err := c.open(stateFile(id))
 	if err != nil {
@@ -108,7 +109,7 @@ func (c *Checkpoint) sections(state *checkpoint.File) (list []model.Section, err
 	return list, nil
 }
 
-// fill writes the values of a layer whose state file was opened last.
+// fill sets the values of a layer from its files. The state file was opened last.
 func (c *Checkpoint) fill(l *model.Layer, state *checkpoint.File, replica int, d device.Device) error {
 	rest, _ := l.Rest()
 	if err := c.fillPieces(rest, state, d); err != nil {
@@ -128,7 +129,7 @@ func (c *Checkpoint) fill(l *model.Layer, state *checkpoint.File, replica int, d
 	return nil
 }
 
-// fillFrom writes the tensors of a file into the pieces of the same names.
+// fillFrom sets the pieces with the names of a file's tensors.
 func (c *Checkpoint) fillFrom(name string, pieces []model.StateTensor, d device.Device) error {
 	f, err := c.open(name)
 	if err != nil {

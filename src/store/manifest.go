@@ -1,6 +1,6 @@
-// Package store keeps a run's checkpoints. In come the layers of a rank between two steps. Out goes
-// a directory from which any number of ranks reads the same layers, bit for bit, or an error that
-// names the damaged file:
+// Package store reads and writes a run's checkpoints. The input is the layers of every rank between
+// two steps. The output is a directory from which any number of ranks can read the same layers, bit
+// for bit. A damaged file gives an error that names it:
 //
 //	RUN_DIR/ckpt/step_00001200/manifest.json           sizes and hashes of the others, and the run's settings
 //	                          /layer-00017.safetensors weights, by parameter
@@ -9,8 +9,8 @@
 //	                          /run.json                the run's state besides its layers
 //	RUN_DIR/ckpt/LATEST                                the newest one's name, for people
 //
-// A checkpoint is written under a temporary name. It gets its own name once all its files
-// are on disk. So a checkpoint with its own name is whole, or was damaged later.
+// A checkpoint is written under a temporary name. It gets its final name once all its files are on
+// disk. So a checkpoint with a final name is complete, or was damaged later.
 package store
 
 import (
@@ -37,32 +37,31 @@ const (
 	ManifestFile = "manifest.json"
 	runFile      = "run.json"
 	latestFile   = "LATEST"
-	unfinished   = ".tmp" // behind the name of a checkpoint that is being written
+	unfinished   = ".tmp" // suffix of a checkpoint that is being written
 )
 
-// mostManifest bounds a manifest in bytes, and mostLayers its number of layers: far beyond any
-// chain.
+// mostManifest bounds a manifest in bytes, and mostLayers its number of layers. Both are far above
+// any real chain.
 const (
 	mostManifest = 256 << 20
 	mostLayers   = 1 << 20
-	mostSteps    = 99_999_999 // names have as many digits, and are in the order of steps
+	mostSteps    = 99_999_999 // the largest step in a name of 8 digits; names sort in the order of steps
 )
 
-// MostRun bounds in bytes what a checkpoint has of a run besides its layers: some four
-// kilobytes for a layer.
+// MostRun bounds the state of a run in a checkpoint, in bytes: about four kilobytes for a layer.
 const MostRun = 64 << 20
 
-// Manifest says what a checkpoint holds.
+// Manifest describes a checkpoint.
 type Manifest struct {
 	Format   int             `json:"format"`
 	SHA256   string          `json:"sha256,omitempty"` // of the manifest itself, see seal; absent from older ones
-	Step     int             `json:"step"`             // steps that are done: the run goes on with the step of this number
-	Loss     *float64        `json:"loss,omitempty"`   // of the last of them, if it is finite
-	Skipped  int             `json:"skipped"`          // of the last of them in a row, those whose update was left out
+	Step     int             `json:"step"`             // completed steps, and the number of the next step
+	Loss     *float64        `json:"loss,omitempty"`   // loss of the last completed step, if finite
+	Skipped  int             `json:"skipped"`          // consecutive skipped updates up to the last completed step
 	Sparsity float64         `json:"sparsity"`         // share of prunable parameters that are pruned
 	Settings string          `json:"settings"`         // the run's resolved configuration
 	Layout   layout.Layout   `json:"layout"`           // of the next step
-	Corpus   string          `json:"corpus"`           // SHA-256 of the training text, with which the step says which samples come next
+	Corpus   string          `json:"corpus"`           // SHA-256 of the training text; with the step it determines the next samples
 	DType    string          `json:"dtype"`            // of weights
 	Layers   int             `json:"layers"`
 	Files    map[string]File `json:"files"`
@@ -78,12 +77,12 @@ type File struct {
 func weightsFile(layer int) string { return fmt.Sprintf("layer-%05d.safetensors", layer) }
 func stateFile(layer int) string   { return fmt.Sprintf("state-%05d.safetensors", layer) }
 
-// ownFile returns the name of the file of what a replica has of a layer alone.
+// ownFile returns the name of the file with a replica's own part of a layer.
 func ownFile(layer, replica int) string {
 	return fmt.Sprintf("own-%05d-%05d.safetensors", layer, replica)
 }
 
-// Name returns the name of the checkpoint after step steps.
+// Name returns the name of the checkpoint after `step` steps.
 func Name(step int) string { return fmt.Sprintf("step_%08d", step) }
 
 // readManifest reads and checks the manifest of a checkpoint's directory.
@@ -118,7 +117,7 @@ func readManifest(dir string) (m Manifest, err error) {
 	return m, nil
 }
 
-// check returns an error unless the manifest names exactly the files of its layers.
+// check returns an error unless the manifest is valid and names exactly the files of its layers.
 func (m Manifest) check() error {
 	if m.Step < 0 || m.Step > mostSteps || m.Layers < 1 || m.Layers > mostLayers {
 		return fmt.Errorf("step %d of %d layers", m.Step, m.Layers)
@@ -162,5 +161,5 @@ func (m Manifest) has(name string) bool {
 	return ok
 }
 
-// sharedOut reports whether each replica had parameters of its own of a layer.
+// sharedOut reports whether each replica had its own parameters of a layer.
 func (m Manifest) sharedOut(layer int) bool { return m.has(ownFile(layer, 0)) }

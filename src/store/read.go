@@ -20,14 +20,14 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Checkpoint is a checkpoint whose manifest and file lengths have been checked. It is
-// read by one goroutine.
+// Checkpoint is a checkpoint with a checked manifest and checked file lengths. Only one goroutine
+// may read it.
 type Checkpoint struct {
 	Manifest
 	Dir  string
-	Show func(bytes int64) `json:"-"` // called with the length of each file that has been read; may be nil
+	Show func(bytes int64) `json:"-"` // called with the length of each file after it was read; may be nil
 
-	text []byte // of the file that is being read
+	text []byte // content of the file that was read last
 }
 
 // list returns the names of the checkpoints below a directory, newest first.
@@ -47,8 +47,8 @@ func list(dir string) ([]string, error) {
 	return names, nil
 }
 
-// All returns the checkpoints of a run directory, newest first, and why others were
-// left out: their manifest is damaged, or a file is missing or of another length.
+// All returns the checkpoints of a run directory, newest first. damaged has the reasons why others
+// were left out: a damaged manifest, or a file that is missing or has another length.
 func All(runDir string) (whole []*Checkpoint, damaged []error, err error) {
 	dir := filepath.Join(runDir, Directory)
 	names, err := list(dir)
@@ -66,8 +66,9 @@ func All(runDir string) (whole []*Checkpoint, damaged []error, err error) {
 	return whole, damaged, err
 }
 
-// Newest returns the newest checkpoint of a run directory all of whose files are whole,
-// and why newer ones were left out. Before one is read, before is called with it.
+// Newest returns the newest checkpoint of a run directory whose files are all undamaged, and the
+// reasons why newer ones were left out. It calls before with each checkpoint before it reads the
+// files.
 func Newest(runDir string, before ...func(*Checkpoint)) (c *Checkpoint, damaged []error, err error) {
 	all, damaged, err := All(runDir)
 	if err != nil {
@@ -105,7 +106,7 @@ func Open(dir string) (*Checkpoint, error) {
 	return c, nil
 }
 
-// Bytes returns the length of all files together.
+// Bytes returns the total length of all files.
 func (c *Checkpoint) Bytes() int64 {
 	bytes := int64(0)
 	for _, f := range c.Files {
@@ -114,7 +115,7 @@ func (c *Checkpoint) Bytes() int64 {
 	return bytes
 }
 
-// Verify reads all files and compares their hashes.
+// Verify reads all files and checks their hashes.
 func (c *Checkpoint) Verify() error {
 	for _, name := range slices.Sorted(maps.Keys(c.Files)) {
 		hash := sha256.New()
@@ -133,7 +134,8 @@ func (c *Checkpoint) Verify() error {
 	return nil
 }
 
-// matches shows that a file has been read. An error says that its hash is not the manifest's.
+// matches calls Show for a file that was read. It returns an error if the hash differs from the
+// manifest's.
 func (c *Checkpoint) matches(name string, sum []byte) error {
 	if c.Show != nil {
 		c.Show(c.Files[name].Bytes)
@@ -148,8 +150,8 @@ func (c *Checkpoint) fail(name string, err error) error {
 	return fmt.Errorf("checkpoint %s: %s: %w", c.Dir, name, err)
 }
 
-// Run returns what the run knew besides its layers, nil where the checkpoint does not say,
-// as older ones do not.
+// Run returns the state of the run besides its layers. It returns nil for older checkpoints, which
+// have none.
 func (c *Checkpoint) Run() ([]byte, error) {
 	if _, ok := c.Files[runFile]; !ok {
 		return nil, nil
@@ -160,7 +162,7 @@ func (c *Checkpoint) Run() ([]byte, error) {
 	return slices.Clone(c.text), nil
 }
 
-// read reads a file of at most limit bytes whole into c.text and compares its hash.
+// read reads a whole file of at most limit bytes into c.text and checks its hash.
 func (c *Checkpoint) read(name string, limit int64) error {
 	f, size, err := input.Regular(filepath.Join(c.Dir, name), limit)
 	if err != nil {
@@ -181,7 +183,7 @@ func (c *Checkpoint) read(name string, limit int64) error {
 	return nil
 }
 
-// open reads a file of a layer and its header.
+// open reads a file of a layer and parses its header.
 func (c *Checkpoint) open(name string) (*checkpoint.File, error) {
 	if err := c.read(name, input.Unbound); err != nil {
 		return nil, err
@@ -193,8 +195,8 @@ func (c *Checkpoint) open(name string) (*checkpoint.File, error) {
 	return file, nil
 }
 
-// fillPieces writes the tensors of the file that was opened last into the pieces of the
-// same names. A file that has others, or lacks one, is an error.
+// fillPieces sets pieces from the tensors with the same names in the file that was opened last. A
+// file with other tensors, or without one of them, is an error.
 func (c *Checkpoint) fillPieces(pieces []model.StateTensor, f *checkpoint.File, d device.Device) error {
 	if len(pieces) != len(f.Tensors) {
 		return c.fail(f.Name, fmt.Errorf("%d tensors, want %d", len(f.Tensors), len(pieces)))

@@ -12,14 +12,13 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Snapshot is a copy of layers as they were between two steps. Its memory is kept for
-// the next one.
+// Snapshot is a copy of layers between two steps. Its memory is reused for the next copy.
 type Snapshot struct {
 	files  []content
 	memory []uint64
 }
 
-// content is what a file is to hold.
+// content is the content of a file to be written.
 type content struct {
 	name     string
 	metadata map[string]string
@@ -28,20 +27,19 @@ type content struct {
 	text     []byte            // instead of tensors; nil: none
 }
 
-// sectionsKey is the key of a state file's metadata under which sections that are text
-// stand.
+// sectionsKey is the metadata key in a state file for sections that are text.
 const sectionsKey = "sections"
 
-// Share is the place of a rank among the replicas that have the same layers.
+// Share is the index of a rank among the replicas with the same layers.
 type Share struct {
 	Replica, Of int
 	Replicas    *comm.Group // nil unless layers are sliced
 }
 
-// Take copies a rank's share of layers. The share has the parts of all layers that this replica has
-// alone. It also has whole layers in turn with the other replicas, including the others' slices of
-// them. No work on the layers may be under way. Work may begin as soon as Take returns. Collective
-// over the replicas where layers are sliced.
+// Take copies a rank's share of layers. The share has the parts of layers that only this replica
+// has. Whole layers are divided among the replicas in turn; such a copy includes the slices of the
+// other replicas. No work on the layers may be in progress. Work may begin as soon as Take returns.
+// If layers are sliced, Take is collective over the replicas.
 func (s *Snapshot) Take(layers []*model.Layer, share Share, stream device.Stream) error {
 	s.files = s.files[:0]
 	var pieces [][]model.StateTensor // by file
@@ -89,8 +87,8 @@ func (s *Snapshot) Take(layers []*model.Layer, share Share, stream device.Stream
 	return nil
 }
 
-// gather adds to the copy of a sliced layer, which one of the replicas writes, the slices of all
-// others. Collective over the replicas.
+// gather completes the copy of a sliced layer on the replica that writes it, with the slices of all
+// other replicas. Collective over the replicas.
 func (s *Snapshot) gather(l *model.Layer, writer int, share Share, stream device.Stream) error {
 	pieces, _ := l.Rest()
 	file := slices.IndexFunc(s.files, func(c content) bool { return c.name == stateFile(l.ID) })
@@ -125,12 +123,12 @@ func (s *Snapshot) gather(l *model.Layer, writer int, share Share, stream device
 	return nil
 }
 
-// AddRun adds what the run knows besides its layers to the copy of one of the ranks.
+// AddRun adds the state of the run besides its layers. Only one rank calls it.
 func (s *Snapshot) AddRun(text []byte) {
 	s.files = append(s.files, content{name: runFile, text: text})
 }
 
-// Bytes returns what the copy holds.
+// Bytes returns the number of bytes in the copy.
 func (s *Snapshot) Bytes() (n int64) {
 	for _, f := range s.files {
 		n += int64(len(f.text))
@@ -141,10 +139,10 @@ func (s *Snapshot) Bytes() (n int64) {
 	return n
 }
 
-// words returns how many words some bytes take.
+// words returns the number of 8-byte words for some bytes.
 func words(bytes int64) int64 { return (bytes + 7) / 8 }
 
-// copy begins copies of pieces into memory that is left.
+// copy starts to copy pieces into unused memory. left is that memory.
 func (c *content) copy(pieces []model.StateTensor, left *[]uint64, stream device.Stream) {
 	c.values = make(map[string][]byte, len(pieces))
 	for _, p := range pieces {
@@ -163,7 +161,7 @@ func (c *content) copy(pieces []model.StateTensor, left *[]uint64, stream device
 	}
 }
 
-// describe returns a piece as a file names it.
+// describe returns the tensor that stores a piece in a file.
 func describe(p model.StateTensor) checkpoint.Tensor {
 	if p.Shape == nil {
 		return checkpoint.Tensor{Name: p.Name, DType: "U8", Shape: []int64{p.Mem.Bytes}}

@@ -11,8 +11,8 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Config returns the settings of the run that wrote the checkpoint, and the keys of those
-// that this version does not know.
+// Config returns the settings of the run that wrote the checkpoint, and the keys that this version
+// does not know.
 func (c *Checkpoint) Config() (settings config.Config, unknown []string, err error) {
 	settings, unknown, err = config.Parse("settings", []byte(c.Settings))
 	if err == nil {
@@ -49,7 +49,7 @@ func (c *Checkpoint) chain() (*chain, error) {
 	return nil, c.fail(ManifestFile, fmt.Errorf("dtype %.100q, want f32, f64 or bf16", c.DType))
 }
 
-// layer returns a layer, until the next call.
+// layer returns a layer, valid until the next call.
 func (k *chain) layer(id int) (*model.Layer, error) {
 	if k.held != nil && k.held.ID == id {
 		return k.held, nil
@@ -70,9 +70,9 @@ func (k *chain) free() {
 	}
 }
 
-// Weights returns the weights of the whole model, as float32, with zeros for pruned ones. Rounded
-// weights are given as before rounding. They are read on demand, a layer at a time, and checked by
-// the hash of their file.
+// Weights returns the weights of the whole model as float32, with zeros for pruned weights. Rounded
+// weights are returned unrounded. They are read on demand, one layer at a time. The hash of each
+// file is checked.
 func (c *Checkpoint) Weights() (*checkpoint.Weights, error) {
 	k, err := c.chain()
 	if err != nil {
@@ -81,7 +81,7 @@ func (c *Checkpoint) Weights() (*checkpoint.Weights, error) {
 	return checkpoint.FromChain(k.shape, k.layer, k.free), nil
 }
 
-// Thresholds returns those of the exits, in chain order, as training left them.
+// Thresholds returns the thresholds of the exits in chain order, as trained.
 func (c *Checkpoint) Thresholds() (list []float64, err error) {
 	k, err := c.chain()
 	if err != nil {
@@ -102,9 +102,8 @@ func (c *Checkpoint) Thresholds() (list []float64, err error) {
 	return list, nil
 }
 
-// Restore reads all that a run resumes from: what the run knew, and every layer, which is
-// freed again. Besides hashes it finds what is no layer of the model that the settings
-// describe.
+// Restore reads all data from which a run resumes: the state of the run and every layer, each of
+// which it frees again. It checks hashes, and that each layer belongs to the model of the settings.
 func (c *Checkpoint) Restore() error {
 	if _, err := c.Run(); err != nil {
 		return err

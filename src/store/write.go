@@ -21,19 +21,18 @@ import (
 	"dynmo/src/fault"
 )
 
-// The umask takes bits from these.
+// Modes of new directories and files. The umask removes bits from them.
 const (
 	directoryMode = 0o777
 	fileMode      = 0o666
 )
 
-// spare is what a file system is to have left beside a checkpoint, for the records of the
-// run.
+// spare is the number of bytes that must stay free in the file system, for the records of the run.
 const spare = 1 << 20
 
-// Room makes the checkpoints' directory if it is missing. It returns an error unless the file system
-// has room for bytes bytes: a checkpoint that fills the file system up would leave no room for the
-// run's records.
+// Room makes the directory of checkpoints if it is missing. It returns an error unless the file
+// system has room for this number of bytes and spare. A checkpoint that filled the file system
+// would leave no room for the run's records.
 func Room(dir string, bytes int64) error {
 	if err := os.MkdirAll(dir, directoryMode); err != nil {
 		return err
@@ -48,14 +47,14 @@ func Room(dir string, bytes int64) error {
 	return nil
 }
 
-// atOnce is how many files a rank writes at a time: one is hashed while another waits for
+// atOnce is the number of files that a rank writes at a time: one is hashed while another waits for
 // the disk.
 const atOnce = 2
 
-// Write writes the snapshot's files for a checkpoint after step steps below dir, the checkpoints'
-// directory, under the temporary name. All ranks write into one directory at once. Every file is
-// on disk when Write returns. If a file fails, none of this rank's files is left. reached, unless
-// nil, is called in every phase, by several goroutines.
+// Write writes the snapshot's files for a checkpoint after `step` steps. dir is the directory of
+// checkpoints; the files go into a subdirectory with the temporary name. All ranks write into that
+// subdirectory at the same time. Every file is on disk when Write returns. If a file fails, this
+// rank's files are removed. Several goroutines call reached in every phase; it may be nil.
 func (s *Snapshot) Write(dir string, step int, reached func(fault.Phase)) (map[string]File, error) {
 	at := filepath.Join(dir, Name(step)+unfinished)
 	if err := os.MkdirAll(at, directoryMode); err != nil {
@@ -82,7 +81,7 @@ func (s *Snapshot) Write(dir string, step int, reached func(fault.Phase)) (map[s
 	return files, err
 }
 
-// write writes one file, and returns its length and hash, which it finds meanwhile.
+// write writes one file, and returns its length and the hash that it computes while writing.
 func (c content) write(path string, reached func(fault.Phase)) (file File, err error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
 	if err != nil {
@@ -106,14 +105,14 @@ func (c content) write(path string, reached func(fault.Phase)) (file File, err e
 	return File{out.n, hex.EncodeToString(sum.Sum(nil))}, nil
 }
 
-// tell calls a function, if there is one, of a phase.
+// tell calls a function with a phase, if the function is not nil.
 func tell(reached func(fault.Phase), p fault.Phase) {
 	if reached != nil {
 		reached(p)
 	}
 }
 
-// to writes what the file is to hold.
+// to writes the content of the file.
 func (c content) to(w io.Writer) error {
 	if c.text != nil {
 		_, err := w.Write(c.text)
@@ -125,7 +124,7 @@ func (c content) to(w io.Writer) error {
 	})
 }
 
-// counter counts what is written.
+// counter counts the bytes that are written.
 type counter struct {
 	w io.Writer
 	n int64
@@ -137,9 +136,9 @@ func (c *counter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Commit makes a checkpoint of the files that all ranks wrote: its manifest first, then
-// its name. Then it removes checkpoints older than the last keep. One rank calls it when all others
-// have written. reached is that of Write.
+// Commit completes a checkpoint from the files of all ranks: it writes the manifest, then renames
+// the directory. It then removes all checkpoints except the last `keep`. One rank calls it after
+// all ranks have written. reached is that of Write.
 func Commit(dir string, m Manifest, keep int, reached func(fault.Phase)) error {
 	m.Format = format
 	at, name := filepath.Join(dir, Name(m.Step)), Name(m.Step)
@@ -154,7 +153,7 @@ func Commit(dir string, m Manifest, keep int, reached func(fault.Phase)) error {
 	if _, err := Open(at + unfinished); err != nil {
 		return fmt.Errorf("%w: do all ranks see this directory?", err)
 	}
-	if err := os.RemoveAll(at); err != nil { // of a run that was resumed from an earlier one
+	if err := os.RemoveAll(at); err != nil { // left by a run that resumed from an earlier checkpoint
 		return err
 	}
 	tell(reached, fault.Rename)
@@ -177,7 +176,7 @@ func Commit(dir string, m Manifest, keep int, reached func(fault.Phase)) error {
 	return prune(dir, m.Step, keep)
 }
 
-// create writes a new file to disk.
+// create writes a new file and syncs it to disk.
 func create(path string, text []byte) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
 	if err != nil {
@@ -187,7 +186,7 @@ func create(path string, text []byte) error {
 	return errors.Join(cmp.Or(err, f.Sync()), f.Close())
 }
 
-// synced writes a directory to disk.
+// synced syncs a directory to disk.
 func synced(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -196,8 +195,8 @@ func synced(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// prune removes all checkpoints up to a step but the newest keep. Later checkpoints are of a run
-// that was resumed before them, and are removed too.
+// prune removes all checkpoints up to a step except the newest `keep`. Later checkpoints belong to
+// a run that has resumed before them, and are removed too.
 func prune(dir string, step, keep int) error {
 	names, err := list(dir)
 	if err != nil {
@@ -216,12 +215,12 @@ func prune(dir string, step, keep int) error {
 	return nil
 }
 
-// Discard removes what was written of a checkpoint that has no name of its own.
+// Discard removes the files of an unfinished checkpoint.
 func Discard(dir string, step int) error {
 	return os.RemoveAll(filepath.Join(dir, Name(step)+unfinished))
 }
 
-// Clean removes what earlier runs began and did not end.
+// Clean removes the unfinished checkpoints of earlier runs.
 func Clean(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -235,11 +234,11 @@ func Clean(dir string) error {
 	return err
 }
 
-// unsealed stands in a manifest in the place of its own hash.
+// unsealed replaces a manifest's own hash while the hash is computed.
 var unsealed = strings.Repeat("0", 2*sha256.Size)
 
-// seal returns the text of a manifest that has its own SHA-256 in it: that of the text
-// with zeros in place of the hash.
+// seal returns the text of a manifest with its own SHA-256: the hash of the text with zeros in
+// place of the hash.
 func (m Manifest) seal() ([]byte, error) {
 	m.SHA256 = unsealed
 	text, err := json.MarshalIndent(m, "", "  ")
@@ -249,7 +248,7 @@ func (m Manifest) seal() ([]byte, error) {
 	return bytes.Replace(text, []byte(unsealed), []byte(sealOf(text)), 1), nil
 }
 
-// sealed returns an error unless a manifest that was read from a text is as seal left it.
+// sealed returns an error if the text of a manifest does not match its own hash.
 func (m Manifest) sealed(text []byte) error {
 	if m.SHA256 == "" {
 		return nil // written before manifests had one
