@@ -223,7 +223,7 @@ func TestRecutFallsStrictly(t *testing.T) {
 	}
 }
 
-// cutsOf returns the cuts at which stages stand.
+// cutsOf returns the present cuts of stages.
 func cutsOf(stages []Stage) partition.Partition {
 	g := participant{stages: stages, link: inMemory{}}
 	cuts, err := g.cuts()

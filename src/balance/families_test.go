@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// A chainFamily is a kind of chain on which diffusion is judged: what one layer
-// after the other costs, in any unit.
+// A chainFamily is a kind of chain on which the tests measure diffusion. It gives the costs of the
+// layers in order, in any unit.
 type chainFamily struct {
 	Name string
 	Draw func(rnd *rand.Rand, layers int) []float64

@@ -89,10 +89,9 @@ func bruteForce(p Problem) float64 {
 	return best
 }
 
-// randomProblem returns a small problem in which all sums are exact: small
-// integers for seconds and bytes, powers of two for speeds, all seconds times
-// a power of two. Half have memory limits, which often cannot be met, half
-// have speeds and fixed seconds.
+// randomProblem returns a small problem with exact sums: small integers for seconds and bytes,
+// powers of two for speeds, and a common power of two on all seconds. Half of the problems have
+// memory limits, which often cannot be met. Half have speeds and fixed seconds.
 func randomProblem(rnd *rand.Rand) Problem {
 	p := Problem{Stages: 1 + rnd.IntN(5), AllowEmpty: rnd.IntN(2) == 0}
 	layers := 1 + rnd.IntN(9)

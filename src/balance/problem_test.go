@@ -48,8 +48,8 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// TestLowerBound covers what can hold a bottleneck up; that no partition is
-// below it is part of the comparison with brute force.
+// TestLowerBound covers every cause of a large bottleneck. The comparison with brute force checks
+// that no partition is below the bound.
 func TestLowerBound(t *testing.T) {
 	for _, tc := range []struct {
 		name string

@@ -11,8 +11,8 @@ import (
 	"dynmo/src/model"
 )
 
-// small is what config.json of GPT-2 124M says of its shape; its other keys
-// are those of configuration_gpt2.py.
+// small is the shape in the config.json of GPT-2 124M. Its other keys are those of
+// configuration_gpt2.py.
 const small = `{"activation_function":"gelu_new","architectures":["GPT2LMHeadModel"],"attn_pdrop":0.1,"bos_token_id":50256,
 "embd_pdrop":0.1,"eos_token_id":50256,"initializer_range":0.02,"layer_norm_epsilon":1e-05,"model_type":"gpt2","n_ctx":1024,
 "n_embd":768,"n_head":12,"n_layer":12,"n_positions":1024,"resid_pdrop":0.1,"vocab_size":50257}`

@@ -12,8 +12,8 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Weights that are stored as bfloat16 are the nearest to those of the model. The configuration
-// names the type, and the stored values come back.
+// Weights stored as bfloat16 are the values nearest to the model's weights. The configuration names
+// the type, and the stored values are read back.
 func TestHuggingFaceBF16(t *testing.T) {
 	for _, tied := range []bool{true, false} {
 		g := newGPT2(tied, "transformer.")
@@ -122,8 +122,8 @@ func TestHuggingFaceF16(t *testing.T) {
 	}
 }
 
-// Every number of float16 comes back from float32, ties go to the even one, and what is
-// too large is an error.
+// Every float16 number converts to float32 and back unchanged. Ties round to even, and a number
+// that is too large is an error.
 func TestF16(t *testing.T) {
 	for bits := range 1 << 16 {
 		if got := toF16(fromF16(uint16(bits))); got != uint16(bits) && bits&(infiniteF16) != infiniteF16 {

@@ -193,7 +193,7 @@ func (g *gpt2) conv1d(name string, x []float64) []float64 {
 	return y
 }
 
-// attend returns what token t takes from itself and those before it.
+// attend returns the attention output of token t over itself and the tokens before it.
 func (g *gpt2) attend(qkv [][]float64, t int) []float64 {
 	c, size := g.hidden, g.hidden/g.heads
 	out := make([]float64, c)

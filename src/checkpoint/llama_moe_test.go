@@ -18,8 +18,8 @@ import (
 	"dynmo/src/model/modeltest"
 )
 
-// tinyMoE is the config.json of a LLaMA-MoE: names and defaults are those of
-// LlamaMoEConfig, of the code that its checkpoints come with.
+// tinyMoE is the config.json of a LLaMA-MoE. Names and defaults are those of LlamaMoEConfig, in the
+// code that comes with its checkpoints.
 const tinyMoE = `"model_type": "llama_moe", "architectures": ["LlamaMoEForCausalLM"], "hidden_size": 16, "intermediate_size": 36, "num_hidden_layers": 2,
   "num_attention_heads": 4, "num_key_value_heads": 1, "max_position_embeddings": 16, "vocab_size": 11, "rms_norm_eps": 1e-06, "num_experts": 3, "num_selects": 2,
   "size_experts": [[12, 12, 12], [12, 12, 12]], "gate_type": "TopKBalancedNoisyGate", "gate_use_softmax": true, "gate_use_balance": true,
@@ -178,8 +178,7 @@ func TestExpertForms(t *testing.T) {
 	}
 }
 
-// A model whose weights are written as another program knows them comes back as the same
-// model.
+// A model whose weights are written in the form of another program is read back as the same model.
 func TestWriteLlamaMoE(t *testing.T) {
 	c := model.Config{Family: "llama", Blocks: 2, Hidden: 8, Heads: 2, KeyValueHeads: 1, Intermediate: 6, Sequence: 16, Vocab: 11, NormEps: 1e-5,
 		Rope: model.Rope{Base: 10000, Scaling: "linear", Factor: 2}}.With(moe.Experts{Count: 4, Top: 2, Scale: 3, Squashed: true})

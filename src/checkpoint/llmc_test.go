@@ -46,8 +46,8 @@ func (g *gpt2) llmc() []byte {
 	return out.Bytes()
 }
 
-// llm.c's file holds what Hugging Face's directory holds, and both make the
-// other and come back byte for byte.
+// llm.c's file and Hugging Face's directory have the same content. Each can be made from the other
+// and back, byte for byte.
 func TestLLMC(t *testing.T) {
 	g := newGPT2(true, "")
 	dir := t.TempDir()

@@ -165,8 +165,8 @@ func TestParseTruncated(t *testing.T) {
 	}
 }
 
-// Scalars, tensors without values, types of every alignment and metadata come
-// back; what is empty may stand anywhere between two tensors.
+// Scalars, tensors without values, types of every alignment and metadata are read back. An empty
+// tensor may lie anywhere between two tensors.
 func TestWriteAndParse(t *testing.T) {
 	list := []Tensor{
 		{Name: "scalar", DType: "BOOL"}, {Name: "none", DType: "F64", Shape: []int64{3, 0}}, {Name: `"quoted" <é>`, DType: "BF16", Shape: []int64{3}},

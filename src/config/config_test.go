@@ -192,7 +192,7 @@ func TestJoinedKinds(t *testing.T) {
 	}
 }
 
-// TestStructure: what a kind decides as time goes by is left out.
+// TestStructure: decisions of a kind during a run are not part of the structure.
 func TestStructure(t *testing.T) {
 	for kinds, want := range map[string]string{"none": "none", "prune": "none", "exit": "exit", "prune+exit": "exit", "mod+freeze+exit": "mod+exit", "attention": "attention"} {
 		if got := (Dynamic{Kind: kinds}).Structure(); got != want {

@@ -50,7 +50,7 @@ func TestCheckSets(t *testing.T) {
 	}
 }
 
-// TestAssumptions: what a kind assumes is what acts on it, and no more.
+// TestAssumptions: the assumptions of a kind are exactly the settings that affect it.
 func TestAssumptions(t *testing.T) {
 	c := Default()
 	c.Model.Sequence, c.Model.Hidden = 2048, 1024

@@ -11,8 +11,8 @@ import (
 // spreads has experts spread over two replicas.
 const spreads = "[model]\nfamily = \"llama\"\n[parallel]\nreplicas = 2\nexperts = \"spread\"\n"
 
-// Every error says where, what stands there and what is wanted; the texts are
-// in testdata/errors.txt.
+// Every error names the place, the value found and the value wanted. The texts are in
+// testdata/errors.txt.
 func TestErrors(t *testing.T) {
 	var b strings.Builder
 	for _, c := range []struct {

@@ -29,7 +29,7 @@ func TestLocation(t *testing.T) {
 	}
 }
 
-// TestHalve: a halved list tells what the sorted one does.
+// TestHalve: a halved list gives the same statistics as the sorted list.
 func TestHalve(t *testing.T) {
 	draw := random.Keyed(3)
 	for n := 1; n < 200; n++ {

@@ -110,7 +110,7 @@ func TestCharactersKnownIDs(t *testing.T) {
 	}
 }
 
-// decoded returns the text of the tokens of a text, without those that stand before it.
+// decoded encodes a text and returns the text of its tokens, without the tokens before it.
 func decoded(v *Vocabulary, tokens []int32) string {
 	var b strings.Builder
 	for i, token := range tokens[len(v.begin):] {
@@ -123,8 +123,8 @@ func decoded(v *Vocabulary, tokens []int32) string {
 	return b.String()
 }
 
-// Any text comes back from its tokens, of tokenizer.json and of sentencepiece's model, which
-// have the same.
+// Encoding and decoding any text gives the text again, with tokenizer.json and with sentencepiece's
+// model. Both give the same tokens.
 func TestCharactersComeBack(t *testing.T) {
 	list := gpt2Pieces(t)[:4000]
 	v, err := parseTokenizer(charactersText(t, list, nil))
@@ -220,8 +220,8 @@ func TestCharactersRefuses(t *testing.T) {
 	}
 }
 
-// A directory's settings name the token that ends texts, and, beside sentencepiece's model,
-// what stands before them. A file is of either kind.
+// The settings in a directory name the token that ends texts. For sentencepiece's model they also
+// say which token begins texts. A file may be of either kind.
 func TestOpenVocabularyOfLlama(t *testing.T) {
 	list := append(specialPieces(), tinyPieces...)
 	for _, c := range []struct {
@@ -287,7 +287,8 @@ func TestLlamaCut(t *testing.T) {
 	}
 }
 
-// Documents that hold tokens which are no markup are refused, as are those without an end.
+// Tokenizers whose documents could have tokens that are no markup are refused, and so are
+// tokenizers without an end token.
 func TestTokenizerOfVocabulary(t *testing.T) {
 	list := append(specialPieces(), tinyPieces...)
 	v, err := parseTokenizer(charactersText(t, list, map[string]string{"added_tokens": `[{"id": 265, "content": "<sep>"}]`}))

@@ -94,8 +94,8 @@ func TestHoldOutTheEnd(t *testing.T) {
 	}
 }
 
-// TestHoldOutTokens: documents are those of Megatron-LM's index, and of llm.c's files
-// those that end in an end-of-text token; without one it is the end.
+// TestHoldOutTokens: documents come from Megatron-LM's index. In llm.c's files an end-of-text token
+// ends a document. Without such tokens the end of the corpus is held out.
 func TestHoldOutTokens(t *testing.T) {
 	documents, ended := make([][]int32, 10), make([][]int32, 10)
 	for i := range documents {

@@ -84,8 +84,8 @@ func TestOpenTokensRefuses(t *testing.T) {
 	}
 }
 
-// Cut anywhere, a file is refused, and what is said is where it ends or which
-// size lies.
+// A file that is cut off at any byte is refused. The error names the end of the file or the wrong
+// size.
 func TestTokenFilesCutAnywhere(t *testing.T) {
 	expect.NewFault(t, "F28", "")
 	llmc, idx, bin := llmcOneToFive(t), unhex(t, goldenIndex), unhex(t, goldenIDs)

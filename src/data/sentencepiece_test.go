@@ -181,9 +181,9 @@ func randomPieces(rnd *rand.Rand, alphabet []string) []spPiece {
 	return list
 }
 
-// Vocabularies of all kinds, also some that join spaces to what is before
-// them: text encoded piece by piece, cut anywhere that cut says, is what the
-// definition says of the whole.
+// Vocabularies of all kinds are tested, including some that join spaces to the text before them.
+// Text is encoded piece by piece and divided at places that cut returns. The ids equal those that
+// the definition gives for the whole text.
 func TestSentencePieceAgreesWithTheDefinition(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 4))
 	alphabet := []string{"a", "▁", "b", "é", "\n", "中"}

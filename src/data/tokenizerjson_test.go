@@ -111,7 +111,7 @@ func TestTokenizerJSONOfLlama(t *testing.T) {
 	}
 }
 
-// Pieces are those of the regular expression in Node 20, whose \s, \p{L} and \p{N} are
+// The expected pieces come from the regular expression in Node 20, whose \s, \p{L} and \p{N} are
 // Unicode's.
 func TestLlamaPiece(t *testing.T) {
 	for _, want := range [][]string{
@@ -176,7 +176,7 @@ func TestTokenizerJSONRefuses(t *testing.T) {
 	}
 }
 
-// A tokenizer is told what its special token is in every file that has a place for it.
+// Every file of a tokenizer that can name a special token names it.
 func TestFilesNameTheSpecialToken(t *testing.T) {
 	files, err := GPT2Vocabulary().Files(1024)
 	expect.OK(t, err)

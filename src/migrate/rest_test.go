@@ -11,8 +11,8 @@ import (
 	"dynmo/src/partition"
 )
 
-// TestBehind is law 6 where masters and moments follow: after Settle each layer is as it
-// was, and nothing is left behind.
+// TestBehind is law 6 for masters and moments that are sent behind the step: after Settle each
+// layer is unchanged, and nothing remains to be sent.
 func TestBehind(t *testing.T) {
 	for _, c := range []model.Config{shape, mixture} {
 		behind(t, c)

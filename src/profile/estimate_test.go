@@ -371,8 +371,8 @@ func TestMicrobatchesOfAStep(t *testing.T) {
 	}
 }
 
-// TestCostsOfLargerMicrobatches: costs of phases with larger microbatches are those of the
-// ones that the run began with; behind a resume on other replicas they are as they are.
+// TestCostsOfLargerMicrobatches: costs of larger microbatches are converted to microbatches of the
+// first phase's size, but not after a resume on other replicas.
 func TestCostsOfLargerMicrobatches(t *testing.T) {
 	ran := func(step, stages, microbatches, replicas int, seconds float64, model string) Phase {
 		s, err := schedule.New(schedule.Kind1F1B, stages, 1, microbatches)

@@ -9,8 +9,8 @@ import (
 	"dynmo/src/random"
 )
 
-// leaving is a chain of layers behind which tokens leave: each works on a share of the
-// tokens that is another in every microbatch.
+// leaving is a chain of layers after which tokens leave. Each layer works on a share of the tokens
+// that differs between microbatches.
 type leaving struct {
 	estimator
 	cuts  partition.Partition

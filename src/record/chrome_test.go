@@ -20,7 +20,7 @@ import (
 	"dynmo/src/trace"
 )
 
-// twoStages is a step whose spans are multiples of 1/4 µs, which files keep.
+// twoStages is a step whose spans are multiples of 1/4 µs, which files store exactly.
 func twoStages(step int) trace.Step {
 	span := func(kind trace.Op, microbatch, chunk int, start, end float64) trace.Span {
 		return trace.Span{Op: kind, Layer: -1, Microbatch: microbatch, Chunk: chunk, Start: start / (1 << 22), End: end / (1 << 22)}

@@ -30,7 +30,7 @@ import (
 	"dynmo/src/trace"
 )
 
-// told is an observer that remembers everything, and in which order.
+// told is an observer that records all calls in order.
 type told struct {
 	order   []string
 	metrics []Metrics
@@ -107,7 +107,7 @@ func (r *recorder) layout(cuts ...int) layout.Layout {
 	return l.Layout
 }
 
-// tell tells a step that ran in one layout and was followed by another.
+// tell passes a journal a step in one layout that is followed by another layout.
 func (r *recorder) tell(ran, next layout.Layout, why policy.Reason, seconds float64) {
 	r.t.Helper()
 	p, err := r.planner.Resize(ran.Stages(), r.planner.Microbatches)

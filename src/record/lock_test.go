@@ -123,8 +123,8 @@ func TestStaleLock(t *testing.T) {
 	}
 }
 
-// A lock that another process holds is respected although the host in it is another:
-// here a process of its own holds it.
+// A lock of a live process is respected even if its file names another host. Here a process of this
+// test has the lock.
 func TestLockOfALivingProcess(t *testing.T) {
 	if _, err := exec.LookPath("flock"); err != nil {
 		t.Skip("no flock command")

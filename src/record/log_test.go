@@ -22,8 +22,8 @@ var logs = []Log{
 		Model: []string{"frozen layers: 3 of 14", "tokens in blocks: 69.8 %"}},
 }
 
-// The fields are those that training_log of Megatron-LM (megatron/training)
-// prints, in its order; more stand behind them.
+// The fields are those that training_log of Megatron-LM (megatron/training) prints, in its order.
+// More fields follow them.
 func TestLog(t *testing.T) {
 	var b strings.Builder
 	for _, l := range logs {

@@ -101,9 +101,9 @@ func TestPackingToldLate(t *testing.T) {
 	}
 }
 
-// TestPackingOverResumes: nodes that were given back count until the end of their job, and
-// the next has as many as it begins with; under elastic.release = restart it is the same
-// job. Steps 4 and 5 are run again, and the release behind them stays in the records.
+// TestPackingOverResumes: returned nodes count until the end of their job, and the next job starts
+// with its own number of nodes. With elastic.release = restart it is the same job. Steps 4 and 5
+// are run again, and the release after them stays in the records.
 func TestPackingOverResumes(t *testing.T) {
 	resumed := `{"step":4,"kind":"resume","clock":"virtual","bytes":0,"seconds":0,"detail":{"restart":1}}`
 	steps := append(packedSteps(0, 16, 16, 16, 16), packedSteps(10, 12, 12, 12)...)

@@ -213,8 +213,8 @@ func TestResumedRunIsOneRun(t *testing.T) {
 	}
 }
 
-// TestBoardForgetsStepsThatAreRunAgain: a file of TensorBoard that a restart begins says
-// from which step on earlier files do not hold.
+// TestBoardForgetsStepsThatAreRunAgain: TensorBoard's file of a restart names the step from which
+// on earlier files are invalid.
 func TestBoardForgetsStepsThatAreRunAgain(t *testing.T) {
 	dir := killed(t, 10, false)
 	r, _, err := Resume(dir, "", Provenance{Host: "two"}, From{Step: 5})

@@ -13,8 +13,8 @@ import (
 	"dynmo/src/plan/worth"
 )
 
-// TestTally: layers move behind step 2 and the model changes before step 5, so that
-// three steps are before and the last two at the end.
+// TestTally: layers move after step 2 and the model changes before step 5. So three steps are
+// before the move and two are in the last segment.
 func TestTally(t *testing.T) {
 	var still, moved Tally
 	for step, seconds := range []Float{3, 5, 4, 2, 2, 1, 1.5} {

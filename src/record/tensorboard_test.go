@@ -77,12 +77,11 @@ func fields(t *testing.T, message []byte) []field {
 	return list
 }
 
-// shown is what TensorBoard reads from a file: a line for every number, in the file's
-// order, with the metadata of those that have any.
+// shown returns the numbers that TensorBoard reads from a file: a line for each, in the file's
+// order, with its metadata if there are any.
 type shown struct{ lines []string }
 
-// readBoard reads a file as TensorBoard does: records whose checksums hold, up to one
-// that is cut off.
+// readBoard reads a file like TensorBoard: records with valid checksums, up to one that is cut off.
 func readBoard(t *testing.T, file []byte) (s shown) {
 	t.Helper()
 	for first := true; len(file) >= 12; first = false {

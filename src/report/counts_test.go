@@ -10,8 +10,8 @@ import (
 	"dynmo/src/record"
 )
 
-// depths returns a run of 20 steps with exits behind blocks 1 and 3 and with routed blocks, whose
-// predictor decides.
+// depths returns a run of 20 steps with exits after blocks 1 and 3 and with routed blocks, where
+// the predictor decides.
 func depths(t *testing.T, kind string) Run {
 	t.Helper()
 	r := counting(t, 20, []string{"dynamic.kind=" + kind, "train.steps=2000", "exit.after=1,3", "mod.route=predictor", "parallel.microbatch_size=1"})
@@ -210,7 +210,7 @@ func TestModelWords(t *testing.T) {
 	}
 }
 
-// TestPhasesSayChanges: phases tell what changes in the runs, and no more.
+// TestPhasesSayChanges: phases report the changes in the runs, and nothing else.
 func TestPhasesSayChanges(t *testing.T) {
 	var text strings.Builder
 	for _, c := range []struct{ kind, want string }{{"exit", "work"}, {"freeze", "frozen"}, {"none", "sparsity"}} {

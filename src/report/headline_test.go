@@ -39,9 +39,8 @@ func TestHeadline(t *testing.T) {
 	}
 }
 
-// costly adds to a recorded run what its layers cost, on two stages whose cuts lie
-// behind the given layers, four steps each: the last of four costs as much as the
-// others together.
+// costly adds costs of layers to a recorded run: on two stages, with the given cuts for four steps
+// each. The last of four layers costs as much as the other three.
 func costly(t *testing.T, r Run, cuts ...int) Run {
 	t.Helper()
 	order, err := schedule.New(schedule.Kind1F1B, 2, 1, r.Config.Parallel.Microbatches)
@@ -100,8 +99,8 @@ func TestWorthTable(t *testing.T) {
 	}
 }
 
-// TestHeadlineOfRun: a run that has ended says what its summary does, another what its
-// costs do; one stage and no costs say nothing.
+// TestHeadlineOfRun: the headline of a finished run comes from its summary, that of another run
+// from its costs. With one stage or without costs there is none.
 func TestHeadlineOfRun(t *testing.T) {
 	r := recorded(t, "partition", 1)
 	layers := r.Config.Layers()

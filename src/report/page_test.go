@@ -65,7 +65,7 @@ func TestOneTimeline(t *testing.T) {
 	}
 }
 
-// TestPageShowsHiddenMarks: text that turns the direction of writing is told as such.
+// TestPageShowsHiddenMarks: marks that reverse the direction of text are made visible.
 func TestPageShowsHiddenMarks(t *testing.T) {
 	r := small.read(t)
 	const turn = "\u202e"
@@ -278,8 +278,8 @@ func TestIdleSumsUp(t *testing.T) {
 	}
 }
 
-// TestTimelinesUnpack: what the script adds up is what was recorded, to a
-// millionth of the longest step.
+// TestTimelinesUnpack: the sums that the script computes equal the recorded times, to a millionth
+// of the longest step.
 func TestTimelinesUnpack(t *testing.T) {
 	r := small.read(t)
 	packed := r.timelines(small.move, places{})

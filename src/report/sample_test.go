@@ -18,8 +18,8 @@ import (
 	"dynmo/src/trace"
 )
 
-// sample is a made-up run: pruned to half before step prune, balanced behind
-// step move; timelines of the first step and of those around both.
+// sample is an invented run. It is pruned to half before step prune, and balanced after step move.
+// It has timelines of the first step and of the steps around both changes.
 type sample struct {
 	kind                         schedule.Kind
 	stages, chunks, microbatches int

@@ -102,8 +102,7 @@ func TestHostileStructure(t *testing.T) {
 	}
 }
 
-// FuzzManifest: whatever stands in a manifest, opening it ends with an error or with a
-// checkpoint whose files are there.
+// FuzzManifest: opening any manifest gives an error, or a checkpoint whose files exist.
 func FuzzManifest(f *testing.F) {
 	f.Add([]byte(`{"format":1,"step":3,"layers":1,"files":{}}`))
 	f.Add([]byte(`{"format":1,"layers":1000000000,"layout":{"stages":1,"replicas":1,"cuts":[0,1],"schedule":"1f1b","microbatches":4}}`))

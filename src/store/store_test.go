@@ -24,8 +24,8 @@ import (
 
 var shape = model.Config{Blocks: 3, Hidden: 8, Heads: 2, Sequence: 5, Vocab: 11, Tied: true, HeadShards: 2, Seed: 7}
 
-// stage returns all layers of a model in which everything that a layer's state may have
-// occurs: masked and CSR matrices, moments, registered memory and text, what is frozen.
+// stage returns all layers of a model with every kind of state: masked and CSR matrices, moments,
+// registered memory and text, and frozen parameters.
 func stage(t *testing.T, dev device.Device, dtype tensor.DType) *model.Stage {
 	t.Helper()
 	s, err := model.NewStage(shape, shape.All(), dev, dtype)

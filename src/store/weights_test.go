@@ -58,8 +58,8 @@ func weighed(t *testing.T, dtype tensor.DType, change func(*Manifest)) (string, 
 	return run, s
 }
 
-// The weights of a checkpoint are those of its layers, dense and not rounded, whatever
-// the layers hold.
+// The weights of a checkpoint are those of its layers, dense and not rounded, for every format of
+// the layers.
 func TestWeights(t *testing.T) {
 	for _, dtype := range []tensor.DType{tensor.F32, tensor.F64, tensor.BF16} {
 		run, s := weighed(t, dtype, func(*Manifest) {})

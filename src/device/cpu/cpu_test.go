@@ -57,8 +57,9 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// TestSparseMemory: what a stream makes zero is so, whole pages and the rest of the first
-// and last, and what lies beside it stays; more memory than any host has can be had.
+// TestSparseMemory: memory that a stream sets to zero reads as zero, in whole pages and in the rest
+// of the first and last page. Memory beside it is unchanged. An allocation may exceed the memory of
+// any host.
 func TestSparseMemory(t *testing.T) {
 	d := NewSparse(device.NewWall())
 	m, err := d.Alloc(1 << 42)

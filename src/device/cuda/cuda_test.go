@@ -57,7 +57,7 @@ func same(t *testing.T, what string, got, want []byte) {
 	}
 }
 
-// holds compares what a stream finds in memory with what is wanted.
+// holds compares the contents of memory, as a stream sees them, with the wanted contents.
 func holds(t *testing.T, what string, s device.Stream, m tensor.Mem, want []byte) {
 	t.Helper()
 	got := make([]byte, len(want))

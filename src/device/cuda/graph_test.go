@@ -13,8 +13,8 @@ import (
 	"dynmo/src/tensor"
 )
 
-// A graph does nothing until it is launched, and then, each time, what its calls
-// would do with what memory holds at that moment.
+// A graph does nothing until it is launched. Each launch has the effect of its calls on the present
+// contents of memory.
 func TestGraph(t *testing.T) {
 	d := cudatest.New(t)
 	s := d.NewStream()
