@@ -7,7 +7,7 @@ import (
 	"dynmo/src/expect"
 )
 
-// TestBuckets: a bucket has as many layers as fit, or one; layers without gradients make none.
+// TestBuckets: a bucket has as many layers as fit, or one. Layers without gradients make no bucket.
 func TestBuckets(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -26,8 +26,8 @@ func TestBuckets(t *testing.T) {
 	}
 }
 
-// TestCompleted: in a V the chunk nearer to the end of the chain completes its gradients
-// first, on every stage, and peaks say so.
+// TestCompleted: in a V the chunk nearer to the end of the chain completes its gradients first, on
+// every stage. Peaks agree.
 func TestCompleted(t *testing.T) {
 	s, err := New(KindZBV, 3, 2, 6)
 	expect.OK(t, err)

@@ -38,7 +38,7 @@ func TestWriteCSV(t *testing.T) {
 	expect.Golden(t, "testdata/zb-v_p2_m3.csv", text.String())
 }
 
-// TestParseCSV: idle cells as PyTorch writes them, rows of different lengths.
+// TestParseCSV reads idle cells in PyTorch's form, and rows of different lengths.
 func TestParseCSV(t *testing.T) {
 	got, err := ParseCSV("s.csv", strings.NewReader("0F0,0F1,,,0B0,0B1\r\n,1F0, 1I0,1W0,1F1,1I1,1W1\n"))
 	expect.OK(t, err)
@@ -47,8 +47,8 @@ func TestParseCSV(t *testing.T) {
 	}
 }
 
-// TestParseCSVSums: REDUCE_GRAD behind the last backward of its virtual stage, as
-// PyTorch puts it, says nothing that is not so anyway.
+// TestParseCSVSums: REDUCE_GRAD behind the last backward of its virtual stage, where PyTorch puts
+// it, changes nothing.
 func TestParseCSVSums(t *testing.T) {
 	got, err := ParseCSV("s.csv", strings.NewReader("0F0,2F0,2B0,2REDUCE_GRAD,0I0,0W0,0REDUCE_GRAD\n1F0,3F0,3B0,3REDUCE_GRAD,1B0,1REDUCE_GRAD\n"))
 	expect.OK(t, err)
@@ -93,7 +93,7 @@ func TestParseCSVRefuses(t *testing.T) {
 	}
 }
 
-// FuzzParseCSV: whatever is accepted is legal and can be written and read again.
+// FuzzParseCSV: every accepted schedule is legal, and can be written and read again.
 func FuzzParseCSV(f *testing.F) {
 	f.Add("0F0,0F1,,,0B0,0B1\n,1F0,1I0,1W0,1F1,1I1,1W1\n")
 	f.Add("0F0,3F0,3B0,0B0\n1F0,2F0,2B0,1B0\n")

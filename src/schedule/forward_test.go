@@ -38,8 +38,8 @@ func TestForward(t *testing.T) {
 	}
 }
 
-// forwardRuns executes a step of forward passes. Every virtual stage has one buffer for its output,
-// which is free once the next stage has done its pass.
+// forwardRuns executes a step of forward passes. Every virtual stage has one buffer for its output.
+// The buffer is free once the next virtual stage has done its pass.
 func forwardRuns(s Schedule) error {
 	n, run := s.Map.Virtual(), s.dryRun()
 	held := func(v int, in Instr) bool {
@@ -61,15 +61,15 @@ func forwardRuns(s Schedule) error {
 	return nil
 }
 
-// TestSkipFrozen: virtual stages that do not train do forwards alone, and get and send no
-// gradients; nor does the first that trains send any.
+// TestSkipFrozen: frozen virtual stages do forwards alone, and neither receive nor send gradients.
+// The first that trains sends no gradients.
 func TestSkipFrozen(t *testing.T) {
 	for _, c := range []struct {
 		name           string
 		kind           Kind
 		stages, chunks int
 		first          int
-		text, messages string // the latter of stage 1
+		text, messages string // messages: of stage 1
 	}{
 		{"all train", Kind1F1B, 2, 1, 0, "F0 F1 B0 F2 B1 B2\nF0 B0 F1 B1 F2 B2\n", "RF0 F0 B0 SB0 RF1 F1 B1 SB1 RF2 F2 B2 SB2\n"},
 		{"first stage is frozen", Kind1F1B, 2, 1, 1, "F0 F1 F2\nF0 B0 F1 B1 F2 B2\n", "RF0 F0 B0 RF1 F1 B1 RF2 F2 B2\n"},

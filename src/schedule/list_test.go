@@ -12,7 +12,7 @@ import (
 	"dynmo/src/random"
 )
 
-// drawn returns options of any map and the cap of each stage. Some costs are 0.
+// drawn returns random options with any map, and the cap of each stage. Some costs are 0.
 func drawn(seed uint64) (ListOptions, func(stage int) int) {
 	rnd := random.Keyed(seed)
 	draw := func() float64 { return float64(rnd.IntN(4)) * rnd.Float64() }
@@ -47,7 +47,8 @@ func drawn(seed uint64) (ListOptions, func(stage int) int) {
 	return o, limit
 }
 
-// overfull returns a virtual stage that has more in flight than it may, -1 if none has.
+// overfull returns a virtual stage with more microbatches in flight than its cap; -1 if there is
+// none.
 func overfull(o ListOptions, s Schedule) int {
 	for v, n := range s.InFlight() {
 		if o.OfChunk != nil && n > o.OfChunk[v] {
@@ -57,8 +58,8 @@ func overfull(o ListOptions, s Schedule) int {
 	return -1
 }
 
-// TestListIsLegal: whatever the map, the costs, the caps and the rule, the list
-// ends, is legal, keeps to the caps and takes what the lister says.
+// TestListIsLegal: for any map, costs, caps and rule the list ends and is legal. It respects the
+// caps, and takes the seconds that the lister returns.
 func TestListIsLegal(t *testing.T) {
 	for seed := range uint64(2000) {
 		o, limit := drawn(seed)
@@ -103,7 +104,7 @@ func TestListGolden(t *testing.T) {
 	}
 }
 
-// TestListThetaWaits: W takes 2, the next gradient comes 1 after it could start.
+// TestListThetaWaits: W takes 2 s, and the next gradient comes 1 s after W could start.
 func TestListThetaWaits(t *testing.T) {
 	costs := []cost.Stage{{Forward: 1, Input: 1, Weight: 2}, {Forward: 1, Input: 1, Weight: 0}}
 	for theta, want := range map[float64]string{

@@ -10,8 +10,8 @@ import (
 	"dynmo/src/random"
 )
 
-// crossing returns a schedule in which the first stage takes the last gradient
-// first, and the second gives them back in order.
+// crossing returns a schedule in which the first stage takes the last gradient first, while the
+// second stage sends gradients in order.
 func crossing(microbatches int) Schedule {
 	var down, up []Instr
 	for m := range microbatches {
@@ -30,8 +30,8 @@ func crossing(microbatches int) Schedule {
 	return Schedule{Kind: "crossing", Map: partition.Line(2), Microbatches: microbatches, Lists: [][]Instr{down, up}}
 }
 
-// TestOutgoing: schedules whose stages work in one order need two buffers for
-// what goes to another stage, and orders that cross need more.
+// TestOutgoing: if stages work in one order, two buffers for outgoing gradients are enough. Orders
+// that cross need more.
 func TestOutgoing(t *testing.T) {
 	for _, c := range []struct {
 		kind                         Kind
@@ -54,9 +54,8 @@ func TestOutgoing(t *testing.T) {
 	}
 	s := crossing(6)
 	expect.OK(t, s.Check(s.Cap))
-	// Stage 0 takes 5, 0, 1, 2, 3, 4 and has three buffers; stage 1 gives back 0
-	// to 5 in order. 2, 3 and 4 lie in buffers until 5, for which one more is
-	// needed, has been taken.
+	// Stage 0 takes 5, 0, 1, 2, 3, 4, and stage 1 sends 0 to 5 in order. Stage 0 has three buffers.
+	// 2, 3 and 4 stay in buffers until 5 is taken, which needs one more buffer.
 	if got := outgoing(s); !slices.Equal(got, []int{0, 4}) {
 		t.Errorf("%v buffers where orders cross, want [0 4]", got)
 	}
@@ -70,8 +69,8 @@ func outgoing(s Schedule) []int {
 	return list
 }
 
-// TestAscendingNeedsNoMore: with one chunk and one order the lists come to an end with the
-// fewest buffers, for any costs.
+// TestAscendingNeedsNoMore: with one chunk and one order the lists end with the fewest buffers, for
+// any costs.
 func TestAscendingNeedsNoMore(t *testing.T) {
 	for seed := range uint64(300) {
 		draw := random.Keyed(seed, 3)

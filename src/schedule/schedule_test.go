@@ -34,14 +34,14 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// kinds is every kind that New knows, with the chunks to try.
+// kinds lists every kind that New accepts, with numbers of chunks.
 var kinds = []struct {
 	kind   Kind
 	chunks int
 }{{KindGPipe, 1}, {Kind1F1B, 1}, {KindInterleaved, 2}, {KindInterleaved, 3}, {KindZBH1, 1}, {KindZBH2, 1}, {KindZBV, 2}, {KindZBInterleaved, 2}, {KindZBInterleaved, 3}}
 
-// TestEveryScheduleIsLegal: within the cap that its kind promises, which the
-// first stages reach if there are microbatches enough.
+// TestEveryScheduleIsLegal: schedules are legal within the cap of their kind. The first stages
+// reach the cap if there are enough microbatches.
 func TestEveryScheduleIsLegal(t *testing.T) {
 	for _, k := range kinds {
 		for stages := 1; stages <= 9; stages++ {
@@ -119,7 +119,7 @@ func TestCheckRefuses(t *testing.T) {
 	}
 }
 
-// TestCheckRefusesChunks: two chunks on one stage, or on two in a loop.
+// TestCheckRefusesChunks checks two chunks on one stage, or on two stages in a loop.
 func TestCheckRefusesChunks(t *testing.T) {
 	seq := func(text string) (list []Instr) {
 		for _, word := range strings.Fields(text) {

@@ -8,14 +8,14 @@ import (
 	"dynmo/src/cost"
 )
 
-// TestSearchFindsTheOptimum: under tight caps the lists of all rules are far from
-// what a search of any of them finds.
+// TestSearchFindsTheOptimum: under tight caps the lists of all rules are far from the optimum. A
+// search from any of them finds it.
 func TestSearchFindsTheOptimum(t *testing.T) {
 	one := cost.Stage{Forward: 1, Input: 1, Weight: 1}
 	for name, c := range map[string]struct {
 		costs         []cost.Stage
 		microbatches  int
-		before, after float64 // the list by the zero rule, and what no schedule beats
+		before, after float64 // seconds of the zero rule's list, and of the optimum
 	}{
 		"factors":      {[]cost.Stage{one.Scale(1.6), one.Scale(1.2), one.Scale(0.8), one.Scale(0.4)}, 8, 48.8, 43.2},
 		"three stages": {[]cost.Stage{{Forward: 4, Input: 4, Weight: 1}, {Forward: 3, Input: 2, Weight: 1}, {Forward: 3, Input: 1, Weight: 2}}, 3, 40, 36},

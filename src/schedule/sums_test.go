@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// TestBytes: of 4 replicas, whose buckets have 4 MiB, each holds three others' copies of
-// its quarter of two buckets: of the largest first, third … and the largest second, fourth ….
+// TestBytes: with 4 replicas buckets have 4 MiB. Each replica receives three others' copies of its
+// quarter of two buckets: the largest of the first, third … and the largest of the second, fourth
+// ….
 func TestBytes(t *testing.T) {
 	const mib = 1 << 20
 	for _, tc := range []struct {
@@ -25,15 +26,15 @@ func TestBytes(t *testing.T) {
 	}
 }
 
-// TestAdders: in every group one member adds a share, the owner in its own group. What Sent
-// and the memory of a bucket say is what the members' shares come to.
+// TestAdders: in every group one member adds a share; the owner adds in its own group. Sent and the
+// memory of a bucket agree with the members' shares.
 func TestAdders(t *testing.T) {
 	const line = 64
 	for replicas := 2; replicas < 14; replicas++ {
 		for group := range replicas + 2 {
 			s := Sums{Group: group}
-			added := make([]int, replicas)   // shares
-			sent := make([][3]int, replicas) // shares, by round
+			added := make([]int, replicas)   // shares that the replica adds
+			sent := make([][3]int, replicas) // shares that the replica sends, by round
 			for owner := range replicas {
 				for k := range s.Groups(replicas) {
 					lo, hi := s.Members(k, replicas)
@@ -86,8 +87,8 @@ func TestAdders(t *testing.T) {
 	}
 }
 
-// TestSlices: shares that are slices are whole slabs of every layer, and weights of half the
-// bytes take half of the last round.
+// TestSlices: slices are whole slabs of every layer. Weights of half the bytes make the last round
+// half as long.
 func TestSlices(t *testing.T) {
 	s := Sums{Sliced: true, Narrow: true}
 	if got := s.share([]int64{2*sliceBytes + 4, 4, 0}, 3); got != 2*sliceBytes {

@@ -33,7 +33,7 @@ func benchStep(b *testing.B, most float64) Step {
 	return step
 }
 
-// BenchmarkStep24 simulates one replica: as it is, with delays, and with spans.
+// BenchmarkStep24 simulates one replica: without extras, with delays, and with spans.
 func BenchmarkStep24(b *testing.B) {
 	for _, most := range []float64{1, 4} {
 		s := benchStep(b, most)
@@ -55,8 +55,8 @@ func BenchmarkStep24(b *testing.B) {
 	})
 }
 
-// BenchmarkStep720 simulates a step of 720 ranks and its gradient sum: replicas
-// that are all alike, and replicas that delays tell apart.
+// BenchmarkStep720 simulates a step of 720 ranks and its gradient sum. Replicas are all alike, or
+// differ by delays.
 func BenchmarkStep720(b *testing.B) {
 	layers := make([]cost.Layer, 24)
 	var cuts partition.Partition

@@ -13,7 +13,7 @@ import (
 	"dynmo/src/schedule"
 )
 
-// TestLowerBoundByHand: three stages, f, i, w as given, four microbatches.
+// TestLowerBoundByHand has three stages with given f, i and w, and four microbatches.
 func TestLowerBoundByHand(t *testing.T) {
 	one := cost.Stage{Forward: 1, Input: 1, Weight: 1}
 	for _, c := range []struct {
@@ -42,7 +42,7 @@ func TestLowerBoundByHand(t *testing.T) {
 func randomCosts(rnd *rand.Rand, stages int) []cost.Stage {
 	costs := make([]cost.Stage, stages)
 	for s := range costs {
-		costs[s] = cost.Stage{Forward: float64(rnd.IntN(9)), Input: float64(rnd.IntN(9)), Weight: float64(rnd.IntN(9))} // sums are exact
+		costs[s] = cost.Stage{Forward: float64(rnd.IntN(9)), Input: float64(rnd.IntN(9)), Weight: float64(rnd.IntN(9))} // small integers: sums are exact
 	}
 	return costs
 }
@@ -99,7 +99,7 @@ func TestLowerBoundHolds(t *testing.T) {
 func TestLowerBoundAgainstTheOptimum(t *testing.T) {
 	for _, c := range []struct {
 		stages, microbatches, draws int
-		reached                     float64 // share of the draws in which the bound is the optimum
+		reached                     float64 // share of the draws in which the bound equals the optimum
 	}{{3, 2, 40, 0.8}, {2, 3, 4, 0.8}} {
 		reached := 0
 		for seed := range uint64(c.draws) {
@@ -150,8 +150,7 @@ func TestLowerBoundOfUnequalMicrobatches(t *testing.T) {
 	}
 }
 
-// unequalStep returns a step whose microbatches have costs of their own, on ranks that
-// are slow.
+// unequalStep returns a step with different costs for each microbatch, on slow ranks.
 func unequalStep(rnd *rand.Rand, s schedule.Schedule) Step {
 	step := Step{Schedule: s, Network: Network{Slow: make([]float64, s.Map.Stages)}}
 	for stage := range step.Network.Slow {
@@ -163,8 +162,8 @@ func unequalStep(rnd *rand.Rand, s schedule.Schedule) Step {
 	return step
 }
 
-// TestUnequalBoundHolds: on random costs of every microbatch no schedule is faster, of
-// any kind, and under random caps no legal lists of small steps are.
+// TestUnequalBoundHolds: with random costs of every microbatch, no schedule of any kind is faster
+// than the bound. Under random caps no legal lists of small steps are.
 func TestUnequalBoundHolds(t *testing.T) {
 	for seed := range uint64(300) {
 		rnd := random.Keyed(seed, 7)
@@ -204,10 +203,10 @@ func TestUnequalBoundHolds(t *testing.T) {
 	}
 }
 
-// optimum tries all lists.
+// optimum returns the least makespan of all legal lists.
 func optimum(step Step, stages, microbatches int, caps []int) float64 {
 	s := schedule.Schedule{Map: partition.Line(stages), Microbatches: microbatches, Lists: make([][]schedule.Instr, stages)}
-	step.Schedule = s // which shares its lists
+	step.Schedule = s // s shares the lists that the loop changes
 	all := orders(nil, microbatches)
 	best := math.Inf(1)
 	var try func(stage int)
@@ -227,8 +226,8 @@ func optimum(step Step, stages, microbatches int, caps []int) float64 {
 	return best
 }
 
-// orders returns all ways to go on with the list of a stage: each microbatch F,
-// I, W, the W ascending.
+// orders returns all continuations of a stage's list: F, I, W for each microbatch, with W
+// ascending.
 func orders(list []schedule.Instr, microbatches int) [][]schedule.Instr {
 	if len(list) == 3*microbatches {
 		return [][]schedule.Instr{append([]schedule.Instr(nil), list...)}

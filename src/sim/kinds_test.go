@@ -1,3 +1,3 @@
 package sim_test
 
-import _ "dynmo/src/kind" // models have the families
+import _ "dynmo/src/kind" // models need the families

@@ -28,8 +28,8 @@ import (
 	"dynmo/src/trace"
 )
 
-// experiment is a few steps that are executed and simulated: random costs of
-// every block, microbatch and kind of work, unequal ranks, a network.
+// experiment is a few steps that are both executed and simulated. Every block, microbatch and kind
+// of work has random costs; ranks are unequal.
 type experiment struct {
 	plan  schedule.Schedule
 	shape model.Config
@@ -38,9 +38,9 @@ type experiment struct {
 	delay comm.Delay
 	link  sim.Link
 
-	frozen int  // layers, from the first on
-	apart  bool // only the classifiers of exits train, of what the last layer says
-	alike  bool // whether all microbatches take the same
+	frozen int  // number of frozen layers at the start of the chain
+	apart  bool // only the classifiers of exits train, with messages of the last layer
+	alike  bool // all microbatches take the same time
 }
 
 // newExperiment draws a chain of blocks over the schedule's virtual stages.
@@ -57,7 +57,8 @@ func newExperiment(plan schedule.Schedule, seed uint64, delay float64) experimen
 	return e
 }
 
-// works reports whether a layer has a call that takes time: a block, or an exit whose classifier trains.
+// works reports whether a layer has a call that takes time: a block does, and an exit whose
+// classifier trains.
 func (e experiment) works(layer int, kind trace.Op) bool {
 	d := e.shape.Chain()[layer]
 	if kind == trace.F {
@@ -66,8 +67,8 @@ func (e experiment) works(layer int, kind trace.Op) bool {
 	return e.apart && d.Kind == model.Exit && kind == trace.W || !e.apart && d.Block >= 0 && layer >= e.frozen
 }
 
-// seconds returns what a layer takes for a microbatch, on a rank of speed 1;
-// the ends of the chain take nothing.
+// seconds returns the time of a layer for a microbatch, on a rank of speed 1. The ends of the chain
+// take no time.
 func (e experiment) seconds(layer, microbatch int, kind trace.Op) float64 {
 	if !e.works(layer, kind) {
 		return 0
@@ -78,8 +79,7 @@ func (e experiment) seconds(layer, microbatch int, kind trace.Op) float64 {
 	return random.Keyed(uint64(layer), uint64(microbatch), uint64(kind)).ExpFloat64()
 }
 
-// calls returns what the layers of a stage take, one after the other, as its
-// list comes to them.
+// calls returns the times of the layers of a stage, in the order of its list.
 func (e experiment) calls(stage int) []float64 {
 	var list []float64
 	for _, in := range e.plan.Lists[stage] {
@@ -99,9 +99,9 @@ func (e experiment) calls(stage int) []float64 {
 	return list
 }
 
-// exec returns what a rank computes with: kernels whose products with a block's
-// QKV matrix, one in each direction, take the seconds of calls in turn. So do gradients of
-// classifiers where only these train. All else takes nothing.
+// exec returns kernels with known times. Products with a block's QKV matrix, one in each direction,
+// take the seconds of calls in turn. If only classifiers train, their gradients do. All other calls
+// take no time.
 func (e experiment) exec(clock *device.Clock, calls *[]float64, slow float64) *model.Exec {
 	dev := cpu.New(clock)
 	return &model.Exec{Device: dev, Stream: dev.NewStream(), B: 1, T: e.shape.Sequence, Scale: 1,
@@ -115,8 +115,8 @@ func (e experiment) exec(clock *device.Clock, calls *[]float64, slow float64) *m
 		})}
 }
 
-// execute runs steps on ranks and returns the instructions of each, by stage.
-// Step n begins at the same time on all ranks.
+// execute runs steps on ranks and returns the instructions of each step, by stage. Step n begins at
+// the same time on all ranks.
 func (e experiment) execute(steps int) ([][][]trace.Span, error) {
 	out := make([][][]trace.Span, steps)
 	for n := range out {
@@ -124,7 +124,7 @@ func (e experiment) execute(steps int) ([][][]trace.Span, error) {
 	}
 	err := local.Run(e.plan.Map.Stages, func(tr comm.Transport) error {
 		clock := device.NewVirtual()
-		clock.Pause() // what the executor itself takes does not count: only known costs
+		clock.Pause() // the executor's own time does not count, only known costs
 		world := comm.New(tr, comm.Options{Clock: clock, Network: comm.Network{
 			Latency: e.link.Latency, Bandwidth: e.link.Bandwidth, Delay: e.delay,
 		}})
@@ -173,11 +173,11 @@ func (e experiment) execute(steps int) ([][][]trace.Span, error) {
 	return out, err
 }
 
-// begin returns when a step begins: when the one before is long over. A power
-// of two, so that subtracting it loses little.
+// begin returns the start of a step: long after the end of the step before. It is a multiple of a
+// power of two, so that subtracting it loses little precision.
 func begin(step int) float64 { return float64(1+step) * (1 << 20) }
 
-// simulate returns the same step as the simulator has it.
+// simulate simulates step n.
 func (e experiment) simulate(n int) sim.Result {
 	m := e.plan.Map
 	step := sim.Step{
@@ -223,7 +223,7 @@ func TestSimulatorIsThePipeline(t *testing.T) {
 				plan, err := newPlan(kind, stages)
 				expect.OK(t, err)
 				e := newExperiment(plan, seed, delay)
-				if cut := e.cuts[plan.Map.Virtual()/2]; delay > 0 && cut > 1 { // the embedding alone costs nothing
+				if cut := e.cuts[plan.Map.Virtual()/2]; delay > 0 && cut > 1 { // the embedding alone has no cost
 					e.frozen = cut + 1
 				}
 				executed, err := e.execute(steps)
@@ -254,8 +254,8 @@ func TestSimulatorIsThePipeline(t *testing.T) {
 	t.Logf("largest deviation of a makespan: %.2g", worst)
 }
 
-// TestClassifiersAlone: where only the classifiers of exits train every start and end is the
-// pipeline's, whose stages send each other no gradients.
+// TestClassifiersAlone: if only the classifiers of exits train, stages send each other no
+// gradients. Every start and end is that of the pipeline.
 func TestClassifiersAlone(t *testing.T) {
 	for _, kind := range []schedule.Kind{schedule.Kind1F1B, schedule.KindZBH1, schedule.KindZBV} {
 		plan, err := newPlan(kind, 3)
@@ -281,8 +281,8 @@ func TestClassifiersAlone(t *testing.T) {
 	}
 }
 
-// newPlan returns a schedule of two microbatches for each stage, at least 4; where
-// chunks are interleaved stages do not divide them.
+// newPlan returns a schedule of two microbatches for each stage, at least 4. If chunks are
+// interleaved, stages do not divide the microbatches.
 func newPlan(kind schedule.Kind, stages int) (schedule.Schedule, error) {
 	microbatches := max(4, 2*stages)
 	switch kind {

@@ -17,7 +17,7 @@ import (
 	"dynmo/src/trace"
 )
 
-// between is how far apart in time steps begin: later than any ends.
+// between is the time between the starts of two steps. It is longer than any step.
 const between = 1 << 20
 
 // rankOf executes a stage's lists of several steps with real messages and returns its spans. Only
@@ -87,10 +87,9 @@ func rankOf(t comm.Transport, s Step, steps int) (spans [][]trace.Span, err erro
 	return spans, nil
 }
 
-// TestAgreesWithMessages: what the simulator says of messages is what comm makes
-// of them on the virtual clock, whatever the map, with and without delays. The
-// first step begins at 0 and agrees to the last bit; a later one up to the
-// rounding of its later times.
+// TestAgreesWithMessages: the simulator's times of messages equal those of comm on the virtual
+// clock, for any map, with and without delays. The first step begins at 0 and agrees to the last
+// bit. Later steps agree up to the rounding of their larger times.
 func TestAgreesWithMessages(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(5, 6)) // fixed seed: a failure must repeat
 	for i := range 60 {
@@ -116,7 +115,7 @@ func TestAgreesWithMessages(t *testing.T) {
 		for step := range steps {
 			s.Number = step
 			begin := float64(step * between)
-			near := func(a, b float64) bool { return math.Abs(a-begin-b) <= begin*1e-14 } // 0 in the first
+			near := func(a, b float64) bool { return math.Abs(a-begin-b) <= begin*1e-14 } // the tolerance is 0 in the first step
 			for stage, want := range Run(s).Spans {
 				for k, w := range want {
 					g := got[stage][step][k]

@@ -82,7 +82,7 @@ func TestReadNetworkRefuses(t *testing.T) {
 	}
 }
 
-// FuzzReadNetwork: what is accepted can be simulated on.
+// FuzzReadNetwork: every accepted network can be simulated.
 func FuzzReadNetwork(f *testing.F) {
 	f.Add(links)
 	f.Add("ranks_per_node = 4\nslow = [1, 1.5]\n" + links + "[delay]\nmost = 4\nseed = 7\n")

@@ -16,7 +16,7 @@ import (
 // 1, w = 1 for every layer. Stage 1 works 2-8, stage 0 0-2 and 8-12. Gradients of layer 3 are
 // complete at 6, of 2 at 8, of 1 at 10, of 0 at 12. Each layer is a bucket, except small layers.
 func TestReplicasByHand(t *testing.T) {
-	const g = 4 << 20 // bytes of gradients: more than a bucket of two replicas has, as many as one of four
+	const g = 4 << 20 // bytes of gradients: larger than a bucket of two replicas, equal to a bucket of four
 	layers, small, spread := make([]cost.Layer, 4), make([]cost.Layer, 4), make([]cost.Layer, 4)
 	for l := range layers {
 		layers[l] = cost.Layer{Forward: 1, BackwardInput: 1, BackwardWeight: 1, Bytes: cost.Bytes{Gradients: g}}
@@ -48,27 +48,28 @@ func TestReplicasByHand(t *testing.T) {
 		pipeline, seconds float64
 	}{
 		{"free", s, layers, Network{}, 12, 12},
-		// A round takes (1/2)·g/g = 0.5 s. First ones at 10 and 12, second ones at 12.5 and 13:
-		// that of layer 1 follows the first of layer 0.
+		// A round takes (1/2)·g/g = 0.5 s. First rounds are at 10 and 12, second rounds at 12.5 and
+		// 13. The second round of layer 1 follows the first round of layer 0.
 		{"hidden", s, layers, Network{Node: Link{0, g}}, 12, 13.5},
-		// 1.5 s: first rounds 10-11.5 and 12-13.5, then the second ones. Stage 1's end at 12.5.
+		// A round takes 1.5 s: first rounds 10-11.5 and 12-13.5, then second rounds. Those of stage
+		// 1 end at 12.5.
 		{"queue", s, layers, Network{Node: Link{0, g / 3.}}, 12, 16.5},
-		// First rounds 10-11.5 and 12-13.5, second ones 12-13.5 and 13.5-15.
+		// First rounds are 10-11.5 and 12-13.5, second rounds 12-13.5 and 13.5-15.
 		{"latency", s, layers, Network{Node: Link{1.5, 0}}, 12, 15},
 		{"latency of four", four, layers, Network{Node: Link{1.5, 0}}, 12, 15},
 		// (3/4)·g/(g/2) = 1.5 s.
 		{"queue of four", four, layers, Network{Node: Link{0, g / 2.}}, 12, 16.5},
-		// First rounds 10-10.25 and 12-12.25, then two of 0.5 s.
+		// First rounds are 10-10.25 and 12-12.25, then two of 0.5 s.
 		{"rounded", rounded, layers, Network{Node: Link{0, g}}, 12, 13.25},
-		// Rounds of (1/2)·g, (1/4)·g and (3/4)·g. The first ones 10-11 and 12-13, the second ones
-		// 13-13.5 and 13.5-14, the last ones 14-15.5 and 15.5-17.
+		// Rounds carry (1/2)·g, (1/4)·g and (3/4)·g. First rounds are 10-11 and 12-13, second
+		// rounds 13-13.5 and 13.5-14, last rounds 14-15.5 and 15.5-17.
 		{"groups", groups, layers, Network{Node: Link{0, g / 2.}}, 12, 17},
 		// Second rounds of 2 s from 12 on, last ones of 6 s from 16 on.
 		{"groups on nodes", groups, layers, Network{Between: Link{0, g / 8.}, PerNode: 2}, 12, 28},
 		{"groups and latency", groups, layers, Network{Node: Link{1.5, 0}}, 12, 16.5},
-		// Both layers of stage 0 together: two rounds of (1/2)·200/100 = 1 s from 12 on.
+		// Both layers of stage 0 are one bucket: two rounds of (1/2)·200/100 = 1 s from 12 on.
 		{"one bucket", s, small, Network{Node: Link{0, 100}}, 12, 14},
-		// Layer 0's experts exchange rows until 12: then four rounds of 0.5 s.
+		// Layer 0's experts exchange rows until 12. Four rounds of 0.5 s follow.
 		{"spread experts", s, spread, Network{Node: Link{0, g}}, 12, 14},
 		// Weights take 0.5 s each and arrive at 0.5 and 1: forwards of stage 0 are 0.5-2.5. Gradients
 		// have one round, 10.5-11 and 12.5-13.
@@ -78,13 +79,13 @@ func TestReplicasByHand(t *testing.T) {
 		// Weights arrive at 6 and 12: forwards of stage 0 are 6-7 and 12-13. Gradients: 21-27, 27-33.
 		{"slices on slower links", slices, layers, Network{Node: Link{0, g / 12.}}, 23, 33},
 		{"slices and latency", slices, layers, Network{Node: Link{1.5, 0}}, 13.5, 15},
-		// Ranks 0 and 1 are stage 0's replicas: one node each has the same.
+		// Ranks 0 and 1 are stage 0's replicas. On one node each they give the same.
 		{"between", s, layers, Network{Node: Link{0, 1e12}, Between: Link{0, g / 3.}, PerNode: 1}, 12, 16.5},
 		{"in the node", s, layers, Network{Node: Link{0, g / 3.}, Between: Link{100, 1}, PerNode: 2}, 12, 16.5},
 		// I 4-6 and 6-8, W 6-8 and 8-10: layers complete at 7, 8, 9, 10.
 		{"split", split, layers, Network{Node: Link{0, g}}, 10, 11.5},
-		// Replica 1 is half as fast on stage 1: 2-14, so stage 0 ends at 18 there,
-		// and layer 0 waits for it.
+		// Replica 1 is half as fast on stage 1: 2-14. So its stage 0 ends at 18, and layer 0's sum
+		// waits for it.
 		{"slow replica", s, layers, Network{Node: Link{0, g}, Slow: []float64{1, 1, 1, 2}}, 18, 19.5},
 		{"slow rank of the world", others, layers, Network{Node: Link{0, g}, Slow: []float64{1, 1, 1, 9, 9, 2}}, 18, 19.5},
 		{"nodes of the world", apart, layers, Network{Node: Link{0, 1e12}, Between: Link{0, g / 3.}, PerNode: 2}, 12, 16.5},
@@ -103,7 +104,7 @@ func TestReplicasByHand(t *testing.T) {
 	}
 }
 
-// TestFrozenLayersAreNotSummed: no gradient, no message.
+// TestFrozenLayersAreNotSummed: without gradients there are no messages.
 func TestFrozenLayersAreNotSummed(t *testing.T) {
 	layers := []cost.Layer{{Forward: 1}, {Forward: 1}}
 	cuts := partition.Partition{0, 1, 2}
@@ -116,14 +117,15 @@ func TestFrozenLayersAreNotSummed(t *testing.T) {
 	}
 }
 
-// TestReplicasAreRuns: every replica is what Run makes of it, alike or not.
+// TestReplicasAreRuns: the result of every replica equals that of Run, whether replicas are alike
+// or not.
 func TestReplicasAreRuns(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 4)) // fixed seed: a failure must repeat
 	for i := range 300 {
 		s := randomStep(rnd)
 		s.Spans = false
 		s.Mesh = mesh.Mesh{Stages: s.Schedule.Map.Stages, Replicas: 1 + rnd.IntN(5), Order: mesh.StageMajor}
-		cuts := partition.Partition{0} // a layer on each
+		cuts := partition.Partition{0} // one layer on each virtual stage
 		for v := range s.Schedule.Map.Virtual() {
 			cuts = append(cuts, v+1)
 		}
@@ -143,8 +145,8 @@ func TestReplicasAreRuns(t *testing.T) {
 	}
 }
 
-// TestAlikeIsComputedOnce: replicas whose links and ranks are as fast share
-// their result, the others do not.
+// TestAlikeIsComputedOnce: replicas with equally fast links and ranks share their result. Other
+// replicas do not.
 func TestAlikeIsComputedOnce(t *testing.T) {
 	s := Step{
 		Schedule: plain(t, schedule.Kind1F1B, 3, 4), Costs: equal(3, cost.Stage{Forward: 1, Input: 1, Weight: 1}),
@@ -153,7 +155,7 @@ func TestAlikeIsComputedOnce(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		network Network
-		want    int // results that differ
+		want    int // number of different results
 	}{
 		{"equal", Network{Node: Link{1, 1}}, 1},
 		// Ranks 0-2 | 3-5 | 6-8 | 9-11 on nodes 0-3 | 4-7 | 8-11: four patterns,

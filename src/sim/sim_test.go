@@ -14,7 +14,7 @@ func do(op schedule.Op, microbatch int) schedule.Instr {
 	return schedule.Instr{Op: op, Microbatch: microbatch}
 }
 
-// plain returns a schedule that follows from numbers alone.
+// plain returns a schedule of a kind that needs no costs.
 func plain(t *testing.T, kind schedule.Kind, stages, microbatches int) schedule.Schedule {
 	t.Helper()
 	s, err := schedule.New(kind, stages, 1, microbatches)
@@ -22,7 +22,7 @@ func plain(t *testing.T, kind schedule.Kind, stages, microbatches int) schedule.
 	return s
 }
 
-// lists returns a schedule of one microbatch and one chunk on each stage.
+// lists returns a schedule of one microbatch, with one chunk on each stage.
 func lists(l ...[]schedule.Instr) schedule.Schedule {
 	return schedule.Schedule{Map: partition.Line(len(l)), Microbatches: 1, Lists: l}
 }
@@ -35,7 +35,7 @@ func equal(n int, s cost.Stage) []cost.Stage {
 	return list
 }
 
-// TestEqualStages: GPipe and 1F1B take (M+P-1)·(f+i+w), whatever f, i and w.
+// TestEqualStages: GPipe and 1F1B take (M+P-1)·(f+i+w) for any f, i and w.
 func TestEqualStages(t *testing.T) {
 	for _, kind := range []schedule.Kind{schedule.KindGPipe, schedule.Kind1F1B} {
 		for _, stages := range []int{1, 2, 5, 8} {
@@ -50,7 +50,7 @@ func TestEqualStages(t *testing.T) {
 	}
 }
 
-// TestByHand: two stages, f = 1 and 2, b = 2 and 1, two microbatches of 1F1B.
+// TestByHand has two stages, f = 1 and 2, b = 2 and 1, and two microbatches of 1F1B.
 //
 //	stage 0: F0 0-1  F1 1-2                B0 4-6  B1 7-9
 //	stage 1:         F0 1-3  B0 3-4  F1 4-6  B1 6-7
@@ -61,7 +61,7 @@ func TestByHand(t *testing.T) {
 	}
 }
 
-// TestSplitBackward: W after I lets the stage before go on earlier.
+// TestSplitBackward: with W after I the stage before can continue earlier.
 func TestSplitBackward(t *testing.T) {
 	costs := equal(2, cost.Stage{Forward: 1, Input: 1, Weight: 1})
 	b := []schedule.Instr{do(schedule.F, 0), do(schedule.B, 0)}
@@ -81,14 +81,14 @@ func TestDeadlockPanics(t *testing.T) {
 	Makespan(lists([]schedule.Instr{b, f}, []schedule.Instr{f, b}), equal(2, cost.Stage{Forward: 1, Input: 1, Weight: 1}))
 }
 
-// TestDispatch: a stage's host needs its time between two instructions, unless the
-// stage waits for longer anyway.
+// TestDispatch: a stage needs the dispatch time between two instructions, unless it waits for
+// longer anyway.
 func TestDispatch(t *testing.T) {
 	s := plain(t, schedule.Kind1F1B, 2, 2)
 	costs := equal(2, cost.Stage{Forward: 1, Input: 1})
 	for dispatch, want := range map[float64]float64{
-		0:    6,    // fill, and two times two
-		0.25: 6.75, // three times of stage 1, between F0 B0 F1 B1; those of stage 0 are hidden
+		0:    6,    // fill, and two microbatches of two
+		0.25: 6.75, // three dispatches of stage 1, between F0 B0 F1 B1; those of stage 0 are hidden
 	} {
 		got := Run(Step{Schedule: s, Costs: costs, Dispatch: dispatch}).Makespan()
 		if math.Abs(got-want) > 1e-12 {

@@ -70,7 +70,7 @@ func TestSumsAreThePipelines(t *testing.T) {
 	}
 }
 
-// layers returns the chain with what every layer takes for any microbatch.
+// layers returns the chain with the seconds of every layer for any microbatch.
 func (e experiment) layers(x *model.Exec) []cost.Layer {
 	list := model.Outline(e.shape, x)
 	for l := range list {
@@ -79,7 +79,7 @@ func (e experiment) layers(x *model.Exec) []cost.Layer {
 	return list
 }
 
-// executeReplicas runs a step of some replicas and returns when its last gradient was summed.
+// executeReplicas runs a step of several replicas. It returns when the last gradient was summed.
 func (e experiment) executeReplicas(replicas int, sums schedule.Sums) (float64, error) {
 	stages, end := e.plan.Map.Stages, 0.0
 	var mu sync.Mutex
@@ -145,7 +145,7 @@ func (e experiment) executeReplicas(replicas int, sums schedule.Sums) (float64, 
 	return end, err
 }
 
-// simulateReplicas returns what the simulator knows of the same step.
+// simulateReplicas simulates the same step.
 func (e experiment) simulateReplicas(replicas int, sums schedule.Sums) sim.ReplicasResult {
 	m := e.plan.Map
 	layers := e.layers(e.exec(device.NewVirtual(), nil, 1))

@@ -31,7 +31,7 @@ func timeline(r Result) string {
 	return b.String()
 }
 
-// TestTimelines: small steps whose times were worked out by hand.
+// TestTimelines compares small steps with times computed by hand.
 func TestTimelines(t *testing.T) {
 	unit := cost.Stage{Forward: 1, Input: 1, Weight: 1}
 	one := func(v ...string) schedule.Schedule { return parse(t, partition.Line(len(v)), v...) }
@@ -44,18 +44,18 @@ func TestTimelines(t *testing.T) {
 			Schedule: plain(t, schedule.Kind1F1B, 2, 2),
 			Costs:    []cost.Stage{{Forward: 1, Input: 1, Weight: 1}, {Forward: 2, Input: 1}},
 		}},
-		// Messages of 2 s behind forwards of 1 s: they queue, and F2 starts at
-		// 1 + 3·2 + 0.5, not at 3 + 2 + 0.5.
+		// Messages of 2 s follow forwards of 1 s, so they queue. F2 starts at 1 + 3·2 + 0.5, not at
+		// 3 + 2 + 0.5.
 		{"queue", Step{
 			Schedule: one("F0 F1 F2 B0 B1 B2", "F0 F1 F2 B0 B1 B2"), Costs: equal(2, unit),
 			Bytes: []int64{200, 0}, Network: Network{Node: Link{0.5, 100}},
 		}},
-		// A message that is there early costs its receiver nothing: W0 hides it.
+		// A message that arrives early costs its receiver nothing: W0 hides it.
 		{"hidden", Step{
 			Schedule: one("F0 F1 I0 W0 I1 W1", "F0 I0 F1 I1 W0 W1"), Costs: equal(2, unit),
 			Bytes: []int64{100, 0}, Network: Network{Node: Link{0, 100}},
 		}},
-		// Stage 2 is on another node than stage 1, whose rank is twice as slow.
+		// Stage 2 is on another node than stage 1. The rank of stage 2 is twice as slow.
 		{"nodes", Step{
 			Schedule: one("F0 B0", "F0 B0", "F0 B0"), Costs: equal(3, unit), Bytes: []int64{8, 8, 8},
 			Network: Network{Node: Link{1, 8}, Between: Link{10, 8}, PerNode: 2, Slow: []float64{1, 2}},
@@ -82,7 +82,7 @@ func TestTimelines(t *testing.T) {
 	}
 }
 
-// parse reads lists as schedule.Format writes them, and checks them.
+// parse reads lists in the format of schedule.Format, and checks them.
 func parse(t *testing.T, m partition.Map, lists ...string) schedule.Schedule {
 	t.Helper()
 	s := schedule.Schedule{Map: m}
@@ -107,7 +107,7 @@ func parse(t *testing.T, m partition.Map, lists ...string) schedule.Schedule {
 // each time, and are the same for equal keys.
 func TestDelays(t *testing.T) {
 	s := Step{
-		Schedule: plain(t, schedule.Kind1F1B, 4, 8), Costs: equal(4, cost.Stage{}), // messages alone
+		Schedule: plain(t, schedule.Kind1F1B, 4, 8), Costs: equal(4, cost.Stage{}), // only messages take time
 		Bytes: []int64{100, 100, 100, 0}, Network: Network{Node: Link{0.5, 100}},
 		Mesh: mesh.Mesh{Stages: 4, Replicas: 2},
 	}

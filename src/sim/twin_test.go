@@ -16,12 +16,12 @@ import (
 	"dynmo/src/trace"
 )
 
-// event is something that happens to a stage of the twin.
+// event is an arrival of a message on a stage of the twin, or the end of an instruction.
 type event struct {
 	at    float64
-	order int // of events at the same time: as they were made
+	order int // order of creation, for events at the same time
 	stage int
-	got   string // the message that arrives; "" when the stage has ended an instruction
+	got   string // the message that arrives; "": the stage has ended an instruction
 }
 
 type events []event
@@ -38,8 +38,8 @@ func (q *events) Pop() any {
 	return last
 }
 
-// twin simulates a step with a queue of events in the order of time, and
-// messages with names. It knows nothing of the engine.
+// twin simulates a step with a queue of events ordered by time, and with named messages. It shares
+// no code with the engine.
 func twin(s Step) [][]trace.Span {
 	m, last := s.Schedule.Map, s.Schedule.Map.Virtual()-1
 	var queue events
@@ -48,7 +48,7 @@ func twin(s Step) [][]trace.Span {
 		made++
 		heap.Push(&queue, event{at, made, stage, got})
 	}
-	here := make([]map[string]bool, m.Stages) // messages that have arrived
+	here := make([]map[string]bool, m.Stages) // names of the messages that have arrived
 	next := make([]int, m.Stages)
 	busy := make([]bool, m.Stages)
 	spans := make([][]trace.Span, m.Stages)
@@ -89,7 +89,7 @@ func twin(s Step) [][]trace.Span {
 		stage, list := e.stage, s.Schedule.Lists[e.stage]
 		if e.got != "" {
 			here[stage][e.got] = true
-		} else { // the instruction before next has ended
+		} else { // the stage has ended the instruction before next
 			busy[stage] = false
 			in := list[next[stage]-1]
 			v := m.Place(stage, in.Chunk)
@@ -131,14 +131,14 @@ func twin(s Step) [][]trace.Span {
 	return spans
 }
 
-// randomLists returns legal lists in a random order: some stage always takes a
-// random instruction of those that could run now.
+// randomLists returns legal lists in a random order. Again and again a random stage takes a random
+// instruction that can run.
 func randomLists(rnd *rand.Rand, m partition.Map, microbatches int) schedule.Schedule {
 	s := schedule.Schedule{Map: m, Microbatches: microbatches, Lists: make([][]schedule.Instr, m.Stages)}
 	n := m.Virtual()
 	const fresh, forwarded, halfway, done = 0, 1, 2, 3
 	state := make([][]int, n)
-	whole := make([][]bool, n) // B, not I and W
+	whole := make([][]bool, n) // B in place of I and W
 	weights := make([]int, n)
 	for v := range n {
 		state[v], whole[v] = make([]int, microbatches), make([]bool, microbatches)
@@ -171,7 +171,7 @@ func randomLists(rnd *rand.Rand, m partition.Map, microbatches int) schedule.Sch
 	return s
 }
 
-// randomStep returns a step with everything in it, now and then without.
+// randomStep returns a step with a random choice of all features.
 func randomStep(rnd *rand.Rand) Step {
 	m := partition.Map{Stages: 1 + rnd.IntN(6), Chunks: 1 + rnd.IntN(3), Vee: rnd.IntN(2) == 0}
 	s := Step{Schedule: randomLists(rnd, m, 1+rnd.IntN(7)), Spans: true, Number: rnd.IntN(9)}
@@ -214,7 +214,7 @@ func randomStep(rnd *rand.Rand) Step {
 	return s
 }
 
-// TestAgreesWithTwin: the same times to the last bit.
+// TestAgreesWithTwin: engine and twin agree to the last bit.
 func TestAgreesWithTwin(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2)) // fixed seed: a failure must repeat
 	for i := range 1500 {

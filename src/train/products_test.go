@@ -20,8 +20,8 @@ import (
 	"dynmo/src/tensor"
 )
 
-// choosy is a backend that measures other times on every rank, and refuses the choices of another
-// library.
+// choosy is a backend that measures different times on every rank. It refuses the choices of
+// another library.
 type choosy struct {
 	kernel.Backend
 	finds  string
@@ -43,16 +43,16 @@ func (k *choosy) Choose(text []byte) error {
 
 func (*choosy) Fallbacks() int64 { return 0 }
 
-// TestRanksChooseAlike: all ranks take what rank 0 measures, or what the checkpoint has, also
-// that nothing was chosen; where that is of another library on some rank, all choose anew,
-// and it is said.
+// TestRanksChooseAlike: all ranks take the algorithms that rank 0 measures, or those of the
+// checkpoint, even if it has none. If the checkpoint's are of another library on some rank, all
+// ranks choose anew, and a note says so.
 func TestRanksChooseAlike(t *testing.T) {
 	for _, tc := range []struct {
 		name      string
 		tune      bool
 		kernels   string // of the checkpoint; "": a new run
 		stored    string // the choices of the run before
-		refuse    bool   // rank 1 refuses that
+		refuse    bool   // rank 1 refuses the stored choices
 		want      []string
 		otherwise bool
 	}{
@@ -82,7 +82,7 @@ func TestRanksChooseAlike(t *testing.T) {
 					return err
 				}
 				last := k.chosen
-				if tc.refuse && tr.Rank() == 0 { // it took what rank 1 refused
+				if tc.refuse && tr.Rank() == 0 { // rank 0 accepted the choices that rank 1 refused
 					last = last[1:]
 				}
 				if !slices.Equal(last, tc.want) || (r.from.Otherwise != "") != tc.otherwise {

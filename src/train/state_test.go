@@ -31,13 +31,13 @@ import (
 	"dynmo/src/trace"
 )
 
-// fed is a rank without a device or layers: measurements are made up.
+// fed is a rank without a device or layers. Its measurements are made up.
 type fed struct {
 	*Rank
-	said []string // by step: what was decided
+	said []string // by step: the decision
 }
 
-// layersOf is how many layers the chains of these tests have.
+// layersOf is the number of layers in these tests' chains.
 const layersOf = 12
 
 func newFed(t testing.TB, c config.Config) *fed {
@@ -50,9 +50,9 @@ func newFed(t testing.TB, c config.Config) *fed {
 	return &fed{Rank: r}
 }
 
-// step lets the rank measure a step and decide after it. Layers cost something else from
-// every fortieth step on; from the twentieth on tokens leave in front of the last four;
-// what follows a step takes longer where layers moved.
+// step makes the rank measure a step and decide after it. Costs of layers change at every fortieth
+// step. From the twentieth step on tokens leave in front of the last four layers. Work after a step
+// takes longer if layers moved.
 func (f *fed) step(t testing.TB, step int) {
 	t.Helper()
 	stages, microbatches := f.layout.Stages(), f.Config.Parallel.Microbatches
@@ -72,7 +72,7 @@ func (f *fed) step(t testing.TB, step int) {
 		for i := range row {
 			row[i] = m.Layers[l].Stage().Scale(1 + 0.02*draw.ExpFloat64())
 			if work != nil {
-				work[i] = 2 * draw.Float64() // above 1 where the fullest replica has more than its even share
+				work[i] = 2 * draw.Float64() // above 1 if the fullest replica has more than its even share
 				row[i] = row[i].Scale(0.1 + 0.9*work[i])
 			}
 			loads[owner] += row[i].Seconds()
@@ -96,7 +96,7 @@ func (f *fed) step(t testing.TB, step int) {
 	f.layout = next
 }
 
-// saved returns the state of a rank as a checkpoint has it.
+// saved returns the state of a rank in the form of a checkpoint.
 func (f *fed) saved(t testing.TB) []byte {
 	t.Helper()
 	state := save.NewState(f.ranks(f.World.Hosts()), f.keepers(), f.Balancer.KnownReference(), f.products)
@@ -112,7 +112,7 @@ func settings(kind schedule.Kind, replicas int, every string) config.Config {
 	return c
 }
 
-// TestResumedDecisions: a run is saved, ends anywhere, and resumes. Its estimates and decisions
+// TestResumedDecisions: a run is saved, ends at any step, and resumes. Its estimates and decisions
 // equal those of a run that never ended, to the last bit.
 func TestResumedDecisions(t *testing.T) {
 	for _, c := range []config.Config{
@@ -150,8 +150,8 @@ func TestResumedDecisions(t *testing.T) {
 	}
 }
 
-// TestStateBeginsAnew: a state that does not hold, or that no run can have saved, is left
-// out whole with the reason.
+// TestStateBeginsAnew: a damaged or impossible state is ignored completely, and the reason is
+// returned.
 func TestStateBeginsAnew(t *testing.T) {
 	c := settings(schedule.Kind1F1B, 1, "auto")
 	run := newFed(t, c)
@@ -238,8 +238,8 @@ type broken struct{ policy.Balancer }
 func (broken) Save() ([]byte, error)               { return json.Marshal(math.NaN()) }
 func (broken) Restore([]byte, layout.Layout) error { return nil }
 
-// TestStateLost: what cannot be saved does not keep layers from being saved, and is reported
-// on resume.
+// TestStateLost: state that cannot be saved does not keep layers from being saved. The loss is
+// reported on resume.
 func TestStateLost(t *testing.T) {
 	c := settings(schedule.Kind1F1B, 1, "auto")
 	run := newFed(t, c)
@@ -251,8 +251,8 @@ func TestStateLost(t *testing.T) {
 	}
 }
 
-// TestHostileNumbers: whatever number is another in a state, it is left out, or the run
-// goes on with it.
+// TestHostileNumbers: whichever number of a state is changed, the state is ignored, or the run
+// continues with it.
 func TestHostileNumbers(t *testing.T) {
 	c := settings(schedule.KindList, 1, "2")
 	run := newFed(t, c)
@@ -281,7 +281,7 @@ func TestHostileNumbers(t *testing.T) {
 	}
 }
 
-// FuzzState: whatever stands in a state, it is left out, or the run goes on with it.
+// FuzzState: whatever a state contains, it is ignored, or the run continues with it.
 func FuzzState(f *testing.F) {
 	c := settings(schedule.Kind1F1B, 1, "2")
 	run := newFed(f, c)
@@ -302,13 +302,13 @@ func FuzzState(f *testing.F) {
 	})
 }
 
-// TestReferenceSurvives: what the dense model took goes on from a checkpoint also where the
-// rest of a state does not hold, on other stages; not where seconds are others.
+// TestReferenceSurvives: the time of the dense model survives a resume even if the rest of the
+// state is ignored, on other stages too. It does not survive a change of clock or kernels.
 func TestReferenceSurvives(t *testing.T) {
 	c := settings(schedule.Kind1F1B, 1, "auto")
 	c.Repack.Kind = "sustain"
 	run := newFed(t, c)
-	for step := range 45 { // layers change before the fortieth
+	for step := range 45 { // layers change only at the fortieth step
 		run.step(t, step)
 	}
 	known := *run.Balancer.KnownReference()
@@ -334,7 +334,7 @@ func TestReferenceSurvives(t *testing.T) {
 		now := c
 		r.set(&now)
 		f := newFed(t, now)
-		if r.says == "" { // the run has packed itself
+		if r.says == "" { // the run has packed the model itself
 			f.layout = run.layout
 		}
 		why, err := f.recall(c, []byte(r.text))
@@ -350,7 +350,7 @@ func TestReferenceSurvives(t *testing.T) {
 	}
 }
 
-// TestConclusion: a layout whose instructions follow from costs arrives as the root has it.
+// TestConclusion: all ranks receive the root's layout, with a schedule made from costs.
 func TestConclusion(t *testing.T) {
 	f := newFed(t, settings(schedule.KindList, 1, "auto"))
 	costs, cuts := plantest.Chain(layersOf, 3, 1), slices.Clone(f.layout.Cuts)
