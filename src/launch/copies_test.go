@@ -16,8 +16,8 @@ import (
 	"dynmo/src/random"
 )
 
-// TestCopiesResume is law 2 where a run goes on with the copies of its checkpoint, with fewer
-// places for them, or with none.
+// TestCopiesResume is law 2 for a run that resumes with the copies of its checkpoint, with fewer
+// places for copies, or with none.
 func TestCopiesResume(t *testing.T) {
 	const sets = spread + copies + "dynamic.kind=moe moe.experts=5 parallel.stages=2 train.steps=6"
 	c := small(t, sets)
@@ -50,7 +50,7 @@ func TestCopiesAnywhere(t *testing.T) {
 	}
 }
 
-// placing is a balancer that moves pieces of layers at random too, where settings allow that.
+// placing is a balancer that also moves pieces of layers at random, if settings allow it.
 type placing struct {
 	policy.Balancer
 	shape      model.Config
@@ -59,14 +59,14 @@ type placing struct {
 
 func (p *placing) Decide(m profile.Measurement, now layout.Layout) (layout.Layout, policy.Reason, error) {
 	next, why, err := p.Balancer.Decide(m, now)
-	if p.step++; p.step%4 > 0 && p.shape.CountPieces() > 0 { // else they stay
+	if p.step++; p.step%4 > 0 && p.shape.CountPieces() > 0 { // in other steps pieces stay
 		next.Pieces = randomPieces(random.Keyed(p.seed, p.step), p.shape)
 	}
 	return next, why, err
 }
 
-// randomPieces returns a random place for the experts of every block, and random copies in some
-// of the places that are left.
+// randomPieces returns a random place for the experts of every block, and random copies in some of
+// the free places.
 func randomPieces(draw *rand.Rand, shape model.Config) string {
 	var maps []string
 	e := model.KindOf[moe.Experts](shape)

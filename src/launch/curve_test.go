@@ -15,7 +15,7 @@ import (
 	"dynmo/src/kernel/cpu"
 )
 
-// curveSettings are those of the golden loss curve: the source text of a
+// curveSettings are the settings of the golden loss curve. The corpus is the source text of a
 // module whose version go.mod pins.
 func curveSettings(t *testing.T) config.Config {
 	t.Helper()
@@ -59,15 +59,15 @@ func TestLossCurve(t *testing.T) {
 	}
 }
 
-// TestLossFalls: 300 steps of a 6-block model on the Go source tree bring the
-// loss under 2 nats per byte.
+// TestLossFalls: 300 steps of a 6-block model on the Go source tree reduce the loss below 2 nats
+// per byte.
 func TestLossFalls(t *testing.T) {
 	if os.Getenv("DYNMO_LONG") != "1" {
 		t.Skip("minutes long: set DYNMO_LONG=1")
 	}
 	c := config.Default()
-	// Short sequences, many of them: in 300 steps a model learns what stands
-	// near each byte, and many contexts teach that better than long ones.
+	// Many short sequences: in 300 steps a model learns mostly from nearby bytes, and many contexts
+	// teach that better than long ones.
 	c.Model.Blocks, c.Model.Hidden, c.Model.Heads, c.Model.Sequence = 6, 384, 8, 32
 	c.Model.Tied = false
 	c.Parallel.Stages, c.Parallel.Microbatches, c.Parallel.MicrobatchSize = 2, 4, 32
@@ -85,8 +85,8 @@ func TestLossFalls(t *testing.T) {
 	}
 }
 
-// TestClocksAgree: two stages on two cores, one thread each: in the median
-// over 20 steps wall and virtual clock agree within 10 %.
+// TestClocksAgree: on two stages with a core and a thread each, medians of wall and virtual clock
+// over 20 steps agree within 10 %.
 func TestClocksAgree(t *testing.T) {
 	if os.Getenv("DYNMO_LONG") != "1" {
 		t.Skip("needs two idle cores: set DYNMO_LONG=1")

@@ -18,7 +18,7 @@ import (
 	"dynmo/src/train"
 )
 
-// tight is a device whose memory runs out a number of times, for what a function allocates.
+// tight is a device whose memory runs out a number of times, for allocations within one function.
 type tight struct {
 	*cpu.Device
 	within string
@@ -33,7 +33,8 @@ func (d *tight) Alloc(bytes int64) (tensor.Mem, error) {
 	return d.Device.Alloc(bytes)
 }
 
-// Memory is a GPU's: a number of times less is free than nothing, so that no stage fits.
+// Memory reports a GPU's memory. A number of times it reports negative free memory, so that no
+// stage fits.
 func (d *tight) Memory() (free, total int64, err error) {
 	if d.within == "Memory" && d.times > 0 {
 		d.times--
@@ -86,7 +87,7 @@ func tightRun(t *testing.T, c config.Config, within string, times int, balancer 
 func TestNoMemoryForAMove(t *testing.T) {
 	c := small(t)
 	c.Dynamic.Kind, c.Train.Steps = "none", 8
-	alone := func(replicas int) *run { // undisturbed, on one stage
+	alone := func(replicas int) *run { // without disturbance, on one stage
 		c := c
 		c.Parallel.Replicas = replicas
 		return &tightRun(t, c, "", 0, func() policy.Balancer { return &script{next: scatter(4)} }).run
@@ -123,8 +124,8 @@ func TestNoMemoryForAMove(t *testing.T) {
 	}
 }
 
-// TestRefusedMovesRest: the balancer leaves layers where they are for a hundred steps once a
-// rank had no memory for a move, and then tries again.
+// TestRefusedMovesRest: after a rank had no memory for a move, the balancer moves no layers for a
+// hundred steps. Then it tries again.
 func TestRefusedMovesRest(t *testing.T) {
 	expect.NewFault(t, "F20", "kind=rest")
 	c := small(t, "dynamic.kind=none")

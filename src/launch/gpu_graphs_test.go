@@ -13,9 +13,9 @@ import (
 	"dynmo/src/train"
 )
 
-// TestGraphsChangeNothing trains with pruning, through dense, masked and CSR
-// layers, and migrations, with and without CUDA graphs: equal bits. Every rank
-// launches most of its passes as graphs, and CUDA refuses none.
+// TestGraphsChangeNothing trains with and without CUDA graphs, with pruning (dense, masked and CSR
+// layers) and migrations. The bits are equal. Every rank launches most of its passes as graphs, and
+// CUDA refuses none.
 func TestGraphsChangeNothing(t *testing.T) {
 	for _, k := range []struct {
 		precision, schedule string
@@ -25,7 +25,7 @@ func TestGraphsChangeNothing(t *testing.T) {
 		{"bf16", "zb-h1", 2, "dynamic.kind=prune"},
 		{"bf16", "1f1b", 1, "dynamic.kind=prune+attention model.hidden=32 model.heads=1"}, // heads of 32, on matrix units
 		{"bf16", "zb-h1", 2, "dynamic.kind=moe model.grain=expert moe.groups=2 moe.router=mlp moe.capacity=1 " + experts + sBase + "moe.experts=4"},
-		{"f32", "1f1b", 2, "dynamic.kind=mod model.grain=block mod.capacity=0.4 " + topk}, // the router decides, so that nothing waits
+		{"f32", "1f1b", 2, "dynamic.kind=mod model.grain=block mod.capacity=0.4 " + topk}, // the router decides, without waiting for other tokens
 	} {
 		t.Run(fmt.Sprintf("%s/P=%d/%s", k.precision, k.stages, k.sets), func(t *testing.T) {
 			c := small(t, "device.kind=cuda device.share=true parallel.stages=1 model.blocks=2 model.head_shards=2 model.grain=half attention.buckets=4",

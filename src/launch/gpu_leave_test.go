@@ -32,7 +32,7 @@ func TestLeaversHoldNoGPU(t *testing.T) {
 	t.Setenv("DYNMO_EMULATE_DEVICES", strconv.Itoa(ranks))
 	for i, transport := range []string{"nccl", "host"} {
 		if !long && transport == "nccl" {
-			continue // TestEightGPUs has it
+			continue // TestEightGPUs covers it
 		}
 		c := find(t, "spread").settings(t, 0, "model.blocks=3 train.steps=5 schedule.kind=zb-h1 device.kind=cuda comm.transport="+transport)
 		c.Parallel.Replicas, c.Data.Validation = 1+i, ""

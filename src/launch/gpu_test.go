@@ -99,7 +99,7 @@ func TestLawsOnGPU(t *testing.T) {
 	}
 }
 
-// TestSpreadExpertsReshardOnGPU: experts that two replicas shared out are read on one.
+// TestSpreadExpertsReshardOnGPU: experts that two replicas divided are read on one replica.
 func TestSpreadExpertsReshardOnGPU(t *testing.T) {
 	c := find(t, "spread").settings(t, 0, onGPU, "train.steps=3 device.precision=bf16 parallel.stages=2 parallel.microbatches=2")
 	c.Data.Validation = ""
@@ -110,8 +110,7 @@ func TestSpreadExpertsReshardOnGPU(t *testing.T) {
 	}
 }
 
-// TestSharedGPU wants ranks that share a GPU unasked to end with one error on
-// all of them.
+// TestSharedGPU: ranks that share a GPU without permission end with the same error on all ranks.
 func TestSharedGPU(t *testing.T) {
 	c := small(t)
 	c.Device.Kind, c.Parallel.Stages = "cuda", 2
@@ -145,9 +144,9 @@ func TestGPUOutOfMemory(t *testing.T) {
 	}
 }
 
-// TestResumeKeepsAlgorithms: a run that measured which algorithms make its products goes on
-// with those, whatever it would measure now and on whichever stages: losses and the final
-// hash are the same bits. One that measured nothing goes on so.
+// TestResumeKeepsAlgorithms: a run that measured algorithms for its products resumes with these,
+// whatever it would measure now, on any stages. Losses and the final hash are the same bits. A run
+// that measured none resumes without any.
 func TestResumeKeepsAlgorithms(t *testing.T) {
 	c := small(t)
 	c.Device.Kind, c.Device.Precision, c.Device.Share = "cuda", "bf16", true

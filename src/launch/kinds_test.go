@@ -6,26 +6,26 @@ import (
 	"strings"
 	"testing"
 
-	_ "dynmo/src/kind" // settings have the tables of every kind
+	_ "dynmo/src/kind" // the settings need the tables of every kind
 )
 
-// TestKindsThatChangeNothing: a kind whose settings leave a model as it is, or change only how
-// it is stored, has the numbers of the model without it: to the bit, or within a tolerance of
-// losses. Where two runs differ has to be the step that is wanted.
+// TestKindsThatChangeNothing: some settings of a kind leave a model as it is, or only change how it
+// is stored. Its numbers are then those of the model without the kind, to the bit or within a
+// tolerance of losses. Two runs may differ only at the wanted place.
 func TestKindsThatChangeNothing(t *testing.T) {
 	const noneLeaves = "exit.share=0 exit.threshold=1.5 exit.weight=0 optimizer.decay=0.1 dynamic.kind="
 	for _, c := range []struct {
 		name, sets, other string
-		differ            string  // where; "" for nowhere
-		within            float64 // of losses, instead
+		differ            string  // first difference; "": none
+		within            float64 // tolerance of losses, in place of equal bits
 	}{
 		{"layers freeze at step 4", "dynamic.kind=none", "dynamic.kind=freeze freeze.layers=7", "step 4", 0},
 		{"one bucket", "dynamic.kind=none", "dynamic.kind=attention attention.keys=own attention.buckets=1", "", 0},
 		{"four buckets", "dynamic.kind=none", "dynamic.kind=attention", "step 0", 0},
 		{"no token leaves", noneLeaves + "none", noneLeaves + "exit", "final weights", 0}, // exits have weights too
 		{"no token leaves, propagated", noneLeaves + "none", noneLeaves + "exit exit.propagate=true", "final weights", 0},
-		// Gradient norms add squares in blocks of another alignment, so that clipping may differ
-		// in the last bit.
+		// Gradient norms add squares in blocks of another alignment. So clipping may differ in the
+		// last bit.
 		{"routers with room for all", "dynamic.kind=none", "dynamic.kind=mod mod.route=topk mod.capacity=1 mod.gate=one mod.auxiliary=0", "", 1e-6},
 		{"experts that one replica shares out", spread + "dynamic.kind=moe parallel.replicas=1", spread + "dynamic.kind=moe parallel.replicas=1 parallel.experts=local", "", 0},
 		{"experts that two replicas share out", spread + "dynamic.kind=moe", spread + "dynamic.kind=moe parallel.experts=local", "", 1e-4},
@@ -66,8 +66,8 @@ func TestPlasticityOnlyFreezes(t *testing.T) {
 	}
 }
 
-// TestBalancersChangeNothing is law 1 with the real balancers, whose decisions
-// follow measured times and differ from run to run.
+// TestBalancersChangeNothing is law 1 with the real balancers. Their decisions follow measured
+// times, and differ from run to run.
 func TestBalancersChangeNothing(t *testing.T) {
 	skipUnlessC(t)
 	c := small(t, "parallel.stages=1")
@@ -97,7 +97,7 @@ func TestBalancersChangeNothing(t *testing.T) {
 	for _, schedule := range []string{"list", "auto"} {
 		for _, kind := range []string{"uniform", "partition", "diffusion"} {
 			if !long && schedule == "auto" && kind == "diffusion" {
-				continue // TestLaws has it
+				continue // TestLaws covers it
 			}
 			c.Schedule.Kind, c.Balance.Kind, c.Balance.By, c.Balance.Every = schedule, kind, "time", "3"
 			got := goRun(t, c, nil)

@@ -13,10 +13,10 @@ import (
 	"dynmo/src/schedule"
 )
 
-// row is a model whose runs the laws are tested on.
+// row is a model whose runs are tested on the laws.
 type row struct {
 	name, sets string
-	check      func(t *testing.T, on1 *run) // nil, or what the run on one stage has to show besides
+	check      func(t *testing.T, on1 *run) // further check of the run on one stage; nil: none
 }
 
 // chosen are settings of every kind of change, by which it changes the model within ten
@@ -33,7 +33,7 @@ const (
 	weighted   = "exit.share=0 exit.train=weighted "
 	everyLeave = "exit.share=0 exit.threshold=-1 exit.probe=0 "
 	topk       = "mod.route=topk "
-	ungrouped  = "model.key_value_heads=0 " // hash buckets want as many keys as queries
+	ungrouped  = "model.key_value_heads=0 " // hash buckets need as many keys as queries
 	sBase      = "moe.balance=s-base "
 	squashed   = "moe.router=mlp moe.scale=3 "
 	dropping   = "moe.capacity=0.7 mod.route=topk "
@@ -210,7 +210,7 @@ func (r row) settings(t *testing.T, variant int, more ...string) config.Config {
 	return small(t, append([]string{"parallel.stages=1 ", chosen, variants[variant%len(variants)], r.sets}, more...)...)
 }
 
-// find returns the row of a name.
+// find returns the row with a name.
 func find(t *testing.T, name string) row {
 	t.Helper()
 	all := slices.Concat(rows, little)
@@ -221,13 +221,14 @@ func find(t *testing.T, name string) row {
 	return all[i]
 }
 
-// place is a schedule, with its chunks on a stage, and a number of stages.
+// place is a schedule, its number of chunks, and a number of stages.
 type place struct {
 	kind           string
 	chunks, stages int
 }
 
-// places are those in which layers lie. Schedules of one chunk do not look at chunks.
+// places are the combinations of schedule and stages in which layers lie. Schedules of one chunk
+// ignore chunks.
 var places = []place{
 	{"1f1b", 2, 4}, {"zb-v", 2, 3}, {"gpipe", 2, 8}, {"interleaved", 2, 4}, {"zb-h2", 2, 2}, {"zb-interleaved", 2, 4}, {"zb-h1", 2, 8}, {"zb-v", 2, 1},
 	{"interleaved", 3, 2}, {"1f1b", 2, 8}, {"zb-h1", 2, 4}, {"zb-v", 2, 4}, {"gpipe", 2, 2}, {"zb-h2", 2, 8}, {"interleaved", 2, 2}, {"1f1b", 2, 2},
@@ -235,14 +236,15 @@ var places = []place{
 	{"interleaved", 2, 1}, {"gpipe", 2, 1}, {"zb-h2", 2, 3}, {"zb-interleaved", 3, 3},
 }
 
-// in returns the settings in a place; false where its chunks are more than the layers, or
-// microbatches are no multiple of its stages.
+// in returns the settings for a place. It returns false if there are fewer layers than chunks, or
+// if microbatches are not a multiple of the stages.
 func (p place) in(c config.Config) (config.Config, bool) {
 	c.Schedule.Kind, c.Schedule.Chunks, c.Parallel.Stages = p.kind, p.chunks, p.stages
 	return c, c.Validate() == nil
 }
 
-// fitting returns the first n places, from one on, that fit settings; all if all are wanted.
+// fitting returns the settings of the first n places, starting at place `from`, that fit; of all
+// fitting places if all are wanted.
 func fitting(c config.Config, from, n int) (list []config.Config) {
 	for k := range places {
 		if at, fits := places[(from+k)%len(places)].in(c); fits && (long || len(list) < n) {
@@ -252,7 +254,7 @@ func fitting(c config.Config, from, n int) (list []config.Config) {
 	return list
 }
 
-// title names settings.
+// title returns a name for settings.
 func title(c config.Config) string {
 	return fmt.Sprintf("%s/D=%d/tied=%v/%s/slices=%d/%s/V=%d/P=%d", c.Dynamic.Kind,
 		c.Parallel.Replicas, c.Model.Tied, c.Model.Grain, c.Model.HeadShards, c.Schedule.Kind, c.Schedule.Virtual(), c.Parallel.Stages)
@@ -303,7 +305,7 @@ func TestLaws(t *testing.T) {
 	}
 }
 
-// TestSchedulesAndMeshes is law 1 of the first row in every place, in variants by turns.
+// TestSchedulesAndMeshes is law 1 of the first row in every place. Variants take turns.
 func TestSchedulesAndMeshes(t *testing.T) {
 	for v := range variants {
 		if testing.Short() && v%4 > 0 {
@@ -319,7 +321,7 @@ func TestSchedulesAndMeshes(t *testing.T) {
 	}
 }
 
-// moves trains in each of some places, layers scattered anew after every step.
+// moves trains in each of some places, and scatters the layers anew after every step.
 func moves(t *testing.T, list []config.Config, seed uint64, still *run) {
 	for k, c := range list {
 		t.Run("moves/"+title(c), func(t *testing.T) {
@@ -335,8 +337,8 @@ func moves(t *testing.T, list []config.Config, seed uint64, still *run) {
 	}
 }
 
-// resumes saves a run on three stages and goes on with others, in another order, where other
-// parts are computed twice.
+// resumes saves a run on three stages and continues it on other stages with another schedule, where
+// other parts are recomputed.
 func resumes(t *testing.T, c config.Config, i int, still *run) {
 	stops := []int{1, 3, 5, 7, 9}
 	if !long && i > 0 {
@@ -357,7 +359,7 @@ func resumes(t *testing.T, c config.Config, i int, still *run) {
 			c.Parallel.Stages, c.Schedule.Kind = stages, []string{"zb-h1", "zb-v", "1f1b", "gpipe"}[(i+k)%4]
 			c.Model.Recompute = []string{"none", "attention", "block"}[(i+k)%3]
 			if c.Validate() != nil {
-				c.Schedule.Kind = "1f1b" // more chunks than layers
+				c.Schedule.Kind = "1f1b" // the place has more chunks than layers
 			}
 			t.Run(fmt.Sprintf("resumes/%d/%s", stop, title(c)), func(t *testing.T) {
 				then := session{from: saved.dir, balancer: scattered(uint64(stages))}
@@ -373,8 +375,8 @@ func resumes(t *testing.T, c config.Config, i int, still *run) {
 	}
 }
 
-// balances has cuts and schedules follow from measured costs, on three stages: every rank
-// searches for them. TestBalancersChangeNothing has four.
+// balances trains on three stages with cuts and schedules from measured costs. Every rank searches
+// for them. TestBalancersChangeNothing has four stages.
 func balances(t *testing.T, c config.Config, i int, still *run) {
 	c.Parallel.Stages, c.Balance.Every = 3, "3"
 	for k, kind := range []string{"list", "zb-v", "1f1b", "auto"} {
@@ -389,9 +391,8 @@ func balances(t *testing.T, c config.Config, i int, still *run) {
 	}
 }
 
-// leaves has ranks leave in mid-run: from 4 stages to 3 (or, where a schedule wants it, 2) to
-// 1, on either order of ranks. The ranks that stay are any of them, and layers move in the
-// same decision.
+// leaves makes ranks leave in mid-run: from 4 stages to 3 (or 2, if a schedule needs it) to 1, with
+// either order of ranks. The remaining ranks are any of them, and layers move in the same decision.
 func leaves(t *testing.T, c config.Config, i int, still *run) {
 	for k, kind := range []string{"1f1b", "gpipe", "interleaved", "zb-h1", "zb-h2", "zb-v", "zb-interleaved", "list"} {
 		c.Schedule.Kind, c.Schedule.Chunks, c.Parallel.Stages = kind, 2, 4
@@ -401,7 +402,7 @@ func leaves(t *testing.T, c config.Config, i int, still *run) {
 		t.Run("leaves/"+title(c), func(t *testing.T) {
 			fewer := 3
 			if strings.Contains(kind, "interleaved") {
-				fewer = 2 // microbatches are a multiple of it
+				fewer = 2 // microbatches must be a multiple of stages
 			}
 			out, left := shrunk(t, c, map[int]int{2: fewer, 6: 1}, uint64(i), &run{})
 			same(t, out, still)
@@ -412,8 +413,8 @@ func leaves(t *testing.T, c config.Config, i int, still *run) {
 	}
 }
 
-// regroups has microbatches become larger in mid-run, which changes numbers: from then on
-// they are the same in all layouts.
+// regroups makes microbatches larger in mid-run, which changes numbers. From then on the numbers
+// are the same in all layouts.
 func regroups(t *testing.T, c config.Config, i int, _ *run) {
 	c.Train.Steps, c.Parallel.Microbatches, c.Parallel.Stages = 5, 6, 2
 	still := packedRun(t, c, packing{2, 1, 2, schedule.Kind1F1B, 1})
@@ -427,9 +428,9 @@ func regroups(t *testing.T, c config.Config, i int, _ *run) {
 	}
 }
 
-// TestThreadsChangeNothing is law 1 over the threads of a rank, on layers wide enough to be
-// worth sharing, with the head whole and in slices: of few rows, with DYNMO_LONG=1 of all, and
-// every number of threads on one stage and on three.
+// TestThreadsChangeNothing is law 1 over the threads of a rank. Layers are wide enough to be shared
+// by threads, and the head is whole or in slices. It covers few rows, with DYNMO_LONG=1 all rows,
+// and every number of threads on one stage and on three.
 func TestThreadsChangeNothing(t *testing.T) {
 	if !cpu.Built {
 		t.Skip("built without the tag blas: kernels of one thread only")
@@ -481,7 +482,7 @@ func TestRandomShapes(t *testing.T) {
 	}
 }
 
-// onOne returns the settings with one stage, where nothing is computed twice.
+// onOne returns the settings with one stage and without recomputation.
 func onOne(c config.Config) config.Config {
 	c.Parallel.Stages, c.Schedule.Kind, c.Model.Recompute = 1, "1f1b", "none"
 	return c
@@ -520,7 +521,7 @@ func drawn(t *testing.T, seed uint64) (name string, c config.Config) {
 			p.set("model.hidden", p.int("model.heads", 1, 3)*p.pick(1, 9))
 			p.one("model.grain", "block", "half")
 		}
-		p.sets += " parallel.stages=1" // small's are more than some models have layers
+		p.sets += " parallel.stages=1" // small has more stages than some models have layers
 		at := places[p.pick(0, len(places)-1)]
 		var err error
 		if c, err = load(text, p.sets); err == nil {
@@ -531,7 +532,7 @@ func drawn(t *testing.T, seed uint64) (name string, c config.Config) {
 	return name, c
 }
 
-// picker draws settings.
+// picker draws settings at random.
 type picker struct {
 	draw interface{ IntN(int) int }
 	sets string
@@ -551,7 +552,7 @@ func (p *picker) int(key string, lo, hi int) int {
 // of the experts. Spread experts are shared out to two to four replicas. Grouped experts form as
 // many layers.
 func (p *picker) llama(spread, grouped bool) {
-	whole := strings.Contains(p.sets, ungrouped) // as many keys as queries
+	whole := strings.Contains(p.sets, ungrouped) // hash buckets need as many keys as queries
 	heads := p.int("model.key_value_heads", 1, 3) * p.pick(1, 3)
 	p.set("model.heads", heads)
 	if whole {

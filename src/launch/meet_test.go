@@ -15,7 +15,7 @@ import (
 	"dynmo/src/expect"
 )
 
-// TestMeet: what ranks disagree on is one error, the same on all.
+// TestMeet: a disagreement of ranks is one error, the same on all ranks.
 func TestMeet(t *testing.T) {
 	fine := arrival{Kernels: "cpu avx2", Corpus: "abc", Held: "def"}
 	for _, c := range []struct {
@@ -61,12 +61,12 @@ func TestMeet(t *testing.T) {
 	}
 }
 
-// TestClockKind: virtual where the threads of a host's ranks outnumber the
-// cores that they may run on together, however each is bound.
+// TestClockKind: the clock is virtual if the threads of a host's ranks outnumber the cores that
+// they may use together, however each rank is bound.
 func TestClockKind(t *testing.T) {
 	for _, c := range []struct {
 		name    string
-		cores   [2][]int // of two ranks on one host
+		cores   [2][]int // by rank, of two ranks on one host
 		kernels string
 		threads int
 		want    string
@@ -99,7 +99,7 @@ func TestClockKind(t *testing.T) {
 	}
 }
 
-// processes is the world of a rank, in which some ranks may share a process.
+// processes is a world in which some ranks may share a process.
 type processes struct {
 	comm.Transport
 	pids []int
@@ -117,8 +117,8 @@ func TestAlone(t *testing.T) {
 	}
 }
 
-// TestGPURanks: ranks on one host that have the same GPU are refused, unless the
-// settings let them share it; each GPU knows its ranks.
+// TestGPURanks: ranks of one host with the same GPU are refused, unless the settings allow sharing.
+// gpuRanks then lists each GPU's ranks.
 func TestGPURanks(t *testing.T) {
 	err := local.Run(3, func(tr comm.Transport) error {
 		world, c := comm.New(tr, comm.Options{}), config.Default()
@@ -139,14 +139,15 @@ func TestGPURanks(t *testing.T) {
 	expect.OK(t, err)
 }
 
-// TestContentHash: executables with other notes of the linker differ, as do files without notes.
+// TestContentHash: executables with different build ids have different hashes, and so have
+// different files without build ids.
 func TestContentHash(t *testing.T) {
 	path, err := os.Executable()
 	expect.OK(t, err)
 	binary, err := os.ReadFile(path)
 	expect.OK(t, err)
 	other := slices.Clone(binary)
-	other[bytes.Index(binary, []byte("Go\x00\x00"))+4] ^= 1 // the text of the note is behind its name
+	other[bytes.Index(binary, []byte("Go\x00\x00"))+4] ^= 1 // changes the text of the note, which follows its name
 	seen, copied := make(map[[32]byte]bool), filepath.Join(t.TempDir(), "copy")
 	for i, content := range [][]byte{binary, other, []byte("#!/bin/sh"), []byte("#!/bin/bash")} {
 		expect.OK(t, os.WriteFile(copied, content, 0o600))

@@ -23,7 +23,7 @@ func accounted(t *testing.T, c config.Config, balancer func() policy.Balancer, l
 	t.Helper()
 	out := &run{}
 	err := (&session{watch: out, balancer: balancer, end: func(r *rank, _ train.Outcome) error {
-		if err := r.World.Barrier(); err != nil { // rank 0 has told the last step
+		if err := r.World.Barrier(); err != nil { // rank 0 has reported the last step
 			return err
 		}
 		stage, last := r.World.Rank()/c.Parallel.Replicas, out.metrics[len(out.metrics)-1]
@@ -106,14 +106,14 @@ func TestMemoryOfSlices(t *testing.T) {
 			first, err := planner.FirstLayout(search.Dense(c))
 			expect.OK(t, err)
 			accounted(t, c, scattered(seed), 0.95, 1, func(_ *rank, last record.Metrics) []int64 {
-				return planner.Bytes(search.Dense(c), last.Cuts, first.Schedule.Peaks()) // which no cuts change
+				return planner.Bytes(search.Dense(c), last.Cuts, first.Schedule.Peaks()) // no cuts change it
 			})
 		}
 	}
 }
 
-// TestMemoryLimit: cuts keep to the limit, and one that no cuts can meet is
-// refused before training, with the bytes that are missing.
+// TestMemoryLimit: cuts respect the limit. A limit that no cuts can meet is refused before
+// training, with the missing bytes.
 func TestMemoryLimit(t *testing.T) {
 	c := small(t)
 	c.Parallel.Stages, c.Train.Steps = 3, 2
@@ -124,7 +124,7 @@ func TestMemoryLimit(t *testing.T) {
 	}
 }
 
-// kept counts balancing events that kept the cuts for lack of memory.
+// kept counts balancing events that kept the cuts because memory was short.
 type kept struct {
 	run
 	n int
@@ -155,7 +155,7 @@ func TestMemoryShrinksTooLate(t *testing.T) {
 				}
 				return err == nil
 			}
-			// The smallest limit that the dense layers meet somehow.
+			// The smallest limit that some cuts of the dense layers meet.
 			c.Balance.MemoryLimitBytes = int64(1+sort.Search(1<<16, func(kib int) bool { return meets(1 + kib) })) << 10
 			seen := &kept{}
 			(&session{watch: seen}).train(t, c)

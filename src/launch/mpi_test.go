@@ -24,21 +24,21 @@ import (
 	"dynmo/src/train"
 )
 
-// ranksVariable marks a process that mpirun started as a rank of
-// overMPI; its value is a file with the tasks, a list in JSON.
+// ranksVariable marks a process that mpirun started as a rank for overMPI. Its value is a file with
+// a JSON list of tasks.
 const ranksVariable = "DYNMO_TEST_SETTINGS"
 
-// task is a run: layers are scattered anew after every step.
+// task describes a run whose layers are scattered anew after every step.
 type task struct {
 	Config config.Config
-	Stages map[int]int // by step: stages from then on, of any ranks
+	Stages map[int]int // by step: number of stages from the step on, on any ranks
 	Seed   uint64
 }
 
-// left is called on a rank that has left, while others train on.
+// left is called on a rank that has left, while other ranks train.
 var left = func() error { return nil }
 
-// run trains on one rank. One that leaves waits for the end.
+// run trains on one rank. A rank that leaves waits for the end.
 func (k task) run(world comm.Transport, corpus *data.Corpus, out *run) (train.Outcome, error) {
 	r, err := newRank(k.Config, world, Hooks{
 		Stop:  func() bool { return false },
@@ -62,7 +62,7 @@ func (k task) run(world comm.Transport, corpus *data.Corpus, out *run) (train.Ou
 	return o, err
 }
 
-// printed is a run as a rank prints it; JSON keeps every bit of a float64.
+// printed is a run in the form that a rank prints; JSON keeps every bit of a float64.
 type printed struct {
 	Losses, Norms, Validation []record.Float
 	Hash                      string
@@ -83,8 +83,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// rankMain trains once for each of the tasks, in one MPI world, and on rank
-// 0 prints each run.
+// rankMain trains once for each task, in one MPI world. Rank 0 prints each run.
 func rankMain(path string) error {
 	settings, err := os.ReadFile(path)
 	if err != nil {
@@ -124,7 +123,7 @@ func rankMain(path string) error {
 	return mpi.Stop()
 }
 
-// needMPI returns the path of mpirun, without which the test is skipped.
+// needMPI returns the path of mpirun. Without mpirun it skips the test.
 func needMPI(t *testing.T) string {
 	t.Helper()
 	path, err := exec.LookPath("mpirun")
@@ -189,8 +188,8 @@ func TestLawsMPI(t *testing.T) {
 	}
 }
 
-// overMPI runs tasks on the given number of MPI ranks and returns their runs. It fails the test
-// where a run differs from the wanted one.
+// overMPI runs tasks on MPI ranks and returns their runs. It fails the test if a run differs from
+// the wanted one.
 func overMPI(t *testing.T, ranks int, tasks []task, want []*run) (got []*run) {
 	t.Helper()
 	path := needMPI(t)

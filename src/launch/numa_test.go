@@ -38,7 +38,7 @@ func host(nodes, cores, threads int, gpus ...int) fstest.MapFS {
 	return root
 }
 
-// TestBindings goes from the files of hosts to where ranks run and to what is said of that.
+// TestBindings computes bindings and notes from the files of hosts.
 func TestBindings(t *testing.T) {
 	const few = "ranks 0-1 have fewer than 4 cores each; " +
 		"sbatch --cpus-per-task=4 --hint=nomultithread asks for 4, mpirun --bind-to none takes all of the host"
@@ -54,7 +54,7 @@ func TestBindings(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		root    fstest.MapFS
-		gpus    int // of a host; ranks beyond them are on the next host
+		gpus    int // per host; further ranks are on the next host
 		allowed [][]int
 		want    []string // lines, then notes
 	}{
@@ -86,7 +86,7 @@ func TestBindings(t *testing.T) {
 	}
 }
 
-// Every thread of the process is bound.
+// TestBind: every thread of the process is bound.
 func TestBind(t *testing.T) {
 	all := cores()
 	expect.OK(t, bind(all[:1]))

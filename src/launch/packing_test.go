@@ -12,7 +12,7 @@ import (
 	"dynmo/src/study"
 )
 
-// packings is a run, and how it was packed.
+// packings is a run with a list of its packings.
 type packings struct {
 	run
 	packed []packedTo
@@ -32,7 +32,7 @@ func (p *packings) Event(e record.Event) error {
 	return p.run.Event(e)
 }
 
-// packed trains in known times, in which ranks may leave.
+// packed trains with known times, and lets ranks leave.
 func packed(t *testing.T, c config.Config) *packings {
 	t.Helper()
 	told := &packings{}
@@ -40,7 +40,7 @@ func packed(t *testing.T, c config.Config) *packings {
 	return told
 }
 
-// toPack is a run that is pruned until fewer stages do.
+// toPack returns settings of a run that is pruned until fewer stages are enough.
 func toPack(t *testing.T) config.Config {
 	return small(t, `run.clock=virtual balance.every=auto train.steps=30 prune.start=6 prune.every=10 prune.times=2 prune.initial=0.5 prune.final=0.95 prune.csr_from=0.4
 		model.blocks=8 model.hidden=24 parallel.microbatches=8 repack.kind=sustain`)
@@ -68,8 +68,8 @@ func TestPackingChangesNothing(t *testing.T) {
 	}
 }
 
-// TestSimulatorForetellsPackings: from the costs that a run has recorded the simulator
-// packs it onto the same stages after the same changes of the model.
+// TestSimulatorForetellsPackings: from a run's recorded costs, the simulator packs the model onto
+// the same stages after the same changes of the model.
 func TestSimulatorForetellsPackings(t *testing.T) {
 	for _, kind := range []string{"1f1b", "zb-h1"} {
 		c := toPack(t)

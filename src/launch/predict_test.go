@@ -18,7 +18,7 @@ import (
 	"dynmo/src/train"
 )
 
-// journal is a run whose busy and idle time by cause has to be the makespan.
+// journal is a run that checks each step: busy time and idle time by cause sum to the makespan.
 type journal struct{ run }
 
 func (j *journal) Step(m record.Metrics) error {
@@ -28,11 +28,10 @@ func (j *journal) Step(m record.Metrics) error {
 	return j.run.Step(m)
 }
 
-// known computes as a backend does, in known times: a nanosecond for an operation,
-// up to a tenth more or less by chance, and nothing for all else. In orders made for the
-// costs the stage with the head never waits, so that a step takes what its 24 products by
-// chance do: two steps then differ with a standard deviation of 1.7 %, which no costs of the
-// one can foretell of the other.
+// known is a backend with known times: a nanosecond for each operation of a product, up to a tenth
+// more or less at random. Other calls take no time. With schedules made for the costs the stage
+// with the head never waits. So a step takes the time of its 24 products: two steps differ with a
+// standard deviation of 1.7 %, which no costs can predict.
 type known struct {
 	kernel.Calls
 	backend kernel.Backend
@@ -50,7 +49,7 @@ func newKnown(backend kernel.Backend, clock *device.Clock, rank int) *known {
 func (k *known) Name() string     { return k.backend.Name() }
 func (k *known) Identity() string { return k.backend.Identity() }
 
-// trainKnown trains in known times.
+// trainKnown trains with known times.
 func trainKnown(t *testing.T, c config.Config, w watcher) {
 	t.Helper()
 	made(t, c, w, func(rank int, clock *device.Clock, s *train.Setup) {
@@ -95,7 +94,7 @@ func TestPrediction(t *testing.T) {
 	}
 }
 
-// predictable is a run whose steps are worth simulating.
+// predictable returns settings of a run whose steps are long enough to simulate.
 func predictable(t *testing.T) config.Config {
 	t.Helper()
 	c := small(t)

@@ -16,7 +16,7 @@ import (
 	"dynmo/src/tensor"
 )
 
-// weightsOf returns a file of weights of the model, drawn by another seed.
+// weightsOf returns a weights file of the model, drawn with another seed.
 func weightsOf(t *testing.T, c config.Config) string {
 	t.Helper()
 	c.Run.Seed = 99
@@ -29,8 +29,8 @@ func weightsOf(t *testing.T, c config.Config) string {
 	return path
 }
 
-// TestTrainingGoesOnFromWeights: a run from a file of weights starts where the
-// model of that file is, whatever the layout.
+// TestTrainingGoesOnFromWeights: a run from a weights file starts with the loss of the file's
+// model, in any layout.
 func TestTrainingGoesOnFromWeights(t *testing.T) {
 	c := small(t)
 	c.Dynamic.Kind, c.Train.Steps = "none", 3
@@ -57,8 +57,8 @@ func TestTrainingGoesOnFromWeights(t *testing.T) {
 	}
 }
 
-// TestReadInside: exits and slices of the head read targets, and may lie on any stage; any
-// rank may become the last stage where others leave.
+// TestReadInside: exits and slices of the head read targets, and may lie on any stage. If ranks
+// leave, any rank may become the last stage.
 func TestReadInside(t *testing.T) {
 	for _, c := range []struct {
 		kind   string

@@ -14,14 +14,14 @@ import (
 	"dynmo/src/schedule"
 )
 
-// regrouping is a balancer that packs the model after a step, in other microbatches, and
-// otherwise moves layers at random.
+// regrouping is a balancer that packs the model after a step, with other microbatches. Otherwise it
+// moves layers at random.
 type regrouping struct {
 	*script
 	packing
 }
 
-// packing is what becomes of a layout after a step.
+// packing describes the layout after a packing, and its step.
 type packing struct {
 	step, stages, microbatches int
 	kind                       schedule.Kind

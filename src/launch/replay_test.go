@@ -13,9 +13,9 @@ import (
 	"dynmo/src/model"
 )
 
-// TestReplay is laws 1 and 2 of runs whose loads follow a file: where layers lie, when they
-// move and where a run is interrupted changes no bit of the weights. The loads are those of the
-// file, and no loss is reported.
+// TestReplay is laws 1 and 2 for runs with loads from a file. The place of layers, their moves and
+// interruptions change no bit of the weights. The loads are those of the file, and no loss is
+// reported.
 func TestReplay(t *testing.T) {
 	skipUnlessC(t)
 	for i, c := range []struct {
@@ -53,7 +53,8 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// leftOrTaken checks that the loads of a step, which layers count as a value, are those of the file.
+// leftOrTaken checks that the loads of a step equal those of the file. Layers report the loads as a
+// count.
 func leftOrTaken(name string, value int) func(t *testing.T, r *run) {
 	return func(t *testing.T, r *run) {
 		for _, step := range []int{2, 5, 6, 9} {
@@ -111,7 +112,7 @@ func scoredPairs(t *testing.T, r *run) {
 	}
 }
 
-// replay trains, and hides the losses, which are not numbers and equal to nothing.
+// replay trains. It hides the losses, which are NaN and so equal to nothing.
 func replay(t *testing.T, s *session, c config.Config) *run {
 	t.Helper()
 	out := s.train(t, c)
@@ -124,7 +125,7 @@ func replay(t *testing.T, s *session, c config.Config) *run {
 	return out
 }
 
-// replayFile returns loads of the layers that a model has, in two steps.
+// replayFile returns loads for a model's layers in two steps.
 func replayFile(c config.Config) string {
 	var b strings.Builder
 	chain, fields := model.FromConfig(c).Chain(), map[bool]string{true: "left", false: "taken"}
@@ -139,7 +140,7 @@ func replayFile(c config.Config) string {
 			for m := range c.Parallel.Microbatches * c.Parallel.Replicas {
 				if strings.Contains(c.Dynamic.Kind, "moe") && (strings.HasSuffix(chain[layer].Name, "experts.0") || strings.Count(chain[layer].Name, ".") == 1) {
 					n := c.TokensOfMicrobatch()
-					first := n / (1 + k) // of four experts, which take two tokens for each together
+					first := n / (1 + k) // tokens of the first of four experts, which take two assignments of each token together
 					fmt.Fprintf(&b, `{"step":%d,"layer":%d,"microbatch":%d,"tokens":[%d,%d,0,%d]}`+"\n", step, layer, m, first, n-m-1, n-first+m+1)
 				}
 				if strings.Contains(c.Dynamic.Kind, "attention") && chain[layer].Makers[0].Kind == model.Attention {

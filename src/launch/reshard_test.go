@@ -9,14 +9,14 @@ import (
 	"dynmo/src/expect"
 )
 
-// reshard is a pipeline on which a run is saved or goes on: stages and replicas, and where
-// experts are, if there are any.
+// reshard is a mesh on which a run is saved or resumes: stages and replicas, and the place of
+// experts, if any.
 type reshard struct {
 	stages, replicas int
 	experts          string
 }
 
-// on returns settings for a pipeline, with the same samples in a step.
+// on returns settings for the mesh, with the same samples in a step.
 func (r reshard) on(c config.Config) config.Config {
 	c.Parallel.Stages, c.Parallel.Replicas, c.Parallel.Microbatches = r.stages, r.replicas, 4/r.replicas
 	if r.experts != "" {
@@ -45,7 +45,7 @@ func TestReshard(t *testing.T) {
 	}
 	to[dense(4, 1)] = append(to[dense(4, 1)], dense(2, 2), dense(1, 4))
 	to[dense(2, 2)] = []reshard{dense(4, 1), dense(1, 4), dense(2, 2)}
-	// Pruned layers are in CSR when the run is saved.
+	// Pruned layers are in CSR in the checkpoint.
 	goesOn(t, small(t, "parallel.stages=1 train.steps=8 prune.start=1 prune.every=1"), 6, to)
 	if testing.Short() {
 		return
@@ -76,7 +76,7 @@ func goesOn(t *testing.T, c config.Config, at int, ways map[reshard][]reshard) {
 			t.Run(name, func(t *testing.T) {
 				expect.NewFault(t, "F21", name)
 				still := to.on(c)
-				still.Train.Steps = at // nothing is trained
+				still.Train.Steps = at // no further step is trained
 				if then := (&session{from: first.dir}).train(t, still); then.hash != was.hash {
 					t.Errorf("state %s, saved as %s", then.hash, was.hash)
 				}

@@ -24,12 +24,12 @@ import (
 	"dynmo/src/train"
 )
 
-// shrinking is a balancer that takes stages away at some steps, and moves layers at random,
-// in these steps too. The ranks that stay are those of the fewest of made-up nodes, or any.
+// shrinking is a balancer that removes stages at some steps, and moves layers at random, in these
+// steps too. The remaining ranks are those of the fewest made-up nodes, or any.
 type shrinking struct {
 	*script
 	config config.Config
-	stages map[int]int // by step: stages from then on
+	stages map[int]int // by step: number of stages from the step on
 	seed   uint64
 }
 
@@ -76,7 +76,7 @@ func (s *shrinking) order(stages, microbatches int) (schedule.Schedule, error) {
 	return schedule.New(kind, stages, chunks, microbatches)
 }
 
-// recorded writes a run directory.
+// recorded is an observer that writes a run directory.
 type recorded struct {
 	*record.Run
 	all run
@@ -86,9 +86,8 @@ func (r *recorded) base() *run               { return &r.all }
 func (r *recorded) Trace(s trace.Step) error { return r.Run.Trace(s, 0) }
 func (*recorded) Say(string)                 {}
 
-// TestLeavingIsRecorded: the records of a run that loses stages are those of each
-// step's layout. They are read again, the page shows them, and phases are simulated
-// as they ran.
+// TestLeavingIsRecorded: a run that loses stages records the layout of each step. Its records can
+// be read again, the page shows them, and the simulation of its phases uses their layouts.
 func TestLeavingIsRecorded(t *testing.T) {
 	c := small(t)
 	c.Parallel.Stages, c.Parallel.Replicas, c.Run.Clock = 5, 2, "virtual"
@@ -163,8 +162,7 @@ func TestLeavingIsRecorded(t *testing.T) {
 	}
 }
 
-// shrunk trains with a balancer that takes stages away, and returns how many ranks left
-// before the end.
+// shrunk trains with a balancer that removes stages. It returns how many ranks left before the end.
 func shrunk(t *testing.T, c config.Config, stages map[int]int, seed uint64, w watcher) (out *run, left int64) {
 	t.Helper()
 	var leavers atomic.Int64

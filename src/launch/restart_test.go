@@ -17,7 +17,7 @@ import (
 	"dynmo/src/store"
 )
 
-// lines keeps the log lines, and the kinds of events.
+// lines is an observer that keeps log lines and the kinds of events.
 type lines struct {
 	run
 	said  []string
@@ -31,7 +31,7 @@ func (l *lines) Event(e record.Event) error {
 	return l.run.Event(e)
 }
 
-// restarting packs the model after a step, and calls before it does.
+// restarting is a balancer that packs the model after a step. It calls a function first.
 type restarting struct {
 	*regrouping
 	before func()
@@ -46,9 +46,8 @@ func (r *restarting) Decide(m profile.Measurement, now layout.Layout) (layout.La
 	return next, why, err
 }
 
-// TestRestartIsToldOnceSaved: with elastic.release=restart the run ends packed once a
-// checkpoint is on disk; where none can be written it goes on as it was, and tells of no
-// packing.
+// TestRestartIsToldOnceSaved: with elastic.release=restart the run ends, packed, once a checkpoint
+// is on disk. If no checkpoint can be written it continues unpacked, and reports no packing.
 func TestRestartIsToldOnceSaved(t *testing.T) {
 	for _, fails := range []bool{false, true} {
 		c := small(t)
@@ -75,7 +74,7 @@ func TestRestartIsToldOnceSaved(t *testing.T) {
 	}
 }
 
-// TestOneProcessHasNoNodes: where ranks are goroutines one line says that Slurm gets no node.
+// TestOneProcessHasNoNodes: if ranks are goroutines, one line says that Slurm gets no node back.
 func TestOneProcessHasNoNodes(t *testing.T) {
 	for _, balancer := range []string{"partition", "uniform"} {
 		c := small(t)

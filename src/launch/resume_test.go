@@ -18,7 +18,7 @@ import (
 	"dynmo/src/train"
 )
 
-// decided is after which steps a run decided.
+// decided has the steps after which a run decided.
 type decided struct {
 	run
 	steps []int
@@ -31,8 +31,8 @@ func (d *decided) Event(e record.Event) error {
 	return d.run.Event(e)
 }
 
-// knownCosts trains a part of a run on known costs, whatever else the ranks do, and returns
-// after which steps it decided. Rank 0 is asked to stop in a step, unless that is negative.
+// knownCosts trains a part of a run with known costs. It returns the steps after which the run
+// decided. If stop is not negative, rank 0 is asked to stop in that step.
 func knownCosts(t *testing.T, c config.Config, dir, from string, stop int) []int {
 	t.Helper()
 	d, step := &decided{}, 0
@@ -52,8 +52,8 @@ func knownCosts(t *testing.T, c config.Config, dir, from string, stop int) []int
 	return d.steps
 }
 
-// headOf8 takes a millisecond for a call, and 8 for one of the head, which the first cuts do
-// not know.
+// headOf8 is a backend whose calls take 1 ms, and 8 ms for the head. The first cuts do not expect
+// that.
 func headOf8(clock *device.Clock, c config.Config) kernel.Backend {
 	clock.Pause()
 	return null.New(clock, func(call *kernel.Call) float64 {
@@ -64,8 +64,8 @@ func headOf8(clock *device.Clock, c config.Config) kernel.Backend {
 	})
 }
 
-// TestResumeDecides: a run that ended and went on decides after the same steps as one that
-// never ended, as its balancer counts them.
+// TestResumeDecides: a resumed run decides after the same steps as a run without interruption, as
+// its balancer counts them.
 func TestResumeDecides(t *testing.T) {
 	c := small(t)
 	c.Dynamic.Kind, c.Train.Steps, c.Parallel.Stages, c.Balance.Every = "none", 20, 4, "7"
@@ -82,8 +82,8 @@ func TestResumeDecides(t *testing.T) {
 	}
 }
 
-// TestResumeGoesOnBalancing: where a run goes on as it was, measurements and the balancer
-// go on too; where they cannot, it says why. Its numbers are the same either way.
+// TestResumeGoesOnBalancing: if nothing changed, measurements and the balancer continue after a
+// resume. Otherwise a note says why not. Losses are the same in both cases.
 func TestResumeGoesOnBalancing(t *testing.T) {
 	c := small(t)
 	c.Parallel.Stages, c.Train.Steps = 3, 12
@@ -114,8 +114,8 @@ func TestResumeGoesOnBalancing(t *testing.T) {
 	}
 }
 
-// TestResumeSkipsDamage: what cannot be read is passed over with the reason, by every
-// rank; a run without any checkpoint begins anew; one with damaged ones only does not.
+// TestResumeSkipsDamage: every rank skips a damaged checkpoint and reports the reason. A run
+// without any checkpoint begins anew. A run with only damaged ones does not.
 func TestResumeSkipsDamage(t *testing.T) {
 	expect.NewFault(t, "F06", "")
 	c := small(t)

@@ -10,7 +10,8 @@ import (
 	"dynmo/src/comm/local"
 )
 
-// TestBounds reads files as Linux writes them: proc(5), cgroups(7), and the kernel's admin-guide/cgroup-v2.
+// TestBounds reads files in the formats of Linux: proc(5), cgroups(7), and the kernel's
+// admin-guide/cgroup-v2.
 func TestBounds(t *testing.T) {
 	for name, c := range map[string]struct {
 		files map[string]string
@@ -52,7 +53,8 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// Ranks of one host share what has one name; a rank of another host has its own.
+// TestFit: ranks of one host share bounds of the same name. A rank of another host has its own
+// bound.
 func TestFit(t *testing.T) {
 	world := comm.New(peers{local.World(1)[0], []string{"a", "a", "b"}}, comm.Options{})
 	host := func(room int64) []bound { return []bound{{"MemAvailable", room << 30}} }
@@ -60,7 +62,7 @@ func TestFit(t *testing.T) {
 		name   string
 		bounds [3][]bound
 		needs  [3]int64 // GiB
-		want   string   // part of the error; empty: none
+		want   string   // part of the error; "": none
 	}{
 		{"enough", [3][]bound{host(4), host(4), host(2)}, [3]int64{2, 2, 2}, ""},
 		{"nothing known", [3][]bound{}, [3]int64{1 << 20, 0, 0}, ""},

@@ -29,8 +29,8 @@ import (
 	"dynmo/src/train"
 )
 
-// long asks for all cases. Cases that -short leaves out run in the pass of
-// build.sh test with kernels in C.
+// long is set if all cases are to run. Cases left out under -short run in build.sh test's pass with
+// kernels in C.
 var long = os.Getenv("DYNMO_LONG") == "1"
 
 // skipUnlessC skips a test under -short, where only kernels in Go are built. Its result does not
@@ -49,7 +49,7 @@ const tiny = `model.blocks=8 model.hidden=16 model.heads=2 model.sequence=12 mod
 	parallel.microbatches=4 parallel.microbatch_size=2 train.steps=12 train.hash=true optimizer.lr=3e-3 optimizer.warmup=3
 	dynamic.kind=prune prune.start=2 prune.every=2 prune.times=4 prune.csr_from=0.7 run.clock=wall device.tune=false `
 
-// small returns tiny settings, those of more besides: table.key=value, with spaces between.
+// small returns tiny settings with changes: table.key=value, separated by spaces.
 func small(t *testing.T, more ...string) config.Config {
 	t.Helper()
 	c, err := load(corpus(t), more...)
@@ -59,12 +59,12 @@ func small(t *testing.T, more ...string) config.Config {
 	return c
 }
 
-// load returns tiny settings of a corpus, and more.
+// load returns tiny settings for a corpus, with changes.
 func load(corpus string, more ...string) (config.Config, error) {
 	return config.Load("", strings.Fields(tiny+"data.path="+corpus+" "+strings.Join(more, " ")))
 }
 
-// corpus returns a file of text.
+// corpus writes a text file and returns its path.
 func corpus(t *testing.T) string {
 	t.Helper()
 	text := filepath.Join(t.TempDir(), "corpus.txt")
@@ -72,17 +72,17 @@ func corpus(t *testing.T) string {
 	return text
 }
 
-// run is a run's losses, gradient norms, validation losses and final hash: every bit of it
-// is claimed to be independent of placement.
+// run has a run's losses, gradient norms, validation losses and final hash. Every bit of them must
+// be independent of placement.
 type run struct {
 	losses, norms, validation []record.Float
 	hash                      string
 	moves                     int
-	behind                    int       // moves some of whose bytes followed
-	schedules                 int       // decisions for another than 1F1B
+	behind                    int       // moves that were completed during the next step
+	schedules                 int       // decisions for schedules other than 1F1B
 	sparsity                  []float64 // after every pruning
 	metrics                   []record.Metrics
-	frozen                    []string // every freezing and thawing: its step, what, and how many layers
+	frozen                    []string // each freezing and unfreezing: step, kind, and number of layers
 	series                    profile.Series
 }
 
@@ -94,7 +94,7 @@ func (r *run) Costs(p profile.Phase) error {
 	return nil
 }
 
-// Step keeps the numbers of a step, which have to be finite.
+// Step records the numbers of a step, which must be finite.
 func (r *run) Step(m record.Metrics) error {
 	r.losses, r.norms, r.metrics = append(r.losses, m.Loss), append(r.norms, m.GradNorm), append(r.metrics, m)
 	if m.Validated() {
@@ -133,7 +133,7 @@ func (r *run) Event(e record.Event) error {
 	return nil
 }
 
-// difference says where two runs differ first, "" if they do not.
+// difference describes the first difference between two runs; "" if they are equal.
 func (r *run) difference(other *run) string {
 	for i := range r.losses {
 		if i >= len(other.losses) || r.losses[i] != other.losses[i] || r.norms[i] != other.norms[i] {
@@ -149,8 +149,8 @@ func (r *run) difference(other *run) string {
 	return ""
 }
 
-// same fails the test where a run differs from one stage that never moved a layer, in its
-// numbers or in when layers froze.
+// same fails the test if a run differs from one stage that never moved a layer, in its numbers or
+// in the steps of freezing.
 func same(t *testing.T, got, want *run) {
 	t.Helper()
 	if at := got.difference(want); at != "" {
@@ -161,7 +161,7 @@ func same(t *testing.T, got, want *run) {
 	}
 }
 
-// joined returns two parts of a run as one.
+// joined appends the second part of a run to the first.
 func joined(first, then *run) *run {
 	return &run{
 		losses: slices.Concat(first.losses, then.losses), norms: slices.Concat(first.norms, then.norms), hash: then.hash,
@@ -172,7 +172,7 @@ func joined(first, then *run) *run {
 // scripted returns the cuts of the next step.
 type scripted func(step int, now partition.Partition) partition.Partition
 
-// script is a balancer that knows its answers.
+// script is a balancer with given answers.
 type script struct {
 	next scripted
 	step int
@@ -201,26 +201,26 @@ type watcher interface {
 	base() *run
 }
 
-// session is how a test trains, with a goroutine for each rank.
+// session trains with a goroutine for each rank.
 type session struct {
 	watch     watcher                          // nil: a run
-	balancer  func() policy.Balancer           // of each rank; nil: that of the settings
-	dir, from string                           // where the run is kept, and where it resumes from
-	pieces    uint64                           // seed of where pieces of layers are, where a balancer is given
-	stop      int                              // after how many steps it is asked to end, 0 if at its own end
-	begin     func(*rank)                      // nil, or called on each rank before its first step
-	end       func(*rank, train.Outcome) error // nil, or called on each rank after its last step
+	balancer  func() policy.Balancer           // made for each rank; nil: the settings' balancer
+	dir, from string                           // run directory, and the run directory to resume from
+	pieces    uint64                           // seed of the places of pieces of layers, if a balancer is given
+	stop      int                              // number of steps after which the run is asked to stop; 0: never
+	begin     func(*rank)                      // called on each rank before its first step; nil: nothing
+	end       func(*rank, train.Outcome) error // called on each rank after its last step; nil: nothing
 
 	resumed save.Resumed // the checkpoint on which it resumed
 	outcome train.Outcome
 }
 
-// scattered moves layers at random after every step.
+// scattered returns a balancer that moves layers at random after every step.
 func scattered(seed uint64) func() policy.Balancer {
 	return func() policy.Balancer { return &script{next: scatter(seed)} }
 }
 
-// try trains.
+// try trains and returns the error.
 func (s *session) try(t *testing.T, c config.Config) error {
 	t.Helper()
 	corpus, err := data.Open(c.Data, c.Model.Vocab, c.Model.Sequence)
@@ -265,14 +265,14 @@ func (s *session) try(t *testing.T, c config.Config) error {
 	})
 }
 
-// train trains, without an error.
+// train trains, and fails the test on an error.
 func (s *session) train(t *testing.T, c config.Config) *run {
 	t.Helper()
 	expect.OK(t, s.try(t, c))
 	return s.watch.base()
 }
 
-// goRun trains to the end.
+// goRun trains to the end with scripted cuts.
 func goRun(t *testing.T, c config.Config, repartition scripted) *run {
 	t.Helper()
 	s := session{}

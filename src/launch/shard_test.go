@@ -28,8 +28,8 @@ func TestShardedResume(t *testing.T) {
 	}
 }
 
-// TestShardedReshard: slices are cut anew where a run goes on with other replicas, also of layers
-// whose experts the replicas share out.
+// TestShardedReshard: slices are cut anew if a run resumes with another number of replicas, also
+// those of spread experts.
 func TestShardedReshard(t *testing.T) {
 	goesOn(t, small(t, wide, "dynamic.kind=none parallel.stages=1 train.steps=6 model.blocks=3"), 4, map[reshard][]reshard{
 		{2, 2, ""}: {{4, 1, ""}, {1, 4, ""}},

@@ -17,12 +17,12 @@ import (
 	"dynmo/src/train"
 )
 
-// balanced is a run, the steps after which its layers moved, and what was said.
+// balanced is a run, with the steps after which its layers moved and its log lines.
 type balanced struct {
 	run
 	after []int
 	said  []string
-	late  []record.Event // of stragglers
+	late  []record.Event // events about stragglers
 }
 
 func (b *balanced) last() record.Metrics { return b.metrics[len(b.metrics)-1] }
@@ -42,7 +42,7 @@ func (b *balanced) Event(e record.Event) error {
 	return b.run.Event(e)
 }
 
-// between returns how many moves there were in steps [from, to).
+// between returns the number of moves in steps [from, to).
 func (b *balanced) between(from, to int) (n int) {
 	for _, step := range b.after {
 		if step >= from && step < to {
@@ -52,14 +52,14 @@ func (b *balanced) between(from, to int) (n int) {
 	return n
 }
 
-// blocksOf22 trains 22 blocks of 3 ms on four ranks, on known costs; slow is how many times
-// longer a rank takes.
+// blocksOf22 trains 22 blocks of 3 ms on four ranks with known costs. slow returns the factor on a
+// rank's times.
 func blocksOf22(t *testing.T, c config.Config, slow func(rank int) float64, f *fault.Fault) *balanced {
 	t.Helper()
 	return blocksOf22On(t, c, slow, f, func(_ int, d *cpu.Device) device.Device { return d })
 }
 
-// blocksOf22On is blocksOf22 on a device of each rank's that is made of a CPU.
+// blocksOf22On is blocksOf22 with a device that `on` makes from each rank's CPU.
 func blocksOf22On(t *testing.T, c config.Config, slow func(rank int) float64, f *fault.Fault, on func(rank int, d *cpu.Device) device.Device) *balanced {
 	t.Helper()
 	c.Model.Blocks = 22
@@ -69,7 +69,7 @@ func blocksOf22On(t *testing.T, c config.Config, slow func(rank int) float64, f 
 		clock.Pause() // known costs only
 		s.Device, s.Fault = on(rank, s.Device.(*cpu.Device)), f
 		s.Backend = null.New(clock, func(call *kernel.Call) float64 {
-			if call.O == 3*c.Model.Hidden { // one product a block and direction
+			if call.O == 3*c.Model.Hidden { // one product for each block and direction
 				return 1e-3 * slow(rank)
 			}
 			return 0
@@ -78,9 +78,9 @@ func blocksOf22On(t *testing.T, c config.Config, slow func(rank int) float64, f 
 	return out
 }
 
-// TestSlowRankDoesNotOscillate: one rank of four is twice as slow. Its slowness
-// must not travel with its layers: balancing settles, on cuts near those that
-// are best with the true speeds.
+// TestSlowRankDoesNotOscillate: one rank of four is twice as slow. Its slowness must not be
+// attributed to its layers when they move. Balancing converges to cuts near the best ones for the
+// true speeds.
 func TestSlowRankDoesNotOscillate(t *testing.T) {
 	c := small(t, "dynamic.kind=none")
 	c.Train.Steps, c.Balance.Every = 60, "5"
@@ -88,16 +88,16 @@ func TestSlowRankDoesNotOscillate(t *testing.T) {
 	if late := out.between(31, 60); len(out.after) == 0 || late > 0 {
 		t.Errorf("%d migrations, %d of them after step 30: want some, then none", len(out.after), late)
 	}
-	// 22 blocks of 3 ms: speeds 1, 1/2, 1, 1 could share them at best as 6.3,
-	// 3.1, 6.3, 6.3 blocks; whole blocks give 7 of 3 ms, or 21 ms.
+	// 22 blocks of 3 ms on speeds 1, 1/2, 1, 1: the best shares are 6.3, 3.1, 6.3 and 6.3 blocks.
+	// Whole blocks give 7 of 3 ms, or 21 ms.
 	if got := float64(out.last().Bottleneck); math.Abs(got-0.021) > 1e-9 {
 		t.Errorf("bottleneck %v s with cuts %v, want 0.021 s", got, out.last().LayersPerStage)
 	}
 }
 
-// TestDrawsMoveNothing: blocks are dropped at random, late blocks more often, in shares that
-// hold from the second step on. Costs are means over draws: layers move to cuts that fit
-// these shares, and then stay, however the draws fall.
+// TestDrawsMoveNothing: blocks are dropped at random, late blocks more often, in constant shares
+// from the second step on. Costs are means over draws. So layers move once to cuts that fit these
+// shares, and then stay, whatever is drawn.
 func TestDrawsMoveNothing(t *testing.T) {
 	c := small(t, "dynamic.kind=layerdrop layerdrop.theta=0.3 layerdrop.gamma=10 train.steps=60 balance.every=2")
 	out := blocksOf22(t, c, func(int) float64 { return 1 }, nil)

@@ -10,12 +10,12 @@ import (
 	"dynmo/src/store"
 )
 
-// obstacle is a run whose checkpoints cannot be written until it has told so often
-// enough.
+// obstacle is a run whose checkpoints cannot be written until `removed` warnings have been
+// reported.
 type obstacle struct {
 	run
 	path    string
-	removed int // the warnings after which the directory is removed
+	removed int // number of warnings after which the obstacle is removed
 	told    []string
 }
 
@@ -28,8 +28,8 @@ func (o *obstacle) Say(line string) {
 	}
 }
 
-// TestCheckpointsThatFail: a checkpoint that cannot be written is reported, and training
-// goes on; once it can be, the next one is whole. Three in a row end the run.
+// TestCheckpointsThatFail: a checkpoint that cannot be written is reported, and training continues.
+// Once writing works again, the next checkpoint is intact. Three failures in a row end the run.
 func TestCheckpointsThatFail(t *testing.T) {
 	expect.NewFault(t, "F05", "")
 	c := small(t)

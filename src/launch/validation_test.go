@@ -30,7 +30,7 @@ func (v *validated) Say(line string) {
 	}
 }
 
-// after returns after which steps a run was validated.
+// after returns the steps after which a run was validated.
 func (r *run) after() (steps []int) {
 	for _, m := range r.metrics {
 		if m.Validated() {
@@ -79,12 +79,12 @@ func TestValidationChangesNothing(t *testing.T) {
 	}
 }
 
-// TestValidationOfReplicas: replicas that share the sequences out find the loss that one
-// finds, the same bits, of weights that do not change; of another number of sequences it is another.
+// TestValidationOfReplicas: replicas that divide the sequences find the same loss as one replica,
+// to the bit, with constant weights. With another number of sequences the loss differs.
 func TestValidationOfReplicas(t *testing.T) {
 	c := validating(t)
 	c.Dynamic.Kind, c.Train.Steps, c.Train.ValidateEvery = "none", 1, 0
-	c.Optimizer.LR, c.Optimizer.MinLR = 1e-300, 0 // below the last digit of every weight
+	c.Optimizer.LR, c.Optimizer.MinLR = 1e-300, 0 // too small to change any weight
 	want := goRun(t, c, nil).validation[0]
 	for _, replicas := range []int{2, 3, 5} {
 		c.Parallel.Replicas, c.Parallel.Stages = replicas, 1+replicas%2
@@ -98,8 +98,8 @@ func TestValidationOfReplicas(t *testing.T) {
 	}
 }
 
-// timed trains on known costs, whatever else the ranks do, on the virtual clock. Rank 1
-// is asked to stop in a step, unless that is negative.
+// timed trains with known costs on the virtual clock, so other work does not matter. If stop is not
+// negative, rank 1 is asked to stop in that step.
 func timed(t *testing.T, c config.Config, stop int, backend func(*device.Clock, config.Config) kernel.Backend) *run {
 	t.Helper()
 	return made(t, c, &run{}, func(rank int, clock *device.Clock, s *train.Setup) {
@@ -108,7 +108,7 @@ func timed(t *testing.T, c config.Config, stop int, backend func(*device.Clock, 
 	}, nil)
 }
 
-// TestValidationIsInNoTime: nothing that is measured of steps, and no decision, changes.
+// TestValidationIsInNoTime: validation changes no measurement of steps and no decision.
 func TestValidationIsInNoTime(t *testing.T) {
 	c := validating(t)
 	c.Dynamic.Kind, c.Train.Steps = "none", 12
@@ -150,7 +150,7 @@ func TestValidationKeepsStagesBusy(t *testing.T) {
 	block := func(clock *device.Clock, c config.Config) kernel.Backend {
 		clock.Pause()
 		return null.New(clock, func(call *kernel.Call) float64 {
-			if call.O == 3*c.Model.Hidden { // one product a block and direction
+			if call.O == 3*c.Model.Hidden { // one product for each block and direction
 				return 1e-3
 			}
 			return 0
@@ -163,8 +163,8 @@ func TestValidationKeepsStagesBusy(t *testing.T) {
 	}
 }
 
-// TestValidationIsLeftOut: a run that is asked to stop does so without it; where the loss
-// is not finite, no other is looked for.
+// TestValidationIsLeftOut: a run that is asked to stop ends without validation. So does a run whose
+// loss is not finite.
 func TestValidationIsLeftOut(t *testing.T) {
 	c := validating(t)
 	c.Dynamic.Kind, c.Train.Steps, c.Parallel.Stages = "none", 6, 2

@@ -17,8 +17,8 @@ import (
 	"dynmo/src/train"
 )
 
-// Of the ranks of a host one tells why the run ends; the others end as it does, and
-// say nothing.
+// TestWatchTellsOnce: one rank of a host reports why the run ends. The others end with the same
+// status, without a report.
 func TestWatchTellsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // its clock jumps over the waits
 		ranks, board := local.World(3), comm.NewBoard(3)
@@ -42,7 +42,7 @@ func TestWatchTellsOnce(t *testing.T) {
 	})
 }
 
-// The report of another rank's end names that rank's last activity.
+// TestWatchExplains: the report of another rank's end names that rank's last activity.
 func TestWatchExplains(t *testing.T) {
 	ranks, board := local.World(2), comm.NewBoard(2)
 	board.Post(1).Enter(7, comm.RoomMigrate)
@@ -66,7 +66,8 @@ func (s *stuck) Step(m record.Metrics) error {
 	return nil
 }
 
-// A rank that is a goroutine and is stuck, as in a kernel that never ends, is reported.
+// TestWatchOfGoroutines: a stuck rank that is a goroutine, as in a kernel that never ends, is
+// reported.
 func TestWatchOfGoroutines(t *testing.T) {
 	c := small(t)
 	c.Parallel.Stages, c.Train.Steps, c.Comm.StallSeconds = 2, 5, 2
