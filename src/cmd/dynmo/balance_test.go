@@ -16,7 +16,7 @@ func loadsFile(t *testing.T, loads string) string {
 }
 
 func TestBalanceCommandJSON(t *testing.T) {
-	// The chain that DeepSpeed's max-min programme leaves at 5.
+	// DeepSpeed's max-min algorithm leaves this chain with a bottleneck of 5.
 	file := loadsFile(t, `{"seconds": [1, 4, 2, 2]}`)
 	for _, tc := range []struct {
 		balancer   string
@@ -27,7 +27,7 @@ func TestBalanceCommandJSON(t *testing.T) {
 		{"partition", []int{0, 1, 2, 4}, 4, true},
 		{"diffusion", []int{0, 1, 2, 4}, 4, true},
 		{"uniform", []int{0, 2, 3, 4}, 5, false},
-		{"diffusion-paper", nil, 4, false}, // layer 0 joins one of the 2s, as no cuts can
+		{"diffusion-paper", nil, 4, false}, // layer 0 joins a layer of cost 2, which contiguous cuts cannot do
 	} {
 		args := []string{"balance", "--loads", file, "--stages", "3", "--balancer", tc.balancer}
 		a := decoded[answer](t, args...)
@@ -41,8 +41,8 @@ func TestBalanceCommandJSON(t *testing.T) {
 	}
 }
 
-// TestBalanceCommandPaperCuts wants cuts of the paper's diffusion where its
-// layers happen to lie in order.
+// TestBalanceCommandPaperCuts: the paper's diffusion returns cuts if its layers happen to be
+// contiguous.
 func TestBalanceCommandPaperCuts(t *testing.T) {
 	file := loadsFile(t, `{"seconds": [2, 2, 2, 2]}`)
 	a := decoded[answer](t, "balance", "--loads", file, "--stages", "2", "--balancer", "diffusion-paper")
@@ -56,7 +56,7 @@ func TestBalanceCommandRefuses(t *testing.T) {
 		name, loads string
 		args        []string
 		status      int
-		want        string // in the error
+		want        string // part of the error
 	}{
 		{"no stages", `{"seconds":[1]}`, nil, exitUsage, "stages"},
 		{"0 stages", `{"seconds":[1]}`, []string{"--stages", "0"}, exitUsage, "loads.json: stages: 0"},

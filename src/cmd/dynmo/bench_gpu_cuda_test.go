@@ -9,7 +9,7 @@ import (
 	"dynmo/src/nodebench"
 )
 
-// TestBenchGPU measures small shapes in the sibling that dynmo becomes.
+// TestBenchGPU measures small shapes. dynmo runs its sibling for that.
 func TestBenchGPU(t *testing.T) {
 	emulated(t)
 	e := gpuRun(t, t.TempDir(), 0, nil, "bench", "gpu", "--quick", "--json", "--only", "adamw,step")

@@ -7,8 +7,8 @@ import (
 	"dynmo/src/nodebench"
 )
 
-// TestBenchNet: figures come out, of messages and layers that arrive as they
-// left. How fast they are depends on what else this machine does.
+// TestBenchNet: messages and layers arrive unchanged, and have figures. Speeds are ignored, because
+// they depend on the machine's other work.
 func TestBenchNet(t *testing.T) {
 	two := world{2}
 	two.need(t)

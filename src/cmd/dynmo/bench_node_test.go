@@ -11,8 +11,8 @@ import (
 	"dynmo/src/nodebench/verdict"
 )
 
-// TestBenchNode: figures, records, and the files that flags ask for. How fast this machine is
-// depends on what else it does.
+// TestBenchNode checks figures, records, and the files that flags ask for. It ignores speeds,
+// because they depend on the machine's other work.
 func TestBenchNode(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -48,7 +48,7 @@ func TestBenchNode(t *testing.T) {
 	fails(t, e, "the reference wants at least 1e+09")
 }
 
-// fails checks that a bench names a node on its last line of errors.
+// fails checks that the last line of a bench's errors names a node.
 func fails(t *testing.T, e ended, want string) {
 	t.Helper()
 	if e.status != exitFailure || !strings.Contains(e.stderr, want) {

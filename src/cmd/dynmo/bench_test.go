@@ -63,7 +63,7 @@ func TestBenchRefusesBadFlags(t *testing.T) {
 	}
 }
 
-// Without a GPU the command says what is missing.
+// TestBenchGPUWithoutOne: without a GPU the command names the missing part.
 func TestBenchGPUWithoutOne(t *testing.T) {
 	if _, err := cuda.Probe(); err == nil || cuda.Built {
 		t.Skip("this machine has a GPU: asking for it would replace the test")
@@ -71,8 +71,8 @@ func TestBenchGPUWithoutOne(t *testing.T) {
 	says("bench", "gpu", "--quick").refused(t, exitUsage, `device.kind = "cuda": `)
 }
 
-// TestBenchSchedule: the tables of schedules, and as JSON the same figures, all
-// reached.
+// TestBenchSchedule: the tables of schedules and the JSON output have the same figures, and all
+// figures reach their bounds.
 func TestBenchSchedule(t *testing.T) {
 	skipUnderShort(t)
 	table := said(t, "bench", "schedule")

@@ -17,18 +17,18 @@ import (
 	"dynmo/src/fault"
 )
 
-// chaotic is a run that prunes, moves layers and packs itself onto fewer ranks.
+// chaotic are settings of a run that prunes, moves layers and packs itself onto fewer ranks.
 var chaotic = sets("model.hidden=64", "model.sequence=64", "model.blocks=10", "model.vocab=512", "parallel.microbatches=8", "dynamic.kind=prune", "prune.start=200",
 	"prune.every=200", "prune.times=4", "repack.kind=sustain", "repack.tolerance=0.1", "repack.stages=2", "checkpoint.every=50", "comm.stall_seconds=5",
 	"train.log_every=1000000", "run.trace_steps=0")
 
-// chaos is such a run of four ranks under mpirun, which is started again whenever it ends.
+// chaos is such a run of four ranks under mpirun. The test starts it again whenever it ends.
 type chaos struct {
 	dir  string
 	draw *rand.Rand
 	args []string
-	pace time.Duration // of a step, without faults
-	mean time.Duration // from one fault to the next
+	pace time.Duration // mean seconds of a step without faults
+	mean time.Duration // mean time between faults
 }
 
 // TestTrainChaos trains for DYNMO_CHAOS minutes, with a random fault a minute. A rank is killed,
@@ -53,7 +53,7 @@ func TestTrainChaos(t *testing.T) {
 	}
 	length := time.Duration(minutes * float64(time.Minute))
 
-	took := func(steps int, run string) time.Duration { // of a run, its start too
+	took := func(steps int, run string) time.Duration { // with the start of the run
 		c.args = c.training(steps, run)
 		return c.ends(t, c.start(t, "", max(length, 10*time.Minute)), exitDone).took
 	}
@@ -91,8 +91,8 @@ func (c *chaos) training(steps int, run string) []string {
 	return training(append(append([]string{}, chaotic...), "--set", fmt.Sprintf("train.steps=%d", steps), "--run-dir", run, "--resume")...)
 }
 
-// start starts the run, with a fault if one is wanted. What launcher and ranks put into
-// /tmp and /dev/shm is in the folders tmp and shm.
+// start starts the run, with a fault if `wanted` is not "". Launcher and ranks use the folders tmp
+// and shm in place of /tmp and /dev/shm.
 func (c *chaos) start(t *testing.T, wanted string, most time.Duration) *running {
 	t.Helper()
 	program, err := build()
@@ -114,12 +114,12 @@ func (c *chaos) ends(t *testing.T, r *running, status int) ended {
 
 // wait is running.wait for a run that may take long.
 func (c *chaos) wait(r *running) ended {
-	_ = r.cmd.Wait() // the status tells
+	_ = r.cmd.Wait() // the status is checked elsewhere
 	return ended{r.cmd.ProcessState.ExitCode(), r.stdout.String(), r.stderr.String(), time.Since(r.began)}
 }
 
-// train starts the run again and again until it is done, which has to be before so long. It
-// returns how many faults there were, and the final weights.
+// train starts the run again and again until it is done, for at most `most`. It returns the number
+// of faults, and the hash of the final weights.
 func (c *chaos) train(t *testing.T, most time.Duration) (faults int, hash string) {
 	run := filepath.Join(c.dir, "run")
 	for until, idle := time.Now().Add(most), 0; time.Now().Before(until); faults++ {
@@ -149,8 +149,8 @@ func (c *chaos) train(t *testing.T, most time.Duration) (faults int, hash string
 	return 0, ""
 }
 
-// fault draws the next fault, at about a step: what is done from outside, or else what the
-// run does itself.
+// fault draws the next fault, at about a step: an action from outside, or else a fault that the run
+// injects itself.
 func (c *chaos) fault(step int) (what, wanted string) {
 	rank := c.draw.IntN(4)
 	step = max(1, step/50*50)
@@ -168,8 +168,8 @@ func (c *chaos) fault(step int) (what, wanted string) {
 	}
 }
 
-// strike does to a run from outside what is wanted, after a while; a fault that the run does
-// not come to is a kill in the end. It returns how the run ended, if it did so before.
+// strike acts on a run from outside, after a while. If the run does not reach its own fault, strike
+// kills it in the end. It returns the run's result if the run ended before.
 func (c *chaos) strike(t *testing.T, r *running, what string, after time.Duration, over chan ended) (e ended, struck bool) {
 	if what == "" {
 		after *= 2
@@ -191,12 +191,12 @@ func (c *chaos) strike(t *testing.T, r *running, what string, after time.Duratio
 		pid, with = r.cmd.Process.Pid, syscall.SIGTERM
 	}
 	if err := syscall.Kill(pid, with); err != nil {
-		t.Logf("process %d: %v", pid, err) // it has ended meanwhile
+		t.Logf("process %d: %v", pid, err) // the process has ended
 	}
 	return e, false
 }
 
-// ranks returns the processes that mpirun has started.
+// ranks returns the processes started by mpirun.
 func (c *chaos) ranks(mpirun *exec.Cmd) (list []int) {
 	files, _ := filepath.Glob("/proc/[0-9]*/environ")
 	for _, file := range files {

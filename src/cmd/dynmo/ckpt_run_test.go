@@ -34,8 +34,8 @@ func savedRun(t *testing.T) string {
 	return "run"
 }
 
-// trainedLoss returns the sum of the losses of a text's tokens by the forward of
-// training, on the layers of a checkpoint as they are.
+// trainedLoss returns the sum of the losses of a text's tokens, from the forward of training on the
+// layers of a checkpoint.
 func trainedLoss(t *testing.T, dir, text string) float64 {
 	t.Helper()
 	one, err := store.Open(dir)
@@ -107,8 +107,8 @@ func TestExportIsTheModel(t *testing.T) {
 	}
 }
 
-// Damage is found, told with file and reason, and stepped over where there is an older
-// checkpoint; what is exported is whole or not there at all.
+// TestCheckpointsOfARun: damage is reported with file and reason. An older checkpoint is used
+// instead if there is one. An export is complete or does not exist.
 func TestCheckpointsOfARun(t *testing.T) {
 	run := savedRun(t)
 	newest, oldest := "run/ckpt/step_00000012", "run/ckpt/step_00000006"
@@ -161,7 +161,8 @@ func TestCheckpointsOfARun(t *testing.T) {
 	}
 }
 
-// A model that is not GPT-2's chain of layers is not made one by leaving things out.
+// TestExportOfAnotherModel: a model that is not a GPT-2 chain cannot be exported as GPT-2 by
+// leaving out layers.
 func TestExportOfAnotherModel(t *testing.T) {
 	t.Chdir(folder(t, ""))
 	for _, kind := range []string{"attention", "mod"} {
@@ -187,7 +188,7 @@ func TestExportOfAnotherModel(t *testing.T) {
 	}
 }
 
-// same fails unless two directories have the same files.
+// same fails the test unless two directories have equal files.
 func same(t *testing.T, a, b string) {
 	t.Helper()
 	files, err := os.ReadDir(a)

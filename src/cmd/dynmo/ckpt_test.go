@@ -23,7 +23,7 @@ func llmcFile(t *testing.T) string {
 	copy(header, []int32{20240326, 3, 3, 5, 1, 2, 4, 128})
 	values := make([]float32, 128*4+3*4+2*4+12*4+12+4*4+4+2*4+16*4+16+16*4+4+2*4)
 	for i := range values {
-		if row := i / 4; row < 5 || row >= 128 { // not the padding of the vocabulary
+		if row := i / 4; row < 5 || row >= 128 { // not padding of the vocabulary
 			values[i] = float32(i)
 		}
 	}
@@ -36,8 +36,8 @@ func llmcFile(t *testing.T) string {
 	return path
 }
 
-// From llm.c's file to a weights file, to Hugging Face's directory, back, and
-// to llm.c's file again: the first and the last are equal.
+// TestCkptImportExport goes from llm.c's file to a weights file, to a Hugging Face directory, back,
+// and to llm.c's file again. The first and the last file are equal.
 func TestCkptImportExport(t *testing.T) {
 	source, dir := llmcFile(t), t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
@@ -116,7 +116,7 @@ func TestCkptLlama(t *testing.T) {
 	}
 	said(t, "ckpt", "import", "balanced-hf", "-o", "balanced.safetensors")
 	ckpt("export", "none.safetensors", "--format", "llmc", "-o", "x").refused(t, exitUsage, "llm.c's model file is of GPT-2, the weights are of a model of type llama")
-	// Only the run knows how experts were chosen.
+	// A note says how training chose experts, because only the run knows that.
 	const chosen = "note: moe.balance = s-base chose experts by all tokens of a microbatch: here each token goes to those that are most probable for it\n" +
 		"note: moe.capacity dropped what experts had no room for: here they have\n"
 	if e := sampleSays("balanced", "--prompt", "the q", "--tokens", "3"); e.status != exitDone || e.stderr != chosen {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestCompletion asks as the scripts of the shells do: words, or the endings of
-// files, then a line with a colon and what the shell is to do with them.
+// TestCompletion asks for completions as the scripts of shells do. The answer has words, or endings
+// of files, then a line with a colon and a directive for the shell.
 func TestCompletion(t *testing.T) {
 	const (
 		noFiles = ":4"
@@ -15,7 +15,7 @@ func TestCompletion(t *testing.T) {
 		files   = ":0"
 	)
 	for _, c := range []struct {
-		line string // words before the one to complete, and that
+		line string // words, and last the word to complete
 		want []string
 		not  []string
 		then string

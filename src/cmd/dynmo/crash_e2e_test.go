@@ -20,22 +20,22 @@ import (
 
 // crash is a run in which a rank fails on purpose.
 type crash struct {
-	id, where string // of the line
+	id, where string // of the case
 	ranks     int
 	fault     fault.Fault
 	status    func(int) bool
-	from      int    // step from which the run goes on; 0: any
-	says      string // what the first line says of the rank after it has named it, a regular expression
+	from      int    // step from which the run resumes; 0: any
+	says      string // regular expression for the first line, after the rank's name
 	more      []string
 }
 
-// isStatus returns whether a status is one of these.
+// isStatus returns a function that reports whether a status is one of want.
 func isStatus(want ...int) func(int) bool {
 	return func(got int) bool { return slices.Contains(want, got) }
 }
 
-// killed is the status of mpirun where a rank was killed, or where another that missed it
-// was seen to end first.
+// killed accepts the status of mpirun after a rank was killed. Another rank that missed it may have
+// ended first.
 var killed = isStatus(128+9, exitFailure)
 
 // TestTrainCrashes: a rank ends in one of several ways, and the run ends with it. The first line
@@ -78,8 +78,8 @@ func TestTrainCrashesInACheckpoint(t *testing.T) {
 	}
 }
 
-// TestTrainCrashesWithSpreadExperts: a run whose replicas share experts out loses one of them
-// while it saves, and goes on from the checkpoint before.
+// TestTrainCrashesWithSpreadExperts: replicas share experts out, and the run loses a replica while
+// it saves. It resumes from the earlier checkpoint.
 func TestTrainCrashesWithSpreadExperts(t *testing.T) {
 	t.Parallel()
 	more := sets("model.family=llama", "dynamic.kind=moe", "moe.experts=4", "parallel.experts=spread", "parallel.replicas=2", "parallel.stages=2")
@@ -89,15 +89,15 @@ func TestTrainCrashesWithSpreadExperts(t *testing.T) {
 	c.run(t, want)
 }
 
-// undisturbed returns the final weights of a run in which nothing happens.
+// undisturbed returns the final weights of a run without faults.
 func undisturbed(t *testing.T) string {
 	return weights(t, alone.run(t, folder(t, ""), training("--no-run-dir")...))
 }
 
-// run has the rank fail, and has the run go on in one process to the weights that are wanted.
+// run makes the rank fail, and resumes the run in one process. The final weights must be want.
 func (c crash) run(t *testing.T, want string) { c.runIn(t, folder(t, ""), want) }
 
-// runIn is run in a folder that may have a run to go on with.
+// runIn is run in a folder that may have a run to resume.
 func (c crash) runIn(t *testing.T, dir, want string) {
 	w := world{c.ranks}
 	w.need(t)
@@ -141,13 +141,13 @@ func (c crash) named(t *testing.T, e ended) {
 	host, err := os.Hostname()
 	expect.OK(t, err)
 	line := regexp.MustCompile(fmt.Sprintf(`^rank %d \(host %s%s`, c.fault.Rank, regexp.QuoteMeta(host), c.says))
-	list := slices.DeleteFunc(e.errors(), func(s string) bool { return !strings.HasPrefix(s, "rank ") }) // not the stack of a panic
+	list := slices.DeleteFunc(e.errors(), func(s string) bool { return !strings.HasPrefix(s, "rank ") }) // without the stack of a panic
 	if len(list) != 1 || list[0] != e.errors()[0] || !line.MatchString(list[0]) {
 		t.Errorf("%q, want one error that matches %v:\n%s", list, line, e.stderr)
 	}
 }
 
-// nobody waits until no process works in a folder, and returns when that was.
+// nobody waits until no process works in a folder. It returns the time of that.
 func nobody(t *testing.T, dir string) time.Time {
 	t.Helper()
 	until := time.Now().Add(soon())
@@ -184,7 +184,7 @@ func TestTrainPanics(t *testing.T) {
 	}
 }
 
-// TestTrainRefusesFaults: a fault that nobody can have is refused, once.
+// TestTrainRefusesFaults: a fault of a rank that does not exist is refused, once.
 func TestTrainRefusesFaults(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w world) {
@@ -198,9 +198,9 @@ func TestTrainRefusesFaults(t *testing.T) {
 	})
 }
 
-// TestTrainCrashesEarly: a process that crashes while it reads its input ends by a
-// signal. Status 2, which Go has for a crash, says that the input is wrong. The command is
-// plan, since ranks of train take no settings from a pipe.
+// TestTrainCrashesEarly: a process that crashes while it reads its input ends by a signal. Go's
+// status of a crash is 2, which here means wrong input. The command is plan, because ranks of train
+// cannot read settings from a pipe.
 func TestTrainCrashesEarly(t *testing.T) {
 	t.Parallel()
 	program, err := build()
@@ -211,7 +211,7 @@ func TestTrainCrashesEarly(t *testing.T) {
 	}{
 		"segv alone":    {syscall.SIGSEGV, ""},
 		"segv mpirun":   {syscall.SIGSEGV, "mpirun -np 1 "},
-		"panic alone":   {syscall.SIGQUIT, ""}, // ends as a panic of a goroutine does
+		"panic alone":   {syscall.SIGQUIT, ""}, // ends like a panic of a goroutine
 		"killed mpirun": {syscall.SIGKILL, "mpirun -np 1 "},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -223,13 +223,13 @@ func TestTrainCrashesEarly(t *testing.T) {
 			dir := folder(t, "")
 			pipe := filepath.Join(dir, "pipe")
 			expect.OK(t, syscall.Mkfifo(pipe, 0o600))
-			// mpirun's own child is the shell, which becomes dynmo.
+			// mpirun's own child is the shell, which is replaced by dynmo.
 			cmd := inWorld(t, dir, "sh", "-c", fmt.Sprintf("%ssh -c 'echo $$ >pid; exec %s plan run.toml --costs - <pipe'; exit $?", c.launcher, program))
 			r := start(t, cmd)
 			costs, err := os.OpenFile(pipe, os.O_WRONLY, 0)
 			expect.OK(t, err)
 			defer costs.Close()
-			_, err = costs.WriteString(strings.Repeat(" ", 100_000)) // more than a pipe takes: dynmo reads
+			_, err = costs.WriteString(strings.Repeat(" ", 100_000)) // more than a pipe buffers, so dynmo is reading
 			expect.OK(t, err)
 			text, err := os.ReadFile(filepath.Join(dir, "pid"))
 			expect.OK(t, err)

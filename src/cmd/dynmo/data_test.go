@@ -70,8 +70,9 @@ func bytesModel() []byte {
 	return append(raw, 0x1a, 2, 0x20, 0)            // spaces stay
 }
 
-// Two articles of a dump with a sentencepiece model: the space that it puts
-// before a text is three bytes, as is the one between the words.
+// TestDataPrepareDumpWithSentencePiece prepares two articles of a dump with a sentencepiece model.
+// The space that the model puts before a text is three bytes, and so is the space between the
+// words.
 func TestDataPrepareDumpWithSentencePiece(t *testing.T) {
 	dir := t.TempDir()
 	dump, model, file := filepath.Join(dir, "wiki.xml"), filepath.Join(dir, "tokenizer.model"), filepath.Join(dir, "o.bin")
@@ -96,7 +97,7 @@ func TestDataRefuses(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		args []string
-		want string // DIR stands for dir
+		want string // DIR stands for the folder
 	}{
 		{"not UTF-8", []string{"prepare", "-o", in("o.bin"), dir}, "dynmo: DIR/c.md: byte 4: 0xff: the text is not UTF-8\n"},
 		{"tokenizer", []string{"prepare", "--tokenizer", "gpt5", "-o", in("o.bin"), dir}, "dynmo: --tokenizer \"gpt5\": open gpt5: no such file or directory, want gpt2, sentencepiece, or a tokenizer's directory or file: tokenizer.json, tokenizer.model, or vocab.json and merges.txt\n"},
@@ -179,8 +180,8 @@ func TestTokenizerGoesAlong(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", from, again, first)
 		}
 	}
-	// Another tokenizer takes the place of the first, and one that is known by its vocabulary
-	// leaves none.
+	// Another tokenizer replaces the first. A tokenizer that is known by its vocabulary leaves no
+	// files.
 	said(t, "data", "prepare", "--tokenizer", "sentencepiece", "--tokenizer-model", "llama/tokenizer.model", "-o", "o.bin", "--force", "text.txt")
 	if list, err := os.ReadDir("o.tokenizer"); err != nil || len(list) != 1 || list[0].Name() != "tokenizer.model" {
 		t.Errorf("%v, %v", list, err)
@@ -191,7 +192,7 @@ func TestTokenizerGoesAlong(t *testing.T) {
 	}
 }
 
-// lossLog keeps the losses of a run.
+// lossLog collects the losses of a run.
 type lossLog []float64
 
 func (l *lossLog) Step(m record.Metrics) error {
@@ -204,8 +205,8 @@ func (*lossLog) Costs(profile.Phase) error { return nil }
 func (*lossLog) Trace(trace.Step) error    { return nil }
 func (*lossLog) Say(string)                {}
 
-// A model learns from a prepared file; one whose vocabulary is too small for
-// its ids is refused before it begins.
+// TestTrainOnPreparedFile: a model learns from a prepared file. A model with a vocabulary too small
+// for the file's ids is refused before training.
 func TestTrainOnPreparedFile(t *testing.T) {
 	dir := texts(t)
 	file := filepath.Join(dir, "o.bin")

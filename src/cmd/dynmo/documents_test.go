@@ -30,7 +30,7 @@ var (
 	fileIn    = regexp.MustCompile("(?:^|[ `(])((?:jobs|bench|results|csrc|src)/[A-Za-z0-9_/.-]*[A-Za-z0-9_])")
 )
 
-// TestDocuments: commands, flags, settings, links and files that a Markdown file names exist.
+// TestDocuments: all commands, flags, settings, links and files that a Markdown file names exist.
 func TestDocuments(t *testing.T) {
 	all := documents(t)
 	if len(all) < 12 {
@@ -57,7 +57,7 @@ func TestDocuments(t *testing.T) {
 			}
 		}
 		for _, m := range fileIn.FindAllStringSubmatch(text, -1) {
-			if strings.Contains(m[1], "NAME") || strings.HasSuffix(m[1], "/local.sh") { // of the user's own
+			if strings.Contains(m[1], "NAME") || strings.HasSuffix(m[1], "/local.sh") { // the user's own files
 				continue
 			}
 			if _, err := os.Stat("../../../" + m[1]); err != nil {
@@ -67,7 +67,7 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
-// checkCommand reports a command or a flag that does not exist.
+// checkCommand reports commands and flags in a line that do not exist.
 func checkCommand(t *testing.T, file, line string) {
 	t.Helper()
 	words := strings.Fields(strings.NewReplacer(`"`, "", "'", "", ")", "", ",", "", ";", "", ":", " ").Replace(line))

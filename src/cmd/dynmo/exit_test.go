@@ -15,8 +15,7 @@ import (
 	"dynmo/src/expect"
 )
 
-// failing returns dynmo with a command that needs an argument and a flag, and
-// ends with err.
+// failing returns dynmo with one more command. It needs an argument and a flag, and ends with err.
 func failing(err error) *cobra.Command {
 	root := rootCommand()
 	child := &cobra.Command{
@@ -65,8 +64,8 @@ func TestExitStatus(t *testing.T) {
 	}
 }
 
-// Every way to ask for help, and every command line that is refused, names the
-// command that was meant.
+// TestUsageNamesTheCommand: every way to ask for help, and every refused command line, names the
+// intended command.
 func TestUsageNamesTheCommand(t *testing.T) {
 	var check func(c *cobra.Command)
 	check = func(c *cobra.Command) {
@@ -100,7 +99,8 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// The help topic prints a settings file that can be used as it is.
+// TestHelpConfigIsASettingsFile: the help topic prints a settings file that can be used without
+// changes.
 func TestHelpConfigIsASettingsFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "run.toml")
 	write(t, file, said(t, "help", "config"))

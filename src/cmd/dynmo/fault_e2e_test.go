@@ -20,13 +20,13 @@ import (
 // endless trains until it is stopped.
 var endless = sets("train.steps=1000000", "train.log_every=1000000")
 
-// steps returns how many steps a run has recorded so far.
+// steps returns how many steps a run has recorded.
 func steps(run string) int {
 	text, _ := os.ReadFile(filepath.Join(run, record.MetricsFile))
 	return strings.Count(string(text), "\n")
 }
 
-// reach waits until a run has recorded the given number of steps.
+// reach waits until a run has recorded n steps.
 func (r *running) reach(t *testing.T, run string, n int) {
 	t.Helper()
 	for steps(run) < n {
@@ -39,8 +39,8 @@ func (r *running) reach(t *testing.T, run string, n int) {
 	}
 }
 
-// Law 8: a rank that is killed in mid-step ends the run, and one that misses it
-// says so, once: rank, host, step and room. With DYNMO_LONG=1 at 20 moments.
+// TestTrainKilledRank is law 8: a rank that is killed in mid-step ends the run. One of the other
+// ranks reports it once, with rank, host, step and phase. With DYNMO_LONG=1 there are 20 moments.
 func TestTrainKilledRank(t *testing.T) {
 	four.need(t)
 	seeds := 1
@@ -59,16 +59,16 @@ func TestTrainKilledRank(t *testing.T) {
 	}
 }
 
-// exchanging has replicas exchange tokens in most passes.
+// exchanging are settings with which replicas exchange tokens in most passes.
 var exchanging = []string{"model.family=llama", "dynamic.kind=moe", "moe.experts=4", "parallel.experts=spread"}
 
-// killRank kills a rank of four that command starts, of as many stages and the
-// replicas that are left, within a step. set are more settings.
+// killRank kills a rank within a step. command starts four ranks, with the given number of stages.
+// set are more settings.
 func killRank(t *testing.T, command func(t *testing.T, dir string, args ...string) *exec.Cmd, stages, victim int, draw *rand.Rand, set ...string) {
 	f := expect.NewFault(t, "F01", fmt.Sprintf("stages=%d rank=%d", stages, victim))
 	dir := folder(t, "")
 	run := filepath.Join(dir, "run")
-	// Steps of tenths of a second, nearly all of it the pipeline's.
+	// Steps take tenths of a second, most of it in the pipeline.
 	long := sets("model.hidden=128", "model.sequence=64", fmt.Sprintf("parallel.microbatches=%d", 4*stages),
 		fmt.Sprintf("parallel.stages=%d", stages), fmt.Sprintf("parallel.replicas=%d", 4/stages))
 	r := start(t, command(t, dir, training(slices.Concat(long, endless, sets(set...), []string{"--run-dir", "run"})...)...))
@@ -95,8 +95,8 @@ func killRank(t *testing.T, command func(t *testing.T, dir string, args ...strin
 	t.Logf("steps of %v; ended %v after the kill, status %d", step.Round(time.Millisecond), time.Since(killed).Round(time.Millisecond), e.status)
 }
 
-// oneCause checks that dynmo says once why a run ended, and begins with the rank at
-// fault. what is a regular expression.
+// oneCause checks that dynmo reports once why a run ended, and begins with the rank at fault. what
+// is a regular expression.
 func (e ended) oneCause(t *testing.T, rank, pid int, what string) {
 	t.Helper()
 	host, err := os.Hostname()
@@ -107,8 +107,8 @@ func (e ended) oneCause(t *testing.T, rank, pid int, what string) {
 	}
 }
 
-// A rank that is stopped ends the run, and another says what each one did last: here
-// rank 0, which looks after the others while it runs.
+// TestTrainStoppedRank: a stopped rank ends the run. Another rank reports the last activity of each
+// rank: here rank 0, which watches the others while it runs.
 func TestTrainStoppedRank(t *testing.T) {
 	four.need(t)
 	f := expect.NewFault(t, "F03", "kind=stop rank=0")
@@ -138,15 +138,15 @@ func TestTrainStoppedRank(t *testing.T) {
 	metrics(t, run)
 }
 
-// A run that is asked to end does so after the step, with a checkpoint and its records whole.
-// mpirun, asked itself, asks the ranks a second later, kills them another
-// second later, and ends with a status of its own, 1.
+// TestTrainStops: a run that is asked to stop ends after the step, with a checkpoint and complete
+// records. mpirun, if it is asked, asks the ranks a second later, and kills them after another
+// second. It ends with its own status, 1.
 func TestTrainStops(t *testing.T) {
 	resumes := regexp.MustCompile(`\nto go on: (mpirun -n 4 )?\S+ train run\.toml .* --run-dir run --resume\n`)
 	for _, c := range []struct {
 		name   string
 		w      world
-		rank   int // that gets the signal; -1: the command
+		rank   int // receives the signal; -1: the command does
 		signal syscall.Signal
 		status int
 		cause  string
@@ -196,8 +196,8 @@ func TestTrainStops(t *testing.T) {
 	}
 }
 
-// Nobody reads the program's output: the program ends all the same, and its records do not contain
-// the output.
+// TestTrainUnheard: if nobody reads the program's output, the program still ends. Its records do
+// not contain the output.
 func TestTrainUnheard(t *testing.T) {
 	t.Run("closed", func(t *testing.T) {
 		expect.NewFault(t, "F26", "")
@@ -223,14 +223,14 @@ func TestTrainUnheard(t *testing.T) {
 			pids = rankPIDs(t, r.cmd, 4)
 		}
 		reader.Close()
-		_ = r.wait(t) // done, or ended by SIGPIPE
+		_ = r.wait(t) // finished, or ended by SIGPIPE
 		gone(t, pids, time.Now().Add(10*time.Second))
 		metrics(t, filepath.Join(dir, "run"))
 	})
 }
 
-// A file that cannot grow ends the run with one error that names the step. 64 KiB are enough for
-// the settings, and not for the records of an endless run.
+// TestTrainDiskFull: a file that cannot grow ends the run with one error that names the step. 64
+// KiB are enough for the settings, but not for the records of an endless run.
 func TestTrainDiskFull(t *testing.T) {
 	expect.NewFault(t, "F05", "")
 	dir := folder(t, "")
@@ -239,8 +239,7 @@ func TestTrainDiskFull(t *testing.T) {
 	finish(t, inWorld(t, dir, line...)).refused(t, exitFailure, "rank 0: step ", "record: ", "too large")
 }
 
-// TestTrainUnsaved: three checkpoints in a row that cannot be written end the run, which
-// says so by its status.
+// TestTrainUnsaved: after three failed checkpoints in a row the run ends with a status for that.
 func TestTrainUnsaved(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w world) {

@@ -18,8 +18,8 @@ import (
 	"dynmo/src/expect"
 )
 
-// pair builds what ./build.sh cuda does, dynmo and dynmo-cuda side by side, and
-// returns dynmo.
+// pair builds dynmo and dynmo-cuda in one folder, like ./build.sh cuda. It returns the path of
+// dynmo.
 var pair = sync.OnceValues(func() (program string, err error) {
 	dir, err := built()
 	if err != nil {
@@ -38,7 +38,7 @@ var pair = sync.OnceValues(func() (program string, err error) {
 	return filepath.Join(dir, "pair", "dynmo"), nil
 })
 
-// gpuRun runs dynmo of the pair, under mpirun if ranks > 0, with changes of the
+// gpuRun runs dynmo of the pair, under mpirun if ranks > 0. environment has changes of the
 // environment.
 func gpuRun(t *testing.T, dir string, ranks int, environment []string, args ...string) ended {
 	t.Helper()
@@ -59,13 +59,13 @@ func gpuCommand(t *testing.T, dir string, ranks int, environment []string, args 
 	return cmd
 }
 
-// onGPU sets device.kind, a clock that a GPU has, and the library's own algorithms: those
-// chosen by timing may be others in the next run.
+// onGPU adds settings for a GPU: device.kind, a clock that a GPU has, and the library's own
+// algorithms. Algorithms chosen by timing may differ in the next run.
 func onGPU(list ...string) []string {
 	return training(sets(append([]string{"device.kind=cuda", "run.clock=auto", "device.tune=false"}, list...)...)...)
 }
 
-// emulated skips a test that needs a GPU which can be made to fail, or several.
+// emulated skips a test that needs several GPUs, or a GPU that fails on command.
 func emulated(t *testing.T) {
 	t.Helper()
 	driver, err := cuda.Probe()
@@ -76,8 +76,8 @@ func emulated(t *testing.T) {
 
 var finalHash = regexp.MustCompile(`(?m)[0-9a-f]{64}`)
 
-// TestTrainOnGPUs trains with a GPU for every process, whose memory NCCL carries:
-// as many bits as one process has. They are moved by the balancer.
+// TestTrainOnGPUs trains with a GPU for every process and NCCL between them. The balancer moves
+// layers. The bits are those of one process.
 func TestTrainOnGPUs(t *testing.T) {
 	emulated(t)
 	dir := folder(t, "[balance]\nevery = 2\n[dynamic]\nkind = \"prune\"\n[prune]\nstart = 2\nevery = 2\ntimes = 3\n")
@@ -111,8 +111,8 @@ func TestTrainOnGPUs(t *testing.T) {
 	}
 }
 
-// TestTrainRefusesGPUs: what is missing or wrong about a GPU, its library or its
-// sharing ends a run with one error, on one process and on several.
+// TestTrainRefusesGPUs: a missing GPU or library, or forbidden sharing, ends a run with one error,
+// on one process and on several.
 func TestTrainRefusesGPUs(t *testing.T) {
 	emulated(t)
 	nowhere := t.TempDir()
@@ -153,8 +153,8 @@ func TestTrainRefusesGPUs(t *testing.T) {
 	}
 }
 
-// TestTrainKilledRankOnGPUs is law 8 with NCCL: GPUs that wait for one whose rank
-// is gone would wait for good.
+// TestTrainKilledRankOnGPUs is law 8 with NCCL. Without it GPUs would wait for ever for a GPU whose
+// rank is gone.
 func TestTrainKilledRankOnGPUs(t *testing.T) {
 	emulated(t)
 	command := func(t *testing.T, dir string, args ...string) *exec.Cmd {

@@ -12,8 +12,8 @@ import (
 	"dynmo/src/config"
 )
 
-// TestExamples: every command stands in a group of the help, and has an example that its
-// own command line takes.
+// TestExamples: every command is in a group of the help. Its example is a valid command line of the
+// command.
 func TestExamples(t *testing.T) {
 	root := rootCommand()
 	for _, c := range root.Commands() {
@@ -55,7 +55,7 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// narrow fails if a text has lines that are wider than an answer's may be.
+// narrow fails the test if lines of a text are wider than allowed for answers.
 func narrow(t *testing.T, text string) {
 	t.Helper()
 	for line := range strings.Lines(text) {
@@ -65,7 +65,7 @@ func narrow(t *testing.T, text string) {
 	}
 }
 
-// TestParagraph: words keep their order, lines keep their width, and --set stays beside its
+// TestParagraph: words keep their order, lines keep their width, and --set stays on the line of its
 // setting.
 func TestParagraph(t *testing.T) {
 	set := "--set model.head_shards=" + strings.Repeat("9", 20)
@@ -105,7 +105,7 @@ func TestResumeCommand(t *testing.T) {
 	const want = "bin/dynmo train run.toml --set 'run.name=my run' --run-dir runs/a --resume"
 	for prefix, set := range map[string][]string{
 		"":             {},
-		"mpirun -n 6 ": {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "SLURM_PROCID"}, // in a job of Slurm's
+		"mpirun -n 6 ": {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "SLURM_PROCID"}, // in a Slurm job
 		"srun -n 6 ":   {"SLURM_PROCID", "PMIX_RANK"},
 	} {
 		getenv := func(name string) string {

@@ -55,8 +55,8 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// A signal that ends a run becomes the cause of the context's end; SIGHUP that was
-// ignored before, as under nohup, ends nothing.
+// TestInterruptibleCatchesSignals: a signal that ends a run becomes the cause of the context's end.
+// If SIGHUP was ignored before, as under nohup, it ends nothing.
 func TestInterruptibleCatchesSignals(t *testing.T) {
 	for _, c := range []struct {
 		name   string

@@ -9,8 +9,8 @@ import (
 	"dynmo/src/expect"
 )
 
-// TestTrainMemoryOfGPT2Small: what every rank has in RAM is at most 1.2 times
-// what its layers and buffers account for, with the head whole and in slices.
+// TestTrainMemoryOfGPT2Small: the resident memory of every rank is at most 1.2 times the bytes of
+// its layers and buffers, with the head whole and in slices.
 func TestTrainMemoryOfGPT2Small(t *testing.T) {
 	if os.Getenv("DYNMO_LONG") != "1" {
 		t.Skip("needs a minute and 4 GB: set DYNMO_LONG=1")

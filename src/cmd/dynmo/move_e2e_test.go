@@ -12,17 +12,18 @@ import (
 	"dynmo/src/fault"
 )
 
-// moving has layers leave the last stage, whose head is large, and all stages between take
-// part in that: after the second step of a run that goes on after three.
+// moving are settings with which layers leave the last stage, because its head is large. All stages
+// take part in the move after the second step. The run resumes after three steps.
 var moving = sets("model.vocab=2048", "model.blocks=14", "checkpoint.every=3", "checkpoint.keep=10")
 
-// copying has experts copied after the first step: untrained routers load replicas unevenly.
+// copying are settings with which experts are copied after the first step, because untrained
+// routers load replicas unevenly.
 var copying = sets("model.family=llama", "model.intermediate=256", "parallel.stages=2", "parallel.replicas=2", "parallel.experts=spread",
 	"dynamic.kind=moe", "moe.experts=4", "moe.top=1", "moe.block_rows=4", "moe.spare=1", "balance.kind=uniform", "checkpoint.every=3", "checkpoint.keep=10")
 
 // beforeAMove returns a folder with a run, and the weights at the end of an undisturbed run. The
-// run was killed when it had written its checkpoint after three steps, and nothing had moved yet.
-// still is the setting with which nothing moves.
+// run was killed after it wrote its checkpoint of three steps, before any move. still is the
+// setting that prevents moves.
 func beforeAMove(t *testing.T, settings []string, still string) (dir, want string) {
 	t.Helper()
 	dir = folder(t, "")
@@ -50,7 +51,7 @@ func TestTrainCrashesInAMove(t *testing.T) {
 			}
 			room := "migrate"
 			if phase == fault.Settle {
-				room = `(migrate|pipeline|update|checkpoint)` // what is behind follows
+				room = `(migrate|pipeline|update|checkpoint)` // the error may be found in the next phases
 			}
 			crashInAMove(t, before, room, moving, fault.Fault{Kind: fault.Kill, Step: 3 + i%2, Phase: phase, Rank: rank})
 		}
@@ -78,14 +79,13 @@ func TestTrainCrashesWhileExpertsMove(t *testing.T) {
 	}
 }
 
-// TestTrainCrashesWhileLeaving is that of ranks that lose all their layers, and of those
-// that stay.
+// TestTrainCrashesWhileLeaving kills ranks that lose all their layers, and ranks that stay.
 func TestTrainCrashesWhileLeaving(t *testing.T) {
 	if os.Getenv("DYNMO_LONG") != "1" {
 		t.Skip("set DYNMO_LONG=1: it kills six runs")
 	}
 	t.Parallel()
-	longer := append(moving, sets("train.steps=120", "checkpoint.keep=100")...) // than it takes to see that a rank is gone
+	longer := append(moving, sets("train.steps=120", "checkpoint.keep=100")...) // longer than the time in which a lost rank is noticed
 	before := sync.OnceValues(func() (dir, want string) { return beforeAMove(t, longer, "balance.kind=uniform") })
 	packing := append(longer, sets("repack.kind=sustain", "repack.tolerance=0.9", "repack.stages=1")...)
 	for rank := range 4 {
@@ -96,8 +96,8 @@ func TestTrainCrashesWhileLeaving(t *testing.T) {
 	}
 }
 
-// crashInAMove resumes a run that has not moved a layer yet. A rank is killed in a room of its
-// loop, and the run is resumed again. No checkpoint that it leaves is damaged.
+// crashInAMove resumes a run that has not moved a layer yet. A rank is killed in a phase of the
+// loop, and the run is resumed again. None of its checkpoints is damaged.
 func crashInAMove(t *testing.T, before func() (dir, want string), room string, more []string, f fault.Fault) {
 	goesOn(t, before, crash{"F19", fmt.Sprintf("phase=%s rank=%d", f.Phase, f.Rank), 4, f, killed, 3, `, pid \d+\) is gone, in step [345]: ` + room, more})
 }
@@ -108,7 +108,7 @@ func crashOnLeaving(t *testing.T, before func() (dir, want string), room string,
 	goesOn(t, before, crash{"F19", fmt.Sprintf("phase=%s rank=%d", f.Phase, f.Rank), 4, f, killed, 0, `, pid \d+\) is gone, in step \d+: ` + room, more})
 }
 
-// goesOn has a run crash and go on to the weights of one that nothing disturbed.
+// goesOn makes a run crash, and resumes it to the weights of an undisturbed run.
 func goesOn(t *testing.T, before func() (dir, want string), c crash) {
 	t.Run(c.where, func(t *testing.T) {
 		four.need(t)

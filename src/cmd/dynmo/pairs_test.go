@@ -9,7 +9,8 @@ import (
 	"dynmo/src/random"
 )
 
-// unusual are settings beside the defaults; those that mean something only together are one.
+// unusual are settings beside the defaults. Settings that only have a meaning together are one
+// entry.
 var unusual = []string{
 	"dynamic.kind=prune prune.select=gather", "dynamic.kind=prune prune.structure=block32", "dynamic.kind=prune prune.structure=2:4",
 	"dynamic.kind=prune prune.csr_from=0.5 prune.final=0.95", "dynamic.kind=freeze freeze.when=step freeze.step=1 freeze.layers=3",

@@ -15,10 +15,10 @@ import (
 	"dynmo/src/record"
 )
 
-// leaving has four stages become two at the first decision.
+// leaving are settings with which four stages become two at the first decision.
 var leaving = sets("balance.kind=partition", "repack.kind=sustain", "repack.tolerance=0.99", "repack.unit=rank", "repack.stages=2", "elastic.release=slurm")
 
-// packed waits until a run has the given number of steps behind the step at which it was packed.
+// packed waits until a run has recorded `more` steps after its packing.
 func (r *running) packed(t *testing.T, run string, more int) {
 	t.Helper()
 	for n := 1; ; n++ {
@@ -66,7 +66,7 @@ func TestTrainParks(t *testing.T) {
 	}
 	r.reach(t, run, steps(run)+200)
 	ticks := func(rank int) int { return used(t, pids[rank]) - before[rank] }
-	trains, parked := ticks(0), 1 // rank 0 always trains
+	trains, parked := ticks(0), 1 // rank 0 trains
 	for rank := 2; rank < 4; rank++ {
 		if ticks(rank) < ticks(parked) {
 			parked = rank
@@ -90,8 +90,8 @@ func TestTrainParks(t *testing.T) {
 	}
 }
 
-// TestTrainKilledWhileParked: a rank that is killed while others are parked ends the run,
-// be it one of those or one that trains, and is named.
+// TestTrainKilledWhileParked: a rank that is killed while others are parked ends the run, whether
+// it is parked or trains. The error names it.
 func TestTrainKilledWhileParked(t *testing.T) {
 	four.need(t)
 	t.Parallel()

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestPlanMeshes: plan with the settings of a mesh takes the announced step of that mesh, on
-// measured costs. Both forms of the answer agree.
+// TestPlanMeshes: plan with the settings of a mesh gives the announced step time of that mesh, on
+// measured costs. Both output forms agree.
 func TestPlanMeshes(t *testing.T) {
 	skipUnderShort(t)
 	workbench(t, "")
@@ -45,7 +45,7 @@ func TestPlanMeshes(t *testing.T) {
 				t.Errorf("%s: %v: %v s, planned %v s", name, m.Sets, m.Step, one.Step)
 			}
 		}
-		if measured == 0 && name != "memory" { // which whole blocks fit nowhere
+		if measured == 0 && name != "memory" { // whole blocks do not fit into memory on any mesh
 			t.Errorf("%s: no mesh on measured costs: %+v", name, a.Meshes)
 		}
 		if (len(a.Left) > 0) != strings.Contains(text, "\nleft out") || (name == "memory") && len(a.Left) == 0 {
@@ -54,7 +54,7 @@ func TestPlanMeshes(t *testing.T) {
 	}
 }
 
-// TestPlanMeshesRefuses: what no mesh can be found for is one error.
+// TestPlanMeshesRefuses: a request that no mesh can meet is one error.
 func TestPlanMeshesRefuses(t *testing.T) {
 	workbench(t, "")
 	for _, c := range []struct {

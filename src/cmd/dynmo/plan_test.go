@@ -18,7 +18,7 @@ func TestPlanGolden(t *testing.T) {
 	expect.Golden(t, home+"/testdata/plan.txt", said(t, "plan", "run.toml", "--costs", "costs.json"))
 }
 
-// TestPlan: what a plan says of itself is coherent, and the same in both forms.
+// TestPlan: the figures of a plan agree with each other, and in both output forms.
 func TestPlan(t *testing.T) {
 	skipUnderShort(t)
 	workbench(t, "")
@@ -117,8 +117,9 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestPlanNeedsOfNCCL: of GPUs the plan says what NCCL takes of a rank, with as many ranks on a
-// host as the network says, else all; of CPUs, and where host memory carries, nothing.
+// TestPlanNeedsOfNCCL: for GPUs the plan has NCCL's memory on a rank. The network gives the ranks
+// on a host; else all ranks are on one host. For CPUs, and with messages through host memory, the
+// plan has no such figure.
 func TestPlanNeedsOfNCCL(t *testing.T) {
 	workbench(t, "")
 	write(t, "pairs.toml", "ranks_per_node = 2\n[node]\nlatency_seconds = 1e-6\nbandwidth_bytes = 1e11\n[between]\nlatency_seconds = 1e-5\nbandwidth_bytes = 1e10\n")
@@ -128,7 +129,7 @@ func TestPlanNeedsOfNCCL(t *testing.T) {
 	}
 	text, err := os.ReadFile("run.toml")
 	expect.OK(t, err)
-	write(t, "run.toml", strings.Replace(string(text), `clock = "virtual"`, `clock = "auto"`, 1)) // GPUs have no other
+	write(t, "run.toml", strings.Replace(string(text), `clock = "virtual"`, `clock = "auto"`, 1)) // GPUs have only the wall clock
 	gpu := sets("device.kind=cuda")
 	for _, c := range []struct {
 		name string
@@ -151,9 +152,8 @@ func TestPlanNeedsOfNCCL(t *testing.T) {
 	}
 }
 
-// TestPlanPaperBubble: the paper's ratio is reported where its assumptions hold, and
-// only there. With free messages and T_B = 2·T_F its equation (1) is
-// 2(P²-2P) / (5P²-4P), 1/4 for 4 stages.
+// TestPlanPaperBubble: the paper's ratio is reported exactly where its assumptions hold. With free
+// messages and T_B = 2·T_F its equation (1) is 2(P²-2P) / (5P²-4P), which is 1/4 for 4 stages.
 func TestPlanPaperBubble(t *testing.T) {
 	workbench(t, "")
 	layer := `{"forward":1,"backward_input":1,"backward_weight":1},`
@@ -182,8 +182,8 @@ func TestPlanPaperBubble(t *testing.T) {
 	}
 }
 
-// TestPlanCSV: the file of a plan is the planned schedule, for plan, for simulate and for train.
-// Train learns the same bits with it as with 1F1B.
+// TestPlanCSV: plan, simulate and train read a plan's file as the planned schedule. Training with
+// the file gives the same bits as training with 1F1B.
 func TestPlanCSV(t *testing.T) {
 	skipUnderShort(t)
 	for _, kind := range []string{"list", "interleaved", "zb-v"} {
@@ -211,8 +211,8 @@ func TestPlanCSV(t *testing.T) {
 	}
 }
 
-// TestPlanOfReplicas: a step ends with the gradient sum over replicas, in what is planned, in
-// the table, in advice and in what is simulated.
+// TestPlanOfReplicas: a step ends with the gradient sum over replicas in the plan, in the table, in
+// advice and in the simulation.
 func TestPlanOfReplicas(t *testing.T) {
 	workbench(t, "[balance]\nkind = \"uniform\"\n")
 	args := sets("parallel.replicas=4", "comm.bandwidth_bytes=1e7")
@@ -232,8 +232,8 @@ func TestPlanOfReplicas(t *testing.T) {
 	}
 }
 
-// TestPlanAdvisesWithout: of settings that advice leaves without effect it says that they
-// must go, for plan refuses them.
+// TestPlanAdvisesWithout: advice names the settings of --set that it leaves without effect, because
+// plan refuses such settings.
 func TestPlanAdvisesWithout(t *testing.T) {
 	workbench(t, "")
 	args := append(sets("schedule.kind=list"), "plan", "run.toml", "--costs", "costs.json")
@@ -258,8 +258,8 @@ func TestPlanAdvisesWithout(t *testing.T) {
 	}
 }
 
-// TestPlanAdvises: advice is settings that plan takes and answers with what was
-// promised, and where there is none it says so.
+// TestPlanAdvises: plan accepts the settings of its advice, and its answer then keeps the promise.
+// Without advice the plan says so.
 func TestPlanAdvises(t *testing.T) {
 	workbench(t, "")
 	args := append(sets("schedule.kind=gpipe"), "plan", "run.toml", "--costs", "costs.json")

@@ -9,8 +9,8 @@ import (
 	"dynmo/src/profile"
 )
 
-// TestProfile: what profile measures is a table of the whole chain, which plan
-// and simulate read, whatever stages, schedule and dynamism the settings have.
+// TestProfile: the output of profile is a table of the whole chain for plan and simulate, for any
+// stages, schedule and dynamism in the settings.
 func TestProfile(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -27,7 +27,7 @@ func TestProfile(t *testing.T) {
 		{"head in slices", sets("model.head_shards=2", "model.blocks=1", "parallel.stages=1"), stdout, "embedding block.0 head.0 head.1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			workbench(t, "[dynamic]\nkind = \"prune\"\n[prune]\nstart = 0\n") // at once, were it training
+			workbench(t, "[dynamic]\nkind = \"prune\"\n[prune]\nstart = 0\n") // training would prune at once
 			output, once := strings.CutPrefix(c.output, "--once ")
 			flags := []string{"profile", "run.toml", "-o", output, "--steps", "1"}
 			if once {
@@ -62,8 +62,8 @@ func TestProfile(t *testing.T) {
 	}
 }
 
-// TestProfileEstimates: a table for a GPU that is not here says that it is estimated, and
-// so do a plan and a simulation on it; what would have no effect is refused.
+// TestProfileEstimates: a table for an absent GPU says that it is estimated. So do a plan and a
+// simulation of it. Flags without effect are refused.
 func TestProfileEstimates(t *testing.T) {
 	t.Chdir(t.TempDir())
 	write(t, "run.toml", "[model]\nblocks = 6\nhidden = 32\nheads = 2\nsequence = 16\nvocab = 256\n[parallel]\nstages = 2\n[device]\nkind = \"cuda\"\n")
@@ -76,7 +76,7 @@ func TestProfileEstimates(t *testing.T) {
 	}
 	for _, c := range []struct {
 		args    []string
-		network string // that the answer says was assumed
+		network string // assumed network in the answer
 	}{
 		{nil, "h100"},
 		{sets("comm.delay_most=2"), "h100"},
@@ -103,15 +103,15 @@ func TestProfileEstimates(t *testing.T) {
 	}
 }
 
-// TestProfileRefusesRanks: one error, though every rank finds it.
+// TestProfileRefusesRanks: every rank finds the error, and it is reported once.
 func TestProfileRefusesRanks(t *testing.T) {
 	pair := world{2}
 	pair.need(t)
 	pair.run(t, folder(t, ""), "profile", "run.toml", "-o", "new.json").refused(t, exitUsage, "profile measures one rank")
 }
 
-// TestProfileRefusesExperts: so few experts are measured of a mixture of them alone, in one
-// block, and as many as a token goes to at least.
+// TestProfileRefusesExperts: measuring fewer experts needs a mixture, in one block. At least as
+// many experts are measured as a token goes to.
 func TestProfileRefusesExperts(t *testing.T) {
 	t.Chdir(folder(t, ""))
 	moe := sets("model.family=llama", "dynamic.kind=moe")

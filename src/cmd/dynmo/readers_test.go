@@ -11,8 +11,8 @@ import (
 	"dynmo/src/record"
 )
 
-// badFiles goes to a new folder with settings, costs, a run directory and files that
-// no reader may take.
+// badFiles changes to a new folder with settings, costs, a run directory and files that every
+// reader must refuse.
 func badFiles(t *testing.T) {
 	t.Helper()
 	dir := folder(t, "")
@@ -47,8 +47,8 @@ func badFiles(t *testing.T) {
 	}
 }
 
-// TestBadFiles: files of a wrong kind, size, depth and content, and the whole message
-// that each is refused with, by every command that reads such files.
+// TestBadFiles: files of a wrong kind, size, depth or content are refused by every command that
+// reads such files. The whole message is compared.
 func TestBadFiles(t *testing.T) {
 	badFiles(t)
 	whatIf := []string{"run.toml", "--costs", "costs.json"}
@@ -116,8 +116,8 @@ func TestBadFiles(t *testing.T) {
 	}
 }
 
-// TestTornFiles: table and simulate read files of a killed run up to the last whole
-// line, and say so.
+// TestTornFiles: table and simulate read the files of a killed run up to the last complete line,
+// and say so.
 func TestTornFiles(t *testing.T) {
 	badFiles(t)
 	dir := recorded(t, record.Metrics{Clock: "wall", Loss: 5.5, StepSeconds: 1})
@@ -141,8 +141,8 @@ func TestTornFiles(t *testing.T) {
 	}
 }
 
-// TestNamesNeverReachATerminal: characters that a terminal obeys, or that turn
-// writing round, are shown as escapes in answers and tables.
+// TestNamesNeverReachATerminal: control characters, and characters that reverse the direction of
+// writing, are escaped in answers and tables.
 func TestNamesNeverReachATerminal(t *testing.T) {
 	badFiles(t)
 	dir := recorded(t, record.Metrics{Clock: "wall", Loss: 5.5, StepSeconds: 1})

@@ -17,8 +17,8 @@ import (
 	"dynmo/src/store"
 )
 
-// python returns a Python that has PyTorch or else NumPy, in whose terms testdata/numpy has as much
-// of PyTorch as the reference needs; and the environment that it wants.
+// python returns an interpreter with PyTorch, or else with NumPy, and its environment.
+// testdata/numpy implements the part of PyTorch that the reference needs on NumPy.
 func python(t *testing.T) (interpreter string, environment []string) {
 	t.Helper()
 	numpy, err := filepath.Abs("testdata/numpy")
@@ -35,8 +35,8 @@ func python(t *testing.T) (interpreter string, environment []string) {
 	return "", nil
 }
 
-// TestReferenceGivesOurLogits: dynmo_reference.py beside an exported model finds the logits that
-// dynmo sample finds, and the same exits.
+// TestReferenceGivesOurLogits: dynmo_reference.py beside an exported model finds the same logits
+// and the same exits as dynmo sample.
 func TestReferenceGivesOurLogits(t *testing.T) {
 	interpreter, environment := python(t)
 	t.Chdir(folder(t, ""))
@@ -75,7 +75,7 @@ func TestReferenceGivesOurLogits(t *testing.T) {
 			expect.OK(t, err)
 			m, err := sample.New(w.Config.Model, 1, nil, w.Read)
 			expect.OK(t, err)
-			for _, at := range []float64{0.5, 2} { // so that some tokens leave, and none
+			for _, at := range []float64{0.5, 2} { // with one some tokens leave, with the other none
 				if at == 2 && name != "exits" {
 					continue
 				}
@@ -114,7 +114,7 @@ func TestReferenceGivesOurLogits(t *testing.T) {
 	}
 }
 
-// rewrite changes a file of JSON.
+// rewrite changes a JSON file.
 func rewrite(t *testing.T, path string, change func(map[string]any)) {
 	t.Helper()
 	text, err := os.ReadFile(path)

@@ -9,8 +9,9 @@ import (
 	"dynmo/src/record"
 )
 
-// TestReplayedRun: a run with forced loads says so in every report, reports no loss, and is not
-// exported. A wrong file is bad usage before any training. Its last phase can be kept for figures.
+// TestReplayedRun: every report of a run with forced loads mentions them, and reports no loss. The
+// run cannot be exported. A wrong file is bad usage before any training. Figures can use its last
+// phase.
 func TestReplayedRun(t *testing.T) {
 	t.Chdir(folder(t, ""))
 	train := func(dir string) ended {

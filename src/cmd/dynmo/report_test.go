@@ -11,7 +11,7 @@ import (
 	"dynmo/src/record"
 )
 
-// recorded returns the directory of a run of these steps.
+// recorded writes a run directory with the given steps.
 func recorded(t *testing.T, steps ...record.Metrics) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "run")

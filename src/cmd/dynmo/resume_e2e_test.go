@@ -14,11 +14,11 @@ import (
 	"dynmo/src/store"
 )
 
-// saving is a run that keeps checkpoints after every fifth step.
+// saving are settings of a run that keeps a checkpoint after every fifth step.
 var saving = sets("checkpoint.every=5", "checkpoint.keep=10")
 
-// interrupted leaves a run of 12 steps in dir/run as it would be had it been killed after
-// its records were written: its newest checkpoint is that after 10 steps.
+// interrupted makes a run of 12 steps in dir/run that looks killed after its records were written.
+// Its newest checkpoint is that of step 10.
 func interrupted(t *testing.T, dir string) {
 	t.Helper()
 	if e := alone.run(t, dir, training(append(saving, "--run-dir", "run", "--resume")...)...); e.status != exitDone {
@@ -27,10 +27,11 @@ func interrupted(t *testing.T, dir string) {
 	expect.OK(t, os.RemoveAll(filepath.Join(dir, "run", "ckpt", "step_00000012")))
 }
 
-// anew begins the line that says why a run resumes without its earlier measurements.
+// anew is the beginning of the line that explains why a run resumes without its earlier
+// measurements.
 const anew = "note: measurements and the balancer begin anew: "
 
-// losses returns what steps of a run computed.
+// losses returns the losses and norms of a run's steps.
 func losses(t *testing.T, run string) string {
 	t.Helper()
 	found := regexp.MustCompile(`"step":\d+|"loss":[^,]+,"grad_norm":[^,]+,"lr":[^,]+`).FindAllString(read(t, filepath.Join(run, record.MetricsFile)), -1)
@@ -90,8 +91,8 @@ func TestTrainResumes(t *testing.T) {
 	}
 }
 
-// Without --run-dir the newest run of the name goes on that has a checkpoint, and the run
-// says which; where there is none, or no checkpoint in it, it begins.
+// TestTrainResumesTheNewest: without --run-dir the newest run of the name with a checkpoint is
+// resumed, and the run names it. If there is no such run, or no checkpoint, a new run begins.
 func TestTrainResumesTheNewest(t *testing.T) {
 	t.Parallel()
 	dir := folder(t, "")
@@ -118,8 +119,8 @@ func TestTrainResumesTheNewest(t *testing.T) {
 	}
 }
 
-// A run that goes on with another balancer that never moves a layer has that one's cuts,
-// not those of the checkpoint.
+// TestTrainResumesInOtherCuts: a run that resumes with another balancer of static cuts has that
+// balancer's cuts, not those of the checkpoint.
 func TestTrainResumesInOtherCuts(t *testing.T) {
 	t.Parallel()
 	dir := folder(t, "")
@@ -141,7 +142,8 @@ func TestTrainResumesInOtherCuts(t *testing.T) {
 	}
 }
 
-// The same text may lie elsewhere when a run goes on; another may not.
+// TestTrainResumesWithMovedData: a run resumes with the same text at another path, but not with
+// another text.
 func TestTrainResumesWithMovedData(t *testing.T) {
 	t.Parallel()
 	dir := folder(t, "")
@@ -157,7 +159,7 @@ func TestTrainResumesWithMovedData(t *testing.T) {
 	}
 }
 
-// A run that could not write its last checkpoint has failed.
+// TestTrainWithoutItsLastCheckpoint: a run that could not write its last checkpoint has failed.
 func TestTrainWithoutItsLastCheckpoint(t *testing.T) {
 	t.Parallel()
 	dir := folder(t, "")
@@ -192,7 +194,8 @@ func TestTrainRefusesToResume(t *testing.T) {
 	}
 }
 
-// While a run goes on no other writes into its directory; once it was killed one does.
+// TestTrainSecondRunInADirectory: while a run continues, no other run may write into its directory.
+// After it was killed another run may.
 func TestTrainSecondRunInADirectory(t *testing.T) {
 	expect.NewFault(t, "F07", "")
 	t.Parallel()
@@ -212,7 +215,7 @@ func TestTrainSecondRunInADirectory(t *testing.T) {
 	}
 }
 
-// TestTrainStoppedStatus: a run that a signal stops ends with the status that README says.
+// TestTrainStoppedStatus: a run that a signal stops ends with the status in README.
 func TestTrainStoppedStatus(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -13,15 +13,15 @@ import (
 	"dynmo/src/expect"
 )
 
-// inShell returns a run of goroutines behind shell commands, which end in "$@".
+// inShell returns a run of goroutines started by shell commands, which end in "$@".
 func inShell(t *testing.T, dir, shell string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := alone.command(t, dir, training(args...)...)
 	return inWorld(t, dir, append([]string{"sh", "-c", shell, "sh"}, cmd.Args...)...)
 }
 
-// A run directory that nobody names is made, is reported first and last, and follows the
-// umask.
+// TestTrainMakesRunDirectory: an unnamed run directory is created, reported in the first and the
+// last line, and follows the umask.
 func TestTrainMakesRunDirectory(t *testing.T) {
 	dir := folder(t, "")
 	e := finish(t, inShell(t, dir, `umask 027; exec "$@"`, sets("run.name=a b")...))
@@ -45,14 +45,15 @@ func TestTrainMakesRunDirectory(t *testing.T) {
 	}
 }
 
-// Whether records are kept, where, and over which.
+// TestTrainRunDirectoryFlags: flags choose whether and where records are kept, and which run they
+// replace.
 func TestTrainRunDirectoryFlags(t *testing.T) {
 	dir := folder(t, "")
 	quick := sets("train.steps=1", "train.hash=false")
 	for _, c := range []struct {
 		args []string
 		dirs []string // afterwards, below dir
-		want string   // in the error, if there is one
+		want string   // part of the error, if any
 	}{
 		{[]string{"--no-run-dir"}, nil, ""},
 		{[]string{"--run-dir", ""}, nil, ""},
@@ -82,7 +83,7 @@ func TestTrainRunDirectoryFlags(t *testing.T) {
 	}
 }
 
-// A run that loses its directory ends with one error.
+// TestTrainLosesRunDirectory: a run that loses its directory ends with one error.
 func TestTrainLosesRunDirectory(t *testing.T) {
 	dir := folder(t, "")
 	r := start(t, alone.command(t, dir, training(append(endless, "--run-dir", "run")...)...))
@@ -91,8 +92,7 @@ func TestTrainLosesRunDirectory(t *testing.T) {
 	r.wait(t).refused(t, exitFailure, "rank 0: step ", "record: run directory run is lost: stat run/metrics.jsonl: no such file or directory")
 }
 
-// TestTrainOutputLost: output that a full device swallows is an error, whichever of the
-// two outputs it is.
+// TestTrainOutputLost: output to a full device is an error, for either output.
 func TestTrainOutputLost(t *testing.T) {
 	if _, err := os.Stat("/dev/full"); err != nil {
 		t.Skip("no /dev/full on this system")
@@ -109,7 +109,7 @@ func TestTrainOutputLost(t *testing.T) {
 	}
 }
 
-// Every command that prints says so when its output is lost: they share one writer.
+// TestOutputLost: every command reports lost output, because all share one writer.
 func TestOutputLost(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {

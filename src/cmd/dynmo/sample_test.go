@@ -11,8 +11,8 @@ import (
 // sampleSays runs dynmo sample.
 func sampleSays(args ...string) ended { return says(append([]string{"sample"}, args...)...) }
 
-// A text is the same as it streams, in JSON, from a weights file, and with any number
-// of threads; it may be longer than the context, which is reported once.
+// TestSample: a text is the same when it streams, in JSON, from a weights file, and with any number
+// of threads. It may be longer than the context, which is reported once.
 func TestSample(t *testing.T) {
 	run := savedRun(t)
 	said(t, "ckpt", "export", run, "-o", "hf")
@@ -76,8 +76,8 @@ func TestSample(t *testing.T) {
 	}
 }
 
-// Tokens leave by the thresholds that training left, or by those of the flags; a model that no token
-// leaves agrees with itself.
+// TestSampleWithExits: tokens leave by the thresholds of training, or by those of the flags. If no
+// token leaves, the model agrees with itself.
 func TestSampleWithExits(t *testing.T) {
 	t.Chdir(folder(t, ""))
 	if e := says(training(append(sets("run.clock=wall", "model.blocks=3", "model.hidden=16", "parallel.stages=1", "train.steps=6",
@@ -117,7 +117,7 @@ func TestSampleWithExits(t *testing.T) {
 	ask("--exit-decay", "-1").refused(t, exitUsage, "--exit-decay -1: want 0 to 1e6")
 }
 
-// A terminal obeys no byte of a text but tabs and line ends.
+// TestPlain: a terminal gets no control characters except tabs and line ends.
 func TestPlain(t *testing.T) {
 	var out strings.Builder
 	n, err := plain{&out}.Write([]byte("a\tb\n\x1b[2J\x00\x7fé"))

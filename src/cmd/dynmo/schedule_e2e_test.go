@@ -2,9 +2,9 @@ package main
 
 import "testing"
 
-// Law 1 over schedules, as a user sees it: two ranks under mpirun, with layers that move, learn the
-// same bits as one rank with 1F1B. That holds for any order of work and any number of chunks.
-// Launch tests the kinds that settings name over processes.
+// TestTrainSchedulesChangeNothing is law 1 over schedules as a user sees it. Two ranks under
+// mpirun, with moving layers, learn the same bits as one rank with 1F1B. That holds for any order
+// of work and any number of chunks. Package launch tests the kinds of schedule over processes.
 func TestTrainSchedulesChangeNothing(t *testing.T) {
 	pair := world{2}
 	pair.need(t)

@@ -34,7 +34,7 @@ func TestSiblingOf(t *testing.T) {
 	for _, step := range []struct {
 		name   string
 		binary string
-		make   []byte // what the sibling holds; nil for none
+		make   []byte // content of the sibling; nil: there is no sibling
 		want   string
 	}{
 		{"none", dynmo, nil, "is not there: build it with ./build.sh cuda"},
@@ -47,7 +47,7 @@ func TestSiblingOf(t *testing.T) {
 		}
 		path, err := siblingOf(step.binary)
 		if cuda.Built && path == other {
-			continue // the test itself has the tag
+			continue // this test binary has the tag itself
 		}
 		if err == nil || !strings.Contains(err.Error(), step.want) {
 			t.Errorf("%s: %q, %v, want %q", step.name, path, err, step.want)

@@ -12,8 +12,8 @@ import (
 	"dynmo/src/record"
 )
 
-// TestSimulateSaysThatNothingChanges: a run that is made up with the defaults is
-// dynamic; one that is not says so, and is simulated.
+// TestSimulateSaysThatNothingChanges: a run generated with the defaults is dynamic. A run that is
+// not dynamic prints a note, and is simulated.
 func TestSimulateSaysThatNothingChanges(t *testing.T) {
 	workbench(t, "")
 	for _, c := range []struct {
@@ -39,8 +39,8 @@ func TestSimulateSaysThatNothingChanges(t *testing.T) {
 	}
 }
 
-// TestSimulateTrace: at most run.trace_steps segments, the steps of the answer,
-// one behind the other.
+// TestSimulateTrace: a trace has at most run.trace_steps segments. Their steps are those of the
+// answer, one behind the other.
 func TestSimulateTrace(t *testing.T) {
 	workbench(t, "")
 	a := decoded[simAnswer](t, append(sets("run.trace_steps=3"), "simulate", "run.toml", "--costs", "costs.json",
@@ -60,7 +60,7 @@ func TestSimulateTrace(t *testing.T) {
 	}
 }
 
-// TestSimulateAll: the table of all kinds says of each what simulating it alone says.
+// TestSimulateAll: each line of the table of all kinds agrees with a simulation of the kind alone.
 func TestSimulateAll(t *testing.T) {
 	workbench(t, "")
 	args := []string{"simulate", "run.toml", "--costs", "costs.json", "--steps", "120"}

@@ -8,8 +8,8 @@ import (
 	"dynmo/src/study"
 )
 
-// TestSimulateSettingsAct: every setting of simulated runs changes the answer of a kind that
-// it is for, and is named by it; of prune's, those that it does not refuse.
+// TestSimulateSettingsAct: every setting of simulated runs changes the answer of its kind, and the
+// answer names it. Of prune's settings only accepted ones are checked.
 func TestSimulateSettingsAct(t *testing.T) {
 	workbench(t, "")
 	changes := map[string]struct{ kind, value string }{
@@ -37,7 +37,7 @@ func TestSimulateSettingsAct(t *testing.T) {
 			continue
 		}
 		like := c.kind
-		if name == "simulate.experts" { // recordings have as many as they have
+		if name == "simulate.experts" { // recordings have a fixed number of experts
 			args, like = append(args, "--set", `simulate.routing="zipf-1"`), "zipf-1"
 		}
 		if name == "simulate.expert_spare" { // copies are of replicas' experts
@@ -56,8 +56,8 @@ func TestSimulateSettingsAct(t *testing.T) {
 	}
 }
 
-// TestSmallHead: a head that is smaller than a small one already stays as it is, and the
-// answer says so.
+// TestSmallHead: a head that is already smaller than a small one stays unchanged, and the answer
+// says so.
 func TestSmallHead(t *testing.T) {
 	workbench(t, "")
 	for head, want := range map[string]float64{"1": study.SmallHead, "0.01": 0.01} {
@@ -68,7 +68,7 @@ func TestSmallHead(t *testing.T) {
 	}
 }
 
-// TestNoKindTwice: a kind that the costs already have is not made up on top of them.
+// TestNoKindTwice: a kind that is part of the costs is not applied again.
 func TestNoKindTwice(t *testing.T) {
 	workbench(t, "[dynamic]\nkind = \"prune+mod\"\n")
 	for kind, want := range map[string]string{"mod": "--dynamic mod: the costs are of a model with dynamic.kind = \"prune+mod\" already, want those of one without", "prune": ""} {
@@ -79,7 +79,7 @@ func TestNoKindTwice(t *testing.T) {
 	}
 }
 
-// TestWhatIfRefusesIdleSets: settings that would do nothing are refused by name.
+// TestWhatIfRefusesIdleSets: settings without effect are refused by name.
 func TestWhatIfRefusesIdleSets(t *testing.T) {
 	workbench(t, "")
 	write(t, "network.toml", "[node]\nlatency_seconds = 1e-6\nbandwidth_bytes = 1e9\n")
@@ -111,8 +111,8 @@ func TestWhatIfRefusesIdleSets(t *testing.T) {
 	}
 }
 
-// TestSimulateSamples: a run of many changes says which are simulated, and comes close to
-// the one in which all are.
+// TestSimulateSamples: a run of many changes reports which changes are simulated. Its result is
+// close to the simulation of all changes.
 func TestSimulateSamples(t *testing.T) {
 	workbench(t, "")
 	args := []string{"simulate", "run.toml", "--costs", "costs.json", "--dynamic", "moe", "--steps", "600"}

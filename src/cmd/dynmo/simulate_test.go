@@ -12,7 +12,7 @@ import (
 	"dynmo/src/expect"
 )
 
-// read returns what a file holds.
+// read returns the content of a file.
 func read(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(name)
@@ -25,8 +25,8 @@ func TestSimulateGolden(t *testing.T) {
 	expect.Golden(t, home+"/testdata/simulate.txt", said(t, "simulate", "run.toml", "--costs", "costs.json", "--dynamic", "freeze", "--steps", "400", "--repack", "0.05"))
 }
 
-// TestSimulate: runs that are made up add up, on any number of ranks, and a
-// timeline is a whole JSON file.
+// TestSimulate: figures of generated runs add up, for any number of ranks. A timeline is a complete
+// JSON file.
 func TestSimulate(t *testing.T) {
 	workbench(t, "")
 	costsOf(t, "deep.json", 26)
@@ -117,8 +117,7 @@ func TestSimulate(t *testing.T) {
 	}
 }
 
-// TestSimulateJoins: steps between which nothing happened are one line, and
-// others are not.
+// TestSimulateJoins: steps without changes between them are one line. Other steps are not.
 func TestSimulateJoins(t *testing.T) {
 	segment := simSegment{Steps: 2, Stages: 2, Schedule: "1f1b", Cuts: []int{0, 1, 2}, Seconds: 1}
 	for _, c := range []struct {
@@ -144,8 +143,8 @@ func TestSimulateJoins(t *testing.T) {
 	}
 }
 
-// TestSimulateReplays: what a pruning run has measured is a series of costs to
-// run again otherwise, and tells how far its prediction is off.
+// TestSimulateReplays: a pruning run records a series of costs that can be simulated differently.
+// The answer has the error of its predictions.
 func TestSimulateReplays(t *testing.T) {
 	workbench(t, "[dynamic]\nkind = \"prune\"\n[prune]\nstart = 4\nevery = 4\ntimes = 2\n[balance]\nevery = \"2\"\n")
 	dir, err := os.Getwd()
@@ -167,7 +166,7 @@ func TestSimulateReplays(t *testing.T) {
 			changes++
 		}
 	}
-	if a.Costs != "virtual" || steps != 12 || changes != 2 { // at 4 and 8
+	if a.Costs != "virtual" || steps != 12 || changes != 2 { // changes at 4 and 8
 		t.Errorf("clock %s, %d steps that ran, %d prunings", a.Costs, steps, changes)
 	}
 	if text := said(t, args...); !strings.Contains(text, "\nmakespan of what really ran (clock=virtual), and as simulated (clock=sim)\n") ||
@@ -194,8 +193,8 @@ func TestDuration(t *testing.T) {
 	}
 }
 
-// TestSimulateRepacksOntoNodes: ranks of the network's nodes are counted, and nodes that
-// hold no layer any more are given back.
+// TestSimulateRepacksOntoNodes: ranks are counted by the network's nodes, and nodes without layers
+// are given back.
 func TestSimulateRepacksOntoNodes(t *testing.T) {
 	workbench(t, "")
 	write(t, "nodes.toml", "ranks_per_node = 2\n[node]\nlatency_seconds = 1e-6\nbandwidth_bytes = 1e11\n[between]\nlatency_seconds = 1e-5\nbandwidth_bytes = 1e10\n")

@@ -13,7 +13,7 @@ import (
 	"dynmo/src/train"
 )
 
-// tiny returns a file of settings of a run that takes a moment, and where it records.
+// tiny returns a settings file of a short run, and its run directory.
 func tiny(t *testing.T) (file, dir string) {
 	t.Helper()
 	folder := t.TempDir()
@@ -31,8 +31,8 @@ func tiny(t *testing.T) (file, dir string) {
 	return file, filepath.Join(folder, "run")
 }
 
-// TestTrainSumsUp: a run that has ended leaves a summary with its worth, says that last,
-// and table says it from its costs.
+// TestTrainSumsUp: a finished run has a summary with the value of moving layers, and prints it
+// last. table computes the same from the costs.
 func TestTrainSumsUp(t *testing.T) {
 	file, dir := tiny(t)
 	e := says("train", file, "--run-dir", dir)
@@ -63,7 +63,7 @@ func TestTrainSumsUp(t *testing.T) {
 // packed says so.
 func TestPackedRunSumsUp(t *testing.T) {
 	file, dir := tiny(t)
-	e := says("train", file, "--run-dir", dir, "--set", "repack.kind=first-fit", "--set", "balance.memory_limit_bytes=1000000000", "--set", "train.steps=20", "--set", "run.clock=virtual") // whose times mean something on a busy host
+	e := says("train", file, "--run-dir", dir, "--set", "repack.kind=first-fit", "--set", "balance.memory_limit_bytes=1000000000", "--set", "train.steps=20", "--set", "run.clock=virtual") // the virtual clock has meaningful times on a busy host
 	const want = "packed from 2 ranks to 1; on average 1."
 	if e.status != exitDone || strings.Count(e.stderr, want) != 1 || !strings.Contains(e.stderr, "static placement without packing") {
 		t.Fatalf("status %d, want one sentence of packing: %s", e.status, e.stderr)
@@ -89,8 +89,7 @@ func TestPackedRunSumsUp(t *testing.T) {
 	}
 }
 
-// TestTrainSumsUpFailures: a run that fails says so in its summary, and nothing of its
-// worth.
+// TestTrainSumsUpFailures: the summary of a failed run reports the failure, and no value of moves.
 func TestTrainSumsUpFailures(t *testing.T) {
 	file, dir := tiny(t)
 	e := says("train", file, "--run-dir", dir, "--set", "optimizer.lr=1e30", "--set", "optimizer.warmup=0", "--set", "optimizer.clip=0")

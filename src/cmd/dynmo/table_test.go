@@ -14,7 +14,7 @@ import (
 	"dynmo/src/record"
 )
 
-// TestTableOfADivergedRun: a loss that is no number is shown as such, not as 0.
+// TestTableOfADivergedRun: a loss that is NaN is shown as NaN, not as 0.
 func TestTableOfADivergedRun(t *testing.T) {
 	dir := recorded(t, record.Metrics{Clock: "virtual", Loss: 5.5, StepSeconds: 1},
 		record.Metrics{Step: 1, Clock: "virtual", Loss: record.Float(math.NaN()), StepSeconds: 1})
@@ -23,14 +23,13 @@ func TestTableOfADivergedRun(t *testing.T) {
 	}
 }
 
-// TestTableForPrograms: JSON and CSV hold the figures of the table, undivided into
-// units and with all their digits.
+// TestTableForPrograms: JSON and CSV have the figures of the table in base units, with all digits.
 func TestTableForPrograms(t *testing.T) {
 	step := record.Metrics{Clock: "wall", Loss: record.Float(math.NaN()), StepSeconds: 0.1234567890123, BubbleRatio: 0.25, Makespan: 0.1, Predicted: 0.08, Bottleneck: 2, Optimum: 1}
 	dir, other := recorded(t, step), recorded(t, step)
 	for _, c := range []struct {
 		args []string
-		want map[string]any // of the first row
+		want map[string]any // part of the first row
 	}{
 		{nil, map[string]any{"run": "run", "stages": 1.0, "clock": "wall", "loss": nil, "after_seconds": 0.1234567890123, "bubble_ratio": 0.25, "speedup": nil}},
 		{[]string{"--phases"}, map[string]any{"makespan": 0.1, "predicted": 0.08, "makespan_to_predicted": 1.25, "gap": 1.0, "speedup": 1.0, "sparsity": 0.0}},
@@ -62,12 +61,12 @@ func TestTableForPrograms(t *testing.T) {
 	says("table", dir, "--json", "--csv").refused(t, exitUsage, "[csv json]", "see dynmo table --help")
 }
 
-// TestWideTable: a table has the columns that fit on a terminal, and explains no others.
+// TestWideTable: a table has only the columns that fit on a terminal, and explains only these.
 func TestWideTable(t *testing.T) {
 	dir := recorded(t, record.Metrics{Clock: "virtual", Loss: 5.5, StepSeconds: 1})
 	for _, c := range []struct {
 		args []string
-		more []string // columns that only --wide has
+		more []string // columns of --wide only
 	}{
 		{nil, []string{"imbalance", "balancing", "headroom"}},
 		{[]string{"--phases"}, []string{"bottleneck", "to first"}},
@@ -82,7 +81,7 @@ func TestWideTable(t *testing.T) {
 	}
 }
 
-// TestTableOfATornFile: what was left out of a run's files is reported, and the rest shown.
+// TestTableOfATornFile: incomplete lines of a run's files are reported, and the others shown.
 func TestTableOfATornFile(t *testing.T) {
 	dir := recorded(t, record.Metrics{Clock: "virtual", Loss: 5.5, StepSeconds: 1})
 	f, err := os.OpenFile(filepath.Join(dir, record.MetricsFile), os.O_APPEND|os.O_WRONLY, 0)

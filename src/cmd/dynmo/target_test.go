@@ -10,8 +10,8 @@ import (
 	"dynmo/src/record"
 )
 
-// TestNothingIsWrittenOver: what lies where a command is to write stays without --force,
-// whatever the command, and is replaced with it.
+// TestNothingIsWrittenOver: without --force no command overwrites existing files. With --force it
+// replaces them.
 func TestNothingIsWrittenOver(t *testing.T) {
 	model := llmcFile(t)
 	run := recorded(t, record.Metrics{Clock: "wall", Loss: 5.5, StepSeconds: 1})
@@ -53,8 +53,8 @@ func TestNothingIsWrittenOver(t *testing.T) {
 	}
 }
 
-// TestTargetsOfAnotherKind: what cannot become a file or a directory is refused, --force
-// or not; standard output and devices are written to.
+// TestTargetsOfAnotherKind: a path that cannot become a file or directory is refused, even with
+// --force. Standard output and devices are accepted.
 func TestTargetsOfAnotherKind(t *testing.T) {
 	run := recorded(t, record.Metrics{Clock: "wall", Loss: 5.5, StepSeconds: 1})
 	model := llmcFile(t)
@@ -63,7 +63,7 @@ func TestTargetsOfAnotherKind(t *testing.T) {
 	write(t, "file", "")
 	want := said(t, "ckpt", "import", model, "-o", "-")
 	write(t, "w", want)
-	expect.OK(t, os.Mkdir("empty", 0o777)) // where there is nothing to write over
+	expect.OK(t, os.Mkdir("empty", 0o777)) // an empty directory: nothing is overwritten
 	said(t, "ckpt", "export", "w", "-o", "empty")
 	for _, c := range []struct{ args, want string }{
 		{"report " + run + " -o dir", "--output: dir: a directory, want a file"},

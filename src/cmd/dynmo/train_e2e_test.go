@@ -14,7 +14,7 @@ import (
 	"dynmo/src/record"
 )
 
-// settings is a run of milliseconds: 8 layers, four stages.
+// settings describe a run that takes milliseconds: 8 layers on four stages.
 const settings = `[run]
 clock = "virtual"
 [model]
@@ -31,8 +31,7 @@ steps = 12
 hash = true
 `
 
-// folder returns a new folder with a corpus, text.txt, and run.toml, which
-// reads settings and then more.
+// folder returns a new folder with a corpus, text.txt, and run.toml: settings with `more` appended.
 func folder(t *testing.T, more string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -130,8 +129,8 @@ func TestTrainRefusesCorpus(t *testing.T) {
 	}
 }
 
-// Ranks that do not belong together. The two ends of the pipeline read the
-// corpus: where only one lacks it, rank 0 says which.
+// TestTrainRefusesWorlds starts ranks that do not fit together. Only the two ends of the pipeline
+// read the corpus. If one of them lacks it, rank 0 reports which.
 func TestTrainRefusesWorlds(t *testing.T) {
 	four.need(t)
 	t.Parallel()
@@ -171,7 +170,8 @@ func TestTrainRefusesWorlds(t *testing.T) {
 	}
 }
 
-// A rank that never begins ends the start of the others, which nothing in MPI does.
+// TestTrainStartDeadline: a rank that never begins ends the start of the others. MPI itself would
+// not end it.
 func TestTrainStartDeadline(t *testing.T) {
 	four.need(t)
 	t.Parallel()
@@ -186,7 +186,7 @@ func TestTrainStartDeadline(t *testing.T) {
 	}
 }
 
-// A launcher started several ranks, but each finds itself alone.
+// TestTrainRefusesToBeAlone: a launcher started several ranks, but each rank is alone in its world.
 func TestTrainRefusesToBeAlone(t *testing.T) {
 	expect.NewFault(t, "F24", "")
 	cmd := alone.command(t, folder(t, ""), training()...)
@@ -224,7 +224,7 @@ func TestTrainRefusesRunDirectory(t *testing.T) {
 	})
 }
 
-// A run that cannot start leaves no run directory.
+// TestTrainLeavesNothing: a run that cannot start leaves no run directory.
 func TestTrainLeavesNothing(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -248,8 +248,8 @@ func TestTrainLeavesNothing(t *testing.T) {
 	}
 }
 
-// A learning rate of 1e30 makes every weight finite and the next loss not. The
-// step that ends a run is among its records.
+// TestTrainNaN: a learning rate of 1e30 leaves every weight finite, but not the next loss. The step
+// that ends a run is among its records.
 func TestTrainNaN(t *testing.T) {
 	expect.NewFault(t, "F08", "")
 	t.Parallel()
@@ -284,7 +284,7 @@ func TestTrainNaN(t *testing.T) {
 			t.Fatalf("status %d: %s", e.status, e.stderr)
 		}
 		recorded(t, dir, 12)
-		// The weights are those that the one good step left, to the bit.
+		// The weights are those after the one good step, to the bit.
 		one := alone.run(t, dir, training(append(diverge, sets("train.steps=1")...)...)...)
 		if a, b := weights(t, e), weights(t, one); a != b {
 			t.Errorf("weights %s, %s after the step before", a, b)
@@ -292,7 +292,7 @@ func TestTrainNaN(t *testing.T) {
 	})
 }
 
-// outcome is the line that a run ends with.
+// outcome matches the last line of a run.
 var outcome = regexp.MustCompile(`(?m)^(\d+) steps, loss (\S+), weights ([0-9a-f]{64})$`)
 
 // weights returns the hash of a run's final weights.
@@ -305,10 +305,10 @@ func weights(t *testing.T, e ended) string {
 	return m[3]
 }
 
-// Law 1 as a user sees it: one stage; four, with two balancers that move
-// layers; goroutines and processes; the head's slices together and on all
-// stages; the same twice. The losses of every step and the last line of the
-// output agree in every byte.
+// TestTrainPlacementChangesNothing is law 1 as a user sees it. It runs one stage; four stages with
+// two balancers that move layers; goroutines and processes; the head's slices together and on all
+// stages; and the same run twice. The losses of every step and the last line of output are the same
+// bytes.
 func TestTrainPlacementChangesNothing(t *testing.T) {
 	dir := folder(t, `[balance]
 by = "param"
@@ -378,12 +378,13 @@ func resident(m record.Metrics) bool {
 	if len(m.ResidentPerStage) != 4 {
 		return false
 	}
-	const untold = 256 << 10 // of two processors
+	const untold = 256 << 10 // uncounted pages of two processors, in bytes
 	most := slices.Max(m.BytesPerStage)
 	return m.ResidentPerStage[slices.Index(m.BytesPerStage, most)]+untold >= most/2
 }
 
-// A job script learns what to start from the settings, which are checked first.
+// TestTrainRanks: a job script reads the number of ranks from the settings, which are checked
+// first.
 func TestTrainRanks(t *testing.T) {
 	dir := folder(t, "")
 	e := alone.run(t, dir, training(append(sets("parallel.stages=2", "parallel.replicas=2"), "--ranks", "--run-dir", "run")...)...)

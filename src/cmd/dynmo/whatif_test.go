@@ -24,8 +24,8 @@ func says(args ...string) ended {
 	return ended{status: status, stdout: stdout.String(), stderr: stderr.String()}
 }
 
-// skipUnderShort skips a test of a command that has no kernels and no MPI: it runs in the
-// pass with tags, or where there is no such pass.
+// skipUnderShort skips a test of a command without kernels or MPI under -short. The test runs in
+// the pass with build tags, or where there is no such pass.
 func skipUnderShort(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
@@ -33,7 +33,7 @@ func skipUnderShort(t *testing.T) {
 	}
 }
 
-// said is says of a command that succeeds and has nothing to complain of.
+// said runs a command that must succeed without complaints, and returns its output.
 func said(t *testing.T, args ...string) string {
 	t.Helper()
 	e := says(args...)
@@ -43,7 +43,7 @@ func said(t *testing.T, args ...string) string {
 	return e.stdout
 }
 
-// decoded is the answer of a command in JSON.
+// decoded returns the JSON answer of a command.
 func decoded[T any](t *testing.T, args ...string) (answer T) {
 	t.Helper()
 	in := json.NewDecoder(strings.NewReader(said(t, append(args, "--json")...)))
@@ -54,7 +54,7 @@ func decoded[T any](t *testing.T, args ...string) (answer T) {
 	return answer
 }
 
-// decodedLines returns the JSON values of a text, one a line.
+// decodedLines returns the JSON values of a text with one value on each line.
 func decodedLines[T any](t *testing.T, text string) []T {
 	t.Helper()
 	var list []T
@@ -68,17 +68,17 @@ func decodedLines[T any](t *testing.T, text string) []T {
 	return list
 }
 
-// home is the folder of this package, which tests leave.
+// home is the folder of this package. Tests change to other folders.
 var home, _ = os.Getwd()
 
-// workbench goes to a new folder with settings (run.toml, which reads more behind
-// them) and the costs of their 8 layers (costs.json).
+// workbench changes to a new folder. It has settings (run.toml, with `more` appended) and the costs
+// of their 8 layers (costs.json).
 func workbench(t *testing.T, more string) {
 	t.Helper()
 	dir := folder(t, more)
 	costs, err := os.ReadFile(filepath.Join(home, "testdata", "costs.json"))
 	expect.OK(t, err)
-	if _, err := build(); err != nil { // from here, where the module is
+	if _, err := build(); err != nil { // built in the module's folder
 		t.Fatal(err)
 	}
 	t.Chdir(dir)
@@ -91,7 +91,7 @@ func write(t *testing.T, name, text string) {
 	expect.OK(t, os.WriteFile(name, []byte(text), 0o600))
 }
 
-// costsOf writes a table of layers whose costs grow along the chain.
+// costsOf writes a table of layers with costs that grow along the chain.
 func costsOf(t *testing.T, name string, layers int) {
 	t.Helper()
 	table := cost.Table{Clock: "sim"}
@@ -106,7 +106,7 @@ func costsOf(t *testing.T, name string, layers int) {
 	write(t, name, string(text))
 }
 
-// TestWhatIfRefusesCosts: what plan and simulate do with costs that are none.
+// TestWhatIfRefusesCosts: plan and simulate refuse files that are not costs.
 func TestWhatIfRefusesCosts(t *testing.T) {
 	workbench(t, "")
 	costsOf(t, "nine.json", 9)
@@ -153,8 +153,8 @@ func TestWhatIfRefusesCosts(t *testing.T) {
 	}
 }
 
-// TestWhatIfRefuses: what plan, simulate and profile do with settings and files
-// that are wrong. Whatever is refused leaves no file.
+// TestWhatIfRefuses: plan, simulate and profile refuse wrong settings and files. After a refusal
+// there is no output file.
 func TestWhatIfRefuses(t *testing.T) {
 	workbench(t, "")
 	write(t, "deadlock.csv", "0F0,0I0,0F1,0I1,0W0,0W1\n1F1,1I1,1F0,1I0,1W0,1W1\n")
@@ -259,7 +259,7 @@ func TestWhatIfRefuses(t *testing.T) {
 	})
 }
 
-// fed makes a text standard input, until the test ends.
+// fed makes a text the standard input until the test ends.
 func fed(t *testing.T, text string) {
 	t.Helper()
 	write(t, "stdin", text)
@@ -270,8 +270,8 @@ func fed(t *testing.T, text string) {
 	t.Cleanup(func() { os.Stdin = own; f.Close() })
 }
 
-// TestStandardInputAndOutput: every file may come from standard input, and a single
-// one may go to standard output.
+// TestStandardInputAndOutput: every file may be read from standard input, and a single one may be
+// written to standard output.
 func TestStandardInputAndOutput(t *testing.T) {
 	workbench(t, "")
 	write(t, "network.toml", "[node]\nlatency_seconds = 1e-6\nbandwidth_bytes = 1e9\n")

@@ -19,14 +19,14 @@ import (
 	"dynmo/src/expect"
 )
 
-// The tests named TestTrain… run the real program, as a user would.
+// Tests named TestTrain… run the real program, like a user.
 
-// limit ends a run that hangs. It is far above what a run takes, on a busy host too.
+// limit ends a run that hangs. It is far above the length of a run, even on a busy host.
 const limit = 5 * time.Minute
 
-// soon returns how long a run that is refused or loses a rank may take: 15 seconds on a
-// machine that starts four processes within one second, in proportion longer on one that
-// has more to do.
+// soon returns how long a run may take that is refused or loses a rank. It is 15 seconds on a
+// machine that starts four processes within one second, and proportionally longer on a slower
+// machine.
 var soon = sync.OnceValue(func() time.Duration {
 	began := time.Now()
 	var starts sync.WaitGroup
@@ -46,10 +46,10 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// built makes the folder that the program is built into.
+// built makes the folder for the built program.
 var built = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "dynmo-e2e") })
 
-// tags are the build tags of this test binary, as -tags takes them.
+// tags are the build tags of this test binary, in the form of -tags.
 var tags = sync.OnceValue(func() string {
 	info, _ := debug.ReadBuildInfo()
 	for _, s := range info.Settings {
@@ -72,12 +72,12 @@ var build = sync.OnceValues(func() (program string, err error) {
 	return program, nil
 })
 
-// world is a way to run dynmo: ranks processes under mpirun, goroutines if 0.
+// world is a way to run dynmo: with processes under mpirun, or with goroutines if ranks is 0.
 type world struct{ ranks int }
 
 var (
 	alone = world{}
-	four  = world{4} // the ranks of settings with four stages
+	four  = world{4} // ranks for settings with four stages
 )
 
 func (w world) String() string {
@@ -87,7 +87,7 @@ func (w world) String() string {
 	return "mpirun"
 }
 
-// each runs a test both ways.
+// each runs a test with processes and with goroutines.
 func each(t *testing.T, test func(t *testing.T, w world)) {
 	for _, w := range []world{alone, four} {
 		t.Run(w.String(), func(t *testing.T) {
@@ -98,7 +98,7 @@ func each(t *testing.T, test func(t *testing.T, w world)) {
 	}
 }
 
-// need skips a test whose world this machine or build does not have.
+// need skips a test if this machine or build lacks the world.
 func (w world) need(t *testing.T) {
 	t.Helper()
 	if w.ranks == 0 {
@@ -129,12 +129,12 @@ func inWorld(t *testing.T, dir string, line ...string) *exec.Cmd {
 	return inWorldFor(t, limit, dir, line...)
 }
 
-// inWorldFor is inWorld for a command that may take longer.
+// inWorldFor is inWorld with another time limit.
 func inWorldFor(t *testing.T, most time.Duration, dir string, line ...string) *exec.Cmd {
 	ctx, cancel := context.WithTimeout(context.Background(), most)
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, line[0], line[1:]...)
-	cmd.WaitDelay = 10 * time.Second // ranks that outlive mpirun hold its pipes
+	cmd.WaitDelay = 10 * time.Second // ranks that outlive mpirun keep its pipes open
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(),
 		"OMPI_MCA_rmaps_base_oversubscribe=1", "OMPI_MCA_hwloc_base_binding_policy=none",
@@ -143,7 +143,7 @@ func inWorldFor(t *testing.T, most time.Duration, dir string, line ...string) *e
 	return cmd
 }
 
-// ended is a run that is over.
+// ended is the result of a finished run.
 type ended struct {
 	status         int
 	stdout, stderr string
@@ -162,7 +162,7 @@ func finish(t *testing.T, cmd *exec.Cmd) ended {
 	return start(t, cmd).wait(t)
 }
 
-// running is a command under way.
+// running is a command that runs.
 type running struct {
 	cmd            *exec.Cmd
 	stdout, stderr bytes.Buffer
@@ -180,7 +180,7 @@ func start(t *testing.T, cmd *exec.Cmd) *running {
 	return r
 }
 
-// wait waits for the command's end. It is a failure if it has to be stopped.
+// wait waits for the command's end. It fails the test if the command must be stopped.
 func (r *running) wait(t *testing.T) ended {
 	t.Helper()
 	err := r.cmd.Wait()
@@ -194,7 +194,7 @@ func (r *running) wait(t *testing.T) ended {
 	return e
 }
 
-// errors returns what dynmo, rather than its launcher, has complained of.
+// errors returns dynmo's own error lines, without the launcher's.
 func (e ended) errors() []string {
 	var lines []string
 	for line := range strings.Lines(e.stderr) {
@@ -205,8 +205,8 @@ func (e ended) errors() []string {
 	return lines
 }
 
-// refused checks that the run ended soon, with a status and one error with all
-// of these texts in it.
+// refused checks that the run ended soon, with the given status and one error that contains all
+// texts of want.
 func (e ended) refused(t *testing.T, status int, want ...string) {
 	t.Helper()
 	if e.status != status {
@@ -232,7 +232,7 @@ func (e ended) refused(t *testing.T, status int, want ...string) {
 	}
 }
 
-// rankPIDs returns the process of every rank that mpirun has started.
+// rankPIDs returns the process id of every rank of an mpirun.
 func rankPIDs(t *testing.T, mpirun *exec.Cmd, ranks int) []int {
 	t.Helper()
 	pids := make([]int, ranks)
@@ -262,8 +262,8 @@ func rankPIDs(t *testing.T, mpirun *exec.Cmd, ranks int) []int {
 	return pids
 }
 
-// stat returns the fields of a process's /proc/PID/stat behind its name, from
-// the state on; none if it is gone.
+// stat returns the fields of a process's /proc/PID/stat after its name; none if the process is
+// gone.
 func stat(pid int) []string {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -281,8 +281,8 @@ func parent(pid int) int {
 	return 0
 }
 
-// gone waits until no process of the list runs; a zombie does not. It is a
-// failure if one still runs at the time given.
+// gone waits until no process of the list runs; a zombie does not run. It fails the test if a
+// process still runs at the time until.
 func gone(t *testing.T, pids []int, until time.Time) {
 	t.Helper()
 	for _, pid := range pids {
