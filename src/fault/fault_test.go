@@ -57,14 +57,14 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// TestIn: a fault is in one step of one rank, or in one phase; none is nowhere.
+// TestIn: a fault happens in one step of one rank, or in one phase. A nil fault never happens.
 func TestIn(t *testing.T) {
 	step, phase := &Fault{Kind: Kill, Step: 5, Rank: 1}, &Fault{Kind: Kill, Step: 5, Phase: Rename, Rank: 1}
 	var none *Fault
 	if !step.Hits(5, 1) || step.Hits(4, 1) || step.Hits(5, 0) || phase.Hits(5, 1) || none.Hits(5, 1) {
 		t.Error("in the wrong step, or for the wrong rank")
 	}
-	pid := func(int) int { return 0 } // of another host
+	pid := func(int) int { return 0 } // every rank is on another host
 	file := &Fault{Kind: Kill, Step: 5, Phase: Sync, Rank: 1}
 	move, release := &Fault{Kind: Kill, Step: 5, Phase: Send, Rank: 1}, &Fault{Kind: Kill, Step: 5, Phase: Scontrol, Rank: 1}
 	for _, c := range []struct {
@@ -80,12 +80,12 @@ func TestIn(t *testing.T) {
 			t.Errorf("%+v, step %d, rank %d: killer %v, want %v", c.f, c.step, c.rank, at != nil, c.want)
 		}
 		if at != nil {
-			at(c.f.Phase) // kills nothing on another host
+			at(c.f.Phase) // must kill nothing on another host
 		}
 	}
 }
 
-// TestStrike: what can be tried within this process.
+// TestStrike tries the kinds of fault that do not end this process.
 func TestStrike(t *testing.T) {
 	var aborted, exited int
 	abort, exit := func(s int) { aborted = s }, func(s int) { exited = s }

@@ -29,13 +29,13 @@ func TestRanksAreOneToOne(t *testing.T) {
 }
 
 func TestOrder(t *testing.T) {
-	if got := (Mesh{4, 2, StageMajor}).Rank(3, 1); got != 7 { // replicas of a stage lie side by side
+	if got := (Mesh{4, 2, StageMajor}).Rank(3, 1); got != 7 { // replicas of a stage are neighbours
 		t.Errorf("stage-major: stage 3, replica 1 is rank %d, want 7", got)
 	}
 	if got := (Mesh{4, 2, StageMajor}).Rank(1, 0); got != 2 {
 		t.Errorf("stage-major: stage 1, replica 0 is rank %d, want 2", got)
 	}
-	if got := (Mesh{4, 2, ReplicaMajor}).Rank(1, 0); got != 1 { // stages of a replica lie side by side
+	if got := (Mesh{4, 2, ReplicaMajor}).Rank(1, 0); got != 1 { // stages of a replica are neighbours
 		t.Errorf("replica-major: stage 1, replica 0 is rank %d, want 1", got)
 	}
 }

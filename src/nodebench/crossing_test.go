@@ -14,14 +14,14 @@ import (
 func TestCrossing(t *testing.T) {
 	for _, c := range []struct {
 		percents []int
-		ratios   []float64 // by percentage, of each product
+		ratios   []float64 // by percentage, for each product
 		want     float64
 	}{
-		{[]int{50, 90}, []float64{0.5, 2}, 77}, // seconds 2 and 0.5: 1 after two thirds of the way
+		{[]int{50, 90}, []float64{0.5, 2}, 77}, // seconds 2 and 0.5: the line passes 1 after two thirds of the way
 		{[]int{90, 50}, []float64{2, 0.5}, 77},
 		{[]int{50, 90}, []float64{1, 2}, 50},
 		{[]int{50, 90}, []float64{0.3, 0.9}, 100},
-		{[]int{50, 60, 70}, []float64{2, 0.5, 2}, 67}, // faster again: from the last on
+		{[]int{50, 60, 70}, []float64{2, 0.5, 2}, 67}, // slower again in between: the last crossing counts
 	} {
 		var results []Result
 		for _, ratio := range c.ratios {

@@ -13,8 +13,8 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Every figure of a GPU, at small shapes, is right, and the library has an algorithm for each
-// product.
+// TestQuickFiguresOfAGPU: every figure of a GPU at small shapes is right. The library has an
+// algorithm for each product.
 func TestQuickFiguresOfAGPU(t *testing.T) {
 	dev := cudatest.New(t)
 	open := func(d tensor.DType) kernel.Backend {

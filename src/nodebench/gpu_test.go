@@ -13,7 +13,7 @@ import (
 	"dynmo/src/tensor"
 )
 
-// onHost is a GPU that is none: the reference, for both types.
+// onHost returns a stand-in for a GPU: the reference, for both types.
 func onHost(k kernel.Backend) GPU {
 	return GPU{Device: devcpu.New(device.NewWall()), F32: k, BF16: k, Rounds: 10, Quick: true, Emulated: true}
 }
@@ -43,7 +43,7 @@ func TestGPUFigures(t *testing.T) {
 	}
 }
 
-// A full run on a GPU would have to reach these.
+// TestGPUReaches lists the figures that a full run on a GPU must reach.
 func TestGPUReaches(t *testing.T) {
 	g := &gpu{bench: newBench(ref.New(tensor.F32), devcpu.New(device.NewWall())), copied: 4e12}
 	g.bandwidth("adamw", 4e9, 1e-3, memoryReach, 0)
@@ -80,8 +80,7 @@ func TestGPUMeasuresWhatIsAskedFor(t *testing.T) {
 	}
 }
 
-// wrongs are the operands in which each call gives one wrong element, where the
-// checks look.
+// wrongs has, by operation, the operand in which one element is wrong at a checked place.
 var wrongs = map[kernel.Op]int{
 	kernel.MatmulForward: 0, kernel.MatmulBackwardInput: 0, kernel.MatmulBackwardWeight: 0, kernel.NormForward: 1, kernel.NormBackwardInput: 0, kernel.NormBackwardWeight: 1,
 	kernel.CrossEntropy: 0, kernel.AdamWUpdate: 3, kernel.GELUForward: 0, kernel.GELUBackward: 0,
@@ -94,7 +93,7 @@ var wrongs = map[kernel.Op]int{
 func TestWrongGPUFiguresAreInvalid(t *testing.T) {
 	var parts []string
 	for _, part := range GPUParts() {
-		if part != "step" { // its losses only have to fall
+		if part != "step" { // its losses need only fall
 			parts = append(parts, part)
 		}
 	}
@@ -108,7 +107,7 @@ func TestWrongGPUFiguresAreInvalid(t *testing.T) {
 	}
 }
 
-// tuner is a backend whose library chose among several algorithms.
+// tuner is a backend whose library chooses among several algorithms.
 type tuner struct {
 	kernel.Backend
 	asked, took int
@@ -126,8 +125,8 @@ func (k *tuner) Choose(choices []byte) error {
 
 func (*tuner) Fallbacks() int64 { return 2 }
 
-// TestGPUTunes: products are measured by the algorithms that training takes, which are
-// told, as is how many products had none.
+// TestGPUTunes: products are measured with the algorithms of training. These are reported, and so
+// is the number of products without any.
 func TestGPUTunes(t *testing.T) {
 	k := &tuner{Backend: ref.New(tensor.F32)}
 	g, said := onHost(k), ""
@@ -140,8 +139,8 @@ func TestGPUTunes(t *testing.T) {
 	}
 }
 
-// others has products of NVIDIA's libraries that fail, or that are the reference's; some
-// algorithms it lacks.
+// others is a backend with products of NVIDIA's libraries. They fail, or give the reference's
+// results; some algorithms are missing.
 type others struct {
 	kernel.Backend
 	fail  error
@@ -191,8 +190,8 @@ func (k *others) PrepareTF32(_ device.Stream, slot int, out, inp, weight tensor.
 func (k *others) RunRival(s device.Stream, slot int) { k.slots[slot](s) }
 func (k *others) ForgetRivals() error                { clear(k.slots); return nil }
 
-// Without cuSPARSE the other figures of sparse products stay, and the error says
-// what is lacking.
+// TestRivalIsOptional: without cuSPARSE the other figures of sparse products stay, and the error
+// names the missing part.
 func TestRivalIsOptional(t *testing.T) {
 	for _, fail := range []error{nil, errors.New("no libcusparse")} {
 		g := onHost(&others{ref.New(tensor.F32), fail, map[int]func(device.Stream){}})
@@ -212,7 +211,7 @@ func TestRivalIsOptional(t *testing.T) {
 				t.Errorf("%s does not say by which algorithm: %q", name, r.Unit)
 			}
 		}
-		both := 2 * len(gpuSparsities) // types, which are one here
+		both := 2 * len(gpuSparsities) // both types are one here
 		for name, rival := range map[string]bool{
 			"spmm_to_dense_": false, "spmm_to_cusparse_": true, "spmm_cusparse_prepare_": true, "sddmm_to_cusparse_": true, "spmm_to_tf32_": true,
 		} {
@@ -223,7 +222,7 @@ func TestRivalIsOptional(t *testing.T) {
 	}
 }
 
-// TestRivalsAreChecked: a product of a library that gives one wrong element is invalid.
+// TestRivalsAreChecked: a library's product with one wrong element is invalid.
 func TestRivalsAreChecked(t *testing.T) {
 	g := onHost(&others{newSpoiled(wrongs), nil, map[int]func(device.Stream){}})
 	g.Emulated = false

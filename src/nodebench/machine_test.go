@@ -26,7 +26,7 @@ func TestDisturbed(t *testing.T) {
 		{1.1, 2, 1, ""},
 		{1.3, 2, 1, "others took 1.3 of its 2 cores, and this measurement wants 1"},
 		{0.3, 2, 2, "others took 0.3 of its 2 cores, and this measurement wants 2"},
-		{7, 0, 1, ""}, // the system does not say
+		{7, 0, 1, ""}, // the system does not report cores
 	} {
 		if got := disturbed(c.others, c.cores, c.threads); !strings.Contains(got, c.want) || (got == "") != (c.want == "") {
 			t.Errorf("%+v: %q", c, got)
@@ -45,7 +45,7 @@ func TestUnsteady(t *testing.T) {
 	results := []Result{
 		{Name: "a", Value: 2, Low: 1.9, High: 2.05, Unit: "ratio"},
 		{Name: "b", Value: 2, Low: 1.9, High: 2.2, Unit: "ratio"},
-		{Name: "c", Value: 2, Low: 1, High: 3, Unit: "GFLOP/s"}, // the machine's speed may change
+		{Name: "c", Value: 2, Low: 1, High: 3, Unit: "GFLOP/s"}, // not a ratio: the machine's speed may change
 	}
 	if got := Unsteady(results[:1]); got != "" {
 		t.Errorf("warning %q", got)

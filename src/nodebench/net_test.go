@@ -14,7 +14,7 @@ import (
 	"dynmo/src/tensor"
 )
 
-// overNet measures over goroutines. after spoils what a plain exchange brought.
+// overNet measures over goroutines. after may change the data that a plain exchange received.
 func overNet(t *testing.T, lengths []int64, after func(in tensor.Mem)) []Result {
 	t.Helper()
 	var results []Result
@@ -75,20 +75,21 @@ net/migrate_ratio_csr ratio`
 	}
 }
 
-// A word that changes on its way makes all figures of its messages invalid.
+// TestNetFindsWrongMessages: a word that changes on the way makes all figures of its messages
+// invalid.
 func TestNetFindsWrongMessages(t *testing.T) {
 	results := overNet(t, []int64{4096}, func(in tensor.Mem) { tensor.Of[uint64](in)[7]++ })
 	for _, r := range results {
 		layer := r.Name == "net/migrate_first_dense" || r.Name == "net/migrate_dense" || r.Name == "net/migrate_csr"
-		spoiled := !layer // of the others, C's messages are part
+		spoiled := !layer // other figures include C's messages
 		if spoiled != (r.Wrong > 0) || spoiled != (r.Verdict() == "INVALID") {
 			t.Errorf("%+v", r)
 		}
 	}
 }
 
-// A layer that arrives with another bit than it left with is wrong: here the
-// owner changes it first.
+// TestNetFindsWrongLayers: a layer that arrives with other bits is wrong. Here the owner changes it
+// first.
 func TestNetFindsWrongLayers(t *testing.T) {
 	err := local.Run(2, func(tr comm.Transport) error {
 		dev := devcpu.New(device.NewWall())

@@ -14,8 +14,7 @@ import (
 	"dynmo/src/tensor"
 )
 
-// small is a shape that the reference does in no time, larger than the rows
-// that are sampled.
+// small is a shape that the reference computes fast, with more rows than are sampled.
 var small = Shape{N: 33, C: 20, O: 45}
 
 // spoiled is the reference with one wrong element in an operand of some calls.
@@ -34,7 +33,7 @@ func newSpoiled(places map[kernel.Op]int) kernel.Backend {
 		case !ok:
 		case m.IsZero(): // RMSNorm has no mean and no bias
 			tensor.Of[float32](c.Mem[0])[0]++
-		case c.Op == kernel.CrossEntropy: // the loss
+		case c.Op == kernel.CrossEntropy: // the loss is spoiled
 			tensor.Of[float64](m)[0] += 0.1
 		default:
 			tensor.Of[float32](m)[0]++
@@ -84,7 +83,7 @@ func TestWrongElementsAreInvalid(t *testing.T) {
 			continue // not spoiled
 		}
 		spoiled := 1
-		switch r.Name { // in all that it goes by
+		switch r.Name { // all figures that depend on the operation
 		case "spmm/crossing":
 			spoiled = 9
 		case "spmm_block32/crossing":

@@ -12,8 +12,8 @@ import (
 
 func near(a, b float64) bool { return math.Abs(a-b) < 1e-9 }
 
-// A machine that becomes three times slower in the third of five rounds changes the rates, and
-// no ratio.
+// TestPairsCancelDrift: a machine that becomes three times slower in the third of five rounds
+// changes rates, but no ratio.
 func TestPairsCancelDrift(t *testing.T) {
 	s := spans{{2, 2, 6, 6, 6}, {1, 1, 3, 3, 3}}
 	if got := s.ratio(0, 1, 10); got != (estimate{20, 20, 20}) {
@@ -40,8 +40,8 @@ func TestEstimated(t *testing.T) {
 	}
 }
 
-// Calls alternate, and a short one is repeated until it has its share of a round; its seconds are
-// those of one.
+// TestRoundsAlternate: calls alternate. A short call is repeated until it has its share of a round,
+// and its seconds are those of one call.
 func TestRoundsAlternate(t *testing.T) {
 	clock := device.NewVirtual()
 	b := newBench(ref.New(tensor.F32), devcpu.New(clock))

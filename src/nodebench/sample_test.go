@@ -13,8 +13,8 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Figures of sampling are believed only where the text is as probable as to the
-// trainer. The session is begun anew where the model has no more positions.
+// TestSample: figures of sampling are valid only if the text is as probable as in training. When
+// the model has no more positions the session is reset.
 func TestSample(t *testing.T) {
 	gpt2 := model.Config{Blocks: 1, Hidden: 16, Heads: 2, Sequence: sampledTokens, Vocab: 40, Tied: true, Seed: 1}
 	for _, c := range []model.Config{gpt2, mixtralOf(gpt2)} {
@@ -22,7 +22,7 @@ func TestSample(t *testing.T) {
 	}
 }
 
-// mixtralOf returns a LLaMA with experts, of GPT-2's dimensions.
+// mixtralOf returns a LLaMA with experts in GPT-2's dimensions.
 func mixtralOf(c model.Config) model.Config {
 	c.Family, c.KeyValueHeads, c.Intermediate, c.NormEps, c.Rope = "llama", 1, 24, 1e-5, model.Rope{Base: 1e4}
 	c = c.With(moe.Experts{Count: 4, Top: 2})

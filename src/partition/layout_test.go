@@ -83,7 +83,7 @@ func TestFormatLayout(t *testing.T) {
 		name     string
 		cuts     Partition
 		perBlock int
-		want     string // layout, or what the error contains
+		want     string // layout, or part of the error
 	}{
 		{"plain", Partition{0, 2, 5, 7, 9, 11}, 1, "Et|t*3|tt|tt|tL"},
 		{"half grain", Partition{0, 1, 9, 11}, 2, "E|t*4|L"},
@@ -127,7 +127,7 @@ func TestLayoutRoundTrip(t *testing.T) {
 	}
 }
 
-// FuzzParseLayout: whatever is accepted is cuts that can be written and read again.
+// FuzzParseLayout: every accepted layout gives cuts that can be written and read again.
 func FuzzParseLayout(f *testing.F) {
 	for _, text := range []string{"EtL", "Et|t*3|(tt|)*2|tL", "E(((t*9)*9)*9)*9L", "Et||t*3L", "E(t(t|)*2)*2tL", "*", ")("} {
 		f.Add(text, 7, 1, 1)

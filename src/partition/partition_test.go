@@ -9,7 +9,7 @@ import (
 	"dynmo/src/expect"
 )
 
-// random returns a partition of layers over stages, some of them empty.
+// random returns a partition of layers over stages. Some stages are empty.
 func random(rnd *rand.Rand, layers, stages int) Partition {
 	p := make(Partition, stages+1)
 	for s := 1; s < stages; s++ {
@@ -85,7 +85,7 @@ func TestCheck(t *testing.T) {
 		name     string
 		p        Partition
 		nonEmpty bool
-		want     string // in the error; empty for none
+		want     string // part of the error; "": none
 	}{
 		{"good", Partition{0, 2, 4}, true, ""},
 		{"an empty stage", Partition{0, 4, 4}, false, ""},

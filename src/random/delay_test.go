@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestDelayIsHalfNormal wants mean, median and the share at the limit to be
-// those of the truncated half-normal.
+// TestDelayIsHalfNormal: mean, median and the share at the limit are those of the truncated
+// half-normal distribution.
 func TestDelayIsHalfNormal(t *testing.T) {
 	const n, most = 200_000, 4
 	sum, below, full := 0.0, 0, 0
@@ -28,7 +28,7 @@ func TestDelayIsHalfNormal(t *testing.T) {
 	for _, f := range []struct {
 		what      string
 		got, want float64
-		five      float64 // standard errors
+		five      float64 // five standard errors
 	}{
 		{"mean", sum / n, mean, 5 * 0.6 / math.Sqrt(n)},
 		{"share below the median", float64(below) / n, 0.5, 5 * 0.5 / math.Sqrt(n)},

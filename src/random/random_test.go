@@ -14,8 +14,7 @@ func TestKeyedRepeats(t *testing.T) {
 	}
 }
 
-// TestKeyedIsPinned holds the streams still: a checkpoint or a loss curve of
-// another day depends on them.
+// TestKeyedIsPinned: streams never change, because old checkpoints and loss curves depend on them.
 func TestKeyedIsPinned(t *testing.T) {
 	for _, tc := range []struct {
 		key  []uint64
@@ -31,8 +30,7 @@ func TestKeyedIsPinned(t *testing.T) {
 	}
 }
 
-// TestKeyedDiffers wants keys that differ in one number, their order or their
-// length to give other streams.
+// TestKeyedDiffers: keys that differ in one number, their order or their length give other streams.
 func TestKeyedDiffers(t *testing.T) {
 	seen := map[uint64][]uint64{}
 	add := func(key ...uint64) {
@@ -54,9 +52,8 @@ func TestKeyedDiffers(t *testing.T) {
 	}
 }
 
-// TestKeyedIsUniform draws the first number of many neighbouring keys: their
-// mean and variance are those of uniform numbers, and neighbours do not
-// correlate.
+// TestKeyedIsUniform: the first numbers of many neighbouring keys have the mean and the variance of
+// uniform numbers. Neighbours do not correlate.
 func TestKeyedIsUniform(t *testing.T) {
 	const n = 100_000
 	mean, square, product, last := 0.0, 0.0, 0.0, 0.5
@@ -67,8 +64,8 @@ func TestKeyedIsUniform(t *testing.T) {
 		product += x * last / n
 		last = x
 	}
-	// Five standard errors of n uniform numbers on [-1/2, 1/2): σ² = 1/12, the
-	// variance of x² is 1/180, that of a product 1/144.
+	// Five standard errors of n uniform numbers on [-1/2, 1/2): σ² is 1/12, the variance of x² is
+	// 1/180, and that of a product is 1/144.
 	five := func(variance float64) float64 { return 5 * math.Sqrt(variance/n) }
 	if math.Abs(mean) > five(1.0/12) || math.Abs(square-1.0/12) > five(1.0/180) || math.Abs(product) > five(1.0/144) {
 		t.Errorf("mean %v, variance %v, correlation %v", mean, square, 12*product)

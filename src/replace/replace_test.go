@@ -20,7 +20,7 @@ func text(s string) func(io.Writer) error {
 	}
 }
 
-// listed returns the names in a directory, hidden ones too.
+// listed returns the names in a directory, including hidden ones.
 func listed(t *testing.T, dir string) string {
 	t.Helper()
 	files, err := os.ReadDir(dir)

@@ -9,9 +9,9 @@ import (
 	"dynmo/src/tensor"
 )
 
-// TestDepthsWithoutAPredictor: a block takes the tokens whose router's logit is above 0, which
-// with such biases are all or none: those that a capacity of 1 takes, or a model without the
-// block.
+// TestDepthsWithoutAPredictor: a block takes the tokens with a router's logit above 0. With the
+// test's biases these are all tokens or none. The results are those of a capacity of 1, and of a
+// model without the block.
 func TestDepthsWithoutAPredictor(t *testing.T) {
 	tokens := []int32{3, 1, 4, 1, 5, 9}
 	r := newTrainer(t, tiny.With(mod.Depths{Capacity: 1}))

@@ -11,7 +11,8 @@ import (
 	"dynmo/src/model"
 )
 
-// withExits has exits of every confidence behind the first and the third of four blocks, whose states go on.
+// withExits has a model for every kind of confidence. Exits are behind the first and the third of
+// four blocks, and states of tokens that left continue.
 var withExits = func() map[string]model.Config {
 	list := make(map[string]model.Config)
 	for name, threshold := range map[string]float64{"classifier": 0.5, "saturation": 0.3, "softmax": 0.6} {
@@ -25,8 +26,8 @@ var withExits = func() map[string]model.Config {
 }()
 
 // TestLeavingBesideDepths: a text has the same logits whether it is fed at once or in parts. Every
-// second block takes some of the tokens, also of those that have left. The first token's logits are
-// the trainer's.
+// second block takes some of the tokens, including tokens that have left. The first token's logits
+// are those of training.
 func TestLeavingBesideDepths(t *testing.T) {
 	c, tokens := shapes["llama"], []int32{3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 28, 0}
 	c.Blocks = 4
@@ -58,7 +59,7 @@ func TestLeavingBesideDepths(t *testing.T) {
 // tokens leave at the same exits. The text is fed at once or in parts.
 func TestLeavingIsTheTrainers(t *testing.T) {
 	tokens := []int32{3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 28, 0}
-	seen := make(map[int]int) // how many blocks tokens went through
+	seen := make(map[int]int) // by number of blocks: tokens
 	for name, c := range withExits {
 		t.Run(name, func(t *testing.T) {
 			r, limit := newTrainer(t, c), model.KindOf[exits.Exits](c).Threshold
@@ -127,7 +128,7 @@ func TestLeavingByThresholds(t *testing.T) {
 	}
 }
 
-// TestNotesOfExits: it is reported where training had other keys.
+// TestNotesOfExits: a note says if training used other keys.
 func TestNotesOfExits(t *testing.T) {
 	for e, want := range map[exits.Exits]bool{{After: "1"}: true, {After: "1", Propagate: true}: false, {After: "1", Weighted: true}: false} {
 		notes := Notes(tiny.With(e))

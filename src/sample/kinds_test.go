@@ -1,3 +1,3 @@
 package sample_test
 
-import _ "dynmo/src/kind" // settings have the tables of every kind
+import _ "dynmo/src/kind" // the settings need the tables of every kind

@@ -12,13 +12,13 @@ import (
 	"dynmo/src/model"
 )
 
-// Candidates are those of the definition, by sorting all of them.
+// TestChoice: candidates are those of the definition, computed by sorting all tokens.
 func TestChoice(t *testing.T) {
 	logits := []float32{1, 3, -2, 3, 0, 2.5} // probabilities .05 .37 .00 .37 .02 .19
 	for _, c := range []struct {
 		name string
 		Choice
-		want []int32 // that may be drawn
+		want []int32 // tokens that may be drawn
 	}{
 		{"greedy, the first of equals", Choice{TopP: 1}, []int32{1}},
 		{"all", Choice{Temperature: 2, TopP: 1}, []int32{0, 1, 2, 3, 4, 5}},
@@ -50,7 +50,8 @@ func TestChoice(t *testing.T) {
 	}
 }
 
-// Tokens come as often as softmax(logits / temperature) says.
+// TestChoiceDrawsProbabilities: tokens are drawn with the probabilities softmax(logits /
+// temperature).
 func TestChoiceDrawsProbabilities(t *testing.T) {
 	logits, count := []float32{0, 1, 2}, [3]float64{}
 	const n = 20000
@@ -80,8 +81,8 @@ func TestChoiceRefusesWhatIsNotFinite(t *testing.T) {
 	}
 }
 
-// The token that ends a text ends it, those without text are never chosen, and what
-// yield or the context say is returned.
+// TestGenerateEnds: the end token ends a text, and tokens without text are never chosen. Errors of
+// yield and of the context are returned.
 func TestGenerateEnds(t *testing.T) {
 	m := newTrainer(t, tiny).sampler(t, 1, nil)
 	g := Generation{Prompt: []int32{7, 7, 2}, Tokens: 8, Vocab: tiny.Vocab, End: -1, Choice: Choice{TopP: 1}}

@@ -23,8 +23,8 @@ import (
 // tiny has every kind of weight; its sequence is short enough to be filled.
 var tiny = model.Config{Blocks: 2, Hidden: 16, Heads: 4, Sequence: 12, Vocab: 29, Tied: true}
 
-// shapes has every kind of model: positions in a table or rotary, plain or scaled; heads with
-// keys of their own or shared ones; MLPs and experts.
+// shapes has every kind of model: positions in a table or rotary, plain or scaled; heads with their
+// own or shared keys; MLPs and experts.
 var shapes = func() map[string]model.Config {
 	untied := tiny
 	untied.Tied = false
@@ -51,14 +51,13 @@ var shapes = func() map[string]model.Config {
 		"depths of a llama":   llama.With(mod.Depths{Capacity: 0.5, Predictor: true, Threshold: 0.4, One: true})}
 }()
 
-// trainer is a whole model of package model, run layer by layer on one sequence.
+// trainer is a whole model of package model that runs layer by layer on one sequence.
 type trainer struct {
 	x *model.Exec
 	s *model.Stage
 }
 
-// newTrainer returns a model whose weights, biases included, are large enough that
-// logits differ.
+// newTrainer returns a model with weights and biases so large that logits differ.
 func newTrainer(t *testing.T, c model.Config) *trainer {
 	t.Helper()
 	d := cpu.New(device.NewWall())
@@ -78,7 +77,7 @@ func newTrainer(t *testing.T, c model.Config) *trainer {
 	return &trainer{s: s, x: &model.Exec{Device: d, Backend: ref.New(tensor.F32), Stream: d.NewStream(), Scale: 1, Validates: true}}
 }
 
-// sampler returns the same weights as this package's.
+// sampler returns a Model of this package with the same weights.
 func (r *trainer) sampler(t *testing.T, threads int, k kernel.Backend) *Model {
 	t.Helper()
 	m, err := New(r.s.Config, threads, k, func(w model.Weight) ([]float32, error) {
@@ -94,7 +93,7 @@ func (r *trainer) sampler(t *testing.T, threads int, k kernel.Backend) *Model {
 	return m
 }
 
-// forward runs all layers, and returns what the last one keeps and the sum of all losses.
+// forward runs all layers. It returns the last layer's saved values and the sum of all losses.
 func (r *trainer) forward(t *testing.T, tokens, targets []int32) (saved model.Saved, loss float64) {
 	t.Helper()
 	r.x.B, r.x.T = 1, len(tokens)
@@ -109,7 +108,7 @@ func (r *trainer) forward(t *testing.T, tokens, targets []int32) (saved model.Sa
 		}
 		l.Feed(r.x, b, saved, tokens, targets)
 		if b.Tokens == 0 {
-			return saved, loss // all have left
+			return saved, loss // all tokens have left
 		}
 		expect.OK(t, l.Forward(r.x, b, saved, out))
 		for i, reading := range l.Readings() {
@@ -122,7 +121,7 @@ func (r *trainer) forward(t *testing.T, tokens, targets []int32) (saved model.Sa
 	return saved, loss
 }
 
-// lossOf returns the sum of the losses of a text's tokens, where each leaves.
+// lossOf returns the sum of the losses of a text's tokens, each at the exit where it leaves.
 func (r *trainer) lossOf(t *testing.T, tokens, targets []int32) float64 {
 	t.Helper()
 	_, loss := r.forward(t, tokens, targets)
@@ -141,7 +140,7 @@ func (r *trainer) logProbabilities(t *testing.T, tokens []int32) [][]float64 {
 	for i := range tokens {
 		gradient := tensor.Of[float32](saved.Kept)[i*v:][:v]
 		row, rest := make([]float64, v), 1.0
-		for j, g := range gradient[1:] { // of the target, 0, the difference to 1 would cancel
+		for j, g := range gradient[1:] { // entry 0, the target's, is skipped: the difference to 1 would cancel
 			row[j+1] = math.Log(float64(g))
 			rest -= float64(g)
 		}
@@ -178,8 +177,8 @@ func same(t *testing.T, what string, got, want []float64) {
 	}
 }
 
-// A prompt that is fed at once, in parts, or token by token has the logits of the
-// trainer's forward.
+// TestLogitsAreTheTrainers: a prompt that is fed at once, in parts, or token by token has the
+// logits of the forward of training.
 func TestLogitsAreTheTrainers(t *testing.T) {
 	for name, c := range shapes {
 		t.Run(name, func(t *testing.T) {
@@ -201,9 +200,9 @@ func TestLogitsAreTheTrainers(t *testing.T) {
 	}
 }
 
-// Greedy sampling takes, token for token, what the trainer's forward of the whole
-// text finds most probable; beyond the positions of the model, of its last half and
-// what has followed that.
+// TestGreedyIsTheTrainers: greedy sampling takes, token for token, the most probable token of the
+// forward of training. Beyond the model's positions that is the forward of the last half of the
+// text and all that followed it.
 func TestGreedyIsTheTrainers(t *testing.T) {
 	for name, c := range shapes {
 		t.Run(name, func(t *testing.T) { greedyIsTheTrainers(t, c) })
@@ -243,7 +242,8 @@ func generated(t *testing.T, m *Model, g Generation, slides *int) []int32 {
 	return tokens
 }
 
-// Equal seeds give equal texts, whatever the threads; others do not.
+// TestSeedsAndThreads: equal seeds give equal texts with any number of threads. Other seeds give
+// other texts.
 func TestSeedsAndThreads(t *testing.T) {
 	r := newTrainer(t, shapes["experts"])
 	text := func(threads int, seed uint64) []int32 {
@@ -259,7 +259,7 @@ func TestSeedsAndThreads(t *testing.T) {
 	}
 }
 
-// A shape that nothing here computes is refused by its name.
+// TestRefusesOtherModels: a shape that this package cannot compute is refused by name.
 func TestRefusesOtherModels(t *testing.T) {
 	other := tiny
 	other.Family = "mamba"

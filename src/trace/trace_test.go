@@ -20,7 +20,7 @@ func pipe(stages, microbatches int) Step {
 			at += 3
 		}
 	}
-	// Stage 0 ends last: its last gradient comes back from all others.
+	// Stage 0 ends last, because its last gradient passes all other stages.
 	last := &step.Stages[0][len(step.Stages[0])-1]
 	end := 2 + float64(3*(stages-1+microbatches))
 	last.Start, last.End = end-1, end
@@ -60,8 +60,8 @@ func TestOnlyTheScheduleCounts(t *testing.T) {
 	}
 }
 
-// TestJoin wants summaries of stages that were summed up apart, as ranks do,
-// to be the summary of the step.
+// TestJoin: summaries of stages that are computed separately, as on ranks, join to the summary of
+// the step.
 func TestJoin(t *testing.T) {
 	step := pipe(4, 8)
 	var parts []Summary

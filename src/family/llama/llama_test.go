@@ -5,10 +5,10 @@ import (
 	"testing"
 
 	"dynmo/src/config"
-	_ "dynmo/src/kind" // settings have the keys of every family
+	_ "dynmo/src/kind" // the settings need the keys of every family
 )
 
-// TestLlamaShapes: what settings leave open follows from the others.
+// TestLlamaShapes: sizes that the settings leave open follow from other settings.
 func TestLlamaShapes(t *testing.T) {
 	for _, v := range []struct {
 		hidden, intermediate, keyed int
@@ -26,7 +26,7 @@ func TestLlamaShapes(t *testing.T) {
 	}
 }
 
-// TestLlamaRefuses: combinations that no LLaMA can have are refused, by their settings.
+// TestLlamaRefuses: settings that no LLaMA can have are refused by name.
 func TestLlamaRefuses(t *testing.T) {
 	for sets, want := range map[string]string{
 		"":                        "",

@@ -16,8 +16,8 @@ import (
 	"dynmo/src/expect"
 )
 
-// recorded is what runs of dynmo bench node found on one machine: testdata/noise.jsonl has a row
-// for each check of a run, with the run's number.
+// recorded returns the rows of several runs of dynmo bench node on one machine.
+// testdata/noise.jsonl has a row for each check of a run, with the run's number.
 func recorded(t *testing.T) [][]Row {
 	t.Helper()
 	text, err := os.ReadFile("testdata/noise.jsonl")
@@ -39,7 +39,7 @@ func recorded(t *testing.T) [][]Row {
 	return list
 }
 
-// table returns the rows of eight nodes, each one of the recorded runs.
+// table returns the rows of eight nodes. Each node is one of the recorded runs.
 func table(runs [][]Row, draw *rand.Rand) []Row {
 	var rows []Row
 	for node, run := range draw.Perm(len(runs))[:8] {
@@ -51,8 +51,8 @@ func table(runs [][]Row, draw *rand.Rand) []Row {
 	return rows
 }
 
-// named judges a table as node_bench.sbatch does: suspects are measured again, which is another
-// recorded run, in which the check of slow is as slow again.
+// named judges a table as node_bench.sbatch does. Suspects are measured again: the test draws
+// another recorded run, in which the check of slow is as slow again.
 func named(rows []Row, runs [][]Row, draw *rand.Rand, slow Row, factor float64) []string {
 	var again []Row
 	for _, node := range Bad(Judge(rows, nil, nil)) {
@@ -66,10 +66,11 @@ func named(rows []Row, runs [][]Row, draw *rand.Rand, slow Row, factor float64) 
 	return Bad(Judge(Again(rows, again), nil, nil))
 }
 
-// A node at 70 or 50 % of its speed in one check is named, and it alone; of healthy tables none.
+// TestInjectedSlowness: a node at 70 or 50 % of its speed in one check is named, and no other. In
+// healthy tables none is named.
 func TestInjectedSlowness(t *testing.T) {
 	runs := recorded(t)
-	for seed := range uint64(5) { // fixed: a failure must repeat
+	for seed := range uint64(5) { // fixed seeds: a failure must repeat
 		draw := rand.New(rand.NewPCG(seed, 2))
 		for range 100 {
 			if bad := named(table(runs, draw), runs, draw, Row{}, 1); len(bad) > 0 {
@@ -88,7 +89,7 @@ func TestInjectedSlowness(t *testing.T) {
 	}
 }
 
-// rows returns one check's values on nodes a, b, c, …
+// rows returns the values of one check on nodes a, b, c, …
 func rows(check, unit string, values ...float64) []Row {
 	var list []Row
 	for i, v := range values {
@@ -185,7 +186,7 @@ func TestReference(t *testing.T) {
 	}
 }
 
-// In a tournament everybody meets everybody once, in one pair at a time.
+// TestTournament: every node meets every other node once, and is in one pair at a time.
 func TestTournament(t *testing.T) {
 	for n := range 12 {
 		met := map[[2]int]int{}
@@ -205,7 +206,7 @@ func TestTournament(t *testing.T) {
 	}
 }
 
-// One node of eight is slow, or one pair of three switches: that one is named.
+// TestPairs: one slow node of eight, or one slow pair of three switches, is named.
 func TestPairs(t *testing.T) {
 	pairs := func(speed func(a, b int) float64) []Pair {
 		var list []Pair

@@ -8,8 +8,8 @@ import (
 	"dynmo/src/expect"
 )
 
-// TestRandom wants every partition without empty stages, about equally often:
-// of 6 layers over 3 stages there are C(5, 2) = 10.
+// TestRandom: every partition without empty stages is about equally likely. For 6 layers over 3
+// stages there are C(5, 2) = 10.
 func TestRandom(t *testing.T) {
 	draw := rand.New(rand.NewPCG(1, 2)) // fixed seed: a failure must repeat
 	seen := map[string]int{}
