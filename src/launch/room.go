@@ -47,7 +47,7 @@ var controllers = []struct {
 }
 
 // groupBounds returns the bounds of this process's control groups, up to the outermost visible
-// group. Page cache counts as free.
+// group. Inactive page cache counts as free.
 func groupBounds(root fs.FS) []bound {
 	var list []bound
 	text, _ := fs.ReadFile(root, "proc/self/cgroup")

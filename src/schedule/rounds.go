@@ -169,8 +169,8 @@ func (l *Lister) weight(stage int) bool {
 	return w != nil
 }
 
-// hasRoom reports whether the caps allow the next F of a chunk. Let c be the first chunk with
-// microbatches in flight. Every chunk behind c without any keeps room for one microbatch, or the
+// hasRoom reports whether the caps allow the next F of chunk p. Let c be the first chunk that is p or
+// has microbatches in flight. Every chunk behind c without any keeps room for one microbatch, or the
 // microbatches of c could not go on.
 func (at *listed) hasRoom(p *place) bool {
 	needed, held := at.open+1, false
