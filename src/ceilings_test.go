@@ -35,8 +35,8 @@ var ceilings = []struct {
 	{"lines of train without tests", 1299, 1300, func(h *tracked) int { return h.lines(`^src/train/[^/]*\.go$`, isNoTest) }},
 	{"packages of this module that train imports", 20, 20, func(h *tracked) int { return h.imports("src/train") }},
 	{"lines of the function Loop", 38, 100, func(h *tracked) int { return h.function("src/train/loop.go", "Loop") }},
-	{"lines of Go without tests", 95182, 72000, func(h *tracked) int { return h.lines(`\.go$`, isNoTest) }},
-	{"lines in all", 180478, 145000, func(h *tracked) int { return h.lines(`.`, func(string) bool { return true }) }},
+	{"lines of Go without tests", 95122, 72000, func(h *tracked) int { return h.lines(`\.go$`, isNoTest) }},
+	{"lines in all", 180450, 145000, func(h *tracked) int { return h.lines(`.`, func(string) bool { return true }) }},
 	{"lines of the README", 115, 150, func(h *tracked) int { return h.lines(`^README\.md$`, isNoTest) }},
 }
 
