@@ -142,7 +142,7 @@ func TestTrainStoppedRank(t *testing.T) {
 // records. mpirun, if it is asked, asks the ranks a second later, and kills them after another
 // second. It ends with its own status, 1.
 func TestTrainStops(t *testing.T) {
-	resumes := regexp.MustCompile(`\nto go on: (mpirun -n 4 )?\S+ train run\.toml .* --run-dir run --resume\n`)
+	resumes := regexp.MustCompile(`\nto resume: (mpirun -n 4 )?\S+ train run\.toml .* --run-dir run --resume\n`)
 	for _, c := range []struct {
 		name   string
 		w      world

@@ -147,7 +147,7 @@ func runTraining(c *cobra.Command, settings config.Config, records runDirectory,
 			end(c, out, settings.Train.Steps, settings.Dynamic.Replay != "", context.Cause(ctx))
 			watch.sumUp(out, nil)
 			if out.Stopped && out.Next == nil && watch.dir != "" && out.Saved == out.Steps {
-				fmt.Fprintf(c.ErrOrStderr(), "to go on: %s\n", input.Visible(resumeCommand(again, watch.dir, settings, os.Getenv)))
+				fmt.Fprintf(c.ErrOrStderr(), "to resume: %s\n", input.Visible(resumeCommand(again, watch.dir, settings, os.Getenv)))
 			}
 		},
 		Fail: func(err error) int {
@@ -175,12 +175,12 @@ func outcomeStatus(c config.Config, out train.Outcome, recorded bool) error {
 	case !recorded || c.Checkpoint.Every == "never":
 		return nil
 	case out.Saved < out.Steps && !out.Stopped:
-		return fmt.Errorf("all %d steps are done, but there is no checkpoint after the last: the last one that was written holds %d steps", out.Steps, out.Saved)
+		return fmt.Errorf("all %d steps are done, but their checkpoint is missing: the newest one has %d steps", out.Steps, out.Saved)
 	case out.Next != nil:
 		afterOthers()
 		return statusError(exitNext)
 	case out.Saved < out.Steps:
-		return fmt.Errorf("stopped after step %d without a checkpoint of it: the last one that was written holds %d steps", out.Steps, out.Saved)
+		return fmt.Errorf("stopped after step %d without a checkpoint: the newest one has %d steps", out.Steps, out.Saved)
 	case !out.Stopped || c.Train.StoppedIsSuccess:
 		return nil
 	}
