@@ -31,8 +31,8 @@ for model in dense pruned frozen exits depths; do
 	for blocks in 24 48; do
 		set -- --set model.blocks=$blocks --set parallel.microbatch_size=2 --set model.head_shards=16 --set parallel.replicas=90
 		[ $model != depths ] || set -- "$@" --set dynamic.kind=mod
-		"$dynmo" profile jobs/gpu-24l.toml "$@" --estimate h100 -o "$work/estimate.json" >/dev/null 2>&1
-		jq --argjson blocks $blocks --argjson share $share "${scaled[$model]}" "$work/estimate.json" >"$work/costs.json"
+		"$dynmo" profile jobs/gpu-24l.toml "$@" --estimate h100 -o "$work/$model-$blocks.json" >/dev/null
+		jq --argjson blocks $blocks --argjson share $share "${scaled[$model]}" "$work/$model-$blocks.json" >"$work/costs.json"
 		"$dynmo" plan jobs/gpu-24l.toml "$@" --costs "$work/costs.json" --meshes --gpus 720 --batch 5760 --json \
 			--set balance.memory_limit_bytes=80000000000 --set comm.sum=bfloat16 --set comm.sum_group=4 >"$work/plan.json"
 		jq -r --arg model $model --arg blocks $blocks '.meshes[0] | (.step_seconds / .idle_seconds.busy) as $to |
