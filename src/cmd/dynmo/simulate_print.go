@@ -138,7 +138,7 @@ func (a simAnswer) printWords(out io.Writer) {
 
 // String describes which steps were simulated.
 func (s simSampled) String() string {
-	return fmt.Sprintf("from step %d on one change in %d was simulated and stands for the others; standard error of a step's mean %.2g %%", s.From, s.Interval, 100*s.Error)
+	return fmt.Sprintf("from step %d on one change in %d was simulated, and stands for the others; standard error of a step's mean %.2g %%", s.From, s.Interval, 100*s.Error)
 }
 
 // says describes the head's influence on a speedup over the better baseline.
