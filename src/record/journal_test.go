@@ -262,7 +262,7 @@ func TestJournalSays(t *testing.T) {
 		"step 4: moved 2 layers, 9 bytes, in 1s; layers per stage 4 4",
 		"step 5: model changed: 50 % of the prunable weights pruned; took 1m23s",
 		"step 5: " + kept + "no move pays)",
-		"step 6: " + kept + "the best move saves 3.1 % of a step, within the noise of 5.1 %)",
+		"step 6: " + kept + "the best move saves 3.1 % of a step, uncertain by 5.1 %)",
 		"step 7: " + kept + "the best move saves 2.0 % of a step, less than its price)",
 		"step 8: model changed: froze layers 0 to 2 of 8; took 1s",
 		"step 8: keeping the current placement: memory: stage 0 lacks 0 bytes for its layers",

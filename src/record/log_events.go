@@ -79,7 +79,7 @@ func kept(why policy.Reason) string {
 	others := fmt.Sprintf("the best move saves %.1f %% of a step", 100*why.Gain.Expected)
 	switch why.Kept {
 	case policy.KeptUncertain:
-		return fmt.Sprintf("%s, within the noise of %.1f %%", others, 100*(why.Gain.Expected-why.Gain.Least))
+		return fmt.Sprintf("%s, uncertain by %.1f %%", others, 100*(why.Gain.Expected-why.Gain.Least))
 	case policy.KeptPrice:
 		return others + ", less than its price"
 	case policy.KeptUndone:

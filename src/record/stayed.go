@@ -62,7 +62,7 @@ func (t *Tally) Stayed(c config.Config) string {
 	case d.count == 0:
 		return t.undecided(c)
 	case d.kept == policy.KeptUncertain:
-		return fmt.Sprintf("the best move was predicted to save %s of a step, within the noise of %.1f %%. A longer run or a quieter host measures costs better",
+		return fmt.Sprintf("the best move was predicted to save %s of a step, uncertain by %.1f %%. A longer run or a quieter host measures costs better",
 			gain, 100*(d.gain.Expected-d.gain.Least))
 	case d.kept == policy.KeptPrice:
 		return fmt.Sprintf("the best move was predicted to save %s of a step, less than its price. A faster network between the ranks would help", gain)

@@ -42,7 +42,7 @@ func TestStayed(t *testing.T) {
 		{"small gain", 4, 1, partition.Partition{0, 3, 6}, nil, []Event{best, keep("best", 0.004, 0.004)},
 			"the best move was predicted to save 0.4 % of a step, below the threshold of 1 %"},
 		{"noise", 4, 1, partition.Partition{0, 3, 6}, nil, []Event{keep("best", 0.004, 0.004), keep("uncertain", 0.028, -0.026), best},
-			"the best move was predicted to save 2.8 % of a step, within the noise of 5.4 %. A longer run or a quieter host measures costs better"},
+			"the best move was predicted to save 2.8 % of a step, uncertain by 5.4 %. A longer run or a quieter host measures costs better"},
 		{"price", 4, 1, partition.Partition{0, 3, 6}, nil, []Event{keep("price", 0.05, 0.04)},
 			"the best move was predicted to save 5.0 % of a step, less than its price. A faster network between the ranks would help"},
 		{"memory", 4, 1, partition.Partition{0, 3, 6}, nil, []Event{{Kind: Balance, Detail: map[string]any{"kept": "stage 1 lacks 3 bytes"}}},

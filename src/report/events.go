@@ -164,7 +164,7 @@ func (e eventRow) keptText() string {
 	}
 	switch {
 	case e.kept == "uncertain":
-		return lead + "the best move would save " + saved + " of a step, within the noise."
+		return lead + "the best move would save " + saved + " of a step, which is uncertain."
 	case e.kept == "price":
 		return lead + "the best move would save " + saved + " of a step, less than its price."
 	case e.kept == optimal && e.share >= 0.0005:

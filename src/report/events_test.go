@@ -54,7 +54,7 @@ func TestEventRows(t *testing.T) {
 		{"34", "migrate", "1 layer moved, 12 bytes. Makespan 200 ms before, 100 predicted; the model changed before it was measured again.", "4"},
 		{"36", "migrate", "Layers moved, 1.5 kB.", "0"},
 		{"39", "balance", "Placement kept: stage 1 needs 3 bytes.", "0"},
-		{"44 – 49", "balance", "Placement kept, 2 decisions: the best move would save up to 2.34 % of a step, within the noise.", "0"},
+		{"44 – 49", "balance", "Placement kept, 2 decisions: the best move would save up to 2.34 % of a step, which is uncertain.", "0"},
 		{"54", "balance", "Placement kept: the best move would save 1.23 % of a step, less than its price.", "0"},
 		{"59", "balance", "Placement kept: no move pays.", "0"},
 		{"64", "balance", "Placement kept; the order of work changed. Makespan 200 → 190 ms, 180 predicted.", "0"},
