@@ -36,7 +36,7 @@ var ceilings = []struct {
 	{"packages of this module that train imports", 20, 20, func(h *tracked) int { return h.imports("src/train") }},
 	{"lines of the function Loop", 38, 100, func(h *tracked) int { return h.function("src/train/loop.go", "Loop") }},
 	{"lines of Go without tests", 95122, 72000, func(h *tracked) int { return h.lines(`\.go$`, isNoTest) }},
-	{"lines in all", 180520, 145000, func(h *tracked) int { return h.lines(`.`, func(string) bool { return true }) }},
+	{"lines in all", 180513, 145000, func(h *tracked) int { return h.lines(`.`, func(string) bool { return true }) }},
 	{"lines of the README", 115, 150, func(h *tracked) int { return h.lines(`^README\.md$`, isNoTest) }},
 }
 

@@ -44,18 +44,7 @@ func beforeAMove(t *testing.T, settings []string, still string) (dir, want strin
 func TestTrainCrashesInAMove(t *testing.T) {
 	t.Parallel()
 	before := sync.OnceValues(func() (dir, want string) { return beforeAMove(t, moving, "balance.kind=uniform") })
-	for i, phase := range fault.MovePhases() {
-		for rank := range 4 {
-			if (phase != fault.Received || rank != 1) && os.Getenv("DYNMO_LONG") != "1" {
-				continue
-			}
-			room := "migrate"
-			if phase == fault.Settle {
-				room = `(migrate|pipeline|update|checkpoint)` // the error may be found in the next phases
-			}
-			crashInAMove(t, before, room, moving, fault.Fault{Kind: fault.Kill, Step: 3 + i%2, Phase: phase, Rank: rank})
-		}
-	}
+	crashInMoves(t, before, "[45]", moving, func(phase int) fault.Fault { return fault.Fault{Step: 3 + phase%2, Phase: fault.Received, Rank: 1} })
 }
 
 // TestTrainCrashesWhileExpertsMove kills a rank while copies of experts travel, after the decision
@@ -65,18 +54,7 @@ func TestTrainCrashesInAMove(t *testing.T) {
 func TestTrainCrashesWhileExpertsMove(t *testing.T) {
 	t.Parallel()
 	before := sync.OnceValues(func() (dir, want string) { return beforeAMove(t, copying, "moe.placing=even") })
-	for _, phase := range fault.MovePhases() {
-		for rank := range 4 {
-			if (phase != fault.Send || rank != 1) && os.Getenv("DYNMO_LONG") != "1" {
-				continue
-			}
-			room := "migrate"
-			if phase == fault.Settle {
-				room = "(migrate|pipeline|update|checkpoint)"
-			}
-			crashInAMove(t, before, room, copying, fault.Fault{Kind: fault.Kill, Step: 3, Phase: phase, Rank: rank})
-		}
-	}
+	crashInMoves(t, before, "[345]", copying, func(int) fault.Fault { return fault.Fault{Step: 3, Phase: fault.Send, Rank: 1} })
 }
 
 // TestTrainCrashesWhileLeaving kills ranks that lose all their layers, and ranks that stay.
@@ -96,14 +74,29 @@ func TestTrainCrashesWhileLeaving(t *testing.T) {
 	}
 }
 
-// crashInAMove resumes a run that has not moved a layer yet. A rank is killed in a phase of the
-// loop, and the run is resumed again. None of its checkpoints is damaged.
-func crashInAMove(t *testing.T, before func() (dir, want string), room string, more []string, f fault.Fault) {
-	goesOn(t, before, crash{"F19", fmt.Sprintf("phase=%s rank=%d", f.Phase, f.Rank), 4, f, killed, 3, `, pid \d+\) is gone, in step [345]: ` + room, more})
+// crashInMoves resumes runs that have not moved a layer yet. A rank is killed in a phase of a move,
+// and the run is resumed again. None of its checkpoints is damaged. one returns the step of a phase,
+// and the phase and the rank of the only case without DYNMO_LONG=1. steps matches the steps in which
+// the error may be found.
+func crashInMoves(t *testing.T, before func() (dir, want string), steps string, more []string, one func(phase int) fault.Fault) {
+	for i, phase := range fault.MovePhases() {
+		f := one(i)
+		for rank := range 4 {
+			if (phase != f.Phase || rank != f.Rank) && os.Getenv("DYNMO_LONG") != "1" {
+				continue
+			}
+			room := "migrate"
+			if phase == fault.Settle {
+				room = `(migrate|pipeline|update|checkpoint)` // the error may be found in the next phases
+			}
+			kill := fault.Fault{Kind: fault.Kill, Step: f.Step, Phase: phase, Rank: rank}
+			goesOn(t, before, crash{"F19", fmt.Sprintf("phase=%s rank=%d", phase, rank), 4, kill, killed, 3, `, pid \d+\) is gone, in step ` + steps + `: ` + room, more})
+		}
+	}
 }
 
-// crashOnLeaving is crashInAMove of a packing, which comes some steps later: checkpoints may come
-// before it.
+// crashOnLeaving is one case of crashInMoves for a packing, which comes some steps later:
+// checkpoints may come before it.
 func crashOnLeaving(t *testing.T, before func() (dir, want string), room string, more []string, f fault.Fault) {
 	goesOn(t, before, crash{"F19", fmt.Sprintf("phase=%s rank=%d", f.Phase, f.Rank), 4, f, killed, 0, `, pid \d+\) is gone, in step \d+: ` + room, more})
 }
