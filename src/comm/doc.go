@@ -11,7 +11,7 @@
 // fails does not tell the others: they wait until their own deadline. Agree and AnyFailed share
 // errors.
 //
-// What a group can do with device memory depends on its Kind. Row and Chain have device memory only
+// The uses of device memory depend on the Kind of a group. Row and Chain have device memory only
 // if the group that they are split from has it. The columns say which calls work:
 //
 //	group                     Send, Recv of host memory   Exchange of device memory   Send, Recv of device memory
@@ -24,17 +24,17 @@
 // memory by comm/nccl panics. The transports of Staged send device memory in groups of every kind,
 // between any ranks.
 //
-// What must hold. Only the rank's owner goroutine uses a Group. Memory that is sent does not change
+// Invariants. Only the rank's owner goroutine uses a Group. Memory that is sent does not change
 // until its request is done. Memory of messages comes from Group.Alloc or a device.Device, not
 // directly from Go's heap. Messages of one sender, receiver and tag arrive in the order in which
 // they were sent. Allreduce folds in rank order, so
 // its bits do not depend on where ranks run.
 //
-// What others rely on, and must not be changed alone. Package comm/nccl and the delays of package sim
+// Others rely on these, so do not change them alone. Package comm/nccl and the delays of package sim
 // use the numbers of the tags. Package sim computes with Network.Travel and Delay.Factor. Losses
 // depend on the order of Allreduce. Callers rely on the order of rounds.
 //
-// What may be changed freely: a backend, as long as the suite comm/commtest passes; how a wait polls
+// Free to change: a backend, as long as the suite comm/commtest passes; how a wait polls
 // and sleeps; the trees of Bcast, Fold and Barrier; the memory layout of a Board, since all
 // processes of a run are one binary.
 package comm

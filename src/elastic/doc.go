@@ -8,13 +8,13 @@
 // it then gives their nodes back to the batch system (Scheduler, Job). In mode restart nobody leaves:
 // Next says on which nodes the run starts again.
 //
-// What must hold. Before the first step all ranks agree on one Terms (Agree). Join, World.Resize and
+// Invariants. Before the first step all ranks agree on one Terms (Agree). Join, World.Resize and
 // World.Close are collective (see package comm). Rank 0 calls Releases.Poll between steps, which never
 // waits. If the run writes checkpoints, a rank leaves only after a checkpoint that does not need the rank.
 //
-// What others rely on, and must not be changed alone: in World, rank of Stages = stage and rank of
+// Others rely on these, so do not change them alone: in World, rank of Stages = stage and rank of
 // Replicas = replica; Base stays open; the JSON of Next, which job scripts read; the bytes that rank 0
 // and Await exchange.
 //
-// What may be changed freely: how Job asks Slurm, and how long ranks wait and retry.
+// Free to change: how Job asks Slurm, and how long ranks wait and retry.
 package elastic

@@ -17,16 +17,16 @@
 // A mask has a bit for each of n elements, as U64 (ceil(n/64)): bit i%64 of word i/64 belongs to
 // element i.
 //
-// What must hold. Operands have the length of their shape and lie in the backend's space; if not, the
+// Invariants. Operands have the length of their shape and lie in the backend's space; if not, the
 // call panics, since that is the caller's error. Operands do not overlap unless a comment says so.
 // Equal operands give equal bits, whatever else runs and however many threads a backend has. One
 // goroutine uses a Backend.
 //
-// What others rely on, and must not be changed alone. Backends and package null rely on the order of an
+// Others rely on these, so do not change them alone. Backends and package null rely on the order of an
 // operation's operands. Bits of losses depend on the orders of additions that comments name, and on
 // SquareBlock and FixedUnit. Code in csrc repeats these two, Block and the order of bits in masks.
 //
-// What may be changed freely: how a backend computes, if kerneltest still passes. That changes bits, so
+// Free to change: how a backend computes, if kerneltest still passes. That changes bits, so
 // results of other binaries can no longer be compared bit by bit. A backend may do two operations in
 // one call and leave out the rounding between them.
 package kernel

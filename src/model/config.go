@@ -5,7 +5,7 @@
 // activations, and the tokens and targets of a microbatch. Out: activations, gradients and updated
 // weights. Other packages also get a layer's costs, its state to move or save, and its readings.
 //
-// What must hold: a microbatch goes through a layer in three passes, always in this order: forward,
+// Invariants: a microbatch goes through a layer in three passes, always in this order: forward,
 // backward for inputs, backward for weights. All three get the same memory. Between two steps
 // Layer.Sections are the whole state of a layer. A part may hold a Work for each microbatch besides.
 //

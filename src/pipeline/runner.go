@@ -10,7 +10,7 @@
 // weights. A Runner is valid for one layout and one structure of layers. A move, pruning or freezing
 // needs FinishUpdate, Close and a new Runner.
 //
-// What must hold: losses and gradients have the same bits wherever layers lie. So gradients are added
+// Invariants: losses and gradients have the same bits wherever layers lie. So gradients are added
 // in ascending order of microbatches, then of replicas, and norms and losses in the order of layers.
 //
 // Words: a stage is one rank's place in the pipeline of a replica. The chain of layers is cut into

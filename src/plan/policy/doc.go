@@ -10,7 +10,7 @@
 // 0 exchange messages during Decide. Stage 0 is then in Decide while the other stages of replica 0 are
 // in Neighbours.Conclude.
 //
-// What must hold: a decision depends only on earlier calls and their arguments, and on the errors of
+// Invariants: a decision depends only on earlier calls and their arguments, and on the errors of
 // messages. So simulated runs and resumed runs decide as the run did.
 //
 // Words: the dense model is the model before any kind of dynamism has changed it. The paper is

@@ -5,7 +5,7 @@
 // In: the settings, a table of the layers' costs, a network, and a function for the memory besides the
 // layers. Out: layouts, predictions, lower bounds, and for a measured step the causes of idle time.
 //
-// What must hold: equal inputs give equal layouts, on every rank and in every process. So no result may
+// Invariants: equal inputs give equal layouts, on every rank and in every process. So no result may
 // depend on the order of a Go map, on threads or on a clock. Cuts, peaks and schedules that a method
 // gets must belong to the planner's map; Match returns the planner of a layout.
 //

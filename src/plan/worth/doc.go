@@ -4,7 +4,7 @@
 // search.Planner of each run's settings. Out: a Result for each run, with the simulated seconds of the
 // run in three cases: the layouts that it used, one static layout throughout, and the best layouts.
 //
-// What must hold: all cases of a Result have the same costs of layers. Compare gives all its runs the
+// Invariants: all cases of a Result have the same costs of layers. Compare gives all its runs the
 // same costs, so its runs must have done equal work (see DescribeWork). Results are deterministic: the
 // random draws have fixed seeds.
 //
