@@ -14,8 +14,11 @@ usage: ./build.sh COMMAND
              is no CUDA toolkit and apt can install Debian's, 1.6 GB, asks first; --yes answers
   demo       deps, build, then the main job: six short runs, one table, a verdict and a report
   demo-bpe   the same with GPT-2's vocabulary, the head whole and in slices
-  test       deps, a browser and Slurm, then every test but the long ones; of jobs under Slurm one
+  test       deps, a browser and Slurm, then every test but the long ones; of jobs under Slurm one.
+             Tests of CUDA run where there is a toolkit; asks, as cuda does, before it installs one
   test-long  deps, then every test
+  test-on    SUITE [COMMAND]: demo and test, or another command, in a bare Debian of that name
+             (bookworm, trixie, forky), which debootstrap makes in build/suites; as root
   test-slurm deps, build, Slurm (munge, slurmdbd, MariaDB), then jobs/train.sbatch and grow.sbatch on
              a cluster of this host's own: a quarter of an hour; a word after it chooses tests by name
   bench      build, then the benchmarks
@@ -31,20 +34,18 @@ END
 }
 
 source bench/machine.sh
+source bench/mpi.sh
 source bench/cuda.sh
 
 build() {
 	go build -trimpath -tags "$tags" -ldflags "-X main.version=$(revision)" -o bin/dynmo ./src/cmd/dynmo
+	bin/dynmo version >/dev/null || { say 'bin/dynmo does not start here: see the line above'; return 1; }
 	say "built bin/dynmo $(revision)"
 }
 
-# mpi_environment lets mpirun start more ranks than cores, as root too, and in a
-# container. Open MPI may not copy between the processes of a container.
-mpi_environment() {
-	export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1
-	export OMPI_MCA_hwloc_base_binding_policy=none
-	export OMPI_MCA_btl_vader_single_copy_mechanism=none
-	[ "$(id -u)" != 0 ] || export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+# with_mpirun: the mpirun of this mpicc starts more ranks than cores.
+with_mpirun() {
+	mpi_environment
 	[ -z "$mpicc" ] || export PATH="$(dirname "$mpicc"):$PATH"
 }
 
@@ -137,8 +138,8 @@ test_pure() {
 # is compiled twice. vet runs apart from the tests and sees a file once.
 run_tests() {
 	local failed=''
-	mpi_environment
-	[ -z "${TAGS-blas mpi}" ] || [ -z "$has_cc" ] || ! want_nvcc || cuda_go
+	with_mpirun
+	[ -z "${TAGS-blas mpi}" ] || [ -z "$has_cc" ] || [ -z "$toolkit" ] || ! want_nvcc || cuda_go
 	export GOFLAGS="${GOFLAGS:-} -trimpath" GOGC=${GOGC:-400}
 	part 'build' build
 	part 'gofmt' formatted
@@ -171,8 +172,9 @@ case ${1:-help} in
 deps) deps ;;
 build) detect; report; build ;;
 cuda)
+	takes_yes "$@"
 	detect
-	agree_cuda "${@:2}"
+	agree_cuda "$@" || exit 2
 	report
 	[ -n "$has_cc" ] && want_nvcc || missing_nvcc
 	cuda_go
@@ -180,10 +182,17 @@ cuda)
 	cuda_build
 	cuda_library
 	;;
-demo) deps; build; mpi_environment; exec bench/demo.sh ;;
-demo-bpe) deps; build; mpi_environment; exec bench/bpe.sh ;;
-test) deps || say 'testing what is here'; browser; run_tests 10m ;;
-test-long) deps || say 'testing what is here'; browser; DYNMO_LONG=1 run_tests 90m ;;
+demo) deps; build; with_mpirun; exec bench/demo.sh ;;
+demo-bpe) deps; build; with_mpirun; exec bench/bpe.sh ;;
+test | test-long)
+	takes_yes "$@"
+	deps || say 'testing what is here'
+	browser
+	toolkit=yes
+	agree_cuda "$@" || toolkit=''
+	if [ "$1" = test ]; then run_tests 30m; else DYNMO_LONG=1 run_tests 90m; fi
+	;;
+test-on) exec bench/suite.sh "${@:2}" ;;
 test-slurm)
 	deps || say 'testing what is here'
 	build
@@ -191,7 +200,7 @@ test-slurm)
 	exec jobs/test-slurm.sh "${@:2}"
 	;;
 figures) detect; report; build; exec bin/dynmo figures -o build/figures "${@:2}" ;;
-bench) detect; report; build; mpi_environment; TAGS=$tags exec bench/bench.sh ;;
+bench) detect; report; build; with_mpirun; TAGS=$tags exec bench/bench.sh ;;
 env)
 	detect
 	TAGS=$tags

@@ -45,41 +45,45 @@ int main(void) {
 	[ "$gpu" = yes ]
 }
 
-# agree_cuda [--yes] asks the user before want_nvcc installs the toolkit, and ends the script
-# on a no. It asks nothing if the toolkit is here or cannot be installed.
+# takes_yes COMMAND [ARGUMENT...] ends the script unless the only argument is --yes.
+takes_yes() {
+	case ${*:2} in
+	'' | --yes) ;;
+	*) say "./build.sh $1 takes --yes, not: ${*:2}"; exit 2 ;;
+	esac
+}
+
+# agree_cuda COMMAND [--yes]: whether want_nvcc may install the toolkit. It asks on a terminal.
+# It asks nothing if the toolkit is here or cannot be installed.
 agree_cuda() {
 	local answer='' size="Debian's CUDA toolkit, from non-free: about 1.6 GB to download, 5.3 GB on disk"
-	case $* in
-	'' | --yes) ;;
-	*) say "./build.sh cuda takes --yes, not: $*"; exit 2 ;;
-	esac
-	[ "$*" != --yes ] && [ -n "$has_cc" ] && ! find_nvcc && can_install || return 0
+	[ "${2:-}" != --yes ] && [ -n "$has_cc" ] && ! find_nvcc && can_install || return 0
 	has_gpu || size+='; there is no GPU here to use it'
 	if [ ! -t 0 ] || [ ! -t 2 ]; then
-		say "./build.sh cuda would install $size: --yes agrees"
-		exit 2
+		say "./build.sh $1 would install $size: --yes agrees"
+		return 1
 	fi
 	read -r -p "Install $size? [y/N] " answer || true
-	case $answer in
-	[yY]*) ;;
-	*) missing_nvcc || exit 1 ;;
-	esac
+	[[ $answer == [yY]* ]]
 }
 
 # want_nvcc finds nvcc, or installs Debian's where apt asks nothing.
 want_nvcc() {
+	local sources=/etc/apt/sources.list.d/dynmo-non-free
 	find_nvcc && return 0
 	if ! apt-cache policy nvidia-cuda-toolkit 2>/dev/null | grep -q 'Candidate: [^(]'; then
-		offer_non_free || return 1
+		offer_non_free "$sources" || return 1
 	fi
-	install nvidia-cuda-toolkit g++ && find_nvcc
+	install nvidia-cuda-toolkit g++
+	rm -f "$sources".*
+	find_nvcc
 }
 
-# offer_non_free lets apt see contrib and non-free of the Debian that is here.
+# offer_non_free FILE lets apt see contrib and non-free of the Debian that is here, by a file
+# of sources that the caller removes.
 offer_non_free() {
-	local list=/etc/apt/sources.list from=/etc/apt/sources.list.d/debian.sources to=/etc/apt/sources.list.d/debian-non-free
+	local list=/etc/apt/sources.list from=/etc/apt/sources.list.d/debian.sources to=$1
 	[ "$(id -u)" = 0 ] && grep -qx ID=debian /etc/os-release || return 1
-	say "adding $to: contrib and non-free, for nvidia-cuda-toolkit"
 	if [ -f "$from" ]; then
 		sed -e '/^#/d' -e 's/^Components:.*/Components: contrib non-free/' "$from" >"$to.sources"
 	elif [ -f "$list" ]; then

@@ -6,9 +6,8 @@ set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 id=${1:-F}
 eval "$(./build.sh env)"
-export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_hwloc_base_binding_policy=none
-export OMPI_MCA_btl_vader_single_copy_mechanism=none
-[ "$(id -u)" != 0 ] || export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+source bench/mpi.sh
+mpi_environment
 
 # provenance prints what the seconds were measured on.
 provenance() {

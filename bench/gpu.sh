@@ -26,6 +26,7 @@ command=$*
 theirs=${LD_LIBRARY_PATH:-}       # without what programs of build/gpu need
 
 source bench/machine.sh
+source bench/mpi.sh
 source bench/cuda.sh
 source bench/gpu_pack.sh
 source bench/gpu_parts.sh
@@ -36,9 +37,8 @@ ours() {
 	local library
 	export PATH="$pack/bin:$PATH:/usr/local/nvidia/bin" LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$pack/lib:/usr/local/nvidia/lib64"
 	export OPAL_PREFIX=$pack OPAL_BINDIR=$pack/bin OPAL_PKGLIBDIR=$pack/openmpi OPAL_PKGDATADIR=$pack/share
-	export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_mpi_yield_when_idle=1
-	export OMPI_MCA_btl=self,vader OMPI_MCA_pml=ob1 OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_plm=isolated
-	export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PRTE_PREFIX=$pack PMIX_PREFIX=$pack
+	mpi_environment
+	export OMPI_MCA_btl=self,vader OMPI_MCA_pml=ob1 OMPI_MCA_plm=isolated PRTE_PREFIX=$pack PMIX_PREFIX=$pack
 	export PMIX_MCA_mca_base_component_disable_dlopen=1 PMIX_MCA_pcompress_base_silence_warning=1
 	for library in $(wheel libcublasLt.so) $(wheel libcusparse.so); do
 		LD_LIBRARY_PATH+=":${library%/*}"

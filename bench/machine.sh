@@ -35,7 +35,10 @@ find_go() {
 		fi
 		old=$go
 	done
-	[ -n "$old" ] && bin=$(fetch_go "$old") && new_enough "$bin/go" && export PATH="$bin:$PATH"
+	[ -n "$old" ] || return 1
+	bin=$(fetch_go "$old") && new_enough "$bin/go" && export PATH="$bin:$PATH" && return 0
+	say "$("$old" env GOVERSION) is here, and could not fetch Go $want_go: GOPROXY=$("$old" env GOPROXY)"
+	return 1
 }
 
 # links SOURCE FLAG...: whether a C program compiles and links.
@@ -56,6 +59,7 @@ find_mpi() {
 		for word in $line; do
 			case $word in
 			-I* | -D*) c+=" $word" ;;
+			-Wl,-z,now) ;; # go-nvml binds functions that older drivers lack, at their first call
 			-L* | -l* | -Wl,*) l+=" $word" ;;
 			esac
 		done
@@ -97,6 +101,8 @@ detect() {
 	# The Go side of NVML wraps calls that its header says are deprecated.
 	export CGO_CFLAGS="${CFLAGS:--O3 -g} -DDYNMO_CSRC_HASH=$hash -Wno-deprecated-declarations$cflags"
 	export CGO_LDFLAGS="${LDFLAGS:-} -Wl,--as-needed$libs"
+	# Some compilers bind at the start by default: then no program starts that has go-nvml.
+	! links 'int main(void) { return 0; }' -Wl,-z,lazy || CGO_LDFLAGS+=' -Wl,-z,lazy'
 	export CC=$cc CGO_ENABLED=$([ -n "$tags" ] && echo 1 || echo 0)
 }
 
@@ -113,7 +119,7 @@ report() {
 
 # packages prints Debian's names of the packages that are wanted and missing.
 packages() {
-	[ -n "$has_go" ] || echo golang-go ca-certificates
+	[ -n "$has_go" ] || command -v go >/dev/null || echo golang-go ca-certificates
 	[ -n "$has_cc" ] || [ "${TAGS-blas mpi}" = '' ] || echo gcc libc6-dev
 	served mpi || ! wanted mpi || echo openmpi-bin libopenmpi-dev
 	served blas || ! wanted blas || echo libopenblas-dev pkg-config
@@ -144,11 +150,10 @@ deps() {
 		list=$(packages | xargs)
 	fi
 	report
-	[ -n "$list" ] || return 0
+	[ -n "$list" ] || [ -z "$has_go" ] || return 0
+	say $'\nmissing. One of these brings it:'
+	[ -z "$list" ] || say "  Debian, Ubuntu  apt-get install $list"
 	cat >&2 <<END
-
-missing. One of these brings it:
-  Debian, Ubuntu  apt-get install $list
   Fedora, RHEL    dnf install golang gcc openmpi-devel openblas-devel; module load mpi
   a cluster       module load go openmpi openblas (\`module avail\` shows their names here), or
                   MPICC=/path/to/mpicc BLAS_LIBS="-L/path/to/lib -lopenblas" CFLAGS=-I/path/to/include

@@ -10,7 +10,9 @@ cd "$(dirname "$0")/.."
 starts=${1:-200} loops=${2:-14} failed=0
 work=$(mktemp -d)
 chmod 755 "$work" # munge wants its socket to be reachable
-export DYNMO_CLUSTER=$work/cluster SLURM_PMIX_FENCE=${SLURM_PMIX_FENCE:-ring} OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_btl_vader_single_copy_mechanism=none
+export DYNMO_CLUSTER=$work/cluster SLURM_PMIX_FENCE=${SLURM_PMIX_FENCE:-ring}
+source bench/mpi.sh
+mpi_environment
 pids=()
 trap 'kill "${pids[@]}" 2>/dev/null || true; jobs/test-cluster.sh down; rm "$work/tiny.toml"; rmdir "$work" 2>/dev/null || true' EXIT
 jobs/test-cluster.sh up 4 --no-accounting

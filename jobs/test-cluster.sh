@@ -53,12 +53,19 @@ need() {
 	[ ${#missing[@]} = 0 ] || { echo "${missing[*]}"; return 1; }
 }
 
-# until_true SECONDS WHAT COMMAND...: waits for a command to succeed.
+# until_true SECONDS DAEMON COMMAND...: waits for a command to succeed, while the daemon runs.
 until_true() {
-	local end=$((SECONDS + $1)) what=$2
+	local end=$((SECONDS + $1)) daemon=$2
 	shift 2
 	until "$@" >/dev/null 2>&1; do
-		[ "$SECONDS" -lt "$end" ] || fail "$what: not within time; see the logs in $cluster/log"
+		if ! alive "$daemon"; then
+			tail -n 5 "$cluster/log/$daemon" "$cluster/log/$daemon.out" >&2 2>/dev/null || true
+			fail "$daemon has ended"
+		fi
+		if [ "$SECONDS" -ge "$end" ]; then
+			tail -n 5 "$cluster/log/$daemon" >&2 2>/dev/null || true
+			fail "$daemon: not ready within time"
+		fi
 		sleep 0.2
 	done
 }
@@ -122,7 +129,8 @@ PreemptMode=REQUEUE
 PartitionName=test Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=1
 PartitionName=urgent Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=2
 CONF
-	touch "$cluster"/gpu{0,1}
+	ln -s /dev/null "$cluster/gpu0" # Slurm from 24.11 on wants devices
+	ln -s /dev/zero "$cluster/gpu1"
 	echo "Name=gpu File=$cluster/gpu[0-1]" >"$cluster/gres.conf"
 	[ -n "$accounting" ] || return 0
 	cat >>"$SLURM_CONF" <<CONF
@@ -145,6 +153,25 @@ StorageHost=localhost
 StorageUser=$user
 StorageLoc=slurm
 CONF
+}
+
+# write_hosts writes the /etc/hosts of the daemons. From 24.11 on slurmctld waits 10 s in each
+# scancel for a node whose name does not resolve.
+write_hosts() {
+	local i
+	cat /etc/hosts
+	for ((i = 1; i <= $1; i++)); do echo "127.0.0.1 node$i"; done
+}
+
+# with_hosts COMMAND...: runs a command that sees the cluster's /etc/hosts.
+with_hosts() {
+	local outer=() inner=()
+	if [ "$(id -u)" != 0 ]; then
+		outer=(--user --map-root-user)
+		inner=(unshare --user --map-user="$(id -u)" --map-group="$(id -g)")
+	fi
+	# shellcheck disable=SC2016 # expanded by the shell inside
+	exec unshare --mount "${outer[@]}" bash -c 'mount --bind "$1" /etc/hosts && exec "${@:2}"' sh "$cluster/hosts" "${inner[@]}" "$@"
 }
 
 # keep NAME COMMAND...: runs a daemon in the background and keeps its process id.
@@ -170,8 +197,11 @@ start_accounting() {
 	mariadb-install-db --no-defaults --auth-root-authentication-method=socket --skip-test-db \
 		--datadir="$cluster/mysql/data" --auth-root-socket-user="$user" --user="$user" >"$cluster/log/mariadb-install-db" 2>&1 ||
 		fail "mariadb-install-db failed; see $cluster/log/mariadb-install-db"
+	# slurmdbd would make it, but not with MariaDB's client library 3.4.10.
+	echo 'CREATE DATABASE slurm;' >"$cluster/mysql/init.sql"
 	keep mariadbd mariadbd --no-defaults --user="$user" --datadir="$cluster/mysql/data" --socket="$MYSQL_UNIX_PORT" \
-		--skip-networking --pid-file="$cluster/mysql/pid" --innodb-buffer-pool-size=64M --innodb-lock-wait-timeout=900
+		--skip-networking --pid-file="$cluster/mysql/pid" --innodb-buffer-pool-size=64M --innodb-lock-wait-timeout=900 \
+		--init-file="$cluster/mysql/init.sql"
 	until_true 300 mariadbd test -S "$MYSQL_UNIX_PORT"
 	keep slurmdbd slurmdbd -D
 	until_true 300 slurmdbd sacctmgr -n show cluster
@@ -188,7 +218,8 @@ start_node() {
 	# The shell stays, as process 1 of the namespace, which has to reap orphans.
 	# shellcheck disable=SC2016 # expanded by the shell inside
 	keep "$1" "${namespaces[@]}" \
-		bash -c 'hostname "$1" && mount -t tmpfs none /dev/shm; "${@:2}" slurmd -D -N "$1" & wait $!' sh "$1" "${inner[@]}"
+		bash -c 'hostname "$1" && mount -t tmpfs none /dev/shm; mount --bind "$2" /etc/hosts; "${@:3}" slurmd -D -N "$1" & wait $!' \
+		sh "$1" "$cluster/hosts" "${inner[@]}"
 }
 
 up() {
@@ -213,11 +244,12 @@ up() {
 	mkdir "$cluster"/{log,pids,state,mysql,munge}
 	port=$(free_ports $((nodes + 2)))
 	write_slurm_conf "$nodes" "$port"
+	write_hosts "$nodes" >"$cluster/hosts"
 	start_munge
 	[ -z "$accounting" ] || start_accounting
-	keep slurmctld slurmctld -D
+	keep slurmctld "$0" with-hosts slurmctld -D
 	for ((i = 1; i <= nodes; i++)); do start_node "node$i"; done
-	until_true 300 "$nodes nodes" all_idle "$nodes"
+	until_true 300 slurmctld all_idle "$nodes"
 	trap - EXIT
 	say "$nodes nodes are up in $cluster; eval \"\$(jobs/test-cluster.sh env)\""
 }
@@ -277,7 +309,12 @@ start)
 	[ -e "$cluster/pids/${2:?start NODE}" ] || fail "no node $2 in $cluster"
 	alive "$2" || start_node "$2"
 	;;
-env) printf 'export SLURM_CONF=%q\n' "$SLURM_CONF" ;;
+env)
+	printf 'export SLURM_CONF=%q\n' "$SLURM_CONF"
+	# Open MPI 5 looks for a network that reaches another host. Here all are this host.
+	echo 'export OMPI_MCA_btl_tcp_if_include=lo'
+	;;
+with-hosts) with_hosts "${@:2}" ;;
 need)
 	[ "${2:-}" != --no-accounting ] || accounting=''
 	need

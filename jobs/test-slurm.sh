@@ -23,7 +23,9 @@ chmod 755 "$work" # munged wants its socket within reach of all
 DYNMO_CLUSTER=$work/cluster
 trap 'kill "$pace" 2>/dev/null; "$jobs/test-cluster.sh" down 2>/dev/null; drop_groups; rm -rf "$work"' EXIT
 real=$(cd "$jobs/.." && pwd)/bin/dynmo
-export OMPI_MCA_mpi_yield_when_idle=1 # more ranks than cores
+# shellcheck source=bench/mpi.sh
+. "$jobs/../bench/mpi.sh"
+mpi_environment
 export SLURM_PMIX_FENCE=ring           # of the tests that call srun themselves; see train.sbatch
 cd "$work" || exit 1
 for file in job train grow dynmo pack node; do

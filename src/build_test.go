@@ -21,7 +21,7 @@ func put(t *testing.T, name, text string, mode os.FileMode) {
 func scripts(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
-	for _, name := range []string{"go.mod", "build.sh", "bench/machine.sh", "bench/cuda.sh"} {
+	for _, name := range []string{"go.mod", "build.sh", "bench/machine.sh", "bench/mpi.sh", "bench/cuda.sh"} {
 		text, err := os.ReadFile(filepath.Join("..", name))
 		expect.OK(t, err)
 		put(t, filepath.Join(root, name), string(text), 0o666)

@@ -16,7 +16,8 @@ enum {
 	DYNMO_MPI_MEMORY  = -2, /* no memory for a group or a request */
 	DYNMO_MPI_HANDLE  = -3, /* no such group or request */
 	DYNMO_MPI_PMIX    = -4, /* MPI runs on no PMIx library that could be found */
-	DYNMO_MPI_GOODBYE = -5  /* the launcher could not be told */
+	DYNMO_MPI_GOODBYE = -5, /* the launcher could not be told */
+	DYNMO_MPI_STAY    = -6  /* no rank may end before the others */
 };
 
 /* Writes the name and version of the MPI library into text, which has room for size
@@ -27,15 +28,19 @@ void dynmo_mpi_library(char *text, int32_t size);
  * *group to a duplicate of the world in which errors are returned. Collective. */
 int32_t dynmo_mpi_init(int32_t *group);
 
-/* Ends MPI. Collective. */
+/* Ends MPI, once all ranks are here. Collective. */
 int32_t dynmo_mpi_finalize(void);
 
-/* Returns 0 if dynmo_mpi_leave can tell the launcher, once MPI runs. */
+/* Returns 0 if a rank can end while others go on, once MPI runs. */
 int32_t dynmo_mpi_can_leave(void);
 
-/* Tells the launcher that this process takes part no longer, while others go on. The
- * process ends next, without another call. */
+/* Ends this rank's part in MPI, while others go on. The process ends next, by
+ * dynmo_mpi_exit, without another call. */
 int32_t dynmo_mpi_leave(void);
+
+/* Ends the process. If MPI has ended, handlers of atexit run: MPICH takes leave of its
+ * launcher in one. */
+void dynmo_mpi_exit(int32_t status);
 
 /* Rank in the group, and its size. */
 int32_t dynmo_mpi_rank(int32_t group, int32_t *rank, int32_t *size);

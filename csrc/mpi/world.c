@@ -23,6 +23,7 @@ void dynmo_mpi_library(char *text, int32_t size) {
 
 int32_t dynmo_mpi_init(int32_t *group) {
 	int running, level;
+	setenv("OMPI_MCA_async_mpi_finalize", "1", 0); /* see leave.c */
 	int rc = MPI_Initialized(&running);
 	if (rc == MPI_SUCCESS)
 		rc = running ? MPI_Query_thread(&level) : MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level);
@@ -33,10 +34,6 @@ int32_t dynmo_mpi_init(int32_t *group) {
 	MPI_Comm world;
 	rc = MPI_Comm_dup(MPI_COMM_WORLD, &world);
 	return rc != MPI_SUCCESS ? rc : adopt(world, group);
-}
-
-int32_t dynmo_mpi_finalize(void) {
-	return MPI_Finalize();
 }
 
 int32_t dynmo_mpi_rank(int32_t group, int32_t *rank, int32_t *size) {
@@ -113,8 +110,9 @@ void dynmo_mpi_error(int32_t status, char *text, int32_t size) {
 		"no such group or request",
 		"the MPI library runs on no libpmix.so.2",
 		"the launcher could not be told (PMIx_Finalize)",
+		"this MPI library ends all ranks together (Open MPI with async_mpi_finalize lets one end alone)",
 	};
-	if (status <= 0 && status >= DYNMO_MPI_GOODBYE) {
+	if (status <= 0 && status >= DYNMO_MPI_STAY) {
 		snprintf(text, size, "%s", own[-status]);
 		return;
 	}

@@ -213,7 +213,7 @@ func (c Config) Packs() bool { return c.Repack.Kind != "none" && c.Balance.Moves
 
 // Elastic configures the fate of ranks that no longer have a layer.
 type Elastic struct {
-	Release      string  `toml:"release" default:"park" oneof:"park,exit,slurm,restart" doc:"ranks without layers wait for the end of the run; or end; or end, and Slurm takes their nodes back; or the run ends with a checkpoint and status 75, for a job script that goes on with fewer nodes. Under mpirun they wait in any case"`
+	Release      string  `toml:"release" default:"park" oneof:"park,exit,slurm,restart" doc:"ranks without layers wait for the end of the run; or end; or end, and Slurm takes their nodes back; or the run ends with a checkpoint and status 75, for a job script that goes on with fewer nodes. Under mpirun slurm, and under MPICH slurm and exit, are as park"`
 	RetrySeconds float64 `toml:"retry_seconds" default:"60" min:"0" max:"86400" when:"elastic.release=slurm" unit:"seconds" doc:"time for which Slurm is asked again while it cannot take nodes back"`
 }
 

@@ -9,24 +9,27 @@ import (
 	"strings"
 )
 
-// launched returns an error unless srun started the ranks. srun lets some ranks end before the others.
-// mpirun takes a rank that ends early for dead, or makes it wait.
-func launched(getenv func(string) string) error {
+// launched returns an error if nodes cannot be given back from under the launcher of the ranks. mpirun has
+// a daemon on every node, and ends the run when Slurm takes a node with its daemon away.
+func launched(mode Mode, getenv func(string) string) error {
 	switch {
-	case getenv("OMPI_COMM_WORLD_SIZE") != "":
-		return errors.New("mpirun lets no rank leave before the others, want `srun --mpi=pmix`")
-	case getenv("SLURM_JOB_ID") == "" || getenv("SLURM_STEP_ID") == "" || getenv("SLURM_PROCID") == "":
+	case mode == exit:
+		return nil
+	case getenv("SLURM_JOB_ID") == "":
+		return errors.New("this is no Slurm job")
+	case getenv("OMPI_COMM_WORLD_SIZE") == "" && (getenv("SLURM_STEP_ID") == "" || getenv("SLURM_PROCID") == ""):
 		return errors.New("this is no step of a Slurm job, want `srun --mpi=pmix`")
+	case getenv("OMPI_COMM_WORLD_SIZE") != "" && mode == Slurm:
+		return errors.New("mpirun does not survive the loss of a node, want `srun --mpi=pmix`, or elastic.release = \"restart\"")
 	}
 	return nil
 }
 
-// canLeave returns an error if some rank cannot tell the launcher that the rank leaves: the error of the
-// first such rank.
+// canLeave returns an error if some rank cannot end before the others: the error of the first such rank.
 func canLeave(places []place) error {
 	for rank, p := range places {
 		if p.CanLeave != "" {
-			return fmt.Errorf("rank %d cannot take leave of the launcher: %s", rank, p.CanLeave)
+			return fmt.Errorf("rank %d cannot end before the others: %s", rank, p.CanLeave)
 		}
 	}
 	return nil

@@ -142,8 +142,9 @@ func TestAgree(t *testing.T) {
 		want    Terms
 	}{
 		{"park", nil, Terms{Mode: Park, Nodes: []string{host, host, host}}},
-		{"exit", step(), Terms{Mode: exit, Nodes: []string{host, host, host}}},
+		{"exit", nil, Terms{Mode: exit, Nodes: []string{host, host, host}}},
 		{"slurm", step("SLURM_HET_SIZE=1", "SLURM_DISTRIBUTION=block:block"), Terms{Mode: Slurm, Nodes: nodes, Batch: "a", Job: Job{Number: "7"}}},
+		{"restart", map[string]string{"SLURM_JOB_ID": "7", "OMPI_COMM_WORLD_SIZE": "3"}, Terms{Mode: Restart, Nodes: nodes, Batch: "a", Job: Job{Number: "7"}}},
 		{"restart", step("SLURM_ARRAY_JOB_ID=5", "SLURM_ARRAY_TASK_ID=2"), Terms{Mode: Restart, Nodes: nodes, Batch: "a", Job: Job{Number: "5_2"}}},
 	} {
 		same(t, c.release, agreed(t, config.Elastic{Release: c.release}, nodes, c.env, nil), c.want)
@@ -160,9 +161,10 @@ func TestUnmet(t *testing.T) {
 		canLeave                 error
 		want                     string
 	}{
-		{name: "mpirun", release: "exit", env: step("OMPI_COMM_WORLD_SIZE=4"), want: "mpirun lets no rank leave"},
+		{name: "mpirun", release: "slurm", env: step("OMPI_COMM_WORLD_SIZE=4"), want: "mpirun does not survive the loss of a node"},
+		{name: "no job", release: "restart", env: map[string]string{"OMPI_COMM_WORLD_SIZE": "4"}, want: "no Slurm job"},
 		{name: "no step", release: "restart", env: map[string]string{"SLURM_JOB_ID": "7"}, want: "no step of a Slurm job"},
-		{name: "no goodbye", release: "exit", canLeave: fmt.Errorf("no libpmix"), want: `rank 0 cannot take leave of the launcher: no libpmix`},
+		{name: "no goodbye", release: "exit", canLeave: fmt.Errorf("no libpmix"), want: `rank 0 cannot end before the others: no libpmix`},
 		{name: "het", release: "slurm", env: step("SLURM_HET_SIZE=2"), want: "heterogeneous"},
 		{name: "arbitrary", release: "slurm", env: step("SLURM_DISTRIBUTION=arbitrary"), want: "distributed arbitrarily"},
 		{name: "node", release: "slurm", nodes: []string{"a", "b;c"}, want: `rank 1: SLURMD_NODENAME = "b;c" is no name of a node`},

@@ -142,8 +142,8 @@ func (o *outsider) listen(asked *Asked) error {
 }
 
 // ready returns the ranks that can leave, in ascending order: ranks that held no layer when the last
-// checkpoint was written. Either all ranks of a node leave or none, since Slurm takes back whole
-// nodes.
+// checkpoint was written. In mode Slurm either all ranks of a node leave or none, since Slurm takes
+// back whole nodes.
 func (r *Releases) ready(saved int) []int {
 	can := func(rank int) bool {
 		o := r.outside[rank]
@@ -151,7 +151,7 @@ func (r *Releases) ready(saved int) []int {
 	}
 	held := make(map[string]bool)
 	for rank, node := range r.Terms.Nodes {
-		held[node] = held[node] || !can(rank)
+		held[node] = r.Terms.Mode == Slurm && (held[node] || !can(rank))
 	}
 	var list []int
 	for rank, node := range r.Terms.Nodes {

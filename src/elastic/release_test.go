@@ -172,9 +172,9 @@ func TestRelease(t *testing.T) {
 	})
 }
 
-// TestExit: ranks end a node at a time, and their nodes stay the job's; parked ones do not.
+// TestExit: ranks end whether or not their nodes have others, and the nodes stay the job's. Parked ranks do not end.
 func TestExit(t *testing.T) {
-	for mode, want := range map[Mode][]int{exit: {2, 3}, Park: nil} {
+	for mode, want := range map[Mode][]int{exit: {1, 2, 3}, Park: nil} {
 		s := &stage{}
 		play(t, twoByTwo(mode), s, func() {
 			expect.OK(t, s.r.Add(1, []int{1, 2, 3}))

@@ -63,7 +63,7 @@ func Parking(base *comm.Group) Terms {
 // Here describes the place where this rank runs.
 type Here struct {
 	Getenv      func(string) string // reads the rank's environment, as os.Getenv does
-	CannotLeave error               // why this rank cannot tell the launcher that it leaves early; nil if it can
+	CannotLeave error               // why this rank cannot end before the others; nil if it can
 }
 
 // place is what a rank sends to rank 0: its node, and the text of Here.CannotLeave, "" if it can leave.
@@ -114,7 +114,7 @@ func Agree(base *comm.Group, s config.Elastic, here Here) (Terms, error) {
 // settle returns the terms of the settings, or t with the reason why their conditions do not hold.
 func (t Terms) settle(s config.Elastic, places []place, getenv func(string) string) Terms {
 	wanted := Terms{Mode: Mode(s.Release), Nodes: t.Nodes}
-	err := launched(getenv)
+	err := launched(wanted.Mode, getenv)
 	if err == nil && wanted.Ends() {
 		err = canLeave(places)
 	}

@@ -164,7 +164,7 @@ func launchMPI(c config.Config, h Hooks) (train.Outcome, error) {
 		// A rank that does not end, such as a stopped process, would keep the others waiting.
 		late := time.AfterFunc(startFor, func() { h.Exit(1) })
 		defer late.Stop()
-		if apart { // MPI_Finalize would wait for the ranks that have ended
+		if apart { // Stop would wait for the ranks that have ended
 			return out, mpi.Leave()
 		}
 		return out, mpi.Stop()

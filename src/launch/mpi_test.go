@@ -199,9 +199,8 @@ func overMPI(t *testing.T, ranks int, tasks []task, want []*run) (got []*run) {
 	expect.OK(t, os.WriteFile(file, settings, 0o600))
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, path, "-np", strconv.Itoa(ranks), "--oversubscribe", "--bind-to", "none", os.Args[0])
-	cmd.Env = append(os.Environ(), ranksVariable+"="+file,
-		"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "OMPI_MCA_btl_vader_single_copy_mechanism=none")
+	cmd := exec.CommandContext(ctx, path, "-np", strconv.Itoa(ranks), os.Args[0])
+	cmd.Env = append(append(os.Environ(), expect.Launcher()...), ranksVariable+"="+file)
 	text, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)

@@ -3,9 +3,13 @@ package launch
 import (
 	"errors"
 	"fmt"
+	"os"
+	"os/signal"
 	"strconv"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"dynmo/src/comm"
 	"dynmo/src/config"
@@ -34,14 +38,20 @@ func (w *watch) run() {
 	look.Stopped = w.halt
 	tick := time.NewTicker(comm.WatchEvery)
 	defer tick.Stop()
+	// Open MPI's mpirun sends SIGCONT to the others when a rank has died, and kills them half a
+	// second later (version 5 and 6).
+	continued := make(chan os.Signal, 1)
+	signal.Notify(continued, unix.SIGCONT)
+	defer signal.Stop(continued)
 	for {
 		select {
 		case <-w.stop:
 			return
-		case now := <-tick.C:
-			if err := look.Look(now); err != nil {
-				w.end(err, w.hooks.Exit) // the rank's own goroutine may be inside MPI
-			}
+		case <-tick.C:
+		case <-continued:
+		}
+		if err := look.Look(time.Now()); err != nil {
+			w.end(err, w.hooks.Exit) // the rank's own goroutine may be inside MPI
 		}
 	}
 }

@@ -13,13 +13,14 @@ import (
 // and the launcher may send one to a rank.
 const samePress = 500 * time.Millisecond
 
-// interruptible returns a context that SIGTERM, SIGINT or SIGHUP cancels, with the signal as its
-// cause. Callers check the context between steps, so a step that has begun ends. A batch system
-// repeats SIGTERM, so only the first counts. A second Ctrl-C ends the process at once. If SIGHUP
-// was ignored, as under nohup, it stays ignored. stop restores the signals.
+// interruptible returns a context that SIGTERM, SIGINT, SIGHUP or SIGUSR2 cancels, with the signal
+// as its cause. Callers check the context between steps, so a step that has begun ends. A batch
+// system repeats SIGTERM, so only the first counts. A second Ctrl-C ends the process at once. Open
+// MPI's mpirun forwards SIGUSR2 and sets no deadline, as it does for the others. If SIGHUP was
+// ignored, as under nohup, it stays ignored. stop restores the signals.
 func interruptible(parent context.Context) (ctx context.Context, stop func()) {
 	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGUSR2)
 	if !signal.Ignored(syscall.SIGHUP) {
 		signal.Notify(signals, syscall.SIGHUP)
 	}

@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"strings"
 
+	"dynmo/src/comm/mpi"
 	"dynmo/src/config"
 	_ "dynmo/src/kind" // every kind of dynamism
 )
@@ -18,7 +19,7 @@ import (
 func init() { debug.SetTraceback("crash") }
 
 func main() {
-	os.Exit(execute(rootCommand(), os.Args[1:], os.Stdout, os.Stderr))
+	mpi.Exit(execute(rootCommand(), os.Args[1:], os.Stdout, os.Stderr))
 }
 
 // commandLine joins words into a line that a shell splits into the same words.

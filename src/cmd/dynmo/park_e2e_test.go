@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -46,8 +47,8 @@ func used(t *testing.T, pid int) int {
 	return user + system
 }
 
-// TestTrainParks: under mpirun ranks without layers wait, whatever the settings say. One line warns
-// of such settings. The waiting ranks use next to nothing of a core. A signal to one of them ends
+// TestTrainParks: where no nodes can be given back, ranks without layers wait, whatever the settings
+// say. One line warns of such settings. The waiting ranks use next to nothing of a core. A signal to one of them ends
 // the run with a checkpoint; the run resumes to the weights of one that was never packed.
 func TestTrainParks(t *testing.T) {
 	four.need(t)
@@ -80,7 +81,7 @@ func TestTrainParks(t *testing.T) {
 	if want := "dynmo: stopped by a signal to another rank after step "; e.status != exitStopped || !strings.Contains(e.stderr, want) {
 		t.Errorf("status %d, want %d and %q: %s", e.status, exitStopped, want, e.stderr)
 	}
-	if n := strings.Count(e.stderr, "warning: "); n != 1 || !strings.Contains(e.stderr, `warning: elastic.release = "slurm": mpirun lets no rank leave`) {
+	if n := strings.Count(e.stderr, "warning: "); n != 1 || !strings.Contains(e.stderr, `warning: elastic.release = "slurm": this is no Slurm job`) {
 		t.Errorf("%d warnings: %s", n, e.stderr)
 	}
 	got := weights(t, four.run(t, dir, args("--resume")...))
@@ -88,6 +89,62 @@ func TestTrainParks(t *testing.T) {
 	if want := weights(t, alone.run(t, folder(t, ""), training(never...)...)); got != want {
 		t.Errorf("weights %s, want %s", got, want)
 	}
+}
+
+// TestTrainLeaves: under mpirun ranks without layers end before the run does, over every transport
+// of Open MPI that is here. The weights are those of a run that was never packed.
+func TestTrainLeaves(t *testing.T) {
+	four.need(t)
+	ucx := []string{"OMPI_MCA_pml=ucx", "UCX_TLS=tcp,self", "OMPI_MCA_opal_common_ucx_tls=any", "OMPI_MCA_opal_common_ucx_devices=any"}
+	ofi := []string{"OMPI_MCA_pml=cm", "OMPI_MCA_mtl=ofi", "OMPI_MCA_opal_common_ofi_provider_include=tcp;ofi_rxm", "OMPI_MCA_mtl_ofi_provider_include=tcp;ofi_rxm", "FI_TCP_IFACE=lo"}
+	never := append(sets("train.steps=300", "balance.kind=uniform"), "--no-run-dir")
+	want := weights(t, alone.run(t, folder(t, ""), training(never...)...))
+	for _, c := range []struct {
+		name, component string // as ompi_info names it
+		env             []string
+	}{
+		{"shared memory", "", nil},
+		{"TCP", "", []string{"OMPI_MCA_pml=ob1", "OMPI_MCA_btl=self,tcp", "OMPI_MCA_btl_tcp_if_include=lo"}},
+		{"UCX", "mca:pml:ucx:", ucx},
+		{"OFI", "mca:mtl:ofi:", ofi},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if about, err := exec.Command("ompi_info", "--parsable").Output(); err != nil || !strings.Contains(string(about), c.component) {
+				t.Skipf("this MPI has no %s", c.name)
+			}
+			dir := folder(t, "")
+			run := filepath.Join(dir, "run")
+			cmd := four.command(t, dir, training(slices.Concat(leaving, sets("elastic.release=exit", "train.steps=300", "train.log_every=1000", "checkpoint.every=20"), []string{"--run-dir", "run"})...)...)
+			cmd.Env = append(cmd.Env, c.env...)
+			r := start(t, cmd)
+			r.packed(t, run, 1)
+			for children(r.cmd.Process.Pid) > 2 {
+				if steps(run) >= 300 {
+					t.Fatalf("%d ranks are left at the end", children(r.cmd.Process.Pid))
+				}
+				time.Sleep(time.Millisecond)
+			}
+			e := r.wait(t)
+			if got := weights(t, e); e.status != exitDone || got != want {
+				t.Errorf("status %d, weights %s, want %s: %s", e.status, got, want, e.stderr)
+			}
+			if strings.Contains(e.stderr, "warning: ") {
+				t.Error(e.stderr)
+			}
+		})
+	}
+}
+
+// children returns how many processes a process has started that run.
+func children(pid int) (n int) {
+	list, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range list {
+		child, err := strconv.Atoi(filepath.Base(dir))
+		if f := stat(child); err == nil && len(f) > 1 && f[0] != "Z" && f[1] == strconv.Itoa(pid) {
+			n++
+		}
+	}
+	return n
 }
 
 // TestTrainKilledWhileParked: a rank that is killed while others are parked ends the run, whether

@@ -156,7 +156,7 @@ func runTraining(c *cobra.Command, settings config.Config, records runDirectory,
 			return tell(c.Root().Name(), asUsage(err), c.ErrOrStderr())
 		},
 		Fault: wanted,
-		Exit:  os.Exit,
+		Exit:  mpi.Exit,
 	})
 	if err = cmp.Or(err, watch.close()); err != nil {
 		watch.sumUp(train.Outcome{}, err)

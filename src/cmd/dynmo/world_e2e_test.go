@@ -136,10 +136,7 @@ func inWorldFor(t *testing.T, most time.Duration, dir string, line ...string) *e
 	cmd := exec.CommandContext(ctx, line[0], line[1:]...)
 	cmd.WaitDelay = 10 * time.Second // ranks that outlive mpirun keep its pipes open
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(),
-		"OMPI_MCA_rmaps_base_oversubscribe=1", "OMPI_MCA_hwloc_base_binding_policy=none",
-		"OMPI_MCA_mpi_yield_when_idle=1", "OMPI_MCA_btl_vader_single_copy_mechanism=none", // as in build.sh
-		"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
+	cmd.Env = append(os.Environ(), expect.Launcher()...)
 	return cmd
 }
 

@@ -7,15 +7,19 @@ import "C"
 
 import "fmt"
 
-// CanLeave returns an error unless Leave can tell the launcher of this process. MPI runs.
+// CanLeave returns an error unless this rank can end while other ranks go on. MPI runs.
 func CanLeave() error { return check(C.dynmo_mpi_can_leave()) }
 
-// Leave tells the launcher that this process takes part no longer, while other ranks go on:
-// a launcher takes a rank that ends without it for dead. Groups are not closed, and
-// nothing of MPI is called any more: the process ends next.
+// Leave ends this rank's part in MPI while other ranks go on. Launchers and other ranks take a
+// rank that ends without Leave for dead. Groups are not closed. The process ends next, by Exit.
 func Leave() error {
 	if err := check(C.dynmo_mpi_leave()); err != nil {
 		return fmt.Errorf("mpi: leave: %w", err)
 	}
 	return nil
 }
+
+// Exit ends the process with a status. It runs C's handlers of atexit where MPI has ended: from
+// MPICH 4.1 on MPI takes leave of its launcher in one, and the launcher takes a process that
+// ends without for dead.
+func Exit(status int) { C.dynmo_mpi_exit(C.int32_t(status)) }

@@ -35,9 +35,8 @@ func mpirun(t testing.TB, ranks int, role string) *exec.Cmd {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	t.Cleanup(cancel)
-	cmd := exec.CommandContext(ctx, path, "-np", fmt.Sprint(ranks), "--oversubscribe", "--bind-to", "none", self)
-	cmd.Env = append(os.Environ(), roleVariable+"="+role,
-		"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1") // containers
+	cmd := exec.CommandContext(ctx, path, "-np", fmt.Sprint(ranks), self)
+	cmd.Env = append(append(os.Environ(), expect.Launcher()...), roleVariable+"="+role)
 	return cmd
 }
 

@@ -42,9 +42,8 @@ func TestProcesses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 			defer cancel()
-			cmd := exec.CommandContext(ctx, mpirun, "-np", fmt.Sprint(ranks), "--oversubscribe", "--bind-to", "none", os.Args[0])
-			cmd.Env = append(os.Environ(), roleVariable+"="+name,
-				"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1") // containers
+			cmd := exec.CommandContext(ctx, mpirun, "-np", fmt.Sprint(ranks), os.Args[0])
+			cmd.Env = append(append(os.Environ(), expect.Launcher()...), roleVariable+"="+name)
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Errorf("%v\n%s", err, out)
 			}
