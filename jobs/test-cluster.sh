@@ -159,7 +159,7 @@ CONF
 # scancel for a node whose name does not resolve.
 write_hosts() {
 	local i
-	cat /etc/hosts
+	cat /etc/hosts 2>/dev/null || true
 	for ((i = 1; i <= $1; i++)); do echo "127.0.0.1 node$i"; done
 }
 

@@ -24,6 +24,9 @@ enum {
  * bytes. It may be called before MPI runs. */
 void dynmo_mpi_library(char *text, int32_t size);
 
+/* The same of the system's PMIx library; nothing where there is none. */
+void dynmo_mpi_pmix(char *text, int32_t size);
+
 /* Starts MPI, thread-serialized or better, unless it runs already, and sets
  * *group to a duplicate of the world in which errors are returned. Collective. */
 int32_t dynmo_mpi_init(int32_t *group);
@@ -34,12 +37,11 @@ int32_t dynmo_mpi_finalize(void);
 /* Returns 0 if a rank can end while others go on, once MPI runs. */
 int32_t dynmo_mpi_can_leave(void);
 
-/* Ends this rank's part in MPI, while others go on. The process ends next, by
- * dynmo_mpi_exit, without another call. */
+/* Ends this rank's part in MPI, while others go on. The process ends next. */
 int32_t dynmo_mpi_leave(void);
 
-/* Ends the process. If MPI has ended, handlers of atexit run: MPICH takes leave of its
- * launcher in one. */
+/* Ends the process if MPI has ended, and runs the handlers of atexit: MPICH takes leave of
+ * its launcher in one. */
 void dynmo_mpi_exit(int32_t status);
 
 /* Rank in the group, and its size. */

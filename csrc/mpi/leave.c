@@ -2,8 +2,8 @@
 
 #include <dlfcn.h>
 #include <mpi.h>
+#include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 /* A rank leaves by MPI_Finalize: Open MPI then closes its connections with a farewell, and
  * with async_mpi_finalize waits for nobody. Over UCX MPI_Finalize waits for all ranks all
@@ -34,19 +34,25 @@ static int over_ucx(void) {
 	return variable("pml_ucx_priority", NULL);
 }
 
+/* Returns a function of the PMIx library, NULL if there is none. With RTLD_NOLOAD in flags
+ * it is the library that the MPI library runs on: another copy would know no launcher. */
+static void *pmix_function(const char *name, int flags) {
+	void *library = dlopen("libpmix.so.2", RTLD_LAZY | flags);
+	return library != NULL ? dlsym(library, name) : NULL;
+}
+
 typedef int (*pmix_finalize)(const void *info, size_t infos);
 
-/* Returns PMIx_Finalize of the library that the MPI library runs on, NULL if none is
- * loaded: another copy would know no launcher. */
 static pmix_finalize goodbye(void) {
-	static const char *const names[] = {"libpmix.so.2", "libpmix.so"};
-	pmix_finalize found = NULL;
-	for (size_t i = 0; found == NULL && i < sizeof names / sizeof *names; i++) {
-		void *library = dlopen(names[i], RTLD_NOW | RTLD_NOLOAD);
-		if (library != NULL)
-			*(void **)&found = dlsym(library, "PMIx_Finalize"); /* POSIX allows it */
-	}
+	pmix_finalize found;
+	*(void **)&found = pmix_function("PMIx_Finalize", RTLD_NOLOAD); /* POSIX allows it */
 	return found;
+}
+
+void dynmo_mpi_pmix(char *text, int32_t size) {
+	const char *(*version)(void);
+	*(void **)&version = pmix_function("PMIx_Get_version", 0);
+	snprintf(text, size, "%s", version != NULL ? version() : "");
 }
 
 int32_t dynmo_mpi_can_leave(void) {
@@ -75,5 +81,4 @@ void dynmo_mpi_exit(int32_t status) {
 	MPI_Finalized(&ended);
 	if (ended)
 		exit(status);
-	_exit(status);
 }

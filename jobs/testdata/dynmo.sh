@@ -114,10 +114,27 @@ lose_node() {
 	says "$2"
 	same undisturbed
 }
+t_dynmo_mpirun_node_down() { fault=F14 && MPI=mpirun lose_node down 'on 2 nodes'; }
+t_dynmo_mpirun_done() {
+	MPI=mpirun DYNMO=$real submit --
+	ends 60 'COMPLETED 0:0'
+	says '40 steps, loss' && says 'ranks 0-3 on'
+}
+t_dynmo_mpirun_usr1() {
+	MPI=mpirun lasts --
+	reach 250
+	hurt scancel --batch --signal=USR1 "$id"
+	back 'resuming at step'
+	ends 240 'COMPLETED 0:0'
+	says 'stopped by signal: user defined signal 2' && says 'requeued at step'
+	same undisturbed
+}
 t_dynmo_node_down() { fault=F14 && lose_node down 'on 2 nodes'; }
 t_dynmo_node_crash() { fault=F14 && lose_node crash 'on 2 nodes'; }
 t_dynmo_node_down_requeued() { fault=F15 && lose_node down 'requeued 1 times' --no-kill=off; }
-t_dynmo_kill_rank() {
+t_dynmo_kill_rank() { kill_rank; }
+t_dynmo_mpirun_kill_rank() { MPI=mpirun kill_rank; }
+kill_rank() {
 	local pid
 	fault=F01
 	lasts --

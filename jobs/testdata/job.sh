@@ -152,15 +152,19 @@ back() { # a job that nobody could hurt has no answer
 	: >"$name.run/go"
 }
 host() { squeue -h -j "$id" -o %N | xargs scontrol show hostnames | sed -n "$1p"; }
-rank() { # rank R: prints the process of a rank, which slurmstepd has started
+rank() { # rank R: prints the process of a rank, which slurmstepd or mpirun has started
 	within 20 one_rank "$1"
 }
 one_rank() {
-	local pid parent
+	local pid parent variable
 	for pid in $(pgrep -f "train $config --run-dir $name.run"); do
 		parent=$(sed -n 's/^PPid:[[:space:]]*//p' "/proc/$pid/status" 2>/dev/null)
-		if [ "$(cat "/proc/$parent/comm" 2>/dev/null)" = slurmstepd ] &&
-			tr '\0' '\n' 2>/dev/null <"/proc/$pid/environ" | grep -qx "SLURM_PROCID=$1"; then
+		case $(cat "/proc/$parent/comm" 2>/dev/null) in
+		slurmstepd) variable=SLURM_PROCID ;;
+		mpirun | prterun | orted | prted) variable=OMPI_COMM_WORLD_RANK ;;
+		*) continue ;;
+		esac
+		if tr '\0' '\n' 2>/dev/null <"/proc/$pid/environ" | grep -qx "$variable=$1"; then
 			echo "$pid"
 			return
 		fi

@@ -183,7 +183,9 @@ hurt_in() {
 }
 t_pack_exit_kill() { fault=F16 && hurt_in exit 1; }
 t_pack_restart_kill() { fault=F16 && hurt_in restart 1; }
-t_pack_restart() {
+t_pack_mpirun_restart() { MPI=mpirun pack_restart; }
+t_pack_restart() { pack_restart; }
+pack_restart() {
 	MAX_RESTARTS=0 pack -- --set elastic.release=restart "${patient[@]}"
 	ends 300 'COMPLETED 0:0'
 	says '2 of 4 nodes given back' && says 'start 2 of job' && says '4 ranks on 2 nodes' && lacks 'nodes lost'

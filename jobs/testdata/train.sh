@@ -151,7 +151,21 @@ t_scancel_at_requeue() {
 t_srun_ends_early() {
 	QUIT=15 submit -- --set train.steps=40
 	ends 60 'COMPLETED 0:0'
-	says 'srun ended with status 0, but' && says 'start 2 of job' && says 'stub: from step 10'
+	says 'the launcher ended with status 0, but' && says 'start 2 of job' && says 'stub: from step 10'
+}
+# srun does not hear that its step is gone, as where slurmctld cannot reach srun's host.
+t_srun_hears_nothing() {
+	mkdir -p "$name.bin"
+	# shellcheck disable=SC2016 # expanded by the script that it writes
+	printf '#!/bin/bash\n%s "$@"\nstatus=$?\ncase "$*" in *" train "*) [ $status = 0 ] || exec sleep 1000 ;; esac\nexit $status\n' "$(command -v srun)" >"$name.bin/srun"
+	chmod +x "$name.bin/srun"
+	PATH=$work/$name.bin:$PATH HOLD=15 submit -- --set train.steps=40
+	reach 15
+	sleep 35 # the script has looked at the steps
+	hurt kill -KILL "$(rank 2)"
+	back 'srun waits for a step that is gone'
+	ends 120 'COMPLETED 0:0'
+	says 'start 2 of job'
 }
 t_srun_ends_early_for_good() {
 	MAX_RESTARTS=0 QUIT=15 submit -- --set train.steps=40
@@ -224,9 +238,16 @@ t_too_few_places() {
 	says 'want --nodes=2, or --set parallel.stages=2'
 }
 t_gpus() {
-	submit --nodes=3 --gpus-per-node=2 -- --set device.kind=cuda --set parallel.stages=6 --set train.steps=10
+	local ask
+	for ask in --gpus-per-node=2 --gres=gpu:2 --gpus=6 --gpus-per-task=1; do
+		submit --nodes=3 --ntasks-per-node=2 "$ask" -- --set device.kind=cuda --set parallel.stages=6 --set train.steps=10
+		ends 60 'COMPLETED 0:0'
+		says '6 ranks on 3 nodes'
+		rm -r "$name.run"
+	done
+	submit --nodes=3 --ntasks-per-node=2 --gres=gpu -- --set device.kind=cuda --set parallel.stages=3 --set train.steps=10
 	ends 60 'COMPLETED 0:0'
-	says '6 ranks on 3 nodes'
+	says '3 ranks on 3 nodes'
 }
 t_gpus_not_asked_for() {
 	submit -- --set device.kind=cuda

@@ -86,7 +86,7 @@ func Launcher() []string {
 		"OMPI_MCA_rmaps_base_oversubscribe=1", "OMPI_MCA_hwloc_base_binding_policy=none",
 		"PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe", "PRTE_MCA_mapby=:oversubscribe",
 		"PRTE_MCA_hwloc_default_binding_policy=none", "PRTE_MCA_bindto=none",
-		"OMPI_MCA_mpi_yield_when_idle=1",
+		"OMPI_MCA_mpi_yield_when_idle=1", "OMPI_MCA_reachable=weighted",
 		"OMPI_MCA_btl_vader_single_copy_mechanism=none", "OMPI_MCA_smsc=^cma",
 		"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
 	}

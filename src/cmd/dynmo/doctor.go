@@ -12,11 +12,12 @@ import (
 
 // finding is the report on one piece of equipment of a machine.
 type finding struct {
-	Name  string `json:"name"`  // a value of --require
-	OK    bool   `json:"ok"`    // present and working
-	Found string `json:"found"` // its version or place, or the error
-	Gives string `json:"gives,omitempty"`
-	Get   string `json:"get,omitempty"` // how to install it
+	Name  string   `json:"name"`            // a value of --require
+	OK    bool     `json:"ok"`              // present and working
+	Found string   `json:"found"`           // its version or place, or the error
+	Traps []string `json:"traps,omitempty"` // known surprises of this version, with their sources
+	Gives string   `json:"gives,omitempty"`
+	Get   string   `json:"get,omitempty"` // how to install it
 }
 
 // exam checks one piece of equipment. Gives and Get are part of the finding only if it is missing.
@@ -34,8 +35,8 @@ func doctorCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "List the equipment of this machine: MPI, NCCL, CUDA, NVML, Slurm, cores",
-		Long: `List the equipment of this machine. For a missing part it says what the part is good for and
-how to get it. The status is 0 all the same, unless a part that --require names is missing: ` + strings.Join(examNames(), ", ") + `.`,
+		Long: `List the equipment of this machine, with versions. A note is a known trap of that version, with
+its source. For a missing part doctor says what the part is good for and how to get it. The status is 0 all the same, unless a part that --require names is missing: ` + strings.Join(examNames(), ", ") + `.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := checkNames("require", require, examNames()); err != nil {
@@ -70,7 +71,7 @@ func examine(exams []exam) []finding {
 	var findings []finding
 	for _, e := range exams {
 		found, err := e.look()
-		f := finding{Name: e.name, OK: err == nil, Found: found}
+		f := finding{Name: e.name, OK: err == nil, Found: found, Traps: trapsOf(e.name, found)}
 		if err != nil {
 			f.Found, f.Gives, f.Get = strings.Join(strings.Fields(err.Error()), " "), e.gives, e.get
 		}
@@ -106,6 +107,9 @@ func writeFindings(out io.Writer, findings []finding) error {
 			} else {
 				fmt.Fprintf(t, "\t\t%s\n", line)
 			}
+		}
+		for _, trap := range f.Traps {
+			fmt.Fprintf(t, "\t\tnote: %s\n", trap)
 		}
 		if !f.OK {
 			fmt.Fprintf(t, "\t\tgives %s; get it: %s\n", f.Gives, f.Get)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"regexp"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -58,7 +59,7 @@ func lookMachine() (string, error) {
 	if err == nil {
 		total = memTotal(string(memory))
 	}
-	return fmt.Sprintf("%s/%s, %d cores, memory %s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), total), nil
+	return fmt.Sprintf("%s, %s/%s, %d cores, memory %s", system(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), total), nil
 }
 
 // memTotal returns the total memory in the text of /proc/meminfo, in GiB.
@@ -90,6 +91,9 @@ func outputOf(program string, args ...string) (string, error) {
 	}
 	text, err := exec.CommandContext(ctx, path, args...).CombinedOutput()
 	all := strings.TrimSpace(string(text))
+	if strings.Contains(all, "resolve_ctls_from_dns_srv") {
+		return "", fmt.Errorf("%s finds no slurm.conf of a cluster", path)
+	}
 	if err != nil {
 		first, _, _ := strings.Cut(all, "\n")
 		return "", fmt.Errorf("%s: %w: %s", path, err, first)
@@ -98,18 +102,36 @@ func outputOf(program string, args ...string) (string, error) {
 }
 
 func lookMPI() (string, error) {
-	launcher, err := firstLine("mpirun", "--version")
-	switch {
-	case !strings.Contains(buildTags(), "mpi"):
-		if err == nil {
-			err = fmt.Errorf("%s, but this binary was built without the tag mpi", launcher)
-		}
-		return "", err
-	case mpi.Launched():
-		return launcher + ", which started this process", err
+	launcher, err := outputOf("mpirun", "--version")
+	launcher = mpiName(launcher)
+	if library := mpi.Library(); library != "" {
+		launcher = fmt.Sprintf("%s; mpirun of %s", mpiName(library), launcher)
+	} else if err == nil {
+		err = fmt.Errorf("%s, but this binary was built without the tag mpi", launcher)
+	}
+	if err == nil && mpi.Launched() {
+		launcher += ", which started this process"
 	}
 	return launcher, err
 }
+
+// mpiName returns name and version of an MPI, from the text of its mpirun --version or of
+// MPI_Get_library_version; the first line of other texts.
+func mpiName(text string) string {
+	name := mpiForm.FindStringSubmatch(text)
+	switch first, _, _ := strings.Cut(text, "\n"); {
+	case name == nil:
+		return strings.TrimSpace(first)
+	case name[1] == "":
+		return "MPICH " + name[2]
+	default:
+		return "Open MPI " + name[2]
+	}
+}
+
+// mpiForm matches "Open MPI v5.0.7, package: …", "mpirun (Open MPI) 5.0.7", "MPICH Version: 4.2.1"
+// and "HYDRA build details:\n    Version: 4.2.1".
+var mpiForm = regexp.MustCompile(`(?:(Open MPI)\)? v?|(?:MPICH |HYDRA build details:\s*)Version:\s*)(\d\S*?)(?:,|\s|$)`)
 
 func lookBLAS() (string, error) {
 	if !cpu.Built {

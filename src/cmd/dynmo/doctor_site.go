@@ -8,12 +8,14 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"dynmo/src/comm/mpi"
 )
 
 // siteExams check the parts that a site's administrator sets up.
 func siteExams() []exam {
 	return []exam{
-		{"pmix", "ranks that srun starts", "a Slurm with its PMIx plugin (apt-get install slurm-wlm-basic-plugins, or the site's libpmix); or mpirun", lookPMIx},
+		{"pmix", "ranks that srun starts", "a Slurm built with PMIx; without one MPI=mpirun sbatch jobs/train.sbatch, or with MPICH MPI=pmi2", lookPMIx},
 		{"binding", "ranks that keep their cores and memory", "in a job: srun --cpu-bind=cores, or mpirun --bind-to core", lookBinding},
 		{"limits", "memory that networks and GPUs reach, and files of many ranks", "ulimit -l unlimited, ulimit -n 4096: in slurmd's unit (LimitMEMLOCK=infinity, LimitNOFILE=) and limits.conf", lookLimits},
 		{"shm", "messages between the ranks of a node", "a larger /dev/shm (mount -o remount,size=50% /dev/shm; docker --shm-size; apptainer shares the host's)", lookShared},
@@ -22,13 +24,17 @@ func siteExams() []exam {
 	}
 }
 
-// lookPMIx returns the kinds of PMI that srun supports.
+// lookPMIx returns the kinds of PMI that srun supports, and the version of the PMIx library.
 func lookPMIx() (string, error) {
 	text, err := outputOf("srun", "--mpi=list")
 	if err != nil {
 		return "", err
 	}
-	return pmixOf(text)
+	kinds, err := pmixOf(text)
+	if library, _, _ := strings.Cut(mpi.PMIx(), ","); library != "" && err == nil {
+		kinds += "; " + library // such as OpenPMIx 5.0.7
+	}
+	return kinds, err
 }
 
 // pmixOf parses the output of srun --mpi=list.

@@ -72,3 +72,53 @@ func TestPMIxFlavours(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
+
+// TestTraps: a version has the notes of its own range, and every trap has a version that shows it.
+func TestTraps(t *testing.T) {
+	for _, c := range []struct {
+		exam, found string
+		want        []string // words of the notes, in order
+		not         string
+	}{
+		{"mpi", "Open MPI 4.1.4; mpirun of Open MPI 4.1.4", []string{"after two seconds"}, "at once"},
+		{"mpi", "Open MPI 5.0.7; mpirun of Open MPI 5.0.7", []string{"ignores", "half a second", "status 0"}, "at once"},
+		{"mpi", "Open MPI 6.0.0rc2; mpirun of Open MPI 6.0.0rc2", []string{"ignores", "at once"}, "half"},
+		{"mpi", "MPICH 4.2.1; mpirun of MPICH 4.2.1", []string{"SIGUSR2", "no rank ends", "pmi2"}, "Open MPI"},
+		{"mpi", "MPICH 5.0.2; mpirun of MPICH 5.0.2", []string{"SIGUSR2", "no rank ends"}, "pmi2"},
+		{"slurm", "slurm-wlm 22.05.8, outside of a job", []string{"slurmdbd", "SLURM_PMIX_FENCE"}, "resolve"},
+		{"slurm", "slurm 24.11.5, outside of a job", []string{"does not resolve", "SLURM_PMIX_FENCE"}, "slurmdbd"},
+		{"pmix", "pmix_v5, pmi2; OpenPMIx 5.0.9", []string{"hang"}, ""},
+		{"pmix", "pmix_v5, pmi2; OpenPMIx 5.0.7", nil, ""},
+		{"blas", "cpu avx512 OpenBLAS 0.3.34 NO_LAPACKE", []string{"9th digit"}, ""},
+		{"blas", "cpu avx512 OpenBLAS 0.3.29 NO_LAPACKE", nil, ""},
+		{"kernels", "/x/libdynmo_cuda.so: version 9; sm_80 compute_80; nvcc 11.8", []string{"Hopper"}, ""},
+		{"kernels", "/x/libdynmo_cuda.so: version 9; sm_80 compute_80; nvcc 12.4", nil, ""},
+		{"nccl", "2.29.7", nil, ""},
+	} {
+		got := trapsOf(c.exam, c.found)
+		if len(got) != len(c.want) {
+			t.Errorf("%s: %d notes, want %d: %q", c.found, len(got), len(c.want), got)
+			continue
+		}
+		for i, word := range c.want {
+			if !strings.Contains(got[i], word) || c.not != "" && strings.Contains(got[i], c.not) {
+				t.Errorf("%s: note %q, want one with %q and without %q", c.found, got[i], word, c.not)
+			}
+		}
+	}
+}
+
+func TestMPIName(t *testing.T) {
+	for text, want := range map[string]string{
+		"Open MPI v5.0.7, package: Debian OpenMPI, ident: 5.0.7, repo rev: v5.0.7, Feb 14, 2025": "Open MPI 5.0.7",
+		"Open MPI v6.0.0rc2, package: Debian OpenMPI":                                            "Open MPI 6.0.0rc2",
+		"mpirun (Open MPI) 4.1.4\n\nReport bugs to http://www.open-mpi.org/community/help/":      "Open MPI 4.1.4",
+		"MPICH Version:      4.2.1\nMPICH Release date: Wed Apr 17":                              "MPICH 4.2.1",
+		"HYDRA build details:\n    Version:                                 5.0.2\n    Release":  "MPICH 5.0.2",
+		"Intel(R) MPI Library 2021.13\nmore":                                                     "Intel(R) MPI Library 2021.13",
+	} {
+		if got := mpiName(text); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

@@ -19,7 +19,13 @@ import (
 func init() { debug.SetTraceback("crash") }
 
 func main() {
-	mpi.Exit(execute(rootCommand(), os.Args[1:], os.Stdout, os.Stderr))
+	exit(execute(rootCommand(), os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// exit ends the process, as its MPI wants where it had one.
+func exit(status int) {
+	mpi.Exit(status)
+	os.Exit(status)
 }
 
 // commandLine joins words into a line that a shell splits into the same words.

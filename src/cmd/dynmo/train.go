@@ -156,7 +156,7 @@ func runTraining(c *cobra.Command, settings config.Config, records runDirectory,
 			return tell(c.Root().Name(), asUsage(err), c.ErrOrStderr())
 		},
 		Fault: wanted,
-		Exit:  mpi.Exit,
+		Exit:  exit,
 	})
 	if err = cmp.Or(err, watch.close()); err != nil {
 		watch.sumUp(train.Outcome{}, err)
@@ -203,11 +203,10 @@ func end(c *cobra.Command, out train.Outcome, steps int, replayed bool, cause er
 	if replayed {
 		loss = "replayed: no loss"
 	}
-	fmt.Fprintf(c.OutOrStdout(), "%d steps, %s", out.Steps, loss)
 	if out.Hash != "" {
-		fmt.Fprintf(c.OutOrStdout(), ", weights %s", out.Hash)
+		loss += ", weights " + out.Hash
 	}
-	fmt.Fprintln(c.OutOrStdout())
+	fmt.Fprintf(c.OutOrStdout(), "%d steps, %s\n", out.Steps, loss)
 	if n := out.Next; n != nil {
 		fmt.Fprintf(c.ErrOrStderr(), "%s: stopped to give nodes back: start the run again with %d stages on %s\n",
 			c.Root().Name(), n.Stages, strings.Join(n.Nodes, ","))

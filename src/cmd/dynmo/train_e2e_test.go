@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -137,37 +139,35 @@ func TestTrainRefusesWorlds(t *testing.T) {
 	program, err := build()
 	expect.OK(t, err)
 	dir := folder(t, "")
-	ranks := func(n int, more ...string) []string {
-		return append([]string{"-np", fmt.Sprint(n), program, "train", filepath.Join(dir, "run.toml")}, more...)
-	}
-	elsewhere := append([]string{"-np", "1", "--wdir", t.TempDir()}, ranks(1)[2:]...)
 	for _, c := range []struct {
-		name string
-		apps [][]string
-		want []string
+		name  string
+		ranks int
+		odd   int    // the rank that differs
+		how   string // commands of that rank's shell
+		want  []string
 	}{
-		{"three ranks for 2 x 2", [][]string{ranks(3, sets("parallel.stages=2", "parallel.replicas=2")...)},
-			[]string{"parallel.stages 2 x parallel.replicas 2 needs 4 ranks", "world has 3"}},
-		{"another seed on rank 2", [][]string{ranks(2), ranks(1, sets("run.seed=3")...), ranks(1)},
-			[]string{"rank 2 has another configuration than rank 0"}},
-		{"unknown key on rank 2", [][]string{ranks(2), ranks(1, sets("model.hiden=3")...), ranks(1)},
-			[]string{"--set", "model.hiden"}},
-		{"no corpus on rank 3", [][]string{ranks(3), elsewhere},
-			[]string{"rank 3 (host ", `data.path = "text.txt"`, "no such file"}},
+		{"three ranks for 2 x 2", 3, -1, "", []string{"parallel.stages 2 x parallel.replicas 2 needs 4 ranks", "world has 3"}},
+		{"another seed on rank 2", 4, 2, `set -- "$@" --set run.seed=3`, []string{"rank 2 has another configuration than rank 0"}},
+		{"unknown key on rank 2", 4, 2, `set -- "$@" --set model.hiden=3`, []string{"--set", "model.hiden"}},
+		{"no corpus on rank 3", 4, 3, "cd /", []string{"rank 3 (host ", `data.path = "text.txt"`, "no such file"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			expect.NewFault(t, "F24", "")
 			t.Parallel()
-			line := []string{"mpirun"}
-			for i, app := range c.apps {
-				if i > 0 {
-					line = append(line, ":")
-				}
-				line = append(line, app...)
+			args := []string{program, "train", filepath.Join(dir, "run.toml")}
+			if c.ranks == 3 {
+				args = append(args, sets("parallel.stages=2", "parallel.replicas=2")...)
 			}
-			finish(t, inWorld(t, dir, line...)).refused(t, exitUsage, c.want...)
+			finish(t, inWorld(t, dir, differing(c.ranks, c.odd, c.how, args...)...)).refused(t, exitUsage, c.want...)
 		})
 	}
+}
+
+// differing returns the command line of ranks. Rank odd runs the commands of how first, which may
+// change the arguments of that rank. (`mpirun A : B` of Open MPI 5.0.7 ends with a crash: ompi issue 13303.)
+func differing(ranks, odd int, how string, line ...string) []string {
+	script := fmt.Sprintf(`case $OMPI_COMM_WORLD_RANK in %d) %s ;; esac; %s`, odd, cmp.Or(how, ":"), around)
+	return append([]string{"mpirun", "-np", strconv.Itoa(ranks), "sh", "-c", script, "sh"}, line...)
 }
 
 // TestTrainStartDeadline: a rank that never begins ends the start of the others. MPI itself would
@@ -178,8 +178,7 @@ func TestTrainStartDeadline(t *testing.T) {
 	program, err := build()
 	expect.OK(t, err)
 	dir := folder(t, "")
-	line := append([]string{"mpirun", "-np", "3", program}, training(append(sets("comm.start_seconds=3"), "--run-dir", "run")...)...)
-	line = append(line, ":", "-np", "1", "sh", "-c", "kill -STOP $$")
+	line := differing(4, 3, "kill -STOP $$", append([]string{program}, training(append(sets("comm.start_seconds=3"), "--run-dir", "run")...)...)...)
 	finish(t, inWorld(t, dir, line...)).refused(t, exitFailure, "rank 0 (host ", "start: the ranks did not all begin in 3s: rank 3 (pid ", ") is stopped")
 	if _, err := os.Stat(filepath.Join(dir, "run")); !os.IsNotExist(err) {
 		t.Errorf("run directory: %v, want none", err)

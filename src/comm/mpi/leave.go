@@ -19,7 +19,7 @@ func Leave() error {
 	return nil
 }
 
-// Exit ends the process with a status. It runs C's handlers of atexit where MPI has ended: from
-// MPICH 4.1 on MPI takes leave of its launcher in one, and the launcher takes a process that
-// ends without for dead.
+// Exit ends the process with a status, after C's handlers of atexit, if Stop or Leave has ended MPI.
+// Else it returns. MPICH 4.2 and 5 take leave of their launcher in such a handler. The launcher takes
+// a process that ends without the handler for dead.
 func Exit(status int) { C.dynmo_mpi_exit(C.int32_t(status)) }

@@ -21,12 +21,21 @@ import (
 // CheckLauncher returns an error if the launcher of this process cannot join its
 // ranks: MPI would end each with dozens of lines, or make each a world of its own.
 // Every rank has the same error. It may be called before Start.
-func CheckLauncher() error { return checkLauncher(os.Getenv, library, openMPIParts) }
+func CheckLauncher() error { return checkLauncher(os.Getenv, Library, openMPIParts) }
 
-// library returns the name and version of the MPI library.
-func library() string {
+// Library returns the name and version of the MPI library, in the library's own words. It may be
+// called before Start.
+func Library() string {
 	var text [8192]C.char // MPI_MAX_LIBRARY_VERSION_STRING of MPICH; Open MPI's is 256
 	C.dynmo_mpi_library(&text[0], C.int32_t(len(text)))
+	return C.GoString(&text[0])
+}
+
+// PMIx returns the name and version of the system's PMIx library, in the library's own words; ""
+// without one. It may be called before Start.
+func PMIx() string {
+	var text [256]C.char
+	C.dynmo_mpi_pmix(&text[0], C.int32_t(len(text)))
 	return C.GoString(&text[0])
 }
 
