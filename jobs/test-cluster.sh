@@ -311,8 +311,14 @@ start)
 	;;
 env)
 	printf 'export SLURM_CONF=%q\n' "$SLURM_CONF"
-	# Open MPI 5 looks for a network that reaches another host. Here all are this host.
-	echo 'export OMPI_MCA_btl_tcp_if_include=lo'
+	echo 'export UCX_TLS=tcp,self UCX_NET_DEVICES=lo' # else UCX takes the nodes for one
+	# Open MPI looks for a network that reaches another host, and here all are this host. 5.0.7
+	# takes lo, if it is told to. 6.0.0rc2 reaches other nodes over libfabric alone.
+	if mpirun --version 2>/dev/null | grep -q 'Open MPI) 6'; then
+		echo "export OMPI_MCA_pml=cm OMPI_MCA_mtl=ofi OMPI_MCA_opal_common_ofi_provider_include='tcp;ofi_rxm' FI_TCP_IFACE=lo"
+	else
+		echo 'export OMPI_MCA_btl_tcp_if_include=lo'
+	fi
 	;;
 with-hosts) with_hosts "${@:2}" ;;
 need)

@@ -118,7 +118,7 @@ t_dynmo_mpirun_node_down() { fault=F14 && MPI=mpirun lose_node down 'on 2 nodes'
 t_dynmo_mpirun_done() {
 	MPI=mpirun DYNMO=$real submit --
 	ends 60 'COMPLETED 0:0'
-	says '40 steps, loss' && says 'ranks 0-3 on'
+	says '40 steps, loss' && says '4 ranks on 2 hosts'
 }
 t_dynmo_mpirun_usr1() {
 	MPI=mpirun lasts --

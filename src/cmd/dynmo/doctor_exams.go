@@ -104,8 +104,10 @@ func outputOf(program string, args ...string) (string, error) {
 func lookMPI() (string, error) {
 	launcher, err := outputOf("mpirun", "--version")
 	launcher = mpiName(launcher)
-	if library := mpi.Library(); library != "" {
-		launcher = fmt.Sprintf("%s; mpirun of %s", mpiName(library), launcher)
+	if library := mpiName(mpi.Library()); library == launcher {
+		// mpirun starts ranks of this library
+	} else if library != "" {
+		launcher = fmt.Sprintf("%s; mpirun is of %s, which may start no ranks of it", library, launcher)
 	} else if err == nil {
 		err = fmt.Errorf("%s, but this binary was built without the tag mpi", launcher)
 	}

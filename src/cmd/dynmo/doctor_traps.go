@@ -67,6 +67,9 @@ var traps = []trap{
 
 // trapsOf returns a line for each known trap of the version in a finding.
 func trapsOf(exam, found string) (lines []string) {
+	if exam == "mpi" {
+		found, _, _ = strings.Cut(found, ";") // the library, without another mpirun
+	}
 	for _, t := range traps {
 		at := strings.Index(found, t.name)
 		if t.exam != exam || at < 0 {
