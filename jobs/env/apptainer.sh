@@ -12,7 +12,7 @@
 
 # Containers of one node do not share a user namespace, so that one cannot read the memory
 # of another. Source: https://github.com/ostueker/apptainer_openmpi_test
-export OMPI_MCA_btl_vader_single_copy_mechanism=none
+export OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_smsc=^cma
 
 # PMIx of the image is another one than the host's: they share no store in memory.
 # Source: the same, which leaves out the store "ds12".

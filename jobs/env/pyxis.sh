@@ -14,5 +14,5 @@ export SRUN_OPTS="--container-image=$IMAGE --container-mounts=$PWD:$PWD --contai
 export MPI=pmix
 
 # As in apptainer.sh.
-export OMPI_MCA_btl_vader_single_copy_mechanism=none
+export OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_smsc=^cma
 export PMIX_MCA_gds=hash

@@ -13,5 +13,6 @@ export OMPI_MCA_mpi_yield_when_idle=1
 # does, or leave shared memory out:
 # export OMPI_MCA_btl=self,tcp
 
-# Containers and hardened kernels do not let a process read another's memory.
-export OMPI_MCA_btl_vader_single_copy_mechanism=none
+# Containers and hardened kernels do not let a process read another's memory. The first name
+# is that of Open MPI 4, the second that of 5 and 6.
+export OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_smsc=^cma

@@ -26,13 +26,14 @@ func TestLines(t *testing.T) {
 		{"cut off before a newline", good + "{\"st\n", "f:3: the last line is torn and left out", ""},
 		{"NULs", good + "\x00\x00\x00", "f:3: the last line is torn and left out", ""},
 		{"cut off by NULs", good + "{\"st\x00\x00\n", "f:3: the last line is torn and left out", ""},
-		{"damaged before the end", "{\"step\":1}\n{\"st\n{\"step\":2}\n", "", "f:2: invalid character '\\n' in string literal"},
-		{"NULs before the end", "{\"step\":1}\n\x00\x00\n{\"step\":2}\n", "", `f:2: invalid character '\x00' looking for beginning of value`},
+		{"damaged before the end", "{\"step\":1}\n{\"st\n{\"step\":2}\n", "", "f:2: invalid character '\\n' in string"},
+		{"NULs before the end", "{\"step\":1}\n\x00\x00\n{\"step\":2}\n", "", `f:2: invalid character '\x00'`},
 		{"another type at the end", good + "[3]\n", "", "f:3: array, want an object"},
 	} {
 		expect.OK(t, os.WriteFile("f", []byte(c.text), 0o666))
 		list, note, err := Lines[row]("f", 1000)
-		if err != nil && err.Error() != c.wrong || err == nil && (c.wrong != "" || !slices.Equal(list, []row{{1}, {2}})) || note != c.note {
+		// Texts of encoding/json end in words of its version.
+		if err != nil && (c.wrong == "" || !strings.HasPrefix(err.Error(), c.wrong)) || err == nil && (c.wrong != "" || !slices.Equal(list, []row{{1}, {2}})) || note != c.note {
 			t.Errorf("%s: %v, note %q, %v", c.name, list, note, err)
 		}
 	}
@@ -229,7 +230,8 @@ func TestMistyped(t *testing.T) {
 		{`{`, "unexpected end of JSON input"},
 	} {
 		var v struct{ Inner }
-		if err := Mistyped(json.Unmarshal([]byte(c.text), &v)); err == nil || err.Error() != c.want {
+		err := Mistyped(json.Unmarshal([]byte(c.text), &v))
+		if err == nil || strings.Replace(err.Error(), ".0.", ".", 1) != c.want { // Go 1.27 has the index too
 			t.Errorf("%s: %v, want %s", c.text, err, c.want)
 		}
 	}

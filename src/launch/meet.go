@@ -75,8 +75,8 @@ func meet(world *comm.Group, mine arrival) ([]arrival, error) {
 		case a.Error != "":
 			return nil, blame(a.Error)
 		case a.Kernels != all[0].Kernels:
-			return nil, blame(fmt.Sprintf("computes with kernels %q, rank 0 with %q; results would differ (DYNMO_ISA chooses the path)",
-				a.Kernels, all[0].Kernels))
+			return nil, blame(fmt.Sprintf("computes with kernels %q, rank 0 with %q; results would differ (%s)",
+				a.Kernels, all[0].Kernels, equalizer(a.Kernels, all[0].Kernels)))
 		case a.Corpus != "" && a.Corpus != all[0].Corpus:
 			return nil, blame("data.path holds another text than on rank 0")
 		case a.Held != "" && a.Held != all[0].Held:
@@ -84,6 +84,19 @@ func meet(world *comm.Group, mine arrival) ([]arrival, error) {
 		}
 	}
 	return all, nil
+}
+
+// equalizer says how two ranks get the same kernels. Kernels are named like "cpu avx512 OpenBLAS 0.3.21
+// … Haswell MAX_THREADS=64": dynmo's own path, then the BLAS with its version and kernels.
+func equalizer(a, b string) string {
+	ours, theirs := strings.Fields(a), strings.Fields(b)
+	switch {
+	case len(ours) < 4 || len(theirs) < 4 || ours[1] != theirs[1]:
+		return "DYNMO_ISA chooses dynmo's path"
+	case ours[2] == theirs[2] && ours[3] != theirs[3]:
+		return "the hosts have different versions of " + ours[2]
+	}
+	return "OPENBLAS_CORETYPE chooses OpenBLAS's kernels, such as Haswell; OpenBLAS ignores a name that it does not know"
 }
 
 // cores returns the processors that this process may run on; nil if the system does not report

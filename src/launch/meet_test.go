@@ -26,7 +26,7 @@ func TestMeet(t *testing.T) {
 		{"alike", fine, ""},
 		{"no corpus needed", arrival{Kernels: "cpu avx2"}, ""},
 		{"error", arrival{Error: "no such file"}, "rank 2 (host "},
-		{"kernels", arrival{Kernels: "cpu avx512", Corpus: "abc"}, `computes with kernels "cpu avx512", rank 0 with "cpu avx2"`},
+		{"kernels", arrival{Kernels: "cpu avx512", Corpus: "abc"}, `computes with kernels "cpu avx512", rank 0 with "cpu avx2"; results would differ (DYNMO_ISA `},
 		{"corpus", arrival{Kernels: "cpu avx2", Corpus: "xyz"}, "data.path holds another text"},
 		{"validation data", arrival{Kernels: "cpu avx2", Corpus: "abc", Held: "xyz"}, "data.validation holds other data"},
 	} {
@@ -159,5 +159,19 @@ func TestContentHash(t *testing.T) {
 	}
 	if mine, err := contentHash(path); err != nil || !seen[mine] {
 		t.Errorf("%v; want what the copy has", err)
+	}
+}
+
+func TestEqualizer(t *testing.T) {
+	const ours = "cpu avx512 OpenBLAS 0.3.21 NO_AFFINITY Haswell MAX_THREADS=64"
+	for theirs, want := range map[string]string{
+		"cpu avx2 OpenBLAS 0.3.21 NO_AFFINITY Haswell MAX_THREADS=64":   "DYNMO_ISA",
+		"cpu avx512 OpenBLAS 0.3.34 NO_AFFINITY Haswell MAX_THREADS=64": "different versions of OpenBLAS",
+		"cpu avx512 OpenBLAS 0.3.21 NO_AFFINITY Zen MAX_THREADS=64":     "OPENBLAS_CORETYPE",
+		"ref amd64": "DYNMO_ISA",
+	} {
+		if got := equalizer(ours, theirs); !strings.Contains(got, want) {
+			t.Errorf("%s: %q, want %q", theirs, got, want)
+		}
 	}
 }

@@ -34,10 +34,14 @@ func trainCommand() *cobra.Command {
 		Long: `Train a model. Under mpirun or srun a process is one rank; alone it has all ranks as
 goroutines.
 
-SIGTERM, SIGINT or SIGHUP to any rank ends the run after the step, with a checkpoint and
+SIGUSR2, SIGTERM, SIGINT or SIGHUP to any rank ends the run after the step, with a checkpoint and
 status 85. A second SIGINT ends the process at once, and under nohup SIGHUP is ignored. SIGUSR1
-writes a checkpoint. If mpirun gets a signal it signals the ranks a second later, kills them
-after another second, and has a status of its own. If steps are longer, signal a rank instead.
+writes a checkpoint, and the run goes on.
+
+To stop a run under Open MPI's mpirun, send SIGUSR2 to mpirun (kill -USR2 PID): mpirun forwards
+SIGUSR2 and sets no deadline. If mpirun gets SIGTERM or Ctrl-C, version 4.1 kills the ranks after
+two seconds, version 5 after half a second, and version 6 at once. Under MPICH send SIGTERM to
+mpirun, which sets no deadline; SIGUSR2 would end mpirun and all ranks.
 
 The run's records lie in a new directory, runs/NAME-YYYYmmdd-HHMMSS, or in that of --run-dir.
 NAME is run.name. The first and the last line of the log name the directory. tensorboard
