@@ -50,8 +50,8 @@ t_scontrol_requeue() {
 	ends 120 'COMPLETED 0:0'
 	once 'stub: from step 0'
 }
-t_node_down() { lose_third_node; }
-t_node_down_without_limit() { lose_third_node --time=UNLIMITED; }
+t_lost_node() { lose_third_node; }
+t_lost_node_without_limit() { lose_third_node --time=UNLIMITED; }
 lose_third_node() {
 	HOLD=15 submit --nodes=3 "$@" -- --set train.steps=40
 	reach 15
@@ -60,7 +60,7 @@ lose_third_node() {
 	ends 120 'COMPLETED 0:0'
 	says 'on 2 nodes'
 }
-t_node_crash() {
+t_crashed_node() {
 	HOLD=15 submit --nodes=3 --ntasks-per-node=2 -- --set train.steps=40
 	reach 15
 	hurt crash "$(host 3)"
