@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# mpirun has a daemon on every other node. If it loses one, because the node went down, it says "PRTE
-# has lost communication with a remote daemon … and therefore will terminate the job". Open MPI 5.0.7
-# then ends with status 0 in about half of the cases, as if the job had succeeded, and with 137 in
-# the others.
+# mpirun has a daemon on every other node. If a node goes down, mpirun says "PRTE has lost
+# communication with a remote daemon", and terminates the job. In about half of the cases mpirun of
+# Open MPI 5.0.7 then ends with status 0, as if the job had succeeded. Else it ends with 137.
 #
 # Here the "other node" is a second host name of this machine, and its daemon is killed, up to 12
 # times. Seen with Open MPI 5.0.7 (PRRTE 3.0.8) of Debian 13; 6.0.0rc2 of Debian testing ends with 1:

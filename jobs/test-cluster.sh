@@ -58,7 +58,7 @@ until_true() {
 	local end=$((SECONDS + $1)) daemon=$2
 	shift 2
 	until "$@" >/dev/null 2>&1; do
-		if ! alive "$daemon"; then
+		if ! kill -0 "$(cat "$cluster/pids/$daemon")" 2>/dev/null; then
 			tail -n 5 "$cluster/log/$daemon" "$cluster/log/$daemon.out" >&2 2>/dev/null || true
 			fail "$daemon has ended"
 		fi

@@ -79,7 +79,7 @@ choose_launchers() {
 	fi
 	srun --mpi=list 2>&1 | grep -qw pmix || stub_mpi=pmi2
 	[ "$real_mpi" != pmix ] || return 0
-	without=$(grep -E '^(smoke|dynmo_(plain_srun|pmi2|missing|scaling|mpirun)|pack_(releases|node|kill|exit|grow)|bare|node|health)' <<<"$names" | paste -sd ' ')
+	without=$(grep -E "^(smoke|dynmo_(missing|scaling|mpirun|${real_mpi#mpirun}\$)|pack_(releases|node|kill|exit|grow)|bare|node|health)" <<<"$names" | paste -sd ' ')
 	[ -z "$without" ] || echo "SKIP  $without: bin/dynmo starts by $real_mpi here, and they want srun --mpi=pmix"
 	names=$(grep -vxFf <(tr ' ' '\n' <<<"$without") <<<"$names")
 }

@@ -13,6 +13,7 @@ import (
 
 	"dynmo/src/comm/commtest"
 	"dynmo/src/comm/mpi"
+	"dynmo/src/expect"
 )
 
 func init() {
