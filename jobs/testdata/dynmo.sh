@@ -77,7 +77,7 @@ t_dynmo_term_twice() {
 	hurt twice TERM
 	back 'train.sbatch: stopped at step'
 	ends 60 'FAILED 85:0'
-	once 'stopped by signal: terminated after step '
+	once 'dynmo: stopped by '
 }
 # The job never ends by itself: until it is stopped its losses are those of a run that
 # nothing stops.

@@ -64,10 +64,10 @@ t_grow_job_of_another() {
 	[ "$(id -u)" = 0 ] || return 0 # nobody else can submit
 	mkdir -p "$name.run"
 	: >"$name.run/config.toml"
-	first=$(sbatch --parsable --uid=nobody --chdir=/ --output=/dev/null --wrap 'sleep 3600')
+	first=$(sbatch --parsable --uid=daemon --chdir=/ --output=/dev/null --wrap 'sleep 3600')
 	echo "{\"job\":\"$first\"}" >"$name.run/run.lock"
 	grow 1 "$name.run"
 	ends 60 'FAILED 2:0'
-	says "$name.run belongs to job $first of nobody"
+	says "$name.run belongs to job $first of daemon"
 	scancel "$first"
 }

@@ -180,7 +180,7 @@ t_finished_before() {
 }
 t_export_none() {
 	printf 'export FROM_SITE=yes\n' >"$name.sh"
-	SITE=../../../../../../../../../$work/$name submit --export=DYNMO,SITE -- --set train.steps=10
+	SITE=../../../../../../../../../$work/$name submit --export=DYNMO,SITE,MPI -- --set train.steps=10
 	ends 60 'COMPLETED 0:0'
 	says 'stub: , site yes'
 }
@@ -192,7 +192,7 @@ t_other_mpi() {
 t_no_such_mpi() {
 	MPI=openmpi submit --
 	ends 60 'FAILED 2:0'
-	says 'srun has no --mpi=openmpi, only: ' && says 'pmix' && says 'Set MPI in' && lacks 'start 1'
+	says 'srun has no --mpi=openmpi, only: ' && says 'pmi2' && says 'Set MPI in' && lacks 'start 1'
 }
 # The folder of the scripts is found in the output of scontrol, of every version. The text of
 # 22.05 was recorded; the others follow the format strings of Slurm's sources.
