@@ -24,10 +24,11 @@ t_limit_requeue() {
 }
 t_slow_checkpoint_stops_earlier() {
 	WRITE=20 HOLD=15 submit --time=4 -- --set train.steps=40
-	within 90 said 'will stop 70 s before' || problem 'lead is not 30 + 2 x 20 s'
+	within 90 led_by_checkpoints || problem 'lead is not 30 + 2 x 20 s and two steps'
 	scancel "$id"
 	ends 60 'CANCELLED 85:0'
 }
+led_by_checkpoints() { grep -qE 'will stop (7|8|9)[0-9] s before .*: 30 s, 2 checkpoints of 20 s' "$log"; } # steps are slow on a busy host
 t_limit_no_requeue() {
 	REQUEUE=no HOLD=15 submit -- --set train.steps=40
 	reach 15
