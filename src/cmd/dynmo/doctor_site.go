@@ -31,8 +31,10 @@ func lookPMIx() (string, error) {
 		return "", err
 	}
 	kinds, err := pmixOf(text)
-	if library, _, _ := strings.Cut(mpi.PMIx(), ","); library != "" && err == nil {
-		kinds += "; " + library // such as OpenPMIx 5.0.7
+	library, _, _ := strings.Cut(mpi.PMIx(), ",")
+	library, _, _ = strings.Cut(library, " (") // "OpenPMIx 5.0.7 (PMIx Standard: 5.1, …", "OpenPMIx 4.2.2, repo rev: …"
+	if library != "" && err == nil {
+		kinds += "; " + library
 	}
 	return kinds, err
 }
