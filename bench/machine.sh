@@ -119,7 +119,8 @@ report() {
 
 # packages prints Debian's names of the packages that are wanted and missing.
 packages() {
-	[ -n "$has_go" ] || command -v go >/dev/null || echo golang-go ca-certificates
+	[ -n "$has_go" ] || command -v go >/dev/null || echo golang-go
+	[ -n "$has_go" ] || [ -e /etc/ssl/certs/ca-certificates.crt ] || echo ca-certificates
 	[ -n "$has_cc" ] || [ "${TAGS-blas mpi}" = '' ] || echo gcc libc6-dev
 	served mpi || ! wanted mpi || echo openmpi-bin libopenmpi-dev
 	served blas || ! wanted blas || echo libopenblas-dev pkg-config

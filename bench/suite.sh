@@ -58,12 +58,12 @@ fresh() {
 	local system=$root/$1
 	base "$1" || return
 	rm -rf --one-file-system "$system"
-	cp -a "$root/$1.base" "$system"
+	cp -a "$root/$1.base" "$system" || return
 	mkdir -p "$root/modules" "$root/$1.debs/partial" "$system"/{dynmo,root/go/pkg/mod}
 	printf '127.0.0.1 localhost\n127.0.1.1 %s\n' "$(hostname)" >"$system/etc/hosts"
 	cp -L /etc/resolv.conf "$system/etc/resolv.conf"
 	cp -L "${SSL_CERT_FILE:-/etc/ssl/certs/ca-certificates.crt}" "$system/etc/ssl/dynmo.crt" 2>/dev/null || true
-	git ls-files -co --exclude-standard -z | xargs -0 ls -d 2>/dev/null | tar cf - -T - | tar xf - -C "$system/dynmo"
+	git ls-files -co --exclude-standard -z | { xargs -0 ls -d 2>/dev/null || true; } | tar cf - -T - | tar xf - -C "$system/dynmo"
 }
 
 # version SUITE PACKAGE...: prints the version of the first package that is installed.
@@ -97,11 +97,11 @@ done
 [ "$(id -u)" = 0 ] || { say 'test-on makes other systems: it wants root'; exit 2; }
 command -v debootstrap >/dev/null || { say 'test-on wants debootstrap: apt-get install debootstrap'; exit 2; }
 # shellcheck disable=SC2016 # expanded in the system
-[ $# != 0 ] || set -- bash -c 'TIMEFORMAT="== demo: %0R s, CPU %0U + %0S s"; time ./build.sh demo; demo=$?; ./build.sh test && exit $demo'
+[ $# != 0 ] || set -- bash -c 'TIMEFORMAT="== demo: %0R s, CPU %0U + %0S s"; time ./build.sh demo; demo=$?; [ $demo = 0 ] || echo "FAILED: [demo]"; ./build.sh test && exit $demo'
 
 all=0 rows=()
 for suite in "${suites[@]}"; do
-	fresh "$suite" || { all=1; continue; }
+	fresh "$suite" || { say "== $suite: no system"; all=1; continue; }
 	status=0
 	within "$suite" "$@" 2>&1 | tee "$root/$suite.log" || status=$?
 	[ "$status" = 0 ] || all=1

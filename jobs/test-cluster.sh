@@ -171,7 +171,7 @@ with_hosts() {
 		inner=(unshare --user --map-user="$(id -u)" --map-group="$(id -g)")
 	fi
 	# shellcheck disable=SC2016 # expanded by the shell inside
-	exec unshare --mount "${outer[@]}" bash -c 'mount --bind "$1" /etc/hosts && exec "${@:2}"' sh "$cluster/hosts" "${inner[@]}" "$@"
+	exec unshare --mount "${outer[@]}" bash -c 'mount --bind "$1" /etc/hosts; exec "${@:2}"' sh "$cluster/hosts" "${inner[@]}" "$@"
 }
 
 # keep NAME COMMAND...: runs a daemon in the background and keeps its process id.

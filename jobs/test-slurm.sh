@@ -70,16 +70,14 @@ is_real() { [[ $1 =~ ^(dynmo|pack|bare|node|health|smoke) ]]; }
 # choose_launchers sets stub_mpi and real_mpi, the values of MPI for train.sbatch: pmix where this
 # Slurm has it. Else Open MPI wants mpirun, and MPICH pmi2. It leaves out the tests that need pmix.
 choose_launchers() {
-	local without
+	local without about types
 	stub_mpi=pmix real_mpi=pmix
-	if "$real" doctor 2>/dev/null | grep -q '^mpi .*MPICH'; then
-		real_mpi=pmi2
-	elif ! srun --mpi=list 2>&1 | grep -qw pmix; then
-		real_mpi=mpirun
-	fi
-	srun --mpi=list 2>&1 | grep -qw pmix || stub_mpi=pmi2
+	about=$("$real" doctor 2>/dev/null)
+	types=$(srun --mpi=list 2>&1)
+	grep -qw pmix <<<"$types" || stub_mpi=pmi2 real_mpi=mpirun
+	! grep -qE '^mpi +[a-z]+ +MPICH' <<<"$about" || real_mpi=pmi2
 	[ "$real_mpi" != pmix ] || return 0
-	without=$(grep -E "^(smoke|dynmo_(missing|scaling|mpirun|${real_mpi#mpirun}\$)|pack_(releases|node|kill|exit|grow)|bare|node|health)" <<<"$names" | paste -sd ' ')
+	without=$(grep -E "^(dynmo_(missing|scaling|$real_mpi\$)|pack_(releases|node|kill|grow)|bare|node|health)" <<<"$names" | paste -sd ' ')
 	[ -z "$without" ] || echo "SKIP  $without: bin/dynmo starts by $real_mpi here, and they want srun --mpi=pmix"
 	names=$(grep -vxFf <(tr ' ' '\n' <<<"$without") <<<"$names")
 }
@@ -104,8 +102,8 @@ in_turn() {
 
 names=$(declare -F | sed -n 's/^declare -f t_//p' | grep -F -- "$only")
 [ "$only" = smoke ] || names=$(grep -v '^smoke' <<<"$names")
-named() { grep "^$1" <<<"$names"; }
-others() { grep -vE '^(dynmo|pack|bare|node|health|smoke)' <<<"$names"; }
+named() { [ -n "$names" ] && grep "^$1" <<<"$names"; }
+others() { [ -n "$names" ] && grep -vE '^(dynmo|pack|bare|node|health|smoke)' <<<"$names"; }
 if ! "$real" version >/dev/null 2>&1; then
 	names=$(others)
 	echo 'SKIP  dynmo*, pack*, bare*, node*, health*, smoke*: no bin/dynmo'

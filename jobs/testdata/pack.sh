@@ -59,6 +59,10 @@ pack() {
 }
 
 t_smoke() {
+	if [ "$MPI" != pmix ]; then # no nodes go back in mid-run
+		pack_restart
+		return
+	fi
 	sed -i 's/^steps = .*/steps = 300/' pack.toml # time for Slurm on a busy host, and little else
 	pack -- --set elastic.release=slurm "${patient[@]}"
 	within 90 given_back || problem 'no nodes were given back'
@@ -103,7 +107,7 @@ t_bare_second_release() {
 	fault=F18
 	pruning --set elastic.retry_seconds=4
 	ends 600 'COMPLETED 0:0'
-	if [[ "$(sinfo --version)" < 'slurm-wlm 24.11' ]]; then
+	if [ "$(printf '%s\n' 24.11 "$(sinfo --version | grep -o '[0-9].*')" | sort -V | tail -n 1)" = 24.11 ]; then
 		[ "$(event release refused | wc -l)" -ge 1 ] || problem 'no release was refused'
 		[ "$(event release refused | grep -c 'DB index')" -ge 1 ] || problem "refused for another reason: $(event release refused)"
 	else

@@ -162,7 +162,7 @@ t_srun_hears_nothing() {
 	chmod +x "$name.bin/srun"
 	PATH=$work/$name.bin:$PATH HOLD=15 submit -- --set train.steps=40
 	reach 15
-	sleep 35 # the script has looked at the steps
+	sleep 12 # the script has seen the step
 	hurt kill -KILL "$(rank 2)"
 	back 'srun waits for a step that is gone'
 	ends 120 'COMPLETED 0:0'

@@ -91,9 +91,11 @@ func meet(world *comm.Group, mine arrival) ([]arrival, error) {
 func equalizer(a, b string) string {
 	ours, theirs := strings.Fields(a), strings.Fields(b)
 	switch {
-	case len(ours) < 4 || len(theirs) < 4 || ours[1] != theirs[1]:
+	case len(ours) < 3 || len(theirs) < 3 || ours[1] != theirs[1]:
 		return "DYNMO_ISA chooses dynmo's path"
-	case ours[2] == theirs[2] && ours[3] != theirs[3]:
+	case ours[2] != theirs[2]:
+		return "the hosts have different BLAS libraries"
+	case ours[2] != "OpenBLAS" || len(ours) < 4 || len(theirs) < 4 || ours[3] != theirs[3]:
 		return "the hosts have different versions of " + ours[2]
 	}
 	return "OPENBLAS_CORETYPE chooses OpenBLAS's kernels, such as Haswell; OpenBLAS ignores a name that it does not know"

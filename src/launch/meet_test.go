@@ -168,7 +168,9 @@ func TestEqualizer(t *testing.T) {
 		"cpu avx2 OpenBLAS 0.3.21 NO_AFFINITY Haswell MAX_THREADS=64":   "DYNMO_ISA",
 		"cpu avx512 OpenBLAS 0.3.34 NO_AFFINITY Haswell MAX_THREADS=64": "different versions of OpenBLAS",
 		"cpu avx512 OpenBLAS 0.3.21 NO_AFFINITY Zen MAX_THREADS=64":     "OPENBLAS_CORETYPE",
-		"ref amd64": "DYNMO_ISA",
+		"cpu avx512 Intel MKL": "different BLAS libraries",
+		"cpu avx512 BLIS":      "different BLAS libraries",
+		"ref amd64":            "DYNMO_ISA",
 	} {
 		if got := equalizer(ours, theirs); !strings.Contains(got, want) {
 			t.Errorf("%s: %q, want %q", theirs, got, want)

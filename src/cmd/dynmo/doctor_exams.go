@@ -106,6 +106,8 @@ func lookMPI() (string, error) {
 	launcher = mpiName(launcher)
 	if library := mpiName(mpi.Library()); library == launcher {
 		// mpirun starts ranks of this library
+	} else if library != "" && (mpiForm.MatchString(library) != mpiForm.MatchString(launcher) || !mpiForm.MatchString(library)) {
+		launcher = fmt.Sprintf("%s; mpirun says %q", library, launcher)
 	} else if library != "" {
 		launcher = fmt.Sprintf("%s; mpirun is of %s, which may start no ranks of it", library, launcher)
 	} else if err == nil {

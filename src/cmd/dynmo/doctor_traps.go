@@ -63,7 +63,7 @@ var traps = []trap{
 	{"slurm", "", release{24, 11}, release{}, "slurmctld waits 10 s in each scancel and requeue for a node whose name does not resolve", "measured: 24.11.5, 26.05.5"},
 	{"slurm", "", release{21, 8}, release{}, "srun --mpi=pmix lets ranks leave MPI_Init before others are ready: export SLURM_PMIX_FENCE=ring", "measured: 22.05.8, 24.11.5, 26.05.5"},
 	{"pmix", "PMIx", release{5, 0, 8}, release{5, 0, 10}, "ranks hang at their start under Slurm before 25.11", "slurm's changelog of 25.11"},
-	{"blas", "OpenBLAS", release{0, 3, 30}, release{}, "losses differ from those of OpenBLAS 0.3.29 and older, from the 9th digit on", "measured: 0.3.21, 0.3.29, 0.3.34"},
+	{"blas", "OpenBLAS", release{0, 3, 34}, release{}, "losses differ from those of OpenBLAS 0.3.29 and older, from the 9th digit on", "measured: 0.3.21, 0.3.29, 0.3.34"},
 	{"kernels", "nvcc", release{11}, release{12}, "no code for the instructions that Hopper GPUs alone have: build with CUDA 12 or later", "measured: 11.8"},
 }
 

@@ -166,7 +166,7 @@ func TestTrainRefusesWorlds(t *testing.T) {
 // differing returns the command line of ranks. Rank odd runs the commands of how first, which may
 // change the arguments of that rank. (`mpirun A : B` of Open MPI 5.0.7 ends with a crash: ompi issue 13303.)
 func differing(ranks, odd int, how string, line ...string) []string {
-	script := fmt.Sprintf(`case $OMPI_COMM_WORLD_RANK in %d) %s ;; esac; %s`, odd, cmp.Or(how, ":"), around)
+	script := fmt.Sprintf(`case ${OMPI_COMM_WORLD_RANK:-$PMI_RANK} in %d) %s ;; esac; %s`, odd, cmp.Or(how, ":"), around)
 	return append([]string{"mpirun", "-np", strconv.Itoa(ranks), "sh", "-c", script, "sh"}, line...)
 }
 

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -140,7 +141,8 @@ func inWorldFor(t *testing.T, most time.Duration, dir string, line ...string) *e
 	cmd := exec.CommandContext(ctx, line[0], line[1:]...)
 	cmd.WaitDelay = 10 * time.Second // ranks that outlive mpirun keep its pipes open
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), expect.Launcher()...)
+	outside := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "SLURM_") }) // of a job that tests
+	cmd.Env = append(outside, expect.Launcher()...)
 	return cmd
 }
 

@@ -10,6 +10,7 @@ import (
 	"dynmo/src/comm"
 	"dynmo/src/comm/commtest"
 	"dynmo/src/comm/local"
+	"dynmo/src/comm/mpi"
 	"dynmo/src/device"
 	"dynmo/src/device/cuda"
 	"dynmo/src/device/cuda/cudatest"
@@ -71,6 +72,7 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
+		mpi.Exit(0) // if the role had MPI
 		os.Exit(0)
 	}
 	m.Run()
