@@ -80,7 +80,7 @@ func TestBadFiles(t *testing.T) {
 		{"balance --stages 2 --loads fifo", "--loads: fifo: " + fifo},
 		{"balance --stages 2 --loads huge", "--loads: huge: " + huge + "16777216"},
 		{"balance --stages 2 --loads loads.json", "loads.json: secondz: unknown key; the nearest is seconds"},
-		{"balance --stages 2 --loads deep.json", "deep.json: seconds: invalid character '[' exceeded max depth"},
+		{"balance --stages 2 --loads deep.json", "deep.json: seconds: exceeded max depth"},
 		{"table run-metrics", "run-metrics/metrics.jsonl: " + fifo},
 		{"table run-settings", "config: run-settings/config.toml: " + fifo},
 		{"report run-metrics -o page.html", "run-metrics/metrics.jsonl: " + fifo},
@@ -106,7 +106,8 @@ func TestBadFiles(t *testing.T) {
 				}
 			}
 			e := says(args...)
-			if want := "dynmo: " + c.want + "\n"; e.stderr != want || e.status != exitUsage || e.stdout != "" {
+			got := strings.Replace(e.stderr, "invalid character '[' exceeded", "exceeded", 1) // encoding/json before Go 1.27
+			if want := "dynmo: " + c.want + "\n"; got != want || e.status != exitUsage || e.stdout != "" {
 				t.Errorf("status %d\ngot  %q\nwant %q", e.status, e.stderr, want)
 			}
 			if left, _ := filepath.Glob("out*"); left != nil {
