@@ -59,7 +59,7 @@ fresh() {
 	base "$1" || return
 	rm -rf --one-file-system "$system"
 	cp -a "$root/$1.base" "$system" || return
-	mkdir -p "$root/modules" "$root/$1.debs/partial" "$system"/{dynmo,root/go/pkg/mod}
+	mkdir -p "$root/modules" "$root/$1.debs/partial" "$system"/{dynmo,etc/ssl,root/go/pkg/mod}
 	printf '127.0.0.1 localhost\n127.0.1.1 %s\n' "$(hostname)" >"$system/etc/hosts"
 	cp -L /etc/resolv.conf "$system/etc/resolv.conf"
 	cp -L "${SSL_CERT_FILE:-/etc/ssl/certs/ca-certificates.crt}" "$system/etc/ssl/dynmo.crt" 2>/dev/null || true
