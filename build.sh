@@ -43,10 +43,11 @@ build() {
 	say "built bin/dynmo $(revision)"
 }
 
-# with_mpirun: the mpirun of this mpicc starts more ranks than cores.
+# with_mpirun: the mpirun of this mpicc starts more ranks than cores. The folder of mpicc may
+# have an older Go.
 with_mpirun() {
 	mpi_environment
-	[ -z "$mpicc" ] || export PATH="$(dirname "$mpicc"):$PATH"
+	[ -z "$mpicc" ] || export PATH="$(dirname "$(command -v go)"):$(dirname "$mpicc"):$PATH"
 }
 
 # browser finds or installs one for the test of the page that `dynmo report` writes.
