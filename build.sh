@@ -18,7 +18,8 @@ usage: ./build.sh COMMAND
              Tests of CUDA run where there is a toolkit; asks, as cuda does, before it installs one
   test-long  deps, then every test
   test-on    SUITE... [-- COMMAND...]: demo and test, or another command, in a bare Debian of
-             that name (bookworm, trixie, forky), which debootstrap makes in build/_suites; as root
+             that name (bookworm, trixie, forky), which debootstrap makes in build/_suites; as root;
+             about 8 minutes and 4 GB a system on two idle cores
   test-slurm deps, build, Slurm (munge, slurmdbd, MariaDB), then jobs/train.sbatch and grow.sbatch on
              a cluster of this host's own: a quarter of an hour; a word after it chooses tests by name
   bench      build, then the benchmarks

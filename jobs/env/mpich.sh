@@ -6,6 +6,7 @@
 # Debian's MPICH makes every rank a world of its own, which dynmo refuses.
 # An MPICH that was configured --with-pmix wants MPI=pmix
 # (https://slurm.schedmd.com/mpi_guide.html, "MPICH").
+# MPI=mpirun takes the mpirun that is first on PATH: it must be MPICH's.
 export MPI=pmi2
 
 # Not solved: with 4.0.2 on four simulated nodes over UCX's TCP (UCX_TLS=tcp,self) a run that

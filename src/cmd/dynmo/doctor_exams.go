@@ -106,7 +106,7 @@ func lookMPI() (string, error) {
 	launcher = mpiName(launcher)
 	if library := mpiName(mpi.Library()); library == launcher {
 		// mpirun starts ranks of this library
-	} else if library != "" && (mpiForm.MatchString(library) != mpiForm.MatchString(launcher) || !mpiForm.MatchString(library)) {
+	} else if library != "" && (knownMPI(library) == "" || knownMPI(library) == knownMPI(launcher)) {
 		launcher = fmt.Sprintf("%s; mpirun says %q", library, launcher)
 	} else if library != "" {
 		launcher = fmt.Sprintf("%s; mpirun is of %s, which may start no ranks of it", library, launcher)
@@ -117,6 +117,16 @@ func lookMPI() (string, error) {
 		launcher += ", which started this process"
 	}
 	return launcher, err
+}
+
+// knownMPI returns the name of an MPI without its version, "" if dynmo does not know that MPI.
+func knownMPI(name string) string {
+	for _, known := range []string{"Open MPI", "MPICH"} {
+		if strings.HasPrefix(name, known+" ") {
+			return known
+		}
+	}
+	return ""
 }
 
 // mpiName returns name and version of an MPI, from the text of its mpirun --version or of

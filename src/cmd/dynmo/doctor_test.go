@@ -80,9 +80,9 @@ func TestTraps(t *testing.T) {
 		want        []string // words of the notes, in order
 		not         string
 	}{
-		{"mpi", "Open MPI 4.1.4", []string{"after two seconds"}, "at once"},
-		{"mpi", "Open MPI 5.0.7, which started this process", []string{"ignores", "half a second", "status 0", "mixes"}, "at once"},
-		{"mpi", "Open MPI 6.0.0rc2", []string{"ignores", "at once"}, "half"},
+		{"mpi", "Open MPI 4.1.4", []string{"about a second"}, "at once"},
+		{"mpi", "Open MPI 5.0.7, which started this process", []string{"ignores", "quarter of a second", "status 0", "mixes"}, "at once"},
+		{"mpi", "Open MPI 6.0.0rc2", []string{"ignores", "at once"}, "quarter"},
 		{"mpi", "MPICH 4.2.1; mpirun is of Open MPI 5.0.7, which may start no ranks of it", []string{"SIGUSR2", "no rank ends", "status 0", "pmi2"}, "Open MPI"},
 		{"mpi", "MPICH 5.0.2", []string{"SIGUSR2", "no rank ends"}, "pmi2"},
 		{"slurm", "slurm-wlm 22.05.8, outside of a job", []string{"slurmdbd", "SLURM_PMIX_FENCE"}, "resolve"},

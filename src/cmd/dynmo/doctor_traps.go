@@ -50,14 +50,14 @@ type trap struct {
 // tried.
 var traps = []trap{
 	{"mpi", "Open MPI", release{5}, release{}, "mpirun ignores OMPI_MCA_rmaps_base_oversubscribe and hwloc_base_binding_policy: write --oversubscribe --bind-to none", "measured: 5.0.7, 6.0.0rc2"},
-	{"mpi", "Open MPI", release{5}, release{6}, "SIGTERM to mpirun kills all ranks after half a second: kill -USR2 stops a run with a checkpoint", "measured: 5.0.7"},
+	{"mpi", "Open MPI", release{5}, release{6}, "SIGTERM to mpirun leaves the ranks a quarter of a second: kill -USR2 stops a run with a checkpoint", "measured: 5.0.7"},
 	{"mpi", "Open MPI", release{6}, release{}, "SIGTERM to mpirun kills all ranks at once: kill -USR2 stops a run with a checkpoint", "measured: 6.0.0rc2"},
 	{"mpi", "Open MPI", release{5}, release{6}, "mpirun that loses a node may end with status 0: only summary.json says whether a run is finished", "findings/mpirun-lost-daemon.sh: 5.0.7"},
 	{"mpi", "Open MPI", release{5}, release{6}, "mpirun mixes standard output and standard error of ranks: read the run directory, not the output", "findings/mpirun-mixes-streams.sh: 5.0.7"},
-	{"mpi", "Open MPI", release{4}, release{5}, "SIGTERM to mpirun kills all ranks after two seconds: kill -USR2 stops a run with a checkpoint", "measured: 4.1.4"},
+	{"mpi", "Open MPI", release{4}, release{5}, "SIGTERM to mpirun leaves the ranks about a second: kill -USR2 stops a run with a checkpoint", "measured: 4.1.4"},
 	{"mpi", "MPICH", release{4}, release{}, "SIGUSR2 ends mpirun and all ranks: kill -TERM stops a run with a checkpoint", "measured: 4.0.2, 4.2.1, 5.0.2"},
 	{"mpi", "MPICH", release{4}, release{}, "no rank ends before the others: elastic.release exit and slurm are as park, restart works", "measured: 4.0.2, 4.2.1, 5.0.2"},
-	{"mpi", "MPICH", release{4}, release{5}, "mpirun may end with status 0 after a rank has failed: only summary.json says whether a run is finished", "measured: 4.2.1"},
+	{"mpi", "MPICH", release{4}, release{5}, "mpirun may end with status 0 after a rank has failed or a signal has stopped the run: only summary.json says whether a run is finished", "measured: 4.0.2, 4.2.1"},
 	{"mpi", "MPICH", release{4}, release{5}, "Debian's MPICH makes every rank of srun --mpi=pmix a world of its own: srun --mpi=pmi2", "measured: 4.0.2, 4.2.1"},
 	{"slurm", "", release{}, release{24, 11}, "without slurmdbd a job gives nodes back once", "slurm commit 98c2add5bc; measured: 22.05.8"},
 	{"slurm", "", release{24, 11}, release{}, "slurmctld waits 10 s in each scancel and requeue for a node whose name does not resolve", "measured: 24.11.5, 26.05.5"},

@@ -64,8 +64,12 @@ func resumeCommand(again []string, dir string, c config.Config, getenv func(stri
 	switch {
 	case getenv("OMPI_COMM_WORLD_SIZE") != "":
 		words = []string{"mpirun", "-n", ranks}
-	case getenv("SLURM_PROCID") != "" && getenv("PMIX_RANK")+getenv("PMI_RANK") != "":
-		words = []string{"srun", "-n", ranks}
+	case getenv("SLURM_PROCID") != "" && getenv("PMIX_RANK") != "":
+		words = []string{"srun", "--mpi=pmix", "-n", ranks}
+	case getenv("SLURM_PROCID") != "" && getenv("PMI_RANK") != "":
+		words = []string{"srun", "--mpi=pmi2", "-n", ranks}
+	case getenv("PMI_RANK") != "": // MPICH
+		words = []string{"mpirun", "-n", ranks}
 	}
 	words = append(append(words, again...), "--run-dir", dir, "--resume")
 	return commandLine(words)

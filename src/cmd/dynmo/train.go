@@ -39,9 +39,10 @@ status 85. A second SIGINT ends the process at once, and under nohup SIGHUP is i
 writes a checkpoint, and the run goes on.
 
 To stop a run under Open MPI's mpirun, send SIGUSR2 to mpirun (kill -USR2 PID): mpirun forwards
-SIGUSR2 and sets no deadline. If mpirun gets SIGTERM or Ctrl-C, version 4.1 kills the ranks after
-two seconds, version 5 after half a second, and version 6 at once. Under MPICH send SIGTERM to
-mpirun, which sets no deadline; SIGUSR2 would end mpirun and all ranks.
+SIGUSR2 and sets no deadline. SIGTERM, SIGHUP and Ctrl-C set one for the step and a checkpoint.
+It is about a second in version 4.1 and a quarter of a second in 5. Version 6 leaves no time. The
+status of mpirun is then 1. Under MPICH send SIGTERM to mpirun, which sets no deadline; SIGUSR2
+would end mpirun and all ranks.
 
 The run's records lie in a new directory, runs/NAME-YYYYmmdd-HHMMSS, or in that of --run-dir.
 NAME is run.name. The first and the last line of the log name the directory. tensorboard
