@@ -311,6 +311,7 @@ start)
 	;;
 env)
 	printf 'export SLURM_CONF=%q\n' "$SLURM_CONF"
+	[ "$(id -u)" != 0 ] || echo 'export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1'
 	echo 'export UCX_TLS=tcp,self UCX_NET_DEVICES=lo' # else UCX takes the nodes for one
 	# Open MPI looks for a network that reaches another host, and here all are this host. 5.0.7
 	# takes lo, if it is told to. 6.0.0rc2 reaches other nodes over libfabric alone.
