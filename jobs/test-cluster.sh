@@ -34,7 +34,12 @@ user=$(id -un)
 # The namespaces of a node. An ordinary user becomes root in a user namespace, which
 # allows the others.
 namespaces=(unshare --uts --pid --fork --mount-proc --kill-child)
-[ "$(id -u)" = 0 ] || namespaces+=(--user --map-root-user)
+user_namespace=() own_id=() # of an ordinary user: to become root, and the user again
+if [ "$(id -u)" != 0 ]; then
+	user_namespace=(--user --map-root-user)
+	own_id=(unshare --user --map-user="$(id -u)" --map-group="$(id -g)")
+fi
+namespaces+=("${user_namespace[@]}")
 
 say() { printf 'test-cluster: %s\n' "$*" >&2; }
 fail() { say "$*"; exit 1; }
@@ -165,13 +170,8 @@ write_hosts() {
 
 # with_hosts COMMAND...: runs a command that sees the cluster's /etc/hosts.
 with_hosts() {
-	local outer=() inner=()
-	if [ "$(id -u)" != 0 ]; then
-		outer=(--user --map-root-user)
-		inner=(unshare --user --map-user="$(id -u)" --map-group="$(id -g)")
-	fi
 	# shellcheck disable=SC2016 # expanded by the shell inside
-	exec unshare --mount "${outer[@]}" bash -c 'mount --bind "$1" /etc/hosts; exec "${@:2}"' sh "$cluster/hosts" "${inner[@]}" "$@"
+	exec unshare --mount "${user_namespace[@]}" bash -c 'mount --bind "$1" /etc/hosts; exec "${@:2}"' sh "$cluster/hosts" "${own_id[@]}" "$@"
 }
 
 # keep NAME COMMAND...: runs a daemon in the background and keeps its process id.
@@ -210,16 +210,12 @@ start_accounting() {
 # start_node NAME: starts slurmd in namespaces of its own. Its shared memory is its own too
 # and ends with the node. A further user namespace gives an ordinary user its own id again.
 start_node() {
-	local inner=()
-	if [ "$(id -u)" != 0 ]; then
-		inner=(unshare --user --map-user="$(id -u)" --map-group="$(id -g)")
-	fi
 	mkdir -p "$cluster/$1"
 	# The shell stays, as process 1 of the namespace, which has to reap orphans.
 	# shellcheck disable=SC2016 # expanded by the shell inside
 	keep "$1" "${namespaces[@]}" \
 		bash -c 'hostname "$1" && mount -t tmpfs none /dev/shm; mount --bind "$2" /etc/hosts; "${@:3}" slurmd -D -N "$1" & wait $!' \
-		sh "$1" "$cluster/hosts" "${inner[@]}"
+		sh "$1" "$cluster/hosts" "${own_id[@]}"
 }
 
 up() {

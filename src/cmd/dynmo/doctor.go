@@ -36,7 +36,8 @@ func doctorCommand() *cobra.Command {
 		Use:   "doctor",
 		Short: "List the equipment of this machine: MPI, NCCL, CUDA, NVML, Slurm, cores",
 		Long: `List the equipment of this machine, with versions. A note is a known trap of that version, with
-its source. For a missing part doctor says what the part is good for and how to get it. The status is 0 all the same, unless a part that --require names is missing: ` + strings.Join(examNames(), ", ") + `.`,
+its source. For a missing part doctor says what the part is good for and how to get it. The status
+is 0 all the same, unless a part that --require names is missing: ` + strings.Join(examNames(), ", ") + `.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := checkNames("require", require, examNames()); err != nil {

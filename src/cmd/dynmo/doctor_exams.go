@@ -62,6 +62,17 @@ func lookMachine() (string, error) {
 	return fmt.Sprintf("%s, %s/%s, %d cores, memory %s", system(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), total), nil
 }
 
+// system returns the name of the operating system.
+func system() string {
+	text, _ := os.ReadFile("/etc/os-release") // none on some systems
+	for line := range strings.Lines(string(text)) {
+		if name, ok := strings.CutPrefix(line, "PRETTY_NAME="); ok {
+			return strings.Trim(strings.TrimSpace(name), `"`)
+		}
+	}
+	return "unknown system"
+}
+
 // memTotal returns the total memory in the text of /proc/meminfo, in GiB.
 func memTotal(meminfo string) string {
 	for line := range strings.Lines(meminfo) {
@@ -91,9 +102,6 @@ func outputOf(program string, args ...string) (string, error) {
 	}
 	text, err := exec.CommandContext(ctx, path, args...).CombinedOutput()
 	all := strings.TrimSpace(string(text))
-	if strings.Contains(all, "resolve_ctls_from_dns_srv") {
-		return "", fmt.Errorf("%s finds no slurm.conf of a cluster", path)
-	}
 	if err != nil {
 		first, _, _ := strings.Cut(all, "\n")
 		return "", fmt.Errorf("%s: %w: %s", path, err, first)
@@ -222,8 +230,18 @@ func lookNVML() (string, error) {
 	return strings.Join(lines, "\n"), nil
 }
 
+// slurmOutput returns the output of one of Slurm's programs. Without a slurm.conf they all fail, after
+// they have looked for one in the DNS.
+func slurmOutput(program string, args ...string) (string, error) {
+	text, err := outputOf(program, args...)
+	if err != nil && strings.Contains(err.Error(), "resolve_ctls_from_dns_srv") {
+		return "", fmt.Errorf("%s finds no slurm.conf of a cluster", program)
+	}
+	return text, err
+}
+
 func lookSlurm() (string, error) {
-	version, err := firstLine("scontrol", "--version")
+	version, err := slurmOutput("scontrol", "--version")
 	if err != nil {
 		return "", err
 	}

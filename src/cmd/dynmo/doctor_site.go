@@ -26,7 +26,7 @@ func siteExams() []exam {
 
 // lookPMIx returns the kinds of PMI that srun supports, and the version of the PMIx library.
 func lookPMIx() (string, error) {
-	text, err := outputOf("srun", "--mpi=list")
+	text, err := slurmOutput("srun", "--mpi=list")
 	if err != nil {
 		return "", err
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -83,15 +82,4 @@ func trapsOf(exam, found string) (lines []string) {
 		}
 	}
 	return lines
-}
-
-// system returns the name of the operating system.
-func system() string {
-	text, _ := os.ReadFile("/etc/os-release") // none on some systems
-	for line := range strings.Lines(string(text)) {
-		if name, ok := strings.CutPrefix(line, "PRETTY_NAME="); ok {
-			return strings.Trim(strings.TrimSpace(name), `"`)
-		}
-	}
-	return "unknown system"
 }
