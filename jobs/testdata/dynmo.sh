@@ -16,6 +16,13 @@ t_dynmo_done() {
 	ends 60 'COMPLETED 0:0'
 	says '40 steps, loss'
 }
+t_dynmo_diverges() {
+	fault=F08
+	DYNMO=$real submit -- --set optimizer.lr=1e30 --set optimizer.warmup=0 --set train.on_nan=skip --set train.nan_limit=5 --set checkpoint.every=3
+	ends 60 'FAILED 93:0'
+	once 'start 1 of job'
+	[ -s "$name.run/ckpt/step_00000003/manifest.json" ] || problem 'the checkpoint in progress was dropped'
+}
 
 # A study of the scaling scripts: its runs are collected where figures look, and are drawn.
 t_dynmo_scaling() {

@@ -150,7 +150,7 @@ func (b *saveBench) write() {
 	b.err = cmp.Or(b.err, err, store.Commit(b.dir, store.Manifest{
 		Step: b.step, DType: b.k.DType().String(), Layers: len(b.layers), Files: files,
 		Layout: layout.New(partition.Partition{0, len(b.layers)}, order, 1, mesh.StageMajor),
-	}, 1, nil))
+	}, nil))
 }
 
 // disk writes as many bytes as a checkpoint to one file.

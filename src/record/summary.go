@@ -25,12 +25,13 @@ const (
 	Finished Status = "finished" // after the last step of the settings
 	Stopped  Status = "stopped"  // after a step, because a stop was requested
 	Failed   Status = "failed"   // with an error
+	Diverged Status = "diverged" // with a loss or norm that is not finite
 )
 
 // Summary is a run in a few numbers.
 type Summary struct {
 	Status   Status `json:"status"`
-	Error    string `json:"error,omitempty"`   // the error of a failed run
+	Error    string `json:"error,omitempty"`   // the error of a run that failed or diverged
 	Steps    int    `json:"steps"`             // steps that were run
 	Loss     Float  `json:"loss"`              // of the last step
 	Replayed bool   `json:"replayed,omitzero"` // loads were forced (dynamic.replay): there is no loss

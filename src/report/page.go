@@ -210,7 +210,7 @@ func (r Run) state() string {
 	switch r.End.Status {
 	case record.Stopped:
 		return "This run was stopped after " + steps + "."
-	case record.Failed:
+	case record.Failed, record.Diverged:
 		return "This run failed after " + steps + ": " + r.End.Error
 	}
 	return ""

@@ -70,6 +70,8 @@ type Writer struct {
 	blocked  time.Duration         // duration of the copy
 	took     time.Duration         // time from began until the last checkpoint had its name
 	failures int                   // consecutive failures
+	left     error                 // reason why old checkpoints stay after the last one
+	warned   string                // last reported reason of this kind
 }
 
 // phase is the progress of a checkpoint.
@@ -94,19 +96,24 @@ type Point struct {
 }
 
 // NewWriter returns a writer for the run directory; nil if the settings want no checkpoint.
-// Collective.
-func NewWriter(s Setup) (*Writer, error) {
+func NewWriter(s Setup) *Writer {
 	if s.RunDir == "" || s.Config.Checkpoint.Every == "never" {
-		return nil, nil
+		return nil
 	}
 	w := &Writer{Setup: s, dir: filepath.Join(s.RunDir, store.Directory), ended: make(chan error, 1), began: time.Now()}
-	var err error
 	if s.World.Rank() == 0 {
-		if err = store.Clean(w.dir); err != nil {
-			err = fmt.Errorf("checkpoints: %w", err)
-		}
+		w.warn(store.Clean(w.dir))
 	}
-	return w, comm.Agree(s.World, err, false)
+	return w
+}
+
+// warn reports what a checkpoint left behind, unless the last report was the same.
+func (w *Writer) warn(left error) {
+	if left == nil || left.Error() == w.warned {
+		return
+	}
+	w.warned = left.Error()
+	w.Journal.Warn("left in place: " + w.warned)
 }
 
 // Newest returns the number of steps in the newest checkpoint, and the time that writing it took. A
@@ -252,6 +259,7 @@ func (w *Writer) advance(world elastic.World, wait bool) error {
 		return w.commit(world)
 	}
 	w.phase, w.failures, w.Saved, w.took = idle, 0, w.manifest.Step, time.Since(w.began)
+	w.warn(w.left)
 	return w.Journal.Saved(w.Saved, record.Save{Seconds: w.took.Seconds(), Blocked: w.blocked.Seconds(), Bytes: bytesOf(w.manifest)})
 }
 
@@ -280,7 +288,12 @@ func (w *Writer) commit(world elastic.World) error {
 	}
 	w.manifest.Corpus, w.manifest.Sparsity = w.Corpus.Hash(), w.Journal.Sparsity()
 	go func() {
-		w.ended <- store.Commit(w.dir, w.manifest, w.Config.Checkpoint.Keep, w.Reached(w.manifest.Step))
+		reached := w.Reached(w.manifest.Step)
+		err := store.Commit(w.dir, w.manifest, reached)
+		if err == nil {
+			w.left = store.Tidy(w.dir, w.manifest.Step, w.Config.Checkpoint.Keep, reached)
+		}
+		w.ended <- err
 	}()
 	return nil
 }

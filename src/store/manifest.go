@@ -37,7 +37,8 @@ const (
 	ManifestFile = "manifest.json"
 	runFile      = "run.json"
 	latestFile   = "LATEST"
-	unfinished   = ".tmp" // suffix of a checkpoint that is being written
+	unfinished   = ".tmp"     // suffix of a checkpoint that is being written
+	removed      = ".old.tmp" // suffix of a checkpoint that is being removed
 )
 
 // mostManifest bounds a manifest in bytes, and mostLayers its number of layers. Both are far above

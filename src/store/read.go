@@ -7,11 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"dynmo/src/checkpoint"
 	"dynmo/src/device"
@@ -28,6 +31,9 @@ type Checkpoint struct {
 	Show func(bytes int64) `json:"-"` // called with the length of each file after it was read; may be nil
 
 	text []byte // content of the file that was read last
+	// files are the open files by name, so that they can still be read once a run has removed the
+	// checkpoint. Beyond the limit of the system there are none, and files are opened to be read.
+	files map[string]*os.File
 }
 
 // list returns the names of the checkpoints below a directory, newest first.
@@ -48,7 +54,8 @@ func list(dir string) ([]string, error) {
 }
 
 // All returns the checkpoints of a run directory, newest first. damaged has the reasons why others
-// were left out: a damaged manifest, or a file that is missing or has another length.
+// were left out: a damaged manifest, or a file that is missing or has another length. A checkpoint
+// that a run has removed meanwhile is not damaged: All then looks again.
 func All(runDir string) (whole []*Checkpoint, damaged []error, err error) {
 	dir := filepath.Join(runDir, Directory)
 	names, err := list(dir)
@@ -57,13 +64,23 @@ func All(runDir string) (whole []*Checkpoint, damaged []error, err error) {
 		if err == nil && Name(c.Step) != name {
 			err = c.fail(ManifestFile, fmt.Errorf("step %d, the directory's name is another's", c.Step))
 		}
-		if err != nil {
+		switch {
+		case err == nil:
+			whole = append(whole, c)
+		case isRemoved(filepath.Join(dir, name)):
+			Close(whole)
+			return All(runDir)
+		default:
 			damaged = append(damaged, err)
-			continue
 		}
-		whole = append(whole, c)
 	}
 	return whole, damaged, err
+}
+
+// isRemoved reports whether a directory no longer exists.
+func isRemoved(dir string) bool {
+	_, err := os.Stat(dir)
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // Newest returns the newest checkpoint of a run directory whose files are all undamaged, and the
@@ -74,36 +91,102 @@ func Newest(runDir string, before ...func(*Checkpoint)) (c *Checkpoint, damaged 
 	if err != nil {
 		return nil, damaged, err
 	}
-	for _, c := range all {
+	for i, c := range all {
 		for _, call := range before {
 			call(c)
 		}
-		if err := c.Verify(); err != nil {
-			damaged = append(damaged, err)
-			continue
+		err := c.Verify()
+		if err == nil {
+			Close(all[i+1:])
+			return c, damaged, nil
 		}
-		return c, damaged, nil
+		c.Close()
+		if c.IsRemoved() {
+			Close(all[i+1:])
+			return Newest(runDir, before...)
+		}
+		damaged = append(damaged, err)
 	}
 	return nil, damaged, fmt.Errorf("%s: no whole checkpoint (%d damaged)", filepath.Join(runDir, Directory), len(damaged))
 }
 
-// Open opens a checkpoint's directory.
+// Open opens a checkpoint's directory with all its files.
 func Open(dir string) (*Checkpoint, error) {
 	m, err := readManifest(dir)
 	if err != nil {
 		return nil, fmt.Errorf("checkpoint %s: %w", dir, err)
 	}
-	c := &Checkpoint{Manifest: m, Dir: dir}
+	c := &Checkpoint{Manifest: m, Dir: dir, files: make(map[string]*os.File, len(m.Files))}
 	for _, name := range slices.Sorted(maps.Keys(m.Files)) {
-		info, err := os.Stat(filepath.Join(dir, name))
-		if err != nil {
-			return nil, fmt.Errorf("checkpoint %s: %w", dir, err)
+		size, err := c.hold(name)
+		if err == nil && size != m.Files[name].Bytes {
+			err = fmt.Errorf("%d bytes, the manifest says %d", size, m.Files[name].Bytes)
 		}
-		if info.Size() != m.Files[name].Bytes {
-			return nil, fmt.Errorf("checkpoint %s: %s: %d bytes, the manifest says %d", dir, name, info.Size(), m.Files[name].Bytes)
+		if err != nil {
+			c.Close()
+			return nil, c.fail(name, err)
 		}
 	}
 	return c, nil
+}
+
+// hold opens a file and keeps it open. It returns the length of the file.
+func (c *Checkpoint) hold(name string) (size int64, err error) {
+	path := filepath.Join(c.Dir, name)
+	if c.files == nil {
+		info, err := os.Stat(path)
+		if err != nil {
+			return 0, err
+		}
+		return info.Size(), nil
+	}
+	f, size, err := input.Regular(path, input.Unbound)
+	if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
+		c.Close()
+		return c.hold(name)
+	}
+	if err == nil {
+		c.files[name] = f
+	}
+	return size, err
+}
+
+// Close closes the files. Later reads open them again.
+func (c *Checkpoint) Close() {
+	for _, f := range c.files {
+		f.Close()
+	}
+	c.files = nil
+}
+
+// Close closes the files of checkpoints.
+func Close(list []*Checkpoint) {
+	for _, c := range list {
+		c.Close()
+	}
+}
+
+// IsRemoved reports whether the checkpoint no longer exists, as when its run has removed it.
+func (c *Checkpoint) IsRemoved() bool { return isRemoved(c.Dir) }
+
+// file returns the content of a file of at most limit bytes, and a function that ends the reading.
+func (c *Checkpoint) file(name string, limit int64) (content *io.SectionReader, done func() error, err error) {
+	done = func() error { return nil }
+	f, held := c.files[name]
+	if !held {
+		if f, _, err = input.Regular(filepath.Join(c.Dir, name), input.Unbound); err != nil {
+			return nil, done, err
+		}
+		done = f.Close
+	}
+	info, err := f.Stat()
+	if err == nil && info.Size() > limit {
+		err = fmt.Errorf("%d bytes, want at most %d", info.Size(), limit)
+	}
+	if err != nil {
+		return nil, done, errors.Join(err, done())
+	}
+	return io.NewSectionReader(f, 0, info.Size()), done, nil
 }
 
 // Bytes returns the total length of all files.
@@ -119,10 +202,10 @@ func (c *Checkpoint) Bytes() int64 {
 func (c *Checkpoint) Verify() error {
 	for _, name := range slices.Sorted(maps.Keys(c.Files)) {
 		hash := sha256.New()
-		f, _, err := input.Regular(filepath.Join(c.Dir, name), input.Unbound)
+		content, done, err := c.file(name, input.Unbound)
 		if err == nil {
-			_, err = io.Copy(hash, f)
-			err = errors.Join(err, f.Close())
+			_, err = io.Copy(hash, content)
+			err = errors.Join(err, done())
 		}
 		if err == nil {
 			err = c.matches(name, hash.Sum(nil))
@@ -164,16 +247,17 @@ func (c *Checkpoint) Run() ([]byte, error) {
 
 // read reads a whole file of at most limit bytes into c.text and checks its hash.
 func (c *Checkpoint) read(name string, limit int64) error {
-	f, size, err := input.Regular(filepath.Join(c.Dir, name), limit)
+	content, done, err := c.file(name, limit)
 	if err != nil {
 		return c.fail(name, err)
 	}
+	size := content.Size()
 	if int64(cap(c.text)) < size {
 		c.text = make([]byte, size)
 	}
 	c.text = c.text[:size]
-	_, err = io.ReadFull(f, c.text)
-	if err = errors.Join(err, f.Close()); err != nil {
+	_, err = io.ReadFull(content, c.text)
+	if err = errors.Join(err, done()); err != nil {
 		return c.fail(name, err)
 	}
 	sum := sha256.Sum256(c.text)

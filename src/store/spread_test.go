@@ -86,7 +86,7 @@ func saveShared(t *testing.T, dir string, step, spread int, dtype tensor.DType) 
 	expect.OK(t, err)
 	m := Manifest{Step: step, Settings: c.TOML(), DType: dtype.String(), Layers: shape.Layers(), Files: files,
 		Layout: layout.New(partition.Partition{0, shape.Layers()}, order, replicas, mesh.StageMajor)}
-	expect.OK(t, Commit(dir, m, 2, nil))
+	expect.OK(t, Commit(dir, m, nil))
 }
 
 // TestShared: the experts that replicas had alone come back bit for bit: on the same number of

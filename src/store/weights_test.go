@@ -54,7 +54,7 @@ func weighed(t *testing.T, dtype tensor.DType, change func(*Manifest)) (string, 
 	made := Manifest{Step: 4, Settings: settings.TOML(), DType: dtype.String(), Layers: c.Layers(), Files: files,
 		Layout: layout.New(partition.Partition{0, c.Layers()}, order, 1, mesh.StageMajor)}
 	change(&made)
-	expect.OK(t, Commit(dir, made, 1, nil))
+	expect.OK(t, Commit(dir, made, nil))
 	return run, s
 }
 

@@ -137,11 +137,10 @@ func (c *counter) Write(p []byte) (int, error) {
 }
 
 // Commit completes a checkpoint from the files of all ranks: it writes the manifest, then renames
-// the directory. It then removes all checkpoints except the last `keep`. One rank calls it after
-// all ranks have written. reached is that of Write.
-func Commit(dir string, m Manifest, keep int, reached func(fault.Phase)) error {
+// the directory. One rank calls it after all ranks have written. reached is that of Write.
+func Commit(dir string, m Manifest, reached func(fault.Phase)) error {
 	m.Format = format
-	at, name := filepath.Join(dir, Name(m.Step)), Name(m.Step)
+	at := filepath.Join(dir, Name(m.Step))
 	text, err := m.seal()
 	if err != nil {
 		return err
@@ -150,10 +149,12 @@ func Commit(dir string, m Manifest, keep int, reached func(fault.Phase)) error {
 		return err
 	}
 	tell(reached, fault.Manifest)
-	if _, err := Open(at + unfinished); err != nil {
+	whole, err := Open(at + unfinished)
+	if err != nil {
 		return fmt.Errorf("%w: do all ranks see this directory?", err)
 	}
-	if err := os.RemoveAll(at); err != nil { // left by a run that resumed from an earlier checkpoint
+	whole.Close()
+	if err := removeWhole(at); err != nil { // left by a run that resumed from an earlier checkpoint
 		return err
 	}
 	tell(reached, fault.Rename)
@@ -161,19 +162,20 @@ func Commit(dir string, m Manifest, keep int, reached func(fault.Phase)) error {
 		return err
 	}
 	tell(reached, fault.Renamed)
+	return nil
+}
+
+// Tidy names the checkpoint after `step` steps in LATEST, and removes all checkpoints except the
+// last `keep`. The checkpoint is complete before: an error only says what is left behind. reached is
+// that of Write.
+func Tidy(dir string, step, keep int, reached func(fault.Phase)) error {
 	latest := filepath.Join(dir, latestFile)
-	if err := os.Remove(latest + unfinished); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	if err := create(latest+unfinished, []byte(name+"\n")); err != nil {
-		return err
-	}
+	_ = os.Remove(latest + unfinished) // create reports a file that stays
+	err := create(latest+unfinished, []byte(Name(step)+"\n"))
 	tell(reached, fault.Latest)
-	if err := cmp.Or(os.Rename(latest+unfinished, latest), synced(dir)); err != nil {
-		return err
-	}
+	err = cmp.Or(err, os.Rename(latest+unfinished, latest), synced(dir))
 	tell(reached, fault.Prune)
-	return prune(dir, m.Step, keep)
+	return errors.Join(err, prune(dir, step, keep))
 }
 
 // create writes a new file and syncs it to disk.
@@ -196,23 +198,31 @@ func synced(dir string) error {
 }
 
 // prune removes all checkpoints up to a step except the newest `keep`. Later checkpoints belong to
-// a run that has resumed before them, and are removed too.
+// a run that has resumed before them, and are removed too. It goes on after an error.
 func prune(dir string, step, keep int) error {
 	names, err := list(dir)
-	if err != nil {
-		return err
-	}
 	kept := 0
 	for _, name := range names {
 		if name <= Name(step) && kept < keep {
 			kept++
 			continue
 		}
-		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
-			return err
-		}
+		err = errors.Join(err, removeWhole(filepath.Join(dir, name)))
 	}
-	return nil
+	return err
+}
+
+// removeWhole removes a checkpoint, unless its directory is protected against writing. The checkpoint
+// first gets a temporary name, so that no reader finds a part of it.
+func removeWhole(at string) error {
+	if err := unix.Access(at, unix.W_OK|unix.X_OK); err != nil {
+		if errors.Is(err, unix.ENOENT) {
+			return nil
+		}
+		return &os.PathError{Op: "remove", Path: at, Err: err}
+	}
+	away := at + removed
+	return cmp.Or(os.RemoveAll(away), os.Rename(at, away), os.RemoveAll(away))
 }
 
 // Discard removes the files of an unfinished checkpoint.

@@ -14,6 +14,7 @@ import (
 	"dynmo/src/plan/policy"
 	"dynmo/src/profile"
 	"dynmo/src/record"
+	"dynmo/src/save"
 )
 
 // Outcome is how a run ended, the same on every rank.
@@ -84,7 +85,7 @@ func (r *Rank) Loop() (out Outcome, err error) {
 				r.Phase(r.World, step, phase.room)
 			}
 			if err := phase.run(t); err != nil {
-				return out, fmt.Errorf("step %d: %w", step, err)
+				return out, fmt.Errorf("step %d: %w", step, r.finishSaving(err))
 			}
 			if out.Left {
 				return out, nil
@@ -105,15 +106,29 @@ func (r *Rank) start() (err error) {
 	if err := r.startClock(); err != nil {
 		return err
 	}
-	if err := r.startSaver(); err != nil {
-		return err
-	}
+	r.saver = save.NewWriter(save.Setup{
+		RunDir: r.RunDir, Config: r.Config, World: r.World, Exec: r.x, Corpus: r.Corpus, Journal: r.journal,
+		Saved: r.from.Step, Wait: startFor, Reached: r.killer,
+	})
 	if r.journal != nil && r.RunDir != "" && r.products != nil {
 		if err := record.KeepProducts(r.RunDir, r.products); err != nil {
 			return err
 		}
 	}
 	return r.startReleases()
+}
+
+// finishSaving completes the checkpoint in progress after an error that all ranks have. The
+// checkpoint was copied before the error. Collective if the error is a comm.SharedError.
+func (r *Rank) finishSaving(err error) error {
+	if _, shared := errors.AsType[comm.SharedError](err); !shared {
+		return err
+	}
+	if failed := r.saver.Finish(r.world); failed != nil {
+		return errors.Join(err, failed)
+	}
+	_ = r.world.All.Barrier() // without it, a rank that returns first would end rank 0 before rank 0 has recorded
+	return err
 }
 
 // end closes the records and completes the outcome of the run. Collective.

@@ -34,18 +34,7 @@ func (r *Rank) record(t *turn) error {
 	if t.diverged == nil {
 		return nil
 	}
-	err := errors.Join(t.diverged, r.journal.End())
-	_ = r.world.All.Barrier() // without it, a rank that returns first would end rank 0 before rank 0 has recorded
-	return err
-}
-
-// startSaver makes the writer of checkpoints, if there is a run directory. Collective.
-func (r *Rank) startSaver() (err error) {
-	r.saver, err = save.NewWriter(save.Setup{
-		RunDir: r.RunDir, Config: r.Config, World: r.World, Exec: r.x, Corpus: r.Corpus, Journal: r.journal,
-		Saved: r.from.Step, Wait: startFor, Reached: r.killer,
-	})
-	return err
+	return errors.Join(t.diverged, r.journal.End())
 }
 
 // ask returns the request that this rank has for the end of the step: to stop, or to write a

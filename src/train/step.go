@@ -87,8 +87,12 @@ func (r *Rank) divergence(a pipeline.Agreement) error {
 		}
 		why = fmt.Sprintf("train.nan_limit = %d steps in a row were skipped", limit)
 	}
-	return comm.Shared(fmt.Errorf("loss %v, gradient norm %v: not finite (%s)", a.Loss, a.Norm, why))
+	return comm.Shared(DivergedError{fmt.Errorf("loss %v, gradient norm %v: not finite (%s)", a.Loss, a.Norm, why)})
 }
+
+// DivergedError is the error of a loss or norm that is not finite. From the same checkpoint the run
+// would end the same way.
+type DivergedError struct{ error }
 
 // adamW returns the settings of a step's update: the learning rate of the step, and the
 // gradient scaled down to the largest norm allowed.

@@ -26,7 +26,8 @@ func isCheckpoint(dir string) bool {
 }
 
 // verifyCheckpoints verifies a checkpoint, or all checkpoints of a run directory, and prints
-// whether each is intact.
+// whether each is intact. A checkpoint that its run removes meanwhile is left out, unless it is
+// still whole to this process.
 func verifyCheckpoints(c *cobra.Command, dir string) error {
 	var list []*store.Checkpoint
 	var damaged []error
@@ -42,6 +43,7 @@ func verifyCheckpoints(c *cobra.Command, dir string) error {
 			return err
 		}
 	}
+	defer store.Close(list)
 	if len(list)+len(damaged) == 0 {
 		return usageError{noCheckpoint(dir)}
 	}
@@ -54,7 +56,9 @@ func verifyCheckpoints(c *cobra.Command, dir string) error {
 	for _, one := range list {
 		one.Show = show
 		if err := one.Restore(); err != nil {
-			damaged = append(damaged, err)
+			if !one.IsRemoved() {
+				damaged = append(damaged, err)
+			}
 			continue
 		}
 		fmt.Fprintf(&whole, "%s: whole: %d steps done, %d layers, %d files, %d bytes\n",
@@ -63,8 +67,11 @@ func verifyCheckpoints(c *cobra.Command, dir string) error {
 	if _, err := io.WriteString(c.OutOrStdout(), whole.String()); err != nil {
 		return err
 	}
-	if len(damaged) > 0 {
+	switch {
+	case len(damaged) > 0:
 		return usageError{errors.Join(damaged...)}
+	case whole.Len() == 0:
+		return verifyCheckpoints(c, dir)
 	}
 	return nil
 }
@@ -92,6 +99,7 @@ func chosen(c *cobra.Command, dir string, step int) (*store.Checkpoint, error) {
 	case step >= 0:
 		return ofStep(c, dir, step, all)
 	}
+	store.Close(all)
 	newest, damaged, err := store.Newest(dir, func(one *store.Checkpoint) { showReading(c, one) })
 	for _, skipped := range damaged {
 		tellNotes(c.ErrOrStderr(), "skipped: "+skipped.Error())

@@ -11,16 +11,18 @@ import (
 	"dynmo/src/input"
 	"dynmo/src/launch"
 	"dynmo/src/save"
+	"dynmo/src/train"
 )
 
 // Exit statuses.
 const (
-	exitDone    = 0
-	exitFailure = 1
-	exitUsage   = 2  // bad command line, settings or input; nothing was done
-	exitNext    = 75 // the run stopped, with a checkpoint, to start again with fewer stages; sysexits.h's EX_TEMPFAIL
-	exitUnsaved = 74 // three checkpoints in a row could not be written; sysexits.h's EX_IOERR
-	exitStopped = 85 // a signal stopped training, and its checkpoint is written
+	exitDone     = 0
+	exitFailure  = 1
+	exitUsage    = 2  // bad command line, settings or input; nothing was done
+	exitNext     = 75 // the run stopped, with a checkpoint, to start again with fewer stages; sysexits.h's EX_TEMPFAIL
+	exitUnsaved  = 74 // three checkpoints in a row could not be written; sysexits.h's EX_IOERR
+	exitDiverged = 93 // loss or norm is not finite: a new start from the checkpoint would end the same way
+	exitStopped  = 85 // a signal stopped training, and its checkpoint is written
 )
 
 // usageError is an error of the user: bad arguments, settings or input.
@@ -68,7 +70,7 @@ func tell(program string, err error, stderr io.Writer) int {
 			fmt.Fprintf(stderr, "%s: %s\n", program, input.Visible(strings.TrimRight(line, "\n")))
 		}
 	}
-	return status(err)
+	return exitStatus(err)
 }
 
 // onStart makes c and every command below it call start when they begin to run.
@@ -84,8 +86,8 @@ func onStart(c *cobra.Command, start func()) {
 	}
 }
 
-// status returns the exit status of an error.
-func status(err error) int {
+// exitStatus returns the exit status of an error.
+func exitStatus(err error) int {
 	if err == nil {
 		return exitDone
 	}
@@ -94,6 +96,9 @@ func status(err error) int {
 	}
 	if _, ok := errors.AsType[save.UnsavedError](err); ok {
 		return exitUnsaved
+	}
+	if _, ok := errors.AsType[train.DivergedError](err); ok {
+		return exitDiverged
 	}
 	if ended, ok := errors.AsType[statusError](err); ok {
 		return int(ended)

@@ -267,6 +267,40 @@ func TestTrainDiskFull(t *testing.T) {
 	finish(t, inWorld(t, dir, line...)).refused(t, exitFailure, "rank 0: step ", "record: ", "too large")
 }
 
+// TestTrainKeepsProtected: an old checkpoint that is protected against writing stays, with one
+// warning, and the run goes on.
+func TestTrainKeepsProtected(t *testing.T) {
+	t.Parallel()
+	dir := folder(t, "")
+	old := filepath.Join(dir, "run", "ckpt", "step_00000001")
+	train := func(steps string) ended {
+		cmd := alone.command(t, dir, training(append(sets("checkpoint.every=1", "train.steps="+steps), "--run-dir", "run", "--resume")...)...)
+		if os.Geteuid() == 0 { // root may remove anything
+			for _, parent := range []string{filepath.Dir(dir), filepath.Dir(cmd.Path)} {
+				expect.OK(t, os.Chmod(parent, 0o755))
+			}
+			const nobody = 65534
+			expect.OK(t, os.Chmod(filepath.Join(dir, "text.txt"), 0o644))
+			expect.OK(t, os.Chmod(filepath.Join(dir, "run.toml"), 0o644))
+			expect.OK(t, os.Chown(dir, nobody, nobody))
+			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+		}
+		return finish(t, cmd)
+	}
+	if e := train("1"); e.status != exitDone {
+		t.Fatalf("status %d: %s", e.status, e.stderr)
+	}
+	expect.OK(t, os.Chmod(old, 0o555))
+	defer os.Chmod(old, 0o755)
+	e := train("9")
+	if want := "warning: left in place: remove run/ckpt/step_00000001: permission denied"; e.status != exitDone || strings.Count(e.stderr, want) != 1 {
+		t.Errorf("status %d, want %q once: %s", e.status, want, e.stderr)
+	}
+	if _, err := os.Stat(filepath.Join(old, "manifest.json")); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestTrainUnsaved: after three failed checkpoints in a row the run ends with a status for that.
 func TestTrainUnsaved(t *testing.T) {
 	t.Parallel()

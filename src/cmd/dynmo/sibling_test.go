@@ -19,7 +19,7 @@ func TestUseGPU(t *testing.T) {
 		t.Skip("this machine has a GPU: asking for it would replace the test")
 	}
 	err := useGPU("cuda")
-	if status(err) != exitUsage || !strings.HasPrefix(err.Error(), `device.kind = "cuda": `) {
+	if exitStatus(err) != exitUsage || !strings.HasPrefix(err.Error(), `device.kind = "cuda": `) {
 		t.Errorf("a GPU that is not there: %v", err)
 	}
 }
@@ -71,7 +71,7 @@ func TestOfOneBuild(t *testing.T) {
 		want         string
 	}{{"", "a1", ""}, {"a1", "a1", ""}, {"b2", "a1", "of revision a1, dynmo of b2"}} {
 		err := ofOneBuild(test.caller, test.mine)
-		if (err == nil) != (test.want == "") || err != nil && (status(err) != exitUsage || !strings.Contains(err.Error(), test.want)) {
+		if (err == nil) != (test.want == "") || err != nil && (exitStatus(err) != exitUsage || !strings.Contains(err.Error(), test.want)) {
 			t.Errorf("%+v: %v", test, err)
 		}
 	}

@@ -20,6 +20,8 @@ func (w *watcher) sumUp(out train.Outcome, failed error) {
 	defer w.leave()
 	status := record.Finished
 	switch {
+	case exitStatus(failed) == exitDiverged:
+		status = record.Diverged
 	case failed != nil:
 		status = record.Failed
 	case out.Stopped:

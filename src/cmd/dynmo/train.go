@@ -58,7 +58,8 @@ settings, world or data, and nothing was trained; 74 three checkpoints in a row 
 not be written; 75 with elastic.release=restart: start the run again with the stages and
 on the nodes of next.json in its directory, with a checkpoint; 85 stopped by a signal
 before its last step, with a checkpoint (0 with train.stopped_is_success, or where no
-checkpoints are kept).`,
+checkpoints are kept); 93 the loss or the gradient norm is not finite: the same start would
+end the same way.`,
 		Args: func(c *cobra.Command, args []string) error {
 			return refuse(c, cobra.ExactArgs(1)(c, args))
 		},

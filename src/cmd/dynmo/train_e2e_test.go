@@ -267,14 +267,20 @@ func TestTrainNaN(t *testing.T) {
 	}
 	each(t, func(t *testing.T, w world) {
 		dir := folder(t, "")
-		w.run(t, dir, training(append(diverge, "--run-dir", "run")...)...).refused(t, exitFailure, "step 1: ", "loss NaN", "train.on_nan")
+		w.run(t, dir, training(append(diverge, "--run-dir", "run")...)...).refused(t, exitDiverged, "step 1: ", "loss NaN", "train.on_nan")
 		recorded(t, dir, 2)
+		if s, err := record.ReadSummary(filepath.Join(dir, "run")); err != nil || s == nil || s.Status != record.Diverged {
+			t.Errorf("summary %+v (%v)", s, err)
+		}
 	})
 	t.Run("skip too often", func(t *testing.T) {
 		dir := folder(t, "on_nan = \"skip\"\nnan_limit = 3\n")
-		e := alone.run(t, dir, training(append(diverge, "--run-dir", "run")...)...)
-		e.refused(t, exitFailure, "step 3: ", "loss NaN", "train.nan_limit = 3 steps in a row")
+		e := alone.run(t, dir, training(append(diverge, "--set", "checkpoint.every=3", "--run-dir", "run")...)...)
+		e.refused(t, exitDiverged, "step 3: ", "loss NaN", "train.nan_limit = 3 steps in a row")
 		recorded(t, dir, 4)
+		if _, err := os.Stat(filepath.Join(dir, "run", "ckpt", "step_00000003", "manifest.json")); err != nil {
+			t.Errorf("the checkpoint in progress is not complete: %v", err)
+		}
 	})
 	each(t, func(t *testing.T, w world) {
 		dir := folder(t, "on_nan = \"skip\"\nnan_limit = 12\n")
