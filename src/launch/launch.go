@@ -382,7 +382,7 @@ func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corp
 			Corpus: corpus.Hash(), GPU: have.gpu, Transport: transport, Unmetered: unmetered, Resumed: r.Resumed(), Tuned: r.Tuned(),
 		})
 	}
-	if err := comm.Agree(world, err, true); err != nil {
+	if err := comm.Agree(world, err, !diskFailed(err)); err != nil {
 		return nil, err
 	}
 	var dir []byte

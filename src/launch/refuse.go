@@ -3,7 +3,10 @@ package launch
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"dynmo/src/comm/mpi"
 	"dynmo/src/config"
@@ -58,4 +61,10 @@ func byFirst(err error) error {
 		return toldBy(0)
 	}
 	return err
+}
+
+// diskFailed reports whether an error is a disk's and not the user's, so that a later start may
+// succeed.
+func diskFailed(err error) bool {
+	return slices.ContainsFunc([]error{unix.ENOSPC, unix.EDQUOT, unix.EIO}, func(e error) bool { return errors.Is(err, e) })
 }

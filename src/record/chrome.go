@@ -31,7 +31,7 @@ type chrome struct {
 	steps  int            // number of steps in the file
 	behind float64        // seconds added to the starts of steps: the end of the steps of earlier starts of the run
 	begun  bool
-	cut    bool // a step was written in part: nothing may be written after it
+	cut    bool // a step is lost, or was written in part: nothing may be written after it
 }
 
 // chromeEvent is one event: ph "X" has a start and a duration, "M" gives a replica
@@ -63,8 +63,11 @@ func (m micro) MarshalJSON() ([]byte, error) {
 	return strconv.AppendFloat(nil, float64(m), 'f', 3, 64), nil
 }
 
-// add appends a step with one call of the writer.
+// add appends a step with one call of the writer. It does nothing once a step is lost.
 func (c *chrome) add(t Timeline) error {
+	if c.cut {
+		return nil
+	}
 	var b bytes.Buffer
 	var err error
 	event := func(e chromeEvent) {

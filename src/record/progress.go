@@ -23,7 +23,6 @@ type Progress struct {
 	every int       // iterations between log lines
 	bar   *lastLine // nil if out is no terminal
 	drawn time.Time // when the bar was last drawn
-	err   error     // the first error of printing a line
 }
 
 // NewProgress returns the progress of a run, with a log line after each `every` iterations.
@@ -64,21 +63,16 @@ func (p *Progress) Say(text string) {
 		bar = p.bar.text
 		p.bar.draw("")
 	}
-	if _, err := fmt.Fprintln(p.out, input.VisibleLines(strings.TrimRight(text, "\n"))); p.err == nil {
-		p.err = err
-	}
+	// A log that cannot be written ends no run.
+	fmt.Fprintln(p.out, input.VisibleLines(strings.TrimRight(text, "\n")))
 	if bar != "" {
 		p.bar.draw(bar)
 	}
 }
 
-// Close removes the bar. It returns the first error of printing a line.
-func (p *Progress) Close() error {
+// Close removes the bar.
+func (p *Progress) Close() {
 	if p.bar != nil {
 		p.bar.draw("")
 	}
-	if p.err != nil {
-		return fmt.Errorf("log: %w", p.err)
-	}
-	return nil
 }

@@ -114,15 +114,15 @@ func (s *resumption) run(settings string, p Provenance) (*Run, error) {
 func (s *resumption) open(r *Run, c *claims, settings string, p Provenance) (opened []*os.File, err error) {
 	for _, f := range []struct {
 		name string
-		file **os.File
+		file *appendFile
 	}{{MetricsFile, &r.metrics}, {EventsFile, &r.events}, {CostsFile, &r.costs}, {TraceFile, &r.traces}} {
-		*f.file, err = os.OpenFile(s.path(f.name), os.O_WRONLY|os.O_CREATE|os.O_APPEND, fileMode)
+		f.file.File, err = os.OpenFile(s.path(f.name), os.O_WRONLY|os.O_CREATE|os.O_APPEND, fileMode)
 		if err != nil {
 			return opened, err
 		}
-		opened = append(opened, *f.file)
+		opened = append(opened, f.file.File)
 	}
-	r.chrome.out = r.traces
+	r.chrome.out = &r.traces
 	resumed := s.event()
 	if err := r.Event(resumed); err != nil {
 		return opened, errors.Unwrap(err)
@@ -135,7 +135,8 @@ func (s *resumption) open(r *Run, c *claims, settings string, p Provenance) (ope
 	if r.board, err = newBoard(c, p.Host, time.Now(), s.past.Restarts); err != nil {
 		return opened, err
 	}
-	return opened, r.board.purge(s.from.Step, time.Now())
+	r.board.purge(s.from.Step, time.Now())
+	return opened, nil
 }
 
 func (s *resumption) path(name string) string { return filepath.Join(s.dir, name) }

@@ -58,8 +58,8 @@ func killed(t *testing.T, steps int, torn bool) (dir string) {
 	r, err := Open(dir, "first", Provenance{Host: "one"})
 	expect.OK(t, err)
 	tell(t, r, 0, steps)
-	expect.OK(t, r.board.flush(time.Now()))
-	for _, f := range []*os.File{r.metrics, r.events, r.costs, r.traces} {
+	r.board.flush(time.Now())
+	for _, f := range []*appendFile{&r.metrics, &r.events, &r.costs, &r.traces} {
 		if torn {
 			_, err := f.WriteString(`{"step":`)
 			expect.OK(t, err)

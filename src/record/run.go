@@ -3,6 +3,7 @@ package record
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -19,15 +20,20 @@ import (
 const lookEvery = time.Second
 
 // Run writes one run directory. Every line is written at once, so a killed run leaves whole lines.
-// Only one goroutine may use a Run.
+// What the disk does not take is kept and written later. Only one goroutine may use a Run.
 type Run struct {
+	// Warn is told once that the records cannot be written, and once that they can be written again;
+	// nil: nobody is told.
+	Warn func(text string)
+
 	dir                            string
-	metrics, events, costs, traces *os.File
+	metrics, events, costs, traces appendFile
 	chrome                         chrome // writes into traces
 	board                          *board
 	looked                         time.Time // time of the last check of the directory
 	lock                           *lock     // nil once it is released
 	closed                         bool      // whether the files are closed
+	failing                        bool      // whether Warn was told that records cannot be written
 }
 
 // Dir returns the run directory.
@@ -42,33 +48,66 @@ func (r *Run) Step(m Metrics) error {
 			return err
 		}
 	}
-	if err := line(r.metrics, m); err != nil {
-		return err
-	}
-	return wrap(r.board.add(m))
+	r.board.add(m)
+	return r.line(&r.metrics, m)
 }
 
 // Event adds a line to events.jsonl.
-func (r *Run) Event(e Event) error { return line(r.events, e) }
+func (r *Run) Event(e Event) error { return r.line(&r.events, e) }
 
 // Costs adds a line to costs.jsonl.
-func (r *Run) Costs(s profile.Phase) error { return line(r.costs, s) }
+func (r *Run) Costs(s profile.Phase) error { return r.line(&r.costs, s) }
 
 // Timelines returns the number of steps in trace.json.
 func (r *Run) Timelines() int { return r.chrome.steps }
 
 // Trace adds a step of one replica to trace.json.
 func (r *Run) Trace(s trace.Step, replica int) error {
-	return wrap(r.chrome.add(Timeline{replica, s}))
+	if err := r.chrome.add(Timeline{replica, s}); err != nil && !errors.Is(err, errDropped) {
+		return wrap(err)
+	}
+	r.tell()
+	return nil
 }
 
 // line writes a value as one line of JSON, with one system call.
-func line(f *os.File, value any) error {
+func (r *Run) line(f *appendFile, value any) error {
 	text, err := json.Marshal(value)
-	if err == nil {
-		_, err = f.Write(append(text, '\n'))
+	if err != nil {
+		return wrap(err)
 	}
-	return wrap(err)
+	_, _ = f.Write(append(text, '\n')) // a dropped entry is counted
+	r.tell()
+	return nil
+}
+
+// files returns the files that grow while the run goes on.
+func (r *Run) files() []*appendFile {
+	list := []*appendFile{&r.metrics, &r.events, &r.costs, &r.traces}
+	if r.board != nil { // nil while the directory is opened
+		list = append(list, r.board.file)
+	}
+	return list
+}
+
+// tell tries again to write what is kept. It warns when records can no longer be written, and when
+// they can be written again.
+func (r *Run) tell() {
+	var failed error
+	for _, f := range r.files() {
+		if f.failed != nil {
+			f.flush()
+		}
+		failed = cmp.Or(failed, f.failed)
+	}
+	if (failed != nil) == r.failing || r.Warn == nil {
+		return
+	}
+	if r.failing = failed != nil; r.failing {
+		r.Warn(fmt.Sprintf("warning: records are kept in memory until they can be written: %v", failed))
+	} else {
+		r.Warn("the records that were kept in memory are written")
+	}
 }
 
 // wrap adds the prefix "record: " to an error.
@@ -102,14 +141,25 @@ func (r *Run) look() error {
 }
 
 // CloseFiles completes and closes the files once, and returns the first error. A lost run directory
-// is an error. The lock of the directory is kept.
+// is an error. Records that could not be written are none: Warn is told what is missing. The lock of
+// the directory is kept.
 func (r *Run) CloseFiles() error {
 	if r.closed {
 		return nil
 	}
 	r.closed = true
-	return cmp.Or(r.look(), wrap(r.chrome.close()), wrap(r.board.close()),
-		wrap(r.metrics.Close()), wrap(r.events.Close()), wrap(r.costs.Close()), wrap(r.traces.Close()))
+	r.board.flush(time.Now())
+	err := r.look()
+	if failed := r.chrome.close(); !errors.Is(failed, errDropped) {
+		err = cmp.Or(err, wrap(failed))
+	}
+	for _, f := range r.files() {
+		missing, failed := f.close()
+		if err = cmp.Or(err, wrap(failed)); missing != "" && r.Warn != nil {
+			r.Warn("warning: records: " + missing)
+		}
+	}
+	return err
 }
 
 // Close calls CloseFiles and releases the lock of the run directory.

@@ -231,10 +231,10 @@ func (c *claims) run(settings string, p Provenance) (*Run, error) {
 	r := &Run{dir: c.dir, looked: time.Now()}
 	for _, f := range []struct {
 		name string
-		file **os.File
+		file *appendFile
 	}{{MetricsFile, &r.metrics}, {EventsFile, &r.events}, {CostsFile, &r.costs}, {TraceFile, &r.traces}} {
 		var err error
-		if *f.file, err = c.file(f.name); err != nil {
+		if f.file.File, err = c.file(f.name); err != nil {
 			return nil, err
 		}
 	}
@@ -242,7 +242,7 @@ func (c *claims) run(settings string, p Provenance) (*Run, error) {
 	if err := cmp.Or(err, c.write(SettingsFile, settings), c.write(ProvenanceFile, string(provenance)+"\n"), c.write(SummaryFile, "")); err != nil {
 		return nil, err
 	}
-	r.chrome.out = r.traces
+	r.chrome.out = &r.traces
 	if r.board, err = newBoard(c, p.Host, time.Now(), 0); err != nil {
 		return nil, err
 	}

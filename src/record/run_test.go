@@ -235,34 +235,48 @@ func fullDisk(t *testing.T) *os.File {
 	return f
 }
 
-func TestAFullDiskIsAnError(t *testing.T) {
-	const want = "record: write /dev/full: no space left on device"
-	for name, c := range map[string]struct {
-		file  func(r *Run, full *os.File)
-		write func(r *Run) error
-	}{
-		"metrics": {func(r *Run, f *os.File) { r.metrics = f }, func(r *Run) error { return r.Step(Metrics{}) }},
-		"events":  {func(r *Run, f *os.File) { r.events = f }, func(r *Run) error { return r.Event(Event{}) }},
-		"costs":   {func(r *Run, f *os.File) { r.costs = f }, func(r *Run) error { return r.Costs(profile.Phase{}) }},
-		"trace":   {func(r *Run, f *os.File) { r.chrome.out = f }, func(r *Run) error { return r.Trace(twoStages(1), 0) }},
-		"board at the end": {func(r *Run, f *os.File) { r.board.out.Reset(f) }, func(r *Run) error {
-			return cmp.Or(r.Step(Metrics{}), r.Close())
-		}},
-		"board in time": {func(r *Run, f *os.File) { r.board.out.Reset(f) }, func(r *Run) error {
-			return r.Step(Metrics{Time: time.Now().Add(2 * boardEvery)})
-		}},
-	} {
+// TestFullDisk: what the disk does not take is written once it takes it again, in order. At the end
+// the run says what is missing, and no file ends in half an entry.
+func TestFullDisk(t *testing.T) {
+	for _, again := range []bool{true, false} {
 		r, err := Open(t.TempDir(), "", Provenance{})
 		expect.OK(t, err)
-		c.file(r, fullDisk(t))
-		if err := c.write(r); err == nil || err.Error() != want {
-			t.Errorf("%s: got %v, want %s", name, err, want)
+		var told []string
+		r.Warn = func(text string) { told = append(told, text) }
+		want := []string{"warning: records are kept in memory until they can be written: write /dev/full: no space left on device"}
+		expect.OK(t, r.Step(Metrics{Step: 0}))
+		disk := make(map[*appendFile]*os.File)
+		for _, f := range r.files() {
+			disk[f], f.File = f.File, fullDisk(t)
+		}
+		expect.OK(t, r.Step(Metrics{Step: 1, Time: time.Now().Add(2 * boardEvery)}))
+		expect.OK(t, r.Event(Event{Kind: Saved}))
+		expect.OK(t, r.Costs(profile.Phase{}))
+		expect.OK(t, r.Trace(twoStages(1), 0))
+		if again {
+			for f, was := range disk {
+				f.File = was
+			}
+			expect.OK(t, r.Step(Metrics{Step: 2}))
+			want = append(want, "the records that were kept in memory are written")
+		} else {
+			for range disk {
+				want = append(want, "warning: records: full lacks")
+			}
 		}
 		_ = r.Close()
-	}
-	r := Run{}
-	if err := r.Event(Event{Detail: map[string]any{"x": math.NaN()}}); err == nil {
-		t.Error("a detail that JSON cannot hold is no error")
+		for i, text := range told {
+			told[i], _, _ = strings.Cut(text, " 1 entries")
+			told[i], _, _ = strings.Cut(told[i], " 2 entries") // with the end of the array, or a second flush
+		}
+		if !slices.Equal(told, want) {
+			t.Errorf("again %v: told %q, want %q", again, told, want)
+		}
+		text, err := os.ReadFile(filepath.Join(r.Dir(), MetricsFile))
+		expect.OK(t, err)
+		if n := strings.Count(string(text), "\n"); again && n != 3 || !again && n != 1 {
+			t.Errorf("again %v: %d steps: %s", again, n, text)
+		}
 	}
 }
 

@@ -1,7 +1,6 @@
 package record
 
 import (
-	"bufio"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
@@ -25,8 +24,8 @@ const (
 // record is an Event of TensorFlow's protocol buffers (tensorboard/compat/proto/event.proto and
 // summary.proto).
 type board struct {
-	file      *os.File
-	out       *bufio.Writer
+	file      *appendFile
+	buffer    []byte
 	written   time.Time       // time of the last write of buffered records
 	described map[string]bool // tags whose description has been written
 }
@@ -38,9 +37,10 @@ func newBoard(c *claims, host string, at time.Time, restart int) (*board, error)
 	if err != nil {
 		return nil, err
 	}
-	b := &board{file: file, out: bufio.NewWriter(file), described: map[string]bool{}}
+	b := &board{file: &appendFile{File: file}, described: map[string]bool{}}
 	b.record(appendText(appendWall(nil, at), 3, boardVersion))
-	return b, b.flush(at)
+	b.flush(at)
+	return b, b.file.failed
 }
 
 // scalar is a number of a step. Its tag is Megatron-LM's name if there is one.
@@ -89,7 +89,7 @@ func scalars(m Metrics) []scalar {
 }
 
 // add adds the scalars of a step under its iteration number, which counts from 1 as in the log.
-func (b *board) add(m Metrics) error {
+func (b *board) add(m Metrics) {
 	event := appendWall(nil, m.Time)
 	event = binary.AppendUvarint(append(event, 2<<3), uint64(m.Step+1))
 	var summary []byte
@@ -98,18 +98,17 @@ func (b *board) add(m Metrics) error {
 		b.described[s.tag] = true
 	}
 	b.record(appendMessage(event, 5, summary))
-	if m.Time.Sub(b.written) < boardEvery {
-		return nil
+	if m.Time.Sub(b.written) >= boardEvery {
+		b.flush(m.Time)
 	}
-	return b.flush(m.Time)
 }
 
 // purge makes TensorBoard drop the data of a step and of later steps in earlier files. It writes an
 // Event with that step and a SessionLog of status START.
-func (b *board) purge(step int, at time.Time) error {
+func (b *board) purge(step int, at time.Time) {
 	event := binary.AppendUvarint(append(appendWall(nil, at), 2<<3), uint64(step+1))
 	b.record(appendMessage(event, 7, []byte{1 << 3, 1}))
-	return b.flush(at)
+	b.flush(at)
 }
 
 // append returns a Summary.Value. The first value of a tag has the metadata; TensorBoard ignores a
@@ -125,12 +124,11 @@ func (s scalar) append(described bool) []byte {
 	return appendMessage(value, 9, append(metadata, 4<<3, 1))
 }
 
-// record adds a record: length, checksum of the length, data, checksum of the data. bufio keeps the
-// first error until the next flush.
+// record adds a record: length, checksum of the length, data, checksum of the data.
 func (b *board) record(data []byte) {
 	length := binary.LittleEndian.AppendUint64(nil, uint64(len(data)))
-	_, _ = b.out.Write(binary.LittleEndian.AppendUint32(length, maskedCRC(length)))
-	_, _ = b.out.Write(binary.LittleEndian.AppendUint32(data, maskedCRC(data)))
+	b.buffer = append(b.buffer, binary.LittleEndian.AppendUint32(length, maskedCRC(length))...)
+	b.buffer = append(b.buffer, binary.LittleEndian.AppendUint32(data, maskedCRC(data))...)
 }
 
 // maskedCRC is the checksum of TFRecord: Castagnoli's CRC, rotated and with an offset. The mask
@@ -156,16 +154,9 @@ func appendText(dst []byte, field byte, text string) []byte {
 	return appendMessage(dst, field, []byte(text))
 }
 
-func (b *board) flush(at time.Time) error {
+// flush writes the buffered records.
+func (b *board) flush(at time.Time) {
 	b.written = at
-	return b.out.Flush()
-}
-
-// close writes the buffered records and closes the file.
-func (b *board) close() error {
-	err := b.out.Flush()
-	if e := b.file.Close(); err == nil {
-		err = e
-	}
-	return err
+	_, _ = b.file.Write(b.buffer) // a dropped entry is counted
+	b.buffer = nil
 }

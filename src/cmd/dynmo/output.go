@@ -1,14 +1,16 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
+	"syscall"
 	"unicode/utf8"
 )
 
 // output passes on the text that a command prints and keeps the first error. So a lost line never
-// counts as printed. Only one goroutine may use it.
+// counts as printed, unless its reader has closed the pipe. Only one goroutine may use it.
 type output struct {
 	to  io.Writer
 	err error
@@ -17,7 +19,7 @@ type output struct {
 // Write passes on b.
 func (o *output) Write(b []byte) (int, error) {
 	n, err := o.to.Write(b)
-	if o.err == nil {
+	if o.err == nil && !errors.Is(err, syscall.EPIPE) {
 		o.err = err
 	}
 	return n, err

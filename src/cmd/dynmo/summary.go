@@ -87,12 +87,15 @@ func (w *watcher) tellPacking(p *record.Packing) {
 	}
 }
 
-// keep writes the summary into the run directory, if there is one.
+// keep writes the summary into the run directory, if there is one. Without room for it the run's end
+// stays the same.
 func (w *watcher) keep(s record.Summary) {
 	if w.dir == "" {
 		return
 	}
-	w.err = cmp.Or(w.err, s.Write(w.dir))
+	if err := s.Write(w.dir); err != nil {
+		fmt.Fprintf(w.out, "warning: %v\n", err)
+	}
 }
 
 // leave prints once where the records lie, and releases the run directory.

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -139,6 +141,7 @@ func runTraining(c *cobra.Command, settings config.Config, records runDirectory,
 	}
 	ctx, stop := interruptible(c.Context())
 	defer stop()
+	signal.Ignore(syscall.SIGPIPE) // a log that nobody reads any more ends no run
 	asked, silence := saveRequests()
 	defer silence()
 	watch := &watcher{out: c.ErrOrStderr(), settings: settings, resolved: resolved, records: records}

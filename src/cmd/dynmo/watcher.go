@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -62,7 +61,7 @@ func (w *watcher) begin(about launch.World) (record.Observer, error) {
 	}
 	w.progress = record.NewProgress(os.Stderr, w.settings.Train.LogEvery)
 	if w.run != nil {
-		w.dir = w.run.Dir()
+		w.dir, w.run.Warn = w.run.Dir(), w.progress.Say
 		if err := keepTokenizer(w.dir, w.settings); err != nil {
 			return nil, err
 		}
@@ -162,8 +161,8 @@ func (w *watcher) Trace(s trace.Step) error {
 	return w.run.Trace(s, 0)
 }
 
-// close ends the records and the progress bar, once. It returns the first error of recording and
-// printing. The run directory stays reserved for this run until leave.
+// close ends the records and the progress bar, once. It returns the first error of recording. The
+// run directory stays reserved for this run until leave.
 func (w *watcher) close() error {
 	if w.progress == nil {
 		return w.err
@@ -171,7 +170,7 @@ func (w *watcher) close() error {
 	if w.run != nil {
 		w.err = w.run.CloseFiles()
 	}
-	w.err = cmp.Or(w.err, w.progress.Close())
+	w.progress.Close()
 	w.took = time.Since(w.began)
 	w.progress = nil
 	return w.err
