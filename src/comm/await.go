@@ -27,6 +27,7 @@ func poll(done func() (bool, error), groups []*Group, limit time.Duration) error
 	clock.Pause()
 	defer clock.Resume()
 	start := time.Now()
+	var ran RunTime
 	var looked time.Duration
 	for {
 		if done, err := done(); done || err != nil {
@@ -39,7 +40,8 @@ func poll(done func() (bool, error), groups []*Group, limit time.Duration) error
 		}
 		nap := unix.NsecToTimespec(int64(pollEvery))
 		_ = unix.Nanosleep(&nap, nil) // a signal may end it early: then the look is early
-		waited := time.Since(start)
+		now := time.Now()
+		waited, ran := now.Sub(start), ran.At(now)
 		if waited-looked < groups[0].watchPeriod() {
 			continue
 		}
@@ -55,7 +57,7 @@ func poll(done func() (bool, error), groups []*Group, limit time.Duration) error
 				longest = max(longest, g.longest())
 			}
 		}
-		if waited >= longest {
+		if ran >= longest {
 			return fmt.Errorf("wait for the device: %w in %v", ErrNoAnswer, longest)
 		}
 	}

@@ -57,7 +57,7 @@ const (
 
 // Wait drives the message until it is done. Every WatchEvery it looks whether the group's ranks on
 // this host still run. If a rank does not, Wait returns an error that wraps ErrGone. Wait returns an
-// error that wraps ErrNoAnswer after Options.Deadline. For a peer on this host that still runs, the
+// error that wraps ErrNoAnswer after Options.Deadline of this process's RunTime. For a peer on this host that still runs, the
 // longer of Options.Deadline and Options.Patience counts: a live peer is most likely busy. After
 // ErrNoAnswer the message is still under way, and Wait may be called again.
 func (q Request) Wait() error {
@@ -113,9 +113,11 @@ func (g *Group) wait(what waiting, peer int, bytes int64) error {
 	post.wait(g.peers[peer].World)
 	defer post.wait(-1)
 	start := time.Now()
+	var ran RunTime
 	var looked time.Duration // when the wait last looked for the dead
 	for {
-		waited := time.Since(start)
+		now := time.Now()
+		waited := now.Sub(start)
 		for _, d := range g.o.devices { // the peer may need a message of device memory first
 			if err := d.driveDevice(); err != nil {
 				return what.explain(err)
@@ -130,7 +132,7 @@ func (g *Group) wait(what waiting, peer int, bytes int64) error {
 				return what.explain(err)
 			}
 		}
-		if limit := g.limit(peer); waited >= limit {
+		if limit := g.limit(peer); ran.At(now) >= limit {
 			return what.explain(fmt.Errorf("%w in %v", ErrNoAnswer, limit))
 		}
 	}

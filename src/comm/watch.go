@@ -21,9 +21,10 @@ type Watch struct {
 	// makes progress. It replaces Post.SetPatience if any rank is stopped.
 	Stopped time.Duration
 
-	beats  uint64    // sum of the beats of all posts at the last change
-	since  time.Time // when this sum last changed
-	looked time.Time // when Look last examined the others; zero: another rank does
+	ran   RunTime
+	beats uint64        // sum of the beats of all posts at the last change
+	since time.Duration // when this sum last changed, by ran
+	looks bool          // whether the last Look examined the others; else another rank does
 }
 
 // WatchEvery is the time between two calls of Watch.Look, and between two looks of a wait for dead
@@ -31,9 +32,6 @@ type Watch struct {
 const WatchEvery = 200 * time.Millisecond
 
 const (
-	// asleep is the time between two looks from which on this process itself did not run. Then all
-	// ranks may have been stopped, so lack of progress until now says nothing.
-	asleep = 25 * WatchEvery
 	// remoteGrace extends the timeout when every rank of this host waits for another rank. Then
 	// another host has the stuck rank, and reports it first.
 	remoteGrace = 10 * time.Second
@@ -54,15 +52,17 @@ func NewWatch(t Transport, b *Board) *Watch {
 
 // Look returns a *GoneError if a rank of this host has ended without Post.Leave. If no rank of this
 // host has shown anything new for the time of Post.SetPatience, it returns an error with the state of
-// every rank. It returns nil otherwise, and while a lower rank of this host looks.
-func (w *Watch) Look(now time.Time) error {
+// every rank. Only time counts in which this process ran. Look returns nil otherwise, and while a
+// lower rank of this host looks.
+func (w *Watch) Look(at time.Time) error {
+	now := w.ran.At(at)
 	states := make([]state, len(w.peers))
 	beats, patience := uint64(0), time.Duration(0)
 	for i, p := range w.peers {
 		post := w.board.Post(p.World)
 		states[i] = w.state(p.PID)
 		if p.World < w.rank && states[i] == running && post.state.Load() == postRuns {
-			w.looked = time.Time{} // the lower rank looks
+			w.looks = false // the lower rank looks
 			return nil
 		}
 		beats += post.beats.Load()
@@ -74,16 +74,16 @@ func (w *Watch) Look(now time.Time) error {
 		}
 	}
 	culprits := w.stopped(states)
-	if beats != w.beats || now.Sub(w.looked) > asleep || culprits == "" && !w.anyRuns() {
+	if beats != w.beats || !w.looks || culprits == "" && !w.anyRuns() {
 		w.beats, w.since = beats, now
 	}
-	w.looked = now
+	w.looks = true
 	if culprits != "" {
 		patience = w.Stopped
 	} else if culprits = w.busy(); culprits == "" {
 		culprits, patience = "each waits for another", patience+remoteGrace
 	}
-	if patience == 0 || now.Sub(w.since) < patience {
+	if patience == 0 || now-w.since < patience {
 		return nil
 	}
 	return w.stalled(patience, culprits)

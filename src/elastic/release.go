@@ -313,8 +313,8 @@ const finishFor = 15 * time.Second
 // is none. After 15 s it cancels a request to the batch system. No other release begins afterwards.
 func (r *Releases) Finish() (*Release, error) {
 	r.Terms.Mode = Park
-	for began := time.Now(); r.now != nil; time.Sleep(orderEvery) {
-		late := time.Since(began) > finishFor
+	for deadline := comm.NewDeadline(finishFor); r.now != nil; time.Sleep(orderEvery) {
+		late := deadline.Passed()
 		if late && r.now.answer != nil {
 			r.now.cancel()
 			<-r.now.answer
@@ -343,7 +343,7 @@ func (r *Releases) Dismiss() (silent []int, err error) {
 			}
 		}
 	}
-	for began := time.Now(); ; time.Sleep(orderEvery) {
+	for deadline := comm.NewDeadline(finishFor); ; time.Sleep(orderEvery) {
 		silent = nil
 		for rank, o := range r.outside {
 			if err := o.listen(&Asked{}); err != nil {
@@ -353,7 +353,7 @@ func (r *Releases) Dismiss() (silent []int, err error) {
 				silent = append(silent, rank)
 			}
 		}
-		if len(silent) == 0 || time.Since(began) > finishFor {
+		if len(silent) == 0 || deadline.Passed() {
 			slices.Sort(silent)
 			return silent, nil
 		}

@@ -162,8 +162,8 @@ func launchMPI(c config.Config, h Hooks) (train.Outcome, error) {
 	}
 	if err == nil {
 		// A rank that does not end, such as a stopped process, would keep the others waiting.
-		late := time.AfterFunc(startFor, func() { h.Exit(1) })
-		defer late.Stop()
+		stop := comm.AfterFunc(startFor, func() { h.Exit(1) })
+		defer stop()
 		if apart { // Stop would wait for the ranks that have ended
 			return out, mpi.Leave()
 		}

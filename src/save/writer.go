@@ -67,8 +67,9 @@ type Writer struct {
 	manifest store.Manifest        // of the checkpoint in progress
 	bytes    int64                 // of all ranks, not yet written
 	began    time.Time             // begin of the last copy
+	ran      time.Duration         // comm.Ran at that time
 	blocked  time.Duration         // duration of the copy
-	took     time.Duration         // time from began until the last checkpoint had its name
+	took     time.Duration         // time that the last checkpoint took until it had its name, in which this process ran
 	failures int                   // consecutive failures
 	left     error                 // reason why old checkpoints stay after the last one
 	warned   string                // last reported reason of this kind
@@ -177,7 +178,7 @@ func (w *Writer) Finish(world elastic.World) error {
 // Begin copies this rank's share of its stage's layers and starts to write it. No checkpoint may be
 // in progress. Collective.
 func (w *Writer) Begin(at Point) error {
-	w.began, w.phase = time.Now(), writing
+	w.began, w.ran, w.phase = time.Now(), comm.Ran(), writing
 	w.manifest = store.Manifest{
 		Step: at.Steps, Skipped: at.Skipped, Settings: w.Config.TOML(), Layout: at.Layout, Loss: at.Loss,
 		DType: w.Exec.Backend.DType().String(), Layers: w.Config.Layers(),
@@ -258,7 +259,7 @@ func (w *Writer) advance(world elastic.World, wait bool) error {
 	case w.phase == writing:
 		return w.commit(world)
 	}
-	w.phase, w.failures, w.Saved, w.took = idle, 0, w.manifest.Step, time.Since(w.began)
+	w.phase, w.failures, w.Saved, w.took = idle, 0, w.manifest.Step, comm.Ran()-w.ran
 	w.warn(w.left)
 	return w.Journal.Saved(w.Saved, record.Save{Seconds: w.took.Seconds(), Blocked: w.blocked.Seconds(), Bytes: bytesOf(w.manifest)})
 }

@@ -31,7 +31,7 @@ type Outcome struct {
 // turn is the state of one step: each phase of the loop leaves its results here for later phases.
 type turn struct {
 	step  int
-	began time.Time // wall time, moved on by the time of validation
+	began time.Duration // by comm.Ran, moved on by the time of validation
 	ran   layout.Layout
 
 	change     dynamic.Change
@@ -78,7 +78,7 @@ func (r *Rank) Loop() (out Outcome, err error) {
 	}
 	post, steps := r.World.Post(), r.Config.Train.Steps
 	for step := r.from.Step; step < steps && !out.Stopped; step++ {
-		t := &turn{step: step, began: time.Now(), ran: r.layout, out: &out}
+		t := &turn{step: step, began: comm.Ran(), ran: r.layout, out: &out}
 		for _, phase := range phases {
 			post.Enter(step, phase.room)
 			if r.Phase != nil {
@@ -91,7 +91,7 @@ func (r *Rank) Loop() (out Outcome, err error) {
 				return out, nil
 			}
 		}
-		r.pace.took(time.Since(t.began))
+		r.pace.took(comm.Ran() - t.began)
 	}
 	return out, r.end(&out)
 }

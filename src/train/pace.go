@@ -9,14 +9,14 @@ import (
 // and in a step that changes the model.
 const startFor = 5 * time.Minute
 
-// pace holds the wall times of the last steps.
+// pace holds the times of the last steps, in which this process ran.
 type pace struct {
 	steps  int
 	last   [2]time.Duration
 	lately [100]time.Duration
 }
 
-// took records the wall time of a step.
+// took records the time of a step.
 func (p *pace) took(d time.Duration) {
 	p.last[0], p.last[1] = p.last[1], d
 	p.lately[p.steps%len(p.lately)] = d

@@ -2,7 +2,6 @@ package train
 
 import (
 	"fmt"
-	"time"
 
 	"dynmo/src/config"
 	"dynmo/src/dynamic"
@@ -130,14 +129,14 @@ func (r *Rank) validate(t *turn) error {
 	// The forward passes of two microbatches take no longer than a step's work on one microbatch.
 	p := r.Config.Parallel
 	r.expectSteps(max(1, float64(n*r.x.B)/float64(p.Microbatches*p.MicrobatchSize*p.Replicas)))
-	began, start := time.Now(), r.now()
+	began, start := comm.Ran(), r.now()
 	loss, atLast, err := r.runner.Validate(func(m int) ([]int32, []int32) { return r.held.Even(m, n) })
 	if err != nil {
 		return err
 	}
 	r.expectSteps(1)
 	t.validation = &record.Validation{Loss: loss, Last: atLast, Seconds: r.now() - start}
-	t.began = t.began.Add(time.Since(began))
+	t.began += comm.Ran() - began
 	return nil
 }
 

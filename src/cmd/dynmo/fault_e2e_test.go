@@ -139,6 +139,35 @@ func TestTrainStoppedRank(t *testing.T) {
 	metrics(t, run)
 }
 
+// TestTrainSuspended: a run whose ranks were all stopped for longer than any wait may last, as in a
+// suspended job, goes on once they are continued.
+func TestTrainSuspended(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, w world) {
+		dir := folder(t, "")
+		run := filepath.Join(dir, "run")
+		r := start(t, w.command(t, dir, training(append(endless, "--set", "comm.stall_seconds=4", "--run-dir", "run")...)...))
+		r.reach(t, run, 3)
+		pids := []int{r.cmd.Process.Pid}
+		if w == four {
+			pids = rankPIDs(t, r.cmd, 4)
+		}
+		for _, signal := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGCONT} {
+			for _, pid := range pids {
+				expect.OK(t, syscall.Kill(pid, signal))
+			}
+			if signal == syscall.SIGSTOP {
+				time.Sleep(12 * time.Second)
+			}
+		}
+		r.reach(t, run, len(metrics(t, run))+3)
+		expect.OK(t, syscall.Kill(pids[0], syscall.SIGTERM))
+		if e := r.wait(t); e.status != exitStopped {
+			t.Errorf("status %d: %s", e.status, e.stderr)
+		}
+	})
+}
+
 // TestTrainStops: a run that is asked to stop ends after the step, with a checkpoint and complete
 // records. mpirun forwards SIGUSR2.
 func TestTrainStops(t *testing.T) {

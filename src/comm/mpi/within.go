@@ -26,13 +26,13 @@ const (
 // ended for good. fail ends the process; from then on started does not return.
 func Within(limit time.Duration, fail func(error)) (started func()) {
 	rank := LaunchRank()
-	timer := time.AfterFunc(limit+time.Duration(min(rank, turns))*turn, func() {
+	stop := comm.AfterFunc(limit+time.Duration(min(rank, turns))*turn, func() {
 		host, _ := os.Hostname()
 		fail(fmt.Errorf("rank %d (host %s): start: the ranks did not all begin in %v: %s", rank, host, limit,
 			absent(os.DirFS("/proc"), os.Getenv)))
 	})
 	return func() {
-		if !timer.Stop() {
+		if !stop() {
 			select {}
 		}
 	}

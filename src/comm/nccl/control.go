@@ -122,10 +122,10 @@ func (k *control) drive() error {
 }
 
 // release gives the memory back once all messages are sent.
-func (k *control) release(deadline time.Time) error {
+func (k *control) release(deadline *comm.Deadline) error {
 	for len(k.sending) > 0 {
 		err := k.drive()
-		if err == nil && time.Now().After(deadline) {
+		if err == nil && deadline.Passed() {
 			err = comm.ErrNoAnswer
 		}
 		if err != nil {

@@ -93,13 +93,13 @@ func (d *domain) handle() unsafe.Pointer { return d.stream.(handled).Handle() }
 type handled interface{ Handle() unsafe.Pointer }
 
 // await waits until the domain is idle.
-func (d *domain) await(deadline time.Time) error {
+func (d *domain) await(deadline *comm.Deadline) error {
 	for {
 		idle, err := d.idle()
 		if err != nil || idle {
 			return err
 		}
-		if time.Now().After(deadline) {
+		if deadline.Passed() {
 			return comm.ErrNoAnswer
 		}
 		time.Sleep(poll)
@@ -107,7 +107,7 @@ func (d *domain) await(deadline time.Time) error {
 }
 
 // close ends the communicator. Nothing is under way. Collective over its ranks.
-func (d *domain) close(deadline time.Time) error {
+func (d *domain) close(deadline *comm.Deadline) error {
 	if d.ranks == 1 {
 		return nil
 	}
@@ -139,14 +139,14 @@ const (
 
 // closeBy returns until when domains have to be closed: in closeFor and closePerRank for
 // each of the ranks of all their communicators.
-func closeBy(domains []*domain) time.Time {
+func closeBy(domains []*domain) *comm.Deadline {
 	ranks := 0
 	for _, d := range domains {
 		if d.ranks > 1 {
 			ranks += d.ranks
 		}
 	}
-	return time.Now().Add(closeFor + time.Duration(ranks)*closePerRank)
+	return comm.NewDeadline(closeFor + time.Duration(ranks)*closePerRank)
 }
 
 // abort aborts domains, all at once, since the end of one may need another's. The streams

@@ -64,7 +64,7 @@ func (w *rounds) Close() error {
 	return nil
 }
 
-func (w *rounds) close(deadline time.Time) error {
+func (w *rounds) close(deadline *comm.Deadline) error {
 	if len(w.queue) > 0 {
 		return errUnderWay
 	}
