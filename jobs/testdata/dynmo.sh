@@ -48,6 +48,28 @@ undisturbed() { reference undisturbed run.toml "${lasting[@]}"; }
 # 250 on: even a busy host then has time to hurt the job in mid-run. The other ranks wait, and
 # no layer leaves the slow rank.
 lasts() { DYNMO_FAULT=slow@250-349:0x100 DYNMO=$real submit "$@" "${lasting[@]}" "${patient[@]}" --set balance.kind=uniform; }
+# A suspended job is stopped for longer than any of its waits may last, and goes on.
+t_dynmo_suspended() {
+	lasts -- --set comm.stall_seconds=4
+	reach 250
+	scontrol suspend "$id" || problem 'was not suspended'
+	sleep 12
+	hurt scontrol resume "$id"
+	ends 240 'COMPLETED 0:0'
+	once 'start 1 of job'
+	same undisturbed
+}
+# Records of more than 1 GiB are those of a long run. A requeued job goes on with them.
+t_dynmo_long_records() {
+	lasts --
+	reach 250
+	sed -n 100p "$name.run/metrics.jsonl" | awk '{ for (n = 0; n < 1.1e9; n += length($0) + 1) print }' >>"$name.run/metrics.jsonl"
+	hurt scontrol requeue "$id"
+	back 'resuming at step'
+	ends 240 'COMPLETED 0:0'
+	same undisturbed
+	rm "$name.run/metrics.jsonl"
+}
 t_dynmo_usr1_half_the_nodes() {
 	lasts --nodes=4 --ntasks-per-node=1 --
 	reach 250

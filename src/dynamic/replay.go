@@ -156,7 +156,7 @@ func Open(c config.Config) (Kind, error) {
 		}
 		loads = append(loads, l)
 	}
-	text, err := input.Read(path, input.Records)
+	text, err := input.Read(path, input.Replay)
 	if err != nil {
 		return nil, fmt.Errorf("dynamic.replay: %w", err)
 	}

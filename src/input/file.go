@@ -19,7 +19,8 @@ const (
 	Note     = 1 << 20  // a single JSON object of a run: its provenance
 	Loads    = 16 << 20 // numbers by layer: a million layers
 	Schedule = 16 << 20 // about six bytes for each instruction: a thousand stages of a thousand microbatches
-	Records  = 1 << 30  // lines of a run: a kilobyte for each of a million steps
+	piped    = 1 << 30  // records of a run from a pipe, kept in memory; records on a disk have no bound
+	Replay   = 1 << 30  // the loads of a run, kept in memory
 	Text     = 16 << 30 // text of a corpus, which is kept in memory; token files are mapped and have no bound
 	Unbound  = 1 << 62  // for files that are mapped, or read in parts
 )
@@ -117,7 +118,7 @@ func Open(path string, limit int64) (io.ReadCloser, error) {
 	switch {
 	case path == Stdin:
 		return &bounded{path, io.NopCloser(os.Stdin), limit, limit}, nil
-	case path == "/dev/stdin" || strings.HasPrefix(path, "/dev/fd/"):
+	case isPiped(path):
 		f, err := os.Open(path)
 		if err != nil {
 			return nil, err
@@ -129,6 +130,11 @@ func Open(path string, limit int64) (io.ReadCloser, error) {
 		return nil, err
 	}
 	return &bounded{path, f, limit, limit}, nil
+}
+
+// isPiped reports whether a path may be that of a pipe.
+func isPiped(path string) bool {
+	return path == Stdin || path == "/dev/stdin" || strings.HasPrefix(path, "/dev/fd/")
 }
 
 // bounded reads at most limit bytes; left is the rest of the limit. If there are more bytes it

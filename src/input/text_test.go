@@ -2,6 +2,7 @@ package input
 
 import (
 	"encoding/json"
+	"io"
 	"os"
 	"reflect"
 	"slices"
@@ -31,7 +32,7 @@ func TestLines(t *testing.T) {
 		{"another type at the end", good + "[3]\n", "", "f:3: array, want an object"},
 	} {
 		expect.OK(t, os.WriteFile("f", []byte(c.text), 0o666))
-		list, note, err := Lines[row]("f", 1000)
+		list, note, err := Lines[row]("f")
 		// Texts of encoding/json end in words of its version.
 		if err != nil && (c.wrong == "" || !strings.HasPrefix(err.Error(), c.wrong)) || err == nil && (c.wrong != "" || !slices.Equal(list, []row{{1}, {2}})) || note != c.note {
 			t.Errorf("%s: %v, note %q, %v", c.name, list, note, err)
@@ -39,8 +40,9 @@ func TestLines(t *testing.T) {
 	}
 }
 
-func TestWhole(t *testing.T) {
+func TestRecords(t *testing.T) {
 	const torn = "f:3: the last line is torn and left out"
+	t.Chdir(t.TempDir())
 	for _, c := range []struct{ name, text, want, note string }{
 		{"whole", "{}\n{}\n", "{}\n{}\n", ""},
 		{"nothing else", "{\"a\":", "", "f:1: the last line is torn and left out"},
@@ -53,9 +55,14 @@ func TestWhole(t *testing.T) {
 		{"written by people", "{\n\"a\": 1\n}\n", "{\n\"a\": 1\n}\n", ""},
 		{"empty", "", "", ""},
 	} {
-		if got, note := Whole("f", []byte(c.text)); string(got) != c.want || note != c.note {
-			t.Errorf("%s: %q, note %q", c.name, got, note)
+		expect.OK(t, os.WriteFile("f", []byte(c.text), 0o666))
+		r, note, err := Records("f")
+		expect.OK(t, err)
+		got, err := io.ReadAll(r)
+		if string(got) != c.want || note != c.note || err != nil {
+			t.Errorf("%s: %q, note %q, %v", c.name, got, note, err)
 		}
+		expect.OK(t, r.Close())
 	}
 }
 

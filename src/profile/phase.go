@@ -1,7 +1,6 @@
 package profile
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -283,12 +282,12 @@ func (p Phase) checkSamples(layers int) error {
 // OpenSeries is ReadSeries of the file at path. The notes report that a torn last line was left
 // out, and that a key has another name now.
 func OpenSeries(path string, layers int) (series Series, notes []string, err error) {
-	text, err := input.Read(path, input.Records)
+	in, torn, err := input.Records(path)
 	if err != nil {
 		return nil, nil, err
 	}
-	text, torn := input.Whole(path, text)
-	series, older, err := readSeries(path, bytes.NewReader(text), layers)
+	defer in.Close()
+	series, older, err := readSeries(path, in, layers)
 	if err != nil && torn != "" {
 		err = fmt.Errorf("%w (%s)", err, torn)
 	}

@@ -3,10 +3,11 @@
 package report
 
 import (
-	"bytes"
+	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"path/filepath"
 	"strings"
@@ -113,39 +114,45 @@ func (r *Run) provenance() error {
 
 // lines reads a file with one JSON value for each line.
 func lines[T any](r *Run, name string) ([]T, error) {
-	list, torn, err := input.Lines[T](r.file(name), input.Records)
+	list, torn, err := input.Lines[T](r.file(name))
 	r.note(torn)
 	return list, err
 }
 
-// text reads a file whose last line may be torn. It returns nothing if there is no such file.
-func (r *Run) text(name string) ([]byte, error) {
-	text, err := input.Read(r.file(name), input.Records)
+// read calls visit with the content of a file whose last line may be torn. It does nothing if there is
+// no such file, or if the file is empty.
+func (r *Run) read(name string, visit func(name string, in io.Reader) error) error {
+	file, torn, err := input.Records(r.file(name))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return nil
 	}
-	text, torn := input.Whole(r.file(name), text)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
 	r.note(torn)
-	return text, err
+	in := bufio.NewReader(file)
+	if _, err := in.Peek(1); errors.Is(err, io.EOF) {
+		return nil
+	}
+	return visit(r.file(name), in)
 }
 
 // costs reads the costs of layers, none if they were not recorded.
-func (r *Run) costs() (profile.Series, error) {
-	text, err := r.text(record.CostsFile)
-	if err != nil || len(text) == 0 {
-		return nil, err
-	}
-	return profile.ReadSeries(r.file(record.CostsFile), bytes.NewReader(text), r.Config.Layers())
+func (r *Run) costs() (list profile.Series, err error) {
+	err = r.read(record.CostsFile, func(name string, in io.Reader) (err error) {
+		list, err = profile.ReadSeries(name, in, r.Config.Layers())
+		return err
+	})
+	return list, err
 }
 
 // timeline reads the timelines, if there are any.
 func (r *Run) timeline() error {
-	text, err := r.text(record.TraceFile)
-	if err != nil {
+	return r.read(record.TraceFile, func(name string, in io.Reader) (err error) {
+		r.Timelines, err = record.ReadTrace(name, in)
 		return err
-	}
-	r.Timelines, err = record.ReadTrace(r.file(record.TraceFile), bytes.NewReader(text))
-	return err
+	})
 }
 
 // note adds a note about a file; "" adds none.

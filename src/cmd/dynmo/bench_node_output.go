@@ -56,7 +56,7 @@ func (n *nodeFlags) conclude(c *cobra.Command, rows []verdict.Row, pairs []verdi
 		}
 	}
 	if n.compare != "" && !n.quick {
-		old, note, err := input.Lines[verdict.Finding](n.compare, input.Records)
+		old, note, err := input.Lines[verdict.Finding](n.compare)
 		tellNotes(c.ErrOrStderr(), note)
 		if err != nil {
 			failed = append(failed, err)
@@ -106,7 +106,7 @@ func recordsIn(folder string) ([]verdict.Row, error) {
 	slices.Sort(paths)
 	var rows []verdict.Row
 	for _, path := range paths {
-		list, _, err := input.Lines[verdict.Row](path, input.Records) // a node that died may leave an incomplete line
+		list, _, err := input.Lines[verdict.Row](path) // a node that died may leave an incomplete line
 		if err != nil {
 			return nil, err
 		}

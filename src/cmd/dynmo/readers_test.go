@@ -63,7 +63,7 @@ func TestBadFiles(t *testing.T) {
 		{"train u\u202egpj.md", `u\u202egpj.md:2: run.nam: unknown key; the nearest is run.name`},
 		{"plan run.toml --costs fifo", "--costs: fifo: " + fifo},
 		{"simulate run.toml --costs /dev/zero", "--costs: /dev/zero: " + device},
-		{"simulate run.toml --costs huge", "--costs: huge: " + huge + "1073741824"},
+		{"simulate run.toml --costs huge", `--costs: huge: table 0: invalid character '\x00' looking for beginning of value: want a file of dynmo profile CONFIG -o FILE, or costs.jsonl of a run`},
 		{"plan run.toml --costs /proc/self/status", "--costs: /proc/self/status: a file that the kernel makes up, want a regular file of a disk"},
 		{"plan run.toml --costs run.toml", "--costs: run.toml: table 0: invalid character 'r' looking for beginning of value: want a file of dynmo profile CONFIG -o FILE, or costs.jsonl of a run"},
 		{"table hf", "hf: no run lies there (config.toml is missing), want a directory that dynmo train CONFIG --run-dir DIR has filled"},

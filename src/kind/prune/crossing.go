@@ -102,7 +102,7 @@ func measured(c config.Config, path string) (crossing, error) {
 		Value       float64
 		Wrong       int
 		CPU, Device string
-	}](path, mostFigures)
+	}](path)
 	if err != nil {
 		return crossing{}, fmt.Errorf("prune.crossing: %w", err)
 	}
@@ -125,6 +125,3 @@ func measured(c config.Config, path string) (crossing, error) {
 	}
 	return crossing{}, fmt.Errorf("prune.crossing: %s has no figure %s", path, name)
 }
-
-// mostFigures bounds a file of figures, of some hundred bytes each.
-const mostFigures = 16 << 20
