@@ -61,9 +61,11 @@ t_dynmo_suspended() {
 }
 # Records of more than 1 GiB are those of a long run. A requeued job goes on with them.
 t_dynmo_long_records() {
+	local line
 	lasts --
 	reach 250
-	sed -n 100p "$name.run/metrics.jsonl" | awk '{ for (n = 0; n < 1.1e9; n += length($0) + 1) print }' >>"$name.run/metrics.jsonl"
+	line=$(sed -n 100p "$name.run/metrics.jsonl")
+	yes "$line" | head -n $((1100000000 / ${#line})) >>"$name.run/metrics.jsonl"
 	hurt scontrol requeue "$id"
 	back 'resuming at step'
 	ends 240 'COMPLETED 0:0'

@@ -66,7 +66,7 @@ type Model struct {
 	HeadShards int    `toml:"head_shards" default:"1" min:"1" max:"65536" doc:"slices of the vocabulary that the head is cut into, each a layer that can move"`
 	Init       string `toml:"init" default:"gpt2" oneof:"gpt2,depth-scaled" doc:"initialisation; depth-scaled divides the deviation of block l's weights by sqrt(l+1) (Zhang et al. 2019)" only:"train"`
 	Recompute  string `toml:"recompute" resume:"may" default:"none" oneof:"none,attention,block,plan" doc:"what a block computes a second time, right before its backward for inputs, in place of keeping it: its attention, or all but what enters and leaves it; plan lets as many layers of blocks do so as balance.memory_limit_bytes wants, chosen with the cuts; results are the same"`
-	Weights    string `toml:"weights" default:"" doc:"file of weights to start from (dynmo ckpt import); their model may have more positions than model.sequence, and fewer tokens than model.vocab where that is padded to a multiple; empty draws them" only:"train"`
+	Weights    string `toml:"weights" default:"" file:"true" doc:"file of weights to start from (dynmo ckpt import); their model may have more positions than model.sequence, and fewer tokens than model.vocab where that is padded to a multiple; empty draws them" only:"train"`
 	_          place
 }
 
@@ -104,7 +104,7 @@ type Schedule struct {
 	Kind     string `toml:"kind" default:"1f1b" oneof:"gpipe,1f1b,interleaved,zb-h1,zb-h2,zb-v,zb-interleaved,list,auto,file" doc:"pipeline schedule; list is made for the measured costs, auto takes the fastest of those with one chunk on a stage and of lists; where partition moves layers by time, both may take two chunks on a stage"`
 	Chunks   int    `toml:"chunks" default:"2" when:"schedule.kind=interleaved|zb-interleaved" min:"2" max:"1000" doc:"pieces of the chain on each stage, V"`
 	InFlight int    `toml:"in_flight" default:"0" when:"schedule.kind=list|auto" min:"0" unit:"microbatches" doc:"most microbatches on a stage between their forward and their backward for weights, if memory allows; 0 means 2·stages-1, as zb-h2 has"`
-	File     string `toml:"file" default:"" when:"schedule.kind=file" doc:"schedule as torchtitan writes it: CSV, a row for each stage"`
+	File     string `toml:"file" default:"" file:"true" when:"schedule.kind=file" doc:"schedule as torchtitan writes it: CSV, a row for each stage"`
 }
 
 // Train configures the training loop.
@@ -139,7 +139,7 @@ func (c Config) Sharded() bool { return c.Optimizer.Shard && c.Parallel.Replicas
 // Dynamic configures how the model changes while it trains.
 type Dynamic struct {
 	Kind   string `toml:"kind" default:"none" oneof:"kinds" joined:"+" doc:"kind of dynamism, or several: prune+freeze" shape:"true" instead:"--dynamic"`
-	Replay string `toml:"replay" default:"" only:"train" doc:"file of loads that are forced on the layers, whatever the model learns: of JSON lines, one for a step and a layer (and a microbatch), with the load of a kind: density, frozen, buckets, left, taken or tokens. Such a run is marked replayed, reports no loss, and is not exported; empty: the model decides"`
+	Replay string `toml:"replay" default:"" file:"true" only:"train" doc:"file of loads that are forced on the layers, whatever the model learns: of JSON lines, one for a step and a layer (and a microbatch), with the load of a kind: density, frozen, buckets, left, taken or tokens. Such a run is marked replayed, reports no loss, and is not exported; empty: the model decides"`
 }
 
 // Simulate has the assumptions of a simulated run about kinds of dynamism, and about the work

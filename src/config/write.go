@@ -52,3 +52,16 @@ func sentence(doc, when string) string {
 	when = strings.NewReplacer("=", " is ", "|", " or ", " or ", ", or ").Replace(when)
 	return fmt.Sprintf("%s (only where %s)", doc, when)
 }
+
+// Files returns the paths of the files that every rank of a run reads, by setting. The corpus and
+// validation data are not among them: they may be directories.
+func (c Config) Files() map[string]string {
+	files := make(map[string]string)
+	list := settings(&c)
+	for _, s := range list {
+		if _, ignored := s.silencer(list); !ignored && s.tag.Get("file") != "" && s.text() != `""` {
+			files[s.name()] = s.value.String()
+		}
+	}
+	return files
+}

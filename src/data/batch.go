@@ -1,7 +1,9 @@
 package data
 
 import (
+	"cmp"
 	"math/rand/v2"
+	"runtime/debug"
 
 	"dynmo/src/random"
 )
@@ -17,6 +19,7 @@ type Batches struct {
 	tokens, targets []int32
 	pcg             rand.PCG
 	random          *rand.Rand // on pcg
+	err             error      // see Err
 }
 
 // Batches returns the microbatches of `size` sequences. It panics if the corpus is shorter than a
@@ -35,6 +38,21 @@ func (c *Corpus) Joined(joined, size, sequence int) *Batches {
 	return b
 }
 
+// Err returns an error if another program has changed the token file of the corpus. From then on Read
+// and Even return zeros.
+func (b *Batches) Err() error { return b.err }
+
+// check ends a Read or Even: it sets the error. A file that was shortened has memory that cannot be
+// read, for which Go panics. panics is the setting to restore.
+func (b *Batches) check(panics bool) {
+	debug.SetPanicOnFault(panics)
+	if b.err = cmp.Or(b.err, b.corpus.changed()); b.err != nil {
+		_ = recover()
+		clear(b.tokens)
+		clear(b.targets)
+	}
+}
+
 // Read returns the tokens (size·sequence) of a microbatch and their targets: targets[i] is the
 // token that follows tokens[i] in the corpus. The offset of every sequence is drawn uniformly from
 // all offsets with room for the sequence and its last target. Both results are valid until the next
@@ -43,6 +61,8 @@ func (c *Corpus) Joined(joined, size, sequence int) *Batches {
 // The results are a pure function of the corpus, the shape and the arguments. microbatch is the
 // global index replica·M + m, so a microbatch has the same tokens on every rank.
 func (b *Batches) Read(seed uint64, step, microbatch int) (tokens, targets []int32) {
+	tokens, targets = b.tokens, b.targets // also after a fault
+	defer b.check(debug.SetPanicOnFault(true))
 	each := len(b.tokens) / b.joined
 	for i := 0; i < len(b.tokens); i += b.sequence {
 		if i%each == 0 {
@@ -57,6 +77,8 @@ func (b *Batches) Read(seed uint64, step, microbatch int) (tokens, targets []int
 // first token to its last. If they exactly fill the corpus, each sequence follows the one before.
 // Both results are valid until the next Read or Even.
 func (b *Batches) Even(microbatch, of int) (tokens, targets []int32) {
+	tokens, targets = b.tokens, b.targets // also after a fault
+	defer b.check(debug.SetPanicOnFault(true))
 	size := len(b.tokens) / b.sequence
 	last := max(1, of*size-1)
 	for k := range size {

@@ -28,6 +28,7 @@ type Corpus struct {
 	tokens  int      // total over all extents
 	held    *Corpus  // validation data; nil if there is none
 	hash    func() string
+	changed func() error // see Batches.Err
 }
 
 // Held returns the validation data; nil if there is none.
@@ -131,11 +132,11 @@ func (s *source) open() (*Corpus, error) {
 	if len(text) < s.sequence+1 {
 		return s.fail(s.short(len(text)))
 	}
-	return newCorpus(ids{text, u8}), nil
+	return newCorpus(ids{text, u8}, func() error { return nil }), nil
 }
 
-func newCorpus(x ids) *Corpus {
-	c := &Corpus{ids: x, hash: sync.OnceValue(func() string {
+func newCorpus(x ids, changed func() error) *Corpus {
+	c := &Corpus{ids: x, changed: changed, hash: sync.OnceValue(func() string {
 		sum := sha256.Sum256(x.raw)
 		return hex.EncodeToString(sum[:])
 	})}
@@ -163,7 +164,12 @@ func (s *source) openTokens() (*Corpus, error) {
 		return nil, errors.Join(fmt.Errorf("data: %s: %w", s.key, err), t.Close())
 	}
 	s.tokens = t
-	return newCorpus(t.ids), nil
+	return newCorpus(t.ids, func() error {
+		if err := t.Changed(); err != nil {
+			return fmt.Errorf("data: %s: %w", s.key, err)
+		}
+		return nil
+	}), nil
 }
 
 // short returns the error of text that is shorter than a sequence.

@@ -51,7 +51,7 @@ func (c *Corpus) copyTo(dst []int32, i int) {
 func (s *source) holdOut(c *Corpus, share float64) error {
 	total, want := c.tokens, share*float64(c.tokens)
 	ends := s.ends(total)
-	trained, held := Corpus{}, Corpus{ids: c.ids, hash: c.hash}
+	trained, held := Corpus{}, Corpus{ids: c.ids, hash: c.hash, changed: c.changed}
 	begin := 0
 	for i, out := range drawn(ends, want) {
 		if out {
@@ -62,7 +62,7 @@ func (s *source) holdOut(c *Corpus, share float64) error {
 		begin = ends[i]
 	}
 	if trained.tokens == 0 || held.tokens == 0 {
-		trained, held = Corpus{}, Corpus{ids: c.ids, hash: c.hash}
+		trained, held = Corpus{}, Corpus{ids: c.ids, hash: c.hash, changed: c.changed}
 		trained.take(0, total-int(want))
 		held.take(total-int(want), total)
 	}

@@ -235,7 +235,7 @@ func TestHoldOutManyDocuments(t *testing.T) {
 	}
 	x := ids{make([]byte, 2*total), u16}
 	s := source{key: "data.path", sequence: 1, tokens: &Tokens{Format: Megatron, ids: x, index: megatronIdx(u16, lengths)}}
-	c := newCorpus(x)
+	c := newCorpus(x, func() error { return nil })
 	expect.OK(t, s.holdOut(c, 0.01))
 	if off := math.Abs(float64(c.Held().tokens) - 0.01*float64(total)); off > 50 {
 		t.Errorf("off by %v tokens", off)

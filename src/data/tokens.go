@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"strings"
 	"syscall"
 
@@ -22,8 +23,8 @@ const (
 // Unrecorded is the number of documents if the format does not store it.
 const Unrecorded = -1
 
-// Tokens is a token file, mapped into memory. It never changes, so goroutines
-// may share it; a file that shrinks while it is mapped ends the program.
+// Tokens is a token file, mapped into memory. It never changes, so goroutines may share it. Changed
+// reports that another program has written to the file all the same.
 type Tokens struct {
 	Format    Format
 	Documents int64 // number of documents, or Unrecorded
@@ -33,6 +34,8 @@ type Tokens struct {
 	ids    ids
 	index  []byte // Megatron's, checked; else nil
 	maps   [][]byte
+	bin    *os.File    // the file with the ids
+	was    fs.FileInfo // of bin, when it was mapped
 }
 
 // isTokenFile reports whether a path is read as a token file rather than text.
@@ -64,6 +67,12 @@ func OpenTokens(path string) (*Tokens, error) {
 func (t *Tokens) open() error {
 	bin, err := t.mapFile(t.file)
 	if err != nil {
+		return err
+	}
+	if t.bin, _, err = input.Regular(t.file, input.Unbound); err != nil {
+		return err
+	}
+	if t.was, err = t.bin.Stat(); err != nil {
 		return err
 	}
 	name := megatronIndex(t.file)
@@ -127,11 +136,29 @@ func (t *Tokens) Check(vocab int) error {
 		t.ids.id(i), i, vocab-1, vocab)
 }
 
+// Changed returns an error if the file with the ids was shortened, or was written to, since it was
+// mapped. Memory behind the new end of the file cannot be read.
+func (t *Tokens) Changed() error {
+	now, err := t.bin.Stat()
+	switch {
+	case err != nil:
+		return err
+	case now.Size() != t.was.Size():
+		return fmt.Errorf("%s: %d bytes, and %d when it was opened: the file was changed while it is in use", t.file, now.Size(), t.was.Size())
+	case !now.ModTime().Equal(t.was.ModTime()):
+		return fmt.Errorf("%s: another program has written to the file while it is in use", t.file)
+	}
+	return nil
+}
+
 // Close unmaps the memory. No token may be read after it.
 func (t *Tokens) Close() error {
 	var failed error
 	for _, raw := range t.maps {
 		failed = errors.Join(failed, syscall.Munmap(raw))
+	}
+	if t.bin != nil {
+		failed = errors.Join(failed, t.bin.Close())
 	}
 	t.maps, t.ids.raw, t.index = nil, nil, nil
 	return failed

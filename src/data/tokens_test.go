@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"dynmo/src/config"
 	"dynmo/src/expect"
@@ -260,5 +263,42 @@ func TestOpenRefusesTokenFiles(t *testing.T) {
 	_, err := Open(config.Data{Path: "absent.bin"}, 256, 1)
 	if want := `data: data.path = "absent.bin": no such file or directory`; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// TestChangedWhileRead: a token file that another program shortens or writes to is an error that names
+// the file, not a crash or other data.
+func TestChangedWhileRead(t *testing.T) {
+	document := make([]int32, 1<<16) // many pages
+	for name, change := range map[string]func(path string) error{
+		"shortened": func(path string) error { return os.Truncate(path, 4096) },
+		"written to": func(path string) error {
+			f, err := os.OpenFile(path, os.O_WRONLY, 0)
+			if err != nil {
+				return err
+			}
+			_, err = f.WriteAt([]byte{0xff, 0xff}, 1<<16)
+			return errors.Join(err, f.Close(), os.Chtimes(path, time.Time{}, time.Now().Add(time.Second)))
+		},
+	} {
+		path := write(t, LLMC, GPT2Tokens, document)
+		corpus, err := Open(config.Data{Path: path}, 50304, 8)
+		expect.OK(t, err)
+		before := corpus.Batches(100, 8)
+		before.Read(1, 2, 3)
+		expect.OK(t, before.Err())
+		expect.OK(t, change(path))
+		for _, even := range []bool{false, true} {
+			b := corpus.Batches(100, 8)
+			var tokens, targets []int32
+			if even {
+				tokens, targets = b.Even(0, 1)
+			} else {
+				tokens, targets = b.Read(1, 2, 3)
+			}
+			if err := b.Err(); err == nil || !strings.HasPrefix(err.Error(), "data: data.path: "+path+": ") || len(tokens) != 800 || len(targets) != 800 {
+				t.Errorf("%s, Even %v: %v", name, even, err)
+			}
+		}
 	}
 }

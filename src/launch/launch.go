@@ -296,11 +296,15 @@ func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corp
 	early := comm.New(t, comm.Options{Deadline: startFor, Patience: startFor, Interrupted: h.Stop})
 	mine := arrival{Cores: cores()}
 	stages, unplanned := train.Bytes(c)
+	var err error
+	if mine.Files, err = fileHashes(c, early, h.Resume); err != nil {
+		return nil, err
+	}
 	corpus, err := open()
 	if err == nil && corpus != nil {
-		mine.Corpus = corpus.Hash()
+		mine.Files["data.path"] = corpus.Hash()
 		if held := corpus.Held(); held != nil {
-			mine.Held = held.Hash()
+			mine.Files["data.validation"] = held.Hash()
 		}
 	}
 	have, failed := newMachine(c)

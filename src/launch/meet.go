@@ -3,7 +3,6 @@ package launch
 import (
 	"crypto/sha256"
 	"debug/elf"
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -19,11 +18,12 @@ import (
 
 // arrival is the message in which a rank describes itself to the others before the first step.
 type arrival struct {
-	Error    string    // first error of this rank; "": none
-	Cores    []int     // processors that this process may run on
-	Kernels  string    // the bits of its arithmetic depend on them
-	Corpus   string    // hash of the text; "" if this rank reads none
-	Held     string    // hash of the validation data; "" without such data, or if this rank reads none
+	Error   string // first error of this rank; "": none
+	Cores   []int  // processors that this process may run on
+	Kernels string // the bits of its arithmetic depend on them
+	// Files has the hash of what this rank reads, by setting. A file that is the same for all ranks may
+	// be absent.
+	Files    map[string]string
 	GPU      string    // the rank's GPU; "": none
 	Bounds   []bound   // of the host memory that the rank uses; none for a GPU
 	Locality *locality // where the process may run; nil unless the rank has a GPU and is alone in its process
@@ -52,19 +52,9 @@ func contentHash(path string) (sum [sha256.Size]byte, err error) {
 // first. meet also fails if ranks would compute with different kernels or read different texts.
 // Collective.
 func meet(world *comm.Group, mine arrival) ([]arrival, error) {
-	b, err := json.Marshal(mine)
-	if err != nil {
-		return nil, err
-	}
-	rows, err := world.Allgather(b)
+	all, err := exchange(world, mine)
 	if err != nil {
 		return nil, fmt.Errorf("start: %w", err)
-	}
-	all := make([]arrival, len(rows))
-	for rank, b := range rows {
-		if err := json.Unmarshal(b, &all[rank]); err != nil {
-			return nil, fmt.Errorf("start: rank %d: %w", rank, err)
-		}
 	}
 	for rank, a := range all {
 		who := world.Peer(rank)
@@ -77,10 +67,11 @@ func meet(world *comm.Group, mine arrival) ([]arrival, error) {
 		case a.Kernels != all[0].Kernels:
 			return nil, blame(fmt.Sprintf("computes with kernels %q, rank 0 with %q; results would differ (%s)",
 				a.Kernels, all[0].Kernels, equalizer(a.Kernels, all[0].Kernels)))
-		case a.Corpus != "" && a.Corpus != all[0].Corpus:
-			return nil, blame("data.path holds another text than on rank 0")
-		case a.Held != "" && a.Held != all[0].Held:
-			return nil, blame("data.validation holds other data than on rank 0")
+		}
+		for _, name := range slices.Sorted(maps.Keys(a.Files)) {
+			if first, read := all[0].Files[name]; read && a.Files[name] != first {
+				return nil, blame(name + " holds other data than on rank 0")
+			}
 		}
 	}
 	return all, nil

@@ -17,7 +17,7 @@ import (
 
 // TestMeet: a disagreement of ranks is one error, the same on all ranks.
 func TestMeet(t *testing.T) {
-	fine := arrival{Kernels: "cpu avx2", Corpus: "abc", Held: "def"}
+	fine := arrival{Kernels: "cpu avx2", Files: map[string]string{"data.path": "abc", "model.weights": "def"}}
 	for _, c := range []struct {
 		name string
 		odd  arrival // of rank 2
@@ -26,9 +26,10 @@ func TestMeet(t *testing.T) {
 		{"alike", fine, ""},
 		{"no corpus needed", arrival{Kernels: "cpu avx2"}, ""},
 		{"error", arrival{Error: "no such file"}, "rank 2 (host "},
-		{"kernels", arrival{Kernels: "cpu avx512", Corpus: "abc"}, `computes with kernels "cpu avx512", rank 0 with "cpu avx2"; results would differ (DYNMO_ISA `},
-		{"corpus", arrival{Kernels: "cpu avx2", Corpus: "xyz"}, "data.path holds another text"},
-		{"validation data", arrival{Kernels: "cpu avx2", Corpus: "abc", Held: "xyz"}, "data.validation holds other data"},
+		{"kernels", arrival{Kernels: "cpu avx512"}, `computes with kernels "cpu avx512", rank 0 with "cpu avx2"; results would differ (DYNMO_ISA `},
+		{"corpus", arrival{Kernels: "cpu avx2", Files: map[string]string{"data.path": "xyz"}}, ": data.path holds other data than on rank 0"},
+		{"weights", arrival{Kernels: "cpu avx2", Files: map[string]string{"data.path": "abc", "model.weights": "xyz"}}, ": model.weights holds other data than on rank 0"},
+		{"a file that only one rank reads", arrival{Kernels: "cpu avx2", Files: map[string]string{"dynamic.replay": "xyz"}}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var mu sync.Mutex

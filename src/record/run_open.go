@@ -266,7 +266,7 @@ func Newest(parent, name string) (string, error) {
 		return m[1], n
 	}
 	entries = slices.DeleteFunc(entries, func(e os.DirEntry) bool {
-		return !made.MatchString(e.Name()) || !holdsCheckpoint(filepath.Join(parent, e.Name()))
+		return !made.MatchString(e.Name()) || !store.Has(filepath.Join(parent, e.Name()))
 	})
 	if len(entries) == 0 {
 		return "", nil
@@ -277,11 +277,4 @@ func Newest(parent, name string) (string, error) {
 		return cmp.Or(cmp.Compare(atA, atB), cmp.Compare(a1, b1))
 	})
 	return filepath.Join(parent, last.Name()), nil
-}
-
-// holdsCheckpoint reports whether a run directory has a complete checkpoint, one under its final
-// name.
-func holdsCheckpoint(dir string) bool {
-	list, _ := filepath.Glob(filepath.Join(escaped(dir), store.Directory, "step_*[0-9]", store.ManifestFile))
-	return len(list) > 0
 }

@@ -53,6 +53,12 @@ func list(dir string) ([]string, error) {
 	return names, nil
 }
 
+// Has reports whether a run directory has a checkpoint, damaged or not.
+func Has(runDir string) bool {
+	names, err := list(filepath.Join(runDir, Directory))
+	return len(names) > 0 && err == nil
+}
+
 // All returns the checkpoints of a run directory, newest first. damaged has the reasons why others
 // were left out: a damaged manifest, or a file that is missing or has another length. A checkpoint
 // that a run has removed meanwhile is not damaged: All then looks again.

@@ -47,6 +47,9 @@ func (r *Rank) compute(t *turn) (err error) {
 	r.x.Step = t.step
 	first := r.world.Replicas.Rank() * r.layout.Schedule.Microbatches
 	t.done, err = r.runner.Step(func(m int) (tokens, targets []int32) { return r.batches.Read(r.Config.Run.Seed, t.step, first+m) })
+	if err == nil && r.batches != nil {
+		err = r.batches.Err()
+	}
 	return err
 }
 
@@ -131,6 +134,9 @@ func (r *Rank) validate(t *turn) error {
 	r.expectSteps(max(1, float64(n*r.x.B)/float64(p.Microbatches*p.MicrobatchSize*p.Replicas)))
 	began, start := comm.Ran(), r.now()
 	loss, atLast, err := r.runner.Validate(func(m int) ([]int32, []int32) { return r.held.Even(m, n) })
+	if err == nil && r.held != nil {
+		err = r.held.Err()
+	}
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 
 	"dynmo/src/expect"
 	"dynmo/src/record"
+	"dynmo/src/schedule"
 )
 
 // settings describe a run that takes milliseconds: 8 layers on four stages.
@@ -139,6 +140,15 @@ func TestTrainRefusesWorlds(t *testing.T) {
 	program, err := build()
 	expect.OK(t, err)
 	dir := folder(t, "")
+	expect.OK(t, os.Mkdir(filepath.Join(dir, "other"), 0o700))
+	for name, kind := range map[string]schedule.Kind{"order.csv": schedule.Kind1F1B, "other/order.csv": schedule.KindGPipe} {
+		order, err := schedule.New(kind, 4, 1, 4)
+		expect.OK(t, err)
+		f, err := os.Create(filepath.Join(dir, name))
+		expect.OK(t, err)
+		expect.OK(t, schedule.WriteCSV(f, order))
+		expect.OK(t, f.Close())
+	}
 	for _, c := range []struct {
 		name  string
 		ranks int
@@ -149,12 +159,16 @@ func TestTrainRefusesWorlds(t *testing.T) {
 		{"three ranks for 2 x 2", 3, -1, "", []string{"parallel.stages 2 x parallel.replicas 2 needs 4 ranks", "world has 3"}},
 		{"another seed on rank 2", 4, 2, `set -- "$@" --set run.seed=3`, []string{"rank 2 has another configuration than rank 0"}},
 		{"unknown key on rank 2", 4, 2, `set -- "$@" --set model.hiden=3`, []string{"--set", "model.hiden"}},
+		{"another schedule on rank 2", 4, 2, "cd other", []string{"rank 2 (host ", "schedule.file holds other data than on rank 0"}},
 		{"no corpus on rank 3", 4, 3, "cd /", []string{"rank 3 (host ", `data.path = "text.txt"`, "no such file"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			expect.NewFault(t, "F24", "")
 			t.Parallel()
 			args := []string{program, "train", filepath.Join(dir, "run.toml")}
+			if c.how == "cd other" {
+				args = append(args, sets("schedule.kind=file", "schedule.file=order.csv")...)
+			}
 			if c.ranks == 3 {
 				args = append(args, sets("parallel.stages=2", "parallel.replicas=2")...)
 			}
