@@ -30,8 +30,8 @@ type fileID struct {
 }
 
 // fileHashes returns the SHA-256 of every file that the settings name and the ranks read, by
-// setting. resume is Hooks.Resume. A file that the ranks of a host share is read once on the host,
-// and not at all if no other rank has another file. Collective.
+// setting. resume is Hooks.Resume. Ranks of one host that share a file read it once. Nobody reads it
+// if all ranks share it. Collective.
 func fileHashes(c config.Config, world *comm.Group, resume string) (map[string]string, error) {
 	files := c.Files()
 	if resume != "" && store.Has(resume) {
