@@ -17,7 +17,7 @@ mkdir "$disk"
 mounted=''
 # shellcheck disable=SC2046 # numbers of processes
 trap 'kill $(jobs -p) 2>/dev/null; pkill -KILL -f -- "--run-dir $disk/run"; [ -z "$mounted" ] || umount -l "$disk"; rm -rf "$dir"' EXIT
-[ "$(id -u)" != 0 ] || ! mount -t tmpfs -o size=64m none "$disk" 2>/dev/null || mounted=yes
+[ "$(id -u)" != 0 ] || ! mount -t tmpfs -o size=1g none "$disk" 2>/dev/null || mounted=yes
 [ -n "$mounted" ] || echo "no disk is filled: that needs root, who may mount one"
 end=$((SECONDS + 60 * minutes))
 
