@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -220,7 +221,8 @@ func scattered(seed uint64) func() policy.Balancer {
 	return func() policy.Balancer { return &script{next: scatter(seed)} }
 }
 
-// try trains and returns the error.
+// try trains and returns the error. A panic of a rank is an error, so that a test of many settings
+// goes on.
 func (s *session) try(t *testing.T, c config.Config) error {
 	t.Helper()
 	corpus, err := data.Open(c.Data, c.Model.Vocab, c.Model.Sequence)
@@ -229,9 +231,14 @@ func (s *session) try(t *testing.T, c config.Config) error {
 		s.watch = &run{}
 	}
 	out := s.watch.base()
-	return local.Run(c.Parallel.Stages*c.Parallel.Replicas, func(tr comm.Transport) error {
+	return local.Run(c.Parallel.Stages*c.Parallel.Replicas, func(tr comm.Transport) (err error) {
+		defer func() {
+			if p := recover(); p != nil {
+				err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+			}
+		}()
 		var r *rank
-		r, err := newRank(c, tr, Hooks{
+		r, err = newRank(c, tr, Hooks{
 			Stop:   func() bool { return s.stop > 0 && tr.Rank() == 0 && r != nil && len(out.losses) >= s.stop-1 },
 			Begin:  func(World) (record.Observer, error) { return s.watch, nil },
 			Resume: s.from, RunDir: func() string { return s.dir },

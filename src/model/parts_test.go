@@ -99,3 +99,57 @@ func TestParts(t *testing.T) {
 		}
 	}
 }
+
+// keeper is a part whose forward wants its own Work.
+type keeper struct {
+	probe
+	work kept
+}
+
+// kept is the Work of a keeper.
+type kept struct{ model.Work }
+
+func (k *keeper) NewWork(*model.Exec, model.Room) model.Work { return &k.work }
+
+func (w *kept) Enter(b *model.Batch) *model.Batch {
+	entered := *b
+	entered.Work = w
+	return &entered
+}
+
+func (k *keeper) Forward(_ *model.Exec, b *model.Batch, _, _ tensor.Mem) error {
+	if b.Work != model.Work(&k.work) {
+		return errors.New(k.name + " sees the Work of another part")
+	}
+	return nil
+}
+
+// both is a part made of parts, as a block in front of an exit by saturation.
+type both struct {
+	probe
+	parts []model.Part
+}
+
+func (p *both) NewWork(x *model.Exec, room model.Room) model.Work {
+	return model.WorkOf(x, p.parts, room)
+}
+
+func (p *both) Forward(x *model.Exec, b *model.Batch, saved, inp tensor.Mem) error {
+	for i, q := range p.parts {
+		if err := q.Forward(x, b.OfPart(i), saved, inp); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TestPartsOfAPart: every part sees its own Work, also within the only part of a layer.
+func TestPartsOfAPart(t *testing.T) {
+	x := modeltest.New(t, modeltest.Small, tensor.F64).X
+	part := &both{parts: []model.Part{&keeper{probe: probe{name: "first"}}, &keeper{probe: probe{name: "second"}}}}
+	l := model.Outlined(modeltest.Small, model.Description{Makers: []model.Maker{{New: func() model.Part { return part }}}}, model.Header{}, tensor.F64)
+	saved := model.Saved{Kept: modeltest.Alloc(t, x.Device, l.Sizes(x).Kept)}
+	if err := l.Forward(x, l.NewWork(x, &model.Heap{Device: x.Device}).Enter(&x.Full), saved, tensor.Mem{}); err != nil {
+		t.Error(err)
+	}
+}

@@ -87,7 +87,8 @@ func (c *deviceBytes) OnDevice(bytes int64) tensor.Mem {
 func (*deviceBytes) OnHost(int64) tensor.Mem { return tensor.Mem{} }
 
 // WorkOf returns the Work of parts that run one after the other: nil, the Work of the only part that
-// has one, or one that combines several.
+// has one, or one that combines several. A part that itself combines parts gets a place in it, so that
+// OfPart finds the batch of this list of parts.
 func WorkOf(x *Exec, parts []Part, room Room) Work {
 	var together works
 	var only Work
@@ -97,7 +98,7 @@ func WorkOf(x *Exec, parts []Part, room Room) Work {
 			together.of[i], only, count = w, w, count+1
 		}
 	}
-	if count > 1 {
+	if _, combines := only.(*works); combines || count > 1 {
 		return &together
 	}
 	return only
