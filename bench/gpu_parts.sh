@@ -79,7 +79,7 @@ part_node() {
 	local small='' folder=$work/node
 	! emulated || small=--small
 	mpirun --bind-to none -np 1 dynmo bench node $small --records "$folder" --page "$out/node.html" --prometheus "$out/node.prom" \
-		--write-reference "$out/node.toml" | tee "$out/node.txt"
+		--write-reference "$out/node.toml" --force | tee "$out/node.txt"
 	dynmo bench node --judge "$folder" --reference "$out/node.toml" --json >"$out/node.json"
 	mpirun --bind-to none -np 1 dynmo bench node $small --burn 5s --json --seconds 0.5 >"$out/node-burn.json"
 	time dynmo bench node --quick $small

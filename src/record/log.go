@@ -21,9 +21,9 @@ type Log struct {
 	Skipped, NaN          int // iterations so far without an update; with a loss or gradient that is not finite
 
 	TokensPerSecond float64
-	Clock           string        // clock of Seconds and TokensPerSecond; "" leaves out the fields after those of Megatron-LM
-	Left            time.Duration // real time until the last iteration
-	Model           []string      // changes of the model so far, in words
+	Clock           string   // clock of Seconds and TokensPerSecond; "" leaves out the fields after those of Megatron-LM
+	Left            float64  // real seconds until the last iteration
+	Model           []string // changes of the model so far, in words
 }
 
 // loss returns the loss for the progress bar.
@@ -54,7 +54,7 @@ func (l Log) String() string {
 	fmt.Fprintf(&b, " number of skipped iterations: %3d |", l.Skipped)
 	fmt.Fprintf(&b, " number of nan iterations: %3d |", l.NaN)
 	if l.Clock != "" {
-		fmt.Fprintf(&b, " tokens per second: %.0f | clock: %s | time left: %s |", l.TokensPerSecond, l.Clock, Duration(l.Left.Seconds()))
+		fmt.Fprintf(&b, " tokens per second: %.0f | clock: %s | time left: %s |", l.TokensPerSecond, l.Clock, Duration(l.Left))
 	}
 	for _, text := range l.Model {
 		fmt.Fprintf(&b, " %s |", text)
@@ -62,8 +62,12 @@ func (l Log) String() string {
 	return b.String()
 }
 
-// Duration formats seconds for users: 1h2m3s, 1m23s, 12.3s, 4.56ms.
+// Duration formats seconds for users: 1h2m3s, 1m23s, 12.3s, 4.56ms. Go's time.Duration has no room
+// for more than 292 years.
 func Duration(seconds float64) string {
+	if years := seconds / (365.25 * 24 * 3600); years >= 100 {
+		return fmt.Sprintf("%.3g years", years)
+	}
 	d := time.Duration(seconds * float64(time.Second))
 	if d >= time.Minute {
 		return d.Round(time.Second).String()
@@ -101,11 +105,11 @@ type TimeLeft struct {
 // NewTimeLeft returns the TimeLeft of a run that begins now.
 func NewTimeLeft() *TimeLeft { return &TimeLeft{last: time.Now()} }
 
-// Step counts an iteration that has ended. It returns the expected time of `more` iterations.
-func (t *TimeLeft) Step(more int) time.Duration {
+// Step counts an iteration that has ended. It returns the expected seconds of `more` iterations.
+func (t *TimeLeft) Step(more int) float64 {
 	now := time.Now()
 	t.steps = min(t.steps+1, recentSteps)
 	t.seconds += (now.Sub(t.last).Seconds() - t.seconds) / t.steps
 	t.last = now
-	return time.Duration(float64(more) * t.seconds * float64(time.Second))
+	return float64(more) * t.seconds
 }

@@ -49,7 +49,7 @@ func (p *Progress) Step(l Log) {
 			return
 		}
 		p.drawn = time.Now()
-		p.bar.draw(fmt.Sprintf("%s (%d/%d, %s left) %s", gauge(int64(l.Iteration), int64(l.Iterations)), l.Iteration, l.Iterations, Duration(l.Left.Seconds()),
+		p.bar.draw(fmt.Sprintf("%s (%d/%d, %s left) %s", gauge(int64(l.Iteration), int64(l.Iterations)), l.Iteration, l.Iterations, Duration(l.Left),
 			strings.Join(append([]string{fmt.Sprintf("%s, %.1f ms, %.0f tokens/s", l.loss(), 1e3*l.Seconds, l.TokensPerSecond)}, l.Model...), ", ")))
 	case l.Iteration%p.every == 0 || last:
 		p.Say(l.String())

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -50,10 +51,15 @@ type of core that its kernels are for; "-" stands where there is nothing to reac
 	}
 	c.PersistentFlags().BoolVar(&flags.json, "json", false, "one JSON object per line")
 	c.PersistentFlags().StringVar(&flags.clock, "clock", "wall", "wall, or virtual: CPU time, for a machine that is busy")
-	c.PersistentFlags().IntVar(&flags.threads, "threads", 1, "threads that share the arithmetic, at least 1")
-	c.PersistentFlags().IntVar(&flags.rounds, "rounds", 15, "rounds that a median is taken over, at least 1")
+	c.PersistentFlags().IntVar(&flags.threads, "threads", 1, "threads that share the arithmetic, 1 to 1024")
+	c.PersistentFlags().IntVar(&flags.rounds, "rounds", 15, "rounds that a median is taken over, 1 to 1000000")
 	return c
 }
+
+const (
+	mostThreads = 1024
+	mostRows    = 1 << 16 // rows and columns of a matrix that is measured
+)
 
 func benchGemm(flags *benchFlags) *cobra.Command {
 	return &cobra.Command{
@@ -98,10 +104,8 @@ Cascade Lake.`,
 					return usageError{fmt.Errorf("--percent %d: want 0 to 99", percent)}
 				}
 			}
-			for name, dimension := range map[string]int{"tokens": shape.N, "inputs": shape.C, "outputs": shape.O} {
-				if dimension < 1 {
-					return usageError{fmt.Errorf("--%s %d: want at least 1", name, dimension)}
-				}
+			if err := cmp.Or(checkRange("tokens", shape.N, 1, mostRows), checkRange("inputs", shape.C, 1, mostRows), checkRange("outputs", shape.O, 1, mostRows)); err != nil {
+				return err
 			}
 			return flags.run(c, func(k kernel.Backend, dev device.Device) ([]nodebench.Result, error) {
 				return nodebench.SpMM(k, dev, shape, percents, side, flags.shown(c))
@@ -134,11 +138,8 @@ to 0.88. With the BLAS's kernels for Nehalem (OPENBLAS_CORETYPE=NEHALEM: 29 GFLO
 the ratio, because the other part hardly grows with them: try --sequences 16.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if longest := nodebench.GPT2Small.Sequence; length < 1 || length > longest {
-				return usageError{fmt.Errorf("--length %d: want 1 to %d", length, longest)}
-			}
-			if sequences < 1 {
-				return usageError{fmt.Errorf("--sequences %d: want at least 1", sequences)}
+			if err := cmp.Or(checkRange("length", length, 1, nodebench.GPT2Small.Sequence), checkRange("sequences", sequences, 1, 1024)); err != nil {
+				return err
 			}
 			return flags.run(c, func(k kernel.Backend, dev device.Device) ([]nodebench.Result, error) {
 				return nodebench.Step(k, dev, nodebench.GPT2Small, sequences, length, flags.threads, flags.shown(c))
@@ -268,11 +269,10 @@ func unreached(results []nodebench.Result) error {
 // newClock checks the flags and returns the clock that they ask for. A virtual clock ties the
 // goroutine to its thread until the program ends.
 func (f *benchFlags) newClock() (*device.Clock, error) {
+	if err := cmp.Or(checkRange("threads", f.threads, 1, mostThreads), checkRange("rounds", f.rounds, 1, most)); err != nil {
+		return nil, err
+	}
 	switch {
-	case f.threads < 1:
-		return nil, usageError{fmt.Errorf("--threads %d: want at least 1", f.threads)}
-	case f.rounds < 1:
-		return nil, usageError{fmt.Errorf("--rounds %d: want at least 1", f.rounds)}
 	case f.clock == "wall":
 		return device.NewWall(), nil
 	case f.clock != "virtual":

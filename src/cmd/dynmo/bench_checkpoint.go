@@ -1,8 +1,8 @@
 package main
 
 import (
+	"cmp"
 	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -24,11 +24,8 @@ layers, against reading their files. The written bytes are read back and compare
 benchmark needs twice the bytes on disk and four times the bytes in memory.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if ranks < 1 || ranks > 64 {
-				return usageError{fmt.Errorf("--ranks %d: want 1 to 64", ranks)}
-			}
-			if blocks < 1 || blocks > 1000 {
-				return usageError{fmt.Errorf("--blocks %d: want 1 to 1000", blocks)}
+			if err := cmp.Or(checkRange("ranks", ranks, 1, 64), checkRange("blocks", blocks, 1, 1000)); err != nil {
+				return err
 			}
 			if flags.clock != "wall" {
 				return usageError{errors.New("--clock virtual: the disk takes no CPU time; want wall")}

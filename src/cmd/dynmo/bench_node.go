@@ -14,6 +14,7 @@ import (
 	"dynmo/src/comm/mpi"
 	"dynmo/src/device"
 	"dynmo/src/device/cuda"
+	"dynmo/src/input"
 	"dynmo/src/nodebench/verdict"
 )
 
@@ -28,17 +29,19 @@ type nodeFlags struct {
 	burn       time.Duration
 	folder     string
 	reference  string
-	write      string // file of the reference to write
+	write      target // of the reference that is measured
 	records    string
 	judge      []string // folders of records to judge
 	nodes      string
 	prometheus string
-	page       string
+	page       target
+	force      bool
 	compare    string
 	topology   string
 
 	bounds *verdict.Reference
-	clock  *device.Clock // of the checks on the host
+	before []verdict.Finding // of the file to compare with
+	clock  *device.Clock     // of the checks on the host
 }
 
 // benchNode returns the command that measures nodes and names the slow ones.
@@ -107,9 +110,10 @@ jobs/node_bench.sbatch does both.`,
 func (n *nodeFlags) outputs(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&n.reference, "reference", "", "file of what checks should reach")
-	f.StringVar(&n.write, "write-reference", "", "write such a file from what is measured")
-	f.StringVar(&n.prometheus, "prometheus", "", "also write a text file for Prometheus's node exporter")
-	f.StringVar(&n.page, "page", "", "also write a page for a browser")
+	n.write.named(c, "write-reference", "", "write such a file from what is measured")
+	f.StringVar(&n.prometheus, "prometheus", "", "also write a text file for Prometheus's node exporter, over an older one")
+	n.page.named(c, "page", "", "also write a page for a browser")
+	f.BoolVar(&n.force, "force", false, "write over what --page, --write-reference and --records name")
 	f.StringVar(&n.compare, "compare", "", "say what has changed since this output of --json")
 }
 
@@ -144,14 +148,26 @@ func (n *nodeFlags) check(c *cobra.Command) error {
 	if n.clock, err = n.bench.newClock(); err != nil {
 		return err
 	}
+	return n.files(c)
+}
+
+// files reads the files that the flags name, and checks those to write, before anything is measured.
+func (n *nodeFlags) files(c *cobra.Command) (err error) {
+	n.page.force, n.write.force = n.force, n.force
+	if err := cmp.Or(n.page.check(), n.write.check()); err != nil {
+		return err
+	}
 	if n.reference != "" {
-		bounds, err := verdict.ReadReference(n.reference)
-		if err != nil {
+		if n.bounds, err = verdict.ReadReference(n.reference); err != nil {
 			return err
 		}
-		n.bounds = bounds
 	}
-	return nil
+	if n.compare != "" {
+		var note string
+		n.before, note, err = input.Lines[verdict.Finding](n.compare, input.Records)
+		tellNotes(c.ErrOrStderr(), note)
+	}
+	return err
 }
 
 // allowedCores returns how many processors the launcher left to this process.

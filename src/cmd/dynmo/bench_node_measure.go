@@ -47,7 +47,11 @@ func (n *nodeFlags) newRecorder(rank int) (*recorder, error) {
 		return nil, fmt.Errorf("--records: %w", err)
 	}
 	var err error
-	r.file, err = os.Create(filepath.Join(n.records, fmt.Sprintf("%s.%d.jsonl", r.node, rank)))
+	file := target{flag: "records", path: filepath.Join(n.records, fmt.Sprintf("%s.%d.jsonl", r.node, rank)), force: n.force}
+	if err := file.check(); err != nil {
+		return nil, err
+	}
+	r.file, err = os.Create(file.path)
 	if err != nil {
 		return nil, fmt.Errorf("--records: %w", err)
 	}

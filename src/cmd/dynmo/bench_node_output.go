@@ -15,7 +15,6 @@ import (
 
 	"dynmo/src/input"
 	"dynmo/src/nodebench/verdict"
-	"dynmo/src/replace"
 )
 
 // conclude judges rows and writes the outputs that the flags ask for. Its error names the slow and
@@ -23,12 +22,9 @@ import (
 func (n *nodeFlags) conclude(c *cobra.Command, rows []verdict.Row, pairs []verdict.Pair, expected []string) error {
 	findings := verdict.Judge(rows, n.bounds, expected)
 	var failed []error
-	write := func(flag, path string, write func(io.Writer) error) {
-		if path == "" {
-			return
-		}
-		if err := replace.Write(path, write); err != nil {
-			failed = append(failed, fmt.Errorf("--%s: %w", flag, err))
+	write := func(to target, write func(io.Writer) error) {
+		if to.path != "" {
+			failed = append(failed, to.write(c, write))
 		}
 	}
 	if n.bounds != nil {
@@ -36,9 +32,9 @@ func (n *nodeFlags) conclude(c *cobra.Command, rows []verdict.Row, pairs []verdi
 			fmt.Fprintf(c.ErrOrStderr(), "dynmo bench node: warning: %s has no bound for %s: a reference of another machine?\n", n.reference, input.Visible(model))
 		}
 	}
-	write("prometheus", n.prometheus, func(w io.Writer) error { return verdict.Prometheus(w, findings) })
-	write("page", n.page, func(w io.Writer) error { return verdict.Page(w, findings, pairs) })
-	write("write-reference", n.write, func(w io.Writer) error {
+	write(target{flag: "prometheus", path: n.prometheus}, func(w io.Writer) error { return verdict.Prometheus(w, findings) })
+	write(n.page, func(w io.Writer) error { return verdict.Page(w, findings, pairs) })
+	write(n.write, func(w io.Writer) error {
 		source := fmt.Sprintf("measured %s by dynmo %s", time.Now().UTC().Format(time.DateOnly), revision())
 		return verdict.Measure(rows, source).Write(w)
 	})
@@ -56,13 +52,7 @@ func (n *nodeFlags) conclude(c *cobra.Command, rows []verdict.Row, pairs []verdi
 		}
 	}
 	if n.compare != "" && !n.quick {
-		old, note, err := input.Lines[verdict.Finding](n.compare)
-		tellNotes(c.ErrOrStderr(), note)
-		if err != nil {
-			failed = append(failed, err)
-		} else {
-			fmt.Fprint(c.ErrOrStderr(), input.VisibleLines(verdict.Compare(old, findings)))
-		}
+		fmt.Fprint(c.ErrOrStderr(), input.VisibleLines(verdict.Compare(n.before, findings)))
 	}
 	if bad := verdict.Bad(findings); len(bad) > 0 {
 		text := verdict.Line(findings)

@@ -48,10 +48,7 @@ so are pairs of switches.`,
 						return fmt.Errorf("%s: %w", n.topology, err)
 					}
 				}
-				if n.reference != "" {
-					n.bounds, err = verdict.ReadReference(n.reference)
-				}
-				return err
+				return n.files(c)
 			}()
 			if err != nil {
 				leaveItToRank0(err)

@@ -41,8 +41,8 @@ a rank sends in the pipeline: with one stage only gradients and their sums. With
 dynamic.kind=KIND the counts of that kind's layers travel too.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if steps < 1 {
-				return usageError{fmt.Errorf("--steps %d: want at least 1", steps)}
+			if err := checkRange("steps", steps, 1, most); err != nil {
+				return err
 			}
 			return flags.scale(c, meshes, steps, sets)
 		},

@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -68,6 +69,25 @@ func require(c *cobra.Command, flags ...string) {
 			panic(err)
 		}
 	}
+}
+
+// most bounds the numbers of flags that count steps, rounds or tokens, far below an overflow.
+const most = 1_000_000
+
+// checkRange refuses the number of a flag outside [least, most].
+func checkRange(flag string, got, least, most int) error {
+	if least <= got && got <= most {
+		return nil
+	}
+	return usageError{fmt.Errorf("--%s %d: want %d to %d", flag, got, least, most)}
+}
+
+// checkUTF8 refuses a path that no file of settings can name, and no message between ranks.
+func checkUTF8(flag, path string) error {
+	if utf8.ValidString(path) {
+		return nil
+	}
+	return usageError{fmt.Errorf("--%s %s: not UTF-8, want another name", flag, path)}
 }
 
 // checkNames refuses names given with a flag that are not among those known.

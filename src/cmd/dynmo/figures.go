@@ -60,8 +60,8 @@ panel of them (fig3, fig7, fig8, table1).`,
 			if err := checkNames("grain", []string{o.Grain}, []string{"block", "half"}); err != nil {
 				return err
 			}
-			if o.Seeds < 1 || o.Seeds > 10 {
-				return usageError{fmt.Errorf("--seeds %d: want 1 to 10", o.Seeds)}
+			if err := checkRange("seeds", o.Seeds, 1, 10); err != nil {
+				return err
 			}
 			if mesh != "" {
 				if _, err := fmt.Sscanf(mesh+"\n", "%dx%d\n", &o.Mesh[0], &o.Mesh[1]); err != nil || o.Mesh[0] < 1 || o.Mesh[1] < 1 {

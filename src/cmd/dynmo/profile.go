@@ -62,8 +62,8 @@ device.precision = "f32".`,
 			if err != nil {
 				return usageError{err}
 			}
-			if steps < 1 {
-				return usageError{fmt.Errorf("--steps %d: want at least 1", steps)}
+			if err := checkRange("steps", steps, 1, most); err != nil {
+				return err
 			}
 			if experts != 0 && !once {
 				return usageError{errors.New("--experts: has no effect, want --once beside it")}

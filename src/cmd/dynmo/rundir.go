@@ -28,6 +28,9 @@ func (d *runDirectory) check(named bool) error {
 	if d.none && d.dir != "" {
 		return fmt.Errorf("--run-dir %s and --no-run-dir: want one of them", d.dir)
 	}
+	if err := checkUTF8("run-dir", d.dir); err != nil {
+		return err
+	}
 	d.none = d.none || named && d.dir == ""
 	switch {
 	case d.resume && d.none:

@@ -80,12 +80,12 @@ any other of a file as bytes. Names of special tokens in a prompt are these toke
 	}
 	f := c.Flags()
 	f.StringVar(&s.prompt, "prompt", "", "text to go on with")
-	f.IntVar(&s.tokens, "tokens", 100, "tokens to add at most, at least 1")
+	f.IntVar(&s.tokens, "tokens", 100, "tokens to add at most, 1 to 1000000")
 	f.Float64Var(&s.choice.Temperature, "temperature", 0.8, "0 takes the most probable token, 1 draws as the model says")
 	f.IntVar(&s.choice.TopK, "top-k", 0, "draw from this number of the most probable tokens; 0 is all")
 	f.Float64Var(&s.choice.TopP, "top-p", 1, "draw from the most probable of this share, above 0 and at most 1")
 	f.Uint64Var(&s.choice.Seed, "seed", 1, "of the draws")
-	f.IntVar(&s.threads, "threads", runtime.GOMAXPROCS(0), "threads that share the arithmetic, at least 1")
+	f.IntVar(&s.threads, "threads", runtime.GOMAXPROCS(0), "threads that share the arithmetic, 1 to 1024")
 	f.StringVar(&s.tokenizer, "tokenizer", "", "bytes, gpt2, or a tokenizer's directory or file: "+tokenizerKinds)
 	f.Float64Var(&s.threshold, "exit-threshold", 0, "confidence above which tokens leave at every exit, -1 to 2 (default that of training)")
 	f.Float64Var(&s.decay, "exit-decay", 0, "how fast thresholds of exits fall; 0: not")
@@ -103,8 +103,8 @@ func (s *sampling) check() error {
 		got  any
 		want string
 	}{
-		{s.tokens >= 1, "tokens", s.tokens, "at least 1"},
-		{s.threads >= 1, "threads", s.threads, "at least 1"},
+		{s.tokens >= 1 && s.tokens <= most, "tokens", s.tokens, fmt.Sprint("1 to ", most)},
+		{s.threads >= 1 && s.threads <= mostThreads, "threads", s.threads, fmt.Sprint("1 to ", mostThreads)},
 		{c.Temperature >= 0 && c.Temperature <= 1e6, "temperature", c.Temperature, "0 to 1e6"},
 		{c.TopK >= 0, "top-k", c.TopK, "at least 0"},
 		{c.TopP > 0 && c.TopP <= 1, "top-p", c.TopP, "above 0, at most 1"},

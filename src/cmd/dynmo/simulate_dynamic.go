@@ -59,9 +59,6 @@ func paperEvery() string {
 	return text + "of others 1"
 }
 
-// mostSteps bounds the steps of a generated run.
-const mostSteps = 1_000_000
-
 // allKinds is the value of --dynamic for a table of all kinds.
 const allKinds = "all"
 

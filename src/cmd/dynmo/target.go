@@ -25,9 +25,14 @@ type target struct {
 
 // flags adds the flag of the target to a command, with its letter or "", and --force.
 func (t *target) flags(c *cobra.Command, flag, letter, usage string) {
+	t.named(c, flag, letter, usage)
+	c.Flags().BoolVar(&t.force, "force", false, "write over what --"+flag+" names")
+}
+
+// named adds the flag of the target to a command. The caller sets force.
+func (t *target) named(c *cobra.Command, flag, letter, usage string) {
 	t.flag = flag
 	c.Flags().StringVarP(&t.path, flag, letter, "", usage)
-	c.Flags().BoolVar(&t.force, "force", false, "write over what --"+flag+" names")
 }
 
 // required adds a flag -o that the command needs.
@@ -43,6 +48,9 @@ func (t *target) standard() bool { return t.path == stdout || t.path == "/dev/st
 // check reports, before any work, whether the target and the files beside it can be written.
 // Existing files need --force.
 func (t *target) check(beside ...string) error {
+	if err := checkUTF8(t.flag, t.path); err != nil {
+		return err
+	}
 	switch {
 	case t.standard() || t.path == "" && !t.needed:
 		return nil
@@ -70,6 +78,9 @@ func (t *target) check(beside ...string) error {
 func (t *target) checkDirectory() error {
 	if t.path == stdout || t.path == "" {
 		return usageError{fmt.Errorf("--%s %q: want the name of a directory", t.flag, t.path)}
+	}
+	if err := checkUTF8(t.flag, t.path); err != nil {
+		return err
 	}
 	info, err := os.Stat(t.path)
 	if err == nil && !info.IsDir() {

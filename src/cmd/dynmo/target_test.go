@@ -18,6 +18,9 @@ func TestNothingIsWrittenOver(t *testing.T) {
 	workbench(t, "")
 	write(t, "a.txt", "a text")
 	said(t, "ckpt", "import", model, "-o", "w.safetensors")
+	expect.OK(t, os.Mkdir("records", 0o777))
+	expect.OK(t, os.Mkdir("again", 0o777))
+	write(t, "records/a.0.jsonl", `{"node":"a","device":"host","model":"m","check":"triad","value":1,"unit":"GB/s","status":"measured"}`+"\n"+`{"node":"a","status":"ended"}`+"\n")
 	expect.OK(t, os.Mkdir("hf", 0o777))
 	for _, c := range []struct{ args, lies, named, made string }{
 		{"data prepare a.txt -o o.bin", "o.bin", "o.bin", "o.bin"},
@@ -30,6 +33,9 @@ func TestNothingIsWrittenOver(t *testing.T) {
 		{"report " + run + " -o page.html", "page.html", "page.html", "page.html"},
 		{"simulate run.toml --costs costs.json --trace t.json", "t.json", "t.json", "t.json"},
 		{"plan run.toml --costs costs.json --csv s.csv", "s.csv", "s.csv", "s.csv"},
+		{"bench node --judge records --page node.html", "node.html", "node.html", "node.html"},
+		{"bench node --judge records --write-reference ref.toml", "ref.toml", "ref.toml", "ref.toml"},
+		{"bench node --small --seconds 0.001 --threads 1 --records again", "again/" + nodeName() + ".0.jsonl", "again/" + nodeName() + ".0.jsonl", "again/" + nodeName() + ".0.jsonl"},
 	} {
 		args := strings.Fields(c.args)
 		write(t, c.lies, "old")
@@ -71,6 +77,9 @@ func TestTargetsOfAnotherKind(t *testing.T) {
 		{"ckpt export w -o file", "--output: file: a file, want a directory"},
 		{"ckpt export w -o -", `--output "-": want the name of a directory`},
 		{"data prepare file -o -", "-: want a name that ends in .bin"},
+		{"ckpt export w -o d\xff", `--output d\xff: not UTF-8, want another name`},
+		{"report " + run + " -o p\xff", `--output p\xff: not UTF-8, want another name`},
+		{"train file --run-dir r\xff", `--run-dir r\xff: not UTF-8, want another name`},
 	} {
 		says(append(strings.Fields(c.args), "--force")...).refused(t, exitUsage, c.want)
 	}

@@ -254,7 +254,7 @@ func TestWhatIfRefuses(t *testing.T) {
 	check("profile", nil, []refusal{
 		{"no output", nil, exitUsage, []string{`required flag(s) "output" not set`}},
 		{"no folder", []string{"-o", "no/costs.json"}, exitFailure, []string{"--output: open no/costs.json: no such file"}},
-		{"no steps", []string{"-o", "new.json", "--steps", "0"}, exitUsage, []string{"--steps 0: want at least 1"}},
+		{"no steps", []string{"-o", "new.json", "--steps", "9223372036854775807"}, exitUsage, []string{"--steps 9223372036854775807: want 1 to 1000000"}},
 		{"no corpus", append(sets("data.path=absent.txt"), "-o", "new.json"), exitUsage, []string{`data.path = "absent.txt"`, "no such file"}},
 	})
 }
