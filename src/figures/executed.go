@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"dynmo/src/input"
 	"dynmo/src/record"
 	"dynmo/src/replace"
 	"dynmo/src/report"
@@ -184,7 +185,7 @@ func (f *Figure) addExecuted(results string) error {
 
 // readExecutedStudy reads a file of executed runs.
 func readExecutedStudy(path string) (s executedStudy, err error) {
-	text, err := os.ReadFile(path)
+	text, err := input.Read(path, input.Records)
 	if err == nil {
 		err = json.Unmarshal(text, &s)
 	}

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"dynmo/src/input"
 	"dynmo/src/replace"
 )
 
@@ -128,7 +129,7 @@ const format = 1
 func Read(dir, name string) (Figure, error) {
 	var f Figure
 	path := filepath.Join(dir, "figures", name+".json")
-	text, err := os.ReadFile(path)
+	text, err := input.Read(path, input.Records)
 	if errors.Is(err, fs.ErrNotExist) {
 		return f, fmt.Errorf("%s: no result is kept, --remake simulates one", path)
 	}

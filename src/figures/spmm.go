@@ -5,12 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"dynmo/src/input"
 )
 
 // figure6 is sparse products against dense ones, as they were measured.
@@ -42,7 +43,7 @@ func (s *studies) figure6() (Figure, error) {
 // Its rows are "50 % zeros", ours, cuSPARSE, the form of that, its preparation and the dense
 // product, in milliseconds.
 func readGPU(path string) ([]Series, error) {
-	text, err := os.ReadFile(path)
+	text, err := input.Read(path, input.Records)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -74,7 +75,7 @@ func readGPU(path string) ([]Series, error) {
 
 // readCPU reads lines of dynmo bench spmm --json.
 func readCPU(path string) ([]Series, error) {
-	file, err := os.Open(path)
+	file, err := input.Open(path, input.Records)
 	if err != nil {
 		return nil, fmt.Errorf("%w: dynmo bench spmm --json writes it", err)
 	}

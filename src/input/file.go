@@ -7,8 +7,11 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // Bounds of files in bytes. A file beyond its bound was named by mistake. It is refused before any
@@ -117,9 +120,12 @@ func kind(m fs.FileMode) string {
 func Open(path string, limit int64) (io.ReadCloser, error) {
 	switch {
 	case path == Stdin:
+		if err := checkFIFO(path, os.Stdin.Fd()); err != nil {
+			return nil, err
+		}
 		return &bounded{path, io.NopCloser(os.Stdin), limit, limit}, nil
 	case isPiped(path):
-		f, err := os.Open(path)
+		f, err := openDescriptor(path)
 		if err != nil {
 			return nil, err
 		}
@@ -135,6 +141,34 @@ func Open(path string, limit int64) (io.ReadCloser, error) {
 // isPiped reports whether a path may be that of a pipe.
 func isPiped(path string) bool {
 	return path == Stdin || path == "/dev/stdin" || strings.HasPrefix(path, "/dev/fd/")
+}
+
+// openDescriptor opens /dev/stdin or /dev/fd/N. A FIFO is not opened a second time: that would wait
+// for a writer, who may have come and gone.
+func openDescriptor(path string) (*os.File, error) {
+	info, err := os.Stat(path)
+	if err != nil || info.Mode()&fs.ModeNamedPipe == 0 {
+		return os.Open(path)
+	}
+	n, _ := strconv.Atoi(strings.TrimPrefix(path, "/dev/fd/")) // 0: /dev/stdin
+	if err := checkFIFO(path, uintptr(n)); err != nil {
+		return nil, err
+	}
+	again, err := unix.FcntlInt(uintptr(n), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	return os.NewFile(uintptr(again), path), nil
+}
+
+// checkFIFO refuses a FIFO that this process has open for writing too: reading it would never end.
+func checkFIFO(path string, fd uintptr) error {
+	var s unix.Stat_t
+	flags, err := unix.FcntlInt(fd, unix.F_GETFL, 0)
+	if err == nil && unix.Fstat(int(fd), &s) == nil && s.Mode&unix.S_IFMT == unix.S_IFIFO && flags&unix.O_ACCMODE != unix.O_RDONLY {
+		return fmt.Errorf("%s: a FIFO open for writing, want one open for reading alone", path)
+	}
+	return nil
 }
 
 // bounded reads at most limit bytes; left is the rest of the limit. If there are more bytes it

@@ -1,6 +1,8 @@
 package input
 
 import (
+	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -88,6 +90,28 @@ func TestReadStdin(t *testing.T) {
 		r.Close()
 		if err == nil && (c.want != "" || string(text) != c.text) || err != nil && err.Error() != c.want {
 			t.Errorf("%s: %q, %v", c.text, text, err)
+		}
+	}
+	// A named FIFO whose writer has come and gone.
+	name := filepath.Join(t.TempDir(), "fifo")
+	expect.OK(t, syscall.Mkfifo(name, 0o600))
+	both, err := os.OpenFile(name, os.O_RDWR, 0)
+	expect.OK(t, err)
+	for _, c := range []struct {
+		flags int
+		want  string
+	}{{syscall.O_RDWR, ": a FIFO open for writing, want one open for reading alone"}, {syscall.O_RDONLY, ""}} {
+		fd, err := syscall.Open(name, c.flags, 0)
+		expect.OK(t, err)
+		path := fmt.Sprint("/dev/fd/", fd)
+		if c.want == "" {
+			_, err = both.WriteString("12345")
+			expect.OK(t, errors.Join(err, both.Close()))
+		}
+		text, err := Read(path, 5)
+		expect.OK(t, syscall.Close(fd))
+		if c.want != "" && (err == nil || err.Error() != path+c.want) || c.want == "" && (err != nil || string(text) != "12345") {
+			t.Errorf("%q, %v, want %q", text, err, c.want)
 		}
 	}
 	if _, err := Read("/dev/fd/987654", 5); err == nil {

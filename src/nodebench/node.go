@@ -6,6 +6,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"dynmo/src/device"
 	"dynmo/src/kernel"
 	"dynmo/src/random"
+	"dynmo/src/replace"
 	"dynmo/src/tensor"
 )
 
@@ -211,15 +213,12 @@ func (h *hostBench) file() {
 	bytes := h.size(64<<20, 1<<20)
 	text := make([]byte, bytes)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(text)
-	f, err := os.CreateTemp(h.Folder, "dynmo-bench-") // nodes may share the folder
+	dir, remove, err := replace.Scratch(h.Folder, "dynmo-bench") // nodes may share the folder
 	if h.err = err; err != nil {
 		return
 	}
-	path := f.Name()
-	defer os.Remove(path)
-	if h.err = f.Close(); h.err != nil {
-		return
-	}
+	defer remove()
+	path := filepath.Join(dir, "file")
 	back, wrong := make([]byte, bytes), 0
 	var seconds [2][]float64
 	for range fewestTimed {

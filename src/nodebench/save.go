@@ -19,6 +19,7 @@ import (
 	"dynmo/src/model"
 	"dynmo/src/partition"
 	"dynmo/src/random"
+	"dynmo/src/replace"
 	"dynmo/src/schedule"
 	"dynmo/src/store"
 	"dynmo/src/tensor"
@@ -58,11 +59,11 @@ func Save(k kernel.Backend, dev device.Device, c model.Config, dir string, ranks
 			}
 		}
 	}
-	dir, err = os.MkdirTemp(dir, "dynmo-bench-")
+	dir, remove, err := replace.Scratch(dir, "dynmo-bench")
 	if err != nil {
 		return nil, fmt.Errorf("checkpoint: %w", err)
 	}
-	defer os.RemoveAll(dir)
+	defer remove()
 	b := &saveBench{bench: newBench(k, dev), dir: dir, shape: c, layers: s.Layers, shots: make([]store.Snapshot, ranks)}
 	defer b.free()
 	b.take() // the first copy allocates memory

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"dynmo/src/input"
 	"dynmo/src/replace"
 )
 
@@ -95,7 +96,7 @@ type resumption struct {
 // its number. Then the next restart uses another number.
 func (s *resumption) run(settings string, p Provenance) (*Run, error) {
 	r := &Run{dir: s.dir, looked: time.Now()}
-	if err := s.cut(&r.chrome); err != nil {
+	if err := cmp.Or(s.checkFiles(), s.cut(&r.chrome)); err != nil {
 		return nil, err
 	}
 	c := claims{dir: s.dir}
@@ -108,6 +109,21 @@ func (s *resumption) run(settings string, p Provenance) (*Run, error) {
 		return nil, err
 	}
 	return r, nil
+}
+
+// checkFiles refuses files of the run that are not regular: reading or writing a FIFO would wait.
+func (s *resumption) checkFiles() error {
+	for _, name := range []string{MetricsFile, EventsFile, CostsFile, TraceFile, SettingsFile, ProvenanceFile, SummaryFile} {
+		f, _, err := input.Regular(s.path(name), input.Unbound)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		_ = f.Close()
+	}
+	return nil
 }
 
 // open opens the files, records the restart, and replaces settings and provenance.

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -310,22 +311,30 @@ func TestNewest(t *testing.T) {
 	for _, d := range []struct {
 		name  string
 		holds string
+		run   string // the recorded name; "": no settings
 	}{
-		{"demo-20261122-092514", "step_00000001/manifest.json"},
-		{"demo-20261122-092514-2", "step_00000002/manifest.json"},
-		{"demo-20261122-092514-10", "step_00000001/manifest.json"},
-		{"demo-20261123-092514", "step_00000001.tmp/manifest.json"},
-		{"demo-20261124-092514", ""},
-		{"demo-bpe-20261125-092514", "step_00000001/manifest.json"},
-		{"demo-20261126", "step_00000001/manifest.json"},
+		{"demo-20261122-092514", "step_00000001/manifest.json", "demo"},
+		{"demo-20261122-092514-2", "step_00000002/manifest.json", "demo"},
+		{"demo-20261122-092514-10", "step_00000001/manifest.json", "demo"},
+		{"demo-20261122-092514-11", "step_00000001/manifest.json", ""},
+		{"demo-20261123-092514", "step_00000001.tmp/manifest.json", "demo"},
+		{"demo-20261124-092514", "", "demo"},
+		{"demo-bpe-20261125-092514", "step_00000001/manifest.json", "demo bpe"},
+		{"demo-bpe-20261125-092513", "step_00000001/manifest.json", "demo-bpe"},
+		{"demo-20261126", "step_00000001/manifest.json", "demo"},
 	} {
 		path := filepath.Join(parent, d.name, store.Directory, d.holds)
 		expect.OK(t, os.MkdirAll(filepath.Dir(path), 0o777))
 		if d.holds != "" {
 			expect.OK(t, os.WriteFile(path, nil, 0o666))
 		}
+		if d.run != "" {
+			expect.OK(t, os.WriteFile(filepath.Join(parent, d.name, SettingsFile), []byte("[run]\nname = \""+d.run+"\"\n"), 0o666))
+		}
 	}
-	for name, want := range map[string]string{"demo": "demo-20261122-092514-10", "demo-bpe": "demo-bpe-20261125-092514", "other": ""} {
+	for name, want := range map[string]string{
+		"demo": "demo-20261122-092514-10", "demo-bpe": "demo-bpe-20261125-092513", "demo bpe": "demo-bpe-20261125-092514", "demo/bpe": "", "other": "",
+	} {
 		dir, err := Newest(parent, name)
 		if want != "" {
 			want = filepath.Join(parent, want)
@@ -371,6 +380,19 @@ func TestResumeAfterAKill(t *testing.T) {
 		expect.OK(t, err)
 		if !slices.ContainsFunc(list, func(path string) bool { return lines(t, path)[0] == "first" }) {
 			t.Errorf("killed after %d: no %v has the first settings", n, list)
+		}
+	}
+}
+
+// TestResumeRefusesFIFOs: a file of the run that is a FIFO is refused, and nothing waits for it.
+func TestResumeRefusesFIFOs(t *testing.T) {
+	for _, name := range []string{MetricsFile, EventsFile, CostsFile, TraceFile, SettingsFile, ProvenanceFile, SummaryFile} {
+		dir := killed(t, 4, false)
+		path := filepath.Join(dir, name)
+		expect.OK(t, os.Remove(path))
+		expect.OK(t, syscall.Mkfifo(path, 0o600))
+		if _, _, err := Resume(dir, "second", Provenance{}, From{}); err == nil || !strings.HasSuffix(err.Error(), name+": a FIFO, want a regular file") {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

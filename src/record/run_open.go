@@ -15,6 +15,7 @@ import (
 	"time"
 	"unicode"
 
+	"dynmo/src/config"
 	"dynmo/src/store"
 )
 
@@ -250,7 +251,8 @@ func (c *claims) run(settings string, p Provenance) (*Run, error) {
 }
 
 // Newest returns the newest directory that Create made below parent for a run of this name. Only
-// directories with a checkpoint count, damaged or not. It returns "" if there is none.
+// directories with a checkpoint count, damaged or not. Names of directories can be alike, so the
+// recorded settings decide. It returns "" if there is none.
 func Newest(parent, name string) (string, error) {
 	entries, err := os.ReadDir(parent)
 	if os.IsNotExist(err) {
@@ -268,13 +270,20 @@ func Newest(parent, name string) (string, error) {
 	entries = slices.DeleteFunc(entries, func(e os.DirEntry) bool {
 		return !made.MatchString(e.Name()) || !store.Has(filepath.Join(parent, e.Name()))
 	})
-	if len(entries) == 0 {
-		return "", nil
-	}
-	last := slices.MaxFunc(entries, func(a, b os.DirEntry) int {
+	slices.SortFunc(entries, func(a, b os.DirEntry) int {
 		atA, a1 := order(a)
 		atB, b1 := order(b)
-		return cmp.Or(cmp.Compare(atA, atB), cmp.Compare(a1, b1))
+		return cmp.Or(cmp.Compare(atB, atA), cmp.Compare(b1, a1))
 	})
-	return filepath.Join(parent, last.Name()), nil
+	for _, e := range entries {
+		dir := filepath.Join(parent, e.Name())
+		c, _, err := config.Recorded(filepath.Join(dir, SettingsFile))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", wrap(err)
+		}
+		if err == nil && c.Run.Name == name {
+			return dir, nil
+		}
+	}
+	return "", nil
 }

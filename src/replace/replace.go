@@ -29,8 +29,10 @@ func Create(path string) (*File, error) {
 		return nil, fmt.Errorf("%s: want a regular file", path)
 	}
 	name := beside(path)
+	track(name)
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666) // os.CreateTemp ignores the umask
 	if err != nil {
+		discard(name)
 		return nil, under(path, name, err)
 	}
 	return &File{f, path}, nil
@@ -38,18 +40,20 @@ func Create(path string) (*File, error) {
 
 // Commit writes the file to disk and then gives it its own name. On an error it discards the file.
 func (f *File) Commit() error {
-	for _, step := range []func() error{f.Sync, f.Close, func() error { return os.Rename(f.Name(), f.path) }} {
+	rename := func() error { return os.Rename(f.Name(), f.path) }
+	for _, step := range []func() error{f.Sync, f.Close, func() error { return locked(rename) }} {
 		if err := step(); err != nil {
 			return f.fail(err)
 		}
 	}
+	discard(f.Name())
 	return settle(f.path)
 }
 
 // Discard removes the temporary file.
 func (f *File) Discard() {
 	_ = f.Close() // it may be closed already
-	_ = os.Remove(f.Name())
+	discard(f.Name())
 }
 
 // fail discards the file and returns its error under the file's own name.
@@ -98,15 +102,20 @@ func Directory(path string, fill func(dir string) error, stale func(name string)
 		return err
 	}
 	dir := beside(path)
+	track(dir)
+	defer discard(dir)
 	err := os.Mkdir(dir, 0o777)
 	if err != nil {
 		return under(path, dir, err)
 	}
-	defer os.RemoveAll(dir) // after success it is gone, or empty
 	if err = fill(dir); err == nil {
-		if err = os.Rename(dir, path); errors.Is(err, fs.ErrExist) { // path is not empty
-			err = cmp.Or(remove(path, stale), move(dir, path))
-		}
+		err = locked(func() error {
+			err := os.Rename(dir, path)
+			if errors.Is(err, fs.ErrExist) { // path is not empty
+				err = cmp.Or(remove(path, stale), move(dir, path))
+			}
+			return err
+		})
 	}
 	if err != nil {
 		return under(path, dir, err)

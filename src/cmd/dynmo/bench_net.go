@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -83,7 +82,7 @@ func (f *benchFlags) lengths(shortest, longest int64) ([]int64, error) {
 
 // underMPI measures as one of two processes. A verdict that both ranks share is printed once.
 func (f *benchFlags) underMPI(c *cobra.Command, lengths []int64) error {
-	started := mpi.Within(time.Minute, func(err error) { os.Exit(tell(c.Root().Name(), err, c.ErrOrStderr())) })
+	started := mpi.Within(time.Minute, func(err error) { quit(tell(c.Root().Name(), err, c.ErrOrStderr())) })
 	t, err := mpi.Start()
 	started()
 	if err != nil {

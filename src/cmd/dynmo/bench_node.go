@@ -164,7 +164,7 @@ func (n *nodeFlags) files(c *cobra.Command) (err error) {
 	}
 	if n.compare != "" {
 		var note string
-		n.before, note, err = input.Lines[verdict.Finding](n.compare, input.Records)
+		n.before, note, err = input.Lines[verdict.Finding](n.compare)
 		tellNotes(c.ErrOrStderr(), note)
 	}
 	return err
@@ -201,7 +201,7 @@ func (n *nodeFlags) alone(c *cobra.Command) error {
 	}
 	r.limit, r.expired = limit, func(row verdict.Row) {
 		err := fmt.Errorf("%s: ran out of time after %v", row.Name(), limit)
-		os.Exit(tell(c.Root().Name(), err, c.ErrOrStderr()))
+		quit(tell(c.Root().Name(), err, c.ErrOrStderr()))
 	}
 	n.measure(r, 0, 1)
 	if err := r.close(); err != nil {

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -82,7 +81,7 @@ func (n *nodeFlags) allPairs(c *cobra.Command, w *nodeWorld, r *recorder, leaf m
 
 // inWorld starts MPI and runs measure on all ranks. Every rank returns rank 0's verdict.
 func (n *nodeFlags) inWorld(c *cobra.Command, measure func(*nodeWorld, *recorder) (judged, err error)) error {
-	started := mpi.Within(time.Minute, func(err error) { os.Exit(tell(c.Root().Name(), err, c.ErrOrStderr())) })
+	started := mpi.Within(time.Minute, func(err error) { quit(tell(c.Root().Name(), err, c.ErrOrStderr())) })
 	t, err := mpi.Start()
 	started()
 	if err != nil {
@@ -97,7 +96,7 @@ func (n *nodeFlags) inWorld(c *cobra.Command, measure func(*nodeWorld, *recorder
 	w := newNodeWorld(t, 10*n.limit+n.burn)
 	r.expired = func(row verdict.Row) {
 		tell(c.Root().Name(), fmt.Errorf("%s: ran out of time after %v", row.Name(), n.limit), c.ErrOrStderr())
-		os.Exit(exitFailure) // no abort: the other ranks go on if their launcher allows it
+		quit(exitFailure) // no abort: the other ranks go on if their launcher allows it
 	}
 	judged, err := measure(w, r)
 	if err == nil {
@@ -105,7 +104,7 @@ func (n *nodeFlags) inWorld(c *cobra.Command, measure func(*nodeWorld, *recorder
 	}
 	if err != nil && w.Rank() != 0 {
 		tell(c.Root().Name(), err, c.ErrOrStderr())
-		os.Exit(exitFailure)
+		quit(exitFailure)
 	}
 	if err != nil {
 		t.Abort(tell(c.Root().Name(), errors.Join(err, judged), c.ErrOrStderr()))

@@ -15,6 +15,7 @@ import (
 	"dynmo/src/launch"
 	"dynmo/src/nodebench"
 	"dynmo/src/record"
+	"dynmo/src/replace"
 	"dynmo/src/trace"
 	"dynmo/src/train"
 )
@@ -55,11 +56,11 @@ dynamic.kind=KIND the counts of that kind's layers travel too.`,
 
 // scale trains on each mesh and prints the figures.
 func (f *benchFlags) scale(c *cobra.Command, meshes []string, steps int, sets []string) error {
-	dir, err := os.MkdirTemp("", "dynmo-scale-")
+	dir, remove, err := replace.Scratch(os.TempDir(), "dynmo-scale")
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer remove()
 	text, file := filepath.Join(dir, "text.txt"), filepath.Join(dir, "settings.toml")
 	for path, content := range map[string]string{text: strings.Repeat("a quick fox ", 1000), file: ""} {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {

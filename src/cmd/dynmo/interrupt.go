@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"sync/atomic"
 	"syscall"
 	"time"
+
+	"dynmo/src/replace"
 )
 
 // samePress is the time within which two SIGINTs count as one press of Ctrl-C. Both the terminal
@@ -25,12 +28,43 @@ func interruptible(parent context.Context) (ctx context.Context, stop func()) {
 		signal.Notify(signals, syscall.SIGHUP)
 	}
 	ctx, cancel := context.WithCancelCause(parent)
-	go watch(signals, cancel, func() { os.Exit(128 + int(syscall.SIGINT)) })
+	handled.Add(1)
+	go watch(signals, cancel, func() { quit(128 + int(syscall.SIGINT)) })
 	return ctx, func() {
+		handled.Add(-1)
 		signal.Stop(signals)
 		close(signals)
 		cancel(nil)
 	}
+}
+
+// handled is the number of interruptible contexts in use.
+var handled atomic.Int32
+
+// leaveNothing makes SIGINT, SIGTERM and SIGHUP remove temporary files before they end the process,
+// unless a context handles them. A signal that was ignored stays ignored.
+func leaveNothing() {
+	signals := make(chan os.Signal, 8)
+	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+		if !signal.Ignored(s) {
+			signal.Notify(signals, s)
+		}
+	}
+	go func() {
+		for s := range signals {
+			if handled.Load() == 0 {
+				replace.Abandon()
+				signal.Reset(s)
+				_ = syscall.Kill(os.Getpid(), s.(syscall.Signal))
+			}
+		}
+	}()
+}
+
+// quit ends the process at once, without temporary files.
+func quit(status int) {
+	replace.Abandon()
+	os.Exit(status)
 }
 
 // watch cancels on the first signal. It calls quit on a SIGINT that comes later than samePress

@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"encoding/binary"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -95,5 +97,39 @@ func TestInterruptibleCatchesSignals(t *testing.T) {
 				t.Errorf("cause %q, want %q", got, c.cause)
 			}
 		})
+	}
+}
+
+// TestSignalsLeaveNothing: a signal ends an export, and nothing of it remains. An export that is
+// faster than the signal is repeated.
+func TestSignalsLeaveNothing(t *testing.T) {
+	const c, vocab = 256, 50304
+	source := filepath.Join(t.TempDir(), "gpt2.bin") // sparse: an llm.c file of one block
+	header := make([]byte, 1024)
+	for i, n := range []uint32{20240326, 3, 8, vocab, 1, 2, c, vocab} {
+		binary.LittleEndian.PutUint32(header[4*i:], n)
+	}
+	expect.OK(t, os.WriteFile(source, header, 0o600))
+	expect.OK(t, os.Truncate(source, 1024+4*(vocab*c+8*c+12*c*c+15*c)))
+	dir := t.TempDir()
+	said(t, "ckpt", "import", source, "-o", filepath.Join(dir, "w"))
+	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		for tries, ended := 0, syscall.Signal(-1); ended != s; tries++ {
+			if tries == 20 {
+				t.Fatalf("%v: no export ended by it", s)
+			}
+			expect.OK(t, os.RemoveAll(filepath.Join(dir, "hf")))
+			cmd := alone.command(t, dir, "ckpt", "export", "w", "-o", "hf")
+			expect.OK(t, cmd.Start())
+			for began, left := time.Now(), []string(nil); left == nil && time.Since(began) < time.Second; { // a hidden directory
+				left, _ = filepath.Glob(filepath.Join(dir, ".hf.*"))
+			}
+			expect.OK(t, cmd.Process.Signal(s))
+			_ = cmd.Wait()
+			ended = cmd.ProcessState.Sys().(syscall.WaitStatus).Signal()
+			if left, _ := filepath.Glob(filepath.Join(dir, ".*")); left != nil {
+				t.Fatalf("%v: left behind: %v", s, left)
+			}
+		}
 	}
 }

@@ -19,6 +19,7 @@ import (
 func init() { debug.SetTraceback("crash") }
 
 func main() {
+	leaveNothing()
 	exit(execute(rootCommand(), os.Args[1:], os.Stdout, os.Stderr))
 }
 
