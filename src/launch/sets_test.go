@@ -10,8 +10,8 @@ import (
 )
 
 // algorithms are settings that choose how a kind of dynamism works, beside the settings in chosen.
-// The first entry of a kind is its usual form. Settings of other tables say what only this form
-// has, such as a grain or replicas.
+// The first entry of a kind is its usual form. A form may need a grain, or that replicas share
+// experts out.
 var algorithms = map[string][]string{
 	"prune": {
 		"prune.csr_from=0.7", "prune.csr_from=1 prune.select=gather", "prune.structure=block32 prune.csr_from=0.7", "prune.structure=2:4 prune.final=0.5 prune.select=gather",
@@ -34,12 +34,11 @@ var algorithms = map[string][]string{
 	"layerdrop": {""},
 }
 
-// combined is the model of TestKindsInSets: five layers at least, and blocks of 32 x 32 weights.
-// With replicas, experts can be spread.
+// combined is the model of TestKindsInSets. Its matrices have whole blocks of 32 x 32 weights.
 const combined = `parallel.stages=1 parallel.replicas=1 parallel.microbatches=3 model.blocks=4 model.hidden=32 model.heads=2 model.sequence=8 model.vocab=256 train.steps=6
 	prune.every=1 prune.times=3 exit.until=3 moe.experts=6 moe.top=2 moe.intermediate=32 train.validate_every=3 train.validate_sequences=3 `
 
-// others is the share of the sets that the test tries without DYNMO_LONG=1, beside the usual ones: one in so many.
+// others is the number of sets for each that the test tries, without DYNMO_LONG=1, beside the usual ones.
 const others = 100
 
 // set is some kinds, each in one of its forms, in a family.
