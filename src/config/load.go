@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/BurntSushi/toml"
-
 	"dynmo/src/input"
 )
 
@@ -129,31 +127,23 @@ const mostKeys = 500
 
 // file applies every key of a TOML text, in the order of lines.
 func (l *loader) file(path string, source []byte) {
-	if err := input.CheckDepth(path, source); err != nil {
-		l.problems = append(l.problems, err)
-		return
-	}
-	var root map[string]toml.Primitive
-	md, err := toml.Decode(string(source), &root)
+	root, keys, err := input.ParseTOML(path, source)
 	if err != nil {
-		if syntax, ok := errors.AsType[toml.ParseError](err); ok {
-			err = fmt.Errorf("%s:%d: %s", path, syntax.Position.Line, syntax.Message)
-		}
 		l.problems = append(l.problems, err)
 		return
 	}
-	if n := len(md.Keys()); n > mostKeys {
-		l.refuse("%s: %d keys, but there are only %d settings", path, n, len(l.list))
+	if keys > mostKeys {
+		l.refuse("%s: %d keys, but there are only %d settings", path, keys, len(l.list))
 		return
 	}
 	var list []assignment
 	for table, content := range root {
-		keys := children(&md, content)
+		keys := content.Keys()
 		if len(keys) == 0 {
-			list = append(list, assignment{line: line(&md, content), top: true, table: table, value: decoded(&md, content)})
+			list = append(list, assignment{line: content.Line(), top: true, table: table, value: content.Value()})
 		}
-		for key, p := range keys {
-			list = append(list, assignment{line: line(&md, p), table: table, key: key, value: decoded(&md, p)})
+		for key, n := range keys {
+			list = append(list, assignment{line: n.Line(), table: table, key: key, value: n.Value()})
 		}
 	}
 	slices.SortFunc(list, func(a, b assignment) int {
@@ -228,48 +218,6 @@ func shown(literal string) string {
 		return literal
 	}
 	return strings.ToValidUTF8(literal[:most], "") + "…"
-}
-
-// decoded returns a TOML value in the decoder's Go type.
-func decoded(md *toml.MetaData, p toml.Primitive) any {
-	var value any
-	_ = md.PrimitiveDecode(p, &value) // any value fits an empty interface
-	return value
-}
-
-// children returns the keys of a table, none of anything else.
-func children(md *toml.MetaData, p toml.Primitive) map[string]toml.Primitive {
-	if _, isTable := decoded(md, p).(map[string]any); !isTable {
-		return nil
-	}
-	var keys map[string]toml.Primitive
-	_ = md.PrimitiveDecode(p, &keys) // any table fits a map of primitives
-	return keys
-}
-
-// locator is a value that refuses to be decoded: the decoder reports lines of a file only in
-// errors.
-type locator struct{}
-
-var errLocate = errors.New("located")
-
-// UnmarshalTOML always fails.
-func (*locator) UnmarshalTOML(any) error { return errLocate }
-
-// line returns the line of a key. If a table has no line of its own, it returns the line of its
-// first key.
-func line(md *toml.MetaData, p toml.Primitive) int {
-	located, _ := errors.AsType[toml.ParseError](md.PrimitiveDecode(p, &locator{}))
-	if located.Position.Line > 0 {
-		return located.Position.Line
-	}
-	first := 0
-	for _, k := range children(md, p) {
-		if n := line(md, k); first == 0 || n < first {
-			first = n
-		}
-	}
-	return first
 }
 
 // wrongTable is the largest distance that a wrong table adds to the distance of a key. A key in the

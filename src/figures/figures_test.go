@@ -115,7 +115,8 @@ func TestWorkloads(t *testing.T) {
 
 func TestWorkloadsAreRefused(t *testing.T) {
 	for _, test := range []struct{ name, from, to, want string }{
-		{"an unknown key", "steps = 200", "stepz = 200", "unknown key stepz"},
+		{"an unknown key", "steps = 200", "stepz = 200", "tiny.toml:4: stepz: unknown key; the nearest is steps"},
+		{"a second spelling", "steps = 200", "steps = 200\nSteps = 100", "tiny.toml:5: Steps: unknown key; the nearest is steps"},
 		{"no steps", "steps = 200", "steps = 0", "want at least 1"},
 		{"no main case", "main = true", "", "case: 0 with main = true, want 1"},
 		{"no source", `source = "made up"`, "", `case "halves": no source`},

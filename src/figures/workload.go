@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/BurntSushi/toml"
+	"dynmo/src/input"
 )
 
 // workload is how models of a kind of dynamism change over a run. It is a file of the folder
@@ -78,14 +78,11 @@ type claims struct {
 
 // readTOML reads a file whose keys must all be known.
 func readTOML(path string, to any) error {
-	meta, err := toml.DecodeFile(path, to)
+	text, err := input.Read(path, input.Settings)
 	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+		return err
 	}
-	if unknown := meta.Undecoded(); len(unknown) > 0 {
-		return fmt.Errorf("%s: unknown key %s", path, unknown[0])
-	}
-	return nil
+	return input.TOML(path, text, to)
 }
 
 // readWorkloads reads all workloads, in their order.

@@ -1,14 +1,11 @@
 package sim
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
 	"strconv"
-
-	"github.com/BurntSushi/toml"
 
 	"dynmo/src/cost"
 	"dynmo/src/input"
@@ -52,79 +49,22 @@ const mostRanks = 1 << 20
 //	most = 4.0
 //	seed = 1
 //
-// Errors call the file name. An error names file, field, value and the wanted value, and the line
-// if the decoder reports it.
+// Errors call the file name. An error names file, field, value and the wanted value. Keys have
+// exactly these names.
 func ReadNetwork(name string, r io.Reader) (Network, error) {
 	text, err := io.ReadAll(r)
 	if err != nil {
 		return Network{}, fmt.Errorf("%s: %w", name, err)
 	}
-	if err := input.CheckDepth(name, text); err != nil {
+	var f networkFile
+	if err := input.TOML(name, text, &f); err != nil {
 		return Network{}, err
 	}
-	var f networkFile
-	md, err := toml.Decode(string(text), &f)
-	if syntax, ok := errors.AsType[toml.ParseError](err); ok {
-		return Network{}, fmt.Errorf("%s:%d: %s", name, syntax.Position.Line, syntax.Message)
-	}
-	if err != nil {
-		err = mistyped(string(text), err)
-	} else {
-		err = unknownKey(md)
-	}
 	n := Network{PerNode: f.RanksPerNode}
-	if err == nil {
-		err = n.fill(f)
-	}
-	if err != nil {
+	if err := n.fill(f); err != nil {
 		return Network{}, fmt.Errorf("%s: %w", name, err)
 	}
 	return n, nil
-}
-
-// mistyped explains a decoding error: it names the field, its value and the wanted type. If no
-// field has a wrong type it returns the error itself.
-func mistyped(text string, err error) error {
-	var root map[string]any
-	if _, failed := toml.Decode(text, &root); failed != nil {
-		return err
-	}
-	delay, _ := root["delay"].(map[string]any)
-	for _, f := range []struct {
-		field   string
-		value   any
-		isTable bool
-		wanted  string
-	}{
-		{"node", root["node"], true, "a table [node] with latency_seconds and bandwidth_bytes"},
-		{"between", root["between"], true, "a table [between] with latency_seconds and bandwidth_bytes"},
-		{"delay", root["delay"], true, "a table [delay] with most and seed"},
-		{"ranks_per_node", root["ranks_per_node"], false, "a whole number"},
-		{"delay.seed", delay["seed"], false, "a whole number"},
-	} {
-		_, isTable := f.value.(map[string]any)
-		_, isWhole := f.value.(int64)
-		if f.value != nil && (f.isTable && !isTable || !f.isTable && !isWhole) {
-			return fmt.Errorf("%s: %#v, wanted %s", f.field, f.value, f.wanted)
-		}
-	}
-	return err
-}
-
-// keys are all keys of a network's file.
-var keys = []string{
-	"ranks_per_node", "slow", "node.latency_seconds", "node.bandwidth_bytes", "between.latency_seconds", "between.bandwidth_bytes",
-	"delay.most", "delay.seed",
-}
-
-// unknownKey returns an error if the file has a key that does not exist.
-func unknownKey(md toml.MetaData) error {
-	for _, key := range md.Undecoded() {
-		if key[0] != "slow" {
-			return fmt.Errorf("%s: unknown key; the nearest is %s", key, input.Nearest(key.String(), keys))
-		}
-	}
-	return nil
 }
 
 // fill sets the network from the file.

@@ -36,15 +36,8 @@ func ReadReference(path string) (*Reference, error) {
 		return nil, err
 	}
 	r := &Reference{path: path}
-	if err := input.CheckDepth(path, text); err != nil {
+	if err := input.TOML(path, text, r); err != nil {
 		return nil, err
-	}
-	meta, err := toml.Decode(string(text), r)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	if unknown := meta.Undecoded(); len(unknown) > 0 {
-		return nil, fmt.Errorf("%s: %s: no such field, want model, check, least, most, unit, source", path, unknown[0])
 	}
 	for i, b := range r.Bounds {
 		switch wrong := fmt.Sprintf("%s: bound %d (%s, %s): ", path, i+1, b.Model, b.Check); {

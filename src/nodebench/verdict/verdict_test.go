@@ -172,9 +172,10 @@ func TestReference(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"":                            "has no [[bound]]",
-		"[[bound]]\nmodel=\"M\"":      "wants a model and a check",
-		"[[bound]]\nmodel=\"M\"\nx=1": "bound.x: no such field",
+		"":                                       "has no [[bound]]",
+		"[[bound]]\nmodel=\"M\"":                 "wants a model and a check",
+		"[[bound]]\nmodel=\"M\"\n[[bound]]\nx=1": "r.toml:4: bound[1].x: unknown key; the nearest is bound[1].most",
+		"[[bound]]\nmodel=\"M\"\nMODEL=\"N\"":    "r.toml:3: bound[0].MODEL: unknown key",
 		"[[bound]]\nmodel=\"M\"\ncheck=\"c\"\nleast=1\nmost=2\nunit=\"us\"": "want one of them, above 0",
 		"[[bound]]\nmodel=\"M\"\ncheck=\"c\"\nleast=1\nunit=\"us\"":         "want least for rates, most for times",
 		"[[bound]]\nmodel=\"M\"\ncheck=\"c\"\nleast=1\nunit=\"furlongs\"":   "want GFLOP/s",
