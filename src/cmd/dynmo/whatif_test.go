@@ -200,7 +200,7 @@ func TestWhatIfRefuses(t *testing.T) {
 			{"layout stages", layout("Et*6|L"), exitUsage, []string{"balance.layout: 2 stages, want 4"}},
 			{"layout blocks", layout("Et*7|L"), exitUsage, []string{"balance.layout: position 2: ", "6 blocks"}},
 			{"zero bandwidth", []string{"--network", "zero.toml"}, exitUsage, []string{"--network: zero.toml: node.bandwidth_bytes: 0, wanted a number from 1000 to 1e+15"}},
-			{"unknown network key", []string{"--network", "unknown.toml"}, exitUsage, []string{"--network: unknown.toml: node.latency: unknown"}},
+			{"unknown network key", []string{"--network", "unknown.toml"}, exitUsage, []string{"--network: unknown.toml:4: node.latency: unknown"}},
 			{"no network file", []string{"--network", "absent.toml"}, exitUsage, []string{"--network: ", "absent.toml", "no such file"}},
 			{"too few layers", sets("schedule.kind=interleaved", "schedule.chunks=3"), exitUsage, []string{"parallel.stages = 4", "8 layers"}},
 			{"a layer fits nowhere", sets("balance.memory_limit_bytes=1000"), exitUsage, []string{"balance.memory_limit_bytes = 1000: memory: layer 0", "bytes are missing"}},
