@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"dynmo/src/replace"
 )
 
 // Scheduler is the batch system that a run asks to take nodes back. Job is the Scheduler for Slurm.
@@ -88,11 +90,11 @@ func (j Job) Nodes(ctx context.Context) ([]string, error) {
 // a directory that only this user can enter, since scontrol leaves files where it runs. An error has
 // the first line of the output.
 func (j Job) call(ctx context.Context, program string, args ...string) (out string, err error) {
-	dir, err := os.MkdirTemp("", "dynmo-slurm-")
+	dir, remove, err := replace.Scratch(os.TempDir(), "dynmo-slurm")
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", program, err)
 	}
-	defer os.RemoveAll(dir)
+	defer remove()
 	limit := cmp.Or(j.limit, callFor)
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

@@ -269,7 +269,7 @@ func unreached(results []nodebench.Result) error {
 // newClock checks the flags and returns the clock that they ask for. A virtual clock ties the
 // goroutine to its thread until the program ends.
 func (f *benchFlags) newClock() (*device.Clock, error) {
-	if err := cmp.Or(checkRange("threads", f.threads, 1, mostThreads), checkRange("rounds", f.rounds, 1, most)); err != nil {
+	if err := cmp.Or(checkRange("threads", f.threads, 1, mostThreads), checkRange("rounds", f.rounds, 1, mostCount)); err != nil {
 		return nil, err
 	}
 	switch {

@@ -42,7 +42,7 @@ a rank sends in the pipeline: with one stage only gradients and their sums. With
 dynamic.kind=KIND the counts of that kind's layers travel too.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := checkRange("steps", steps, 1, most); err != nil {
+			if err := checkRange("steps", steps, 1, mostCount); err != nil {
 				return err
 			}
 			return flags.scale(c, meshes, steps, sets)

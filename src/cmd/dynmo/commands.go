@@ -71,8 +71,8 @@ func require(c *cobra.Command, flags ...string) {
 	}
 }
 
-// most bounds the numbers of flags that count steps, rounds or tokens, far below an overflow.
-const most = 1_000_000
+// mostCount bounds the numbers of flags that count steps, rounds or tokens, far below an overflow.
+const mostCount = 1_000_000
 
 // checkRange refuses the number of a flag outside [least, most].
 func checkRange(flag string, got, least, most int) error {

@@ -62,7 +62,7 @@ device.precision = "f32".`,
 			if err != nil {
 				return usageError{err}
 			}
-			if err := checkRange("steps", steps, 1, most); err != nil {
+			if err := checkRange("steps", steps, 1, mostCount); err != nil {
 				return err
 			}
 			if experts != 0 && !once {

@@ -103,7 +103,7 @@ func (s *sampling) check() error {
 		got  any
 		want string
 	}{
-		{s.tokens >= 1 && s.tokens <= most, "tokens", s.tokens, fmt.Sprint("1 to ", most)},
+		{s.tokens >= 1 && s.tokens <= mostCount, "tokens", s.tokens, fmt.Sprint("1 to ", mostCount)},
 		{s.threads >= 1 && s.threads <= mostThreads, "threads", s.threads, fmt.Sprint("1 to ", mostThreads)},
 		{c.Temperature >= 0 && c.Temperature <= 1e6, "temperature", c.Temperature, "0 to 1e6"},
 		{c.TopK >= 0, "top-k", c.TopK, "at least 0"},

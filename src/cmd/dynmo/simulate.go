@@ -76,8 +76,8 @@ simulate.measure_times and simulate.decide_times.`,
 			if !(repack >= 0 && repack < 1) {
 				return usageError{fmt.Errorf("--repack %v: want a share of at least 0 and below 1", repack)}
 			}
-			if d.Steps > most {
-				return usageError{fmt.Errorf("--steps %d: want at most %d", d.Steps, most)}
+			if d.Steps > mostCount {
+				return usageError{fmt.Errorf("--steps %d: want at most %d", d.Steps, mostCount)}
 			}
 			if repack > 0 {
 				o.Config.Repack.Kind, o.Config.Repack.Tolerance = "sustain", repack
