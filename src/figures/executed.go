@@ -185,7 +185,7 @@ func (f *Figure) addExecuted(results string) error {
 
 // readExecutedStudy reads a file of executed runs.
 func readExecutedStudy(path string) (s executedStudy, err error) {
-	text, err := input.Read(path, input.Records)
+	text, err := input.Read(path, input.Loads)
 	if err == nil {
 		err = json.Unmarshal(text, &s)
 	}

@@ -129,7 +129,7 @@ const format = 1
 func Read(dir, name string) (Figure, error) {
 	var f Figure
 	path := filepath.Join(dir, "figures", name+".json")
-	text, err := input.Read(path, input.Records)
+	text, err := input.Read(path, input.Loads)
 	if errors.Is(err, fs.ErrNotExist) {
 		return f, fmt.Errorf("%s: no result is kept, --remake simulates one", path)
 	}

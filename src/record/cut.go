@@ -47,7 +47,7 @@ type filter func(line []byte) []byte
 // edit passes the lines of a file through a filter. The file then has the texts that the filter
 // returned. A missing file stays missing.
 func (s *resumption) edit(name string, keep filter) error {
-	f, err := os.OpenFile(s.path(name), os.O_RDWR, 0)
+	f, _, err := input.Regular(s.path(name), input.Unbound)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -112,7 +112,7 @@ func (w *rewriter) end() error {
 	if err != nil || info.Size() == w.same {
 		return err
 	}
-	return errors.Join(w.file.Truncate(w.same), w.file.Sync())
+	return errors.Join(os.Truncate(w.path, w.same), w.file.Sync())
 }
 
 // discard keeps the old content.
