@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,10 +32,17 @@ func parseConfig(source []byte) (Config, error) {
 	if err != nil {
 		return Config{}, err
 	}
-	name, err := o["model_type"].Text()
+	const kind = "model_type"
+	name, err := o[kind].Text()
 	form, names, ok := family.Named(name)
+	if _, has := o[kind]; !has {
+		return Config{}, fmt.Errorf("%s is missing, want one of %s", kind, strings.Join(names, ", "))
+	}
 	if err != nil || !ok {
-		return Config{}, o.Fail("model_type", "%.100s is not supported, want one of %s", o["model_type"].JSON, strings.Join(names, ", "))
+		return Config{}, o.Fail(kind, "%.100s is not supported, want one of %s", o[kind], strings.Join(names, ", "))
+	}
+	if err := form.Check(o); err != nil {
+		return Config{}, err
 	}
 	c := Config{End: -1, Text: source, form: form}
 	if c.Model, err = form.Read(o); err != nil {

@@ -106,7 +106,7 @@ func TestParseLlamaRefuses(t *testing.T) {
 		}
 	}
 	_, err := parseConfig([]byte(`{"model_type":"gpt_neox"}`))
-	if want := `model_type: byte 14: "gpt_neox" is not supported, want one of gpt2, llama, mixtral, llama_moe`; err == nil || err.Error() != want {
+	if want := `model_type: byte 14: "gpt_neox" is not supported, want one of gpt2, llama, mistral, mixtral, llama_moe`; err == nil || err.Error() != want {
 		t.Errorf("error %v, want %q", err, want)
 	}
 }

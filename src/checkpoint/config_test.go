@@ -49,8 +49,8 @@ func TestNewConfigSaysWhatHuggingFaceWouldAssume(t *testing.T) {
 
 func TestParseConfigRefuses(t *testing.T) {
 	for _, c := range []struct{ source, want string }{
-		{`{"model_type":"mistral"}`, `model_type: byte 14: "mistral" is not supported, want one of gpt2, llama, mixtral`},
-		{`{"n_layer":2}`, "model_type: byte 0: "},
+		{`{"model_type":"qwen2"}`, `model_type: byte 14: "qwen2" is not supported, want one of gpt2, llama, mistral, mixtral`},
+		{`{"n_layer":2}`, "model_type is missing, want one of gpt2, llama, mistral, mixtral, llama_moe"},
 		{`{"model_type":["gpt2"]}`, `model_type: byte 14: ["gpt2"] is not supported`},
 		{`{"model_type":"gpt2","model_type":"gpt2"}`, `key "model_type" stands twice`},
 		{"{\"model_type\":\"gpt2\xff\"}", "byte 19: not UTF-8"},

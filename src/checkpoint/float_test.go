@@ -68,9 +68,9 @@ func TestConfigStored(t *testing.T) {
 	}{
 		{`{"model_type":"gpt2"}`, F32, `{"model_type":"gpt2"}`},
 		{` {"model_type":"gpt2"}`, bf16, "{\n  \"torch_dtype\": \"bfloat16\",\"model_type\":\"gpt2\"}"},
-		{`{"torch_dtype": "float16", "model_type":"gpt2", "dtype":null, "a":1}`, bf16, `{"torch_dtype": "bfloat16", "model_type":"gpt2", "dtype":"bfloat16", "a":1}`},
+		{`{"torch_dtype": "float16", "model_type":"gpt2", "dtype":null, "prefix":1}`, bf16, `{"torch_dtype": "bfloat16", "model_type":"gpt2", "dtype":"bfloat16", "prefix":1}`},
 		{`{"model_type":"gpt2","dtype":"bfloat16"}`, F32, `{"model_type":"gpt2","dtype":"float32"}`},
-		{`{"model_type":"gpt2","x":{"dtype":"bfloat16"}}`, F32, `{"model_type":"gpt2","x":{"dtype":"bfloat16"}}`},
+		{`{"model_type":"gpt2","task_specific_params":{"dtype":"bfloat16"}}`, F32, `{"model_type":"gpt2","task_specific_params":{"dtype":"bfloat16"}}`},
 	} {
 		parsed, err := parseConfig([]byte(c.text))
 		expect.OK(t, err)

@@ -43,6 +43,11 @@ func OpenHuggingFace(dir string) (*Weights, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, ConfigFile), err)
 	}
+	if refuses := c.form.Refuses; refuses != nil {
+		if err := refuses(c.Model); err != nil {
+			return nil, fmt.Errorf("%s: %w", filepath.Join(dir, ConfigFile), err)
+		}
+	}
 	files, shards, err := openModel(dir)
 	if err != nil {
 		return nil, err

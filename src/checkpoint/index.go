@@ -186,7 +186,7 @@ func (x *index) check(files []*File) error {
 		}
 	}
 	if size, ok := x.size(); x.total.JSON != nil && (!ok || size != total) {
-		return fmt.Errorf("metadata: total_size: %w", x.total.Fail("%.100s, want %d, the bytes of all tensors", x.total.JSON, total))
+		return fmt.Errorf("metadata: total_size: %w", x.total.Fail("%.100s, want %d, the bytes of all tensors", x.total, total))
 	}
 	return nil
 }

@@ -224,7 +224,7 @@ func TestParseLlamaMoERefuses(t *testing.T) {
 		`"multiply_gate_scores":false`:                      "multiply_gate_scores: byte 50: false",
 		`"add_weight_norm":true`:                            "add_weight_norm: byte 45: true",
 		`"score_scale_factor":0`:                            "score_scale_factor: byte 48: 0: want a number from",
-		`"num_hidden_layers":2,"score_scale_factor":[1, 2]`: "score_scale_factor: byte 70: [1, 2]: want a number",
+		`"num_hidden_layers":2,"score_scale_factor":[1, 2]`: "score_scale_factor: byte 70: [1,2]: want a number",
 		`"gate_add_noise":1`:                                "gate_add_noise: byte 44: 1: want true or false",
 		`"quantization_config":{"bits":4}`:                  `quantization_config: byte 49: {"bits":4} is not supported, want one of [null]`,
 	} {

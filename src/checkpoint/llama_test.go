@@ -32,7 +32,7 @@ type foreign struct {
 const (
 	tinyLlama = `"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 16, "intermediate_size": 12, "num_hidden_layers": 2,
   "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 16, "vocab_size": 11, "rms_norm_eps": 1e-06, "rope_theta": 10000.0,
-  "hidden_act": "silu", "bos_token_id": 1, "eos_token_id": 2, "höhe": [1, 2.50]`
+  "hidden_act": "silu", "bos_token_id": 1, "eos_token_id": 2, "task_specific_params": {"höhe": [1, 2.50]}`
 	tinyMixtral = `"model_type": "mixtral", "hidden_size": 16, "intermediate_size": 12, "num_hidden_layers": 2, "num_attention_heads": 4,
   "num_key_value_heads": 1, "max_position_embeddings": 16, "vocab_size": 11, "num_local_experts": 3, "num_experts_per_tok": 2, "router_jitter_noise": 0.0`
 )

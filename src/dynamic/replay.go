@@ -209,7 +209,7 @@ func (l *Loads) read(c config.Config, f Forcing, record input.Object, line int) 
 		if to, ok := keys[key]; ok {
 			n, err := v.Integer()
 			if err != nil {
-				return fmt.Errorf("%s: %s, want an integer of at least 0", key, v.JSON)
+				return fmt.Errorf("%s: %.100s, want an integer of at least 0", key, v)
 			}
 			*to = int(n)
 			continue
@@ -274,7 +274,7 @@ func (f Forcing) load(c config.Config, v input.Value) ([]float64, error) {
 	}
 	wrong := func(x float64) bool { return !(x >= 0 && x <= most) || f.Most != nil && x != float64(int(x)) }
 	if err != nil || f.Numbers != nil && len(list) != f.Numbers(c) || slices.ContainsFunc(list, wrong) {
-		return nil, fmt.Errorf("%s: %s, want %s", f.Field, v.JSON, wanted)
+		return nil, fmt.Errorf("%s: %.100s, want %s", f.Field, v, wanted)
 	}
 	return list, nil
 }

@@ -34,8 +34,9 @@ type Form struct {
 	Buffers []string // suffixes of tensors that are not weights
 	LLMC    bool     // llm.c's model file can store such a model
 
-	// Read returns the shape that a configuration describes. Absent members have Hugging Face's
-	// defaults.
+	Fields []Field // fields of configurations, besides the common ones and before them
+	// Read returns the shape that a configuration describes, after Check. Absent members have
+	// Hugging Face's defaults.
 	Read func(o input.Object) (model.Config, error)
 	// Write returns the members of a model's configuration. end is the token that ends a text; -1:
 	// none.

@@ -19,6 +19,15 @@ type Value struct {
 	At   int64
 }
 
+// String returns the value on one line, for errors.
+func (v Value) String() string {
+	var b bytes.Buffer
+	if err := json.Compact(&b, v.JSON); err != nil {
+		return string(v.JSON)
+	}
+	return b.String()
+}
+
 // Fail returns an error with the offset of the value.
 func (v Value) Fail(format string, args ...any) error {
 	return fmt.Errorf("byte %d: %w", v.At, fmt.Errorf(format, args...))
@@ -80,7 +89,7 @@ func validUTF8(text []byte) int {
 func (v Value) Text() (string, error) {
 	var s *string
 	if err := json.Unmarshal(v.JSON, &s); err != nil || s == nil {
-		return "", v.Fail("%.100s: want a string", v.JSON)
+		return "", v.Fail("%.100s: want a string", v)
 	}
 	return *s, nil
 }
@@ -89,7 +98,7 @@ func (v Value) Text() (string, error) {
 func (v Value) Integer() (int64, error) {
 	u, err := strconv.ParseUint(string(v.JSON), 10, 63)
 	if err != nil {
-		return 0, v.Fail("%.100s: want an integer from 0 to 2^63 - 1", v.JSON)
+		return 0, v.Fail("%.100s: want an integer from 0 to 2^63 - 1", v)
 	}
 	return int64(u), nil
 }
@@ -98,7 +107,7 @@ func (v Value) Integer() (int64, error) {
 func (v Value) Integers() ([]int64, error) {
 	var list []json.RawMessage
 	if err := json.Unmarshal(v.JSON, &list); err != nil || list == nil {
-		return nil, v.Fail("%.100s: want an array of integers", v.JSON)
+		return nil, v.Fail("%.100s: want an array of integers", v)
 	}
 	numbers := make([]int64, len(list))
 	for i, n := range list {
@@ -150,7 +159,7 @@ func (o Object) Dimensions(list ...Dimension) error {
 		}
 		n, err := v.Integer()
 		if err != nil || n < 1 || n > d.Limit {
-			return o.Fail(d.Key, "%.100s: want an integer from 1 to %d", v.JSON, d.Limit)
+			return o.Fail(d.Key, "%.100s: want an integer from 1 to %d", v, d.Limit)
 		}
 		*d.To = int(n)
 	}
@@ -165,7 +174,7 @@ func (o Object) Number(key string, to *float64, least, most float64) error {
 	}
 	x, err := strconv.ParseFloat(string(v.JSON), 64)
 	if err != nil || !(x >= least && x <= most) {
-		return o.Fail(key, "%.100s: want a number from %g to %g", v.JSON, least, most)
+		return o.Fail(key, "%.100s: want a number from %g to %g", v, least, most)
 	}
 	*to = x
 	return nil
@@ -179,7 +188,7 @@ func (o Object) Flag(key string, to *bool) error {
 	}
 	*to = string(v.JSON) == "true"
 	if !*to && string(v.JSON) != "false" {
-		return o.Fail(key, "%.100s: want true or false", v.JSON)
+		return o.Fail(key, "%.100s: want true or false", v)
 	}
 	return nil
 }
@@ -207,7 +216,7 @@ func (o Object) Only(key string, want ...any) error {
 	var got any
 	err := json.Unmarshal(v.JSON, &got)
 	if err != nil || !slices.ContainsFunc(want, func(want any) bool { return reflect.DeepEqual(got, want) }) {
-		return o.Fail(key, "%.100s is not supported, want one of %v", v.JSON, named(want))
+		return o.Fail(key, "%.100s is not supported, want one of %v", v, named(want))
 	}
 	return nil
 }

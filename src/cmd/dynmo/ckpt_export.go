@@ -67,7 +67,7 @@ its tokenizer if this one has one; other files stay.`,
 	e.made.required(c, "directory to make, or file to write; - is standard output, for a file")
 	c.Flags().StringVar(&e.format, "format", "huggingface", "huggingface (a directory) or llmc (a file)")
 	c.Flags().StringVar(&e.stored, "dtype", "", "of the weights: float32 or, for Hugging Face, bfloat16 or float16 (default as they are stored)")
-	c.Flags().StringVar(&e.modelType, "model-type", "", "of a model with experts: mixtral or llama_moe (default its own; of a run mixtral if that can describe it)")
+	c.Flags().StringVar(&e.modelType, "model-type", "", "llama or mistral; of a model with experts mixtral or llama_moe (default its own; of a run the first that can describe it)")
 	c.Flags().StringVar(&e.shard, "shard-size", "", "most bytes of a file of Hugging Face's, as 5GB (default one file, or as imported)")
 	c.Flags().IntVar(&e.step, "step", e.step, "of a run, the checkpoint after this number of steps (default the newest)")
 	return c

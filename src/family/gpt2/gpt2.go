@@ -28,31 +28,47 @@ var Family = family.Registration{
 
 var form = family.Form{
 	Name: name, Prefix: "transformer.", Token: "wte.weight", Buffers: []string{".attn.bias", ".attn.masked_bias"}, LLMC: true,
-	Read: read, Write: write,
+	Fields: fields, Read: read, Write: write,
+}
+
+// file is the source of the family's fields.
+const file = "models/gpt2/configuration_gpt2.py"
+
+// fields are those of a GPT2Config.
+var fields = []family.Field{
+	{Keys: "n_positions n_embd n_layer n_head n_inner max_position_embeddings hidden_size num_hidden_layers num_attention_heads", Use: family.Used, Source: file},
+	{Keys: "activation_function", Use: family.Fixed, Want: []any{"gelu_new", "gelu_pytorch_tanh"}, Source: file}, // both names mean the same function
+	{Keys: "layer_norm_epsilon", Use: family.Fixed, Want: []any{1e-5}, Source: file},
+	{Keys: "scale_attn_weights", Use: family.Fixed, Want: []any{true}, Source: file},
+	{Keys: "scale_attn_by_inverse_layer_idx", Use: family.Fixed, Want: []any{false}, Source: file},
+	{Keys: "attn_pdrop embd_pdrop resid_pdrop initializer_range reorder_and_upcast_attn", Use: family.Unused, Source: file}, // training, rounding
+	{Keys: "summary_type summary_use_proj summary_activation summary_proj_to_labels summary_first_dropout summary_last_dropout", Use: family.Unused, Source: file},
+	{Keys: "classifier_dropout hidden_dropout", Use: family.Unused, Source: "models/gpt2/modeling_gpt2.py"}, // other heads
+	{Keys: "n_ctx predict_special_tokens", Use: family.Unused, Source: file + " before 4"},
 }
 
 // read returns the shape that a GPT2Config describes.
 func read(o input.Object) (model.Config, error) {
 	c := model.Config{Vocab: data.GPT2Tokens, Sequence: 1024, Hidden: 768, Blocks: 12, Heads: 12, Tied: true}
-	if err := o.Dimensions(
-		input.Dimension{Key: "vocab_size", To: &c.Vocab, Limit: family.MaxTokens}, input.Dimension{Key: "n_positions", To: &c.Sequence, Limit: family.MaxTokens},
-		input.Dimension{Key: "n_embd", To: &c.Hidden, Limit: family.MaxHidden}, input.Dimension{Key: "n_layer", To: &c.Blocks, Limit: family.MaxBlocks},
-		input.Dimension{Key: "n_head", To: &c.Heads, Limit: family.MaxHidden},
-	); err != nil {
+	list := []input.Dimension{
+		{Key: "vocab_size", To: &c.Vocab, Limit: family.MaxTokens}, {Key: "n_positions", To: &c.Sequence, Limit: family.MaxTokens},
+		{Key: "n_embd", To: &c.Hidden, Limit: family.MaxHidden}, {Key: "n_layer", To: &c.Blocks, Limit: family.MaxBlocks},
+		{Key: "n_head", To: &c.Heads, Limit: family.MaxHidden},
+	}
+	aliases := []string{1: "max_position_embeddings", 2: "hidden_size", 3: "num_hidden_layers", 4: "num_attention_heads"} // attribute_map
+	for i := 1; i < len(list); i++ {
+		var err error
+		if list[i].Key, err = family.Spelling(o, list[i].Key, aliases[i]); err != nil {
+			return c, err
+		}
+	}
+	if err := o.Dimensions(list...); err != nil {
 		return c, err
 	}
 	if c.Hidden%c.Heads != 0 {
-		return c, o.Fail("n_head", "%d does not divide n_embd, %d", c.Heads, c.Hidden)
+		return c, o.Fail(list[4].Key, "%d does not divide %s, %d", c.Heads, list[2].Key, c.Hidden)
 	}
-	return c, cmp.Or(
-		o.Flag("tie_word_embeddings", &c.Tied),
-		o.Only("n_inner", nil, float64(4*c.Hidden)),
-		o.Only("activation_function", "gelu_new", "gelu_pytorch_tanh"), // both names mean the same function
-		o.Only("layer_norm_epsilon", 1e-5),
-		o.Only("scale_attn_weights", true),
-		o.Only("scale_attn_by_inverse_layer_idx", false),
-		o.Only("add_cross_attention", false),
-	)
+	return c, cmp.Or(o.Flag("tie_word_embeddings", &c.Tied), o.Only("n_inner", nil, float64(4*c.Hidden)))
 }
 
 func write(c model.Config, end int32) map[string]any {

@@ -16,9 +16,57 @@ var form = FormOf(family.Form{Name: Name, Read: read, Write: func(c model.Config
 	return Write(Name, "LlamaForCausalLM", c, end)
 }})
 
-// FormOf adds to a model type the names that all types of the family share.
+// mistral is a LLaMA under another name: all positions see all positions before them if
+// sliding_window is null.
+var mistral = FormOf(family.Form{
+	Name:   mistralType,
+	Fields: []family.Field{{Keys: window, Use: family.Used, Source: "models/mistral/configuration_mistral.py"}},
+	Read: func(o input.Object) (model.Config, error) {
+		c := model.Config{
+			Family: Name, Vocab: 32000, Sequence: 4096 * 32, Hidden: 4096, Blocks: 32, Heads: 32, KeyValueHeads: 8,
+			Intermediate: 14336, NormEps: 1e-6, Rope: model.Rope{Base: 10000},
+		}
+		if _, ok := o[window]; !ok {
+			return c, fmt.Errorf("%s is missing, which means 4096: want null", window)
+		}
+		return c, cmp.Or(o.Only(window, nil), Read(o, &c))
+	},
+	Write: func(c model.Config, end int32) map[string]any {
+		members := Write(mistralType, "MistralForCausalLM", c, end)
+		members[window] = nil
+		return members
+	},
+})
+
+const (
+	mistralType = "mistral"
+	window      = "sliding_window"
+	original    = "original_max_position_embeddings"
+)
+
+// Sources of fields.
+const (
+	file     = "models/llama/configuration_llama.py"
+	ropeFile = "modeling_rope_utils.py"
+)
+
+// fields are those that all types of the family have.
+var fields = []family.Field{
+	{Keys: "hidden_size intermediate_size num_hidden_layers num_attention_heads num_key_value_heads head_dim max_position_embeddings rms_norm_eps", Use: family.Used, Source: file},
+	{Keys: "rope_parameters rope_scaling rope_theta " + original, Use: family.Used, Source: ropeFile},
+	{Keys: "partial_rotary_factor", Use: family.Fixed, Want: []any{1.0, nil}, Source: ropeFile},
+	{Keys: "hidden_act", Use: family.Fixed, Want: []any{"silu", "swish"}, Source: file}, // both names mean the same function
+	{Keys: "attention_bias mlp_bias", Use: family.Fixed, Want: []any{false}, Source: file},
+	{Keys: "initializer_range attention_dropout pretraining_tp", Use: family.Unused, Source: file}, // training, slices of products
+	{Keys: "max_sequence_length", Use: family.Unused, Source: file + " before 4.28"},
+	{Keys: "is_llama_config", Use: family.Unused, Source: "written by Nanotron"},
+	{Keys: "rope_interleaved", Use: family.Fixed, Want: []any{false}, Source: "written by Nanotron"},
+}
+
+// FormOf adds to a model type the names and fields that all types of the family share.
 func FormOf(f family.Form) family.Form {
 	f.Prefix, f.Token, f.Buffers = "model.", "embed_tokens.weight", []string{".rotary_emb.inv_freq"}
+	f.Fields = slices.Concat(f.Fields, fields)
 	return f
 }
 
@@ -28,7 +76,7 @@ func read(o input.Object) (model.Config, error) {
 		Family: Name, Vocab: 32000, Sequence: 2048, Hidden: 4096, Blocks: 32, Heads: 32,
 		Intermediate: 11008, NormEps: 1e-6, Rope: model.Rope{Base: 10000},
 	}
-	return c, cmp.Or(Read(o, &c), o.Only("attention_bias", false), o.Only("mlp_bias", false))
+	return c, Read(o, &c)
 }
 
 // Read reads the members that the configurations of all types of the family have.
@@ -56,9 +104,6 @@ func Read(o input.Object, c *model.Config) error {
 		o.Number("rms_norm_eps", &c.NormEps, 1e-30, 1),
 		o.Flag("tie_word_embeddings", &c.Tied),
 		o.Only("head_dim", nil, float64(c.Hidden/c.Heads)),
-		o.Only("hidden_act", "silu", "swish"), // both names mean the same function
-		o.Only("partial_rotary_factor", 1.0),
-		o.Only("quantization_config", nil),
 		readRope(o, &c.Rope),
 	)
 }
@@ -75,61 +120,79 @@ func readKeyed(o input.Object, c *model.Config) error {
 	}
 }
 
-// readRope reads rotary positions from rope_theta and rope_scaling. Since Transformers 5 they are
-// in rope_parameters.
+// readRope reads rotary positions. Since Transformers 5 they are in rope_parameters, before in
+// rope_theta and rope_scaling. A file with both must say the same in both: Transformers 5 takes
+// rope_scaling, other programs take either.
 func readRope(o input.Object, r *model.Rope) error {
-	if err := o.Number("rope_theta", &r.Base, 1, 1e12); err != nil {
+	if err := o.Number(theta, &r.Base, 1, 1e12); err != nil {
 		return err
 	}
-	at := "rope_scaling"
-	if !o.Absent("rope_parameters") {
-		at = "rope_parameters"
+	given, before := *r, ""
+	for _, key := range []string{"rope_parameters", "rope_scaling"} {
+		if o.Absent(key) || o[key].String() == "{}" {
+			continue
+		}
+		in, err := o[key].Object()
+		this := given
+		if err == nil {
+			err = readScaling(in, &this)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", key, err)
+		}
+		if _, ok := o[theta]; ok && this.Base != given.Base {
+			return o.Fail(theta, "%g, yet %s has %g: want the two equal", given.Base, key, this.Base)
+		}
+		if before != "" && this != *r {
+			return o.Fail(key, "%.100s says otherwise than %s: want one of the two", o[key], before)
+		}
+		*r, before = this, key
 	}
-	if o.Absent(at) {
-		return nil
+	positions := r.Original
+	err := o.Dimensions(input.Dimension{Key: original, To: &positions, Limit: family.MaxTokens})
+	if err == nil && r.Scaling == model.RopeLlama3 && positions != r.Original {
+		return o.Fail(original, "%d, yet %s has %d: want the two equal", positions, before, r.Original)
 	}
-	in, err := o[at].Object()
-	if err == nil {
-		err = readScaling(in, r)
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", at, err)
-	}
-	return nil
+	return err
 }
 
-// variants are the known kinds of rotary positions.
-var variants = []string{"default", model.RopeLinear, model.RopeLlama3}
+const theta = "rope_theta"
+
+// variants are the known kinds of rotary positions, and their members besides those of all. Linear
+// scaling does not use its original number of positions, which some files have.
+var variants = map[string][]string{
+	"default": nil, model.RopeLinear: {"factor", original}, model.RopeLlama3: {"factor", "low_freq_factor", "high_freq_factor", original},
+}
 
 // readScaling reads the variant and its members.
 func readScaling(o input.Object, r *model.Rope) error {
-	key := "rope_type"
-	if o.Absent(key) && !o.Absent("type") {
-		key = "type" // until Transformers 4.43
+	key, err := family.Spelling(o, "rope_type", "type") // "type" until Transformers 4.43
+	if err != nil {
+		return err
 	}
-	name := variants[0]
-	if o.Absent(key) {
-		// Members of a variant, or of a type of layers, cannot be read without rope_type.
-		for _, member := range slices.Sorted(maps.Keys(o)) {
-			if !slices.Contains([]string{key, "type", "rope_theta", "partial_rotary_factor"}, member) {
-				return o.Fail(member, "stands without rope_type, want that, one of %s", strings.Join(variants, ", "))
-			}
-		}
-	} else {
-		var err error
-		if name, err = o[key].Text(); err != nil || !slices.Contains(variants, name) {
-			return o.Fail(key, "%.100s is not supported, want one of %s", o[key].JSON, strings.Join(variants, ", "))
+	name, known := "default", strings.Join(slices.Sorted(maps.Keys(variants)), ", ")
+	if !o.Absent(key) {
+		name, err = o[key].Text()
+		if _, ok := variants[name]; err != nil || !ok {
+			return o.Fail(key, "%.100s is not supported, want one of %s", o[key], known)
 		}
 	}
-	err := cmp.Or(o.Number("rope_theta", &r.Base, 1, 1e12), o.Only("partial_rotary_factor", 1.0))
-	if err != nil || name == variants[0] {
+	for _, member := range slices.Sorted(maps.Keys(o)) {
+		if slices.Contains([]string{"rope_type", "type", theta, "partial_rotary_factor"}, member) || slices.Contains(variants[name], member) {
+			continue
+		}
+		if o.Absent(key) { // members of a variant, or a type of layers
+			return o.Fail(member, "stands without rope_type, want that, one of %s", known)
+		}
+		return o.Fail(member, "unknown for rope_type %q: want the file without it, if it changes nothing", name)
+	}
+	if err := cmp.Or(o.Number(theta, &r.Base, 1, 1e12), o.Only("partial_rotary_factor", 1.0)); err != nil || name == "default" {
 		return err
 	}
 	r.Scaling = name
 	if err := o.Required("factor", &r.Factor, 1, 1e6); err != nil || name == model.RopeLinear {
 		return err
 	}
-	const original = "original_max_position_embeddings"
 	if err := cmp.Or(o.Required("low_freq_factor", &r.Low, 1e-6, 1e6), o.Required("high_freq_factor", &r.High, 1e-6, 1e6),
 		o.There(original), o.Dimensions(input.Dimension{Key: original, To: &r.Original, Limit: family.MaxTokens})); err != nil {
 		return err

@@ -41,7 +41,7 @@ var Family = family.Registration{
 				{Name: "model.rope_high_freq_factor", Value: r.High}, {Name: "model.rope_original_max_position_embeddings", Value: r.Original},
 			}
 		},
-		List: []family.Form{form},
+		List: []family.Form{form, mistral},
 	},
 }
 

@@ -70,7 +70,7 @@ const (
 )
 
 var mixtral = llama.FormOf(family.Form{
-	Name: mixtralType, Read: readMixtral, Refuses: refusesMixtral,
+	Name: mixtralType, Fields: mixtralFields, Read: readMixtral, Refuses: refusesMixtral,
 	Write: func(c model.Config, end int32) map[string]any {
 		e, members := model.KindOf[Experts](c), llama.Write(mixtralType, "MixtralForCausalLM", c, end)
 		members["num_local_experts"], members["num_experts_per_tok"] = e.Count, e.Top
@@ -97,7 +97,7 @@ var mixtral = llama.FormOf(family.Form{
 // llamaMoE is LLaMA-MoE (Zhu et al. 2024), as the code that its checkpoints come with reads
 // them (modeling_llama_moe_hf.py).
 var llamaMoE = llama.FormOf(family.Form{
-	Name: llamaMoEType, Read: readLlamaMoE, Write: writeLlamaMoE, Refuses: refusesLlamaMoE, Beside: noiseOfLlamaMoE,
+	Name: llamaMoEType, Fields: llamaMoEFields, Read: readLlamaMoE, Write: writeLlamaMoE, Refuses: refusesLlamaMoE, Beside: noiseOfLlamaMoE,
 	Names: func(c model.Config) []family.Renaming {
 		network := "gate_network"
 		if model.KindOf[Experts](c).Squashed {
@@ -111,13 +111,22 @@ var llamaMoE = llama.FormOf(family.Form{
 	},
 })
 
+// mixtralFile is the source of Mixtral's fields.
+const mixtralFile = "models/mixtral/configuration_mixtral.py"
+
+var mixtralFields = []family.Field{
+	{Keys: "num_local_experts num_experts num_experts_per_tok", Use: family.Used, Source: mixtralFile},
+	{Keys: "router_aux_loss_coef router_jitter_noise output_router_logits", Use: family.Unused, Source: mixtralFile}, // training
+}
+
 // readMixtral returns the shape that a MixtralConfig describes.
 func readMixtral(o input.Object) (model.Config, error) {
 	c := model.Config{
 		Family: llama.Name, Vocab: 32000, Sequence: 4096 * 32, Hidden: 4096, Blocks: 32, Heads: 32, KeyValueHeads: 8,
 		Intermediate: 14336, NormEps: 1e-5, Rope: model.Rope{Base: 1e6},
 	}.With(Experts{Count: 8, Top: 2})
-	return c, cmp.Or(llama.Read(o, &c), o.Only("sliding_window", nil), readExperts(o, &c, "num_local_experts", "num_experts_per_tok"))
+	count, err := family.Spelling(o, "num_local_experts", "num_experts") // attribute_map
+	return c, cmp.Or(err, llama.Read(o, &c), readExperts(o, &c, count, "num_experts_per_tok"))
 }
 
 // refusesMixtral says what of a model it cannot describe.
@@ -135,16 +144,28 @@ func refusesMixtral(c model.Config) error {
 // code takes none.
 const llamaMoEBase = 10000
 
-// readLlamaMoE returns the shape that a LlamaMoEConfig describes. What belongs to training
-// alone, as the noise that is added to scores, is not looked at.
+// llamaMoEFile is the source of LLaMA-MoE's fields. Its checkpoints come with the file.
+const llamaMoEFile = "configuration_llama_moe.py of LLaMA-MoE"
+
+var llamaMoEFields = []family.Field{
+	{Keys: "num_experts num_selects size_experts gate_network gate_add_noise score_scale_factor", Use: family.Used, Source: llamaMoEFile},
+	{Keys: "gate_type", Use: family.Fixed, Want: []any{"TopKBalancedNoisyGate"}, Source: llamaMoEFile},
+	{Keys: "gate_use_softmax multiply_gate_scores", Use: family.Fixed, Want: []any{true}, Source: llamaMoEFile},
+	{Keys: "calculator_type", Use: family.Fixed, Want: []any{"UniversalCalculator"}, Source: llamaMoEFile},
+	{Keys: "add_weight_norm", Use: family.Fixed, Want: []any{false}, Source: llamaMoEFile},
+	{Keys: "rope_parameters", Use: family.Fixed, Want: []any{nil}, Source: llamaMoEFile},
+	{Keys: "auto_map", Use: family.Unused, Source: llamaMoEFile},                                                     // the code that dynmo computes
+	{Keys: "gate_use_balance gate_balance_loss_weight gate_noise_epsilon", Use: family.Unused, Source: llamaMoEFile}, // training
+	{Keys: "drop_tokens dropped_padding capacity_factor", Use: family.Unused, Source: llamaMoEFile},                  // another calculator
+}
+
+// readLlamaMoE returns the shape that a LlamaMoEConfig describes.
 func readLlamaMoE(o input.Object) (model.Config, error) {
 	c := model.Config{
 		Family: llama.Name, Vocab: 32000, Sequence: 2048, Hidden: 4096, Blocks: 32, Heads: 32,
 		Intermediate: 11008, NormEps: 1e-6, Rope: model.Rope{Base: llamaMoEBase},
 	}.With(Experts{Count: 16, Top: 4, Squashed: true})
-	err := cmp.Or(llama.Read(o, &c), readExperts(o, &c, "num_experts", "num_selects"),
-		o.Only("gate_type", "TopKBalancedNoisyGate"), o.Only("gate_network", "mlp", "linear"), o.Only("gate_use_softmax", true),
-		o.Only("calculator_type", "UniversalCalculator"), o.Only("multiply_gate_scores", true), o.Only("add_weight_norm", false))
+	err := cmp.Or(llama.Read(o, &c), readExperts(o, &c, "num_experts", "num_selects"), o.Only("gate_network", "mlp", "linear"))
 	e := model.KindOf[Experts](c)
 	switch {
 	case err != nil:
@@ -205,7 +226,7 @@ func equalExperts(o input.Object, c model.Config) error {
 	if err != nil || len(sizes) != c.Blocks || slices.ContainsFunc(sizes, func(block []int) bool {
 		return len(block) != model.KindOf[Experts](c).Count || slices.ContainsFunc(block, other)
 	}) {
-		return o.Fail(key, "%.40s…: want null, or %d for each of %d experts in %d blocks: others are not supported", o[key].JSON, c.Intermediate, model.KindOf[Experts](c).Count, c.Blocks)
+		return o.Fail(key, "%.40s…: want null, or %d for each of %d experts in %d blocks: others are not supported", o[key], c.Intermediate, model.KindOf[Experts](c).Count, c.Blocks)
 	}
 	return nil
 }
