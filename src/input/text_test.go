@@ -243,3 +243,20 @@ func TestMistyped(t *testing.T) {
 		}
 	}
 }
+
+// TestTOMLError: a number that is too large is named with its key and line.
+func TesttomlError(t *testing.T) {
+	for text, want := range map[string]string{
+		"[train]\nsteps = 99999999999999999999":              "f:2: train.steps: 99999999999999999999 is too large: want a whole number below 2^63",
+		"[a]\nb = 1\n[optimizer]\n\nlr = [0.1, 1e999]":       "f:5: optimizer.lr: 1e999 is too large: want a number of at most 1.7e308",
+		"steps = 9223372036854775808":                        "f:1: steps: 9223372036854775808 is too large: want a whole number below 2^63",
+		"[[bound]]\nleast = 1\n[[bound]]\nmost = -1e999":     "f:4: bound.most: -1e999 is too large: want a number of at most 1.7e308",
+		"[train]\nsteps = 1\nsteps = 2":                      "f:3: Key 'train.steps' has already been defined.",
+		"[node]\nlatency = {mean = 99999999999999999999999}": "f:2: node.latency.mean: 99999999999999999999999 is too large: want a whole number below 2^63",
+	} {
+		var root map[string]any
+		if _, err := toml.Decode(text, &root); err == nil || tomlError("f", err).Error() != want {
+			t.Errorf("%q: %v, want %s", text, tomlError("f", err), want)
+		}
+	}
+}

@@ -27,8 +27,8 @@ func ParseTOML(name string, text []byte) (root map[string]Node, keys int, err er
 	}
 	var top map[string]toml.Primitive
 	md, err := toml.Decode(string(text), &top)
-	if syntax, ok := errors.AsType[toml.ParseError](err); ok {
-		err = fmt.Errorf("%s:%d: %s", name, syntax.Position.Line, syntax.Message)
+	if err != nil {
+		err = tomlError(name, err)
 	}
 	return nodes(&md, top), len(md.Keys()), err
 }
@@ -179,4 +179,22 @@ func checkValue(name, path string, n Node, t reflect.Type) error {
 		return fmt.Errorf("%s:%d: %s: %#v, wanted %s", name, n.Line(), path, value, wanted)
 	}
 	return nil
+}
+
+// tomlError returns the decoder's error about a TOML text, with its line. name is the name of the
+// text. The error of a number that is too large names the number's key.
+func tomlError(name string, err error) error {
+	syntax, ok := errors.AsType[toml.ParseError](err)
+	if !ok {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	message := syntax.Message
+	if number, size, large := strings.Cut(message, " is out of range for "); large {
+		most := "a number of at most 1.7e308"
+		if size == "int64" {
+			most = "a whole number below 2^63"
+		}
+		message = fmt.Sprintf("%s: %.40s is too large: want %s", syntax.LastKey, number, most)
+	}
+	return fmt.Errorf("%s:%d: %s", name, syntax.Position.Line, message)
 }
