@@ -22,6 +22,7 @@ type Config struct {
 
 	form   family.Form
 	beside []model.Weight // tensors that the files have besides those of the model
+	source *Config        // of the weights that a run began with; nil if they are not known
 }
 
 // parseConfig reads config.json. Defaults are those of Hugging Face's configuration of the model
@@ -53,7 +54,7 @@ func parseConfig(source []byte) (Config, error) {
 			return Config{}, err
 		}
 	}
-	if id, err := o["eos_token_id"].Integer(); err == nil && id < int64(c.Model.Vocab) {
+	if id, err := o[endKey].Integer(); err == nil && id < int64(c.Model.Vocab) {
 		c.End = int32(id)
 	}
 	return c, nil
@@ -65,16 +66,16 @@ func parseConfig(source []byte) (Config, error) {
 // would take the defaults of the model type.
 func newConfig(c model.Config) Config {
 	if c.Vocab == data.GPT2Tokens {
-		return EndingConfig(c, data.GPT2Tokens-1)
+		return endingConfig(c, data.GPT2Tokens-1)
 	}
-	return EndingConfig(c, -1)
+	return endingConfig(c, -1)
 }
 
-// EndingConfig is newConfig for a model whose texts end with the token `end`; -1 is none.
-func EndingConfig(c model.Config, end int32) Config { return configOf(family.FormOf(c), c, end) }
+// endingConfig is newConfig for a model whose texts end with the token `end`; -1 is none.
+func endingConfig(c model.Config, end int32) Config { return configOf(family.FormOf(c), c, end, nil) }
 
 // configOf returns the configuration of a model in a form.
-func configOf(form family.Form, c model.Config, end int32) Config {
+func configOf(form family.Form, c model.Config, end int32, source *Config) Config {
 	shape := model.Config{
 		Family: c.Family, Blocks: c.Blocks, Hidden: c.Hidden, Heads: c.Heads, Sequence: c.Sequence, Vocab: c.Vocab, Tied: c.Tied,
 		KeyValueHeads: c.KeyValueHeads, Intermediate: c.Intermediate, NormEps: c.NormEps, Rope: c.Rope,
@@ -82,11 +83,24 @@ func configOf(form family.Form, c model.Config, end int32) Config {
 	if forms := family.FormsOf(c); forms.Extended != nil {
 		shape = forms.Extended(c, shape)
 	}
-	text, err := json.MarshalIndent(form.Write(c, end), "", "  ")
+	members := form.Write(c, end)
+	if form.Keep != nil && source != nil {
+		form.Keep(members, source.members(), source.Model)
+	}
+	text, err := json.MarshalIndent(members, "", "  ")
 	if err != nil {
 		panic("checkpoint: configuration does not marshal")
 	}
-	return Config{Model: shape, End: end, Text: append(text, '\n'), form: form}
+	return Config{Model: shape, End: end, Text: append(text, '\n'), form: form, source: source}
+}
+
+// members returns the members of the configuration.
+func (c Config) members() input.Object {
+	o, err := input.Value{JSON: c.Text}.Object()
+	if err != nil {
+		panic("checkpoint: a configuration that was read does not parse")
+	}
+	return o
 }
 
 // stored returns the text of the configuration for weights stored as type d. If members of the text
@@ -120,14 +134,19 @@ func (c Config) replaced(value string, keys ...string) (text []byte, found bool,
 	return append(text, c.Text[at:]...), found, err
 }
 
-// beginKey is the member of a configuration that names the token texts begin with.
-const beginKey = "bos_token_id"
+// Members of a configuration that name the tokens which begin and end texts.
+const (
+	beginKey = "bos_token_id"
+	endKey   = "eos_token_id"
+)
 
 // Beginning returns the configuration with another token at the begin of texts, if the
 // configuration names such a token.
-func (c Config) Beginning(id int32) Config {
+func (c Config) Beginning(id int32) Config { return c.beginning(strconv.Itoa(int(id))) }
+
+func (c Config) beginning(value string) Config {
 	var err error
-	if c.Text, _, err = c.replaced(strconv.Itoa(int(id)), beginKey); err != nil {
+	if c.Text, _, err = c.replaced(value, beginKey); err != nil {
 		panic("checkpoint: a configuration that was read does not parse")
 	}
 	return c
@@ -136,16 +155,26 @@ func (c Config) Beginning(id int32) Config {
 // generation returns generation_config.json, with the tokens that begin and end texts in the
 // configuration.
 func (c Config) generation() ([]byte, error) {
-	tokens := map[string]json.RawMessage{beginKey: []byte("null"), "eos_token_id": []byte("null")}
-	err := input.Value{JSON: c.Text}.Members(func(key string, v input.Value) error {
-		if _, ok := tokens[key]; ok {
+	tokens, o := map[string]json.RawMessage{beginKey: []byte("null"), endKey: []byte("null")}, c.members()
+	for key := range tokens {
+		if v, ok := o[key]; ok {
 			tokens[key] = v.JSON
 		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
 	}
 	text, err := json.MarshalIndent(tokens, "", "  ")
 	return append(text, '\n'), err
+}
+
+// endsWith reports whether a configuration or generation_config.json names a token that ends texts.
+// Some models have several.
+func endsWith(text []byte, end int32) bool {
+	o, err := input.Value{JSON: text}.Object()
+	if err != nil {
+		return false
+	}
+	list, err := o[endKey].Integers()
+	if one, wrong := o[endKey].Integer(); err != nil && wrong == nil {
+		list = []int64{one}
+	}
+	return slices.Contains(list, int64(end))
 }

@@ -47,7 +47,7 @@ func TestParseLlama(t *testing.T) {
 		t.Errorf("%s", text)
 	}
 	for _, want := range []model.Config{llama2, llama31, mixtral, linear} {
-		c, err := parseConfig(EndingConfig(want, 2).Text)
+		c, err := parseConfig(endingConfig(want, 2).Text)
 		if err != nil || c.Model != want || c.End != 2 {
 			t.Errorf("written and read: %v, %+v, want %+v", err, c, want)
 		}

@@ -39,6 +39,7 @@ func TestNewConfigSaysWhatHuggingFaceWouldAssume(t *testing.T) {
 		expect.OK(t, json.Unmarshal(newConfig(model.Config{Blocks: 1, Hidden: 8, Heads: 2, Sequence: 4, Vocab: vocab, Tied: true}).Text, &keys))
 		for key, want := range map[string]string{
 			"attn_pdrop": "0.0", "embd_pdrop": "0.0", "resid_pdrop": "0.0", "bos_token_id": special, "eos_token_id": special,
+			"n_ctx": "4", // which llama.cpp's converter reads
 		} {
 			if got := string(keys[key]); got != want {
 				t.Errorf("vocabulary of %d: %s is %q, want %s", vocab, key, got, want)
@@ -114,7 +115,7 @@ func TestConfigEnd(t *testing.T) {
 		}
 	}
 	w := imported(t, newGPT2(true, "").directory(t))
-	w.Config = EndingConfig(w.Config.Model, 5)
+	w.Config = endingConfig(w.Config.Model, 5)
 	dir := filepath.Join(t.TempDir(), "hf")
 	expect.OK(t, w.WriteHuggingFace(dir, F32, map[string][]byte{"vocab.json": []byte("{}")}))
 	if got, want := string(read(t, filepath.Join(dir, "generation_config.json"))), "{\n  \"bos_token_id\": 5,\n  \"eos_token_id\": 5\n}\n"; got != want {

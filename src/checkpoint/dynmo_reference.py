@@ -1,6 +1,6 @@
 """The logits of this model, in plain PyTorch: python3 dynmo_reference.py DIR TOKEN...
 
-A GPT-2, LLaMA or Mixtral whose tokens leave at exits (dynamic.kind exit: Schuster et al. 2022, with
+A LLaMA-MoE (Zhu et al. 2024), or a GPT-2, LLaMA, Mixtral or LLaMA-MoE whose tokens leave at exits (dynamic.kind exit: Schuster et al. 2022, with
 propagated states), whose blocks take some tokens only (mod: Raposo et al. 2024), or whose queries see the
 keys of their own bucket only (attention: Pagliardini et al. 2023). config.json and model.safetensors are
 Hugging Face's; dynmo.json and dynmo.safetensors have the rest (DYNMO.md).
@@ -34,9 +34,10 @@ class Model:
         self.config, kinds = (json.load(open(directory + name)) for name in ("/config.json", "/dynmo.json"))
         self.exits, self.thresholds, self.depths = kinds.get("exit"), kinds.get("thresholds"), kinds.get("mod")
         self.projections = [torch.tensor(p) for p in kinds.get("projections") or []]  # of each block (heads, buckets/2, size)
-        if self.config["model_type"] not in ("gpt2", "llama", "mixtral"):
-            raise SystemExit("a model_type of gpt2, llama or mixtral is wanted")
-        self.gpt2 = self.config["model_type"] == "gpt2"
+        self.type = self.config["model_type"]
+        if self.type not in ("gpt2", "llama", "mistral", "mixtral", "llama_moe"):
+            raise SystemExit("a model_type of gpt2, llama, mistral, mixtral or llama_moe is wanted")
+        self.gpt2 = self.type == "gpt2"
         self.blocks = self.config["n_layer" if self.gpt2 else "num_hidden_layers"]
         self.heads = self.config["n_head" if self.gpt2 else "num_attention_heads"]
 
@@ -47,16 +48,16 @@ class Model:
         return x / torch.sqrt((x * x).mean(-1)[:, None] + 1e-5) * self.w[name + ".weight"] + self.w[name + ".bias"]
 
     def linear(self, name, x):  # GPT-2's are (in, out), all others (out, in)
-        w = self.w[name + ".weight"]
+        w = self.w[name + ".weight" if name + ".weight" in self.w else name]  # LLaMA-MoE's experts are named without it
         y = x @ w if name.startswith("transformer.") else x @ w.T
         return y + self.w[name + ".bias"] if name + ".bias" in self.w else y
 
     def turned(self, x, positions):  # (heads, T, size)
         half = x.shape[-1] // 2
-        frequency = self.config["rope_theta"] ** (-torch.arange(half) / half)
+        frequency = self.config.get("rope_theta", 10000.0) ** (-torch.arange(half) / half)
         scaling, kept = self.config.get("rope_scaling"), 0
         if scaling:
-            if scaling["rope_type"] == "llama3":
+            if scaling.get("rope_type") == "llama3":
                 turns = scaling["original_max_position_embeddings"] * frequency / (2 * math.pi)
                 low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
                 kept = ((turns - low) / (high - low)).clip(0, 1)
@@ -96,14 +97,22 @@ class Model:
             y = 0.5 * y * (1 + torch.tanh(math.sqrt(2 / math.pi) * (y + 0.044715 * y * y * y)))
             return x + self.linear(at + "mlp.c_proj", y)
         y = self.norm(at + "post_attention_layernorm", x)
-        if self.config["model_type"] == "llama":
+        if self.type in ("llama", "mistral"):
             return x + self.gated(at + "mlp.", y, "gate_proj", "up_proj", "down_proj")
-        at += "block_sparse_moe."
-        p = torch.softmax(self.linear(at + "gate", y), -1)
+        if self.type == "mixtral":
+            at, names, top, scale = at + "block_sparse_moe.", "experts.{e}.w1 experts.{e}.w3 experts.{e}.w2", self.config["num_experts_per_tok"], 1.0
+            scores = self.linear(at + "gate", y)
+        else:
+            names, top, scale = "weight_gate.{e} weight_up.{e} weight_down.{e}", self.config["num_selects"], self.config.get("score_scale_factor", 1.0)
+            scale, gate = scale[i] if isinstance(scale, list) else scale, at + "mlp.gate.gate_network"
+            deep = gate + ".0.weight" in self.w
+            scores = self.linear(gate + ".2", torch.tanh(self.linear(gate + ".0", y))) if deep else self.linear(gate, y)
+            at += "mlp.calculator.experts."
+        p = torch.softmax(scores, -1)
         likelier = (p[:, None, :] > p[:, :, None]).sum(-1)  # the number of experts that are likelier
-        p = torch.where(likelier < self.config["num_experts_per_tok"], p, 0.0)
-        for e, weight in enumerate((p / p.sum(-1)[:, None]).T):
-            x = x + weight[:, None] * self.gated(at + f"experts.{e}.", y, "w1", "w3", "w2")
+        p = torch.where(likelier < top, p, 0.0)
+        for e, weight in enumerate((scale * p / p.sum(-1)[:, None]).T):
+            x = x + weight[:, None] * self.gated(at, y, *names.format(e=e).split())
         return x
 
     def gated(self, at, y, gate, up, down):

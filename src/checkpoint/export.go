@@ -18,15 +18,18 @@ import (
 // the directory are removed. If this model has a tokenizer, the other model's tokenizer is removed
 // too. A model of the reference implementation is written byte for byte as it was read, if its
 // types stay. It must have no buffers and no copy of a tied head. Tensors that other programs do
-// not know are written to a separate file.
+// not know are written to a separate file. If other programs cannot compute the model, the model in
+// plain PyTorch is written beside it.
 func (w *Weights) WriteHuggingFace(dir string, d DType, more map[string][]byte) error {
 	text, err := w.Config.stored(d)
 	if err != nil {
 		return err
 	}
-	generation, err := w.Config.generation()
-	if err != nil {
-		return err
+	generation := w.Generation
+	if generation == nil {
+		if generation, err = w.Config.generation(); err != nil {
+			return err
+		}
 	}
 	files := map[string][]byte{ConfigFile: text, generationFile: generation}
 	maps.Copy(files, more)
@@ -44,7 +47,7 @@ func (w *Weights) WriteHuggingFace(dir string, d DType, more map[string][]byte) 
 		files[indexFile] = w.shards.sized(total)
 	}
 	extras := w.extras(d)
-	if w.Config.Model.Beyond() != "" {
+	if w.alone() {
 		beside, err := w.beside(extras)
 		if err != nil {
 			return err

@@ -3,6 +3,7 @@ package checkpoint
 import (
 	_ "embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -23,6 +24,19 @@ const (
 
 //go:embed dynmo_reference.py
 var reference []byte
+
+// alone reports whether other programs cannot compute the model from the files that they know.
+func (w *Weights) alone() bool {
+	return w.Config.form.Unknown != "" || w.Config.Model.Beyond() != ""
+}
+
+// Notes says why other programs do not load the exported model, or compute other values with it.
+func (w *Weights) Notes() (list []string) {
+	if w.Config.form.Unknown != "" {
+		list = append(list, fmt.Sprintf("%s; %s is the model in plain PyTorch", w.Config.form.Unknown, referenceFile))
+	}
+	return append(list, w.Differs)
+}
 
 // beside returns the files beside the model, except the file of tensors.
 func (w *Weights) beside(list []piece) (map[string][]byte, error) {
@@ -58,6 +72,11 @@ func projections(c model.Config, of func(c model.Config, block int) []float32) (
 // layers. For that the layers must have every tensor that the files of other programs have.
 func (w *Weights) Base() error {
 	c := w.Config.Model
+	for _, e := range c.BeyondKinds() {
+		if h, is := e.(interface{ Lacks() string }); is && h.Lacks() != "" {
+			return errors.New(h.Lacks())
+		}
+	}
 	owners := c.Owners()
 	for _, p := range c.Base().Weights() {
 		if owners[p.Name] == nil {
@@ -86,8 +105,13 @@ func (w *Weights) writeExtras(path string, list []piece) error {
 // names returns the text about the files beside the model.
 func (w *Weights) names(list []piece) []byte {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# A model of dynmo's with dynamic.kind = %q\n\n", w.Config.Model.Beyond())
-	fmt.Fprintf(&b, "config.json and %s are the model that other programs know. They compute it otherwise:\n%s.\n", modelFile, w.Differs)
+	if is := w.Config.form; is.Unknown != "" {
+		fmt.Fprintf(&b, "# A model of type %s\n\n%s.\n", is.Name, is.Unknown)
+	}
+	if kind := w.Config.Model.Beyond(); kind != "" {
+		fmt.Fprintf(&b, "# A model of dynmo's with dynamic.kind = %q\n\n", kind)
+		fmt.Fprintf(&b, "config.json and %s are the model that other programs know. They compute it otherwise:\n%s.\n", modelFile, w.Differs)
+	}
 	if len(list) > 0 {
 		fmt.Fprintf(&b, "\n%s has the tensors that they do not know:\n\n| tensor | shape |\n|---|---|\n", extrasFile)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -33,7 +34,7 @@ const maxConfig = 1 << 20
 // OpenHuggingFace opens a directory with config.json and model.safetensors, or with the shards that
 // model.safetensors.index.json names. All names of tensors may begin with the prefix of the model
 // type, for example "transformer.". Buffers in older files, for example attn.bias, are skipped. The
-// weights include the files of the tokenizer in the directory.
+// weights include generation_config.json and the files of the tokenizer in the directory.
 func OpenHuggingFace(dir string) (*Weights, error) {
 	source, err := input.Read(filepath.Join(dir, ConfigFile), maxConfig)
 	if err != nil {
@@ -62,6 +63,10 @@ func OpenHuggingFace(dir string) (*Weights, error) {
 		closeAll(files)
 		return nil, err
 	}
+	if w.Generation, err = readGeneration(dir); err != nil {
+		closeAll(files)
+		return nil, err
+	}
 	return w, nil
 }
 
@@ -77,7 +82,7 @@ func openModel(dir string) ([]*File, *index, error) {
 	path := filepath.Join(dir, indexFile)
 	source, indexErr := input.Read(path, maxHeader)
 	if errors.Is(indexErr, fs.ErrNotExist) {
-		return nil, nil, err
+		return nil, nil, noModel(dir)
 	}
 	if indexErr != nil {
 		return nil, nil, indexErr
@@ -88,6 +93,21 @@ func openModel(dir string) ([]*File, *index, error) {
 	}
 	files, err := x.open(dir)
 	return files, x, err
+}
+
+// noModel returns the error of a directory without safetensors. It names files of weights in other
+// formats.
+func noModel(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if slices.ContainsFunc([]string{".bin", ".bin.index.json", ".pth", ".pt", ".gguf", ".h5", ".msgpack", ".safetensors"}, func(end string) bool { return strings.HasSuffix(e.Name(), end) }) {
+			return fmt.Errorf("%s: weights in another form: want %s, or %s with its shards, as save_pretrained of Transformers writes them", filepath.Join(dir, e.Name()), modelFile, indexFile)
+		}
+	}
+	return fmt.Errorf("%s: %w: want it, or %s with its shards", filepath.Join(dir, modelFile), fs.ErrNotExist, indexFile)
 }
 
 func closeAll(files []*File) error {

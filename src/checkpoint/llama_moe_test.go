@@ -186,7 +186,7 @@ func TestWriteLlamaMoE(t *testing.T) {
 	modeltest.Edit(&linear, func(k *moe.Experts) { k.Squashed = false })
 	other.Rope = model.Rope{Base: 5e5, Scaling: "llama3", Factor: 8, Low: 1, High: 4, Original: 8192}
 	for _, want := range []model.Config{c, linear, other} {
-		got, err := parseConfig(EndingConfig(want, 2).Text)
+		got, err := parseConfig(endingConfig(want, 2).Text)
 		if err != nil || got.Model != want || got.End != 2 || got.form.Name != "llama_moe" {
 			t.Errorf("%v, %+v, want %+v", err, got.Model, want)
 		}

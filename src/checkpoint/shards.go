@@ -29,7 +29,11 @@ func (w *Weights) As(name string) error {
 		}
 	}
 	if is.Name != own.Name {
-		w.Config, w.Prefix, w.packed, w.shards = configOf(is, c, w.Config.End), is.Prefix, false, nil
+		begin, ok := w.Config.members()[beginKey]
+		w.Config, w.Prefix, w.packed, w.shards = configOf(is, c, w.Config.End, w.Config.source), is.Prefix, false, nil
+		if ok {
+			w.Config = w.Config.beginning(string(begin.JSON))
+		}
 	}
 	return nil
 }

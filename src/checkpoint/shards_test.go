@@ -74,7 +74,7 @@ func TestAs(t *testing.T) {
 	}
 	for want, f := range map[string]*foreign{
 		"moe.scale is 4, mixtral has 1":                               llamaMoE("F32", "linear", false),
-		`model type "gpt2": want llama or mistral for this model`:                newLlama("F32", false, "model.", 0),
+		`model type "gpt2": want llama or mistral for this model`:     newLlama("F32", false, "model.", 0),
 		`model type "gpt2": want mixtral or llama_moe for this model`: newLlama("F32", false, "model.", 3),
 	} {
 		w, name := imported(t, f.directory(t, 0)), "gpt2"

@@ -18,7 +18,9 @@ type Weights struct {
 	// Tokenizer has the files of the model's tokenizer, by their names in Hugging Face's
 	// directories; empty if they are not known.
 	Tokenizer map[string][]byte
-	Differs   string // description of what other programs compute differently; "" for nothing
+	// Generation is the text of generation_config.json that came with the weights; nil if none did.
+	Generation []byte
+	Differs    string // description of what other programs compute differently; "" for nothing
 	// Thresholds are the thresholds of the exits; tokens above leave. Empty for a model without
 	// exits.
 	Thresholds []float64
@@ -73,8 +75,9 @@ const (
 	formatKey   = "format"
 	configKey   = "config" // the text of config.json
 	prefixKey   = "prefix"
-	indexKey    = "index"  // the text of model.safetensors.index.json
-	packed      = "packed" // value for the key of family.Packing
+	indexKey    = "index"      // the text of model.safetensors.index.json
+	generateKey = "generation" // the text of generation_config.json
+	packed      = "packed"     // value for the key of family.Packing
 	ownFormat   = "dynmo"
 	torchFormat = "pt" // the value that Hugging Face's loaders need
 )
@@ -117,6 +120,9 @@ func (f *File) Weights() (*Weights, error) {
 				return nil, fmt.Errorf("metadata: %s = %.100q, want %q", p.Key, form, packed)
 			}
 		}
+	}
+	if text, ok := f.Metadata[generateKey]; ok {
+		w.Generation = []byte(text)
 	}
 	want := make(map[string][]int64)
 	for _, p := range w.weights() {
@@ -196,6 +202,9 @@ func (w *Weights) Write(out io.Writer) error {
 	if w.Prefix != "" {
 		metadata[prefixKey] = w.Prefix
 	}
+	if w.Generation != nil {
+		metadata[generateKey] = string(w.Generation)
+	}
 	if w.packed {
 		metadata[w.Config.form.Packed.Key] = packed
 	}
@@ -250,7 +259,7 @@ type Derivation interface {
 
 // Derive returns the weights of model c, computed from w on demand, with the tokenizer of w.
 func (w *Weights) Derive(c model.Config, by Derivation) (*Weights, error) {
-	made := &Weights{Config: EndingConfig(c, w.Config.End), Tokenizer: w.Tokenizer, types: make(map[string]DType), close: w.close}
+	made := &Weights{Config: endingConfig(c, w.Config.End), Tokenizer: w.Tokenizer, Generation: w.Generation, types: make(map[string]DType), close: w.close}
 	made.Prefix = made.Config.form.Prefix
 	var first DType // type of the changed weights
 	for _, p := range c.Weights() {

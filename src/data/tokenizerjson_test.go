@@ -5,6 +5,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -184,6 +185,14 @@ func TestFilesNameTheSpecialToken(t *testing.T) {
 		if !strings.Contains(string(files[name]), `"<|endoftext|>"`) {
 			t.Errorf("%s: %.200s", name, files[name])
 		}
+	}
+	var settings struct { // AddedToken of Hugging Face's tokenizers has no id: the id is the key
+		Added map[int32]map[string]any `json:"added_tokens_decoder"`
+	}
+	expect.OK(t, json.Unmarshal(files["tokenizer_config.json"], &settings))
+	want := map[string]any{"content": "<|endoftext|>", "lstrip": false, "normalized": false, "rstrip": false, "single_word": false, "special": true}
+	if !reflect.DeepEqual(settings.Added, map[int32]map[string]any{endOfText: want}) {
+		t.Errorf("added_tokens_decoder: %v", settings.Added)
 	}
 	files, err = Bytes().Files(1024)
 	expect.OK(t, err)

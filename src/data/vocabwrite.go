@@ -47,7 +47,9 @@ func (v *Vocabulary) Files(positions int) (map[string][]byte, error) {
 		added = append(added, end)
 		special := map[string]any{"bos_token": gpt2End, "eos_token": gpt2End, "unk_token": gpt2End}
 		maps.Copy(settings, special)
-		settings["added_tokens_decoder"] = map[string]addedToken{strconv.Itoa(int(v.End)): end}
+		settings["added_tokens_decoder"] = map[string]any{strconv.Itoa(int(v.End)): map[string]any{ // the id is the key only
+			"content": end.Content, "lstrip": end.LStrip, "normalized": end.Normalized, "rstrip": end.RStrip, "single_word": end.SingleWord, "special": end.Special,
+		}}
 		files["special_tokens_map.json"] = indented(special)
 	}
 	files["tokenizer_config.json"] = indented(settings)

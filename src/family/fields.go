@@ -21,6 +21,9 @@ const (
 	Unused            // the field changes no logit
 )
 
+// String returns the word for the use in the table that users read.
+func (u Use) String() string { return [...]string{"read", "fixed", "ignored"}[u] }
+
 // Field is a row of the table of fields. Its keys have one use and one source.
 type Field struct {
 	Keys   string // with a blank between two keys
@@ -32,8 +35,8 @@ type Field struct {
 // has reports whether the row has a key.
 func (f Field) has(key string) bool { return slices.Contains(strings.Fields(f.Keys), key) }
 
-// common are the fields of all model types.
-var common = []Field{
+// Common are the fields of all model types.
+var Common = []Field{
 	{"model_type tie_word_embeddings vocab_size", Used, nil, "configuration_utils.py"},
 	{"bos_token_id eos_token_id", Used, nil, "generation/configuration_utils.py"}, // for config.json and generation_config.json of an export
 	{"architectures dtype torch_dtype transformers_version name_or_path _name_or_path _commit_hash return_dict output_hidden_states output_attentions " +
@@ -67,7 +70,7 @@ var common = []Field{
 
 // row returns the row of a key. Rows of the form have priority over common rows.
 func (f Form) row(key string) (Field, bool) {
-	list := slices.Concat(f.Fields, common)
+	list := slices.Concat(f.Fields, Common)
 	i := slices.IndexFunc(list, func(row Field) bool { return row.has(key) })
 	if i < 0 {
 		return Field{}, false
@@ -78,7 +81,7 @@ func (f Form) row(key string) (Field, bool) {
 // Table returns a row for each field that a configuration of the form may have.
 func (f Form) Table() (list []Field) {
 	seen := make(map[string]bool)
-	for _, row := range slices.Concat(f.Fields, common) {
+	for _, row := range slices.Concat(f.Fields, Common) {
 		for key := range strings.FieldsSeq(row.Keys) {
 			if !seen[key] {
 				seen[key], row.Keys = true, key

@@ -33,6 +33,7 @@ type Form struct {
 	Token   string   // name of the embedding
 	Buffers []string // suffixes of tensors that are not weights
 	LLMC    bool     // llm.c's model file can store such a model
+	Unknown string   // why current programs do not load the form; "": they do
 
 	Fields []Field // fields of configurations, besides the common ones and before them
 	// Read returns the shape that a configuration describes, after Check. Absent members have
@@ -41,6 +42,10 @@ type Form struct {
 	// Write returns the members of a model's configuration. end is the token that ends a text; -1:
 	// none.
 	Write func(c model.Config, end int32) map[string]any
+
+	// Keep sets members of a trained model's configuration as the weights have them that it began
+	// with. from is the configuration of these weights, c their model. nil: none.
+	Keep func(members map[string]any, from input.Object, c model.Config)
 
 	Names   func(c model.Config) []Renaming                                       // maps names of tensors to those of model.Weight; nil: they are equal
 	Packed  *Packing                                                              // another layout of tensors in files; nil: none

@@ -35,6 +35,8 @@ const (
 
 	// TokenizerDir has the files of the tokenizer for the run's tokens, if they are known.
 	TokenizerDir = "tokenizer"
+	// SourceDir has the configuration of the weights that the run began with.
+	SourceDir = "source"
 )
 
 // Modes of new directories and files. The umask removes bits from them.
@@ -45,7 +47,7 @@ const (
 
 // files lists the files that a run directory may have, including checkpoints. If one of them exists
 // the directory has a run.
-var files = []string{MetricsFile, EventsFile, CostsFile, TraceFile, SettingsFile, ProvenanceFile, SummaryFile, releasedFile, nextFile, productsFile, TokenizerDir, store.Directory}
+var files = []string{MetricsFile, EventsFile, CostsFile, TraceFile, SettingsFile, ProvenanceFile, SummaryFile, releasedFile, nextFile, productsFile, TokenizerDir, SourceDir, store.Directory}
 
 // more matches the other files of a run: files of earlier starts, and TensorBoard's files.
 var more = []string{earlier(SettingsFile, "*"), earlier(ProvenanceFile, "*"), boardPrefix + "*"}

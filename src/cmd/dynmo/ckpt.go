@@ -125,12 +125,14 @@ func ckptImport() *cobra.Command {
 		Use:   "import FROM -o FILE",
 		Short: "Make a dynmo weights file of a Hugging Face directory or llm.c's model file",
 		Long: `Make a dynmo weights file of a Hugging Face directory (config.json with
-model.safetensors or its shards and their index; GPT-2, LLaMA, Mixtral or LLaMA-MoE; float32,
-bfloat16 or float16) or of llm.c's model file (version 3). The weights file is safetensors with values
-as they are stored; its names are dynmo's, and parts that are computed as one, as queries,
-keys and values, are one tensor. Files of the tokenizer that lie in the directory go with
-them (tokenizer.json, tokenizer.model, tokenizer_config.json and their like) and come back
-by ckpt export. Memory holds a piece of one tensor at a time.`,
+model.safetensors or its shards and their index; GPT-2, LLaMA, Mistral without a window,
+Mixtral or LLaMA-MoE; float32, bfloat16 or float16) or of llm.c's model file (version 3).
+The weights file is safetensors with values as they are stored; its names are dynmo's, and
+parts that are computed as one, as queries, keys and values, are one tensor. It also has the
+directory's generation_config.json and the files of its tokenizer (tokenizer.json,
+tokenizer.model and their like). ckpt export writes them again. A field of config.json is
+refused by name if it is unknown, or makes a model that dynmo cannot compute (dynmo help
+fields). Memory holds a piece of one tensor at a time.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := weights.check(); err != nil {

@@ -40,11 +40,14 @@ run's float32; --dtype rounds them to another. Pruned weights are zero. The conf
 the tokenizer of training go with the weights. The tokenizer is that of the import or of data
 prepare, or else bytes, or GPT-2's; no other is known.
 
+Positions (max_position_embeddings), router_aux_loss_coef and generation_config.json are those of
+the weights that a model was imported from, also after training on them.
+
 A model with exits, with attention in buckets or with a mixture of depths becomes the model that
 other programs know: its blocks, for all tokens and keys. The tensors that these programs do not
 know go into dynmo.safetensors. DYNMO.md has their names, and says how the results differ. The
-model in plain PyTorch is dynmo_reference.py. No other program has keys that are
-made of queries (attention.keys = shared).
+model in plain PyTorch is dynmo_reference.py. It also lies beside a LLaMA-MoE, which no current
+program loads. No other program has keys that are made of queries (attention.keys = shared).
 
 TO is written whole or not at all. With --force the weights of another model in it go, and
 its tokenizer if this one has one; other files stay.`,
@@ -122,7 +125,7 @@ func (e *exported) write(c *cobra.Command, o origin) error {
 	if err != nil {
 		return err
 	}
-	tellNotes(c.ErrOrStderr(), o.weights.Differs)
+	tellNotes(c.ErrOrStderr(), o.weights.Notes()...)
 	if err := e.made.fail(o.weights.WriteHuggingFace(e.made.path, e.dtype, files)); err != nil || o.what == "" {
 		return err
 	}

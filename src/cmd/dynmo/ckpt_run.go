@@ -200,20 +200,30 @@ func openRun(c *cobra.Command, dir string, step int) (origin, error) {
 	if err := o.ofRun(one.Dir, settings); err != nil {
 		return origin{}, err
 	}
+	kinds, end := model.FromConfig(settings).Kinds, w.Config.End
 	if o.vocabulary != nil {
-		w.Config = checkpoint.EndingConfig(w.Config.Model, o.vocabulary.End)
-		if begin := o.vocabulary.Begin(); begin >= 0 {
-			w.Config = w.Config.Beginning(begin)
-		}
+		end = o.vocabulary.End
 	}
-	w.Config.Model.Kinds = model.FromConfig(settings).Kinds // Config alone does not have all kinds
+	w.Config.Model.Kinds = kinds
+	if err := w.Describe(end, besideRun(one.Dir, record.SourceDir)); err != nil {
+		return origin{}, err
+	}
+	if o.vocabulary != nil && o.vocabulary.Begin() >= 0 {
+		w.Config = w.Config.Beginning(o.vocabulary.Begin())
+	}
+	w.Config.Model.Kinds = kinds // Config alone does not have all kinds
 	return o, nil
+}
+
+// besideRun returns the path of a file of the run that wrote a checkpoint.
+func besideRun(checkpoint, name string) string {
+	return filepath.Join(filepath.Dir(filepath.Dir(filepath.Clean(checkpoint))), name)
 }
 
 // ofRun sets the tokenizer to the one that a checkpoint's run kept. If the run kept none, the
 // tokenizer follows from the run's settings.
 func (o *origin) ofRun(dir string, settings config.Config) error {
-	at := filepath.Join(filepath.Dir(filepath.Dir(filepath.Clean(dir))), record.TokenizerDir)
+	at := besideRun(dir, record.TokenizerDir)
 	files, err := data.ReadTokenizer(at)
 	if err != nil {
 		return err

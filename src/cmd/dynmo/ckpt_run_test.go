@@ -170,10 +170,10 @@ func TestExportOfAnotherModel(t *testing.T) {
 			"dynamic.kind="+kind, "attention.buckets=4", "checkpoint.every=1"), "--run-dir", kind)...)...); e.status != exitDone {
 			t.Fatalf("%+v", e)
 		}
-		ckpt("export", kind, "-o", "new", "--format", "llmc").refused(t, exitUsage, fmt.Sprintf("a model with dynamic.kind = %q: ", kind))
+		ckpt("export", kind, "-o", "new", "--format", "llmc").refused(t, exitUsage, map[string]string{"attention": "attention.keys", "mod": `a model with dynamic.kind = "mod": `}[kind])
 		ckpt("split", kind, "-o", "new", "--experts", "2", "--top", "1").refused(t, exitUsage, fmt.Sprintf("a model with dynamic.kind = %q: no other program knows its layers, want a model without", kind))
 	}
-	ckpt("export", "attention", "-o", "new").refused(t, exitUsage, `a model with dynamic.kind = "attention": its layers have no block.0/qkv.weight, which other programs want`)
+	ckpt("export", "attention", "-o", "new").refused(t, exitUsage, `attention.keys = "shared": no other program makes keys of queries, want the model of a run with attention.keys = "own"`)
 	if e := ckpt("export", "mod", "-o", "hf"); e.status != exitDone || !strings.Contains(e.stderr, "note: the second block") {
 		t.Errorf("%+v", e)
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -151,7 +152,15 @@ func TestCkptSplit(t *testing.T) {
 	says(training(slices.Concat(shape, moe, sets("moe.top=2", "model.weights=some.safetensors"))...)...).refused(t, exitUsage, "moe.router is linear, the weights are of a model with mlp")
 	says(training(slices.Concat(shape, moe, sets("moe.top=4", "moe.scale=2", "model.weights=all.safetensors"))...)...).refused(t, exitUsage, "moe.scale is 2, the weights are of a model with 4")
 	ckpt("export", "all.safetensors", "-o", "x", "--model-type", "mixtral").refused(t, exitUsage, "moe.scale is 4, mixtral has 1")
-	said(t, "ckpt", "export", "all.safetensors", "-o", "moe-hf")
+	const alone = "note: model_type llama_moe: no current program loads it, Transformers 5.12.1 neither; dynmo_reference.py is the model in plain PyTorch\n"
+	if e := ckpt("export", "all.safetensors", "-o", "moe-hf"); e.status != exitDone || e.stderr != alone {
+		t.Errorf("%+v, want %s", e, alone)
+	}
+	for name, want := range map[string]string{"dynmo_reference.py": "LLaMA-MoE", "DYNMO.md": "# A model of type llama_moe\n\nmodel_type llama_moe: no current program loads it", "dynmo.json": "{"} {
+		if text, err := os.ReadFile(filepath.Join("moe-hf", name)); err != nil || !strings.Contains(string(text), want) {
+			t.Errorf("%s: %s (%v)", name, text, err)
+		}
+	}
 	for args, want := range map[string]string{
 		"split run -o x":                                   `required flag(s) "experts", "top" not set`,
 		"split run -o x --experts 5 --top 1":               "run: 5 experts: want at most 65536, and a number that divides the 12 channels of an MLP",
@@ -165,12 +174,73 @@ func TestCkptSplit(t *testing.T) {
 	}
 }
 
+// TestExportKeepsTheSource: the export of a model has the positions, the router's coefficient and the
+// generation_config.json of the weights that it was imported from, also after training.
+func TestExportKeepsTheSource(t *testing.T) {
+	t.Chdir(folder(t, ""))
+	train := func(more ...string) {
+		t.Helper()
+		shape := sets("run.clock=wall", "parallel.stages=1", "model.family=llama", "model.blocks=2", "model.hidden=16", "model.heads=2", "train.steps=1", "checkpoint.every=1", "dynamic.kind=moe", "moe.top=2", "moe.aux=0.01")
+		if e := says(training(append(shape, more...)...)...); e.status != exitDone {
+			t.Fatalf("%+v", e)
+		}
+	}
+	has := func(dir string, positions int, coefficient string) {
+		t.Helper()
+		text, err := os.ReadFile(filepath.Join(dir, "config.json"))
+		expect.OK(t, err)
+		var c struct {
+			Positions   int             `json:"max_position_embeddings"`
+			Coefficient json.RawMessage `json:"router_aux_loss_coef"`
+		}
+		expect.OK(t, json.Unmarshal(text, &c))
+		if c.Positions != positions || string(c.Coefficient) != coefficient {
+			t.Errorf("%s: %d positions, coefficient %s, want %d, %s", dir, c.Positions, c.Coefficient, positions, coefficient)
+		}
+	}
+	train(append(sets("model.sequence=8"), "--run-dir", "run")...)
+	said(t, "ckpt", "export", "run", "-o", "hf")
+	has("hf", 8, "0.01") // 0.01 for each of 2 blocks, by 2 choices
+	var end any
+	rewrite(t, "hf/config.json", func(c map[string]any) {
+		c["max_position_embeddings"], c["router_aux_loss_coef"], end = 64, 0.25, c["eos_token_id"]
+	})
+	for _, own := range []bool{true, false} { // whether the file names the token that ends texts here
+		if end = fmt.Sprint(end); !own {
+			end = "7"
+			rewrite(t, "hf/config.json", func(c map[string]any) { c["eos_token_id"] = 7 })
+		}
+		generation := fmt.Sprintf("{\n\t\"eos_token_id\": [3, %v],  \"temperature\": 0.60 }", end)
+		expect.OK(t, os.WriteFile("hf/generation_config.json", []byte(generation), 0o600))
+		said(t, "ckpt", "import", "hf", "-o", "weights", "--force")
+		said(t, "ckpt", "export", "weights", "-o", "back", "--force")
+		same(t, "hf", "back")
+		train(append(sets("model.sequence=4", "model.weights=weights"), "--run-dir", "run", "--force")...)
+		said(t, "ckpt", "export", "run", "-o", "trained", "--force")
+		has("trained", 64, "0.25")
+		if text, err := os.ReadFile("trained/generation_config.json"); err != nil || (string(text) == generation) != own {
+			t.Errorf("%s (%v), own %v", text, err, own)
+		}
+	}
+	train(append(sets("model.sequence=4"), "--run-dir", "run", "--force")...)
+	said(t, "ckpt", "export", "run", "-o", "trained", "--force")
+	has("trained", 4, "0.01")
+	if _, err := os.Stat("run/source"); err == nil {
+		t.Error("a run without weights has those of an earlier run")
+	}
+}
+
 func TestCkptRefuses(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"text":                "no weights at all",
-		"mistral/config.json": `{"model_type":"mistral"}`,
-		"foreign":             "\x02\x00\x00\x00\x00\x00\x00\x00{}",
+		"bin/config.json":       `{"model_type":"gpt2"}`,
+		"bin/pytorch_model.bin": "a pickle",
+		"none/config.json":      `{"model_type":"gpt2"}`,
+		"lines/config.json":     "{\"model_type\":\"llama\",\n\"rope_scaling\": {\n  \"type\": [\n    1\n  ]\n}}",
+		"untyped/config.json":   "{}",
+		"text":                  "no weights at all",
+		"mistral/config.json":   `{"model_type":"mistral"}`,
+		"foreign":               "\x02\x00\x00\x00\x00\x00\x00\x00{}",
 	} {
 		expect.OK(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700))
 		expect.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
@@ -185,7 +255,11 @@ func TestCkptRefuses(t *testing.T) {
 		{"verify text", "text: byte 0: header of"},
 		{"import text", `"output" not set`},
 		{"import text -o out", "text: byte 17: the file ends within the header"},
-		{"import mistral -o out", `mistral/config.json: model_type: byte 14: "mistral" is not supported, want one of gpt2, llama, mixtral, llama_moe`},
+		{"import mistral -o out", "mistral/config.json: sliding_window is missing, which means 4096: want null"},
+		{"import bin -o out", "bin/pytorch_model.bin: weights in another form: want model.safetensors, or model.safetensors.index.json with its shards, as save_pretrained"},
+		{"import none -o out", "none/model.safetensors: file does not exist: want it, or model.safetensors.index.json with its shards"},
+		{"import lines -o out", "lines/config.json: rope_scaling: type: byte 51: [1] is not supported, want one of default, linear, llama3"},
+		{"import untyped -o out", "untyped/config.json: model_type is missing, want one of gpt2, llama, mistral, mixtral, llama_moe"},
 		{"import nothing -o out", "nothing: no such file"},
 		{"export foreign -o out", "foreign: metadata: format"},
 		{"export foreign -o out --format onnx", `--format "onnx", want huggingface or llmc`},

@@ -84,7 +84,7 @@ the vocabulary that is printed (GPT-2: 50257; the next multiple of 128 is
 			if _, ok := errors.AsType[data.InputError](err); ok {
 				return usageError{err}
 			}
-			if err = cmp.Or(err, leaveTokenizer(data.Beside(p.Output), files)); err != nil {
+			if err = cmp.Or(err, leaveFiles(data.Beside(p.Output), files, data.IsTokenizerFile)); err != nil {
 				return err
 			}
 			fmt.Fprintf(c.OutOrStdout(), "%s: %d documents, %d bytes, %d tokens, vocabulary %d, %.1f MB/s\n",

@@ -2,11 +2,15 @@ package main
 
 import (
 	"embed"
+	"encoding/json"
+	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"dynmo/src/config"
+	"dynmo/src/family"
 )
 
 // tasks group the commands in the help by the user's purpose. Each has one example.
@@ -88,7 +92,12 @@ func topics() []*cobra.Command {
 		c.Long = config.Default().TOML()
 		c.Parent().HelpFunc()(c, args)
 	})
-	list := []*cobra.Command{settings}
+	table := &cobra.Command{Use: "fields", Short: "every field of a model's config.json: read, of one value, or without effect"}
+	table.SetHelpFunc(func(c *cobra.Command, args []string) { // the model types are registered after the commands are made
+		c.Long = fields()
+		c.Parent().HelpFunc()(c, args)
+	})
+	list := []*cobra.Command{settings, table}
 	for _, t := range []struct{ name, short string }{
 		{"kinds", "what changes a model while it trains, how layers are balanced and packed"},
 		{"files", "what a run leaves, and what the words mean"},
@@ -100,6 +109,56 @@ func topics() []*cobra.Command {
 		list = append(list, &cobra.Command{Use: t.name, Short: t.short, Long: page(t.name)})
 	}
 	return list
+}
+
+// fields returns the table of the fields of config.json.
+func fields() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, `The fields of config.json, with the file of Transformers %s that reads them. A field is read, or is
+fixed: it has one of the values behind "=" or is absent. An ignored field changes no logit. ckpt
+import refuses other values of fixed fields, and fields that are not in the table. If such a field
+changes nothing in the model, take it out of config.json.
+`, family.Transformers)
+	first := make(map[string]string) // type with a row, by keys and source
+	write := func(name string, rows []family.Field) {
+		also := ""
+		rows = slices.DeleteFunc(slices.Clone(rows), func(row family.Field) bool {
+			at := row.Keys + row.Source
+			if first[at] != "" {
+				also = ": the rows of " + first[at] + ", and before them"
+				return true
+			}
+			first[at] = name
+			return false
+		})
+		fmt.Fprintf(&b, "\n%s%s\n", name, also)
+		for _, row := range rows {
+			fmt.Fprintf(&b, "  %-8s %s", row.Use, row.Source+":")
+			left := 0
+			for key := range strings.FieldsSeq(row.Keys) {
+				if left -= len(key) + 1; left < 0 {
+					b.WriteString("\n          ")
+					left = 90 - len(key)
+				}
+				b.WriteString(" " + key)
+			}
+			for i, want := range row.Want {
+				text, err := json.Marshal(want)
+				if err != nil {
+					panic(err)
+				}
+				fmt.Fprintf(&b, " %s %s", map[bool]string{true: "=", false: "or"}[i == 0], text)
+			}
+			b.WriteByte('\n')
+		}
+	}
+	_, names, _ := family.Named("")
+	for _, name := range names {
+		form, _, _ := family.Named(name)
+		write(name, form.Fields)
+	}
+	write("all types", family.Common)
+	return strings.TrimSuffix(b.String(), "\n")
 }
 
 // page returns a help topic's text.

@@ -47,7 +47,8 @@ func TestReferenceGivesOurLogits(t *testing.T) {
 		"saturation": sets("dynamic.kind=exit", "exit.confidence=saturation"), "depths": sets("dynamic.kind=mod", "mod.route=predictor"),
 		"depths of a llama": sets("dynamic.kind=mod", "model.family=llama"), "buckets": sets("dynamic.kind=attention", "attention.keys=own", "attention.buckets=4"), "experts behind exits": sets("dynamic.kind=exit+moe", "model.family=llama", "moe.experts=4"),
 		"experts in depths": sets("dynamic.kind=mod+moe", "model.family=llama", "moe.experts=4", "model.rope_scaling=llama3", "model.rope_original_max_position_embeddings=8"),
-		"exits and depths":  sets("dynamic.kind=exit+mod", "mod.route=predictor", "model.family=llama"),
+		"llama_moe":         sets("dynamic.kind=moe", "model.family=llama", "moe.experts=4", "moe.top=2", "moe.router=mlp", "moe.scale=2", "model.rope_scaling=linear"), "llama_moe with one matrix": sets("dynamic.kind=moe", "model.family=llama", "moe.experts=4", "moe.top=2", "moe.scale=2"),
+		"exits and depths": sets("dynamic.kind=exit+mod", "mod.route=predictor", "model.family=llama"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()

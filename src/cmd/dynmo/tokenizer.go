@@ -26,7 +26,7 @@ func keepTokenizer(dir string, c config.Config) error {
 		files, err = weightsTokenizer(c.Model.Weights)
 	}
 	if err == nil && len(files) > 0 {
-		err = leaveTokenizer(filepath.Join(dir, record.TokenizerDir), files)
+		err = leaveFiles(filepath.Join(dir, record.TokenizerDir), files, data.IsTokenizerFile)
 	}
 	if err != nil {
 		return fmt.Errorf("the run's tokenizer: %w", err)
@@ -43,15 +43,32 @@ func weightsTokenizer(path string) (map[string][]byte, error) {
 	return w.Tokenizer, w.Close()
 }
 
-// leaveTokenizer writes the files of a tokenizer into a directory, and removes those of another
-// tokenizer. Without files it only removes, and also removes a directory that is then empty.
-func leaveTokenizer(dir string, files map[string][]byte) error {
+// keepSource copies the configuration of the weights that a run begins with into the run's
+// directory, for exports of the trained model.
+func keepSource(dir string, c config.Config) error {
+	var files map[string][]byte
+	if c.Model.Weights != "" {
+		w, err := checkpoint.OpenWeights(c.Model.Weights)
+		if err != nil {
+			return err
+		}
+		files = w.Source()
+		if err := w.Close(); err != nil {
+			return err
+		}
+	}
+	return leaveFiles(filepath.Join(dir, record.SourceDir), files, func(string) bool { return true })
+}
+
+// leaveFiles writes files into a directory, and removes other files that are stale. Without files it
+// only removes, and also removes a directory that is then empty.
+func leaveFiles(dir string, files map[string][]byte, stale func(name string) bool) error {
 	list, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	for _, entry := range list {
-		if data.IsTokenizerFile(entry.Name()) {
+		if stale(entry.Name()) {
 			if err := os.Remove(filepath.Join(dir, entry.Name())); err != nil {
 				return err
 			}
@@ -68,5 +85,5 @@ func leaveTokenizer(dir string, files map[string][]byte) error {
 			}
 		}
 		return nil
-	}, data.IsTokenizerFile)
+	}, stale)
 }

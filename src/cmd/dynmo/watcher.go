@@ -65,6 +65,11 @@ func (w *watcher) begin(about launch.World) (record.Observer, error) {
 		if err := keepTokenizer(w.dir, w.settings); err != nil {
 			return nil, err
 		}
+		if about.Resumed.Step == 0 {
+			if err := keepSource(w.dir, w.settings); err != nil {
+				return nil, err
+			}
+		}
 		w.progress.Say("run directory " + w.dir)
 	}
 	for _, line := range w.records.resumed(w.dir, about.Resumed, w.past) {

@@ -77,6 +77,7 @@ func write(c model.Config, end int32) map[string]any {
 		"activation_function": "gelu_new", "layer_norm_epsilon": 1e-5,
 		"attn_pdrop": family.NoDropout, "embd_pdrop": family.NoDropout, "resid_pdrop": family.NoDropout,
 		"n_embd": c.Hidden, "n_head": c.Heads, "n_layer": c.Blocks, "n_positions": c.Sequence,
+		"n_ctx": c.Sequence, // llama.cpp's converter reads this one
 	})
 	return members
 }

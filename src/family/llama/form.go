@@ -20,7 +20,7 @@ var form = FormOf(family.Form{Name: Name, Read: read, Write: func(c model.Config
 // sliding_window is null.
 var mistral = FormOf(family.Form{
 	Name:   mistralType,
-	Fields: []family.Field{{Keys: window, Use: family.Used, Source: "models/mistral/configuration_mistral.py"}},
+	Fields: []family.Field{{Keys: window, Use: family.Used, Source: "models/mistral/configuration_mistral.py, only null"}},
 	Read: func(o input.Object) (model.Config, error) {
 		c := model.Config{
 			Family: Name, Vocab: 32000, Sequence: 4096 * 32, Hidden: 4096, Blocks: 32, Heads: 32, KeyValueHeads: 8,
@@ -41,6 +41,7 @@ var mistral = FormOf(family.Form{
 const (
 	mistralType = "mistral"
 	window      = "sliding_window"
+	positions   = "max_position_embeddings"
 	original    = "original_max_position_embeddings"
 )
 
@@ -52,7 +53,7 @@ const (
 
 // fields are those that all types of the family have.
 var fields = []family.Field{
-	{Keys: "hidden_size intermediate_size num_hidden_layers num_attention_heads num_key_value_heads head_dim max_position_embeddings rms_norm_eps", Use: family.Used, Source: file},
+	{Keys: "hidden_size intermediate_size num_hidden_layers num_attention_heads num_key_value_heads head_dim rms_norm_eps " + positions, Use: family.Used, Source: file},
 	{Keys: "rope_parameters rope_scaling rope_theta " + original, Use: family.Used, Source: ropeFile},
 	{Keys: "partial_rotary_factor", Use: family.Fixed, Want: []any{1.0, nil}, Source: ropeFile},
 	{Keys: "hidden_act", Use: family.Fixed, Want: []any{"silu", "swish"}, Source: file}, // both names mean the same function
@@ -67,6 +68,13 @@ var fields = []family.Field{
 func FormOf(f family.Form) family.Form {
 	f.Prefix, f.Token, f.Buffers = "model.", "embed_tokens.weight", []string{".rotary_emb.inv_freq"}
 	f.Fields = slices.Concat(f.Fields, fields)
+	keep := f.Keep
+	f.Keep = func(members map[string]any, from input.Object, c model.Config) {
+		members[positions] = max(members[positions].(int), c.Sequence) // no weight depends on their number
+		if keep != nil {
+			keep(members, from, c)
+		}
+	}
 	return f
 }
 
@@ -82,7 +90,7 @@ func read(o input.Object) (model.Config, error) {
 // Read reads the members that the configurations of all types of the family have.
 func Read(o input.Object, c *model.Config) error {
 	err := o.Dimensions(
-		input.Dimension{Key: "vocab_size", To: &c.Vocab, Limit: family.MaxTokens}, input.Dimension{Key: "max_position_embeddings", To: &c.Sequence, Limit: family.MaxTokens},
+		input.Dimension{Key: "vocab_size", To: &c.Vocab, Limit: family.MaxTokens}, input.Dimension{Key: positions, To: &c.Sequence, Limit: family.MaxTokens},
 		input.Dimension{Key: "hidden_size", To: &c.Hidden, Limit: family.MaxHidden}, input.Dimension{Key: "intermediate_size", To: &c.Intermediate, Limit: family.MaxHidden},
 		input.Dimension{Key: "num_hidden_layers", To: &c.Blocks, Limit: family.MaxBlocks}, input.Dimension{Key: "num_attention_heads", To: &c.Heads, Limit: family.MaxHidden})
 	if err != nil {
@@ -148,10 +156,10 @@ func readRope(o input.Object, r *model.Rope) error {
 		}
 		*r, before = this, key
 	}
-	positions := r.Original
-	err := o.Dimensions(input.Dimension{Key: original, To: &positions, Limit: family.MaxTokens})
-	if err == nil && r.Scaling == model.RopeLlama3 && positions != r.Original {
-		return o.Fail(original, "%d, yet %s has %d: want the two equal", positions, before, r.Original)
+	outer := r.Original
+	err := o.Dimensions(input.Dimension{Key: original, To: &outer, Limit: family.MaxTokens})
+	if err == nil && r.Scaling == model.RopeLlama3 && outer != r.Original {
+		return o.Fail(original, "%d, yet %s has %d: want the two equal", outer, before, r.Original)
 	}
 	return err
 }
@@ -208,7 +216,7 @@ func Write(name, architecture string, c model.Config, end int32) map[string]any 
 	members := family.Members(name, architecture, c, end)
 	maps.Copy(members, map[string]any{
 		"attention_dropout": family.NoDropout, "hidden_act": "silu",
-		"hidden_size": c.Hidden, "intermediate_size": c.Intermediate, "max_position_embeddings": c.Sequence,
+		"hidden_size": c.Hidden, "intermediate_size": c.Intermediate, positions: c.Sequence,
 		"num_attention_heads": c.Heads, "num_hidden_layers": c.Blocks, "num_key_value_heads": c.KeyValueHeads,
 		"rms_norm_eps": family.Fraction(c.NormEps), "rope_theta": family.Fraction(c.Rope.Base), "rope_scaling": Scaling(c.Rope),
 	})

@@ -42,6 +42,14 @@ type Buckets struct {
 func (Buckets) Name() string       { return "attention" }
 func (Buckets) Phase() model.Phase { return model.InsideBlocks }
 
+// Lacks says which tensors of other programs the model does not have, and what to do; "" for none.
+func (k Buckets) Lacks() string {
+	if k.SharedKeys {
+		return `attention.keys = "shared": no other program makes keys of queries, want the model of a run with attention.keys = "own"`
+	}
+	return ""
+}
+
 // Beyond reports whether queries do not see all keys, or keys are made of queries.
 func (k Buckets) Beyond() bool { return k.Count > 1 || k.SharedKeys }
 

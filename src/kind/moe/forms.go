@@ -75,9 +75,14 @@ var mixtral = llama.FormOf(family.Form{
 		e, members := model.KindOf[Experts](c), llama.Write(mixtralType, "MixtralForCausalLM", c, end)
 		members["num_local_experts"], members["num_experts_per_tok"] = e.Count, e.Top
 		if e.Auxiliary > 0 && !e.Balanced {
-			members["router_aux_loss_coef"] = family.Fraction(e.coefficient(c.Blocks))
+			members[coefficient] = family.Fraction(e.coefficient(c.Blocks))
 		}
 		return members
+	},
+	Keep: func(members map[string]any, from input.Object, _ model.Config) {
+		if v, ok := from[coefficient]; ok {
+			members[coefficient] = json.RawMessage(v.JSON)
+		}
 	},
 	Packed: &family.Packing{
 		Key: "experts", End: packedGateUp,
@@ -97,7 +102,8 @@ var mixtral = llama.FormOf(family.Form{
 // llamaMoE is LLaMA-MoE (Zhu et al. 2024), as the code that its checkpoints come with reads
 // them (modeling_llama_moe_hf.py).
 var llamaMoE = llama.FormOf(family.Form{
-	Name: llamaMoEType, Fields: llamaMoEFields, Read: readLlamaMoE, Write: writeLlamaMoE, Refuses: refusesLlamaMoE, Beside: noiseOfLlamaMoE,
+	Name: llamaMoEType, Unknown: "model_type llama_moe: no current program loads it, Transformers " + family.Transformers + " neither",
+	Fields: llamaMoEFields, Read: readLlamaMoE, Write: writeLlamaMoE, Refuses: refusesLlamaMoE, Beside: noiseOfLlamaMoE,
 	Names: func(c model.Config) []family.Renaming {
 		network := "gate_network"
 		if model.KindOf[Experts](c).Squashed {
@@ -111,12 +117,15 @@ var llamaMoE = llama.FormOf(family.Form{
 	},
 })
 
+// coefficient is the member that weighs the loss of unequal loads.
+const coefficient = "router_aux_loss_coef"
+
 // mixtralFile is the source of Mixtral's fields.
 const mixtralFile = "models/mixtral/configuration_mixtral.py"
 
 var mixtralFields = []family.Field{
 	{Keys: "num_local_experts num_experts num_experts_per_tok", Use: family.Used, Source: mixtralFile},
-	{Keys: "router_aux_loss_coef router_jitter_noise output_router_logits", Use: family.Unused, Source: mixtralFile}, // training
+	{Keys: coefficient + " router_jitter_noise output_router_logits", Use: family.Unused, Source: mixtralFile}, // training
 }
 
 // readMixtral returns the shape that a MixtralConfig describes.
