@@ -216,6 +216,8 @@ func TestExportKeepsTheSource(t *testing.T) {
 		said(t, "ckpt", "export", "weights", "-o", "back", "--force")
 		same(t, "hf", "back")
 		train(append(sets("model.sequence=4", "model.weights=weights"), "--run-dir", "run", "--force")...)
+		expect.OK(t, os.Remove("weights"))
+		train(append(sets("model.sequence=4", "model.weights=weights", "train.steps=2"), "--run-dir", "run", "--resume")...)
 		said(t, "ckpt", "export", "run", "-o", "trained", "--force")
 		has("trained", 64, "0.25")
 		if text, err := os.ReadFile("trained/generation_config.json"); err != nil || (string(text) == generation) != own {

@@ -148,7 +148,9 @@ func TestTokenizerGoesAlong(t *testing.T) {
 	said(t, "ckpt", "import", "hf", "-o", "weights")
 	said(t, "ckpt", "export", "weights", "-o", "back")
 	said(t, "ckpt", "split", "run", "-o", "split", "--experts", "2", "--top", "1")
-	said(t, "ckpt", "export", "split", "-o", "experts")
+	if e := ckpt("export", "split", "-o", "experts"); e.status != exitDone {
+		t.Fatalf("%+v", e)
+	}
 	expect.OK(t, os.RemoveAll("o.tokenizer"))
 	if e := says(training(append(run, append(sets("model.weights=weights", "train.steps=1"), "--run-dir", "again")...)...)...); e.status != exitDone {
 		t.Fatalf("%+v", e)

@@ -65,7 +65,7 @@ func (w *watcher) begin(about launch.World) (record.Observer, error) {
 		if err := keepTokenizer(w.dir, w.settings); err != nil {
 			return nil, err
 		}
-		if about.Resumed.Step == 0 {
+		if about.Resumed.From == "" {
 			if err := keepSource(w.dir, w.settings); err != nil {
 				return nil, err
 			}
