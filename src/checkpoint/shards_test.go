@@ -8,8 +8,6 @@ import (
 	"testing"
 
 	"dynmo/src/expect"
-	"dynmo/src/kind/moe"
-	"dynmo/src/model"
 )
 
 // Shards have at most the wanted bytes, except where one tensor has more. Tensors are in the order
@@ -87,11 +85,18 @@ func TestAs(t *testing.T) {
 	}
 	plain := llamaMoE("F32", "linear", false)
 	plain.config = strings.Replace(plain.config, `"score_scale_factor": 4.0`, `"score_scale_factor": 1.0`, 1)
-	w := imported(t, plain.directory(t, 0))
-	expect.OK(t, w.As("mixtral"))
-	dir := t.TempDir()
-	expect.OK(t, w.WriteHuggingFace(dir, "", nil))
-	if again := imported(t, dir); again.Config.form.Name != "mixtral" || model.KindOf[moe.Experts](again.Config.Model).Count != 3 {
-		t.Errorf("%+v", again.Config.Model)
+	for to, f := range map[string]*foreign{"mixtral": plain, "mistral": newLlama("F32", false, "model.", 0)} {
+		w := imported(t, f.directory(t, 0))
+		w.Config = w.Config.Beginning(3)
+		expect.OK(t, w.As(to))
+		dir := t.TempDir()
+		expect.OK(t, w.WriteHuggingFace(dir, "", nil))
+		again := imported(t, dir)
+		if again.Config.form.Name != to || again.Config.Model.Parameters() != w.Config.Model.Parameters() {
+			t.Errorf("%+v", again.Config.Model)
+		}
+		if begin := string(again.Config.members()[beginKey].JSON); f != plain && begin != "3" {
+			t.Errorf("%s: texts begin with %s, want 3", to, begin)
+		}
 	}
 }

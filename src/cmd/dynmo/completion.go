@@ -40,7 +40,7 @@ var flagValues = map[string]map[string]completer{
 		"dynmo ckpt export":  words("huggingface", "llmc"),
 	},
 	"dtype":      {"": words("float32", "bfloat16", "float16")},
-	"model-type": {"": words("mixtral", "llama_moe")},
+	"model-type": {"": words("llama", "mistral", "mixtral", "llama_moe")},
 	"router":     {"": words("linear", "mlp")},
 }
 

@@ -28,7 +28,7 @@ func TestCompletion(t *testing.T) {
 		{"balance --balancer diff", []string{"diffusion", "diffusion-paper"}, nil, noFiles},
 		{"data prepare --format ", []string{"llmc", "megatron"}, nil, noFiles},
 		{"ckpt export --format ", []string{"huggingface", "llmc"}, []string{"megatron"}, noFiles},
-		{"ckpt export --model-type ", []string{"mixtral", "llama_moe"}, nil, noFiles},
+		{"ckpt export --model-type ", []string{"mistral", "mixtral", "llama_moe"}, nil, noFiles},
 		{"plan ", []string{"toml"}, nil, endings},
 		{"table run/a ", nil, nil, dirs},
 		{"doctor --require ", []string{"mpi", "nccl"}, nil, noFiles},
