@@ -102,9 +102,11 @@ func noModel(dir string) error {
 	if err != nil {
 		return err
 	}
-	for _, e := range entries {
-		if slices.ContainsFunc([]string{".bin", ".bin.index.json", ".pth", ".pt", ".gguf", ".h5", ".msgpack", ".safetensors"}, func(end string) bool { return strings.HasSuffix(e.Name(), end) }) {
-			return fmt.Errorf("%s: weights in another form: want %s, or %s with its shards, as save_pretrained of Transformers writes them", filepath.Join(dir, e.Name()), modelFile, indexFile)
+	for _, end := range []string{".bin", ".bin.index.json", ".pth", ".pt", ".gguf", ".h5", ".msgpack", ".safetensors"} {
+		for _, e := range entries {
+			if strings.HasSuffix(e.Name(), end) {
+				return fmt.Errorf("%s: weights in another form: want %s, or %s with its shards, as save_pretrained of Transformers writes them", filepath.Join(dir, e.Name()), modelFile, indexFile)
+			}
 		}
 	}
 	return fmt.Errorf("%s: %w: want it, or %s with its shards", filepath.Join(dir, modelFile), fs.ErrNotExist, indexFile)

@@ -78,20 +78,6 @@ func (f Form) row(key string) (Field, bool) {
 	return list[i], true
 }
 
-// Table returns a row for each field that a configuration of the form may have.
-func (f Form) Table() (list []Field) {
-	seen := make(map[string]bool)
-	for _, row := range slices.Concat(f.Fields, Common) {
-		for key := range strings.FieldsSeq(row.Keys) {
-			if !seen[key] {
-				seen[key], row.Keys = true, key
-				list = append(list, row)
-			}
-		}
-	}
-	return list
-}
-
 // Check returns an error for the first field that no row names, or whose value makes a model that
 // dynmo cannot compute.
 func (f Form) Check(o input.Object) error {
