@@ -245,7 +245,7 @@ func TestMistyped(t *testing.T) {
 }
 
 // TestTOMLError: a number that is too large is named with its key and line.
-func TesttomlError(t *testing.T) {
+func TestTOMLError(t *testing.T) {
 	for text, want := range map[string]string{
 		"[train]\nsteps = 99999999999999999999":              "f:2: train.steps: 99999999999999999999 is too large: want a whole number below 2^63",
 		"[a]\nb = 1\n[optimizer]\n\nlr = [0.1, 1e999]":       "f:5: optimizer.lr: 1e999 is too large: want a number of at most 1.7e308",
