@@ -95,7 +95,7 @@ func TestTrainSumsUpFailures(t *testing.T) {
 	e := says("train", file, "--run-dir", dir, "--set", "optimizer.lr=1e30", "--set", "optimizer.warmup=0", "--set", "optimizer.clip=0")
 	s, err := record.ReadSummary(dir)
 	expect.OK(t, err)
-	if e.status != exitFailure || s == nil || s.Status != record.Failed || !strings.Contains(s.Error, "not finite") || s.Worth != nil {
+	if e.status != exitDiverged || s == nil || s.Status != record.Diverged || !strings.Contains(s.Error, "not finite") || s.Worth != nil {
 		t.Errorf("status %d, %q: %+v", e.status, e.stderr, s)
 	}
 	stopped := &watcher{out: io.Discard, dir: t.TempDir()}
