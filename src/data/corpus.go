@@ -1,8 +1,6 @@
 package data
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -136,10 +134,7 @@ func (s *source) open() (*Corpus, error) {
 }
 
 func newCorpus(x ids, changed func() error) *Corpus {
-	c := &Corpus{ids: x, changed: changed, hash: sync.OnceValue(func() string {
-		sum := sha256.Sum256(x.raw)
-		return hex.EncodeToString(sum[:])
-	})}
+	c := &Corpus{ids: x, changed: changed, hash: sync.OnceValue(x.hash)}
 	c.take(0, x.count())
 	return c
 }
@@ -164,12 +159,14 @@ func (s *source) openTokens() (*Corpus, error) {
 		return nil, errors.Join(fmt.Errorf("data: %s: %w", s.key, err), t.Close())
 	}
 	s.tokens = t
-	return newCorpus(t.ids, func() error {
-		if err := t.Changed(); err != nil {
+	var c *Corpus
+	c = newCorpus(t.ids, func() error {
+		if err := t.Changed(c.Hash()); err != nil {
 			return fmt.Errorf("data: %s: %w", s.key, err)
 		}
 		return nil
-	}), nil
+	})
+	return c, nil
 }
 
 // short returns the error of text that is shorter than a sequence.

@@ -1,7 +1,9 @@
 package data
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 )
 
@@ -35,6 +37,12 @@ func (e element) width() int { return elements[e].width }
 type ids struct {
 	raw []byte
 	element
+}
+
+// hash returns the SHA-256 of the ids in the form of the file.
+func (x ids) hash() string {
+	sum := sha256.Sum256(x.raw)
+	return hex.EncodeToString(sum[:])
 }
 
 func (x ids) count() int { return len(x.raw) / x.width() }

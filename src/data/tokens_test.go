@@ -278,7 +278,7 @@ func TestChangedWhileRead(t *testing.T) {
 				return err
 			}
 			_, err = f.WriteAt([]byte{0xff, 0xff}, 1<<16)
-			return errors.Join(err, f.Close(), os.Chtimes(path, time.Time{}, time.Now().Add(time.Second)))
+			return errors.Join(err, f.Close(), os.Chtimes(path, time.Time{}, time.Now().Add(time.Hour)))
 		},
 	} {
 		path := write(t, LLMC, GPT2Tokens, document)
@@ -287,6 +287,9 @@ func TestChangedWhileRead(t *testing.T) {
 		before := corpus.Batches(100, 8)
 		before.Read(1, 2, 3)
 		expect.OK(t, before.Err())
+		expect.OK(t, os.Chtimes(path, time.Time{}, time.Now().Add(time.Minute)))
+		before.Read(1, 2, 3)
+		expect.OK(t, before.Err()) // it was only touched
 		expect.OK(t, change(path))
 		for _, even := range []bool{false, true} {
 			b := corpus.Batches(100, 8)

@@ -85,17 +85,17 @@ func (c *newlines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// NextLine reads the next line with its newline, which the last line of a file may lack. The error is
-// io.EOF after the last line. A line longer than 256 MiB is an error.
+// NextLine reads the next line with its newline, which the last line of a file may lack. Of a line
+// longer than 256 MiB it returns a begin, which is no JSON. The error is io.EOF after the last line.
 func NextLine(in *bufio.Reader) (line []byte, err error) {
 	for {
 		part, err := in.ReadSlice('\n')
-		line = append(line, part...)
+		if len(line) <= mostLine {
+			line = append(line, part...)
+		}
 		switch {
-		case errors.Is(err, bufio.ErrBufferFull) && len(line) <= mostLine:
-			continue
 		case errors.Is(err, bufio.ErrBufferFull):
-			return nil, fmt.Errorf("a line of more than %d bytes", mostLine)
+			continue
 		case errors.Is(err, io.EOF) && len(line) > 0:
 			return line, nil
 		}

@@ -33,8 +33,15 @@ type fileID struct {
 // setting. resume is Hooks.Resume. Ranks of one host that share a file read it once. Nobody reads it
 // if all ranks share it. Collective.
 func fileHashes(c config.Config, world *comm.Group, resume string) (map[string]string, error) {
-	files := c.Files()
+	files, has := c.Files(), []byte("no")
 	if resume != "" && store.Has(resume) {
+		has = []byte("yes")
+	}
+	has, err := world.Bcast(0, has) // hosts may see different directories
+	if err != nil {
+		return nil, fmt.Errorf("start: %w", err)
+	}
+	if string(has) == "yes" {
 		delete(files, "model.weights") // the weights are the checkpoint's
 	}
 	hashes := make(map[string]string)

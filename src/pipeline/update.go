@@ -17,6 +17,7 @@ const (
 	Nothing Ask = iota // no request
 	Save               // write a checkpoint
 	Stop               // end the run
+	Fail               // end the run with an error of this rank, before the update
 )
 
 // Agreement is what all ranks know after a step.

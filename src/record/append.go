@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -53,15 +54,21 @@ func (a *appendFile) flush() {
 
 // close tries a last time to write the kept entries, and closes the file. It removes an entry that
 // is on disk in part. missing says what the file lacks; "" if nothing.
-func (a *appendFile) close() (missing string, err error) {
-	if a.flush(); len(a.kept)+a.dropped > 0 {
-		missing = fmt.Sprintf("%s lacks %d entries", filepath.Base(a.Name()), len(a.kept)+a.dropped)
-	}
-	if a.failed != nil {
-		missing += fmt.Sprintf(": %v", errors.Unwrap(a.failed))
-	}
+func (a *appendFile) close() (missing string) {
+	a.flush()
 	if info, err := a.Stat(); a.part > 0 && err == nil {
 		_ = a.Truncate(info.Size() - int64(a.part)) // readers, too, leave out a torn last line
 	}
-	return missing, a.Close()
+	failed := cmp.Or(a.failed, a.Close()) // a disk may refuse earlier writes only now
+	name, lost := filepath.Base(a.Name()), len(a.kept)+a.dropped
+	switch {
+	case lost > 0 && filepath.Ext(name) == ".jsonl":
+		missing = fmt.Sprintf("%s lacks %d lines", name, lost)
+	case lost > 0 || failed != nil:
+		missing = name + " is incomplete"
+	}
+	if failed != nil {
+		missing += fmt.Sprintf(": %v", errors.Unwrap(failed))
+	}
+	return missing
 }

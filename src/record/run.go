@@ -154,8 +154,7 @@ func (r *Run) CloseFiles() error {
 		err = cmp.Or(err, wrap(failed))
 	}
 	for _, f := range r.files() {
-		missing, failed := f.close()
-		if err = cmp.Or(err, wrap(failed)); missing != "" && r.Warn != nil {
+		if missing := f.close(); missing != "" && r.Warn != nil {
 			r.Warn("warning: records: " + missing)
 		}
 	}

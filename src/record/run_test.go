@@ -261,14 +261,10 @@ func TestFullDisk(t *testing.T) {
 			want = append(want, "the records that were kept in memory are written")
 		} else {
 			for range disk {
-				want = append(want, "warning: records: full lacks")
+				want = append(want, "warning: records: full is incomplete: no space left on device")
 			}
 		}
 		_ = r.Close()
-		for i, text := range told {
-			told[i], _, _ = strings.Cut(text, " 1 entries")
-			told[i], _, _ = strings.Cut(told[i], " 2 entries") // with the end of the array, or a second flush
-		}
 		if !slices.Equal(told, want) {
 			t.Errorf("again %v: told %q, want %q", again, told, want)
 		}

@@ -108,7 +108,6 @@ func (r *Reader) candidates(runDir string) (all candidates, err error) {
 	if r.World.Rank() == 0 {
 		var damaged []error
 		all.Whole, damaged, failed = store.All(runDir)
-		store.Close(all.Whole)
 		for _, err := range damaged {
 			all.Damaged = append(all.Damaged, err.Error())
 		}

@@ -114,7 +114,7 @@ func (w *Writer) warn(left error) {
 		return
 	}
 	w.warned = left.Error()
-	w.Journal.Warn("left in place: " + w.warned)
+	w.Journal.Warn(w.warned)
 }
 
 // Newest returns the number of steps in the newest checkpoint, and the time that writing it took. A

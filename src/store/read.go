@@ -30,10 +30,8 @@ type Checkpoint struct {
 	Dir  string
 	Show func(bytes int64) `json:"-"` // called with the length of each file after it was read; may be nil
 
-	text []byte // content of the file that was read last
-	// files are the open files by name, so that they can still be read once a run has removed the
-	// checkpoint. Beyond the limit of the system there are none, and files are opened to be read.
-	files map[string]*os.File
+	text  []byte              // content of the file that was read last
+	files map[string]*os.File // open files by name, see Hold
 }
 
 // list returns the names of the checkpoints below a directory, newest first.
@@ -59,102 +57,116 @@ func Has(runDir string) bool {
 	return len(names) > 0 && err == nil
 }
 
+// mostLooks bounds how often a reader looks again because a run has removed checkpoints meanwhile. A
+// directory that is listed but not there, as a stale one on NFS, then counts as damaged.
+const mostLooks = 100
+
 // All returns the checkpoints of a run directory, newest first. damaged has the reasons why others
 // were left out: a damaged manifest, or a file that is missing or has another length. A checkpoint
 // that a run has removed meanwhile is not damaged: All then looks again.
 func All(runDir string) (whole []*Checkpoint, damaged []error, err error) {
 	dir := filepath.Join(runDir, Directory)
-	names, err := list(dir)
-	for _, name := range names {
-		c, err := Open(filepath.Join(dir, name))
-		if err == nil && Name(c.Step) != name {
-			err = c.fail(ManifestFile, fmt.Errorf("step %d, the directory's name is another's", c.Step))
+	for range mostLooks {
+		removed := false
+		whole, damaged = nil, nil
+		names, err := list(dir)
+		if err != nil {
+			return nil, nil, err
 		}
-		switch {
-		case err == nil:
-			whole = append(whole, c)
-		case isRemoved(filepath.Join(dir, name)):
-			Close(whole)
-			return All(runDir)
-		default:
-			damaged = append(damaged, err)
+		for _, name := range names {
+			c, err := Open(filepath.Join(dir, name))
+			if err == nil && Name(c.Step) != name {
+				err = c.fail(ManifestFile, fmt.Errorf("step %d, the directory's name is another's", c.Step))
+			}
+			if err == nil {
+				whole = append(whole, c)
+			} else {
+				damaged = append(damaged, err)
+				removed = removed || isRemoved(filepath.Join(dir, name), err)
+			}
+		}
+		if !removed {
+			break
 		}
 	}
-	return whole, damaged, err
+	return whole, damaged, nil
 }
 
-// isRemoved reports whether a directory no longer exists.
-func isRemoved(dir string) bool {
-	_, err := os.Stat(dir)
-	return errors.Is(err, fs.ErrNotExist)
+// isRemoved reports whether a directory no longer exists. err is the error of reading it.
+func isRemoved(dir string, err error) bool {
+	_, there := os.Lstat(dir)
+	return errors.Is(there, fs.ErrNotExist) || errors.Is(err, unix.ESTALE)
 }
 
 // Newest returns the newest checkpoint of a run directory whose files are all undamaged, and the
-// reasons why newer ones were left out. It calls before with each checkpoint before it reads the
-// files.
+// reasons why newer ones were left out. Its files are open. It calls before with each checkpoint
+// before it reads the files.
 func Newest(runDir string, before ...func(*Checkpoint)) (c *Checkpoint, damaged []error, err error) {
-	all, damaged, err := All(runDir)
-	if err != nil {
-		return nil, damaged, err
-	}
-	for i, c := range all {
-		for _, call := range before {
-			call(c)
+	for range mostLooks {
+		var all []*Checkpoint
+		if all, damaged, err = All(runDir); err != nil {
+			return nil, damaged, err
 		}
-		err := c.Verify()
-		if err == nil {
-			Close(all[i+1:])
-			return c, damaged, nil
+		removed := false
+		for _, c := range all {
+			for _, call := range before {
+				call(c)
+			}
+			err := c.Hold()
+			if err == nil {
+				err = c.Verify()
+			}
+			if err == nil {
+				return c, damaged, nil
+			}
+			c.Close()
+			if removed = c.IsRemoved(err); removed {
+				break
+			}
+			damaged = append(damaged, err)
 		}
-		c.Close()
-		if c.IsRemoved() {
-			Close(all[i+1:])
-			return Newest(runDir, before...)
+		if !removed {
+			break
 		}
-		damaged = append(damaged, err)
 	}
 	return nil, damaged, fmt.Errorf("%s: no whole checkpoint (%d damaged)", filepath.Join(runDir, Directory), len(damaged))
 }
 
-// Open opens a checkpoint's directory with all its files.
+// Open opens a checkpoint's directory.
 func Open(dir string) (*Checkpoint, error) {
 	m, err := readManifest(dir)
 	if err != nil {
 		return nil, fmt.Errorf("checkpoint %s: %w", dir, err)
 	}
-	c := &Checkpoint{Manifest: m, Dir: dir, files: make(map[string]*os.File, len(m.Files))}
+	c := &Checkpoint{Manifest: m, Dir: dir}
 	for _, name := range slices.Sorted(maps.Keys(m.Files)) {
-		size, err := c.hold(name)
-		if err == nil && size != m.Files[name].Bytes {
-			err = fmt.Errorf("%d bytes, the manifest says %d", size, m.Files[name].Bytes)
+		info, err := os.Stat(filepath.Join(dir, name))
+		if err == nil && info.Size() != m.Files[name].Bytes {
+			err = fmt.Errorf("%d bytes, the manifest says %d", info.Size(), m.Files[name].Bytes)
 		}
 		if err != nil {
-			c.Close()
 			return nil, c.fail(name, err)
 		}
 	}
 	return c, nil
 }
 
-// hold opens a file and keeps it open. It returns the length of the file.
-func (c *Checkpoint) hold(name string) (size int64, err error) {
-	path := filepath.Join(c.Dir, name)
-	if c.files == nil {
-		info, err := os.Stat(path)
+// Hold opens all files, so that they can still be read once a run has removed the checkpoint. Beyond
+// the limit of open files it opens none: they are then opened to be read. Close ends it.
+func (c *Checkpoint) Hold() error {
+	c.files = make(map[string]*os.File, len(c.Files))
+	for name := range c.Files {
+		f, _, err := input.Regular(filepath.Join(c.Dir, name), input.Unbound)
 		if err != nil {
-			return 0, err
+			c.Close()
+			if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
+				return nil
+			}
+			return c.fail(name, err)
 		}
-		return info.Size(), nil
-	}
-	f, size, err := input.Regular(path, input.Unbound)
-	if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
-		c.Close()
-		return c.hold(name)
-	}
-	if err == nil {
 		c.files[name] = f
 	}
-	return size, err
+	return nil
 }
 
 // Close closes the files. Later reads open them again.
@@ -165,15 +177,9 @@ func (c *Checkpoint) Close() {
 	c.files = nil
 }
 
-// Close closes the files of checkpoints.
-func Close(list []*Checkpoint) {
-	for _, c := range list {
-		c.Close()
-	}
-}
-
-// IsRemoved reports whether the checkpoint no longer exists, as when its run has removed it.
-func (c *Checkpoint) IsRemoved() bool { return isRemoved(c.Dir) }
+// IsRemoved reports whether the checkpoint no longer exists, as when its run has removed it. err is
+// the error of reading it.
+func (c *Checkpoint) IsRemoved(err error) bool { return isRemoved(c.Dir, err) }
 
 // file returns the content of a file of at most limit bytes, and a function that ends the reading.
 func (c *Checkpoint) file(name string, limit int64) (content *io.SectionReader, done func() error, err error) {
@@ -236,6 +242,9 @@ func (c *Checkpoint) matches(name string, sum []byte) error {
 }
 
 func (c *Checkpoint) fail(name string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) && c.IsRemoved(err) {
+		err = fmt.Errorf("%w: the run has removed this checkpoint meanwhile", err)
+	}
 	return fmt.Errorf("checkpoint %s: %s: %w", c.Dir, name, err)
 }
 

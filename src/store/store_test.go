@@ -162,6 +162,23 @@ func TestKeep(t *testing.T) {
 	if strings.Join(names, " ") != "step_00000015" || string(latest) != "step_00000015\n" {
 		t.Errorf("kept %v, latest %q", names, latest)
 	}
+	// What an earlier removal has left goes too. A LATEST that cannot be written keeps its text, as do
+	// links that lead nowhere.
+	for _, path := range []string{Name(7) + removed, latestFile + unfinished + "/full"} {
+		expect.OK(t, os.MkdirAll(filepath.Join(dir, path), 0o700))
+	}
+	if err := Tidy(dir, 20, 2, nil); err == nil || !strings.Contains(err.Error(), "LATEST still names an older checkpoint: ") {
+		t.Error(err)
+	}
+	expect.OK(t, os.RemoveAll(filepath.Join(dir, latestFile+unfinished)))
+	if text, err := os.ReadFile(filepath.Join(dir, latestFile)); string(text) != string(latest) {
+		t.Errorf("latest %q, %v", text, err)
+	}
+	expect.OK(t, os.Symlink("/nowhere", filepath.Join(dir, Name(3))))
+	if whole, damaged, err := All(filepath.Dir(dir)); len(whole) != 1 || len(damaged) != 1 || err != nil {
+		t.Errorf("%v, damaged %v, %v", whole, damaged, err)
+	}
+	expect.OK(t, os.Remove(filepath.Join(dir, Name(3))))
 	expect.OK(t, os.MkdirAll(filepath.Join(dir, Name(20)+unfinished), 0o700))
 	expect.OK(t, Clean(dir))
 	if entries, err := os.ReadDir(dir); len(entries) != 2 || err != nil {
@@ -189,7 +206,7 @@ func TestRemovedWhileRead(t *testing.T) {
 		t.Fatalf("%+v, damaged %v, error %v; want step 20", whole, damaged, err)
 	}
 	expect.OK(t, first.Verify())
-	if !first.IsRemoved() {
+	if !first.IsRemoved(nil) {
 		t.Errorf("%s exists", first.Dir)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -149,11 +150,9 @@ func Commit(dir string, m Manifest, reached func(fault.Phase)) error {
 		return err
 	}
 	tell(reached, fault.Manifest)
-	whole, err := Open(at + unfinished)
-	if err != nil {
+	if _, err := Open(at + unfinished); err != nil {
 		return fmt.Errorf("%w: do all ranks see this directory?", err)
 	}
-	whole.Close()
 	if err := removeWhole(at); err != nil { // left by a run that resumed from an earlier checkpoint
 		return err
 	}
@@ -169,13 +168,27 @@ func Commit(dir string, m Manifest, reached func(fault.Phase)) error {
 // last `keep`. The checkpoint is complete before: an error only says what is left behind. reached is
 // that of Write.
 func Tidy(dir string, step, keep int, reached func(fault.Phase)) error {
-	latest := filepath.Join(dir, latestFile)
-	_ = os.Remove(latest + unfinished) // create reports a file that stays
-	err := create(latest+unfinished, []byte(Name(step)+"\n"))
-	tell(reached, fault.Latest)
-	err = cmp.Or(err, os.Rename(latest+unfinished, latest), synced(dir))
+	err := name(dir, step, reached)
+	if err != nil {
+		err = fmt.Errorf("%s still names an older checkpoint: %w", latestFile, err)
+	}
 	tell(reached, fault.Prune)
 	return errors.Join(err, prune(dir, step, keep))
+}
+
+// name writes LATEST.
+func name(dir string, step int, reached func(fault.Phase)) error {
+	latest := filepath.Join(dir, latestFile)
+	_ = os.Remove(latest + unfinished) // create reports a file that stays
+	if err := create(latest+unfinished, []byte(Name(step)+"\n")); err != nil {
+		_ = os.Remove(latest + unfinished)
+		return err
+	}
+	tell(reached, fault.Latest)
+	if err := os.Rename(latest+unfinished, latest); err != nil {
+		return err
+	}
+	return synced(dir)
 }
 
 // create writes a new file and syncs it to disk.
@@ -198,7 +211,8 @@ func synced(dir string) error {
 }
 
 // prune removes all checkpoints up to a step except the newest `keep`. Later checkpoints belong to
-// a run that has resumed before them, and are removed too. It goes on after an error.
+// a run that has resumed before them, and are removed too. It goes on after an error. It tries again
+// to remove what an earlier call has left.
 func prune(dir string, step, keep int) error {
 	names, err := list(dir)
 	kept := 0
@@ -209,20 +223,41 @@ func prune(dir string, step, keep int) error {
 		}
 		err = errors.Join(err, removeWhole(filepath.Join(dir, name)))
 	}
+	left, _ := os.ReadDir(dir)
+	for _, e := range left {
+		if strings.HasSuffix(e.Name(), removed) {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
+		}
+	}
 	return err
 }
 
-// removeWhole removes a checkpoint, unless its directory is protected against writing. The checkpoint
-// first gets a temporary name, so that no reader finds a part of it.
+// removeWhole removes a checkpoint, unless its directory is protected against writing, also from
+// root. The checkpoint first gets a temporary name, so that no reader finds a part of it.
 func removeWhole(at string) error {
-	if err := unix.Access(at, unix.W_OK|unix.X_OK); err != nil {
-		if errors.Is(err, unix.ENOENT) {
-			return nil
-		}
-		return &os.PathError{Op: "remove", Path: at, Err: err}
+	info, err := os.Lstat(at)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil && info.IsDir() && info.Mode().Perm()&0o200 == 0 {
+		err = unix.EACCES
+	} else if err == nil {
+		err = unix.Access(at, unix.W_OK|unix.X_OK)
 	}
 	away := at + removed
-	return cmp.Or(os.RemoveAll(away), os.Rename(at, away), os.RemoveAll(away))
+	if err == nil {
+		err = os.RemoveAll(away)
+	}
+	if err == nil {
+		err = os.Rename(at, away)
+	}
+	if err == nil {
+		err = os.RemoveAll(away)
+	}
+	if err != nil {
+		return fmt.Errorf("old checkpoint %s cannot be removed and stays: %w", at, err)
+	}
+	return nil
 }
 
 // Discard removes the files of an unfinished checkpoint.

@@ -38,8 +38,12 @@ func (r *Rank) record(t *turn) error {
 }
 
 // ask returns the request that this rank has for the end of the step: to stop, or to write a
-// checkpoint. Requests come from signals, and on rank 0 from the time since the last checkpoint.
+// checkpoint. Requests come from signals, and on rank 0 from the time since the last checkpoint. Data
+// that were changed while the run reads them end it.
 func (r *Rank) ask() pipeline.Ask {
+	if r.batches != nil && r.batches.Err() != nil {
+		return pipeline.Fail
+	}
 	if r.Stop() || r.asked.Stop {
 		return pipeline.Stop
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"dynmo/src/config"
+	"dynmo/src/data"
 	"dynmo/src/dynamic"
 	"dynmo/src/kernel"
 	"dynmo/src/pipeline"
@@ -47,9 +48,6 @@ func (r *Rank) compute(t *turn) (err error) {
 	r.x.Step = t.step
 	first := r.world.Replicas.Rank() * r.layout.Schedule.Microbatches
 	t.done, err = r.runner.Step(func(m int) (tokens, targets []int32) { return r.batches.Read(r.Config.Run.Seed, t.step, first+m) })
-	if err == nil && r.batches != nil {
-		err = r.batches.Err()
-	}
 	return err
 }
 
@@ -60,6 +58,9 @@ func (r *Rank) update(t *turn) (err error) {
 	span := trace.Span{Op: trace.Optimizer, Layer: -1, Microbatch: -1, Start: r.now()}
 	if t.agreed, err = r.runner.Agree(t.done.Losses, r.ask()); err != nil {
 		return err
+	}
+	if t.agreed.Ask == pipeline.Fail {
+		return r.agreeOn(r.batches)
 	}
 	if err := r.settle(); err != nil {
 		return err
@@ -76,6 +77,16 @@ func (r *Rank) update(t *turn) (err error) {
 	span.End = r.now()
 	t.done.Spans, t.done.Instructions = append(t.done.Spans, span), append(t.done.Instructions, span)
 	return nil
+}
+
+// agreeOn returns on every rank the error of data that were changed while the run reads them. b is nil
+// on a rank that reads none. Collective.
+func (r *Rank) agreeOn(b *data.Batches) error {
+	var err error
+	if b != nil {
+		err = b.Err()
+	}
+	return comm.Agree(r.world.All, err, false)
 }
 
 // divergence returns the error that ends the run for a loss or norm that is not finite; nil if
@@ -134,8 +145,8 @@ func (r *Rank) validate(t *turn) error {
 	r.expectSteps(max(1, float64(n*r.x.B)/float64(p.Microbatches*p.MicrobatchSize*p.Replicas)))
 	began, start := comm.Ran(), r.now()
 	loss, atLast, err := r.runner.Validate(func(m int) ([]int32, []int32) { return r.held.Even(m, n) })
-	if err == nil && r.held != nil {
-		err = r.held.Err()
+	if err == nil {
+		err = r.agreeOn(r.held)
 	}
 	if err != nil {
 		return err

@@ -27,53 +27,61 @@ func isCheckpoint(dir string) bool {
 
 // verifyCheckpoints verifies a checkpoint, or all checkpoints of a run directory, and prints
 // whether each is intact. A checkpoint that its run removes meanwhile is left out, unless it is
-// still whole to this process.
+// still whole to this process. If none is left it looks again.
 func verifyCheckpoints(c *cobra.Command, dir string) error {
-	var list []*store.Checkpoint
+	var whole strings.Builder // printed at the end, because a line would end the bar
 	var damaged []error
-	if isCheckpoint(dir) {
-		one, err := store.Open(dir)
+	for range 100 { // far more often than a run removes checkpoints under a reader
+		list, broken, err := checkpointsIn(dir)
 		if err != nil {
-			return usageError{err}
-		}
-		list = append(list, one)
-	} else {
-		var err error
-		if list, damaged, err = store.All(dir); err != nil {
 			return err
 		}
-	}
-	defer store.Close(list)
-	if len(list)+len(damaged) == 0 {
-		return usageError{noCheckpoint(dir)}
-	}
-	var whole strings.Builder // printed at the end, because a line would end the bar
-	total := int64(0)
-	for _, one := range list {
-		total += one.Bytes()
-	}
-	show := stepsOf(barOf(c), total)
-	for _, one := range list {
-		one.Show = show
-		if err := one.Restore(); err != nil {
-			if !one.IsRemoved() {
+		if damaged = broken; len(list)+len(damaged) == 0 {
+			return usageError{noCheckpoint(dir)}
+		}
+		total := int64(0)
+		for _, one := range list {
+			total += one.Bytes()
+		}
+		show := stepsOf(barOf(c), total)
+		for _, one := range list {
+			one.Show = show
+			err := one.Hold()
+			if err == nil {
+				err = one.Restore()
+			}
+			one.Close()
+			if err == nil {
+				fmt.Fprintf(&whole, "%s: whole: %d steps done, %d layers, %d files, %d bytes\n",
+					input.Visible(one.Dir), one.Step, one.Layers, len(one.Files), one.Bytes())
+			} else if !one.IsRemoved(err) {
 				damaged = append(damaged, err)
 			}
-			continue
 		}
-		fmt.Fprintf(&whole, "%s: whole: %d steps done, %d layers, %d files, %d bytes\n",
-			input.Visible(one.Dir), one.Step, one.Layers, len(one.Files), one.Bytes())
+		if whole.Len()+len(damaged) > 0 {
+			break
+		}
 	}
 	if _, err := io.WriteString(c.OutOrStdout(), whole.String()); err != nil {
 		return err
 	}
-	switch {
-	case len(damaged) > 0:
+	if len(damaged) > 0 {
 		return usageError{errors.Join(damaged...)}
-	case whole.Len() == 0:
-		return verifyCheckpoints(c, dir)
 	}
 	return nil
+}
+
+// checkpointsIn opens a checkpoint, or all checkpoints of a run directory. damaged has the reasons why
+// others were left out.
+func checkpointsIn(dir string) (list []*store.Checkpoint, damaged []error, err error) {
+	if !isCheckpoint(dir) {
+		return store.All(dir)
+	}
+	one, err := store.Open(dir)
+	if err != nil {
+		return nil, nil, usageError{err}
+	}
+	return []*store.Checkpoint{one}, nil, nil
 }
 
 func noCheckpoint(dir string) error {
@@ -99,7 +107,6 @@ func chosen(c *cobra.Command, dir string, step int) (*store.Checkpoint, error) {
 	case step >= 0:
 		return ofStep(c, dir, step, all)
 	}
-	store.Close(all)
 	newest, damaged, err := store.Newest(dir, func(one *store.Checkpoint) { showReading(c, one) })
 	for _, skipped := range damaged {
 		tellNotes(c.ErrOrStderr(), "skipped: "+skipped.Error())
@@ -113,6 +120,9 @@ func whole(c *cobra.Command, one *store.Checkpoint, err error) (*store.Checkpoin
 		return nil, err
 	}
 	showReading(c, one)
+	if err := one.Hold(); err != nil {
+		return nil, err
+	}
 	return one, one.Verify()
 }
 

@@ -94,11 +94,11 @@ func exitStatus(err error) int {
 	if _, ok := errors.AsType[usageError](err); ok || quiet(err) {
 		return exitUsage
 	}
-	if _, ok := errors.AsType[save.UnsavedError](err); ok {
-		return exitUnsaved
-	}
 	if _, ok := errors.AsType[train.DivergedError](err); ok {
 		return exitDiverged
+	}
+	if _, ok := errors.AsType[save.UnsavedError](err); ok {
+		return exitUnsaved
 	}
 	if ended, ok := errors.AsType[statusError](err); ok {
 		return int(ended)
