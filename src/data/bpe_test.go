@@ -297,13 +297,11 @@ func TestPrepareNamesWhereTheTokenizerFails(t *testing.T) {
 	}}
 	dir := tree(t, map[string]string{
 		"early.txt": "odd", "soon.txt": "a b odd", "late.txt": strings.Repeat("word ", block/2) + "odd",
-		"wiki.xml": "<mediawiki><page><ns>0</ns><revision><text>{{t}}a [[b]] ''odd''</text></revision></page></mediawiki>",
 	})
 	for name, want := range map[string]string{
 		"early.txt": "byte 0: odd",
 		"soon.txt":  "byte 3: odd",
 		"late.txt":  fmt.Sprintf("byte %d: odd", len("word ")*(block/2)-1),
-		"wiki.xml":  "an article: byte 3 of its text without markup: odd",
 	} {
 		path := filepath.Join(dir, name)
 		p := Preparation{Tokenizer: x, Inputs: []string{path}, Output: filepath.Join(dir, "o.bin"), Format: LLMC, Workers: 2}

@@ -1,4 +1,4 @@
-// Package data turns text or token files into batches, and text or dumps of wikis into token files.
+// Package data turns text or token files into batches, and text into token files.
 // The input is the corpus, as bytes or as ids, and (seed, step, global microbatch). The output is
 // the tokens and targets of that microbatch, the same on every rank and in every layout.
 package data

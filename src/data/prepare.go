@@ -27,7 +27,7 @@ func (e InputError) Unwrap() error { return e.error }
 // Preparation turns texts into a token file.
 type Preparation struct {
 	Tokenizer  Tokenizer
-	Inputs     []string // files of text, dumps of wikis, and directories of them in lexical order
+	Inputs     []string // files of text, and directories of them in lexical order
 	Extensions []string // suffixes of the files that are read from directories; empty: all files
 	Output     string   // PREFIX.bin
 	Format     Format
@@ -36,21 +36,20 @@ type Preparation struct {
 
 // Prepared is the counts of a finished Preparation.
 type Prepared struct {
-	Documents int   // files and articles, without empty ones
-	Bytes     int64 // of text, without markup
+	Documents int   // files, without empty ones
+	Bytes     int64 // of text
 	Tokens    int64 // including end-of-text tokens
 }
 
 // Run encodes the texts, each followed by the end-of-text token, and writes them in order. The file
-// is the same for any number of workers. A text file is a document. A dump of a wiki is XML,
-// possibly compressed with bzip2 (names that end in .xml or .xml.bz2). It has a document for each
-// article, without markup (see strip). Texts must be UTF-8 without zero bytes. Empty texts are left
-// out. progress is called with the encoded bytes of the inputs, and with their total.
+// is the same for any number of workers. A text file is a document. Texts must be UTF-8 without zero
+// bytes. Empty texts are left out. progress is called with the encoded bytes of the inputs, and with
+// their total.
 //
 // Memory is bounded: at most five parts wait for each worker. A part is a quarter of a megabyte of
-// text (more if the text cannot be cut), or an article.
+// text (more if the text cannot be cut).
 //
-// Errors: an InputError (no text, not UTF-8, no dump), or the cause of ctx; an error of the
+// Errors: an InputError (no text, not UTF-8), or the cause of ctx; an error of the
 // tokenizer, with the file and the byte; an error of the disk. After an error the output file is
 // unchanged. Run panics if there are no workers.
 func (p Preparation) Run(ctx context.Context, progress func(done, total int64)) (Prepared, error) {
@@ -104,20 +103,15 @@ func (p Preparation) Run(ctx context.Context, progress func(done, total int64)) 
 // work is a part of a document that can be encoded separately.
 type work struct {
 	text        string
-	hidden      map[string]bool // text is wiki markup, see strip; nil if it is plain
-	first, last bool            // of the document
-	read        int64           // bytes of the file that the part stands for
+	first, last bool  // of the document
+	read        int64 // bytes of the file that the part stands for
 	path        string
 	offset      int64        // offset of text in the file
 	out         chan encoded // takes one result
 }
 
-// fail returns an error that names the file and a byte of the text. For an article the byte is that
-// of the text without markup, not of the file.
+// fail returns an error that names the file and a byte of the text.
 func (w work) fail(position int, err error) error {
-	if w.hidden != nil {
-		return fmt.Errorf("%s: an article: byte %d of its text without markup: %w", w.path, position, err)
-	}
 	return fmt.Errorf("%s: byte %d: %w", w.path, w.offset+int64(position), err)
 }
 
@@ -150,7 +144,7 @@ func (p Preparation) encode(ctx context.Context, files []file, write func(encode
 		defer close(order)
 		defer close(todo)
 		for _, f := range files {
-			err := p.read(f, func(w work) error {
+			err := parts(f, p.Tokenizer.cut, func(w work) error {
 				w.out = make(chan encoded, 1)
 				select {
 				case <-ctx.Done():
@@ -180,9 +174,6 @@ func (p Preparation) encode(ctx context.Context, files []file, write func(encode
 
 // run encodes a part. After the last part of a document it appends the end-of-text token.
 func (t Tokenizer) run(e *encoder, w work) encoded {
-	if w.hidden != nil {
-		w.text = strip(w.text, w.hidden)
-	}
 	if w.text == "" && (w.first || !w.last) { // empty document
 		return encoded{read: w.read}
 	}
@@ -205,14 +196,6 @@ func (t Tokenizer) run(e *encoder, w work) encoded {
 		done.tokens = append(done.tokens, t.endOfText)
 	}
 	return done
-}
-
-// read yields the parts of a file in order.
-func (p Preparation) read(f file, yield func(work) error) error {
-	if isDump(f.path) {
-		return pages(f.path, yield)
-	}
-	return parts(f, p.Tokenizer.cut, yield)
 }
 
 // parts reads a text and yields it in parts of about a block. cut returns places where a division

@@ -35,17 +35,12 @@ func prepareCommand() *cobra.Command {
 	var out target
 	c := &cobra.Command{
 		Use:   "prepare -o OUT.bin INPUT...",
-		Short: "Turn texts or Wikipedia dumps into a token file",
-		Long: `Turn text files, Wikipedia dumps or directories of them into a token file.
+		Short: "Turn texts into a token file",
+		Long: `Turn text files or directories of them into a token file.
 
 Every file is a document: its tokens, then the end-of-text token. Directories
 are read in lexical order. Text must be UTF-8, without zero bytes; empty files are
 left out. With --format megatron an index, OUT.idx, lies beside OUT.bin.
-
-Files that end in .xml or .xml.bz2 are dumps of a wiki (as
-enwiki-latest-pages-articles.xml.bz2): every article is a document, without
-its markup. Templates, tables and references are left out, of links the label
-stays. A dump may be larger than memory.
 
 --tokenizer gpt2 is GPT-2's byte-pair encoding. Any other is that of a directory, or of a
 file: tokenizer.json, as LLaMA, Mixtral and Llama 3 have it, sentencepiece's

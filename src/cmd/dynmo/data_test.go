@@ -23,7 +23,6 @@ func texts(t *testing.T) string {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"a.txt": "Hello world", "b.txt": strings.Repeat("the quick brown fox jumps over the lazy dog; ", 200), "c.md": "not \xff UTF-8",
-		"page.xml": "<html>", "page.xml.bz2": "<mediawiki/>",
 	} {
 		expect.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
@@ -70,17 +69,15 @@ func bytesModel() []byte {
 	return append(raw, 0x1a, 2, 0x20, 0)            // spaces stay
 }
 
-// TestDataPrepareDumpWithSentencePiece prepares two articles of a dump with a sentencepiece model.
-// The space that the model puts before a text is three bytes, and so is the space between the
+// TestDataPrepareWithSentencePiece prepares two texts with a sentencepiece model. The space that the model puts before a text is three bytes, and so is the space between the
 // words.
-func TestDataPrepareDumpWithSentencePiece(t *testing.T) {
+func TestDataPrepareWithSentencePiece(t *testing.T) {
 	dir := t.TempDir()
-	dump, model, file := filepath.Join(dir, "wiki.xml"), filepath.Join(dir, "tokenizer.model"), filepath.Join(dir, "o.bin")
-	for path, text := range map[string]string{model: string(bytesModel()), dump: `<mediawiki><page><ns>0</ns><revision><text>'''Hello''' [[world]]</text></revision></page>
-		<page><ns>0</ns><revision><text>[[Hello|A]]{{b}}</text></revision></page></mediawiki>`} {
+	a, b, model, file := filepath.Join(dir, "a.txt"), filepath.Join(dir, "b.txt"), filepath.Join(dir, "tokenizer.model"), filepath.Join(dir, "o.bin")
+	for path, text := range map[string]string{model: string(bytesModel()), a: "Hello world", b: "A"} {
 		expect.OK(t, os.WriteFile(path, []byte(text), 0o600))
 	}
-	out := said(t, "data", "prepare", "--tokenizer", "sentencepiece", "--tokenizer-model", model, "--format", "megatron", "-o", file, dump)
+	out := said(t, "data", "prepare", "--tokenizer", "sentencepiece", "--tokenizer-model", model, "--format", "megatron", "-o", file, a, b)
 	if !strings.HasPrefix(out, file+": 2 documents, 12 bytes, 22 tokens, vocabulary 259, ") {
 		t.Fatal(out)
 	}
@@ -108,8 +105,6 @@ func TestDataRefuses(t *testing.T) {
 		{"no end of texts", []string{"prepare", "--tokenizer", in("endless.json"), "-o", in("o.bin"), in("a.txt")}, "dynmo: --tokenizer: DIR/endless.json: no token that ends texts: want eos_token in tokenizer_config.json\n"},
 		{"model is text", []string{"prepare", "--tokenizer", "sentencepiece", "--tokenizer-model", in("a.txt"), "-o", in("o.bin"), dir}, "dynmo: DIR/a.txt: byte 2: no sentencepiece model: field 13 is malformed or cut short\n"},
 		{"model is missing", []string{"prepare", "--tokenizer", "sentencepiece", "--tokenizer-model", in("no"), "-o", in("o.bin"), dir}, "dynmo: open DIR/no: no such file or directory\n"},
-		{"dump of something else", []string{"prepare", "-o", in("o.bin"), in("page.xml")}, "dynmo: DIR/page.xml: byte 0: <html>, want one <mediawiki>, the root of a dump: leave other files out (--extensions)\n"},
-		{"dump that is not packed", []string{"prepare", "-o", in("o.bin"), in("page.xml.bz2")}, "dynmo: DIR/page.xml.bz2: byte 2: bzip2 data invalid: bad magic value\n"},
 		{"format", []string{"prepare", "--format", "csv", "-o", in("o.bin"), dir}, "dynmo: --format \"csv\", want llmc or megatron\n"},
 		{"over a text", []string{"prepare", "-o", in("a.txt"), dir}, "dynmo: DIR/a.txt: want a name that ends in .bin\n"},
 		{"nothing with the ending", []string{"prepare", "--extensions", ".go", "-o", in("o.bin"), dir}, "dynmo: the inputs hold no text\n"},
