@@ -16,7 +16,7 @@ import (
 // ckptCommand returns the commands on files of weights.
 func ckptCommand() *cobra.Command {
 	return group("ckpt", "Check a run's checkpoints, export its model; look into files of weights", "",
-		ckptInspect(), ckptVerify(), ckptImport(), ckptSplit(), ckptExport())
+		ckptInspect(), ckptVerify(), ckptImport(), ckptExport())
 }
 
 // contents describes a safetensors file.

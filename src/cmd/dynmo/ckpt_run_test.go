@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"math"
 	"os"
 	"os/exec"
@@ -171,7 +170,6 @@ func TestExportOfAnotherModel(t *testing.T) {
 			t.Fatalf("%+v", e)
 		}
 		ckpt("export", kind, "-o", "new", "--format", "llmc").refused(t, exitUsage, map[string]string{"attention": "attention.keys", "mod": `a model with dynamic.kind = "mod": `}[kind])
-		ckpt("split", kind, "-o", "new", "--experts", "2", "--top", "1").refused(t, exitUsage, fmt.Sprintf("a model with dynamic.kind = %q: no other program knows its layers, want a model without", kind))
 	}
 	ckpt("export", "attention", "-o", "new").refused(t, exitUsage, `attention.keys = "shared": no other program makes keys of queries, want the model of a run with attention.keys = "own"`)
 	if e := ckpt("export", "mod", "-o", "hf"); e.status != exitDone || !strings.Contains(e.stderr, "note: the second block") {

@@ -142,15 +142,11 @@ func TestTokenizerGoesAlong(t *testing.T) {
 	said(t, "ckpt", "export", "run", "-o", "hf")
 	said(t, "ckpt", "import", "hf", "-o", "weights")
 	said(t, "ckpt", "export", "weights", "-o", "back")
-	said(t, "ckpt", "split", "run", "-o", "split", "--experts", "2", "--top", "1")
-	if e := ckpt("export", "split", "-o", "experts"); e.status != exitDone {
-		t.Fatalf("%+v", e)
-	}
 	expect.OK(t, os.RemoveAll("o.tokenizer"))
 	if e := says(training(append(run, append(sets("model.weights=weights", "train.steps=1"), "--run-dir", "again")...)...)...); e.status != exitDone {
 		t.Fatalf("%+v", e)
 	}
-	for _, dir := range []string{"run/tokenizer", "hf", "back", "experts", "again/tokenizer"} {
+	for _, dir := range []string{"run/tokenizer", "hf", "back", "again/tokenizer"} {
 		for _, name := range []string{"tokenizer.model", "tokenizer_config.json"} {
 			want, err := os.ReadFile(filepath.Join("llama", name))
 			expect.OK(t, err)

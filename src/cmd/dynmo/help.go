@@ -39,7 +39,6 @@ var examples = map[string]string{
 	"dynmo ckpt inspect":     "dynmo ckpt inspect model.safetensors",
 	"dynmo ckpt verify":      "dynmo ckpt verify runs/mine",
 	"dynmo ckpt import":      "dynmo ckpt import gpt2/ -o gpt2.safetensors",
-	"dynmo ckpt split":       "dynmo ckpt split llama.safetensors --experts 8 --top 2 -o moe.safetensors",
 	"dynmo ckpt export":      "dynmo ckpt export runs/mine -o exported",
 	"dynmo bench net":        "mpirun -n 2 dynmo bench net",
 	"dynmo bench checkpoint": "dynmo bench checkpoint --dir /scratch",
