@@ -87,6 +87,13 @@ formatted() {
 	[ -z "$files" ] || { say "gofmt would change: $files"; return 1; }
 }
 
+# staticchecked: runs staticcheck, with the checks of staticcheck.conf, where Go can fetch it.
+staticchecked() {
+	GOBIN=$PWD/build/bin go install honnef.co/go/tools/cmd/staticcheck@v0.8.2 ||
+		{ say 'staticcheck cannot be fetched: skipped'; return 0; }
+	build/bin/staticcheck ${tags:+-tags "$tags"} ./...
+}
+
 # package_files FLAG...: prints every package and its files under these flags.
 package_files() { go list -f '{{.ImportPath}} {{.GoFiles}} {{.CgoFiles}} {{.TestGoFiles}} {{.XTestGoFiles}}' "$@" ./... | sort; }
 
@@ -145,6 +152,7 @@ run_tests() {
 	export GOFLAGS="${GOFLAGS:-} -trimpath" GOGC=${GOGC:-400}
 	part 'build' build
 	part 'gofmt' formatted
+	part 'staticcheck' staticchecked
 	part 'vet, pure Go' env CGO_ENABLED=0 go vet $(pure_packages)
 	part 'test, pure Go' test_pure "$1"
 	if [ -n "$tags" ]; then

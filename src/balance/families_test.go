@@ -56,13 +56,6 @@ func steps(rnd *rand.Rand, layers int) []float64 {
 	return each(func(_ *rand.Rand, l int) float64 { return levels[l*runs/layers] })(rnd, layers)
 }
 
-// ratios are the layers for each stage at which diffusion is judged, and
-// widths the numbers of stages.
-var (
-	ratios = [...]float64{1.5, 2, 3, 5, 8}
-	widths = [...]int{4, 8, 16, 32}
-)
-
 // TestDiffusionGaps: diffusion, from uniform cuts, ends on a bottleneck near the smallest possible
 // one on chains of every family: within 6 %, and 95 % of the chains within 2 %.
 func TestDiffusionGaps(t *testing.T) {

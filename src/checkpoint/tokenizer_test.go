@@ -2,7 +2,6 @@ package checkpoint
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"maps"
 	"os"
@@ -58,7 +57,7 @@ func TestTokenizerRefuses(t *testing.T) {
 		f, err := Parse("f", bytes.NewReader(text.Bytes()), int64(text.Len()))
 		expect.OK(t, err)
 		if _, err := f.Weights(); err == nil || !strings.HasPrefix(err.Error(), c.want) {
-			t.Error(fmt.Sprintf("error %v, want %s", err, c.want))
+			t.Errorf("error %v, want %s", err, c.want)
 		}
 	}
 }

@@ -53,9 +53,9 @@ func sleepers(t *testing.T, others int) (silent, []*exec.Cmd) {
 	return s, commands
 }
 
-// waitFor receives from a rank, and kills a process after 50 ms if not nil. It returns the error,
-// and the time from the kill, or the start, to the error.
-func waitFor(t *testing.T, g *Group, from int, victim *os.Process) (error, time.Duration) {
+// waitFor receives from a rank, and kills a process after 50 ms if not nil. It returns the
+// time from the kill, or the start, to the error, and the error.
+func waitFor(t *testing.T, g *Group, from int, victim *os.Process) (time.Duration, error) {
 	t.Helper()
 	r, err := g.Recv(from, 0, tensor.From(make([]byte, 4096)), nil)
 	expect.OK(t, err)
@@ -68,7 +68,7 @@ func waitFor(t *testing.T, g *Group, from int, victim *os.Process) (error, time.
 		})
 	}
 	err = r.Wait()
-	return err, time.Duration(time.Now().UnixNano() - killed.Load())
+	return time.Duration(time.Now().UnixNano() - killed.Load()), err
 }
 
 func TestWaitNamesTheDead(t *testing.T) {
@@ -86,7 +86,7 @@ func TestWaitNamesTheDead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, commands := sleepers(t, 2)
 			g := New(s, Options{Interrupted: func() bool { return c.interrupted }})
-			err, took := waitFor(t, g, 1, commands[c.victim-1].Process)
+			took, err := waitFor(t, g, 1, commands[c.victim-1].Process)
 			want := fmt.Sprintf(c.want, s.peers[c.victim].PID)
 			if !errors.Is(err, ErrGone) || !strings.Contains(err.Error(), want) {
 				t.Errorf("error %q, want ErrGone with %q", err, want)
@@ -109,7 +109,7 @@ func TestWaitLimits(t *testing.T) {
 		"seen alive": {1, 400 * time.Millisecond},
 		"elsewhere":  {2, 100 * time.Millisecond},
 	} {
-		err, took := waitFor(t, g, c.from, nil)
+		took, err := waitFor(t, g, c.from, nil)
 		want := fmt.Sprintf("recv 4096 bytes from rank %d (host %s, pid %d): no answer in %v",
 			c.from, s.peers[c.from].Host, s.peers[c.from].PID, c.limit)
 		if !errors.Is(err, ErrNoAnswer) || err.Error() != want {
@@ -127,7 +127,7 @@ func TestInvisibleIsNotDead(t *testing.T) {
 	_ = commands[0].Process.Kill()
 	_ = commands[0].Wait()
 	g := New(s, Options{Deadline: 300 * time.Millisecond})
-	if err, _ := waitFor(t, g, 1, nil); !errors.Is(err, ErrNoAnswer) {
+	if _, err := waitFor(t, g, 1, nil); !errors.Is(err, ErrNoAnswer) {
 		t.Errorf("error %v, want ErrNoAnswer", err)
 	}
 }
@@ -214,12 +214,12 @@ func (b broken) Test(time.Duration) (bool, Arrival, error)  { return false, Arri
 func TestFailureNamesTheDead(t *testing.T) {
 	s, commands := sleepers(t, 2)
 	g := New(broken{s}, Options{})
-	err, _ := waitFor(t, g, 1, nil)
+	_, err := waitFor(t, g, 1, nil)
 	if !errors.Is(err, errBroken) || errors.Is(err, ErrGone) {
 		t.Errorf("all ranks live: %v", err)
 	}
 	_ = commands[1].Process.Kill()
-	err, _ = waitFor(t, g, 1, nil)
+	_, err = waitFor(t, g, 1, nil)
 	if !errors.Is(err, errBroken) || !errors.Is(err, ErrGone) || !strings.Contains(err.Error(), "rank 2 ") {
 		t.Errorf("rank 2 has ended: %v", err)
 	}

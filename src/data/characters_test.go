@@ -2,7 +2,6 @@ package data
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -315,7 +314,7 @@ func FuzzCharacters(f *testing.F) {
 		}
 		tokens, err := v.Prompt(text)
 		if back := decoded(v, tokens); err != nil || back != text {
-			t.Fatal(fmt.Sprintf("%q comes back as %q (%v)", text, back, err))
+			t.Fatalf("%q comes back as %q (%v)", text, back, err)
 		}
 	})
 }

@@ -3,7 +3,6 @@ package data
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -154,7 +153,7 @@ func FuzzVocabulary(f *testing.F) {
 		files, err := v.Files(1)
 		expect.OK(t, err)
 		if !json.Valid(files["vocab.json"]) {
-			t.Fatal(fmt.Sprintf("%s is no JSON", files["vocab.json"]))
+			t.Fatalf("%s is no JSON", files["vocab.json"])
 		}
 	})
 }

@@ -19,7 +19,6 @@ func TestTOML(t *testing.T) {
 		Any    any             `toml:"any"`
 		Rows   []row           `toml:"row"`
 		ByName map[string]*row `toml:"by_name"`
-		hidden int
 	}
 	var got file
 	expect.OK(t, TOML("f", []byte("steps = 3\nrate = 2\nany = {A = 1}\n[[row]]\nname = 'a'\nparts = [1, 2.5]\n[by_name.X]\nname = 'b'\n"), &got))

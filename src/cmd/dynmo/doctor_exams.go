@@ -84,14 +84,6 @@ func memTotal(meminfo string) string {
 	return "unknown"
 }
 
-// firstLine returns the first line that a program prints on standard output, or else on standard
-// error.
-func firstLine(program string, args ...string) (string, error) {
-	text, err := outputOf(program, args...)
-	first, _, _ := strings.Cut(text, "\n")
-	return first, err
-}
-
 // outputOf returns the standard output and the standard error of a program.
 func outputOf(program string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)

@@ -31,9 +31,6 @@ type stream interface {
 	Fail(err error)
 }
 
-// Built says whether this binary holds the backend.
-const built = true
-
 // New returns the backend for elements of type d, tensor.F32 or tensor.BF16, on
 // the device of the current context. The error names the fault of the library or the
 // device.

@@ -9,9 +9,6 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Built says whether this binary holds the backend.
-const built = false
-
 // New returns an error: this binary was built without the backend.
 func New(tensor.DType) (kernel.Backend, error) {
 	return nil, errors.New("cuda: not built in: build with cgo and the tag cuda")

@@ -21,8 +21,7 @@ var Kind = dynamic.Registration{
 	},
 	Forcing: forcing,
 	Workload: dynamic.Making{Every: 1, Of: func(c config.Config) dynamic.Workload {
-		s := config.Of[simulated](c)
-		return workload{s.Sparsest, s.Densest, s.Noise}
+		return workload(config.Of[simulated](c))
 	}},
 	Counts: func(config.Config) []dynamic.Counts {
 		return []dynamic.Counts{{Name: pairCounts, Values: []string{"computed", "causal"}, Work: func(v dynamic.Values, _ float64) dynamic.Work {

@@ -29,8 +29,7 @@ var Kind = dynamic.Registration{
 	},
 	Forcing: forcing,
 	Workload: dynamic.Making{Every: 1, Routed: true, Of: func(c config.Config) dynamic.Workload {
-		s := config.Of[simulated](c)
-		return workload{s.Tokens, s.Noise}
+		return workload(config.Of[simulated](c))
 	}},
 	Holds: func(c config.Config) string {
 		m := config.Of[options](c)
