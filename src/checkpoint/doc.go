@@ -1,5 +1,5 @@
 // Package checkpoint moves a model's weights between files and layers. The input is files of other
-// programs (safetensors with Hugging Face's names, llm.c's model file) and dynmo's own weights
+// programs (safetensors with Hugging Face's names) and dynmo's own weights
 // file. The output is files of the same formats, and the parameters of model layers.
 //
 // Weights is the common form: a configuration, and values by dynmo's names as little-endian float32

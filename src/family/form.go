@@ -32,7 +32,6 @@ type Form struct {
 	Prefix  string   // prefix of tensors' names in files of a model with its head
 	Token   string   // name of the embedding
 	Buffers []string // suffixes of tensors that are not weights
-	LLMC    bool     // llm.c's model file can store such a model
 	Unknown string   // why current programs do not load the form; "": they do
 
 	Fields []Field // fields of configurations, besides the common ones and before them

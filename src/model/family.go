@@ -14,7 +14,7 @@ type Family struct {
 	Name    string                       // in the settings
 	Shape   func(config.Config, *Config) // sets what the family's own settings say; nil: nothing
 	Chain   func(c Config) []Description // the layers, first to last
-	Weights func(c Config) []Weight      // the tensors of the whole model in the order of llm.c's file
+	Weights func(c Config) []Weight      // the tensors of the whole model in a fixed order
 	Sampled bool                         // package sample, which generates text, can compute its blocks
 }
 
@@ -46,7 +46,7 @@ func SampledFamilies() (names []string) {
 	return names
 }
 
-// Weights lists the tensors of the model in the order of llm.c's file.
+// Weights lists the tensors of the model in a fixed order.
 func (c Config) Weights() []Weight {
 	list := familyOf(c.Family).Weights(c)
 	for _, e := range c.Kinds.list() {

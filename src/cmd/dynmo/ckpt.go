@@ -123,10 +123,10 @@ func ckptImport() *cobra.Command {
 	var weights target
 	c := &cobra.Command{
 		Use:   "import FROM -o FILE",
-		Short: "Make a dynmo weights file of a Hugging Face directory or llm.c's model file",
+		Short: "Make a dynmo weights file of a Hugging Face directory",
 		Long: `Make a dynmo weights file of a Hugging Face directory (config.json with
 model.safetensors or its shards and their index; GPT-2, LLaMA, Mistral without a window,
-Mixtral or LLaMA-MoE; float32, bfloat16 or float16) or of llm.c's model file (version 3).
+Mixtral or LLaMA-MoE; float32, bfloat16 or float16).
 The weights file is safetensors with values as they are stored; its names are dynmo's, and
 parts that are computed as one, as queries, keys and values, are one tensor. It also has the
 directory's generation_config.json and the files of its tokenizer (tokenizer.json,
@@ -138,7 +138,12 @@ fields). Memory holds a piece of one tensor at a time.`,
 			if err := weights.check(); err != nil {
 				return err
 			}
-			w, err := openForeign(args[0])
+			if info, err := os.Stat(args[0]); err != nil {
+				return usageError{err}
+			} else if !info.IsDir() {
+				return usageError{fmt.Errorf("%s: a file, want a Hugging Face directory: config.json with model.safetensors", args[0])}
+			}
+			w, err := checkpoint.OpenHuggingFace(args[0])
 			if err != nil {
 				return usageError{err}
 			}
@@ -149,16 +154,4 @@ fields). Memory holds a piece of one tensor at a time.`,
 	}
 	weights.required(c, "weights file to write; - is standard output")
 	return c
-}
-
-// openForeign opens a Hugging Face directory or llm.c's model file.
-func openForeign(path string) (*checkpoint.Weights, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if info.IsDir() {
-		return checkpoint.OpenHuggingFace(path)
-	}
-	return checkpoint.OpenLLMC(path)
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -17,7 +16,6 @@ import (
 // exported is a format of export, and its flags.
 type exported struct {
 	made              target
-	format            string
 	stored, modelType string
 	shard             string
 	step              int
@@ -30,8 +28,8 @@ func ckptExport() *cobra.Command {
 	e := exported{step: -1}
 	c := &cobra.Command{
 		Use:   "export RUN_DIR|CHECKPOINT|FILE -o TO",
-		Short: "Make a Hugging Face directory or llm.c's model file of a run's model or a weights file",
-		Long: `Make a Hugging Face directory, or llm.c's model file. The directory is a GPT2LMHeadModel,
+		Short: "Make a Hugging Face directory of a run's model or a weights file",
+		Long: `Make a Hugging Face directory. The directory is a GPT2LMHeadModel,
 LlamaForCausalLM, MixtralForCausalLM or LlamaMoEForCausalLM (where moe.scale or moe.router want
 it, or with --model-type); dynmo sample reads it too. FROM is a run (its newest whole
 checkpoint, or the one of --step), a checkpoint, or a dynmo weights file. The directory has the
@@ -67,9 +65,8 @@ its tokenizer if this one has one; other files stay.`,
 			return e.write(c, o)
 		},
 	}
-	e.made.required(c, "directory to make, or file to write; - is standard output, for a file")
-	c.Flags().StringVar(&e.format, "format", "huggingface", "huggingface (a directory) or llmc (a file)")
-	c.Flags().StringVar(&e.stored, "dtype", "", "of the weights: float32 or, for Hugging Face, bfloat16 or float16 (default as they are stored)")
+	e.made.required(c, "directory to make")
+	c.Flags().StringVar(&e.stored, "dtype", "", "of the weights: float32, bfloat16 or float16 (default as they are stored)")
 	c.Flags().StringVar(&e.modelType, "model-type", "", "llama or mistral; of a model with experts mixtral or llama_moe (default its own; of a run the first that can describe it)")
 	c.Flags().StringVar(&e.shard, "shard-size", "", "most bytes of a file of Hugging Face's, as 5GB (default one file, or as imported)")
 	c.Flags().IntVar(&e.step, "step", e.step, "of a run, the checkpoint after this number of steps (default the newest)")
@@ -91,29 +88,13 @@ func (e *exported) check(c *cobra.Command) (err error) {
 			return usageError{fmt.Errorf("--shard-size %w", err)}
 		}
 	}
-	switch {
-	case e.format == "huggingface":
-		return e.made.checkDirectory()
-	case e.format != "llmc":
-		return usageError{fmt.Errorf("--format %q, want huggingface or llmc", e.format)}
-	case e.dtype != "" && e.dtype != checkpoint.F32:
-		return usageError{fmt.Errorf("--dtype %s: llm.c's model file is of float32, want --format huggingface", e.stored)}
-	case e.bytes > 0 || e.modelType != "":
-		return usageError{fmt.Errorf("--shard-size and --model-type are of --format huggingface")}
-	}
-	return e.made.check()
+	return e.made.checkDirectory()
 }
 
-// write exports the model to the directory or file.
+// write exports the model to the directory.
 func (e *exported) write(c *cobra.Command, o origin) error {
 	if err := o.weights.Base(); err != nil {
 		return usageError{err}
-	}
-	if e.format == "llmc" {
-		if err := cmp.Or(refuseOwn(o.weights), o.weights.FitsLLMC()); err != nil {
-			return usageError{err}
-		}
-		return e.made.write(c, o.weights.WriteLLMC)
 	}
 	if err := o.weights.As(e.modelType); err != nil {
 		return usageError{err}
@@ -131,14 +112,6 @@ func (e *exported) write(c *cobra.Command, o origin) error {
 	}
 	_, err = fmt.Fprintf(c.OutOrStdout(), "%s: %s\n", input.Visible(e.made.path), input.Visible(o.what))
 	return err
-}
-
-// refuseOwn returns an error if the model has layers that no other program reads.
-func refuseOwn(w *checkpoint.Weights) error {
-	if kind := w.Config.Model.Beyond(); kind != "" {
-		return fmt.Errorf("a model with dynamic.kind = %q: no other program knows its layers, want a model without", kind)
-	}
-	return nil
 }
 
 // size parses a number of bytes with kB, MB or GB, as Hugging Face's library does.

@@ -126,7 +126,6 @@ func TestCheckpointsOfARun(t *testing.T) {
 		{"export nothing -o new", "nothing: no such file"},
 		{"export run -o run", "run exists: --force"},
 		{"export run -o new --dtype float64", `--dtype "float64", want float32, bfloat16, float16`},
-		{"export run -o new --dtype bfloat16 --format llmc", "--dtype bfloat16: llm.c's model file is of float32, want --format huggingface"},
 	} {
 		ckpt(strings.Fields(c.args)...).refused(t, exitUsage, c.want)
 	}
@@ -169,7 +168,6 @@ func TestExportOfAnotherModel(t *testing.T) {
 			"dynamic.kind="+kind, "attention.buckets=4", "checkpoint.every=1"), "--run-dir", kind)...)...); e.status != exitDone {
 			t.Fatalf("%+v", e)
 		}
-		ckpt("export", kind, "-o", "new", "--format", "llmc").refused(t, exitUsage, map[string]string{"attention": "attention.keys", "mod": `a model with dynamic.kind = "mod": `}[kind])
 	}
 	ckpt("export", "attention", "-o", "new").refused(t, exitUsage, `attention.keys = "shared": no other program makes keys of queries, want the model of a run with attention.keys = "own"`)
 	if e := ckpt("export", "mod", "-o", "hf"); e.status != exitDone || !strings.Contains(e.stderr, "note: the second block") {

@@ -37,7 +37,6 @@ var flagValues = map[string]map[string]completer{
 	"model":     {"dynmo bench sample": words(slices.Sorted(maps.Keys(nodebench.Sampled))...)},
 	"format": {
 		"dynmo data prepare": words(string(data.LLMC), string(data.Megatron)),
-		"dynmo ckpt export":  words("huggingface", "llmc"),
 	},
 	"dtype":      {"": words("float32", "bfloat16", "float16")},
 	"model-type": {"": words("llama", "mistral", "mixtral", "llama_moe")},

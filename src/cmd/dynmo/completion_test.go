@@ -27,7 +27,6 @@ func TestCompletion(t *testing.T) {
 		{"simulate --costs ", []string{"json", "jsonl"}, nil, endings},
 		{"balance --balancer diff", []string{"diffusion", "diffusion-paper"}, nil, noFiles},
 		{"data prepare --format ", []string{"llmc", "megatron"}, nil, noFiles},
-		{"ckpt export --format ", []string{"huggingface", "llmc"}, []string{"megatron"}, noFiles},
 		{"ckpt export --model-type ", []string{"mistral", "mixtral", "llama_moe"}, nil, noFiles},
 		{"plan ", []string{"toml"}, nil, endings},
 		{"table run/a ", nil, nil, dirs},

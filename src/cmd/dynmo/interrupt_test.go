@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/binary"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -103,14 +102,7 @@ func TestInterruptibleCatchesSignals(t *testing.T) {
 // TestSignalsLeaveNothing: a signal ends an export, and nothing of it remains. An export that is
 // faster than the signal is repeated.
 func TestSignalsLeaveNothing(t *testing.T) {
-	const c, vocab = 256, 50304
-	source := filepath.Join(t.TempDir(), "gpt2.bin") // sparse: an llm.c file of one block
-	header := make([]byte, 1024)
-	for i, n := range []uint32{20240326, 3, 8, vocab, 1, 2, c, vocab} {
-		binary.LittleEndian.PutUint32(header[4*i:], n)
-	}
-	expect.OK(t, os.WriteFile(source, header, 0o600))
-	expect.OK(t, os.Truncate(source, 1024+4*(vocab*c+8*c+12*c*c+15*c)))
+	source := hfModel(t, 50304, 8, 256, false)
 	dir := t.TempDir()
 	said(t, "ckpt", "import", source, "-o", filepath.Join(dir, "w"))
 	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {

@@ -86,7 +86,7 @@ func TestBadFiles(t *testing.T) {
 		{"report run-metrics -o page.html", "run-metrics/metrics.jsonl: " + fifo},
 		{"ckpt inspect fifo", "fifo: " + fifo},
 		{"ckpt verify /dev/null", "/dev/null: " + device},
-		{"ckpt import fifo -o out", "fifo: " + fifo},
+		{"ckpt import fifo -o out", "fifo: a file, want a Hugging Face directory: config.json with model.safetensors"},
 		{"ckpt import hf -o out", "hf/config.json: " + fifo},
 		{"ckpt export fifo -o out", "fifo: " + fifo},
 		{"data inspect fifo.bin", "fifo.bin: " + fifo},

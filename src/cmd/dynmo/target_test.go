@@ -13,7 +13,7 @@ import (
 // TestNothingIsWrittenOver: without --force no command overwrites existing files. With --force it
 // replaces them.
 func TestNothingIsWrittenOver(t *testing.T) {
-	model := llmcFile(t)
+	model := hfModel(t, 5, 3, 4, true)
 	run := recorded(t, record.Metrics{Clock: "wall", Loss: 5.5, StepSeconds: 1})
 	workbench(t, "")
 	write(t, "a.txt", "a text")
@@ -28,7 +28,6 @@ func TestNothingIsWrittenOver(t *testing.T) {
 		{"data prepare a.txt --format megatron -o m.bin", "m.bin", "m.bin", "m.idx"},
 		{"ckpt import " + model + " -o again.safetensors", "again.safetensors", "again.safetensors", "again.safetensors"},
 		{"ckpt export w.safetensors -o hf", "hf/config.json", "hf", "hf/config.json"},
-		{"ckpt export w.safetensors --format llmc -o gpt2.bin", "gpt2.bin", "gpt2.bin", "gpt2.bin"},
 		{"profile run.toml --steps 1 -o new.json", "new.json", "new.json", "new.json"},
 		{"report " + run + " -o page.html", "page.html", "page.html", "page.html"},
 		{"simulate run.toml --costs costs.json --trace t.json", "t.json", "t.json", "t.json"},
@@ -63,7 +62,7 @@ func TestNothingIsWrittenOver(t *testing.T) {
 // --force. Standard output and devices are accepted.
 func TestTargetsOfAnotherKind(t *testing.T) {
 	run := recorded(t, record.Metrics{Clock: "wall", Loss: 5.5, StepSeconds: 1})
-	model := llmcFile(t)
+	model := hfModel(t, 5, 3, 4, true)
 	t.Chdir(t.TempDir())
 	expect.OK(t, os.Mkdir("dir", 0o777))
 	write(t, "file", "")

@@ -27,7 +27,7 @@ var Family = family.Registration{
 }
 
 var form = family.Form{
-	Name: name, Prefix: "transformer.", Token: "wte.weight", Buffers: []string{".attn.bias", ".attn.masked_bias"}, LLMC: true,
+	Name: name, Prefix: "transformer.", Token: "wte.weight", Buffers: []string{".attn.bias", ".attn.masked_bias"},
 	Fields: fields, Read: read, Write: write,
 }
 
