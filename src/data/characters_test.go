@@ -258,34 +258,6 @@ func TestOpenVocabularyOfLlama(t *testing.T) {
 	}
 }
 
-// Documents may be cut where Llama 3's regular expression cuts them.
-func TestLlamaCut(t *testing.T) {
-	rnd := rand.New(rand.NewPCG(7, 8))
-	alphabet := []string{"a", " ", "\n", "!", "1", "\t", "'s", "é", "\r\n", "中"}
-	for range 2000 {
-		var b strings.Builder
-		for range 1 + rnd.IntN(12) {
-			b.WriteString(alphabet[rnd.IntN(len(alphabet))])
-		}
-		text := b.String()
-		at := llamaCut([]byte(text), 0)
-		ends := func(text string) (ends []int) {
-			for n := 0; n < len(text); {
-				n += llamaPiece(text[n:])
-				ends = append(ends, n)
-			}
-			return ends
-		}
-		got := ends(text[:at])
-		for _, end := range ends(text[at:]) {
-			got = append(got, at+end)
-		}
-		if want := ends(text); !slices.Equal(got, want) {
-			t.Fatalf("%q cut at %d: pieces end at %v, want %v", text, at, got, want)
-		}
-	}
-}
-
 // Tokenizers whose documents could have tokens that are no markup are refused, and so are
 // tokenizers without an end token.
 func TestTokenizerOfVocabulary(t *testing.T) {

@@ -182,15 +182,22 @@ func (t Tokenizer) run(e *encoder, w work) encoded {
 		done.err = InputError{w.fail(position, noText(w.text[position]))}
 		return done
 	}
-	prefix := ""
+	text, prefix := w.text, ""
+	if t.composes {
+		text = nfc(text)
+	}
 	done.tokens = make([]int32, 0, len(w.text)/2) // GPT-2 needs a token for 2 to 5 bytes of most texts
 	if w.first {
-		prefix = t.leads.before(w.text, 0)
+		prefix = t.leads.before(text, 0)
 		done.tokens = append(done.tokens, t.begin...)
 	}
-	done.tokens, done.err = e.encode(done.tokens, prefix+w.text)
+	done.tokens, done.err = e.encode(done.tokens, prefix+text)
 	if failed, ok := errors.AsType[pieceError](done.err); ok {
-		done.err = w.fail(max(0, failed.position-len(prefix)), failed.error)
+		position := max(0, failed.position-len(prefix))
+		if t.composes {
+			position = beforeNFC(w.text, position)
+		}
+		done.err = w.fail(position, failed.error)
 	}
 	if w.last {
 		done.tokens = append(done.tokens, t.endOfText)

@@ -1,6 +1,9 @@
 package data
 
-import "strings"
+import (
+	"errors"
+	"strings"
+)
 
 // Tokenizer turns text into ids. Goroutines may share it.
 type Tokenizer struct {
@@ -8,6 +11,7 @@ type Tokenizer struct {
 
 	begin     []int32 // tokens before every document
 	endOfText int32   // token after every document
+	composes  bool    // texts are put into Unicode's NFC
 	leads     leading // whether a space is put before the text of a document
 	// cut returns the last place in text, at from or later, where the text may be divided without
 	// changing ids. It returns 0 if it finds none.
@@ -46,6 +50,9 @@ func (e *encoder) encode(out []int32, text string) ([]int32, error) {
 		if !ok {
 			var err error
 			if tokens, err = e.ask(word); err != nil {
+				if failed, ok := errors.AsType[pieceError](err); ok { // at a byte of the piece
+					return out, pieceError{failed.error, position + failed.position}
+				}
 				return out, pieceError{err, position}
 			}
 			e.remember(word, tokens)

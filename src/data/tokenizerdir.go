@@ -68,7 +68,7 @@ func ParseTokenizer(at string, files map[string][]byte) (*Vocabulary, error) {
 		return nil, err
 	}
 	if text, ok := files[settingsFile]; ok {
-		if err := v.set(text, files[tokenizerFile] == nil && files[pieceFile] != nil); err != nil {
+		if err := v.set(text, files[tokenizerFile] == nil && files[pieceFile] != nil, files[tokenizerFile] == nil && files[pieceFile] == nil); err != nil {
 			return nil, fmt.Errorf("%s: %w", filepath.Join(at, settingsFile), err)
 		}
 	}
@@ -111,17 +111,32 @@ func named(path string, text []byte, parse func([]byte) (*Vocabulary, error)) (*
 
 // settings is the part of tokenizer_config.json that is used: the token that ends texts, as a
 // string or an object with properties, and whether texts get a begin token (for sentencepiece
-// models).
+// models). vocab.json and merges.txt alone do not say how texts are cut: the class does.
 type settings struct {
-	End      json.RawMessage `json:"eos_token"`
-	AddBegin *bool           `json:"add_bos_token"`
+	End       json.RawMessage `json:"eos_token"`
+	AddBegin  *bool           `json:"add_bos_token"`
+	Class     string          `json:"tokenizer_class"`
+	AddPrefix bool            `json:"add_prefix_space"`
 }
 
-// set applies tokenizer_config.json. The error names a token that does not exist.
-func (v *Vocabulary) set(text []byte, pieces bool) error {
+// set applies tokenizer_config.json. pieces reports a sentencepiece model, and pairs vocab.json with
+// merges.txt. The error names a token that does not exist, or a setting that makes other ids than
+// GPT-2's tokenizer.
+func (v *Vocabulary) set(text []byte, pieces, pairs bool) error {
 	var s settings
 	if err := json.Unmarshal(text, &s); err != nil {
 		return err
+	}
+	const instead = "want tokenizer.json beside it, as save_pretrained of transformers writes it"
+	class := strings.TrimSuffix(s.Class, "Fast")
+	switch {
+	case !pairs:
+	case class != "" && class != "GPT2Tokenizer":
+		return fmt.Errorf("tokenizer_class: %.100q: %s with %s is read as GPT2Tokenizer alone: %s", s.Class, vocabFile, mergesFile, instead)
+	case s.AddPrefix:
+		return fmt.Errorf("add_prefix_space: true is not supported with %s and %s: %s", vocabFile, mergesFile, instead)
+	case s.AddBegin != nil && *s.AddBegin:
+		return fmt.Errorf("add_bos_token: true is not supported with %s and %s: %s", vocabFile, mergesFile, instead)
 	}
 	var end string
 	if len(s.End) > 0 && json.Unmarshal(s.End, &end) != nil {

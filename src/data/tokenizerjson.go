@@ -15,12 +15,6 @@ const tokenizerFile = "tokenizer.json"
 // Llama 3's.
 const MaxTokenizer = 64 << 20
 
-// The regular expressions that cut texts into pieces, as written in tokenizer.json.
-const (
-	gpt2Pattern  = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
-	llamaPattern = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
-)
-
 // tokenizerJSON is a tokenizer in the format of Hugging Face's library, with the members that a
 // byte-pair encoding has.
 type tokenizerJSON struct {
@@ -147,28 +141,35 @@ func (t *tokenizerJSON) check() error {
 	return nil
 }
 
-// number gives every token its id, which must be less than the number of tokens. In an encoding of
-// bytes, a token that does not spell bytes must be an added token.
+// number gives every token its id. Some ids may have no token. In an encoding of bytes, a token that
+// does not spell bytes must be an added token.
+//
+// Hugging Face's tokenizers ignore the id of an added token that the vocabulary lacks. They number
+// these tokens on, from the number of tokens in the vocabulary. Any other id is refused.
 func (v *Vocabulary) number(ids map[string]int32, added []addedToken, characters bool) error {
 	all := make(map[string]int32)
 	maps.Copy(all, ids)
 	contents := make(map[string]bool)
 	v.added = make(map[string]int32)
 	for i, a := range added {
-		if id, ok := all[a.Content]; ok && id != a.ID {
+		id, ok := all[a.Content]
+		switch {
+		case ok && id != a.ID:
 			return fmt.Errorf("added_tokens: %d, %.100q: id %d, want %d as it has already", i, a.Content, a.ID, id)
+		case !ok && int(a.ID) != len(all):
+			return fmt.Errorf("added_tokens: %d, %.100q: id %d, want %d as tokenizers number it, or the token in model.vocab", i, a.Content, a.ID, len(all))
 		}
 		all[a.Content], contents[a.Content] = a.ID, true
 		v.search(a)
 	}
-	v.tokens = make([]string, len(all))
-	seen := make([]bool, len(all))
+	seen := make(map[int32]bool)
 	for _, spelt := range slices.Sorted(maps.Keys(all)) {
 		id := all[spelt]
-		if id < 0 || int(id) >= len(all) || seen[id] {
-			return fmt.Errorf("token %.100q has id %d, want each of 0 to %d once", spelt, id, len(all)-1)
+		if id < 0 || id >= maxPieces || seen[id] {
+			return fmt.Errorf("token %.100q has id %d, want each id at most once, from 0 to %d", spelt, id, maxPieces-1)
 		}
 		seen[id] = true
+		v.tokens = append(v.tokens, make([]string, max(0, int(id)+1-len(v.tokens)))...)
 		token, spells := unspell(spelt)
 		if characters {
 			token, spells = strings.ReplaceAll(spelt, marked, " "), true
@@ -196,6 +197,9 @@ func (v *Vocabulary) number(ids map[string]int32, added []addedToken, characters
 // search registers an added token that texts are searched for.
 func (v *Vocabulary) search(a addedToken) {
 	word := a.Content
+	if a.Normalized && v.composes {
+		word = nfc(word)
+	}
 	if a.Normalized && v.escapes { // as in the text at the time of the search
 		word = strings.ReplaceAll(v.leads.before(word, 0)+word, " ", marked)
 	}

@@ -27,8 +27,14 @@ func tokenizerText(t *testing.T, set map[string]string) []byte {
 	v.add("cab") // no merge makes it
 	files, err := v.Files(8)
 	expect.OK(t, err)
+	return setMembers(t, files["tokenizer.json"], set)
+}
+
+// setMembers returns tokenizer.json with members set to JSON by their paths.
+func setMembers(t *testing.T, file []byte, set map[string]string) []byte {
+	t.Helper()
 	var all map[string]any
-	expect.OK(t, json.Unmarshal(files["tokenizer.json"], &all))
+	expect.OK(t, json.Unmarshal(file, &all))
 	for path, source := range set {
 		var value any
 		expect.OK(t, json.Unmarshal([]byte(source), &value))
@@ -128,11 +134,8 @@ func TestLlamaPiece(t *testing.T) {
 		{"e", "\u0301", " ـ"},
 		{".", " "},
 	} {
-		text, got := strings.Join(want, ""), []string{}
-		for rest := text; rest != ""; rest = rest[len(got[len(got)-1]):] {
-			got = append(got, rest[:llamaPiece(rest)])
-		}
-		if !slices.Equal(got, want) {
+		text := strings.Join(want, "")
+		if got := patterns[llamaPattern].pieces(text); !slices.Equal(got, want) {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
@@ -145,14 +148,16 @@ func TestTokenizerJSONRefuses(t *testing.T) {
 		{"model.dropout", `0.1`, "model: dropout"},
 		{"model.continuing_subword_prefix", `"##"`, "model: continuing_subword_prefix"},
 		{"model.end_of_word_suffix", `"</w>"`, "model: end_of_word_suffix"},
-		{"model.vocab", `{"a": 1}`, `token "a" has id 1, want each of 0 to 0 once`},
+		{"model.vocab", `{"a": 1048576}`, `token "a" has id 1048576, want each id at most once, from 0 to 1048575`},
+		{"model.vocab", `{"a": 1, "b": 1}`, `token "b" has id 1, want each id at most once`},
 		{"model.vocab", `[]`, "model: vocab: json: cannot unmarshal"},
 		{"model.vocab", `null`, "model: merges: 0: "},
 		{"model.merges", `["a  b"]`, `model: merges: 0: ["a" "" "b"]: want two tokens`},
 		{"model.merges", `["a z"]`, `model: merges: 0: ["a" "z"]: want two tokens of the vocabulary that make a third`},
 		{"model.merges", `["a b", "a b"]`, `model: merges: 1: ["a" "b"]: stands twice`},
 		{"model.merges", `7`, "model: merges: json: cannot unmarshal"},
-		{"normalizer", `{"type": "NFC"}`, "normalizer: this one is not supported, want null"},
+		{"normalizer", `{"type": "NFKC"}`, "normalizer: NFKC: this one is not supported, want NFC or null"},
+		{"normalizer", `{"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "Lowercase"}]}`, "normalizer: Lowercase: this one is not supported, want NFC or null"},
 		{"decoder", `{"type": "Metaspace"}`, "decoder: this one is not supported, want ByteLevel"},
 		{"decoder", `null`, "decoder: "},
 		{"pre_tokenizer", `null`, "pre_tokenizer: this one is not supported"},
@@ -165,7 +170,7 @@ func TestTokenizerJSONRefuses(t *testing.T) {
 		{"post_processor", `{"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "x"}}]}`, "post_processor: single: 0 texts, want one"},
 		{"post_processor", strings.Replace(beginning, "[7, 8]", "[7, 300]", 1), "post_processor: token 300 of 260"},
 		{"added_tokens", `[{"id": 260, "content": "x y", "lstrip": true}]`, `added_tokens: 0, "x y": want a text, and neither`},
-		{"added_tokens", `[{"id": 261, "content": "x y"}]`, `token "x y" has id 261, want each of 0 to 260 once`},
+		{"added_tokens", `[{"id": 261, "content": "x y"}]`, `added_tokens: 0, "x y": id 261, want 260 as tokenizers number it, or the token in model.vocab`},
 		{"added_tokens", `[{"id": 5, "content": "abc"}]`, `added_tokens: 0, "abc": id 5, want 257 as it has already`},
 	} {
 		dir := t.TempDir()

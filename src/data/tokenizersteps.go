@@ -14,8 +14,11 @@ func (t *tokenizerJSON) steps(v *Vocabulary) (err error) {
 	if t.Model.ByteFallback {
 		return t.characterSteps(v)
 	}
-	if t.Normalizer != nil {
-		return errors.New("normalizer: this one is not supported, want null")
+	for _, s := range t.Normalizer.flat() {
+		if s.Type != "NFC" {
+			return fmt.Errorf("normalizer: %.100s: this one is not supported, want NFC or null", s.Type)
+		}
+		v.composes = true
 	}
 	if t.Decoder == nil || t.Decoder.Type != byteLevel {
 		return errors.New("decoder: this one is not supported, want ByteLevel")
@@ -106,13 +109,11 @@ func (s *stepJSON) piece() (first func(string) int, at func([]byte, int) int, er
 	if by.Behavior != "Isolated" || by.Invert {
 		return nil, nil, fmt.Errorf("Split: behavior %.100q, invert %v: not supported, want Isolated and false", by.Behavior, by.Invert)
 	}
-	switch by.Pattern["Regex"] {
-	case gpt2Pattern:
-		return piece, cut, nil
-	case llamaPattern:
-		return llamaPiece, llamaCut, nil
+	known, ok := patterns[by.Pattern["Regex"]]
+	if !ok {
+		return nil, nil, fmt.Errorf("Split: pattern %.200q is not supported, want the regular expression of GPT-2, Llama 3 (cl100k), Qwen or o200k", by.Pattern)
 	}
-	return nil, nil, fmt.Errorf("Split: pattern %.200q is not supported, want the regular expression of GPT-2 or Llama 3", by.Pattern)
+	return known.piece, known.cut, nil
 }
 
 // begin returns the tokens that a step after the model puts before a text.

@@ -28,6 +28,7 @@ type Vocabulary struct {
 	ask    func(piece string) (ids []int32, e error) // encodes a piece instead of merges; may be nil
 
 	begin       []int32          // tokens before every text
+	composes    bool             // texts are put into Unicode's NFC
 	leads       leading          // which texts get a leading space
 	strips      bool             // that space is dropped when tokens become text
 	escapes     bool             // the space is added, and spaces become ▁, before a text is searched for normal tokens
@@ -139,6 +140,10 @@ func (v *Vocabulary) Prompt(text string) ([]int32, error) {
 			tokens = append(tokens, v.added[p.text])
 			continue
 		}
+		source := p.text
+		if v.composes {
+			p.text = nfc(p.text)
+		}
 		if v.escapes {
 			p.text = strings.ReplaceAll(v.leads.before(p.text, p.at)+p.text, " ", marked)
 		}
@@ -148,7 +153,14 @@ func (v *Vocabulary) Prompt(text string) ([]int32, error) {
 				continue
 			}
 			var err error
-			if tokens, err = v.encode(tokens, q); err != nil {
+			tokens, err = v.encode(tokens, q)
+			if failed, ok := errors.AsType[pieceError](err); ok {
+				if v.composes {
+					failed.position = p.at + beforeNFC(source, failed.position-p.at)
+				}
+				return nil, fmt.Errorf("byte %d, %w", failed.position, failed.error)
+			}
+			if err != nil {
 				return nil, err
 			}
 		}
@@ -156,7 +168,7 @@ func (v *Vocabulary) Prompt(text string) ([]int32, error) {
 	return tokens, nil
 }
 
-// encode appends the tokens of a part of a text.
+// encode appends the tokens of a part of a text. An error at a certain byte is a pieceError.
 func (v *Vocabulary) encode(tokens []int32, p part) ([]int32, error) {
 	text, at := p.text, p.at
 	if !v.escapes {
@@ -167,7 +179,7 @@ func (v *Vocabulary) encode(tokens []int32, p part) ([]int32, error) {
 		word := text[:v.piece(text)]
 		ids, err := v.word(word)
 		if failed, ok := errors.AsType[pieceError](err); ok {
-			return nil, fmt.Errorf("byte %d, %w", at+failed.position, failed.error)
+			return nil, pieceError{failed.error, at + failed.position}
 		}
 		if err != nil {
 			return nil, err
@@ -276,7 +288,7 @@ func (v *Vocabulary) Tokenizer() (Tokenizer, error) {
 	case v.plain != "":
 		return Tokenizer{}, fmt.Errorf("added_tokens: %.100q is not special: texts of documents that hold such tokens are not supported", v.plain)
 	}
-	t := Tokenizer{Vocab: v.Size(), begin: v.begin, endOfText: v.End, leads: v.leads, cut: v.cut}
+	t := Tokenizer{Vocab: v.Size(), begin: v.begin, endOfText: v.End, composes: v.composes, leads: v.leads, cut: v.cut}
 	t.encoder = func() *encoder { return &encoder{piece: v.piece, ask: v.word, known: make(map[string][]int32)} }
 	return t, nil
 }

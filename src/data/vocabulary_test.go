@@ -157,3 +157,21 @@ func FuzzVocabulary(f *testing.F) {
 		}
 	})
 }
+
+// TestTokenizerClass: vocab.json with merges.txt is GPT-2's encoding. A class or a setting that makes
+// other ids is refused by name. Settings of tokenizer.json stand in that file.
+func TestTokenizerClass(t *testing.T) {
+	const want = ": want tokenizer.json beside it, as save_pretrained of transformers writes it"
+	for settings, wrong := range map[string]string{
+		`{}`: "", `{"tokenizer_class": "GPT2Tokenizer", "add_bos_token": false, "errors": "replace"}`: "", `{"tokenizer_class": "GPT2TokenizerFast"}`: "",
+		`{"tokenizer_class": "Qwen2Tokenizer"}`:       `tokenizer_class: "Qwen2Tokenizer": vocab.json with merges.txt is read as GPT2Tokenizer alone` + want,
+		`{"tokenizer_class": "RobertaTokenizerFast"}`: `tokenizer_class: "RobertaTokenizerFast": vocab.json with merges.txt is read as GPT2Tokenizer alone` + want,
+		`{"add_prefix_space": true}`:                  `add_prefix_space: true is not supported with vocab.json and merges.txt` + want,
+		`{"add_bos_token": true}`:                     `add_bos_token: true is not supported with vocab.json and merges.txt` + want,
+	} {
+		_, err := ParseTokenizer("d", map[string][]byte{vocabFile: []byte(`{"a": 0}`), mergesFile: nil, settingsFile: []byte(settings)})
+		if (err == nil) != (wrong == "") || err != nil && err.Error() != "d/tokenizer_config.json: "+wrong {
+			t.Errorf("%s: %v, want %q", settings, err, wrong)
+		}
+	}
+}
