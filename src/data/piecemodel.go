@@ -55,11 +55,13 @@ type pieceModel struct {
 	ids     map[string]int32 // id of every piece
 	types   []uint64         // type of the piece, by id
 	texts   []string         // text of the piece, by id
+	spelt   []string         // the piece, by id
+	scores  []float32        // score of the piece, by id
 	end     int32            // id of the piece that ends texts
 	longest int              // length of the longest piece, in bytes
 	joints  *joints
 
-	bos, eos                      string
+	bos, eos, unknown             string
 	bpe, fallback, suffix         bool
 	charsmap, prefix, trim, plain bool // plain: spaces are not escaped
 }
@@ -134,6 +136,7 @@ func (m *pieceModel) fail(position int64, format string, args ...any) error {
 // piece reads a piece of the vocabulary.
 func (m *pieceModel) piece(message field) error {
 	var text string
+	var score float32
 	kind, id := uint64(normalPiece), int32(len(m.types))
 	err := m.fields(message, func(f field) error {
 		switch {
@@ -141,8 +144,10 @@ func (m *pieceModel) piece(message field) error {
 			text = string(f.raw)
 		case f.number == pieceType && f.kind == protowire.VarintType:
 			kind = f.value
-		case f.number == pieceScore && f.kind == protowire.Fixed32Type && math.IsNaN(float64(math.Float32frombits(uint32(f.value)))):
-			return m.fail(f.position, "piece %d: its score is no number", id)
+		case f.number == pieceScore && f.kind == protowire.Fixed32Type:
+			if score = math.Float32frombits(uint32(f.value)); score != score {
+				return m.fail(f.position, "piece %d: its score is no number", id)
+			}
 		}
 		return nil
 	})
@@ -170,12 +175,15 @@ func (m *pieceModel) piece(message field) error {
 			return m.fail(message.position, "piece %d: %.100q, want a byte as <0x0A>", id, text)
 		}
 		stands = string([]byte{b})
-	case unknownPiece, controlPiece:
+	case unknownPiece:
+		m.unknown = text
+	case controlPiece:
 	default:
 		return m.fail(message.position, "piece %d: type %d is not supported", id, kind)
 	}
 	m.ids[text] = id
 	m.types, m.texts = append(m.types, kind), append(m.texts, stands)
+	m.spelt, m.scores = append(m.spelt, text), append(m.scores, score)
 	return nil
 }
 

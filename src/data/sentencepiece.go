@@ -50,7 +50,12 @@ func parsePieceVocabulary(file string, raw []byte) (*Vocabulary, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	v := &Vocabulary{End: m.end, tokens: m.texts, strips: m.prefix, piece: m.joints.piece, cut: m.joints.cut}
+	v := &Vocabulary{End: m.end, tokens: m.texts, strips: m.prefix, piece: m.joints.piece, cut: m.joints.cut, pieces: m}
+	for id, kind := range m.types {
+		if kind == controlPiece || kind == unknownPiece {
+			v.special(m.spelt[id], int32(id))
+		}
+	}
 	v.ask = func(piece string) ([]int32, error) {
 		found := library.Encode(piece)
 		tokens := make([]int32, len(found))

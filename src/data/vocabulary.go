@@ -26,6 +26,7 @@ type Vocabulary struct {
 	whole  bool                                      // a piece that is itself a token becomes this token without merges
 	bytes  []int32                                   // by byte: its token, in an encoding of characters; else nil
 	ask    func(piece string) (ids []int32, e error) // encodes a piece instead of merges; may be nil
+	pieces *pieceModel                               // the sentencepiece model of this encoding; may be nil
 
 	begin       []int32          // tokens before every text
 	composes    bool             // texts are put into Unicode's NFC
@@ -99,7 +100,12 @@ var GPT2Vocabulary = sync.OnceValue(func() *Vocabulary {
 
 // special makes a token an added token, which texts are searched for.
 func (v *Vocabulary) special(token string, id int32) {
-	v.added, v.raw = map[string]int32{token: id}, []string{token}
+	if v.added == nil {
+		v.added = make(map[string]int32)
+	}
+	if _, known := v.added[token]; !known {
+		v.added[token], v.raw = id, append(v.raw, token)
+	}
 }
 
 // add appends a token.

@@ -20,21 +20,17 @@ func (v *Vocabulary) Files(positions int) (map[string][]byte, error) {
 	if len(v.begin) > 0 || v.whole || v.bytes != nil || v.ask != nil {
 		panic("data: files of a tokenizer that is not GPT-2's")
 	}
-	var vocab strings.Builder
+	spelt := make([]string, len(v.tokens))
 	for id, token := range v.tokens {
-		spelt, err := json.Marshal(spell(token))
-		if err != nil {
-			return nil, err
-		}
-		fmt.Fprintf(&vocab, "%s%s: %d", map[bool]string{true: "{", false: ", "}[id == 0], spelt, id)
+		spelt[id] = spell(token)
 	}
-	vocab.WriteString("}\n")
+	vocab := vocabText(spelt)
 	merges := []string{} // never null
 	for _, pair := range slices.SortedFunc(maps.Keys(v.merges), func(a, b [2]int32) int { return v.merges[a].rank - v.merges[b].rank }) {
 		merges = append(merges, spell(v.tokens[pair[0]])+" "+spell(v.tokens[pair[1]]))
 	}
 	files := map[string][]byte{
-		vocabFile:  []byte(vocab.String()),
+		vocabFile:  vocab,
 		mergesFile: []byte(strings.Join(append([]string{"#version: 0.2"}, merges...), "\n") + "\n"),
 	}
 	settings := map[string]any{
@@ -53,13 +49,27 @@ func (v *Vocabulary) Files(positions int) (map[string][]byte, error) {
 		files["special_tokens_map.json"] = indented(special)
 	}
 	files["tokenizer_config.json"] = indented(settings)
-	files[tokenizerFile] = indented(v.tokenizer(added, vocab.String(), merges))
+	files[tokenizerFile] = indented(v.tokenizer(added, vocab, merges))
 	return files, nil
 }
 
+// vocabText returns the object with the id of every token, in the order of ids.
+func vocabText(spelt []string) []byte {
+	var b bytes.Buffer
+	for id, token := range spelt {
+		text, err := json.Marshal(token)
+		if err != nil {
+			panic("data: a token does not marshal")
+		}
+		fmt.Fprintf(&b, "%s%s: %d", map[bool]string{true: "{", false: ", "}[id == 0], text, id)
+	}
+	b.WriteString("}\n")
+	return b.Bytes()
+}
+
 // tokenizer returns tokenizer.json.
-func (v *Vocabulary) tokenizer(added []addedToken, vocab string, merges []string) tokenizerJSON {
-	raw, none, yes, no := json.RawMessage(vocab), "", true, false
+func (v *Vocabulary) tokenizer(added []addedToken, vocab json.RawMessage, merges []string) tokenizerJSON {
+	none, yes, no := "", true, false
 	lines, err := json.Marshal(merges)
 	if err != nil {
 		panic("data: merges do not marshal")
@@ -70,7 +80,7 @@ func (v *Vocabulary) tokenizer(added []addedToken, vocab string, merges []string
 	return tokenizerJSON{
 		Version: "1.0", Added: added,
 		PreTokenizer: step(&no, true), PostProcessor: step(&yes, false), Decoder: step(&yes, true),
-		Model: modelJSON{Type: "BPE", Prefix: &none, Suffix: &none, Vocab: raw, Merges: lines},
+		Model: modelJSON{Type: "BPE", Prefix: &none, Suffix: &none, Vocab: vocab, Merges: lines},
 	}
 }
 

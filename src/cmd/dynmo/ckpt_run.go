@@ -248,6 +248,14 @@ func (o *origin) ofRun(dir string, settings config.Config) error {
 
 // files returns the files of the tokenizer, none if it is unknown.
 func (o origin) files(c *cobra.Command) (map[string][]byte, error) {
+	positions := o.weights.Config.Model.Sequence
+	if len(o.tokenizer) > 0 && o.vocabulary != nil {
+		all, note, err := o.vocabulary.AddTokenizerJSON(o.tokenizer, positions)
+		if note != "" {
+			tellNotes(c.ErrOrStderr(), note)
+		}
+		return all, err
+	}
 	if len(o.tokenizer) > 0 {
 		return o.tokenizer, nil
 	}
@@ -257,5 +265,5 @@ func (o origin) files(c *cobra.Command) (map[string][]byte, error) {
 	if o.vocabulary == nil {
 		return nil, nil
 	}
-	return o.vocabulary.Files(o.weights.Config.Model.Sequence)
+	return o.vocabulary.Files(positions)
 }
