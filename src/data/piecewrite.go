@@ -15,8 +15,8 @@ import (
 const tokenizersClass = "PreTrainedTokenizerFast"
 
 // AddTokenizerJSON returns the files of a tokenizer. If v is of a tokenizer.model without
-// tokenizer.json, it adds a tokenizer.json with the same ids. tokenizer_config.json then makes
-// transformers use that file. positions is the length of the longest text. The note says what has
+// tokenizer.json, it adds a tokenizer.json with the same ids. A tokenizer_config.json with another
+// class gets tokenizersClass, and a missing one is added. positions is the length of the longest text. The note says what has
 // changed, or why there is no tokenizer.json; it may be empty.
 func (v *Vocabulary) AddTokenizerJSON(files map[string][]byte, positions int) (all map[string][]byte, note string, err error) {
 	if v.pieces == nil || files[tokenizerFile] != nil {
@@ -26,27 +26,30 @@ func (v *Vocabulary) AddTokenizerJSON(files map[string][]byte, positions int) (a
 	if err != nil {
 		return files, fmt.Sprintf("without %s: %v: other programs may give other ids", tokenizerFile, err), nil
 	}
-	members := map[string]any{
-		"bos_token": v.pieces.bos, "eos_token": v.tokens[v.End], "unk_token": v.pieces.unknown,
-		"clean_up_tokenization_spaces": false, "model_max_length": positions,
-	}
-	if v.Begin() < 0 {
-		members["bos_token"] = nil
-	}
-	if settings, ok := files[settingsFile]; ok {
-		var own map[string]json.RawMessage // values stay as they are written
-		if err := json.Unmarshal(settings, &own); err != nil {
-			return nil, "", fmt.Errorf("%s: %w", settingsFile, err)
-		}
-		clear(members)
-		for name, value := range own {
-			members[name] = value
-		}
-		note = fmt.Sprintf("%s: tokenizer_class is %s, so that transformers uses the new %s", settingsFile, tokenizersClass, tokenizerFile)
-	}
-	members["tokenizer_class"] = tokenizersClass
 	all = maps.Clone(files)
-	all[tokenizerFile], all[settingsFile] = text, indented(members)
+	all[tokenizerFile] = text
+	const class = "tokenizer_class"
+	settings, ok := files[settingsFile]
+	if !ok {
+		members := map[string]any{
+			"eos_token": v.tokens[v.End], "unk_token": v.pieces.unknown, class: tokenizersClass,
+			"clean_up_tokenization_spaces": false, "model_max_length": positions,
+		}
+		if begin := v.Begin(); begin >= 0 {
+			members["bos_token"] = v.tokens[begin]
+		}
+		all[settingsFile] = indented(members)
+		return all, "", nil
+	}
+	var members map[string]json.RawMessage // values stay as they are written
+	if err := json.Unmarshal(settings, &members); err != nil {
+		return nil, "", fmt.Errorf("%s: %w", settingsFile, err)
+	}
+	if was, ok := members[class]; ok && string(was) != `"`+tokenizersClass+`"` {
+		members[class] = json.RawMessage(`"` + tokenizersClass + `"`)
+		all[settingsFile] = indented(members)
+		note = fmt.Sprintf("%s: %s is %s, was %s: transformers then uses the new %s", settingsFile, class, tokenizersClass, was, tokenizerFile)
+	}
 	return all, note, nil
 }
 

@@ -36,7 +36,9 @@ checkpoint, or the one of --step), a checkpoint, or a dynmo weights file. The di
 files that the weights were imported from, or files of --shard-size. Weights keep their type, a
 run's float32; --dtype rounds them to another. Pruned weights are zero. The configuration and
 the tokenizer of training go with the weights. The tokenizer is that of the import or of data
-prepare, or else bytes, or GPT-2's; no other is known.
+prepare, or else bytes, or GPT-2's; no other is known. A tokenizer.model without tokenizer.json
+gets one with the same ids. In tokenizer_config.json, tokenizer_class then becomes
+PreTrainedTokenizerFast, because transformers' LlamaTokenizer sets spaces by other rules.
 
 Positions (max_position_embeddings), router_aux_loss_coef and generation_config.json are those of
 the weights that a model was imported from, also after training on them.

@@ -155,6 +155,11 @@ func TestTokenizerGoesAlong(t *testing.T) {
 			}
 		}
 	}
+	for _, dir := range []string{"hf", "back"} { // for programs that read no sentencepiece model
+		if _, err := os.Stat(filepath.Join(dir, "tokenizer.json")); err != nil {
+			t.Error(err)
+		}
+	}
 	for _, name := range []string{"config.json", "generation_config.json"} {
 		text, err := os.ReadFile("hf/" + name)
 		if expect.OK(t, err); !strings.Contains(string(text), `"eos_token_id": 2`) || !strings.Contains(string(text), `"bos_token_id": 1`) {
