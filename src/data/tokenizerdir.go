@@ -17,11 +17,12 @@ import (
 const (
 	pieceFile    = "tokenizer.model" // sentencepiece's
 	settingsFile = "tokenizer_config.json"
+	specialFile  = "special_tokens_map.json" // the named tokens of settingsFile, in older directories
 )
 
 // tokenizerFiles are the names of tokenizer files in a model's directory.
 var tokenizerFiles = []string{
-	tokenizerFile, pieceFile, settingsFile, "special_tokens_map.json", "added_tokens.json", vocabFile, mergesFile, "chat_template.jinja",
+	tokenizerFile, pieceFile, settingsFile, specialFile, "added_tokens.json", vocabFile, mergesFile, "chat_template.jinja",
 }
 
 // IsTokenizerFile reports whether a file of that name belongs to a tokenizer.
@@ -70,6 +71,13 @@ func ParseTokenizer(at string, files map[string][]byte) (*Vocabulary, error) {
 	if text, ok := files[settingsFile]; ok {
 		if err := v.set(text, files[tokenizerFile] == nil && files[pieceFile] != nil, files[tokenizerFile] == nil && files[pieceFile] == nil); err != nil {
 			return nil, fmt.Errorf("%s: %w", filepath.Join(at, settingsFile), err)
+		}
+	}
+	for _, name := range []string{settingsFile, specialFile} {
+		if text, ok := files[name]; ok {
+			if err := v.setSpecial(text); err != nil {
+				return nil, fmt.Errorf("%s: %w", filepath.Join(at, name), err)
+			}
 		}
 	}
 	return v, nil
@@ -138,13 +146,9 @@ func (v *Vocabulary) set(text []byte, pieces, pairs bool) error {
 	case s.AddBegin != nil && *s.AddBegin:
 		return fmt.Errorf("add_bos_token: true is not supported with %s and %s: %s", vocabFile, mergesFile, instead)
 	}
-	var end string
-	if len(s.End) > 0 && json.Unmarshal(s.End, &end) != nil {
-		var added addedToken
-		if err := json.Unmarshal(s.End, &added); err != nil {
-			return fmt.Errorf("eos_token: %w", err)
-		}
-		end = added.Content
+	end, err := tokenName(s.End)
+	if err != nil {
+		return fmt.Errorf("eos_token: %w", err)
 	}
 	if end != "" {
 		id := slices.Index(v.tokens, end)
@@ -155,6 +159,52 @@ func (v *Vocabulary) set(text []byte, pieces, pairs bool) error {
 	}
 	if pieces && s.AddBegin != nil && !*s.AddBegin {
 		v.begin = nil
+	}
+	return nil
+}
+
+// tokenName returns the spelling of a token, which is a string or an object with properties.
+func tokenName(source json.RawMessage) (name string, err error) {
+	if len(source) == 0 || json.Unmarshal(source, &name) == nil {
+		return name, nil
+	}
+	var added addedToken
+	err = json.Unmarshal(source, &added)
+	return added.Content, err
+}
+
+// setSpecial makes a prompt be searched for the tokens of the vocabulary that a member such as
+// bos_token, or added_tokens_decoder, names.
+func (v *Vocabulary) setSpecial(text []byte) error {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(text, &members); err != nil {
+		return err
+	}
+	names := make(map[string]bool)
+	for member, source := range members {
+		var list []json.RawMessage
+		var added map[string]addedToken
+		switch {
+		case strings.HasSuffix(member, "_token"):
+			list = []json.RawMessage{source}
+		case strings.HasSuffix(member, "_special_tokens"): // additional_ and, in newer files, extra_
+			_ = json.Unmarshal(source, &list)
+		case member == "added_tokens_decoder":
+			_ = json.Unmarshal(source, &added)
+		}
+		for _, source := range list {
+			if name, err := tokenName(source); err == nil { // add_bos_token is no name
+				names[name] = true
+			}
+		}
+		for _, a := range added {
+			names[a.Content] = true
+		}
+	}
+	for id, token := range v.tokens {
+		if names[token] && token != "" {
+			v.special(token, int32(id))
+		}
 	}
 	return nil
 }

@@ -98,14 +98,17 @@ var GPT2Vocabulary = sync.OnceValue(func() *Vocabulary {
 	return v
 })
 
-// special makes a token an added token, which texts are searched for.
+// special makes a token an added token, which prompts are searched for, unless it is one.
 func (v *Vocabulary) special(token string, id int32) {
+	for _, known := range v.added {
+		if known == id {
+			return
+		}
+	}
 	if v.added == nil {
 		v.added = make(map[string]int32)
 	}
-	if _, known := v.added[token]; !known {
-		v.added[token], v.raw = id, append(v.raw, token)
-	}
+	v.added[token], v.raw = id, append(v.raw, token)
 }
 
 // add appends a token.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -172,6 +173,57 @@ func TestTokenizerClass(t *testing.T) {
 		_, err := ParseTokenizer("d", map[string][]byte{vocabFile: []byte(`{"a": 0}`), mergesFile: nil, settingsFile: []byte(settings)})
 		if (err == nil) != (wrong == "") || err != nil && err.Error() != "d/tokenizer_config.json: "+wrong {
 			t.Errorf("%s: %v, want %q", settings, err, wrong)
+		}
+	}
+}
+
+// The name of a special token in a prompt is the token, whatever the tokenizer is and whichever
+// file names it. In a document the name is text. transformers 5.12.1 has the same ids for the files
+// of vocab.json and for the token that only the settings name.
+func TestPromptsHaveSpecialTokens(t *testing.T) {
+	letters := map[string][]byte{vocabFile: []byte(`{"a": 0, "<": 1, "s": 2, ">": 3, "<s>": 4, "<|endoftext|>": 5}`), mergesFile: nil}
+	with := func(files map[string][]byte, name, text string) map[string][]byte {
+		all := maps.Clone(files)
+		all[name] = []byte(text)
+		return all
+	}
+	fallback := map[string][]byte{tokenizerFile: charactersText(t, append(specialPieces(), tinyPieces...), map[string]string{"added_tokens": llamaAdded})}
+	unlisted := map[string][]byte{tokenizerFile: charactersText(t, append(specialPieces(), tinyPieces...), map[string]string{"added_tokens": "[]"})}
+	levels := map[string][]byte{tokenizerFile: tokenizerText(t, map[string]string{"added_tokens": `[{"id": 260, "content": "<s>", "special": true}]`})}
+	for _, c := range []struct {
+		name  string
+		files map[string][]byte
+		want  []int32 // of "a<s>"
+	}{
+		{"tokenizer.json of bytes", levels, []int32{'a', 260}},
+		{"tokenizer.json of characters", fallback, []int32{1, 266, 3 + 'a', 1}},
+		{"its special tokens in the settings", with(unlisted, settingsFile, `{"bos_token": "<s>", "eos_token": "</s>"}`), []int32{1, 266, 3 + 'a', 1}},
+		{"tokenizer.model", map[string][]byte{pieceFile: tinyModel()}, []int32{1, 266, 3 + 'a', 1}},
+		{"vocab.json", letters, []int32{0, 1, 2, 3}},
+		{"vocab.json, named", with(letters, settingsFile, `{"add_bos_token": false, "pad_token": null, "bos_token": "<s>"}`), []int32{0, 4}},
+		{"vocab.json, an object", with(letters, settingsFile, `{"cls_token": {"__type": "AddedToken", "content": "<s>"}}`), []int32{0, 4}},
+		{"vocab.json, a list", with(letters, specialFile, `{"additional_special_tokens": ["<x>", "<s>"]}`), []int32{0, 4}},
+		{"vocab.json, added", with(letters, settingsFile, `{"added_tokens_decoder": {"4": {"content": "<s>"}}}`), []int32{0, 4}},
+	} {
+		v, err := ParseTokenizer("", c.files)
+		expect.OK(t, err)
+		if got, err := v.Prompt("a<s>"); err != nil || !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v (%v)", c.name, got, c.want, err)
+		}
+		v.End = 0
+		x, err := v.Tokenizer()
+		expect.OK(t, err)
+		special := c.want[len(c.want)-1]
+		if got := encodedBy(t, x, "a<s>"); special != 3 && slices.Contains(got, special) {
+			t.Errorf("%s: a document has tokens %v", c.name, got)
+		}
+	}
+	for name, c := range map[string]struct {
+		v    *Vocabulary
+		want int // tokens
+	}{"gpt2": {GPT2Vocabulary(), 2}, "bytes, which are never special": {Bytes(), 14}} {
+		if got, err := c.v.Prompt("a" + gpt2End); err != nil || len(got) != c.want {
+			t.Errorf("%s: %v, want %d tokens (%v)", name, got, c.want, err)
 		}
 	}
 }

@@ -46,7 +46,7 @@ func (v *Vocabulary) Files(positions int) (map[string][]byte, error) {
 		settings["added_tokens_decoder"] = map[string]any{strconv.Itoa(int(v.End)): map[string]any{ // the id is the key only
 			"content": end.Content, "lstrip": end.LStrip, "normalized": end.Normalized, "rstrip": end.RStrip, "single_word": end.SingleWord, "special": end.Special,
 		}}
-		files["special_tokens_map.json"] = indented(special)
+		files[specialFile] = indented(special)
 	}
 	files["tokenizer_config.json"] = indented(settings)
 	files[tokenizerFile] = indented(v.tokenizer(added, vocab, merges))

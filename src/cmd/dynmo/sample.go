@@ -69,7 +69,13 @@ has tokenizer.json of a byte-pair encoding (byte-level, cutting texts as GPT-2 o
 with byte fallback, as those of LLaMA 2 and Mixtral), sentencepiece's tokenizer.model, or
 vocab.json and merges.txt. A run has bytes if it trained on text, else the tokenizer of data
 prepare. If none is known, a vocabulary of 50257 tokens, padded or not, counts as GPT-2's, and
-any other of a file as bytes. Names of special tokens in a prompt are these tokens.`,
+any other of a file as bytes.
+
+In a prompt the name of a special token is this token, with every tokenizer but bytes, which
+have none. Special are <|endoftext|> of GPT-2, added_tokens of tokenizer.json, the control
+pieces and the unknown piece of tokenizer.model, and each token of the vocabulary that
+tokenizer_config.json or special_tokens_map.json names. A normalized token of tokenizer.json
+is found as its normalizer writes it: with ▁ before a text, only after a space.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := s.check(); err != nil {
