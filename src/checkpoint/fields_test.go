@@ -112,9 +112,9 @@ func TestFieldsRefuse(t *testing.T) {
 	const llama3 = `{"rope_type":"llama3","factor":8,"low_freq_factor":1,"high_freq_factor":4,"original_max_position_embeddings":8192}`
 	const head = `{"num_attention_heads":8,"n_head":4,"n_embd":16,"model_type":"gpt2"`
 	for _, c := range []struct{ name, source, want string }{
-		{"unknown", `{"model_type":"gpt2","logit_scale":2}`, "logit_scale: byte 35: an unknown field: want a file without it"},
-		{"unknown though null", `{"model_type":"llama","embedding_multiplier":null}`, "embedding_multiplier: byte 45: an unknown field"},
-		{"of another type", `{"model_type":"gpt2","rope_theta":1e4}`, "rope_theta: byte 34: an unknown field"},
+		{"unknown", `{"model_type":"gpt2","logit_scale":2}`, "logit_scale: byte 35: not in `dynmo help fields`: remove it"},
+		{"unknown though null", `{"model_type":"llama","embedding_multiplier":null}`, "embedding_multiplier: byte 45: not in `dynmo help fields`"},
+		{"of another type", `{"model_type":"gpt2","rope_theta":1e4}`, "rope_theta: byte 34: not in `dynmo help fields`"},
 		{"both directions", plain["llama"] + `,"is_causal":false}`, "is_causal: byte 34: false is not supported, want one of [true null]"},
 		{"GPT-2 in both directions", plain["gpt2"] + `,"is_causal":false}`, "is_causal: byte 33: false is not supported"},
 		{"quantized", plain["mixtral"] + ",\"quantization_config\":{\n  \"bits\": 4\n}}", `quantization_config: byte 46: {"bits":4} is not supported, want one of [null]`},

@@ -85,7 +85,7 @@ func (f Form) Check(o input.Object) error {
 	for _, key := range keys {
 		row, ok := f.row(key)
 		if !ok {
-			return o.Fail(key, "an unknown field: want a file without it, if Transformers %s gives the same logits then", Transformers)
+			return o.Fail(key, "not in `dynmo help fields`: remove it if Transformers %s ignores it", Transformers)
 		}
 		if row.Use == Fixed {
 			if err := o.Only(key, row.Want...); err != nil {

@@ -183,6 +183,8 @@ func outcomeStatus(c config.Config, out train.Outcome, recorded bool) error {
 	switch {
 	case !recorded || c.Checkpoint.Every == "never":
 		return nil
+	case out.Saved == 0 && !out.Stopped && out.Steps > 0:
+		return fmt.Errorf("all %d steps are done, but there is no checkpoint: free space, then --resume begins at step 0", out.Steps)
 	case out.Saved < out.Steps && !out.Stopped:
 		return fmt.Errorf("all %d steps are done, but their checkpoint is missing: the newest one has %d steps", out.Steps, out.Saved)
 	case out.Next != nil:
