@@ -47,7 +47,7 @@ func Ran() time.Duration {
 	return process.At(time.Now())
 }
 
-// Deadline is the end of a time in which this process runs.
+// Deadline passes once this process has run for a limit.
 type Deadline struct {
 	RunTime
 	limit time.Duration

@@ -57,9 +57,10 @@ const (
 
 // Wait drives the message until it is done. Every WatchEvery it looks whether the group's ranks on
 // this host still run. If a rank does not, Wait returns an error that wraps ErrGone. Wait returns an
-// error that wraps ErrNoAnswer after Options.Deadline of this process's RunTime. For a peer on this host that still runs, the
-// longer of Options.Deadline and Options.Patience counts: a live peer is most likely busy. After
-// ErrNoAnswer the message is still under way, and Wait may be called again.
+// error that wraps ErrNoAnswer once this process has run for Options.Deadline (see RunTime). For a
+// peer on this host that still runs, the longer of Options.Deadline and Options.Patience counts: a
+// live peer is most likely busy. After ErrNoAnswer the message is still under way, and Wait may be
+// called again.
 func (q Request) Wait() error {
 	_, err := q.Received()
 	return err

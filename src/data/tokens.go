@@ -68,18 +68,19 @@ func OpenTokens(path string) (*Tokens, error) {
 }
 
 func (t *Tokens) open() error {
-	bin, err := t.mapFile(t.file)
+	bin, file, err := t.mapFile(t.file)
 	if err != nil {
 		return err
 	}
-	if t.bin, _, err = input.Regular(t.file, input.Unbound); err != nil {
-		return err
-	}
-	if t.was, err = t.bin.Stat(); err != nil {
+	t.bin = file
+	if t.was, err = file.Stat(); err != nil {
 		return err
 	}
 	name := megatronIndex(t.file)
-	idx, err := t.mapFile(name)
+	idx, file, err := t.mapFile(name)
+	if err == nil {
+		err = file.Close()
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && isLLMC(bin):
 		t.Format, t.Documents, t.offset = LLMC, Unrecorded, llmcHeader
@@ -98,25 +99,26 @@ func (t *Tokens) open() error {
 	return err
 }
 
-// mapFile maps a regular file into memory until Close.
-func (t *Tokens) mapFile(path string) ([]byte, error) {
+// mapFile opens a regular file and maps it into memory until Close.
+func (t *Tokens) mapFile(path string) ([]byte, *os.File, error) {
 	f, size, err := input.Regular(path, input.Unbound)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	defer f.Close()
-	switch {
-	case size == 0:
-		return nil, nil // an empty file cannot be mapped
-	case size != int64(int(size)):
-		return nil, fmt.Errorf("%s: %d bytes are more than this machine can address", path, size)
+	if size == 0 {
+		return nil, f, nil // an empty file cannot be mapped
+	}
+	if size != int64(int(size)) {
+		f.Close()
+		return nil, nil, fmt.Errorf("%s: %d bytes are more than this machine can address", path, size)
 	}
 	raw, err := syscall.Mmap(int(f.Fd()), 0, int(size), syscall.PROT_READ, syscall.MAP_SHARED)
 	if err != nil {
-		return nil, fmt.Errorf("%s: map into memory: %w", path, err)
+		f.Close()
+		return nil, nil, fmt.Errorf("%s: map into memory: %w", path, err)
 	}
 	t.maps = append(t.maps, raw)
-	return raw, nil
+	return raw, f, nil
 }
 
 // Len returns the number of tokens.

@@ -19,8 +19,8 @@ type lines struct {
 }
 
 // Records opens a file with one JSON value for each line; the values may be in an array. A file of a
-// disk has any length, and standard input at most piped bytes. A torn last line is left out, and the note
-// says so. A line is torn if it is not JSON: a killed run or a full disk tears it, and a crash of
+// disk has any length, and standard input at most piped bytes. A torn last line is left out, and the
+// note says so. A line is torn if it is not JSON: a killed run or a full disk tears it, and a crash of
 // the machine may leave NULs. A file whose first line is no complete value, as one written by hand,
 // is returned whole.
 func Records(path string) (r io.ReadCloser, note string, err error) {

@@ -40,8 +40,9 @@ prepare, or else bytes, or GPT-2's; no other is known. A tokenizer.model without
 gets one with the same ids. In tokenizer_config.json, tokenizer_class then becomes
 PreTrainedTokenizerFast, because transformers' LlamaTokenizer sets spaces by other rules.
 
-Positions (max_position_embeddings), router_aux_loss_coef and generation_config.json are those of
-the weights that a model was imported from, also after training on them.
+Positions (max_position_embeddings) and router_aux_loss_coef are those of the weights that a model
+was imported from, also after training on them. So is generation_config.json, if the same token
+ends texts.
 
 A model with exits, with attention in buckets or with a mixture of depths becomes the model that
 other programs know: its blocks, for all tokens and keys. The tensors that these programs do not
