@@ -83,7 +83,24 @@ fill_disk() {
 	done
 }
 
+# follow STEPS trains the run that nobody disturbs up to STEPS.
+follow() {
+	train "$dir/undisturbed" --resume --set parallel.stages=1 --set checkpoint.every=end --set train.steps="$1" >"$dir/follows" 2>"$dir/following" ||
+		{ tail -n 5 "$dir/following" && return 1; }
+}
+
+# follow_on follows the disturbed run until the end, each time up to its last recorded step.
+follow_on() {
+	local done=0 now
+	while [ ! -e "$dir/over" ]; do
+		sleep 20
+		now=$(grep -c . "$disk/run/metrics.jsonl" 2>/dev/null)
+		[ $((now - done)) -lt 1000 ] || { follow "$now" && done=$now; } || return
+	done
+}
+
 read_on & readers=$!
+follow_on & follower=$!
 stop_often & stops=$!
 fill_disk & filler=$!
 starts=0
@@ -112,7 +129,9 @@ echo "disturbed for $minutes minutes: $steps steps in $starts starts, stopped $(
 touch "$dir/failed"
 echo "$(cat "$dir/reads") exports, verifications and samples, $(grep -c . "$dir/failed" 2>/dev/null) failed"
 [ ! -s "$dir/failed" ] || head -n 5 "$dir/failed"
-train "$dir/undisturbed" --set parallel.stages=1 --set checkpoint.every=never --set train.steps="$steps" >"$dir/out" 2>"$dir/log" || { tail -n 5 "$dir/log" && exit 1; }
+wait "$follower"
+follow "$steps" || exit
+undisturbed=$(sed -n 's/.*, weights \([0-9a-f]*\)$/\1/p' "$dir/follows")
 echo "disturbed:   $hash"
-echo "undisturbed: $(sed -n 's/.*, weights \([0-9a-f]*\)$/\1/p' "$dir/out")"
-[ ! -s "$dir/failed" ] && [ "$hash" = "$(sed -n 's/.*, weights \([0-9a-f]*\)$/\1/p' "$dir/out")" ]
+echo "undisturbed: $undisturbed"
+[ ! -s "$dir/failed" ] && [ "$hash" = "$undisturbed" ]
