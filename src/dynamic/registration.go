@@ -140,16 +140,6 @@ func Evaluated(counts []cost.CountSum) (byLayer map[int]float64, seconds float64
 	return byLayer, seconds
 }
 
-// ChangeText says what a change of the model has done; "" if no kind says that.
-func ChangeText(name string, of map[string]float64) string {
-	for _, r := range registrations {
-		if tell := r.Changes[name]; tell != nil {
-			return tell(of)
-		}
-	}
-	return ""
-}
-
 // Taken returns the tokens that blocks took of those that were there, by counts of a name; 0
 // and 0 where kinds take none.
 func Taken(name string, list []int64) (taken, there float64) {

@@ -11,6 +11,7 @@ import (
 	expertplace "dynmo/src/kind/moe/place"
 	"dynmo/src/layout"
 	"dynmo/src/model"
+	"dynmo/src/plan"
 	"dynmo/src/plan/policy"
 	"dynmo/src/profile"
 	"dynmo/src/random"
@@ -57,7 +58,7 @@ type placing struct {
 	seed, step uint64
 }
 
-func (p *placing) Decide(m profile.Measurement, now layout.Layout) (layout.Layout, policy.Reason, error) {
+func (p *placing) Decide(m profile.Measurement, now layout.Layout) (layout.Layout, plan.Reason, error) {
 	next, why, err := p.Balancer.Decide(m, now)
 	if p.step++; p.step%4 > 0 && p.shape.CountPieces() > 0 { // in other steps pieces stay
 		next.Pieces = randomPieces(random.Keyed(p.seed, p.step), p.shape)

@@ -6,10 +6,10 @@ import (
 	"dynmo/src/config"
 	"dynmo/src/cost"
 	"dynmo/src/expect"
+	"dynmo/src/lab/study"
 	"dynmo/src/plan/search"
 	"dynmo/src/record"
 	"dynmo/src/sim"
-	"dynmo/src/study"
 )
 
 // packings is a run with a list of its packings.

@@ -11,9 +11,9 @@ import (
 	"dynmo/src/kernel"
 	"dynmo/src/kernel/cpu"
 	"dynmo/src/kernel/ref"
+	"dynmo/src/lab/study"
 	"dynmo/src/random"
 	"dynmo/src/record"
-	"dynmo/src/study"
 	"dynmo/src/tensor"
 	"dynmo/src/train"
 )

@@ -8,6 +8,7 @@ import (
 	"dynmo/src/config"
 	"dynmo/src/layout"
 	"dynmo/src/partition/partitiontest"
+	"dynmo/src/plan"
 	"dynmo/src/plan/policy"
 	"dynmo/src/profile"
 	"dynmo/src/random"
@@ -28,7 +29,7 @@ type packing struct {
 	chunks                     int
 }
 
-func (r *regrouping) Decide(m profile.Measurement, now layout.Layout) (layout.Layout, policy.Reason, error) {
+func (r *regrouping) Decide(m profile.Measurement, now layout.Layout) (layout.Layout, plan.Reason, error) {
 	next, why, err := r.script.Decide(m, now)
 	if err != nil || r.script.step != r.packing.step {
 		return next, why, err

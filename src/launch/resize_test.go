@@ -11,15 +11,16 @@ import (
 	"dynmo/src/config"
 	"dynmo/src/cost"
 	"dynmo/src/expect"
+	"dynmo/src/lab/report"
+	"dynmo/src/lab/study"
 	"dynmo/src/layout"
 	"dynmo/src/partition/partitiontest"
+	"dynmo/src/plan"
 	"dynmo/src/plan/policy"
 	"dynmo/src/profile"
 	"dynmo/src/random"
 	"dynmo/src/record"
-	"dynmo/src/report"
 	"dynmo/src/schedule"
-	"dynmo/src/study"
 	"dynmo/src/trace"
 	"dynmo/src/train"
 )
@@ -33,13 +34,13 @@ type shrinking struct {
 	seed   uint64
 }
 
-func (s *shrinking) Decide(m profile.Measurement, now layout.Layout) (layout.Layout, policy.Reason, error) {
+func (s *shrinking) Decide(m profile.Measurement, now layout.Layout) (layout.Layout, plan.Reason, error) {
 	stages, shrinks := s.stages[s.step]
 	next, why, err := s.script.Decide(m, now)
 	if err != nil || !shrinks {
 		return next, why, err
 	}
-	why.Pack = &policy.Packing{Kind: "sustain", Stages: stages, Throughput: 0.99, Exact: true}
+	why.Pack = &plan.Packing{Kind: "sustain", Stages: stages, Throughput: 0.99, Exact: true}
 	draw := random.Keyed(s.seed, uint64(s.step))
 	order, err := s.order(stages, now.Schedule.Microbatches)
 	if err != nil {
@@ -148,7 +149,7 @@ func TestLeavingIsRecorded(t *testing.T) {
 	f, err := os.Open(filepath.Join(dir, record.CostsFile))
 	expect.OK(t, err)
 	defer f.Close()
-	series, err := profile.ReadSeries(record.CostsFile, f, c.Layers())
+	series, err := record.ReadSeries(record.CostsFile, f, c.Layers())
 	expect.OK(t, err)
 	all := 0
 	for _, p := range study.Replay(series) {

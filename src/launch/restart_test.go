@@ -10,11 +10,10 @@ import (
 	"dynmo/src/elastic"
 	"dynmo/src/expect"
 	"dynmo/src/layout"
-	"dynmo/src/plan/policy"
+	"dynmo/src/plan"
 	"dynmo/src/profile"
 	"dynmo/src/record"
 	"dynmo/src/schedule"
-	"dynmo/src/store"
 )
 
 // lines is an observer that keeps log lines and the kinds of events.
@@ -37,10 +36,10 @@ type restarting struct {
 	before func()
 }
 
-func (r *restarting) Decide(m profile.Measurement, now layout.Layout) (layout.Layout, policy.Reason, error) {
+func (r *restarting) Decide(m profile.Measurement, now layout.Layout) (layout.Layout, plan.Reason, error) {
 	next, why, err := r.regrouping.Decide(m, now)
 	if err == nil && next.Stages() < now.Stages() {
-		why = policy.Reason{Decided: true, Pack: &policy.Packing{Kind: "sustain", Stages: next.Stages(), Exact: true}}
+		why = plan.Reason{Decided: true, Pack: &plan.Packing{Kind: "sustain", Stages: next.Stages(), Exact: true}}
 		r.before()
 	}
 	return next, why, err
@@ -59,7 +58,7 @@ func TestRestartIsToldOnceSaved(t *testing.T) {
 		s.begin = func(r *rank) {
 			r.RunDir, r.Terms = dir, &elastic.Terms{Mode: elastic.Restart, Nodes: []string{"a", "b"}}
 			r.Balancer = &restarting{&regrouping{&script{next: scatter(3)}, p}, func() {
-				if ckpt := filepath.Join(dir, store.Directory); fails && r.World.Rank() == 0 {
+				if ckpt := filepath.Join(dir, record.CheckpointDir); fails && r.World.Rank() == 0 {
 					expect.OK(t, os.RemoveAll(ckpt))
 					expect.OK(t, os.WriteFile(ckpt, nil, 0o600))
 				}

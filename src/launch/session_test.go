@@ -21,6 +21,7 @@ import (
 	"dynmo/src/model"
 	"dynmo/src/partition"
 	"dynmo/src/partition/partitiontest"
+	"dynmo/src/plan"
 	"dynmo/src/plan/policy"
 	"dynmo/src/profile"
 	"dynmo/src/random"
@@ -84,13 +85,13 @@ type run struct {
 	sparsity                  []float64 // after every pruning
 	metrics                   []record.Metrics
 	frozen                    []string // each freezing and unfreezing: step, kind, and number of layers
-	series                    profile.Series
+	series                    record.Series
 }
 
 func (r *run) base() *run           { return r }
 func (*run) Trace(trace.Step) error { return nil }
 func (*run) Say(string)             {}
-func (r *run) Costs(p profile.Phase) error {
+func (r *run) Costs(p record.Phase) error {
 	r.series = append(r.series, p)
 	return nil
 }
@@ -179,15 +180,15 @@ type script struct {
 	step int
 }
 
-func (s *script) Decide(_ profile.Measurement, now layout.Layout) (layout.Layout, policy.Reason, error) {
+func (s *script) Decide(_ profile.Measurement, now layout.Layout) (layout.Layout, plan.Reason, error) {
 	next := now.With(s.next(s.step, now.Cuts), now.Schedule)
 	s.step++
-	return next, policy.Reason{}, nil
+	return next, plan.Reason{}, nil
 }
 
-func (*script) NoteRefusal()                        {}
-func (*script) KnownReference() *policy.Reference   { return nil }
-func (*script) SetReference(policy.Reference) error { return nil }
+func (*script) NoteRefusal()                      {}
+func (*script) KnownReference() *plan.Reference   { return nil }
+func (*script) SetReference(plan.Reference) error { return nil }
 
 // scatter returns a random legal partition for every step, the same on all ranks.
 func scatter(seed uint64) scripted {

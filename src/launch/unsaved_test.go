@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"dynmo/src/expect"
+	"dynmo/src/record"
 	"dynmo/src/store"
 )
 
@@ -36,11 +37,11 @@ func TestCheckpointsThatFail(t *testing.T) {
 	c.Parallel.Stages, c.Train.Steps, c.Checkpoint.Every = 2, 8, "1"
 	for removed, want := range map[int]string{2: "", 9: "3 in a row failed"} {
 		dir := t.TempDir()
-		o := &obstacle{path: filepath.Join(dir, store.Directory), removed: removed}
+		o := &obstacle{path: filepath.Join(dir, record.CheckpointDir), removed: removed}
 		expect.OK(t, os.Symlink(filepath.Join(dir, "nowhere"), o.path))
 		err := (&session{watch: o, dir: dir}).try(t, c)
 		if want != "" {
-			if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), store.Directory) {
+			if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), record.CheckpointDir) {
 				t.Errorf("error %v, want %q", err, want)
 			}
 			continue

@@ -14,15 +14,6 @@ import (
 	"dynmo/src/model"
 )
 
-// Moved is the result of a migration, over all ranks of its group.
-type Moved struct {
-	Layers int
-	Bytes  int64
-	Behind int64 // part of Bytes that is sent while the stages work on their next step
-
-	Refused string // the reason why nothing moved, the same on all ranks; "" if layers moved
-}
-
 // NoRoomError is the error on every rank if some rank has no memory for its layers. Nothing moved.
 type NoRoomError struct {
 	Mine error // error of this rank; nil: another rank has no memory
@@ -42,16 +33,16 @@ func (e *NoRoomError) Error() string {
 // memory. Senders free their layers once all ranks have received theirs. If the device can keep
 // freed memory, it keeps that memory for the layers of the next migration. Collective over the
 // group.
-func Run(group *comm.Group, p Plan, x *model.Exec, s *model.Stage) (*model.Stage, Moved, error) {
+func Run(group *comm.Group, p Plan, x *model.Exec, s *model.Stage) (*model.Stage, layout.Moved, error) {
 	x.Device.Recycle(true)
 	defer x.Device.Recycle(false)
 	next, rest, err := Begin(group, p, x, s, false)
 	if err != nil {
-		return s, Moved{}, err
+		return s, layout.Moved{}, err
 	}
 	if len(p.Moves) > 0 {
 		if err := group.Barrier(); err != nil {
-			return s, Moved{}, fmt.Errorf("migrate: confirm: %w", err)
+			return s, layout.Moved{}, fmt.Errorf("migrate: confirm: %w", err)
 		}
 	}
 	return next, rest.Moved, rest.Settle()
@@ -96,7 +87,7 @@ func Begin(group *comm.Group, p Plan, x *model.Exec, s *model.Stage, behind bool
 		return s, nil, err
 	}
 	m.rest.tell(fault.Received)
-	m.rest.Moved = Moved{Layers: p.layers(), Bytes: bytes[0], Behind: bytes[1]}
+	m.rest.Moved = layout.Moved{Layers: p.layers(), Bytes: bytes[0], Behind: bytes[1]}
 	return m.assemble(), m.rest, nil
 }
 

@@ -15,6 +15,7 @@ import (
 	"dynmo/src/kind/exit"
 	"dynmo/src/kind/mod"
 	"dynmo/src/kind/moe"
+	"dynmo/src/layout"
 	"dynmo/src/model"
 	"dynmo/src/partition"
 	"dynmo/src/partition/partitiontest"
@@ -82,10 +83,10 @@ func newMember(t comm.Transport, c model.Config, layers []int) (*member, error) 
 }
 
 // within migrates among the stages of a replica.
-func (m *member) within(from, to partition.Owners) (*model.Stage, Moved, error) {
+func (m *member) within(from, to partition.Owners) (*model.Stage, layout.Moved, error) {
 	p, err := Within(from, to, m.group.Rank(), m.s.Config)
 	if err != nil {
-		return m.s, Moved{}, err
+		return m.s, layout.Moved{}, err
 	}
 	return Run(m.group, p, m.x, m.s)
 }

@@ -74,10 +74,10 @@ func (m *member) all(l layout.Layout) (map[string]string, error) {
 }
 
 // between migrates where ranks change.
-func (m *member) between(present, next layout.Layout) (*model.Stage, Moved, error) {
+func (m *member) between(present, next layout.Layout) (*model.Stage, layout.Moved, error) {
 	p, err := Between(present, next, m.group.Rank(), m.s.Config, func(layer int) bool { return !m.s.Config.SameParameters(m.s.Config.Whole(), layer) })
 	if err != nil {
-		return m.s, Moved{}, err
+		return m.s, layout.Moved{}, err
 	}
 	return Run(m.group, p, m.x, m.s)
 }

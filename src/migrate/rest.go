@@ -6,6 +6,7 @@ import (
 	"dynmo/src/comm"
 	"dynmo/src/device"
 	"dynmo/src/fault"
+	"dynmo/src/layout"
 	"dynmo/src/model"
 	"dynmo/src/tensor"
 )
@@ -13,7 +14,7 @@ import (
 // Rest is the unfinished part of a migration. It also has the layers that have left this stage:
 // sends still read their memory, and nothing writes it any more.
 type Rest struct {
-	Moved Moved
+	Moved layout.Moved
 
 	group   *comm.Group
 	x       *model.Exec

@@ -199,23 +199,14 @@ func (e *estimator) scale(work [][]float64) [][]float64 {
 	rows := make([][]float64, len(work))
 	for l, row := range work {
 		fixed := e.fixed(l)
-		mean := meanOfFull(fixed, row)
+		mean := cost.MeanOfFull(fixed, row)
 		if row == nil || mean == 0 {
 			continue
 		}
 		rows[l] = make([]float64, len(row))
 		for m, w := range row {
-			rows[l][m] = math.Round(1e3*ofFull(fixed, w)/mean) / 1e3
+			rows[l][m] = math.Round(1e3*cost.OfFull(fixed, w)/mean) / 1e3
 		}
 	}
 	return rows
-}
-
-// even returns the samples as if every microbatch had the mean work. Samples of microbatches
-// without work are left out.
-func even(samples []cost.Stage, t cost.Table, layer int) []cost.Stage {
-	if t.Scale == nil || t.Scale[layer] == nil {
-		return samples
-	}
-	return divided(samples, func(m int) float64 { return t.Scale[layer][m] })
 }

@@ -12,11 +12,8 @@ import (
 	"dynmo/src/cost"
 	"dynmo/src/dynamic"
 	"dynmo/src/expect"
-	"dynmo/src/layout"
-	"dynmo/src/mesh"
 	"dynmo/src/partition"
 	"dynmo/src/random"
-	"dynmo/src/schedule"
 	"dynmo/src/trace"
 )
 
@@ -335,69 +332,6 @@ func TestMovedWhileCostsDrift(t *testing.T) {
 				t.Fatalf("step %d: layer %d costs nothing", step, l)
 			}
 		}
-	}
-}
-
-// TestMicrobatchesOfAStep: the table of a step says how microbatches with fewer tokens
-// differ. The costs of a log are those of the mean microbatch, not of the short microbatches.
-func TestMicrobatchesOfAStep(t *testing.T) {
-	var m Measurement
-	work := []float64{0.2, 0.4, 0.6, 0.8}
-	m.Layers = make([]cost.Layer, 2)
-	m.Samples, m.Work = make([][]cost.Stage, 2), [][]float64{nil, work}
-	for _, w := range work {
-		m.Samples[0] = append(m.Samples[0], cost.Stage{Forward: 3})
-		m.Samples[1] = append(m.Samples[1], cost.Stage{Forward: 10 * w})
-	}
-	order, err := schedule.New(schedule.Kind1F1B, 2, 1, len(work))
-	expect.OK(t, err)
-	l := layout.New(partition.Partition{0, 1, 2}, order, 1, mesh.StageMajor)
-	var p Profiler
-	m = p.Observe(m, l, dynamic.Change{})
-	if m.Scale[0] != nil || m.Estimate.Scale[1][0] != 0.4 || m.Scale[1][3] != 1.6 {
-		t.Errorf("microbatches take %v times their seconds", m.Scale)
-	}
-	if got := m.Estimate.Spread(1); math.Abs(got-math.Sqrt(0.2)) > 1e-9 { // of 0.4, 0.8, 1.2, 1.6
-		t.Errorf("deviation %v, want %v", got, math.Sqrt(0.2))
-	}
-	var log Log
-	log.Add(0, m.Measurement, Run{Layout: l, Makespan: 1})
-	phase, _ := log.Take()
-	if got := phase.Layers[1].Forward; math.Abs(got-5) > 1e-9 {
-		t.Errorf("the log has %v s, want 5", got)
-	}
-	if mean := phase.Costs().Mean(); math.Abs(mean.Layers[1].Forward-5) > 1e-9 || mean.Layers[0].Forward != 3 {
-		t.Errorf("means %v and %v, want 3 and 5", mean.Layers[0].Forward, mean.Layers[1].Forward)
-	}
-}
-
-// TestCostsOfLargerMicrobatches: costs of larger microbatches are converted to microbatches of the
-// first phase's size, but not after a resume on other replicas.
-func TestCostsOfLargerMicrobatches(t *testing.T) {
-	ran := func(step, stages, microbatches, replicas int, seconds float64, model string) Phase {
-		s, err := schedule.New(schedule.Kind1F1B, stages, 1, microbatches)
-		expect.OK(t, err)
-		cuts := partition.Partition{0, 1, 2}
-		if stages == 1 {
-			cuts = partition.Partition{0, 2}
-		}
-		layer := cost.Layer{Forward: seconds, BackwardInput: seconds, BackwardWeight: seconds}
-		return Phase{
-			Phase: cost.Phase{Step: step, Steps: 1, Model: model, Table: cost.Table{Layers: []cost.Layer{layer, layer}}},
-			Run:   &Run{Layout: layout.New(cuts, s, replicas, mesh.StageMajor)},
-		}
-	}
-	series := Series{ran(0, 2, 8, 1, 1, "two"), ran(1, 1, 4, 1, 2, "four"), ran(2, 1, 4, 1, 6, "four"), ran(3, 2, 4, 2, 3, "two"), ran(4, 1, 2, 2, 8, "four")}
-	series[3].Run.Resumed = true
-	for name, costs := range map[string]cost.Series{"costs": series.Costs(), "even": series.Even()} {
-		for i, want := range []float64{1, 1, 3, 3, 4} {
-			if got := costs[i].Layers[1].Forward; got != want || costs[i].Model != "two" {
-				t.Errorf("%s: phase %d: %v seconds of model %s, want %v of two", name, i, got, costs[i].Model, want)
-			}
-		}
-	}
-	if series[1].Layers[0].Forward != 2 {
-		t.Error("the series itself has changed")
 	}
 }
 

@@ -72,7 +72,7 @@ func evaluate(samples []cost.Stage, fixed float64, work []float64) (v value, med
 	if total := v.Seconds(); total > 0 && len(samples) >= leastSamples {
 		v.deviation = math.Sqrt(variance) / total
 	}
-	return v, middle.stage().Scale(meanOfFull(fixed, work))
+	return v, middle.stage().Scale(cost.MeanOfFull(fixed, work))
 }
 
 // observe returns the measurement of a step in the form that the estimator keeps.
@@ -87,7 +87,10 @@ func observe(values []value, owners partition.Owners) *observed {
 
 // middleOf returns the median of the values' deviations.
 func middleOf(values []value) float64 {
-	list := each(values, func(v value) float64 { return v.deviation })
+	var list []float64
+	for _, v := range values {
+		list = append(list, v.deviation)
+	}
 	slices.Sort(list)
 	return list[len(list)/2]
 }

@@ -73,44 +73,13 @@ func workOf(work []float64, microbatch int) float64 {
 	return work[microbatch]
 }
 
-// ofFull returns the time of a pass divided by that of a pass on all tokens.
-func ofFull(fixed, work float64) float64 {
-	if work == 0 {
-		return 0
-	}
-	return fixed + (1-fixed)*work
-}
-
-// meanOfFull returns the mean of ofFull over the microbatches.
-func meanOfFull(fixed float64, work []float64) float64 {
-	if work == nil {
-		return 1
-	}
-	sum := 0.0
-	for _, w := range work {
-		sum += ofFull(fixed, w)
-	}
-	return sum / float64(len(work))
-}
-
 // full returns the samples scaled to passes on all tokens. Passes that worked on no tokens are left
 // out, since they give no time.
 func full(samples []cost.Stage, fixed float64, work []float64) []cost.Stage {
 	if work == nil {
 		return samples
 	}
-	return divided(samples, func(m int) float64 { return ofFull(fixed, work[m]) })
-}
-
-// divided returns the samples, each divided by the factor of its microbatch. Samples with factor 0
-// are left out.
-func divided(samples []cost.Stage, factor func(microbatch int) float64) (list []cost.Stage) {
-	for m, s := range samples {
-		if x := factor(m); x > 0 {
-			list = append(list, s.Scale(1/x))
-		}
-	}
-	return list
+	return cost.Divided(samples, func(m int) float64 { return cost.OfFull(fixed, work[m]) })
 }
 
 // work returns, by layer of a stage and microbatch, the share of the tokens that the layer worked
@@ -162,7 +131,7 @@ func (e *estimator) working(o *observed, samples [][]cost.Stage, work [][]float6
 	}
 	o.Work = make([]float64, len(work))
 	for l := range work {
-		o.Work[l] = meanOfFull(e.fixed(l), work[l])
+		o.Work[l] = cost.MeanOfFull(e.fixed(l), work[l])
 		e.Lines[l].add(samples[l], work[l])
 	}
 }

@@ -39,7 +39,7 @@ func (c *leaving) run(steps int) (out cost.Estimate) {
 					w *= 0.5 + draw.Float64()
 				}
 				m.Work[l][b] = w
-				pass := func() float64 { return ofFull(c.fixed, w) * (1 + c.noise*draw.ExpFloat64()) }
+				pass := func() float64 { return cost.OfFull(c.fixed, w) * (1 + c.noise*draw.ExpFloat64()) }
 				m.Samples[l][b] = cost.Stage{Forward: pass(), Input: pass(), Weight: pass()}
 			}
 			values[l], m.Layers[l] = c.value(m, l)
@@ -63,7 +63,7 @@ func TestEstimateFollowsWork(t *testing.T) {
 	check := func(when string, e cost.Estimate) {
 		t.Helper()
 		for l := range leavingLayers {
-			got, want := e.Layers[l].Seconds()/e.Layers[0].Seconds(), ofFull(c.fixed, c.share(l))/ofFull(c.fixed, c.share(0))
+			got, want := e.Layers[l].Seconds()/e.Layers[0].Seconds(), cost.OfFull(c.fixed, c.share(l))/cost.OfFull(c.fixed, c.share(0))
 			if math.Abs(got/want-1) > 0.08 {
 				t.Errorf("%s: layer %d costs %.3f times the first, want %.3f", when, l, got, want)
 			}
@@ -109,7 +109,7 @@ func TestLineTellsFixed(t *testing.T) {
 			work, samples := make([]float64, 32), make([]cost.Stage, 32)
 			for m := range work {
 				work[m] = draw.Float64()
-				samples[m] = cost.Stage{Forward: 2 * ofFull(want, work[m])}
+				samples[m] = cost.Stage{Forward: 2 * cost.OfFull(want, work[m])}
 			}
 			a.add(samples, work)
 		}

@@ -15,7 +15,6 @@ import (
 	"dynmo/src/expect"
 	"dynmo/src/layout"
 	"dynmo/src/mesh"
-	"dynmo/src/profile"
 	"dynmo/src/schedule"
 	"dynmo/src/trace"
 )
@@ -122,9 +121,9 @@ func TestCostsReadBack(t *testing.T) {
 	layers := []cost.Layer{{Name: "block 0", Forward: 1, BackwardInput: 2, BackwardWeight: 3}}
 	order, err := schedule.New(schedule.Kind1F1B, 1, 1, 1)
 	expect.OK(t, err)
-	want := profile.Series{
+	want := Series{
 		{Phase: cost.Phase{Step: 0, Steps: 4, Table: cost.Table{Layers: layers}}},
-		{Phase: cost.Phase{Step: 4, Steps: 2, Table: cost.Table{Layers: layers}, Change: "prune"}, Run: &profile.Run{Layout: layout.New([]int{0, 1}, order, 1, mesh.StageMajor), Makespan: 0.5}},
+		{Phase: cost.Phase{Step: 4, Steps: 2, Table: cost.Table{Layers: layers}, Change: "prune"}, Run: &Course{Layout: layout.New([]int{0, 1}, order, 1, mesh.StageMajor), Makespan: 0.5}},
 	}
 	for _, s := range want {
 		expect.OK(t, r.Costs(s))
@@ -132,7 +131,7 @@ func TestCostsReadBack(t *testing.T) {
 	f, err := os.Open(filepath.Join(dir, "costs.jsonl"))
 	expect.OK(t, err)
 	defer f.Close()
-	got, err := profile.ReadSeries("costs.jsonl", f, 1)
+	got, err := ReadSeries("costs.jsonl", f, 1)
 	expect.OK(t, err)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

@@ -12,7 +12,6 @@ import (
 	"os"
 
 	"dynmo/src/input"
-	"dynmo/src/profile"
 	"dynmo/src/replace"
 )
 
@@ -168,22 +167,22 @@ func (s *resumption) events(kept *[]Event) filter {
 	}, nil)
 }
 
-// metrics keeps the steps before the first step that will run. It adds these steps, and the kept
-// events, to the tally.
+// metrics keeps the steps before the first step that will run. It passes these steps, and the kept
+// events, on.
 func (s *resumption) metrics(kept *[]Event) filter {
 	var events ordered
 	before := func(step int) {
 		if events == nil {
 			events = inOrder(*kept)
 		}
-		events = events.before(step, s.past.Tally.Event)
+		events = events.before(step, s.from.Kept.Event)
 	}
 	return values(&s.past, func(m Metrics) bool {
 		if m.Step >= s.from.Step {
 			return false
 		}
 		before(m.Step + 1)
-		s.past.Tally.Step(m)
+		s.from.Kept.Step(m)
 		s.past.Last = &m
 		if m.Skipped {
 			s.past.Skipped++
@@ -196,14 +195,14 @@ func (s *resumption) metrics(kept *[]Event) filter {
 // shortened to end there: its values are medians, which stay valid for fewer steps. A phase is
 // written at its end, so a killed run has lost its last phase.
 func (s *resumption) costs() filter {
-	var last profile.Phase // of those that are kept
-	var text []byte        // its line
-	keep := values(&s.past, func(p profile.Phase) bool {
+	var last Phase  // of those that are kept
+	var text []byte // its line
+	keep := values(&s.past, func(p Phase) bool {
 		if p.Step >= s.from.Step {
 			return false
 		}
 		if text != nil {
-			s.past.Tally.Costs(last)
+			s.from.Kept.Costs(last)
 		}
 		last = p
 		return true
@@ -223,7 +222,7 @@ func (s *resumption) costs() filter {
 				text = append(short, '\n')
 			}
 		}
-		s.past.Tally.Costs(last)
+		s.from.Kept.Costs(last)
 		return text
 	}
 }

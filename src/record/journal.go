@@ -6,12 +6,9 @@ import (
 	"time"
 
 	"dynmo/src/config"
-	"dynmo/src/dynamic"
+	"dynmo/src/cost"
 	"dynmo/src/layout"
-	"dynmo/src/migrate"
-	"dynmo/src/plan/policy"
-	"dynmo/src/plan/search"
-	"dynmo/src/profile"
+	"dynmo/src/plan"
 	"dynmo/src/trace"
 )
 
@@ -21,7 +18,7 @@ type Observer interface {
 	Event(Event) error
 	// Costs is called with a phase once the phase has ended. Trace is called with the spans of all
 	// stages of the first replica in a step.
-	Costs(profile.Phase) error
+	Costs(Phase) error
 	Trace(trace.Step) error
 	// Say receives a line for users: a change of the model, a decision, or a move. If a decision
 	// repeats the previous answer there is no line.
@@ -39,30 +36,29 @@ type continuer interface {
 // costs, and timelines of some steps. A nil Journal, as on the other ranks, does nothing.
 type Journal struct {
 	observe Observer
-	planner *search.Planner // for the stages of the last step
 	config  config.Config
 	clock   string
 	hosts   []string // by rank of the launched world
 
-	log     profile.Log
+	log     phaseLog
 	pending *Event // the last decision, until its effect is measured; nil for none
 	same    int    // steps since the layout changed
 	traced  int    // timelines so far
 	slow    stragglerLog
 
 	began    time.Time
-	first    int            // first step, -1 until there is one
-	sparsity float64        // of the model, from its last change
-	answered answer         // answer of the last decision
-	moved    bool           // whether the pending decision moved layers
-	unpacked policy.Packing // the last reported attempt to pack that packed nothing
+	first    int          // first step, -1 until there is one
+	sparsity float64      // of the model, from its last change
+	answered answer       // answer of the last decision
+	moved    bool         // whether the pending decision moved layers
+	unpacked plan.Packing // the last reported attempt to pack that packed nothing
 }
 
 // NewJournal returns the journal of a run. hosts is by rank of the launched world.
-func NewJournal(o Observer, p *search.Planner, c config.Config, clock string, hosts []string) *Journal {
-	j := &Journal{observe: o, planner: p, config: c, clock: clock, hosts: hosts, began: time.Now(), first: -1}
+func NewJournal(o Observer, c config.Config, clock string, hosts []string) *Journal {
+	j := &Journal{observe: o, config: c, clock: clock, hosts: hosts, began: time.Now(), first: -1}
 	if o, ok := o.(continuer); ok && o.Last() != nil {
-		j.log.Resumed()
+		j.log.again = true
 		j.began = j.began.Add(-time.Duration(float64(o.Last().WallSeconds) * float64(time.Second)))
 	}
 	return j
@@ -72,17 +68,33 @@ func NewJournal(o Observer, p *search.Planner, c config.Config, clock string, ho
 type Done struct {
 	Step             int
 	Loss, Norm, LR   float64
-	Skipped          bool // whether the update was left out
-	Measured         profile.Measurement
-	Ran, Next        layout.Layout // layouts of the step and of the next step
-	Why              policy.Reason
-	Moved            migrate.Moved
+	Skipped          bool             // whether the update was left out
+	Costs            cost.Measurement // with the dispatch overhead
+	Known            *cost.Known      // the part of Costs that the estimator used; nil: it is not recorded
+	Model            string           // settings under which the costs are valid (see cost.Phase)
+	Analysis         plan.Analysis    // how well the layout of the step fits the costs
+	Summary          trace.Summary    // of the slowest replica
+	Instructions     [][]trace.Span   // by stage: the work of the first replica
+	Memory           []Memory         // by stage: the largest of the replicas
+	Joules           float64          // of all ranks since the run last started; not positive: not known
+	Plasticity       map[int]float64  // see Metrics
+	Evaluating       float64          // seconds of computing Plasticity
+	Ran, Next        layout.Layout    // layouts of the step and of the next step
+	Why              plan.Reason
+	Moved            layout.Moved
 	Start            float64 // when the step began, on the clock
 	Deciding, Moving float64 // seconds: measuring and deciding, then moving
 	Resizing         float64 // part of Moving: making new groups of ranks
 	Resident         bool    // whether the memory in RAM is known
 	Validation       *Validation
 	Stragglers       []Straggler
+}
+
+// Memory is the memory of a rank after a step, in bytes.
+type Memory struct {
+	Resident  int64 // in RAM, for any purpose
+	Allocated int64 // on the device
+	Kept      int64 // free on the device, kept for layers that arrive later
 }
 
 // Validation is the validation loss after a step, in the layout of the step. It is nil after most
@@ -99,16 +111,24 @@ func (v Validation) leave() bool { return v.Last != v.Loss && !math.IsNaN(v.Loss
 // Perplexity is e to the loss.
 func (v Validation) Perplexity() float64 { return math.Exp(v.Loss) }
 
-// Changed records a change of the model before a step, and the seconds that the change took.
-func (j *Journal) Changed(step int, change dynamic.Change, seconds float64) error {
+// Change is a change of the model before a step.
+type Change struct {
+	Kind    string             // "": the model did not change
+	Detail  map[string]float64 // figures of the kind
+	Text    string             // for people
+	Seconds float64            // that the change took
+}
+
+// Changed records a change of the model before a step.
+func (j *Journal) Changed(step int, change Change) error {
 	if j == nil || change.Kind == "" {
 		return nil
 	}
 	if err := j.flush(); err != nil { // the effect of the last decision can no longer be measured
 		return err
 	}
-	j.log.Changed(change.Kind)
-	j.answered, j.unpacked = answerNone, policy.Packing{}
+	j.log.change = change.Kind
+	j.answered, j.unpacked = answerNone, plan.Packing{}
 	if s, ok := change.Detail[sparsityKey]; ok {
 		j.sparsity = s
 	}
@@ -116,8 +136,8 @@ func (j *Journal) Changed(step int, change dynamic.Change, seconds float64) erro
 	for k, v := range change.Detail {
 		detail[k] = v
 	}
-	j.observe.Say(changeLine(step, change.Kind, detail, seconds))
-	return j.event(Event{Step: step, Kind: Dynamic, Seconds: Float(seconds), Detail: detail})
+	j.observe.Say(fmt.Sprintf("step %d: model changed: %s; took %s", step, change.Text, Duration(change.Seconds)))
+	return j.event(Event{Step: step, Kind: Dynamic, Seconds: Float(change.Seconds), Detail: detail})
 }
 
 // Step records a step: its decision, events, metrics, costs and timeline.
@@ -125,8 +145,7 @@ func (j *Journal) Step(d Done) error {
 	if j == nil {
 		return nil
 	}
-	d.Measured.Dispatch = profile.DispatchOverhead(d.Measured.Instructions) // only this rank knows the spans
-	makespan := d.Measured.Summary.Makespan()
+	makespan := d.Summary.Makespan()
 	if err := j.settle(makespan); err != nil {
 		return err
 	}
@@ -139,13 +158,9 @@ func (j *Journal) Step(d Done) error {
 	if err := j.timeline(d); err != nil {
 		return err
 	}
-	m, run, err := j.metrics(d)
-	if err != nil {
-		return err
-	}
-	j.log.Model = search.Shape(j.planner.Config)
-	j.log.Knew(d.Measured)
-	if done, ended := j.log.Add(d.Step, d.Measured.Measurement, run); ended {
+	m, run := j.metrics(d)
+	j.log.model = d.Model
+	if done, ended := j.log.add(d.Step, d.Costs, d.Known, run); ended {
 		if err := j.observe.Costs(done); err != nil {
 			return err
 		}
@@ -165,7 +180,7 @@ func (j *Journal) End() error {
 	if err := j.flush(); err != nil {
 		return err
 	}
-	if last, ok := j.log.Take(); ok {
+	if last, ok := j.log.take(); ok {
 		return j.observe.Costs(last)
 	}
 	return nil
@@ -290,21 +305,13 @@ func (j *Journal) timeline(d Done) error {
 		return nil
 	}
 	j.traced++
-	return j.observe.Trace(trace.Step{Step: d.Step, Clock: j.clock, Stages: d.Measured.Instructions})
+	return j.observe.Trace(trace.Step{Step: d.Step, Clock: j.clock, Stages: d.Instructions})
 }
 
-// metrics returns the metrics of a step, and its Run for the log of costs. The log divides the
+// metrics returns the metrics of a step, and its Course for the log of costs. The log divides the
 // seconds of microbatches by the costs of the phase.
-func (j *Journal) metrics(d Done) (Metrics, profile.Run, error) {
-	var err error
-	if j.planner, err = j.planner.Match(d.Ran); err != nil {
-		return Metrics{}, profile.Run{}, err
-	}
-	a, err := j.planner.Analyze(d.Measured, d.Ran)
-	if err != nil {
-		return Metrics{}, profile.Run{}, err
-	}
-	s, c := d.Measured.Summary, j.config
+func (j *Journal) metrics(d Done) (Metrics, Course) {
+	s, a, c := d.Summary, d.Analysis, j.config
 	seconds, spent := s.Finish-d.Start, d.Deciding+d.Moving
 	batch := c.Parallel.MicrobatchSize * c.Parallel.Microbatches * d.Ran.Mesh.Replicas
 	tokens, now := float64(batch*c.Model.Sequence), time.Now()
@@ -318,7 +325,7 @@ func (j *Journal) metrics(d Done) (Metrics, profile.Run, error) {
 		Predicted: Float(a.Predicted), Bottleneck: Float(a.Bottleneck), Optimum: Float(a.Optimum), Headroom: Float(a.Headroom), Idle: a.Idle,
 		Schedule: string(d.Ran.Schedule.Kind), Cuts: d.Ran.Cuts, Vee: d.Ran.Map().Vee, LayersPerStage: d.Ran.LayersPerStage(),
 		Ranks: d.Ran.Mesh.Size(), Nodes: j.nodes(d.Ran),
-		Counts: layerCounts(d.Measured.Counts, d.Measured.Layers),
+		Counts: layerCounts(d.Costs.Counts, d.Costs.Layers),
 	}
 	if m.Replayed = c.Dynamic.Replay != ""; m.Replayed {
 		m.Loss = Float(math.NaN())
@@ -330,7 +337,7 @@ func (j *Journal) metrics(d Done) (Metrics, profile.Run, error) {
 		m.Throughput = Float(dense / s.Makespan())
 	}
 	for stage, bytes := range a.Bytes {
-		own := d.Measured.Memory[stage]
+		own := d.Memory[stage]
 		m.BytesPerStage, m.AllocatedPerStage = append(m.BytesPerStage, bytes+own.Kept), append(m.AllocatedPerStage, own.Allocated+own.Kept)
 		if d.Resident {
 			m.ResidentPerStage = append(m.ResidentPerStage, own.Resident)
@@ -342,20 +349,19 @@ func (j *Journal) metrics(d Done) (Metrics, profile.Run, error) {
 			m.ValidationLastLoss = Float(v.Last)
 		}
 	}
-	plasticity, evaluating := dynamic.Evaluated(d.Measured.Counts)
-	m.Plasticity, m.EvaluationSeconds = plasticity, Float(evaluating)
+	m.Plasticity, m.EvaluationSeconds = d.Plasticity, Float(d.Evaluating)
 	if j.first < 0 {
 		j.first = d.Step
 	}
-	if d.Measured.Joules > 0 {
-		m.JoulesPerToken = Float(d.Measured.Joules / (float64(d.Step-j.first+1) * tokens))
+	if d.Joules > 0 {
+		m.JoulesPerToken = Float(d.Joules / (float64(d.Step-j.first+1) * tokens))
 	}
-	run := profile.Run{
+	run := Course{
 		Layout: d.Ran, Latency: c.Comm.LatencySeconds, Bandwidth: c.Comm.BandwidthBytes,
 		DelayMost: c.Comm.DelayMost, Seed: c.Run.Seed, Step: d.Step, Makespan: s.Makespan(), Scale: a.Took,
 		Rest: max(0, seconds-s.Makespan()), Balancing: spent,
 	}
-	return m, run, nil
+	return m, run
 }
 
 // nodes returns how many hosts have a rank of the layout.

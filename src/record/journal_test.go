@@ -17,14 +17,11 @@ import (
 	"dynmo/src/balance"
 	"dynmo/src/config"
 	"dynmo/src/cost"
-	"dynmo/src/dynamic"
 	"dynmo/src/expect"
 	"dynmo/src/layout"
-	"dynmo/src/migrate"
 	"dynmo/src/partition"
-	"dynmo/src/plan/policy"
+	"dynmo/src/plan"
 	"dynmo/src/plan/search"
-	"dynmo/src/profile"
 	"dynmo/src/schedule"
 	"dynmo/src/sim"
 	"dynmo/src/trace"
@@ -35,7 +32,7 @@ type told struct {
 	order   []string
 	metrics []Metrics
 	events  []Event
-	phases  profile.Series
+	phases  Series
 	lines   []string
 }
 
@@ -51,7 +48,7 @@ func (o *told) Event(e Event) error {
 	return nil
 }
 
-func (o *told) Costs(p profile.Phase) error {
+func (o *told) Costs(p Phase) error {
 	o.order, o.phases = append(o.order, fmt.Sprintf("costs %d+%d", p.Step, p.Steps)), append(o.phases, p)
 	return nil
 }
@@ -89,7 +86,7 @@ func newRecorder(t *testing.T, kind schedule.Kind, layers, stages int) *recorder
 	if r.planner, err = search.New(c, sim.Network{}, nil); err != nil {
 		t.Fatal(err)
 	}
-	r.journal = NewJournal(&r.told, r.planner, c, "virtual", hosts)
+	r.journal = NewJournal(&r.told, c, "virtual", hosts)
 	return r
 }
 
@@ -108,7 +105,7 @@ func (r *recorder) layout(cuts ...int) layout.Layout {
 }
 
 // tell passes a journal a step in one layout that is followed by another layout.
-func (r *recorder) tell(ran, next layout.Layout, why policy.Reason, seconds float64) {
+func (r *recorder) tell(ran, next layout.Layout, why plan.Reason, seconds float64) {
 	r.t.Helper()
 	p, err := r.planner.Resize(ran.Stages(), r.planner.Microbatches)
 	if err != nil {
@@ -123,10 +120,12 @@ func (r *recorder) tell(ran, next layout.Layout, why policy.Reason, seconds floa
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	m := profile.Measurement{Summary: step.Step.Summary, Instructions: step.Step.Spans, Memory: make([]profile.Memory, ran.Stages()), Joules: r.joules}
-	m.Table = costs
-	m.Dispatch = 0 // no rank knows it but the one that has the instructions
-	if err := r.journal.Step(Done{Step: r.step, Measured: m, Ran: ran, Next: next, Why: why, Moved: migrate.Moved{Layers: 2, Bytes: 9}, Moving: 1, Validation: r.validation}); err != nil {
+	d := Done{
+		Step: r.step, Costs: cost.Measurement{Table: costs}, Model: search.Shape(p.Config), Analysis: step.Analysis,
+		Summary: step.Step.Summary, Instructions: step.Step.Spans, Memory: make([]Memory, ran.Stages()), Joules: r.joules,
+		Ran: ran, Next: next, Why: why, Moved: layout.Moved{Layers: 2, Bytes: 9}, Moving: 1, Validation: r.validation,
+	}
+	if err := r.journal.Step(d); err != nil {
 		r.t.Fatal(err)
 	}
 	r.step++
@@ -145,13 +144,13 @@ func (c continuing) Last() *Metrics { return &c.last }
 func TestJournalOfARunThatGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRecorder(t, schedule.Kind1F1B, 4, 2)
-		r.journal = NewJournal(continuing{&r.told, Metrics{Step: 9, WallSeconds: 100}}, r.planner, r.journal.config, "virtual", hosts)
+		r.journal = NewJournal(continuing{&r.told, Metrics{Step: 9, WallSeconds: 100}}, r.journal.config, "virtual", hosts)
 		l := r.layout(0, 2, 4)
 		r.step = 10
 		for range 2 {
 			time.Sleep(time.Second)
 			r.joules = float64(2 * 4 * 64 * (r.step - 9)) // two a token: 4 microbatches of 64 tokens a step
-			r.tell(l, l, policy.Reason{}, 1)
+			r.tell(l, l, plan.Reason{}, 1)
 		}
 		if m := r.told.metrics; m[0].WallSeconds != 101 || m[1].WallSeconds != 102 || m[0].JoulesPerToken != 2 || m[1].JoulesPerToken != 2 {
 			t.Errorf("wall seconds %v and %v, joules per token %v and %v", m[0].WallSeconds, m[1].WallSeconds, m[0].JoulesPerToken, m[1].JoulesPerToken)
@@ -163,7 +162,7 @@ func TestJournalOfARunThatGoesOn(t *testing.T) {
 }
 
 // end ends the run and returns its phases as they are read from a file.
-func (r *recorder) end() profile.Series {
+func (r *recorder) end() Series {
 	r.t.Helper()
 	if err := r.journal.End(); err != nil {
 		r.t.Fatal(err)
@@ -174,7 +173,7 @@ func (r *recorder) end() profile.Series {
 			r.t.Fatal(err)
 		}
 	}
-	got, err := profile.ReadSeries(CostsFile, &file, len(r.costs.Layers))
+	got, err := ReadSeries(CostsFile, &file, len(r.costs.Layers))
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -187,14 +186,14 @@ func (r *recorder) end() profile.Series {
 func TestJournal(t *testing.T) {
 	r := newRecorder(t, schedule.Kind1F1B, 8, 2)
 	even, uneven := r.layout(0, 4, 8), r.layout(0, 3, 8)
-	r.tell(even, even, policy.Reason{}, 1)
-	r.tell(even, uneven, policy.Reason{Decided: true, Predicted: 5}, 2)
-	r.tell(uneven, uneven, policy.Reason{}, 3)
-	r.tell(uneven, uneven, policy.Reason{Decided: true, Predicted: 6}, 4)
-	expect.OK(t, r.journal.Changed(4, dynamic.Change{}, 1))
-	r.tell(uneven, uneven, policy.Reason{}, 5)
-	expect.OK(t, r.journal.Changed(5, dynamic.Change{Kind: "prune", Detail: map[string]float64{"sparsity": 0.5}}, 1))
-	r.tell(uneven, uneven, policy.Reason{Full: &balance.MemoryError{Layer: -1}}, 6)
+	r.tell(even, even, plan.Reason{}, 1)
+	r.tell(even, uneven, plan.Reason{Decided: true, Predicted: 5}, 2)
+	r.tell(uneven, uneven, plan.Reason{}, 3)
+	r.tell(uneven, uneven, plan.Reason{Decided: true, Predicted: 6}, 4)
+	expect.OK(t, r.journal.Changed(4, Change{Seconds: 1}))
+	r.tell(uneven, uneven, plan.Reason{}, 5)
+	expect.OK(t, r.journal.Changed(5, Change{Kind: "prune", Detail: map[string]float64{"sparsity": 0.5}, Seconds: 1}))
+	r.tell(uneven, uneven, plan.Reason{Full: &balance.MemoryError{Layer: -1}}, 6)
 	series := r.end()
 	want := []string{
 		"step 0", "migrate 1", "trace 1 of 2 stages", "step 1", "costs 0+2", "step 2", "balance 1", "trace 3 of 2 stages", "step 3",
@@ -228,30 +227,30 @@ func TestJournal(t *testing.T) {
 func TestJournalSays(t *testing.T) {
 	r := newRecorder(t, schedule.Kind1F1B, 8, 2)
 	even, uneven := r.layout(0, 4, 8), r.layout(0, 3, 8)
-	keep := policy.Reason{Decided: true, Kept: policy.KeptBest, Predicted: 0.1, Bottleneck: 0.0625, Optimum: 0.05}
+	keep := plan.Reason{Decided: true, Kept: plan.KeptBest, Predicted: 0.1, Bottleneck: 0.0625, Optimum: 0.05}
 	unsure, dear := keep, keep
-	unsure.Kept, unsure.Gain = policy.KeptUncertain, policy.Gain{Expected: 0.031, Least: -0.02}
-	dear.Kept, dear.Gain = policy.KeptPrice, policy.Gain{Expected: 0.02, Least: 0.02}
-	move := policy.Reason{Decided: true, Predicted: 0.05, Bottleneck: 0.05, Optimum: 0.05, Gain: policy.Gain{Expected: 0.5, Least: 0.45}}
+	unsure.Kept, unsure.Gain = plan.KeptUncertain, plan.Gain{Expected: 0.031, Least: -0.02}
+	dear.Kept, dear.Gain = plan.KeptPrice, plan.Gain{Expected: 0.02, Least: 0.02}
+	move := plan.Reason{Decided: true, Predicted: 0.05, Bottleneck: 0.05, Optimum: 0.05, Gain: plan.Gain{Expected: 0.5, Least: 0.45}}
 	r.tell(even, even, keep, 2)
 	r.tell(even, even, keep, 2)
 	r.tell(even, uneven, move, 2)
 	r.tell(uneven, uneven, keep, 1)
-	r.tell(uneven, even, policy.Reason{}, 1)
-	expect.OK(t, r.journal.Changed(5, dynamic.Change{Kind: "prune", Detail: map[string]float64{"kept": 1, "sparsity": 0.5}}, 83))
+	r.tell(uneven, even, plan.Reason{}, 1)
+	expect.OK(t, r.journal.Changed(5, Change{Kind: "prune", Detail: map[string]float64{"kept": 1, "sparsity": 0.5}, Text: "50 % of the prunable weights pruned", Seconds: 83}))
 	r.tell(even, even, keep, 1)
 	r.tell(even, even, unsure, 1)
 	r.tell(even, even, dear, 1)
-	expect.OK(t, r.journal.Changed(8, dynamic.Change{Kind: "freeze", Detail: map[string]float64{"layers": 3, "of_all": 8}}, 1))
-	r.tell(even, even, policy.Reason{Full: &balance.MemoryError{Layer: -1}}, 1)
+	expect.OK(t, r.journal.Changed(8, Change{Kind: "freeze", Detail: map[string]float64{"layers": 3, "of_all": 8}, Text: "froze layers 0 to 2 of 8", Seconds: 1}))
+	r.tell(even, even, plan.Reason{Full: &balance.MemoryError{Layer: -1}}, 1)
 	order, err := schedule.New(schedule.KindGPipe, 2, 1, 4)
 	expect.OK(t, err)
 	gpipe := even.With(even.Cuts, order)
-	r.tell(even, gpipe, policy.Reason{Decided: true, Predicted: 0.2}, 1)
+	r.tell(even, gpipe, plan.Reason{Decided: true, Predicted: 0.2}, 1)
 	undone := keep
-	undone.Kept = policy.KeptUndone
+	undone.Kept = plan.KeptUndone
 	r.tell(even, even, undone, 1)
-	r.tell(uneven, even, policy.Reason{Decided: true, Undone: true, Predicted: 0.1}, 2)
+	r.tell(uneven, even, plan.Reason{Decided: true, Undone: true, Predicted: 0.1}, 2)
 	const kept = "keeping the current placement (25.0 % above the optimum; "
 	want := []string{
 		"step 0: " + kept + "no move pays)",
@@ -289,7 +288,7 @@ func TestJournalTime(t *testing.T) {
 		even := r.layout(0, 4, 8)
 		for i := range 2 {
 			time.Sleep(1500 * time.Millisecond)
-			r.tell(even, even, policy.Reason{}, 1)
+			r.tell(even, even, plan.Reason{}, 1)
 			if m := r.told.metrics[i]; !m.Time.Equal(time.Now()) || m.Time.Location() != time.UTC || m.WallSeconds != 1.5*Float(i+1) {
 				t.Errorf("step %d at %v: time %v, %v wall seconds", i, time.Now(), m.Time, m.WallSeconds)
 			}
@@ -318,7 +317,7 @@ func TestJournalOfFewerStages(t *testing.T) {
 			if stages == 2 {
 				next.Ranks = []int{0, 2} // of two hosts
 			}
-			r.tell(now, next, policy.Reason{}, 1)
+			r.tell(now, next, plan.Reason{}, 1)
 			now = next
 		}
 		series := r.end()
@@ -342,11 +341,11 @@ func TestJournalOfFewerStages(t *testing.T) {
 func TestJournalValidation(t *testing.T) {
 	r := newRecorder(t, schedule.Kind1F1B, 8, 2)
 	even := r.layout(0, 4, 8)
-	r.tell(even, even, policy.Reason{}, 1)
+	r.tell(even, even, plan.Reason{}, 1)
 	r.validation = &Validation{Loss: 2, Last: 1, Seconds: 0.25}
-	r.tell(even, even, policy.Reason{}, 1)
+	r.tell(even, even, plan.Reason{}, 1)
 	r.validation = &Validation{Loss: math.Inf(1), Last: math.Inf(1), Seconds: 0.25}
-	r.tell(even, even, policy.Reason{}, 1)
+	r.tell(even, even, plan.Reason{}, 1)
 	want := []string{
 		" validation loss at iteration 2 | lm loss value: 2.000000E+00 | lm loss PPL: 7.389056E+00 | lm loss at the last layer: 1.000000E+00 | time: 250ms | clock: virtual |",
 		" validation loss at iteration 3 | lm loss value: +INF | lm loss PPL: +INF | time: 250ms | clock: virtual |",
@@ -366,7 +365,7 @@ func TestJournalValidation(t *testing.T) {
 // TestJournalTellsNothing: ranks but the first have no journal.
 func TestJournalTellsNothing(t *testing.T) {
 	var none *Journal
-	if err := errors.Join(none.Changed(1, dynamic.Change{Kind: "prune"}, 1), none.Step(Done{}), none.End()); err != nil {
+	if err := errors.Join(none.Changed(1, Change{Kind: "prune", Seconds: 1}), none.Step(Done{}), none.End()); err != nil {
 		t.Error(err)
 	}
 }

@@ -5,17 +5,12 @@ import (
 	"strings"
 
 	"dynmo/src/balance"
-	"dynmo/src/migrate"
-	"dynmo/src/plan/policy"
+	"dynmo/src/layout"
+	"dynmo/src/plan"
 )
 
 // sparsityKey is the detail of a model change with the pruned share of the prunable parameters.
 const sparsityKey = "sparsity"
-
-// changeLine returns the log line of a change of the model before a step.
-func changeLine(step int, what string, detail map[string]any, seconds float64) string {
-	return fmt.Sprintf("step %d: model changed: %s; took %s", step, ChangeText(what, detail), Duration(seconds))
-}
 
 // validationLine returns the log line of a validation loss. It has Megatron-LM's fields, with
 // iterations from 1. If tokens leave early the loss at the last layer follows, and then the time.
@@ -29,13 +24,13 @@ func validationLine(step int, v Validation, clock string) string {
 }
 
 // moveLine returns the log line of a move of layers after a step.
-func moveLine(step int, moved migrate.Moved, seconds float64, perStage []int) string {
+func moveLine(step int, moved layout.Moved, seconds float64, perStage []int) string {
 	return fmt.Sprintf("step %d: moved %s, %s, in %s; layers per stage %s",
-		step, count(moved.Layers, "layer"), Bytes(moved.Bytes), Duration(seconds), strings.Trim(fmt.Sprint(perStage), "[]"))
+		step, Counted(moved.Layers, "layer"), Bytes(moved.Bytes), Duration(seconds), strings.Trim(fmt.Sprint(perStage), "[]"))
 }
 
 // answer is the outcome of a decision. Either layers or the order of work change, or it is the
-// policy.Kept reason for keeping the placement.
+// plan.Kept reason for keeping the placement.
 type answer string
 
 const (
@@ -71,20 +66,20 @@ func decisionLine(d Done, makespan float64) (a answer, line string) {
 func placeLine(d Done) string {
 	p := d.Why.Placed
 	return fmt.Sprintf("step %d: moving pieces of %s: work of the fullest replica over its even share %.2f, predicted: %.2f (lower bound %.2f), steps %.1f %% shorter",
-		d.Step, count(p.Layers, "layer"), p.Now, p.Then, p.Bound, 100*p.Gain)
+		d.Step, Counted(p.Layers, "layer"), p.Now, p.Then, p.Bound, 100*p.Gain)
 }
 
 // kept returns the reason for keeping the placement.
-func kept(why policy.Reason) string {
+func kept(why plan.Reason) string {
 	others := fmt.Sprintf("the best move saves %.1f %% of a step", 100*why.Gain.Expected)
 	switch why.Kept {
-	case policy.KeptUncertain:
+	case plan.KeptUncertain:
 		return fmt.Sprintf("%s, uncertain by %.1f %%", others, 100*(why.Gain.Expected-why.Gain.Least))
-	case policy.KeptPrice:
+	case plan.KeptPrice:
 		return others + ", less than its price"
-	case policy.KeptUndone:
+	case plan.KeptUndone:
 		return "the last move made steps slower and was undone"
-	case policy.KeptRefused:
+	case plan.KeptRefused:
 		return "a rank had no memory for the last move"
 	}
 	return "no move pays"
@@ -92,7 +87,7 @@ func kept(why policy.Reason) string {
 
 // atLeast returns the least speedup if noise has enlarged the expected gain, "" if costs are exact.
 // makespan is that of the present step.
-func atLeast(makespan float64, why policy.Reason) string {
+func atLeast(makespan float64, why plan.Reason) string {
 	noise := why.Gain.Expected - why.Gain.Least
 	if noise == 0 {
 		return ""
@@ -124,8 +119,8 @@ func faster(before, after float64) string {
 	return fmt.Sprintf("%.2fx faster", before/after)
 }
 
-// count formats a number of things, with a plural s.
-func count(n int, thing string) string {
+// Counted formats a number of things, with a plural s.
+func Counted(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing
 	}

@@ -4,69 +4,14 @@ import (
 	"fmt"
 	"strings"
 
-	"dynmo/src/plan/policy"
+	"dynmo/src/plan"
 )
-
-// Packing is the result of packing onto fewer ranks in a run. Hours and nodes refer to real time.
-// Seconds, rates and means refer to the run's clock.
-type Packing struct {
-	Clock      string `json:"clock"`
-	RanksFirst int    `json:"ranks_first"` // ranks that trained in the first step
-	RanksLast  int    `json:"ranks_last"`  // ranks that trained in the last step
-	MeanRanks  Float  `json:"mean_ranks"`  // weighted by the seconds of steps
-	// FreeRankSeconds is the seconds of steps times the ranks that did not train in them.
-	FreeRankSeconds Float `json:"free_rank_seconds"`
-	NodesFirst      int   `json:"nodes_first"` // hosts with a rank that trained in the first step
-	NodesLast       int   `json:"nodes_last"`
-	// NodesGivenBack is the number of nodes that Slurm has taken back. HoursGivenBack is the hours
-	// of these nodes from then to the end of the run.
-	NodesGivenBack int   `json:"nodes_given_back"`
-	HoursGivenBack Float `json:"node_hours_given_back"`
-	// NodesIdle is the number of nodes that are allocated but have no rank that trains in the
-	// last step. HoursIdle is the hours of such nodes in all steps.
-	NodesIdle int   `json:"nodes_idle"`
-	HoursIdle Float `json:"node_hours_idle"`
-	Packings  int   `json:"packings"`
-	Releases  int   `json:"releases"`        // returns of nodes that Slurm accepted
-	Failed    int   `json:"releases_failed"` // returns of nodes that Slurm refused
-	// Throughput is the measured tokens per second as a share of the dense model's. Both are
-	// medians over the second half of steps: the steps with the last number of ranks, and those
-	// before the model first changed. ThroughputLeast is the smallest share since the first
-	// packing, over all numbers of ranks. Predicted is the prediction of the last packing. Absent
-	// if not known.
-	Throughput      Float     `json:"throughput,omitzero"`
-	ThroughputLeast Float     `json:"throughput_least,omitzero"`
-	Predicted       Float     `json:"throughput_predicted,omitzero"`
-	Segments        []Segment `json:"segments"`
-}
-
-// Segment is consecutive steps with one number of ranks.
-type Segment struct {
-	Step       int   `json:"step"` // the first step
-	Steps      int   `json:"steps"`
-	Ranks      int   `json:"ranks"`
-	Nodes      int   `json:"nodes"`
-	Seconds    Float `json:"step_seconds"`        // median over the second half of the steps
-	Throughput Float `json:"throughput,omitzero"` // see Packing.Throughput
-	Predicted  Float `json:"throughput_predicted,omitzero"`
-}
-
-// Measured returns the throughput of the segment that begins at `step`, as a share of the dense
-// model's. It is 0 if that is not known.
-func (p Packing) Measured(step int) Float {
-	for _, s := range p.Segments {
-		if s.Step == step {
-			return s.Throughput
-		}
-	}
-	return 0
-}
 
 // String returns a sentence about the packing: the ranks before and after, and the seconds.
 func (p Packed) String() string {
-	text := fmt.Sprintf("packed from %s to %d", count(p.RanksBefore, "rank"), p.Ranks)
+	text := fmt.Sprintf("packed from %s to %d", Counted(p.RanksBefore, "rank"), p.Ranks)
 	if p.NodesBefore > 1 {
-		text += fmt.Sprintf(", on %d of %s", p.Nodes, count(p.NodesBefore, "node"))
+		text += fmt.Sprintf(", on %d of %s", p.Nodes, Counted(p.NodesBefore, "node"))
 	}
 	if p.Throughput > 0 {
 		text += fmt.Sprintf("; predicted: %.2fx the dense model's throughput", p.Throughput)
@@ -85,7 +30,7 @@ func (r Released) String() string {
 	case r.Refused != "":
 		list = append(list, "no node given back: "+r.Refused)
 	case n > 0:
-		list = append(list, fmt.Sprintf("%s given back, %d of %d left", count(n, "node"), len(r.Nodes), len(r.NodesBefore)))
+		list = append(list, fmt.Sprintf("%s given back, %d of %d left", Counted(n, "node"), len(r.Nodes), len(r.NodesBefore)))
 	}
 	switch len(r.Ranks) {
 	case 0:
@@ -122,7 +67,7 @@ func (j *Journal) Packed(d Done) error {
 	if j == nil {
 		return nil
 	}
-	return j.packed(d, d.Measured.Summary.Makespan())
+	return j.packed(d, d.Summary.Makespan())
 }
 
 // packed records a packing onto fewer ranks after a step with this makespan.
@@ -133,7 +78,7 @@ func (j *Journal) packed(d Done, makespan float64) error {
 		Microbatches: d.Next.Schedule.Microbatches, Exact: d.Why.Pack.Exact, Throughput: Float(d.Why.Pack.Throughput),
 		Deciding: Float(d.Deciding), Moving: Float(d.Moving - d.Resizing), Resizing: Float(d.Resizing),
 	}
-	j.answered, j.unpacked = answerNone, policy.Packing{}
+	j.answered, j.unpacked = answerNone, plan.Packing{}
 	j.observe.Say(fmt.Sprintf("step %d: %s", d.Step, p))
 	detail, err := Detail(p)
 	if err != nil {

@@ -23,7 +23,22 @@ type From struct {
 	Checkpoint string   // directory of the checkpoint; "": there is none
 	Damaged    []string // the reasons why newer checkpoints were not used
 	Clock      string   // clock of the steps that will run
+	Kept       Fold     // receives what the run keeps; nil: nobody
 }
+
+// Fold receives the steps, events and phases of a run, in the order in which they happened.
+type Fold interface {
+	Step(Metrics)
+	Event(Event)
+	Costs(Phase)
+}
+
+// nobody is the Fold that keeps nothing.
+type nobody struct{}
+
+func (nobody) Step(Metrics) {}
+func (nobody) Event(Event)  {}
+func (nobody) Costs(Phase)  {}
 
 // Past is the content of a run directory before the first step that will run. The zero Past is that
 // of a new run.
@@ -35,7 +50,6 @@ type Past struct {
 	Last     *Metrics // the last step that is kept; nil: there is none
 	Skipped  int      // steps without an update
 	Changes  []Event  // changes of the model before the first step that will run
-	Tally    Tally    // over the steps that are kept
 }
 
 // Resume opens a run directory again. Files keep the steps before the first step that will run.
@@ -61,6 +75,9 @@ func Resume(dir, settings string, p Provenance, from From) (*Run, Past, error) {
 	l, err := takeLock(dir)
 	if err != nil {
 		return fail(err)
+	}
+	if from.Kept == nil {
+		from.Kept = nobody{}
 	}
 	s := resumption{dir: dir, from: from}
 	r, err := s.run(settings, p)
@@ -143,7 +160,7 @@ func (s *resumption) open(r *Run, c *claims, settings string, p Provenance) (ope
 	if err := r.Event(resumed); err != nil {
 		return opened, errors.Unwrap(err)
 	}
-	s.past.Tally.Event(resumed)
+	s.from.Kept.Event(resumed)
 	provenance, err := json.MarshalIndent(p, "", "  ")
 	if err := cmp.Or(err, s.renew(SettingsFile, settings), s.renew(ProvenanceFile, string(provenance)+"\n"), s.write(SummaryFile, "")); err != nil {
 		return opened, err

@@ -13,8 +13,6 @@ import (
 
 	"dynmo/src/cost"
 	"dynmo/src/expect"
-	"dynmo/src/profile"
-	"dynmo/src/store"
 )
 
 // stepOf returns the metrics of a step of a run whose layers move after step 5.
@@ -40,7 +38,7 @@ func tell(t *testing.T, r *Run, lo, hi int) {
 		}
 		expect.OK(t, r.Step(stepOf(step)))
 		if step%4 == 3 {
-			expect.OK(t, r.Costs(profile.Phase{Phase: cost.Phase{Step: max(lo, step-3), Steps: step + 1 - max(lo, step-3)}}))
+			expect.OK(t, r.Costs(Phase{Phase: cost.Phase{Step: max(lo, step-3), Steps: step + 1 - max(lo, step-3)}}))
 		}
 		if step == 5 {
 			expect.OK(t, r.Event(Event{Step: 5, Kind: Migrate}))
@@ -158,8 +156,10 @@ func TestResumedRunIsOneRun(t *testing.T) {
 	expect.OK(t, r.Close())
 	dir := killed(t, 11, true)
 	var past Past
+	var kept passed
 	for range 2 { // the second start is killed before its first step
-		if r, past, err = Resume(dir, "", Provenance{}, From{Step: 8, Checkpoint: "ckpt/x"}); err != nil {
+		kept = nil
+		if r, past, err = Resume(dir, "", Provenance{}, From{Step: 8, Checkpoint: "ckpt/x", Kept: &kept}); err != nil {
 			t.Fatal(err)
 		}
 		if r.Timelines() != 2 {
@@ -185,15 +185,8 @@ func TestResumedRunIsOneRun(t *testing.T) {
 	if past.Last.Step != 7 || past.Skipped != 1 || past.Restarts != 2 || len(past.Changes) != 1 || past.Changes[0].Step != 3 {
 		t.Errorf("%+v", past)
 	}
-	var tally Tally
-	for step := range 8 {
-		if step == 3 {
-			tally.Event(Event{Step: 3, Kind: Dynamic})
-		}
-		tally.Step(stepOf(step))
-	}
-	if got, want := past.Tally.Summary(Finished), tally.Summary(Finished); got != want {
-		t.Errorf("sum of the steps before: %+v, want %+v", got, want)
+	if got, want := strings.Join(kept, " "), "0 1 2 dynamic 3 4 checkpoint migrate 5 6 7 checkpoint resume [0 +4] [4 +4] resume"; got != want {
+		t.Errorf("kept: %s, want %s", got, want)
 	}
 	f, err := os.Open(filepath.Join(dir, TraceFile))
 	expect.OK(t, err)
@@ -245,7 +238,7 @@ func TestResumeInNothing(t *testing.T) {
 		expect.OK(t, r.Close())
 	}
 	dir := t.TempDir()
-	expect.OK(t, os.Mkdir(filepath.Join(dir, store.Directory), 0o777))
+	expect.OK(t, os.Mkdir(filepath.Join(dir, CheckpointDir), 0o777))
 	r, past, err := Resume(dir, "first", Provenance{}, From{Step: 3, Checkpoint: "x"}) // records were removed
 	expect.OK(t, err)
 	if past.Restarts != 1 || past.Missing != 3 {
@@ -294,7 +287,7 @@ func TestForceRemovesEarlierStarts(t *testing.T) {
 	r, _, err := Resume(dir, "", Provenance{}, From{Step: 5})
 	expect.OK(t, err)
 	expect.OK(t, r.Close())
-	expect.OK(t, os.MkdirAll(filepath.Join(dir, store.Directory, store.Name(5)), 0o777))
+	expect.OK(t, os.MkdirAll(filepath.Join(dir, CheckpointDir, "step_00000005"), 0o777))
 	r, err = Replace(dir, "", Provenance{})
 	expect.OK(t, err)
 	defer r.Close()
@@ -304,8 +297,12 @@ func TestForceRemovesEarlierStarts(t *testing.T) {
 }
 
 func TestNewest(t *testing.T) {
+	saved := func(dir string) bool {
+		list, _ := filepath.Glob(filepath.Join(dir, CheckpointDir, "step_????????"))
+		return list != nil
+	}
 	parent := t.TempDir()
-	if dir, err := Newest(filepath.Join(parent, "none"), "demo"); dir != "" || err != nil {
+	if dir, err := Newest(filepath.Join(parent, "none"), "demo", saved); dir != "" || err != nil {
 		t.Errorf("%q, %v", dir, err)
 	}
 	for _, d := range []struct {
@@ -323,7 +320,7 @@ func TestNewest(t *testing.T) {
 		{"demo-bpe-20261125-092513", "step_00000001/manifest.json", "demo-bpe"},
 		{"demo-20261126", "step_00000001/manifest.json", "demo"},
 	} {
-		path := filepath.Join(parent, d.name, store.Directory, d.holds)
+		path := filepath.Join(parent, d.name, CheckpointDir, d.holds)
 		expect.OK(t, os.MkdirAll(filepath.Dir(path), 0o777))
 		if d.holds != "" {
 			expect.OK(t, os.WriteFile(path, nil, 0o666))
@@ -335,7 +332,7 @@ func TestNewest(t *testing.T) {
 	for name, want := range map[string]string{
 		"demo": "demo-20261122-092514-10", "demo-bpe": "demo-bpe-20261125-092513", "demo bpe": "demo-bpe-20261125-092514", "demo/bpe": "", "other": "",
 	} {
-		dir, err := Newest(parent, name)
+		dir, err := Newest(parent, name, saved)
 		if want != "" {
 			want = filepath.Join(parent, want)
 		}
@@ -396,3 +393,10 @@ func TestResumeRefusesFIFOs(t *testing.T) {
 		}
 	}
 }
+
+// passed is a Fold that lists what it receives.
+type passed []string
+
+func (p *passed) Step(m Metrics) { *p = append(*p, fmt.Sprint(m.Step)) }
+func (p *passed) Event(e Event)  { *p = append(*p, string(e.Kind)) }
+func (p *passed) Costs(x Phase)  { *p = append(*p, fmt.Sprintf("[%d +%d]", x.Step, x.Steps)) }

@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"dynmo/src/profile"
 	"dynmo/src/trace"
 )
 
@@ -56,7 +55,7 @@ func (r *Run) Step(m Metrics) error {
 func (r *Run) Event(e Event) error { return r.line(&r.events, e) }
 
 // Costs adds a line to costs.jsonl.
-func (r *Run) Costs(s profile.Phase) error { return r.line(&r.costs, s) }
+func (r *Run) Costs(s Phase) error { return r.line(&r.costs, s) }
 
 // Timelines returns the number of steps in trace.json.
 func (r *Run) Timelines() int { return r.chrome.steps }

@@ -16,7 +16,6 @@ import (
 	"unicode"
 
 	"dynmo/src/config"
-	"dynmo/src/store"
 )
 
 // Files of a run directory. TensorBoard's file is in the same directory, under the name that
@@ -26,7 +25,7 @@ const (
 	ProvenanceFile = "provenance.json" // place, time and program of the run
 	MetricsFile    = "metrics.jsonl"   // a Metrics for each line
 	EventsFile     = "events.jsonl"    // an Event for each line
-	CostsFile      = "costs.jsonl"     // a profile.Phase for each line
+	CostsFile      = "costs.jsonl"     // a Phase for each line
 	TraceFile      = "trace.json"      // timelines of some steps, for Chrome's trace viewer and Perfetto
 	SummaryFile    = "summary.json"    // a Summary; empty until the run ends, and absent from older ones
 	releasedFile   = "released"        // nodes that this start of the run has given back or gives back, one for each line
@@ -35,6 +34,8 @@ const (
 
 	// TokenizerDir has the files of the tokenizer for the run's tokens, if they are known.
 	TokenizerDir = "tokenizer"
+	// CheckpointDir has the checkpoints of the run.
+	CheckpointDir = "ckpt"
 	// SourceDir has the configuration of the weights that the run began with.
 	SourceDir = "source"
 )
@@ -47,7 +48,7 @@ const (
 
 // files lists the files that a run directory may have, including checkpoints. If one of them exists
 // the directory has a run.
-var files = []string{MetricsFile, EventsFile, CostsFile, TraceFile, SettingsFile, ProvenanceFile, SummaryFile, releasedFile, nextFile, productsFile, TokenizerDir, SourceDir, store.Directory}
+var files = []string{MetricsFile, EventsFile, CostsFile, TraceFile, SettingsFile, ProvenanceFile, SummaryFile, releasedFile, nextFile, productsFile, TokenizerDir, SourceDir, CheckpointDir}
 
 // more matches the other files of a run: files of earlier starts, and TensorBoard's files.
 var more = []string{earlier(SettingsFile, "*"), earlier(ProvenanceFile, "*"), boardPrefix + "*"}
@@ -253,9 +254,9 @@ func (c *claims) run(settings string, p Provenance) (*Run, error) {
 }
 
 // Newest returns the newest directory that Create made below parent for a run of this name. Only
-// directories with a checkpoint count, damaged or not. Names of directories can be alike, so the
+// directories count for which saved reports a checkpoint. Names of directories can be alike, so the
 // recorded settings decide. It returns "" if there is none.
-func Newest(parent, name string) (string, error) {
+func Newest(parent, name string, saved func(dir string) bool) (string, error) {
 	entries, err := os.ReadDir(parent)
 	if os.IsNotExist(err) {
 		return "", nil
@@ -270,7 +271,7 @@ func Newest(parent, name string) (string, error) {
 		return m[1], n
 	}
 	entries = slices.DeleteFunc(entries, func(e os.DirEntry) bool {
-		return !made.MatchString(e.Name()) || !store.Has(filepath.Join(parent, e.Name()))
+		return !made.MatchString(e.Name()) || !saved(filepath.Join(parent, e.Name()))
 	})
 	slices.SortFunc(entries, func(a, b os.DirEntry) int {
 		atA, a1 := order(a)

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"dynmo/src/expect"
-	"dynmo/src/profile"
 )
 
 // lines returns the lines of a file.
@@ -251,7 +250,7 @@ func TestFullDisk(t *testing.T) {
 		}
 		expect.OK(t, r.Step(Metrics{Step: 1, Time: time.Now().Add(2 * boardEvery)}))
 		expect.OK(t, r.Event(Event{Kind: Saved}))
-		expect.OK(t, r.Costs(profile.Phase{}))
+		expect.OK(t, r.Costs(Phase{}))
 		expect.OK(t, r.Trace(twoStages(1), 0))
 		if again {
 			for f, was := range disk {

@@ -10,7 +10,7 @@ import (
 	"dynmo/src/cost"
 	"dynmo/src/input"
 	"dynmo/src/layout"
-	"dynmo/src/plan/policy"
+	"dynmo/src/plan"
 	"dynmo/src/store"
 )
 
@@ -51,13 +51,13 @@ type State struct {
 	Spent float64                    `json:"spent"`           // seconds after the last step, the largest over all ranks
 	Parts map[string]json.RawMessage `json:"parts"`           // by name: states of the keepers
 	Lost  string                     `json:"lost,omitempty"`  // the reason why there are no parts
-	Dense *policy.Reference          `json:"dense,omitempty"` // the dense model's throughput for packing; also valid on other ranks
+	Dense *plan.Reference            `json:"dense,omitempty"` // the dense model's throughput for packing; also valid on other ranks
 	// Products is the algorithms of dense products, if the kernels chose them (kernel.Tuner).
 	Products json.RawMessage `json:"products,omitempty"`
 }
 
 // NewState returns the state of a run between two steps.
-func NewState(on Ranks, keepers map[string]Keeper, dense *policy.Reference, products []byte) State {
+func NewState(on Ranks, keepers map[string]Keeper, dense *plan.Reference, products []byte) State {
 	s := State{Version: stateVersion, Ranks: on, Parts: make(map[string]json.RawMessage), Dense: dense, Products: products}
 	bytes := 0
 	for name, k := range keepers {
@@ -165,7 +165,7 @@ func (s State) Restore(h Here, keepers map[string]Keeper, l layout.Layout) error
 
 // Reference returns the dense model's reference in a checkpoint, nil if there is none. It is valid
 // on the same kind of ranks, for any number of them.
-func (s State) Reference(h Here) (*policy.Reference, error) {
+func (s State) Reference(h Here) (*plan.Reference, error) {
 	if s.Dense == nil {
 		return nil, nil
 	}

@@ -101,7 +101,7 @@ func NewWriter(s Setup) *Writer {
 	if s.RunDir == "" || s.Config.Checkpoint.Every == "never" {
 		return nil
 	}
-	w := &Writer{Setup: s, dir: filepath.Join(s.RunDir, store.Directory), ended: make(chan error, 1), began: time.Now()}
+	w := &Writer{Setup: s, dir: filepath.Join(s.RunDir, record.CheckpointDir), ended: make(chan error, 1), began: time.Now()}
 	if s.World.Rank() == 0 {
 		w.warn(store.Clean(w.dir))
 	}

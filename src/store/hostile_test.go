@@ -17,6 +17,7 @@ import (
 	"dynmo/src/device/cpu"
 	"dynmo/src/expect"
 	"dynmo/src/random"
+	"dynmo/src/record"
 	"dynmo/src/tensor"
 )
 
@@ -27,7 +28,7 @@ func TestEveryFlipAndCutIsFound(t *testing.T) {
 	dev := cpu.New(device.NewWall())
 	s := stage(t, dev, tensor.F32)
 	run := t.TempDir()
-	dir := filepath.Join(run, Directory)
+	dir := filepath.Join(run, record.CheckpointDir)
 	save(t, dev, s, dir, 10, 2)
 	c, err := Open(filepath.Join(dir, Name(10)))
 	expect.OK(t, err)
@@ -62,7 +63,7 @@ func TestHostileStructure(t *testing.T) {
 	dev := cpu.New(device.NewWall())
 	s := stage(t, dev, tensor.F32)
 	run := t.TempDir()
-	save(t, dev, s, filepath.Join(run, Directory), 10, 2)
+	save(t, dev, s, filepath.Join(run, record.CheckpointDir), 10, 2)
 	for name, c := range map[string]struct {
 		file   string
 		change func(text []byte, f *checkpoint.File) []byte

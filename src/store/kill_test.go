@@ -11,6 +11,7 @@ import (
 	"dynmo/src/device/cpu"
 	"dynmo/src/expect"
 	"dynmo/src/fault"
+	"dynmo/src/record"
 	"dynmo/src/tensor"
 )
 
@@ -22,7 +23,7 @@ func TestKilled(t *testing.T) {
 	dev := cpu.New(device.NewWall())
 	s := stage(t, dev, tensor.F32)
 	run := t.TempDir()
-	dir := filepath.Join(run, Directory)
+	dir := filepath.Join(run, record.CheckpointDir)
 	save(t, dev, s, dir, 10, 2)
 	var mutex sync.Mutex
 	left := map[fault.Phase][]string{} // what was there
@@ -44,12 +45,12 @@ func TestKilled(t *testing.T) {
 			t.Errorf("%s: not reached", phase)
 		}
 		for _, run := range left[phase] {
-			expect.OK(t, Clean(filepath.Join(run, Directory)))
+			expect.OK(t, Clean(filepath.Join(run, record.CheckpointDir)))
 			c, damaged, err := Newest(run)
 			if err != nil || len(damaged) > 0 || c.Step != want {
 				t.Errorf("%s: %+v, damaged %v, error %v; want step %d", phase, c, damaged, err, want)
 			}
-			if entries, err := filepath.Glob(filepath.Join(run, Directory, "*"+unfinished)); len(entries) > 0 || err != nil {
+			if entries, err := filepath.Glob(filepath.Join(run, record.CheckpointDir, "*"+unfinished)); len(entries) > 0 || err != nil {
 				t.Errorf("%s: left behind: %v (%v)", phase, entries, err)
 			}
 		}

@@ -31,9 +31,8 @@ import (
 // Format is the newest format of checkpoints, which this program writes.
 const format = 1
 
-// Names in a run directory and in a checkpoint.
+// Names in the directory of a run's checkpoints and in a checkpoint.
 const (
-	Directory    = "ckpt"
 	ManifestFile = "manifest.json"
 	runFile      = "run.json"
 	latestFile   = "LATEST"

@@ -20,6 +20,7 @@ import (
 	"dynmo/src/device"
 	"dynmo/src/input"
 	"dynmo/src/model"
+	"dynmo/src/record"
 	"dynmo/src/tensor"
 )
 
@@ -53,7 +54,7 @@ func list(dir string) ([]string, error) {
 
 // Has reports whether a run directory has a checkpoint, damaged or not.
 func Has(runDir string) bool {
-	names, err := list(filepath.Join(runDir, Directory))
+	names, err := list(filepath.Join(runDir, record.CheckpointDir))
 	return len(names) > 0 && err == nil
 }
 
@@ -65,7 +66,7 @@ const mostLooks = 100
 // were left out: a damaged manifest, or a file that is missing or has another length. A checkpoint
 // that a run has removed meanwhile is not damaged: All then looks again.
 func All(runDir string) (whole []*Checkpoint, damaged []error, err error) {
-	dir := filepath.Join(runDir, Directory)
+	dir := filepath.Join(runDir, record.CheckpointDir)
 	for range mostLooks {
 		removed := false
 		whole, damaged = nil, nil
@@ -129,7 +130,7 @@ func Newest(runDir string, before ...func(*Checkpoint)) (c *Checkpoint, damaged 
 			break
 		}
 	}
-	return nil, damaged, fmt.Errorf("%s: no whole checkpoint (%d damaged)", filepath.Join(runDir, Directory), len(damaged))
+	return nil, damaged, fmt.Errorf("%s: no whole checkpoint (%d damaged)", filepath.Join(runDir, record.CheckpointDir), len(damaged))
 }
 
 // Open opens a checkpoint's directory.

@@ -19,6 +19,7 @@ import (
 	"dynmo/src/model"
 	"dynmo/src/partition"
 	"dynmo/src/random"
+	"dynmo/src/record"
 	"dynmo/src/schedule"
 	"dynmo/src/tensor"
 )
@@ -98,7 +99,7 @@ func TestShared(t *testing.T) {
 		bytes := make(map[int]int64)
 		for _, from := range ways {
 			run := t.TempDir()
-			saveShared(t, filepath.Join(run, Directory), 3, from, dtype)
+			saveShared(t, filepath.Join(run, record.CheckpointDir), 3, from, dtype)
 			c, _, err := Newest(run)
 			expect.OK(t, err)
 			expect.OK(t, c.Restore())
@@ -142,7 +143,7 @@ func sameState(t *testing.T, got, want *model.Layer, what string) {
 // TestSharedWeights: the weights of a checkpoint have the experts of all replicas.
 func TestSharedWeights(t *testing.T) {
 	run := t.TempDir()
-	saveShared(t, filepath.Join(run, Directory), 3, 2, tensor.F32)
+	saveShared(t, filepath.Join(run, record.CheckpointDir), 3, 2, tensor.F32)
 	c, _, err := Newest(run)
 	expect.OK(t, err)
 	got, err := c.Weights()
@@ -180,7 +181,7 @@ func TestSharedDamage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			expect.NewFault(t, "F06", "experts: "+name)
 			run := t.TempDir()
-			dir := filepath.Join(run, Directory)
+			dir := filepath.Join(run, record.CheckpointDir)
 			saveShared(t, dir, 10, 2, tensor.F32)
 			saveShared(t, dir, 20, 2, tensor.F32)
 			path := filepath.Join(dir, Name(20), c.file)

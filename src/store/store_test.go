@@ -18,6 +18,7 @@ import (
 	"dynmo/src/model"
 	"dynmo/src/partition"
 	"dynmo/src/random"
+	"dynmo/src/record"
 	"dynmo/src/schedule"
 	"dynmo/src/tensor"
 )
@@ -114,7 +115,7 @@ func TestCheckpointsAreExact(t *testing.T) {
 		dev := cpu.New(device.NewWall())
 		s := stage(t, dev, dtype)
 		run := t.TempDir()
-		save(t, dev, s, filepath.Join(run, Directory), 12, 2)
+		save(t, dev, s, filepath.Join(run, record.CheckpointDir), 12, 2)
 		c, damaged, err := Newest(run)
 		expect.OK(t, err)
 		if len(damaged) > 0 || c.Step != 12 || c.Layout.Cuts[1] != 3 {
@@ -151,7 +152,7 @@ func otherThan(d tensor.DType) tensor.DType {
 func TestKeep(t *testing.T) {
 	dev := cpu.New(device.NewWall())
 	s := stage(t, dev, tensor.F32)
-	dir := filepath.Join(t.TempDir(), Directory)
+	dir := filepath.Join(t.TempDir(), record.CheckpointDir)
 	for _, step := range []int{10, 20, 30, 15, 15} {
 		save(t, dev, s, dir, step, 2)
 	}
@@ -192,7 +193,7 @@ func TestRemovedWhileRead(t *testing.T) {
 	dev := cpu.New(device.NewWall())
 	s := stage(t, dev, tensor.F32)
 	run := t.TempDir()
-	dir := filepath.Join(run, Directory)
+	dir := filepath.Join(run, record.CheckpointDir)
 	save(t, dev, s, dir, 10, 1)
 	first, _, err := Newest(run)
 	expect.OK(t, err)
@@ -216,7 +217,7 @@ func TestWithoutRun(t *testing.T) {
 	dev := cpu.New(device.NewWall())
 	s := stage(t, dev, tensor.F32)
 	run := t.TempDir()
-	dir := filepath.Join(run, Directory)
+	dir := filepath.Join(run, record.CheckpointDir)
 	var shot Snapshot
 	stream := dev.NewStream()
 	defer stream.Close()
@@ -264,7 +265,7 @@ func TestDamage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			expect.NewFault(t, "F06", "")
 			run := t.TempDir()
-			dir := filepath.Join(run, Directory)
+			dir := filepath.Join(run, record.CheckpointDir)
 			save(t, dev, s, dir, 10, 2)
 			save(t, dev, s, dir, 20, 2)
 			path := filepath.Join(dir, Name(20), c.file)
@@ -287,7 +288,7 @@ func TestLatest(t *testing.T) {
 	dev := cpu.New(device.NewWall())
 	s := stage(t, dev, tensor.F32)
 	run := t.TempDir()
-	dir := filepath.Join(run, Directory)
+	dir := filepath.Join(run, record.CheckpointDir)
 	save(t, dev, s, dir, 10, 2)
 	save(t, dev, s, dir, 20, 2)
 	path := filepath.Join(dir, latestFile)
@@ -339,7 +340,7 @@ func TestNothingLeft(t *testing.T) {
 	if _, _, err := Newest(run); err == nil || !strings.Contains(err.Error(), "no whole checkpoint") {
 		t.Errorf("error %v", err)
 	}
-	dir := filepath.Join(run, Directory)
+	dir := filepath.Join(run, record.CheckpointDir)
 	at := filepath.Join(dir, Name(5)+unfinished)
 	expect.OK(t, os.MkdirAll(filepath.Join(at, stateFile(1)), 0o700)) // in the way
 	var shot Snapshot

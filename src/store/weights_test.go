@@ -14,6 +14,7 @@ import (
 	"dynmo/src/mesh"
 	"dynmo/src/model"
 	"dynmo/src/partition"
+	"dynmo/src/record"
 	"dynmo/src/schedule"
 	"dynmo/src/tensor"
 )
@@ -46,7 +47,7 @@ func weighed(t *testing.T, dtype tensor.DType, change func(*Manifest)) (string, 
 	defer stream.Close()
 	var shot Snapshot
 	expect.OK(t, shot.Take(s.Layers, Share{Of: 1}, stream))
-	dir := filepath.Join(run, Directory)
+	dir := filepath.Join(run, record.CheckpointDir)
 	files, err := shot.Write(dir, 4, nil)
 	expect.OK(t, err)
 	order, err := schedule.New(schedule.Kind1F1B, 1, 1, 1)

@@ -11,7 +11,7 @@ import (
 	"dynmo/src/layout"
 	"dynmo/src/migrate"
 	"dynmo/src/pipeline"
-	"dynmo/src/plan/policy"
+	"dynmo/src/plan"
 	"dynmo/src/profile"
 	"dynmo/src/record"
 	"dynmo/src/save"
@@ -46,11 +46,11 @@ type turn struct {
 	stragglers []record.Straggler
 	next       layout.Layout // layout that was decided
 	relocation *relocation   // the move to next; nil: no layer moves
-	why        policy.Reason // reason of the decision, on the root
+	why        plan.Reason   // reason of the decision, on the root
 	restarts   *elastic.Next // smaller allocation on which the run starts again instead of moving; nil: layers move
 	packs      bool
 	moving     float64 // when layers began to move
-	moved      migrate.Moved
+	moved      layout.Moved
 	told       record.Done
 	out        *Outcome
 }
@@ -100,7 +100,8 @@ func (r *Rank) Loop() (out Outcome, err error) {
 // ranks. Collective.
 func (r *Rank) start() (err error) {
 	if r.World.Rank() == 0 {
-		r.journal = record.NewJournal(r.Observe, r.planner, r.Config, r.Device.Clock().Kind(), r.World.Hosts())
+		r.analyst = r.planner
+		r.journal = record.NewJournal(r.Observe, r.Config, r.Device.Clock().Kind(), r.World.Hosts())
 		r.journal.Resume(r.from.Sparsity)
 	}
 	if err := r.startClock(); err != nil {

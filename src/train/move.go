@@ -10,7 +10,7 @@ import (
 	"dynmo/src/fault"
 	"dynmo/src/layout"
 	"dynmo/src/migrate"
-	"dynmo/src/plan/policy"
+	"dynmo/src/plan"
 )
 
 // migrate moves layers to their stages in the decided layout. If the run starts again on a smaller
@@ -32,7 +32,7 @@ func (r *Rank) migrate(t *turn) (err error) {
 	}
 	if t.moved.Refused != "" {
 		next, t.next, t.packs = r.layout, r.layout, false
-		t.why.Kept, t.why.Pack = policy.KeptRefused, nil
+		t.why.Kept, t.why.Pack = plan.KeptRefused, nil
 		r.Balancer.NoteRefusal()
 	}
 	r.layout = next
@@ -46,12 +46,12 @@ func (r *Rank) migrate(t *turn) (err error) {
 // the stage and the runner of that layout. State that only the update reads may follow while the
 // next step computes: see settle. If a rank has no memory for the move, all layers stay. Collective
 // over the present world.
-func (r *Rank) move(steps int, to *relocation, next layout.Layout) (migrate.Moved, error) {
+func (r *Rank) move(steps int, to *relocation, next layout.Layout) (layout.Moved, error) {
 	if next.Equal(r.layout) {
-		return migrate.Moved{}, nil
+		return layout.Moved{}, nil
 	}
 	if err := r.settle(); err != nil {
-		return migrate.Moved{}, err
+		return layout.Moved{}, err
 	}
 	defer r.recycle()()
 	var rest *migrate.Rest
@@ -128,35 +128,35 @@ func (r *Rank) moveAcross(to *relocation, reached func(fault.Phase)) (*migrate.R
 // moveBack undoes a move within the same ranks, because a rank has no memory for the runner of its
 // new stage. err is the error of this rank, or nil. Collective over the world, which both layouts
 // share.
-func (r *Rank) moveBack(next layout.Layout, rest *migrate.Rest, err error) (migrate.Moved, error) {
+func (r *Rank) moveBack(next layout.Layout, rest *migrate.Rest, err error) (layout.Moved, error) {
 	if err := rest.Settle(); err != nil {
-		return migrate.Moved{}, err
+		return layout.Moved{}, err
 	}
 	var failed error
 	if r.stage, failed = rest.Regroup(r.world.Replicas, r.world.All, r.layout.Pieces, nil, r.stage); failed == nil {
 		_, failed = r.moveWithin(next, r.layout, false, nil)
 	}
 	if failed != nil {
-		return migrate.Moved{}, fmt.Errorf("migrate: back: %w", failed)
+		return layout.Moved{}, fmt.Errorf("migrate: back: %w", failed)
 	}
 	return r.refused(&migrate.NoRoomError{Mine: err})
 }
 
 // refused turns a lack of memory into a refused move: the run goes on in the present layout. It
 // returns any other error. Collective over the present world.
-func (r *Rank) refused(err error) (migrate.Moved, error) {
+func (r *Rank) refused(err error) (layout.Moved, error) {
 	none, ok := errors.AsType[*migrate.NoRoomError](err)
 	if !ok {
-		return migrate.Moved{}, err
+		return layout.Moved{}, err
 	}
 	why := comm.Agree(r.world.All, none.Mine, false)
 	if _, ok := errors.AsType[comm.SharedError](why); !ok {
-		return migrate.Moved{}, why
+		return layout.Moved{}, why
 	}
 	if err := r.place(r.layout); err != nil {
-		return migrate.Moved{}, fmt.Errorf("migrate: back: %w", err)
+		return layout.Moved{}, fmt.Errorf("migrate: back: %w", err)
 	}
-	return migrate.Moved{Refused: why.Error()}, nil
+	return layout.Moved{Refused: why.Error()}, nil
 }
 
 // settle finishes the last update and the last move, if part of them still runs. It is called

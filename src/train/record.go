@@ -3,8 +3,11 @@ package train
 import (
 	"errors"
 
+	"dynmo/src/dynamic"
 	"dynmo/src/pipeline"
-	"dynmo/src/plan/policy"
+	"dynmo/src/plan"
+	"dynmo/src/plan/search"
+	"dynmo/src/profile"
 	"dynmo/src/record"
 	"dynmo/src/save"
 )
@@ -18,15 +21,15 @@ func (r *Rank) record(t *turn) error {
 		return nil
 	}
 	out.Stopped = t.agreed.Ask == pipeline.Stop && t.step+1 < steps
-	t.told = record.Done{
-		Step: t.step, Loss: t.agreed.Loss, Norm: t.agreed.Norm, LR: r.Config.LearningRate(t.step), Skipped: t.skipped,
-		Measured: t.measured, Ran: t.ran, Next: t.next, Why: t.why, Moved: t.moved,
-		Start: t.start, Deciding: t.moving - t.measuring, Moving: r.now() - t.moving, Resizing: r.resized, Resident: r.Before > 0,
-		Validation: t.validation, Stragglers: t.stragglers,
+	if r.journal == nil {
+		return t.diverged
+	}
+	if err := r.tell(t); err != nil {
+		return err
 	}
 	told := t.told
 	if t.restarts != nil { // reported once a checkpoint allows it
-		told.Next, told.Why = r.layout, policy.Reason{Reference: t.why.Reference}
+		told.Next, told.Why = r.layout, plan.Reason{Reference: t.why.Reference}
 	}
 	if err := r.journal.Step(told); err != nil {
 		return err
@@ -35,6 +38,33 @@ func (r *Rank) record(t *turn) error {
 		return nil
 	}
 	return errors.Join(t.diverged, r.journal.End())
+}
+
+// tell fills t.told, on rank 0.
+func (r *Rank) tell(t *turn) error {
+	moving, m := r.now()-t.moving, t.measured
+	m.Dispatch = profile.DispatchOverhead(m.Instructions) // only this rank knows the spans
+	var err error
+	if r.analyst, err = r.analyst.Match(t.ran); err != nil {
+		return err
+	}
+	analysis, err := r.analyst.Analyze(m, t.ran)
+	if err != nil {
+		return err
+	}
+	t.told = record.Done{
+		Step: t.step, Loss: t.agreed.Loss, Norm: t.agreed.Norm, LR: r.Config.LearningRate(t.step), Skipped: t.skipped,
+		Costs: m.Measurement, Known: m.Known(), Model: search.Shape(r.analyst.Config), Analysis: analysis,
+		Summary: m.Summary, Instructions: m.Instructions, Joules: m.Joules,
+		Ran: t.ran, Next: t.next, Why: t.why, Moved: t.moved,
+		Start: t.start, Deciding: t.moving - t.measuring, Moving: moving, Resizing: r.resized, Resident: r.Before > 0,
+		Validation: t.validation, Stragglers: t.stragglers,
+	}
+	t.told.Plasticity, t.told.Evaluating = dynamic.Evaluated(m.Counts)
+	for _, own := range m.Memory {
+		t.told.Memory = append(t.told.Memory, record.Memory(own))
+	}
+	return nil
 }
 
 // ask returns the request that this rank has for the end of the step: to stop, or to write a

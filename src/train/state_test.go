@@ -21,6 +21,7 @@ import (
 	"dynmo/src/expect"
 	"dynmo/src/kernel/ref"
 	"dynmo/src/layout"
+	"dynmo/src/plan"
 	"dynmo/src/plan/plantest"
 	"dynmo/src/plan/policy"
 	"dynmo/src/profile"
@@ -320,16 +321,16 @@ func TestReferenceSurvives(t *testing.T) {
 		name string
 		set  func(*config.Config)
 		text string
-		want policy.Reference
+		want plan.Reference
 		says string
 	}{
 		{"as it was", func(*config.Config) {}, text, known, ""},
 		{"other stages", func(c *config.Config) { c.Parallel.Stages = 2 }, text, known, "[parallel] of the checkpoint differs"},
 		{"another packing", func(c *config.Config) { c.Repack.Tolerance = 0.1 }, text, known, "[repack] of the checkpoint differs"},
-		{"another network", func(c *config.Config) { c.Comm.LatencySeconds = 1 }, text, policy.Reference{}, "the dense model's seconds are not known: comm.latency_seconds"},
-		{"another clock", func(*config.Config) {}, strings.Replace(text, `"clock":"virtual"`, `"clock":"wall"`, 1), policy.Reference{}, "are not known: the clock"},
-		{"damaged", func(c *config.Config) { c.Parallel.Stages = 2 }, strings.Replace(text, `"dense":{"reference":`, `"dense":{"reference":-`, 1), policy.Reference{}, "reference: -"},
-		{"from before there was one", func(c *config.Config) { c.Parallel.Stages = 2 }, text[:strings.Index(text, `,"dense"`)] + "}", policy.Reference{}, "[parallel] of"},
+		{"another network", func(c *config.Config) { c.Comm.LatencySeconds = 1 }, text, plan.Reference{}, "the dense model's seconds are not known: comm.latency_seconds"},
+		{"another clock", func(*config.Config) {}, strings.Replace(text, `"clock":"virtual"`, `"clock":"wall"`, 1), plan.Reference{}, "are not known: the clock"},
+		{"damaged", func(c *config.Config) { c.Parallel.Stages = 2 }, strings.Replace(text, `"dense":{"reference":`, `"dense":{"reference":-`, 1), plan.Reference{}, "reference: -"},
+		{"from before there was one", func(c *config.Config) { c.Parallel.Stages = 2 }, text[:strings.Index(text, `,"dense"`)] + "}", plan.Reference{}, "[parallel] of"},
 	} {
 		now := c
 		r.set(&now)
@@ -339,7 +340,7 @@ func TestReferenceSurvives(t *testing.T) {
 		}
 		why, err := f.recall(c, []byte(r.text))
 		expect.OK(t, err)
-		var got policy.Reference
+		var got plan.Reference
 		if now := f.Balancer.KnownReference(); now != nil {
 			got = *now
 		}

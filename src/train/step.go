@@ -33,7 +33,7 @@ func (r *Rank) change(t *turn) (err error) {
 	if !t.change.Structure {
 		r.expectSteps(1)
 	}
-	return r.journal.Changed(t.step, t.change, r.now()-start)
+	return r.journal.Changed(t.step, record.Change{Kind: t.change.Kind, Detail: t.change.Detail, Text: t.change.String(), Seconds: r.now() - start})
 }
 
 // compute runs forward and backward of all microbatches.

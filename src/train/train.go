@@ -66,6 +66,7 @@ type Rank struct {
 	profiler   profile.Profiler
 	neighbours *policy.Neighbours
 	planner    *search.Planner
+	analyst    *search.Planner // for the layout of the last step, on rank 0
 	journal    *record.Journal // nil except on rank 0
 	pace       pace
 	spent      float64         // from the start of measuring to the end of moves, in the last step

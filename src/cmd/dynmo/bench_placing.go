@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"dynmo/src/dynamic"
+	"dynmo/src/lab/study"
 	"dynmo/src/nodebench"
 	"dynmo/src/sim"
-	"dynmo/src/study"
 )
 
 // benchPlacing returns the command that compares ways to distribute the pieces of layers over

@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"dynmo/src/lab/study"
 	"dynmo/src/nodebench"
 	"dynmo/src/schedule"
-	"dynmo/src/study"
 )
 
 // benchSchedule returns the command that simulates schedules. It measures

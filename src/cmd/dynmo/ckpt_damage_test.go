@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"dynmo/src/expect"
+	"dynmo/src/record"
 	"dynmo/src/store"
 )
 
@@ -19,7 +20,7 @@ func TestReadersAgreeOnDamage(t *testing.T) {
 	if e := says(training(run...)...); e.status != exitDone {
 		t.Fatalf("%+v", e)
 	}
-	dir := filepath.Join("run", store.Directory, store.Name(2))
+	dir := filepath.Join("run", record.CheckpointDir, store.Name(2))
 	readers := [][]string{
 		{"ckpt", "verify", "run"},
 		{"ckpt", "verify", dir},

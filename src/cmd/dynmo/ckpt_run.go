@@ -85,7 +85,7 @@ func checkpointsIn(dir string) (list []*store.Checkpoint, damaged []error, err e
 }
 
 func noCheckpoint(dir string) error {
-	return fmt.Errorf("%s: no checkpoint in it: want a run directory, whose %s has some, or a checkpoint", dir, store.Directory)
+	return fmt.Errorf("%s: no checkpoint in it: want a run directory, whose %s has some, or a checkpoint", dir, record.CheckpointDir)
 }
 
 // chosen opens a checkpoint: the directory itself, or a run's checkpoint after `step` steps. A
@@ -134,7 +134,7 @@ func showReading(c *cobra.Command, one *store.Checkpoint) {
 
 // ofStep opens a run's checkpoint after `step` steps. all are the run's checkpoints.
 func ofStep(c *cobra.Command, dir string, step int, all []*store.Checkpoint) (*store.Checkpoint, error) {
-	path := filepath.Join(dir, store.Directory, store.Name(step))
+	path := filepath.Join(dir, record.CheckpointDir, store.Name(step))
 	if _, err := os.Stat(path); err == nil {
 		one, err := store.Open(path)
 		return whole(c, one, err)

@@ -16,6 +16,7 @@ import (
 	"dynmo/src/expect"
 	"dynmo/src/kernel/ref"
 	"dynmo/src/model"
+	"dynmo/src/record"
 	"dynmo/src/store"
 	"dynmo/src/tensor"
 )
@@ -94,7 +95,7 @@ func TestExportIsTheModel(t *testing.T) {
 		Next        int
 	}
 	expect.OK(t, json.Unmarshal(out, &read))
-	if loss := trainedLoss(t, filepath.Join(run, store.Directory, store.Name(12)), text); math.Abs(read.Loss-loss) > 1e-4 {
+	if loss := trainedLoss(t, filepath.Join(run, record.CheckpointDir, store.Name(12)), text); math.Abs(read.Loss-loss) > 1e-4 {
 		t.Errorf("loss %v, the trainer's %v", read.Loss, loss)
 	}
 	if read.Zeros < 0.84 || read.Zeros > 0.86 || len(read.Tokens) != len(text) || read.Tokens[1] != 'h' {

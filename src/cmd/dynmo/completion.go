@@ -11,8 +11,8 @@ import (
 	"dynmo/src/config"
 	"dynmo/src/data"
 	"dynmo/src/dynamic"
+	"dynmo/src/lab/roofline"
 	"dynmo/src/nodebench"
-	"dynmo/src/study/roofline"
 )
 
 // completer returns the completions of the beginning of a word.

@@ -11,7 +11,6 @@ import (
 	"dynmo/src/config"
 	"dynmo/src/expect"
 	"dynmo/src/launch"
-	"dynmo/src/profile"
 	"dynmo/src/record"
 	"dynmo/src/trace"
 	"dynmo/src/train"
@@ -198,10 +197,10 @@ func (l *lossLog) Step(m record.Metrics) error {
 	return nil
 }
 
-func (*lossLog) Event(record.Event) error  { return nil }
-func (*lossLog) Costs(profile.Phase) error { return nil }
-func (*lossLog) Trace(trace.Step) error    { return nil }
-func (*lossLog) Say(string)                {}
+func (*lossLog) Event(record.Event) error { return nil }
+func (*lossLog) Costs(record.Phase) error { return nil }
+func (*lossLog) Trace(trace.Step) error   { return nil }
+func (*lossLog) Say(string)               {}
 
 // TestTrainOnPreparedFile: a model learns from a prepared file. A model with a vocabulary too small
 // for the file's ids is refused before training.

@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"dynmo/src/figures"
-	"dynmo/src/study/roofline"
+	"dynmo/src/lab/figures"
+	"dynmo/src/lab/roofline"
 )
 
 // figuresCommand returns the command that draws the figures of the scaling study.

@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"dynmo/src/lab/study"
 	"dynmo/src/plan/search"
-	"dynmo/src/study"
 	"dynmo/src/trace"
 )
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"dynmo/src/expect"
+	"dynmo/src/lab/verdict"
 	"dynmo/src/record"
 )
 
@@ -168,7 +169,7 @@ func TestTrainKilledWhileParked(t *testing.T) {
 			t.Errorf("status %d after %v", e.status, f.Detect)
 		}
 		e.oneCause(t, victim, pids[victim], `gone, in step \d+: `)
-		if s, err := record.ReadSummary(run); err != nil || s == nil || s.Status != record.Failed {
+		if s, err := verdict.ReadSummary(run); err != nil || s == nil || s.Status != verdict.Failed {
 			t.Errorf("summary %+v, %v", s, err)
 		}
 	}

@@ -11,13 +11,13 @@ import (
 	"dynmo/src/comm/nccl"
 	"dynmo/src/config"
 	"dynmo/src/cost"
+	"dynmo/src/lab/study"
 	"dynmo/src/mesh"
 	"dynmo/src/model"
 	"dynmo/src/partition"
 	"dynmo/src/plan/search"
 	"dynmo/src/record"
 	"dynmo/src/schedule"
-	"dynmo/src/study"
 	"dynmo/src/trace"
 )
 

@@ -7,9 +7,9 @@ import (
 	"dynmo/src/comm/nccl"
 	"dynmo/src/config"
 	"dynmo/src/cost"
+	"dynmo/src/lab/study"
 	"dynmo/src/plan/search"
 	"dynmo/src/record"
-	"dynmo/src/study"
 )
 
 // planStage is a stage of a plan.

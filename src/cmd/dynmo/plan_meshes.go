@@ -11,9 +11,9 @@ import (
 
 	"dynmo/src/config"
 	"dynmo/src/cost"
+	"dynmo/src/lab/study"
 	"dynmo/src/partition"
 	"dynmo/src/record"
-	"dynmo/src/study"
 	"dynmo/src/trace"
 )
 

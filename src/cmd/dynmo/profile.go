@@ -15,12 +15,11 @@ import (
 	"dynmo/src/cost"
 	"dynmo/src/dynamic"
 	"dynmo/src/kind/moe"
+	"dynmo/src/lab/roofline"
+	"dynmo/src/lab/study"
 	"dynmo/src/launch"
 	"dynmo/src/plan/search"
-	"dynmo/src/profile"
 	"dynmo/src/record"
-	"dynmo/src/study"
-	"dynmo/src/study/roofline"
 	"dynmo/src/trace"
 	"dynmo/src/train"
 )
@@ -75,7 +74,7 @@ device.precision = "f32".`,
 			if err := costs.check(); err != nil {
 				return err
 			}
-			var table profile.Phase
+			var table record.Phase
 			if estimate != "" {
 				if err := onlyEstimates(c, settings); err != nil {
 					return usageError{err}
@@ -124,16 +123,16 @@ func onlyEstimates(c *cobra.Command, settings config.Config) error {
 }
 
 // estimated returns the estimated costs of the layers on the GPU of a name.
-func estimated(c config.Config, name string) (profile.Phase, error) {
+func estimated(c config.Config, name string) (record.Phase, error) {
 	gpu, err := roofline.Known(name)
 	if err != nil {
-		return profile.Phase{}, usageError{fmt.Errorf("--estimate: %w", err)}
+		return record.Phase{}, usageError{fmt.Errorf("--estimate: %w", err)}
 	}
 	table, err := roofline.Costs(c, gpu)
 	if err != nil {
-		return profile.Phase{}, fmt.Errorf("--estimate: %w", err)
+		return record.Phase{}, fmt.Errorf("--estimate: %w", err)
 	}
-	return profile.Phase{Phase: cost.Phase{Model: search.Shape(c), Table: table}}, nil
+	return record.Phase{Phase: cost.Phase{Model: search.Shape(c), Table: table}}, nil
 }
 
 // undivided returns settings under which one rank has the whole dense model, with the layers that
@@ -153,7 +152,7 @@ func undivided(c config.Config, steps int) config.Config {
 
 // profiled returns the costs of the layers. With once, equal layers are measured once, and only
 // `experts` of the experts are measured (0: all).
-func profiled(c config.Config, once bool, experts int, bar *record.Bar) (profile.Phase, error) {
+func profiled(c config.Config, once bool, experts int, bar *record.Bar) (record.Phase, error) {
 	if !once {
 		p, _, err := measured(c, bar)
 		return p, err
@@ -163,7 +162,7 @@ func profiled(c config.Config, once bool, experts int, bar *record.Bar) (profile
 		few.Config, err = moe.Fewer(few.Config, experts)
 	}
 	if err != nil {
-		return profile.Phase{}, usageError{fmt.Errorf("--once: %w", err)}
+		return record.Phase{}, usageError{fmt.Errorf("--once: %w", err)}
 	}
 	p, taken, err := measured(few.Config, bar)
 	if err == nil {
@@ -174,7 +173,7 @@ func profiled(c config.Config, once bool, experts int, bar *record.Bar) (profile
 
 // measured trains and returns the costs of the layers. It also returns the share of the tokens that
 // passed routed blocks; 1 if there are none.
-func measured(c config.Config, bar *record.Bar) (profile.Phase, float64, error) {
+func measured(c config.Config, bar *record.Bar) (record.Phase, float64, error) {
 	seen := costWatcher{bar: bar, steps: c.Train.Steps}
 	_, err := launch.Launch(c, launch.Hooks{
 		Stop:  func() bool { return false },
@@ -182,25 +181,25 @@ func measured(c config.Config, bar *record.Bar) (profile.Phase, float64, error) 
 		End:   func(train.Outcome) {},
 	})
 	if err != nil {
-		return profile.Phase{}, 1, err
+		return record.Phase{}, 1, err
 	}
 	taken := 1.0
 	if seen.there > 0 {
 		taken = float64(seen.taken) / float64(seen.there)
 	}
-	return profile.Phase{Phase: cost.Phase{Model: seen.last.Model, Table: seen.last.Table}}, taken, nil
+	return record.Phase{Phase: cost.Phase{Model: seen.last.Model, Table: seen.last.Table}}, taken, nil
 }
 
 // costWatcher keeps the last costs that a run reports, and shows its progress.
 type costWatcher struct {
-	last  profile.Phase
+	last  record.Phase
 	bar   *record.Bar
 	steps int
 
 	taken, there float64 // tokens that passed routed blocks, and tokens before them, in all steps except the first
 }
 
-func (w *costWatcher) Costs(s profile.Phase) error { w.last = s; return nil }
+func (w *costWatcher) Costs(s record.Phase) error { w.last = s; return nil }
 func (w *costWatcher) Step(m record.Metrics) error {
 	w.bar.Show(int64(m.Step+1), int64(w.steps))
 	for _, c := range m.Counts {

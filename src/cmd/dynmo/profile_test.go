@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"dynmo/src/expect"
-	"dynmo/src/profile"
+	"dynmo/src/record"
 )
 
 // TestProfile: the output of profile is a table of the whole chain for plan and simulate, for any
@@ -41,7 +41,7 @@ func TestProfile(t *testing.T) {
 			f, err := os.Open("new.json")
 			expect.OK(t, err)
 			defer f.Close()
-			series, err := profile.ReadSeries("new.json", f, 0)
+			series, err := record.ReadSeries("new.json", f, 0)
 			expect.OK(t, err)
 			var names []string
 			for _, l := range series[0].Layers {

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"dynmo/src/expect"
-	"dynmo/src/record"
+	"dynmo/src/lab/verdict"
 )
 
 // TestReplayedRun: every report of a run with forced loads mentions them, and reports no loss. The
@@ -27,7 +27,7 @@ func TestReplayedRun(t *testing.T) {
 	if e.status != exitDone || !strings.Contains(e.stderr+e.stdout, "replayed: no loss") || strings.Contains(e.stdout+e.stderr, "lm loss") {
 		t.Fatalf("%+v", e)
 	}
-	s, err := record.ReadSummary("run")
+	s, err := verdict.ReadSummary("run")
 	expect.OK(t, err)
 	if !s.Replayed || s.Loss == s.Loss {
 		t.Errorf("summary: %+v", s)

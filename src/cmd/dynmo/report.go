@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"dynmo/src/report"
+	"dynmo/src/lab/report"
 )
 
 // reportCommand returns the command that shows one run as a page.

@@ -133,7 +133,7 @@ func TestTrainResumesInOtherCuts(t *testing.T) {
 		{sets("balance.kind=layout", "balance.layout=Et|tt|t|ttL"), "[0 2 4 5 8]"},
 	} {
 		e := alone.run(t, dir, training(append(append(saving, c.more...), "--run-dir", "run", "--resume")...)...)
-		last, err := store.Open(filepath.Join(dir, "run", store.Directory, store.Name(12)))
+		last, err := store.Open(filepath.Join(dir, "run", record.CheckpointDir, store.Name(12)))
 		expect.OK(t, err)
 		if got := fmt.Sprint(last.Layout.Cuts); e.status != exitDone || got != c.cuts {
 			t.Errorf("%v: status %d, cuts %s, want %s", c.more, e.status, got, c.cuts)

@@ -9,6 +9,7 @@ import (
 	"dynmo/src/launch"
 	"dynmo/src/record"
 	"dynmo/src/save"
+	"dynmo/src/store"
 )
 
 // runs is the folder of unnamed run directories.
@@ -48,7 +49,7 @@ func (d *runDirectory) from(name string) (dir string, err error) {
 		return "", nil
 	}
 	if d.dir == "" {
-		d.dir, err = record.Newest(runs, name)
+		d.dir, err = record.Newest(runs, name, store.Has)
 		d.found = d.dir != ""
 	}
 	if d.dir == "" {
@@ -57,15 +58,16 @@ func (d *runDirectory) from(name string) (dir string, err error) {
 	return d.dir, err
 }
 
-// open makes the run directory, or opens it again. It returns nil if no records are wanted.
-func (d *runDirectory) open(c config.Config, p record.Provenance, about launch.World) (run *record.Run, past record.Past, err error) {
+// open makes the run directory, or opens it again. kept receives what a resumed run keeps. It returns
+// nil if no records are wanted.
+func (d *runDirectory) open(c config.Config, p record.Provenance, about launch.World, kept record.Fold) (run *record.Run, past record.Past, err error) {
 	switch {
 	case d.none:
 	case d.dir == "":
 		run, err = record.Create(runs, c.Run.Name, time.Now(), c.TOML(), p)
 	case d.resume:
 		from := about.Resumed
-		return record.Resume(d.dir, c.TOML(), p, record.From{Step: from.Step, Checkpoint: from.From, Damaged: from.Damaged, Clock: about.Clock})
+		return record.Resume(d.dir, c.TOML(), p, record.From{Step: from.Step, Checkpoint: from.From, Damaged: from.Damaged, Clock: about.Clock, Kept: kept})
 	case d.force:
 		run, err = record.Replace(d.dir, c.TOML(), p)
 	default:

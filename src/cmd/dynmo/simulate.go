@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"dynmo/src/cost"
+	"dynmo/src/lab/study"
 	"dynmo/src/record"
-	"dynmo/src/study"
 	"dynmo/src/trace"
 )
 

@@ -7,16 +7,15 @@ import (
 	"strings"
 
 	"dynmo/src/dynamic"
-	"dynmo/src/profile"
+	"dynmo/src/lab/study"
 	"dynmo/src/record"
-	"dynmo/src/study"
 )
 
 // simAnswers are simulated runs of several kinds of dynamism.
 type simAnswers []simAnswer
 
 // all simulates a generated run of every kind, from a series' first table.
-func (d madeUp) all(series profile.Series, o study.Options, bar *record.Bar) (simAnswers, error) {
+func (d madeUp) all(series record.Series, o study.Options, bar *record.Bar) (simAnswers, error) {
 	var list simAnswers
 	o.Show = stepsOf(bar, runsOf*d.Steps*len(dynamic.Workloads()))
 	for _, w := range dynamic.Workloads() {

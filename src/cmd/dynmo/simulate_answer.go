@@ -2,9 +2,8 @@ package main
 
 import (
 	"dynmo/src/cost"
-	"dynmo/src/profile"
+	"dynmo/src/lab/study"
 	"dynmo/src/record"
-	"dynmo/src/study"
 	"dynmo/src/trace"
 )
 
@@ -230,7 +229,7 @@ func (a simAnswer) copies() (placed int, bytes int64) {
 }
 
 // replayed compares the measured phases of a series with their simulation.
-func replayed(series profile.Series) []simReplay {
+func replayed(series record.Series) []simReplay {
 	var list []simReplay
 	for _, r := range study.Replay(series) {
 		list = append(list, simReplay{r.Step, r.Steps, r.Measured, r.Predicted, r.Error(), r.Ahead})

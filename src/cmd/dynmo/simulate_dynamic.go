@@ -9,8 +9,8 @@ import (
 
 	"dynmo/src/cost"
 	"dynmo/src/dynamic"
-	"dynmo/src/profile"
-	"dynmo/src/study"
+	"dynmo/src/lab/study"
+	"dynmo/src/record"
 )
 
 // madeUp holds the flags of a run that is generated from one table.
@@ -64,7 +64,7 @@ const allKinds = "all"
 
 // change returns the run that is generated from a series' first table. Without --dynamic it returns
 // the series itself, if the series is of a run. It prints a note if the run is not dynamic.
-func (d madeUp) change(c *cobra.Command, series profile.Series, o *study.Options) (cost.Series, error) {
+func (d madeUp) change(c *cobra.Command, series record.Series, o *study.Options) (cost.Series, error) {
 	if d.kind == "" {
 		out, err := d.unchanged(c, series)
 		return study.WithHead(out, o.Config.Model.HeadShards, o.Config.Simulate.Head), err
@@ -81,7 +81,7 @@ func (d madeUp) change(c *cobra.Command, series profile.Series, o *study.Options
 
 // unchanged returns a series without changes. A single table that belongs to no run is repeated for
 // --steps steps.
-func (d madeUp) unchanged(c *cobra.Command, series profile.Series) (cost.Series, error) {
+func (d madeUp) unchanged(c *cobra.Command, series record.Series) (cost.Series, error) {
 	costs := series.Costs()
 	flags := []string{"from", "every", "sample"}
 	if len(costs) == 1 && costs[0].Steps == 0 {
@@ -102,7 +102,7 @@ func (d madeUp) unchanged(c *cobra.Command, series profile.Series) (cost.Series,
 
 // generate generates a run of a kind from a series' first table. It sets in the options which steps
 // are simulated.
-func (d madeUp) generate(kind string, series profile.Series, o *study.Options) (cost.Series, error) {
+func (d madeUp) generate(kind string, series record.Series, o *study.Options) (cost.Series, error) {
 	if d.sample < 0 {
 		return nil, fmt.Errorf("--sample %d: want at least 0", d.sample)
 	}

@@ -8,7 +8,8 @@ import (
 	"strconv"
 
 	"dynmo/src/cost"
-	"dynmo/src/study"
+	"dynmo/src/lab/study"
+	"dynmo/src/record"
 )
 
 // packs parses --pack. most is the largest number of stages.
@@ -86,7 +87,7 @@ func (p *simPacking) print(out io.Writer) {
 		return fmt.Sprintf(", %.1f %% of the dense model's throughput", 100*x)
 	}
 	for _, x := range p.Packed {
-		paragraph(out, "packed", "before step %d: from %d stages onto %d, %d ranks on %s%s", x.Step, x.Before, x.Stages, x.Ranks, counted(x.Nodes, "node"), share(x.Throughput))
+		paragraph(out, "packed", "before step %d: from %d stages onto %d, %d ranks on %s%s", x.Step, x.Before, x.Stages, x.Ranks, record.Counted(x.Nodes, "node"), share(x.Throughput))
 	}
 	if len(p.Packed) > 0 {
 		text := ""
@@ -98,12 +99,4 @@ func (p *simPacking) print(out io.Writer) {
 	if p.Kept != "" {
 		paragraph(out, "not packed", "%s", p.Kept)
 	}
-}
-
-// counted formats a number of things.
-func counted(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
 }

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"dynmo/src/lab/study"
 	"dynmo/src/record"
-	"dynmo/src/study"
 	"dynmo/src/trace"
 )
 

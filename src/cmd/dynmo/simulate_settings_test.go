@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"dynmo/src/config"
-	"dynmo/src/study"
+	"dynmo/src/lab/study"
 )
 
 // TestSimulateSettingsAct: every setting of simulated runs changes the answer of its kind, and the

@@ -6,9 +6,10 @@ import (
 	"time"
 
 	"dynmo/src/comm/mpi"
+	"dynmo/src/lab/report"
+	"dynmo/src/lab/verdict"
 	"dynmo/src/nodebench"
 	"dynmo/src/record"
-	"dynmo/src/report"
 	"dynmo/src/train"
 )
 
@@ -18,14 +19,14 @@ import (
 // records.
 func (w *watcher) sumUp(out train.Outcome, failed error) {
 	defer w.leave()
-	status := record.Finished
+	status := verdict.Finished
 	switch {
 	case exitStatus(failed) == exitDiverged:
-		status = record.Diverged
+		status = verdict.Diverged
 	case failed != nil:
-		status = record.Failed
+		status = verdict.Failed
 	case out.Stopped:
-		status = record.Stopped
+		status = verdict.Stopped
 	}
 	s := w.tally.Summary(status)
 	s.Hash = out.Hash
@@ -78,7 +79,7 @@ func (w *watcher) doubt(clock string) string {
 }
 
 // tellPacking prints the effect of packing onto fewer ranks, if packing was on.
-func (w *watcher) tellPacking(p *record.Packing) {
+func (w *watcher) tellPacking(p *verdict.Packing) {
 	switch {
 	case p != nil:
 		fmt.Fprintln(w.out, report.PackedSentence(*p))
@@ -89,7 +90,7 @@ func (w *watcher) tellPacking(p *record.Packing) {
 
 // keep writes the summary into the run directory, if there is one. Without room for it the run's end
 // stays the same.
-func (w *watcher) keep(s record.Summary) {
+func (w *watcher) keep(s verdict.Summary) {
 	if w.dir == "" {
 		return
 	}
@@ -113,8 +114,8 @@ func (w *watcher) leave() {
 }
 
 // measuredSteps describes the times of steps.
-func measuredSteps(s record.Summary, moved bool) string {
-	ms := func(p record.Pace) string { return fmt.Sprintf("%.1f ms", 1e3*float64(p.Seconds)) }
+func measuredSteps(s verdict.Summary, moved bool) string {
+	ms := func(p verdict.Pace) string { return fmt.Sprintf("%.1f ms", 1e3*float64(p.Seconds)) }
 	if !moved {
 		return fmt.Sprintf("%s, %s at the end (clock=%s)", ms(s.Before), ms(s.After), s.After.Clock)
 	}

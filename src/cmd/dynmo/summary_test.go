@@ -8,8 +8,8 @@ import (
 
 	"dynmo/src/config"
 	"dynmo/src/expect"
-	"dynmo/src/record"
-	"dynmo/src/report"
+	"dynmo/src/lab/report"
+	"dynmo/src/lab/verdict"
 	"dynmo/src/train"
 )
 
@@ -39,9 +39,9 @@ func TestTrainSumsUp(t *testing.T) {
 	if e.status != exitDone {
 		t.Fatalf("status %d: %s", e.status, e.stderr)
 	}
-	s, err := record.ReadSummary(dir)
+	s, err := verdict.ReadSummary(dir)
 	expect.OK(t, err)
-	if s == nil || s.Status != record.Finished || s.Steps != 10 || len(s.Hash) != 64 || !strings.Contains(e.stdout, s.Hash) ||
+	if s == nil || s.Status != verdict.Finished || s.Steps != 10 || len(s.Hash) != 64 || !strings.Contains(e.stdout, s.Hash) ||
 		s.Before.Clock != "wall" || s.Before.Seconds <= 0 || s.After.Clock != "wall" || s.After.Seconds <= 0 {
 		t.Errorf("%+v, stdout %q", s, e.stdout)
 	}
@@ -68,7 +68,7 @@ func TestPackedRunSumsUp(t *testing.T) {
 	if e.status != exitDone || strings.Count(e.stderr, want) != 1 || !strings.Contains(e.stderr, "static placement without packing") {
 		t.Fatalf("status %d, want one sentence of packing: %s", e.status, e.stderr)
 	}
-	s, err := record.ReadSummary(dir)
+	s, err := verdict.ReadSummary(dir)
 	expect.OK(t, err)
 	if p := s.Packing; p == nil || p.RanksFirst != 2 || p.RanksLast != 1 || p.MeanRanks <= 1 || p.MeanRanks >= 2 || p.Throughput <= 0 || p.FreeRankSeconds <= 0 || len(p.Segments) != 2 {
 		t.Errorf("packing %+v", s.Packing)
@@ -93,14 +93,14 @@ func TestPackedRunSumsUp(t *testing.T) {
 func TestTrainSumsUpFailures(t *testing.T) {
 	file, dir := tiny(t)
 	e := says("train", file, "--run-dir", dir, "--set", "optimizer.lr=1e30", "--set", "optimizer.warmup=0", "--set", "optimizer.clip=0")
-	s, err := record.ReadSummary(dir)
+	s, err := verdict.ReadSummary(dir)
 	expect.OK(t, err)
-	if e.status != exitDiverged || s == nil || s.Status != record.Diverged || !strings.Contains(s.Error, "not finite") || s.Worth != nil {
+	if e.status != exitDiverged || s == nil || s.Status != verdict.Diverged || !strings.Contains(s.Error, "not finite") || s.Worth != nil {
 		t.Errorf("status %d, %q: %+v", e.status, e.stderr, s)
 	}
 	stopped := &watcher{out: io.Discard, dir: t.TempDir()}
 	stopped.sumUp(train.Outcome{Stopped: true}, nil)
-	if s, err := record.ReadSummary(stopped.dir); err != nil || s == nil || s.Status != record.Stopped {
+	if s, err := verdict.ReadSummary(stopped.dir); err != nil || s == nil || s.Status != verdict.Stopped {
 		t.Errorf("%+v, %v of a run that was stopped", s, err)
 	}
 }

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"dynmo/src/lab/report"
 	"dynmo/src/record"
-	"dynmo/src/report"
 )
 
 // tableCommand returns the command that compares runs in a table.

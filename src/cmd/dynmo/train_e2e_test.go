@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"dynmo/src/expect"
+	"dynmo/src/lab/verdict"
 	"dynmo/src/record"
 	"dynmo/src/schedule"
 )
@@ -283,7 +284,7 @@ func TestTrainNaN(t *testing.T) {
 		dir := folder(t, "")
 		w.run(t, dir, training(append(diverge, "--run-dir", "run")...)...).refused(t, exitDiverged, "step 1: ", "loss NaN", "train.on_nan")
 		recorded(t, dir, 2)
-		if s, err := record.ReadSummary(filepath.Join(dir, "run")); err != nil || s == nil || s.Status != record.Diverged {
+		if s, err := verdict.ReadSummary(filepath.Join(dir, "run")); err != nil || s == nil || s.Status != verdict.Diverged {
 			t.Errorf("summary %+v (%v)", s, err)
 		}
 	})

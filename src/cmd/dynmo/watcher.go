@@ -8,11 +8,11 @@ import (
 
 	"dynmo/src/config"
 	"dynmo/src/input"
+	"dynmo/src/lab/report"
+	"dynmo/src/lab/verdict"
 	"dynmo/src/launch"
 	"dynmo/src/nodebench"
-	"dynmo/src/profile"
 	"dynmo/src/record"
-	"dynmo/src/report"
 	"dynmo/src/trace"
 )
 
@@ -27,7 +27,7 @@ type watcher struct {
 	dir      string      // of run; "" if there was none
 	past     record.Past // of a resumed run
 	first    int         // first step to run
-	tally    record.Tally
+	tally    verdict.Tally
 	model    report.Model // at present
 	progress *record.Progress
 	left     *record.TimeLeft
@@ -49,10 +49,10 @@ func (w *watcher) begin(about launch.World) (record.Observer, error) {
 		p.Hosts = about.HostOf
 	}
 	var err error
-	if w.run, w.past, err = w.records.open(w.settings, p, about); err != nil {
+	if w.run, w.past, err = w.records.open(w.settings, p, about, &w.tally); err != nil {
 		return nil, usageError{err}
 	}
-	w.tally, w.skipped = w.past.Tally, w.past.Skipped
+	w.skipped = w.past.Skipped
 	w.first, w.steps = about.Resumed.Step, about.Resumed.Step
 	w.began, w.left, w.model = time.Now(), record.NewTimeLeft(), report.NewModel(w.settings)
 	w.crowded, w.host = about.Crowded, nodebench.NewWatch()
@@ -83,7 +83,7 @@ func (w *watcher) begin(about launch.World) (record.Observer, error) {
 	}
 	l := w.settings.Parallel
 	w.progress.Say(fmt.Sprintf("%s: %s on %s (%s x %s), kernels %s, balance %s, clock=%s",
-		input.Visible(w.settings.Run.Name), counted(about.Ranks, "rank"), counted(about.Hosts, "host"), counted(l.Stages, "stage"), counted(l.Replicas, "replica"), about.Kernels,
+		input.Visible(w.settings.Run.Name), record.Counted(about.Ranks, "rank"), record.Counted(about.Hosts, "host"), record.Counted(l.Stages, "stage"), record.Counted(l.Replicas, "replica"), about.Kernels,
 		w.settings.Balance, about.Clock))
 	if about.MPI || about.GPU != "" {
 		for _, line := range about.Placement {
@@ -149,7 +149,7 @@ func (w *watcher) Event(e record.Event) error {
 }
 
 // Costs records the costs of a phase.
-func (w *watcher) Costs(s profile.Phase) error {
+func (w *watcher) Costs(s record.Phase) error {
 	w.tally.Costs(s)
 	if w.run == nil {
 		return nil

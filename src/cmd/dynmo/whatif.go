@@ -15,11 +15,11 @@ import (
 	"dynmo/src/config"
 	"dynmo/src/cost"
 	"dynmo/src/input"
+	"dynmo/src/lab/roofline"
+	"dynmo/src/lab/study"
 	"dynmo/src/plan/search"
-	"dynmo/src/profile"
+	"dynmo/src/record"
 	"dynmo/src/sim"
-	"dynmo/src/study"
-	"dynmo/src/study/roofline"
 )
 
 // whatIf holds the flags of commands that compute on costs, without a run.
@@ -71,8 +71,8 @@ func (w *whatIf) check(c config.Config, q question) error {
 }
 
 // read reads settings, costs and network. Its errors are usage errors.
-func (w *whatIf) read(file string, q question) (profile.Series, study.Options, error) {
-	fail := func(err error) (profile.Series, study.Options, error) { return nil, study.Options{}, usageError{err} }
+func (w *whatIf) read(file string, q question) (record.Series, study.Options, error) {
+	fail := func(err error) (record.Series, study.Options, error) { return nil, study.Options{}, usageError{err} }
 	if err := oneStdin(file, w.costs, w.network); err != nil {
 		return fail(err)
 	}
@@ -85,7 +85,7 @@ func (w *whatIf) read(file string, q question) (profile.Series, study.Options, e
 	}
 	o := study.Options{Config: c, Fixed: search.Fixed(c), Network: sim.Uniform(c.Comm.LatencySeconds, c.Comm.BandwidthBytes)}
 	o.Network.Delay = comm.Delay{Most: c.Comm.DelayMost, Seed: c.Run.Seed}
-	series, notes, err := profile.OpenSeries(w.costs, 0)
+	series, notes, err := record.OpenSeries(w.costs, 0)
 	if err != nil {
 		return fail(fmt.Errorf("--costs: %w", err))
 	}
@@ -154,7 +154,7 @@ func readNetwork(name string) (sim.Network, error) {
 
 // assume sets, for estimated costs, the network to the nodes of their GPU. It changes nothing if
 // CONFIG or --set give the speed of messages. The delays of [comm] stay. It prints the network.
-func (w *whatIf) assume(o *study.Options, costs profile.Phase) error {
+func (w *whatIf) assume(o *study.Options, costs record.Phase) error {
 	given, standard := o.Config.Comm, config.Default().Comm
 	isGiven := given.LatencySeconds != standard.LatencySeconds || given.BandwidthBytes != standard.BandwidthBytes ||
 		slices.ContainsFunc(w.sets, func(set string) bool {

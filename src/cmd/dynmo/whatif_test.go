@@ -12,9 +12,9 @@ import (
 	"dynmo/src/config"
 	"dynmo/src/cost"
 	"dynmo/src/expect"
+	"dynmo/src/lab/study"
 	"dynmo/src/plan/search"
 	"dynmo/src/record"
-	"dynmo/src/study"
 )
 
 // says runs dynmo in this process.

@@ -9,6 +9,7 @@ import (
 	"dynmo/src/dynamic"
 	"dynmo/src/layout"
 	"dynmo/src/partition"
+	"dynmo/src/plan"
 	"dynmo/src/plan/search"
 	"dynmo/src/profile"
 )
@@ -20,17 +21,17 @@ type Balancer interface {
 	// With Options.Neighbours the other stages must be in Neighbours.Conclude meanwhile. The answer
 	// depends only on the arguments and on earlier calls of the methods here. An error means that
 	// the run cannot go on: present does not fit the settings, or a message failed.
-	Decide(m profile.Measurement, present layout.Layout) (next layout.Layout, why Reason, err error)
+	Decide(m profile.Measurement, present layout.Layout) (next layout.Layout, why plan.Reason, err error)
 	// NoteRefusal records that the last decision was not carried out, because a rank had no memory
 	// for it: layers are where they were. Call it before the next Decide. Layers then stay for 100
 	// steps.
 	NoteRefusal()
 	// KnownReference returns a copy of the dense model's reference, nil if it is not known yet.
-	KnownReference() *Reference
+	KnownReference() *plan.Reference
 	// SetReference sets the reference that an earlier start of the same run measured, perhaps on
 	// another number of stages. Call it before the first Decide. The error says which number is
 	// impossible.
-	SetReference(d Reference) error
+	SetReference(d plan.Reference) error
 }
 
 // Options are what a balancer needs besides its planner.
@@ -85,7 +86,7 @@ type memory struct {
 	Decided   bool      `json:"decided"` // there was a decision after the previous step
 	Full      bool      `json:"full"`    // no cuts have fitted the memory since the model last changed
 	Probation probation `json:"probation"`
-	Reference
+	plan.Reference
 	packing
 }
 
@@ -99,7 +100,7 @@ type memo struct {
 	Layout  layout.Layout `json:"layout"`
 	Present float64       `json:"present"`        // predicted seconds in the present layout; 0: not computed
 	Best    float64       `json:"best"`           // predicted seconds at the best cuts; 0: not computed
-	Stay    *Reason       `json:"stay,omitempty"` // why the last decision was to stay; nil if there was none
+	Stay    *plan.Reason  `json:"stay,omitempty"` // why the last decision was to stay; nil if there was none
 }
 
 // New returns the balancer that the planner's settings ask for: its kind (balance.kind), when it
@@ -115,7 +116,7 @@ func New(p *search.Planner, o Options) (Balancer, error) {
 	return &balancer{Options: o, planner: p, trigger: trigger, microbatches: p.Microbatches}, nil
 }
 
-func (b *balancer) Decide(m profile.Measurement, present layout.Layout) (layout.Layout, Reason, error) {
+func (b *balancer) Decide(m profile.Measurement, present layout.Layout) (layout.Layout, plan.Reason, error) {
 	pieces := present.Pieces
 	present.Pieces = "" // only place knows of pieces
 	next, why, err := b.decide(m, present, &pieces)
@@ -124,23 +125,23 @@ func (b *balancer) Decide(m profile.Measurement, present layout.Layout) (layout.
 }
 
 // decide decides on a layout without pieces, and changes pieces.
-func (b *balancer) decide(m profile.Measurement, present layout.Layout, pieces *string) (layout.Layout, Reason, error) {
+func (b *balancer) decide(m profile.Measurement, present layout.Layout, pieces *string) (layout.Layout, plan.Reason, error) {
 	if b.costs = m.Estimate; b.costs.Layers == nil {
 		b.costs = cost.Estimate{Table: m.Table}
 	}
 	b.noteStep(m)
 	b.Probation.recordStep(m)
 	if !b.planner.Config.Balance.Moves() && !b.planner.Adapts() && b.Placing == nil {
-		return present, Reason{}, nil
+		return present, plan.Reason{}, nil
 	}
 	p, err := b.planner.Match(present)
 	if err != nil {
-		return present, Reason{}, fmt.Errorf("balance: %w", err)
+		return present, plan.Reason{}, fmt.Errorf("balance: %w", err)
 	}
 	b.planner = p
 	b.forgetStale(present)
 	if err := b.observeReference(); err != nil {
-		return present, Reason{}, fmt.Errorf("balance: %w", err)
+		return present, plan.Reason{}, fmt.Errorf("balance: %w", err)
 	}
 	placed := b.place(m, present, pieces)
 	b.forgetStale(present)
@@ -149,13 +150,13 @@ func (b *balancer) decide(m profile.Measurement, present layout.Layout, pieces *
 	if full, ok := errors.AsType[*balance.MemoryError](err); ok {
 		// Masks and indices can make a pruned layer larger than a dense one.
 		if b.Full {
-			return present, Reason{Reference: why.Reference}, nil
+			return present, plan.Reason{Reference: why.Reference}, nil
 		}
 		b.Full = true
-		return present, Reason{Full: full, Reference: why.Reference}, nil
+		return present, plan.Reason{Full: full, Reference: why.Reference}, nil
 	}
 	if err != nil {
-		return present, Reason{}, fmt.Errorf("balance: %w", err)
+		return present, plan.Reason{}, fmt.Errorf("balance: %w", err)
 	}
 	if next.Stages() != present.Stages() {
 		b.forgetStages()
@@ -200,18 +201,18 @@ func (b *balancer) forgetStale(present layout.Layout) {
 
 // packOrBalance packs the model or balances it if either is due. b.planner is the planner of
 // the present layout.
-func (b *balancer) packOrBalance(present layout.Layout) (layout.Layout, Reason, error) {
+func (b *balancer) packOrBalance(present layout.Layout) (layout.Layout, plan.Reason, error) {
 	next, pack, err := b.considerPacking(present)
 	if err != nil {
-		return present, Reason{}, err
+		return present, plan.Reason{}, err
 	}
 	if stages := b.Pack[b.Steps]; stages > 0 {
 		if next, err = b.packOnto(stages); err != nil {
-			return present, Reason{}, err
+			return present, plan.Reason{}, err
 		}
 	}
 	if next.Stages() != present.Stages() {
-		why := Reason{Decided: true, Pack: pack}
+		why := plan.Reason{Decided: true, Pack: pack}
 		return next, why, b.predict(present, next, &why)
 	}
 	next, why, err := b.balance(present)
@@ -220,8 +221,8 @@ func (b *balancer) packOrBalance(present layout.Layout) (layout.Layout, Reason, 
 }
 
 // balance moves layers between the present stages if a decision is due.
-func (b *balancer) balance(present layout.Layout) (layout.Layout, Reason, error) {
-	fail := func(err error) (layout.Layout, Reason, error) { return present, Reason{}, err }
+func (b *balancer) balance(present layout.Layout) (layout.Layout, plan.Reason, error) {
+	fail := func(err error) (layout.Layout, plan.Reason, error) { return present, plan.Reason{}, err }
 	back, worse := b.Probation.undo(b.planner, b.costs.Table, present)
 	if due, err := b.isDue(present); err != nil || !due && !worse {
 		return fail(err)
@@ -234,7 +235,7 @@ func (b *balancer) balance(present layout.Layout) (layout.Layout, Reason, error)
 	if err != nil {
 		return fail(err)
 	}
-	why := Reason{Decided: true, Optimum: optimum.Bottleneck}
+	why := plan.Reason{Decided: true, Optimum: optimum.Bottleneck}
 	next := present
 	switch {
 	case worse:
@@ -257,7 +258,7 @@ func (b *balancer) balance(present layout.Layout) (layout.Layout, Reason, error)
 }
 
 // predict adds the predicted step and the bottleneck of a decision to its reason.
-func (b *balancer) predict(present, next layout.Layout, why *Reason) error {
+func (b *balancer) predict(present, next layout.Layout, why *plan.Reason) error {
 	p, err := b.planner.Match(next)
 	if err != nil {
 		return err
@@ -285,12 +286,12 @@ func (b *balancer) predict(present, next layout.Layout, why *Reason) error {
 // bestMove returns a layout that is surely worth the move, else the present layout. It tries
 // the best layout for the measured costs. If that gain may be noise and some ranks may have
 // been disturbed, it tries the best layout for the costs without the disturbance.
-func (b *balancer) bestMove(problem balance.Problem, present layout.Layout, why *Reason) (layout.Layout, error) {
+func (b *balancer) bestMove(problem balance.Problem, present layout.Layout, why *plan.Reason) (layout.Layout, error) {
 	next, err := b.choose(problem, present, why)
 	if err != nil {
 		return present, err
 	}
-	if next, err = b.acceptIfWorth(present, next, why); err != nil || why.Kept != KeptUncertain || b.costs.Doubt == nil {
+	if next, err = b.acceptIfWorth(present, next, why); err != nil || why.Kept != plan.KeptUncertain || b.costs.Doubt == nil {
 		return next, err
 	}
 	measured, stay := b.costs, *why
@@ -351,7 +352,7 @@ func (b *balancer) isDue(present layout.Layout) (bool, error) {
 // choose returns the layout that the balancer of the settings prefers. Diffusion may exchange
 // messages with neighbours. A partition is a pure function of the costs. Static balancers
 // keep the cuts.
-func (b *balancer) choose(problem balance.Problem, present layout.Layout, why *Reason) (layout.Layout, error) {
+func (b *balancer) choose(problem balance.Problem, present layout.Layout, why *plan.Reason) (layout.Layout, error) {
 	p, cuts := b.planner, present.Cuts
 	switch p.Config.Balance.Kind {
 	case "diffusion":

@@ -12,6 +12,7 @@ import (
 	"dynmo/src/expect"
 	"dynmo/src/layout"
 	"dynmo/src/partition"
+	"dynmo/src/plan"
 	"dynmo/src/plan/plantest"
 	"dynmo/src/plan/search"
 	"dynmo/src/profile"
@@ -55,13 +56,13 @@ func newAsked(t *testing.T, c config.Config, repack float64) *asked {
 }
 
 // after returns the answer after a step with some costs, and goes by it.
-func (a *asked) after(costs cost.Table, changed bool) Reason {
+func (a *asked) after(costs cost.Table, changed bool) plan.Reason {
 	a.t.Helper()
 	return a.shown(profile.Measurement{Measurement: cost.Measurement{Table: costs}, Changed: changed, Summary: trace.Summary{End: 1}})
 }
 
 // shown returns the answer to a measurement, and goes by it.
-func (a *asked) shown(m profile.Measurement) Reason {
+func (a *asked) shown(m profile.Measurement) plan.Reason {
 	a.t.Helper()
 	next, why, err := a.Decide(m, a.now)
 	expect.OK(a.t, err)
@@ -96,7 +97,7 @@ func TestDecide(t *testing.T) {
 			t.Errorf("%s: %+v, want layers to move", kind, moved)
 		}
 		second := a.now
-		var stays [2]Reason
+		var stays [2]plan.Reason
 		for i := range stays {
 			a.after(heavy(9), false)
 			stays[i] = a.after(heavy(9), false)
@@ -122,7 +123,7 @@ func TestDecideNothing(t *testing.T) {
 	a := newAsked(t, every("1", "uniform"), 0)
 	first := a.now
 	for range 3 {
-		if why := a.after(heavy(9), false); !reflect.DeepEqual(why, Reason{}) || !a.now.Equal(first) {
+		if why := a.after(heavy(9), false); !reflect.DeepEqual(why, plan.Reason{}) || !a.now.Equal(first) {
 			t.Errorf("%+v, want no decision", why)
 		}
 	}

@@ -7,16 +7,17 @@ import (
 	"dynmo/src/balance"
 	"dynmo/src/layout"
 	"dynmo/src/partition"
+	"dynmo/src/plan"
 	"dynmo/src/plan/search"
 )
 
 // firstFit merges neighbouring stages whose memory fits on one rank (paper, algorithm 4). It does
 // so once the model's load is surely below the settings' share of the dense model's load. Balancing
 // follows after later steps.
-func (b *balancer) firstFit(present layout.Layout) (layout.Layout, *Packing, error) {
+func (b *balancer) firstFit(present layout.Layout) (layout.Layout, *plan.Packing, error) {
 	s, t := b.planner.Config.Repack, b.costs.Table
 	if !b.hasShrunk(s.Below) {
-		return present, &Packing{Kind: "first-fit", Exact: true, Stages: present.Stages() - 1, Kept: keptLoad}, nil
+		return present, &plan.Packing{Kind: "first-fit", Exact: true, Stages: present.Stages() - 1, Kept: plan.KeptLoad}, nil
 	}
 	merged := stagesToMerge(b.planner.Bytes(t, present.Cuts, present.Schedule.Peaks()), b.planner.Config.Balance.MemoryLimitBytes, s.Stages)
 	for ; len(merged) > 0; merged = merged[:len(merged)-1] {
@@ -34,10 +35,10 @@ func (b *balancer) firstFit(present layout.Layout) (layout.Layout, *Packing, err
 			return present, nil, err
 		}
 		exact := c.Schedule.Microbatches == present.Schedule.Microbatches
-		why := &Packing{Kind: "first-fit", Exact: exact, Stages: stages, Throughput: b.Reference.Seconds / c.seconds}
+		why := &plan.Packing{Kind: "first-fit", Exact: exact, Stages: stages, Throughput: b.Reference.Seconds / c.seconds}
 		return b.placeOnFewestNodes(present, c.Layout), why, nil
 	}
-	return present, &Packing{Kind: "first-fit", Exact: true, Stages: present.Stages() - 1, Kept: keptMemory}, nil
+	return present, &plan.Packing{Kind: "first-fit", Exact: true, Stages: present.Stages() - 1, Kept: plan.KeptMemory}, nil
 }
 
 // mergeStages returns the layout of some cuts on a number of stages and of microbatches, in a map
@@ -75,7 +76,7 @@ func (b *balancer) hasShrunk(share float64) bool {
 	load := b.load(b.costs.Table.Regroup(b.planner.Microbatches, b.microbatches))
 	dense := b.Reference
 	error := math.Hypot(b.loadError(), dense.Error)
-	return load*(1+certainty*error) < share*(1-WorthMoving)*dense.Load
+	return load*(1+certainty*error) < share*(1-plan.WorthMoving)*dense.Load
 }
 
 // loadError returns the relative standard error of the model's load.

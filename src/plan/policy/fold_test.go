@@ -5,6 +5,7 @@ import (
 
 	"dynmo/src/cost"
 	"dynmo/src/expect"
+	"dynmo/src/plan"
 	"dynmo/src/plan/plantest"
 	"dynmo/src/schedule"
 	"dynmo/src/sim"
@@ -18,14 +19,14 @@ func TestDecideFolds(t *testing.T) {
 	if a.now.Map().Vee {
 		t.Fatal("the first layout is a V")
 	}
-	if why := a.after(plantest.Alike(one, 1e12), false); a.now.Map().Vee || why.Kept != "" && why.Kept != KeptPrice {
+	if why := a.after(plantest.Alike(one, 1e12), false); a.now.Map().Vee || why.Kept != "" && why.Kept != plan.KeptPrice {
 		t.Errorf("%+v on %+v, though 16 terabytes would move", why, a.now.Map())
 	}
 	a = newAsked(t, plantest.Folding(schedule.KindAuto), 0)
 	if why := a.after(plantest.Alike(one, 400), false); !a.now.Map().Vee || why.Kept != "" || why.Gain.Least < 0.04 || why.Optimum > why.Bottleneck {
 		t.Errorf("%+v on %+v, want a V", why, a.now.Map())
 	}
-	if why := a.after(plantest.Alike(one, 400), false); !a.now.Map().Vee || why.Kept != KeptBest {
+	if why := a.after(plantest.Alike(one, 400), false); !a.now.Map().Vee || why.Kept != plan.KeptBest {
 		t.Errorf("%+v on %+v, want to stay in the V", why, a.now.Map())
 	}
 	expect.OK(t, a.now.Check(16))

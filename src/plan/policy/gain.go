@@ -6,14 +6,8 @@ import (
 	"dynmo/src/balance"
 	"dynmo/src/cost"
 	"dynmo/src/layout"
+	"dynmo/src/plan"
 )
-
-// Gain is the predicted share of a step's seconds, at most 1, that another layout saves. It is negative
-// for a slower layout.
-type Gain struct {
-	Expected float64 `json:"expected"` // with the estimated costs of layers
-	Least    float64 `json:"least"`    // three standard deviations below the mean, over draws from the errors of these costs
-}
 
 const (
 	// draws is how many possible true costs are drawn to find the error of a gain.
@@ -22,17 +16,16 @@ const (
 	// few: one layout sees many decisions, and each takes the best of many cuts for the
 	// same noise.
 	certainty = 3
-	// WorthMoving is the least Gain.Expected of a move, a share of a step. Less is not worth the
-	// fresh memory that a move makes ranks use. surelySaved is the least Gain.Least.
-	WorthMoving, surelySaved = 0.01, 0.005
+	// surelySaved is the least Gain.Least of a move (see plan.WorthMoving).
+	surelySaved = 0.005
 )
 
 // estimateGain returns what a layout of as many stages saves against the present one. Where
 // ranks may have been disturbed, Least holds with and without the disturbance.
-func (b *balancer) estimateGain(present, next layout.Layout) Gain {
-	g := Gain{Expected: 1 - b.planner.Seconds(b.costs.Table, next)/b.presentSeconds()}
+func (b *balancer) estimateGain(present, next layout.Layout) plan.Gain {
+	g := plan.Gain{Expected: 1 - b.planner.Seconds(b.costs.Table, next)/b.presentSeconds()}
 	g.Least = g.Expected
-	if b.costs.Sure() || math.IsNaN(g.Expected) || g.Expected < WorthMoving {
+	if b.costs.Sure() || math.IsNaN(g.Expected) || g.Expected < plan.WorthMoving {
 		return g
 	}
 	g.Least = min(g.Expected, b.leastGain(b.costs, present, next))
@@ -67,10 +60,10 @@ func overDraws(costs cost.Estimate, quantity func(cost.Table) float64) (mean, ma
 // cuts with another schedule, if that follows from costs and surely pays. Else it returns
 // the present layout. It accepts without a look layouts of other stages, those that memory
 // needs, and moves that do not balance time.
-func (b *balancer) acceptIfWorth(present, next layout.Layout, why *Reason) (layout.Layout, error) {
+func (b *balancer) acceptIfWorth(present, next layout.Layout, why *plan.Reason) (layout.Layout, error) {
 	p := b.planner
 	if next.Equal(present) {
-		why.Kept = KeptBest
+		why.Kept = plan.KeptBest
 		return present, nil
 	}
 	moves := !next.Cuts.Equal(present.Cuts)
@@ -80,12 +73,12 @@ func (b *balancer) acceptIfWorth(present, next layout.Layout, why *Reason) (layo
 	}
 	why.Gain = b.estimateGain(present, next)
 	switch saves := why.Gain.Least * b.presentSeconds() * horizon; {
-	case math.IsNaN(why.Gain.Expected) || why.Gain.Expected < WorthMoving:
-		why.Kept = KeptBest
+	case math.IsNaN(why.Gain.Expected) || why.Gain.Expected < plan.WorthMoving:
+		why.Kept = plan.KeptBest
 	case why.Gain.Least < surelySaved:
-		why.Kept = KeptUncertain
+		why.Kept = plan.KeptUncertain
 	case moves && saves < b.movePrice(present, next):
-		why.Kept = KeptPrice
+		why.Kept = plan.KeptPrice
 	default:
 		why.Kept = ""
 		return next, nil

@@ -7,6 +7,7 @@ import (
 
 	"dynmo/src/cost"
 	"dynmo/src/layout"
+	"dynmo/src/plan"
 	"dynmo/src/plan/plantest"
 	"dynmo/src/profile"
 	"dynmo/src/schedule"
@@ -38,13 +39,13 @@ func TestDecideUnderUncertainty(t *testing.T) {
 		name      string
 		costs     cost.Table
 		deviation float64
-		kept      Kept
+		kept      plan.Kept
 	}{
 		{"sure", heavy(9), 0.001, ""},
-		{"uncertain", heavy(9), 0.5, KeptUncertain},
-		{"nothing to gain", plantest.Chain(16, 0, 0), 0.001, KeptBest},
-		{"not worth moving", heavy(1.02), 0.0001, KeptBest},
-		{"dear", large(), 0.001, KeptPrice},
+		{"uncertain", heavy(9), 0.5, plan.KeptUncertain},
+		{"nothing to gain", plantest.Chain(16, 0, 0), 0.001, plan.KeptBest},
+		{"not worth moving", heavy(1.02), 0.0001, plan.KeptBest},
+		{"dear", large(), 0.001, plan.KeptPrice},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for _, kind := range []string{"partition", "diffusion"} {
@@ -62,7 +63,7 @@ func TestDecideUnderUncertainty(t *testing.T) {
 // TestDecideInDoubt: a rank may have been disturbed. Layers move to cuts that are better whether it
 // was or not, if there are any.
 func TestDecideInDoubt(t *testing.T) {
-	now := func(costs cost.Table, doubtful int, times float64) (before, after layout.Layout, why Reason) {
+	now := func(costs cost.Table, doubtful int, times float64) (before, after layout.Layout, why plan.Reason) {
 		a := newAsked(t, every("1", "partition"), 0)
 		before = a.now
 		for l := 4 * doubtful; l < 4*doubtful+4; l++ {
@@ -80,7 +81,7 @@ func TestDecideInDoubt(t *testing.T) {
 		t.Errorf("one stage in doubt: %v, %+v", after.Cuts, why)
 	}
 	// Only what is in doubt makes the stages uneven.
-	if before, after, why := now(plantest.Chain(16, 0, 0), 0, 9); !after.Equal(before) || why.Kept != KeptUncertain || why.Gain.Expected < WorthMoving {
+	if before, after, why := now(plantest.Chain(16, 0, 0), 0, 9); !after.Equal(before) || why.Kept != plan.KeptUncertain || why.Gain.Expected < plan.WorthMoving {
 		t.Errorf("nothing but doubt: %v, %+v", after.Cuts, why)
 	}
 }
@@ -94,7 +95,7 @@ func TestDecideKeepsItsReason(t *testing.T) {
 	before := a.now
 	for range 3 {
 		why := a.after(large(), false)
-		if want := KeptPrice; !a.now.Equal(before) {
+		if want := plan.KeptPrice; !a.now.Equal(before) {
 			if why.Kept != "" || !a.now.Cuts.Equal(before.Cuts) {
 				t.Errorf("another order: %+v", why)
 			}

@@ -4,27 +4,16 @@ import (
 	"dynmo/src/cost"
 	"dynmo/src/dynamic"
 	"dynmo/src/layout"
+	"dynmo/src/plan"
 	"dynmo/src/profile"
 	"dynmo/src/sim"
 )
-
-// Placed describes the pieces of layers that a decision moves between replicas. The load of a replica
-// is its work divided by the mean over the replicas: 1 is even.
-type Placed struct {
-	Layers int     `json:"layers"`           // number of layers whose pieces move
-	Now    float64 `json:"now"`              // load of the most loaded replica, mean over these layers
-	Then   float64 `json:"then"`             // expected value of Now after the move
-	Bound  float64 `json:"bound"`            // lower bound of Then for any placement of pieces
-	Gain   float64 `json:"gain"`             // share of a step's seconds that the move is expected to save
-	Copied int64   `json:"copied,omitempty"` // bytes per step that copies cost the busiest rank (see the function Copied)
-	Moved  int64   `json:"moved,omitempty"`  // bytes of pieces that change owner
-}
 
 // place changes the pieces of a layout to the kind's proposal, if that surely pays. It scales the
 // costs to the time of layers with the new pieces. It returns nil where pieces stay. The messages
 // of copies in every step count as time of the step; the stage that sends most counts. Owners move
 // too if that pays for their bytes within horizon steps.
-func (b *balancer) place(m profile.Measurement, present layout.Layout, pieces *string) *Placed {
+func (b *balancer) place(m profile.Measurement, present layout.Layout, pieces *string) *plan.Placed {
 	if b.Placing == nil {
 		return nil
 	}
@@ -40,7 +29,7 @@ func (b *balancer) place(m profile.Measurement, present layout.Layout, pieces *s
 	for _, q.Owners = range []bool{false, true} {
 		c := b.weigh(b.Placing.Propose(q), m.Fixed, present, *pieces)
 		more := c.saved - best.saved
-		if more > WorthMoving*c.before && more*horizon > b.sending(c.Moved) {
+		if more > plan.WorthMoving*c.before && more*horizon > b.sending(c.Moved) {
 			best = c
 		}
 		if best.proposals != nil && best.Then <= best.Bound*nearBound {
@@ -59,7 +48,7 @@ const nearBound = 1.05
 
 // choice is proposals and what a step takes with them.
 type choice struct {
-	Placed
+	plan.Placed
 	proposals     []dynamic.Proposal
 	costs         cost.Table
 	before, saved float64 // seconds of a step with what copies send, as it is; how many fewer it takes

@@ -2,43 +2,16 @@ package policy
 
 import (
 	"errors"
-	"fmt"
 
 	"dynmo/src/balance"
 	"dynmo/src/cost"
+	"dynmo/src/plan"
 )
-
-// Reference describes a step of the dense model: of the model before any kind of dynamism changed it.
-// Packing compares with it. The step is simulated on measured costs, at the best cuts over the number
-// of stages with which the run began.
-type Reference struct {
-	Seconds  float64 `json:"reference"`                    // of the step, with the sums of gradients over replicas; 0: not known
-	Makespan float64 `json:"reference_makespan,omitempty"` // seconds of the step from the first forward to the last backward
-	Load     float64 `json:"load,omitempty"`               // sum over all layers: seconds for one microbatch, or parameters (balance.by)
-	Error    float64 `json:"load_error,omitempty"`         // relative standard error of Load
-	Seen     int     `json:"seen,omitempty"`               // steps with known costs so far, at most 64; at 64 the reference is final
-}
-
-// wellKnown is the number of steps after which costs get no more certain.
-const wellKnown = 64
 
 // seldom is the number of steps after which the reference is measured less often.
 const seldom = 16
 
-// check returns an error unless the numbers are plausible.
-func (d Reference) check() error {
-	for field, x := range map[string]float64{"reference": d.Seconds, "reference_makespan": d.Makespan, "load": d.Load, "load_error": d.Error} {
-		if !(x >= 0 && x <= mostSeconds) {
-			return fmt.Errorf("%s: %v, want 0 to %g", field, x, float64(mostSeconds))
-		}
-	}
-	if d.Seen < 0 || d.Seen > wellKnown {
-		return fmt.Errorf("seen: %d, want 0 to %d", d.Seen, wellKnown)
-	}
-	return nil
-}
-
-func (b *balancer) KnownReference() *Reference {
+func (b *balancer) KnownReference() *plan.Reference {
 	if b.Reference.Seconds == 0 {
 		return nil
 	}
@@ -46,12 +19,12 @@ func (b *balancer) KnownReference() *Reference {
 	return &known
 }
 
-func (b *balancer) SetReference(d Reference) error {
-	if err := d.check(); err != nil {
+func (b *balancer) SetReference(d plan.Reference) error {
+	if err := d.Check(); err != nil {
 		return err
 	}
 	if d.Seconds > 0 {
-		d.Seen = wellKnown
+		d.Seen = plan.WellKnown
 	}
 	b.Reference = d
 	return nil
@@ -63,9 +36,9 @@ func (b *balancer) SetReference(d Reference) error {
 func (b *balancer) observeReference() error {
 	d := &b.Reference
 	if d.Seen > 0 && b.Changed {
-		d.Seen = wellKnown
+		d.Seen = plan.WellKnown
 	}
-	if !b.planner.Config.Packs() || d.Seen >= wellKnown || !b.costs.Known() || b.Fresh && !b.costs.Sure() {
+	if !b.planner.Config.Packs() || d.Seen >= plan.WellKnown || !b.costs.Known() || b.Fresh && !b.costs.Sure() {
 		return nil
 	}
 	if d.Seen++; d.Seen > seldom && d.Seen&(d.Seen-1) != 0 {

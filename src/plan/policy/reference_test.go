@@ -7,6 +7,7 @@ import (
 	"dynmo/src/cost"
 	"dynmo/src/expect"
 	"dynmo/src/partition"
+	"dynmo/src/plan"
 	"dynmo/src/plan/plantest"
 	"dynmo/src/profile"
 	"dynmo/src/schedule"
@@ -75,7 +76,7 @@ func TestReferenceOutlivesStages(t *testing.T) {
 			t.Errorf("on %d stages where the dense model is known: %v, want %d", b.now.Stages(), knows, want)
 		}
 	}
-	for _, wrong := range []Reference{{Seconds: -1}, {Seconds: math.NaN()}, {Load: math.Inf(1)}, {Seen: 65}} {
+	for _, wrong := range []plan.Reference{{Seconds: -1}, {Seconds: math.NaN()}, {Load: math.Inf(1)}, {Seen: 65}} {
 		if err := a.Balancer.SetReference(wrong); err == nil {
 			t.Errorf("%+v is taken", wrong)
 		}

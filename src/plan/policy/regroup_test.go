@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"dynmo/src/expect"
+	"dynmo/src/plan"
 	"dynmo/src/plan/plantest"
 	"dynmo/src/plan/search"
 	"dynmo/src/schedule"
@@ -12,7 +13,7 @@ import (
 
 // adapted packs 16 layers onto two of four stages, once they cost less, and returns the
 // balancer behind that.
-func adapted(t *testing.T, kind, microbatches string, limit int64) (*asked, *Packing) {
+func adapted(t *testing.T, kind, microbatches string, limit int64) (*asked, *plan.Packing) {
 	t.Helper()
 	dense := plantest.Chain(16, 0, 0)
 	c := toPack(schedule.Kind1F1B, 16, 4, 32)

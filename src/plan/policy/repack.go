@@ -2,23 +2,13 @@ package policy
 
 import (
 	"errors"
-	"fmt"
 
 	"dynmo/src/balance"
-	"dynmo/src/config"
 	"dynmo/src/cost"
 	"dynmo/src/layout"
+	"dynmo/src/plan"
 	"dynmo/src/plan/search"
 )
-
-// Packing is the result of one search for a layout with fewer stages.
-type Packing struct {
-	Kind       string  `json:"kind"`           // repack.kind of the settings
-	Stages     int     `json:"stages"`         // the new number of stages; if the model is not packed, the largest number below the present that was tried
-	Throughput float64 `json:"throughput"`     // predicted steps per second on Stages, as a share of the dense model's (see Reference); 0: not known
-	Exact      bool    `json:"exact"`          // losses keep their bits; false if microbatches get larger (repack.microbatches = "adapt")
-	Kept       Kept    `json:"kept,omitempty"` // why the model is not packed (see Kept); "": it is packed
-}
 
 // packing is what a balancer remembers of its looks for fewer stages. Checkpoints contain it.
 type packing struct {
@@ -39,14 +29,14 @@ const (
 
 // considerPacking looks for a layout of fewer stages if a look is due. The packing is nil if
 // there was no look. Packing is final, so two looks must agree unless costs are certain.
-func (b *balancer) considerPacking(present layout.Layout) (layout.Layout, *Packing, error) {
+func (b *balancer) considerPacking(present layout.Layout) (layout.Layout, *plan.Packing, error) {
 	if !b.isTimeToLook(present) {
 		return present, nil, nil
 	}
 	var next layout.Layout
-	var found *Packing
+	var found *plan.Packing
 	var err error
-	if b.Reference.Seen < wellKnown { // the model has not changed: noise of its costs is in both
+	if b.Reference.Seen < plan.WellKnown { // the model has not changed: noise of its costs is in both
 		if err = b.measureReference(); err != nil {
 			return present, nil, err
 		}
@@ -62,10 +52,10 @@ func (b *balancer) considerPacking(present layout.Layout) (layout.Layout, *Packi
 	}
 	if once := !b.Found; found.Kept != "" || once && !b.costs.Sure() {
 		if b.Found = found.Kept == ""; b.Found {
-			found.Kept = KeptUncertain
+			found.Kept = plan.KeptUncertain
 		}
 		b.Looks++
-		if found.Kept == KeptUncertain && b.Early < looksUntilSure {
+		if found.Kept == plan.KeptUncertain && b.Early < looksUntilSure {
 			b.Early++
 		}
 		b.Wait = min(1<<min(b.Looks-b.Early, 30), longestWait) - 1
@@ -125,8 +115,8 @@ type candidate struct {
 // the settings' tolerance of the dense model's. It skips numbers of stages that the schedule
 // does not allow. If costs are too uncertain for a number of stages it waits for better ones;
 // after looksUntilSure looks it skips that number.
-func (b *balancer) sustain(present layout.Layout) (layout.Layout, *Packing, error) {
-	why := &Packing{Kind: "sustain", Exact: true, Kept: keptThroughput}
+func (b *balancer) sustain(present layout.Layout) (layout.Layout, *plan.Packing, error) {
+	why := &plan.Packing{Kind: "sustain", Exact: true, Kept: plan.KeptThroughput}
 	limit := b.allowedSeconds()
 	for stages := b.planner.Config.Repack.Stages; stages < present.Stages(); stages++ {
 		if b.leastSeconds(stages) > limit {
@@ -140,15 +130,15 @@ func (b *balancer) sustain(present layout.Layout) (layout.Layout, *Packing, erro
 			continue
 		}
 		if !c.fits {
-			why.Stages, why.Kept = stages, keptMemory
+			why.Stages, why.Kept = stages, plan.KeptMemory
 			continue
 		}
 		why.Stages, why.Throughput = stages, b.Reference.Seconds/c.seconds
-		if why.Kept = keptThroughput; c.seconds > limit {
+		if why.Kept = plan.KeptThroughput; c.seconds > limit {
 			continue
 		}
 		if !b.isSurelyWithin(c, limit) {
-			if why.Kept = KeptUncertain; b.Looks < looksUntilSure {
+			if why.Kept = plan.KeptUncertain; b.Looks < looksUntilSure {
 				return present, why, nil
 			}
 			continue
@@ -196,11 +186,11 @@ func (b *balancer) isSurelyWithin(c candidate, limit float64) bool {
 
 // preferWholeNodes returns the candidate that was found. Where whole nodes are to come free
 // it returns the fastest candidate on as many nodes, and none if no node would come free.
-func (b *balancer) preferWholeNodes(present layout.Layout, c candidate, why *Packing) (layout.Layout, *Packing, error) {
+func (b *balancer) preferWholeNodes(present layout.Layout, c candidate, why *plan.Packing) (layout.Layout, *plan.Packing, error) {
 	if b.wholeNodes() {
 		nodes := b.fewestNodes(present, c.Mesh.Size())
 		if nodes >= b.fewestNodes(present, present.Mesh.Size()) {
-			why.Kept = keptNodes
+			why.Kept = plan.KeptNodes
 			return present, why, nil
 		}
 		for stages := c.Stages() + 1; stages < present.Stages() && b.fewestNodes(present, stages*present.Mesh.Replicas) == nodes; stages++ {
@@ -252,28 +242,8 @@ func (b *balancer) packOnto(stages int) (layout.Layout, error) {
 func (b *balancer) forgetStages() {
 	b.Probation, b.packing = probation{Fresh: true}, packing{}
 	b.aside, b.searched = sought{}, sought{}
-	b.Reference.Seen = wellKnown // the reference belongs to the stages before
+	b.Reference.Seen = plan.WellKnown // the reference belongs to the stages before
 	b.trigger.Count.Steps, b.trigger.Count.Excess = 0, 0
-}
-
-// Explain returns a text for people that says why the model was not packed. s is the settings.
-func (p Packing) Explain(s config.Repack) string {
-	stages := fmt.Sprintf("%d stages", p.Stages)
-	if p.Stages == 1 {
-		stages = "1 stage"
-	}
-	text := fmt.Sprintf("%s would reach %.1f %% of the dense model's throughput", stages, 100*p.Throughput)
-	switch p.Kept {
-	case keptLoad:
-		return fmt.Sprintf("the load is not surely below %v of the dense model's", s.Below)
-	case keptMemory:
-		return fmt.Sprintf("ranks of %s would lack memory", stages)
-	case keptNodes:
-		return text + ", but no node would come free"
-	case KeptUncertain:
-		return text + ", which may be noise"
-	}
-	return fmt.Sprintf("%s, wanted %.1f %%", text, 100*(1-s.Tolerance))
 }
 
 // wholeNodes reports whether packing must free whole nodes rather than ranks.

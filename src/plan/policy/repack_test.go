@@ -10,6 +10,7 @@ import (
 	"dynmo/src/cost"
 	"dynmo/src/expect"
 	"dynmo/src/partition"
+	"dynmo/src/plan"
 	"dynmo/src/plan/plantest"
 	"dynmo/src/plan/search"
 	"dynmo/src/profile"
@@ -218,7 +219,7 @@ func TestMemoryLimitsPacking(t *testing.T) {
 		a := onNodes(t, c, dense, nil)
 		a.after(dense, false)
 		why := a.after(scaled(dense, times(0.05)), true)
-		if a.now.Stages() != want || (want == 4) != (why.Pack != nil && why.Pack.Kept == keptMemory) {
+		if a.now.Stages() != want || (want == 4) != (why.Pack != nil && why.Pack.Kept == plan.KeptMemory) {
 			t.Errorf("limit %d: %d stages, %+v, want %d", limit, a.now.Stages(), why.Pack, want)
 		}
 	}
@@ -234,13 +235,13 @@ func TestPacksWholeNodes(t *testing.T) {
 		unit  string
 		share float64
 		want  int
-		kept  Kept
+		kept  plan.Kept
 	}{
 		{"ranks", []int{0, 0, 0, 1, 1, 1}, "rank", 0.75, 4, ""},
-		{"two ranks fewer free no node", []int{0, 0, 0, 1, 1, 1}, "node", 0.75, 6, keptNodes},
+		{"two ranks fewer free no node", []int{0, 0, 0, 1, 1, 1}, "node", 0.75, 6, plan.KeptNodes},
 		{"half of the nodes", []int{0, 0, 0, 1, 1, 1}, "node", 0.25, 3, ""},
 		{"pairs", []int{0, 0, 1, 1, 2, 2}, "node", 0.5, 4, ""},
-		{"one node", nil, "node", 0.1, 6, keptNodes},
+		{"one node", nil, "node", 0.1, 6, plan.KeptNodes},
 	} {
 		s := toPack(schedule.Kind1F1B, 16, 6, 24)
 		s.Repack.Unit = c.unit

@@ -86,7 +86,7 @@ const mostSteps, mostSeconds = 1 << 40, 1e12
 // check returns an error unless the numbers are plausible and the layouts are p's.
 func (s saved) check(p *search.Planner) error {
 	t := s.Probation
-	if err := s.Reference.check(); err != nil {
+	if err := s.Reference.Check(); err != nil {
 		return err
 	}
 	for field, n := range map[string]int{"steps": s.Steps, "looks": s.Looks, "early": s.Early, "later": s.Looks - s.Early, "wait": s.Wait, "trigger.steps": s.Trigger.Steps, "probation.rest": t.Rest} {

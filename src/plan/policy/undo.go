@@ -6,6 +6,7 @@ import (
 	"dynmo/src/balance"
 	"dynmo/src/cost"
 	"dynmo/src/layout"
+	"dynmo/src/plan"
 	"dynmo/src/plan/search"
 	"dynmo/src/profile"
 )
@@ -86,11 +87,11 @@ func (t *probation) start(from layout.Layout, expected float64) {
 }
 
 // reason returns why layers stay while Rest counts down.
-func (t *probation) reason() Kept {
+func (t *probation) reason() plan.Kept {
 	if t.Refused {
-		return KeptRefused
+		return plan.KeptRefused
 	}
-	return KeptUndone
+	return plan.KeptUndone
 }
 
 // NoteRefusal leaves layers where they are for a while.

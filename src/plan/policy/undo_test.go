@@ -5,6 +5,7 @@ import (
 
 	"dynmo/src/cost"
 	"dynmo/src/layout"
+	"dynmo/src/plan"
 	"dynmo/src/plan/plantest"
 	"dynmo/src/profile"
 	"dynmo/src/random"
@@ -13,10 +14,10 @@ import (
 
 // steps runs a balancer for n steps. seconds gives the time of a step by its number and layout. It
 // returns the layouts and the decisions.
-func steps(t *testing.T, n int, costs cost.Table, change int, seconds func(step int, l layout.Layout) (float64, bool)) ([]layout.Layout, []Reason) {
+func steps(t *testing.T, n int, costs cost.Table, change int, seconds func(step int, l layout.Layout) (float64, bool)) ([]layout.Layout, []plan.Reason) {
 	t.Helper()
 	a := newAsked(t, every("1", "partition"), 0)
-	layouts, reasons := []layout.Layout{a.now}, []Reason(nil)
+	layouts, reasons := []layout.Layout{a.now}, []plan.Reason(nil)
 	for step := range n {
 		m := estimated(plantest.Chain(16, 0, 0), 0.001)
 		if step >= change {
@@ -72,7 +73,7 @@ func TestUndo(t *testing.T) {
 				}
 			}
 			last := reasons[len(reasons)-1]
-			if c.undone && (moves != 2 || last.Kept != KeptUndone || !layouts[len(layouts)-1].Equal(first)) || !c.undone && moves != 1 {
+			if c.undone && (moves != 2 || last.Kept != plan.KeptUndone || !layouts[len(layouts)-1].Equal(first)) || !c.undone && moves != 1 {
 				t.Errorf("%d moves, at last %+v", moves, last)
 			}
 		})

@@ -8,32 +8,21 @@ import (
 	"dynmo/src/balance"
 	"dynmo/src/cost"
 	"dynmo/src/layout"
+	"dynmo/src/plan"
 	"dynmo/src/profile"
 	"dynmo/src/sim"
-	"dynmo/src/trace"
 )
-
-// Analysis says how well the layout of a measured step fits the costs of its layers.
-type Analysis struct {
-	Bottleneck float64        // seconds of the most loaded stage for one microbatch, all its chunks together
-	Optimum    float64        // smallest Bottleneck of any cuts with one chunk on each stage, without a memory limit; at most Bottleneck
-	Headroom   float64        // upper bound of the speedup by other cuts: 1 is none (see balance.Headroom)
-	Predicted  float64        // Makespan of the layout with the measured costs, in seconds
-	Idle       trace.Idle     // why stages waited
-	Bytes      []int64        // by stage: bytes of layers and buffers
-	Took       [][]cost.Stage // by virtual stage and microbatch: measured seconds of F, I and W
-}
 
 // Analyze analyses a measured step in the layout in which it ran. Loads are seconds, even if the
 // balancer balances parameters. Optimum and Headroom compare with one chunk on each stage. A layout of
 // several chunks may reach a smaller bottleneck than that; Optimum is then Bottleneck. m.Dispatch and
 // m.Instructions must be known.
-func (p *Planner) Analyze(m profile.Measurement, l layout.Layout) (Analysis, error) {
+func (p *Planner) Analyze(m profile.Measurement, l layout.Layout) (plan.Analysis, error) {
 	p = p.onRanksOf(l).selectMap(l.Map()).keepChoice(l)
 	t := p.effective(m.Table, p.choose(m.Table, l.Cuts, l.Schedule.Peaks))
 	costs := p.stageCosts(t, l.Cuts)
 	loads := l.Loads(costs)
-	a := Analysis{
+	a := plan.Analysis{
 		Bottleneck: slices.Max(loads), Bytes: p.Bytes(t, l.Cuts, l.Schedule.Peaks()),
 		Predicted: p.Makespan(m.Table, l), Took: perMicrobatch(l.Schedule, m.Instructions, costs),
 	}
@@ -54,7 +43,7 @@ func (p *Planner) Analyze(m profile.Measurement, l layout.Layout) (Analysis, err
 // Plan is a simulated step: its layout and its predicted times and bytes.
 type Plan struct {
 	layout.Layout
-	Analysis
+	plan.Analysis
 	Memory     []cost.Memory // by stage: Analysis.Bytes by purpose
 	Costs      []cost.Stage  // by virtual stage: seconds of the mean microbatch on the slowest replica's rank
 	InFlight   []int         // by virtual stage: most microbatches in flight in the schedule

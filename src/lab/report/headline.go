@@ -1,0 +1,121 @@
+package report
+
+import (
+	"fmt"
+
+	"dynmo/src/lab/verdict"
+	"dynmo/src/plan/search"
+	"dynmo/src/record"
+)
+
+// Headline returns one sentence about the gain of moving layers. packed says whether the run was
+// packed onto fewer ranks.
+func Headline(w verdict.Result, packed bool) string {
+	static := "static placement"
+	if packed {
+		static = "static placement without packing"
+	}
+	ceiling := fmt.Sprintf("ceiling %.2f", w.Ceiling)
+	within := ceiling
+	if w.Draws > 0 {
+		within = spread(w) + "; " + ceiling
+	}
+	switch {
+	case w.Doubt != "":
+		return "the speedup is not meaningful: " + w.Doubt
+	case !w.Moved:
+		text := "layers never moved; no other placement would be faster"
+		if w.Ceiling >= 1+verdict.LeastGain {
+			text = fmt.Sprintf("layers never moved; the best placement would be faster (%s)", ceiling)
+		}
+		if w.Price > 0 {
+			text += fmt.Sprintf("; measuring and deciding took %.1f %% of the time: %.2fx", 100*w.Price/w.Used, w.Speedup)
+		}
+		return text
+	case w.IsNoise():
+		return fmt.Sprintf("within noise of %s: %.2fx (%s)", static, w.Speedup, within)
+	case w.Speedup < 1:
+		return fmt.Sprintf("%.2fx, slower than %s (%s)", w.Speedup, static, within)
+	}
+	return fmt.Sprintf("%.2fx faster than %s (%s)", w.Speedup, static, within)
+}
+
+// Remarks returns lines for the headline of a run: the moves that did not pay, and the reason why
+// no layer moved.
+func Remarks(s verdict.Summary) (lines []string) {
+	if s.Moves != nil {
+		if text := s.Moves.String(); text != "" {
+			lines = append(lines, "moves: "+text)
+		}
+	}
+	if s.Stayed != "" {
+		lines = append(lines, "why no layer moved: "+s.Stayed)
+	}
+	return lines
+}
+
+// remarks returns the Remarks of a run that was read. They come from its summary, or else from its
+// records.
+func (r Run) remarks() ([]string, error) {
+	if r.End != nil && (r.End.Moves != nil || r.End.Stayed != "") {
+		return Remarks(*r.End), nil
+	}
+	series, err := r.costs()
+	if err != nil {
+		return nil, err
+	}
+	var t verdict.Tally
+	for _, m := range r.Metrics {
+		t.Step(m)
+	}
+	for _, e := range r.Events {
+		t.Event(e)
+	}
+	for _, p := range series {
+		t.Costs(p)
+	}
+	return Remarks(verdict.Summary{Moves: t.Moves(), Stayed: t.Stayed(r.Config)}), nil
+}
+
+// spread formats the percentiles of the speedup, "" if they are not known.
+func spread(w verdict.Result) string {
+	if w.Draws == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.2f to %.2f", w.Low, w.High)
+}
+
+// worth returns the value of moving layers for the run. It comes from the summary; for a run that
+// has not ended it is computed from the costs. It is nil if there is one stage or if there are no
+// costs.
+func (r Run) worth() (*verdict.Result, error) {
+	if r.End != nil && r.End.Worth != nil {
+		return r.End.Worth, nil
+	}
+	ran, err := r.ran()
+	if err != nil || ran == nil {
+		return nil, err
+	}
+	w, err := verdict.Measure(ran.Planner, ran.Series)
+	if err != nil {
+		return nil, unlessNotRun(err)
+	}
+	return &w, nil
+}
+
+// ran returns the recorded costs of the run. It is nil if there is one stage, or if no phase ran to
+// its end.
+func (r Run) ran() (*verdict.Run, error) {
+	if r.Config.Parallel.Stages == 1 {
+		return nil, nil
+	}
+	series, err := r.costs()
+	if err != nil || series == nil {
+		return nil, err
+	}
+	p, err := search.Configured(r.Config)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", r.file(record.SettingsFile), err)
+	}
+	return &verdict.Run{Planner: p, Series: series}, nil
+}

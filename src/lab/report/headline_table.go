@@ -1,0 +1,131 @@
+package report
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"dynmo/src/config"
+	"dynmo/src/lab/verdict"
+	"dynmo/src/record"
+)
+
+// Worths is the value of moving layers in several runs.
+type Worths struct {
+	runs   []Run
+	of     []*verdict.Result // by run; nil without costs
+	groups [][]int           // indices of runs that did the same work
+	notes  [][]string        // by run: its remarks, if it is compared with no other run
+}
+
+// Weigh returns the value of moving layers for each run. Runs that did the same work are compared
+// on the costs measured by all of them.
+func Weigh(runs []Run) (Worths, error) {
+	w := Worths{runs: runs, of: make([]*verdict.Result, len(runs)), notes: make([][]string, len(runs))}
+	known := make(map[string]int) // index of a group, by the work of its runs
+	rans := make([]verdict.Run, len(runs))
+	for i, r := range runs {
+		ran, err := r.ran()
+		if err != nil {
+			return w, err
+		}
+		if ran == nil {
+			continue
+		}
+		rans[i] = *ran
+		key := r.placed() + verdict.DescribeWork(ran.Series)
+		if _, ok := known[key]; !ok {
+			known[key] = len(w.groups)
+			w.groups = append(w.groups, nil)
+		}
+		w.groups[known[key]] = append(w.groups[known[key]], i)
+	}
+	for _, group := range w.groups {
+		if err := compare(group, rans, w.of); err != nil {
+			return w, err
+		}
+		if len(group) > 1 {
+			continue
+		}
+		var err error
+		if w.notes[group[0]], err = runs[group[0]].remarks(); err != nil {
+			return w, err
+		}
+	}
+	for i, worth := range w.of {
+		if end := runs[i].End; worth != nil && end != nil && end.Worth != nil {
+			worth.Doubt = end.Worth.Doubt
+		}
+	}
+	return w, nil
+}
+
+// compare sets the values of a group of runs that did the same work.
+func compare(group []int, rans []verdict.Run, worths []*verdict.Result) error {
+	list := make([]verdict.Run, len(group))
+	for k, i := range group {
+		list[k] = rans[i]
+	}
+	if len(list) == 1 {
+		w, err := verdict.Measure(list[0].Planner, list[0].Series)
+		if err == nil {
+			worths[group[0]] = &w
+		}
+		return unlessNotRun(err)
+	}
+	compared, err := verdict.Compare(list)
+	for k := range compared {
+		worths[group[k]] = &compared[k]
+	}
+	return unlessNotRun(err)
+}
+
+func unlessNotRun(err error) error {
+	if errors.Is(err, verdict.ErrNotRun) {
+		return nil
+	}
+	return err
+}
+
+// placed returns the settings of a run without the settings that only affect the placement of
+// layers. Reports name those elsewhere.
+func (r Run) placed() string {
+	c, standard := r.Config, config.Default()
+	c.Run.Name, c.Run.TraceSteps, c.Train.LogEvery, c.Balance = standard.Run.Name, standard.Run.TraceSteps, standard.Train.LogEvery, standard.Balance
+	return c.TOML()
+}
+
+// Known reports whether the value of any run is known.
+func (w Worths) Known() bool {
+	return slices.ContainsFunc(w.of, func(w *verdict.Result) bool { return w != nil })
+}
+
+// Table writes a table with the value of moving layers in each run, beside its measured step times.
+func (w Worths) Table(out io.Writer) error {
+	header := []string{"run", "balancer", "before", "after", "clock", "simulated", "speedup", "5 to 95 %", "ceiling"}
+	var rows [][]string
+	ms := func(seconds float64) string { return fmt.Sprintf("%.1f ms", 1e3*seconds) }
+	for i, r := range w.runs {
+		s := r.summarise()
+		row := []string{s.Name, shortly(s.Balancer), ms(s.Before), ms(s.After), s.Clock, "-", "-", "-", "-"}
+		if w := w.of[i]; w != nil {
+			row = append(row[:5], ms(w.Used/float64(w.Steps)), fmt.Sprintf("%.2fx", w.Speedup), spread(*w),
+				fmt.Sprintf("%.2fx", w.Ceiling))
+			if w.Doubt != "" {
+				row = append(row[:6], "-", "-", "-")
+			}
+		}
+		rows = append(rows, row)
+	}
+	return record.Table(out, header, rows)
+}
+
+// WorthLegend explains the columns of Worths.Table.
+const WorthLegend = `before, after: measured, as above, on the clock named
+simulated: the run's mean step with its cuts, on what layers were measured to cost; runs that did
+  the same work have the costs of all of them (means of the lower half): noise hits all alike
+speedup: on the run that never moved layers, else on the run's own first cuts; balancing is paid for
+  where the balancer can move layers, even if none moved; "-" where times mean nothing
+5 to 95 %: of the speedup, when microbatches are drawn anew.  ceiling: the speedup of the best cuts
+`

@@ -1,0 +1,163 @@
+// Package report turns the records of runs into text for readers. The input is run directories. The
+// output is tables of several runs and an HTML page of one run.
+package report
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"strings"
+
+	"dynmo/src/config"
+	"dynmo/src/input"
+	"dynmo/src/lab/verdict"
+	"dynmo/src/record"
+)
+
+// Run is the content of a run directory.
+type Run struct {
+	Dir     string
+	Label   string // name in tables; "": run.name (see Distinguish)
+	Config  config.Config
+	Metrics []record.Metrics
+	Events  []record.Event
+	End     *verdict.Summary // nil for a run that has not ended, and for older ones
+	Notes   []string         // parts of the files that were left out, with the reason
+
+	// These fields are only for the page; absent from older runs.
+	Settings   string             // config.toml as it was written
+	Provenance *record.Provenance // nil if there is none
+	Timelines  []record.Timeline  // some steps; may be empty
+	Costs      record.Series      // costs of layers; empty if they were not recorded
+	Bar        *record.Bar        // shows the number of simulated phases; may be nil
+}
+
+// Read reads a run directory. A run without a single step is an error.
+func Read(dir string) (Run, error) {
+	r := Run{Dir: dir}
+	var err error
+	var unknown []string
+	if r.Config, unknown, err = config.Recorded(r.file(record.SettingsFile)); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			err = noRun(dir)
+		}
+		return r, err
+	}
+	if unknown != nil {
+		r.note(fmt.Sprintf("%s: settings of another version, left out: %s", r.file(record.SettingsFile), strings.Join(unknown, ", ")))
+	}
+	if r.Metrics, err = lines[record.Metrics](&r, record.MetricsFile); err != nil {
+		return r, err
+	}
+	if len(r.Metrics) == 0 {
+		return r, fmt.Errorf("%s: no step was recorded", r.file(record.MetricsFile))
+	}
+	if r.Events, err = lines[record.Event](&r, record.EventsFile); err != nil {
+		return r, err
+	}
+	r.End, err = verdict.ReadSummary(dir)
+	return r, err
+}
+
+// noRun returns the error that a directory has no run. It names a run directory inside it if there
+// is one.
+func noRun(dir string) error {
+	inside, _ := filepath.Glob(filepath.Join(dir, "*", record.SettingsFile)) // a bad pattern matches nothing
+	if len(inside) == 0 {
+		return fmt.Errorf("%s: no run lies there (%s is missing), want a directory that dynmo train CONFIG --run-dir DIR has filled", dir, record.SettingsFile)
+	}
+	return fmt.Errorf("%s: a directory of runs, want one of the %d in it, as %s", dir, len(inside), filepath.Dir(inside[len(inside)-1]))
+}
+
+// ReadAll is Read, and also reads the fields for the page. A damaged file is an error that names
+// the file. A missing file is no error.
+func ReadAll(dir string) (Run, error) {
+	r, err := Read(dir)
+	if err != nil {
+		return r, err
+	}
+	settings, err := input.Read(r.file(record.SettingsFile), input.Settings)
+	if err != nil {
+		return r, err
+	}
+	r.Settings = input.VisibleLines(string(settings))
+	if err := r.provenance(); err != nil {
+		return r, err
+	}
+	if r.Costs, err = r.costs(); err != nil {
+		return r, err
+	}
+	return r, r.timeline()
+}
+
+// file returns the path of one of the run's files.
+func (r Run) file(name string) string { return filepath.Join(r.Dir, name) }
+
+// provenance reads the provenance of the run, if it was recorded.
+func (r *Run) provenance() error {
+	text, err := input.Read(r.file(record.ProvenanceFile), input.Note)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	r.Provenance = new(record.Provenance)
+	if err := json.Unmarshal(text, r.Provenance); err != nil {
+		return fmt.Errorf("%s: %w", r.file(record.ProvenanceFile), err)
+	}
+	return nil
+}
+
+// lines reads a file with one JSON value for each line.
+func lines[T any](r *Run, name string) ([]T, error) {
+	list, torn, err := input.Lines[T](r.file(name))
+	r.note(torn)
+	return list, err
+}
+
+// read calls visit with the content of a file whose last line may be torn. It does nothing if there is
+// no such file, or if the file is empty.
+func (r *Run) read(name string, visit func(name string, in io.Reader) error) error {
+	file, torn, err := input.Records(r.file(name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	r.note(torn)
+	in := bufio.NewReader(file)
+	if _, err := in.Peek(1); errors.Is(err, io.EOF) {
+		return nil
+	}
+	return visit(r.file(name), in)
+}
+
+// costs reads the costs of layers, none if they were not recorded.
+func (r *Run) costs() (list record.Series, err error) {
+	err = r.read(record.CostsFile, func(name string, in io.Reader) (err error) {
+		list, err = record.ReadSeries(name, in, r.Config.Layers())
+		return err
+	})
+	return list, err
+}
+
+// timeline reads the timelines, if there are any.
+func (r *Run) timeline() error {
+	return r.read(record.TraceFile, func(name string, in io.Reader) (err error) {
+		r.Timelines, err = record.ReadTrace(name, in)
+		return err
+	})
+}
+
+// note adds a note about a file; "" adds none.
+func (r *Run) note(text string) {
+	if text != "" {
+		r.Notes = append(r.Notes, text)
+	}
+}

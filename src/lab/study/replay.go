@@ -1,0 +1,61 @@
+package study
+
+import (
+	"dynmo/src/comm"
+	"dynmo/src/cost"
+	"dynmo/src/plan/search"
+	"dynmo/src/record"
+	"dynmo/src/sim"
+)
+
+// Replayed is how well the simulator knows a phase that really ran.
+type Replayed struct {
+	Step, Steps         int
+	Measured, Predicted float64 // seconds, makespan
+	// Ahead is what the costs of the phase before predict for this one, where the
+	// layout changed in between and the model did not; else 0. The balancer knew no
+	// more.
+	Ahead float64
+}
+
+// Error returns predicted / measured - 1.
+func (r Replayed) Error() float64 { return r.Predicted/r.Measured - 1 }
+
+// Replay simulates the phases that ran as they ran, on their own costs: the same
+// layout and network, whatever is asked of the series besides. Every microbatch
+// takes its own measured share (record.Course.Scale). Phases that were not run are
+// left out.
+func Replay(series record.Series) []Replayed {
+	var list []Replayed
+	for i, p := range series {
+		if p.Run == nil {
+			continue
+		}
+		r := Replayed{Step: p.Step, Steps: p.Steps, Measured: p.Run.Makespan, Predicted: makespan(*p.Run, p.Measured())}
+		if i > 0 && p.Change == "" && series[i-1].Run != nil && !series[i-1].Run.Layout.Equal(p.Run.Layout) {
+			r.Ahead = makespan(*p.Run, ahead(series[i-1], p))
+		}
+		list = append(list, r)
+	}
+	return list
+}
+
+// ahead returns the measured costs of a phase in the microbatches of the next one, which
+// a packing between them may have made larger.
+func ahead(p, next record.Phase) cost.Phase {
+	if next.Run.Resumed {
+		return p.Measured()
+	}
+	return p.Measured().Regroup(p.Run.Layout.Schedule.Microbatches, next.Run.Layout.Schedule.Microbatches)
+}
+
+// makespan returns the simulated seconds of a step that ran, on some costs.
+func makespan(r record.Course, costs cost.Phase) float64 {
+	network := sim.Uniform(r.Latency, r.Bandwidth)
+	network.Delay = comm.Delay{Most: r.DelayMost, Seed: r.Seed}
+	cuts, order := r.Layout.Cuts, r.Layout.Schedule
+	return sim.Run(sim.Step{
+		Schedule: order, Costs: costs.Stages(cuts, order.Map), PerMicrobatch: costs.PerMicrobatch(cuts, order.Map, order.Microbatches),
+		Bytes: search.Messages(costs.Table, cuts), Network: network, Dispatch: costs.Dispatch, Mesh: r.Layout.Mesh, Ranks: r.Layout.Ranks, Number: r.Step,
+	}).Makespan()
+}

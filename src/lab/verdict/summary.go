@@ -1,0 +1,207 @@
+package verdict
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"slices"
+
+	"dynmo/src/config"
+	"dynmo/src/input"
+	"dynmo/src/plan/search"
+	"dynmo/src/record"
+	"dynmo/src/replace"
+	"dynmo/src/trace"
+)
+
+// Status is how a run ended.
+type Status string
+
+// Status of a run that has ended.
+const (
+	Finished Status = "finished" // after the last step of the settings
+	Stopped  Status = "stopped"  // after a step, because a stop was requested
+	Failed   Status = "failed"   // with an error
+	Diverged Status = "diverged" // with a loss or norm that is not finite
+)
+
+// Summary is a run in a few numbers.
+type Summary struct {
+	Status   Status       `json:"status"`
+	Error    string       `json:"error,omitempty"`   // the error of a run that failed or diverged
+	Steps    int          `json:"steps"`             // steps that were run
+	Loss     record.Float `json:"loss"`              // of the last step
+	Replayed bool         `json:"replayed,omitzero"` // loads were forced (dynamic.replay): there is no loss
+	// ValidationLoss is the last measured validation loss; absent if none was measured.
+	ValidationLoss record.Float `json:"validation_loss,omitzero"`
+	Hash           string       `json:"hash,omitempty"` // of the final weights
+	Before         Pace         `json:"before"`         // steps before layers first moved; all steps if none moved
+	After          Pace         `json:"after"`          // the last steps with one model and one layout
+	// ShrinkFailures is how often Slurm refused to take nodes back from the running job.
+	ShrinkFailures int `json:"shrink_failures_total,omitempty"`
+	// Moves is absent if no layer moved. Stayed then has the reason.
+	Moves  *Moves `json:"moves,omitempty"`
+	Stayed string `json:"stayed,omitempty"`
+	// Worth is absent if there is one stage, and for failed runs.
+	Worth *Result `json:"worth,omitempty"`
+	// Packing is absent if the model was never packed onto fewer ranks.
+	Packing *Packing `json:"packing,omitempty"`
+}
+
+// Pace is the measured time of steps.
+type Pace struct {
+	Steps   int          `json:"steps"`
+	Seconds record.Float `json:"step_seconds"` // median
+	Clock   string       `json:"clock"`
+}
+
+// ReadSummary reads the summary of a run directory, nil if the run has not ended.
+func ReadSummary(dir string) (*Summary, error) {
+	path := filepath.Join(dir, record.SummaryFile)
+	text, err := input.Read(path, input.Note)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(text) == 0 {
+		return nil, nil
+	}
+	s := new(Summary)
+	if err == nil {
+		if err = json.Unmarshal(text, s); err != nil {
+			err = fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	return s, err
+}
+
+// Write writes the summary into a run directory as a whole, or not at all.
+func (s Summary) Write(dir string) error {
+	text, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return fmt.Errorf("summary: %w", err)
+	}
+	return replace.Write(filepath.Join(dir, record.SummaryFile), func(w io.Writer) error {
+		_, err := w.Write(append(text, '\n'))
+		return err
+	})
+}
+
+// Tally collects the data of a summary while a run goes on, in bounded memory. It is a record.Fold.
+type Tally struct {
+	steps         int
+	loss          record.Float
+	validation    record.Float // the last validation loss
+	clock         string
+	cuts          []int
+	before, after paces
+	moved         bool
+	replayed      bool
+	series        record.Series
+	packer        Packer
+	moves         Moves
+	decisions     decisions
+}
+
+// mostPaces is the largest number of steps in the median of a Pace, the latest steps.
+const mostPaces = 256
+
+// paces is the seconds of the latest steps.
+type paces struct {
+	steps   int
+	seconds []float64 // of the latest mostPaces steps, as a ring
+}
+
+func (p *paces) add(seconds record.Float) {
+	if p.steps < mostPaces {
+		p.seconds = append(p.seconds, float64(seconds))
+	} else {
+		p.seconds[p.steps%mostPaces] = float64(seconds)
+	}
+	p.steps++
+}
+
+// pace returns the number of steps and their median time.
+func (p *paces) pace(clock string) Pace {
+	return Pace{p.steps, record.Float(trace.Median(p.seconds)), clock}
+}
+
+// late returns the median time of the second half of the steps.
+func (p paces) late() float64 {
+	n := len(p.seconds)
+	half := make([]float64, 0, n)
+	for k := 1; 2*k <= n+1; k++ {
+		half = append(half, p.seconds[(p.steps-k)%mostPaces])
+	}
+	return trace.Median(half)
+}
+
+// Step takes a step.
+func (t *Tally) Step(m record.Metrics) {
+	t.packer.Step(m)
+	moved := t.cuts != nil && !slices.Equal(t.cuts, m.Cuts)
+	if moved {
+		t.after = paces{}
+	}
+	t.moved, t.replayed = t.moved || moved, m.Replayed
+	t.steps, t.loss, t.clock, t.cuts = m.Step+1, m.Loss, m.Clock, m.Cuts
+	if m.Validated() {
+		t.validation = m.ValidationLoss
+	}
+	if !t.moved {
+		t.before.add(m.StepSeconds)
+	}
+	t.after.add(m.StepSeconds)
+}
+
+// Event takes an event.
+func (t *Tally) Event(e record.Event) {
+	t.packer.Event(e)
+	t.moves.add(e)
+	t.decisions.add(e)
+	if e.Kind == record.Dynamic {
+		t.after = paces{}
+	}
+}
+
+// mostTold is the number of phases at which a tally halves their list.
+const mostTold = 512
+
+// Costs takes a phase of costs.
+func (t *Tally) Costs(p record.Phase) {
+	if t.series = append(t.series, p); len(t.series) == mostTold {
+		t.series = t.series.Halved()
+	}
+}
+
+// Summary returns the summary of a run that has ended, without Error, Hash and Worth.
+func (t *Tally) Summary(status Status) Summary {
+	return Summary{
+		Status: status, Steps: t.steps, Loss: t.loss, Replayed: t.replayed, ValidationLoss: t.validation,
+		Before: t.before.pace(t.clock), After: t.after.pace(t.clock), ShrinkFailures: t.packer.earlier.failed + t.packer.start.failed, Packing: t.packer.Packing(),
+	}
+}
+
+// Moves returns the predicted and measured speedups of moves; nil if no layer moved.
+func (t *Tally) Moves() *Moves {
+	if t.moves.Count == 0 {
+		return nil
+	}
+	return &t.moves
+}
+
+// Worth returns the value of moving layers under some settings. It is nil if there is one stage, or
+// no phase ran to its end.
+func (t *Tally) Worth(c config.Config) *Result {
+	if c.Parallel.Stages == 1 || len(t.series) == 0 {
+		return nil
+	}
+	p, err := search.Configured(c)
+	if err != nil {
+		return nil
+	}
+	w, err := Measure(p, t.series)
+	if err != nil {
+		return nil
+	}
+	return &w
+}
