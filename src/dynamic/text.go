@@ -19,7 +19,10 @@ func ChangeText(what string, of map[string]any) string {
 	}
 	var list []string
 	for kind := range strings.SplitSeq(what, "+") {
-		text := kindText(kind, figures)
+		text := ""
+		if len(figures) > 0 { // a simulated run has none
+			text = kindText(kind, figures)
+		}
 		if text == "" {
 			rest := maps.Clone(of)
 			delete(rest, "what")

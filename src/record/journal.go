@@ -12,6 +12,9 @@ import (
 	"dynmo/src/trace"
 )
 
+// Simulated is the clock of records that a simulated run writes.
+const Simulated = "sim"
+
 // Observer receives what happens in a run, as it happens.
 type Observer interface {
 	Step(Metrics) error
@@ -67,6 +70,7 @@ func NewJournal(o Observer, c config.Config, clock string, hosts []string) *Jour
 // Done is the data of a step that the loop passes on when the step and the work after it are over.
 type Done struct {
 	Step             int
+	Steps            int // equal steps from Step on, in a simulated run; 0 is 1
 	Loss, Norm, LR   float64
 	Skipped          bool             // whether the update was left out
 	Costs            cost.Measurement // with the dispatch overhead
@@ -75,7 +79,7 @@ type Done struct {
 	Analysis         plan.Analysis    // how well the layout of the step fits the costs
 	Summary          trace.Summary    // of the slowest replica
 	Instructions     [][]trace.Span   // by stage: the work of the first replica
-	Memory           []Memory         // by stage: the largest of the replicas
+	Memory           []Memory         // by stage: the largest of the replicas; nil: not known
 	Joules           float64          // of all ranks since the run last started; not positive: not known
 	Plasticity       map[int]float64  // see Metrics
 	Evaluating       float64          // seconds of computing Plasticity
@@ -83,6 +87,7 @@ type Done struct {
 	Why              plan.Reason
 	Moved            layout.Moved
 	Start            float64 // when the step began, on the clock
+	Elapsed          float64 // in a simulated run: seconds from its begin to the end of the steps
 	Deciding, Moving float64 // seconds: measuring and deciding, then moving
 	Resizing         float64 // part of Moving: making new groups of ranks
 	Resident         bool    // whether the memory in RAM is known
@@ -146,8 +151,10 @@ func (j *Journal) Step(d Done) error {
 		return nil
 	}
 	makespan := d.Summary.Makespan()
-	if err := j.settle(makespan); err != nil {
-		return err
+	for range min(2, max(1, d.Steps)) {
+		if err := j.settle(makespan); err != nil {
+			return err
+		}
 	}
 	if err := j.decision(d, makespan); err != nil {
 		return err
@@ -160,7 +167,7 @@ func (j *Journal) Step(d Done) error {
 	}
 	m, run := j.metrics(d)
 	j.log.model = d.Model
-	if done, ended := j.log.add(d.Step, d.Costs, d.Known, run); ended {
+	if done, ended := j.log.add(d.Step, max(1, d.Steps), d.Costs, d.Known, run); ended {
 		if err := j.observe.Costs(done); err != nil {
 			return err
 		}
@@ -295,9 +302,9 @@ func (j *Journal) say(d Done, makespan float64) {
 // timeline records timelines, up to the number in the settings. It takes the second step of every
 // layout (the first touches new memory), and the last step before the layout changes.
 func (j *Journal) timeline(d Done) error {
-	j.same++
+	j.same += max(1, d.Steps)
 	changed := !d.Next.Equal(d.Ran)
-	wanted := changed || j.same == 2
+	wanted := changed || j.same == 2 || d.Steps > 1 && j.same == d.Steps
 	if changed {
 		j.same = 0
 	}
@@ -327,6 +334,12 @@ func (j *Journal) metrics(d Done) (Metrics, Course) {
 		Ranks: d.Ran.Mesh.Size(), Nodes: j.nodes(d.Ran),
 		Counts: layerCounts(d.Costs.Counts, d.Costs.Layers),
 	}
+	if j.clock == Simulated {
+		m.Time, m.WallSeconds, m.Sparsity = time.Time{}, Float(d.Elapsed), Float(math.NaN())
+		if d.Steps > 1 {
+			m.Steps = d.Steps
+		}
+	}
 	if m.Replayed = c.Dynamic.Replay != ""; m.Replayed {
 		m.Loss = Float(math.NaN())
 	}
@@ -337,6 +350,10 @@ func (j *Journal) metrics(d Done) (Metrics, Course) {
 		m.Throughput = Float(dense / s.Makespan())
 	}
 	for stage, bytes := range a.Bytes {
+		if d.Memory == nil {
+			m.BytesPerStage = append(m.BytesPerStage, bytes)
+			continue
+		}
 		own := d.Memory[stage]
 		m.BytesPerStage, m.AllocatedPerStage = append(m.BytesPerStage, bytes+own.Kept), append(m.AllocatedPerStage, own.Allocated+own.Kept)
 		if d.Resident {
@@ -359,7 +376,7 @@ func (j *Journal) metrics(d Done) (Metrics, Course) {
 	run := Course{
 		Layout: d.Ran, Latency: c.Comm.LatencySeconds, Bandwidth: c.Comm.BandwidthBytes,
 		DelayMost: c.Comm.DelayMost, Seed: c.Run.Seed, Step: d.Step, Makespan: s.Makespan(), Scale: a.Took,
-		Rest: max(0, seconds-s.Makespan()), Balancing: spent,
+		Rest: max(0, seconds-s.Makespan()), Balancing: spent * float64(max(1, d.Steps)),
 	}
 	return m, run
 }

@@ -46,7 +46,7 @@ func TestKnownTellsAsMuchAgain(t *testing.T) {
 		}
 		m = run.Observe(m, l, what)
 		want = append(want, m.Estimate)
-		if p, ok := log.add(step, m.Measurement, m.Known(), Course{Layout: l, Makespan: 1}); ok {
+		if p, ok := log.add(step, 1, m.Measurement, m.Known(), Course{Layout: l, Makespan: 1}); ok {
 			phases = append(phases, p)
 		}
 	}
@@ -101,7 +101,7 @@ func TestMicrobatchesOfAStep(t *testing.T) {
 		t.Errorf("deviation %v, want %v", got, math.Sqrt(0.2))
 	}
 	var log phaseLog
-	log.add(0, m.Measurement, nil, Course{Layout: l, Makespan: 1})
+	log.add(0, 1, m.Measurement, nil, Course{Layout: l, Makespan: 1})
 	phase, _ := log.take()
 	if got := phase.Layers[1].Forward; math.Abs(got-5) > 1e-9 {
 		t.Errorf("the log has %v s, want 5", got)

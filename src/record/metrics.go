@@ -32,11 +32,13 @@ func (f *Float) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, (*float64)(f))
 }
 
-// Metrics has the figures of one training step. It is a line of metrics.jsonl.
+// Metrics has the figures of one training step. It is a line of metrics.jsonl. A line of a simulated
+// run may stand for several equal steps. What a simulation does not know is null or absent.
 type Metrics struct {
 	Step            int    `json:"step"`
-	Clock           string `json:"clock"` // wall, virtual or sim; the clock of StepSeconds and all other times
-	Loss            Float  `json:"loss"`  // nats per token, mean over the global batch; null for a replayed run
+	Steps           int    `json:"steps,omitempty"` // equal steps from Step on, for which the line stands; absent: 1
+	Clock           string `json:"clock"`           // wall, virtual or sim; the clock of StepSeconds and all other times
+	Loss            Float  `json:"loss"`            // nats per token, mean over the global batch; null for a replayed or simulated run
 	GradNorm        Float  `json:"grad_norm"`
 	LR              Float  `json:"lr"`
 	StepSeconds     Float  `json:"step_seconds"`    // from the first forward to the last update, on the slowest rank
@@ -81,7 +83,7 @@ type Metrics struct {
 	Skipped      bool  `json:"skipped,omitzero"`      // the update was left out because loss or gradient was not finite
 	BatchSize    int   `json:"batch_size"`            // sequences of the step, of all replicas
 	Microbatches int   `json:"microbatches,omitzero"` // of a replica, if it differs from the settings
-	Sparsity     Float `json:"sparsity"`              // share of prunable parameters that are pruned, in [0, 1]
+	Sparsity     Float `json:"sparsity"`              // share of prunable parameters that are pruned, in [0, 1]; null if not known
 	// Counts are the counts of layers, by name, then in chain order. Absent if no layer counts
 	// anything.
 	Counts []LayerCounts `json:"counts,omitempty"`
@@ -101,9 +103,12 @@ type Metrics struct {
 	// Time is the time of day at the end of the step, in UTC. Absent from older runs.
 	Time time.Time `json:"time,omitzero"`
 	// WallSeconds is real time since training began, on any clock setting. It excludes the time
-	// between an end of the run and its next start.
+	// between an end of the run and its next start. For a simulated run it is simulated time.
 	WallSeconds Float `json:"wall_seconds"`
 }
+
+// Next returns the step behind the steps of the line.
+func (m Metrics) Next() int { return m.Step + max(1, m.Steps) }
 
 // Validated reports whether the validation loss was measured after the step.
 func (m Metrics) Validated() bool { return m.ValidationLoss != 0 || m.ValidationSeconds != 0 }

@@ -34,14 +34,15 @@ type phaseLog struct {
 	again  bool             // whether the next phase is the first after a resume
 }
 
-// add adds a step: its measurement, the part of it that the estimator used (nil: not known), and its
+// add adds a number of equal steps: their measurement, the part of it that the estimator used (nil: not known), and its
 // Course, with Scale in seconds. If the step begins a new phase, add returns the phase before it.
-func (l *phaseLog) add(step int, m cost.Measurement, known *cost.Known, run Course) (done Phase, ok bool) {
-	if len(l.tables) == 0 || l.change != "" || len(l.tables) == longestPhase || !l.runs[0].Layout.Equal(run.Layout) {
+func (l *phaseLog) add(step, steps int, m cost.Measurement, known *cost.Known, run Course) (done Phase, ok bool) {
+	if len(l.tables) == 0 || l.change != "" || l.phase.Steps >= longestPhase || !l.runs[0].Layout.Equal(run.Layout) {
 		done, ok = l.take()
 		l.phase = Phase{Phase: cost.Phase{Step: step, Model: l.model, Change: l.change}}
 		l.change = ""
 	}
+	l.phase.Steps += steps
 	t := m.Table
 	if m.Samples != nil {
 		owners := run.Layout.Owners()
@@ -104,18 +105,17 @@ func (l *phaseLog) take() (Phase, bool) {
 	if len(l.tables) == 0 {
 		return Phase{}, false
 	}
-	p := l.phase
-	p.Steps = len(l.tables)
-	p.Table = l.tables[p.Steps-1]
+	p, lines := l.phase, len(l.tables)
+	p.Table = l.tables[lines-1]
 	p.Layers = slices.Clone(p.Layers)
 	p.Dispatch = trace.Median(each(l.tables, func(t cost.Table) float64 { return t.Dispatch }))
 	for i, layer := range p.Layers {
 		p.Layers[i] = layer.WithSeconds(l.cost(i))
 	}
-	if len(l.sample) == p.Steps {
+	if len(l.sample) == lines {
 		p.Samples = relative(l.sample, p.Layers)
 	}
-	if len(l.known) == p.Steps {
+	if len(l.known) == lines {
 		p.Known = l.known
 		for i := range p.Known {
 			relateKnown(&p.Known[i], p.Layers)
@@ -126,7 +126,7 @@ func (l *phaseLog) take() (Phase, bool) {
 		balancing += r.Balancing
 	}
 	slices.SortStableFunc(l.runs, func(a, b Course) int { return cmp.Compare(a.Makespan, b.Makespan) })
-	run := l.runs[(p.Steps-1)/2]
+	run := l.runs[(lines-1)/2]
 	run.Rest, run.Balancing, run.Resumed = rest, balancing, l.again
 	l.again = false
 	relate(run.Scale, p.Stages(run.Layout.Cuts, run.Layout.Map()), 1e4)

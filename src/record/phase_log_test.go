@@ -36,12 +36,12 @@ func TestPhaseLog(t *testing.T) {
 		}
 	}
 	one, two := partition.Partition{0, 1}, partition.Partition{0, 0, 1}
-	note(log.add(0, table(1), nil, ran(one, 10, 1)))
-	note(log.add(1, table(9), nil, ran(one, 30, 3)))
-	note(log.add(2, table(4), nil, ran(one, 20, 24)))
+	note(log.add(0, 1, table(1), nil, ran(one, 10, 1)))
+	note(log.add(1, 1, table(9), nil, ran(one, 30, 3)))
+	note(log.add(2, 1, table(4), nil, ran(one, 20, 24)))
 	log.change = "prune"
-	note(log.add(3, table(4), nil, ran(one, 5)))
-	note(log.add(4, table(5), nil, ran(two, 6)))
+	note(log.add(3, 1, table(4), nil, ran(one, 5)))
+	note(log.add(4, 1, table(5), nil, ran(two, 6)))
 	note(log.take())
 	note(log.take())
 	phase := func(step, steps int, seconds float64, change string, run Course) Phase {
@@ -57,7 +57,7 @@ func TestPhaseLog(t *testing.T) {
 	}
 	got = nil
 	for step := range 2*longestPhase + 1 {
-		note(log.add(step, table(1), nil, ran(one, 1)))
+		note(log.add(step, 1, table(1), nil, ran(one, 1)))
 	}
 	if len(got) != 2 || got[0].Steps != longestPhase || got[1].Step != longestPhase {
 		t.Errorf("%d phases of the longestPhase length, want 2", len(got))
@@ -82,7 +82,7 @@ func TestPhaseLogSamples(t *testing.T) {
 			m.Samples[0] = append(m.Samples[0], cost.Stage{Forward: noise * 1e-3, Input: noise * 2e-3, Weight: noise * 3e-3})
 			m.Samples[1] = append(m.Samples[1], cost.Stage{Forward: noise * 8e-3})
 		}
-		if _, ok := log.add(step, m, nil, run); ok {
+		if _, ok := log.add(step, 1, m, nil, run); ok {
 			t.Fatal("a phase ended early")
 		}
 	}
@@ -119,7 +119,7 @@ func TestLogOfUnevenWork(t *testing.T) {
 			seconds = 1 + 4*work // 5 on all tokens, a fifth of that fixed
 		}
 		m := cost.Measurement{Table: cost.Table{Layers: []cost.Layer{{Forward: seconds}}}, Work: [][]float64{{work, work}}, Fixed: []float64{0.2}}
-		log.add(step, m, nil, Course{})
+		log.add(step, 1, m, nil, Course{})
 	}
 	p, _ := log.take()
 	if got, want := p.Layers[0].Forward, (1.8+0+13+4.2)/4; math.Abs(got-want) > 1e-12 {

@@ -11,7 +11,7 @@ import (
 func Replay(steps []Metrics, events []Event, step func(Metrics), event func(Event)) {
 	list := inOrder(events)
 	for _, m := range steps {
-		list = list.before(m.Step+1, event)
+		list = list.before(m.Next(), event)
 		step(m)
 	}
 	list.before(math.MaxInt, event)

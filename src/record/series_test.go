@@ -50,7 +50,7 @@ func TestResumedPhase(t *testing.T) {
 	log.again = true
 	for step := range 2 {
 		log.change = "prune"
-		log.add(step, cost.Measurement{Table: cost.Table{Layers: make([]cost.Layer, 1)}}, nil, Course{Layout: on(1, 1, 1)})
+		log.add(step, 1, cost.Measurement{Table: cost.Table{Layers: make([]cost.Layer, 1)}}, nil, Course{Layout: on(1, 1, 1)})
 		p, _ := log.take()
 		list = append(list, p)
 	}

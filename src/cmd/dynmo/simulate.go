@@ -22,6 +22,7 @@ func simulateCommand() *cobra.Command {
 	var d madeUp
 	var repack float64
 	var pack map[string]int
+	var runDir string
 	c := &cobra.Command{
 		Use:   "simulate CONFIG --costs FILE",
 		Short: "Simulate a training run on measured costs, without running it",
@@ -53,6 +54,10 @@ repack.kind=sustain with that tolerance. The answer lists the packings, with the
 stages, ranks and nodes (ranks_per_node of --network). It has the mean number of ranks, the
 node-hours given back, and the throughput beside the dense model's. Packing is never undone:
 if the model grows again, as one that thaws, the throughput shows it.
+
+--run-dir DIR writes the records that a run of train writes, with clock=sim. table and report
+read them, also beside those of real runs. Simulated records have no losses. What a change did
+to the model is known to the run alone: the records have its kind only.
 
 A line stands for equal steps. It has the seconds of a step, and the exposed seconds of the
 gradient sum over replicas. It has the makespan over the lower bound, and the bubble ratio.
@@ -89,8 +94,8 @@ simulate.measure_times and simulate.decide_times.`,
 				return usageError{fmt.Errorf("--repack, --pack: balance.kind = %s never moves layers, want partition or diffusion", b.Kind)}
 			}
 			if d.kind == allKinds {
-				if timeline.path != "" {
-					return usageError{errors.New("--trace: --dynamic all has several runs, want one kind")}
+				if timeline.path != "" || runDir != "" {
+					return usageError{errors.New("--trace, --run-dir: --dynamic all has several runs, want one kind")}
 				}
 				all, err := d.all(series, o, barOf(c))
 				if err != nil {
@@ -115,7 +120,7 @@ simulate.measure_times and simulate.decide_times.`,
 				o.Recorded = series
 			}
 			o.Show = stepsOf(barOf(c), runsOf*stepsIn(costs))
-			a, err := simulated(costs, o, d.kind)
+			a, err := simulateInto(costs, o, d.kind, runDir, timeline.force)
 			if err != nil {
 				return usageError{err}
 			}
@@ -138,6 +143,7 @@ simulate.measure_times and simulate.decide_times.`,
 	}
 	w.flags(c)
 	d.flags(c)
+	c.Flags().StringVar(&runDir, "run-dir", "", "`DIR` for the records of the simulated run, as train writes them (clock sim)")
 	timeline.flags(c, "trace", "", "write a step of each of the first run.trace_steps phases, of one replica, as a Chrome trace (Perfetto opens it); - is standard output, in place of the answer")
 	c.Flags().Float64Var(&repack, "repack", 0, "pack onto the fewest stages whose throughput stays within this share of the dense model's (repack.kind=sustain, repack.tolerance); 0 leaves it to the settings")
 	c.Flags().StringToIntVar(&pack, "pack", nil, "pack onto a number of stages from a step on, whatever that costs: 300=6,600=4")

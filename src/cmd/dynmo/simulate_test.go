@@ -3,13 +3,17 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"dynmo/src/expect"
+	"dynmo/src/lab/report"
 )
 
 // read returns the content of a file.
@@ -59,7 +63,8 @@ func TestSimulate(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			args := slices.Concat([]string{"simulate", "run.toml", "--costs", "costs.json"}, c.args)
-			a := decoded[simAnswer](t, append(args, "--trace", "t.json", "--force")...)
+			a := decoded[simAnswer](t, append(args, "--trace", "t.json", "--run-dir", "simulated", "--force")...)
+			a.recordedIn(t, "simulated")
 			steps, seconds := 0, 0.0
 			for _, l := range a.Segments {
 				if l.Step != steps {
@@ -115,6 +120,88 @@ func TestSimulate(t *testing.T) {
 			}
 		})
 	}
+}
+
+// recordedIn checks that the records of a simulated run have the answer's steps, seconds and moves.
+func (a simAnswer) recordedIn(t *testing.T, dir string) {
+	t.Helper()
+	r, err := report.ReadAll(dir)
+	expect.OK(t, err)
+	seconds, moves := 0.0, 0
+	for step, m := range r.Metrics {
+		if m.Step != step || m.Clock != "sim" || m.Loss == m.Loss {
+			t.Fatalf("line %d: step %d, clock %s, loss %v", step, m.Step, m.Clock, m.Loss)
+		}
+		seconds += float64(m.StepSeconds + m.BalanceSeconds)
+	}
+	for _, e := range r.Events {
+		if e.Moved() {
+			moves++
+		}
+	}
+	phases := 0
+	for _, p := range r.Costs {
+		phases += p.Steps
+	}
+	if times, _ := a.moves(); len(r.Metrics) != a.steps() || math.Abs(seconds/a.Seconds-1) > 1e-9 || moves != times || phases != a.steps() || r.End == nil || r.End.Steps != a.steps() {
+		t.Errorf("records: %d steps, %d of phases, %v s, %d moves, summary %+v; the answer has %d steps, %v s, %d moves", len(r.Metrics), phases, seconds, moves, r.End, a.steps(), a.Seconds, times)
+	}
+	if last := r.Metrics[len(r.Metrics)-1]; math.Abs(float64(last.WallSeconds)/a.Seconds-1) > 1e-9 {
+		t.Errorf("the last step ends after %v s, want %v", last.WallSeconds, a.Seconds)
+	}
+}
+
+// TestSimulatedRecordsAreThoseOfARun (law 9): a run is simulated on its own costs. Both directories
+// have the same files, kinds of events and keys, except for what a simulation does not know. Readers
+// take both. A directory that has a run is refused.
+func TestSimulatedRecordsAreThoseOfARun(t *testing.T) {
+	workbench(t, "[dynamic]\nkind = \"prune\"\n[prune]\nstart = 4\nevery = 4\ntimes = 2\n")
+	if e := says("train", "run.toml", "--run-dir", "real"); e.status != exitDone {
+		t.Fatal(e.stderr)
+	}
+	said(t, "simulate", "run.toml", "--costs", "real/costs.jsonl", "--run-dir", "simulated")
+	files := func(dir string) (list []string) {
+		entries, err := os.ReadDir(dir)
+		expect.OK(t, err)
+		for _, e := range entries {
+			if name := e.Name(); name != "ckpt" && name != "tokenizer" && !strings.HasPrefix(name, "events.out") {
+				list = append(list, name)
+			}
+		}
+		return list
+	}
+	if real, simulated := files("real"), files("simulated"); !slices.Equal(real, simulated) {
+		t.Errorf("files %v and %v", real, simulated)
+	}
+	keys := func(dir, file string) []string {
+		all := map[string]bool{}
+		for line := range strings.Lines(read(t, dir+"/"+file)) {
+			var of map[string]any
+			expect.OK(t, json.Unmarshal([]byte(line), &of))
+			for key, value := range of {
+				if all[key] = true; key == "kind" {
+					all[key+" "+value.(string)] = true
+				}
+			}
+		}
+		for _, key := range []string{"steps", "time", "allocated_per_stage", "resident_per_stage", "known", "samples", "kind checkpoint", "after", "throughput"} {
+			if file != "costs.jsonl" || key != "steps" {
+				delete(all, key)
+			}
+		}
+		return slices.Sorted(maps.Keys(all))
+	}
+	for _, file := range []string{"metrics.jsonl", "events.jsonl", "costs.jsonl"} {
+		if diff := cmp.Diff(keys("real", file), keys("simulated", file)); diff != "" {
+			t.Errorf("%s: %s", file, diff)
+		}
+	}
+	if text := said(t, "table", "real", "simulated"); strings.Count(text, "\nsimulated ") != 2 || strings.Contains(text, "NaN") {
+		t.Error(text)
+	}
+	said(t, "report", "simulated", "-o", "page.html")
+	e := says("simulate", "run.toml", "--costs", "real/costs.jsonl", "--run-dir", "simulated")
+	e.refused(t, exitUsage, "simulated", "--force")
 }
 
 // TestSimulateJoins: steps without changes between them are one line. Other steps are not.

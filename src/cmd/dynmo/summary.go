@@ -35,8 +35,7 @@ func (w *watcher) sumUp(out train.Outcome, failed error) {
 		w.keep(s)
 		return
 	}
-	s.Moves = w.tally.Moves()
-	s.Stayed = w.tally.Stayed(w.settings)
+	s.Moves, s.Stayed = w.tally.Moves(), w.tally.Stayed(w.settings)
 	w.keep(s)
 	w.tellPacking(s.Packing)
 	if s.Worth = w.tally.Worth(w.settings); s.Worth == nil {

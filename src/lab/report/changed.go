@@ -91,6 +91,9 @@ func (c changer) end() changed {
 // sentence describes the effect of the run's kinds of dynamism on its model. It returns "" if no
 // kind of the run reports an effect.
 func (c changer) sentence() string {
+	if c.run.simulated() {
+		return ""
+	}
 	d := c.end()
 	seen := dynamic.Seen{
 		Config: c.run.Config, Sparsity: d.Sparsity, Frozen: d.Frozen, Layers: d.Layers, Froze: c.frozenText(d), Scores: math.NaN(),

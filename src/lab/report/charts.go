@@ -76,7 +76,7 @@ func (r Run) charts() []*chart {
 	for _, c := range list {
 		c.FromZero = true
 	}
-	if r.Config.Dynamic.Replay == "" {
+	if r.Config.Dynamic.Replay == "" && !r.simulated() {
 		list = slices.Insert(list, 0, r.loss())
 	}
 	if steps, share := r.sparsity(); slices.Max(share) > 0 {

@@ -29,7 +29,9 @@ func (r Run) facts(s summary, w *verdict.Result) []fact {
 		facts = append(facts, fact{"left to gain", fmt.Sprintf("%.2f×", w.Ceiling/w.Speedup),
 			fmt.Sprintf("the best cuts for every phase's costs would be %.2f× faster than the first", w.Ceiling)})
 	}
-	if r.Config.Dynamic.Replay != "" {
+	if r.simulated() {
+		facts = append(facts, fact{"simulated", "no loss", "costs of layers are recorded or estimated, times are simulated"})
+	} else if r.Config.Dynamic.Replay != "" {
 		facts = append(facts, fact{"replayed", "no loss", "loads were forced by " + r.Config.Dynamic.Replay})
 	} else {
 		facts = append(facts, fact{"final loss", fmt.Sprintf("%.5g", s.Loss), fmt.Sprintf("nats per token; %v", s.Loss)})

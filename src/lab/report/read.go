@@ -56,11 +56,47 @@ func Read(dir string) (Run, error) {
 	if len(r.Metrics) == 0 {
 		return r, fmt.Errorf("%s: no step was recorded", r.file(record.MetricsFile))
 	}
+	if r.Metrics, err = single(r.Metrics); err != nil {
+		return r, fmt.Errorf("%s: %w", r.file(record.MetricsFile), err)
+	}
 	if r.Events, err = lines[record.Event](&r, record.EventsFile); err != nil {
 		return r, err
 	}
 	r.End, err = verdict.ReadSummary(dir)
 	return r, err
+}
+
+// simulated reports whether the records are of a simulated run, which has no losses, and knows of the
+// model's changes only that they were.
+func (r Run) simulated() bool { return r.Metrics[0].Clock == record.Simulated }
+
+// mostSteps is the largest number of steps that are read of a run whose lines stand for several.
+const mostSteps = 1 << 22
+
+// single returns metrics with a line for each step, where a line stands for several.
+func single(list []record.Metrics) ([]record.Metrics, error) {
+	steps, several := 0, false
+	for _, m := range list {
+		if m.Steps < 0 || m.Steps > mostSteps {
+			return nil, fmt.Errorf("step %d: steps: %d, want 1 to %d", m.Step, m.Steps, mostSteps)
+		}
+		steps, several = steps+m.Next()-m.Step, several || m.Steps > 1
+	}
+	if !several {
+		return list, nil
+	}
+	if steps > mostSteps {
+		return nil, fmt.Errorf("%d steps, want at most %d", steps, mostSteps)
+	}
+	all := make([]record.Metrics, 0, steps)
+	for _, m := range list {
+		for next := m.Next(); m.Step < next; m.Step++ {
+			one := m
+			one.Steps = 0
+			all = append(all, one)
+		}
+	}
+	return all, nil
 }
 
 // noRun returns the error that a directory has no run. It names a run directory inside it if there

@@ -105,8 +105,12 @@ func Table(out io.Writer, runs []Run, wide bool) error {
 	var rows [][]string
 	for _, r := range runs {
 		s := r.summarise()
+		loss := strconv.FormatFloat(s.Loss, 'g', 17, 64)
+		if r.simulated() {
+			loss = "-"
+		}
 		rows = append(rows, []string{
-			s.Name, s.Layout, shortly(s.Balancer), strconv.FormatFloat(s.Loss, 'g', 17, 64),
+			s.Name, s.Layout, shortly(s.Balancer), loss,
 			fmt.Sprintf("%.1f ms", 1e3*s.Before), fmt.Sprintf("%.1f ms", 1e3*s.After),
 			fmt.Sprintf("%.3f", s.Bubble), fmt.Sprintf("%.3f", s.Imbalance),
 			fmt.Sprintf("%.1f MB", float64(s.Moved)/1e6), fmt.Sprintf("%.2f %%", 100*s.Overhead),

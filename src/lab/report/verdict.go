@@ -84,6 +84,11 @@ func (w Worths) same(group []int) string {
 	if first.Config.Dynamic.Replay != "" {
 		return "loads were forced (dynamic.replay): there are no losses"
 	}
+	for _, i := range group {
+		if w.runs[i].simulated() {
+			return "a simulated run has no losses to compare"
+		}
+	}
 	for _, i := range group[1:] {
 		r := w.runs[i]
 		for step := range min(len(first.Metrics), len(r.Metrics)) {

@@ -41,8 +41,10 @@ const SmallHead = 0.02
 // as many cores as there are.
 func Ask(series cost.Series, o Options) (a Answer, err error) {
 	o.Show = alone(o.Show)
+	main := o
+	o.Observe = nil // the record is that of the run, not of the runs that it is compared with
 	err = together(
-		func() (err error) { a.Run, err = Simulate(series, o); return err },
+		func() (err error) { a.Run, err = Simulate(series, main); return err },
 		func() (err error) { a.First, a.Others, err = baselines(series, o); return err },
 		func() (err error) { a.Dense, err = Plan(series[0].Mean(), balanced(o)); return err },
 		func() (err error) { a.Head, err = headOf(series, o); return err },

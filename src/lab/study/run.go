@@ -25,6 +25,7 @@ type Options struct {
 	Recorded record.Series                       // the phases whose costs are simulated, where they are of a run: a balancer that packs knows them as the run's did; nil: it knows what layers cost
 	Static   bool                                // layers stay where they are first; only the order of work follows the costs
 	Spans    bool                                // whether segments keep their spans
+	Observe  record.Observer                     // receives the record that an executed run writes; nil: nobody
 	Placing  func(config.Config) dynamic.Placing // decides where pieces of layers are; nil, or a nil result: they stay where costs take them to be
 	Pack     map[int]int                         // by step: from there on the number of stages, whatever that costs
 	Show     func(steps int)                     // called with the number of steps simulated since the last call; may be nil
@@ -108,7 +109,7 @@ func Simulate(series cost.Series, o Options) (Run, error) {
 	if err != nil {
 		return run, err
 	}
-	known := knowledge{recorded: o.Recorded}
+	known, records := knowledge{recorded: o.Recorded}, o.recorder()
 	next, spent := Segment{}, 0.0 // what is known of the segment to come; seconds that followed the step before
 	for i, phase := range series {
 		fail := func(err error) (Run, error) { return run, fmt.Errorf("step %d: %w", phase.Step, err) }
@@ -118,17 +119,23 @@ func Simulate(series cost.Series, o Options) (Run, error) {
 			present = p.Layout(m.Table, present.Cuts)
 		}
 		next.Change = phase.Change
+		if err := records.changed(phase.Step, phase.Change); err != nil {
+			return fail(err)
+		}
 		begins, steps := true, max(1, phase.Steps)
 		for done, stands := 0, 0; done < steps; done += stands {
 			if begins {
 				next.Step, next.Nodes = phase.Step+done, o.nodesOf(present)
-				if err := next.simulate(p, costs, present, o.Spans); err != nil {
+				if err := next.simulate(p, costs, present, o.Spans || o.Observe != nil); err != nil {
 					return fail(err)
 				}
 				o.copy(placing, &next, present)
 				m.Summary = next.Plan.Step.Summary
 				next.Even = known.even(next.Seconds, i, p, costs, present)
 				m.Summary.End = m.Summary.Start + next.Makespan
+				if n := len(run.Segments); n > 0 && !o.Spans {
+					run.Segments[n-1].Plan.Step.Spans = nil
+				}
 				run.Segments = append(run.Segments, next)
 				begins, next = false, Segment{}
 			}
@@ -138,7 +145,11 @@ func Simulate(series cost.Series, o Options) (Run, error) {
 			if o.Show != nil {
 				o.Show(stands)
 			}
+			line := told{step: phase.Step + done, steps: stands, costs: costs, of: s, ran: present, next: present}
 			if o.Static {
+				if err := records.write(p, line); err != nil {
+					return fail(err)
+				}
 				continue
 			}
 			known.after(&m, i, done, costs, present)
@@ -158,20 +169,31 @@ func Simulate(series cost.Series, o Options) (Run, error) {
 			if why.Decided {
 				s.Kept, deciding = why.Kept, o.deciding(present)
 			}
+			line.next, line.why, line.deciding = to, why, measuring+deciding
 			s.Measuring += measuring * float64(stands)
 			s.Deciding += deciding * float64(stands)
 			m.Changed, spent = false, measuring+deciding
 			if next.Placed = why.Placed; why.Placed != nil && o.Network.Bandwidth() > 0 {
 				next.Moving = float64(stands) * float64(why.Placed.Moved) / o.Network.Bandwidth()
 				spent += next.Moving
+				line.moving = next.Moving / float64(stands)
 			}
 			if !to.Equal(present) {
 				bytes, moving := o.move(m.Table, present, to, phase.Step+done)
 				spent += moving
+				line.moved, line.moving = layout.Moved{Layers: len(present.Owners().Moved(to.Owners())), Bytes: bytes}, line.moving+moving
 				next.Moved, next.Moving = int64(stands)*bytes, next.Moving+float64(stands)*moving
 				if bytes > 0 {
 					next.Moves = stands
 				}
+			}
+			if i == len(series)-1 && done+stands == steps { // no step follows in the new layout
+				line.next, line.why, line.moved, line.moving = present, plan.Reason{Reference: why.Reference}, layout.Moved{}, 0
+			}
+			if err := records.write(p, line); err != nil {
+				return fail(err)
+			}
+			if !to.Equal(present) {
 				if p, err = p.Match(to); err != nil {
 					return fail(err)
 				}
@@ -182,7 +204,7 @@ func Simulate(series cost.Series, o Options) (Run, error) {
 		}
 	}
 	run.sum()
-	return run, nil
+	return run, records.end()
 }
 
 // costs returns what a phase costs in the microbatches and with the pieces of a layout: it has

@@ -76,15 +76,15 @@ func (p *Packer) Step(m record.Metrics) {
 		p.segments = append(p.segments, Segment{Step: m.Step, Ranks: m.Ranks, Nodes: m.Nodes, Predicted: p.predicted})
 		p.present, p.predicted = paces{}, 0
 	}
-	seconds := float64(m.StepSeconds)
+	seconds := float64(m.StepSeconds) * float64(m.Next()-m.Step)
 	p.seconds += seconds
 	p.ranks += seconds * float64(m.Ranks)
 	p.free += seconds * float64(max(0, p.start.ranks-m.Ranks))
 	p.start.away += float64(m.WallSeconds-p.wall) * float64(max(0, p.start.nodes-m.Nodes))
-	p.present.add(m.StepSeconds)
+	p.present.add(m)
 	p.batches[1] = m.BatchSize
 	if !p.changed {
-		p.dense.add(m.StepSeconds)
+		p.dense.add(m)
 		p.batches[0] = m.BatchSize
 	}
 	p.clock, p.time, p.wall = m.Clock, m.Time, m.WallSeconds

@@ -108,16 +108,21 @@ const mostPaces = 256
 // paces is the seconds of the latest steps.
 type paces struct {
 	steps   int
+	next    int       // place of the next step in the ring
 	seconds []float64 // of the latest mostPaces steps, as a ring
 }
 
-func (p *paces) add(seconds record.Float) {
-	if p.steps < mostPaces {
-		p.seconds = append(p.seconds, float64(seconds))
-	} else {
-		p.seconds[p.steps%mostPaces] = float64(seconds)
+// add adds the steps of a line of metrics.
+func (p *paces) add(m record.Metrics) {
+	for range min(m.Next()-m.Step, mostPaces) {
+		if len(p.seconds) < mostPaces {
+			p.seconds = append(p.seconds, float64(m.StepSeconds))
+		} else {
+			p.seconds[p.next%mostPaces] = float64(m.StepSeconds)
+		}
+		p.next++
 	}
-	p.steps++
+	p.steps += m.Next() - m.Step
 }
 
 // pace returns the number of steps and their median time.
@@ -130,7 +135,7 @@ func (p paces) late() float64 {
 	n := len(p.seconds)
 	half := make([]float64, 0, n)
 	for k := 1; 2*k <= n+1; k++ {
-		half = append(half, p.seconds[(p.steps-k)%mostPaces])
+		half = append(half, p.seconds[(p.next-k)%mostPaces])
 	}
 	return trace.Median(half)
 }
@@ -143,14 +148,14 @@ func (t *Tally) Step(m record.Metrics) {
 		t.after = paces{}
 	}
 	t.moved, t.replayed = t.moved || moved, m.Replayed
-	t.steps, t.loss, t.clock, t.cuts = m.Step+1, m.Loss, m.Clock, m.Cuts
+	t.steps, t.loss, t.clock, t.cuts = m.Next(), m.Loss, m.Clock, m.Cuts
 	if m.Validated() {
 		t.validation = m.ValidationLoss
 	}
 	if !t.moved {
-		t.before.add(m.StepSeconds)
+		t.before.add(m)
 	}
-	t.after.add(m.StepSeconds)
+	t.after.add(m)
 }
 
 // Event takes an event.
