@@ -41,7 +41,7 @@ func TestFacts(t *testing.T) {
 		}
 	}
 	first, last := milliseconds(r.Metrics[0].StepSeconds), milliseconds(r.Metrics[39].StepSeconds)
-	want := fact{"step time", first + " → " + last + " ms", "steps 0 to 9, before anything moved or changed → the end; medians, sim clock"}
+	want := fact{"step time", first + " → " + last + " ms", "steps 0 to 9, before anything moved or changed → the end; medians, virtual clock"}
 	if got := r.facts(s, nil)[0]; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}

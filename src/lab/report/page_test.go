@@ -34,7 +34,7 @@ func TestPage(t *testing.T) {
 	text := render(t, small.read(t))
 	for _, want := range []string{
 		"<h1>sample &lt;b&gt;&amp;amp;&lt;/b&gt; &lt;/script&gt;</h1>", "<dd>&lt;node&gt;</dd>",
-		"4 x 1 stages", "<b>sim clock</b>", "Steps without a finite value, left out: 1",
+		"4 x 1 stages", "<b>virtual clock</b>", "Steps without a finite value, left out: 1",
 		"first cuts, never moved", `aria-label="sparsity over steps"`, "Layers moved, 12.3 MB: stages now hold 2, 3, 4, 5 layers.", "50 % of the prunable weights pruned, 1 M of 2 M left.",
 		"before: steps 10 to 14", "after: steps 15 to 39",
 		`aria-label="loss over steps"`, "Between changes of the model", "[parallel]",
@@ -132,7 +132,7 @@ func TestPageOfALongRun(t *testing.T) {
 	busy.Metrics, busy.Timelines = slices.Clone(quiet.Metrics), slices.Repeat(quiet.Timelines, 10)
 	for i := range busy.Metrics {
 		busy.Metrics[i].Cuts = quiet.Metrics[i%2*(s.steps-1)].Cuts
-		busy.Events = append(busy.Events, record.Event{Step: i, Kind: record.Migrate, Clock: "sim", Bytes: 1, Seconds: 1})
+		busy.Events = append(busy.Events, record.Event{Step: i, Kind: record.Migrate, Clock: "virtual", Bytes: 1, Seconds: 1})
 	}
 	for _, c := range []struct {
 		name string

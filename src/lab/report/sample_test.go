@@ -68,7 +68,7 @@ func (s sample) write(t testing.TB) string {
 		}
 		idle := r.Idle() / float64(s.stages)
 		must(run.Step(record.Metrics{
-			Step: step, Clock: "sim", Loss: record.Float(loss), Schedule: string(s.kind), Cuts: cuts, Vee: s.kind == schedule.KindZBV, LayersPerStage: at.LayersPerStage(),
+			Step: step, Clock: "virtual", Loss: record.Float(loss), Schedule: string(s.kind), Cuts: cuts, Vee: s.kind == schedule.KindZBV, LayersPerStage: at.LayersPerStage(),
 			StepSeconds: record.Float(seconds + 1e-3), BalanceSeconds: 2e-4, Makespan: record.Float(seconds), Predicted: record.Float(seconds),
 			TokensPerSecond: record.Float(4096 / seconds), BubbleRatio: record.Float(r.BubbleRatio()), Imbalance: record.Float(trace.Imbalance(r.Busy)),
 			Bottleneck: 1, Optimum: 1, Headroom: 1.1,
@@ -88,13 +88,13 @@ func (s sample) write(t testing.TB) string {
 			}))
 		}
 		if step == s.prune {
-			must(run.Event(record.Event{Step: step, Kind: record.Dynamic, Clock: "sim", Seconds: 0.01, Detail: map[string]any{"what": "prune", "sparsity": 0.5, "kept": 1e6, "prunable": 2e6}}))
+			must(run.Event(record.Event{Step: step, Kind: record.Dynamic, Clock: "virtual", Seconds: 0.01, Detail: map[string]any{"what": "prune", "sparsity": 0.5, "kept": 1e6, "prunable": 2e6}}))
 		}
 		if step == s.move {
-			must(run.Event(record.Event{Step: step, Kind: record.Migrate, Clock: "sim", Bytes: 12345678, Seconds: 0.002}))
+			must(run.Event(record.Event{Step: step, Kind: record.Migrate, Clock: "virtual", Bytes: 12345678, Seconds: 0.002}))
 		}
 		if step == 0 || step >= s.move-2 && step <= s.move+2 {
-			timeline := trace.Step{Step: step, Clock: "sim"}
+			timeline := trace.Step{Step: step, Clock: "virtual"}
 			for _, spans := range r.Spans {
 				var later []trace.Span
 				for _, sp := range spans {
