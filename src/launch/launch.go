@@ -295,7 +295,7 @@ func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corp
 	}
 	early := comm.New(t, comm.Options{Deadline: startFor, Patience: startFor, Interrupted: h.Stop})
 	mine := arrival{Cores: cores()}
-	stages, unplanned := train.Bytes(c)
+	first, unplanned := train.PlanFirst(c)
 	var err error
 	if mine.Files, err = fileHashes(c, early, h.Resume); err != nil {
 		return nil, err
@@ -328,7 +328,7 @@ func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corp
 	}
 	kind, onHost := transportOf(c, t.Size(), shared || !alone(t)), slices.Max(slices.Collect(maps.Values(perHost(early))))
 	carried := transportBytes(c, kind, onHost)
-	if err := fit(early, all, optional(c), byRank(grid(c), stages, carried(c.Parallel.Stages, c.Parallel.Replicas))); err != nil {
+	if err := fit(early, all, optional(c), byRank(grid(c), first.Bytes(), carried(c.Parallel.Stages, c.Parallel.Replicas))); err != nil {
 		return nil, err
 	}
 	placed := bindings(early.Peer, all)
@@ -369,7 +369,7 @@ func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corp
 		return nil, err
 	}
 	r, err := train.New(train.Setup{
-		Config: c, Terms: terms, Joules: joules, World: world, Device: dev, Stream: stream, Backend: backend,
+		Config: c, First: first, Terms: terms, Joules: joules, World: world, Device: dev, Stream: stream, Backend: backend,
 		Corpus: corpus, Stop: h.Stop, Save: h.Save, Resume: h.Resume, Fault: h.Fault, Exit: h.Exit, TransportBytes: carried, Before: before, Phase: h.Phase,
 	})
 	if err != nil {

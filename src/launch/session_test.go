@@ -302,8 +302,12 @@ func made(t *testing.T, c config.Config, watch watcher, setup func(rank int, clo
 	expect.OK(t, err)
 	expect.OK(t, local.Run(c.Parallel.Stages*c.Parallel.Replicas, func(tr comm.Transport) error {
 		clock := device.NewVirtual()
+		first, err := train.PlanFirst(c)
+		if err != nil {
+			return err
+		}
 		s := train.Setup{
-			Config: c, World: comm.New(tr, comm.Options{Clock: clock}), Device: cpu.New(clock), Corpus: corpus,
+			Config: c, First: first, World: comm.New(tr, comm.Options{Clock: clock}), Device: cpu.New(clock), Corpus: corpus,
 			Stop: func() bool { return false }, Observe: watch,
 		}
 		setup(tr.Rank(), clock, &s)

@@ -44,9 +44,9 @@ const layersOf = 12
 func newFed(t testing.TB, c config.Config) *fed {
 	t.Helper()
 	r := &Rank{Setup: Setup{Config: c, World: comm.New(local.World(1)[0], comm.Options{}), Device: cpu.New(device.NewVirtual()), Backend: ref.New(tensor.F32)}}
-	var err error
-	r.planner, r.layout, err = first(c)
+	f, err := PlanFirst(c)
 	expect.OK(t, err)
+	r.planner, r.layout = f.planner, f.layout
 	expect.OK(t, r.begin())
 	return &fed{Rank: r}
 }

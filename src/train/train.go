@@ -31,6 +31,7 @@ import (
 // Setup has the inputs of one rank's part of a run.
 type Setup struct {
 	Config         config.Config
+	First          First // of Config
 	World          *comm.Group
 	Device         device.Device
 	Stream         device.Stream // of the device, for kernels; nil makes one
@@ -83,34 +84,31 @@ type Rank struct {
 	asked      elastic.Asked     // requests that ranks without layers received
 }
 
-// first returns the planner that the settings describe, and the layout of the first step.
-func first(c config.Config) (*search.Planner, layout.Layout, error) {
-	planner, err := search.Configured(c)
-	if err != nil {
-		return nil, layout.Layout{}, err
-	}
-	l, err := planner.FirstLayout(search.Dense(c))
-	return planner, l, err
+// First is the layout of the first step, and the planner that the settings describe.
+type First struct {
+	planner *search.Planner
+	layout  layout.Layout
 }
 
-// Bytes returns the memory that every stage needs in the first step. Errors come from the settings,
-// or from the file of a schedule.
-func Bytes(c config.Config) ([]int64, error) {
-	planner, l, err := first(c)
-	if err != nil {
-		return nil, err
+// PlanFirst plans the first step. Errors come from the settings, or from the file of a schedule.
+func PlanFirst(c config.Config) (f First, err error) {
+	if f.planner, err = search.Configured(c); err == nil {
+		f.layout, err = f.planner.FirstLayout(search.Dense(c))
 	}
-	return planner.Bytes(search.Dense(c), l.Cuts, l.Schedule.Peaks()), nil
+	return f, err
+}
+
+// Bytes returns the memory that every stage needs in the first step.
+func (f First) Bytes() []int64 {
+	return f.planner.Bytes(search.Dense(f.planner.Config), f.layout.Cuts, f.layout.Schedule.Peaks())
 }
 
 // New places the model on the ranks. An error of one rank is returned on all ranks. Collective.
 func New(s Setup) (*Rank, error) {
 	c := s.Config
 	r := &Rank{Setup: s}
+	r.planner, r.layout = s.First.planner, s.First.layout
 	var err error
-	if r.planner, r.layout, err = first(c); err != nil {
-		return nil, comm.Input(err)
-	}
 	if err := cmp.Or(r.layout.Mesh.Check(s.World.Size()), r.layout.Check(c.Layers())); err != nil {
 		return nil, comm.Input(err)
 	}
