@@ -43,6 +43,6 @@ for run in "${runs[@]}"; do
 	jq -r 'select(.kind == "repack") | "packed after step \(.step): from \(.detail.stages_before) stages onto \(.detail.stages), throughput \(.detail.throughput * 1000 | round / 1000) predicted"' "$run/events.jsonl"
 	printf 'as the simulator foretells it from costs.jsonl (clock=sim):\n'
 	bin/dynmo simulate "$run/config.toml" --costs "$run/costs.jsonl" --json 2>/dev/null |
-		jq -r '.packing // {packed: []} | (.packed[] | "packed before step \(.step): from \(.stages_before) stages onto \(.stages), throughput \(.throughput * 1000 | round / 1000)"),
+		jq -r '.packing // {segments: []} | (.segments[1:][] | "packed before step \(.step): onto \(.ranks) ranks, throughput \(.throughput * 1000 | round / 1000)"),
 			(if .mean_ranks then "mean ranks \(.mean_ranks * 100 | round / 100) by seconds" else "nothing is packed" end)'
 done

@@ -90,6 +90,9 @@ func (j *Journal) packed(d Done, makespan float64) error {
 	})
 }
 
+// NotPacked begins the detail "kept" of a Balance event about an attempt to pack that packed nothing.
+const NotPacked = "not packed: "
+
 // notPacked records the reason why an attempt to pack packed nothing, unless the previous attempt
 // had the same outcome.
 func (j *Journal) notPacked(d Done) error {
@@ -101,6 +104,6 @@ func (j *Journal) notPacked(d Done) error {
 	why := p.Explain(j.config.Repack)
 	j.observe.Say(fmt.Sprintf("step %d: not packed: %s", d.Step, why))
 	return j.event(Event{Step: d.Step, Kind: Balance, Detail: map[string]any{
-		"kept": "not packed: " + why, "stages": p.Stages, "throughput": p.Throughput,
+		"kept": NotPacked + why, "stages": p.Stages, "throughput": p.Throughput,
 	}})
 }

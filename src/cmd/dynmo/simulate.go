@@ -40,9 +40,8 @@ cuts, and "param" by parameters, as DeepSpeed does. The ceiling is the largest s
 such cuts that any cuts could give, by fill + microbatches x bottleneck. It is at least the
 speedup of the run. "dense" is a step of the model of the first costs at its best cuts.
 The same run with a head of 2 % of its seconds shows the share of the gain that a long head
-makes. If no layer moved, a line gives the reason. Layers are too coarse (grain), or the
-cuts are nearly optimal (ceiling). A move takes longer than it saves (price), or its gain
-is uncertain or does not last (uncertainty). --dynamic all compares all kinds of dynamism.
+makes. If no layer moved, a line gives the reason and a setting that would help, as at the end
+of a real run. --dynamic all compares all kinds of dynamism.
 
 The settings in [simulate] and [prune] are the assumptions of a kind (dynmo help config).
 The answer names them, and refuses --set of a setting without effect. If a kind changes the
@@ -51,8 +50,8 @@ says how many.
 
 [repack] of CONFIG packs the model onto fewer ranks as training does. --repack SHARE means
 repack.kind=sustain with that tolerance. The answer lists the packings, with their steps,
-stages, ranks and nodes (ranks_per_node of --network). It has the mean number of ranks, the
-node-hours given back, and the throughput beside the dense model's. Packing is never undone:
+ranks and nodes (ranks_per_node of --network). It has the mean number of ranks, the node-hours
+without layers, and the throughput beside the dense model's. Packing is never undone:
 if the model grows again, as one that thaws, the throughput shows it.
 
 --run-dir DIR writes the records that a run of train writes, with clock=sim. table and report

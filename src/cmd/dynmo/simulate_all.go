@@ -104,8 +104,8 @@ func (a simAnswer) printKind(out io.Writer, assumes []string) {
 	if a.Sampled != nil {
 		text = a.Sampled.String() + "; " + text
 	}
-	if a.Stayed != nil {
-		text = "no layer moved: " + a.Stayed.Why + "; " + text
+	if a.Stayed != "" {
+		text = "no layer moved: " + a.Stayed + "; " + text
 	}
 	paragraph(out, a.Dynamic, "%s", text)
 }

@@ -3,38 +3,41 @@ package main
 import (
 	"dynmo/src/cost"
 	"dynmo/src/lab/study"
+	"dynmo/src/lab/verdict"
 	"dynmo/src/record"
 	"dynmo/src/trace"
 )
 
 // simAnswer is the output of dynmo simulate. Times are in seconds.
 type simAnswer struct {
-	Clock       string        `json:"clock"` // sim
-	Costs       string        `json:"costs_clock"`
-	Network     string        `json:"assumed_network,omitempty"` // nodes of the GPU of the costs, if no network was named
-	Dynamic     string        `json:"dynamic,omitempty"`         // kind that generated the costs
-	Assumes     []string      `json:"assumes"`                   // settings of simulated runs, in the form of --set
-	Sampled     *simSampled   `json:"sampled,omitempty"`         // absent if every step is simulated
-	Ranks       int           `json:"ranks"`
-	Segments    []simSegment  `json:"stretches"`
-	Seconds     float64       `json:"seconds"`
-	Tokens      float64       `json:"tokens_per_second"`
-	Samples     float64       `json:"samples_per_second"` // sequences
-	Moving      float64       `json:"moving_seconds"`
-	Measuring   float64       `json:"measuring_seconds"`
-	Deciding    float64       `json:"deciding_seconds"`
-	RankSeconds float64       `json:"rank_seconds"`
-	Packing     *simPacking   `json:"packing,omitempty"` // absent without packing
-	Speedup     float64       `json:"speedup"`           // over the better baseline, or over the first cuts if no baseline fits
-	Over        string        `json:"speedup_over"`      // balance_kind of that baseline; "first" for the first cuts
-	Ceiling     float64       `json:"ceiling,omitempty"` // of the speedup, see study.Run.Ceiling; absent if unknown
-	First       simBaseline   `json:"first_cuts"`        // the same work on the run's first cuts
-	Baselines   []simBaseline `json:"baselines"`
-	Better      *simBaseline  `json:"better_baseline,omitempty"` // the faster one; absent if none fits
-	Dense       simDense      `json:"dense"`
-	Head        simHead       `json:"head"`
-	Stayed      *simStay      `json:"stayed,omitempty"` // absent if layers moved
-	Replayed    []simReplay   `json:"replayed,omitempty"`
+	Schema      int              `json:"schema"`
+	Clock       string           `json:"clock"` // sim
+	Costs       string           `json:"costs_clock"`
+	Network     string           `json:"assumed_network,omitempty"` // nodes of the GPU of the costs, if no network was named
+	Dynamic     string           `json:"dynamic,omitempty"`         // kind that generated the costs
+	Assumes     []string         `json:"assumes"`                   // settings of simulated runs, in the form of --set
+	Sampled     *simSampled      `json:"sampled,omitempty"`         // absent if every step is simulated
+	Ranks       int              `json:"ranks"`
+	Segments    []simSegment     `json:"stretches"`
+	Seconds     float64          `json:"seconds"`
+	Tokens      float64          `json:"tokens_per_second"`
+	Samples     float64          `json:"samples_per_second"` // sequences
+	Moving      float64          `json:"moving_seconds"`
+	Measuring   float64          `json:"measuring_seconds"`
+	Deciding    float64          `json:"deciding_seconds"`
+	RankSeconds float64          `json:"rank_seconds"`
+	Packing     *verdict.Packing `json:"packing,omitempty"`    // absent if the model was not packed
+	NotPacked   string           `json:"not_packed,omitempty"` // why the last attempt to pack packed nothing
+	Speedup     float64          `json:"speedup"`              // over the better baseline, or over the first cuts if no baseline fits
+	Over        string           `json:"speedup_over"`         // balance_kind of that baseline; "first" for the first cuts
+	Ceiling     float64          `json:"ceiling,omitempty"`    // of the speedup, see study.Run.Ceiling; absent if unknown
+	First       simBaseline      `json:"first_cuts"`           // the same work on the run's first cuts
+	Baselines   []simBaseline    `json:"baselines"`
+	Better      *simBaseline     `json:"better_baseline,omitempty"` // the faster one; absent if none fits
+	Dense       simDense         `json:"dense"`
+	Head        simHead          `json:"head"`
+	Stayed      string           `json:"stayed,omitempty"` // why no layer moved; absent if layers moved
+	Replayed    []simReplay      `json:"replayed,omitempty"`
 }
 
 // simBaseline is the same work on static cuts.
@@ -137,9 +140,17 @@ func stepsOf[N int | int64](bar *record.Bar, total N) func(N) {
 	}
 }
 
+// simSchema is the number of the form of simAnswer in JSON.
+const simSchema = 2
+
 // simulated simulates a series with the settings' balancer, and with static cuts. kind is the
 // dynamism that generated the series; "": none.
 func simulated(series cost.Series, o study.Options, kind string) (simAnswer, error) {
+	records, ok := o.Observe.(*simRecords)
+	if !ok {
+		records = &simRecords{settings: o.Config}
+		o.Observe = records
+	}
 	run, err := study.Ask(series, o)
 	if err != nil {
 		return simAnswer{}, err
@@ -148,12 +159,11 @@ func simulated(series cost.Series, o study.Options, kind string) (simAnswer, err
 	samples := float64(l.Replicas * l.Microbatches * l.MicrobatchSize) // sequences of a step
 	tokens, steps := samples*float64(o.Config.Model.Sequence), float64(run.Steps())
 	a := simAnswer{
-		Clock: "sim", Dynamic: kind, Ranks: l.Stages * l.Replicas, Assumes: o.Config.Assumptions(kind),
+		Schema: simSchema, Clock: "sim", Dynamic: kind, Ranks: l.Stages * l.Replicas, Assumes: o.Config.Assumptions(kind),
 		Seconds: run.Seconds, Tokens: tokens * steps / run.Seconds, Samples: samples * steps / run.Seconds,
 		Moving: run.Moving, Measuring: run.Measuring, Deciding: run.Deciding, RankSeconds: run.RankSeconds,
 		Dense: simDense{run.Dense.Seconds, tokens / run.Dense.Seconds, samples / run.Dense.Seconds, steps * run.Dense.Seconds / run.Seconds},
-		Head:  simHead{Layers: run.Head.Layers, Share: run.Head.Share}, Stayed: stayed(run.Stay, o),
-		Packing: packing(run.Run, o),
+		Head:  simHead{Layers: run.Head.Layers, Share: run.Head.Share},
 	}
 	baseline := func(kind, cuts string, r study.Run) simBaseline {
 		return simBaseline{
@@ -181,6 +191,8 @@ func simulated(series cost.Series, o study.Options, kind string) (simAnswer, err
 	if s := o.Sampling; s.Interval > 1 {
 		a.Sampled = &simSampled{s.From, s.Interval, run.Error(s)}
 	}
+	tally := &records.tally
+	a.Packing, a.NotPacked, a.Stayed = tally.Summary(verdict.Finished).Packing, tally.Unpacked(), tally.Stayed(o.Config)
 	for _, s := range run.Segments {
 		a.Segments = append(a.Segments, segment(s))
 	}

@@ -1,13 +1,12 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 
-	"dynmo/src/lab/study"
+	"dynmo/src/lab/report"
 	"dynmo/src/record"
 	"dynmo/src/trace"
 )
@@ -116,8 +115,8 @@ func (a simAnswer) printWords(out io.Writer) {
 		}
 	}
 	paragraph(out, "head", "%s", a.Head.says(a.Better))
-	if a.Stayed != nil {
-		paragraph(out, "stayed", "%s", a.Stayed.Why)
+	if a.Stayed != "" {
+		paragraph(out, "stayed", "%s", a.Stayed)
 	}
 	if placed, copied := a.copies(); placed > 0 {
 		paragraph(out, "copies", "pieces of layers moved after %d steps; for copies the busiest rank sends or receives %s in a step, on the mean", placed, megabytes(copied))
@@ -129,7 +128,15 @@ func (a simAnswer) printWords(out io.Writer) {
 	if slices.ContainsFunc(a.Segments, func(l simSegment) bool { return l.Stages < a.Segments[0].Stages }) {
 		paragraph(out, "rank time", "%s over all ranks that hold layers, %s of what all ranks take if none moves", duration(a.RankSeconds), ratio(a.RankSeconds/(a.First.Seconds*float64(a.Ranks))))
 	}
-	a.Packing.print(out)
+	if p := a.Packing; p != nil {
+		for i, s := range p.Segments[1:] {
+			paragraph(out, "packed", "before step %d: from %d ranks onto %d, on %s", s.Step, p.Segments[i].Ranks, s.Ranks, record.Counted(s.Nodes, "node"))
+		}
+		paragraph(out, "ranks", "%s", report.PackedSentence(*p))
+	}
+	if a.NotPacked != "" {
+		paragraph(out, "not packed", "%s", a.NotPacked)
+	}
 	if a.Sampled != nil {
 		paragraph(out, "sampled", "%s", a.Sampled)
 	}
@@ -203,35 +210,4 @@ func (l simSegment) before(stages int) string {
 		list = append(list, l.Change)
 	}
 	return strings.Join(list, ", ")
-}
-
-// simStay is the reason why no layer moved.
-type simStay struct {
-	Cause study.Cause `json:"cause"`
-	Why   string      `json:"why"`
-}
-
-// stayed explains in a sentence why no layer moved; nil if layers moved.
-func stayed(s *study.Stay, o study.Options) *simStay {
-	if s == nil {
-		return nil
-	}
-	gain := fmt.Sprintf("%.1f %%", 100*s.Gain)
-	why := ""
-	switch s.Cause {
-	case study.Asked:
-		why = fmt.Sprintf("balance.kind = %s never moves layers", o.Config.Balance.Kind)
-	case study.Brief:
-		why = "the run has one step, and layers move after a step"
-	case study.Grain:
-		why = fmt.Sprintf("grain: the slowest stage of the best cuts takes %s of a microbatch, the mean %s, %s alone %s; only finer layers could be shared out: use fewer stages, model.grain = half or more model.head_shards (see dynmo plan)",
-			duration(s.Slowest), duration(s.Mean), cmp.Or(s.Layer, "one layer"), duration(s.Seconds))
-	case study.Ceiling:
-		why = fmt.Sprintf("ceiling: the cuts are within %s of the best that were found", gain)
-	case study.Price:
-		why = fmt.Sprintf("price: from step %d on the best cuts would save %s; moving takes %s, the saving of %.0f steps", s.Step, gain, duration(s.Moving), s.Pays)
-	case study.Uncertainty:
-		why = fmt.Sprintf("uncertainty: from step %d on the best cuts would save %s, in %d steps; to the balancer that was not sure or not lasting", s.Step, gain, s.Steps)
-	}
-	return &simStay{s.Cause, why}
 }

@@ -14,11 +14,11 @@ import (
 	"dynmo/src/trace"
 )
 
-// simRecords writes the run directory of a simulated run.
+// simRecords judges a simulated run, and writes its run directory.
 type simRecords struct {
-	*record.Run
-	settings config.Config
-	tally    verdict.Tally
+	*record.Run // nil: no directory is written
+	settings    config.Config
+	tally       verdict.Tally
 }
 
 // openRecords makes the run directory of a simulated run. With force it replaces a run there.
@@ -55,23 +55,37 @@ func (r *simRecords) Say(string) {}
 // Step records some equal steps.
 func (r *simRecords) Step(m record.Metrics) error {
 	r.tally.Step(m)
+	if r.Run == nil {
+		return nil
+	}
 	return r.Run.Step(m)
 }
 
 // Event records an event.
 func (r *simRecords) Event(e record.Event) error {
 	r.tally.Event(e)
+	if r.Run == nil {
+		return nil
+	}
 	return r.Run.Event(e)
 }
 
 // Costs records the costs of a phase.
 func (r *simRecords) Costs(p record.Phase) error {
 	r.tally.Costs(p)
+	if r.Run == nil {
+		return nil
+	}
 	return r.Run.Costs(p)
 }
 
 // Trace records a timeline.
-func (r *simRecords) Trace(s trace.Step) error { return r.Run.Trace(s, 0) }
+func (r *simRecords) Trace(s trace.Step) error {
+	if r.Run == nil {
+		return nil
+	}
+	return r.Run.Trace(s, 0)
+}
 
 // end writes the summary of the run, and releases its directory.
 func (r *simRecords) end(failed error) error {

@@ -105,7 +105,7 @@ func TestSimulate(t *testing.T) {
 					t.Errorf("%+v", b)
 				}
 			}
-			if times, _ := a.moves(); (times == 0) != (a.Stayed != nil) || (times == 0) != strings.Contains(text, "\nstayed        ") {
+			if times, _ := a.moves(); (times == 0) != (a.Stayed != "") || (times == 0) != strings.Contains(text, "\nstayed        ") {
 				t.Errorf("%d moves, stayed %+v:\n%s", times, a.Stayed, text)
 			}
 			if !strings.Contains(text, "\nwhole run     "+duration(a.Seconds)+" on ") || strings.Contains(text, "\nrank time ") != fewer {
@@ -287,7 +287,7 @@ func TestSimulateRepacksOntoNodes(t *testing.T) {
 	write(t, "nodes.toml", "ranks_per_node = 2\n[node]\nlatency_seconds = 1e-6\nbandwidth_bytes = 1e11\n[between]\nlatency_seconds = 1e-5\nbandwidth_bytes = 1e10\n")
 	args := []string{"simulate", "run.toml", "--costs", "costs.json", "--network", "nodes.toml", "--dynamic", "freeze", "--steps", "60", "--every", "10", "--repack", "0.3"}
 	p := decoded[simAnswer](t, args...).Packing
-	if p == nil || len(p.Packed) != 2 || p.Packed[0].Ranks != 3 || p.Packed[0].Nodes != 2 || p.Packed[1].Ranks != 2 || p.Packed[1].Nodes != 1 || !(p.NodeHours > 0) {
+	if p == nil || p.Packings != 2 || p.Segments[1].Ranks != 3 || p.Segments[1].Nodes != 2 || p.Segments[2].Ranks != 2 || p.Segments[2].Nodes != 1 || p.NodesIdle != 1 || !(p.HoursIdle > 0) {
 		t.Errorf("%+v", p)
 	}
 }

@@ -16,7 +16,6 @@ type Answer struct {
 	Better int         // which of Others is the fastest; -1: none fits
 	Dense  search.Plan // a step of the model of the first costs, at its best cuts
 	Head   Head
-	Stay   *Stay // why no layer moved; nil if one did
 }
 
 // Head is what the end of the chain has to do with the answer: undivided, it can take as
@@ -53,8 +52,7 @@ func Ask(series cost.Series, o Options) (a Answer, err error) {
 		return a, err
 	}
 	a.Better = better(a.Others)
-	a.Stay, err = a.Stays(series, o)
-	return a, err
+	return a, nil
 }
 
 // balanced returns the options with a balancer that moves layers.

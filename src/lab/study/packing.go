@@ -4,7 +4,6 @@ import (
 	"dynmo/src/cost"
 	"dynmo/src/layout"
 	"dynmo/src/mesh"
-	"dynmo/src/plan"
 )
 
 // Packed is a packing of a simulated run onto fewer stages.
@@ -57,37 +56,6 @@ func (r Run) Packings() (list []Packed) {
 // throughput returns that of a segment's steps, as a share of the dense model's.
 func (r Run) throughput(s Segment) float64 {
 	return r.Reference / s.Even
-}
-
-// NotPacked returns the last look at fewer stages that packed nothing, nil if there was
-// none since the last packing.
-func (r Run) NotPacked() *plan.Packing {
-	if len(r.Segments) == 0 {
-		return nil
-	}
-	return r.Segments[len(r.Segments)-1].Pack
-}
-
-// FreeNodeSeconds returns the seconds for which nodes that the run began with held no
-// layer, added up.
-func (r Run) FreeNodeSeconds() (sum float64) {
-	for _, s := range r.Segments {
-		sum += float64(r.Segments[0].Nodes-s.Nodes) * (s.Seconds*float64(s.Steps) + s.Balancing())
-	}
-	return sum
-}
-
-// LeastThroughput returns the least of all steps since the first packing, as a share of the
-// dense model's; 0 where that is not known, or nothing was packed.
-func (r Run) LeastThroughput() (least float64) {
-	packed := false
-	for i, s := range r.Segments {
-		packed = packed || i > 0 && s.Plan.Stages() < r.Segments[i-1].Plan.Stages()
-		if x := r.throughput(s); packed && (least == 0 || x < least) {
-			least = x
-		}
-	}
-	return least
 }
 
 // Order is what one value of mesh.order costs.

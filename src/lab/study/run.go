@@ -38,19 +38,17 @@ type Segment struct {
 	Plan        search.Plan
 	Makespan    float64 // of a step; with random delays this and what follows are means
 	Idle        trace.Idle
-	Seconds     float64       // of a step, with the gradient sum over replicas
-	Even        float64       // of a step, as the balancer predicts it on the costs of all the segment's steps
-	Exposed     float64       // of it: gradient sum that no work hides
-	Moves       int           // before the segment; 0 or 1, but where one step stands for several
-	Copied      int64         // bytes that the busiest rank of a stage sends or receives in a step because of copies of pieces, where this is known
-	Placed      *plan.Placed  // which pieces moved before its first step; nil: none did
-	Moved       int64         // bytes that changed owner in them, of one replica
-	Moving      float64       // seconds that took
-	Measuring   float64       // seconds that all its steps were measured for
-	Deciding    float64       // seconds of decisions after its steps
-	Kept        plan.Kept     // why the balancer left the layout as it is, when it last looked; "" if it did not
-	Nodes       int           // that hold layers
-	Pack        *plan.Packing // why the model was not packed, when it was last looked at; nil: it was not
+	Seconds     float64      // of a step, with the gradient sum over replicas
+	Even        float64      // of a step, as the balancer predicts it on the costs of all the segment's steps
+	Exposed     float64      // of it: gradient sum that no work hides
+	Moves       int          // before the segment; 0 or 1, but where one step stands for several
+	Copied      int64        // bytes that the busiest rank of a stage sends or receives in a step because of copies of pieces, where this is known
+	Placed      *plan.Placed // which pieces moved before its first step; nil: none did
+	Moved       int64        // bytes that changed owner in them, of one replica
+	Moving      float64      // seconds that took
+	Measuring   float64      // seconds that all its steps were measured for
+	Deciding    float64      // seconds of decisions after its steps
+	Nodes       int          // that hold layers
 }
 
 // Run is a simulated training run.
@@ -162,12 +160,10 @@ func Simulate(series cost.Series, o Options) (Run, error) {
 			if err != nil {
 				return fail(err)
 			}
-			if run.Reference = why.Reference.Seconds; why.Pack != nil {
-				s.Pack = why.Pack
-			}
+			run.Reference = why.Reference.Seconds
 			measuring, deciding := o.measuring(present), 0.0
 			if why.Decided {
-				s.Kept, deciding = why.Kept, o.deciding(present)
+				deciding = o.deciding(present)
 			}
 			line.next, line.why, line.deciding = to, why, measuring+deciding
 			s.Measuring += measuring * float64(stands)

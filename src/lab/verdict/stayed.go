@@ -18,16 +18,24 @@ type decisions struct {
 	full     string    // why no cuts fit into memory; "" if some do
 	refused  bool      // whether some rank had no memory for a move
 	reorders int       // decisions that changed only the schedule
+	unpacked string    // why the last attempt to pack packed nothing; "": it packed, or there was none
 }
 
 // add takes an event.
 func (d *decisions) add(e record.Event) {
 	d.refused = d.refused || e.Kind == record.Migrate && e.Refused() != ""
+	if e.Kind == record.Repack {
+		d.unpacked = ""
+	}
 	if e.Kind != record.Balance {
 		return
 	}
-	d.count++
 	kept, _ := e.Detail["kept"].(string)
+	if why, ok := strings.CutPrefix(kept, record.NotPacked); ok {
+		d.unpacked = why
+		return
+	}
+	d.count++
 	switch kept := plan.Kept(kept); kept {
 	case "":
 		d.reorders++

@@ -186,6 +186,10 @@ func (t *Tally) Summary(status Status) Summary {
 	}
 }
 
+// Unpacked returns why the last attempt to pack the model packed nothing; "" if it packed, or there was
+// none.
+func (t *Tally) Unpacked() string { return t.decisions.unpacked }
+
 // Moves returns the predicted and measured speedups of moves; nil if no layer moved.
 func (t *Tally) Moves() *Moves {
 	if t.moves.Count == 0 {
