@@ -6,7 +6,6 @@ require (
 	codeberg.org/go-pdf/fpdf v0.10.0
 	github.com/BurntSushi/toml v1.6.0
 	github.com/NVIDIA/go-nvml v0.13.1-0
-	github.com/dlclark/regexp2/v2 v2.5.1
 	github.com/eliben/go-sentencepiece v0.6.0
 	github.com/google/go-cmp v0.7.0
 	github.com/sbromberger/gompi v0.2.0
@@ -28,6 +27,7 @@ require (
 	git.sr.ht/~sbinet/gg v0.6.0 // indirect
 	github.com/ajstarks/svgo v0.0.0-20211024235047-1546f124cd8b // indirect
 	github.com/campoy/embedmd v1.0.0 // indirect
+	github.com/dlclark/regexp2/v2 v2.5.1 // indirect
 	github.com/golang/freetype v0.0.0-20170609003504-e2365dfdc4a0 // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect

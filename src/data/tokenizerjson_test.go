@@ -98,6 +98,23 @@ func TestTokenizerJSON(t *testing.T) {
 	}
 }
 
+// Ids may have holes. tokenizers 0.23.1 gives <a> the id 100 as the vocabulary says, and <b> the
+// number of tokens in the vocabulary.
+func TestTokenizerJSONWithHoles(t *testing.T) {
+	v, err := parseTokenizer(tokenizerText(t, map[string]string{
+		"model.vocab": `{"a": 0, "b": 7, "ab": 50, "<a>": 100}`, "model.merges": `["a b"]`,
+		"added_tokens": `[{"id": 100, "content": "<a>", "special": true}, {"id": 4, "content": "<b>", "special": true}]`,
+	}))
+	expect.OK(t, err)
+	got, err := v.Prompt("abb<a><b>a")
+	if want := []int32{50, 7, 100, 4, 0}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("%v, want %v (%v)", got, want, err)
+	}
+	if v.Size() != 101 || v.Text(50) != "ab" || v.Text(100) != "<a>" || v.Text(99) != "" {
+		t.Errorf("%d tokens, %q, %q, %q", v.Size(), v.Text(50), v.Text(100), v.Text(99))
+	}
+}
+
 // Llama 3's special tokens: one before every text, those in a text as they are, and the one
 // that ends texts is known.
 func TestTokenizerJSONOfLlama(t *testing.T) {
