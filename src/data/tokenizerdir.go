@@ -68,8 +68,11 @@ func ParseTokenizer(at string, files map[string][]byte) (*Vocabulary, error) {
 	if err != nil {
 		return nil, err
 	}
+	if files[tokenizerFile] == nil && files[pieceFile] == nil {
+		return v, nil // the settings are used already
+	}
 	if text, ok := files[settingsFile]; ok {
-		if err := v.set(text, files[tokenizerFile] == nil && files[pieceFile] != nil, files[tokenizerFile] == nil && files[pieceFile] == nil); err != nil {
+		if err := v.set(text, files[tokenizerFile] == nil); err != nil {
 			return nil, fmt.Errorf("%s: %w", filepath.Join(at, settingsFile), err)
 		}
 	}
@@ -90,22 +93,10 @@ func parseEncoding(at string, files map[string][]byte) (*Vocabulary, error) {
 	if text, ok := files[pieceFile]; ok {
 		return parsePieceVocabulary(filepath.Join(at, pieceFile), text)
 	}
-	text, ok := files[vocabFile]
-	if !ok {
-		return nil, fmt.Errorf("%s: no %s, %s, or %s with %s: %w", at, tokenizerFile, pieceFile, vocabFile, mergesFile, fs.ErrNotExist)
+	if _, ok := files[vocabFile]; ok {
+		return parsePair(at, files)
 	}
-	v, err := named(filepath.Join(at, vocabFile), text, parseVocabulary)
-	if err != nil {
-		return nil, err
-	}
-	merges := filepath.Join(at, mergesFile)
-	if text, ok = files[mergesFile]; !ok {
-		return nil, fmt.Errorf("%s: %w", merges, fs.ErrNotExist)
-	}
-	if err := v.parseMerges(string(text)); err != nil {
-		return nil, fmt.Errorf("%s: %w", merges, err)
-	}
-	return v, nil
+	return nil, fmt.Errorf("%s: no %s, %s, or %s with %s: %w", at, tokenizerFile, pieceFile, vocabFile, mergesFile, fs.ErrNotExist)
 }
 
 // named parses a file and adds its path to errors.
@@ -119,32 +110,17 @@ func named(path string, text []byte, parse func([]byte) (*Vocabulary, error)) (*
 
 // settings is the part of tokenizer_config.json that is used: the token that ends texts, as a
 // string or an object with properties, and whether texts get a begin token (for sentencepiece
-// models). vocab.json and merges.txt alone do not say how texts are cut: the class does.
+// models).
 type settings struct {
-	End       json.RawMessage `json:"eos_token"`
-	AddBegin  *bool           `json:"add_bos_token"`
-	Class     string          `json:"tokenizer_class"`
-	AddPrefix bool            `json:"add_prefix_space"`
+	End      json.RawMessage `json:"eos_token"`
+	AddBegin *bool           `json:"add_bos_token"`
 }
 
-// set applies tokenizer_config.json. pieces reports a sentencepiece model, and pairs vocab.json with
-// merges.txt. The error names a token that does not exist, or a setting that makes other ids than
-// GPT-2's tokenizer.
-func (v *Vocabulary) set(text []byte, pieces, pairs bool) error {
+// set applies tokenizer_config.json. The error names a token that does not exist.
+func (v *Vocabulary) set(text []byte, pieces bool) error {
 	var s settings
 	if err := json.Unmarshal(text, &s); err != nil {
 		return err
-	}
-	const instead = "want tokenizer.json beside it, as save_pretrained of transformers writes it"
-	class := strings.TrimSuffix(s.Class, "Fast")
-	switch {
-	case !pairs:
-	case class != "" && class != "GPT2Tokenizer":
-		return fmt.Errorf("tokenizer_class: %.100q: %s with %s is read as GPT2Tokenizer alone: %s", s.Class, vocabFile, mergesFile, instead)
-	case s.AddPrefix:
-		return fmt.Errorf("add_prefix_space: true is not supported with %s and %s: %s", vocabFile, mergesFile, instead)
-	case s.AddBegin != nil && *s.AddBegin:
-		return fmt.Errorf("add_bos_token: true is not supported with %s and %s: %s", vocabFile, mergesFile, instead)
 	}
 	end, err := tokenName(s.End)
 	if err != nil {

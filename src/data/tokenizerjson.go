@@ -2,6 +2,7 @@ package data
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -95,13 +96,16 @@ func parseTokenizer(text []byte) (*Vocabulary, error) {
 	if err := json.Unmarshal(t.Model.Vocab, &ids); err != nil {
 		return nil, fmt.Errorf("model: vocab: %w", err)
 	}
-	if err := v.number(ids, t.Added, t.Model.ByteFallback); err != nil {
+	all, err := withAdded(ids, t.Added)
+	if err != nil {
+		return nil, err
+	}
+	if err := v.number(ids, all, t.Added, t.Model.ByteFallback); err != nil {
 		return nil, err
 	}
 	if err := v.readMerges(ids, t.Model.Merges); err != nil {
 		return nil, fmt.Errorf("model: merges: %w", err)
 	}
-	var err error
 	if v.begin, err = t.PostProcessor.begin(); err != nil {
 		return nil, fmt.Errorf("post_processor: %w", err)
 	}
@@ -133,33 +137,37 @@ func (t *tokenizerJSON) check() error {
 			return fmt.Errorf("%s: this one is not supported, want %s", rule.name, rule.want)
 		}
 	}
-	for i, a := range t.Added {
-		if a.SingleWord || a.LStrip || a.RStrip || a.Content == "" {
-			return fmt.Errorf("added_tokens: %d, %.100q: want a text, and neither single_word nor lstrip nor rstrip, which are not supported", i, a.Content)
-		}
-	}
 	return nil
 }
 
-// number gives every token its id. Some ids may have no token. In an encoding of bytes, a token that
-// does not spell bytes must be an added token.
-//
-// Hugging Face's tokenizers ignore the id of an added token that the vocabulary lacks. They number
-// these tokens on, from the number of tokens in the vocabulary. Any other id is refused.
-func (v *Vocabulary) number(ids map[string]int32, added []addedToken, characters bool) error {
+// withAdded returns the ids of a vocabulary and of added tokens. Hugging Face's tokenizers ignore the
+// id of an added token that the vocabulary lacks. They number these tokens on, from the number of
+// tokens in the vocabulary. Any other id is refused.
+func withAdded(ids map[string]int32, added []addedToken) (map[string]int32, error) {
 	all := make(map[string]int32)
 	maps.Copy(all, ids)
-	contents := make(map[string]bool)
-	v.added = make(map[string]int32)
 	for i, a := range added {
 		id, ok := all[a.Content]
 		switch {
+		case a.SingleWord || a.LStrip || a.RStrip || a.Content == "":
+			return nil, fmt.Errorf("added_tokens: %d, %.100q: want a text, and neither single_word nor lstrip nor rstrip, which are not supported", i, a.Content)
 		case ok && id != a.ID:
-			return fmt.Errorf("added_tokens: %d, %.100q: id %d, want %d as it has already", i, a.Content, a.ID, id)
+			return nil, fmt.Errorf("added_tokens: %d, %.100q: id %d, want %d as it has already", i, a.Content, a.ID, id)
 		case !ok && int(a.ID) != len(all):
-			return fmt.Errorf("added_tokens: %d, %.100q: id %d, want %d as tokenizers number it, or the token in model.vocab", i, a.Content, a.ID, len(all))
+			return nil, fmt.Errorf("added_tokens: %d, %.100q: id %d, want %d as tokenizers number it, or the token in the vocabulary", i, a.Content, a.ID, len(all))
 		}
-		all[a.Content], contents[a.Content] = a.ID, true
+		all[a.Content] = a.ID
+	}
+	return all, nil
+}
+
+// number gives every token its id. all has the ids of the vocabulary and of added tokens. Some ids may
+// have no token. In an encoding of bytes, a token that does not spell bytes must be an added token.
+func (v *Vocabulary) number(ids, all map[string]int32, added []addedToken, characters bool) error {
+	contents := make(map[string]bool)
+	v.added = make(map[string]int32)
+	for _, a := range added {
+		contents[a.Content] = true
 		v.search(a)
 	}
 	seen := make(map[int32]bool)
@@ -248,25 +256,31 @@ func (v *Vocabulary) readMerges(ids map[string]int32, source []byte) error {
 		v.piece, v.cut = joints.piece, joints.cut
 	}
 	for rank, pair := range pairs {
-		fail := func(why string) error { return fmt.Errorf("%d: %.100q: %s", rank, pair, why) }
-		if len(pair) != 2 {
-			return fail("want two tokens")
+		if err := v.addMerge(ids, rank, pair); err != nil {
+			return fmt.Errorf("%d: %.100q: %w", rank, pair, err)
 		}
-		a, hasLeft := ids[pair[0]]
-		b, hasRight := ids[pair[1]]
-		id, has := ids[pair[0]+pair[1]]
-		at := [2]int32{a, b}
-		_, twice := v.merges[at]
-		switch {
-		case !hasLeft || !hasRight || !has:
-			return fail("want two tokens of the vocabulary that make a third")
-		case twice:
-			return fail("stands twice")
-		}
-		v.merges[at] = merge{rank, id}
 		if joints != nil {
 			joints.add(pair[0] + pair[1])
 		}
 	}
+	return nil
+}
+
+// addMerge adds a merge of two tokens.
+func (v *Vocabulary) addMerge(ids map[string]int32, rank int, pair []string) error {
+	if len(pair) != 2 {
+		return errors.New("want two tokens")
+	}
+	a, hasLeft := ids[pair[0]]
+	b, hasRight := ids[pair[1]]
+	id, has := ids[pair[0]+pair[1]]
+	at := [2]int32{a, b}
+	if !hasLeft || !hasRight || !has {
+		return errors.New("want two tokens of the vocabulary that make a third")
+	}
+	if _, twice := v.merges[at]; twice {
+		return errors.New("stands twice")
+	}
+	v.merges[at] = merge{rank, id}
 	return nil
 }

@@ -1,10 +1,7 @@
 package data
 
 import (
-	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 )
 
@@ -14,51 +11,17 @@ const (
 	mergesFile = "merges.txt"
 )
 
-// parseVocabulary reads vocab.json: an object with the id of every token, whose bytes are spelt as
-// letters. Ids must be less than the number of tokens.
-func parseVocabulary(text []byte) (*Vocabulary, error) {
-	var ids map[string]int32
-	if err := json.Unmarshal(text, &ids); err != nil {
-		return nil, err
-	}
-	v := &Vocabulary{End: -1, ids: make(map[string]int32), tokens: make([]string, len(ids)), merges: make(map[[2]int32]merge), piece: piece, cut: cut}
-	seen := make([]bool, len(ids))
-	for _, spelt := range slices.Sorted(maps.Keys(ids)) {
-		id := ids[spelt]
-		token, _ := unspell(spelt)
-		if id < 0 || int(id) >= len(ids) || seen[id] {
-			return nil, fmt.Errorf("token %.100q has id %d, want each of 0 to %d once", spelt, id, len(ids)-1)
-		}
-		seen[id] = true
-		v.tokens[id], v.ids[token] = token, id
-	}
-	if id, ok := ids[gpt2End]; ok {
-		v.End = id
-		v.special(gpt2End, id)
-	}
-	return v, nil
-}
-
 // parseMerges reads merges.txt: a line with the version, then a line for each merge, in order.
-func (v *Vocabulary) parseMerges(text string) error {
+func (v *Vocabulary) parseMerges(ids map[string]int32, text string) error {
 	number := 0
 	for line := range strings.Lines(text) {
 		number++
 		line = strings.TrimRight(line, "\r\n")
-		if line == "" || number == 1 && strings.HasPrefix(line, "#") {
+		if line == "" || strings.HasPrefix(line, "#version") {
 			continue
 		}
-		left, right, ok := strings.Cut(line, " ")
-		left, _ = unspell(left)
-		right, _ = unspell(right)
-		a, hasLeft := v.ids[left]
-		b, hasRight := v.ids[right]
-		id, has := v.ids[left+right]
-		if !ok || !hasLeft || !hasRight || !has {
-			return fmt.Errorf("line %d: %.100q: want two tokens of %s that make a third", number, line, vocabFile)
-		}
-		if _, twice := v.merges[[2]int32{a, b}]; !twice {
-			v.merges[[2]int32{a, b}] = merge{number, id}
+		if err := v.addMerge(ids, number, strings.Split(line, " ")); err != nil {
+			return fmt.Errorf("line %d: %.100q: %w", number, line, err)
 		}
 	}
 	return nil

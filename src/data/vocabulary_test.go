@@ -42,6 +42,11 @@ func TestVocabulary(t *testing.T) {
 		if again.Size() != v.Size() || again.Text(7) != v.Text(7) || len(again.merges) != len(v.merges) {
 			t.Errorf("%s: %d tokens and %d merges, want %d and %d", name, again.Size(), len(again.merges), v.Size(), len(v.merges))
 		}
+		files, err := v.Files(64)
+		expect.OK(t, err)
+		delete(files, tokenizerFile)
+		pair, err := ParseTokenizer("", files)
+		expect.OK(t, err)
 		for _, text := range texts {
 			tokens, err := v.Prompt(text)
 			expect.OK(t, err)
@@ -51,6 +56,9 @@ func TestVocabulary(t *testing.T) {
 			}
 			if back.String() != text {
 				t.Errorf("%s: %q comes back as %q", name, text, back.String())
+			}
+			if other, err := pair.Prompt(text); err != nil || !slices.Equal(other, tokens) {
+				t.Errorf("%s: %q: vocab.json and merges.txt have tokens %v, want %v (%v)", name, text, other, tokens, err)
 			}
 			if other, err := again.Prompt(text); err != nil || !slices.Equal(other, tokens) {
 				t.Errorf("%s: %q: the files have tokens %v, want %v (%v)", name, text, other, tokens, err)
@@ -89,10 +97,11 @@ func TestOpenVocabularyRefuses(t *testing.T) {
 	for _, c := range []struct{ vocab, merges, want string }{
 		{"[]", "", "vocab.json: json: cannot unmarshal"},
 		{`{"a": 0`, "", "vocab.json: unexpected end"},
-		{`{"a": 0, "b": 2}`, "", `vocab.json: token "b" has id 2, want each of 0 to 1 once`},
+		{`{"a": 0, "b": 1048576}`, "", `vocab.json: token "b" has id 1048576, want each id at most once`},
 		{`{"a": 0, "b": 0}`, "", `token "b" has id 0`},
 		{`{"a": -1}`, "", `token "a" has id -1`},
-		{letters, "#version: 0.2\na b\nb a\n", `merges.txt: line 3: "b a": want two tokens of vocab.json that make a third`},
+		{letters, "#version: 0.2\na b\nb a\n", `merges.txt: line 3: "b a": want two tokens of the vocabulary that make a third`},
+		{letters, "a b\na b\n", `merges.txt: line 2: "a b": stands twice`},
 		{letters, "ab", `merges.txt: line 1: "ab"`},
 	} {
 		dir := t.TempDir()
@@ -105,7 +114,7 @@ func TestOpenVocabularyRefuses(t *testing.T) {
 	if _, err := OpenVocabulary(t.TempDir()); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("an empty directory: error %v", err)
 	}
-	v, err := parseVocabulary([]byte(letters))
+	v, err := ParseTokenizer("", map[string][]byte{vocabFile: []byte(letters), mergesFile: {}})
 	expect.OK(t, err)
 	if _, err := v.Prompt("abc"); err == nil || err.Error() != "byte 2, 0x63: the vocabulary has no token for it" {
 		t.Errorf("error %v", err)
@@ -136,8 +145,8 @@ func TestVocabularyOf(t *testing.T) {
 func FuzzVocabulary(f *testing.F) {
 	f.Add([]byte(`{"a": 0, "b": 1, "ab": 2, "Ġ": 3}`), "#version: 0.2\na b\n", "ab ba")
 	f.Fuzz(func(t *testing.T, vocab []byte, merges, text string) {
-		v, err := parseVocabulary(vocab)
-		if err != nil || v.parseMerges(merges) != nil {
+		v, err := ParseTokenizer("", map[string][]byte{vocabFile: vocab, mergesFile: []byte(merges)})
+		if err != nil {
 			return
 		}
 		tokens, err := v.Prompt(text)
@@ -157,24 +166,6 @@ func FuzzVocabulary(f *testing.F) {
 			t.Fatalf("%s is no JSON", files["vocab.json"])
 		}
 	})
-}
-
-// TestTokenizerClass: vocab.json with merges.txt is GPT-2's encoding. A class or a setting that makes
-// other ids is refused by name. Settings of tokenizer.json stand in that file.
-func TestTokenizerClass(t *testing.T) {
-	const want = ": want tokenizer.json beside it, as save_pretrained of transformers writes it"
-	for settings, wrong := range map[string]string{
-		`{}`: "", `{"tokenizer_class": "GPT2Tokenizer", "add_bos_token": false, "errors": "replace"}`: "", `{"tokenizer_class": "GPT2TokenizerFast"}`: "",
-		`{"tokenizer_class": "Qwen2Tokenizer"}`:       `tokenizer_class: "Qwen2Tokenizer": vocab.json with merges.txt is read as GPT2Tokenizer alone` + want,
-		`{"tokenizer_class": "RobertaTokenizerFast"}`: `tokenizer_class: "RobertaTokenizerFast": vocab.json with merges.txt is read as GPT2Tokenizer alone` + want,
-		`{"add_prefix_space": true}`:                  `add_prefix_space: true is not supported with vocab.json and merges.txt` + want,
-		`{"add_bos_token": true}`:                     `add_bos_token: true is not supported with vocab.json and merges.txt` + want,
-	} {
-		_, err := ParseTokenizer("d", map[string][]byte{vocabFile: []byte(`{"a": 0}`), mergesFile: nil, settingsFile: []byte(settings)})
-		if (err == nil) != (wrong == "") || err != nil && err.Error() != "d/tokenizer_config.json: "+wrong {
-			t.Errorf("%s: %v, want %q", settings, err, wrong)
-		}
-	}
 }
 
 // The name of a special token in a prompt is the token, whatever the tokenizer is and whichever
@@ -203,7 +194,7 @@ func TestPromptsHaveSpecialTokens(t *testing.T) {
 		{"vocab.json, named", with(letters, settingsFile, `{"add_bos_token": false, "pad_token": null, "bos_token": "<s>"}`), []int32{0, 4}},
 		{"vocab.json, an object", with(letters, settingsFile, `{"cls_token": {"__type": "AddedToken", "content": "<s>"}}`), []int32{0, 4}},
 		{"vocab.json, a list", with(letters, specialFile, `{"additional_special_tokens": ["<x>", "<s>"]}`), []int32{0, 4}},
-		{"vocab.json, added", with(letters, settingsFile, `{"added_tokens_decoder": {"4": {"content": "<s>"}}}`), []int32{0, 4}},
+		{"vocab.json, added", with(letters, settingsFile, `{"added_tokens_decoder": {"4": {"content": "<s>", "special": true}}}`), []int32{0, 4}},
 	} {
 		v, err := ParseTokenizer("", c.files)
 		expect.OK(t, err)
