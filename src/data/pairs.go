@@ -50,7 +50,7 @@ func parsePair(at string, files map[string][]byte) (*Vocabulary, error) {
 	if err := json.Unmarshal(files[vocabFile], &ids); err != nil {
 		return fail(vocabFile, err)
 	}
-	if files[mergesFile] == nil {
+	if _, ok := files[mergesFile]; !ok {
 		return fail(mergesFile, fs.ErrNotExist)
 	}
 	s, err := readPairSettings(files)
