@@ -3,20 +3,41 @@ package data
 import (
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
 )
 
-// graphemeJoiner is the character that package norm puts into runs of more than 30 combining marks.
-const graphemeJoiner = "\u034f"
-
-// nfc returns a text in normalisation form C of Unicode 15.0 (UAX 15). Unlike package norm it adds
-// no grapheme joiner to long runs of combining marks. Hugging Face's tokenizers add none.
+// nfc returns a text in normalisation form C of Unicode 15.0 (UAX 15), as Hugging Face's tokenizers
+// do. Package norm only says how much of the text has this form already. Its own form adds U+034F to
+// long runs of combining marks, and joins a letter with a mark behind another letter such as U+0DCF.
 func nfc(text string) string {
-	if out := norm.NFC.String(text); strings.Count(out, graphemeJoiner) == strings.Count(text, graphemeJoiner) {
-		return out
+	n := norm.NFC.QuickSpanString(text)
+	if n == len(text) {
+		return text
 	}
-	return composed(text)
+	var out strings.Builder
+	for {
+		out.WriteString(text[:n])
+		if text = text[n:]; text == "" {
+			return out.String()
+		}
+		end := beforeBoundary(text)
+		out.WriteString(composed(text[:end]))
+		text = text[end:]
+		n = norm.NFC.QuickSpanString(text)
+	}
+}
+
+// beforeBoundary returns the length of the begin of a text that is composed by itself. text must not
+// be empty.
+func beforeBoundary(text string) int {
+	_, end := utf8.DecodeRuneInString(text)
+	for end < len(text) && !norm.NFC.PropertiesString(text[end:]).BoundaryBefore() {
+		_, n := utf8.DecodeRuneInString(text[end:])
+		end += n
+	}
+	return end
 }
 
 // composed is nfc by the definition: decompose, sort combining marks by class, compose.
@@ -56,7 +77,7 @@ func class(r rune) uint8 { return norm.NFD.PropertiesString(string(r)).CCC() }
 func beforeNFC(text string, at int) int {
 	start := 0
 	for start < len(text) {
-		n := max(1, norm.NFC.NextBoundaryInString(text[start:], true))
+		n := beforeBoundary(text[start:])
 		size := len(nfc(text[start : start+n]))
 		if at < size {
 			break
