@@ -120,7 +120,7 @@ func (s *pairSettings) tokens(ids map[string]int32, files map[string][]byte) (li
 	}
 	if isOlder {
 		var older map[string]int32
-		for name, value := range map[string]any{specialFile: &members, "added_tokens.json": &older} {
+		for name, value := range map[string]any{specialFile: &members, addedFile: &older} {
 			if text, ok := files[name]; ok {
 				if err := json.Unmarshal(text, value); err != nil {
 					return nil, fmt.Errorf("%s: %w", name, err)

@@ -84,7 +84,7 @@ func TestPairSettings(t *testing.T) {
 		`{"add_prefix_space": true}`:                                           `add_prefix_space: true is not supported with vocab.json, want false, or else tokenizer.json beside it`,
 		`{"split_special_tokens": true}`:                                       `split_special_tokens: true is not supported with vocab.json, want false, or else tokenizer.json beside it`,
 		`{"added_tokens_decoder": {"500": {"content": "x y"}}}`:                `added_tokens: 0, "x y": id 500, want 400 as tokenizers number it, or the token in the vocabulary`,
-		`{"mask_token": {"content": "x y", "lstrip": true}}`:                   `added_tokens: 1, "x y": want a text, and neither single_word nor lstrip nor rstrip, which are not supported`,
+		`{"mask_token": {"content": "x y", "lstrip": true}}`:                   `added_tokens: 400, "x y": want a text, and neither single_word nor lstrip nor rstrip, which are not supported`,
 		`{"tokenizer_class": "Qwen2Tokenizer", "pad_token": {"content": [1]}}`: `pad_token: json: cannot unmarshal array into Go struct field addedToken.content of type string`,
 	} {
 		v, err := ParseTokenizer("d", pairFiles(t, map[string]string{settingsFile: settings}))

@@ -182,27 +182,50 @@ func (t Tokenizer) run(e *encoder, w work) encoded {
 		done.err = InputError{w.fail(position, noText(w.text[position]))}
 		return done
 	}
-	text, prefix := w.text, ""
-	if t.composes {
-		text = nfc(text)
-	}
 	done.tokens = make([]int32, 0, len(w.text)/2) // GPT-2 needs a token for 2 to 5 bytes of most texts
 	if w.first {
-		prefix = t.leads.before(text, 0)
 		done.tokens = append(done.tokens, t.begin...)
 	}
-	done.tokens, done.err = e.encode(done.tokens, prefix+text)
-	if failed, ok := errors.AsType[pieceError](done.err); ok {
-		position := max(0, failed.position-len(prefix))
-		if t.composes {
-			position = beforeNFC(w.text, position)
+	for _, p := range t.raw.apart(w.text, 0, true) {
+		if done.err == nil {
+			done.tokens, done.err = t.append(done.tokens, e, w, p)
 		}
-		done.err = w.fail(position, failed.error)
 	}
 	if w.last {
 		done.tokens = append(done.tokens, t.endOfText)
 	}
 	return done
+}
+
+// append appends the tokens of a part of a work to tokens.
+func (t Tokenizer) append(tokens []int32, e *encoder, w work, p part) ([]int32, error) {
+	if p.token != nil {
+		return append(tokens, p.token.ID), nil
+	}
+	text := p.text
+	if t.composes {
+		text = nfc(text)
+	}
+	for _, q := range t.normal.apart(text, 0, true) {
+		if q.token != nil {
+			tokens = append(tokens, q.token.ID)
+			continue
+		}
+		prefix := ""
+		if w.first && p.at+q.at == 0 {
+			prefix = t.leads.before(q.text, 0)
+		}
+		var err error
+		tokens, err = e.encode(tokens, prefix+q.text)
+		if failed, ok := errors.AsType[pieceError](err); ok {
+			position := q.at + max(0, failed.position-len(prefix))
+			if t.composes {
+				position = beforeNFC(p.text, position)
+			}
+			return tokens, w.fail(p.at+position, failed.error)
+		}
+	}
+	return tokens, nil
 }
 
 // parts reads a text and yields it in parts of about a block. cut returns places where a division

@@ -53,7 +53,7 @@ func parsePieceVocabulary(file string, raw []byte) (*Vocabulary, error) {
 	v := &Vocabulary{End: m.end, tokens: m.texts, strips: m.prefix, piece: m.joints.piece, cut: m.joints.cut, pieces: m}
 	for id, kind := range m.types {
 		if kind == controlPiece || kind == unknownPiece {
-			v.special(m.spelt[id], int32(id))
+			v.search(addedToken{ID: int32(id), Content: m.spelt[id], Special: true})
 		}
 	}
 	v.ask = func(piece string) ([]int32, error) {

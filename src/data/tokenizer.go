@@ -13,6 +13,9 @@ type Tokenizer struct {
 	endOfText int32   // token after every document
 	composes  bool    // texts are put into Unicode's NFC
 	leads     leading // whether a space is put before the text of a document
+	// raw and normal are the added tokens of documents that are searched for before and after
+	// normalisation. Without a token that is not special there are none.
+	raw, normal spellings
 	// cut returns the last place in text, at from or later, where the text may be divided without
 	// changing ids. It returns 0 if it finds none.
 	cut     func(text []byte, from int) int

@@ -1,7 +1,6 @@
 package data
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -22,7 +21,7 @@ const (
 
 // tokenizerFiles are the names of tokenizer files in a model's directory.
 var tokenizerFiles = []string{
-	tokenizerFile, pieceFile, settingsFile, specialFile, "added_tokens.json", vocabFile, mergesFile, "chat_template.jinja",
+	tokenizerFile, pieceFile, settingsFile, specialFile, addedFile, vocabFile, mergesFile, "chat_template.jinja",
 }
 
 // IsTokenizerFile reports whether a file of that name belongs to a tokenizer.
@@ -71,19 +70,7 @@ func ParseTokenizer(at string, files map[string][]byte) (*Vocabulary, error) {
 	if files[tokenizerFile] == nil && files[pieceFile] == nil {
 		return v, nil // the settings are used already
 	}
-	if text, ok := files[settingsFile]; ok {
-		if err := v.set(text, files[tokenizerFile] == nil); err != nil {
-			return nil, fmt.Errorf("%s: %w", filepath.Join(at, settingsFile), err)
-		}
-	}
-	for _, name := range []string{settingsFile, specialFile} {
-		if text, ok := files[name]; ok {
-			if err := v.setSpecial(text); err != nil {
-				return nil, fmt.Errorf("%s: %w", filepath.Join(at, name), err)
-			}
-		}
-	}
-	return v, nil
+	return v, v.applySettings(at, files)
 }
 
 func parseEncoding(at string, files map[string][]byte) (*Vocabulary, error) {
@@ -106,83 +93,6 @@ func named(path string, text []byte, parse func([]byte) (*Vocabulary, error)) (*
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return v, nil
-}
-
-// settings is the part of tokenizer_config.json that is used: the token that ends texts, as a
-// string or an object with properties, and whether texts get a begin token (for sentencepiece
-// models).
-type settings struct {
-	End      json.RawMessage `json:"eos_token"`
-	AddBegin *bool           `json:"add_bos_token"`
-}
-
-// set applies tokenizer_config.json. The error names a token that does not exist.
-func (v *Vocabulary) set(text []byte, pieces bool) error {
-	var s settings
-	if err := json.Unmarshal(text, &s); err != nil {
-		return err
-	}
-	end, err := tokenName(s.End)
-	if err != nil {
-		return fmt.Errorf("eos_token: %w", err)
-	}
-	if end != "" {
-		id := slices.Index(v.tokens, end)
-		if id < 0 {
-			return fmt.Errorf("eos_token: %.100q is no token of the vocabulary", end)
-		}
-		v.End = int32(id)
-	}
-	if pieces && s.AddBegin != nil && !*s.AddBegin {
-		v.begin = nil
-	}
-	return nil
-}
-
-// tokenName returns the spelling of a token, which is a string or an object with properties.
-func tokenName(source json.RawMessage) (name string, err error) {
-	if len(source) == 0 || json.Unmarshal(source, &name) == nil {
-		return name, nil
-	}
-	var added addedToken
-	err = json.Unmarshal(source, &added)
-	return added.Content, err
-}
-
-// setSpecial makes a prompt be searched for the tokens of the vocabulary that a member such as
-// bos_token, or added_tokens_decoder, names.
-func (v *Vocabulary) setSpecial(text []byte) error {
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(text, &members); err != nil {
-		return err
-	}
-	names := make(map[string]bool)
-	for member, source := range members {
-		var list []json.RawMessage
-		var added map[string]addedToken
-		switch {
-		case strings.HasSuffix(member, "_token"):
-			list = []json.RawMessage{source}
-		case strings.HasSuffix(member, "_special_tokens"): // additional_ and, in newer files, extra_
-			_ = json.Unmarshal(source, &list)
-		case member == "added_tokens_decoder":
-			_ = json.Unmarshal(source, &added)
-		}
-		for _, source := range list {
-			if name, err := tokenName(source); err == nil { // add_bos_token is no name
-				names[name] = true
-			}
-		}
-		for _, a := range added {
-			names[a.Content] = true
-		}
-	}
-	for id, token := range v.tokens {
-		if names[token] && token != "" {
-			v.special(token, int32(id))
-		}
-	}
-	return nil
 }
 
 // Beside returns the directory with the tokenizer's files for the token file PREFIX.bin.

@@ -140,6 +140,14 @@ func (t *tokenizerJSON) check() error {
 	return nil
 }
 
+// check returns an error if texts cannot be searched for a token.
+func (a addedToken) check() error {
+	if a.SingleWord || a.LStrip || a.RStrip || a.Content == "" {
+		return fmt.Errorf("%d, %.100q: want a text, and neither single_word nor lstrip nor rstrip, which are not supported", a.ID, a.Content)
+	}
+	return nil
+}
+
 // withAdded returns the ids of a vocabulary and of added tokens. Hugging Face's tokenizers ignore the
 // id of an added token that the vocabulary lacks. They number these tokens on, from the number of
 // tokens in the vocabulary. Any other id is refused.
@@ -148,9 +156,10 @@ func withAdded(ids map[string]int32, added []addedToken) (map[string]int32, erro
 	maps.Copy(all, ids)
 	for i, a := range added {
 		id, ok := all[a.Content]
+		if err := a.check(); err != nil {
+			return nil, fmt.Errorf("added_tokens: %w", err)
+		}
 		switch {
-		case a.SingleWord || a.LStrip || a.RStrip || a.Content == "":
-			return nil, fmt.Errorf("added_tokens: %d, %.100q: want a text, and neither single_word nor lstrip nor rstrip, which are not supported", i, a.Content)
 		case ok && id != a.ID:
 			return nil, fmt.Errorf("added_tokens: %d, %.100q: id %d, want %d as it has already", i, a.Content, a.ID, id)
 		case !ok && int(a.ID) != len(all):
@@ -165,7 +174,6 @@ func withAdded(ids map[string]int32, added []addedToken) (map[string]int32, erro
 // have no token. In an encoding of bytes, a token that does not spell bytes must be an added token.
 func (v *Vocabulary) number(ids, all map[string]int32, added []addedToken, characters bool) error {
 	contents := make(map[string]bool)
-	v.added = make(map[string]int32)
 	for _, a := range added {
 		contents[a.Content] = true
 		v.search(a)
@@ -211,11 +219,14 @@ func (v *Vocabulary) search(a addedToken) {
 	if a.Normalized && v.escapes { // as in the text at the time of the search
 		word = strings.ReplaceAll(v.leads.before(word, 0)+word, " ", marked)
 	}
-	v.added[word] = a.ID
+	if v.added == nil {
+		v.added = make(map[int32]addedToken)
+	}
+	v.added[a.ID] = a
 	if a.Normalized {
-		v.normal = append(v.normal, word)
+		v.normal.insert(word, a)
 	} else {
-		v.raw = append(v.raw, word)
+		v.raw.insert(word, a)
 	}
 	if !a.Special {
 		v.plain = a.Content

@@ -186,7 +186,7 @@ func TestTokenizerJSONRefuses(t *testing.T) {
 		{"post_processor", `{"type": "BertProcessing"}`, `post_processor: type "BertProcessing" is not supported`},
 		{"post_processor", `{"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "x"}}]}`, "post_processor: single: 0 texts, want one"},
 		{"post_processor", strings.Replace(beginning, "[7, 8]", "[7, 300]", 1), "post_processor: token 300 of 260"},
-		{"added_tokens", `[{"id": 260, "content": "x y", "lstrip": true}]`, `added_tokens: 0, "x y": want a text, and neither`},
+		{"added_tokens", `[{"id": 260, "content": "x y", "lstrip": true}]`, `added_tokens: 260, "x y": want a text, and neither`},
 		{"added_tokens", `[{"id": 261, "content": "x y"}]`, `added_tokens: 0, "x y": id 261, want 260 as tokenizers number it, or the token in the vocabulary`},
 		{"added_tokens", `[{"id": 5, "content": "abc"}]`, `added_tokens: 0, "abc": id 5, want 257 as it has already`},
 	} {

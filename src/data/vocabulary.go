@@ -28,14 +28,14 @@ type Vocabulary struct {
 	ask    func(piece string) (ids []int32, e error) // encodes a piece instead of merges; may be nil
 	pieces *pieceModel                               // the sentencepiece model of this encoding; may be nil
 
-	begin       []int32          // tokens before every text
-	composes    bool             // texts are put into Unicode's NFC
-	leads       leading          // which texts get a leading space
-	strips      bool             // that space is dropped when tokens become text
-	escapes     bool             // the space is added, and spaces become ▁, before a text is searched for normal tokens
-	added       map[string]int32 // tokens that texts are searched for, by their spelling
-	raw, normal []string         // added tokens: those searched first, and those searched after normalisation
-	plain       string           // an added token that plain text may contain; or ""
+	begin       []int32              // tokens before every text
+	composes    bool                 // texts are put into Unicode's NFC
+	leads       leading              // which texts get a leading space
+	strips      bool                 // that space is dropped when tokens become text
+	escapes     bool                 // the space is added, and spaces become ▁, before a text is searched for normal tokens
+	added       map[int32]addedToken // tokens that texts are searched for
+	raw, normal spellings            // added tokens: those searched first, and those searched after normalisation
+	plain       string               // an added token that is not special; or ""
 }
 
 // leading says which texts get a leading space.
@@ -94,22 +94,9 @@ var GPT2Vocabulary = sync.OnceValue(func() *Vocabulary {
 		}
 	}
 	v.add(gpt2End)
-	v.special(gpt2End, endOfText)
+	v.search(addedToken{ID: endOfText, Content: gpt2End, Special: true})
 	return v
 })
-
-// special makes a token an added token, which prompts are searched for, unless it is one.
-func (v *Vocabulary) special(token string, id int32) {
-	for _, known := range v.added {
-		if known == id {
-			return
-		}
-	}
-	if v.added == nil {
-		v.added = make(map[string]int32)
-	}
-	v.added[token], v.raw = id, append(v.raw, token)
-}
 
 // add appends a token.
 func (v *Vocabulary) add(token string) {
@@ -144,9 +131,9 @@ func (v *Vocabulary) Opening(id int32) string {
 // error names a byte without a token.
 func (v *Vocabulary) Prompt(text string) ([]int32, error) {
 	tokens := slices.Clone(v.begin)
-	for _, p := range apart(text, 0, v.raw) {
-		if p.added {
-			tokens = append(tokens, v.added[p.text])
+	for _, p := range v.raw.apart(text, 0, false) {
+		if p.token != nil {
+			tokens = append(tokens, p.token.ID)
 			continue
 		}
 		source := p.text
@@ -156,9 +143,9 @@ func (v *Vocabulary) Prompt(text string) ([]int32, error) {
 		if v.escapes {
 			p.text = strings.ReplaceAll(v.leads.before(p.text, p.at)+p.text, " ", marked)
 		}
-		for _, q := range apart(p.text, p.at, v.normal) {
-			if q.added {
-				tokens = append(tokens, v.added[q.text])
+		for _, q := range v.normal.apart(p.text, p.at, false) {
+			if q.token != nil {
+				tokens = append(tokens, q.token.ID)
 				continue
 			}
 			var err error
@@ -217,43 +204,6 @@ func (v *Vocabulary) word(word string) ([]int32, error) {
 	return v.merged(ids), nil
 }
 
-// part is an added token in a text, or the text between two of them. at is its offset.
-type part struct {
-	text  string
-	at    int
-	added bool
-}
-
-// apart cuts a text into parts, at the words that it contains. at is the offset of the text.
-func apart(text string, at int, words []string) []part {
-	var parts []part
-	for text != "" {
-		i, found := firstOf(text, words)
-		if i < 0 {
-			return append(parts, part{text, at, false})
-		}
-		if i > 0 {
-			parts = append(parts, part{text[:i], at, false})
-		}
-		parts = append(parts, part{found, at + i, true})
-		text, at = text[i+len(found):], at+i+len(found)
-	}
-	return parts
-}
-
-// firstOf returns the offset of the first word in text and that word, -1 if there is none. Of
-// several words at that offset it takes the longest.
-func firstOf(text string, words []string) (at int, found string) {
-	at = -1
-	for _, word := range words {
-		i := strings.Index(text, word)
-		if i >= 0 && (at < 0 || i < at || i == at && len(word) > len(found)) {
-			at, found = i, word
-		}
-	}
-	return at, found
-}
-
 // spelt returns the token of each byte of text, -1 for a byte without a token.
 func (v *Vocabulary) spelt(text string) []int32 {
 	ids := make([]int32, len(text))
@@ -289,17 +239,36 @@ func (v *Vocabulary) letters(text string) []int32 {
 }
 
 // Tokenizer returns the encoding for documents. In a document the spelling of a special token is
-// plain text. The error says what the encoding lacks.
+// plain text, and that of any other added token is this token. The error says what the encoding lacks.
 func (v *Vocabulary) Tokenizer() (Tokenizer, error) {
-	switch {
-	case v.End < 0:
+	if v.End < 0 {
 		return Tokenizer{}, errors.New("no token that ends texts: want eos_token in tokenizer_config.json")
-	case v.plain != "":
-		return Tokenizer{}, fmt.Errorf("added_tokens: %.100q is not special: texts of documents that hold such tokens are not supported", v.plain)
 	}
 	t := Tokenizer{Vocab: v.Size(), begin: v.begin, endOfText: v.End, composes: v.composes, leads: v.leads, cut: v.cut}
 	t.encoder = func() *encoder { return &encoder{piece: v.piece, ask: v.word, known: make(map[string][]int32)} }
+	if v.plain == "" {
+		return t, nil
+	}
+	if v.bytes != nil || v.ask != nil {
+		return Tokenizer{}, fmt.Errorf("added_tokens: %.100q is not special: documents that hold such tokens are only supported with byte-level tokenizers", v.plain)
+	}
+	for _, a := range v.added {
+		if a.Normalized && v.composes && strings.ContainsAny(strings.TrimLeft(a.Content, " \n\t"), " \n\t") {
+			return Tokenizer{}, fmt.Errorf("added_tokens: %.100q is normalized and has a space behind another character: not supported with NFC", a.Content)
+		}
+	}
+	t.raw, t.normal, t.cut = v.raw, v.normal, v.cutOutside
 	return t, nil
+}
+
+// cutOutside is cut for a text with added tokens. No place is inside of such a token.
+func (v *Vocabulary) cutOutside(text []byte, from int) int {
+	for end := len(text); ; {
+		end = v.cut(text[:end], from)
+		if end == 0 || !v.raw.crosses(text, end) && !v.normal.crosses(text, end) {
+			return end
+		}
+	}
 }
 
 // VocabularyOf returns the vocabulary of a model with vocab tokens that was trained on data.path.

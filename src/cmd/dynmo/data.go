@@ -45,8 +45,8 @@ left out. With --format megatron an index, OUT.idx, lies beside OUT.bin.
 --tokenizer gpt2 is GPT-2's byte-pair encoding. Any other is that of a directory, or of a
 file: tokenizer.json, as LLaMA, Mixtral and Llama 3 have it, sentencepiece's
 tokenizer.model, or vocab.json and merges.txt. Documents begin with the tokens that it sets
-before a text, and end with the one that ends texts (eos_token); names of special tokens
-are text. --tokenizer sentencepiece takes sentencepiece's model file with
+before a text, and end with the one that ends texts (eos_token). In a document the name of a
+special token is text. The name of any other added token is this token. --tokenizer sentencepiece takes sentencepiece's model file with
 --tokenizer-model; there documents begin with no token. The tokenizer's files are kept
 beside OUT.bin in OUT.tokenizer, so that a run on it knows what its tokens are.
 
