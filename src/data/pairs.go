@@ -66,13 +66,14 @@ func parsePair(at string, files map[string][]byte) (*Vocabulary, error) {
 		return fail(settingsFile, err)
 	}
 	p := patterns[s.class.expression]
-	v := &Vocabulary{End: -1, ids: make(map[string]int32), merges: make(map[[2]int32]merge), piece: p.piece, cut: p.cut, composes: s.class.composes}
+	v := &Vocabulary{ids: make(map[string]int32), merges: make(map[[2]int32]merge), piece: p.piece, cut: p.cut, composes: s.class.composes}
 	if err := v.number(ids, all, added, false); err != nil {
 		return fail(vocabFile, err)
 	}
 	if err := v.parseMerges(ids, string(files[mergesFile])); err != nil {
 		return fail(mergesFile, err)
 	}
+	v.End = -1
 	if end, ok := s.named["eos_token"]; ok {
 		v.End = all[end]
 	}

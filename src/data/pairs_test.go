@@ -58,6 +58,8 @@ func TestPairPublishedIDs(t *testing.T) {
 			"400": {"content": "<|im_start|>", "special": true, ` + properties + `}, "401": {"content": "<|im_end|>", "special": true, ` + properties + `},
 			"402": {"content": "<tool>", "special": false, ` + properties + `}}}`, size: 403, end: 401,
 			want: [][]int32{qwen, {400, 66, 221, 402}, pad, {67, 401, 199}}},
+		{settings: `{"tokenizer_class": "Qwen2Tokenizer", "eos_token": null, "added_tokens_decoder": {"0": {"content": "<|endoftext|>", "special": true, ` + properties + `}}}`, size: 400, end: -1,
+			want: [][]int32{qwen, start, {66, 221}, tool, pad, {67}, end, {199}}},
 		{settings: `{"tokenizer_class": "Qwen2Tokenizer"}`, files: map[string]string{"added_tokens.json": `{"<|im_start|>": 400, "<tool>": 401}`,
 			"special_tokens_map.json": `{"eos_token": "<|im_start|>", "pad_token": {"content": "[PAD]", ` + properties + `}, "additional_special_tokens": ["<|im_end|>"]}`}, size: 404, end: 400,
 			want: [][]int32{qwen, {400, 66, 221, 401, 402, 67, 403, 199}}},
