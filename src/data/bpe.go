@@ -45,8 +45,8 @@ func newBPE() *encoder {
 	return &encoder{piece: piece, ask: ask, known: make(map[string][]int32)}
 }
 
-// lost is a character that the library's regular expressions (regexp2 2.5.1) do not match, so that
-// the library would drop it. GPT-2 has one id for it, and no id for it together with a neighbour.
+// lost is a character that the library's regular expressions do not match, because the library
+// replaces them by code. The library would drop the character. GPT-2 has one id for it, and no id for it together with a neighbour.
 const (
 	lost   = "\x7f"
 	lostID = 221
