@@ -98,18 +98,12 @@ func (v *Vocabulary) set(s settings, pieces bool) error {
 }
 
 // addKnown makes texts be searched for a token of the vocabulary. An error says that the vocabulary
-// lacks the token, or has it with other properties.
+// lacks the token, or that a property of it is not supported.
 func (v *Vocabulary) addKnown(a addedToken) error {
-	known, ok := v.added[a.ID]
 	if v.pieces != nil {
 		a.Normalized = false // the text of a sentencepiece model is not normalised
 	}
-	switch {
-	case ok && known == a:
-		return nil
-	case ok && known.Content == a.Content:
-		return fmt.Errorf("%d, %.100q: the properties of this token are not those in %s, want the same", a.ID, a.Content, v.source())
-	case a.ID < 0 || int(a.ID) >= len(v.tokens) || v.tokens[a.ID] != a.Content:
+	if a.ID < 0 || int(a.ID) >= len(v.tokens) || v.tokens[a.ID] != a.Content {
 		return fmt.Errorf("%d, %.100q: %s has no such token, want a %s that has it", a.ID, a.Content, v.source(), tokenizerFile)
 	}
 	if err := a.check(); err != nil {
@@ -127,8 +121,8 @@ func (v *Vocabulary) source() string {
 	return tokenizerFile
 }
 
-// addNamed adds the special tokens of the vocabulary that a member such as bos_token names. It also
-// puts all names into named.
+// addNamed adds the special tokens of the vocabulary that a member such as bos_token names, and puts
+// all names into named. A list such as additional_special_tokens leaves an added token as it is.
 func (v *Vocabulary) addNamed(named map[string]bool, text []byte) error {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(text, &members); err != nil {
@@ -143,16 +137,25 @@ func (v *Vocabulary) addNamed(named map[string]bool, text []byte) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", member, err)
 		}
+		isList := strings.HasPrefix(strings.TrimSpace(string(members[member])), "[")
 		for _, a := range tokens {
+			a.Special = !isList
 			found[a.Content], named[a.Content] = a, true
 		}
 	}
 	for id, token := range v.tokens {
-		if a, ok := found[token]; ok && v.added[int32(id)].Content != token {
-			a.ID, a.Special = int32(id), true
-			if err := v.addKnown(a); err != nil {
-				return err
-			}
+		a, ok := found[token]
+		if !ok {
+			continue
+		}
+		if known, ok := v.added[int32(id)]; ok && known.Content == token {
+			known.Special = known.Special || a.Special
+			v.search(known)
+			continue
+		}
+		a.ID, a.Special = int32(id), true
+		if err := v.addKnown(a); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -10,7 +10,7 @@ import (
 )
 
 // Files beside tokenizer.json and tokenizer.model add tokens of the vocabulary. A token that the
-// vocabulary lacks, other properties and a setting that makes other ids are refused by name.
+// vocabulary lacks, its spaces and a setting that makes other ids are refused by name.
 func TestSettingsBeside(t *testing.T) {
 	source, err := os.ReadFile("testdata/patterns/tokenizer.json")
 	expect.OK(t, err)
@@ -20,7 +20,7 @@ func TestSettingsBeside(t *testing.T) {
 		{tokenizerFile, settingsFile, `{"split_special_tokens": false, "pad_token": null, "eos_token": null, "add_bos_token": true}`, ""},
 		{tokenizerFile, settingsFile, `{"added_tokens_decoder": {"0": {"content": "<|endoftext|>", "special": true}}}`, ""},
 		{tokenizerFile, settingsFile, `{"added_tokens_decoder": {"0": {"content": "<|endoftext|>", "special": true, "rstrip": true}}}`,
-			`added_tokens_decoder: 0, "<|endoftext|>": the properties of this token are not those in tokenizer.json, want the same`},
+			`added_tokens_decoder: 0, "<|endoftext|>": want a text, and neither single_word nor lstrip nor rstrip, which are not supported`},
 		{tokenizerFile, settingsFile, `{"added_tokens_decoder": {"400": {"content": "<pad>", "special": true}}}`,
 			`added_tokens_decoder: 400, "<pad>": tokenizer.json has no such token, want a tokenizer.json that has it`},
 		{tokenizerFile, settingsFile, `{"added_tokens_decoder": {"33": {"content": "A", "lstrip": true}}}`,
@@ -34,7 +34,7 @@ func TestSettingsBeside(t *testing.T) {
 		{pieceFile, addedFile, `{"<pad>": 271}`, `271, "<pad>": tokenizer.model has no such token, want a tokenizer.json that has it`},
 		{pieceFile, settingsFile, `{"added_tokens_decoder": {"1": {"content": "<s>", "normalized": true, "special": true}}}`, ""},
 		{pieceFile, settingsFile, `{"added_tokens_decoder": {"2": {"content": "</s>", "special": true, "lstrip": true}}}`,
-			`added_tokens_decoder: 2, "</s>": the properties of this token are not those in tokenizer.model, want the same`},
+			`added_tokens_decoder: 2, "</s>": want a text, and neither single_word nor lstrip nor rstrip, which are not supported`},
 		{pieceFile, settingsFile, `{"split_special_tokens": true}`, "split_special_tokens: true is not supported, want false"},
 	} {
 		files := map[string][]byte{c.file: map[string][]byte{tokenizerFile: source, pieceFile: piece}[c.file], c.beside: []byte(c.text)}
@@ -58,6 +58,8 @@ func TestSettingsAddPlainTokens(t *testing.T) {
 		{settingsFile, `{}`, []int32{318}, []int32{318}},
 		{settingsFile, `{"added_tokens_decoder": {"33": {"content": "A"}}}`, []int32{33, 34}, []int32{33, 34}},
 		{settingsFile, `{"added_tokens_decoder": {"33": {"content": "A", "special": true}}}`, []int32{33, 34}, []int32{318}},
+		{settingsFile, `{"pad_token": "A", "added_tokens_decoder": {"33": {"content": "A"}}}`, []int32{33, 34}, []int32{318}},
+		{settingsFile, `{"extra_special_tokens": ["A"], "added_tokens_decoder": {"33": {"content": "A"}}}`, []int32{33, 34}, []int32{33, 34}},
 		{settingsFile, `{"pad_token": "A"}`, []int32{33, 34}, []int32{318}},
 		{addedFile, `{"A": 33}`, []int32{33, 34}, []int32{33, 34}},
 	} {

@@ -14,8 +14,8 @@ type branch struct {
 	next  map[byte]*branch
 }
 
-// insert adds a token.
-func (s *spellings) insert(spelling string, a addedToken) {
+// set makes a spelling that of a token, or of none if it is nil.
+func (s *spellings) set(spelling string, token *addedToken) {
 	b := &s.root
 	for i := range len(spelling) {
 		next, ok := b.next[spelling[i]]
@@ -28,7 +28,7 @@ func (s *spellings) insert(spelling string, a addedToken) {
 		}
 		b = next
 	}
-	b.token = &a
+	b.token = token
 	s.first[spelling[0]] = true
 	s.longest = max(s.longest, len(spelling))
 }

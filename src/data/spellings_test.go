@@ -75,7 +75,7 @@ func TestSpellingsAgreeWithTheDefinition(t *testing.T) {
 		for id := range int32(rnd.IntN(6)) {
 			word := letters(5)
 			words[word] = id
-			s.insert(word, addedToken{ID: id})
+			s.set(word, &addedToken{ID: id})
 		}
 		text := letters(30)
 		for _, p := range s.apart(text, 0, false) {

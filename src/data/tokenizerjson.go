@@ -210,27 +210,36 @@ func (v *Vocabulary) number(ids, all map[string]int32, added []addedToken, chara
 	return nil
 }
 
-// search registers an added token that texts are searched for.
+// search registers an added token that texts are searched for. A token that is registered already gets
+// its new properties, but stays special, as in tokenizers 0.23.1.
 func (v *Vocabulary) search(a addedToken) {
-	word := a.Content
-	if a.Normalized && v.composes {
-		word = nfc(word)
-	}
-	if a.Normalized && v.escapes { // as in the text at the time of the search
-		word = strings.ReplaceAll(v.leads.before(word, 0)+word, " ", marked)
+	if known, ok := v.added[a.ID]; ok {
+		in, spelling := v.spellings(known)
+		in.set(spelling, nil)
+		a.Special = a.Special || known.Special
 	}
 	if v.added == nil {
 		v.added = make(map[int32]addedToken)
 	}
 	v.added[a.ID] = a
-	if a.Normalized {
-		v.normal.insert(word, a)
-	} else {
-		v.raw.insert(word, a)
+	in, spelling := v.spellings(a)
+	in.set(spelling, &a)
+}
+
+// spellings returns the spelling of an added token in the texts that are searched, and the tree for
+// it.
+func (v *Vocabulary) spellings(a addedToken) (in *spellings, spelling string) {
+	if !a.Normalized {
+		return &v.raw, a.Content
 	}
-	if !a.Special {
-		v.plain = a.Content
+	spelling = a.Content
+	if v.composes {
+		spelling = nfc(spelling)
 	}
+	if v.escapes { // as in the text at the time of the search
+		spelling = strings.ReplaceAll(v.leads.before(spelling, 0)+spelling, " ", marked)
+	}
+	return &v.normal, spelling
 }
 
 // numberBytes finds the tokens of bytes, which encode characters without a token. No merge has such

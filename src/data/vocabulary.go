@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -35,7 +36,6 @@ type Vocabulary struct {
 	escapes     bool                 // the space is added, and spaces become ▁, before a text is searched for normal tokens
 	added       map[int32]addedToken // tokens that texts are searched for
 	raw, normal spellings            // added tokens: those searched first, and those searched after normalisation
-	plain       string               // an added token that is not special; or ""
 }
 
 // leading says which texts get a leading space.
@@ -246,13 +246,19 @@ func (v *Vocabulary) Tokenizer() (Tokenizer, error) {
 	}
 	t := Tokenizer{Vocab: v.Size(), begin: v.begin, endOfText: v.End, composes: v.composes, leads: v.leads, cut: v.cut}
 	t.encoder = func() *encoder { return &encoder{piece: v.piece, ask: v.word, known: make(map[string][]int32)} }
-	if v.plain == "" {
+	hasPlain := false
+	for _, id := range slices.Sorted(maps.Keys(v.added)) {
+		a := v.added[id]
+		hasPlain = hasPlain || !a.Special
+		if !a.Special && (v.bytes != nil || v.ask != nil) {
+			return Tokenizer{}, fmt.Errorf("added_tokens: %.100q is not special: documents that hold such tokens are only supported with byte-level tokenizers", a.Content)
+		}
+	}
+	if !hasPlain {
 		return t, nil
 	}
-	if v.bytes != nil || v.ask != nil {
-		return Tokenizer{}, fmt.Errorf("added_tokens: %.100q is not special: documents that hold such tokens are only supported with byte-level tokenizers", v.plain)
-	}
-	for _, a := range v.added {
+	for _, id := range slices.Sorted(maps.Keys(v.added)) {
+		a := v.added[id]
 		if a.Normalized && v.composes && strings.ContainsAny(strings.TrimLeft(a.Content, " \n\t"), " \n\t") {
 			return Tokenizer{}, fmt.Errorf("added_tokens: %.100q is normalized and has a space behind another character: not supported with NFC", a.Content)
 		}
