@@ -112,7 +112,7 @@ func (c Config) stored(d DType) ([]byte, error) {
 		return c.Text, nil
 	}
 	name := strconv.Quote(typeNames[d])
-	text, named, err := c.replaced(name, "torch_dtype", "dtype") // Transformers from 4.56 on writes the second
+	text, named, err := replaced(c.Text, name, "torch_dtype", "dtype") // Transformers from 4.56 on writes the second
 	if err != nil || named || d == F32 {
 		return text, err
 	}
@@ -120,18 +120,18 @@ func (c Config) stored(d DType) ([]byte, error) {
 	return slices.Concat([]byte("{\n  \"torch_dtype\": "+name+","), rest), nil
 }
 
-// replaced returns the text with another value for the members with these keys. found reports
-// whether the text has such a member.
-func (c Config) replaced(value string, keys ...string) (text []byte, found bool, err error) {
+// replaced returns the JSON text `old` with another value for the members with these keys. found
+// reports whether it has such a member.
+func replaced(old []byte, value string, keys ...string) (text []byte, found bool, err error) {
 	at := 0
-	err = input.Value{JSON: c.Text}.Members(func(key string, v input.Value) error {
+	err = input.Value{JSON: old}.Members(func(key string, v input.Value) error {
 		if slices.Contains(keys, key) {
-			text, found = append(append(text, c.Text[at:v.At]...), value...), true
+			text, found = append(append(text, old[at:v.At]...), value...), true
 			at = int(v.At) + len(v.JSON)
 		}
 		return nil
 	})
-	return append(text, c.Text[at:]...), found, err
+	return append(text, old[at:]...), found, err
 }
 
 // Members of a configuration that name the tokens which begin and end texts.
@@ -140,13 +140,11 @@ const (
 	endKey   = "eos_token_id"
 )
 
-// Beginning returns the configuration with another token at the begin of texts, if the
-// configuration names such a token.
-func (c Config) Beginning(id int32) Config { return c.beginning(strconv.Itoa(int(id))) }
-
+// beginning returns the configuration with another token at the begin of texts, if the
+// configuration names such a token. value is the token in JSON.
 func (c Config) beginning(value string) Config {
 	var err error
-	if c.Text, _, err = c.replaced(value, beginKey); err != nil {
+	if c.Text, _, err = replaced(c.Text, value, beginKey); err != nil {
 		panic("checkpoint: a configuration that was read does not parse")
 	}
 	return c

@@ -87,7 +87,7 @@ func TestAs(t *testing.T) {
 	plain.config = strings.Replace(plain.config, `"score_scale_factor": 4.0`, `"score_scale_factor": 1.0`, 1)
 	for to, f := range map[string]*foreign{"mixtral": plain, "mistral": newLlama("F32", false, "model.", 0)} {
 		w := imported(t, f.directory(t, 0))
-		w.Config = w.Config.Beginning(3)
+		w.Config = w.Config.beginning("3")
 		expect.OK(t, w.As(to))
 		dir := t.TempDir()
 		expect.OK(t, w.WriteHuggingFace(dir, "", nil))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"strconv"
 	"unicode/utf8"
 
 	"dynmo/src/family"
@@ -20,11 +21,14 @@ func (w *Weights) Source() map[string][]byte {
 	return files
 }
 
-// Describe writes the configuration of a trained model, whose texts end with the token `end`; -1 is
-// none. dir has the Source of the weights that the model began with; it may be missing. The model
-// keeps the source's generation_config.json if the same token ends its texts.
-func (w *Weights) Describe(end int32, dir string) error {
+// Describe writes the configuration of a trained model, whose texts begin and end with the tokens
+// `begin` and `end`; -1 is none. dir has the Source of the weights that the model began with; it may
+// be missing. If the same token ends texts there, the model keeps the source's
+// generation_config.json, and its first token if `begin` is -1. Both files name the same first
+// token.
+func (w *Weights) Describe(begin, end int32, dir string) error {
 	var source *Config
+	first := strconv.Itoa(int(begin))
 	path := filepath.Join(dir, ConfigFile)
 	text, err := input.Read(path, maxConfig)
 	switch {
@@ -43,9 +47,19 @@ func (w *Weights) Describe(end int32, dir string) error {
 		}
 		if endsWith(text, end) || endsWith(generation, end) {
 			w.Generation = generation
+			if v, ok := c.members()[beginKey]; ok && begin < 0 {
+				first = string(v.JSON)
+			}
 		}
 	}
 	w.Config = configOf(family.FormOf(w.Config.Model), w.Config.Model, end, source)
+	if first != "-1" {
+		w.Config = w.Config.beginning(first)
+	}
+	if v, ok := w.Config.members()[beginKey]; ok && w.Generation != nil {
+		w.Generation, _, err = replaced(w.Generation, string(v.JSON), beginKey)
+		return err
+	}
 	return nil
 }
 

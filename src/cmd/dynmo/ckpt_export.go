@@ -42,7 +42,7 @@ PreTrainedTokenizerFast, because transformers' LlamaTokenizer sets spaces by oth
 
 Positions (max_position_embeddings) and router_aux_loss_coef are those of the weights that a model
 was imported from, also after training on them. So is generation_config.json, if the same token
-ends texts.
+ends texts; its bos_token_id becomes that of config.json. Otherwise it has only the two tokens.
 
 A model with exits, with attention in buckets or with a mixture of depths becomes the model that
 other programs know: its blocks, for all tokens and keys. The tensors that these programs do not

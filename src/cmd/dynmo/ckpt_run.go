@@ -210,16 +210,13 @@ func openRun(c *cobra.Command, dir string, step int) (origin, error) {
 	if err := o.ofRun(one.Dir, settings); err != nil {
 		return origin{}, err
 	}
-	kinds, end := model.FromConfig(settings).Kinds, w.Config.End
+	kinds, begin, end := model.FromConfig(settings).Kinds, int32(-1), w.Config.End
 	if o.vocabulary != nil {
-		end = o.vocabulary.End
+		begin, end = o.vocabulary.Begin(), o.vocabulary.End
 	}
 	w.Config.Model.Kinds = kinds
-	if err := w.Describe(end, besideRun(one.Dir, record.SourceDir)); err != nil {
+	if err := w.Describe(begin, end, besideRun(one.Dir, record.SourceDir)); err != nil {
 		return origin{}, err
-	}
-	if o.vocabulary != nil && o.vocabulary.Begin() >= 0 {
-		w.Config = w.Config.Beginning(o.vocabulary.Begin())
 	}
 	w.Config.Model.Kinds = kinds // Config alone does not have all kinds
 	return o, nil

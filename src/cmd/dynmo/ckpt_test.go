@@ -198,14 +198,14 @@ func TestExportKeepsTheSource(t *testing.T) {
 	has("hf", 8, "0.01") // 0.01 for each of 2 blocks, by 2 choices
 	var end any
 	rewrite(t, "hf/config.json", func(c map[string]any) {
-		c["max_position_embeddings"], c["router_aux_loss_coef"], end = 64, 0.25, c["eos_token_id"]
+		c["max_position_embeddings"], c["router_aux_loss_coef"], c["bos_token_id"], end = 64, 0.25, 9, c["eos_token_id"]
 	})
 	for _, own := range []bool{true, false} { // whether the file names the token that ends texts here
 		if end = fmt.Sprint(end); !own {
 			end = "7"
 			rewrite(t, "hf/config.json", func(c map[string]any) { c["eos_token_id"] = 7 })
 		}
-		generation := fmt.Sprintf("{\n\t\"eos_token_id\": [3, %v],  \"temperature\": 0.60 }", end)
+		generation := fmt.Sprintf("{\n\t\"bos_token_id\": 8, \"eos_token_id\": [3, %v],  \"temperature\": 0.60 }", end)
 		expect.OK(t, os.WriteFile("hf/generation_config.json", []byte(generation), 0o600))
 		said(t, "ckpt", "import", "hf", "-o", "weights", "--force")
 		said(t, "ckpt", "export", "weights", "-o", "back", "--force")
@@ -215,7 +215,11 @@ func TestExportKeepsTheSource(t *testing.T) {
 		train(append(sets("model.sequence=4", "model.weights=weights", "train.steps=2"), "--run-dir", "run", "--resume")...)
 		said(t, "ckpt", "export", "run", "-o", "trained", "--force")
 		has("trained", 64, "0.25")
-		if text, err := os.ReadFile("trained/generation_config.json"); err != nil || (string(text) == generation) != own {
+		agreed := strings.Replace(generation, "8", "9", 1) // on the first token of config.json
+		if text, err := os.ReadFile("trained/generation_config.json"); err != nil || (string(text) == agreed) != own {
+			t.Errorf("%s (%v), own %v", text, err, own)
+		}
+		if text, err := os.ReadFile("trained/config.json"); err != nil || strings.Contains(string(text), `"bos_token_id": 9`) != own {
 			t.Errorf("%s (%v), own %v", text, err, own)
 		}
 	}
