@@ -112,12 +112,13 @@ func TestFieldsRefuse(t *testing.T) {
 	const llama3 = `{"rope_type":"llama3","factor":8,"low_freq_factor":1,"high_freq_factor":4,"original_max_position_embeddings":8192}`
 	const head = `{"num_attention_heads":8,"n_head":4,"n_embd":16,"model_type":"gpt2"`
 	for _, c := range []struct{ name, source, want string }{
-		{"unknown", `{"model_type":"gpt2","logit_scale":2}`, "logit_scale: byte 35: not in `dynmo help fields`: remove it"},
-		{"unknown though null", `{"model_type":"llama","embedding_multiplier":null}`, "embedding_multiplier: byte 45: not in `dynmo help fields`"},
-		{"of another type", `{"model_type":"gpt2","rope_theta":1e4}`, "rope_theta: byte 34: not in `dynmo help fields`"},
-		{"both directions", plain["llama"] + `,"is_causal":false}`, "is_causal: byte 34: false is not supported, want one of [true null]"},
+		{"unknown", `{"model_type":"gpt2","logit_scale":2}`, "logit_scale: byte 35: unknown; the nearest of `dynmo help fields` is "},
+		{"mistyped", `{"model_type":"llama","num_atention_heads":4}`, "num_atention_heads: byte 43: unknown; the nearest of `dynmo help fields` is num_attention_heads: rename it, or remove it if Transformers"},
+		{"unknown though null", `{"model_type":"llama","embedding_multiplier":null}`, "embedding_multiplier: byte 45: unknown; the nearest"},
+		{"of another type", `{"model_type":"gpt2","rope_theta":1e4}`, "rope_theta: byte 34: unknown; the nearest"},
+		{"both directions", plain["llama"] + `,"is_causal":false}`, "is_causal: byte 34: false is not supported, want true or null (or take it out)"},
 		{"GPT-2 in both directions", plain["gpt2"] + `,"is_causal":false}`, "is_causal: byte 33: false is not supported"},
-		{"quantized", plain["mixtral"] + ",\"quantization_config\":{\n  \"bits\": 4\n}}", `quantization_config: byte 46: {"bits":4} is not supported, want one of [null]`},
+		{"quantized", plain["mixtral"] + ",\"quantization_config\":{\n  \"bits\": 4\n}}", `quantization_config: byte 46: {"bits":4} is not supported, want null (or take it out)`},
 		{"kinds of layers", plain["llama"] + `,"layer_types":["sliding_attention"]}`, `layer_types: byte 36: ["sliding_attention"] is not supported`},
 		{"code of its own", plain["llama"] + `,"auto_map":{"AutoModel":"x.M"}}`, "auto_map: byte 33: "},
 		{"another file", plain["llama"] + `,"transformers_weights":"b.safetensors"}`, "transformers_weights: byte 45: "},
@@ -125,7 +126,7 @@ func TestFieldsRefuse(t *testing.T) {
 		{"activation", plain["mistral"] + `,"hidden_act":"gelu"}`, `hidden_act: byte 59: "gelu"`},
 		{"pruned heads", plain["gpt2"] + `,"pruned_heads":{"0":[1]}}`, `pruned_heads: byte 36: {"0":[1]}`},
 		{"a window by default", `{"model_type":"mistral"}`, "sliding_window is missing, which means 4096: want null"},
-		{"a window", `{"model_type":"mistral","sliding_window":4096}`, "sliding_window: byte 41: 4096 is not supported, want one of [null]"},
+		{"a window", `{"model_type":"mistral","sliding_window":4096}`, "sliding_window: byte 41: 4096 is not supported, want null (or take it out)"},
 		{"a window of a llama", plain["llama"] + `,"sliding_window":4096}`, "sliding_window: byte 39: 4096"},
 		{"scaling beside parameters", plain["llama"] + `,"rope_parameters":{"rope_type":"default","rope_theta":5e5},"rope_scaling":{"rope_type":"linear","factor":2.0}}`,
 			`rope_scaling: byte 96: {"rope_type":"linear","factor":2.0} says otherwise than rope_parameters: want one of the two`},
@@ -138,6 +139,7 @@ func TestFieldsRefuse(t *testing.T) {
 		{"scaling of nothing", plain["llama"] + `,"rope_scaling":{"type":"default","factor":2}}`, `rope_scaling: factor: byte 64: unknown for rope_type "default"`},
 		{"an alias", head + "}", "num_attention_heads: byte 23: 8, yet n_head is 4: want the two equal"},
 		{"an alias alone", `{"model_type":"gpt2","num_attention_heads":7}`, "num_attention_heads: byte 43: 7 does not divide n_embd, 768"},
+		{"a default that does not fit", `{"model_type":"llama","hidden_size":48}`, "num_attention_heads is missing, and its default does not fit: 32 does not divide hidden_size, 48: add it with the model's value"},
 		{"experts twice", plain["mixtral"] + `,"num_experts":4,"num_local_experts":8}`, "num_experts: byte 38: 4, yet num_local_experts is 8"},
 	} {
 		if _, err := parseConfig([]byte(c.source)); err == nil || !strings.HasPrefix(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {

@@ -78,6 +78,14 @@ func (f Form) row(key string) (Field, bool) {
 	return list[i], true
 }
 
+// keys returns the keys of all rows.
+func (f Form) keys() (list []string) {
+	for _, row := range slices.Concat(f.Fields, Common) {
+		list = append(list, strings.Fields(row.Keys)...)
+	}
+	return list
+}
+
 // Check returns an error for the first field that no row names, or whose value makes a model that
 // dynmo cannot compute.
 func (f Form) Check(o input.Object) error {
@@ -85,7 +93,7 @@ func (f Form) Check(o input.Object) error {
 	for _, key := range keys {
 		row, ok := f.row(key)
 		if !ok {
-			return o.Fail(key, "not in `dynmo help fields`: remove it if Transformers %s ignores it", Transformers)
+			return o.Fail(key, "unknown; the nearest of `dynmo help fields` is %s: rename it, or remove it if Transformers %s ignores it", input.Nearest(key, f.keys()), Transformers)
 		}
 		if row.Use == Fixed {
 			if err := o.Only(key, row.Want...); err != nil {

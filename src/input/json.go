@@ -132,8 +132,11 @@ func (v Value) Object() (Object, error) {
 	return o, err
 }
 
-// Fail returns an error that names a member.
+// Fail returns an error that names a member. If the member is missing, the error is about its default.
 func (o Object) Fail(key, format string, args ...any) error {
+	if _, ok := o[key]; !ok {
+		return fmt.Errorf("%s is missing, and its default does not fit: %s: add it with the model's value", key, fmt.Sprintf(format, args...))
+	}
 	return fmt.Errorf("%s: %w", key, o[key].Fail(format, args...))
 }
 
@@ -216,19 +219,28 @@ func (o Object) Only(key string, want ...any) error {
 	var got any
 	err := json.Unmarshal(v.JSON, &got)
 	if err != nil || !slices.ContainsFunc(want, func(want any) bool { return reflect.DeepEqual(got, want) }) {
-		return o.Fail(key, "%.100s is not supported, want one of %v", v, named(want))
+		return o.Fail(key, "%.100s is not supported, want %s", v, named(want))
 	}
 	return nil
 }
 
-// named formats values for an error, with null for nil.
+// named formats values for an error. A missing member is right where null is.
 func named(list []any) string {
 	var names []string
 	for _, v := range list {
-		if v == nil {
-			v = "null"
+		text, isText := v.(string)
+		if !isText {
+			source, err := json.Marshal(v)
+			if err != nil {
+				panic("input: a value that JSON does not have")
+			}
+			text = string(source)
 		}
-		names = append(names, fmt.Sprint(v))
+		names = append(names, text)
 	}
-	return "[" + strings.Join(names, " ") + "]"
+	text := strings.Join(names, " or ")
+	if slices.Contains(list, nil) {
+		text += " (or take it out)"
+	}
+	return text
 }
