@@ -3,8 +3,10 @@ package checkpoint
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
+	"strings"
 
 	"dynmo/src/family"
 	"dynmo/src/model"
@@ -21,7 +23,7 @@ const maxPadding = 1024
 // "Initializing new word embeddings for pretrained language models". So an added token is at most
 // as probable as the (geometric) mean of the tokens. A loss is larger by at most ln(1 +
 // added/true). Rows of zeros would give logits of 0, far above those of GPT-2. Errors name the
-// setting that differs, and both values.
+// settings that differ, and both values.
 func (w *Weights) Fit(c model.Config) (*Weights, error) {
 	if err := w.fits(c); err != nil {
 		return nil, err
@@ -54,32 +56,74 @@ func (w *Weights) Fit(c model.Config) (*Weights, error) {
 	return &fitted, nil
 }
 
-// fits returns an error that names a setting in which a model differs from the models that Fit can
+// equal returns the settings that a model must share with weights.
+func equal(c model.Config) []family.Setting {
+	return append([]family.Setting{
+		{Name: "model.family", Value: c.FamilyName()}, {Name: "model.blocks", Value: c.Blocks},
+		{Name: "model.hidden", Value: c.Hidden}, {Name: "model.heads", Value: c.Heads}, {Name: "model.tied", Value: c.Tied},
+	}, family.SettingsOf(c)...)
+}
+
+// fits returns an error that names all settings in which a model differs from the models that Fit can
 // make.
 func (w *Weights) fits(c model.Config) error {
 	have := w.Config.Model
-	settings := func(c model.Config) []family.Setting {
-		return append([]family.Setting{
-			{Name: "model.family", Value: c.FamilyName()}, {Name: "model.blocks", Value: c.Blocks},
-			{Name: "model.hidden", Value: c.Hidden}, {Name: "model.heads", Value: c.Heads},
-		}, family.SettingsOf(c)...)
-	}
-	wanted := settings(c)
-	for i, s := range settings(have) {
+	var wrong []string
+	differs := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
+	wanted := equal(c)
+	for i, s := range equal(have) {
 		if s != wanted[i] {
-			return fmt.Errorf("%s is %v, the weights are of a model with %v", s.Name, wanted[i].Value, s.Value)
+			differs("%s is %v, the weights have %v", s.Name, wanted[i].Value, s.Value)
 		}
 	}
-	most := (have.Vocab + maxPadding - 1) / maxPadding * maxPadding
-	switch {
-	case c.Sequence > have.Sequence:
-		return fmt.Errorf("model.sequence is %d, the weights are of a model with %d positions, want at most these", c.Sequence, have.Sequence)
-	case c.Vocab < have.Vocab || c.Vocab > most:
-		return fmt.Errorf("model.vocab is %d, the weights are of a model with %d, want that or, to pad it, at most %d", c.Vocab, have.Vocab, most)
-	case c.Tied != have.Tied:
-		return fmt.Errorf("the model's head is tied: %v; that of the weights: %v", c.Tied, have.Tied)
+	if c.Sequence > have.Sequence {
+		differs("model.sequence is %d, the weights have %d positions, want at most these", c.Sequence, have.Sequence)
 	}
-	return nil
+	most := (have.Vocab + maxPadding - 1) / maxPadding * maxPadding
+	if c.Vocab < have.Vocab || c.Vocab > most {
+		differs("model.vocab is %d, the weights have %d, want that or, to pad it, at most %d", c.Vocab, have.Vocab, most)
+	}
+	if len(wrong) == 0 {
+		return nil
+	}
+	return errors.New(strings.Join(wrong, "; "))
+}
+
+// Settings returns the settings, in TOML, of a run that begins with the weights in the file `path`.
+// Settings with their default value are left out. A table other than model is that of a kind of
+// dynamism with the same name.
+func (w *Weights) Settings(path string) string {
+	c := w.Config.Model
+	var tables []string // in order
+	lines := make(map[string][]string)
+	add := func(table, format string, args ...any) {
+		if lines[table] == nil {
+			tables = append(tables, table)
+		}
+		lines[table] = append(lines[table], fmt.Sprintf(format, args...))
+	}
+	add("model", "weights = %q", path)
+	defaults := equal(model.Config{})
+	for i, s := range equal(c) {
+		table, key, _ := strings.Cut(s.Name, ".")
+		switch text, isText := s.Value.(string); {
+		case s.Value == defaults[i].Value && s.Name != "model.family" && s.Name != "model.tied":
+		case isText:
+			add(table, "%s = %q", key, text)
+		default:
+			add(table, "%s = %v", key, s.Value)
+		}
+	}
+	add("model", "sequence = %d # at most", c.Sequence)
+	add("model", "vocab = %d", c.Vocab)
+	if kinds := tables[1:]; len(kinds) > 0 {
+		add("dynamic", "kind = %q", strings.Join(kinds, "+"))
+	}
+	var b strings.Builder
+	for _, table := range tables {
+		fmt.Fprintf(&b, "[%s]\n%s\n", table, strings.Join(lines[table], "\n"))
+	}
+	return b.String()
 }
 
 // mean returns the mean of the rows of a matrix.

@@ -201,13 +201,14 @@ func TestLoadRefusesAnotherModel(t *testing.T) {
 		fits   string
 		layer  int // that cannot be loaded; -1: all can
 	}{
-		{func(c *model.Config) { c.Blocks = 3 }, "model.blocks is 3, the weights are of a model with 2", 3},
+		{func(c *model.Config) { c.Blocks = 3 }, "model.blocks is 3, the weights have 2", 3},
+		{func(c *model.Config) { c.Blocks, c.Sequence = 3, 7 }, "model.blocks is 3, the weights have 2; model.sequence is 7, the weights have 6 positions", 3},
 		{func(c *model.Config) { c.Hidden = 16 }, "model.hidden is 16", 1},
 		{func(c *model.Config) { c.Heads = 4 }, "model.heads is 4", -1},
-		{func(c *model.Config) { c.Sequence = 7 }, "model.sequence is 7, the weights are of a model with 6 positions, want at most these", 0},
-		{func(c *model.Config) { c.Vocab = 12 }, "model.vocab is 12, the weights are of a model with 13, want that or, to pad it, at most 1024", 3},
+		{func(c *model.Config) { c.Sequence = 7 }, "model.sequence is 7, the weights have 6 positions, want at most these", 0},
+		{func(c *model.Config) { c.Vocab = 12 }, "model.vocab is 12, the weights have 13, want that or, to pad it, at most 1024", 3},
 		{func(c *model.Config) { c.Vocab = 1025 }, "model.vocab is 1025, ", 3},
-		{func(c *model.Config) { c.Tied = false }, "tied: false", 3},
+		{func(c *model.Config) { c.Tied = false }, "model.tied is false, the weights have true", 3},
 	} {
 		other := good
 		c.change(&other)

@@ -236,12 +236,12 @@ func TestFitLlama(t *testing.T) {
 		t.Error(err)
 	}
 	for want, change := range map[string]func(c *model.Config){
-		"model.family is gpt2, the weights are of a model with llama": func(c *model.Config) { c.Family = "" },
-		"model.key_value_heads is 2, the weights":                     func(c *model.Config) { c.KeyValueHeads = 2 },
-		"model.intermediate is 16":                                    func(c *model.Config) { c.Intermediate = 16 },
-		"model.norm_eps is 1e-06":                                     func(c *model.Config) { c.NormEps = 1e-6 },
-		"model.rope_base is 10000":                                    func(c *model.Config) { c.Rope.Base = 10000 },
-		"model.rope_scaling is linear, the weights are of a model with none": func(c *model.Config) {
+		"model.family is gpt2, the weights have llama": func(c *model.Config) { c.Family = "" },
+		"model.key_value_heads is 2, the weights":      func(c *model.Config) { c.KeyValueHeads = 2 },
+		"model.intermediate is 16":                     func(c *model.Config) { c.Intermediate = 16 },
+		"model.norm_eps is 1e-06":                      func(c *model.Config) { c.NormEps = 1e-6 },
+		"model.rope_base is 10000":                     func(c *model.Config) { c.Rope.Base = 10000 },
+		"model.rope_scaling is linear, the weights have none": func(c *model.Config) {
 			c.Rope.Scaling, c.Rope.Factor = "linear", 2
 		},
 		"moe.experts is 4": func(c *model.Config) { modeltest.Edit(c, func(k *moe.Experts) { k.Count = 4 }) },

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"dynmo/src/input"
@@ -33,11 +34,24 @@ type File struct {
 // Open opens a safetensors file and checks its header against its length.
 // Errors name the file, and the offset or the tensor that is wrong.
 func Open(path string) (*File, error) {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return nil, isDirectory(path)
+	}
 	f, size, err := input.Regular(path, input.Unbound)
 	if err != nil {
 		return nil, err
 	}
 	return opened(path, f, size)
+}
+
+// isDirectory returns the error for a directory in place of a file. It says which command makes a
+// file of the directory.
+func isDirectory(path string) error {
+	if _, err := os.Stat(filepath.Join(path, ConfigFile)); err == nil {
+		return fmt.Errorf("%s: a Hugging Face directory, want a file: dynmo ckpt import %s -o FILE makes one", path, path)
+	}
+	return fmt.Errorf("%s: a directory, want a file: of a run, dynmo ckpt verify checks the checkpoints, "+
+		"and dynmo ckpt export and then dynmo ckpt import make a weights file", path)
 }
 
 // opened reads the header of a file that is open, or closes it.

@@ -104,7 +104,7 @@ func (f *File) Own() bool { return f.Metadata[formatKey] == ownFormat }
 // another shape, or is unknown.
 func (f *File) Weights() (*Weights, error) {
 	if !f.Own() {
-		return nil, fmt.Errorf("metadata: %s = %.100q, want %q: not a dynmo weights file", formatKey, f.Metadata[formatKey], ownFormat)
+		return nil, fmt.Errorf("metadata: %s = %.100q, want %q: not a dynmo weights file; dynmo ckpt import makes one of a Hugging Face directory", formatKey, f.Metadata[formatKey], ownFormat)
 	}
 	c, err := parseConfig([]byte(f.Metadata[configKey]))
 	if err != nil {

@@ -132,7 +132,10 @@ parts that are computed as one, as queries, keys and values, are one tensor. It 
 directory's generation_config.json and the files of its tokenizer (tokenizer.json,
 tokenizer.model and their like). ckpt export writes them again. A field of config.json is
 refused by name if it is unknown, or makes a model that dynmo cannot compute (dynmo help
-fields). Memory holds a piece of one tensor at a time.`,
+fields). Memory holds a piece of one tensor at a time.
+
+The settings of a run that begins with the weights are printed (unless FILE is -): copy them
+into its CONFIG.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := weights.check(); err != nil {
@@ -149,7 +152,11 @@ fields). Memory holds a piece of one tensor at a time.`,
 			}
 			defer w.Close()
 			w.Watch(barOf(c).Show)
-			return weights.write(c, w.Write)
+			if err := weights.write(c, w.Write); err != nil || weights.standard() {
+				return err
+			}
+			_, err = io.WriteString(c.OutOrStdout(), w.Settings(weights.path))
+			return err
 		},
 	}
 	weights.required(c, "weights file to write; - is standard output")

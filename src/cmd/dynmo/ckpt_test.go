@@ -64,8 +64,12 @@ func TestCkptImportExport(t *testing.T) {
 		{"import", at("hf"), "--output", at("b.safetensors")},
 		{"export", at("b.safetensors"), "-o", at("again")},
 	} {
-		if e := ckpt(args...); e.status != exitDone || e.stdout+e.stderr != "" {
-			t.Fatalf("%q: %+v", args, e)
+		want := ""
+		if args[0] == "import" { // settings to copy
+			want = fmt.Sprintf("[model]\nweights = %q\nfamily = \"gpt2\"\nblocks = 1\nhidden = 4\nheads = 2\ntied = true\nsequence = 3 # at most\nvocab = 5\n", args[3])
+		}
+		if e := ckpt(args...); e.status != exitDone || e.stdout != want || e.stderr != "" {
+			t.Fatalf("%q: %+v, want %s", args, e, want)
 		}
 	}
 	was, is := filepath.Join(source, "model.safetensors"), at("again/model.safetensors")
@@ -161,12 +165,15 @@ func TestExportLlamaMoE(t *testing.T) {
 			t.Errorf("%s: %s (%v)", name, text, err)
 		}
 	}
-	said(t, "ckpt", "import", "hf", "-o", "moe.safetensors")
+	expect.OK(t, os.WriteFile("imported.toml", []byte(said(t, "ckpt", "import", "hf", "-o", "moe.safetensors")), 0o600))
+	if e := says(append([]string{"train", "imported.toml", "--no-run-dir"}, sets("run.clock=wall", "train.steps=1", "data.path=text.txt")...)...); e.status != exitDone || strings.Contains(e.stderr, "drawn") {
+		t.Errorf("%+v", e)
+	}
 	if e := train(append(scaled, sets("train.steps=1", "model.weights=moe.safetensors")...)...); e.status != exitDone {
 		t.Errorf("%+v", e)
 	}
-	train(sets("moe.scale=4", "model.weights=moe.safetensors")...).refused(t, exitUsage, "moe.router is linear, the weights are of a model with mlp")
-	train(sets("moe.router=mlp", "model.weights=moe.safetensors")...).refused(t, exitUsage, "moe.scale is 1, the weights are of a model with 4")
+	train(sets("moe.scale=4", "model.weights=moe.safetensors")...).refused(t, exitUsage, "moe.router is linear, the weights have mlp")
+	train(sets("model.weights=moe.safetensors")...).refused(t, exitUsage, "moe.router is linear, the weights have mlp; moe.scale is 1, the weights have 4")
 }
 
 // TestExportKeepsTheSource: the export of a model has the positions, the router's coefficient and the
@@ -251,7 +258,8 @@ func TestCkptRefuses(t *testing.T) {
 		{"", "ckpt: what? see dynmo ckpt --help"},
 		{"inspect", "accepts 1 arg"},
 		{"inspect nothing", "nothing: no such file"},
-		{"inspect .", ".: a directory, want a regular file"},
+		{"inspect .", ".: a directory, want a file: of a run, dynmo ckpt verify checks the checkpoints, and dynmo ckpt export and then dynmo ckpt import make a weights file"},
+		{"inspect mistral", "mistral: a Hugging Face directory, want a file: dynmo ckpt import mistral -o FILE makes one"},
 		{"inspect text", "text: byte 0: header of"},
 		{"verify text", "text: byte 0: header of"},
 		{"import text", `"output" not set`},
