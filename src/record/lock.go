@@ -104,14 +104,14 @@ func (l *lock) take(made bool, me holder) (bool, error) {
 	}
 	err := unix.Flock(int(l.file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
-		return false, fmt.Errorf("%v writes into it", l.holder())
+		return false, fmt.Errorf("%v writes into it: wait for its end or stop it, or take another directory", l.holder())
 	}
 	flocked := err == nil // other errors: the file system does not support flock
 	if there, err := os.Stat(l.path); err != nil || !l.same(there) {
 		return false, nil
 	}
 	if !made && !other.gone(me, flocked) {
-		return false, fmt.Errorf("%v writes into it; if that is gone, remove %s", other, l.path)
+		return false, fmt.Errorf("%v writes into it: wait for its end or stop it; if it is gone, remove %s", other, l.path)
 	}
 	text, err := json.Marshal(me)
 	if err == nil {

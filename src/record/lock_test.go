@@ -85,7 +85,7 @@ func TestStaleLock(t *testing.T) {
 		{"gone, its number taken by another", holder{Host: host, PID: os.Getpid()}, "", "", "", "", ""},
 		{"empty", holder{}, "", "", "", "", ""},
 		{"another host", holder{Host: "far", PID: 7, Since: since}, "", "", "", "",
-			"process 7 on host far, since 2026-11-22T09:00:00Z writes into it; if that is gone, remove "},
+			"process 7 on host far, since 2026-11-22T09:00:00Z writes into it: wait for its end or stop it; if it is gone, remove "},
 		{"the same job, requeued", holder{Job: "12", Host: "far", PID: 7}, "12", "1", "", "", ""},
 		{"the same job, its next step", holder{Job: "12", Step: -1, Host: "far", PID: 7}, "12", "", "", "", ""},
 		{"the same step", holder{Job: "12", Host: "far", PID: 7, Since: since}, "12", "", "", "", "job 12, process 7 on host far"},

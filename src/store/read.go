@@ -58,16 +58,16 @@ func Has(runDir string) bool {
 	return len(names) > 0 && err == nil
 }
 
-// mostLooks bounds how often a reader looks again because a run has removed checkpoints meanwhile. A
+// MostLooks bounds how often a reader looks again because a run has removed checkpoints meanwhile. A
 // directory that is listed but not there, as a stale one on NFS, then counts as damaged.
-const mostLooks = 100
+const MostLooks = 100
 
 // All returns the checkpoints of a run directory, newest first. damaged has the reasons why others
 // were left out: a damaged manifest, or a file that is missing or has another length. A checkpoint
 // that a run has removed meanwhile is not damaged: All then looks again.
 func All(runDir string) (whole []*Checkpoint, damaged []error, err error) {
 	dir := filepath.Join(runDir, record.CheckpointDir)
-	for range mostLooks {
+	for range MostLooks {
 		removed := false
 		whole, damaged = nil, nil
 		names, err := list(dir)
@@ -103,7 +103,7 @@ func isRemoved(dir string, err error) bool {
 // reasons why newer ones were left out. Its files are open. It calls before with each checkpoint
 // before it reads the files.
 func Newest(runDir string, before ...func(*Checkpoint)) (c *Checkpoint, damaged []error, err error) {
-	for range mostLooks {
+	for range MostLooks {
 		var all []*Checkpoint
 		if all, damaged, err = All(runDir); err != nil {
 			return nil, damaged, err

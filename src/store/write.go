@@ -254,6 +254,9 @@ func removeWhole(at string) error {
 	if err == nil {
 		err = os.RemoveAll(away)
 	}
+	if errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("old checkpoint %s cannot be removed and stays: %w (chmod u+w %s lets a later checkpoint remove it)", at, err, at)
+	}
 	if err != nil {
 		return fmt.Errorf("old checkpoint %s cannot be removed and stays: %w", at, err)
 	}

@@ -31,7 +31,7 @@ func isCheckpoint(dir string) bool {
 func verifyCheckpoints(c *cobra.Command, dir string) error {
 	var whole strings.Builder // printed at the end, because a line would end the bar
 	var damaged []error
-	for range 100 { // far more often than a run removes checkpoints under a reader
+	for range store.MostLooks {
 		list, broken, err := checkpointsIn(dir)
 		if err != nil {
 			return err

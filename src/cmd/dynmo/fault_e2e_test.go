@@ -330,7 +330,7 @@ func TestTrainKeepsProtected(t *testing.T) {
 	expect.OK(t, os.Chmod(old, 0o555))
 	defer os.Chmod(old, 0o755)
 	e := train("9")
-	if want := "warning: old checkpoint run/ckpt/step_00000001 cannot be removed and stays: permission denied"; e.status != exitDone || strings.Count(e.stderr, want) != 1 {
+	if want := "warning: old checkpoint run/ckpt/step_00000001 cannot be removed and stays: permission denied (chmod u+w run/ckpt/step_00000001 lets a later checkpoint remove it)"; e.status != exitDone || strings.Count(e.stderr, want) != 1 {
 		t.Errorf("status %d, want %q once: %s", e.status, want, e.stderr)
 	}
 	if _, err := os.Stat(filepath.Join(old, "manifest.json")); err != nil {

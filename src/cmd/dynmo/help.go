@@ -11,6 +11,7 @@ import (
 
 	"dynmo/src/config"
 	"dynmo/src/family"
+	"dynmo/src/input"
 )
 
 // tasks group the commands in the help by the user's purpose. Each has one example.
@@ -61,6 +62,40 @@ func addHelp(root *cobra.Command) {
 		}
 	}
 	exemplify(root)
+	root.InitDefaultHelpCmd()
+	for _, c := range root.Commands() {
+		if c.Name() == "help" {
+			checkTopic(c)
+		}
+	}
+}
+
+// checkTopic makes the help command refuse words that are no command or topic. The error has the
+// nearest one.
+func checkTopic(help *cobra.Command) {
+	show := help.Run
+	help.Run, help.RunE = nil, func(c *cobra.Command, args []string) error {
+		at := c.Root()
+		for _, word := range args {
+			var names []string
+			var next *cobra.Command
+			for _, child := range at.Commands() {
+				names = append(names, child.Name())
+				if child.Name() == word {
+					next = child
+				}
+			}
+			if len(names) == 0 {
+				break // arguments of a command
+			}
+			if next == nil {
+				return usageError{fmt.Errorf("help: no topic %q; the nearest is %s help %s", word, c.Root().Name(), strings.TrimSpace(strings.TrimPrefix(at.CommandPath(), c.Root().Name())+" "+input.Nearest(word, names)))}
+			}
+			at = next
+		}
+		show(c, args)
+		return nil
+	}
 }
 
 // exemplify adds an example to each command below c that runs. The example is that of examples, or

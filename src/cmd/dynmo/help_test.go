@@ -124,3 +124,20 @@ func TestResumeCommand(t *testing.T) {
 		}
 	}
 }
+
+// TestHelpTopic: a word that is no topic is refused with the nearest one, at every level.
+func TestHelpTopic(t *testing.T) {
+	for args, want := range map[string]string{
+		"help datta":      "dynmo: help: no topic \"datta\"; the nearest is dynmo help data\n",
+		"help ckpt exprt": "dynmo: help: no topic \"exprt\"; the nearest is dynmo help ckpt export\n",
+	} {
+		if e := says(strings.Fields(args)...); e.status != exitUsage || e.stderr != want || e.stdout != "" {
+			t.Errorf("%s: %+v, want %s", args, e, want)
+		}
+	}
+	for _, args := range []string{"help", "help slurm", "help ckpt export", "help train run.toml"} {
+		if said(t, strings.Fields(args)...) == "" {
+			t.Errorf("%s: no text", args)
+		}
+	}
+}

@@ -206,7 +206,7 @@ func TestTrainSecondRunInADirectory(t *testing.T) {
 	host, err := os.Hostname()
 	expect.OK(t, err)
 	alone.run(t, dir, args...).refused(t, exitUsage,
-		fmt.Sprintf("record: run directory run: process %d on host %s, since ", r.cmd.Process.Pid, host), " writes into it")
+		fmt.Sprintf("record: run directory run: process %d on host %s, since ", r.cmd.Process.Pid, host), " writes into it: wait for its end or stop it, or take another directory")
 	expect.OK(t, r.cmd.Process.Kill())
 	_ = r.wait(t)
 	e := alone.run(t, dir, append(args, "--set", "train.steps=1")...)
