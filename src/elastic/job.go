@@ -11,9 +11,11 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
+	"dynmo/src/comm"
 	"dynmo/src/replace"
 )
 
@@ -96,8 +98,9 @@ func (j Job) call(ctx context.Context, program string, args ...string) (out stri
 	}
 	defer remove()
 	limit := cmp.Or(j.limit, callFor)
-	limited, cancel := context.WithTimeout(ctx, limit)
+	limited, cancel := context.WithCancel(ctx)
 	defer cancel()
+	defer comm.AfterFunc(limit, cancel)()
 	var output capped
 	cmd := exec.CommandContext(limited, program, args...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "LC_ALL=C")
@@ -138,10 +141,12 @@ const (
 // the time retry has passed. Then it checks that the job has these nodes. tries is the number of
 // requests.
 func shrink(ctx context.Context, s Scheduler, keep []string, retry time.Duration) (tries int, err error) {
-	for began := time.Now(); ; {
+	late := newTimer(retry - retryEvery/2) // then the next request would come after retry
+	defer late.stop()
+	for {
 		tries++
 		err = s.Keep(ctx, keep)
-		if !errors.Is(err, errBusy) || time.Since(began)+retryEvery > retry {
+		if !errors.Is(err, errBusy) || late.passed.Load() {
 			break
 		}
 		if !sleep(ctx, retryEvery) {
@@ -164,18 +169,34 @@ func shrink(ctx context.Context, s Scheduler, keep []string, retry time.Duration
 // verify returns an error unless, within the given time, the job has the nodes of keep and no others.
 func verify(ctx context.Context, s Scheduler, keep []string, within time.Duration) error {
 	want := slices.Sorted(slices.Values(keep))
-	for began := time.Now(); ; {
+	late := newTimer(within)
+	defer late.stop()
+	for {
 		got, err := s.Nodes(ctx)
 		if err == nil && slices.Equal(slices.Sorted(slices.Values(got)), want) {
 			return nil
 		}
-		if time.Since(began) >= within {
+		if late.passed.Load() {
 			return cmp.Or(err, fmt.Errorf("the job has %d nodes after that, want %d", len(got), len(want)))
 		}
 		if !sleep(ctx, verifyFor/10) {
 			return ctx.Err()
 		}
 	}
+}
+
+// timer shows whether this process has run for a time since newTimer.
+type timer struct {
+	passed *atomic.Bool
+	stop   func() bool // ends the timer
+}
+
+func newTimer(limit time.Duration) timer {
+	passed := new(atomic.Bool)
+	if limit <= 0 {
+		passed.Store(true)
+	}
+	return timer{passed, comm.AfterFunc(limit, func() { passed.Store(true) })}
 }
 
 // sleep waits for the time d, and returns false if ctx ends before.

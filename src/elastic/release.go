@@ -178,6 +178,7 @@ func (r *Releases) begin(ranks []int) error {
 		}
 	}
 	d.Checkpoint = d.ordered.Sub(d.since).Seconds()
+	d.late, d.grace = newTimer(goodbyeFor), newTimer(0)
 	r.now = d
 	return nil
 }
@@ -208,7 +209,9 @@ type departure struct {
 	ranks   []int
 	since   time.Time     // when the first of the ranks lost its layers
 	ordered time.Time     // when the ranks were ordered to leave
+	late    timer         // for goodbyes
 	heard   time.Time     // when the last goodbye came; zero: goodbyes are missing
+	grace   timer         // for the ranks to end, since heard
 	keep    []string      // nodes that the job keeps
 	answer  chan struct{} // closed once the scheduler has answered; nil: it was not asked yet
 	cancel  context.CancelFunc
@@ -224,7 +227,7 @@ func (d *departure) advance(r *Releases) bool {
 		if r.Scheduler == nil || len(d.keep) == len(d.NodesBefore) {
 			return d.end()
 		}
-		if time.Since(d.heard) < graceFor {
+		if !d.grace.passed.Load() {
 			return false
 		}
 		d.ask(r)
@@ -248,10 +251,10 @@ func (d *departure) collect(r *Releases) bool {
 			d.Silent = append(d.Silent, rank)
 		}
 	}
-	if len(d.Silent) > 0 && time.Since(d.ordered) < goodbyeFor {
+	if len(d.Silent) > 0 && !d.late.passed.Load() {
 		return false
 	}
-	d.heard = time.Now()
+	d.heard, d.grace = time.Now(), newTimer(graceFor)
 	d.Goodbye = d.heard.Sub(d.ordered).Seconds()
 	return true
 }
@@ -296,6 +299,8 @@ func (d *departure) answered(r *Releases) bool {
 }
 
 func (d *departure) end() bool {
+	d.late.stop()
+	d.grace.stop()
 	d.Time = time.Now().UTC()
 	d.Seconds = d.Time.Sub(d.since).Seconds()
 	return true

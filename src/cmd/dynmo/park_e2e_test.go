@@ -74,7 +74,9 @@ func TestTrainParks(t *testing.T) {
 			parked = rank
 		}
 	}
-	if n := ticks(parked); n > 2+trains/10 {
+	// A rank that spins gets as much of the cores as rank 0. A rank that sleeps wakes for each time that
+	// passes, and on loaded cores more time passes while rank 0 works.
+	if n := ticks(parked); n > 2+trains/5 {
 		t.Errorf("rank %d is parked and used %d ticks of CPU time, rank 0 %d", parked, n, trains)
 	}
 	expect.OK(t, syscall.Kill(pids[parked], syscall.SIGTERM))
