@@ -109,7 +109,7 @@ type Schedule struct {
 
 // Train configures the training loop.
 type Train struct {
-	Steps             int    `toml:"steps" resume:"learning rates of the steps to come are those of a run of the new length" default:"100" min:"1" doc:"training steps" instead:"--steps"`
+	Steps             int    `toml:"steps" resume:"the remaining learning rates are those of a run of the new length" default:"100" min:"1" doc:"training steps" instead:"--steps"`
 	OnNaN             string `toml:"on_nan" default:"stop" oneof:"stop,skip" doc:"what a loss or gradient that is not finite does"`
 	NaNLimit          int    `toml:"nan_limit" default:"5" when:"train.on_nan=skip" min:"1" unit:"steps" doc:"skipped steps in a row that end the run"`
 	LogEvery          int    `toml:"log_every" default:"10" min:"1" unit:"steps" doc:"steps between log lines"`

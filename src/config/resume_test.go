@@ -24,7 +24,7 @@ func TestResume(t *testing.T) {
 				"schedule.kind: \"1f1b\" in the checkpoint, \"zb-h1\" here\n" +
 				"balance.kind: \"partition\" in the checkpoint, \"diffusion\" here"},
 		{name: "longer", is: "train.steps=200",
-			changed: "train.steps: 100 in the checkpoint, 200 here: learning rates of the steps to come are those of a run of the new length"},
+			changed: "train.steps: 100 in the checkpoint, 200 here: the remaining learning rates are those of a run of the new length"},
 		{name: "the same samples", was: "parallel.replicas=2", is: "parallel.microbatches=8",
 			changed: "parallel.replicas: 2 in the checkpoint, 1 here: sums over replicas are added in another order, losses agree up to rounding\n" +
 				"parallel.microbatches: 4 in the checkpoint, 8 here"},

@@ -172,6 +172,7 @@ func launchMPI(c config.Config, h Hooks) (train.Outcome, error) {
 	if _, shared := errors.AsType[comm.SharedError](err); !shared {
 		w.end(err, t.Abort)
 	}
+	w.board.Claim(t.Rank()) // a rank of this host that has no layers sees the others end, and does not report that
 	status := 1
 	if t.Rank() == 0 {
 		status = h.Fail(err)

@@ -92,15 +92,20 @@ func (r *Rank) agreeOn(b *data.Batches) error {
 // divergence returns the error that ends the run for a loss or norm that is not finite; nil if
 // the settings skip the step.
 func (r *Rank) divergence(a pipeline.Agreement) error {
-	why := "train.on_nan = \"stop\""
+	why, skip := `train.on_nan = "stop"`, "; --resume --set train.on_nan=skip goes on without the updates of such steps"
 	if r.Config.Train.OnNaN != "stop" {
 		limit := r.Config.Train.NaNLimit
 		if r.skipped < limit {
 			return nil
 		}
-		why = fmt.Sprintf("train.nan_limit = %d steps in a row were skipped", limit)
+		why, skip = fmt.Sprintf("train.nan_limit = %d steps in a row were skipped", limit), ""
 	}
-	return comm.Shared(DivergedError{fmt.Errorf("loss %v, gradient norm %v: not finite (%s)", a.Loss, a.Norm, why)})
+	what := fmt.Sprintf("the loss is %v", a.Loss)
+	if (pipeline.Agreement{Loss: a.Loss}).Finite() {
+		what = fmt.Sprintf("the gradient norm is %v, though %s", a.Norm, what)
+	}
+	return comm.Shared(DivergedError{fmt.Errorf("%s (%s): begin a new run with a lower optimizer.lr, "+
+		"from an earlier checkpoint if there is one (dynmo ckpt export --step, dynmo ckpt import, model.weights)%s", what, why, skip)})
 }
 
 // DivergedError is the error of a loss or norm that is not finite. From the same checkpoint the run

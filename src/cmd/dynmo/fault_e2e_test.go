@@ -347,7 +347,8 @@ func TestTrainUnsaved(t *testing.T) {
 		expect.OK(t, os.Mkdir(filepath.Join(dir, "run"), 0o700))
 		expect.OK(t, os.Symlink("nowhere", filepath.Join(dir, "run", "ckpt")))
 		e := w.run(t, dir, training(append(sets("checkpoint.every=1", "train.steps=100"), "--run-dir", "run", "--resume")...)...)
-		e.refused(t, exitUnsaved, "checkpoint: 3 in a row failed: ", "ckpt")
+		e.refused(t, exitUnsaved, "checkpoint: 3 in a row failed: ", "ckpt", ": once checkpoints can be written, resume from the newest one: ",
+			"train run.toml --set checkpoint.every=1 --set train.steps=100 --run-dir run --resume")
 		if n := strings.Count(e.stderr, "warning: no checkpoint after step "); n != 2 {
 			t.Errorf("%d warnings, want 2: %s", n, e.stderr)
 		}

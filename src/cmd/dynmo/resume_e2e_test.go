@@ -109,9 +109,13 @@ func TestTrainResumesTheNewest(t *testing.T) {
 	if n := len(metrics(t, filepath.Join(dir, run))); n != 4 {
 		t.Errorf("%d steps", n)
 	}
+	finished := alone.run(t, dir, append(resume, "--set", "train.steps=4")...)
+	if want := "note: the run is finished, all 4 steps are done: raise train.steps to train on\n"; finished.status != exitDone || !strings.Contains(finished.stderr, want) || strings.Contains(again.stderr, "is finished") {
+		t.Errorf("status %d, want %q: %s", finished.status, want, finished.stderr)
+	}
 	expect.OK(t, os.RemoveAll(filepath.Join(dir, run, "ckpt")))
 	named := alone.run(t, dir, append(resume, "--run-dir", run)...)
-	if want := "nothing to resume: " + run + " has no checkpoint, the run begins again at step 0 (restart 2)\n"; !strings.Contains(named.stderr, want) {
+	if want := "nothing to resume: " + run + " has no checkpoint, the run begins again at step 0 (restart 3)\n"; !strings.Contains(named.stderr, want) {
 		t.Errorf("want %q: %s", want, named.stderr)
 	}
 	if n := len(metrics(t, filepath.Join(dir, run))); n != 2 {

@@ -76,9 +76,9 @@ func (d *runDirectory) open(c config.Config, p record.Provenance, about launch.W
 	return run, past, err
 }
 
-// resumed returns lines about the checkpoint that a run resumes from, and about changed settings.
-// It returns none for a run that does not resume.
-func (d *runDirectory) resumed(dir string, from save.Resumed, past record.Past) []string {
+// resumed returns lines about the checkpoint that a run of `steps` steps resumes from, and about
+// changed settings. It returns none for a run that does not resume.
+func (d *runDirectory) resumed(dir string, steps int, from save.Resumed, past record.Past) []string {
 	if !d.resume {
 		return nil
 	}
@@ -101,6 +101,9 @@ func (d *runDirectory) resumed(dir string, from save.Resumed, past record.Past) 
 		lines = append(lines, fmt.Sprintf("nothing to resume: no run of its name in %s has a checkpoint, the run begins at step 0", runs))
 	default:
 		lines = append(lines, fmt.Sprintf("nothing to resume: %s held no run, the run begins at step 0", dir))
+	}
+	if from.Step >= steps {
+		lines = append(lines, fmt.Sprintf("note: the run is finished, all %d steps are done: raise train.steps to train on", steps))
 	}
 	for _, change := range from.Changed {
 		lines = append(lines, "note: "+change)

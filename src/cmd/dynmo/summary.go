@@ -29,11 +29,14 @@ func (w *watcher) sumUp(out train.Outcome, failed error) {
 		status = verdict.Stopped
 	}
 	s := w.tally.Summary(status)
-	s.Hash = out.Hash
+	s.Hash, w.failed = out.Hash, failed != nil
 	if failed != nil {
 		s.Error = failed.Error()
 		w.keep(s)
 		return
+	}
+	if s.Skipped > 0 {
+		fmt.Fprintf(w.out, "%d of %s had no update, since the loss or the gradient was not finite: lower optimizer.lr\n", s.Skipped, record.Counted(s.Steps, "step"))
 	}
 	s.Moves, s.Stayed = w.tally.Moves(), w.tally.Stayed(w.settings)
 	w.keep(s)
@@ -98,17 +101,22 @@ func (w *watcher) keep(s verdict.Summary) {
 	}
 }
 
-// leave prints once where the records lie, and releases the run directory.
+// leave prints once where the records lie, and releases the run directory. Errors count steps from
+// 0, so beside an error leave does too.
 func (w *watcher) leave() {
 	if w.run == nil || w.farewell {
 		return
 	}
 	w.farewell = true
 	took := record.Duration(w.took.Seconds())
-	if w.first > 0 {
-		took = fmt.Sprintf("%s since step %d", took, w.first)
+	switch {
+	case w.failed && w.steps > w.first:
+		fmt.Fprintf(w.out, "run directory %s: steps %d to %d in %s\n", w.dir, w.first, w.steps-1, took)
+	case w.first > 0:
+		fmt.Fprintf(w.out, "run directory %s: %d steps in %s since step %d\n", w.dir, w.steps, took, w.first)
+	default:
+		fmt.Fprintf(w.out, "run directory %s: %d steps in %s\n", w.dir, w.steps, took)
 	}
-	fmt.Fprintf(w.out, "run directory %s: %d steps in %s\n", w.dir, w.steps, took)
 	w.err = cmp.Or(w.err, w.run.Close())
 }
 

@@ -47,7 +47,10 @@ func tableCommand() *cobra.Command {
 			if err := table(out, runs, wide); err != nil {
 				return err
 			}
-			if _, err := fmt.Fprint(out, "\n", legend); err != nil || phases {
+			if _, err := fmt.Fprint(out, "\n", legend); err != nil {
+				return err
+			}
+			if err := report.Unfinished(out, runs); err != nil || phases {
 				return err
 			}
 			if err := cmp.Or(report.Changes(out, runs), report.Packings(out, runs)); err != nil {

@@ -64,6 +64,7 @@ func TestTableForPrograms(t *testing.T) {
 // TestWideTable: a table has only the columns that fit on a terminal, and explains only these.
 func TestWideTable(t *testing.T) {
 	dir := recorded(t, record.Metrics{Clock: "virtual", Loss: 5.5, StepSeconds: 1})
+	const unfinished = "\nrun is unfinished: 1 of 100 steps are recorded. It still trains, or was killed.\n"
 	for _, c := range []struct {
 		args []string
 		more []string // columns of --wide only
@@ -73,6 +74,9 @@ func TestWideTable(t *testing.T) {
 	} {
 		args := append([]string{"table", dir}, c.args...)
 		narrow, wide := said(t, args...), said(t, append(args, "--wide")...)
+		if strings.Count(narrow, unfinished) != 1 {
+			t.Errorf("%v: want %q in\n%s", c.args, unfinished, narrow)
+		}
 		for _, column := range c.more {
 			if strings.Contains(narrow, column) || strings.Count(wide, column) < 2 {
 				t.Errorf("%v: %s in\n%s\nor not twice in\n%s", c.args, column, narrow, wide)

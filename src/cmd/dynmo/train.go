@@ -145,6 +145,13 @@ func runTraining(c *cobra.Command, settings config.Config, records runDirectory,
 	asked, silence := saveRequests()
 	defer silence()
 	watch := &watcher{out: c.ErrOrStderr(), settings: settings, resolved: resolved, records: records}
+	resume := func() string { return input.Visible(resumeCommand(again, watch.dir, settings, os.Getenv)) }
+	advise := func(err error) error { // adds the next step to an error
+		if exitStatus(err) == exitUnsaved {
+			return fmt.Errorf("%w: once checkpoints can be written, resume from the newest one: %s", err, resume())
+		}
+		return asUsage(err)
+	}
 	out, err := launch.Launch(settings, launch.Hooks{
 		Stop:   func() bool { return ctx.Err() != nil },
 		Save:   asked,
@@ -156,13 +163,13 @@ func runTraining(c *cobra.Command, settings config.Config, records runDirectory,
 			end(c, out, settings.Train.Steps, settings.Dynamic.Replay != "", context.Cause(ctx))
 			watch.sumUp(out, nil)
 			if out.Stopped && out.Next == nil && watch.dir != "" && out.Saved == out.Steps {
-				fmt.Fprintf(c.ErrOrStderr(), "to resume: %s\n", input.Visible(resumeCommand(again, watch.dir, settings, os.Getenv)))
+				fmt.Fprintf(c.ErrOrStderr(), "to resume: %s\n", resume())
 			}
 		},
 		Fail: func(err error) int {
 			_ = watch.close() // err is the cause
 			watch.sumUp(train.Outcome{}, err)
-			return tell(c.Root().Name(), asUsage(err), c.ErrOrStderr())
+			return tell(c.Root().Name(), advise(err), c.ErrOrStderr())
 		},
 		Fault: wanted,
 		Exit:  exit,
@@ -171,7 +178,7 @@ func runTraining(c *cobra.Command, settings config.Config, records runDirectory,
 		watch.sumUp(train.Outcome{}, err)
 	}
 	leaveItToRank0(err)
-	return cmp.Or(asUsage(err), outcomeStatus(settings, out, watch.dir != ""))
+	return cmp.Or(advise(err), outcomeStatus(settings, out, watch.dir != ""))
 }
 
 // outcomeStatus returns the status of a run that has not failed. A status other than nil has one of

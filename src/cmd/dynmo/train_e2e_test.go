@@ -282,16 +282,29 @@ func TestTrainNaN(t *testing.T) {
 	}
 	each(t, func(t *testing.T, w world) {
 		dir := folder(t, "")
-		w.run(t, dir, training(append(diverge, "--run-dir", "run")...)...).refused(t, exitDiverged, "step 1: ", "loss NaN", "train.on_nan")
+		w.run(t, dir, training(append(diverge, "--run-dir", "run")...)...).refused(t, exitDiverged, "step 1: the loss is NaN (train.on_nan = \"stop\"): begin a new run with a lower optimizer.lr, ", "--resume --set train.on_nan=skip")
 		recorded(t, dir, 2)
 		if s, err := verdict.ReadSummary(filepath.Join(dir, "run")); err != nil || s == nil || s.Status != verdict.Diverged {
 			t.Errorf("summary %+v (%v)", s, err)
 		}
 	})
+	t.Run("ranks are parked", func(t *testing.T) {
+		four.need(t)
+		dir := folder(t, "")
+		slowly := sets("optimizer.lr=24", "optimizer.min_lr=0", "optimizer.warmup=0", "train.steps=600")
+		four.run(t, dir, training(slices.Concat(leaving, slowly, []string{"--run-dir", "run"})...)...).refused(t, exitDiverged, ": the gradient norm is NaN, though the loss is ")
+		list := metrics(t, filepath.Join(dir, "run"))
+		if last := list[len(list)-1]; last.Ranks != 2 {
+			t.Errorf("step %d has %d ranks, want 2: none was parked", last.Step, last.Ranks)
+		}
+	})
 	t.Run("skip too often", func(t *testing.T) {
 		dir := folder(t, "on_nan = \"skip\"\nnan_limit = 3\n")
 		e := alone.run(t, dir, training(append(diverge, "--set", "checkpoint.every=3", "--run-dir", "run")...)...)
-		e.refused(t, exitDiverged, "step 3: ", "loss NaN", "train.nan_limit = 3 steps in a row")
+		e.refused(t, exitDiverged, "step 3: the loss is NaN (train.nan_limit = 3 steps in a row were skipped): begin a new run")
+		if want := "run directory run: steps 0 to 3 in "; !strings.Contains(e.stderr, want) {
+			t.Errorf("no %q: %s", want, e.stderr)
+		}
 		recorded(t, dir, 4)
 		if _, err := os.Stat(filepath.Join(dir, "run", "ckpt", "step_00000003", "manifest.json")); err != nil {
 			t.Errorf("the checkpoint in progress is not complete: %v", err)
@@ -304,6 +317,12 @@ func TestTrainNaN(t *testing.T) {
 			t.Fatalf("status %d: %s", e.status, e.stderr)
 		}
 		recorded(t, dir, 12)
+		if want := "11 of 12 steps had no update, since the loss or the gradient was not finite: "; strings.Count(e.stderr, want) != 1 {
+			t.Errorf("no %q: %s", want, e.stderr)
+		}
+		if s, err := verdict.ReadSummary(filepath.Join(dir, "run")); err != nil || s == nil || s.Skipped != 11 {
+			t.Errorf("summary %+v (%v)", s, err)
+		}
 		// The weights are those after the one good step, to the bit.
 		one := alone.run(t, dir, training(append(diverge, sets("train.steps=1")...)...)...)
 		if a, b := weights(t, e), weights(t, one); a != b {

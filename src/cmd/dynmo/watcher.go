@@ -36,6 +36,7 @@ type watcher struct {
 	crowded  string        // host with more ranks than cores; "": none
 	host     *nodebench.Watch
 	farewell bool // the last line was printed
+	failed   bool // the run ended with an error
 	steps    int  // steps done
 	skipped  int
 	err      error // of closing and summing up
@@ -72,7 +73,7 @@ func (w *watcher) begin(about launch.World) (record.Observer, error) {
 		}
 		w.progress.Say("run directory " + w.dir)
 	}
-	for _, line := range w.records.resumed(w.dir, about.Resumed, w.past) {
+	for _, line := range w.records.resumed(w.dir, w.settings.Train.Steps, about.Resumed, w.past) {
 		w.progress.Say(line)
 	}
 	for _, line := range w.settings.Ignored() {

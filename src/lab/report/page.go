@@ -217,5 +217,17 @@ func (r Run) state() string {
 	return ""
 }
 
+// Unfinished writes a line for each run that did not complete.
+func Unfinished(out io.Writer, runs []Run) error {
+	for _, r := range runs {
+		if state, ok := strings.CutPrefix(r.state(), "This run "); ok {
+			if _, err := fmt.Fprintf(out, "\n%s %s\n", r.label(), input.Visible(state)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // last returns the number of the last step.
 func (r Run) last() int { return r.Metrics[len(r.Metrics)-1].Step }

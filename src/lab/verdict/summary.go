@@ -35,6 +35,7 @@ type Summary struct {
 	Steps    int          `json:"steps"`             // steps that were run
 	Loss     record.Float `json:"loss"`              // of the last step
 	Replayed bool         `json:"replayed,omitzero"` // loads were forced (dynamic.replay): there is no loss
+	Skipped  int          `json:"skipped,omitempty"` // steps without an update: loss or gradient was not finite
 	// ValidationLoss is the last measured validation loss; absent if none was measured.
 	ValidationLoss record.Float `json:"validation_loss,omitzero"`
 	Hash           string       `json:"hash,omitempty"` // of the final weights
@@ -91,6 +92,7 @@ type Tally struct {
 	steps         int
 	loss          record.Float
 	validation    record.Float // the last validation loss
+	skipped       int
 	clock         string
 	cuts          []int
 	before, after paces
@@ -149,6 +151,9 @@ func (t *Tally) Step(m record.Metrics) {
 	}
 	t.moved, t.replayed = t.moved || moved, m.Replayed
 	t.steps, t.loss, t.clock, t.cuts = m.Next(), m.Loss, m.Clock, m.Cuts
+	if m.Skipped {
+		t.skipped++
+	}
 	if m.Validated() {
 		t.validation = m.ValidationLoss
 	}
@@ -181,7 +186,7 @@ func (t *Tally) Costs(p record.Phase) {
 // Summary returns the summary of a run that has ended, without Error, Hash and Worth.
 func (t *Tally) Summary(status Status) Summary {
 	return Summary{
-		Status: status, Steps: t.steps, Loss: t.loss, Replayed: t.replayed, ValidationLoss: t.validation,
+		Status: status, Steps: t.steps, Skipped: t.skipped, Loss: t.loss, Replayed: t.replayed, ValidationLoss: t.validation,
 		Before: t.before.pace(t.clock), After: t.after.pace(t.clock), ShrinkFailures: t.packer.earlier.failed + t.packer.start.failed, Packing: t.packer.Packing(),
 	}
 }
