@@ -13,7 +13,7 @@ import (
 func TestSimulateSettingsAct(t *testing.T) {
 	workbench(t, "")
 	changes := map[string]struct{ kind, value string }{
-		"simulate.head": {"moe", "3"}, "simulate.attention": {"prune", "0.5"}, "simulate.routing": {"moe", `"llama-24-aux"`},
+		"simulate.head": {"moe", "3"}, "simulate.attention": {"prune", "0.5"}, "simulate.routing": {"moe", `"llama-32-aux"`},
 		"simulate.expert_ranks": {"moe", "4"}, "simulate.expert_spare": {"moe", "1"}, "simulate.experts": {"moe", "32"}, "simulate.density_least": {"attention", "0.12"}, "simulate.density_most": {"attention", "0.2"},
 		"simulate.density_noise": {"attention", "1"}, "simulate.exit_from": {"exit", "0.6"}, "simulate.exit_share": {"exit", "0.3"},
 		"simulate.exit_noise": {"exit", "0.5"}, "simulate.thaws": {"freeze", "false"},

@@ -20,13 +20,13 @@ import (
 // replicas: what the experts of a layer work on while it is in flight, if each replica of
 // the stage holds some of them.
 type Recording struct {
-	Name     string `json:"name"`     // such as mixtral-24-aux: model, blocks, how loads are kept equal; with -mod, of a mixture of depths too
+	Name     string `json:"name"`     // such as mixtral-32-aux: model, blocks, how loads are kept equal
 	Experts  int    `json:"experts"`  // of a block
 	Top      int    `json:"top"`      // experts that a token goes to
 	Blocks   int    `json:"blocks"`   // in the model
 	Slots    int    `json:"slots"`    // microbatches, consecutive
 	Replicas int    `json:"replicas"` // that a slot is the sum of
-	Tokens   int    `json:"tokens"`   // of a slot; a block that a router lets tokens pass by takes fewer
+	Tokens   int    `json:"tokens"`   // of a slot
 
 	loads []uint16 // by block, slot and expert
 }
