@@ -113,9 +113,6 @@ func (h *house) file(file string) error {
 			return err
 		}
 	case ".c", ".h", ".cu", ".cuh":
-		for i, line := range strings.Split(string(text), "\n") {
-			h.comment(file, i+1, line)
-		}
 	default:
 		return nil
 	}
@@ -133,13 +130,6 @@ func (h *house) goFile(file string, text []byte) error {
 	dir, test := path.Dir(file), strings.HasSuffix(file, "_test.go")
 	if slices.Contains(unnamed, strings.TrimSuffix(f.Name.Name, "_test")) {
 		h.add(file, h.line(f.Name), "package %s: the name does not state a purpose", f.Name.Name)
-	}
-	for _, group := range f.Comments {
-		for _, c := range group.List {
-			for i, line := range strings.Split(c.Text, "\n") {
-				h.comment(file, h.line(c)+i, line)
-			}
-		}
 	}
 	h.imports(file, f, test)
 	if test {
@@ -238,29 +228,6 @@ func (h *house) prints(file string, f *ast.File) {
 			}
 			return true
 		})
-	}
-}
-
-var (
-	// absolute finds paths that begin at the root; system names the folders
-	// that every machine has.
-	absolute = regexp.MustCompile("(?:^|[\\s\"'`(=:])/([a-z][\\w.-]*)/")
-	system   = []string{"bin", "dev", "etc", "lib", "opt", "proc", "run", "sys", "tmp", "usr", "var"}
-	document = regexp.MustCompile(`[\w./-]+\.md\b`)
-)
-
-// comment checks that a line names no path of one machine and no document
-// that the reader has not got.
-func (h *house) comment(file string, number int, line string) {
-	for _, m := range absolute.FindAllStringSubmatch(line, -1) {
-		if !slices.Contains(system, m[1]) {
-			h.add(file, number, "names a path of one machine, /%s/", m[1])
-		}
-	}
-	for _, name := range document.FindAllString(line, -1) {
-		if _, err := fs.Stat(h.fsys, path.Clean(name)); err != nil {
-			h.add(file, number, "names %s, which is not in the repository", name)
-		}
 	}
 }
 
