@@ -28,7 +28,7 @@ func rootCommand() *cobra.Command {
 	wanting(root)
 	watched(root)
 	addHelp(root)
-	addCompletion(root)
+	completed(root)
 	return root
 }
 

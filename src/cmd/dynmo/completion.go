@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -27,20 +26,14 @@ var arguments = map[string]completer{
 	"dynmo data inspect": files("bin"),
 }
 
-// flagValues has, by flag and command path, how the values of a flag are completed. The path ""
-// stands for all commands. Values of other flags are files.
-var flagValues = map[string]map[string]completer{
-	"set": {"": settingsOf}, "costs": {"": files("json", "jsonl")}, "network": {"": wordsOrFiles(roofline.Names()...)}, "loads": {"": files("json")},
-	"run-dir": {"": folders}, "balancer": {"": words(balancers...)}, "dynamic": {"": words(dynamisms()...)},
-	"clock": {"": words("wall", "virtual")}, "require": {"": words(examNames()...)},
-	"tokenizer": {"dynmo data prepare": wordsOrFiles(gpt2, sentencePiece), "dynmo sample": wordsOrFiles("bytes", gpt2)},
-	"model":     {"dynmo bench sample": words(slices.Sorted(maps.Keys(nodebench.Sampled))...)},
-	"format": {
-		"dynmo data prepare": words(string(data.LLMC), string(data.Megatron)),
-	},
-	"dtype":      {"": words("float32", "bfloat16", "float16")},
-	"model-type": {"": words("llama", "mistral", "mixtral", "llama_moe")},
-	"router":     {"": words("linear", "mlp")},
+// flagValues has, by flag, how its values are completed. Values of other flags are files.
+var flagValues = map[string]completer{
+	"set": settingsOf, "costs": files("json", "jsonl"), "network": wordsOrFiles(roofline.Names()...), "loads": files("json"),
+	"run-dir": folders, "balancer": words(balancers...), "dynamic": words(dynamisms()...),
+	"clock": words("wall", "virtual"), "require": words(examNames()...), "tokenizer": tokenizers,
+	"model":  words(slices.Sorted(maps.Keys(nodebench.Sampled))...),
+	"format": words(string(data.LLMC), string(data.Megatron)), "dtype": words("float32", "bfloat16", "float16"),
+	"model-type": words("llama", "mistral", "mixtral", "llama_moe"), "router": words("linear", "mlp"),
 }
 
 // files completes to files with these endings.
@@ -87,17 +80,21 @@ func settingsOf(_ *cobra.Command, _ []string, word string) ([]string, cobra.Shel
 	return list, cobra.ShellCompDirectiveNoFileComp
 }
 
+// tokenizers completes to the tokenizers that a command knows by name, or to files.
+func tokenizers(c *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+	if c.Name() == "sample" {
+		return wordsOrFiles("bytes", gpt2)(c, args, word)
+	}
+	return wordsOrFiles(gpt2, sentencePiece)(c, args, word)
+}
+
 // completed adds completion to all commands below c.
 func completed(c *cobra.Command) {
 	if c.ValidArgsFunction == nil {
 		c.ValidArgsFunction = arguments[c.CommandPath()]
 	}
-	for flag, by := range flagValues {
-		complete := by[c.CommandPath()]
-		if complete == nil {
-			complete = by[""]
-		}
-		if complete == nil || c.Flags().Lookup(flag) == nil && c.PersistentFlags().Lookup(flag) == nil {
+	for flag, complete := range flagValues {
+		if c.Flags().Lookup(flag) == nil && c.PersistentFlags().Lookup(flag) == nil {
 			continue
 		}
 		if err := c.RegisterFlagCompletionFunc(flag, complete); err != nil {
@@ -106,37 +103,5 @@ func completed(c *cobra.Command) {
 	}
 	for _, child := range c.Commands() {
 		completed(child)
-	}
-}
-
-// behindEquals adapts cobra's script for bash. Bash's readline replaces only the part of a word
-// behind its last "=".
-const behindEquals = `
-__dynmo_behind_equals() {
-    __start_dynmo "$@"
-    if [[ $COMP_WORDBREAKS == *=* && ( ${COMP_WORDS[COMP_CWORD]} == "=" || ${COMP_WORDS[COMP_CWORD-1]} == "=" ) ]]; then
-        COMPREPLY=("${COMPREPLY[@]#*=}")
-    fi
-}
-complete -o default -F __dynmo_behind_equals dynmo
-`
-
-// addCompletion adds cobra's command that prints completion scripts.
-func addCompletion(root *cobra.Command) {
-	completed(root)
-	root.InitDefaultCompletionCmd()
-	bash, _, err := root.Find([]string{"completion", "bash"})
-	if err != nil {
-		panic(err)
-	}
-	bash.RunE = func(c *cobra.Command, _ []string) error {
-		bare, err := c.Flags().GetBool("no-descriptions")
-		if err == nil {
-			err = root.GenBashCompletionV2(c.OutOrStdout(), !bare)
-		}
-		if err == nil {
-			_, err = fmt.Fprint(c.OutOrStdout(), behindEquals)
-		}
-		return err
 	}
 }
