@@ -13,20 +13,12 @@ const period = 1<<20 + 7
 
 // operand is device memory of random numbers that the host knows.
 type operand struct {
-	mem   tensor.Mem
-	block []float32 // element i is block[i % len(block)]
+	mem      tensor.Mem
+	block    []float32 // element i is block[i % len(block)]; nil: unknown
+	elements tensor.DType
 }
 
 func (o operand) at(i int) float64 { return float64(o.block[i%len(o.block)]) }
-
-// row returns elements [first, first+n).
-func (o operand) row(first, n int) []float64 {
-	x := make([]float64, n)
-	for i := range x {
-		x[i] = o.at(first + i)
-	}
-	return x
-}
 
 // normal returns n standard normal numbers of a type. Each call draws other numbers.
 func (g *gpu) normal(n int, d tensor.DType) operand {
@@ -42,7 +34,7 @@ func (g *gpu) drawn(n int, d tensor.DType, draw func() float64) operand {
 			block[i] = tensor.FromBF16(tensor.ToBF16(block[i]))
 		}
 	}
-	return operand{g.repeated(block, n, d), block}
+	return operand{g.repeated(block, n, d), block, d}
 }
 
 // blank returns memory for n numbers of a type, filled with NaN.
@@ -140,18 +132,12 @@ func unit(d tensor.DType) float64 {
 // total is a sum in float64.
 type total struct {
 	sum      float64
-	absolute float64 // sum of the absolute values of the terms' parts
-	squares  float64 // sum of the squares of the terms
+	absolute float64 // of the absolute values of the terms
 }
 
-func (t *total) add(term float64) { t.addOf(term, math.Abs(term)) }
-
-// addOf adds a term that is a difference of parts. most is the sum of the absolute values of the
-// parts.
-func (t *total) addOf(term, most float64) {
+func (t *total) add(term float64) {
 	t.sum += term
-	t.absolute += most
-	t.squares += term * term
+	t.absolute += math.Abs(term)
 }
 
 // checker counts wrong results of a type with the relative error unit.
@@ -172,11 +158,6 @@ func (c *checker) elementwise(got, want, most float64) {
 	c.within(got, want, (tolerance+c.unit)*max(math.Abs(want), most))
 }
 
-// statistic checks a result in full precision that is computed from a few numbers of about 1.
-func (c *checker) statistic(got, want float64) {
-	c.within(got, want, tolerance*max(math.Abs(want), 1))
-}
-
 // sampled counts the wrong results in out (rows, cols) of a type, at elements (i, j) spread over
 // out. add adds the products of an element to want.
 func (g *gpu) sampled(out tensor.Mem, rows, cols int, d tensor.DType, add func(i, j int, want *total)) int {
@@ -195,10 +176,4 @@ func (g *gpu) sampled(out tensor.Mem, rows, cols int, d tensor.DType, add func(i
 // sum checks a sum of many products of operands.
 func (c *checker) sum(got float64, want total) {
 	c.within(got, want.sum, exactly*want.absolute+c.unit*math.Abs(want.sum))
-}
-
-// rounded checks a sum of many terms that may have been rounded themselves. Such errors have either
-// sign, so their squares add up.
-func (c *checker) rounded(got float64, want total) {
-	c.within(got, want.sum, tolerance*want.absolute+c.unit*(math.Abs(want.sum)+4*math.Sqrt(want.squares)))
 }

@@ -20,12 +20,12 @@ func GELUForward[F Float](out, inp []F) {
 	}
 }
 
-// GELUBackward sets dinp = dout·gelu'(inp). With u = sqrt(2/π)·(x + 0.044715·x³),
+// geluBackward sets dinp = dout·gelu'(inp). With u = sqrt(2/π)·(x + 0.044715·x³),
 //
 //	gelu'(x) = 0.5·(1 + tanh u) + 0.5·x·(1 - tanh² u)·du/dx
 //
 // All have the same length; dinp may be dout.
-func GELUBackward[F Float](dinp, inp, dout []F) {
+func geluBackward[F Float](dinp, inp, dout []F) {
 	for i := range inp {
 		x := float64(inp[i])
 		tanh := math.Tanh(geluScale * (x + geluCubic*x*x*x))
@@ -75,11 +75,11 @@ func SwiGLUForward[F Float](out, gateup []F, n, c int) {
 	}
 }
 
-// SwiGLUBackward sets dgateup (n, 2c) from dout (n, c):
+// swiGLUBackward sets dgateup (n, 2c) from dout (n, c):
 //
 //	dgate = dout·up·(σ + gate·σ·(1 - σ))
 //	dup   = dout·silu(gate)
-func SwiGLUBackward[F Float](dgateup, dout, gateup []F, n, c int) {
+func swiGLUBackward[F Float](dgateup, dout, gateup []F, n, c int) {
 	for i := range n {
 		gate, up, dy := gateup[i*2*c:][:c], gateup[(i*2+1)*c:][:c], dout[i*c:][:c]
 		dgate, dup := dgateup[i*2*c:][:c], dgateup[(i*2+1)*c:][:c]

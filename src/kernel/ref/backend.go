@@ -42,7 +42,7 @@ func do[F Float](_ device.Stream, call *kernel.Call) {
 	case kernel.NormForward:
 		NormForward(x(0), x(1), x(2), x(3), x(4), x(5), n, c, call.Eps)
 	case kernel.NormBackwardInput:
-		NormBackwardInput(x(0), x(1), x(2), x(3), x(4), x(5), n, c)
+		normBackwardInput(x(0), x(1), x(2), x(3), x(4), x(5), n, c)
 	case kernel.NormBackwardWeight:
 		normBackwardWeight(x(0), x(1), x(2), x(3), x(4), x(5), n, c)
 	case kernel.MatmulForward:
@@ -76,11 +76,11 @@ func do[F Float](_ device.Stream, call *kernel.Call) {
 	case kernel.GELUForward:
 		GELUForward(x(0), x(1))
 	case kernel.GELUBackward:
-		GELUBackward(x(0), x(1), x(2))
+		geluBackward(x(0), x(1), x(2))
 	case kernel.SwiGLUForward:
 		SwiGLUForward(x(0), x(1), n, c)
 	case kernel.SwiGLUBackward:
-		SwiGLUBackward(x(0), x(1), x(2), n, c)
+		swiGLUBackward(x(0), x(1), x(2), n, c)
 	case kernel.Add, kernel.Accumulate:
 		Add(x(0), x(1), x(2))
 	case kernel.Round:
@@ -98,7 +98,7 @@ func do[F Float](_ device.Stream, call *kernel.Call) {
 	case kernel.SoftmaxGradient:
 		softmaxGradient(x(0), doubles(1), indices(2), call.Scale, n, v, call.First)
 	case kernel.CrossEntropy:
-		doubles(0)[0] = CrossEntropy(doubles(1), doubles(2), x(3), indices(4), call.Scale, n, v, call.First)
+		doubles(0)[0] = crossEntropy(doubles(1), doubles(2), x(3), indices(4), call.Scale, n, v, call.First)
 	case kernel.Likeliest:
 		likeliest(indices(0), x(1), v)
 	case kernel.GatherRows:
@@ -136,7 +136,7 @@ func do[F Float](_ device.Stream, call *kernel.Call) {
 	case kernel.SumSquares:
 		sumSquares(doubles(0), x(1))
 	case kernel.AdamWUpdate:
-		AdamW(x(0), x(2), x(3), x(4), call.AdamW)
+		adamW(x(0), x(2), x(3), x(4), call.AdamW)
 	case kernel.Mask:
 		mask(x(0), words(1))
 	case kernel.MagnitudeHistogram:

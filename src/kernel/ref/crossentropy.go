@@ -51,10 +51,10 @@ func softmaxGradient[F Float](logits []F, stats []float64, targets []int32, scal
 	}
 }
 
-// CrossEntropy is SoftmaxMerge of the last columns, then SoftmaxGradient of
+// crossEntropy is SoftmaxMerge of the last columns, then SoftmaxGradient of
 // them. It returns Σ_n -log softmax(row)[target] over whole rows, added in row
 // order in float64. It panics if a target is outside [0, first+v).
-func CrossEntropy[F Float](out, before []float64, logits []F, targets []int32, scale float64, n, v, first int) float64 {
+func crossEntropy[F Float](out, before []float64, logits []F, targets []int32, scale float64, n, v, first int) float64 {
 	for _, target := range targets {
 		if target < 0 || int(target) >= first+v {
 			panic("ref: a target is outside the vocabulary")

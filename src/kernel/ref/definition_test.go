@@ -174,7 +174,7 @@ func TestGELUForward(t *testing.T) {
 
 func TestCrossEntropyLoss(t *testing.T) {
 	logits := []float64{0, 0, 0, 0, math.Log(1), math.Log(2), math.Log(3), math.Log(4)}
-	loss := CrossEntropy(make([]float64, 6), nil, logits, []int32{3, 1}, 1, 2, 4, 0)
+	loss := crossEntropy(make([]float64, 6), nil, logits, []int32{3, 1}, 1, 2, 4, 0)
 	near(t, "loss", []float64{loss}, []float64{math.Log(4) + math.Log(5)}) // -log of 1/4 and of 2/10
 	near(t, "dlogits", logits, []float64{0.25, 0.25, 0.25, -0.75, 0.1, -0.8, 0.3, 0.4})
 }
@@ -199,7 +199,7 @@ func TestSlicesOfTheVocabulary(t *testing.T) {
 		logits[i] = 30 * rnd.NormFloat64()
 	}
 	whole := slices.Clone(logits)
-	want := CrossEntropy(make([]float64, 3*n), nil, whole, targets, scale, n, v, 0)
+	want := crossEntropy(make([]float64, 3*n), nil, whole, targets, scale, n, v, 0)
 
 	cuts := []int{0, 1, 4, 9}
 	var parts [][]float64
@@ -213,7 +213,7 @@ func TestSlicesOfTheVocabulary(t *testing.T) {
 	first, second, stats := make([]float64, 3*n), make([]float64, 3*n), make([]float64, 3*n)
 	softmaxMerge(first, nil, parts[0], targets, n, 1, 0)
 	softmaxMerge(second, first, parts[1], targets, n, 3, 1)
-	loss := CrossEntropy(stats, second, parts[2], targets, scale, n, 5, 4)
+	loss := crossEntropy(stats, second, parts[2], targets, scale, n, 5, 4)
 	softmaxGradient(parts[1], stats, targets, scale, n, 3, 1)
 	softmaxGradient(parts[0], stats, targets, scale, n, 1, 0)
 	near(t, "loss", []float64{loss}, []float64{want})

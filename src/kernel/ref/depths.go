@@ -25,12 +25,12 @@ func TakeTokens[F Float](taken []int32, readings []float64, dlogits, dguesses, l
 	all, right, losses := 0, 0, [2]float64{}
 	for i, z := range logits {
 		label := float64(taken[i])
-		p, loss := crossEntropy(float64(z), label)
+		p, loss := binaryCrossEntropy(float64(z), label)
 		losses[0] += loss
 		dlogits[i] = F(d.Router * (p - label))
 		predicted := p > 0.5
 		if guesses != nil {
-			q, loss := crossEntropy(float64(guesses[i]), label)
+			q, loss := binaryCrossEntropy(float64(guesses[i]), label)
 			losses[1] += loss
 			dguesses[i] = F(d.Predictor * (q - label))
 			predicted = q > d.Threshold
@@ -56,7 +56,7 @@ func ListTokens[F, W Float](rows []int32, factors []W, listed, ends, taken []int
 			if taken[i] == 0 {
 				continue
 			}
-			gate, _ := crossEntropy(float64(logits[i]), 1)
+			gate, _ := binaryCrossEntropy(float64(logits[i]), 1)
 			if d.One {
 				gate = 1
 			}
@@ -67,8 +67,8 @@ func ListTokens[F, W Float](rows []int32, factors []W, listed, ends, taken []int
 	ends[len(ends)-1] = at
 }
 
-// crossEntropy returns sigmoid(z), and the binary cross-entropy of it against a label, 0 or 1.
-func crossEntropy(z, label float64) (p, loss float64) {
+// binaryCrossEntropy returns sigmoid(z), and the binary cross-entropy of it against a label, 0 or 1.
+func binaryCrossEntropy(z, label float64) (p, loss float64) {
 	e := math.Exp(-math.Abs(z))
 	p = 1 / (1 + e)
 	if z < 0 {

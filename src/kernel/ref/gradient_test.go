@@ -86,7 +86,7 @@ func TestNormGradient(t *testing.T) {
 		startInp, dinp := r.added(n * c)
 		startWeight, dweight := r.added(c)
 		startBias, dbias := r.added(len(bias))
-		NormBackwardInput(dinp, dout, inp, mean, rstd, weight, n, c)
+		normBackwardInput(dinp, dout, inp, mean, rstd, weight, n, c)
 		normBackwardWeight(dweight, dbias, dout, inp, mean, rstd, n, c)
 		r.agree("dinp", inp, dinp, startInp, objective)
 		r.agree("dweight", weight, dweight, startWeight, objective)
@@ -179,7 +179,7 @@ func TestSwiGLUGradient(t *testing.T) {
 		return dot(out, dout)
 	}
 	dgateup := make([]float64, n*2*c)
-	SwiGLUBackward(dgateup, dout, gateup, n, c)
+	swiGLUBackward(dgateup, dout, gateup, n, c)
 	r.agree("dgateup", gateup, dgateup, make([]float64, n*2*c), objective)
 }
 
@@ -208,7 +208,7 @@ func TestGELUGradient(t *testing.T) {
 		return dot(out, dout)
 	}
 	dinp := make([]float64, n)
-	GELUBackward(dinp, inp, dout)
+	geluBackward(dinp, inp, dout)
 	r.agree("dinp", inp, dinp, make([]float64, n), objective)
 }
 
@@ -218,9 +218,9 @@ func TestCrossEntropyGradient(t *testing.T) {
 	logits, targets := r.normal(n*v), []int32{0, 6, 3, 3, 1}
 	objective := func() float64 {
 		overwritten := append([]float64(nil), logits...)
-		return scale * CrossEntropy(make([]float64, 3*n), nil, overwritten, targets, scale, n, v, 0)
+		return scale * crossEntropy(make([]float64, 3*n), nil, overwritten, targets, scale, n, v, 0)
 	}
 	dlogits := append([]float64(nil), logits...)
-	CrossEntropy(make([]float64, 3*n), nil, dlogits, targets, scale, n, v, 0)
+	crossEntropy(make([]float64, 3*n), nil, dlogits, targets, scale, n, v, 0)
 	r.agree("dlogits", logits, dlogits, make([]float64, n*v), objective)
 }

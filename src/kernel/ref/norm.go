@@ -40,7 +40,7 @@ func NormForward[F Float](out, mean, rstd, inp, weight, bias []F, n, c int, eps 
 	}
 }
 
-// NormBackwardInput adds to dinp (n, c), with xhat = (inp - mean)·rstd
+// normBackwardInput adds to dinp (n, c), with xhat = (inp - mean)·rstd
 // and g = dout·weight,
 //
 //	dinp += rstd·(g - mean_c(g) - xhat·mean_c(g·xhat))
@@ -48,7 +48,7 @@ func NormForward[F Float](out, mean, rstd, inp, weight, bias []F, n, c int, eps 
 // Without mean it is RMSNorm's, with xhat = inp·rstd,
 //
 //	dinp += rstd·(g - xhat·mean_c(g·xhat))
-func NormBackwardInput[F Float](dinp, dout, inp, mean, rstd, weight []F, n, c int) {
+func normBackwardInput[F Float](dinp, dout, inp, mean, rstd, weight []F, n, c int) {
 	for i := range n {
 		dx, dy, x := dinp[i*c:][:c], dout[i*c:][:c], inp[i*c:][:c]
 		m, r := meanOf(mean, i), rstd[i]

@@ -6,10 +6,10 @@ import (
 	"dynmo/src/kernel"
 )
 
-// AdamW updates the weights w and their moments m and v from the gradient g, as kernel.AdamW says.
+// adamW updates the weights w and their moments m and v from the gradient g, as kernel.AdamW says.
 // All have the same length. Source: Loshchilov & Hutter 2019, Algorithm 2, with the decay scaled by
 // LR as PyTorch does. Each element is updated in float64.
-func AdamW[F Float](w, m, v, g []F, a kernel.AdamW) {
+func adamW[F Float](w, m, v, g []F, a kernel.AdamW) {
 	mCorrection := 1 - math.Pow(a.Beta1, float64(a.Step))
 	vCorrection := 1 - math.Pow(a.Beta2, float64(a.Step))
 	for i := range w {
