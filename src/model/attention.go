@@ -18,7 +18,7 @@ import (
 type attention struct {
 	Basic
 	hidden, heads int
-	keyed         int  // heads that have keys and values
+	block, keyed  int  // number of the block; heads that have keys and values
 	turns         bool // positions are rotary
 	norm          Norm
 	qkv, proj     Linear
@@ -53,7 +53,7 @@ type Searched [3]tensor.Mem
 func NewAttention(c Config, block int, search Search) Part {
 	at, d := InBlock(block), c.Deviation(block)
 	a := &attention{
-		hidden: c.Hidden, heads: c.Heads, keyed: c.Keyed(), turns: c.Rope.Turns(),
+		hidden: c.Hidden, heads: c.Heads, block: block, keyed: c.Keyed(), turns: c.Rope.Turns(),
 		norm: c.NewNorm(at, "norm1"),
 		proj: c.NewLinear(at, "proj", c.Hidden, c.Hidden, c.Residual(d)),
 
@@ -76,9 +76,9 @@ func (a *attention) Search() Search { return a.search }
 // width returns the channels of a token's queries, keys and values.
 func (a *attention) width() int { return (a.heads + 2*a.keyed) * (a.hidden / a.heads) }
 
-// NewWork returns that of the search.
+// NewWork returns that of the search. A text has none.
 func (a *attention) NewWork(x *Exec, room Room) Work {
-	if a.search == nil {
+	if a.search == nil || x.Text != nil {
 		return nil
 	}
 	return a.search.NewWork(x, room)
@@ -175,18 +175,22 @@ func (a *attention) Memory(x *Exec, b *Batch, saved, held tensor.Mem) (tensor.Me
 
 func (a *attention) Forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 	s, n := a.saved(x, x.Cut(b, saved)), b.Tokens
-	if b.Queries < b.Tokens {
+	if b.Queries < b.Tokens && x.Text == nil {
 		a.forwardKeysOnly(x, b, s, inp)
 		return nil
 	}
 	a.norm.Forward(x, n, s.normed, s.mean, s.rstd, inp)
 	a.forwardQKV(x, b, s)
-	if a.search == nil {
+	switch {
+	case x.Text != nil:
+		x.Text.Attend(a.block, b, s.attended, s.qkv)
+	case a.search == nil:
 		x.Backend.AttentionForward(x.Stream, s.attended, s.lse, s.qkv, b.Offsets, b.Sequences, b.Longest, n, a.hidden, a.heads, a.keyed)
-	} else {
+	default:
 		a.search.Forward(x, b, s.searched, s.attended, s.lse, s.qkv, a.hidden, a.heads)
 	}
-	a.proj.ForwardAdd(x, n, s.out, s.attended, inp)
+	a.proj.ForwardAdd(x, b.Queries, b.QueryRows(s.out), b.QueryRows(s.attended), b.QueryRows(inp))
+	b.Carry(x, s.out, inp)
 	return nil
 }
 

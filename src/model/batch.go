@@ -171,7 +171,10 @@ func (s *Subset) Select(tokens int) error {
 	}
 	index, positions, offsets := index[:tokens], index[n:n+tokens], index[2*n:]
 	clear(offsets)
-	last, longest, keysOnly := int32(-1), int32(0), 0
+	before, last, longest, keysOnly := int32(0), int32(-1), int32(0), 0
+	if x.Text != nil {
+		before = int32(x.Text.Tokens)
+	}
 	for i, at := range index {
 		switch {
 		case at < 0:
@@ -184,7 +187,7 @@ func (s *Subset) Select(tokens int) error {
 		if int(at) >= n {
 			return errOrder
 		}
-		positions[i] = at % int32(x.T)
+		positions[i] = before + at%int32(x.T)
 		offsets[int(at)/x.T+1]++
 	}
 	for b := range x.B {

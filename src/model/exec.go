@@ -25,6 +25,7 @@ type Exec struct {
 	Step       int         // step of the run that a forward belongs to; keys random draws, with Microbatch
 	Microbatch int         // microbatch of a forward, numbered over all replicas
 	Full       Batch       // a microbatch of B sequences of T tokens; made by Reserve
+	Text       *Text       // that forwards continue; nil in training and validation
 
 	// Exchanging, unless nil, is called with true when a pass begins to wait for other replicas.
 	// It is called with false when the wait ends.

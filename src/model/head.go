@@ -135,6 +135,11 @@ func (h *head) Likeliest(x *Exec, b *Batch, saved tensor.Mem) tensor.Mem {
 	return h.saved(x, x.Cut(b, saved)).likeliest
 }
 
+// Logits returns the logits that Forward left for a token of a text.
+func (h *head) Logits(x *Exec, b *Batch, saved tensor.Mem) tensor.Mem {
+	return h.saved(x, x.Cut(b, saved)).logits
+}
+
 func (h *head) Forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 	s, n := h.saved(x, x.Cut(b, saved)), b.Tokens
 	var before crossing
@@ -145,6 +150,9 @@ func (h *head) Forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 		x.Stream.Copy(s.normed, before.normed)
 	}
 	x.Backend.MatmulForward(x.Stream, s.logits, s.normed, h.token.W, tensor.Mem{}, n, h.hidden, h.rows)
+	if x.Text != nil {
+		return nil
+	}
 	if h.teaches && !x.Validates {
 		x.Backend.Likeliest(x.Stream, s.likeliest, s.logits, n, h.rows)
 	}

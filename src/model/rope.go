@@ -50,16 +50,24 @@ func (r Rope) scaled(frequency float64) float64 {
 	return frequency
 }
 
+// positions returns the number of positions that tokens may have.
+func (x *Exec) positions() int {
+	if x.Text != nil {
+		return x.Text.Room
+	}
+	return x.T
+}
+
 // turnsBytes returns the memory of the table of rotations.
 func (x *Exec) turnsBytes(c Config) int64 {
 	if !c.Rope.Turns() {
 		return 0
 	}
-	return int64(x.T*(c.Hidden/c.Heads)) * x.Backend.DType().Wide().Size()
+	return int64(x.positions()*(c.Hidden/c.Heads)) * x.Backend.DType().Wide().Size()
 }
 
-// Table returns, for each position, the cosines of a head's pairs, then their sines.
-func (r Rope) Table(positions, pairs int) []float64 {
+// table returns, for each position, the cosines of a head's pairs, then their sines.
+func (r Rope) table(positions, pairs int) []float64 {
 	frequencies := r.frequencies(pairs)
 	list := make([]float64, 2*pairs*positions)
 	for p := range positions {
@@ -76,7 +84,7 @@ func (x *Exec) writeTurns(c Config) error {
 	if !c.Rope.Turns() {
 		return nil
 	}
-	table := c.Rope.Table(x.T, c.Hidden/c.Heads/2)
+	table := c.Rope.table(x.positions(), c.Hidden/c.Heads/2)
 	mirror := device.Mirror(x.turns)
 	set := writer(mirror, x.Backend.DType().Wide())
 	for i, value := range table {

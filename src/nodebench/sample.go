@@ -1,6 +1,7 @@
 package nodebench
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -55,7 +56,9 @@ func Sample(k kernel.Backend, dev device.Device, name string, c model.Config, st
 	if err != nil {
 		return nil, fmt.Errorf("sample: %w", err)
 	}
+	defer m.Close()
 	s := m.NewSession(c.Sequence, nil)
+	defer s.Close()
 	span := func() []float32 { return tensor.Of[float32](b.alloc(4 * int64(streamed))) } // in huge pages, like the weights
 	from, to := span(), span()
 	if b.err != nil {
@@ -69,10 +72,15 @@ func Sample(k kernel.Backend, dev device.Device, name string, c model.Config, st
 			if s.Len() == c.Sequence {
 				s.Reset()
 			}
-			s.Feed(1)
+			if _, err := s.Feed(1); err != nil {
+				b.err = cmp.Or(b.err, err)
+			}
 		},
 		func() { split(streamed, threads, func(lo, hi int) { read(from[lo:hi]) }) },
 		func() { split(streamed, threads, func(lo, hi int) { copy(to[lo:hi], from[lo:hi]) }) })
+	if b.err != nil {
+		return nil, fmt.Errorf("sample: %w", b.err)
+	}
 	bytes := 4 * float64(streamed)
 	fastest, moved := 1, bytes
 	if seconds := spans.medians(); 2*bytes/seconds[2] > bytes/seconds[1] {
@@ -141,8 +149,14 @@ func (b *bench) sampler(c model.Config, threads int) (m *sample.Model, wrong int
 		return nil, 0, err
 	}
 	s, got := m.NewSession(sampledTokens, nil), 0.0
+	defer s.Close()
 	for i, token := range text[:sampledTokens] {
-		got += surprise(s.Feed(token), int(text[i+1]))
+		logits, err := s.Feed(token)
+		if err != nil {
+			m.Close()
+			return nil, 0, err
+		}
+		got += surprise(logits, int(text[i+1]))
 	}
 	if !(math.Abs(got-want) <= tolerance*math.Abs(want)) {
 		wrong = 1

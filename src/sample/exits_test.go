@@ -40,9 +40,9 @@ func TestLeavingBesideDepths(t *testing.T) {
 		session := func() *Session { return m.NewSession(len(text), &Leaving{Thresholds: []float64{0.5, 0.5, 0.5}}) }
 		s := session()
 		for i, token := range text {
-			got := logSoftmax(s.Feed(token))
+			got := logSoftmax(fed(t, s, token))
 			seen[s.depth]++
-			same(t, "at once", logSoftmax(session().Feed(text[:i+1]...)), got)
+			same(t, "at once", logSoftmax(fed(t, session(), text[:i+1]...)), got)
 			if target := int32(11); i == 0 {
 				if want := r.lossOf(t, text[:1], []int32{target}); math.Abs(want+got[target]) > 1e-5 {
 					t.Errorf("loss %v, the trainer's %v", -got[target], want)
@@ -71,7 +71,7 @@ func TestLeavingIsTheTrainers(t *testing.T) {
 					s := m.NewSession(n, &Leaving{Thresholds: []float64{limit, limit}})
 					var last []float64
 					for _, token := range tokens[:n] {
-						last = logSoftmax(s.Feed(token))
+						last = logSoftmax(fed(t, s, token))
 						got -= last[target]
 						seen[s.depth]++
 					}
@@ -79,7 +79,7 @@ func TestLeavingIsTheTrainers(t *testing.T) {
 						t.Fatalf("loss of %d tokens %v, the trainer's %v", n, got, want)
 					}
 					s.Reset()
-					same(t, "at once", logSoftmax(s.Feed(tokens[:n]...)), last)
+					same(t, "at once", logSoftmax(fed(t, s, tokens[:n]...)), last)
 				}
 			}
 		})
@@ -119,11 +119,12 @@ func TestLeavingByThresholds(t *testing.T) {
 	s := m.NewSession(12, nil)
 	s.leaving, s.prompt, s.added = &Leaving{Thresholds: []float64{0.5, 2}, Decay: 4}, 3, 10
 	for token, want := range map[int]float64{0: 0.55, 3: 0.55, 8: 0.45 + 0.1*math.Exp(-2)} {
-		if got := s.threshold(0, token); math.Abs(got-want) > 1e-12 {
+		s.n = token
+		if got := s.threshold(0); math.Abs(got-want) > 1e-12 {
 			t.Errorf("threshold of token %d is %v, want %v", token, got, want)
 		}
 	}
-	if got := s.threshold(1, 0); got != 1 {
+	if got := s.threshold(1); got != 1 {
 		t.Errorf("threshold 2 decays to %v, want it clipped to 1", got)
 	}
 }

@@ -23,9 +23,10 @@ type Trace struct {
 // Generate calls yield with each new token. It ends when all tokens are added, the text ends, or
 // ctx or yield end it. If the text reaches the model's number of positions, the model continues
 // from the last half of its tokens; slide is called the first time. Errors: yield's, ctx's cause,
-// or logits that are not finite.
+// of memory, or logits that are not finite.
 func (m *Model) Generate(ctx context.Context, g Generation, yield func(token int32) error, slide func()) error {
 	s, chooser, greedy := m.NewSession(len(g.Prompt)+g.Tokens, g.Leaving), g.Choice.New(), Choice{TopP: 1}.New()
+	defer s.Close()
 	s.prompt, s.added = len(g.Prompt), g.Tokens
 	text := append([]int32(nil), g.Prompt...)
 	slid := false
@@ -40,7 +41,10 @@ func (m *Model) Generate(ctx context.Context, g Generation, yield func(token int
 			fed = len(text) - max(1, m.Config.Sequence/2)
 			s.first = fed
 		}
-		logits := s.Feed(text[fed:]...)
+		logits, err := s.Feed(text[fed:]...)
+		if err != nil {
+			return err
+		}
 		fed = len(text)
 		token, err := chooser.Next(logits[:g.Vocab])
 		if err != nil {

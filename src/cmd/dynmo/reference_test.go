@@ -76,6 +76,7 @@ func TestReferenceGivesOurLogits(t *testing.T) {
 			expect.OK(t, err)
 			m, err := sample.New(w.Config.Model, 1, nil, w.Read)
 			expect.OK(t, err)
+			defer m.Close()
 			for _, at := range []float64{0.5, 2} { // with one some tokens leave, with the other none
 				if at == 2 && name != "exits" {
 					continue
@@ -103,7 +104,9 @@ func TestReferenceGivesOurLogits(t *testing.T) {
 					lines.Scan()
 					var got struct{ Logits []float64 }
 					expect.OK(t, json.Unmarshal(lines.Bytes(), &got))
-					for j, x := range s.Feed(token) {
+					logits, err := s.Feed(token)
+					expect.OK(t, err)
+					for j, x := range logits {
 						if math.Abs(float64(x)-got.Logits[j]) > 1e-4*(1+math.Abs(got.Logits[j])) {
 							t.Errorf("thresholds %v, token %d: logit %d is %v, the reference's %v %s", thresholds, i, j, x, got.Logits[j], lines.Bytes()[:14])
 							break

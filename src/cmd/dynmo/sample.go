@@ -202,6 +202,7 @@ func (s *sampling) run(c *cobra.Command, path string) error {
 	if err != nil {
 		return err
 	}
+	defer m.Close()
 	return s.generate(c, m, v, g)
 }
 

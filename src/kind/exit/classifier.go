@@ -22,12 +22,17 @@ func (e *exit) staying() bool {
 // agrees reports whether labels are the last layer's.
 func (e *exit) agrees() bool { return e.Agree && e.staying() }
 
-// judge notes the confidence of every token that enters: 0 where kernels do no arithmetic.
+// judge notes the confidence of every token that enters: 0 where kernels do no arithmetic, and in a
+// text of which no token leaves.
 func (e *exit) judge(x *model.Exec, b *model.Batch, saved, inp tensor.Mem, d *departure) error {
+	n := b.Queries
+	if x.Text != nil && (x.Stays || n == 0) {
+		clear(d.confidence)
+		return nil
+	}
 	if e.Confidence == saturation {
 		return d.saturate(x, b, inp)
 	}
-	n := b.Queries
 	s, _ := e.saved(x, b, saved, n)
 	inp = b.QueryRows(inp)
 	if e.learns() {

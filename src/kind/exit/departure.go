@@ -133,7 +133,7 @@ func (d *departure) decide(b *model.Batch, e *exit) error {
 	for i, row := range goOn[:n] {
 		goOn[i] = b.At(int(row))
 	}
-	if e.Propagate && n > 0 {
+	if e.Propagate && (n > 0 || d.X.Text != nil) {
 		n = d.mark(b, goOn, n)
 	}
 	return d.Select(n)

@@ -263,6 +263,12 @@ func (e *exit) Forward(x *model.Exec, b *model.Batch, saved, inp tensor.Mem) err
 	}
 	s, _ := e.saved(x, b, saved, len(d.rows))
 	e.move(x, b, func(some, all tensor.Mem) { x.Stream.Copy(some, all) }, s.out, all)
+	if x.Text != nil {
+		if d.left == 1 && x.N() == 1 {
+			e.project(x, 1, s, all)
+		}
+		return nil
+	}
 	x.Stream.Zero(s.loss)
 	if len(d.rows) > 0 {
 		if err := e.finish(x, s, b.QueryRows(all), d); err != nil {

@@ -1,27 +1,22 @@
 package exit
 
 import (
-	"math"
-	"slices"
+	"dynmo/src/model"
+	"dynmo/src/tensor"
 )
 
-// Surety returns the confidence of a token whose text is sampled: of its states in front of the
-// last block and behind it, of the classifier's logits, or of what logits returns, the exit's.
-func (e Exits) Surety(front, behind, verdict []float32, logits func() []float32) float64 {
-	switch e.Confidence {
-	case classifier:
-		return 1 / (1 + math.Exp(float64(verdict[0]-verdict[1])))
-	case saturation:
-		var cosine [1]float64
-		cosines(cosine[:], slices.Concat(behind, front), func(v float32) float64 { return float64(v) })
-		return cosine[0]
-	}
-	list := logits()
-	largest, sum := float64(slices.Max(list)), 0.0
-	for _, v := range list {
-		sum += math.Exp(float64(v) - largest)
-	}
-	return 1 / sum
+// Texts returns the exits of a model that continues a text: states of tokens that left go on, and no
+// token but those that leave has logits.
+func (e Exits) Texts() model.Extension {
+	e.Propagate, e.Weighted, e.Agree, e.Weight = true, false, false, 0
+	return e
+}
+
+// Logits returns the logits of a token of a text that left here. The exit computes them if the
+// microbatch is one token.
+func (e *exit) Logits(x *model.Exec, b *model.Batch, saved tensor.Mem) tensor.Mem {
+	s, _ := e.saved(x, b, saved, 1)
+	return s.logits
 }
 
 // Notes says how training treated tokens that left.

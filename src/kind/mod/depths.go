@@ -2,8 +2,6 @@
 package mod
 
 import (
-	"math"
-
 	"dynmo/src/kernel"
 	"dynmo/src/model"
 	"dynmo/src/tensor"
@@ -24,25 +22,6 @@ func (Depths) Name() string       { return "mod" }
 func (Depths) Phase() model.Phase { return model.AroundBlocks }
 func (Depths) Beyond() bool       { return true }
 
-// Routes reports whether a block takes some of the tokens only.
-func (Depths) Routes(block int) bool { return block%2 == 1 }
-
-// Takes reports whether a block takes a token whose place among the others of its sequence is
-// not known: by what the predictor has learned, or without a predictor by what Auxiliary has
-// taught the router's sigmoid, of who is first. It returns the gate.
-func (d Depths) Takes(logit, guess float64) (taken bool, gate float64) {
-	gate, taken = sigmoid(logit), logit > 0
-	if d.Predictor {
-		taken = sigmoid(guess) > d.Threshold
-	}
-	if d.One {
-		gate = 1
-	}
-	return taken, gate
-}
-
-func sigmoid(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
-
 // Notes says where blocks took other tokens in training.
 func (d Depths) Notes() []string {
 	switch {
@@ -60,7 +39,7 @@ const Routed = "routed"
 // Extend makes one part of every second block.
 func (d Depths) Extend(c model.Config, chain []model.Description) []model.Description {
 	return model.EachBlock(chain, func(b model.Description) model.Description {
-		if d.Routes(b.Block) {
+		if b.Block%2 == 1 {
 			makers := b.Makers
 			b.Form, b.Makers = Routed, []model.Maker{{New: func() model.Part { return newRouted(c, d, b.Block, model.MakeParts(makers)) }}}
 		}
@@ -169,7 +148,7 @@ func (r *routed) Leaves() model.Width { return model.Width{Values: r.hidden} }
 
 // room returns the most tokens that are taken of a microbatch.
 func (r *routed) room(x *model.Exec) int {
-	if r.Predictor {
+	if r.guesses(x) {
 		return x.N()
 	}
 	return x.B * kernel.First(r.Capacity, x.T)
@@ -268,7 +247,8 @@ func (r *routed) Forward(x *model.Exec, b *model.Batch, saved, inp tensor.Mem) e
 	if err := r.block.Forward(x, inside, s.within(), taken); err != nil {
 		return err
 	}
-	x.Backend.ScatterRows(x.Stream, s.out, r.block.Output(x, inside, s.within()), rows, keep, gate, inside.Tokens, r.hidden)
+	rows, gate, keep = s.decided.of(x, inside.Queries)
+	x.Backend.ScatterRows(x.Stream, s.out, inside.QueryRows(r.block.Output(x, inside, s.within())), rows, keep, gate, inside.Queries, r.hidden)
 	return nil
 }
 

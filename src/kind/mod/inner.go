@@ -1,6 +1,7 @@
 package mod
 
 import (
+	"dynmo/src/device"
 	"dynmo/src/kernel"
 	"dynmo/src/model"
 	"dynmo/src/tensor"
@@ -25,16 +26,16 @@ type inner struct {
 func offsetsBytes(x *model.Exec) int64 { return int64(x.B+1) * tensor.I32.Size() }
 
 // Enter returns b as it enters the layer. The layer takes of each sequence the number that
-// Capacity says, unless a predictor decides: then the forward sets how many.
+// Capacity says, unless counts vary: then the forward sets how many.
 func (in *inner) Enter(b *model.Batch) *model.Batch {
 	in.origin, in.entered = b, *b
 	in.entered.Work = in
 	in.set(func(sequence int) int {
-		if in.routed.Predictor {
+		if in.routed.guesses(in.x) {
 			return 0
 		}
 		return kernel.First(in.routed.Capacity, b.TokensOf(in.x, sequence))
-	})
+	}, 0)
 	return &in.entered
 }
 
@@ -68,27 +69,39 @@ func (in *inner) offsets() tensor.Mem {
 }
 
 // set makes the batch of the tokens that enter the block. tokensOf returns their number by
-// sequence.
-func (in *inner) set(tokensOf func(sequence int) int) {
+// sequence. The last keysOnly tokens are keys-only.
+func (in *inner) set(tokensOf func(sequence int) int, keysOnly int) {
 	b := model.Batch{Capacity: in.routed.room(in.x), Sequences: in.entered.Sequences, Offsets: in.offsets()}
 	for s := range b.Sequences {
 		tokens := tokensOf(s)
 		b.Tokens, b.Longest = b.Tokens+tokens, max(b.Longest, tokens)
 	}
-	b.Queries, b.Positions = b.Tokens, in.positions(b.Tokens)
+	b.Queries, b.Positions = b.Tokens-keysOnly, in.positions(b.Tokens)
 	in.batch, in.inside = b, &in.batch
 	if in.block != nil {
 		in.inside = in.block.Enter(in.inside)
 	}
 }
 
-// read waits for the Offsets that are on the device, and makes the batch by them.
-func (in *inner) read() error {
+// read waits for the Offsets that are on the device, and makes the batch by them. rows are the
+// tokens' rows in the batch that entered. Those of keys-only tokens are read from the device too.
+func (in *inner) read(rows tensor.Mem) error {
 	in.x.Stream.Copy(in.host, in.offsets())
 	if err := in.x.Stream.Sync(); err != nil {
 		return err
 	}
-	offsets := tensor.Of[int32](in.host)
-	in.set(func(sequence int) int { return int(offsets[sequence+1] - offsets[sequence]) })
+	offsets, keysOnly := tensor.Of[int32](in.host), 0
+	if in.entered.KeysOnly() > 0 {
+		host, err := device.Read(in.x.Device, rows)
+		if err != nil {
+			return err
+		}
+		for _, row := range tensor.Of[int32](host)[:offsets[len(offsets)-1]] {
+			if int(row) >= in.entered.Queries {
+				keysOnly++
+			}
+		}
+	}
+	in.set(func(sequence int) int { return int(offsets[sequence+1] - offsets[sequence]) }, keysOnly)
 	return nil
 }

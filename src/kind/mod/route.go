@@ -29,22 +29,30 @@ func (r *routed) Reading(x *model.Exec, b *model.Batch, saved tensor.Mem, i int)
 	return r.block.Reading(x, b.Work.(*inner).inside, s.within(), i-1)
 }
 
-// decide has the device find and list the tokens that are taken. It waits only where a
-// predictor decides, for how many they are; a second forward finds the same ones.
+// guesses reports whether the block decides on each token alone, so that counts vary: by a predictor;
+// or in a text, where who is first is not known, by the router's sigmoid, which Auxiliary has taught it.
+func (r *routed) guesses(x *model.Exec) bool { return r.Predictor || x.Text != nil }
+
+// decide has the device find and list the tokens that are taken. It waits only where counts vary, for
+// how many they are; a second forward finds the same ones.
 func (r *routed) decide(x *model.Exec, b *model.Batch, s routedSaved) error {
 	in, at, n := b.Work.(*inner), s.decided, b.Tokens
 	d := kernel.Depths{
 		Capacity: r.Capacity, Threshold: r.Threshold, One: r.One, Router: r.Auxiliary * x.Scale, Predictor: x.Scale,
 	}
-	x.Backend.TakeTokens(x.Stream, d, at.taken, at.readings, at.dlogits, at.dguess, s.logits, s.guess, b.Offsets, n, b.Sequences)
+	guess, dguess := s.guess, at.dguess
+	if r.guesses(x) && !r.Predictor {
+		d.Threshold, guess, dguess = 0.5, s.logits, at.dlogits
+	}
+	x.Backend.TakeTokens(x.Stream, d, at.taken, at.readings, at.dlogits, dguess, s.logits, guess, b.Offsets, n, b.Sequences)
 	if err := r.force(x, b, in, at); err != nil {
 		return err
 	}
 	room := r.room(x)
 	x.Backend.ListTokens(x.Stream, d, at.rows, at.factors, in.positions(room), in.offsets(), at.taken, s.logits, b.Positions, b.Offsets,
 		n, b.Sequences, room)
-	if r.Predictor && !x.Repeats {
-		return in.read()
+	if r.guesses(x) && !x.Repeats {
+		return in.read(at.rows)
 	}
 	return nil
 }

@@ -102,14 +102,15 @@ type block struct {
 // Transformer (Fedus et al. 2022, equation 4). Each of a token's Top choices counts as one. Hugging
 // Face's loss is one of all blocks together (see Experts.coefficient).
 
-// routeTokens decides where n tokens go, from the output of the router's first matrix.
+// routeTokens decides where n tokens go, from the output of the router's first matrix. Those of a
+// text go to the experts of the largest p, also if assignments are balanced.
 func (e *experts) routeTokens(x *model.Exec, n int, s expertsSaved) {
 	logits, scores := s.logits, tensor.Mem{}
 	if e.Squashed {
 		x.Backend.SquashLogits(x.Stream, s.router, s.squashed, s.logits, e.outer.W.W, n, e.Count)
 		logits = tensor.Mem{} // in router
 	}
-	if e.Balanced {
+	if e.Balanced && x.Text == nil {
 		x.Backend.BalanceScores(x.Stream, e.routing(n), s.router, logits, n, e.Count)
 		scores = s.router.Span(s.router.Bytes/2, s.router.Bytes/2)
 	}

@@ -11,7 +11,6 @@ import (
 	"dynmo/src/device"
 	"dynmo/src/family/llama"
 	"dynmo/src/kernel"
-	"dynmo/src/kernel/ref"
 	"dynmo/src/kind/moe/place"
 	"dynmo/src/model"
 	"dynmo/src/tensor"
@@ -88,7 +87,7 @@ func (e Experts) Weights(c model.Config, list []model.Weight) (all []model.Weigh
 			all = append(all, model.Weight{Name: at + "router.outer.weight", HuggingFace: there + "gate.outer.weight", Shape: []int64{int64(e.Count), int64(e.Count)}})
 		}
 		for k := range e.Count {
-			all = append(all, llama.GatedWeights(c, at+e.Place(k), fmt.Sprintf("%sexperts.%d.", there, k), "w1.weight", "w3.weight", "w2.weight")...)
+			all = append(all, llama.GatedWeights(c, fmt.Sprintf("%sexpert.%d.", at, k), fmt.Sprintf("%sexperts.%d.", there, k), "w1.weight", "w3.weight", "w2.weight")...)
 		}
 	}
 	return all
@@ -343,29 +342,14 @@ func (e *experts) Memory(x *model.Exec, b *model.Batch, saved, held tensor.Mem) 
 	return s.out, cs.Off, ch.Off
 }
 
-// Plain returns which experts each of n tokens goes to, and by which weights, (n, Top), the
-// most probable first. Every token is decided on by itself: as in training without a capacity
-// and with assignments that are not balanced, which both depend on the other tokens of a
-// microbatch. What an expert's choice weighs is as it was trained.
-func (e Experts) Plain(n int, logit func(i int) float64) (chosen []int32, weights []float64) {
-	logits, router := make([]float64, n*e.Count), make([]float64, 2*n*e.Count)
-	for i := range logits {
-		logits[i] = logit(i)
-	}
-	chosen, weights = make([]int32, n*e.Top), make([]float64, n*e.Top)
-	r := e.routing(n)
-	r.Room = n
-	ref.RouteTokens(chosen, weights, router, make([]float64, countsFrom+e.Count), logits, nil, r, n, e.Count, e.Top)
-	return chosen, weights
+// Texts returns the experts of a model that continues a text: every token goes to its most probable
+// ones, and none is dropped.
+func (e Experts) Texts() model.Extension {
+	e.Capacity, e.Groups, e.BlockRows, e.Spare = 0, 0, 0, 0
+	return e
 }
 
-// Taken returns how many experts a token goes to.
-func (e Experts) Taken() int { return e.Top }
-
-// Place returns what the names of the weights of an expert begin with, in its block.
-func (e Experts) Place(expert int) string { return fmt.Sprintf("expert.%d.", expert) }
-
-// Notes says where Plain decides otherwise than training did.
+// Notes says where a text decides otherwise than training did.
 func (e Experts) Notes() (list []string) {
 	if e.Balanced {
 		list = append(list, "moe.balance = s-base chose experts by all tokens of a microbatch: here each token goes to those that are most probable for it")
