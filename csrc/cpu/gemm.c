@@ -1,4 +1,4 @@
-/* Dense products over the BLAS (cblas_sgemm), with biases. The BLAS works on
+/* Dense products over the BLAS (cblas_sgemm and cblas_sgemv), with biases. The BLAS works on
  * the thread that calls it; a team shares the slices of a product. Slices cut
  * the longer side of the result, because the BLAS packs the operand of the
  * other side anew for every slice. The number of slices follows from the shape
@@ -9,6 +9,8 @@
 /* CBLAS, declared here so that no header's location matters. The enumerations
  * are the standard's (BLAS Technical Forum, 2001, annex C). */
 enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112 };
+extern void cblas_sgemv(int order, int transpose, int m, int n, float alpha, const float *a, int lda,
+	const float *x, int incx, float beta, float *y, int incy);
 extern void cblas_sgemm(int order, int transpose_a, int transpose_b, int m, int n, int k, float alpha,
 	const float *a, int lda, const float *b, int ldb, float beta, float *c, int ldc);
 
@@ -36,6 +38,7 @@ enum {
 	WIDTH = 144, /* times the slices: the least width of one, so that packing the other side pays */
 	SLICES = 16, /* most slices, and so most threads that share a product; a power of two */
 	SLICE = 1 << 22, /* least multiplications of a slice */
+	SHARE = 1 << 15, /* floats of a matrix that one row meets at a time: they stay in a cache */
 };
 
 /* The bias goes into C first: then the product adds to it in the pass over C
@@ -74,11 +77,31 @@ static void share(const dynmo_cpu *k, struct product *p)
 	dynmo_parallel(k->team, p->slices, 1, multiply, p);
 }
 
+/* Rows of B that one row of A meets at a time. */
+static int64_t met(const struct product *p) { return p->k < SHARE ? SHARE / p->k : 1; }
+
+/* A product of one row. Items are slices of B. A product of matrices would pack B first. */
+static void multiply_row(const void *job, int64_t first, int64_t last)
+{
+	const struct product *p = job;
+	for (int64_t slice = first; slice < last; slice++) {
+		int64_t begin = slice * met(p), rows = dynmo_min(met(p), p->n - begin);
+		if (p->bias)
+			memcpy(p->c + begin, p->bias + begin, (size_t)rows * sizeof *p->c);
+		cblas_sgemv(ROW_MAJOR, NO_TRANS, (int)rows, (int)p->k, 1, p->b + begin * p->ldb, (int)p->ldb, p->a, 1,
+			p->beta, p->c + begin, 1);
+	}
+}
+
 void dynmo_cpu_matmul_forward(const dynmo_cpu *k, float *out, const float *inp, const float *weight,
 	const float *bias, int64_t n, int64_t c, int64_t o)
 {
-	share(k, &(struct product){.m = n, .n = o, .k = c, .a = inp, .lda = c, .transpose_b = 1, .b = weight,
-		.ldb = c, .bias = bias, .beta = bias ? 1 : 0, .c = out});
+	struct product p = {.m = n, .n = o, .k = c, .a = inp, .lda = c, .transpose_b = 1, .b = weight, .ldb = c,
+		.bias = bias, .beta = bias ? 1 : 0, .c = out};
+	if (n == 1 && c > 0)
+		dynmo_parallel(k->team, (o + met(&p) - 1) / met(&p), 1, multiply_row, &p);
+	else
+		share(k, &p);
 }
 
 void dynmo_cpu_matmul_backward_input(const dynmo_cpu *k, float *dinp, const float *dout, const float *weight,

@@ -32,6 +32,9 @@ type attention struct {
 type Search interface {
 	// Shares reports whether each key is its query, divided by the query's length.
 	Shares() bool
+	// Projections returns the vectors that assign queries and keys of a text to buckets (see
+	// ref.BucketOf), (heads, half of the buckets, head size); empty if there is one bucket.
+	Projections() []float32
 	// NewWork returns what the search keeps for a microbatch; nil: nothing.
 	NewWork(x *Exec, room Room) Work
 	// Memory takes the search's memory from cutter c, and returns the rest of c.
@@ -183,7 +186,7 @@ func (a *attention) Forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 	a.forwardQKV(x, b, s)
 	switch {
 	case x.Text != nil:
-		x.Text.Attend(a.block, b, s.attended, s.qkv)
+		a.attendPast(x, b, s.attended, s.qkv)
 	case a.search == nil:
 		x.Backend.AttentionForward(x.Stream, s.attended, s.lse, s.qkv, b.Offsets, b.Sequences, b.Longest, n, a.hidden, a.heads, a.keyed)
 	default:

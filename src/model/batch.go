@@ -173,7 +173,7 @@ func (s *Subset) Select(tokens int) error {
 	clear(offsets)
 	before, last, longest, keysOnly := int32(0), int32(-1), int32(0), 0
 	if x.Text != nil {
-		before = int32(x.Text.Tokens)
+		before = int32(x.Text.tokens)
 	}
 	for i, at := range index {
 		switch {

@@ -16,7 +16,9 @@ func TestDepthsWithoutAPredictor(t *testing.T) {
 	tokens := []int32{3, 1, 4, 1, 5, 9}
 	r := newTrainer(t, tiny.With(mod.Depths{Capacity: 1}))
 	bias := tensor.Of[float32](r.s.Layers[2].Param("block.1/depths.router.bias").W)
-	logits := func() []float64 { return logSoftmax(fed(t, r.sampler(t, 1, nil).NewSession(len(tokens), nil), tokens...)) }
+	logits := func() []float64 {
+		return logSoftmax(fed(t, r.sampler(t, 1, nil).NewSession(len(tokens), nil), tokens...))
+	}
 	bias[0] = 1000
 	all := r.logProbabilities(t, tokens)
 	same(t, "all", logits(), all[len(tokens)-1])

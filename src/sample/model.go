@@ -3,10 +3,9 @@
 // them, one by one.
 //
 // The layers are those of package model, with a model.Text. They compute on the CPU in float32, without
-// ranks or memory for gradients. A Session keeps the keys and values of all tokens so far. So one more
+// ranks or memory for gradients. The text keeps the keys and values of all tokens so far. So one more
 // token reads every weight once; of a mixture it reads only the token's MLPs. This is a product of a
-// matrix and a vector, limited by the rate of memory. Threads share the rows of a product; the number
-// of threads changes no bit. Products of many tokens, such as a prompt's, may use a kernel backend.
+// matrix and a vector, limited by the rate of memory. The number of threads changes no bit.
 package sample
 
 import (
@@ -15,9 +14,12 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sync/errgroup"
+
 	"dynmo/src/device"
 	devcpu "dynmo/src/device/cpu"
 	"dynmo/src/kernel"
+	"dynmo/src/kernel/ref"
 	"dynmo/src/model"
 	"dynmo/src/tensor"
 )
@@ -28,40 +30,39 @@ type Model struct {
 
 	stage   *model.Stage
 	device  device.Device
-	kernels *kernels
+	kernels kernel.Backend
+	threads int
 }
 
 // New returns the model of a shape. read returns the values of each weight, and is called on
-// `threads` goroutines at once (at least one). k multiplies many tokens faster than this package
-// does. It must be float32 in host memory, and may be nil. Errors are those of read, of memory, or of
-// a model that cannot continue a text. Close frees the weights.
+// `threads` goroutines at once (at least one). k, float32 in host memory, does the arithmetic; nil: the
+// reference in Go does. Errors are those of read, of memory, or of a model that cannot continue a text.
+// Close frees the weights.
 func New(c model.Config, threads int, k kernel.Backend, read func(model.Weight) ([]float32, error)) (*Model, error) {
-	if threads < 1 {
-		panic("sample: no threads")
-	}
 	if err := Knows(c); err != nil {
 		return nil, err
 	}
-	m := &Model{Config: c.Texts(), device: devcpu.New(device.NewWall()), kernels: newKernels(k, team(threads))}
+	if k == nil {
+		k = ref.New(tensor.F32)
+	}
+	m := &Model{Config: c.Texts(), device: devcpu.New(device.NewWall()), kernels: k, threads: threads}
 	var err error
 	if m.stage, err = model.ForwardStage(m.Config, m.device, tensor.F32); err != nil {
 		return nil, err
 	}
 	weights := append(m.Config.Weights(), m.Config.PrivateWeights()...)
 	slices.SortStableFunc(weights, func(a, b model.Weight) int { return cmp.Compare(a.Name, b.Name) }) // parameters of a layer are adjacent
-	owners, errs := m.owners(), make([]error, len(weights))
-	m.kernels.team.share(len(weights), 1, func(lo, hi int) {
-		for i := lo; i < hi; i++ {
-			p, ok := owners[weights[i].Name]
-			if !ok {
-				panic("sample: a weight that no layer has")
-			}
-			var values []float32
-			values, errs[i] = read(weights[i])
-			copy(tensor.Of[float32](p.W), values)
-		}
-	})
-	if err := cmp.Or(errs...); err != nil {
+	owners := m.owners()
+	var group errgroup.Group
+	group.SetLimit(threads)
+	for _, w := range weights {
+		group.Go(func() error {
+			values, err := read(w)
+			copy(tensor.Of[float32](owners[w.Name].W), values)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
 		m.Close()
 		return nil, err
 	}

@@ -10,11 +10,9 @@ import (
 
 // Session is a text that a model reads token by token.
 type Session struct {
-	m         *Model
-	positions int     // positions with room
-	caches    []cache // of each block
-	n         int     // tokens so far
-	text      model.Text
+	m    *Model
+	text model.Text
+	n    int // tokens so far
 
 	one, several *forward // of one token, and of several
 
@@ -47,13 +45,8 @@ const mostTokens = 128
 // model's sequence if that is less. leaving is the rule by which tokens leave; nil: none leaves.
 // Close frees its memory.
 func (m *Model) NewSession(positions int, leaving *Leaving) *Session {
-	positions = min(positions, m.Config.Sequence)
-	s := &Session{m: m, positions: positions, leaving: leaving, logits: make([]float32, m.Config.Vocab)}
-	s.text = model.Text{Room: positions, Attend: s.attend}
-	for block := range m.Config.Blocks {
-		s.caches = append(s.caches, newCache(m.Config, block, positions))
-	}
-	return s
+	text := model.Text{Room: min(positions, m.Config.Sequence), Threads: m.threads}
+	return &Session{m: m, text: text, leaving: leaving, logits: make([]float32, m.Config.Vocab)}
 }
 
 // Close frees the session's memory.
@@ -66,19 +59,14 @@ func (s *Session) Close() {
 func (s *Session) Len() int { return s.n }
 
 // Reset forgets all tokens.
-func (s *Session) Reset() {
-	s.n = 0
-	for i := range s.caches {
-		s.caches[i].n = 0
-	}
-}
+func (s *Session) Reset() { s.n = 0 }
 
 // Feed continues with tokens, at least one, and returns the logits (V) of the next token, which are
 // valid until the next call. The last token has a forward of its own, because only its logits are
 // computed. Errors are those of memory. Feed panics if the session gets longer than its room, or if a
 // token is outside the vocabulary.
 func (s *Session) Feed(tokens ...int32) ([]float32, error) {
-	if len(tokens) < 1 || s.n+len(tokens) > s.positions {
+	if len(tokens) < 1 || s.n+len(tokens) > s.text.Room {
 		panic("sample: no tokens, or more than there is room for")
 	}
 	most := mostTokens
@@ -178,9 +166,7 @@ func (f *forward) free() {
 // other tokens are the head's. Of several tokens none has logits.
 func (f *forward) run(s *Session, tokens []int32) error {
 	x, inp := f.x, tensor.Mem{}
-	if err := x.Continue(s.n); err != nil {
-		return err
-	}
+	x.Continue(s.n)
 	b := &x.Full
 	for i, work := range f.works {
 		l, saved := s.m.stage.Layers[i], model.Saved{Kept: f.saved[i%2]}
@@ -199,7 +185,7 @@ func (f *forward) run(s *Session, tokens []int32) error {
 		case l.Kind == model.Block:
 			s.depth += b.Worked()
 		case l.Kind == model.Head, l.Kind == model.Exit && b.Leaves().Queries < b.Queries:
-			copy(s.logits, tensor.Of[float32](l.Logits(x, b, saved)))
+			copy(s.logits, l.Logits(x, b, saved))
 		}
 		inp, b = l.Output(x, b, saved), b.Leaves()
 	}

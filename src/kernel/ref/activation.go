@@ -34,8 +34,8 @@ func geluBackward[F Float](dinp, inp, dout []F) {
 	}
 }
 
-// Add sets out = a + b. All have the same length; out may be a or b.
-func Add[F Float](out, a, b []F) {
+// add sets out = a + b. All have the same length; out may be a or b.
+func add[F Float](out, a, b []F) {
 	for i := range out {
 		out[i] = a[i] + b[i]
 	}

@@ -66,7 +66,7 @@ func do[F Float](_ device.Stream, call *kernel.Call) {
 	case kernel.AttentionHash:
 		attentionHash(indices(0), indices(1), doubles(2), x(3), indices(4), x(5), call.Buckets, call.Shared, c, call.NH)
 	case kernel.ShareKeys:
-		ShareKeys(x(0), x(1), n, c, call.NH)
+		shareKeys(x(0), x(1), n, c, call.NH)
 	case kernel.ShareKeysGradient:
 		shareKeysGradient(x(0), x(1), x(2), n, c, call.NH)
 	case kernel.SparseAttentionForward:
@@ -82,7 +82,7 @@ func do[F Float](_ device.Stream, call *kernel.Call) {
 	case kernel.SwiGLUBackward:
 		swiGLUBackward(x(0), x(1), x(2), n, c)
 	case kernel.Add, kernel.Accumulate:
-		Add(x(0), x(1), x(2))
+		add(x(0), x(1), x(2))
 	case kernel.Round:
 		round(halves(0), x(1))
 	case kernel.AccumulateRounded:

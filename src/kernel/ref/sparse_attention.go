@@ -168,9 +168,9 @@ func sparseScores[F Float](s, q, k []F, keys []int32, stride int) {
 // least is the smallest length that a key is made of its query by.
 const least = 1e-12
 
-// ShareKeys sets the rows of qkv (n, 3c) to those of qv (n, 2c) with a key between query and
+// shareKeys sets the rows of qkv (n, 3c) to those of qv (n, 2c) with a key between query and
 // value, as kernel.Backend says.
-func ShareKeys[F Float](qkv, qv []F, n, c, nh int) {
+func shareKeys[F Float](qkv, qv []F, n, c, nh int) {
 	hs := c / nh
 	for i := range n {
 		row := qkv[i*3*c:][:3*c]

@@ -43,7 +43,7 @@ func TestShareKeysGradient(t *testing.T) {
 	qv, dqkv := r.normal(n*2*c), r.normal(n*3*c)
 	qkv, dqv := make([]float64, n*3*c), make([]float64, n*2*c)
 	objective := func() float64 {
-		ShareKeys(qkv, qv, n, c, nh)
+		shareKeys(qkv, qv, n, c, nh)
 		return dot(qkv, dqkv)
 	}
 	objective()

@@ -69,15 +69,6 @@ func (k Buckets) Weights(_ model.Config, list []model.Weight) []model.Weight {
 	return slices.DeleteFunc(list, func(w model.Weight) bool { return k.SharedKeys && strings.Contains(w.Name, "/qkv.") })
 }
 
-// Projections returns the r_i of all heads of a block, (heads, Count/2, channels of a head), for a
-// text that is sampled: those of the first microbatch of a validation.
-func (k Buckets) Projections(c model.Config, block int) []float32 {
-	list := make([]float32, c.Hidden*(k.Count/2))
-	normal := random.Keyed(c.Seed, uint64(block+1), streamValidation, 0, 0)
-	drawVectors(normal, len(list), make([]float64, c.Hidden/c.Heads), func(at int, r float64) { list[at] = float32(r) })
-	return list
-}
-
 // Extend gives every block an attention that looks for keys in buckets.
 func (k Buckets) Extend(c model.Config, chain []model.Description) []model.Description {
 	return model.EachBlock(chain, func(d model.Description) model.Description {
@@ -98,6 +89,14 @@ type buckets struct {
 	seed                 uint64
 	block, hidden, heads int
 	forced               []int // tokens by microbatch and bucket; nil: the hash decides
+}
+
+// Projections returns the r_i of a text: those of the first microbatch of a validation.
+func (a *buckets) Projections() []float32 {
+	list := make([]float32, a.projections())
+	normal := random.Keyed(a.seed, uint64(a.block+1), streamValidation, 0, 0)
+	drawVectors(normal, len(list), make([]float64, a.hidden/a.heads), func(at int, r float64) { list[at] = float32(r) })
+	return list
 }
 
 // projections returns how many numbers the r_i of all heads have.

@@ -23,10 +23,13 @@ func (r *assignment) of(expert int) (count, all int) {
 	return int(r.ends[expert+1] - r.ends[expert]), int(r.ends[len(r.ends)-1])
 }
 
-// routing returns where experts e have tokens go of such logits, a row for each token.
-func route(e Experts, logits ...[]float64) *assignment {
+// route returns where experts e have tokens go of such logits, a row for each token.
+func route(e Experts, logits ...[]float64) *assignment { return routeIn(nil, e, logits...) }
+
+// routeIn is route of tokens of a text; nil: of a microbatch.
+func routeIn(text *model.Text, e Experts, logits ...[]float64) *assignment {
 	n := len(logits)
-	x := &model.Exec{Backend: ref.New(tensor.F64), Stream: cpu.New(device.NewWall()).NewStream()}
+	x := &model.Exec{Text: text, Backend: ref.New(tensor.F64), Stream: cpu.New(device.NewWall()).NewStream()}
 	doubles := func(n int) tensor.Mem { return tensor.From(make([]float64, n)) }
 	indices := func(n int) tensor.Mem { return tensor.From(make([]int32, n)) }
 	s := expertsSaved{logits: tensor.From(slices.Concat(logits...)), chosen: indices(n * e.Top), router: doubles(2 * n * e.Count)}
@@ -90,10 +93,9 @@ func TestRouteOfExperts(t *testing.T) {
 	}
 }
 
-// TestPlainChoice: a token goes to the experts that are most probable for it, whatever the
+// TestRouteOfAText: a token goes to the experts that are most probable for it, whatever the
 // others; balanced assignments keep the weights that they were trained with, p itself.
-func TestPlainChoice(t *testing.T) {
-	logits := []float64{math.Log(9), 0, math.Log(3), 0}
+func TestRouteOfAText(t *testing.T) {
 	for _, c := range []struct {
 		Experts
 		weights []float64
@@ -101,13 +103,13 @@ func TestPlainChoice(t *testing.T) {
 		{Experts{Count: 2, Top: 1, Balanced: true, Deviation: 8, Rounds: 16}, []float64{9. / 10, 3. / 4}},
 		{Experts{Count: 2, Top: 1, Capacity: 0.5}, []float64{1, 1}},
 	} {
-		chosen, weights := c.Plain(2, func(i int) float64 { return logits[i] })
-		if !slices.Equal(chosen, []int32{0, 0}) {
-			t.Errorf("%+v: chosen %v, want the first of both", c.Experts, chosen)
+		d := routeIn(&model.Text{}, c.Texts().(Experts), []float64{math.Log(9), 0}, []float64{math.Log(3), 0})
+		if !slices.Equal(d.chosen, []int32{0, 0}) {
+			t.Errorf("%+v: chosen %v, want the first of both", c.Experts, d.chosen)
 		}
 		for i, w := range c.weights {
-			if math.Abs(weights[i]-w) > 1e-12 {
-				t.Errorf("%+v: weights %v, want %v", c.Experts, weights, c.weights)
+			if math.Abs(d.weights[i]-w) > 1e-12 {
+				t.Errorf("%+v: weights %v, want %v", c.Experts, d.weights, c.weights)
 			}
 		}
 	}
