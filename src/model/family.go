@@ -15,7 +15,7 @@ type Family struct {
 	Shape   func(config.Config, *Config) // sets what the family's own settings say; nil: nothing
 	Chain   func(c Config) []Description // the layers, first to last
 	Weights func(c Config) []Weight      // the tensors of the whole model in a fixed order
-	Sampled bool                         // package sample, which generates text, can compute its blocks
+	Sampled bool                         // its parts can continue a Text, as package sample does
 }
 
 // families are all that are registered. The first is that of a Config that names none.

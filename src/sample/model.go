@@ -9,7 +9,6 @@
 package sample
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -50,12 +49,10 @@ func New(c model.Config, threads int, k kernel.Backend, read func(model.Weight) 
 	if m.stage, err = model.ForwardStage(m.Config, m.device, tensor.F32); err != nil {
 		return nil, err
 	}
-	weights := append(m.Config.Weights(), m.Config.PrivateWeights()...)
-	slices.SortStableFunc(weights, func(a, b model.Weight) int { return cmp.Compare(a.Name, b.Name) }) // parameters of a layer are adjacent
 	owners := m.owners()
 	var group errgroup.Group
 	group.SetLimit(threads)
-	for _, w := range weights {
+	for _, w := range append(m.Config.Weights(), m.Config.PrivateWeights()...) {
 		group.Go(func() error {
 			values, err := read(w)
 			copy(tensor.Of[float32](owners[w.Name].W), values)
@@ -104,11 +101,6 @@ func Notes(c model.Config) (list []string) {
 		}
 	}
 	return list
-}
-
-// HasExits reports whether tokens of a model may leave.
-func HasExits(c model.Config) bool {
-	return slices.ContainsFunc(c.Chain(), func(d model.Description) bool { return d.Kind == model.Exit })
 }
 
 // TokenBytes returns the bytes of weights that one more token reads. Embeddings of other tokens and

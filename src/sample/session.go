@@ -14,10 +14,9 @@ type Session struct {
 	text model.Text
 	n    int // tokens so far
 
-	one, several *forward // of one token, and of several
-
-	depth  int       // blocks that computed the last token
-	logits []float32 // of the last token
+	forward *forward  // the last one
+	depth   int       // blocks that computed the last token
+	logits  []float32 // of the last token
 
 	leaving              *Leaving // nil: no token leaves
 	prompt, added, first int      // tokens of the text: in its prompt, to add, and before the session's first
@@ -51,8 +50,11 @@ func (m *Model) NewSession(positions int, leaving *Leaving) *Session {
 
 // Close frees the session's memory.
 func (s *Session) Close() {
-	s.one.free()
-	s.several.free()
+	if s.forward != nil {
+		s.forward.heap.Free()
+		s.forward.x.Close()
+		s.forward = nil
+	}
 }
 
 // Len returns how many tokens the session has been fed.
@@ -85,26 +87,21 @@ func (s *Session) Feed(tokens ...int32) ([]float32, error) {
 
 // step runs tokens through the model. It sets logits and depth if there is one.
 func (s *Session) step(tokens []int32) error {
-	at := &s.one
-	if len(tokens) > 1 {
-		at = &s.several
-	}
-	if *at == nil || (*at).x.N() != len(tokens) {
-		(*at).free()
-		var err error
-		if *at, err = s.newForward(len(tokens)); err != nil {
+	if s.forward == nil || s.forward.x.N() != len(tokens) {
+		s.Close()
+		if err := s.open(len(tokens)); err != nil {
+			s.Close()
 			return err
 		}
 	}
-	f, exit := *at, 0
+	exit := 0
 	for _, l := range s.m.stage.Layers {
 		if l.Kind == model.Exit && s.leaving != nil {
 			l.Tune(s.threshold(exit))
 			exit++
 		}
 	}
-	s.depth = 0
-	err := f.run(s, tokens)
+	err := s.run(tokens)
 	s.n += len(tokens)
 	return err
 }
@@ -127,16 +124,17 @@ type forward struct {
 	heap  model.Heap
 }
 
-func (s *Session) newForward(tokens int) (*forward, error) {
+// open sets forward to one of a number of tokens.
+func (s *Session) open(tokens int) error {
 	m := s.m
 	x := &model.Exec{
 		Device: m.device, Backend: m.kernels, Stream: m.device.NewStream(), B: 1, T: tokens, Scale: 1,
 		Validates: true, Stays: s.leaving == nil, Text: &s.text,
 	}
 	f := &forward{x: x, heap: model.Heap{Device: m.device}}
+	s.forward = f
 	if err := x.Reserve(m.Config); err != nil {
-		f.free()
-		return nil, err
+		return err
 	}
 	most := int64(0)
 	for _, l := range m.stage.Layers {
@@ -148,28 +146,18 @@ func (s *Session) newForward(tokens int) (*forward, error) {
 	for i := range f.saved {
 		f.saved[i] = f.heap.OnDevice(most)
 	}
-	if f.heap.Err != nil {
-		f.free()
-		return nil, f.heap.Err
-	}
-	return f, nil
-}
-
-func (f *forward) free() {
-	if f != nil {
-		f.heap.Free()
-		f.x.Close()
-	}
+	return f.heap.Err
 }
 
 // run runs tokens through the layers. A token that leaves at an exit has its logits there; those of
 // other tokens are the head's. Of several tokens none has logits.
-func (f *forward) run(s *Session, tokens []int32) error {
-	x, inp := f.x, tensor.Mem{}
+func (s *Session) run(tokens []int32) error {
+	x, inp := s.forward.x, tensor.Mem{}
 	x.Continue(s.n)
+	s.depth = 0
 	b := &x.Full
-	for i, work := range f.works {
-		l, saved := s.m.stage.Layers[i], model.Saved{Kept: f.saved[i%2]}
+	for i, work := range s.forward.works {
+		l, saved := s.m.stage.Layers[i], model.Saved{Kept: s.forward.saved[i%2]}
 		if l.Kind == model.Head && b.Tokens == 0 {
 			return nil
 		}

@@ -6,13 +6,16 @@ import (
 	"slices"
 	"testing"
 
+	"dynmo/src/config"
 	"dynmo/src/device"
 	"dynmo/src/device/cpu"
 	"dynmo/src/expect"
 	"dynmo/src/kernel"
+	kernelcpu "dynmo/src/kernel/cpu"
 	"dynmo/src/kernel/ref"
 	"dynmo/src/kind/attention"
 	exits "dynmo/src/kind/exit"
+	"dynmo/src/kind/layerdrop"
 	"dynmo/src/kind/mod"
 	"dynmo/src/kind/moe"
 	"dynmo/src/model"
@@ -41,9 +44,12 @@ var shapes = func() map[string]model.Config {
 	squashed = squashed.With(moe.Experts{Count: 4, Top: 2, Scale: 3, Squashed: true})
 	allKeyed := mixtral
 	allKeyed.KeyValueHeads = 6
+	halves := tiny
+	halves.HalfGrain = true
 	return map[string]model.Config{"gpt2": tiny, "gpt2, untied": untied, "llama": llama, "llama, scaled": scaled, "experts": mixtral, "experts, one": one, "experts, squashed": squashed,
 		"buckets, shared keys": tiny.With(attention.Buckets{Count: 4, SharedKeys: true}), "buckets": untied.With(attention.Buckets{Count: 4}),
 		"buckets of a llama": scaled.With(attention.Buckets{Count: 2, SharedKeys: true}), "buckets beside experts": allKeyed.With(attention.Buckets{Count: 4, SharedKeys: true}),
+		"halves": halves, "layerdrop": tiny.With(layerdrop.Kind.Extension(config.Config{})),
 		"keys of queries":     tiny.With(attention.Buckets{Count: 1, SharedKeys: true}),
 		"depths, a predictor": tiny.With(mod.Depths{Capacity: 0.5, Predictor: true, Threshold: 0.5}),
 		"depths and exits":    llama.With(mod.Depths{Capacity: 0.5, Predictor: true, Threshold: 0.4}).With(exits.Exits{After: "1", Confidence: "classifier", Threshold: 1}),
@@ -77,9 +83,16 @@ func newTrainer(t *testing.T, c model.Config) *trainer {
 	return &trainer{s: s, x: &model.Exec{Device: d, Backend: ref.New(tensor.F32), Stream: d.NewStream(), Scale: 1, Validates: true}}
 }
 
-// sampler returns a Model of this package with the same weights.
+// sampler returns a Model of this package with the same weights. If k is nil, it has the C kernels if
+// this binary has them.
 func (r *trainer) sampler(t *testing.T, threads int, k kernel.Backend) *Model {
 	t.Helper()
+	if k == nil && kernelcpu.Built {
+		c, err := kernelcpu.New(threads)
+		expect.OK(t, err)
+		t.Cleanup(func() { expect.OK(t, c.Close()) })
+		k = c
+	}
 	m, err := New(r.s.Config, threads, k, func(w model.Weight) ([]float32, error) {
 		for _, l := range r.s.Layers {
 			if p := l.Param(w.Name); p != nil {
@@ -172,16 +185,30 @@ func logSoftmax(logits []float32) []float64 {
 	return row
 }
 
+// tolerance bounds the difference of two rows of log probabilities, over the largest of them. They
+// come from float32 sums in different orders. A logit is at the end of
+//
+//	k = blocks·(6C + inside + T) + 2C
+//
+// additions, one behind the other: of two norms, four products and attention in each block, and of a
+// norm and a product in the head. No k is above that of 4 blocks, C = 24, inside = 96 and T = 12. Each addition rounds by at most 2^-24 of a sum. Errors of both signs add up to a standard
+// deviation of at most √k·2^-24 for each of the two rows. The tolerance is eight times that.
+var tolerance = 8 * math.Sqrt(4*(6*24+96+12)+2*24) * 0x1p-24
+
 // same fails unless two rows agree. It skips the first entry, the target's, which the trainer does
 // not leave exactly.
 func same(t *testing.T, what string, got, want []float64) {
 	t.Helper()
+	largest := 1.0
+	for _, v := range want {
+		largest = max(largest, math.Abs(v))
+	}
 	for i := range want[1:] {
-		if d := math.Abs(got[i+1] - want[i+1]); !(d <= 1e-5) {
+		if d := math.Abs(got[i+1] - want[i+1]); !(d <= tolerance*largest) {
 			t.Fatalf("%s: token %d: log probability %v, the trainer's %v", what, i+1, got[i+1], want[i+1])
 		}
 	}
-	if math.Abs(math.Exp(got[0])-math.Exp(want[0])) > 1e-5 {
+	if math.Abs(math.Exp(got[0])-math.Exp(want[0])) > tolerance*largest {
 		t.Fatalf("%s: token 0: log probability %v, the trainer's %v", what, got[0], want[0])
 	}
 }
@@ -206,6 +233,46 @@ func TestLogitsAreTheTrainers(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestLongPrompts: a prompt of several forwards has the logits of its tokens one by one, with exits or
+// without. Without exits the logits are the trainer's. A session and a model that are closed leave no
+// memory.
+func TestLongPrompts(t *testing.T) {
+	c := shapes["llama"]
+	c.Sequence = 2*mostTokens + 20
+	early := c.With(exits.Exits{After: "1", Confidence: "classifier", Threshold: 0.5})
+	tokens := make([]int32, c.Sequence-1)
+	for i := range tokens {
+		tokens[i] = int32(i * i % c.Vocab)
+	}
+	for name, c := range map[string]model.Config{"exits": early, "no exits": c} {
+		r := newTrainer(t, c)
+		m, leaving := r.sampler(t, 2, nil), &Leaving{Thresholds: []float64{0.5}}
+		if name == "no exits" {
+			leaving = nil
+		}
+		s, left := m.NewSession(c.Sequence, leaving), 0
+		weights := m.device.(*cpu.Device).Used()
+		var last []float64
+		for _, token := range tokens {
+			last = logSoftmax(fed(t, s, token))
+			left += c.Blocks - s.depth
+		}
+		s.Reset()
+		same(t, name, logSoftmax(fed(t, s, tokens...)), last)
+		if leaving == nil {
+			same(t, name, last, r.logProbabilities(t, tokens)[len(tokens)-1])
+		} else if left == 0 || left == len(tokens) {
+			t.Errorf("%d of %d tokens left, want some", left, len(tokens))
+		}
+		if s.Close(); m.device.(*cpu.Device).Used() != weights {
+			t.Error("a closed session has memory")
+		}
+		if m.Close(); m.device.(*cpu.Device).Used() != 0 {
+			t.Error("a closed model has memory")
+		}
 	}
 }
 

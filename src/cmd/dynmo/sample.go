@@ -208,7 +208,7 @@ func (s *sampling) run(c *cobra.Command, path string) error {
 
 // leaving returns the rule by which tokens leave at exits; nil if the model has no exits.
 func (s *sampling) leaving(c *cobra.Command, path string, o origin) (*sample.Leaving, error) {
-	if !sample.HasExits(o.weights.Config.Model) {
+	if len(o.weights.Thresholds) == 0 {
 		for _, flag := range []string{"exit-threshold", "exit-decay", "compare"} {
 			if c.Flags().Changed(flag) {
 				return nil, fmt.Errorf("--%s: %s has no exits, want a run with exit in dynamic.kind", flag, path)

@@ -79,6 +79,9 @@ func (r result) products(k *backend, n, c, o int) {
 	r.add("MatmulForward", out)
 	k.MatmulForward(nil, mem(out), mem(inp), mem(weight), tensor.Mem{}, n, c, o)
 	r.add("MatmulForward without bias", out)
+	row := out[:o]
+	k.MatmulForward(nil, mem(row), mem(inp[:c]), mem(weight), mem(bias), 1, c, o)
+	r.add("MatmulForward of one row", row)
 	k.MatmulBackwardInput(nil, mem(dinp), mem(dout), mem(weight), n, c, o)
 	r.add("MatmulBackwardInput", dinp)
 	k.MatmulBackwardWeight(nil, mem(dweight), mem(dbias), mem(dout), mem(inp), n, c, o)

@@ -17,7 +17,7 @@ const many = 1023
 // products are the shapes (n, c, o) of matrix products: each dimension 0 or 1,
 // odd, a power of two, and above and below the blocks of kernels.
 var products = [][3]int{
-	{0, 3, 5}, {1, 1, 1}, {1, 3, 65}, {1, 129, 17}, {3, 17, 129}, {17, 65, 3}, {17, 129, 17},
+	{0, 3, 5}, {1, 1, 1}, {1, 3, 65}, {1, 129, 17}, {1, 300, 501}, {3, 17, 129}, {17, 65, 3}, {17, 129, 17},
 	{64, 64, 64}, {65, 17, 1}, {129, 3, 129}, {129, 129, 65}, {1023, 65, 17}, {1023, 17, 65},
 }
 
