@@ -9,6 +9,7 @@
 package sample
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -52,7 +53,9 @@ func New(c model.Config, threads int, k kernel.Backend, read func(model.Weight) 
 	owners := m.owners()
 	var group errgroup.Group
 	group.SetLimit(threads)
-	for _, w := range append(m.Config.Weights(), m.Config.PrivateWeights()...) {
+	weights := append(m.Config.Weights(), m.Config.PrivateWeights()...)
+	slices.SortStableFunc(weights, func(a, b model.Weight) int { return cmp.Compare(a.Name, b.Name) }) // a file's layers are read one by one
+	for _, w := range weights {
 		group.Go(func() error {
 			values, err := read(w)
 			copy(tensor.Of[float32](owners[w.Name].W), values)

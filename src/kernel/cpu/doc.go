@@ -1,11 +1,11 @@
 // Package cpu is the kernel backend for host memory in C over a BLAS: float32
 // operands come in, results go out before the call returns. Dense products are
-// cblas_sgemm; everything else is csrc/cpu, vectorised for AVX-512, AVX2 or
+// cblas_sgemm, or cblas_sgemv for one row; everything else is csrc/cpu, vectorised for AVX-512, AVX2 or
 // whatever the compiler targets, chosen when the backend is made.
 //
 // The package builds with the tag blas and links -lopenblas. With the tag
 // blaslibs as well it links what CGO_LDFLAGS names instead, any library that
-// has cblas_sgemm. Without the tag, New returns an error.
+// has these two. Without the tag, New returns an error.
 //
 // A backend may have threads of its own, that share the work of a call by rows,
 // columns, elements, heads or slices of a product; the BLAS always works on the
