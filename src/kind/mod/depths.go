@@ -241,13 +241,13 @@ func (r *routed) Forward(x *model.Exec, b *model.Batch, saved, inp tensor.Mem) e
 	if inside.Tokens == 0 {
 		return r.block.Forward(x, inside, s.within(), tensor.Mem{})
 	}
-	rows, gate, keep := s.decided.of(x, inside.Tokens)
+	rows, _, _ := s.decided.of(x, inside.Tokens)
 	taken := r.taken(x, inside, s.inp)
 	x.Backend.GatherRows(x.Stream, taken, inp, rows, tensor.Mem{}, inside.Tokens, r.hidden)
 	if err := r.block.Forward(x, inside, s.within(), taken); err != nil {
 		return err
 	}
-	rows, gate, keep = s.decided.of(x, inside.Queries)
+	rows, gate, keep := s.decided.of(x, inside.Queries)
 	x.Backend.ScatterRows(x.Stream, s.out, inside.QueryRows(r.block.Output(x, inside, s.within())), rows, keep, gate, inside.Queries, r.hidden)
 	return nil
 }
