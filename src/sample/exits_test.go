@@ -53,6 +53,12 @@ func TestLeavingBesideDepths(t *testing.T) {
 	if len(seen) < 3 {
 		t.Errorf("blocks of each token: %v, want some that leave and some that pass by blocks", seen)
 	}
+	s := r.sampler(t, 2, nil).NewSession(len(tokens), &Leaving{Thresholds: []float64{-1, 2, 2}})
+	for _, token := range tokens {
+		if fed(t, s, token); s.depth != 1 {
+			t.Errorf("a token that left behind the first block went through %d", s.depth)
+		}
+	}
 }
 
 // TestLeavingIsTheTrainers: the sum of the losses of a text is that of the trainer's forward, whose
