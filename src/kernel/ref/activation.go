@@ -11,9 +11,9 @@ var geluScale = math.Sqrt(2 / math.Pi)
 
 const geluCubic = 0.044715
 
-// GELUForward sets out = 0.5·x·(1 + tanh(sqrt(2/π)·(x + 0.044715·x³))), with x
+// geluForward sets out = 0.5·x·(1 + tanh(sqrt(2/π)·(x + 0.044715·x³))), with x
 // the elements of inp. out and inp have the same length.
-func GELUForward[F Float](out, inp []F) {
+func geluForward[F Float](out, inp []F) {
 	for i := range inp {
 		x := float64(inp[i])
 		out[i] = F(0.5 * x * (1 + math.Tanh(geluScale*(x+geluCubic*x*x*x))))
@@ -61,11 +61,11 @@ func addRounded[F Float](out, a []F, b []uint16) {
 	}
 }
 
-// SwiGLUForward sets out (n, c) from the rows of gateup (n, 2c), gate, then up (Shazeer
+// swiGLUForward sets out (n, c) from the rows of gateup (n, 2c), gate, then up (Shazeer
 // 2020):
 //
 //	out = silu(gate)·up, silu(x) = x·σ(x), σ(x) = 1/(1 + exp(-x))
-func SwiGLUForward[F Float](out, gateup []F, n, c int) {
+func swiGLUForward[F Float](out, gateup []F, n, c int) {
 	for i := range n {
 		gate, up := gateup[i*2*c:][:c], gateup[(i*2+1)*c:][:c]
 		for j, g := range gate {

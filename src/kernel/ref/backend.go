@@ -58,7 +58,7 @@ func do[F Float](_ device.Stream, call *kernel.Call) {
 	case kernel.SDDMM:
 		sddmm(x(0), x(1), x(2), x(3), csr(4, nil), n)
 	case kernel.Rotary:
-		Rotary(x(0), indices(1), x(2), call.NH, c, call.HS, call.Inverse)
+		rotary(x(0), indices(1), x(2), call.NH, c, call.HS, call.Inverse)
 	case kernel.AttentionForward:
 		attentionForward(x(0), x(1), x(2), indices(3), call.Longest, c, call.NH, call.KV)
 	case kernel.AttentionBackward:
@@ -74,11 +74,11 @@ func do[F Float](_ device.Stream, call *kernel.Call) {
 	case kernel.SparseAttentionBackward:
 		sparseAttentionBackward(x(0), x(1), x(2), x(3), x(4), indices(5), indices(6), indices(7), call.Longest, call.Buckets, c, call.NH)
 	case kernel.GELUForward:
-		GELUForward(x(0), x(1))
+		geluForward(x(0), x(1))
 	case kernel.GELUBackward:
 		geluBackward(x(0), x(1), x(2))
 	case kernel.SwiGLUForward:
-		SwiGLUForward(x(0), x(1), n, c)
+		swiGLUForward(x(0), x(1), n, c)
 	case kernel.SwiGLUBackward:
 		swiGLUBackward(x(0), x(1), x(2), n, c)
 	case kernel.Add, kernel.Accumulate:

@@ -142,14 +142,14 @@ func TestRotary(t *testing.T) {
 			turned := complex(qkv[x], qkv[x+hs/2]) * cmplx.Exp(complex(0, angle))
 			want[x], want[x+hs/2] = real(turned), imag(turned)
 		}
-		Rotary(qkv, []int32{1}, table, 2, width, hs, inverse)
+		rotary(qkv, []int32{1}, table, 2, width, hs, inverse)
 		near(t, "qkv", qkv, want)
 	}
 }
 
 func TestSwiGLUForward(t *testing.T) {
 	out := make([]float64, 4)
-	SwiGLUForward(out, []float64{0, math.Log(3), 5, 2, -math.Log(4), 2, 3, 10}, 2, 2)
+	swiGLUForward(out, []float64{0, math.Log(3), 5, 2, -math.Log(4), 2, 3, 10}, 2, 2)
 	near(t, "out", out, []float64{0, 2 * 0.75 * math.Log(3), 3 * -0.2 * math.Log(4), 10 * 2 / (1 + math.Exp(-2))})
 }
 
@@ -168,7 +168,7 @@ func TestGELUForward(t *testing.T) {
 	for i, x := range inp {
 		want[i] = x / (1 + math.Exp(-2*math.Sqrt(2/math.Pi)*(x+0.044715*x*x*x))) // (1 + tanh u)/2 is the logistic of 2u
 	}
-	GELUForward(out, inp)
+	geluForward(out, inp)
 	near(t, "out", out, want)
 }
 

@@ -28,7 +28,7 @@ func embeddingBackward[F Float](dwte, dwpe, dout []F, tokens, positions []int32,
 	}
 }
 
-// Rotary rotates heads of hs channels in place (Su et al. 2021). It rotates the first
+// rotary rotates heads of hs channels in place (Su et al. 2021). It rotates the first
 // `heads` heads of every row of qkv, rows of width, by the angles of the row's position.
 // With cos and sin those of channel x < hs/2,
 //
@@ -36,7 +36,7 @@ func embeddingBackward[F Float](dwte, dwpe, dout []F, tokens, positions []int32,
 //
 // inverse rotates by the opposite angles. A row of table is hs/2 cosines, then hs/2
 // sines. It panics if a position is outside the table.
-func Rotary[F Float](qkv []F, positions []int32, table []F, heads, width, hs int, inverse bool) {
+func rotary[F Float](qkv []F, positions []int32, table []F, heads, width, hs int, inverse bool) {
 	half := hs / 2
 	for i, position := range positions {
 		turns := table[int(position)*hs:][:hs]

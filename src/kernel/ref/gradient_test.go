@@ -161,11 +161,11 @@ func TestRotaryGradient(t *testing.T) {
 	qkv, table, dout := r.normal(len(positions)*width), r.normal(3*hs), r.normal(len(positions)*width)
 	objective := func() float64 {
 		out := slices.Clone(qkv)
-		Rotary(out, positions, table, heads, width, hs, false)
+		rotary(out, positions, table, heads, width, hs, false)
 		return dot(out, dout)
 	}
 	dqkv := slices.Clone(dout)
-	Rotary(dqkv, positions, table, heads, width, hs, true)
+	rotary(dqkv, positions, table, heads, width, hs, true)
 	r.agree("dqkv", qkv, dqkv, make([]float64, len(qkv)), objective)
 }
 
@@ -175,7 +175,7 @@ func TestSwiGLUGradient(t *testing.T) {
 	gateup, dout := r.normal(n*2*c), r.normal(n*c)
 	objective := func() float64 {
 		out := make([]float64, n*c)
-		SwiGLUForward(out, gateup, n, c)
+		swiGLUForward(out, gateup, n, c)
 		return dot(out, dout)
 	}
 	dgateup := make([]float64, n*2*c)
@@ -204,7 +204,7 @@ func TestGELUGradient(t *testing.T) {
 	inp, dout := r.normal(n), r.normal(n)
 	objective := func() float64 {
 		out := make([]float64, n)
-		GELUForward(out, inp)
+		geluForward(out, inp)
 		return dot(out, dout)
 	}
 	dinp := make([]float64, n)
