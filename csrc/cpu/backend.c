@@ -65,6 +65,7 @@ dynmo_cpu *dynmo_cpu_open(int32_t path, int32_t threads)
 	if (k == NULL)
 		return NULL;
 	*k = *loops(path);
+	k->vectors = 0;
 	k->team = dynmo_team_start(threads);
 	if (dynmo_team_size(k->team) < threads) {
 		dynmo_cpu_close(k);
@@ -73,6 +74,8 @@ dynmo_cpu *dynmo_cpu_open(int32_t path, int32_t threads)
 	dynmo_blas_threads(1); /* it stays on the threads that call it */
 	return k;
 }
+
+void dynmo_cpu_use_vectors(dynmo_cpu *k) { k->vectors = 1; }
 
 void dynmo_cpu_close(dynmo_cpu *k)
 {

@@ -98,7 +98,7 @@ void dynmo_cpu_matmul_forward(const dynmo_cpu *k, float *out, const float *inp, 
 {
 	struct product p = {.m = n, .n = o, .k = c, .a = inp, .lda = c, .transpose_b = 1, .b = weight, .ldb = c,
 		.bias = bias, .beta = bias ? 1 : 0, .c = out};
-	if (n == 1 && c > 0)
+	if (k->vectors && n == 1 && c > 0)
 		dynmo_parallel(k->team, (o + met(&p) - 1) / met(&p), 1, multiply_row, &p);
 	else
 		share(k, &p);

@@ -41,6 +41,9 @@ int32_t dynmo_cpu_has(int32_t path);
  * that makes it. */
 dynmo_cpu *dynmo_cpu_open(int32_t path, int32_t threads);
 void dynmo_cpu_close(dynmo_cpu *k);
+/* Forward products of one row take cblas_sgemv from now on. It packs nothing, so it is faster. Its last
+ * bits differ from those of cblas_sgemm, which training keeps. */
+void dynmo_cpu_use_vectors(dynmo_cpu *k);
 /* The BLAS in words, "" if it does not say. Static memory. */
 const char *dynmo_cpu_blas_name(void);
 /* The type of core that the BLAS's kernels are for, "" if it does not say. */

@@ -88,7 +88,7 @@ func newTrainer(t *testing.T, c model.Config) *trainer {
 func (r *trainer) sampler(t *testing.T, threads int, k kernel.Backend) *Model {
 	t.Helper()
 	if k == nil && kernelcpu.Built {
-		c, err := kernelcpu.New(threads)
+		c, err := kernelcpu.NewForTexts(threads)
 		expect.OK(t, err)
 		t.Cleanup(func() { expect.OK(t, c.Close()) })
 		k = c

@@ -24,6 +24,7 @@ type benchFlags struct {
 	clock   string
 	threads int
 	rounds  int
+	texts   bool // kernels for texts that grow by a token
 
 	watch   *nodebench.Watch
 	machine nodebench.Machine
@@ -167,6 +168,7 @@ queries for each key. --model mixtral has eight experts; a token reads two of th
 			if !ok {
 				return usageError{fmt.Errorf("--model %q, want one of %s", name, strings.Join(slices.Sorted(maps.Keys(nodebench.Sampled)), ", "))}
 			}
+			flags.texts = true
 			row := "sample"
 			if name != gpt2 {
 				row += "-" + name
@@ -200,7 +202,11 @@ func (f *benchFlags) measure(measure func(kernel.Backend, device.Device) ([]node
 	if err != nil {
 		return nil, err
 	}
-	k, err := cpu.New(f.threads)
+	open := cpu.New
+	if f.texts {
+		open = cpu.NewForTexts
+	}
+	k, err := open(f.threads)
 	if err != nil {
 		return nil, err
 	}

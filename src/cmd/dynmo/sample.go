@@ -229,7 +229,7 @@ func fastKernels(threads int) (kernel.Backend, error) {
 	if !cpu.Built {
 		return nil, nil
 	}
-	return cpu.New(threads)
+	return cpu.NewForTexts(threads)
 }
 
 // openModel opens a model: a Hugging Face directory with its tokenizer, a run's newest checkpoint,

@@ -62,6 +62,19 @@ func New(threads int) (kernel.Backend, error) {
 	return nil, fmt.Errorf("cpu: %s=%s: want one of %s", pathVariable, os.Getenv(pathVariable), strings.Join(available, ", "))
 }
 
+// NewForTexts is New for texts that grow by a token at a time: products of one row are products of a
+// vector. They are faster than New's, and differ from these in their last bits.
+func NewForTexts(threads int) (kernel.Backend, error) {
+	k, err := New(threads)
+	if err == nil {
+		k.(*backend).useVectors()
+	}
+	return k, err
+}
+
+// useVectors makes products of one row products of a vector.
+func (k *backend) useVectors() { C.dynmo_cpu_use_vectors(k.c) }
+
 // wanted returns the path that New takes.
 func wanted(available []string) string {
 	if path := os.Getenv(pathVariable); path != "" {

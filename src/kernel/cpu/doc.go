@@ -1,6 +1,6 @@
 // Package cpu is the kernel backend for host memory in C over a BLAS: float32
 // operands come in, results go out before the call returns. Dense products are
-// cblas_sgemm, or cblas_sgemv for one row; everything else is csrc/cpu, vectorised for AVX-512, AVX2 or
+// cblas_sgemm (for one row cblas_sgemv, with NewForTexts); everything else is csrc/cpu, vectorised for AVX-512, AVX2 or
 // whatever the compiler targets, chosen when the backend is made.
 //
 // The package builds with the tag blas and links -lopenblas. With the tag

@@ -80,8 +80,9 @@ func (r result) products(k *backend, n, c, o int) {
 	k.MatmulForward(nil, mem(out), mem(inp), mem(weight), tensor.Mem{}, n, c, o)
 	r.add("MatmulForward without bias", out)
 	row := out[:o]
+	k.useVectors()
 	k.MatmulForward(nil, mem(row), mem(inp[:c]), mem(weight), mem(bias), 1, c, o)
-	r.add("MatmulForward of one row", row)
+	r.add("MatmulForward of a vector", row)
 	k.MatmulBackwardInput(nil, mem(dinp), mem(dout), mem(weight), n, c, o)
 	r.add("MatmulBackwardInput", dinp)
 	k.MatmulBackwardWeight(nil, mem(dweight), mem(dbias), mem(dout), mem(inp), n, c, o)
