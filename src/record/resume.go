@@ -1,6 +1,7 @@
 package record
 
 import (
+	"bufio"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -56,7 +57,8 @@ type Past struct {
 // Later steps and damaged lines are removed. Old settings and provenance are kept as config.N.toml
 // and provenance.N.json of the N-th restart. If the directory has no run, Resume is Open. If the
 // process is killed meanwhile, the directory can still be resumed from the same step: no line of an
-// earlier step is ever missing. Errors are those of Open, except that the directory may have a run.
+// earlier step is ever missing. Errors are those of Open, except that the directory
+// may have a run, but not a simulated one.
 func Resume(dir, settings string, p Provenance, from From) (*Run, Past, error) {
 	there, err := holdsRun(dir)
 	if err != nil {
@@ -71,6 +73,9 @@ func Resume(dir, settings string, p Provenance, from From) (*Run, Past, error) {
 	}
 	if err := private(dir); err != nil {
 		return fail(err)
+	}
+	if clock, err := Clock(dir); err != nil || clock == Simulated {
+		return fail(cmp.Or(err, errors.New("its records are of dynmo simulate, and there is nothing to resume: take another directory")))
 	}
 	l, err := takeLock(dir)
 	if err != nil {
@@ -88,6 +93,27 @@ func Resume(dir, settings string, p Provenance, from From) (*Run, Past, error) {
 	r.lock = l
 	debug.FreeOSMemory() // free the memory of reading
 	return r, s.past, nil
+}
+
+// Clock returns the clock of the first step in the records of a directory; "": no step is recorded.
+func Clock(dir string) (string, error) {
+	f, _, err := input.Regular(filepath.Join(dir, MetricsFile), input.Unbound)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	line, err := input.NextLine(bufio.NewReader(f))
+	if errors.Is(err, io.EOF) {
+		return "", nil
+	}
+	var first Metrics
+	if err != nil || json.Unmarshal(line, &first) != nil { // a damaged line tells nothing
+		return "", err
+	}
+	return first.Clock, nil
 }
 
 // holdsRun reports whether a directory has files of a run.

@@ -21,10 +21,14 @@ type simRecords struct {
 	tally       verdict.Tally
 }
 
-// openRecords makes the run directory of a simulated run. With force it replaces a run there.
+// openRecords makes the run directory of a simulated run. With force it replaces a simulated run
+// there. A training run has results that no simulation gives back, so it is never replaced.
 func openRecords(dir string, c config.Config, force bool) (*simRecords, error) {
 	open := record.Open
 	if force {
+		if clock, err := record.Clock(dir); err != nil || clock != "" && clock != record.Simulated {
+			return nil, cmp.Or(err, fmt.Errorf("--run-dir: %s: the run of dynmo train there is not written over, not with --force either: take another directory", dir))
+		}
 		open = record.Replace
 	} else if _, err := os.Lstat(filepath.Join(dir, record.SettingsFile)); err == nil {
 		return nil, fmt.Errorf("--run-dir: %s: a run already lies there: --force writes over it", dir)
