@@ -42,6 +42,7 @@ type Journal struct {
 	config  config.Config
 	clock   string
 	hosts   []string // by rank of the launched world
+	between *Between // see Course
 
 	log     phaseLog
 	pending *Event // the last decision, until its effect is measured; nil for none
@@ -65,6 +66,13 @@ func NewJournal(o Observer, c config.Config, clock string, hosts []string) *Jour
 		j.began = j.began.Add(-time.Duration(float64(o.Last().WallSeconds) * float64(time.Second)))
 	}
 	return j
+}
+
+// SetNetwork replaces the network of the settings by that of c: links, random delays and their seed.
+func (j *Journal) SetNetwork(c Course) {
+	to := &j.config
+	to.Comm.LatencySeconds, to.Comm.BandwidthBytes, to.Comm.DelayMost, to.Run.Seed = c.Latency, c.Bandwidth, c.DelayMost, c.Seed
+	j.between = c.Between
 }
 
 // Done is the data of a step that the loop passes on when the step and the work after it are over.
@@ -374,7 +382,7 @@ func (j *Journal) metrics(d Done) (Metrics, Course) {
 		m.JoulesPerToken = Float(d.Joules / (float64(d.Step-j.first+1) * tokens))
 	}
 	run := Course{
-		Layout: d.Ran, Latency: c.Comm.LatencySeconds, Bandwidth: c.Comm.BandwidthBytes,
+		Layout: d.Ran, Latency: c.Comm.LatencySeconds, Bandwidth: c.Comm.BandwidthBytes, Between: j.between,
 		DelayMost: c.Comm.DelayMost, Seed: c.Run.Seed, Step: d.Step, Makespan: s.Makespan(), Scale: a.Took,
 		Rest: max(0, seconds-s.Makespan()), Balancing: spent * float64(max(1, d.Steps)),
 	}

@@ -32,6 +32,7 @@ type Course struct {
 	Layout    layout.Layout `json:"layout"`
 	Latency   float64       `json:"latency_seconds"`      // seconds of latency of a message, as the run assumed it
 	Bandwidth float64       `json:"bandwidth_bytes"`      // bytes per second of messages, likewise; 0: infinite
+	Between   *Between      `json:"between,omitempty"`    // of two nodes, if messages take longer between them
 	DelayMost float64       `json:"delay_most,omitempty"` // random delay of messages: largest factor, likewise; Seed is its seed
 	Seed      uint64        `json:"seed,omitempty"`
 	Resumed   bool          `json:"resumed,omitempty"` // the phase is the first since the run was resumed
@@ -45,6 +46,13 @@ type Course struct {
 	// and backward-weight seconds, divided by those of the stage's layers. Machines are never quite
 	// equal, and the slowest of many takes longer than their mean.
 	Scale [][]cost.Stage `json:"scale,omitempty"`
+}
+
+// Between is what messages between two nodes take.
+type Between struct {
+	PerNode   int     `json:"ranks_per_node"`
+	Latency   float64 `json:"latency_seconds"`
+	Bandwidth float64 `json:"bandwidth_bytes"` // 0: infinite
 }
 
 // UnmarshalJSON reads a run. Files of older versions have the fields of its layout
@@ -227,11 +235,18 @@ func (p Phase) check(layers int) error {
 			return fmt.Errorf("%s: %d numbers, want one for each of run.layout.stages = %d", field, n, r.Layout.Stages())
 		}
 	}
+	if err := checkLink("run", r.Latency, r.Bandwidth); err != nil {
+		return err
+	}
+	if b := r.Between; b != nil {
+		if b.PerNode < 1 {
+			return fmt.Errorf("run.between.ranks_per_node: %d, want at least 1", b.PerNode)
+		}
+		if err := checkLink("run.between", b.Latency, b.Bandwidth); err != nil {
+			return err
+		}
+	}
 	switch {
-	case !(r.Latency >= 0 && r.Latency <= cost.MostLatency):
-		return fmt.Errorf("run.latency_seconds: %v, want 0 to %v", r.Latency, cost.MostLatency)
-	case r.Bandwidth != 0 && !(r.Bandwidth >= cost.LeastBandwidth && r.Bandwidth <= cost.MostBandwidth):
-		return fmt.Errorf("run.bandwidth_bytes: %v, want 0 (infinite) or %g to %g", r.Bandwidth, cost.LeastBandwidth, cost.MostBandwidth)
 	case !(min(r.Rest, r.Balancing) >= 0 && max(r.Rest, r.Balancing) <= cost.MostSeconds):
 		return fmt.Errorf("run: rest_seconds %v and balancing_seconds %v, want both from 0 to %g", r.Rest, r.Balancing, cost.MostSeconds)
 	case !(r.Makespan >= leastSeconds && r.Makespan <= cost.MostSeconds):
@@ -245,6 +260,17 @@ func (p Phase) check(layers int) error {
 		return fmt.Errorf("run.scale: %d rows, want %d", rows, virtual)
 	}
 	return checkFactors("run.scale", r.Scale)
+}
+
+// checkLink returns an error for a latency or bandwidth that no network has.
+func checkLink(field string, latency, bandwidth float64) error {
+	switch {
+	case !(latency >= 0 && latency <= cost.MostLatency):
+		return fmt.Errorf("%s.latency_seconds: %v, want 0 to %v", field, latency, cost.MostLatency)
+	case bandwidth != 0 && !(bandwidth >= cost.LeastBandwidth && bandwidth <= cost.MostBandwidth):
+		return fmt.Errorf("%s.bandwidth_bytes: %v, want 0 (infinite) or %g to %g", field, bandwidth, cost.LeastBandwidth, cost.MostBandwidth)
+	}
+	return nil
 }
 
 // checkFactors returns an error for factors that are negative or not finite.

@@ -204,6 +204,42 @@ func TestSimulatedRecordsAreThoseOfARun(t *testing.T) {
 	e.refused(t, exitUsage, "simulated", "--force")
 }
 
+// TestSimulatedRecordsHaveTheNetwork: the verdict and the replay of a run's records stand on the
+// network that it was simulated on, not on that of the settings. So do they if nodes have links of
+// their own.
+func TestSimulatedRecordsHaveTheNetwork(t *testing.T) {
+	workbench(t, "")
+	write(t, "slow.toml", "ranks_per_node = 1\n[node]\nlatency_seconds = 1e-6\nbandwidth_bytes = 1e11\n[between]\nlatency_seconds = 1e-3\nbandwidth_bytes = 1e8\n")
+	a := decoded[simAnswer](t, "simulate", "run.toml", "--costs", "costs.json", "--steps", "40", "--network", "slow.toml", "--run-dir", "simulated")
+	r, err := report.ReadAll("simulated")
+	expect.OK(t, err)
+	if got := r.End.Worth.Used; math.Abs(float64(got)/a.Seconds-1) > 1e-9 {
+		t.Errorf("the records take %v s, the answer %v s", got, a.Seconds)
+	}
+	text := said(t, "simulate", "run.toml", "--costs", "simulated/costs.jsonl")
+	if !strings.Contains(text, "largest 0.00 %") {
+		t.Error(text)
+	}
+}
+
+// TestSimulateKeepsTrainedRuns: --force of simulate writes over a simulated run, never over a trained
+// one with its checkpoints.
+func TestSimulateKeepsTrainedRuns(t *testing.T) {
+	workbench(t, "")
+	if e := says("train", "run.toml", "--run-dir", "real"); e.status != exitDone {
+		t.Fatal(e.stderr)
+	}
+	before := read(t, "real/metrics.jsonl")
+	e := says("simulate", "run.toml", "--costs", "real/costs.jsonl", "--run-dir", "real", "--force")
+	e.refused(t, exitUsage, "real", "train")
+	if read(t, "real/metrics.jsonl") != before {
+		t.Error("the run was written over")
+	}
+	for range 2 {
+		said(t, "simulate", "run.toml", "--costs", "real/costs.jsonl", "--run-dir", "simulated", "--force")
+	}
+}
+
 // TestSimulateJoins: steps without changes between them are one line. Other steps are not.
 func TestSimulateJoins(t *testing.T) {
 	segment := simSegment{Steps: 2, Stages: 2, Schedule: "1f1b", Cuts: []int{0, 1, 2}, Seconds: 1}

@@ -37,7 +37,14 @@ func (o Options) recorder() *recorder {
 			hosts[rank] = fmt.Sprintf("node%d", rank/n)
 		}
 	}
-	return &recorder{o, record.NewJournal(o.Observe, o.Config, record.Simulated, hosts), 0, nil, told{}}
+	j := record.NewJournal(o.Observe, o.Config, record.Simulated, hosts)
+	n := o.Network
+	links := record.Course{Latency: n.Node.Latency, Bandwidth: n.Node.Bandwidth, DelayMost: n.Delay.Most, Seed: n.Delay.Seed}
+	if n.PerNode > 0 {
+		links.Between = &record.Between{PerNode: n.PerNode, Latency: n.Between.Latency, Bandwidth: n.Between.Bandwidth}
+	}
+	j.SetNetwork(links)
+	return &recorder{o, j, 0, nil, told{}}
 }
 
 // changed records a change of the model.

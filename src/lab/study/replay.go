@@ -1,8 +1,8 @@
 package study
 
 import (
-	"dynmo/src/comm"
 	"dynmo/src/cost"
+	"dynmo/src/lab/verdict"
 	"dynmo/src/plan/search"
 	"dynmo/src/record"
 	"dynmo/src/sim"
@@ -51,11 +51,9 @@ func ahead(p, next record.Phase) cost.Phase {
 
 // makespan returns the simulated seconds of a step that ran, on some costs.
 func makespan(r record.Course, costs cost.Phase) float64 {
-	network := sim.Uniform(r.Latency, r.Bandwidth)
-	network.Delay = comm.Delay{Most: r.DelayMost, Seed: r.Seed}
 	cuts, order := r.Layout.Cuts, r.Layout.Schedule
 	return sim.Run(sim.Step{
 		Schedule: order, Costs: costs.Stages(cuts, order.Map), PerMicrobatch: costs.PerMicrobatch(cuts, order.Map, order.Microbatches),
-		Bytes: search.Messages(costs.Table, cuts), Network: network, Dispatch: costs.Dispatch, Mesh: r.Layout.Mesh, Ranks: r.Layout.Ranks, Number: r.Step,
+		Bytes: search.Messages(costs.Table, cuts), Network: verdict.Network(&r), Dispatch: costs.Dispatch, Mesh: r.Layout.Mesh, Ranks: r.Layout.Ranks, Number: r.Step,
 	}).Makespan()
 }

@@ -121,12 +121,20 @@ func (s segment) regroup(costs cost.Phase) cost.Phase {
 // backward. The network is the one that run r recorded. Random delays of messages are those of step
 // costs.Step, the phase's first, so that all layouts of a phase have the same delays.
 func Makespan(r *record.Course, l layout.Layout, costs cost.Phase) float64 {
-	network := sim.Uniform(r.Latency, r.Bandwidth)
-	network.Delay = comm.Delay{Most: r.DelayMost, Seed: r.Seed}
 	return sim.Run(sim.Step{
 		Schedule: l.Schedule, Costs: costs.Stages(l.Cuts, l.Map()), PerMicrobatch: costs.PerMicrobatch(l.Cuts, l.Map(), l.Schedule.Microbatches),
-		Bytes: search.Messages(costs.Table, l.Cuts), Network: network, Dispatch: costs.Dispatch, Mesh: l.Mesh, Ranks: l.Ranks, Number: costs.Step,
+		Bytes: search.Messages(costs.Table, l.Cuts), Network: Network(r), Dispatch: costs.Dispatch, Mesh: l.Mesh, Ranks: l.Ranks, Number: costs.Step,
 	}).Makespan()
+}
+
+// Network returns the network that a run recorded.
+func Network(r *record.Course) sim.Network {
+	n := sim.Uniform(r.Latency, r.Bandwidth)
+	if b := r.Between; b != nil {
+		n.PerNode, n.Between = b.PerNode, sim.Link{Latency: b.Latency, Bandwidth: b.Bandwidth}
+	}
+	n.Delay = comm.Delay{Most: r.DelayMost, Seed: r.Seed}
+	return n
 }
 
 const (
