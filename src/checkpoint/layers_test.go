@@ -224,6 +224,17 @@ func TestLoadRefusesAnotherModel(t *testing.T) {
 	}
 }
 
+// TestOtherFamily: settings that only one of two families has are no difference to name.
+func TestOtherFamily(t *testing.T) {
+	w := imported(t, newGPT2(true, "").directory(t))
+	other := w.Config.Model
+	other.Family, other.Blocks = "llama", 3
+	want := fmt.Sprintf("model.family is llama, the weights have gpt2; model.blocks is 3, the weights have %d", w.Config.Model.Blocks)
+	if _, err := w.Fit(other); err == nil || err.Error() != want {
+		t.Errorf("error %v, want %s", err, want)
+	}
+}
+
 // fromLayers returns the weights of a stage that holds the whole chain.
 func fromLayers(s *model.Stage) *Weights {
 	return FromChain(s.Config, func(id int) (*model.Layer, error) { return s.Layers[id], nil }, func() {})
