@@ -240,6 +240,15 @@ func TestSimulateKeepsTrainedRuns(t *testing.T) {
 	}
 }
 
+// TestSimulateTellsAskedPackings: a packing that --pack asks for is told as one of the settings is.
+func TestSimulateTellsAskedPackings(t *testing.T) {
+	workbench(t, "")
+	p := decoded[simAnswer](t, "simulate", "run.toml", "--costs", "costs.json", "--steps", "60", "--pack", "20=2").Packing
+	if p == nil || p.Packings != 1 || len(p.Segments) != 2 || p.Segments[1].Step != 20 || p.Segments[1].Ranks != 2 {
+		t.Errorf("%+v", p)
+	}
+}
+
 // TestSimulateJoins: steps without changes between them are one line. Other steps are not.
 func TestSimulateJoins(t *testing.T) {
 	segment := simSegment{Steps: 2, Stages: 2, Schedule: "1f1b", Cuts: []int{0, 1, 2}, Seconds: 1}

@@ -199,6 +199,9 @@ func (b *balancer) forgetStale(present layout.Layout) {
 	}
 }
 
+// packAsked is the kind of a packing that Options.Pack asks for, not the settings.
+const packAsked = "asked"
+
 // packOrBalance packs the model or balances it if either is due. b.planner is the planner of
 // the present layout.
 func (b *balancer) packOrBalance(present layout.Layout) (layout.Layout, plan.Reason, error) {
@@ -210,13 +213,16 @@ func (b *balancer) packOrBalance(present layout.Layout) (layout.Layout, plan.Rea
 		if next, err = b.packOnto(stages); err != nil {
 			return present, plan.Reason{}, err
 		}
+		pack = &plan.Packing{Kind: packAsked, Stages: stages, Exact: next.Schedule.Microbatches == present.Schedule.Microbatches}
 	}
 	if next.Stages() != present.Stages() {
 		why := plan.Reason{Decided: true, Pack: pack}
 		return next, why, b.predict(present, next, &why)
 	}
 	next, why, err := b.balance(present)
-	why.Pack = pack
+	if pack == nil || pack.Kind != packAsked { // else it has as many stages already
+		why.Pack = pack
+	}
 	return next, why, err
 }
 
