@@ -103,6 +103,14 @@ type Done struct {
 	Stragglers       []Straggler
 }
 
+// event returns an event of each of the steps.
+func (d Done) event(e Event) Event {
+	if d.Steps > 1 {
+		e.Count, e.Bytes = d.Steps, int64(d.Steps)*e.Bytes
+	}
+	return e
+}
+
 // Memory is the memory of a rank after a step, in bytes.
 type Memory struct {
 	Resident  int64 // in RAM, for any purpose
@@ -251,16 +259,16 @@ func (j *Journal) decision(d Done, makespan float64) error {
 	}
 	j.say(d, makespan)
 	if d.Why.Full != nil {
-		return j.event(Event{Step: d.Step, Kind: Balance, Detail: d.Why.Detail(d.Next)})
+		return j.event(d.event(Event{Step: d.Step, Kind: Balance, Detail: d.Why.Detail(d.Next)}))
 	}
 	if d.Moved.Refused != "" {
-		if err := j.event(Event{Step: d.Step, Kind: Migrate, Seconds: Float(d.Moving), Detail: map[string]any{refusedKey: d.Moved.Refused}}); err != nil {
+		if err := j.event(d.event(Event{Step: d.Step, Kind: Migrate, Seconds: Float(d.Moving), Detail: map[string]any{refusedKey: d.Moved.Refused}})); err != nil {
 			return err
 		}
 	}
 	if d.Next.Pieces != d.Ran.Pieces && d.Why.Placed != nil {
 		detail := map[string]any{"placed": d.Why.Placed, "pieces": d.Next.Pieces}
-		if err := j.event(Event{Step: d.Step, Kind: Place, Bytes: d.Why.Placed.Moved, Detail: detail}); err != nil {
+		if err := j.event(d.event(Event{Step: d.Step, Kind: Place, Bytes: d.Why.Placed.Moved, Detail: detail})); err != nil {
 			return err
 		}
 	}
@@ -269,7 +277,7 @@ func (j *Journal) decision(d Done, makespan float64) error {
 		if d.Moved.Behind > 0 {
 			detail["bytes_behind"] = d.Moved.Behind
 		}
-		if err := j.event(Event{Step: d.Step, Kind: Migrate, Bytes: d.Moved.Bytes, Seconds: Float(d.Moving), Detail: detail}); err != nil {
+		if err := j.event(d.event(Event{Step: d.Step, Kind: Migrate, Bytes: d.Moved.Bytes, Seconds: Float(d.Moving), Detail: detail})); err != nil {
 			return err
 		}
 	}
@@ -277,10 +285,11 @@ func (j *Journal) decision(d Done, makespan float64) error {
 		return nil
 	}
 	j.moved = !d.Next.Cuts.Equal(d.Ran.Cuts)
-	j.pending = &Event{
+	pending := d.event(Event{
 		Step: d.Step, Kind: Balance, Detail: d.Why.Detail(d.Next), Bytes: d.Moved.Bytes,
 		Before: Float(makespan), Predicted: Float(d.Why.Predicted), Seconds: Float(d.Deciding),
-	}
+	})
+	j.pending = &pending
 	return nil
 }
 

@@ -150,7 +150,8 @@ type Event struct {
 	Before    Float          `json:"before,omitzero"`
 	Predicted Float          `json:"predicted,omitzero"`
 	After     Float          `json:"after,omitzero"`
-	Bytes     int64          `json:"bytes"`            // sent between ranks
+	Bytes     int64          `json:"bytes"`            // sent between ranks, of all Count events
+	Count     int            `json:"count,omitempty"`  // equal events for which the line of a simulated run stands; absent: 1
 	Seconds   Float          `json:"seconds"`          // duration of the event itself
 	Detail    map[string]any `json:"detail,omitempty"` // figures that only this kind has; finite numbers
 }

@@ -110,7 +110,7 @@ func TestTrainResumesTheNewest(t *testing.T) {
 		t.Errorf("%d steps", n)
 	}
 	finished := alone.run(t, dir, append(resume, "--set", "train.steps=4")...)
-	if want := "note: the run is finished, all 4 steps are done: raise train.steps to train on\n"; finished.status != exitDone || !strings.Contains(finished.stderr, want) || strings.Contains(again.stderr, "is finished") {
+	if want := "note: the run is finished, 4 steps are done: to train on, set train.steps to more\n"; finished.status != exitDone || !strings.Contains(finished.stderr, want) || strings.Contains(again.stderr, "is finished") {
 		t.Errorf("status %d, want %q: %s", finished.status, want, finished.stderr)
 	}
 	expect.OK(t, os.RemoveAll(filepath.Join(dir, run, "ckpt")))

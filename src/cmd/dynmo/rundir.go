@@ -103,7 +103,7 @@ func (d *runDirectory) resumed(dir string, steps int, from save.Resumed, past re
 		lines = append(lines, fmt.Sprintf("nothing to resume: %s held no run, the run begins at step 0", dir))
 	}
 	if from.Step >= steps {
-		lines = append(lines, fmt.Sprintf("note: the run is finished, all %d steps are done: raise train.steps to train on", steps))
+		lines = append(lines, fmt.Sprintf("note: the run is finished, %d steps are done: to train on, set train.steps to more", from.Step))
 	}
 	for _, change := range from.Changed {
 		lines = append(lines, "note: "+change)

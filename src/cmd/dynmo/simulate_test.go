@@ -58,6 +58,7 @@ func TestSimulate(t *testing.T) {
 		{"diffusion", made("freeze", sets("balance.kind=diffusion", "balance.every=5")...), 4, 60},
 		{"auto", made("freeze", sets("schedule.kind=auto")...), 4, 60},
 		{"zb-v", made("freeze", sets("schedule.kind=zb-v")...), 4, 60},
+		{"sampled", []string{"--dynamic", "exit", "--steps", "300", "--every", "3", "--sample", "7"}, 4, 300},
 		{"network", made("prune", "--network", "network.toml"), 4, 60},
 		{"720 ranks", append(sets("model.blocks=24", "parallel.stages=24", "parallel.replicas=30", "parallel.microbatches=96"), "--costs", "deep.json"), 720, 1000},
 	} {
@@ -127,7 +128,7 @@ func (a simAnswer) recordedIn(t *testing.T, dir string) {
 	t.Helper()
 	r, err := report.ReadAll(dir)
 	expect.OK(t, err)
-	seconds, moves := 0.0, 0
+	seconds, moves, bytes := 0.0, 0, int64(0)
 	for step, m := range r.Metrics {
 		if m.Step != step || m.Clock != "sim" || m.Loss == m.Loss {
 			t.Fatalf("line %d: step %d, clock %s, loss %v", step, m.Step, m.Clock, m.Loss)
@@ -136,14 +137,15 @@ func (a simAnswer) recordedIn(t *testing.T, dir string) {
 	}
 	for _, e := range r.Events {
 		if e.Moved() {
-			moves++
+			moves += max(1, e.Count)
+			bytes += e.Bytes
 		}
 	}
 	phases := 0
 	for _, p := range r.Costs {
 		phases += p.Steps
 	}
-	if times, _ := a.moves(); len(r.Metrics) != a.steps() || math.Abs(seconds/a.Seconds-1) > 1e-9 || moves != times || phases != a.steps() || r.End == nil || r.End.Steps != a.steps() {
+	if times, moved := a.moves(); len(r.Metrics) != a.steps() || bytes != moved || math.Abs(seconds/a.Seconds-1) > 1e-9 || moves != times || phases != a.steps() || r.End == nil || r.End.Steps != a.steps() {
 		t.Errorf("records: %d steps, %d of phases, %v s, %d moves, summary %+v; the answer has %d steps, %v s, %d moves", len(r.Metrics), phases, seconds, moves, r.End, a.steps(), a.Seconds, times)
 	}
 	if last := r.Metrics[len(r.Metrics)-1]; math.Abs(float64(last.WallSeconds)/a.Seconds-1) > 1e-9 {

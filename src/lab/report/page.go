@@ -211,7 +211,9 @@ func (r Run) state() string {
 	switch r.End.Status {
 	case verdict.Stopped:
 		return "This run was stopped after " + steps + "."
-	case verdict.Failed, verdict.Diverged:
+	case verdict.Diverged:
+		return "This run diverged after " + steps + ": " + r.End.Error
+	case verdict.Failed:
 		return "This run failed after " + steps + ": " + r.End.Error
 	}
 	return ""

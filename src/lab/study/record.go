@@ -115,6 +115,13 @@ func (r *recorder) flush() error {
 		Summary: s, Instructions: later(t.of.Plan.Step.Spans, r.elapsed-s.Start),
 		Ran: t.ran, Next: t.next, Why: t.why, Moved: t.moved, Start: s.Start, Deciding: t.deciding, Moving: t.moving,
 	}
+	if r.Network.Slow != nil {
+		d.Costs.Slow = make([]float64, t.ran.Stages())
+		for rank := range t.ran.Mesh.Size() {
+			stage := t.ran.Mesh.Stage(rank)
+			d.Costs.Slow[stage] = max(d.Costs.Slow[stage], r.Network.Slowness(t.ran.World(rank)))
+		}
+	}
 	d.Analysis.Idle = t.of.Idle
 	d.Analysis.Took = slices.Clone(d.Analysis.Took)
 	for v, row := range d.Analysis.Took {

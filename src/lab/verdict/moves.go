@@ -23,13 +23,14 @@ func (m *Moves) add(e record.Event) {
 	if e.Kind != record.Balance || e.Bytes == 0 || e.Detail["undone"] == true || e.Before == 0 || e.Predicted >= e.Before {
 		return
 	}
-	m.Count++
+	n := max(1, e.Count)
+	m.Count += n
 	switch {
 	case e.After == 0:
-		m.Unmeasured++
+		m.Unmeasured += n
 	case e.After >= e.Before:
-		m.Unpaid++
-		if short := e.After / e.Predicted; m.Unpaid == 1 || short > m.Predicted/m.Measured {
+		m.Unpaid += n
+		if short := e.After / e.Predicted; m.Unpaid == n || short > m.Predicted/m.Measured {
 			m.Step, m.Predicted, m.Measured = e.Step, e.Before/e.Predicted, e.Before/e.After
 		}
 	}
