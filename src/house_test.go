@@ -65,14 +65,12 @@ func (v violation) String() string { return fmt.Sprintf("%s:%d: %s", v.file, v.l
 type house struct {
 	fsys       fs.FS
 	fset       *token.FileSet
-	documented map[string]bool   // folder -> has a package comment
-	first      map[string]string // folder -> its first file that is no test
 	violations []violation
 }
 
 // inspect returns every violation in the repository whose root is fsys.
 func inspect(fsys fs.FS) ([]violation, error) {
-	h := &house{fsys: fsys, fset: token.NewFileSet(), documented: map[string]bool{}, first: map[string]string{}}
+	h := &house{fsys: fsys, fset: token.NewFileSet()}
 	for _, top := range []string{"src", "csrc"} {
 		err := fs.WalkDir(fsys, top, func(file string, entry fs.DirEntry, err error) error {
 			switch {
@@ -87,11 +85,6 @@ func inspect(fsys fs.FS) ([]violation, error) {
 		})
 		if err != nil {
 			return nil, err
-		}
-	}
-	for dir, file := range h.first {
-		if !h.documented[dir] {
-			h.add(file, 1, "package %s has no package comment", path.Base(dir))
 		}
 	}
 	return h.violations, nil
@@ -123,7 +116,7 @@ func (h *house) file(file string) error {
 }
 
 func (h *house) goFile(file string, text []byte) error {
-	f, err := parser.ParseFile(h.fset, file, text, parser.ParseComments)
+	f, err := parser.ParseFile(h.fset, file, text, 0)
 	if err != nil {
 		return err
 	}
@@ -134,12 +127,6 @@ func (h *house) goFile(file string, text []byte) error {
 	h.imports(file, f, test)
 	if test {
 		return nil
-	}
-	if h.first[dir] == "" {
-		h.first[dir] = file
-	}
-	if f.Doc != nil && (f.Name.Name == "main" || strings.HasPrefix(f.Doc.Text(), "Package "+f.Name.Name+" ")) {
-		h.documented[dir] = true
 	}
 	if room(dir) != "cmd" {
 		h.prints(file, f)

@@ -88,7 +88,6 @@ func TestLayeringRefuses(t *testing.T) {
 		{"others do not", "src/train/a.go", "// Package train is one.\npackage train\nimport \"os\"\nfunc Abort() { os.Exit(1) }\n",
 			"src/train/a.go:4: os.Exit outside of cmd: only cmd prints and exits"},
 		{"cmd prints and exits", "src/cmd/dynmo/a.go", "// Dynmo trains.\npackage main\nimport \"os\"\nfunc main() { os.Exit(1) }\n", ""},
-		{"no package comment", "src/mesh/a.go", "// mesh.\npackage mesh\n", "src/mesh/a.go:1: package mesh has no package comment"},
 		{"says nothing", "src/model/util/a.go", "// Package util is one.\npackage util\n",
 			"src/model/util/a.go:2: package util: the name does not state a purpose"},
 		{"too long", "src/mesh/a.go", "// Package mesh is one.\npackage mesh\n" + long,
