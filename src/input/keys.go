@@ -3,6 +3,7 @@ package input
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -14,112 +15,74 @@ import (
 // values whose fields, by their tags, are the keys that they read.
 type keyed interface{ Keys() []any }
 
-// CheckKeys returns an error if text, which is valid JSON, has a key that the struct in v lacks.
-// The error names the nearest key of v. A repeated key is also an error. encoding/json would ignore
-// an unknown key, and let a second key overwrite the first.
+// CheckKeys returns an error if text has a key that the struct in v lacks. The error names the
+// nearest key of v. A repeated key is also an error. DisallowUnknownFields of encoding/json names
+// no path, takes a key in other case, and lets a second key overwrite the first.
 func CheckKeys(text []byte, v any) error {
-	k := keys{text: text, known: map[reflect.Type]map[string]reflect.Type{}}
-	if path, problem := k.value(reflect.TypeOf(v)); problem != "" {
-		return fmt.Errorf("%s: %s", strings.TrimPrefix(path, "."), problem)
+	k := keys{json.NewDecoder(bytes.NewReader(text)), map[reflect.Type]map[string]reflect.Type{}}
+	k.UseNumber() // a number of any size
+	path, err := k.value(reflect.TypeOf(v))
+	if err != nil && path != "" {
+		return fmt.Errorf("%s: %w", strings.TrimPrefix(path, "."), err)
 	}
-	return nil
+	return err
 }
 
-// keys is a pass over a valid JSON text. Its methods return the path and the description of the
-// first problem; each caller prepends its own part of the path.
+// keys is a pass over a JSON text. Its methods return the path of the first fault; each caller
+// prepends its own part of the path.
 type keys struct {
-	text  []byte
-	at    int
+	*json.Decoder
 	known map[reflect.Type]map[string]reflect.Type // keys of the types seen so far
 }
 
 // value moves past a value that is read into type t. A nil t accepts any keys.
-func (k *keys) value(t reflect.Type) (path, problem string) {
-	k.space()
-	switch k.text[k.at] {
-	case '{':
-		return k.object(t)
-	case '[':
-		for i := 0; k.next(']'); i++ {
-			if path, problem := k.value(element(t)); problem != "" {
-				return fmt.Sprintf("[%d]%s", i, path), problem
+func (k *keys) value(t reflect.Type) (path string, err error) {
+	begin, err := k.Token()
+	switch begin {
+	case json.Delim('{'):
+		path, err = k.object(t)
+	case json.Delim('['):
+		for i := 0; k.More(); i++ {
+			if path, err := k.value(element(t)); err != nil {
+				return fmt.Sprintf("[%d]%s", i, path), err
 			}
 		}
-	case '"':
-		k.word()
-	default: // a number, true, false or null
-		if n := bytes.IndexAny(k.text[k.at:], " \t\r\n,]}"); n >= 0 {
-			k.at += n
-		} else {
-			k.at = len(k.text)
-		}
+	default:
+		return "", err
 	}
-	return "", ""
+	if err == nil {
+		_, err = k.Token() // the end
+	}
+	return path, err
 }
 
-func (k *keys) object(t reflect.Type) (path, problem string) {
+// object moves past the members of an object.
+func (k *keys) object(t reflect.Type) (path string, err error) {
 	known, met := k.known[t]
 	if !met {
 		known = fields(t)
 		k.known[t] = known
 	}
 	seen := map[string]bool{}
-	for k.next('}') {
-		key := k.word()
+	for k.More() {
+		token, err := k.Token()
+		if err != nil {
+			return "", err
+		}
+		key := token.(string)
 		t, ok := known[key]
 		switch {
 		case seen[key]:
-			return "." + key, "stands twice"
+			return "." + key, errors.New("stands twice")
 		case known != nil && !ok:
-			return "." + key, "unknown key; the nearest is " + Nearest(key, slices.Sorted(maps.Keys(known)))
+			return "." + key, fmt.Errorf("unknown key; the nearest is %s", Nearest(key, slices.Sorted(maps.Keys(known))))
 		}
 		seen[key] = true
-		k.next(0) // the colon
-		if path, problem := k.value(t); problem != "" {
-			return "." + key + path, problem
+		if path, err := k.value(t); err != nil {
+			return "." + key + path, err
 		}
 	}
-	return "", ""
-}
-
-// next moves past a bracket, comma or colon and the space around it. It reports whether another
-// element follows before the end of the array or object. If none follows it moves past that end.
-func (k *keys) next(end byte) bool {
-	k.space()
-	if k.text[k.at] == end {
-		k.at++
-		return false
-	}
-	k.at++
-	k.space()
-	if k.text[k.at] == end { // it is empty
-		k.at++
-		return false
-	}
-	return true
-}
-
-func (k *keys) space() {
-	for k.at < len(k.text) && strings.IndexByte(" \t\r\n", k.text[k.at]) >= 0 {
-		k.at++
-	}
-}
-
-// word moves past a string and returns it.
-func (k *keys) word() (word string) {
-	begin, escaped := k.at, false
-	for k.at++; k.text[k.at] != '"'; k.at++ {
-		if k.text[k.at] == '\\' {
-			escaped = true
-			k.at++
-		}
-	}
-	k.at++
-	if !escaped {
-		return string(k.text[begin+1 : k.at-1])
-	}
-	_ = json.Unmarshal(k.text[begin:k.at], &word) // the text is valid
-	return word
+	return "", nil
 }
 
 // element returns the element type of a value of type t.
