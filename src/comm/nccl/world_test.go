@@ -42,7 +42,7 @@ func world(t *testing.T, ranks int, program func(r *commtest.Rank, m *messages) 
 	err := local.Run(ranks, func(tr comm.Transport) error {
 		return gpus.Run(tr, func(r *commtest.Rank) error {
 			chain, _ := commtest.Within(r.DeviceTransport)
-			return program(r, chain.(*transport).messages)
+			return program(r, chain.(*chainTransport).messages)
 		})
 	})
 	if err != nil {
