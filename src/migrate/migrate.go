@@ -49,8 +49,8 @@ func Run(group *comm.Group, p Plan, x *model.Exec, s *model.Stage) (*model.Stage
 }
 
 // Begin is Run, but senders keep their layers until Settle. If behind is true, the sections that
-// only the update reads (masters and moments) are sent while the stages work on their next step.
-// Collective over the group.
+// only the update reads (masters and moments) are sent while the stages work on their next step. Only
+// layout.Layout.OptimizerCanFollow allows this. Collective over the group.
 func Begin(group *comm.Group, p Plan, x *model.Exec, s *model.Stage, behind bool) (*model.Stage, *Rest, error) {
 	m := mover{
 		Plan: p, group: group, x: x, s: s, arrived: make(map[int]*model.Layer),

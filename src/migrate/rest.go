@@ -75,8 +75,8 @@ func (p *parts) empty() bool {
 }
 
 // Start starts the sends to earlier stages. A stage that sends nothing to later stages also starts
-// its receives from earlier stages. So all stages start both in the same order. Start is called
-// before a step, some time before the first gradients are sent.
+// its receives from earlier stages. Start is called before a step. layout.Layout.OptimizerCanFollow
+// proves that this order of rounds cannot end in a deadlock.
 func (r *Rest) Start() error {
 	err := r.earlier.begin(r)
 	if err == nil && !r.later.sending() {
@@ -87,7 +87,7 @@ func (r *Rest) Start() error {
 
 // Forwarded starts the sends to later stages. It is called once a step has started its last message
 // of activations, because earlier sends would delay these messages. No other round of the group or
-// of the replicas may start between Start and Forwarded (see search.Planner.OptimizerCanFollow).
+// of the replicas may start between Start and Forwarded (see layout.Layout.OptimizerCanFollow).
 func (r *Rest) Forwarded() error { return r.later.begin(r) }
 
 // Settle waits until the migration is over, and frees the layers that have left. A second call does

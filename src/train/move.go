@@ -159,8 +159,8 @@ func (r *Rank) refused(err error) (layout.Moved, error) {
 	return layout.Moved{Refused: why.Error()}, nil
 }
 
-// settle finishes the last update and the last move, if part of them still runs. It is called
-// before the next update and before other readers of a layer's state, such as a checkpoint.
+// settle finishes the last update and the last move, if part of them still runs. Every reader of
+// state that may still travel calls it first (see layout.Layout.OptimizerCanFollow).
 func (r *Rank) settle() error {
 	if err := r.runner.FinishUpdate(); err != nil || r.rest == nil {
 		return err

@@ -163,19 +163,11 @@ func (p *Planner) Fits(t cost.Table, l layout.Layout) bool {
 	return p.limit == 0 || slices.Max(p.Bytes(t, l.Cuts, peaks)) <= p.limit
 }
 
-// OptimizerCanFollow reports whether a move from layout present to next may be done in two parts. The
-// weights of the moving layers are sent before the next step. Their masters and moments are sent
-// during that step, because only the update at its end reads them.
-//
-// This needs the same ranks and the same pieces of layers in both layouts. No kind of dynamism of the
-// settings may change layers between steps. Every stage needs memory for the layers that leave it besides
-// those of the next layout. On GPUs replicas must not exchange rows in every pass: these rounds of
-// messages would wait for the move (see comm.Group.Exchange).
+// OptimizerCanFollow reports whether a move from layout present to next may be done in two parts, by the
+// rule of layout.Layout.OptimizerCanFollow. Every stage also needs memory for the layers that leave it
+// besides those of the next layout: senders keep layers until all is sent.
 func (p *Planner) OptimizerCanFollow(t cost.Table, present, next layout.Layout) bool {
-	if p.Config.Dynamic.ChangesLayers() || !next.SameRanks(present) || next.Pieces != present.Pieces {
-		return false
-	}
-	if p.Config.Device.Kind == "cuda" && p.Config.ReplicasDiffer() {
+	if !present.OptimizerCanFollow(next, p.Config) {
 		return false
 	}
 	p, err := p.Match(next)
