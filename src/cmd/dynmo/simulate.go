@@ -143,7 +143,8 @@ simulate.measure_times and simulate.decide_times.`,
 	w.flags(c)
 	d.flags(c)
 	c.Flags().StringVar(&runDir, "run-dir", "", "`DIR` for the records of the simulated run, as train writes them (clock sim)")
-	timeline.flags(c, "trace", "", "write a step of each of the first run.trace_steps phases, of one replica, as a Chrome trace (Perfetto opens it); - is standard output, in place of the answer")
+	c.Flags().BoolVar(&timeline.force, "force", false, "write over what --trace names, and over a simulated run in --run-dir")
+	timeline.named(c, "trace", "", "write a step of each of the first run.trace_steps phases, of one replica, as a Chrome trace (Perfetto opens it); - is standard output, in place of the answer")
 	c.Flags().Float64Var(&repack, "repack", 0, "pack onto the fewest stages whose throughput stays within this share of the dense model's (repack.kind=sustain, repack.tolerance); 0 leaves it to the settings")
 	c.Flags().StringToIntVar(&pack, "pack", nil, "pack onto a number of stages from a step on, whatever that costs: 300=6,600=4")
 	return c
