@@ -36,7 +36,7 @@ func TestWorkloadAssumes(t *testing.T) {
 	experts, err := routing.New(routing.Recording{Experts: 4, Top: 1, Blocks: 8, Slots: 4, Replicas: 1, Tokens: 6})
 	expect.OK(t, err)
 	for slot := range experts.Slots {
-		expect.OK(t, experts.Add(2, slot, []int64{3, 1, 1, 1}))
+		copy(experts.Loads(2, slot), []uint16{3, 1, 1, 1})
 	}
 	for ranks, want := range map[int]float64{1: 1, 2: 1 + c.Blocks[3].MLP/3} { // on two ranks 4 of 6 tokens, where 3 are equal
 		w := made{recording: experts, placing: newPlacing(placeEven, 4, ranks, 0, 1)}

@@ -54,43 +54,14 @@ func New(r Recording) (Recording, error) {
 // mostValues bounds the memory of a recording.
 const mostValues = 1 << 26
 
-// Loads returns the tokens of the experts of a block in a slot; who records sets them.
+// Loads returns the tokens of the experts of a block in a slot. The caller may set them.
 func (r Recording) Loads(block, slot int) []uint16 {
 	i := (block*r.Slots + slot) * r.Experts
 	return r.loads[i : i+r.Experts : i+r.Experts]
 }
 
-// Add adds the tokens of one replica.
-func (r Recording) Add(block, slot int, tokens []int64) error {
-	loads := r.Loads(block, slot)
-	for e, n := range tokens {
-		sum := int64(loads[e]) + n
-		if n < 0 || sum > int64(r.Tokens) {
-			return fmt.Errorf("routing: block %d, slot %d, expert %d: %d tokens, want 0 to the slot's %d", block, slot, e, sum, r.Tokens)
-		}
-		loads[e] = uint16(sum)
-	}
-	return nil
-}
-
-// Write writes the recording: compressed, a line of JSON, then the loads as 16-bit numbers,
+// read reads a recording: compressed, a line of JSON, then the loads as 16-bit numbers,
 // little-endian.
-func (r Recording) Write(w io.Writer) error {
-	z, err := gzip.NewWriterLevel(w, gzip.BestCompression)
-	if err != nil {
-		return err
-	}
-	head, err := json.Marshal(r)
-	if err == nil {
-		_, err = z.Write(append(head, '\n'))
-	}
-	if err == nil {
-		err = binary.Write(z, binary.LittleEndian, r.loads)
-	}
-	return errors.Join(err, z.Close())
-}
-
-// read reads what Write wrote.
 func read(in io.Reader) (Recording, error) {
 	fail := func(err error) (Recording, error) { return Recording{}, fmt.Errorf("routing: %w", err) }
 	z, err := gzip.NewReader(in)

@@ -2,6 +2,9 @@ package routing
 
 import (
 	"bytes"
+	"compress/gzip"
+	"encoding/binary"
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -14,17 +17,25 @@ func small(t *testing.T) Recording {
 	t.Helper()
 	r, err := New(Recording{Name: "small", Experts: 4, Top: 2, Blocks: 2, Slots: 3, Replicas: 2, Tokens: 10})
 	expect.OK(t, err)
-	expect.OK(t, r.Add(1, 2, []int64{1, 2, 3, 4}))
-	expect.OK(t, r.Add(1, 2, []int64{4, 0, 0, 6}))
+	copy(r.Loads(1, 2), []uint16{5, 2, 3, 10})
 	return r
 }
 
-// TestWriteRead: what was written is read again, and what is no recording is refused.
-func TestWriteRead(t *testing.T) {
-	r := small(t)
+// written returns the file of a recording.
+func written(t *testing.T, r Recording) *bytes.Buffer {
+	t.Helper()
 	var file bytes.Buffer
-	expect.OK(t, r.Write(&file))
-	got, err := read(bytes.NewReader(file.Bytes()))
+	z := gzip.NewWriter(&file)
+	expect.OK(t, json.NewEncoder(z).Encode(r))
+	expect.OK(t, binary.Write(z, binary.LittleEndian, r.loads))
+	expect.OK(t, z.Close())
+	return &file
+}
+
+// TestRead: a recording is read, and a file that is no recording is refused.
+func TestRead(t *testing.T) {
+	r := small(t)
+	got, err := read(written(t, r))
 	expect.OK(t, err)
 	if !slices.Equal(got.Loads(1, 2), []uint16{5, 2, 3, 10}) || got.Name != "small" || !slices.Equal(got.loads, r.loads) {
 		t.Errorf("%+v, want %+v", got, r)
@@ -34,17 +45,12 @@ func TestWriteRead(t *testing.T) {
 	long := r
 	long.Slots = 4
 	for want, r := range map[string]Recording{"loads: more than": short, "loads: unexpected EOF": long, "experts: 0": {}} {
-		var file bytes.Buffer
-		expect.OK(t, r.Write(&file))
-		if _, err := read(&file); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := read(written(t, r)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
 	if _, err := read(strings.NewReader("text")); err == nil {
 		t.Error("text is read")
-	}
-	if err := r.Add(1, 2, []int64{0, 0, 0, 1}); err == nil || err.Error() != "routing: block 1, slot 2, expert 3: 11 tokens, want 0 to the slot's 10" {
-		t.Error(err)
 	}
 }
 
