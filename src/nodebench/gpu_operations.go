@@ -293,16 +293,20 @@ func (g *gpu) compare(check *checker, t timed, x operand, at []int, want, terms 
 	}
 }
 
-// picked reads the numbers at places of an operand.
+// picked reads the numbers at places of an operand. Places less than a window apart are read
+// together.
 func (g *gpu) picked(x operand, at []int) []float64 {
 	numbers := make([]float64, 0, len(at))
-	for first := 0; first < len(at); {
-		end := first + 1
-		for end < len(at) && at[end] == at[end-1]+1 {
-			end++
+	for len(at) > 0 {
+		n := 1
+		for n < len(at) && at[n] > at[n-1] && at[n]-at[n-1] <= window {
+			n++
 		}
-		numbers = append(numbers, g.values(x.mem, at[first], end-first, x.elements)...)
-		first = end
+		all := g.values(x.mem, at[0], at[n-1]-at[0]+1, x.elements)
+		for _, place := range at[:n] {
+			numbers = append(numbers, all[place-at[0]])
+		}
+		at = at[n:]
 	}
 	return numbers
 }

@@ -2,6 +2,7 @@ package nodebench
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -82,27 +83,60 @@ func TestGPUMeasuresWhatIsAskedFor(t *testing.T) {
 
 // wrongs has, by operation, the operand in which one element is wrong at a checked place.
 var wrongs = map[kernel.Op]int{
-	kernel.MatmulForward: 0, kernel.MatmulBackwardInput: 0, kernel.MatmulBackwardWeight: 0, kernel.NormForward: 1, kernel.NormBackwardInput: 0, kernel.NormBackwardWeight: 1,
-	kernel.CrossEntropy: 0, kernel.AdamWUpdate: 3, kernel.GELUForward: 0, kernel.GELUBackward: 0,
-	kernel.EmbeddingForward: 0, kernel.EmbeddingBackward: 1, kernel.AttentionForward: 1, kernel.AttentionBackward: 0,
-	kernel.SpMMForward: 0, kernel.SpMMBackwardInput: 0, kernel.SDDMM: 0,
-	kernel.Rotary: 0, kernel.SwiGLUForward: 0, kernel.SwiGLUBackward: 0, kernel.CombineRows: 0, kernel.CombineGradient: 0,
-	kernel.GroupedForward: 0, kernel.GroupedBackwardInput: 0, kernel.GroupedBackwardWeight: 0,
+	kernel.MatmulForward: 0, kernel.SpMMForward: 0, kernel.SpMMBackwardInput: 0, kernel.SDDMM: 0,
 }
 
 func TestWrongGPUFiguresAreInvalid(t *testing.T) {
-	var parts []string
-	for _, part := range GPUParts() {
-		if part != "step" { // its losses need only fall
-			parts = append(parts, part)
-		}
-	}
-	results, err := onHost(newSpoiled(wrongs)).Measure(parts)
+	results, err := onHost(newSpoiled(wrongs)).Measure([]string{"spmm"})
 	expect.OK(t, err)
 	for _, r := range results {
 		right := strings.HasSuffix(r.Name, "/copy") || strings.Contains(r.Name, "_crossing_")
 		if (r.Verdict() == "INVALID") == right {
 			t.Errorf("one element was spoiled: %+v", r)
+		}
+	}
+}
+
+// figures has the operations that figures measure, by the beginning of their names.
+var figures = map[string]kernel.Op{
+	"product_forward": kernel.MatmulForward, "product_backward_input": kernel.MatmulBackwardInput, "product_backward_weight": kernel.MatmulBackwardWeight,
+	"layernorm_forward": kernel.NormForward, "layernorm_backward_input": kernel.NormBackwardInput, "layernorm_backward_weight": kernel.NormBackwardWeight,
+	"rmsnorm_forward": kernel.NormForward, "rmsnorm_backward_input": kernel.NormBackwardInput, "rmsnorm_backward_weight": kernel.NormBackwardWeight,
+	"attention_forward": kernel.AttentionForward, "attention_backward": kernel.AttentionBackward,
+	"embedding_forward": kernel.EmbeddingForward, "embedding_backward": kernel.EmbeddingBackward,
+	"gelu_forward": kernel.GELUForward, "gelu_backward": kernel.GELUBackward, "swiglu_forward": kernel.SwiGLUForward, "swiglu_backward": kernel.SwiGLUBackward,
+	"experts_forward": kernel.GroupedForward, "experts_backward_input": kernel.GroupedBackwardInput, "experts_backward_weight": kernel.GroupedBackwardWeight,
+	"cross_entropy": kernel.CrossEntropy, "adamw": kernel.AdamWUpdate, "rotary": kernel.Rotary, "combine_rows": kernel.CombineRows, "combine_gradient": kernel.CombineGradient,
+}
+
+// TestEveryResultIsChecked spoils one element of the first result of every operation, then of the
+// second, and so on.
+func TestEveryResultIsChecked(t *testing.T) {
+	parts := slices.DeleteFunc(GPUParts(), func(part string) bool { return part == "step" || part == "spmm" })
+	for place := range 4 {
+		spoiled, seen := map[kernel.Op]int{}, map[kernel.Op]bool{}
+		for _, op := range figures {
+			if list := op.Of().Operands; place < len(list) && list[place].Use != kernel.Read {
+				spoiled[op] = place
+			}
+		}
+		results, err := onHost(newSpoiled(spoiled)).Measure(parts)
+		expect.OK(t, err)
+		for _, r := range results {
+			for begin, op := range figures {
+				if !strings.HasPrefix(r.Name, "emulated/gpu/"+begin) {
+					continue
+				}
+				if _, is := spoiled[op]; is {
+					seen[op] = true
+					if r.Verdict() != "INVALID" {
+						t.Errorf("one element of operand %d of %s was spoiled: %+v", place, op, r)
+					}
+				}
+			}
+		}
+		if len(seen) != len(spoiled) {
+			t.Errorf("operand %d: figures of %d operations, want %d", place, len(seen), len(spoiled))
 		}
 	}
 }
