@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 
@@ -35,7 +36,7 @@ func TestParseLlama(t *testing.T) {
 		`{"model_type":"mixtral","max_position_embeddings":32768,"rope_parameters":{"rope_type":"default","rope_theta":1000000.0}}`:                            mixtral,
 	} {
 		c, err := parseConfig([]byte(source))
-		if err != nil || c.Model != want || string(c.Text) != source {
+		if err != nil || !reflect.DeepEqual(c.Model, want) || string(c.Text) != source {
 			t.Errorf("%s: %v, %+v, want %+v", source, err, c.Model, want)
 		}
 	}
@@ -48,7 +49,7 @@ func TestParseLlama(t *testing.T) {
 	}
 	for _, want := range []model.Config{llama2, llama31, mixtral, linear} {
 		c, err := parseConfig(endingConfig(want, 2).Text)
-		if err != nil || c.Model != want || c.End != 2 {
+		if err != nil || !reflect.DeepEqual(c.Model, want) || c.End != 2 {
 			t.Errorf("written and read: %v, %+v, want %+v", err, c, want)
 		}
 		total := int64(0)

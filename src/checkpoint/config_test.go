@@ -22,7 +22,7 @@ func TestParseConfig(t *testing.T) {
 	for _, source := range []string{small, `{"model_type":"gpt2"}`, string(newConfig(want).Text)} {
 		c, err := parseConfig([]byte(source))
 		expect.OK(t, err)
-		if c.Model != want || string(c.Text) != source {
+		if !reflect.DeepEqual(c.Model, want) || string(c.Text) != source {
 			t.Errorf("%s: %+v", source, c)
 		}
 	}

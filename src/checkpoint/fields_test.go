@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"encoding/json"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -82,7 +83,7 @@ func TestFields(t *testing.T) {
 			}
 		}
 		unchanged := func(key, value string) {
-			if c, err := add(key, value); err != nil || c.Model != same.Model || c.End != same.End {
+			if c, err := add(key, value); err != nil || !reflect.DeepEqual(c.Model, same.Model) || c.End != same.End {
 				t.Errorf("%s: %s = %s: %v, another model", name, key, value, err)
 			}
 		}
@@ -158,7 +159,7 @@ func TestFieldsRefuse(t *testing.T) {
 		expect.OK(t, err)
 		y, err := parseConfig([]byte(b))
 		expect.OK(t, err)
-		if x.Model != y.Model {
+		if !reflect.DeepEqual(x.Model, y.Model) {
 			t.Errorf("%s: %+v, want %+v", a, x.Model, y.Model)
 		}
 	}

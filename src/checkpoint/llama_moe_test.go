@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -187,7 +188,7 @@ func TestWriteLlamaMoE(t *testing.T) {
 	other.Rope = model.Rope{Base: 5e5, Scaling: "llama3", Factor: 8, Low: 1, High: 4, Original: 8192}
 	for _, want := range []model.Config{c, linear, other} {
 		got, err := parseConfig(endingConfig(want, 2).Text)
-		if err != nil || got.Model != want || got.End != 2 || got.form.Name != "llama_moe" {
+		if err != nil || !reflect.DeepEqual(got.Model, want) || got.End != 2 || got.form.Name != "llama_moe" {
 			t.Errorf("%v, %+v, want %+v", err, got.Model, want)
 		}
 	}
@@ -202,7 +203,7 @@ func TestParseLlamaMoE(t *testing.T) {
 	expect.OK(t, err)
 	want := model.Config{Family: "llama", Blocks: 32, Hidden: 4096, Heads: 32, KeyValueHeads: 32, Intermediate: 688, Sequence: 4096, Vocab: 32000, NormEps: 1e-5,
 		Rope: model.Rope{Base: 10000}}.With(moe.Experts{Count: 16, Top: 4, Scale: 4, Squashed: true})
-	if c.Model != want || len(c.beside) != 32 {
+	if !reflect.DeepEqual(c.Model, want) || len(c.beside) != 32 {
 		t.Errorf("%+v and %d tensors besides, want %+v and 32", c.Model, len(c.beside), want)
 	}
 	if n := c.Model.Parameters(); n != 6_738_415_616+32*16*(4096+16) {

@@ -3,11 +3,11 @@ package dynamic
 import (
 	"dynmo/src/config"
 	"dynmo/src/cost"
+	"dynmo/src/piece"
 )
 
 // Placing decides which replicas of a stage hold which pieces of a layer, and copies of these. A
-// value remembers the steps so far. Only the kind reads the text of a layer's pieces (see
-// layout.Layout.Pieces).
+// value remembers the steps so far.
 type Placing interface {
 	// Observe takes what layers counted in a step, ascending by layer and name.
 	Observe(counts []cost.CountSum)
@@ -15,13 +15,13 @@ type Placing interface {
 	// less work than with the present ones, ascending by layer.
 	Propose(q Question) []Proposal
 	// Take returns the pieces of all layers, with those of some proposals.
-	Take(present string, list []Proposal) string
+	Take(present piece.Assignment, list []Proposal) piece.Assignment
 	// Load returns the work of the fullest replica of a layer in a microbatch, over its even
 	// share, where the layer counted values.
-	Load(pieces string, layer int, values []int64) float64
+	Load(pieces piece.Assignment, layer int, values []int64) float64
 	// Copied returns by layer the bytes that its busiest replica sends or receives in a step
 	// because there are copies: weights to them, and their gradients back.
-	Copied(pieces string) map[int]int64
+	Copied(pieces piece.Assignment) map[int]int64
 }
 
 // Held is which replicas held the pieces of a layer in a step, and what that was worth.
@@ -34,7 +34,7 @@ type Held struct {
 
 // Question is what a proposal depends on besides the steps so far.
 type Question struct {
-	Present string                       // pieces of all layers (see layout.Layout.Pieces)
+	Present piece.Assignment             // of all layers
 	Owners  bool                         // whether owners may move, or copies alone
 	Node    func(layer, replica int) int // on which node a replica of a layer is; nil: all are on one
 }
@@ -42,7 +42,7 @@ type Question struct {
 // Proposal is other pieces for a layer.
 type Proposal struct {
 	Layer  int
-	Pieces string // of the layer
+	Pieces piece.Map
 	// Now and Then are the expected work of the fullest replica in the next step, over its even
 	// share: with the present pieces, and with these. Bound is a lower bound for any pieces.
 	Now, Then, Bound float64

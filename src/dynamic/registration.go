@@ -8,6 +8,7 @@ import (
 	"dynmo/src/cost"
 	"dynmo/src/family"
 	"dynmo/src/model"
+	"dynmo/src/piece"
 	"dynmo/src/tensor"
 )
 
@@ -28,7 +29,7 @@ type Registration struct {
 	Placing func(config.Config) Placing
 	// Held returns what tells of a layer, by its number among those that count, what its replicas
 	// held in a step: of the pieces of all layers, and of what the layer counted.
-	Held func(config.Config) func(pieces string, number int, counted Values) Held
+	Held func(config.Config) func(pieces piece.Assignment, number int, counted Values) Held
 	// Contest is ways to place pieces that a study compares.
 	Contest Contest
 	// Holds returns the settings that the costs of layers hold for: "table.key=value …".

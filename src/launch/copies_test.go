@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 
 	"dynmo/src/kind/moe"
 	expertplace "dynmo/src/kind/moe/place"
 	"dynmo/src/layout"
 	"dynmo/src/model"
+	"dynmo/src/piece"
 	"dynmo/src/plan"
 	"dynmo/src/plan/policy"
 	"dynmo/src/profile"
@@ -68,12 +68,12 @@ func (p *placing) Decide(m profile.Measurement, now layout.Layout) (layout.Layou
 
 // randomPieces returns a random place for the experts of every block, and random copies in some of
 // the free places.
-func randomPieces(draw *rand.Rand, shape model.Config) string {
-	var maps []string
+func randomPieces(draw *rand.Rand, shape model.Config) piece.Assignment {
+	var maps []piece.Map
 	e := model.KindOf[moe.Experts](shape)
 	places := expertplace.Places(e.Count, shape.Spread, e.Spare)
 	for range shape.Blocks {
-		m, held := make(expertplace.Map, e.Count), make([]int, shape.Spread)
+		m, held := make(piece.Map, e.Count), make([]int, shape.Spread)
 		take := func(expert, replica int) {
 			if held[replica] < places && !slices.Contains(m[expert], replica) {
 				m[expert], held[replica] = append(m[expert], replica), held[replica]+1
@@ -90,7 +90,7 @@ func randomPieces(draw *rand.Rand, shape model.Config) string {
 		for _, on := range m {
 			slices.Sort(on[1:])
 		}
-		maps = append(maps, m.String())
+		maps = append(maps, m)
 	}
-	return strings.Join(maps, ";")
+	return piece.New(maps)
 }

@@ -42,5 +42,5 @@ import "dynmo/src/config"
 // for no other round, and the masters and moments may follow.
 func (l Layout) OptimizerCanFollow(next Layout, c config.Config) bool {
 	passesExchange := c.Device.Kind == "cuda" && c.ReplicasDiffer()
-	return next.SameRanks(l) && next.Pieces == l.Pieces && !c.Dynamic.ChangesLayers() && !passesExchange
+	return next.SameRanks(l) && next.Pieces.Equal(l.Pieces) && !c.Dynamic.ChangesLayers() && !passesExchange
 }

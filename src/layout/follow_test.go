@@ -9,6 +9,7 @@ import (
 	_ "dynmo/src/kind" // settings have the tables of every kind
 	"dynmo/src/mesh"
 	"dynmo/src/partition"
+	"dynmo/src/piece"
 	"dynmo/src/schedule"
 )
 
@@ -19,7 +20,7 @@ func TestOptimizerCanFollow(t *testing.T) {
 	ranks := moved
 	ranks.Ranks = []int{0, 1, 3, 2}
 	pieces := moved
-	pieces.Pieces = "0 1"
+	pieces.Pieces = piece.New([]piece.Map{{{0}, {1}}})
 	spread := []string{"model.family=llama", "dynamic.kind=moe", "parallel.replicas=2", "parallel.experts=spread"}
 	for _, c := range []struct {
 		name string

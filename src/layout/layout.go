@@ -10,6 +10,7 @@ import (
 	"dynmo/src/cost"
 	"dynmo/src/mesh"
 	"dynmo/src/partition"
+	"dynmo/src/piece"
 	"dynmo/src/schedule"
 )
 
@@ -21,7 +22,7 @@ type Layout struct {
 	Schedule schedule.Schedule   // schedule of a step
 	Ranks    []int               // by rank of the mesh: its rank in the launched world; nil: the same rank
 	Twice    []int               // ascending: layers that compute their forward twice, if model.recompute plans such layers
-	Pieces   string              // which replicas have which pieces of layers, in the format of the kind that divides them; "": the initial assignment
+	Pieces   piece.Assignment    // which replicas have which pieces of layers
 }
 
 // New returns the layout of some cuts and a schedule, with this number of replicas and order of
@@ -71,7 +72,7 @@ func (l Layout) Loads(costs []cost.Stage) []float64 {
 // Equal reports whether two layouts have the same layers on the same ranks and the same order of
 // work.
 func (l Layout) Equal(other Layout) bool {
-	return l.SameRanks(other) && l.Cuts.Equal(other.Cuts) && l.Schedule.Equal(other.Schedule) && slices.Equal(l.Twice, other.Twice) && l.Pieces == other.Pieces
+	return l.SameRanks(other) && l.Cuts.Equal(other.Cuts) && l.Schedule.Equal(other.Schedule) && slices.Equal(l.Twice, other.Twice) && l.Pieces.Equal(other.Pieces)
 }
 
 // Check returns an error unless a chain of layers can be trained in the layout. It needs a legal
@@ -100,9 +101,9 @@ type text struct {
 	Vee          bool                `json:"vee,omitempty"` // virtual stages are arranged in a V (see partition.Map)
 	Microbatches int                 `json:"microbatches"`
 	Order        []string            `json:"order,omitempty"`
-	Twice        []int               `json:"twice,omitempty"`  // layers that compute their forward twice
-	Pieces       string              `json:"pieces,omitempty"` // replicas of the pieces of layers; absent: the initial assignment
-	Ranks        []int               `json:"ranks,omitempty"`  // by rank of the mesh: its rank in the launched world; absent: the same rank
+	Twice        []int               `json:"twice,omitempty"` // layers that compute their forward twice
+	Pieces       piece.Assignment    `json:"pieces,omitzero"` // replicas of the pieces of layers; absent: the initial assignment
+	Ranks        []int               `json:"ranks,omitempty"` // by rank of the mesh: its rank in the launched world; absent: the same rank
 }
 
 // Keys returns a value whose fields are the keys that UnmarshalJSON reads.

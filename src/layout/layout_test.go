@@ -11,6 +11,7 @@ import (
 	"dynmo/src/expect"
 	"dynmo/src/mesh"
 	"dynmo/src/partition"
+	"dynmo/src/piece"
 	"dynmo/src/schedule"
 )
 
@@ -89,5 +90,31 @@ func TestCheckRefuses(t *testing.T) {
 		if err := c.l.Check(3); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want …%s…", c.name, err, c.want)
 		}
+	}
+}
+
+// TestPiecesInOldFiles: layouts in checkpoints and records have the pieces as one text, as they had
+// before the pieces were a type.
+func TestPiecesInOldFiles(t *testing.T) {
+	const old = `{"stages":2,"replicas":2,"mesh":"stage-major","cuts":[0,2,4],"schedule":"1f1b","microbatches":4,"pieces":"0*2 1*2;0+1 0 1*2"}`
+	var l Layout
+	expect.OK(t, json.Unmarshal([]byte(old), &l))
+	if want := piece.New([]piece.Map{{{0}, {0}, {1}, {1}}, {{0, 1}, {0}, {1}, {1}}}); !l.Pieces.Equal(want) {
+		t.Errorf("pieces %v, want %v", l.Pieces, want)
+	}
+	text, err := json.Marshal(l)
+	expect.OK(t, err)
+	if string(text) != old {
+		t.Errorf("written as\n%s, was\n%s", text, old)
+	}
+	l.Pieces = piece.Assignment{}
+	text, err = json.Marshal(l)
+	expect.OK(t, err)
+	if strings.Contains(string(text), "pieces") {
+		t.Errorf("the initial assignment is written: %s", text)
+	}
+	err = json.Unmarshal([]byte(strings.Replace(old, "0+1 ", "0+ ", 1)), &l)
+	if err == nil || !strings.Contains(err.Error(), `pieces of block 1: "0+"`) {
+		t.Errorf("bad pieces: %v", err)
 	}
 }

@@ -8,18 +8,19 @@ import (
 	"dynmo/src/comm"
 	"dynmo/src/fault"
 	"dynmo/src/model"
+	"dynmo/src/piece"
 	"dynmo/src/tensor"
 )
 
-// Regroup changes the pieces that this replica has of each layer to those of the assignment `to`, a
-// value of model.Config.Pieces. It is called on the stage that Begin returned, before any other
-// use. lacking is the reason why this rank cannot take part; nil: it can. A new holder of a piece
-// receives the weights from the piece's previous owner. A new owner also receives masters and
-// moments; Begin must have sent them already. Every replica allocates all changing layers before
-// anything is sent. If a rank has no memory, all ranks keep their layers and get a *NoRoomError.
-// Collective over all, the ranks that move or stay together.
-func (r *Rest) Regroup(replicas, all *comm.Group, to string, lacking error, s *model.Stage) (*model.Stage, error) {
-	if s.Config.Pieces == to {
+// Regroup changes the pieces that this replica has of each layer to those of the assignment `to`.
+// It is called on the stage that Begin returned, before any other use. lacking is the reason why
+// this rank cannot take part; nil: it can. A new holder of a piece receives the weights from the
+// piece's previous owner. A new owner also receives masters and moments; Begin must have sent them
+// already. Every replica allocates all changing layers before anything is sent. If a rank has no
+// memory, all ranks keep their layers and get a *NoRoomError. Collective over all, the ranks that
+// move or stay together.
+func (r *Rest) Regroup(replicas, all *comm.Group, to piece.Assignment, lacking error, s *model.Stage) (*model.Stage, error) {
+	if s.Config.Pieces.Equal(to) {
 		return s, lacking
 	}
 	next := &model.Stage{Config: s.Config}

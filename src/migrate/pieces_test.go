@@ -14,6 +14,7 @@ import (
 	"dynmo/src/expect"
 	"dynmo/src/kind/moe"
 	"dynmo/src/model"
+	"dynmo/src/piece"
 	"dynmo/src/random"
 	"dynmo/src/tensor"
 )
@@ -25,18 +26,18 @@ var copied = func() model.Config {
 }()
 
 // randomPieces returns a random owner for every expert of every block, and random copies.
-func randomPieces(draw *rand.Rand, c model.Config) string {
-	var blocks []string
+func randomPieces(draw *rand.Rand, c model.Config) piece.Assignment {
+	var blocks []piece.Map
 	for range c.Blocks {
-		var experts []string
+		var experts piece.Map
 		for range model.KindOf[moe.Experts](c).Count {
 			on := draw.Perm(c.Spread)[:1+draw.IntN(c.Spread)]
 			slices.Sort(on[1:])
-			experts = append(experts, strings.ReplaceAll(strings.Trim(fmt.Sprint(on), "[]"), " ", "+"))
+			experts = append(experts, on)
 		}
-		blocks = append(blocks, strings.Join(experts, " "))
+		blocks = append(blocks, experts)
 	}
-	return strings.Join(blocks, ";")
+	return piece.New(blocks)
 }
 
 // contents returns, by parameter, the weights, and where this replica updates them the moments.

@@ -2,6 +2,7 @@ package migrate
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -149,7 +150,7 @@ func anyRanks(c model.Config, stages, replicas int, order mesh.Order, key uint64
 			if !stays {
 				return m.empty()
 			}
-			if shape, layers := at(next, rank); m.s.Config != shape || !slices.EqualFunc(m.s.Layers, layers, func(l *model.Layer, id int) bool { return l.ID == id }) {
+			if shape, layers := at(next, rank); !reflect.DeepEqual(m.s.Config, shape) || !slices.EqualFunc(m.s.Layers, layers, func(l *model.Layer, id int) bool { return l.ID == id }) {
 				return fmt.Errorf("round %d: rank %d has %d layers of replica %d, want %v of %d", round, rank, len(m.s.Layers), m.s.Config.Replica, layers, shape.Replica)
 			}
 			got, err := m.all(next)

@@ -32,6 +32,7 @@ import (
 	"strings"
 
 	"dynmo/src/config"
+	"dynmo/src/piece"
 )
 
 // Config is the shape of the model.
@@ -52,11 +53,11 @@ type Config struct {
 
 	Recompute Recompute // which parts of blocks run their forward a second time, before the backward
 
-	Kinds   Extensions // what kinds of dynamism change in the chain
-	Spread  int        // number of replicas that divide the pieces of layers among them; 0: every replica has all pieces
-	Shards  int        // number of replicas that divide masters and moments of every layer; 0: every replica has all
-	Replica int        // number of the replica whose share (by Spread and by Shards) the layers hold, or Fullest
-	Pieces  string     // which replica holds which piece: layout.Layout.Pieces, a text that only the kind reads; "": evenly divided
+	Kinds   Extensions       // what kinds of dynamism change in the chain
+	Spread  int              // number of replicas that divide the pieces of layers among them; 0: every replica has all pieces
+	Shards  int              // number of replicas that divide masters and moments of every layer; 0: every replica has all
+	Replica int              // number of the replica whose share (by Spread and by Shards) the layers hold, or Fullest
+	Pieces  piece.Assignment // which replica holds which piece
 }
 
 // Fullest is a value of Config.Replica: a made-up replica that holds as many pieces as a replica has

@@ -39,7 +39,7 @@ func (c Config) Holders(block int) ([][]int, error) {
 func (c Config) CheckPieces() error {
 	count, places := c.countPieces()
 	if count == 0 {
-		if c.Pieces != "" {
+		if !c.Pieces.IsZero() {
 			return errors.New("pieces of layers on replicas that share none out")
 		}
 		return nil

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"dynmo/src/device"
+	"dynmo/src/piece"
 	"dynmo/src/tensor"
 )
 
@@ -18,7 +19,7 @@ func (c Config) Whole() Config {
 // `replicas` has it. If replicas is 0, every replica has all pieces.
 func (c Config) AsReplica(replica, replicas int) Config {
 	if replicas != c.Spread {
-		c.Pieces = "" // says nothing of other replicas
+		c.Pieces = piece.Assignment{} // says nothing of other replicas
 	}
 	c.Replica, c.Spread = replica, replicas
 	if replicas == 0 && c.Shards == 0 {

@@ -5,7 +5,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 
@@ -17,9 +16,9 @@ import (
 	"dynmo/src/kind/exit"
 	"dynmo/src/kind/mod"
 	"dynmo/src/kind/moe"
-	"dynmo/src/kind/moe/place"
 	"dynmo/src/model"
 	"dynmo/src/model/modeltest"
+	"dynmo/src/piece"
 	"dynmo/src/pipeline"
 	"dynmo/src/schedule"
 	"dynmo/src/tensor"
@@ -231,10 +230,10 @@ func TestCopiesChangeNoBit(t *testing.T) {
 
 // randomPieces returns a random map of the experts of every block to two replicas with the given
 // number of places each.
-func randomPieces(rnd *rand.Rand, c model.Config, experts, places int) string {
-	var maps []string
+func randomPieces(rnd *rand.Rand, c model.Config, experts, places int) piece.Assignment {
+	var maps []piece.Map
 	for range c.Blocks {
-		m, held := make(place.Map, experts), [2]int{}
+		m, held := make(piece.Map, experts), [2]int{}
 		for e := range m {
 			owner := rnd.IntN(2)
 			if held[owner] == places {
@@ -247,7 +246,7 @@ func randomPieces(rnd *rand.Rand, c model.Config, experts, places int) string {
 				m[e], held[other] = append(m[e], other), held[other]+1
 			}
 		}
-		maps = append(maps, m.String())
+		maps = append(maps, m)
 	}
-	return strings.Join(maps, ";")
+	return piece.New(maps)
 }

@@ -208,8 +208,8 @@ func (j *Journal) decision(d Done, makespan float64) error {
 			return err
 		}
 	}
-	if d.Next.Pieces != d.Ran.Pieces && d.Why.Placed != nil {
-		detail := map[string]any{"placed": d.Why.Placed, "pieces": d.Next.Pieces}
+	if !d.Next.Pieces.Equal(d.Ran.Pieces) && d.Why.Placed != nil {
+		detail := map[string]any{"placed": d.Why.Placed, "pieces": d.Next.Pieces.String()}
 		if err := j.event(d.event(Event{Step: d.Step, Kind: Place, Bytes: d.Why.Placed.Moved, Detail: detail})); err != nil {
 			return err
 		}

@@ -13,6 +13,7 @@ import (
 	"dynmo/src/data"
 	"dynmo/src/layout"
 	"dynmo/src/model"
+	"dynmo/src/piece"
 	"dynmo/src/store"
 )
 
@@ -164,7 +165,7 @@ func (r *Reader) keepsLayout(c *store.Checkpoint, was config.Config) bool {
 func (r *Reader) read(c *store.Checkpoint, into *Checkpoint) (err error) {
 	shape := r.Shape
 	if shape.Pieces = into.Layout.Pieces; shape.CheckPieces() != nil { // invalid under the new settings: start with the initial assignment, which changes no bit
-		shape.Pieces, into.Layout.Pieces = "", ""
+		shape.Pieces, into.Layout.Pieces = piece.Assignment{}, piece.Assignment{}
 	}
 	into.Stage = &model.Stage{Config: shape}
 	if r.World.Rank() == 0 {

@@ -8,6 +8,7 @@ import (
 	"dynmo/src/device"
 	"dynmo/src/device/cpu"
 	"dynmo/src/model"
+	"dynmo/src/piece"
 	"dynmo/src/tensor"
 )
 
@@ -21,13 +22,15 @@ func (c *Checkpoint) Layer(id int, shape model.Config, d device.Device, t tensor
 		}
 	}
 	had := shape.AsReplica(shape.Replica, spread)
-	if had.Pieces = ""; spread > 0 {
+	had.Pieces = piece.Assignment{}
+	if spread > 0 {
 		had.Pieces = c.Layout.Pieces
 	}
 	if _, err := had.Holders(shape.Chain()[id].Block); err != nil {
 		return nil, c.fail(ManifestFile, fmt.Errorf("layer %d: %w", id, err))
 	}
-	if had == shape && shape.CountPieces() == 0 || spread == 0 && shape.SameParameters(shape.Whole(), id) {
+	same := had.Replica == shape.Replica && had.Spread == shape.Spread && had.Pieces.Equal(shape.Pieces)
+	if same && shape.CountPieces() == 0 || spread == 0 && shape.SameParameters(shape.Whole(), id) {
 		return c.layer(id, shape, d, t)
 	}
 	return c.shared(id, shape, had, d, t)

@@ -13,6 +13,7 @@ import (
 	"dynmo/src/kernel"
 	"dynmo/src/kind/moe/place"
 	"dynmo/src/model"
+	"dynmo/src/piece"
 	"dynmo/src/tensor"
 )
 
@@ -156,7 +157,7 @@ type experts struct {
 	outer          model.Linear // (Count, Count) behind it, and tanh; absent unless Squashed
 	lo             int          // the first expert of list in the block, but where they are spread
 	list           []mlpOf      // by expert that is here
-	on             place.Map    // which of the replicas that experts are spread over hold which
+	on             piece.Map    // which of the replicas that experts are spread over hold which
 	forced         []int        // tokens of each expert, by microbatch of all replicas (dynamic.replay); nil: the router decides
 	keeps          bool         // a Work keeps what other replicas sent: a second forward sends nothing
 }

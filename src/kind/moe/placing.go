@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"strings"
 
 	"dynmo/src/config"
 	"dynmo/src/cost"
 	"dynmo/src/dynamic"
 	"dynmo/src/kind/moe/place"
+	"dynmo/src/piece"
 	"dynmo/src/random"
 )
 
@@ -23,14 +23,11 @@ type placing struct {
 
 	layers    []int // of the chain, that have experts
 	forecasts []*place.Forecast
-	draws     [][]float64          // by block and expert, normal (see draw)
-	futile    [2][]search          // by whether owners may move, and block: the last search without a better map
-	steps     int                  // so far
-	known     map[string]place.Map // what was proposed last, by its text
-	pieces    string               // what maps are of
-	maps      []place.Map          // by block; nil: experts lie evenly
-	texts     []string             // of maps
-	even      place.Map
+	draws     [][]float64      // by block and expert, normal (see draw)
+	futile    [2][]search      // by whether owners may move, and block: the last search without a better map
+	steps     int              // so far
+	present   piece.Assignment // the last one that was checked
+	even      piece.Map
 	placer    place.Placer
 	dealer    place.Dealer
 	rows      []int
@@ -60,7 +57,7 @@ func newPlacing(w rule, experts, replicas, spare, block int) *placing {
 	if w == placeOwners {
 		p.placer.Room = place.Places(experts, replicas, 0)
 	}
-	p.even, p.known = place.Even(experts, replicas), make(map[string]place.Map)
+	p.even = piece.Even(experts, replicas)
 	return p
 }
 
@@ -151,8 +148,7 @@ type candidate struct {
 // Propose returns other maps for the layers where they make the fullest replica emptier, or as
 // full without copies.
 func (p *placing) Propose(q dynamic.Question) (list []dynamic.Proposal) {
-	p.read(q.Present)
-	clear(p.known)
+	p.check(q.Present)
 	var worst []candidate
 	for i := range p.layers {
 		if len(p.forecasts[i].Rows) != p.experts || p.draw(i) == 0 {
@@ -190,9 +186,7 @@ func (p *placing) propose(q dynamic.Question, c candidate) (x dynamic.Proposal, 
 		*p.last(q, c.block) = search{c.before / c.bound, p.steps}
 		return x, false
 	}
-	text := next.String()
-	p.known[text] = next
-	return dynamic.Proposal{Layer: layer, Pieces: text, Now: c.before / mean, Then: after / mean, Bound: c.bound / mean, Moved: p.moved(now, next)}, true
+	return dynamic.Proposal{Layer: layer, Pieces: next, Now: c.before / mean, Then: after / mean, Bound: c.bound / mean, Moved: p.moved(now, next)}, true
 }
 
 // nodes tells the placer on which nodes the replicas of a layer are.
@@ -225,7 +219,7 @@ func (p *placing) draw(block int) (mean float64) {
 const drawn = 0x64726177
 
 // next returns the map that the rule prefers after the present one.
-func (p *placing) next(now place.Map, loads []float64, owners bool) place.Map {
+func (p *placing) next(now piece.Map, loads []float64, owners bool) piece.Map {
 	switch {
 	case p.rule == placeEPLB:
 		return p.placer.EPLB(loads)
@@ -237,65 +231,54 @@ func (p *placing) next(now place.Map, loads []float64, owners bool) place.Map {
 	return now
 }
 
-// read makes maps those of a layout's pieces. Maps that are the same as before, or were proposed,
-// are kept.
-func (p *placing) read(pieces string) {
-	if pieces == p.pieces {
+// check makes the assignment the present one. Maps that do not fit the experts are an error of the
+// programmer: a layout is checked when it is read.
+func (p *placing) check(present piece.Assignment) {
+	if present.Equal(p.present) {
 		return
 	}
-	p.pieces = pieces
-	if pieces == "" {
-		p.maps, p.texts = nil, nil
-		return
-	}
-	texts := strings.Split(pieces, between)
-	maps := make([]place.Map, len(texts))
-	for i, text := range texts {
-		if i < len(p.texts) && p.texts[i] == text {
-			maps[i] = p.maps[i]
-		} else if maps[i] = p.known[text]; maps[i] == nil {
-			m, err := place.Parse(text)
-			if err != nil || m.Check(p.experts, p.replicas, p.experts) != nil {
-				panic("moe: a layout has pieces that are no map of experts")
-			}
-			maps[i] = m
+	for block := range present.Blocks() {
+		if present.Block(block).Check(p.experts, p.replicas, p.experts) != nil {
+			panic("moe: a layout has pieces that are no map of experts")
 		}
 	}
-	p.maps, p.texts = maps, texts
+	p.present = present
 }
 
-// of returns the map of a block.
-func (p *placing) of(block int) place.Map {
-	if block < len(p.maps) {
-		return p.maps[block]
+// of returns the present map of a block.
+func (p *placing) of(block int) piece.Map {
+	if m := p.present.Block(block); m != nil {
+		return m
 	}
 	return p.even
 }
 
-// Take returns the pieces with the maps of proposals; "" where all experts lie evenly.
-func (p *placing) Take(present string, list []dynamic.Proposal) string {
+// Take returns the assignment with the maps of proposals; the initial one where all experts lie
+// evenly.
+func (p *placing) Take(present piece.Assignment, list []dynamic.Proposal) piece.Assignment {
 	if len(list) == 0 {
 		return present
 	}
-	p.read(present)
-	even := p.even.String()
-	texts := slices.Repeat([]string{even}, len(p.layers))
-	copy(texts, p.texts)
+	p.check(present)
+	maps := slices.Repeat([]piece.Map{p.even}, len(p.layers))
+	for block := range present.Blocks() {
+		maps[block] = present.Block(block)
+	}
 	for _, x := range list {
-		i, _ := slices.BinarySearch(p.layers, x.Layer)
-		texts[i] = x.Pieces
+		block, _ := slices.BinarySearch(p.layers, x.Layer)
+		maps[block] = x.Pieces
 	}
-	if !slices.ContainsFunc(texts, func(text string) bool { return text != even }) {
-		return ""
+	if !slices.ContainsFunc(maps, func(m piece.Map) bool { return !m.Equal(p.even) }) {
+		return piece.Assignment{}
 	}
-	return strings.Join(texts, between)
+	return piece.New(maps)
 }
 
 // Copied returns by layer the bytes that its busiest replica sends or receives in a step because
 // of copies: an owner sends weights to every copy, and every copy sends its sums of gradients
 // to the owner.
-func (p *placing) Copied(pieces string) map[int]int64 {
-	p.read(pieces)
+func (p *placing) Copied(pieces piece.Assignment) map[int]int64 {
+	p.check(pieces)
 	all := make(map[int]int64)
 	for i, layer := range p.layers {
 		if m := p.of(i); m.Copies() > 0 {
@@ -306,7 +289,7 @@ func (p *placing) Copied(pieces string) map[int]int64 {
 }
 
 // copied returns what Copied does, of a map.
-func (p *placing) copied(m place.Map) (most int64) {
+func (p *placing) copied(m piece.Map) (most int64) {
 	sent, received := make([]int64, p.replicas), make([]int64, p.replicas)
 	for _, on := range m {
 		for _, r := range on[1:] {
@@ -318,7 +301,7 @@ func (p *placing) copied(m place.Map) (most int64) {
 }
 
 // moved returns the bytes of the experts that change owner.
-func (p *placing) moved(from, to place.Map) (bytes int64) {
+func (p *placing) moved(from, to piece.Map) (bytes int64) {
 	for e, on := range to {
 		if on[0] != from[e][0] {
 			bytes += p.moments
@@ -328,7 +311,7 @@ func (p *placing) moved(from, to place.Map) (bytes int64) {
 }
 
 // Load returns how many times its even share of the rows the fullest replica has.
-func (p *placing) Load(pieces string, layer int, values []int64) float64 {
+func (p *placing) Load(pieces piece.Assignment, layer int, values []int64) float64 {
 	list := assigned.Read(values).Rest()
 	sum, most := int64(0), int64(0)
 	for _, n := range list {
@@ -338,7 +321,7 @@ func (p *placing) Load(pieces string, layer int, values []int64) float64 {
 		return 1
 	}
 	even := float64(sum) / float64(p.replicas)
-	p.read(pieces)
+	p.check(pieces)
 	m := p.even
 	if i, found := slices.BinarySearch(p.layers, layer); found {
 		m = p.of(i)
@@ -356,7 +339,7 @@ func (p *placing) Load(pieces string, layer int, values []int64) float64 {
 	case placePadded:
 		return float64(most) * float64(len(list)) / float64(sum)
 	case placeEPLB:
-		return slices.Max(m.Shared(p.rows, p.replicas)) / even
+		return slices.Max(place.Shared(m, p.rows, p.replicas)) / even
 	}
 	p.dealer.Deal(m, p.rows, p.block, p.replicas)
 	return float64(slices.Max(p.dealer.Loads)) / even
@@ -367,7 +350,7 @@ func (p *placing) Dropped() float64 { return float64(p.left) / float64(max(1, p.
 
 // fullest returns the rows of the fullest replica in a map where those of draw come; any number
 // from these to enough, where that is more.
-func (p *placing) fullest(m place.Map, enough float64) float64 {
+func (p *placing) fullest(m piece.Map, enough float64) float64 {
 	if p.rule != placeEPLB {
 		return p.placer.Fullest(m, p.drawn, enough)
 	}
@@ -375,7 +358,7 @@ func (p *placing) fullest(m place.Map, enough float64) float64 {
 	for _, x := range p.drawn {
 		p.rows = append(p.rows, int(x))
 	}
-	return slices.Max(m.Shared(p.rows, p.replicas))
+	return slices.Max(place.Shared(m, p.rows, p.replicas))
 }
 
 // capacity is that of the rival which drops assignments: 1.25 as in Switch Transformers (Fedus

@@ -8,7 +8,7 @@ import (
 
 	"dynmo/src/cost"
 	"dynmo/src/dynamic"
-	"dynmo/src/kind/moe/place"
+	"dynmo/src/piece"
 )
 
 // countsOf returns what layers count whose experts have rows as a function says.
@@ -24,16 +24,16 @@ func countsOf(layers, microbatches int, rows func(layer int) []int64) (list []co
 func TestProposals(t *testing.T) {
 	p := newPlacing(placeCopies, 8, 4, 1, 1)
 	p.weights, p.sums = 10, 20
-	pieces := ""
+	var pieces piece.Assignment
 	hot := func(int) []int64 { return []int64{6000, 1000, 1000, 1000, 1000, 1000, 1000, 1000} }
 	for range 3 {
 		p.Observe(countsOf(2, 4, hot))
 		list := p.Propose(dynamic.Question{Present: pieces})
 		pieces = p.Take(pieces, list)
 	}
-	m, err := place.Parse(pieces[:len(pieces)/2])
-	if err != nil || len(m[0]) < 3 {
-		t.Fatalf("%s, %v: want at least two copies of the first expert", pieces, err)
+	m := pieces.Block(0)
+	if len(m[0]) < 3 {
+		t.Fatalf("%s: want at least two copies of the first expert", pieces)
 	}
 	for e, on := range m {
 		if on[0] != e/2 {
@@ -63,7 +63,7 @@ func BenchmarkDeciding(b *testing.B) {
 		name := map[bool]string{false: "steady", true: "jumping"}[jumps]
 		b.Run(name, func(b *testing.B) {
 			rnd := rand.New(rand.NewPCG(1, 2))
-			p, pieces, hot := newPlacing(placeCopies, 256, 64, 1, 256), "", rnd.Perm(256)
+			p, pieces, hot := newPlacing(placeCopies, 256, 64, 1, 256), piece.Assignment{}, rnd.Perm(256)
 			step := func() []cost.CountSum {
 				if jumps {
 					hot = rnd.Perm(256)

@@ -3,10 +3,10 @@ package moe
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"dynmo/src/kind/moe/place"
 	"dynmo/src/model"
+	"dynmo/src/piece"
 	"dynmo/src/tensor"
 )
 
@@ -48,23 +48,16 @@ func (e Experts) Holders(c model.Config, block int) ([][]int, error) {
 	return e.mapOf(c, block)
 }
 
-// between stands between the maps of two blocks in model.Config.Pieces.
-const between = ";"
-
 // mapOf returns where the experts of a block are: evenly spread unless the pieces say more.
-func (e Experts) mapOf(c model.Config, block int) (place.Map, error) {
-	if c.Pieces == "" {
-		return place.Even(e.Count, c.Spread), nil
+func (e Experts) mapOf(c model.Config, block int) (piece.Map, error) {
+	if c.Pieces.IsZero() {
+		return piece.Even(e.Count, c.Spread), nil
 	}
-	maps := strings.Split(c.Pieces, between)
-	if len(maps) != c.Blocks {
-		return nil, fmt.Errorf("experts of %d blocks, want %d", len(maps), c.Blocks)
+	if n := c.Pieces.Blocks(); n != c.Blocks {
+		return nil, fmt.Errorf("experts of %d blocks, want %d", n, c.Blocks)
 	}
-	m, err := place.Parse(maps[block])
-	if err == nil {
-		err = m.Check(e.Count, c.Spread, e.Count)
-	}
-	if err != nil {
+	m := c.Pieces.Block(block)
+	if err := m.Check(e.Count, c.Spread, e.Count); err != nil {
 		return nil, fmt.Errorf("experts of block %d: %w", block, err)
 	}
 	return m, nil
@@ -126,7 +119,7 @@ type spreading struct {
 
 // deal shares the rows of all experts out to the replicas that hold them, by how many rows of
 // each replica each expert has. Every replica deals alike.
-func (d *dispatch) deal(dealer *place.Dealer, on place.Map, counts []int32, me int) {
+func (d *dispatch) deal(dealer *place.Dealer, on piece.Map, counts []int32, me int) {
 	clear(d.total)
 	for i, n := range counts {
 		d.total[i%d.Count] += int(n)

@@ -8,7 +8,7 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Experts of a block may be spread over the replicas of a stage, as a place.Map says: at first
+// Experts of a block may be spread over the replicas of a stage, as a piece.Map says: at first
 // evenly, one behind the other. Each replica dispatches the tokens of its own microbatch. Then
 // replicas exchange rows, all to all: tokens go to their experts' replicas, and the experts'
 // outputs come back. Gradients travel in the same way. Each replica does so in the same passes in

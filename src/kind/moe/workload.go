@@ -8,6 +8,7 @@ import (
 	"dynmo/src/dynamic"
 	"dynmo/src/kind/moe/routing"
 	"dynmo/src/kind/moe/workload"
+	"dynmo/src/piece"
 )
 
 // made is a mixture of experts that are spread over ranks. The fullest rank sets the time of a
@@ -80,7 +81,7 @@ func (w made) Costs(c *dynamic.Chain, step int) dynamic.Costs {
 			r.Values[l] = append(r.Values[l], append(make([]int64, countsFrom), rows(step, b.Index, m)...))
 		}
 	}
-	scale := r.Scale(r.Loads(func(l int, values []int64) float64 { return w.placing.Load("", l, values) }))
+	scale := r.Scale(r.Loads(func(l int, values []int64) float64 { return w.placing.Load(piece.Assignment{}, l, values) }))
 	for l := range scale {
 		if scale[l] == nil {
 			scale[l] = slices.Repeat([]float64{1}, c.Microbatches)

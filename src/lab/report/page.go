@@ -93,7 +93,10 @@ func HTML(out io.Writer, r Run) error {
 		p.Charts = append(p.Charts, did.chart(r))
 	}
 	p.Charts = append(p.Charts, r.countCharts()...)
-	if p.Pieces = r.pieces(); p.Pieces != nil {
+	if p.Pieces, err = r.pieces(); err != nil {
+		return err
+	}
+	if p.Pieces != nil {
 		p.Charts = append(p.Charts, p.Pieces.load)
 		p.Pieces.view(r.Metrics[0].Step)
 	}

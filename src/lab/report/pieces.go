@@ -8,6 +8,8 @@ import (
 	"gonum.org/v1/gonum/floats"
 
 	"dynmo/src/dynamic"
+	"dynmo/src/model"
+	"dynmo/src/piece"
 	"dynmo/src/record"
 )
 
@@ -27,7 +29,7 @@ type pieces struct {
 // pieces returns the pieces of one layer. It is the layer whose fullest replica had the most work
 // under the kind's own rule, by the mean over steps. It returns nil if replicas do not divide
 // layers into pieces.
-func (r Run) pieces() *pieces {
+func (r Run) pieces() (*pieces, error) {
 	for _, kind := range dynamic.Active(r.Config) {
 		if kind.Held == nil {
 			continue
@@ -36,19 +38,23 @@ func (r Run) pieces() *pieces {
 			return r.piecesOf(dynamic.AllCounts(r.Config), held)
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 // piecesOf is pieces for a kind, given by its counts and its function held.
-func (r Run) piecesOf(all []dynamic.Counts, held func(string, int, dynamic.Values) dynamic.Held) *pieces {
-	at, texts := r.placedAt()
+func (r Run) piecesOf(all []dynamic.Counts, held func(piece.Assignment, int, dynamic.Values) dynamic.Held) (*pieces, error) {
+	at, placed, err := r.placedAt()
+	if err != nil {
+		return nil, err
+	}
 	rows := make(map[string][]dynamic.Held) // by layer and step
 	x, load, even := make([]float64, len(r.Metrics)), make([]float64, len(r.Metrics)), make([]float64, len(r.Metrics))
 	sums := make(map[string]float64)
 	for i, m := range r.Metrics {
-		text, number := "", 0
+		var present piece.Assignment
+		number := 0
 		if k, _ := slices.BinarySearch(at, m.Step); k > 0 {
-			text = texts[k-1]
+			present = placed[k-1]
 		}
 		x[i] = float64(m.Step)
 		for _, c := range m.Counts {
@@ -56,7 +62,7 @@ func (r Run) piecesOf(all []dynamic.Counts, held func(string, int, dynamic.Value
 			if !known {
 				continue
 			}
-			h := held(text, number, counts.Read(c.Values))
+			h := held(present, number, counts.Read(c.Values))
 			if h.Holders == nil {
 				continue
 			}
@@ -77,7 +83,7 @@ func (r Run) piecesOf(all []dynamic.Counts, held func(string, int, dynamic.Value
 		}
 	}
 	if p.Layer == "" {
-		return nil
+		return nil, nil
 	}
 	p.fill(rows[p.Layer])
 	p.load = &chart{Title: "fullest replica", About: "work of the fullest replica of a stage over its even share, mean over layers; dashed: as if no piece had moved or had copies", FromZero: true}
@@ -86,17 +92,27 @@ func (r Run) piecesOf(all []dynamic.Counts, held func(string, int, dynamic.Value
 		n.thin(x, y)
 		p.load.Curves = append(p.load.Curves, n)
 	}
-	return p
+	return p, nil
 }
 
-// placedAt returns the steps after which pieces moved, and the new assignment of pieces.
-func (r Run) placedAt() (at []int, texts []string) {
+// placedAt returns the steps after which pieces moved, and the new assignments of pieces.
+func (r Run) placedAt() (at []int, placed []piece.Assignment, err error) {
+	shape := model.FromConfig(r.Config)
 	for _, e := range r.Events {
-		if text, ok := e.Detail["pieces"].(string); ok && e.Kind == record.Place {
-			at, texts = append(at, e.Step), append(texts, text)
+		text, ok := e.Detail["pieces"].(string)
+		if !ok || e.Kind != record.Place {
+			continue
 		}
+		shape.Pieces, err = piece.Parse(text)
+		for block := 0; err == nil && block < shape.Blocks; block++ {
+			_, err = shape.Holders(block)
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("%s: %s event after step %d: %w", record.EventsFile, e.Kind, e.Step, err)
+		}
+		at, placed = append(at, e.Step), append(placed, shape.Pieces)
 	}
-	return at, texts
+	return at, placed, nil
 }
 
 // fill sets the shares and holders of every step.

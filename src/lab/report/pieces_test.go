@@ -27,7 +27,8 @@ func TestPieces(t *testing.T) {
 		r.Metrics = append(r.Metrics, record.Metrics{Step: step, Cuts: []int{0, 4}, LayersPerStage: []int{4}, Counts: counts})
 	}
 	r.Events = []record.Event{{Step: 1, Kind: record.Place, Detail: map[string]any{"pieces": "0*2 1*2;0+1 0 1*2", "placed": map[string]any{"layers": 1., "now": 2., "then": 1., "bound": 1., "gain": 0.25}}}}
-	p := r.pieces()
+	p, err := r.pieces()
+	expect.OK(t, err)
 	if p == nil || p.Layer != "block.1" || p.Moved != 1 || p.Fullest != 1.25 || p.Even != 1.5 {
 		t.Fatalf("%+v, want block.1, a mean of 1.25, 1.5 without copies", p)
 	}
@@ -44,5 +45,16 @@ func TestPieces(t *testing.T) {
 	}
 	if text := placeText(r.Events[0]); !strings.Contains(text, "even share 2.00") || !strings.Contains(text, "25.0 % shorter") {
 		t.Error(text)
+	}
+	for text, want := range map[string]string{
+		"0*2 1*2;0+x":     `pieces of block 1: "0+x": "x", want the number of a replica`,
+		"0*2 1*2;0*2 1":   "experts of block 1: 3 pieces, want 4",
+		"0*2 1*2":         "experts of 1 blocks, want 2",
+		"0*2 1*2;0*2 1 2": "experts of block 1: piece 3: replica 2, want 0 to 1",
+	} {
+		r.Events[0].Detail["pieces"] = text
+		if _, err := r.pieces(); err == nil || err.Error() != "events.jsonl: place event after step 1: "+want {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"dynmo/src/dynamic"
 	"dynmo/src/layout"
 	"dynmo/src/partition"
+	"dynmo/src/piece"
 	"dynmo/src/plan"
 	"dynmo/src/plan/search"
 	"dynmo/src/profile"
@@ -118,14 +119,14 @@ func New(p *search.Planner, o Options) (Balancer, error) {
 
 func (b *balancer) Decide(m profile.Measurement, present layout.Layout) (layout.Layout, plan.Reason, error) {
 	pieces := present.Pieces
-	present.Pieces = "" // only place knows of pieces
+	present.Pieces = piece.Assignment{} // only place knows of pieces
 	next, why, err := b.decide(m, present, &pieces)
 	next.Pieces = pieces
 	return next, why, err
 }
 
 // decide decides on a layout without pieces, and changes pieces.
-func (b *balancer) decide(m profile.Measurement, present layout.Layout, pieces *string) (layout.Layout, plan.Reason, error) {
+func (b *balancer) decide(m profile.Measurement, present layout.Layout, pieces *piece.Assignment) (layout.Layout, plan.Reason, error) {
 	if b.costs = m.Estimate; b.costs.Layers == nil {
 		b.costs = cost.Estimate{Table: m.Table}
 	}

@@ -4,6 +4,7 @@ import (
 	"dynmo/src/cost"
 	"dynmo/src/dynamic"
 	"dynmo/src/layout"
+	"dynmo/src/piece"
 	"dynmo/src/plan"
 	"dynmo/src/profile"
 	"dynmo/src/sim"
@@ -13,7 +14,7 @@ import (
 // costs to the time of layers with the new pieces. It returns nil where pieces stay. The messages
 // of copies in every step count as time of the step; the stage that sends most counts. Owners move
 // too if that pays for their bytes within horizon steps.
-func (b *balancer) place(m profile.Measurement, present layout.Layout, pieces *string) *plan.Placed {
+func (b *balancer) place(m profile.Measurement, present layout.Layout, pieces *piece.Assignment) *plan.Placed {
 	if b.Placing == nil {
 		return nil
 	}
@@ -56,7 +57,7 @@ type choice struct {
 
 // weigh predicts a step with proposals. fixed is by layer the share of its seconds that does not
 // follow its work, nil: none.
-func (b *balancer) weigh(list []dynamic.Proposal, fixed []float64, present layout.Layout, pieces string) choice {
+func (b *balancer) weigh(list []dynamic.Proposal, fixed []float64, present layout.Layout, pieces piece.Assignment) choice {
 	if len(list) == 0 {
 		return choice{}
 	}
@@ -93,8 +94,8 @@ func (b *balancer) sending(bytes int64) float64 {
 // Copied returns the bytes that the busiest rank of a layout sends or receives in a step because pieces
 // have copies: weights to the copies, gradients back. It adds up all layers of a stage. seconds is the
 // time of these bytes on the stage where they take longest: replicas of a stage send over the slowest
-// link between two of them. pieces is the text of layout.Layout.Pieces, which only p reads.
-func Copied(p dynamic.Placing, n sim.Network, l layout.Layout, pieces string) (bytes int64, seconds float64) {
+// link between two of them.
+func Copied(p dynamic.Placing, n sim.Network, l layout.Layout, pieces piece.Assignment) (bytes int64, seconds float64) {
 	stages := make([]int64, l.Stages())
 	owners := l.Owners()
 	for layer, of := range p.Copied(pieces) {

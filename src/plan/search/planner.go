@@ -14,6 +14,7 @@ import (
 	"dynmo/src/layout"
 	"dynmo/src/mesh"
 	"dynmo/src/partition"
+	"dynmo/src/piece"
 	"dynmo/src/schedule"
 	"dynmo/src/sim"
 )
@@ -27,8 +28,8 @@ type Planner struct {
 	Microbatches int
 	Network      sim.Network
 	Mesh         mesh.Mesh
-	Ranks        []int  // by rank of Mesh: its rank in the launched world (see layout.Layout); nil: the same rank
-	pieces       string // of layers, on which replicas (see layout.Layout)
+	Ranks        []int            // by rank of Mesh: its rank in the launched world (see layout.Layout); nil: the same rank
+	pieces       piece.Assignment // of layers, on which replicas
 
 	// base is the schedule itself, where it follows from numbers alone. For list and auto
 	// it is the schedule before costs are known. Cuts must fit the memory under base; what
@@ -132,7 +133,7 @@ func (p *Planner) Resize(stages, microbatches int) (*Planner, error) {
 // onRanksOf returns the planner of the same settings for the ranks of a layout, and for what
 // pieces of layers they hold.
 func (p *Planner) onRanksOf(l layout.Layout) *Planner {
-	if slices.Equal(p.Ranks, l.Ranks) && p.pieces == l.Pieces {
+	if slices.Equal(p.Ranks, l.Ranks) && p.pieces.Equal(l.Pieces) {
 		return p
 	}
 	q := *p

@@ -3,6 +3,8 @@ package place
 import (
 	"math"
 	"slices"
+
+	"dynmo/src/piece"
 )
 
 // Dealer deals blocks of rows to the replicas that hold their experts. The zero value is
@@ -32,7 +34,7 @@ const sweeps = 4
 // with copies, one after the other. It gives the expert's blocks to the emptiest of its holders
 // while the other experts stay. The answer depends on the arguments alone. It is valid until the
 // next call.
-func (d *Dealer) Deal(m Map, rows []int, block, replicas int) [][]int64 {
+func (d *Dealer) Deal(m piece.Map, rows []int, block, replicas int) [][]int64 {
 	d.deal(m, rows, block, replicas, 0)
 	d.shares = d.shares[:0]
 	at := 0
@@ -49,7 +51,7 @@ func (d *Dealer) Deal(m Map, rows []int, block, replicas int) [][]int64 {
 
 // deal sets the loads, and the shares of the experts with copies. It sweeps no more once no
 // replica has more than enough rows: with blocks of a row, no sweep makes the fullest fuller.
-func (d *Dealer) deal(m Map, rows []int, block, replicas int, enough int64) {
+func (d *Dealer) deal(m piece.Map, rows []int, block, replicas int, enough int64) {
 	d.Loads = slices.Grow(d.Loads[:0], replicas)[:replicas]
 	clear(d.Loads)
 	d.copied = d.copied[:0]

@@ -4,11 +4,13 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"dynmo/src/piece"
 )
 
 // randomMap returns a map of experts on replicas, each with up to two copies.
-func randomMap(rnd *rand.Rand, experts, replicas int) Map {
-	m := make(Map, experts)
+func randomMap(rnd *rand.Rand, experts, replicas int) piece.Map {
+	m := make(piece.Map, experts)
 	for e := range m {
 		on := rnd.Perm(replicas)[:1+rnd.IntN(min(3, replicas))]
 		slices.Sort(on[1:])
@@ -57,7 +59,7 @@ func TestDealAgainstBruteForce(t *testing.T) {
 }
 
 // fewest returns the rows of the fullest replica of the best deal of the experts from one on.
-func fewest(m Map, rows []int, expert int, loads []int64) int64 {
+func fewest(m piece.Map, rows []int, expert int, loads []int64) int64 {
 	if expert == len(m) {
 		return slices.Max(loads)
 	}
@@ -83,7 +85,7 @@ func fewest(m Map, rows []int, expert int, loads []int64) int64 {
 // TestDealWholeBlocks: blocks stay whole, the last one may be short.
 func TestDealWholeBlocks(t *testing.T) {
 	var d Dealer
-	got := d.Deal(Map{{0, 1, 2}, {1}, {2}}, []int{1000, 300, 10}, 256, 3)
+	got := d.Deal(piece.Map{{0, 1, 2}, {1}, {2}}, []int{1000, 300, 10}, 256, 3)
 	if want := [][]int64{{2, 0, 2}, {2}, {1}}; !slices.EqualFunc(got, want, slices.Equal[[]int64]) {
 		t.Errorf("%v, want %v", got, want)
 	}

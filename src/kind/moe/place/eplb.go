@@ -3,6 +3,8 @@ package place
 import (
 	"cmp"
 	"slices"
+
+	"dynmo/src/piece"
 )
 
 // EPLB returns the map of DeepSeek's expert parallelism load balancer, its global policy
@@ -12,9 +14,9 @@ import (
 //
 // Departs: no replica has two copies of an expert while others have a place, which makes it better.
 // The first of the replicas of an expert counts as its owner.
-func (p *Placer) EPLB(loads []float64) Map {
+func (p *Placer) EPLB(loads []float64) piece.Map {
 	replicas, room := p.Replicas, p.Room
-	m, n, each := make(Map, len(loads)), slices.Repeat([]int{1}, len(loads)), slices.Clone(loads)
+	m, n, each := make(piece.Map, len(loads)), slices.Repeat([]int{1}, len(loads)), slices.Clone(loads)
 	for range replicas*room - len(loads) {
 		best := -1
 		for e, load := range each {
@@ -58,7 +60,7 @@ func (p *Placer) EPLB(loads []float64) Map {
 
 // Shared returns by replica the rows that it has where all holders of an expert have equal
 // parts of its rows.
-func (m Map) Shared(rows []int, replicas int) []float64 {
+func Shared(m piece.Map, rows []int, replicas int) []float64 {
 	sums := make([]float64, replicas)
 	for e, on := range m {
 		for _, r := range on {

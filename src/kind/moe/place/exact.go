@@ -3,6 +3,8 @@ package place
 import (
 	"math"
 	"math/bits"
+
+	"dynmo/src/piece"
 )
 
 // mostMaps is how many maps exact tries at most.
@@ -11,7 +13,7 @@ const mostMaps = 1 << 12
 // exact gives the replicas the copies that make the load of the fullest lowest, of all copies
 // that the places allow; of equal ones the fewest. It returns false where there are too many
 // cases.
-func (p *Placer) exact(owners Map, loads []float64) bool {
+func (p *Placer) exact(owners piece.Map, loads []float64) bool {
 	if (p.Replicas-1)*len(owners) > bits.Len(mostMaps-1) {
 		return false
 	}

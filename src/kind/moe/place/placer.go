@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"dynmo/src/piece"
 )
 
 // Placer finds maps for loads: rows by expert, as they are expected. The zero value is not
@@ -67,14 +69,14 @@ func (p *Placer) Bound(loads []float64) float64 {
 // emptiest replica (Graham 1969, longest processing time first), an even share of the experts
 // on each; then copies (see Copy). Replicas are numbered so that owners stay where they are in
 // present as far as a greedy choice finds; nil: anyhow.
-func (p *Placer) Place(loads []float64, present Map) Map {
+func (p *Placer) Place(loads []float64, present piece.Map) piece.Map {
 	p.prepare(len(loads))
 	p.order = p.order[:0]
 	for e := range loads {
 		p.order = append(p.order, e)
 	}
 	slices.SortStableFunc(p.order, func(a, b int) int { return cmp.Compare(loads[b], loads[a]) })
-	owners, most := Even(len(loads), p.Replicas), p.Room-Places(len(loads), p.Replicas, 0)
+	owners, most := piece.Even(len(loads), p.Replicas), p.Room-Places(len(loads), p.Replicas, 0)
 	for _, e := range p.order {
 		best := -1
 		for r, load := range p.loads {
@@ -87,7 +89,7 @@ func (p *Placer) Place(loads []float64, present Map) Map {
 		p.free[best]--
 	}
 	if present != nil {
-		owners.renumber(present, p.Replicas)
+		renumber(owners, present, p.Replicas)
 	}
 	return p.Copy(owners, loads)
 }
@@ -95,7 +97,7 @@ func (p *Placer) Place(loads []float64, present Map) Map {
 // renumber gives the replicas of owners other numbers, so that many experts are owned by the
 // replica that owns them in present: the pair of replicas with the most experts in common
 // first.
-func (m Map) renumber(present Map, replicas int) {
+func renumber(m, present piece.Map, replicas int) {
 	common := make([]int, replicas*replicas)
 	for e, on := range m {
 		common[on[0]*replicas+present[e][0]]++
@@ -147,7 +149,7 @@ var targets = []float64{1.04, 1.15}
 // each microbatch, so rows are dealt anew there. Each free place therefore takes a copy of an
 // expert whose holders have the most rows of it. Targets grow from the bound; the best map is
 // returned. In small cases all copies are tried (see exact).
-func (p *Placer) Copy(m Map, loads []float64) Map {
+func (p *Placer) Copy(m piece.Map, loads []float64) piece.Map {
 	owners := m.Owned()
 	bound := p.Bound(loads)
 	if p.exact(owners, loads) {
@@ -170,7 +172,7 @@ func (p *Placer) Copy(m Map, loads []float64) Map {
 }
 
 // export lets replicas take copies until none has more than target, or none helps.
-func (p *Placer) export(owners Map, loads []float64, target float64) {
+func (p *Placer) export(owners piece.Map, loads []float64, target float64) {
 	p.prepare(len(loads))
 	for e, on := range owners {
 		p.take(on[0], e, loads[e])
@@ -268,8 +270,8 @@ func (p *Placer) fill(loads []float64) {
 }
 
 // result returns the map of the shares.
-func (p *Placer) result(owners Map) Map {
-	m, n, at := make(Map, len(owners)), 0, 0
+func (p *Placer) result(owners piece.Map) piece.Map {
+	m, n, at := make(piece.Map, len(owners)), 0, 0
 	for _, count := range p.counts {
 		n += count
 	}
@@ -295,7 +297,7 @@ const unit = 1 << 16
 // Fullest returns the load of the fullest replica in a map, with rows dealt as well as Deal
 // does. Fullest saves time where this load is at most enough: it then returns any load that is
 // at most enough and no lower.
-func (p *Placer) Fullest(m Map, loads []float64, enough float64) float64 {
+func (p *Placer) Fullest(m piece.Map, loads []float64, enough float64) float64 {
 	sum := 0.0
 	for _, x := range loads {
 		sum += x

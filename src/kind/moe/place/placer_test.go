@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"dynmo/src/expect"
+	"dynmo/src/piece"
 )
 
 // zipf returns rows of experts, a million in all, whose shares fall as 1/rank^s; ranks are
@@ -37,7 +38,7 @@ func TestCopyAgainstBruteForce(t *testing.T) {
 		for e := range loads {
 			loads[e] = float64(rnd.IntN(10))
 		}
-		owners := Even(experts, replicas)
+		owners := piece.Even(experts, replicas)
 		m := p.Copy(owners, loads)
 		expect.OK(t, m.Check(experts, replicas, p.Room))
 		best := p.Fullest(owners, loads, 0)
@@ -53,10 +54,10 @@ func TestCopyAgainstBruteForce(t *testing.T) {
 }
 
 // allCopies returns all maps with some owners.
-func allCopies(owners Map, replicas int) []Map {
-	all := []Map{nil}
+func allCopies(owners piece.Map, replicas int) []piece.Map {
+	all := []piece.Map{nil}
 	for _, on := range owners {
-		var next []Map
+		var next []piece.Map
 		for _, m := range all {
 			for set := range 1 << replicas {
 				if set&(1<<on[0]) == 0 {
@@ -117,7 +118,7 @@ func TestCopiesStayInTheNode(t *testing.T) {
 	loads := slices.Repeat([]float64{100}, 16)
 	loads[0], loads[8] = 300, 300 // the first experts of two nodes
 	p := Placer{Replicas: 16, Room: 2, Node: append(make([]int, 8), 1, 1, 1, 1, 1, 1, 1, 1)}
-	p.export(Even(16, 16), loads, 130)
+	p.export(piece.Even(16, 16), loads, 130)
 	for e, node := range map[int]int{0: 0, 8: 1} {
 		for r := range 16 {
 			if p.holds[e*16+r] && r/8 != node {

@@ -10,8 +10,8 @@ import (
 	"slices"
 	"strings"
 
-	"dynmo/src/kind/moe/place"
 	"dynmo/src/kind/moe/routing"
+	"dynmo/src/piece"
 	"dynmo/src/random"
 )
 
@@ -43,7 +43,7 @@ var makers = map[string]func(w MadeUp, step, block int) []float64{
 	"zipf-1":   func(w MadeUp, _, block int) []float64 { return w.zipf(block, 1) },
 	"hot-rank": func(w MadeUp, _, block int) []float64 {
 		hot, list := w.draw(block).IntN(w.Replicas), w.even()
-		for e, on := range place.Even(w.Experts, w.Replicas) {
+		for e, on := range piece.Even(w.Experts, w.Replicas) {
 			if on[0] == hot {
 				list[e] = hotTimes
 			}
