@@ -175,7 +175,7 @@ func TestValidationIsLeftOut(t *testing.T) {
 	}
 	c.Optimizer.LR, c.Optimizer.Warmup, c.Train.ValidateEvery = 1e30, 0, 1
 	v := &run{}
-	if err := (&session{watch: v}).try(t, c); err == nil || !strings.Contains(err.Error(), "not finite") {
+	if err := (&session{watch: v}).try(t, c); err == nil || !strings.Contains(err.Error(), "train.on_nan") {
 		t.Fatalf("error %v, want a loss that is not finite", err)
 	}
 	if last := v.metrics[len(v.metrics)-1]; last.Validated() || len(v.validation) != len(v.metrics)-1 {

@@ -95,7 +95,7 @@ func TestTrainSumsUpFailures(t *testing.T) {
 	e := says("train", file, "--run-dir", dir, "--set", "optimizer.lr=1e30", "--set", "optimizer.warmup=0", "--set", "optimizer.clip=0")
 	s, err := verdict.ReadSummary(dir)
 	expect.OK(t, err)
-	if e.status != exitDiverged || s == nil || s.Status != verdict.Diverged || !strings.Contains(s.Error, "not finite") || s.Worth != nil {
+	if e.status != exitDiverged || s == nil || s.Status != verdict.Diverged || !strings.Contains(s.Error, "train.on_nan") || s.Worth != nil {
 		t.Errorf("status %d, %q: %+v", e.status, e.stderr, s)
 	}
 	stopped := &watcher{out: io.Discard, dir: t.TempDir()}

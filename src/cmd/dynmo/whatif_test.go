@@ -246,7 +246,7 @@ func TestWhatIfRefuses(t *testing.T) {
 		{"no steps of nothing", []string{"--steps", "0"}, exitUsage, []string{"--steps 0: want at least 1"}},
 		{"steps without end", []string{"--steps", "2000000"}, exitUsage, []string{"--steps 2000000: want at most 1000000"}},
 		{"changes of nothing", []string{"--every", "5"}, exitUsage, []string{"--every: has no effect", "--dynamic"}},
-		{"a trace of all", []string{"--dynamic", "all", "--trace", "t.json"}, exitUsage, []string{"--trace: --dynamic all has several runs"}},
+		{"a trace of all", []string{"--dynamic", "all", "--trace", "t.json"}, exitUsage, []string{"--trace, --run-dir: --dynamic all has several runs"}},
 		{"repack all", []string{"--repack", "1"}, exitUsage, []string{"--repack 1: want a share of at least 0 and below 1"}},
 		{"repack NaN", []string{"--repack", "NaN"}, exitUsage, []string{"--repack NaN: want"}},
 		{"no folder", []string{"--trace", "no/t.json"}, exitFailure, []string{"--trace: ", "no/t.json", "no such file"}},
