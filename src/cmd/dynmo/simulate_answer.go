@@ -149,7 +149,7 @@ func simulated(series cost.Series, o study.Options, kind string) (simAnswer, err
 	records, ok := o.Observe.(*simRecords)
 	if !ok {
 		records = &simRecords{settings: o.Config}
-		o.Observe = records
+		o.Observe, o.Config.Run.TraceSteps = records, 0
 	}
 	run, err := study.Ask(series, o)
 	if err != nil {

@@ -112,8 +112,8 @@ func (r *recorder) flush() error {
 	d := record.Done{
 		Step: t.step, Steps: t.steps, Loss: math.NaN(), Norm: math.NaN(), LR: math.NaN(),
 		Costs: cost.Measurement{Table: t.costs.Table}, Model: search.Shape(p.Config), Analysis: t.of.Plan.Analysis,
-		Summary: s, Instructions: later(t.of.Plan.Step.Spans, r.elapsed-s.Start),
-		Ran: t.ran, Next: t.next, Why: t.why, Moved: t.moved, Start: s.Start, Deciding: t.deciding, Moving: t.moving,
+		Summary: s,
+		Ran:     t.ran, Next: t.next, Why: t.why, Moved: t.moved, Start: s.Start, Deciding: t.deciding, Moving: t.moving,
 	}
 	if r.Network.Slow != nil {
 		d.Costs.Slow = make([]float64, t.ran.Stages())
@@ -121,6 +121,9 @@ func (r *recorder) flush() error {
 			stage := t.ran.Mesh.Stage(rank)
 			d.Costs.Slow[stage] = max(d.Costs.Slow[stage], r.Network.Slowness(t.ran.World(rank)))
 		}
+	}
+	if r.Config.Run.TraceSteps > 0 {
+		d.Instructions = later(t.of.Plan.Step.Spans, r.elapsed-s.Start)
 	}
 	d.Analysis.Idle = t.of.Idle
 	d.Analysis.Took = slices.Clone(d.Analysis.Took)

@@ -124,7 +124,7 @@ func Simulate(series cost.Series, o Options) (Run, error) {
 		for done, stands := 0, 0; done < steps; done += stands {
 			if begins {
 				next.Step, next.Nodes = phase.Step+done, o.nodesOf(present)
-				if err := next.simulate(p, costs, present, o.Spans || o.Observe != nil); err != nil {
+				if err := next.simulate(p, costs, present, o.Spans || o.Observe != nil && o.Config.Run.TraceSteps > 0); err != nil {
 					return fail(err)
 				}
 				o.copy(placing, &next, present)
