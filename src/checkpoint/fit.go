@@ -67,8 +67,7 @@ func equal(c model.Config) []family.Setting {
 	}, family.SettingsOf(c)...)
 }
 
-// fits returns an error that names all settings in which a model differs from the models that Fit can
-// make.
+// fits compares a model with the models that Fit can make. The error names all settings that differ.
 func (w *Weights) fits(c model.Config) error {
 	have := w.Config.Model
 	var wrong []string

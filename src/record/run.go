@@ -19,7 +19,8 @@ import (
 const lookEvery = time.Second
 
 // Run writes one run directory. Every line is written at once, so a killed run leaves whole lines.
-// What the disk does not take is kept and written later. Only one goroutine may use a Run.
+// Lines that the disk does not take are kept and written later. A nil Run records nothing. Only one
+// goroutine may use a Run.
 type Run struct {
 	// Warn is told once that the records cannot be written, and once that they can be written again;
 	// nil: nobody is told.
@@ -41,6 +42,9 @@ func (r *Run) Dir() string { return r.dir }
 // Step adds a line to metrics.jsonl, and the scalars of the step to TensorBoard's file. A lost run
 // directory is an error.
 func (r *Run) Step(m Metrics) error {
+	if r == nil {
+		return nil
+	}
 	if now := time.Now(); now.Sub(r.looked) >= lookEvery {
 		r.looked = now
 		if err := r.look(); err != nil {
@@ -52,16 +56,29 @@ func (r *Run) Step(m Metrics) error {
 }
 
 // Event adds a line to events.jsonl.
-func (r *Run) Event(e Event) error { return r.line(&r.events, e) }
+func (r *Run) Event(e Event) error {
+	if r == nil {
+		return nil
+	}
+	return r.line(&r.events, e)
+}
 
 // Costs adds a line to costs.jsonl.
-func (r *Run) Costs(s Phase) error { return r.line(&r.costs, s) }
+func (r *Run) Costs(s Phase) error {
+	if r == nil {
+		return nil
+	}
+	return r.line(&r.costs, s)
+}
 
 // Timelines returns the number of steps in trace.json.
 func (r *Run) Timelines() int { return r.chrome.steps }
 
 // Trace adds a step of one replica to trace.json.
 func (r *Run) Trace(s trace.Step, replica int) error {
+	if r == nil {
+		return nil
+	}
 	if err := r.chrome.add(Timeline{replica, s}); err != nil && !errors.Is(err, errDropped) {
 		return wrap(err)
 	}

@@ -46,9 +46,11 @@ left out. With --format megatron an index, OUT.idx, lies beside OUT.bin.
 file: tokenizer.json, as LLaMA, Mixtral and Llama 3 have it, sentencepiece's
 tokenizer.model, or vocab.json and merges.txt. Documents begin with the tokens that it sets
 before a text, and end with the one that ends texts (eos_token). In a document the name of a
-special token is text. The name of any other added token is this token. --tokenizer sentencepiece takes sentencepiece's model file with
---tokenizer-model; there documents begin with no token. The tokenizer's files are kept
-beside OUT.bin in OUT.tokenizer, so that a run on it knows what its tokens are.
+special token is text. The name of any other added token is this token.
+
+--tokenizer sentencepiece takes sentencepiece's model file with --tokenizer-model; there
+documents begin with no token. The tokenizer's files are kept beside OUT.bin in OUT.tokenizer,
+so that a run on it knows what its tokens are.
 
 To train on the result set data.path = "OUT.bin" and model.vocab to at least
 the vocabulary that is printed (GPT-2: 50257; the next multiple of 128 is

@@ -26,7 +26,7 @@ func (d madeUp) all(series record.Series, o study.Options, bar *record.Bar) (sim
 		if err := within(o.Pack, costs); err != nil {
 			return nil, err
 		}
-		a, err := simulated(costs, o, w.Name)
+		a, err := simulated(costs, o, w.Name, &simRecords{settings: o.Config})
 		if err != nil {
 			return nil, fmt.Errorf("--dynamic %s: %w", w.Name, err)
 		}

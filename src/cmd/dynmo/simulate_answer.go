@@ -144,12 +144,10 @@ func stepsOf[N int | int64](bar *record.Bar, total N) func(N) {
 const simSchema = 2
 
 // simulated simulates a series with the settings' balancer, and with static cuts. kind is the
-// dynamism that generated the series; "": none.
-func simulated(series cost.Series, o study.Options, kind string) (simAnswer, error) {
-	records, ok := o.Observe.(*simRecords)
-	if !ok {
-		records = &simRecords{settings: o.Config}
-		o.Observe, o.Config.Run.TraceSteps = records, 0
+// dynamism that generated the series; "": none. records receives the record of the run.
+func simulated(series cost.Series, o study.Options, kind string, records *simRecords) (simAnswer, error) {
+	if o.Observe = records; records.Run == nil {
+		o.Config.Run.TraceSteps = 0
 	}
 	run, err := study.Ask(series, o)
 	if err != nil {

@@ -42,14 +42,13 @@ func openRecords(dir string, c config.Config, force bool) (*simRecords, error) {
 // simulateInto simulates a run, and records it in dir if that is not "".
 func simulateInto(series cost.Series, o study.Options, dynamic, dir string, force bool) (a simAnswer, err error) {
 	if dir == "" {
-		return simulated(series, o, dynamic)
+		return simulated(series, o, dynamic, &simRecords{settings: o.Config})
 	}
 	r, err := openRecords(dir, o.Config, force)
 	if err != nil {
 		return a, err
 	}
-	o.Observe = r
-	a, err = simulated(series, o, dynamic)
+	a, err = simulated(series, o, dynamic, r)
 	return a, r.end(err)
 }
 
@@ -59,37 +58,23 @@ func (r *simRecords) Say(string) {}
 // Step records some equal steps.
 func (r *simRecords) Step(m record.Metrics) error {
 	r.tally.Step(m)
-	if r.Run == nil {
-		return nil
-	}
 	return r.Run.Step(m)
 }
 
 // Event records an event.
 func (r *simRecords) Event(e record.Event) error {
 	r.tally.Event(e)
-	if r.Run == nil {
-		return nil
-	}
 	return r.Run.Event(e)
 }
 
 // Costs records the costs of a phase.
 func (r *simRecords) Costs(p record.Phase) error {
 	r.tally.Costs(p)
-	if r.Run == nil {
-		return nil
-	}
 	return r.Run.Costs(p)
 }
 
 // Trace records a timeline.
-func (r *simRecords) Trace(s trace.Step) error {
-	if r.Run == nil {
-		return nil
-	}
-	return r.Run.Trace(s, 0)
-}
+func (r *simRecords) Trace(s trace.Step) error { return r.Run.Trace(s, 0) }
 
 // end writes the summary of the run, and releases its directory.
 func (r *simRecords) end(failed error) error {

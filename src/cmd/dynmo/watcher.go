@@ -130,9 +130,6 @@ func (w *watcher) Step(m record.Metrics) error {
 		TokensPerSecond: float64(m.TokensPerSecond), Clock: m.Clock, Left: w.left.Step(w.settings.Train.Steps - w.steps),
 		Model: w.model.Words(m),
 	})
-	if w.run == nil {
-		return nil
-	}
 	return w.run.Step(m)
 }
 
@@ -143,18 +140,12 @@ func (w *watcher) Say(line string) { w.progress.Say(line) }
 func (w *watcher) Event(e record.Event) error {
 	w.tally.Event(e)
 	w.model.Event(e)
-	if w.run == nil {
-		return nil
-	}
 	return w.run.Event(e)
 }
 
 // Costs records the costs of a phase.
 func (w *watcher) Costs(s record.Phase) error {
 	w.tally.Costs(s)
-	if w.run == nil {
-		return nil
-	}
 	return w.run.Costs(s)
 }
 

@@ -33,9 +33,9 @@ func (o Options) recorder() *recorder {
 	hosts := make([]string, o.Config.Parallel.Stages*o.Config.Parallel.Replicas)
 	for rank := range hosts {
 		hosts[rank] = "node0"
-		if n := o.Network.PerNode; n > 0 {
-			hosts[rank] = fmt.Sprintf("node%d", rank/n)
-		}
+	}
+	for rank, node := range o.nodes() {
+		hosts[rank] = fmt.Sprintf("node%d", node)
 	}
 	j := record.NewJournal(o.Observe, o.Config, record.Simulated, hosts)
 	n := o.Network
@@ -66,7 +66,7 @@ func (r *recorder) end() error {
 	return cmp.Or(r.flush(), r.End())
 }
 
-// told is what was simulated of some equal steps.
+// told has the result of simulating some equal steps.
 type told struct {
 	step, steps      int
 	costs            cost.Phase
