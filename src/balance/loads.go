@@ -10,7 +10,7 @@ import (
 	"slices"
 
 	"dynmo/src/cost"
-	"dynmo/src/input"
+	"dynmo/src/files"
 )
 
 // ParseLoads reads a chain from JSON and cuts it over stages:
@@ -57,7 +57,7 @@ func parseLoads(data []byte, stages int) (Problem, error) {
 		field := token.(string) // Token returns an error for a key that is no string
 		value, known := fields[field]
 		if !known {
-			return p, fmt.Errorf("%s: unknown key; the nearest is %s", field, input.Nearest(field, slices.Sorted(maps.Keys(fields))))
+			return p, fmt.Errorf("%s: unknown key; the nearest is %s", field, files.Nearest(field, slices.Sorted(maps.Keys(fields))))
 		}
 		if value == nil {
 			return p, fmt.Errorf("%s: stands twice", field)

@@ -10,7 +10,7 @@ import (
 
 	"dynmo/src/data"
 	"dynmo/src/family"
-	"dynmo/src/input"
+	"dynmo/src/files"
 	"dynmo/src/model"
 )
 
@@ -29,7 +29,7 @@ type Config struct {
 // type. Errors name the key and the byte. Errors are another model type, a shape out of range, and
 // arithmetic that the layers of dynmo lack.
 func parseConfig(source []byte) (Config, error) {
-	o, err := input.Value{JSON: source}.Object()
+	o, err := files.Value{JSON: source}.Object()
 	if err != nil {
 		return Config{}, err
 	}
@@ -95,8 +95,8 @@ func configOf(form family.Form, c model.Config, end int32, source *Config) Confi
 }
 
 // members returns the members of the configuration.
-func (c Config) members() input.Object {
-	o, err := input.Value{JSON: c.Text}.Object()
+func (c Config) members() files.Object {
+	o, err := files.Value{JSON: c.Text}.Object()
 	if err != nil {
 		panic("checkpoint: a configuration that was read does not parse")
 	}
@@ -124,7 +124,7 @@ func (c Config) stored(d DType) ([]byte, error) {
 // reports whether it has such a member.
 func replaced(old []byte, value string, keys ...string) (text []byte, found bool, err error) {
 	at := 0
-	err = input.Value{JSON: old}.Members(func(key string, v input.Value) error {
+	err = files.Value{JSON: old}.Members(func(key string, v files.Value) error {
 		if slices.Contains(keys, key) {
 			text, found = append(append(text, old[at:v.At]...), value...), true
 			at = int(v.At) + len(v.JSON)
@@ -166,7 +166,7 @@ func (c Config) generation() ([]byte, error) {
 // endsWith reports whether a configuration or generation_config.json names a token that ends texts.
 // Some models have several.
 func endsWith(text []byte, end int32) bool {
-	o, err := input.Value{JSON: text}.Object()
+	o, err := files.Value{JSON: text}.Object()
 	if err != nil {
 		return false
 	}

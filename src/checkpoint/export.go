@@ -9,11 +9,11 @@ import (
 	"slices"
 
 	"dynmo/src/data"
-	"dynmo/src/replace"
+	"dynmo/src/files"
 )
 
 // WriteHuggingFace writes config.json, generation_config.json and model.safetensors to a directory
-// (see replace.Directory), and the files in `more`, by name. Weights that came from shards are
+// (see files.Directory), and the files in `more`, by name. Weights that came from shards are
 // written as shards. d is the type of the values; "" keeps their types. Weights of another model in
 // the directory are removed. If this model has a tokenizer, the other model's tokenizer is removed
 // too. A model of the reference implementation is written byte for byte as it was read, if its
@@ -31,8 +31,8 @@ func (w *Weights) WriteHuggingFace(dir string, d DType, more map[string][]byte) 
 			return err
 		}
 	}
-	files := map[string][]byte{ConfigFile: text, generationFile: generation}
-	maps.Copy(files, more)
+	texts := map[string][]byte{ConfigFile: text, generationFile: generation}
+	maps.Copy(texts, more)
 	byFile := make(map[string][]piece)
 	total := int64(0)
 	for _, t := range w.allPieces() {
@@ -44,7 +44,7 @@ func (w *Weights) WriteHuggingFace(dir string, d DType, more map[string][]byte) 
 		byFile[name] = append(byFile[name], t)
 	}
 	if w.shards != nil {
-		files[indexFile] = w.shards.sized(total)
+		texts[indexFile] = w.shards.sized(total)
 	}
 	extras := w.extras(d)
 	if w.alone() {
@@ -52,34 +52,34 @@ func (w *Weights) WriteHuggingFace(dir string, d DType, more map[string][]byte) 
 		if err != nil {
 			return err
 		}
-		maps.Copy(files, beside)
+		maps.Copy(texts, beside)
 	}
-	return replace.Directory(dir, func(dir string) error {
+	return files.Directory(dir, func(dir string) error {
 		if len(extras) > 0 {
 			if err := w.writeExtras(filepath.Join(dir, extrasFile), extras); err != nil {
 				return err
 			}
 		}
 		for _, name := range slices.Sorted(maps.Keys(byFile)) {
-			if err := replace.Write(filepath.Join(dir, name), func(out io.Writer) error { return w.writePieces(out, byFile[name]) }); err != nil {
+			if err := files.Write(filepath.Join(dir, name), func(out io.Writer) error { return w.writePieces(out, byFile[name]) }); err != nil {
 				return err
 			}
 		}
 		var err error
-		for name, text := range files {
-			err = cmp.Or(err, replace.Write(filepath.Join(dir, name), func(out io.Writer) error {
+		for name, text := range texts {
+			err = cmp.Or(err, files.Write(filepath.Join(dir, name), func(out io.Writer) error {
 				_, err := out.Write(text)
 				return err
 			}))
 		}
 		return err
-	}, staleBeside(files))
+	}, staleBeside(texts))
 }
 
 // staleBeside returns a function that reports whether a file of another model must be removed from
 // beside the given files. Readers would take such a file for one of this model.
-func staleBeside(files map[string][]byte) func(name string) bool {
-	tokenizer := slices.ContainsFunc(slices.Collect(maps.Keys(files)), data.IsTokenizerFile)
+func staleBeside(texts map[string][]byte) func(name string) bool {
+	tokenizer := slices.ContainsFunc(slices.Collect(maps.Keys(texts)), data.IsTokenizerFile)
 	return func(name string) bool {
 		own := []string{modelFile, indexFile, extrasFile, namesFile, kindsFile, referenceFile}
 		return slices.Contains(own, name) || shardPattern.MatchString(name) || tokenizer && data.IsTokenizerFile(name)

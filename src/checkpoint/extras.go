@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"dynmo/src/files"
 	"dynmo/src/model"
-	"dynmo/src/replace"
 )
 
 // Files beside a Hugging Face model: the tensors that no other program knows, under dynmo's names,
@@ -99,7 +99,7 @@ func (w *Weights) extras(d DType) (list []piece) {
 
 // writeExtras writes these tensors to a file.
 func (w *Weights) writeExtras(path string, list []piece) error {
-	return replace.Write(path, func(out io.Writer) error { return w.writePieces(out, list) })
+	return files.Write(path, func(out io.Writer) error { return w.writePieces(out, list) })
 }
 
 // names returns the text about the files beside the model.

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"dynmo/src/data"
-	"dynmo/src/input"
+	"dynmo/src/files"
 	"dynmo/src/model"
 )
 
@@ -36,7 +36,7 @@ const maxConfig = 1 << 20
 // type, for example "transformer.". Buffers in older files, for example attn.bias, are skipped. The
 // weights include generation_config.json and the files of the tokenizer in the directory.
 func OpenHuggingFace(dir string) (*Weights, error) {
-	source, err := input.Read(filepath.Join(dir, ConfigFile), maxConfig)
+	source, err := files.Read(filepath.Join(dir, ConfigFile), maxConfig)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func openModel(dir string) ([]*File, *index, error) {
 		return nil, nil, err
 	}
 	path := filepath.Join(dir, indexFile)
-	source, indexErr := input.Read(path, maxHeader)
+	source, indexErr := files.Read(path, maxHeader)
 	if errors.Is(indexErr, fs.ErrNotExist) {
 		return nil, nil, noModel(dir)
 	}

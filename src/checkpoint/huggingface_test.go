@@ -14,10 +14,10 @@ import (
 	"dynmo/src/device"
 	"dynmo/src/device/cpu"
 	"dynmo/src/expect"
+	"dynmo/src/files"
 	"dynmo/src/kernel"
 	"dynmo/src/kernel/ref"
 	"dynmo/src/model"
-	"dynmo/src/replace"
 	"dynmo/src/tensor"
 )
 
@@ -40,7 +40,7 @@ func imported(t testing.TB, dir string) *Weights {
 func written(t testing.TB, w *Weights) *Weights {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "weights.safetensors")
-	expect.OK(t, replace.Write(path, w.Write))
+	expect.OK(t, files.Write(path, w.Write))
 	expect.OK(t, w.Close())
 	w, err := OpenWeights(path)
 	expect.OK(t, err)
@@ -231,7 +231,7 @@ func TestOpenWeightsRefuses(t *testing.T) {
 		{"no tensors", map[string]string{"format": "dynmo", "config": config}, "is missing (28 of 28 are)"},
 	} {
 		path := filepath.Join(t.TempDir(), "w.safetensors")
-		expect.OK(t, replace.Write(path, func(w io.Writer) error { return Write(w, c.metadata, nil, nil) }))
+		expect.OK(t, files.Write(path, func(w io.Writer) error { return Write(w, c.metadata, nil, nil) }))
 		if _, err := OpenWeights(path); err == nil || !strings.HasPrefix(err.Error(), path) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v, want %q", c.name, err, c.want)
 		}
@@ -243,7 +243,7 @@ func ownFile(f testing.TB) []byte {
 	path := filepath.Join(f.TempDir(), "w.safetensors")
 	w, err := OpenHuggingFace(newGPT2(true, "").directory(f))
 	expect.OK(f, err)
-	expect.OK(f, replace.Write(path, w.Write))
+	expect.OK(f, files.Write(path, w.Write))
 	expect.OK(f, w.Close())
 	b, err := os.ReadFile(path)
 	expect.OK(f, err)

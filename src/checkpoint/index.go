@@ -13,27 +13,27 @@ import (
 	"strconv"
 	"strings"
 
-	"dynmo/src/input"
+	"dynmo/src/files"
 )
 
 // index is model.safetensors.index.json: the file of every tensor of a sharded model.
 type index struct {
 	text  []byte
 	files map[string]string // by tensor
-	total input.Value       // metadata.total_size, bytes of all tensors; empty if it is missing
+	total files.Value       // metadata.total_size, bytes of all tensors; empty if it is missing
 }
 
 // parseIndex reads an index. The named files must be in the directory of the index.
 func parseIndex(text []byte) (*index, error) {
 	x := &index{text: text, files: make(map[string]string)}
-	err := input.Value{JSON: text}.Members(func(key string, v input.Value) error {
+	err := files.Value{JSON: text}.Members(func(key string, v files.Value) error {
 		switch key {
 		case "metadata":
 			in, err := v.Object()
 			x.total = in["total_size"]
 			return err
 		case "weight_map":
-			return v.Members(func(tensor string, v input.Value) (err error) {
+			return v.Members(func(tensor string, v files.Value) (err error) {
 				x.files[tensor], err = shardName(v)
 				return err
 			})
@@ -50,7 +50,7 @@ func parseIndex(text []byte) (*index, error) {
 const maxName = 255
 
 // shardName returns the name of a shard; a name with a directory is an error.
-func shardName(v input.Value) (string, error) {
+func shardName(v files.Value) (string, error) {
 	name, err := v.Text()
 	if err == nil && (!filepath.IsLocal(name) || name == "." || strings.ContainsAny(name, `/\`)) {
 		return "", v.Fail("file name %.100q: want one without directories", name)
@@ -137,25 +137,25 @@ func (x *index) open(dir string) ([]*File, error) {
 }
 
 // openShards opens files within dir. A link to a file outside dir is an error.
-func openShards(dir string, names []string) (files []*File, err error) {
+func openShards(dir string, names []string) (list []*File, err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, err
 	}
 	defer root.Close()
 	for _, name := range names {
-		f, size, err := input.RegularIn(root, name, input.Unbound)
+		f, size, err := files.RegularIn(root, name, files.Unbound)
 		var s *File
 		if err == nil {
 			s, err = opened(filepath.Join(dir, name), f, size)
 		}
 		if err != nil {
-			closeAll(files)
+			closeAll(list)
 			return nil, err
 		}
-		files = append(files, s)
+		list = append(list, s)
 	}
-	return files, nil
+	return list, nil
 }
 
 // check returns an error unless each tensor is in the file that the index names and no file has

@@ -10,11 +10,11 @@ import (
 	"dynmo/src/device"
 	"dynmo/src/device/cpu"
 	"dynmo/src/expect"
+	"dynmo/src/files"
 	"dynmo/src/kind/exit"
 	"dynmo/src/kind/mod"
 	"dynmo/src/kind/moe"
 	"dynmo/src/model"
-	"dynmo/src/replace"
 	"dynmo/src/tensor"
 )
 
@@ -40,7 +40,7 @@ func TestLayersRoundTrip(t *testing.T) {
 				from := chain(t, c, tensor.F32)
 				w := fromLayers(from)
 				path := filepath.Join(t.TempDir(), "weights.safetensors")
-				expect.OK(t, replace.Write(path, w.Write))
+				expect.OK(t, files.Write(path, w.Write))
 				f, err := Open(path)
 				expect.OK(t, err)
 				if !slices.ContainsFunc(f.Tensors, func(x Tensor) bool { return x.Name == "block.1/qkv.weight" }) {

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"dynmo/src/input"
+	"dynmo/src/files"
 )
 
 // maxHeader is the longest header of a safetensors file, in bytes: the limit
@@ -37,7 +37,7 @@ func Open(path string) (*File, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return nil, isDirectory(path)
 	}
-	f, size, err := input.Regular(path, input.Unbound)
+	f, size, err := files.Regular(path, files.Unbound)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func Parse(name string, r io.ReaderAt, size int64) (*File, error) {
 		return fail(8, "header: want {…} and only spaces behind it")
 	}
 	f := &File{Name: name, Metadata: map[string]string{}, r: r, data: 8 + int64(n), close: func() error { return nil }}
-	if err := (input.Value{JSON: header, At: 8}).Members(f.entry); err != nil {
+	if err := (files.Value{JSON: header, At: 8}).Members(f.entry); err != nil {
 		return nil, fmt.Errorf("%s: header: %w", name, err)
 	}
 	if err := f.tile(size - f.data); err != nil {
@@ -107,16 +107,16 @@ func Parse(name string, r io.ReaderAt, size int64) (*File, error) {
 }
 
 // entry reads a member of the header: a tensor or the metadata.
-func (f *File) entry(name string, v input.Value) error {
+func (f *File) entry(name string, v files.Value) error {
 	if name == metadataKey {
-		return v.Members(func(key string, v input.Value) (err error) {
+		return v.Members(func(key string, v files.Value) (err error) {
 			f.Metadata[key], err = v.Text()
 			return err
 		})
 	}
 	t := Tensor{Name: name}
 	var offsets []int64
-	err := v.Members(func(key string, v input.Value) (err error) {
+	err := v.Members(func(key string, v files.Value) (err error) {
 		switch key {
 		case "dtype":
 			var d string

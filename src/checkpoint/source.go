@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 
 	"dynmo/src/family"
-	"dynmo/src/input"
+	"dynmo/src/files"
 )
 
 // Source returns the files that describe the weights to other programs, by name.
@@ -30,7 +30,7 @@ func (w *Weights) Describe(begin, end int32, dir string) error {
 	var source *Config
 	first := strconv.Itoa(int(begin))
 	path := filepath.Join(dir, ConfigFile)
-	text, err := input.Read(path, maxConfig)
+	text, err := files.Read(path, maxConfig)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
@@ -66,7 +66,7 @@ func (w *Weights) Describe(begin, end int32, dir string) error {
 // readGeneration returns the text of generation_config.json in a directory, nil if there is none.
 func readGeneration(dir string) ([]byte, error) {
 	path := filepath.Join(dir, generationFile)
-	text, err := input.Read(path, maxConfig)
+	text, err := files.Read(path, maxConfig)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

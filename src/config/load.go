@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"dynmo/src/input"
+	"dynmo/src/files"
 )
 
 // Default returns the settings of an empty file.
@@ -35,7 +35,7 @@ func Load(path string, sets []string) (Config, error) {
 func LoadWithNotes(path string, sets []string) (c Config, notes []string, err error) {
 	var source []byte
 	if path != "" {
-		if source, err = input.Read(path, input.Settings); err != nil {
+		if source, err = files.Read(path, files.Settings); err != nil {
 			return Config{}, nil, fmt.Errorf("config: %w", err)
 		}
 	}
@@ -58,7 +58,7 @@ func (c *Config) Assign(pairs ...any) {
 // Recorded returns the settings that a run wrote into its directory. Keys of other versions, which
 // this version does not know, are left out and returned.
 func Recorded(path string) (c Config, unknown []string, err error) {
-	source, err := input.Read(path, input.Settings)
+	source, err := files.Read(path, files.Settings)
 	if err != nil {
 		return Config{}, nil, fmt.Errorf("config: %w", err)
 	}
@@ -127,7 +127,7 @@ const mostKeys = 500
 
 // file applies every key of a TOML text, in the order of lines.
 func (l *loader) file(path string, source []byte) {
-	root, keys, err := input.ParseTOML(path, source)
+	root, keys, err := files.ParseTOML(path, source)
 	if err != nil {
 		l.problems = append(l.problems, err)
 		return
@@ -229,7 +229,7 @@ const wrongTable = 2
 func (l *loader) nearest(table, key string) setting {
 	return slices.MinFunc(l.list, func(a, b setting) int {
 		far := func(s setting) int {
-			return input.Distance(key, s.key) + min(wrongTable, input.Distance(table, s.table))
+			return files.Distance(key, s.key) + min(wrongTable, files.Distance(table, s.table))
 		}
 		return cmp.Compare(far(a), far(b))
 	})
@@ -238,6 +238,6 @@ func (l *loader) nearest(table, key string) setting {
 // nearestTable returns the known table with the least edit distance.
 func (l *loader) nearestTable(table string) string {
 	return slices.MinFunc(l.list, func(a, b setting) int {
-		return cmp.Compare(input.Distance(table, a.table), input.Distance(table, b.table))
+		return cmp.Compare(files.Distance(table, a.table), files.Distance(table, b.table))
 	}).table
 }

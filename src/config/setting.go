@@ -12,7 +12,7 @@ import (
 
 	"github.com/BurntSushi/toml"
 
-	"dynmo/src/input"
+	"dynmo/src/files"
 )
 
 // setting is one field of a Config: its name, value and tags.
@@ -61,7 +61,7 @@ func (s setting) parse(text string) any {
 	}
 	var got map[string]any
 	source := "value = " + text
-	if input.CheckDepth("", []byte(source)) != nil {
+	if files.CheckDepth("", []byte(source)) != nil {
 		return text
 	}
 	if _, err := toml.Decode(source, &got); err != nil || len(got) != 1 {

@@ -12,7 +12,7 @@ import (
 	"sync"
 
 	"dynmo/src/config"
-	"dynmo/src/input"
+	"dynmo/src/files"
 )
 
 // separator is the byte between two files of a directory. No text has it.
@@ -234,20 +234,20 @@ func listed(path string, extensions []string) bool {
 }
 
 // read returns the text of the files with separators, at most limit bytes (0 means all).
-func read(files []file, limit int64) ([]byte, error) {
-	total := int64(max(0, len(files)-1))
-	for _, f := range files {
+func read(list []file, limit int64) ([]byte, error) {
+	total := int64(max(0, len(list)-1))
+	for _, f := range list {
 		total += f.size
 	}
 	if limit > 0 {
 		total = min(total, limit)
 	}
-	if total > input.Text {
-		return nil, fmt.Errorf("%d bytes of text, wanted at most %d (data.limit_bytes), or a token file of them (dynmo data prepare)", total, int64(input.Text))
+	if total > files.Text {
+		return nil, fmt.Errorf("%d bytes of text, wanted at most %d (data.limit_bytes), or a token file of them (dynmo data prepare)", total, int64(files.Text))
 	}
 	text := make([]byte, total)
 	begin := int64(0)
-	for _, f := range files {
+	for _, f := range list {
 		if begin > 0 && begin < total {
 			text[begin] = separator
 			begin++
@@ -263,7 +263,7 @@ func read(files []file, limit int64) ([]byte, error) {
 
 // fill reads the first len(dst) bytes of a file, which must be text.
 func fill(dst []byte, source file) error {
-	f, _, err := input.Regular(source.path, input.Unbound)
+	f, _, err := files.Regular(source.path, files.Unbound)
 	if err != nil {
 		return err
 	}

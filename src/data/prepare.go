@@ -8,7 +8,7 @@ import (
 	"slices"
 	"sync"
 
-	"dynmo/src/input"
+	"dynmo/src/files"
 )
 
 // block is the number of bytes of text in one piece of work. It is large enough that passing work
@@ -232,7 +232,7 @@ func (t Tokenizer) append(tokens []int32, e *encoder, w work, p part) ([]int32, 
 // changes no id.
 func parts(source file, cut func([]byte, int) int, yield func(work) error) error {
 	path := source.path
-	f, err := input.Open(path, input.Unbound)
+	f, err := files.Open(path, files.Unbound)
 	if err != nil {
 		return InputError{err}
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/eliben/go-sentencepiece"
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"dynmo/src/input"
+	"dynmo/src/files"
 )
 
 // maxModel is the longest sentencepiece model that is read, in bytes: eight times the length with a
@@ -22,7 +22,7 @@ const maxModel = 32 << 20
 // model's end-of-sentence piece. The beginning-of-sentence piece is not used. Errors name the file
 // and, if possible, the byte.
 func OpenSentencePiece(path string) (Tokenizer, error) {
-	raw, err := input.Read(path, maxModel)
+	raw, err := files.Read(path, maxModel)
 	if err != nil {
 		return Tokenizer{}, err
 	}

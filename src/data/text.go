@@ -8,7 +8,7 @@ import (
 	"os"
 	"unicode/utf8"
 
-	"dynmo/src/input"
+	"dynmo/src/files"
 )
 
 // invalid returns the number of bytes before the first byte of text that is invalid; all bytes if
@@ -57,7 +57,7 @@ func isText(path string) bool {
 	if _, err := os.Lstat(megatronIndex(path)); err == nil {
 		return false
 	}
-	f, size, err := input.Regular(path, input.Unbound)
+	f, size, err := files.Regular(path, files.Unbound)
 	if err != nil {
 		return false
 	}

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"dynmo/src/input"
+	"dynmo/src/files"
 )
 
 // Files of Hugging Face's tokenizers beside those of encodings.
@@ -29,18 +29,18 @@ func IsTokenizerFile(name string) bool { return slices.Contains(tokenizerFiles, 
 
 // ReadTokenizer returns the tokenizer's files in a directory, by name; none if there are none.
 func ReadTokenizer(dir string) (map[string][]byte, error) {
-	files := make(map[string][]byte)
+	texts := make(map[string][]byte)
 	for _, name := range tokenizerFiles {
-		text, err := input.Read(filepath.Join(dir, name), MaxTokenizer)
+		text, err := files.Read(filepath.Join(dir, name), MaxTokenizer)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
-		files[name] = text
+		texts[name] = text
 	}
-	return files, nil
+	return texts, nil
 }
 
 // OpenVocabulary reads the tokenizer in a directory (see ParseTokenizer), or one file:
@@ -104,7 +104,7 @@ func TokenizerOf(path string) (map[string][]byte, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return ReadTokenizer(path)
 	}
-	text, err := input.Read(path, MaxTokenizer)
+	text, err := files.Read(path, MaxTokenizer)
 	if err != nil {
 		return nil, err
 	}

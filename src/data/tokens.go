@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"dynmo/src/input"
+	"dynmo/src/files"
 )
 
 // Format is a format of token files.
@@ -101,7 +101,7 @@ func (t *Tokens) open() error {
 
 // mapFile opens a regular file and maps it into memory until Close.
 func (t *Tokens) mapFile(path string) ([]byte, *os.File, error) {
-	f, size, err := input.Regular(path, input.Unbound)
+	f, size, err := files.Regular(path, files.Unbound)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -2,12 +2,13 @@ package data
 
 import (
 	"bufio"
-	"dynmo/src/replace"
 	"errors"
 	"fmt"
 	"io/fs"
 	"math"
 	"os"
+
+	"dynmo/src/files"
 )
 
 // megatronU16 is the vocabulary size from which on Megatron-LM's writer uses i32 instead of u16.
@@ -20,7 +21,7 @@ type writer struct {
 	format Format
 	vocab  int
 	element
-	bin     *replace.File
+	bin     *files.File
 	out     *bufio.Writer
 	scratch []byte
 	count   int64   // number of tokens written
@@ -47,7 +48,7 @@ func create(path string, format Format, vocab int) (*writer, error) {
 		return nil, fmt.Errorf("format %q, want %s or %s", format, LLMC, Megatron)
 	}
 	var err error
-	if w.bin, err = replace.Create(path); err != nil {
+	if w.bin, err = files.Create(path); err != nil {
 		return nil, err
 	}
 	w.out = bufio.NewWriterSize(w.bin, 1<<20)
@@ -117,7 +118,7 @@ func (w *writer) closeWith(index string) error {
 	if n := len(w.lengths); n > 0 && w.lengths[n-1] == 0 {
 		w.lengths = w.lengths[:n-1] // no document followed the last one
 	}
-	idx, err := replace.Create(index)
+	idx, err := files.Create(index)
 	if err != nil {
 		w.Abort()
 		return err

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"dynmo/src/config"
-	"dynmo/src/input"
+	"dynmo/src/files"
 	"dynmo/src/model"
 )
 
@@ -156,14 +156,14 @@ func Open(c config.Config) (Kind, error) {
 		}
 		loads = append(loads, l)
 	}
-	text, err := input.Read(path, input.Replay)
+	text, err := files.Read(path, files.Replay)
 	if err != nil {
 		return nil, fmt.Errorf("dynamic.replay: %w", err)
 	}
 	line := 0
 	for row := range bytes.Lines(text) {
 		line++
-		record, err := input.Value{JSON: bytes.TrimSpace(row)}.Object()
+		record, err := files.Value{JSON: bytes.TrimSpace(row)}.Object()
 		if err != nil {
 			return nil, fail(line, "%w", err)
 		}
@@ -200,7 +200,7 @@ func (l *Loads) place(i int) (layer, microbatch int) {
 }
 
 // read adds a record. The records of a step are in the order of layers, then of microbatches.
-func (l *Loads) read(c config.Config, f Forcing, record input.Object, line int) error {
+func (l *Loads) read(c config.Config, f Forcing, record files.Object, line int) error {
 	keys := map[string]*int{"step": new(int), "layer": new(int)}
 	if f.ByMicrobatch {
 		keys["microbatch"] = new(int)
@@ -260,7 +260,7 @@ func (l *Loads) read(c config.Config, f Forcing, record input.Object, line int) 
 }
 
 // load reads the numbers of a load.
-func (f Forcing) load(c config.Config, v input.Value) ([]float64, error) {
+func (f Forcing) load(c config.Config, v files.Value) ([]float64, error) {
 	list, most, wanted := make([]float64, 1), 1.0, "a number from 0 to 1"
 	if f.Most != nil {
 		most, wanted = float64(f.Most(c)), fmt.Sprintf("an integer from 0 to %d", f.Most(c))

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"dynmo/src/comm"
-	"dynmo/src/replace"
+	"dynmo/src/files"
 )
 
 // Scheduler is the batch system that a run asks to take nodes back. Job is the Scheduler for Slurm.
@@ -92,7 +92,7 @@ func (j Job) Nodes(ctx context.Context) ([]string, error) {
 // a directory that only this user can enter, since scontrol leaves files where it runs. An error has
 // the first line of the output.
 func (j Job) call(ctx context.Context, program string, args ...string) (out string, err error) {
-	dir, remove, err := replace.Scratch(os.TempDir(), "dynmo-slurm")
+	dir, remove, err := files.Scratch(os.TempDir(), "dynmo-slurm")
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", program, err)
 	}

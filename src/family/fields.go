@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"dynmo/src/input"
+	"dynmo/src/files"
 )
 
 // Transformers is the release of Hugging Face's library whose fields the tables list.
@@ -88,12 +88,12 @@ func (f Form) keys() (list []string) {
 
 // Check returns an error for the first field that no row names, or whose value makes a model that
 // dynmo cannot compute.
-func (f Form) Check(o input.Object) error {
+func (f Form) Check(o files.Object) error {
 	keys := slices.SortedFunc(maps.Keys(o), func(a, b string) int { return cmp.Compare(o[a].At, o[b].At) })
 	for _, key := range keys {
 		row, ok := f.row(key)
 		if !ok {
-			return o.Fail(key, "unknown; the nearest of `dynmo help fields` is %s: rename it, or remove it if Transformers %s ignores it", input.Nearest(key, f.keys()), Transformers)
+			return o.Fail(key, "unknown; the nearest of `dynmo help fields` is %s: rename it, or remove it if Transformers %s ignores it", files.Nearest(key, f.keys()), Transformers)
 		}
 		if row.Use == Fixed {
 			if err := o.Only(key, row.Want...); err != nil {
@@ -106,7 +106,7 @@ func (f Form) Check(o input.Object) error {
 
 // Spelling returns which of a field's two names a configuration has. A configuration with both must
 // have equal values: Transformers takes the alias, other programs take the other name.
-func Spelling(o input.Object, key, alias string) (string, error) {
+func Spelling(o files.Object, key, alias string) (string, error) {
 	a, ok := o[key]
 	b, other := o[alias]
 	switch {

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"dynmo/src/input"
+	"dynmo/src/files"
 	"dynmo/src/model"
 )
 
@@ -37,19 +37,19 @@ type Form struct {
 	Fields []Field // fields of configurations, besides the common ones and before them
 	// Read returns the shape that a configuration describes, after Check. Absent members have
 	// Hugging Face's defaults.
-	Read func(o input.Object) (model.Config, error)
+	Read func(o files.Object) (model.Config, error)
 	// Write returns the members of a model's configuration. end is the token that ends a text; -1:
 	// none.
 	Write func(c model.Config, end int32) map[string]any
 
 	// Keep sets members of a trained model's configuration as the weights have them that it began
 	// with. from is the configuration of these weights, c their model. nil: none.
-	Keep func(members map[string]any, from input.Object, c model.Config)
+	Keep func(members map[string]any, from files.Object, c model.Config)
 
 	Names   func(c model.Config) []Renaming                                       // maps names of tensors to those of model.Weight; nil: they are equal
 	Packed  *Packing                                                              // another layout of tensors in files; nil: none
 	Refuses func(c model.Config) error                                            // reports a property of the model that the form cannot describe; nil: none
-	Beside  func(o input.Object, c model.Config) (list []model.Weight, err error) // tensors in files besides those of the model; nil: none
+	Beside  func(o files.Object, c model.Config) (list []model.Weight, err error) // tensors in files besides those of the model; nil: none
 }
 
 // Renaming maps names of some tensors to names of model.Weight, or back.

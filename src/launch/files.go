@@ -14,7 +14,7 @@ import (
 
 	"dynmo/src/comm"
 	"dynmo/src/config"
-	"dynmo/src/input"
+	"dynmo/src/files"
 	"dynmo/src/store"
 )
 
@@ -101,7 +101,7 @@ func fileHash(path string, world *comm.Group) (string, error) {
 
 // identify opens a file and returns its id. The file is nil if it cannot be opened.
 func identify(path string) (*os.File, fileID) {
-	f, bytes, err := input.Regular(path, input.Unbound)
+	f, bytes, err := files.Regular(path, files.Unbound)
 	if err != nil {
 		return nil, fileID{}
 	}

@@ -11,8 +11,8 @@ import (
 	"dynmo/src/device"
 	"dynmo/src/device/cpu"
 	"dynmo/src/expect"
+	"dynmo/src/files"
 	"dynmo/src/model"
-	"dynmo/src/replace"
 	"dynmo/src/tensor"
 )
 
@@ -25,7 +25,7 @@ func weightsOf(t *testing.T, c config.Config) string {
 	expect.OK(t, err)
 	w := checkpoint.FromChain(shape, func(id int) (*model.Layer, error) { return whole.Layers[id], nil }, func() {})
 	path := filepath.Join(t.TempDir(), "weights.safetensors")
-	expect.OK(t, replace.Write(path, w.Write))
+	expect.OK(t, files.Write(path, w.Write))
 	return path
 }
 

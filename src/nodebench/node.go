@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"dynmo/src/device"
+	"dynmo/src/files"
 	"dynmo/src/kernel"
 	"dynmo/src/random"
-	"dynmo/src/replace"
 	"dynmo/src/tensor"
 )
 
@@ -213,7 +213,7 @@ func (h *hostBench) file() {
 	bytes := h.size(64<<20, 1<<20)
 	text := make([]byte, bytes)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(text)
-	dir, remove, err := replace.Scratch(h.Folder, "dynmo-bench") // nodes may share the folder
+	dir, remove, err := files.Scratch(h.Folder, "dynmo-bench") // nodes may share the folder
 	if h.err = err; err != nil {
 		return
 	}

@@ -13,13 +13,13 @@ import (
 	"sync"
 
 	"dynmo/src/device"
+	"dynmo/src/files"
 	"dynmo/src/kernel"
 	"dynmo/src/layout"
 	"dynmo/src/mesh"
 	"dynmo/src/model"
 	"dynmo/src/partition"
 	"dynmo/src/random"
-	"dynmo/src/replace"
 	"dynmo/src/schedule"
 	"dynmo/src/store"
 	"dynmo/src/tensor"
@@ -59,7 +59,7 @@ func Save(k kernel.Backend, dev device.Device, c model.Config, dir string, ranks
 			}
 		}
 	}
-	dir, remove, err := replace.Scratch(dir, "dynmo-bench")
+	dir, remove, err := files.Scratch(dir, "dynmo-bench")
 	if err != nil {
 		return nil, fmt.Errorf("checkpoint: %w", err)
 	}

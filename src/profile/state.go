@@ -7,7 +7,7 @@ import (
 	"math"
 	"slices"
 
-	"dynmo/src/input"
+	"dynmo/src/files"
 	"dynmo/src/layout"
 	"dynmo/src/partition"
 )
@@ -45,7 +45,7 @@ func told(x float64) float64 {
 // profiler is unchanged.
 func (p *Profiler) Restore(saved []byte, l layout.Layout) error {
 	var m memory
-	if err := input.CheckKeys(saved, m); err != nil {
+	if err := files.CheckKeys(saved, m); err != nil {
 		return err
 	}
 	if err := json.Unmarshal(saved, &m); err != nil {

@@ -11,8 +11,7 @@ import (
 	"math"
 	"os"
 
-	"dynmo/src/input"
-	"dynmo/src/replace"
+	"dynmo/src/files"
 )
 
 // cut removes the steps that will run again from all files, and fills past from the remaining
@@ -46,7 +45,7 @@ type filter func(line []byte) []byte
 // edit passes the lines of a file through a filter. The file then has the texts that the filter
 // returned. A missing file stays missing.
 func (s *resumption) edit(name string, keep filter) error {
-	f, _, err := input.Regular(s.path(name), input.Unbound)
+	f, _, err := files.Regular(s.path(name), files.Unbound)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -56,7 +55,7 @@ func (s *resumption) edit(name string, keep filter) error {
 	defer f.Close()
 	w := rewriter{file: f, path: s.path(name)}
 	for in := bufio.NewReaderSize(f, 1<<20); ; {
-		line, err := input.NextLine(in)
+		line, err := files.NextLine(in)
 		last := errors.Is(err, io.EOF)
 		if err == nil || last {
 			err = w.add(keep(line))
@@ -77,7 +76,7 @@ type rewriter struct {
 	file *os.File
 	path string
 	same int64 // bytes at the begin that stay
-	to   *replace.File
+	to   *files.File
 	out  *bufio.Writer // into to
 }
 
@@ -90,7 +89,7 @@ func (w *rewriter) add(text []byte) error {
 			return nil
 		}
 		var err error
-		if w.to, err = replace.Create(w.path); err != nil {
+		if w.to, err = files.Create(w.path); err != nil {
 			return err
 		}
 		w.out = bufio.NewWriterSize(w.to, 1<<20)

@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"dynmo/src/input"
+	"dynmo/src/files"
 )
 
 // lockFile names the process that writes into a run directory.
@@ -52,7 +52,7 @@ func (h holder) String() string {
 	if h.Job != "" {
 		text = fmt.Sprintf("job %s, %s", h.Job, text)
 	}
-	return input.Visible(fmt.Sprintf("%s, since %s", text, h.Since.Format(time.RFC3339)))
+	return files.Visible(fmt.Sprintf("%s, since %s", text, h.Since.Format(time.RFC3339)))
 }
 
 // lock is the exclusive right of this process to write into a run directory. The file names the
@@ -130,7 +130,7 @@ func (l *lock) take(made bool, me holder) (bool, error) {
 // within lockPatience.
 func (l *lock) holder() (h holder) {
 	for began := time.Now(); time.Since(began) < lockPatience; time.Sleep(lockPatience / 100) {
-		text, err := io.ReadAll(io.NewSectionReader(l.file, 0, input.Note))
+		text, err := io.ReadAll(io.NewSectionReader(l.file, 0, files.Note))
 		if err == nil && json.Unmarshal(text, &h) == nil {
 			return h
 		}

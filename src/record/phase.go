@@ -9,7 +9,7 @@ import (
 	"math"
 
 	"dynmo/src/cost"
-	"dynmo/src/input"
+	"dynmo/src/files"
 	"dynmo/src/layout"
 )
 
@@ -207,10 +207,10 @@ func decode(in *json.Decoder) (p Phase, older bool, err error) {
 		Phase
 		Gap *float64 `json:"gap"` // Dispatch
 	}
-	if err := input.CheckKeys(text, read); err != nil {
+	if err := files.CheckKeys(text, read); err != nil {
 		return p, false, err
 	}
-	if err := input.Mistyped(json.Unmarshal(text, &read)); err != nil {
+	if err := files.Mistyped(json.Unmarshal(text, &read)); err != nil {
 		return p, false, err
 	}
 	if read.Gap == nil {
@@ -308,7 +308,7 @@ func (p Phase) checkSamples(layers int) error {
 // OpenSeries is ReadSeries of the file at path. The notes report that a torn last line was left
 // out, and that a key has another name now.
 func OpenSeries(path string, layers int) (series Series, notes []string, err error) {
-	in, torn, err := input.Records(path)
+	in, torn, err := files.Records(path)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/term"
 
-	"dynmo/src/input"
+	"dynmo/src/files"
 )
 
 // redraw is the least time between two drawings of the bar: as fast as people read, and too rare to
@@ -64,7 +64,7 @@ func (p *Progress) Say(text string) {
 		p.bar.draw("")
 	}
 	// A log that cannot be written ends no run.
-	fmt.Fprintln(p.out, input.VisibleLines(strings.TrimRight(text, "\n")))
+	fmt.Fprintln(p.out, files.VisibleLines(strings.TrimRight(text, "\n")))
 	if bar != "" {
 		p.bar.draw(bar)
 	}

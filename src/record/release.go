@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"dynmo/src/elastic"
-	"dynmo/src/replace"
+	"dynmo/src/files"
 )
 
 // refusedKey is the detail of an event with the reason why Slurm took no nodes back or a move was
@@ -99,7 +99,7 @@ func KeepProducts(dir string, products []byte) error {
 
 // write replaces a file of a run directory.
 func write(dir, name, text string) error {
-	return replace.Write(filepath.Join(dir, name), func(w io.Writer) error {
+	return files.Write(filepath.Join(dir, name), func(w io.Writer) error {
 		_, err := io.WriteString(w, text)
 		return err
 	})

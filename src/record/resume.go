@@ -14,8 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"dynmo/src/input"
-	"dynmo/src/replace"
+	"dynmo/src/files"
 )
 
 // From is the point from which a run resumes.
@@ -97,7 +96,7 @@ func Resume(dir, settings string, p Provenance, from From) (*Run, Past, error) {
 
 // Clock returns the clock of the first step in the records of a directory; "": no step is recorded.
 func Clock(dir string) (string, error) {
-	f, _, err := input.Regular(filepath.Join(dir, MetricsFile), input.Unbound)
+	f, _, err := files.Regular(filepath.Join(dir, MetricsFile), files.Unbound)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
@@ -105,7 +104,7 @@ func Clock(dir string) (string, error) {
 		return "", err
 	}
 	defer f.Close()
-	line, err := input.NextLine(bufio.NewReader(f))
+	line, err := files.NextLine(bufio.NewReader(f))
 	if errors.Is(err, io.EOF) {
 		return "", nil
 	}
@@ -118,7 +117,7 @@ func Clock(dir string) (string, error) {
 
 // holdsRun reports whether a directory has files of a run.
 func holdsRun(dir string) (bool, error) {
-	for _, name := range files {
+	for _, name := range runFiles {
 		_, err := os.Lstat(filepath.Join(dir, name))
 		if err == nil || !errors.Is(err, fs.ErrNotExist) {
 			return err == nil, err
@@ -157,7 +156,7 @@ func (s *resumption) run(settings string, p Provenance) (*Run, error) {
 // checkFiles refuses files of the run that are not regular: reading or writing a FIFO would wait.
 func (s *resumption) checkFiles() error {
 	for _, name := range []string{MetricsFile, EventsFile, CostsFile, TraceFile, SettingsFile, ProvenanceFile, SummaryFile} {
-		f, _, err := input.Regular(s.path(name), input.Unbound)
+		f, _, err := files.Regular(s.path(name), files.Unbound)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -238,7 +237,7 @@ func (s *resumption) renew(name, content string) error {
 
 // write makes or replaces a file as a whole, or not at all.
 func (s *resumption) write(name, content string) error {
-	return replace.Write(s.path(name), func(w io.Writer) error {
+	return files.Write(s.path(name), func(w io.Writer) error {
 		_, err := io.WriteString(w, content)
 		return err
 	})

@@ -97,8 +97,8 @@ func (r *Run) line(f *appendFile, value any) error {
 	return nil
 }
 
-// files returns the files that grow while the run goes on.
-func (r *Run) files() []*appendFile {
+// appended returns the files that grow while the run goes on.
+func (r *Run) appended() []*appendFile {
 	list := []*appendFile{&r.metrics, &r.events, &r.costs, &r.traces}
 	if r.board != nil { // nil while the directory is opened
 		list = append(list, r.board.file)
@@ -110,7 +110,7 @@ func (r *Run) files() []*appendFile {
 // they can be written again.
 func (r *Run) tell() {
 	var failed error
-	for _, f := range r.files() {
+	for _, f := range r.appended() {
 		if f.failed != nil {
 			f.flush()
 		}
@@ -169,7 +169,7 @@ func (r *Run) CloseFiles() error {
 	if failed := r.chrome.close(); !errors.Is(failed, errDropped) {
 		err = cmp.Or(err, wrap(failed))
 	}
-	for _, f := range r.files() {
+	for _, f := range r.appended() {
 		if missing := f.close(); missing != "" && r.Warn != nil {
 			r.Warn("warning: records: " + missing)
 		}

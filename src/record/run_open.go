@@ -46,9 +46,9 @@ const (
 	fileMode      = 0o666
 )
 
-// files lists the files that a run directory may have, including checkpoints. If one of them exists
+// runFiles lists the files that a run directory may have, including checkpoints. If one of them exists
 // the directory has a run.
-var files = []string{MetricsFile, EventsFile, CostsFile, TraceFile, SettingsFile, ProvenanceFile, SummaryFile, releasedFile, nextFile, productsFile, TokenizerDir, SourceDir, CheckpointDir}
+var runFiles = []string{MetricsFile, EventsFile, CostsFile, TraceFile, SettingsFile, ProvenanceFile, SummaryFile, releasedFile, nextFile, productsFile, TokenizerDir, SourceDir, CheckpointDir}
 
 // more matches the other files of a run: files of earlier starts, and TensorBoard's files.
 var more = []string{earlier(SettingsFile, "*"), earlier(ProvenanceFile, "*"), boardPrefix + "*"}
@@ -148,7 +148,7 @@ func private(dir string) error {
 // vacate removes the files of a run from a directory if force is true. Else such a file is an
 // error.
 func vacate(dir string, force bool) error {
-	for _, name := range files {
+	for _, name := range runFiles {
 		_, err := os.Lstat(filepath.Join(dir, name))
 		if err == nil && !force {
 			return fmt.Errorf("a run already lies there (%s exists): --resume goes on with it, --force writes over it", name)

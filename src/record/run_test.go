@@ -82,7 +82,7 @@ func TestRunDirectory(t *testing.T) {
 }
 
 func TestASecondRunNeedsForce(t *testing.T) {
-	for _, name := range files {
+	for _, name := range runFiles {
 		dir := t.TempDir()
 		expect.OK(t, os.WriteFile(filepath.Join(dir, name), nil, 0o666))
 		_, err := Open(dir, "second", Provenance{})
@@ -245,7 +245,7 @@ func TestFullDisk(t *testing.T) {
 		want := []string{"warning: records are kept in memory until they can be written: write /dev/full: no space left on device"}
 		expect.OK(t, r.Step(Metrics{Step: 0}))
 		disk := make(map[*appendFile]*os.File)
-		for _, f := range r.files() {
+		for _, f := range r.appended() {
 			disk[f], f.File = f.File, fullDisk(t)
 		}
 		expect.OK(t, r.Step(Metrics{Step: 1, Time: time.Now().Add(2 * boardEvery)}))

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"dynmo/src/input"
+	"dynmo/src/files"
 )
 
 // Table writes a header and rows in columns two spaces apart. The first column is aligned to the
@@ -20,7 +20,7 @@ func Table(out io.Writer, header []string, rows [][]string) error {
 	for r, row := range all {
 		all[r] = make([]string, len(row))
 		for column, cell := range row {
-			cell = input.Visible(cell)
+			cell = files.Visible(cell)
 			all[r][column] = cell
 			width[column] = max(width[column], utf8.RuneCountInString(cell))
 		}

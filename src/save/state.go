@@ -8,7 +8,7 @@ import (
 
 	"dynmo/src/config"
 	"dynmo/src/cost"
-	"dynmo/src/input"
+	"dynmo/src/files"
 	"dynmo/src/layout"
 	"dynmo/src/plan"
 	"dynmo/src/store"
@@ -85,7 +85,7 @@ func ReadState(text []byte) (s State, err error) {
 	if version.Version != stateVersion {
 		return s, fmt.Errorf("the checkpoint's state is of version %d, this program reads %d", version.Version, stateVersion)
 	}
-	if err = input.CheckKeys(text, s); err == nil {
+	if err = files.CheckKeys(text, s); err == nil {
 		err = json.Unmarshal(text, &s)
 	}
 	if err == nil && !(s.Spent >= 0 && s.Spent <= cost.MostSeconds) {

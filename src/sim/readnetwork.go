@@ -8,7 +8,7 @@ import (
 	"strconv"
 
 	"dynmo/src/cost"
-	"dynmo/src/input"
+	"dynmo/src/files"
 )
 
 // networkFile is the content of a network's TOML file, before its numbers are checked.
@@ -57,7 +57,7 @@ func ReadNetwork(name string, r io.Reader) (Network, error) {
 		return Network{}, fmt.Errorf("%s: %w", name, err)
 	}
 	var f networkFile
-	if err := input.TOML(name, text, &f); err != nil {
+	if err := files.TOML(name, text, &f); err != nil {
 		return Network{}, err
 	}
 	n := Network{PerNode: f.RanksPerNode}

@@ -24,7 +24,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"dynmo/src/input"
+	"dynmo/src/files"
 	"dynmo/src/layout"
 )
 
@@ -88,7 +88,7 @@ func Name(step int) string { return fmt.Sprintf("step_%08d", step) }
 // readManifest reads and checks the manifest of a checkpoint's directory.
 func readManifest(dir string) (m Manifest, err error) {
 	fail := func(err error) (Manifest, error) { return m, fmt.Errorf("%s: %w", ManifestFile, err) }
-	f, err := input.Open(filepath.Join(dir, ManifestFile), mostManifest)
+	f, err := files.Open(filepath.Join(dir, ManifestFile), mostManifest)
 	if err != nil {
 		return m, err
 	}

@@ -18,7 +18,7 @@ import (
 
 	"dynmo/src/checkpoint"
 	"dynmo/src/device"
-	"dynmo/src/input"
+	"dynmo/src/files"
 	"dynmo/src/model"
 	"dynmo/src/record"
 	"dynmo/src/tensor"
@@ -157,7 +157,7 @@ func Open(dir string) (*Checkpoint, error) {
 func (c *Checkpoint) Hold() error {
 	c.files = make(map[string]*os.File, len(c.Files))
 	for name := range c.Files {
-		f, _, err := input.Regular(filepath.Join(c.Dir, name), input.Unbound)
+		f, _, err := files.Regular(filepath.Join(c.Dir, name), files.Unbound)
 		if err != nil {
 			c.Close()
 			if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
@@ -187,7 +187,7 @@ func (c *Checkpoint) file(name string, limit int64) (content *io.SectionReader, 
 	done = func() error { return nil }
 	f, held := c.files[name]
 	if !held {
-		if f, _, err = input.Regular(filepath.Join(c.Dir, name), input.Unbound); err != nil {
+		if f, _, err = files.Regular(filepath.Join(c.Dir, name), files.Unbound); err != nil {
 			return nil, done, err
 		}
 		done = f.Close
@@ -215,7 +215,7 @@ func (c *Checkpoint) Bytes() int64 {
 func (c *Checkpoint) Verify() error {
 	for _, name := range slices.Sorted(maps.Keys(c.Files)) {
 		hash := sha256.New()
-		content, done, err := c.file(name, input.Unbound)
+		content, done, err := c.file(name, files.Unbound)
 		if err == nil {
 			_, err = io.Copy(hash, content)
 			err = errors.Join(err, done())
@@ -285,7 +285,7 @@ func (c *Checkpoint) read(name string, limit int64) error {
 
 // open reads a file of a layer and parses its header.
 func (c *Checkpoint) open(name string) (*checkpoint.File, error) {
-	if err := c.read(name, input.Unbound); err != nil {
+	if err := c.read(name, files.Unbound); err != nil {
 		return nil, err
 	}
 	file, err := checkpoint.Parse(name, bytes.NewReader(c.text), int64(len(c.text)))

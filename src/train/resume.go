@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"dynmo/src/config"
-	"dynmo/src/input"
+	"dynmo/src/files"
 	"dynmo/src/model"
 	"dynmo/src/save"
 )
@@ -67,4 +67,4 @@ func (r *Rank) recall(was config.Config, text []byte) (why string, err error) {
 }
 
 // brief shortens an error about a file to at most 400 characters for a line of the log.
-func brief(err error) string { return fmt.Sprintf("%.400s", input.Visible(err.Error())) }
+func brief(err error) string { return fmt.Sprintf("%.400s", files.Visible(err.Error())) }

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"dynmo/src/balance"
-	"dynmo/src/input"
+	"dynmo/src/files"
 	"dynmo/src/partition"
 )
 
@@ -38,7 +38,7 @@ FILE is JSON: {"seconds": [by layer], "bytes": [by layer], "capacity_bytes": N,
 from uniform cuts. The optimum stands beside what the balancer found.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			data, err := input.Read(file, input.Loads)
+			data, err := files.Read(file, files.Loads)
 			if err != nil {
 				return usageError{fmt.Errorf("--loads: %w", err)}
 			}

@@ -14,7 +14,7 @@ import (
 	"dynmo/src/comm/mpi"
 	"dynmo/src/device"
 	"dynmo/src/device/cuda"
-	"dynmo/src/input"
+	"dynmo/src/files"
 	"dynmo/src/nodebench/verdict"
 )
 
@@ -164,7 +164,7 @@ func (n *nodeFlags) files(c *cobra.Command) (err error) {
 	}
 	if n.compare != "" {
 		var note string
-		n.before, note, err = input.Lines[verdict.Finding](n.compare)
+		n.before, note, err = files.Lines[verdict.Finding](n.compare)
 		tellNotes(c.ErrOrStderr(), note)
 	}
 	return err

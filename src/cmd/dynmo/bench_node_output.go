@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"dynmo/src/input"
+	"dynmo/src/files"
 	"dynmo/src/nodebench/verdict"
 )
 
@@ -29,7 +29,7 @@ func (n *nodeFlags) conclude(c *cobra.Command, rows []verdict.Row, pairs []verdi
 	}
 	if n.bounds != nil {
 		for _, model := range n.bounds.Strangers(rows) {
-			fmt.Fprintf(c.ErrOrStderr(), "dynmo bench node: warning: %s has no bound for %s: a reference of another machine?\n", n.reference, input.Visible(model))
+			fmt.Fprintf(c.ErrOrStderr(), "dynmo bench node: warning: %s has no bound for %s: a reference of another machine?\n", n.reference, files.Visible(model))
 		}
 	}
 	write(target{flag: "prometheus", path: n.prometheus}, func(w io.Writer) error { return verdict.Prometheus(w, findings) })
@@ -47,12 +47,12 @@ func (n *nodeFlags) conclude(c *cobra.Command, rows []verdict.Row, pairs []verdi
 	default:
 		var text strings.Builder
 		_ = verdict.Text(&text, findings) // a builder never fails
-		if _, err := io.WriteString(c.OutOrStdout(), input.VisibleLines(text.String())); err != nil {
+		if _, err := io.WriteString(c.OutOrStdout(), files.VisibleLines(text.String())); err != nil {
 			failed = append(failed, err)
 		}
 	}
 	if n.compare != "" && !n.quick {
-		fmt.Fprint(c.ErrOrStderr(), input.VisibleLines(verdict.Compare(n.before, findings)))
+		fmt.Fprint(c.ErrOrStderr(), files.VisibleLines(verdict.Compare(n.before, findings)))
 	}
 	if bad := verdict.Bad(findings); len(bad) > 0 {
 		text := verdict.Line(findings)
@@ -96,7 +96,7 @@ func recordsIn(folder string) ([]verdict.Row, error) {
 	slices.Sort(paths)
 	var rows []verdict.Row
 	for _, path := range paths {
-		list, _, err := input.Lines[verdict.Row](path) // a node that died may leave an incomplete line
+		list, _, err := files.Lines[verdict.Row](path) // a node that died may leave an incomplete line
 		if err != nil {
 			return nil, err
 		}

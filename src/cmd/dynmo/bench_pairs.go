@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"dynmo/src/comm/mpi"
-	"dynmo/src/input"
+	"dynmo/src/files"
 	"dynmo/src/nodebench/verdict"
 )
 
@@ -39,7 +39,7 @@ so are pairs of switches.`,
 				case n.limit < time.Second:
 					return fmt.Errorf("--limit %v: want at least 1s", n.limit)
 				case n.topology != "":
-					text, err := input.Read(n.topology, input.Network)
+					text, err := files.Read(n.topology, files.Network)
 					if err != nil {
 						return err
 					}

@@ -12,10 +12,10 @@ import (
 
 	"dynmo/src/comm"
 	"dynmo/src/config"
+	"dynmo/src/files"
 	"dynmo/src/launch"
 	"dynmo/src/nodebench"
 	"dynmo/src/record"
-	"dynmo/src/replace"
 	"dynmo/src/trace"
 	"dynmo/src/train"
 )
@@ -56,7 +56,7 @@ dynamic.kind=KIND the counts of that kind's layers travel too.`,
 
 // scale trains on each mesh and prints the figures.
 func (f *benchFlags) scale(c *cobra.Command, meshes []string, steps int, sets []string) error {
-	dir, remove, err := replace.Scratch(os.TempDir(), "dynmo-scale")
+	dir, remove, err := files.Scratch(os.TempDir(), "dynmo-scale")
 	if err != nil {
 		return err
 	}

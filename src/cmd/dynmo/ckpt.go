@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"dynmo/src/checkpoint"
-	"dynmo/src/input"
+	"dynmo/src/files"
 )
 
 // ckptCommand returns the commands on files of weights.
@@ -103,7 +103,7 @@ Exit status: 0 all is whole; 2 something is damaged, and a line names it.`,
 					return usageError{fmt.Errorf("%s: %w", f.Name, err)}
 				}
 			}
-			file, size, err := input.Regular(args[0], input.Unbound)
+			file, size, err := files.Regular(args[0], files.Unbound)
 			if err != nil {
 				return err
 			}
@@ -113,7 +113,7 @@ Exit status: 0 all is whole; 2 something is damaged, and a line names it.`,
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(c.OutOrStdout(), "%s: %s, %d tensors, %d bytes, sha256 %x\n", input.Visible(f.Name), kind, len(f.Tensors), bytes, h.Sum(nil))
+			_, err = fmt.Fprintf(c.OutOrStdout(), "%s: %s, %d tensors, %d bytes, sha256 %x\n", files.Visible(f.Name), kind, len(f.Tensors), bytes, h.Sum(nil))
 			return err
 		},
 	}

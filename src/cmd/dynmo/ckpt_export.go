@@ -10,7 +10,7 @@ import (
 	"dynmo/src/checkpoint"
 	"dynmo/src/config"
 	"dynmo/src/dynamic"
-	"dynmo/src/input"
+	"dynmo/src/files"
 )
 
 // exported is a format of export, and its flags.
@@ -105,15 +105,15 @@ func (e *exported) write(c *cobra.Command, o origin) error {
 	if e.bytes > 0 {
 		o.weights.Shard(e.bytes, e.dtype)
 	}
-	files, err := o.files(c)
+	texts, err := o.files(c)
 	if err != nil {
 		return err
 	}
 	tellNotes(c.ErrOrStderr(), o.weights.Notes()...)
-	if err := e.made.fail(o.weights.WriteHuggingFace(e.made.path, e.dtype, files)); err != nil || o.what == "" {
+	if err := e.made.fail(o.weights.WriteHuggingFace(e.made.path, e.dtype, texts)); err != nil || o.what == "" {
 		return err
 	}
-	_, err = fmt.Fprintf(c.OutOrStdout(), "%s: %s\n", input.Visible(e.made.path), input.Visible(o.what))
+	_, err = fmt.Fprintf(c.OutOrStdout(), "%s: %s\n", files.Visible(e.made.path), files.Visible(o.what))
 	return err
 }
 

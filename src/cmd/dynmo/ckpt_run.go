@@ -13,7 +13,7 @@ import (
 	"dynmo/src/checkpoint"
 	"dynmo/src/config"
 	"dynmo/src/data"
-	"dynmo/src/input"
+	"dynmo/src/files"
 	"dynmo/src/model"
 	"dynmo/src/record"
 	"dynmo/src/store"
@@ -53,7 +53,7 @@ func verifyCheckpoints(c *cobra.Command, dir string) error {
 			one.Close()
 			if err == nil {
 				fmt.Fprintf(&whole, "%s: whole: %d steps done, %d layers, %d files, %d bytes\n",
-					input.Visible(one.Dir), one.Step, one.Layers, len(one.Files), one.Bytes())
+					files.Visible(one.Dir), one.Step, one.Layers, len(one.Files), one.Bytes())
 			} else if !one.IsRemoved(err) {
 				damaged = append(damaged, err)
 			}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"dynmo/src/input"
+	"dynmo/src/files"
 )
 
 // rootCommand returns the command dynmo with all its subcommands.
@@ -109,7 +109,7 @@ func tellAnswer(c *cobra.Command, answer interface{ print(io.Writer) error }, as
 	if err := answer.print(&text); err != nil {
 		return err
 	}
-	_, err := io.WriteString(c.OutOrStdout(), input.VisibleLines(text.String()))
+	_, err := io.WriteString(c.OutOrStdout(), files.VisibleLines(text.String()))
 	return err
 }
 
@@ -117,7 +117,7 @@ func tellAnswer(c *cobra.Command, answer interface{ print(io.Writer) error }, as
 func tellNotes(stderr io.Writer, notes ...string) {
 	for _, note := range notes {
 		if note != "" {
-			fmt.Fprintln(stderr, "note:", input.Visible(note))
+			fmt.Fprintln(stderr, "note:", files.Visible(note))
 		}
 	}
 }

@@ -20,15 +20,15 @@ type completer = cobra.CompletionFunc
 // arguments has, by command path, how the arguments of a command are completed. Arguments of other
 // commands are files, or do not exist.
 var arguments = map[string]completer{
-	"dynmo train": files("toml"), "dynmo plan": files("toml"), "dynmo simulate": files("toml"), "dynmo profile": files("toml"),
+	"dynmo train": filesEnding("toml"), "dynmo plan": filesEnding("toml"), "dynmo simulate": filesEnding("toml"), "dynmo profile": filesEnding("toml"),
 	"dynmo table": folders, "dynmo report": folders,
-	"dynmo ckpt inspect": files("safetensors"),
-	"dynmo data inspect": files("bin"),
+	"dynmo ckpt inspect": filesEnding("safetensors"),
+	"dynmo data inspect": filesEnding("bin"),
 }
 
 // flagValues has, by flag, how its values are completed. Values of other flags are files.
 var flagValues = map[string]completer{
-	"set": settingsOf, "costs": files("json", "jsonl"), "network": wordsOrFiles(roofline.Names()...), "loads": files("json"),
+	"set": settingsOf, "costs": filesEnding("json", "jsonl"), "network": wordsOrFiles(roofline.Names()...), "loads": filesEnding("json"),
 	"run-dir": folders, "balancer": words(balancers...), "dynamic": words(dynamisms()...),
 	"clock": words("wall", "virtual"), "require": words(examNames()...), "tokenizer": tokenizers,
 	"model":  words(slices.Sorted(maps.Keys(nodebench.Sampled))...),
@@ -37,7 +37,7 @@ var flagValues = map[string]completer{
 }
 
 // files completes to files with these endings.
-func files(endings ...string) completer {
+func filesEnding(endings ...string) completer {
 	return cobra.FixedCompletions(endings, cobra.ShellCompDirectiveFilterFileExt)
 }
 

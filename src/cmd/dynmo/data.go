@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"dynmo/src/data"
-	"dynmo/src/input"
+	"dynmo/src/files"
 )
 
 // dataCommand returns the commands that make token files and describe them.
@@ -62,8 +62,8 @@ the vocabulary that is printed (GPT-2: 50257; the next multiple of 128 is
 				return usageError{fmt.Errorf("--format %q, want %s or %s", format, data.LLMC, data.Megatron)}
 			}
 			var err error
-			var files map[string][]byte
-			if p.Tokenizer, files, err = openTokenizer(tokenizer, model); err != nil {
+			var texts map[string][]byte
+			if p.Tokenizer, texts, err = openTokenizer(tokenizer, model); err != nil {
 				return usageError{err}
 			}
 			index, err := data.Index(p.Output)
@@ -81,11 +81,11 @@ the vocabulary that is printed (GPT-2: 50257; the next multiple of 128 is
 			if _, ok := errors.AsType[data.InputError](err); ok {
 				return usageError{err}
 			}
-			if err = cmp.Or(err, leaveFiles(data.Beside(p.Output), files, data.IsTokenizerFile)); err != nil {
+			if err = cmp.Or(err, leaveFiles(data.Beside(p.Output), texts, data.IsTokenizerFile)); err != nil {
 				return err
 			}
 			fmt.Fprintf(c.OutOrStdout(), "%s: %d documents, %d bytes, %d tokens, vocabulary %d, %.1f MB/s\n",
-				input.Visible(p.Output), done.Documents, done.Bytes, done.Tokens, p.Tokenizer.Vocab, float64(done.Bytes)/1e6/seconds)
+				files.Visible(p.Output), done.Documents, done.Bytes, done.Tokens, p.Tokenizer.Vocab, float64(done.Bytes)/1e6/seconds)
 			return nil
 		},
 	}
@@ -105,7 +105,7 @@ const (
 
 // openTokenizer returns the tokenizer with a name and a model file, or at a path, and its files.
 // GPT-2's has no files, because its vocabulary identifies it.
-func openTokenizer(name, model string) (t data.Tokenizer, files map[string][]byte, err error) {
+func openTokenizer(name, model string) (t data.Tokenizer, texts map[string][]byte, err error) {
 	fail := func(format string, args ...any) (data.Tokenizer, map[string][]byte, error) {
 		return data.Tokenizer{}, nil, fmt.Errorf(format, args...)
 	}
@@ -118,9 +118,9 @@ func openTokenizer(name, model string) (t data.Tokenizer, files map[string][]byt
 		return fail("--tokenizer %s: want its model file, --tokenizer-model FILE", sentencePiece)
 	case name == sentencePiece:
 		if t, err = data.OpenSentencePiece(model); err == nil {
-			files, err = data.TokenizerOf(model)
+			texts, err = data.TokenizerOf(model)
 		}
-		return t, files, err
+		return t, texts, err
 	}
 	v, err := data.OpenVocabulary(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -132,8 +132,8 @@ func openTokenizer(name, model string) (t data.Tokenizer, files map[string][]byt
 	if t, err = v.Tokenizer(); err != nil {
 		return fail("--tokenizer: %s: %w", name, err)
 	}
-	files, err = data.TokenizerOf(name)
-	return t, files, err
+	texts, err = data.TokenizerOf(name)
+	return t, texts, err
 }
 
 // tokenFile describes a token file.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"dynmo/src/input"
+	"dynmo/src/files"
 	"dynmo/src/launch"
 	"dynmo/src/save"
 	"dynmo/src/train"
@@ -67,7 +67,7 @@ func execute(root *cobra.Command, args []string, stdout, stderr io.Writer) int {
 func tell(program string, err error, stderr io.Writer) int {
 	if err != nil && !quiet(err) {
 		for line := range strings.Lines(err.Error()) {
-			fmt.Fprintf(stderr, "%s: %s\n", program, input.Visible(strings.TrimRight(line, "\n")))
+			fmt.Fprintf(stderr, "%s: %s\n", program, files.Visible(strings.TrimRight(line, "\n")))
 		}
 	}
 	return exitStatus(err)

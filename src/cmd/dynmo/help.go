@@ -11,7 +11,7 @@ import (
 
 	"dynmo/src/config"
 	"dynmo/src/family"
-	"dynmo/src/input"
+	"dynmo/src/files"
 )
 
 // tasks group the commands in the help by the user's purpose. Each has one example.
@@ -89,7 +89,7 @@ func checkTopic(help *cobra.Command) {
 				break // arguments of a command
 			}
 			if next == nil {
-				return usageError{fmt.Errorf("help: no topic %q; the nearest is %s help %s", word, c.Root().Name(), strings.TrimSpace(strings.TrimPrefix(at.CommandPath(), c.Root().Name())+" "+input.Nearest(word, names)))}
+				return usageError{fmt.Errorf("help: no topic %q; the nearest is %s help %s", word, c.Root().Name(), strings.TrimSpace(strings.TrimPrefix(at.CommandPath(), c.Root().Name())+" "+files.Nearest(word, names)))}
 			}
 			at = next
 		}

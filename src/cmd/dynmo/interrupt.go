@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"dynmo/src/replace"
+	"dynmo/src/files"
 )
 
 // samePress is the time within which two SIGINTs count as one press of Ctrl-C. Both the terminal
@@ -53,7 +53,7 @@ func leaveNothing() {
 	go func() {
 		for s := range signals {
 			if handled.Load() == 0 {
-				replace.Abandon()
+				files.Abandon()
 				signal.Reset(s)
 				_ = syscall.Kill(os.Getpid(), s.(syscall.Signal))
 			}
@@ -63,7 +63,7 @@ func leaveNothing() {
 
 // quit ends the process at once, without temporary files.
 func quit(status int) {
-	replace.Abandon()
+	files.Abandon()
 	os.Exit(status)
 }
 

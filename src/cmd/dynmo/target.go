@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"dynmo/src/replace"
+	"dynmo/src/files"
 )
 
 // stdout is the path that means standard output.
@@ -105,7 +105,7 @@ func (t *target) write(c *cobra.Command, write func(io.Writer) error) error {
 	if t.standard() {
 		return write(c.OutOrStdout())
 	}
-	return t.fail(replace.Write(t.path, write))
+	return t.fail(files.Write(t.path, write))
 }
 
 // fail adds the flag to an error.

@@ -10,8 +10,8 @@ import (
 	"dynmo/src/checkpoint"
 	"dynmo/src/config"
 	"dynmo/src/data"
+	"dynmo/src/files"
 	"dynmo/src/record"
-	"dynmo/src/replace"
 )
 
 // keepTokenizer copies the tokenizer's files into a run directory. They come from the folder of the
@@ -21,12 +21,12 @@ func keepTokenizer(dir string, c config.Config) error {
 	if !data.IsTokens(c.Data.Path) {
 		return nil
 	}
-	files, err := data.ReadTokenizer(data.Beside(c.Data.Path))
-	if err == nil && len(files) == 0 && c.Model.Weights != "" {
-		files, err = weightsTokenizer(c.Model.Weights)
+	texts, err := data.ReadTokenizer(data.Beside(c.Data.Path))
+	if err == nil && len(texts) == 0 && c.Model.Weights != "" {
+		texts, err = weightsTokenizer(c.Model.Weights)
 	}
-	if err == nil && len(files) > 0 {
-		err = leaveFiles(filepath.Join(dir, record.TokenizerDir), files, data.IsTokenizerFile)
+	if err == nil && len(texts) > 0 {
+		err = leaveFiles(filepath.Join(dir, record.TokenizerDir), texts, data.IsTokenizerFile)
 	}
 	if err != nil {
 		return fmt.Errorf("the run's tokenizer: %w", err)
@@ -46,23 +46,23 @@ func weightsTokenizer(path string) (map[string][]byte, error) {
 // keepSource copies the configuration of the weights that a run begins with into the run's
 // directory, for exports of the trained model.
 func keepSource(dir string, c config.Config) error {
-	var files map[string][]byte
+	var texts map[string][]byte
 	if c.Model.Weights != "" {
 		w, err := checkpoint.OpenWeights(c.Model.Weights)
 		if err != nil {
 			return err
 		}
-		files = w.Source()
+		texts = w.Source()
 		if err := w.Close(); err != nil {
 			return err
 		}
 	}
-	return leaveFiles(filepath.Join(dir, record.SourceDir), files, func(string) bool { return true })
+	return leaveFiles(filepath.Join(dir, record.SourceDir), texts, func(string) bool { return true })
 }
 
 // leaveFiles writes files into a directory, and removes other files that are stale. Without files it
 // only removes, and also removes a directory that is then empty.
-func leaveFiles(dir string, files map[string][]byte, stale func(name string) bool) error {
+func leaveFiles(dir string, texts map[string][]byte, stale func(name string) bool) error {
 	list, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -74,12 +74,12 @@ func leaveFiles(dir string, files map[string][]byte, stale func(name string) boo
 			}
 		}
 	}
-	if len(files) == 0 {
+	if len(texts) == 0 {
 		_ = os.Remove(dir) // fails if the directory has other files
 		return nil
 	}
-	return replace.Directory(dir, func(dir string) error {
-		for name, text := range files {
+	return files.Directory(dir, func(dir string) error {
+		for name, text := range texts {
 			if err := os.WriteFile(filepath.Join(dir, name), text, 0o666); err != nil {
 				return err
 			}

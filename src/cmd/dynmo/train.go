@@ -19,7 +19,7 @@ import (
 	"dynmo/src/config"
 	"dynmo/src/dynamic"
 	"dynmo/src/fault"
-	"dynmo/src/input"
+	"dynmo/src/files"
 	"dynmo/src/launch"
 	"dynmo/src/record"
 	"dynmo/src/train"
@@ -145,7 +145,7 @@ func runTraining(c *cobra.Command, settings config.Config, records runDirectory,
 	asked, silence := saveRequests()
 	defer silence()
 	watch := &watcher{out: c.ErrOrStderr(), settings: settings, resolved: resolved, records: records}
-	resume := func() string { return input.Visible(resumeCommand(again, watch.dir, settings, os.Getenv)) }
+	resume := func() string { return files.Visible(resumeCommand(again, watch.dir, settings, os.Getenv)) }
 	advise := func(err error) error { // adds the next step to an error
 		if exitStatus(err) == exitUnsaved {
 			return fmt.Errorf("%w: once checkpoints can be written, resume from the newest one: %s", err, resume())

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"dynmo/src/config"
-	"dynmo/src/input"
+	"dynmo/src/files"
 	"dynmo/src/lab/report"
 	"dynmo/src/lab/verdict"
 	"dynmo/src/launch"
@@ -84,7 +84,7 @@ func (w *watcher) begin(about launch.World) (record.Observer, error) {
 	}
 	l := w.settings.Parallel
 	w.progress.Say(fmt.Sprintf("%s: %s on %s (%s x %s), kernels %s, balance %s, clock=%s",
-		input.Visible(w.settings.Run.Name), record.Counted(about.Ranks, "rank"), record.Counted(about.Hosts, "host"), record.Counted(l.Stages, "stage"), record.Counted(l.Replicas, "replica"), about.Kernels,
+		files.Visible(w.settings.Run.Name), record.Counted(about.Ranks, "rank"), record.Counted(about.Hosts, "host"), record.Counted(l.Stages, "stage"), record.Counted(l.Replicas, "replica"), about.Kernels,
 		w.settings.Balance, about.Clock))
 	if about.MPI || about.GPU != "" {
 		for _, line := range about.Placement {

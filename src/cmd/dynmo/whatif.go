@@ -14,7 +14,7 @@ import (
 	"dynmo/src/comm/mpi"
 	"dynmo/src/config"
 	"dynmo/src/cost"
-	"dynmo/src/input"
+	"dynmo/src/files"
 	"dynmo/src/lab/roofline"
 	"dynmo/src/lab/study"
 	"dynmo/src/plan/search"
@@ -144,7 +144,7 @@ func readNetwork(name string) (sim.Network, error) {
 	if slices.Contains(roofline.Names(), name) {
 		return roofline.Network(name)
 	}
-	f, err := input.Open(name, input.Network)
+	f, err := files.Open(name, files.Network)
 	if err != nil {
 		return sim.Network{}, err
 	}
@@ -179,7 +179,7 @@ func assumedNetwork(name string) string {
 // loadSettings loads the settings of a command line. The first rank writes notes on former names of
 // settings to stderr. "-" is standard input, which the ranks of a launcher do not share.
 func loadSettings(path string, sets []string, stderr io.Writer) (config.Config, error) {
-	if path == input.Stdin && mpi.Launched() {
+	if path == files.Stdin && mpi.Launched() {
 		return config.Config{}, errors.New("CONFIG -: standard input reaches rank 0 alone, want a file")
 	}
 	c, notes, err := config.LoadWithNotes(path, sets)
@@ -193,7 +193,7 @@ func loadSettings(path string, sets []string, stderr io.Writer) (config.Config, 
 func oneStdin(paths ...string) error {
 	n := 0
 	for _, path := range paths {
-		if path == input.Stdin {
+		if path == files.Stdin {
 			n++
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"dynmo/src/config"
 	"dynmo/src/data"
 	"dynmo/src/family"
-	"dynmo/src/input"
+	"dynmo/src/files"
 	"dynmo/src/model"
 )
 
@@ -48,9 +48,9 @@ var fields = []family.Field{
 }
 
 // read returns the shape that a GPT2Config describes.
-func read(o input.Object) (model.Config, error) {
+func read(o files.Object) (model.Config, error) {
 	c := model.Config{Vocab: data.GPT2Tokens, Sequence: 1024, Hidden: 768, Blocks: 12, Heads: 12, Tied: true}
-	list := []input.Dimension{
+	list := []files.Dimension{
 		{Key: "vocab_size", To: &c.Vocab, Limit: family.MaxTokens}, {Key: "n_positions", To: &c.Sequence, Limit: family.MaxTokens},
 		{Key: "n_embd", To: &c.Hidden, Limit: family.MaxHidden}, {Key: "n_layer", To: &c.Blocks, Limit: family.MaxBlocks},
 		{Key: "n_head", To: &c.Heads, Limit: family.MaxHidden},

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"dynmo/src/family"
-	"dynmo/src/input"
+	"dynmo/src/files"
 	"dynmo/src/model"
 )
 
@@ -21,7 +21,7 @@ var form = FormOf(family.Form{Name: Name, Read: read, Write: func(c model.Config
 var mistral = FormOf(family.Form{
 	Name:   mistralType,
 	Fields: []family.Field{{Keys: window, Use: family.Used, Source: "models/mistral/configuration_mistral.py, only null"}},
-	Read: func(o input.Object) (model.Config, error) {
+	Read: func(o files.Object) (model.Config, error) {
 		c := model.Config{
 			Family: Name, Vocab: 32000, Sequence: 4096 * 32, Hidden: 4096, Blocks: 32, Heads: 32, KeyValueHeads: 8,
 			Intermediate: 14336, NormEps: 1e-6, Rope: model.Rope{Base: 10000},
@@ -69,7 +69,7 @@ func FormOf(f family.Form) family.Form {
 	f.Prefix, f.Token, f.Buffers = "model.", "embed_tokens.weight", []string{".rotary_emb.inv_freq"}
 	f.Fields = slices.Concat(f.Fields, fields)
 	keep := f.Keep
-	f.Keep = func(members map[string]any, from input.Object, c model.Config) {
+	f.Keep = func(members map[string]any, from files.Object, c model.Config) {
 		members[positions] = max(members[positions].(int), c.Sequence) // no weight depends on their number
 		if keep != nil {
 			keep(members, from, c)
@@ -79,7 +79,7 @@ func FormOf(f family.Form) family.Form {
 }
 
 // read returns the shape that a LlamaConfig describes.
-func read(o input.Object) (model.Config, error) {
+func read(o files.Object) (model.Config, error) {
 	c := model.Config{
 		Family: Name, Vocab: 32000, Sequence: 2048, Hidden: 4096, Blocks: 32, Heads: 32,
 		Intermediate: 11008, NormEps: 1e-6, Rope: model.Rope{Base: 10000},
@@ -88,11 +88,11 @@ func read(o input.Object) (model.Config, error) {
 }
 
 // Read reads the members that the configurations of all types of the family have.
-func Read(o input.Object, c *model.Config) error {
+func Read(o files.Object, c *model.Config) error {
 	err := o.Dimensions(
-		input.Dimension{Key: "vocab_size", To: &c.Vocab, Limit: family.MaxTokens}, input.Dimension{Key: positions, To: &c.Sequence, Limit: family.MaxTokens},
-		input.Dimension{Key: "hidden_size", To: &c.Hidden, Limit: family.MaxHidden}, input.Dimension{Key: "intermediate_size", To: &c.Intermediate, Limit: family.MaxHidden},
-		input.Dimension{Key: "num_hidden_layers", To: &c.Blocks, Limit: family.MaxBlocks}, input.Dimension{Key: "num_attention_heads", To: &c.Heads, Limit: family.MaxHidden})
+		files.Dimension{Key: "vocab_size", To: &c.Vocab, Limit: family.MaxTokens}, files.Dimension{Key: positions, To: &c.Sequence, Limit: family.MaxTokens},
+		files.Dimension{Key: "hidden_size", To: &c.Hidden, Limit: family.MaxHidden}, files.Dimension{Key: "intermediate_size", To: &c.Intermediate, Limit: family.MaxHidden},
+		files.Dimension{Key: "num_hidden_layers", To: &c.Blocks, Limit: family.MaxBlocks}, files.Dimension{Key: "num_attention_heads", To: &c.Heads, Limit: family.MaxHidden})
 	if err != nil {
 		return err
 	}
@@ -117,21 +117,21 @@ func Read(o input.Object, c *model.Config) error {
 }
 
 // readKeyed reads the number of heads with keys; null means all heads.
-func readKeyed(o input.Object, c *model.Config) error {
+func readKeyed(o files.Object, c *model.Config) error {
 	const key = "num_key_value_heads"
 	switch _, ok := o[key]; {
 	case ok && o.Absent(key), !ok && c.KeyValueHeads == 0:
 		c.KeyValueHeads = c.Heads
 		return nil
 	default:
-		return o.Dimensions(input.Dimension{Key: key, To: &c.KeyValueHeads, Limit: family.MaxHidden})
+		return o.Dimensions(files.Dimension{Key: key, To: &c.KeyValueHeads, Limit: family.MaxHidden})
 	}
 }
 
 // readRope reads rotary positions. Since Transformers 5 they are in rope_parameters, before in
 // rope_theta and rope_scaling. A file with both must say the same in both: Transformers 5 takes
 // rope_scaling, other programs take either.
-func readRope(o input.Object, r *model.Rope) error {
+func readRope(o files.Object, r *model.Rope) error {
 	if err := o.Number(theta, &r.Base, 1, 1e12); err != nil {
 		return err
 	}
@@ -157,7 +157,7 @@ func readRope(o input.Object, r *model.Rope) error {
 		*r, before = this, key
 	}
 	outer := r.Original
-	err := o.Dimensions(input.Dimension{Key: original, To: &outer, Limit: family.MaxTokens})
+	err := o.Dimensions(files.Dimension{Key: original, To: &outer, Limit: family.MaxTokens})
 	if err == nil && r.Scaling == model.RopeLlama3 && outer != r.Original {
 		return o.Fail(original, "%d, yet %s has %d: want the two equal", outer, before, r.Original)
 	}
@@ -173,7 +173,7 @@ var variants = map[string][]string{
 }
 
 // readScaling reads the variant and its members.
-func readScaling(o input.Object, r *model.Rope) error {
+func readScaling(o files.Object, r *model.Rope) error {
 	key, err := family.Spelling(o, "rope_type", "type") // "type" until Transformers 4.43
 	if err != nil {
 		return err
@@ -202,7 +202,7 @@ func readScaling(o input.Object, r *model.Rope) error {
 		return err
 	}
 	if err := cmp.Or(o.Required("low_freq_factor", &r.Low, 1e-6, 1e6), o.Required("high_freq_factor", &r.High, 1e-6, 1e6),
-		o.There(original), o.Dimensions(input.Dimension{Key: original, To: &r.Original, Limit: family.MaxTokens})); err != nil {
+		o.There(original), o.Dimensions(files.Dimension{Key: original, To: &r.Original, Limit: family.MaxTokens})); err != nil {
 		return err
 	}
 	if r.High <= r.Low {

@@ -8,7 +8,7 @@ import (
 
 	"dynmo/src/cost"
 	"dynmo/src/dynamic"
-	"dynmo/src/input"
+	"dynmo/src/files"
 	"dynmo/src/model"
 )
 
@@ -162,7 +162,7 @@ func (p *plasticity) recall(t dynamic.Target) error {
 // readFreezing reads a layer's section.
 func readFreezing(text []byte) (f freezing, err error) {
 	if err = json.Unmarshal(text, &f); err == nil {
-		err = input.CheckKeys(text, f)
+		err = files.CheckKeys(text, f)
 	}
 	if err != nil {
 		return f, err

@@ -10,7 +10,7 @@ import (
 
 	"dynmo/src/family"
 	"dynmo/src/family/llama"
-	"dynmo/src/input"
+	"dynmo/src/files"
 	"dynmo/src/model"
 )
 
@@ -79,7 +79,7 @@ var mixtral = llama.FormOf(family.Form{
 		}
 		return members
 	},
-	Keep: func(members map[string]any, from input.Object, _ model.Config) {
+	Keep: func(members map[string]any, from files.Object, _ model.Config) {
 		if v, ok := from[coefficient]; ok {
 			members[coefficient] = json.RawMessage(v.JSON)
 		}
@@ -129,7 +129,7 @@ var mixtralFields = []family.Field{
 }
 
 // readMixtral returns the shape that a MixtralConfig describes.
-func readMixtral(o input.Object) (model.Config, error) {
+func readMixtral(o files.Object) (model.Config, error) {
 	c := model.Config{
 		Family: llama.Name, Vocab: 32000, Sequence: 4096 * 32, Hidden: 4096, Blocks: 32, Heads: 32, KeyValueHeads: 8,
 		Intermediate: 14336, NormEps: 1e-5, Rope: model.Rope{Base: 1e6},
@@ -169,7 +169,7 @@ var llamaMoEFields = []family.Field{
 }
 
 // readLlamaMoE returns the shape that a LlamaMoEConfig describes.
-func readLlamaMoE(o input.Object) (model.Config, error) {
+func readLlamaMoE(o files.Object) (model.Config, error) {
 	c := model.Config{
 		Family: llama.Name, Vocab: 32000, Sequence: 2048, Hidden: 4096, Blocks: 32, Heads: 32,
 		Intermediate: 11008, NormEps: 1e-6, Rope: model.Rope{Base: llamaMoEBase},
@@ -191,9 +191,9 @@ func readLlamaMoE(o input.Object) (model.Config, error) {
 }
 
 // readExperts sets how many there are, and of these how many a token goes to.
-func readExperts(o input.Object, c *model.Config, count, top string) error {
+func readExperts(o files.Object, c *model.Config, count, top string) error {
 	e := model.KindOf[Experts](*c)
-	err := o.Dimensions(input.Dimension{Key: count, To: &e.Count, Limit: maxExperts}, input.Dimension{Key: top, To: &e.Top, Limit: maxExperts})
+	err := o.Dimensions(files.Dimension{Key: count, To: &e.Count, Limit: maxExperts}, files.Dimension{Key: top, To: &e.Top, Limit: maxExperts})
 	switch {
 	case err != nil:
 	case e.Top > e.Count:
@@ -213,18 +213,18 @@ const minScale, maxScale = 1e-6, 65536.0
 
 // scoreScale returns what scores are multiplied by: a number, or one for each block, which
 // have to be equal.
-func scoreScale(o input.Object, blocks int) (float64, error) {
+func scoreScale(o files.Object, blocks int) (float64, error) {
 	const key = "score_scale_factor"
 	scale := 1.0
 	var each []float64
 	if json.Unmarshal(o[key].JSON, &each) == nil && len(each) == blocks && !slices.ContainsFunc(each, func(x float64) bool { return x != each[0] }) {
-		o = input.Object{key: {JSON: fmt.Append(nil, each[0]), At: o[key].At}}
+		o = files.Object{key: {JSON: fmt.Append(nil, each[0]), At: o[key].At}}
 	}
 	return scale, o.Number(key, &scale, minScale, maxScale)
 }
 
 // equalExperts returns an error unless all experts are as wide as the shape says.
-func equalExperts(o input.Object, c model.Config) error {
+func equalExperts(o files.Object, c model.Config) error {
 	const key = "size_experts"
 	if o.Absent(key) {
 		return nil
@@ -242,7 +242,7 @@ func equalExperts(o input.Object, c model.Config) error {
 
 // noiseOfLlamaMoE lists the matrices of the noise that training adds to scores, which no
 // layer here has: they are kept.
-func noiseOfLlamaMoE(o input.Object, c model.Config) (list []model.Weight, err error) {
+func noiseOfLlamaMoE(o files.Object, c model.Config) (list []model.Weight, err error) {
 	noise := true
 	if err := o.Flag("gate_add_noise", &noise); err != nil || !noise {
 		return nil, err

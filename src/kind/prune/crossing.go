@@ -6,7 +6,7 @@ import (
 	"strconv"
 
 	"dynmo/src/config"
-	"dynmo/src/input"
+	"dynmo/src/files"
 )
 
 // crossing is the sparsity above which the products of a pruned matrix take less time in CSR than
@@ -97,7 +97,7 @@ func resolve(c *config.Config, recorded string) (why string, err error) {
 // measured returns the crossing in a file of figures, as dynmo bench prints them with
 // --json: that of this kind of device and precision.
 func measured(c config.Config, path string) (crossing, error) {
-	figures, _, err := input.Lines[struct {
+	figures, _, err := files.Lines[struct {
 		Name        string
 		Value       float64
 		Wrong       int

@@ -19,7 +19,7 @@ import (
 	"gonum.org/v1/plot/vg/vgpdf"
 	"gonum.org/v1/plot/vg/vgsvg"
 
-	"dynmo/src/replace"
+	"dynmo/src/files"
 )
 
 // Sizes of a picture. Its text can be read where the picture is 600 pixels wide.
@@ -68,7 +68,7 @@ func (f Figure) Save(dir string) error {
 		case "csv":
 			text = bytes.NewBufferString(f.csv())
 		}
-		err := replace.Write(filepath.Join(dir, f.Name+"."+ending), func(w io.Writer) error {
+		err := files.Write(filepath.Join(dir, f.Name+"."+ending), func(w io.Writer) error {
 			_, err := text.WriteTo(w)
 			return err
 		})

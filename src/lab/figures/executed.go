@@ -12,11 +12,10 @@ import (
 	"slices"
 	"strings"
 
-	"dynmo/src/input"
+	"dynmo/src/files"
 	"dynmo/src/lab/report"
 	"dynmo/src/lab/study"
 	"dynmo/src/lab/verdict"
-	"dynmo/src/replace"
 )
 
 // executedStudy is runs that were really executed, as the folder executed of the results keeps them.
@@ -86,7 +85,7 @@ func Collect(results, name, command string, dirs []string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 		return err
 	}
-	err = replace.Write(path, func(w io.Writer) error { _, err := w.Write(append(text, '\n')); return err })
+	err = files.Write(path, func(w io.Writer) error { _, err := w.Write(append(text, '\n')); return err })
 	return errors.Join(append(problems, err)...)
 }
 
@@ -185,7 +184,7 @@ func (f *Figure) addExecuted(results string) error {
 
 // readExecutedStudy reads a file of executed runs.
 func readExecutedStudy(path string) (s executedStudy, err error) {
-	text, err := input.Read(path, input.Loads)
+	text, err := files.Read(path, files.Loads)
 	if err == nil {
 		err = json.Unmarshal(text, &s)
 	}

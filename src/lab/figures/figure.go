@@ -12,8 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"dynmo/src/input"
-	"dynmo/src/replace"
+	"dynmo/src/files"
 )
 
 // Figure is a figure or table with its numbers and with what made them.
@@ -129,7 +128,7 @@ const format = 1
 func Read(dir, name string) (Figure, error) {
 	var f Figure
 	path := filepath.Join(dir, "figures", name+".json")
-	text, err := input.Read(path, input.Loads)
+	text, err := files.Read(path, files.Loads)
 	if errors.Is(err, fs.ErrNotExist) {
 		return f, fmt.Errorf("%s: no result is kept, --remake simulates one", path)
 	}
@@ -158,7 +157,7 @@ func (f Figure) Write(dir string) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
 	}
-	return replace.Write(filepath.Join(dir, f.Name+".json"), func(w io.Writer) error {
+	return files.Write(filepath.Join(dir, f.Name+".json"), func(w io.Writer) error {
 		_, err := w.Write(append(text, '\n'))
 		return err
 	})

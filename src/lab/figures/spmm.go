@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"dynmo/src/input"
+	"dynmo/src/files"
 )
 
 // figure6 is sparse products against dense ones, as they were measured.
@@ -43,7 +43,7 @@ func (s *studies) figure6() (Figure, error) {
 // Its rows are "50 % zeros", ours, cuSPARSE, the form of that, its preparation and the dense
 // product, in milliseconds.
 func readGPU(path string) ([]Series, error) {
-	text, err := input.Read(path, input.Loads)
+	text, err := files.Read(path, files.Loads)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -75,7 +75,7 @@ func readGPU(path string) ([]Series, error) {
 
 // readCPU reads lines of dynmo bench spmm --json.
 func readCPU(path string) ([]Series, error) {
-	file, err := input.Open(path, input.Loads)
+	file, err := files.Open(path, files.Loads)
 	if err != nil {
 		return nil, fmt.Errorf("%w: dynmo bench spmm --json writes it", err)
 	}

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"dynmo/src/input"
+	"dynmo/src/files"
 )
 
 // workload is how models of a kind of dynamism change over a run. It is a file of the folder
@@ -78,11 +78,11 @@ type claims struct {
 
 // readTOML reads a file whose keys must all be known.
 func readTOML(path string, to any) error {
-	text, err := input.Read(path, input.Settings)
+	text, err := files.Read(path, files.Settings)
 	if err != nil {
 		return err
 	}
-	return input.TOML(path, text, to)
+	return files.TOML(path, text, to)
 }
 
 // readWorkloads reads all workloads, in their order.

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 
 	"dynmo/src/dynamic"
-	"dynmo/src/input"
+	"dynmo/src/files"
 	"dynmo/src/record"
 )
 
@@ -92,7 +92,7 @@ func (r Run) eventRows() []eventRow {
 		default:
 			row.Text = dynamic.Figures(e.Detail)
 		}
-		row.Text = input.Visible(row.Text)
+		row.Text = files.Visible(row.Text)
 		list = append(list, row)
 	}
 	return list

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"dynmo/src/dynamic"
-	"dynmo/src/input"
+	"dynmo/src/files"
 	"dynmo/src/lab/verdict"
 	"dynmo/src/record"
 )
@@ -122,7 +122,7 @@ func (r Run) packingTable(p *verdict.Packing) [][]string {
 	}
 	for _, row := range table {
 		for column := range row {
-			row[column] = input.Visible(row[column])
+			row[column] = files.Visible(row[column])
 		}
 	}
 	return table

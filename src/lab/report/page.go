@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"dynmo/src/input"
+	"dynmo/src/files"
 	"dynmo/src/lab/verdict"
 	"dynmo/src/record"
 )
@@ -62,7 +62,7 @@ const mostEvents = 500
 func HTML(out io.Writer, r Run) error {
 	p := page{Run: r, Summary: r.summarise(), State: r.state(), Schedule: r.schedules(), Move: -1,
 		Style: template.CSS(styleText), Script: template.JS(scriptText)}
-	p.Summary.Name, p.State, p.Settings = input.Visible(p.Summary.Name), input.Visible(p.State), input.VisibleLines(r.Settings)
+	p.Summary.Name, p.State, p.Settings = files.Visible(p.Summary.Name), files.Visible(p.State), files.VisibleLines(r.Settings)
 	phases, err := r.baselines()
 	if err != nil {
 		return err
@@ -172,7 +172,7 @@ func provenance(p record.Provenance) []fact {
 	var list []fact
 	for line := range strings.Lines(p.String()) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
-		list = append(list, fact{Name: name, Value: input.Visible(value)})
+		list = append(list, fact{Name: name, Value: files.Visible(value)})
 	}
 	return list
 }
@@ -226,7 +226,7 @@ func (r Run) state() string {
 func Unfinished(out io.Writer, runs []Run) error {
 	for _, r := range runs {
 		if state, ok := strings.CutPrefix(r.state(), "This run "); ok {
-			if _, err := fmt.Fprintf(out, "\n%s %s\n", r.label(), input.Visible(state)); err != nil {
+			if _, err := fmt.Fprintf(out, "\n%s %s\n", r.label(), files.Visible(state)); err != nil {
 				return err
 			}
 		}

@@ -13,7 +13,7 @@ import (
 	"strings"
 
 	"dynmo/src/config"
-	"dynmo/src/input"
+	"dynmo/src/files"
 	"dynmo/src/lab/verdict"
 	"dynmo/src/record"
 )
@@ -116,11 +116,11 @@ func ReadAll(dir string) (Run, error) {
 	if err != nil {
 		return r, err
 	}
-	settings, err := input.Read(r.file(record.SettingsFile), input.Settings)
+	settings, err := files.Read(r.file(record.SettingsFile), files.Settings)
 	if err != nil {
 		return r, err
 	}
-	r.Settings = input.VisibleLines(string(settings))
+	r.Settings = files.VisibleLines(string(settings))
 	if err := r.provenance(); err != nil {
 		return r, err
 	}
@@ -135,7 +135,7 @@ func (r Run) file(name string) string { return filepath.Join(r.Dir, name) }
 
 // provenance reads the provenance of the run, if it was recorded.
 func (r *Run) provenance() error {
-	text, err := input.Read(r.file(record.ProvenanceFile), input.Note)
+	text, err := files.Read(r.file(record.ProvenanceFile), files.Note)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	} else if err != nil {
@@ -150,7 +150,7 @@ func (r *Run) provenance() error {
 
 // lines reads a file with one JSON value for each line.
 func lines[T any](r *Run, name string) ([]T, error) {
-	list, torn, err := input.Lines[T](r.file(name))
+	list, torn, err := files.Lines[T](r.file(name))
 	r.note(torn)
 	return list, err
 }
@@ -158,7 +158,7 @@ func lines[T any](r *Run, name string) ([]T, error) {
 // read calls visit with the content of a file whose last line may be torn. It does nothing if there is
 // no such file, or if the file is empty.
 func (r *Run) read(name string, visit func(name string, in io.Reader) error) error {
-	file, torn, err := input.Records(r.file(name))
+	file, torn, err := files.Records(r.file(name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"dynmo/src/input"
+	"dynmo/src/files"
 	"dynmo/src/record"
 	"dynmo/src/trace"
 )
@@ -67,7 +67,7 @@ func (r Run) summarise() summary {
 }
 
 // label returns the name of the run in tables.
-func (r Run) label() string { return input.Visible(cmp.Or(r.Label, r.Config.Run.Name)) }
+func (r Run) label() string { return files.Visible(cmp.Or(r.Label, r.Config.Run.Name)) }
 
 // Distinguish labels runs with the names of their directories if name, layout and balancer are
 // equal.

@@ -10,10 +10,9 @@ import (
 	"slices"
 
 	"dynmo/src/config"
-	"dynmo/src/input"
+	"dynmo/src/files"
 	"dynmo/src/plan/search"
 	"dynmo/src/record"
-	"dynmo/src/replace"
 	"dynmo/src/trace"
 )
 
@@ -62,7 +61,7 @@ type Pace struct {
 // ReadSummary reads the summary of a run directory, nil if the run has not ended.
 func ReadSummary(dir string) (*Summary, error) {
 	path := filepath.Join(dir, record.SummaryFile)
-	text, err := input.Read(path, input.Note)
+	text, err := files.Read(path, files.Note)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(text) == 0 {
 		return nil, nil
 	}
@@ -81,7 +80,7 @@ func (s Summary) Write(dir string) error {
 	if err != nil {
 		return fmt.Errorf("summary: %w", err)
 	}
-	return replace.Write(filepath.Join(dir, record.SummaryFile), func(w io.Writer) error {
+	return files.Write(filepath.Join(dir, record.SummaryFile), func(w io.Writer) error {
 		_, err := w.Write(append(text, '\n'))
 		return err
 	})

@@ -9,14 +9,14 @@ import (
 	"math"
 	"slices"
 
-	"dynmo/src/input"
+	"dynmo/src/files"
 	"dynmo/src/trace"
 )
 
 //go:embed page.html
 var pageText string
 
-var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{"visible": input.Visible}).Parse(pageText))
+var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{"visible": files.Visible}).Parse(pageText))
 
 // heat is a heat map: a table with a coloured cell for each row and column.
 type heat struct {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/BurntSushi/toml"
 
-	"dynmo/src/input"
+	"dynmo/src/files"
 )
 
 // Bound is the speed that a check should reach on devices of one model. Least is a lower bound for
@@ -31,12 +31,12 @@ type Reference struct {
 
 // ReadReference reads a reference file. The error names file, bound and field.
 func ReadReference(path string) (*Reference, error) {
-	text, err := input.Read(path, input.Settings)
+	text, err := files.Read(path, files.Settings)
 	if err != nil {
 		return nil, err
 	}
 	r := &Reference{path: path}
-	if err := input.TOML(path, text, r); err != nil {
+	if err := files.TOML(path, text, r); err != nil {
 		return nil, err
 	}
 	for i, b := range r.Bounds {

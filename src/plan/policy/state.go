@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"dynmo/src/balance"
-	"dynmo/src/input"
+	"dynmo/src/files"
 	"dynmo/src/layout"
 	"dynmo/src/plan/search"
 )
@@ -51,7 +51,7 @@ func (a sought) save() *savedSought {
 // an error the balancer is unchanged.
 func (b *balancer) Restore(text []byte, present layout.Layout) error {
 	var s saved
-	if err := input.CheckKeys(text, s); err != nil {
+	if err := files.CheckKeys(text, s); err != nil {
 		return err
 	}
 	if err := json.Unmarshal(text, &s); err != nil {

@@ -10,7 +10,7 @@ import (
 	"dynmo/src/comm"
 	"dynmo/src/config"
 	"dynmo/src/cost"
-	"dynmo/src/input"
+	"dynmo/src/files"
 	"dynmo/src/layout"
 	"dynmo/src/mesh"
 	"dynmo/src/partition"
@@ -188,7 +188,7 @@ func initialSchedule(stages, chunks, microbatches, most int) (schedule.Schedule,
 
 // readSchedule reads the schedule of the settings' file.
 func readSchedule(c config.Config) (schedule.Schedule, error) {
-	f, err := input.Open(c.Schedule.File, input.Schedule)
+	f, err := files.Open(c.Schedule.File, files.Schedule)
 	if err != nil {
 		return schedule.Schedule{}, fmt.Errorf("schedule.file: %w", err)
 	}
