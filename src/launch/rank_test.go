@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"dynmo/src/checkpoint"
 	"dynmo/src/config"
 	"dynmo/src/device"
 	"dynmo/src/device/cpu"
@@ -14,6 +13,7 @@ import (
 	"dynmo/src/files"
 	"dynmo/src/model"
 	"dynmo/src/tensor"
+	"dynmo/src/weights"
 )
 
 // weightsOf returns a weights file of the model, drawn with another seed.
@@ -23,7 +23,7 @@ func weightsOf(t *testing.T, c config.Config) string {
 	shape := model.FromConfig(c)
 	whole, err := model.NewStage(shape, shape.All(), cpu.New(device.NewWall()), tensor.F32)
 	expect.OK(t, err)
-	w := checkpoint.FromChain(shape, func(id int) (*model.Layer, error) { return whole.Layers[id], nil }, func() {})
+	w := weights.FromChain(shape, func(id int) (*model.Layer, error) { return whole.Layers[id], nil }, func() {})
 	path := filepath.Join(t.TempDir(), "weights.safetensors")
 	expect.OK(t, files.Write(path, w.Write))
 	return path
@@ -42,7 +42,7 @@ func TestTrainingGoesOnFromWeights(t *testing.T) {
 	}
 	padded := c
 	padded.Model.Vocab += 44
-	most := math.Log(1 + 44./float64(c.Model.Vocab)) // see checkpoint.Weights.Fit
+	most := math.Log(1 + 44./float64(c.Model.Vocab)) // see weights.Weights.Fit
 	if more := goRun(t, padded, nil).losses[0] - from.losses[0]; !(more > 0 && float64(more) <= most+1e-6) {
 		t.Errorf("44 tokens more: a loss larger by %v, want at most %v", more, most)
 	}

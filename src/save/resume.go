@@ -7,7 +7,6 @@ import (
 	"math"
 	"runtime/debug"
 
-	"dynmo/src/checkpoint"
 	"dynmo/src/comm"
 	"dynmo/src/config"
 	"dynmo/src/data"
@@ -15,6 +14,7 @@ import (
 	"dynmo/src/model"
 	"dynmo/src/piece"
 	"dynmo/src/store"
+	"dynmo/src/weights"
 )
 
 // Resumed describes the checkpoint from which a run resumed; zero for a new run.
@@ -186,7 +186,7 @@ func (r *Reader) read(c *store.Checkpoint, into *Checkpoint) (err error) {
 // Fill replaces the initial weights of a stage's layers by those of the file model.weights.
 func Fill(s *model.Stage, path string) error {
 	fail := func(err error) error { return fmt.Errorf("model.weights = %q: %w", path, err) }
-	w, err := checkpoint.OpenWeights(path)
+	w, err := weights.OpenWeights(path)
 	if err != nil {
 		return fail(err)
 	}

@@ -12,13 +12,13 @@ import (
 	"strings"
 	"testing"
 
-	"dynmo/src/checkpoint"
 	"dynmo/src/device"
 	"dynmo/src/device/cpu"
 	"dynmo/src/expect"
 	"dynmo/src/random"
 	"dynmo/src/record"
 	"dynmo/src/tensor"
+	"dynmo/src/weights"
 )
 
 // TestEveryFlipAndCutIsFound: one bit flipped anywhere in any file, or a file cut
@@ -66,15 +66,15 @@ func TestHostileStructure(t *testing.T) {
 	save(t, dev, s, filepath.Join(run, record.CheckpointDir), 10, 2)
 	for name, c := range map[string]struct {
 		file   string
-		change func(text []byte, f *checkpoint.File) []byte
+		change func(text []byte, f *weights.File) []byte
 		want   string
 	}{
-		"columns": {weightsFile(2), func(text []byte, f *checkpoint.File) []byte {
-			at := slices.IndexFunc(f.Tensors, func(t checkpoint.Tensor) bool { return strings.HasSuffix(t.Name, ".columns") })
+		"columns": {weightsFile(2), func(text []byte, f *weights.File) []byte {
+			at := slices.IndexFunc(f.Tensors, func(t weights.Tensor) bool { return strings.HasSuffix(t.Name, ".columns") })
 			text[f.Offset(f.Tensors[at])+1] = 1 // column 256
 			return text
 		}, "has column 2"},
-		"text": {stateFile(2), func(text []byte, _ *checkpoint.File) []byte {
+		"text": {stateFile(2), func(text []byte, _ *weights.File) []byte {
 			return bytes.Replace(text, []byte(`\"name\":\"header\",\"bytes\":`), []byte(`\"name\":\"header\",\"bytes\":-`), 1)
 		}, "bytes of text, want -"},
 	} {
@@ -86,7 +86,7 @@ func TestHostileStructure(t *testing.T) {
 		path := filepath.Join(all[0].Dir, c.file)
 		was, err := os.ReadFile(path)
 		expect.OK(t, err)
-		f, err := checkpoint.Parse(c.file, bytes.NewReader(was), int64(len(was)))
+		f, err := weights.Parse(c.file, bytes.NewReader(was), int64(len(was)))
 		expect.OK(t, err)
 		text := c.change(slices.Clone(was), f)
 		if bytes.Equal(text, was) {

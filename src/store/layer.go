@@ -4,12 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"dynmo/src/checkpoint"
 	"dynmo/src/device"
 	"dynmo/src/device/cpu"
 	"dynmo/src/model"
 	"dynmo/src/piece"
 	"dynmo/src/tensor"
+	"dynmo/src/weights"
 )
 
 // Layer reads a layer of a model's chain, or a replica's part of a layer. The part may have been
@@ -95,7 +95,7 @@ func (c *Checkpoint) layer(id int, shape model.Config, d device.Device, t tensor
 
 // sections returns the sections of a layer that a state file names. fillPieces knows the lengths of
 // sections that only the update reads.
-func (c *Checkpoint) sections(state *checkpoint.File) (list []model.Section, err error) {
+func (c *Checkpoint) sections(state *weights.File) (list []model.Section, err error) {
 	if err := json.Unmarshal([]byte(state.Metadata[sectionsKey]), &list); err != nil {
 		return nil, c.fail(state.Name, fmt.Errorf("metadata: %s: %w", sectionsKey, err))
 	}
@@ -113,7 +113,7 @@ func (c *Checkpoint) sections(state *checkpoint.File) (list []model.Section, err
 }
 
 // fill sets the values of a layer from its files. The state file was opened last.
-func (c *Checkpoint) fill(l *model.Layer, state *checkpoint.File, replica int, d device.Device) error {
+func (c *Checkpoint) fill(l *model.Layer, state *weights.File, replica int, d device.Device) error {
 	rest, _ := l.Rest()
 	if err := c.fillPieces(rest, state, d); err != nil {
 		return err

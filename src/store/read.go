@@ -16,12 +16,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"dynmo/src/checkpoint"
 	"dynmo/src/device"
 	"dynmo/src/files"
 	"dynmo/src/model"
 	"dynmo/src/record"
 	"dynmo/src/tensor"
+	"dynmo/src/weights"
 )
 
 // Checkpoint is a checkpoint with a checked manifest and checked file lengths. Only one goroutine
@@ -284,11 +284,11 @@ func (c *Checkpoint) read(name string, limit int64) error {
 }
 
 // open reads a file of a layer and parses its header.
-func (c *Checkpoint) open(name string) (*checkpoint.File, error) {
+func (c *Checkpoint) open(name string) (*weights.File, error) {
 	if err := c.read(name, files.Unbound); err != nil {
 		return nil, err
 	}
-	file, err := checkpoint.Parse(name, bytes.NewReader(c.text), int64(len(c.text)))
+	file, err := weights.Parse(name, bytes.NewReader(c.text), int64(len(c.text)))
 	if err != nil {
 		return nil, c.fail(name, err)
 	}
@@ -297,13 +297,13 @@ func (c *Checkpoint) open(name string) (*checkpoint.File, error) {
 
 // fillPieces sets pieces from the tensors with the same names in the file that was opened last. A
 // file with other tensors, or without one of them, is an error.
-func (c *Checkpoint) fillPieces(pieces []model.StateTensor, f *checkpoint.File, d device.Device) error {
+func (c *Checkpoint) fillPieces(pieces []model.StateTensor, f *weights.File, d device.Device) error {
 	if len(pieces) != len(f.Tensors) {
 		return c.fail(f.Name, fmt.Errorf("%d tensors, want %d", len(f.Tensors), len(pieces)))
 	}
 	for _, p := range pieces {
 		want := describe(p)
-		at := slices.IndexFunc(f.Tensors, func(t checkpoint.Tensor) bool { return t.Name == p.Name })
+		at := slices.IndexFunc(f.Tensors, func(t weights.Tensor) bool { return t.Name == p.Name })
 		if at < 0 {
 			return c.fail(f.Name, fmt.Errorf("tensor %q is missing", p.Name))
 		}

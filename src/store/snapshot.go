@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"slices"
 
-	"dynmo/src/checkpoint"
 	"dynmo/src/comm"
 	"dynmo/src/device"
 	"dynmo/src/model"
 	"dynmo/src/tensor"
+	"dynmo/src/weights"
 )
 
 // Snapshot is a copy of layers between two steps. Its memory is reused for the next copy.
@@ -22,7 +22,7 @@ type Snapshot struct {
 type content struct {
 	name     string
 	metadata map[string]string
-	tensors  []checkpoint.Tensor
+	tensors  []weights.Tensor
 	values   map[string][]byte // by tensor
 	text     []byte            // instead of tensors; nil: none
 }
@@ -162,14 +162,14 @@ func (c *content) copy(pieces []model.StateTensor, left *[]uint64, stream device
 }
 
 // describe returns the tensor that stores a piece in a file.
-func describe(p model.StateTensor) checkpoint.Tensor {
+func describe(p model.StateTensor) weights.Tensor {
 	if p.Shape == nil {
-		return checkpoint.Tensor{Name: p.Name, DType: "U8", Shape: []int64{p.Mem.Bytes}}
+		return weights.Tensor{Name: p.Name, DType: "U8", Shape: []int64{p.Mem.Bytes}}
 	}
-	return checkpoint.Tensor{Name: p.Name, DType: dtypes[p.DType], Shape: p.Shape}
+	return weights.Tensor{Name: p.Name, DType: dtypes[p.DType], Shape: p.Shape}
 }
 
 // dtypes are the names of element types in files.
-var dtypes = map[tensor.DType]checkpoint.DType{
-	tensor.F32: checkpoint.F32, tensor.F64: "F64", tensor.BF16: "BF16", tensor.I32: "I32", tensor.I64: "I64", tensor.U64: "U64",
+var dtypes = map[tensor.DType]weights.DType{
+	tensor.F32: weights.F32, tensor.F64: "F64", tensor.BF16: "BF16", tensor.I32: "I32", tensor.I64: "I64", tensor.U64: "U64",
 }

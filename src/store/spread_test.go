@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"dynmo/src/checkpoint"
 	"dynmo/src/config"
 	"dynmo/src/device"
 	"dynmo/src/device/cpu"
@@ -22,6 +21,7 @@ import (
 	"dynmo/src/record"
 	"dynmo/src/schedule"
 	"dynmo/src/tensor"
+	"dynmo/src/weights"
 )
 
 // mixture returns the settings of a mixture of experts.
@@ -104,7 +104,7 @@ func TestShared(t *testing.T) {
 			expect.OK(t, err)
 			expect.OK(t, c.Restore())
 			for name := range c.Files {
-				f, err := checkpoint.Open(filepath.Join(c.Dir, name))
+				f, err := weights.Open(filepath.Join(c.Dir, name))
 				expect.OK(t, err)
 				for _, tensor := range f.Tensors {
 					bytes[from] += tensor.Bytes()
@@ -149,7 +149,7 @@ func TestSharedWeights(t *testing.T) {
 	got, err := c.Weights()
 	expect.OK(t, err)
 	s := filled(t, model.FromConfig(mixture()), cpu.New(device.NewWall()), tensor.F32)
-	want := checkpoint.FromChain(s.Config, func(id int) (*model.Layer, error) { return s.Layers[id], nil }, func() {})
+	want := weights.FromChain(s.Config, func(id int) (*model.Layer, error) { return s.Layers[id], nil }, func() {})
 	for _, p := range want.Config.Model.Weights() {
 		x, err := got.Read(p)
 		expect.OK(t, err)

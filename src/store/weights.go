@@ -3,12 +3,12 @@ package store
 import (
 	"fmt"
 
-	"dynmo/src/checkpoint"
 	"dynmo/src/config"
 	"dynmo/src/device"
 	"dynmo/src/device/cpu"
 	"dynmo/src/model"
 	"dynmo/src/tensor"
+	"dynmo/src/weights"
 )
 
 // Config returns the settings of the run that wrote the checkpoint, and the keys that this version
@@ -73,12 +73,12 @@ func (k *chain) free() {
 // Weights returns the weights of the whole model as float32, with zeros for pruned weights. Rounded
 // weights are returned unrounded. They are read on demand, one layer at a time. The hash of each
 // file is checked.
-func (c *Checkpoint) Weights() (*checkpoint.Weights, error) {
+func (c *Checkpoint) Weights() (*weights.Weights, error) {
 	k, err := c.chain()
 	if err != nil {
 		return nil, err
 	}
-	return checkpoint.FromChain(k.shape, k.layer, k.free), nil
+	return weights.FromChain(k.shape, k.layer, k.free), nil
 }
 
 // Thresholds returns the thresholds of the exits in chain order, as trained.

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"dynmo/src/checkpoint"
 	"dynmo/src/config"
 	"dynmo/src/device"
 	"dynmo/src/device/cpu"
@@ -17,6 +16,7 @@ import (
 	"dynmo/src/record"
 	"dynmo/src/schedule"
 	"dynmo/src/tensor"
+	"dynmo/src/weights"
 )
 
 // weighed writes a checkpoint of a model with pruned layers, masked and in CSR, and
@@ -69,7 +69,7 @@ func TestWeights(t *testing.T) {
 		expect.OK(t, one.Restore())
 		got, err := one.Weights()
 		expect.OK(t, err)
-		want := checkpoint.FromChain(s.Config, func(id int) (*model.Layer, error) { return s.Layers[id], nil }, func() {})
+		want := weights.FromChain(s.Config, func(id int) (*model.Layer, error) { return s.Layers[id], nil }, func() {})
 		zeros := 0
 		for _, p := range got.Config.Model.Weights() {
 			x, err := got.Read(p)

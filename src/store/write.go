@@ -18,8 +18,8 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
-	"dynmo/src/checkpoint"
 	"dynmo/src/fault"
+	"dynmo/src/weights"
 )
 
 // Modes of new directories and files. The umask removes bits from them.
@@ -119,7 +119,7 @@ func (c content) to(w io.Writer) error {
 		_, err := w.Write(c.text)
 		return err
 	}
-	return checkpoint.Write(w, c.metadata, c.tensors, func(w io.Writer, t checkpoint.Tensor) error {
+	return weights.Write(w, c.metadata, c.tensors, func(w io.Writer, t weights.Tensor) error {
 		_, err := w.Write(c.values[t.Name])
 		return err
 	})

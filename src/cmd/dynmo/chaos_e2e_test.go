@@ -61,7 +61,7 @@ func TestTrainChaos(t *testing.T) {
 	n := int(0.6 * float64(length) / float64(c.pace))
 	c.args = c.training(n, "undisturbed")
 	began := time.Now()
-	want := weights(t, c.ends(t, c.start(t, "", 3*length), exitDone))
+	want := finalWeights(t, c.ends(t, c.start(t, "", 3*length), exitDone))
 	undisturbed := time.Since(began)
 
 	c.args = c.training(n, "run")
@@ -136,7 +136,7 @@ func (c *chaos) train(t *testing.T, most time.Duration) (faults int, hash string
 		}
 		t.Logf("%s: %s%s after %v: status %d, %v later, at step %d", r.began.Format(time.TimeOnly), what, wanted, after.Round(time.Second), e.status, time.Since(began).Round(100*time.Millisecond), steps(run))
 		if e.status == exitDone && !strings.Contains(e.stderr, "stopped by") {
-			return faults, weights(t, e)
+			return faults, finalWeights(t, e)
 		}
 		if idle++; steps(run) > before {
 			idle = 0

@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"dynmo/src/checkpoint"
 	"dynmo/src/files"
+	"dynmo/src/weights"
 )
 
 // ckptCommand returns the commands on files of weights.
@@ -40,7 +40,7 @@ func ckptInspect() *cobra.Command {
 		Short: "What a safetensors file holds: names, types, shapes and bytes",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			f, err := checkpoint.Open(args[0])
+			f, err := weights.Open(args[0])
 			if err != nil {
 				return usageError{err}
 			}
@@ -91,7 +91,7 @@ Exit status: 0 all is whole; 2 something is damaged, and a line names it.`,
 			if info, err := os.Stat(args[0]); err == nil && info.IsDir() {
 				return verifyCheckpoints(c, args[0])
 			}
-			f, err := checkpoint.Open(args[0])
+			f, err := weights.Open(args[0])
 			if err != nil {
 				return usageError{err}
 			}
@@ -120,7 +120,7 @@ Exit status: 0 all is whole; 2 something is damaged, and a line names it.`,
 }
 
 func ckptImport() *cobra.Command {
-	var weights target
+	var made target
 	c := &cobra.Command{
 		Use:   "import FROM -o FILE",
 		Short: "Make a dynmo weights file of a Hugging Face directory",
@@ -138,7 +138,7 @@ The settings of a run that begins with the weights are printed (unless FILE is -
 into its CONFIG.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := weights.check(); err != nil {
+			if err := made.check(); err != nil {
 				return err
 			}
 			if info, err := os.Stat(args[0]); err != nil {
@@ -146,19 +146,19 @@ into its CONFIG.`,
 			} else if !info.IsDir() {
 				return usageError{fmt.Errorf("%s: a file, want a Hugging Face directory: config.json with model.safetensors", args[0])}
 			}
-			w, err := checkpoint.OpenHuggingFace(args[0])
+			w, err := weights.OpenHuggingFace(args[0])
 			if err != nil {
 				return usageError{err}
 			}
 			defer w.Close()
 			w.Watch(barOf(c).Show)
-			if err := weights.write(c, w.Write); err != nil || weights.standard() {
+			if err := made.write(c, w.Write); err != nil || made.standard() {
 				return err
 			}
-			_, err = io.WriteString(c.OutOrStdout(), w.Settings(weights.path))
+			_, err = io.WriteString(c.OutOrStdout(), w.Settings(made.path))
 			return err
 		},
 	}
-	weights.required(c, "weights file to write; - is standard output")
+	made.required(c, "weights file to write; - is standard output")
 	return c
 }

@@ -7,10 +7,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"dynmo/src/checkpoint"
 	"dynmo/src/config"
 	"dynmo/src/dynamic"
 	"dynmo/src/files"
+	"dynmo/src/weights"
 )
 
 // exported is a format of export, and its flags.
@@ -20,8 +20,8 @@ type exported struct {
 	shard             string
 	step              int
 
-	dtype checkpoint.DType // "": unchanged
-	bytes int64            // of a shard; 0: files keep their sizes
+	dtype weights.DType // "": unchanged
+	bytes int64         // of a shard; 0: files keep their sizes
 }
 
 func ckptExport() *cobra.Command {
@@ -82,7 +82,7 @@ func (e *exported) check(c *cobra.Command) (err error) {
 		return usageError{fmt.Errorf("--step %d: want at least 0", e.step)}
 	}
 	if c.Flags().Changed("dtype") {
-		if e.dtype, err = checkpoint.Stored(e.stored); err != nil {
+		if e.dtype, err = weights.Stored(e.stored); err != nil {
 			return usageError{fmt.Errorf("--dtype %w", err)}
 		}
 	}

@@ -10,13 +10,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"dynmo/src/checkpoint"
 	"dynmo/src/config"
 	"dynmo/src/data"
 	"dynmo/src/files"
 	"dynmo/src/model"
 	"dynmo/src/record"
 	"dynmo/src/store"
+	"dynmo/src/weights"
 )
 
 // isCheckpoint reports whether a directory is a single checkpoint, not a run directory.
@@ -148,7 +148,7 @@ func ofStep(c *cobra.Command, dir string, step int, all []*store.Checkpoint) (*s
 
 // origin is a model to read, with its tokenizer as far as it is known.
 type origin struct {
-	weights    *checkpoint.Weights
+	weights    *weights.Weights
 	tokenizer  map[string][]byte // files of the tokenizer, if they are known
 	vocabulary *data.Vocabulary  // nil if unknown
 	what       string            // what the model is, for messages: a run's; else ""
@@ -164,7 +164,7 @@ func openOrigin(c *cobra.Command, from string, step int) (origin, error) {
 	if step >= 0 {
 		return origin{}, fmt.Errorf("--step %d: %s is no run directory", step, from)
 	}
-	w, err := checkpoint.OpenWeights(from)
+	w, err := weights.OpenWeights(from)
 	if err != nil {
 		return origin{}, err
 	}

@@ -83,7 +83,7 @@ func TestTrainCrashesInACheckpoint(t *testing.T) {
 func TestTrainCrashesWithSpreadExperts(t *testing.T) {
 	t.Parallel()
 	more := sets("model.family=llama", "dynamic.kind=moe", "moe.experts=4", "parallel.experts=spread", "parallel.replicas=2", "parallel.stages=2")
-	want := weights(t, alone.run(t, folder(t, ""), training(append(more, "--no-run-dir")...)...))
+	want := finalWeights(t, alone.run(t, folder(t, ""), training(append(more, "--no-run-dir")...)...))
 	c := crash{"F04", "phase=write rank=3 experts=spread", 4, fault.Fault{Kind: fault.Kill, Step: 10, Phase: fault.Write, Rank: 3},
 		killed, 5, `, pid \d+\) is gone, in step (9: checkpoint|1[01]: )`, more}
 	c.run(t, want)
@@ -91,7 +91,7 @@ func TestTrainCrashesWithSpreadExperts(t *testing.T) {
 
 // undisturbed returns the final weights of a run without faults.
 func undisturbed(t *testing.T) string {
-	return weights(t, alone.run(t, folder(t, ""), training("--no-run-dir")...))
+	return finalWeights(t, alone.run(t, folder(t, ""), training("--no-run-dir")...))
 }
 
 // run makes the rank fail, and resumes the run in one process. The final weights must be want.
@@ -118,7 +118,7 @@ func (c crash) runIn(t *testing.T, dir, want string) {
 	recorded := steps(run)
 
 	again := alone.run(t, dir, args...)
-	if again.status != exitDone || weights(t, again) != want || strings.Contains(again.stderr, "warning") {
+	if again.status != exitDone || finalWeights(t, again) != want || strings.Contains(again.stderr, "warning") {
 		t.Errorf("status %d, %s, an undisturbed run ends with weights %s: %s", again.status, again.stdout, want, again.stderr)
 	}
 	from := regexp.MustCompile(`resuming at step (\d+) `).FindStringSubmatch(again.stderr)

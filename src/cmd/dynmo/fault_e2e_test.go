@@ -220,7 +220,7 @@ func TestTrainStops(t *testing.T) {
 			if c.status == exitStopped && !resumes.MatchString(e.stderr) {
 				t.Errorf("no command that resumes the run in %s", e.stderr)
 			}
-			weights(t, e)
+			finalWeights(t, e)
 			if want := fmt.Sprintf("%d steps, ", len(list)); !strings.HasPrefix(e.stdout, want) {
 				t.Errorf("want %q, got %s", want, e.stdout)
 			}

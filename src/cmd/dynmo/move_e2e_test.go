@@ -27,7 +27,7 @@ var copying = sets("model.family=llama", "model.intermediate=256", "parallel.sta
 func beforeAMove(t *testing.T, settings []string, still string) (dir, want string) {
 	t.Helper()
 	dir = folder(t, "")
-	want = weights(t, alone.run(t, dir, training(append(settings, "--set", still, "--run-dir", "run")...)...))
+	want = finalWeights(t, alone.run(t, dir, training(append(settings, "--set", still, "--run-dir", "run")...)...))
 	list, err := filepath.Glob(filepath.Join(dir, "run", "ckpt", "step_*"))
 	expect.OK(t, err)
 	for _, checkpoint := range list {

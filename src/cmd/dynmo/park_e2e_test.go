@@ -87,9 +87,9 @@ func TestTrainParks(t *testing.T) {
 	if n := strings.Count(e.stderr, "warning: "); n != 1 || !strings.Contains(e.stderr, `warning: elastic.release = "slurm": this is no Slurm job`) {
 		t.Errorf("%d warnings: %s", n, e.stderr)
 	}
-	got := weights(t, four.run(t, dir, args("--resume")...))
+	got := finalWeights(t, four.run(t, dir, args("--resume")...))
 	never := append(sets("train.steps=600", "balance.kind=uniform"), "--no-run-dir")
-	if want := weights(t, alone.run(t, folder(t, ""), training(never...)...)); got != want {
+	if want := finalWeights(t, alone.run(t, folder(t, ""), training(never...)...)); got != want {
 		t.Errorf("weights %s, want %s", got, want)
 	}
 }
@@ -101,7 +101,7 @@ func TestTrainLeaves(t *testing.T) {
 	ucx := []string{"OMPI_MCA_pml=ucx", "UCX_TLS=tcp,self", "OMPI_MCA_opal_common_ucx_tls=any", "OMPI_MCA_opal_common_ucx_devices=any"}
 	ofi := []string{"OMPI_MCA_pml=cm", "OMPI_MCA_mtl=ofi", "OMPI_MCA_opal_common_ofi_provider_include=tcp;ofi_rxm", "OMPI_MCA_mtl_ofi_provider_include=tcp;ofi_rxm", "FI_TCP_IFACE=lo"}
 	never := append(sets("train.steps=1000", "balance.kind=uniform"), "--no-run-dir")
-	want := weights(t, alone.run(t, folder(t, ""), training(never...)...))
+	want := finalWeights(t, alone.run(t, folder(t, ""), training(never...)...))
 	for _, c := range []struct {
 		name, component string // as ompi_info names it
 		env             []string
@@ -128,7 +128,7 @@ func TestTrainLeaves(t *testing.T) {
 				time.Sleep(time.Millisecond)
 			}
 			e := r.wait(t)
-			if got := weights(t, e); e.status != exitDone || got != want {
+			if got := finalWeights(t, e); e.status != exitDone || got != want {
 				t.Errorf("status %d, weights %s, want %s: %s", e.status, got, want, e.stderr)
 			}
 			if strings.Contains(e.stderr, "warning: ") {

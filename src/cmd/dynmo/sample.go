@@ -16,13 +16,13 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"dynmo/src/checkpoint"
 	"dynmo/src/data"
 	"dynmo/src/dynamic"
 	"dynmo/src/kernel"
 	"dynmo/src/kernel/cpu"
 	"dynmo/src/model"
 	"dynmo/src/sample"
+	"dynmo/src/weights"
 )
 
 // sampling holds the flags of dynmo sample.
@@ -235,10 +235,10 @@ func fastKernels(threads int) (kernel.Backend, error) {
 // openModel opens a model: a Hugging Face directory with its tokenizer, a run's newest checkpoint,
 // or a dynmo weights file.
 func openModel(c *cobra.Command, path string) (origin, error) {
-	if _, err := os.Stat(filepath.Join(path, checkpoint.ConfigFile)); err != nil {
+	if _, err := os.Stat(filepath.Join(path, weights.ConfigFile)); err != nil {
 		return openOrigin(c, path, -1)
 	}
-	w, err := checkpoint.OpenHuggingFace(path)
+	w, err := weights.OpenHuggingFace(path)
 	if err != nil {
 		return origin{}, err
 	}

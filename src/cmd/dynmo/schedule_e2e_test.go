@@ -13,7 +13,7 @@ func TestTrainSchedulesChangeNothing(t *testing.T) {
 	write(t, dir+"/vee.csv", "0F0,0F1,3F0,3I0,3F1,3I1,0F2,0I0,0F3,0I1,3W0,3F2,3I2,3W1,0W0,3F3,3I3,0I2,0W1,0I3,3W2,3W3,0W2,0W3\n"+
 		"1F0,1F1,2F0,2F1,2I0,1I0,2I1,1I1,1F2,2F2,2W0,1F3,2F3,2I2,1I2,2W1,2I3,1I3,1W0,1W1,2W2,2W3,1W2,1W3\n")
 	want := alone.run(t, dir, training(sets("parallel.stages=1")...)...)
-	weights(t, want)
+	finalWeights(t, want)
 	for _, kind := range []string{"list", "auto", "file"} {
 		t.Run(kind, func(t *testing.T) {
 			more := sets("parallel.stages=2", "schedule.kind="+kind)

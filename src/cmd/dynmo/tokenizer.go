@@ -7,11 +7,11 @@ import (
 	"os"
 	"path/filepath"
 
-	"dynmo/src/checkpoint"
 	"dynmo/src/config"
 	"dynmo/src/data"
 	"dynmo/src/files"
 	"dynmo/src/record"
+	"dynmo/src/weights"
 )
 
 // keepTokenizer copies the tokenizer's files into a run directory. They come from the folder of the
@@ -36,7 +36,7 @@ func keepTokenizer(dir string, c config.Config) error {
 
 // weightsTokenizer returns the tokenizer's files in a weights file.
 func weightsTokenizer(path string) (map[string][]byte, error) {
-	w, err := checkpoint.OpenWeights(path)
+	w, err := weights.OpenWeights(path)
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +48,7 @@ func weightsTokenizer(path string) (map[string][]byte, error) {
 func keepSource(dir string, c config.Config) error {
 	var texts map[string][]byte
 	if c.Model.Weights != "" {
-		w, err := checkpoint.OpenWeights(c.Model.Weights)
+		w, err := weights.OpenWeights(c.Model.Weights)
 		if err != nil {
 			return err
 		}

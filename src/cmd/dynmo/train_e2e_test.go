@@ -325,7 +325,7 @@ func TestTrainNaN(t *testing.T) {
 		}
 		// The weights are those after the one good step, to the bit.
 		one := alone.run(t, dir, training(append(diverge, sets("train.steps=1")...)...)...)
-		if a, b := weights(t, e), weights(t, one); a != b {
+		if a, b := finalWeights(t, e), finalWeights(t, one); a != b {
 			t.Errorf("weights %s, %s after the step before", a, b)
 		}
 	})
@@ -334,8 +334,8 @@ func TestTrainNaN(t *testing.T) {
 // outcome matches the last line of a run.
 var outcome = regexp.MustCompile(`(?m)^(\d+) steps, loss (\S+), weights ([0-9a-f]{64})$`)
 
-// weights returns the hash of a run's final weights.
-func weights(t *testing.T, e ended) string {
+// finalWeights returns the hash of a run's final weights.
+func finalWeights(t *testing.T, e ended) string {
 	t.Helper()
 	m := outcome.FindStringSubmatch(e.stdout)
 	if m == nil {
@@ -382,7 +382,7 @@ times = 4
 			if e.status != exitDone || len(e.errors()) > 0 {
 				t.Fatalf("status %d: %s", e.status, e.stderr)
 			}
-			weights(t, e)
+			finalWeights(t, e)
 			text := read(t, filepath.Join(dir, run, record.MetricsFile))
 			got := strings.Join(losses.FindAllString(text, -1), "\n")
 			if n := strings.Count(got, "\n") + 1; n != 12 {

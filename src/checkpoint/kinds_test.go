@@ -1,3 +1,0 @@
-package checkpoint_test
-
-import _ "dynmo/src/kind" // models have the families

@@ -1,0 +1,3 @@
+package weights_test
+
+import _ "dynmo/src/kind" // models have the families
