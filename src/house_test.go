@@ -21,7 +21,7 @@ var order = [][]string{
 	{"expect", "fault", "random", "files", "mesh", "partition", "piece", "cost", "tensor", "trace", "config"},
 	{"device", "kernel", "comm"},
 	{"data", "model", "family", "dynamic", "kind", "schedule", "layout", "pipeline", "profile", "sim", "balance", "plan", "plan/plantest", "plan/search", "plan/policy", "migrate", "elastic"},
-	{"record", "weights", "store", "sample", "save", "train", "launch"},
+	{"record", "weights", "checkpoint", "sample", "train", "launch"},
 	readers,
 	{"cmd"},
 }

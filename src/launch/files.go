@@ -12,10 +12,10 @@ import (
 	"syscall"
 	"time"
 
+	"dynmo/src/checkpoint"
 	"dynmo/src/comm"
 	"dynmo/src/config"
 	"dynmo/src/files"
-	"dynmo/src/store"
 )
 
 // slowestRead is the slowest rate, in bytes per second, at which reading a file does not count as
@@ -34,7 +34,7 @@ type fileID struct {
 // if all ranks share it. Collective.
 func fileHashes(c config.Config, world *comm.Group, resume string) (map[string]string, error) {
 	files, has := c.Files(), []byte("no")
-	if resume != "" && store.Has(resume) {
+	if resume != "" && checkpoint.Has(resume) {
 		has = []byte("yes")
 	}
 	has, err := world.Bcast(0, has) // hosts may see different directories

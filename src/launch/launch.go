@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"dynmo/src/checkpoint"
 	"dynmo/src/comm"
 	"dynmo/src/comm/local"
 	"dynmo/src/comm/mpi"
@@ -25,7 +26,6 @@ import (
 	"dynmo/src/model"
 	"dynmo/src/profile"
 	"dynmo/src/record"
-	"dynmo/src/save"
 	"dynmo/src/train"
 )
 
@@ -73,8 +73,8 @@ type World struct {
 	GPU       string // of rank 0; "" on a CPU
 	Transport string // between ranks, of the memory of GPUs; "" on a CPU
 
-	Resumed save.Resumed // the checkpoint that the run resumes from
-	Tuned   train.Tuned  // measurements of dense products; zero if none
+	Resumed checkpoint.Resumed // the checkpoint that the run resumes from
+	Tuned   train.Tuned        // measurements of dense products; zero if none
 
 	Unmetered error // reason why the energy of rank 0's GPU is unknown; nil if it is metered, or on a CPU
 }

@@ -8,13 +8,13 @@ import (
 	"strings"
 	"testing"
 
+	"dynmo/src/checkpoint"
 	"dynmo/src/config"
 	"dynmo/src/device"
 	"dynmo/src/expect"
 	"dynmo/src/kernel"
 	"dynmo/src/kernel/null"
 	"dynmo/src/record"
-	"dynmo/src/store"
 	"dynmo/src/train"
 )
 
@@ -126,7 +126,7 @@ func TestResumeSkipsDamage(t *testing.T) {
 	if first.outcome.Saved != 7 {
 		t.Fatalf("%+v", first.outcome)
 	}
-	all, _, err := store.All(dir)
+	all, _, err := checkpoint.All(dir)
 	expect.OK(t, err)
 	if len(all) < 3 {
 		t.Fatalf("%d checkpoints of 7 steps, one every 2", len(all))
@@ -155,7 +155,7 @@ func TestResumeSkipsDamage(t *testing.T) {
 	other.Model.Blocks--
 	refused(other, "model.blocks: 8 in the checkpoint, 7 here")
 	for _, c := range all {
-		expect.OK(t, os.WriteFile(filepath.Join(c.Dir, store.ManifestFile), nil, 0o600))
+		expect.OK(t, os.WriteFile(filepath.Join(c.Dir, checkpoint.ManifestFile), nil, 0o600))
 	}
 	refused(c, "no whole checkpoint")
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"dynmo/src/checkpoint"
 	"dynmo/src/comm"
 	"dynmo/src/comm/local"
 	"dynmo/src/config"
@@ -26,7 +27,6 @@ import (
 	"dynmo/src/profile"
 	"dynmo/src/random"
 	"dynmo/src/record"
-	"dynmo/src/save"
 	"dynmo/src/trace"
 	"dynmo/src/train"
 )
@@ -213,7 +213,7 @@ type session struct {
 	begin     func(*rank)                      // called on each rank before its first step; nil: nothing
 	end       func(*rank, train.Outcome) error // called on each rank after its last step; nil: nothing
 
-	resumed save.Resumed // the checkpoint on which it resumed
+	resumed checkpoint.Resumed // the checkpoint on which it resumed
 	outcome train.Outcome
 }
 

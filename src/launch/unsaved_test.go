@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"dynmo/src/checkpoint"
 	"dynmo/src/expect"
 	"dynmo/src/record"
-	"dynmo/src/store"
 )
 
 // obstacle is a run whose checkpoints cannot be written until `removed` warnings have been
@@ -47,7 +47,7 @@ func TestCheckpointsThatFail(t *testing.T) {
 			continue
 		}
 		expect.OK(t, err)
-		newest, damaged, err := store.Newest(dir)
+		newest, damaged, err := checkpoint.Newest(dir)
 		expect.OK(t, err)
 		if len(o.told) != 2 || len(damaged) > 0 || newest.Step != c.Train.Steps {
 			t.Errorf("told %q, newest after step %d, damaged %v", o.told, newest.Step, damaged)

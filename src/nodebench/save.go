@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"sync"
 
+	"dynmo/src/checkpoint"
 	"dynmo/src/device"
 	"dynmo/src/files"
 	"dynmo/src/kernel"
@@ -21,7 +22,6 @@ import (
 	"dynmo/src/partition"
 	"dynmo/src/random"
 	"dynmo/src/schedule"
-	"dynmo/src/store"
 	"dynmo/src/tensor"
 )
 
@@ -64,7 +64,7 @@ func Save(k kernel.Backend, dev device.Device, c model.Config, dir string, ranks
 		return nil, fmt.Errorf("checkpoint: %w", err)
 	}
 	defer remove()
-	b := &saveBench{bench: newBench(k, dev), dir: dir, shape: c, layers: s.Layers, shots: make([]store.Snapshot, ranks)}
+	b := &saveBench{bench: newBench(k, dev), dir: dir, shape: c, layers: s.Layers, shots: make([]checkpoint.Snapshot, ranks)}
 	defer b.free()
 	b.take() // the first copy allocates memory
 	for i := range b.shots {
@@ -104,7 +104,7 @@ type saveBench struct {
 	dir      string
 	shape    model.Config
 	layers   []*model.Layer
-	shots    []store.Snapshot // by rank
+	shots    []checkpoint.Snapshot // by rank
 	bytes    int64
 	from, to []byte
 	step     int // of the last checkpoint
@@ -131,7 +131,7 @@ func (b *saveBench) of(rank int) []*model.Layer {
 // not here.
 func (b *saveBench) take() {
 	for rank := range b.shots {
-		b.err = cmp.Or(b.err, b.shots[rank].Take(b.of(rank), store.Share{Of: 1}, b.stream))
+		b.err = cmp.Or(b.err, b.shots[rank].Take(b.of(rank), checkpoint.Share{Of: 1}, b.stream))
 	}
 }
 
@@ -139,7 +139,7 @@ func (b *saveBench) take() {
 func (b *saveBench) write() {
 	b.step++
 	var mutex sync.Mutex
-	files := make(map[string]store.File)
+	files := make(map[string]checkpoint.File)
 	b.each(func(rank int) error {
 		mine, err := b.shots[rank].Write(b.dir, b.step, nil)
 		mutex.Lock()
@@ -148,7 +148,7 @@ func (b *saveBench) write() {
 		return err
 	})
 	order, err := schedule.New(schedule.Kind1F1B, 1, 1, 1)
-	b.err = cmp.Or(b.err, err, store.Commit(b.dir, store.Manifest{
+	b.err = cmp.Or(b.err, err, checkpoint.Commit(b.dir, checkpoint.Manifest{
 		Step: b.step, DType: b.k.DType().String(), Layers: len(b.layers), Files: files,
 		Layout: layout.New(partition.Partition{0, len(b.layers)}, order, 1, mesh.StageMajor),
 	}, nil))
@@ -178,13 +178,13 @@ func (b *saveBench) hash() {
 
 // read reads the files of the checkpoint.
 func (b *saveBench) read() {
-	entries, err := os.ReadDir(filepath.Join(b.dir, store.Name(b.step)))
+	entries, err := os.ReadDir(filepath.Join(b.dir, checkpoint.Name(b.step)))
 	b.err = cmp.Or(b.err, err)
 	b.each(func(rank int) error {
 		n, ranks := len(entries), len(b.shots)
 		into := b.to[int64(rank)*b.bytes/int64(ranks) : int64(rank+1)*b.bytes/int64(ranks)]
 		for _, e := range entries[rank*n/ranks : (rank+1)*n/ranks] {
-			f, err := os.Open(filepath.Join(b.dir, store.Name(b.step), e.Name()))
+			f, err := os.Open(filepath.Join(b.dir, checkpoint.Name(b.step), e.Name()))
 			for err == nil {
 				_, err = f.Read(into)
 			}
@@ -227,7 +227,7 @@ func (b *saveBench) compare() (wrong int) {
 // saved.
 func (b *saveBench) loaded(visit func(got, want *model.Layer) error) {
 	b.each(func(rank int) error {
-		c, err := store.Open(filepath.Join(b.dir, store.Name(b.step)))
+		c, err := checkpoint.Open(filepath.Join(b.dir, checkpoint.Name(b.step)))
 		if err != nil {
 			return err
 		}

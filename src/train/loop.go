@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"dynmo/src/checkpoint"
 	"dynmo/src/comm"
 	"dynmo/src/dynamic"
 	"dynmo/src/elastic"
@@ -14,7 +15,6 @@ import (
 	"dynmo/src/plan"
 	"dynmo/src/profile"
 	"dynmo/src/record"
-	"dynmo/src/save"
 )
 
 // Outcome is how a run ended, the same on every rank.
@@ -107,7 +107,7 @@ func (r *Rank) start() (err error) {
 	if err := r.startClock(); err != nil {
 		return err
 	}
-	r.saver = save.NewWriter(save.Setup{
+	r.saver = checkpoint.NewWriter(checkpoint.Setup{
 		RunDir: r.RunDir, Config: r.Config, World: r.World, Exec: r.x, Corpus: r.Corpus, Journal: r.journal,
 		Saved: r.from.Step, Wait: startFor, Reached: r.killer,
 	})
@@ -120,7 +120,7 @@ func (r *Rank) start() (err error) {
 }
 
 // finishSaving completes the checkpoint in progress after an error that all ranks have. The
-// checkpoint was copied before the error. Collective if the error is a comm.SharedError.
+// save was copied before the error. Collective if the error is a comm.SharedError.
 func (r *Rank) finishSaving(err error) error {
 	if _, shared := errors.AsType[comm.SharedError](err); !shared {
 		return err

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"dynmo/src/checkpoint"
 	"dynmo/src/comm"
 	"dynmo/src/comm/local"
 	"dynmo/src/config"
@@ -16,7 +17,6 @@ import (
 	"dynmo/src/kernel"
 	"dynmo/src/kernel/ref"
 	"dynmo/src/model"
-	"dynmo/src/save"
 	"dynmo/src/tensor"
 )
 
@@ -72,7 +72,7 @@ func TestRanksChooseAlike(t *testing.T) {
 				r := &Rank{Setup: Setup{Config: c, World: comm.New(tr, comm.Options{}), Device: cpu.New(device.NewWall()), Backend: k}}
 				r.x = &model.Exec{Backend: k, B: 1, T: 8}
 				if tc.kernels != "" {
-					text, err := json.Marshal(save.NewState(save.Ranks{Kernels: tc.kernels}, nil, nil, []byte(tc.stored)))
+					text, err := json.Marshal(checkpoint.NewState(checkpoint.Ranks{Kernels: tc.kernels}, nil, nil, []byte(tc.stored)))
 					if err != nil {
 						return err
 					}

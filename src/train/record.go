@@ -3,13 +3,13 @@ package train
 import (
 	"errors"
 
+	"dynmo/src/checkpoint"
 	"dynmo/src/dynamic"
 	"dynmo/src/pipeline"
 	"dynmo/src/plan"
 	"dynmo/src/plan/search"
 	"dynmo/src/profile"
 	"dynmo/src/record"
-	"dynmo/src/save"
 )
 
 // record reports the step on rank 0. It returns the error of a loss that is not finite.
@@ -86,14 +86,14 @@ func (r *Rank) ask() pipeline.Ask {
 }
 
 // save continues the checkpoint that is being written, and the release of ranks. It begins a
-// checkpoint if one is due and the earlier one has ended. The last step waits for its checkpoint.
+// save if one is due and the earlier one has ended. The last step waits for its checkpoint.
 // Collective.
 func (r *Rank) save(t *turn) error {
 	out, steps := t.out, t.step+1
 	last := out.Stopped || t.restarts != nil || steps == r.Config.Train.Steps
 	var err error
 	if last || t.packs && r.Terms.Ends() || t.agreed.Ask >= pipeline.Save || r.saver.DueAt(steps) {
-		err = r.checkpoint(t, last)
+		err = r.writeCheckpoint(t, last)
 	} else {
 		err = r.saver.Advance(r.world)
 	}
@@ -112,8 +112,8 @@ func (r *Rank) save(t *turn) error {
 	return r.poll(out.Saved)
 }
 
-// checkpoint begins a checkpoint, and waits for its end if it is the last. Collective.
-func (r *Rank) checkpoint(t *turn, last bool) error {
+// writeCheckpoint begins a checkpoint, and waits for its end if it is the last. Collective.
+func (r *Rank) writeCheckpoint(t *turn, last bool) error {
 	if r.saver == nil {
 		return nil
 	}
@@ -123,12 +123,12 @@ func (r *Rank) checkpoint(t *turn, last bool) error {
 	if err := r.settle(); err != nil {
 		return err
 	}
-	at := save.Point{Steps: t.step + 1, World: r.world, Layout: r.layout, Stage: r.stage, Skipped: r.skipped, Spent: r.spent}
+	at := checkpoint.Point{Steps: t.step + 1, World: r.world, Layout: r.layout, Stage: r.stage, Skipped: r.skipped, Spent: r.spent}
 	if t.agreed.Finite() && r.Config.Dynamic.Replay == "" {
 		at.Loss = &t.agreed.Loss
 	}
 	if r.world.All.Rank() == 0 {
-		at.State = save.NewState(r.ranks(r.world.All.Hosts()), r.keepers(), r.Balancer.KnownReference(), r.products)
+		at.State = checkpoint.NewState(r.ranks(r.world.All.Hosts()), r.keepers(), r.Balancer.KnownReference(), r.products)
 	}
 	if err := r.saver.Begin(at); err != nil || !last {
 		return err

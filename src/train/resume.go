@@ -3,25 +3,25 @@ package train
 import (
 	"fmt"
 
+	"dynmo/src/checkpoint"
 	"dynmo/src/config"
 	"dynmo/src/files"
 	"dynmo/src/model"
-	"dynmo/src/save"
 )
 
 // keepers returns the parts of the run whose state a checkpoint saves, by their names there.
-func (r *Rank) keepers() map[string]save.Keeper {
-	return save.Keepers(map[string]any{"balancer": r.Balancer, "dynamism": r.dynamism, "profiler": &r.profiler})
+func (r *Rank) keepers() map[string]checkpoint.Keeper {
+	return checkpoint.Keepers(map[string]any{"balancer": r.Balancer, "dynamism": r.dynamism, "profiler": &r.profiler})
 }
 
 // ranks describes the hosts, clock and kernels on which this run measures seconds.
-func (r *Rank) ranks(hosts []string) save.Ranks {
-	return save.Ranks{Hosts: hosts, Clock: r.Device.Clock().Kind(), Kernels: r.Backend.Name()}
+func (r *Rank) ranks(hosts []string) checkpoint.Ranks {
+	return checkpoint.Ranks{Hosts: hosts, Clock: r.Device.Clock().Kind(), Kernels: r.Backend.Name()}
 }
 
 // resume continues from the newest checkpoint, and reports whether there is one. Collective.
 func (r *Rank) resume(shape model.Config) (found bool, err error) {
-	reader := save.Reader{
+	reader := checkpoint.Reader{
 		Config: r.Config, World: r.World, Exec: r.x, Corpus: r.Corpus, Layout: r.layout, Stage: r.world.Stages.Rank(), Shape: shape,
 	}
 	c, err := reader.Newest(r.Resume)
@@ -34,7 +34,7 @@ func (r *Rank) resume(shape model.Config) (found bool, err error) {
 }
 
 // Resumed describes the checkpoint that the run resumes from.
-func (r *Rank) Resumed() save.Resumed { return r.from.Resumed }
+func (r *Rank) Resumed() checkpoint.Resumed { return r.from.Resumed }
 
 // recall restores the state in text, which a checkpoint with settings was holds. If it cannot,
 // measurements and the balancer begin anew, and why says the reason. An older checkpoint has no
@@ -43,8 +43,8 @@ func (r *Rank) recall(was config.Config, text []byte) (why string, err error) {
 	if len(text) == 0 {
 		return "", nil
 	}
-	here := save.Here{Ranks: r.ranks(r.World.Hosts()), Now: r.Config, Was: was}
-	s, failed := save.ReadState(text)
+	here := checkpoint.Here{Ranks: r.ranks(r.World.Hosts()), Now: r.Config, Was: was}
+	s, failed := checkpoint.ReadState(text)
 	if failed == nil {
 		failed = s.Restore(here, r.keepers(), r.layout)
 	}

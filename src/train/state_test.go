@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"dynmo/src/checkpoint"
 	"dynmo/src/comm"
 	"dynmo/src/comm/local"
 	"dynmo/src/config"
@@ -26,7 +27,6 @@ import (
 	"dynmo/src/plan/policy"
 	"dynmo/src/profile"
 	"dynmo/src/random"
-	"dynmo/src/save"
 	"dynmo/src/schedule"
 	"dynmo/src/tensor"
 	"dynmo/src/trace"
@@ -100,7 +100,7 @@ func (f *fed) step(t testing.TB, step int) {
 // saved returns the state of a rank in the form of a checkpoint.
 func (f *fed) saved(t testing.TB) []byte {
 	t.Helper()
-	state := save.NewState(f.ranks(f.World.Hosts()), f.keepers(), f.Balancer.KnownReference(), f.products)
+	state := checkpoint.NewState(f.ranks(f.World.Hosts()), f.keepers(), f.Balancer.KnownReference(), f.products)
 	state.Spent = f.spent
 	text, err := json.Marshal(state)
 	expect.OK(t, err)

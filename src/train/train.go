@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 
+	"dynmo/src/checkpoint"
 	"dynmo/src/comm"
 	"dynmo/src/config"
 	"dynmo/src/data"
@@ -24,7 +25,6 @@ import (
 	"dynmo/src/plan/search"
 	"dynmo/src/profile"
 	"dynmo/src/record"
-	"dynmo/src/save"
 	"dynmo/src/tensor"
 )
 
@@ -70,13 +70,13 @@ type Rank struct {
 	analyst    *search.Planner // for the layout of the last step, on rank 0
 	journal    *record.Journal // nil except on rank 0
 	pace       pace
-	spent      float64         // from the start of measuring to the end of moves, in the last step
-	resized    float64         // that making the groups of other ranks took in the last resize
-	skipped    int             // consecutive steps without an update
-	from       save.Checkpoint // the checkpoint that the run resumes from; zero in a new run
-	saver      *save.Writer    // nil: no checkpoint is written
-	products   json.RawMessage // chosen algorithms of dense products; nil: not chosen
-	tuned      Tuned           // measurements of rank 0
+	spent      float64            // from the start of measuring to the end of moves, in the last step
+	resized    float64            // that making the groups of other ranks took in the last resize
+	skipped    int                // consecutive steps without an update
+	from       checkpoint.Loaded  // the checkpoint that the run resumes from; zero in a new run
+	saver      *checkpoint.Writer // nil: no checkpoint is written
+	products   json.RawMessage    // chosen algorithms of dense products; nil: not chosen
+	tuned      Tuned              // measurements of rank 0
 	slowdown   *kernel.Slowdown
 	late       profile.Stragglers
 	rest       *migrate.Rest     // part of the last move that still runs; nil: none
@@ -154,7 +154,7 @@ func (r *Rank) fill(shape model.Config) error {
 	if err = comm.Agree(r.World, err, false); err != nil || r.Config.Model.Weights == "" {
 		return err
 	}
-	return comm.Agree(r.World, save.Fill(r.stage, r.Config.Model.Weights), true)
+	return comm.Agree(r.World, checkpoint.Fill(r.stage, r.Config.Model.Weights), true)
 }
 
 // place makes the runner of this rank's stage in a layout.

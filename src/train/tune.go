@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"time"
 
+	"dynmo/src/checkpoint"
 	"dynmo/src/comm"
 	"dynmo/src/kernel"
 	"dynmo/src/model"
-	"dynmo/src/save"
 )
 
 // Tuned counts the kinds of dense products whose algorithms rank 0 measured. Time is the wall time
@@ -30,7 +30,7 @@ func (r *Rank) tune(shape model.Config) error {
 	if !ok {
 		return nil
 	}
-	if was, err := save.ReadState(r.from.State); err == nil && was.Kernels == k.Name() {
+	if was, err := checkpoint.ReadState(r.from.State); err == nil && was.Kernels == k.Name() {
 		if was.Products == nil {
 			return nil
 		}

@@ -6,9 +6,9 @@ import (
 	"path/filepath"
 	"testing"
 
+	"dynmo/src/checkpoint"
 	"dynmo/src/expect"
 	"dynmo/src/record"
-	"dynmo/src/store"
 )
 
 // TestReadersAgreeOnDamage: every command that reads a checkpoint refuses it where one of its
@@ -20,7 +20,7 @@ func TestReadersAgreeOnDamage(t *testing.T) {
 	if e := says(training(run...)...); e.status != exitDone {
 		t.Fatalf("%+v", e)
 	}
-	dir := filepath.Join("run", record.CheckpointDir, store.Name(2))
+	dir := filepath.Join("run", record.CheckpointDir, checkpoint.Name(2))
 	readers := [][]string{
 		{"ckpt", "verify", "run"},
 		{"ckpt", "verify", dir},
@@ -47,11 +47,11 @@ func TestReadersAgreeOnDamage(t *testing.T) {
 			if what != "missing" {
 				expect.OK(t, os.WriteFile(path, text, 0o600))
 			}
-			if c, _, err := store.Newest("run"); err == nil {
+			if c, _, err := checkpoint.Newest("run"); err == nil {
 				t.Errorf("%s %s: %s is the newest whole checkpoint", f.Name(), what, c.Dir)
 			}
 			for _, args := range readers {
-				if f.Name() == store.ManifestFile && what == "missing" && args[len(args)-1] == dir {
+				if f.Name() == checkpoint.ManifestFile && what == "missing" && args[len(args)-1] == dir {
 					continue // no checkpoint, but a run directory without any
 				}
 				if e := says(args...); e.status != exitUsage {

@@ -10,18 +10,18 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"dynmo/src/checkpoint"
 	"dynmo/src/config"
 	"dynmo/src/data"
 	"dynmo/src/files"
 	"dynmo/src/model"
 	"dynmo/src/record"
-	"dynmo/src/store"
 	"dynmo/src/weights"
 )
 
 // isCheckpoint reports whether a directory is a single checkpoint, not a run directory.
 func isCheckpoint(dir string) bool {
-	_, err := os.Stat(filepath.Join(dir, store.ManifestFile))
+	_, err := os.Stat(filepath.Join(dir, checkpoint.ManifestFile))
 	return err == nil
 }
 
@@ -31,7 +31,7 @@ func isCheckpoint(dir string) bool {
 func verifyCheckpoints(c *cobra.Command, dir string) error {
 	var whole strings.Builder // printed at the end, because a line would end the bar
 	var damaged []error
-	for range store.MostLooks {
+	for range checkpoint.MostLooks {
 		list, broken, err := checkpointsIn(dir)
 		if err != nil {
 			return err
@@ -73,15 +73,15 @@ func verifyCheckpoints(c *cobra.Command, dir string) error {
 
 // checkpointsIn opens a checkpoint, or all checkpoints of a run directory. damaged has the reasons why
 // others were left out.
-func checkpointsIn(dir string) (list []*store.Checkpoint, damaged []error, err error) {
+func checkpointsIn(dir string) (list []*checkpoint.Checkpoint, damaged []error, err error) {
 	if !isCheckpoint(dir) {
-		return store.All(dir)
+		return checkpoint.All(dir)
 	}
-	one, err := store.Open(dir)
+	one, err := checkpoint.Open(dir)
 	if err != nil {
 		return nil, nil, usageError{err}
 	}
-	return []*store.Checkpoint{one}, nil, nil
+	return []*checkpoint.Checkpoint{one}, nil, nil
 }
 
 func noCheckpoint(dir string) error {
@@ -90,15 +90,15 @@ func noCheckpoint(dir string) error {
 
 // chosen opens a checkpoint: the directory itself, or a run's checkpoint after `step` steps. A
 // negative step means the newest intact checkpoint. Newer damaged ones are reported.
-func chosen(c *cobra.Command, dir string, step int) (*store.Checkpoint, error) {
+func chosen(c *cobra.Command, dir string, step int) (*checkpoint.Checkpoint, error) {
 	if isCheckpoint(dir) {
-		one, err := store.Open(dir)
+		one, err := checkpoint.Open(dir)
 		if err == nil && step >= 0 && one.Step != step {
 			err = fmt.Errorf("--step %d: %s is of step %d", step, dir, one.Step)
 		}
 		return whole(c, one, err)
 	}
-	all, damaged, err := store.All(dir)
+	all, damaged, err := checkpoint.All(dir)
 	switch {
 	case err != nil:
 		return nil, err
@@ -107,7 +107,7 @@ func chosen(c *cobra.Command, dir string, step int) (*store.Checkpoint, error) {
 	case step >= 0:
 		return ofStep(c, dir, step, all)
 	}
-	newest, damaged, err := store.Newest(dir, func(one *store.Checkpoint) { showReading(c, one) })
+	newest, damaged, err := checkpoint.Newest(dir, func(one *checkpoint.Checkpoint) { showReading(c, one) })
 	for _, skipped := range damaged {
 		tellNotes(c.ErrOrStderr(), "skipped: "+skipped.Error())
 	}
@@ -115,7 +115,7 @@ func chosen(c *cobra.Command, dir string, step int) (*store.Checkpoint, error) {
 }
 
 // whole reads and verifies all of a checkpoint, so that damage is found before anything is written.
-func whole(c *cobra.Command, one *store.Checkpoint, err error) (*store.Checkpoint, error) {
+func whole(c *cobra.Command, one *checkpoint.Checkpoint, err error) (*checkpoint.Checkpoint, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -128,15 +128,15 @@ func whole(c *cobra.Command, one *store.Checkpoint, err error) (*store.Checkpoin
 
 // showReading shows on the bar how much of a checkpoint has been read. It is read twice: to verify
 // it, and to take its weights.
-func showReading(c *cobra.Command, one *store.Checkpoint) {
+func showReading(c *cobra.Command, one *checkpoint.Checkpoint) {
 	one.Show = stepsOf(barOf(c), 2*one.Bytes())
 }
 
 // ofStep opens a run's checkpoint after `step` steps. all are the run's checkpoints.
-func ofStep(c *cobra.Command, dir string, step int, all []*store.Checkpoint) (*store.Checkpoint, error) {
-	path := filepath.Join(dir, record.CheckpointDir, store.Name(step))
+func ofStep(c *cobra.Command, dir string, step int, all []*checkpoint.Checkpoint) (*checkpoint.Checkpoint, error) {
+	path := filepath.Join(dir, record.CheckpointDir, checkpoint.Name(step))
 	if _, err := os.Stat(path); err == nil {
-		one, err := store.Open(path)
+		one, err := checkpoint.Open(path)
 		return whole(c, one, err)
 	}
 	var steps []string
@@ -223,8 +223,8 @@ func openRun(c *cobra.Command, dir string, step int) (origin, error) {
 }
 
 // besideRun returns the path of a file of the run that wrote a checkpoint.
-func besideRun(checkpoint, name string) string {
-	return filepath.Join(filepath.Dir(filepath.Dir(filepath.Clean(checkpoint))), name)
+func besideRun(dir, name string) string {
+	return filepath.Join(filepath.Dir(filepath.Dir(filepath.Clean(dir))), name)
 }
 
 // ofRun sets the tokenizer to the one that a checkpoint's run kept. If the run kept none, the

@@ -11,13 +11,13 @@ import (
 	"strings"
 	"testing"
 
+	"dynmo/src/checkpoint"
 	"dynmo/src/device"
 	"dynmo/src/device/cpu"
 	"dynmo/src/expect"
 	"dynmo/src/kernel/ref"
 	"dynmo/src/model"
 	"dynmo/src/record"
-	"dynmo/src/store"
 	"dynmo/src/tensor"
 )
 
@@ -38,7 +38,7 @@ func savedRun(t *testing.T) string {
 // layers of a checkpoint.
 func trainedLoss(t *testing.T, dir, text string) float64 {
 	t.Helper()
-	one, err := store.Open(dir)
+	one, err := checkpoint.Open(dir)
 	expect.OK(t, err)
 	settings, _, err := one.Config()
 	expect.OK(t, err)
@@ -95,7 +95,7 @@ func TestExportIsTheModel(t *testing.T) {
 		Next        int
 	}
 	expect.OK(t, json.Unmarshal(out, &read))
-	if loss := trainedLoss(t, filepath.Join(run, record.CheckpointDir, store.Name(12)), text); math.Abs(read.Loss-loss) > 1e-4 {
+	if loss := trainedLoss(t, filepath.Join(run, record.CheckpointDir, checkpoint.Name(12)), text); math.Abs(read.Loss-loss) > 1e-4 {
 		t.Errorf("loss %v, the trainer's %v", read.Loss, loss)
 	}
 	if read.Zeros < 0.84 || read.Zeros > 0.86 || len(read.Tokens) != len(text) || read.Tokens[1] != 'h' {
@@ -150,7 +150,7 @@ func TestCheckpointsOfARun(t *testing.T) {
 		t.Errorf("export of a run whose newest checkpoint is damaged: %+v", e)
 	}
 	same(t, "older", "stepped")
-	expect.OK(t, os.Truncate(filepath.Join(oldest, store.ManifestFile), 100))
+	expect.OK(t, os.Truncate(filepath.Join(oldest, checkpoint.ManifestFile), 100))
 	ckpt("export", run, "-o", "new").refused(t, exitUsage, "run/ckpt: no whole checkpoint (2 damaged)")
 	if e := ckpt("verify", run); e.status != exitUsage || e.stdout != "" || len(e.errors()) != 2 {
 		t.Errorf("verify of two that are damaged: %+v", e)

@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"dynmo/src/checkpoint"
 	"dynmo/src/files"
 	"dynmo/src/launch"
-	"dynmo/src/save"
 	"dynmo/src/train"
 )
 
@@ -97,7 +97,7 @@ func exitStatus(err error) int {
 	if _, ok := errors.AsType[train.DivergedError](err); ok {
 		return exitDiverged
 	}
-	if _, ok := errors.AsType[save.UnsavedError](err); ok {
+	if _, ok := errors.AsType[checkpoint.UnsavedError](err); ok {
 		return exitUnsaved
 	}
 	if ended, ok := errors.AsType[statusError](err); ok {

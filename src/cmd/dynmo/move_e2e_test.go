@@ -30,9 +30,9 @@ func beforeAMove(t *testing.T, settings []string, still string) (dir, want strin
 	want = finalWeights(t, alone.run(t, dir, training(append(settings, "--set", still, "--run-dir", "run")...)...))
 	list, err := filepath.Glob(filepath.Join(dir, "run", "ckpt", "step_*"))
 	expect.OK(t, err)
-	for _, checkpoint := range list {
-		if filepath.Base(checkpoint) != "step_00000003" {
-			expect.OK(t, os.RemoveAll(checkpoint))
+	for _, dir := range list {
+		if filepath.Base(dir) != "step_00000003" {
+			expect.OK(t, os.RemoveAll(dir))
 		}
 	}
 	return dir, want

@@ -11,10 +11,10 @@ import (
 	"strconv"
 	"testing"
 
+	"dynmo/src/checkpoint"
 	"dynmo/src/expect"
 	"dynmo/src/model"
 	"dynmo/src/sample"
-	"dynmo/src/store"
 )
 
 // python returns an interpreter with PyTorch, or else with NumPy, and its environment.
@@ -64,7 +64,7 @@ func TestReferenceGivesOurLogits(t *testing.T) {
 			for _, token := range tokens {
 				arguments = append(arguments, strconv.Itoa(int(token)))
 			}
-			checkpoints, _, err := store.All(run)
+			checkpoints, _, err := checkpoint.All(run)
 			expect.OK(t, err)
 			w, err := checkpoints[0].Weights()
 			expect.OK(t, err)

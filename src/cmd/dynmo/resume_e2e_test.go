@@ -9,9 +9,9 @@ import (
 	"syscall"
 	"testing"
 
+	"dynmo/src/checkpoint"
 	"dynmo/src/expect"
 	"dynmo/src/record"
-	"dynmo/src/store"
 )
 
 // saving are settings of a run that keeps a checkpoint after every fifth step.
@@ -137,12 +137,12 @@ func TestTrainResumesInOtherCuts(t *testing.T) {
 		{sets("balance.kind=layout", "balance.layout=Et|tt|t|ttL"), "[0 2 4 5 8]"},
 	} {
 		e := alone.run(t, dir, training(append(append(saving, c.more...), "--run-dir", "run", "--resume")...)...)
-		last, err := store.Open(filepath.Join(dir, "run", record.CheckpointDir, store.Name(12)))
+		last, err := checkpoint.Open(filepath.Join(dir, "run", record.CheckpointDir, checkpoint.Name(12)))
 		expect.OK(t, err)
 		if got := fmt.Sprint(last.Layout.Cuts); e.status != exitDone || got != c.cuts {
 			t.Errorf("%v: status %d, cuts %s, want %s", c.more, e.status, got, c.cuts)
 		}
-		expect.OK(t, os.WriteFile(filepath.Join(last.Dir, store.ManifestFile), nil, 0o600))
+		expect.OK(t, os.WriteFile(filepath.Join(last.Dir, checkpoint.ManifestFile), nil, 0o600))
 	}
 }
 

@@ -5,11 +5,10 @@ import (
 	"fmt"
 	"time"
 
+	"dynmo/src/checkpoint"
 	"dynmo/src/config"
 	"dynmo/src/launch"
 	"dynmo/src/record"
-	"dynmo/src/save"
-	"dynmo/src/store"
 )
 
 // runs is the folder of unnamed run directories.
@@ -49,7 +48,7 @@ func (d *runDirectory) from(name string) (dir string, err error) {
 		return "", nil
 	}
 	if d.dir == "" {
-		d.dir, err = record.Newest(runs, name, store.Has)
+		d.dir, err = record.Newest(runs, name, checkpoint.Has)
 		d.found = d.dir != ""
 	}
 	if d.dir == "" {
@@ -78,7 +77,7 @@ func (d *runDirectory) open(c config.Config, p record.Provenance, about launch.W
 
 // resumed returns lines about the checkpoint that a run of `steps` steps resumes from, and about
 // changed settings. It returns none for a run that does not resume.
-func (d *runDirectory) resumed(dir string, steps int, from save.Resumed, past record.Past) []string {
+func (d *runDirectory) resumed(dir string, steps int, from checkpoint.Resumed, past record.Past) []string {
 	if !d.resume {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package store
+package checkpoint
 
 import (
 	"bytes"
@@ -255,7 +255,7 @@ func (c *Checkpoint) Run() ([]byte, error) {
 	if _, ok := c.Files[runFile]; !ok {
 		return nil, nil
 	}
-	if err := c.read(runFile, MostRun); err != nil {
+	if err := c.read(runFile, mostRun); err != nil {
 		return nil, err
 	}
 	return slices.Clone(c.text), nil

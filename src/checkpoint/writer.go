@@ -1,7 +1,4 @@
-// Package save writes checkpoints of a run, and resumes from them. Between two steps every rank
-// copies its share of the layers, and writes the copy while training continues. Rank 0 gives the
-// checkpoint its final name once the shares of all ranks are on disk.
-package save
+package checkpoint
 
 import (
 	"encoding/json"
@@ -21,7 +18,6 @@ import (
 	"dynmo/src/layout"
 	"dynmo/src/model"
 	"dynmo/src/record"
-	"dynmo/src/store"
 )
 
 const (
@@ -60,19 +56,19 @@ type Setup struct {
 type Writer struct {
 	Setup
 	dir      string
-	shot     store.Snapshot
+	shot     Snapshot
 	phase    phase
-	ended    chan error            // receives the result of the writing goroutine
-	files    map[string]store.File // files that this rank wrote
-	manifest store.Manifest        // of the checkpoint in progress
-	bytes    int64                 // of all ranks, not yet written
-	began    time.Time             // begin of the last copy
-	ran      time.Duration         // comm.Ran at that time
-	blocked  time.Duration         // duration of the copy
-	took     time.Duration         // time that the last checkpoint took until it had its name, in which this process ran
-	failures int                   // consecutive failures
-	left     error                 // reason why old checkpoints stay after the last one
-	warned   string                // last reported reason of this kind
+	ended    chan error      // receives the result of the writing goroutine
+	files    map[string]File // files that this rank wrote
+	manifest Manifest        // of the checkpoint in progress
+	bytes    int64           // of all ranks, not yet written
+	began    time.Time       // begin of the last copy
+	ran      time.Duration   // comm.Ran at that time
+	blocked  time.Duration   // duration of the copy
+	took     time.Duration   // time that the last checkpoint took until it had its name, in which this process ran
+	failures int             // consecutive failures
+	left     error           // reason why old checkpoints stay after the last one
+	warned   string          // last reported reason of this kind
 }
 
 // phase is the progress of a checkpoint.
@@ -103,7 +99,7 @@ func NewWriter(s Setup) *Writer {
 	}
 	w := &Writer{Setup: s, dir: filepath.Join(s.RunDir, record.CheckpointDir), ended: make(chan error, 1), began: time.Now()}
 	if s.World.Rank() == 0 {
-		w.warn(store.Clean(w.dir))
+		w.warn(clean(w.dir))
 	}
 	return w
 }
@@ -179,11 +175,11 @@ func (w *Writer) Finish(world elastic.World) error {
 // in progress. Collective.
 func (w *Writer) Begin(at Point) error {
 	w.began, w.ran, w.phase = time.Now(), comm.Ran(), writing
-	w.manifest = store.Manifest{
+	w.manifest = Manifest{
 		Step: at.Steps, Skipped: at.Skipped, Settings: w.Config.TOML(), Layout: at.Layout, Loss: at.Loss,
 		DType: w.Exec.Backend.DType().String(), Layers: w.Config.Layers(),
 	}
-	err := w.shot.Take(at.Stage.Layers, store.Share{
+	err := w.shot.Take(at.Stage.Layers, Share{
 		Replica: at.World.Replicas.Rank(), Of: at.World.Replicas.Size(), Replicas: at.World.Replicas,
 	}, w.Exec.Stream)
 	if err := w.addState(at); err != nil {
@@ -197,7 +193,7 @@ func (w *Writer) Begin(at Point) error {
 	w.bytes = total[0]
 	go func() {
 		if err == nil {
-			err = store.Room(w.dir, total[0])
+			err = room(w.dir, total[0])
 		}
 		if err == nil {
 			w.files, err = w.shot.Write(w.dir, w.manifest.Step, w.Reached(w.manifest.Step))
@@ -279,9 +275,9 @@ func (w *Writer) commit(world elastic.World) error {
 		w.ended <- nil
 		return nil
 	}
-	w.manifest.Files = make(map[string]store.File)
+	w.manifest.Files = make(map[string]File)
 	for _, b := range all {
-		var files map[string]store.File
+		var files map[string]File
 		if err := json.Unmarshal(b, &files); err != nil {
 			return fmt.Errorf("checkpoint: %w", err)
 		}
@@ -290,9 +286,9 @@ func (w *Writer) commit(world elastic.World) error {
 	w.manifest.Corpus, w.manifest.Sparsity = w.Corpus.Hash(), w.Journal.Sparsity()
 	go func() {
 		reached := w.Reached(w.manifest.Step)
-		err := store.Commit(w.dir, w.manifest, reached)
+		err := Commit(w.dir, w.manifest, reached)
 		if err == nil {
-			w.left = store.Tidy(w.dir, w.manifest.Step, w.Config.Checkpoint.Keep, reached)
+			w.left = tidy(w.dir, w.manifest.Step, w.Config.Checkpoint.Keep, reached)
 		}
 		w.ended <- err
 	}()
@@ -309,7 +305,7 @@ func (w *Writer) abandon(world elastic.World, failed error) error {
 		return why
 	}
 	if world.All.Rank() == 0 {
-		why = errors.Join(why, store.Discard(w.dir, w.manifest.Step))
+		why = errors.Join(why, discard(w.dir, w.manifest.Step))
 	}
 	if w.failures >= mostFailures {
 		return comm.Shared(UnsavedError{fmt.Errorf("checkpoint: %d in a row failed: %w", w.failures, why)})
@@ -318,7 +314,7 @@ func (w *Writer) abandon(world elastic.World, failed error) error {
 }
 
 // bytesOf returns the total bytes of a checkpoint's files.
-func bytesOf(m store.Manifest) (n int64) {
+func bytesOf(m Manifest) (n int64) {
 	for _, f := range m.Files {
 		n += f.Bytes
 	}

@@ -1,3 +1,3 @@
-package store_test
+package checkpoint_test
 
 import _ "dynmo/src/kind" // settings have the tables of every kind

@@ -1,4 +1,4 @@
-package store
+package checkpoint
 
 import (
 	"os"
@@ -45,7 +45,7 @@ func TestKilled(t *testing.T) {
 			t.Errorf("%s: not reached", phase)
 		}
 		for _, run := range left[phase] {
-			expect.OK(t, Clean(filepath.Join(run, record.CheckpointDir)))
+			expect.OK(t, clean(filepath.Join(run, record.CheckpointDir)))
 			c, damaged, err := Newest(run)
 			if err != nil || len(damaged) > 0 || c.Step != want {
 				t.Errorf("%s: %+v, damaged %v, error %v; want step %d", phase, c, damaged, err, want)

@@ -1,4 +1,4 @@
-package store
+package checkpoint
 
 import (
 	"bufio"
@@ -31,10 +31,10 @@ const (
 // spare is the number of bytes that must stay free in the file system, for the records of the run.
 const spare = 1 << 20
 
-// Room makes the directory of checkpoints if it is missing. It returns an error unless the file
+// room makes the directory of checkpoints if it is missing. It returns an error unless the file
 // system has room for this number of bytes and spare. A checkpoint that filled the file system
 // would leave no room for the run's records.
-func Room(dir string, bytes int64) error {
+func room(dir string, bytes int64) error {
 	if err := os.MkdirAll(dir, directoryMode); err != nil {
 		return err
 	}
@@ -164,10 +164,10 @@ func Commit(dir string, m Manifest, reached func(fault.Phase)) error {
 	return nil
 }
 
-// Tidy names the checkpoint after `step` steps in LATEST, and removes all checkpoints except the
+// tidy names the checkpoint after `step` steps in LATEST, and removes all checkpoints except the
 // last `keep`. The checkpoint is complete before: an error only says what is left behind. reached is
 // that of Write.
-func Tidy(dir string, step, keep int, reached func(fault.Phase)) error {
+func tidy(dir string, step, keep int, reached func(fault.Phase)) error {
 	err := name(dir, step, reached)
 	if err != nil {
 		err = fmt.Errorf("%s still names an older checkpoint: %w", latestFile, err)
@@ -263,13 +263,13 @@ func removeWhole(at string) error {
 	return nil
 }
 
-// Discard removes the files of an unfinished checkpoint.
-func Discard(dir string, step int) error {
+// discard removes the files of an unfinished checkpoint.
+func discard(dir string, step int) error {
 	return os.RemoveAll(filepath.Join(dir, Name(step)+unfinished))
 }
 
-// Clean removes the unfinished checkpoints of earlier runs.
-func Clean(dir string) error {
+// clean removes the unfinished checkpoints of earlier runs.
+func clean(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil

@@ -1,4 +1,4 @@
-package store
+package checkpoint
 
 import (
 	"cmp"
@@ -105,7 +105,7 @@ func saveBy(t *testing.T, dev device.Device, s *model.Stage, dir string, step, k
 		}
 	}
 	expect.OK(t, Commit(dir, manifest(t, step, all), reached))
-	expect.OK(t, Tidy(dir, step, keep, reached))
+	expect.OK(t, tidy(dir, step, keep, reached))
 }
 
 // TestCheckpointsAreExact: every layer comes back bit for bit, whatever its state is
@@ -168,7 +168,7 @@ func TestKeep(t *testing.T) {
 	for _, path := range []string{Name(7) + removed, latestFile + unfinished + "/full"} {
 		expect.OK(t, os.MkdirAll(filepath.Join(dir, path), 0o700))
 	}
-	if err := Tidy(dir, 20, 2, nil); err == nil || !strings.Contains(err.Error(), "LATEST still names an older checkpoint: ") {
+	if err := tidy(dir, 20, 2, nil); err == nil || !strings.Contains(err.Error(), "LATEST still names an older checkpoint: ") {
 		t.Error(err)
 	}
 	expect.OK(t, os.RemoveAll(filepath.Join(dir, latestFile+unfinished)))
@@ -181,7 +181,7 @@ func TestKeep(t *testing.T) {
 	}
 	expect.OK(t, os.Remove(filepath.Join(dir, Name(3))))
 	expect.OK(t, os.MkdirAll(filepath.Join(dir, Name(20)+unfinished), 0o700))
-	expect.OK(t, Clean(dir))
+	expect.OK(t, clean(dir))
 	if entries, err := os.ReadDir(dir); len(entries) != 2 || err != nil {
 		t.Errorf("%v after cleaning (%v)", entries, err)
 	}
@@ -353,9 +353,9 @@ func TestNothingLeft(t *testing.T) {
 	if entries, err := os.ReadDir(at); len(entries) != 1 || err != nil {
 		t.Errorf("left behind: %v (%v)", entries, err)
 	}
-	expect.OK(t, Discard(dir, 5))
-	expect.OK(t, Room(dir, shot.Bytes()))
-	if err := Room(dir, 1<<60); err == nil || !strings.Contains(err.Error(), "are free") {
+	expect.OK(t, discard(dir, 5))
+	expect.OK(t, room(dir, shot.Bytes()))
+	if err := room(dir, 1<<60); err == nil || !strings.Contains(err.Error(), "are free") {
 		t.Errorf("room for 2^60 bytes: error %v", err)
 	}
 }

@@ -1,17 +1,4 @@
-// Package store reads and writes a run's checkpoints. The input is the layers of every rank between
-// two steps. The output is a directory from which any number of ranks can read the same layers, bit
-// for bit. A damaged file gives an error that names it:
-//
-//	RUN_DIR/ckpt/step_00001200/manifest.json           sizes and hashes of the others, and the run's settings
-//	                          /layer-00017.safetensors weights, by parameter
-//	                          /state-00017.safetensors everything else there is to the layer
-//	                          /own-00017-00001.safetensors replica 1's own part, if replicas share it out
-//	                          /run.json                the run's state besides its layers
-//	RUN_DIR/ckpt/LATEST                                the newest one's name, for people
-//
-// A checkpoint is written under a temporary name. It gets its final name once all its files are on
-// disk. So a checkpoint with a final name is complete, or was damaged later.
-package store
+package checkpoint
 
 import (
 	"bytes"
@@ -48,8 +35,8 @@ const (
 	mostSteps    = 99_999_999 // the largest step in a name of 8 digits; names sort in the order of steps
 )
 
-// MostRun bounds the state of a run in a checkpoint, in bytes: about four kilobytes for a layer.
-const MostRun = 64 << 20
+// mostRun bounds the state of a run in a checkpoint, in bytes: about four kilobytes for a layer.
+const mostRun = 64 << 20
 
 // Manifest describes a checkpoint.
 type Manifest struct {

@@ -1,4 +1,4 @@
-package save
+package checkpoint
 
 import (
 	"encoding/json"
@@ -11,7 +11,6 @@ import (
 	"dynmo/src/files"
 	"dynmo/src/layout"
 	"dynmo/src/plan"
-	"dynmo/src/store"
 )
 
 // Keeper is a component whose decisions depend on earlier steps, with equal state on every rank.
@@ -62,8 +61,8 @@ func NewState(on Ranks, keepers map[string]Keeper, dense *plan.Reference, produc
 	bytes := 0
 	for name, k := range keepers {
 		text, err := k.Save()
-		if bytes += len(text); err == nil && bytes > store.MostRun/2 {
-			err = fmt.Errorf("%d bytes, want at most %d", bytes, store.MostRun/2)
+		if bytes += len(text); err == nil && bytes > mostRun/2 {
+			err = fmt.Errorf("%d bytes, want at most %d", bytes, mostRun/2)
 		}
 		if err != nil { // training continues without the states
 			s.Parts, s.Lost = nil, fmt.Sprintf("%s: %v", name, err)

@@ -1,4 +1,4 @@
-package save
+package checkpoint
 
 import (
 	"encoding/json"
@@ -13,7 +13,6 @@ import (
 	"dynmo/src/layout"
 	"dynmo/src/model"
 	"dynmo/src/piece"
-	"dynmo/src/store"
 	"dynmo/src/weights"
 )
 
@@ -29,8 +28,8 @@ type Resumed struct {
 	Otherwise string
 }
 
-// Checkpoint is the data with which a rank resumes.
-type Checkpoint struct {
+// Loaded is the data with which a rank resumes.
+type Loaded struct {
 	Resumed
 	Was      config.Config // settings of the run that wrote the checkpoint
 	Layout   layout.Layout
@@ -54,14 +53,14 @@ type Reader struct {
 
 // candidates is the list of a run's checkpoints that rank 0 sends to the others.
 type candidates struct {
-	Whole   []*store.Checkpoint
+	Whole   []*Checkpoint
 	Damaged []string
 }
 
 // Newest reads this rank's first stage from the newest usable checkpoint of a run directory. A
 // checkpoint is usable if every rank can read its layers. Newest returns nil if the directory has
 // no checkpoint: the same command starts or resumes a run. Collective.
-func (r *Reader) Newest(runDir string) (*Checkpoint, error) {
+func (r *Reader) Newest(runDir string) (*Loaded, error) {
 	all, err := r.candidates(runDir)
 	if err != nil {
 		return nil, err
@@ -71,7 +70,7 @@ func (r *Reader) Newest(runDir string) (*Checkpoint, error) {
 		if err != nil {
 			return nil, comm.Input(err)
 		}
-		found := &Checkpoint{
+		found := &Loaded{
 			Resumed: Resumed{Step: c.Step, From: c.Dir, Damaged: all.Damaged, Changed: changed},
 			Was:     was, Layout: r.Layout, Loss: math.NaN(), Sparsity: c.Sparsity, Skipped: c.Skipped,
 		}
@@ -108,7 +107,7 @@ func (r *Reader) candidates(runDir string) (all candidates, err error) {
 	var failed error
 	if r.World.Rank() == 0 {
 		var damaged []error
-		all.Whole, damaged, failed = store.All(runDir)
+		all.Whole, damaged, failed = All(runDir)
 		for _, err := range damaged {
 			all.Damaged = append(all.Damaged, err.Error())
 		}
@@ -134,7 +133,7 @@ func (r *Reader) candidates(runDir string) (all candidates, err error) {
 
 // suits returns an error unless a checkpoint has this model and its settings may change to this
 // run's. It returns the checkpoint's settings, and a line for each setting that differs.
-func (r *Reader) suits(c *store.Checkpoint) (was config.Config, changed []string, err error) {
+func (r *Reader) suits(c *Checkpoint) (was config.Config, changed []string, err error) {
 	was, unknown, err := c.Config()
 	if err != nil {
 		return was, nil, err
@@ -154,7 +153,7 @@ func (r *Reader) suits(c *store.Checkpoint) (was config.Config, changed []string
 // keepsLayout reports whether a run resumes in the layout of a checkpoint. It does if the settings
 // that determine layouts are unchanged. If the balancer has changed and never moves layers, the run
 // takes the cuts of the new balancer.
-func (r *Reader) keepsLayout(c *store.Checkpoint, was config.Config) bool {
+func (r *Reader) keepsLayout(c *Checkpoint, was config.Config) bool {
 	now := r.Config
 	return c.Layout.Mesh == r.Layout.Mesh && c.Layout.Schedule.Microbatches == now.Parallel.Microbatches && was.Parallel == now.Parallel && was.Schedule == now.Schedule &&
 		(was.Balance == now.Balance || now.Balance.Moves() && was.Balance.MemoryLimitBytes == now.Balance.MemoryLimitBytes)
@@ -162,7 +161,7 @@ func (r *Reader) keepsLayout(c *store.Checkpoint, was config.Config) bool {
 
 // read reads the layers of this rank's first stage, and on rank 0 the state of the run. After an
 // error the stage has only the layers that were read.
-func (r *Reader) read(c *store.Checkpoint, into *Checkpoint) (err error) {
+func (r *Reader) read(c *Checkpoint, into *Loaded) (err error) {
 	shape := r.Shape
 	if shape.Pieces = into.Layout.Pieces; shape.CheckPieces() != nil { // invalid under the new settings: start with the initial assignment, which changes no bit
 		shape.Pieces, into.Layout.Pieces = piece.Assignment{}, piece.Assignment{}
