@@ -18,7 +18,7 @@ import (
 // where the outer one stands; the two may import each other's kin freely. Where
 // the order names the inner packages (plan/search), it holds for them too.
 var order = [][]string{
-	{"expect", "fault", "random", "files", "mesh", "partition", "piece", "cost", "tensor", "trace", "config"},
+	{"expect", "fault", "random", "files", "partition", "piece", "cost", "tensor", "trace", "config"},
 	{"device", "kernel", "comm"},
 	{"data", "model", "family", "dynamic", "kind", "schedule", "layout", "pipeline", "profile", "sim", "balance", "plan", "plan/plantest", "plan/search", "plan/policy", "migrate", "elastic"},
 	{"record", "weights", "checkpoint", "sample", "train", "launch"},

@@ -14,7 +14,6 @@ import (
 	"dynmo/src/device/cpu"
 	"dynmo/src/expect"
 	"dynmo/src/layout"
-	"dynmo/src/mesh"
 	"dynmo/src/model"
 	"dynmo/src/partition"
 	"dynmo/src/random"
@@ -86,7 +85,7 @@ func saveShared(t *testing.T, dir string, step, spread int, dtype tensor.DType) 
 	order, err := schedule.New(schedule.Kind1F1B, 1, 1, 1)
 	expect.OK(t, err)
 	m := Manifest{Step: step, Settings: c.TOML(), DType: dtype.String(), Layers: shape.Layers(), Files: files,
-		Layout: layout.New(partition.Partition{0, shape.Layers()}, order, replicas, mesh.StageMajor)}
+		Layout: layout.New(partition.Partition{0, shape.Layers()}, order, replicas, layout.StageMajor)}
 	expect.OK(t, Commit(dir, m, nil))
 }
 

@@ -14,7 +14,6 @@ import (
 	"dynmo/src/expect"
 	"dynmo/src/fault"
 	"dynmo/src/layout"
-	"dynmo/src/mesh"
 	"dynmo/src/model"
 	"dynmo/src/partition"
 	"dynmo/src/random"
@@ -73,7 +72,7 @@ func manifest(t *testing.T, step int, files map[string]File) Manifest {
 	expect.OK(t, err)
 	return Manifest{
 		Step: step, Settings: "[run]\n", Corpus: "abc", DType: "f32", Layers: shape.Layers(), Files: files,
-		Layout: layout.New(partition.Partition{0, 3, shape.Layers()}, order, 1, mesh.StageMajor),
+		Layout: layout.New(partition.Partition{0, 3, shape.Layers()}, order, 1, layout.StageMajor),
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"dynmo/src/device/cpu"
 	"dynmo/src/expect"
 	"dynmo/src/layout"
-	"dynmo/src/mesh"
 	"dynmo/src/model"
 	"dynmo/src/partition"
 	"dynmo/src/record"
@@ -53,7 +52,7 @@ func weighed(t *testing.T, dtype tensor.DType, change func(*Manifest)) (string, 
 	order, err := schedule.New(schedule.Kind1F1B, 1, 1, 1)
 	expect.OK(t, err)
 	made := Manifest{Step: 4, Settings: settings.TOML(), DType: dtype.String(), Layers: c.Layers(), Files: files,
-		Layout: layout.New(partition.Partition{0, c.Layers()}, order, 1, mesh.StageMajor)}
+		Layout: layout.New(partition.Partition{0, c.Layers()}, order, 1, layout.StageMajor)}
 	change(&made)
 	expect.OK(t, Commit(dir, made, nil))
 	return run, s

@@ -7,13 +7,12 @@ import (
 	"dynmo/src/comm/local"
 	"dynmo/src/expect"
 	"dynmo/src/layout"
-	"dynmo/src/mesh"
 	"dynmo/src/partition"
 	"dynmo/src/schedule"
 )
 
 // of returns a layout of stages and replicas.
-func of(t *testing.T, stages, replicas int, order mesh.Order) layout.Layout {
+func of(t *testing.T, stages, replicas int, order layout.RankOrder) layout.Layout {
 	t.Helper()
 	s, err := schedule.New(schedule.Kind1F1B, stages, 1, 2)
 	expect.OK(t, err)
@@ -28,7 +27,7 @@ func of(t *testing.T, stages, replicas int, order mesh.Order) layout.Layout {
 // they were; those without a place are outside, a layout on the same ranks keeps the world,
 // and Base is that of all throughout. The end waits for nobody who has left.
 func TestResize(t *testing.T) {
-	for _, order := range []mesh.Order{mesh.StageMajor, mesh.ReplicaMajor} {
+	for _, order := range []layout.RankOrder{layout.StageMajor, layout.ReplicaMajor} {
 		const replicas = 2
 		steps := []layout.Layout{of(t, 4, replicas, order), of(t, 4, replicas, order), of(t, 3, replicas, order), of(t, 2, replicas, order), of(t, 1, replicas, order)}
 		steps[2].Ranks, steps[3].Ranks, steps[4].Ranks = []int{0, 1, 3, 4, 6, 7}, []int{0, 4, 3, 7}, []int{0, 7}

@@ -22,7 +22,7 @@ import (
 	"dynmo/src/data"
 	"dynmo/src/fault"
 	"dynmo/src/kernel"
-	"dynmo/src/mesh"
+	"dynmo/src/layout"
 	"dynmo/src/model"
 	"dynmo/src/profile"
 	"dynmo/src/record"
@@ -241,8 +241,8 @@ func readInside(c config.Config) bool {
 }
 
 // grid returns the mesh of stages and replicas that the settings ask for.
-func grid(c config.Config) mesh.Mesh {
-	return mesh.Mesh{Stages: c.Parallel.Stages, Replicas: c.Parallel.Replicas, Order: mesh.Order(c.Mesh.Order)}
+func grid(c config.Config) layout.Mesh {
+	return layout.Mesh{Stages: c.Parallel.Stages, Replicas: c.Parallel.Replicas, Order: layout.RankOrder(c.Mesh.Order)}
 }
 
 // onRank trains on one rank, whose goroutine is locked to its OS thread. It posts the rank's

@@ -13,7 +13,7 @@ import (
 	"dynmo/src/comm/nccl"
 	"dynmo/src/config"
 	"dynmo/src/dynamic"
-	"dynmo/src/mesh"
+	"dynmo/src/layout"
 )
 
 // bound is a limit of memory. Ranks of one host share bounds of the same name.
@@ -144,7 +144,7 @@ func optional(c config.Config) string {
 }
 
 // byRank returns the bytes of every rank: the bytes of its stage, plus besides.
-func byRank(m mesh.Mesh, stages []int64, besides int64) []int64 {
+func byRank(m layout.Mesh, stages []int64, besides int64) []int64 {
 	ranks := make([]int64, m.Stages*m.Replicas)
 	for rank := range ranks {
 		ranks[rank] = stages[m.Stage(rank)] + besides

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"dynmo/src/expect"
-	"dynmo/src/mesh"
 	"dynmo/src/partition"
 	"dynmo/src/partition/partitiontest"
 	"dynmo/src/random"
@@ -16,7 +15,7 @@ import (
 )
 
 // drawn returns a layout of a chain at random cuts.
-func drawn(t testing.TB, key uint64, layers, stages, replicas int, order mesh.Order) Layout {
+func drawn(t testing.TB, key uint64, layers, stages, replicas int, order RankOrder) Layout {
 	t.Helper()
 	s, err := schedule.New(schedule.Kind1F1B, stages, 1, 1)
 	expect.OK(t, err)
@@ -65,7 +64,7 @@ func bruteForce(present, next Layout, nodes []int, bytes []int64) bill {
 func TestCompactAgreesWithBruteForce(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(5, 6))
 	for i := range uint64(300) {
-		order := []mesh.Order{mesh.StageMajor, mesh.ReplicaMajor}[rnd.IntN(2)]
+		order := []RankOrder{StageMajor, ReplicaMajor}[rnd.IntN(2)]
 		replicas := 1 + rnd.IntN(3)
 		stages := 2 + rnd.IntN(10/replicas-1)
 		layers := stages + rnd.IntN(6)
@@ -108,7 +107,7 @@ func TestCompactAgreesWithBruteForce(t *testing.T) {
 func TestCompact(t *testing.T) {
 	line := func(stages int, cuts ...int) Layout {
 		s := legal(t, schedule.Kind1F1B, stages, 1, 1)
-		return New(partition.Partition(cuts), s, 1, mesh.StageMajor)
+		return New(partition.Partition(cuts), s, 1, StageMajor)
 	}
 	four := line(4, 0, 2, 4, 6, 8)
 	ones := slices.Repeat([]int64{1}, 8)

@@ -7,7 +7,6 @@ import (
 	"dynmo/src/config"
 	"dynmo/src/expect"
 	_ "dynmo/src/kind" // settings have the tables of every kind
-	"dynmo/src/mesh"
 	"dynmo/src/partition"
 	"dynmo/src/piece"
 	"dynmo/src/schedule"
@@ -15,7 +14,7 @@ import (
 
 // TestOptimizerCanFollow changes one condition at a time.
 func TestOptimizerCanFollow(t *testing.T) {
-	present := New(partition.Partition{0, 4, 10}, legal(t, schedule.Kind1F1B, 2, 1, 4), 2, mesh.StageMajor)
+	present := New(partition.Partition{0, 4, 10}, legal(t, schedule.Kind1F1B, 2, 1, 4), 2, StageMajor)
 	moved := present.With(partition.Partition{0, 6, 10}, present.Schedule)
 	ranks := moved
 	ranks.Ranks = []int{0, 1, 3, 2}
@@ -29,7 +28,7 @@ func TestOptimizerCanFollow(t *testing.T) {
 		want bool
 	}{
 		{"layers move", moved, nil, true},
-		{"fewer stages", New(partition.Partition{0, 10}, legal(t, schedule.Kind1F1B, 1, 1, 4), 2, mesh.StageMajor), nil, false},
+		{"fewer stages", New(partition.Partition{0, 10}, legal(t, schedule.Kind1F1B, 1, 1, 4), 2, StageMajor), nil, false},
 		{"other ranks", ranks, nil, false},
 		{"other pieces", pieces, nil, false},
 		{"a part of the chain skips tokens", moved, []string{"dynamic.kind=mod"}, true},

@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"dynmo/src/cost"
-	"dynmo/src/mesh"
 	"dynmo/src/partition"
 	"dynmo/src/piece"
 	"dynmo/src/schedule"
@@ -17,7 +16,7 @@ import (
 // Layout is the placement of layers on ranks, and the order of the work on them. Its number of
 // stages is the present one: when a world shrinks, the next layout has fewer stages.
 type Layout struct {
-	Mesh     mesh.Mesh           // stage and replica of each rank of the world
+	Mesh     Mesh                // stage and replica of each rank of the world
 	Cuts     partition.Partition // cuts of the chain, over the virtual stages of Map
 	Schedule schedule.Schedule   // schedule of a step
 	Ranks    []int               // by rank of the mesh: its rank in the launched world; nil: the same rank
@@ -27,8 +26,8 @@ type Layout struct {
 
 // New returns the layout of some cuts and a schedule, with this number of replicas and order of
 // ranks.
-func New(cuts partition.Partition, s schedule.Schedule, replicas int, order mesh.Order) Layout {
-	return Layout{Mesh: mesh.Mesh{Stages: s.Map.Stages, Replicas: replicas, Order: order}, Cuts: cuts, Schedule: s}
+func New(cuts partition.Partition, s schedule.Schedule, replicas int, order RankOrder) Layout {
+	return Layout{Mesh: Mesh{Stages: s.Map.Stages, Replicas: replicas, Order: order}, Cuts: cuts, Schedule: s}
 }
 
 // With returns a layout with other cuts and another schedule on the same replicas and with the same
@@ -95,7 +94,7 @@ func (l Layout) Check(layers int) error {
 type text struct {
 	Stages       int                 `json:"stages"`
 	Replicas     int                 `json:"replicas"`
-	Mesh         mesh.Order          `json:"mesh"`
+	Mesh         RankOrder           `json:"mesh"`
 	Cuts         partition.Partition `json:"cuts"` // of virtual stages
 	Schedule     schedule.Kind       `json:"schedule"`
 	Vee          bool                `json:"vee,omitempty"` // virtual stages are arranged in a V (see partition.Map)
@@ -130,7 +129,7 @@ const (
 
 // UnmarshalJSON reads a layout and makes its schedule. An error names the wrong field.
 func (l *Layout) UnmarshalJSON(b []byte) error {
-	t := text{Replicas: 1, Mesh: mesh.StageMajor} // defaults if the text has no such keys
+	t := text{Replicas: 1, Mesh: StageMajor} // defaults if the text has no such keys
 	if err := json.Unmarshal(b, &t); err != nil {
 		return err
 	}

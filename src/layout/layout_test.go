@@ -9,7 +9,6 @@ import (
 
 	"dynmo/src/cost"
 	"dynmo/src/expect"
-	"dynmo/src/mesh"
 	"dynmo/src/partition"
 	"dynmo/src/piece"
 	"dynmo/src/schedule"
@@ -28,11 +27,11 @@ func TestJSON(t *testing.T) {
 		Microbatches: 5, InFlight: []int{2, 2},
 	})
 	for _, l := range []Layout{
-		New(partition.Partition{0, 3, 4, 6}, legal(t, schedule.Kind1F1B, 3, 1, 7), 2, mesh.StageMajor),
-		New(partition.Partition{0, 1, 2, 3, 9}, legal(t, schedule.KindZBV, 2, 2, 4), 1, mesh.ReplicaMajor),
-		New(partition.Partition{0, 1, 2, 3, 4, 5, 9}, legal(t, schedule.KindInterleaved, 2, 3, 4), 3, mesh.StageMajor),
-		New(partition.Partition{0, 4, 9}, list, 1, mesh.StageMajor),
-		{Mesh: mesh.Mesh{Stages: 2, Replicas: 2, Order: mesh.StageMajor}, Cuts: partition.Partition{0, 2, 3}, Schedule: legal(t, schedule.Kind1F1B, 2, 1, 2), Ranks: []int{0, 7, 3, 4}},
+		New(partition.Partition{0, 3, 4, 6}, legal(t, schedule.Kind1F1B, 3, 1, 7), 2, StageMajor),
+		New(partition.Partition{0, 1, 2, 3, 9}, legal(t, schedule.KindZBV, 2, 2, 4), 1, ReplicaMajor),
+		New(partition.Partition{0, 1, 2, 3, 4, 5, 9}, legal(t, schedule.KindInterleaved, 2, 3, 4), 3, StageMajor),
+		New(partition.Partition{0, 4, 9}, list, 1, StageMajor),
+		{Mesh: Mesh{Stages: 2, Replicas: 2, Order: StageMajor}, Cuts: partition.Partition{0, 2, 3}, Schedule: legal(t, schedule.Kind1F1B, 2, 1, 2), Ranks: []int{0, 7, 3, 4}},
 	} {
 		expect.OK(t, l.Check(l.Cuts.Layers()))
 		b, err := json.Marshal(l)
@@ -82,10 +81,10 @@ func TestCheckRefuses(t *testing.T) {
 		name, want string
 		l          Layout
 	}{
-		{"empty stage", "gives stage 1 0 layers", New(partition.Partition{0, 3, 3}, s, 1, mesh.StageMajor)},
-		{"other chain", "does not cover layers 0 to 3", New(partition.Partition{0, 1, 2}, s, 1, mesh.StageMajor)},
-		{"other mesh", "mesh of 3 stages", Layout{Mesh: mesh.Mesh{Stages: 3, Replicas: 1}, Cuts: partition.Partition{0, 1, 3}, Schedule: s}},
-		{"other ranks", "ranks: 1, want 2", Layout{Mesh: mesh.Mesh{Stages: 2, Replicas: 1}, Cuts: partition.Partition{0, 1, 3}, Schedule: s, Ranks: []int{0}}},
+		{"empty stage", "gives stage 1 0 layers", New(partition.Partition{0, 3, 3}, s, 1, StageMajor)},
+		{"other chain", "does not cover layers 0 to 3", New(partition.Partition{0, 1, 2}, s, 1, StageMajor)},
+		{"other mesh", "mesh of 3 stages", Layout{Mesh: Mesh{Stages: 3, Replicas: 1}, Cuts: partition.Partition{0, 1, 3}, Schedule: s}},
+		{"other ranks", "ranks: 1, want 2", Layout{Mesh: Mesh{Stages: 2, Replicas: 1}, Cuts: partition.Partition{0, 1, 3}, Schedule: s, Ranks: []int{0}}},
 	} {
 		if err := c.l.Check(3); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want …%s…", c.name, err, c.want)

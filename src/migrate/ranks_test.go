@@ -10,7 +10,6 @@ import (
 	"dynmo/src/comm"
 	"dynmo/src/comm/local"
 	"dynmo/src/layout"
-	"dynmo/src/mesh"
 	"dynmo/src/model"
 	"dynmo/src/partition/partitiontest"
 	"dynmo/src/random"
@@ -19,7 +18,7 @@ import (
 
 // drawn returns a random layout of c on some of the present ranks, the first one first, the others
 // in any order.
-func drawn(c model.Config, present []int, stages, replicas int, order mesh.Order, key uint64) (layout.Layout, error) {
+func drawn(c model.Config, present []int, stages, replicas int, order layout.RankOrder, key uint64) (layout.Layout, error) {
 	draw := random.Keyed(key)
 	chunks := 1 + draw.IntN(min(2, c.Layers()/stages))
 	s, err := schedule.New(schedule.KindInterleaved, stages, chunks, stages)
@@ -89,7 +88,7 @@ func (m *member) between(present, next layout.Layout) (*model.Stage, layout.Move
 func TestAnyRanksConserve(t *testing.T) {
 	for i, c := range []model.Config{shape, changing, mixture} {
 		for seed := range uint64(6) {
-			order := []mesh.Order{mesh.StageMajor, mesh.ReplicaMajor}[seed%2]
+			order := []layout.RankOrder{layout.StageMajor, layout.ReplicaMajor}[seed%2]
 			replicas := 1 + int(seed/2)%3
 			if c.Spread > 0 {
 				replicas = c.Spread
@@ -101,7 +100,7 @@ func TestAnyRanksConserve(t *testing.T) {
 	}
 }
 
-func anyRanks(c model.Config, stages, replicas int, order mesh.Order, key uint64) error {
+func anyRanks(c model.Config, stages, replicas int, order layout.RankOrder, key uint64) error {
 	world := make([]int, stages*replicas)
 	for rank := range world {
 		world[rank] = rank
@@ -180,7 +179,7 @@ func (m *member) empty() error {
 // TestAnyRanksNoRoom: if a rank of another replica has no room for its layers, all ranks keep theirs.
 func TestAnyRanksNoRoom(t *testing.T) {
 	err := local.Run(6, func(tr comm.Transport) error {
-		present, err := drawn(shape, []int{0, 1, 2, 3, 4, 5}, 3, 2, mesh.StageMajor, 1)
+		present, err := drawn(shape, []int{0, 1, 2, 3, 4, 5}, 3, 2, layout.StageMajor, 1)
 		if err != nil {
 			return err
 		}
@@ -193,7 +192,7 @@ func TestAnyRanksNoRoom(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		next, err := drawn(shape, []int{0, 1, 2, 3}, 2, 2, mesh.StageMajor, 2)
+		next, err := drawn(shape, []int{0, 1, 2, 3}, 2, 2, layout.StageMajor, 2)
 		if err != nil {
 			return err
 		}

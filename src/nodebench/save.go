@@ -17,7 +17,6 @@ import (
 	"dynmo/src/files"
 	"dynmo/src/kernel"
 	"dynmo/src/layout"
-	"dynmo/src/mesh"
 	"dynmo/src/model"
 	"dynmo/src/partition"
 	"dynmo/src/random"
@@ -150,7 +149,7 @@ func (b *saveBench) write() {
 	order, err := schedule.New(schedule.Kind1F1B, 1, 1, 1)
 	b.err = cmp.Or(b.err, err, checkpoint.Commit(b.dir, checkpoint.Manifest{
 		Step: b.step, DType: b.k.DType().String(), Layers: len(b.layers), Files: files,
-		Layout: layout.New(partition.Partition{0, len(b.layers)}, order, 1, mesh.StageMajor),
+		Layout: layout.New(partition.Partition{0, len(b.layers)}, order, 1, layout.StageMajor),
 	}, nil))
 }
 

@@ -9,7 +9,6 @@ import (
 	"dynmo/src/device"
 	"dynmo/src/kernel"
 	"dynmo/src/layout"
-	"dynmo/src/mesh"
 	"dynmo/src/model"
 	"dynmo/src/partition"
 	"dynmo/src/pipeline"
@@ -119,7 +118,7 @@ func newStepper(x *model.Exec, c model.Config, microbatches int, graphs bool) (*
 	s.feed = func(m int) ([]int32, []int32) { return tokens[m*n : (m+1)*n], tokens[m*n+1 : (m+1)*n+1] }
 	plan, err := schedule.New(schedule.Kind1F1B, 1, 1, microbatches)
 	if err == nil {
-		s.runner, err = pipeline.New(x, layout.New(partition.Partition{0, c.Layers()}, plan, 1, mesh.StageMajor), s.stage,
+		s.runner, err = pipeline.New(x, layout.New(partition.Partition{0, c.Layers()}, plan, 1, layout.StageMajor), s.stage,
 			pipeline.Groups{Stages: world, Replicas: alone}, pipeline.Options{Graphs: graphs})
 	}
 	if err != nil {

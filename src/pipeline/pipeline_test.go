@@ -17,7 +17,6 @@ import (
 	"dynmo/src/kernel/null"
 	"dynmo/src/kernel/ref"
 	"dynmo/src/layout"
-	"dynmo/src/mesh"
 	"dynmo/src/model"
 	"dynmo/src/partition"
 	"dynmo/src/pipeline"
@@ -67,7 +66,7 @@ func (m *member) replan(cuts partition.Partition, plan schedule.Schedule, o pipe
 	if m.Runner != nil {
 		m.Close()
 	}
-	m.Runner, err = pipeline.New(m.x, layout.New(cuts, plan, m.groups.Replicas.Size(), mesh.StageMajor), m.s, m.groups, o)
+	m.Runner, err = pipeline.New(m.x, layout.New(cuts, plan, m.groups.Replicas.Size(), layout.StageMajor), m.s, m.groups, o)
 	return err
 }
 

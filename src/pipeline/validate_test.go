@@ -13,7 +13,6 @@ import (
 	"dynmo/src/kernel/ref"
 	"dynmo/src/kind/exit"
 	"dynmo/src/layout"
-	"dynmo/src/mesh"
 	"dynmo/src/model"
 	"dynmo/src/model/modeltest"
 	"dynmo/src/partition"
@@ -174,7 +173,7 @@ func TestValidationLeavesTheStep(t *testing.T) {
 func TestValidationOfManyChunks(t *testing.T) {
 	many := partition.Map{Stages: 1, Chunks: comm.TagChunks + 1}
 	c := model.Config{Blocks: comm.TagChunks, Hidden: 2, Heads: 1, Sequence: 1, Vocab: 2}
-	l := layout.New(equal(c, many), schedule.Schedule{Map: many, Microbatches: 1}, 1, mesh.StageMajor)
+	l := layout.New(equal(c, many), schedule.Schedule{Map: many, Microbatches: 1}, 1, layout.StageMajor)
 	err := local.Run(1, func(tr comm.Transport) error {
 		world := comm.New(tr, comm.Options{})
 		_, err := pipeline.New(&model.Exec{}, l, &model.Stage{Config: c}, pipeline.Groups{Stages: world, Replicas: world}, pipeline.Options{Validation: 1})

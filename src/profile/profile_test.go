@@ -12,7 +12,6 @@ import (
 	"dynmo/src/expect"
 	"dynmo/src/kernel/ref"
 	"dynmo/src/layout"
-	"dynmo/src/mesh"
 	"dynmo/src/model"
 	"dynmo/src/partition"
 	"dynmo/src/pipeline"
@@ -43,7 +42,7 @@ func share(p profile.Profiler, m profile.Measurement, world *comm.Group) []byte 
 func TestMeasureIsInChainOrder(t *testing.T) {
 	shape := model.Config{Blocks: 4, Hidden: 8, Heads: 2, Sequence: 4, Vocab: 16, Seed: 1}
 	vee := partition.Map{Stages: 2, Chunks: 2, Vee: true}
-	where := layout.New(partition.Partition{0, 1, 3, 4, 6}, schedule.Schedule{Map: vee, Microbatches: 3}, 2, mesh.StageMajor)
+	where := layout.New(partition.Partition{0, 1, 3, 4, 6}, schedule.Schedule{Map: vee, Microbatches: 3}, 2, layout.StageMajor)
 	owners := where.Owners() // 0, 4 and 5 on stage 0
 	err := local.Run(4, func(tr comm.Transport) error {
 		world := comm.New(tr, comm.Options{})

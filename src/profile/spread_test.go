@@ -17,7 +17,6 @@ import (
 	"dynmo/src/kernel/null"
 	"dynmo/src/kind/moe"
 	"dynmo/src/layout"
-	"dynmo/src/mesh"
 	"dynmo/src/model"
 	"dynmo/src/partition"
 	"dynmo/src/pipeline"
@@ -52,7 +51,7 @@ func TestFullestReplicaSetsTheTime(t *testing.T) {
 	}.With(moe.Experts{Count: 4, Top: 2})
 	plan, err := schedule.New(schedule.Kind1F1B, 2, 1, 3)
 	expect.OK(t, err)
-	where := layout.New(partition.Partition{0, 2, 4}, plan, 2, mesh.StageMajor)
+	where := layout.New(partition.Partition{0, 2, 4}, plan, 2, layout.StageMajor)
 	expect.OK(t, local.Run(4, func(tr comm.Transport) error {
 		clock := device.NewVirtual()
 		clock.Pause() // only known costs count

@@ -14,7 +14,6 @@ import (
 	"dynmo/src/cost"
 	"dynmo/src/expect"
 	"dynmo/src/layout"
-	"dynmo/src/mesh"
 	"dynmo/src/schedule"
 	"dynmo/src/trace"
 )
@@ -123,7 +122,7 @@ func TestCostsReadBack(t *testing.T) {
 	expect.OK(t, err)
 	want := Series{
 		{Phase: cost.Phase{Step: 0, Steps: 4, Table: cost.Table{Layers: layers}}},
-		{Phase: cost.Phase{Step: 4, Steps: 2, Table: cost.Table{Layers: layers}, Change: "prune"}, Run: &Course{Layout: layout.New([]int{0, 1}, order, 1, mesh.StageMajor), Makespan: 0.5}},
+		{Phase: cost.Phase{Step: 4, Steps: 2, Table: cost.Table{Layers: layers}, Change: "prune"}, Run: &Course{Layout: layout.New([]int{0, 1}, order, 1, layout.StageMajor), Makespan: 0.5}},
 	}
 	for _, s := range want {
 		expect.OK(t, r.Costs(s))

@@ -10,7 +10,6 @@ import (
 	"dynmo/src/dynamic"
 	"dynmo/src/expect"
 	"dynmo/src/layout"
-	"dynmo/src/mesh"
 	"dynmo/src/partition"
 	"dynmo/src/profile"
 	"dynmo/src/random"
@@ -23,7 +22,7 @@ func TestKnownTellsAsMuchAgain(t *testing.T) {
 	const layers, microbatches, steps, change = 6, 8, 20, 12
 	order, err := schedule.New(schedule.Kind1F1B, 2, 1, microbatches)
 	expect.OK(t, err)
-	l := layout.New(partition.Partition{0, 3, 6}, order, 1, mesh.StageMajor)
+	l := layout.New(partition.Partition{0, 3, 6}, order, 1, layout.StageMajor)
 	draw := random.Keyed(3, 5)
 	var run, again profile.Profiler
 	var log phaseLog
@@ -91,7 +90,7 @@ func TestMicrobatchesOfAStep(t *testing.T) {
 	}
 	order, err := schedule.New(schedule.Kind1F1B, 2, 1, len(work))
 	expect.OK(t, err)
-	l := layout.New(partition.Partition{0, 1, 2}, order, 1, mesh.StageMajor)
+	l := layout.New(partition.Partition{0, 1, 2}, order, 1, layout.StageMajor)
 	var p profile.Profiler
 	m = p.Observe(m, l, dynamic.Change{})
 	if m.Scale[0] != nil || m.Estimate.Scale[1][0] != 0.4 || m.Scale[1][3] != 1.6 {

@@ -8,7 +8,6 @@ import (
 
 	"dynmo/src/cost"
 	"dynmo/src/layout"
-	"dynmo/src/mesh"
 	"dynmo/src/partition"
 	"dynmo/src/schedule"
 )
@@ -22,7 +21,7 @@ func TestPhaseLog(t *testing.T) {
 	}
 	ran := func(cuts partition.Partition, makespan float64, seconds ...float64) Course {
 		order := schedule.Schedule{Map: partition.Line(cuts.Stages())}
-		r := Course{Layout: layout.New(cuts, order, 1, mesh.StageMajor), Makespan: makespan}
+		r := Course{Layout: layout.New(cuts, order, 1, layout.StageMajor), Makespan: makespan}
 		for _, x := range seconds {
 			r.Scale = append(r.Scale, []cost.Stage{{Forward: x, Input: x, Weight: x}})
 		}
@@ -69,7 +68,7 @@ func TestPhaseLog(t *testing.T) {
 // samples, as multiples of its cost.
 func TestPhaseLogSamples(t *testing.T) {
 	cuts := partition.Partition{0, 1, 2}
-	run := Course{Layout: layout.New(cuts, schedule.Schedule{Map: partition.Line(2)}, 1, mesh.StageMajor), Makespan: 1, Rest: 2, Balancing: 3}
+	run := Course{Layout: layout.New(cuts, schedule.Schedule{Map: partition.Line(2)}, 1, layout.StageMajor), Makespan: 1, Rest: 2, Balancing: 3}
 	var log phaseLog
 	const steps, microbatches = 20, 16
 	for step := range steps {

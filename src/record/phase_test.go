@@ -13,7 +13,6 @@ import (
 	"dynmo/src/cost"
 	"dynmo/src/expect"
 	"dynmo/src/layout"
-	"dynmo/src/mesh"
 	"dynmo/src/partition"
 	"dynmo/src/schedule"
 )
@@ -29,7 +28,7 @@ func TestReadSeries(t *testing.T) {
 		{Phase: cost.Phase{Step: 0, Steps: 3, Table: table}},
 		{Phase: cost.Phase{Step: 3, Steps: 1, Change: "prune", Table: slow},
 			Samples: [][][]cost.Stage{{{{Forward: 1, Input: 1.021, Weight: 0.97}}, {{Forward: 1, Input: 1, Weight: 1}}}},
-			Run:     &Course{Layout: layout.New(partition.Partition{0, 1, 2}, order, 1, mesh.StageMajor), Makespan: 9, Rest: 2, Balancing: 3}},
+			Run:     &Course{Layout: layout.New(partition.Partition{0, 1, 2}, order, 1, layout.StageMajor), Makespan: 9, Rest: 2, Balancing: 3}},
 	}
 	var text strings.Builder
 	for _, s := range want {
@@ -52,7 +51,7 @@ func TestReadOlderSeries(t *testing.T) {
 	expect.OK(t, err)
 	order, err := schedule.New(schedule.KindZBV, 2, 2, 2)
 	expect.OK(t, err)
-	want := &Course{Layout: layout.New(partition.Partition{0, 1, 2, 3, 4}, order, 1, mesh.StageMajor), Latency: 1, Makespan: 5}
+	want := &Course{Layout: layout.New(partition.Partition{0, 1, 2, 3, 4}, order, 1, layout.StageMajor), Latency: 1, Makespan: 5}
 	if diff := cmp.Diff(want, got[0].Run); diff != "" {
 		t.Error(diff)
 	}

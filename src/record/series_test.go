@@ -6,7 +6,6 @@ import (
 	"dynmo/src/cost"
 	"dynmo/src/expect"
 	"dynmo/src/layout"
-	"dynmo/src/mesh"
 	"dynmo/src/partition"
 	"dynmo/src/schedule"
 )
@@ -14,7 +13,7 @@ import (
 // on returns a layout of two layers.
 func on(stages, replicas, microbatches int) layout.Layout {
 	order := schedule.Schedule{Map: partition.Line(stages), Microbatches: microbatches}
-	return layout.New(partition.Partition{0, 1, 2}[:stages+1], order, replicas, mesh.StageMajor)
+	return layout.New(partition.Partition{0, 1, 2}[:stages+1], order, replicas, layout.StageMajor)
 }
 
 // TestStay: the layout in which a run would have stayed is its first, but where it was
@@ -77,7 +76,7 @@ func TestCostsOfLargerMicrobatches(t *testing.T) {
 		layer := cost.Layer{Forward: seconds, BackwardInput: seconds, BackwardWeight: seconds}
 		return Phase{
 			Phase: cost.Phase{Step: step, Steps: 1, Model: model, Table: cost.Table{Layers: []cost.Layer{layer, layer}}},
-			Run:   &Course{Layout: layout.New(cuts, s, replicas, mesh.StageMajor)},
+			Run:   &Course{Layout: layout.New(cuts, s, replicas, layout.StageMajor)},
 		}
 	}
 	series := Series{ran(0, 2, 8, 1, 1, "two"), ran(1, 1, 4, 1, 2, "four"), ran(2, 1, 4, 1, 6, "four"), ran(3, 2, 4, 2, 3, "two"), ran(4, 1, 2, 2, 8, "four")}

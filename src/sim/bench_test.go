@@ -8,7 +8,7 @@ import (
 	"dynmo/src/comm"
 	"dynmo/src/cost"
 	"dynmo/src/expect"
-	"dynmo/src/mesh"
+	"dynmo/src/layout"
 	"dynmo/src/partition"
 	"dynmo/src/schedule"
 )
@@ -20,7 +20,7 @@ func benchStep(b *testing.B, most float64) Step {
 	expect.OK(b, err)
 	rnd := rand.New(rand.NewPCG(1, 2))
 	step := Step{
-		Schedule: s, Mesh: mesh.Mesh{Stages: 24, Replicas: 30, Order: mesh.StageMajor},
+		Schedule: s, Mesh: layout.Mesh{Stages: 24, Replicas: 30, Order: layout.StageMajor},
 		Network: Network{
 			Node: Link{3e-6, 3e11}, Between: Link{8e-6, 2.5e10}, PerNode: 4, Delay: comm.Delay{Most: most, Seed: 1},
 		},

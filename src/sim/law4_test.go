@@ -16,7 +16,6 @@ import (
 	"dynmo/src/kernel/null"
 	"dynmo/src/kind/exit"
 	"dynmo/src/layout"
-	"dynmo/src/mesh"
 	"dynmo/src/model"
 	"dynmo/src/partition"
 	"dynmo/src/partition/partitiontest"
@@ -148,7 +147,7 @@ func (e experiment) execute(steps int) ([][][]trace.Span, error) {
 				l.Freeze(func(p *model.Param) bool { return !p.Apart })
 			}
 		}
-		r, err := pipeline.New(x, layout.New(e.cuts, e.plan, 1, mesh.StageMajor), s, pipeline.Groups{Stages: world, Replicas: alone}, pipeline.Options{})
+		r, err := pipeline.New(x, layout.New(e.cuts, e.plan, 1, layout.StageMajor), s, pipeline.Groups{Stages: world, Replicas: alone}, pipeline.Options{})
 		if err != nil {
 			return err
 		}

@@ -11,7 +11,7 @@ import (
 	"dynmo/src/comm"
 	"dynmo/src/comm/local"
 	"dynmo/src/device"
-	"dynmo/src/mesh"
+	"dynmo/src/layout"
 	"dynmo/src/schedule"
 	"dynmo/src/tensor"
 	"dynmo/src/trace"
@@ -97,7 +97,7 @@ func TestAgreesWithMessages(t *testing.T) {
 		if s.PerMicrobatch == nil || s.Bytes == nil {
 			continue
 		}
-		s.Mesh, s.Replica = mesh.Mesh{}, 0
+		s.Mesh, s.Replica = layout.Mesh{}, 0
 		s.Network = Network{Node: s.Network.Node, Delay: s.Network.Delay}
 		const steps = 3
 		got := make([][][]trace.Span, s.Schedule.Map.Stages)

@@ -2,7 +2,7 @@ package sim
 
 import (
 	"dynmo/src/comm"
-	"dynmo/src/mesh"
+	"dynmo/src/layout"
 )
 
 // Link is one direction between two ranks.
@@ -59,7 +59,7 @@ func (n Network) Slowness(rank int) float64 {
 // rank returns the world rank of a stage.
 func (s Step) rank(stage, replica int) int {
 	rank := stage
-	if s.Mesh != (mesh.Mesh{}) {
+	if s.Mesh != (layout.Mesh{}) {
 		rank = s.Mesh.Rank(stage, replica)
 	}
 	if s.Ranks != nil {

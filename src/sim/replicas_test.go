@@ -7,7 +7,7 @@ import (
 
 	"dynmo/src/comm"
 	"dynmo/src/cost"
-	"dynmo/src/mesh"
+	"dynmo/src/layout"
 	"dynmo/src/partition"
 	"dynmo/src/schedule"
 )
@@ -28,7 +28,7 @@ func TestReplicasByHand(t *testing.T) {
 	s := Step{
 		Schedule: lists([]schedule.Instr{do(schedule.F, 0), do(schedule.B, 0)}, []schedule.Instr{do(schedule.F, 0), do(schedule.B, 0)}),
 		Costs:    cost.Table{Layers: layers}.Stages(cuts, partition.Line(2)),
-		Mesh:     mesh.Mesh{Stages: 2, Replicas: 2},
+		Mesh:     layout.Mesh{Stages: 2, Replicas: 2},
 	}
 	split := s
 	split.Schedule = lists([]schedule.Instr{do(schedule.F, 0), do(schedule.I, 0), do(schedule.W, 0)}, []schedule.Instr{do(schedule.F, 0), do(schedule.I, 0), do(schedule.W, 0)})
@@ -38,7 +38,7 @@ func TestReplicasByHand(t *testing.T) {
 	four.Mesh.Replicas = 4
 	groups := four
 	groups.Sums.Group = 2
-	alone.Mesh = mesh.Mesh{}
+	alone.Mesh = layout.Mesh{}
 	apart.Ranks, others.Ranks = []int{0, 2, 4, 6}, []int{0, 1, 2, 5}
 	for _, tc := range []struct {
 		name              string
@@ -110,7 +110,7 @@ func TestFrozenLayersAreNotSummed(t *testing.T) {
 	cuts := partition.Partition{0, 1, 2}
 	s := Step{
 		Schedule: plain(t, schedule.Kind1F1B, 2, 3), Costs: cost.Table{Layers: layers}.Stages(cuts, partition.Line(2)),
-		Mesh: mesh.Mesh{Stages: 2, Replicas: 4}, Network: Network{Node: Link{100, 1}},
+		Mesh: layout.Mesh{Stages: 2, Replicas: 4}, Network: Network{Node: Link{100, 1}},
 	}
 	if w := Replicas(s, cuts, layers); w.Exposed() != 0 {
 		t.Errorf("%v seconds in the open, want 0", w.Exposed())
@@ -124,7 +124,7 @@ func TestReplicasAreRuns(t *testing.T) {
 	for i := range 300 {
 		s := randomStep(rnd)
 		s.Spans = false
-		s.Mesh = mesh.Mesh{Stages: s.Schedule.Map.Stages, Replicas: 1 + rnd.IntN(5), Order: mesh.StageMajor}
+		s.Mesh = layout.Mesh{Stages: s.Schedule.Map.Stages, Replicas: 1 + rnd.IntN(5), Order: layout.StageMajor}
 		cuts := partition.Partition{0} // one layer on each virtual stage
 		for v := range s.Schedule.Map.Virtual() {
 			cuts = append(cuts, v+1)
@@ -150,7 +150,7 @@ func TestReplicasAreRuns(t *testing.T) {
 func TestAlikeIsComputedOnce(t *testing.T) {
 	s := Step{
 		Schedule: plain(t, schedule.Kind1F1B, 3, 4), Costs: equal(3, cost.Stage{Forward: 1, Input: 1, Weight: 1}),
-		Bytes: []int64{8, 8, 8}, Mesh: mesh.Mesh{Stages: 3, Replicas: 4, Order: mesh.ReplicaMajor},
+		Bytes: []int64{8, 8, 8}, Mesh: layout.Mesh{Stages: 3, Replicas: 4, Order: layout.ReplicaMajor},
 	}
 	for _, tc := range []struct {
 		name    string

@@ -8,7 +8,7 @@ import (
 	"math"
 
 	"dynmo/src/cost"
-	"dynmo/src/mesh"
+	"dynmo/src/layout"
 	"dynmo/src/schedule"
 	"dynmo/src/trace"
 )
@@ -24,7 +24,7 @@ type Step struct {
 	Bytes    []int64
 	Network  Network
 	Dispatch float64       // least seconds that a stage needs from one instruction to the next
-	Mesh     mesh.Mesh     // rank of (stage, replica); zero: rank = stage
+	Mesh     layout.Mesh   // rank of (stage, replica); zero: rank = stage
 	Ranks    []int         // by rank of Mesh: rank of the launched world (see layout.Layout); nil: the same
 	Sums     schedule.Sums // how gradients are added up over replicas
 	Replica  int           // which replica this is

@@ -13,7 +13,6 @@ import (
 	"dynmo/src/expect"
 	"dynmo/src/kernel"
 	"dynmo/src/layout"
-	"dynmo/src/mesh"
 	"dynmo/src/model"
 	"dynmo/src/pipeline"
 	"dynmo/src/schedule"
@@ -87,7 +86,7 @@ func (e experiment) executeReplicas(replicas int, sums schedule.Sums) (float64, 
 		clock := device.NewVirtual()
 		clock.Pause() // only known costs count
 		world := comm.New(tr, comm.Options{Clock: clock, Network: comm.Network{Latency: e.link.Latency, Bandwidth: e.link.Bandwidth}})
-		l := layout.New(e.cuts, e.plan, replicas, mesh.StageMajor)
+		l := layout.New(e.cuts, e.plan, replicas, layout.StageMajor)
 		stage, replica := l.Mesh.Stage(tr.Rank()), l.Mesh.Replica(tr.Rank())
 		column, err := world.Split(replica, stage)
 		if err != nil {
@@ -157,6 +156,6 @@ func (e experiment) simulateReplicas(replicas int, sums schedule.Sums) sim.Repli
 	}
 	return sim.Replicas(sim.Step{
 		Schedule: e.plan, Costs: cost.Table{Layers: layers}.Stages(e.cuts, m), Bytes: bytes,
-		Network: sim.Network{Node: link}, Mesh: mesh.Mesh{Stages: m.Stages, Replicas: replicas, Order: mesh.StageMajor}, Sums: sums,
+		Network: sim.Network{Node: link}, Mesh: layout.Mesh{Stages: m.Stages, Replicas: replicas, Order: layout.StageMajor}, Sums: sums,
 	}, e.cuts, layers)
 }

@@ -8,7 +8,7 @@ import (
 	"dynmo/src/comm"
 	"dynmo/src/cost"
 	"dynmo/src/expect"
-	"dynmo/src/mesh"
+	"dynmo/src/layout"
 	"dynmo/src/partition"
 	"dynmo/src/schedule"
 )
@@ -109,7 +109,7 @@ func TestDelays(t *testing.T) {
 	s := Step{
 		Schedule: plain(t, schedule.Kind1F1B, 4, 8), Costs: equal(4, cost.Stage{}), // only messages take time
 		Bytes: []int64{100, 100, 100, 0}, Network: Network{Node: Link{0.5, 100}},
-		Mesh: mesh.Mesh{Stages: 4, Replicas: 2},
+		Mesh: layout.Mesh{Stages: 4, Replicas: 2},
 	}
 	plain := Run(s).Makespan()
 	s.Network.Delay = comm.Delay{Most: 4, Seed: 3}

@@ -9,7 +9,7 @@ import (
 
 	"dynmo/src/comm"
 	"dynmo/src/cost"
-	"dynmo/src/mesh"
+	"dynmo/src/layout"
 	"dynmo/src/partition"
 	"dynmo/src/random"
 	"dynmo/src/schedule"
@@ -207,8 +207,8 @@ func randomStep(rnd *rand.Rand) Step {
 		s.Network.Slow = []float64{1, 1.5, 3}
 	}
 	if rnd.IntN(2) == 0 {
-		order := []mesh.Order{mesh.StageMajor, mesh.ReplicaMajor}[rnd.IntN(2)]
-		s.Mesh = mesh.Mesh{Stages: m.Stages, Replicas: 3, Order: order}
+		order := []layout.RankOrder{layout.StageMajor, layout.ReplicaMajor}[rnd.IntN(2)]
+		s.Mesh = layout.Mesh{Stages: m.Stages, Replicas: 3, Order: order}
 		s.Replica = rnd.IntN(3)
 	}
 	return s

@@ -12,7 +12,7 @@ import (
 	"dynmo/src/config"
 	"dynmo/src/cost"
 	"dynmo/src/lab/study"
-	"dynmo/src/mesh"
+	"dynmo/src/layout"
 	"dynmo/src/model"
 	"dynmo/src/partition"
 	"dynmo/src/plan/search"
@@ -151,7 +151,7 @@ type planAnswer struct {
 
 // orderWords describes the cost of an order of the mesh.
 func orderWords(o study.Order) string {
-	near := map[mesh.Order]string{mesh.StageMajor: "the replicas of a stage", mesh.ReplicaMajor: "the stages of a pipeline"}
+	near := map[layout.RankOrder]string{layout.StageMajor: "the replicas of a stage", layout.ReplicaMajor: "the stages of a pipeline"}
 	text := fmt.Sprintf("%s, %s are neighbours: a step of %s", o.Order, near[o.Order], duration(o.Step))
 	if o.Stages > 0 {
 		text += fmt.Sprintf("; packing onto %d stages frees %d of %d nodes and moves layers for %s", o.Stages, o.Free, o.Nodes, duration(o.Moving))

@@ -8,7 +8,6 @@ import (
 	"dynmo/src/expect"
 	"dynmo/src/lab/verdict"
 	"dynmo/src/layout"
-	"dynmo/src/mesh"
 	"dynmo/src/partition"
 	"dynmo/src/record"
 	"dynmo/src/schedule"
@@ -61,7 +60,7 @@ func costly(t *testing.T, r Run, cuts ...int) Run {
 	for i, cut := range cuts {
 		expect.OK(t, run.Costs(record.Phase{
 			Phase: cost.Phase{Step: 4 * i, Steps: 4, Table: table},
-			Run:   &record.Course{Layout: layout.New(partition.Partition{0, cut, len(table.Layers)}, order, 1, mesh.StageMajor), Makespan: 1},
+			Run:   &record.Course{Layout: layout.New(partition.Partition{0, cut, len(table.Layers)}, order, 1, layout.StageMajor), Makespan: 1},
 		}))
 	}
 	expect.OK(t, run.Close())

@@ -10,7 +10,6 @@ import (
 	"dynmo/src/cost"
 	"dynmo/src/expect"
 	"dynmo/src/layout"
-	"dynmo/src/mesh"
 	"dynmo/src/record"
 	"dynmo/src/schedule"
 	"dynmo/src/sim"
@@ -110,7 +109,7 @@ func writePacked(t testing.TB, run *record.Run, index, end int) {
 		costs[l] = cost.Layer{Forward: x, BackwardInput: x, BackwardWeight: x}
 	}
 	table := cost.Table{Clock: "virtual", Layers: costs}
-	at := layout.New(evenly(costs, phase.stages, false), order, 2, mesh.StageMajor)
+	at := layout.New(evenly(costs, phase.stages, false), order, 2, layout.StageMajor)
 	for _, node := range phase.nodes {
 		at.Ranks = append(at.Ranks, 2*node, 2*node+1)
 	}

@@ -9,7 +9,6 @@ import (
 	"dynmo/src/cost"
 	"dynmo/src/expect"
 	"dynmo/src/layout"
-	"dynmo/src/mesh"
 	"dynmo/src/partition"
 	"dynmo/src/record"
 	"dynmo/src/schedule"
@@ -61,7 +60,7 @@ func (s sample) write(t testing.TB) string {
 			r = sim.Run(sim.Step{Schedule: list, Costs: table.Stages(cuts, list.Map), Spans: true})
 			known[[2]bool{pruned, moved}] = r
 		}
-		seconds, at := r.Makespan(), layout.New(cuts, list, 1, mesh.StageMajor)
+		seconds, at := r.Makespan(), layout.New(cuts, list, 1, layout.StageMajor)
 		loss := 3 + 3*math.Exp(-float64(step)/8)
 		if step == s.steps/2 {
 			loss = math.NaN()

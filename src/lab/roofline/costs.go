@@ -15,7 +15,6 @@ import (
 	"dynmo/src/kernel/null"
 	"dynmo/src/lab/study"
 	"dynmo/src/layout"
-	"dynmo/src/mesh"
 	"dynmo/src/model"
 	"dynmo/src/partition"
 	"dynmo/src/pipeline"
@@ -154,7 +153,7 @@ func (g GPU) step(c config.Config, saw func(*kernel.Call, float64)) ([]cost.Stag
 	if err != nil {
 		return nil, 0, err
 	}
-	whole := layout.New(partition.Partition{0, shape.Layers()}, order, 1, mesh.StageMajor)
+	whole := layout.New(partition.Partition{0, shape.Layers()}, order, 1, layout.StageMajor)
 	runner, err := pipeline.New(x, whole, stage, pipeline.Groups{Stages: world, Replicas: alone}, pipeline.Options{})
 	if err != nil {
 		return nil, 0, err

@@ -12,7 +12,7 @@ import (
 	"dynmo/src/balance"
 	"dynmo/src/config"
 	"dynmo/src/cost"
-	"dynmo/src/mesh"
+	"dynmo/src/layout"
 	"dynmo/src/plan/search"
 	"dynmo/src/schedule"
 )
@@ -40,7 +40,7 @@ type MeshPlan struct {
 
 // LeftOut is a mesh on which no step is planned. One of the other fields says why.
 type LeftOut struct {
-	mesh.Mesh
+	layout.Mesh
 	Multiple int   // the batch is no multiple of this number of sequences
 	Layers   int   // of the finest chain, fewer than the stages
 	Missing  int64 // bytes that a stage needs beyond the memory limit
@@ -70,7 +70,7 @@ func Meshes(t cost.Table, o Options, ranks, batch int, show func(done, total int
 		if ranks%stages != 0 {
 			continue
 		}
-		m := mesh.Mesh{Stages: stages, Replicas: ranks / stages, Order: mesh.Order(o.Config.Mesh.Order)}
+		m := layout.Mesh{Stages: stages, Replicas: ranks / stages, Order: layout.RankOrder(o.Config.Mesh.Order)}
 		if out := s.add(m, chains, o, batch); out != nil {
 			left = append(left, *out)
 		}
@@ -89,19 +89,19 @@ type meshSearch struct {
 	mutex sync.Mutex // of what follows
 	next  int        // candidates before it have been taken
 	done  int
-	best  map[mesh.Mesh]MeshPlan
+	best  map[layout.Mesh]MeshPlan
 }
 
 // candidate is a plan that may be searched.
 type candidate struct {
 	Options
 	costs cost.Table
-	mesh  mesh.Mesh
+	mesh  layout.Mesh
 	least float64 // seconds that the plan takes at least, as weigh has them
 }
 
 // add adds the candidates of a mesh. It returns why there are none, else nil.
-func (s *meshSearch) add(m mesh.Mesh, chains []costedChain, o Options, batch int) *LeftOut {
+func (s *meshSearch) add(m layout.Mesh, chains []costedChain, o Options, batch int) *LeftOut {
 	out := LeftOut{Mesh: m}
 	each := m.Replicas * o.Config.Parallel.MicrobatchSize
 	if most := chains[len(chains)-1].config.Layers(); most < m.Stages {
@@ -176,7 +176,7 @@ func (s *meshSearch) weigh(c config.Config, seconds float64) float64 {
 // search returns the best meshes, the fastest first.
 func (s *meshSearch) search() []MeshPlan {
 	slices.SortStableFunc(s.list, func(a, b candidate) int { return cmp.Compare(a.least, b.least) })
-	s.best = make(map[mesh.Mesh]MeshPlan)
+	s.best = make(map[layout.Mesh]MeshPlan)
 	_ = together(slices.Repeat([]func() error{s.work}, searchers)...) // without errors
 	best := s.ranked()
 	best = best[:min(mostMeshes, len(best))]

@@ -7,7 +7,6 @@ import (
 	"dynmo/src/cost"
 	"dynmo/src/expect"
 	"dynmo/src/layout"
-	"dynmo/src/mesh"
 	"dynmo/src/partition"
 	"dynmo/src/schedule"
 	"dynmo/src/sim"
@@ -19,7 +18,7 @@ func TestMoveByHand(t *testing.T) {
 	of := func(ranks []int, cuts ...int) layout.Layout {
 		s, err := schedule.New(schedule.Kind1F1B, len(cuts)-1, 1, 1)
 		expect.OK(t, err)
-		l := layout.New(partition.Partition(cuts), s, 2, mesh.StageMajor)
+		l := layout.New(partition.Partition(cuts), s, 2, layout.StageMajor)
 		l.Ranks = ranks
 		return l
 	}

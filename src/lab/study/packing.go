@@ -3,7 +3,6 @@ package study
 import (
 	"dynmo/src/cost"
 	"dynmo/src/layout"
-	"dynmo/src/mesh"
 )
 
 // Packed is a packing of a simulated run onto fewer stages.
@@ -60,12 +59,12 @@ func (r Run) throughput(s Segment) float64 {
 
 // Order is what one value of mesh.order costs.
 type Order struct {
-	Order  mesh.Order `json:"order"`
-	Step   float64    `json:"step_seconds"`            // with the gradient sum over replicas
-	Stages int        `json:"packed_stages,omitempty"` // half of the stages; 0 if the model cannot be packed onto these
-	Free   int        `json:"nodes_freed"`             // by that packing
-	Nodes  int        `json:"nodes"`                   // before the packing
-	Moving float64    `json:"packing_seconds"`         // for which layers move
+	Order  layout.RankOrder `json:"order"`
+	Step   float64          `json:"step_seconds"`            // with the gradient sum over replicas
+	Stages int              `json:"packed_stages,omitempty"` // half of the stages; 0 if the model cannot be packed onto these
+	Free   int              `json:"nodes_freed"`             // by that packing
+	Nodes  int              `json:"nodes"`                   // before the packing
+	Moving float64          `json:"packing_seconds"`         // for which layers move
 }
 
 // Orders plans a step in both orders of the mesh. It returns nil where the order makes no
@@ -75,7 +74,7 @@ func Orders(t cost.Table, o Options) (list []Order, err error) {
 	if p.Stages == 1 || p.Replicas == 1 || o.Network.PerNode < 2 || o.Network.PerNode >= p.Stages*p.Replicas {
 		return nil, nil
 	}
-	for _, order := range []mesh.Order{mesh.StageMajor, mesh.ReplicaMajor} {
+	for _, order := range []layout.RankOrder{layout.StageMajor, layout.ReplicaMajor} {
 		o.Config.Mesh.Order = string(order)
 		best, err := Plan(t, o)
 		if err != nil {

@@ -9,7 +9,6 @@ import (
 	"dynmo/src/cost"
 	"dynmo/src/expect"
 	"dynmo/src/layout"
-	"dynmo/src/mesh"
 	"dynmo/src/plan/plantest"
 	"dynmo/src/plan/search"
 	"dynmo/src/random"
@@ -134,7 +133,7 @@ func TestReplay(t *testing.T) {
 		cuts, err := p.BestCuts(costs)
 		expect.OK(t, err)
 		order := p.Schedule(costs, cuts)
-		run := record.Course{Layout: layout.New(cuts, order, 1, mesh.StageMajor), Latency: plantest.Link.Node.Latency, Bandwidth: plantest.Link.Node.Bandwidth}
+		run := record.Course{Layout: layout.New(cuts, order, 1, layout.StageMajor), Latency: plantest.Link.Node.Latency, Bandwidth: plantest.Link.Node.Bandwidth}
 		for v := range cuts.Stages() {
 			one, two := cost.Stage{Forward: 1, Input: 1, Weight: 1}, cost.Stage{Forward: 2, Input: 1, Weight: float64(v)}
 			run.Scale = append(run.Scale, []cost.Stage{one, two, one, two, one, two})

@@ -7,7 +7,6 @@ import (
 	"dynmo/src/cost"
 	"dynmo/src/expect"
 	"dynmo/src/layout"
-	"dynmo/src/mesh"
 	"dynmo/src/partition"
 	"dynmo/src/schedule"
 	"dynmo/src/sim"
@@ -21,7 +20,7 @@ func TestSums(t *testing.T) {
 	expect.OK(t, err)
 	layers := []cost.Layer{{Bytes: cost.Bytes{Gradients: 800}}, {Bytes: cost.Bytes{Gradients: 80}}}
 	layers[0].BackwardWeight, layers[1].BackwardWeight = 1, 1
-	l := layout.New(partition.Partition{0, 1, 2}, plan, 8, mesh.StageMajor)
+	l := layout.New(partition.Partition{0, 1, 2}, plan, 8, layout.StageMajor)
 	for _, tc := range []struct {
 		sum   string
 		group int
@@ -41,7 +40,7 @@ func TestSums(t *testing.T) {
 			t.Errorf("got %+v, want %+v", *got, tc.want)
 		}
 	}
-	if got := Sums(cost.Table{Layers: layers}, layout.New(l.Cuts, plan, 1, mesh.StageMajor), Options{Config: config.Default()}); got != nil {
+	if got := Sums(cost.Table{Layers: layers}, layout.New(l.Cuts, plan, 1, layout.StageMajor), Options{Config: config.Default()}); got != nil {
 		t.Errorf("one replica sends %+v", *got)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"dynmo/src/cost"
 	"dynmo/src/expect"
 	"dynmo/src/layout"
-	"dynmo/src/mesh"
 	"dynmo/src/partition"
 	"dynmo/src/record"
 	"dynmo/src/schedule"
@@ -19,7 +18,7 @@ func TestWorthOfAResumedRun(t *testing.T) {
 	expect.OK(t, err)
 	elsewhere := func(step int, resumed bool, cuts ...int) record.Phase {
 		p := ran(t, step, 10, "", 2, 1, 1, 1, 1)
-		p.Run.Layout = layout.New(append(partition.Partition{0}, cuts...), order, 2, mesh.StageMajor)
+		p.Run.Layout = layout.New(append(partition.Partition{0}, cuts...), order, 2, layout.StageMajor)
 		p.Run.Resumed = resumed
 		p.Slow = nil
 		return p

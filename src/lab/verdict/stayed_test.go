@@ -7,7 +7,6 @@ import (
 	"dynmo/src/cost"
 	"dynmo/src/expect"
 	"dynmo/src/layout"
-	"dynmo/src/mesh"
 	"dynmo/src/partition"
 	"dynmo/src/record"
 	"dynmo/src/schedule"
@@ -84,7 +83,7 @@ func TestStayed(t *testing.T) {
 		if c.name == "never known" {
 			steps = 2
 		}
-		tally.Costs(record.Phase{Phase: cost.Phase{Steps: steps, Table: table}, Run: &record.Course{Layout: layout.New(c.cuts, order, 1, mesh.StageMajor)}})
+		tally.Costs(record.Phase{Phase: cost.Phase{Steps: steps, Table: table}, Run: &record.Course{Layout: layout.New(c.cuts, order, 1, layout.StageMajor)}})
 		if got := tally.Stayed(settings); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}

@@ -9,7 +9,6 @@ import (
 	"dynmo/src/cost"
 	"dynmo/src/expect"
 	"dynmo/src/layout"
-	"dynmo/src/mesh"
 	"dynmo/src/partition"
 	"dynmo/src/plan/plantest"
 	"dynmo/src/plan/search"
@@ -35,7 +34,7 @@ func ran(t *testing.T, step, steps int, change string, cut int, milliseconds ...
 	cuts := partition.Partition{0, cut, len(milliseconds)}
 	return record.Phase{
 		Phase: cost.Phase{Step: step, Steps: steps, Model: "m", Change: change, Table: table},
-		Run:   &record.Course{Layout: layout.New(cuts, order, 1, mesh.StageMajor), Makespan: 1},
+		Run:   &record.Course{Layout: layout.New(cuts, order, 1, layout.StageMajor), Makespan: 1},
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 	"dynmo/src/cost"
 	"dynmo/src/files"
 	"dynmo/src/layout"
-	"dynmo/src/mesh"
 	"dynmo/src/partition"
 	"dynmo/src/piece"
 	"dynmo/src/schedule"
@@ -27,7 +26,7 @@ type Planner struct {
 	Map          partition.Map
 	Microbatches int
 	Network      sim.Network
-	Mesh         mesh.Mesh
+	Mesh         layout.Mesh
 	Ranks        []int            // by rank of Mesh: its rank in the launched world (see layout.Layout); nil: the same rank
 	pieces       piece.Assignment // of layers, on which replicas
 
@@ -67,7 +66,7 @@ func newPlanner(c config.Config, network sim.Network, fixed FixedBytes, chunks i
 	p := &Planner{
 		Kind: schedule.Kind(c.Schedule.Kind), Microbatches: c.Parallel.Microbatches, Network: network,
 		found: new(recent),
-		Mesh:  mesh.Mesh{Stages: c.Parallel.Stages, Replicas: c.Parallel.Replicas, Order: mesh.Order(c.Mesh.Order)},
+		Mesh:  layout.Mesh{Stages: c.Parallel.Stages, Replicas: c.Parallel.Replicas, Order: layout.RankOrder(c.Mesh.Order)},
 		limit: c.Balance.MemoryLimitBytes, Config: c, fixed: fixed, By: balance.By(c.Balance.By),
 	}
 	var err error

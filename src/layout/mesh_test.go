@@ -1,4 +1,4 @@
-package mesh
+package layout
 
 import (
 	"strings"
@@ -6,7 +6,7 @@ import (
 )
 
 func TestRanksAreOneToOne(t *testing.T) {
-	for _, order := range []Order{StageMajor, ReplicaMajor} {
+	for _, order := range []RankOrder{StageMajor, ReplicaMajor} {
 		for stages := 1; stages <= 5; stages++ {
 			for replicas := 1; replicas <= 4; replicas++ {
 				m := Mesh{stages, replicas, order}

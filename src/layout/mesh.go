@@ -1,21 +1,20 @@
-// Package mesh maps world ranks to stages and replicas, and back.
-package mesh
+package layout
 
 import "fmt"
 
-// Order is the order of ranks in the mesh.
-type Order string
+// RankOrder is the order of ranks in the mesh.
+type RankOrder string
 
 const (
-	StageMajor   Order = "stage-major"   // rank = stage·Replicas + replica: the replicas of a stage are neighbours
-	ReplicaMajor Order = "replica-major" // rank = replica·Stages + stage: the stages of a pipeline are neighbours
+	StageMajor   RankOrder = "stage-major"   // rank = stage·Replicas + replica: the replicas of a stage are neighbours
+	ReplicaMajor RankOrder = "replica-major" // rank = replica·Stages + stage: the stages of a pipeline are neighbours
 )
 
 // Mesh is the grid of ranks: Stages x Replicas.
 type Mesh struct {
 	Stages   int
 	Replicas int
-	Order    Order
+	Order    RankOrder
 }
 
 // Size returns the number of ranks, Stages·Replicas.
