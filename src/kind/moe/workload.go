@@ -7,7 +7,6 @@ import (
 	"dynmo/src/cost"
 	"dynmo/src/dynamic"
 	"dynmo/src/kind/moe/routing"
-	"dynmo/src/kind/moe/workload"
 	"dynmo/src/piece"
 )
 
@@ -28,7 +27,7 @@ func recorded(c config.Config) dynamic.Workload {
 	if s.ExpertSpare > 0 {
 		ranks = c.Parallel.Replicas
 	}
-	if slices.Contains(routing.Names(), s.Routing) {
+	if slices.Contains(routing.Recordings(), s.Routing) {
 		r, err := routing.Named(s.Routing)
 		if err != nil {
 			panic("moe: settings name a recording that the program has not")
@@ -54,10 +53,10 @@ func simulatedPlacing(c config.Config) dynamic.Placing {
 // rows returns what says the rows of the blocks of a chain.
 func (w made) rows(c *dynamic.Chain) func(step, block, microbatch int) []int64 {
 	if w.recording.Slots > 0 {
-		return workload.Recorded(w.recording, c.Count, c.Seed)
+		return w.recording.Rows(c.Count, c.Seed)
 	}
 	p := w.placing
-	rows, err := workload.MadeUp{Experts: p.experts, Replicas: p.replicas, Rows: rowsOfReplica * p.replicas, Seed: c.Seed}.Named(w.routing)
+	rows, err := routing.MadeUp{Experts: p.experts, Replicas: p.replicas, Rows: rowsOfReplica * p.replicas, Seed: c.Seed}.Named(w.routing)
 	if err != nil {
 		panic("moe: settings name a routing that cannot be made up")
 	}

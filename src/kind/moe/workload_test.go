@@ -11,12 +11,11 @@ import (
 	"dynmo/src/dynamic/dynamictest"
 	"dynmo/src/expect"
 	"dynmo/src/kind/moe/routing"
-	"dynmo/src/kind/moe/workload"
 )
 
 // TestRecordedExperts: every recording that settings may name is there.
 func TestRecordedExperts(t *testing.T) {
-	for _, name := range routing.Names() {
+	for _, name := range routing.Recordings() {
 		c, err := config.Load("", []string{"simulate.routing=" + name})
 		expect.OK(t, err)
 		if w := recorded(c).(made); w.recording.Name != name || w.placing.replicas != 8 {
@@ -24,7 +23,7 @@ func TestRecordedExperts(t *testing.T) {
 		}
 	}
 	_, err := config.Load("", []string{"simulate.routing=mine"})
-	names := append(routing.Names(), workload.Names()...)
+	names := append(routing.Recordings(), routing.MadeUpNames()...)
 	if last := len(names) - 1; err == nil || !strings.HasSuffix(err.Error(), fmt.Sprintf(`wanted "%s" or "%s"`, strings.Join(names[:last], `", "`), names[last])) {
 		t.Error(err)
 	}

@@ -1,6 +1,6 @@
-// Package routing keeps where tokens went in trained mixtures of experts. What comes in
-// are the tokens of experts, by block, slot and expert, as a run recorded them; what goes
-// out are loads for studies that train nothing.
+// Package routing has the rows of experts for studies that train nothing. A name and a seed go in. Out
+// come rows by expert, of a microbatch of all replicas. The rows are recorded from a trained mixture of
+// experts, or made up.
 package routing
 
 import (
@@ -92,8 +92,8 @@ func read(in io.Reader) (Recording, error) {
 //go:embed recorded/*.gz
 var recorded embed.FS
 
-// Names lists the recordings that are part of the program.
-func Names() []string {
+// Recordings lists the recordings that are part of the program.
+func Recordings() []string {
 	entries, err := recorded.ReadDir("recorded")
 	if err != nil {
 		panic("routing: no recordings")
@@ -107,8 +107,8 @@ func Names() []string {
 
 // Named returns a recording that is part of the program.
 func Named(name string) (Recording, error) {
-	if !slices.Contains(Names(), name) {
-		return Recording{}, fmt.Errorf("routing %q: unknown, want one of %s", name, strings.Join(Names(), ", "))
+	if !slices.Contains(Recordings(), name) {
+		return Recording{}, fmt.Errorf("routing %q: unknown, want one of %s", name, strings.Join(Recordings(), ", "))
 	}
 	f, err := recorded.Open("recorded/" + name + ".gz")
 	if err != nil {

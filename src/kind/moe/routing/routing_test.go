@@ -57,7 +57,7 @@ func TestRead(t *testing.T) {
 // TestRecorded: the recordings that are part of the program are whole. Every token of a slot goes to
 // Top experts.
 func TestRecorded(t *testing.T) {
-	for _, name := range Names() {
+	for _, name := range Recordings() {
 		r, err := Named(name)
 		expect.OK(t, err)
 		for block := range r.Blocks {

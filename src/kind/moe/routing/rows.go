@@ -1,7 +1,4 @@
-// Package workload makes up how many rows the experts of a block have, step by step, for
-// studies that train nothing. What comes in is a name and a seed; what goes out is rows by
-// expert, of a microbatch of all replicas.
-package workload
+package routing
 
 import (
 	"fmt"
@@ -10,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"dynmo/src/kind/moe/routing"
 	"dynmo/src/piece"
 	"dynmo/src/random"
 )
@@ -64,8 +60,8 @@ var makers = map[string]func(w MadeUp, step, block int) []float64{
 	},
 }
 
-// Names lists the routings that are made up.
-func Names() []string {
+// MadeUpNames lists the routings that are made up.
+func MadeUpNames() []string {
 	var names []string
 	for name := range makers {
 		names = append(names, name)
@@ -78,7 +74,7 @@ func Names() []string {
 func (w MadeUp) Named(name string) (func(step, block, microbatch int) []int64, error) {
 	shares := makers[name]
 	if shares == nil {
-		return nil, fmt.Errorf("routing %q: unknown, want one of %s", name, strings.Join(Names(), ", "))
+		return nil, fmt.Errorf("routing %q: unknown, want one of %s", name, strings.Join(MadeUpNames(), ", "))
 	}
 	return func(step, block, microbatch int) []int64 {
 		list, sum := shares(w, step, block), 0.0
@@ -115,9 +111,9 @@ func (w MadeUp) zipf(block int, s float64) []float64 {
 	return list
 }
 
-// Recorded returns the rows of a recording: blocks are the recorded ones in proportion to their
-// depth, microbatches consecutive ones, from another one on in every step.
-func Recorded(r routing.Recording, blocks int, seed uint64) func(step, block, microbatch int) []int64 {
+// Rows returns the rows by expert of a microbatch in a step. A block takes the recorded block at the same
+// share of the depth. Microbatches take consecutive recorded ones, and every step begins with another.
+func (r Recording) Rows(blocks int, seed uint64) func(step, block, microbatch int) []int64 {
 	first := random.Keyed(seed, recordedStream).IntN(r.Slots)
 	return func(step, block, microbatch int) []int64 {
 		list := make([]int64, r.Experts)
