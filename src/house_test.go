@@ -20,7 +20,7 @@ import (
 var order = [][]string{
 	{"expect", "fault", "random", "files", "partition", "piece", "cost", "tensor", "trace", "config"},
 	{"device", "kernel", "comm"},
-	{"data", "model", "family", "dynamic", "kind", "schedule", "layout", "pipeline", "profile", "sim", "balance", "plan", "plan/plantest", "plan/search", "plan/policy", "migrate", "elastic"},
+	{"data", "model", "dynamic", "kind", "schedule", "layout", "pipeline", "profile", "sim", "balance", "plan", "plan/plantest", "plan/search", "plan/policy", "migrate", "elastic"},
 	{"record", "weights", "checkpoint", "sample", "train", "launch"},
 	readers,
 	{"cmd"},

@@ -6,8 +6,8 @@ import (
 
 	"dynmo/src/config"
 	"dynmo/src/cost"
-	"dynmo/src/family"
 	"dynmo/src/model"
+	"dynmo/src/model/family"
 	"dynmo/src/piece"
 	"dynmo/src/tensor"
 )

@@ -1,13 +1,10 @@
 // Package kind registers all families of models and all kinds of dynamism, for commands and
-// tests: a family is a folder in src/family, a kind a folder beside this file. No kind imports
+// tests: a family is a folder in src/model, a kind a folder beside this file. No kind imports
 // another.
 package kind
 
 import (
 	"dynmo/src/dynamic"
-	"dynmo/src/family"
-	"dynmo/src/family/gpt2"
-	"dynmo/src/family/llama"
 	"dynmo/src/kind/attention"
 	"dynmo/src/kind/exit"
 	"dynmo/src/kind/freeze"
@@ -15,6 +12,9 @@ import (
 	"dynmo/src/kind/mod"
 	"dynmo/src/kind/moe"
 	"dynmo/src/kind/prune"
+	"dynmo/src/model/family"
+	"dynmo/src/model/gpt2"
+	"dynmo/src/model/llama"
 )
 
 // init registers families and kinds in their fixed order.

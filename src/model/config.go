@@ -13,7 +13,7 @@
 // that depends on data, because launches, memory or messages depend on that number. The parts of a
 // kind say where they wait.
 //
-// Words: a family (src/family) defines the chain. A kind of dynamism (src/kind) is a way in which
+// Words: a family (src/model/family) defines the chain. A kind of dynamism (src/kind) is a way in which
 // the model changes while it trains, such as pruning; some kinds change the chain. A layer is the
 // unit that is measured and moved, and is built from parts. A replica's share is what one replica
 // holds of a layer whose parameters the replicas of a stage divide among them. A piece, in

@@ -9,9 +9,9 @@ import (
 	"strings"
 
 	"dynmo/src/data"
-	"dynmo/src/family"
 	"dynmo/src/files"
 	"dynmo/src/model"
+	"dynmo/src/model/family"
 )
 
 // Config is the configuration of a model in Hugging Face's form, config.json.

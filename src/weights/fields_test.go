@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"dynmo/src/expect"
-	"dynmo/src/family"
+	"dynmo/src/model/family"
 )
 
 // declared lists the fields of the configuration classes of Transformers 5.12.1. "base" is

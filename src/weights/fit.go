@@ -8,8 +8,8 @@ import (
 	"math"
 	"strings"
 
-	"dynmo/src/family"
 	"dynmo/src/model"
+	"dynmo/src/model/family"
 )
 
 // maxPadding bounds the multiples to which vocabularies are padded: 128 for GPU kernels, times the

@@ -3,8 +3,8 @@ package weights
 import (
 	"slices"
 
-	"dynmo/src/family"
 	"dynmo/src/model"
+	"dynmo/src/model/family"
 )
 
 // nameOf converts a name to the form in the weights' files, without their prefix.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"dynmo/src/family"
+	"dynmo/src/model/family"
 )
 
 // As changes the model type of the weights to another type that can describe the model. "" keeps

@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"unicode/utf8"
 
-	"dynmo/src/family"
 	"dynmo/src/files"
+	"dynmo/src/model/family"
 )
 
 // Source returns the files that describe the weights to other programs, by name.

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"dynmo/src/config"
-	"dynmo/src/family"
 	"dynmo/src/files"
+	"dynmo/src/model/family"
 )
 
 // tasks group the commands in the help by the user's purpose. Each has one example.

@@ -9,10 +9,10 @@ import (
 
 	"dynmo/src/comm"
 	"dynmo/src/device"
-	"dynmo/src/family/llama"
 	"dynmo/src/kernel"
 	"dynmo/src/kind/moe/place"
 	"dynmo/src/model"
+	"dynmo/src/model/llama"
 	"dynmo/src/piece"
 	"dynmo/src/tensor"
 )

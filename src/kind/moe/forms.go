@@ -8,10 +8,10 @@ import (
 	"regexp"
 	"slices"
 
-	"dynmo/src/family"
-	"dynmo/src/family/llama"
 	"dynmo/src/files"
 	"dynmo/src/model"
+	"dynmo/src/model/family"
+	"dynmo/src/model/llama"
 )
 
 // Model types of Hugging Face's.

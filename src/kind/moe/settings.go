@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"dynmo/src/config"
-	"dynmo/src/family/llama"
 	"dynmo/src/kind/moe/place"
+	"dynmo/src/model/llama"
 )
 
 // options is a mixture of experts (Jiang et al. 2024; paper, section 2.2.1).

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"dynmo/src/family"
 	"dynmo/src/files"
 	"dynmo/src/model"
+	"dynmo/src/model/family"
 )
 
 var form = FormOf(family.Form{Name: Name, Read: read, Write: func(c model.Config, end int32) map[string]any {

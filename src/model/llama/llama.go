@@ -7,8 +7,8 @@ import (
 	"fmt"
 
 	"dynmo/src/config"
-	"dynmo/src/family"
 	"dynmo/src/model"
+	"dynmo/src/model/family"
 )
 
 // Name is the family's name in the settings, and its Hugging Face model type.

@@ -8,9 +8,9 @@ import (
 
 	"dynmo/src/config"
 	"dynmo/src/data"
-	"dynmo/src/family"
 	"dynmo/src/files"
 	"dynmo/src/model"
+	"dynmo/src/model/family"
 )
 
 // name is the family's name in the settings, and its Hugging Face model type.
