@@ -15,8 +15,8 @@ import (
 	"dynmo/src/files"
 )
 
-// separator is the byte between two files of a directory. No text has it.
-const separator = 0
+// Separator is the byte between two files of a directory. No text has it.
+const Separator = 0
 
 // Corpus is text in memory (one byte for each token), a token file, or parts of either. It never
 // changes, so goroutines may share it.
@@ -92,7 +92,7 @@ type source struct {
 	extensions      []string
 	limit           int64
 	vocab, sequence int
-	files           []file  // files of text
+	files           []File  // files of text
 	tokens          *Tokens // token file; nil for text
 }
 
@@ -120,7 +120,7 @@ func (s *source) open() (*Corpus, error) {
 		}
 	}
 	var err error
-	if s.files, err = list(s.path, s.extensions, s.limit); err != nil {
+	if s.files, err = List(s.path, s.extensions, s.limit); err != nil {
 		return s.fail(err)
 	}
 	text, err := read(s.files, s.limit)
@@ -182,15 +182,15 @@ func (s *source) short(bytes int) error {
 		s.sequence+1, s.sequence, found)
 }
 
-// file is a file of the corpus and its size in bytes.
-type file struct {
-	path string
-	size int64
+// File is a file of text and its size in bytes.
+type File struct {
+	Path string
+	Size int64
 }
 
-// list returns the files of the corpus that are not empty. It stops after the file that reaches
+// List returns the files at a path that are not empty. It stops after the file that reaches
 // limit bytes (0 means no limit).
-func list(path string, extensions []string, limit int64) ([]file, error) {
+func List(path string, extensions []string, limit int64) ([]File, error) {
 	root, err := filepath.EvalSymlinks(path) // a walk does not follow a link at its root
 	if err != nil {
 		return nil, cause(err)
@@ -200,12 +200,12 @@ func list(path string, extensions []string, limit int64) ([]file, error) {
 		return nil, cause(err)
 	}
 	if info.Mode().IsRegular() {
-		return []file{{root, info.Size()}}, nil
+		return []File{{root, info.Size()}}, nil
 	}
 	if !info.IsDir() {
 		return nil, errors.New("wanted a regular file or a directory")
 	}
-	var files []file
+	var files []File
 	total := int64(0)
 	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -218,7 +218,7 @@ func list(path string, extensions []string, limit int64) ([]file, error) {
 		if err != nil || info.Size() == 0 {
 			return err
 		}
-		files = append(files, file{path, info.Size()})
+		files = append(files, File{path, info.Size()})
 		if total += info.Size(); limit > 0 && total >= limit {
 			return fs.SkipAll
 		}
@@ -234,10 +234,10 @@ func listed(path string, extensions []string) bool {
 }
 
 // read returns the text of the files with separators, at most limit bytes (0 means all).
-func read(list []file, limit int64) ([]byte, error) {
+func read(list []File, limit int64) ([]byte, error) {
 	total := int64(max(0, len(list)-1))
 	for _, f := range list {
-		total += f.size
+		total += f.Size
 	}
 	if limit > 0 {
 		total = min(total, limit)
@@ -249,10 +249,10 @@ func read(list []file, limit int64) ([]byte, error) {
 	begin := int64(0)
 	for _, f := range list {
 		if begin > 0 && begin < total {
-			text[begin] = separator
+			text[begin] = Separator
 			begin++
 		}
-		end := min(total, begin+f.size)
+		end := min(total, begin+f.Size)
 		if err := fill(text[begin:end], f); err != nil {
 			return nil, err
 		}
@@ -262,21 +262,21 @@ func read(list []file, limit int64) ([]byte, error) {
 }
 
 // fill reads the first len(dst) bytes of a file, which must be text.
-func fill(dst []byte, source file) error {
-	f, _, err := files.Regular(source.path, files.Unbound)
+func fill(dst []byte, source File) error {
+	f, _, err := files.Regular(source.Path, files.Unbound)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
 	if n, err := io.ReadFull(f, dst); err != nil {
-		return fmt.Errorf("%s: %d of %d bytes read: %w", source.path, n, len(dst), err)
+		return fmt.Errorf("%s: %d of %d bytes read: %w", source.Path, n, len(dst), err)
 	}
-	at := invalid(dst)
-	if int64(len(dst)) < source.size {
+	at := Invalid(dst)
+	if int64(len(dst)) < source.Size {
 		at = invalidBeginning(dst)
 	}
 	if at < len(dst) {
-		return fmt.Errorf("%s: byte %d: %w", source.path, at, noText(dst[at]))
+		return fmt.Errorf("%s: byte %d: %w", source.Path, at, NoText(dst[at]))
 	}
 	return nil
 }

@@ -127,7 +127,7 @@ func TestOpenErrors(t *testing.T) {
 func TestOpenNamesAFileThatShrinksWhileItIsRead(t *testing.T) {
 	dir := tree(t, map[string]string{"a.go": "1234"})
 	path := filepath.Join(dir, "a.go")
-	_, err := read([]file{{path, 6}}, 0)
+	_, err := read([]File{{path, 6}}, 0)
 	if want := path + ": 4 of 6 bytes read: unexpected EOF"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}

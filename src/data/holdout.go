@@ -107,13 +107,13 @@ func (s *source) ends(total int) []int {
 	case s.isText():
 		end := 0
 		for _, f := range s.files {
-			end += int(f.size) + 1 // including the separator
+			end += int(f.Size) + 1 // including the separator
 			add(end)
 		}
 	case s.tokens.Format == Megatron:
 		s.tokens.megatronEnds(add)
 	default:
-		delimiter := int64(endOfText)
+		delimiter := int64(GPT2End)
 		if s.tokens.ids.element == u32 {
 			delimiter = llmcLlama3End
 		}

@@ -100,7 +100,7 @@ func TestHoldOutTokens(t *testing.T) {
 	documents, ended := make([][]int32, 10), make([][]int32, 10)
 	for i := range documents {
 		documents[i] = slices.Repeat([]int32{int32(i + 1)}, 20)
-		ended[i] = append(slices.Repeat([]int32{int32(i + 1)}, 19), endOfText)
+		ended[i] = append(slices.Repeat([]int32{int32(i + 1)}, 19), GPT2End)
 	}
 	for name, c := range map[string]struct {
 		path  string

@@ -140,7 +140,7 @@ func TestTokenFilesRefusedBeforeAllocation(t *testing.T) {
 func TestUnfinishedFilesAreRefused(t *testing.T) {
 	for _, format := range []Format{LLMC, Megatron} {
 		path := filepath.Join(t.TempDir(), "x.bin")
-		w, err := create(path, format, GPT2Tokens)
+		w, err := Create(path, format, GPT2Tokens)
 		expect.OK(t, err)
 		expect.OK(t, w.Append(make([]int32, 1<<20), true))
 		if _, err := OpenTokens(path); err == nil {

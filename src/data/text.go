@@ -5,15 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"unicode/utf8"
 
 	"dynmo/src/files"
 )
 
-// invalid returns the number of bytes before the first byte of text that is invalid; all bytes if
+// Invalid returns the number of bytes before the first byte of text that is invalid; all bytes if
 // none is. A byte is invalid if it is zero, which binary files have, or not UTF-8.
-func invalid(text []byte) int {
+func Invalid(text []byte) int {
 	end := len(text)
 	if zero := bytes.IndexByte(text, 0); zero >= 0 {
 		end = zero
@@ -31,17 +32,17 @@ func invalid(text []byte) int {
 	return end
 }
 
-// invalidBeginning is invalid for the begin of a text, whose last character may be incomplete.
+// invalidBeginning is Invalid for the begin of a text, whose last character may be incomplete.
 func invalidBeginning(text []byte) int {
-	at := invalid(text)
+	at := Invalid(text)
 	if !utf8.FullRune(text[at:]) {
 		return len(text)
 	}
 	return at
 }
 
-// noText returns the error of a byte that text in UTF-8 cannot have.
-func noText(b byte) error {
+// NoText returns the error of a byte that text in UTF-8 cannot have.
+func NoText(b byte) error {
 	if b == 0 {
 		return errors.New("0x00: a zero byte, want text in UTF-8")
 	}
@@ -65,4 +66,14 @@ func isText(path string) bool {
 	head := make([]byte, min(size, looked))
 	n, err := io.ReadFull(f, head)
 	return err == nil && n > 0 && invalidBeginning(head) == n
+}
+
+// IsTokens reports whether Open reads a path as a token file. If the file no longer exists, its
+// name decides.
+func IsTokens(path string) bool {
+	if !isTokenFile(path) {
+		return false
+	}
+	info, err := os.Stat(path)
+	return errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() && !isText(path)
 }

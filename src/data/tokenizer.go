@@ -2,77 +2,58 @@ package data
 
 import (
 	"errors"
+	"io/fs"
+	"path/filepath"
+	"slices"
 	"strings"
+
+	"dynmo/src/files"
 )
 
-// Tokenizer turns text into ids. Goroutines may share it.
-type Tokenizer struct {
-	Vocab int // ids are less than Vocab
-
-	begin     []int32 // tokens before every document
-	endOfText int32   // token after every document
-	composes  bool    // texts are put into Unicode's NFC
-	leads     leading // whether a space is put before the text of a document
-	// raw and normal are the added tokens of documents that are searched for before and after
-	// normalisation. Without a token that is not special there are none.
-	raw, normal spellings
-	// cut returns the last place in text, at from or later, where the text may be divided without
-	// changing ids. It returns 0 if it finds none.
-	cut     func(text []byte, from int) int
-	encoder func() *encoder
-}
-
+// Files of Hugging Face's tokenizers.
 const (
-	// remembered bounds the number of pieces whose ids an encoder keeps. They take a few megabytes,
-	// and are more than the words of most corpora.
-	remembered = 1 << 16
-	// longPiece is the length in bytes from which on the ids of a piece are not kept.
-	longPiece = 64
+	TokenizerFile = "tokenizer.json"
+	PieceFile     = "tokenizer.model" // sentencepiece's
+	VocabFile     = "vocab.json"
+	MergesFile    = "merges.txt"
+	SettingsFile  = "tokenizer_config.json"
+	SpecialFile   = "special_tokens_map.json" // the named tokens of SettingsFile, in older directories
+	AddedFile     = "added_tokens.json"       // the ids of added tokens, in older directories
 )
 
-// encoder encodes text for one goroutine. It cuts the text into pieces that are encoded separately,
-// gets the ids of a piece from a library, and keeps them, because words repeat.
-type encoder struct {
-	piece func(text string) int // length in bytes of the first piece of text
-	ask   func(piece string) ([]int32, error)
-	known map[string][]int32
+// MaxTokenizer is the longest tokenizer file that is read, in bytes: several times the length of
+// Llama 3's.
+const MaxTokenizer = 64 << 20
+
+// GPT2Tokens is the size of GPT-2's vocabulary, and GPT2End its last token, which ends texts.
+const (
+	GPT2Tokens = 50257
+	GPT2End    = 50256
+)
+
+// tokenizerFiles are the names of tokenizer files in a model's directory.
+var tokenizerFiles = []string{
+	TokenizerFile, PieceFile, SettingsFile, SpecialFile, AddedFile, VocabFile, MergesFile, "chat_template.jinja",
 }
 
-// pieceError is an error in the piece of a text at a byte position.
-type pieceError struct {
-	error
-	position int
-}
+// IsTokenizerFile reports whether a file of that name belongs to a tokenizer.
+func IsTokenizerFile(name string) bool { return slices.Contains(tokenizerFiles, name) }
 
-// encode appends the ids of a text, which is UTF-8, to out. Errors are
-// pieceErrors.
-func (e *encoder) encode(out []int32, text string) ([]int32, error) {
-	for position := 0; position < len(text); {
-		word := text[position : position+e.piece(text[position:])]
-		tokens, ok := e.known[word]
-		if !ok {
-			var err error
-			if tokens, err = e.ask(word); err != nil {
-				if failed, ok := errors.AsType[pieceError](err); ok { // at a byte of the piece
-					return out, pieceError{failed.error, position + failed.position}
-				}
-				return out, pieceError{err, position}
-			}
-			e.remember(word, tokens)
+// ReadTokenizer returns the tokenizer's files in a directory, by name; none if there are none.
+func ReadTokenizer(dir string) (map[string][]byte, error) {
+	texts := make(map[string][]byte)
+	for _, name := range tokenizerFiles {
+		text, err := files.Read(filepath.Join(dir, name), MaxTokenizer)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
 		}
-		out = append(out, tokens...)
-		position += len(word)
+		if err != nil {
+			return nil, err
+		}
+		texts[name] = text
 	}
-	return out, nil
+	return texts, nil
 }
 
-// remember keeps the ids of a piece. If there are too many it first drops all of them.
-func (e *encoder) remember(word string, tokens []int32) {
-	if len(word) >= longPiece {
-		return
-	}
-	if len(e.known) == remembered {
-		clear(e.known)
-	}
-	e.known[strings.Clone(word)] = tokens // word is part of a larger text
-}
+// Beside returns the directory with the tokenizer's files for the token file PREFIX.bin.
+func Beside(path string) string { return strings.TrimSuffix(path, ".bin") + ".tokenizer" }

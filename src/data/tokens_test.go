@@ -56,7 +56,7 @@ func put(t *testing.T, files map[string][]byte) string {
 func write(t *testing.T, format Format, vocab int, documents ...[]int32) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "x.bin")
-	w, err := create(path, format, vocab)
+	w, err := Create(path, format, vocab)
 	expect.OK(t, err)
 	for _, d := range documents {
 		expect.OK(t, w.Append(d[:1], len(d) == 1))
@@ -194,11 +194,11 @@ func TestMegatronTakesModesAndMoreIDs(t *testing.T) {
 func TestWriterReplaces(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.bin")
 	for _, format := range []Format{Megatron, LLMC, Megatron, Megatron} {
-		w, err := create(path, format, GPT2Tokens)
+		w, err := Create(path, format, GPT2Tokens)
 		expect.OK(t, err)
 		expect.OK(t, w.Append([]int32{1, 2, 3}, true))
 		expect.OK(t, w.Close())
-		given, err := create(path, format, GPT2Tokens)
+		given, err := Create(path, format, GPT2Tokens)
 		expect.OK(t, err)
 		expect.OK(t, given.Append([]int32{4}, true))
 		given.Abort()

@@ -14,9 +14,9 @@ import (
 // megatronU16 is the vocabulary size from which on Megatron-LM's writer uses i32 instead of u16.
 const megatronU16 = 65500
 
-// writer writes a token file, document by document. Before Close the file's name has its old
+// Writer writes a token file, document by document. Before Close the file's name has its old
 // content, or does not exist.
-type writer struct {
+type Writer struct {
 	path   string
 	format Format
 	vocab  int
@@ -28,11 +28,11 @@ type writer struct {
 	lengths []int32 // tokens of each document, for an index; the last one is open
 }
 
-// create starts the token file PREFIX.bin with ids below vocab, in the element type of the format
+// Create starts the token file PREFIX.bin with ids below vocab, in the element type of the format
 // for that vocabulary. It replaces an existing file and its index. Errors: the format is unknown,
 // or the file cannot be made.
-func create(path string, format Format, vocab int) (*writer, error) {
-	w := &writer{path: path, format: format, vocab: vocab, element: u16}
+func Create(path string, format Format, vocab int) (*Writer, error) {
+	w := &Writer{path: path, format: format, vocab: vocab, element: u16}
 	switch {
 	case !isTokenFile(path):
 		return nil, fmt.Errorf("%s: want a name that ends in .bin", path)
@@ -63,7 +63,7 @@ func create(path string, format Format, vocab int) (*writer, error) {
 
 // Append adds tokens to the present document. last ends the document. It panics at an id outside
 // the vocabulary.
-func (w *writer) Append(tokens []int32, last bool) error {
+func (w *Writer) Append(tokens []int32, last bool) error {
 	if w.format == Megatron {
 		if len(w.lengths) == 0 {
 			w.lengths = append(w.lengths, 0)
@@ -93,7 +93,7 @@ func (w *writer) Append(tokens []int32, last bool) error {
 }
 
 // Close completes the file and, for Megatron, its index. If that fails it leaves neither.
-func (w *writer) Close() error {
+func (w *Writer) Close() error {
 	err := w.out.Flush()
 	if err == nil && w.format == LLMC {
 		_, err = w.bin.WriteAt(llmcHead(w.element, w.count), 0)
@@ -114,7 +114,7 @@ func (w *writer) Close() error {
 }
 
 // closeWith completes a Megatron file, whose ids are written, and its index.
-func (w *writer) closeWith(index string) error {
+func (w *Writer) closeWith(index string) error {
 	if n := len(w.lengths); n > 0 && w.lengths[n-1] == 0 {
 		w.lengths = w.lengths[:n-1] // no document followed the last one
 	}
@@ -139,4 +139,4 @@ func (w *writer) closeWith(index string) error {
 }
 
 // Abort discards the file. An existing file stays unchanged.
-func (w *writer) Abort() { w.bin.Discard() }
+func (w *Writer) Abort() { w.bin.Discard() }

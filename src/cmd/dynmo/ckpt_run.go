@@ -16,6 +16,7 @@ import (
 	"dynmo/src/files"
 	"dynmo/src/model"
 	"dynmo/src/record"
+	"dynmo/src/tokenizer"
 	"dynmo/src/weights"
 )
 
@@ -149,11 +150,11 @@ func ofStep(c *cobra.Command, dir string, step int, all []*checkpoint.Checkpoint
 // origin is a model to read, with its tokenizer as far as it is known.
 type origin struct {
 	weights    *weights.Weights
-	tokenizer  map[string][]byte // files of the tokenizer, if they are known
-	vocabulary *data.Vocabulary  // nil if unknown
-	what       string            // what the model is, for messages: a run's; else ""
-	replayed   bool              // the loads of the run were forced
-	unknown    error             // why the vocabulary of a run's model is unknown
+	tokenizer  map[string][]byte     // files of the tokenizer, if they are known
+	vocabulary *tokenizer.Vocabulary // nil if unknown
+	what       string                // what the model is, for messages: a run's; else ""
+	replayed   bool                  // the loads of the run were forced
+	unknown    error                 // why the vocabulary of a run's model is unknown
 }
 
 // openOrigin opens the argument FROM: a run's checkpoint, or a weights file.
@@ -173,8 +174,8 @@ func openOrigin(c *cobra.Command, from string, step int) (origin, error) {
 	switch {
 	case len(w.Tokenizer) > 0:
 		o.knows(from, w.Tokenizer)
-	case data.IsGPT2(w.Config.Model.Vocab):
-		o.vocabulary = data.GPT2Vocabulary()
+	case tokenizer.IsGPT2(w.Config.Model.Vocab):
+		o.vocabulary = tokenizer.GPT2Vocabulary()
 	}
 	return o, nil
 }
@@ -182,7 +183,7 @@ func openOrigin(c *cobra.Command, from string, step int) (origin, error) {
 // knows sets the tokenizer from its files and their place.
 func (o *origin) knows(at string, files map[string][]byte) {
 	o.tokenizer, o.weights.Tokenizer = files, files
-	o.vocabulary, o.unknown = data.ParseTokenizer(at, files)
+	o.vocabulary, o.unknown = tokenizer.ParseTokenizer(at, files)
 }
 
 // openRun opens a checkpoint, with the tokenizer that its run kept.
@@ -239,7 +240,7 @@ func (o *origin) ofRun(dir string, settings config.Config) error {
 		o.knows(at, files)
 		return nil
 	}
-	o.vocabulary, o.unknown = data.VocabularyOf(settings.Data.Path, settings.Model.Vocab)
+	o.vocabulary, o.unknown = tokenizer.VocabularyOf(settings.Data.Path, settings.Model.Vocab)
 	return nil
 }
 

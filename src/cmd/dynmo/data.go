@@ -14,6 +14,7 @@ import (
 
 	"dynmo/src/data"
 	"dynmo/src/files"
+	"dynmo/src/tokenizer"
 )
 
 // dataCommand returns the commands that make token files and describe them.
@@ -30,8 +31,8 @@ func dataCommand() *cobra.Command {
 }
 
 func prepareCommand() *cobra.Command {
-	p := data.Preparation{Workers: runtime.GOMAXPROCS(0)}
-	var format, tokenizer, model string
+	p := tokenizer.Preparation{Workers: runtime.GOMAXPROCS(0)}
+	var format, name, model string
 	var out target
 	c := &cobra.Command{
 		Use:   "prepare -o OUT.bin INPUT...",
@@ -63,7 +64,7 @@ the vocabulary that is printed (GPT-2: 50257; the next multiple of 128 is
 			}
 			var err error
 			var texts map[string][]byte
-			if p.Tokenizer, texts, err = openTokenizer(tokenizer, model); err != nil {
+			if p.Tokenizer, texts, err = openTokenizer(name, model); err != nil {
 				return usageError{err}
 			}
 			index, err := data.Index(p.Output)
@@ -78,7 +79,7 @@ the vocabulary that is printed (GPT-2: 50257; the next multiple of 128 is
 			began := time.Now()
 			done, err := p.Run(ctx, barOf(c).Show)
 			seconds := time.Since(began).Seconds()
-			if _, ok := errors.AsType[data.InputError](err); ok {
+			if _, ok := errors.AsType[tokenizer.InputError](err); ok {
 				return usageError{err}
 			}
 			if err = cmp.Or(err, leaveFiles(data.Beside(p.Output), texts, data.IsTokenizerFile)); err != nil {
@@ -90,7 +91,7 @@ the vocabulary that is printed (GPT-2: 50257; the next multiple of 128 is
 		},
 	}
 	out.required(c, "token file to write, OUT.bin")
-	c.Flags().StringVar(&tokenizer, "tokenizer", gpt2, gpt2+", "+sentencePiece+", or a tokenizer's directory or file")
+	c.Flags().StringVar(&name, "tokenizer", gpt2, gpt2+", "+sentencePiece+", or a tokenizer's directory or file")
 	c.Flags().StringVar(&model, "tokenizer-model", "", "model file of "+sentencePiece+", as LLaMA's tokenizer.model")
 	c.Flags().StringVar(&format, "format", string(data.LLMC), "llmc or megatron")
 	c.Flags().StringSliceVar(&p.Extensions, "extensions", nil, "endings of the files to read from directories, as .txt,.md (default all files)")
@@ -105,24 +106,24 @@ const (
 
 // openTokenizer returns the tokenizer with a name and a model file, or at a path, and its files.
 // GPT-2's has no files, because its vocabulary identifies it.
-func openTokenizer(name, model string) (t data.Tokenizer, texts map[string][]byte, err error) {
-	fail := func(format string, args ...any) (data.Tokenizer, map[string][]byte, error) {
-		return data.Tokenizer{}, nil, fmt.Errorf(format, args...)
+func openTokenizer(name, model string) (t tokenizer.Tokenizer, texts map[string][]byte, err error) {
+	fail := func(format string, args ...any) (tokenizer.Tokenizer, map[string][]byte, error) {
+		return tokenizer.Tokenizer{}, nil, fmt.Errorf(format, args...)
 	}
 	switch {
 	case name != sentencePiece && model != "":
 		return fail("--tokenizer-model %q: %s has no model file, want --tokenizer %s", model, name, sentencePiece)
 	case name == gpt2:
-		return data.GPT2(), nil, nil
+		return tokenizer.GPT2(), nil, nil
 	case name == sentencePiece && model == "":
 		return fail("--tokenizer %s: want its model file, --tokenizer-model FILE", sentencePiece)
 	case name == sentencePiece:
-		if t, err = data.OpenSentencePiece(model); err == nil {
-			texts, err = data.TokenizerOf(model)
+		if t, err = tokenizer.OpenSentencePiece(model); err == nil {
+			texts, err = tokenizer.ReadFiles(model)
 		}
 		return t, texts, err
 	}
-	v, err := data.OpenVocabulary(name)
+	v, err := tokenizer.OpenVocabulary(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return fail("--tokenizer %q: %w, want %s, %s, or a tokenizer's directory or file: %s", name, err, gpt2, sentencePiece, tokenizerKinds)
 	}
@@ -132,7 +133,7 @@ func openTokenizer(name, model string) (t data.Tokenizer, texts map[string][]byt
 	if t, err = v.Tokenizer(); err != nil {
 		return fail("--tokenizer: %s: %w", name, err)
 	}
-	texts, err = data.TokenizerOf(name)
+	texts, err = tokenizer.ReadFiles(name)
 	return t, texts, err
 }
 

@@ -16,12 +16,12 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"dynmo/src/data"
 	"dynmo/src/dynamic"
 	"dynmo/src/kernel"
 	"dynmo/src/kernel/cpu"
 	"dynmo/src/model"
 	"dynmo/src/sample"
+	"dynmo/src/tokenizer"
 	"dynmo/src/weights"
 )
 
@@ -248,14 +248,14 @@ func openModel(c *cobra.Command, path string) (origin, error) {
 }
 
 // vocabulary returns the tokenizer that the flags name, or else the model's.
-func (s *sampling) vocabulary(o origin) (*data.Vocabulary, error) {
+func (s *sampling) vocabulary(o origin) (*tokenizer.Vocabulary, error) {
 	switch {
 	case s.tokenizer == "bytes":
-		return data.Bytes(), nil
+		return tokenizer.Bytes(), nil
 	case s.tokenizer == gpt2:
-		return data.GPT2Vocabulary(), nil
+		return tokenizer.GPT2Vocabulary(), nil
 	case s.tokenizer != "":
-		v, err := data.OpenVocabulary(s.tokenizer)
+		v, err := tokenizer.OpenVocabulary(s.tokenizer)
 		if err != nil {
 			err = fmt.Errorf("--tokenizer: %w, want bytes, gpt2, or a tokenizer's directory or file: %s", err, tokenizerKinds)
 		}
@@ -263,7 +263,7 @@ func (s *sampling) vocabulary(o origin) (*data.Vocabulary, error) {
 	case o.unknown != nil:
 		return nil, fmt.Errorf("%w: want the tokenizer of the model with --tokenizer", o.unknown)
 	case o.vocabulary == nil:
-		return data.Bytes(), nil
+		return tokenizer.Bytes(), nil
 	}
 	return o.vocabulary, nil
 }
@@ -272,7 +272,7 @@ func (s *sampling) vocabulary(o origin) (*data.Vocabulary, error) {
 const tokenizerKinds = "tokenizer.json, tokenizer.model, or vocab.json and merges.txt"
 
 // encode returns the tokens of the prompt. For an empty prompt it returns the token between texts.
-func (s *sampling) encode(v *data.Vocabulary, c model.Config, end int32) ([]int32, error) {
+func (s *sampling) encode(v *tokenizer.Vocabulary, c model.Config, end int32) ([]int32, error) {
 	tokens, err := v.Prompt(s.prompt)
 	if err != nil {
 		return nil, fmt.Errorf("--prompt: %w", err)
@@ -296,7 +296,7 @@ func (s *sampling) encode(v *data.Vocabulary, c model.Config, end int32) ([]int3
 }
 
 // generate writes the text while it is generated, or the answer in JSON.
-func (s *sampling) generate(c *cobra.Command, m *sample.Model, v *data.Vocabulary, g sample.Generation) error {
+func (s *sampling) generate(c *cobra.Command, m *sample.Model, v *tokenizer.Vocabulary, g sample.Generation) error {
 	ctx, stop := interruptible(c.Context())
 	defer stop()
 	answer := sampled{Prompt: s.prompt, PromptTokens: len(g.Prompt)}

@@ -1,4 +1,4 @@
-package data
+package tokenizer
 
 import (
 	"encoding/json"
@@ -8,13 +8,6 @@ import (
 	"slices"
 	"strings"
 )
-
-// tokenizerFile is the file of Hugging Face's tokenizers.
-const tokenizerFile = "tokenizer.json"
-
-// MaxTokenizer is the longest tokenizer file that is read, in bytes: several times the length of
-// Llama 3's.
-const MaxTokenizer = 64 << 20
 
 // tokenizerJSON is a tokenizer in the format of Hugging Face's library, with the members that a
 // byte-pair encoding has.

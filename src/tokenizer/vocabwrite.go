@@ -1,4 +1,4 @@
-package data
+package tokenizer
 
 import (
 	"bytes"
@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"dynmo/src/data"
 )
 
 // Files returns the files that Hugging Face's tokenizers read, by name: tokenizer.json, vocab.json
@@ -18,7 +20,7 @@ import (
 // special tokens are found in texts by their spelling. Only the model's configuration names it.
 func (v *Vocabulary) Files(positions int) (map[string][]byte, error) {
 	if len(v.begin) > 0 || v.whole || v.bytes != nil || v.ask != nil {
-		panic("data: files of a tokenizer that is not GPT-2's")
+		panic("tokenizer: files of a tokenizer that is not GPT-2's")
 	}
 	spelt := make([]string, len(v.tokens))
 	for id, token := range v.tokens {
@@ -30,8 +32,8 @@ func (v *Vocabulary) Files(positions int) (map[string][]byte, error) {
 		merges = append(merges, spell(v.tokens[pair[0]])+" "+spell(v.tokens[pair[1]]))
 	}
 	files := map[string][]byte{
-		vocabFile:  vocab,
-		mergesFile: []byte(strings.Join(append([]string{"#version: 0.2"}, merges...), "\n") + "\n"),
+		data.VocabFile:  vocab,
+		data.MergesFile: []byte(strings.Join(append([]string{"#version: 0.2"}, merges...), "\n") + "\n"),
 	}
 	settings := map[string]any{
 		"add_prefix_space": false, "bos_token": nil, "eos_token": nil, "unk_token": nil, // if absent they would be GPT-2's
@@ -46,10 +48,10 @@ func (v *Vocabulary) Files(positions int) (map[string][]byte, error) {
 		settings["added_tokens_decoder"] = map[string]any{strconv.Itoa(int(v.End)): map[string]any{ // the id is the key only
 			"content": end.Content, "lstrip": end.LStrip, "normalized": end.Normalized, "rstrip": end.RStrip, "single_word": end.SingleWord, "special": end.Special,
 		}}
-		files[specialFile] = indented(special)
+		files[data.SpecialFile] = indented(special)
 	}
 	files["tokenizer_config.json"] = indented(settings)
-	files[tokenizerFile] = indented(v.tokenizer(added, vocab, merges))
+	files[data.TokenizerFile] = indented(v.tokenizer(added, vocab, merges))
 	return files, nil
 }
 
@@ -59,7 +61,7 @@ func vocabText(spelt []string) []byte {
 	for id, token := range spelt {
 		text, err := json.Marshal(token)
 		if err != nil {
-			panic("data: a token does not marshal")
+			panic("tokenizer: a token does not marshal")
 		}
 		fmt.Fprintf(&b, "%s%s: %d", map[bool]string{true: "{", false: ", "}[id == 0], text, id)
 	}
@@ -72,7 +74,7 @@ func (v *Vocabulary) tokenizer(added []addedToken, vocab json.RawMessage, merges
 	none, yes, no := "", true, false
 	lines, err := json.Marshal(merges)
 	if err != nil {
-		panic("data: merges do not marshal")
+		panic("tokenizer: merges do not marshal")
 	}
 	step := func(prefix *bool, trim bool) *stepJSON {
 		return &stepJSON{Type: byteLevel, AddPrefixSpace: prefix, TrimOffsets: trim, UseRegex: &yes}
@@ -91,7 +93,7 @@ func indented(value any) []byte {
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
 	if err := e.Encode(value); err != nil {
-		panic("data: settings do not marshal")
+		panic("tokenizer: settings do not marshal")
 	}
 	return b.Bytes()
 }

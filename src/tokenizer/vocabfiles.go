@@ -1,14 +1,8 @@
-package data
+package tokenizer
 
 import (
 	"fmt"
 	"strings"
-)
-
-// Files of a byte-level encoding, as GPT-2's.
-const (
-	vocabFile  = "vocab.json"
-	mergesFile = "merges.txt"
 )
 
 // parseMerges reads merges.txt: a line with the version, then a line for each merge, in order.

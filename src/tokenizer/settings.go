@@ -1,4 +1,4 @@
-package data
+package tokenizer
 
 import (
 	"encoding/json"
@@ -8,10 +8,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-)
 
-// addedFile has the ids of added tokens in older directories.
-const addedFile = "added_tokens.json"
+	"dynmo/src/data"
+)
 
 // settings is the part of tokenizer_config.json that is used beside tokenizer.json or
 // tokenizer.model: the token that ends texts, whether texts get a begin token (for sentencepiece
@@ -33,17 +32,17 @@ func (v *Vocabulary) applySettings(at string, files map[string][]byte) error {
 		name  string
 		apply func([]byte) error
 	}{
-		{settingsFile, func(text []byte) error {
+		{data.SettingsFile, func(text []byte) error {
 			if err := json.Unmarshal(text, &s); err != nil {
 				return err
 			}
-			if err := v.set(s, files[tokenizerFile] == nil); err != nil {
+			if err := v.set(s, files[data.TokenizerFile] == nil); err != nil {
 				return err
 			}
 			return v.addNamed(named, text)
 		}},
-		{specialFile, func(text []byte) error { return v.addNamed(named, text) }},
-		{addedFile, func(text []byte) error {
+		{data.SpecialFile, func(text []byte) error { return v.addNamed(named, text) }},
+		{data.AddedFile, func(text []byte) error {
 			if err := json.Unmarshal(text, &older); err != nil || s.Added != nil {
 				return err
 			}
@@ -104,7 +103,7 @@ func (v *Vocabulary) addKnown(a addedToken) error {
 		a.Normalized = false // the text of a sentencepiece model is not normalised
 	}
 	if a.ID < 0 || int(a.ID) >= len(v.tokens) || v.tokens[a.ID] != a.Content {
-		return fmt.Errorf("%d, %.100q: %s has no such token, want a %s that has it", a.ID, a.Content, v.source(), tokenizerFile)
+		return fmt.Errorf("%d, %.100q: %s has no such token, want a %s that has it", a.ID, a.Content, v.source(), data.TokenizerFile)
 	}
 	if err := a.check(); err != nil {
 		return err
@@ -116,9 +115,9 @@ func (v *Vocabulary) addKnown(a addedToken) error {
 // source returns the name of the file that the vocabulary comes from.
 func (v *Vocabulary) source() string {
 	if v.pieces != nil {
-		return pieceFile
+		return data.PieceFile
 	}
-	return tokenizerFile
+	return data.TokenizerFile
 }
 
 // addNamed adds the special tokens of the vocabulary that a member such as bos_token names, and puts

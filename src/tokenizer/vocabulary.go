@@ -1,15 +1,15 @@
-package data
+package tokenizer
 
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 	"unicode/utf8"
+
+	"dynmo/src/data"
 
 	"github.com/tiktoken-go/tokenizer/codec"
 )
@@ -71,7 +71,7 @@ const (
 // Bytes returns the vocabulary of training on text that is not tokenized: every byte is a token,
 // and 0 separates texts.
 func Bytes() *Vocabulary {
-	v := &Vocabulary{End: separator, ids: make(map[string]int32), piece: piece, cut: cut}
+	v := &Vocabulary{End: data.Separator, ids: make(map[string]int32), piece: piece, cut: cut}
 	for b := range 256 {
 		v.add(string([]byte{byte(b)}))
 	}
@@ -81,11 +81,11 @@ func Bytes() *Vocabulary {
 // GPT2Vocabulary returns the vocabulary of GPT2, read from the library that encodes with it.
 var GPT2Vocabulary = sync.OnceValue(func() *Vocabulary {
 	library := codec.NewR50kBase()
-	v := &Vocabulary{End: endOfText, ids: make(map[string]int32), merges: make(map[[2]int32]merge), piece: piece, cut: cut}
-	for id := range uint(endOfText) {
+	v := &Vocabulary{End: data.GPT2End, ids: make(map[string]int32), merges: make(map[[2]int32]merge), piece: piece, cut: cut}
+	for id := range uint(data.GPT2End) {
 		token, err := library.Decode([]uint{id})
 		if err != nil {
-			panic("data: the library lacks a token of GPT-2's")
+			panic("tokenizer: the library lacks a token of GPT-2's")
 		}
 		v.add(token)
 		if len(token) > 1 { // tokens are in the order of their merges
@@ -94,7 +94,7 @@ var GPT2Vocabulary = sync.OnceValue(func() *Vocabulary {
 		}
 	}
 	v.add(gpt2End)
-	v.search(addedToken{ID: endOfText, Content: gpt2End, Special: true})
+	v.search(addedToken{ID: data.GPT2End, Content: gpt2End, Special: true})
 	return v
 })
 
@@ -281,7 +281,7 @@ func (v *Vocabulary) cutOutside(text []byte, from int) int {
 // For a token file only the ids are known. A vocabulary of GPT-2's size, padded to a multiple of at
 // most 1024, counts as GPT-2's. The error says that the vocabulary is not known.
 func VocabularyOf(path string, vocab int) (*Vocabulary, error) {
-	if !IsTokens(path) {
+	if !data.IsTokens(path) {
 		return Bytes(), nil
 	}
 	if IsGPT2(vocab) {
@@ -290,15 +290,5 @@ func VocabularyOf(path string, vocab int) (*Vocabulary, error) {
 	return nil, fmt.Errorf("a token file does not say which tokenizer made it, and a vocabulary of %d is not GPT-2's", vocab)
 }
 
-// IsTokens reports whether Open reads a path as a token file. If the file no longer exists, its
-// name decides.
-func IsTokens(path string) bool {
-	if !isTokenFile(path) {
-		return false
-	}
-	info, err := os.Stat(path)
-	return errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() && !isText(path)
-}
-
 // IsGPT2 reports whether vocab is the size of GPT-2's vocabulary, or of that padded.
-func IsGPT2(vocab int) bool { return vocab >= GPT2Tokens && vocab < GPT2Tokens+1024 }
+func IsGPT2(vocab int) bool { return vocab >= data.GPT2Tokens && vocab < data.GPT2Tokens+1024 }

@@ -1,4 +1,4 @@
-package data
+package tokenizer
 
 import (
 	"encoding/json"
@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"dynmo/src/data"
 )
 
 // pairClass is a class of transformers that reads vocab.json with merges.txt. defaults are the
@@ -47,31 +49,31 @@ func parsePair(at string, files map[string][]byte) (*Vocabulary, error) {
 		return nil, fmt.Errorf("%s: %w", filepath.Join(at, name), err)
 	}
 	var ids map[string]int32
-	if err := json.Unmarshal(files[vocabFile], &ids); err != nil {
-		return fail(vocabFile, err)
+	if err := json.Unmarshal(files[data.VocabFile], &ids); err != nil {
+		return fail(data.VocabFile, err)
 	}
-	if _, ok := files[mergesFile]; !ok {
-		return fail(mergesFile, fs.ErrNotExist)
+	if _, ok := files[data.MergesFile]; !ok {
+		return fail(data.MergesFile, fs.ErrNotExist)
 	}
 	s, err := readPairSettings(files)
 	if err != nil {
-		return fail(settingsFile, err)
+		return fail(data.SettingsFile, err)
 	}
 	added, err := s.tokens(ids, files)
 	if err != nil {
-		return fail(settingsFile, err)
+		return fail(data.SettingsFile, err)
 	}
 	all, err := withAdded(ids, added)
 	if err != nil {
-		return fail(settingsFile, err)
+		return fail(data.SettingsFile, err)
 	}
 	p := patterns[s.class.expression]
 	v := &Vocabulary{ids: make(map[string]int32), merges: make(map[[2]int32]merge), piece: p.piece, cut: p.cut, composes: s.class.composes}
 	if err := v.number(ids, all, added, false); err != nil {
-		return fail(vocabFile, err)
+		return fail(data.VocabFile, err)
 	}
-	if err := v.parseMerges(ids, string(files[mergesFile])); err != nil {
-		return fail(mergesFile, err)
+	if err := v.parseMerges(ids, string(files[data.MergesFile])); err != nil {
+		return fail(data.MergesFile, err)
 	}
 	v.End = -1
 	if end, ok := s.named["eos_token"]; ok {
@@ -87,7 +89,7 @@ func parsePair(at string, files map[string][]byte) (*Vocabulary, error) {
 // supported.
 func readPairSettings(files map[string][]byte) (*pairSettings, error) {
 	s := &pairSettings{named: make(map[string]string)}
-	if text, ok := files[settingsFile]; ok {
+	if text, ok := files[data.SettingsFile]; ok {
 		if err := json.Unmarshal(text, s); err != nil {
 			return nil, err
 		}
@@ -101,11 +103,11 @@ func readPairSettings(files map[string][]byte) (*pairSettings, error) {
 	case s.Class == "":
 		s.class = pairClasses["GPT2Tokenizer"]
 	case !ok:
-		return nil, fmt.Errorf("tokenizer_class: %.100q is not supported with %s, want one of %s, %s", s.Class, vocabFile, strings.Join(slices.Sorted(maps.Keys(pairClasses)), ", "), otherwise)
+		return nil, fmt.Errorf("tokenizer_class: %.100q is not supported with %s, want one of %s, %s", s.Class, data.VocabFile, strings.Join(slices.Sorted(maps.Keys(pairClasses)), ", "), otherwise)
 	}
 	for name, on := range map[string]bool{"add_prefix_space": s.AddPrefix, "split_special_tokens": s.Plain} {
 		if on {
-			return nil, fmt.Errorf("%s: true is not supported with %s, want false, %s", name, vocabFile, otherwise)
+			return nil, fmt.Errorf("%s: true is not supported with %s, want false, %s", name, data.VocabFile, otherwise)
 		}
 	}
 	return s, nil
@@ -121,7 +123,7 @@ func (s *pairSettings) tokens(ids map[string]int32, files map[string][]byte) (li
 	}
 	if isOlder {
 		var older map[string]int32
-		for name, value := range map[string]any{specialFile: &members, addedFile: &older} {
+		for name, value := range map[string]any{data.SpecialFile: &members, data.AddedFile: &older} {
 			if text, ok := files[name]; ok {
 				if err := json.Unmarshal(text, value); err != nil {
 					return nil, fmt.Errorf("%s: %w", name, err)

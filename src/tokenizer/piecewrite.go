@@ -1,4 +1,4 @@
-package data
+package tokenizer
 
 import (
 	"cmp"
@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"dynmo/src/data"
 )
 
 // tokenizersClass is the class of transformers that uses tokenizer.json unchanged. LlamaTokenizer
@@ -19,17 +21,17 @@ const tokenizersClass = "PreTrainedTokenizerFast"
 // class gets tokenizersClass, and a missing one is added. positions is the length of the longest text. The note says what has
 // changed, or why there is no tokenizer.json; it may be empty.
 func (v *Vocabulary) AddTokenizerJSON(files map[string][]byte, positions int) (all map[string][]byte, note string, err error) {
-	if v.pieces == nil || files[tokenizerFile] != nil {
+	if v.pieces == nil || files[data.TokenizerFile] != nil {
 		return files, "", nil
 	}
 	text, err := v.pieces.tokenizerJSON(v.begin)
 	if err != nil {
-		return files, fmt.Sprintf("without %s: %v: other programs may give other ids", tokenizerFile, err), nil
+		return files, fmt.Sprintf("without %s: %v: other programs may give other ids", data.TokenizerFile, err), nil
 	}
 	all = maps.Clone(files)
-	all[tokenizerFile] = text
+	all[data.TokenizerFile] = text
 	const class = "tokenizer_class"
-	settings, ok := files[settingsFile]
+	settings, ok := files[data.SettingsFile]
 	if !ok {
 		members := map[string]any{
 			"eos_token": v.tokens[v.End], "unk_token": v.pieces.unknown, class: tokenizersClass,
@@ -38,17 +40,17 @@ func (v *Vocabulary) AddTokenizerJSON(files map[string][]byte, positions int) (a
 		if begin := v.Begin(); begin >= 0 {
 			members["bos_token"] = v.tokens[begin]
 		}
-		all[settingsFile] = indented(members)
+		all[data.SettingsFile] = indented(members)
 		return all, "", nil
 	}
 	var members map[string]json.RawMessage // values stay as they are written
 	if err := json.Unmarshal(settings, &members); err != nil {
-		return nil, "", fmt.Errorf("%s: %w", settingsFile, err)
+		return nil, "", fmt.Errorf("%s: %w", data.SettingsFile, err)
 	}
 	if was, ok := members[class]; ok && string(was) != `"`+tokenizersClass+`"` {
 		members[class] = json.RawMessage(`"` + tokenizersClass + `"`)
-		all[settingsFile] = indented(members)
-		note = fmt.Sprintf("%s: %s is %s, was %s: transformers then uses the new %s", settingsFile, class, tokenizersClass, was, tokenizerFile)
+		all[data.SettingsFile] = indented(members)
+		note = fmt.Sprintf("%s: %s is %s, was %s: transformers then uses the new %s", data.SettingsFile, class, tokenizersClass, was, data.TokenizerFile)
 	}
 	return all, note, nil
 }

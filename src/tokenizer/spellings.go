@@ -1,4 +1,4 @@
-package data
+package tokenizer
 
 // spellings are the added tokens that texts are searched for, as a tree of the bytes of their
 // spellings. The zero value has none.

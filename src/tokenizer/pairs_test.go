@@ -1,4 +1,4 @@
-package data
+package tokenizer
 
 import (
 	"encoding/json"
@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"dynmo/src/data"
 	"dynmo/src/expect"
 )
 
@@ -23,7 +24,7 @@ func pairFiles(t *testing.T, more map[string]string) map[string][]byte {
 	for _, pair := range merges {
 		lines += strings.Join(pair, " ") + "\n"
 	}
-	files := map[string][]byte{vocabFile: source.Model.Vocab, mergesFile: []byte(lines)}
+	files := map[string][]byte{data.VocabFile: source.Model.Vocab, data.MergesFile: []byte(lines)}
 	for name, text := range more {
 		files[name] = []byte(text)
 	}
@@ -68,7 +69,7 @@ func TestPairPublishedIDs(t *testing.T) {
 			want: [][]int32{qwen, start, {66, 221, 402, 401, 67, 400, 199}}},
 	} {
 		files := pairFiles(t, c.files)
-		files[settingsFile] = []byte(c.settings)
+		files[data.SettingsFile] = []byte(c.settings)
 		v, err := ParseTokenizer("d", files)
 		expect.OK(t, err)
 		if got, err := v.Prompt(text); err != nil || !slices.Equal(got, slices.Concat(c.want...)) || v.Size() != c.size || v.End != c.end {
@@ -89,7 +90,7 @@ func TestPairSettings(t *testing.T) {
 		`{"mask_token": {"content": "x y", "lstrip": true}}`:                   `added_tokens: 400, "x y": want a text, and neither single_word nor lstrip nor rstrip, which are not supported`,
 		`{"tokenizer_class": "Qwen2Tokenizer", "pad_token": {"content": [1]}}`: `pad_token: json: cannot unmarshal array into Go struct field addedToken.content of type string`,
 	} {
-		v, err := ParseTokenizer("d", pairFiles(t, map[string]string{settingsFile: settings}))
+		v, err := ParseTokenizer("d", pairFiles(t, map[string]string{data.SettingsFile: settings}))
 		if (err == nil) != (want == "") || err != nil && err.Error() != "d/tokenizer_config.json: "+want {
 			t.Errorf("%s: %v, want %q", settings, err, want)
 		}

@@ -1,4 +1,4 @@
-package data
+package tokenizer
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"dynmo/src/data"
 	"dynmo/src/files"
 )
 
@@ -30,7 +31,7 @@ type Preparation struct {
 	Inputs     []string // files of text, and directories of them in lexical order
 	Extensions []string // suffixes of the files that are read from directories; empty: all files
 	Output     string   // PREFIX.bin
-	Format     Format
+	Format     data.Format
 	Workers    int // goroutines that encode, at least 1
 }
 
@@ -54,33 +55,34 @@ type Prepared struct {
 // unchanged. Run panics if there are no workers.
 func (p Preparation) Run(ctx context.Context, progress func(done, total int64)) (Prepared, error) {
 	if p.Workers < 1 {
-		panic("data: no workers")
+		panic("tokenizer: no workers")
 	}
-	var files []file
+	var inputs []data.File
 	total := int64(0)
 	for _, input := range p.Inputs {
-		list, err := list(input, p.Extensions, 0)
+		list, err := data.List(input, p.Extensions, 0)
 		if err != nil {
 			return Prepared{}, InputError{fmt.Errorf("%s: %w", input, err)}
 		}
 		for _, f := range list {
-			if f.size > 0 {
-				files = append(files, f)
-				total += f.size
+			if f.Size > 0 {
+				inputs = append(inputs, f)
+				total += f.Size
 			}
 		}
 	}
-	if len(files) == 0 {
+	if len(inputs) == 0 {
 		return Prepared{}, InputError{errors.New("the inputs hold no text")}
 	}
-	w, err := create(p.Output, p.Format, p.Tokenizer.Vocab)
+	w, err := data.Create(p.Output, p.Format, p.Tokenizer.Vocab)
 	if err != nil {
 		return Prepared{}, InputError{err}
 	}
 	var done Prepared
 	read := int64(0)
-	err = p.encode(ctx, files, func(b encoded) error {
+	err = p.encode(ctx, inputs, func(b encoded) error {
 		done.Bytes += int64(b.bytes)
+		done.Tokens += int64(len(b.tokens))
 		if read += b.read; b.read > 0 {
 			progress(read, total)
 		}
@@ -89,7 +91,6 @@ func (p Preparation) Run(ctx context.Context, progress func(done, total int64)) 
 		}
 		return w.Append(b.tokens, b.last)
 	})
-	done.Tokens = w.count
 	if err == nil && done.Documents == 0 {
 		err = InputError{errors.New("the inputs hold no text")}
 	}
@@ -125,7 +126,7 @@ type encoded struct {
 }
 
 // encode calls write with the encoded parts of the files, in order. p.Workers goroutines encode.
-func (p Preparation) encode(ctx context.Context, files []file, write func(encoded) error) error {
+func (p Preparation) encode(ctx context.Context, inputs []data.File, write func(encoded) error) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	ahead := 4 * p.Workers // parts that wait in memory
 	todo, order := make(chan work, ahead), make(chan chan encoded, ahead)
@@ -143,7 +144,7 @@ func (p Preparation) encode(ctx context.Context, files []file, write func(encode
 	group.Go(func() {
 		defer close(order)
 		defer close(todo)
-		for _, f := range files {
+		for _, f := range inputs {
 			err := parts(f, p.Tokenizer.cut, func(w work) error {
 				w.out = make(chan encoded, 1)
 				select {
@@ -178,8 +179,8 @@ func (t Tokenizer) run(e *encoder, w work) encoded {
 		return encoded{read: w.read}
 	}
 	done := encoded{bytes: len(w.text), last: w.last, read: w.read}
-	if position := invalid([]byte(w.text)); position < len(w.text) {
-		done.err = InputError{w.fail(position, noText(w.text[position]))}
+	if position := data.Invalid([]byte(w.text)); position < len(w.text) {
+		done.err = InputError{w.fail(position, data.NoText(w.text[position]))}
 		return done
 	}
 	done.tokens = make([]int32, 0, len(w.text)/2) // GPT-2 needs a token for 2 to 5 bytes of most texts
@@ -230,8 +231,8 @@ func (t Tokenizer) append(tokens []int32, e *encoder, w work, p part) ([]int32, 
 
 // parts reads a text and yields it in parts of about a block. cut returns places where a division
 // changes no id.
-func parts(source file, cut func([]byte, int) int, yield func(work) error) error {
-	path := source.path
+func parts(source data.File, cut func([]byte, int) int, yield func(work) error) error {
+	path := source.Path
 	f, err := files.Open(path, files.Unbound)
 	if err != nil {
 		return InputError{err}
@@ -245,7 +246,7 @@ func parts(source file, cut func([]byte, int) int, yield func(work) error) error
 		text = append(text[:0], text[length:]...)
 		return yield(w)
 	}
-	for room := min(block, int(source.size)+1); ; room = block { // most files are small
+	for room := min(block, int(source.Size)+1); ; room = block { // most files are small
 		from := len(text)
 		text = slices.Grow(text, room)[:from+room]
 		n, err := io.ReadFull(f, text[from:])
@@ -262,7 +263,7 @@ func parts(source file, cut func([]byte, int) int, yield func(work) error) error
 			}
 		}
 		if len(text) > longestWord {
-			return InputError{broken(path, offset, "%d bytes without a place between two words, want text", len(text))}
+			return InputError{fmt.Errorf("%s: byte %d: %d bytes without a place between two words, want text", path, offset, len(text))}
 		}
 	}
 }

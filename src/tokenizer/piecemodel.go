@@ -1,4 +1,4 @@
-package data
+package tokenizer
 
 import (
 	"fmt"
@@ -130,7 +130,7 @@ func (m *pieceModel) fields(message field, visit func(field) error) error {
 }
 
 func (m *pieceModel) fail(position int64, format string, args ...any) error {
-	return broken(m.file, position, format, args...)
+	return fmt.Errorf("%s: byte %d: %s", m.file, position, fmt.Sprintf(format, args...))
 }
 
 // piece reads a piece of the vocabulary.

@@ -1,4 +1,4 @@
-package data
+package tokenizer
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"dynmo/src/data"
 	"dynmo/src/expect"
 )
 
@@ -285,7 +286,7 @@ func TestPrepareSentencePiece(t *testing.T) {
 		want = append(append(want, encodedBy(t, x, texts[name])...), 2)
 	}
 	for _, workers := range []int{1, 3} {
-		p := Preparation{Tokenizer: x, Inputs: []string{dir}, Output: filepath.Join(t.TempDir(), "o.bin"), Format: Megatron, Workers: workers}
+		p := Preparation{Tokenizer: x, Inputs: []string{dir}, Output: filepath.Join(t.TempDir(), "o.bin"), Format: data.Megatron, Workers: workers}
 		if _, err := p.Run(context.Background(), func(int64, int64) {}); err != nil {
 			t.Fatal(err)
 		}

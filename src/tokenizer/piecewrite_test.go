@@ -1,4 +1,4 @@
-package data
+package tokenizer
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"dynmo/src/data"
 	"dynmo/src/expect"
 )
 
@@ -58,7 +59,7 @@ func TestAddTokenizerJSONHasTheModelsIDs(t *testing.T) {
 		raw := spModel(trainedPieces(rnd, alphabet), pbBytes(3, pbNumber(3, uint64(i/4%2))))
 		v, err := parsePieceVocabulary("m", raw)
 		expect.OK(t, err)
-		files, note, err := v.AddTokenizerJSON(map[string][]byte{pieceFile: raw}, 8)
+		files, note, err := v.AddTokenizerJSON(map[string][]byte{data.PieceFile: raw}, 8)
 		expect.OK(t, err)
 		again, err := ParseTokenizer("", files)
 		if err != nil || note != "" {
@@ -94,7 +95,7 @@ func TestAddTokenizerJSONRefuses(t *testing.T) {
 		raw := spModel(append(specialPieces(), c.list...))
 		v, err := parsePieceVocabulary("m", raw)
 		expect.OK(t, err)
-		files, note, err := v.AddTokenizerJSON(map[string][]byte{pieceFile: raw}, 8)
+		files, note, err := v.AddTokenizerJSON(map[string][]byte{data.PieceFile: raw}, 8)
 		if want := fmt.Sprintf("without tokenizer.json: %s: other programs may give other ids", c.want); err != nil || note != want || len(files) != 1 {
 			t.Errorf("%d files, note %q, want %q (%v)", len(files), note, want, err)
 		}
@@ -121,7 +122,7 @@ func TestAddTokenizerJSONPublishedIDs(t *testing.T) {
 		{unprefixed, " the layers", []int32{1, 269, 452}},
 		{unprefixed, "the<s>the </s> x", []int32{1, 482, 261, 1, 482, 261, 480, 2, 480, 510}},
 	} {
-		files := map[string][]byte{pieceFile: c.raw, settingsFile: []byte(llamaSettings)}
+		files := map[string][]byte{data.PieceFile: c.raw, data.SettingsFile: []byte(llamaSettings)}
 		v, err := ParseTokenizer("", files)
 		expect.OK(t, err)
 		all, note, err := v.AddTokenizerJSON(files, 8)
@@ -133,7 +134,7 @@ func TestAddTokenizerJSONPublishedIDs(t *testing.T) {
 				t.Errorf("%s: %q: %v, want %v (%v)", name, c.text, got, c.want, err)
 			}
 		}
-		settings := strings.Join(strings.Fields(string(all[settingsFile])), " ")
+		settings := strings.Join(strings.Fields(string(all[data.SettingsFile])), " ")
 		if want := strings.Replace(`{ "legacy": false, "model_max_length": 1000000000000000019884624838656, "tokenizer_class": "X" }`, "X", tokenizersClass, 1); settings != want || note == "" {
 			t.Errorf("%s, want %s; note %q", settings, want, note)
 		}

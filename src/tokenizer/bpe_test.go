@@ -1,8 +1,9 @@
-package data
+package tokenizer
 
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -18,7 +19,7 @@ import (
 
 	"github.com/tiktoken-go/tokenizer/codec"
 
-	"dynmo/src/config"
+	"dynmo/src/data"
 	"dynmo/src/expect"
 )
 
@@ -171,7 +172,53 @@ func FuzzBPE(f *testing.F) {
 }
 
 // prepare prepares the inputs with a number of workers and returns the file.
-func prepare(t *testing.T, workers int, format Format, inputs ...string) (string, Prepared) {
+// index returns the name of a Megatron file's index.
+func index(path string) string { return strings.TrimSuffix(path, ".bin") + ".idx" }
+
+func contents(t testing.TB, path string) []byte {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	expect.OK(t, err)
+	return raw
+}
+
+// tree writes files into a new directory.
+func tree(t *testing.T, texts map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range texts {
+		path := filepath.Join(dir, name)
+		expect.OK(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		expect.OK(t, os.WriteFile(path, []byte(text), 0o600))
+	}
+	return dir
+}
+
+// all returns the description and the ids of a token file.
+func all(t *testing.T, path string) (*data.Tokens, []int32) {
+	t.Helper()
+	f, err := data.OpenTokens(path)
+	expect.OK(t, err)
+	t.Cleanup(func() { expect.OK(t, f.Close()) })
+	raw := contents(t, path)
+	if f.Format == data.LLMC {
+		raw = raw[1024:] // the header
+	}
+	var tokens []int32
+	switch f.Type() {
+	case "u16":
+		for i := 0; i < len(raw); i += 2 {
+			tokens = append(tokens, int32(binary.LittleEndian.Uint16(raw[i:])))
+		}
+	default:
+		for i := 0; i < len(raw); i += 4 {
+			tokens = append(tokens, int32(binary.LittleEndian.Uint32(raw[i:])))
+		}
+	}
+	return f, tokens
+}
+
+func prepare(t *testing.T, workers int, format data.Format, inputs ...string) (string, Prepared) {
 	t.Helper()
 	p := Preparation{Tokenizer: GPT2(), Inputs: inputs, Extensions: []string{".go", ".txt"}, Workers: workers, Format: format,
 		Output: filepath.Join(t.TempDir(), "x.bin")}
@@ -198,7 +245,7 @@ func TestPrepare(t *testing.T) {
 	add := func(path string) {
 		text := string(contents(t, path))
 		documents, size = documents+1, size+len(text)
-		want = append(append(want, library(t, gpt2(), text)...), endOfText)
+		want = append(append(want, library(t, gpt2(), text)...), data.GPT2End)
 	}
 	rnd := rand.New(rand.NewPCG(1, 2))
 	var long strings.Builder
@@ -220,13 +267,13 @@ func TestPrepare(t *testing.T) {
 	expect.OK(t, filepath.WalkDir(dir, walk))
 	add(filepath.Join(more, "a.txt"))
 	add(filepath.Join(more, "b.txt"))
-	for _, format := range []Format{LLMC, Megatron} {
+	for _, format := range []data.Format{data.LLMC, data.Megatron} {
 		serial, done := prepare(t, 1, format, dir, more)
 		f, tokens := all(t, serial)
 		if !slices.Equal(tokens, want) || done != (Prepared{documents, int64(size), int64(len(want))}) {
 			t.Errorf("%s: %d ids of %+v, want %d of %d documents, %d bytes", format, len(tokens), done, len(want), documents, size)
 		}
-		if f.Format != format || format == Megatron && f.Documents != int64(documents) {
+		if f.Format != format || format == data.Megatron && f.Documents != int64(documents) {
 			t.Errorf("%s: %d documents, want %d", f.Format, f.Documents, documents)
 		}
 		for _, workers := range []int{2, 5} {
@@ -234,7 +281,7 @@ func TestPrepare(t *testing.T) {
 			if !bytes.Equal(contents(t, parallel), contents(t, serial)) {
 				t.Errorf("%s: %d workers write another file", format, workers)
 			}
-			if format == Megatron && !bytes.Equal(contents(t, megatronIndex(parallel)), contents(t, megatronIndex(serial))) {
+			if format == data.Megatron && !bytes.Equal(contents(t, index(parallel)), contents(t, index(serial))) {
 				t.Errorf("%d workers write another index", workers)
 			}
 		}
@@ -259,7 +306,7 @@ func TestPrepareRefuses(t *testing.T) {
 		{"output has another name", "o.tok", []string{"fine.txt"}, "DIR/o.tok: want a name that ends in .bin"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p := Preparation{Tokenizer: GPT2(), Output: filepath.Join(dir, c.output), Format: LLMC, Workers: 3}
+			p := Preparation{Tokenizer: GPT2(), Output: filepath.Join(dir, c.output), Format: data.LLMC, Workers: 3}
 			for _, input := range c.inputs {
 				p.Inputs = append(p.Inputs, filepath.Join(dir, input))
 			}
@@ -304,7 +351,7 @@ func TestPrepareNamesWhereTheTokenizerFails(t *testing.T) {
 		"late.txt":  fmt.Sprintf("byte %d: odd", len("word ")*(block/2)-1),
 	} {
 		path := filepath.Join(dir, name)
-		p := Preparation{Tokenizer: x, Inputs: []string{path}, Output: filepath.Join(dir, "o.bin"), Format: LLMC, Workers: 2}
+		p := Preparation{Tokenizer: x, Inputs: []string{path}, Output: filepath.Join(dir, "o.bin"), Format: data.LLMC, Workers: 2}
 		if _, err := p.Run(context.Background(), func(int64, int64) {}); !errors.Is(err, odd) || err.Error() != path+": "+want {
 			t.Errorf("got %v, want %s: %s", err, path, want)
 		}
@@ -314,7 +361,7 @@ func TestPrepareNamesWhereTheTokenizerFails(t *testing.T) {
 func TestPrepareStops(t *testing.T) {
 	dir := tree(t, map[string]string{"a.txt": strings.Repeat("word ", block)})
 	ctx, stop := context.WithCancelCause(context.Background())
-	p := Preparation{Tokenizer: GPT2(), Inputs: []string{dir, dir, dir, dir, dir}, Output: filepath.Join(dir, "o.bin"), Format: Megatron, Workers: 1}
+	p := Preparation{Tokenizer: GPT2(), Inputs: []string{dir, dir, dir, dir, dir}, Output: filepath.Join(dir, "o.bin"), Format: data.Megatron, Workers: 1}
 	enough := errors.New("enough")
 	_, err := p.Run(ctx, func(int64, int64) { stop(enough) })
 	if !errors.Is(err, enough) {
@@ -325,39 +372,14 @@ func TestPrepareStops(t *testing.T) {
 	}
 }
 
-// TestBPEOnGoSource compares ids on the whole of the Go toolchain's source.
-func TestBPEOnGoSource(t *testing.T) {
-	if os.Getenv("DYNMO_LONG") != "1" {
-		t.Skip("minutes long: set DYNMO_LONG=1")
-	}
-	root, err := goSource()
-	if err != nil {
-		t.Skip(err)
-	}
-	files, err := list(root, []string{".go"}, 0)
-	expect.OK(t, err)
-	b, bytes := newBPE(), 0
-	for _, f := range files {
-		text := string(contents(t, f.path))
-		bytes += len(text)
-		same(t, b, text)
-	}
-	t.Logf("%d files, %d bytes", len(files), bytes)
-}
-
-// goText returns 8 MiB of the Go toolchain's source.
-func goText(t testing.TB) string {
-	corpus, err := Open(config.Data{Extensions: []string{".go"}, LimitBytes: 8 << 20}, 256, 1)
-	if err != nil {
-		t.Skip(err)
-	}
-	return strings.ToValidUTF8(string(corpus.ids.raw), "")
-}
-
-// BenchmarkBPE is the rate of one core on 8 MiB of the Go toolchain's source. No piece is known at
-// first. library is the codec alone.
+// BenchmarkBPE is the rate of one core on the source of a module. No piece is known at first.
+// library is the codec alone.
 func BenchmarkBPE(b *testing.B) {
-	text := goText(b)
+	_, paths := moduleText(b)
+	var text string
+	for _, path := range paths {
+		text += string(contents(b, path))
+	}
 	b.Run("dynmo", func(b *testing.B) {
 		b.SetBytes(int64(len(text)))
 		for b.Loop() {
@@ -381,7 +403,7 @@ func TestPartsRefusesAnEndlessWord(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "zeros.txt")
 	expect.OK(t, os.WriteFile(path, []byte("two words "), 0o666))
 	expect.OK(t, os.Truncate(path, 1<<40))
-	err := parts(file{path, 1 << 40}, func([]byte, int) int { return 0 }, func(work) error { return nil })
+	err := parts(data.File{Path: path, Size: 1 << 40}, func([]byte, int) int { return 0 }, func(work) error { return nil })
 	want := path + ": byte 0: 67371008 bytes without a place between two words, want text"
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)

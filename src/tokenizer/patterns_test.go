@@ -1,4 +1,4 @@
-package data
+package tokenizer
 
 import (
 	"cmp"
@@ -46,7 +46,7 @@ func matcher(expression string) func(text string) []string {
 	const spaces, end = `\t-\r \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}`, `|\s+(?!\S)|\s+`
 	expression, ok := strings.CutSuffix(expression, end)
 	if !ok {
-		panic("data: an expression with another end")
+		panic("tokenizer: an expression with another end")
 	}
 	expression = strings.ReplaceAll(strings.ReplaceAll(expression, `[^\s`, `[^`+spaces), `\s`, `[`+spaces+`]`)
 	blanks := strings.ReplaceAll(`|(S+)$|(S+)S|S`, "S", "["+spaces+"]")

@@ -1,4 +1,4 @@
-package data
+package tokenizer
 
 import (
 	"encoding/json"
@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"dynmo/src/data"
 	"dynmo/src/expect"
 )
 
@@ -213,7 +214,7 @@ func TestFilesNameTheSpecialToken(t *testing.T) {
 	}
 	expect.OK(t, json.Unmarshal(files["tokenizer_config.json"], &settings))
 	want := map[string]any{"content": "<|endoftext|>", "lstrip": false, "normalized": false, "rstrip": false, "single_word": false, "special": true}
-	if !reflect.DeepEqual(settings.Added, map[int32]map[string]any{endOfText: want}) {
+	if !reflect.DeepEqual(settings.Added, map[int32]map[string]any{data.GPT2End: want}) {
 		t.Errorf("added_tokens_decoder: %v", settings.Added)
 	}
 	files, err = Bytes().Files(1024)
@@ -222,7 +223,7 @@ func TestFilesNameTheSpecialToken(t *testing.T) {
 		t.Errorf("of bytes: %v", slices.Sorted(maps.Keys(files)))
 	}
 	ids, err := GPT2Vocabulary().Prompt("a<|endoftext|>b")
-	if want := []int32{64, endOfText, 65}; err != nil || !slices.Equal(ids, want) {
+	if want := []int32{64, data.GPT2End, 65}; err != nil || !slices.Equal(ids, want) {
 		t.Errorf("%v, want %v (%v)", ids, want, err)
 	}
 }

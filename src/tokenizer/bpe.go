@@ -1,4 +1,4 @@
-package data
+package tokenizer
 
 import (
 	"fmt"
@@ -6,19 +6,15 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/tiktoken-go/tokenizer/codec"
-)
+	"dynmo/src/data"
 
-// GPT2Tokens is the size of GPT-2's vocabulary. Its last token ends texts.
-const (
-	GPT2Tokens = 50257
-	endOfText  = 50256 // the last id; the codec would encode its name as text
+	"github.com/tiktoken-go/tokenizer/codec"
 )
 
 // GPT2 returns GPT-2's byte-pair encoding. Pieces of text (words, numbers,
 // marks, white space) are those of GPT-2's regular expression.
 func GPT2() Tokenizer {
-	return Tokenizer{Vocab: GPT2Tokens, endOfText: endOfText, cut: cut, encoder: newBPE}
+	return Tokenizer{Vocab: data.GPT2Tokens, endOfText: data.GPT2End, cut: cut, encoder: newBPE}
 }
 
 func newBPE() *encoder {

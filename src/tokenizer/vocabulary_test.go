@@ -1,4 +1,4 @@
-package data
+package tokenizer
 
 import (
 	"errors"
@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"dynmo/src/data"
 	"dynmo/src/expect"
 )
 
@@ -43,7 +44,7 @@ func TestVocabulary(t *testing.T) {
 		}
 		files, err := v.Files(64)
 		expect.OK(t, err)
-		delete(files, tokenizerFile)
+		delete(files, data.TokenizerFile)
 		pair, err := ParseTokenizer("", files)
 		expect.OK(t, err)
 		for _, text := range texts {
@@ -67,7 +68,7 @@ func TestVocabulary(t *testing.T) {
 			}
 		}
 	}
-	if end := written(t, GPT2Vocabulary()).End; end != endOfText {
+	if end := written(t, GPT2Vocabulary()).End; end != data.GPT2End {
 		t.Errorf("texts end with token %d", end)
 	}
 }
@@ -113,7 +114,7 @@ func TestOpenVocabularyRefuses(t *testing.T) {
 	if _, err := OpenVocabulary(t.TempDir()); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("an empty directory: error %v", err)
 	}
-	v, err := ParseTokenizer("", map[string][]byte{vocabFile: []byte(letters), mergesFile: {}})
+	v, err := ParseTokenizer("", map[string][]byte{data.VocabFile: []byte(letters), data.MergesFile: {}})
 	expect.OK(t, err)
 	if _, err := v.Prompt("abc"); err == nil || err.Error() != "byte 2, 0x63: the vocabulary has no token for it" {
 		t.Errorf("error %v", err)
@@ -144,7 +145,7 @@ func TestVocabularyOf(t *testing.T) {
 func FuzzVocabulary(f *testing.F) {
 	f.Add([]byte(`{"a": 0, "b": 1, "ab": 2, "Ġ": 3}`), "#version: 0.2\na b\n", "ab ba")
 	f.Fuzz(func(t *testing.T, vocab []byte, merges, text string) {
-		v, err := ParseTokenizer("", map[string][]byte{vocabFile: vocab, mergesFile: []byte(merges)})
+		v, err := ParseTokenizer("", map[string][]byte{data.VocabFile: vocab, data.MergesFile: []byte(merges)})
 		if err != nil {
 			return
 		}
@@ -166,15 +167,15 @@ func FuzzVocabulary(f *testing.F) {
 // file names it. In a document the name is text. transformers 5.12.1 has the same ids for the files
 // of vocab.json and for the token that only the settings name.
 func TestPromptsHaveSpecialTokens(t *testing.T) {
-	letters := map[string][]byte{vocabFile: []byte(`{"a": 0, "<": 1, "s": 2, ">": 3, "<s>": 4, "<|endoftext|>": 5}`), mergesFile: nil}
+	letters := map[string][]byte{data.VocabFile: []byte(`{"a": 0, "<": 1, "s": 2, ">": 3, "<s>": 4, "<|endoftext|>": 5}`), data.MergesFile: nil}
 	with := func(files map[string][]byte, name, text string) map[string][]byte {
 		all := maps.Clone(files)
 		all[name] = []byte(text)
 		return all
 	}
-	fallback := map[string][]byte{tokenizerFile: charactersText(t, append(specialPieces(), tinyPieces...), map[string]string{"added_tokens": llamaAdded})}
-	unlisted := map[string][]byte{tokenizerFile: charactersText(t, append(specialPieces(), tinyPieces...), map[string]string{"added_tokens": "[]"})}
-	levels := map[string][]byte{tokenizerFile: tokenizerText(t, map[string]string{"added_tokens": `[{"id": 260, "content": "<s>", "special": true}]`})}
+	fallback := map[string][]byte{data.TokenizerFile: charactersText(t, append(specialPieces(), tinyPieces...), map[string]string{"added_tokens": llamaAdded})}
+	unlisted := map[string][]byte{data.TokenizerFile: charactersText(t, append(specialPieces(), tinyPieces...), map[string]string{"added_tokens": "[]"})}
+	levels := map[string][]byte{data.TokenizerFile: tokenizerText(t, map[string]string{"added_tokens": `[{"id": 260, "content": "<s>", "special": true}]`})}
 	for _, c := range []struct {
 		name  string
 		files map[string][]byte
@@ -182,13 +183,13 @@ func TestPromptsHaveSpecialTokens(t *testing.T) {
 	}{
 		{"tokenizer.json of bytes", levels, []int32{'a', 260}},
 		{"tokenizer.json of characters", fallback, []int32{1, 266, 3 + 'a', 1}},
-		{"its special tokens in the settings", with(unlisted, settingsFile, `{"bos_token": "<s>", "eos_token": "</s>"}`), []int32{1, 266, 3 + 'a', 1}},
-		{"tokenizer.model", map[string][]byte{pieceFile: tinyModel()}, []int32{1, 266, 3 + 'a', 1}},
+		{"its special tokens in the settings", with(unlisted, data.SettingsFile, `{"bos_token": "<s>", "eos_token": "</s>"}`), []int32{1, 266, 3 + 'a', 1}},
+		{"tokenizer.model", map[string][]byte{data.PieceFile: tinyModel()}, []int32{1, 266, 3 + 'a', 1}},
 		{"vocab.json", letters, []int32{0, 1, 2, 3}},
-		{"vocab.json, named", with(letters, settingsFile, `{"add_bos_token": false, "pad_token": null, "bos_token": "<s>"}`), []int32{0, 4}},
-		{"vocab.json, an object", with(letters, settingsFile, `{"cls_token": {"__type": "AddedToken", "content": "<s>"}}`), []int32{0, 4}},
-		{"vocab.json, a list", with(letters, specialFile, `{"additional_special_tokens": ["<x>", "<s>"]}`), []int32{0, 4}},
-		{"vocab.json, added", with(letters, settingsFile, `{"added_tokens_decoder": {"4": {"content": "<s>", "special": true}}}`), []int32{0, 4}},
+		{"vocab.json, named", with(letters, data.SettingsFile, `{"add_bos_token": false, "pad_token": null, "bos_token": "<s>"}`), []int32{0, 4}},
+		{"vocab.json, an object", with(letters, data.SettingsFile, `{"cls_token": {"__type": "AddedToken", "content": "<s>"}}`), []int32{0, 4}},
+		{"vocab.json, a list", with(letters, data.SpecialFile, `{"additional_special_tokens": ["<x>", "<s>"]}`), []int32{0, 4}},
+		{"vocab.json, added", with(letters, data.SettingsFile, `{"added_tokens_decoder": {"4": {"content": "<s>", "special": true}}}`), []int32{0, 4}},
 	} {
 		v, err := ParseTokenizer("", c.files)
 		expect.OK(t, err)
