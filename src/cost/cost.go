@@ -1,7 +1,11 @@
 // Package cost defines the cost of layers and stages: seconds, bytes and their uncertainty.
 package cost
 
-import "slices"
+import (
+	"maps"
+	"slices"
+	"strings"
+)
 
 // Layer is the cost of one layer for one microbatch, and the memory it needs.
 type Layer struct {
@@ -71,7 +75,18 @@ type Table struct {
 	// be absent too. Row index m is the same microbatch in all layers, so a microbatch that is
 	// short after an exit is short in all later layers.
 	Scale [][]float64 `json:"scale,omitempty"`
+	// Deviation is by layer: the standard error of its seconds, relative to them. Absent means unknown.
+	Deviation []float64 `json:"deviation,omitempty"`
+	// Unseparated are combinations of kinds of layers that a measurement of whole stages leaves open.
+	Unseparated []Combination `json:"unseparated,omitempty"`
 }
+
+// Combination is numbers of layers by kind, a name without its number: N stands for it. The costs of the
+// kinds may change by any multiple of these numbers, and every measured stage keeps its seconds.
+type Combination map[string]float64
+
+// String names the kinds.
+func (c Combination) String() string { return strings.Join(slices.Sorted(maps.Keys(c)), ", ") }
 
 // Source returns the origin of the seconds: the clock that measured them, or the device that they
 // were estimated for.

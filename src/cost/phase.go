@@ -58,6 +58,14 @@ func (s Phase) Check(layers int) error {
 	if n := len(s.Scale); n != 0 && n != layers {
 		return fmt.Errorf("scale: %d rows, want %d", n, layers)
 	}
+	if n := len(s.Deviation); n != 0 && n != layers {
+		return fmt.Errorf("deviation: %d numbers, want %d", n, layers)
+	}
+	for l, x := range s.Deviation {
+		if err := within(fmt.Sprintf("deviation[%d]", l), x, MostFactor); err != nil {
+			return err
+		}
+	}
 	for l, row := range s.Scale {
 		for m, x := range row {
 			if !(x >= 0 && x <= MostFactor) {

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"dynmo/src/lab/layouts"
+	"dynmo/src/record"
+	"dynmo/src/schedule"
+)
+
+// exitNothing is the status of a search that found nothing better than what the user has.
+const exitNothing = 3
+
+// layoutCommand returns the command that finds pipeline layouts for other programs.
+func layoutCommand() *cobra.Command {
+	var costs, trainer, present, kind string
+	var p layouts.Problem
+	var half, asJSON bool
+	c := &cobra.Command{
+		Use:   "layout --costs FILE --stages P --microbatches M --for TRAINER",
+		Short: "Find the pipeline layout of a model that another program trains",
+		Long: `Find the pipeline layout of a model that another program trains.
+
+FILE has the seconds of every layer: dynmo costs makes it of a trainer's log, and dynmo profile by
+measuring. The search compares layouts by the simulated step of the trainer's own schedule, not by
+the largest stage. It prints the best five, and what the trainer needs for the first. --layout is the
+layout that you have now, in the notation of the trainer:
+
+  megatron    Et*8|t*8|t*8|t*8L     (--pipeline-model-parallel-layout)
+  torchtitan  8,8,8,8               blocks of each virtual stage
+  deepspeed   0,9,17,25,34          the first layer of each stage, and the number of layers
+  nanotron    8,8,8,8               blocks of each stage
+
+With one part of the model on each stage the best layout is proven: all others were compared, or cannot
+be better. Messages take no time in this step. A gain counts if it is above twice its standard error,
+which follows from that of the costs. Costs with bytes (dynmo profile) give the memory of stages, and
+--memory leaves out layouts that need more.
+
+Exit status: 0 a layout is found; 2 bad input; 3 no layout is better than --layout by more than the
+noise of the costs.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			t, err := layouts.TrainerNamed(trainer)
+			if err != nil {
+				return usageError{fmt.Errorf("--for %s: %w", trainer, err)}
+			}
+			if err := errors.Join(checkRange("stages", p.Stages, 1, 1024), checkRange("chunks", p.Chunks, 1, 64),
+				checkRange("microbatches", p.Microbatches, 1, 1<<14)); err != nil {
+				return err
+			}
+			if p.Schedule = schedule.Kind(kind); kind == "" {
+				if p.Schedule = schedule.Kind1F1B; p.Chunks > 1 {
+					p.Schedule = schedule.KindInterleaved
+				}
+			}
+			series, notes, err := record.OpenSeries(costs, 0)
+			if err != nil {
+				return usageError{fmt.Errorf("--costs: %w", err)}
+			}
+			tellNotes(c.ErrOrStderr(), notes...)
+			a, err := layouts.Plan(t, series.Costs()[len(series)-1].Mean(), p, present, half)
+			if err != nil {
+				return usageError{err}
+			}
+			if err := tellAnswer(c, layoutAnswer{a}, asJSON); err != nil {
+				return err
+			}
+			if !a.Better {
+				return statusError(exitNothing)
+			}
+			return nil
+		},
+	}
+	c.Flags().StringVar(&costs, "costs", "", "seconds of the layers; - is standard input")
+	c.Flags().IntVar(&p.Stages, "stages", 0, "stages of the pipeline")
+	c.Flags().IntVar(&p.Chunks, "chunks", 1, "parts of the model on each stage (virtual stages)")
+	c.Flags().IntVar(&p.Microbatches, "microbatches", 0, "microbatches of a step, on each replica")
+	c.Flags().StringVar(&trainer, "for", "", "trainer, one of "+strings.Join(layouts.TrainerNames(), ", "))
+	c.Flags().StringVar(&present, "layout", "", "the layout that you have now")
+	c.Flags().StringVar(&kind, "schedule", "", "schedule of the trainer (default 1f1b, or interleaved with chunks)")
+	c.Flags().Int64Var(&p.Memory, "memory", 0, "bytes that a stage may need; 0: no limit")
+	c.Flags().BoolVar(&half, "half", false, "cut blocks between attention and MLP too")
+	c.Flags().BoolVar(&asJSON, "json", false, "answer in JSON")
+	require(c, "costs", "stages", "microbatches", "for")
+	return c
+}
+
+// layoutAnswer is the output of dynmo layout.
+type layoutAnswer struct{ layouts.Answer }
+
+func (a layoutAnswer) print(out io.Writer) error {
+	fmt.Fprintf(out, "%d stages, %d on each, %s; simulated (clock=%s), costs %s\n\n", a.Stages, a.Chunks, a.Schedule, a.Clock, a.Costs)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprint(w, "\tstep s\tbound s\tfullest s\tidle: schedule\timbalance\tmessages\tmemory GB\tlayout\n")
+	row := func(name string, l layouts.Named) {
+		share := func(x float64) string { return fmt.Sprintf("%.1f %%", 100*x/l.Seconds) }
+		fullest, most := 0.0, int64(0)
+		for stage, x := range l.Busy {
+			fullest, most = max(fullest, x), max(most, l.Bytes[stage])
+		}
+		memory := "-"
+		if most > 0 {
+			memory = fmt.Sprintf("%.1f", float64(most)/1e9)
+		}
+		fmt.Fprintf(w, "%s\t%.4f\t%.4f\t%.4f\t%s\t%s\t%s\t%s\t%s\n", name, l.Seconds, l.Bound, fullest,
+			share(l.Idle.Inherent), share(l.Idle.Imbalance), share(l.Idle.Messages), memory, l.Text)
+	}
+	if a.Present != nil {
+		row("present", *a.Present)
+	}
+	for i, l := range a.Best {
+		row(fmt.Sprint(i+1), l)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(out)
+	if a.Proven {
+		fmt.Fprint(out, "No layout is better than the first: all others were compared, or cannot be better.\n")
+	} else {
+		fmt.Fprintf(out, "A step of no layout is shorter than %.4f s; the first is within %.1f %% of that.\n", a.Bound, 100*(a.Best[0].Seconds/a.Bound-1))
+	}
+	switch {
+	case a.Present != nil && !a.Better:
+		fmt.Fprintf(out, "Nothing is better than the present layout by more than the noise of the costs: %.4f times as fast, ± %.4f.\n", *a.Gain, *a.Noise)
+		return nil
+	case a.Present != nil:
+		fmt.Fprintf(out, "The first is %.3f times as fast as the present layout, ± %.3f.\n", *a.Gain, *a.Noise)
+	}
+	_, err := fmt.Fprintf(out, "\n%s\n\n%s\n", a.Text, a.Change)
+	return err
+}

@@ -1,0 +1,182 @@
+package layouts
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"dynmo/src/partition"
+	"dynmo/src/schedule"
+)
+
+// shapeSeconds is what a message takes longer if it exchanges the shape of its tensor first: two small
+// messages and a synchronisation of the GPU. It is assumed, not measured.
+const shapeSeconds = 100e-6
+
+var megatron = Trainer{
+	Name:      "megatron",
+	Half:      true,
+	constrain: constrainMegatron,
+	parse: func(text string, c Chain, p Problem) (partition.Partition, error) {
+		virtual, err := ParseMegatron(text)
+		if err != nil {
+			return nil, err
+		}
+		if n := p.Stages * p.Chunks; len(virtual) != n {
+			return nil, fmt.Errorf("%d virtual stages, want %d", len(virtual), n)
+		}
+		if err := CheckMegatron(virtual, p.Stages, c.blocks, c.mtps); err != nil {
+			return nil, err
+		}
+		return cutsOfSymbols(virtual, c), nil
+	},
+	brief: func(cuts partition.Partition, c Chain) string {
+		if slices.ContainsFunc(cuts[1:len(cuts)-1], func(l int) bool { return l < len(c.parts) && !c.parts[l].first }) {
+			return strings.Trim(strings.Join(strings.Fields(fmt.Sprint([]int(cuts))), ","), "[]")
+		}
+		return FormatMegatron(symbolsOf(cuts, c))
+	},
+	format: formatMegatron,
+	Change: `Megatron-LM: a run goes on with another layout only from a checkpoint that was saved with
+--dist-ckpt-optim-fully-reshardable. Its default format of the optimizer (dp_reshardable) keeps the
+layout. Save one checkpoint with that option, then start again with the new layout.`,
+}
+
+// constrainMegatron sets Megatron-LM's rules. Embedding and head stay on the first and the last virtual
+// stage, and each is one place. Layers of multi-token prediction are in one virtual stage, of the last
+// chunk. Other virtual stages may be empty.
+func constrainMegatron(p *Problem, c Chain, half bool) error {
+	for l, x := range c.parts {
+		if x.role == mtp && x.number > 0 {
+			p.CanCut[l] = false
+		}
+	}
+	if p.Chunks > 1 {
+		if p.Schedule != schedule.KindInterleaved {
+			return fmt.Errorf("megatron: schedule %s with %d chunks, want interleaved", p.Schedule, p.Chunks)
+		}
+		if p.Microbatches%p.Stages != 0 {
+			return fmt.Errorf("megatron: %d microbatches, want a multiple of the %d stages with chunks", p.Microbatches, p.Stages)
+		}
+	} else if p.Schedule != schedule.Kind1F1B {
+		return fmt.Errorf("megatron: schedule %s, want 1f1b", p.Schedule)
+	}
+	p.Empty = true
+	first := slices.IndexFunc(c.parts, func(x part) bool { return x.role == mtp })
+	if first < 0 {
+		return nil
+	}
+	if half {
+		return errors.New("megatron: with halves of blocks (--hybrid-layer-pattern) layers of multi-token prediction stay with the head, want costs in which they are part of it")
+	}
+	p.Legal = func(cuts partition.Partition) error {
+		if v := cuts.Stage(first); v < (p.Chunks-1)*p.Stages {
+			return fmt.Errorf("m is in virtual stage %d, want it in the last chunk of a stage", v)
+		}
+		return nil
+	}
+	p.Message = func(cuts partition.Partition) float64 {
+		if cuts.Stage(first)%p.Stages != p.Stages-1 {
+			return shapeSeconds
+		}
+		return 0
+	}
+	return nil
+}
+
+// symbolsOf returns the symbols of every virtual stage. A symbol stands for a layer of the chain that
+// begins a block or another place.
+func symbolsOf(cuts partition.Partition, c Chain) []string {
+	virtual := make([]string, cuts.Stages())
+	for v := range virtual {
+		lo, hi := cuts.Range(v)
+		for _, x := range c.parts[lo:hi] {
+			if x.first {
+				virtual[v] += string(x.role)
+			}
+		}
+	}
+	return virtual
+}
+
+// cutsOfSymbols returns the cuts of virtual stages that CheckMegatron takes. E and L place nothing: the
+// embedding is on the first virtual stage, and the head on the last.
+func cutsOfSymbols(virtual []string, c Chain) partition.Partition {
+	var begins []int // by symbol between E and L: its first layer
+	for l, x := range c.parts {
+		if x.first && (x.role == block || x.role == mtp) {
+			begins = append(begins, l)
+		}
+	}
+	begins = append(begins, c.head)
+	cuts, seen := partition.Partition{0}, 0
+	for _, stage := range virtual[:len(virtual)-1] {
+		seen += strings.Count(stage, string(block)) + strings.Count(stage, string(mtp))
+		cuts = append(cuts, begins[seen])
+	}
+	return append(cuts, len(c.Layers))
+}
+
+// formatMegatron writes the option of Megatron-LM. What it writes passes Megatron-LM's parser and checks.
+func formatMegatron(cuts partition.Partition, c Chain, p Problem) (string, error) {
+	for v := range cuts[1 : len(cuts)-1] {
+		if l := cuts[v+1]; l < len(c.parts) && !c.parts[l].first {
+			return hybridPattern(cuts, c)
+		}
+	}
+	virtual := symbolsOf(cuts, c)
+	text := FormatMegatron(virtual)
+	if err := CheckMegatron(virtual, p.Stages, c.blocks, c.mtps); err != nil {
+		return "", fmt.Errorf("%s: %w", text, err)
+	}
+	out := fmt.Sprintf("--pipeline-model-parallel-layout %q", text)
+	if c.mtps > 0 {
+		out += "\nThe vocabulary product of multi-token prediction is on the stage of L, wherever m is."
+	}
+	if p.Message != nil && p.Message(cuts) > 0 {
+		out += fmt.Sprintf("\nm is not on the stage of L: every message exchanges its shape first, assumed %.0f us.", 1e6*shapeSeconds)
+	}
+	return out, nil
+}
+
+// hybridPattern writes the option of Megatron-LM that can cut blocks in halves.
+func hybridPattern(cuts partition.Partition, c Chain) (string, error) {
+	var b strings.Builder
+	for v := range cuts.Stages() {
+		if v > 0 {
+			b.WriteByte('|')
+		}
+		lo, hi := cuts.Range(v)
+		for l := lo; l < hi; l++ {
+			if c.parts[l].role != block {
+				continue
+			}
+			symbol, err := hybridSymbol(c.Layers[l].Name)
+			if err != nil {
+				return "", err
+			}
+			b.WriteByte(symbol)
+		}
+	}
+	return fmt.Sprintf("--hybrid-layer-pattern %q\nThe pattern is for pretrain_hybrid.py; --num-layers follows from it.", b.String()), nil
+}
+
+// hybridSymbol returns the symbol of half a block in Megatron-LM's hybrid patterns (d98e8a64,
+// hybrid_layer_allocation.py).
+func hybridSymbol(name string) (byte, error) {
+	for _, s := range []struct {
+		words  []string
+		symbol byte
+	}{
+		{[]string{"mla"}, '+'}, {[]string{"mamba"}, 'M'}, {[]string{"attention", "attn"}, '*'},
+		{[]string{"moe", "experts"}, 'E'}, {[]string{"mlp", "feed", "ffn"}, '-'},
+	} {
+		for _, word := range s.words {
+			if strings.Contains(strings.ToLower(name), word) {
+				return s.symbol, nil
+			}
+		}
+	}
+	return 0, fmt.Errorf("layer %q: no half of a block by its name, want block.N.attention, .mla, .mamba, .mlp or .moe", name)
+}
