@@ -22,6 +22,9 @@ func TestMethodsMakeTheirCalls(t *testing.T) {
 	var made kernel.Call
 	var k kernel.Backend = &whole{kernel.NewCalls(tensor.F32, tensor.Host, true, func(_ device.Stream, c *kernel.Call) { made = *c })}
 	for op := range kernel.Ops {
+		if op.String() == "" {
+			t.Fatalf("no row of operations for operation %d, which follows %s", op, op-1)
+		}
 		dims := dims
 		if op == kernel.Rotary {
 			dims.C = width

@@ -30,7 +30,7 @@ func familyOf(name string) Family {
 			return f
 		}
 	}
-	panic("model: unknown family " + name)
+	panic(fmt.Sprintf("model: no family %q is registered: package kind registers families, tests import it", name))
 }
 
 // FamilyName returns the name of the model's family.

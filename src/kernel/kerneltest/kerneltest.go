@@ -37,7 +37,7 @@ func Run(t *testing.T, k kernel.Backend, dev device.Device, tol float64) {
 	}
 	for op := range kernel.Ops {
 		if !seen[op] {
-			t.Errorf("no example of %s", op)
+			t.Errorf("no example of %s, operation %d", op, op)
 		}
 	}
 	t.Run("Aliasing", func(t *testing.T) { aliasing(t, k, dev) })
