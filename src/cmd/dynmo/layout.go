@@ -1,9 +1,10 @@
 package main
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -22,6 +23,7 @@ func layoutCommand() *cobra.Command {
 	var costs, trainer, present, kind string
 	var p layouts.Problem
 	var half, asJSON bool
+	var page, orders target
 	c := &cobra.Command{
 		Use:   "layout --costs FILE --stages P --microbatches M --for TRAINER",
 		Short: "Find the pipeline layout of a model that another program trains",
@@ -34,7 +36,8 @@ layout that you have now, in the notation of the trainer:
 
   megatron    Et*8|t*8|t*8|t*8L     (--pipeline-model-parallel-layout)
   torchtitan  8,8,8,8               blocks of each virtual stage
-  deepspeed   0,9,17,25,34          the first layer of each stage, and the number of layers
+  deepspeed   0,9,17,25,34          the first layer of each stage, and the number of layers; or
+                                    uniform, parameters, type:REGEX (of names of layers)
   nanotron    8,8,8,8               blocks of each stage
 
 With one part of the model on each stage the best layout is proven: all others were compared, or cannot
@@ -50,7 +53,7 @@ noise of the costs.`,
 			if err != nil {
 				return usageError{fmt.Errorf("--for %s: %w", trainer, err)}
 			}
-			if err := errors.Join(checkRange("stages", p.Stages, 1, 1024), checkRange("chunks", p.Chunks, 1, 64),
+			if err := cmp.Or(checkRange("stages", p.Stages, 1, 1024), checkRange("chunks", p.Chunks, 1, 64),
 				checkRange("microbatches", p.Microbatches, 1, 1<<14)); err != nil {
 				return err
 			}
@@ -58,6 +61,12 @@ noise of the costs.`,
 				if p.Schedule = schedule.Kind1F1B; p.Chunks > 1 {
 					p.Schedule = schedule.KindInterleaved
 				}
+			}
+			if orders.path != "" && t.Name != "torchtitan" {
+				return usageError{fmt.Errorf("--schedule-csv: %s reads no schedule, want --for torchtitan", t.Name)}
+			}
+			if err := cmp.Or(page.check(), orders.check()); err != nil {
+				return err
 			}
 			series, notes, err := record.OpenSeries(costs, 0)
 			if err != nil {
@@ -70,6 +79,20 @@ noise of the costs.`,
 			}
 			if err := tellAnswer(c, layoutAnswer{a}, asJSON); err != nil {
 				return err
+			}
+			if orders.path != "" {
+				s, err := schedule.New(p.Schedule, p.Stages, p.Chunks, p.Microbatches)
+				if err != nil {
+					return usageError{err}
+				}
+				if err := orders.write(c, func(out io.Writer) error { return schedule.WriteCSV(out, s) }); err != nil {
+					return err
+				}
+			}
+			if page.path != "" {
+				if err := page.write(c, a.HTML); err != nil {
+					return err
+				}
 			}
 			if !a.Better {
 				return statusError(exitNothing)
@@ -86,6 +109,8 @@ noise of the costs.`,
 	c.Flags().StringVar(&kind, "schedule", "", "schedule of the trainer (default 1f1b, or interleaved with chunks)")
 	c.Flags().Int64Var(&p.Memory, "memory", 0, "bytes that a stage may need; 0: no limit")
 	c.Flags().BoolVar(&half, "half", false, "cut blocks between attention and MLP too")
+	page.flags(c, "html", "", "page to write, with the present and the best step as pictures")
+	orders.named(c, "schedule-csv", "", "schedule to write in PyTorch's CSV, for torchtitan's pipeline_parallel_schedule_csv")
 	c.Flags().BoolVar(&asJSON, "json", false, "answer in JSON")
 	require(c, "costs", "stages", "microbatches", "for")
 	return c
@@ -125,6 +150,13 @@ func (a layoutAnswer) print(out io.Writer) error {
 		fmt.Fprint(out, "No layout is better than the first: all others were compared, or cannot be better.\n")
 	} else {
 		fmt.Fprintf(out, "A step of no layout is shorter than %.4f s; the first is within %.1f %% of that.\n", a.Bound, 100*(a.Best[0].Seconds/a.Bound-1))
+	}
+	if most := slices.Max(a.Best[0].Bytes); most > 0 {
+		fmt.Fprint(out, "GB of the first by stage:")
+		for _, b := range a.Best[0].Bytes {
+			fmt.Fprintf(out, " %.1f", float64(b)/1e9)
+		}
+		fmt.Fprintln(out)
 	}
 	switch {
 	case a.Present != nil && !a.Better:

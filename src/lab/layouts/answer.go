@@ -28,6 +28,8 @@ type Answer struct {
 	Better   bool     `json:"better"`
 	Text     string   `json:"text"`   // what the user gives to the trainer for the best layout
 	Change   string   `json:"change"` // how a run goes on with it
+
+	timelines []timeline // the present and the best step
 }
 
 // Named is a layout with its short notation.
@@ -74,12 +76,13 @@ func Plan(t Trainer, table cost.Table, p Problem, present string, half bool) (An
 	if a.Text, err = t.format(best.Cuts, c, p); err != nil {
 		return a, err
 	}
+	v, err := newSolver(p)
+	if err != nil {
+		return a, err
+	}
+	longest := best.Seconds
 	a.Better = true
 	if now != nil {
-		v, err := newSolver(p)
-		if err != nil {
-			return a, err
-		}
 		units, ok := v.unitsOf(now)
 		if !ok {
 			return a, fmt.Errorf("layout %.200q cuts where the search may not", present)
@@ -89,7 +92,11 @@ func Plan(t Trainer, table cost.Table, p Problem, present string, half bool) (An
 		gain, noise := l.Seconds/best.Seconds, v.noise(now, best.Cuts)
 		a.Gain, a.Noise = &gain, &noise
 		a.Better = gain-1 > max(sigmas*noise, 1e-6)
+		longest = max(longest, l.Seconds)
+		a.timelines = append(a.timelines, v.draw("present", a.Present.Text, units, longest))
 	}
+	units, _ := v.unitsOf(best.Cuts)
+	a.timelines = append(a.timelines, v.draw("best", a.Best[0].Text, units, longest))
 	return a, nil
 }
 
