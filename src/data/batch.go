@@ -20,6 +20,7 @@ type Batches struct {
 	pcg             rand.PCG
 	random          *rand.Rand // on pcg
 	err             error      // see Err
+	bounds          []int      // by file, with weights: the number of tokens up to its end
 }
 
 // Batches returns the microbatches of `size` sequences. It panics if the corpus is shorter than a
@@ -35,6 +36,9 @@ func (c *Corpus) Joined(joined, size, sequence int) *Batches {
 	tokens := joined * size * sequence
 	b := &Batches{corpus: c, sequence: sequence, joined: joined, tokens: make([]int32, tokens), targets: make([]int32, tokens)}
 	b.random = rand.New(&b.pcg)
+	if c.weights != nil {
+		b.bounds = c.bounds()
+	}
 	return b
 }
 
@@ -55,8 +59,8 @@ func (b *Batches) check(panics bool) {
 
 // Read returns the tokens (size·sequence) of a microbatch and their targets: targets[i] is the
 // token that follows tokens[i] in the corpus. The offset of every sequence is drawn uniformly from
-// all offsets with room for the sequence and its last target. Both results are valid until the next
-// Read.
+// all offsets with room for the sequence and its last target. With weights of files the file is drawn
+// first, and the offset from those of the file. Both results are valid until the next Read.
 //
 // The results are a pure function of the corpus, the shape and the arguments. microbatch is the
 // global index replica·M + m, so a microbatch has the same tokens on every rank.
@@ -68,9 +72,22 @@ func (b *Batches) Read(seed uint64, step, microbatch int) (tokens, targets []int
 		if i%each == 0 {
 			random.Seed(&b.pcg, seed, stream, uint64(step), uint64(microbatch*b.joined+i/each))
 		}
-		b.take(i, b.random.IntN(b.starts()))
+		b.take(i, b.draw())
 	}
 	return b.tokens, b.targets
+}
+
+// draw returns the offset of a sequence. With weights it first draws the file.
+func (b *Batches) draw() int {
+	if b.bounds == nil {
+		return b.random.IntN(b.starts())
+	}
+	x, file, begin := b.random.Float64(), 0, 0
+	for ; file < len(b.bounds)-1 && x >= b.corpus.weights[file]; file++ {
+		x -= b.corpus.weights[file]
+		begin = b.bounds[file]
+	}
+	return begin + b.random.IntN(b.bounds[file]-begin-b.sequence)
 }
 
 // Even returns one of `of` microbatches whose sequences are spread evenly over the corpus, from its

@@ -15,7 +15,7 @@ func counting(n int) *Corpus {
 	for i := range text {
 		text[i] = byte(i)
 	}
-	return newCorpus(ids{text, u8}, func() error { return nil })
+	return newCorpus(content{newPart(ids{text, u8})}, func() error { return nil })
 }
 
 func TestTargetsAreTheNextTokens(t *testing.T) {

@@ -35,7 +35,7 @@ func (c *Corpus) copyTo(dst []int32, i int) {
 		p := c.extents[at]
 		lo := p.lo + i - p.first
 		n := min(len(dst), p.hi-lo)
-		c.ids.copyTo(dst[:n], lo)
+		c.content.copyTo(dst[:n], lo)
 		dst, i, at = dst[n:], i+n, at+1
 	}
 }
@@ -46,12 +46,12 @@ func (c *Corpus) copyTo(dst []int32, i int) {
 // So every run holds the same tokens out of the same data, and no sequence has tokens of both
 // parts.
 //
-// A document is a file of a directory with the 0 byte after it, or a document in Megatron-LM's
-// index. In llm.c's files a document ends with an end-of-text token.
+// A document is a document of text with the 0 byte after it, or a document in Megatron-LM's index. In
+// other token files a document ends with an end-of-text token, or with the file.
 func (s *source) holdOut(c *Corpus, share float64) error {
 	total, want := c.tokens, share*float64(c.tokens)
 	ends := s.ends(total)
-	trained, held := Corpus{}, Corpus{ids: c.ids, hash: c.hash, changed: c.changed}
+	trained, held := Corpus{}, Corpus{content: c.content, hash: c.hash, changed: c.changed}
 	begin := 0
 	for i, out := range drawn(ends, want) {
 		if out {
@@ -62,7 +62,7 @@ func (s *source) holdOut(c *Corpus, share float64) error {
 		begin = ends[i]
 	}
 	if trained.tokens == 0 || held.tokens == 0 {
-		trained, held = Corpus{}, Corpus{ids: c.ids, hash: c.hash, changed: c.changed}
+		trained, held = Corpus{}, Corpus{content: c.content, hash: c.hash, changed: c.changed}
 		trained.take(0, total-int(want))
 		held.take(total-int(want), total)
 	}
@@ -103,27 +103,35 @@ func (s *source) ends(total int) []int {
 			ends = append(ends, end)
 		}
 	}
-	switch {
-	case s.isText():
-		end := 0
-		for _, f := range s.files {
-			end += int(f.Size) + 1 // including the separator
+	if s.isText() {
+		for _, end := range s.documents {
 			add(end)
 		}
-	case s.tokens.Format == Megatron:
-		s.tokens.megatronEnds(add)
-	default:
-		delimiter := int64(GPT2End)
-		if s.tokens.ids.element == u32 {
-			delimiter = llmcLlama3End
-		}
-		for i := range total {
-			if s.tokens.ids.id(i) == delimiter {
-				add(i + 1)
-			}
-		}
+	}
+	begin := 0
+	for _, t := range s.tokens {
+		t.ends(func(end int) { add(begin + end) })
+		begin += t.Len()
+		add(begin)
 	}
 	return append(ends, total)
+}
+
+// ends calls add with the ends of the documents of a token file, as far as they are known.
+func (t *Tokens) ends(add func(end int)) {
+	if t.Format == Megatron {
+		t.megatronEnds(add)
+		return
+	}
+	delimiter := int64(GPT2End)
+	if t.ids.element == u32 {
+		delimiter = llmcLlama3End
+	}
+	for i := range t.Len() {
+		if t.ids.id(i) == delimiter {
+			add(i + 1)
+		}
+	}
 }
 
 // megatronEnds calls add with the ends of the documents in a Megatron data set.

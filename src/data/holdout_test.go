@@ -13,8 +13,8 @@ import (
 	"dynmo/src/expect"
 )
 
-// content returns the tokens of a corpus.
-func content(c *Corpus) []int32 {
+// tokensOf returns the tokens of a corpus.
+func tokensOf(c *Corpus) []int32 {
 	tokens := make([]int32, c.tokens)
 	c.copyTo(tokens, 0)
 	return tokens
@@ -51,13 +51,13 @@ func TestHoldOutDocuments(t *testing.T) {
 			cfg.Validation = fmt.Sprint(c.share)
 			got, err := Open(cfg, 256, 1)
 			expect.OK(t, err)
-			trained, held := content(got), content(got.Held())
+			trained, held := tokensOf(got), tokensOf(got.Held())
 			if n := float64(len(held)); n < c.least || n > c.most {
 				t.Errorf("%v tokens held out, want %v to %v", n, c.least, c.most)
 			}
 			both := slices.Concat(trained, held)
 			slices.Sort(both)
-			want := content(whole)
+			want := tokensOf(whole)
 			if slices.Sort(want); !slices.Equal(both, want) {
 				t.Error("the two parts are not the whole")
 			}
@@ -68,7 +68,7 @@ func TestHoldOutDocuments(t *testing.T) {
 			}
 			again, err := Open(cfg, 256, 1)
 			expect.OK(t, err)
-			if !slices.Equal(content(again), trained) || again.Hash() != whole.Hash() {
+			if !slices.Equal(tokensOf(again), trained) || again.Hash() != whole.Hash() {
 				t.Error("another time, other documents or another hash")
 			}
 		})
@@ -88,7 +88,7 @@ func TestHoldOutTheEnd(t *testing.T) {
 		if name != "one file" {
 			want = slices.Repeat([]int32{int32('B')}, 10)
 		}
-		if got := content(c.Held()); !slices.Equal(got, want) || c.tokens != 90 {
+		if got := tokensOf(c.Held()); !slices.Equal(got, want) || c.tokens != 90 {
 			t.Errorf("%s: %v held out, %d left", name, got, c.tokens)
 		}
 	}
@@ -112,7 +112,7 @@ func TestHoldOutTokens(t *testing.T) {
 	} {
 		got, err := Open(config.Data{Path: c.path, Validation: "0.3"}, 50257, 4)
 		expect.OK(t, err)
-		held := content(got.Held())
+		held := tokensOf(got.Held())
 		for i := 0; i < len(held); i += 20 {
 			if part := slices.Compact(slices.Clone(held[i : i+19])); len(part) != 1 {
 				t.Errorf("%s: held out %v", name, held)
@@ -136,7 +136,7 @@ func TestTrainingDrawsFromTheRest(t *testing.T) {
 	expect.OK(t, err)
 	beside, err := Open(other, 256, 8)
 	expect.OK(t, err)
-	held := content(c.Held())
+	held := tokensOf(c.Held())
 	held = slices.DeleteFunc(held, func(id int32) bool { return id == 0 })
 	batches, plain, same := c.Batches(4, 8), whole.Batches(4, 8), beside.Batches(4, 8)
 	for step := range 200 {
@@ -234,8 +234,8 @@ func TestHoldOutManyDocuments(t *testing.T) {
 		total += n
 	}
 	x := ids{make([]byte, 2*total), u16}
-	s := source{key: "data.path", sequence: 1, tokens: &Tokens{Format: Megatron, ids: x, index: megatronIdx(u16, lengths)}}
-	c := newCorpus(x, func() error { return nil })
+	s := source{key: "data.path", sequence: 1, tokens: []*Tokens{{Format: Megatron, ids: x, index: megatronIdx(u16, lengths)}}}
+	c := newCorpus(content{newPart(x)}, func() error { return nil })
 	expect.OK(t, s.holdOut(c, 0.01))
 	if off := math.Abs(float64(c.Held().tokens) - 0.01*float64(total)); off > 50 {
 		t.Errorf("off by %v tokens", off)

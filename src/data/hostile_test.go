@@ -35,7 +35,7 @@ func TestOpenTokensRefuses(t *testing.T) {
 		want  string // after the directory
 	}{
 		{"another magic", llmcFile(with(llmc, 0, 0x89)),
-			"x.bin: byte 0: neither llm.c's magic number (20240520 or 20240801) nor, beside the file, an index of Megatron-LM (DIR/x.idx)"},
+			"x.bin: byte 0: neither llm.c's magic number (20240520 or 20240801) nor, beside the file, an index of Megatron-LM (DIR/x.idx); data.dtype names the type of ids without a header, as nanoGPT's"},
 		{"another version", llmcFile(with(llmc, 4, 2)), "x.bin: byte 4: version 2, want 1"},
 		{"LLaMA-3 of GPT-2's version", llmcFile(with(llmc, 0, binary.LittleEndian.AppendUint32(nil, llmcLlama3Magic)...)),
 			"x.bin: byte 4: version 1, want 7"},
@@ -73,7 +73,7 @@ func TestOpenTokensRefuses(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			path := put(t, c.files)
-			_, err := OpenTokens(path)
+			_, err := OpenTokens(path, "")
 			if err == nil {
 				t.Fatal("opened")
 			}
@@ -143,7 +143,7 @@ func TestUnfinishedFilesAreRefused(t *testing.T) {
 		w, err := Create(path, format, GPT2Tokens)
 		expect.OK(t, err)
 		expect.OK(t, w.Append(make([]int32, 1<<20), true))
-		if _, err := OpenTokens(path); err == nil {
+		if _, err := OpenTokens(path, ""); err == nil {
 			t.Errorf("%s: opened", format)
 		}
 		w.Abort()

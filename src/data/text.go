@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
+	"slices"
 	"unicode/utf8"
 
 	"dynmo/src/files"
@@ -68,12 +68,12 @@ func isText(path string) bool {
 	return err == nil && n > 0 && invalidBeginning(head) == n
 }
 
-// IsTokens reports whether Open reads a path as a token file. If the file no longer exists, its
-// name decides.
+// IsTokens reports whether Open reads a path as token files. If nothing is there any more, the name
+// decides.
 func IsTokens(path string) bool {
-	if !isTokenFile(path) {
-		return false
+	list, err := List(path, nil, 0)
+	if err != nil {
+		return isTokenFile(path)
 	}
-	info, err := os.Stat(path)
-	return errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() && !isText(path)
+	return slices.ContainsFunc(list, File.hasTokens)
 }

@@ -55,5 +55,25 @@ func ReadTokenizer(dir string) (map[string][]byte, error) {
 	return texts, nil
 }
 
+// TokenizerBeside returns the tokenizer's files that lie with the token files at a path, by name: beside the
+// first of them (see Beside), or in its directory; none if there are none.
+func TokenizerBeside(path string) (map[string][]byte, error) {
+	list, err := List(path, nil, 0)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range list {
+		if !f.hasTokens() {
+			continue
+		}
+		texts, err := ReadTokenizer(Beside(f.Path))
+		if err != nil || len(texts) > 0 {
+			return texts, err
+		}
+		return ReadTokenizer(filepath.Dir(f.Path))
+	}
+	return nil, nil
+}
+
 // Beside returns the directory with the tokenizer's files for the token file PREFIX.bin.
 func Beside(path string) string { return strings.TrimSuffix(path, ".bin") + ".tokenizer" }

@@ -20,6 +20,7 @@ type Format string
 const (
 	LLMC     Format = "llmc"     // OUT.bin, as llm.c reads it
 	Megatron Format = "megatron" // OUT.bin and OUT.idx, as Megatron-LM reads them
+	Raw      Format = "raw"      // ids alone, as nanoGPT reads them
 )
 
 // Unrecorded is the number of documents if the format does not store it.
@@ -53,21 +54,21 @@ func Index(path string) (string, error) {
 	return megatronIndex(path), nil
 }
 
-// OpenTokens opens the token file PREFIX.bin. If PREFIX.idx exists it is one of Megatron-LM, else
-// one of llm.c. Every size and offset is checked before use; ids are not checked. Errors name file
-// and byte.
-func OpenTokens(path string) (*Tokens, error) {
+// OpenTokens opens the token file PREFIX.bin. If PREFIX.idx exists it is one of Megatron-LM, else one of
+// llm.c, or ids alone of the element type raw ("u16", "u32"; "": none). Every size and offset is checked
+// before use; ids are not checked. Errors name file and byte.
+func OpenTokens(path, raw string) (*Tokens, error) {
 	if !isTokenFile(path) {
 		return nil, fmt.Errorf("%s: want a token file, whose name ends in .bin", path)
 	}
 	t := &Tokens{file: path}
-	if err := t.open(); err != nil {
+	if err := t.open(raw); err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
 	return t, nil
 }
 
-func (t *Tokens) open() error {
+func (t *Tokens) open(raw string) error {
 	bin, file, err := t.mapFile(t.file)
 	if err != nil {
 		return err
@@ -86,8 +87,12 @@ func (t *Tokens) open() error {
 		t.Format, t.Documents, t.offset = LLMC, Unrecorded, llmcHeader
 		t.ids, err = parseLLMC(t.file, bin)
 		return err
+	case errors.Is(err, fs.ErrNotExist) && raw != "":
+		t.Format, t.Documents = Raw, Unrecorded
+		t.ids, err = parseRaw(t.file, bin, raw)
+		return err
 	case errors.Is(err, fs.ErrNotExist):
-		return broken(t.file, 0, "neither llm.c's magic number (%d or %d) nor, beside the file, an index of Megatron-LM (%s)",
+		return broken(t.file, 0, "neither llm.c's magic number (%d or %d) nor, beside the file, an index of Megatron-LM (%s); data.dtype names the type of ids without a header, as nanoGPT's",
 			llmcGPT2Magic, llmcLlama3Magic, name)
 	case err != nil:
 		return err
@@ -97,6 +102,18 @@ func (t *Tokens) open() error {
 	t.Format, t.index = Megatron, idx
 	t.ids, t.Documents, err = parseMegatron(name, idx, bin)
 	return err
+}
+
+// parseRaw returns the ids of a file that has nothing else.
+func parseRaw(file string, bin []byte, name string) (ids, error) {
+	x := ids{bin, u16}
+	if name == "u32" {
+		x.element = u32
+	}
+	if n := len(bin) % x.width(); n != 0 {
+		return ids{}, broken(file, int64(len(bin)-n), "%d bytes behind the last whole id of %d", n, x.width())
+	}
+	return x, nil
 }
 
 // mapFile opens a regular file and maps it into memory until Close.

@@ -77,7 +77,7 @@ func contents(t testing.TB, path string) []byte {
 
 func all(t *testing.T, path string) (*Tokens, []int32) {
 	t.Helper()
-	f, err := OpenTokens(path)
+	f, err := OpenTokens(path, "")
 	expect.OK(t, err)
 	t.Cleanup(func() {
 		if err := f.Close(); err != nil {
@@ -231,7 +231,7 @@ func TestCorpusIsATokenFile(t *testing.T) {
 			t.Errorf("%s: hash %s, want that of the ids, %s", format, corpus.Hash(), want)
 		}
 		limited, err := Open(config.Data{Path: path, LimitBytes: 21}, 50166, 8) // 10 ids and a half
-		if err != nil || limited.ids.count() != 10 {
+		if err != nil || limited.content.count() != 10 {
 			t.Errorf("%s: limited: %v", format, err)
 		}
 	}

@@ -34,16 +34,7 @@ const Stdin = "-"
 // Regular opens a regular file of at most limit bytes for reading at any offset. It never blocks,
 // as opening a FIFO would. The second result is the size of the file.
 func Regular(path string, limit int64) (*os.File, int64, error) {
-	return regular(path, limit, os.Stat, os.OpenFile)
-}
-
-// RegularIn is Regular for a file below root; a link that leads out of root is refused.
-func RegularIn(root *os.Root, name string, limit int64) (*os.File, int64, error) {
-	return regular(name, limit, root.Stat, root.OpenFile)
-}
-
-func regular(path string, limit int64, stat func(string) (fs.FileInfo, error), open func(string, int, fs.FileMode) (*os.File, error)) (*os.File, int64, error) {
-	info, err := stat(path) // before opening: opening a device may have an effect
+	info, err := os.Stat(path) // before opening: opening a device may have an effect
 	if failed, ok := errors.AsType[*fs.PathError](err); ok {
 		failed.Op = "open" // the name that users know
 	}
@@ -53,7 +44,7 @@ func regular(path string, limit int64, stat func(string) (fs.FileInfo, error), o
 	if err != nil {
 		return nil, 0, err
 	}
-	f, err := open(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, 0, err
 	}

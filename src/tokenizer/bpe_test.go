@@ -197,7 +197,7 @@ func tree(t *testing.T, texts map[string]string) string {
 // all returns the description and the ids of a token file.
 func all(t *testing.T, path string) (*data.Tokens, []int32) {
 	t.Helper()
-	f, err := data.OpenTokens(path)
+	f, err := data.OpenTokens(path, "")
 	expect.OK(t, err)
 	t.Cleanup(func() { expect.OK(t, f.Close()) })
 	raw := contents(t, path)
@@ -220,7 +220,7 @@ func all(t *testing.T, path string) (*data.Tokens, []int32) {
 
 func prepare(t *testing.T, workers int, format data.Format, inputs ...string) (string, Prepared) {
 	t.Helper()
-	p := Preparation{Tokenizer: GPT2(), Inputs: inputs, Extensions: []string{".go", ".txt"}, Workers: workers, Format: format,
+	p := Preparation{Keys: []string{"text"}, Tokenizer: GPT2(), Inputs: inputs, Extensions: []string{".go", ".txt"}, Workers: workers, Format: format,
 		Output: filepath.Join(t.TempDir(), "x.bin")}
 	var told int64
 	done, err := p.Run(context.Background(), func(done, total int64) {
@@ -306,7 +306,7 @@ func TestPrepareRefuses(t *testing.T) {
 		{"output has another name", "o.tok", []string{"fine.txt"}, "DIR/o.tok: want a name that ends in .bin"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p := Preparation{Tokenizer: GPT2(), Output: filepath.Join(dir, c.output), Format: data.LLMC, Workers: 3}
+			p := Preparation{Keys: []string{"text"}, Tokenizer: GPT2(), Output: filepath.Join(dir, c.output), Format: data.LLMC, Workers: 3}
 			for _, input := range c.inputs {
 				p.Inputs = append(p.Inputs, filepath.Join(dir, input))
 			}
@@ -351,7 +351,7 @@ func TestPrepareNamesWhereTheTokenizerFails(t *testing.T) {
 		"late.txt":  fmt.Sprintf("byte %d: odd", len("word ")*(block/2)-1),
 	} {
 		path := filepath.Join(dir, name)
-		p := Preparation{Tokenizer: x, Inputs: []string{path}, Output: filepath.Join(dir, "o.bin"), Format: data.LLMC, Workers: 2}
+		p := Preparation{Keys: []string{"text"}, Tokenizer: x, Inputs: []string{path}, Output: filepath.Join(dir, "o.bin"), Format: data.LLMC, Workers: 2}
 		if _, err := p.Run(context.Background(), func(int64, int64) {}); !errors.Is(err, odd) || err.Error() != path+": "+want {
 			t.Errorf("got %v, want %s: %s", err, path, want)
 		}
@@ -361,7 +361,7 @@ func TestPrepareNamesWhereTheTokenizerFails(t *testing.T) {
 func TestPrepareStops(t *testing.T) {
 	dir := tree(t, map[string]string{"a.txt": strings.Repeat("word ", block)})
 	ctx, stop := context.WithCancelCause(context.Background())
-	p := Preparation{Tokenizer: GPT2(), Inputs: []string{dir, dir, dir, dir, dir}, Output: filepath.Join(dir, "o.bin"), Format: data.Megatron, Workers: 1}
+	p := Preparation{Keys: []string{"text"}, Tokenizer: GPT2(), Inputs: []string{dir, dir, dir, dir, dir}, Output: filepath.Join(dir, "o.bin"), Format: data.Megatron, Workers: 1}
 	enough := errors.New("enough")
 	_, err := p.Run(ctx, func(int64, int64) { stop(enough) })
 	if !errors.Is(err, enough) {
@@ -403,7 +403,7 @@ func TestPartsRefusesAnEndlessWord(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "zeros.txt")
 	expect.OK(t, os.WriteFile(path, []byte("two words "), 0o666))
 	expect.OK(t, os.Truncate(path, 1<<40))
-	err := parts(data.File{Path: path, Size: 1 << 40}, func([]byte, int) int { return 0 }, func(work) error { return nil })
+	err := parts(data.File{Path: path, Size: 1 << 40}, []string{"text"}, func([]byte, int) int { return 0 }, func(work) error { return nil })
 	want := path + ": byte 0: 67371008 bytes without a place between two words, want text"
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)

@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	"dynmo/src/data"
-	"dynmo/src/files"
 )
 
 // block is the number of bytes of text in one piece of work. It is large enough that passing work
@@ -28,7 +27,8 @@ func (e InputError) Unwrap() error { return e.error }
 // Preparation turns texts into a token file.
 type Preparation struct {
 	Tokenizer  Tokenizer
-	Inputs     []string // files of text, and directories of them in lexical order
+	Inputs     []string // files of text (see data.File.Documents), directories and patterns of them
+	Keys       []string // members or columns of records that have the text
 	Extensions []string // suffixes of the files that are read from directories; empty: all files
 	Output     string   // PREFIX.bin
 	Format     data.Format
@@ -37,14 +37,14 @@ type Preparation struct {
 
 // Prepared is the counts of a finished Preparation.
 type Prepared struct {
-	Documents int   // files, without empty ones
+	Documents int   // without empty ones
 	Bytes     int64 // of text
 	Tokens    int64 // including end-of-text tokens
 }
 
 // Run encodes the texts, each followed by the end-of-text token, and writes them in order. The file
-// is the same for any number of workers. A text file is a document. Texts must be UTF-8 without zero
-// bytes. Empty texts are left out. progress is called with the encoded bytes of the inputs, and with
+// is the same for any number of workers. A text file is a document, or has some as records. Texts must be
+// UTF-8 without zero bytes. Empty texts are left out. progress is called with the encoded bytes of the inputs, and with
 // their total.
 //
 // Memory is bounded: at most five parts wait for each worker. A part is a quarter of a megabyte of
@@ -107,12 +107,16 @@ type work struct {
 	first, last bool  // of the document
 	read        int64 // bytes of the file that the part stands for
 	path        string
-	offset      int64        // offset of text in the file
+	record      int64        // number of the record in the file, from 1; 0: the document is the file
+	offset      int64        // offset of text in the document
 	out         chan encoded // takes one result
 }
 
 // fail returns an error that names the file and a byte of the text.
 func (w work) fail(position int, err error) error {
+	if w.record > 0 {
+		return fmt.Errorf("%s: record %d: byte %d of its text: %w", w.path, w.record, w.offset+int64(position), err)
+	}
 	return fmt.Errorf("%s: byte %d: %w", w.path, w.offset+int64(position), err)
 }
 
@@ -145,7 +149,7 @@ func (p Preparation) encode(ctx context.Context, inputs []data.File, write func(
 		defer close(order)
 		defer close(todo)
 		for _, f := range inputs {
-			err := parts(f, p.Tokenizer.cut, func(w work) error {
+			err := parts(f, p.Keys, p.Tokenizer.cut, func(w work) error {
 				w.out = make(chan encoded, 1)
 				select {
 				case <-ctx.Done():
@@ -229,41 +233,72 @@ func (t Tokenizer) append(tokens []int32, e *encoder, w work, p part) ([]int32, 
 	return tokens, nil
 }
 
-// parts reads a text and yields it in parts of about a block. cut returns places where a division
-// changes no id.
-func parts(source data.File, cut func([]byte, int) int, yield func(work) error) error {
-	path := source.Path
-	f, err := files.Open(path, files.Unbound)
+// parts reads the documents of a file and yields them in parts of about a block. cut returns places where
+// a division changes no id.
+func parts(source data.File, keys []string, cut func([]byte, int) int, yield func(work) error) error {
+	d, err := source.Documents(keys)
 	if err != nil {
 		return InputError{err}
 	}
-	defer f.Close()
-	var text []byte // bytes that were read but not yielded
+	defer d.Close()
+	s := splitter{cut: cut}
+	var before int64 // bytes of the file that earlier parts stand for
+	for {
+		doc, err := d.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return InputError{err}
+		}
+		err = s.split(doc, source.Path, func(w work) error {
+			now := d.At()
+			w.read, before = now-before, now
+			return yield(w)
+		})
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// splitter divides documents into parts.
+type splitter struct {
+	cut  func([]byte, int) int
+	text []byte // bytes that were read but not yielded
+}
+
+// split yields the parts of a document.
+func (s *splitter) split(doc data.Document, path string, yield func(work) error) error {
 	offset := int64(0)
 	part := func(length int, last bool) error {
-		w := work{text: string(text[:length]), first: offset == 0, last: last, read: int64(length), path: path, offset: offset}
+		w := work{text: string(s.text[:length]), first: offset == 0, last: last, path: path, record: doc.Record, offset: offset}
 		offset += int64(length)
-		text = append(text[:0], text[length:]...)
+		s.text = append(s.text[:0], s.text[length:]...)
 		return yield(w)
 	}
-	for room := min(block, int(source.Size)+1); ; room = block { // most files are small
-		from := len(text)
-		text = slices.Grow(text, room)[:from+room]
-		n, err := io.ReadFull(f, text[from:])
-		text = text[:from+n]
+	room := block
+	if doc.Size > 0 {
+		room = min(block, int(doc.Size)+1) // most files are small
+	}
+	for ; ; room = block {
+		from := len(s.text)
+		s.text = slices.Grow(s.text, room)[:from+room]
+		n, err := io.ReadFull(doc.Text, s.text[from:])
+		s.text = s.text[:from+n]
 		switch {
 		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-			return part(len(text), true)
+			return part(len(s.text), true)
 		case err != nil:
 			return InputError{fmt.Errorf("%s: %w", path, err)}
 		}
-		if position := cut(text, from); position > 0 {
+		if position := s.cut(s.text, from); position > 0 {
 			if err := part(position, false); err != nil {
 				return err
 			}
 		}
-		if len(text) > longestWord {
-			return InputError{fmt.Errorf("%s: byte %d: %d bytes without a place between two words, want text", path, offset, len(text))}
+		if len(s.text) > longestWord {
+			return InputError{fmt.Errorf("%s: byte %d: %d bytes without a place between two words, want text", path, offset, len(s.text))}
 		}
 	}
 }

@@ -286,7 +286,7 @@ func TestPrepareSentencePiece(t *testing.T) {
 		want = append(append(want, encodedBy(t, x, texts[name])...), 2)
 	}
 	for _, workers := range []int{1, 3} {
-		p := Preparation{Tokenizer: x, Inputs: []string{dir}, Output: filepath.Join(t.TempDir(), "o.bin"), Format: data.Megatron, Workers: workers}
+		p := Preparation{Keys: []string{"text"}, Tokenizer: x, Inputs: []string{dir}, Output: filepath.Join(t.TempDir(), "o.bin"), Format: data.Megatron, Workers: workers}
 		if _, err := p.Run(context.Background(), func(int64, int64) {}); err != nil {
 			t.Fatal(err)
 		}

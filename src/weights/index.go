@@ -138,16 +138,12 @@ func (x *index) open(dir string) ([]*File, error) {
 
 // openShards opens files within dir. A link to a file outside dir is an error.
 func openShards(dir string, names []string) (list []*File, err error) {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return nil, err
-	}
-	defer root.Close()
 	for _, name := range names {
-		f, size, err := files.RegularIn(root, name, files.Unbound)
+		path := filepath.Join(dir, name)
+		f, size, err := files.Regular(path, files.Unbound) // a link, as Hugging Face's cache has them, is followed
 		var s *File
 		if err == nil {
-			s, err = opened(filepath.Join(dir, name), f, size)
+			s, err = opened(path, f, size)
 		}
 		if err != nil {
 			closeAll(list)

@@ -37,11 +37,15 @@ func prepareCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "prepare -o OUT.bin INPUT...",
 		Short: "Turn texts into a token file",
-		Long: `Turn text files or directories of them into a token file.
+		Long: `Turn texts into a token file.
 
-Every file is a document: its tokens, then the end-of-text token. Directories
-are read in lexical order. Text must be UTF-8, without zero bytes; empty files are
-left out. With --format megatron an index, OUT.idx, lies beside OUT.bin.
+An input is a file, a directory, which is read in lexical order, or a pattern. Links are
+followed. A text file is a document: its tokens, then the end-of-text token. In JSON lines every
+line is a document, the member "text" of its object (--json-key), and in Parquet every row, the
+column "text". A file may be compressed with gzip or zstd. Its first bytes tell the format; JSON
+lines have an object with the key in their first line, or a name with .jsonl or .ndjson. Text must
+be UTF-8, without zero bytes; empty documents are left out. With --format megatron an index,
+OUT.idx, lies beside OUT.bin.
 
 --tokenizer gpt2 is GPT-2's byte-pair encoding. Any other is that of a directory, or of a
 file: tokenizer.json, as LLaMA, Mixtral and Llama 3 have it, sentencepiece's
@@ -94,6 +98,7 @@ the vocabulary that is printed (GPT-2: 50257; the next multiple of 128 is
 	c.Flags().StringVar(&name, "tokenizer", gpt2, gpt2+", "+sentencePiece+", or a tokenizer's directory or file")
 	c.Flags().StringVar(&model, "tokenizer-model", "", "model file of "+sentencePiece+", as LLaMA's tokenizer.model")
 	c.Flags().StringVar(&format, "format", string(data.LLMC), "llmc or megatron")
+	c.Flags().StringSliceVar(&p.Keys, "json-key", []string{"text"}, "members of JSON lines, or columns of Parquet, that have the text; several are joined by line feeds")
 	c.Flags().StringSliceVar(&p.Extensions, "extensions", nil, "endings of the files to read from directories, as .txt,.md (default all files)")
 	return c
 }
@@ -149,12 +154,16 @@ type tokenFile struct {
 
 func inspectCommand() *cobra.Command {
 	var asJSON bool
+	var dtype string
 	c := &cobra.Command{
 		Use:   "inspect FILE.bin",
-		Short: "Check a token file of llm.c or Megatron-LM and print its contents",
+		Short: "Check a token file of llm.c, Megatron-LM or nanoGPT and print its contents",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			t, err := data.OpenTokens(args[0])
+			if dtype != "" && dtype != "u16" && dtype != "u32" {
+				return usageError{fmt.Errorf("--dtype %s: want u16 or u32", dtype)}
+			}
+			t, err := data.OpenTokens(args[0], dtype)
 			if err != nil {
 				return usageError{err}
 			}
@@ -168,6 +177,7 @@ func inspectCommand() *cobra.Command {
 			return errors.Join(tellAnswer(c, found, asJSON), t.Close())
 		},
 	}
+	c.Flags().StringVar(&dtype, "dtype", "", "u16 or u32: type of the ids of a file without a header, as nanoGPT's")
 	c.Flags().BoolVar(&asJSON, "json", false, "answer in JSON")
 	return c
 }

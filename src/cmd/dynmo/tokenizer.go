@@ -21,7 +21,7 @@ func keepTokenizer(dir string, c config.Config) error {
 	if !data.IsTokens(c.Data.Path) {
 		return nil
 	}
-	texts, err := data.ReadTokenizer(data.Beside(c.Data.Path))
+	texts, err := data.TokenizerBeside(c.Data.Path)
 	if err == nil && len(texts) == 0 && c.Model.Weights != "" {
 		texts, err = weightsTokenizer(c.Model.Weights)
 	}
