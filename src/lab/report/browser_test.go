@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"html"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -21,7 +23,7 @@ import (
 
 // probe uses the page as a reader does and sends its findings to the frame around it.
 const probe = `<script>
-const ink = () => [...document.querySelectorAll("canvas")].map(c => {
+const ink = () => [...document.querySelectorAll(".lane canvas")].map(c => {
 	const copy = new OffscreenCanvas(c.width, c.height).getContext("2d", { willReadFrequently: true });
 	copy.drawImage(c, 0, 0);
 	const pixels = copy.getImageData(0, 0, c.width, c.height).data;
@@ -39,7 +41,7 @@ press("in"); press("right");
 told.zoomed = ink(); told.part = range();
 press("fit");
 told.again = ink();
-const canvas = document.querySelector("canvas");
+const canvas = document.querySelector(".lane canvas");
 canvas.focus();
 canvas.dispatchEvent(new KeyboardEvent("keydown", { key: "+", bubbles: true }));
 told.key = range();
@@ -51,14 +53,38 @@ told.other = ink();
 const box = canvas.getBoundingClientRect();
 canvas.dispatchEvent(new PointerEvent("pointermove", { clientX: box.left + gutter.left + 4, clientY: box.top + 30 }));
 told.tip = document.getElementById("tip").textContent;
-const plot = document.querySelector(".area").getBoundingClientRect();
-document.querySelector(".area").dispatchEvent(new PointerEvent("pointermove", { clientX: plot.right, clientY: plot.top }));
-told.value = document.querySelector(".chart output").textContent;
+const plot = document.querySelector(".uplot");
+const legends = () => [...document.querySelectorAll(".u-legend .u-series:first-child .u-value")].map(e => e.textContent);
+told.keys = {};
+plot.focus();
+told.focused = document.activeElement === plot;
+const over = plot.querySelector(".u-over").getBoundingClientRect();
+for (const key of ["Home", "ArrowRight", "End", "ArrowLeft"]) {
+	plot.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+	told.keys[key] = document.getElementById("said").textContent;
+}
+told.shared = legends();
+plot.querySelector(".u-over").dispatchEvent(new PointerEvent("pointerdown", { pointerType: "touch", clientX: over.left, clientY: over.top + 9 }));
+told.touched = legends();
+plot.querySelector(".u-over").dispatchEvent(new MouseEvent("mousemove", { clientX: over.right, clientY: over.top + 9 }));
+told.pointed = legends();
+told.blank = [...document.querySelectorAll(".uplot canvas")].filter(c => !c.getContext("2d").getImageData(0, 0, c.width, c.height).data.some(p => p)).length;
 told.wide = document.documentElement.scrollWidth - innerWidth;
 told.window = innerWidth;
 told.small = [...document.querySelectorAll("body *")].filter(e => e.checkVisibility() &&
 	[...e.childNodes].some(n => n.nodeType === 3 && n.data.trim()) && parseFloat(getComputedStyle(e).fontSize) < 12).map(e => e.outerHTML);
-parent.postMessage(JSON.stringify(told), "*");
+const widths = () => plots.map(u => (u.scales.x.max - u.scales.x.min) / (data.to - data.from));
+const after = (key, then) => { // uPlot draws after the script
+	plot.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+	setTimeout(then, 20);
+};
+after("+", () => {
+	told.near = widths();
+	after("0", () => {
+		told.far = widths();
+		parent.postMessage(JSON.stringify(told), "*");
+	});
+});
 </script>`
 
 // frame shows page.html in a frame, which can be narrower than any window, and writes the page's
@@ -91,7 +117,8 @@ func routing(r *Run) {
 }
 
 // TestInABrowser opens the page from a file in headless Chromium: no error, a
-// timeline that is painted, zooms, and shows another step when asked.
+// timeline that is painted, zooms, and shows another step when asked, and charts that say the numbers
+// of the record to keys, fingers and the mouse.
 func TestInABrowser(t *testing.T) {
 	chromium, err := exec.LookPath("chromium")
 	if err != nil {
@@ -112,6 +139,14 @@ func TestInABrowser(t *testing.T) {
 	}{
 		{"laptop", routed, "1280", "step 0", 6, "F0 on stage 0\nstart 0 ms, took "},
 		{"phone", routed, "400", "step 0", 6, "F0 on stage 0\nstart 0 ms, took "},
+		{"quiet", func() Run { // nothing changes, and losses are at the ends of floats
+			r := small.read(t)
+			r.Events = nil
+			for i := range r.Metrics {
+				r.Metrics[i].Loss = record.Float(1-2*(i%2)) * math.MaxFloat64
+			}
+			return r
+		}, "800", "step 0", 6, "F0 on stage 0\nstart 0 ms, took "},
 		{"chunks", func() Run { return sample{schedule.KindZBV, 4, 2, 8, 20, 20, 5, 8}.read(t) }, "800", "step 0", 6, "F0 on stage 0\nstart 0 ms, took "},
 		{"packed", func() Run { return packedRun(t, true) }, "400", "step 1", 3, "F0 on stage 0, rank 0 on n0\nstart 0 ms, took "},
 	} {
@@ -143,11 +178,16 @@ func TestInABrowser(t *testing.T) {
 				t.Fatal("the page's script did not come to its end")
 			}
 			var told struct {
-				First, Zoomed, Again, Other  []canvas
-				Whole, Part, Key, Tip, Value string
-				Options                      []string
-				Small                        []string
-				Wide, Window                 int
+				First, Zoomed, Again, Other []canvas
+				Whole, Part, Key, Tip       string
+				Keys                        map[string]string
+				Shared, Touched, Pointed    []string
+				Focused                     bool
+				Blank                       int
+				Near, Far                   []float64 // shares of the steps that charts show
+				Options                     []string
+				Small                       []string
+				Wide, Window                int
 			}
 			expect.OK(t, json.Unmarshal([]byte(html.UnescapeString(string(found[1]))), &told))
 			for lane := range 2 {
@@ -170,8 +210,32 @@ func TestInABrowser(t *testing.T) {
 			if !strings.HasPrefix(told.Tip, c.tip) {
 				t.Errorf("the first instruction is told as %q", told.Tip)
 			}
-			if !strings.HasPrefix(told.Value, "step ") {
-				t.Errorf("the loss under the pointer is told as %q", told.Value)
+			steps := len(r.Metrics)
+			for key, step := range map[string]int{"Home": 0, "ArrowRight": 1, "End": steps - 1, "ArrowLeft": steps - 2} {
+				var got int
+				var ms float64
+				if _, err := fmt.Sscanf(told.Keys[key], "step %d: this run %g", &got, &ms); err != nil || got != step || math.Abs(ms/1e3/float64(r.Metrics[step].StepSeconds)-1) > 1e-4 {
+					t.Errorf("%s says %q, want step %d and its %v s", key, told.Keys[key], step, r.Metrics[step].StepSeconds)
+				}
+			}
+			if !told.Focused {
+				t.Error("a chart cannot have the focus")
+			}
+			for where, shown := range map[int][]string{steps - 2: told.Shared, 0: told.Touched, steps - 1: told.Pointed} {
+				if len(shown) < 4 || slices.ContainsFunc(shown[:4], func(s string) bool { return s != strconv.Itoa(where) }) {
+					t.Errorf("charts show steps %q, want %d in all", shown, where)
+				}
+			}
+			if len(told.Near) < 4 {
+				t.Errorf("%d charts", len(told.Near))
+			}
+			for i, near := range told.Near {
+				if math.Abs(near-0.5) > 0.01 || told.Far[i] != 1 {
+					t.Errorf("chart %d: + shows %v of the steps, then 0 %v; want half and all", i, near, told.Far[i])
+				}
+			}
+			if told.Blank > 0 {
+				t.Errorf("%d charts are blank", told.Blank)
 			}
 			if told.Wide > 0 {
 				t.Errorf("the page is %d pixels wider than the window", told.Wide)

@@ -161,16 +161,11 @@ func (r Run) frozenChart(list []frozen) *chart {
 	if len(list) == 0 {
 		return nil
 	}
-	n := &curve{Style: "line", Held: true}
-	x, y := make([]float64, len(r.Metrics)), make([]float64, len(r.Metrics))
-	for i, m := range r.Metrics {
-		x[i] = float64(m.Step)
-	}
+	n := curve{Name: "frozen", Style: "line", Held: true, Y: make([]record.Float, len(r.Metrics))}
 	for _, f := range list {
 		for i := f.lo; i < f.hi; i++ {
-			y[i] = float64(f.layers)
+			n.Y[i] = record.Float(f.layers)
 		}
 	}
-	n.thin(x, y)
-	return &chart{Title: "frozen layers", Unit: "layers", About: "from the first on, of the chain", FromZero: true, Curves: []*curve{n}}
+	return r.chart("frozen layers", "layers", "from the first on, of the chain", n)
 }

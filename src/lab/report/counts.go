@@ -3,7 +3,6 @@ package report
 import (
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 
 	"dynmo/src/dynamic"
@@ -31,7 +30,7 @@ func (r Run) counted(counts dynamic.Counts, number dynamic.Chart) layerCurves {
 	l := layerCurves{names: r.chain()}
 	row := make(map[string]int) // of y, by name of the layer
 	for i, m := range r.Metrics {
-		l.x = append(l.x, float64(m.Step))
+		l.steps = append(l.steps, m.Step)
 		for _, c := range m.Counts {
 			layer := slices.Index(l.names, c.Layer)
 			if c.Name != counts.Name || layer < 0 {
@@ -40,9 +39,9 @@ func (r Run) counted(counts dynamic.Counts, number dynamic.Chart) layerCurves {
 			k, ok := row[c.Layer]
 			if !ok {
 				k, row[c.Layer] = len(l.y), len(l.y)
-				l.layers, l.y = append(l.layers, layer), append(l.y, slices.Repeat([]float64{math.NaN()}, len(r.Metrics)))
+				l.layers, l.y = append(l.layers, layer), append(l.y, gaps(len(r.Metrics)))
 			}
-			l.y[k][i] = number.Of(counts.Read(c.Values), r.size(m))
+			l.y[k][i] = record.Float(number.Of(counts.Read(c.Values), r.size(m)))
 		}
 	}
 	return l
@@ -68,7 +67,7 @@ func (r Run) plasticity() *chart {
 			continue
 		}
 		steps, seconds = append(steps, m), seconds+float64(m.EvaluationSeconds)
-		l.x = append(l.x, float64(m.Step))
+		l.steps = append(l.steps, m.Step)
 		for layer := range m.Plasticity {
 			seen[layer] = layer >= 0 && layer < len(l.names)
 		}
@@ -77,10 +76,10 @@ func (r Run) plasticity() *chart {
 		if !seen[layer] {
 			continue
 		}
-		row := make([]float64, len(steps))
+		row := gaps(len(steps))
 		for i, m := range steps {
-			if row[i] = math.NaN(); m.Plasticity[layer] > 0 { // a logarithmic axis has no 0
-				row[i] = m.Plasticity[layer]
+			if m.Plasticity[layer] > 0 { // a logarithmic axis has no 0
+				row[i] = record.Float(m.Plasticity[layer])
 			}
 		}
 		l.layers, l.y = append(l.layers, layer), append(l.y, row)

@@ -56,7 +56,7 @@ func TestLoadCharts(t *testing.T) {
 		}
 		for i, title := range []string{"fullest expert", "dropped assignments"}[:want] {
 			c := list[i]
-			if c.Title != title || len(c.Curves) != 2 || c.Curves[1].Name != "block 1" || c.Curves[i].Y[19] != []float64{1, 25}[i] {
+			if c.Title != title || len(c.Curves) != 2 || c.Curves[1].Name != "block 1" || c.Curves[i].Y[19] != []record.Float{1, 25}[i] {
 				t.Errorf("%s: %+v", title, c)
 			}
 		}
@@ -100,7 +100,7 @@ func TestCountCharts(t *testing.T) {
 	for _, c := range list {
 		var got want
 		for _, n := range c.Curves {
-			got.names, got.last = append(got.names, n.Name), append(got.last, n.Y[len(n.Y)-1])
+			got.names, got.last = append(got.names, n.Name), append(got.last, float64(n.Y[len(n.Y)-1]))
 		}
 		if w := wants[c.Title]; !slices.Equal(got.names, w.names) || !slices.Equal(got.last, w.last) {
 			t.Errorf("%s: %v, want %v", c.Title, got, w)
@@ -131,14 +131,11 @@ func TestPlasticityChart(t *testing.T) {
 	}
 	c := list[0]
 	first, last := c.Curves[0], c.Curves[mostLayers-1]
-	if first.Name != "embedding" || last.Name != "block 9" || !slices.Equal(first.X, []float64{0, 20, 30}) || !slices.Equal(first.Breaks, []int{0, 1}) || !slices.Equal(last.X, []float64{0, 10, 30}) {
+	if first.Name != "embedding" || last.Name != "block 9" || !slices.Equal(c.Steps, []int{0, 10, 20, 30}) || finite(first.Y[1]) || !finite(first.Y[2]) || finite(last.Y[2]) || !finite(last.Y[3]) {
 		t.Errorf("%+v and %+v", first, last)
 	}
 	if want := "found out in 4 steps, 2 ms each over all stages; 8 of 11 layers"; !strings.HasSuffix(c.About, want) {
 		t.Errorf("%q, want …%q", c.About, want)
-	}
-	if err := c.draw(0, 39, nil); err != nil || len(c.Y) != 3 || c.Y[0] != (tick{"100%", "1e-6"}) || c.Y[2] != (tick{"0%", "1e-4"}) {
-		t.Errorf("%v, axis %v", err, c.Y)
 	}
 }
 

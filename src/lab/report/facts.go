@@ -36,16 +36,15 @@ func (r Run) facts(s summary, w *verdict.Result) []fact {
 	} else {
 		facts = append(facts, fact{"final loss", fmt.Sprintf("%.5g", s.Loss), fmt.Sprintf("nats per token; %v", s.Loss)})
 	}
-	if list := r.validations(); list != nil {
-		last := list[len(list)-1]
+	if last := r.validated(); last != nil {
 		text := fmt.Sprintf("after step %d, of data that nothing was trained on; perplexity %.5g", last.Step, last.ValidationPerplexity)
 		if last.ValidationLastLoss != 0 {
 			text += fmt.Sprintf("; %.5g if no token leaves before the last layer", last.ValidationLastLoss)
 		}
 		facts = append(facts, fact{"validation loss", fmt.Sprintf("%.5g", last.ValidationLoss), text})
 	}
-	if _, y := r.sparsity(); y[len(y)-1] > 0 {
-		facts = append(facts, fact{"sparsity", dynamic.Significant(100*y[len(y)-1]) + " %", "of the prunable weights pruned at the end"})
+	if pruned := float64(r.Metrics[len(r.Metrics)-1].Sparsity); pruned > 0 {
+		facts = append(facts, fact{"sparsity", dynamic.Significant(100*pruned) + " %", "of the prunable weights pruned at the end"})
 	}
 	bubble := middle(r.Metrics[first.lo:first.hi], func(m record.Metrics) record.Float { return m.BubbleRatio })
 	moved := ""

@@ -70,8 +70,11 @@ func (h *heat) view(first int, marks []mark, cold []frozen) *heatView {
 			v.Marks = append(v.Marks, percent(x, steps))
 		}
 	}
-	for _, t := range (ticks{most: 8, least: 1}).Ticks(float64(first), float64(first+max(1, h.Steps-1))) {
-		v.Steps = append(v.Steps, tick{percent(t.Value+0.5-float64(first), steps), t.Label})
+	by := round(h.Steps / 8)
+	for k := range h.Steps {
+		if step := first + k; step%by == 0 {
+			v.Steps = append(v.Steps, tick{percent(float64(k)+0.5, steps), fmt.Sprint(step)})
+		}
 	}
 	every := max(1, int(math.Ceil(13*layers/float64(v.Height))))
 	for k := range (h.Layers-1)/every + 1 {
@@ -79,6 +82,20 @@ func (h *heat) view(first int, marks []mark, cold []frozen) *heatView {
 	}
 	return v
 }
+
+// round returns the smallest of 1, 2, 5, 10, 20, 50, … that is at least n.
+func round(n int) int {
+	for ten := 1; ; ten *= 10 {
+		for _, f := range []int{1, 2, 5} {
+			if f*ten >= n {
+				return f * ten
+			}
+		}
+	}
+}
+
+// percent formats a share of the width or height of a map.
+func percent(x, of float64) string { return fmt.Sprintf("%.4g%%", 100*x/of) }
 
 // name returns the label of a layer beside the map.
 func (h *heat) name(layer int) string {

@@ -10,8 +10,8 @@ import (
 
 // mark is a step at which something changed.
 type mark struct {
-	Kind string  // dynamic, migrate, balance, repack or release
-	Step float64 // the step, or half a step between two steps for a change between them
+	Kind string  `json:"kind"` // dynamic, migrate, balance, repack or release
+	Step float64 `json:"step"` // the step, or half a step between two steps for a change between them
 }
 
 // marks returns the changes of a run, with at most one mark of a kind for each hundredth of the
@@ -25,7 +25,7 @@ func (r Run) marks() []mark {
 	}
 	width := max(1, float64(len(r.Metrics))/100)
 	seen := map[mark]bool{}
-	var list []mark
+	list := []mark{}
 	for _, e := range r.Events {
 		if e.Refused() != "" {
 			continue

@@ -26,15 +26,11 @@ func (r Run) packingCharts(p *verdict.Packing) []*chart {
 // ranksChart returns a chart of the ranks and nodes that trained in each step, and of the nodes of
 // the job.
 func (r Run) ranksChart() *chart {
-	ranks, nodes, job := &curve{Name: "ranks", Style: "line", Held: true}, &curve{Name: "nodes", Style: "best", Held: true}, &curve{Name: "nodes of the job", Style: "static", Held: true}
-	var x, ofRanks, ofNodes, ofJob []float64
+	ranks, nodes, job := curve{Name: "ranks", Style: "line", Held: true}, curve{Name: "nodes", Style: "best", Held: true}, curve{Name: "nodes of the job", Style: "static", Held: true}
 	allocated, given := 0, map[int]int{} // by step
 	record.Replay(r.Metrics, r.Events, func(m record.Metrics) {
-		if m.Ranks == 0 {
-			return
-		}
 		allocated = max(allocated-given[m.Step], m.Nodes)
-		x, ofRanks, ofNodes, ofJob = append(x, float64(m.Step)), append(ofRanks, float64(m.Ranks)), append(ofNodes, float64(m.Nodes)), append(ofJob, float64(allocated))
+		ranks.Y, nodes.Y, job.Y = append(ranks.Y, record.Float(m.Ranks)), append(nodes.Y, record.Float(m.Nodes)), append(job.Y, record.Float(allocated))
 	}, func(e record.Event) {
 		var d record.Released
 		switch {
@@ -44,10 +40,7 @@ func (r Run) ranksChart() *chart {
 			given[r.during(e, d)] += d.GivenBack()
 		}
 	})
-	ranks.thin(x, ofRanks)
-	nodes.thin(x, ofNodes)
-	job.thin(x, ofJob)
-	return &chart{Title: "ranks", About: "that train, and nodes with one of them, beside the nodes that the job has", FromZero: true, Curves: []*curve{ranks, nodes, job}}
+	return r.chart("ranks", "", "that train, and nodes with one of them, beside the nodes that the job has", ranks, nodes, job)
 }
 
 // denseChart returns a chart of the throughput as a share of the dense model's, with the
@@ -55,35 +48,29 @@ func (r Run) ranksChart() *chart {
 // own shares. It returns nil if the share is not known.
 func (r Run) denseChart(p verdict.Packing) *chart {
 	first := p.Segments[0]
-	dense := float64(first.Throughput * first.Seconds) // seconds of a step of the dense model
+	dense := first.Throughput * first.Seconds // seconds of a step of the dense model
 	about := "against the steps before the model first changed"
 	if dense == 0 {
 		about = "against what was predicted before the model first changed"
 	}
-	measured, predicted := &curve{Name: "measured", Style: "line"}, &curve{Name: "predicted by packing", Style: "best", Held: true}
-	var x, y []float64
-	for _, m := range r.Metrics {
-		share := float64(m.Throughput)
+	measured := curve{Name: "measured", Style: "line", Y: gaps(len(r.Metrics))}
+	predicted := curve{Name: "predicted by packing", Style: "best", Held: true, Y: gaps(len(r.Metrics))}
+	for i, m := range r.Metrics {
+		share := m.Throughput
 		if dense > 0 {
-			share = dense / float64(m.StepSeconds) * float64(m.BatchSize) / float64(r.Metrics[0].BatchSize)
+			share = dense / m.StepSeconds * record.Float(m.BatchSize) / record.Float(r.Metrics[0].BatchSize)
 		}
 		if share > 0 {
-			x, y = append(x, float64(m.Step)), append(y, 100*share)
+			measured.Y[i] = 100 * share
 		}
 	}
-	measured.thin(x, y)
 	for _, s := range p.Segments {
-		if s.Predicted > 0 {
-			predicted.X, predicted.Y = append(predicted.X, float64(s.Step)), append(predicted.Y, 100*float64(s.Predicted))
+		for i := r.index(s.Step); i < len(r.Metrics) && s.Predicted > 0; i++ {
+			predicted.Y[i] = 100 * s.Predicted
 		}
 	}
-	c := &chart{Title: "throughput of the dense model", Unit: "%", About: about, FromZero: true}
-	for _, n := range []*curve{measured, predicted} {
-		if n.X != nil {
-			c.Curves = append(c.Curves, n)
-		}
-	}
-	if c.Curves == nil {
+	c := r.chart("throughput of the dense model", "%", about, measured, predicted)
+	if !c.Drawn() {
 		return nil
 	}
 	return c

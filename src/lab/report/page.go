@@ -19,40 +19,48 @@ var (
 	pageText string
 	//go:embed page.css
 	styleText string
-	//go:embed page.js
-	scriptText string
+	//go:embed charts.js
+	chartText string
+	//go:embed timeline.js
+	timelineText string
+	//go:embed uplot/uPlot.iife.min.js
+	uplotText string
+	//go:embed uplot/uPlot.min.css
+	uplotStyle string
+	//go:embed uplot/LICENSE
+	uplotLicense string
 )
 
 // page is the data of page.html. Text from the run (names, details, settings) is untrusted: the
 // template escapes it. Marks that reverse the direction of writing are made visible.
 type page struct {
-	Run      Run
-	Headline string // gain of moving layers; "" if it is not known
-	Remarks  []string
-	Packed   string // result of packing onto fewer ranks; "" if the settings want none
-	Changed  string // effect of the kinds of dynamism on the model; "" if none reports one
-	Summary  summary
-	State    string // a remark that the run did not complete; "" if it did
-	Schedule string
-	Facts    []fact
-	Figure   *chart // of the step time
-	Charts   []*chart
-	Heat     *heatView
-	Work     *heatView // the share of its work that each layer did
-	Shares   string    // what the shares of Work are shares of
-	Pieces   *pieces   // pieces of a layer that replicas divide; nil: they divide none
-	Times    *timelines
-	Move     int // the step before the move that separates "before" and "after", or -1
-	Idle     *idleTable
-	Packing  [][]string // packings and releases: header and rows
-	Events   []eventRow
-	Left     int        // number of events that are not listed
-	Experts  [][]string // header and rows, as Phases
-	Phases   [][]string // header and rows
-	Settings string
-	Style    template.CSS
-	Script   template.JS
-	Data     map[string]any // drawn by the script
+	Run                        Run
+	Headline                   string // gain of moving layers; "" if it is not known
+	Remarks                    []string
+	Packed                     string // result of packing onto fewer ranks; "" if the settings want none
+	Changed                    string // effect of the kinds of dynamism on the model; "" if none reports one
+	Summary                    summary
+	State                      string // a remark that the run did not complete; "" if it did
+	Schedule                   string
+	Facts                      []fact
+	Charts                     []*chart // the first one is of the step time
+	Heat                       *heatView
+	Work                       *heatView // the share of its work that each layer did
+	Shares                     string    // what the shares of Work are shares of
+	Pieces                     *pieces   // pieces of a layer that replicas divide; nil: they divide none
+	Times                      *timelines
+	Move                       int // the step before the move that separates "before" and "after", or -1
+	Idle                       *idleTable
+	Packing                    [][]string // packings and releases: header and rows
+	Events                     []eventRow
+	Left                       int        // number of events that are not listed
+	Experts                    [][]string // header and rows, as Phases
+	Phases                     [][]string // header and rows
+	Settings                   string
+	Style                      template.CSS
+	UPlot, ChartScript, Script template.JS
+
+	Data map[string]any // drawn by the scripts
 }
 
 // mostEvents is the largest number of events on a page.
@@ -61,7 +69,8 @@ const mostEvents = 500
 // HTML writes the run as one page that needs no other file.
 func HTML(out io.Writer, r Run) error {
 	p := page{Run: r, Summary: r.summarise(), State: r.state(), Schedule: r.schedules(), Move: -1,
-		Style: template.CSS(styleText), Script: template.JS(scriptText)}
+		Style: template.CSS(uplotStyle + styleText), UPlot: template.JS("/*\n" + uplotLicense + "*/\n" + uplotText),
+		ChartScript: template.JS(chartText), Script: template.JS(timelineText)}
 	p.Summary.Name, p.State, p.Settings = files.Visible(p.Summary.Name), files.Visible(p.State), files.VisibleLines(r.Settings)
 	phases, err := r.baselines()
 	if err != nil {
@@ -82,10 +91,10 @@ func HTML(out io.Writer, r Run) error {
 	changes := r.changer()
 	p.Changed, p.Facts = changes.sentence(), append(packingFacts(packing), r.facts(p.Summary, worth)...)
 	first, last := float64(r.Metrics[0].Step), float64(r.Metrics[len(r.Metrics)-1].Step)
-	last = max(last, above(first))
+	last = max(last, first+max(1, 1e-9*math.Abs(first))) // differs from first in floating point
 	marks := r.marks()
 	cold, did := changes.frozen, changes.work
-	p.Figure, p.Charts = r.figure(phases, packing != nil), append(r.packingCharts(packing), r.charts()...)
+	p.Charts = slices.Concat([]*chart{r.figure(phases, packing != nil)}, r.packingCharts(packing), r.charts())
 	if c := r.frozenChart(cold); c != nil {
 		p.Charts = append(p.Charts, c)
 	}
@@ -100,11 +109,9 @@ func HTML(out io.Writer, r Run) error {
 		p.Charts = append(p.Charts, p.Pieces.load)
 		p.Pieces.view(r.Metrics[0].Step)
 	}
-	charts := append([]*chart{p.Figure}, p.Charts...)
-	for _, c := range charts {
-		if err := c.draw(first, last, marks); err != nil {
-			return err
-		}
+	for i, c := range p.Charts {
+		c.Index = i
+		c.thin()
 	}
 	layouts, err := r.heat()
 	if err != nil {
@@ -132,7 +139,7 @@ func HTML(out io.Writer, r Run) error {
 	if p.Phases, err = r.phaseTable(); err != nil {
 		return err
 	}
-	p.Data = map[string]any{"charts": charts, "from": first, "to": last, "timelines": p.Times}
+	p.Data = map[string]any{"charts": p.Charts, "marks": marks, "from": first, "to": last, "timelines": p.Times}
 	return pageTemplate.Execute(out, p)
 }
 

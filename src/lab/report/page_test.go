@@ -35,9 +35,10 @@ func TestPage(t *testing.T) {
 	for _, want := range []string{
 		"<h1>sample &lt;b&gt;&amp;amp;&lt;/b&gt; &lt;/script&gt;</h1>", "<dd>&lt;node&gt;</dd>",
 		"4 x 1 stages", "<b>virtual clock</b>", "Steps without a finite value, left out: 1",
-		"first cuts, never moved", `aria-label="sparsity over steps"`, "Layers moved, 12.3 MB: stages now hold 2, 3, 4, 5 layers.", "50 % of the prunable weights pruned, 1 M of 2 M left.",
+		"first cuts, never moved", `"title":"sparsity"`, "Layers moved, 12.3 MB: stages now hold 2, 3, 4, 5 layers.", "50 % of the prunable weights pruned, 1 M of 2 M left.",
 		"before: steps 10 to 14", "after: steps 15 to 39",
-		`aria-label="loss over steps"`, "Between changes of the model", "[parallel]",
+		`"title":"loss"`, "Between changes of the model", "[parallel]",
+		"<noscript><p class=\"none\">The charts are drawn by a script.", "Copyright (c) 2022 Leon Sorokin",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q on the page", want)
@@ -46,10 +47,20 @@ func TestPage(t *testing.T) {
 	if found := outside.FindAllString(text, -1); found != nil {
 		t.Errorf("the page asks outside: %q", found)
 	}
-	for _, unwanted := range []string{"#030303", "#040404", "unfinished", "torn", "ZgotmplZ", "NaN"} {
-		if strings.Contains(text, unwanted) {
+	for _, unwanted := range []string{"unfinished", "torn", "ZgotmplZ", "NaN"} {
+		if strings.Contains(strings.Replace(text, uplotText, "", 1), unwanted) {
 			t.Errorf("%q on the page", unwanted)
 		}
+	}
+}
+
+// TestNoticeOfUPlot: NOTICE names the version of the copy of uPlot.
+func TestNoticeOfUPlot(t *testing.T) {
+	notice, err := os.ReadFile("../../../NOTICE")
+	expect.OK(t, err)
+	version := regexp.MustCompile(`uPlot \(v([0-9.]+)\)`).FindStringSubmatch(uplotText)
+	if version == nil || !strings.Contains(string(notice), "uPlot "+version[1]) {
+		t.Errorf("NOTICE does not name version %q of uPlot", version)
 	}
 }
 
@@ -148,23 +159,32 @@ func TestPageOfALongRun(t *testing.T) {
 }
 
 func TestThinKeepsExtremes(t *testing.T) {
-	var x, y []float64
+	c := chart{Curves: make([]curve, 2)}
 	for i := range 10_000 {
-		x, y = append(x, float64(i)), append(y, math.Sin(float64(i)))
-	}
-	y[1234], y[8765], y[50] = 100, -100, math.NaN()
-	var c curve
-	c.thin(x, y)
-	if len(c.X) > maxPoints || c.Missing != 1 || len(c.Breaks) != 1 {
-		t.Errorf("%d points, %d missing in gaps %v; want at most %d, 1 in 1", len(c.X), c.Missing, c.Breaks, maxPoints)
-	}
-	for at, want := range map[float64]float64{1234: 100, 8765: -100} {
-		if i := slices.Index(c.X, at); i < 0 || c.Y[i] != want {
-			t.Errorf("the spike at %v is lost", at)
+		c.Steps = append(c.Steps, i)
+		for k := range c.Curves {
+			c.Curves[k].Y = append(c.Curves[k].Y, record.Float(math.Sin(float64(i))))
 		}
 	}
-	if !slices.IsSorted(c.X) {
-		t.Error("steps are not in order")
+	spikes := []struct {
+		curve, step int
+		y           record.Float
+	}{{0, 1234, 100}, {0, 8765, -100}, {1, 1235, 100}}
+	for _, s := range spikes {
+		c.Curves[s.curve].Y[s.step] = s.y
+	}
+	c.Curves[0].Y[50] = record.Float(math.NaN())
+	c.thin()
+	if len(c.Steps) > maxPoints+1 || !slices.IsSorted(c.Steps) {
+		t.Errorf("%d steps, want at most %d, in order", len(c.Steps), maxPoints+1)
+	}
+	for _, s := range spikes {
+		if i := slices.Index(c.Steps, s.step); i < 0 || c.Curves[s.curve].Y[i] != s.y {
+			t.Errorf("the spike at %v is lost", s)
+		}
+	}
+	if i := slices.Index(c.Steps, 50); i < 0 || finite(c.Curves[0].Y[i]) {
+		t.Error("the gap is lost")
 	}
 }
 
@@ -300,17 +320,5 @@ func TestTimelinesUnpack(t *testing.T) {
 				}
 			}
 		}
-	}
-}
-
-// TestSparsity: metrics say it, and of older versions events do.
-func TestSparsity(t *testing.T) {
-	r := small.read(t)
-	if x, y := r.sparsity(); !slices.Equal(x, []float64{0, 10}) || !slices.Equal(y, []float64{0, 0.5}) {
-		t.Errorf("%v %v, want half from step 10 on, as the event says", x, y)
-	}
-	r.Metrics[3].Sparsity = 0.25
-	if x, y := r.sparsity(); len(x) != 40 || y[3] != 0.25 || y[12] != 0 {
-		t.Errorf("%v %v, want what metrics say", x, y)
 	}
 }

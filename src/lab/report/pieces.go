@@ -48,7 +48,7 @@ func (r Run) piecesOf(all []dynamic.Counts, held func(piece.Assignment, int, dyn
 		return nil, err
 	}
 	rows := make(map[string][]dynamic.Held) // by layer and step
-	x, load, even := make([]float64, len(r.Metrics)), make([]float64, len(r.Metrics)), make([]float64, len(r.Metrics))
+	load, even := make([]float64, len(r.Metrics)), make([]float64, len(r.Metrics))
 	sums := make(map[string]float64)
 	for i, m := range r.Metrics {
 		var present piece.Assignment
@@ -56,7 +56,6 @@ func (r Run) piecesOf(all []dynamic.Counts, held func(piece.Assignment, int, dyn
 		if k, _ := slices.BinarySearch(at, m.Step); k > 0 {
 			present = placed[k-1]
 		}
-		x[i] = float64(m.Step)
 		for _, c := range m.Counts {
 			counts, known := dynamic.Find(all, c.Name)
 			if !known {
@@ -86,12 +85,11 @@ func (r Run) piecesOf(all []dynamic.Counts, held func(piece.Assignment, int, dyn
 		return nil, nil
 	}
 	p.fill(rows[p.Layer])
-	p.load = &chart{Title: "fullest replica", About: "work of the fullest replica of a stage over its even share, mean over layers; dashed: as if no piece had moved or had copies", FromZero: true}
-	for i, y := range [][]float64{load, even} {
-		n := &curve{Name: [2]string{"as it was", "without moves and copies"}[i], Style: [2]string{"line", "static"}[i]}
-		n.thin(x, y)
-		p.load.Curves = append(p.load.Curves, n)
+	was, without := curve{Name: "as it was", Style: "line"}, curve{Name: "without moves and copies", Style: "static"}
+	for i := range load {
+		was.Y, without.Y = append(was.Y, record.Float(load[i])), append(without.Y, record.Float(even[i]))
 	}
+	p.load = r.chart("fullest replica", "", "work of the fullest replica of a stage over its even share, mean over layers; dashed: as if no piece had moved or had copies", was, without)
 	return p, nil
 }
 

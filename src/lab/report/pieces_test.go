@@ -33,8 +33,8 @@ func TestPieces(t *testing.T) {
 		t.Fatalf("%+v, want block.1, a mean of 1.25, 1.5 without copies", p)
 	}
 	for i, want := range [][]float64{{1.5, 1.5, 1, 1}, {1.5, 1.5, 1.5, 1.5}} { // means with block.0, whose replicas have equal work
-		for k, y := range p.load.Curves[i].Y {
-			if step := int(p.load.Curves[i].X[k]); math.Abs(y-want[step]) > 1e-9 {
+		for step, y := range p.load.Curves[i].Y {
+			if math.Abs(float64(y)-want[step]) > 1e-9 {
 				t.Errorf("curve %d, step %d: %v, want %v", i, step, y, want[step])
 			}
 		}

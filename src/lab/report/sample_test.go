@@ -66,11 +66,15 @@ func (s sample) write(t testing.TB) string {
 			loss = math.NaN()
 		}
 		idle := r.Idle() / float64(s.stages)
+		sparsity := record.Float(0)
+		if pruned {
+			sparsity = 0.5
+		}
 		must(run.Step(record.Metrics{
 			Step: step, Clock: "virtual", Loss: record.Float(loss), Schedule: string(s.kind), Cuts: cuts, Vee: s.kind == schedule.KindZBV, LayersPerStage: at.LayersPerStage(),
 			StepSeconds: record.Float(seconds + 1e-3), BalanceSeconds: 2e-4, Makespan: record.Float(seconds), Predicted: record.Float(seconds),
 			TokensPerSecond: record.Float(4096 / seconds), BubbleRatio: record.Float(r.BubbleRatio()), Imbalance: record.Float(trace.Imbalance(r.Busy)),
-			Bottleneck: 1, Optimum: 1, Headroom: 1.1,
+			Bottleneck: 1, Optimum: 1, Headroom: 1.1, Sparsity: sparsity,
 			Idle: trace.Idle{Busy: r.Makespan() - idle, Inherent: idle / 2, Imbalance: idle / 4, Memory: idle / 8, Communication: idle / 8, Balancing: 2e-4},
 		}))
 		if begins := step == 0 || step == s.prune || step == s.move+1; begins {

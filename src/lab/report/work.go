@@ -148,16 +148,14 @@ func (w *work) blocks(chain []model.Description, step int) float64 {
 
 // chart returns the mean share of the blocks over steps.
 func (w *work) chart(r Run) *chart {
-	chain, steps := model.FromConfig(r.Config).Chain(), r.Metrics
-	x, y := make([]float64, len(steps)), make([]float64, len(steps))
-	for i := range steps {
-		x[i], y[i] = float64(steps[i].Step), 100*w.blocks(chain, i)
+	chain := model.FromConfig(r.Config).Chain()
+	n := curve{Name: "blocks", Style: "line"}
+	for i := range r.Metrics {
+		n.Y = append(n.Y, record.Float(100*w.blocks(chain, i)))
 	}
-	n := &curve{Style: "line"}
-	n.thin(x, y)
 	title, about := "tokens in blocks", "share of the tokens that a block works on, mean over the blocks"
 	if w.What == "scores" {
 		title, about = "scores", "share of the causal scores that are computed, mean over the blocks"
 	}
-	return &chart{Title: title, Unit: "%", About: about, FromZero: true, Curves: []*curve{n}}
+	return r.chart(title, "%", about, n)
 }

@@ -61,7 +61,7 @@ func TestWork(t *testing.T) {
 			t.Errorf("%s: %s", name, diff)
 		}
 		r := counting(t, 3, c.sets, c.counts...)
-		if y := w.chart(r).Curves[0].Y; len(y) != 3 || math.Abs(y[0]-c.mean) > 1e-9 {
+		if y := w.chart(r).Curves[0].Y; len(y) != 3 || math.Abs(float64(y[0])-c.mean) > 1e-9 {
 			t.Errorf("%s: mean %v, want %v", name, y, c.mean)
 		}
 		if v := w.view(0); len(v.Boxes) == 0 || v.Boxes[0].Wide != "100%" && v.Boxes[0].Wide != "100.000%" {

@@ -1,60 +1,4 @@
 "use strict";
-const data = JSON.parse(document.getElementById("data").textContent);
-
-// Charts: one cross over all of them, at the recorded step nearest the pointer.
-const figures = [...document.querySelectorAll(".chart")].map((figure, i) => ({
-	chart: data.charts[i], plot: figure.querySelector(".area"),
-	cross: figure.querySelector(".cross"), value: figure.querySelector("output"),
-})).filter(f => f.plot);
-
-function nearest(list, x) {
-	let low = 0, high = list.length - 1;
-	while (high - low > 1) {
-		const middle = (low + high) >> 1;
-		if (list[middle] <= x) low = middle; else high = middle;
-	}
-	return x - list[low] < list[high] - x ? low : high;
-}
-
-// at returns the index of a curve's point for a step, -1 where there is none.
-function at(curve, step) {
-	if (curve.x.length === 0) return -1;
-	const i = nearest(curve.x, step);
-	return curve.held && curve.x[i] > step ? i - 1 : i;
-}
-
-// pointed returns the step of a chart that is nearest to a step, null where it has none.
-function pointed(chart, step) {
-	const first = chart.curves[0];
-	if (first.held) return at(first, step) < 0 ? null : Math.round(step);
-	const list = chart.curves.filter(curve => curve.x.length > 0).map(curve => curve.x[at(curve, step)]);
-	return list.reduce((best, x) => best === null || Math.abs(x - step) < Math.abs(best - step) ? x : best, null);
-}
-
-function showStep(step) {
-	const far = (data.to - data.from) / 400; // few pixels
-	for (const { chart, cross, value } of figures) {
-		const x = step === null ? null : pointed(chart, step);
-		cross.hidden = x === null;
-		value.textContent = "";
-		if (x === null) continue;
-		const told = chart.curves.map(curve => [curve, at(curve, x)])
-			.filter(([curve, i]) => i >= 0 && (!chart.exact || Math.abs(curve.x[i] - x) <= far))
-			.map(([curve, i]) => `${curve.name} ${Number(curve.y[i].toPrecision(4))}`.trim());
-		value.textContent = `step ${x}: ${told.join(", ")} ${chart.unit}`;
-		cross.style.left = 100 * (x - data.from) / (data.to - data.from) + "%";
-	}
-}
-
-for (const { plot } of figures) {
-	plot.addEventListener("pointermove", e => {
-		const box = plot.getBoundingClientRect();
-		const share = (e.clientX - box.left) / box.width;
-		showStep(data.from + Math.min(1, Math.max(0, share)) * (data.to - data.from));
-	});
-	plot.addEventListener("pointerleave", () => showStep(null));
-}
-
 // Timelines: two lanes with one time scale, view.from to view.to in units.
 const times = data.timelines;
 const gutter = { left: 62, right: 54, top: 18, named: true }; // room beside the stages, and whether it fits their name
@@ -103,7 +47,7 @@ function move(from, to) {
 	document.getElementById("range").textContent = `shown: ${time(view.from)} to ${time(view.to)} of ${time(most)}`;
 }
 
-function zoom(factor, at) {
+function scale(factor, at) {
 	move(at - (at - view.from) * factor, at + (view.to - at) * factor);
 }
 
@@ -120,12 +64,6 @@ function unitAt(lane, clientX) {
 }
 
 function rowHeight(lane) { return Math.min(26, Math.max(9, 340 / lane.step.stages.length)); }
-
-// colours returns the page's colours by name.
-function colours() {
-	const style = getComputedStyle(document.documentElement), known = {};
-	return name => known[name] ??= style.getPropertyValue("--" + name).trim();
-}
 
 function draw(lane) {
 	const named = lane.canvas.clientWidth >= 600;
@@ -208,18 +146,18 @@ function hover(lane, e) {
 }
 
 const deeds = {
-	in: () => zoom(0.5, (view.from + view.to) / 2), out: () => zoom(2, (view.from + view.to) / 2),
+	in: () => scale(0.5, (view.from + view.to) / 2), out: () => scale(2, (view.from + view.to) / 2),
 	left: () => pan(-0.25), right: () => pan(0.25), fit: () => move(0, end()),
 };
 const keys = { "+": "in", "=": "in", "-": "out", ArrowLeft: "left", ArrowRight: "right", "0": "fit" };
 
-function listen(lane) {
+function listenTo(lane) {
 	const { canvas } = lane;
 	let held = null;
 	canvas.addEventListener("wheel", e => {
 		if (!e.ctrlKey && document.activeElement !== canvas) return; // the page scrolls
 		e.preventDefault();
-		zoom(e.deltaY > 0 ? 1.25 : 0.8, unitAt(lane, e.clientX));
+		scale(e.deltaY > 0 ? 1.25 : 0.8, unitAt(lane, e.clientX));
 	}, { passive: false });
 	canvas.addEventListener("pointerdown", e => { held = e.clientX; canvas.setPointerCapture(e.pointerId); });
 	canvas.addEventListener("pointerup", () => { held = null; });
@@ -248,16 +186,13 @@ if (times) {
 		const lane = { canvas: element.querySelector("canvas"), select: element.querySelector("select"), told: element.querySelector("output") };
 		times.steps.forEach((step, k) => lane.select.add(new Option(step.label, k)));
 		show(lane, times.first[i]);
-		listen(lane);
+		listenTo(lane);
 		return lane;
 	});
 	for (const swatch of document.querySelectorAll(".kind i[data-kind]")) swatch.style.background = `var(--${swatch.dataset.kind})`;
 	for (const button of document.querySelectorAll("button[data-do]")) button.addEventListener("click", deeds[button.dataset.do]);
 	const again = () => lanes.forEach(draw);
 	window.addEventListener("resize", again);
-	matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
-	// Paper is white whatever the screen.
-	window.addEventListener("beforeprint", () => { document.documentElement.classList.add("print"); again(); });
-	window.addEventListener("afterprint", () => { document.documentElement.classList.remove("print"); again(); });
+	onColours(again);
 	deeds.fit();
 }
