@@ -36,7 +36,6 @@ page leaves it out and says so.`,
 			if err != nil {
 				return usageError{err}
 			}
-			r.Bar = barOf(c)
 			var text bytes.Buffer
 			if err := report.HTML(&text, r); err != nil {
 				return usageError{err}

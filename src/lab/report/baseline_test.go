@@ -45,7 +45,7 @@ func TestFirst(t *testing.T) {
 	if got := r.first(); got != (segment{0, 5}) {
 		t.Errorf("%v, want those up to the move behind 4", got)
 	}
-	if s, want := r.summarise(), float64(r.Metrics[0].StepSeconds); math.Abs(s.Before-want) > 1e-12 {
+	if s, want := r.row(), r.Metrics[0].StepSeconds; math.Abs(float64(s.Before-want)) > 1e-12 {
 		t.Errorf("before: %v, want %v", s.Before, want)
 	}
 	r.Events = nil

@@ -13,12 +13,12 @@ import (
 
 // changed is the effect of the kinds of dynamism on the model, as means over steps.
 type changed struct {
-	Sparsity float64 // share of prunable weights that are pruned
-	Frozen   int     // number of frozen layers, from the first on, in the last of the steps
-	Layers   int     // of the chain
-	What     string  // "tokens" or "scores" if blocks work on only a part of them; "" if they work on all
-	Work     float64 // mean share of the work over the blocks
-	Tokens   float64 // tokens of the steps
+	Sparsity record.Float // share of prunable weights that are pruned
+	Frozen   int          // number of frozen layers, from the first on, in the last of the steps
+	Layers   int          // of the chain
+	What     string       // "tokens" or "scores" if blocks work on only a part of them; "" if they work on all
+	Work     float64      // mean share of the work over the blocks
+	Tokens   float64      // tokens of the steps
 	Counts   []dynamic.Values
 }
 
@@ -38,7 +38,7 @@ func (r Run) changer() changer {
 
 // change returns the state of the model in the metrics [s.lo, s.hi), at least one.
 func (c changer) change(s segment) changed {
-	d := changed{Layers: len(c.chain), Work: math.NaN()}
+	d := changed{Layers: len(c.chain), Work: math.NaN(), Sparsity: c.run.Metrics[s.hi-1].Sparsity}
 	for _, f := range c.frozen {
 		if f.lo < s.hi && s.hi <= f.hi {
 			d.Frozen = f.layers
@@ -47,7 +47,6 @@ func (c changer) change(s segment) changed {
 	sum, n := 0.0, 0
 	for i := s.lo; i < s.hi; i++ {
 		m := c.run.Metrics[i]
-		d.Sparsity += float64(m.Sparsity) / float64(s.hi-s.lo)
 		d.Counts = append(d.Counts, values(c.counts, m, c.names)...)
 		d.Tokens += float64(m.BatchSize * c.run.Config.Model.Sequence)
 		if c.work == nil || c.work.shares[i] == nil {
@@ -78,14 +77,9 @@ const recently = 16
 
 // end returns the state of the model in the last steps without a change.
 func (c changer) end() changed {
-	last := len(c.run.Metrics)
-	lo := max(0, last-recently)
-	for _, e := range c.run.Events {
-		if at := c.run.index(e.Step); e.Kind == record.Dynamic && at < last {
-			lo = max(lo, at)
-		}
-	}
-	return c.change(segment{lo, last})
+	phases := c.run.phases()
+	last := phases[len(phases)-1]
+	return c.change(segment{max(last.lo, last.hi-recently), last.hi})
 }
 
 // sentence describes the effect of the run's kinds of dynamism on its model. It returns "" if no
@@ -96,7 +90,7 @@ func (c changer) sentence() string {
 	}
 	d := c.end()
 	seen := dynamic.Seen{
-		Config: c.run.Config, Sparsity: d.Sparsity, Frozen: d.Frozen, Layers: d.Layers, Froze: c.frozenText(d), Scores: math.NaN(),
+		Config: c.run.Config, Sparsity: float64(d.Sparsity), Frozen: d.Frozen, Layers: d.Layers, Froze: c.frozenText(d), Scores: math.NaN(),
 		Tokens: d.Tokens, Counts: d.Counts,
 	}
 	if d.What == "scores" {

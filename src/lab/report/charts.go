@@ -17,12 +17,12 @@ func (r Run) figure(list []baseline, packed bool) *chart {
 		first += ", on all ranks"
 	}
 	unit, scale := "ms", record.Float(1e3)
-	if middle(r.Metrics, stepSeconds) >= 10 {
+	if r.middle(r.whole(), stepSeconds) >= 10 {
 		unit, scale = "s", 1
 	}
 	of := func(m record.Metrics) record.Float { return scale * m.StepSeconds }
 	c := r.chart("step time", unit, "from the first forward to the last update, "+r.Metrics[0].Clock+" clock", r.curve("this run", "line", of))
-	c.Top = 3 * middle(r.Metrics, of)
+	c.Top = 3 * float64(r.middle(r.whole(), of))
 	held := func(name, style string, of func(baseline) float64) {
 		n := curve{Name: name, Style: style, Held: true, Y: gaps(len(r.Metrics))}
 		for _, b := range list {

@@ -9,6 +9,7 @@ import (
 
 	"dynmo/src/dynamic"
 	"dynmo/src/files"
+	"dynmo/src/lab/verdict"
 	"dynmo/src/record"
 )
 
@@ -45,6 +46,7 @@ func (r Run) eventRows() []eventRow {
 	for _, e := range r.Events {
 		decided[e.Step] = decided[e.Step] || e.Kind == record.Balance
 	}
+	packing := r.packing()
 	var list []eventRow
 	for _, e := range r.Events {
 		row := eventRow{First: e.Step, Last: e.Step, Kind: string(e.Kind), Took: float64(e.Seconds), many: 1}
@@ -84,7 +86,7 @@ func (r Run) eventRows() []eventRow {
 		case e.Kind == record.Resumed:
 			row.Text = resumeText(e)
 		case e.Kind == record.Repack:
-			row.Text = packedText(e)
+			row.Text = packedText(e, packing)
 		case e.Kind == record.Release:
 			row.Text = releasedText(e)
 		case e.Kind == record.Dynamic:
@@ -209,13 +211,16 @@ func changeText(of map[string]any) string {
 	return sentenceCase(cmp.Or(dynamic.ChangeText(what, of), "the model changed"))
 }
 
-// packedText describes a packing.
-func packedText(e record.Event) string {
+// packedText describes a packing, with the throughput that was measured after it.
+func packedText(e record.Event, packing *verdict.Packing) string {
 	var p record.Packed
 	if e.Read(&p) != nil {
 		return dynamic.Figures(e.Detail)
 	}
 	text := sentenceCase(p.String())
+	if packing != nil && packing.Measured(e.Step+1) > 0 {
+		text += fmt.Sprintf(" Measured: %.2fx the dense model's throughput.", packing.Measured(e.Step+1))
+	}
 	if e.Before > 0 && e.Predicted > 0 {
 		text += fmt.Sprintf(" Makespan %s ms before, %s predicted.", milliseconds(e.Before), milliseconds(e.Predicted))
 	}

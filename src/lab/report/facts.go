@@ -4,31 +4,22 @@ import (
 	"fmt"
 
 	"dynmo/src/dynamic"
-	"dynmo/src/lab/verdict"
 	"dynmo/src/record"
 )
 
 // fact is a number of the run with an explanation, or a line of its provenance.
 type fact struct{ Name, Value, Note string }
 
-// facts returns the main results of the run, which the page shows first. w may be nil.
-func (r Run) facts(s summary, w *verdict.Result) []fact {
+// facts returns the main results of the run, which the page shows first.
+func (r Run) facts(s Row) []fact {
 	clock := s.Clock + " clock"
 	first := r.first()
-	var facts []fact
-	if w != nil {
-		facts = append(facts, gained(*w, r.packing() != nil))
-	}
 	step := fact{"step time", milliseconds(s.After) + " ms", "median of the second half, " + clock}
 	if first.hi < len(r.Metrics) {
 		step.Value = milliseconds(s.Before) + " → " + step.Value
 		step.Note = r.steps(first) + ", before anything moved or changed → the end; medians, " + clock
 	}
-	facts = append(facts, step)
-	if w != nil && w.Doubt == "" {
-		facts = append(facts, fact{"left to gain", fmt.Sprintf("%.2f×", w.Ceiling/w.Speedup),
-			fmt.Sprintf("the best cuts for every phase's costs would be %.2f× faster than the first", w.Ceiling)})
-	}
+	facts := []fact{step}
 	if r.simulated() {
 		facts = append(facts, fact{"simulated", "no loss", "costs of layers are recorded or estimated, times are simulated"})
 	} else if r.Config.Dynamic.Replay != "" {
@@ -46,40 +37,15 @@ func (r Run) facts(s summary, w *verdict.Result) []fact {
 	if pruned := float64(r.Metrics[len(r.Metrics)-1].Sparsity); pruned > 0 {
 		facts = append(facts, fact{"sparsity", dynamic.Significant(100*pruned) + " %", "of the prunable weights pruned at the end"})
 	}
-	bubble := middle(r.Metrics[first.lo:first.hi], func(m record.Metrics) record.Float { return m.BubbleRatio })
+	bubble := r.middle(first, func(m record.Metrics) record.Float { return m.BubbleRatio })
 	moved := ""
 	if s.Moved > 0 {
 		moved = " " + record.Bytes(s.Moved) + " of layers"
 	}
 	return append(facts,
-		fact{"bubble ratio", fmt.Sprintf("%s → %s %%", dynamic.Significant(100*bubble), dynamic.Significant(100*s.Bubble)), "idle share of the stages' time in the pipeline, first → last"},
+		fact{"bubble ratio", fmt.Sprintf("%s → %s %%", dynamic.Significant(100*float64(bubble)), dynamic.Significant(100*float64(s.Bubble))), "idle share of the stages' time in the pipeline, first → last"},
 		fact{"balancing", fmt.Sprintf("%.2f %%", 100*s.Overhead), "of all time went to measuring, deciding and moving" + moved},
 		fact{"steps", fmt.Sprintf("%d of %d", len(r.Metrics), r.Config.Train.Steps), r.skipped()})
-}
-
-// gained returns the speedup of the run over its first cuts.
-func gained(w verdict.Result, packed bool) fact {
-	first := "the first cuts, never moved"
-	if packed {
-		first = "the first cuts, never moved, on all ranks"
-	}
-	switch {
-	case w.Doubt != "":
-		return fact{"gain by moving", "means nothing", w.Doubt}
-	case !w.Moved:
-		return fact{"gain by moving", "none", "no layer moved: the first cuts were used throughout"}
-	case w.IsNoise():
-		return fact{"gain by moving", "within noise", fmt.Sprintf("%.2f times as fast as %s%s", w.Speedup, first, simulated(w))}
-	}
-	return fact{"gain by moving", fmt.Sprintf("%.2f×", w.Speedup), "as fast as " + first + simulated(w)}
-}
-
-// simulated describes the costs that a gain is simulated on.
-func simulated(w verdict.Result) string {
-	if w.Draws == 0 {
-		return ", simulated on the run's own costs"
-	}
-	return fmt.Sprintf(" (%s), simulated on samples of the run's own costs", spread(w))
 }
 
 // skipped returns the number of skipped updates, as text.

@@ -105,12 +105,12 @@ func (w Worths) Known() bool {
 func (w Worths) Table(out io.Writer) error {
 	header := []string{"run", "balancer", "before", "after", "clock", "simulated", "speedup", "5 to 95 %", "ceiling"}
 	var rows [][]string
-	ms := func(seconds float64) string { return fmt.Sprintf("%.1f ms", 1e3*seconds) }
+	ms := func(seconds record.Float) string { return fmt.Sprintf("%.1f ms", 1e3*seconds) }
 	for i, r := range w.runs {
-		s := r.summarise()
-		row := []string{s.Name, shortly(s.Balancer), ms(s.Before), ms(s.After), s.Clock, "-", "-", "-", "-"}
+		s := r.row()
+		row := []string{s.Run, shortly(s.Balancer), ms(s.Before), ms(s.After), s.Clock, "-", "-", "-", "-"}
 		if w := w.of[i]; w != nil {
-			row = append(row[:5], ms(w.Used/float64(w.Steps)), fmt.Sprintf("%.2fx", w.Speedup), spread(*w),
+			row = append(row[:5], ms(record.Float(w.Used/float64(w.Steps))), fmt.Sprintf("%.2fx", w.Speedup), spread(*w),
 				fmt.Sprintf("%.2fx", w.Ceiling))
 			if w.Doubt != "" {
 				row = append(row[:6], "-", "-", "-")

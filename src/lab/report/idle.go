@@ -23,9 +23,15 @@ type idleTable struct {
 	Total   []float64 // seconds of the step and of the balancing after it, by column
 }
 
-// idleTable returns the time by cause of the mean step of each segment, nil if idle time by cause
-// was not recorded.
-func (r Run) idleTable(columns []string, segments []segment) *idleTable {
+// idleTable returns the time by cause of the mean step of the whole run, and of the segments before
+// and after the best move, which was behind step `move`. move is -1 if no layer moved. The table is nil
+// if idle time by cause was not recorded.
+func (r Run) idleTable() (*idleTable, int) {
+	columns, segments, move := []string{"whole run"}, []segment{r.whole()}, -1
+	if before, after, step, ok := r.bestMove(); ok {
+		move = step
+		columns, segments = append([]string{"before: " + r.steps(before), "after: " + r.steps(after)}, columns...), append([]segment{before, after}, segments...)
+	}
 	t := idleTable{Columns: columns, Parts: []part{
 		{"busy", "forwards and backwards", func(m record.Metrics) float64 { return m.Idle.Busy }, nil},
 		{"inherent", "idle that this schedule has with equally loaded stages", func(m record.Metrics) float64 { return m.Idle.Inherent }, nil},
@@ -36,7 +42,7 @@ func (r Run) idleTable(columns []string, segments []segment) *idleTable {
 		{"balancing", "measuring, deciding and moving layers after the step", func(m record.Metrics) float64 { return m.Idle.Balancing }, nil},
 	}}
 	if !slices.ContainsFunc(r.Metrics, func(m record.Metrics) bool { return m.Idle != trace.Idle{} }) {
-		return nil
+		return nil, move
 	}
 	for _, s := range segments {
 		sum := 0.0
@@ -48,5 +54,5 @@ func (r Run) idleTable(columns []string, segments []segment) *idleTable {
 		t.Sum = append(t.Sum, sum)
 		t.Total = append(t.Total, r.mean(s, func(m record.Metrics) float64 { return float64(m.StepSeconds + m.BalanceSeconds) }))
 	}
-	return &t
+	return &t, move
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"dynmo/src/record"
+	"dynmo/src/trace"
 )
 
 // mark is a step at which something changed.
@@ -58,8 +59,14 @@ func (r Run) marks() []mark {
 	return list
 }
 
-// segment is the metrics [lo, hi) without a change of the model or layout.
+// segment is the metrics [lo, hi).
 type segment struct{ lo, hi int }
+
+// late returns the second half of the steps, after layers have moved.
+func (s segment) late() segment { return segment{s.lo + (s.hi-s.lo)/2, s.hi} }
+
+// whole returns the segment of all steps.
+func (r Run) whole() segment { return segment{0, len(r.Metrics)} }
 
 // index returns the index of the first metric at or after a step.
 func (r Run) index(step int) int {
@@ -67,42 +74,54 @@ func (r Run) index(step int) int {
 	return n
 }
 
+// cut is a change of the model or a move of layers.
+type cut struct {
+	next  int // index of the first metric after it
+	step  int // of the event
+	moved bool
+}
+
+// cuts returns the changes of a run in order.
+func (r Run) cuts() (list []cut) {
+	for _, e := range r.Events {
+		switch {
+		case e.Kind == record.Dynamic: // before the step
+			list = append(list, cut{r.index(e.Step), e.Step, false})
+		case e.Moved(): // after the step
+			list = append(list, cut{r.index(e.Step + 1), e.Step, true})
+		}
+	}
+	return list
+}
+
 // first returns the steps before the first change of the model or move of layers, else the whole
 // run. A change before the first step does not count.
 func (r Run) first() segment {
-	s := segment{0, len(r.Metrics)}
-	for _, e := range r.Events {
-		next := len(r.Metrics)
-		switch {
-		case e.Kind == record.Dynamic:
-			next = r.index(e.Step)
-		case e.Moved():
-			next = r.index(e.Step + 1)
-		}
-		if next > 0 {
-			s.hi = min(s.hi, next)
+	s := r.whole()
+	for _, c := range r.cuts() {
+		if c.next > 0 {
+			s.hi = min(s.hi, c.next)
 		}
 	}
 	return s
 }
 
+// phases returns the steps between changes of the model.
+func (r Run) phases() []segment {
+	list := []segment{r.whole()}
+	for _, c := range r.cuts() {
+		if last := &list[len(list)-1]; !c.moved && last.lo < c.next && c.next < last.hi {
+			last.hi = c.next
+			list = append(list, segment{c.next, len(r.Metrics)})
+		}
+	}
+	return list
+}
+
 // bestMove returns the segments before and after the move that shortened the mean makespan most,
 // and the step before the move. ok is false if no layer moved between recorded steps.
 func (r Run) bestMove() (before, after segment, step int, ok bool) {
-	type cut struct {
-		next int // first metric after it
-		step int
-		move bool
-	}
-	var cuts []cut
-	for _, e := range r.Events {
-		switch {
-		case e.Kind == record.Dynamic:
-			cuts = append(cuts, cut{next: r.index(e.Step)})
-		case e.Moved():
-			cuts = append(cuts, cut{r.index(e.Step + 1), e.Step, true})
-		}
-	}
+	cuts := r.cuts()
 	best := math.Inf(-1)
 	for i, c := range cuts {
 		a, b := segment{0, c.next}, segment{c.next, len(r.Metrics)}
@@ -112,7 +131,7 @@ func (r Run) bestMove() (before, after segment, step int, ok bool) {
 		if i+1 < len(cuts) {
 			b.hi = cuts[i+1].next
 		}
-		if !c.move || a.lo >= a.hi || b.lo >= b.hi {
+		if !c.moved || a.lo >= a.hi || b.lo >= b.hi {
 			continue
 		}
 		makespan := func(m record.Metrics) float64 { return float64(m.Makespan) }
@@ -130,4 +149,13 @@ func (r Run) mean(s segment, of func(record.Metrics) float64) float64 {
 		sum += of(m)
 	}
 	return sum / float64(s.hi-s.lo)
+}
+
+// middle returns the median of a number over a segment.
+func (r Run) middle(s segment, of func(record.Metrics) record.Float) record.Float {
+	var v []float64
+	for _, m := range r.Metrics[s.lo:s.hi] {
+		v = append(v, float64(of(m)))
+	}
+	return record.Float(trace.Median(v))
 }

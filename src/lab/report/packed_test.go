@@ -129,7 +129,7 @@ func writePacked(t testing.TB, run *record.Run, index, end int) {
 		expect.OK(t, run.Step(record.Metrics{
 			Step: step, Clock: "virtual", Loss: 3, Schedule: "1f1b", Cuts: at.Cuts, LayersPerStage: at.LayersPerStage(), Ranks: 2 * phase.stages, Nodes: phase.stages,
 			StepSeconds: record.Float(seconds), Makespan: record.Float(seconds), Predicted: record.Float(seconds), Throughput: share, BatchSize: 32,
-			TokensPerSecond: record.Float(4096 / seconds), BubbleRatio: record.Float(result.BubbleRatio()), Bottleneck: 1, Optimum: 1, Headroom: 1,
+			TokensPerSecond: record.Float(4096 / seconds), BubbleRatio: record.Float(result.BubbleRatio()), Bottleneck: 1, Optimum: 1, Headroom: 1, Sparsity: record.Float(1 - phase.factor),
 			Idle: trace.Idle{Busy: seconds}, Time: minute(step + 1), WallSeconds: record.Float(60 * (step + 1)),
 		}))
 	}

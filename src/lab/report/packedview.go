@@ -1,12 +1,9 @@
 package report
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
-	"dynmo/src/dynamic"
-	"dynmo/src/files"
 	"dynmo/src/lab/verdict"
 	"dynmo/src/record"
 )
@@ -74,77 +71,6 @@ func (r Run) denseChart(p verdict.Packing) *chart {
 		return nil
 	}
 	return c
-}
-
-// packingTable returns packings and releases for the page, with a header. It returns nil if nothing
-// was packed.
-func (r Run) packingTable(p *verdict.Packing) [][]string {
-	if p == nil {
-		return nil
-	}
-	table := [][]string{{
-		"step", "what happened", "ranks", "nodes", "predicted, %", "measured, %",
-		"deciding, ms", "moving, ms", "resizing, ms", "checkpoint, ms", "goodbye, ms", "scontrol, ms",
-	}}
-	for _, e := range r.Events {
-		var packed record.Packed
-		var released record.Released
-		switch {
-		case e.Kind == record.Repack && e.Read(&packed) == nil:
-			table = append(table, []string{
-				fmt.Sprint(e.Step), "packed, " + packed.Kind, change(packed.RanksBefore, packed.Ranks), change(packed.NodesBefore, packed.Nodes),
-				perCent(packed.Throughput), perCent(p.Measured(e.Step + 1)),
-				milliseconds(packed.Deciding), milliseconds(packed.Moving), milliseconds(packed.Resizing), "", "", "",
-			})
-		case e.Kind == record.Release && e.Read(&released) == nil:
-			what := "released, " + released.Mode
-			if released.Refused != "" {
-				what = "refused, " + released.Mode
-			}
-			table = append(table, []string{
-				fmt.Sprint(r.during(e, released)), what, fmt.Sprintf("%d ended", len(released.Ranks)), change(len(released.NodesBefore), len(released.Nodes)), "", "", "", "", "",
-				milliseconds(released.Checkpoint), milliseconds(released.Goodbye), milliseconds(released.Scontrol),
-			})
-		}
-	}
-	for _, row := range table {
-		for column := range row {
-			row[column] = files.Visible(row[column])
-		}
-	}
-	return table
-}
-
-// change formats a number before and after a change.
-func change(before, after int) string { return fmt.Sprintf("%d → %d", before, after) }
-
-// perCent formats a share, "" if it is not known.
-func perCent(share record.Float) string {
-	if !(share > 0) {
-		return ""
-	}
-	return dynamic.Significant(100 * float64(share))
-}
-
-// packingFacts returns the results of packing, none if nothing was packed.
-func packingFacts(p *verdict.Packing) []fact {
-	if p == nil {
-		return nil
-	}
-	facts := []fact{{"ranks that train", change(p.RanksFirst, p.RanksLast), fmt.Sprintf("on average %s, over the seconds of steps", dynamic.Significant(float64(p.MeanRanks)))}}
-	if p.Throughput > 0 {
-		note := "of the dense model's: steps at the end beside those before the model first changed"
-		if p.Predicted > 0 {
-			note += fmt.Sprintf("; %.2f× was predicted", p.Predicted)
-		}
-		facts = append(facts, fact{"throughput", fmt.Sprintf("%.2f×", p.Throughput), note})
-	}
-	if p.NodesFirst > 1 {
-		facts = append(facts, fact{"nodes given back", fmt.Sprintf("%d of %d", p.NodesGivenBack, p.NodesFirst),
-			fmt.Sprintf("%s node-hours; idle, still allocated: %d at the end, %s node-hours",
-				dynamic.Significant(float64(p.HoursGivenBack)), p.NodesIdle, dynamic.Significant(float64(p.HoursIdle)))})
-	}
-	return facts
 }
 
 // during returns the step during which a release ended. The event of the release names the step at

@@ -70,18 +70,18 @@ func Packings(out io.Writer, runs []Run) error {
 	var rows [][]string
 	var sentences strings.Builder
 	for _, r := range runs {
-		s, p := r.summarise(), r.packing()
+		s, p := r.row(), r.packing()
 		text := r.packed(p)
 		if text == "" {
 			continue
 		}
 		sentences.WriteString("\n")
 		if len(runs) > 1 {
-			fmt.Fprintf(&sentences, "%s, %s, %s: ", s.Name, s.Layout, shortly(s.Balancer))
+			fmt.Fprintf(&sentences, "%s: ", s.title())
 		}
 		fmt.Fprintln(&sentences, text)
 		if p != nil {
-			rows = append(rows, packingCells(s.Name, *p))
+			rows = append(rows, packingCells(s.Run, *p))
 		}
 	}
 	if sentences.Len() == 0 {

@@ -1,7 +1,7 @@
 package report
 
 import (
-	_ "embed"
+	"embed"
 	"fmt"
 	"html/template"
 	"io"
@@ -14,51 +14,44 @@ import (
 	"dynmo/src/record"
 )
 
-var (
-	//go:embed page.html
-	pageText string
-	//go:embed page.css
-	styleText string
-	//go:embed charts.js
-	chartText string
-	//go:embed timeline.js
-	timelineText string
-	//go:embed uplot/uPlot.iife.min.js
-	uplotText string
-	//go:embed uplot/uPlot.min.css
-	uplotStyle string
-	//go:embed uplot/LICENSE
-	uplotLicense string
-)
+//go:embed page.html page.css charts.js timeline.js uplot
+var assets embed.FS
+
+// asset returns the text of an embedded file.
+func asset(name string) string {
+	text, err := assets.ReadFile(name)
+	if err != nil {
+		panic("report: " + err.Error())
+	}
+	return string(text)
+}
 
 // page is the data of page.html. Text from the run (names, details, settings) is untrusted: the
 // template escapes it. Marks that reverse the direction of writing are made visible.
 type page struct {
-	Run                        Run
-	Headline                   string // gain of moving layers; "" if it is not known
-	Remarks                    []string
-	Packed                     string // result of packing onto fewer ranks; "" if the settings want none
-	Changed                    string // effect of the kinds of dynamism on the model; "" if none reports one
-	Summary                    summary
-	State                      string // a remark that the run did not complete; "" if it did
-	Schedule                   string
-	Facts                      []fact
-	Charts                     []*chart // the first one is of the step time
-	Heat                       *heatView
-	Work                       *heatView // the share of its work that each layer did
-	Shares                     string    // what the shares of Work are shares of
-	Pieces                     *pieces   // pieces of a layer that replicas divide; nil: they divide none
-	Times                      *timelines
-	Move                       int // the step before the move that separates "before" and "after", or -1
-	Idle                       *idleTable
-	Packing                    [][]string // packings and releases: header and rows
-	Events                     []eventRow
-	Left                       int        // number of events that are not listed
-	Experts                    [][]string // header and rows, as Phases
-	Phases                     [][]string // header and rows
-	Settings                   string
-	Style                      template.CSS
-	UPlot, ChartScript, Script template.JS
+	Run      Run
+	Row      Row
+	Headline string // gain of moving layers; "" if it is not known
+	Remarks  []string
+	Packed   string // result of packing onto fewer ranks; "" if the settings want none
+	Changed  string // effect of the kinds of dynamism on the model; "" if none reports one
+	State    string // a remark that the run did not complete; "" if it did
+	Schedule string
+	Facts    []fact
+	Charts   []*chart // the first one is of the step time
+	Heat     *heatView
+	Work     *heatView // the share of its work that each layer did
+	Shares   string    // what the shares of Work are shares of
+	Pieces   *pieces   // pieces of a layer that replicas divide; nil: they divide none
+	Times    *timelines
+	Move     int // the step before the move that separates "before" and "after", or -1
+	Idle     *idleTable
+	Packing  bool // the run was packed
+	Events   []eventRow
+	Left     int        // number of events that are not listed
+	Experts  [][]string // header and rows, as Phases
+	Phases   [][]string // header and rows
+	Settings string
 
 	Data map[string]any // drawn by the scripts
 }
@@ -68,47 +61,38 @@ const mostEvents = 500
 
 // HTML writes the run as one page that needs no other file.
 func HTML(out io.Writer, r Run) error {
-	p := page{Run: r, Summary: r.summarise(), State: r.state(), Schedule: r.schedules(), Move: -1,
-		Style: template.CSS(uplotStyle + styleText), UPlot: template.JS("/*\n" + uplotLicense + "*/\n" + uplotText),
-		ChartScript: template.JS(chartText), Script: template.JS(timelineText)}
-	p.Summary.Name, p.State, p.Settings = files.Visible(p.Summary.Name), files.Visible(p.State), files.VisibleLines(r.Settings)
-	phases, err := r.baselines()
-	if err != nil {
-		return err
+	row, packing, changes, places, marks, first := r.row(), r.packing(), r.changer(), r.places(), r.marks(), r.Metrics[0].Step
+	p := page{
+		Run: r, Row: row, State: files.Visible(r.state()), Schedule: r.schedules(), Settings: files.VisibleLines(r.Settings),
+		Packed: r.packed(packing), Packing: packing != nil, Changed: changes.sentence(), Facts: r.facts(row),
+		Events: r.eventRows(), Experts: r.countTable(),
 	}
+	p.Left = max(0, len(p.Events)-mostEvents)
+	p.Events = p.Events[:len(p.Events)-p.Left]
 	worth, err := r.worth()
 	if err != nil {
 		return err
 	}
-	packing := r.packing()
 	if worth != nil {
 		p.Headline = Headline(*worth, packing != nil)
 		if p.Remarks, err = r.remarks(); err != nil {
 			return err
 		}
 	}
-	p.Packed, p.Packing = r.packed(packing), r.packingTable(packing)
-	changes := r.changer()
-	p.Changed, p.Facts = changes.sentence(), append(packingFacts(packing), r.facts(p.Summary, worth)...)
-	first, last := float64(r.Metrics[0].Step), float64(r.Metrics[len(r.Metrics)-1].Step)
-	last = max(last, first+max(1, 1e-9*math.Abs(first))) // differs from first in floating point
-	marks := r.marks()
-	cold, did := changes.frozen, changes.work
-	p.Charts = slices.Concat([]*chart{r.figure(phases, packing != nil)}, r.packingCharts(packing), r.charts())
-	if c := r.frozenChart(cold); c != nil {
-		p.Charts = append(p.Charts, c)
+	phases, err := r.baselines()
+	if err != nil {
+		return err
 	}
-	if did != nil {
-		p.Charts = append(p.Charts, did.chart(r))
-	}
-	p.Charts = append(p.Charts, r.countCharts()...)
 	if p.Pieces, err = r.pieces(); err != nil {
 		return err
 	}
+	p.Charts = slices.Concat([]*chart{r.figure(phases, packing != nil)}, r.packingCharts(packing), r.charts(),
+		[]*chart{r.frozenChart(changes.frozen), changes.work.chart(r)}, r.countCharts())
 	if p.Pieces != nil {
 		p.Charts = append(p.Charts, p.Pieces.load)
-		p.Pieces.view(r.Metrics[0].Step)
+		p.Pieces.view(first)
 	}
+	p.Charts = slices.DeleteFunc(p.Charts, func(c *chart) bool { return c == nil })
 	for i, c := range p.Charts {
 		c.Index = i
 		c.thin()
@@ -117,35 +101,31 @@ func HTML(out io.Writer, r Run) error {
 	if err != nil {
 		return err
 	}
-	p.Heat = layouts.view(r.Metrics[0].Step, marks, cold)
-	places := r.places()
+	p.Heat = layouts.view(first, marks, changes.frozen)
 	places.locate(p.Heat, r.Metrics)
-	if did != nil {
-		p.Work, p.Shares = did.view(r.Metrics[0].Step), did.What
+	if changes.work != nil {
+		p.Work, p.Shares = changes.work.view(first), changes.work.What
 	}
-	all := segment{0, len(r.Metrics)}
-	columns, segments := []string{"whole run"}, []segment{all}
-	if before, after, step, ok := r.bestMove(); ok {
-		p.Move = step
-		columns = []string{"before: " + r.steps(before), "after: " + r.steps(after), "whole run"}
-		segments = []segment{before, after, all}
-	}
-	p.Idle = r.idleTable(columns, segments)
+	p.Idle, p.Move = r.idleTable()
 	p.Times = r.timelines(p.Move, places)
-	p.Events = r.eventRows()
-	p.Left = max(0, len(p.Events)-mostEvents)
-	p.Events = p.Events[:len(p.Events)-p.Left]
-	p.Experts = r.countTable()
-	if p.Phases, err = r.phaseTable(); err != nil {
-		return err
+	if len(r.phases()) > 1 {
+		header, lines, err := phaseTable([]Run{r}, "balancer", "speedup", "makespan/predicted", "to first", "clock")
+		if err != nil {
+			return err
+		}
+		p.Phases = append([][]string{header}, lines...)
 	}
-	p.Data = map[string]any{"charts": p.Charts, "marks": marks, "from": first, "to": last, "timelines": p.Times}
+	from, to := float64(first), float64(r.last())
+	to = max(to, from+max(1, 1e-9*math.Abs(from))) // differs from the first step in floating point
+	p.Data = map[string]any{"charts": p.Charts, "marks": marks, "from": from, "to": to, "timelines": p.Times}
 	return pageTemplate.Execute(out, p)
 }
 
 var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
-	"ms": milliseconds[float64], "share": share, "bar": bar, "off": off, "facts": provenance,
-}).Parse(pageText))
+	"ms": milliseconds[float64], "share": share, "bar": bar, "off": off, "facts": provenance, "asset": asset,
+	"css": func(name string) template.CSS { return template.CSS(asset(name)) },
+	"js":  func(name string) template.JS { return template.JS(asset(name)) },
+}).Parse(asset("page.html")))
 
 // share formats x as a percentage of all.
 func share(x, all float64) string {

@@ -5,106 +5,16 @@ import (
 	"io"
 	"math"
 	"slices"
-	"strings"
 
 	"dynmo/src/dynamic"
 	"dynmo/src/record"
 )
 
-// phase is consecutive steps without a change of the model.
-type phase struct {
-	first    int              // number of the first step
-	sparsity float64          // 0 before the first pruning
-	steps    []record.Metrics // the second half of the steps, after layers have moved
-	at       segment          // index range of steps in the metrics of the run
-}
-
-// phases cuts a run at its changes of the model.
-func (r Run) phases() []phase {
-	list := []phase{{first: r.Metrics[0].Step, steps: r.Metrics}}
-	begin := 0
-	for _, e := range r.Events {
-		at := r.index(e.Step)
-		if e.Kind != record.Dynamic || at < begin || at >= len(r.Metrics) {
-			continue
-		}
-		list[len(list)-1].steps = r.Metrics[begin:at]
-		begin = at
-		sparsity, ok := e.Detail["sparsity"].(float64)
-		if !ok { // a change other than pruning
-			sparsity = list[len(list)-1].sparsity
-		}
-		list = append(list, phase{first: e.Step, sparsity: sparsity, steps: r.Metrics[begin:]})
-	}
-	// These phases have no steps: a change before the first step, or the first of two changes
-	// before one step.
-	list = slices.DeleteFunc(list, func(p phase) bool { return len(p.steps) == 0 })
-	end := 0
-	for i := range list {
-		p := &list[i]
-		half := len(p.steps) / 2
-		p.at = segment{end + half, end + len(p.steps)}
-		p.steps, end = p.steps[half:], p.at.hi
-	}
-	return list
-}
-
-// Phases writes, for every phase, one line for each run. The line has the cost of the cuts, their
-// distance from the best cuts, and the measured and the predicted makespan. The first run is the
-// baseline of the others. Runs must have been pruned at the same steps. Lines have at most 100
-// columns unless wide is true.
-func Phases(out io.Writer, runs []Run, wide bool) error {
-	rows, err := phaseRows(runs)
-	if err != nil {
-		return err
-	}
-	header, rows := sayingChanges(phaseHeader, rows)
-	if !slices.ContainsFunc(runs, func(r Run) bool { return r.packing() != nil }) {
-		header, rows = without(header, rows, "ranks", "throughput")
-	}
-	if !wide {
-		header, rows = without(header, rows, "bottleneck", "optimum", "makespan/predicted", "to first")
-	}
-	return record.Table(out, header, rows)
-}
-
-// sayingChanges removes the columns about the model in which no line has a value. If none has a
-// value the column of sparsity stays.
-func sayingChanges(header []string, rows [][]string) ([]string, [][]string) {
-	quiet := map[string]string{"work, %": "", "work": "", "frozen": "0", "sparsity": "0.0000", "sparsity, %": "0"}
-	var silent []string
-	told := 0
-	for column, name := range header {
-		nothing, changes := quiet[name]
-		switch {
-		case !changes:
-		case slices.ContainsFunc(rows, func(row []string) bool { return row[column] != nothing }):
-			told++
-		default:
-			silent = append(silent, name)
-		}
-	}
-	if told == 0 {
-		silent = slices.DeleteFunc(silent, func(name string) bool { return strings.HasPrefix(name, "sparsity") })
-	}
-	return without(header, rows, silent...)
-}
-
-var phaseHeader = []string{"sparsity", "frozen", "work", "balancer", "ranks", "throughput", "makespan", "speedup", "bottleneck", "optimum", "gap", "headroom", "predicted", "makespan/predicted", "to first", "clock"}
-
-// phaseRows returns the lines of Phases, under phaseHeader.
-func phaseRows(runs []Run) ([][]string, error) {
-	rows, err := PhaseRows(runs)
-	var lines [][]string
-	for _, r := range rows {
-		lines = append(lines, r.cells())
-	}
-	return lines, err
-}
-
-// PhaseRow is a line of Phases as data for programs. Times are in seconds on Clock.
+// PhaseRow is a line of Phases as data for programs: of one run, the second half of the steps between
+// two changes of its model. Numbers are medians. Times are in seconds on Clock.
 type PhaseRow struct {
 	Run        string       `json:"run"`
+	Step       int          `json:"step"` // the first step after the change
 	Balancer   string       `json:"balancer"`
 	Clock      string       `json:"clock"`
 	Sparsity   record.Float `json:"sparsity"`
@@ -124,95 +34,92 @@ type PhaseRow struct {
 	Throughput record.Float `json:"throughput"`
 }
 
-// PhaseRows returns the figures of Phases. Errors are those of Phases.
-func PhaseRows(runs []Run) ([]PhaseRow, error) {
-	var rows []PhaseRow
+// PhaseRows returns, for every phase, one row for each run. The first run is the baseline of the
+// others. Runs must have changed their models as often.
+func PhaseRows(runs []Run) (rows []PhaseRow, err error) {
 	base := runs[0].phases()
-	changes := make([]changer, len(runs))
+	changes, phases := make([]changer, len(runs)), make([][]segment, len(runs))
 	for k, r := range runs {
-		changes[k] = r.changer()
+		changes[k], phases[k] = r.changer(), r.phases()
+		if len(phases[k]) != len(base) {
+			return nil, fmt.Errorf("%s has %d phases, %s has %d", r.Dir, len(phases[k]), runs[0].Dir, len(base))
+		}
 	}
+	makespan := func(m record.Metrics) record.Float { return m.Makespan }
+	ratio := func(m record.Metrics) record.Float { return m.Makespan / m.Predicted }
+	tokens := func(m record.Metrics) record.Float { return m.TokensPerSecond }
 	for i := range base {
 		for k, r := range runs {
-			list := r.phases()
-			if len(list) != len(base) {
-				return nil, fmt.Errorf("%s has %d phases, %s has %d", r.Dir, len(list), runs[0].Dir, len(base))
-			}
-			row, d := phaseRow(r, list[i], base[i]), changes[k].change(list[i].at)
-			row.Throughput = record.Float(middle(list[i].steps, tokensPerSecond) / middle(list[0].steps, tokensPerSecond))
-			row.Frozen, row.Work = d.Frozen, record.Float(d.Work)
-			rows = append(rows, row)
+			s, first := phases[k][i].late(), base[i].late()
+			d := changes[k].change(s)
+			rows = append(rows, PhaseRow{
+				Run: r.label(), Step: r.Metrics[phases[k][i].lo].Step, Balancer: r.Config.Balance.String(), Clock: r.Metrics[s.lo].Clock,
+				Sparsity: d.Sparsity, Frozen: d.Frozen, Work: record.Float(d.Work),
+				Makespan: r.middle(s, makespan), Speedup: runs[0].middle(first, makespan) / r.middle(s, makespan),
+				Bottleneck: r.middle(s, func(m record.Metrics) record.Float { return m.Bottleneck }),
+				Optimum:    r.middle(s, func(m record.Metrics) record.Float { return m.Optimum }),
+				Gap:        r.middle(s, func(m record.Metrics) record.Float { return m.Bottleneck/m.Optimum - 1 }),
+				Headroom:   r.middle(s, func(m record.Metrics) record.Float { return m.Headroom }),
+				Predicted:  r.middle(s, func(m record.Metrics) record.Float { return m.Predicted }),
+				Ratio:      r.middle(s, ratio), ToFirst: r.middle(s, ratio)/runs[0].middle(first, ratio) - 1,
+				Ranks: r.Metrics[s.hi-1].Ranks, Throughput: r.middle(s, tokens) / r.middle(phases[k][0].late(), tokens),
+			})
 		}
 	}
 	return rows, nil
 }
 
-func tokensPerSecond(m record.Metrics) record.Float { return m.TokensPerSecond }
-
-func phaseRow(r Run, p, base phase) PhaseRow {
-	of := func(p phase, f func(record.Metrics) record.Float) record.Float {
-		return record.Float(middle(p.steps, f))
+// Phases writes PhaseRows as a table. Lines have at most 100 columns unless wide is true.
+func Phases(out io.Writer, runs []Run, wide bool) error {
+	var left []string
+	if !wide {
+		left = []string{"bottleneck", "optimum", "makespan/predicted", "to first"}
 	}
-	makespan := func(m record.Metrics) record.Float { return m.Makespan }
-	ratio := func(m record.Metrics) record.Float { return m.Makespan / m.Predicted }
-	return PhaseRow{
-		Run: r.label(), Balancer: r.Config.Balance.String(), Clock: p.steps[0].Clock, Sparsity: record.Float(p.sparsity),
-		Makespan: of(p, makespan), Speedup: of(base, makespan) / of(p, makespan),
-		Bottleneck: of(p, func(m record.Metrics) record.Float { return m.Bottleneck }),
-		Optimum:    of(p, func(m record.Metrics) record.Float { return m.Optimum }),
-		Gap:        of(p, func(m record.Metrics) record.Float { return m.Bottleneck/m.Optimum - 1 }),
-		Headroom:   of(p, func(m record.Metrics) record.Float { return m.Headroom }),
-		Predicted:  of(p, func(m record.Metrics) record.Float { return m.Predicted }),
-		Ratio:      of(p, ratio), ToFirst: of(p, ratio)/of(base, ratio) - 1,
-		Ranks: p.steps[len(p.steps)-1].Ranks,
+	header, lines, err := phaseTable(runs, left...)
+	if err != nil {
+		return err
 	}
+	return record.Table(out, header, lines)
 }
 
-// cells returns the row as text, under phaseHeader.
-func (r PhaseRow) cells() []string {
-	ms := func(seconds record.Float) string { return fmt.Sprintf("%.2f ms", 1e3*seconds) }
-	return []string{
-		fmt.Sprintf("%.4f", r.Sparsity), fmt.Sprint(r.Frozen), r.work(), shortly(r.Balancer), fmt.Sprint(r.Ranks), times(r.Throughput), ms(r.Makespan), fmt.Sprintf("%.3fx", r.Speedup),
-		ms(r.Bottleneck), ms(r.Optimum), fmt.Sprintf("%.1f %%", 100*r.Gap), fmt.Sprintf("%.3fx", r.Headroom),
-		ms(r.Predicted), fmt.Sprintf("%.3f", r.Ratio), fmt.Sprintf("%+.1f %%", 100*r.ToFirst), r.Clock,
-	}
-}
-
-// work formats the share of the work of blocks, "" if they work on all.
-func (r PhaseRow) work() string {
-	if math.IsNaN(float64(r.Work)) {
-		return ""
-	}
-	return dynamic.Significant(100*float64(r.Work)) + " %"
-}
-
-// phaseTable returns the phases of one run for its page, with a header. It returns nil if the model
-// never changed.
-func (r Run) phaseTable() ([][]string, error) {
-	list := r.phases()
-	if len(list) < 2 {
-		return nil, nil
-	}
-	rows, err := PhaseRows([]Run{r})
-	table := [][]string{{"from step", "sparsity, %", "frozen", "work, %", "ranks", "throughput", "makespan, ms", "predicted, ms", "bottleneck, ms", "optimum, ms", "gap, %", "headroom"}}
-	for i, p := range rows {
-		table = append(table, []string{
-			fmt.Sprint(list[i].first), dynamic.Significant(100 * float64(p.Sparsity)), fmt.Sprint(p.Frozen), strings.TrimSuffix(p.work(), " %"), fmt.Sprint(p.Ranks), times(p.Throughput), milliseconds(p.Makespan), milliseconds(p.Predicted),
-			milliseconds(p.Bottleneck), milliseconds(p.Optimum), dynamic.Significant(100 * float64(p.Gap)), fmt.Sprintf("%.2f×", p.Headroom),
+// phaseTable formats PhaseRows without some columns. Columns about changes that no run had are left
+// out too.
+func phaseTable(runs []Run, left ...string) (header []string, lines [][]string, err error) {
+	rows, err := PhaseRows(runs)
+	for _, p := range rows {
+		ms := func(seconds record.Float) string { return fmt.Sprintf("%.2f ms", 1e3*seconds) }
+		sparsity, work := "-", ""
+		if !math.IsNaN(float64(p.Sparsity)) {
+			sparsity = fmt.Sprintf("%.4f", p.Sparsity)
+		}
+		if !math.IsNaN(float64(p.Work)) {
+			work = dynamic.Percent(float64(p.Work))
+		}
+		lines = append(lines, []string{
+			fmt.Sprint(p.Step), sparsity, fmt.Sprint(p.Frozen), work, shortly(p.Balancer), fmt.Sprint(p.Ranks), times(p.Throughput),
+			ms(p.Makespan), fmt.Sprintf("%.3fx", p.Speedup), ms(p.Bottleneck), ms(p.Optimum), fmt.Sprintf("%.1f %%", 100*p.Gap), fmt.Sprintf("%.3fx", p.Headroom),
+			ms(p.Predicted), fmt.Sprintf("%.3f", p.Ratio), fmt.Sprintf("%+.1f %%", 100*p.ToFirst), p.Clock,
 		})
 	}
-	if err != nil {
-		return nil, err
+	header = []string{"step", "sparsity", "frozen", "work", "balancer", "ranks", "throughput", "makespan", "speedup", "bottleneck", "optimum", "gap", "headroom", "predicted", "makespan/predicted", "to first", "clock"}
+	if !slices.ContainsFunc(rows, func(p PhaseRow) bool { return p.Sparsity > 0 }) {
+		left = append(left, "sparsity")
 	}
-	header, lines := sayingChanges(table[0], table[1:])
-	if r.packing() == nil {
-		header, lines = without(header, lines, "ranks", "throughput")
+	if !slices.ContainsFunc(rows, func(p PhaseRow) bool { return p.Frozen > 0 }) {
+		left = append(left, "frozen")
 	}
-	return append([][]string{header}, lines...), nil
+	if !slices.ContainsFunc(rows, func(p PhaseRow) bool { return p.Work >= 0 }) {
+		left = append(left, "work")
+	}
+	if !slices.ContainsFunc(runs, func(r Run) bool { return r.packing() != nil }) {
+		left = append(left, "ranks", "throughput")
+	}
+	header, lines = without(header, lines, left...)
+	return header, lines, err
 }
 
 // PhasesLegend explains the columns of Phases that are always there.
-const PhasesLegend = `medians over the second half of the steps between two changes of the model
+const PhasesLegend = `medians over the second half of the steps between two changes of the model; step: the first one
 frozen: layers.  work: share of the tokens, or of attention's scores, that blocks work on
 speedup: on the first run's makespan, same work.  predicted: the schedule simulated on the costs
 ranks: that train.  throughput: tokens per second, on those of the run's first phase

@@ -33,7 +33,6 @@ type Run struct {
 	Provenance *record.Provenance // nil if there is none
 	Timelines  []record.Timeline  // some steps; may be empty
 	Costs      record.Series      // costs of layers; empty if they were not recorded
-	Bar        *record.Bar        // shows the number of simulated phases; may be nil
 }
 
 // Read reads a run directory. A run without a single step is an error.

@@ -34,6 +34,9 @@ func recorded(t *testing.T, kind string, scale float64) Run {
 			Bottleneck: record.Float(seconds / 10), Optimum: record.Float(seconds / 12),
 			BubbleRatio: 0.25, Imbalance: record.Float(scale), Headroom: 1.2,
 		}
+		if step >= 4 {
+			m.Sparsity = 0.75
+		}
 		expect.OK(t, run.Step(m))
 	}
 	for _, e := range []record.Event{

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"fmt"
 	"math"
 
 	"dynmo/src/lab/verdict"
@@ -18,9 +19,9 @@ type Row struct {
 	Before    record.Float `json:"before_seconds"`
 	After     record.Float `json:"after_seconds"`
 	Bubble    record.Float `json:"bubble_ratio"`
-	Imbalance record.Float `json:"imbalance"`
+	Imbalance record.Float `json:"imbalance"` // (max - min) / mean of the stages' busy seconds
 	Moved     int64        `json:"moved_bytes"`
-	Overhead  record.Float `json:"balancing_share"`
+	Overhead  record.Float `json:"balancing_share"` // measuring, deciding and moving, as a share of all training time
 	Headroom  record.Float `json:"headroom"`
 	// Figures of the final model.
 	Sparsity record.Float `json:"sparsity"`
@@ -65,19 +66,55 @@ func Rows(runs []Run) ([]Row, error) {
 				w.Speedup, w.Low, w.High, w.Ceiling = math.NaN(), math.NaN(), math.NaN(), math.NaN()
 			}
 		}
-		s, d := r.summarise(), r.changer().end()
-		row := Row{
-			Run: s.Name, Stages: r.Config.Parallel.Stages, Replicas: r.Config.Parallel.Replicas, Balancer: s.Balancer, Clock: s.Clock,
-			Loss: record.Float(s.Loss), Before: record.Float(s.Before), After: record.Float(s.After), Bubble: record.Float(s.Bubble),
-			Imbalance: record.Float(s.Imbalance), Moved: s.Moved, Overhead: record.Float(s.Overhead), Headroom: record.Float(s.Headroom),
-			Sparsity: record.Float(d.Sparsity), Frozen: d.Frozen, Work: record.Float(d.Work),
-			Simulated: record.Float(w.Used / float64(w.Steps)), Speedup: record.Float(w.Speedup),
-			Low: record.Float(w.Low), High: record.Float(w.High), Ceiling: record.Float(w.Ceiling),
-		}
+		row, d := r.row(), r.changer().end()
+		row.Sparsity, row.Frozen, row.Work = d.Sparsity, d.Frozen, record.Float(d.Work)
+		row.Simulated, row.Speedup = record.Float(w.Used/float64(w.Steps)), record.Float(w.Speedup)
+		row.Low, row.High, row.Ceiling = record.Float(w.Low), record.Float(w.High), record.Float(w.Ceiling)
 		row.pack(r)
 		rows = append(rows, row)
 	}
 	return rows, nil
+}
+
+// row returns the figures of Table. Before is the median over the steps before the first move or
+// change. The others are medians over the second half of the steps after the last change. Without any
+// move or change all are medians over the second half of the run.
+func (r Run) row() Row {
+	phases, first, p := r.phases(), r.first(), r.Config.Parallel
+	after := phases[len(phases)-1].late()
+	if first == r.whole() {
+		first = after
+	}
+	row := Row{
+		Run: r.label(), Stages: p.Stages, Replicas: p.Replicas, Balancer: r.Config.Balance.String(), Clock: r.Metrics[0].Clock,
+		Loss: r.Metrics[len(r.Metrics)-1].Loss, Before: r.middle(first, stepSeconds), After: r.middle(after, stepSeconds),
+		Bubble:    r.middle(after, func(m record.Metrics) record.Float { return m.BubbleRatio }),
+		Imbalance: r.middle(after, func(m record.Metrics) record.Float { return m.Imbalance }),
+		Headroom:  r.middle(after, func(m record.Metrics) record.Float { return m.Headroom }),
+	}
+	var spent, balancing record.Float
+	for _, e := range r.Events {
+		switch {
+		case e.Kind == record.Dynamic:
+			spent += e.Seconds
+		case e.Moved():
+			row.Moved += e.Bytes
+		}
+	}
+	for _, m := range r.Metrics {
+		balancing += m.BalanceSeconds
+		spent += m.StepSeconds + m.BalanceSeconds
+	}
+	row.Overhead = balancing / spent
+	return row
+}
+
+// layout formats the stages and replicas.
+func (row Row) layout() string { return fmt.Sprintf("%d x %d", row.Stages, row.Replicas) }
+
+// title names a run in a sentence.
+func (row Row) title() string {
+	return fmt.Sprintf("%s, %s, %s", row.Run, row.layout(), shortly(row.Balancer))
 }
 
 // pack sets the figures of Packings in a row.

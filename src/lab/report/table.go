@@ -11,60 +11,7 @@ import (
 
 	"dynmo/src/files"
 	"dynmo/src/record"
-	"dynmo/src/trace"
 )
-
-// summary is one run in numbers.
-type summary struct {
-	Name, Layout, Balancer, Clock string
-
-	Loss          float64 // of the last step, nats per token
-	Before, After float64 // median seconds of a step before the first move or change, and after the last change
-	Bubble        float64 // bubble ratio after the last change
-	Imbalance     float64 // (max - min) / mean of the stages' busy seconds, after the last change
-	Moved         int64   // bytes migrated
-	Overhead      float64 // measuring, deciding and moving, as a share of all training time
-	Headroom      float64 // median headroom of the steps after the last change (see record.Metrics)
-}
-
-// summarise returns the run in numbers. Before is the median over the steps before the first move
-// or change. The others are medians over the second half of the steps after the last change.
-// Without any move or change all are medians over the second half of the run.
-func (r Run) summarise() summary {
-	p := r.Config.Parallel
-	s := summary{
-		Name:     r.label(),
-		Layout:   fmt.Sprintf("%d x %d", p.Stages, p.Replicas),
-		Balancer: r.Config.Balance.String(),
-		Clock:    r.Metrics[0].Clock,
-		Loss:     float64(r.Metrics[len(r.Metrics)-1].Loss),
-	}
-	spent := 0.0
-	for _, e := range r.Events {
-		switch {
-		case e.Kind == record.Dynamic:
-			spent += float64(e.Seconds)
-		case e.Moved():
-			s.Moved += e.Bytes
-		}
-	}
-	balancing := 0.0
-	for _, m := range r.Metrics {
-		balancing += float64(m.BalanceSeconds)
-		spent += float64(m.StepSeconds + m.BalanceSeconds)
-	}
-	s.Overhead = balancing / spent
-	phases := r.phases()
-	first, after := r.first(), phases[len(phases)-1].steps
-	s.Before, s.After = middle(r.Metrics[first.lo:first.hi], stepSeconds), middle(after, stepSeconds)
-	if first.hi == len(r.Metrics) {
-		s.Before = s.After
-	}
-	s.Bubble = middle(after, func(m record.Metrics) record.Float { return m.BubbleRatio })
-	s.Imbalance = middle(after, func(m record.Metrics) record.Float { return m.Imbalance })
-	s.Headroom = middle(after, func(m record.Metrics) record.Float { return m.Headroom })
-	return s
-}
 
 // label returns the name of the run in tables.
 func (r Run) label() string { return files.Visible(cmp.Or(r.Label, r.Config.Run.Name)) }
@@ -89,32 +36,21 @@ func Distinguish(runs []Run) {
 
 func stepSeconds(m record.Metrics) record.Float { return m.StepSeconds }
 
-// middle returns the median of a number over steps, 0 if there are no steps.
-func middle(list []record.Metrics, of func(record.Metrics) record.Float) float64 {
-	var v []float64
-	for _, m := range list {
-		v = append(v, float64(of(m)))
-	}
-	return trace.Median(v)
-}
-
 // Table writes one line for each run. Lines have at most 100 columns if names are short. If wide is
 // true all columns are written.
 func Table(out io.Writer, runs []Run, wide bool) error {
 	header := []string{"run", "layout", "balancer", "loss", "before", "after", "bubble", "imbalance", "moved", "balancing", "headroom", "clock"}
 	var rows [][]string
 	for _, r := range runs {
-		s := r.summarise()
-		loss := strconv.FormatFloat(s.Loss, 'g', 17, 64)
+		s := r.row()
+		loss := strconv.FormatFloat(float64(s.Loss), 'g', 17, 64)
 		if r.simulated() {
 			loss = "-"
 		}
 		rows = append(rows, []string{
-			s.Name, s.Layout, shortly(s.Balancer), loss,
-			fmt.Sprintf("%.1f ms", 1e3*s.Before), fmt.Sprintf("%.1f ms", 1e3*s.After),
-			fmt.Sprintf("%.3f", s.Bubble), fmt.Sprintf("%.3f", s.Imbalance),
-			fmt.Sprintf("%.1f MB", float64(s.Moved)/1e6), fmt.Sprintf("%.2f %%", 100*s.Overhead),
-			fmt.Sprintf("%.2fx", s.Headroom), s.Clock,
+			s.Run, s.layout(), shortly(s.Balancer), loss, fmt.Sprintf("%.1f ms", 1e3*s.Before), fmt.Sprintf("%.1f ms", 1e3*s.After),
+			fmt.Sprintf("%.3f", s.Bubble), fmt.Sprintf("%.3f", s.Imbalance), fmt.Sprintf("%.1f MB", float64(s.Moved)/1e6),
+			fmt.Sprintf("%.2f %%", 100*s.Overhead), fmt.Sprintf("%.2fx", s.Headroom), s.Clock,
 		})
 	}
 	if !wide {
@@ -129,10 +65,10 @@ func Changes(out io.Writer, runs []Run) error {
 	var text strings.Builder
 	var sentences []string
 	for _, r := range runs {
-		s, sentence := r.summarise(), r.changer().sentence()
+		sentence := r.changer().sentence()
 		sentences = append(sentences, sentence)
 		if sentence != "" {
-			fmt.Fprintf(&text, "model at the end, %s, %s, %s: %s\n", s.Name, s.Layout, shortly(s.Balancer), sentence)
+			fmt.Fprintf(&text, "model at the end, %s: %s\n", r.row().title(), sentence)
 		}
 	}
 	if sentences = slices.Compact(sentences); len(sentences) == 1 && sentences[0] != "" {

@@ -28,8 +28,8 @@ func (w Worths) Verdicts() []string {
 		default:
 			continue
 		}
-		first := w.runs[group[0]].summarise()
-		names = append(names, fmt.Sprintf("%s, %s: ", first.Name, first.Layout))
+		first := w.runs[group[0]].row()
+		names = append(names, fmt.Sprintf("%s, %s: ", first.Run, first.layout()))
 		list = append(list, sentence+".")
 	}
 	if len(list) > 1 {

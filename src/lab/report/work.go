@@ -146,8 +146,11 @@ func (w *work) blocks(chain []model.Description, step int) float64 {
 	return sum / float64(n)
 }
 
-// chart returns the mean share of the blocks over steps.
+// chart returns the mean share of the blocks over steps, nil for a nil work.
 func (w *work) chart(r Run) *chart {
+	if w == nil {
+		return nil
+	}
 	chain := model.FromConfig(r.Config).Chain()
 	n := curve{Name: "blocks", Style: "line"}
 	for i := range r.Metrics {

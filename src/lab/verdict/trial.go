@@ -106,7 +106,7 @@ func (t *trial) seconds(s segment) float64 {
 	i := slices.IndexFunc(o.layouts, s.layout.Equal)
 	if i < 0 {
 		i = len(o.layouts)
-		o.layouts, o.seconds = append(o.layouts, s.layout), append(o.seconds, Makespan(s.run, s.layout, s.regroup(o.costs)))
+		o.layouts, o.seconds = append(o.layouts, s.layout), append(o.seconds, makespan(s.run, s.layout, s.regroup(o.costs)))
 	}
 	return float64(s.steps) * (o.seconds[i] + s.rest)
 }
@@ -117,10 +117,10 @@ func (s segment) regroup(costs cost.Phase) cost.Phase {
 	return costs.Regroup(s.joined*n, n)
 }
 
-// Makespan returns the simulated seconds of a step in layout l, from the first forward to the last
+// makespan returns the simulated seconds of a step in layout l, from the first forward to the last
 // backward. The network is the one that run r recorded. Random delays of messages are those of step
 // costs.Step, the phase's first, so that all layouts of a phase have the same delays.
-func Makespan(r *record.Course, l layout.Layout, costs cost.Phase) float64 {
+func makespan(r *record.Course, l layout.Layout, costs cost.Phase) float64 {
 	return sim.Run(sim.Step{
 		Schedule: l.Schedule, Costs: costs.Stages(l.Cuts, l.Map()), PerMicrobatch: costs.PerMicrobatch(l.Cuts, l.Map(), l.Schedule.Microbatches),
 		Bytes: search.Messages(costs.Table, l.Cuts), Network: Network(r), Dispatch: costs.Dispatch, Mesh: l.Mesh, Ranks: l.Ranks, Number: costs.Step,

@@ -63,19 +63,46 @@ var ErrNotRun = errors.New("the costs are of no run")
 // was resumed on other numbers of stages, replicas or microbatches, it is the first layout since then.
 // p is the planner of the settings that the run had. The only error is ErrNotRun.
 func Measure(p *search.Planner, series record.Series) (Result, error) {
+	list := boundedSegments(series)
+	if len(list) == 0 {
+		return Result{}, ErrNotRun
+	}
+	return evaluate([]compared{{p, list, staticSegments(list)}})[0], nil
+}
+
+// Phase is the simulated seconds of a step of a phase in three layouts (see Result).
+type Phase struct {
+	Step               int // the first step of the phase
+	Static, Used, Best float64
+}
+
+// Phases returns the phases of a run that Measure sums up; none if ErrNotRun.
+func Phases(p *search.Planner, series record.Series) []Phase {
+	t := trial{costs: func(s *sampled) cost.Phase { return s.Phase }}
+	used := boundedSegments(series)
+	best, list := bestSeconds(p, &t, used), make([]Phase, len(used))
+	for i, s := range staticSegments(used) {
+		steps := float64(s.steps)
+		list[i] = Phase{s.first, t.seconds(s) / steps, t.seconds(used[i]) / steps, best[i] / steps}
+	}
+	return list
+}
+
+// boundedSegments returns the segments of a run alone, at most mostPhases.
+func boundedSegments(series record.Series) []segment {
 	for len(series) > mostPhases {
 		series = series.Halved()
 	}
 	list := segments(series)
-	if len(list) == 0 {
-		return Result{}, ErrNotRun
+	if len(list) > 0 {
+		agreeOnSpeeds([][]segment{list})
 	}
-	agreeOnSpeeds([][]segment{list})
-	return evaluate([]compared{{p, list, staticSegments(list)}})[0], nil
+	return list
 }
 
 // segment is consecutive steps of a run with one layout and one table of costs.
 type segment struct {
+	first     int // number of the first step
 	steps     int
 	layout    layout.Layout
 	stay      layout.Layout  // the layout of this segment if no layer had ever moved
@@ -100,7 +127,7 @@ func segments(series record.Series) []segment {
 			stay = p.Run.Stay(list[n-1].stay)
 		}
 		list = append(list, segment{
-			steps: p.Steps, layout: p.Run.Layout, stay: stay, moved: !stay.Equal(p.Run.Layout),
+			first: p.Step, steps: p.Steps, layout: p.Run.Layout, stay: stay, moved: !stay.Equal(p.Run.Layout),
 			run: p.Run, costs: newSampled(costs[i], p.Samples), joined: stay.Schedule.Microbatches / p.Run.Layout.Schedule.Microbatches, rest: p.Run.Rest, balancing: p.Run.Balancing,
 		})
 	}
@@ -137,7 +164,9 @@ func evaluate(runs []compared) []Result {
 			w.Price = price
 		}
 		w.Static, w.Used = t.total(r.static), w.Price+t.total(r.used)
-		w.Best = bestSeconds(r.planner, &t, r.used)
+		for _, seconds := range bestSeconds(r.planner, &t, r.used) {
+			w.Best += seconds
+		}
 		w.Speedup, w.Ceiling = w.Static/w.Used, w.Static/w.Best
 		w.Low, w.High = w.Speedup, w.Speedup
 		list[i] = w
@@ -152,10 +181,9 @@ func decides(p *search.Planner) bool {
 	return p.Config.Balance.Moves() || p.Config.Packs() || p.Adapts()
 }
 
-// bestSeconds returns the seconds of all segments, each in the fastest of three layouts: the
+// bestSeconds returns the seconds of each segment in the fastest of three layouts: the
 // planner's best, the static one and the one used.
-func bestSeconds(p *search.Planner, t *trial, used []segment) float64 {
-	total := 0.0
+func bestSeconds(p *search.Planner, t *trial, used []segment) (list []float64) {
 	var found *layout.Layout
 	for i, s := range used {
 		if i == 0 || s.costs != used[i-1].costs || s.stay.Stages() != used[i-1].stay.Stages() {
@@ -168,9 +196,9 @@ func bestSeconds(p *search.Planner, t *trial, used []segment) float64 {
 				least = min(least, t.seconds(s))
 			}
 		}
-		total += least
+		list = append(list, least)
 	}
-	return total
+	return list
 }
 
 // bestLayout returns the planner's best layout for costs, nil if no layout fits the memory.

@@ -108,6 +108,17 @@ func TestWorth(t *testing.T) {
 		w.Price != 0.25 || !w.Moved || w.Draws != 0 || w.Steps != 20 || w.Clock != "virtual" {
 		t.Errorf("got  %+v\nwant %+v", w, want)
 	}
+	sums := Result{Used: w.Price}
+	for i, p := range Phases(worthPlanner(t, 6), series) {
+		if n := float64(series[i].Steps); p.Step != series[i].Step {
+			t.Errorf("phase %d begins at step %d, want %d", i, p.Step, series[i].Step)
+		} else {
+			sums.Static, sums.Used, sums.Best = sums.Static+n*p.Static, sums.Used+n*p.Used, sums.Best+n*p.Best
+		}
+	}
+	if !near(sums.Static, w.Static, 1e-12) || !near(sums.Used, w.Used, 1e-12) || !near(sums.Best, w.Best, 1e-12) {
+		t.Errorf("phases sum up to %+v, want %+v", sums, w)
+	}
 	if w.IsNoise() {
 		t.Errorf("%+v: within noise, where there is none", w)
 	}
@@ -122,6 +133,9 @@ func TestWorth(t *testing.T) {
 		t.Errorf("a balancer that never moves: %+v, %v, want no price", still, err)
 	}
 	series[0].Run, series[1].Run, series[2].Run = nil, nil, nil
+	if list := Phases(worthPlanner(t, 6), series); len(list) > 0 {
+		t.Errorf("phases %v of no run", list)
+	}
 	if _, err := Measure(worthPlanner(t, 6), series); !errors.Is(err, ErrNotRun) {
 		t.Errorf("error %v, want %v", err, ErrNotRun)
 	}
