@@ -3,80 +3,46 @@ package report
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 
 	"dynmo/src/dynamic"
-	"dynmo/src/model"
 	"dynmo/src/record"
 )
-
-// changed is the effect of the kinds of dynamism on the model, as means over steps.
-type changed struct {
-	Sparsity record.Float // share of prunable weights that are pruned
-	Frozen   int          // number of frozen layers, from the first on, in the last of the steps
-	Layers   int          // of the chain
-	What     string       // "tokens" or "scores" if blocks work on only a part of them; "" if they work on all
-	Work     float64      // mean share of the work over the blocks
-	Tokens   float64      // tokens of the steps
-	Counts   []dynamic.Values
-}
 
 // changer computes the effect of the kinds of dynamism on a run's model.
 type changer struct {
 	run    Run
 	frozen []frozen
 	work   *work
-	chain  []model.Description
-	names  []string // of the chain
-	counts []dynamic.Counts
 }
 
-func (r Run) changer() changer {
-	return changer{r, r.frozen(), r.work(), model.FromConfig(r.Config).Chain(), r.chain(), dynamic.AllCounts(r.Config)}
-}
+func (r Run) changer() changer { return changer{r, r.frozen(), r.work()} }
 
-// change returns the state of the model in the metrics [s.lo, s.hi), at least one.
-func (c changer) change(s segment) changed {
-	d := changed{Layers: len(c.chain), Work: math.NaN(), Sparsity: c.run.Metrics[s.hi-1].Sparsity}
+// change returns the state of the model in the steps of a segment, at least one, and the mean share of
+// the work that blocks do, NaN if they work on all.
+func (c changer) change(s segment) (dynamic.Seen, float64) {
+	seen := c.work.seen(c.run.Metrics[s.lo:s.hi])
 	for _, f := range c.frozen {
 		if f.lo < s.hi && s.hi <= f.hi {
-			d.Frozen = f.layers
+			seen.Frozen = f.layers
 		}
 	}
-	sum, n := 0.0, 0
-	for i := s.lo; i < s.hi; i++ {
-		m := c.run.Metrics[i]
-		d.Counts = append(d.Counts, values(c.counts, m, c.names)...)
-		d.Tokens += float64(m.BatchSize * c.run.Config.Model.Sequence)
-		if c.work == nil || c.work.shares[i] == nil {
-			continue
-		}
-		if share := c.work.blocks(c.chain, i); !math.IsNaN(share) {
-			sum, n = sum+share, n+1
-		}
+	var shares []float64
+	for i := s.lo; i < s.hi && c.work.shares != nil; i++ {
+		shares = append(shares, c.work.blocks(c.work.shares[i]))
 	}
-	if n > 0 {
-		d.What, d.Work = c.work.What, sum/float64(n)
+	share := meanKnown(shares)
+	if c.work.What == "scores" {
+		seen.Scores = share
 	}
-	return d
-}
-
-// values returns the counts of the layers of a chain in a step.
-func values(counts []dynamic.Counts, m record.Metrics, names []string) (list []dynamic.Values) {
-	for _, c := range m.Counts {
-		if of, known := dynamic.Find(counts, c.Name); known && slices.Contains(names, c.Layer) {
-			list = append(list, of.Read(c.Values))
-		}
-	}
-	return list
+	return seen, share
 }
 
 // recently is the number of last steps that describe the final model.
 const recently = 16
 
-// end returns the state of the model in the last steps without a change.
-func (c changer) end() changed {
+// end returns the state of the model in the last steps without a change, as change does.
+func (c changer) end() (dynamic.Seen, float64) {
 	phases := c.run.phases()
 	last := phases[len(phases)-1]
 	return c.change(segment{max(last.lo, last.hi-recently), last.hi})
@@ -88,14 +54,8 @@ func (c changer) sentence() string {
 	if c.run.simulated() {
 		return ""
 	}
-	d := c.end()
-	seen := dynamic.Seen{
-		Config: c.run.Config, Sparsity: float64(d.Sparsity), Frozen: d.Frozen, Layers: d.Layers, Froze: c.frozenText(d), Scores: math.NaN(),
-		Tokens: d.Tokens, Counts: d.Counts,
-	}
-	if d.What == "scores" {
-		seen.Scores = d.Work
-	}
+	seen, share := c.end()
+	seen.Froze = c.frozenText(seen)
 	var list []string
 	for _, kind := range dynamic.Active(c.run.Config) {
 		if kind.Sentence == nil {
@@ -105,15 +65,15 @@ func (c changer) sentence() string {
 			list = append(list, s)
 		}
 	}
-	if d.What == "tokens" {
-		list = append(list, "blocks work on "+dynamic.Percent(d.Work)+" of all tokens")
+	if c.work.What == "tokens" && !math.IsNaN(share) {
+		list = append(list, "blocks work on "+dynamic.Percent(share)+" of all tokens")
 	}
 	return strings.Join(list, "; ")
 }
 
 // frozenText returns the number of layers that are frozen now, or the largest number during the
 // run.
-func (c changer) frozenText(d changed) string {
+func (c changer) frozenText(d dynamic.Seen) string {
 	if d.Frozen > 0 {
 		return fmt.Sprintf("%d of %d layers are frozen", d.Frozen, d.Layers)
 	}

@@ -219,7 +219,7 @@ func TestPhasesSayChanges(t *testing.T) {
 		if err := Phases(&text, []Run{r}, false); err != nil || strings.Fields(text.String())[1] != c.want || strings.Count(text.String(), "balancer") != 1 {
 			t.Errorf("%s: %v\n%s", c.kind, err, text.String())
 		}
-		if r.changer().change(segment{0, 1}).Layers != len(r.chain()) {
+		if seen, _ := r.changer().change(segment{0, 1}); seen.Layers != len(r.chain()) {
 			t.Error("layers")
 		}
 	}

@@ -9,12 +9,19 @@ import (
 	"dynmo/src/record"
 )
 
-// heat is a map of the stage that had each layer over time, as rectangles.
+// heat is a map of rectangles over steps. Their rows are the layers of the chain, or pieces of one
+// layer. Their colours are stages, or shares in so many levels.
 type heat struct {
+	first                 int // number of the first step
 	Steps, Layers, Stages int
 	Boxes                 []box
-	Names                 []string // of the layers; nil: layers are numbered
+	Hatched               []box
+	Marks                 []string // places of model changes; moves are visible in the map itself
 	Thinned               int      // number of steps that are left out because their layout was too short-lived to be visible
+	Top                   float64  // in a map of shares: the share with the lightest colour; else 0
+
+	names []string         // of the rows; nil: rows are numbered
+	title func(box) string // without the steps
 }
 
 // box says that a stage had layers [Layer, Layer+Height) in steps [Step, Step+Width), counted from
@@ -35,11 +42,11 @@ func stageMap(m record.Metrics) (partition.Map, error) {
 
 // heat returns the map of the run's layouts, nil if they were not recorded. The error names the
 // line with wrong cuts.
-func (r Run) heat() (*heat, error) {
+func (r Run) heat(marks []mark, cold []frozen, at places) (*heat, error) {
 	if len(r.Metrics[0].Cuts) == 0 {
 		return nil, nil
 	}
-	h := &heat{Steps: len(r.Metrics)}
+	h := &heat{first: r.Metrics[0].Step, Steps: len(r.Metrics)}
 	column := (len(r.Metrics) + maxColumns - 1) / maxColumns
 	open := map[int]int{} // virtual stage: index of its box that may still grow
 	last := -1            // index of the metric whose layout is drawn
@@ -86,8 +93,25 @@ func (r Run) heat() (*heat, error) {
 		}
 	}
 	if names := r.chain(); len(names) == h.Layers {
-		h.Names = names
+		h.names = names
 	}
 	h.Boxes = slices.DeleteFunc(h.Boxes, func(b box) bool { return b.Height == 0 })
+	h.title = func(b box) string {
+		text := fmt.Sprintf("stage %s: layers %d to %d", b.name(), b.Layer, b.Layer+b.Height-1)
+		if place := at.of(r.Metrics[b.Step].Step, b.Stage, -1); place != "" {
+			text += "; " + place
+		}
+		return text
+	}
+	for _, f := range cold {
+		if f.hi > f.lo && f.layers > 0 {
+			h.Hatched = append(h.Hatched, box{Step: f.lo, Width: f.hi - f.lo, Height: min(f.layers, h.Layers)})
+		}
+	}
+	for _, m := range marks {
+		if x := m.Step + 0.5 - float64(h.first); m.Kind == "dynamic" && x >= 0 && x <= float64(h.Steps) {
+			h.Marks = append(h.Marks, percent(x, float64(h.Steps)))
+		}
+	}
 	return h, nil
 }

@@ -2,85 +2,73 @@ package report
 
 import (
 	"fmt"
+	"html/template"
 	"math"
 )
 
-// heatView is a heat map with its layout on the page. Positions are percentages of its width and
-// height.
-type heatView struct {
-	*heat
-	Height int     // pixels
-	Top    float64 // in a map of shares: the share with the lightest colour
-	Boxes  []boxView
-	Frozen []boxView
-	Marks  []string // model changes; moves are visible in the map itself
-	Steps  []tick
-	Layers []tick
-	Stages []stageColour
+// Height returns the height of the map in pixels.
+func (h *heat) Height() int { return max(140, min(13*h.Layers, 420)) }
+
+// Place returns the place of a box as a style.
+func (h *heat) Place(b box) template.CSS {
+	steps, layers := float64(h.Steps), float64(h.Layers)
+	return template.CSS(fmt.Sprintf("left:%s;top:%s;width:calc(%s + .5px);height:%s", percent(float64(b.Step), steps),
+		percent(float64(b.Layer), layers), percent(float64(b.Width), steps), percent(float64(b.Height), layers)))
 }
 
-type boxView struct {
-	box
-	Colour     stageColour
-	Label      string // "" if the box is too small
-	Left, Top  string
-	Wide, High string
-	Title      string
+// Colour returns the colours of a box and of text on it as a style.
+func (h *heat) Colour(b box) template.CSS {
+	fill, text := colourOf(b.Stage, h.Stages)
+	return template.CSS("background:" + fill + ";color:" + text)
 }
 
+// Title explains a box.
+func (h *heat) Title(b box) string {
+	return fmt.Sprintf("%s, steps %d to %d", h.title(b), h.first+b.Step, h.first+b.Step+b.Width-1)
+}
+
+// Label names the stage of a box, "" if the box is too small, or in a map of shares.
+func (h *heat) Label(b box) string {
+	if h.Top > 0 || 40*b.Width < h.Steps || float64(b.Height*h.Height()) < 13*float64(h.Layers) {
+		return ""
+	}
+	return b.name()
+}
+
+// name returns the number of the stage, with that of a later chunk.
+func (b box) name() string {
+	if b.Chunk > 0 {
+		return fmt.Sprintf("%d.%d", b.Stage, b.Chunk)
+	}
+	return fmt.Sprint(b.Stage)
+}
+
+// tick is a label beside the map, at a share of its width or height.
 type tick struct{ At, Label string }
 
-// stageColour is the colour of a stage, and the colour of text on it.
-type stageColour struct{ Name, Fill, Text string }
-
-// view lays out a heat map over the steps from `first` on, with marks and frozen layers. It returns
-// nil for a nil map.
-func (h *heat) view(first int, marks []mark, cold []frozen) *heatView {
-	if h == nil {
-		return nil
-	}
-	v := &heatView{heat: h, Height: max(140, min(13*h.Layers, 420))}
-	steps, layers := float64(h.Steps), float64(h.Layers)
-	for s := range h.Stages {
-		v.Stages = append(v.Stages, colourOf(s, h.Stages))
-	}
-	for _, b := range h.Boxes {
-		name := fmt.Sprint(b.Stage)
-		if b.Chunk > 0 {
-			name = fmt.Sprintf("%d.%d", b.Stage, b.Chunk)
-		}
-		n := boxView{box: b, Colour: v.Stages[b.Stage],
-			Left: percent(float64(b.Step), steps), Top: percent(float64(b.Layer), layers),
-			Wide: percent(float64(b.Width), steps), High: percent(float64(b.Height), layers),
-			Title: fmt.Sprintf("stage %s: layers %d to %d, steps %d to %d", name, b.Layer, b.Layer+b.Height-1, first+b.Step, first+b.Step+b.Width-1)}
-		if float64(b.Width) >= steps/40 && float64(b.Height*v.Height) >= 13*layers {
-			n.Label = name
-		}
-		v.Boxes = append(v.Boxes, n)
-	}
-	for _, f := range cold {
-		if f.hi > f.lo && f.layers > 0 {
-			v.Frozen = append(v.Frozen, boxView{
-				Left: percent(float64(f.lo), steps), Top: "0", Wide: percent(float64(f.hi-f.lo), steps), High: percent(float64(min(f.layers, h.Layers)), layers),
-			})
-		}
-	}
-	for _, m := range marks {
-		if x := m.Step + 0.5 - float64(first); m.Kind == "dynamic" && x >= 0 && x <= steps {
-			v.Marks = append(v.Marks, percent(x, steps))
-		}
-	}
+// Across returns the labels of steps.
+func (h *heat) Across() (list []tick) {
 	by := round(h.Steps / 8)
 	for k := range h.Steps {
-		if step := first + k; step%by == 0 {
-			v.Steps = append(v.Steps, tick{percent(float64(k)+0.5, steps), fmt.Sprint(step)})
+		if step := h.first + k; step%by == 0 {
+			list = append(list, tick{percent(float64(k)+0.5, float64(h.Steps)), fmt.Sprint(step)})
 		}
 	}
-	every := max(1, int(math.Ceil(13*layers/float64(v.Height))))
+	return list
+}
+
+// Down returns the labels of rows.
+func (h *heat) Down() (list []tick) {
+	every := max(1, int(math.Ceil(13*float64(h.Layers)/float64(h.Height()))))
 	for k := range (h.Layers-1)/every + 1 {
-		v.Layers = append(v.Layers, tick{percent(float64(k*every)+0.5, layers), h.name(k * every)})
+		layer := k * every
+		name := fmt.Sprint(layer)
+		if h.names != nil {
+			name = layerLabel(h.names[layer])
+		}
+		list = append(list, tick{percent(float64(layer)+0.5, float64(h.Layers)), name})
 	}
-	return v
+	return list
 }
 
 // round returns the smallest of 1, 2, 5, 10, 20, 50, … that is at least n.
@@ -97,20 +85,11 @@ func round(n int) int {
 // percent formats a share of the width or height of a map.
 func percent(x, of float64) string { return fmt.Sprintf("%.4g%%", 100*x/of) }
 
-// name returns the label of a layer beside the map.
-func (h *heat) name(layer int) string {
-	if h.Names == nil {
-		return fmt.Sprint(layer)
-	}
-	return layerLabel(h.Names[layer])
-}
-
 // Scale returns five colours of a map of shares with their labels.
-func (v *heatView) Scale() (list []stageColour) {
+func (h *heat) Scale() (list []tick) {
 	for k := range 5 {
-		c := v.Stages[k*(len(v.Stages)-1)/4]
-		c.Name = fmt.Sprintf("%.3g %%", 25*float64(k)*v.Top)
-		list = append(list, c)
+		fill, _ := colourOf(k*(h.Stages-1)/4, h.Stages)
+		list = append(list, tick{fill, fmt.Sprintf("%.3g %%", 25*float64(k)*h.Top)})
 	}
 	return list
 }
@@ -119,17 +98,17 @@ func (v *heatView) Scale() (list []stageColour) {
 // rises throughout, so they keep their order without hues.
 var viridis = [5][3]float64{{68, 1, 84}, {59, 82, 139}, {33, 145, 140}, {94, 201, 98}, {253, 231, 37}}
 
-// colourOf returns the colour of a stage.
-func colourOf(stage, stages int) stageColour {
+// colourOf returns the colour of a stage, and the colour of text on it.
+func colourOf(stage, stages int) (fill, text string) {
 	place := 4 * (float64(stage) + 0.5) / float64(stages)
 	i := min(int(place), 3)
 	var c [3]float64
 	for k := range c {
 		c[k] = viridis[i][k] + (place-float64(i))*(viridis[i+1][k]-viridis[i][k])
 	}
-	text := "#fff"
+	text = "#fff"
 	if 0.3*c[0]+0.59*c[1]+0.11*c[2] > 110 {
 		text = "#000"
 	}
-	return stageColour{fmt.Sprint(stage), fmt.Sprintf("#%02x%02x%02x", int(c[0]), int(c[1]), int(c[2])), text}
+	return fmt.Sprintf("#%02x%02x%02x", int(c[0]), int(c[1]), int(c[2])), text
 }

@@ -8,24 +8,18 @@ import (
 
 	"dynmo/src/config"
 	"dynmo/src/dynamic"
-	"dynmo/src/model"
 	"dynmo/src/record"
 )
 
 // Model follows the state of a model under its kinds of dynamism while it trains.
 type Model struct {
-	config config.Config
-	chain  []model.Description
 	work   *work
 	frozen int // number of frozen layers, from the first on
 	ranks  int // the largest number of ranks that trained in a step
 }
 
 // NewModel returns the state of a model before its first change.
-func NewModel(c config.Config) Model {
-	shape := model.FromConfig(c)
-	return Model{config: c, chain: shape.Chain(), work: &work{What: "tokens", names: shape.Names(), counts: dynamic.AllCounts(c)}}
-}
+func NewModel(c config.Config) Model { return Model{work: newWork(c)} }
 
 // Event takes an event.
 func (m *Model) Event(e record.Event) {
@@ -40,20 +34,15 @@ func (m *Model) Words(step record.Metrics) (list []string) {
 	if m.ranks = max(m.ranks, step.Ranks); step.Ranks < m.ranks {
 		list = append(list, fmt.Sprintf("ranks: %d of %d", step.Ranks, m.ranks))
 	}
-	seen := dynamic.Seen{
-		Config: m.config, Sparsity: float64(step.Sparsity), Frozen: m.frozen, Layers: len(m.chain), Tokens: float64(step.BatchSize * m.config.Model.Sequence),
-		Counts: values(m.work.counts, step, m.work.names),
-	}
-	for _, kind := range dynamic.Active(m.config) {
+	seen := m.work.seen([]record.Metrics{step})
+	seen.Frozen = m.frozen
+	for _, kind := range dynamic.Active(seen.Config) {
 		if kind.Words != nil {
 			list = append(list, kind.Words(seen)...)
 		}
 	}
-	if row := m.work.row(step, seen.Tokens); row != nil {
-		m.work.shares = append(m.work.shares[:0], row)
-		if share := m.work.blocks(m.chain, 0); !math.IsNaN(share) {
-			list = append(list, m.work.What+" in blocks: "+dynamic.Percent(share))
-		}
+	if share := m.work.blocks(m.work.row(step)); !math.IsNaN(share) {
+		list = append(list, m.work.What+" in blocks: "+dynamic.Percent(share))
 	}
 	return list
 }

@@ -71,7 +71,7 @@ func TestPackedPage(t *testing.T) {
 		"<p class=\"headline\">Ranks: <b>packed from 16 ranks to 8; on average 12 ranks; 2 nodes given back, 0.467 node-hours; 2 nodes idle",
 		"<b>ranks</b> <small>that train", "<b>throughput of the dense model</b>, %",
 		"Packed from 16 ranks to 12, on 6 of 8 nodes; predicted: 1.03x the dense model", "Measured: 1.03x the dense model", "2 nodes given back, 6 of 8 left; ranks 6-7,10-11 ended; took: checkpoint 1.25s, goodbye 500ms, scontrol 30ms.",
-		"stage 3: layers 9 to 11, steps 0 to 11; ranks 6-7 on n3", "stage 3: layers 12 to 15, steps 12 to 23; ranks 8-9 on n4", "stage 3: layers 18 to 23, steps 24 to 35; ranks 12-13 on n6",
+		"stage 3: layers 9 to 11; ranks 6-7 on n3, steps 0 to 11", "stage 3: layers 12 to 15; ranks 8-9 on n4, steps 12 to 23", "stage 3: layers 18 to 23; ranks 12-13 on n6, steps 24 to 35",
 		`"places":["rank 0 on n0","rank 2 on n1","rank 8 on n4","rank 12 on n6"]`,
 		`{"kind":"repack","step":11.5}`, `{"kind":"release","step":21}`,
 	} {

@@ -39,10 +39,10 @@ type page struct {
 	Schedule string
 	Facts    []fact
 	Charts   []*chart // the first one is of the step time
-	Heat     *heatView
-	Work     *heatView // the share of its work that each layer did
-	Shares   string    // what the shares of Work are shares of
-	Pieces   *pieces   // pieces of a layer that replicas divide; nil: they divide none
+	Heat     *heat
+	Work     *heat   // the share of its work that each layer did
+	Shares   string  // what the shares of Work are shares of
+	Pieces   *pieces // pieces of a layer that replicas divide; nil: they divide none
 	Times    *timelines
 	Move     int // the step before the move that separates "before" and "after", or -1
 	Idle     *idleTable
@@ -97,15 +97,10 @@ func HTML(out io.Writer, r Run) error {
 		c.Index = i
 		c.thin()
 	}
-	layouts, err := r.heat()
-	if err != nil {
+	if p.Heat, err = r.heat(marks, changes.frozen, places); err != nil {
 		return err
 	}
-	p.Heat = layouts.view(first, marks, changes.frozen)
-	places.locate(p.Heat, r.Metrics)
-	if changes.work != nil {
-		p.Work, p.Shares = changes.work.view(first), changes.work.What
-	}
+	p.Work, p.Shares = changes.work.view(first), changes.work.What
 	p.Idle, p.Move = r.idleTable()
 	p.Times = r.timelines(p.Move, places)
 	if len(r.phases()) > 1 {

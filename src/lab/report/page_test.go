@@ -238,7 +238,7 @@ func TestHeat(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := Run{Config: config.Default(), Metrics: c.metrics}
-			h, err := r.heat()
+			h, err := r.heat(nil, nil, places{})
 			expect.OK(t, err)
 			if diff := cmp.Diff(c.want, h.Boxes); diff != "" {
 				t.Error(diff)
@@ -254,7 +254,7 @@ func TestHeat(t *testing.T) {
 		{"no layer", "run/metrics.jsonl:1: cuts: no layer", []record.Metrics{line("1f1b", 0, 0)}},
 	} {
 		r := Run{Dir: "run", Config: config.Default(), Metrics: c.metrics}
-		if _, err := r.heat(); err == nil || err.Error() != c.want {
+		if _, err := r.heat(nil, nil, places{}); err == nil || err.Error() != c.want {
 			t.Errorf("%s: got  %v\nwant %s", c.name, err, c.want)
 		}
 	}
@@ -267,7 +267,7 @@ func TestManyLayouts(t *testing.T) {
 	for step := range 10_000 {
 		r.Metrics = append(r.Metrics, record.Metrics{Step: step, Schedule: "1f1b", Cuts: []int{0, 1 + step%2, 3}, LayersPerStage: make([]int, 2)})
 	}
-	h, err := r.heat()
+	h, err := r.heat(nil, nil, places{})
 	expect.OK(t, err)
 	if most := 2 * maxColumns; len(h.Boxes) > most || h.Thinned == 0 {
 		t.Errorf("%d boxes, %d steps left out; want at most %d boxes", len(h.Boxes), h.Thinned, most)

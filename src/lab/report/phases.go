@@ -51,10 +51,10 @@ func PhaseRows(runs []Run) (rows []PhaseRow, err error) {
 	for i := range base {
 		for k, r := range runs {
 			s, first := phases[k][i].late(), base[i].late()
-			d := changes[k].change(s)
+			d, work := changes[k].change(s)
 			rows = append(rows, PhaseRow{
 				Run: r.label(), Step: r.Metrics[phases[k][i].lo].Step, Balancer: r.Config.Balance.String(), Clock: r.Metrics[s.lo].Clock,
-				Sparsity: d.Sparsity, Frozen: d.Frozen, Work: record.Float(d.Work),
+				Sparsity: record.Float(d.Sparsity), Frozen: d.Frozen, Work: record.Float(work),
 				Makespan: r.middle(s, makespan), Speedup: runs[0].middle(first, makespan) / r.middle(s, makespan),
 				Bottleneck: r.middle(s, func(m record.Metrics) record.Float { return m.Bottleneck }),
 				Optimum:    r.middle(s, func(m record.Metrics) record.Float { return m.Optimum }),

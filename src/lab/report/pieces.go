@@ -17,7 +17,7 @@ import (
 // replicas that had each piece.
 type pieces struct {
 	Layer   string
-	View    *heatView
+	View    *heat
 	Moved   int     // number of steps after which pieces of any layer moved
 	shares  *work   // of the pieces of the layer
 	holders [][]int // by step and piece
@@ -132,17 +132,13 @@ func (p *pieces) fill(steps []dynamic.Held) {
 // view lays out the map of pieces. Pieces that several replicas had are hatched.
 func (p *pieces) view(first int) {
 	p.View = p.shares.view(first)
-	steps, layers := float64(p.View.heat.Steps), float64(p.View.heat.Layers)
 	for piece := range p.shares.names {
 		for begin, end := 0, 0; begin < len(p.holders); begin = end {
 			n := p.holders[begin][piece]
 			for end = begin + 1; end < len(p.holders) && p.holders[end][piece] == n; end++ {
 			}
 			if n > 1 {
-				p.View.Frozen = append(p.View.Frozen, boxView{
-					Left: percent(float64(begin), steps), Top: percent(float64(piece), layers), Wide: percent(float64(end-begin), steps), High: percent(1, layers),
-					Title: fmt.Sprintf("%d replicas hold %d", n, piece),
-				})
+				p.View.Hatched = append(p.View.Hatched, box{Step: begin, Width: end - begin, Layer: piece, Height: 1})
 			}
 		}
 	}

@@ -40,8 +40,8 @@ func TestPieces(t *testing.T) {
 		}
 	}
 	p.view(0)
-	if n := len(p.View.Frozen); n != 1 || !strings.Contains(p.View.Frozen[0].Title, "2 replicas hold 0") {
-		t.Errorf("%d hatched boxes: %+v, want the copy of the first piece", n, p.View.Frozen)
+	if list := p.View.Hatched; len(list) != 1 || list[0] != (box{Step: 2, Width: 2, Height: 1}) {
+		t.Errorf("hatched boxes: %+v, want the copy of the first piece", list)
 	}
 	if text := placeText(r.Events[0]); !strings.Contains(text, "even share 2.00") || !strings.Contains(text, "25.0 % shorter") {
 		t.Error(text)

@@ -74,16 +74,3 @@ func (p places) of(step, stage, replica int) string {
 	}
 	return text
 }
-
-// locate adds the places of stages to the titles of a map.
-func (p places) locate(v *heatView, steps []record.Metrics) {
-	if v == nil {
-		return
-	}
-	for i := range v.Boxes {
-		b := &v.Boxes[i]
-		if at := p.of(steps[b.Step].Step, b.Stage, -1); at != "" {
-			b.Title += "; " + at
-		}
-	}
-}

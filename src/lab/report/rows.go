@@ -66,8 +66,9 @@ func Rows(runs []Run) ([]Row, error) {
 				w.Speedup, w.Low, w.High, w.Ceiling = math.NaN(), math.NaN(), math.NaN(), math.NaN()
 			}
 		}
-		row, d := r.row(), r.changer().end()
-		row.Sparsity, row.Frozen, row.Work = d.Sparsity, d.Frozen, record.Float(d.Work)
+		row := r.row()
+		seen, share := r.changer().end()
+		row.Sparsity, row.Frozen, row.Work = record.Float(seen.Sparsity), seen.Frozen, record.Float(share)
 		row.Simulated, row.Speedup = record.Float(w.Used/float64(w.Steps)), record.Float(w.Speedup)
 		row.Low, row.High, row.Ceiling = record.Float(w.Low), record.Float(w.High), record.Float(w.Ceiling)
 		row.pack(r)

@@ -2,7 +2,6 @@ package report
 
 import (
 	"math"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -53,7 +52,7 @@ func TestWork(t *testing.T) {
 		},
 	} {
 		w := counting(t, 3, c.sets, c.counts...).work()
-		if w == nil || w.What != c.what {
+		if w.What != c.what || w.shares == nil {
 			t.Errorf("%s: %+v", name, w)
 			continue
 		}
@@ -64,11 +63,11 @@ func TestWork(t *testing.T) {
 		if y := w.chart(r).Curves[0].Y; len(y) != 3 || math.Abs(float64(y[0])-c.mean) > 1e-9 {
 			t.Errorf("%s: mean %v, want %v", name, y, c.mean)
 		}
-		if v := w.view(0); len(v.Boxes) == 0 || v.Boxes[0].Wide != "100%" && v.Boxes[0].Wide != "100.000%" {
+		if v := w.view(0); len(v.Boxes) == 0 || v.Boxes[0].Width != 3 {
 			t.Errorf("%s: %+v", name, v.Boxes)
 		}
 	}
-	if w := counting(t, 3, nil).work(); w != nil {
+	if w := counting(t, 3, nil).work(); w.shares != nil || w.view(0) != nil {
 		t.Errorf("%+v of a run that counts nothing", w)
 	}
 }
@@ -81,11 +80,11 @@ func TestScaleOfWork(t *testing.T) {
 		want  string // the middle colour
 	}{{0, 0.01, "0.5 %"}, {90, 0.1, "5 %"}, {100, 0.1, "5 %"}, {101, 0.15, "7.5 %"}, {790, 0.8, "40 %"}, {1000, 1, "50 %"}} {
 		v := counting(t, 3, []string{"dynamic.kind=attention"}, record.LayerCounts{Layer: "block.1", Name: "pairs", Values: []int64{c.pairs, 1000}}).work().view(0)
-		if got := v.Scale()[2].Name; v.Top != c.top || got != c.want {
+		if got := v.Scale()[2].Label; v.Top != c.top || got != c.want {
 			t.Errorf("%d: up to %v, in the middle %s, want %v and %s", c.pairs, v.Top, got, c.top, c.want)
 		}
-		if v.Layers[2].Label != "block 1" {
-			t.Errorf("layers are called %v", v.Layers)
+		if v.Down()[2].Label != "block 1" {
+			t.Errorf("layers are called %v", v.Down())
 		}
 	}
 }
@@ -111,7 +110,15 @@ func TestFrozen(t *testing.T) {
 	if y := r.frozenChart(got).Curves[0].Y; y[2] != 0 || y[3] != 2 || y[11] != 4 || y[12] != 0 {
 		t.Error(y)
 	}
-	if v := (&heat{Steps: 20, Layers: 6, Stages: 1}).view(0, nil, got); len(v.Frozen) != 2 || !strings.HasPrefix(v.Frozen[0].Left, "15") {
-		t.Errorf("%+v", v.Frozen)
+	for i := range r.Metrics {
+		r.Metrics[i].Cuts, r.Metrics[i].LayersPerStage = []int{0, 6}, []int{6}
+	}
+	h, err := r.heat(nil, got, places{})
+	expect.OK(t, err)
+	if diff := cmp.Diff([]box{{Step: 3, Width: 5, Height: 2}, {Step: 8, Width: 4, Height: 4}}, h.Hatched); diff != "" {
+		t.Error(diff)
+	}
+	if got, want := string(h.Place(h.Hatched[0])), "left:15%;top:0%;width:calc(25% + .5px);height:33.33%"; got != want {
+		t.Errorf("%s, want %s", got, want)
 	}
 }
