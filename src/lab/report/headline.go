@@ -56,13 +56,9 @@ func Remarks(s verdict.Summary) (lines []string) {
 
 // remarks returns the Remarks of a run that was read. They come from its summary, or else from its
 // records.
-func (r Run) remarks() ([]string, error) {
+func (r Run) remarks() []string {
 	if r.End != nil && (r.End.Moves != nil || r.End.Stayed != "") {
-		return Remarks(*r.End), nil
-	}
-	series, err := r.costs()
-	if err != nil {
-		return nil, err
+		return Remarks(*r.End)
 	}
 	var t verdict.Tally
 	for _, m := range r.Metrics {
@@ -71,10 +67,10 @@ func (r Run) remarks() ([]string, error) {
 	for _, e := range r.Events {
 		t.Event(e)
 	}
-	for _, p := range series {
+	for _, p := range r.Costs {
 		t.Costs(p)
 	}
-	return Remarks(verdict.Summary{Moves: t.Moves(), Stayed: t.Stayed(r.Config)}), nil
+	return Remarks(verdict.Summary{Moves: t.Moves(), Stayed: t.Stayed(r.Config)})
 }
 
 // spread formats the percentiles of the speedup, "" if they are not known.
@@ -106,16 +102,12 @@ func (r Run) worth() (*verdict.Result, error) {
 // ran returns the recorded costs of the run. It is nil if there is one stage, or if no phase ran to
 // its end.
 func (r Run) ran() (*verdict.Run, error) {
-	if r.Config.Parallel.Stages == 1 {
+	if r.Config.Parallel.Stages == 1 || r.Costs == nil {
 		return nil, nil
-	}
-	series, err := r.costs()
-	if err != nil || series == nil {
-		return nil, err
 	}
 	p, err := search.Configured(r.Config)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", r.file(record.SettingsFile), err)
 	}
-	return &verdict.Run{Planner: p, Series: series}, nil
+	return &verdict.Run{Planner: p, Series: r.Costs}, nil
 }

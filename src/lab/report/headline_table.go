@@ -48,10 +48,7 @@ func Weigh(runs []Run) (Worths, error) {
 		if len(group) > 1 {
 			continue
 		}
-		var err error
-		if w.notes[group[0]], err = runs[group[0]].remarks(); err != nil {
-			return w, err
-		}
+		w.notes[group[0]] = runs[group[0]].remarks()
 	}
 	for i, worth := range w.of {
 		if end := runs[i].End; worth != nil && end != nil && end.Worth != nil {

@@ -75,9 +75,7 @@ func HTML(out io.Writer, r Run) error {
 	}
 	if worth != nil {
 		p.Headline = Headline(*worth, packing != nil)
-		if p.Remarks, err = r.remarks(); err != nil {
-			return err
-		}
+		p.Remarks = r.remarks()
 	}
 	phases, err := r.baselines()
 	if err != nil {

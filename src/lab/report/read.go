@@ -26,13 +26,13 @@ type Run struct {
 	Metrics []record.Metrics
 	Events  []record.Event
 	End     *verdict.Summary // nil for a run that has not ended, and for older ones
+	Costs   record.Series    // costs of layers; empty if they were not recorded
 	Notes   []string         // parts of the files that were left out, with the reason
 
 	// These fields are only for the page; absent from older runs.
 	Settings   string             // config.toml as it was written
 	Provenance *record.Provenance // nil if there is none
 	Timelines  []record.Timeline  // some steps; may be empty
-	Costs      record.Series      // costs of layers; empty if they were not recorded
 }
 
 // Read reads a run directory. A run without a single step is an error.
@@ -59,6 +59,13 @@ func Read(dir string) (Run, error) {
 		return r, fmt.Errorf("%s: %w", r.file(record.MetricsFile), err)
 	}
 	if r.Events, err = lines[record.Event](&r, record.EventsFile); err != nil {
+		return r, err
+	}
+	err = r.read(record.CostsFile, func(name string, in io.Reader) (err error) {
+		r.Costs, err = record.ReadSeries(name, in, r.Config.Layers())
+		return err
+	})
+	if err != nil {
 		return r, err
 	}
 	r.End, err = verdict.ReadSummary(dir)
@@ -123,10 +130,10 @@ func ReadAll(dir string) (Run, error) {
 	if err := r.provenance(); err != nil {
 		return r, err
 	}
-	if r.Costs, err = r.costs(); err != nil {
-		return r, err
-	}
-	return r, r.timeline()
+	return r, r.read(record.TraceFile, func(name string, in io.Reader) (err error) {
+		r.Timelines, err = record.ReadTrace(name, in)
+		return err
+	})
 }
 
 // file returns the path of one of the run's files.
@@ -171,23 +178,6 @@ func (r *Run) read(name string, visit func(name string, in io.Reader) error) err
 		return nil
 	}
 	return visit(r.file(name), in)
-}
-
-// costs reads the costs of layers, none if they were not recorded.
-func (r *Run) costs() (list record.Series, err error) {
-	err = r.read(record.CostsFile, func(name string, in io.Reader) (err error) {
-		list, err = record.ReadSeries(name, in, r.Config.Layers())
-		return err
-	})
-	return list, err
-}
-
-// timeline reads the timelines, if there are any.
-func (r *Run) timeline() error {
-	return r.read(record.TraceFile, func(name string, in io.Reader) (err error) {
-		r.Timelines, err = record.ReadTrace(name, in)
-		return err
-	})
 }
 
 // note adds a note about a file; "" adds none.

@@ -123,9 +123,10 @@ func (row *Row) pack(r Run) {
 	p := r.packing()
 	if p == nil {
 		first, last, unknown := r.Metrics[0], r.Metrics[len(r.Metrics)-1], record.Float(math.NaN())
-		row.RanksFirst, row.RanksLast, row.NodesFirst, row.NodesLast = first.Ranks, last.Ranks, first.Nodes, last.Nodes
-		row.MeanRanks, row.FreeSeconds, row.HoursGivenBack, row.HoursIdle, row.Throughput, row.Predicted = unknown, unknown, unknown, unknown, unknown, unknown
-		return
+		p = &verdict.Packing{
+			RanksFirst: first.Ranks, RanksLast: last.Ranks, NodesFirst: first.Nodes, NodesLast: last.Nodes,
+			MeanRanks: unknown, FreeRankSeconds: unknown, HoursGivenBack: unknown, HoursIdle: unknown,
+		}
 	}
 	row.RanksFirst, row.RanksLast, row.MeanRanks, row.FreeSeconds = p.RanksFirst, p.RanksLast, p.MeanRanks, p.FreeRankSeconds
 	row.NodesFirst, row.NodesLast = p.NodesFirst, p.NodesLast
