@@ -38,6 +38,12 @@ func (r Run) facts(s Row) []fact {
 		facts = append(facts, fact{"sparsity", dynamic.Significant(100*pruned) + " %", "of the prunable weights pruned at the end"})
 	}
 	bubble := r.middle(first, func(m record.Metrics) record.Float { return m.BubbleRatio })
+	skipped := 0
+	for _, m := range r.Metrics {
+		if m.Skipped {
+			skipped++
+		}
+	}
 	moved := ""
 	if s.Moved > 0 {
 		moved = " " + record.Bytes(s.Moved) + " of layers"
@@ -45,18 +51,7 @@ func (r Run) facts(s Row) []fact {
 	return append(facts,
 		fact{"bubble ratio", fmt.Sprintf("%s → %s %%", dynamic.Significant(100*float64(bubble)), dynamic.Significant(100*float64(s.Bubble))), "idle share of the stages' time in the pipeline, first → last"},
 		fact{"balancing", fmt.Sprintf("%.2f %%", 100*s.Overhead), "of all time went to measuring, deciding and moving" + moved},
-		fact{"steps", fmt.Sprintf("%d of %d", len(r.Metrics), r.Config.Train.Steps), r.skipped()})
-}
-
-// skipped returns the number of skipped updates, as text.
-func (r Run) skipped() string {
-	n := 0
-	for _, m := range r.Metrics {
-		if m.Skipped {
-			n++
-		}
-	}
-	return fmt.Sprintf("%d of them without an update", n)
+		fact{"steps", fmt.Sprintf("%d of %d", len(r.Metrics), r.Config.Train.Steps), fmt.Sprintf("%d of them without an update", skipped)})
 }
 
 // milliseconds formats seconds as milliseconds.

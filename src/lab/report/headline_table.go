@@ -16,13 +16,12 @@ type Worths struct {
 	runs   []Run
 	of     []*verdict.Result // by run; nil without costs
 	groups [][]int           // indices of runs that did the same work
-	notes  [][]string        // by run: its remarks, if it is compared with no other run
 }
 
 // Weigh returns the value of moving layers for each run. Runs that did the same work are compared
 // on the costs measured by all of them.
 func Weigh(runs []Run) (Worths, error) {
-	w := Worths{runs: runs, of: make([]*verdict.Result, len(runs)), notes: make([][]string, len(runs))}
+	w := Worths{runs: runs, of: make([]*verdict.Result, len(runs))}
 	known := make(map[string]int) // index of a group, by the work of its runs
 	rans := make([]verdict.Run, len(runs))
 	for i, r := range runs {
@@ -45,10 +44,6 @@ func Weigh(runs []Run) (Worths, error) {
 		if err := compare(group, rans, w.of); err != nil {
 			return w, err
 		}
-		if len(group) > 1 {
-			continue
-		}
-		w.notes[group[0]] = runs[group[0]].remarks()
 	}
 	for i, worth := range w.of {
 		if end := runs[i].End; worth != nil && end != nil && end.Worth != nil {

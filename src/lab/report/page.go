@@ -88,7 +88,6 @@ func HTML(out io.Writer, r Run) error {
 		[]*chart{r.frozenChart(changes.frozen), changes.work.chart(r)}, r.countCharts())
 	if p.Pieces != nil {
 		p.Charts = append(p.Charts, p.Pieces.load)
-		p.Pieces.view(first)
 	}
 	p.Charts = slices.DeleteFunc(p.Charts, func(c *chart) bool { return c == nil })
 	for i, c := range p.Charts {

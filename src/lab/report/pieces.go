@@ -13,15 +13,12 @@ import (
 	"dynmo/src/record"
 )
 
-// pieces is the share of a layer's work that each of its pieces had over steps, and the number of
-// replicas that had each piece.
+// pieces is the share of a layer's work that each of its pieces had over steps.
 type pieces struct {
-	Layer   string
-	View    *heat
-	Moved   int     // number of steps after which pieces of any layer moved
-	shares  *work   // of the pieces of the layer
-	holders [][]int // by step and piece
-	load    *chart
+	Layer string
+	View  *heat // of the pieces; those that several replicas had are hatched
+	Moved int   // number of steps after which pieces of any layer moved
+	load  *chart
 
 	Fullest, Even float64 // work of the fullest replica divided by its even share, means over layers and steps: in the run, and without moves and copies
 }
@@ -30,19 +27,16 @@ type pieces struct {
 // under the kind's own rule, by the mean over steps. It returns nil if replicas do not divide
 // layers into pieces.
 func (r Run) pieces() (*pieces, error) {
+	var held func(piece.Assignment, int, dynamic.Values) dynamic.Held
 	for _, kind := range dynamic.Active(r.Config) {
-		if kind.Held == nil {
-			continue
-		}
-		if held := kind.Held(r.Config); held != nil {
-			return r.piecesOf(dynamic.AllCounts(r.Config), held)
+		if held == nil && kind.Held != nil {
+			held = kind.Held(r.Config)
 		}
 	}
-	return nil, nil
-}
-
-// piecesOf is pieces for a kind, given by its counts and its function held.
-func (r Run) piecesOf(all []dynamic.Counts, held func(piece.Assignment, int, dynamic.Values) dynamic.Held) (*pieces, error) {
+	if held == nil {
+		return nil, nil
+	}
+	all := dynamic.AllCounts(r.Config)
 	at, placed, err := r.placedAt()
 	if err != nil {
 		return nil, err
@@ -84,7 +78,7 @@ func (r Run) piecesOf(all []dynamic.Counts, held func(piece.Assignment, int, dyn
 	if p.Layer == "" {
 		return nil, nil
 	}
-	p.fill(rows[p.Layer])
+	p.view(rows[p.Layer], r.Metrics[0].Step)
 	was, without := curve{Name: "as it was", Style: "line"}, curve{Name: "without moves and copies", Style: "static"}
 	for i := range load {
 		was.Y, without.Y = append(was.Y, record.Float(load[i])), append(without.Y, record.Float(even[i]))
@@ -113,29 +107,26 @@ func (r Run) placedAt() (at []int, placed []piece.Assignment, err error) {
 	return at, placed, nil
 }
 
-// fill sets the shares and holders of every step.
-func (p *pieces) fill(steps []dynamic.Held) {
-	p.shares = &work{What: "work of the layer"}
+// view sets the map of the pieces of a layer over the steps from `first` on.
+func (p *pieces) view(steps []dynamic.Held, first int) {
+	shares, holders := &work{What: "work of the layer"}, make([][]int, len(steps))
 	for _, h := range steps {
-		for k := len(p.shares.names); k < len(h.Shares); k++ {
-			p.shares.names = append(p.shares.names, fmt.Sprint(k))
+		for k := len(shares.names); k < len(h.Shares); k++ {
+			shares.names = append(shares.names, fmt.Sprint(k))
 		}
 	}
-	for _, h := range steps {
-		row, holders := slices.Repeat([]float64{math.NaN()}, len(p.shares.names)), make([]int, len(p.shares.names))
+	for i, h := range steps {
+		row := slices.Repeat([]float64{math.NaN()}, len(shares.names))
 		copy(row, h.Shares)
-		copy(holders, h.Holders)
-		p.shares.shares, p.holders = append(p.shares.shares, row), append(p.holders, holders)
+		holders[i] = make([]int, len(shares.names))
+		copy(holders[i], h.Holders)
+		shares.shares = append(shares.shares, row)
 	}
-}
-
-// view lays out the map of pieces. Pieces that several replicas had are hatched.
-func (p *pieces) view(first int) {
-	p.View = p.shares.view(first)
-	for piece := range p.shares.names {
-		for begin, end := 0, 0; begin < len(p.holders); begin = end {
-			n := p.holders[begin][piece]
-			for end = begin + 1; end < len(p.holders) && p.holders[end][piece] == n; end++ {
+	p.View = shares.view(first)
+	for piece := range shares.names {
+		for begin, end := 0, 0; begin < len(steps); begin = end {
+			n := holders[begin][piece]
+			for end = begin + 1; end < len(steps) && holders[end][piece] == n; end++ {
 			}
 			if n > 1 {
 				p.View.Hatched = append(p.View.Hatched, box{Step: begin, Width: end - begin, Layer: piece, Height: 1})

@@ -39,7 +39,6 @@ func TestPieces(t *testing.T) {
 			}
 		}
 	}
-	p.view(0)
 	if list := p.View.Hatched; len(list) != 1 || list[0] != (box{Step: 2, Width: 2, Height: 1}) {
 		t.Errorf("hatched boxes: %+v, want the copy of the first piece", list)
 	}

@@ -25,8 +25,8 @@ func worthsOf(group []judged) Worths {
 		c := config.Default()
 		c.Balance.Kind = j.balancer
 		metrics := []record.Metrics{{Loss: 5}, {Step: 1, Loss: record.Float(j.loss)}}
-		w.runs = append(w.runs, Run{Dir: string(rune('a' + i)), Config: c, Metrics: metrics, End: &verdict.Summary{Hash: j.hash}})
-		w.of, w.notes = append(w.of, j.worth), append(w.notes, nil)
+		w.runs = append(w.runs, Run{Dir: string(rune('a' + i)), Config: c, Metrics: metrics, End: &verdict.Summary{Hash: j.hash, Moves: &verdict.Moves{}}})
+		w.of = append(w.of, j.worth)
 		w.groups[0] = append(w.groups[0], i)
 	}
 	return w
