@@ -20,7 +20,7 @@ type Format string
 const (
 	LLMC     Format = "llmc"     // OUT.bin, as llm.c reads it
 	Megatron Format = "megatron" // OUT.bin and OUT.idx, as Megatron-LM reads them
-	Raw      Format = "raw"      // ids alone, as nanoGPT reads them
+	rawIDs   Format = "raw"      // ids alone, as nanoGPT reads them
 )
 
 // Unrecorded is the number of documents if the format does not store it.
@@ -88,7 +88,7 @@ func (t *Tokens) open(raw string) error {
 		t.ids, err = parseLLMC(t.file, bin)
 		return err
 	case errors.Is(err, fs.ErrNotExist) && raw != "":
-		t.Format, t.Documents = Raw, Unrecorded
+		t.Format, t.Documents = rawIDs, Unrecorded
 		t.ids, err = parseRaw(t.file, bin, raw)
 		return err
 	case errors.Is(err, fs.ErrNotExist):
