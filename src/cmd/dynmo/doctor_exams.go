@@ -211,6 +211,9 @@ func lookNVML() (string, error) {
 	}
 	lines := []string{fmt.Sprintf("%d GPUs", len(gpus))}
 	for _, g := range gpus {
+		if g.Fault != "" {
+			return "", fmt.Errorf("GPU %d does not answer: %s", g.Index, g.Fault)
+		}
 		held := ""
 		if len(g.Throttle) > 0 {
 			held = ", clock held back: " + strings.Join(g.Throttle, ", ")

@@ -4,39 +4,35 @@ package nvml
 
 import "github.com/NVIDIA/go-nvml/pkg/nvml"
 
-// Health returns the health of each GPU of this machine, by index.
+// Health returns the health of each GPU of this machine, in the order of Inventory.
 func (l *Library) Health() ([]Health, error) {
-	count, status := l.lib.DeviceGetCount()
-	if err := check("count the GPUs", status); err != nil {
-		return nil, err
-	}
-	list := make([]Health, count)
-	for i := range list {
-		d, status := l.lib.DeviceGetHandleByIndex(i)
-		if err := check("a GPU's handle", status); err != nil {
-			return nil, err
+	var list []Health
+	err := l.each(func(_ int, d nvml.Device, fault string) {
+		h := Health{Uncorrected: Unknown, Remapped: Unknown, PCIeWidth: Unknown, PCIeMost: Unknown, Links: Unknown, Fault: fault}
+		if fault == "" {
+			h.examine(d)
 		}
-		list[i] = examine(d)
-	}
-	return list, nil
+		list = append(list, h)
+	})
+	return list, err
 }
 
-func examine(d nvml.Device) Health {
-	h := Health{Uncorrected: Unknown, Remapped: Unknown, PCIeWidth: Unknown, PCIeMost: Unknown, Links: Unknown}
-	if errors, status := d.GetTotalEccErrors(nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.VOLATILE_ECC); status == nvml.SUCCESS {
+func (h *Health) examine(d nvml.Device) {
+	var q query
+	if errors, status := d.GetTotalEccErrors(nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.VOLATILE_ECC); q.ok("ECC errors", status) {
 		h.Uncorrected = int(errors)
 	}
-	if corrected, uncorrected, pending, failed, status := d.GetRemappedRows(); status == nvml.SUCCESS {
+	if corrected, uncorrected, pending, failed, status := d.GetRemappedRows(); q.ok("remapped rows", status) {
 		h.Remapped, h.RemapPending, h.RemapFailed = corrected+uncorrected, pending, failed
 	}
-	now, status := d.GetCurrPcieLinkWidth()
+	now, width := d.GetCurrPcieLinkWidth()
 	most, known := d.GetMaxPcieLinkWidth()
-	if status == nvml.SUCCESS && known == nvml.SUCCESS {
+	if q.ok("PCIe link", width) && q.ok("PCIe link", known) {
 		h.PCIeWidth, h.PCIeMost = now, most
 	}
 	for link := range nvml.NVLINK_MAX_LINKS {
 		state, status := d.GetNvLinkState(link)
-		if status != nvml.SUCCESS {
+		if !q.ok("NVLink", status) {
 			continue
 		}
 		h.Links = max(0, h.Links)
@@ -44,5 +40,5 @@ func examine(d nvml.Device) Health {
 			h.Links++
 		}
 	}
-	return h
+	h.Fault = q.fault
 }

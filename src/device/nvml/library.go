@@ -3,7 +3,6 @@
 package nvml
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
@@ -21,7 +20,7 @@ func open(lib nvml.Interface) (*Library, error) {
 	case nvml.SUCCESS:
 		return &Library{lib}, nil
 	case nvml.ERROR_LIBRARY_NOT_FOUND:
-		return nil, fmt.Errorf("%w: libnvidia-ml.so.1 is not here", errAbsent)
+		return nil, fmt.Errorf("%w: libnvidia-ml.so.1 is not here", ErrAbsent)
 	default:
 		return nil, fmt.Errorf("nvml: start: %w", status)
 	}
@@ -38,70 +37,113 @@ func check(what string, status nvml.Return) error {
 	return fmt.Errorf("nvml: %s: %w", what, status)
 }
 
-// Inventory returns the GPUs of this machine.
+// Inventory returns the GPUs of this machine, without those that this process may not use. A GPU that does
+// not answer is in the list, with its Fault.
 func (l *Library) Inventory() ([]GPU, error) {
+	var gpus []GPU
+	err := l.each(func(i int, d nvml.Device, fault string) {
+		g := GPU{Index: i, Fault: fault}
+		if fault == "" {
+			g = look(d, i)
+		}
+		gpus = append(gpus, g)
+	})
+	return gpus, err
+}
+
+// each calls visit with the GPUs of this machine that this process may use. fault is the error of a GPU
+// without a handle.
+func (l *Library) each(visit func(index int, d nvml.Device, fault string)) error {
 	count, status := l.lib.DeviceGetCount()
 	if err := check("count the GPUs", status); err != nil {
-		return nil, err
+		return err
 	}
-	gpus := make([]GPU, count)
-	for i := range gpus {
-		d, status := l.lib.DeviceGetHandleByIndex(i)
-		if err := check(fmt.Sprintf("GPU %d", i), status); err != nil {
-			return nil, err
-		}
-		var err error
-		if gpus[i], err = look(d, i); err != nil {
-			return nil, err
+	for i := range count {
+		switch d, status := l.lib.DeviceGetHandleByIndex(i); status {
+		case nvml.SUCCESS:
+			visit(i, d, "")
+		case nvml.ERROR_NO_PERMISSION: // another job has it
+		default:
+			visit(i, nil, fmt.Sprintf("its handle: %v", status))
 		}
 	}
-	return gpus, nil
+	return nil
 }
 
-// look returns the figures of a GPU. A missing name, UUID or bus is an error. Other figures are not
-// known for every product.
-func look(d nvml.Device, index int) (GPU, error) {
-	g := GPU{Index: index}
-	var named, identified, placed nvml.Return
-	var pci nvml.PciInfo
-	g.Name, named = d.GetName()
-	g.UUID, identified = d.GetUUID()
-	pci, placed = d.GetPciInfo()
-	if err := errors.Join(check("its name", named), check("its UUID", identified), check("its place", placed)); err != nil {
-		return g, fmt.Errorf("GPU %d: %w", index, err)
+// query asks a GPU, and keeps the first error that no healthy GPU gives.
+type query struct{ fault string }
+
+// ok reports whether a query was answered. That a product, a driver or a permission lacks a figure is no
+// fault.
+func (q *query) ok(what string, status nvml.Return) bool {
+	switch status {
+	case nvml.SUCCESS:
+		return true
+	case nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_FUNCTION_NOT_FOUND, nvml.ERROR_NO_PERMISSION, nvml.ERROR_INVALID_ARGUMENT, nvml.ERROR_NOT_FOUND:
+	default:
+		if q.fault == "" {
+			q.fault = fmt.Sprintf("its %s: %v", what, status)
+		}
 	}
-	g.Bus = text(pci.BusId[:])
-	if memory, status := d.GetMemoryInfo(); status == nvml.SUCCESS {
-		g.MemoryBytes, g.UsedBytes = int64(memory.Total), int64(memory.Used)
-	}
-	g.ClockMHz = known(d.GetClockInfo(nvml.CLOCK_SM))
-	g.MaxMHz = known(d.GetMaxClockInfo(nvml.CLOCK_SM))
-	g.MemoryMHz = known(d.GetClockInfo(nvml.CLOCK_MEM))
-	g.Celsius = known(d.GetTemperature(nvml.TEMPERATURE_GPU))
-	g.PowerWatts = power(d)
-	g.LimitWatts = float64(known(d.GetEnforcedPowerLimit())) / 1e3
-	if mask, status := d.GetCurrentClocksThrottleReasons(); status == nvml.SUCCESS {
-		g.Throttle = throttle(mask)
-	}
-	if on, _, status := d.GetEccMode(); status == nvml.SUCCESS {
-		g.ECC = on == nvml.FEATURE_ENABLED
-	}
-	if errors, status := d.GetTotalEccErrors(nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.VOLATILE_ECC); status == nvml.SUCCESS {
-		g.ECCErrors = int64(errors)
-	}
-	return g, nil
+	return false
 }
 
-// known returns a figure, or 0 if it is not known.
-func known(value uint32, status nvml.Return) int {
-	if status != nvml.SUCCESS {
+// number returns a figure, or 0 if it is not known.
+func (q *query) number(what string, value uint32, status nvml.Return) int {
+	if !q.ok(what, status) {
 		return 0
 	}
 	return int(value)
 }
 
+// look returns the figures of a GPU.
+func look(d nvml.Device, index int) GPU {
+	g := GPU{Index: index}
+	var q query
+	var named, identified, placed nvml.Return
+	var pci nvml.PciInfo
+	g.Name, named = d.GetName()
+	g.UUID, identified = d.GetUUID()
+	pci, placed = d.GetPciInfo()
+	g.Bus = text(pci.BusId[:])
+	for what, status := range map[string]nvml.Return{"name": named, "UUID": identified, "place": placed} {
+		if status != nvml.SUCCESS {
+			q.fault = fmt.Sprintf("its %s: %v", what, status)
+		}
+	}
+	if memory, status := d.GetMemoryInfo(); q.ok("memory", status) {
+		g.MemoryBytes, g.UsedBytes = int64(memory.Total), int64(memory.Used)
+	}
+	value, status := d.GetClockInfo(nvml.CLOCK_SM)
+	g.ClockMHz = q.number("clock", value, status)
+	value, status = d.GetMaxClockInfo(nvml.CLOCK_SM)
+	g.MaxMHz = q.number("largest clock", value, status)
+	value, status = d.GetClockInfo(nvml.CLOCK_MEM)
+	g.MemoryMHz = q.number("memory's clock", value, status)
+	value, status = d.GetTemperature(nvml.TEMPERATURE_GPU)
+	g.Celsius = q.number("temperature", value, status)
+	value, status = d.GetPowerUsage()
+	g.PowerWatts = float64(q.number("power", value, status)) / 1e3
+	value, status = d.GetEnforcedPowerLimit()
+	g.LimitWatts = float64(q.number("limit of power", value, status)) / 1e3
+	if mask, status := d.GetCurrentClocksThrottleReasons(); q.ok("throttling", status) {
+		g.Throttle = throttle(mask)
+	}
+	if on, _, status := d.GetEccMode(); q.ok("ECC mode", status) {
+		g.ECC = on == nvml.FEATURE_ENABLED
+	}
+	if errors, status := d.GetTotalEccErrors(nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.VOLATILE_ECC); q.ok("ECC errors", status) {
+		g.ECCErrors = int64(errors)
+	}
+	g.Fault = q.fault
+	return g
+}
+
 // power returns the power of a GPU in watts, 0 if not known.
-func power(d nvml.Device) float64 { return float64(known(d.GetPowerUsage())) / 1e3 }
+func power(d nvml.Device) float64 {
+	value, status := d.GetPowerUsage()
+	return float64(new(query).number("power", value, status)) / 1e3
+}
 
 // text returns a C string, which may fill its whole array.
 func text[C int8 | uint8](c []C) string {

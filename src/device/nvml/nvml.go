@@ -21,6 +21,7 @@ type GPU struct {
 	Throttle    []string `json:"throttle,omitempty"` // the reasons why the clock is below its maximum
 	ECC         bool     `json:"ecc"`                // whether memory errors are detected and counted
 	ECCErrors   int64    `json:"ecc_errors"`         // uncorrected, since the driver was loaded
+	Fault       string   `json:"fault,omitempty"`    // the error of a query that no healthy GPU gives; "" if there was none
 }
 
 // Unknown is the value of a figure of Health that the GPU does not report.
@@ -35,6 +36,8 @@ type Health struct {
 	PCIeWidth    int  // lanes that the link uses
 	PCIeMost     int  // lanes that GPU and slot support
 	Links        int  // NVLinks that are up
+
+	Fault string // as in GPU
 }
 
 // reasons names the bits of the reasons for a low clock. An idle GPU, or one with a fixed clock, is
@@ -65,5 +68,5 @@ func throttle(mask uint64) []string {
 	return names
 }
 
-// errAbsent is part of the errors on a machine, or in a binary, without the library.
-var errAbsent = errors.New("nvml: NVIDIA's management library cannot be opened")
+// ErrAbsent is part of the errors on a machine, or in a binary, without the library.
+var ErrAbsent = errors.New("nvml: NVIDIA's management library cannot be opened")

@@ -126,21 +126,34 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-func TestNamelessGPU(t *testing.T) {
-	d := bare()
-	d.GetNameFunc = func() (string, nvml.Return) { return "", nvml.ERROR_GPU_IS_LOST }
-	if _, err := library(t, d).Inventory(); err == nil || !strings.HasPrefix(err.Error(), "GPU 0: nvml: its name: ") {
-		t.Errorf("a lost GPU: %v", err)
+// TestLostGPU: an error that no healthy GPU gives is in the GPU's Fault, and the other GPUs are listed.
+func TestLostGPU(t *testing.T) {
+	nameless, silent := bare(), talkative()
+	nameless.GetNameFunc = func() (string, nvml.Return) { return "", nvml.ERROR_GPU_IS_LOST }
+	silent.GetTemperatureFunc = func(nvml.TemperatureSensors) (uint32, nvml.Return) { return 0, nvml.ERROR_UNKNOWN }
+	silent.GetRemappedRowsFunc = func() (int, int, bool, bool, nvml.Return) { return 0, 0, false, false, nvml.ERROR_GPU_IS_LOST }
+	l := library(t, nameless, silent, bare())
+	gpus, err := l.Inventory()
+	expect.OK(t, err)
+	health, err := l.Health()
+	expect.OK(t, err)
+	for i, want := range []string{"its name: ", "its temperature: ", ""} {
+		if got := gpus[i].Fault; !strings.HasPrefix(got, want) || (got == "") != (want == "") {
+			t.Errorf("GPU %d: fault %q, want %q", i, got, want)
+		}
+	}
+	if len(gpus) != 3 || health[0].Fault != "" || !strings.HasPrefix(health[1].Fault, "its remapped rows: ") {
+		t.Errorf("%d GPUs, %+v", len(gpus), health)
 	}
 }
 
 func TestMissingLibrary(t *testing.T) {
 	_, err := open(nvml.New(nvml.WithLibraryPath("libnvidia-ml-that-is-not-here.so")))
-	if !errors.Is(err, errAbsent) {
+	if !errors.Is(err, ErrAbsent) {
 		t.Errorf("no library: %v", err)
 	}
 	_, err = open(&mock.Interface{InitFunc: func() nvml.Return { return nvml.ERROR_DRIVER_NOT_LOADED }})
-	if err == nil || errors.Is(err, errAbsent) {
+	if err == nil || errors.Is(err, ErrAbsent) {
 		t.Errorf("a library without a driver: %v", err)
 	}
 }

@@ -282,6 +282,35 @@ func TestHealthRows(t *testing.T) {
 	}
 }
 
+// TestXids: messages as NVIDIA's driver prints them (open-gpu-kernel-modules); with MIG the parenthesis has
+// GPU-I and GPU-CI.
+func TestXids(t *testing.T) {
+	for text, want := range map[string]bool{
+		"(PCI:0000:4e:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.":              true,
+		"(PCI:0000:4e:00 GPU-I:05): 79, pid=7194, name=python3, GPU has fallen off the bus.":              true,
+		"(PCI:0000:4e:00 GPU-I:01 GPU-CI:02): 48, pid=9, name=a, An uncorrectable double bit error (DBE)": true,
+		"(PCI:0000:4e:00): 95, pid=7062, Uncontained: LTC TAG (0x2,0x0). RST: Yes, D-RST: No":             true,
+		"(PCI:0000:4e:00): 140, pid=7062, name=a, An unrecovered ECC error":                               true,
+		"(PCI:0000:4e:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)":  true,
+		"(PCI:0000:4e:00): 154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)":  false,
+		"(PCI:0000:4e:00): 94, pid=7062, Contained: CE User Channel (0x9). RST: No, D-RST: No":            false,
+		"(PCI:0000:4e:00): 31, pid=7062, name=a, Ch 00000008, MMU Fault":                                  false,
+	} {
+		rows := XIDRows("n", "4,1,1000000,-;NVRM: Xid "+text+"\n", 2)
+		if got := rows[0].Status == Faulty; got != want {
+			t.Errorf("faulty %v, want %v: %s", got, want, text)
+		}
+	}
+}
+
+func TestPCIRows(t *testing.T) {
+	listed := []nvml.GPU{{Bus: "00000000:4E:00.0"}, {Index: 1, Bus: "00000000:5F:00.0", Fault: "lost"}}
+	rows := PCIRows("n", []string{"0000:4e:00.0", "0000:5f:00.0", "0000:60:00.0"}, listed)
+	if len(rows) != 1 || rows[0].Device != "gpu 0000:60:00.0" || rows[0].Status != Faulty {
+		t.Errorf("%+v", rows)
+	}
+}
+
 func TestXIDRows(t *testing.T) {
 	const log = "4,1,1000000,-;NVRM: Xid (PCI:0000:17:00): 79, pid=1, GPU has fallen off the bus.\n" +
 		"4,2,9000000000,-;NVRM: Xid (PCI:0000:18:00): 13, pid=2, a program's own\n" +
