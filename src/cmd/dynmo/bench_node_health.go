@@ -83,7 +83,7 @@ func (r *recorder) report(w *gpuWatch) {
 		}
 		r.begin("gpus", "", "nvml")
 		r.add(verdict.Row{Node: r.node, Device: "gpus", Check: "nvml", Status: verdict.Faulty,
-			Note: fmt.Sprintf("%d GPUs on the PCI bus, and the driver does not answer: %v", len(pci), w.absent)})
+			Note: fmt.Sprintf("the driver does not answer, with %d GPUs on the PCI bus: %v", len(pci), w.absent)})
 		return
 	}
 	close(w.stop)

@@ -21,6 +21,8 @@ func open(lib nvml.Interface) (*Library, error) {
 		return &Library{lib}, nil
 	case nvml.ERROR_LIBRARY_NOT_FOUND:
 		return nil, fmt.Errorf("%w: libnvidia-ml.so.1 is not here", ErrAbsent)
+	case nvml.ERROR_DRIVER_NOT_LOADED:
+		return nil, fmt.Errorf("%w: the driver is not loaded", ErrAbsent)
 	default:
 		return nil, fmt.Errorf("nvml: start: %w", status)
 	}

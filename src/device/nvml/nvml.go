@@ -68,5 +68,6 @@ func throttle(mask uint64) []string {
 	return names
 }
 
-// ErrAbsent is part of the errors on a machine, or in a binary, without the library.
-var ErrAbsent = errors.New("nvml: NVIDIA's management library cannot be opened")
+// ErrAbsent is part of the errors on a machine without the library or its driver, and in a binary without
+// cgo.
+var ErrAbsent = errors.New("nvml: NVIDIA's management library is not here")

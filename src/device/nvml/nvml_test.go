@@ -152,9 +152,11 @@ func TestMissingLibrary(t *testing.T) {
 	if !errors.Is(err, ErrAbsent) {
 		t.Errorf("no library: %v", err)
 	}
-	_, err = open(&mock.Interface{InitFunc: func() nvml.Return { return nvml.ERROR_DRIVER_NOT_LOADED }})
-	if err == nil || errors.Is(err, ErrAbsent) {
-		t.Errorf("a library without a driver: %v", err)
+	for status, absent := range map[nvml.Return]bool{nvml.ERROR_DRIVER_NOT_LOADED: true, nvml.ERROR_LIB_RM_VERSION_MISMATCH: false} {
+		_, err = open(&mock.Interface{InitFunc: func() nvml.Return { return status }})
+		if err == nil || errors.Is(err, ErrAbsent) != absent {
+			t.Errorf("status %d: %v", status, err)
+		}
 	}
 }
 
