@@ -23,7 +23,7 @@ func rootCommand() *cobra.Command {
 		SilenceUsage:  true,
 	}
 	root.SetVersionTemplate("{{.Version}}")
-	root.AddCommand(trainCommand(), profileCommand(), planCommand(), simulateCommand(), balanceCommand(), layoutCommand(), benchCommand(), ckptCommand(), sampleCommand(), dataCommand(), tableCommand(), reportCommand(), figuresCommand(), doctorCommand(), versionCommand())
+	root.AddCommand(trainCommand(), profileCommand(), planCommand(), simulateCommand(), balanceCommand(), costsCommand(), layoutCommand(), benchCommand(), ckptCommand(), sampleCommand(), dataCommand(), tableCommand(), reportCommand(), figuresCommand(), doctorCommand(), versionCommand())
 	root.AddCommand(topics()...)
 	wanting(root)
 	watched(root)

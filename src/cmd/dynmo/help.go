@@ -18,7 +18,7 @@ import (
 var tasks = []struct{ id, title, commands string }{
 	{"train", "Train:  dynmo train jobs/demo-4x1.toml", "train"},
 	{"look", "Look and plan:  dynmo plan jobs/gpt-24l.toml --costs costs.json", "table report figures plan simulate balance"},
-	{"others", "Other trainers:  dynmo layout --costs costs.json --stages 4 --microbatches 16 --for megatron", "layout"},
+	{"others", "Other trainers:  dynmo layout --costs costs.json --stages 4 --microbatches 16 --for megatron", "layout costs"},
 	{"measure", "Measure:  dynmo profile jobs/gpt-24l.toml -o costs.json", "profile bench"},
 	{"files", "Data and checkpoints:  dynmo ckpt verify runs/RUN", "data ckpt sample"},
 	{"machine", "The machine:  dynmo doctor", "doctor version completion help"},
@@ -33,6 +33,7 @@ var examples = map[string]string{
 	"dynmo plan":             "dynmo plan jobs/gpt-24l.toml --costs costs.json --network jobs/cluster.toml",
 	"dynmo simulate":         "dynmo simulate jobs/gpt-24l.toml --costs costs.json --dynamic all",
 	"dynmo balance":          "echo '{\"seconds\": [1, 2, 3, 4]}' | dynmo balance --loads - --stages 2",
+	"dynmo costs":            "dynmo costs --megatron-log run.log --layout 'Et*8|t*8|t*8|t*8L' --microbatches 16 -o costs.json",
 	"dynmo layout":           "dynmo layout --costs costs.json --stages 4 --microbatches 16 --for megatron --layout 'Et*8|t*8|t*8|t*8L'",
 	"dynmo profile":          "dynmo profile jobs/gpt-24l.toml -o costs.json",
 	"dynmo sample":           "dynmo sample runs/mine --prompt 'Once upon a time'",
@@ -141,6 +142,7 @@ func topics() []*cobra.Command {
 		{"faults", "what becomes of a run when something fails, and how it goes on"},
 		{"slurm", "batch jobs, and nodes that go back"},
 		{"gpu", "building and running on GPUs"},
+		{"trainers", "layouts for Megatron-LM, torchtitan, DeepSpeed and others: what their logs must have"},
 	} {
 		list = append(list, &cobra.Command{Use: t.name, Short: t.short, Long: page(t.name)})
 	}

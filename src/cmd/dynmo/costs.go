@@ -1,0 +1,150 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"dynmo/src/cost"
+	"dynmo/src/files"
+	"dynmo/src/lab/trainerlogs"
+	"dynmo/src/record"
+)
+
+// costsCommand returns the command that finds the costs of layers in what another program printed.
+func costsCommand() *cobra.Command {
+	var r trainerlogs.Run
+	var order string
+	var out target
+	paths := make([]string, len(trainerlogs.Sources))
+	c := &cobra.Command{
+		Use:   "costs --SOURCE FILE --layout LAYOUT -o FILE",
+		Short: "Find the seconds of layers in the log of another trainer",
+		Long: `Find the seconds of layers in the log of another trainer, for dynmo layout.
+
+SOURCE is one of the first flags below. Logs and traces have the times of whole stages. The seconds of
+a layer follow from them by non-negative least squares, with the layout of the run that left the log:
+
+  Et*8|t*8|t*8|t*8L     Megatron-LM's notation (E embedding, t block, m multi-token prediction, L head)
+  8,8,8,8               blocks of each virtual stage
+
+Layers of one kind get the same seconds. The command prints the seconds of each kind with their standard
+error, the share of the stages' seconds that the fit does not explain, and the number of samples. It
+names the kinds that the layout does not separate: dynmo layout keeps these together.
+
+dynmo help trainers says what each log must have, and has the hook for trainers whose logs have too little.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			source, path, err := namedSource(paths)
+			if err != nil {
+				return usageError{err}
+			}
+			if err := checkRun(&r, source, order); err != nil {
+				return err
+			}
+			if err := out.check(); err != nil {
+				return err
+			}
+			found, err := source.Read(path, r)
+			if err != nil {
+				return usageError{fmt.Errorf("--%s: %w", source.Flag, err)}
+			}
+			if err := out.write(c, func(w io.Writer) error { return writeCosts(w, found.Table) }); err != nil {
+				return err
+			}
+			tellNotes(c.ErrOrStderr(), found.Notes...)
+			if out.standard() {
+				return nil
+			}
+			return tellAnswer(c, costsAnswer{found}, false)
+		},
+	}
+	for i, s := range trainerlogs.Sources {
+		c.Flags().StringVar(&paths[i], s.Flag, "", s.Usage)
+	}
+	c.Flags().SortFlags = false
+	c.Flags().StringVar(&r.Layout, "layout", "", "layout of the run that left the log")
+	c.Flags().IntVar(&r.Stages, "stages", 0, "stages of its pipeline; 0: the virtual stages of --layout, divided by --chunks")
+	c.Flags().IntVar(&r.Chunks, "chunks", 0, "parts of the model on each stage; 0: the virtual stages of --layout, divided by --stages, or 1")
+	c.Flags().IntVar(&r.Microbatches, "microbatches", 0, "microbatches of a step, on each replica")
+	c.Flags().StringVar(&order, "order", "", "order of the chunks over the stages: loop or v (default v for two chunks of zero-bubble, else loop)")
+	out.required(c, "file to write, for dynmo layout --costs; - is standard output")
+	return c
+}
+
+// namedSource returns the source that is named, and its path.
+func namedSource(paths []string) (trainerlogs.Source, string, error) {
+	var flags []string
+	var at []int
+	for i, s := range trainerlogs.Sources {
+		flags = append(flags, "--"+s.Flag)
+		if paths[i] != "" {
+			at = append(at, i)
+		}
+	}
+	if len(at) != 1 {
+		return trainerlogs.Source{}, "", fmt.Errorf("%d sources, want one of %s", len(at), strings.Join(flags, ", "))
+	}
+	return trainerlogs.Sources[at[0]], paths[at[0]], nil
+}
+
+// checkRun completes and checks what is known of the run.
+func checkRun(r *trainerlogs.Run, source trainerlogs.Source, order string) error {
+	for _, f := range []struct {
+		flag string
+		n    int
+		most int
+	}{{"stages", r.Stages, 1024}, {"chunks", r.Chunks, 64}, {"microbatches", r.Microbatches, 1 << 14}} {
+		if err := checkRange(f.flag, f.n, 0, f.most); err != nil {
+			return err
+		}
+	}
+	if source.NeedsLayout && r.Layout == "" {
+		return usageError{errors.New("--layout: want that of the run, such as Et*8|t*8L, or the blocks of each virtual stage, such as 8,8")}
+	}
+	r.Order = order
+	return nil
+}
+
+// writeCosts writes the costs as dynmo profile does, a line for each layer.
+func writeCosts(w io.Writer, table cost.Table) error {
+	text, err := json.Marshal(record.Phase{Phase: cost.Phase{Table: table}})
+	if err != nil {
+		return err
+	}
+	text = bytes.ReplaceAll(text, []byte(`{"name":`), []byte("\n"+`{"name":`))
+	_, err = w.Write(append(text, '\n'))
+	return err
+}
+
+// costsAnswer is the output of dynmo costs.
+type costsAnswer struct{ trainerlogs.Costs }
+
+func (a costsAnswer) print(out io.Writer) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprint(w, "kind\tlayers\tforward ms\tinput ms\tweight ms\t± %\tunexplained %\tsamples\t\n")
+	for _, k := range a.Kinds {
+		deviation := "-"
+		if !math.IsNaN(k.Deviation) {
+			deviation = fmt.Sprintf("%.1f", 100*k.Deviation)
+		}
+		fmt.Fprintf(w, "%s\t%d\t%.3f\t%.3f\t%.3f\t%s\t%.1f\t%d\t\n", files.Visible(k.Name), k.Layers,
+			1000*k.Seconds.Forward, 1000*k.Seconds.Input, 1000*k.Seconds.Weight, deviation, 100*k.Residual, k.Samples)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for _, n := range a.Table.Unseparated {
+		if _, err := fmt.Fprintf(out, "The layout does not separate %s: dynmo layout keeps their numbers on each virtual stage.\n", n); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,45 @@
+package trainerlogs
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"dynmo/src/files"
+)
+
+// longest bounds what is kept of a line. Longer ones, such as bars of progress, are cut there.
+const longest = 1 << 20
+
+// eachLine calls f with every line of a file and its number, without the end of the line. An error of f
+// ends the reading; it gets the path and the number of the line.
+func eachLine(path string, f func(line int, text string) error) error {
+	r, err := files.Open(path, files.Unbound)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	in := bufio.NewReaderSize(r, 1<<16)
+	var kept []byte
+	for line := 1; ; {
+		piece, err := in.ReadSlice('\n')
+		if len(kept)+len(piece) <= longest {
+			kept = append(kept, piece...)
+		}
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+			continue
+		case err != nil && !errors.Is(err, io.EOF):
+			return fmt.Errorf("%s: %w", path, err)
+		case err != nil && len(kept) == 0:
+			return nil
+		}
+		if err := f(line, strings.TrimRight(string(kept), "\r\n")); err != nil {
+			return fmt.Errorf("%s:%d: %w", path, line, err)
+		}
+		kept = kept[:0]
+		line++
+	}
+}
