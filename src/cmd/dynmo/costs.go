@@ -124,6 +124,14 @@ func writeCosts(w io.Writer, table cost.Table) error {
 	return err
 }
 
+// known writes a share in per cent; - if it is not known.
+func known(x float64) string {
+	if math.IsNaN(x) {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f", 100*x)
+}
+
 // costsAnswer is the output of dynmo costs.
 type costsAnswer struct{ trainerlogs.Costs }
 
@@ -131,12 +139,11 @@ func (a costsAnswer) print(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(w, "kind\tlayers\tforward ms\tinput ms\tweight ms\t± %\tunexplained %\tsamples\t\n")
 	for _, k := range a.Kinds {
-		deviation := "-"
-		if !math.IsNaN(k.Deviation) {
-			deviation = fmt.Sprintf("%.1f", 100*k.Deviation)
+		if k.Seconds.Seconds() == 0 {
+			k.Deviation = math.NaN() // it has no share of them
 		}
-		fmt.Fprintf(w, "%s\t%d\t%.3f\t%.3f\t%.3f\t%s\t%.1f\t%d\t\n", files.Visible(k.Name), k.Layers,
-			1000*k.Seconds.Forward, 1000*k.Seconds.Input, 1000*k.Seconds.Weight, deviation, 100*k.Residual, k.Samples)
+		fmt.Fprintf(w, "%s\t%d\t%.3f\t%.3f\t%.3f\t%s\t%s\t%d\t\n", files.Visible(k.Name), k.Layers,
+			1000*k.Seconds.Forward, 1000*k.Seconds.Input, 1000*k.Seconds.Weight, known(k.Deviation), known(k.Residual), k.Samples)
 	}
 	if err := w.Flush(); err != nil {
 		return err

@@ -44,7 +44,7 @@ type Kind struct {
 	Layers    int
 	Seconds   cost.Stage // mean over the layers
 	Deviation float64    // standard error of the seconds, relative to them; NaN: not known
-	Residual  float64    // root mean square of the parts with this kind: share of their seconds that the fit does not explain
+	Residual  float64    // root mean square of the parts with this kind: share of their seconds that the fit does not explain; NaN without a fit
 	Samples   int        // measurements with layers of this kind
 }
 
@@ -66,10 +66,12 @@ func median(list []float64) (middle, deviation float64) {
 	return middle, 1.4826 * cost.Quantile(sorted, 0.5) * math.Sqrt(n/(n-1)*math.Pi/2/n)
 }
 
-// unknown are the kinds whose seconds a fit looks for: those that the model has.
-func unknown(all counts) (list []int) {
+// unknown are the kinds whose seconds a fit looks for: those that the model has. Blocks are first: where the
+// layout leaves open whose the seconds are, they are those of blocks.
+func unknown(all counts) []int {
+	list := []int{block}
 	for k, n := range all {
-		if n > 0 {
+		if n > 0 && k != block {
 			list = append(list, k)
 		}
 	}
@@ -106,6 +108,7 @@ func fit(m measured, s shape) (Costs, error) {
 		seconds[k] = cost.Stage{Forward: list[forward].seconds[j], Input: b * (1 - shares[j]), Weight: b * shares[j]}
 		c.Kinds = append(c.Kinds, describe(parts, list, j, k, all[k], seconds[k]))
 	}
+	slices.SortFunc(c.Kinds, func(a, b Kind) int { return slices.Index(names[:], a.Name) - slices.Index(names[:], b.Name) })
 	if seconds[block].Seconds() == 0 {
 		return c, fmt.Errorf("the best fit gives blocks 0 seconds, want the layout of the run that left the log")
 	}
@@ -162,8 +165,8 @@ func weightShares(parts []part, kindsOf []int, backwards []float64) []float64 {
 			}
 		}
 	}
-	if kindsOf[0] == embedding {
-		shares[0] = 1
+	if j := slices.Index(kindsOf, embedding); j >= 0 {
+		shares[j] = 1
 	}
 	return shares
 }

@@ -10,7 +10,7 @@ import (
 	"dynmo/src/files"
 )
 
-// longest bounds what is kept of a line. Longer ones, such as bars of progress, are cut there.
+// longest bounds what is kept of a line. Of longer ones, such as bars of progress, the middle is left out.
 const longest = 1 << 20
 
 // eachLine calls f with every line of a file and its number, without the end of the line. An error of f

@@ -133,7 +133,7 @@ func direct(layers []cost.Layer, r Run) (Costs, error) {
 		i := slices.IndexFunc(c.Kinds, func(k Kind) bool { return k.Name == kind })
 		if i < 0 {
 			i = len(c.Kinds)
-			c.Kinds = append(c.Kinds, Kind{Name: kind, Deviation: math.NaN()})
+			c.Kinds = append(c.Kinds, Kind{Name: kind, Deviation: math.NaN(), Residual: math.NaN()})
 		}
 		k := &c.Kinds[i]
 		k.Layers++

@@ -160,3 +160,24 @@ for step in range(5):
 		t.Errorf("%+v\n%s", c, out)
 	}
 }
+
+// FuzzLogs: no text makes a reader fail otherwise than with an error.
+func FuzzLogs(f *testing.F) {
+	f.Add(uint8(0), " iteration 1/ 9 |\ntimes across ranks (ms):\n  forward-compute:\n     rank  0: 810.00\n  backward-compute:\n     rank  0: 1610.00\n")
+	f.Add(uint8(2), start)
+	f.Add(uint8(3), "name,forward_ms,backward_ms\nembedding,1,2\nblock.0,1,2\nhead,1,2\n")
+	f.Add(uint8(4), `{"layer": "block.0", "forward_ms": 1, "backward_ms": 2}`)
+	f.Fuzz(func(t *testing.T, source uint8, text string) {
+		s := Sources[int(source)%len(Sources)]
+		if s.Flag == "torch-trace" {
+			t.Skip()
+		}
+		c, err := s.Read(written(t, text), Run{Layout: "Et|tL", Stages: 1 + int(source)/8%2, Microbatches: 4})
+		if err == nil {
+			err = cost.Phase{Table: c.Table}.Check(len(c.Table.Layers))
+		}
+		if err == nil && len(c.Kinds) == 0 || err != nil && strings.Contains(err.Error(), "\n") {
+			t.Errorf("%+v, %v", c, err)
+		}
+	})
+}
