@@ -29,7 +29,7 @@ var order = [][]string{
 // readers are the rooms that read what runs have recorded, or answer questions without a run. They
 // stand behind the engine, which is what train and launch import: so the engine imports no reader.
 // Tests of the engine may import readers, to hold answers against runs.
-var readers = []string{"tokenizer", "lab/verdict", "lab/study", "lab/report", "lab/roofline", "lab/layouts", "lab/trainerlogs", "lab/figures", "nodebench"}
+var readers = []string{"tokenizer", "lab/verdict", "lab/study", "lab/report", "lab/roofline", "lab/modelcost", "lab/layouts", "lab/trainerlogs", "lab/figures", "nodebench"}
 
 // registry is the package that registers families and kinds of dynamism. Tests of any package
 // may import it, so that settings have the tables of every one.

@@ -23,6 +23,7 @@ func costsCommand() *cobra.Command {
 	var r trainerlogs.Run
 	var order string
 	var out target
+	var estimate configEstimate
 	paths := make([]string, len(trainerlogs.Sources))
 	c := &cobra.Command{
 		Use:   "costs --SOURCE FILE --layout LAYOUT -o FILE",
@@ -39,9 +40,23 @@ Layers of one kind get the same seconds. The command prints the seconds of each 
 error, the share of the stages' seconds that the fit does not explain, and the number of samples. It
 names the kinds that the layout does not separate: dynmo layout keeps these together.
 
+--config-json estimates the seconds of a model that nobody has measured, on the GPU of --estimate. FILE
+describes a model of Hugging Face: Llama, Qwen2, Qwen3 (dense or with experts), Gemma 2, Gemma 3 (text),
+Mixtral or DeepSeek-V3. Other types, and fields that may change the arithmetic, are refused. Each operation
+takes the longer of the times of its multiply-adds and of its bytes, and 2 us to start. The head has the
+vocabulary products of multi-token prediction too. The estimate assumes weights in bfloat16, gradients and
+Adam's state in float32 on every replica, attention that stores no scores, tokens that go to all experts
+evenly, and sequence parallelism beside --tensor-parallel. Messages take no time in it.
+
 dynmo help trainers says what each log must have, and has the hook for trainers whose logs have too little.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if estimate.config != "" {
+				return estimate.write(c, &out)
+			}
+			if err := estimate.onlyBesideConfig(c); err != nil {
+				return err
+			}
 			source, path, err := namedSource(paths)
 			if err != nil {
 				return usageError{err}
@@ -75,6 +90,7 @@ dynmo help trainers says what each log must have, and has the hook for trainers 
 	c.Flags().IntVar(&r.Chunks, "chunks", 0, "parts of the model on each stage; 0: the virtual stages of --layout, divided by --stages, or 1")
 	c.Flags().IntVar(&r.Microbatches, "microbatches", 0, "microbatches of a step, on each replica")
 	c.Flags().StringVar(&order, "order", "", "order of the chunks over the stages: loop or v (default v for two chunks of zero-bubble, else loop)")
+	estimate.flags(c)
 	out.required(c, "file to write, for dynmo layout --costs; - is standard output")
 	return c
 }
@@ -90,6 +106,7 @@ func namedSource(paths []string) (trainerlogs.Source, string, error) {
 		}
 	}
 	if len(at) != 1 {
+		flags = append(flags, "--config-json")
 		return trainerlogs.Source{}, "", fmt.Errorf("%d sources, want one of %s", len(at), strings.Join(flags, ", "))
 	}
 	return trainerlogs.Sources[at[0]], paths[at[0]], nil

@@ -100,7 +100,25 @@ func (g GPU) Seconds(c *kernel.Call, d tensor.DType) float64 {
 	if g.Scores && attends(c.Op) {
 		return 2*flops*storedProducts(c.Op)/rate + scoreBytes(c)/(g.Bandwidth*copies) + launch
 	}
-	return max(flops/rate, exponentials(c)/(g.Special*vector), bytes(c, d)/(g.Bandwidth*copies)) + launch
+	return g.slowest(flops/rate, exponentials(c), bytes(c, d))
+}
+
+// Product returns the seconds of a product of matrices in bfloat16, which moves these bytes.
+func (g GPU) Product(multiplyAdds, bytes float64) float64 {
+	return g.slowest(2*multiplyAdds/(g.Matrix*products), 0, bytes)
+}
+
+// Attending returns the seconds of attention in bfloat16 that stores no scores.
+func (g GPU) Attending(multiplyAdds, exponentials, bytes float64) float64 {
+	return g.slowest(2*multiplyAdds/(g.Matrix*g.Attention), exponentials, bytes)
+}
+
+// Moving returns the seconds of a kernel that computes little and moves these bytes.
+func (g GPU) Moving(bytes float64) float64 { return g.slowest(0, 0, bytes) }
+
+// slowest returns the seconds of a kernel from the seconds of its operations, its exponentials and its bytes.
+func (g GPU) slowest(operations, exponentials, bytes float64) float64 {
+	return max(operations, exponentials/(g.Special*vector), bytes/(g.Bandwidth*copies)) + launch
 }
 
 // storedProducts returns the share of an operation's products that are left where scores are

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"dynmo/src/cost"
+	"dynmo/src/lab/modelcost"
+	"dynmo/src/lab/roofline"
+)
+
+// configEstimate is the input of dynmo costs for a model that nobody has measured.
+type configEstimate struct {
+	config, gpu string
+	work        modelcost.Work
+}
+
+// flags adds the flags of the estimate to a command.
+func (e *configEstimate) flags(c *cobra.Command) {
+	c.Flags().StringVar(&e.config, "config-json", "", "config.json of a model on Hugging Face, with --estimate")
+	c.Flags().StringVar(&e.gpu, "estimate", "", "GPU that is not at hand, one of "+strings.Join(roofline.Names(), ", "))
+	c.Flags().IntVar(&e.work.Sequence, "sequence", 0, "tokens of a sequence")
+	c.Flags().IntVar(&e.work.Batch, "microbatch-size", 1, "sequences of a microbatch")
+	c.Flags().IntVar(&e.work.Tensor, "tensor-parallel", 1, "ranks that share the products of every layer")
+	c.Flags().IntVar(&e.work.Experts, "expert-parallel", 1, "ranks that share the experts of every layer")
+	c.Flags().BoolVar(&e.work.Half, "half", false, "a row for each half of a block: attention and MLP")
+}
+
+// estimateFlags are the flags that only an estimate has.
+var estimateFlags = []string{"estimate", "sequence", "microbatch-size", "tensor-parallel", "expert-parallel", "half"}
+
+// onlyBesideConfig refuses flags of an estimate without --config-json.
+func (e *configEstimate) onlyBesideConfig(c *cobra.Command) error {
+	for _, flag := range estimateFlags {
+		if c.Flags().Changed(flag) {
+			return usageError{fmt.Errorf("--%s: has no effect without --config-json", flag)}
+		}
+	}
+	return nil
+}
+
+// write writes the estimated costs. It refuses flags of logs.
+func (e *configEstimate) write(c *cobra.Command, out *target) error {
+	var other string
+	c.Flags().Visit(func(f *pflag.Flag) {
+		if !slices.Contains(append(estimateFlags, "config-json", "output", "force"), f.Name) {
+			other = f.Name
+		}
+	})
+	if other != "" {
+		return usageError{fmt.Errorf("--%s: has no effect beside --config-json, which reads no log", other)}
+	}
+	if err := out.check(); err != nil {
+		return err
+	}
+	table, err := e.table()
+	if err != nil {
+		return err
+	}
+	return out.write(c, func(w io.Writer) error { return writeCosts(w, table) })
+}
+
+// table returns the estimated costs.
+func (e *configEstimate) table() (cost.Table, error) {
+	if e.gpu == "" {
+		return cost.Table{}, usageError{errors.New("--config-json: nothing is measured, want --estimate with a GPU beside it")}
+	}
+	if err := errors.Join(checkRange("sequence", e.work.Sequence, 1, 1<<24), checkRange("microbatch-size", e.work.Batch, 1, 1<<12),
+		checkRange("tensor-parallel", e.work.Tensor, 1, 1<<10), checkRange("expert-parallel", e.work.Experts, 1, 1<<12)); err != nil {
+		return cost.Table{}, err
+	}
+	gpu, err := roofline.Known(e.gpu)
+	if err == nil && gpu.Scores {
+		err = fmt.Errorf("%s has products of float32, want a GPU with bfloat16", gpu.Name)
+	}
+	if err != nil {
+		return cost.Table{}, usageError{fmt.Errorf("--estimate: %w", err)}
+	}
+	m, err := modelcost.Read(e.config)
+	if err != nil {
+		return cost.Table{}, usageError{fmt.Errorf("--config-json: %w", err)}
+	}
+	layers, err := m.Layers(e.work)
+	if err != nil {
+		return cost.Table{}, usageError{fmt.Errorf("--config-json: %s: %w", e.config, err)}
+	}
+	return modelcost.Estimate(layers, gpu), nil
+}
