@@ -18,8 +18,8 @@ const (
 	shown = 5
 	// budget bounds the instructions that a search simulates. A core simulates about 2e8 a second.
 	budget = 1_000_000_000
-	// patience is the number of instructions after which a search ends that has found nothing better.
-	patience = budget / 5
+	// patience divides the budget: a search ends that has found nothing better in one part of it.
+	patience = 5
 	// searchKey separates the random numbers of the search from others.
 	searchKey = 0x6c61796f757473
 )
@@ -38,11 +38,16 @@ type Found struct {
 // is proven unless the budget ends. With more it is an iterated local search: single cuts, and runs of
 // neighbouring cuts, move by one place as long as the step gets shorter.
 func Search(p Problem, present partition.Partition) (Found, error) {
+	return searchWithin(budget, p, present)
+}
+
+// searchWithin is Search with a number of instructions that it may simulate.
+func searchWithin(budget int, p Problem, present partition.Partition) (Found, error) {
 	v, err := newSolver(p)
 	if err != nil {
 		return Found{}, err
 	}
-	s := search{solver: v, draw: random.Keyed(searchKey)}
+	s := search{solver: v, draw: random.Keyed(searchKey), budget: budget}
 	proven := p.Candidates != nil
 	for _, cuts := range p.Candidates {
 		if units, ok := v.unitsOf(cuts); ok {
@@ -57,10 +62,10 @@ func Search(p Problem, present partition.Partition) (Found, error) {
 			proven = s.branch()
 		}
 	}
-	for until := v.used + patience; !proven && len(s.best) > 0 && v.used < min(budget, until); {
+	for until := v.used + budget/patience; !proven && len(s.best) > 0 && v.used < min(budget, until); {
 		before := s.best[0].seconds
 		if s.descend(s.shake()); s.best[0].seconds < before {
-			until = v.used + patience
+			until = v.used + budget/patience
 		}
 	}
 	if len(s.best) == 0 {
@@ -93,8 +98,9 @@ func compareRounded(a, b float64) int { return cmp.Compare(float32(a), float32(b
 
 type search struct {
 	*solver
-	draw *rand.Rand
-	best []candidate
+	budget int // see budget
+	draw   *rand.Rand
+	best   []candidate
 }
 
 // offer keeps cuts if they are among the best. It returns their seconds.
@@ -153,7 +159,7 @@ func (s *search) descend(units []int) {
 		now = unfit
 	}
 	inner := s.virtual() - 1
-	for improved := true; improved && s.used < budget; {
+	for improved := true; improved && s.used < s.budget; {
 		improved = false
 		for length := 1; length <= inner; length++ {
 			for first := 1; first+length-1 <= inner; first++ {
@@ -205,7 +211,7 @@ func (s *search) shake() []int {
 	units := slices.Clone(s.best[s.draw.IntN(len(s.best))].units)
 	inner := s.virtual() - 1
 	if inner == 0 {
-		s.used = budget // there is one layout only
+		s.used = s.budget // there is one layout only
 		return units
 	}
 	for range 2 + s.draw.IntN(6) {
@@ -233,7 +239,7 @@ func (s *search) branch() bool {
 	total := s.sums[s.units()].Seconds()
 	var visit func(k int, path float64) bool
 	visit = func(k int, path float64) bool {
-		if s.used > budget {
+		if s.used > s.budget {
 			return false
 		}
 		left := s.virtual() - k
