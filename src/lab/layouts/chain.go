@@ -3,6 +3,7 @@ package layouts
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -67,5 +68,17 @@ func NewChain(layers []cost.Layer) (Chain, error) {
 	if c.blocks == 0 {
 		return c, fmt.Errorf("no layer has a number, want the blocks as block.0, block.1, …")
 	}
-	return c, nil
+	return c, c.checkHead()
+}
+
+// checkHead returns an error for a layer of the head without seconds of backward, if other layers have
+// them. Their gradients come through the head, so the costs have a hole.
+func (c Chain) checkHead() error {
+	trained := slices.ContainsFunc(c.Layers, func(l cost.Layer) bool { return l.BackwardInput+l.BackwardWeight > 0 })
+	for _, l := range c.Layers[c.head:] {
+		if trained && l.Forward > 0 && l.BackwardInput+l.BackwardWeight == 0 {
+			return fmt.Errorf("layer %q of the head has %g s of forward and no backward, which other layers have: measure it and add its seconds", l.Name, l.Forward)
+		}
+	}
+	return nil
 }

@@ -40,6 +40,7 @@ func TestParameters(t *testing.T) {
 		{"mixtral-8x7b", 46702792704, 0, "safetensors index of mistralai/Mixtral-8x7B-v0.1", 0},
 		// 14e9 of prediction in the repository's table count embedding and head again, 0.9e9 each.
 		{"deepseek-v3", 671e9, 11.5e9, "deepseek-ai/DeepSeek-V3, README_WEIGHTS.md", 0.5e9},
+		{"kimi-k2", 1.04e12, 0, "Kimi Team 2025, Kimi K2, table 2; the shape is DeepSeek-V3's with other numbers", 0.02e12},
 	} {
 		layers, err := read(t, c.name).Layers(alone)
 		expect.OK(t, err)
