@@ -4,15 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"dynmo/src/cost"
 	"dynmo/src/lab/modelcost"
 	"dynmo/src/lab/roofline"
+	"dynmo/src/lab/trainerlogs"
 )
 
 // configEstimate is the input of dynmo costs for a model that nobody has measured.
@@ -32,12 +31,9 @@ func (e *configEstimate) flags(c *cobra.Command) {
 	c.Flags().BoolVar(&e.work.Half, "half", false, "a row for each half of a block: attention and MLP")
 }
 
-// estimateFlags are the flags that only an estimate has.
-var estimateFlags = []string{"estimate", "sequence", "microbatch-size", "tensor-parallel", "expert-parallel", "half"}
-
 // onlyBesideConfig refuses flags of an estimate without --config-json.
 func (e *configEstimate) onlyBesideConfig(c *cobra.Command) error {
-	for _, flag := range estimateFlags {
+	for _, flag := range []string{"estimate", "sequence", "microbatch-size", "tensor-parallel", "expert-parallel", "half"} {
 		if c.Flags().Changed(flag) {
 			return usageError{fmt.Errorf("--%s: has no effect without --config-json", flag)}
 		}
@@ -47,14 +43,14 @@ func (e *configEstimate) onlyBesideConfig(c *cobra.Command) error {
 
 // write writes the estimated costs. It refuses flags of logs.
 func (e *configEstimate) write(c *cobra.Command, out *target) error {
-	var other string
-	c.Flags().Visit(func(f *pflag.Flag) {
-		if !slices.Contains(append(estimateFlags, "config-json", "output", "force"), f.Name) {
-			other = f.Name
+	logs := []string{"layout", "stages", "chunks", "microbatches", "order"}
+	for _, s := range trainerlogs.Sources {
+		logs = append(logs, s.Flag)
+	}
+	for _, flag := range logs {
+		if c.Flags().Changed(flag) {
+			return usageError{fmt.Errorf("--%s: has no effect beside --config-json, which reads no log", flag)}
 		}
-	})
-	if other != "" {
-		return usageError{fmt.Errorf("--%s: has no effect beside --config-json, which reads no log", other)}
 	}
 	if err := out.check(); err != nil {
 		return err

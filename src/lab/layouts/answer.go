@@ -64,7 +64,7 @@ func Plan(t Trainer, table cost.Table, p Problem, present string, half bool) (An
 			return a, err
 		}
 	}
-	found, err := Search(p, now)
+	found, err := findBest(budget, p, now)
 	if err != nil {
 		return a, err
 	}

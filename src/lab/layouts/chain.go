@@ -3,7 +3,6 @@ package layouts
 import (
 	"fmt"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -68,16 +67,18 @@ func NewChain(layers []cost.Layer) (Chain, error) {
 	if c.blocks == 0 {
 		return c, fmt.Errorf("no layer has a number, want the blocks as block.0, block.1, …")
 	}
-	return c, c.checkHead()
+	return c, c.checkBackward()
 }
 
-// checkHead returns an error for a layer of the head without seconds of backward, if other layers have
-// them. Their gradients come through the head, so the costs have a hole.
-func (c Chain) checkHead() error {
-	trained := slices.ContainsFunc(c.Layers, func(l cost.Layer) bool { return l.BackwardInput+l.BackwardWeight > 0 })
-	for _, l := range c.Layers[c.head:] {
-		if trained && l.Forward > 0 && l.BackwardInput+l.BackwardWeight == 0 {
-			return fmt.Errorf("layer %q of the head has %g s of forward and no backward, which other layers have: measure it and add its seconds", l.Name, l.Forward)
+// checkBackward returns an error for a layer without seconds of backward behind a layer that has them. The
+// gradient of the earlier layer came through it, so the costs have a hole.
+func (c Chain) checkBackward() error {
+	passed := ""
+	for _, l := range c.Layers {
+		if l.BackwardInput+l.BackwardWeight > 0 {
+			passed = l.Name
+		} else if passed != "" && l.Forward > 0 {
+			return fmt.Errorf("layer %q: backward 0, and %q before it has one: its gradient came through this layer (a backward that was not measured takes about twice the forward)", l.Name, passed)
 		}
 	}
 	return nil

@@ -78,7 +78,7 @@ func TestWorkedExamples(t *testing.T) {
 			if c.now == 0 {
 				c.now, c.most = now, now
 			}
-			found, err := Search(c.p, c.present)
+			found, err := findBest(budget, c.p, c.present)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -108,8 +108,8 @@ func CheckMegatron(virtual []string, stages, blocks, mtps int) error {
 	return nil
 }
 
-// FormatMegatron writes virtual stages as a short text that ParseMegatron reads.
-func FormatMegatron(virtual []string) string {
+// shortMegatron writes virtual stages as a short text that ParseMegatron reads.
+func shortMegatron(virtual []string) string {
 	short := make([]string, len(virtual))
 	for v, stage := range virtual {
 		short[v] = shorten(stage)

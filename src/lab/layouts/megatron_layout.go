@@ -35,7 +35,7 @@ var megatron = Trainer{
 		if slices.ContainsFunc(cuts[1:len(cuts)-1], func(l int) bool { return l < len(c.parts) && !c.parts[l].first }) {
 			return strings.Trim(strings.Join(strings.Fields(fmt.Sprint([]int(cuts))), ","), "[]")
 		}
-		return FormatMegatron(symbolsOf(cuts, c))
+		return shortMegatron(symbolsOf(cuts, c))
 	},
 	format: formatMegatron,
 	Change: `Megatron-LM: a run goes on with another layout only from a checkpoint that was saved with
@@ -126,7 +126,7 @@ func formatMegatron(cuts partition.Partition, c Chain, p Problem) (string, error
 		}
 	}
 	virtual := symbolsOf(cuts, c)
-	text := FormatMegatron(virtual)
+	text := shortMegatron(virtual)
 	if err := CheckMegatron(virtual, p.Stages, c.blocks, c.mtps); err != nil {
 		return "", fmt.Errorf("%s: %w", text, err)
 	}

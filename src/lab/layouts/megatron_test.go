@@ -60,19 +60,19 @@ func TestCheckMegatron(t *testing.T) {
 		if err == nil != (c.fails == "") || err != nil && !strings.Contains(err.Error(), c.fails) {
 			t.Errorf("%s on %d: %v, want %q", c.text, c.stages, err, c.fails)
 		}
-		if again, err := ParseMegatron(FormatMegatron(virtual)); err != nil || !slices.Equal(again, virtual) {
-			t.Errorf("%s is written as %s: %v", c.text, FormatMegatron(virtual), err)
+		if again, err := ParseMegatron(shortMegatron(virtual)); err != nil || !slices.Equal(again, virtual) {
+			t.Errorf("%s is written as %s: %v", c.text, shortMegatron(virtual), err)
 		}
 	}
 }
 
-func TestFormatMegatron(t *testing.T) {
+func TestShortMegatron(t *testing.T) {
 	for _, text := range []string{"Et*9|t*8|t*8|t*7L", "Ett|(tt|)*29tm|L", "E|tL", "Et|||L", "(tt|)*4tt"} {
 		virtual, err := ParseMegatron(text)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := FormatMegatron(virtual); got != text {
+		if got := shortMegatron(virtual); got != text {
 			t.Errorf("%s, want %s", got, text)
 		}
 	}

@@ -131,7 +131,7 @@ func layoutCase(t *testing.T, rnd *rand.Rand, trainer Trainer) map[string]any {
 	c, err := NewChain(layers)
 	expect.OK(t, err)
 	expect.OK(t, trainer.rules(&p, c, false))
-	found, err := searchWithin(budget/1000, p, nil)
+	found, err := findBest(budget/1000, p, nil)
 	expect.OK(t, err)
 	cuts := found.Best[0].Cuts
 	text, err := trainer.format(cuts, c, p)

@@ -88,7 +88,7 @@ clock: sim, without messages; costs are multiply-adds of a microbatch, in those 
 			t.Fatalf("%s cuts where the search may not", r.Layout)
 		}
 		before := v.evaluate(units)
-		found, err := searchWithin(budget/5, p, nil) // without the recipe among its beginnings
+		found, err := findBest(budget/5, p, nil) // without the recipe among its beginnings
 		expect.OK(t, err)
 		best := found.Best[0]
 		gain := before / best.Seconds

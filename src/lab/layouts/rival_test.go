@@ -82,7 +82,7 @@ func TestRival(t *testing.T) {
 			t.Fatal(err)
 		}
 		rival := v.evaluate(rivalCuts(v))
-		found, err := searchWithin(budget/20, p, nil)
+		found, err := findBest(budget/20, p, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

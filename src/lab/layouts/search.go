@@ -24,28 +24,24 @@ const (
 	searchKey = 0x6c61796f757473
 )
 
-// Found is the result of a search.
-type Found struct {
-	Best   []Layout `json:"best"`   // the best layouts, the best first
-	Proven bool     `json:"proven"` // no other layout is better than the first: all were compared, or bounded
-	Bound  float64  `json:"bound"`  // seconds that no layout beats with this schedule
+// outcome is the result of a search.
+type outcome struct {
+	Best   []Layout // the best layouts, the best first
+	Proven bool     // no other layout is better than the first: all were compared, or bounded
+	Bound  float64  // seconds that no layout beats with this schedule
 }
 
-// Search returns the layouts with the shortest simulated step. present is the layout that the user has
-// now, where a search begins too; nil: unknown. An error says why there is no layout.
+// findBest returns the layouts with the shortest simulated step. present is the layout that the user has
+// now, where a search begins too; nil: unknown. budget bounds the instructions that it simulates. An error
+// says why there is no layout.
 //
 // With one virtual stage on a stage the search goes through all cuts by branch and bound, and the result
 // is proven unless the budget ends. With more it is an iterated local search: single cuts, and runs of
 // neighbouring cuts, move by one place as long as the step gets shorter.
-func Search(p Problem, present partition.Partition) (Found, error) {
-	return searchWithin(budget, p, present)
-}
-
-// searchWithin is Search with a number of instructions that it may simulate.
-func searchWithin(budget int, p Problem, present partition.Partition) (Found, error) {
+func findBest(budget int, p Problem, present partition.Partition) (outcome, error) {
 	v, err := newSolver(p)
 	if err != nil {
-		return Found{}, err
+		return outcome{}, err
 	}
 	s := search{solver: v, draw: random.Keyed(searchKey), budget: budget}
 	proven := p.Candidates != nil
@@ -69,9 +65,9 @@ func searchWithin(budget int, p Problem, present partition.Partition) (Found, er
 		}
 	}
 	if len(s.best) == 0 {
-		return Found{}, s.reason()
+		return outcome{}, s.reason()
 	}
-	out := Found{Proven: proven, Bound: v.leastSeconds()}
+	out := outcome{Proven: proven, Bound: v.leastSeconds()}
 	for _, c := range s.best {
 		out.Best = append(out.Best, v.describe(c.units))
 	}
