@@ -20,9 +20,9 @@ const exitNothing = 3
 
 // layoutCommand returns the command that finds pipeline layouts for other programs.
 func layoutCommand() *cobra.Command {
-	var costs, trainer, present, kind string
-	var p layouts.Problem
-	var half, asJSON bool
+	var costs, trainer, kind string
+	var r layouts.Request
+	var asJSON bool
 	var page, orders target
 	c := &cobra.Command{
 		Use:   "layout --costs FILE --stages P --microbatches M --for TRAINER",
@@ -41,7 +41,7 @@ layout that you have now, in the notation of the trainer:
   nanotron    8,8,8,8               blocks of each stage
 
 With one part of the model on each stage the best layout is proven: all others were compared, or cannot
-be better. Messages take no time in this step. A gain counts if it is above twice its standard error,
+be better. Messages take --message seconds; without them more chunks look better than they are. A gain counts if it is above twice its standard error,
 which follows from that of the costs. Costs with bytes (dynmo profile) give the memory of stages, and
 --memory leaves out layouts that need more.
 
@@ -53,14 +53,15 @@ noise of the costs.`,
 			if err != nil {
 				return usageError{fmt.Errorf("--for %s: %w", trainer, err)}
 			}
-			if err := cmp.Or(checkRange("stages", p.Stages, 1, 1024), checkRange("chunks", p.Chunks, 1, 64),
-				checkRange("microbatches", p.Microbatches, 1, 1<<14)); err != nil {
+			r.Trainer, r.Schedule = t, schedule.Kind(kind)
+			for _, n := range r.Chunks {
+				err = cmp.Or(err, checkRange("chunks", n, 1, 64))
+			}
+			if err := cmp.Or(err, checkRange("stages", r.Stages, 1, 1024), checkRange("microbatches", r.Microbatches, 1, 1<<14)); err != nil {
 				return err
 			}
-			if p.Schedule = schedule.Kind(kind); kind == "" {
-				if p.Schedule = schedule.Kind1F1B; p.Chunks > 1 {
-					p.Schedule = schedule.KindInterleaved
-				}
+			if r.Message < 0 || r.Message > 1 {
+				return usageError{fmt.Errorf("--message %g: want seconds from 0 to 1", r.Message)}
 			}
 			if orders.path != "" && t.Name != "torchtitan" {
 				return usageError{fmt.Errorf("--schedule-csv: %s reads no schedule, want --for torchtitan", t.Name)}
@@ -73,7 +74,7 @@ noise of the costs.`,
 				return usageError{fmt.Errorf("--costs: %w", err)}
 			}
 			tellNotes(c.ErrOrStderr(), notes...)
-			a, err := layouts.Plan(t, series.Costs()[len(series)-1].Mean(), p, present, half)
+			a, err := layouts.Plan(r, series.Costs()[len(series)-1].Mean())
 			if err != nil {
 				return usageError{err}
 			}
@@ -81,7 +82,7 @@ noise of the costs.`,
 				return err
 			}
 			if orders.path != "" {
-				s, err := schedule.New(p.Schedule, p.Stages, p.Chunks, p.Microbatches)
+				s, err := schedule.New(a.Best[0].Schedule, r.Stages, a.Best[0].Chunks, r.Microbatches)
 				if err != nil {
 					return usageError{err}
 				}
@@ -101,14 +102,15 @@ noise of the costs.`,
 		},
 	}
 	c.Flags().StringVar(&costs, "costs", "", "seconds of the layers; - is standard input")
-	c.Flags().IntVar(&p.Stages, "stages", 0, "stages of the pipeline")
-	c.Flags().IntVar(&p.Chunks, "chunks", 1, "parts of the model on each stage (virtual stages)")
-	c.Flags().IntVar(&p.Microbatches, "microbatches", 0, "microbatches of a step, on each replica")
+	c.Flags().IntVar(&r.Stages, "stages", 0, "stages of the pipeline")
+	c.Flags().IntSliceVar(&r.Chunks, "chunks", nil, "parts of the model on each stage (virtual stages) to search, as 1,2,4 (default those of --layout, or 1)")
+	c.Flags().IntVar(&r.Microbatches, "microbatches", 0, "microbatches of a step, on each replica")
 	c.Flags().StringVar(&trainer, "for", "", "trainer, one of "+strings.Join(layouts.TrainerNames(), ", "))
-	c.Flags().StringVar(&present, "layout", "", "the layout that you have now")
+	c.Flags().StringVar(&r.Present, "layout", "", "the layout that you have now")
 	c.Flags().StringVar(&kind, "schedule", "", "schedule of the trainer (default 1f1b, or interleaved with chunks)")
-	c.Flags().Int64Var(&p.Memory, "memory", 0, "bytes that a stage may need; 0: no limit")
-	c.Flags().BoolVar(&half, "half", false, "cut blocks between attention and MLP too")
+	c.Flags().Float64Var(&r.Message, "message", 0, "seconds of a message between two stages")
+	c.Flags().Int64Var(&r.Memory, "memory", 0, "bytes that a stage may need; 0: no limit")
+	c.Flags().BoolVar(&r.Half, "half", false, "cut blocks between attention and MLP too")
 	page.flags(c, "html", "", "page to write, with the present and the best step as pictures")
 	orders.named(c, "schedule-csv", "", "schedule to write in PyTorch's CSV, for torchtitan's pipeline_parallel_schedule_csv")
 	c.Flags().BoolVar(&asJSON, "json", false, "answer in JSON")
@@ -120,9 +122,9 @@ noise of the costs.`,
 type layoutAnswer struct{ layouts.Answer }
 
 func (a layoutAnswer) print(out io.Writer) error {
-	fmt.Fprintf(out, "%d stages, %d on each, %s; simulated (clock=%s), costs %s\n\n", a.Stages, a.Chunks, a.Schedule, a.Clock, a.Costs)
+	fmt.Fprintf(out, "%d stages; simulated (clock=%s), costs %s\n\n", a.Stages, a.Clock, a.Costs)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprint(w, "\tstep s\tbound s\tfullest s\tidle: schedule\timbalance\tmessages\tmemory GB\tlayout\n")
+	fmt.Fprint(w, "\tstep s\tbound s\tfullest s\tidle: schedule\timbalance\tmessages\tmemory GB\tschedule\tlayout\n")
 	row := func(name string, l layouts.Named) {
 		share := func(x float64) string { return fmt.Sprintf("%.1f %%", 100*x/l.Seconds) }
 		fullest, most := 0.0, int64(0)
@@ -133,8 +135,8 @@ func (a layoutAnswer) print(out io.Writer) error {
 		if most > 0 {
 			memory = fmt.Sprintf("%.1f", float64(most)/1e9)
 		}
-		fmt.Fprintf(w, "%s\t%.4f\t%.4f\t%.4f\t%s\t%s\t%s\t%s\t%s\n", name, l.Seconds, l.Bound, fullest,
-			share(l.Idle.Inherent), share(l.Idle.Imbalance), share(l.Idle.Messages), memory, l.Text)
+		fmt.Fprintf(w, "%s\t%.4f\t%.4f\t%.4f\t%s\t%s\t%s\t%s\t%s x %d\t%s\n", name, l.Seconds, l.Bound, fullest,
+			share(l.Idle.Inherent), share(l.Idle.Imbalance), share(l.Idle.Messages), memory, l.Schedule, l.Chunks, l.Text)
 	}
 	if a.Present != nil {
 		row("present", *a.Present)

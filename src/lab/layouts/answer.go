@@ -9,95 +9,162 @@ import (
 	"dynmo/src/cost"
 	"dynmo/src/partition"
 	"dynmo/src/random"
+	"dynmo/src/schedule"
 )
 
 // Answer is the best layouts of a model, beside the present one.
 type Answer struct {
-	Trainer  string   `json:"trainer"`
-	Clock    string   `json:"clock"` // of the steps: they are simulated
-	Costs    string   `json:"costs"` // where the seconds of layers come from
-	Stages   int      `json:"stages"`
-	Chunks   int      `json:"chunks"`
-	Schedule string   `json:"schedule"`
-	Present  *Named   `json:"present"` // null if it is not known
-	Best     []Named  `json:"best"`
-	Proven   bool     `json:"proven"`
-	Bound    float64  `json:"bound"`
-	Gain     *float64 `json:"gain"`  // seconds of the present step, divided by those of the best
-	Noise    *float64 `json:"noise"` // standard error of the gain, from that of the costs
-	Better   bool     `json:"better"`
-	Text     string   `json:"text"`   // what the user gives to the trainer for the best layout
-	Change   string   `json:"change"` // how a run goes on with it
+	Trainer string   `json:"trainer"`
+	Clock   string   `json:"clock"` // of the steps: they are simulated
+	Costs   string   `json:"costs"` // where the seconds of layers come from
+	Stages  int      `json:"stages"`
+	Present *Named   `json:"present"` // null if it is not known
+	Best    []Named  `json:"best"`
+	Proven  bool     `json:"proven"`
+	Bound   float64  `json:"bound"` // seconds that no layout beats
+	Gain    *float64 `json:"gain"`  // seconds of the present step, divided by those of the best
+	Noise   *float64 `json:"noise"` // standard error of the gain, from that of the costs
+	Better  bool     `json:"better"`
+	Text    string   `json:"text"`   // what the user gives to the trainer for the best layout
+	Change  string   `json:"change"` // how a run goes on with it
 
 	timelines []timeline // the present and the best step
 }
 
 // Named is a layout with its short notation.
 type Named struct {
-	Text string `json:"text"`
+	Text     string        `json:"text"`
+	Chunks   int           `json:"chunks"` // virtual stages on each stage
+	Schedule schedule.Kind `json:"schedule"`
 	Layout
 }
 
 // sigmas is the number of standard errors by which a gain must be above 1 to count.
 const sigmas = 2
 
-// Plan searches layouts of a chain for a trainer. table has the costs. present is the user's layout in
-// the trainer's notation; "" if it is not known. half allows cuts inside blocks. p has the settings; the
-// trainer's rules are added to them.
-func Plan(t Trainer, table cost.Table, p Problem, present string, half bool) (Answer, error) {
+// Request is what a user asks for.
+type Request struct {
+	Problem
+	Trainer Trainer
+	Chunks  []int  // numbers of virtual stages on each stage to search; empty: that of the present layout, or 1
+	Present string // the user's layout in the trainer's notation; "" if it is not known
+	Half    bool   // whether cuts may be inside blocks
+}
+
+// Plan searches layouts of a chain for a trainer. table has the costs. The trainer's rules are added to
+// those of the request's problem. An empty schedule is 1F1B, or interleaved with several chunks.
+func Plan(r Request, table cost.Table) (Answer, error) {
 	c, err := NewChain(table.Layers)
 	if err != nil {
 		return Answer{}, err
 	}
-	if err := t.rules(&p, c, half); err != nil {
-		return Answer{}, err
+	t := r.Trainer
+	a := Answer{Trainer: t.Name, Clock: "sim", Costs: table.Source(), Stages: r.Stages, Change: t.Change, Proven: true, Better: true}
+	known := 0 // chunks of the present layout
+	if r.Present != "" {
+		if known, err = t.chunks(r.Present, r.Stages); err != nil {
+			return a, fmt.Errorf("layout %.200q: %w", r.Present, err)
+		}
 	}
-	p.Deviation = table.Deviation
-	p.keepTogether(table.Unseparated)
-	a := Answer{
-		Trainer: t.Name, Clock: "sim", Costs: table.Source(), Stages: p.Stages, Chunks: p.Chunks,
-		Schedule: string(p.Schedule), Change: t.Change,
+	if len(r.Chunks) == 0 {
+		r.Chunks = []int{max(1, known)}
 	}
-	var now partition.Partition
-	if present != "" {
-		if now, err = t.read(present, c, p); err != nil {
+	var best, now *attempt
+	for _, chunks := range r.Chunks {
+		x, err := r.attempt(c, table, chunks)
+		if err != nil {
+			return a, err
+		}
+		var cuts partition.Partition
+		if chunks == known {
+			now = x
+			if cuts, err = t.read(r.Present, c, x.Problem); err != nil {
+				return a, err
+			}
+		}
+		if x.found, err = findBest(budget/len(r.Chunks), x.Problem, cuts); err != nil {
+			return a, err
+		}
+		if best == nil || x.found.Best[0].Seconds < best.found.Best[0].Seconds {
+			best = x
+		}
+		a.Proven = a.Proven && x.found.Proven
+		if a.Bound == 0 || x.found.Bound < a.Bound {
+			a.Bound = x.found.Bound
+		}
+		for _, l := range x.found.Best {
+			a.Best = append(a.Best, x.named(t, c, l))
+		}
+	}
+	slices.SortStableFunc(a.Best, func(a, b Named) int { return compareRounded(a.Seconds, b.Seconds) })
+	a.Best = a.Best[:min(shown, len(a.Best))]
+	if a.Text, err = t.format(a.Best[0].Cuts, c, best.Problem); err != nil {
+		return a, err
+	}
+	if r.Present != "" {
+		if now == nil {
+			if now, err = r.attempt(c, table, known); err != nil {
+				return a, err
+			}
+		}
+		if err := a.compare(r, c, now, best); err != nil {
 			return a, err
 		}
 	}
-	found, err := findBest(budget, p, now)
-	if err != nil {
-		return a, err
+	longest := a.Best[0].Seconds
+	if a.Present != nil {
+		longest = max(longest, a.Present.Seconds)
+		a.timelines = append(a.timelines, now.draw("present", *a.Present, longest))
 	}
-	a.Proven, a.Bound = found.Proven, found.Bound
-	for _, l := range found.Best {
-		a.Best = append(a.Best, Named{t.brief(l.Cuts, c), l})
-	}
-	best := found.Best[0]
-	if a.Text, err = t.format(best.Cuts, c, p); err != nil {
-		return a, err
-	}
-	v, err := newSolver(p)
-	if err != nil {
-		return a, err
-	}
-	longest := best.Seconds
-	a.Better = true
-	if now != nil {
-		units, ok := v.unitsOf(now)
-		if !ok {
-			return a, fmt.Errorf("layout %.200q cuts where the search may not", present)
-		}
-		l := v.describe(units)
-		a.Present = &Named{t.brief(now, c), l}
-		gain, noise := l.Seconds/best.Seconds, v.noise(now, best.Cuts)
-		a.Gain, a.Noise = &gain, &noise
-		a.Better = gain-1 > max(sigmas*noise, 1e-6)
-		longest = max(longest, l.Seconds)
-		a.timelines = append(a.timelines, v.draw("present", a.Present.Text, units, longest))
-	}
-	units, _ := v.unitsOf(best.Cuts)
-	a.timelines = append(a.timelines, v.draw("best", a.Best[0].Text, units, longest))
+	a.timelines = append(a.timelines, best.draw("best", a.Best[0], longest))
 	return a, nil
+}
+
+// attempt is the search of layouts with one number of chunks.
+type attempt struct {
+	*solver
+	found outcome
+}
+
+// attempt prepares the search of layouts with a number of chunks.
+func (r Request) attempt(c Chain, table cost.Table, chunks int) (*attempt, error) {
+	p := r.Problem
+	p.Chunks, p.Deviation = chunks, table.Deviation
+	if p.Schedule == "" {
+		if p.Schedule = schedule.Kind1F1B; chunks > 1 {
+			p.Schedule = schedule.KindInterleaved
+		}
+	}
+	if err := r.Trainer.rules(&p, c, r.Half); err != nil {
+		return nil, err
+	}
+	p.keepTogether(table.Unseparated)
+	v, err := newSolver(p)
+	return &attempt{solver: v}, err
+}
+
+// named returns a layout with its notation.
+func (x *attempt) named(t Trainer, c Chain, l Layout) Named {
+	return Named{t.brief(l.Cuts, c), x.Chunks, x.Schedule, l}
+}
+
+// compare sets the present layout, and the gain of the best one over it.
+func (a *Answer) compare(r Request, c Chain, now, best *attempt) error {
+	cuts, err := r.Trainer.read(r.Present, c, now.Problem)
+	if err != nil {
+		return err
+	}
+	units, ok := now.unitsOf(cuts)
+	if !ok {
+		return fmt.Errorf("layout %.200q cuts where the search may not", r.Present)
+	}
+	present := now.named(r.Trainer, c, now.describe(units))
+	a.Present = &present
+	better, _ := best.unitsOf(a.Best[0].Cuts)
+	gain, noise := present.Seconds/a.Best[0].Seconds, noise(now.solver, units, best.solver, better)
+	a.Gain, a.Noise = &gain, &noise
+	a.Better = gain-1 > max(sigmas*noise, 1e-6)
+	return nil
 }
 
 // keepTogether forbids layouts whose stages' seconds are not known. Each combination of kinds may be
@@ -127,30 +194,29 @@ func (p *Problem) keepTogether(unseparated []cost.Combination) {
 	}
 }
 
-// noise returns the standard error of the gain from layout a to layout b, from the deviations of the
-// costs. Layers of one kind have one error.
-func (v *solver) noise(a, b partition.Partition) float64 {
-	if v.Deviation == nil {
+// noise returns the standard error of the gain from cuts a to cuts b, from the deviations of the costs.
+// Layers of one kind have one error.
+func noise(va *solver, a []int, vb *solver, b []int) float64 {
+	if va.Deviation == nil {
 		return 0
 	}
 	const draws = 100
 	list := make([]float64, draws)
-	drawn := *v
-	before, _ := v.unitsOf(a)
-	after, _ := v.unitsOf(b)
+	before, after := *va, *vb
 	for d := range list {
 		rnd := random.Keyed(searchKey, uint64(d))
 		factor := make(map[string]float64)
-		layers := slices.Clone(v.Layers)
+		layers := slices.Clone(va.Layers)
 		for l, layer := range layers {
 			kind := Kind(layer.Name)
 			if _, ok := factor[kind]; !ok {
-				factor[kind] = max(0.1, 1+v.Deviation[l]*rnd.NormFloat64())
+				factor[kind] = max(0.1, 1+va.Deviation[l]*rnd.NormFloat64())
 			}
 			layers[l] = layer.WithSeconds(layer.Stage().Scale(factor[kind]))
 		}
-		drawn.sum(layers)
-		list[d] = drawn.evaluate(before) / drawn.evaluate(after)
+		before.sum(layers)
+		after.sum(layers)
+		list[d] = before.evaluate(a) / after.evaluate(b)
 	}
 	return deviation(list)
 }

@@ -19,7 +19,8 @@ var deepspeed = Trainer{
 		}
 		return onlyOneChunk("deepspeed", p)
 	},
-	parse: parseDeepSpeed,
+	parse:  parseDeepSpeed,
+	chunks: oneChunk,
 	brief: func(cuts partition.Partition, _ Chain) string {
 		return strings.Trim(strings.Join(strings.Fields(fmt.Sprint([]int(cuts))), ","), "[]")
 	},

@@ -31,6 +31,13 @@ var megatron = Trainer{
 		}
 		return cutsOfSymbols(virtual, c), nil
 	},
+	chunks: func(text string, stages int) (int, error) {
+		virtual, err := ParseMegatron(text)
+		if err != nil {
+			return 0, err
+		}
+		return chunksOf(len(virtual), stages)
+	},
 	brief: func(cuts partition.Partition, c Chain) string {
 		if slices.ContainsFunc(cuts[1:len(cuts)-1], func(l int) bool { return l < len(c.parts) && !c.parts[l].first }) {
 			return strings.Trim(strings.Join(strings.Fields(fmt.Sprint([]int(cuts))), ","), "[]")
@@ -76,7 +83,7 @@ func constrainMegatron(p *Problem, c Chain, half bool) error {
 		}
 		return nil
 	}
-	p.Message = func(cuts partition.Partition) float64 {
+	p.Slower = func(cuts partition.Partition) float64 {
 		if cuts.Stage(first)%p.Stages != p.Stages-1 {
 			return shapeSeconds
 		}
@@ -134,7 +141,7 @@ func formatMegatron(cuts partition.Partition, c Chain, p Problem) (string, error
 	if c.mtps > 0 {
 		out += "\nThe vocabulary product of multi-token prediction is on the stage of L, wherever m is."
 	}
-	if p.Message != nil && p.Message(cuts) > 0 {
+	if p.Slower != nil && p.Slower(cuts) > 0 {
 		out += fmt.Sprintf("\nm is not on the stage of L: every message exchanges its shape first, assumed %.0f us.", 1e6*shapeSeconds)
 	}
 	return out, nil

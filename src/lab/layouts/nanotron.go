@@ -25,7 +25,8 @@ var nanotron = Trainer{
 		}
 		return blockCuts(counts, c, p)
 	},
-	brief: counts,
+	chunks: oneChunk,
+	brief:  counts,
 	format: func(cuts partition.Partition, c Chain, _ Problem) (string, error) {
 		var x nanotronCost
 		nanotronSearch(c, cuts.Stages(), func(y nanotronCost, made partition.Partition) bool {

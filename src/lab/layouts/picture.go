@@ -40,9 +40,10 @@ type row struct {
 // path is the bars of one colour: an SVG path.
 type path struct{ Class, D string }
 
-// draw returns the timeline of cuts of units. A step of `longest` seconds has the full width.
-func (v *solver) draw(name, text string, units []int, longest float64) timeline {
-	t := timeline{Name: name, Layout: text, Seconds: v.evaluate(units), Height: rowHeight * float64(v.Stages)}
+// draw returns the timeline of a layout. A step of `longest` seconds has the full width.
+func (v *solver) draw(name string, l Named, longest float64) timeline {
+	units, _ := v.unitsOf(l.Cuts)
+	t := timeline{Name: name, Layout: l.Text, Seconds: v.evaluate(units), Height: rowHeight * float64(v.Stages)}
 	bars := make(map[string]*strings.Builder)
 	for i, x := range v.list {
 		class := "f"
@@ -98,5 +99,6 @@ func (a Answer) HTML(out io.Writer) error {
 		Timelines []timeline
 		Width     float64
 		Gained    string
-	}{a, a.timelines, pictureWidth + 700, gained})
+		Divided   bool // whether backwards are divided
+	}{a, a.timelines, pictureWidth + 700, gained, strings.HasPrefix(string(a.Best[0].Schedule), "zb")})
 }

@@ -17,9 +17,10 @@ type Problem struct {
 	Chunks       int // virtual stages on each stage
 	Microbatches int
 	Schedule     schedule.Kind
-	Memory       int64 // bytes of a stage, at most; 0: no limit
-	// Message returns the seconds of a message between two stages under a layout; nil: 0.
-	Message func(cuts partition.Partition) float64
+	Memory       int64   // bytes of a stage, at most; 0: no limit
+	Message      float64 // seconds of a message between two stages
+	// Slower returns the seconds that messages take longer under a layout; nil: 0.
+	Slower func(cuts partition.Partition) float64
 
 	CanCut []bool                               // by layer: whether a virtual stage may begin with it
 	Empty  bool                                 // virtual stages may be empty; the first and the last never are
@@ -165,10 +166,10 @@ func (v *solver) evaluate(units []int) float64 {
 
 // message returns the seconds of a message under cuts of units.
 func (v *solver) message(units []int) float64 {
-	if v.Message == nil {
-		return 0
+	if v.Slower == nil {
+		return v.Message
 	}
-	return v.Message(v.layers(units))
+	return v.Message + v.Slower(v.layers(units))
 }
 
 // bytes returns by stage the most memory in a step.

@@ -78,7 +78,7 @@ clock: sim, without messages; costs are multiply-adds of a microbatch, in those 
 		c, err := NewChain(layers)
 		expect.OK(t, err)
 		expect.OK(t, trainer.rules(&p, c, false))
-		p.Message = nil
+		p.Slower = nil
 		present, err := trainer.read(r.Layout, c, p)
 		expect.OK(t, err)
 		v, err := newSolver(p)

@@ -67,7 +67,7 @@ func TestHole(t *testing.T) {
 	for _, name := range []string{"deepseek-v4-flash", "deepseek-v4-pro"} {
 		m := readMeasured(t, name)
 		const want = `layer "output": backward 0, and "mtp.0" before it has one: its gradient came through this layer (a backward that was not measured takes about twice the forward)`
-		_, err := Plan(megatron, cost.Table{Layers: m.layers()}, Problem{Stages: 4, Chunks: 1, Microbatches: 32, Schedule: schedule.Kind1F1B}, "", false)
+		_, err := Plan(Request{Problem: Problem{Stages: 4, Microbatches: 32}, Trainer: megatron}, cost.Table{Layers: m.layers()})
 		if err == nil || err.Error() != want {
 			t.Errorf("%s: error %v, want %s", name, err, want)
 		}
@@ -104,7 +104,7 @@ func TestMeasured(t *testing.T) {
 		t.Run(c.table, func(t *testing.T) {
 			m := readMeasured(t, c.table)
 			m.fill()
-			a, err := Plan(c.trainer, cost.Table{Clock: "wall", Layers: m.layers()}, c.p, c.present, false)
+			a, err := Plan(Request{Problem: c.p, Trainer: c.trainer, Present: c.present}, cost.Table{Clock: "wall", Layers: m.layers()})
 			expect.OK(t, err)
 			t.Logf("%s: %.3f s, bound %.3f; %s: %.4f times as long", a.Best[0].Text, a.Best[0].Seconds, a.Best[0].Bound, c.present, *a.Gain)
 			if *a.Gain < c.gain || c.best != "" && a.Best[0].Text != c.best {

@@ -35,7 +35,8 @@ var torchtitan = Trainer{
 		}
 		return blockCuts(counts, c, p)
 	},
-	brief: counts,
+	chunks: chunksOfCounts,
+	brief:  counts,
 	format: func(cuts partition.Partition, c Chain, p Problem) (string, error) {
 		var b strings.Builder
 		b.WriteString("ParallelismConfig(\n")

@@ -1,6 +1,7 @@
 package layouts
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -18,6 +19,8 @@ type Trainer struct {
 	constrain func(p *Problem, c Chain, half bool) error
 	// parse reads a layout in the trainer's notation.
 	parse func(text string, c Chain, p Problem) (partition.Partition, error)
+	// chunks returns the number of virtual stages on each stage that a layout in the notation has.
+	chunks func(text string, stages int) (int, error)
 	// brief writes a layout in the notation that parse reads.
 	brief func(cuts partition.Partition, c Chain) string
 	// format writes a layout as what the user gives to the trainer.
@@ -53,6 +56,10 @@ func (t Trainer) rules(p *Problem, c Chain, half bool) error {
 	if half && !t.Half {
 		return fmt.Errorf("%s cannot cut a block in halves", t.Name)
 	}
+	halves := func(x part) bool { return x.role == block && !x.first }
+	if half && !slices.ContainsFunc(c.parts, halves) {
+		return errors.New("--half: no block of the costs has two layers, want names as block.0.attention and block.0.mlp")
+	}
 	p.Layers = c.Layers
 	p.CanCut = make([]bool, len(c.Layers))
 	for l, part := range c.parts {
@@ -72,6 +79,26 @@ func (t Trainer) read(text string, c Chain, p Problem) (partition.Partition, err
 	}
 	return cuts, nil
 }
+
+// chunksOf returns the number of virtual stages on each stage.
+func chunksOf(virtual, stages int) (int, error) {
+	if virtual == 0 || virtual%stages != 0 {
+		return 0, fmt.Errorf("%d virtual stages, want a multiple of the %d stages", virtual, stages)
+	}
+	return virtual / stages, nil
+}
+
+// chunksOfCounts is Trainer.chunks of a list with a number for each virtual stage.
+func chunksOfCounts(text string, stages int) (int, error) {
+	counts, err := numbers(text)
+	if err != nil {
+		return 0, err
+	}
+	return chunksOf(len(counts), stages)
+}
+
+// oneChunk is Trainer.chunks of a trainer without virtual stages.
+func oneChunk(string, int) (int, error) { return 1, nil }
 
 // numbers reads a list of integers with commas or blanks between them.
 func numbers(text string) ([]int, error) {
