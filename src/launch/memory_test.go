@@ -9,6 +9,7 @@ import (
 
 	"dynmo/src/config"
 	"dynmo/src/expect"
+	"dynmo/src/layout"
 	"dynmo/src/partition"
 	"dynmo/src/plan/policy"
 	"dynmo/src/plan/search"
@@ -101,12 +102,13 @@ func TestMemoryOfSlices(t *testing.T) {
 			c.Schedule.Kind = "1f1b"
 		}
 		for seed := range uint64(6) {
-			planner, err := search.New(c, sim.Uniform(0, 0), search.Fixed(c))
+			problem, err := search.New(c, sim.Uniform(0, 0), search.Fixed(c))
 			expect.OK(t, err)
-			first, err := planner.FirstLayout(search.Dense(c))
+			step := problem.Step(search.Dense(c), layout.Layout{})
+			first, err := step.FirstLayout()
 			expect.OK(t, err)
 			accounted(t, c, scattered(seed), 0.95, 1, func(_ *rank, last record.Metrics) []int64 {
-				return planner.Bytes(search.Dense(c), last.Cuts, first.Schedule.Peaks()) // no cuts change it
+				return step.Bytes(first.With(last.Cuts, first.Schedule)) // no cuts change the schedule
 			})
 		}
 	}
@@ -149,9 +151,9 @@ func TestMemoryShrinksTooLate(t *testing.T) {
 			meets := func(kib int) bool {
 				tight := c
 				tight.Balance.MemoryLimitBytes = int64(kib) << 10
-				planner, err := search.New(tight, sim.Uniform(0, 0), search.Fixed(c))
+				problem, err := search.New(tight, sim.Uniform(0, 0), search.Fixed(c))
 				if err == nil {
-					_, err = planner.FirstLayout(search.Dense(c))
+					_, err = problem.Step(search.Dense(c), layout.Layout{}).FirstLayout()
 				}
 				return err == nil
 			}

@@ -19,10 +19,10 @@ func planned(t *testing.T, c config.Config) (config.Config, layout.Layout) {
 	first := func(c config.Config) (layout.Layout, int64) {
 		p, err := search.Configured(c)
 		expect.OK(t, err)
-		dense := search.Dense(c)
-		l, err := p.FirstLayout(dense)
+		step := p.Step(search.Dense(c), layout.Layout{})
+		l, err := step.FirstLayout()
 		expect.OK(t, err)
-		return l, slices.Max(p.Bytes(dense, l.Cuts, l.Schedule.Peaks()))
+		return l, slices.Max(step.Bytes(l))
 	}
 	c.Model.Recompute = "none"
 	_, most := first(c)

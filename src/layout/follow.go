@@ -6,7 +6,7 @@ import "dynmo/src/config"
 // of settings c. The weights of the moving layers are sent before the next step. Their masters and
 // moments (model.Section.ForUpdate) follow while the step computes, because only the update at the
 // step's end reads them. The planner also checks that both layouts' layers fit (see
-// search.Planner.OptimizerCanFollow). This comment is the rule for what follows, for the rooms that
+// search.Step.OptimizerCanFollow). This comment is the rule for what follows, for the rooms that
 // plan, send and await it.
 //
 // The move must keep three things:

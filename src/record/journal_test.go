@@ -63,7 +63,7 @@ type recorder struct {
 	t       *testing.T
 	told    told
 	journal *Journal
-	planner *search.Planner
+	problem *search.Problem
 	costs   cost.Table
 	step    int
 	joules  float64 // of the next step
@@ -83,7 +83,7 @@ func newRecorder(t *testing.T, kind schedule.Kind, layers, stages int) *recorder
 		r.costs.Layers = append(r.costs.Layers, cost.Layer{Name: fmt.Sprintf("layer%d", l), Forward: 1e-3, BackwardInput: 2e-3, BackwardWeight: 1e-3, Output: 8})
 	}
 	var err error
-	if r.planner, err = search.New(c, sim.Network{}, nil); err != nil {
+	if r.problem, err = search.New(c, sim.Network{}, nil); err != nil {
 		t.Fatal(err)
 	}
 	r.journal = NewJournal(&r.told, c, "virtual", hosts)
@@ -93,21 +93,18 @@ func newRecorder(t *testing.T, kind schedule.Kind, layers, stages int) *recorder
 // layout returns the layout of some cuts, on as many stages as they are of.
 func (r *recorder) layout(cuts ...int) layout.Layout {
 	r.t.Helper()
-	p, err := r.planner.Resize((len(cuts)-1)/r.planner.Map.Chunks, r.planner.Microbatches)
+	chunks := r.problem.Config.Schedule.Virtual()
+	p, err := r.problem.Resize((len(cuts)-1)/chunks, r.problem.Microbatches)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	l, err := p.SimulateCuts(cost.Phase{Table: r.costs}, cuts)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return l.Layout
+	return p.Step(r.costs, layout.Layout{}).Layout(cuts)
 }
 
 // tell passes a journal a step in one layout that is followed by another layout.
 func (r *recorder) tell(ran, next layout.Layout, why plan.Reason, seconds float64) {
 	r.t.Helper()
-	p, err := r.planner.Resize(ran.Stages(), r.planner.Microbatches)
+	p, err := r.problem.Match(ran)
 	if err != nil {
 		r.t.Fatal(err)
 	}

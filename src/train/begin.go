@@ -33,7 +33,7 @@ func (r *Rank) begin() (err error) {
 		return err
 	}
 	r.profiler, r.spent, r.neighbours = profile.Profiler{Counts: dynamic.AllCounts(r.Config)}, 0, new(policy.Neighbours)
-	r.Balancer, err = policy.New(r.planner, policy.Options{Neighbours: r.neighbours, Nodes: r.World.Nodes(), Placing: dynamic.NewPlacing(r.Config)})
+	r.Balancer, err = policy.New(r.problem, policy.Options{Neighbours: r.neighbours, Nodes: r.World.Nodes(), Placing: dynamic.NewPlacing(r.Config)})
 	return err
 }
 

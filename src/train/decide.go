@@ -79,15 +79,18 @@ func (r *Rank) conclude(t *turn) conclusion {
 
 // relocation returns the part of a move to layout next that every rank needs.
 func (r *Rank) relocation(m profile.Measurement, next layout.Layout) (*relocation, error) {
-	to := &relocation{Next: next, Behind: r.planner.OptimizerCanFollow(m.Table, r.layout, next)}
+	problem, err := r.problem.Match(next)
+	if err != nil {
+		return nil, err
+	}
+	to := &relocation{Next: next, Behind: problem.Step(m.Table, r.layout).OptimizerCanFollow(next)}
 	for l, layer := range m.Layers {
 		if layer.Bytes.Own > 0 || r.stage.Config.Shards > 0 {
 			to.Own = append(to.Own, l)
 		}
 	}
-	planner, err := r.planner.Match(next)
-	if err == nil && !next.SameRanks(r.layout) {
-		to.Bytes = planner.Bytes(m.Table, next.Cuts, next.Schedule.Peaks())
+	if !next.SameRanks(r.layout) {
+		to.Bytes = problem.Step(m.Table, next).Bytes(next)
 	}
-	return to, err
+	return to, nil
 }

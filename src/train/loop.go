@@ -100,7 +100,7 @@ func (r *Rank) Loop() (out Outcome, err error) {
 // ranks. Collective.
 func (r *Rank) start() (err error) {
 	if r.World.Rank() == 0 {
-		r.analyst = r.planner
+		r.ran = r.problem
 		r.journal = record.NewJournal(r.Observe, r.Config, r.Device.Clock().Kind(), r.World.Hosts())
 		r.journal.Resume(r.from.Sparsity)
 	}

@@ -45,16 +45,16 @@ func (r *Rank) tell(t *turn) error {
 	moving, m := r.now()-t.moving, t.measured
 	m.Dispatch = profile.DispatchOverhead(m.Instructions) // only this rank knows the spans
 	var err error
-	if r.analyst, err = r.analyst.Match(t.ran); err != nil {
+	if r.ran, err = r.ran.Match(t.ran); err != nil {
 		return err
 	}
-	analysis, err := r.analyst.Analyze(m, t.ran)
+	analysis, err := r.ran.Analyze(m, t.ran)
 	if err != nil {
 		return err
 	}
 	t.told = record.Done{
 		Step: t.step, Loss: t.agreed.Loss, Norm: t.agreed.Norm, LR: r.Config.LearningRate(t.step), Skipped: t.skipped,
-		Costs: m.Measurement, Known: m.Known(), Model: search.Shape(r.analyst.Config), Analysis: analysis,
+		Costs: m.Measurement, Known: m.Known(), Model: search.Shape(r.ran.Config), Analysis: analysis,
 		Summary: m.Summary, Instructions: m.Instructions, Joules: m.Joules,
 		Ran: t.ran, Next: t.next, Why: t.why, Moved: t.moved,
 		Start: t.start, Deciding: t.moving - t.measuring, Moving: moving, Resizing: r.resized, Resident: r.Before > 0,

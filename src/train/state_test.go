@@ -46,7 +46,7 @@ func newFed(t testing.TB, c config.Config) *fed {
 	r := &Rank{Setup: Setup{Config: c, World: comm.New(local.World(1)[0], comm.Options{}), Device: cpu.New(device.NewVirtual()), Backend: ref.New(tensor.F32)}}
 	f, err := PlanFirst(c)
 	expect.OK(t, err)
-	r.planner, r.layout = f.planner, f.layout
+	r.problem, r.layout = f.problem, f.layout
 	expect.OK(t, r.begin())
 	return &fed{Rank: r}
 }
@@ -356,7 +356,7 @@ func TestConclusion(t *testing.T) {
 	f := newFed(t, settings(schedule.KindList, 1, "auto"))
 	costs, cuts := plantest.Chain(layersOf, 3, 1), slices.Clone(f.layout.Cuts)
 	cuts[1]++
-	next := f.planner.Layout(costs, cuts)
+	next := f.problem.Step(costs, f.layout).Layout(cuts)
 	text, err := json.Marshal(conclusion{Shared: []byte{7}, Move: &relocation{Next: next, Behind: true, Own: []int{2}}})
 	expect.OK(t, err)
 	var got conclusion

@@ -25,6 +25,7 @@ import (
 	"dynmo/src/plan/search"
 	"dynmo/src/profile"
 	"dynmo/src/record"
+	"dynmo/src/schedule"
 	"dynmo/src/tensor"
 )
 
@@ -66,8 +67,8 @@ type Rank struct {
 	dynamism   dynamic.Kind
 	profiler   profile.Profiler
 	neighbours *policy.Neighbours
-	planner    *search.Planner
-	analyst    *search.Planner // for the layout of the last step, on rank 0
+	problem    *search.Problem
+	ran        *search.Problem // for the layout of the last step, on rank 0
 	journal    *record.Journal // nil except on rank 0
 	pace       pace
 	spent      float64            // from the start of measuring to the end of moves, in the last step
@@ -84,30 +85,30 @@ type Rank struct {
 	asked      elastic.Asked     // requests that ranks without layers received
 }
 
-// First is the layout of the first step, and the planner that the settings describe.
+// First is the layout of the first step, and the problem that the settings describe.
 type First struct {
-	planner *search.Planner
+	problem *search.Problem
 	layout  layout.Layout
 }
 
 // PlanFirst plans the first step. Errors come from the settings, or from the file of a schedule.
 func PlanFirst(c config.Config) (f First, err error) {
-	if f.planner, err = search.Configured(c); err == nil {
-		f.layout, err = f.planner.FirstLayout(search.Dense(c))
+	if f.problem, err = search.Configured(c); err == nil {
+		f.layout, err = f.problem.Step(search.Dense(c), layout.Layout{}).FirstLayout()
 	}
 	return f, err
 }
 
 // Bytes returns the memory that every stage needs in the first step.
 func (f First) Bytes() []int64 {
-	return f.planner.Bytes(search.Dense(f.planner.Config), f.layout.Cuts, f.layout.Schedule.Peaks())
+	return f.problem.Step(search.Dense(f.problem.Config), f.layout).Bytes(f.layout)
 }
 
 // New places the model on the ranks. An error of one rank is returned on all ranks. Collective.
 func New(s Setup) (*Rank, error) {
 	c := s.Config
 	r := &Rank{Setup: s}
-	r.planner, r.layout = s.First.planner, s.First.layout
+	r.problem, r.layout = s.First.problem, s.First.layout
 	var err error
 	if err := cmp.Or(r.layout.Mesh.Check(s.World.Size()), r.layout.Check(c.Layers())); err != nil {
 		return nil, comm.Input(err)
@@ -165,7 +166,7 @@ func (r *Rank) place(l layout.Layout) error {
 	groups := pipeline.Groups{Stages: r.world.Stages, Replicas: r.world.Replicas}
 	r.profiler.Stages, r.profiler.Replicas, r.neighbours.Stages = groups.Stages, groups.Replicas, groups.Stages
 	runner, err := pipeline.New(r.x, l, r.stage, groups, pipeline.Options{
-		Graphs: r.Config.Device.Graphs && r.Device.Space() == tensor.Device, Validation: r.validationMicrobatches(), Sums: r.planner.Sums(),
+		Graphs: r.Config.Device.Graphs && r.Device.Space() == tensor.Device, Validation: r.validationMicrobatches(), Sums: schedule.SumsOf(r.Config),
 	})
 	if err == nil {
 		r.runner = runner

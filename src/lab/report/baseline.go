@@ -18,7 +18,7 @@ func (r Run) baselines() (list []baseline, err error) {
 	if err != nil || ran == nil {
 		return nil, err
 	}
-	phases := verdict.Phases(ran.Planner, ran.Series)
+	phases := verdict.Phases(ran.Problem, ran.Series)
 	for i, p := range phases {
 		end := r.last() + 1
 		if i+1 < len(phases) {

@@ -92,7 +92,7 @@ func (r Run) worth() (*verdict.Result, error) {
 	if err != nil || ran == nil {
 		return nil, err
 	}
-	w, err := verdict.Measure(ran.Planner, ran.Series)
+	w, err := verdict.Measure(ran.Problem, ran.Series)
 	if err != nil {
 		return nil, unlessNotRun(err)
 	}
@@ -109,5 +109,5 @@ func (r Run) ran() (*verdict.Run, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", r.file(record.SettingsFile), err)
 	}
-	return &verdict.Run{Planner: p, Series: r.Costs}, nil
+	return &verdict.Run{Problem: p, Series: r.Costs}, nil
 }

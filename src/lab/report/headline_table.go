@@ -60,7 +60,7 @@ func compare(group []int, rans []verdict.Run, worths []*verdict.Result) error {
 		list[k] = rans[i]
 	}
 	if len(list) == 1 {
-		w, err := verdict.Measure(list[0].Planner, list[0].Series)
+		w, err := verdict.Measure(list[0].Problem, list[0].Series)
 		if err == nil {
 			worths[group[0]] = &w
 		}

@@ -8,6 +8,7 @@ import (
 
 	"dynmo/src/config"
 	"dynmo/src/cost"
+	"dynmo/src/layout"
 	"dynmo/src/plan/search"
 	"dynmo/src/schedule"
 )
@@ -19,18 +20,17 @@ func Plan(t cost.Table, o Options) (search.Plan, error) {
 	if err != nil {
 		return search.Plan{}, err
 	}
-	if !o.Config.Balance.Moves() {
-		first, err := p.FirstLayout(t)
-		if err != nil {
-			return search.Plan{}, err
-		}
-		return p.SimulateCuts(cost.Phase{Table: t}, first.Cuts)
+	step, phase := p.Step(t, layout.Layout{}), cost.Phase{Table: t}
+	var best layout.Layout
+	if o.Config.Balance.Moves() {
+		best, err = step.BestLayout()
+	} else if best, err = step.FirstLayout(); err == nil {
+		best = p.Step(phase.Mean(), layout.Layout{}).Layout(best.Cuts)
 	}
-	best, err := p.BestLayout(t)
 	if err != nil {
 		return search.Plan{}, err
 	}
-	return p.Simulate(cost.Phase{Table: t}, best, 0)
+	return p.Simulate(phase, best, 0)
 }
 
 // Advice is other settings, and what a step would be with them.

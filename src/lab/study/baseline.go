@@ -2,6 +2,7 @@ package study
 
 import (
 	"dynmo/src/cost"
+	"dynmo/src/layout"
 	"dynmo/src/partition"
 	"dynmo/src/plan/search"
 )
@@ -47,7 +48,7 @@ func firstCuts(series cost.Series, o Options) (partition.Partition, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := p.FirstLayout(series[0].Table)
+	l, err := p.Step(series[0].Table, layout.Layout{}).FirstLayout()
 	return l.Cuts, err
 }
 

@@ -57,7 +57,7 @@ type LeftOut struct {
 // by worthSeconds. The best five then try interleaved schedules. A balancer that never moves layers
 // is replaced by the exact partition.
 //
-// A plan is searched only if its lower bound (search.Planner.LeastSeconds) is below the steps of
+// A plan is searched only if its lower bound (search.Step.LeastSeconds) is below the steps of
 // its own mesh and of the fifth best mesh. The answer is that of a search of all plans.
 //
 // The error says why no mesh is left. show receives the number of plans done, and of all plans.
@@ -154,15 +154,11 @@ func leastSeconds(c costedChain, o Options) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
+	step := p.Step(c.costs, layout.Layout{})
 	if o.Config.Balance.MemoryLimitBytes > 0 {
-		_, err = p.FirstLayout(c.costs)
-		if err != nil && p.Other != nil {
-			if _, other := p.Other.FirstLayout(c.costs); other == nil {
-				err = nil
-			}
-		}
+		err = step.CheckMemory()
 	}
-	return p.LeastSeconds(c.costs), err
+	return step.LeastSeconds(), err
 }
 
 // weigh returns the seconds by which candidates are compared.

@@ -21,7 +21,7 @@ type recorder struct {
 	Options
 	*record.Journal
 	elapsed float64         // simulated seconds since the run began
-	planner *search.Planner // of the layout of held
+	problem *search.Problem // of the layout of held
 	held    told            // steps that are not written yet, because the next ones may be equal
 }
 
@@ -82,9 +82,9 @@ func (t told) plain() bool {
 	return !t.why.Decided && t.why.Pack == nil && t.why.Placed == nil && t.why.Full == nil && t.next.Equal(t.ran)
 }
 
-// write records steps. p is the planner of their layout. Equal steps with nothing to tell between
+// write records steps. p is the problem of their layout. Equal steps with nothing to tell between
 // them are one line.
-func (r *recorder) write(p *search.Planner, t told) error {
+func (r *recorder) write(p *search.Problem, t told) error {
 	if r == nil {
 		return nil
 	}
@@ -95,7 +95,7 @@ func (r *recorder) write(p *search.Planner, t told) error {
 	if err := r.flush(); err != nil {
 		return err
 	}
-	if r.planner, r.held = p, t; !t.plain() {
+	if r.problem, r.held = p, t; !t.plain() {
 		return r.flush()
 	}
 	return nil
@@ -103,7 +103,7 @@ func (r *recorder) write(p *search.Planner, t told) error {
 
 // flush writes the steps that are held.
 func (r *recorder) flush() error {
-	p, t := r.planner, r.held
+	p, t := r.problem, r.held
 	if r.held = (told{}); t.of == nil {
 		return nil
 	}

@@ -103,7 +103,7 @@ func Simulate(series cost.Series, o Options) (Run, error) {
 	if err != nil {
 		return run, err
 	}
-	present, err := p.FirstLayout(series[0].Table)
+	present, err := p.Step(series[0].Table, layout.Layout{}).FirstLayout()
 	if err != nil {
 		return run, err
 	}
@@ -114,7 +114,7 @@ func Simulate(series cost.Series, o Options) (Run, error) {
 		costs := o.costs(placing, phase, present)
 		m := profile.Measurement{Measurement: cost.Measurement{Table: costs.Mean()}, Changed: phase.Change != ""}
 		if i == 0 || o.Static {
-			present = p.Layout(m.Table, present.Cuts)
+			present = p.Step(m.Table, present).Layout(present.Cuts)
 		}
 		next.Change = phase.Change
 		if err := records.changed(phase.Step, phase.Change); err != nil {
@@ -251,7 +251,7 @@ const delayDraws = 8
 
 // simulate simulates a step of a segment; with random delays some steps, for
 // their mean.
-func (s *Segment) simulate(p *search.Planner, phase cost.Phase, l layout.Layout, spans bool) error {
+func (s *Segment) simulate(p *search.Problem, phase cost.Phase, l layout.Layout, spans bool) error {
 	n := 1
 	if p.Network.Delay.Most > 1 {
 		n = min(delayDraws, max(1, phase.Steps))
@@ -303,11 +303,12 @@ func (k *knowledge) after(m *profile.Measurement, phase, done int, costs cost.Ph
 
 // even returns the seconds that the balancer predicts of a phase's step, which takes some:
 // it goes by costs that noise disturbs little.
-func (k *knowledge) even(seconds float64, phase int, p *search.Planner, costs cost.Phase, l layout.Layout) float64 {
+func (k *knowledge) even(seconds float64, phase int, p *search.Problem, costs cost.Phase, l layout.Layout) float64 {
 	if k.of(phase) == nil {
 		return seconds
 	}
 	t := costs.Table
 	t.Dispatch = 0 // as balancers have it
-	return p.Seconds(t, p.Layout(t, l.Cuts))
+	s := p.Step(t, l)
+	return s.Seconds(s.Layout(l.Cuts))
 }

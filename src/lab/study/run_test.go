@@ -130,17 +130,17 @@ func TestReplay(t *testing.T) {
 	for _, kind := range []schedule.Kind{schedule.KindZBV, schedule.KindInterleaved, schedule.KindList} {
 		p, err := search.New(plantest.Settings(kind, 16, 2, 6), plantest.Link, nil)
 		expect.OK(t, err)
-		cuts, err := p.BestCuts(costs)
+		best, err := p.Step(costs, layout.Layout{}).BestLayout()
 		expect.OK(t, err)
-		order := p.Schedule(costs, cuts)
+		cuts, order := best.Cuts, best.Schedule
 		run := record.Course{Layout: layout.New(cuts, order, 1, layout.StageMajor), Latency: plantest.Link.Node.Latency, Bandwidth: plantest.Link.Node.Bandwidth}
 		for v := range cuts.Stages() {
 			one, two := cost.Stage{Forward: 1, Input: 1, Weight: 1}, cost.Stage{Forward: 2, Input: 1, Weight: float64(v)}
 			run.Scale = append(run.Scale, []cost.Stage{one, two, one, two, one, two})
 		}
 		s := record.Phase{Phase: cost.Phase{Step: 5, Steps: 5, Table: costs}, Run: &run}
-		step := p.Step(costs, cuts, order)
-		step.PerMicrobatch = s.Costs().PerMicrobatch(cuts, p.Map, 6)
+		step := sim.Step{Schedule: order, Costs: costs.Stages(cuts, order.Map), Bytes: search.Messages(costs, cuts), Network: plantest.Link}
+		step.PerMicrobatch = s.Costs().PerMicrobatch(cuts, order.Map, 6)
 		run.Makespan = 2 * sim.Run(step).Makespan()
 		got := Replay(record.Series{{Phase: cost.Phase{Step: 0, Steps: 5, Table: costs}}, s})
 		if len(got) != 1 || got[0].Step != 5 || math.Abs(got[0].Error()+0.5) > 1e-12 {

@@ -1,7 +1,7 @@
 // Package verdict says, after a run, how much faster the run was because layers moved.
 //
 // In: the costs and layouts that one or several finished runs recorded (record.Series), and a
-// search.Planner of each run's settings. Out: a Result for each run, with the simulated seconds of the
+// search.Problem of each run's settings. Out: a Result for each run, with the simulated seconds of the
 // run in three cases: the layouts that it used, one static layout throughout, and the best layouts.
 //
 // Invariants: all cases of a Result have the same costs of layers. Compare gives all its runs the

@@ -11,9 +11,9 @@ import (
 	"dynmo/src/trace"
 )
 
-// Run is a run to compare: its recorded costs, and the planner of the settings that it ran with.
+// Run is a run to compare: its recorded costs, and the problem of the settings that it ran with.
 type Run struct {
-	Planner *search.Planner
+	Problem *search.Problem
 	Series  record.Series
 }
 
@@ -36,7 +36,7 @@ func Compare(runs []Run) ([]Result, error) {
 	base := slices.IndexFunc(lists, func(list []segment) bool { return firstMove(list) < 0 })
 	rows := make([]compared, len(runs))
 	for i, list := range lists {
-		rows[i] = compared{runs[i].Planner, list, staticSegments(list)}
+		rows[i] = compared{runs[i].Problem, list, staticSegments(list)}
 		if base >= 0 {
 			rows[i].static = lists[base]
 			for k := range list {

@@ -24,7 +24,7 @@ func TestWorthOfAResumedRun(t *testing.T) {
 		return p
 	}
 	stayed := record.Series{ran(t, 0, 10, "", 2, 1, 1, 1, 1), elsewhere(10, true, 1, 2, 4), elsewhere(20, false, 1, 2, 4)}
-	p := worthPlanner(t, 4)
+	p := worthProblem(t, 4)
 	w, err := Measure(p, stayed)
 	expect.OK(t, err)
 	if w.Moved || w.Speedup != 1 || w.Steps != 30 || w.Ceiling < 1 {

@@ -24,7 +24,7 @@ import (
 //	Best   = Σ n_i · min(static_i, used_i, planned_i)
 //
 // Here static_i, used_i and planned_i are seconds of a step in phase i. They are in the static layout,
-// in the layout used, and in the layout that the planner finds for the phase's costs. Best counts no
+// in the layout used, and in the layout that the search finds for the phase's costs. Best counts no
 // seconds for moving and deciding. record.Metrics has the headroom of single steps.
 type Result struct {
 	Clock   string  `json:"clock"` // clock that measured the costs: wall, virtual or sim; or estimated
@@ -61,8 +61,8 @@ var ErrNotRun = errors.New("the costs are of no run")
 
 // Measure returns the Result of one run. The static layout is that of the run's first phase. Where a run
 // was resumed on other numbers of stages, replicas or microbatches, it is the first layout since then.
-// p is the planner of the settings that the run had. The only error is ErrNotRun.
-func Measure(p *search.Planner, series record.Series) (Result, error) {
+// p is the problem of the settings that the run had. The only error is ErrNotRun.
+func Measure(p *search.Problem, series record.Series) (Result, error) {
 	list := boundedSegments(series)
 	if len(list) == 0 {
 		return Result{}, ErrNotRun
@@ -77,7 +77,7 @@ type Phase struct {
 }
 
 // Phases returns the phases of a run that Measure sums up; none if ErrNotRun.
-func Phases(p *search.Planner, series record.Series) []Phase {
+func Phases(p *search.Problem, series record.Series) []Phase {
 	t := trial{costs: func(s *sampled) cost.Phase { return s.Phase }}
 	used := boundedSegments(series)
 	best, list := bestSeconds(p, &t, used), make([]Phase, len(used))
@@ -145,7 +145,7 @@ func staticSegments(list []segment) []segment {
 
 // compared is a run and a static run on the same costs.
 type compared struct {
-	planner      *search.Planner
+	problem      *search.Problem
 	used, static []segment
 }
 
@@ -160,11 +160,11 @@ func evaluate(runs []compared) []Result {
 			price += s.balancing
 			w.Moved = w.Moved || s.moved
 		}
-		if w.Moved || decides(r.planner) {
+		if w.Moved || decides(r.problem) {
 			w.Price = price
 		}
 		w.Static, w.Used = t.total(r.static), w.Price+t.total(r.used)
-		for _, seconds := range bestSeconds(r.planner, &t, r.used) {
+		for _, seconds := range bestSeconds(r.problem, &t, r.used) {
 			w.Best += seconds
 		}
 		w.Speedup, w.Ceiling = w.Static/w.Used, w.Static/w.Best
@@ -177,13 +177,13 @@ func evaluate(runs []compared) []Result {
 
 // decides reports whether the settings let a run change its layout. Other runs measure for
 // their records only.
-func decides(p *search.Planner) bool {
+func decides(p *search.Problem) bool {
 	return p.Config.Balance.Moves() || p.Config.Packs() || p.Adapts()
 }
 
 // bestSeconds returns the seconds of each segment in the fastest of three layouts: the
-// planner's best, the static one and the one used.
-func bestSeconds(p *search.Planner, t *trial, used []segment) (list []float64) {
+// best that a search finds, the static one and the one used.
+func bestSeconds(p *search.Problem, t *trial, used []segment) (list []float64) {
 	var found *layout.Layout
 	for i, s := range used {
 		if i == 0 || s.costs != used[i-1].costs || s.stay.Stages() != used[i-1].stay.Stages() {
@@ -201,17 +201,16 @@ func bestSeconds(p *search.Planner, t *trial, used []segment) (list []float64) {
 	return list
 }
 
-// bestLayout returns the planner's best layout for costs, nil if no layout fits the memory.
-func bestLayout(p *search.Planner, costs *sampled, stages int) *layout.Layout {
+// bestLayout returns the best layout that a search finds for costs, nil if no layout fits the memory.
+func bestLayout(p *search.Problem, costs *sampled, stages int) *layout.Layout {
 	p, err := p.Resize(stages, p.Microbatches)
 	if err != nil {
 		return nil
 	}
-	t := costs.Mean().Fitted(stages)
-	cuts, err := p.BestCuts(t)
+	s := p.Step(costs.Mean().Fitted(stages), layout.Layout{})
+	l, err := s.BestInMap(s.Map)
 	if err != nil {
 		return nil
 	}
-	l := p.Layout(t, cuts)
 	return &l
 }

@@ -67,7 +67,7 @@ func noisy(p record.Phase, size, disturbed float64, seed uint64) record.Phase {
 	return p
 }
 
-func worthPlanner(t *testing.T, layers int) *search.Planner {
+func worthProblem(t *testing.T, layers int) *search.Problem {
 	t.Helper()
 	p, err := search.New(plantest.Settings(schedule.Kind1F1B, layers, 2, worthMicrobatches), sim.Uniform(0, 0), nil)
 	expect.OK(t, err)
@@ -94,7 +94,7 @@ func TestWorth(t *testing.T) {
 		order := p.Run.Layout.Schedule
 		return sim.Makespan(order, p.Stages(cuts, order.Map))
 	}
-	w, err := Measure(worthPlanner(t, 6), series)
+	w, err := Measure(worthProblem(t, 6), series)
 	expect.OK(t, err)
 	static := 10*(step(0, 3)+0.5) + 10*step(1, 3)
 	used := 10*(step(0, 3)+0.5) + 2*step(1, 3) + 8*step(2, 2) + 0.25
@@ -109,7 +109,7 @@ func TestWorth(t *testing.T) {
 		t.Errorf("got  %+v\nwant %+v", w, want)
 	}
 	sums := Result{Used: w.Price}
-	for i, p := range Phases(worthPlanner(t, 6), series) {
+	for i, p := range Phases(worthProblem(t, 6), series) {
 		if n := float64(series[i].Steps); p.Step != series[i].Step {
 			t.Errorf("phase %d begins at step %d, want %d", i, p.Step, series[i].Step)
 		} else {
@@ -122,21 +122,21 @@ func TestWorth(t *testing.T) {
 	if w.IsNoise() {
 		t.Errorf("%+v: within noise, where there is none", w)
 	}
-	still, err := Measure(worthPlanner(t, 6), series[:2])
+	still, err := Measure(worthProblem(t, 6), series[:2])
 	expect.OK(t, err)
 	if still.Moved || still.Used != still.Static+0.25 || still.Speedup != still.Static/still.Used || still.Price != 0.25 || still.Ceiling <= 1 {
 		t.Errorf("layers that never moved: %+v, want the price in the speedup, and a ceiling above 1", still)
 	}
-	fixed := worthPlanner(t, 6)
+	fixed := worthProblem(t, 6)
 	fixed.Config.Balance.Kind = "uniform"
 	if still, err = Measure(fixed, series[:2]); err != nil || still.Speedup != 1 || still.Price != 0 {
 		t.Errorf("a balancer that never moves: %+v, %v, want no price", still, err)
 	}
 	series[0].Run, series[1].Run, series[2].Run = nil, nil, nil
-	if list := Phases(worthPlanner(t, 6), series); len(list) > 0 {
+	if list := Phases(worthProblem(t, 6), series); len(list) > 0 {
 		t.Errorf("phases %v of no run", list)
 	}
-	if _, err := Measure(worthPlanner(t, 6), series); !errors.Is(err, ErrNotRun) {
+	if _, err := Measure(worthProblem(t, 6), series); !errors.Is(err, ErrNotRun) {
 		t.Errorf("error %v, want %v", err, ErrNotRun)
 	}
 }
@@ -158,13 +158,13 @@ func TestWorthOfNoise(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			exact := record.Series{ran(t, 0, 5, "", c.from, c.costs...), ran(t, 5, 50, "", c.to, c.costs...)}
-			truth, err := Measure(worthPlanner(t, 5), exact)
+			truth, err := Measure(worthProblem(t, 5), exact)
 			expect.OK(t, err)
 			var series record.Series
 			for _, p := range exact {
 				series = append(series, noisy(p, 0.2, 1, 7))
 			}
-			w, err := Measure(worthPlanner(t, 5), series)
+			w, err := Measure(worthProblem(t, 5), series)
 			expect.OK(t, err)
 			if w.Draws < leastDraws || !(w.Low < w.High) {
 				t.Fatalf("%+v: no spread", w)
@@ -175,7 +175,7 @@ func TestWorthOfNoise(t *testing.T) {
 			if truth.Speedup < w.Low-0.01 || truth.Speedup > w.High+0.01 {
 				t.Errorf("%.3f to %.3f, the truth is %.3f", w.Low, w.High, truth.Speedup)
 			}
-			again, err := Measure(worthPlanner(t, 5), series)
+			again, err := Measure(worthProblem(t, 5), series)
 			expect.OK(t, err)
 			if !reflect.DeepEqual(w, again) {
 				t.Errorf("%+v, again %+v", w, again)
@@ -202,7 +202,7 @@ func TestWorthOfSpuriousSlowness(t *testing.T) {
 		{"real", record.Series{ran(t, 0, 1, "", 3, 3, 3, 3, 1, 1, 1), slow(ran(t, 1, 99, "", 2, costs...))}, 9. / 6},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w, err := Measure(worthPlanner(t, 6), c.series)
+			w, err := Measure(worthProblem(t, 6), c.series)
 			expect.OK(t, err)
 			if !near(w.Speedup, c.want, 0.03) {
 				t.Errorf("%.3fx, want about %.3fx", w.Speedup, c.want)
@@ -215,7 +215,7 @@ func TestWorthOfSpuriousSlowness(t *testing.T) {
 // work are refused.
 func TestCompare(t *testing.T) {
 	costs, later := []float64{1, 1, 1, 1, 1}, []float64{1, 1, 1, 1, 4}
-	p := worthPlanner(t, 5)
+	p := worthProblem(t, 5)
 	calm := record.Series{noisy(ran(t, 0, 20, "", 2, costs...), 0.02, 1, 1), noisy(ran(t, 20, 80, "prune", 2, later...), 0.02, 1, 1)}
 	busy := record.Series{noisy(ran(t, 0, 20, "", 2, costs...), 0.02, 1.5, 2), noisy(ran(t, 20, 80, "prune", 2, later...), 0.02, 1.5, 2)}
 	moved := record.Series{
@@ -249,7 +249,7 @@ func TestCompare(t *testing.T) {
 
 // TestCompareWithoutSamples: files of older versions pool too, and have no spread.
 func TestCompareWithoutSamples(t *testing.T) {
-	p := worthPlanner(t, 4)
+	p := worthProblem(t, 4)
 	list, err := Compare([]Run{{p, record.Series{ran(t, 0, 5, "", 2, 1, 1, 1, 1)}}, {p, record.Series{ran(t, 0, 5, "", 2, 2, 2, 2, 2)}}})
 	expect.OK(t, err)
 	if list[0] != list[1] || list[0].Draws != 0 {
@@ -266,9 +266,9 @@ func TestWorthOfLongRun(t *testing.T) {
 		p.Step, p.Steps = i, 1
 		long = append(long, p)
 	}
-	want, err := Measure(worthPlanner(t, 4), short)
+	want, err := Measure(worthProblem(t, 4), short)
 	expect.OK(t, err)
-	got, err := Measure(worthPlanner(t, 4), long)
+	got, err := Measure(worthProblem(t, 4), long)
 	expect.OK(t, err)
 	if got.Steps != 1000 || !near(got.Speedup, want.Speedup, 1e-9) || !near(got.Static, want.Static, 1e-9) {
 		t.Errorf("%+v, want %+v", got, want)

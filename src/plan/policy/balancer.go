@@ -35,7 +35,7 @@ type Balancer interface {
 	SetReference(d plan.Reference) error
 }
 
-// Options are what a balancer needs besides its planner.
+// Options are what a balancer needs besides its problem.
 type Options struct {
 	// Neighbours lets the stages of replica 0 diffuse by messages. Nil: this process computes the
 	// diffusion of all stages.
@@ -50,30 +50,34 @@ type Options struct {
 	Placing dynamic.Placing
 }
 
-// diffuse balances by diffusion, among ranks or in memory.
-func (b *balancer) diffuse(problem balance.Problem, present partition.Partition) (partition.Partition, balance.Descent, error) {
-	s := b.planner.Config.Balance
-	o := balance.DiffusionOptions{Gamma: s.Gamma, MaxRounds: s.MaxRounds}
-	if n := b.Neighbours; n != nil {
-		return n.diffuse(problem, present, o)
-	}
-	r, d, err := balance.Diffusion(problem, present, o)
-	return r.Cuts, d, err
-}
-
 // balancer is the Balancer of the settings.
 type balancer struct {
 	Options
 	memory
-	planner  *search.Planner
-	costs    cost.Estimate
+	problem  *search.Problem // for the stages and microbatches of the last step
+	now      *situation      // nil: not known yet
 	trigger  *balance.Trigger
-	last     memo
 	aside    sought        // of the other map (see bestOfOtherMap)
 	searched sought        // of this map (see bestOfThisMap)
 	referred cost.Estimate // the costs that the reference was computed on
 
-	microbatches int // of the settings; packing may change those of the planner
+	microbatches int // of the settings; packing may change those of the problem
+}
+
+// situation is the costs and the layout of the last step, and what was decided on them. It lasts
+// until either changes.
+type situation struct {
+	*search.Step
+	costs cost.Estimate // Step has its table
+	best  float64       // predicted seconds at the best cuts; 0: not computed
+	stay  *plan.Reason  // why the last decision was to stay; nil if there was none
+}
+
+// face makes the situation that of some costs and a layout.
+func (b *balancer) face(costs cost.Estimate, present layout.Layout) {
+	if b.now == nil || !b.now.costs.Equal(costs) || !b.now.Present.Equal(present) {
+		b.now = &situation{Step: b.problem.Step(costs.Table, present), costs: costs}
+	}
 }
 
 // memory is what a balancer knows of the steps so far. Checkpoints contain it.
@@ -95,18 +99,9 @@ type memory struct {
 // so that cuts outlast many decisions.
 const horizon = 100
 
-// memo keeps the answers for some costs and a layout until either changes.
-type memo struct {
-	Costs   cost.Estimate `json:"costs"`
-	Layout  layout.Layout `json:"layout"`
-	Present float64       `json:"present"`        // predicted seconds in the present layout; 0: not computed
-	Best    float64       `json:"best"`           // predicted seconds at the best cuts; 0: not computed
-	Stay    *plan.Reason  `json:"stay,omitempty"` // why the last decision was to stay; nil if there was none
-}
-
-// New returns the balancer that the planner's settings ask for: its kind (balance.kind), when it
+// New returns the balancer that the problem's settings ask for: its kind (balance.kind), when it
 // decides (balance.every) and when it packs (the table repack). An error names balance.every.
-func New(p *search.Planner, o Options) (Balancer, error) {
+func New(p *search.Problem, o Options) (Balancer, error) {
 	trigger, err := balance.NewTrigger(p.Config.Balance.Every)
 	if err != nil {
 		return nil, fmt.Errorf("balance.%w", err)
@@ -114,7 +109,7 @@ func New(p *search.Planner, o Options) (Balancer, error) {
 	if o.Nodes == nil {
 		o.Nodes = make([]int, p.Mesh.Size())
 	}
-	return &balancer{Options: o, planner: p, trigger: trigger, microbatches: p.Microbatches}, nil
+	return &balancer{Options: o, problem: p, trigger: trigger, microbatches: p.Microbatches}, nil
 }
 
 func (b *balancer) Decide(m profile.Measurement, present layout.Layout) (layout.Layout, plan.Reason, error) {
@@ -127,26 +122,26 @@ func (b *balancer) Decide(m profile.Measurement, present layout.Layout) (layout.
 
 // decide decides on a layout without pieces, and changes pieces.
 func (b *balancer) decide(m profile.Measurement, present layout.Layout, pieces *piece.Assignment) (layout.Layout, plan.Reason, error) {
-	if b.costs = m.Estimate; b.costs.Layers == nil {
-		b.costs = cost.Estimate{Table: m.Table}
+	costs := m.Estimate
+	if costs.Layers == nil {
+		costs = cost.Estimate{Table: m.Table}
 	}
 	b.noteStep(m)
 	b.Probation.recordStep(m)
-	if !b.planner.Config.Balance.Moves() && !b.planner.Adapts() && b.Placing == nil {
+	if !b.problem.Config.Balance.Moves() && !b.problem.Adapts() && b.Placing == nil {
 		return present, plan.Reason{}, nil
 	}
-	p, err := b.planner.Match(present)
+	p, err := b.problem.Match(present)
 	if err != nil {
 		return present, plan.Reason{}, fmt.Errorf("balance: %w", err)
 	}
-	b.planner = p
-	b.forgetStale(present)
+	b.problem = p
+	b.face(costs, present)
 	if err := b.observeReference(); err != nil {
 		return present, plan.Reason{}, fmt.Errorf("balance: %w", err)
 	}
-	placed := b.place(m, present, pieces)
-	b.forgetStale(present)
-	next, why, err := b.packOrBalance(present)
+	placed := b.place(m, pieces)
+	next, why, err := b.packOrBalance()
 	why.Reference, why.Placed = b.Reference, placed
 	if full, ok := errors.AsType[*balance.MemoryError](err); ok {
 		// Masks and indices can make a pruned layer larger than a dense one.
@@ -162,13 +157,16 @@ func (b *balancer) decide(m profile.Measurement, present layout.Layout, pieces *
 	if next.Stages() != present.Stages() {
 		b.forgetStages()
 	} else if !next.Cuts.Equal(present.Cuts) && !why.Undone {
-		b.Probation.start(present, p.Makespan(b.costs.Table, present))
+		b.Probation.start(present, b.now.Makespan(present))
 	}
 	if why.Decided {
 		// The next step will take as much longer than its median costs predict.
-		why.Predicted *= m.Summary.Makespan() / b.presentSeconds()
+		why.Predicted *= m.Summary.Makespan() / b.now.PresentSeconds()
 		b.Decided = next.Stages() == present.Stages() // what packing takes, balancing does not
 		b.Moved = b.Decided && !next.Equal(present)
+	}
+	if !next.Equal(present) {
+		b.now = nil
 	}
 	return next, why, nil
 }
@@ -193,34 +191,26 @@ func (b *balancer) noteStep(m profile.Measurement) {
 	b.Decided, b.Moved = false, false
 }
 
-// forgetStale drops the memo if costs or layout have changed.
-func (b *balancer) forgetStale(present layout.Layout) {
-	if l := &b.last; !l.Costs.Equal(b.costs) || !l.Layout.Equal(present) {
-		*l = memo{Costs: b.costs, Layout: present}
-	}
-}
-
 // packAsked is the kind of a packing that Options.Pack asks for, not the settings.
 const packAsked = "asked"
 
-// packOrBalance packs the model or balances it if either is due. b.planner is the planner of
-// the present layout.
-func (b *balancer) packOrBalance(present layout.Layout) (layout.Layout, plan.Reason, error) {
-	next, pack, err := b.considerPacking(present)
+// packOrBalance packs the model or balances it if either is due.
+func (b *balancer) packOrBalance() (layout.Layout, plan.Reason, error) {
+	present := b.now.Present
+	next, pack, err := b.considerPacking()
+	if stages := b.Pack[b.Steps]; err == nil && stages > 0 {
+		if next, err = b.packOnto(stages); err == nil {
+			pack = &plan.Packing{Kind: packAsked, Stages: stages, Exact: next.Schedule.Microbatches == present.Schedule.Microbatches}
+		}
+	}
 	if err != nil {
 		return present, plan.Reason{}, err
 	}
-	if stages := b.Pack[b.Steps]; stages > 0 {
-		if next, err = b.packOnto(stages); err != nil {
-			return present, plan.Reason{}, err
-		}
-		pack = &plan.Packing{Kind: packAsked, Stages: stages, Exact: next.Schedule.Microbatches == present.Schedule.Microbatches}
-	}
 	if next.Stages() != present.Stages() {
 		why := plan.Reason{Decided: true, Pack: pack}
-		return next, why, b.predict(present, next, &why)
+		return next, why, b.predict(next, &why)
 	}
-	next, why, err := b.balance(present)
+	next, why, err := b.balance()
 	if pack == nil || pack.Kind != packAsked { // else it has as many stages already
 		why.Pack = pack
 	}
@@ -228,64 +218,63 @@ func (b *balancer) packOrBalance(present layout.Layout) (layout.Layout, plan.Rea
 }
 
 // balance moves layers between the present stages if a decision is due.
-func (b *balancer) balance(present layout.Layout) (layout.Layout, plan.Reason, error) {
-	fail := func(err error) (layout.Layout, plan.Reason, error) { return present, plan.Reason{}, err }
-	back, worse := b.Probation.undo(b.planner, b.costs.Table, present)
-	if due, err := b.isDue(present); err != nil || !due && !worse {
-		return fail(err)
+func (b *balancer) balance() (next layout.Layout, why plan.Reason, err error) {
+	present := b.now.Present
+	back, worse := b.Probation.undo(b.now.Step)
+	if due, err := b.isDue(); err != nil || !due && !worse {
+		return present, why, err
 	}
-	if b.last.Stay != nil && !worse {
-		return present, *b.last.Stay, nil
+	if b.now.stay != nil && !worse {
+		return present, *b.now.stay, nil
 	}
-	problem := b.planner.Problem(b.costs.Table)
-	optimum, err := balance.Partition(problem)
+	optimum, err := balance.Partition(b.now.CutProblem())
 	if err != nil {
-		return fail(err)
+		return present, why, err
 	}
-	why := plan.Reason{Decided: true, Optimum: optimum.Bottleneck}
-	next := present
-	switch {
+	why = plan.Reason{Decided: true, Optimum: optimum.Bottleneck}
+	switch next = present; {
 	case worse:
 		next, why.Undone = back, true
 	case b.Probation.Rest > 0:
 		why.Kept = b.Probation.reason()
 	default:
-		if next, err = b.bestMove(problem, present, &why); err != nil {
-			return fail(err)
-		}
+		next, err = b.bestMove(&why)
 	}
-	if err := b.predict(present, next, &why); err != nil {
-		return fail(err)
+	if err == nil {
+		err = b.predict(next, &why)
+	}
+	if err != nil {
+		return present, plan.Reason{}, err
 	}
 	if next.Equal(present) && b.Probation.Rest == 0 {
 		stay := why
-		b.last.Stay = &stay
+		b.now.stay = &stay
 	}
 	return next, why, nil
 }
 
 // predict adds the predicted step and the bottleneck of a decision to its reason.
-func (b *balancer) predict(present, next layout.Layout, why *plan.Reason) error {
-	p, err := b.planner.Match(next)
-	if err != nil {
-		return err
-	}
-	costs := b.regroupCosts(p, b.costs.Table)
-	problem := p.Problem(costs)
-	if p != b.planner { // other stages, or another map
-		optimum, err := balance.Partition(problem)
+func (b *balancer) predict(next layout.Layout, why *plan.Reason) error {
+	s := b.now.Step
+	if next.Stages() != s.Present.Stages() || next.Map() != s.Present.Map() {
+		sized, err := s.Resize(next.Stages(), next.Schedule.Microbatches)
+		if err != nil {
+			return err
+		}
+		s = sized.Step(sized.Costs, next)
+		optimum, err := balance.Partition(s.CutProblem())
 		if err != nil {
 			return err
 		}
 		why.Optimum = optimum.Bottleneck
 	}
-	r, err := problem.Evaluate(next.Cuts)
+	r, err := s.CutProblem().Evaluate(next.Cuts)
 	if err != nil {
 		return err
 	}
-	why.Bottleneck, why.Predicted = r.Bottleneck, b.presentSeconds()
-	if !next.Equal(present) || b.Probation.Rest > 0 {
-		why.Predicted = p.Seconds(costs, next)
+	why.Bottleneck, why.Predicted = r.Bottleneck, b.now.PresentSeconds()
+	if !next.Equal(b.now.Present) || b.Probation.Rest > 0 {
+		why.Predicted = s.Seconds(next)
 	}
 	return nil
 }
@@ -293,90 +282,90 @@ func (b *balancer) predict(present, next layout.Layout, why *plan.Reason) error 
 // bestMove returns a layout that is surely worth the move, else the present layout. It tries
 // the best layout for the measured costs. If that gain may be noise and some ranks may have
 // been disturbed, it tries the best layout for the costs without the disturbance.
-func (b *balancer) bestMove(problem balance.Problem, present layout.Layout, why *plan.Reason) (layout.Layout, error) {
-	next, err := b.choose(problem, present, why)
-	if err != nil {
-		return present, err
+func (b *balancer) bestMove(why *plan.Reason) (layout.Layout, error) {
+	next, err := b.choose(b.now.Step, why)
+	if err == nil {
+		next, err = b.acceptIfWorth(next, why)
 	}
-	if next, err = b.acceptIfWorth(present, next, why); err != nil || why.Kept != plan.KeptUncertain || b.costs.Doubt == nil {
+	if err != nil || why.Kept != plan.KeptUncertain || b.now.costs.Doubt == nil {
 		return next, err
 	}
-	measured, stay := b.costs, *why
-	b.costs = measured.Undisturbed()
-	next, err = b.choose(b.planner.Problem(b.costs.Table), present, why)
-	b.costs = measured
+	stay := *why
+	next, err = b.choose(b.problem.Step(b.now.costs.Undisturbed().Table, b.now.Present), why)
 	if err == nil {
-		next, err = b.acceptIfWorth(present, next, why)
+		next, err = b.acceptIfWorth(next, why)
 	}
-	if err == nil && next.Equal(present) {
+	if err == nil && next.Equal(b.now.Present) {
 		*why = stay
 	}
 	return next, err
 }
 
-// presentSeconds returns the predicted seconds of a step in the present layout.
-func (b *balancer) presentSeconds() float64 {
-	if l := &b.last; l.Present == 0 {
-		l.Present = b.planner.Seconds(b.costs.Table, l.Layout)
-	}
-	return b.last.Present
-}
-
 // isDue reports whether to balance after this step. The settings say when. With a fixed
 // interval it is also due after the second step of a run and of a changed model: the first
 // step is slower.
-func (b *balancer) isDue(present layout.Layout) (bool, error) {
+func (b *balancer) isDue() (bool, error) {
+	s, known := b.now, b.now.costs.Known()
 	if !b.trigger.Auto() {
-		return (b.trigger.Step(0, 0) || b.Settles) && b.costs.Known(), nil
+		return (b.trigger.Step(0, 0) || b.Settles) && known, nil
 	}
-	if !b.costs.Known() || b.Fresh && !b.costs.Sure() {
+	if !known || b.Fresh && !s.costs.Sure() {
 		return false, nil
 	}
-	if l := &b.last; l.Best == 0 {
-		best := present.Cuts
-		if b.planner.Config.Balance.Moves() {
-			r, err := balance.Partition(b.planner.Problem(b.costs.Table))
+	if s.best == 0 {
+		best := s.Present.Cuts
+		if s.Config.Balance.Moves() {
+			r, err := balance.Partition(s.CutProblem())
 			if err != nil {
 				return false, err
 			}
 			best = r.Cuts
 		}
-		l.Best = b.planner.Estimate(b.costs.Table, best)
+		s.best = s.Estimate(best)
 		if wide, ok := b.bestOfThisMap(); ok {
-			l.Best = min(l.Best, b.planner.Seconds(b.costs.Table, wide))
+			s.best = min(s.best, s.Seconds(wide))
 		}
-		if other, ok := b.bestOfOtherMap(); ok {
-			l.Best = min(l.Best, b.planner.Seconds(b.costs.Table, other))
+		if other, ok := b.bestOfOtherMap(s.Step); ok {
+			s.best = min(s.best, s.Seconds(other))
 		}
 	}
-	best := b.last.Best
-	if b.last.Stay != nil {
-		best = b.presentSeconds()
+	best := s.best
+	if s.stay != nil {
+		best = s.PresentSeconds()
 	}
-	return b.trigger.Step(b.presentSeconds(), best), nil
+	return b.trigger.Step(s.PresentSeconds(), best), nil
 }
 
-// choose returns the layout that the balancer of the settings prefers. Diffusion may exchange
-// messages with neighbours. A partition is a pure function of the costs. Static balancers
-// keep the cuts.
-func (b *balancer) choose(problem balance.Problem, present layout.Layout, why *plan.Reason) (layout.Layout, error) {
-	p, cuts := b.planner, present.Cuts
-	switch p.Config.Balance.Kind {
+// choose returns the layout that the balancer of the settings prefers for the costs of s. Diffusion
+// may exchange messages with neighbours. A partition is a pure function of the costs. Static
+// balancers keep the cuts.
+func (b *balancer) choose(s *search.Step, why *plan.Reason) (layout.Layout, error) {
+	cuts := s.Present.Cuts
+	switch c := s.Config.Balance; c.Kind {
 	case "diffusion":
-		found, d, err := b.diffuse(problem, cuts)
+		found, d, err := b.diffuse(s.CutProblem(), cuts, balance.DiffusionOptions{Gamma: c.Gamma, MaxRounds: c.MaxRounds})
 		if err != nil {
-			return present, err
+			return s.Present, err
 		}
-		cuts, why.Diffusion = p.FasterCuts(b.costs.Table, present.Cuts, found), &d
+		cuts, why.Diffusion = s.FasterCuts(found), &d
 	case "partition":
 		var err error
-		if cuts, err = p.NextCuts(b.costs.Table, present.Cuts, horizon); err != nil {
-			return present, err
+		if cuts, err = s.NextCuts(horizon); err != nil {
+			return s.Present, err
 		}
 	}
-	next := p.Layout(b.costs.Table, cuts)
-	if other, ok := b.bestOfOtherMap(); ok {
-		next = p.FasterLayout(b.costs.Table, next, other)
+	next := s.Layout(cuts)
+	if other, ok := b.bestOfOtherMap(s); ok {
+		next = s.FasterLayout(next, other)
 	}
 	return next, nil
+}
+
+// diffuse balances by diffusion, among ranks or in memory.
+func (b *balancer) diffuse(problem balance.Problem, present partition.Partition, o balance.DiffusionOptions) (partition.Partition, balance.Descent, error) {
+	if b.Neighbours != nil {
+		return b.Neighbours.diffuse(problem, present, o)
+	}
+	r, d, err := balance.Diffusion(problem, present, o)
+	return r.Cuts, d, err
 }

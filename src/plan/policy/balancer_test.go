@@ -28,20 +28,23 @@ type asked struct {
 	now layout.Layout
 }
 
-func planner(t testing.TB, c config.Config, n sim.Network) *search.Planner {
+func problem(t testing.TB, c config.Config, n sim.Network) *search.Problem {
 	t.Helper()
 	p, err := search.New(c, n, nil)
 	expect.OK(t, err)
 	return p
 }
 
+// begin returns the step of some costs before there is a layout.
+func begin(p *search.Problem, costs cost.Table) *search.Step { return p.Step(costs, layout.Layout{}) }
+
 // ask returns the balancer of settings on a network, in the first layout of a dense chain.
 func ask(t testing.TB, c config.Config, n sim.Network, dense cost.Table, o Options) *asked {
 	t.Helper()
-	p := planner(t, c, n)
+	p := problem(t, c, n)
 	b, err := New(p, o)
 	expect.OK(t, err)
-	first, err := p.FirstLayout(dense)
+	first, err := begin(p, dense).FirstLayout()
 	expect.OK(t, err)
 	return &asked{t, b, first}
 }
@@ -176,7 +179,7 @@ func TestDecideAlike(t *testing.T) {
 	c := plantest.Settings(schedule.KindAuto, 16, 4, 8)
 	c.Balance.Every = "auto"
 	a, b := newAsked(t, c, 0), newAsked(t, c, 0)
-	p := planner(t, c, plantest.Link)
+	p := problem(t, c, plantest.Link)
 	for step := range 40 {
 		costs := plantest.Chain(16, 2, uint64(step/10))
 		ran, err := p.Simulate(cost.Phase{Table: costs}, a.now, step)
@@ -225,12 +228,13 @@ func TestDecideRepacksBelowTheBalanced(t *testing.T) {
 	if a.now.Stages() == 4 {
 		t.Error("4 stages, though all layers have become cheaper by 30 %")
 	}
-	p := planner(t, every("1", "partition"), plantest.Link)
-	balanced, err := p.BestCuts(heavy(9))
+	p := problem(t, every("1", "partition"), plantest.Link)
+	step := begin(p, heavy(9))
+	balanced, err := step.BestLayout()
 	expect.OK(t, err)
-	fewer, err := p.Resize(a.now.Stages(), p.Microbatches)
+	fewer, err := begin(p, cheaper).Resize(a.now.Stages(), p.Microbatches)
 	expect.OK(t, err)
-	if now, most := fewer.Seconds(cheaper, fewer.Layout(cheaper, a.now.Cuts)), p.Seconds(heavy(9), p.Layout(heavy(9), balanced))/0.9; now > most {
+	if now, most := fewer.Seconds(fewer.Layout(a.now.Cuts)), step.Seconds(balanced)/0.9; now > most {
 		t.Errorf("a step takes %v on %d stages, more than %v", now, a.now.Stages(), most)
 	}
 }

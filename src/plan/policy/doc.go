@@ -1,6 +1,6 @@
 // Package policy decides after every step whether layers move to other stages before the next step.
 //
-// In: the measurement of a step, the layout of the step, a search.Planner of the run's settings, and
+// In: the measurement of a step, the layout of the step, the search.Problem of the run's settings, and
 // Options. Out: the layout of the next step, and a Reason, which events.jsonl records. Layers move if
 // the predicted gain exceeds the noise and the price of moving. A move that made steps slower is
 // undone. A model that has become cheaper is packed onto fewer stages.

@@ -8,72 +8,58 @@ import (
 	"dynmo/src/layout"
 	"dynmo/src/partition"
 	"dynmo/src/plan"
-	"dynmo/src/plan/search"
 )
 
 // firstFit merges neighbouring stages whose memory fits on one rank (paper, algorithm 4). It does
 // so once the model's load is surely below the settings' share of the dense model's load. Balancing
 // follows after later steps.
-func (b *balancer) firstFit(present layout.Layout) (layout.Layout, *plan.Packing, error) {
-	s, t := b.planner.Config.Repack, b.costs.Table
+func (b *balancer) firstFit() (layout.Layout, *plan.Packing, error) {
+	present, settings := b.now.Present, b.problem.Config
+	s := settings.Repack
+	why := &plan.Packing{Kind: "first-fit", Exact: true, Stages: present.Stages() - 1, Kept: plan.KeptLoad}
 	if !b.hasShrunk(s.Below) {
-		return present, &plan.Packing{Kind: "first-fit", Exact: true, Stages: present.Stages() - 1, Kept: plan.KeptLoad}, nil
+		return present, why, nil
 	}
-	merged := stagesToMerge(b.planner.Bytes(t, present.Cuts, present.Schedule.Peaks()), b.planner.Config.Balance.MemoryLimitBytes, s.Stages)
+	merged := stagesToMerge(b.now.Bytes(present), settings.Balance.MemoryLimitBytes, s.Stages)
 	for ; len(merged) > 0; merged = merged[:len(merged)-1] {
 		stages, cuts := present.Stages()-len(merged), removeCuts(present, merged)
-		found := b.mergeStages(present, stages, cuts, b.planner.Microbatches)
+		try := func(microbatches int) (candidate, error) { return b.mergeStages(stages, cuts, microbatches), nil }
+		found := b.mergeStages(stages, cuts, b.problem.Microbatches)
 		if !found.fits {
 			continue
-		}
-		try := func(microbatches int) (candidate, error) {
-			return b.mergeStages(present, stages, cuts, microbatches), nil
 		}
 		limit := found.seconds / (1 - s.Tolerance)
 		c, err := b.tryFewerMicrobatches(found, try, func(c candidate) bool { return c.seconds <= limit })
 		if err != nil {
 			return present, nil, err
 		}
-		exact := c.Schedule.Microbatches == present.Schedule.Microbatches
-		why := &plan.Packing{Kind: "first-fit", Exact: exact, Stages: stages, Throughput: b.Reference.Seconds / c.seconds}
-		return b.placeOnFewestNodes(present, c.Layout), why, nil
+		next, why := b.packed(c, why)
+		return next, why, nil
 	}
-	return present, &plan.Packing{Kind: "first-fit", Exact: true, Stages: present.Stages() - 1, Kept: plan.KeptMemory}, nil
+	why.Kept = plan.KeptMemory
+	return present, why, nil
 }
 
 // mergeStages returns the layout of some cuts on a number of stages and of microbatches, in a map
 // like the present one.
-func (b *balancer) mergeStages(present layout.Layout, stages int, cuts partition.Partition, microbatches int) candidate {
-	p, err := b.planner.Resize(stages, microbatches)
+func (b *balancer) mergeStages(stages int, cuts partition.Partition, microbatches int) candidate {
+	s, err := b.now.Resize(stages, microbatches)
 	if err != nil {
 		return candidate{}
 	}
-	if p = withChunks(p, present.Map().Chunks); p == nil {
+	if _, ok := s.Map(b.now.Present.Map().Chunks); !ok {
 		return candidate{}
 	}
-	t := b.regroupCosts(p, b.costs.Table)
-	if !p.CutsFit(t, cuts) {
+	if !s.CutsFit(cuts) {
 		return candidate{allowed: true}
 	}
-	l := p.Layout(t, cuts)
-	return candidate{l, p, p.Seconds(t, l), true, true}
-}
-
-// withChunks returns the planner of the same settings for a number of chunks on a stage, nil if
-// the settings do not allow it.
-func withChunks(p *search.Planner, chunks int) *search.Planner {
-	if p.Map.Chunks != chunks {
-		p = p.Other
-	}
-	if p == nil || p.Map.Chunks != chunks {
-		return nil
-	}
-	return p
+	l := s.Layout(cuts)
+	return candidate{l, s, s.Seconds(l), true, true}
 }
 
 // hasShrunk reports whether the model's load is surely below a share of the dense model's.
 func (b *balancer) hasShrunk(share float64) bool {
-	load := b.load(b.costs.Table.Regroup(b.planner.Microbatches, b.microbatches))
+	load := b.load(b.now.Costs.Regroup(b.problem.Microbatches, b.microbatches))
 	dense := b.Reference
 	error := math.Hypot(b.loadError(), dense.Error)
 	return load*(1+certainty*error) < share*(1-plan.WorthMoving)*dense.Load
@@ -81,19 +67,20 @@ func (b *balancer) hasShrunk(share float64) bool {
 
 // loadError returns the relative standard error of the model's load.
 func (b *balancer) loadError() float64 {
-	if b.planner.By != balance.ByTime || b.costs.Sure() {
+	c := b.now.costs
+	if b.problem.By != balance.ByTime || c.Sure() {
 		return 0
 	}
 	sum, squares := 0.0, 0.0
-	common := make([]float64, len(b.costs.Stage))
-	for l, layer := range b.costs.Layers {
+	common := make([]float64, len(c.Stage))
+	for l, layer := range c.Layers {
 		x := layer.Seconds()
 		sum += x
-		common[b.costs.On[l]] += x
-		squares += x * b.costs.Layer[l] * x * b.costs.Layer[l]
+		common[c.On[l]] += x
+		squares += x * c.Layer[l] * x * c.Layer[l]
 	}
 	for s, x := range common {
-		squares += x * b.costs.Stage[s] * x * b.costs.Stage[s]
+		squares += x * c.Stage[s] * x * c.Stage[s]
 	}
 	return math.Sqrt(squares) / sum
 }

@@ -62,15 +62,15 @@ func TestDecideWhenOtherChunksPay(t *testing.T) {
 	for _, kind := range []schedule.Kind{schedule.KindInterleaved, schedule.KindZBInterleaved, schedule.KindZBV} {
 		c := plantest.Folding(kind)
 		c.Balance.Every = "auto"
-		p := planner(t, c, sim.Network{})
-		cuts, err := p.BestCuts(costs)
+		s := begin(problem(t, c, sim.Network{}), costs)
+		best, err := s.BestLayout()
 		expect.OK(t, err)
 		a := newAsked(t, c, 0)
-		first := p.Seconds(costs, p.Layout(costs, a.now.Cuts))
+		first := s.Seconds(s.Layout(a.now.Cuts))
 		for range 20 {
 			a.after(costs, false)
 		}
-		if best, got := p.Seconds(costs, p.Layout(costs, cuts)), p.Seconds(costs, a.now); first < 1.02*best || got > 1.01*best {
+		if best, got := s.Seconds(best), s.Seconds(a.now); first < 1.02*best || got > 1.01*best {
 			t.Errorf("%s: a step takes %v s after 20, %v at first; the best cuts found %v", kind, got, first, best)
 		}
 	}

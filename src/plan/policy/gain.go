@@ -22,24 +22,25 @@ const (
 
 // estimateGain returns what a layout of as many stages saves against the present one. Where
 // ranks may have been disturbed, Least holds with and without the disturbance.
-func (b *balancer) estimateGain(present, next layout.Layout) plan.Gain {
-	g := plan.Gain{Expected: 1 - b.planner.Seconds(b.costs.Table, next)/b.presentSeconds()}
+func (b *balancer) estimateGain(next layout.Layout) plan.Gain {
+	g := plan.Gain{Expected: 1 - b.now.Seconds(next)/b.now.PresentSeconds()}
 	g.Least = g.Expected
-	if b.costs.Sure() || math.IsNaN(g.Expected) || g.Expected < plan.WorthMoving {
+	if b.now.costs.Sure() || math.IsNaN(g.Expected) || g.Expected < plan.WorthMoving {
 		return g
 	}
-	g.Least = min(g.Expected, b.leastGain(b.costs, present, next))
-	if b.costs.Doubt != nil {
-		g.Least = min(g.Least, b.leastGain(b.costs.Undisturbed(), present, next))
+	g.Least = min(g.Expected, b.leastGain(b.now.costs, next))
+	if b.now.costs.Doubt != nil {
+		g.Least = min(g.Least, b.leastGain(b.now.costs.Undisturbed(), next))
 	}
 	return g
 }
 
 // leastGain returns a lower bound of what a layout saves, given the errors of the costs. Both
 // layouts are simulated on the same draws, so that noise in layers that stay cancels.
-func (b *balancer) leastGain(costs cost.Estimate, present, next layout.Layout) float64 {
+func (b *balancer) leastGain(costs cost.Estimate, next layout.Layout) float64 {
 	mean, margin := overDraws(costs, func(t cost.Table) float64 {
-		return 1 - b.planner.Seconds(t, next)/b.planner.Seconds(t, present)
+		s := b.problem.Step(t, b.now.Present)
+		return 1 - s.Seconds(next)/s.PresentSeconds()
 	})
 	return mean - margin
 }
@@ -60,34 +61,33 @@ func overDraws(costs cost.Estimate, quantity func(cost.Table) float64) (mean, ma
 // cuts with another schedule, if that follows from costs and surely pays. Else it returns
 // the present layout. It accepts without a look layouts of other stages, those that memory
 // needs, and moves that do not balance time.
-func (b *balancer) acceptIfWorth(present, next layout.Layout, why *plan.Reason) (layout.Layout, error) {
-	p := b.planner
+func (b *balancer) acceptIfWorth(next layout.Layout, why *plan.Reason) (layout.Layout, error) {
+	s, present := b.now, b.now.Present
 	if next.Equal(present) {
 		why.Kept = plan.KeptBest
 		return present, nil
 	}
 	moves := !next.Cuts.Equal(present.Cuts)
-	if next.Stages() != present.Stages() || !p.CutsFit(b.costs.Table, present.Cuts) ||
-		!p.Fits(b.costs.Table, present) || moves && p.By != balance.ByTime {
+	if next.Stages() != present.Stages() || !s.CutsFit(present.Cuts) || !s.Fits(present) || moves && s.By != balance.ByTime {
 		return next, nil
 	}
-	why.Gain = b.estimateGain(present, next)
-	switch saves := why.Gain.Least * b.presentSeconds() * horizon; {
+	why.Gain = b.estimateGain(next)
+	switch saves := why.Gain.Least * s.PresentSeconds() * horizon; {
 	case math.IsNaN(why.Gain.Expected) || why.Gain.Expected < plan.WorthMoving:
 		why.Kept = plan.KeptBest
 	case why.Gain.Least < surelySaved:
 		why.Kept = plan.KeptUncertain
-	case moves && saves < b.movePrice(present, next):
+	case moves && saves < b.movePrice(next):
 		why.Kept = plan.KeptPrice
 	default:
 		why.Kept = ""
 		return next, nil
 	}
-	if !moves || !p.Adapts() {
+	if !moves || !s.Adapts() {
 		return present, nil
 	}
 	stay := *why
-	next, err := b.acceptIfWorth(present, p.Layout(b.costs.Table, present.Cuts), why)
+	next, err := b.acceptIfWorth(s.Layout(present.Cuts), why)
 	if err == nil && next.Equal(present) {
 		*why = stay // why layers do, not why their order does
 	}
@@ -96,20 +96,24 @@ func (b *balancer) acceptIfWorth(present, next layout.Layout, why *plan.Reason) 
 
 // movePrice returns the seconds for which a move is expected to stop the stages: those of
 // earlier moves or, before the first, the bytes divided by the bandwidth.
-func (b *balancer) movePrice(present, next layout.Layout) float64 {
+func (b *balancer) movePrice(next layout.Layout) float64 {
 	if b.Price > 0 {
 		return b.Price
 	}
-	bandwidth := b.planner.Network.Bandwidth()
-	if bandwidth <= 0 {
-		return 0
-	}
-	bytes, behind := int64(0), b.planner.OptimizerCanFollow(b.costs.Table, present, next)
-	for _, l := range present.Owners().Moved(next.Owners()) {
-		bytes += b.costs.Layers[l].Bytes.Parameters
+	bytes, behind := int64(0), b.now.OptimizerCanFollow(next)
+	for _, l := range b.now.Present.Owners().Moved(next.Owners()) {
+		bytes += b.now.Costs.Layers[l].Bytes.Parameters
 		if !behind {
-			bytes += b.costs.Layers[l].Bytes.Optimizer
+			bytes += b.now.Costs.Layers[l].Bytes.Optimizer
 		}
 	}
-	return float64(bytes) / bandwidth
+	return b.sending(bytes)
+}
+
+// sending returns the seconds in which a rank sends the given bytes over the slowest link.
+func (b *balancer) sending(bytes int64) float64 {
+	if bandwidth := b.problem.Network.Bandwidth(); bandwidth > 0 {
+		return float64(bytes) / bandwidth
+	}
+	return 0
 }

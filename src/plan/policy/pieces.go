@@ -10,25 +10,26 @@ import (
 	"dynmo/src/sim"
 )
 
-// place changes the pieces of a layout to the kind's proposal, if that surely pays. It scales the
-// costs to the time of layers with the new pieces. It returns nil where pieces stay. The messages
+// place changes the pieces of a layout to the kind's proposal, if that surely pays. The situation
+// then has costs that are scaled to the time of layers with the new pieces. It returns nil where pieces stay. The messages
 // of copies in every step count as time of the step; the stage that sends most counts. Owners move
 // too if that pays for their bytes within horizon steps.
-func (b *balancer) place(m profile.Measurement, present layout.Layout, pieces *piece.Assignment) *plan.Placed {
+func (b *balancer) place(m profile.Measurement, pieces *piece.Assignment) *plan.Placed {
 	if b.Placing == nil {
 		return nil
 	}
 	b.Placing.Observe(m.Counts)
-	if !b.costs.Known() {
+	if !b.now.costs.Known() {
 		return nil
 	}
+	present := b.now.Present
 	owners := present.Owners()
 	q := dynamic.Question{Present: *pieces, Node: func(layer, replica int) int {
 		return b.Nodes[present.World(present.Mesh.Rank(owners[layer], replica))]
 	}}
 	var best choice
 	for _, q.Owners = range []bool{false, true} {
-		c := b.weigh(b.Placing.Propose(q), m.Fixed, present, *pieces)
+		c := b.weigh(b.Placing.Propose(q), m.Fixed, *pieces)
 		more := c.saved - best.saved
 		if more > plan.WorthMoving*c.before && more*horizon > b.sending(c.Moved) {
 			best = c
@@ -40,7 +41,10 @@ func (b *balancer) place(m profile.Measurement, present layout.Layout, pieces *p
 	if best.proposals == nil {
 		return nil
 	}
-	*pieces, b.costs.Table = b.Placing.Take(*pieces, best.proposals), best.costs
+	*pieces = b.Placing.Take(*pieces, best.proposals)
+	placed := b.now.costs
+	placed.Table = best.costs
+	b.face(placed, present)
 	return &best.Placed
 }
 
@@ -57,11 +61,11 @@ type choice struct {
 
 // weigh predicts a step with proposals. fixed is by layer the share of its seconds that does not
 // follow its work, nil: none.
-func (b *balancer) weigh(list []dynamic.Proposal, fixed []float64, present layout.Layout, pieces piece.Assignment) choice {
+func (b *balancer) weigh(list []dynamic.Proposal, fixed []float64, pieces piece.Assignment) choice {
 	if len(list) == 0 {
 		return choice{}
 	}
-	c := choice{proposals: list, costs: b.costs.Table}
+	c, present := choice{proposals: list, costs: b.now.Costs}, b.now.Present
 	c.Layers = len(list)
 	c.costs.Layers = append([]cost.Layer(nil), c.costs.Layers...)
 	for _, p := range list {
@@ -75,20 +79,12 @@ func (b *balancer) weigh(list []dynamic.Proposal, fixed []float64, present layou
 		c.Now, c.Then, c.Bound = c.Now+p.Now/n, c.Then+p.Then/n, c.Bound+p.Bound/n
 		c.Moved += p.Moved
 	}
-	_, now := Copied(b.Placing, b.planner.Network, present, pieces)
-	bytes, then := Copied(b.Placing, b.planner.Network, present, b.Placing.Take(pieces, list))
-	c.Copied, c.before = bytes, b.presentSeconds()+now
-	c.saved = c.before - b.planner.Seconds(c.costs, present) - then
+	_, now := Copied(b.Placing, b.problem.Network, present, pieces)
+	bytes, then := Copied(b.Placing, b.problem.Network, present, b.Placing.Take(pieces, list))
+	c.Copied, c.before = bytes, b.now.PresentSeconds()+now
+	c.saved = c.before - b.problem.Step(c.costs, present).PresentSeconds() - then
 	c.Gain = c.saved / c.before
 	return c
-}
-
-// sending returns the seconds in which a rank sends the given bytes over the slowest link.
-func (b *balancer) sending(bytes int64) float64 {
-	if bandwidth := b.planner.Network.Bandwidth(); bandwidth > 0 {
-		return float64(bytes) / bandwidth
-	}
-	return 0
 }
 
 // Copied returns the bytes that the busiest rank of a layout sends or receives in a step because pieces

@@ -38,7 +38,7 @@ func (b *balancer) observeReference() error {
 	if d.Seen > 0 && b.Changed {
 		d.Seen = plan.WellKnown
 	}
-	if !b.planner.Config.Packs() || d.Seen >= plan.WellKnown || !b.costs.Known() || b.Fresh && !b.costs.Sure() {
+	if !b.problem.Config.Packs() || d.Seen >= plan.WellKnown || !b.now.costs.Known() || b.Fresh && !b.now.costs.Sure() {
 		return nil
 	}
 	if d.Seen++; d.Seen > seldom && d.Seen&(d.Seen-1) != 0 {
@@ -51,20 +51,21 @@ func (b *balancer) observeReference() error {
 // surely become cheaper.
 func (b *balancer) measureReference() error {
 	d := &b.Reference
-	if d.Seconds > 0 && (b.referred.Equal(b.costs) || b.hasShrunk(1)) {
+	if d.Seconds > 0 && (b.referred.Equal(b.now.costs) || b.hasShrunk(1)) {
 		return nil
 	}
-	t := b.costs.Undisturbed().Table
+	t := b.now.costs.Undisturbed().Table
 	t.Slow = nil
-	best, err := b.planner.BestLayout(t)
+	s := b.problem.Step(t, b.now.Present)
+	best, err := s.BestLayout()
 	if _, full := errors.AsType[*balance.MemoryError](err); full {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	b.referred = b.costs
-	d.Seconds, d.Makespan = b.planner.Seconds(t, best), b.planner.Makespan(t, best)
+	b.referred = b.now.costs
+	d.Seconds, d.Makespan = s.Seconds(best), s.Makespan(best)
 	d.Error = b.loadError()
 	d.Load = b.load(t)
 	return nil
@@ -72,7 +73,7 @@ func (b *balancer) measureReference() error {
 
 // load returns the load of all layers, by what the settings balance, without gradient sums.
 func (b *balancer) load(t cost.Table) float64 {
-	return total(balance.New(t, b.planner.By, b.planner.Map.Virtual(), nil, 0).Seconds)
+	return total(balance.New(t, b.problem.By, b.now.PresentMap().Virtual(), nil, 0).Seconds)
 }
 
 // total returns the sum of a list.

@@ -46,8 +46,8 @@ func TestSumsAreNoLoad(t *testing.T) {
 	a := onNodes(t, c, dense, nil)
 	a.after(dense, false)
 	b := a.Balancer.(*balancer)
-	b.costs.Table = scaled(dense, times(0.5))
-	if total(b.planner.Problem(b.costs.Table).Seconds) == b.load(b.costs.Table) {
+	b.face(cost.Estimate{Table: scaled(dense, times(0.5))}, a.now)
+	if total(b.now.CutProblem().Seconds) == b.load(b.now.Costs) {
 		t.Fatal("no sum weighs: the test shows nothing")
 	}
 	if !b.hasShrunk(0.55) {
@@ -62,7 +62,7 @@ func TestReferenceOutlivesStages(t *testing.T) {
 	a := onNodes(t, toPack(schedule.Kind1F1B, 16, 4, 8), dense, nil)
 	a.after(dense, false)
 	known := a.Balancer.(*balancer).Reference
-	if p := planner(t, toPack(schedule.Kind1F1B, 16, 4, 8), plantest.Link); known.Seconds != p.Seconds(dense, p.Layout(dense, partition.Partition{0, 4, 8, 12, 16})) || known.Load != total(dense.Seconds()) {
+	if s := begin(problem(t, toPack(schedule.Kind1F1B, 16, 4, 8), plantest.Link), dense); known.Seconds != s.Seconds(s.Layout(partition.Partition{0, 4, 8, 12, 16})) || known.Load != total(dense.Seconds()) {
 		t.Errorf("%+v of the dense model", known)
 	}
 	less := scaled(dense, times(0.3))

@@ -63,12 +63,12 @@ func TestLargerMicrobatchesAreForeseen(t *testing.T) {
 	a, why := adapted(t, "sustain", "adapt", 0)
 	b := a.Balancer.(*balancer)
 	larger := scaled(plantest.Chain(16, 0, 0), times(0.3)).Regroup(32, 8)
-	p, err := b.planner.Match(a.now)
+	p, err := b.problem.Match(a.now)
 	expect.OK(t, err)
-	if p.Config.Parallel.MicrobatchSize != 4*b.planner.Config.Parallel.MicrobatchSize || search.Shape(p.Config) == search.Shape(b.planner.Config) {
+	if p.Config.Parallel.MicrobatchSize != 4*b.problem.Config.Parallel.MicrobatchSize || search.Shape(p.Config) == search.Shape(b.problem.Config) {
 		t.Errorf("%d sequences in a microbatch: %s", p.Config.Parallel.MicrobatchSize, search.Shape(p.Config))
 	}
-	if seconds := p.Seconds(larger, a.now); math.Abs(b.Reference.Seconds/seconds-why.Throughput) > 1e-9 {
+	if seconds := p.Step(larger, a.now).Seconds(a.now); math.Abs(b.Reference.Seconds/seconds-why.Throughput) > 1e-9 {
 		t.Errorf("throughput %v is predicted, a step of %v seconds has %v", why.Throughput, seconds, b.Reference.Seconds/seconds)
 	}
 	text, err := b.Save()

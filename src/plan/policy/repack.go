@@ -29,28 +29,26 @@ const (
 
 // considerPacking looks for a layout of fewer stages if a look is due. The packing is nil if
 // there was no look. Packing is final, so two looks must agree unless costs are certain.
-func (b *balancer) considerPacking(present layout.Layout) (layout.Layout, *plan.Packing, error) {
-	if !b.isTimeToLook(present) {
+func (b *balancer) considerPacking() (next layout.Layout, found *plan.Packing, err error) {
+	present := b.now.Present
+	if !b.isTimeToLook() {
 		return present, nil, nil
 	}
-	var next layout.Layout
-	var found *plan.Packing
-	var err error
 	if b.Reference.Seen < plan.WellKnown { // the model has not changed: noise of its costs is in both
-		if err = b.measureReference(); err != nil {
+		if err := b.measureReference(); err != nil {
 			return present, nil, err
 		}
 	}
-	switch b.planner.Config.Repack.Kind {
+	switch b.problem.Config.Repack.Kind {
 	case "sustain":
-		next, found, err = b.sustain(present)
+		next, found, err = b.sustain()
 	case "first-fit":
-		next, found, err = b.firstFit(present)
+		next, found, err = b.firstFit()
 	}
 	if err != nil || found == nil {
 		return present, nil, err
 	}
-	if once := !b.Found; found.Kept != "" || once && !b.costs.Sure() {
+	if once := !b.Found; found.Kept != "" || once && !b.now.costs.Sure() {
 		if b.Found = found.Kept == ""; b.Found {
 			found.Kept = plan.KeptUncertain
 		}
@@ -67,20 +65,20 @@ func (b *balancer) considerPacking(present layout.Layout) (layout.Layout, *plan.
 // isTimeToLook reports whether to look for fewer stages after this step. The dense model and
 // the present costs must be known, and fewer stages must not be impossible. The wait between
 // two looks doubles each time, unless layers become cheaper.
-func (b *balancer) isTimeToLook(present layout.Layout) bool {
+func (b *balancer) isTimeToLook() bool {
 	if b.Fresh {
 		b.packing = packing{}
 	}
-	if !b.planner.Config.Packs() || b.Probation.Refused || b.Reference.Seconds == 0 || !b.costs.Known() || b.Fresh && !b.costs.Sure() ||
-		present.Stages() <= b.planner.Config.Repack.Stages {
+	c, stages := b.problem.Config, b.problem.Mesh.Stages
+	if !c.Packs() || b.Probation.Refused || b.Reference.Seconds == 0 || !b.now.costs.Known() || b.Fresh && !b.now.costs.Sure() || stages <= c.Repack.Stages {
 		return false
 	}
-	bound := b.leastSeconds(present.Stages() - 1)
+	bound := b.leastSeconds(stages - 1)
 	if b.Wait > 0 && !(bound < b.Bound*fallen) {
 		b.Wait--
 		return false
 	}
-	if b.planner.Config.Repack.Kind == "sustain" && bound > b.allowedSeconds() {
+	if c.Repack.Kind == "sustain" && bound > b.allowedSeconds() {
 		return false
 	}
 	b.Bound = bound
@@ -89,23 +87,23 @@ func (b *balancer) isTimeToLook(present layout.Layout) bool {
 
 // allowedSeconds returns the most seconds that a step may take on fewer stages.
 func (b *balancer) allowedSeconds() float64 {
-	return b.Reference.Seconds / (1 - b.planner.Config.Repack.Tolerance)
+	return b.Reference.Seconds / (1 - b.problem.Config.Repack.Tolerance)
 }
 
 // leastSeconds returns a lower bound of the seconds of a step on a number of stages.
 func (b *balancer) leastSeconds(stages int) float64 {
 	sum, most := 0.0, 0.0
-	for _, l := range b.costs.Layers {
+	for _, l := range b.now.Costs.Layers {
 		x := l.Seconds()
 		sum, most = sum+x, max(most, x)
 	}
-	return float64(b.planner.Microbatches) * max(sum/float64(stages), most)
+	return float64(b.problem.Microbatches) * max(sum/float64(stages), most)
 }
 
 // candidate is a layout of fewer stages that was looked for.
 type candidate struct {
 	layout.Layout
-	planner *search.Planner
+	step    *search.Step
 	seconds float64 // predicted, of a step
 	allowed bool    // the schedule exists on these stages
 	fits    bool    // memory suffices; only then is there a layout
@@ -115,14 +113,14 @@ type candidate struct {
 // the settings' tolerance of the dense model's. It skips numbers of stages that the schedule
 // does not allow. If costs are too uncertain for a number of stages it waits for better ones;
 // after looksUntilSure looks it skips that number.
-func (b *balancer) sustain(present layout.Layout) (layout.Layout, *plan.Packing, error) {
-	why := &plan.Packing{Kind: "sustain", Exact: true, Kept: plan.KeptThroughput}
+func (b *balancer) sustain() (layout.Layout, *plan.Packing, error) {
+	present, why := b.now.Present, &plan.Packing{Kind: "sustain", Exact: true, Kept: plan.KeptThroughput}
 	limit := b.allowedSeconds()
-	for stages := b.planner.Config.Repack.Stages; stages < present.Stages(); stages++ {
+	for stages := b.problem.Config.Repack.Stages; stages < present.Stages(); stages++ {
 		if b.leastSeconds(stages) > limit {
 			continue
 		}
-		c, err := b.bestOn(stages, b.planner.Microbatches)
+		c, err := b.bestOn(stages, b.problem.Microbatches)
 		if err != nil {
 			return present, nil, err
 		}
@@ -143,7 +141,7 @@ func (b *balancer) sustain(present layout.Layout) (layout.Layout, *plan.Packing,
 			}
 			continue
 		}
-		return b.preferWholeNodes(present, c, why)
+		return b.preferWholeNodes(c, why)
 	}
 	if why.Stages == 0 {
 		return present, nil, nil // the schedule allows no fewer
@@ -157,44 +155,45 @@ const looksUntilSure = 6
 // bestOn returns the best layout of a number of stages and of microbatches of the same
 // samples.
 func (b *balancer) bestOn(stages, microbatches int) (candidate, error) {
-	p, err := b.planner.Resize(stages, microbatches)
+	s, err := b.now.Resize(stages, microbatches)
 	if err != nil {
 		return candidate{}, nil
 	}
-	t := b.regroupCosts(p, b.costs.Table)
-	l, err := p.BalancedLayout(t)
+	l, err := s.BalancedLayout()
 	if _, full := errors.AsType[*balance.MemoryError](err); full {
 		return candidate{allowed: true}, nil
 	}
 	if err != nil {
 		return candidate{}, err
 	}
-	return candidate{l, p, p.Seconds(t, l), true, true}, nil
+	return candidate{l, s, s.Seconds(l), true, true}, nil
 }
 
 // isSurelyWithin reports whether a step takes at most limit seconds, given the errors of the
 // costs.
 func (b *balancer) isSurelyWithin(c candidate, limit float64) bool {
-	if b.costs.Sure() {
+	if b.now.costs.Sure() {
 		return true
 	}
-	mean, margin := overDraws(b.costs, func(t cost.Table) float64 {
-		return c.planner.Seconds(b.regroupCosts(c.planner, t), c.Layout) / limit
+	mean, margin := overDraws(b.now.costs, func(t cost.Table) float64 {
+		return c.step.Step(t.Regroup(b.problem.Microbatches, c.step.Microbatches), c.step.Present).Seconds(c.Layout) / limit
 	})
 	return mean+margin <= 1
 }
 
 // preferWholeNodes returns the candidate that was found. Where whole nodes are to come free
 // it returns the fastest candidate on as many nodes, and none if no node would come free.
-func (b *balancer) preferWholeNodes(present layout.Layout, c candidate, why *plan.Packing) (layout.Layout, *plan.Packing, error) {
+func (b *balancer) preferWholeNodes(c candidate, why *plan.Packing) (layout.Layout, *plan.Packing, error) {
+	present := b.now.Present
 	if b.wholeNodes() {
-		nodes := b.fewestNodes(present, c.Mesh.Size())
-		if nodes >= b.fewestNodes(present, present.Mesh.Size()) {
+		fewest := func(stages int) int { return layout.FewestNodes(present, stages*present.Mesh.Replicas, b.Nodes) }
+		nodes := fewest(c.Stages())
+		if nodes >= fewest(present.Stages()) {
 			why.Kept = plan.KeptNodes
 			return present, why, nil
 		}
-		for stages := c.Stages() + 1; stages < present.Stages() && b.fewestNodes(present, stages*present.Mesh.Replicas) == nodes; stages++ {
-			other, err := b.bestOn(stages, b.planner.Microbatches)
+		for stages := c.Stages() + 1; stages < present.Stages() && fewest(stages) == nodes; stages++ {
+			other, err := b.bestOn(stages, b.problem.Microbatches)
 			if err != nil {
 				return present, nil, err
 			}
@@ -209,33 +208,30 @@ func (b *balancer) preferWholeNodes(present layout.Layout, c candidate, why *pla
 	if err != nil {
 		return present, nil, err
 	}
-	why.Kept, why.Stages, why.Throughput = "", c.Stages(), b.Reference.Seconds/c.seconds
-	why.Exact = c.Schedule.Microbatches == present.Schedule.Microbatches
-	return b.placeOnFewestNodes(present, c.Layout), why, nil
+	next, why := b.packed(c, why)
+	return next, why, nil
 }
 
-// placeOnFewestNodes chooses the ranks of a layout of fewer stages: those on the fewest nodes
-// to which the fewest bytes move.
-func (b *balancer) placeOnFewestNodes(present, next layout.Layout) layout.Layout {
-	bytes := make([]int64, len(b.costs.Layers))
-	for l, layer := range b.costs.Layers {
+// packed returns the layout of a candidate, and why completed for the candidate. The ranks of the layout
+// are those on the fewest nodes to which the fewest bytes move.
+func (b *balancer) packed(c candidate, why *plan.Packing) (layout.Layout, *plan.Packing) {
+	why.Kept, why.Stages, why.Throughput = "", c.Stages(), b.Reference.Seconds/c.seconds
+	why.Exact = c.Schedule.Microbatches == b.now.Present.Schedule.Microbatches
+	bytes := make([]int64, len(b.now.Costs.Layers))
+	for l, layer := range b.now.Costs.Layers {
 		bytes[l] = layer.Bytes.Parameters + layer.Bytes.Optimizer
 	}
-	next.Ranks = layout.Compact(present, next, b.Nodes, bytes)
-	return next
+	c.Ranks = layout.Compact(b.now.Present, c.Layout, b.Nodes, bytes)
+	return c.Layout, why
 }
 
 // packOnto returns the best layout of a number of stages that the user has set.
 func (b *balancer) packOnto(stages int) (layout.Layout, error) {
-	p, err := b.planner.Resize(stages, b.planner.Microbatches)
+	s, err := b.now.Resize(stages, b.problem.Microbatches)
 	if err != nil {
 		return layout.Layout{}, err
 	}
-	cuts, err := p.BestCuts(b.costs.Table)
-	if err != nil {
-		return layout.Layout{}, err
-	}
-	return p.Layout(b.costs.Table, cuts), nil
+	return s.BestInMap(s.PresentMap())
 }
 
 // forgetStages drops what holds only for the stages before a packing.
@@ -248,14 +244,8 @@ func (b *balancer) forgetStages() {
 
 // wholeNodes reports whether packing must free whole nodes rather than ranks.
 func (b *balancer) wholeNodes() bool {
-	c := b.planner.Config
+	c := b.problem.Config
 	return c.Repack.Unit == "node" || c.Repack.Unit == "auto" && (c.Elastic.Release == "slurm" || c.Elastic.Release == "restart")
-}
-
-// fewestNodes returns the fewest nodes that a number of ranks of a layout fill, with the node
-// of the first rank.
-func (b *balancer) fewestNodes(present layout.Layout, ranks int) int {
-	return layout.FewestNodes(present, ranks, b.Nodes)
 }
 
 // fewestPerStage is the fewest microbatches for each stage. With fewer, stages wait too long
@@ -265,13 +255,8 @@ const fewestPerStage = 4
 // mayRegroup reports whether packing may make microbatches larger. A run that starts again to
 // release nodes begins with the microbatches of the settings.
 func (b *balancer) mayRegroup() bool {
-	c := b.planner.Config
+	c := b.problem.Config
 	return c.Repack.Microbatches == "adapt" && c.Elastic.Release != "restart"
-}
-
-// regroupCosts converts costs of the present microbatches to the microbatches of a planner.
-func (b *balancer) regroupCosts(p *search.Planner, t cost.Table) cost.Table {
-	return t.Regroup(b.planner.Microbatches, p.Microbatches)
 }
 
 // tryFewerMicrobatches returns the candidate with the fewest microbatches of the same samples
@@ -281,7 +266,7 @@ func (b *balancer) tryFewerMicrobatches(found candidate, try func(microbatches i
 	if !b.mayRegroup() {
 		return found, nil
 	}
-	present := b.planner.Microbatches
+	present := b.problem.Microbatches
 	for microbatches := fewestPerStage * found.Stages(); microbatches < present; microbatches++ {
 		if present%microbatches != 0 {
 			continue

@@ -70,10 +70,10 @@ func fewestOf(t *testing.T, c config.Config, costs cost.Table, limit float64) in
 		if err != nil {
 			continue
 		}
-		least := math.Inf(1)
-		allCuts(len(costs.Layers), p.Map.Virtual(), func(cuts partition.Partition) {
-			if p.CutsFit(costs, cuts) {
-				least = min(least, p.Seconds(costs, p.Layout(costs, cuts)))
+		least, s := math.Inf(1), begin(p, costs)
+		allCuts(len(costs.Layers), s.PresentMap().Virtual(), func(cuts partition.Partition) {
+			if s.CutsFit(cuts) {
+				least = min(least, s.Seconds(s.Layout(cuts)))
 			}
 		})
 		if least <= limit {
@@ -146,9 +146,9 @@ func TestPacksUnderEverySchedule(t *testing.T) {
 			if err := a.now.Check(18); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
-			p, err := planner(t, c, plantest.Link).Match(a.now)
+			p, err := problem(t, c, plantest.Link).Match(a.now)
 			expect.OK(t, err)
-			if most := slices.Max(p.Bytes(less, a.now.Cuts, a.now.Schedule.Peaks())); most > c.Balance.MemoryLimitBytes {
+			if most := slices.Max(p.Step(less, a.now).Bytes(a.now)); most > c.Balance.MemoryLimitBytes {
 				t.Errorf("%s: %d bytes on a rank", name, most)
 			}
 			if pack == "sustain" && why.Pack.Throughput < 0.98 {

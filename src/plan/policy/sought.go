@@ -14,34 +14,36 @@ type sought struct {
 	step          int // of the balancer; 0: never searched
 }
 
-// seek returns the best layout of a planner's map, if one fits. The search takes longer than
+// seek returns the best layout of a map for the costs of s, if one fits. The search takes longer than
 // other decisions, so it is repeated only after horizon steps and when a changed model has
 // settled.
-func (b *balancer) seek(o *sought, p *search.Planner) (layout.Layout, bool) {
-	if o.step == 0 || o.step+horizon <= b.Steps || b.Settles && o.step < b.Steps || o.of != p.Map {
-		*o = sought{of: p.Map, step: b.Steps}
-		if cuts, err := p.BestCuts(b.costs.Table); err == nil {
-			o.Layout = p.Layout(b.costs.Table, cuts)
+func (b *balancer) seek(o *sought, s *search.Step, m partition.Map) (layout.Layout, bool) {
+	if o.step == 0 || o.step+horizon <= b.Steps || b.Settles && o.step < b.Steps || o.of != m {
+		*o = sought{of: m, step: b.Steps}
+		if l, err := s.BestInMap(m); err == nil {
+			o.Layout = l
 		}
 	}
-	return o.Layout, o.Cuts != nil && p.Fits(b.costs.Table, o.Layout)
+	return o.Layout, o.Cuts != nil && s.Fits(o.Layout)
 }
 
 // bestOfThisMap returns the best layout of the present map where the exact partition says
 // little about the best step: it treats each chunk as a stage, and it knows nothing of the
 // gradient sum over replicas.
 func (b *balancer) bestOfThisMap() (layout.Layout, bool) {
-	p := b.planner
-	if p.Config.Balance.Kind != "partition" || p.By != balance.ByTime || p.Map.Chunks == 1 && p.Mesh.Replicas <= 1 {
+	s, m := b.now.Step, b.now.PresentMap()
+	if s.Config.Balance.Kind != "partition" || s.By != balance.ByTime || m.Chunks == 1 && s.Mesh.Replicas <= 1 {
 		return layout.Layout{}, false
 	}
-	return b.seek(&b.searched, p)
+	return b.seek(&b.searched, s, m)
 }
 
-// bestOfOtherMap returns the best layout of the other map, if the settings allow two maps.
-func (b *balancer) bestOfOtherMap() (layout.Layout, bool) {
-	if b.planner.Other == nil {
+// bestOfOtherMap returns the best layout of the other map for the costs of s, if the settings allow two
+// maps.
+func (b *balancer) bestOfOtherMap(s *search.Step) (layout.Layout, bool) {
+	m, ok := s.OtherMap()
+	if !ok {
 		return layout.Layout{}, false
 	}
-	return b.seek(&b.aside, b.planner.Other)
+	return b.seek(&b.aside, s, m)
 }

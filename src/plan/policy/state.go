@@ -5,8 +5,11 @@ import (
 	"fmt"
 
 	"dynmo/src/balance"
+	"dynmo/src/cost"
 	"dynmo/src/files"
 	"dynmo/src/layout"
+	"dynmo/src/piece"
+	"dynmo/src/plan"
 	"dynmo/src/plan/search"
 )
 
@@ -14,9 +17,18 @@ import (
 type saved struct {
 	memory
 	Trigger  balance.Count `json:"trigger"`
-	Last     *memo         `json:"last,omitempty"`
+	Last     *savedNow     `json:"last,omitempty"`
 	Aside    *savedSought  `json:"aside,omitempty"`
 	Searched *savedSought  `json:"searched,omitempty"`
+}
+
+// savedNow is a situation in a checkpoint.
+type savedNow struct {
+	Costs   cost.Estimate `json:"costs"`
+	Layout  layout.Layout `json:"layout"`
+	Present float64       `json:"present"` // Step.PresentSeconds
+	Best    float64       `json:"best"`
+	Stay    *plan.Reason  `json:"stay,omitempty"`
 }
 
 // savedSought is a sought layout in a checkpoint.
@@ -29,8 +41,8 @@ type savedSought struct {
 // Save returns what the balancer knows of the steps so far, as JSON for a checkpoint.
 func (b *balancer) Save() ([]byte, error) {
 	s := saved{memory: b.memory, Trigger: b.trigger.Count, Aside: b.aside.save(), Searched: b.searched.save()}
-	if b.last.Best != 0 || b.last.Stay != nil {
-		s.Last = &b.last
+	if n := b.now; n != nil && (n.best != 0 || n.stay != nil) {
+		s.Last = &savedNow{n.costs, n.Present, n.PresentSeconds(), n.best, n.stay}
 	}
 	return json.Marshal(s)
 }
@@ -57,24 +69,25 @@ func (b *balancer) Restore(text []byte, present layout.Layout) error {
 	if err := json.Unmarshal(text, &s); err != nil {
 		return err
 	}
-	p, err := b.planner.Match(present)
+	p, err := b.problem.Match(present)
 	if err != nil {
 		return err
 	}
-	if err := s.check(p); err != nil {
+	if err := s.check(p, present); err != nil {
 		return err
 	}
-	found, err := restored(p, "aside", s.Aside)
+	found, err := s.Aside.restore("aside", p, present)
 	if err != nil {
 		return err
 	}
-	searched, err := restored(p, "searched", s.Searched)
+	searched, err := s.Searched.restore("searched", p, present)
 	if err != nil {
 		return err
 	}
-	b.memory, b.trigger.Count, b.aside, b.searched, b.last = s.memory, s.Trigger, found, searched, memo{}
-	if s.Last != nil {
-		b.last = *s.Last
+	b.memory, b.trigger.Count, b.aside, b.searched, b.now = s.memory, s.Trigger, found, searched, nil
+	present.Pieces = piece.Assignment{} // as Decide has it
+	if l := s.Last; l != nil && l.Layout.Equal(present) {
+		b.now = &situation{p.Step(l.Costs.Table, l.Layout), l.Costs, l.Best, l.Stay}
 	}
 	return nil
 }
@@ -84,7 +97,7 @@ func (b *balancer) Restore(text []byte, present layout.Layout) error {
 const mostSteps, mostSeconds = 1 << 40, 1e12
 
 // check returns an error unless the numbers are plausible and the layouts are p's.
-func (s saved) check(p *search.Planner) error {
+func (s saved) check(p *search.Problem, present layout.Layout) error {
 	t := s.Probation
 	if err := s.Reference.Check(); err != nil {
 		return err
@@ -98,6 +111,9 @@ func (s saved) check(p *search.Planner) error {
 		"price": {s.Price}, "bound": {s.Bound}, "trigger": {s.Trigger.Excess, s.Trigger.Cost}, "probation.steps": t.Steps,
 	}
 	if s.Last != nil {
+		if n, layers := len(s.Last.Costs.Layers), p.Config.Layers(); n != layers {
+			return fmt.Errorf("last.costs: %d layers, want %d", n, layers)
+		}
 		seconds["last"] = []float64{s.Last.Present, s.Last.Best}
 	}
 	if b := t.Before; b != nil {
@@ -105,7 +121,7 @@ func (s saved) check(p *search.Planner) error {
 		if n := len(b.Steps); n < tried || n > kept || !(b.Expected > 0) {
 			return fmt.Errorf("probation.before: %d steps of %v seconds, want %d to %d of more than 0", n, b.Expected, tried, kept)
 		}
-		if err := p.Accepts(b.Layout); err != nil {
+		if err := p.Accepts(b.Layout, present.Ranks); err != nil {
 			return fmt.Errorf("probation.before: %w", err)
 		}
 	}
@@ -127,8 +143,8 @@ func (s saved) check(p *search.Planner) error {
 	return nil
 }
 
-// restored returns the sought layout of a checkpoint.
-func restored(p *search.Planner, field string, s *savedSought) (sought, error) {
+// restore returns the sought layout of a checkpoint, with the name of its field.
+func (s *savedSought) restore(field string, p *search.Problem, present layout.Layout) (sought, error) {
 	if s == nil {
 		return sought{}, nil
 	}
@@ -136,13 +152,14 @@ func restored(p *search.Planner, field string, s *savedSought) (sought, error) {
 		return sought{}, fmt.Errorf("%s.step: %d, want 1 to %d", field, s.Step, mostSteps)
 	}
 	if s.Layout != nil {
-		if err := p.Accepts(*s.Layout); err != nil {
+		if err := p.Accepts(*s.Layout, present.Ranks); err != nil {
 			return sought{}, fmt.Errorf("%s: %w", field, err)
 		}
 		return sought{*s.Layout, s.Layout.Map(), s.Step}, nil
 	}
-	if q := withChunks(p, s.Chunks); q != nil {
-		return sought{of: q.Map, step: s.Step}, nil
+	m, ok := p.Map(s.Chunks)
+	if !ok {
+		return sought{}, fmt.Errorf("%s: %d chunks on a stage, want %d", field, s.Chunks, m.Chunks)
 	}
-	return sought{}, fmt.Errorf("%s: %d chunks on a stage, want %d", field, s.Chunks, p.Map.Chunks)
+	return sought{of: m, step: s.Step}, nil
 }

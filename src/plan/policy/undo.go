@@ -100,24 +100,23 @@ func (b *balancer) NoteRefusal() {
 	b.Decided, b.Moved = false, false
 }
 
-// undo returns the layout before the last move if steps have surely become slower since:
+// undo returns the layout before the last move if steps like s have surely become slower since:
 // by more than noise, and by more than the layers' costs explain.
-func (t *probation) undo(p *search.Planner, costs cost.Table, present layout.Layout) (layout.Layout, bool) {
+func (t *probation) undo(s *search.Step) (layout.Layout, bool) {
 	if t.Before == nil || len(t.Steps) < tried {
-		return present, false
+		return s.Present, false
 	}
 	b := t.Before
 	t.Before = nil
-	if !b.Layout.SameRanks(present) || p.By != balance.ByTime || !p.Fits(costs, b.Layout) {
-		return present, false
+	if !b.Layout.SameRanks(s.Present) || s.By != balance.ByTime || !s.Fits(b.Layout) {
+		return s.Present, false
 	}
 	before, noise := lowerHalf(b.Steps)
 	after, more := lowerHalf(t.Steps)
 	// A move may make the pipeline slower if replicas then sum gradients earlier.
-	pipeline := p.Makespan(costs, b.Layout)
-	before *= max(pipeline, p.Makespan(costs, present)) / b.Expected
+	before *= max(s.Makespan(b.Layout), s.Makespan(s.Present)) / b.Expected
 	if !(after/before-1 > surelySaved+certainty*math.Hypot(noise, more)) {
-		return present, false
+		return s.Present, false
 	}
 	*t = probation{Fresh: true, Slow: t.Slow, Rest: horizon}
 	return b.Layout, true

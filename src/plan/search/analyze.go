@@ -17,16 +17,17 @@ import (
 // balancer balances parameters. Optimum and Headroom compare with one chunk on each stage. A layout of
 // several chunks may reach a smaller bottleneck than that; Optimum is then Bottleneck. m.Dispatch and
 // m.Instructions must be known.
-func (p *Planner) Analyze(m profile.Measurement, l layout.Layout) (plan.Analysis, error) {
-	p = p.onRanksOf(l).selectMap(l.Map()).keepChoice(l)
-	t := p.effective(m.Table, p.choose(m.Table, l.Cuts, l.Schedule.Peaks))
-	costs := p.stageCosts(t, l.Cuts)
+func (p *Problem) Analyze(m profile.Measurement, l layout.Layout) (plan.Analysis, error) {
+	s, peaks := p.Step(m.Table, l), l.Schedule.Peaks()
+	chosen, _ := s.chosen(l, l.Schedule.Peaks)
+	t := s.effective(m.Table, chosen)
+	costs := s.stageCosts(t, l.Cuts, s.slowdown)
 	loads := l.Loads(costs)
 	a := plan.Analysis{
-		Bottleneck: slices.Max(loads), Bytes: p.Bytes(t, l.Cuts, l.Schedule.Peaks()),
-		Predicted: p.Makespan(m.Table, l), Took: perMicrobatch(l.Schedule, m.Instructions, costs),
+		Bottleneck: slices.Max(loads), Bytes: totals(s.memory(l, peaks)),
+		Predicted: s.Makespan(l), Took: perMicrobatch(l.Schedule, m.Instructions, costs),
 	}
-	line := p.lineProblem(m.Table)
+	line := s.lineProblem()
 	optimum, err := balance.Partition(line)
 	if err != nil {
 		return a, fmt.Errorf("balance: %w", err)
@@ -36,7 +37,7 @@ func (p *Planner) Analyze(m profile.Measurement, l layout.Layout) (plan.Analysis
 	if err != nil {
 		return a, fmt.Errorf("balance: %w", err)
 	}
-	a.Idle = p.idleByCause(l.Schedule, m.Instructions, a.Took, t.Dispatch, p.caps(t, l.Cuts), m.Summary.Makespan())
+	a.Idle = s.idleByCause(l.Schedule, m.Instructions, a.Took, t.Dispatch, s.caps(t, l), m.Summary.Makespan())
 	return a, nil
 }
 
@@ -59,24 +60,25 @@ type Plan struct {
 // Simulate simulates one step in a layout. costs are those of a phase: of steps with one model. number
 // is the step's number in the run, from 0; random delays of messages depend on it. Bottleneck and
 // Optimum are those of the mean microbatch. LowerBound and the times are those of the actual ones.
-func (p *Planner) Simulate(costs cost.Phase, l layout.Layout, number int) (Plan, error) {
-	p = p.onRanksOf(l).selectMap(l.Map())
+func (p *Problem) Simulate(costs cost.Phase, l layout.Layout, number int) (Plan, error) {
 	plain := costs.Mean()
-	_, gap := p.chooseWithin(plain, l.Cuts, l.Schedule.Peaks)
-	p = p.keepChoice(l)
-	costs.Table = p.effective(costs.Table, p.choose(plain, l.Cuts, l.Schedule.Peaks))
-	t := costs.Mean()
+	s, free, peaks := p.Step(plain, l), l, l.Schedule.Peaks()
+	free.Twice = nil
+	_, gap := s.chosen(free, l.Schedule.Peaks)
+	chosen, _ := s.chosen(l, l.Schedule.Peaks)
+	costs.Table = s.effective(costs.Table, chosen)
+	s = p.Step(costs.Mean(), l)
 	a := Plan{
 		TwiceGap: gap,
-		Layout:   l, Costs: p.stageCosts(t, l.Cuts), Messages: Messages(t, l.Cuts), InFlight: l.Schedule.InFlight(), Caps: p.caps(t, l.Cuts),
-		Memory: p.Memory(t, l.Cuts, l.Schedule.Peaks()),
+		Layout:   l, Costs: s.stageCosts(s.Costs, l.Cuts, s.slowdown), Messages: Messages(s.Costs, l.Cuts), InFlight: l.Schedule.InFlight(),
+		Caps: s.caps(s.Costs, l), Memory: s.memory(l, peaks),
 	}
 	for stage := range a.Caps {
 		a.Caps[stage] = max(a.Caps[stage], a.InFlight[stage]) // the base may hold more than lists are let
 	}
 	step := sim.Step{
 		Schedule: l.Schedule, Costs: costs.Stages(l.Cuts, l.Map()), PerMicrobatch: costs.PerMicrobatch(l.Cuts, l.Map(), l.Schedule.Microbatches),
-		Bytes: a.Messages, Network: p.Network, Dispatch: costs.Dispatch, Mesh: l.Mesh, Ranks: l.Ranks, Sums: p.Sums(), Number: number, Spans: true,
+		Bytes: a.Messages, Network: p.Network, Dispatch: costs.Dispatch, Mesh: l.Mesh, Ranks: l.Ranks, Sums: p.sums, Number: number, Spans: true,
 	}
 	all := sim.Replicas(step, l.Cuts, costs.Layers)
 	a.Seconds, a.Exposed = all.Seconds, all.Exposed()
@@ -90,9 +92,4 @@ func (p *Planner) Simulate(costs cost.Phase, l layout.Layout, number int) (Plan,
 		a.LowerBound = max(a.LowerBound, step.LowerBound(a.Caps))
 	}
 	return a, nil
-}
-
-// SimulateCuts is Simulate of the first step of a phase, in the layout that Layout returns for the cuts.
-func (p *Planner) SimulateCuts(costs cost.Phase, cuts []int) (Plan, error) {
-	return p.Simulate(costs, p.Layout(costs.Mean(), cuts), costs.Step)
 }

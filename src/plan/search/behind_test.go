@@ -13,13 +13,13 @@ import (
 // layout.TestOptimizerCanFollow) and the stage that gives layers away has memory for them beside its
 // others.
 func TestBehind(t *testing.T) {
-	planned := func(kind string, limit int64) (*Planner, layout.Layout) {
+	planned := func(kind string, limit int64) (*Problem, layout.Layout) {
 		c := config.Default()
 		c.Model.Blocks, c.Parallel.Stages, c.Dynamic.Kind = 8, 2, kind
 		p, err := Configured(c)
 		expect.OK(t, err)
 		p.limit = limit
-		l, err := p.FirstLayout(Dense(c))
+		l, err := begin(p, Dense(c)).FirstLayout()
 		expect.OK(t, err)
 		return p, l
 	}
@@ -27,7 +27,7 @@ func TestBehind(t *testing.T) {
 	dense := Dense(p.Config)
 	next := present.With(partition.Partition{0, present.Cuts[1] - 2, present.Cuts[2]}, present.Schedule)
 	most := int64(0) // of stages with the layers that leave
-	for stage, bytes := range p.Bytes(dense, next.Cuts, next.Schedule.Peaks()) {
+	for stage, bytes := range p.Step(dense, present).Bytes(next) {
 		for _, l := range present.Owners().Moved(next.Owners()) {
 			if present.Owners()[l] == stage {
 				bytes += dense.Layers[l].Bytes.Static()
@@ -41,7 +41,7 @@ func TestBehind(t *testing.T) {
 		want  bool
 	}{{"none", 0, true}, {"prune", 0, false}, {"none", most, true}, {"none", most - 1, false}} {
 		p, present := planned(c.kind, c.limit)
-		if got := p.OptimizerCanFollow(dense, present, next); got != c.want {
+		if got := p.Step(dense, present).OptimizerCanFollow(next); got != c.want {
 			t.Errorf("%s, limit %d: %v, want %v", c.kind, c.limit, got, c.want)
 		}
 	}

@@ -24,9 +24,9 @@ func TestBoundOfUnequalMicrobatches(t *testing.T) {
 			costs.Layers[l].BackwardInput, costs.Layers[l].BackwardWeight = 0, 0
 		}
 		cuts := partition.Partition{0, 1, 2, 3, 15}
-		a, err := p.SimulateCuts(costs, cuts)
+		a, err := simulateCuts(p, costs, cuts)
 		expect.OK(t, err)
-		took, mean := a.Step.Makespan(), p.lowerBound(costs.Mean(), cuts, a.Caps)
+		took, mean := a.Step.Makespan(), sim.LowerBound(a.Map(), a.Costs, p.Microbatches, a.Caps)
 		if took >= mean || took < a.LowerBound*(1-1e-12) || a.LowerBound < 0.95*took {
 			t.Errorf("%s: makespan %v, bound %v, bound of the mean microbatch %v", name, took, a.LowerBound, mean)
 		}

@@ -5,29 +5,39 @@ import (
 	"fmt"
 
 	"dynmo/src/balance"
-	"dynmo/src/cost"
 	"dynmo/src/layout"
 	"dynmo/src/partition"
 )
 
 // FirstLayout returns the layout of the first step, when no costs are measured yet. The balancers
 // "uniform", "param", "regex" and "layout" have their own cuts. For "partition" and "diffusion" it is
-// uniform cuts if these fit the memory, else others that fit. dense is the chain's bytes and
-// parameters before training (see Dense); its seconds are not used. If no cuts fit the memory, the
+// uniform cuts if these fit the memory, else others that fit. Costs are the chain's bytes and
+// parameters before training (see Dense); their seconds are not used. If no cuts fit the memory, the
 // error names the smallest limit that would do.
-func (p *Planner) FirstLayout(dense cost.Table) (layout.Layout, error) {
-	cuts, err := p.firstCuts(dense)
+func (s *Step) FirstLayout() (layout.Layout, error) {
+	cuts, err := s.firstCuts(s.presentForm())
 	if err != nil {
-		return layout.Layout{}, p.limited(dense, err)
+		return layout.Layout{}, s.limited(err)
 	}
-	return p.complete(dense, p.layout(cuts, p.base)), nil
+	return s.complete(s.baseLayout(cuts)), nil
 }
 
-// firstCuts returns the cuts of FirstLayout. The error is a *balance.MemoryError where those
+// CheckMemory returns the error of FirstLayout, nil if there are first cuts in any allowed map.
+func (s *Step) CheckMemory() error {
+	_, first := s.FirstLayout()
+	for i := range s.forms {
+		if _, err := s.firstCuts(&s.forms[i]); err == nil {
+			return nil
+		}
+	}
+	return first
+}
+
+// firstCuts returns the cuts of FirstLayout in a form. The error is a *balance.MemoryError where those
 // do not fit the memory.
-func (p *Planner) firstCuts(dense cost.Table) (partition.Partition, error) {
-	problem := p.problem(dense, balance.ByParam)
-	b := p.Config.Balance
+func (s *Step) firstCuts(f *form) (partition.Partition, error) {
+	problem := s.cutProblem(f, balance.ByParam)
+	b := s.Config.Balance
 	var r balance.Result
 	var err error
 	switch b.Kind {
@@ -38,7 +48,7 @@ func (p *Planner) firstCuts(dense cost.Table) (partition.Partition, error) {
 	case "regex":
 		r, err = balance.Regex(problem, b.Regex)
 	case "layout":
-		r.Cuts, err = p.parseCuts()
+		r.Cuts, err = s.parseCuts(f.Map)
 		if err == nil {
 			r, err = problem.Evaluate(r.Cuts)
 		}
@@ -46,85 +56,123 @@ func (p *Planner) firstCuts(dense cost.Table) (partition.Partition, error) {
 		if r, err = balance.Uniform(problem); err != nil {
 			r, err = balance.Partition(problem)
 		}
-		if err == nil && p.missingBytes(dense, r.Cuts) > 0 { // chunks, whose memory the problem does not know
-			r.Cuts = p.climb(dense, r.Cuts, func(cost.Table, partition.Partition) float64 { return 0 })
-			if p.missingBytes(dense, r.Cuts) > 0 {
-				if fitting := p.fitting(dense); fitting != nil {
+		if err == nil && s.missingBytes(r.Cuts) > 0 { // chunks, whose memory the problem does not know
+			r.Cuts = s.climb(r.Cuts, func(partition.Partition) float64 { return 0 })
+			if s.missingBytes(r.Cuts) > 0 {
+				if fitting := s.fitting(f); fitting != nil {
 					r.Cuts = fitting
 				}
 			}
 		}
 	}
 	if err == nil {
-		err = p.memoryError(dense, r.Cuts)
+		err = s.memoryError(r.Cuts)
 	}
 	return r.Cuts, err
 }
 
 // parseCuts reads the cuts in the setting balance.layout.
-func (p *Planner) parseCuts() (partition.Partition, error) {
-	m := p.Config.Model
-	cuts, err := partition.ParseLayout(p.Config.Balance.Layout, m.Blocks, p.Config.PerBlock(), m.HeadShards)
+func (p *Problem) parseCuts(m partition.Map) (partition.Partition, error) {
+	c := p.Config.Model
+	cuts, err := partition.ParseLayout(p.Config.Balance.Layout, c.Blocks, p.Config.PerBlock(), c.HeadShards)
 	if err != nil {
 		return nil, fmt.Errorf("balance.layout: %w", err)
 	}
-	if n := p.Map.Virtual(); cuts.Stages() != n {
+	if n := m.Virtual(); cuts.Stages() != n {
 		return nil, fmt.Errorf("balance.layout: %d stages, want %d", cuts.Stages(), n)
 	}
 	return cuts, nil
 }
 
-// NextCuts returns the cuts that the balancer "partition" chooses after the present cuts. With one
-// chunk on each stage it begins with the cuts of the smallest bottleneck. Of several such cuts it
-// takes those that move the fewest bytes. If the balancer goes by time, it then improves the cuts on
-// the simulated step. It returns the present cuts unless the step gets faster. lasting is the number
-// of steps for which the new cuts are expected to stay: moved bytes count for less if lasting is
-// large. The error is a *balance.MemoryError if no cuts fit.
-func (p *Planner) NextCuts(t cost.Table, present partition.Partition, lasting int) (partition.Partition, error) {
+// NextCuts returns the cuts that the balancer "partition" chooses in the present map. With one chunk on
+// each stage it begins with the cuts of the smallest bottleneck. Of several such cuts it takes those
+// that move the fewest bytes. If the balancer goes by time, it then improves the cuts on the simulated
+// step. It returns the present cuts unless the step gets faster. lasting is the number of steps for
+// which the new cuts are expected to stay: moved bytes count for less if lasting is large. The error is
+// a *balance.MemoryError if no cuts fit.
+func (s *Step) NextCuts(lasting int) (partition.Partition, error) {
+	f, present := s.presentForm(), s.Present.Cuts
 	var r balance.Result
 	var err error
 	switch {
-	case p.Map.Chunks == 1:
-		r, err = balance.FewestMoves(p.Problem(t), present, float64(lasting*p.Microbatches), p.Network.Bandwidth())
-		if err == nil && p.By == balance.ByTime {
-			r.Cuts, err = p.improveFurther(t, r.Cuts)
+	case f.Chunks == 1:
+		r, err = balance.FewestMoves(s.CutProblem(), present, float64(lasting*s.Microbatches), s.Network.Bandwidth())
+		if err == nil && s.By == balance.ByTime {
+			r.Cuts, err = s.improveFurther(f, r.Cuts)
 		}
-	case p.By == balance.ByTime:
-		r.Cuts, err = p.BestCuts(t)
+	case s.By == balance.ByTime:
+		r.Cuts, err = s.bestCuts(f)
 	default:
-		if r, err = balance.Partition(p.problem(t, p.By)); err == nil {
-			err = p.memoryError(t, r.Cuts)
+		if r, err = balance.Partition(s.CutProblem()); err == nil {
+			err = s.memoryError(r.Cuts)
 		}
 	}
-	if _, full := errors.AsType[*balance.MemoryError](err); full && p.Map.Chunks > 1 && p.missingBytes(t, present) == 0 {
+	if _, full := errors.AsType[*balance.MemoryError](err); full && f.Chunks > 1 && s.CutsFit(present) {
 		return present, nil // the search does not find all cuts that fit
 	}
 	if err != nil {
 		return nil, err
 	}
-	return p.FasterCuts(t, present, r.Cuts), nil
-}
-
-// improveFurther improves cuts on the simulated step. Where replicas sum gradients it
-// searches more widely and takes what that finds if the gain is large enough.
-func (p *Planner) improveFurther(t cost.Table, cuts partition.Partition) (partition.Partition, error) {
-	near := p.improve(t, cuts)
-	if p.Mesh.Replicas <= 1 {
-		return near.Cuts, nil
-	}
-	other, err := p.BestCuts(t)
-	if err == nil && p.cutsSeconds(t, other) < near.Seconds*(1-leastImprovement) {
-		return other, nil
-	}
-	return near.Cuts, err
+	return s.FasterCuts(r.Cuts), nil
 }
 
 // FasterCuts returns next if its predicted step is faster than at the present cuts, or if it exceeds
 // the memory limit by fewer bytes. It also returns next if layers are not balanced by time. Otherwise
 // it returns the present cuts.
-func (p *Planner) FasterCuts(t cost.Table, present, next partition.Partition) partition.Partition {
-	if p.By != balance.ByTime || p.missingBytes(t, next) < p.missingBytes(t, present) || p.cutsSeconds(t, next) < p.cutsSeconds(t, present) {
+func (s *Step) FasterCuts(next partition.Partition) partition.Partition {
+	present := s.Present.Cuts
+	if s.By != balance.ByTime || s.missingBytes(next) < s.missingBytes(present) || s.Seconds(s.Layout(next)) < s.Seconds(s.Layout(present)) {
 		return next
 	}
 	return present
+}
+
+// FasterLayout returns the second of two layouts if its predicted step is more than 0.1 % faster than
+// that of the first, else the first. A smaller difference may be noise.
+func (s *Step) FasterLayout(first, second layout.Layout) layout.Layout {
+	if s.Seconds(second) < s.Seconds(first)*(1-leastImprovement) {
+		return second
+	}
+	return first
+}
+
+// BestInMap returns the layout with the shortest predicted step that a search finds in an allowed map.
+// The error is a *balance.MemoryError if it finds no cuts that fit the memory.
+func (s *Step) BestInMap(m partition.Map) (layout.Layout, error) {
+	cuts, err := s.bestCuts(s.form(m.Virtual()))
+	if err != nil {
+		return layout.Layout{}, err
+	}
+	return s.Layout(cuts), nil
+}
+
+// BestLayout returns the best layout of all allowed maps, first that of the present map. If no layout
+// fits the memory, the error names the smallest limit that would do.
+func (s *Step) BestLayout() (layout.Layout, error) {
+	best, err := s.BestInMap(s.PresentMap())
+	if m, ok := s.OtherMap(); ok {
+		if other, otherErr := s.BestInMap(m); err != nil && otherErr == nil {
+			return other, nil
+		} else if otherErr == nil {
+			best = s.FasterLayout(best, other)
+		}
+	}
+	if err != nil {
+		return layout.Layout{}, s.limited(err)
+	}
+	return best, nil
+}
+
+// BalancedLayout returns BestLayout if the settings balance time (balance.by). If they balance
+// parameters it returns the layout whose most loaded stage has the fewest. The error says that no cuts
+// fit the memory.
+func (s *Step) BalancedLayout() (layout.Layout, error) {
+	if s.By == balance.ByTime {
+		return s.BestLayout()
+	}
+	r, err := balance.Partition(s.CutProblem())
+	if err != nil {
+		return layout.Layout{}, err
+	}
+	return s.Layout(r.Cuts), s.memoryError(r.Cuts)
 }

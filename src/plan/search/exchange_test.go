@@ -19,9 +19,9 @@ func TestExchangesTakeTime(t *testing.T) {
 	expect.OK(t, err)
 	table := cost.Table{Layers: []cost.Layer{{}, {Forward: 1, BackwardInput: 1, BackwardWeight: 1}, {}}}
 	cuts := partition.Partition{0, 3}
-	plain := p.Seconds(table, p.Layout(table, cuts))
+	plain := begin(p, table).Seconds(begin(p, table).Layout(cuts))
 	table.Layers[1].Rows = 1e6
-	got := p.Seconds(table, p.Layout(table, cuts)) - plain
+	got := begin(p, table).Seconds(begin(p, table).Layout(cuts)) - plain
 	if want := 3 * (5*1e-3 + 4*0.75); math.Abs(got-want) > 1e-9 {
 		t.Errorf("%v seconds more, want %v: of three microbatches, five rounds and four times three quarters of the rows", got, want)
 	}

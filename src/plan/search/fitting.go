@@ -1,9 +1,6 @@
 package search
 
 import (
-	"slices"
-
-	"dynmo/src/cost"
 	"dynmo/src/partition"
 )
 
@@ -15,34 +12,34 @@ const mostPlaces = 1 << 18
 // It tries all cuts in order, and drops those whose first layers exceed the limit of a stage
 // or leave too little for the others. It finds cuts whenever there are some, unless it has to
 // try more than mostPlaces.
-func (p *Planner) fitting(t cost.Table) partition.Partition {
-	n, layers := p.Map.Virtual(), len(t.Layers)
-	f := fitter{p: p, t: t, cuts: make(partition.Partition, n+1), left: make([]int64, p.Map.Stages), rest: make([]int64, layers+1)}
-	if f.cuts[n] = layers; p.plans() { // the least that they may need
-		f.t = p.effective(t, slices.Repeat([]bool{true}, layers))
+func (s *Step) fitting(f *form) partition.Partition {
+	n, layers := f.Virtual(), len(s.Costs.Layers)
+	search := fitter{step: s, form: f, cuts: make(partition.Partition, n+1), left: make([]int64, f.Stages), rest: make([]int64, layers+1)}
+	if search.cuts[n] = layers; s.plans() { // the least that they may need
+		search.step = s.Step(s.recomputingAll(s.Costs), s.Present)
 	}
-	for stage := range f.left {
-		f.left[stage] = p.limit
+	for stage := range search.left {
+		search.left[stage] = s.limit
 	}
-	for v, peak := range p.peaks {
-		f.left[p.Map.Stage(v)] -= p.besideLayers(v, peak).Total()
+	for v, peak := range f.peaks {
+		search.left[f.Stage(v)] -= s.besideLayers(f.Map, v, peak).Total()
 	}
-	for _, bytes := range f.left {
-		f.free += bytes
+	for _, bytes := range search.left {
+		search.free += bytes
 	}
 	for l := layers - 1; l >= 0; l-- {
-		f.rest[l] = f.rest[l+1] + f.t.Layers[l].Bytes.Memory(1, 1, 1).Total()
+		search.rest[l] = search.rest[l+1] + search.step.Costs.Layers[l].Bytes.Memory(1, 1, 1).Total()
 	}
-	if !f.place(0) {
+	if !search.place(0) {
 		return nil
 	}
-	return f.cuts
+	return search.cuts
 }
 
 // fitter is a search of fitting.
 type fitter struct {
-	p     *Planner
-	t     cost.Table
+	step  *Step
+	form  *form
 	cuts  partition.Partition // of the virtual stages so far
 	left  []int64             // by stage: bytes below the limit
 	free  int64               // their sum
@@ -52,11 +49,11 @@ type fitter struct {
 
 // place ends virtual stage v and those behind it. It reports whether all fit.
 func (f *fitter) place(v int) bool {
-	n, layers, stage := f.p.Map.Virtual(), len(f.t.Layers), f.p.Map.Stage(v)
-	peak, left, free := f.p.peaks[v], f.left[stage], f.free
+	n, layers, stage := f.form.Virtual(), len(f.rest)-1, f.form.Stage(v)
+	peak, left, free := f.form.peaks[v], f.left[stage], f.free
 	defer func() { f.left[stage], f.free = left, free }()
 	for e := f.cuts[v] + 1; e <= layers-(n-1-v); e++ {
-		bytes := f.t.Layers[e-1].Bytes.Memory(peak.InFlight, peak.Between, peak.Recomputed).Total()
+		bytes := f.step.Costs.Layers[e-1].Bytes.Memory(peak.InFlight, peak.Between, peak.Recomputed).Total()
 		f.left[stage] -= bytes
 		f.free -= bytes
 		if f.tries++; f.left[stage] < 0 || f.tries > mostPlaces {
@@ -66,7 +63,7 @@ func (f *fitter) place(v int) bool {
 			continue
 		}
 		f.cuts[v+1] = e
-		if v == n-1 && f.p.missingBytes(f.t, f.cuts) == 0 || v < n-1 && f.place(v+1) {
+		if v == n-1 && f.step.missingBytes(f.cuts) == 0 || v < n-1 && f.place(v+1) {
 			return true
 		}
 	}

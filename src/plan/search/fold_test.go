@@ -19,19 +19,19 @@ func TestBestFolds(t *testing.T) {
 		costs := plantest.Alike(c, 400)
 		seconds := func(kind schedule.Kind) (of float64, folded bool) {
 			p := planner(t, plantest.Folding(kind), sim.Network{})
-			best, err := p.BestLayout(costs)
+			best, err := begin(p, costs).BestLayout()
 			expect.OK(t, err)
 			expect.OK(t, best.Check(16))
 			if err := best.Schedule.Check(func(int) int { return 8 }); best.Map().Vee && err != nil {
 				t.Errorf("%+v, %s: %v", c, kind, err)
 			}
-			return p.Seconds(costs, best), best.Map().Vee
+			return begin(p, costs).Seconds(best), best.Map().Vee
 		}
 		vee, _ := seconds(schedule.KindZBV)
 		p := planner(t, plantest.Folding(schedule.KindAuto), sim.Network{})
-		cuts, err := p.BestCuts(costs)
+		cuts, err := bestCuts(p, costs)
 		expect.OK(t, err)
-		if line := p.cutsSeconds(costs, cuts); line < 1.05*vee {
+		if line := cutsSeconds(p, costs, cuts); line < 1.05*vee {
 			t.Errorf("%+v: one chunk on each stage takes %v, zb-v %v: nothing to gain", c, line, vee)
 		}
 		if got, folded := seconds(schedule.KindAuto); got > vee*(1+1e-9) || !folded {
@@ -47,16 +47,16 @@ func TestFoldsWithinMemory(t *testing.T) {
 		c := plantest.Settings(schedule.KindAuto, 16, 4, 5)
 		c.Balance.Kind = "partition"
 		costs := plantest.Chain(16, 1, seed)
-		p := planner(t, c, plantest.Link).Other
-		cuts, err := p.BestCuts(costs)
+		s := begin(planner(t, c, plantest.Link), costs)
+		cuts, err := s.bestCuts(&s.forms[1])
 		expect.OK(t, err)
-		c.Balance.MemoryLimitBytes = slices.Max(p.Bytes(costs, cuts, p.base.Peaks()))
-		p = planner(t, c, plantest.Link).Other
-		s := p.Schedule(costs, cuts)
-		if got := slices.Max(p.Bytes(costs, cuts, s.Peaks())); got > c.Balance.MemoryLimitBytes {
+		c.Balance.MemoryLimitBytes = slices.Max(s.bytesInBase(cuts))
+		s = begin(planner(t, c, plantest.Link), costs)
+		l := s.Layout(cuts)
+		if got := slices.Max(s.Bytes(l)); got > c.Balance.MemoryLimitBytes || !l.Map().Vee {
 			t.Errorf("draw %d: %d bytes, the limit is %d", seed, got, c.Balance.MemoryLimitBytes)
 		}
-		if got, base := p.Makespan(costs, p.layout(cuts, s)), p.Makespan(costs, p.layout(cuts, p.base)); got > base {
+		if got, base := s.Makespan(l), s.Makespan(s.baseLayout(cuts)); got > base {
 			t.Errorf("draw %d: %v, the base takes %v", seed, got, base)
 		}
 	}
@@ -76,13 +76,13 @@ func TestCutsOfChunksBeatStaticOnes(t *testing.T) {
 				costs.Layers[l].Bytes.Gradients = 4 * costs.Layers[l].NonZeros
 			}
 			p := planner(t, c, sim.Uniform(0, 1e8))
-			cuts, err := p.BestCuts(costs)
+			cuts, err := bestCuts(p, costs)
 			expect.OK(t, err)
 			for _, static := range []string{"uniform", "param"} {
 				c.Balance.Kind = static
-				first, err := planner(t, c, sim.Network{}).FirstLayout(costs)
+				first, err := begin(planner(t, c, sim.Network{}), costs).FirstLayout()
 				expect.OK(t, err)
-				if best, other := p.cutsSeconds(costs, cuts), p.cutsSeconds(costs, first.Cuts); best > other*(1+1e-12) {
+				if best, other := cutsSeconds(p, costs, cuts), cutsSeconds(p, costs, first.Cuts); best > other*(1+1e-12) {
 					t.Errorf("%s, draw %d: %v s, %s cuts take %v", kind, seed, best, static, other)
 				}
 			}

@@ -21,23 +21,23 @@ import (
 // Each is a mean over the stages in seconds. With the mean busy time they sum to makespan. The
 // seconds by which the slowest replica is slower count as imbalance, and the dispatch overhead
 // of the host as inherent. caps limited a list schedule by stage; nil: nothing did.
-func (p *Planner) idleByCause(s schedule.Schedule, spans [][]trace.Span, took [][]cost.Stage, dispatch float64, caps []int, makespan float64) trace.Idle {
-	replay := sim.Run(sim.Step{Schedule: s, PerMicrobatch: took, Dispatch: dispatch}).Makespan()
+func (s *Step) idleByCause(order schedule.Schedule, spans [][]trace.Span, took [][]cost.Stage, dispatch float64, caps []int, makespan float64) trace.Idle {
+	replay := sim.Run(sim.Step{Schedule: order, PerMicrobatch: took, Dispatch: dispatch}).Makespan()
 	sum := cost.Stage{} // of all virtual stages, for the mean microbatch
 	for _, c := range means(took) {
 		sum = sum.Plus(c)
 	}
 	equal := slices.Repeat([]cost.Stage{sum.Scale(1 / float64(len(took)))}, len(took))
-	ideal := sim.Step{Schedule: s, Costs: equal, Dispatch: dispatch}
-	if p.Adapts() {
-		ideal.Schedule = schedule.List(p.options(ideal, nil))
+	ideal := sim.Step{Schedule: order, Costs: equal, Dispatch: dispatch}
+	if s.Adapts() {
+		ideal.Schedule = schedule.List(s.options(ideal, nil))
 	}
-	idle := trace.Idle{Busy: sum.Seconds() * float64(s.Microbatches) / float64(s.Map.Stages)}
+	idle := trace.Idle{Busy: sum.Seconds() * float64(order.Microbatches) / float64(order.Map.Stages)}
 	idle.Inherent = sim.Run(ideal).Makespan() - idle.Busy
 	if caps != nil {
-		mean := sim.Step{Schedule: s, Costs: means(took), Dispatch: dispatch}
+		mean := sim.Step{Schedule: order, Costs: means(took), Dispatch: dispatch}
 		capped := sim.Run(mean).Makespan()
-		mean.Schedule = schedule.List(p.options(mean, nil))
+		mean.Schedule = schedule.List(s.options(mean, nil))
 		idle.Memory = max(0, capped-sim.Run(mean).Makespan())
 	}
 	own := trace.Step{Stages: spans}.Summary().Makespan()

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"dynmo/src/balance"
-	"dynmo/src/cost"
+	"dynmo/src/layout"
 	"dynmo/src/partition"
 	"dynmo/src/schedule"
 )
@@ -21,71 +21,71 @@ const (
 	mostTries, mostInstructions = 500, 1 << 20
 )
 
-// BestCuts returns the cuts with the shortest predicted step that a search finds. The error is a
-// *balance.MemoryError if it finds no cuts that fit the memory.
+// bestCuts returns the cuts with the shortest predicted step that a search finds in a form. The error
+// is a *balance.MemoryError if it finds no cuts that fit the memory.
 //
 // The search begins at several cuts. It always begins at the cuts with the smallest bottleneck of a
-// virtual stage. With replicas it also begins at such cuts for each λ of Problem. With replicas or
+// virtual stage. With replicas it also begins at such cuts for each λ of CutProblem. With replicas or
 // several chunks on a stage it also begins at the cuts of "uniform" and "param". In a V it also begins
 // at the cuts with the smallest load of the most loaded stage, both chunks together.
 //
 // The starts with the shortest steps are improved: single cuts move by one or two layers as long as
 // the step gets shorter. The best result is taken. The number of improved starts is 2; 3 if stages hold
 // several chunks and the schedule is fixed; 4 with replicas.
-func (p *Planner) BestCuts(t cost.Table) (partition.Partition, error) {
-	problem := p.problem(t, balance.ByTime)
+func (s *Step) bestCuts(f *form) (partition.Partition, error) {
+	problem := s.cutProblem(f, balance.ByTime)
 	var starts []partition.Partition
-	for _, weighted := range p.weighSums(problem, t) {
+	for _, weighted := range s.weighSums(problem) {
 		r, err := balance.Partition(weighted)
 		if err != nil {
 			return nil, err
 		}
 		starts = append(starts, r.Cuts)
 	}
-	if p.Map.Chunks > 1 || p.Mesh.Replicas > 1 {
+	if f.Chunks > 1 || s.Mesh.Replicas > 1 {
 		if r, err := balance.Uniform(problem); err == nil {
 			starts = append(starts, r.Cuts)
 		}
-		if r, err := balance.Param(p.problem(t, balance.ByParam)); err == nil {
+		if r, err := balance.Param(s.cutProblem(f, balance.ByParam)); err == nil {
 			starts = append(starts, r.Cuts)
 		}
 	}
-	if p.Map.Vee && p.Map.Chunks == 2 && p.Map.Stages > 1 {
-		slow := slices.Repeat([]float64{1}, p.Map.Stages)
+	if f.Vee && f.Chunks == 2 && f.Stages > 1 {
+		slow := slices.Repeat([]float64{1}, f.Stages)
 		copy(slow, problem.Slow) // virtual stages begin with one of each stage
 		starts = append(starts, folded(problem.Seconds, slow))
 	}
 	starts = slices.CompactFunc(starts, partition.Partition.Equal)
-	var best found
 	improved := 2
-	if p.Map.Chunks > 1 && !p.Adapts() {
+	if f.Chunks > 1 && !s.Adapts() {
 		improved = 3
 	}
-	if p.Mesh.Replicas > 1 {
+	if s.Mesh.Replicas > 1 {
 		improved = 4
 	}
-	for i, cuts := range p.promising(t, starts, improved) {
-		if end := p.improve(t, cuts); i == 0 || end.compare(best) < 0 {
+	var best found
+	for i, cuts := range s.promising(starts, improved) {
+		if end := s.improve(cuts); i == 0 || end.compare(best) < 0 {
 			best = end
 		}
 	}
-	if p.Map.Chunks > 1 && best.Missing > 0 {
-		if cuts, err := p.firstCuts(t); err == nil {
-			best = p.improve(t, cuts)
+	if f.Chunks > 1 && best.Missing > 0 {
+		if cuts, err := s.firstCuts(f); err == nil {
+			best = s.improve(cuts)
 		}
 	}
-	return best.Cuts, p.memoryError(t, best.Cuts)
+	return best.Cuts, s.memoryError(best.Cuts)
 }
 
 // promising returns the n starts with the shortest steps, the shortest first. It returns
 // all starts as they are if there are at most n.
-func (p *Planner) promising(t cost.Table, starts []partition.Partition, n int) []partition.Partition {
+func (s *Step) promising(starts []partition.Partition, n int) []partition.Partition {
 	if len(starts) <= n {
 		return starts
 	}
 	list := make([]found, len(starts))
 	for i, cuts := range starts {
-		list[i] = found{cuts, p.missingBytes(t, cuts), p.Seconds(t, p.layout(cuts, p.bestFixed(t, cuts)))}
+		list[i] = found{cuts, s.missingBytes(cuts), s.Seconds(s.bestFixed(cuts))}
 	}
 	slices.SortStableFunc(list, found.compare)
 	starts = starts[:n]
@@ -102,12 +102,26 @@ type found struct {
 	Seconds float64 // of a step
 }
 
-func (p *Planner) judge(t cost.Table, cuts partition.Partition) found {
-	return found{cuts, p.missingBytes(t, cuts), p.cutsSeconds(t, cuts)}
+func (s *Step) judge(cuts partition.Partition) found {
+	return found{cuts, s.missingBytes(cuts), s.Seconds(s.Layout(cuts))}
 }
 
 func (s found) compare(other found) int {
 	return cmp.Or(cmp.Compare(s.Missing, other.Missing), cmp.Compare(s.Seconds, other.Seconds))
+}
+
+// improveFurther is improve. Where replicas sum gradients it searches more widely and takes what that
+// finds if the gain is large enough.
+func (s *Step) improveFurther(f *form, cuts partition.Partition) (partition.Partition, error) {
+	near := s.improve(cuts)
+	if s.Mesh.Replicas <= 1 {
+		return near.Cuts, nil
+	}
+	other, err := s.bestCuts(f)
+	if err == nil && s.Seconds(s.Layout(other)) < near.Seconds*(1-leastImprovement) {
+		return other, nil
+	}
+	return near.Cuts, err
 }
 
 // improve moves single cuts by one or two layers as long as that shortens the simulated step, and
@@ -116,57 +130,56 @@ func (s found) compare(other found) int {
 // until they fit. For kinds list and auto one search simulates a list schedule, and another the fixed
 // schedule that is best at the start. Where microbatches differ, one more search simulates their
 // mean. A result is taken if its step is shorter with the schedule and microbatches that Seconds uses.
-func (p *Planner) improve(t cost.Table, cuts partition.Partition) found {
-	searches := []func(cost.Table, partition.Partition) float64{p.Estimate}
-	if p.Adapts() {
-		fixed := p.bestFixed(t, cuts)
-		searches = append(searches, func(t cost.Table, cuts partition.Partition) float64 {
-			return p.Seconds(t, p.layout(cuts, fixed))
-		})
+func (s *Step) improve(cuts partition.Partition) found {
+	searches := []func(partition.Partition) float64{s.Estimate}
+	if s.Adapts() {
+		fixed := s.bestFixed(cuts).Schedule
+		searches = append(searches, func(cuts partition.Partition) float64 { return s.Seconds(s.layout(cuts, fixed)) })
 	}
-	if t.Scale != nil {
-		searches = append(searches, func(t cost.Table, cuts partition.Partition) float64 {
-			t.Scale = nil
-			return p.Estimate(t, cuts)
-		})
+	if s.Costs.Scale != nil {
+		mean := s.Costs
+		mean.Scale = nil
+		searches = append(searches, s.Step(mean, s.Present).Estimate)
 	}
-	best := p.judge(t, cuts)
+	best := s.judge(cuts)
 	for _, estimate := range searches {
-		climbed := p.climb(t, cuts, estimate)
+		climbed := s.climb(cuts, estimate)
 		if climbed.Equal(best.Cuts) {
 			continue
 		}
-		if next := p.judge(t, climbed); next.compare(best) < 0 {
+		if next := s.judge(climbed); next.compare(best) < 0 {
 			best = next
 		}
 	}
 	return best
 }
 
-// bestFixed returns the schedule with the shortest step at some cuts, among those that follow
-// from numbers alone. For other kinds than auto it is the base schedule.
-func (p *Planner) bestFixed(t cost.Table, cuts partition.Partition) schedule.Schedule {
-	if p.Kind != schedule.KindAuto {
-		return p.base
+// bestFixed returns the layout with the shortest step at some cuts, among schedules that follow
+// from numbers alone. For other kinds than auto it has the base schedule.
+func (s *Step) bestFixed(cuts partition.Partition) layout.Layout {
+	base := s.baseLayout(cuts)
+	if s.Kind != schedule.KindAuto {
+		return base
 	}
-	best, least := p.base, p.Seconds(t, p.layout(cuts, p.base))
-	for _, s := range fixedSchedules(p.options(p.Step(t, cuts, best), p.caps(t, cuts))) {
-		if s.Kind == p.base.Kind {
+	best, least := base, s.Seconds(base)
+	for _, order := range fixedSchedules(s.listOptions(base)) {
+		if order.Kind == base.Schedule.Kind {
 			continue // simulated above
 		}
-		if seconds := p.Seconds(t, p.layout(cuts, s)); seconds < least {
-			best, least = s, seconds
+		l := s.layout(cuts, order)
+		if seconds := s.Seconds(l); seconds < least {
+			best, least = l, seconds
 		}
 	}
 	return best
 }
 
 // climb is one search of improve. estimate predicts the seconds of a step.
-func (p *Planner) climb(t cost.Table, cuts partition.Partition, estimate func(cost.Table, partition.Partition) float64) partition.Partition {
+func (s *Step) climb(cuts partition.Partition, estimate func(partition.Partition) float64) partition.Partition {
 	best := slices.Clone(cuts)
-	over := p.missingBytes(t, best)
-	seconds := estimate(t, best)
-	left := min(mostTries, max(1, mostInstructions/(3*p.Map.Virtual()*p.Microbatches)))
+	over := s.missingBytes(best)
+	seconds := estimate(best)
+	left := min(mostTries, max(1, mostInstructions/(3*cuts.Stages()*s.Microbatches)))
 	for moved := true; moved && left > 0; {
 		moved = false
 		for c := 1; c < best.Stages(); c++ {
@@ -175,15 +188,15 @@ func (p *Planner) climb(t cost.Table, cuts partition.Partition, estimate func(co
 				if next == nil || left == 0 {
 					continue
 				}
-				lack := p.missingBytes(t, next)
+				lack := s.missingBytes(next)
 				if lack > over {
 					continue
 				}
-				if lack == over && p.lowerBound(t, next, nil) >= seconds*(1-leastImprovement) {
+				if lack == over && s.lowerBound(next) >= seconds*(1-leastImprovement) {
 					continue // no schedule makes them worth it
 				}
 				left--
-				took := estimate(t, next)
+				took := estimate(next)
 				if lack < over || took < seconds*(1-leastImprovement) {
 					best, over, seconds, moved = next, lack, took, true
 				}
@@ -191,15 +204,6 @@ func (p *Planner) climb(t cost.Table, cuts partition.Partition, estimate func(co
 		}
 	}
 	return best
-}
-
-// Estimate predicts what Seconds says of some cuts, with less work. If Adapts it uses the list schedule
-// of one rule, without gradient sums. Otherwise it is Seconds with the base schedule.
-func (p *Planner) Estimate(t cost.Table, cuts partition.Partition) float64 {
-	if !p.Adapts() {
-		return p.Seconds(t, p.layout(cuts, p.base))
-	}
-	return schedule.NewLister(p.options(p.Step(t, cuts, p.base), p.caps(t, cuts))).Run(schedule.Rule{})
 }
 
 // shift returns the cuts with cut c moved by some layers, nil if that empties a stage.

@@ -3,8 +3,6 @@ package search
 import (
 	"math"
 	"slices"
-
-	"dynmo/src/cost"
 )
 
 // LeastSeconds returns a lower bound of Seconds, for all cuts and all schedules. It takes messages of
@@ -24,13 +22,13 @@ import (
 //
 // There are P stages s and M microbatches. F, I and W of layer l take f_l, i_l and w_l seconds, and
 // t_l = f_l + i_l + w_l. The gradient sum of layer l keeps a link busy for g_l seconds.
-func (p *Planner) LeastSeconds(t cost.Table) float64 {
-	least := p.leastOfChunks(t)
-	if p.Map.Chunks == 1 {
-		least = p.leastOfLine(t)
+func (s *Step) LeastSeconds() float64 {
+	if s.forms[0].Chunks > 1 {
+		return s.leastOfChunks()
 	}
-	if p.Other != nil {
-		return min(least, p.Other.leastOfChunks(t))
+	least := s.leastOfLine()
+	if len(s.forms) > 1 {
+		return min(least, s.leastOfChunks())
 	}
 	return least
 }
@@ -39,20 +37,19 @@ func (p *Planner) LeastSeconds(t cost.Table) float64 {
 type prefixes struct{ forward, input, weight, sums []float64 }
 
 // prefixes returns the sums of the cheapest seconds of layers, and of their gradient sums.
-func (p *Planner) prefixes(t cost.Table) prefixes {
-	slow := math.Inf(1)
-	t = t.Fitted(p.Map.Stages)
+func (s *Step) prefixes() prefixes {
+	slow, t := math.Inf(1), s.Costs.Fitted(s.Mesh.Stages)
 	perByte := math.Inf(1) // seconds of all rounds
-	for stage := range p.Map.Stages {
-		factor := p.slowdown(stage)
+	for stage := range s.Mesh.Stages {
+		factor := s.slowdown(stage)
 		if t.Slow != nil {
 			factor *= t.Slow[stage]
 		}
 		slow = min(slow, factor)
 		const bytes = 1 << 30
-		perByte = min(perByte, p.sumSeconds(stage, bytes)/bytes)
+		perByte = min(perByte, s.sumSeconds(stage, bytes)/bytes)
 	}
-	if p.Mesh.Replicas <= 1 {
+	if s.Mesh.Replicas <= 1 {
 		perByte = 0
 	}
 	n := len(t.Layers)
@@ -94,19 +91,19 @@ func (s prefixes) leastOfStage(lo, hi, microbatches int) float64 {
 }
 
 // leastOfLine is LeastSeconds of one chunk on each stage.
-func (p *Planner) leastOfLine(t cost.Table) float64 {
-	s, layers := p.prefixes(t), len(t.Layers)
+func (s *Step) leastOfLine() float64 {
+	sums, layers := s.prefixes(), len(s.Costs.Layers)
 	fits := func(limit float64) bool {
 		end := 0
-		for range p.Map.Stages {
+		for range s.Mesh.Stages {
 			begin := end
-			for end < layers && s.leastOfStage(begin, end+1, p.Microbatches) <= limit {
+			for end < layers && sums.leastOfStage(begin, end+1, s.Microbatches) <= limit {
 				end++
 			}
 		}
 		return end == layers
 	}
-	low, high := 0.0, s.leastOfStage(0, layers, p.Microbatches)
+	low, high := 0.0, sums.leastOfStage(0, layers, s.Microbatches)
 	for high-low > leastImprovement*low/10 {
 		if middle := (low + high) / 2; fits(middle) {
 			high = middle
@@ -118,16 +115,16 @@ func (p *Planner) leastOfLine(t cost.Table) float64 {
 }
 
 // leastOfChunks is LeastSeconds of several chunks on a stage.
-func (p *Planner) leastOfChunks(t cost.Table) float64 {
-	s, layers, m := p.prefixes(t), len(t.Layers), float64(p.Microbatches)
-	work := m * (s.forward[layers] + s.input[layers] + s.weight[layers])
-	for stage := range p.Map.Stages {
-		work += s.forward[min(stage, layers)]
+func (s *Step) leastOfChunks() float64 {
+	sums, layers, m := s.prefixes(), len(s.Costs.Layers), float64(s.Microbatches)
+	work := m * (sums.forward[layers] + sums.input[layers] + sums.weight[layers])
+	for stage := range s.Mesh.Stages {
+		work += sums.forward[min(stage, layers)]
 	}
-	least := max(work, s.sums[layers]) / float64(p.Map.Stages)
+	least := max(work, sums.sums[layers]) / float64(s.Mesh.Stages)
 	for l := range layers {
-		w := s.weight[l+1] - s.weight[l]
-		least = max(least, m*(s.forward[l+1]-s.forward[l]+s.input[l+1]-s.input[l]+w)-w+s.sums[l+1]-s.sums[l])
+		w := sums.weight[l+1] - sums.weight[l]
+		least = max(least, m*(sums.forward[l+1]-sums.forward[l]+sums.input[l+1]-sums.input[l]+w)-w+sums.sums[l+1]-sums.sums[l])
 	}
 	return least
 }

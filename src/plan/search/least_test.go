@@ -40,15 +40,15 @@ func TestLeastSeconds(t *testing.T) {
 				}
 			}
 			p := planner(t, c, network)
-			least := p.LeastSeconds(costs)
-			cuts, err := p.BestCuts(costs)
+			least := begin(p, costs).LeastSeconds()
+			cuts, err := bestCuts(p, costs)
 			expect.OK(t, err)
 			all := []partition.Partition{cuts}
-			if r, err := balance.Uniform(p.problem(costs, balance.ByTime)); err == nil {
+			if r, err := balance.Uniform(begin(p, costs).cutProblem(&p.forms[0], balance.ByTime)); err == nil {
 				all = append(all, r.Cuts)
 			}
 			for i, cuts := range all {
-				seconds := p.cutsSeconds(costs, cuts)
+				seconds := cutsSeconds(p, costs, cuts)
 				if seconds < least {
 					t.Errorf("%s, %d: cuts %v take %v s, the bound is %v s", kind, seed, cuts, seconds, least)
 				}
@@ -69,7 +69,7 @@ func TestLeastOfLine(t *testing.T) {
 		c.Parallel.Replicas = 1 + int(seed)%2
 		p := planner(t, c, sim.Uniform(0, 1e6))
 		costs := plantest.Chain(layers, 3, seed)
-		s := p.prefixes(costs)
+		s := begin(p, costs).prefixes()
 		want := 0.0
 		for first := 1; first < layers-1; first++ {
 			for second := first + 1; second < layers; second++ {
@@ -79,7 +79,7 @@ func TestLeastOfLine(t *testing.T) {
 				}
 			}
 		}
-		if got := p.LeastSeconds(costs); got > want || got < want*(1-leastImprovement) {
+		if got := begin(p, costs).LeastSeconds(); got > want || got < want*(1-leastImprovement) {
 			t.Errorf("%d: bound %v, of all cuts %v", seed, got, want)
 		}
 	}

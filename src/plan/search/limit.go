@@ -10,6 +10,7 @@ import (
 	"dynmo/src/balance"
 	"dynmo/src/config"
 	"dynmo/src/cost"
+	"dynmo/src/layout"
 	"dynmo/src/schedule"
 )
 
@@ -17,8 +18,7 @@ import (
 // which limit would do, and with which other settings this one would.
 type limitError struct {
 	*balance.MemoryError
-	planner *Planner
-	costs   cost.Table
+	step *Step
 }
 
 // Unwrap returns what is missing.
@@ -26,25 +26,24 @@ func (e *limitError) Unwrap() error { return e.MemoryError }
 
 // limited returns a *limitError for a *balance.MemoryError. The limits are not computed before
 // its text is asked for.
-func (p *Planner) limited(t cost.Table, err error) error {
+func (s *Step) limited(err error) error {
 	if full, ok := errors.AsType[*balance.MemoryError](err); ok {
-		return &limitError{full, p, t}
+		return &limitError{full, s}
 	}
 	return fmt.Errorf("balance: %w", err)
 }
 
 func (e *limitError) Error() string {
-	p := e.planner
-	text := fmt.Sprintf("balance.memory_limit_bytes = %d: %v", p.limit, e.MemoryError)
-	least, err := p.leastLimit(e.costs)
+	text := fmt.Sprintf("balance.memory_limit_bytes = %d: %v", e.step.limit, e.MemoryError)
+	least, err := e.step.leastLimit()
 	if err != nil {
 		return text
 	}
 	text += fmt.Sprintf("; wanted at least %d", least)
 	var fit []string
 	var best remedy
-	for _, r := range p.remedies(e.costs) {
-		if r.least <= p.limit {
+	for _, r := range e.step.remedies() {
+		if r.least <= e.step.limit {
 			fit = append(fit, r.sets)
 		}
 		if best.sets == "" || r.least < best.least {
@@ -62,25 +61,26 @@ func (e *limitError) Error() string {
 
 // leastLimit returns the smallest memory limit with which a run can begin. Where stages hold
 // several chunks it is the smallest with which the search of firstCuts finds cuts.
-func (p *Planner) leastLimit(t cost.Table) (int64, error) {
-	q := *p
-	q.limit = 0
-	cuts, err := q.firstCuts(t)
+func (s *Step) leastLimit() (int64, error) {
+	under := func(limit int64) *Step {
+		p := *s.Problem
+		p.limit = limit
+		return p.Step(s.Costs, s.Present)
+	}
+	f, free := s.presentForm(), under(0)
+	cuts, err := free.firstCuts(f)
 	if err != nil {
 		return 0, err
 	}
-	most := slices.Max(q.Bytes(t, cuts, p.peaks))
-	if !p.Config.Balance.Moves() {
+	most := slices.Max(free.bytesInBase(cuts))
+	if !s.Config.Balance.Moves() {
 		return most, nil
 	}
-	if p.Map.Chunks == 1 {
-		q.limit = 1 // any, so that the problem has one
-		return q.problem(t, balance.ByParam).LeastCapacity()
+	if f.Chunks == 1 {
+		return under(1).cutProblem(f, balance.ByParam).LeastCapacity() // of any limit: without, the problem has no capacity
 	}
 	return int64(sort.Search(int(most), func(limit int) bool {
-		q := *p
-		q.limit = int64(limit)
-		_, err := q.firstCuts(t)
+		_, err := under(int64(limit)).firstCuts(f)
 		return limit > 0 && err == nil
 	})), nil
 }
@@ -93,13 +93,14 @@ type remedy struct {
 
 // remedies returns settings that may need less memory: another schedule, more that is computed
 // twice, moments that replicas share out, no spare places for copies, exact cuts, smaller microbatches, twice the stages.
-func (p *Planner) remedies(t cost.Table) []remedy {
+func (s *Step) remedies() []remedy {
 	var list []remedy
-	add := func(sets string, q *Planner, err error, t cost.Table) {
+	p, t := s.Problem, s.Costs
+	add := func(sets string, q *Problem, err error, t cost.Table) {
 		if err != nil || q.Config.Validate() != nil {
 			return
 		}
-		if least, err := q.leastLimit(t); err == nil {
+		if least, err := q.Step(t, layout.Layout{}).leastLimit(); err == nil {
 			list = append(list, remedy{sets, least})
 		}
 	}
@@ -143,7 +144,7 @@ func (p *Planner) remedies(t cost.Table) []remedy {
 	if !p.Config.Balance.Moves() {
 		other(`balance.kind = "partition"`, func(c *config.Config) { c.Balance.Kind = "partition" })
 	}
-	half, err := p.Resize(p.Map.Stages, 2*p.Microbatches)
+	half, err := p.Resize(p.Mesh.Stages, 2*p.Microbatches)
 	if size := p.Config.Parallel.MicrobatchSize; size%2 == 0 && err == nil {
 		less := t
 		less.Layers = slices.Clone(t.Layers)
@@ -153,7 +154,7 @@ func (p *Planner) remedies(t cost.Table) []remedy {
 		}
 		add(fmt.Sprintf("parallel.microbatch_size = %d and parallel.microbatches = %d", size/2, 2*p.Microbatches), half, nil, less)
 	}
-	if stages := 2 * p.Map.Stages; stages*p.Map.Chunks <= len(t.Layers) {
+	if stages := 2 * p.Mesh.Stages; stages*s.PresentMap().Chunks <= len(t.Layers) {
 		double, err := p.Resize(stages, p.Microbatches)
 		add(fmt.Sprintf("parallel.stages = %d", stages), double, err, t)
 	}

@@ -37,11 +37,11 @@ func TestLeastLimit(t *testing.T) {
 			if c.Balance.MemoryLimitBytes = 1000; c.Validate() != nil {
 				continue // diffusion of several chunks
 			}
-			plan := func(limit int64) (*Planner, error) {
+			plan := func(limit int64) (*Problem, error) {
 				c.Balance.MemoryLimitBytes = limit
 				p := planner(t, c, plantest.Link)
 				p.fixed = Fixed(c)
-				_, err := p.FirstLayout(costs)
+				_, err := begin(p, costs).FirstLayout()
 				return p, err
 			}
 			p, err := plan(1000)
@@ -55,7 +55,7 @@ func TestLeastLimit(t *testing.T) {
 			least, err := strconv.ParseInt(told[1], 10, 64)
 			expect.OK(t, err)
 			name := fmt.Sprintf("%s, draw %d, %s, %d replicas, limit %d", kind, n, c.Balance.Kind, c.Parallel.Replicas, least)
-			want := leastOfAll(p, c, func(cuts partition.Partition) int64 { return slices.Max(p.Bytes(costs, cuts, p.peaks)) })
+			want := leastOfAll(p, c, func(cuts partition.Partition) int64 { return slices.Max(begin(p, costs).bytesInBase(cuts)) })
 			if c.Balance.Kind == "partition" && least != want || least < want {
 				t.Errorf("%s: %d would do", name, want)
 			}
@@ -67,7 +67,7 @@ func TestLeastLimit(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 			if c.Balance.Kind == "partition" {
-				if _, err := p.BestLayout(costs); err != nil {
+				if _, err := begin(p, costs).BestLayout(); err != nil {
 					t.Errorf("%s: %v", name, err)
 				}
 			}
@@ -76,9 +76,9 @@ func TestLeastLimit(t *testing.T) {
 }
 
 // leastOfAll returns the least of some bytes of all cuts.
-func leastOfAll(p *Planner, c config.Config, bytes func(partition.Partition) int64) int64 {
+func leastOfAll(p *Problem, c config.Config, bytes func(partition.Partition) int64) int64 {
 	least := int64(0)
-	cuts := make(partition.Partition, p.Map.Virtual()+1)
+	cuts := make(partition.Partition, p.forms[0].Virtual()+1)
 	cuts[len(cuts)-1] = c.Layers()
 	var place func(v int)
 	place = func(v int) {

@@ -10,135 +10,135 @@ import (
 	"dynmo/src/schedule"
 )
 
-// Bytes returns, by stage, the bytes that a rank needs at some cuts. peaks are those of the schedule
-// (schedule.Schedule.Peaks), by virtual stage.
-func (p *Planner) Bytes(t cost.Table, cuts partition.Partition, peaks []schedule.Peak) []int64 {
-	bytes := make([]int64, p.Map.Stages)
-	for stage, m := range p.Memory(t, cuts, peaks) {
+// Bytes returns, by stage, the bytes that a rank needs in a layout if the layers recompute that the
+// costs choose, whatever l.Twice has.
+func (s *Step) Bytes(l layout.Layout) []int64 {
+	l.Twice = nil
+	return totals(s.memory(l, l.Schedule.Peaks()))
+}
+
+// totals returns the bytes of all purposes.
+func totals(stages []cost.Memory) []int64 {
+	bytes := make([]int64, len(stages))
+	for stage, m := range stages {
 		bytes[stage] = m.Total()
 	}
 	return bytes
 }
 
-// Memory returns Bytes by purpose.
-func (p *Planner) Memory(t cost.Table, cuts partition.Partition, peaks []schedule.Peak) []cost.Memory {
-	chosen := p.choose(t, cuts, func() []schedule.Peak { return peaks })
-	return p.memory(p.effective(t, chosen), cuts, peaks)
+// memory returns, by stage, the bytes that a rank needs in a layout by purpose. peaks are those of the
+// schedule (schedule.Schedule.Peaks), by virtual stage.
+func (s *Step) memory(l layout.Layout, peaks []schedule.Peak) []cost.Memory {
+	chosen, _ := s.chosen(l, func() []schedule.Peak { return peaks })
+	return s.memoryOf(s.effective(s.Costs, chosen), l.Cuts, peaks)
 }
 
-// memory is Memory of layers as the table has them.
-func (p *Planner) memory(t cost.Table, cuts partition.Partition, peaks []schedule.Peak) []cost.Memory {
-	stages := make([]cost.Memory, p.Map.Stages)
+// memoryOf is memory of layers as the table has them.
+func (s *Step) memoryOf(t cost.Table, cuts partition.Partition, peaks []schedule.Peak) []cost.Memory {
+	m := s.form(cuts.Stages()).Map
+	stages := make([]cost.Memory, m.Stages)
 	for v, peak := range peaks {
-		sum := p.besideLayers(v, peak)
+		sum := s.besideLayers(m, v, peak)
 		lo, hi := cuts.Range(v)
 		for _, l := range t.Layers[lo:hi] {
 			sum = sum.Plus(l.Bytes.Memory(peak.InFlight, peak.Between, peak.Recomputed))
 		}
-		stage := p.Map.Stage(v)
-		stages[stage] = stages[stage].Plus(sum)
+		stages[m.Stage(v)] = stages[m.Stage(v)].Plus(sum)
 	}
 	for stage := range stages {
-		stages[stage].Sums += p.gradientSumBytes(t, cuts, peaks, stage)
+		stages[stage].Sums += s.gradientSumBytes(cuts, peaks, stage)
 	}
 	return stages
 }
 
-// Sums returns the order and rounding of the sums of gradients over replicas, from the settings.
-func (p *Planner) Sums() schedule.Sums { return schedule.SumsOf(p.Config) }
-
 // sumsGradients reports whether stages need memory to sum gradients over replicas.
-func (p *Planner) sumsGradients() bool { return p.Mesh.Replicas > 1 && p.fixed != nil }
+func (p *Problem) sumsGradients() bool { return p.Mesh.Replicas > 1 && p.fixed != nil }
 
 // gradientSumBytes returns the bytes that a stage needs to sum gradients over replicas.
-func (p *Planner) gradientSumBytes(t cost.Table, cuts partition.Partition, peaks []schedule.Peak, stage int) int64 {
-	if !p.sumsGradients() {
+func (s *Step) gradientSumBytes(cuts partition.Partition, peaks []schedule.Peak, stage int) int64 {
+	if !s.sumsGradients() {
 		return 0
 	}
+	m := s.form(cuts.Stages()).Map
 	var summed []int64
-	for before := range p.Map.Chunks {
-		for chunk := range p.Map.Chunks {
-			v := p.Map.Place(stage, chunk)
+	for before := range m.Chunks {
+		for chunk := range m.Chunks {
+			v := m.Place(stage, chunk)
 			if peaks[v].Before != before {
 				continue
 			}
 			lo, hi := cuts.Range(v)
 			for l := hi - 1; l >= lo; l-- {
-				summed = append(summed, t.Layers[l].Summed())
+				summed = append(summed, s.Costs.Layers[l].Summed())
 			}
 		}
 	}
-	return p.Sums().Bytes(summed, p.Mesh.Replicas)
-}
-
-// sumBytesOfLayers returns gradientSumBytes of a stage that holds layers [b, e) in one chunk, as
-// a function. It returns nil if stages need no such memory.
-func (p *Planner) sumBytesOfLayers(t cost.Table) func(b, e int) int64 {
-	if !p.sumsGradients() {
-		return nil
-	}
-	var backwards []int64
-	for _, l := range slices.Backward(t.Layers) {
-		backwards = append(backwards, l.Summed())
-	}
-	n := len(t.Layers)
-	return func(b, e int) int64 { return p.Sums().Bytes(backwards[n-e:n-b], p.Mesh.Replicas) }
+	return s.sums.Bytes(summed, s.Mesh.Replicas)
 }
 
 // besideLayers returns the memory of a virtual stage that does not belong to its layers, without
 // that for gradient sums over replicas.
-func (p *Planner) besideLayers(virtual int, peak schedule.Peak) cost.Memory {
+func (p *Problem) besideLayers(m partition.Map, virtual int, peak schedule.Peak) cost.Memory {
 	if p.fixed == nil {
 		return cost.Memory{}
 	}
-	return p.fixed(p.Map, virtual, peak)
+	return p.fixed(m, virtual, peak)
+}
+
+// bytesInBase returns Bytes of cuts in the base schedule.
+func (s *Step) bytesInBase(cuts partition.Partition) []int64 {
+	return totals(s.memory(s.baseLayout(cuts), s.form(cuts.Stages()).peaks))
 }
 
 // missingBytes returns the sum over the stages of the bytes above the limit.
-func (p *Planner) missingBytes(t cost.Table, cuts partition.Partition) int64 {
-	if p.limit == 0 {
+func (s *Step) missingBytes(cuts partition.Partition) int64 {
+	if s.limit == 0 {
 		return 0
 	}
 	over := int64(0)
-	for _, b := range p.Bytes(t, cuts, p.peaks) {
-		over += max(0, b-p.limit)
+	for _, b := range s.bytesInBase(cuts) {
+		over += max(0, b-s.limit)
 	}
 	return over
 }
 
-// caps returns how many microbatches may be in flight on every stage, if the schedule
-// follows from costs, else nil. Memory and settings bound them; one is always allowed. With
-// several chunks on a stage only the settings count: the memory then depends on the order
-// of the chunks, and Fits checks it.
-func (p *Planner) caps(t cost.Table, cuts partition.Partition) []int {
-	if !p.Adapts() {
+// caps returns how many microbatches may be in flight on every stage at the cuts of l, if the schedule
+// follows from costs, else nil. t are the costs of the layers as they recompute. Memory and settings
+// bound the microbatches; one is always allowed. With several chunks on a stage only the settings
+// count: the memory then depends on the order of the chunks, and Fits checks it.
+func (s *Step) caps(t cost.Table, l layout.Layout) []int {
+	if !s.Adapts() {
 		return nil
 	}
-	caps := p.capsOf(t, cuts)
-	if p.plans() && p.given == nil { // the choice of what computes twice follows from the schedule
-		for s, most := range p.capsOf(p.effective(t, slices.Repeat([]bool{true}, len(t.Layers))), cuts) {
-			caps[s] = max(caps[s], most)
+	caps := s.capsOf(t, l.Cuts)
+	if s.plans() && l.Twice == nil { // the choice of what computes twice follows from the schedule
+		for stage, most := range s.capsOf(s.recomputingAll(t), l.Cuts) {
+			caps[stage] = max(caps[stage], most)
 		}
 	}
 	return caps
 }
 
 // capsOf is caps of layers as the table has them.
-func (p *Planner) capsOf(t cost.Table, cuts partition.Partition) []int {
-	caps := make([]int, p.Map.Stages)
-	for s := range caps {
-		caps[s] = p.most
-		if p.limit == 0 || p.Map.Chunks > 1 {
-			continue
-		}
-		lo, hi := cuts.Range(s)
-		static, each := p.gradientSumBytes(t, cuts, p.peaks, s), int64(0)
+func (s *Step) capsOf(t cost.Table, cuts partition.Partition) []int {
+	f := s.form(cuts.Stages())
+	caps := slices.Repeat([]int{f.most}, f.Stages)
+	if s.limit == 0 || f.Chunks > 1 {
+		return caps
+	}
+	for stage := range caps {
+		lo, hi := cuts.Range(stage)
+		static, each := s.gradientSumBytes(cuts, f.peaks, stage), int64(0)
 		for _, l := range t.Layers[lo:hi] {
 			static += l.Bytes.Static()
 			each += l.Bytes.Activations + l.Bytes.Held + l.Bytes.Recomputed
 		}
-		for caps[s] > 1 && static+int64(caps[s])*each+p.besideLayers(s, schedule.Peak{InFlight: caps[s], Between: caps[s], Recomputed: caps[s], Outgoing: p.peaks[s].Outgoing}).Total() > p.limit {
-			caps[s]--
+		fits := func(n int) bool {
+			peak := schedule.Peak{InFlight: n, Between: n, Recomputed: n, Outgoing: f.peaks[stage].Outgoing}
+			return static+int64(n)*each+s.besideLayers(f.Map, stage, peak).Total() <= s.limit
+		}
+		for caps[stage] > 1 && !fits(caps[stage]) {
+			caps[stage]--
 		}
 	}
 	return caps
@@ -146,53 +146,44 @@ func (p *Planner) capsOf(t cost.Table, cuts partition.Partition) []int {
 
 // CutsFit reports whether every stage keeps to the memory limit at some cuts, in the base schedule.
 // Without a limit (balance.memory_limit_bytes = 0) it is always true.
-func (p *Planner) CutsFit(t cost.Table, cuts partition.Partition) bool {
-	return p.missingBytes(t, cuts) == 0
-}
+func (s *Step) CutsFit(cuts partition.Partition) bool { return s.missingBytes(cuts) == 0 }
 
 // Fits reports whether a layout keeps to the memory limit. If Adapts it also checks that no virtual
 // stage has more microbatches in flight than schedule.in_flight allows.
-func (p *Planner) Fits(t cost.Table, l layout.Layout) bool {
-	p = p.selectMap(l.Map()).keepChoice(l)
-	peaks := l.Schedule.Peaks()
-	for _, peak := range peaks {
-		if p.Adapts() && peak.InFlight > p.most {
-			return false
-		}
+func (s *Step) Fits(l layout.Layout) bool {
+	peaks, most := l.Schedule.Peaks(), s.form(l.Map().Virtual()).most
+	if s.Adapts() && slices.ContainsFunc(peaks, func(p schedule.Peak) bool { return p.InFlight > most }) {
+		return false
 	}
-	return p.limit == 0 || slices.Max(p.Bytes(t, l.Cuts, peaks)) <= p.limit
+	return s.limit == 0 || slices.Max(totals(s.memory(l, peaks))) <= s.limit
 }
 
-// OptimizerCanFollow reports whether a move from layout present to next may be done in two parts, by the
-// rule of layout.Layout.OptimizerCanFollow. Every stage also needs memory for the layers that leave it
-// besides those of the next layout: senders keep layers until all is sent.
-func (p *Planner) OptimizerCanFollow(t cost.Table, present, next layout.Layout) bool {
-	if !present.OptimizerCanFollow(next, p.Config) {
+// OptimizerCanFollow reports whether a move from the present layout to next may be done in two parts, by
+// the rule of layout.Layout.OptimizerCanFollow. Every stage also needs memory for the layers that leave
+// it besides those of the next layout: senders keep layers until all is sent.
+func (s *Step) OptimizerCanFollow(next layout.Layout) bool {
+	if !s.Present.OptimizerCanFollow(next, s.Config) {
 		return false
 	}
-	p, err := p.Match(next)
-	if err != nil {
-		return false
-	}
-	if p.limit == 0 {
+	if s.limit == 0 {
 		return true
 	}
-	bytes, before, after := p.Bytes(t, next.Cuts, next.Schedule.Peaks()), present.Owners(), next.Owners()
+	bytes, before, after := s.Bytes(next), s.Present.Owners(), next.Owners()
 	for _, l := range before.Moved(after) {
-		bytes[before[l]] += t.Layers[l].Bytes.Static()
+		bytes[before[l]] += s.Costs.Layers[l].Bytes.Static()
 	}
-	return slices.Max(bytes) <= p.limit
+	return slices.Max(bytes) <= s.limit
 }
 
 // memoryError returns a *balance.MemoryError if stages lack memory at some cuts. The error
 // names the stage that lacks most.
-func (p *Planner) memoryError(t cost.Table, cuts partition.Partition) error {
-	if p.missingBytes(t, cuts) == 0 {
+func (s *Step) memoryError(cuts partition.Partition) error {
+	if s.missingBytes(cuts) == 0 {
 		return nil
 	}
 	worst := balance.MemoryError{Layer: -1}
-	for stage, bytes := range p.Bytes(t, cuts, p.peaks) {
-		if lack := bytes - p.limit; lack > worst.Missing {
+	for stage, bytes := range s.bytesInBase(cuts) {
+		if lack := bytes - s.limit; lack > worst.Missing {
 			worst.Stage, worst.Missing = stage, lack
 		}
 	}

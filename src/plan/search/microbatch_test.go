@@ -46,17 +46,17 @@ func TestMicrobatchesDecide(t *testing.T) {
 			return cost.Phase{Table: table}.Mean()
 		}
 		table := with(1)
-		cuts, err := p.BestCuts(table)
+		cuts, err := bestCuts(p, table)
 		expect.OK(t, err)
 		mean := table
 		mean.Scale = nil
-		byMean, err := p.BestCuts(mean)
+		byMean, err := bestCuts(p, mean)
 		expect.OK(t, err)
-		known += p.cutsSeconds(table, byMean) / p.cutsSeconds(table, cuts) / chains
+		known += cutsSeconds(p, table, byMean) / cutsSeconds(p, table, cuts) / chains
 		took, tookByMean := 0.0, 0.0
 		for draw := range uint64(others) {
 			other := with(2 + draw)
-			took, tookByMean = took+p.cutsSeconds(other, cuts), tookByMean+p.cutsSeconds(other, byMean)
+			took, tookByMean = took+cutsSeconds(p, other, cuts), tookByMean+cutsSeconds(p, other, byMean)
 		}
 		unknown += tookByMean / took / chains
 	}

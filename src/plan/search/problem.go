@@ -1,225 +1,221 @@
 package search
 
 import (
-	"math"
+	"fmt"
 	"slices"
 
 	"dynmo/src/balance"
+	"dynmo/src/comm"
+	"dynmo/src/config"
 	"dynmo/src/cost"
+	"dynmo/src/files"
+	"dynmo/src/layout"
 	"dynmo/src/partition"
+	"dynmo/src/schedule"
 	"dynmo/src/sim"
 )
 
-// sumWeights are the weights of gradient sums that are tried, in ascending order.
-var sumWeights = []float64{0, 0.25, 0.5, 1}
-
-// Problem returns the problem of cutting the chain into virtual stages, by balance.by. If that is
-// "time", a layer's load for one of M microbatches is
-//
-//	seconds of its passes + λ/M · seconds of the messages that sum its gradients over replicas
-//
-// Of λ = 0, 0.25, 0.5 and 1 it takes the one whose optimal cuts have the shortest simulated step. The
-// sums run beside the last backwards, so no single λ is right for all costs. Without replicas λ is 0.
-// If a stage's ranks are slow, the problem also multiplies the seconds of its messages by the slowness;
-// the simulation does not.
-func (p *Planner) Problem(t cost.Table) balance.Problem {
-	q := p.problem(t, p.By)
-	if p.By != balance.ByTime || p.Mesh.Replicas <= 1 {
-		return q
-	}
-	return p.found.problem(t, func() balance.Problem {
-		best, shortest := q, math.Inf(1)
-		for _, weighted := range p.weighSums(q, t) {
-			r, err := balance.Partition(weighted)
-			if err != nil {
-				return q
-			}
-			if seconds := p.Seconds(t, p.layout(r.Cuts, p.base)); seconds < shortest*(1-leastImprovement) {
-				best, shortest = weighted, seconds
-			}
-		}
-		return best
-	})
+// Problem is everything that is the same in all steps on one number of stages and of microbatches: the
+// settings, the network, the allowed maps and the memory of a stage besides its layers. In: New's
+// arguments. Out: a Step for each table of costs. A Problem never changes after New, keeps no answers
+// and is for any number of goroutines.
+type Problem struct {
+	Config       config.Config
+	Network      sim.Network
+	Kind         schedule.Kind
+	Microbatches int
+	Mesh         layout.Mesh
+	By           balance.By // load of a layer that is balanced: seconds or parameters (balance.by)
+	sums         schedule.Sums
+	forms        []form       // the settings' first; a second one where costs decide (see canFold)
+	limit        int64        // bytes of a rank; 0: no limit
+	fixed        FixedBytes   // nil: none
+	twice        []cost.Bytes // by layer that may compute its forward twice, where that is planned; nil: nothing is planned
 }
 
-// weighSums returns a problem by time with the seconds of gradient sums added to its layers,
-// once for each of sumWeights. Without replicas it returns the problem alone.
-func (p *Planner) weighSums(q balance.Problem, t cost.Table) []balance.Problem {
-	if p.Mesh.Replicas <= 1 {
-		return []balance.Problem{q}
+// form is an allowed map with the facts that follow from the map and the numbers alone.
+type form struct {
+	partition.Map
+	// base is the schedule itself, where it follows from numbers alone. For list and auto
+	// it is the schedule before costs are known. Cuts must fit the memory under base; what
+	// memory is left allows more microbatches in flight.
+	base  schedule.Schedule
+	peaks []schedule.Peak // of base, by virtual stage
+	most  int             // microbatches of a stage's chunks that settings allow in flight, where the schedule follows from costs
+}
+
+// New returns the problem of settings on a network. fixed returns the bytes of a stage besides its
+// layers (see Fixed); nil: layers are all that stages hold. The error says that stages and
+// microbatches do not allow the schedule, or that the schedule's file is not legal.
+func New(c config.Config, network sim.Network, fixed FixedBytes) (*Problem, error) {
+	p := &Problem{
+		Config: c, Network: network, Kind: schedule.Kind(c.Schedule.Kind), Microbatches: c.Parallel.Microbatches,
+		Mesh: layout.Mesh{Stages: c.Parallel.Stages, Replicas: c.Parallel.Replicas, Order: layout.RankOrder(c.Mesh.Order)},
+		By:   balance.By(c.Balance.By), sums: schedule.SumsOf(c), limit: c.Balance.MemoryLimitBytes, fixed: fixed,
 	}
-	all := make([]balance.Problem, len(sumWeights))
-	for i := range all {
-		all[i] = q
-		all[i].Seconds = slices.Clone(q.Seconds)
+	first, err := p.newForm(c.Schedule.Virtual())
+	if err != nil {
+		return nil, err
 	}
-	for l, layer := range t.Layers {
-		slowest := 0.0 // of all rounds, among the stages' links between replicas
-		for stage := range p.Map.Stages {
-			slowest = max(slowest, p.sumSeconds(stage, layer.Summed()))
-		}
-		for i, weight := range sumWeights {
-			all[i].Seconds[l] += weight * slowest / float64(p.Microbatches)
+	p.forms = []form{first}
+	if canFold(c) {
+		if vee, err := p.newForm(2); err == nil {
+			p.forms = append(p.forms, vee)
 		}
 	}
-	return all
-}
-
-// sumSeconds returns how long the rounds of a gradient sum of some bytes keep the links between
-// the replicas of a stage busy.
-func (p *Planner) sumSeconds(stage int, bytes int64) float64 {
-	seconds, step := 0.0, sim.Step{Network: p.Network, Mesh: p.Mesh, Ranks: p.Ranks, Sums: p.Sums()}
-	for round := range step.Sums.Rounds(p.Mesh.Replicas) + 1 {
-		_, busy := step.Round(stage, round, bytes)
-		seconds += busy
-	}
-	return seconds
-}
-
-// problem returns the partition problem of the virtual stages, by time, parameters or bytes.
-// It has no memory limit where a stage holds several chunks: missingBytes checks that.
-func (p *Planner) problem(t cost.Table, by balance.By) balance.Problem {
-	n, limit := p.Map.Virtual(), p.limit
-	t = p.exchanging(t).Fitted(p.Map.Stages)
-	if p.Map.Chunks > 1 {
-		limit = 0
-	}
-	q := balance.New(t, by, n, p.base.InFlight(), limit)
-	spread := func(list []float64, share float64) []float64 {
-		if list == nil {
-			return nil
-		}
-		out := make([]float64, n)
-		for v := range out {
-			out[v] = list[p.Map.Stage(v)] * share
-		}
-		return out
-	}
-	q.Slow, q.Fixed = spread(q.Slow, 1), spread(q.Fixed, 1/float64(p.Map.Chunks))
-	if by == balance.ByTime {
-		q.Slow = p.scaleSlowness(q.Slow, p.Map)
-	}
-	if b := p.Config.Balance; b.Kind == "diffusion" && b.Gaps == "arrival" && by == balance.ByTime {
-		q.Fixed = p.arrivals(t, q.Fixed)
-	}
-	for v, peak := range p.peaks {
-		q.Between = append(q.Between, peak.Between)
-		q.Recomputed = append(q.Recomputed, peak.Recomputed)
-		q.FixedBytes = append(q.FixedBytes, p.besideLayers(v, peak).Total())
-	}
-	if p.plans() && limit > 0 {
-		for l, twice := range p.twice {
-			q.TwiceBytes, q.TwiceAgain = append(q.TwiceBytes, twice.Activations), append(q.TwiceAgain, twice.Recomputed)
-			q.TwiceSeconds = append(q.TwiceSeconds, secondForward(t.Layers[l]))
-		}
-		if by != balance.ByTime {
-			clear(q.TwiceSeconds)
+	if c.Model.Recompute == "plan" {
+		c.Model.Recompute = "block"
+		for _, l := range Dense(c).Layers {
+			p.twice = append(p.twice, l.Bytes)
 		}
 	}
-	sums := p.sumBytesOfLayers(t)
-	if limit == 0 || sums == nil {
-		return q
-	}
-	if p.Config.Balance.Kind != "diffusion" {
-		q.JointBytes = sums
-		return q
-	}
-	// Stages that diffuse know sums over their layers only, so they take the most of any cuts.
-	most := int64(0)
-	for e := range t.Layers {
-		most = max(most, sums(0, e+1))
-	}
-	for v := range q.FixedBytes {
-		q.FixedBytes[v] += most
-	}
-	return q
+	return p, nil
 }
 
-// lineProblem returns the partition problem of one chunk on each stage, without a memory
-// limit. Analyze compares a layout with its solution.
-func (p *Planner) lineProblem(t cost.Table) balance.Problem {
-	q := balance.New(p.exchanging(t).Fitted(p.Map.Stages), balance.ByTime, p.Map.Stages, nil, 0)
-	q.Slow = p.scaleSlowness(q.Slow, partition.Line(p.Map.Stages))
-	return q
-}
-
-// arrivals adds to the fixed seconds of every stage the seconds of its messages: the largest
-// output of any layer from the stage before, and the gradient back. (Paper, E.1: diffusion's
-// gaps include the transfer, so that work leaves a stage behind a slow link.)
-func (p *Planner) arrivals(t cost.Table, fixed []float64) []float64 {
-	if fixed == nil {
-		fixed = make([]float64, p.Map.Stages)
-	}
-	bytes := int64(0)
-	for _, l := range t.Layers[:len(t.Layers)-1] {
-		bytes = max(bytes, l.Output)
-	}
-	for s := 1; s < p.Map.Stages; s++ {
-		fixed[s] += p.Network.Delay.Mean() * 2 * p.link(s-1).Seconds(bytes)
-	}
-	return fixed
-}
-
-// Messages returns, by virtual stage, the bytes of activations that it sends to the next one for a
-// microbatch: the output of its last layer.
-func Messages(t cost.Table, cuts partition.Partition) []int64 {
-	bytes := make([]int64, cuts.Stages())
-	for v := range len(bytes) - 1 {
-		if end := cuts[v+1]; end > 0 {
-			bytes[v] = t.Layers[end-1].Output
+// newForm returns the form of a number of chunks on a stage, for kinds that have a choice.
+func (p *Problem) newForm(chunks int) (f form, err error) {
+	stages := p.Mesh.Stages
+	switch p.Kind {
+	case schedule.KindFile:
+		f.base, err = readSchedule(p.Config)
+	case schedule.KindList, schedule.KindAuto:
+		f.most = p.Config.Schedule.InFlight
+		if f.most == 0 {
+			f.most = 2*stages - 1
+		}
+		f.most = chunks * min(f.most, p.Microbatches)
+		f.base, err = initialSchedule(stages, chunks, p.Microbatches, f.most)
+	default:
+		f.base, err = schedule.New(p.Kind, stages, chunks, p.Microbatches)
+		if p.Kind == schedule.KindZBV && err == nil {
+			f.most = f.base.Cap(0)
 		}
 	}
-	return bytes
-}
-
-// stageCosts returns the costs of the virtual stages on the ranks of the network.
-func (p *Planner) stageCosts(t cost.Table, cuts partition.Partition) []cost.Stage {
-	return p.scaledCosts(t, cuts, p.slowdown)
-}
-
-// scaledCosts returns the costs of the virtual stages times a slowness by stage.
-func (p *Planner) scaledCosts(t cost.Table, cuts partition.Partition, slow func(stage int) float64) []cost.Stage {
-	costs := p.exchanging(t).Stages(cuts, p.Map)
-	for v := range costs {
-		costs[v] = costs[v].Scale(slow(p.Map.Stage(v)))
+	if err != nil {
+		return f, err
 	}
-	return costs
+	if n := f.base.Map.Chunks * p.Microbatches; n > comm.TagMicrobatches && !f.base.Ascending() {
+		return f, fmt.Errorf("parallel.microbatches = %d, schedule.kind = %q: wanted at most %d microbatches of all chunks of a stage", p.Microbatches, p.Kind, comm.TagMicrobatches)
+	}
+	f.Map, f.peaks = f.base.Map, f.base.Peaks()
+	return f, nil
 }
 
-// lowerBound returns seconds that every schedule of these cuts takes under caps by stage, if
-// all microbatches are the mean one. It is the bound of the slowest replica.
-func (p *Planner) lowerBound(t cost.Table, cuts partition.Partition, caps []int) float64 {
-	least := 0.0
-	for d := range max(1, p.Mesh.Replicas) {
-		costs := p.scaledCosts(t, cuts, func(stage int) float64 { return p.Network.Slowness(p.worldRank(stage, d)) })
-		least = max(least, sim.LowerBound(p.Map, costs, p.Microbatches, caps))
-		if p.Network.Slow == nil {
-			break // all are alike
+// canFold reports whether costs decide if a stage holds one chunk of the chain or two in a V.
+// The schedule must follow from costs, and layers must be free to move anywhere: a V has
+// other layers on nearly every stage. Diffusion moves layers to neighbours only.
+func canFold(c config.Config) bool {
+	kind := schedule.Kind(c.Schedule.Kind)
+	return (kind == schedule.KindAuto || kind == schedule.KindList) &&
+		c.Balance.Kind == "partition" && balance.By(c.Balance.By) == balance.ByTime &&
+		c.Parallel.Stages > 1 && c.Layers() >= 2*c.Parallel.Stages
+}
+
+// initialSchedule returns the schedule before costs are known: 1F1B, or zb-v for two chunks.
+// If that has more microbatches in flight than allowed, it is a list for equal stages.
+func initialSchedule(stages, chunks, microbatches, most int) (schedule.Schedule, error) {
+	kind := schedule.Kind1F1B
+	if chunks == 2 {
+		kind = schedule.KindZBV
+	}
+	s, err := schedule.New(kind, stages, chunks, microbatches)
+	if err != nil || s.Cap(0) <= most {
+		return s, err
+	}
+	return schedule.List(schedule.ListOptions{
+		Map: s.Map, Costs: slices.Repeat([]cost.Stage{{Forward: 1, Input: 1, Weight: 1}}, s.Map.Virtual()), Microbatches: microbatches,
+		InFlight: slices.Repeat([]int{most}, stages),
+	}), nil
+}
+
+// readSchedule reads the schedule of the settings' file.
+func readSchedule(c config.Config) (schedule.Schedule, error) {
+	f, err := files.Open(c.Schedule.File, files.Schedule)
+	if err != nil {
+		return schedule.Schedule{}, fmt.Errorf("schedule.file: %w", err)
+	}
+	defer f.Close()
+	s, err := schedule.ParseCSV(c.Schedule.File, f)
+	if err != nil {
+		return s, fmt.Errorf("schedule.file: %w", err)
+	}
+	if s.Map.Stages != c.Parallel.Stages || s.Microbatches != c.Parallel.Microbatches {
+		return s, fmt.Errorf("schedule.file: %s is for %d stages and %d microbatches; parallel.stages = %d, parallel.microbatches = %d",
+			c.Schedule.File, s.Map.Stages, s.Microbatches, c.Parallel.Stages, c.Parallel.Microbatches)
+	}
+	if layers := c.Layers(); s.Map.Virtual() > layers {
+		return s, fmt.Errorf("schedule.file: %s has %d chunks of the chain, which has %d layers", c.Schedule.File, s.Map.Virtual(), layers)
+	}
+	return s, nil
+}
+
+// Configured returns New with the network of the settings and with Fixed.
+func Configured(c config.Config) (*Problem, error) {
+	return New(c, sim.Uniform(c.Comm.LatencySeconds, c.Comm.BandwidthBytes), Fixed(c))
+}
+
+// Resize returns the problem of the same settings for another number of stages and of microbatches.
+// The sequences of a step stay the same: with fewer microbatches each is larger. The error says which
+// number is not possible.
+func (p *Problem) Resize(stages, microbatches int) (*Problem, error) {
+	if stages == p.Mesh.Stages && microbatches == p.Microbatches {
+		return p, nil
+	}
+	c, fixed := p.Config, p.fixed
+	c.Parallel.Stages = stages
+	if samples := c.Parallel.Microbatches * c.Parallel.MicrobatchSize; microbatches != p.Microbatches {
+		if microbatches < 1 || samples%microbatches != 0 {
+			return nil, fmt.Errorf("%d microbatches, want a divisor of the %d sequences of a step of a replica", microbatches, samples)
+		}
+		c.Parallel.Microbatches, c.Parallel.MicrobatchSize = microbatches, samples/microbatches
+		if fixed != nil {
+			fixed = Fixed(c)
 		}
 	}
-	return least
+	return New(c, p.Network, fixed)
 }
 
-// scaleSlowness multiplies the slowness of virtual stages with the slowness of the network's
-// ranks. Nil stands for ones.
-func (p *Planner) scaleSlowness(list []float64, m partition.Map) []float64 {
-	if p.Network.Slow == nil {
-		return list
-	}
-	if list = slices.Clone(list); list == nil {
-		list = slices.Repeat([]float64{1}, m.Virtual())
-	}
-	for v := range list {
-		list[v] *= p.slowdown(m.Stage(v))
-	}
-	return list
+// Match is Resize for the stages and microbatches of a layout.
+func (p *Problem) Match(l layout.Layout) (*Problem, error) {
+	return p.Resize(l.Stages(), l.Schedule.Microbatches)
 }
 
-// slowdown returns how many times slower than the costs the slowest replica of a stage is.
-func (p *Planner) slowdown(stage int) float64 {
-	factor := 1.0
-	for d := range p.Mesh.Replicas {
-		factor = max(factor, p.Network.Slowness(p.worldRank(stage, d)))
+// form returns the allowed form of a number of virtual stages, or of the settings if there is none.
+func (p *Problem) form(virtual int) *form {
+	for i := range p.forms {
+		if f := &p.forms[i]; f.Virtual() == virtual {
+			return f
+		}
 	}
-	return factor
+	return &p.forms[0]
+}
+
+// Map returns the allowed map of some chunks on a stage; ok is false if settings do not allow any.
+func (p *Problem) Map(chunks int) (m partition.Map, ok bool) {
+	m = p.form(chunks * p.Mesh.Stages).Map
+	return m, m.Chunks == chunks
+}
+
+// Accepts returns an error unless layout l fits the problem: l must be valid, with the same stages,
+// replicas and microbatches, an allowed map and the given ranks. It does not check that the cuts and
+// the schedule are the ones that a search would find.
+func (p *Problem) Accepts(l layout.Layout, ranks []int) error {
+	if err := l.Check(p.Config.Layers()); err != nil {
+		return err
+	}
+	m := p.form(l.Map().Virtual()).Map
+	if l.Mesh != p.Mesh || l.Map() != m || l.Schedule.Microbatches != p.Microbatches {
+		return fmt.Errorf("%d stages of %d chunks, %d replicas and %d microbatches, want %d of %d, %d and %d", l.Stages(), l.Map().Chunks,
+			l.Mesh.Replicas, l.Schedule.Microbatches, p.Mesh.Stages, m.Chunks, p.Mesh.Replicas, p.Microbatches)
+	}
+	if !l.SameRanks(layout.Layout{Mesh: p.Mesh, Ranks: ranks}) {
+		return fmt.Errorf("ranks %v, want %v", l.Ranks, ranks)
+	}
+	return nil
+}
+
+// Adapts reports whether the schedule depends on costs: of kinds list, auto and zb-v. The schedules of
+// other kinds are the same for all costs.
+func (p *Problem) Adapts() bool {
+	return p.Kind == schedule.KindList || p.Kind == schedule.KindAuto || p.Kind == schedule.KindZBV
 }

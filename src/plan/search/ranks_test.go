@@ -12,43 +12,36 @@ import (
 	"dynmo/src/sim"
 )
 
-// TestPlannerOnRanks: links and speeds are those of the ranks of the launched world, and so
-// are the layouts that a planner makes; it is the same planner as long as these are.
-func TestPlannerOnRanks(t *testing.T) {
+// TestStepOnRanks: links and speeds are those of the ranks of the present layout, and so are the
+// layouts that are found, in both maps.
+func TestStepOnRanks(t *testing.T) {
 	network := sim.Network{Node: sim.Link{Latency: 1}, Between: sim.Link{Latency: 2}, PerNode: 2, Slow: []float64{1, 1, 3, 4}}
 	dense := plantest.Chain(8, 1, 1)
 	for _, kind := range []schedule.Kind{schedule.Kind1F1B, schedule.KindAuto} {
 		p := planner(t, plantest.Settings(kind, 8, 2, 4), network)
-		first, err := p.FirstLayout(dense)
+		first, err := begin(p, dense).FirstLayout()
 		expect.OK(t, err)
-		if first.Ranks != nil || p.link(0) != network.Node || p.slowdown(1) != 1 {
-			t.Errorf("%s: the first ranks: %v, %+v, %v", kind, first.Ranks, p.link(0), p.slowdown(1))
+		if s := p.Step(dense, first); first.Ranks != nil || s.link(0, 1) != network.Node || s.slowdown(1) != 1 {
+			t.Errorf("%s: the first ranks: %v, %+v, %v", kind, first.Ranks, s.link(0, 1), s.slowdown(1))
 		}
 		on := first
 		on.Ranks = []int{0, 3}
-		q, err := p.Match(on)
-		expect.OK(t, err)
-		if q.link(0) != network.Between || q.slowdown(1) != 4 || q.slowdown(0) != 1 {
-			t.Errorf("%s: ranks 0 and 3: %+v, %v", kind, q.link(0), q.slowdown(1))
+		s := p.Step(dense, on)
+		if s.link(0, 1) != network.Between || s.slowdown(1) != 4 || s.slowdown(0) != 1 {
+			t.Errorf("%s: ranks 0 and 3: %+v, %v", kind, s.link(0, 1), s.slowdown(1))
 		}
-		best, err := q.BestLayout(dense)
+		best, err := s.BestLayout()
 		expect.OK(t, err)
 		if !slices.Equal(best.Ranks, on.Ranks) {
 			t.Errorf("%s: the best layout is on ranks %v", kind, best.Ranks)
 		}
-		for _, l := range [][]int{best.Ranks, on.Ranks} {
-			on.Ranks = l
-			if again, err := q.Match(on); again != q || err != nil {
-				t.Errorf("%s: another planner for the same ranks", kind)
+		if m, ok := s.OtherMap(); ok {
+			other, err := s.BestInMap(m)
+			if expect.OK(t, err); !slices.Equal(other.Ranks, on.Ranks) || other.Map() != m {
+				t.Errorf("%s: the best layout of the other map is on ranks %v, in %+v", kind, other.Ranks, m)
 			}
 		}
-		if q.Other != nil && (q.Other.Other != q || !slices.Equal(q.Other.Ranks, on.Ranks)) {
-			t.Errorf("%s: the planner of the other map is on ranks %v", kind, q.Other.Ranks)
-		}
-		if back, err := q.Match(first); err != nil || back.Ranks != nil || back.slowdown(1) != 1 {
-			t.Errorf("%s: back on the first ranks: %v", kind, back.Ranks)
-		}
-		if err := p.Accepts(on); err == nil || !strings.Contains(err.Error(), "ranks [0 3], want []") {
+		if err := p.Accepts(on, first.Ranks); err == nil || !strings.Contains(err.Error(), "ranks [0 3], want []") {
 			t.Errorf("%s: %v, want an error that names the ranks", kind, err)
 		}
 		// A node further away, and a slower rank: both are seen in what a step takes.

@@ -10,7 +10,6 @@ import (
 	"dynmo/src/kernel"
 	"dynmo/src/layout"
 	"dynmo/src/model"
-	"dynmo/src/partition"
 	"dynmo/src/schedule"
 )
 
@@ -108,7 +107,7 @@ func suitOptimizer(b, dense cost.Bytes, c config.Config) int64 {
 }
 
 // plans reports whether it is planned which layers compute their forward twice.
-func (p *Planner) plans() bool { return p.twice != nil }
+func (p *Problem) plans() bool { return p.twice != nil }
 
 // secondForward returns what a second forward of a layer takes. A layer without a backward for
 // inputs, frozen behind nothing that trains, has none.
@@ -120,7 +119,7 @@ func secondForward(l cost.Layer) float64 {
 }
 
 // effective returns the costs if the chosen layers compute their forward twice, and no others.
-func (p *Planner) effective(t cost.Table, chosen []bool) cost.Table {
+func (p *Problem) effective(t cost.Table, chosen []bool) cost.Table {
 	if chosen == nil {
 		return t
 	}
@@ -134,41 +133,46 @@ func (p *Planner) effective(t cost.Table, chosen []bool) cost.Table {
 	return t
 }
 
-// choose returns the layers that recompute their forward at the given cuts, in a schedule with
-// these peaks. On every stage these are the layers that take the least seconds and save the bytes
-// that the memory limit demands (see balance.Least). It returns nil if nothing is planned. No layer
-// of t recomputes.
-func (p *Planner) choose(t cost.Table, cuts partition.Partition, peaks func() []schedule.Peak) []bool {
-	chosen, _ := p.chooseWithin(t, cuts, peaks)
-	return chosen
+// recomputingAll returns the costs if all layers compute their forward twice that may.
+func (p *Problem) recomputingAll(t cost.Table) cost.Table {
+	return p.effective(t, slices.Repeat([]bool{true}, len(t.Layers)))
 }
 
-// chooseWithin is choose, with the share by which the seconds of the choice on any stage may be
-// above the least; 0 of an exact one.
-func (p *Planner) chooseWithin(t cost.Table, cuts partition.Partition, peaks func() []schedule.Peak) (chosen []bool, gap float64) {
-	if !p.plans() || p.given != nil || p.limit == 0 {
-		return p.given, 0
+// chosen returns which layers recompute their forward in a layout: those of l.Twice or, without, those
+// that the costs choose in a schedule with these peaks. On every stage these are the layers that take
+// the least seconds and save the bytes that the memory limit demands (see balance.Least). gap is the
+// share by which the seconds of the choice on any stage may be above the least; 0 of an exact one.
+// chosen is nil if nothing is planned. No layer of s.Costs recomputes.
+func (s *Step) chosen(l layout.Layout, peaks func() []schedule.Peak) (chosen []bool, gap float64) {
+	if !s.plans() || l.Twice == nil && s.limit == 0 {
+		return nil, 0
 	}
-	chosen = make([]bool, len(t.Layers))
-	at := peaks()
-	for stage, m := range p.memory(t, cuts, at) {
-		need := m.Total() - p.limit
+	chosen = make([]bool, len(s.twice))
+	if l.Twice != nil {
+		for _, layer := range l.Twice {
+			chosen[layer] = true
+		}
+		return chosen, 0
+	}
+	at, layers := peaks(), s.Costs.Layers
+	for stage, m := range s.memoryOf(s.Costs, l.Cuts, at) {
+		need := m.Total() - s.limit
 		if need <= 0 {
 			continue
 		}
-		var layers []int
+		var numbers []int
 		var savings []balance.Saving
-		for chunk := range p.Map.Chunks {
-			v := p.Map.Place(stage, chunk)
-			lo, hi := cuts.Range(v)
-			for l := lo; l < hi; l++ {
-				saved := int64(at[v].InFlight)*(t.Layers[l].Bytes.Activations-p.twice[l].Activations) - int64(at[v].Recomputed)*p.twice[l].Recomputed
-				layers, savings = append(layers, l), append(savings, balance.Saving{Bytes: saved, Seconds: secondForward(t.Layers[l])})
+		for chunk := range l.Map().Chunks {
+			v := l.Map().Place(stage, chunk)
+			lo, hi := l.Cuts.Range(v)
+			for n := lo; n < hi; n++ {
+				saved := int64(at[v].InFlight)*(layers[n].Bytes.Activations-s.twice[n].Activations) - int64(at[v].Recomputed)*s.twice[n].Recomputed
+				numbers, savings = append(numbers, n), append(savings, balance.Saving{Bytes: saved, Seconds: secondForward(layers[n])})
 			}
 		}
 		least := balance.Least(savings, need)
 		for i, again := range least.Chosen {
-			chosen[layers[i]] = again
+			chosen[numbers[i]] = again
 		}
 		if least.Bound > 0 {
 			gap = max(gap, least.Seconds/least.Bound-1)
@@ -178,24 +182,12 @@ func (p *Planner) chooseWithin(t cost.Table, cuts partition.Partition, peaks fun
 }
 
 // complete returns a layout with the choice of layers that compute their forward twice.
-func (p *Planner) complete(t cost.Table, l layout.Layout) layout.Layout {
-	for layer, again := range p.choose(t, l.Cuts, l.Schedule.Peaks) {
+func (s *Step) complete(l layout.Layout) layout.Layout {
+	chosen, _ := s.chosen(l, l.Schedule.Peaks)
+	for layer, again := range chosen {
 		if again {
 			l.Twice = append(l.Twice, layer)
 		}
 	}
 	return l
-}
-
-// keepChoice returns the planner that takes the choice of a layout, if the layout has any.
-func (p *Planner) keepChoice(l layout.Layout) *Planner {
-	if !p.plans() || l.Twice == nil {
-		return p
-	}
-	q := *p
-	q.given = make([]bool, len(p.twice))
-	for _, layer := range l.Twice {
-		q.given[layer] = true
-	}
-	return &q
 }

@@ -40,7 +40,7 @@ func need(t *testing.T, c config.Config) (int64, Plan) {
 	if c.Model.Recompute != "plan" {
 		costs, _ = Suit(costs, Shape(plain), c)
 	}
-	l, err := p.BestLayout(costs)
+	l, err := begin(p, costs).BestLayout()
 	expect.OK(t, err)
 	plan, err := p.Simulate(cost.Phase{Table: costs}, l, 0)
 	expect.OK(t, err)
@@ -83,12 +83,12 @@ func TestLimitNamesRecompute(t *testing.T) {
 	c.Parallel.Replicas, c.Parallel.MicrobatchSize = 2, 1
 	p, err := Configured(c)
 	expect.OK(t, err)
-	least, err := p.leastLimit(timed(c))
+	least, err := begin(p, timed(c)).leastLimit()
 	expect.OK(t, err)
 	c.Balance.MemoryLimitBytes = least - 1
 	p, err = Configured(c)
 	expect.OK(t, err)
-	_, err = p.FirstLayout(timed(c))
+	_, err = begin(p, timed(c)).FirstLayout()
 	if err == nil || !strings.Contains(err.Error(), `or model.recompute = "plan"`) || !strings.Contains(err.Error(), `or optimizer.shard = true and model.recompute = "plan"`) {
 		t.Errorf("error %v", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"dynmo/src/config"
 	"dynmo/src/cost"
 	"dynmo/src/expect"
+	"dynmo/src/layout"
 	"dynmo/src/partition"
 	"dynmo/src/plan/plantest"
 	"dynmo/src/random"
@@ -19,11 +20,36 @@ import (
 	"dynmo/src/sim"
 )
 
-func planner(t *testing.T, c config.Config, n sim.Network) *Planner {
+func planner(t *testing.T, c config.Config, n sim.Network) *Problem {
 	t.Helper()
 	p, err := New(c, n, nil)
 	expect.OK(t, err)
 	return p
+}
+
+// begin returns the step of some costs before there is a layout.
+func begin(p *Problem, costs cost.Table) *Step { return p.Step(costs, layout.Layout{}) }
+
+// at returns the step of some costs at some cuts.
+func at(p *Problem, costs cost.Table, cuts partition.Partition) *Step {
+	return p.Step(costs, begin(p, costs).baseLayout(cuts))
+}
+
+// bestCuts returns the best cuts in the map of the settings.
+func bestCuts(p *Problem, costs cost.Table) (partition.Partition, error) {
+	l, err := begin(p, costs).BestInMap(p.forms[0].Map)
+	return l.Cuts, err
+}
+
+// cutsSeconds returns the seconds of a step at some cuts in the schedule that suits the costs.
+func cutsSeconds(p *Problem, costs cost.Table, cuts partition.Partition) float64 {
+	s := begin(p, costs)
+	return s.Seconds(s.Layout(cuts))
+}
+
+// simulateCuts simulates the first step of a phase at some cuts.
+func simulateCuts(p *Problem, costs cost.Phase, cuts partition.Partition) (Plan, error) {
+	return p.Simulate(costs, begin(p, costs.Mean()).Layout(cuts), costs.Step)
 }
 
 var everyKind = []schedule.Kind{
@@ -39,9 +65,9 @@ func TestIdleSums(t *testing.T) {
 			c := plantest.Settings(kind, 16, 4, 8)
 			costs := plantest.Chain(16, 1, seed)
 			p := planner(t, c, plantest.Link)
-			first, err := p.FirstLayout(costs)
+			first, err := begin(p, costs).FirstLayout()
 			expect.OK(t, err)
-			a, err := p.SimulateCuts(cost.Phase{Table: costs}, first.Cuts)
+			a, err := simulateCuts(p, cost.Phase{Table: costs}, first.Cuts)
 			expect.OK(t, err)
 			if got, want := a.Idle.Makespan(), a.Step.Makespan(); math.Abs(got-want) > 1e-9*want {
 				t.Errorf("%s, draw %d: parts sum to %v, the makespan is %v", kind, seed, got, want)
@@ -62,12 +88,12 @@ func TestIdleOfEqualStages(t *testing.T) {
 	c := plantest.Settings(schedule.Kind1F1B, 8, 4, 8)
 	p := planner(t, c, sim.Network{})
 	costs, cuts := plantest.Chain(8, 0, 0), partition.Partition{0, 2, 4, 6, 8}
-	a, err := p.SimulateCuts(cost.Phase{Table: costs}, cuts)
+	a, err := simulateCuts(p, cost.Phase{Table: costs}, cuts)
 	expect.OK(t, err)
 	if want := 3 * 6e-3; math.Abs(a.Idle.Inherent-want) > 1e-12 || math.Abs(a.Idle.Makespan()-a.Idle.Busy-want) > 1e-12 {
 		t.Errorf("%+v, want %v inherent and nothing else", a.Idle, want)
 	}
-	uneven, err := p.SimulateCuts(cost.Phase{Table: costs}, partition.Partition{0, 1, 5, 6, 8})
+	uneven, err := simulateCuts(p, cost.Phase{Table: costs}, partition.Partition{0, 1, 5, 6, 8})
 	expect.OK(t, err)
 	if math.Abs(uneven.Idle.Inherent-a.Idle.Inherent) > 1e-12 || uneven.Idle.Imbalance < 1e-2 {
 		t.Errorf("%+v, want the same inherent idle time and imbalance", uneven.Idle)
@@ -79,10 +105,10 @@ func TestIdleOfEqualStages(t *testing.T) {
 func TestMemoryCap(t *testing.T) {
 	c := plantest.Settings(schedule.KindAuto, 8, 4, 16)
 	costs, cuts := plantest.Chain(8, 0, 0), partition.Partition{0, 2, 4, 6, 8}
-	free, err := planner(t, c, plantest.Link).SimulateCuts(cost.Phase{Table: costs}, cuts)
+	free, err := simulateCuts(planner(t, c, plantest.Link), cost.Phase{Table: costs}, cuts)
 	expect.OK(t, err)
 	c.Balance.MemoryLimitBytes = 2*1600 + 4*200 // layers and four microbatches, which 1F1B needs on its first stage
-	tight, err := planner(t, c, plantest.Link).SimulateCuts(cost.Phase{Table: costs}, cuts)
+	tight, err := simulateCuts(planner(t, c, plantest.Link), cost.Phase{Table: costs}, cuts)
 	expect.OK(t, err)
 	for s := range 4 {
 		if tight.Bytes[s] > c.Balance.MemoryLimitBytes || tight.InFlight[s] > 4 {
@@ -93,7 +119,7 @@ func TestMemoryCap(t *testing.T) {
 		t.Errorf("makespan %v under the cap, %v without; idle %+v", tight.Step.Makespan(), free.Step.Makespan(), tight.Idle)
 	}
 	c.Balance.MemoryLimitBytes, c.Schedule.InFlight = 0, 4
-	set, err := planner(t, c, plantest.Link).SimulateCuts(cost.Phase{Table: costs}, cuts)
+	set, err := simulateCuts(planner(t, c, plantest.Link), cost.Phase{Table: costs}, cuts)
 	expect.OK(t, err)
 	if diff := cmp.Diff(tight.Schedule, set.Schedule); diff != "" {
 		t.Errorf("schedule.in_flight = 4 differs from memory for 4: %s", diff)
@@ -108,12 +134,12 @@ func TestImproveNeverLoses(t *testing.T) {
 		for seed := range uint64(5) {
 			c := plantest.Settings(kind, 20, 4, 8)
 			p, costs := planner(t, c, plantest.Link), plantest.Chain(20, 4, seed)
-			exact, err := balance.Partition(p.problem(costs, balance.ByTime))
+			exact, err := balance.Partition(begin(p, costs).cutProblem(&p.forms[0], balance.ByTime))
 			expect.OK(t, err)
-			before := p.cutsSeconds(costs, exact.Cuts)
-			cuts, err := p.BestCuts(costs)
+			before := cutsSeconds(p, costs, exact.Cuts)
+			cuts, err := bestCuts(p, costs)
 			expect.OK(t, err)
-			after := p.cutsSeconds(costs, cuts)
+			after := cutsSeconds(p, costs, cuts)
 			if after > before {
 				t.Errorf("%s, draw %d: %v at %v, the exact partition takes %v", kind, seed, after, cuts, before)
 			}
@@ -135,17 +161,17 @@ func TestArrivals(t *testing.T) {
 	slow := sim.Network{Node: sim.Link{Latency: 1e-6}, Between: sim.Link{Latency: 5e-3}, PerNode: 2} // stages 0 and 1, 2 and 3
 	costs, even := plantest.Chain(16, 0, 0), partition.Partition{0, 4, 8, 12, 16}
 	p := planner(t, c, slow)
-	if problem := p.problem(costs, balance.ByTime); problem.Fixed != nil {
+	if problem := begin(p, costs).cutProblem(&p.forms[0], balance.ByTime); problem.Fixed != nil {
 		t.Errorf("by work alone stages have fixed seconds %v", problem.Fixed)
 	}
 	c.Balance.Gaps = "arrival"
 	p = planner(t, c, slow)
-	r, _, err := balance.Diffusion(p.problem(costs, balance.ByTime), even, balance.DiffusionOptions{})
+	r, _, err := balance.Diffusion(begin(p, costs).cutProblem(&p.forms[0], balance.ByTime), even, balance.DiffusionOptions{})
 	expect.OK(t, err)
 	if r.Cuts.Count(2) >= 4 {
 		t.Errorf("cuts %v leave the stage behind the slow plantest.Link %d layers", r.Cuts, r.Cuts.Count(2))
 	}
-	if next := p.FasterCuts(costs, even, r.Cuts); p.cutsSeconds(costs, next) > p.cutsSeconds(costs, even) {
+	if next := at(p, costs, even).FasterCuts(r.Cuts); cutsSeconds(p, costs, next) > cutsSeconds(p, costs, even) {
 		t.Errorf("%v was taken and is slower", next)
 	}
 }
@@ -156,9 +182,9 @@ func TestSlowRanks(t *testing.T) {
 	slow := plantest.Link
 	slow.Slow = []float64{1, 3}
 	p, costs := planner(t, plantest.Settings(schedule.Kind1F1B, 16, 4, 8), slow), plantest.Chain(16, 0, 0)
-	cuts, err := p.BestCuts(costs)
+	cuts, err := bestCuts(p, costs)
 	expect.OK(t, err)
-	a, err := p.SimulateCuts(cost.Phase{Table: costs}, cuts)
+	a, err := simulateCuts(p, cost.Phase{Table: costs}, cuts)
 	expect.OK(t, err)
 	if n := cuts.Count(1); n > 2 {
 		t.Errorf("cuts %v give the slow rank %d layers", cuts, n)
@@ -184,14 +210,14 @@ func TestSlowReplica(t *testing.T) {
 		c := plantest.Settings(schedule.KindZBH1, 24, 4, 8)
 		c.Parallel.Replicas = 2
 		p, costs := planner(t, c, slow), plantest.Chain(24, 0, 0)
-		next, err := p.NextCuts(costs, partition.Partition{0, 6, 12, 18, 24}, 100)
+		next, err := at(p, costs, partition.Partition{0, 6, 12, 18, 24}).NextCuts(100)
 		expect.OK(t, err)
 		if next.Count(0) > 3 {
 			t.Errorf("rank %d slow: cuts %v", rank, next)
 		}
-		a, err := p.SimulateCuts(cost.Phase{Table: costs}, partition.Partition{0, 6, 12, 18, 24})
+		a, err := simulateCuts(p, cost.Phase{Table: costs}, partition.Partition{0, 6, 12, 18, 24})
 		expect.OK(t, err)
-		if predicted := p.cutsSeconds(costs, a.Cuts); math.Abs(predicted-a.Seconds) > 1e-9*predicted {
+		if predicted := cutsSeconds(p, costs, a.Cuts); math.Abs(predicted-a.Seconds) > 1e-9*predicted {
 			t.Errorf("rank %d slow: predicted %v, all replicas simulated take %v", rank, predicted, a.Seconds)
 		}
 		if a.Idle.Imbalance < 0.5*a.Idle.Makespan()/4 || a.Idle.Inherent > a.Idle.Busy {
@@ -211,16 +237,16 @@ func TestTightMemory(t *testing.T) {
 		}
 		c.Balance.MemoryLimitBytes = 3*1600 + 300*int64(4+draw.IntN(10))
 		p := planner(t, c, plantest.Link)
-		cuts, err := p.BestCuts(costs)
+		cuts, err := bestCuts(p, costs)
 		if err != nil {
 			continue
 		}
-		a, err := p.SimulateCuts(cost.Phase{Table: costs}, cuts)
+		a, err := simulateCuts(p, cost.Phase{Table: costs}, cuts)
 		expect.OK(t, err)
-		if a.LowerBound > a.Step.Makespan() || slices.Max(a.Bytes) > c.Balance.MemoryLimitBytes || !p.Fits(costs, a.Layout) {
+		if a.LowerBound > a.Step.Makespan() || slices.Max(a.Bytes) > c.Balance.MemoryLimitBytes || !begin(p, costs).Fits(a.Layout) {
 			t.Errorf("draw %d: bound %v, makespan %v, bytes %v of %d", seed, a.LowerBound, a.Step.Makespan(), a.Bytes, c.Balance.MemoryLimitBytes)
 		}
-		if base := sim.Run(p.Step(costs, cuts, p.base)).Makespan(); a.Step.Makespan() > base {
+		if base := begin(p, costs).Makespan(begin(p, costs).baseLayout(cuts)); a.Step.Makespan() > base {
 			t.Errorf("draw %d: %v, 1F1B takes %v", seed, a.Step.Makespan(), base)
 		}
 		if a.Schedule.Kind == schedule.Kind1F1B && a.Idle.Memory <= 0 {
@@ -237,8 +263,8 @@ func TestFasterMakesRoom(t *testing.T) {
 	c.Balance.MemoryLimitBytes = 4*1600 + 8*100 + 1999
 	p := planner(t, c, plantest.Link)
 	full, fitting := partition.Partition{0, 4, 8}, partition.Partition{0, 3, 8}
-	if got := p.FasterCuts(costs, full, fitting); !got.Equal(fitting) {
-		t.Errorf("cuts stay %v, which lack %d bytes", got, p.missingBytes(costs, full))
+	if got := at(p, costs, full).FasterCuts(fitting); !got.Equal(fitting) {
+		t.Errorf("cuts stay %v, which lack %d bytes", got, begin(p, costs).missingBytes(full))
 	}
 }
 
@@ -248,7 +274,7 @@ func TestFewInFlight(t *testing.T) {
 	c := plantest.Settings(schedule.KindList, 8, 4, 8)
 	c.Schedule.InFlight = 1
 	p := planner(t, c, plantest.Link)
-	for _, s := range []schedule.Schedule{p.base, p.Schedule(plantest.Chain(8, 1, 1), partition.Partition{0, 2, 4, 6, 8})} {
+	for _, s := range []schedule.Schedule{p.forms[0].base, begin(p, plantest.Chain(8, 1, 1)).schedule(partition.Partition{0, 2, 4, 6, 8})} {
 		if slices.Max(s.InFlight()) != 1 {
 			t.Errorf("%s has %v in flight", s.Kind, s.InFlight())
 		}
@@ -266,15 +292,15 @@ func TestChunksWithoutMemory(t *testing.T) {
 		c, costs := plantest.Settings(schedule.KindZBV, 16, 2, 6), plantest.Chain(16, 1, 2)
 		c.Balance.By, c.Balance.MemoryLimitBytes = string(by), 5000
 		p, now := planner(t, c, plantest.Link), partition.Partition{0, 4, 8, 12, 16}
-		_, err := p.NextCuts(costs, now, 100)
+		_, err := at(p, costs, now).NextCuts(100)
 		if full, ok := errors.AsType[*balance.MemoryError](err); !ok || full.Missing <= 0 || full.Stage < 0 {
 			t.Errorf("%s: error %v, want one of memory that names a stage", by, err)
 		}
-		c.Balance.MemoryLimitBytes = slices.Max(p.Bytes(costs, now, p.base.Peaks()))
+		c.Balance.MemoryLimitBytes = slices.Max(begin(p, costs).bytesInBase(now))
 		p = planner(t, c, plantest.Link)
-		next, err := p.NextCuts(costs, now, 100)
-		if err != nil || p.missingBytes(costs, next) > 0 {
-			t.Errorf("%s: cuts %v, error %v, lacking %d bytes", by, next, err, p.missingBytes(costs, next))
+		next, err := at(p, costs, now).NextCuts(100)
+		if err != nil || begin(p, costs).missingBytes(next) > 0 {
+			t.Errorf("%s: cuts %v, error %v, lacking %d bytes", by, next, err, begin(p, costs).missingBytes(next))
 		}
 	}
 }
@@ -300,9 +326,9 @@ func TestOtherRanks(t *testing.T) {
 	costs.Slow, costs.Fixed = []float64{1, 2}, []float64{0, 1}
 	for _, stages := range []int{1, 4} {
 		p := planner(t, plantest.Settings(schedule.Kind1F1B, 16, stages, 8), sim.Network{})
-		cuts, err := p.BestCuts(costs)
+		cuts, err := bestCuts(p, costs)
 		expect.OK(t, err)
-		a, err := p.SimulateCuts(cost.Phase{Table: costs}, cuts)
+		a, err := simulateCuts(p, cost.Phase{Table: costs}, cuts)
 		expect.OK(t, err)
 		if want := 48e-3 / float64(stages); math.Abs(a.Bottleneck-want) > 1e-12 {
 			t.Errorf("%d stages: bottleneck %v, want %v", stages, a.Bottleneck, want)
@@ -321,9 +347,9 @@ func TestBoundOfUnevenReplicas(t *testing.T) {
 	for _, kind := range Kinds {
 		c.Schedule.Kind = string(kind)
 		p := planner(t, c, n)
-		cuts, err := p.BestCuts(costs)
+		cuts, err := bestCuts(p, costs)
 		expect.OK(t, err)
-		a, err := p.SimulateCuts(cost.Phase{Table: costs}, cuts)
+		a, err := simulateCuts(p, cost.Phase{Table: costs}, cuts)
 		expect.OK(t, err)
 		if a.LowerBound > a.Step.Makespan()*(1+1e-12) {
 			t.Errorf("%s: bound %v, makespan %v", a.Schedule.Kind, a.LowerBound, a.Step.Makespan())
@@ -336,7 +362,7 @@ func TestGapIsInherent(t *testing.T) {
 	costs := plantest.Chain(8, 0, 0)
 	costs.Dispatch = 1e-4
 	p := planner(t, plantest.Settings(schedule.KindZBH1, 8, 4, 8), sim.Network{})
-	a, err := p.SimulateCuts(cost.Phase{Table: costs}, partition.Partition{0, 2, 4, 6, 8})
+	a, err := simulateCuts(p, cost.Phase{Table: costs}, partition.Partition{0, 2, 4, 6, 8})
 	expect.OK(t, err)
 	if a.Idle.Communication != 0 || a.Idle.Inherent < 8*3e-4-1e-9 {
 		t.Errorf("%+v, want the gaps inherent", a.Idle)
@@ -355,12 +381,12 @@ func TestCutsKnowTheEndOfAStep(t *testing.T) {
 	c := plantest.Settings(schedule.Kind1F1B, 48, 16, 32)
 	c.Parallel.Replicas = 8
 	p := planner(t, c, plantest.Link)
-	cuts, err := p.BestCuts(costs)
+	cuts, err := bestCuts(p, costs)
 	expect.OK(t, err)
 	c.Parallel.Replicas = 1
-	alone, err := planner(t, c, plantest.Link).BestCuts(costs)
+	alone, err := bestCuts(planner(t, c, plantest.Link), costs)
 	expect.OK(t, err)
-	if whole, pipeline := p.cutsSeconds(costs, cuts), p.cutsSeconds(costs, alone); !(whole < pipeline) {
+	if whole, pipeline := cutsSeconds(p, costs, cuts), cutsSeconds(p, costs, alone); !(whole < pipeline) {
 		t.Errorf("a step takes %v, %v at the cuts of a pipeline without replicas: %v %v", whole, pipeline, cuts, alone)
 	}
 }
@@ -381,17 +407,17 @@ func TestSumsWeighInCuts(t *testing.T) {
 			*layer = layer.WithSeconds(layer.Stage().Scale(0.1 + rnd.Float64()))
 			layer.Bytes.Gradients = rnd.Int64N(1 << 17) // up to 20 ms over the link
 		}
-		cuts, err := p.BestCuts(costs)
+		cuts, err := bestCuts(p, costs)
 		expect.OK(t, err)
 		best := math.Inf(1)
 		for a := 1; a < layers-2; a++ {
 			for b := a + 1; b < layers-1; b++ {
 				for c := b + 1; c < layers; c++ {
-					best = min(best, p.cutsSeconds(costs, partition.Partition{0, a, b, c, layers}))
+					best = min(best, cutsSeconds(p, costs, partition.Partition{0, a, b, c, layers}))
 				}
 			}
 		}
-		got := p.cutsSeconds(costs, cuts)
+		got := cutsSeconds(p, costs, cuts)
 		if got > 1.03*best {
 			t.Errorf("draw %d: a step takes %v at %v, %v at the best cuts", draw, got, cuts, best)
 		}

@@ -40,7 +40,7 @@ func TestSpare(t *testing.T) {
 
 	p, err := Configured(two)
 	expect.OK(t, err)
-	l, err := p.FirstLayout(timed(two))
+	l, err := begin(p, timed(two)).FirstLayout()
 	expect.OK(t, err)
 	gateup, down := 2*48*32, 48*32
 	place := int64((gateup + down) * (4 + 4 + 8)) // weights, gradients, two moments
@@ -61,12 +61,12 @@ func TestSpare(t *testing.T) {
 		t.Errorf("places take %v bytes of the stages, want %v", got, want)
 	}
 
-	two.Balance.MemoryLimitBytes, err = p.leastLimit(timed(two))
+	two.Balance.MemoryLimitBytes, err = begin(p, timed(two)).leastLimit()
 	expect.OK(t, err)
 	two.Balance.MemoryLimitBytes--
 	p, err = Configured(two)
 	expect.OK(t, err)
-	if _, err = p.FirstLayout(timed(two)); err == nil || !strings.Contains(err.Error(), "or moe.spare = 0") {
+	if _, err = begin(p, timed(two)).FirstLayout(); err == nil || !strings.Contains(err.Error(), "or moe.spare = 0") {
 		t.Errorf("error %v", err)
 	}
 }
