@@ -47,7 +47,7 @@ func (b *balancer) mergeStages(stages int, cuts partition.Partition, microbatche
 	if err != nil {
 		return candidate{}
 	}
-	if _, ok := s.Map(b.now.Present.Map().Chunks); !ok {
+	if !slices.ContainsFunc(s.Maps, func(m partition.Map) bool { return m.Chunks == b.now.Present.Map().Chunks }) {
 		return candidate{}
 	}
 	if !s.CutsFit(cuts) {

@@ -73,7 +73,7 @@ func (b *balancer) measureReference() error {
 
 // load returns the load of all layers, by what the settings balance, without gradient sums.
 func (b *balancer) load(t cost.Table) float64 {
-	return total(balance.New(t, b.problem.By, b.now.PresentMap().Virtual(), nil, 0).Seconds)
+	return total(balance.New(t, b.problem.By, b.now.Map.Virtual(), nil, 0).Seconds)
 }
 
 // total returns the sum of a list.

@@ -231,7 +231,7 @@ func (b *balancer) packOnto(stages int) (layout.Layout, error) {
 	if err != nil {
 		return layout.Layout{}, err
 	}
-	return s.BestInMap(s.PresentMap())
+	return s.BestInMap(s.Map)
 }
 
 // forgetStages drops what holds only for the stages before a packing.

@@ -71,7 +71,7 @@ func fewestOf(t *testing.T, c config.Config, costs cost.Table, limit float64) in
 			continue
 		}
 		least, s := math.Inf(1), begin(p, costs)
-		allCuts(len(costs.Layers), s.PresentMap().Virtual(), func(cuts partition.Partition) {
+		allCuts(len(costs.Layers), s.Map.Virtual(), func(cuts partition.Partition) {
 			if s.CutsFit(cuts) {
 				least = min(least, s.Seconds(s.Layout(cuts)))
 			}

@@ -31,7 +31,7 @@ func (b *balancer) seek(o *sought, s *search.Step, m partition.Map) (layout.Layo
 // little about the best step: it treats each chunk as a stage, and it knows nothing of the
 // gradient sum over replicas.
 func (b *balancer) bestOfThisMap() (layout.Layout, bool) {
-	s, m := b.now.Step, b.now.PresentMap()
+	s, m := b.now.Step, b.now.Map
 	if s.Config.Balance.Kind != "partition" || s.By != balance.ByTime || m.Chunks == 1 && s.Mesh.Replicas <= 1 {
 		return layout.Layout{}, false
 	}
@@ -41,9 +41,10 @@ func (b *balancer) bestOfThisMap() (layout.Layout, bool) {
 // bestOfOtherMap returns the best layout of the other map for the costs of s, if the settings allow two
 // maps.
 func (b *balancer) bestOfOtherMap(s *search.Step) (layout.Layout, bool) {
-	m, ok := s.OtherMap()
-	if !ok {
-		return layout.Layout{}, false
+	for _, m := range s.Maps {
+		if m != s.Map {
+			return b.seek(&b.aside, s, m)
+		}
 	}
-	return b.seek(&b.aside, s, m)
+	return layout.Layout{}, false
 }

@@ -157,9 +157,10 @@ func (s *savedSought) restore(field string, p *search.Problem, present layout.La
 		}
 		return sought{*s.Layout, s.Layout.Map(), s.Step}, nil
 	}
-	m, ok := p.Map(s.Chunks)
-	if !ok {
-		return sought{}, fmt.Errorf("%s: %d chunks on a stage, want %d", field, s.Chunks, m.Chunks)
+	for _, m := range p.Maps {
+		if m.Chunks == s.Chunks {
+			return sought{of: m, step: s.Step}, nil
+		}
 	}
-	return sought{of: m, step: s.Step}, nil
+	return sought{}, fmt.Errorf("%s: %d chunks on a stage, want %d", field, s.Chunks, p.Maps[0].Chunks)
 }

@@ -8,6 +8,7 @@ import (
 	"dynmo/src/balance"
 	"dynmo/src/cost"
 	"dynmo/src/layout"
+	"dynmo/src/partition"
 	"dynmo/src/plan"
 	"dynmo/src/profile"
 	"dynmo/src/sim"
@@ -21,13 +22,14 @@ func (p *Problem) Analyze(m profile.Measurement, l layout.Layout) (plan.Analysis
 	s, peaks := p.Step(m.Table, l), l.Schedule.Peaks()
 	chosen, _ := s.chosen(l, l.Schedule.Peaks)
 	t := s.effective(m.Table, chosen)
-	costs := s.stageCosts(t, l.Cuts, s.slowdown)
+	costs := s.stageCosts(t, l.Cuts)
 	loads := l.Loads(costs)
 	a := plan.Analysis{
 		Bottleneck: slices.Max(loads), Bytes: totals(s.memory(l, peaks)),
 		Predicted: s.Makespan(l), Took: perMicrobatch(l.Schedule, m.Instructions, costs),
 	}
-	line := s.lineProblem()
+	line := balance.New(s.exchanging(s.Costs).Fitted(s.Mesh.Stages), balance.ByTime, s.Mesh.Stages, nil, 0)
+	line.Slow = s.scaleSlowness(line.Slow, partition.Line(s.Mesh.Stages))
 	optimum, err := balance.Partition(line)
 	if err != nil {
 		return a, fmt.Errorf("balance: %w", err)
@@ -70,7 +72,7 @@ func (p *Problem) Simulate(costs cost.Phase, l layout.Layout, number int) (Plan,
 	s = p.Step(costs.Mean(), l)
 	a := Plan{
 		TwiceGap: gap,
-		Layout:   l, Costs: s.stageCosts(s.Costs, l.Cuts, s.slowdown), Messages: Messages(s.Costs, l.Cuts), InFlight: l.Schedule.InFlight(),
+		Layout:   l, Costs: s.stageCosts(s.Costs, l.Cuts), Messages: Messages(s.Costs, l.Cuts), InFlight: l.Schedule.InFlight(),
 		Caps: s.caps(s.Costs, l), Memory: s.memory(l, peaks),
 	}
 	for stage := range a.Caps {

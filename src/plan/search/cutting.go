@@ -24,29 +24,23 @@ var sumWeights = []float64{0, 0.25, 0.5, 1}
 // the simulation does not.
 func (s *Step) CutProblem() balance.Problem {
 	if s.cache.cutting == nil {
-		q := s.cutProblem(s.presentForm(), s.By)
-		if s.By == balance.ByTime && s.Mesh.Replicas > 1 {
-			q = s.bestWeighted(q)
-		}
+		q := s.cutProblem(s.here, s.By)
 		s.cache.cutting = &q
+		if s.By == balance.ByTime && s.Mesh.Replicas > 1 {
+			shortest := math.Inf(1)
+			for _, weighted := range s.weighSums(q) {
+				r, err := balance.Partition(weighted)
+				if err != nil {
+					s.cache.cutting = &q
+					break
+				}
+				if seconds := s.Seconds(s.baseLayout(r.Cuts)); seconds < shortest*(1-leastImprovement) {
+					s.cache.cutting, shortest = &weighted, seconds
+				}
+			}
+		}
 	}
 	return *s.cache.cutting
-}
-
-// bestWeighted returns the problem of weighSums whose optimal cuts have the shortest step, q if one
-// of them has no cuts that fit.
-func (s *Step) bestWeighted(q balance.Problem) balance.Problem {
-	best, shortest := q, math.Inf(1)
-	for _, weighted := range s.weighSums(q) {
-		r, err := balance.Partition(weighted)
-		if err != nil {
-			return q
-		}
-		if seconds := s.Seconds(s.baseLayout(r.Cuts)); seconds < shortest*(1-leastImprovement) {
-			best, shortest = weighted, seconds
-		}
-	}
-	return best
 }
 
 // weighSums returns a problem by time with the seconds of gradient sums added to its layers,
@@ -114,7 +108,7 @@ func (s *Step) cutProblem(f *form, by balance.By) balance.Problem {
 		q.Recomputed = append(q.Recomputed, peak.Recomputed)
 		q.FixedBytes = append(q.FixedBytes, s.besideLayers(f.Map, v, peak).Total())
 	}
-	if s.plans() && limit > 0 {
+	if s.twice != nil && limit > 0 {
 		for l, twice := range s.twice {
 			q.TwiceBytes, q.TwiceAgain = append(q.TwiceBytes, twice.Activations), append(q.TwiceAgain, twice.Recomputed)
 			q.TwiceSeconds = append(q.TwiceSeconds, secondForward(t.Layers[l]))
@@ -148,14 +142,6 @@ func (s *Step) cutProblem(f *form, by balance.By) balance.Problem {
 	return q
 }
 
-// lineProblem returns the partition problem of one chunk on each stage, without a memory
-// limit. Analyze compares a layout with its solution.
-func (s *Step) lineProblem() balance.Problem {
-	q := balance.New(s.exchanging(s.Costs).Fitted(s.Mesh.Stages), balance.ByTime, s.Mesh.Stages, nil, 0)
-	q.Slow = s.scaleSlowness(q.Slow, partition.Line(s.Mesh.Stages))
-	return q
-}
-
 // arrivals adds to the fixed seconds of every stage the seconds of its messages: the largest
 // output of any layer from the stage before, and the gradient back. (Paper, E.1: diffusion's
 // gaps include the transfer, so that work leaves a stage behind a slow link.)
@@ -185,12 +171,12 @@ func Messages(t cost.Table, cuts partition.Partition) []int64 {
 	return bytes
 }
 
-// stageCosts returns what layers that cost t take on the virtual stages, times the slowness of a stage.
-func (s *Step) stageCosts(t cost.Table, cuts partition.Partition, slow func(stage int) float64) []cost.Stage {
+// stageCosts returns what layers that cost t take on the virtual stages of the slowest replica.
+func (s *Step) stageCosts(t cost.Table, cuts partition.Partition) []cost.Stage {
 	m := s.form(cuts.Stages()).Map
 	costs := s.exchanging(t).Stages(cuts, m)
 	for v := range costs {
-		costs[v] = costs[v].Scale(slow(m.Stage(v)))
+		costs[v] = costs[v].Scale(s.slowdown(m.Stage(v)))
 	}
 	return costs
 }
@@ -198,13 +184,11 @@ func (s *Step) stageCosts(t cost.Table, cuts partition.Partition, slow func(stag
 // lowerBound returns seconds that every schedule of these cuts takes, if all microbatches are the
 // mean one and memory is no limit. It is the bound of the slowest replica.
 func (s *Step) lowerBound(cuts partition.Partition) float64 {
-	least := 0.0
-	for d := range max(1, s.Mesh.Replicas) {
-		costs := s.stageCosts(s.Costs, cuts, func(stage int) float64 { return s.Network.Slowness(s.worldRank(stage, d)) })
-		least = max(least, sim.LowerBound(s.form(cuts.Stages()).Map, costs, s.Microbatches, nil))
-		if s.Network.Slow == nil {
-			break // all are alike
-		}
+	base := s.form(cuts.Stages()).base
+	step := sim.Step{Schedule: base, Costs: s.exchanging(s.Costs).Stages(cuts, base.Map), Network: s.Network, Mesh: s.Mesh, Ranks: s.Present.Ranks}
+	least := step.LowerBound(nil)
+	for step.Replica = 1; step.Replica < s.Mesh.Replicas && s.Network.Slow != nil; step.Replica++ {
+		least = max(least, step.LowerBound(nil))
 	}
 	return least
 }

@@ -15,7 +15,7 @@ import (
 // parameters before training (see Dense); their seconds are not used. If no cuts fit the memory, the
 // error names the smallest limit that would do.
 func (s *Step) FirstLayout() (layout.Layout, error) {
-	cuts, err := s.firstCuts(s.presentForm())
+	cuts, err := s.firstCuts(s.here)
 	if err != nil {
 		return layout.Layout{}, s.limited(err)
 	}
@@ -91,7 +91,7 @@ func (p *Problem) parseCuts(m partition.Map) (partition.Partition, error) {
 // which the new cuts are expected to stay: moved bytes count for less if lasting is large. The error is
 // a *balance.MemoryError if no cuts fit.
 func (s *Step) NextCuts(lasting int) (partition.Partition, error) {
-	f, present := s.presentForm(), s.Present.Cuts
+	f, present := s.here, s.Present.Cuts
 	var r balance.Result
 	var err error
 	switch {
@@ -149,8 +149,11 @@ func (s *Step) BestInMap(m partition.Map) (layout.Layout, error) {
 // BestLayout returns the best layout of all allowed maps, first that of the present map. If no layout
 // fits the memory, the error names the smallest limit that would do.
 func (s *Step) BestLayout() (layout.Layout, error) {
-	best, err := s.BestInMap(s.PresentMap())
-	if m, ok := s.OtherMap(); ok {
+	best, err := s.BestInMap(s.Map)
+	for _, m := range s.Maps {
+		if m == s.Map {
+			continue
+		}
 		if other, otherErr := s.BestInMap(m); err != nil && otherErr == nil {
 			return other, nil
 		} else if otherErr == nil {

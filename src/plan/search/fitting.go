@@ -15,7 +15,7 @@ const mostPlaces = 1 << 18
 func (s *Step) fitting(f *form) partition.Partition {
 	n, layers := f.Virtual(), len(s.Costs.Layers)
 	search := fitter{step: s, form: f, cuts: make(partition.Partition, n+1), left: make([]int64, f.Stages), rest: make([]int64, layers+1)}
-	if search.cuts[n] = layers; s.plans() { // the least that they may need
+	if search.cuts[n] = layers; s.twice != nil { // the least that they may need
 		search.step = s.Step(s.recomputingAll(s.Costs), s.Present)
 	}
 	for stage := range search.left {

@@ -67,7 +67,7 @@ func (s *Step) leastLimit() (int64, error) {
 		p.limit = limit
 		return p.Step(s.Costs, s.Present)
 	}
-	f, free := s.presentForm(), under(0)
+	f, free := s.here, under(0)
 	cuts, err := free.firstCuts(f)
 	if err != nil {
 		return 0, err
@@ -154,7 +154,7 @@ func (s *Step) remedies() []remedy {
 		}
 		add(fmt.Sprintf("parallel.microbatch_size = %d and parallel.microbatches = %d", size/2, 2*p.Microbatches), half, nil, less)
 	}
-	if stages := 2 * p.Mesh.Stages; stages*s.PresentMap().Chunks <= len(t.Layers) {
+	if stages := 2 * p.Mesh.Stages; stages*s.Map.Chunks <= len(t.Layers) {
 		double, err := p.Resize(stages, p.Microbatches)
 		add(fmt.Sprintf("parallel.stages = %d", stages), double, err, t)
 	}

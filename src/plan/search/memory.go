@@ -111,7 +111,7 @@ func (s *Step) caps(t cost.Table, l layout.Layout) []int {
 		return nil
 	}
 	caps := s.capsOf(t, l.Cuts)
-	if s.plans() && l.Twice == nil { // the choice of what computes twice follows from the schedule
+	if s.twice != nil && l.Twice == nil { // the choice of what computes twice follows from the schedule
 		for stage, most := range s.capsOf(s.recomputingAll(t), l.Cuts) {
 			caps[stage] = max(caps[stage], most)
 		}
@@ -178,14 +178,14 @@ func (s *Step) OptimizerCanFollow(next layout.Layout) bool {
 // memoryError returns a *balance.MemoryError if stages lack memory at some cuts. The error
 // names the stage that lacks most.
 func (s *Step) memoryError(cuts partition.Partition) error {
-	if s.missingBytes(cuts) == 0 {
-		return nil
-	}
 	worst := balance.MemoryError{Layer: -1}
 	for stage, bytes := range s.bytesInBase(cuts) {
-		if lack := bytes - s.limit; lack > worst.Missing {
+		if lack := bytes - s.limit; s.limit > 0 && lack > worst.Missing {
 			worst.Stage, worst.Missing = stage, lack
 		}
+	}
+	if worst.Missing == 0 {
+		return nil
 	}
 	return &worst
 }

@@ -27,10 +27,11 @@ type Problem struct {
 	Mesh         layout.Mesh
 	By           balance.By // load of a layer that is balanced: seconds or parameters (balance.by)
 	sums         schedule.Sums
-	forms        []form       // the settings' first; a second one where costs decide (see canFold)
-	limit        int64        // bytes of a rank; 0: no limit
-	fixed        FixedBytes   // nil: none
-	twice        []cost.Bytes // by layer that may compute its forward twice, where that is planned; nil: nothing is planned
+	Maps         []partition.Map // allowed: that of the settings first; a second one where costs decide (see canFold)
+	forms        []form          // of Maps
+	limit        int64           // bytes of a rank; 0: no limit
+	fixed        FixedBytes      // nil: none
+	twice        []cost.Bytes    // by layer that may compute its forward twice, where that is planned; nil: nothing is planned
 }
 
 // form is an allowed map with the facts that follow from the map and the numbers alone.
@@ -53,15 +54,11 @@ func New(c config.Config, network sim.Network, fixed FixedBytes) (*Problem, erro
 		Mesh: layout.Mesh{Stages: c.Parallel.Stages, Replicas: c.Parallel.Replicas, Order: layout.RankOrder(c.Mesh.Order)},
 		By:   balance.By(c.Balance.By), sums: schedule.SumsOf(c), limit: c.Balance.MemoryLimitBytes, fixed: fixed,
 	}
-	first, err := p.newForm(c.Schedule.Virtual())
-	if err != nil {
+	if err := p.addForm(c.Schedule.Virtual()); err != nil {
 		return nil, err
 	}
-	p.forms = []form{first}
 	if canFold(c) {
-		if vee, err := p.newForm(2); err == nil {
-			p.forms = append(p.forms, vee)
-		}
+		_ = p.addForm(2) // where there is no V, the settings' map stays alone
 	}
 	if c.Model.Recompute == "plan" {
 		c.Model.Recompute = "block"
@@ -72,9 +69,9 @@ func New(c config.Config, network sim.Network, fixed FixedBytes) (*Problem, erro
 	return p, nil
 }
 
-// newForm returns the form of a number of chunks on a stage, for kinds that have a choice.
-func (p *Problem) newForm(chunks int) (f form, err error) {
-	stages := p.Mesh.Stages
+// addForm adds the form of a number of chunks on a stage, for kinds that have a choice.
+func (p *Problem) addForm(chunks int) (err error) {
+	f, stages := form{}, p.Mesh.Stages
 	switch p.Kind {
 	case schedule.KindFile:
 		f.base, err = readSchedule(p.Config)
@@ -92,13 +89,14 @@ func (p *Problem) newForm(chunks int) (f form, err error) {
 		}
 	}
 	if err != nil {
-		return f, err
+		return err
 	}
 	if n := f.base.Map.Chunks * p.Microbatches; n > comm.TagMicrobatches && !f.base.Ascending() {
-		return f, fmt.Errorf("parallel.microbatches = %d, schedule.kind = %q: wanted at most %d microbatches of all chunks of a stage", p.Microbatches, p.Kind, comm.TagMicrobatches)
+		return fmt.Errorf("parallel.microbatches = %d, schedule.kind = %q: wanted at most %d microbatches of all chunks of a stage", p.Microbatches, p.Kind, comm.TagMicrobatches)
 	}
 	f.Map, f.peaks = f.base.Map, f.base.Peaks()
-	return f, nil
+	p.Maps, p.forms = append(p.Maps, f.Map), append(p.forms, f)
+	return nil
 }
 
 // canFold reports whether costs decide if a stage holds one chunk of the chain or two in a V.
@@ -188,12 +186,6 @@ func (p *Problem) form(virtual int) *form {
 		}
 	}
 	return &p.forms[0]
-}
-
-// Map returns the allowed map of some chunks on a stage; ok is false if settings do not allow any.
-func (p *Problem) Map(chunks int) (m partition.Map, ok bool) {
-	m = p.form(chunks * p.Mesh.Stages).Map
-	return m, m.Chunks == chunks
 }
 
 // Accepts returns an error unless layout l fits the problem: l must be valid, with the same stages,

@@ -106,9 +106,6 @@ func suitOptimizer(b, dense cost.Bytes, c config.Config) int64 {
 	return slabs * (shared + b.Own)
 }
 
-// plans reports whether it is planned which layers compute their forward twice.
-func (p *Problem) plans() bool { return p.twice != nil }
-
 // secondForward returns what a second forward of a layer takes. A layer without a backward for
 // inputs, frozen behind nothing that trains, has none.
 func secondForward(l cost.Layer) float64 {
@@ -144,7 +141,7 @@ func (p *Problem) recomputingAll(t cost.Table) cost.Table {
 // share by which the seconds of the choice on any stage may be above the least; 0 of an exact one.
 // chosen is nil if nothing is planned. No layer of s.Costs recomputes.
 func (s *Step) chosen(l layout.Layout, peaks func() []schedule.Peak) (chosen []bool, gap float64) {
-	if !s.plans() || l.Twice == nil && s.limit == 0 {
+	if s.twice == nil || l.Twice == nil && s.limit == 0 {
 		return nil, 0
 	}
 	chosen = make([]bool, len(s.twice))

@@ -25,6 +25,8 @@ type Step struct {
 	*Problem
 	Costs   cost.Table
 	Present layout.Layout
+	Map     partition.Map // of the present layout; of the settings if there is none
+	here    *form         // of Map
 	cache   cache
 }
 
@@ -38,7 +40,8 @@ type cache struct {
 // Step returns a step of the problem. It keeps costs and present, so the caller must not change their
 // slices.
 func (p *Problem) Step(costs cost.Table, present layout.Layout) *Step {
-	return &Step{Problem: p, Costs: costs, Present: present}
+	f := p.form(present.Map().Virtual())
+	return &Step{Problem: p, Costs: costs, Present: present, Map: f.Map, here: f}
 }
 
 // Resize returns the step of the same sequences on other numbers of stages and of microbatches, before
@@ -50,21 +53,6 @@ func (s *Step) Resize(stages, microbatches int) (*Step, error) {
 	}
 	return p.Step(s.Costs.Regroup(s.Microbatches, p.Microbatches), layout.Layout{}), nil
 }
-
-// PresentMap returns the map of the present layout.
-func (s *Step) PresentMap() partition.Map { return s.presentForm().Map }
-
-// OtherMap returns the map that settings allow beside the present one; ok is false if there is none.
-func (s *Step) OtherMap() (m partition.Map, ok bool) {
-	for _, f := range s.forms {
-		if f.Map != s.PresentMap() {
-			return f.Map, true
-		}
-	}
-	return m, false
-}
-
-func (s *Step) presentForm() *form { return s.form(s.Present.Map().Virtual()) }
 
 // Layout returns the layout of some cuts with the fastest schedule that is found for them. Where
 // model.recompute is "plan" it also says which layers recompute.
@@ -107,7 +95,7 @@ func (s *Step) findSchedule(cuts partition.Partition) schedule.Schedule {
 	evaluate := func(order schedule.Schedule) float64 {
 		l := s.layout(cuts, order)
 		if s.Kind == schedule.KindList && order.Kind != schedule.KindList ||
-			s.limit > 0 && (l.Map().Chunks > 1 || s.plans()) && !s.Fits(l) {
+			s.limit > 0 && (l.Map().Chunks > 1 || s.twice != nil) && !s.Fits(l) {
 			return math.Inf(1)
 		}
 		return s.Seconds(l)
@@ -186,7 +174,7 @@ func (s *Step) simulation(l layout.Layout) sim.Step {
 	chosen, _ := s.chosen(l, l.Schedule.Peaks)
 	t := s.effective(s.Costs, chosen)
 	step := sim.Step{
-		Schedule: l.Schedule, Costs: s.stageCosts(t, l.Cuts, s.slowdown), Bytes: Messages(t, l.Cuts), Network: s.Network, Dispatch: t.Dispatch,
+		Schedule: l.Schedule, Costs: s.stageCosts(t, l.Cuts), Bytes: Messages(t, l.Cuts), Network: s.Network, Dispatch: t.Dispatch,
 		Mesh: s.Mesh, Ranks: s.Present.Ranks, Sums: s.sums,
 	}
 	step.PerMicrobatch = cost.Phase{Table: s.exchanging(t)}.PerMicrobatch(l.Cuts, l.Map(), l.Schedule.Microbatches)
