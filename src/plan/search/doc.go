@@ -5,9 +5,14 @@
 // In: the settings, a table of the layers' costs, a network, and a function for the memory besides the
 // layers. Out: layouts, predictions, lower bounds, and for a measured step the causes of idle time.
 //
+// There are two values. A Problem is what all steps have in common. A Step is a Problem, the costs of
+// one step and the layout in which the step runs. Neither changes after it is made, so a call depends on
+// these values and its arguments only. For other costs, another layout or another number of stages the
+// caller makes another Step. A Step caches a few answers; a Problem caches none.
+//
 // Invariants: equal inputs give equal layouts, on every rank and in every process. So no result may
-// depend on the order of a Go map, on threads or on a clock. Cuts, peaks and schedules that a method
-// gets must belong to the planner's map; Match returns the planner of a layout.
+// depend on the order of a Go map, on threads or on a clock. Cuts, schedules and layouts that a method
+// gets must belong to a map in Problem.Maps. The number of their virtual stages says which map.
 //
 // Words: a stage holds one or more chunks of the chain. All chunks together, in chain order, are the
 // virtual stages. In a V each stage holds two: virtual stages go down the stages and back up (see

@@ -13,59 +13,51 @@ const mostPlaces = 1 << 18
 // or leave too little for the others. It finds cuts whenever there are some, unless it has to
 // try more than mostPlaces.
 func (s *Step) fitting(f *form) partition.Partition {
-	n, layers := f.Virtual(), len(s.Costs.Layers)
-	search := fitter{step: s, form: f, cuts: make(partition.Partition, n+1), left: make([]int64, f.Stages), rest: make([]int64, layers+1)}
-	if search.cuts[n] = layers; s.twice != nil { // the least that they may need
-		search.step = s.Step(s.recomputingAll(s.Costs), s.Present)
+	if s.twice != nil { // the least that they may need
+		s = s.Step(s.recomputingAll(s.Costs), s.Present)
 	}
-	for stage := range search.left {
-		search.left[stage] = s.limit
+	n, layers := f.Virtual(), len(s.Costs.Layers)
+	left, free := make([]int64, f.Stages), int64(0) // by stage: bytes below the limit; their sum
+	for stage := range left {
+		left[stage] = s.limit
 	}
 	for v, peak := range f.peaks {
-		search.left[f.Stage(v)] -= s.besideLayers(f.Map, v, peak).Total()
+		left[f.Stage(v)] -= s.besideLayers(f.Map, v, peak).Total()
 	}
-	for _, bytes := range search.left {
-		search.free += bytes
+	for _, bytes := range left {
+		free += bytes
 	}
+	rest := make([]int64, layers+1) // by layer: least bytes of the layer and those behind it
 	for l := layers - 1; l >= 0; l-- {
-		search.rest[l] = search.rest[l+1] + search.step.Costs.Layers[l].Bytes.Memory(1, 1, 1).Total()
+		rest[l] = rest[l+1] + s.Costs.Layers[l].Bytes.Memory(1, 1, 1).Total()
 	}
-	if !search.place(0) {
+	cuts, tries := make(partition.Partition, n+1), 0
+	cuts[n] = layers
+	// place ends virtual stage v and those behind it, where free bytes are left. It reports whether all fit.
+	var place func(v int, free int64) bool
+	place = func(v int, free int64) bool {
+		peak, stage := f.peaks[v], f.Stage(v)
+		before := left[stage]
+		defer func() { left[stage] = before }()
+		for e := cuts[v] + 1; e <= layers-(n-1-v); e++ {
+			bytes := s.Costs.Layers[e-1].Bytes.Memory(peak.InFlight, peak.Between, peak.Recomputed).Total()
+			left[stage] -= bytes
+			free -= bytes
+			if tries++; left[stage] < 0 || tries > mostPlaces {
+				return false
+			}
+			if v == n-1 && e < layers || free < rest[e] {
+				continue
+			}
+			cuts[v+1] = e
+			if v == n-1 && s.CutsFit(cuts) || v < n-1 && place(v+1, free) {
+				return true
+			}
+		}
+		return false
+	}
+	if !place(0, free) {
 		return nil
 	}
-	return search.cuts
-}
-
-// fitter is a search of fitting.
-type fitter struct {
-	step  *Step
-	form  *form
-	cuts  partition.Partition // of the virtual stages so far
-	left  []int64             // by stage: bytes below the limit
-	free  int64               // their sum
-	rest  []int64             // by layer: least bytes of the layer and those behind it
-	tries int
-}
-
-// place ends virtual stage v and those behind it. It reports whether all fit.
-func (f *fitter) place(v int) bool {
-	n, layers, stage := f.form.Virtual(), len(f.rest)-1, f.form.Stage(v)
-	peak, left, free := f.form.peaks[v], f.left[stage], f.free
-	defer func() { f.left[stage], f.free = left, free }()
-	for e := f.cuts[v] + 1; e <= layers-(n-1-v); e++ {
-		bytes := f.step.Costs.Layers[e-1].Bytes.Memory(peak.InFlight, peak.Between, peak.Recomputed).Total()
-		f.left[stage] -= bytes
-		f.free -= bytes
-		if f.tries++; f.left[stage] < 0 || f.tries > mostPlaces {
-			return false
-		}
-		if v == n-1 && e < layers || f.free < f.rest[e] {
-			continue
-		}
-		f.cuts[v+1] = e
-		if v == n-1 && f.step.missingBytes(f.cuts) == 0 || v < n-1 && f.place(v+1) {
-			return true
-		}
-	}
-	return false
+	return cuts
 }

@@ -58,23 +58,22 @@ func perMicrobatch(s schedule.Schedule, spans [][]trace.Span, costs []cost.Stage
 			if !sp.Op.Pipeline() {
 				continue
 			}
-			v := s.Map.Place(stage, sp.Chunk)
-			sum := &took[v][sp.Microbatch]
+			v, part := s.Map.Place(stage, sp.Chunk), cost.Stage{}
 			switch seconds := sp.Seconds(); sp.Op {
 			case trace.F:
-				sum.Forward += seconds
+				part.Forward = seconds
 			case trace.I:
-				sum.Input += seconds
+				part.Input = seconds
 			case trace.W:
-				sum.Weight += seconds
+				part.Weight = seconds
 			case trace.B:
 				weights := 0.0 // part of the seconds
 				if both := costs[v].Input + costs[v].Weight; both > 0 {
 					weights = costs[v].Weight / both
 				}
-				sum.Input += (1 - weights) * seconds
-				sum.Weight += weights * seconds
+				part.Input, part.Weight = (1-weights)*seconds, weights*seconds
 			}
+			took[v][sp.Microbatch] = took[v][sp.Microbatch].Plus(part)
 		}
 	}
 	return took

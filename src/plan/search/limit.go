@@ -95,68 +95,67 @@ type remedy struct {
 // twice, moments that replicas share out, no spare places for copies, exact cuts, smaller microbatches, twice the stages.
 func (s *Step) remedies() []remedy {
 	var list []remedy
-	p, t := s.Problem, s.Costs
-	add := func(sets string, q *Problem, err error, t cost.Table) {
-		if err != nil || q.Config.Validate() != nil {
+	add := func(sets string, p *Problem, err error, t cost.Table) {
+		if err != nil || p.Config.Validate() != nil {
 			return
 		}
-		if least, err := q.Step(t, layout.Layout{}).leastLimit(); err == nil {
+		if least, err := p.Step(t, layout.Layout{}).leastLimit(); err == nil {
 			list = append(list, remedy{sets, least})
 		}
 	}
 	other := func(sets string, change func(*config.Config)) {
-		c := p.Config
+		c := s.Config
 		change(&c)
-		q, err := New(c, p.Network, p.fixed)
-		add(sets, q, err, t)
+		p, err := New(c, s.Network, s.fixed)
+		add(sets, p, err, s.Costs)
 	}
 	less := func(sets string, change func(*config.Config)) {
-		c := p.Config
-		if change(&c); p.fixed == nil || c.Validate() != nil { // what is not the dense model's is not known
+		c := s.Config
+		if change(&c); s.fixed == nil || c.Validate() != nil { // what is not the dense model's is not known
 			return
 		}
-		q, err := New(c, p.Network, p.fixed)
-		suited, _ := Suit(t, Shape(p.Config), c)
-		add(sets, q, err, suited)
+		p, err := New(c, s.Network, s.fixed)
+		suited, _ := Suit(s.Costs, Shape(s.Config), c)
+		add(sets, p, err, suited)
 	}
 	for _, kind := range []schedule.Kind{schedule.Kind1F1B, schedule.KindZBH1} {
-		if kind != p.Kind {
+		if kind != s.Kind {
 			other(fmt.Sprintf("schedule.kind = %q", kind), func(c *config.Config) { c.Schedule.Kind = string(kind) })
 		}
 	}
 	twice := "plan"
-	if p.Config.Balance.Kind == "diffusion" {
+	if s.Config.Balance.Kind == "diffusion" {
 		twice = "block"
 	}
-	recompute := func(c *config.Config) { c.Model.Recompute = twice }
-	if twice != p.Config.Model.Recompute {
-		less(fmt.Sprintf("model.recompute = %q", twice), recompute)
+	recomputes, shard := twice == s.Config.Model.Recompute, s.Mesh.Replicas > 1 && !s.Config.Optimizer.Shard
+	if !recomputes {
+		less(fmt.Sprintf("model.recompute = %q", twice), func(c *config.Config) { c.Model.Recompute = twice })
 	}
-	if p.Mesh.Replicas > 1 && !p.Config.Optimizer.Shard {
+	if shard {
 		less("optimizer.shard = true", func(c *config.Config) { c.Optimizer.Shard = true })
-		if twice != p.Config.Model.Recompute {
-			less(fmt.Sprintf("optimizer.shard = true and model.recompute = %q", twice), func(c *config.Config) { c.Optimizer.Shard = true; recompute(c) })
-		}
 	}
-	if set, other := lean(p.Config); set != "" {
-		less(set, func(c *config.Config) { *c = other })
+	if shard && !recomputes {
+		less(fmt.Sprintf("optimizer.shard = true and model.recompute = %q", twice), func(c *config.Config) { c.Optimizer.Shard, c.Model.Recompute = true, twice })
 	}
-	if !p.Config.Balance.Moves() {
+	if set, c := lean(s.Config); set != "" {
+		less(set, func(changed *config.Config) { *changed = c })
+	}
+	if !s.Config.Balance.Moves() {
 		other(`balance.kind = "partition"`, func(c *config.Config) { c.Balance.Kind = "partition" })
 	}
-	half, err := p.Resize(p.Mesh.Stages, 2*p.Microbatches)
-	if size := p.Config.Parallel.MicrobatchSize; size%2 == 0 && err == nil {
-		less := t
-		less.Layers = slices.Clone(t.Layers)
+	half, err := s.Problem.Resize(s.Mesh.Stages, 2*s.Microbatches)
+	if size := s.Config.Parallel.MicrobatchSize; size%2 == 0 && err == nil {
+		t := s.Costs
+		t.Layers = slices.Clone(t.Layers)
 		for l, dense := range Dense(half.Config).Layers {
-			bytes := &less.Layers[l].Bytes
+			bytes := &t.Layers[l].Bytes
 			bytes.Activations, bytes.Held, bytes.Recomputed = dense.Bytes.Activations, dense.Bytes.Held, dense.Bytes.Recomputed
 		}
-		add(fmt.Sprintf("parallel.microbatch_size = %d and parallel.microbatches = %d", size/2, 2*p.Microbatches), half, nil, less)
+		add(fmt.Sprintf("parallel.microbatch_size = %d and parallel.microbatches = %d", size/2, 2*s.Microbatches), half, nil, t)
 	}
-	if stages := 2 * p.Mesh.Stages; stages*s.Map.Chunks <= len(t.Layers) {
-		double, err := p.Resize(stages, p.Microbatches)
-		add(fmt.Sprintf("parallel.stages = %d", stages), double, err, t)
+	if stages := 2 * s.Mesh.Stages; stages*s.Map.Chunks <= len(s.Costs.Layers) {
+		double, err := s.Problem.Resize(stages, s.Microbatches)
+		add(fmt.Sprintf("parallel.stages = %d", stages), double, err, s.Costs)
 	}
 	return list
 }

@@ -274,7 +274,7 @@ func TestFewInFlight(t *testing.T) {
 	c := plantest.Settings(schedule.KindList, 8, 4, 8)
 	c.Schedule.InFlight = 1
 	p := planner(t, c, plantest.Link)
-	for _, s := range []schedule.Schedule{p.forms[0].base, begin(p, plantest.Chain(8, 1, 1)).schedule(partition.Partition{0, 2, 4, 6, 8})} {
+	for _, s := range []schedule.Schedule{p.forms[0].base, begin(p, plantest.Chain(8, 1, 1)).Layout(partition.Partition{0, 2, 4, 6, 8}).Schedule} {
 		if slices.Max(s.InFlight()) != 1 {
 			t.Errorf("%s has %v in flight", s.Kind, s.InFlight())
 		}

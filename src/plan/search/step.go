@@ -32,9 +32,9 @@ type Step struct {
 
 // cache has the answers for which one decision asks several times.
 type cache struct {
-	schedules []layout.Layout  // only cuts, and what schedule returned for them
-	cutting   *balance.Problem // CutProblem; nil: not computed
-	present   float64          // PresentSeconds; 0: not computed
+	layouts []layout.Layout  // Layout, of different cuts
+	cutting *balance.Problem // CutProblem; nil: not computed
+	present float64          // PresentSeconds; 0: not computed
 }
 
 // Step returns a step of the problem. It keeps costs and present, so the caller must not change their
@@ -54,10 +54,21 @@ func (s *Step) Resize(stages, microbatches int) (*Step, error) {
 	return p.Step(s.Costs.Regroup(s.Microbatches, p.Microbatches), layout.Layout{}), nil
 }
 
-// Layout returns the layout of some cuts with the fastest schedule that is found for them. Where
-// model.recompute is "plan" it also says which layers recompute.
+// Layout returns the layout of some cuts with the base schedule, or if Adapts with the fastest of several
+// schedules that fits the memory. Where model.recompute is "plan" it also says which layers recompute.
 func (s *Step) Layout(cuts partition.Partition) layout.Layout {
-	return s.complete(s.layout(cuts, s.schedule(cuts)))
+	for _, l := range s.cache.layouts {
+		if l.Cuts.Equal(cuts) {
+			return l
+		}
+	}
+	l := s.baseLayout(slices.Clone(cuts))
+	if s.Adapts() {
+		l.Schedule = s.fastestSchedule(l)
+	}
+	l = s.complete(l)
+	s.cache.layouts = append(s.cache.layouts, l)
+	return l
 }
 
 // layout returns the layout of some cuts and a schedule on the present ranks, without the choice
@@ -73,27 +84,11 @@ func (s *Step) baseLayout(cuts partition.Partition) layout.Layout {
 	return s.layout(cuts, s.form(cuts.Stages()).base)
 }
 
-// schedule returns the schedule at some cuts: the base schedule, or if Adapts the fastest of
-// several that fits the memory.
-func (s *Step) schedule(cuts partition.Partition) schedule.Schedule {
-	if !s.Adapts() {
-		return s.form(cuts.Stages()).base
-	}
-	for _, l := range s.cache.schedules {
-		if l.Cuts.Equal(cuts) {
-			return l.Schedule
-		}
-	}
-	found := s.findSchedule(cuts)
-	s.cache.schedules = append(s.cache.schedules, layout.Layout{Cuts: slices.Clone(cuts), Schedule: found})
-	return found
-}
-
-// findSchedule finds the schedule at some cuts.
-func (s *Step) findSchedule(cuts partition.Partition) schedule.Schedule {
-	base := s.baseLayout(cuts)
+// fastestSchedule returns the fastest schedule that is found at the cuts of a layout in the base
+// schedule.
+func (s *Step) fastestSchedule(base layout.Layout) schedule.Schedule {
 	evaluate := func(order schedule.Schedule) float64 {
-		l := s.layout(cuts, order)
+		l := s.layout(base.Cuts, order)
 		if s.Kind == schedule.KindList && order.Kind != schedule.KindList ||
 			s.limit > 0 && (l.Map().Chunks > 1 || s.twice != nil) && !s.Fits(l) {
 			return math.Inf(1)
