@@ -165,9 +165,6 @@ func (b *balancer) decide(m profile.Measurement, present layout.Layout, pieces *
 		b.Decided = next.Stages() == present.Stages() // what packing takes, balancing does not
 		b.Moved = b.Decided && !next.Equal(present)
 	}
-	if !next.Equal(present) {
-		b.now = nil
-	}
 	return next, why, nil
 }
 

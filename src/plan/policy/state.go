@@ -8,7 +8,6 @@ import (
 	"dynmo/src/cost"
 	"dynmo/src/files"
 	"dynmo/src/layout"
-	"dynmo/src/piece"
 	"dynmo/src/plan"
 	"dynmo/src/plan/search"
 )
@@ -84,11 +83,14 @@ func (b *balancer) Restore(text []byte, present layout.Layout) error {
 	if err != nil {
 		return err
 	}
-	b.memory, b.trigger.Count, b.aside, b.searched, b.now = s.memory, s.Trigger, found, searched, nil
-	present.Pieces = piece.Assignment{} // as Decide has it
-	if l := s.Last; l != nil && l.Layout.Equal(present) {
-		b.now = &situation{p.Step(l.Costs.Table, l.Layout), l.Costs, l.Best, l.Stay}
+	var now *situation
+	if l := s.Last; l != nil {
+		if p, err = p.Match(l.Layout); err != nil {
+			return fmt.Errorf("last.layout: %w", err)
+		}
+		now = &situation{p.Step(l.Costs.Table, l.Layout), l.Costs, l.Best, l.Stay}
 	}
+	b.memory, b.trigger.Count, b.aside, b.searched, b.now = s.memory, s.Trigger, found, searched, now
 	return nil
 }
 
@@ -111,7 +113,11 @@ func (s saved) check(p *search.Problem, present layout.Layout) error {
 		"price": {s.Price}, "bound": {s.Bound}, "trigger": {s.Trigger.Excess, s.Trigger.Cost}, "probation.steps": t.Steps,
 	}
 	if s.Last != nil {
-		if n, layers := len(s.Last.Costs.Layers), p.Config.Layers(); n != layers {
+		layers := p.Config.Layers()
+		if err := s.Last.Layout.Check(layers); err != nil {
+			return fmt.Errorf("last.%w", err)
+		}
+		if n := len(s.Last.Costs.Layers); n != layers {
 			return fmt.Errorf("last.costs: %d layers, want %d", n, layers)
 		}
 		seconds["last"] = []float64{s.Last.Present, s.Last.Best}

@@ -166,6 +166,9 @@ func (s *Step) slowdown(stage int) float64 {
 // stands for all: each stage is as slow as the slowest replica's. Microbatches differ as Costs.Scale
 // says; without Costs.Scale all microbatches are the mean one.
 func (s *Step) simulation(l layout.Layout) sim.Step {
+	if l.Map() != s.Map {
+		l.Twice = nil // in another map than the present one the costs choose anew which layers recompute
+	}
 	chosen, _ := s.chosen(l, l.Schedule.Peaks)
 	t := s.effective(s.Costs, chosen)
 	step := sim.Step{
