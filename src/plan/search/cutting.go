@@ -106,7 +106,7 @@ func (s *Step) cutProblem(f *form, by balance.By) balance.Problem {
 	for v, peak := range f.peaks {
 		q.Between = append(q.Between, peak.Between)
 		q.Recomputed = append(q.Recomputed, peak.Recomputed)
-		q.FixedBytes = append(q.FixedBytes, s.besideLayers(f.Map, v, peak).Total())
+		q.FixedBytes = append(q.FixedBytes, s.beside(f.Map, v, peak).Total())
 	}
 	if s.twice != nil && limit > 0 {
 		for l, twice := range s.twice {
@@ -117,7 +117,7 @@ func (s *Step) cutProblem(f *form, by balance.By) balance.Problem {
 			clear(q.TwiceSeconds)
 		}
 	}
-	if limit == 0 || !s.sumsGradients() {
+	if limit == 0 || !s.sumsGradients {
 		return q
 	}
 	// A stage that holds layers [b, e) in one chunk sums their gradients from the last to the first.
@@ -223,7 +223,13 @@ func (s *Step) exchanging(t cost.Table) cost.Table {
 	if s.Mesh.Replicas <= 1 || !slices.ContainsFunc(t.Layers, func(l cost.Layer) bool { return l.Rows > 0 }) {
 		return t
 	}
-	link, share := s.betweenReplicas(), float64(s.Mesh.Replicas-1)/float64(s.Mesh.Replicas)
+	link, share := s.Network.Node, float64(s.Mesh.Replicas-1)/float64(s.Mesh.Replicas)
+	for rank := range s.Mesh.Size() {
+		other := s.Mesh.Rank(s.Mesh.Stage(rank), 0)
+		if l := s.Network.Link(s.Present.World(other), s.Present.World(rank)); l != s.Network.Node {
+			link = l
+		}
+	}
 	t.Layers = slices.Clone(t.Layers)
 	for l := range t.Layers {
 		at := &t.Layers[l]
@@ -240,19 +246,4 @@ func (s *Step) exchanging(t cost.Table) cost.Table {
 		}
 	}
 	return t
-}
-
-// betweenReplicas returns the slowest link between two replicas of a stage.
-func (s *Step) betweenReplicas() sim.Link {
-	if s.Network.PerNode == 0 {
-		return s.Network.Node
-	}
-	for stage := range s.Mesh.Stages {
-		for d := 1; d < s.Mesh.Replicas; d++ {
-			if l := s.Network.Link(s.worldRank(stage, 0), s.worldRank(stage, d)); l != s.Network.Node {
-				return l
-			}
-		}
-	}
-	return s.Network.Node
 }

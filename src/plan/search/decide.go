@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"dynmo/src/balance"
+	"dynmo/src/config"
 	"dynmo/src/layout"
 	"dynmo/src/partition"
 )
@@ -48,7 +49,7 @@ func (s *Step) firstCuts(f *form) (partition.Partition, error) {
 	case "regex":
 		r, err = balance.Regex(problem, b.Regex)
 	case "layout":
-		r.Cuts, err = s.parseCuts(f.Map)
+		r.Cuts, err = parseCuts(s.Config, f.Virtual())
 		if err == nil {
 			r, err = problem.Evaluate(r.Cuts)
 		}
@@ -56,9 +57,9 @@ func (s *Step) firstCuts(f *form) (partition.Partition, error) {
 		if r, err = balance.Uniform(problem); err != nil {
 			r, err = balance.Partition(problem)
 		}
-		if err == nil && s.missingBytes(r.Cuts) > 0 { // chunks, whose memory the problem does not know
+		if err == nil && !s.CutsFit(r.Cuts) { // chunks, whose memory the problem does not know
 			r.Cuts = s.climb(r.Cuts, func(partition.Partition) float64 { return 0 })
-			if s.missingBytes(r.Cuts) > 0 {
+			if !s.CutsFit(r.Cuts) {
 				if fitting := s.fitting(f); fitting != nil {
 					r.Cuts = fitting
 				}
@@ -66,20 +67,19 @@ func (s *Step) firstCuts(f *form) (partition.Partition, error) {
 		}
 	}
 	if err == nil {
-		err = s.memoryError(r.Cuts)
+		_, err = s.missing(r.Cuts)
 	}
 	return r.Cuts, err
 }
 
 // parseCuts reads the cuts in the setting balance.layout.
-func (p *Problem) parseCuts(m partition.Map) (partition.Partition, error) {
-	c := p.Config.Model
-	cuts, err := partition.ParseLayout(p.Config.Balance.Layout, c.Blocks, p.Config.PerBlock(), c.HeadShards)
+func parseCuts(c config.Config, stages int) (partition.Partition, error) {
+	cuts, err := partition.ParseLayout(c.Balance.Layout, c.Model.Blocks, c.PerBlock(), c.Model.HeadShards)
 	if err != nil {
 		return nil, fmt.Errorf("balance.layout: %w", err)
 	}
-	if n := m.Virtual(); cuts.Stages() != n {
-		return nil, fmt.Errorf("balance.layout: %d stages, want %d", cuts.Stages(), n)
+	if cuts.Stages() != stages {
+		return nil, fmt.Errorf("balance.layout: %d stages, want %d", cuts.Stages(), stages)
 	}
 	return cuts, nil
 }
@@ -98,13 +98,20 @@ func (s *Step) NextCuts(lasting int) (partition.Partition, error) {
 	case f.Chunks == 1:
 		r, err = balance.FewestMoves(s.CutProblem(), present, float64(lasting*s.Microbatches), s.Network.Bandwidth())
 		if err == nil && s.By == balance.ByTime {
-			r.Cuts, err = s.improveFurther(f, r.Cuts)
+			near := s.improve(r.Cuts)
+			r.Cuts = near.Cuts
+			if s.Mesh.Replicas > 1 { // sums of gradients: search more widely, for a gain that is large enough
+				var wide partition.Partition
+				if wide, err = s.bestCuts(f); err == nil && s.Seconds(s.Layout(wide)) < near.Seconds*(1-leastImprovement) {
+					r.Cuts = wide
+				}
+			}
 		}
 	case s.By == balance.ByTime:
 		r.Cuts, err = s.bestCuts(f)
 	default:
 		if r, err = balance.Partition(s.CutProblem()); err == nil {
-			err = s.memoryError(r.Cuts)
+			_, err = s.missing(r.Cuts)
 		}
 	}
 	if _, full := errors.AsType[*balance.MemoryError](err); full && f.Chunks > 1 && s.CutsFit(present) {
@@ -121,7 +128,9 @@ func (s *Step) NextCuts(lasting int) (partition.Partition, error) {
 // it returns the present cuts.
 func (s *Step) FasterCuts(next partition.Partition) partition.Partition {
 	present := s.Present.Cuts
-	if s.By != balance.ByTime || s.missingBytes(next) < s.missingBytes(present) || s.Seconds(s.Layout(next)) < s.Seconds(s.Layout(present)) {
+	lack, _ := s.missing(next)
+	before, _ := s.missing(present)
+	if s.By != balance.ByTime || lack < before || s.Seconds(s.Layout(next)) < s.Seconds(s.Layout(present)) {
 		return next
 	}
 	return present
@@ -177,5 +186,6 @@ func (s *Step) BalancedLayout() (layout.Layout, error) {
 	if err != nil {
 		return layout.Layout{}, err
 	}
-	return s.Layout(r.Cuts), s.memoryError(r.Cuts)
+	_, err = s.missing(r.Cuts)
+	return s.Layout(r.Cuts), err
 }

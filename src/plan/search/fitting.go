@@ -1,6 +1,8 @@
 package search
 
 import (
+	"slices"
+
 	"dynmo/src/partition"
 )
 
@@ -14,7 +16,7 @@ const mostPlaces = 1 << 18
 // try more than mostPlaces.
 func (s *Step) fitting(f *form) partition.Partition {
 	if s.twice != nil { // the least that they may need
-		s = s.Step(s.recomputingAll(s.Costs), s.Present)
+		s = s.Step(s.effective(s.Costs, slices.Repeat([]bool{true}, len(s.Costs.Layers))), s.Present)
 	}
 	n, layers := f.Virtual(), len(s.Costs.Layers)
 	left, free := make([]int64, f.Stages), int64(0) // by stage: bytes below the limit; their sum
@@ -22,7 +24,7 @@ func (s *Step) fitting(f *form) partition.Partition {
 		left[stage] = s.limit
 	}
 	for v, peak := range f.peaks {
-		left[f.Stage(v)] -= s.besideLayers(f.Map, v, peak).Total()
+		left[f.Stage(v)] -= s.beside(f.Map, v, peak).Total()
 	}
 	for _, bytes := range left {
 		free += bytes

@@ -24,7 +24,8 @@ import (
 func (s *Step) idleByCause(order schedule.Schedule, spans [][]trace.Span, took [][]cost.Stage, dispatch float64, caps []int, makespan float64) trace.Idle {
 	replay := sim.Run(sim.Step{Schedule: order, PerMicrobatch: took, Dispatch: dispatch}).Makespan()
 	sum := cost.Stage{} // of all virtual stages, for the mean microbatch
-	for _, c := range means(took) {
+	mean := means(took)
+	for _, c := range mean {
 		sum = sum.Plus(c)
 	}
 	equal := slices.Repeat([]cost.Stage{sum.Scale(1 / float64(len(took)))}, len(took))
@@ -35,10 +36,10 @@ func (s *Step) idleByCause(order schedule.Schedule, spans [][]trace.Span, took [
 	idle := trace.Idle{Busy: sum.Seconds() * float64(order.Microbatches) / float64(order.Map.Stages)}
 	idle.Inherent = sim.Run(ideal).Makespan() - idle.Busy
 	if caps != nil {
-		mean := sim.Step{Schedule: order, Costs: means(took), Dispatch: dispatch}
-		capped := sim.Run(mean).Makespan()
-		mean.Schedule = schedule.List(s.options(mean, nil))
-		idle.Memory = max(0, capped-sim.Run(mean).Makespan())
+		step := sim.Step{Schedule: order, Costs: mean, Dispatch: dispatch}
+		capped := sim.Run(step).Makespan()
+		step.Schedule = schedule.List(s.options(step, nil))
+		idle.Memory = max(0, capped-sim.Run(step).Makespan())
 	}
 	own := trace.Step{Stages: spans}.Summary().Makespan()
 	idle.Imbalance = replay - idle.Busy - idle.Inherent - idle.Memory + max(0, makespan-own)

@@ -74,7 +74,8 @@ func (s *Step) bestCuts(f *form) (partition.Partition, error) {
 			best = s.improve(cuts)
 		}
 	}
-	return best.Cuts, s.memoryError(best.Cuts)
+	_, err := s.missing(best.Cuts)
+	return best.Cuts, err
 }
 
 // promising returns the n starts with the shortest steps, the shortest first. It returns
@@ -85,7 +86,7 @@ func (s *Step) promising(starts []partition.Partition, n int) []partition.Partit
 	}
 	list := make([]found, len(starts))
 	for i, cuts := range starts {
-		list[i] = found{cuts, s.missingBytes(cuts), s.Seconds(s.bestFixed(cuts))}
+		list[i] = s.judge(s.bestFixed(cuts))
 	}
 	slices.SortStableFunc(list, found.compare)
 	starts = starts[:n]
@@ -102,26 +103,13 @@ type found struct {
 	Seconds float64 // of a step
 }
 
-func (s *Step) judge(cuts partition.Partition) found {
-	return found{cuts, s.missingBytes(cuts), s.Seconds(s.Layout(cuts))}
+func (s *Step) judge(l layout.Layout) found {
+	over, _ := s.missing(l.Cuts)
+	return found{l.Cuts, over, s.Seconds(l)}
 }
 
 func (s found) compare(other found) int {
 	return cmp.Or(cmp.Compare(s.Missing, other.Missing), cmp.Compare(s.Seconds, other.Seconds))
-}
-
-// improveFurther is improve. Where replicas sum gradients it searches more widely and takes what that
-// finds if the gain is large enough.
-func (s *Step) improveFurther(f *form, cuts partition.Partition) (partition.Partition, error) {
-	near := s.improve(cuts)
-	if s.Mesh.Replicas <= 1 {
-		return near.Cuts, nil
-	}
-	other, err := s.bestCuts(f)
-	if err == nil && s.Seconds(s.Layout(other)) < near.Seconds*(1-leastImprovement) {
-		return other, nil
-	}
-	return near.Cuts, err
 }
 
 // improve moves single cuts by one or two layers as long as that shortens the simulated step, and
@@ -141,13 +129,13 @@ func (s *Step) improve(cuts partition.Partition) found {
 		mean.Scale = nil
 		searches = append(searches, s.Step(mean, s.Present).Estimate)
 	}
-	best := s.judge(cuts)
+	best := s.judge(s.Layout(cuts))
 	for _, estimate := range searches {
 		climbed := s.climb(cuts, estimate)
 		if climbed.Equal(best.Cuts) {
 			continue
 		}
-		if next := s.judge(climbed); next.compare(best) < 0 {
+		if next := s.judge(s.Layout(climbed)); next.compare(best) < 0 {
 			best = next
 		}
 	}
@@ -177,7 +165,7 @@ func (s *Step) bestFixed(cuts partition.Partition) layout.Layout {
 // climb is one search of improve. estimate predicts the seconds of a step.
 func (s *Step) climb(cuts partition.Partition, estimate func(partition.Partition) float64) partition.Partition {
 	best := slices.Clone(cuts)
-	over := s.missingBytes(best)
+	over, _ := s.missing(best)
 	seconds := estimate(best)
 	left := min(mostTries, max(1, mostInstructions/(3*cuts.Stages()*s.Microbatches)))
 	for moved := true; moved && left > 0; {
@@ -188,7 +176,7 @@ func (s *Step) climb(cuts partition.Partition, estimate func(partition.Partition
 				if next == nil || left == 0 {
 					continue
 				}
-				lack := s.missingBytes(next)
+				lack, _ := s.missing(next)
 				if lack > over {
 					continue
 				}

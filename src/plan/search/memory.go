@@ -38,7 +38,7 @@ func (s *Step) memoryOf(t cost.Table, cuts partition.Partition, peaks []schedule
 	m := s.form(cuts.Stages()).Map
 	stages := make([]cost.Memory, m.Stages)
 	for v, peak := range peaks {
-		sum := s.besideLayers(m, v, peak)
+		sum := s.beside(m, v, peak)
 		lo, hi := cuts.Range(v)
 		for _, l := range t.Layers[lo:hi] {
 			sum = sum.Plus(l.Bytes.Memory(peak.InFlight, peak.Between, peak.Recomputed))
@@ -51,12 +51,9 @@ func (s *Step) memoryOf(t cost.Table, cuts partition.Partition, peaks []schedule
 	return stages
 }
 
-// sumsGradients reports whether stages need memory to sum gradients over replicas.
-func (p *Problem) sumsGradients() bool { return p.Mesh.Replicas > 1 && p.fixed != nil }
-
 // gradientSumBytes returns the bytes that a stage needs to sum gradients over replicas.
 func (s *Step) gradientSumBytes(cuts partition.Partition, peaks []schedule.Peak, stage int) int64 {
-	if !s.sumsGradients() {
+	if !s.sumsGradients {
 		return 0
 	}
 	m := s.form(cuts.Stages()).Map
@@ -76,30 +73,28 @@ func (s *Step) gradientSumBytes(cuts partition.Partition, peaks []schedule.Peak,
 	return s.sums.Bytes(summed, s.Mesh.Replicas)
 }
 
-// besideLayers returns the memory of a virtual stage that does not belong to its layers, without
-// that for gradient sums over replicas.
-func (p *Problem) besideLayers(m partition.Map, virtual int, peak schedule.Peak) cost.Memory {
-	if p.fixed == nil {
-		return cost.Memory{}
-	}
-	return p.fixed(m, virtual, peak)
-}
-
 // bytesInBase returns Bytes of cuts in the base schedule.
 func (s *Step) bytesInBase(cuts partition.Partition) []int64 {
 	return totals(s.memory(s.baseLayout(cuts), s.form(cuts.Stages()).peaks))
 }
 
-// missingBytes returns the sum over the stages of the bytes above the limit.
-func (s *Step) missingBytes(cuts partition.Partition) int64 {
+// missing returns the sum over the stages of the bytes above the limit in the base schedule of some cuts,
+// and an error unless it is 0: a *balance.MemoryError that names the stage that lacks most.
+func (s *Step) missing(cuts partition.Partition) (over int64, err error) {
 	if s.limit == 0 {
-		return 0
+		return 0, nil
 	}
-	over := int64(0)
-	for _, b := range s.bytesInBase(cuts) {
-		over += max(0, b-s.limit)
+	worst := balance.MemoryError{Layer: -1}
+	for stage, bytes := range s.bytesInBase(cuts) {
+		lack := max(0, bytes-s.limit)
+		if over += lack; lack > worst.Missing {
+			worst.Stage, worst.Missing = stage, lack
+		}
 	}
-	return over
+	if over == 0 {
+		return 0, nil
+	}
+	return over, &worst
 }
 
 // caps returns how many microbatches may be in flight on every stage at the cuts of l, if the schedule
@@ -110,35 +105,31 @@ func (s *Step) caps(t cost.Table, l layout.Layout) []int {
 	if !s.Adapts() {
 		return nil
 	}
-	caps := s.capsOf(t, l.Cuts)
-	if s.twice != nil && l.Twice == nil { // the choice of what computes twice follows from the schedule
-		for stage, most := range s.capsOf(s.recomputingAll(t), l.Cuts) {
-			caps[stage] = max(caps[stage], most)
-		}
-	}
-	return caps
-}
-
-// capsOf is caps of layers as the table has them.
-func (s *Step) capsOf(t cost.Table, cuts partition.Partition) []int {
-	f := s.form(cuts.Stages())
-	caps := slices.Repeat([]int{f.most}, f.Stages)
+	f := s.form(l.Cuts.Stages())
 	if s.limit == 0 || f.Chunks > 1 {
-		return caps
+		return slices.Repeat([]int{f.most}, f.Stages)
+	}
+	caps := make([]int, f.Stages)
+	choices := []cost.Table{t}
+	if s.twice != nil && l.Twice == nil { // the choice of what computes twice follows from the schedule
+		choices = append(choices, s.effective(t, slices.Repeat([]bool{true}, len(t.Layers))))
 	}
 	for stage := range caps {
-		lo, hi := cuts.Range(stage)
-		static, each := s.gradientSumBytes(cuts, f.peaks, stage), int64(0)
-		for _, l := range t.Layers[lo:hi] {
-			static += l.Bytes.Static()
-			each += l.Bytes.Activations + l.Bytes.Held + l.Bytes.Recomputed
-		}
-		fits := func(n int) bool {
-			peak := schedule.Peak{InFlight: n, Between: n, Recomputed: n, Outgoing: f.peaks[stage].Outgoing}
-			return static+int64(n)*each+s.besideLayers(f.Map, stage, peak).Total() <= s.limit
-		}
-		for caps[stage] > 1 && !fits(caps[stage]) {
-			caps[stage]--
+		for _, t := range choices {
+			lo, hi := l.Cuts.Range(stage)
+			static, each := s.gradientSumBytes(l.Cuts, f.peaks, stage), int64(0)
+			for _, layer := range t.Layers[lo:hi] {
+				static += layer.Bytes.Static()
+				each += layer.Bytes.Activations + layer.Bytes.Held + layer.Bytes.Recomputed
+			}
+			n := f.most
+			for ; n > 1; n-- {
+				peak := schedule.Peak{InFlight: n, Between: n, Recomputed: n, Outgoing: f.peaks[stage].Outgoing}
+				if static+int64(n)*each+s.beside(f.Map, stage, peak).Total() <= s.limit {
+					break
+				}
+			}
+			caps[stage] = max(caps[stage], n)
 		}
 	}
 	return caps
@@ -146,7 +137,10 @@ func (s *Step) capsOf(t cost.Table, cuts partition.Partition) []int {
 
 // CutsFit reports whether every stage keeps to the memory limit at some cuts, in the base schedule.
 // Without a limit (balance.memory_limit_bytes = 0) it is always true.
-func (s *Step) CutsFit(cuts partition.Partition) bool { return s.missingBytes(cuts) == 0 }
+func (s *Step) CutsFit(cuts partition.Partition) bool {
+	_, err := s.missing(cuts)
+	return err == nil
+}
 
 // Fits reports whether a layout keeps to the memory limit. If Adapts it also checks that no virtual
 // stage has more microbatches in flight than schedule.in_flight allows.
@@ -173,19 +167,4 @@ func (s *Step) OptimizerCanFollow(next layout.Layout) bool {
 		bytes[before[l]] += s.Costs.Layers[l].Bytes.Static()
 	}
 	return slices.Max(bytes) <= s.limit
-}
-
-// memoryError returns a *balance.MemoryError if stages lack memory at some cuts. The error
-// names the stage that lacks most.
-func (s *Step) memoryError(cuts partition.Partition) error {
-	worst := balance.MemoryError{Layer: -1}
-	for stage, bytes := range s.bytesInBase(cuts) {
-		if lack := bytes - s.limit; s.limit > 0 && lack > worst.Missing {
-			worst.Stage, worst.Missing = stage, lack
-		}
-	}
-	if worst.Missing == 0 {
-		return nil
-	}
-	return &worst
 }

@@ -25,13 +25,16 @@ type Problem struct {
 	Kind         schedule.Kind
 	Microbatches int
 	Mesh         layout.Mesh
-	By           balance.By // load of a layer that is balanced: seconds or parameters (balance.by)
-	sums         schedule.Sums
+	By           balance.By      // load of a layer that is balanced: seconds or parameters (balance.by)
 	Maps         []partition.Map // allowed: that of the settings first; a second one where costs decide (see canFold)
-	forms        []form          // of Maps
-	limit        int64           // bytes of a rank; 0: no limit
-	fixed        FixedBytes      // nil: none
-	twice        []cost.Bytes    // by layer that may compute its forward twice, where that is planned; nil: nothing is planned
+
+	forms         []form // of Maps
+	limit         int64  // bytes of a rank; 0: no limit
+	sums          schedule.Sums
+	sumsGradients bool         // stages need memory to sum gradients over replicas
+	fixed         FixedBytes   // as given; nil: none
+	beside        FixedBytes   // fixed, or no bytes
+	twice         []cost.Bytes // by layer that may compute its forward twice, where that is planned; nil: nothing is planned
 }
 
 // form is an allowed map with the facts that follow from the map and the numbers alone.
@@ -52,7 +55,10 @@ func New(c config.Config, network sim.Network, fixed FixedBytes) (*Problem, erro
 	p := &Problem{
 		Config: c, Network: network, Kind: schedule.Kind(c.Schedule.Kind), Microbatches: c.Parallel.Microbatches,
 		Mesh: layout.Mesh{Stages: c.Parallel.Stages, Replicas: c.Parallel.Replicas, Order: layout.RankOrder(c.Mesh.Order)},
-		By:   balance.By(c.Balance.By), sums: schedule.SumsOf(c), limit: c.Balance.MemoryLimitBytes, fixed: fixed,
+		By:   balance.By(c.Balance.By), sums: schedule.SumsOf(c), limit: c.Balance.MemoryLimitBytes, fixed: fixed, beside: fixed,
+	}
+	if p.sumsGradients = fixed != nil && p.Mesh.Replicas > 1; fixed == nil {
+		p.beside = func(partition.Map, int, schedule.Peak) cost.Memory { return cost.Memory{} }
 	}
 	if err := p.addForm(c.Schedule.Virtual()); err != nil {
 		return nil, err

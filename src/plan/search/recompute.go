@@ -130,11 +130,6 @@ func (p *Problem) effective(t cost.Table, chosen []bool) cost.Table {
 	return t
 }
 
-// recomputingAll returns the costs if all layers compute their forward twice that may.
-func (p *Problem) recomputingAll(t cost.Table) cost.Table {
-	return p.effective(t, slices.Repeat([]bool{true}, len(t.Layers)))
-}
-
 // chosen returns which layers recompute their forward in a layout: those of l.Twice or, without, those
 // that the costs choose in a schedule with these peaks. On every stage these are the layers that take
 // the least seconds and save the bytes that the memory limit demands (see balance.Least). gap is the

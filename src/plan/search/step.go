@@ -145,19 +145,14 @@ func capsByChunk(m partition.Map, caps []int, microbatches int) []int {
 
 // link returns the link between two stages.
 func (s *Step) link(from, to int) sim.Link {
-	return s.Network.Link(s.worldRank(from, 0), s.worldRank(to, 0))
-}
-
-// worldRank returns the rank of the launched world of a stage of a replica.
-func (s *Step) worldRank(stage, replica int) int {
-	return s.Present.World(s.Mesh.Rank(stage, replica))
+	return s.Network.Link(s.Present.World(s.Mesh.Rank(from, 0)), s.Present.World(s.Mesh.Rank(to, 0)))
 }
 
 // slowdown returns how many times slower than the costs the slowest replica of a stage is.
 func (s *Step) slowdown(stage int) float64 {
 	factor := 1.0
 	for d := range s.Mesh.Replicas {
-		factor = max(factor, s.Network.Slowness(s.worldRank(stage, d)))
+		factor = max(factor, s.Network.Slowness(s.Present.World(s.Mesh.Rank(stage, d))))
 	}
 	return factor
 }
