@@ -73,35 +73,28 @@ var chunkRules = []schedule.Rule{
 }
 
 // fixedSchedules returns the schedules that follow from numbers alone and that Auto compares:
-// those for the map that keep to the cap on microbatches in flight.
-func fixedSchedules(o schedule.ListOptions) []schedule.Schedule {
+// those for the map that keep to the caps on microbatches in flight by stage. Nil means no caps.
+func fixedSchedules(o schedule.ListOptions) (list []schedule.Schedule) {
 	kinds := []schedule.Kind{schedule.KindGPipe, schedule.Kind1F1B, schedule.KindZBH1, schedule.KindZBH2}
 	if o.Map.Chunks == 2 && o.Map.Vee {
 		kinds = []schedule.Kind{schedule.KindZBV}
 	} else if o.Map.Chunks > 1 {
 		kinds = nil
 	}
-	var out []schedule.Schedule
+kinds:
 	for _, kind := range kinds {
 		s, err := schedule.New(kind, o.Map.Stages, o.Map.Chunks, o.Microbatches)
 		if err != nil {
 			panic("plan: " + err.Error()) // these kinds exist for all numbers
 		}
-		if keepsTo(s, o.InFlight) {
-			out = append(out, s)
+		for stage, most := range o.InFlight {
+			if s.Cap(stage) > most {
+				continue kinds
+			}
 		}
+		list = append(list, s)
 	}
-	return out
-}
-
-// keepsTo reports whether a schedule keeps to the caps by stage. Nil means no caps.
-func keepsTo(s schedule.Schedule, inFlight []int) bool {
-	for stage, most := range inFlight {
-		if s.Cap(stage) > most {
-			return false
-		}
-	}
-	return true
+	return list
 }
 
 // Auto returns the fastest schedule that it finds for o, and its seconds. evaluate returns the seconds

@@ -29,5 +29,5 @@
 //
 // Others rely on the following, so do not change it alone. Shape's text is in files of costs. Results
 // decide where layers lie, so a change shows in golden files and recorded runs. LeastSeconds must stay
-// a bound. Free to change: how BestCuts and Auto search.
+// a bound. Free to change: how BestInMap and Auto search.
 package search

@@ -3,6 +3,8 @@ package search
 import (
 	"math"
 	"slices"
+
+	"dynmo/src/cost"
 )
 
 // LeastSeconds returns a lower bound of Seconds, for all cuts and all schedules. It takes messages of
@@ -11,8 +13,9 @@ import (
 //
 // With one chunk on each stage it is the smallest S for which cuts exist whose stages all have a bound
 // of at most S. The bound of a stage is the largest of five sums, as in sim.LowerBound. Each adds up the
-// stage's own work and the work of other stages before and after it; one adds its gradient sums. Adding a layer at either end of a stage never lowers that bound. So the stages may
-// take as many layers as they can, from the left.
+// stage's own work and the work of other stages before and after it; one adds its gradient sums. Adding a
+// layer at either end of a stage never lowers that bound. So the stages may take as many layers as they
+// can, from the left.
 //
 // With several chunks on a stage it is the largest of
 //
@@ -34,7 +37,10 @@ func (s *Step) LeastSeconds() float64 {
 }
 
 // prefixes are sums over the layers before each layer, and before the end of the chain.
-type prefixes struct{ forward, input, weight, sums []float64 }
+type prefixes struct {
+	layers []cost.Stage // cheapest seconds
+	sums   []float64    // seconds of gradient sums
+}
 
 // prefixes returns the sums of the cheapest seconds of layers, and of their gradient sums.
 func (s *Step) prefixes() prefixes {
@@ -52,17 +58,13 @@ func (s *Step) prefixes() prefixes {
 	if s.Mesh.Replicas <= 1 {
 		perByte = 0
 	}
-	n := len(t.Layers)
-	sums := prefixes{make([]float64, n+1), make([]float64, n+1), make([]float64, n+1), make([]float64, n+1)}
+	sums := prefixes{make([]cost.Stage, len(t.Layers)+1), make([]float64, len(t.Layers)+1)}
 	for l, layer := range t.Layers {
 		factor := slow
 		if len(t.Scale) > 0 && len(t.Scale[l]) > 0 {
 			factor *= slices.Min(t.Scale[l])
 		}
-		c := layer.Stage().Scale(factor)
-		sums.forward[l+1] = sums.forward[l] + c.Forward
-		sums.input[l+1] = sums.input[l] + c.Input
-		sums.weight[l+1] = sums.weight[l] + c.Weight
+		sums.layers[l+1] = sums.layers[l].Plus(layer.Stage().Scale(factor))
 		sums.sums[l+1] = sums.sums[l] + perByte*float64(layer.Summed())
 	}
 	return sums
@@ -77,10 +79,10 @@ func (s *Step) prefixes() prefixes {
 //	head + f + trip + M·i + tail    the same, up to the last I
 //	head + M·(f+i+w) - w + sums     the last W completes the gradients that are summed
 func (s prefixes) leastOfStage(lo, hi, microbatches int) float64 {
-	last, m := len(s.forward)-1, float64(microbatches)
-	f, i, w := s.forward[hi]-s.forward[lo], s.input[hi]-s.input[lo], s.weight[hi]-s.weight[lo]
-	head, tail := s.forward[lo], s.input[lo]
-	back := s.forward[last] + s.input[last] - s.input[hi] // head + f + trip
+	before, behind, all, m := s.layers[lo], s.layers[hi], s.layers[len(s.layers)-1], float64(microbatches)
+	f, i, w := behind.Forward-before.Forward, behind.Input-before.Input, behind.Weight-before.Weight
+	head, tail := before.Forward, before.Input
+	back := all.Forward + all.Input - behind.Input // head + f + trip
 	return max(
 		head+m*(f+i+w),
 		head+m*(f+i)+tail,
@@ -117,14 +119,15 @@ func (s *Step) leastOfLine() float64 {
 // leastOfChunks is LeastSeconds of several chunks on a stage.
 func (s *Step) leastOfChunks() float64 {
 	sums, layers, m := s.prefixes(), len(s.Costs.Layers), float64(s.Microbatches)
-	work := m * (sums.forward[layers] + sums.input[layers] + sums.weight[layers])
+	work := m * sums.layers[layers].Seconds()
 	for stage := range s.Mesh.Stages {
-		work += sums.forward[min(stage, layers)]
+		work += sums.layers[min(stage, layers)].Forward
 	}
 	least := max(work, sums.sums[layers]) / float64(s.Mesh.Stages)
 	for l := range layers {
-		w := sums.weight[l+1] - sums.weight[l]
-		least = max(least, m*(sums.forward[l+1]-sums.forward[l]+sums.input[l+1]-sums.input[l]+w)-w+sums.sums[l+1]-sums.sums[l])
+		lo, hi := sums.layers[l], sums.layers[l+1]
+		w := hi.Weight - lo.Weight
+		least = max(least, m*(hi.Forward-lo.Forward+hi.Input-lo.Input+w)-w+sums.sums[l+1]-sums.sums[l])
 	}
 	return least
 }
