@@ -75,9 +75,16 @@ type situation struct {
 
 // face makes the situation that of some costs and a layout.
 func (b *balancer) face(costs cost.Estimate, present layout.Layout) {
-	if b.now == nil || !b.now.costs.Equal(costs) || !b.now.Present.Equal(present) {
-		b.now = &situation{Step: b.problem.Step(costs.Table, present), costs: costs}
+	s := b.problem.Step(costs.Table, present)
+	if n := b.now; n != nil && n.costs.Equal(costs) {
+		if n.Present.Equal(present) {
+			return
+		}
+		if n.Problem == b.problem {
+			s = n.Move(present)
+		}
 	}
+	b.now = &situation{Step: s, costs: costs}
 }
 
 // memory is what a balancer knows of the steps so far. Checkpoints contain it.
@@ -258,7 +265,7 @@ func (b *balancer) predict(next layout.Layout, why *plan.Reason) error {
 		if err != nil {
 			return err
 		}
-		s = sized.Step(sized.Costs, next)
+		s = sized.Move(next)
 		optimum, err := balance.Partition(s.CutProblem())
 		if err != nil {
 			return err

@@ -20,7 +20,7 @@ import (
 //
 // All answers are pure functions of these three values and of arguments, and nothing changes the
 // values. So each answer in cache is right as long as the Step exists, and for other costs or another
-// present layout there is another Step. A Step is for one goroutine.
+// present layout there is another Step (see Move). A Step is for one goroutine.
 type Step struct {
 	*Problem
 	Costs   cost.Table
@@ -42,6 +42,16 @@ type cache struct {
 func (p *Problem) Step(costs cost.Table, present layout.Layout) *Step {
 	f := p.form(present.Map().Virtual())
 	return &Step{Problem: p, Costs: costs, Present: present, Map: f.Map, here: f}
+}
+
+// Move returns the step of the same costs in another layout of as many stages and microbatches. What
+// Layout has found is kept if both layouts are on the same ranks: it depends on costs and ranks only.
+func (s *Step) Move(next layout.Layout) *Step {
+	moved := s.Step(s.Costs, next)
+	if slices.Equal(s.Present.Ranks, next.Ranks) && s.Present.Pieces.Equal(next.Pieces) {
+		moved.cache.layouts = slices.Clip(s.cache.layouts)
+	}
+	return moved
 }
 
 // Resize returns the step of the same sequences on other numbers of stages and of microbatches, before
