@@ -172,7 +172,7 @@ func (s *Step) slowdown(stage int) float64 {
 // says; without Costs.Scale all microbatches are the mean one.
 func (s *Step) simulation(l layout.Layout) sim.Step {
 	if l.Map() != s.Map {
-		l.Twice = nil // in another map than the present one the costs choose anew which layers recompute
+		l.Twice = nil // l.Twice counts in the present map only; in another map the costs choose which layers recompute
 	}
 	chosen, _ := s.chosen(l, l.Schedule.Peaks)
 	t := s.effective(s.Costs, chosen)
