@@ -178,7 +178,7 @@ func readSeries(name string, r io.Reader, layers int) (list Series, older bool, 
 			return list, older, nil
 		case err != nil:
 			if _, syntax := errors.AsType[*json.SyntaxError](err); syntax {
-				err = fmt.Errorf("%w: want a file of dynmo profile CONFIG -o FILE, or costs.jsonl of a run", err)
+				err = fmt.Errorf("%w: want a file of dynmo profile or dynmo costs, or costs.jsonl of a run", err)
 			}
 			return nil, false, fmt.Errorf("%s: table %d: %w", name, len(list), err)
 		}

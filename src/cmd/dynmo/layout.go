@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"dynmo/src/files"
 	"dynmo/src/lab/layouts"
 	"dynmo/src/record"
 	"dynmo/src/schedule"
@@ -20,7 +21,7 @@ const exitNothing = 3
 
 // layoutCommand returns the command that finds pipeline layouts for other programs.
 func layoutCommand() *cobra.Command {
-	var costs, trainer, kind string
+	var costs, trainer, kind, memory string
 	var r layouts.Request
 	var asJSON bool
 	var page, orders target
@@ -34,14 +35,21 @@ measuring. The search compares layouts by the simulated step of the trainer's ow
 the largest stage. It prints the best five, and what the trainer needs for the first. --layout is the
 layout that you have now, in the notation of the trainer:
 
-  megatron    Et*8|t*8|t*8|t*8L     (--pipeline-model-parallel-layout)
+  megatron    Et*8|t*8|t*8|t*8L     (--pipeline-model-parallel-layout), or blocks as 8,8,8,8
   torchtitan  8,8,8,8               blocks of each virtual stage
   deepspeed   0,9,17,25,34          the first layer of each stage, and the number of layers; or
                                     uniform, parameters, type:REGEX (of names of layers)
   nanotron    8,8,8,8               blocks of each stage
 
+"step" is the time of a step. "bound": no schedule of this layout's work is shorter. "fullest": the work of
+the busiest stage. The idle shares of the step are means over the stages: of the schedule, if all parts were
+equal; more, because they are unequal; more, because of messages. "1f1b x 1" is the schedule and the parts of
+the model on each stage. Layouts whose steps are equal are ordered by the fullest stage, then by how equal the
+stages are.
+
 With one part of the model on each stage the best layout is proven: all others were compared, or cannot
-be better. Messages take --message seconds; without them more chunks look better than they are. A gain counts if it is above twice its standard error,
+be better. Messages take --message seconds (bytes of a microbatch's activations over the bandwidth: 64 MB at
+50 GB/s are 0.0013); without them more chunks look better than they are. A gain counts if it is above twice its standard error,
 which follows from that of the costs. Costs with bytes (dynmo profile) give the memory of stages, and
 --memory leaves out layouts that need more.
 
@@ -59,6 +67,11 @@ noise of the costs.`,
 			}
 			if err := cmp.Or(err, checkRange("stages", r.Stages, 1, 1024), checkRange("microbatches", r.Microbatches, 1, 1<<14)); err != nil {
 				return err
+			}
+			if memory != "" {
+				if r.Memory, err = size(memory); err != nil {
+					return usageError{fmt.Errorf("--memory %w", err)}
+				}
 			}
 			if r.Message < 0 || r.Message > 1 {
 				return usageError{fmt.Errorf("--message %g: want seconds from 0 to 1", r.Message)}
@@ -89,11 +102,13 @@ noise of the costs.`,
 				if err := orders.write(c, func(out io.Writer) error { return schedule.WriteCSV(out, s) }); err != nil {
 					return err
 				}
+				fmt.Fprintf(c.ErrOrStderr(), "wrote %s, for pipeline_parallel_schedule_csv=%q\n", files.Visible(orders.path), orders.path)
 			}
 			if page.path != "" {
 				if err := page.write(c, a.HTML); err != nil {
 					return err
 				}
+				fmt.Fprintf(c.ErrOrStderr(), "wrote %s\n", files.Visible(page.path))
 			}
 			if !a.Better {
 				return statusError(exitNothing)
@@ -109,8 +124,8 @@ noise of the costs.`,
 	c.Flags().StringVar(&r.Present, "layout", "", "the layout that you have now")
 	c.Flags().StringVar(&kind, "schedule", "", "schedule of the trainer (default 1f1b, or interleaved with chunks)")
 	c.Flags().Float64Var(&r.Message, "message", 0, "seconds of a message between two stages")
-	c.Flags().Int64Var(&r.Memory, "memory", 0, "bytes that a stage may need; 0: no limit")
-	c.Flags().BoolVar(&r.Half, "half", false, "cut blocks between attention and MLP too")
+	c.Flags().StringVar(&memory, "memory", "", "memory of a stage, such as 80GB; empty: no limit")
+	c.Flags().BoolVar(&r.Half, "half", false, "cut blocks between attention and MLP too; layouts are then blocks of each virtual stage, as 8.5,7.5")
 	page.flags(c, "html", "", "page to write, with the present and the best step as pictures")
 	orders.named(c, "schedule-csv", "", "schedule to write in PyTorch's CSV, for torchtitan's pipeline_parallel_schedule_csv")
 	c.Flags().BoolVar(&asJSON, "json", false, "answer in JSON")
@@ -151,7 +166,7 @@ func (a layoutAnswer) print(out io.Writer) error {
 	if a.Proven {
 		fmt.Fprint(out, "No layout is better than the first: all others were compared, or cannot be better.\n")
 	} else {
-		fmt.Fprintf(out, "A step of no layout is shorter than %.4f s; the first is within %.1f %% of that.\n", a.Bound, 100*(a.Best[0].Seconds/a.Bound-1))
+		fmt.Fprintf(out, "No layout can take less than %.4f s; the first is within %.1f %% of that.\n", a.Bound, 100*(a.Best[0].Seconds/a.Bound-1))
 	}
 	if most := slices.Max(a.Best[0].Bytes); most > 0 {
 		fmt.Fprint(out, "GB of the first by stage:")
@@ -160,12 +175,19 @@ func (a layoutAnswer) print(out io.Writer) error {
 		}
 		fmt.Fprintln(out)
 	}
+	noise := "its error is not known"
+	if a.Noise != nil {
+		noise = fmt.Sprintf("± %.3f", *a.Noise)
+	}
 	switch {
 	case a.Present != nil && !a.Better:
-		fmt.Fprintf(out, "Nothing is better than the present layout by more than the noise of the costs: %.4f times as fast, ± %.4f.\n", *a.Gain, *a.Noise)
+		fmt.Fprintf(out, "Nothing is better than the present layout by more than the noise of the costs: %.3f times as fast, %s.\n", *a.Gain, noise)
 		return nil
 	case a.Present != nil:
-		fmt.Fprintf(out, "The first is %.3f times as fast as the present layout, ± %.3f.\n", *a.Gain, *a.Noise)
+		fmt.Fprintf(out, "The first is %.3f times as fast as the present layout, %s.\n", *a.Gain, noise)
+	}
+	if most := slices.Max(a.Best[0].Bytes); most == 0 {
+		fmt.Fprint(out, "Memory was not checked: the costs have no bytes. The first stages hold the most microbatches.\n")
 	}
 	_, err := fmt.Fprintf(out, "\n%s\n\n%s\n", a.Text, a.Change)
 	return err

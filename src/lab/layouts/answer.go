@@ -1,6 +1,7 @@
 package layouts
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -23,7 +24,7 @@ type Answer struct {
 	Proven  bool     `json:"proven"`
 	Bound   float64  `json:"bound"` // seconds that no layout beats
 	Gain    *float64 `json:"gain"`  // seconds of the present step, divided by those of the best
-	Noise   *float64 `json:"noise"` // standard error of the gain, from that of the costs
+	Noise   *float64 `json:"noise"` // standard error of the gain, from that of the costs; null if that is not known
 	Better  bool     `json:"better"`
 	Text    string   `json:"text"`   // what the user gives to the trainer for the best layout
 	Change  string   `json:"change"` // how a run goes on with it
@@ -60,6 +61,9 @@ func Plan(r Request, table cost.Table) (Answer, error) {
 	}
 	t := r.Trainer
 	a := Answer{Trainer: t.Name, Clock: "sim", Costs: table.Source(), Stages: r.Stages, Change: t.Change, Proven: true, Better: true}
+	if r.Memory > 0 && !slices.ContainsFunc(table.Layers, func(l cost.Layer) bool { return l.Bytes.Static() > 0 }) {
+		return a, errors.New("--memory: the costs have no bytes, want those of --csv with parameter_bytes and activation_bytes, --config-json or dynmo profile")
+	}
 	known := 0 // chunks of the present layout
 	if r.Present != "" {
 		if known, err = t.chunks(r.Present, r.Stages); err != nil {
@@ -161,9 +165,13 @@ func (a *Answer) compare(r Request, c Chain, now, best *attempt) error {
 	present := now.named(r.Trainer, c, now.describe(units))
 	a.Present = &present
 	better, _ := best.unitsOf(a.Best[0].Cuts)
-	gain, noise := present.Seconds/a.Best[0].Seconds, noise(now.solver, units, best.solver, better)
-	a.Gain, a.Noise = &gain, &noise
-	a.Better = gain-1 > max(sigmas*noise, 1e-6)
+	gain, least := present.Seconds/a.Best[0].Seconds, 1e-6
+	a.Gain = &gain
+	if now.Deviation != nil {
+		noise := noise(now.solver, units, best.solver, better)
+		a.Noise, least = &noise, max(least, sigmas*noise)
+	}
+	a.Better = gain-1 > least
 	return nil
 }
 
@@ -197,9 +205,6 @@ func (p *Problem) keepTogether(unseparated []cost.Combination) {
 // noise returns the standard error of the gain from cuts a to cuts b, from the deviations of the costs.
 // Layers of one kind have one error.
 func noise(va *solver, a []int, vb *solver, b []int) float64 {
-	if va.Deviation == nil {
-		return 0
-	}
 	const draws = 100
 	list := make([]float64, draws)
 	before, after := *va, *vb

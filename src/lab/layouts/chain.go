@@ -1,6 +1,7 @@
 package layouts
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -64,8 +65,13 @@ func NewChain(layers []cost.Layer) (Chain, error) {
 		}
 		c.parts = append(c.parts, p)
 	}
-	if c.blocks == 0 {
-		return c, fmt.Errorf("no layer has a number, want the blocks as block.0, block.1, …")
+	switch {
+	case c.blocks == 0:
+		return c, errors.New("no layer has a number, want the blocks as block.0, block.1, …")
+	case c.parts[0].role != embedding:
+		return c, fmt.Errorf("the first layer is %q: want the embedding before it, with its own line (its backward may be 0)", layers[0].Name)
+	case c.head == len(layers):
+		return c, fmt.Errorf("the last layer is %q: want the head behind it, with its own line", layers[len(layers)-1].Name)
 	}
 	return c, c.checkBackward()
 }

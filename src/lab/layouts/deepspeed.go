@@ -26,11 +26,12 @@ var deepspeed = Trainer{
 	},
 	format: func(cuts partition.Partition, _ Chain, _ Problem) (string, error) {
 		list := strings.Trim(strings.Join(strings.Fields(fmt.Sprint([]int(cuts))), ", "), " ")
-		return fmt.Sprintf(`class Module(deepspeed.pipe.PipelineModule):
+		return fmt.Sprintf(`# Build the model with this class in place of PipelineModule. Its list has %d layers, as the costs.
+class Module(deepspeed.pipe.PipelineModule):
     def _partition_layers(self, method="uniform"):
         stage = self._topo.get_coord(self.global_rank).pipe
         self.parts = %s
-        self._set_bounds(start=self.parts[stage], stop=self.parts[stage + 1])`, list), nil
+        self._set_bounds(start=self.parts[stage], stop=self.parts[stage + 1])`, cuts.Layers(), list), nil
 	},
 	Change: `DeepSpeed: checkpoints have one file for each layer of the list, so weights go on with another layout.
 The optimizer's state does not with ZeRO, except from a universal checkpoint (ds_to_universal.py).`,
@@ -60,6 +61,9 @@ func parseDeepSpeed(text string, c Chain, p Problem) (partition.Partition, error
 			if match.MatchString(layer.Name) {
 				weights[l] = 1
 			}
+		}
+		if slices.Max(weights) == 0 {
+			return nil, fmt.Errorf("no layer's name matches %q: the costs know no classes, want a name such as %q", pattern, Kind(c.Layers[n/2].Name))
 		}
 	default:
 		cuts, err := numbers(text)

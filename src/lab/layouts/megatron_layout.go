@@ -19,6 +19,13 @@ var megatron = Trainer{
 	Half:      true,
 	constrain: constrainMegatron,
 	parse: func(text string, c Chain, p Problem) (partition.Partition, error) {
+		if isCounts(text) {
+			counts, err := numbers(text)
+			if err != nil {
+				return nil, err
+			}
+			return blockCuts(counts, c, p)
+		}
 		virtual, err := ParseMegatron(text)
 		if err != nil {
 			return nil, err
@@ -32,6 +39,9 @@ var megatron = Trainer{
 		return cutsOfSymbols(virtual, c), nil
 	},
 	chunks: func(text string, stages int) (int, error) {
+		if isCounts(text) {
+			return chunksOfCounts(text, stages)
+		}
 		virtual, err := ParseMegatron(text)
 		if err != nil {
 			return 0, err
@@ -40,7 +50,7 @@ var megatron = Trainer{
 	},
 	brief: func(cuts partition.Partition, c Chain) string {
 		if slices.ContainsFunc(cuts[1:len(cuts)-1], func(l int) bool { return l < len(c.parts) && !c.parts[l].first }) {
-			return strings.Trim(strings.Join(strings.Fields(fmt.Sprint([]int(cuts))), ","), "[]")
+			return halfCounts(cuts, c)
 		}
 		return shortMegatron(symbolsOf(cuts, c))
 	},
@@ -137,7 +147,7 @@ func formatMegatron(cuts partition.Partition, c Chain, p Problem) (string, error
 	if err := CheckMegatron(virtual, p.Stages, c.blocks, c.mtps); err != nil {
 		return "", fmt.Errorf("%s: %w", text, err)
 	}
-	out := fmt.Sprintf("--pipeline-model-parallel-layout %q", text)
+	out := fmt.Sprintf("--pipeline-model-parallel-layout %q\nLeave out the other options of the layout: --num-layers-per-virtual-pipeline-stage,\n--num-virtual-stages-per-pipeline-rank, --decoder-first-pipeline-num-layers, --decoder-last-pipeline-num-layers,\n--account-for-embedding-in-pipeline-split, --account-for-loss-in-pipeline-split.", text)
 	if c.mtps > 0 {
 		out += "\nThe vocabulary product of multi-token prediction is on the stage of L, wherever m is."
 	}
@@ -186,4 +196,26 @@ func hybridSymbol(name string) (byte, error) {
 		}
 	}
 	return 0, fmt.Errorf("layer %q: no half of a block by its name, want block.N.attention, .mla, .mamba, .mlp or .moe", name)
+}
+
+// halfCounts writes how many blocks each virtual stage has, with halves as .5.
+func halfCounts(cuts partition.Partition, c Chain) string {
+	layers := 0 // of blocks
+	for _, x := range c.parts {
+		if x.role == block {
+			layers++
+		}
+	}
+	var list []string
+	for k := range cuts.Stages() {
+		lo, hi := cuts.Range(k)
+		n := 0
+		for _, x := range c.parts[lo:hi] {
+			if x.role == block {
+				n++
+			}
+		}
+		list = append(list, fmt.Sprintf("%.3g", float64(n*c.blocks)/float64(layers)))
+	}
+	return strings.Join(list, ",")
 }

@@ -22,6 +22,7 @@ type Problem struct {
 	// Slower returns the seconds that messages take longer under a layout; nil: 0.
 	Slower func(cuts partition.Partition) float64
 
+	Inside []bool                               // by layer: whether it is inside a block, where a cut is worse than another with an equal step; nil: none is
 	CanCut []bool                               // by layer: whether a virtual stage may begin with it
 	Empty  bool                                 // virtual stages may be empty; the first and the last never are
 	Legal  func(cuts partition.Partition) error // further rules; nil: none

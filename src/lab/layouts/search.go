@@ -80,12 +80,13 @@ type candidate struct {
 	seconds float64
 	fullest float64 // seconds of the fullest stage's work for a microbatch
 	squares float64 // sum of the squares of the stages' seconds
+	inside  int     // cuts inside blocks
 }
 
-// compare orders candidates: the shorter step first, then the lighter fullest stage, then the more equal
-// stages, then the longer early stages.
+// compare orders candidates: the shorter step first, then fewer cuts inside blocks, then the lighter fullest
+// stage, then the more equal stages, then the longer early stages.
 func compare(a, b candidate) int {
-	return cmp.Or(compareRounded(a.seconds, b.seconds), compareRounded(a.fullest, b.fullest),
+	return cmp.Or(compareRounded(a.seconds, b.seconds), cmp.Compare(a.inside, b.inside), compareRounded(a.fullest, b.fullest),
 		compareRounded(a.squares, b.squares), -slices.Compare(a.units, b.units))
 }
 
@@ -112,6 +113,11 @@ func (s *search) offer(units []int) float64 {
 	c.units, c.fullest = slices.Clone(units), slices.Max(busy)
 	for _, x := range busy {
 		c.squares += x * x
+	}
+	for _, u := range units[1 : len(units)-1] {
+		if s.Inside != nil && s.Inside[s.starts[u]] {
+			c.inside++
+		}
 	}
 	at, known := slices.BinarySearchFunc(s.best, c, compare)
 	if known || !s.fits(units) {

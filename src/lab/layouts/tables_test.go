@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"testing"
 
 	"dynmo/src/cost"
@@ -51,6 +52,9 @@ func (m measured) layers() (list []cost.Layer) {
 	}
 	for _, kind := range m.Head {
 		add(kind, kind)
+	}
+	if m.Embedding == nil && m.Head == nil { // not in the trace: they take no time here
+		list = slices.Concat([]cost.Layer{{Name: "embedding"}}, list, []cost.Layer{{Name: "head"}})
 	}
 	return list
 }

@@ -2,6 +2,8 @@ package layouts
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"dynmo/src/partition"
@@ -17,14 +19,20 @@ var torchSchedules = map[schedule.Kind]string{
 var torchtitan = Trainer{
 	Name: "torchtitan",
 	constrain: func(p *Problem, c Chain, _ bool) error {
+		for kind, name := range torchSchedules {
+			if string(p.Schedule) == name {
+				p.Schedule = kind
+			}
+		}
 		if torchSchedules[p.Schedule] == "" {
-			return fmt.Errorf("torchtitan: PyTorch has no schedule %s", p.Schedule)
+			return fmt.Errorf("torchtitan: schedule %q, want one of %s", p.Schedule, strings.Join(slices.Sorted(maps.Values(torchSchedules)), ", "))
 		}
 		if c.mtps > 0 {
 			return fmt.Errorf("torchtitan has no layers of multi-token prediction, and the costs have %d", c.mtps)
 		}
 		if rounds := max(1, p.Microbatches/p.Stages); p.Chunks > 1 && p.Microbatches%rounds != 0 {
-			return fmt.Errorf("torchtitan: %d microbatches on %d stages with chunks, want a multiple of %d", p.Microbatches, p.Stages, rounds)
+			return fmt.Errorf("torchtitan: PyTorch divides %d microbatches on %d stages with chunks into %d rounds, and want them equal: %d or %d microbatches",
+				p.Microbatches, p.Stages, rounds, p.Microbatches/rounds*rounds, (p.Microbatches/rounds+1)*rounds)
 		}
 		return nil
 	},
@@ -39,7 +47,7 @@ var torchtitan = Trainer{
 	brief:  counts,
 	format: func(cuts partition.Partition, c Chain, p Problem) (string, error) {
 		var b strings.Builder
-		b.WriteString("ParallelismConfig(\n")
+		b.WriteString("# The names are those of torchtitan b5bcd76c; modules that no part names are left out of the model.\nParallelismConfig(\n")
 		fmt.Fprintf(&b, "    pipeline_parallel_degree=%d,\n    pipeline_parallel_schedule=%q,\n    module_fqns_per_model_part=[\n",
 			p.Stages, torchSchedules[p.Schedule])
 		for v := range cuts.Stages() {

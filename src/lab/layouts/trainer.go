@@ -64,6 +64,9 @@ func (t Trainer) rules(p *Problem, c Chain, half bool) error {
 	p.CanCut = make([]bool, len(c.Layers))
 	for l, part := range c.parts {
 		p.CanCut[l] = part.first || half && part.role == block
+		if half {
+			p.Inside = append(p.Inside, !part.first)
+		}
 	}
 	return t.constrain(p, c, half)
 }
@@ -99,6 +102,9 @@ func chunksOfCounts(text string, stages int) (int, error) {
 
 // oneChunk is Trainer.chunks of a trainer without virtual stages.
 func oneChunk(string, int) (int, error) { return 1, nil }
+
+// isCounts reports whether a layout is a list of numbers.
+func isCounts(text string) bool { return strings.Trim(text, "0123456789, ") == "" && text != "" }
 
 // numbers reads a list of integers with commas or blanks between them.
 func numbers(text string) ([]int, error) {
