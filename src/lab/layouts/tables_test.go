@@ -53,7 +53,7 @@ func (m measured) layers() (list []cost.Layer) {
 	for _, kind := range m.Head {
 		add(kind, kind)
 	}
-	if m.Embedding == nil && m.Head == nil { // not in the trace: they take no time here
+	if len(m.Embedding)+len(m.Head) == 0 { // not in the trace: they take no time here
 		list = slices.Concat([]cost.Layer{{Name: "embedding"}}, list, []cost.Layer{{Name: "head"}})
 	}
 	return list
