@@ -82,11 +82,12 @@ func TestSimulatorForetellsPackings(t *testing.T) {
 		}
 		run, err := study.Simulate(series, o)
 		expect.OK(t, err)
-		told := run.Packings()
-		same := len(told) == len(ran.packed) && len(told) > 0
-		for i := 0; same && i < len(told); i++ {
-			late := ran.packed[i].step - told[i].Step
-			same = told[i].Stages == ran.packed[i].stages && late >= 0 && late < 10
+		told := run.Tally.Packing()
+		same := told != nil && told.Packings == len(ran.packed)
+		for i := 0; same && i < told.Packings; i++ {
+			next := told.Segments[i+1]
+			late := ran.packed[i].step - next.Step
+			same = next.Ranks == ran.packed[i].stages*c.Parallel.Replicas && late >= 0 && late < 10
 		}
 		if !same {
 			t.Errorf("%s: packed %v, predicted %+v", kind, ran.packed, told)

@@ -75,8 +75,8 @@ func TestPrediction(t *testing.T) {
 		trainKnown(t, c, log)
 		ahead := 0
 		for _, r := range study.Replay(log.series) {
-			t.Logf("%s, %d steps from %d: ran %.3f ms, predicted %+.2f %%", kind, r.Steps, r.Step, 1e3*r.Measured, 100*r.Error())
-			if math.Abs(r.Error()) > 0.02 {
+			t.Logf("%s, %d steps from %d: ran %.3f ms, predicted %+.2f %%", kind, r.Steps, r.Step, 1e3*r.Measured, 100*r.Error)
+			if math.Abs(r.Error) > 0.02 {
 				t.Errorf("%s, steps from %d: predicted %v s, ran %v s", kind, r.Step, r.Predicted, r.Measured)
 			}
 			if r.Ahead > 0 {
@@ -133,9 +133,9 @@ func TestPredictionOfMeasuredTimes(t *testing.T) {
 		}
 		var off []float64
 		for _, r := range replayed {
-			off = append(off, math.Abs(r.Error()))
-			t.Logf("%s, %d steps from %d: measured %.2f ms, predicted %+.1f %%", kind, r.Steps, r.Step, 1e3*r.Measured, 100*r.Error())
-			if math.Abs(r.Error()) > most {
+			off = append(off, math.Abs(r.Error))
+			t.Logf("%s, %d steps from %d: measured %.2f ms, predicted %+.1f %%", kind, r.Steps, r.Step, 1e3*r.Measured, 100*r.Error)
+			if math.Abs(r.Error) > most {
 				t.Errorf("%s, steps from %d: predicted %v s, measured %v s", kind, r.Step, r.Predicted, r.Measured)
 			}
 			if r.Ahead > 0 {

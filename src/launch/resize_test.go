@@ -84,7 +84,7 @@ type recorded struct {
 }
 
 func (r *recorded) base() *run               { return &r.all }
-func (r *recorded) Trace(s trace.Step) error { return r.Run.Trace(s, 0) }
+func (r *recorded) Trace(s trace.Step) error { return r.Run.Trace(s) }
 func (*recorded) Say(string)                 {}
 
 // TestLeavingIsRecorded: a run that loses stages records the layout of each step. Its records can
@@ -119,8 +119,8 @@ func TestLeavingIsRecorded(t *testing.T) {
 		}
 	}
 	for _, line := range r.Timelines {
-		if got, want := len(line.Stages), stages(line.Step.Step); got != want {
-			t.Errorf("timeline of step %d on %d stages, want %d", line.Step.Step, got, want)
+		if got, want := len(line.Stages), stages(line.Step); got != want {
+			t.Errorf("timeline of step %d on %d stages, want %d", line.Step, got, want)
 		}
 	}
 	var page, table strings.Builder

@@ -11,6 +11,7 @@ type Analysis struct {
 	Optimum    float64        // smallest Bottleneck of any cuts with one chunk on each stage, without a memory limit; at most Bottleneck
 	Headroom   float64        // upper bound of the speedup by other cuts: 1 is none (see balance.Headroom)
 	Predicted  float64        // Makespan of the layout with the measured costs, in seconds
+	LowerBound float64        // least Makespan of any schedule of these cuts within the memory, in seconds
 	Idle       trace.Idle     // why stages waited
 	Bytes      []int64        // by stage: bytes of layers and buffers
 	Took       [][]cost.Stage // by virtual stage and microbatch: measured seconds of F, I and W

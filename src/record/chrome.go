@@ -14,22 +14,16 @@ import (
 	"dynmo/src/trace"
 )
 
-// Timeline is one step of one replica.
-type Timeline struct {
-	Replica int
-	trace.Step
-}
-
-// chrome writes timelines as Chrome trace events (Trace Event Format, Google
-// 2016), which Perfetto opens: an array with an event a line. A process is a
-// replica, a thread a stage. The format lets the closing bracket be missing, so
+// chrome writes timelines of the first replica as Chrome trace events (Trace Event Format, Google
+// 2016), which Perfetto opens: an array with an event a line. The replica is a process, a stage a
+// thread. The format lets the closing bracket be missing, so
 // the file of a run that was killed still opens.
 type chrome struct {
 	out    io.Writer
-	clocks map[int]string // by replica: the clock in the replica's name
-	named  map[int]int    // by replica: the number of stages whose name has been written
-	steps  int            // number of steps in the file
-	behind float64        // seconds added to the starts of steps: the end of the steps of earlier starts of the run
+	clock  string  // in the replica's name; "" before that has been written
+	named  int     // number of stages whose name has been written
+	steps  int     // number of steps in the file
+	behind float64 // seconds added to the starts of steps: the end of the steps of earlier starts of the run
 	begun  bool
 	cut    bool // a step is lost, or was written in part: nothing may be written after it
 }
@@ -42,7 +36,7 @@ type chromeEvent struct {
 	Phase   string     `json:"ph"`
 	Start   micro      `json:"ts"`
 	Length  *micro     `json:"dur,omitempty"` // every X event needs it: readers drop an X without a length
-	Replica int        `json:"pid"`
+	Replica int        `json:"pid"`           // 0
 	Stage   int        `json:"tid"`
 	Args    chromeArgs `json:"args"`
 }
@@ -64,7 +58,7 @@ func (m micro) MarshalJSON() ([]byte, error) {
 }
 
 // add appends a step with one call of the writer. It does nothing once a step is lost.
-func (c *chrome) add(t Timeline) error {
+func (c *chrome) add(t trace.Step) error {
 	if c.cut {
 		return nil
 	}
@@ -80,26 +74,20 @@ func (c *chrome) add(t Timeline) error {
 		b.WriteString(lead)
 		b.Write(text)
 	}
-	if c.named == nil {
-		c.named, c.clocks = map[int]int{}, map[int]string{}
+	if c.clock != t.Clock {
+		c.clock = t.Clock
+		event(chromeEvent{Name: "process_name", Phase: "M", Args: chromeArgs{Name: fmt.Sprintf("replica 0, %s clock", t.Clock), Clock: t.Clock}})
 	}
-	if clock, ok := c.clocks[t.Replica]; !ok || clock != t.Clock {
-		c.clocks[t.Replica] = t.Clock
-		event(chromeEvent{Name: "process_name", Phase: "M", Replica: t.Replica,
-			Args: chromeArgs{Name: fmt.Sprintf("replica %d, %s clock", t.Replica, t.Clock), Clock: t.Clock}})
+	for ; c.named < len(t.Stages); c.named++ {
+		event(chromeEvent{Name: "thread_name", Phase: "M", Stage: c.named, Args: chromeArgs{Name: fmt.Sprintf("stage %d", c.named)}})
 	}
-	for stage := c.named[t.Replica]; stage < len(t.Stages); stage++ {
-		event(chromeEvent{Name: "thread_name", Phase: "M", Replica: t.Replica, Stage: stage,
-			Args: chromeArgs{Name: fmt.Sprintf("stage %d", stage)}})
-	}
-	c.named[t.Replica] = max(c.named[t.Replica], len(t.Stages))
 	for stage, spans := range t.Stages {
 		for _, s := range spans {
 			length := micro(1e6 * (s.End - s.Start))
 			e := chromeEvent{
-				Name: instruction(s), Cat: s.Op.String(), Phase: "X", Replica: t.Replica, Stage: stage,
+				Name: instruction(s), Cat: s.Op.String(), Phase: "X", Stage: stage,
 				Start: micro(1e6 * (c.behind + s.Start)), Length: &length,
-				Args: chromeArgs{Step: &t.Step.Step},
+				Args: chromeArgs{Step: &t.Step},
 			}
 			if s.Microbatch >= 0 {
 				e.Args.Microbatch, e.Args.Chunk = &s.Microbatch, &s.Chunk
@@ -144,7 +132,7 @@ func instruction(s trace.Span) string {
 func WriteTrace(w io.Writer, steps []trace.Step) error {
 	c := chrome{out: w}
 	for _, s := range steps {
-		if err := c.add(Timeline{Step: s}); err != nil {
+		if err := c.add(s); err != nil {
 			return fmt.Errorf("trace: %w", err)
 		}
 	}
@@ -154,11 +142,10 @@ func WriteTrace(w io.Writer, steps []trace.Step) error {
 // ReadTrace reads a file of Run.Trace or WriteTrace. Timelines are in the order in which their
 // steps begin in the file. The last line of a killed run may be damaged and is left out. Any other
 // damaged line is an error that names the line. name is the file's name in errors.
-func ReadTrace(name string, r io.Reader) ([]Timeline, error) {
-	var list []Timeline
-	where := map[[2]int]int{} // step and replica: index in list
-	clock := map[int]string{} // by replica
-	named := map[int]int{}    // by replica: stages that have a name; other stages are invalid
+func ReadTrace(name string, r io.Reader) ([]trace.Step, error) {
+	var list []trace.Step
+	where := map[int]int{} // by step: index in list
+	clock, named := "", 0  // named: stages that have a name; other stages are invalid
 	in := bufio.NewScanner(r)
 	in.Buffer(nil, 1<<20)
 	var damaged error
@@ -183,27 +170,26 @@ func ReadTrace(name string, r io.Reader) ([]Timeline, error) {
 		}
 		switch {
 		case e.Phase == "M" && e.Name == "process_name":
-			clock[e.Replica] = e.Args.Clock
+			clock = e.Args.Clock
 		case e.Phase == "M" && e.Name == "thread_name":
-			named[e.Replica]++
+			named++
 		}
 		if e.Phase != "X" {
 			continue
 		}
-		s, err := e.span(named[e.Replica])
+		s, err := e.span(named)
 		if err != nil {
 			return nil, fmt.Errorf("%s:%d: %w", name, n, err)
 		}
-		key := [2]int{*e.Args.Step, e.Replica}
-		i, ok := where[key]
+		i, ok := where[*e.Args.Step]
 		if !ok {
 			i = len(list)
-			where[key] = i
-			list = append(list, Timeline{Replica: e.Replica, Step: trace.Step{Step: *e.Args.Step, Clock: clock[e.Replica]}})
+			where[*e.Args.Step] = i
+			list = append(list, trace.Step{Step: *e.Args.Step, Clock: clock})
 		}
 		t := &list[i]
 		if behind := len(t.Stages); e.Stage > behind { // every stage works in every step
-			return nil, fmt.Errorf("%s:%d: tid: %d, want stage %d of step %d before it", name, n, e.Stage, behind, t.Step.Step)
+			return nil, fmt.Errorf("%s:%d: tid: %d, want stage %d of step %d before it", name, n, e.Stage, behind, t.Step)
 		} else if e.Stage == behind {
 			t.Stages = append(t.Stages, nil)
 		}
@@ -215,7 +201,7 @@ func ReadTrace(name string, r io.Reader) ([]Timeline, error) {
 	return list, nil
 }
 
-// span returns the span of an X event; stages is the number of stages of its replica.
+// span returns the span of an X event; stages is the number of stages.
 func (e chromeEvent) span(stages int) (trace.Span, error) {
 	start, length := float64(e.Start)/1e6, 0.0
 	if e.Length != nil {

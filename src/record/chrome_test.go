@@ -36,12 +36,12 @@ func TestTraceReadsBack(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	r, err := Open(dir, "", Provenance{})
 	expect.OK(t, err)
-	want := []Timeline{{0, twoStages(7)}, {1, twoStages(7)}, {0, twoStages(9)}}
+	want := []trace.Step{twoStages(7), twoStages(8), twoStages(9)}
 	for _, w := range want {
-		expect.OK(t, r.Trace(w.Step, w.Replica))
+		expect.OK(t, r.Trace(w))
 	}
 	path := filepath.Join(dir, "trace.json")
-	read := func(text string) []Timeline {
+	read := func(text string) []trace.Step {
 		t.Helper()
 		got, err := ReadTrace("trace.json", strings.NewReader(text))
 		expect.OK(t, err)
@@ -172,7 +172,7 @@ func TestTraceCutOff(t *testing.T) {
 	f := &noRoom{}
 	c := chrome{out: f}
 	step := trace.Step{Stages: [][]trace.Span{{{Op: trace.F, Start: 0, End: 1}}}}
-	if err := c.add(Timeline{0, step}); err == nil {
+	if err := c.add(step); err == nil {
 		t.Error("a full file took a step")
 	}
 	if err := c.close(); err != nil || f.writes != 1 {

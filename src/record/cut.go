@@ -229,7 +229,6 @@ func (s *resumption) costs() filter {
 // timelines keeps the timelines of steps before the first step that will run. The file stays open
 // at its end. Later timelines follow them on the axis of time.
 func (s *resumption) timelines(c *chrome) filter {
-	c.named, c.clocks = map[int]int{}, map[int]string{}
 	steps := map[int]bool{}
 	return func(line []byte) []byte {
 		if line == nil {
@@ -245,9 +244,9 @@ func (s *resumption) timelines(c *chrome) filter {
 			s.past.Damaged++
 			return nil
 		case e.Phase == "M" && e.Name == "process_name":
-			c.clocks[e.Replica] = e.Args.Clock
+			c.clock = e.Args.Clock
 		case e.Phase == "M":
-			c.named[e.Replica]++
+			c.named++
 		case e.Args.Step == nil || *e.Args.Step >= s.from.Step:
 			return nil
 		case e.Length != nil:

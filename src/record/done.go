@@ -30,6 +30,7 @@ type Done struct {
 	Moved            layout.Moved
 	Start            float64 // when the step began, on the clock
 	Elapsed          float64 // in a simulated run: seconds from its begin to the end of the steps
+	Measuring        float64 // part of Deciding: seconds of measuring the step
 	Deciding, Moving float64 // seconds: measuring and deciding, then moving
 	Resizing         float64 // part of Moving: making new groups of ranks
 	Resident         bool    // whether the memory in RAM is known

@@ -259,11 +259,16 @@ func (j *Journal) say(d Done, makespan float64) {
 }
 
 // timeline records timelines, up to the number in the settings. It takes the second step of every
-// layout (the first touches new memory), and the last step before the layout changes.
+// layout (the first touches new memory; of a simulated run it takes the first), and the last step
+// before the layout changes.
 func (j *Journal) timeline(d Done) error {
+	before, first := j.same, 2
+	if j.clock == Simulated {
+		first = 1
+	}
 	j.same += max(1, d.Steps)
 	changed := !d.Next.Equal(d.Ran)
-	wanted := changed || j.same == 2 || d.Steps > 1 && j.same == d.Steps
+	wanted := changed || before < first && j.same >= first
 	if changed {
 		j.same = 0
 	}
@@ -286,9 +291,9 @@ func (j *Journal) metrics(d Done) (Metrics, Course) {
 		Step: d.Step, Clock: j.clock, Loss: Float(d.Loss), GradNorm: Float(d.Norm), LR: Float(d.LR), Skipped: d.Skipped,
 		BatchSize: batch, Sparsity: Float(j.sparsity),
 		Time: now.UTC().Truncate(time.Millisecond), WallSeconds: Float(now.Sub(j.began).Round(time.Microsecond).Seconds()),
-		StepSeconds: Float(seconds), BalanceSeconds: Float(spent), TokensPerSecond: Float(tokens / seconds),
+		StepSeconds: Float(seconds), BalanceSeconds: Float(spent), MeasureSeconds: Float(d.Measuring), MoveSeconds: Float(d.Moving), TokensPerSecond: Float(tokens / seconds),
 		Makespan: Float(s.Makespan()), BubbleRatio: Float(s.BubbleRatio()), Imbalance: Float(trace.Imbalance(s.Busy)),
-		Predicted: Float(a.Predicted), Bottleneck: Float(a.Bottleneck), Optimum: Float(a.Optimum), Headroom: Float(a.Headroom), Idle: a.Idle,
+		Predicted: Float(a.Predicted), LowerBound: Float(a.LowerBound), Bottleneck: Float(a.Bottleneck), Optimum: Float(a.Optimum), Headroom: Float(a.Headroom), Idle: a.Idle,
 		Schedule: string(d.Ran.Schedule.Kind), Cuts: d.Ran.Cuts, Vee: d.Ran.Map().Vee, LayersPerStage: d.Ran.LayersPerStage(),
 		Ranks: d.Ran.Mesh.Size(), Nodes: j.nodes(d.Ran),
 		Counts: layerCounts(d.Costs.Counts, d.Costs.Layers),

@@ -42,12 +42,15 @@ type Metrics struct {
 	GradNorm        Float  `json:"grad_norm"`
 	LR              Float  `json:"lr"`
 	StepSeconds     Float  `json:"step_seconds"`    // from the first forward to the last update, on the slowest rank
-	BalanceSeconds  Float  `json:"balance_seconds"` // measuring, deciding and moving, after the step
+	BalanceSeconds  Float  `json:"balance_seconds"` // measuring, deciding and moving, after the step; the next two are parts of it
+	MeasureSeconds  Float  `json:"measuring_seconds"`
+	MoveSeconds     Float  `json:"moving_seconds"`
 	TokensPerSecond Float  `json:"tokens_per_second"`
 	Makespan        Float  `json:"makespan"`     // from the first forward to the last backward, over all stages
 	Predicted       Float  `json:"predicted"`    // the makespan from a simulation of the schedule on the step's costs
 	Bottleneck      Float  `json:"bottleneck"`   // seconds per microbatch of the slowest stage, from the step's costs
 	Optimum         Float  `json:"optimum"`      // the smallest possible bottleneck at these costs
+	LowerBound      Float  `json:"lower_bound"`  // the least makespan of any schedule of the cuts, from the step's costs
 	BubbleRatio     Float  `json:"bubble_ratio"` // in [0, 1]
 	Imbalance       Float  `json:"imbalance"`    // (max - min) / mean of the stages' busy seconds
 	// Headroom is an upper bound on the speedup by other cuts, from the step's costs: see

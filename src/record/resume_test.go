@@ -34,7 +34,7 @@ func tell(t *testing.T, r *Run, lo, hi int) {
 			expect.OK(t, r.Event(Event{Step: 3, Kind: Dynamic}))
 		}
 		if step == 1 || step == 6 {
-			expect.OK(t, r.Trace(twoStages(step), 0))
+			expect.OK(t, r.Trace(twoStages(step)))
 		}
 		expect.OK(t, r.Step(stepOf(step)))
 		if step%4 == 3 {
@@ -172,7 +172,7 @@ func TestResumedRunIsOneRun(t *testing.T) {
 	tell(t, r, 8, 12)
 	later := twoStages(11)
 	later.Clock = "wall"
-	expect.OK(t, r.Trace(later, 0))
+	expect.OK(t, r.Trace(later))
 	expect.OK(t, r.Close())
 	for _, name := range []string{MetricsFile, CostsFile} {
 		if got, want := lines(t, filepath.Join(dir, name)), lines(t, filepath.Join(whole, name)); !slices.Equal(got, want) {
@@ -196,9 +196,9 @@ func TestResumedRunIsOneRun(t *testing.T) {
 	var ran []string
 	end := 0.0
 	for _, l := range list {
-		ran = append(ran, fmt.Sprint(l.Step.Step, " ", l.Clock))
-		if start := l.Stages[0][0].Start; l.Step.Step == 11 && start < end {
-			t.Errorf("step %d starts at %v, the one before it ends at %v", l.Step.Step, start, end)
+		ran = append(ran, fmt.Sprint(l.Step, " ", l.Clock))
+		if start := l.Stages[0][0].Start; l.Step == 11 && start < end {
+			t.Errorf("step %d starts at %v, the one before it ends at %v", l.Step, start, end)
 		}
 		end = l.Stages[0][2].End
 	}

@@ -74,12 +74,12 @@ func (r *Run) Costs(s Phase) error {
 // Timelines returns the number of steps in trace.json.
 func (r *Run) Timelines() int { return r.chrome.steps }
 
-// Trace adds a step of one replica to trace.json.
-func (r *Run) Trace(s trace.Step, replica int) error {
+// Trace adds a step of the first replica to trace.json.
+func (r *Run) Trace(s trace.Step) error {
 	if r == nil {
 		return nil
 	}
-	if err := r.chrome.add(Timeline{replica, s}); err != nil && !errors.Is(err, errDropped) {
+	if err := r.chrome.add(s); err != nil && !errors.Is(err, errDropped) {
 		return wrap(err)
 	}
 	r.tell()

@@ -45,8 +45,8 @@ func TestRunDirectory(t *testing.T) {
 	// Lines are on disk before the run is closed: a killed run keeps them.
 	steps := lines(t, filepath.Join(dir, "metrics.jsonl"))
 	want := []string{
-		`{"step":1,"clock":"wall","loss":5.5,"grad_norm":1,"lr":0.001,"step_seconds":0.25,"balance_seconds":0,"tokens_per_second":2048,"makespan":0,"predicted":0,"bottleneck":0,"optimum":0,"bubble_ratio":0.125,"imbalance":0.5,"ceiling":0,"idle":{"busy":0,"inherent":0,"imbalance":0,"memory":0,"communication":0,"balancing":0},"schedule":"","cuts":null,"layers_per_stage":[3,5],"bytes_per_stage":[10,20],"batch_size":8,"sparsity":0.5,"time":"2026-11-22T09:25:14.123Z","wall_seconds":83.5}`,
-		`{"step":2,"clock":"wall","loss":null,"grad_norm":null,"lr":0,"step_seconds":0,"balance_seconds":0,"tokens_per_second":0,"makespan":0,"predicted":0,"bottleneck":0,"optimum":0,"bubble_ratio":0,"imbalance":0,"ceiling":0,"idle":{"busy":0,"inherent":0,"imbalance":0,"memory":0,"communication":0,"balancing":0},"schedule":"","cuts":null,"layers_per_stage":null,"bytes_per_stage":null,"skipped":true,"batch_size":0,"sparsity":0,"wall_seconds":0}`,
+		`{"step":1,"clock":"wall","loss":5.5,"grad_norm":1,"lr":0.001,"step_seconds":0.25,"balance_seconds":0,"measuring_seconds":0,"moving_seconds":0,"tokens_per_second":2048,"makespan":0,"predicted":0,"bottleneck":0,"optimum":0,"lower_bound":0,"bubble_ratio":0.125,"imbalance":0.5,"ceiling":0,"idle":{"busy":0,"inherent":0,"imbalance":0,"memory":0,"communication":0,"balancing":0},"schedule":"","cuts":null,"layers_per_stage":[3,5],"bytes_per_stage":[10,20],"batch_size":8,"sparsity":0.5,"time":"2026-11-22T09:25:14.123Z","wall_seconds":83.5}`,
+		`{"step":2,"clock":"wall","loss":null,"grad_norm":null,"lr":0,"step_seconds":0,"balance_seconds":0,"measuring_seconds":0,"moving_seconds":0,"tokens_per_second":0,"makespan":0,"predicted":0,"bottleneck":0,"optimum":0,"lower_bound":0,"bubble_ratio":0,"imbalance":0,"ceiling":0,"idle":{"busy":0,"inherent":0,"imbalance":0,"memory":0,"communication":0,"balancing":0},"schedule":"","cuts":null,"layers_per_stage":null,"bytes_per_stage":null,"skipped":true,"batch_size":0,"sparsity":0,"wall_seconds":0}`,
 	}
 	if strings.Join(steps, "\n") != strings.Join(want, "\n") {
 		t.Errorf("metrics:\n%s\nwant:\n%s", strings.Join(steps, "\n"), strings.Join(want, "\n"))
@@ -251,7 +251,7 @@ func TestFullDisk(t *testing.T) {
 		expect.OK(t, r.Step(Metrics{Step: 1, Time: time.Now().Add(2 * boardEvery)}))
 		expect.OK(t, r.Event(Event{Kind: Saved}))
 		expect.OK(t, r.Costs(Phase{}))
-		expect.OK(t, r.Trace(twoStages(1), 0))
+		expect.OK(t, r.Trace(twoStages(1)))
 		if again {
 			for f, was := range disk {
 				f.File = was

@@ -33,6 +33,7 @@ func (r *Rank) decide(t *turn) error {
 	var c conclusion
 	var text []byte
 	var err error
+	t.deciding = r.now()
 	if r.world.All.Rank() == 0 {
 		text, err = json.Marshal(r.conclude(t))
 	}

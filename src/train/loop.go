@@ -49,6 +49,7 @@ type turn struct {
 	why        plan.Reason   // reason of the decision, on the root
 	restarts   *elastic.Next // smaller allocation on which the run starts again instead of moving; nil: layers move
 	packs      bool
+	deciding   float64 // when the decision began
 	moving     float64 // when layers began to move
 	moved      layout.Moved
 	told       record.Done

@@ -57,7 +57,7 @@ func (r *Rank) tell(t *turn) error {
 		Costs: m.Measurement, Known: m.Known(), Model: search.Shape(r.ran.Config), Analysis: analysis,
 		Summary: m.Summary, Instructions: m.Instructions, Joules: m.Joules,
 		Ran: t.ran, Next: t.next, Why: t.why, Moved: t.moved,
-		Start: t.start, Deciding: t.moving - t.measuring, Moving: moving, Resizing: r.resized, Resident: r.Before > 0,
+		Start: t.start, Measuring: t.deciding - t.measuring, Deciding: t.moving - t.measuring, Moving: moving, Resizing: r.resized, Resident: r.Before > 0,
 		Validation: t.validation, Stragglers: t.stragglers,
 	}
 	t.told.Plasticity, t.told.Evaluating = dynamic.Evaluated(m.Counts)

@@ -218,8 +218,8 @@ func TestPlanOfReplicas(t *testing.T) {
 	args := sets("parallel.replicas=4", "comm.bandwidth_bytes=1e7")
 	a := decoded[planAnswer](t, append(args, "plan", "run.toml", "--costs", "costs.json")...)
 	run := decoded[simAnswer](t, append(args, "simulate", "run.toml", "--costs", "costs.json", "--steps", "1")...)
-	if s := run.Segments[0]; a.Exposed == 0 || a.Step != s.Seconds || a.Exposed != s.Exposed || a.Makespan != s.Makespan {
-		t.Errorf("planned %v s, exposed %v, makespan %v; simulated %v, %v, %v", a.Step, a.Exposed, a.Makespan, s.Seconds, s.Exposed, s.Makespan)
+	if s := run.Segments[0]; a.Exposed == 0 || a.Step != float64(s.StepSeconds) || math.Abs(a.Exposed-s.Rest()) > 1e-15 || a.Makespan != float64(s.Makespan) {
+		t.Errorf("planned %v s, exposed %v, makespan %v; simulated %v, %v, %v", a.Step, a.Exposed, a.Makespan, s.StepSeconds, s.Rest(), s.Makespan)
 	}
 	for _, advice := range a.Advice {
 		if advice.Estimated {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"dynmo/src/cost"
 	"dynmo/src/lab/study"
 	"dynmo/src/record"
 	"dynmo/src/trace"
@@ -58,8 +57,10 @@ if the model grows again, as one that thaws, the throughput shows it.
 read them, also beside those of real runs. Simulated records have no losses. What a change did
 to the model is known to the run alone: the records have its kind only.
 
-A line stands for equal steps. It has the seconds of a step, and the exposed seconds of the
-gradient sum over replicas. It has the makespan over the lower bound, and the bubble ratio.
+A line stands for equal steps. It has the seconds of a step, and the exposed ones: gradient sums
+over replicas that no work hides, and copies of pieces of layers. It has the makespan over the
+lower bound, and the bubble ratio. "segments" of --json are such lines, with the keys of
+metrics.jsonl; what balancing takes after their steps is a mean.
 Samples are sequences. Every time is simulated (clock=sim) on costs of the clock that the file
 names. Moves take the time of their bytes, delayed by simulate.move_delay_most. Measuring and
 deciding take the times of runs on CPUs of servers (clock=virtual), multiplied by
@@ -119,20 +120,19 @@ simulate.measure_times and simulate.decide_times.`,
 				o.Recorded = series
 			}
 			o.Show = stepsOf(barOf(c), runsOf*stepsIn(costs))
-			a, err := simulateInto(costs, o, d.kind, runDir, timeline.force)
+			if timeline.path == "" && runDir == "" {
+				o.Config.Run.TraceSteps = 0
+			}
+			a, err := simulated(costs, o, d.kind, runDir, timeline.force)
 			if err != nil {
 				return usageError{err}
 			}
 			a.Costs, a.Network = series[0].Source(), w.assumed
 			if d.kind == "" {
-				a.Replayed = replayed(series)
+				a.Replayed = study.Replay(series)
 			}
 			if timeline.path != "" {
-				steps, err := timelines(costs, o)
-				if err != nil {
-					return err
-				}
-				err = timeline.write(c, func(out io.Writer) error { return record.WriteTrace(out, steps) })
+				err := timeline.write(c, func(out io.Writer) error { return record.WriteTrace(out, a.Run.Timelines) })
 				if err != nil || timeline.standard() {
 					return err
 				}
@@ -144,35 +144,10 @@ simulate.measure_times and simulate.decide_times.`,
 	d.flags(c)
 	c.Flags().StringVar(&runDir, "run-dir", "", "`DIR` for the records of the simulated run, as train writes them (clock sim)")
 	c.Flags().BoolVar(&timeline.force, "force", false, "write over what --trace names, and over a simulated run in --run-dir")
-	timeline.named(c, "trace", "", "write a step of each of the first run.trace_steps phases, of one replica, as a Chrome trace (Perfetto opens it); - is standard output, in place of the answer")
+	timeline.named(c, "trace", "", "write timelines of run.trace_steps steps of one replica, those of a run's trace.json, as a Chrome trace (Perfetto opens it); - is standard output, in place of the answer")
 	c.Flags().Float64Var(&repack, "repack", 0, "pack onto the fewest stages whose throughput stays within this share of the dense model's (repack.kind=sustain, repack.tolerance); 0 leaves it to the settings")
 	c.Flags().StringToIntVar(&pack, "pack", nil, "pack onto a number of stages from a step on, whatever that costs: 300=6,600=4")
 	return c
-}
-
-// timelines returns one step of each of the first run.trace_steps segments, one behind the other.
-// It simulates them again, because the spans of a whole run would fill the memory.
-func timelines(series cost.Series, o study.Options) ([]trace.Step, error) {
-	most := max(1, o.Config.Run.TraceSteps)
-	o.Spans = true
-	run, err := study.Simulate(series[:min(most, len(series))], o) // a segment has at least one step
-	if err != nil {
-		return nil, err
-	}
-	var steps []trace.Step
-	begin := 0.0
-	for _, s := range run.Segments[:min(most, len(run.Segments))] {
-		step := trace.Step{Step: s.Step, Clock: "sim", Stages: s.Plan.Step.Spans}
-		for _, spans := range step.Stages {
-			for i := range spans {
-				spans[i].Start += begin
-				spans[i].End += begin
-			}
-		}
-		begin += s.Plan.Step.Makespan()
-		steps = append(steps, step)
-	}
-	return steps, nil
 }
 
 // printReplayed prints how well simulated steps agree with measured ones.

@@ -17,7 +17,7 @@ type simAnswers []simAnswer
 // all simulates a generated run of every kind, from a series' first table.
 func (d madeUp) all(series record.Series, o study.Options, bar *record.Bar) (simAnswers, error) {
 	var list simAnswers
-	o.Show = stepsOf(bar, runsOf*d.Steps*len(dynamic.Workloads()))
+	o.Show, o.Config.Run.TraceSteps = stepsOf(bar, runsOf*d.Steps*len(dynamic.Workloads())), 0
 	for _, w := range dynamic.Workloads() {
 		costs, err := d.generate(w.Name, series, &o)
 		if err != nil {
@@ -26,7 +26,7 @@ func (d madeUp) all(series record.Series, o study.Options, bar *record.Bar) (sim
 		if err := within(o.Pack, costs); err != nil {
 			return nil, err
 		}
-		a, err := simulated(costs, o, w.Name, &simRecords{settings: o.Config})
+		a, err := simulated(costs, o, w.Name, "", false)
 		if err != nil {
 			return nil, fmt.Errorf("--dynamic %s: %w", w.Name, err)
 		}
@@ -63,8 +63,7 @@ func (list simAnswers) print(out io.Writer) error {
 		if a.Head.Small != nil {
 			small = a.Head.Small.Speedup
 		}
-		times, _ := a.moves()
-		rows = append(rows, append(row, factor(ceiling), factor(small), factor(a.Dense.Speedup), fmt.Sprint(times)))
+		rows = append(rows, append(row, factor(ceiling), factor(small), factor(a.Dense.Speedup), fmt.Sprint(a.moves())))
 	}
 	if err := record.Table(out, header, rows); err != nil {
 		return err
@@ -102,7 +101,7 @@ func (list simAnswers) print(out io.Writer) error {
 func (a simAnswer) printKind(out io.Writer, assumes []string) {
 	text := strings.Join(assumes, " ")
 	if a.Sampled != nil {
-		text = a.Sampled.String() + "; " + text
+		text = a.sampled() + "; " + text
 	}
 	if a.Stayed != "" {
 		text = "no layer moved: " + a.Stayed + "; " + text

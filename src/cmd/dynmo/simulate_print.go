@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"dynmo/src/lab/report"
+	"dynmo/src/lab/study"
 	"dynmo/src/record"
 	"dynmo/src/trace"
 )
@@ -33,25 +34,24 @@ func (a simAnswer) print(out io.Writer) error {
 
 // printSegments writes a line for each segment.
 func (a simAnswer) printSegments(out io.Writer) error {
-	segments := joined(a.Segments)
 	header := []string{"steps", "before", "stages", "schedule", "step", "exposed", "bound", "bubble", "moved"}
 	var rows [][]string
-	stages := a.Segments[0].Stages
-	for _, l := range segments[:min(shown, len(segments))] {
+	stages := a.Segments[0].Stages()
+	for _, l := range a.Segments[:min(shown, len(a.Segments))] {
 		moved := ""
 		if l.Moved > 0 {
 			moved = megabytes(l.Moved)
 		}
 		rows = append(rows, []string{
-			fromTo(l.Step, l.Steps), l.before(stages), fmt.Sprint(l.Stages), l.Schedule, duration(l.Seconds), duration(l.Exposed),
-			ratio(l.Makespan / l.Bound), ratio(l.Bubble), moved,
+			fromTo(l.Step, l.Steps), before(l, stages), fmt.Sprint(l.Stages()), l.Schedule, duration(float64(l.StepSeconds)), duration(l.Rest()),
+			ratio(float64(l.Makespan / l.LowerBound)), ratio(float64(l.BubbleRatio)), moved,
 		})
-		stages = l.Stages
+		stages = l.Stages()
 	}
 	if err := record.Table(out, header, rows); err != nil {
 		return err
 	}
-	if more := len(segments) - shown; more > 0 {
+	if more := len(a.Segments) - shown; more > 0 {
 		fmt.Fprintf(out, "and %d lines more (--json)\n", more)
 	}
 	return nil
@@ -71,7 +71,7 @@ func (a simAnswer) printFigures(out io.Writer) error {
 		return []string{name, duration(seconds), duration(seconds / steps), rate(tokens), rate(samples), factor(speedup), factor(ceiling)}
 	}
 	rows := [][]string{row("this run", a.Seconds, a.Tokens, a.Samples, 0, 0)}
-	if f := a.First; !slices.ContainsFunc(a.Baselines, func(b simBaseline) bool { return b.Seconds == a.First.Seconds }) {
+	if f := a.First; !slices.ContainsFunc(a.Baselines, func(b study.Baseline) bool { return b.Seconds == a.First.Seconds }) {
 		rows = append(rows, row("the run's first cuts", f.Seconds, f.Tokens, f.Samples, f.Speedup, f.Ceiling))
 	}
 	for _, b := range a.Baselines {
@@ -114,7 +114,7 @@ func (a simAnswer) printWords(out io.Writer) {
 			paragraph(out, b.Kind, "%s", b.Error)
 		}
 	}
-	paragraph(out, "head", "%s", a.Head.says(a.Better))
+	paragraph(out, "head", "%s", a.head())
 	if a.Stayed != "" {
 		paragraph(out, "stayed", "%s", a.Stayed)
 	}
@@ -125,7 +125,7 @@ func (a simAnswer) printWords(out io.Writer) {
 	if spent := a.Moving + a.Measuring + a.Deciding; spent > 0 {
 		paragraph(out, "balancing", "%s of moves, %s of measuring, %s of decisions: %.2f %% of the run (clock=sim; measuring and deciding as in runs on CPUs of servers)", duration(a.Moving), duration(a.Measuring), duration(a.Deciding), 100*spent/a.Seconds)
 	}
-	if slices.ContainsFunc(a.Segments, func(l simSegment) bool { return l.Stages < a.Segments[0].Stages }) {
+	if slices.ContainsFunc(a.Segments, func(l study.Segment) bool { return l.Stages() < a.Segments[0].Stages() }) {
 		paragraph(out, "rank time", "%s over all ranks that hold layers, %s of what all ranks take if none moves", duration(a.RankSeconds), ratio(a.RankSeconds/(a.First.Seconds*float64(a.Ranks))))
 	}
 	if p := a.Packing; p != nil {
@@ -138,18 +138,20 @@ func (a simAnswer) printWords(out io.Writer) {
 		paragraph(out, "not packed", "%s", a.NotPacked)
 	}
 	if a.Sampled != nil {
-		paragraph(out, "sampled", "%s", a.Sampled)
+		paragraph(out, "sampled", "%s", a.sampled())
 	}
 	paragraph(out, "assumed", "%s", strings.Join(a.Assumes, " "))
 }
 
-// String describes which steps were simulated.
-func (s simSampled) String() string {
+// sampled describes which steps were simulated.
+func (a simAnswer) sampled() string {
+	s := a.Sampled
 	return fmt.Sprintf("from step %d on one change in %d was simulated, and stands for the others; standard error of a step's mean %.2g %%", s.From, s.Interval, 100*s.Error)
 }
 
-// says describes the head's influence on a speedup over the better baseline.
-func (h simHead) says(better *simBaseline) string {
+// head describes the head's influence on a speedup over the better baseline.
+func (a simAnswer) head() string {
+	h := a.Head
 	text := fmt.Sprintf("%.1f %% of the first costs' seconds", 100*h.Share)
 	if h.Layers > 1 {
 		text += fmt.Sprintf(", in %d slices", h.Layers)
@@ -162,7 +164,7 @@ func (h simHead) says(better *simBaseline) string {
 	if s.Ceiling > 0 {
 		text += fmt.Sprintf(" (ceiling %s)", ratio(s.Ceiling))
 	}
-	if better.Speedup > 1 {
+	if a.Better.Speedup > 1 {
 		text += fmt.Sprintf(": the head makes %.0f %% of the gain", 100*s.OfGain)
 	}
 	return text
@@ -181,27 +183,12 @@ func (a simAnswer) idle() string {
 	return fmt.Sprintf("bubble ratio %s: %s", ratio(1-all.Busy/all.Makespan()), strings.Join(parts, ", "))
 }
 
-// joined returns the segments, and merges neighbours that do not differ. Such neighbours arise if a
-// balancer decided to change nothing.
-func joined(segments []simSegment) []simSegment {
-	var list []simSegment
-	for _, l := range segments {
-		if n := len(list) - 1; n >= 0 && l.Change == "" && l.Moved == 0 && l.Stages == list[n].Stages &&
-			l.Schedule == list[n].Schedule && l.Seconds == list[n].Seconds && slices.Equal(l.Cuts, list[n].Cuts) {
-			list[n].Steps += l.Steps
-			continue
-		}
-		list = append(list, l)
-	}
-	return list
-}
-
 // before describes the changes before a segment. stages is the number of stages of the segment in
 // front of it.
-func (l simSegment) before(stages int) string {
+func before(l study.Segment, stages int) string {
 	var list []string
 	switch {
-	case l.Stages < stages:
+	case l.Stages() < stages:
 		list = append(list, "packed")
 	case l.Moved > 0:
 		list = append(list, "moved")

@@ -11,19 +11,17 @@ import (
 	"dynmo/src/lab/study"
 	"dynmo/src/lab/verdict"
 	"dynmo/src/record"
-	"dynmo/src/trace"
 )
 
-// simRecords judges a simulated run, and writes its run directory.
-type simRecords struct {
-	*record.Run // nil: no directory is written
-	settings    config.Config
-	tally       verdict.Tally
-}
+// simRecords writes the record of a simulated run into its run directory.
+type simRecords struct{ *record.Run }
+
+// Say drops lines for people: the answer has them.
+func (simRecords) Say(string) {}
 
 // openRecords makes the run directory of a simulated run. With force it replaces a simulated run
 // there. A training run has results that no simulation gives back, so it is never replaced.
-func openRecords(dir string, c config.Config, force bool) (*simRecords, error) {
+func openRecords(dir string, c config.Config, force bool) (*record.Run, error) {
 	open := record.Open
 	if force {
 		if clock, err := record.Clock(dir); err != nil || clock != "" && clock != record.Simulated {
@@ -35,58 +33,32 @@ func openRecords(dir string, c config.Config, force bool) (*simRecords, error) {
 	}
 	p := record.Here(false)
 	p.Revision = revision()
-	run, err := open(dir, c.TOML(), p)
-	return &simRecords{Run: run, settings: c}, err
+	return open(dir, c.TOML(), p)
 }
 
-// simulateInto simulates a run, and records it in dir if that is not "".
-func simulateInto(series cost.Series, o study.Options, dynamic, dir string, force bool) (a simAnswer, err error) {
-	if dir == "" {
-		return simulated(series, o, dynamic, &simRecords{settings: o.Config})
+// simulated simulates a series with the settings' balancer, and with static cuts. kind is the dynamism
+// that generated the series; "": none. The record of the run is written into dir if that is not "".
+func simulated(series cost.Series, o study.Options, kind, dir string, force bool) (simAnswer, error) {
+	var run *record.Run
+	if dir != "" {
+		var err error
+		if run, err = openRecords(dir, o.Config, force); err != nil {
+			return simAnswer{}, err
+		}
+		o.Observe = simRecords{run}
 	}
-	r, err := openRecords(dir, o.Config, force)
-	if err != nil {
-		return a, err
+	a, err := study.Ask(series, o)
+	a.Dynamic, a.Assumes = kind, o.Config.Assumptions(kind)
+	if run == nil {
+		return simAnswer(a), err
 	}
-	a, err = simulated(series, o, dynamic, r)
-	return a, r.end(err)
-}
-
-// Say drops lines for people: the answer has them.
-func (r *simRecords) Say(string) {}
-
-// Step records some equal steps.
-func (r *simRecords) Step(m record.Metrics) error {
-	r.tally.Step(m)
-	return r.Run.Step(m)
-}
-
-// Event records an event.
-func (r *simRecords) Event(e record.Event) error {
-	r.tally.Event(e)
-	return r.Run.Event(e)
-}
-
-// Costs records the costs of a phase.
-func (r *simRecords) Costs(p record.Phase) error {
-	r.tally.Costs(p)
-	return r.Run.Costs(p)
-}
-
-// Trace records a timeline.
-func (r *simRecords) Trace(s trace.Step) error { return r.Run.Trace(s, 0) }
-
-// end writes the summary of the run, and releases its directory.
-func (r *simRecords) end(failed error) error {
 	status := verdict.Finished
-	if failed != nil {
+	if err != nil {
 		status = verdict.Failed
 	}
-	s := r.tally.Summary(status)
-	if failed != nil {
-		s.Error = failed.Error()
-	} else {
-		s.Moves, s.Stayed, s.Worth = r.tally.Moves(), r.tally.Stayed(r.settings), r.tally.Worth(r.settings)
+	s := a.Run.Tally.Summary(status, o.Config, err)
+	if err == nil {
+		s.Worth = a.Run.Tally.Worth(o.Config)
 	}
-	return cmp.Or(failed, s.Write(r.Dir()), r.Close())
+	return simAnswer(a), cmp.Or(err, s.Write(dir), run.Close())
 }

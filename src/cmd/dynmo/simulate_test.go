@@ -14,6 +14,7 @@ import (
 
 	"dynmo/src/expect"
 	"dynmo/src/lab/report"
+	"dynmo/src/lab/study"
 )
 
 // read returns the content of a file.
@@ -72,15 +73,15 @@ func TestSimulate(t *testing.T) {
 					t.Errorf("a segment begins at %d, the one before ended at %d", l.Step, steps)
 				}
 				steps += l.Steps
-				seconds += float64(l.Steps)*l.Seconds + l.Moving + l.Measuring + l.Deciding
-				if sum := l.Idle.Makespan(); math.Abs(sum/l.Makespan-1) > 1e-9 {
+				seconds += float64(l.Steps) * float64(l.StepSeconds+l.BalanceSeconds)
+				if sum := l.Idle.Makespan(); math.Abs(sum/float64(l.Makespan)-1) > 1e-9 {
 					t.Errorf("step %d: busy and idle are %v, the makespan %v", l.Step, sum, l.Makespan)
 				}
 			}
 			if a.Ranks != c.ranks || steps != c.steps || math.Abs(seconds/a.Seconds-1) > 1e-9 || a.Clock != "sim" || a.Costs != "sim" {
 				t.Errorf("%d ranks, %d steps, %v s of %+v", a.Ranks, steps, seconds, a)
 			}
-			fewer := slices.ContainsFunc(a.Segments, func(l simSegment) bool { return l.Stages < a.Segments[0].Stages })
+			fewer := slices.ContainsFunc(a.Segments, func(l study.Segment) bool { return l.Stages() < a.Segments[0].Stages() })
 			if fewer != (c.name == "repacked" || c.name == "packed") {
 				t.Errorf("fewer stages: %v", fewer)
 			}
@@ -106,7 +107,7 @@ func TestSimulate(t *testing.T) {
 					t.Errorf("%+v", b)
 				}
 			}
-			if times, _ := a.moves(); (times == 0) != (a.Stayed != "") || (times == 0) != strings.Contains(text, "\nstayed        ") {
+			if times := a.moves(); (times == 0) != (a.Stayed != "") || (times == 0) != strings.Contains(text, "\nstayed        ") {
 				t.Errorf("%d moves, stayed %+v:\n%s", times, a.Stayed, text)
 			}
 			if !strings.Contains(text, "\nwhole run     "+duration(a.Seconds)+" on ") || strings.Contains(text, "\nrank time ") != fewer {
@@ -145,7 +146,11 @@ func (a simAnswer) recordedIn(t *testing.T, dir string) {
 	for _, p := range r.Costs {
 		phases += p.Steps
 	}
-	if times, moved := a.moves(); len(r.Metrics) != a.steps() || bytes != moved || math.Abs(seconds/a.Seconds-1) > 1e-9 || moves != times || phases != a.steps() || r.End == nil || r.End.Steps != a.steps() {
+	moved := int64(0)
+	for _, s := range a.Segments {
+		moved += s.Moved
+	}
+	if times := a.moves(); len(r.Metrics) != a.steps() || bytes != moved || math.Abs(seconds/a.Seconds-1) > 1e-9 || moves != times || phases != a.steps() || r.End == nil || r.End.Steps != a.steps() {
 		t.Errorf("records: %d steps, %d of phases, %v s, %d moves, summary %+v; the answer has %d steps, %v s, %d moves", len(r.Metrics), phases, seconds, moves, r.End, a.steps(), a.Seconds, times)
 	}
 	if last := r.Metrics[len(r.Metrics)-1]; math.Abs(float64(last.WallSeconds)/a.Seconds-1) > 1e-9 {
@@ -265,32 +270,6 @@ func TestSimulateTellsAskedPackings(t *testing.T) {
 	}
 }
 
-// TestSimulateJoins: steps without changes between them are one line. Other steps are not.
-func TestSimulateJoins(t *testing.T) {
-	segment := simSegment{Steps: 2, Stages: 2, Schedule: "1f1b", Cuts: []int{0, 1, 2}, Seconds: 1}
-	for _, c := range []struct {
-		name   string
-		change func(*simSegment)
-		want   int
-	}{
-		{"alike", func(*simSegment) {}, 1},
-		{"model", func(l *simSegment) { l.Change = "prune" }, 2},
-		{"moved", func(l *simSegment) { l.Moved = 1 }, 2},
-		{"cuts", func(l *simSegment) { l.Cuts = []int{0, 0, 2} }, 2},
-		{"stages", func(l *simSegment) { l.Stages = 1 }, 2},
-		{"schedule", func(l *simSegment) { l.Schedule = "list" }, 2},
-		{"seconds", func(l *simSegment) { l.Seconds = 2 }, 2},
-	} {
-		next := segment
-		next.Step = 2
-		c.change(&next)
-		got := joined([]simSegment{segment, next})
-		if len(got) != c.want || got[len(got)-1].Step+got[len(got)-1].Steps != 4 {
-			t.Errorf("%s: %+v", c.name, got)
-		}
-	}
-}
-
 // TestSimulateReplays: a pruning run records a series of costs that can be simulated differently.
 // The answer has the error of its predictions.
 func TestSimulateReplays(t *testing.T) {
@@ -322,7 +301,7 @@ func TestSimulateReplays(t *testing.T) {
 		t.Error(text)
 	}
 	more := decoded[simAnswer](t, append(sets("parallel.stages=2", "schedule.kind=zb-h1", "parallel.microbatches=8"), args...)...)
-	if more.Segments[0].Stages != 2 || more.Segments[0].Schedule != "zb-h1" || len(more.Replayed) != len(a.Replayed) || more.Replayed[0] != a.Replayed[0] {
+	if more.Segments[0].Stages() != 2 || more.Segments[0].Schedule != "zb-h1" || len(more.Replayed) != len(a.Replayed) || more.Replayed[0] != a.Replayed[0] {
 		t.Errorf("what if: %+v, as it ran %+v", more.Replayed, a.Replayed)
 	}
 }

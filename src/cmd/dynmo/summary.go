@@ -28,18 +28,15 @@ func (w *watcher) sumUp(out train.Outcome, failed error) {
 	case out.Stopped:
 		status = verdict.Stopped
 	}
-	s := w.tally.Summary(status)
+	s := w.tally.Summary(status, w.settings, failed)
 	s.Hash, w.failed = out.Hash, failed != nil
+	w.keep(s)
 	if failed != nil {
-		s.Error = failed.Error()
-		w.keep(s)
 		return
 	}
 	if s.Skipped > 0 {
 		fmt.Fprintf(w.out, "%d of %s had no update, since the loss or the gradient was not finite: lower optimizer.lr\n", s.Skipped, record.Counted(s.Steps, "step"))
 	}
-	s.Moves, s.Stayed = w.tally.Moves(), w.tally.Stayed(w.settings)
-	w.keep(s)
 	w.tellPacking(s.Packing)
 	if s.Worth = w.tally.Worth(w.settings); s.Worth == nil {
 		return

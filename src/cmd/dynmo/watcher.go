@@ -155,7 +155,7 @@ func (w *watcher) Trace(s trace.Step) error {
 	if w.run == nil || w.run.Timelines() >= w.settings.Run.TraceSteps {
 		return nil
 	}
-	return w.run.Trace(s, 0)
+	return w.run.Trace(s)
 }
 
 // close ends the records and the progress bar, once. It returns the first error of recording. The

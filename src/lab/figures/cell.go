@@ -97,6 +97,7 @@ func (s *studies) prepare(c cell) (run, error) {
 		return fail(err)
 	}
 	network.Delay = comm.Delay{Most: c.delay, Seed: c.seed}
+	settings.Run.TraceSteps = 0
 	r := run{options: study.Options{Config: settings, Network: network, Fixed: search.Fixed(settings)}}
 	if r.series, err = c.changed(table.Table, &r.options); err != nil {
 		return fail(err)
@@ -246,15 +247,15 @@ func (s *studies) simulate(c cell) (outcome, error) {
 	if err != nil {
 		return out, err
 	}
-	runs := make([]study.Run, len(balancers))
+	runs := make([]*study.Run, len(balancers))
 	for i, b := range balancers {
 		o := r.options
 		o.Config.Balance.Kind, o.Config.Balance.By, o.Static = b.kind, b.by, b.role == roleStatic
 		if runs[i], err = study.Simulate(r.series, o); err != nil {
 			return out, fmt.Errorf("%s, %s, %s: %w", c.workload.Title, c.model.Name, b.name, err)
 		}
-		out.tokens = append(out.tokens, r.tokens(runs[i].Seconds/float64(runs[i].Steps())))
-		out.idle = append(out.idle, idle(runs[i]))
+		out.tokens = append(out.tokens, r.tokens(runs[i].Seconds/float64(runs[i].Steps)))
+		out.idle = append(out.idle, 1-runs[i].Idle.Busy/runs[i].Idle.Makespan())
 	}
 	first := r.options
 	first.Config.Balance.Kind = "uniform"
@@ -288,22 +289,12 @@ func (s *studies) dense(r run, c cell) cost.Table {
 	return r.series[0].Mean()
 }
 
-// idle returns the bubble ratio of a run, over all its steps.
-func idle(r study.Run) float64 {
-	busy, all := 0.0, 0.0
-	for _, s := range r.Segments {
-		busy += s.Idle.Busy * float64(s.Steps)
-		all += s.Idle.Makespan() * float64(s.Steps)
-	}
-	return 1 - busy/all
-}
-
 // mostPhases is how many phases ofBest plans anew.
 const mostPhases = 10
 
 // ofBest returns the seconds that the best contiguous cuts of some phases would take over those
 // that the run's last layout of each took.
-func ofBest(r run, x study.Run) (float64, error) {
+func ofBest(r run, x *study.Run) (float64, error) {
 	stride := max(1, len(r.series)/mostPhases)
 	least, took := 0.0, 0.0
 	for i := 0; i < len(r.series); i += stride {
@@ -317,7 +308,7 @@ func ofBest(r run, x study.Run) (float64, error) {
 		if err != nil {
 			return 0, err
 		}
-		least, took = least+plan.Seconds*float64(p.Steps), took+x.Segments[k].Seconds*float64(p.Steps)
+		least, took = least+plan.Seconds*float64(p.Steps), took+float64(x.Segments[k].StepSeconds)*float64(p.Steps)
 	}
 	return least / took, nil
 }

@@ -106,7 +106,7 @@ func (s *studies) rates(c cell) (rates [3]float64, err error) {
 		if err != nil {
 			return rates, err
 		}
-		rates[i] = r.sequences() / float64(c.replicas) * float64(x.Steps()) / x.Seconds
+		rates[i] = r.sequences() / float64(c.replicas) * float64(x.Steps) / x.Seconds
 	}
 	return rates, nil
 }
@@ -158,7 +158,7 @@ func (s *studies) figure4() (Figure, error) {
 
 // packed adds a run that packs to the panels.
 func (s *studies) packed(r run, m modelFile, steps, runs *Panel) error {
-	var x [3]study.Run // static, balanced, packed
+	var x [3]*study.Run // static, balanced, packed
 	for i := range x {
 		o := r.options
 		switch i {
@@ -174,7 +174,7 @@ func (s *studies) packed(r run, m modelFile, steps, runs *Panel) error {
 	}
 	line := Series{Name: m.Name}
 	for _, g := range x[2].Segments {
-		stages := float64(g.Plan.Stages())
+		stages := float64(g.Stages())
 		line.X, line.Values = append(line.X, float64(g.Step), float64(g.Step+g.Steps)), append(line.Values, stages, stages)
 	}
 	steps.Series = append(steps.Series, line)

@@ -42,7 +42,7 @@ func TestPageOfAbsurdNumbers(t *testing.T) {
 		}},
 		{"timelines far away", func(r *Run) {
 			for i := range r.Timelines {
-				r.Timelines[i].Step.Step += math.MaxInt - 50
+				r.Timelines[i].Step += math.MaxInt - 50
 			}
 		}},
 		{"a long chain", each(func(_ int, m *record.Metrics) { m.Cuts = []int{0, 1, 2, 3, math.MaxInt} })},

@@ -70,7 +70,7 @@ func (r Run) remarks() []string {
 	for _, p := range r.Costs {
 		t.Costs(p)
 	}
-	return Remarks(verdict.Summary{Moves: t.Moves(), Stayed: t.Stayed(r.Config)})
+	return Remarks(t.Summary(verdict.Finished, r.Config, nil))
 }
 
 // spread formats the percentiles of the speedup, "" if they are not known.

@@ -133,7 +133,7 @@ func writePacked(t testing.TB, run *record.Run, index, end int) {
 			Idle: trace.Idle{Busy: seconds}, Time: minute(step + 1), WallSeconds: record.Float(60 * (step + 1)),
 		}))
 	}
-	expect.OK(t, run.Trace(trace.Step{Step: phase.first + 1, Clock: "virtual", Stages: result.Spans}, 0))
+	expect.OK(t, run.Trace(trace.Step{Step: phase.first + 1, Clock: "virtual", Stages: result.Spans}))
 	expect.OK(t, run.Costs(record.Phase{
 		Phase: cost.Phase{Step: phase.first, Steps: end - phase.first, Table: table},
 		Run:   &record.Course{Layout: at, Step: phase.first, Makespan: seconds},

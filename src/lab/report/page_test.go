@@ -316,7 +316,7 @@ func TestTimelinesUnpack(t *testing.T) {
 				at = start + v[4]
 				off := max(math.Abs(float64(start)*packed.Unit+begin-s.Start), math.Abs(float64(at)*packed.Unit+begin-s.End))
 				if packed.Kinds[v[0]] != s.Op.String() || v[1] != s.Microbatch || v[2] != s.Chunk || off > packed.Unit {
-					t.Fatalf("step %d, stage %d, span %d: %v, want %+v", recorded.Step.Step, stage, n, v, s)
+					t.Fatalf("step %d, stage %d, span %d: %v, want %+v", recorded.Step, stage, n, v, s)
 				}
 			}
 		}

@@ -16,6 +16,7 @@ import (
 	"dynmo/src/files"
 	"dynmo/src/lab/verdict"
 	"dynmo/src/record"
+	"dynmo/src/trace"
 )
 
 // Run is the content of a run directory.
@@ -32,7 +33,7 @@ type Run struct {
 	// These fields are only for the page; absent from older runs.
 	Settings   string             // config.toml as it was written
 	Provenance *record.Provenance // nil if there is none
-	Timelines  []record.Timeline  // some steps; may be empty
+	Timelines  []trace.Step       // some steps; may be empty
 }
 
 // Read reads a run directory. A run without a single step is an error.

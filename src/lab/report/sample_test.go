@@ -107,7 +107,7 @@ func (s sample) write(t testing.TB) string {
 				later = append(later, trace.Span{Op: trace.Optimizer, Layer: -1, Microbatch: -1, Start: now + seconds, End: now + seconds + 1e-3})
 				timeline.Stages = append(timeline.Stages, later)
 			}
-			must(run.Trace(timeline, 0))
+			must(run.Trace(timeline))
 		}
 		now += seconds + 1.2e-3
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 
-	"dynmo/src/record"
 	"dynmo/src/trace"
 )
 
@@ -89,14 +88,11 @@ func (r Run) timelines(move int, at places) *timelines {
 	return t
 }
 
-func (t *timelines) compact(recorded record.Timeline, at places) timelineStep {
+func (t *timelines) compact(recorded trace.Step, at places) timelineStep {
 	begin, _ := bounds(recorded)
-	s := timelineStep{Label: fmt.Sprintf("step %d", recorded.Step.Step), step: recorded.Step.Step}
-	if recorded.Replica > 0 {
-		s.Label += fmt.Sprintf(", replica %d", recorded.Replica)
-	}
+	s := timelineStep{Label: fmt.Sprintf("step %d", recorded.Step), step: recorded.Step}
 	for stage, list := range recorded.Stages {
-		if place := at.of(s.step, stage, recorded.Replica); place != "" {
+		if place := at.of(s.step, stage, 0); place != "" {
 			s.Places = append(s.Places, place)
 		}
 		row, last := make([]int, 0, 5*len(list)), 0
@@ -112,7 +108,7 @@ func (t *timelines) compact(recorded record.Timeline, at places) timelineStep {
 }
 
 // bounds returns the start of a step's first span and the end of its last span.
-func bounds(t record.Timeline) (begin, end float64) {
+func bounds(t trace.Step) (begin, end float64) {
 	begin, end = math.Inf(1), math.Inf(-1)
 	for _, list := range t.Stages {
 		for _, s := range list {

@@ -19,18 +19,17 @@ func TestAsk(t *testing.T) {
 	series := WithHead(cost.Series{{Steps: 100, Table: table}}, 2, 3.5)
 	a, err := Ask(series, on(c, plantest.Link))
 	expect.OK(t, err)
-	if a.Better < 0 || a.Others[a.Better].Seconds > a.Others[1-a.Better].Seconds {
-		t.Errorf("the better baseline is %d of %+v", a.Better, a.Others)
+	if a.Better == nil || a.Better.Seconds != min(a.Baselines[0].Seconds, a.Baselines[1].Seconds) {
+		t.Errorf("the better baseline is %+v of %+v", a.Better, a.Baselines)
 	}
 	if want := 7.0 / 21; a.Head.Layers != 2 || math.Abs(a.Head.Share-want) > 1e-12 {
 		t.Errorf("head %+v, want a share of %v", a.Head, want)
 	}
-	speedup := a.Others[a.Better].Seconds / a.Seconds
-	if s := a.Head.Small; s == nil || speedup < 1.2 || s.Speedup > 1.15 || s.Ceiling < s.Speedup || !(a.Head.OfGain(speedup) > 0.5 && a.Head.OfGain(speedup) <= 1) {
-		t.Errorf("%v times as fast; %+v, of the gain %v", speedup, a.Head.Small, a.Head.OfGain(speedup))
+	if s := a.Head.Small; s == nil || a.Speedup != a.Better.Seconds/a.Seconds || a.Speedup < 1.2 || s.Speedup > 1.15 || s.Ceiling < s.Speedup || !(s.OfGain > 0.5 && s.OfGain <= 1) {
+		t.Errorf("%v times as fast; %+v", a.Speedup, a.Head.Small)
 	}
-	if best := a.Segments[len(a.Segments)-1].Seconds; math.Abs(a.Dense.Seconds/best-1) > 0.01 {
-		t.Errorf("a step of the dense model takes %v s, where it ends up %v", a.Dense.Seconds, best)
+	if best := float64(a.Segments[len(a.Segments)-1].StepSeconds); math.Abs(a.Dense.Step/best-1) > 0.01 {
+		t.Errorf("a step of the dense model takes %v s, where it ends up %v", a.Dense.Step, best)
 	}
 	c.Balance.Kind = "param"
 	if a, err = Ask(series, on(c, plantest.Link)); err != nil || a.Head.Small != nil || a.Seconds != a.First.Seconds {
@@ -38,17 +37,15 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-// TestOfGain: the share of a gain that a small head takes away.
-func TestOfGain(t *testing.T) {
+// TestGain: the share of a gain that a small head takes away.
+func TestGain(t *testing.T) {
 	for _, c := range []struct{ speedup, small, want float64 }{
 		{1.5, 1.1, 0.8}, {1.5, 1.5, 0}, {1.5, 0.9, 1}, {1.5, 1.6, 0}, {1, 1.2, 0}, {0.9, 1, 0},
 	} {
-		if got := (Head{Small: &Small{Speedup: c.small}}).OfGain(c.speedup); math.Abs(got-c.want) > 1e-12 {
-			t.Errorf("%+v: %v", c, got)
+		s := Small{Speedup: c.small}
+		if s.setGain(c.speedup); math.Abs(s.OfGain-c.want) > 1e-12 {
+			t.Errorf("%+v: %v", c, s.OfGain)
 		}
-	}
-	if (Head{}).OfGain(2) != 0 {
-		t.Error("a gain without a small head")
 	}
 }
 

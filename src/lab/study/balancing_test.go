@@ -2,6 +2,7 @@ package study
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"dynmo/src/config"
@@ -58,11 +59,11 @@ func TestAdaptiveDecisionsCost(t *testing.T) {
 	run := simulated(t, shrinking(0.2), on(c, plantest.Link))
 	for _, s := range run.Segments {
 		one := adaptPass * 4 * 8
-		if s.Plan.Map().Chunks == 2 {
+		if s.Vee {
 			one = veePass * 8 * 8
 		}
-		if n := s.Deciding / one; math.Abs(n-math.Round(n)) > 1e-6 {
-			t.Errorf("auto, step %d, %d chunks: %v decisions", s.Step, s.Plan.Map().Chunks, n)
+		if n := float64(s.BalanceSeconds-s.MeasureSeconds-s.MoveSeconds) * float64(s.Steps) / one; math.Abs(n-math.Round(n)) > 1e-6 {
+			t.Errorf("auto, step %d, in a V: %v: %v decisions", s.Step, s.Vee, n)
 		}
 	}
 	c.Balance.Kind, c.Schedule.Kind = "uniform", "zb-v" // layers stay, their order is sought anew
@@ -83,16 +84,17 @@ func TestMovesAreDelayedApart(t *testing.T) {
 	network := plantest.Link
 	network.Delay.Most = 4
 	messages := simulated(t, shrinking(0.2), on(c, network))
-	if r := moves.Moving / plain.Moving; !(r > 1.05 && r <= 4) || moves.Segments[0].Seconds != plain.Segments[0].Seconds {
-		t.Errorf("moves take %v times as long, a step %v s, want %v", r, moves.Segments[0].Seconds, plain.Segments[0].Seconds)
+	if r := moves.Moving / plain.Moving; !(r > 1.05 && r <= 4) || moves.Segments[0].StepSeconds != plain.Segments[0].StepSeconds {
+		t.Errorf("moves take %v times as long, a step %v s, want %v", r, moves.Segments[0].StepSeconds, plain.Segments[0].StepSeconds)
 	}
-	var first, other Segment
-	for i := range min(len(plain.Segments), len(messages.Segments)) {
-		if first.Moves == 0 {
-			first, other = plain.Segments[i], messages.Segments[i]
-		}
+	first := func(r *Run) (cuts []int, seconds float64) { // of the first move
+		i := slices.IndexFunc(r.Segments, func(s Segment) bool { return s.Moves > 0 })
+		before := r.Segments[i-1]
+		return r.Segments[i].Cuts, float64(before.MoveSeconds) * float64(before.Steps)
 	}
-	if messages.Segments[0].Seconds <= plain.Segments[0].Seconds || first.Moves == 0 || first.Plan.Cuts.Equal(other.Plan.Cuts) && first.Moving != other.Moving {
-		t.Errorf("a step takes %v s, without delays %v; a move %v s, %v", messages.Segments[0].Seconds, plain.Segments[0].Seconds, other.Moving, first.Moving)
+	cuts, one := first(plain)
+	others, other := first(messages)
+	if messages.Segments[0].StepSeconds <= plain.Segments[0].StepSeconds || one == 0 || slices.Equal(cuts, others) && math.Abs(one-other) > 1e-12 {
+		t.Errorf("a step takes %v s, without delays %v; a move %v s, %v", messages.Segments[0].StepSeconds, plain.Segments[0].StepSeconds, other, one)
 	}
 }

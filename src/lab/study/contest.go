@@ -92,12 +92,10 @@ func contend(p dynamic.Placing, series cost.Series, o Options) (out Contestant, 
 		if s.Step < contestWarm {
 			continue
 		}
-		over := s.Seconds / best.Seconds
+		over := float64(s.StepSeconds) / best.Seconds
 		out.Over, out.Worst, steps = out.Over+over*float64(s.Steps), max(out.Worst, over), steps+s.Steps
 		out.Copied += s.Copied * int64(s.Steps)
-		if s.Placed != nil {
-			out.Moves++
-		}
+		out.Moves += s.Placed
 	}
 	out.Over, out.Copied = out.Over/float64(steps), out.Copied/int64(steps)
 	if d, ok := p.(interface{ Dropped() float64 }); ok {

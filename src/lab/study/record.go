@@ -8,94 +8,68 @@ import (
 
 	"dynmo/src/cost"
 	"dynmo/src/dynamic"
-	"dynmo/src/layout"
-	"dynmo/src/plan"
-	"dynmo/src/plan/search"
 	"dynmo/src/record"
 	"dynmo/src/trace"
 )
 
-// recorder writes the record of a simulated run. A nil recorder, as without Options.Observe, writes
-// nothing.
+// recorder writes the record of a simulated run. Equal steps with nothing to tell between them are one
+// line.
 type recorder struct {
-	Options
 	*record.Journal
-	elapsed float64         // simulated seconds since the run began
-	problem *search.Problem // of the layout of held
-	held    told            // steps that are not written yet, because the next ones may be equal
+	slowness func(rank int) float64 // nil: all ranks are equally fast
+	run      *Run
+	traces   int         // number of timelines to record
+	elapsed  float64     // simulated seconds since the run began
+	held     record.Done // steps that are not written yet, because the next ones may be equal
+	of       *step       // of held; nil: there are none
 }
 
 // recorder returns the recorder of a run.
-func (o Options) recorder() *recorder {
-	if o.Observe == nil {
-		return nil
-	}
-	hosts := make([]string, o.Config.Parallel.Stages*o.Config.Parallel.Replicas)
-	for rank := range hosts {
-		hosts[rank] = "node0"
-	}
+func (o Options) recorder(run *Run) *recorder {
+	hosts := slices.Repeat([]string{"node0"}, o.Config.Parallel.Stages*o.Config.Parallel.Replicas)
 	for rank, node := range o.nodes() {
 		hosts[rank] = fmt.Sprintf("node%d", node)
 	}
-	j := record.NewJournal(o.Observe, o.Config, record.Simulated, hosts)
+	var to record.Observer = run
+	if o.Observe != nil {
+		to = both{run, o.Observe}
+	}
+	r := &recorder{Journal: record.NewJournal(to, o.Config, record.Simulated, hosts), run: run, traces: o.Config.Run.TraceSteps}
 	n := o.Network
 	links := record.Course{Latency: n.Node.Latency, Bandwidth: n.Node.Bandwidth, DelayMost: n.Delay.Most, Seed: n.Delay.Seed}
 	if n.PerNode > 0 {
 		links.Between = &record.Between{PerNode: n.PerNode, Latency: n.Between.Latency, Bandwidth: n.Between.Bandwidth}
 	}
-	j.SetNetwork(links)
-	return &recorder{o, j, 0, nil, told{}}
+	r.SetNetwork(links)
+	if n.Slow != nil {
+		r.slowness = n.Slowness
+	}
+	return r
 }
 
-// changed records a change of the model.
+// changed records a change of the model; kind is "" for none.
 func (r *recorder) changed(step int, kind string) error {
-	if r == nil {
-		return nil
-	}
-	if err := r.flush(); err != nil {
-		return err
-	}
-	return r.Changed(step, record.Change{Kind: kind, Text: dynamic.ChangeText(kind, nil)})
+	return cmp.Or(r.flush(), r.Changed(step, record.Change{Kind: kind, Text: dynamic.ChangeText(kind, nil)}))
 }
 
 // end completes the record.
-func (r *recorder) end() error {
-	if r == nil {
-		return nil
-	}
-	return cmp.Or(r.flush(), r.End())
-}
-
-// told has the result of simulating some equal steps.
-type told struct {
-	step, steps      int
-	costs            cost.Phase
-	of               *Segment
-	ran, next        layout.Layout
-	why              plan.Reason
-	moved            layout.Moved
-	deciding, moving float64 // seconds after each step: measuring and deciding, then moving
-}
+func (r *recorder) end() error { return cmp.Or(r.flush(), r.End()) }
 
 // plain reports whether nothing is decided after the steps.
-func (t told) plain() bool {
-	return !t.why.Decided && t.why.Pack == nil && t.why.Placed == nil && t.why.Full == nil && t.next.Equal(t.ran)
+func plain(d record.Done) bool {
+	return !d.Why.Decided && d.Why.Pack == nil && d.Why.Placed == nil && d.Why.Full == nil && d.Next.Equal(d.Ran)
 }
 
-// write records steps. p is the problem of their layout. Equal steps with nothing to tell between
-// them are one line.
-func (r *recorder) write(p *search.Problem, t told) error {
-	if r == nil {
-		return nil
-	}
-	if h := &r.held; h.of == t.of && h.step+h.steps == t.step && h.plain() && t.plain() && h.deciding == t.deciding && h.moving == t.moving {
-		h.steps += t.steps
+// write records steps that are like the step s.
+func (r *recorder) write(s *step, d record.Done) error {
+	if h := &r.held; r.of == s && h.Step+h.Steps == d.Step && plain(*h) && plain(d) && h.Deciding == d.Deciding && h.Moving == d.Moving {
+		h.Steps += d.Steps
 		return nil
 	}
 	if err := r.flush(); err != nil {
 		return err
 	}
-	if r.problem, r.held = p, t; !t.plain() {
+	if r.of, r.held = s, d; !plain(d) {
 		return r.flush()
 	}
 	return nil
@@ -103,34 +77,28 @@ func (r *recorder) write(p *search.Problem, t told) error {
 
 // flush writes the steps that are held.
 func (r *recorder) flush() error {
-	p, t := r.problem, r.held
-	if r.held = (told{}); t.of == nil {
+	s, d := r.of, r.held
+	if r.of = nil; s == nil {
 		return nil
 	}
-	s := t.of.Plan.Step.Summary
-	s.End, s.Finish = s.Start+t.of.Makespan, s.Start+t.of.Seconds
-	d := record.Done{
-		Step: t.step, Steps: t.steps, Loss: math.NaN(), Norm: math.NaN(), LR: math.NaN(),
-		Costs: cost.Measurement{Table: t.costs.Table}, Model: search.Shape(p.Config), Analysis: t.of.Plan.Analysis,
-		Summary: s,
-		Ran:     t.ran, Next: t.next, Why: t.why, Moved: t.moved, Start: s.Start, Deciding: t.deciding, Moving: t.moving,
-	}
-	if r.Network.Slow != nil {
-		d.Costs.Slow = make([]float64, t.ran.Stages())
-		for rank := range t.ran.Mesh.Size() {
-			stage := t.ran.Mesh.Stage(rank)
-			d.Costs.Slow[stage] = max(d.Costs.Slow[stage], r.Network.Slowness(t.ran.World(rank)))
+	none := math.NaN()
+	d.Loss, d.Norm, d.LR = none, none, none
+	d.Costs, d.Model, d.Analysis, d.Summary, d.Start = cost.Measurement{Table: s.costs}, s.model, s.Analysis, s.summary, s.summary.Start
+	if r.slowness != nil {
+		d.Costs.Slow = make([]float64, d.Ran.Stages())
+		for rank := range d.Ran.Mesh.Size() {
+			stage := d.Ran.Mesh.Stage(rank)
+			d.Costs.Slow[stage] = max(d.Costs.Slow[stage], r.slowness(d.Ran.World(rank)))
 		}
 	}
-	if r.Config.Run.TraceSteps > 0 {
-		d.Instructions = later(t.of.Plan.Step.Spans, r.elapsed-s.Start)
+	if len(r.run.Timelines) < r.traces {
+		d.Instructions = later(s.Step.Spans, r.elapsed-d.Start)
 	}
-	d.Analysis.Idle = t.of.Idle
-	d.Analysis.Took = slices.Clone(d.Analysis.Took)
-	for v, row := range d.Analysis.Took {
+	d.Analysis.Took = slices.Clone(s.Took)
+	for v, row := range s.Took {
 		d.Analysis.Took[v] = slices.Clone(row) // the journal divides them by the costs of the phase
 	}
-	r.elapsed += float64(t.steps) * (t.of.Seconds + t.deciding + t.moving)
+	r.elapsed += float64(d.Steps) * (s.summary.Finish - d.Start + d.Deciding + d.Moving)
 	d.Elapsed = r.elapsed
 	return r.Step(d)
 }

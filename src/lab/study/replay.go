@@ -10,16 +10,16 @@ import (
 
 // Replayed is how well the simulator knows a phase that really ran.
 type Replayed struct {
-	Step, Steps         int
-	Measured, Predicted float64 // seconds, makespan
+	Step      int     `json:"step"`
+	Steps     int     `json:"steps"`
+	Measured  float64 `json:"measured"` // seconds, makespan
+	Predicted float64 `json:"predicted"`
+	Error     float64 `json:"error"` // Predicted / Measured - 1
 	// Ahead is what the costs of the phase before predict for this one, where the
 	// layout changed in between and the model did not; else 0. The balancer knew no
 	// more.
-	Ahead float64
+	Ahead float64 `json:"ahead,omitempty"`
 }
-
-// Error returns predicted / measured - 1.
-func (r Replayed) Error() float64 { return r.Predicted/r.Measured - 1 }
 
 // Replay simulates the phases that ran as they ran, on their own costs: the same
 // layout and network, whatever is asked of the series besides. Every microbatch
@@ -32,6 +32,7 @@ func Replay(series record.Series) []Replayed {
 			continue
 		}
 		r := Replayed{Step: p.Step, Steps: p.Steps, Measured: p.Run.Makespan, Predicted: makespan(*p.Run, p.Measured())}
+		r.Error = r.Predicted/r.Measured - 1
 		if i > 0 && p.Change == "" && series[i-1].Run != nil && !series[i-1].Run.Layout.Equal(p.Run.Layout) {
 			r.Ahead = makespan(*p.Run, ahead(series[i-1], p))
 		}

@@ -24,62 +24,22 @@ type Options struct {
 	Sampling Sampling
 	Recorded record.Series                       // the phases whose costs are simulated, where they are of a run: a balancer that packs knows them as the run's did; nil: it knows what layers cost
 	Static   bool                                // layers stay where they are first; only the order of work follows the costs
-	Spans    bool                                // whether segments keep their spans
-	Observe  record.Observer                     // receives the record that an executed run writes; nil: nobody
+	Observe  record.Observer                     // receives the record, as the Run does; nil: nobody else
 	Placing  func(config.Config) dynamic.Placing // decides where pieces of layers are; nil, or a nil result: they stay where costs take them to be
 	Pack     map[int]int                         // by step: from there on the number of stages, whatever that costs
 	Show     func(steps int)                     // called with the number of steps simulated since the last call; may be nil
 }
 
-// Segment is consecutive steps of a simulated run with one model and one layout.
-type Segment struct {
-	Step, Steps int
-	Change      string // what changed the model before its first step
-	Plan        search.Plan
-	Makespan    float64 // of a step; with random delays this and what follows are means
-	Idle        trace.Idle
-	Seconds     float64      // of a step, with the gradient sum over replicas
-	Even        float64      // of a step, as the balancer predicts it on the costs of all the segment's steps
-	Exposed     float64      // of it: gradient sum that no work hides
-	Moves       int          // before the segment; 0 or 1, but where one step stands for several
-	Copied      int64        // bytes that the busiest rank of a stage sends or receives in a step because of copies of pieces, where this is known
-	Placed      *plan.Placed // which pieces moved before its first step; nil: none did
-	Moved       int64        // bytes that changed owner in them, of one replica
-	Moving      float64      // seconds that took
-	Measuring   float64      // seconds that all its steps were measured for
-	Deciding    float64      // seconds of decisions after its steps
-	Nodes       int          // that hold layers
-}
-
-// Run is a simulated training run.
-type Run struct {
-	Segments    []Segment
-	Seconds     float64 // steps, and balancing in between
-	Moving      float64 // the part of moves
-	Measuring   float64 // the part of measuring
-	Deciding    float64 // the part of decisions
-	RankSeconds float64 // seconds of every rank that holds layers, added up
-	Reference   float64 // seconds of a step of the dense model, as packing goes by it; 0: not known
-}
-
-// Ceiling returns the largest speedup over a static run that any balancer can have on the
-// same work, as balance.Headroom estimates it. With t the time of a phase on the first
-// cuts it is
-//
-//	Σ t / Σ (t / ceiling)
-//
-// It is 0 where stages hold several chunks, which the estimate does not know.
-func (r Run) Ceiling() float64 {
-	static, best := 0.0, 0.0
-	for _, s := range r.Segments {
-		if s.Plan.Map().Chunks > 1 {
-			return 0
-		}
-		seconds := s.Seconds * float64(s.Steps)
-		static += seconds
-		best += seconds / s.Plan.Headroom
+// nodes returns the node of every rank that the run begins with, nil if all are on one.
+func (o Options) nodes() []int {
+	if o.Network.PerNode == 0 {
+		return nil
 	}
-	return static / best
+	list := make([]int, o.Config.Parallel.Stages*o.Config.Parallel.Replicas)
+	for rank := range list {
+		list[rank] = rank / o.Network.PerNode
+	}
+	return list
 }
 
 // Simulate runs a training run without ranks. For every sampled step of the series it simulates the
@@ -89,226 +49,198 @@ func (r Run) Ceiling() float64 {
 //
 // The first schedule is the one for the first costs. Training does not know them, and begins with a
 // schedule that needs none.
-func Simulate(series cost.Series, o Options) (Run, error) {
-	var run Run
-	p, err := search.New(o.Config, o.Network, o.Fixed)
+func Simulate(series cost.Series, o Options) (*Run, error) {
+	run := new(Run)
+	s, err := newSimulation(series, o, run)
 	if err != nil {
 		return run, err
 	}
-	var placing dynamic.Placing
-	if o.Placing != nil {
-		placing = o.Placing(o.Config)
-	}
-	balancer, err := policy.New(p, policy.Options{Pack: o.packs(series), Nodes: o.nodes(), Placing: placing})
-	if err != nil {
-		return run, err
-	}
-	present, err := p.Step(series[0].Table, layout.Layout{}).FirstLayout()
-	if err != nil {
-		return run, err
-	}
-	known, records := knowledge{recorded: o.Recorded}, o.recorder()
-	next, spent := Segment{}, 0.0 // what is known of the segment to come; seconds that followed the step before
 	for i, phase := range series {
-		fail := func(err error) (Run, error) { return run, fmt.Errorf("step %d: %w", phase.Step, err) }
-		costs := o.costs(placing, phase, present)
-		m := profile.Measurement{Measurement: cost.Measurement{Table: costs.Mean()}, Changed: phase.Change != ""}
-		if i == 0 || o.Static {
-			present = p.Step(m.Table, present).Layout(present.Cuts)
-		}
-		next.Change = phase.Change
-		if err := records.changed(phase.Step, phase.Change); err != nil {
-			return fail(err)
-		}
-		begins, steps := true, max(1, phase.Steps)
-		for done, stands := 0, 0; done < steps; done += stands {
-			if begins {
-				next.Step, next.Nodes = phase.Step+done, o.nodesOf(present)
-				if err := next.simulate(p, costs, present, o.Spans || o.Observe != nil && o.Config.Run.TraceSteps > 0); err != nil {
-					return fail(err)
-				}
-				o.copy(placing, &next, present)
-				m.Summary = next.Plan.Step.Summary
-				next.Even = known.even(next.Seconds, i, p, costs, present)
-				m.Summary.End = m.Summary.Start + next.Makespan
-				if n := len(run.Segments); n > 0 && !o.Spans {
-					run.Segments[n-1].Plan.Step.Spans = nil
-				}
-				run.Segments = append(run.Segments, next)
-				begins, next = false, Segment{}
-			}
-			s := &run.Segments[len(run.Segments)-1]
-			stands = o.Sampling.stands(phase.Step+done, steps-done)
-			s.Steps += stands
-			if o.Show != nil {
-				o.Show(stands)
-			}
-			line := told{step: phase.Step + done, steps: stands, costs: costs, of: s, ran: present, next: present}
-			if o.Static {
-				if err := records.write(p, line); err != nil {
-					return fail(err)
-				}
-				continue
-			}
-			known.after(&m, i, done, costs, present)
-			if placing != nil && phase.Routed != nil {
-				m.Counts, m.Work = phase.Routed.Counts(), loads(placing, phase, present)
-				m.Measurement.Fixed = phase.Routed.Fixed()
-			}
-			m.Balancing = spent
-			to, why, err := balancer.Decide(m, present)
-			if err != nil {
-				return fail(err)
-			}
-			run.Reference = why.Reference.Seconds
-			measuring, deciding := o.measuring(present), 0.0
-			if why.Decided {
-				deciding = o.deciding(present)
-			}
-			line.next, line.why, line.deciding = to, why, measuring+deciding
-			s.Measuring += measuring * float64(stands)
-			s.Deciding += deciding * float64(stands)
-			m.Changed, spent = false, measuring+deciding
-			if next.Placed = why.Placed; why.Placed != nil && o.Network.Bandwidth() > 0 {
-				next.Moving = float64(stands) * float64(why.Placed.Moved) / o.Network.Bandwidth()
-				spent += next.Moving
-				line.moving = next.Moving / float64(stands)
-			}
-			if !to.Equal(present) {
-				bytes, moving := o.move(m.Table, present, to, phase.Step+done)
-				spent += moving
-				line.moved, line.moving = layout.Moved{Layers: len(present.Owners().Moved(to.Owners())), Bytes: bytes}, line.moving+moving
-				next.Moved, next.Moving = int64(stands)*bytes, next.Moving+float64(stands)*moving
-				if bytes > 0 {
-					next.Moves = stands
-				}
-			}
-			if i == len(series)-1 && done+stands == steps { // no step follows in the new layout
-				line.next, line.why, line.moved, line.moving = present, plan.Reason{Reference: why.Reference}, layout.Moved{}, 0
-			}
-			if err := records.write(p, line); err != nil {
-				return fail(err)
-			}
-			if !to.Equal(present) {
-				if p, err = p.Match(to); err != nil {
-					return fail(err)
-				}
-				present, begins = to, true
-				costs = o.costs(placing, phase, present)
-				m.Table = costs.Mean()
-			}
+		if err := s.phase(i, phase, i == len(series)-1); err != nil {
+			return run, fmt.Errorf("step %d: %w", phase.Step, err)
 		}
 	}
-	run.sum()
-	return run, records.end()
+	return run, s.records.end()
 }
 
-// costs returns what a phase costs in the microbatches and with the pieces of a layout: it has
-// those of the settings.
-func (o Options) costs(p dynamic.Placing, phase cost.Phase, l layout.Layout) cost.Phase {
-	if p != nil && phase.Routed != nil {
-		phase.Scale = phase.Routed.Scale(loads(p, phase, l))
+// simulation is the state of a simulated run.
+type simulation struct {
+	Options
+	problem  *search.Problem
+	placing  dynamic.Placing
+	balancer policy.Balancer
+	profiler profile.Profiler
+	records  *recorder
+	present  layout.Layout
+	spent    float64 // seconds of balancing after the step before
+}
+
+// newSimulation returns a simulation before its first step. Its record goes to the run, and to
+// o.Observe.
+func newSimulation(series cost.Series, o Options, run *Run) (*simulation, error) {
+	s := &simulation{Options: o, records: o.recorder(run)}
+	var err error
+	if s.problem, err = search.New(o.Config, o.Network, o.Fixed); err != nil {
+		return nil, err
 	}
-	return phase.Regroup(o.Config.Parallel.Microbatches, l.Schedule.Microbatches)
-}
-
-// loads returns what the replicas of a layout's layers have to do in a phase.
-func loads(p dynamic.Placing, phase cost.Phase, l layout.Layout) [][]float64 {
-	return phase.Routed.Loads(func(layer int, values []int64) float64 {
-		return p.Load(l.Pieces, layer, values)
-	})
-}
-
-// copy adds to the steps of a segment the time that weights and gradients of copies take, which
-// nothing hides.
-func (o Options) copy(p dynamic.Placing, s *Segment, l layout.Layout) {
-	if p == nil {
-		return
+	if o.Placing != nil {
+		s.placing = o.Placing(o.Config)
 	}
-	bytes, seconds := policy.Copied(p, o.Network, l, l.Pieces)
-	s.Copied, s.Seconds = bytes, s.Seconds+seconds
+	if s.balancer, err = policy.New(s.problem, policy.Options{Pack: o.packs(series), Nodes: o.nodes(), Placing: s.placing}); err != nil {
+		return nil, err
+	}
+	s.present, err = s.problem.Step(series[0].Table, layout.Layout{}).FirstLayout()
+	return s, err
 }
 
-// sum adds up the segments.
-func (r *Run) sum() {
-	for _, s := range r.Segments {
-		seconds := s.Seconds*float64(s.Steps) + s.Balancing()
-		r.Seconds += seconds
-		r.Moving += s.Moving
-		r.Measuring += s.Measuring
-		r.Deciding += s.Deciding
-		r.RankSeconds += seconds * float64(s.Plan.Mesh.Size())
+// phase simulates the steps of the phase with the index i.
+func (s *simulation) phase(i int, phase cost.Phase, last bool) error {
+	costs := s.costs(phase)
+	m := profile.Measurement{Measurement: cost.Measurement{Table: costs.Mean()}, Changed: phase.Change != ""}
+	if i == 0 || s.Static {
+		s.present = s.problem.Step(m.Table, s.present).Layout(s.present.Cuts)
 	}
-}
-
-// Balancing returns the seconds of moves before the segment, and of measuring and
-// deciding after its steps.
-func (s Segment) Balancing() float64 { return s.Moving + s.Measuring + s.Deciding }
-
-// delayDraws is how many steps stand for all of a segment where messages are delayed
-// at random; without delays all steps of a segment are equal and one is simulated.
-const delayDraws = 8
-
-// simulate simulates a step of a segment; with random delays some steps, for
-// their mean.
-func (s *Segment) simulate(p *search.Problem, phase cost.Phase, l layout.Layout, spans bool) error {
-	n := 1
-	if p.Network.Delay.Most > 1 {
-		n = min(delayDraws, max(1, phase.Steps))
+	if err := s.records.changed(phase.Step, phase.Change); err != nil {
+		return err
 	}
-	for k := range n {
-		step, err := p.Simulate(phase, l, phase.Step+k)
-		if err != nil {
+	var now *step // nil: the layout is new
+	var err error
+	steps := max(1, phase.Steps)
+	for done, stands := 0, 0; done < steps; done += stands {
+		if now == nil {
+			if now, err = s.simulate(costs); err != nil {
+				return err
+			}
+			m.Summary = now.summary
+		}
+		stands = s.Sampling.stands(phase.Step+done, steps-done)
+		if s.Show != nil {
+			s.Show(stands)
+		}
+		d := record.Done{Step: phase.Step + done, Steps: stands, Ran: s.present, Next: s.present}
+		if s.Static {
+			if err := s.records.write(now, d); err != nil {
+				return err
+			}
+			continue
+		}
+		s.learn(&m, i, done, phase, costs)
+		if d.Next, d.Why, err = s.balancer.Decide(m, s.present); err != nil {
 			return err
 		}
-		if k == 0 {
-			s.Plan = step
+		to := d.Next
+		s.price(&d, m.Table)
+		m.Changed, s.spent = false, d.Deciding+d.Moving
+		if last && done+stands == steps { // no step follows in the new layout
+			d.Next, d.Why, d.Moved, d.Moving = s.present, plan.Reason{Reference: d.Why.Reference}, layout.Moved{}, 0
 		}
-		share := 1 / float64(n)
-		s.Seconds += share * step.Seconds
-		s.Exposed += share * step.Exposed
-		s.Makespan += share * step.Step.Makespan()
-		s.Idle = s.Idle.Plus(step.Idle, share)
-	}
-	if !spans {
-		s.Plan.Step.Spans = nil
+		if err := s.records.write(now, d); err != nil {
+			return err
+		}
+		if !to.Equal(s.present) {
+			if s.problem, err = s.problem.Match(to); err != nil {
+				return err
+			}
+			s.present, now = to, nil
+			costs = s.costs(phase)
+			m.Table = costs.Mean()
+		}
 	}
 	return nil
 }
 
-// knowledge is what a simulated balancer knows of costs: as much after every step as the
-// one of the run that recorded them did.
-type knowledge struct {
-	recorded record.Series
-	profiler profile.Profiler
+// learn adds to a measurement what the balancer knows after the first `done` steps of a phase: as much
+// as the balancer of the run that recorded the costs knew, else all.
+func (s *simulation) learn(m *profile.Measurement, i, done int, phase, costs cost.Phase) {
+	if i < len(s.Recorded) && s.Recorded[i].Known != nil {
+		known := s.Recorded[i].Known
+		step := known[done%len(known)]
+		step.Forget = step.Forget && done < len(known)
+		m.Estimate = s.profiler.Again(costs.Table, step, s.present)
+	}
+	if s.placing != nil && phase.Routed != nil {
+		m.Counts, m.Work = phase.Routed.Counts(), s.loads(phase)
+		m.Measurement.Fixed = phase.Routed.Fixed()
+	}
+	m.Balancing = s.spent
 }
 
-// of returns what the run's steps of a phase told; nil: costs are known.
-func (k *knowledge) of(phase int) []cost.Known {
-	if phase >= len(k.recorded) {
-		return nil
+// price sets the seconds of a step's measuring, decision and moves, and the bytes that move.
+func (s *simulation) price(d *record.Done, t cost.Table) {
+	d.Measuring = s.measuring(s.present)
+	if d.Deciding = d.Measuring; d.Why.Decided {
+		d.Deciding += s.deciding(s.present)
 	}
-	return k.recorded[phase].Known
-}
-
-// after adds to a measurement the knowledge of the first `done` steps of a phase, and of the next
-// phase.
-func (k *knowledge) after(m *profile.Measurement, phase, done int, costs cost.Phase, l layout.Layout) {
-	if told := k.of(phase); told != nil {
-		step := told[done%len(told)]
-		step.Forget = step.Forget && done < len(told)
-		m.Estimate = k.profiler.Again(costs.Table, step, l)
+	if d.Why.Placed != nil && s.Network.Bandwidth() > 0 {
+		d.Moving = float64(d.Why.Placed.Moved) / s.Network.Bandwidth()
+	}
+	if !d.Next.Equal(s.present) {
+		bytes, seconds := s.move(t, s.present, d.Next, d.Step)
+		d.Moved = layout.Moved{Layers: len(s.present.Owners().Moved(d.Next.Owners())), Bytes: bytes}
+		d.Moving += seconds
 	}
 }
 
-// even returns the seconds that the balancer predicts of a phase's step, which takes some:
-// it goes by costs that noise disturbs little.
-func (k *knowledge) even(seconds float64, phase int, p *search.Problem, costs cost.Phase, l layout.Layout) float64 {
-	if k.of(phase) == nil {
-		return seconds
+// costs returns what a phase costs in the microbatches and with the pieces of the layout: it has
+// those of the settings.
+func (s *simulation) costs(phase cost.Phase) cost.Phase {
+	if s.placing != nil && phase.Routed != nil {
+		phase.Scale = phase.Routed.Scale(s.loads(phase))
 	}
-	t := costs.Table
-	t.Dispatch = 0 // as balancers have it
-	s := p.Step(t, l)
-	return s.Seconds(s.Layout(l.Cuts))
+	return phase.Regroup(s.Config.Parallel.Microbatches, s.present.Schedule.Microbatches)
+}
+
+// loads returns what the replicas of the layout's layers have to do in a phase.
+func (s *simulation) loads(phase cost.Phase) [][]float64 {
+	return phase.Routed.Loads(func(layer int, values []int64) float64 {
+		return s.placing.Load(s.present.Pieces, layer, values)
+	})
+}
+
+// step is a simulated step of a phase in a layout. With random delays the times are means over some
+// steps.
+type step struct {
+	search.Plan
+	costs   cost.Table
+	model   string // see cost.Phase
+	summary trace.Summary
+}
+
+// delayDraws is how many steps stand for all of a phase where messages are delayed at random;
+// without delays all steps of a phase are equal and one is simulated.
+const delayDraws = 8
+
+// simulate simulates a step in the present layout. The time that weights and gradients of copies take
+// is added, because nothing hides it.
+func (s *simulation) simulate(phase cost.Phase) (*step, error) {
+	n := 1
+	if s.problem.Network.Delay.Most > 1 {
+		n = min(delayDraws, max(1, phase.Steps))
+	}
+	var mean step
+	var idle trace.Idle
+	seconds, makespan := 0.0, 0.0
+	for k := range n {
+		p, err := s.problem.Simulate(phase, s.present, phase.Step+k)
+		if err != nil {
+			return nil, err
+		}
+		if k == 0 {
+			mean = step{p, phase.Table, search.Shape(s.problem.Config), p.Step.Summary}
+			mean.summary.Busy = make([]float64, len(p.Step.Busy))
+		}
+		share := 1 / float64(n)
+		seconds += share * p.Seconds
+		makespan += share * p.Step.Makespan()
+		idle = idle.Plus(p.Idle, share)
+		for stage, busy := range p.Step.Busy {
+			mean.summary.Busy[stage] += share * busy
+		}
+	}
+	if s.placing != nil {
+		_, copying := policy.Copied(s.placing, s.Network, s.present, s.present.Pieces)
+		seconds += copying
+	}
+	mean.Idle, mean.summary.End, mean.summary.Finish = idle, mean.summary.Start+makespan, mean.summary.Start+seconds
+	return &mean, nil
 }

@@ -33,7 +33,18 @@ func shrinking(share float64) cost.Series {
 	return cost.Series{{Step: 0, Steps: 20, Table: dense}, {Step: 20, Steps: 40, Table: halved(dense, share), Change: "prune"}}
 }
 
-func simulated(t *testing.T, s cost.Series, o Options) Run {
+// recorded is the phases and the steps of a record.
+type recorded struct {
+	Run
+	phases record.Series
+}
+
+func (r *recorded) Costs(p record.Phase) error {
+	r.phases = append(r.phases, p)
+	return nil
+}
+
+func simulated(t *testing.T, s cost.Series, o Options) *Run {
 	t.Helper()
 	run, err := Simulate(s, o)
 	expect.OK(t, err)
@@ -70,8 +81,8 @@ func TestSimulateBalances(t *testing.T) {
 				t.Errorf("%s, every %s: %v s with balancing (%v s of moves), %v s without", kind, every, run.Seconds, run.Moving, still.Seconds)
 			}
 			first, last := run.Segments[0], run.Segments[len(run.Segments)-1]
-			if first.Plan.Cuts.Equal(last.Plan.Cuts) {
-				t.Errorf("%s, every %s: cuts stayed %v", kind, every, first.Plan.Cuts)
+			if slices.Equal(first.Cuts, last.Cuts) {
+				t.Errorf("%s, every %s: cuts stayed %v", kind, every, first.Cuts)
 			}
 		}
 	}
@@ -85,12 +96,12 @@ func TestSimulateSumsUp(t *testing.T) {
 	run := simulated(t, shrinking(0.2), on(c, plantest.Link))
 	seconds := 0.0
 	for _, l := range run.Segments {
-		seconds += float64(l.Steps)*l.Seconds + l.Moving + l.Measuring + l.Deciding
-		if l.Exposed <= 0 || l.Seconds < l.Plan.Step.Makespan() {
-			t.Errorf("step %d: %v s with %v s gradient sum, makespan %v", l.Step, l.Seconds, l.Exposed, l.Plan.Step.Makespan())
+		seconds += float64(l.Steps) * float64(l.StepSeconds+l.BalanceSeconds)
+		if l.Rest() <= 0 || l.LowerBound > l.Makespan || l.Idle.Balancing != float64(l.BalanceSeconds) {
+			t.Errorf("step %d: %+v with %v s gradient sum", l.Step, l, l.Rest())
 		}
 	}
-	if run.Measuring <= 0 || run.Deciding <= 0 || math.Abs(seconds-run.Seconds) > 1e-9 || math.Abs(run.RankSeconds-12*seconds) > 1e-9 {
+	if run.Measuring <= 0 || run.Deciding <= 0 || math.Abs(run.Measuring+run.Deciding+run.Moving-(run.Seconds-run.work)) > 1e-9 || math.Abs(seconds-run.Seconds) > 1e-9 || math.Abs(run.RankSeconds-12*seconds) > 1e-9 {
 		t.Errorf("%v s and %v rank seconds, want %v and %v", run.Seconds, run.RankSeconds, seconds, 12*seconds)
 	}
 }
@@ -111,15 +122,15 @@ func TestSimulateRepacks(t *testing.T) {
 	moved := int64(0)
 	for _, l := range run.Segments {
 		moved += l.Moved
-		if l.Step < 20 && l.Plan.Stages() != 8 {
-			t.Errorf("step %d: the dense model runs on %d stages", l.Step, l.Plan.Stages())
+		if l.Step < 20 && l.Stages() != 8 {
+			t.Errorf("step %d: the dense model runs on %d stages", l.Step, l.Stages())
 		}
-		if slower := l.Plan.Step.Makespan() / run.Segments[0].Plan.Step.Makespan(); slower > 1/(1-o.Config.Repack.Tolerance) {
+		if slower := float64(l.Makespan / run.Segments[0].Makespan); slower > 1/(1-o.Config.Repack.Tolerance) {
 			t.Errorf("step %d: %v times the first step", l.Step, slower)
 		}
 	}
-	if last := run.Segments[len(run.Segments)-1]; last.Plan.Stages() >= 8 || moved == 0 {
-		t.Errorf("at the end on %d stages, %d bytes moved", last.Plan.Stages(), moved)
+	if last := run.Segments[len(run.Segments)-1]; last.Stages() >= 8 || moved == 0 {
+		t.Errorf("at the end on %d stages, %d bytes moved", last.Stages(), moved)
 	}
 }
 
@@ -143,7 +154,7 @@ func TestReplay(t *testing.T) {
 		step.PerMicrobatch = s.Costs().PerMicrobatch(cuts, order.Map, 6)
 		run.Makespan = 2 * sim.Run(step).Makespan()
 		got := Replay(record.Series{{Phase: cost.Phase{Step: 0, Steps: 5, Table: costs}}, s})
-		if len(got) != 1 || got[0].Step != 5 || math.Abs(got[0].Error()+0.5) > 1e-12 {
+		if len(got) != 1 || got[0].Step != 5 || math.Abs(got[0].Error+0.5) > 1e-12 {
 			t.Errorf("%s: %+v, want one phase from step 5 with half its makespan predicted", kind, got)
 		}
 		next := s
@@ -162,9 +173,6 @@ func TestSimulateSettles(t *testing.T) {
 	run := simulated(t, shrinking(0.2), on(c, plantest.Link))
 	if len(run.Segments) > 6 {
 		t.Errorf("%d segments of 60 steps on two tables", len(run.Segments))
-	}
-	if run.Segments[0].Plan.Step.Spans != nil {
-		t.Error("spans were kept that nobody asked for")
 	}
 }
 
@@ -185,8 +193,8 @@ func TestSimulateUnevenMicrobatches(t *testing.T) {
 		s.Scale = append(s.Scale, row)
 	}
 	for _, l := range simulated(t, cost.Series{s}, on(c, n)).Segments {
-		if parts := l.Idle.Makespan(); math.Abs(parts-l.Makespan) > 1e-9 || l.Seconds < l.Makespan || l.Idle.Imbalance < 0 {
-			t.Errorf("parts %v, makespan %v, step %v, %+v", parts, l.Makespan, l.Seconds, l.Idle)
+		if parts := l.Idle.Makespan(); math.Abs(parts-float64(l.Makespan)) > 1e-9 || l.StepSeconds < l.Makespan || l.Idle.Imbalance < 0 || math.Abs(1-l.Idle.Busy/parts-float64(l.BubbleRatio)) > 1e-9 {
+			t.Errorf("parts %v, makespan %v, step %v, %+v, bubble ratio %v", parts, l.Makespan, l.StepSeconds, l.Idle, l.BubbleRatio)
 		}
 	}
 }
@@ -207,7 +215,7 @@ func TestCeiling(t *testing.T) {
 	o := on(c, sim.Network{})
 	o.Static = true
 	still := simulated(t, series, o)
-	first, second := 2*still.Segments[0].Seconds, still.Segments[1].Seconds
+	first, second := 2*float64(still.Segments[0].StepSeconds), float64(still.Segments[1].StepSeconds)
 	if got, want := still.Ceiling(), (first+second)/(first*6/7+second); math.Abs(got-want) > 1e-12 {
 		t.Errorf("%v, want %v", got, want)
 	}
@@ -227,9 +235,15 @@ func TestSimulateOrders(t *testing.T) {
 	for l := range 8 {
 		series[1].Layers[l].BackwardInput, series[1].Layers[l].BackwardWeight = 0, 0
 	}
-	var before Segment
-	for i, s := range simulated(t, series, o).Segments {
-		if i > 0 && (s.Plan.Schedule.Equal(before.Plan.Schedule) != (s.Change != "") || s.Change == "" && s.Step != before.Step+2) {
+	phases := func() record.Series {
+		r := new(recorded)
+		o.Observe = r
+		simulated(t, series, o)
+		return r.phases
+	}
+	var before record.Phase
+	for i, s := range phases() {
+		if i > 0 && (s.Run.Layout.Schedule.Equal(before.Run.Layout.Schedule) != (s.Change != "") || s.Change == "" && s.Step != before.Step+2) {
 			t.Errorf("step %d, change %q: the order of work changes, or does not", s.Step, s.Change)
 		}
 		before = s
@@ -238,9 +252,9 @@ func TestSimulateOrders(t *testing.T) {
 		t.Errorf("the last of %d steps is ordered from step %d on, want 22", before.Steps, before.Step)
 	}
 	o.Static = true
-	still := simulated(t, series, o).Segments
-	if len(still) != 2 || still[0].Plan.Schedule.Equal(still[1].Plan.Schedule) {
-		t.Errorf("%d segments without balancing, want 2 in other orders", len(still))
+	still := phases()
+	if len(still) != 2 || still[0].Run.Layout.Schedule.Equal(still[1].Run.Layout.Schedule) {
+		t.Errorf("%d phases without balancing, want 2 in other orders", len(still))
 	}
 }
 
@@ -259,9 +273,52 @@ func TestSimulatePacks(t *testing.T) {
 			} else if s.Step >= 20 {
 				want = 6
 			}
-			if s.Plan.Stages() != want || s.Step < 40 && s.Step+s.Steps > 40 || s.Step < 20 && s.Step+s.Steps > 20 {
-				t.Errorf("%+v: steps %d to %d on %d stages, want %d", sampling, s.Step, s.Step+s.Steps-1, s.Plan.Stages(), want)
+			if s.Stages() != want || s.Step < 40 && s.Step+s.Steps > 40 || s.Step < 20 && s.Step+s.Steps > 20 {
+				t.Errorf("%+v: steps %d to %d on %d stages, want %d", sampling, s.Step, s.Step+s.Steps-1, s.Stages(), want)
 			}
+		}
+	}
+}
+
+// TestSegmentsJoin: steps without changes between them are one segment, with the mean of what balancing
+// takes. Other steps are not.
+func TestSegmentsJoin(t *testing.T) {
+	line := record.Metrics{Step: 0, Steps: 2, Ranks: 2, Schedule: "1f1b", Cuts: []int{0, 1, 2}, LayersPerStage: []int{1, 1}, StepSeconds: 1, BalanceSeconds: 0.5, Headroom: 1}
+	event := func(step int, kind record.EventKind, bytes int64) []record.Event {
+		return []record.Event{{Step: step, Kind: kind, Bytes: bytes, Detail: map[string]any{"what": "prune"}}}
+	}
+	for _, c := range []struct {
+		name   string
+		events []record.Event
+		change func(*record.Metrics)
+		want   int
+	}{
+		{"alike", nil, func(*record.Metrics) {}, 1},
+		{"decided", event(1, record.Balance, 0), func(*record.Metrics) {}, 1},
+		{"a change to come", event(6, record.Migrate, 1), func(*record.Metrics) {}, 1},
+		{"model", event(2, record.Dynamic, 0), func(*record.Metrics) {}, 2},
+		{"moved", event(1, record.Migrate, 1), func(*record.Metrics) {}, 2},
+		{"placed", event(1, record.Place, 1), func(*record.Metrics) {}, 2},
+		{"cuts", nil, func(m *record.Metrics) { m.Cuts = []int{0, 0, 2} }, 2},
+		{"ranks", nil, func(m *record.Metrics) { m.Ranks = 1 }, 2},
+		{"schedule", nil, func(m *record.Metrics) { m.Schedule = "list" }, 2},
+		{"seconds", nil, func(m *record.Metrics) { m.StepSeconds = 2 }, 2},
+	} {
+		var run Run
+		next := line
+		next.Step, next.Steps, next.BalanceSeconds = 2, 6, 0.1
+		c.change(&next)
+		expect.OK(t, run.Step(line))
+		for _, e := range c.events {
+			expect.OK(t, run.Event(e))
+		}
+		expect.OK(t, run.Step(next))
+		last := run.Segments[len(run.Segments)-1]
+		if len(run.Segments) != c.want || last.Step+last.Steps != 8 || run.Steps != 8 {
+			t.Errorf("%s: %+v", c.name, run.Segments)
+		}
+		if c.want == 1 && math.Abs(float64(last.BalanceSeconds)-0.2) > 1e-12 {
+			t.Errorf("%s: balancing takes %v s in the mean, want 0.2", c.name, last.BalanceSeconds)
 		}
 	}
 }

@@ -40,12 +40,16 @@ func TestPlanAndSimulateAgree(t *testing.T) {
 	for _, seed := range []uint64{102, 112, 140, 204, 300, 308, 354} {
 		series, o := unequalMicrobatches(seed)
 		o.Config.Balance.Kind = "uniform"
-		run := simulated(t, series, o).Segments[0].Plan
-		again := simulated(t, cost.Series{{Steps: 1, Table: series[0].Mean()}}, o).Segments[0].Plan
+		run, again := new(recorded), new(recorded)
+		o.Observe = run
+		simulated(t, series, o)
+		o.Observe = again
+		simulated(t, cost.Series{{Steps: 1, Table: series[0].Mean()}}, o)
 		plan, err := Plan(series[0].Mean(), o)
 		expect.OK(t, err)
-		if !plan.Schedule.Equal(run.Schedule) || !again.Schedule.Equal(run.Schedule) {
-			t.Errorf("seed %d: the lists take %v in the plan, %v in the run and %v in the run on the mean", seed, plan.Step.Makespan(), run.Step.Makespan(), again.Step.Makespan())
+		order := run.phases[0].Run.Layout.Schedule
+		if !plan.Schedule.Equal(order) || !again.phases[0].Run.Layout.Schedule.Equal(order) {
+			t.Errorf("seed %d: the lists take %v in the plan, %v in the run and %v in the run on the mean", seed, plan.Step.Makespan(), run.phases[0].Run.Makespan, again.phases[0].Run.Makespan)
 		}
 	}
 }

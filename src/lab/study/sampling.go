@@ -1,14 +1,12 @@
 package study
 
-import "math"
-
 // Sampling says which steps of a made-up run are simulated: all before From, and from there on one
 // in Interval. Such a step stands for the others, with its decision and the move that follows. A
 // kind of dynamism that changes the model all the time draws every change from one distribution. So
 // the sampled steps are a shorter run of the same kind. The zero Sampling leaves out none.
 type Sampling struct {
-	From     int // first step
-	Interval int // steps that one stands for; up to 1 it stands for itself
+	From     int `json:"from_step"` // first step
+	Interval int `json:"interval"`  // steps that one stands for; up to 1 it stands for itself
 }
 
 // mostChanges is the largest number of changes of the model that are simulated by default. mostMade
@@ -42,20 +40,4 @@ func (s Sampling) stands(step, left int) int {
 		return 1
 	}
 	return min(s.Interval, left)
-}
-
-// Error returns the standard error of the mean step time of a run that was sampled,
-// relative to it: what the steps vary by from one that was simulated to the next.
-func (r Run) Error(sampling Sampling) float64 {
-	sum, squares, n := 0.0, 0.0, 0.0
-	for _, s := range r.Segments {
-		if sampling.Interval > 1 && s.Step >= sampling.From {
-			sum, squares, n = sum+s.Seconds, squares+s.Seconds*s.Seconds, n+1
-		}
-	}
-	if n < 2 {
-		return 0
-	}
-	mean := sum / n
-	return math.Sqrt(max(0, squares/n-mean*mean)/(n-1)) / mean
 }

@@ -72,7 +72,7 @@ func TestSampledRunEstimatesTheWhole(t *testing.T) {
 	c.Model.Sequence, c.Model.Hidden = 2048, 1024
 	c.Balance.Every = "1"
 	c.Assign("simulate.mod_noise", 3)
-	answers := make([]Run, 2)
+	answers := make([]*Run, 2)
 	samplings := make([]Sampling, 2)
 	for i, interval := range []int{1, 4} {
 		o := on(c, plantest.Link)
@@ -82,8 +82,13 @@ func TestSampledRunEstimatesTheWhole(t *testing.T) {
 		answers[i] = simulated(t, series, o)
 	}
 	whole, part := answers[0], answers[1]
-	few, _ := part.Moves()
-	many, _ := whole.Moves()
+	moves := func(r *Run) (n int) {
+		for _, s := range r.Segments {
+			n += s.Moves
+		}
+		return n
+	}
+	few, many := moves(part), moves(whole)
 	if math.Abs(part.Seconds/whole.Seconds-1) > 0.01 || many < 10 || few < many/3 || few > 3*many || math.Abs(part.Measuring-whole.Measuring) > 1e-9 {
 		t.Errorf("%v s with %d moves, %v s of measuring; whole %v s, %d, %v s", part.Seconds, few, part.Measuring, whole.Seconds, many, whole.Measuring)
 	}

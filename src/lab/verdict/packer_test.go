@@ -155,7 +155,7 @@ func TestPackingGoesOn(t *testing.T) {
 	expect.OK(t, r.Close())
 	events = append(slices.Clone(events[:2]), events[3], events[4], record.Event{Step: 5, Kind: record.Resumed})
 	want := pack(append(before[:5], after...), events)
-	if diff := cmp.Diff(want, tally.Summary(Finished).Packing); diff != "" || want.NodesGivenBack != 2 || want.Failed != 1 || want.Packings != 1 {
+	if diff := cmp.Diff(want, tally.Packing()); diff != "" || want.NodesGivenBack != 2 || want.Failed != 1 || want.Packings != 1 {
 		t.Error(want, diff)
 	}
 	text, err := os.ReadFile(filepath.Join(dir, record.EventsFile))

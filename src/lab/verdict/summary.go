@@ -182,25 +182,29 @@ func (t *Tally) Costs(p record.Phase) {
 	}
 }
 
-// Summary returns the summary of a run that has ended, without Error, Hash and Worth.
-func (t *Tally) Summary(status Status) Summary {
-	return Summary{
+// Summary returns the summary of a run that has ended under some settings, with an error or nil. Hash
+// and Worth are left to the caller: Worth may take seconds.
+func (t *Tally) Summary(status Status, c config.Config, failed error) Summary {
+	s := Summary{
 		Status: status, Steps: t.steps, Skipped: t.skipped, Loss: t.loss, Replayed: t.replayed, ValidationLoss: t.validation,
-		Before: t.before.pace(t.clock), After: t.after.pace(t.clock), ShrinkFailures: t.packer.earlier.failed + t.packer.start.failed, Packing: t.packer.Packing(),
+		Before: t.before.pace(t.clock), After: t.after.pace(t.clock), ShrinkFailures: t.packer.earlier.failed + t.packer.start.failed, Packing: t.Packing(),
 	}
+	if failed != nil {
+		s.Error = failed.Error()
+		return s
+	}
+	if s.Stayed = t.Stayed(c); t.moves.Count > 0 {
+		s.Moves = &t.moves
+	}
+	return s
 }
+
+// Packing returns the result of packing; nil if nothing was packed.
+func (t *Tally) Packing() *Packing { return t.packer.Packing() }
 
 // Unpacked returns why the last attempt to pack the model packed nothing; "" if it packed, or there was
 // none.
 func (t *Tally) Unpacked() string { return t.decisions.unpacked }
-
-// Moves returns the predicted and measured speedups of moves; nil if no layer moved.
-func (t *Tally) Moves() *Moves {
-	if t.moves.Count == 0 {
-		return nil
-	}
-	return &t.moves
-}
 
 // Worth returns the value of moving layers under some settings. It is nil if there is one stage, or
 // no phase ran to its end.

@@ -1,6 +1,7 @@
 package verdict
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -33,10 +34,10 @@ func TestTally(t *testing.T) {
 		moved.Step(m)
 	}
 	last := Pace{2, 1.25, "virtual"}
-	if diff := cmp.Diff(Summary{Status: Finished, Steps: 7, Loss: 3, ValidationLoss: 5, Before: Pace{3, 4, "virtual"}, After: last}, moved.Summary(Finished)); diff != "" {
+	if diff := cmp.Diff(Summary{Status: Finished, Steps: 7, Loss: 3, ValidationLoss: 5, Before: Pace{3, 4, "virtual"}, After: last}, moved.Summary(Finished, config.Default(), nil)); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(Summary{Status: Stopped, Steps: 7, Loss: 3, Before: Pace{7, 2, "virtual"}, After: last}, still.Summary(Stopped)); diff != "" {
+	if diff := cmp.Diff(Summary{Status: Failed, Error: "disk", Steps: 7, Loss: 3, Before: Pace{7, 2, "virtual"}, After: last}, still.Summary(Failed, config.Default(), errors.New("disk"))); diff != "" {
 		t.Error(diff)
 	}
 	if w := moved.Worth(config.Default()); w != nil {
@@ -50,7 +51,7 @@ func TestTallyIsBounded(t *testing.T) {
 	for step := range 10 * mostPaces {
 		tally.Step(record.Metrics{Step: step, StepSeconds: record.Float(step / mostPaces)})
 	}
-	if s := tally.Summary(Finished); s.Before.Seconds != 9 || s.Before.Steps != 10*mostPaces || len(tally.before.seconds) != mostPaces {
+	if s := tally.Summary(Finished, config.Default(), nil); s.Before.Seconds != 9 || s.Before.Steps != 10*mostPaces || len(tally.before.seconds) != mostPaces {
 		t.Errorf("%+v of %d steps that are kept", s.Before, len(tally.before.seconds))
 	}
 }
@@ -111,7 +112,7 @@ func TestMoves(t *testing.T) {
 		for _, e := range c.events {
 			tally.Event(e)
 		}
-		m := tally.Moves()
+		m := tally.Summary(Finished, config.Default(), nil).Moves
 		if m == nil {
 			m = new(Moves)
 		}

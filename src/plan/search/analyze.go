@@ -39,24 +39,34 @@ func (p *Problem) Analyze(m profile.Measurement, l layout.Layout) (plan.Analysis
 	if err != nil {
 		return a, fmt.Errorf("balance: %w", err)
 	}
+	a.LowerBound = sim.LowerBound(l.Map(), costs, l.Schedule.Microbatches, s.capsOver(t, l))
 	a.Idle = s.idleByCause(l.Schedule, m.Instructions, a.Took, t.Dispatch, s.caps(t, l), m.Summary.Makespan())
 	return a, nil
+}
+
+// capsOver returns the caps on microbatches in flight, at least those of a layout's schedule: the base
+// may hold more than lists are let.
+func (s *Step) capsOver(t cost.Table, l layout.Layout) []int {
+	caps, inFlight := s.caps(t, l), l.Schedule.InFlight()
+	for stage := range caps {
+		caps[stage] = max(caps[stage], inFlight[stage])
+	}
+	return caps
 }
 
 // Plan is a simulated step: its layout and its predicted times and bytes.
 type Plan struct {
 	layout.Layout
 	plan.Analysis
-	Memory     []cost.Memory // by stage: Analysis.Bytes by purpose
-	Costs      []cost.Stage  // by virtual stage: seconds of the mean microbatch on the slowest replica's rank
-	InFlight   []int         // by virtual stage: most microbatches in flight in the schedule
-	Caps       []int         // by stage: most microbatches in flight that memory and settings allow; nil: no limit
-	Messages   []int64       // by virtual stage: bytes that it sends on for a microbatch
-	Step       sim.Result    // of the slowest replica
-	Seconds    float64       // of the whole step, with the gradient sum over replicas
-	Exposed    float64       // seconds of the gradient sum that no work hides
-	LowerBound float64       // seconds that every schedule of these cuts takes at least, under Caps
-	TwiceGap   float64       // the layers that recompute need at most 1+TwiceGap times the seconds of the best choice of such layers
+	Memory   []cost.Memory // by stage: Analysis.Bytes by purpose
+	Costs    []cost.Stage  // by virtual stage: seconds of the mean microbatch on the slowest replica's rank
+	InFlight []int         // by virtual stage: most microbatches in flight in the schedule
+	Caps     []int         // by stage: most microbatches in flight that memory and settings allow; nil: no limit
+	Messages []int64       // by virtual stage: bytes that it sends on for a microbatch
+	Step     sim.Result    // of the slowest replica
+	Seconds  float64       // of the whole step, with the gradient sum over replicas
+	Exposed  float64       // seconds of the gradient sum that no work hides
+	TwiceGap float64       // the layers that recompute need at most 1+TwiceGap times the seconds of the best choice of such layers
 }
 
 // Simulate simulates one step in a layout. costs are those of a phase: of steps with one model. number
@@ -73,10 +83,7 @@ func (p *Problem) Simulate(costs cost.Phase, l layout.Layout, number int) (Plan,
 	a := Plan{
 		TwiceGap: gap,
 		Layout:   l, Costs: s.stageCosts(s.Costs, l.Cuts), Messages: Messages(s.Costs, l.Cuts), InFlight: l.Schedule.InFlight(),
-		Caps: s.caps(s.Costs, l), Memory: s.memory(l, peaks),
-	}
-	for stage := range a.Caps {
-		a.Caps[stage] = max(a.Caps[stage], a.InFlight[stage]) // the base may hold more than lists are let
+		Caps: s.capsOver(s.Costs, l), Memory: s.memory(l, peaks),
 	}
 	step := sim.Step{
 		Schedule: l.Schedule, Costs: costs.Stages(l.Cuts, l.Map()), PerMicrobatch: costs.PerMicrobatch(l.Cuts, l.Map(), l.Schedule.Microbatches),
@@ -90,6 +97,7 @@ func (p *Problem) Simulate(costs cost.Phase, l layout.Layout, number int) (Plan,
 	if a.Analysis, err = p.Analyze(m, l); err != nil {
 		return Plan{}, err
 	}
+	a.LowerBound = 0
 	for step.Replica = range all.Replicas {
 		a.LowerBound = max(a.LowerBound, step.LowerBound(a.Caps))
 	}
