@@ -226,19 +226,15 @@ func best(list []float64, from, to int) int {
 	return k
 }
 
+// static returns which of the static cuts is the fastest, and moving which of the other balancers.
+func (o outcome) static() int { return best(o.tokens, 0, firstDynamic) }
+func (o outcome) moving() int { return best(o.tokens, firstDynamic, len(o.tokens)) }
+
 // balancing returns the speedup of the best moving balancer over the better static cuts.
-func (o outcome) balancing() float64 {
-	return o.tokens[best(o.tokens, firstDynamic, len(o.tokens))] / o.tokens[best(o.tokens, 0, firstDynamic)]
-}
+func (o outcome) balancing() float64 { return o.tokens[o.moving()] / o.tokens[o.static()] }
 
 // total returns the speedup of the best moving balancer over the dense model.
-func (o outcome) total() float64 {
-	return o.tokens[best(o.tokens, firstDynamic, len(o.tokens))] / o.dense
-}
-
-// overEven returns the seconds of a step over those of a step of even work, with the fastest of the
-// balancers in a range.
-func (o outcome) overEven(from, to int) float64 { return o.even / o.tokens[best(o.tokens, from, to)] }
+func (o outcome) total() float64 { return o.tokens[o.moving()] / o.dense }
 
 // simulate runs a cell under every balancer.
 func (s *studies) simulate(c cell) (outcome, error) {
@@ -272,9 +268,8 @@ func (s *studies) simulate(c cell) (outcome, error) {
 		}
 		out.even = r.tokens(even.Seconds)
 	}
-	static, moved := best(out.tokens, 0, firstDynamic), best(out.tokens, firstDynamic, len(balancers))
-	out.ceiling = study.CeilingOver(runs[static], runs[moved])
-	x := runs[moved]
+	x := runs[out.moving()]
+	out.ceiling = study.CeilingOver(runs[out.static()], x)
 	out.overheads = [3]float64{x.Measuring / x.Seconds, x.Deciding / x.Seconds, x.Moving / x.Seconds}
 	out.ofBest, err = ofBest(r, x)
 	return out, err

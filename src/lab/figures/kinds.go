@@ -60,19 +60,8 @@ func (s *studies) figure1() (Figure, error) {
 		if err != nil {
 			return f, err
 		}
-		mean := func(value func(outcome) float64) (list []outcome) { // over models, by seed
-			for seed := range all[0] {
-				sum := 0.0
-				for _, o := range all {
-					sum += value(o[seed]) / float64(len(all))
-				}
-				list = append(list, outcome{dense: sum})
-			}
-			return list
-		}
-		value := func(o outcome) float64 { return o.dense }
-		before.add(mean(func(o outcome) float64 { return o.idle[best(o.tokens, 0, firstDynamic)] }), value)
-		after.add(mean(func(o outcome) float64 { return o.idle[best(o.tokens, firstDynamic, len(o.tokens))] }), value)
+		before.add(func(o outcome) float64 { return o.idle[o.static()] }, all...)
+		after.add(func(o outcome) float64 { return o.idle[o.moving()] }, all...)
 		c := s.paper.Kinds[w.Kind]
 		paperBefore.Values, paperAfter.Values = append(paperBefore.Values, orMissing(c.Before)), append(paperAfter.Values, orMissing(c.After))
 		p.Groups = append(p.Groups, w.Title)
@@ -98,11 +87,11 @@ func (s *studies) figure3() (Figure, error) {
 			return f, err
 		}
 		for i, c := range cells {
-			list[0].add(all[i], outcome.balancing)
-			list[1].add(all[n+i], outcome.balancing)
-			list[2].add(all[2*n+i], outcome.balancing)
-			list[3].add(all[i], outcome.total)
-			list[4].add(all[i], func(o outcome) float64 { return o.ceiling })
+			list[0].add(outcome.balancing, all[i])
+			list[1].add(outcome.balancing, all[n+i])
+			list[2].add(outcome.balancing, all[2*n+i])
+			list[3].add(outcome.total, all[i])
+			list[4].add(func(o outcome) float64 { return o.ceiling }, all[i])
 			list[5].Values = append(list[5].Values, orMissing(s.paper.Kinds[w.Kind].Speedup))
 			p.Groups = append(p.Groups, c.model.Name)
 		}
@@ -130,15 +119,15 @@ func (s *studies) figure3Throughput() (Figure, error) {
 		}
 		dense := Series{Name: "dense, uniform", Role: roleStatic}
 		for i, c := range cells {
-			dense.add(all[i], func(o outcome) float64 { return o.dense / 1e6 })
-			share.Series[0].add(all[i][:1], func(o outcome) float64 { return o.ofBest })
+			dense.add(func(o outcome) float64 { return o.dense / 1e6 }, all[i])
+			share.Series[0].add(func(o outcome) float64 { return o.ofBest }, all[i][:1])
 			p.Groups = append(p.Groups, c.model.Name)
 			share.Groups = append(share.Groups, w.Title+", "+c.model.Name)
 		}
 		for b, x := range balancers {
 			series := Series{Name: x.name, Role: x.role}
 			for i := range cells {
-				series.add(all[i], func(o outcome) float64 { return o.tokens[b] / 1e6 })
+				series.add(func(o outcome) float64 { return o.tokens[b] / 1e6 }, all[i])
 			}
 			p.Series = append(p.Series, series)
 			if b == firstDynamic-1 {
@@ -175,14 +164,14 @@ func (s *studies) figure3Cases() (Figure, error) {
 		}
 		list := []Series{{Name: "balancing"}, {Name: "total"}, {Name: "ceiling, whole blocks", Role: roleCeiling}, {Name: "paper, at most", Role: rolePaper}}
 		for i := range cells {
-			list[0].add(all[i], outcome.balancing)
-			list[1].add(all[i], outcome.total)
-			list[2].add(all[i], func(o outcome) float64 { return o.ceiling })
+			list[0].add(outcome.balancing, all[i])
+			list[1].add(outcome.total, all[i])
+			list[2].add(func(o outcome) float64 { return o.ceiling }, all[i])
 			list[3].Values = append(list[3].Values, orMissing(s.paper.Kinds[w.Kind].Speedup))
 			if all[i][0].even > 0 {
 				over.Groups = append(over.Groups, p.Groups[i])
-				over.Series[0].add(all[i], func(o outcome) float64 { return o.overEven(0, firstDynamic) })
-				over.Series[1].add(all[i], func(o outcome) float64 { return o.overEven(firstDynamic, len(o.tokens)) })
+				over.Series[0].add(func(o outcome) float64 { return o.even / o.tokens[o.static()] }, all[i])
+				over.Series[1].add(func(o outcome) float64 { return o.even / o.tokens[o.moving()] }, all[i])
 			}
 		}
 		list[2].Low, list[2].High = nil, nil

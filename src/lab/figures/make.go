@@ -181,22 +181,44 @@ func (s *studies) outcome(c cell, seed uint64) (outcome, error) {
 // studentT are the 97.5 % quantiles of Student's distribution for 1, 2, … degrees of freedom.
 var studentT = []float64{12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262}
 
-// add appends the mean over seeds of a value, with the ends of its 95 % interval.
-func (v *Series) add(outcomes []outcome, value func(outcome) float64) {
-	n, sum := float64(len(outcomes)), 0.0
-	for _, o := range outcomes {
-		sum += value(o)
+// add appends the mean over seeds of a value, with the ends of its 95 % interval. outcomes are by
+// run and seed. With several runs the value is the mean over the runs.
+func (v *Series) add(value func(outcome) float64, outcomes ...[]outcome) {
+	values := make([]float64, len(outcomes[0]))
+	for _, run := range outcomes {
+		for seed, o := range run {
+			values[seed] += value(o) / float64(len(outcomes))
+		}
+	}
+	n, sum := float64(len(values)), 0.0
+	for _, x := range values {
+		sum += x
 	}
 	mean := sum / n
 	squares, half := 0.0, 0.0
-	for _, o := range outcomes {
-		squares += (value(o) - mean) * (value(o) - mean)
+	for _, x := range values {
+		squares += (x - mean) * (x - mean)
 	}
 	if n > 1 {
 		half = studentT[min(int(n)-2, len(studentT)-1)] * math.Sqrt(squares/(n-1)/n)
 	}
 	v.Values = append(v.Values, mean)
 	v.Low, v.High = append(v.Low, mean-half), append(v.High, mean+half)
+}
+
+// at appends to the lines of the panel their values at x.
+func (p *Panel) at(x float64, values ...float64) {
+	for i, v := range values {
+		p.Series[i].X, p.Series[i].Values = append(p.Series[i].X, x), append(p.Series[i].Values, v)
+	}
+}
+
+// group appends a group to the panel. A series without intervals takes its value from the list.
+func (p *Panel) group(name string, values ...float64) {
+	p.Groups = append(p.Groups, name)
+	for i, v := range values {
+		p.Series[i].Values = append(p.Series[i].Values, v)
+	}
 }
 
 // missing is a value that is not known.

@@ -125,12 +125,12 @@ func (s *studies) figure4() (Figure, error) {
 	steps := Panel{Title: "GPUs of a pipeline over steps", Form: formLines, X: "step", Y: "GPUs"}
 	runs := Panel{Title: "Runs of 10,000 steps", Form: formCells, X: "model", Y: "GPUs and speedups over uniform cuts", Series: []Series{
 		{Name: "GPUs, mean"}, {Name: "paper", Role: rolePaper}, {Name: "balanced"}, {Name: "and packed"}, {Name: "packed over balanced"}}}
-	for _, stages := range []int{8, 6, 4, 2} {
+	packings := []int{8, 6, 4, 2}
+	for _, stages := range packings {
 		per.Series = append(per.Series, Series{Name: fmt.Sprint(stages, " GPUs")})
 		all.Series = append(all.Series, Series{Name: fmt.Sprint(stages, " GPUs")})
 	}
 	for _, m := range w.Models {
-		per.Groups, all.Groups, runs.Groups = append(per.Groups, m.Name), append(all.Groups, m.Name), append(runs.Groups, m.Name)
 		c := deepest(w, 8, paperReplicas)
 		c.model, c.schedule = m, "1f1b"
 		r, err := s.prepare(c)
@@ -138,16 +138,18 @@ func (s *studies) figure4() (Figure, error) {
 			return f, err
 		}
 		r.options.Config.Balance.MemoryLimitBytes = paperMemory
-		for i, stages := range []int{8, 6, 4, 2} {
+		var rates, each []float64 // all tokens in millions, and those of a GPU
+		for _, stages := range packings {
 			o := r.options
 			o.Config.Parallel.Stages = stages
 			rate := missing
 			if plan, err := study.Plan(r.series[len(r.series)-1].Mean(), o); err == nil {
 				rate = r.tokens(plan.Seconds)
 			}
-			all.Series[i].Values = append(all.Series[i].Values, rate/1e6)
-			per.Series[i].Values = append(per.Series[i].Values, rate/float64(stages*paperReplicas))
+			rates, each = append(rates, rate/1e6), append(each, rate/float64(stages*paperReplicas))
 		}
+		all.group(m.Name, rates...)
+		per.group(m.Name, each...)
 		if err := s.packed(r, m, &steps, &runs); err != nil {
 			return f, err
 		}
@@ -179,9 +181,7 @@ func (s *studies) packed(r run, m modelFile, steps, runs *Panel) error {
 	}
 	steps.Series = append(steps.Series, line)
 	balanced, packed := x[0].Seconds/x[1].Seconds, x[0].Seconds/x[2].Seconds
-	for i, v := range []float64{x[2].RankSeconds / x[2].Seconds / paperReplicas, s.paper.Repack.MeanGPUs, balanced, packed, packed / balanced} {
-		runs.Series[i].Values = append(runs.Series[i].Values, v)
-	}
+	runs.group(m.Name, x[2].RankSeconds/x[2].Seconds/paperReplicas, s.paper.Repack.MeanGPUs, balanced, packed, packed/balanced)
 	return nil
 }
 
@@ -199,7 +199,7 @@ func (s *studies) figure4Overhead() (Figure, error) {
 			return f, err
 		}
 		for i := range p.Series {
-			p.Series[i].add(all[0], func(o outcome) float64 { return 100 * o.overheads[i] })
+			p.Series[i].add(func(o outcome) float64 { return 100 * o.overheads[i] }, all[0])
 		}
 		p.Groups = append(p.Groups, w.Title)
 	}
@@ -268,12 +268,8 @@ func (s *studies) figure7() (Figure, error) {
 	}
 	for i, c := range cells {
 		o := all[i][0]
-		for k, v := range []float64{o.balancing(), o.total()} {
-			speedup.Series[k].X, speedup.Series[k].Values = append(speedup.Series[k].X, c.delay), append(speedup.Series[k].Values, v)
-		}
-		for k, v := range []float64{o.tokens[best(o.tokens, 0, firstDynamic)], o.tokens[best(o.tokens, firstDynamic, len(o.tokens))]} {
-			rate.Series[k].X, rate.Series[k].Values = append(rate.Series[k].X, c.delay), append(rate.Series[k].Values, v/1e6)
-		}
+		speedup.at(c.delay, o.balancing(), o.total())
+		rate.at(c.delay, o.tokens[o.static()]/1e6, o.tokens[o.moving()]/1e6)
 	}
 	f.Panels = []Panel{speedup, rate}
 	return f, nil
@@ -307,14 +303,9 @@ func (s *studies) figure8() (Figure, error) {
 			return f, err
 		}
 		free := after.Seconds - after.Moving - after.Measuring - after.Deciding
-		for i, seconds := range []float64{before.Seconds, free, after.Seconds} {
-			p.Series[i].X = append(p.Series[i].X, float64(4*nodes))
-			p.Series[i].Values = append(p.Series[i].Values, r.tokens(seconds/float64(w.Steps)))
-		}
-		for i, v := range []float64{before.Seconds / free, before.Seconds / after.Seconds, s.paper.Weak.Speedup} {
-			gain.Series[i].X = append(gain.Series[i].X, float64(4*nodes))
-			gain.Series[i].Values = append(gain.Series[i].Values, v)
-		}
+		rate := func(seconds float64) float64 { return r.tokens(seconds / float64(w.Steps)) }
+		p.at(float64(4*nodes), rate(before.Seconds), rate(free), rate(after.Seconds))
+		gain.at(float64(4*nodes), before.Seconds/free, before.Seconds/after.Seconds, s.paper.Weak.Speedup)
 	}
 	f.Panels = []Panel{p, gain}
 	return f, nil
@@ -342,9 +333,7 @@ func (s *studies) appendixB() (Figure, error) {
 			equal := slices.Repeat([]cost.Stage{{Forward: 1, Input: 1, Weight: 1}}, p)
 			values = append(values, sim.Run(sim.Step{Schedule: order, Costs: equal}).BubbleRatio())
 		}
-		for i, v := range values {
-			ratio.Series[i].X, ratio.Series[i].Values = append(ratio.Series[i].X, float64(p)), append(ratio.Series[i].Values, v)
-		}
+		ratio.at(float64(p), values...)
 	}
 	rounds := Panel{Title: "Rounds of diffusion", Form: formLines, X: "stages P", Y: "rounds", Log: "xy", Series: []Series{{Name: "measured"}, {Name: "lemma 2's bound", Role: rolePaper}}}
 	for _, p := range []int{4, 8, 16, 32, 64, 128} {
@@ -364,9 +353,7 @@ func (s *studies) appendixB() (Figure, error) {
 		}
 		n, gamma := float64(p), 1e-3
 		bound := min(n*n*math.Log(n*n/gamma)*math.Log(n), n*n*math.Log(n)/gamma)
-		for i, v := range []float64{float64(d.Rounds), bound} {
-			rounds.Series[i].X, rounds.Series[i].Values = append(rounds.Series[i].X, n), append(rounds.Series[i].Values, v)
-		}
+		rounds.at(n, float64(d.Rounds), bound)
 	}
 	f.Panels = []Panel{ratio, rounds}
 	return f, nil
