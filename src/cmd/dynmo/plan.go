@@ -146,7 +146,7 @@ type planAnswer struct {
 	Snapshot   int64               `json:"checkpoint_host_bytes,omitempty"` // most memory of any rank for the copy of a checkpoint
 	Orders     []study.Order       `json:"mesh_orders,omitempty"`           // both orders, if replicas and nodes of several ranks make a difference
 	Others     []planOther         `json:"schedules"`
-	Advice     []planAdvice        `json:"advice"`
+	Advice     []study.Advice      `json:"advice"`
 }
 
 // orderWords describes the cost of an order of the mesh.
@@ -171,25 +171,19 @@ type planOther struct {
 	Bytes    int64   `json:"bytes"`     // of the stage that needs most
 }
 
-// planAdvice is a change of settings that makes a step faster or smaller, with its price.
-type planAdvice struct {
-	Sets      []string `json:"set"`
-	Without   []string `json:"without"` // settings of --set that must be dropped, because they would have no effect beside these
-	Step      float64  `json:"step_seconds"`
-	Bytes     int64    `json:"bytes"`       // of the stage that needs most
-	Faster    float64  `json:"faster"`      // saved share of the step
-	Less      float64  `json:"less_memory"` // saved share of the bytes
-	Estimated bool     `json:"estimated"`   // true if the costs are not measured, see study.finer
+// adviceWords states the gain of other settings and its price.
+func adviceWords(a study.Advice) string {
+	return fmt.Sprintf("%s: %s, %s", setsWithout(a.Sets, a.Without),
+		change(a.Faster, "faster", "slower", "as fast"), change(a.Less, "less memory", "more memory", "as much memory"))
 }
 
-// String states the gain and its price.
-func (a planAdvice) String() string {
-	sets := strings.Join(a.Sets, " --set ")
-	if len(a.Without) > 0 {
-		sets += ", without --set " + strings.Join(a.Without, " --set ")
+// setsWithout formats settings to add, and settings to drop.
+func setsWithout(sets, without []string) string {
+	text := "--set " + strings.Join(sets, " --set ")
+	if len(without) > 0 {
+		text += ", without --set " + strings.Join(without, " --set ")
 	}
-	return fmt.Sprintf("--set %s: %s, %s", sets,
-		change(a.Faster, "faster", "slower", "as fast"), change(a.Less, "less memory", "more memory", "as much memory"))
+	return text
 }
 
 // change describes a relative change: "4.6 % faster".
@@ -215,7 +209,7 @@ func (w *whatIf) planned(t cost.Table, best search.Plan, o study.Options, show f
 		Step: best.Seconds, Exposed: best.Exposed, Makespan: best.Step.Makespan(), Bound: best.LowerBound, Bottleneck: best.Bottleneck, Optimum: best.Optimum,
 		Bubble: best.Step.BubbleRatio(), Idle: best.Idle, Paper: paperBubble(best, o),
 		Head:   study.HeadShare(t, o.Config.Model.HeadShards),
-		Others: []planOther{}, Advice: []planAdvice{}, // not null in JSON
+		Others: []planOther{}, Advice: []study.Advice{}, // not null in JSON
 	}
 	for l := range t.Layers {
 		a.Spread = max(a.Spread, t.Spread(l))
@@ -255,7 +249,8 @@ func (w *whatIf) planned(t cost.Table, best search.Plan, o study.Options, show f
 		})
 	}
 	for _, b := range study.Advise(t, o, best, tried, show) {
-		a.Advice = append(a.Advice, planAdvice{b.Sets, w.idle(b.Config), b.Step, b.Bytes, b.Faster, b.Less, b.MadeUp})
+		b.Without = w.idle(b.Config)
+		a.Advice = append(a.Advice, b)
 	}
 	return a
 }
@@ -377,11 +372,11 @@ func (a planAnswer) print(out io.Writer) error {
 		name = "or"
 	}
 	for _, advice := range a.Advice {
-		if advice.Estimated {
-			line("to measure", "%s", advice) // advice is a command with dynmo profile
+		if advice.MadeUp { // a command with dynmo profile
+			line("to measure", "%s", adviceWords(advice))
 			continue
 		}
-		line(name, "%s", advice)
+		line(name, "%s", adviceWords(advice))
 		name = "or"
 	}
 	return nil

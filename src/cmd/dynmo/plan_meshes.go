@@ -4,17 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"dynmo/src/config"
 	"dynmo/src/cost"
 	"dynmo/src/lab/study"
-	"dynmo/src/partition"
 	"dynmo/src/record"
-	"dynmo/src/trace"
 )
 
 // meshFlags are the flags of plan --meshes.
@@ -58,49 +54,20 @@ func batchOf(p config.Parallel) int { return p.Replicas * p.Microbatches * p.Mic
 
 // meshesAnswer is the output of dynmo plan --meshes. Times are in seconds.
 type meshesAnswer struct {
-	Clock   string      `json:"clock"` // sim
-	Costs   string      `json:"costs_clock"`
-	Network string      `json:"assumed_network,omitempty"` // as in planAnswer
-	GPUs    int         `json:"gpus"`
-	Batch   int         `json:"batch"`                           // sequences
-	Present float64     `json:"settings_step_seconds,omitempty"` // of CONFIG, if it has these GPUs and this batch and can be planned
-	Meshes  []meshRow   `json:"meshes"`
-	Left    []meshNoRow `json:"left_out"`
+	Clock   string          `json:"clock"` // sim
+	Costs   string          `json:"costs_clock"`
+	Network string          `json:"assumed_network,omitempty"` // as in planAnswer
+	GPUs    int             `json:"gpus"`
+	Batch   int             `json:"batch"`                           // sequences
+	Present float64         `json:"settings_step_seconds,omitempty"` // of CONFIG, if it has these GPUs and this batch and can be planned
+	Meshes  []study.MeshRow `json:"meshes"`
+	Left    []study.LeftOut `json:"left_out"`
 	reasons []string
-}
-
-// meshRow is the best step of a mesh.
-type meshRow struct {
-	Stages       int                 `json:"stages"`
-	Replicas     int                 `json:"replicas"`
-	Microbatches int                 `json:"microbatches"`
-	Kind         string              `json:"schedule_kind"`
-	Schedule     string              `json:"schedule"` // chosen, if the kind is auto
-	Chunks       int                 `json:"chunks"`
-	Grain        string              `json:"grain"`
-	HeadShards   int                 `json:"head_shards"`
-	Cuts         partition.Partition `json:"cuts"` // over virtual stages
-	Step         float64             `json:"step_seconds"`
-	Exposed      float64             `json:"allreduce_seconds"`
-	Idle         trace.Idle          `json:"idle_seconds"`
-	Bytes        int64               `json:"bytes"`      // of the stage that needs most
-	Cause        string              `json:"limited_by"` // largest cost of the step beside the work
-	Share        float64             `json:"limit_share"`
-	Sets         []string            `json:"set"`
-	Without      []string            `json:"without"`   // as in planAdvice
-	Estimated    bool                `json:"estimated"` // as in planAdvice
-}
-
-// meshNoRow is a mesh that is left out, with the reason.
-type meshNoRow struct {
-	Stages   int    `json:"stages"`
-	Replicas int    `json:"replicas"`
-	Why      string `json:"why"`
 }
 
 // meshes compares all meshes of a number of GPUs.
 func (w *whatIf) meshes(t cost.Table, o study.Options, m meshFlags, show func(done, total int64)) (meshesAnswer, error) {
-	a := meshesAnswer{Clock: "sim", Costs: t.Source(), Network: w.assumed, GPUs: m.gpus, Batch: m.batch, Meshes: []meshRow{}, Left: []meshNoRow{}}
+	a := meshesAnswer{Clock: "sim", Costs: t.Source(), Network: w.assumed, GPUs: m.gpus, Batch: m.batch, Meshes: []study.MeshRow{}}
 	best, left, err := study.Meshes(t, o, m.gpus, m.batch, show)
 	if err != nil {
 		return a, fmt.Errorf("--gpus %d --batch %d: no mesh: %w", m.gpus, m.batch, err)
@@ -111,18 +78,10 @@ func (w *whatIf) meshes(t cost.Table, o study.Options, m meshFlags, show func(do
 		}
 	}
 	for _, b := range best {
-		c := b.Config
-		a.Meshes = append(a.Meshes, meshRow{
-			c.Parallel.Stages, c.Parallel.Replicas, c.Parallel.Microbatches, c.Schedule.Kind, string(b.Schedule.Kind), b.Map().Chunks,
-			c.Model.Grain, c.Model.HeadShards, b.Cuts, b.Seconds, b.Exposed, b.Idle, slices.Max(b.Bytes), b.Cause, b.Share, b.Sets, w.idle(c), b.MadeUp,
-		})
+		b.Without = w.idle(b.Config)
+		a.Meshes = append(a.Meshes, b.MeshRow)
 	}
-	limit := o.Config.Balance.MemoryLimitBytes
-	for _, l := range left {
-		_, why, _ := strings.Cut(strings.Join(study.WhyLeftOut([]study.LeftOut{l}, limit), "; "), ": ")
-		a.Left = append(a.Left, meshNoRow{l.Stages, l.Replicas, why})
-	}
-	a.reasons = study.WhyLeftOut(left, limit)
+	a.Left, a.reasons = append([]study.LeftOut{}, left...), study.WhyLeftOut(left, o.Config.Balance.MemoryLimitBytes)
 	return a, nil
 }
 
@@ -156,14 +115,10 @@ func (a meshesAnswer) print(out io.Writer) error {
 	}
 	for i, m := range a.Meshes {
 		name := []string{"best", "or"}[min(i, 1)]
-		if m.Estimated {
+		if m.MadeUp {
 			name = "to measure"
 		}
-		text := "--set " + strings.Join(m.Sets, " --set ")
-		if len(m.Without) > 0 {
-			text += ", without --set " + strings.Join(m.Without, " --set ")
-		}
-		paragraph(out, name, "%s", text)
+		paragraph(out, name, "%s", setsWithout(m.Sets, m.Without))
 	}
 	for i, reason := range a.reasons {
 		paragraph(out, []string{"left out", "and"}[min(i, 1)], "%s", reason)

@@ -36,7 +36,7 @@ func TestPlanMeshes(t *testing.T) {
 			if row := fmt.Sprintf("\n%d x %d ", m.Stages, m.Replicas); !strings.Contains(text, row) || !strings.Contains(text, m.Cause) {
 				t.Errorf("%s: no %q, %q in\n%s", name, row, m.Cause, text)
 			}
-			if m.Estimated {
+			if m.MadeUp {
 				continue
 			}
 			measured++

@@ -11,6 +11,7 @@ import (
 
 	"dynmo/src/comm/nccl"
 	"dynmo/src/expect"
+	"dynmo/src/lab/study"
 )
 
 func TestPlanGolden(t *testing.T) {
@@ -222,7 +223,7 @@ func TestPlanOfReplicas(t *testing.T) {
 		t.Errorf("planned %v s, exposed %v, makespan %v; simulated %v, %v, %v", a.Step, a.Exposed, a.Makespan, s.StepSeconds, s.Rest(), s.Makespan)
 	}
 	for _, advice := range a.Advice {
-		if advice.Estimated {
+		if advice.MadeUp {
 			continue
 		}
 		taken := decoded[planAnswer](t, append(args, append(sets(advice.Sets...), "plan", "run.toml", "--costs", "costs.json")...)...)
@@ -241,7 +242,7 @@ func TestPlanAdvisesWithout(t *testing.T) {
 	a := decoded[planAnswer](t, append(args, cap...)...)
 	refused := 0
 	for _, advice := range a.Advice {
-		if advice.Estimated || !slices.Equal(advice.Without, []string{"schedule.in_flight"}) {
+		if advice.MadeUp || !slices.Equal(advice.Without, []string{"schedule.in_flight"}) {
 			continue
 		}
 		refused++
@@ -249,7 +250,7 @@ func TestPlanAdvisesWithout(t *testing.T) {
 		if taken := decoded[planAnswer](t, append(args, sets(advice.Sets...)...)...); taken.Step != advice.Step {
 			t.Errorf("%v takes %v s, promised %v", advice.Sets, taken.Step, advice.Step)
 		}
-		if !strings.Contains(advice.String(), ", without --set schedule.in_flight: ") {
+		if !strings.Contains(adviceWords(advice), ", without --set schedule.in_flight: ") {
 			t.Error(advice)
 		}
 	}
@@ -264,7 +265,7 @@ func TestPlanAdvises(t *testing.T) {
 	workbench(t, "")
 	args := append(sets("schedule.kind=gpipe"), "plan", "run.toml", "--costs", "costs.json")
 	a := decoded[planAnswer](t, args...)
-	if len(a.Advice) == 0 || a.Advice[0].Estimated || a.Advice[0].Faster <= 0 {
+	if len(a.Advice) == 0 || a.Advice[0].MadeUp || a.Advice[0].Faster <= 0 {
 		t.Fatalf("%+v", a.Advice)
 	}
 	best := a.Advice[0]
@@ -272,21 +273,21 @@ func TestPlanAdvises(t *testing.T) {
 	if taken.Step != best.Step || best.Step >= a.Step {
 		t.Errorf("%v takes %v s, promised %v s, now %v s", best.Sets, taken.Step, best.Step, a.Step)
 	}
-	if text := said(t, args...); !strings.Contains(text, "\nadvice        "+best.String()+"\n") {
-		t.Errorf("no %q in\n%s", best, text)
+	if text := said(t, args...); !strings.Contains(text, "\nadvice        "+adviceWords(best)+"\n") {
+		t.Errorf("no %q in\n%s", adviceWords(best), text)
 	}
 	if text := said(t, append(args, sets("schedule.kind=1f1b", "parallel.stages=1")...)...); !strings.HasSuffix(text, "\nadvice        nothing found: no other schedule, balancer or finer layers are faster or need less\n              memory\n") {
 		t.Error(text)
 	}
 	for _, c := range []struct {
-		advice planAdvice
+		advice study.Advice
 		want   string
 	}{
-		{planAdvice{Sets: []string{"schedule.kind=zb-v"}, Faster: 0.046, Less: 0.47}, "--set schedule.kind=zb-v: 4.6 % faster, 47 % less memory"},
-		{planAdvice{Sets: []string{"a=1", "b=2"}, Faster: -0.12, Less: 0.0049}, "--set a=1 --set b=2: 12 % slower, as much memory"},
-		{planAdvice{Sets: []string{"a=1"}, Faster: 0.004, Less: -0.0996}, "--set a=1: as fast, 10 % more memory"},
+		{study.Advice{Sets: []string{"schedule.kind=zb-v"}, Faster: 0.046, Less: 0.47}, "--set schedule.kind=zb-v: 4.6 % faster, 47 % less memory"},
+		{study.Advice{Sets: []string{"a=1", "b=2"}, Faster: -0.12, Less: 0.0049}, "--set a=1 --set b=2: 12 % slower, as much memory"},
+		{study.Advice{Sets: []string{"a=1"}, Faster: 0.004, Less: -0.0996}, "--set a=1: as fast, 10 % more memory"},
 	} {
-		if got := c.advice.String(); got != c.want {
+		if got := adviceWords(c.advice); got != c.want {
 			t.Errorf("%q, want %q", got, c.want)
 		}
 	}

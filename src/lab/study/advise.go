@@ -35,13 +35,14 @@ func Plan(t cost.Table, o Options) (search.Plan, error) {
 
 // Advice is other settings, and what a step would be with them.
 type Advice struct {
-	Config config.Config
-	Sets   []string // what differs from the settings at hand, each table.key=value as --set takes it
-	Step   float64  // seconds, with the gradient sum over replicas
-	Bytes  int64    // of the stage that needs most
-	Faster float64  // share of the step at hand that is saved; below 0 if it takes longer
-	Less   float64  // share of those bytes that is saved; below 0 if it needs more
-	MadeUp bool     // the costs are those of Finer
+	Config  config.Config `json:"-"`
+	Sets    []string      `json:"set"`          // what differs from the settings at hand, each table.key=value as --set takes it
+	Without []string      `json:"without"`      // settings of a command line that must be dropped, because they have no effect beside these; left to the caller
+	Step    float64       `json:"step_seconds"` // with the gradient sum over replicas
+	Bytes   int64         `json:"bytes"`        // of the stage that needs most
+	Faster  float64       `json:"faster"`       // share of the step at hand that is saved; below 0 if it takes longer
+	Less    float64       `json:"less_memory"`  // share of those bytes that is saved; below 0 if it needs more
+	MadeUp  bool          `json:"estimated"`    // the costs are those of finer
 }
 
 const (

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -13,8 +14,10 @@ import (
 	"dynmo/src/config"
 	"dynmo/src/cost"
 	"dynmo/src/layout"
+	"dynmo/src/partition"
 	"dynmo/src/plan/search"
 	"dynmo/src/schedule"
+	"dynmo/src/trace"
 )
 
 const (
@@ -29,23 +32,49 @@ const (
 // MeshPlan is the best step that was found on a mesh.
 type MeshPlan struct {
 	Trial
-	Sets   []string // settings that plan the same step, each table.key=value as --set takes it
-	MadeUp bool     // the costs are those of finer
-	Cause  string   // what costs most of the step beside the work
-	Share  float64  // of the step that the cause costs
-
+	MeshRow
 	from  candidate
 	order int // of the candidate
 }
 
-// LeftOut is a mesh on which no step is planned. One of the other fields says why.
-type LeftOut struct {
-	layout.Mesh
-	Multiple int   // the batch is no multiple of this number of sequences
-	Layers   int   // of the finest chain, fewer than the stages
-	Missing  int64 // bytes that a stage needs beyond the memory limit
-	Err      error
+// MeshRow describes a MeshPlan.
+type MeshRow struct {
+	Stages       int                 `json:"stages"`
+	Replicas     int                 `json:"replicas"`
+	Microbatches int                 `json:"microbatches"`
+	Kind         string              `json:"schedule_kind"`
+	Schedule     string              `json:"schedule"` // chosen, if the kind is auto
+	Chunks       int                 `json:"chunks"`
+	Grain        string              `json:"grain"`
+	HeadShards   int                 `json:"head_shards"`
+	Cuts         partition.Partition `json:"cuts"` // over virtual stages
+	Step         float64             `json:"step_seconds"`
+	Exposed      float64             `json:"allreduce_seconds"`
+	Idle         trace.Idle          `json:"idle_seconds"`
+	Bytes        int64               `json:"bytes"`      // of the stage that needs most
+	Cause        string              `json:"limited_by"` // what costs most of the step beside the work
+	Share        float64             `json:"limit_share"`
+	Sets         []string            `json:"set"`       // settings that plan the same step, each table.key=value as --set takes it
+	Without      []string            `json:"without"`   // as in Advice
+	MadeUp       bool                `json:"estimated"` // the costs are those of finer
 }
+
+// LeftOut is a mesh on which no step is planned.
+type LeftOut struct {
+	Stages   int    `json:"stages"`
+	Replicas int    `json:"replicas"`
+	Why      string `json:"why"`
+
+	format string // of Why; "" for another error
+	least  int64  // number in Why that the mesh would want
+}
+
+// The formats of LeftOut.Why. That of memory is first formatted with the limit.
+const (
+	tooFewLayers    = "more stages than the %d layers of the finest chain"
+	otherMultiple   = "the batch is no multiple of replicas times parallel.microbatch_size, %d or more"
+	tooLittleMemory = "a stage needs %%d bytes or more beyond balance.memory_limit_bytes = %d"
+)
 
 // Meshes plans a step of a batch of sequences on every mesh of the given number of ranks. It
 // returns the meshes with the shortest steps, at most five, and the meshes that are left out.
@@ -102,17 +131,18 @@ type candidate struct {
 
 // add adds the candidates of a mesh. It returns why there are none, else nil.
 func (s *meshSearch) add(m layout.Mesh, chains []costedChain, o Options, batch int) *LeftOut {
-	out := LeftOut{Mesh: m}
+	out := func(format string, least int64) *LeftOut {
+		return &LeftOut{m.Stages, m.Replicas, fmt.Sprintf(format, least), format, least}
+	}
 	each := m.Replicas * o.Config.Parallel.MicrobatchSize
 	if most := chains[len(chains)-1].config.Layers(); most < m.Stages {
-		out.Layers = most
-		return &out
+		return out(tooFewLayers, int64(most))
 	}
 	if batch%each != 0 {
-		out.Multiple = each
-		return &out
+		return out(otherMultiple, int64(each))
 	}
-	added := false
+	added, missing := false, int64(0)
+	var failed error
 	for _, c := range chains {
 		if c.config.Layers() < m.Stages {
 			continue
@@ -130,15 +160,18 @@ func (s *meshSearch) add(m layout.Mesh, chains []costedChain, o Options, batch i
 			added = true
 			s.list = append(s.list, candidate{next, suited.costs, m, s.weigh(next.Config, least)})
 		} else if full, is := errors.AsType[*balance.MemoryError](err); !is {
-			out.Err = err
-		} else if out.Missing == 0 || full.Missing < out.Missing {
-			out.Missing = full.Missing
+			failed = err
+		} else if missing == 0 || full.Missing < missing {
+			missing = full.Missing
 		}
 	}
-	if added {
+	switch {
+	case added:
 		return nil
+	case failed != nil:
+		return &LeftOut{m.Stages, m.Replicas, failed.Error(), "", 0}
 	}
-	return &out
+	return out(fmt.Sprintf(tooLittleMemory, o.Config.Balance.MemoryLimitBytes), missing)
 }
 
 // leastSeconds returns seconds that no plan of some options on a chain beats. The error is a
@@ -265,7 +298,8 @@ func (s *meshSearch) interleave(best *MeshPlan) {
 // describe says which settings make the plan, and what costs most of its step.
 func (p *MeshPlan) describe(have config.Config) {
 	c := p.Config
-	set := func(key string, value any) { p.Sets = append(p.Sets, fmt.Sprintf("%s=%v", key, value)) }
+	var sets []string
+	set := func(key string, value any) { sets = append(sets, fmt.Sprintf("%s=%v", key, value)) }
 	set("parallel.stages", c.Parallel.Stages)
 	set("parallel.replicas", c.Parallel.Replicas)
 	set("parallel.microbatches", c.Parallel.Microbatches)
@@ -280,7 +314,12 @@ func (p *MeshPlan) describe(have config.Config) {
 	if c.Balance.Kind != have.Balance.Kind {
 		set("balance.kind", c.Balance.Kind)
 	}
-	p.MadeUp = c.Model != have.Model
+	p.MeshRow = MeshRow{
+		Stages: c.Parallel.Stages, Replicas: c.Parallel.Replicas, Microbatches: c.Parallel.Microbatches,
+		Kind: c.Schedule.Kind, Schedule: string(p.Plan.Schedule.Kind), Chunks: p.Map().Chunks, Grain: c.Model.Grain, HeadShards: c.Model.HeadShards,
+		Cuts: p.Plan.Cuts, Step: p.Seconds, Exposed: p.Plan.Exposed, Idle: p.Plan.Idle, Bytes: slices.Max(p.Plan.Bytes),
+		Sets: sets, MadeUp: c.Model != have.Model,
+	}
 	heaviest := slices.MaxFunc(p.from.costs.Layers, func(a, b cost.Layer) int { return cmp.Compare(a.Seconds(), b.Seconds()) })
 	uneven := "uneven stages"
 	if p.Bottleneck < 1.05*heaviest.Seconds() {
@@ -302,28 +341,24 @@ func (p *MeshPlan) describe(have config.Config) {
 // WhyLeftOut says in words why meshes are left out, each reason with the meshes that it has.
 func WhyLeftOut(left []LeftOut, limit int64) []string {
 	var reasons []string
-	list := func(has func(LeftOut) int64, format string, values ...any) {
+	for _, format := range []string{tooFewLayers, otherMultiple, fmt.Sprintf(tooLittleMemory, limit)} {
 		var names []string
-		least := int64(0)
+		least := int64(math.MaxInt64)
 		for _, l := range left {
-			if n := has(l); n > 0 {
-				names = append(names, fmt.Sprintf("%dx%d", l.Stages, l.Replicas))
-				if least == 0 || n < least {
-					least = n
-				}
+			if l.format == format {
+				names, least = append(names, l.name()), min(least, l.least)
 			}
 		}
 		if names != nil {
-			reasons = append(reasons, strings.Join(names, ", ")+": "+fmt.Sprintf(format, append([]any{least}, values...)...))
+			reasons = append(reasons, strings.Join(names, ", ")+": "+fmt.Sprintf(format, least))
 		}
 	}
-	list(func(l LeftOut) int64 { return int64(l.Layers) }, "more stages than the %d layers of the finest chain")
-	list(func(l LeftOut) int64 { return int64(l.Multiple) }, "the batch is no multiple of replicas times parallel.microbatch_size, %d or more")
-	list(func(l LeftOut) int64 { return l.Missing }, "a stage needs %d bytes or more beyond balance.memory_limit_bytes = %d", limit)
 	for _, l := range left {
-		if l.Err != nil {
-			reasons = append(reasons, fmt.Sprintf("%dx%d: %v", l.Stages, l.Replicas, l.Err))
+		if l.format == "" {
+			reasons = append(reasons, l.name()+": "+l.Why)
 		}
 	}
 	return reasons
 }
+
+func (l LeftOut) name() string { return fmt.Sprintf("%dx%d", l.Stages, l.Replicas) }

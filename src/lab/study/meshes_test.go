@@ -40,7 +40,7 @@ func TestMeshesAreTheBest(t *testing.T) {
 			if stages == 0 || 12%stages != 0 {
 				continue
 			}
-			mesh := slices.IndexFunc(best, func(p MeshPlan) bool { return p.Stages() == stages })
+			mesh := slices.IndexFunc(best, func(p MeshPlan) bool { return p.Stages == stages })
 			for _, next := range append(finerChains(c.costs, o.Config), o.Config) {
 				next.Parallel.Stages, next.Parallel.Replicas = stages, 12/stages
 				next.Parallel.Microbatches = batch / (next.Parallel.Replicas * next.Parallel.MicrobatchSize)
@@ -96,7 +96,7 @@ func TestMeshesLeftOut(t *testing.T) {
 			}
 		}
 		for _, p := range best {
-			if most := slices.Max(p.Bytes); test.limit > 0 && most > test.limit {
+			if most := p.MeshRow.Bytes; test.limit > 0 && most > test.limit {
 				t.Errorf("%v: %d bytes", p.Sets, most)
 			}
 		}
