@@ -125,7 +125,7 @@ func TestStraggler(t *testing.T) {
 			c.Train.Steps = 50
 			best := blocksOf22(t, c, func(rank int) float64 { return max(1, factor*float64(rank&1&^(rank>>1))) }, nil)
 			told := fmt.Sprint(out.late)
-			if n := len(out.late); n != 2 || out.late[0].Step >= 20+2*profile.ReportEvery || out.late[0].Detail["rank"] != 1 || out.late[1].Detail["over"] != true {
+			if n := len(out.late); n != 2 || out.late[0].Step >= 20+2*profile.ReportEvery || out.late[0].Detail["rank"] != 1.0 || out.late[1].Detail["over"] != true {
 				t.Errorf("told %s, want rank 1 within %d steps, and when that is over", told, 2*profile.ReportEvery)
 			}
 			if got := out.late[0].Detail["score"].(float64); math.Abs(got*factor-1) > 0.01 {

@@ -3,10 +3,9 @@ package record
 import (
 	"math"
 
-	"dynmo/src/cost"
 	"dynmo/src/layout"
 	"dynmo/src/plan"
-	"dynmo/src/trace"
+	"dynmo/src/profile"
 )
 
 // Done is the data of a step that the loop passes on when the step and the work after it are over.
@@ -14,18 +13,13 @@ type Done struct {
 	Step             int
 	Steps            int // equal steps from Step on, in a simulated run; 0 is 1
 	Loss, Norm, LR   float64
-	Skipped          bool             // whether the update was left out
-	Costs            cost.Measurement // with the dispatch overhead
-	Known            *cost.Known      // the part of Costs that the estimator used; nil: it is not recorded
-	Model            string           // settings under which the costs are valid (see cost.Phase)
-	Analysis         plan.Analysis    // how well the layout of the step fits the costs
-	Summary          trace.Summary    // of the slowest replica
-	Instructions     [][]trace.Span   // by stage: the work of the first replica
-	Memory           []Memory         // by stage: the largest of the replicas; nil: not known
-	Joules           float64          // of all ranks since the run last started; not positive: not known
-	Plasticity       map[int]float64  // see Metrics
-	Evaluating       float64          // seconds of computing Plasticity
-	Ran, Next        layout.Layout    // layouts of the step and of the next step
+	Skipped          bool                // whether the update was left out
+	Measured         profile.Measurement // with the dispatch overhead; without Memory and with Joules of 0 if these are not known
+	Model            string              // settings under which the costs are valid (see cost.Phase)
+	Analysis         plan.Analysis       // how well the layout of the step fits the costs
+	Plasticity       map[int]float64     // see Metrics
+	Evaluating       float64             // seconds of computing Plasticity
+	Ran, Next        layout.Layout       // layouts of the step and of the next step
 	Why              plan.Reason
 	Moved            layout.Moved
 	Start            float64 // when the step began, on the clock
@@ -44,13 +38,6 @@ func (d Done) event(e Event) Event {
 		e.Count, e.Bytes = d.Steps, int64(d.Steps)*e.Bytes
 	}
 	return e
-}
-
-// Memory is the memory of a rank after a step, in bytes.
-type Memory struct {
-	Resident  int64 // in RAM, for any purpose
-	Allocated int64 // on the device
-	Kept      int64 // free on the device, kept for layers that arrive later
 }
 
 // Validation is the validation loss after a step, in the layout of the step. It is nil after most

@@ -108,7 +108,7 @@ func (j *Journal) Step(d Done) error {
 	if j == nil {
 		return nil
 	}
-	makespan := d.Summary.Makespan()
+	makespan := d.Measured.Summary.Makespan()
 	for range min(2, max(1, d.Steps)) {
 		if err := j.settle(makespan); err != nil {
 			return err
@@ -125,7 +125,7 @@ func (j *Journal) Step(d Done) error {
 	}
 	m, run := j.metrics(d)
 	j.log.model = d.Model
-	if done, ended := j.log.add(d.Step, max(1, d.Steps), d.Costs, d.Known, run); ended {
+	if done, ended := j.log.add(d.Step, max(1, d.Steps), d.Measured.Measurement, d.Measured.Known(), run); ended {
 		if err := j.observe.Costs(done); err != nil {
 			return err
 		}
@@ -155,6 +155,14 @@ func (j *Journal) End() error {
 func (j *Journal) event(e Event) error {
 	e.Clock = j.clock
 	return j.observe.Event(e)
+}
+
+// detailed passes an event on, with a struct as its detail.
+func (j *Journal) detailed(e Event, of any) (err error) {
+	if e.Detail, err = Detail(of); err != nil {
+		return err
+	}
+	return j.event(e)
 }
 
 // settle completes the event of the last decision with the makespan of the second step after it,
@@ -276,13 +284,13 @@ func (j *Journal) timeline(d Done) error {
 		return nil
 	}
 	j.traced++
-	return j.observe.Trace(trace.Step{Step: d.Step, Clock: j.clock, Stages: d.Instructions})
+	return j.observe.Trace(trace.Step{Step: d.Step, Clock: j.clock, Stages: d.Measured.Instructions})
 }
 
 // metrics returns the metrics of a step, and its Course for the log of costs. The log divides the
 // seconds of microbatches by the costs of the phase.
 func (j *Journal) metrics(d Done) (Metrics, Course) {
-	s, a, c := d.Summary, d.Analysis, j.config
+	s, a, c := d.Measured.Summary, d.Analysis, j.config
 	seconds, spent := s.Finish-d.Start, d.Deciding+d.Moving
 	batch := c.Parallel.MicrobatchSize * c.Parallel.Microbatches * d.Ran.Mesh.Replicas
 	tokens, now := float64(batch*c.Model.Sequence), time.Now()
@@ -296,7 +304,7 @@ func (j *Journal) metrics(d Done) (Metrics, Course) {
 		Predicted: Float(a.Predicted), LowerBound: Float(a.LowerBound), Bottleneck: Float(a.Bottleneck), Optimum: Float(a.Optimum), Headroom: Float(a.Headroom), Idle: a.Idle,
 		Schedule: string(d.Ran.Schedule.Kind), Cuts: d.Ran.Cuts, Vee: d.Ran.Map().Vee, LayersPerStage: d.Ran.LayersPerStage(),
 		Ranks: d.Ran.Mesh.Size(), Nodes: j.nodes(d.Ran),
-		Counts: layerCounts(d.Costs.Counts, d.Costs.Layers),
+		Counts: layerCounts(d.Measured.Counts, d.Measured.Layers),
 	}
 	if j.clock == Simulated {
 		m.Time, m.WallSeconds, m.Sparsity = time.Time{}, Float(d.Elapsed), Float(math.NaN())
@@ -314,11 +322,11 @@ func (j *Journal) metrics(d Done) (Metrics, Course) {
 		m.Throughput = Float(dense / s.Makespan())
 	}
 	for stage, bytes := range a.Bytes {
-		if d.Memory == nil {
+		if d.Measured.Memory == nil {
 			m.BytesPerStage = append(m.BytesPerStage, bytes)
 			continue
 		}
-		own := d.Memory[stage]
+		own := d.Measured.Memory[stage]
 		m.BytesPerStage, m.AllocatedPerStage = append(m.BytesPerStage, bytes+own.Kept), append(m.AllocatedPerStage, own.Allocated+own.Kept)
 		if d.Resident {
 			m.ResidentPerStage = append(m.ResidentPerStage, own.Resident)
@@ -334,8 +342,8 @@ func (j *Journal) metrics(d Done) (Metrics, Course) {
 	if j.first < 0 {
 		j.first = d.Step
 	}
-	if d.Joules > 0 {
-		m.JoulesPerToken = Float(d.Joules / (float64(d.Step-j.first+1) * tokens))
+	if joules := d.Measured.Joules; joules > 0 {
+		m.JoulesPerToken = Float(joules / (float64(d.Step-j.first+1) * tokens))
 	}
 	run := Course{
 		Layout: d.Ran, Latency: c.Comm.LatencySeconds, Bandwidth: c.Comm.BandwidthBytes, Between: j.between,

@@ -22,6 +22,7 @@ import (
 	"dynmo/src/partition"
 	"dynmo/src/plan"
 	"dynmo/src/plan/search"
+	"dynmo/src/profile"
 	"dynmo/src/schedule"
 	"dynmo/src/sim"
 	"dynmo/src/trace"
@@ -118,8 +119,10 @@ func (r *recorder) tell(ran, next layout.Layout, why plan.Reason, seconds float6
 		r.t.Fatal(err)
 	}
 	d := Done{
-		Step: r.step, Costs: cost.Measurement{Table: costs}, Model: search.Shape(p.Config), Analysis: step.Analysis,
-		Summary: step.Step.Summary, Instructions: step.Step.Spans, Memory: make([]Memory, ran.Stages()), Joules: r.joules,
+		Step: r.step, Model: search.Shape(p.Config), Analysis: step.Analysis,
+		Measured: profile.Measurement{
+			Measurement: cost.Measurement{Table: costs}, Summary: step.Step.Summary, Instructions: step.Step.Spans, Memory: make([]profile.Memory, ran.Stages()), Joules: r.joules,
+		},
 		Ran: ran, Next: next, Why: why, Moved: layout.Moved{Layers: 2, Bytes: 9}, Moving: 1, Validation: r.validation,
 	}
 	if err := r.journal.Step(d); err != nil {

@@ -67,7 +67,7 @@ func (j *Journal) Packed(d Done) error {
 	if j == nil {
 		return nil
 	}
-	return j.packed(d, d.Summary.Makespan())
+	return j.packed(d, d.Measured.Summary.Makespan())
 }
 
 // packed records a packing onto fewer ranks after a step with this makespan.
@@ -80,14 +80,10 @@ func (j *Journal) packed(d Done, makespan float64) error {
 	}
 	j.answered, j.unpacked = answerNone, plan.Packing{}
 	j.observe.Say(fmt.Sprintf("step %d: %s", d.Step, p))
-	detail, err := Detail(p)
-	if err != nil {
-		return err
-	}
-	return j.event(Event{
+	return j.detailed(Event{
 		Step: d.Step, Kind: Repack, Bytes: d.Moved.Bytes, Seconds: p.Deciding + Float(d.Moving),
-		Before: Float(makespan), Predicted: Float(d.Why.Predicted), Detail: detail,
-	})
+		Before: Float(makespan), Predicted: Float(d.Why.Predicted),
+	}, p)
 }
 
 // NotPacked begins the detail "kept" of a Balance event about an attempt to pack that packed nothing.

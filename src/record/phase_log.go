@@ -24,48 +24,42 @@ type phaseLog struct {
 	model string // settings under which the costs are valid (see cost.Phase)
 
 	phase  Phase
-	tables []cost.Table     // by step; seconds are cost.Location of the step's microbatches
-	sample [][][]cost.Stage // by step, layer and some microbatches, in seconds; kept while every step has samples
-	work   [][][]float64    // by step: see cost.Measurement
-	fixed  []float64        // by layer: fixed share of a pass (see cost.Measurement), from the newest step
-	runs   []Course         // by step
-	known  []cost.Known     // by step; kept while every step has one
-	change string           // kind of the model change before the next step; "" for none
-	again  bool             // whether the next phase is the first after a resume
+	steps  []cost.Measurement // seconds are cost.Location of the step's microbatches; samples are of some of these
+	fixed  []float64          // by layer: fixed share of a pass (see cost.Measurement), from the newest step
+	runs   []Course           // by step
+	known  []cost.Known       // by step; kept while every step has one
+	change string             // kind of the model change before the next step; "" for none
+	again  bool               // whether the next phase is the first after a resume
 }
 
 // add adds a number of equal steps: their measurement, the part of it that the estimator used (nil: not known), and its
 // Course, with Scale in seconds. If the step begins a new phase, add returns the phase before it.
 func (l *phaseLog) add(step, steps int, m cost.Measurement, known *cost.Known, run Course) (done Phase, ok bool) {
-	if len(l.tables) == 0 || l.change != "" || l.phase.Steps >= longestPhase || !l.runs[0].Layout.Equal(run.Layout) {
+	if len(l.steps) == 0 || l.change != "" || l.phase.Steps >= longestPhase || !l.runs[0].Layout.Equal(run.Layout) {
 		done, ok = l.take()
 		l.phase = Phase{Phase: cost.Phase{Step: step, Model: l.model, Change: l.change}}
 		l.change = ""
 	}
 	l.phase.Steps += steps
-	t := m.Table
 	if m.Samples != nil {
 		owners := run.Layout.Owners()
-		t.Layers = slices.Clone(t.Layers)
-		rows := make([][]cost.Stage, len(t.Layers))
+		m.Layers, m.Samples = slices.Clone(m.Layers), slices.Clone(m.Samples)
 		for i, row := range m.Samples {
 			fast := 1.0 // seconds of a rank of speed 1, divided by those of the layer's rank
-			if t.Slow != nil {
-				fast = 1 / t.Slow[owners[i]]
+			if m.Slow != nil {
+				fast = 1 / m.Slow[owners[i]]
 			}
-			t.Layers[i] = t.Layers[i].WithSeconds(cost.Location(t.Even(row, i)).Scale(fast))
-			rows[i] = some(row, step, fast)
+			m.Layers[i] = m.Layers[i].WithSeconds(cost.Location(m.Even(row, i)).Scale(fast))
+			m.Samples[i] = some(row, step, fast)
 		}
-		l.sample = append(l.sample, rows)
 	}
 	if known != nil {
 		l.known = append(l.known, *known)
 	}
-	l.work = append(l.work, m.Work)
 	if m.Fixed != nil {
 		l.fixed = m.Fixed
 	}
-	l.tables, l.runs = append(l.tables, t), append(l.runs, run)
+	l.steps, l.runs = append(l.steps, m), append(l.runs, run)
 	return done, ok
 }
 
@@ -87,33 +81,33 @@ func some(row []cost.Stage, step int, factor float64) []cost.Stage {
 func (l *phaseLog) cost(layer int) cost.Stage {
 	var list []cost.Stage
 	sum := 0.0
-	for step, t := range l.tables {
+	for _, m := range l.steps {
 		took := 1.0
-		if work := l.work[step]; work != nil && l.fixed != nil {
-			took = cost.MeanOfFull(l.fixed[layer], work[layer])
+		if m.Work != nil && l.fixed != nil {
+			took = cost.MeanOfFull(l.fixed[layer], m.Work[layer])
 		}
 		if sum += took; took > 0 {
-			list = append(list, t.Layers[layer].Stage().Scale(1/took))
+			list = append(list, m.Layers[layer].Stage().Scale(1/took))
 		}
 	}
-	return cost.Location(list).Scale(sum / float64(len(l.tables)))
+	return cost.Location(list).Scale(sum / float64(len(l.steps)))
 }
 
 // take returns the gathered phase and starts a new one. Run is that of the step with the median
 // makespan.
 func (l *phaseLog) take() (Phase, bool) {
-	if len(l.tables) == 0 {
+	if len(l.steps) == 0 {
 		return Phase{}, false
 	}
-	p, lines := l.phase, len(l.tables)
-	p.Table = l.tables[lines-1]
+	p, lines := l.phase, len(l.steps)
+	p.Table = l.steps[lines-1].Table
 	p.Layers = slices.Clone(p.Layers)
-	p.Dispatch = trace.Median(each(l.tables, func(t cost.Table) float64 { return t.Dispatch }))
+	p.Dispatch = trace.Median(each(l.steps, func(m cost.Measurement) float64 { return m.Dispatch }))
 	for i, layer := range p.Layers {
 		p.Layers[i] = layer.WithSeconds(l.cost(i))
 	}
-	if len(l.sample) == lines {
-		p.Samples = relative(l.sample, p.Layers)
+	if !slices.ContainsFunc(l.steps, func(m cost.Measurement) bool { return m.Samples == nil }) {
+		p.Samples = relative(l.steps, p.Layers)
 	}
 	if len(l.known) == lines {
 		p.Known = l.known
@@ -131,17 +125,17 @@ func (l *phaseLog) take() (Phase, bool) {
 	l.again = false
 	relate(run.Scale, p.Stages(run.Layout.Cuts, run.Layout.Map()), 1e4)
 	p.Run = &run
-	l.tables, l.runs, l.sample, l.work, l.known = nil, nil, nil, nil, nil
+	l.steps, l.runs, l.known = nil, nil, nil
 	return p, true
 }
 
 // relative returns the samples of sampledSteps steps, evenly spread, divided by the costs of the
 // layers.
-func relative(sample [][][]cost.Stage, layers []cost.Layer) [][][]cost.Stage {
+func relative(steps []cost.Measurement, layers []cost.Layer) [][][]cost.Stage {
 	costs := each(layers, cost.Layer.Stage)
-	list := make([][][]cost.Stage, min(len(sample), sampledSteps))
+	list := make([][][]cost.Stage, min(len(steps), sampledSteps))
 	for i := range list {
-		list[i] = sample[i*len(sample)/len(list)]
+		list[i] = steps[i*len(steps)/len(list)].Samples
 		relate(list[i], costs, 1e3)
 	}
 	return list

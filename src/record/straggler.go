@@ -5,10 +5,10 @@ import "fmt"
 // Straggler is a rank that became slower than the others, by its score (see
 // profile.Straggler), or a rank that recovered.
 type Straggler struct {
-	Rank  int // of the world
-	Host  string
-	Score float64
-	Over  bool
+	Rank  int     `json:"rank"` // of the world
+	Host  string  `json:"host"`
+	Score float64 `json:"score"`
+	Over  bool    `json:"over,omitempty"`
 }
 
 func (s Straggler) String() string {
@@ -51,11 +51,7 @@ func (j *Journal) stragglers(d Done) error {
 		if line := j.slow.line(d.Step, s); line != "" {
 			j.observe.Say(line)
 		}
-		detail := map[string]any{"rank": s.Rank, "host": s.Host, "score": s.Score}
-		if s.Over {
-			detail["over"] = true
-		}
-		if err := j.event(Event{Step: d.Step, Kind: Slow, Detail: detail}); err != nil {
+		if err := j.detailed(Event{Step: d.Step, Kind: Slow}, s); err != nil {
 			return err
 		}
 	}

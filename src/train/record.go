@@ -54,16 +54,12 @@ func (r *Rank) tell(t *turn) error {
 	}
 	t.told = record.Done{
 		Step: t.step, Loss: t.agreed.Loss, Norm: t.agreed.Norm, LR: r.Config.LearningRate(t.step), Skipped: t.skipped,
-		Costs: m.Measurement, Known: m.Known(), Model: search.Shape(r.ran.Config), Analysis: analysis,
-		Summary: m.Summary, Instructions: m.Instructions, Joules: m.Joules,
+		Measured: m, Model: search.Shape(r.ran.Config), Analysis: analysis,
 		Ran: t.ran, Next: t.next, Why: t.why, Moved: t.moved,
 		Start: t.start, Measuring: t.deciding - t.measuring, Deciding: t.moving - t.measuring, Moving: moving, Resizing: r.resized, Resident: r.Before > 0,
 		Validation: t.validation, Stragglers: t.stragglers,
 	}
 	t.told.Plasticity, t.told.Evaluating = dynamic.Evaluated(m.Counts)
-	for _, own := range m.Memory {
-		t.told.Memory = append(t.told.Memory, record.Memory(own))
-	}
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"dynmo/src/cost"
 	"dynmo/src/dynamic"
+	"dynmo/src/profile"
 	"dynmo/src/record"
 	"dynmo/src/trace"
 )
@@ -83,16 +84,17 @@ func (r *recorder) flush() error {
 	}
 	none := math.NaN()
 	d.Loss, d.Norm, d.LR = none, none, none
-	d.Costs, d.Model, d.Analysis, d.Summary, d.Start = cost.Measurement{Table: s.costs}, s.model, s.Analysis, s.summary, s.summary.Start
+	d.Measured = profile.Measurement{Measurement: cost.Measurement{Table: s.costs}, Summary: s.summary}
+	d.Model, d.Analysis, d.Start = s.model, s.Analysis, s.summary.Start
 	if r.slowness != nil {
-		d.Costs.Slow = make([]float64, d.Ran.Stages())
+		d.Measured.Slow = make([]float64, d.Ran.Stages())
 		for rank := range d.Ran.Mesh.Size() {
 			stage := d.Ran.Mesh.Stage(rank)
-			d.Costs.Slow[stage] = max(d.Costs.Slow[stage], r.slowness(d.Ran.World(rank)))
+			d.Measured.Slow[stage] = max(d.Measured.Slow[stage], r.slowness(d.Ran.World(rank)))
 		}
 	}
 	if len(r.run.Timelines) < r.traces {
-		d.Instructions = later(s.Step.Spans, r.elapsed-d.Start)
+		d.Measured.Instructions = later(s.Step.Spans, r.elapsed-d.Start)
 	}
 	d.Analysis.Took = slices.Clone(s.Took)
 	for v, row := range s.Took {
