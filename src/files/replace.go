@@ -82,6 +82,14 @@ func Write(path string, write func(io.Writer) error) error {
 	return f.Commit()
 }
 
+// WriteText is Write of a text.
+func WriteText(path, text string) error {
+	return Write(path, func(w io.Writer) error {
+		_, err := io.WriteString(w, text)
+		return err
+	})
+}
+
 func buffered(f io.Writer, write func(io.Writer) error) error {
 	b := bufio.NewWriterSize(f, 1<<20)
 	if err := write(b); err != nil {

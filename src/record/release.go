@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -60,7 +59,7 @@ func (j *Journal) Restart(dir string, steps int, n *elastic.Next, took time.Dura
 	if err != nil {
 		return fmt.Errorf("%s: %w", nextFile, err)
 	}
-	if err := write(dir, nextFile, string(text)+"\n"); err != nil {
+	if err := files.WriteText(filepath.Join(dir, nextFile), string(text)+"\n"); err != nil {
 		return err
 	}
 	seconds := took.Seconds()
@@ -76,7 +75,7 @@ func NoteReleased(dir string, nodes []string) error {
 	for _, node := range nodes {
 		text.WriteString(node + "\n")
 	}
-	return write(dir, releasedFile, text.String())
+	return files.WriteText(filepath.Join(dir, releasedFile), text.String())
 }
 
 // ForgetReleased removes the list of an earlier start, because its nodes may belong to this start
@@ -90,15 +89,7 @@ func ForgetReleased(dir string) error {
 
 // KeepProducts writes into the run directory the algorithms that compute dense products.
 func KeepProducts(dir string, products []byte) error {
-	return write(dir, productsFile, string(products)+"\n")
-}
-
-// write replaces a file of a run directory.
-func write(dir, name, text string) error {
-	return files.Write(filepath.Join(dir, name), func(w io.Writer) error {
-		_, err := io.WriteString(w, text)
-		return err
-	})
+	return files.WriteText(filepath.Join(dir, productsFile), string(products)+"\n")
 }
 
 // oneLine replaces the line ends of a text.

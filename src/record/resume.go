@@ -187,7 +187,7 @@ func (s *resumption) open(r *Run, c *claims, settings string, p Provenance) (ope
 	}
 	s.from.Kept.Event(resumed)
 	provenance, err := json.MarshalIndent(p, "", "  ")
-	if err := cmp.Or(err, s.renew(SettingsFile, settings), s.renew(ProvenanceFile, string(provenance)+"\n"), s.write(SummaryFile, "")); err != nil {
+	if err := cmp.Or(err, s.renew(SettingsFile, settings), s.renew(ProvenanceFile, string(provenance)+"\n"), files.WriteText(s.path(SummaryFile), "")); err != nil {
 		return opened, err
 	}
 	if r.board, err = newBoard(c, p.Host, time.Now(), s.past.Restarts); err != nil {
@@ -227,18 +227,10 @@ func earlier(name, restart string) string {
 func (s *resumption) renew(name, content string) error {
 	old, err := os.ReadFile(s.path(name))
 	if err == nil {
-		err = s.write(earlier(name, fmt.Sprint(s.past.Restarts)), string(old))
+		err = files.WriteText(s.path(earlier(name, fmt.Sprint(s.past.Restarts))), string(old))
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return s.write(name, content)
-}
-
-// write makes or replaces a file as a whole, or not at all.
-func (s *resumption) write(name, content string) error {
-	return files.Write(s.path(name), func(w io.Writer) error {
-		_, err := io.WriteString(w, content)
-		return err
-	})
+	return files.WriteText(s.path(name), content)
 }

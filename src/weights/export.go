@@ -67,10 +67,7 @@ func (w *Weights) WriteHuggingFace(dir string, d DType, more map[string][]byte) 
 		}
 		var err error
 		for name, text := range texts {
-			err = cmp.Or(err, files.Write(filepath.Join(dir, name), func(out io.Writer) error {
-				_, err := out.Write(text)
-				return err
-			}))
+			err = cmp.Or(err, files.WriteText(filepath.Join(dir, name), string(text)))
 		}
 		return err
 	}, staleBeside(texts))

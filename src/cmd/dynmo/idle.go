@@ -12,16 +12,11 @@ import (
 	"dynmo/src/trace"
 )
 
-// idleParts are the causes of a bubble, as column headers.
-var idleParts = []string{"inherent", "imbalance", "memory", "communication"}
-
-// idleShares returns the parts of a bubble ratio, in the order of idleParts.
-func idleShares(i trace.Idle) []string {
-	var cells []string
-	for _, part := range []float64{i.Inherent, i.Imbalance, i.Memory, i.Communication} {
-		cells = append(cells, ratio(part/i.Makespan()))
-	}
-	return cells
+// idleWords names the parts of a bubble ratio by cause.
+func idleWords(i trace.Idle) string {
+	all := i.Makespan()
+	return fmt.Sprintf("inherent %s, imbalance %s, memory %s, communication %s",
+		ratio(i.Inherent/all), ratio(i.Imbalance/all), ratio(i.Memory/all), ratio(i.Communication/all))
 }
 
 // ratio formats a number around 1.

@@ -322,11 +322,7 @@ func (a planAnswer) print(out io.Writer) error {
 	} else {
 		line("bubble ratio", "%s", ratio(a.Bubble))
 	}
-	var parts []string
-	for i, share := range idleShares(a.Idle) {
-		parts = append(parts, idleParts[i]+" "+share)
-	}
-	line("idle by cause", "%s", strings.Join(parts, ", "))
+	line("idle by cause", "%s", idleWords(a.Idle))
 	line("head", "%.1f %% of the layers' seconds", 100*a.Head)
 	if a.Spread > 0 {
 		line("microbatches", "differ, in the layer where they do most, by a standard deviation of %.1f %%", 100*a.Spread)

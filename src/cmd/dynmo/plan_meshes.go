@@ -94,12 +94,8 @@ func (a meshesAnswer) print(out io.Writer) error {
 		if m.Kind != m.Schedule {
 			kind += ": " + m.Schedule
 		}
-		faster := "-"
-		if a.Present > 0 {
-			faster = ratio(a.Present/m.Step) + "x"
-		}
 		rows = append(rows, []string{
-			fmt.Sprintf("%d x %d", m.Stages, m.Replicas), fmt.Sprint(m.Microbatches), kind, m.Grain, duration(m.Step), faster,
+			fmt.Sprintf("%d x %d", m.Stages, m.Replicas), fmt.Sprint(m.Microbatches), kind, m.Grain, duration(m.Step), factor(a.Present / m.Step),
 			ratio(m.Step / m.Idle.Busy), megabytes(m.Bytes), fmt.Sprintf("%s %.0f %%", m.Cause, 100*m.Share),
 		})
 	}

@@ -71,7 +71,7 @@ simulate.measure_times and simulate.decide_times.`,
 				return err
 			}
 			q := question{command: "simulate", kinds: d.kinds()}
-			if timeline.path == "" {
+			if timeline.path == "" && runDir == "" {
 				q.idle = []string{"run.trace_steps"}
 			}
 			series, o, err := w.read(args[0], q)

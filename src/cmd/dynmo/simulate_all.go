@@ -44,15 +44,9 @@ func (list simAnswers) print(out io.Writer) error {
 		header = append(header, b.Kind)
 	}
 	header = append(header, "ceiling", "small head", "dense", "moves")
-	factor := func(x float64) string {
-		if x == 0 {
-			return "-"
-		}
-		return ratio(x) + "x"
-	}
 	var rows [][]string
 	for _, a := range list {
-		row := []string{a.Dynamic, duration(a.Seconds / float64(a.steps())), rate(a.Tokens), rate(a.Samples)}
+		row := []string{a.Dynamic, duration(a.Seconds / float64(a.Steps)), rate(a.Tokens), rate(a.Samples)}
 		for _, b := range a.Baselines {
 			row = append(row, factor(b.Speedup))
 		}
@@ -63,13 +57,13 @@ func (list simAnswers) print(out io.Writer) error {
 		if a.Head.Small != nil {
 			small = a.Head.Small.Speedup
 		}
-		rows = append(rows, append(row, factor(ceiling), factor(small), factor(a.Dense.Speedup), fmt.Sprint(a.moves())))
+		rows = append(rows, append(row, factor(ceiling), factor(small), factor(a.Dense.Speedup), fmt.Sprint(a.Moves)))
 	}
 	if err := record.Table(out, header, rows); err != nil {
 		return err
 	}
 	fmt.Fprintln(out)
-	paragraph(out, "runs", "means of %d steps on %d ranks (clock=sim, on costs of clock=%s, changed by --dynamic)", first.steps(), first.Ranks, first.Costs)
+	paragraph(out, "runs", "means of %d steps on %d ranks (clock=sim, on costs of clock=%s, changed by --dynamic)", first.Steps, first.Ranks, first.Costs)
 	if first.Network != "" {
 		paragraph(out, "network", "%s", assumedNetwork(first.Network))
 	}

@@ -32,23 +32,6 @@ func stepsOf[N int | int64](bar *record.Bar, total N) func(N) {
 	}
 }
 
-// steps returns how many steps the run has.
-func (a simAnswer) steps() int {
-	n := 0
-	for _, s := range a.Segments {
-		n += s.Steps
-	}
-	return n
-}
-
-// moves returns how often layers moved.
-func (a simAnswer) moves() (times int) {
-	for _, s := range a.Segments {
-		times += s.Moves
-	}
-	return times
-}
-
 // copies returns after how many steps pieces of layers moved, and the mean bytes of copies in a
 // step.
 func (a simAnswer) copies() (placed int, bytes int64) {
@@ -56,5 +39,5 @@ func (a simAnswer) copies() (placed int, bytes int64) {
 		bytes += s.Copied * int64(s.Steps)
 		placed += s.Placed
 	}
-	return placed, bytes / int64(max(1, a.steps()))
+	return placed, bytes / int64(max(1, a.Steps))
 }

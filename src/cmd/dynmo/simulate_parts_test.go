@@ -81,7 +81,7 @@ func TestSimulateAll(t *testing.T) {
 		if alone := said(t, append(args, "--dynamic", w.Name, "--json")...); alone != string(one)+"\n" {
 			t.Errorf("%s: %s, alone %s", w.Name, one, alone)
 		}
-		times := a.moves()
+		times := a.Moves
 		for _, want := range []string{"\n" + w.Name + " ", " " + duration(a.Seconds/120) + " ", " " + ratio(a.Baselines[0].Speedup) + "x "} {
 			if !strings.Contains(text, want) {
 				t.Errorf("%s: no %q in\n%s", w.Name, want, text)

@@ -9,7 +9,6 @@ import (
 	"dynmo/src/lab/report"
 	"dynmo/src/lab/study"
 	"dynmo/src/record"
-	"dynmo/src/trace"
 )
 
 // shown is the number of table lines that are printed. --json has all.
@@ -60,13 +59,7 @@ func (a simAnswer) printSegments(out io.Writer) error {
 // printFigures writes the run beside the same work on static cuts. These are the baselines' cuts,
 // and the run's first cuts if no baseline has them. The dense model follows.
 func (a simAnswer) printFigures(out io.Writer) error {
-	steps := float64(a.steps())
-	factor := func(x float64) string {
-		if x == 0 {
-			return "-"
-		}
-		return ratio(x) + "x"
-	}
+	steps := float64(a.Steps)
 	row := func(name string, seconds, tokens, samples, speedup, ceiling float64) []string {
 		return []string{name, duration(seconds), duration(seconds / steps), rate(tokens), rate(samples), factor(speedup), factor(ceiling)}
 	}
@@ -81,6 +74,14 @@ func (a simAnswer) printFigures(out io.Writer) error {
 	}
 	rows = append(rows, row("dense, best cuts", a.Dense.Step*steps, a.Dense.Tokens, a.Dense.Samples, a.Dense.Speedup, 0))
 	return record.Table(out, []string{"clock=sim", "whole run", "step", "tokens/s", "samples/s", "speedup", "ceiling"}, rows)
+}
+
+// factor formats a speedup, "-" if it is not known.
+func factor(x float64) string {
+	if x == 0 {
+		return "-"
+	}
+	return ratio(x) + "x"
 }
 
 // rate formats a number per second.
@@ -121,7 +122,7 @@ func (a simAnswer) printWords(out io.Writer) {
 	if placed, copied := a.copies(); placed > 0 {
 		paragraph(out, "copies", "pieces of layers moved after %d steps; for copies the busiest rank sends or receives %s in a step, on the mean", placed, megabytes(copied))
 	}
-	paragraph(out, "idle", "%s", a.idle())
+	paragraph(out, "idle", "bubble ratio %s: %s", ratio(1-a.Run.Idle.Busy/a.Run.Idle.Makespan()), idleWords(a.Run.Idle))
 	if spent := a.Moving + a.Measuring + a.Deciding; spent > 0 {
 		paragraph(out, "balancing", "%s of moves, %s of measuring, %s of decisions: %.2f %% of the run (clock=sim; measuring and deciding as in runs on CPUs of servers)", duration(a.Moving), duration(a.Measuring), duration(a.Deciding), 100*spent/a.Seconds)
 	}
@@ -168,19 +169,6 @@ func (a simAnswer) head() string {
 		text += fmt.Sprintf(": the head makes %.0f %% of the gain", 100*s.OfGain)
 	}
 	return text
-}
-
-// idle describes the causes of the stages' idle time, over the whole run.
-func (a simAnswer) idle() string {
-	var all trace.Idle
-	for _, l := range a.Segments {
-		all = all.Plus(l.Idle, float64(l.Steps))
-	}
-	var parts []string
-	for i, share := range idleShares(all) {
-		parts = append(parts, idleParts[i]+" "+share)
-	}
-	return fmt.Sprintf("bubble ratio %s: %s", ratio(1-all.Busy/all.Makespan()), strings.Join(parts, ", "))
 }
 
 // before describes the changes before a segment. stages is the number of stages of the segment in

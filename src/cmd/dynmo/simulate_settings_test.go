@@ -120,8 +120,8 @@ func TestSimulateSamples(t *testing.T) {
 	if s := a.Sampled; s == nil || s.From != 40 || s.Interval != 2 || !(s.Error > 0 && s.Error < 0.01) || all.Sampled != nil {
 		t.Errorf("sampled %+v, and %+v where all was asked for", a.Sampled, all.Sampled)
 	}
-	if x := a.Seconds / all.Seconds; x < 0.99 || x > 1.01 || a.steps() != 600 {
-		t.Errorf("%d steps take %v times those of the whole run", a.steps(), x)
+	if x := a.Seconds / all.Seconds; x < 0.99 || x > 1.01 || a.Steps != 600 {
+		t.Errorf("%d steps take %v times those of the whole run", a.Steps, x)
 	}
 	if text := said(t, args...); !strings.Contains(text, "\nsampled       from step 40 on one change in 2 was simulated, ") {
 		t.Error(text)

@@ -107,7 +107,7 @@ func TestSimulate(t *testing.T) {
 					t.Errorf("%+v", b)
 				}
 			}
-			if times := a.moves(); (times == 0) != (a.Stayed != "") || (times == 0) != strings.Contains(text, "\nstayed        ") {
+			if times := a.Moves; (times == 0) != (a.Stayed != "") || (times == 0) != strings.Contains(text, "\nstayed        ") {
 				t.Errorf("%d moves, stayed %+v:\n%s", times, a.Stayed, text)
 			}
 			if !strings.Contains(text, "\nwhole run     "+duration(a.Seconds)+" on ") || strings.Contains(text, "\nrank time ") != fewer {
@@ -146,12 +146,8 @@ func (a simAnswer) recordedIn(t *testing.T, dir string) {
 	for _, p := range r.Costs {
 		phases += p.Steps
 	}
-	moved := int64(0)
-	for _, s := range a.Segments {
-		moved += s.Moved
-	}
-	if times := a.moves(); len(r.Metrics) != a.steps() || bytes != moved || math.Abs(seconds/a.Seconds-1) > 1e-9 || moves != times || phases != a.steps() || r.End == nil || r.End.Steps != a.steps() {
-		t.Errorf("records: %d steps, %d of phases, %v s, %d moves, summary %+v; the answer has %d steps, %v s, %d moves", len(r.Metrics), phases, seconds, moves, r.End, a.steps(), a.Seconds, times)
+	if times := a.Moves; len(r.Metrics) != a.Steps || bytes != a.Moved || math.Abs(seconds/a.Seconds-1) > 1e-9 || moves != times || phases != a.Steps || r.End == nil || r.End.Steps != a.Steps {
+		t.Errorf("records: %d steps, %d of phases, %v s, %d moves, summary %+v; the answer has %d steps, %v s, %d moves", len(r.Metrics), phases, seconds, moves, r.End, a.Steps, a.Seconds, times)
 	}
 	if last := r.Metrics[len(r.Metrics)-1]; math.Abs(float64(last.WallSeconds)/a.Seconds-1) > 1e-9 {
 		t.Errorf("the last step ends after %v s, want %v", last.WallSeconds, a.Seconds)

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -85,8 +84,7 @@ func Collect(results, name, command string, dirs []string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 		return err
 	}
-	err = files.Write(path, func(w io.Writer) error { _, err := w.Write(append(text, '\n')); return err })
-	return errors.Join(append(problems, err)...)
+	return errors.Join(append(problems, files.WriteText(path, string(text)+"\n"))...)
 }
 
 // readExecuted reads the last phase of a run directory, with its clock and its origin.

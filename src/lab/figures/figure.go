@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"math"
 	"os"
@@ -157,10 +156,7 @@ func (f Figure) Write(dir string) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
 	}
-	return files.Write(filepath.Join(dir, f.Name+".json"), func(w io.Writer) error {
-		_, err := w.Write(append(text, '\n'))
-		return err
-	})
+	return files.WriteText(filepath.Join(dir, f.Name+".json"), string(text)+"\n")
 }
 
 // Matches refuses numbers that were made with another value of a flag.

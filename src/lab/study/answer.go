@@ -26,6 +26,9 @@ type Answer struct {
 	Sampled     *Sampled         `json:"sampled,omitempty"`         // absent if every step is simulated
 	Ranks       int              `json:"ranks"`
 	Segments    []Segment        `json:"segments"`
+	Steps       int              `json:"steps"`
+	Moves       int              `json:"moves"` // of layers
+	Moved       int64            `json:"moved_bytes"`
 	Seconds     float64          `json:"seconds"`
 	Tokens      float64          `json:"tokens_per_second"`
 	Samples     float64          `json:"samples_per_second"` // sequences
@@ -116,6 +119,7 @@ func Ask(series cost.Series, o Options) (a Answer, err error) {
 	samples := float64(c.Parallel.Replicas * c.Parallel.Microbatches * c.Parallel.MicrobatchSize) // sequences of a step
 	tokens, steps := samples*float64(c.Model.Sequence), float64(run.Steps)
 	a.Schema, a.Clock, a.Ranks, a.Segments = schema, "sim", c.Parallel.Stages*c.Parallel.Replicas, run.Segments
+	a.Steps, a.Moves, a.Moved = run.Steps, run.Moves, run.Moved
 	a.Seconds, a.Tokens, a.Samples = run.Seconds, tokens*steps/run.Seconds, samples*steps/run.Seconds
 	a.Moving, a.Measuring, a.Deciding, a.RankSeconds = run.Moving, run.Measuring, run.Deciding, run.RankSeconds
 	a.Packing, a.NotPacked, a.Stayed = run.Tally.Packing(), run.Tally.Unpacked(), run.Tally.Stayed(c)

@@ -23,9 +23,12 @@ type Run struct {
 	Measuring   float64    // the part of measuring
 	Deciding    float64    // the part of decisions
 	RankSeconds float64    // seconds of every rank that holds layers, added up
+	Moves       int        // of layers
+	Moved       int64      // bytes
 	Idle        trace.Idle // seconds of all steps
 
 	work, best float64        // seconds of all steps; the same if any cuts were possible, see Ceiling
+	moving     float64        // of the newest steps: it counts for the ranks to which layers move
 	chunks     bool           // stages hold several chunks
 	events     []record.Event // of the next segment
 	copied     int64          // see Segment
@@ -61,13 +64,14 @@ func (r *Run) Step(m record.Metrics) error {
 		r.Segments = append(r.Segments, s)
 	}
 	n := float64(s.Steps)
-	work, spent := n*float64(m.StepSeconds), n*float64(m.BalanceSeconds)
-	r.Steps += s.Steps
+	work, spent, moving := n*float64(m.StepSeconds), n*float64(m.BalanceSeconds), n*float64(m.MoveSeconds)
+	r.Steps, r.Moves, r.Moved = r.Steps+s.Steps, r.Moves+s.Moves, r.Moved+s.Moved
 	r.Seconds += work + spent
 	r.Measuring += n * float64(m.MeasureSeconds)
-	r.Moving += n * float64(m.MoveSeconds)
+	r.Moving += moving
 	r.Deciding += max(0, n*float64(m.BalanceSeconds-m.MeasureSeconds-m.MoveSeconds)) // rounding may make it negative
-	r.RankSeconds += float64(m.Ranks) * (work + spent)
+	r.RankSeconds += float64(m.Ranks) * (r.moving + work + spent - moving)
+	r.moving = moving
 	r.Idle = r.Idle.Plus(m.Idle, n)
 	r.work += work
 	r.best += work / float64(m.Headroom)

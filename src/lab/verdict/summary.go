@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"path/filepath"
 	"slices"
@@ -80,10 +79,7 @@ func (s Summary) Write(dir string) error {
 	if err != nil {
 		return fmt.Errorf("summary: %w", err)
 	}
-	return files.Write(filepath.Join(dir, record.SummaryFile), func(w io.Writer) error {
-		_, err := w.Write(append(text, '\n'))
-		return err
-	})
+	return files.WriteText(filepath.Join(dir, record.SummaryFile), string(text)+"\n")
 }
 
 // Tally collects the data of a summary while a run goes on, in bounded memory. It is a record.Fold.
