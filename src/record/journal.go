@@ -38,6 +38,7 @@ type continuer interface {
 // costs, and timelines of some steps. A nil Journal, as on the other ranks, does nothing.
 type Journal struct {
 	observe Observer
+	err     error // the first of the observer: it receives nothing after that
 	config  config.Config
 	clock   string
 	hosts   []string // by rank of the launched world
@@ -87,9 +88,7 @@ func (j *Journal) Changed(step int, change Change) error {
 	if j == nil || change.Kind == "" {
 		return nil
 	}
-	if err := j.flush(); err != nil { // the effect of the last decision can no longer be measured
-		return err
-	}
+	j.flush() // the effect of the last decision can no longer be measured
 	j.log.change = change.Kind
 	j.answered, j.unpacked = answerNone, plan.Packing{}
 	if s, ok := change.Detail[sparsityKey]; ok {
@@ -100,7 +99,8 @@ func (j *Journal) Changed(step int, change Change) error {
 		detail[k] = v
 	}
 	j.observe.Say(fmt.Sprintf("step %d: model changed: %s; took %s", step, change.Text, Duration(change.Seconds)))
-	return j.event(Event{Step: step, Kind: Dynamic, Seconds: Float(change.Seconds), Detail: detail})
+	j.event(Event{Step: step, Kind: Dynamic, Seconds: Float(change.Seconds), Detail: detail})
+	return j.err
 }
 
 // Step records a step: its decision, events, metrics, costs and timeline.
@@ -110,31 +110,21 @@ func (j *Journal) Step(d Done) error {
 	}
 	makespan := d.Measured.Summary.Makespan()
 	for range min(2, max(1, d.Steps)) {
-		if err := j.settle(makespan); err != nil {
-			return err
-		}
+		j.settle(makespan)
 	}
-	if err := j.decision(d, makespan); err != nil {
-		return err
-	}
-	if err := j.stragglers(d); err != nil {
-		return err
-	}
-	if err := j.timeline(d); err != nil {
-		return err
-	}
+	j.decision(d, makespan)
+	j.stragglers(d)
+	j.timeline(d)
 	m, run := j.metrics(d)
 	j.log.model = d.Model
 	if done, ended := j.log.add(d.Step, max(1, d.Steps), d.Measured.Measurement, d.Measured.Known(), run); ended {
-		if err := j.observe.Costs(done); err != nil {
-			return err
-		}
+		j.tell(func() error { return j.observe.Costs(done) })
 	}
-	if err := j.observe.Step(m); err != nil || d.Validation == nil {
-		return err
+	j.tell(func() error { return j.observe.Step(m) })
+	if j.err == nil && d.Validation != nil {
+		j.observe.Say(validationLine(d.Step, *d.Validation, j.clock))
 	}
-	j.observe.Say(validationLine(d.Step, *d.Validation, j.clock))
-	return nil
+	return j.err
 }
 
 // End records the pending decision and the last phase of costs.
@@ -142,97 +132,90 @@ func (j *Journal) End() error {
 	if j == nil {
 		return nil
 	}
-	if err := j.flush(); err != nil {
-		return err
-	}
+	j.flush()
 	if last, ok := j.log.take(); ok {
-		return j.observe.Costs(last)
+		j.tell(func() error { return j.observe.Costs(last) })
 	}
-	return nil
+	return j.err
+}
+
+// tell calls the observer, unless it has had an error.
+func (j *Journal) tell(call func() error) {
+	if j.err == nil {
+		j.err = call()
+	}
 }
 
 // event passes an event on, with the run's clock.
-func (j *Journal) event(e Event) error {
+func (j *Journal) event(e Event) {
 	e.Clock = j.clock
-	return j.observe.Event(e)
+	j.tell(func() error { return j.observe.Event(e) })
 }
 
 // detailed passes an event on, with a struct as its detail.
-func (j *Journal) detailed(e Event, of any) (err error) {
-	if e.Detail, err = Detail(of); err != nil {
-		return err
-	}
-	return j.event(e)
+func (j *Journal) detailed(e Event, of any) {
+	j.tell(func() (err error) { e.Detail, err = Detail(of); return err })
+	j.event(e)
 }
 
 // settle completes the event of the last decision with the makespan of the second step after it,
 // because the first step touches new memory. It then records the event. flush records the event
 // earlier, with the makespan of the first step.
-func (j *Journal) settle(makespan float64) error {
+func (j *Journal) settle(makespan float64) {
 	if j.pending == nil {
-		return nil
+		return
 	}
 	first := j.pending.After == 0
-	j.pending.After = Float(makespan)
-	if first {
-		return nil
+	if j.pending.After = Float(makespan); !first {
+		j.flush()
 	}
-	return j.flush()
 }
 
 // flush records the event of the last decision with the data that is known so far.
-func (j *Journal) flush() error {
+func (j *Journal) flush() {
 	e := j.pending
 	if e == nil {
-		return nil
+		return
 	}
 	j.pending = nil
 	if j.moved {
 		j.observe.Say(effectLine(*e))
 	}
-	return j.event(*e)
+	j.event(*e)
 }
 
 // decision records a decision and the moves after it. The decision is pending until its effect is
 // measured.
-func (j *Journal) decision(d Done, makespan float64) error {
+func (j *Journal) decision(d Done, makespan float64) {
 	if d.Why.Decided {
-		if err := j.flush(); err != nil {
-			return err
-		}
+		j.flush()
 	}
 	if p := d.Why.Pack; p != nil && p.Kept == "" {
-		return j.packed(d, makespan)
+		j.packed(d, makespan)
+		return
 	}
-	if err := j.notPacked(d); err != nil {
-		return err
-	}
+	j.notPacked(d)
 	j.say(d, makespan)
 	if d.Why.Full != nil {
-		return j.event(d.event(Event{Step: d.Step, Kind: Balance, Detail: d.Why.Detail(d.Next)}))
+		j.event(d.event(Event{Step: d.Step, Kind: Balance, Detail: d.Why.Detail(d.Next)}))
+		return
 	}
 	if d.Moved.Refused != "" {
-		if err := j.event(d.event(Event{Step: d.Step, Kind: Migrate, Seconds: Float(d.Moving), Detail: map[string]any{refusedKey: d.Moved.Refused}})); err != nil {
-			return err
-		}
+		j.event(d.event(Event{Step: d.Step, Kind: Migrate, Seconds: Float(d.Moving), Detail: map[string]any{refusedKey: d.Moved.Refused}}))
 	}
 	if !d.Next.Pieces.Equal(d.Ran.Pieces) && d.Why.Placed != nil {
 		detail := map[string]any{"placed": d.Why.Placed, "pieces": d.Next.Pieces.String()}
-		if err := j.event(d.event(Event{Step: d.Step, Kind: Place, Bytes: d.Why.Placed.Moved, Detail: detail})); err != nil {
-			return err
-		}
+		j.event(d.event(Event{Step: d.Step, Kind: Place, Bytes: d.Why.Placed.Moved, Detail: detail}))
 	}
 	if !d.Next.Cuts.Equal(d.Ran.Cuts) {
 		detail := map[string]any{"layers": d.Moved.Layers, "cuts": []int(d.Next.Cuts)}
 		if d.Moved.Behind > 0 {
 			detail["bytes_behind"] = d.Moved.Behind
 		}
-		if err := j.event(d.event(Event{Step: d.Step, Kind: Migrate, Bytes: d.Moved.Bytes, Seconds: Float(d.Moving), Detail: detail})); err != nil {
-			return err
-		}
+		j.event(d.event(Event{Step: d.Step, Kind: Migrate, Bytes: d.Moved.Bytes, Seconds: Float(d.Moving), Detail: detail}))
 	}
 	if !d.Why.Decided {
-		return nil
+		return
 	}
 	j.moved = !d.Next.Cuts.Equal(d.Ran.Cuts)
 	pending := d.event(Event{
@@ -240,7 +223,6 @@ func (j *Journal) decision(d Done, makespan float64) error {
 		Before: Float(makespan), Predicted: Float(d.Why.Predicted), Seconds: Float(d.Deciding),
 	})
 	j.pending = &pending
-	return nil
 }
 
 // say prints a line for a decision whose answer is new or changes something. It also prints a line
@@ -269,7 +251,7 @@ func (j *Journal) say(d Done, makespan float64) {
 // timeline records timelines, up to the number in the settings. It takes the second step of every
 // layout (the first touches new memory; of a simulated run it takes the first), and the last step
 // before the layout changes.
-func (j *Journal) timeline(d Done) error {
+func (j *Journal) timeline(d Done) {
 	before, first := j.same, 2
 	if j.clock == Simulated {
 		first = 1
@@ -281,10 +263,12 @@ func (j *Journal) timeline(d Done) error {
 		j.same = 0
 	}
 	if !wanted || j.traced == j.config.Run.TraceSteps {
-		return nil
+		return
 	}
 	j.traced++
-	return j.observe.Trace(trace.Step{Step: d.Step, Clock: j.clock, Stages: d.Measured.Instructions})
+	j.tell(func() error {
+		return j.observe.Trace(trace.Step{Step: d.Step, Clock: j.clock, Stages: d.Measured.Instructions})
+	})
 }
 
 // metrics returns the metrics of a step, and its Course for the log of costs. The log divides the

@@ -370,6 +370,34 @@ func TestJournalTellsNothing(t *testing.T) {
 	}
 }
 
+// lost is an observer that can record no event.
+type lost struct{ told }
+
+var errLost = errors.New("directory lost")
+
+func (o *lost) Event(e Event) error {
+	_ = o.told.Event(e)
+	return errLost
+}
+
+// TestJournalKeepsTheFirstError: after an error of the observer, every call returns that error, and the
+// observer receives nothing more.
+func TestJournalKeepsTheFirstError(t *testing.T) {
+	r := newRecorder(t, schedule.Kind1F1B, 4, 2)
+	var o lost
+	r.journal = NewJournal(&o, r.journal.config, "virtual", hosts)
+	for _, err := range []error{
+		r.journal.Changed(0, Change{Kind: "prune"}), r.journal.Changed(1, Change{Kind: "prune"}), r.journal.Saved(1, Save{}), r.journal.End(),
+	} {
+		if !errors.Is(err, errLost) {
+			t.Errorf("error %v, want %v", err, errLost)
+		}
+	}
+	if got := strings.Join(o.order, ", "); got != "dynamic 0" {
+		t.Errorf("the observer received %s, want the first event alone", got)
+	}
+}
+
 // TestLayerCounts: counts are sorted by name, then in chain order.
 func TestLayerCounts(t *testing.T) {
 	layers := []cost.Layer{{Name: "embedding"}, {Name: "exit.0"}, {Name: "exit.1"}}

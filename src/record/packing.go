@@ -67,11 +67,12 @@ func (j *Journal) Packed(d Done) error {
 	if j == nil {
 		return nil
 	}
-	return j.packed(d, d.Measured.Summary.Makespan())
+	j.packed(d, d.Measured.Summary.Makespan())
+	return j.err
 }
 
 // packed records a packing onto fewer ranks after a step with this makespan.
-func (j *Journal) packed(d Done, makespan float64) error {
+func (j *Journal) packed(d Done, makespan float64) {
 	p := Packed{
 		Kind: d.Why.Pack.Kind, StagesBefore: d.Ran.Stages(), Stages: d.Next.Stages(),
 		RanksBefore: d.Ran.Mesh.Size(), Ranks: d.Next.Mesh.Size(), NodesBefore: j.nodes(d.Ran), Nodes: j.nodes(d.Next),
@@ -80,7 +81,7 @@ func (j *Journal) packed(d Done, makespan float64) error {
 	}
 	j.answered, j.unpacked = answerNone, plan.Packing{}
 	j.observe.Say(fmt.Sprintf("step %d: %s", d.Step, p))
-	return j.detailed(Event{
+	j.detailed(Event{
 		Step: d.Step, Kind: Repack, Bytes: d.Moved.Bytes, Seconds: p.Deciding + Float(d.Moving),
 		Before: Float(makespan), Predicted: Float(d.Why.Predicted),
 	}, p)
@@ -91,15 +92,15 @@ const NotPacked = "not packed: "
 
 // notPacked records the reason why an attempt to pack packed nothing, unless the previous attempt
 // had the same outcome.
-func (j *Journal) notPacked(d Done) error {
+func (j *Journal) notPacked(d Done) {
 	p := d.Why.Pack
 	if p == nil || p.Kept == j.unpacked.Kept && p.Stages == j.unpacked.Stages {
-		return nil
+		return
 	}
 	j.unpacked = *p
 	why := p.Explain(j.config.Repack)
 	j.observe.Say(fmt.Sprintf("step %d: not packed: %s", d.Step, why))
-	return j.event(Event{Step: d.Step, Kind: Balance, Detail: map[string]any{
+	j.event(Event{Step: d.Step, Kind: Balance, Detail: map[string]any{
 		"kept": NotPacked + why, "stages": p.Stages, "throughput": p.Throughput,
 	}})
 }

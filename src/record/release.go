@@ -44,7 +44,8 @@ func (j *Journal) Released(mode elastic.Mode, e *elastic.Release) error {
 	if len(e.Silent) > 0 {
 		j.Warn(fmt.Sprintf("step %d: no goodbye of ranks %s: their nodes are kept", step, Ranges(e.Silent)))
 	}
-	return j.detailed(Event{Step: step, Kind: Release, Seconds: Float(e.Seconds)}, r)
+	j.detailed(Event{Step: step, Kind: Release, Seconds: Float(e.Seconds)}, r)
+	return j.err
 }
 
 // Restart records, after a number of steps, the allocation on which the run will start again. It

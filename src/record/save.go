@@ -24,10 +24,8 @@ func (j *Journal) Saved(steps int, s Save) error {
 	if j == nil {
 		return nil
 	}
-	return j.event(Event{
-		Step: steps, Kind: Saved, Bytes: s.Bytes, Seconds: Float(s.Seconds),
-		Detail: map[string]any{"blocked_seconds": s.Blocked},
-	})
+	j.event(Event{Step: steps, Kind: Saved, Bytes: s.Bytes, Seconds: Float(s.Seconds), Detail: map[string]any{"blocked_seconds": s.Blocked}})
+	return j.err
 }
 
 // Unsaved records that the checkpoint after a number of steps could not be written, and why.
@@ -37,5 +35,6 @@ func (j *Journal) Unsaved(steps int, why error) error {
 	}
 	text := oneLine(why.Error())
 	j.Warn(fmt.Sprintf("no checkpoint after step %d: %s", steps, text))
-	return j.event(Event{Step: steps, Kind: Saved, Detail: map[string]any{"error": text}})
+	j.event(Event{Step: steps, Kind: Saved, Detail: map[string]any{"error": text}})
+	return j.err
 }

@@ -46,14 +46,11 @@ func (l *stragglerLog) line(step int, s Straggler) string {
 }
 
 // stragglers records the ranks that became slower than the others, and the ranks that recovered.
-func (j *Journal) stragglers(d Done) error {
+func (j *Journal) stragglers(d Done) {
 	for _, s := range d.Stragglers {
 		if line := j.slow.line(d.Step, s); line != "" {
 			j.observe.Say(line)
 		}
-		if err := j.detailed(Event{Step: d.Step, Kind: Slow}, s); err != nil {
-			return err
-		}
+		j.detailed(Event{Step: d.Step, Kind: Slow}, s)
 	}
-	return nil
 }
