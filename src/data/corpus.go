@@ -51,7 +51,7 @@ func Open(cfg config.Data, vocab, sequence int) (*Corpus, error) {
 	}
 	path, extensions := cfg.Path, cfg.Extensions
 	if path == "" {
-		if extensions == nil {
+		if len(extensions) == 0 {
 			extensions = []string{".go"}
 		}
 		var err error
@@ -143,6 +143,9 @@ func (s *source) open() (*Corpus, error) {
 	}
 	s.files = len(list)
 	text, err := s.readText(list)
+	if err != nil && len(list) > 1 {
+		err = fmt.Errorf("%w (data.extensions picks files of a directory)", err)
+	}
 	if err != nil {
 		return s.fail(err)
 	}

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"dynmo/src/files"
 )
 
 // File is a file of text or tokens and its size in bytes.
@@ -39,7 +41,8 @@ func List(path string, extensions []string, limit int64) ([]File, error) {
 		return nil, cause(err)
 	}
 	if !info.Mode().IsRegular() && !info.IsDir() {
-		return nil, errors.New("wanted a regular file or a directory")
+		_, _, err := files.Regular(path, files.Unbound)
+		return nil, err
 	}
 	if info.Mode().IsRegular() {
 		return []File{{path, info.Size()}}, nil

@@ -26,7 +26,7 @@ func curveSettings(t *testing.T) config.Config {
 		t.Skipf("no source of module %s: %v", module, err)
 	}
 	c := config.Default()
-	c.Data.Path = dir
+	c.Data.Path, c.Data.Extensions = dir, []string{".go"}
 	c.Model.Blocks, c.Model.Hidden, c.Model.Heads, c.Model.Sequence = 3, 32, 2, 32
 	c.Parallel.Stages, c.Parallel.Microbatches, c.Parallel.MicrobatchSize = 2, 4, 4
 	c.Train.Steps, c.Train.Hash = 40, true
