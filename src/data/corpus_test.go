@@ -107,9 +107,9 @@ func TestOpenErrors(t *testing.T) {
 		{"more than memory", config.Data{Path: filepath.Join(dir, "sparse.txt")},
 			`data: data.path = "DIR/sparse.txt": 1099511627776 bytes of text, wanted at most 17179869184 (data.limit_bytes), or a token file of them (dynmo data prepare)`},
 		{"a FIFO for a token file", config.Data{Path: filepath.Join(dir, "fifo.bin")},
-			`data: data.path = "DIR/fifo.bin": DIR/fifo.bin: a FIFO, want a regular file`},
+			`data: data.path = "DIR/fifo.bin": a FIFO, want a regular file`},
 		{"a device", config.Data{Path: "/dev/null"},
-			`data: data.path = "/dev/null": /dev/null: a device, want a regular file`},
+			`data: data.path = "/dev/null": a device, want a regular file`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := Open(c.cfg, 256, 8)

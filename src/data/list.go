@@ -42,7 +42,7 @@ func List(path string, extensions []string, limit int64) ([]File, error) {
 	}
 	if !info.Mode().IsRegular() && !info.IsDir() {
 		_, _, err := files.Regular(path, files.Unbound)
-		return nil, err
+		return nil, errors.New(strings.TrimPrefix(fmt.Sprint(err), path+": ")) // the caller's message names the path
 	}
 	if info.Mode().IsRegular() {
 		return []File{{path, info.Size()}}, nil
