@@ -37,11 +37,11 @@ type Release struct {
 
 // outsider is rank 0's record of a rank that holds no layer.
 type outsider struct {
-	steps   int       // steps of the run that were done when the rank lost its last layer
-	since   time.Time // when the rank lost its last layer
-	line    *line
-	ordered bool // to leave or to end
-	gone    bool // the rank has said goodbye
+	steps   int             // steps of the run that were done when the rank lost its last layer
+	since   time.Time       // when the rank lost its last layer
+	channel *controlChannel // to the rank
+	ordered bool            // to leave or to end
+	gone    bool            // the rank has said goodbye
 }
 
 // Releases is rank 0's side of the ranks that hold no layer. Rank 0 calls Add when ranks lose their
@@ -80,11 +80,11 @@ func NewReleases(base *comm.Group, t Terms) *Releases {
 // run. These ranks call Await.
 func (r *Releases) Add(steps int, ranks []int) error {
 	for _, rank := range ranks {
-		l, err := newLine(r.base, rank, comm.TagWord, comm.TagOrder)
+		c, err := openChannel(r.base, rank, comm.TagWord, comm.TagOrder)
 		if err != nil {
 			return fmt.Errorf("release: %w", err)
 		}
-		r.outside[rank] = &outsider{steps: steps, since: time.Now(), line: l}
+		r.outside[rank] = &outsider{steps: steps, since: time.Now(), channel: c}
 	}
 	return nil
 }
@@ -100,7 +100,7 @@ type Asked struct{ Stop, Save bool }
 func (r *Releases) Poll(saved int) (*Release, Asked, error) {
 	var asked Asked
 	for rank, o := range r.outside {
-		if err := o.listen(&asked); err != nil {
+		if err := o.receiveMessages(&asked); err != nil {
 			return nil, asked, fmt.Errorf("release: rank %d: %w", rank, err)
 		}
 	}
@@ -119,22 +119,22 @@ func (r *Releases) Poll(saved int) (*Release, Asked, error) {
 	return &ended, asked, nil
 }
 
-// listen takes the messages of a rank that have arrived.
-func (o *outsider) listen(asked *Asked) error {
+// receiveMessages receives the rank's messages that have arrived, and adds its requests to asked.
+func (o *outsider) receiveMessages(asked *Asked) error {
 	for !o.gone {
-		word, err := o.line.hear()
+		message, err := o.channel.poll()
 		switch {
 		case err != nil:
 			return err
-		case word == 0:
+		case message == 0:
 			return nil
-		case word == wordBye:
+		case message == messageGoodbye:
 			o.gone = true
 			return nil
 		}
-		asked.Stop = asked.Stop || word == wordStop
-		asked.Save = asked.Save || word == wordSave
-		if err := o.line.listen(); err != nil {
+		asked.Stop = asked.Stop || message == messageStop
+		asked.Save = asked.Save || message == messageSave
+		if err := o.channel.startReceive(); err != nil {
 			return err
 		}
 	}
@@ -169,7 +169,7 @@ func (r *Releases) begin(ranks []int) error {
 	d.NodesBefore, d.Nodes = r.nodes, r.nodes
 	for _, rank := range ranks {
 		o := r.outside[rank]
-		if err := r.order(rank, orderGo); err != nil {
+		if err := r.order(rank, orderLeave); err != nil {
 			return err
 		}
 		d.Steps = max(d.Steps, o.steps)
@@ -187,7 +187,7 @@ func (r *Releases) begin(ranks []int) error {
 func (r *Releases) order(rank int, order Order) error {
 	o := r.outside[rank]
 	o.ordered = true
-	if err := o.line.say(byte(order)); err != nil {
+	if err := o.channel.startSend(byte(order)); err != nil {
 		return fmt.Errorf("rank %d: %w", rank, err)
 	}
 	return nil
@@ -351,7 +351,7 @@ func (r *Releases) Dismiss() (silent []int, err error) {
 	for deadline := comm.NewDeadline(finishFor); ; time.Sleep(orderEvery) {
 		silent = nil
 		for rank, o := range r.outside {
-			if err := o.listen(&Asked{}); err != nil {
+			if err := o.receiveMessages(&Asked{}); err != nil {
 				return nil, fmt.Errorf("release: rank %d: %w", rank, err)
 			}
 			if !o.gone {

@@ -143,7 +143,7 @@ func TestRelease(t *testing.T) {
 		for range 100 {
 			ended, _, err := s.r.Poll(9)
 			expect.OK(t, err)
-			if ended != nil || len(s.ordered(orderGo)) > 0 {
+			if ended != nil || len(s.ordered(orderLeave)) > 0 {
 				t.Fatal("ranks go before the checkpoint")
 			}
 			time.Sleep(50 * time.Millisecond)
@@ -163,11 +163,11 @@ func TestRelease(t *testing.T) {
 		same(t, "ranks", got.Ranks, []int{2, 3})
 		same(t, "nodes", got.Nodes, []string{"a"})
 		expect.OK(t, s.r.Add(30, []int{1}))
-		if got, _, err = s.r.Poll(math.MaxInt); got != nil || err != nil || len(s.ordered(orderGo)) > 4 {
+		if got, _, err = s.r.Poll(math.MaxInt); got != nil || err != nil || len(s.ordered(orderLeave)) > 4 {
 			t.Errorf("rank 0's node goes: %+v, %v", got, err)
 		}
 		s.dismiss()
-		same(t, "told to go", s.ordered(orderGo), []int{2, 3, 4, 5})
+		same(t, "told to go", s.ordered(orderLeave), []int{2, 3, 4, 5})
 		same(t, "told to end", s.ordered(OrderEnd), []int{1})
 	})
 }
@@ -187,7 +187,7 @@ func TestExit(t *testing.T) {
 			}
 			expect.OK(t, s.r.Add(2, []int{4, 5}))
 			s.dismiss()
-			same(t, "told to go", s.ordered(orderGo), want)
+			same(t, "told to go", s.ordered(orderLeave), want)
 		})
 	}
 }

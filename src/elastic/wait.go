@@ -26,47 +26,47 @@ const orderEvery = 20 * time.Millisecond
 func Await(base *comm.Group, steps int, stop, save func() bool, reached func(fault.Phase)) (Order, error) {
 	w := waiter{base: base, parent: os.Getppid()}
 	var err error
-	if w.line, err = newLine(base, 0, comm.TagOrder, comm.TagWord); err != nil {
+	if w.channel, err = openChannel(base, 0, comm.TagOrder, comm.TagWord); err != nil {
 		return 0, fmt.Errorf("wait for an order: %w", err)
 	}
 	base.Post().Park(steps - 1)
 	reached(fault.Parked)
 	order, err := w.wait(stop, save)
-	if order == orderGo {
+	if order == orderLeave {
 		reached(fault.Goodbye)
 	}
 	if err == nil {
 		base.Post().Leave()
-		err = w.tell(wordBye)
+		err = w.send(messageGoodbye)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("wait for an order: %w", err)
 	}
-	w.line.close()
+	w.channel.close()
 	return order, nil
 }
 
 // waiter is a rank without layers.
 type waiter struct {
-	base   *comm.Group
-	line   *line
-	parent int // process id of the launcher
+	base    *comm.Group
+	channel *controlChannel // to rank 0
+	parent  int             // process id of the launcher
 }
 
-// wait returns the order.
+// wait waits for the order of rank 0, and returns it. Meanwhile it passes requests on to rank 0.
 func (w *waiter) wait(stop, save func() bool) (Order, error) {
 	for stopped := false; ; {
-		word, err := w.line.hear()
-		if word != 0 || err != nil {
-			return Order(word), err
+		order, err := w.channel.poll()
+		if order != 0 || err != nil {
+			return Order(order), err
 		}
 		if save() {
-			if err := w.tell(wordSave); err != nil {
+			if err := w.send(messageSave); err != nil {
 				return 0, err
 			}
 		}
 		if !stopped && stop() {
-			if err := w.tell(wordStop); err != nil {
+			if err := w.send(messageStop); err != nil {
 				return 0, err
 			}
 			stopped = true
@@ -77,13 +77,13 @@ func (w *waiter) wait(stop, save func() bool) (Order, error) {
 	}
 }
 
-// tell sends a message to rank 0, and waits until the message is sent.
-func (w *waiter) tell(word byte) error {
-	if err := w.line.say(word); err != nil {
+// send sends a message to rank 0, and waits until the message is sent.
+func (w *waiter) send(message byte) error {
+	if err := w.channel.startSend(message); err != nil {
 		return err
 	}
 	for {
-		if done, err := w.line.sent.Test(); done || err != nil {
+		if done, err := w.channel.sent.Test(); done || err != nil {
 			return err
 		}
 		if err := w.pause(); err != nil {
