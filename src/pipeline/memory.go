@@ -67,8 +67,8 @@ func FixedBytes(x *model.Exec, c model.Config) func(m partition.Map, virtual int
 		bytes.Scratch = scratch
 		bytes.Batch += x.BatchBytes()
 		for _, t := range ties {
-			afar := m.Stages > 1 && (t.Borrower < last || m.Stage(m.Virtual()-1) != m.Stage(0))
-			if afar && m.Stage(virtual) == m.Stage(0) {
+			remote := m.Stages > 1 && (t.Borrower < last || m.Stage(m.Virtual()-1) != m.Stage(0))
+			if remote && m.Stage(virtual) == m.Stage(0) {
 				bytes.Sums = max(bytes.Sums, tiedBytes(x, t))
 			}
 		}
@@ -76,7 +76,7 @@ func FixedBytes(x *model.Exec, c model.Config) func(m partition.Map, virtual int
 	}
 }
 
-// tiedBytes returns the size of the gradient of what a layer borrows.
+// tiedBytes returns the bytes of the gradient of the rows that a tie borrows.
 func tiedBytes(x *model.Exec, t model.Tie) int64 {
 	return int64(t.Rows*t.Cols) * x.Backend.DType().Wide().Size()
 }

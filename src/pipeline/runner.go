@@ -75,7 +75,7 @@ type Runner struct {
 	reduce      reducer
 	ties        []model.Tie
 	tiedRounds  tiedRounds
-	tied        tensor.Mem // a tied matrix's gradient that another stage sends to this one, the owner
+	tied        tensor.Mem // receives the gradient of a tied matrix that this stage owns and another stage borrows
 	validation  validation
 	lessons     lessons
 
@@ -167,7 +167,7 @@ func New(x *model.Exec, l layout.Layout, s *model.Stage, g Groups, o Options) (*
 		norms += normBytes(l, g.Replicas.Rank())
 	}
 	r.norms, r.normsOnHost = plan.OnDevice(norms), plan.OnHost(norms)
-	r.tied = plan.OnDevice(r.borrowedAfar())
+	r.tied = plan.OnDevice(r.tiedReceiveBytes())
 	if plan.err != nil {
 		r.Close()
 		return nil, fmt.Errorf("pipeline: buffers of stage %d: %w", r.stage(), plan.err)

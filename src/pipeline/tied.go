@@ -6,9 +6,9 @@ import (
 	"dynmo/src/tensor"
 )
 
-// borrowedAfar returns the bytes of the largest gradient of a matrix owned here
-// that another stage borrows.
-func (r *Runner) borrowedAfar() int64 {
+// tiedReceiveBytes returns the bytes of memory that sumTied needs to receive a gradient: the largest
+// of those of a matrix owned on this stage and borrowed on another stage.
+func (r *Runner) tiedReceiveBytes() int64 {
 	largest := int64(0)
 	for _, t := range r.ties {
 		if r.owners[t.Owner] == r.stage() && r.owners[t.Borrower] != r.stage() {
@@ -18,31 +18,33 @@ func (r *Runner) borrowedAfar() int64 {
 	return largest
 }
 
-// trainedTies calls visit for every tie one of whose ends is here, unless it is
-// frozen, with the ends that are here.
-func (r *Runner) trainedTies(visit func(t model.Tie, owned, lent *model.Param) error) error {
+// eachTrainedTie calls visit for every tie that is not frozen and has its owner or its borrower on
+// this stage. owned and borrowed are the matrix in these two layers; nil if the layer is on another
+// stage.
+func (r *Runner) eachTrainedTie(visit func(t model.Tie, owned, borrowed *model.Param) error) error {
 	for _, t := range r.ties {
-		owned, lent := r.s.Param(t.Owner, t.Weight), r.s.Param(t.Borrower, t.Weight)
-		if owned == nil && (lent == nil || lent.Frozen) || owned != nil && owned.Frozen {
+		owned, borrowed := r.s.Param(t.Owner, t.Weight), r.s.Param(t.Borrower, t.Weight)
+		if owned == nil && (borrowed == nil || borrowed.Frozen) || owned != nil && owned.Frozen {
 			continue
 		}
-		if err := visit(t, owned, lent); err != nil {
+		if err := visit(t, owned, borrowed); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// rows returns the part of the whole tied matrix (weights or gradients) that is
-// borrowed.
-func rows(whole tensor.Mem, p *model.Param, t model.Tie) tensor.Mem {
+// borrowedRows returns the rows that tie t borrows. whole is the memory of the owner's matrix p: its
+// weights or its gradients.
+func borrowedRows(whole tensor.Mem, p *model.Param, t model.Tie) tensor.Mem {
 	row := whole.Bytes / int64(p.Rows)
 	return whole.Span(int64(t.First)*row, int64(t.Rows)*row)
 }
 
-// slice returns a replica's slice of a tied matrix, gradients or weights: the part that the replica
-// adds up or updates. One of the tie's layers, which is on this rank, defines it.
-func (r *Runner) slice(m tensor.Mem, t model.Tie, layer, replica int) tensor.Mem {
+// sliceOfTie returns the slice of a replica in the tied matrix m: the elements that the replica adds
+// up or updates. m has the borrowed rows of weights or of gradients. layer is the owner or the
+// borrower of tie t. It is on this rank and says which elements these are.
+func (r *Runner) sliceOfTie(m tensor.Mem, t model.Tie, layer, replica int) tensor.Mem {
 	lo, hi := r.s.Layer(layer).SliceOfTie(t, replica)
 	if lo == hi {
 		return tensor.Mem{}
@@ -51,53 +53,31 @@ func (r *Runner) slice(m tensor.Mem, t model.Tie, layer, replica int) tensor.Mem
 	return m.Span(int64(lo)*size, int64(hi-lo)*size)
 }
 
-// tiedRounds is what of the rounds of tied matrices is kept from one to the next.
+// tiedRounds is memory that the rounds of tied matrices reuse.
 type tiedRounds struct {
-	sends, recvs []comm.Part
-	sent         []comm.Round // not waited for yet
+	sends, recvs []comm.Part  // the messages of the next round
+	sent         []comm.Round // rounds of sumTied that send and are not waited for yet
 }
 
 func (q *tiedRounds) clear() { q.sends, q.recvs = q.sends[:0], q.recvs[:0] }
 
-// exchange begins a round of what was noted.
+// exchange begins a round of the messages in sends and recvs.
 func (q *tiedRounds) exchange(r *Runner) (comm.Round, error) {
 	return r.group.Exchange(comm.TagTied, q.sends, q.recvs, r.ready())
 }
 
-// sumTied adds the borrowers' gradients of tied matrices to the owners', tie by tie. It runs once,
-// after the last microbatch, also where both are on one stage. Each tie between two stages is a
-// round.
+// sumTied adds the borrowers' gradients of tied matrices to the owners' gradients, tie by tie. It
+// runs once, after the last microbatch, also for ties within a stage. A tie between two stages takes
+// a round of its own.
 func (r *Runner) sumTied() error {
 	q := &r.tiedRounds
 	q.sent = q.sent[:0]
-	err := r.trainedTies(func(t model.Tie, owned, lent *model.Param) error {
+	err := r.eachTrainedTie(func(t model.Tie, owned, borrowed *model.Param) error {
 		q.clear()
 		if owned == nil {
-			q.sends = append(q.sends, comm.Part{Rank: r.owners[t.Owner], Mem: r.slice(lent.G, t, t.Borrower, r.replicas.Rank())})
-			round, err := q.exchange(r)
-			q.sent = append(q.sent, round)
-			return err
+			return r.sendGradient(t, borrowed)
 		}
-		sum := r.slice(rows(owned.G, owned, t), t, t.Owner, r.replicas.Rank())
-		n := int(sum.Bytes / r.x.Backend.DType().Wide().Size())
-		if n == 0 {
-			return nil
-		}
-		if lent != nil {
-			r.x.Backend.Accumulate(r.x.Stream, sum, sum, r.slice(lent.G, t, t.Owner, r.replicas.Rank()), n)
-			return nil
-		}
-		g := r.tied.Span(0, sum.Bytes) // the last sum may read it until the round begins
-		q.recvs = append(q.recvs, comm.Part{Rank: r.owners[t.Borrower], Mem: g})
-		round, err := q.exchange(r)
-		if err == nil {
-			err = round.Wait()
-		}
-		if err != nil {
-			return err
-		}
-		r.x.Backend.Accumulate(r.x.Stream, sum, sum, g, n)
-		return nil
+		return r.addGradient(t, owned, borrowed)
 	})
 	for _, round := range q.sent {
 		if err == nil {
@@ -107,19 +87,53 @@ func (r *Runner) sumTied() error {
 	return err
 }
 
-// shareTied gives the borrowers the owners' weights after an update of layers that are not
-// sliced, in one round (see weightRounds).
+// sendGradient begins to send this replica's slice of the borrower's gradient to the owner.
+func (r *Runner) sendGradient(t model.Tie, borrowed *model.Param) error {
+	q := &r.tiedRounds
+	q.sends = append(q.sends, comm.Part{Rank: r.owners[t.Owner], Mem: r.sliceOfTie(borrowed.G, t, t.Borrower, r.replicas.Rank())})
+	round, err := q.exchange(r)
+	q.sent = append(q.sent, round)
+	return err
+}
+
+// addGradient adds this replica's slice of the borrower's gradient to the owner's gradient. If
+// borrowed is nil, the borrower's stage sends its slice.
+func (r *Runner) addGradient(t model.Tie, owned, borrowed *model.Param) error {
+	sum := r.sliceOfTie(borrowedRows(owned.G, owned, t), t, t.Owner, r.replicas.Rank())
+	n := int(sum.Bytes / r.x.Backend.DType().Wide().Size())
+	if n == 0 {
+		return nil
+	}
+	if borrowed != nil {
+		r.x.Backend.Accumulate(r.x.Stream, sum, sum, r.sliceOfTie(borrowed.G, t, t.Owner, r.replicas.Rank()), n)
+		return nil
+	}
+	q, g := &r.tiedRounds, r.tied.Span(0, sum.Bytes) // the Accumulate before may read g until the round begins
+	q.recvs = append(q.recvs, comm.Part{Rank: r.owners[t.Borrower], Mem: g})
+	round, err := q.exchange(r)
+	if err == nil {
+		err = round.Wait()
+	}
+	if err != nil {
+		return err
+	}
+	r.x.Backend.Accumulate(r.x.Stream, sum, sum, g, n)
+	return nil
+}
+
+// shareTied copies the owners' weights to the borrowers, after an update of layers that are not
+// sliced. All ties take one round together. weightRounds has the rounds of sliced layers.
 func (r *Runner) shareTied() error {
 	q := &r.tiedRounds
 	q.clear()
-	err := r.trainedTies(func(t model.Tie, owned, lent *model.Param) error {
+	err := r.eachTrainedTie(func(t model.Tie, owned, borrowed *model.Param) error {
 		switch {
-		case owned != nil && lent != nil:
-			r.x.Stream.Copy(lent.W, rows(owned.W, owned, t))
+		case owned != nil && borrowed != nil:
+			r.x.Stream.Copy(borrowed.W, borrowedRows(owned.W, owned, t))
 		case owned != nil:
-			q.sends = append(q.sends, comm.Part{Rank: r.owners[t.Borrower], Mem: rows(owned.W, owned, t)})
+			q.sends = append(q.sends, comm.Part{Rank: r.owners[t.Borrower], Mem: borrowedRows(owned.W, owned, t)})
 		default:
-			q.recvs = append(q.recvs, comm.Part{Rank: r.owners[t.Owner], Mem: lent.W})
+			q.recvs = append(q.recvs, comm.Part{Rank: r.owners[t.Owner], Mem: borrowed.W})
 		}
 		return nil
 	})

@@ -29,7 +29,7 @@ type weightRound struct {
 	exchange
 	underWay bool     // it has begun and not ended
 	borrows  []borrow // from owners on this stage
-	afar     bool     // it borrows from owners on other stages
+	remote   bool     // it borrows from owners on other stages
 }
 
 // borrow is a tied matrix that is copied once the owner's weights are complete.
@@ -53,23 +53,23 @@ func (p *planner) weightRounds() (w weightRounds) {
 			w.layers[i].add(d, me, l.SliceOfWeights)
 		}
 	}
-	_ = r.trainedTies(func(t model.Tie, owned, lent *model.Param) error { // returns no error
+	_ = r.eachTrainedTie(func(t model.Tie, owned, borrowed *model.Param) error { // returns no error
 		switch {
-		case owned != nil && lent != nil:
+		case owned != nil && borrowed != nil:
 			to := &w.layers[at[t.Borrower]]
-			to.borrows = append(to.borrows, borrow{at[t.Owner], lent.W, rows(owned.W, owned, t)})
+			to.borrows = append(to.borrows, borrow{at[t.Owner], borrowed.W, borrowedRows(owned.W, owned, t)})
 		case owned != nil:
-			if m := r.slice(rows(owned.W, owned, t), t, t.Owner, me); m.Bytes > 0 {
+			if m := r.sliceOfTie(borrowedRows(owned.W, owned, t), t, t.Owner, me); m.Bytes > 0 {
 				w.tied.sends = append(w.tied.sends, comm.Part{Rank: r.owners[t.Borrower], Mem: m})
 			}
 			w.after = max(w.after, at[t.Owner])
 		default:
-			slice := func(d int) []tensor.Mem { return []tensor.Mem{r.slice(lent.W, t, t.Borrower, d)} }
+			slice := func(d int) []tensor.Mem { return []tensor.Mem{r.sliceOfTie(borrowed.W, t, t.Borrower, d)} }
 			if m := slice(me)[0]; m.Bytes > 0 {
 				w.tied.recvs = append(w.tied.recvs, comm.Part{Rank: r.owners[t.Owner], Mem: m})
 			}
 			to := &w.layers[at[t.Borrower]]
-			to.afar = true
+			to.remote = true
 			for d := range r.replicas.Size() {
 				to.add(d, me, slice)
 			}
@@ -135,7 +135,7 @@ func (r *Runner) updateSlices(a kernel.AdamW) error {
 				return err
 			}
 		}
-		if !w.layers[i].afar {
+		if !w.layers[i].remote {
 			if err := r.beginWeights(i); err != nil {
 				return err
 			}
@@ -145,7 +145,7 @@ func (r *Runner) updateSlices(a kernel.AdamW) error {
 		return fmt.Errorf("tied: %w", err)
 	}
 	for i := range w.layers {
-		if w.layers[i].afar {
+		if w.layers[i].remote {
 			if err := r.beginWeights(i); err != nil {
 				return err
 			}
