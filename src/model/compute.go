@@ -4,31 +4,31 @@ import "dynmo/src/tensor"
 
 // Sizes is the bytes of the memory that one microbatch needs in a layer.
 type Sizes struct {
-	Kept  int64 // from forward to the backward for weights
-	Again int64 // of the parts that recompute: other microbatches may use it between forward and backward
-	Held  int64 // from the backward for inputs to the backward for weights
+	Kept  int64 // needed from forward to the backward for weights
+	Again int64 // needed during forward and from Repeat to the backward for weights: saved by parts that recompute
+	Held  int64 // needed from the backward for inputs to the backward for weights
 }
 
 // Sizes returns the bytes that one full microbatch needs in this layer.
 func (l *Layer) Sizes(x *Exec) Sizes { return l.SizesOf(x, x.N()) }
 
-// SizesOf is Sizes of a microbatch with the given number of tokens.
+// SizesOf returns the bytes that a microbatch with the given number of tokens needs in this layer.
 func (l *Layer) SizesOf(x *Exec, tokens int) (sizes Sizes) {
 	full := &Batch{Tokens: tokens, Queries: tokens, Capacity: tokens}
 	for i, p := range l.Parts {
 		_, s, h := p.Memory(x, full, tensor.Mem{}, tensor.Mem{})
 		sizes.Held += h
-		if i < l.again {
+		if i < l.recomputed {
 			sizes.Again += s
 		} else {
 			sizes.Kept += s
 		}
-		passed := aligned(p.Leaves().Bytes(x, full.Capacity))
-		if i == l.again-1 {
-			sizes.Kept += passed
+		output := aligned(p.Leaves().Bytes(x, full.Capacity))
+		if i == l.recomputed-1 { // later parts need its output
+			sizes.Kept += output
 		}
-		if i < len(l.Parts)-1 { // the gradient that passes from part to part
-			sizes.Held += passed
+		if i < len(l.Parts)-1 { // the gradient of its output
+			sizes.Held += output
 		}
 	}
 	return sizes
@@ -41,56 +41,57 @@ func (l *Layer) Leaves() Width { return l.Parts[len(l.Parts)-1].Leaves() }
 // of more parts panics.
 const MostParts = 3
 
-// operands is the memory that one part works on in a pass.
+// operands is what one part works on in a pass: its arguments, as Part has them.
 type operands struct {
-	part                              Part
-	b                                 *Batch // as the part's passes see it
-	saved, held, inp, out, dout, grad tensor.Mem
+	part                             Part
+	b                                *Batch // as the part's passes see it
+	saved, held, inp, out, dout, din tensor.Mem
 }
 
-// operands returns, first part first, the memory that each part works on: inp
-// enters the first part and dout the last, din leaves the first. In a forward held
-// is absent.
-func (l *Layer) operands(x *Exec, b *Batch, s Saved, held, inp, dout, din tensor.Mem) (list [MostParts]operands) {
+// operandsOfParts returns the operands of each part, in order. inp, dout and din are the layer's: inp
+// and din belong to the first part, dout to the last part. A part's output is the next part's inp. Its
+// gradient, which lies in held, is the dout of the part and the din of the next part. In a forward
+// pass held, dout and din are absent.
+func (l *Layer) operandsOfParts(x *Exec, b *Batch, s Saved, held, inp, dout, din tensor.Mem) (list [MostParts]operands) {
 	for i, p := range l.Parts {
 		w := &list[i]
-		*w = operands{part: p, b: b.OfPart(i), saved: *l.of(i, &s), held: held, inp: inp, dout: dout, grad: din}
+		*w = operands{part: p, b: b.OfPart(i), saved: *l.savedFor(i, &s), held: held, inp: inp, dout: dout, din: din}
 		var heldBytes int64
 		w.out, _, heldBytes = p.Memory(x, w.b, w.saved, held)
 		if i == len(l.Parts)-1 {
 			break
 		}
-		inp = l.next(i, x, b, &s)
+		inp = l.cutPart(i, x, b, &s)
 		if !held.IsZero() {
-			between := p.Leaves()
-			din = held.Span(heldBytes, between.Bytes(x, b.Tokens))
+			output := p.Leaves()
+			din = held.Span(heldBytes, output.Bytes(x, b.Tokens))
 			w.dout = din
-			heldBytes += aligned(between.Bytes(x, b.Capacity))
+			heldBytes += aligned(output.Bytes(x, b.Capacity))
 			held = held.Span(heldBytes, held.Bytes-heldBytes)
 		}
 	}
 	return list
 }
 
-// savedOf returns what a part has of saved memory.
+// savedOf returns the saved memory from a part on: it begins with the part's own.
 func (l *Layer) savedOf(part int, x *Exec, b *Batch, s Saved) tensor.Mem {
 	for i := range part {
-		l.next(i, x, b, &s)
+		l.cutPart(i, x, b, &s) // changes s
 	}
-	return *l.of(part, &s)
+	return *l.savedFor(part, &s)
 }
 
 // Output returns the place of Forward's result inside s.Kept; absent memory if the layer has no
 // output.
 func (l *Layer) Output(x *Exec, b *Batch, s Saved) (out tensor.Mem) {
 	for i := range l.Parts {
-		out = l.next(i, x, b, &s)
+		out = l.cutPart(i, x, b, &s)
 	}
 	return out
 }
 
-// skips reports whether passes are left out: there are no tokens. A layer that talks
-// does its part all the same.
+// skips reports whether the layer leaves out its passes because the batch has no tokens. A layer that
+// exchanges messages (Traits.Talks) runs them even then: other replicas wait for its messages.
 func (l *Layer) skips(b *Batch) bool { return b.Tokens == 0 && !l.Traits.Talks }
 
 // Idles reports whether a pass of a part may be left out because the batch has no tokens. Parts that
@@ -109,32 +110,32 @@ func Idles(p Part, b *Batch) bool {
 func (l *Layer) Forward(x *Exec, b *Batch, s Saved, inp tensor.Mem) error {
 	if l.skips(b) {
 		for i := range l.Parts {
-			l.unread(x, b, s, i)
+			l.zeroReadings(x, b, s, i)
 		}
 		if b.Work == nil {
 			return nil
 		}
 		return b.Work.Skip()
 	}
-	list := l.operands(x, b, s, tensor.Mem{}, inp, tensor.Mem{}, tensor.Mem{})
+	list := l.operandsOfParts(x, b, s, tensor.Mem{}, inp, tensor.Mem{}, tensor.Mem{})
 	for i := range l.Parts {
 		w := &list[i]
 		if Idles(w.part, b) {
-			l.unread(x, b, s, i)
+			l.zeroReadings(x, b, s, i)
 			continue
 		}
 		if err := w.part.Forward(x, w.b, w.saved, w.inp); err != nil {
 			return err
 		}
-		if i == l.again-1 {
-			x.Stream.Copy(l.passed(x, b, &s.Kept), w.out)
+		if i == l.recomputed-1 {
+			x.Stream.Copy(l.cutRecomputed(x, b, &s.Kept), w.out)
 		}
 	}
 	return nil
 }
 
-// unread makes the readings of a part zero.
-func (l *Layer) unread(x *Exec, b *Batch, s Saved, part int) {
+// zeroReadings sets the readings of a part to zero.
+func (l *Layer) zeroReadings(x *Exec, b *Batch, s Saved, part int) {
 	for i, r := range l.readings {
 		if r.part == part {
 			x.Stream.Zero(l.Reading(x, b, s, i))
@@ -143,19 +144,19 @@ func (l *Layer) unread(x *Exec, b *Batch, s Saved, part int) {
 }
 
 // BackwardInput sets din, the gradient of inp, from dout, the gradient of the output. It leaves in
-// held what BackwardWeight needs. If din is absent it only does the latter. The chain's last layer
-// takes no dout.
+// held what BackwardWeight needs. If din is absent it computes only what BackwardWeight needs. The
+// chain's last layer takes no dout.
 func (l *Layer) BackwardInput(x *Exec, b *Batch, s Saved, held, inp, dout, din tensor.Mem) error {
 	if l.skips(b) {
 		return nil
 	}
-	list := l.operands(x, b, s, held, inp, dout, din)
+	list := l.operandsOfParts(x, b, s, held, inp, dout, din)
 	for i := len(l.Parts) - 1; i >= 0; i-- {
 		w := &list[i]
 		if Idles(w.part, b) {
 			continue
 		}
-		if err := w.part.BackwardInput(x, w.b, w.saved, w.held, w.inp, w.dout, w.grad); err != nil {
+		if err := w.part.BackwardInput(x, w.b, w.saved, w.held, w.inp, w.dout, w.din); err != nil {
 			return err
 		}
 	}
@@ -168,7 +169,7 @@ func (l *Layer) BackwardWeight(x *Exec, b *Batch, s Saved, held, inp, dout tenso
 	if l.skips(b) {
 		return nil
 	}
-	list := l.operands(x, b, s, held, inp, dout, tensor.Mem{})
+	list := l.operandsOfParts(x, b, s, held, inp, dout, tensor.Mem{})
 	for i := len(l.Parts) - 1; i >= 0; i-- {
 		w := &list[i]
 		if Idles(w.part, b) {
@@ -182,7 +183,7 @@ func (l *Layer) BackwardWeight(x *Exec, b *Batch, s Saved, held, inp, dout tenso
 }
 
 // Feed copies into s the tokens and targets that the layer reads. tokens and targets are those of
-// the full microbatch, B·T each; of these Feed takes the ones in b.
+// the full microbatch, B·T each. Feed copies only those of the tokens in b.
 func (l *Layer) Feed(x *Exec, b *Batch, s Saved, tokens, targets []int32) {
 	if l.skips(b) {
 		return
@@ -203,8 +204,8 @@ func (l *Layer) Readings() []Reading {
 
 // Reading returns the place of the i-th of Readings inside s.
 func (l *Layer) Reading(x *Exec, b *Batch, s Saved, i int) tensor.Mem {
-	at := l.readings[i]
-	return l.Parts[at.part].Reading(x, b.OfPart(at.part), l.savedOf(at.part, x, b, s), at.index)
+	r := l.readings[i]
+	return l.Parts[r.part].Reading(x, b.OfPart(r.part), l.savedOf(r.part, x, b, s), r.index)
 }
 
 // Likeliest returns, after a forward of the head, the vocabulary entry with the largest logit of each
@@ -214,8 +215,8 @@ func (l *Layer) Likeliest(x *Exec, b *Batch, s Saved) tensor.Mem {
 	return l.Parts[last].(teacher).Likeliest(x, b.OfPart(last), l.savedOf(last, x, b, s))
 }
 
-// tuned returns the numbers of the layer's parts that are set between steps.
-func (l *Layer) tuned() (list []*float64) {
+// tunedNumbers returns pointers to the numbers of the layer's parts that Tune sets.
+func (l *Layer) tunedNumbers() (list []*float64) {
 	for _, p := range l.Parts {
 		list = append(list, p.Tuned()...)
 	}
@@ -223,18 +224,18 @@ func (l *Layer) tuned() (list []*float64) {
 }
 
 // Tuning returns the number that a kind of dynamism sets in the layer between steps, such as
-// an exit's threshold; false if no part of the layer has any.
+// an exit's threshold. ok is false if no part of the layer has such a number.
 func (l *Layer) Tuning() (value float64, ok bool) {
-	if list := l.tuned(); len(list) > 0 {
+	if list := l.tunedNumbers(); len(list) > 0 {
 		return *list[0], true
 	}
 	return 0, false
 }
 
-// Tune sets the number that Tuning returns, from the next step on; nothing if the layer has none. The
-// number is part of the layer's state.
+// Tune sets the number that Tuning returns, from the next step on. It does nothing if the layer has no
+// such number. The number is part of the layer's state.
 func (l *Layer) Tune(value float64) {
-	for _, at := range l.tuned() {
-		*at = value
+	for _, number := range l.tunedNumbers() {
+		*number = value
 	}
 }

@@ -8,20 +8,20 @@ import "dynmo/src/tensor"
 //	loss = mean_n -log softmax(norm(inp)·Wᵀ)[target]
 //
 // The head may be cut into slices of the vocabulary. Each slice is a layer with some rows of W, and
-// the first slice computes the norm. Forward, each slice passes on norm(inp) and the softmax's
-// statistics so far: the largest logit and the sum of exponentials, which merge (Milakov &
-// Gimelshein 2018). So the last slice knows the loss. Backward, each slice passes on the final
-// statistics and the gradient of norm(inp), to which it adds its own share. Logits become their
-// gradient in place: forward in the last slice, backward in the others.
+// the first slice computes the norm. Forward, each slice passes on norm(inp) and the statistics of
+// the softmax so far (see kernel.SoftmaxMerge). Statistics of slices merge (Milakov & Gimelshein
+// 2018), so the last slice knows the loss. Backward, each slice passes on the final statistics and
+// the gradient of norm(inp), to which it adds its own share. Logits become their gradient in place:
+// in the last slice during Forward, in the other slices during BackwardInput.
 type head struct {
 	Basic
 	hidden      int
-	first, last bool // whether this is the first slice, the last; both if there is one
-	lo, rows    int  // of the vocabulary
-	norm        Norm // of the first slice
-	token       *Param
-	weight      float64 // of the loss's gradient
-	teaches     bool    // layers learn from it; there is one slice then
+	first, last bool    // whether this is the first slice, the last; both if there is one
+	lo, rows    int     // the slice has rows [lo, lo+rows) of the vocabulary
+	norm        Norm    // in the first slice
+	token       *Param  // (rows, C): the slice's rows of W
+	weight      float64 // factor of the loss's gradient
+	teaches     bool    // other layers learn from its logits (see Learner). The head then has one slice.
 }
 
 // Slices returns the number of layers that the head is cut into, at least 1.
@@ -57,7 +57,7 @@ func (h *head) Params() []*Param {
 	return []*Param{h.token}
 }
 
-// Leaves is nothing in the last slice: the loss leaves as a reading.
+// Leaves returns no width for the last slice: its loss is a reading (see Readings).
 func (h *head) Leaves() Width {
 	if h.last {
 		return Width{}
@@ -65,20 +65,21 @@ func (h *head) Leaves() Width {
 	return Width{Values: h.hidden, Statistics: 3}
 }
 
-// crossing is what passes between two slices, in this order and for the tokens
-// that are there: forward normed (n, C) and the softmax so far (3, n), backward
-// the gradient of normed and the final softmax.
-type crossing struct{ normed, softmax tensor.Mem }
+// sliceBoundary is what one slice passes to its neighbour, in this order. Forward, normed is norm(inp)
+// (n, C), and softmax has the statistics so far, F64 (3, n). Backward, normed is the gradient of
+// norm(inp), and softmax has the final statistics.
+type sliceBoundary struct{ normed, softmax tensor.Mem }
 
-func (h *head) crossing(x *Exec, tokens int, m tensor.Mem) crossing {
+// boundary returns the two fields inside m, for a number of tokens.
+func (h *head) boundary(x *Exec, tokens int, m tensor.Mem) sliceBoundary {
 	c := Cutter{Mem: m, Tokens: tokens, Capacity: tokens}
-	return crossing{normed: c.Rows(h.hidden, x.Backend.DType()), softmax: c.Rows(3, tensor.F64)}
+	return sliceBoundary{normed: c.Rows(h.hidden, x.Backend.DType()), softmax: c.Rows(3, tensor.F64)}
 }
 
-// headSaved has normed and softmax together, as they leave the slice.
+// headSaved is the saved memory of a slice. normed and softmax lie together in out, the slice's output.
 type headSaved struct {
 	mean, rstd, logits, targets, loss, out, likeliest tensor.Mem
-	crossing
+	sliceBoundary
 }
 
 func (h *head) saved(x *Exec, c *Cutter) headSaved {
@@ -91,14 +92,14 @@ func (h *head) saved(x *Exec, c *Cutter) headSaved {
 		s.loss = c.Take(1, tensor.F64)
 	}
 	s.out = c.Boundary(x, Width{Values: h.hidden, Statistics: 3})
-	s.crossing = h.crossing(x, c.Tokens, s.out)
+	s.sliceBoundary = h.boundary(x, c.Tokens, s.out)
 	if h.teaches {
 		s.likeliest = c.Rows(1, tensor.I32)
 	}
 	return s
 }
 
-// Memory returns nothing that is passed on in the last slice.
+// Memory returns an absent out for the last slice, which has no output.
 func (h *head) Memory(x *Exec, b *Batch, saved, held tensor.Mem) (out tensor.Mem, savedBytes, heldBytes int64) {
 	cs, ch := x.Cut(b, saved), x.Cut(b, held)
 	if s := h.saved(x, cs); !h.last {
@@ -110,7 +111,7 @@ func (h *head) Memory(x *Exec, b *Batch, saved, held tensor.Mem) (out tensor.Mem
 	return out, cs.Off, ch.Off
 }
 
-// held is the gradient of normed, in the first slice.
+// held returns the place of the gradient of norm(inp) inside held memory, in the first slice.
 func (h *head) held(x *Exec, c *Cutter) tensor.Mem { return c.Rows(h.hidden, x.Backend.DType()) }
 
 func (h *head) Traits() Traits { return Traits{Feeds: true} }
@@ -130,7 +131,7 @@ func (h *head) Reading(x *Exec, b *Batch, saved tensor.Mem, _ int) tensor.Mem {
 	return h.saved(x, x.Cut(b, saved)).loss
 }
 
-// Likeliest returns what Forward left.
+// Likeliest returns the column of each token's largest logit, as Forward left it.
 func (h *head) Likeliest(x *Exec, b *Batch, saved tensor.Mem) tensor.Mem {
 	return h.saved(x, x.Cut(b, saved)).likeliest
 }
@@ -142,11 +143,11 @@ func (h *head) Logits(x *Exec, b *Batch, saved tensor.Mem) tensor.Mem {
 
 func (h *head) Forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 	s, n := h.saved(x, x.Cut(b, saved)), b.Tokens
-	var before crossing
+	var before sliceBoundary
 	if h.first {
 		h.norm.Forward(x, n, s.normed, s.mean, s.rstd, inp)
 	} else {
-		before = h.crossing(x, n, inp)
+		before = h.boundary(x, n, inp)
 		x.Stream.Copy(s.normed, before.normed)
 	}
 	x.Backend.MatmulForward(x.Stream, s.logits, s.normed, h.token.W, tensor.Mem{}, n, h.hidden, h.rows)
@@ -164,13 +165,14 @@ func (h *head) Forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 	return nil
 }
 
-// BackwardInput leaves the gradient of normed in held if this is the first slice.
+// BackwardInput sets din to the gradient of inp in the first slice, and to the sliceBoundary of the
+// slice before in other slices. The first slice leaves the gradient of norm(inp) in held.
 func (h *head) BackwardInput(x *Exec, b *Batch, saved, held, inp, dout, din tensor.Mem) error {
 	s, n := h.saved(x, x.Cut(b, saved)), b.Tokens
-	behind := crossing{softmax: s.softmax}
+	after := sliceBoundary{softmax: s.softmax}
 	if !h.last {
-		behind = h.crossing(x, n, dout)
-		x.Backend.SoftmaxGradient(x.Stream, s.logits, behind.softmax, s.targets, h.weight*x.Scale, n, h.rows, h.lo)
+		after = h.boundary(x, n, dout)
+		x.Backend.SoftmaxGradient(x.Stream, s.logits, after.softmax, s.targets, h.weight*x.Scale, n, h.rows, h.lo)
 	}
 	dnormed := tensor.Mem{}
 	switch {
@@ -179,13 +181,13 @@ func (h *head) BackwardInput(x *Exec, b *Batch, saved, held, inp, dout, din tens
 	case din.IsZero():
 		return nil
 	default:
-		before := h.crossing(x, n, din)
-		x.Stream.Copy(before.softmax, behind.softmax)
+		before := h.boundary(x, n, din)
+		x.Stream.Copy(before.softmax, after.softmax)
 		dnormed = before.normed
 	}
 	x.Backend.MatmulBackwardInput(x.Stream, dnormed, s.logits, h.token.W, n, h.hidden, h.rows)
 	if !h.last {
-		x.Backend.Add(x.Stream, dnormed, dnormed, behind.normed, n*h.hidden)
+		x.Backend.Add(x.Stream, dnormed, dnormed, after.normed, n*h.hidden)
 	}
 	if h.first && !din.IsZero() {
 		x.Stream.Zero(din)

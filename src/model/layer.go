@@ -41,7 +41,7 @@ type Layer struct {
 	updated, reduced                []segment // elements that are updated, and that are summed over replicas
 	mine                            []segment // the elements of updated that this replica updates
 	readings                        []partReading
-	again                           int       // how many parts, the first ones, recompute (see Recompute)
+	recomputed                      int       // how many parts, the first ones, recompute (see Recompute)
 	state                           []Section // sections that kinds of dynamism registered, by name
 }
 
@@ -110,7 +110,7 @@ func outline(c Config, description Description, h header, t tensor.DType) *Layer
 	if h.Threshold != nil {
 		l.Tune(*h.Threshold)
 	}
-	l.again = description.repeated(c.Recompute, l.Parts)
+	l.recomputed = description.repeated(c.Recompute, l.Parts)
 	l.divide()
 	l.share(c)
 	return l

@@ -21,12 +21,12 @@ var recomputes = map[string]Recompute{"attention": RecomputeAttention, "block": 
 // Saved is the memory of a layer for one microbatch, from forward to the backward for weights.
 type Saved struct {
 	Kept  tensor.Mem // stays as forward left it
-	Again tensor.Mem // of parts that recompute: lent to other microbatches between forward and backward, then written again by Repeat
+	Again tensor.Mem // of parts that recompute. Other microbatches may use it between forward and backward. Repeat then writes it again.
 }
 
-// repeated returns how many parts of a layer run forward again: its first ones. Parts that
-// select tokens decide on the host which tokens go on, and are left out. A block that a kind
-// of dynamism made one part has no attention that could be recomputed alone.
+// repeated returns how many parts of a layer recompute: its first ones. A part that selects tokens
+// never does, because the host decides which tokens it selects. A block that a kind of dynamism
+// turned into one part has no attention that could be recomputed alone.
 func (d Description) repeated(r Recompute, parts []Part) (n int) {
 	switch d.Kind {
 	case Block, Attention, MLP:
@@ -51,40 +51,43 @@ func (l *Layer) SetRecompute(again bool) {
 	if l.config.Recompute != RecomputePlanned {
 		return
 	}
-	l.again = 0
+	l.recomputed = 0
 	if again {
-		l.again = l.repeated(RecomputeBlock, l.Parts)
+		l.recomputed = l.repeated(RecomputeBlock, l.Parts)
 	}
 }
 
-// Recomputes reports whether parts of the layer run forward again.
-func (l *Layer) Recomputes() bool { return l.again > 0 }
+// Recomputes reports whether any part of the layer recomputes.
+func (l *Layer) Recomputes() bool { return l.recomputed > 0 }
 
-// of returns the memory that a part and those behind it take theirs from.
-func (l *Layer) of(part int, s *Saved) *tensor.Mem {
-	if part < l.again {
+// savedFor returns the field of s that has a part's saved memory.
+func (l *Layer) savedFor(part int, s *Saved) *tensor.Mem {
+	if part < l.recomputed {
 		return &s.Again
 	}
 	return &s.Kept
 }
 
-// next returns what leaves a part, and cuts the part's memory off s.
-func (l *Layer) next(part int, x *Exec, b *Batch, s *Saved) tensor.Mem {
-	m := l.of(part, s)
+// cutPart removes the memory of a part from the front of s, and returns the part's output in it. Parts
+// are cut in order, so the memory of the next part is then in front. The output of the last part that
+// recomputes lies in s.Kept, since later parts need it.
+func (l *Layer) cutPart(part int, x *Exec, b *Batch, s *Saved) tensor.Mem {
+	m := l.savedFor(part, s)
 	out, bytes, _ := l.Parts[part].Memory(x, b.OfPart(part), *m, tensor.Mem{})
 	if !m.IsZero() {
 		*m = m.Span(bytes, m.Bytes-bytes)
 	}
-	if part == l.again-1 {
-		out = l.passed(x, b, &s.Kept)
+	if part == l.recomputed-1 {
+		out = l.cutRecomputed(x, b, &s.Kept)
 	}
 	return out
 }
 
-// passed cuts what leaves the last part that runs forward again off kept memory.
-func (l *Layer) passed(x *Exec, b *Batch, kept *tensor.Mem) tensor.Mem {
+// cutRecomputed removes the output of the last part that recomputes from the front of kept, and
+// returns it.
+func (l *Layer) cutRecomputed(x *Exec, b *Batch, kept *tensor.Mem) tensor.Mem {
 	c := x.Cut(b, *kept)
-	out := c.Boundary(x, l.Parts[l.again-1].Leaves())
+	out := c.Boundary(x, l.Parts[l.recomputed-1].Leaves())
 	*kept = kept.Span(c.Off, kept.Bytes-c.Off)
 	return out
 }
@@ -97,8 +100,8 @@ func (l *Layer) Repeat(x *Exec, b *Batch, s Saved, inp tensor.Mem) error {
 	}
 	x.Repeats = true
 	defer func() { x.Repeats = false }()
-	list := l.operands(x, b, s, tensor.Mem{}, inp, tensor.Mem{}, tensor.Mem{})
-	for i := range l.again {
+	list := l.operandsOfParts(x, b, s, tensor.Mem{}, inp, tensor.Mem{}, tensor.Mem{})
+	for i := range l.recomputed {
 		w := &list[i]
 		if Idles(w.part, b) {
 			continue
