@@ -329,7 +329,7 @@ func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corp
 	}
 	kind, onHost := transportOf(c, t.Size(), shared || !alone(t)), slices.Max(slices.Collect(maps.Values(perHost(early))))
 	carried := transportBytes(c, kind, onHost)
-	if err := fit(early, all, optional(c), byRank(grid(c), first.Bytes(), carried(c.Parallel.Stages, c.Parallel.Replicas))); err != nil {
+	if err := checkFit(early, all, optionalSetting(c), bytesByRank(grid(c), first.Bytes(), carried(c.Parallel.Stages, c.Parallel.Replicas))); err != nil {
 		return nil, err
 	}
 	placed := bindings(early.Peer, all)

@@ -31,7 +31,7 @@ func localityOf(root fs.FS, bus string, allowed []int) locality {
 	l := locality{Node: -1}
 	var onNode []int
 	device := strings.TrimPrefix(bus, "0000") // CUDA writes the domain in eight digits, the kernel in four
-	if node, ok := field(root, "sys/bus/pci/devices/"+device+"/numa_node", ""); ok && node >= 0 {
+	if node, ok := readNumber(root, "sys/bus/pci/devices/"+device+"/numa_node", ""); ok && node >= 0 {
 		onNode = processorList(root, fmt.Sprintf("sys/devices/system/node/node%d/cpulist", node))
 		if len(onNode) > 0 { // a node may have memory only
 			l.Node = int(node)

@@ -57,7 +57,7 @@ func TestBounds(t *testing.T) {
 // bound.
 func TestFit(t *testing.T) {
 	world := comm.New(peers{local.World(1)[0], []string{"a", "a", "b"}}, comm.Options{})
-	host := func(room int64) []bound { return []bound{{"MemAvailable", room << 30}} }
+	host := func(gib int64) []bound { return []bound{{"MemAvailable", gib << 30}} }
 	for _, c := range []struct {
 		name   string
 		bounds [3][]bound
@@ -75,7 +75,7 @@ func TestFit(t *testing.T) {
 		for rank := range all {
 			all[rank].Bounds, needs[rank] = c.bounds[rank], c.needs[rank]<<30
 		}
-		err := fit(world, all, "", needs)
+		err := checkFit(world, all, "", needs)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}
