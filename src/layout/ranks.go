@@ -78,23 +78,26 @@ type Move struct {
 	From, To       int
 }
 
-// Moves returns the moves from one layout to another, sorted by layer, then by replica. Both
-// layouts have the same chain and number of replicas. A rank that has a layer needs no other copy,
-// even if its replica changes, because replicas are equal. The exception are layers for which own
-// returns true: each replica has its own copy, and such a layer comes from the same replica.
+// Moves returns the moves from layout present to layout next, sorted by layer, then by replica. Both
+// layouts must have the same chain and number of replicas. A rank that already has a layer receives
+// nothing, even if the rank changes its replica, because replicas are equal. The exception are layers
+// for which own returns true: there every replica has different parameters, and a rank that changes
+// its replica receives those of the new replica.
 func Moves(present, next Layout, own func(layer int) bool) []Move {
 	if present.Mesh.Replicas != next.Mesh.Replicas || present.Cuts.Layers() != next.Cuts.Layers() {
 		panic("layout: moves between layouts of other replicas or another chain")
 	}
 	before, after := present.Owners(), next.Owners()
 	same := present.SameRanks(next)
-	was := make([]int, next.Mesh.Size()) // by rank of the next mesh: its rank in the present mesh; -1: none
-	for rank := range was {
-		was[rank] = rank
-		if place, ok := present.Place(next.World(rank)); !same && ok {
-			was[rank] = place
-		} else if !same {
-			was[rank] = -1
+	earlier := make([]int, next.Mesh.Size()) // by rank of the next mesh: its rank in the present mesh; -1: none
+	for rank := range earlier {
+		earlier[rank] = rank
+		if same {
+			continue
+		}
+		earlier[rank] = -1
+		if place, ok := present.Place(next.World(rank)); ok {
+			earlier[rank] = place
 		}
 	}
 	var moves []Move
@@ -104,10 +107,11 @@ func Moves(present, next Layout, own func(layer int) bool) []Move {
 		}
 		for replica := range next.Mesh.Replicas {
 			rank := next.Mesh.Rank(after[layer], replica)
-			if at := was[rank]; at >= 0 && present.Mesh.Stage(at) == before[layer] && (present.Mesh.Replica(at) == replica || !own(layer)) {
-				continue
+			if r := earlier[rank]; r >= 0 && present.Mesh.Stage(r) == before[layer] && (present.Mesh.Replica(r) == replica || !own(layer)) {
+				continue // the rank has the layer
 			}
-			moves = append(moves, Move{layer, replica, present.World(present.Mesh.Rank(before[layer], replica)), next.World(rank)})
+			from := present.Mesh.Rank(before[layer], replica)
+			moves = append(moves, Move{layer, replica, present.World(from), next.World(rank)})
 		}
 	}
 	return moves

@@ -12,9 +12,9 @@ import (
 	"dynmo/src/partition"
 )
 
-// untold is the value in a checkpoint for an infinite deviation, that of values without a
-// measurement.
-const untold = -1
+// unmeasured is the value in a checkpoint for an infinite deviation: that of values without a
+// measurement. JSON has no infinity.
+const unmeasured = -1
 
 // most bounds the numbers of a checkpoint from above, 1/most bounds divisors from below. A file
 // with other numbers is damaged.
@@ -23,20 +23,20 @@ const most = 1e12
 // Save returns the state of the root's profiler.
 func (p *Profiler) Save() ([]byte, error) {
 	m := p.estimator.memory
-	m.Spread[0] = told(m.Spread[0])
+	m.Spread[0] = encodeDeviation(m.Spread[0])
 	m.Steps = make([]*observed, len(m.Steps))
 	for i, s := range p.estimator.Steps {
 		o := *s
-		o.Within = told(o.Within)
+		o.Within = encodeDeviation(o.Within)
 		m.Steps[i] = &o
 	}
 	return json.Marshal(m)
 }
 
-// told returns a deviation in the form that a checkpoint stores.
-func told(x float64) float64 {
+// encodeDeviation returns a deviation in the form that a checkpoint stores.
+func encodeDeviation(x float64) float64 {
 	if math.IsInf(x, 1) {
-		return untold
+		return unmeasured
 	}
 	return x
 }
@@ -55,10 +55,10 @@ func (p *Profiler) Restore(saved []byte, l layout.Layout) error {
 		return err
 	}
 	e := estimator{memory: m}
-	e.Spread[0] = read(m.Spread[0])
+	e.Spread[0] = decodeDeviation(m.Spread[0])
 	e.Steps = nil
 	for _, s := range m.Steps {
-		s.Within = read(s.Within)
+		s.Within = decodeDeviation(s.Within)
 		e.add(s)
 	}
 	p.estimator = e
@@ -66,9 +66,9 @@ func (p *Profiler) Restore(saved []byte, l layout.Layout) error {
 	return nil
 }
 
-// read returns a deviation from the form that a checkpoint stores.
-func read(x float64) float64 {
-	if x == untold {
+// decodeDeviation returns a deviation from the form that a checkpoint stores.
+func decodeDeviation(x float64) float64 {
+	if x == unmeasured {
 		return math.Inf(1)
 	}
 	return x
@@ -113,7 +113,7 @@ func (m memory) check(layers, stages int) error {
 }
 
 func checkDeviation(field string, x float64) error {
-	if x == untold {
+	if x == unmeasured {
 		return nil
 	}
 	return checkNumbers(field, []float64{x}, 1, 0, most)

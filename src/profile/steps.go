@@ -41,9 +41,9 @@ func (p passes) scaled(factor float64) passes {
 	return p
 }
 
-// value is a step's measurement of a layer on full microbatches: by pass the mean of the lower half
-// of the microbatches. deviation is the standard error relative to the sum; infinite if there are
-// too few microbatches to estimate it.
+// value is a step's measurement of a layer on full microbatches. The seconds of a pass are the mean
+// of the lower half of the microbatches. deviation is the standard error of the sum of the passes,
+// relative to this sum. It is infinite if there are too few microbatches to estimate it.
 type value struct {
 	cost.Stage
 	deviation float64
@@ -81,12 +81,12 @@ func observe(values []value, owners partition.Owners) *observed {
 	for l, v := range values {
 		o.Layers[l] = passesOf(v.Stage)
 	}
-	o.Within = middleOf(values)
+	o.Within = medianDeviation(values)
 	return o
 }
 
-// middleOf returns the median of the values' deviations.
-func middleOf(values []value) float64 {
+// medianDeviation returns the median of the values' deviations.
+func medianDeviation(values []value) float64 {
 	var list []float64
 	for _, v := range values {
 		list = append(list, v.deviation)
