@@ -40,7 +40,7 @@ inverse.`,
 // rival returns a placing of the experts that simulated runs assume.
 func rival(name, about string, r rule) dynamic.NamedPlacing {
 	return dynamic.NamedPlacing{Name: name, About: about, New: func(c config.Config) dynamic.Placing {
-		w := recorded(c).(made)
+		w := recorded(c).(simulatedExperts)
 		return newPlacing(r, w.placing.experts, w.placing.replicas, 1, w.block)
 	}}
 }

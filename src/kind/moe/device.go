@@ -31,18 +31,18 @@ func (e *experts) dispatch(x *model.Exec, b *model.Batch, s expertsSaved) error 
 	if e.grouped() || x.Repeats {
 		return nil
 	}
-	ends := e.meeting(x).rows.Span(0, s.decided.ends.Bytes)
+	ends := e.rankMemory(x).rows.Span(0, s.decided.ends.Bytes)
 	x.Stream.Copy(ends, s.decided.ends)
 	if err := x.Stream.Sync(); err != nil {
 		return err
 	}
 	copy(d.ends, tensor.Of[int32](ends))
 	if e.Spread > 0 {
-		return e.tell(x, d)
+		return e.exchangeCounts(x, d)
 	}
 	d.blocks = d.blocks[:0]
 	for k := range e.list {
-		if rows := d.of(k); rows.hi > rows.lo {
+		if rows := d.rowsOf(k); rows.hi > rows.lo {
 			d.blocks = append(d.blocks, block{k, rows})
 		}
 	}
@@ -95,16 +95,16 @@ func gateupOf(m mlpOf) model.Linear { return m.gateup }
 func downOf(m mlpOf) model.Linear   { return m.down }
 
 // groupedForward is work on all experts at once.
-func (e *experts) groupedForward(x *model.Exec, s expertsSaved, made tensor.Mem, rows int) {
+func (e *experts) groupedForward(x *model.Exec, s expertsSaved, outputs tensor.Mem, rows int) {
 	if rows == 0 {
 		return
 	}
-	gateup, active := first(x, s.gateup, rows, 2*e.inside), first(x, s.active, rows, e.inside)
+	gateup, active := firstRows(x, s.gateup, rows, 2*e.inside), firstRows(x, s.active, rows, e.inside)
 	w, gap := e.weights(x, gateupOf)
-	x.Backend.GroupedForward(x.Stream, gateup, first(x, s.inp, rows, e.hidden), w, s.decided.ends, rows, e.hidden, 2*e.inside, len(e.list), gap)
+	x.Backend.GroupedForward(x.Stream, gateup, firstRows(x, s.inp, rows, e.hidden), w, s.decided.ends, rows, e.hidden, 2*e.inside, len(e.list), gap)
 	x.Backend.SwiGLUForward(x.Stream, active, gateup, rows, e.inside)
 	w, gap = e.weights(x, downOf)
-	x.Backend.GroupedForward(x.Stream, first(x, made, rows, e.hidden), active, w, s.decided.ends, rows, e.inside, e.hidden, len(e.list), gap)
+	x.Backend.GroupedForward(x.Stream, firstRows(x, outputs, rows, e.hidden), active, w, s.decided.ends, rows, e.inside, e.hidden, len(e.list), gap)
 }
 
 // groupedBackwardInput sets dgateup and dinp from dmade.
@@ -112,12 +112,12 @@ func (e *experts) groupedBackwardInput(x *model.Exec, s expertsSaved, h expertsH
 	if rows == 0 {
 		return
 	}
-	dactive, dgateup := first(x, x.Scratch, rows, e.inside), first(x, h.dgateup, rows, 2*e.inside)
+	dactive, dgateup := firstRows(x, x.Scratch, rows, e.inside), firstRows(x, h.dgateup, rows, 2*e.inside)
 	w, gap := e.weights(x, downOf)
-	x.Backend.GroupedBackwardInput(x.Stream, dactive, first(x, h.dmade, rows, e.hidden), w, s.decided.ends, rows, e.inside, e.hidden, len(e.list), gap)
-	x.Backend.SwiGLUBackward(x.Stream, dgateup, dactive, first(x, s.gateup, rows, 2*e.inside), rows, e.inside)
+	x.Backend.GroupedBackwardInput(x.Stream, dactive, firstRows(x, h.doutputs, rows, e.hidden), w, s.decided.ends, rows, e.inside, e.hidden, len(e.list), gap)
+	x.Backend.SwiGLUBackward(x.Stream, dgateup, dactive, firstRows(x, s.gateup, rows, 2*e.inside), rows, e.inside)
 	w, gap = e.weights(x, gateupOf)
-	x.Backend.GroupedBackwardInput(x.Stream, first(x, dinp, rows, e.hidden), dgateup, w, s.decided.ends, rows, e.hidden, 2*e.inside, len(e.list), gap)
+	x.Backend.GroupedBackwardInput(x.Stream, firstRows(x, dinp, rows, e.hidden), dgateup, w, s.decided.ends, rows, e.hidden, 2*e.inside, len(e.list), gap)
 }
 
 // groupedBackwardWeight adds to the gradients of all experts' matrices.
@@ -126,7 +126,7 @@ func (e *experts) groupedBackwardWeight(x *model.Exec, s expertsSaved, h experts
 		return
 	}
 	dw, gap := e.gradients(x, downOf)
-	x.Backend.GroupedBackwardWeight(x.Stream, dw, first(x, h.dmade, rows, e.hidden), first(x, s.active, rows, e.inside), s.decided.ends, rows, e.inside, e.hidden, len(e.list), gap)
+	x.Backend.GroupedBackwardWeight(x.Stream, dw, firstRows(x, h.doutputs, rows, e.hidden), firstRows(x, s.active, rows, e.inside), s.decided.ends, rows, e.inside, e.hidden, len(e.list), gap)
 	dw, gap = e.gradients(x, gateupOf)
-	x.Backend.GroupedBackwardWeight(x.Stream, dw, first(x, h.dgateup, rows, 2*e.inside), first(x, s.inp, rows, e.hidden), s.decided.ends, rows, e.hidden, 2*e.inside, len(e.list), gap)
+	x.Backend.GroupedBackwardWeight(x.Stream, dw, firstRows(x, h.dgateup, rows, 2*e.inside), firstRows(x, s.inp, rows, e.hidden), s.decided.ends, rows, e.hidden, 2*e.inside, len(e.list), gap)
 }

@@ -28,7 +28,7 @@ type dispatch struct {
 	forced []int32   // of each token its experts, where these are forced
 	given  []float64 // by expert the tokens that it takes then
 
-	inp, made tensor.Mem // where spread experts run forward again: inp and made of expertsSaved, which hold what other replicas sent
+	inp, outputs tensor.Mem // inp and outputs of expertsSaved, where spread experts recompute: they have rows that other replicas sent
 }
 
 func newDispatch(x *model.Exec, e divided) *dispatch {
@@ -68,8 +68,10 @@ func (d *dispatch) Expected() float64 { return 1 }
 // forced, which the host does.
 func (d *dispatch) Repeats() bool { return d.layer.forced == nil }
 
-// of returns the assignments of an expert.
-func (d *dispatch) of(expert int) segment { return segment{int(d.ends[expert]), int(d.ends[expert+1])} }
+// rowsOf returns the rows of the assignments of an expert.
+func (d *dispatch) rowsOf(expert int) segment {
+	return segment{int(d.ends[expert]), int(d.ends[expert+1])}
+}
 
 // segment is rows [lo, hi).
 type segment struct{ lo, hi int }

@@ -104,27 +104,26 @@ func (e Experts) Scratch(c model.Config, tokens int) int {
 	return rows
 }
 
-// meeting is what parts of a rank share: where experts are spread, what those here make of
-// rows until it has been sent, and counts of rows; the rows of each expert.
-type meeting struct {
-	made         tensor.Mem
-	rows, counts tensor.Mem   // on the host
+// rankMemory is what all blocks with experts on a rank share. They use it one after the other.
+type rankMemory struct {
+	outputs      tensor.Mem   // of spread experts: rows that they computed, until the rows are sent to the tokens' replicas
+	rows, counts tensor.Mem   // on the host: where each expert's assignments begin; rows by replica and expert
 	event        device.Event // see exchange
-	sends, recvs []comm.Part  // see swap
+	sends, recvs []comm.Part  // of the next round; see addMessages
 	dealer       place.Dealer // see deal
 }
 
-// Reserve returns a meeting.
+// Reserve returns a rankMemory.
 func (e Experts) Reserve(x *model.Exec, c model.Config, room model.Room) any {
-	m := &meeting{rows: room.OnHost(int64(e.Count+1) * tensor.I32.Size())}
+	m := &rankMemory{rows: room.OnHost(int64(e.Count+1) * tensor.I32.Size())}
 	if c.Spread > 0 {
-		m.made = room.OnDevice(int64(e.on(c).rows(x.N())*c.Hidden) * x.Backend.DType().Size())
+		m.outputs = room.OnDevice(int64(e.on(c).rows(x.N())*c.Hidden) * x.Backend.DType().Size())
 		m.counts = room.OnHost(int64(1+c.Spread) * int64(e.Count) * tensor.I32.Size())
 	}
 	return m
 }
 
-func (e *experts) meeting(x *model.Exec) *meeting { return x.Reserved(e.Name()).(*meeting) }
+func (e *experts) rankMemory(x *model.Exec) *rankMemory { return x.Reserved(e.Name()).(*rankMemory) }
 
 // divided are the experts of a model, and how many replicas share them out.
 type divided struct {
@@ -248,18 +247,18 @@ func (e *experts) assignments(x *model.Exec, c *model.Cutter) (a assignments) {
 	return a
 }
 
-// of returns tokens and factors of the first assignments that have a place.
-func (a assignments) of(x *model.Exec, assigned int) (tokens, factors tensor.Mem) {
+// firstRows returns tokens and factors of the assignments with the first places.
+func (a assignments) firstRows(x *model.Exec, assigned int) (tokens, factors tensor.Mem) {
 	return a.tokens.Span(0, int64(assigned)*tensor.I32.Size()), a.factors.Span(0, int64(assigned)*x.Backend.DType().Wide().Size())
 }
 
-// expertsSaved: inp, gateup and active are of the rows that the experts here work on, made
-// of the assignments, by place: what their experts made of them. A backward for inputs
-// leaves in made the gradient of inp.
+// expertsSaved is the saved memory of a block's experts. inp, gateup and active have the rows that the
+// experts of this rank work on. outputs has, for each assignment by its place, the output of its
+// expert. BackwardInput overwrites outputs with the gradients of the assignments' inputs.
 type expertsSaved struct {
-	mean, rstd, normed, logits, squashed, inp, gateup, active, made, out tensor.Mem
-	decided                                                              assignments
-	chosen, router                                                       tensor.Mem // of RouteTokens
+	mean, rstd, normed, logits, squashed, inp, gateup, active, outputs, out tensor.Mem
+	decided                                                                 assignments
+	chosen, router                                                          tensor.Mem // of RouteTokens
 }
 
 func (e *experts) saved(x *model.Exec, c *model.Cutter) (s expertsSaved) {
@@ -289,28 +288,28 @@ func (e *experts) cutAssigned(x *model.Exec, c *model.Cutter, s *expertsSaved) {
 	s.decided = e.assignments(x, c)
 	s.gateup, s.active = c.Take(2*rows*e.inside, d), c.Take(rows*e.inside, d)
 	if !e.keeps {
-		inp, made := e.exchanged(x, c.Capacity)
-		s.inp, s.made = c.Bytes(inp, inp), c.Bytes(made, made)
+		inp, outputs := e.exchanged(x, c.Capacity)
+		s.inp, s.outputs = c.Bytes(inp, inp), c.Bytes(outputs, outputs)
 	}
 }
 
 // with returns the memory with what a Work keeps of it.
 func (s expertsSaved) with(d *dispatch) expertsSaved {
 	if !d.inp.IsZero() {
-		s.inp, s.made = d.inp, d.made
+		s.inp, s.outputs = d.inp, d.outputs
 	}
 	return s
 }
 
-// exchanged returns the bytes of inp and made of expertsSaved for the given number of tokens.
-func (e *experts) exchanged(x *model.Exec, tokens int) (inp, made int64) {
+// exchanged returns the bytes of inp and outputs of expertsSaved for the given number of tokens.
+func (e *experts) exchanged(x *model.Exec, tokens int) (inp, outputs int64) {
 	row := int64(e.hidden) * x.Backend.DType().Size()
 	return int64(e.rows(tokens)) * row, int64(e.assignable(tokens)) * row
 }
 
 // expertsHeld: dlogits are the gradients of what the router's first matrix makes, dscores of
 // what the outer one does.
-type expertsHeld struct{ dnormed, dlogits, dscores, dmade, dgateup, dweights tensor.Mem }
+type expertsHeld struct{ dnormed, dlogits, dscores, doutputs, dgateup, dweights tensor.Mem }
 
 func (e *experts) held(x *model.Exec, c *model.Cutter) (h expertsHeld) {
 	c.Tokens = c.Queries
@@ -333,7 +332,7 @@ func (e *experts) cutGradients(x *model.Exec, c *model.Cutter, h *expertsHeld) {
 func (e *experts) cutWorked(x *model.Exec, c *model.Cutter, h *expertsHeld) {
 	d, rows := x.Backend.DType(), e.rows(c.Capacity)
 	h.dweights = c.Rows(e.Top, d.Wide())
-	h.dmade, h.dgateup = c.Take(rows*e.hidden, d), c.Take(2*rows*e.inside, d)
+	h.doutputs, h.dgateup = c.Take(rows*e.hidden, d), c.Take(2*rows*e.inside, d)
 }
 
 func (e *experts) Memory(x *model.Exec, b *model.Batch, saved, held tensor.Mem) (tensor.Mem, int64, int64) {

@@ -38,7 +38,7 @@ func (g *expertGroup) BackwardInput(x *model.Exec, b *model.Batch, saved, held, 
 	before, behind := g.entering(x, b, din), g.leaving(x, b, dout)
 	b.Carry(x, before.sum, behind.sum)
 	dsum := b.QueryRows(behind.sum)
-	g.weightGradients(x, b, s, h, dsum)
+	g.choiceGradients(x, b, s, h, dsum)
 	if !g.last {
 		x.Backend.Accumulate(x.Stream, h.dweights, h.dweights, behind.weights, b.Queries*g.Top)
 	}
@@ -58,7 +58,7 @@ func (g *expertGroup) BackwardInput(x *model.Exec, b *model.Batch, saved, held, 
 func (g *expertGroup) backwardFirst(x *model.Exec, b *model.Batch, s expertsSaved, h expertsHeld, inp, din tensor.Mem, behind groupCrossing) {
 	n := b.Queries
 	g.routeGradient(x, n, s, h)
-	g.addPassed(x, n, b.Work.(*dispatch), s, h.dnormed)
+	g.addExpertGradients(x, n, b.Work.(*dispatch), s, h.dnormed)
 	x.Backend.Add(x.Stream, h.dnormed, h.dnormed, behind.normed, n*g.hidden)
 	g.norm.BackwardInputTo(x, n, b.QueryRows(din), b.QueryRows(behind.sum), h.dnormed, b.QueryRows(inp), s.mean, s.rstd)
 }
@@ -72,15 +72,15 @@ func (g *expertGroup) backwardOthers(x *model.Exec, b *model.Batch, s expertsSav
 	} else {
 		x.Stream.Copy(before.normed, behind.normed)
 	}
-	g.addPassed(x, b.Queries, b.Work.(*dispatch), s, before.normed)
+	g.addExpertGradients(x, b.Queries, b.Work.(*dispatch), s, before.normed)
 }
 
 func (g *expertGroup) BackwardWeight(x *model.Exec, b *model.Batch, saved, held, inp, _ tensor.Mem) error {
 	s, h := g.saved(x, x.Cut(b, saved)), g.held(x, x.Cut(b, held))
 	if g.first() {
 		s.normed = g.leaving(x, b, s.out).normed
-		g.routerWeights(x, b.Queries, s, h, b.QueryRows(inp))
+		g.routerWeightGradients(x, b.Queries, s, h, b.QueryRows(inp))
 	}
-	g.expertWeights(x, b.Queries, b.Work.(*dispatch), s, h)
+	g.expertWeightGradients(x, b.Queries, b.Work.(*dispatch), s, h)
 	return nil
 }

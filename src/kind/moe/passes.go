@@ -22,23 +22,24 @@ func (e *experts) Forward(x *model.Exec, b *model.Batch, saved, inp tensor.Mem) 
 	return e.forwardExperts(x, n, d, s, out, inp)
 }
 
-// forwardExperts sets out to inp and what the experts make of normed, all of n rows.
+// forwardExperts sets out (n, C) to inp plus the experts' weighted outputs for the rows of normed. A
+// second forward of spread experts exchanges nothing: the rows of the first forward are still there.
 func (e *experts) forwardExperts(x *model.Exec, n int, d *dispatch, s expertsSaved, out, inp tensor.Mem) error {
 	assigned := e.assigned(d, n)
-	sent, made := e.outgoing(x, s.inp, s.made)
-	received := x.Repeats && e.Spread > 0 // by the first forward
+	sent, outputs := e.outgoing(x, s.inp, s.outputs)
+	received := x.Repeats && e.Spread > 0
 	if assigned > 0 && !received {
-		tokens, _ := s.decided.of(x, assigned)
-		x.Backend.GatherRows(x.Stream, first(x, sent, assigned, e.hidden), s.normed, tokens, tensor.Mem{}, assigned, e.hidden)
+		tokens, _ := s.decided.firstRows(x, assigned)
+		x.Backend.GatherRows(x.Stream, firstRows(x, sent, assigned, e.hidden), s.normed, tokens, tensor.Mem{}, assigned, e.hidden)
 	}
 	if !received {
-		if err := e.exchange(x, d, there, sent, s.inp); err != nil {
+		if err := e.exchange(x, d, toExperts, sent, s.inp); err != nil {
 			return err
 		}
 	}
-	e.work(x, d, s, made, assigned)
+	e.runExperts(x, d, s, outputs, assigned)
 	if !received {
-		if err := e.exchange(x, d, back, s.made, made); err != nil {
+		if err := e.exchange(x, d, toTokens, s.outputs, outputs); err != nil {
 			return err
 		}
 	}
@@ -46,40 +47,40 @@ func (e *experts) forwardExperts(x *model.Exec, n int, d *dispatch, s expertsSav
 		x.Stream.Copy(out, inp)
 		return nil
 	}
-	x.Backend.CombineRowsAdd(x.Stream, out, first(x, s.made, assigned, e.hidden), s.decided.places, s.decided.weights, inp, n, e.Top, e.hidden)
+	x.Backend.CombineRowsAdd(x.Stream, out, firstRows(x, s.outputs, assigned, e.hidden), s.decided.places, s.decided.weights, inp, n, e.Top, e.hidden)
 	return nil
 }
 
-// work sets made to the output of the experts here for inp, which has at most the given number of
-// rows.
-func (e *experts) work(x *model.Exec, d *dispatch, s expertsSaved, made tensor.Mem, rows int) {
+// runExperts sets outputs to the outputs of this rank's experts for s.inp, which has at most the given
+// number of rows.
+func (e *experts) runExperts(x *model.Exec, d *dispatch, s expertsSaved, outputs tensor.Mem, rows int) {
 	if e.grouped() {
-		e.groupedForward(x, s, made, rows)
+		e.groupedForward(x, s, outputs, rows)
 		return
 	}
-	e.each(d, func(m mlpOf, rows segment) {
+	e.eachBlock(d, func(m mlpOf, rows segment) {
 		gateup, active := rowRange(x, s.gateup, rows, 2*e.inside), rowRange(x, s.active, rows, e.inside)
 		m.gateup.Forward(x, rows.count(), gateup, rowRange(x, s.inp, rows, e.hidden))
 		x.Backend.SwiGLUForward(x.Stream, active, gateup, rows.count(), e.inside)
-		m.down.Forward(x, rows.count(), rowRange(x, made, rows, e.hidden), active)
+		m.down.Forward(x, rows.count(), rowRange(x, outputs, rows, e.hidden), active)
 	})
 }
 
-// each calls f for every block of rows that an expert here works on.
-func (e *experts) each(d *dispatch, f func(m mlpOf, rows segment)) {
+// eachBlock calls f for every block of rows of this rank, with the expert that works on it.
+func (e *experts) eachBlock(d *dispatch, f func(m mlpOf, rows segment)) {
 	for _, b := range d.blocks {
 		f(e.list[b.expert], b.segment)
 	}
 }
 
-// rowRange returns some rows of memory whose rows have `width` values.
+// rowRange returns rows [rows.lo, rows.hi) of m. A row has `width` values of the backend's type.
 func rowRange(x *model.Exec, m tensor.Mem, rows segment, width int) tensor.Mem {
 	row := int64(width) * x.Backend.DType().Size()
 	return m.Span(int64(rows.lo)*row, int64(rows.count())*row)
 }
 
-// first returns the first rows.
-func first(x *model.Exec, m tensor.Mem, rows, width int) tensor.Mem {
+// firstRows returns rows [0, rows) of m (see rowRange).
+func firstRows(x *model.Exec, m tensor.Mem, rows, width int) tensor.Mem {
 	return rowRange(x, m, segment{0, rows}, width)
 }
 
@@ -88,58 +89,58 @@ func (e *experts) BackwardInput(x *model.Exec, b *model.Batch, saved, held, inp,
 	s := e.saved(x, x.Cut(b, saved)).with(d)
 	b.Carry(x, din, dout)
 	dout = b.QueryRows(dout)
-	e.weightGradients(x, b, s, h, dout)
+	e.choiceGradients(x, b, s, h, dout)
 	e.routeGradient(x, n, s, h)
 	if err := e.backwardExperts(x, n, d, s, h, dout); err != nil {
 		return err
 	}
-	e.addPassed(x, n, d, s, h.dnormed)
+	e.addExpertGradients(x, n, d, s, h.dnormed)
 	e.norm.BackwardInputTo(x, n, b.QueryRows(din), dout, h.dnormed, b.QueryRows(inp), s.mean, s.rstd)
 	return nil
 }
 
-// backwardExperts sets dmade and dgateup, and made to the gradient of what the assignments
-// took to their experts.
+// backwardExperts sets doutputs and dgateup from dout. It overwrites outputs with the gradient of each
+// assignment's input, by place.
 func (e *experts) backwardExperts(x *model.Exec, n int, d *dispatch, s expertsSaved, h expertsHeld, dout tensor.Mem) error {
 	assigned := e.assigned(d, n)
-	sent, dinp := e.outgoing(x, h.dmade, s.made)
+	sent, dinp := e.outgoing(x, h.doutputs, s.outputs)
 	if assigned > 0 {
-		tokens, factors := s.decided.of(x, assigned)
-		x.Backend.GatherRows(x.Stream, first(x, sent, assigned, e.hidden), dout, tokens, factors, assigned, e.hidden)
+		tokens, factors := s.decided.firstRows(x, assigned)
+		x.Backend.GatherRows(x.Stream, firstRows(x, sent, assigned, e.hidden), dout, tokens, factors, assigned, e.hidden)
 	}
-	if err := e.exchange(x, d, there, sent, h.dmade); err != nil {
+	if err := e.exchange(x, d, toExperts, sent, h.doutputs); err != nil {
 		return err
 	}
 	if e.grouped() {
 		e.groupedBackwardInput(x, s, h, dinp, assigned)
 		return nil
 	}
-	e.each(d, func(m mlpOf, rows segment) {
-		dactive, dgateup := first(x, x.Scratch, rows.count(), e.inside), rowRange(x, h.dgateup, rows, 2*e.inside)
-		m.down.BackwardInput(x, rows.count(), dactive, rowRange(x, h.dmade, rows, e.hidden))
+	e.eachBlock(d, func(m mlpOf, rows segment) {
+		dactive, dgateup := firstRows(x, x.Scratch, rows.count(), e.inside), rowRange(x, h.dgateup, rows, 2*e.inside)
+		m.down.BackwardInput(x, rows.count(), dactive, rowRange(x, h.doutputs, rows, e.hidden))
 		x.Backend.SwiGLUBackward(x.Stream, dgateup, dactive, rowRange(x, s.gateup, rows, 2*e.inside), rows.count(), e.inside)
 		m.gateup.BackwardInput(x, rows.count(), rowRange(x, dinp, rows, e.hidden), dgateup)
 	})
-	return e.exchange(x, d, back, s.made, dinp)
+	return e.exchange(x, d, toTokens, s.outputs, dinp)
 }
 
-// addPassed adds to dnormed what backwardExperts has left in made.
-func (e *experts) addPassed(x *model.Exec, n int, d *dispatch, s expertsSaved, dnormed tensor.Mem) {
+// addExpertGradients adds to dnormed (n, C) the gradients that backwardExperts left in outputs.
+func (e *experts) addExpertGradients(x *model.Exec, n int, d *dispatch, s expertsSaved, dnormed tensor.Mem) {
 	assigned := e.assigned(d, n)
 	if assigned == 0 {
 		return
 	}
-	passed := first(x, x.Scratch, n, e.hidden)
-	x.Backend.CombineRows(x.Stream, passed, first(x, s.made, assigned, e.hidden), s.decided.places, tensor.Mem{}, n, e.Top, e.hidden)
-	x.Backend.Add(x.Stream, dnormed, dnormed, passed, n*e.hidden)
+	sums := firstRows(x, x.Scratch, n, e.hidden) // by token
+	x.Backend.CombineRows(x.Stream, sums, firstRows(x, s.outputs, assigned, e.hidden), s.decided.places, tensor.Mem{}, n, e.Top, e.hidden)
+	x.Backend.Add(x.Stream, dnormed, dnormed, sums, n*e.hidden)
 }
 
-// weightGradients sets dweights to the gradients of the weights of choices. It works on made
-// as it was forward.
-func (e *experts) weightGradients(x *model.Exec, b *model.Batch, s expertsSaved, h expertsHeld, dout tensor.Mem) {
+// choiceGradients sets dweights (n, Top) to the gradients of the weights of choices. It reads outputs, so
+// it must run before backwardExperts overwrites them.
+func (e *experts) choiceGradients(x *model.Exec, b *model.Batch, s expertsSaved, h expertsHeld, dout tensor.Mem) {
 	n := b.Queries
 	if assigned := e.assigned(b.Work.(*dispatch), n); assigned > 0 {
-		x.Backend.CombineGradient(x.Stream, h.dweights, dout, first(x, s.made, assigned, e.hidden), s.decided.places, n, e.Top, e.hidden)
+		x.Backend.CombineGradient(x.Stream, h.dweights, dout, firstRows(x, s.outputs, assigned, e.hidden), s.decided.places, n, e.Top, e.hidden)
 	} else {
 		x.Stream.Zero(h.dweights)
 	}
@@ -148,13 +149,13 @@ func (e *experts) weightGradients(x *model.Exec, b *model.Batch, s expertsSaved,
 func (e *experts) BackwardWeight(x *model.Exec, b *model.Batch, saved, held, inp, dout tensor.Mem) error {
 	h, n, d := e.held(x, x.Cut(b, held)), b.Queries, b.Work.(*dispatch)
 	s := e.saved(x, x.Cut(b, saved)).with(d)
-	e.routerWeights(x, n, s, h, b.QueryRows(inp))
-	e.expertWeights(x, n, d, s, h)
+	e.routerWeightGradients(x, n, s, h, b.QueryRows(inp))
+	e.expertWeightGradients(x, n, d, s, h)
 	return nil
 }
 
-// routerWeights adds to the gradients of router and norm.
-func (e *experts) routerWeights(x *model.Exec, n int, s expertsSaved, h expertsHeld, inp tensor.Mem) {
+// routerWeightGradients adds to the gradients of the parameters of the router and the norm.
+func (e *experts) routerWeightGradients(x *model.Exec, n int, s expertsSaved, h expertsHeld, inp tensor.Mem) {
 	e.router.BackwardWeight(x, n, h.dlogits, s.normed)
 	if e.Squashed {
 		e.outer.BackwardWeight(x, n, h.dscores, s.squashed)
@@ -162,14 +163,14 @@ func (e *experts) routerWeights(x *model.Exec, n int, s expertsSaved, h expertsH
 	e.norm.BackwardWeight(x, n, h.dnormed, inp, s.mean, s.rstd)
 }
 
-// expertWeights adds to the gradients of the experts' matrices.
-func (e *experts) expertWeights(x *model.Exec, n int, d *dispatch, s expertsSaved, h expertsHeld) {
+// expertWeightGradients adds to the gradients of the experts' matrices.
+func (e *experts) expertWeightGradients(x *model.Exec, n int, d *dispatch, s expertsSaved, h expertsHeld) {
 	if e.grouped() {
 		e.groupedBackwardWeight(x, s, h, e.assigned(d, n))
 		return
 	}
-	e.each(d, func(m mlpOf, rows segment) {
-		e.weightProduct(x, m.down, rows.count(), rowRange(x, h.dmade, rows, e.hidden), rowRange(x, s.active, rows, e.inside))
+	e.eachBlock(d, func(m mlpOf, rows segment) {
+		e.weightProduct(x, m.down, rows.count(), rowRange(x, h.doutputs, rows, e.hidden), rowRange(x, s.active, rows, e.inside))
 		e.weightProduct(x, m.gateup, rows.count(), rowRange(x, h.dgateup, rows, 2*e.inside), rowRange(x, s.inp, rows, e.hidden))
 	})
 }

@@ -152,7 +152,7 @@ func (d *dispatch) send(expert, holder int, dealt segment, counts []int32, me in
 	for replica := range me {
 		before += int(counts[replica*d.Count+expert])
 	}
-	here := d.of(expert)
+	here := d.rowsOf(expert)
 	if both, any := dealt.meets(segment{before, before + here.count()}); any {
 		d.sent[holder] = append(d.sent[holder], segment{here.lo + both.lo - before, here.lo + both.hi - before})
 	}

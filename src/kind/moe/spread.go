@@ -56,8 +56,8 @@ func (e *experts) NewWork(x *model.Exec, room model.Room) model.Work {
 	d := newDispatch(x, e.divided)
 	d.layer = e
 	if e.keeps {
-		inp, made := e.exchanged(x, x.N())
-		d.inp, d.made = room.OnDevice(inp), room.OnDevice(made)
+		inp, outputs := e.exchanged(x, x.N())
+		d.inp, d.outputs = room.OnDevice(inp), room.OnDevice(outputs)
 	}
 	return d
 }
@@ -71,57 +71,58 @@ func (e divided) spreads(x *model.Exec) {
 	}
 }
 
-// outgoing returns two buffers: for rows of the assignments on their way to the experts, and for
-// the experts' outputs on their way back. Experts that are not spread need no way: the buffers are
-// then inp and made themselves.
-func (e *experts) outgoing(x *model.Exec, inp, made tensor.Mem) (there, back tensor.Mem) {
+// outgoing returns two buffers for rows that exchange sends: for inputs of experts on their way to the
+// experts' replicas, and for outputs on their way back. Experts that are not spread send nothing, so
+// the buffers are then inp and outputs themselves.
+func (e *experts) outgoing(x *model.Exec, inp, outputs tensor.Mem) (toExperts, toTokens tensor.Mem) {
 	if e.Spread == 0 {
-		return inp, made
+		return inp, outputs
 	}
-	return made, e.meeting(x).made
+	return outputs, e.rankMemory(x).outputs
 }
 
-// tell exchanges how many rows of each replica go to each expert, and deals them.
-func (e *experts) tell(x *model.Exec, d *dispatch) error {
-	m, me := e.meeting(x), x.Replicas.Rank()
+// exchangeCounts exchanges how many rows of each replica go to each expert, and deals the rows to the
+// replicas that hold the expert.
+func (e *experts) exchangeCounts(x *model.Exec, d *dispatch) error {
+	m, me := e.rankMemory(x), x.Replicas.Rank()
 	counts := tensor.Of[int32](m.counts) // of the tokens here, by expert; then of each replica's
 	of := func(i int) tensor.Mem {
 		bytes := int64(e.Count) * tensor.I32.Size()
 		return m.counts.Span(int64(i)*bytes, bytes)
 	}
 	for k := range e.Count {
-		rows := d.of(k)
+		rows := d.rowsOf(k)
 		counts[k] = int32(rows.hi - rows.lo)
 	}
 	m.sends, m.recvs = m.sends[:0], m.recvs[:0]
 	for i := 1; i < e.Spread; i++ {
 		replica := (me + i) % e.Spread
-		m.swap(replica, of(1+replica), of(0))
+		m.addMessages(replica, of(1+replica), of(0))
 	}
 	copy(tensor.Of[int32](of(1+me)), tensor.Of[int32](of(0)))
-	if err := m.swapAll(x, nil); err != nil {
+	if err := m.exchangeMessages(x, nil); err != nil {
 		return err
 	}
 	d.deal(&m.dealer, e.on, counts[e.Count:], me)
 	return nil
 }
 
-// way is a direction of rows between replicas.
-type way bool
+// direction says which way exchange sends rows between replicas.
+type direction bool
 
 const (
-	there way = false // from the tokens' replicas to the experts'
-	back  way = true
+	toExperts direction = false // from the tokens' replicas to the experts'
+	toTokens  direction = true  // and back
 )
 
-// exchange copies rows between two memories: that of the assignments, by place, and that of the
-// rows for the experts here. It uses a round with one message for each expert and other replica,
-// and waits for it.
-func (e *experts) exchange(x *model.Exec, d *dispatch, w way, assigned, worked tensor.Mem) error {
+// exchange copies rows between two memories. assigned has a row for each assignment of this replica's
+// tokens, by place. worked has the rows that this replica's experts work on. exchange runs a round with
+// one message for each expert and other replica, and waits for it.
+func (e *experts) exchange(x *model.Exec, d *dispatch, w direction, assigned, worked tensor.Mem) error {
 	if e.Spread == 0 {
 		return nil
 	}
-	m := e.meeting(x)
+	m := e.rankMemory(x)
 	m.event = x.Stream.Record(m.event)
 	m.sends, m.recvs = m.sends[:0], m.recvs[:0]
 	me := x.Replicas.Rank()
@@ -131,11 +132,11 @@ func (e *experts) exchange(x *model.Exec, d *dispatch, w way, assigned, worked t
 			out := rowRange(x, assigned, d.sent[replica][k], e.hidden)
 			if replica == me {
 				in := rowRange(x, worked, d.taken[me][k], e.hidden)
-				if w == back {
+				if w == toTokens {
 					out, in = in, out
 				}
 				x.Stream.Copy(in, out)
-			} else if w == there {
+			} else if w == toExperts {
 				m.sends = append(m.sends, comm.Part{Rank: replica, Mem: out})
 			} else {
 				m.recvs = append(m.recvs, comm.Part{Rank: replica, Mem: out})
@@ -145,25 +146,25 @@ func (e *experts) exchange(x *model.Exec, d *dispatch, w way, assigned, worked t
 			in := rowRange(x, worked, rows, e.hidden)
 			if replica == me {
 				break
-			} else if w == there {
+			} else if w == toExperts {
 				m.recvs = append(m.recvs, comm.Part{Rank: replica, Mem: in})
 			} else {
 				m.sends = append(m.sends, comm.Part{Rank: replica, Mem: in})
 			}
 		}
 	}
-	return m.swapAll(x, m.event)
+	return m.exchangeMessages(x, m.event)
 }
 
-// swap notes what is received from another replica and what is sent to it.
-func (m *meeting) swap(replica int, in, out tensor.Mem) {
+// addMessages adds a message from another replica and one to it to the next round.
+func (m *rankMemory) addMessages(replica int, in, out tensor.Mem) {
 	m.recvs = append(m.recvs, comm.Part{Rank: replica, Mem: in})
 	m.sends = append(m.sends, comm.Part{Rank: replica, Mem: out})
 }
 
-// swapAll exchanges what swap noted, in a round that begins once after has happened, waits
-// for it, and tells whoever times passes.
-func (m *meeting) swapAll(x *model.Exec, after device.Event) error {
+// exchangeMessages runs the next round: it begins once the event after has happened, and waits for the
+// messages. x.Exchanging learns of the wait, so that timing can leave it out.
+func (m *rankMemory) exchangeMessages(x *model.Exec, after device.Event) error {
 	round, err := x.Replicas.Exchange(comm.TagRows, m.sends, m.recvs, after)
 	if err != nil {
 		return err

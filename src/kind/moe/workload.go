@@ -10,10 +10,11 @@ import (
 	"dynmo/src/piece"
 )
 
-// made is a mixture of experts that are spread over ranks. The fullest rank sets the time of a
-// layer. The dense costs stand for equal loads. An MLP takes longer by the fullest rank's load over
-// the mean load. Rows are those of the routers of a small trained model, or made up.
-type made struct {
+// simulatedExperts is a mixture of experts that are spread over the ranks of a simulated run. The
+// fullest rank sets the time of a layer. The dense costs stand for equal loads. An MLP takes longer by
+// the fullest rank's load over the mean load. Rows are those of the routers of a small trained model,
+// or made up.
+type simulatedExperts struct {
 	recording routing.Recording // without slots: rows are made up
 	routing   string
 	block     int // rows that a copy works on at a time: fewer in recordings, whose microbatches are small
@@ -23,7 +24,7 @@ type made struct {
 // recorded returns the workload of the settings.
 func recorded(c config.Config) dynamic.Workload {
 	s := config.Of[simulated](c)
-	w, experts, ranks := made{routing: s.Routing, block: 256}, s.Experts, s.ExpertRanks
+	w, experts, ranks := simulatedExperts{routing: s.Routing, block: 256}, s.Experts, s.ExpertRanks
 	if s.ExpertSpare > 0 {
 		ranks = c.Parallel.Replicas
 	}
@@ -44,14 +45,14 @@ func simulatedPlacing(c config.Config) dynamic.Placing {
 	if s.ExpertSpare == 0 {
 		return nil
 	}
-	w := recorded(c).(made)
+	w := recorded(c).(simulatedExperts)
 	p := newPlacing(placeCopies, w.placing.experts, w.placing.replicas, s.ExpertSpare, w.block)
 	p.setBytes(c)
 	return p
 }
 
 // rows returns what says the rows of the blocks of a chain.
-func (w made) rows(c *dynamic.Chain) func(step, block, microbatch int) []int64 {
+func (w simulatedExperts) rows(c *dynamic.Chain) func(step, block, microbatch int) []int64 {
 	if w.recording.Slots > 0 {
 		return w.recording.Rows(c.Count, c.Seed)
 	}
@@ -68,7 +69,7 @@ func (w made) rows(c *dynamic.Chain) func(step, block, microbatch int) []int64 {
 const rowsOfReplica = 1 << 13
 
 // Costs change with every step.
-func (w made) Costs(c *dynamic.Chain, step int) dynamic.Costs {
+func (w simulatedExperts) Costs(c *dynamic.Chain, step int) dynamic.Costs {
 	rows := w.rows(c)
 	r := &cost.Routed{Name: assigned.Name, Values: make([][][]int64, len(c.Blocks)), Share: make([]float64, len(c.Blocks))}
 	for l, b := range c.Blocks {

@@ -18,7 +18,7 @@ func TestRecordedExperts(t *testing.T) {
 	for _, name := range routing.Recordings() {
 		c, err := config.Load("", []string{"simulate.routing=" + name})
 		expect.OK(t, err)
-		if w := recorded(c).(made); w.recording.Name != name || w.placing.replicas != 8 {
+		if w := recorded(c).(simulatedExperts); w.recording.Name != name || w.placing.replicas != 8 {
 			t.Errorf("%s: %d ranks of %s", name, w.placing.replicas, w.recording.Name)
 		}
 	}
@@ -38,7 +38,7 @@ func TestWorkloadAssumes(t *testing.T) {
 		copy(experts.Loads(2, slot), []uint16{3, 1, 1, 1})
 	}
 	for ranks, want := range map[int]float64{1: 1, 2: 1 + c.Blocks[3].MLP/3} { // on two ranks 4 of 6 tokens, where 3 are equal
-		w := made{recording: experts, placing: newPlacing(placeEven, 4, ranks, 0, 1)}
+		w := simulatedExperts{recording: experts, placing: newPlacing(placeEven, 4, ranks, 0, 1)}
 		if got := w.Costs(c, 5).Scale[3][2]; math.Abs(got-want) > 1e-12 {
 			t.Errorf("%d ranks: %v, want %v", ranks, got, want)
 		}

@@ -8,35 +8,37 @@ import (
 	"dynmo/src/piece"
 )
 
-// Placer finds maps for loads: rows by expert, as they are expected. The zero value is not
-// ready: Replicas and Room are needed. It keeps memory from one call to the next. Its answers
-// depend on the arguments alone.
+// Placer decides which replicas hold which experts of a layer: a piece.Map. Loads are the expected rows
+// of each expert. Replicas and Room must be set. A Placer reuses its memory from call to call; its
+// answers depend on the arguments alone.
 type Placer struct {
 	Replicas int
 	Room     int   // experts that a replica has room for (see Places)
 	Node     []int // by replica: its node; nil: all are on one
 
-	dealer Dealer
-	rows   []int
-	order  []int
-	loads  []float64 // by replica
-	free   []int     // by replica: places that are left
-	on     [][]share // by replica
-	holds  []bool    // by expert and replica
-	counts []int     // by expert: holders
-	each   []float64 // by expert: load of a holder, on the mean
+	dealer  Dealer
+	rows    []int
+	order   []int     // experts, the largest load first
+	loads   []float64 // by replica: the sum of its shares
+	free    []int     // by replica: places that are left
+	shares  [][]share // by replica
+	holds   []bool    // by expert and replica: whether the replica holds the expert
+	counts  []int     // by expert: the number of replicas that hold it
+	perCopy []float64 // by expert: its load divided by counts
 }
 
-// share is what a replica works on of an expert.
+// share is a part of an expert's load that one replica works on.
 type share struct {
 	expert int
 	load   float64
 }
 
-// Bound returns what the fullest replica has at least, in any map of the loads: the mean load, and the
-// least T that leaves a place for every piece,
+// Bound returns a lower bound on the load of the fullest replica, for every map of these loads. It is
+// the larger of the mean load and the least T at which the shares of all experts have places:
 //
-//	Σ_e max(1, ⌈load_e / T⌉) <= Replicas · Room.
+//	Σ_e max(1, ⌈load_e / T⌉) <= Replicas · Room
+//
+// An expert with load_e > T needs ⌈load_e / T⌉ replicas.
 func (p *Placer) Bound(loads []float64) float64 {
 	sum, most := 0.0, 0.0
 	for _, x := range loads {
@@ -65,10 +67,10 @@ func (p *Placer) Bound(loads []float64) float64 {
 	return low
 }
 
-// Place returns a map for loads by expert: owners first, the largest load first, each on the
-// emptiest replica (Graham 1969, longest processing time first), an even share of the experts
-// on each; then copies (see Copy). Replicas are numbered so that owners stay where they are in
-// present as far as a greedy choice finds; nil: anyhow.
+// Place returns a map for loads by expert. It first gives every expert an owner, the largest load
+// first: the emptiest replica that has not got its even share of the experts (Graham 1969, longest
+// processing time first). Then it adds copies (see Copy). If present is not nil, replicas are numbered
+// so that many experts keep their owners in present (see renumber).
 func (p *Placer) Place(loads []float64, present piece.Map) piece.Map {
 	p.prepare(len(loads))
 	p.order = p.order[:0]
@@ -76,11 +78,11 @@ func (p *Placer) Place(loads []float64, present piece.Map) piece.Map {
 		p.order = append(p.order, e)
 	}
 	slices.SortStableFunc(p.order, func(a, b int) int { return cmp.Compare(loads[b], loads[a]) })
-	owners, most := piece.Even(len(loads), p.Replicas), p.Room-Places(len(loads), p.Replicas, 0)
+	owners, spare := piece.Even(len(loads), p.Replicas), p.Room-Places(len(loads), p.Replicas, 0)
 	for _, e := range p.order {
 		best := -1
 		for r, load := range p.loads {
-			if p.free[r] > most && (best < 0 || load < p.loads[best] || load == p.loads[best] && p.free[r] > p.free[best]) {
+			if p.free[r] > spare && (best < 0 || load < p.loads[best] || load == p.loads[best] && p.free[r] > p.free[best]) {
 				best = r
 			}
 		}
@@ -94,15 +96,15 @@ func (p *Placer) Place(loads []float64, present piece.Map) piece.Map {
 	return p.Copy(owners, loads)
 }
 
-// renumber gives the replicas of owners other numbers, so that many experts are owned by the
-// replica that owns them in present: the pair of replicas with the most experts in common
-// first.
-func renumber(m, present piece.Map, replicas int) {
-	common := make([]int, replicas*replicas)
-	for e, on := range m {
+// renumber gives the replicas of owners other numbers, so that many experts keep the owner that they
+// have in present. It is greedy: it first takes the pair of an old and a new number that keeps the most
+// experts.
+func renumber(owners, present piece.Map, replicas int) {
+	common := make([]int, replicas*replicas) // by replica in owners and replica in present: experts that both own
+	for e, on := range owners {
 		common[on[0]*replicas+present[e][0]]++
 	}
-	pairs := make([]int, 0, len(m)+replicas)
+	pairs := make([]int, 0, len(owners)+replicas)
 	for pair, n := range common {
 		if n > 0 {
 			pairs = append(pairs, pair)
@@ -121,34 +123,34 @@ func renumber(m, present piece.Map, replicas int) {
 			taken[number[from]] = true
 		}
 	}
-	for _, on := range m {
+	for _, on := range owners {
 		on[0] = number[on[0]]
 	}
 }
 
-// prepare empties all replicas.
+// prepare takes all experts from all replicas.
 func (p *Placer) prepare(experts int) {
 	p.loads = slices.Grow(p.loads[:0], p.Replicas)[:p.Replicas]
 	p.free = slices.Grow(p.free[:0], p.Replicas)[:p.Replicas]
-	p.on = slices.Grow(p.on[:0], p.Replicas)[:p.Replicas]
+	p.shares = slices.Grow(p.shares[:0], p.Replicas)[:p.Replicas]
 	p.holds = slices.Grow(p.holds[:0], p.Replicas*experts)[:p.Replicas*experts]
 	clear(p.loads)
 	clear(p.holds)
 	for r := range p.free {
-		p.free[r], p.on[r] = p.Room, p.on[r][:0]
+		p.free[r], p.shares[r] = p.Room, p.shares[r][:0]
 	}
 }
 
-// targets are how many times the bound the fullest replica may have, as Copy tries one after
-// the other.
+// targets are the targets that Copy tries, one after the other, divided by the bound.
 var targets = []float64{1.04, 1.15}
 
-// Copy returns the map with the owners of m and other copies. It works down to a target for the
-// fullest replica. The fullest replica gives rows of its largest expert to the emptiest replica
-// with a free place, which takes a copy. This goes on until no replica exceeds the target. Loads vary in
-// each microbatch, so rows are dealt anew there. Each free place therefore takes a copy of an
-// expert whose holders have the most rows of it. Targets grow from the bound; the best map is
-// returned. In small cases all copies are tried (see exact).
+// Copy returns a map with the owners of m and new copies. Small cases try all copies (see exact).
+//
+// Other cases try several targets for the load of the fullest replica, and return the best map. For
+// each target the fullest replica gives rows of its largest expert to the emptiest replica with a free
+// place, which takes a copy (see export). This goes on until no replica exceeds the target. Then the
+// places that are still free take copies too (see fill): loads vary with each microbatch, and more
+// copies let Deal even them out.
 func (p *Placer) Copy(m piece.Map, loads []float64) piece.Map {
 	owners := m.Owned()
 	bound := p.Bound(loads)
@@ -157,45 +159,46 @@ func (p *Placer) Copy(m piece.Map, loads []float64) piece.Map {
 		return p.result(owners)
 	}
 	best, fullest := owners, p.Fullest(owners, loads, 0)
-	for _, t := range targets {
-		p.export(owners, loads, bound*t)
+	for _, factor := range targets {
+		p.export(owners, loads, bound*factor)
 		p.fill(loads)
 		m := p.result(owners)
 		if f := p.Fullest(m, loads, 0); f < fullest*(1-1e-6) {
 			best, fullest = m, f
 		}
-		if fullest <= bound*t {
+		if fullest <= bound*factor {
 			break
 		}
 	}
 	return best
 }
 
-// export lets replicas take copies until none has more than target, or none helps.
+// export moves load from the fullest replica to new copies until no replica has more than target, or no
+// replica can take a copy.
 func (p *Placer) export(owners piece.Map, loads []float64, target float64) {
 	p.prepare(len(loads))
 	for e, on := range owners {
 		p.take(on[0], e, loads[e])
 	}
 	for {
-		r, most := 0, -1.0
-		for k, load := range p.loads {
+		from, most := 0, -1.0
+		for replica, load := range p.loads {
 			if load > most {
-				r, most = k, load
+				from, most = replica, load
 			}
 		}
 		if most <= target*(1+1e-9) {
 			return
 		}
-		s := p.largest(r)
-		q := p.taker(s.expert, owners[s.expert][0], target)
-		if q < 0 {
+		s := p.largest(from)
+		to := p.taker(s.expert, owners[s.expert][0], target)
+		if to < 0 {
 			return
 		}
-		given := min(s.load, p.loads[r]-target, target-p.loads[q])
-		s.load -= given
-		p.loads[r] -= given
-		p.take(q, s.expert, given)
+		moved := min(s.load, p.loads[from]-target, target-p.loads[to])
+		s.load -= moved
+		p.loads[from] -= moved
+		p.take(to, s.expert, moved)
 	}
 }
 
@@ -203,13 +206,13 @@ func (p *Placer) export(owners piece.Map, loads []float64, target float64) {
 func (p *Placer) take(replica, expert int, load float64) {
 	p.loads[replica] += load
 	p.free[replica]--
-	p.on[replica] = append(p.on[replica], share{expert, load})
+	p.shares[replica] = append(p.shares[replica], share{expert, load})
 	p.holds[expert*p.Replicas+replica] = true
 }
 
 // largest returns the largest share on a replica.
 func (p *Placer) largest(replica int) *share {
-	list, best := p.on[replica], 0
+	list, best := p.shares[replica], 0
 	for i := range list {
 		if list[i].load > list[best].load {
 			best = i
@@ -218,12 +221,13 @@ func (p *Placer) largest(replica int) *share {
 	return &list[best]
 }
 
-// sameNode is the share of the target that a copy gives up for a place on its owner's node.
+// sameNode is how much fuller a replica on the owner's node may be and still be taken first, as a share
+// of the target.
 const sameNode = 0.05
 
-// taker returns the emptiest replica below the target that has a free place and does not hold
-// the expert yet, -1 if there is none. A replica on the owner's node is taken before others that
-// are only a little emptier.
+// taker returns the replica that takes a copy of an expert: the emptiest one below the target that has a
+// free place and does not hold the expert. It prefers replicas on the owner's node, whose load counts
+// as lower by sameNode. It returns -1 if no replica can take a copy.
 func (p *Placer) taker(expert, owner int, target float64) int {
 	best, least, below, holds := -1, math.Inf(1), target*(1-1e-9), p.holds[expert*p.Replicas:]
 	for r, load := range p.loads {
@@ -240,36 +244,36 @@ func (p *Placer) taker(expert, owner int, target float64) int {
 	return best
 }
 
-// fill gives each free place a copy of one expert that its replica does not hold: the one whose
-// holders have the most rows of it, on the mean.
+// fill gives each free place a copy of an expert that its replica does not hold: the expert with the
+// most load per replica that holds it.
 func (p *Placer) fill(loads []float64) {
-	p.each = append(p.each[:0], loads...)
+	p.perCopy = append(p.perCopy[:0], loads...)
 	p.counts = slices.Grow(p.counts[:0], len(loads))[:len(loads)]
 	clear(p.counts)
-	for _, list := range p.on {
+	for _, list := range p.shares {
 		for _, s := range list {
 			p.counts[s.expert]++
 		}
 	}
 	for e, n := range p.counts {
-		p.each[e] /= float64(n)
+		p.perCopy[e] /= float64(n)
 	}
-	for r := range p.on {
-		for p.free[r] > 0 && len(p.on[r]) < len(loads) {
+	for r := range p.shares {
+		for p.free[r] > 0 && len(p.shares[r]) < len(loads) {
 			best, most := 0, -1.0
-			for e, load := range p.each {
+			for e, load := range p.perCopy {
 				if load > most && !p.holds[e*p.Replicas+r] {
 					best, most = e, load
 				}
 			}
 			p.take(r, best, 0)
 			p.counts[best]++
-			p.each[best] = loads[best] / float64(p.counts[best])
+			p.perCopy[best] = loads[best] / float64(p.counts[best])
 		}
 	}
 }
 
-// result returns the map of the shares.
+// result returns the map of all shares: each expert's owner, then its copies in ascending order.
 func (p *Placer) result(owners piece.Map) piece.Map {
 	m, n, at := make(piece.Map, len(owners)), 0, 0
 	for _, count := range p.counts {
@@ -281,7 +285,7 @@ func (p *Placer) result(owners piece.Map) piece.Map {
 		m[e] = all[at : at+1 : at+p.counts[e]]
 		at += p.counts[e]
 	}
-	for r, list := range p.on {
+	for r, list := range p.shares {
 		for _, s := range list {
 			if r != m[s.expert][0] {
 				m[s.expert] = append(m[s.expert], r)
@@ -291,12 +295,14 @@ func (p *Placer) result(owners piece.Map) piece.Map {
 	return m
 }
 
-// unit is how many parts the mean load of a replica has where Fullest deals loads.
-const unit = 1 << 16
+// rowsPerReplica is the mean number of rows of a replica in Fullest, which scales loads to whole rows.
+// It is large, so that rounding hardly changes the result.
+const rowsPerReplica = 1 << 16
 
-// Fullest returns the load of the fullest replica in a map, with rows dealt as well as Deal
-// does. Fullest saves time where this load is at most enough: it then returns any load that is
-// at most enough and no lower.
+// Fullest returns the load of the fullest replica of a map, if Deal deals the rows. A caller that only
+// asks whether this load is at most `enough` saves time: Fullest stops once it finds a deal at which
+// the load is at most enough, and returns the load of this deal. With enough = 0 it
+// deals as long as Deal does.
 func (p *Placer) Fullest(m piece.Map, loads []float64, enough float64) float64 {
 	sum := 0.0
 	for _, x := range loads {
@@ -305,7 +311,7 @@ func (p *Placer) Fullest(m piece.Map, loads []float64, enough float64) float64 {
 	if sum == 0 {
 		return 0
 	}
-	scale := unit * float64(p.Replicas) / sum
+	scale := rowsPerReplica * float64(p.Replicas) / sum
 	p.rows = p.rows[:0]
 	for _, x := range loads {
 		p.rows = append(p.rows, int(x*scale+0.5))
