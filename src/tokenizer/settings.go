@@ -13,50 +13,27 @@ import (
 )
 
 // settings is the part of tokenizer_config.json that is used beside tokenizer.json or
-// tokenizer.model: the token that ends texts, whether texts get a begin token (for sentencepiece
-// models), and added tokens.
+// tokenizer.model.
 type settings struct {
-	End      json.RawMessage      `json:"eos_token"`
-	AddBegin *bool                `json:"add_bos_token"`
-	Plain    bool                 `json:"split_special_tokens"`
-	Added    map[int32]addedToken `json:"added_tokens_decoder"`
+	End      json.RawMessage      `json:"eos_token"`            // the token that ends texts
+	AddBegin *bool                `json:"add_bos_token"`        // whether texts of sentencepiece models get a begin token
+	Plain    bool                 `json:"split_special_tokens"` // whether special tokens in texts are plain text
+	Added    map[int32]addedToken `json:"added_tokens_decoder"` // by id
 }
 
-// applySettings applies the files beside tokenizer.json or tokenizer.model. at is the origin of the
-// files. An error names the file, and a token or setting that is not supported.
+// applySettings applies the files beside tokenizer.json or tokenizer.model, one after the other. An
+// absent file changes nothing. at is the origin of the files, for errors. An error names the file, and
+// the token or setting that is not supported.
 func (v *Vocabulary) applySettings(at string, files map[string][]byte) error {
 	var s settings
-	named := make(map[string]bool) // special tokens
-	var older map[string]int32
+	named := make(map[string]bool) // the texts of special tokens that members such as bos_token name
 	for _, f := range []struct {
 		name  string
-		apply func([]byte) error
+		apply func(text []byte) error
 	}{
-		{data.SettingsFile, func(text []byte) error {
-			if err := json.Unmarshal(text, &s); err != nil {
-				return err
-			}
-			if err := v.set(s, files[data.TokenizerFile] == nil); err != nil {
-				return err
-			}
-			return v.addNamed(named, text)
-		}},
+		{data.SettingsFile, func(text []byte) error { return v.applyConfig(&s, named, text, files[data.TokenizerFile] == nil) }},
 		{data.SpecialFile, func(text []byte) error { return v.addNamed(named, text) }},
-		{data.AddedFile, func(text []byte) error {
-			if err := json.Unmarshal(text, &older); err != nil || s.Added != nil {
-				return err
-			}
-			for _, content := range slices.Sorted(maps.Keys(older)) {
-				isSpecial := named[content]
-				if v.added[older[content]].Content == content {
-					continue // transformers takes the properties in tokenizer.json
-				}
-				if err := v.addKnown(addedToken{ID: older[content], Content: content, Normalized: !isSpecial, Special: isSpecial}); err != nil {
-					return err
-				}
-			}
-			return nil
-		}},
+		{data.AddedFile, func(text []byte) error { return v.applyAdded(s, named, text) }},
 	} {
 		if text, ok := files[f.name]; ok {
 			if err := f.apply(text); err != nil {
@@ -67,8 +44,39 @@ func (v *Vocabulary) applySettings(at string, files map[string][]byte) error {
 	return nil
 }
 
-// set applies tokenizer_config.json. The error names a setting, or a token that does not exist.
-func (v *Vocabulary) set(s settings, pieces bool) error {
+// applyConfig reads tokenizer_config.json into s and applies it. isPieces says that the vocabulary is
+// from tokenizer.model.
+func (v *Vocabulary) applyConfig(s *settings, named map[string]bool, text []byte, isPieces bool) error {
+	if err := json.Unmarshal(text, s); err != nil {
+		return err
+	}
+	if err := v.set(*s, isPieces); err != nil {
+		return err
+	}
+	return v.addNamed(named, text)
+}
+
+// applyAdded applies added_tokens.json, the ids of added tokens by text. It does nothing if
+// tokenizer_config.json (s) lists added tokens: then only that list counts.
+func (v *Vocabulary) applyAdded(s settings, named map[string]bool, text []byte) error {
+	var ids map[string]int32
+	if err := json.Unmarshal(text, &ids); err != nil || s.Added != nil {
+		return err
+	}
+	for _, content := range slices.Sorted(maps.Keys(ids)) {
+		id, isSpecial := ids[content], named[content]
+		if v.added[id].Content == content {
+			continue // transformers takes the properties in tokenizer.json
+		}
+		if err := v.addKnown(addedToken{ID: id, Content: content, Normalized: !isSpecial, Special: isSpecial}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// set applies the settings. The error names a setting, or a token that does not exist.
+func (v *Vocabulary) set(s settings, isPieces bool) error {
 	if s.Plain {
 		return errors.New("split_special_tokens: true is not supported, want false")
 	}
@@ -83,7 +91,7 @@ func (v *Vocabulary) set(s settings, pieces bool) error {
 		}
 		v.End = int32(id)
 	}
-	if pieces && s.AddBegin != nil && !*s.AddBegin {
+	if isPieces && s.AddBegin != nil && !*s.AddBegin {
 		v.begin = nil
 	}
 	for _, id := range slices.Sorted(maps.Keys(s.Added)) {
@@ -96,8 +104,8 @@ func (v *Vocabulary) set(s settings, pieces bool) error {
 	return nil
 }
 
-// addKnown makes texts be searched for a token of the vocabulary. An error says that the vocabulary
-// lacks the token, or that a property of it is not supported.
+// addKnown makes a token of the vocabulary an added token: from now on texts are searched for it. An
+// error says that the vocabulary lacks the token, or that a property of the token is not supported.
 func (v *Vocabulary) addKnown(a addedToken) error {
 	if v.pieces != nil {
 		a.Normalized = false // the text of a sentencepiece model is not normalised
@@ -120,8 +128,9 @@ func (v *Vocabulary) source() string {
 	return data.TokenizerFile
 }
 
-// addNamed adds the special tokens of the vocabulary that a member such as bos_token names, and puts
-// all names into named. A list such as additional_special_tokens leaves an added token as it is.
+// addNamed adds the special tokens that members of the JSON object text name, such as bos_token. It puts
+// the texts of these tokens into named. Names that are no token of the vocabulary add nothing. A list
+// such as additional_special_tokens does not make a token special that is an added token already.
 func (v *Vocabulary) addNamed(named map[string]bool, text []byte) error {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(text, &members); err != nil {
