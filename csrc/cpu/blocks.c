@@ -1,12 +1,14 @@
-/* Products y = x·M with a matrix in compressed rows whose entries are whole blocks of
- * 32 x 32: those of 32 rows together are a dense matrix (32, 32·blocks), so a block is a
- * product of dense ones, whose sums stay in registers.
+/* Products y = x·M with a sparse matrix of whole blocks of 32 x 32 entries, in compressed rows. M
+ * leads from input to output channels: forward its rows are the outputs, backward the inputs. The
+ * entries of 32 rows lie together as a dense matrix (32, 32·blocks), here called a strip. So the
+ * product of one block is a dense product (k->block), whose sums stay in registers.
  *
- * Tokens go by panels of PANEL, and the operands of a panel are packed once. Where blocks
- * multiply activations, a tile of tokens is packed channel by channel. Where a block is a sum
- * over tokens, 32 channels are packed token by token. Sums over channels take blocks, and the
- * channels within a block, in ascending order. Sums over tokens take tokens in ascending
- * order. Threads share blocks of outputs. */
+ * A call takes PANEL tokens at a time, and packs x and dy of these tokens once. Products with
+ * activations pack tiles of tokens, channel by channel. The gradient of values is a sum over tokens:
+ * it packs 32 channels at a time, token by token.
+ *
+ * Sums over channels add blocks, and the channels of a block, in ascending order. Sums over tokens add
+ * tokens in ascending order. Threads share the blocks of the result. */
 #include "kernels.h"
 
 enum { SIDE = DYNMO_BLOCK, PANEL = 256 /* tokens: whole tiles */ };
@@ -22,7 +24,7 @@ struct product {
 	float *y, *dvalues;      /* (n, outputs), (nnz) */
 	int64_t inputs, outputs; /* columns and rows of the matrix; transposed: rows and columns */
 	int64_t n;
-	float *of_x, *of_y; /* packed activations of the inputs and outputs */
+	float *of_x, *of_y; /* packed: x, and y or dy */
 };
 
 static struct product begin(const dynmo_cpu *k, float *work, const int32_t *row_ptr, const int32_t *col_idx,
@@ -33,20 +35,24 @@ static struct product begin(const dynmo_cpu *k, float *work, const int32_t *row_
 		.of_x = packed, .of_y = packed + inputs * PANEL};
 }
 
-/* The blocks of 32 rows. */
+/* The entries of 32 rows of the matrix. */
 struct strip {
-	int64_t first, blocks; /* entry; blocks in it */
+	int64_t first;  /* the first entry */
+	int64_t blocks; /* the number of blocks */
 };
 
+/* Returns the strip of row block `row`. */
 static struct strip strip(const struct product *p, int64_t row)
 {
 	int64_t first = p->row_ptr[row * SIDE];
 	return (struct strip){first, (p->row_ptr[row * SIDE + 1] - first) / SIDE};
 }
 
+/* Returns the column, in blocks, of a block of a strip. */
 static int64_t column(const struct product *p, struct strip s, int64_t block) { return p->col_idx[s.first + block * SIDE] / SIDE; }
 
-/* The tiles that begin at token t of 32 channels. */
+/* Return the tile of 32 channels that begins at token t, in packed x and in packed y. `width` is that
+ * of the tile (see tile_width). */
 static float *x_tile(const struct product *p, int64_t t, int64_t block, int64_t width)
 {
 	return p->of_x + t * p->inputs + block * SIDE * width;
@@ -57,9 +63,10 @@ static float *y_tile(const struct product *p, int64_t t, int64_t block, int64_t 
 	return p->of_y + t * p->outputs + block * SIDE * width;
 }
 
+/* Returns the floats that a channel takes in the tile that begins at token t. */
 static int64_t tile_width(const struct product *p, int64_t t) { return p->k->tile_width(dynmo_min(p->k->tile, p->n - t)); }
 
-/* Items are blocks of inputs. */
+/* Packs a range of blocks of 32 inputs into tiles. */
 static void pack_inputs(const void *job, int64_t first, int64_t last)
 {
 	const struct product *p = job;
@@ -69,13 +76,14 @@ static void pack_inputs(const void *job, int64_t first, int64_t last)
 			dynmo_min(k->tile, p->n - t), (last - first) * SIDE);
 }
 
+/* Sets the tiles of 32 outputs to their bias or 0. */
 static void fill_tiles(const struct product *p, int64_t block)
 {
 	for (int64_t t = 0; t < p->n; t += p->k->tile)
 		p->k->fill(y_tile(p, t, block, tile_width(p, t)), p->bias ? p->bias + block * SIDE : NULL, SIDE, tile_width(p, t));
 }
 
-/* Sets y of 32 channels from its tiles. */
+/* Copies the tiles of 32 outputs to y. */
 static void unpack_tiles(const struct product *p, int64_t block)
 {
 	const dynmo_cpu *k = p->k;
@@ -84,7 +92,7 @@ static void unpack_tiles(const struct product *p, int64_t block)
 			dynmo_min(k->tile, p->n - t), SIDE);
 }
 
-/* Items are blocks of rows: sets their y. */
+/* Sets y for a range of row blocks. */
 static void multiply(const void *job, int64_t first, int64_t last)
 {
 	const struct product *p = job;
@@ -101,8 +109,8 @@ static void multiply(const void *job, int64_t first, int64_t last)
 	}
 }
 
-/* Items are blocks of columns: sets their y by the transposed matrix. Every block of rows
- * can have blocks in these columns, so all rows are searched. */
+/* Sets y for a range of column blocks, by the transposed matrix. Every strip can have blocks in these
+ * columns, so it searches all of them. */
 static void multiply_transposed(const void *job, int64_t first, int64_t last)
 {
 	const struct product *p = job;
@@ -124,7 +132,7 @@ static void multiply_transposed(const void *job, int64_t first, int64_t last)
 		unpack_tiles(p, c);
 }
 
-/* Copies each 32 of some channels token by token. */
+/* Packs x (n, channels) token by token, 32 channels at a time, for blocks [first, last) of channels. */
 static void pack_tokens(const struct product *p, float *packed, const float *x, int64_t channels, int64_t first, int64_t last)
 {
 	for (int64_t block = first; block < last; block++)
@@ -132,7 +140,7 @@ static void pack_tokens(const struct product *p, float *packed, const float *x, 
 			memcpy(packed + (block * p->n + t) * SIDE, x + t * channels + block * SIDE, SIDE * sizeof *x);
 }
 
-/* Items are blocks of columns, then of rows. */
+/* Packs x and dy. Items are first the blocks of columns (x), then the blocks of rows (dy). */
 static void pack_both(const void *job, int64_t first, int64_t last)
 {
 	const struct product *p = job;
@@ -142,7 +150,7 @@ static void pack_both(const void *job, int64_t first, int64_t last)
 		pack_tokens(p, p->of_y, p->dy, p->outputs, first > columns ? first - columns : 0, last - columns);
 }
 
-/* Items are blocks of rows: adds to their dvalues. */
+/* Adds to dvalues for a range of row blocks: the products dyᵀ·x over the tokens of the panel. */
 static void sample(const void *job, int64_t first, int64_t last)
 {
 	const struct product *p = job;
@@ -154,8 +162,8 @@ static void sample(const void *job, int64_t first, int64_t last)
 	}
 }
 
-/* Does a call on n tokens panel by panel: packs `operands` blocks of 32 channels, then does
- * `results` blocks, by ranges of grain. p is at the first token. */
+/* Runs a call on n tokens, panel by panel. For each panel it runs pack on `operands` items, 4 at a time,
+ * and then part on `results` items, `grain` at a time. p has the pointers of the first token. */
 static void run(struct product *p, dynmo_part *pack, int64_t operands, dynmo_part *part, int64_t results, int64_t grain,
 	int64_t n)
 {
@@ -190,7 +198,7 @@ void dynmo_cpu_blocks_backward_input(const dynmo_cpu *k, float *work, float *din
 	p.values = values;
 	p.x = dout;
 	p.y = dinp;
-	/* columns by few ranges, since each goes through all rows */
+	/* few ranges of columns, since each range searches all rows */
 	run(&p, pack_inputs, rows / SIDE, multiply_transposed, columns, columns / (4 * dynmo_team_size(k->team)) + 1, n);
 }
 

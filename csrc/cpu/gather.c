@@ -1,14 +1,19 @@
-/* Some rows of a table: gathered, scattered or added up, and the gradients of the factors
- * of the rows. */
+/* Gathers, scatters and adds up rows of a table, and computes the gradients of the factors that
+ * scale the rows. src/kernel/kernel.go has the equations. */
 #include "kernels.h"
 
+/* A call on n different rows of a table, rows[i] for item i. */
 struct gather {
-	float *out;
-	const float *inp, *a, *b, *keep, *factor;
-	const int32_t *rows;
+	float *out;               /* gather: (n, c). scatter: the table. gate_gradient: dlogits, by row of the table */
+	const float *inp;         /* gather: the table. scatter: add (n, c). gate_gradient: dout (n, c) */
+	const float *a, *b;       /* (n, c), for gate_gradient */
+	const float *keep;        /* (n), for scatter */
+	const float *factor;      /* (n) or NULL */
+	const int32_t *rows;      /* (n) */
 	int64_t c;
 };
 
+/* out[i] = factor[i] · inp[rows[i]]. */
 static void gather_rows(const void *job, int64_t first, int64_t last)
 {
 	const struct gather *g = job;
@@ -36,6 +41,7 @@ int32_t dynmo_cpu_gather_rows(const dynmo_cpu *k, float *out, const float *inp, 
 	return DYNMO_CPU_OK;
 }
 
+/* out[rows[i]] = keep[i] · out[rows[i]] + factor[i] · inp[i]. */
 static void scatter_rows(const void *job, int64_t first, int64_t last)
 {
 	const struct gather *g = job;
@@ -58,6 +64,7 @@ int32_t dynmo_cpu_scatter_rows(const dynmo_cpu *k, float *out, const float *add,
 	return DYNMO_CPU_OK;
 }
 
+/* dlogits[rows[i]] += factor[i] · Σ_c dout[i]·(a[i] - b[i]). */
 static void gate_gradient(const void *job, int64_t first, int64_t last)
 {
 	const struct gather *g = job;
@@ -80,16 +87,18 @@ int32_t dynmo_cpu_gate_gradient(const dynmo_cpu *k, float *dlogits, const float 
 	return DYNMO_CPU_OK;
 }
 
-/* Sums of k rows each of a table, inp; dfactor is the gradient of their factors. */
+/* A call on n sums. Each adds `each` rows of a table, scaled by factors. */
 struct combined {
 	const dynmo_cpu *k;
-	float *out, *dfactor;
-	const float *inp, *dout, *factor;
-	const int32_t *rows;
+	float *out, *dfactor;      /* (n, c), (n, each) */
+	const float *inp;          /* the table: rows of c */
+	const float *dout;         /* (n, c) */
+	const float *factor;       /* (n, each) or NULL */
+	const int32_t *rows;       /* (n, each); a negative row is left out */
 	int64_t each, c;
 };
 
-/* Says whether no row is behind a table; negative ones are absent. */
+/* Returns 1 if all n rows are below `table`, else 0. Negative rows are below. */
 static int32_t below(const int32_t *rows, int64_t n, int64_t table)
 {
 	for (int64_t i = 0; i < n; i++)
@@ -98,6 +107,7 @@ static int32_t below(const int32_t *rows, int64_t n, int64_t table)
 	return 1;
 }
 
+/* out[i] = Σ_j factor[i, j] · inp[rows[i, j]]. */
 static void combine_rows(const void *job, int64_t first, int64_t last)
 {
 	const struct combined *s = job;
@@ -116,6 +126,7 @@ int32_t dynmo_cpu_combine_rows(const dynmo_cpu *k, float *out, const float *inp,
 	return DYNMO_CPU_OK;
 }
 
+/* dfactor[i, j] = Σ_c dout[i] · inp[rows[i, j]]. */
 static void combine_gradient(const void *job, int64_t first, int64_t last)
 {
 	const struct combined *s = job;

@@ -1,36 +1,42 @@
-/* Causal attention within buckets. A head's queries, keys and values are gathered in
- * the order of the buckets. A query then sees the first keys of its bucket, and a later
- * query sees at least as many. So a bucket is the triangle of attention.c with another
- * edge, and uses the same tiles. Tiles whose queries see no key are left out. */
+/* Causal attention within buckets: a query attends to the keys of its bucket that are not later in
+ * the sequence. attention_hash.c makes the buckets. A head's queries, keys and values are gathered
+ * bucket by bucket, and within a bucket in the order of the sequence. The keys that a query sees are
+ * then the first ones of its bucket, and a later query sees at least as many. So the scores of a bucket
+ * fill a staircase, in place of attention.c's triangle, and are computed in tiles of the same size. */
 #include <math.h>
 
 #include "attention.h"
 
-/* A call. dqkv and dout are the backward pass's, which only reads out and lse. */
+/* A call. The backward pass has dqkv and dout too, and only reads out and lse. */
 struct sparse {
 	const dynmo_cpu *k;
 	float *work, *out, *lse, *dqkv;
 	const float *qkv, *dout;
-	const int32_t *offsets, *order, *starts;
-	int64_t buckets, longest, c, nh;
+	const int32_t *offsets; /* (b + 1): where each sequence begins */
+	const int32_t *order;   /* by head: its queries, then its keys, as positions in the sequence by bucket */
+	const int32_t *starts;  /* (b, nh, 2, buckets + 1): where each bucket begins in a head's queries and keys */
+	int64_t buckets, longest, c, nh; /* longest: tokens of the longest sequence */
 };
 
-/* The working copy of a head, in the order of the buckets. out, dout and lse keep the order of tokens. */
+/* The working copy of a head, in the order of the buckets. t is the tokens of its sequence. out, dout
+ * and lse keep the order of tokens. */
 struct gathered {
 	struct head h;
 	struct sorted by;
-	float *p, *dp;                 /* (TILE, t): scores */
-	float *q, *k, *v;              /* (t, hs) */
-	float *dy, *rows, *dk, *dv;    /* (TILE, hs) twice, (t, hs) twice */
-	int32_t *seen;                 /* (t) */
+	float *p, *dp;    /* (TILE, t): probabilities of a tile, and their gradients */
+	float *q, *k, *v; /* (t, hs) */
+	float *dy, *rows; /* (TILE, hs): dout of a tile; its output or its dq */
+	float *dk, *dv;   /* (t, hs) */
+	int32_t *seen;    /* (t): how many keys of its bucket each query sees */
 };
 
-/* A tile of queries of a bucket, and the keys that any of them sees. */
+/* A tile: queries [query, query + rows) of a bucket, and keys [key, key + keys), all that any of these
+ * queries sees. */
 struct tile {
 	int64_t query, rows, key, keys;
 };
 
-/* The workspace of each member. */
+/* Returns the floats of workspace that each thread needs. */
 static int64_t room(int64_t longest, int64_t hs)
 {
 	return dynmo_lines(2 * TILE * longest) + dynmo_lines(5 * longest * hs) + dynmo_lines(2 * TILE * hs) + dynmo_lines(longest);
@@ -41,7 +47,7 @@ int64_t dynmo_cpu_sparse_attention_work(const dynmo_cpu *k, int64_t longest, int
 	return dynmo_lines(1) + dynmo_team_size(k->team) * room(longest, c / nh);
 }
 
-/* Says whether order and starts stay within the heads. */
+/* Returns 1 if the positions of order and the starts of buckets are inside their heads, else 0. */
 static int inside(const int32_t *order, const int32_t *starts, int64_t buckets, const int32_t *offsets, int64_t b, int64_t nh)
 {
 	for (int64_t i = 0; i < b * nh; i++) {
@@ -61,20 +67,21 @@ static int inside(const int32_t *order, const int32_t *starts, int64_t buckets, 
 	return 1;
 }
 
-/* dst (n, hs) = the rows of src, ld apart, at these places. */
+/* dst (n, hs): row i is row at[i] of src, whose rows are ld floats apart. */
 static void gather(float *dst, const float *src, const int32_t *at, int64_t n, int64_t ld, int64_t hs)
 {
 	for (int64_t i = 0; i < n; i++)
 		memcpy(dst + i * hs, src + at[i] * ld, (size_t)hs * sizeof *dst);
 }
 
+/* Row at[i] of dst, whose rows are ld floats apart, becomes row i of src (n, hs). */
 static void scatter(float *dst, const float *src, const int32_t *at, int64_t n, int64_t ld, int64_t hs)
 {
 	for (int64_t i = 0; i < n; i++)
 		memcpy(dst + at[i] * ld, src + i * hs, (size_t)hs * sizeof *dst);
 }
 
-/* Gathers head i. */
+/* Gathers head i of all sequences into the workspace of this thread. */
 static struct gathered gather_head(const struct sparse *a, int64_t i)
 {
 	int64_t c = a->c, hs = c / a->nh, size = a->longest * hs;
@@ -98,7 +105,7 @@ static struct gathered gather_head(const struct sparse *a, int64_t i)
 	return g;
 }
 
-/* Does each tile of a head, bucket by bucket and in ascending order of queries. */
+/* Calls do_tile for each tile of a head, bucket by bucket, in ascending order of queries. */
 static void each_tile(const struct sparse *a, const struct gathered *g, void (*do_tile)(const struct sparse *,
 	const struct gathered *, struct tile))
 {
@@ -114,6 +121,7 @@ static void each_tile(const struct sparse *a, const struct gathered *g, void (*d
 /* Sets the scores of a row that its query does not see to 0. */
 static void clear_unseen(float *s, int64_t seen, int64_t keys) { memset(s + seen, 0, (size_t)(keys - seen) * sizeof *s); }
 
+/* Sets out and lse for the queries of a tile. A query that sees no key gets the output 0. */
 static void forward_tile(const struct sparse *a, const struct gathered *g, struct tile t)
 {
 	int64_t c = a->c, hs = c / a->nh;
@@ -142,6 +150,7 @@ static void forward_tile(const struct sparse *a, const struct gathered *g, struc
 	scatter(a->out + g->h.at, g->rows, at, t.rows, c, hs);
 }
 
+/* Sets dq for the queries of a tile, and adds to dk and dv of its keys. */
 static void backward_tile(const struct sparse *a, const struct gathered *g, struct tile t)
 {
 	int64_t c = a->c, hs = c / a->nh;
@@ -181,7 +190,7 @@ static void forward(const void *job, int64_t first, int64_t last)
 	}
 }
 
-/* dk and dv add up over the tiles, in ascending order. */
+/* Items are heads of sequences. The sums of dk and dv take the tiles in ascending order. */
 static void backward(const void *job, int64_t first, int64_t last)
 {
 	const struct sparse *a = job;

@@ -1,4 +1,4 @@
-/* Vectors of 8 lanes. */
+/* Vectors of 8 lanes: the operations that vector.h lists and explains, in AVX2 and FMA. */
 #define LANES 8
 #define FN(name) dynmo_avx2_##name
 #define TILE_VECTORS 8

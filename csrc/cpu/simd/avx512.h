@@ -1,4 +1,4 @@
-/* Vectors of 16 lanes. */
+/* Vectors of 16 lanes: the operations that vector.h lists and explains, in AVX-512. */
 #define LANES 16
 #define FN(name) dynmo_avx512_##name
 #define TILE_VECTORS 4

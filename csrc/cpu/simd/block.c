@@ -1,8 +1,12 @@
-/* The product of a small block with vectors, whose sums stay in registers. */
+/* The product of a matrix w of DYNMO_BLOCK rows with the rows of x:
+ *
+ *	y[o·ldy + v] += Σ_i w[o·outer + i·inner] · x[i·ldx + v]    o < DYNMO_BLOCK, i < depth, v < width
+ *
+ * Sums stay in registers, and add in ascending order of i. width is a multiple of LANES. */
 
-enum { OUTPUTS = 4 }; /* sums of as many outputs share the loads of x */
+enum { OUTPUTS = 4 }; /* rows of y whose sums are computed together, so that they share the loads of x */
 
-/* Of OUTPUTS outputs and `vectors` vectors. A sum is in ascending order of i. */
+/* Computes OUTPUTS rows of y, `vectors` vectors wide. */
 static inline __attribute__((always_inline)) void block_vectors(float *y, int64_t ldy, const float *x, int64_t ldx,
 	const float *w, int64_t outer, int64_t inner, int64_t depth, const int vectors)
 {
@@ -25,6 +29,7 @@ static inline __attribute__((always_inline)) void block_vectors(float *y, int64_
 			vstore(y + o * ldy + u * LANES, s[o][u]);
 }
 
+/* Computes the whole product: OUTPUTS rows at a time, BLOCK_VECTORS vectors wide where they fit. */
 static void FN(block)(float *y, int64_t ldy, const float *x, int64_t ldx, const float *w, int64_t outer, int64_t inner,
 	int64_t depth, int64_t width)
 {

@@ -1,4 +1,5 @@
-/* Vectors of 4 lanes in the compiler's own vector types: for any processor. */
+/* Vectors of 4 lanes: the operations that vector.h lists and explains, in the compiler's own vector
+ * types. They run on any processor. */
 #define LANES 4
 #define FN(name) dynmo_generic_##name
 #define TILE_VECTORS 8

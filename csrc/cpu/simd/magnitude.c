@@ -1,5 +1,6 @@
-/* Words of 64 elements, the grain of a mask. */
+/* Loops over the elements of a mask. A word of a mask has bits of 64 elements. */
 
+/* Sets to 0 the elements of x (n) whose bit in mask is 0. */
 static void FN(mask)(float *x, const uint64_t *mask, int64_t n)
 {
 	for (int64_t i = 0; i < n; i += 64) {
@@ -12,6 +13,7 @@ static void FN(mask)(float *x, const uint64_t *mask, int64_t n)
 	}
 }
 
+/* Returns a bit for each of 64 elements: 1 if the bits of |x| >> shift are prefix. */
 static uint64_t FN(match)(const float *x, uint32_t prefix, int32_t shift)
 {
 	uint64_t word = 0;

@@ -1,9 +1,13 @@
-/* Tiles of tokens and sorted entries. The tokens of one channel are `width`
- * floats of a tile, a multiple of LANES; absent tokens are 0. A full tile is
- * TILE_VECTORS wide. */
+/* Inner loops of products with a sparse matrix (../sparse.c). A tile has some tokens of x or y, channel
+ * by channel: each channel takes `width` floats, a multiple of LANES and at most TILE_VECTORS vectors.
+ * Floats of absent tokens are 0.
+ *
+ * Entries of the matrix are grouped by output channel. Entry e has the input channel inputs[e] and the
+ * value values[e]. Output o has the entries from o·slot to ends[o]. */
 
 static int64_t FN(tile_width)(int64_t tokens) { return (tokens + LANES - 1) / LANES * LANES; }
 
+/* Copies x (tokens, channels), rows ld apart, to a tile: transposes it. */
 static void FN(pack)(float *tile, const float *x, int64_t ld, int64_t tokens, int64_t channels)
 {
 	int64_t width = FN(tile_width)(tokens), whole = tokens / TRANSPOSE * TRANSPOSE, c = 0;
@@ -18,6 +22,7 @@ static void FN(pack)(float *tile, const float *x, int64_t ld, int64_t tokens, in
 			tile[j * width + t] = t < tokens ? x[t * ld + j] : 0;
 }
 
+/* Copies a tile to x (tokens, channels), rows ld apart. */
 static void FN(unpack)(float *x, int64_t ld, const float *tile, int64_t tokens, int64_t channels)
 {
 	int64_t width = FN(tile_width)(tokens), whole = tokens / TRANSPOSE * TRANSPOSE, c = 0;
@@ -32,8 +37,8 @@ static void FN(unpack)(float *x, int64_t ld, const float *tile, int64_t tokens, 
 			x[t * ld + j] = tile[j * width + t];
 }
 
-/* Each loop over entries is compiled once for every number of vectors in a
- * tile's width, so that a channel's tokens stay in registers. */
+/* Calls a loop over entries with VECTORS, the number of vectors in a tile's width, as a constant. The
+ * loop is compiled once for each number, so that a channel's tokens stay in registers. */
 #define CASE(vectors, call) \
 	case vectors: { enum { VECTORS = vectors }; call; break; }
 #if TILE_VECTORS == 8
@@ -44,6 +49,7 @@ static void FN(unpack)(float *x, int64_t ld, const float *tile, int64_t tokens, 
 #define FOR_WIDTH(call) \
 	switch (width / LANES) { CASE(1, call) CASE(2, call) CASE(3, call) CASE(4, call) WIDE(call) }
 
+/* Sets all tokens of each output channel to its bias, or to 0 if bias is NULL. */
 static void FN(fill)(float *y, const float *bias, int64_t outputs, int64_t width)
 {
 	for (int64_t o = 0; o < outputs; o++)
@@ -51,6 +57,7 @@ static void FN(fill)(float *y, const float *bias, int64_t outputs, int64_t width
 			vstore(y + o * width + t, vset1(bias ? bias[o] : 0));
 }
 
+/* y[o] += Σ_e values[e] · x[inputs[e]], over the entries e of output o. Each channel is a row of tokens. */
 static inline __attribute__((always_inline)) void gather_vectors(float *y, const float *x, const int32_t *ends,
 	int64_t slot, const int32_t *inputs, const float *values, int64_t outputs, const int vectors)
 {
@@ -78,8 +85,9 @@ static void FN(gather)(float *y, const float *x, const int32_t *ends, int64_t sl
 	FOR_WIDTH(gather_vectors(y, x, ends, slot, inputs, values, outputs, VECTORS))
 }
 
-/* Four entries at a time, so that their sums over the lanes are taken together;
- * behind a group's last one lie some that belong to no group. */
+/* values[e] += y[o] · x[inputs[e]], the dot product over the tokens, for the entries e of output o. Takes
+ * four entries at a time, so that vadd4 adds up their lanes together. The last step of a group may run
+ * over up to three entries that belong to no group. */
 static inline __attribute__((always_inline)) void sample_vectors(float *values, const float *y, const float *x,
 	const int32_t *ends, int64_t slot, const int32_t *inputs, int64_t outputs, const int vectors)
 {
