@@ -1,24 +1,24 @@
-/* Attention backward on Hopper's tensor cores, by five products. A block has 128 keys of a
- * head that has keys: 64 for each of two groups of four warps. The block goes over the queries
- * of all heads that share the keys, 64 at a time, the last queries first. The transposed
- * scores of a group are 64 keys x 64 queries:
+/* Attention backward on Hopper's tensor cores, in five products. A block has 128 keys of one head of
+ * keys: 64 for each of two groups of four warps. It works in steps. A step is a tile of 64 queries of
+ * one of the heads that share the keys; the last tile comes first. A group's scores are transposed,
+ * 64 keys x 64 queries:
  *
  *	pᵀ = 2^(scale·log2(e)·k·qᵀ - lse2)    dsᵀ = pᵀ·(v·doutᵀ - mean)
  *	dv += pᵀ·dout    dk += dsᵀ·q    dq += ds·k
  *
- * p and ds become operands in registers. For dq, ds also goes through shared memory. The
- * groups make dq over all 128 keys in turn, and each group has a place for ds. A step later
- * the other group makes dq, and first waits for the ds of all warps. So no warp writes a
- * place that a product still reads.
+ * dv and dk take p and ds from registers. dq needs the ds of all 128 keys, so both groups write ds to
+ * shared memory, and in each step one of the groups, in turn, computes dq. Each group reads ds from a
+ * place of its own, which is written again two steps later. In the step between, the other group
+ * waits for the ds of all warps. A warp writes that ds after its earlier products, so the place is free.
  *
- * dq is a sum over the blocks of a head, in global memory. A block adds its part of a tile of
- * queries after the block of the keys before, so the sum has the order of keys. A group
- * writes its part to shared memory. A warp for each group waits for the turn and orders the
- * copy engine to add the part. The block of a query's last keys adds the sum to its part and writes
- * dq. Blocks get their numbers as they begin, first keys first: each waits only for running
- * blocks. A few heads are worked on at a time, so their sums stay in the second-level cache.
- * An H100 takes 3,900 clocks for a step at head size 64. Its products take 1,280. It took
- * 7,000 when groups added to the sums themselves and all heads were worked on at once. */
+ * dq is a sum over the blocks of a head, in global memory. Blocks add their parts in the order of keys,
+ * so the bits do not vary. A group writes its part to shared memory. One warp for each group waits until
+ * the block of the keys before has added its part, and then orders the copy engine to add this one. The
+ * block of the last keys that a query sees adds the sum to its own part and writes dq. Blocks take their
+ * numbers as they start, first keys first, so they wait only for blocks that run already. Few heads are
+ * worked on at a time, so that their sums stay in the second-level cache. An H100 takes 3,900 clocks
+ * for a step at head size 64; its products alone take 1,280. It took 7,000 clocks when groups added to
+ * the sums themselves and all heads were worked on at once. */
 #include "attention_hopper.cuh"
 
 namespace {
@@ -28,30 +28,30 @@ constexpr int QUERIES = 64; /* of a tile */
 template <int HS> struct backward_memory {
 	head_panels<HS, HOPPER_ROWS> k, v;
 	head_panels<HS, QUERIES> q[HOPPER_STAGES], dout[HOPPER_STAGES];
-	head_panels<PANEL, HOPPER_ROWS> ds[HOPPER_GROUPS]; /* transposed, of the group whose turn it is */
-	float4 dq[HOPPER_GROUPS][HS / 8][GROUP_THREADS];   /* a group's part, as its lanes have it */
+	head_panels<PANEL, HOPPER_ROWS> ds[HOPPER_GROUPS]; /* transposed ds (128 keys, 64 queries), by the group that makes dq */
+	float4 dq[HOPPER_GROUPS][HS / 8][GROUP_THREADS];   /* a group's part of dq, in the order of its lanes */
 	query_stats stats[HOPPER_STAGES][QUERIES];
-	uint64_t keys_full, full[HOPPER_STAGES], free[HOPPER_STAGES]; /* of q, dout and stats */
-	uint64_t ds_full[HOPPER_GROUPS], dq_full[HOPPER_GROUPS], dq_free[HOPPER_GROUPS];
-	int block;
+	uint64_t keys_full, full[HOPPER_STAGES], free[HOPPER_STAGES]; /* barriers: k and v; q, dout and stats of a stage */
+	uint64_t ds_full[HOPPER_GROUPS], dq_full[HOPPER_GROUPS], dq_free[HOPPER_GROUPS]; /* barriers of ds and dq */
+	int block; /* the number of the block, in the order in which blocks start */
 };
 
-/* The sums of dq in global memory, each of 64 queries of a head, as a group's lanes have it. */
+/* The sums of dq in global memory. One sum is 64 queries of a head, in the order of a group's lanes. */
 struct query_sums {
 	float4 *sums; /* (tiles, nh, hs/8, GROUP_THREADS) */
-	int *added;   /* (tiles, nh): blocks of keys */
-	int *blocks;  /* that have begun */
+	int *added;   /* (tiles, nh): how many blocks of keys have added their parts */
+	int *blocks;  /* how many blocks have started */
 };
 
-/* Returns the most tiles of 64 queries that the sequences before this one can have. */
+/* Returns the most tiles of 64 queries in the sequences before one that begins at token `first`. */
 __device__ __forceinline__ int tiles_before(int first, int sequence) { return first / QUERIES + sequence; }
 
-/* Rows of 64 channels of dq that are worked on together: their sums are 16 MB. And the least
- * blocks that are worked on together: fewer blocks would wait for one another. */
+/* How many rows of 64 channels of dq are worked on at a time: their sums take 16 MB. And how many
+ * blocks at least: fewer blocks would wait for one another. */
 constexpr int ROWS_TOGETHER = 1 << 16, BLOCKS_TOGETHER = 256;
 
-/* A block's head, counted over all sequences, and its first key. For the same keys, the
- * heads that are worked on together come one after the other. */
+/* A block's head, counted over all sequences, and its first key. Blocks are numbered group by group of
+ * `together` heads, then by keys, then by head. */
 struct block_place {
 	int head, key;
 
@@ -68,7 +68,7 @@ struct block_place {
 
 /* The work of a block. */
 struct key_block {
-	attention_head h; /* of the queries that come first */
+	attention_head h; /* the first of the query heads that share the keys */
 	int sequence, kv, share, key, width; /* head with keys, heads that share it, first key, channels of a row of qkv */
 
 	__device__ __forceinline__ key_block(attention_shape s, int heads, block_place at) /* heads of each sequence */
@@ -78,7 +78,7 @@ struct key_block {
 	__device__ __forceinline__ int number() const { return key / HOPPER_ROWS; } /* among its head's blocks */
 };
 
-/* A step of a block: a tile of queries of a head. */
+/* A step of a block: its number, and its tile of queries in a head. */
 struct query_step {
 	int number, tile, head;
 
@@ -90,9 +90,9 @@ struct query_step {
 		tile = b.tiles() - 1;
 		head++;
 	}
-	/* Whether the block has the last keys of the queries. */
+	/* Whether the block has the last keys that the queries see. Then it writes dq. */
 	__device__ __forceinline__ bool has_last(key_block b) const { return tile * QUERIES / HOPPER_ROWS == b.number(); }
-	/* The place of the queries' sum. */
+	/* Returns the index of the queries' sum in query_sums. */
 	__device__ __forceinline__ size_t sum(attention_shape s, key_block b) const {
 		return static_cast<size_t>(tiles_before(b.h.first, b.sequence) + tile) * s.nh + head;
 	}
@@ -112,13 +112,13 @@ template <int HS> __device__ __forceinline__ void open_barriers(backward_memory<
 	barriers_opened();
 }
 
-/* Copies the statistics of a tile; queries that do not exist get such that p is 0. */
+/* Copies the statistics of a tile of queries. Queries beyond the sequence get lse2 = infinity, so p is 0. */
 __device__ __forceinline__ void load_stats(query_stats *to, const query_stats *stats, int query, int t) {
 	for (int i = threadIdx.x % 32; i < QUERIES; i += 32)
 		to[i] = query + i < t ? stats[query + i] : query_stats{INFINITY, 0};
 }
 
-/* The warp that loads: keys, values, and the tiles of queries of all steps. */
+/* One warp loads keys and values, and then the tiles of q and dout of all steps as stages become free. */
 template <int HS>
 __device__ __forceinline__ void load(backward_memory<HS> &memory, const tensor_map &keys, const tensor_map &queries,
 	const tensor_map &dout, const query_stats *stats, attention_shape s, key_block b) {
@@ -161,16 +161,16 @@ __device__ __forceinline__ void add_parts(backward_memory<HS> &memory, query_sum
 	}
 }
 
-/* A lane's part of its group's 64 keys. */
+/* A lane's part of the sums of its group's 64 keys. */
 template <int HS> struct key_group {
-	int parts; /* of dq that the group has handed over */
+	int parts; /* how many parts of dq the group has handed over */
 	float dk[HS / 8][4], dv[HS / 8][4];
 };
 
 typedef float score_tile[QUERIES / 8][4];        /* 16 keys of a warp x 64 queries */
 typedef uint32_t score_operands[QUERIES / 16][4]; /* the same as A */
 
-/* Begins x·yᵀ of the group's keys, from row on of x. */
+/* Begins s = x·yᵀ, for 64 rows of x (keys) from `row` on and 64 rows of y (queries). */
 template <int HS>
 __device__ __forceinline__ void begin_scores(score_tile &s, const head_panels<HS, HOPPER_ROWS> &x, int row,
 	const head_panels<HS, QUERIES> &y) {
@@ -179,7 +179,7 @@ __device__ __forceinline__ void begin_scores(score_tile &s, const head_panels<HS
 	products_commit();
 }
 
-/* Turns scores into p; ahead is by how much the lane's first key is behind its first query. */
+/* Turns scores into p, 0 for later keys. ahead is the position of the lane's first key minus that of its first query. */
 __device__ __forceinline__ void probabilities(score_tile &s, const query_stats *stats, int ahead, float scale2) {
 #pragma unroll
 	for (int n = 0; n < QUERIES / 8; n++)
@@ -190,7 +190,7 @@ __device__ __forceinline__ void probabilities(score_tile &s, const query_stats *
 		}
 }
 
-/* Turns v·doutᵀ into ds. */
+/* Turns v·doutᵀ, in ds, into ds. */
 __device__ __forceinline__ void differentiate(score_tile &ds, const score_tile &p, const query_stats *stats) {
 #pragma unroll
 	for (int n = 0; n < QUERIES / 8; n++)
@@ -198,7 +198,7 @@ __device__ __forceinline__ void differentiate(score_tile &ds, const score_tile &
 		for (int i = 0; i < 4; i++) ds[n][i] = p[n][i] * (ds[n][i] - stats[8 * n + i % 2].mean);
 }
 
-/* Writes a warp's 16 rows of transposed ds, from row on. */
+/* Writes a warp's 16 rows of transposed ds to shared memory, from `row` on. */
 __device__ __forceinline__ void share_scores(head_panels<PANEL, HOPPER_ROWS> &panels, int row, const score_operands &ds) {
 	int lane = threadIdx.x % 32, g = lane / 4, pair = lane % 4 * 2;
 #pragma unroll
@@ -209,7 +209,7 @@ __device__ __forceinline__ void share_scores(head_panels<PANEL, HOPPER_ROWS> &pa
 	publish_shared();
 }
 
-/* sum += a·tile, of 64 queries. */
+/* sum += a·tile: 64 keys x 64 queries times 64 queries x HS. */
 template <int HS>
 __device__ __forceinline__ void accumulate(float (&sum)[HS / 8][4], const score_operands &a, const head_panels<HS, QUERIES> &tile) {
 #pragma unroll
@@ -227,7 +227,7 @@ __device__ __forceinline__ void hand_over(backward_memory<HS> &memory, const flo
 	warp_arrives(&memory.dq_full[group]);
 }
 
-/* Adds the sum of the blocks before. */
+/* Adds the sum of the parts of the blocks before to dq. */
 template <int HS> __device__ __forceinline__ void add_sum(float (&dq)[HS / 8][4], const float4 *sum) {
 	sum += threadIdx.x % GROUP_THREADS;
 #pragma unroll
@@ -240,24 +240,24 @@ template <int HS> __device__ __forceinline__ void add_sum(float (&dq)[HS / 8][4]
 	}
 }
 
-/* Whether there are registers for a step's last products beside those of dq. */
+/* Whether registers suffice to begin the product of dq before the step's last products end. */
 template <int HS> constexpr bool BESIDE_DQ = HS == 64;
 
-/* Ends the products of a step and gives its queries back. PENDING later products go on. */
+/* Waits for a step's products of dv and dk, and frees its stage. PENDING later products go on. */
 template <int HS, int PENDING> __device__ __forceinline__ void end_step(key_group<HS> &r, uint64_t *free) {
 	products_wait<PENDING>();
-	settle(r.dv);
-	settle(r.dk);
+	pin_registers(r.dv);
+	pin_registers(r.dk);
 	warp_arrives(free);
 }
 
-/* dq of a tile of queries by one group: its product over the block's keys, and after the
- * last keys the result. Ends the step's other products. */
+/* One group computes the block's part of dq for a tile of queries. The block of the last keys writes
+ * the complete dq; other blocks hand their part over. If BESIDE_DQ, it also ends the step. */
 template <int HS>
 __device__ __forceinline__ void make_dq(key_group<HS> &r, backward_memory<HS> &memory, bf16 *dqkv, query_sums sums,
 	attention_shape s, key_block b, query_step step, int group) {
 	float dq[HS / 8][4];
-	settle(dq);
+	pin_registers(dq);
 	products_begin();
 #pragma unroll
 	for (int i = 0; i < HOPPER_ROWS / 16; i++)
@@ -265,7 +265,7 @@ __device__ __forceinline__ void make_dq(key_group<HS> &r, backward_memory<HS> &m
 	products_commit();
 	if (BESIDE_DQ<HS>) end_step<HS, 1>(r, &memory.free[step.number % HOPPER_STAGES]);
 	products_wait<0>();
-	settle(dq);
+	pin_registers(dq);
 	int query = step.tile * QUERIES, warp = threadIdx.x % GROUP_THREADS / 32 * 16;
 	size_t at = step.sum(s, b);
 	bool last = step.has_last(b);
@@ -276,10 +276,10 @@ __device__ __forceinline__ void make_dq(key_group<HS> &r, backward_memory<HS> &m
 	bf16 *to = dqkv + static_cast<int64_t>(b.h.first) * b.width + step.head * HS;
 	store_rows(head_rows<bf16>{to, static_cast<size_t>(b.width)},
 		reinterpret_cast<head_panels<HS, QUERIES> &>(memory.ds[group]), warp, dq, query + warp, b.h.t, {s.scale, s.scale});
-	if (s.share > 1) threads_meet(1 + group, GROUP_THREADS); /* steps follow, which write ds; products hold warps together, so that no order of threads shows it */
+	if (s.share > 1) threads_meet(1 + group, GROUP_THREADS); /* the next steps write ds. No test can show a lack of this: products hold warps together */
 }
 
-/* Begins a step for a group's keys, from row on of the block's; end_step ends it. */
+/* Begins a step for a group's 64 keys, which begin at `row` of the block. end_step ends it. */
 template <int HS>
 __device__ __forceinline__ void begin_step(key_group<HS> &r, backward_memory<HS> &memory, key_block b, query_step step,
 	int row, float scale2) {
@@ -290,32 +290,32 @@ __device__ __forceinline__ void begin_step(key_group<HS> &r, backward_memory<HS>
 	score_tile p, ds;
 	score_operands p_operands, ds_operands;
 	barrier_wait(&memory.full[stage], parity);
-	settle(p);
-	settle(ds);
+	pin_registers(p);
+	pin_registers(ds);
 	products_begin();
 	begin_scores(p, memory.k, row, memory.q[stage]);
 	begin_scores(ds, memory.v, row, memory.dout[stage]);
 	products_wait<1>();
-	settle(p);
+	pin_registers(p);
 	probabilities(p, stats, ahead, scale2);
 	pack_operands(p_operands, p);
-	settle(r.dv);
+	pin_registers(r.dv);
 	products_begin();
 	accumulate(r.dv, p_operands, memory.dout[stage]);
 	products_commit();
 	products_wait<1>();
-	settle(ds);
+	pin_registers(ds);
 	differentiate(ds, p, stats);
 	pack_operands(ds_operands, ds);
 	share_scores(memory.ds[turn], row + warp, ds_operands);
 	warp_arrives(&memory.ds_full[turn]);
-	settle(r.dk);
+	pin_registers(r.dk);
 	products_begin();
 	accumulate(r.dk, ds_operands, memory.q[stage]);
 	products_commit();
 }
 
-/* Grid: b·nh/share·(tiles of keys of the longest sequence). */
+/* Grid: b·nh/share·(tiles of 128 keys in the longest sequence). Group 2 loads and adds, groups 0 and 1 multiply. */
 template <int HS>
 __global__ void __launch_bounds__(HOPPER_THREADS, 1) attention_backward(const __grid_constant__ tensor_map keys,
 	const __grid_constant__ tensor_map queries, const __grid_constant__ tensor_map dout, bf16 *dqkv,
@@ -351,15 +351,15 @@ __global__ void __launch_bounds__(HOPPER_THREADS, 1) attention_backward(const __
 		barrier_wait(&memory.ds_full[group], step.number / HOPPER_GROUPS % 2);
 		make_dq(r, memory, dqkv, sums, s, b, step, group);
 	}
-	threads_meet(3, HOPPER_GROUPS * GROUP_THREADS); /* no product reads keys or values any more */
+	threads_meet(3, HOPPER_GROUPS * GROUP_THREADS); /* no product reads keys or values any more, so results may pass through their memory */
 	row += threadIdx.x % GROUP_THREADS / 32 * 16; /* of the warp */
 	head_rows<bf16> dk = {dqkv + static_cast<int64_t>(b.h.first) * b.width + s.c + b.kv * HS, static_cast<size_t>(b.width)};
 	store_rows(dk, memory.k, row, r.dk, b.key + row, b.h.t, {s.scale, s.scale});
-	dk.first += s.keys; /* now of values */
+	dk.first += s.keys; /* now dv */
 	store_rows(dk, memory.v, row, r.dv, b.key + row, b.h.t, {1, 1});
 }
 
-/* Tiles of 64 queries of all heads, at most. */
+/* Returns the most tiles of 64 queries that all heads have together. */
 size_t all_tiles(attention_shape s, int n) { return (static_cast<size_t>(n) / QUERIES + s.b) * s.nh; }
 
 template <int HS>

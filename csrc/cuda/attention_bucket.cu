@@ -1,6 +1,8 @@
-/* Attention within buckets forward on tensor cores: attention_forward.cu's sums over the
- * tiles of keys that a row of the block sees. Which these are the block finds out, so that
- * no host waits. The next tile is copied while one is computed. */
+/* Attention within buckets (kernel.Buckets), forward, on tensor cores. It computes the sums of
+ * attention_forward.cu, over fewer keys. A block has 64 queries of a head, in the order of the buckets.
+ * It first computes which keys each query sees (reach_all), on the device, so that the host need not
+ * wait. Then it goes over the tiles of 64 keys that any of the queries sees. Each tile is copied to
+ * shared memory while the tile before is computed. */
 #include "attention_bucket.cuh"
 #include "attention_softmax.cuh"
 
@@ -8,13 +10,16 @@ namespace {
 
 typedef float score_tile[TILE_ROWS / 8][4]; /* 16 queries x 64 keys */
 
+/* A lane's part of the warp's 16 queries, over the keys so far. Fragments are as mma.cuh has them: the
+ * lane has rows g and g+8. */
 template <int HS> struct query_state {
-	uint32_t q[HS / 16][4];
-	float o[HS / 8][4];
-	float largest[2], sum[2]; /* of rows g and g+8; sum: of this lane's columns */
+	uint32_t q[HS / 16][4];   /* the queries, as A */
+	float o[HS / 8][4];       /* the outputs before they are divided by sum, as D */
+	float largest[2], sum[2]; /* largest score of each row; sum of 2^(score - largest) over this lane's columns */
 };
 
-/* s = q·kᵀ in log2 units, -Inf where a row does not see the column. */
+/* s = q·kᵀ·scale2, scores in log2 units, for the 64 keys from `column` on. It is -Inf where the query
+ * does not see the key. */
 template <int HS>
 __device__ __forceinline__ void scores(score_tile &s, const query_state<HS> &r, const bf16 *keys, const warp_reach &seen,
 	int column, float scale2) {
@@ -34,7 +39,8 @@ __device__ __forceinline__ void scores(score_tile &s, const query_state<HS> &r, 
 		for (int i = 0; i < 4; i++) s[n][i] = sees(seen.row[i / 2], column + 8 * n + i % 2) ? s[n][i] * scale2 : -INFINITY;
 }
 
-/* Turns scores into 2^(s - largest), and scales sum and o by what largest has grown. */
+/* Turns scores s into 2^(s - largest) and adds them to sum. If largest grows, it first scales sum and o
+ * down by 2^(old - new). */
 template <int HS> __device__ __forceinline__ void softmax(score_tile &s, query_state<HS> &r) {
 #pragma unroll
 	for (int half = 0; half < 2; half++) {
@@ -42,7 +48,7 @@ template <int HS> __device__ __forceinline__ void softmax(score_tile &s, query_s
 #pragma unroll
 		for (int n = 0; n < TILE_ROWS / 8; n++) most = fmaxf(most, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
 		most = quad_max(most);
-		float base = most == -INFINITY ? 0 : most; /* a row that has seen nothing yet */
+		float base = most == -INFINITY ? 0 : most; /* the row has seen no key yet */
 		float shrink = exp2_flush(r.largest[half] - base), sum = 0;
 #pragma unroll
 		for (int n = 0; n < TILE_ROWS / 8; n++)
@@ -73,7 +79,8 @@ template <int HS> __device__ __forceinline__ void weigh(query_state<HS> &r, cons
 	}
 }
 
-/* Grid (b·nh, tiles of queries). */
+/* Grid (b·nh, tiles of 64 queries). Shared memory has two stages, which tiles take in turn. A stage is
+ * a tile of keys and a tile of values. The second stage is free at first, and passes the queries. */
 template <int HS>
 __global__ void __launch_bounds__(TILE_THREADS, 2)
 	bucket_forward(bf16 *out, float *lse, const bf16 *qkv, attention_buckets by, attention_shape s) {
@@ -84,24 +91,24 @@ __global__ void __launch_bounds__(TILE_THREADS, 2)
 	if (rows <= 0) return;
 	sorted_side queries = side_of(by, s, h, blockIdx.x, 0), keys = side_of(by, s, h, blockIdx.x, 1);
 	sorted_rows<const bf16> k = sorted(part_of(qkv, s, h, 1), keys), v = sorted(part_of(qkv, s, h, 2), keys);
-	auto begin = [&](int column, int stage) {
+	auto begin = [&](int column, int stage) { /* begins to copy 64 keys and values from column on */
 		bf16 *to = shared + stage * 2 * TILE_SIZE<HS>;
 		load_sorted<HS>(to, k, column, h.t);
 		load_sorted<HS>(to + TILE_SIZE<HS>, v, column, h.t);
 		cp_async_commit();
 	};
-	bf16 *second = shared + 2 * TILE_SIZE<HS>; /* tile, whose place is free */
+	bf16 *second = shared + 2 * TILE_SIZE<HS>; /* the second stage */
 	load_sorted<HS>(second, sorted(part_of(qkv, s, h, 0), queries), row, h.t);
 	cp_async_commit();
 	reach_all<false>(seen, queries, keys, by.count, row, h.t);
-	int end = seen[rows - 1].hi, column = seen[0].lo;
+	int end = seen[rows - 1].hi, column = seen[0].lo; /* the block sees no keys but [column, end) */
 	if (column < end) column = next_seen(seen, rows, column);
 	if (column < end) begin(column, 0);
 	if (column < end)
-		cp_async_wait<1>();
+		cp_async_wait<1>(); /* for the queries, not for the first tile */
 	else
 		cp_async_wait<0>();
-	__syncthreads(); /* the queries are there */
+	__syncthreads(); /* all threads see the queries */
 	query_state<HS> r = {};
 	own_rows<HS>(r.q, second);
 	r.largest[0] = r.largest[1] = -INFINITY;
@@ -109,7 +116,7 @@ __global__ void __launch_bounds__(TILE_THREADS, 2)
 	for (int stage = 0; column < end; stage ^= 1) {
 		int next = next_tile(seen, rows, column, end);
 		cp_async_wait<0>();
-		__syncthreads(); /* this tile is there, and no thread reads the other any more */
+		__syncthreads(); /* this tile has arrived, and no thread reads the other stage any more */
 		if (next < end) begin(next, stage ^ 1);
 		const bf16 *tile = shared + stage * 2 * TILE_SIZE<HS>;
 		if (own.meets(column, TILE_ROWS)) {
@@ -122,7 +129,7 @@ __global__ void __launch_bounds__(TILE_THREADS, 2)
 	}
 	__syncthreads(); /* no thread reads a tile any more */
 	float inverse[2];
-	int mine = row + threadIdx.x / 32 * 16, g = threadIdx.x % 32 / 4;
+	int mine = row + threadIdx.x / 32 * 16, g = threadIdx.x % 32 / 4; /* mine: the warp's first query */
 #pragma unroll
 	for (int half = 0; half < 2; half++) {
 		float sum = quad_sum(r.sum[half]);

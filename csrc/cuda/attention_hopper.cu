@@ -89,7 +89,7 @@ template <int HS> struct query_group {
 template <int HS>
 __device__ __forceinline__ void begin_scores(float (&s)[HOPPER_ROWS / 8][4], const head_panels<HS, HOPPER_ROWS> &q, int row,
 	const head_panels<HS, HOPPER_ROWS> &k) {
-	settle(s);
+	pin_registers(s);
 	products_begin();
 #pragma unroll
 	for (int i = 0; i < HS / 16; i++)
@@ -101,7 +101,7 @@ __device__ __forceinline__ void begin_scores(float (&s)[HOPPER_ROWS / 8][4], con
 template <int HS>
 __device__ __forceinline__ void begin_weighing(float (&o)[HS / 8][4], const uint32_t (&p)[HOPPER_ROWS / 16][4],
 	const head_panels<HS, HOPPER_ROWS> &v) {
-	settle(o);
+	pin_registers(o);
 	products_begin();
 #pragma unroll
 	for (int i = 0; i < HOPPER_ROWS / 16; i++) multiply<HS, 1>(o, p[i], v.by_rows(16 * i, 0), true);
@@ -111,7 +111,7 @@ __device__ __forceinline__ void begin_weighing(float (&o)[HS / 8][4], const uint
 /* Waits for o += p·v, and gives the values back. */
 template <int HS> __device__ __forceinline__ void end_weighing(float (&o)[HS / 8][4], uint64_t *v_free) {
 	products_wait<0>();
-	settle(o);
+	pin_registers(o);
 	warp_arrives(v_free);
 }
 
@@ -132,7 +132,7 @@ __device__ __forceinline__ void attend(query_group<HS> &r, forward_memory<HS> &m
 	begin_scores(s, memory.q, row, memory.k[stage_of(tile)]);
 	give_turn(group);
 	products_wait<0>();
-	settle(s);
+	pin_registers(s);
 	warp_arrives(&memory.k_free[stage_of(tile)]);
 	if (b.end <= HOPPER_ROWS) warp_arrives(&memory.q_free);
 	if (b.first == 0) mask_future(s, query, 0);
@@ -143,14 +143,14 @@ __device__ __forceinline__ void attend(query_group<HS> &r, forward_memory<HS> &m
 		int next = tile + 1;
 		barrier_wait(&memory.k_full[stage_of(next)], parity_of(next));
 		barrier_wait(&memory.v_full[stage_of(tile)], parity_of(tile));
-		settle(p);
+		pin_registers(p);
 		wait_turn(group);
 		begin_scores(s, memory.q, row, memory.k[stage_of(next)]);
 		rescale(r.o, shrink);
 		begin_weighing<HS>(r.o, p, memory.v[stage_of(tile)]);
 		give_turn(group);
 		products_wait<1>();
-		settle(s);
+		pin_registers(s);
 		warp_arrives(&memory.k_free[stage_of(next)]);
 		if (key + HOPPER_ROWS >= b.end) warp_arrives(&memory.q_free);
 		if (key == b.first) mask_future(s, query, key); /* the last tile */
@@ -161,7 +161,7 @@ __device__ __forceinline__ void attend(query_group<HS> &r, forward_memory<HS> &m
 	}
 	barrier_wait(&memory.v_full[stage_of(tile)], parity_of(tile));
 	rescale(r.o, shrink);
-	settle(p);
+	pin_registers(p);
 	begin_weighing<HS>(r.o, p, memory.v[stage_of(tile)]);
 	end_weighing<HS>(r.o, &memory.v_free[stage_of(tile)]);
 	tile++;

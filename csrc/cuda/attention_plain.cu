@@ -1,5 +1,5 @@
-/* Attention by attention_plain.cuh's tiles, in float, without tensor cores. As in
- * attention_backward.cu a block owns 64 rows of a head; forward rows are queries. */
+/* Attention in float, without tensor cores, by the tiles of attention_plain.cuh. A block has 64 rows
+ * of a head. Rows are queries in the forward pass and for dq, keys for dk and dv. */
 #include "attention_plain.cuh"
 
 namespace {
@@ -49,7 +49,8 @@ __global__ void __launch_bounds__(THREADS, SLICES == 1 ? 2 : 1)
 	store<SLICES>(rows_of(out, s, head), o, inverse, row, channel, s);
 }
 
-/* Turns scores and y·wᵀ of a tile into p and ds, as in attention_backward.cu. */
+/* Turns a tile of scores, in p, into probabilities p. Turns dout·vᵀ, in ds, into the gradients of the
+ * scores. Rows are keys if KEYS is set, else queries. query_stats has the equations. */
 template <bool KEYS>
 __device__ __forceinline__ void probabilities(score_block &p, score_block &ds, const query_stats *stats, int row,
 	int column, attention_shape s) {
@@ -66,8 +67,13 @@ __device__ __forceinline__ void probabilities(score_block &p, score_block &ds, c
 		}
 }
 
-/* Grid (b·nh or, by keys, b·nh/share, tiles of rows, parts of the head). By keys a block goes
- * over the queries of all heads that share them, one head after the other. */
+/* One backward pass. With dy = dout, and tiles of scores p and of their gradients ds:
+ *
+ *	KEYS false: rows are queries, columns keys; u = k, w = v: du = dq = ds·k
+ *	KEYS true:  rows are keys, columns queries; u = q, w = dy: du = dk = dsᵀ·q, dw = dv = pᵀ·dy
+ *
+ * Grid (b·nh, or b·nh/share if KEYS is set; tiles of rows; parts of the head's channels). A block of
+ * keys goes over the queries of all heads that share the keys, one head after the other. */
 template <typename E, int SLICES, bool KEYS>
 __global__ void __launch_bounds__(THREADS) plain_backward(E *dqkv, const E *dout, const E *qkv,
 	const query_stats *stats, attention_shape s, bool vector) {
@@ -98,11 +104,12 @@ __global__ void __launch_bounds__(THREADS) plain_backward(E *dqkv, const E *dout
 		w.first += s.hs;
 		stats += s.t;
 	}
-	head = attention_head(s, block_again() * heads); /* anew, as registers are scarce in the loop */
+	head = attention_head(s, block_again() * heads); /* computed again: keeping it in the loop would cost registers */
 	store<SLICES>(part_of(dqkv, s, head, KEYS), du, {s.scale, s.scale, s.scale, s.scale}, row, channel, s);
 	if constexpr (KEYS) store<SLICES>(part_of(dqkv, s, head, 2), dw, {1, 1, 1, 1}, row, channel, s);
 }
 
+/* Runs both backward passes: first for dq, then for dk and dv. */
 template <typename E, int SLICES>
 int32_t both(void *stream, E *dqkv, const E *dout, const E *qkv, const query_stats *stats, attention_shape s,
 	bool vector) {
@@ -117,7 +124,7 @@ int32_t both(void *stream, E *dqkv, const E *dout, const E *qkv, const query_sta
 
 } // namespace
 
-/* A block makes a head of 32 whole, or 128 channels of a larger one. */
+/* A block makes all channels of a head of at most 32 channels, and 128 channels of a larger head. */
 template <typename E>
 int32_t attention_plain_forward(void *stream, E *out, float *lse, const E *qkv, attention_shape s, bool vector) {
 	if (s.hs <= WIDTH)

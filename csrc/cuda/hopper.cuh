@@ -130,15 +130,15 @@ template <int PENDING> __device__ __forceinline__ void products_wait() {
 }
 
 /* Keeps the compiler from moving accesses to d across this point. */
-template <int N> __device__ __forceinline__ void settle(float (&d)[N][4]) {
+template <int N> __device__ __forceinline__ void pin_registers(float (&d)[N][4]) {
 #pragma unroll
 	for (int i = 0; i < N; i++)
 #pragma unroll
 		for (int j = 0; j < 4; j++) asm volatile("" : "+f"(d[i][j])::"memory");
 }
 
-/* The same for the registers of an operand: they are as they are from here on. */
-template <int N> __device__ __forceinline__ void settle(uint32_t (&a)[N][4]) {
+/* The same for the registers of an operand: their values are complete at this point. */
+template <int N> __device__ __forceinline__ void pin_registers(uint32_t (&a)[N][4]) {
 #pragma unroll
 	for (int i = 0; i < N; i++)
 #pragma unroll

@@ -256,7 +256,7 @@ template <int PENDING> inline void products_wait() {
 	q.waiting.erase(q.waiting.begin(), q.waiting.begin() + done);
 	__syncwarp();
 }
-template <typename T, int N> inline void settle(T (&)[N][4]) {}
+template <typename T, int N> inline void pin_registers(T (&)[N][4]) {}
 
 inline uint64_t matrix_of(const void *panel, int next) {
 	return uint64_t{1} << 62 | uint64_t{1024 / 16} << 32 | static_cast<uint64_t>(next / 16) << 16 |
