@@ -1,15 +1,15 @@
-/* Tokens and positions, which are rows of their tables. */
+/* Token and position embeddings: rows of two tables. */
 #include "kernels.h"
 
 struct embedding {
 	const dynmo_cpu *k;
-	float *out, *dwte, *dwpe;
-	const float *wte, *wpe, *dout;
-	const int32_t *tokens, *positions;
+	float *out, *dwte, *dwpe;         /* (n, c); gradients of the tables. dwpe may be NULL */
+	const float *wte, *wpe, *dout;    /* (vocabulary, c), (places, c), (n, c) */
+	const int32_t *tokens, *positions; /* (n) */
 	int64_t n, c;
 };
 
-/* Items are tokens. */
+/* Sets the rows of out for a range of tokens. */
 static void embedding_forward(const void *job, int64_t first, int64_t last)
 {
 	const struct embedding *e = job;
@@ -28,7 +28,8 @@ int32_t dynmo_cpu_embedding_forward(const dynmo_cpu *k, float *out, const int32_
 	return DYNMO_CPU_OK;
 }
 
-/* Items are columns, so that a row's sum is taken in the order of the tokens. */
+/* Adds to a range of columns of the tables' gradients. Threads share columns, not tokens, so that each
+ * sum takes the tokens in order. */
 static void embedding_backward(const void *job, int64_t first, int64_t last)
 {
 	const struct embedding *e = job;

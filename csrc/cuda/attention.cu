@@ -78,19 +78,19 @@ int32_t attention_stats_of(void *stream, query_stats *stats, const E *dout, cons
 template int32_t attention_stats_of(void *, query_stats *, const float *, const float *, const float *, attention_shape, bool);
 template int32_t attention_stats_of(void *, query_stats *, const bf16 *, const bf16 *, const float *, attention_shape, bool);
 
-/* Bytes of workspace before something else: whole packs. */
-static size_t packs(size_t bytes) { return (bytes + 15) / 16 * 16; }
+/* Rounds bytes up to 16, so that what follows in the workspace is aligned. */
+static size_t round_up(size_t bytes) { return (bytes + 15) / 16 * 16; }
 
 template <typename E>
 static int32_t forward(const dynmo_cuda *k, void *stream, void *out, float *lse, const void *qkv, attention_shape s, int n) {
 	const E *x = static_cast<const E *>(qkv);
 	E *y = static_cast<E *>(out);
 	if constexpr (sizeof(E) == sizeof(bf16)) {
-		bool whole = attention_aligned(x) && attention_aligned(y);
+		bool aligned = attention_aligned(x) && attention_aligned(y);
 #ifdef DYNMO_HOPPER
-		if (has_hopper(k, s) && whole) return attention_hopper_forward(stream, y, lse, x, s, n, k->processors);
+		if (has_hopper(k, s) && aligned) return attention_hopper_forward(stream, y, lse, x, s, n, k->processors);
 #endif
-		if (has_tiles(k, s) && whole) return attention_tiles_forward(stream, y, lse, x, s);
+		if (has_tiles(k, s) && aligned) return attention_tiles_forward(stream, y, lse, x, s);
 	}
 	return attention_plain_forward(stream, y, lse, x, s, s.hs % 8 == 0 && attention_aligned(x));
 }
@@ -101,17 +101,17 @@ extern "C" int32_t dynmo_cuda_attention_forward(dynmo_cuda *k, void *stream, voi
 	return BY_TYPE(k, forward, k, stream, out, lse, qkv, attention_shape_of(offsets, b, longest, c, nh, kv), n);
 }
 
-/* The workspace has the statistics, and what Hopper's kernels want. */
+/* The workspace has the statistics (query_stats), then the workspace of Hopper's kernels. */
 template <typename E>
 static int32_t backward(dynmo_cuda *k, void *stream, void *dqkv, const void *dout, const void *qkv, const void *out,
 	const float *lse, attention_shape s, int n) {
 	const E *dy = static_cast<const E *>(dout), *x = static_cast<const E *>(qkv), *y = static_cast<const E *>(out);
 	E *dx = static_cast<E *>(dqkv);
 	bool vector = s.hs % 8 == 0 && attention_aligned(dy) && attention_aligned(x) && attention_aligned(y);
-	bool whole = sizeof(E) == sizeof(bf16) && vector && attention_aligned(dx);
-	size_t bytes = packs(static_cast<size_t>(n) * s.nh * sizeof(query_stats)), more = 0;
+	bool tensor_cores = sizeof(E) == sizeof(bf16) && vector && attention_aligned(dx);
+	size_t bytes = round_up(static_cast<size_t>(n) * s.nh * sizeof(query_stats)), more = 0;
 #ifdef DYNMO_HOPPER
-	bool hopper = whole && has_hopper(k, s);
+	bool hopper = tensor_cores && has_hopper(k, s);
 	if (hopper) more = attention_hopper_bytes(s, n);
 #endif
 	void *work;
@@ -123,7 +123,7 @@ static int32_t backward(dynmo_cuda *k, void *stream, void *dqkv, const void *dou
 #ifdef DYNMO_HOPPER
 		if (hopper) return attention_hopper_backward(stream, dx, dy, x, stats, static_cast<char *>(work) + bytes, s, n);
 #endif
-		if (whole && has_tiles(k, s)) return attention_tiles_backward(stream, dx, dy, x, stats, s);
+		if (tensor_cores && has_tiles(k, s)) return attention_tiles_backward(stream, dx, dy, x, stats, s);
 	}
 	return attention_plain_backward(stream, dx, dy, x, stats, s, vector);
 }

@@ -190,7 +190,7 @@ __global__ void __launch_bounds__(TILE_THREADS, HS == 32 && !KEYS ? 3 : 2)
 		first = next;
 	}
 	__syncthreads(); /* no thread reads a tile any more */
-	head = attention_head(s, block_again() * heads_of<KEYS>(s)); /* all anew, as registers are scarce in the loop */
+	head = attention_head(s, block_again() * heads_of<KEYS>(s)); /* computed again: keeping it in the loop would cost registers */
 	row = block * ROWS + warp_rows<MT>(thread_again());
 	bf16 *mine = tiles[0].u + (row - block * ROWS) * TILE_STRIDE<HS>;
 #pragma unroll

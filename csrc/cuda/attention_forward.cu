@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(TILE_THREADS, 2)
 	cp_async_commit();
 
 	query_rows<HS, MT> r;
-	bf16 *second = shared + 2 * TILE_SIZE<HS>; /* tile, whose place is free */
+	bf16 *second = shared + 2 * TILE_SIZE<HS>; /* the second stage, which is free at first */
 	load_a<HS, MT>(r.q, second + warp_rows<MT>(threadIdx.x) * TILE_STRIDE<HS>, q, query, h.t);
 #pragma unroll
 	for (int m = 0; m < MT; m++) {
@@ -135,7 +135,7 @@ __global__ void __launch_bounds__(TILE_THREADS, 2)
 		if (key < query + 16 * MT) attend<HS, MT>(r, keys, keys + TILE_SIZE<HS>, query, key, s.scale * LOG2_E);
 	}
 	__syncthreads(); /* no thread reads a tile any more */
-	h = attention_head(s, block_again()); /* all anew, as registers are scarce in the loop */
+	h = attention_head(s, block_again()); /* computed again: keeping it in the loop would cost registers */
 	int own = warp_rows<MT>(thread_again());
 	finish<HS, MT>(r, shared + own * TILE_STRIDE<HS>, rows_of(out, s, h), lse + h.sums(s),
 		(gridDim.y - 1 - blockIdx.y) * ROWS + own, h.t);

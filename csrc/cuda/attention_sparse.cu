@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(THREADS, SLICES == 1 ? 2 : 1) sparse_backward(
 		accumulate<SLICES>(du, shared, ds, u, column, channel, s, vector);
 		if constexpr (KEYS) accumulate<SLICES>(dw, shared, p, w, column, channel, s, vector);
 	}
-	head = attention_head(s, block_again()); /* anew, as registers are scarce in the loop */
+	head = attention_head(s, block_again()); /* computed again: keeping it in the loop would cost registers */
 	own = side_of(by, s, head, block_again(), KEYS);
 	store<SLICES>(sorted(part_of(dqkv, s, head, KEYS), own), du, {s.scale, s.scale, s.scale, s.scale}, row, channel, s);
 	if constexpr (KEYS) store<SLICES>(sorted(part_of(dqkv, s, head, 2), own), dw, {1, 1, 1, 1}, row, channel, s);

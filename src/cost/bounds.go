@@ -31,14 +31,16 @@ func within(field string, x, most float64) error {
 // checkFigures returns an error if a figure of a layer is outside its bounds.
 func (l Layer) checkFigures(field string) error {
 	b := l.Bytes
+	least := min(b.Parameters, b.Gradients, b.Own, b.Summed(), b.Optimizer, b.Workspace, b.Activations, b.Held, b.Recomputed)
+	sum := float64(b.Parameters) + float64(b.Gradients) + float64(b.Optimizer) + float64(b.Workspace) +
+		float64(b.Activations) + float64(b.Held) + float64(b.Recomputed) // float64: integers could overflow
 	for _, f := range []struct {
 		name        string
 		value, most float64
 	}{
 		{"forward", l.Forward, MostSeconds}, {"backward_input", l.BackwardInput, MostSeconds}, {"backward_weight", l.BackwardWeight, MostSeconds},
 		{"output", float64(l.Output), mostBytes}, {"rows", float64(l.Rows), mostBytes}, {"non_zeros", float64(l.NonZeros), mostBytes},
-		{"bytes", float64(min(b.Parameters, b.Gradients, b.Own, b.Summed(), b.Optimizer, b.Workspace, b.Activations, b.Held, b.Recomputed)), mostBytes},
-		{"bytes", float64(b.Parameters) + float64(b.Gradients) + float64(b.Optimizer) + float64(b.Workspace) + float64(b.Activations) + float64(b.Held) + float64(b.Recomputed), mostBytes},
+		{"bytes", float64(least), mostBytes}, {"bytes", sum, mostBytes},
 	} {
 		if err := within(field+"."+f.name, f.value, f.most); err != nil {
 			return err

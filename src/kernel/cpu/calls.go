@@ -57,13 +57,13 @@ func (k *backend) do(_ device.Stream, call *kernel.Call) {
 		places := C.int64_t(call.Mem[2].Bytes / (max(int64(call.HS), 1) * tensor.F32.Size()))
 		status = C.dynmo_cpu_rotary(k.c, x(0), indices(1), x(2), n, nh, c, C.int64_t(call.HS), truth(call.Inverse), places)
 	case kernel.AttentionForward:
-		work := k.room(C.dynmo_cpu_attention_work(k.c, longest))
+		work := k.workspace(C.dynmo_cpu_attention_work(k.c, longest))
 		status = C.dynmo_cpu_attention_forward(k.c, work, x(0), x(1), x(2), indices(3), b, longest, n, c, nh, kv)
 	case kernel.AttentionBackward:
-		work := k.room(C.dynmo_cpu_attention_work(k.c, longest))
+		work := k.workspace(C.dynmo_cpu_attention_work(k.c, longest))
 		status = C.dynmo_cpu_attention_backward(k.c, work, x(0), x(1), x(2), x(3), x(4), indices(5), b, longest, n, c, nh, kv)
 	case kernel.AttentionHash:
-		work := k.room(C.dynmo_cpu_attention_hash_work(k.c, longest, buckets, b, nh))
+		work := k.workspace(C.dynmo_cpu_attention_hash_work(k.c, longest, buckets, b, nh))
 		status = C.dynmo_cpu_attention_hash(k.c, work, indices(0), indices(1), doubles(2), x(3), indices(4), x(5),
 			truth(call.Shared), buckets, b, longest, n, c, nh)
 	case kernel.ShareKeys:
@@ -71,11 +71,11 @@ func (k *backend) do(_ device.Stream, call *kernel.Call) {
 	case kernel.ShareKeysGradient:
 		C.dynmo_cpu_share_keys_gradient(k.c, x(0), x(1), x(2), n, c, nh)
 	case kernel.SparseAttentionForward:
-		work := k.room(C.dynmo_cpu_sparse_attention_work(k.c, longest, c, nh))
+		work := k.workspace(C.dynmo_cpu_sparse_attention_work(k.c, longest, c, nh))
 		status = C.dynmo_cpu_sparse_attention_forward(k.c, work, x(0), x(1), x(2), indices(3), indices(4), indices(5),
 			buckets, b, longest, n, c, nh)
 	case kernel.SparseAttentionBackward:
-		work := k.room(C.dynmo_cpu_sparse_attention_work(k.c, longest, c, nh))
+		work := k.workspace(C.dynmo_cpu_sparse_attention_work(k.c, longest, c, nh))
 		status = C.dynmo_cpu_sparse_attention_backward(k.c, work, x(0), x(1), x(2), x(3), x(4), indices(5), indices(6), indices(7),
 			buckets, b, longest, n, c, nh)
 	case kernel.GELUForward:
@@ -166,7 +166,7 @@ func truth(b bool) C.int32_t {
 
 // sparseWork returns the workspace of a call with a sparse matrix.
 func (k *backend) sparseWork(c *kernel.Call) *C.float {
-	return k.room(C.dynmo_cpu_spmm_work(k.c, C.int64_t(c.O), C.int64_t(c.C), C.int64_t(c.NNZ)))
+	return k.workspace(C.dynmo_cpu_spmm_work(k.c, C.int64_t(c.O), C.int64_t(c.C), C.int64_t(c.NNZ)))
 }
 
 // blocks does a call with a sparse matrix of whole blocks.
@@ -174,7 +174,7 @@ func (k *backend) blocks(call *kernel.Call) {
 	x := func(i int) *C.float { return (*C.float)(call.Mem[i].Ptr) }
 	indices := func(i int) *C.int32_t { return (*C.int32_t)(call.Mem[i].Ptr) }
 	n, rows, cols := C.int64_t(call.N), C.int64_t(call.O), C.int64_t(call.C)
-	work := k.room(C.dynmo_cpu_blocks_work(rows, cols))
+	work := k.workspace(C.dynmo_cpu_blocks_work(rows, cols))
 	switch call.Op {
 	case kernel.SpMMForward:
 		C.dynmo_cpu_blocks_forward(k.c, work, x(0), x(1), indices(2), indices(3), x(4), x(5), rows, cols, n)

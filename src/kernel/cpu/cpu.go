@@ -24,8 +24,8 @@ import (
 // pathVariable names the environment variable that chooses the path.
 const pathVariable = "DYNMO_ISA"
 
-// paths are the names of C's paths, by its numbers: each needs more of a
-// processor than the one before.
+// paths are the names of the instruction-set paths, by C's number of the path. Each path needs more
+// features of the processor than the path before.
 var paths = [C.DYNMO_CPU_PATHS]string{
 	C.DYNMO_CPU_GENERIC: "generic",
 	C.DYNMO_CPU_AVX2:    "avx2",
@@ -44,15 +44,13 @@ type backend struct {
 // Built says whether this binary holds the backend.
 const Built = true
 
-// New returns the backend on the best path this processor has, or on the one
-// that DYNMO_ISA names (generic, avx2, avx512). threads, at least 1, is how
-// many share the work of a call, the caller among them; the others sleep
-// between calls, and end when the backend is closed.
-// With 1 every kernel runs on the thread that calls it. The error names the
-// path that is unknown or missing, or says that there are no threads.
+// New returns the backend on the best path that this processor has, or on the path that DYNMO_ISA
+// names (generic, avx2, avx512). threads, at least 1, is the number of threads that share the work of
+// a call, including the caller. The other threads sleep between calls, and end at Close. The error
+// names a path that is unknown or missing, or says that the system gives no threads.
 func New(threads int) (kernel.Backend, error) {
 	available := availablePaths()
-	if path := wanted(available); slices.Contains(available, path) {
+	if path := wantedPath(available); slices.Contains(available, path) {
 		k, err := newBackend(path, threads)
 		if err != nil {
 			return nil, err
@@ -75,8 +73,8 @@ func NewForTexts(threads int) (kernel.Backend, error) {
 // useVectors makes products of one row products of a vector.
 func (k *backend) useVectors() { C.dynmo_cpu_use_vectors(k.c) }
 
-// wanted returns the path that New takes.
-func wanted(available []string) string {
+// wantedPath returns the path that New takes: the path in DYNMO_ISA, else the best.
+func wantedPath(available []string) string {
 	if path := os.Getenv(pathVariable); path != "" {
 		return path
 	}
@@ -139,8 +137,8 @@ func (*backend) Name() string { return "cpu" }
 // Path returns the backend's path: one of availablePaths.
 func (k *backend) Path() string { return k.path }
 
-// room returns a workspace of at least n floats, for one call.
-func (k *backend) room(n C.int64_t) *C.float {
+// workspace returns memory of at least n floats, for one call.
+func (k *backend) workspace(n C.int64_t) *C.float {
 	if int64(len(k.work)) < int64(n) {
 		k.work = make([]float32, n)
 	}

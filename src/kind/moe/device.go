@@ -95,7 +95,7 @@ func gateupOf(m mlpOf) model.Linear { return m.gateup }
 func downOf(m mlpOf) model.Linear   { return m.down }
 
 // groupedForward is work on all experts at once.
-func (e *experts) groupedForward(x *model.Exec, s expertsSaved, outputs tensor.Mem, rows int) {
+func (e *experts) groupedForward(x *model.Exec, s expertsSaved, computed tensor.Mem, rows int) {
 	if rows == 0 {
 		return
 	}
@@ -104,7 +104,7 @@ func (e *experts) groupedForward(x *model.Exec, s expertsSaved, outputs tensor.M
 	x.Backend.GroupedForward(x.Stream, gateup, firstRows(x, s.inp, rows, e.hidden), w, s.decided.ends, rows, e.hidden, 2*e.inside, len(e.list), gap)
 	x.Backend.SwiGLUForward(x.Stream, active, gateup, rows, e.inside)
 	w, gap = e.weights(x, downOf)
-	x.Backend.GroupedForward(x.Stream, firstRows(x, outputs, rows, e.hidden), active, w, s.decided.ends, rows, e.inside, e.hidden, len(e.list), gap)
+	x.Backend.GroupedForward(x.Stream, firstRows(x, computed, rows, e.hidden), active, w, s.decided.ends, rows, e.inside, e.hidden, len(e.list), gap)
 }
 
 // groupedBackwardInput sets dgateup and dinp from dmade.

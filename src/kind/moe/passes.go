@@ -26,7 +26,7 @@ func (e *experts) Forward(x *model.Exec, b *model.Batch, saved, inp tensor.Mem) 
 // second forward of spread experts exchanges nothing: the rows of the first forward are still there.
 func (e *experts) forwardExperts(x *model.Exec, n int, d *dispatch, s expertsSaved, out, inp tensor.Mem) error {
 	assigned := e.assigned(d, n)
-	sent, outputs := e.outgoing(x, s.inp, s.outputs)
+	sent, computed := e.outgoing(x, s.inp, s.outputs)
 	received := x.Repeats && e.Spread > 0
 	if assigned > 0 && !received {
 		tokens, _ := s.decided.firstRows(x, assigned)
@@ -37,9 +37,9 @@ func (e *experts) forwardExperts(x *model.Exec, n int, d *dispatch, s expertsSav
 			return err
 		}
 	}
-	e.runExperts(x, d, s, outputs, assigned)
+	e.runExperts(x, d, s, computed, assigned)
 	if !received {
-		if err := e.exchange(x, d, toTokens, s.outputs, outputs); err != nil {
+		if err := e.exchange(x, d, toTokens, s.outputs, computed); err != nil {
 			return err
 		}
 	}
@@ -51,18 +51,18 @@ func (e *experts) forwardExperts(x *model.Exec, n int, d *dispatch, s expertsSav
 	return nil
 }
 
-// runExperts sets outputs to the outputs of this rank's experts for s.inp, which has at most the given
-// number of rows.
-func (e *experts) runExperts(x *model.Exec, d *dispatch, s expertsSaved, outputs tensor.Mem, rows int) {
+// runExperts sets computed to the outputs of this rank's experts for s.inp, row by row. s.inp has at most
+// the given number of rows.
+func (e *experts) runExperts(x *model.Exec, d *dispatch, s expertsSaved, computed tensor.Mem, rows int) {
 	if e.grouped() {
-		e.groupedForward(x, s, outputs, rows)
+		e.groupedForward(x, s, computed, rows)
 		return
 	}
 	e.eachBlock(d, func(m mlpOf, rows segment) {
 		gateup, active := rowRange(x, s.gateup, rows, 2*e.inside), rowRange(x, s.active, rows, e.inside)
 		m.gateup.Forward(x, rows.count(), gateup, rowRange(x, s.inp, rows, e.hidden))
 		x.Backend.SwiGLUForward(x.Stream, active, gateup, rows.count(), e.inside)
-		m.down.Forward(x, rows.count(), rowRange(x, outputs, rows, e.hidden), active)
+		m.down.Forward(x, rows.count(), rowRange(x, computed, rows, e.hidden), active)
 	})
 }
 
