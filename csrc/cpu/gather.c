@@ -2,7 +2,7 @@
  * scale the rows. src/kernel/kernel.go has the equations. */
 #include "kernels.h"
 
-/* A call on n different rows of a table, rows[i] for item i. */
+/* A call on n rows of a table, rows[i] for item i. Only gather may have a row twice. */
 struct gather {
 	float *out;               /* gather: (n, c). scatter: the table. gate_gradient: dlogits, by row of the table */
 	const float *inp;         /* gather: the table. scatter: add (n, c). gate_gradient: dout (n, c) */

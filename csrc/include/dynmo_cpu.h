@@ -142,7 +142,7 @@ void dynmo_cpu_accumulate_fixed(const dynmo_cpu *k, int64_t *sum, const float *x
 void dynmo_cpu_add_fixed(const dynmo_cpu *k, int64_t *sum, const int64_t *other, int64_t n);
 void dynmo_cpu_round_fixed(const dynmo_cpu *k, float *out, const int64_t *sum, int64_t n);
 
-/* rows (n) are different rows of a table of `table` rows; factor (n) or NULL. */
+/* rows (n) are rows of a table of `table` rows. Only gather may have a row twice. factor (n) or NULL. */
 int32_t dynmo_cpu_gather_rows(const dynmo_cpu *k, float *out, const float *inp, const int32_t *rows, const float *factor,
 	int64_t n, int64_t c, int64_t table);
 int32_t dynmo_cpu_scatter_rows(const dynmo_cpu *k, float *out, const float *add, const int32_t *rows, const float *keep,
