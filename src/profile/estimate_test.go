@@ -340,7 +340,7 @@ func TestMovedWhileCostsDrift(t *testing.T) {
 func TestReportRoundTrip(t *testing.T) {
 	names := []dynamic.Counts{{Name: "left"}, {Name: "tokens"}}
 	full := report{
-		own:       Own{Memory: Memory{Resident: 1 << 52, Kept: -3}, Joules: -1, Balancing: 1.0 / 3},
+		own:       Own{Memory: trace.Memory{Resident: 1 << 52, Kept: -3}, Joules: -1, Balancing: 1.0 / 3},
 		summaries: []trace.Summary{{Busy: []float64{2}, Start: math.Inf(1), End: math.Inf(-1), Finish: 4}, {Busy: []float64{5}}},
 		layers: []layerReport{
 			{id: 7, cost: cost.Layer{Forward: 1, BackwardInput: 2, BackwardWeight: 3, NonZeros: 4, Output: 5, Bytes: cost.Bytes{

@@ -17,29 +17,22 @@ import (
 	"dynmo/src/trace"
 )
 
-// Memory is the memory of a rank after a step, in bytes.
-type Memory struct {
-	Resident  int64 // in RAM, for any purpose
-	Allocated int64 // on the device
-	Kept      int64 // free on the device, kept for layers that arrive later
-}
-
 // Own is the data that a rank reports about itself besides its spans.
 type Own struct {
-	Memory
+	trace.Memory
 	Joules    float64 // since the run began; -1 if not known
 	Balancing float64 // seconds after the previous step: measuring, deciding, moving
 }
 
 // Measurement is the result of measuring a step. Only the root has it (see Profiler).
 type Measurement struct {
-	cost.Measurement               // for a rank of speed 1; Slow has the slowness of stages
-	Estimate         cost.Estimate // from this step and the earlier steps with the same model
-	Changed          bool          // whether the model changed before the step
-	Summary          trace.Summary // of the slowest replica
-	Memory           []Memory      // by stage: the largest of the replicas
-	Joules           float64       // of all ranks; -1 if it is not known on some rank
-	Balancing        float64       // the largest of all ranks
+	cost.Measurement                // for a rank of speed 1; Slow has the slowness of stages
+	Estimate         cost.Estimate  // from this step and the earlier steps with the same model
+	Changed          bool           // whether the model changed before the step
+	Summary          trace.Summary  // of the slowest replica
+	Memory           []trace.Memory // by stage: the largest of the replicas
+	Joules           float64        // of all ranks; -1 if it is not known on some rank
+	Balancing        float64        // the largest of all ranks
 	// Paces is by stage the time of the step divided by that of the fastest stage at its best, for
 	// the same work. Slowest is by stage the replica whose rank computed longest.
 	Paces   []float64
@@ -222,7 +215,7 @@ func (o Own) with(other Own) Own {
 
 // joinStages joins the reports of all stages into one measurement, by layer of the chain.
 func joinStages(clock string, names []string, rows []report) Measurement {
-	m := Measurement{Memory: make([]Memory, len(rows))}
+	m := Measurement{Memory: make([]trace.Memory, len(rows))}
 	m.Clock, m.Layers, m.Samples = clock, make([]cost.Layer, len(names)), make([][]cost.Stage, len(names))
 	m.values = make([]value, len(names))
 	all := rows[0].own

@@ -3,23 +3,34 @@ package record
 import (
 	"math"
 
+	"dynmo/src/cost"
 	"dynmo/src/layout"
 	"dynmo/src/plan"
-	"dynmo/src/profile"
+	"dynmo/src/trace"
 )
+
+// Measured is what was measured in a step.
+type Measured struct {
+	cost.Measurement                // with the dispatch overhead
+	Known            *cost.Known    // the part of the costs that the estimator used; nil: it is not recorded
+	Summary          trace.Summary  // of the slowest replica
+	Memory           []trace.Memory // by stage: the largest of the replicas; nil: not known
+	Joules           float64        // of all ranks since the run last started; not positive: not known
+	Instructions     [][]trace.Span // by stage: the work of the first replica
+}
 
 // Done is the data of a step that the loop passes on when the step and the work after it are over.
 type Done struct {
 	Step             int
 	Steps            int // equal steps from Step on, in a simulated run; 0 is 1
 	Loss, Norm, LR   float64
-	Skipped          bool                // whether the update was left out
-	Measured         profile.Measurement // with the dispatch overhead; without Memory and with Joules of 0 if these are not known
-	Model            string              // settings under which the costs are valid (see cost.Phase)
-	Analysis         plan.Analysis       // how well the layout of the step fits the costs
-	Plasticity       map[int]float64     // see Metrics
-	Evaluating       float64             // seconds of computing Plasticity
-	Ran, Next        layout.Layout       // layouts of the step and of the next step
+	Skipped          bool // whether the update was left out
+	Measured         Measured
+	Model            string          // settings under which the costs are valid (see cost.Phase)
+	Analysis         plan.Analysis   // how well the layout of the step fits the costs
+	Plasticity       map[int]float64 // see Metrics
+	Evaluating       float64         // seconds of computing Plasticity
+	Ran, Next        layout.Layout   // layouts of the step and of the next step
 	Why              plan.Reason
 	Moved            layout.Moved
 	Start            float64 // when the step began, on the clock

@@ -117,7 +117,7 @@ func (j *Journal) Step(d Done) error {
 	j.timeline(d)
 	m, run := j.metrics(d)
 	j.log.model = d.Model
-	if done, ended := j.log.add(d.Step, max(1, d.Steps), d.Measured.Measurement, d.Measured.Known(), run); ended {
+	if done, ended := j.log.add(d.Step, max(1, d.Steps), d.Measured.Measurement, d.Measured.Known, run); ended {
 		j.tell(func() error { return j.observe.Costs(done) })
 	}
 	j.tell(func() error { return j.observe.Step(m) })

@@ -22,7 +22,6 @@ import (
 	"dynmo/src/partition"
 	"dynmo/src/plan"
 	"dynmo/src/plan/search"
-	"dynmo/src/profile"
 	"dynmo/src/schedule"
 	"dynmo/src/sim"
 	"dynmo/src/trace"
@@ -120,8 +119,8 @@ func (r *recorder) tell(ran, next layout.Layout, why plan.Reason, seconds float6
 	}
 	d := Done{
 		Step: r.step, Model: search.Shape(p.Config), Analysis: step.Analysis,
-		Measured: profile.Measurement{
-			Measurement: cost.Measurement{Table: costs}, Summary: step.Step.Summary, Instructions: step.Step.Spans, Memory: make([]profile.Memory, ran.Stages()), Joules: r.joules,
+		Measured: Measured{
+			Measurement: cost.Measurement{Table: costs}, Summary: step.Step.Summary, Instructions: step.Step.Spans, Memory: make([]trace.Memory, ran.Stages()), Joules: r.joules,
 		},
 		Ran: ran, Next: next, Why: why, Moved: layout.Moved{Layers: 2, Bytes: 9}, Moving: 1, Validation: r.validation,
 	}

@@ -171,3 +171,10 @@ func Imbalance(loads []float64) float64 {
 	}
 	return (slices.Max(loads) - slices.Min(loads)) / (sum / float64(len(loads)))
 }
+
+// Memory is the memory of a rank after a step, in bytes.
+type Memory struct {
+	Resident  int64 // in RAM, for any purpose
+	Allocated int64 // on the device
+	Kept      int64 // free on the device, kept for layers that arrive later
+}

@@ -54,7 +54,10 @@ func (r *Rank) tell(t *turn) error {
 	}
 	t.told = record.Done{
 		Step: t.step, Loss: t.agreed.Loss, Norm: t.agreed.Norm, LR: r.Config.LearningRate(t.step), Skipped: t.skipped,
-		Measured: m, Model: search.Shape(r.ran.Config), Analysis: analysis,
+		Measured: record.Measured{
+			Measurement: m.Measurement, Known: m.Known(), Summary: m.Summary, Memory: m.Memory, Joules: m.Joules, Instructions: m.Instructions,
+		},
+		Model: search.Shape(r.ran.Config), Analysis: analysis,
 		Ran: t.ran, Next: t.next, Why: t.why, Moved: t.moved,
 		Start: t.start, Measuring: t.deciding - t.measuring, Deciding: t.moving - t.measuring, Moving: moving, Resizing: r.resized, Resident: r.Before > 0,
 		Validation: t.validation, Stragglers: t.stragglers,

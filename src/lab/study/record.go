@@ -8,7 +8,6 @@ import (
 
 	"dynmo/src/cost"
 	"dynmo/src/dynamic"
-	"dynmo/src/profile"
 	"dynmo/src/record"
 	"dynmo/src/trace"
 )
@@ -84,7 +83,7 @@ func (r *recorder) flush() error {
 	}
 	none := math.NaN()
 	d.Loss, d.Norm, d.LR = none, none, none
-	d.Measured = profile.Measurement{Measurement: cost.Measurement{Table: s.costs}, Summary: s.summary}
+	d.Measured = record.Measured{Measurement: cost.Measurement{Table: s.costs}, Summary: s.summary}
 	d.Model, d.Analysis, d.Start = s.model, s.Analysis, s.summary.Start
 	if r.slowness != nil {
 		d.Measured.Slow = make([]float64, d.Ran.Stages())
