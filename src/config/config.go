@@ -73,8 +73,8 @@ type Model struct {
 // Data is the corpus.
 type Data struct {
 	Path       string   `toml:"path" resume:"the text is the same" default:"" doc:"file, directory or pattern of texts in UTF-8 (plain, JSON lines or Parquet; .gz or .zst) or of token files (.bin, of llm.c or Megatron-LM); empty means the Go toolchain's own source files"`
-	Extensions []string `toml:"extensions" default:"" doc:"file name endings to read from a directory; empty reads every file"`
-	JSONKey    string   `toml:"json_key" default:"text" doc:"members of JSON lines, or columns of Parquet, that have the text; several with commas are joined by line feeds"`
+	Extensions []string `toml:"extensions" resume:"the text is the same" default:"" doc:"file name endings to read from a directory; empty reads every file"`
+	JSONKey    string   `toml:"json_key" resume:"the text is the same" default:"text" doc:"members of JSON lines, or columns of Parquet, that have the text; several with commas are joined by line feeds"`
 	DType      string   `toml:"dtype" default:"auto" oneof:"auto,u16,u32" doc:"type of the ids in token files that have no header, as nanoGPT's; auto: the files say it"`
 	Weights    string   `toml:"weights" default:"" doc:"shares of the sequences that come from each token file, with commas; empty: by their tokens"`
 	Validation string   `toml:"validation" default:"" above:"0" below:"1" doc:"data that nothing is trained on, whose loss is measured: a path as data.path has it, or the share of the corpus that is held out, whole documents where there are several; empty: none"`
