@@ -79,6 +79,7 @@ def judge_deepspeed(checkout, cases, counts):
 
         def __init__(self, rank):
             self.global_rank = rank
+            self._layer_specs = specs
             self._topo = types.SimpleNamespace(get_coord=lambda rank: types.SimpleNamespace(pipe=rank))
             self._partition_layers()
 
@@ -91,6 +92,7 @@ def judge_deepspeed(checkout, cases, counts):
             counts.note("deepspeed uniform", [int(x) for x in space["partition_uniform"](n, stages)] == c["uniform"], c)
             counts.note("deepspeed balanced", [int(x) for x in space["partition_balanced"](c["weights"], stages)] == c["balanced"], c)
         elif c["case"] == "layout" and c["for"] == "deepspeed":
+            specs = [None] * c["cuts"][-1]
             made = {"deepspeed": types.SimpleNamespace(pipe=types.SimpleNamespace(PipelineModule=Module))}
             exec(c["text"], made)
             bounds = [made["Module"](rank).bounds for rank in range(c["stages"])]

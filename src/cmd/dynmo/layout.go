@@ -35,7 +35,8 @@ measuring. The search compares layouts by the simulated step of the trainer's ow
 the largest stage. It prints the best five, and what the trainer needs for the first. --layout is the
 layout that you have now, in the notation of the trainer:
 
-  megatron    Et*8|t*8|t*8|t*8L     (--pipeline-model-parallel-layout), or blocks as 8,8,8,8
+  megatron    Et*8|t*8|t*8|t*8L     (--pipeline-model-parallel-layout), or blocks as 8,8,8,8; with --half
+              *-*-|*-*|-*-*-        (--hybrid-layer-pattern) too
   torchtitan  8,8,8,8               blocks of each virtual stage
   deepspeed   0,9,17,25,34          the first layer of each stage, and the number of layers; or
                                     uniform, parameters, type:REGEX (of names of layers)
@@ -48,13 +49,14 @@ the model on each stage. Layouts whose steps are equal are ordered by the fulles
 stages are.
 
 With one part of the model on each stage the best layout is proven: all others were compared, or cannot
-be better. Messages take --message seconds (bytes of a microbatch's activations over the bandwidth: 64 MB at
-50 GB/s are 0.0013); without them more chunks look better than they are. A gain counts if it is above twice its standard error,
-which follows from that of the costs. Costs with bytes (dynmo profile) give the memory of stages, and
---memory leaves out layouts that need more.
+be better (nanotron makes few layouts, and nearly all are compared). Messages take --message seconds (bytes of
+a microbatch's activations over the bandwidth: 64 MB at 50 GB/s are 0.0013); without them more chunks look
+better than they are. A gain counts if it is above twice its standard error, which follows from that of the
+costs. Costs with bytes (dynmo profile) give the memory of stages, and --memory leaves out layouts that need
+more.
 
 Exit status: 0 a layout is found; 2 bad input; 3 no layout is better than --layout by more than the
-noise of the costs.`,
+noise of the costs, and --layout is within --memory.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			t, err := layouts.TrainerNamed(trainer)
@@ -73,7 +75,7 @@ noise of the costs.`,
 					return usageError{fmt.Errorf("--memory %w", err)}
 				}
 			}
-			if r.Message < 0 || r.Message > 1 {
+			if !(r.Message >= 0 && r.Message <= 1) {
 				return usageError{fmt.Errorf("--message %g: want seconds from 0 to 1", r.Message)}
 			}
 			if orders.path != "" && t.Name != "torchtitan" {
@@ -168,18 +170,30 @@ func (a layoutAnswer) print(out io.Writer) error {
 	} else {
 		fmt.Fprintf(out, "No layout can take less than %.4f s; the first is within %.1f %% of that.\n", a.Bound, 100*(a.Best[0].Seconds/a.Bound-1))
 	}
-	if most := slices.Max(a.Best[0].Bytes); most > 0 {
-		fmt.Fprint(out, "GB of the first by stage:")
-		for _, b := range a.Best[0].Bytes {
+	memory := func(name string, list []int64) {
+		if slices.Max(list) == 0 {
+			return
+		}
+		fmt.Fprintf(out, "GB of %s by stage:", name)
+		for _, b := range list {
 			fmt.Fprintf(out, " %.1f", float64(b)/1e9)
 		}
 		fmt.Fprintln(out)
+	}
+	if a.Present != nil {
+		memory("the present layout", a.Present.Bytes)
+	}
+	memory("the first", a.Best[0].Bytes)
+	for _, reason := range a.LeftOut {
+		fmt.Fprintf(out, "Left out: %s.\n", reason)
 	}
 	noise := "its error is not known"
 	if a.Noise != nil {
 		noise = fmt.Sprintf("± %.3f", *a.Noise)
 	}
 	switch {
+	case a.Crowded:
+		fmt.Fprintf(out, "The present layout is above the limit on memory. The first is %.3f times as fast, %s.\n", *a.Gain, noise)
 	case a.Present != nil && !a.Better:
 		fmt.Fprintf(out, "Nothing is better than the present layout by more than the noise of the costs: %.3f times as fast, %s.\n", *a.Gain, noise)
 		return nil

@@ -1,6 +1,7 @@
 package layouts
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -26,8 +27,10 @@ type Answer struct {
 	Gain    *float64 `json:"gain"`  // seconds of the present step, divided by those of the best
 	Noise   *float64 `json:"noise"` // standard error of the gain, from that of the costs; null if that is not known
 	Better  bool     `json:"better"`
-	Text    string   `json:"text"`   // what the user gives to the trainer for the best layout
-	Change  string   `json:"change"` // how a run goes on with it
+	Crowded bool     `json:"crowded"`  // whether the present layout is above the limit on memory
+	LeftOut []string `json:"left_out"` // numbers of chunks without a layout, and why
+	Text    string   `json:"text"`     // what the user gives to the trainer for the best layout
+	Change  string   `json:"change"`   // how a run goes on with it
 
 	timelines []timeline // the present and the best step
 }
@@ -61,7 +64,7 @@ func Plan(r Request, table cost.Table) (Answer, error) {
 	}
 	t := r.Trainer
 	a := Answer{Trainer: t.Name, Clock: "sim", Costs: table.Source(), Stages: r.Stages, Change: t.Change, Proven: true, Better: true}
-	if r.Memory > 0 && !slices.ContainsFunc(table.Layers, func(l cost.Layer) bool { return l.Bytes.Static() > 0 }) {
+	if r.Memory > 0 && !slices.ContainsFunc(table.Layers, func(l cost.Layer) bool { return l.Bytes.Static()+l.Bytes.Activations > 0 }) {
 		return a, errors.New("--memory: the costs have no bytes, want those of --csv with parameter_bytes and activation_bytes, --config-json or dynmo profile")
 	}
 	known := 0 // chunks of the present layout
@@ -73,7 +76,10 @@ func Plan(r Request, table cost.Table) (Answer, error) {
 	if len(r.Chunks) == 0 {
 		r.Chunks = []int{max(1, known)}
 	}
+	slices.Sort(r.Chunks)
+	r.Chunks = slices.Compact(r.Chunks)
 	var best, now *attempt
+	var none error // why the first number of chunks has no layout
 	for _, chunks := range r.Chunks {
 		x, err := r.attempt(c, table, chunks)
 		if err != nil {
@@ -87,7 +93,11 @@ func Plan(r Request, table cost.Table) (Answer, error) {
 			}
 		}
 		if x.found, err = findBest(budget/len(r.Chunks), x.Problem, cuts); err != nil {
-			return a, err
+			if len(r.Chunks) > 1 {
+				err = fmt.Errorf("%d chunks: %w", chunks, err)
+			}
+			a.LeftOut, none, a.Proven = append(a.LeftOut, err.Error()), cmp.Or(none, err), false
+			continue
 		}
 		if best == nil || x.found.Best[0].Seconds < best.found.Best[0].Seconds {
 			best = x
@@ -99,6 +109,9 @@ func Plan(r Request, table cost.Table) (Answer, error) {
 		for _, l := range x.found.Best {
 			a.Best = append(a.Best, x.named(t, c, l))
 		}
+	}
+	if best == nil {
+		return a, none
 	}
 	slices.SortStableFunc(a.Best, func(a, b Named) int { return compareRounded(a.Seconds, b.Seconds) })
 	a.Best = a.Best[:min(shown, len(a.Best))]
@@ -160,7 +173,7 @@ func (a *Answer) compare(r Request, c Chain, now, best *attempt) error {
 	}
 	units, ok := now.unitsOf(cuts)
 	if !ok {
-		return fmt.Errorf("layout %.200q cuts where the search may not", r.Present)
+		return fmt.Errorf("layout %.200q cuts inside blocks, want --half", r.Present)
 	}
 	present := now.named(r.Trainer, c, now.describe(units))
 	a.Present = &present
@@ -171,7 +184,8 @@ func (a *Answer) compare(r Request, c Chain, now, best *attempt) error {
 		noise := noise(now.solver, units, best.solver, better)
 		a.Noise, least = &noise, max(least, sigmas*noise)
 	}
-	a.Better = gain-1 > least
+	a.Crowded = r.Memory > 0 && slices.Max(present.Bytes) > r.Memory
+	a.Better = a.Crowded || gain-1 > least
 	return nil
 }
 

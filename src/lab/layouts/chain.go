@@ -48,6 +48,8 @@ func NewChain(layers []cost.Layer) (Chain, error) {
 			count = &c.mtps
 		}
 		switch {
+		case l > 0 && layers[l-1].Name == layer.Name:
+			return c, fmt.Errorf("layer %d, %q: a second time, want each layer once", l, layer.Name)
 		case err != nil && c.blocks == 0 && p.role != mtp:
 			p = part{role: embedding, first: l == 0}
 		case err != nil && p.role != mtp:
@@ -61,7 +63,7 @@ func NewChain(layers []cost.Layer) (Chain, error) {
 			*count++
 			p.first = true
 		case *count != number+1:
-			return c, fmt.Errorf("layer %d, %q: want number %d or %d", l, layer.Name, max(0, *count-1), *count)
+			return c, fmt.Errorf("layer %d, %q: want number %d: a layer is missing, or out of order", l, layer.Name, *count)
 		}
 		c.parts = append(c.parts, p)
 	}

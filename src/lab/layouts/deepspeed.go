@@ -25,37 +25,41 @@ var deepspeed = Trainer{
 		return strings.Trim(strings.Join(strings.Fields(fmt.Sprint([]int(cuts))), ","), "[]")
 	},
 	format: func(cuts partition.Partition, _ Chain, _ Problem) (string, error) {
-		list := strings.Trim(strings.Join(strings.Fields(fmt.Sprint([]int(cuts))), ", "), " ")
+		list := strings.Join(strings.Fields(fmt.Sprint([]int(cuts))), ", ")
 		return fmt.Sprintf(`# Build the model with this class in place of PipelineModule. Its list has %d layers, as the costs.
 class Module(deepspeed.pipe.PipelineModule):
     def _partition_layers(self, method="uniform"):
         stage = self._topo.get_coord(self.global_rank).pipe
         self.parts = %s
+        assert len(self._layer_specs) == self.parts[-1]
         self._set_bounds(start=self.parts[stage], stop=self.parts[stage + 1])`, cuts.Layers(), list), nil
 	},
-	Change: `DeepSpeed: checkpoints have one file for each layer of the list, so weights go on with another layout.
-The optimizer's state does not with ZeRO, except from a universal checkpoint (ds_to_universal.py).`,
+	Change: `DeepSpeed: checkpoints have one file for each layer of the list, so weights go on with another layout. The
+optimizer's state goes on only from a universal checkpoint (ds_to_universal.py), else its files are those
+of the stages: start with load_checkpoint(..., load_optimizer_states=False).`,
 }
 
 // parseDeepSpeed reads boundaries, or makes those of a method of DeepSpeed's.
 func parseDeepSpeed(text string, c Chain, p Problem) (partition.Partition, error) {
 	n := len(c.Layers)
 	weights := make([]float64, n)
-	kind, pattern, _ := strings.Cut(text, ":")
-	switch kind {
-	case "uniform":
+	method := strings.ToLower(text)
+	pattern, isType := strings.CutPrefix(method, "type:")
+	pattern, _, _ = strings.Cut(pattern, ":") // as DeepSpeed reads it
+	switch {
+	case method == "uniform":
 		return uniformCuts(n, p.Stages), nil
-	case "parameters":
+	case method == "parameters":
 		for l, layer := range c.Layers {
 			weights[l] = float64(layer.Bytes.Parameters)
 		}
 		if slices.Max(weights) == 0 {
 			return nil, errors.New("the costs have no bytes of parameters")
 		}
-	case "type":
+	case isType:
 		match, err := regexp.Compile("(?i)" + pattern)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%q is no regular expression that Go reads", pattern)
 		}
 		for l, layer := range c.Layers {
 			if match.MatchString(layer.Name) {
@@ -68,7 +72,7 @@ func parseDeepSpeed(text string, c Chain, p Problem) (partition.Partition, error
 	default:
 		cuts, err := numbers(text)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%w, or uniform, parameters or type:REGEX", err)
 		}
 		return cuts, partition.Partition(cuts).Check(n, p.Stages, true)
 	}

@@ -19,6 +19,9 @@ var megatron = Trainer{
 	Half:      true,
 	constrain: constrainMegatron,
 	parse: func(text string, c Chain, p Problem) (partition.Partition, error) {
+		if isHybrid(text) {
+			return parseHybrid(text, c, p)
+		}
 		if isCounts(text) {
 			counts, err := numbers(text)
 			if err != nil {
@@ -39,6 +42,9 @@ var megatron = Trainer{
 		return cutsOfSymbols(virtual, c), nil
 	},
 	chunks: func(text string, stages int) (int, error) {
+		if isHybrid(text) {
+			return chunksOf(1+strings.Count(text, "|"), stages)
+		}
 		if isCounts(text) {
 			return chunksOfCounts(text, stages)
 		}
@@ -49,15 +55,15 @@ var megatron = Trainer{
 		return chunksOf(len(virtual), stages)
 	},
 	brief: func(cuts partition.Partition, c Chain) string {
-		if slices.ContainsFunc(cuts[1:len(cuts)-1], func(l int) bool { return l < len(c.parts) && !c.parts[l].first }) {
+		if cutsBlocks(cuts, c) {
 			return halfCounts(cuts, c)
 		}
 		return shortMegatron(symbolsOf(cuts, c))
 	},
 	format: formatMegatron,
-	Change: `Megatron-LM: a run goes on with another layout only from a checkpoint that was saved with
---dist-ckpt-optim-fully-reshardable. Its default format of the optimizer (dp_reshardable) keeps the
-layout. Save one checkpoint with that option, then start again with the new layout.`,
+	Change: `Megatron-LM: with --use-distributed-optimizer a run goes on with another layout only from a checkpoint
+that was saved with --dist-ckpt-optim-fully-reshardable. The default format of the optimizer (dp_reshardable)
+keeps the layout. Save one checkpoint with that option, then start again with the new layout.`,
 }
 
 // constrainMegatron sets Megatron-LM's rules. Embedding and head stay on the first and the last virtual
@@ -72,6 +78,9 @@ func constrainMegatron(p *Problem, c Chain, half bool) error {
 	if p.Chunks > 1 {
 		if p.Schedule != schedule.KindInterleaved {
 			return fmt.Errorf("megatron: schedule %s with %d chunks, want interleaved", p.Schedule, p.Chunks)
+		}
+		if p.Stages == 1 {
+			return errors.New("megatron: chunks on 1 stage, want --chunks 1 or several stages")
 		}
 		if p.Microbatches%p.Stages != 0 {
 			return fmt.Errorf("megatron: %d microbatches, want a multiple of the %d stages with chunks", p.Microbatches, p.Stages)
@@ -137,10 +146,9 @@ func cutsOfSymbols(virtual []string, c Chain) partition.Partition {
 
 // formatMegatron writes the option of Megatron-LM. What it writes passes Megatron-LM's parser and checks.
 func formatMegatron(cuts partition.Partition, c Chain, p Problem) (string, error) {
-	for v := range cuts[1 : len(cuts)-1] {
-		if l := cuts[v+1]; l < len(c.parts) && !c.parts[l].first {
-			return hybridPattern(cuts, c)
-		}
+	if cutsBlocks(cuts, c) {
+		pattern, err := hybridPattern(cuts, c)
+		return fmt.Sprintf("--hybrid-layer-pattern %q\n%s", pattern, hybridNote), err
 	}
 	virtual := symbolsOf(cuts, c)
 	text := shortMegatron(virtual)
@@ -155,67 +163,4 @@ func formatMegatron(cuts partition.Partition, c Chain, p Problem) (string, error
 		out += fmt.Sprintf("\nm is not on the stage of L: every message exchanges its shape first, assumed %.0f us.", 1e6*shapeSeconds)
 	}
 	return out, nil
-}
-
-// hybridPattern writes the option of Megatron-LM that can cut blocks in halves.
-func hybridPattern(cuts partition.Partition, c Chain) (string, error) {
-	var b strings.Builder
-	for v := range cuts.Stages() {
-		if v > 0 {
-			b.WriteByte('|')
-		}
-		lo, hi := cuts.Range(v)
-		for l := lo; l < hi; l++ {
-			if c.parts[l].role != block {
-				continue
-			}
-			symbol, err := hybridSymbol(c.Layers[l].Name)
-			if err != nil {
-				return "", err
-			}
-			b.WriteByte(symbol)
-		}
-	}
-	return fmt.Sprintf("--hybrid-layer-pattern %q\nThe pattern is for pretrain_hybrid.py; --num-layers follows from it.", b.String()), nil
-}
-
-// hybridSymbol returns the symbol of half a block in Megatron-LM's hybrid patterns (d98e8a64,
-// hybrid_layer_allocation.py).
-func hybridSymbol(name string) (byte, error) {
-	for _, s := range []struct {
-		words  []string
-		symbol byte
-	}{
-		{[]string{"mla"}, '+'}, {[]string{"mamba"}, 'M'}, {[]string{"attention", "attn"}, '*'},
-		{[]string{"moe", "experts"}, 'E'}, {[]string{"mlp", "feed", "ffn"}, '-'},
-	} {
-		for _, word := range s.words {
-			if strings.Contains(strings.ToLower(name), word) {
-				return s.symbol, nil
-			}
-		}
-	}
-	return 0, fmt.Errorf("layer %q: no half of a block by its name, want block.N.attention, .mla, .mamba, .mlp or .moe", name)
-}
-
-// halfCounts writes how many blocks each virtual stage has, with halves as .5.
-func halfCounts(cuts partition.Partition, c Chain) string {
-	layers := 0 // of blocks
-	for _, x := range c.parts {
-		if x.role == block {
-			layers++
-		}
-	}
-	var list []string
-	for k := range cuts.Stages() {
-		lo, hi := cuts.Range(k)
-		n := 0
-		for _, x := range c.parts[lo:hi] {
-			if x.role == block {
-				n++
-			}
-		}
-		list = append(list, fmt.Sprintf("%.3g", float64(n*c.blocks)/float64(layers)))
-	}
-	return strings.Join(list, ",")
 }

@@ -12,6 +12,7 @@ var nanotron = Trainer{
 		if c.mtps > 0 {
 			return fmt.Errorf("nanotron has no layers of multi-token prediction, and the costs have %d", c.mtps)
 		}
+		p.Candidates = []partition.Partition{}
 		nanotronSearch(c, p.Stages, func(_ nanotronCost, cuts partition.Partition) bool {
 			p.Candidates = append(p.Candidates, cuts)
 			return true
@@ -36,21 +37,27 @@ var nanotron = Trainer{
 		return fmt.Sprintf(`def get_block_compute_costs(self):
     return {Embedding: %d, LlamaDecoderLayer: %d, TensorParallelColumnLinear: %d}`, x.embedding, nanotronUnit, x.head), nil
 	},
-	Change: `nanotron: checkpoints name parameters by the whole model, so a run goes on with another layout.`,
+	Change: `The costs are for nanotron's Llama; a model of another class has its own name for the decoder layer.
+
+nanotron: checkpoints name weights by the whole model, so these go on with another layout. The optimizer's
+state does not: every rank reads the file of its own number. Start with checkpoints.load_optimizer: false.`,
 }
 
-// nanotronUnit is the cost of a block in nanotron's costs; those of embedding and head are integers
-// beside it.
-const nanotronUnit = 8
+// nanotronUnit is the cost of a decoder layer in nanotron's costs. Those of embedding and head are
+// multiples of nanotronStep, up to 8 and 20 decoder layers: nearly all cuts that any costs make.
+const (
+	nanotronUnit = 32
+	nanotronStep = 3
+)
 
-// nanotronCost are costs of nanotron's blocks, in eighths of a decoder layer.
+// nanotronCost are costs of nanotron's blocks.
 type nanotronCost struct{ embedding, head int }
 
 // nanotronSearch yields costs that make different cuts, until yield returns false.
 func nanotronSearch(c Chain, stages int, yield func(nanotronCost, partition.Partition) bool) {
 	seen := make(map[string]bool)
-	for _, e := range []int{0, 4, 8, 16} {
-		for head := range 16 * nanotronUnit {
+	for e := 0; e < 8*nanotronUnit; e += nanotronStep {
+		for head := 0; head < 20*nanotronUnit; head += nanotronStep {
 			x := nanotronCost{e, head}
 			cuts, ok := nanotronCuts(x, c, stages)
 			if key := fmt.Sprint(cuts); ok && !seen[key] {

@@ -26,7 +26,8 @@ type Problem struct {
 	CanCut []bool                               // by layer: whether a virtual stage may begin with it
 	Empty  bool                                 // virtual stages may be empty; the first and the last never are
 	Legal  func(cuts partition.Partition) error // further rules; nil: none
-	// Candidates are the only layouts, where a trainer can make few; nil: all that obey the rules.
+	// Candidates are the only layouts that are compared, where a trainer can make few; nil: all that obey the
+	// rules.
 	Candidates []partition.Partition
 }
 
@@ -64,8 +65,14 @@ type sums struct {
 	static, activations, held int64
 }
 
+// mostInstructions bounds the passes of a step, whose order is in memory: some 60 bytes for each.
+const mostInstructions = 1 << 24
+
 // newSolver prepares a problem. An error says what is wrong with it.
 func newSolver(p Problem) (*solver, error) {
+	if n := 2 * p.Stages * p.Chunks * p.Microbatches; n > mostInstructions {
+		return nil, fmt.Errorf("%d passes in a step of %d stages x %d chunks with %d microbatches, want at most %d", n, p.Stages, p.Chunks, p.Microbatches, mostInstructions)
+	}
 	s, err := schedule.New(p.Schedule, p.Stages, p.Chunks, p.Microbatches)
 	if err != nil {
 		return nil, err
@@ -202,14 +209,6 @@ func (v *solver) bytes(units []int) []int64 {
 		list[stage] = most
 	}
 	return list
-}
-
-// fits reports whether cuts of units obey the rules of the problem and the limit on memory.
-func (v *solver) fits(units []int) bool {
-	if v.Legal != nil && v.Legal(v.layers(units)) != nil {
-		return false
-	}
-	return v.Memory == 0 || slices.Max(v.bytes(units)) <= v.Memory
 }
 
 // describe returns the layout of cuts of units.

@@ -9,7 +9,6 @@ import (
 
 	"dynmo/src/partition"
 	"dynmo/src/random"
-	"dynmo/src/schedule"
 	"dynmo/src/sim"
 )
 
@@ -54,20 +53,20 @@ func findBest(budget int, p Problem, present partition.Partition) (outcome, erro
 		for _, units := range s.beginnings(present) {
 			s.descend(units)
 		}
-		if v.virtual() == v.Stages && len(s.best) > 0 {
+		if v.Chunks == 1 {
 			proven = s.branch()
 		}
 	}
-	for until := v.used + budget/patience; !proven && len(s.best) > 0 && v.used < min(budget, until); {
-		before := s.best[0].seconds
-		if s.descend(s.shake()); s.best[0].seconds < before {
+	for until := v.used + budget/patience; !proven && v.used < min(budget, until); {
+		before := s.worst(1)
+		if s.descend(s.shake()); s.worst(1) < before {
 			until = v.used + budget/patience
 		}
 	}
 	if len(s.best) == 0 {
 		return outcome{}, s.reason()
 	}
-	out := outcome{Proven: proven, Bound: v.leastSeconds()}
+	out := outcome{Proven: proven && p.Candidates == nil, Bound: v.leastSeconds()}
 	for _, c := range s.best {
 		out.Best = append(out.Best, v.describe(c.units))
 	}
@@ -98,6 +97,41 @@ type search struct {
 	budget int // see budget
 	draw   *rand.Rand
 	best   []candidate
+	last   []int // cuts at which the last descent ended
+
+	nearest int64 // the least bytes of a fullest stage that cuts above the limit had
+	illegal error // the last rule that cuts broke
+}
+
+// worst returns the seconds of the n-th best cuts; unfit if there are fewer.
+func (s *search) worst(n int) float64 {
+	if len(s.best) < n {
+		return unfit
+	}
+	return s.best[n-1].seconds
+}
+
+// excess returns by how many bytes the stages are above the limit; 0 if cuts obey all rules.
+func (s *search) excess(units []int) float64 {
+	if s.Legal != nil {
+		if err := s.Legal(s.layers(units)); err != nil {
+			s.illegal = err
+			return unfit
+		}
+	}
+	if s.Memory == 0 {
+		return 0
+	}
+	over := 0.0
+	s.used += len(s.list)
+	list := s.bytes(units)
+	for _, b := range list {
+		over += float64(max(0, b-s.Memory))
+	}
+	if most := slices.Max(list); over > 0 && (s.nearest == 0 || most < s.nearest) {
+		s.nearest = most
+	}
+	return over
 }
 
 // offer keeps cuts if they are among the best. It returns their seconds.
@@ -120,7 +154,7 @@ func (s *search) offer(units []int) float64 {
 		}
 	}
 	at, known := slices.BinarySearchFunc(s.best, c, compare)
-	if known || !s.fits(units) {
+	if known || s.excess(units) > 0 {
 		return c.seconds
 	}
 	s.best = slices.Insert(s.best, at, c)
@@ -153,13 +187,11 @@ func (s *search) beginnings(present partition.Partition) (list [][]int) {
 	return list
 }
 
-// descend moves cuts as long as the step gets shorter. Cuts that break a rule are left.
+// descend moves cuts as long as the step gets shorter. Cuts that break a rule move until they obey it:
+// towards stages that need less memory.
 func (s *search) descend(units []int) {
 	units = slices.Clone(units)
-	now := s.offer(units)
-	if !s.fits(units) {
-		now = unfit
-	}
+	now, over := s.offer(units), s.excess(units)
 	inner := s.virtual() - 1
 	for improved := true; improved && s.used < s.budget; {
 		improved = false
@@ -169,8 +201,13 @@ func (s *search) descend(units []int) {
 					if !s.shift(units, first, length, by) {
 						continue
 					}
-					if after := s.offer(units); after < now && s.fits(units) {
-						now, improved = after, true
+					after := s.offer(units)
+					if over == 0 && after >= now {
+						s.shift(units, first, length, -by)
+						continue
+					}
+					if x := s.excess(units); x < over || x == over && after < now {
+						now, over, improved = after, x, true
 					} else {
 						s.shift(units, first, length, -by)
 					}
@@ -178,9 +215,10 @@ func (s *search) descend(units []int) {
 			}
 		}
 	}
+	s.last = units
 }
 
-// unfit is the seconds of cuts that break a rule: every other cuts are better.
+// unfit is more than the seconds of a step, or the bytes of a stage, can be.
 const unfit = 1e300
 
 // shift moves `length` cuts from `first` on by `by` units. It reports false, and moves nothing, where
@@ -208,9 +246,13 @@ func (s *search) shift(units []int, first, length, by int) bool {
 	return true
 }
 
-// shake returns one of the best cuts with a few random shifts.
+// shake returns one of the best cuts with a few random shifts. If no cuts obey the rules yet, it starts
+// from those at which the search stands.
 func (s *search) shake() []int {
-	units := slices.Clone(s.best[s.draw.IntN(len(s.best))].units)
+	units := slices.Clone(s.last)
+	if len(s.best) > 0 {
+		units = slices.Clone(s.best[s.draw.IntN(len(s.best))].units)
+	}
 	inner := s.virtual() - 1
 	if inner == 0 {
 		s.used = s.budget // there is one layout only
@@ -223,35 +265,30 @@ func (s *search) shake() []int {
 	return units
 }
 
-// branch goes through all cuts of a chain with one virtual stage on each stage, and leaves out those
-// that cannot be among the best. It reports whether it came to the end within the budget.
+// branch goes through all cuts of a chain with one virtual stage on each stage and undivided backwards. It
+// leaves out those that cannot be among the best, or need too much memory. It reports whether it came to
+// the end within the budget.
 //
 // A step takes at least, for each stage s,
 //
-//	Σ_{v<s} f_v + M·(f+i+w)_s + Σ_{v<s} b_v
+//	Σ_{v<s} f_v + M·(f+b)_s + Σ_{v<s} b_v
 //
 // since the first microbatch comes through the stages before, and the gradient of the last goes back
-// through them. b is i+w where backwards are undivided, else i. What is left for the remaining stages is
-// at least spread evenly.
+// through them. What is left for the remaining stages is at least spread evenly.
 func (s *search) branch() bool {
-	divided := s.Schedule != schedule.Kind1F1B && s.Schedule != schedule.KindGPipe
 	m := float64(s.Microbatches)
 	units := make([]int, s.virtual()+1)
 	units[s.virtual()] = s.units()
 	total := s.sums[s.units()].Seconds()
+	flying := s.schedule.InFlight()
+	rooms := s.rooms(flying)
 	var visit func(k int, path float64) bool
 	visit = func(k int, path float64) bool {
 		if s.used > s.budget {
 			return false
 		}
 		left := s.virtual() - k
-		worst := func() float64 {
-			if len(s.best) < shown {
-				return unfit
-			}
-			return s.best[shown-1].seconds
-		}
-		if path+m*(total-s.sums[units[k]].Seconds())/float64(left) > worst() {
+		if !rooms[k][units[k]] || path+m*(total-s.sums[units[k]].Seconds())/float64(left) > s.worst(shown) {
 			return true
 		}
 		if left == 1 {
@@ -262,21 +299,41 @@ func (s *search) branch() bool {
 		for u := lo; u <= hi; u++ {
 			s.used += 16 // about the work of an instruction or two
 			x := s.between(units[k], u)
-			if path+m*x.Seconds() > worst() {
+			if path+m*x.Seconds() > s.worst(shown) || !s.holds(flying[k], x) {
 				break
 			}
-			back := x.Input
-			if !divided {
-				back += x.Weight
-			}
 			units[k+1] = u
-			if !visit(k+1, path+x.Forward+back) {
+			if !visit(k+1, path+x.Seconds()) {
 				return false
 			}
 		}
 		return true
 	}
 	return visit(0, 0)
+}
+
+// rooms returns by stage and unit whether this stage and those behind it may have the memory for the
+// units from this one on. Stages have one virtual stage each.
+func (s *search) rooms(flying []int) [][]bool {
+	list := make([][]bool, s.virtual()+1)
+	for k := range list {
+		list[k] = make([]bool, s.units()+1)
+	}
+	list[s.virtual()][s.units()] = true
+	for k := s.virtual() - 1; k >= 0; k-- {
+		for from := range list[k] {
+			for to := from; to <= s.units() && !list[k][from] && s.holds(flying[k], s.between(from, to)); to++ {
+				list[k][from] = list[k+1][to]
+			}
+		}
+	}
+	return list
+}
+
+// holds reports whether a stage may have the memory for some units: for their parameters, and the
+// activations of the microbatches that are in flight.
+func (s *search) holds(flying int, x sums) bool {
+	return s.Memory == 0 || x.static+int64(flying)*x.activations <= s.Memory
 }
 
 // bound returns seconds that no order of the work of the evaluated layout beats.
@@ -295,8 +352,11 @@ func (v *solver) leastSeconds() float64 {
 
 // reason returns why no layout was found.
 func (s *search) reason() error {
-	if s.Memory > 0 {
-		return fmt.Errorf("no layout was found that needs at most %d bytes on every stage", s.Memory)
+	if s.nearest > 0 {
+		return fmt.Errorf("no layout was found that needs at most %d bytes on every stage; one needs %d", s.Memory, s.nearest)
 	}
-	return errors.New("no layout obeys the rules of the trainer")
+	if s.illegal != nil {
+		return fmt.Errorf("no layout was found that obeys the rules: %w", s.illegal)
+	}
+	return errors.New("the trainer can make no layout with something on every stage")
 }

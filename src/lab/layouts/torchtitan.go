@@ -30,8 +30,8 @@ var torchtitan = Trainer{
 		if c.mtps > 0 {
 			return fmt.Errorf("torchtitan has no layers of multi-token prediction, and the costs have %d", c.mtps)
 		}
-		if rounds := max(1, p.Microbatches/p.Stages); p.Chunks > 1 && p.Microbatches%rounds != 0 {
-			return fmt.Errorf("torchtitan: PyTorch divides %d microbatches on %d stages with chunks into %d rounds, and want them equal: %d or %d microbatches",
+		if rounds := max(1, p.Microbatches/p.Stages); p.Chunks > 1 && p.Schedule != schedule.KindZBV && p.Microbatches%rounds != 0 {
+			return fmt.Errorf("torchtitan: PyTorch divides %d microbatches on %d stages with chunks into %d rounds, and wants them equal: %d or %d microbatches",
 				p.Microbatches, p.Stages, rounds, p.Microbatches/rounds*rounds, (p.Microbatches/rounds+1)*rounds)
 		}
 		return nil
@@ -48,8 +48,8 @@ var torchtitan = Trainer{
 	format: func(cuts partition.Partition, c Chain, p Problem) (string, error) {
 		var b strings.Builder
 		b.WriteString("# The names are those of torchtitan b5bcd76c; modules that no part names are left out of the model.\nParallelismConfig(\n")
-		fmt.Fprintf(&b, "    pipeline_parallel_degree=%d,\n    pipeline_parallel_schedule=%q,\n    module_fqns_per_model_part=[\n",
-			p.Stages, torchSchedules[p.Schedule])
+		fmt.Fprintf(&b, "    pipeline_parallel_degree=%d,\n    pipeline_parallel_schedule=%q,\n    num_pp_microbatches=%d,\n    module_fqns_per_model_part=[\n",
+			p.Stages, torchSchedules[p.Schedule], p.Microbatches)
 		for v := range cuts.Stages() {
 			lo, hi := cuts.Range(v)
 			var names []string

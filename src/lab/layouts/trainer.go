@@ -129,6 +129,9 @@ func blockCuts(counts []int, c Chain, p Problem) (partition.Partition, error) {
 	for _, n := range counts[:len(counts)-1] {
 		seen += n
 		at := slices.IndexFunc(c.parts, func(x part) bool { return x.role == block && x.number == seen })
+		if seen == c.blocks {
+			at = slices.IndexFunc(c.parts, func(x part) bool { return x.role == mtp || x.role == loss }) // the stages behind have no block
+		}
 		if at < 0 {
 			return nil, fmt.Errorf("more blocks than the %d of the costs", c.blocks)
 		}
