@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -74,7 +75,7 @@ dynmo help trainers says what each log must have, and has the hook for trainers 
 			if err := out.write(c, func(w io.Writer) error { return writeCosts(w, found.Table) }); err != nil {
 				return err
 			}
-			tellNotes(c.ErrOrStderr(), found.Notes...)
+			tellNotes(c.ErrOrStderr(), append(ignored(c, source, r), found.Notes...)...)
 			if out.standard() {
 				return nil
 			}
@@ -89,7 +90,7 @@ dynmo help trainers says what each log must have, and has the hook for trainers 
 	c.Flags().IntVar(&r.Stages, "stages", 0, "stages of its pipeline; 0: the virtual stages of --layout, divided by --chunks")
 	c.Flags().IntVar(&r.Chunks, "chunks", 0, "parts of the model on each stage; 0: the virtual stages of --layout, divided by --stages, or 1")
 	c.Flags().IntVar(&r.Microbatches, "microbatches", 0, "microbatches of a step, on each replica")
-	c.Flags().StringVar(&order, "order", "", "order of the chunks over the stages: loop or v (default v for two chunks of zero-bubble, else loop)")
+	c.Flags().StringVar(&order, "order", "", "order of zero-bubble's chunks over the stages: loop or v (default v for two chunks, else loop)")
 	estimate.flags(c)
 	out.required(c, "file to write, for dynmo layout --costs; - is standard output")
 	return c
@@ -126,8 +127,24 @@ func checkRun(r *trainerlogs.Run, source trainerlogs.Source, order string) error
 	if source.NeedsLayout && r.Layout == "" {
 		return usageError{errors.New("--layout: want that of the run, such as Et*8|t*8L, or the blocks of each virtual stage, such as 8,8")}
 	}
-	r.Order = order
+	if !slices.Contains(source.Ignored, "order") {
+		r.Order = order
+	}
 	return nil
+}
+
+// ignored names the flags that are given, and have no effect on a source.
+func ignored(c *cobra.Command, source trainerlogs.Source, r trainerlogs.Run) (notes []string) {
+	flags := source.Ignored
+	if r.Layout == "" {
+		flags = append(slices.Clone(flags), "stages", "chunks")
+	}
+	for _, flag := range flags {
+		if c.Flags().Changed(flag) {
+			notes = append(notes, fmt.Sprintf("--%s has no effect on --%s", flag, source.Flag))
+		}
+	}
+	return notes
 }
 
 // writeCosts writes the costs as dynmo profile does, a line for each layer.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -67,7 +68,7 @@ func (e *configEstimate) table() (cost.Table, error) {
 	if e.gpu == "" {
 		return cost.Table{}, usageError{errors.New("--config-json: nothing is measured, want --estimate with a GPU beside it")}
 	}
-	if err := errors.Join(checkRange("sequence", e.work.Sequence, 1, 1<<24), checkRange("microbatch-size", e.work.Batch, 1, 1<<12),
+	if err := cmp.Or(checkRange("sequence", e.work.Sequence, 1, 1<<24), checkRange("microbatch-size", e.work.Batch, 1, 1<<12),
 		checkRange("tensor-parallel", e.work.Tensor, 1, 1<<10), checkRange("expert-parallel", e.work.Experts, 1, 1<<12)); err != nil {
 		return cost.Table{}, err
 	}

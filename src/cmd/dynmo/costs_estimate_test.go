@@ -50,5 +50,8 @@ func TestEstimatedCostsAreRefused(t *testing.T) {
 			says(args...).refused(t, exitUsage, c.want)
 		})
 	}
+	if e := says("costs", "--config-json", configs+"llama-3-8b.json", "--estimate", "h100", "--sequence", "0", "--tensor-parallel", "0", "-o", "-"); strings.Count(e.stderr, "\n") != 1 {
+		t.Errorf("two wrong numbers: %q, want one line", e.stderr)
+	}
 	says("costs", "--csv", other, "--sequence", "8", "-o", "-").refused(t, exitUsage, "--sequence: has no effect without --config-json")
 }

@@ -71,6 +71,27 @@ func TestCostsThatAreNotSeparated(t *testing.T) {
 	}
 }
 
+// TestCostsSaysWhatHasNoEffect: flags of the run that a source does not need.
+func TestCostsSaysWhatHasNoEffect(t *testing.T) {
+	folder := t.TempDir()
+	table := filepath.Join(folder, "layers.csv")
+	expect.OK(t, os.WriteFile(table, []byte("name,forward_ms,backward_ms\nembedding,1,2\nblock.0,1,2\nhead,1,2\n"), 0o644))
+	for args, want := range map[string]string{
+		"--csv " + table + " --order v":        "note: --order has no effect on --csv",
+		"--csv " + table + " --microbatches 8": "note: --microbatches has no effect on --csv",
+		"--csv " + table + " --stages 2":       "note: --stages has no effect on --csv",
+		"--megatron-log " + megatronLog(t) + " --layout Et*8|t*8|t*8|t*8L --microbatches 16 --order v": "note: --order has no effect on --megatron-log",
+	} {
+		e := says(append([]string{"costs", "-o", filepath.Join(folder, "costs.json"), "--force"}, strings.Fields(args)...)...)
+		if e.status != exitDone || !strings.Contains(e.stderr, want+"\n") {
+			t.Errorf("%s: status %d, %q, want %q", args, e.status, e.stderr, want)
+		}
+	}
+	if e := says("costs", "-o", filepath.Join(folder, "costs.json"), "--force", "--csv", table, "--layout", "EtL", "--stages", "1"); strings.Contains(e.stderr, "has no effect") {
+		t.Errorf("with a layout: %q", e.stderr)
+	}
+}
+
 func TestCostsRefuses(t *testing.T) {
 	log, out := megatronLog(t), filepath.Join(t.TempDir(), "costs.json")
 	for _, c := range []struct {

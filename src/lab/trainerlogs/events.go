@@ -1,9 +1,7 @@
 package trainerlogs
 
 import (
-	"bufio"
 	"bytes"
-	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -63,18 +61,16 @@ func eachEvent(path string, f func(e traceEvent) error) (rank int, err error) {
 		return -1, err
 	}
 	defer r.Close()
-	in := bufio.NewReaderSize(r, 1<<20)
-	a := &allowance{Reader: in, left: mostEvent}
-	if magic, _ := in.Peek(2); string(magic) == "\x1f\x8b" {
-		z, err := gzip.NewReader(in)
-		if err != nil {
-			return -1, fmt.Errorf("%s: %w", path, err)
-		}
-		a.Reader = z
+	in, err := plain(r)
+	if err != nil {
+		return -1, fmt.Errorf("%s: %w", path, err)
 	}
+	a := &allowance{Reader: in, left: mostEvent}
 	rank, err = a.events(f)
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		err = errors.New("cut off in the middle, want a whole trace")
+	} else if wrong, is := errors.AsType[*json.SyntaxError](err); is {
+		err = fmt.Errorf("no JSON at byte %d, want a trace of PyTorch's profiler", wrong.Offset)
 	}
 	if err != nil {
 		err = fmt.Errorf("%s: %w", path, err)

@@ -32,7 +32,7 @@ func readHook(path string, r Run) (Costs, error) {
 		}
 		var x hookLine
 		if err := json.Unmarshal([]byte(text[at:]), &x); err != nil {
-			return fmt.Errorf("%.100q: %w, want a whole line of the hook", text[at:], err)
+			return fmt.Errorf("%.100q: want a whole line of the hook, with times in numbers", text[at:])
 		}
 		if x.Forward == nil || x.Backward == nil || !(min(*x.Forward, *x.Backward) >= 0) {
 			return fmt.Errorf("%.100q: want forward_ms and backward_ms >= 0", text[at:])
@@ -95,7 +95,8 @@ func place(name string) int {
 		if !numbered && name == kind {
 			return k << 32
 		}
-		if n, err := strconv.Atoi(strings.TrimPrefix(name, before)); numbered && strings.HasPrefix(name, before) && err == nil && n >= 0 && n < mostLayers {
+		number, has := strings.CutPrefix(name, before)
+		if n, err := strconv.Atoi(number); numbered && has && err == nil && n >= 0 && n < mostLayers && number == strconv.Itoa(n) {
 			return k<<32 + n
 		}
 	}

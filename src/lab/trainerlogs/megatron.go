@@ -12,7 +12,7 @@ import (
 // training/arguments.py). Launchers put text before them.
 var (
 	iterationLine = regexp.MustCompile(`\biteration +(\d+)/ *\d+ \|`)
-	rankLine      = regexp.MustCompile(`\brank +(\d+): (\d+\.\d\d)$`)
+	rankLine      = regexp.MustCompile(`\brank +(\d+): (\d+\.\d\d|nan|-?inf|-\d+\.\d\d)$`)
 	timerLine     = regexp.MustCompile(`(?:^|\s)([a-z][a-z/-]*[a-z]):$`)
 	argumentLine  = regexp.MustCompile(`(?:^|\s)([a-z_]+) \.+ (\S+)$`)
 	stagesLine    = regexp.MustCompile(`using world size: (\d+),.*\bpipeline-model-parallel size: (\d+)`)
@@ -128,8 +128,8 @@ func (m *megatronLog) time(rank, milliseconds string) error {
 		return fmt.Errorf("%s of rank %s behind that of rank %d, want one time for every rank", m.timer, rank, len(list)-1)
 	}
 	x, err := strconv.ParseFloat(milliseconds, 64)
-	if err != nil {
-		return err
+	if err != nil || !(x >= 0 && x <= mostMilliseconds) {
+		return fmt.Errorf("%s of rank %s is %.40s, want milliseconds from 0 to %g", m.timer, rank, milliseconds, mostMilliseconds)
 	}
 	m.now.times[m.timer] = append(m.now.times[m.timer], x)
 	return nil

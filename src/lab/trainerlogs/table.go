@@ -15,6 +15,12 @@ import (
 	"dynmo/src/lab/layouts"
 )
 
+// Bounds of the numbers of a layer or a stage: far above those of any model.
+const (
+	mostMilliseconds = 1e9
+	mostBytes        = 1e15
+)
+
 // columns are those of a table of layers. The first three are required.
 var columns = []string{"name", "forward_ms", "backward_ms", "weight_ms", "parameter_bytes", "activation_bytes"}
 
@@ -25,11 +31,17 @@ func readCSV(path string, r Run) (Costs, error) {
 		return Costs{}, err
 	}
 	defer f.Close()
-	in := csv.NewReader(f)
-	in.TrimLeadingSpace = true
+	text, err := plain(f)
+	if err != nil {
+		return Costs{}, fmt.Errorf("%s: %w", path, err)
+	}
+	in := csv.NewReader(text)
+	in.TrimLeadingSpace, in.FieldsPerRecord = true, -1
 	header, err := in.Read()
 	if errors.Is(err, io.EOF) {
 		err = errors.New("empty")
+	} else if err != nil {
+		err = errors.New("no table")
 	}
 	if err == nil {
 		err = checkHeader(header)
@@ -43,10 +55,16 @@ func readCSV(path string, r Run) (Costs, error) {
 		if errors.Is(err, io.EOF) {
 			break
 		}
+		if wrong, is := errors.AsType[*csv.ParseError](err); is {
+			return Costs{}, fmt.Errorf("%s:%d: a quote out of place, want cells with commas between them", path, wrong.StartLine)
+		}
 		if err != nil {
 			return Costs{}, fmt.Errorf("%s: %w", path, err)
 		}
 		layer, err := layerOf(header, cells)
+		if err == nil && len(layers) == mostLayers {
+			err = fmt.Errorf("more than %d layers", mostLayers)
+		}
 		if line, _ := in.FieldPos(0); err != nil {
 			return Costs{}, fmt.Errorf("%s:%d: %w", path, line, err)
 		}
@@ -80,6 +98,9 @@ func checkHeader(header []string) error {
 // layerOf reads a line of the table.
 func layerOf(header, cells []string) (cost.Layer, error) {
 	layer := cost.Layer{}
+	if len(cells) != len(header) {
+		return layer, fmt.Errorf("%d cells, want %d as in the header", len(cells), len(header))
+	}
 	x := map[string]float64{"weight_ms": math.NaN()}
 	for i, name := range header {
 		if name == "name" {
@@ -87,8 +108,12 @@ func layerOf(header, cells []string) (cost.Layer, error) {
 			continue
 		}
 		number, err := strconv.ParseFloat(strings.TrimSpace(cells[i]), 64)
-		if err != nil || !(number >= 0) || math.IsInf(number, 1) {
-			return layer, fmt.Errorf("%s %.40q, want a number >= 0 (a backward that was not measured takes about twice the forward)", name, cells[i])
+		most := mostMilliseconds
+		if strings.HasSuffix(name, "_bytes") {
+			most = mostBytes
+		}
+		if err != nil || !(number >= 0 && number <= most) {
+			return layer, fmt.Errorf("%s %.40q, want a number from 0 to %g (a backward that was not measured takes about twice the forward)", name, cells[i], most)
 		}
 		x[name] = number
 	}

@@ -21,7 +21,7 @@ func TestTable(t *testing.T) {
 	if k := c.Kinds[1]; k.Name != "block.N" || k.Layers != 2 || k.Samples != 2 || math.Abs(k.Seconds.Forward-0.011) > 1e-12 || len(c.Kinds) != 4 || c.Table.Deviation != nil || len(c.Notes) != 0 {
 		t.Errorf("%+v", c)
 	}
-	c, err = read("csv", written(t, "backward_ms,name,forward_ms\n2,embedding,1\n20,block.0,10\n"), Run{})
+	c, err = read("csv", written(t, "backward_ms,name,forward_ms\n2,embedding,1\n20,block.0,10\n2,head,1\n"), Run{})
 	expect.OK(t, err)
 	if e, b := c.Table.Layers[0], c.Table.Layers[1]; e.BackwardInput != 0 || e.BackwardWeight != 0.002 || b.BackwardInput != 0.01 || b.BackwardWeight != 0.01 || len(c.Notes) != 1 {
 		t.Errorf("%+v", c)
@@ -36,23 +36,29 @@ func TestTableRefuses(t *testing.T) {
 		want       string
 	}{
 		{"empty", "", Run{}, "empty, want the header name,forward_ms,backward_ms[,weight_ms,"},
+		{"no table", "{\"layers\": []}\n", Run{}, "no table, want the header name,forward_ms"},
 		{"no header", "block.0,1,2\n", Run{}, `column "block.0", want the header`},
 		{"a column twice", "name,forward_ms,forward_ms\n", Run{}, `column "forward_ms", want the header`},
 		{"no backward", "name,forward_ms\n", Run{}, "no column backward_ms, want the header"},
 		{"no layer", header, Run{}, "no layer"},
-		{"a hole", header + "block.0,1,2\nhead,3,\n", Run{}, `log:3: backward_ms "", want a number >= 0 (a backward that was not measured takes about twice the forward)`},
-		{"a hole of 0", header + "block.0,1,2\nhead,3,0\n", Run{}, `layer "head": backward 0, and "block.0" before it has one`},
+		{"a hole", header + "block.0,1,2\nhead,3,\n", Run{}, `log:3: backward_ms "", want a number from 0 to 1e+09 (a backward that was not measured takes about twice the forward)`},
+		{"a hole of 0", header + "embedding,1,2\nblock.0,1,2\nhead,3,0\n", Run{}, `layer "head": backward 0, and "block.0" before it has one`},
+		{"no head", header + "embedding,1,2\nblock.0,1,2\n", Run{}, `the last layer is "block.0": want the head behind it`},
 		{"a word", header + "block.0,fast,2\n", Run{}, `log:2: forward_ms "fast", want a number`},
-		{"negative", header + "block.0,-1,2\n", Run{}, "want a number >= 0"},
-		{"infinite", header + "block.0,1,Inf\n", Run{}, "want a number >= 0"},
-		{"not a number", header + "block.0,1,NaN\n", Run{}, "want a number >= 0"},
-		{"cut", header + "block.0,1\n", Run{}, "wrong number of fields"},
-		{"zero", header + "block.0,0,0\nblock.1,0,0\n", Run{}, "every backward is 0"},
-		{"a block is missing", header + "block.0,1,2\nblock.2,1,2\n", Run{}, `layer 1, "block.2": want number 0 or 1`},
+		{"negative", header + "block.0,-1,2\n", Run{}, "want a number from 0 to 1e+09"},
+		{"infinite", header + "block.0,1,Inf\n", Run{}, "want a number from 0 to 1e+09"},
+		{"not a number", header + "block.0,1,NaN\n", Run{}, "want a number from 0 to 1e+09"},
+		{"cut", header + "block.0,1\n", Run{}, "log:2: 2 cells, want 3 as in the header"},
+		{"zero", header + "embedding,0,0\nblock.0,0,0\nhead,0,0\n", Run{}, "every backward is 0"},
+		{"a block is missing", header + "block.0,1,2\nblock.2,1,2\n", Run{}, `layer 1, "block.2": want number 1`},
 		{"no block", header + "head,1,2\n", Run{}, "no layer has a number"},
 		{"other layers", header + "embedding,1,2\nblock.0,1,2\nhead,1,2\n", Run{Layout: "Et|tL"}, "1 layers block.N, and --layout has 2 t"},
 		{"weight above backward", "name,forward_ms,backward_ms,weight_ms\nblock.0,1,2,3\n", Run{}, "weight_ms 3 above backward_ms 2"},
-		{"large", header + "block.0,1e99,2\n", Run{}, "want at most"},
+		{"large", header + "block.0,1e99,2\n", Run{}, "log:2: forward_ms \"1e99\", want a number from 0 to 1e+09"},
+		{"many bytes", "name,forward_ms,backward_ms,parameter_bytes\nblock.0,1,2,1e300\n", Run{}, "log:2: parameter_bytes \"1e300\", want a number from 0 to 1e+15"},
+		{"a quote", header + "block.0,1,2\n\"block.1,1,2\n", Run{}, "log:3: a quote out of place"},
+		{"a quote inside", header + "bl\"ock.0,1,2\n", Run{}, "log:2: a quote out of place"},
+		{"a layer twice", header + "embedding,1,2\nblock.0,1,2\nblock.0,1,2\n", Run{}, `layer 2, "block.0": a second time`},
 	} {
 		_, err := read("csv", written(t, c.text), c.run)
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
@@ -94,7 +100,12 @@ func TestHookRefuses(t *testing.T) {
 		{"no backward", `{"layer": "block.0", "forward_ms": 1}`, "want forward_ms and backward_ms >= 0"},
 		{"negative", strings.Replace(good, "1,", "-1,", 1), "want forward_ms and backward_ms >= 0"},
 		{"other names", strings.Replace(good, "block.0", "layers.0", 1), `layer "layers.0", want embedding, block.N, mtp.N or head`},
-		{"a rank is missing", good + strings.Replace(good, "block.0", "block.2", 1), `layer 1, "block.2": want number 0 or 1`},
+		{"a text", strings.Replace(good, "1,", `"x",`, 1), "log:1: "},
+		{"no number", strings.Replace(good, "1,", "NaN,", 1), "want a whole line of the hook, with times in numbers"},
+		{"too large a number", strings.Replace(good, "1,", "1e999,", 1), "want a whole line of the hook, with times in numbers"},
+		{"a number with a zero before it", good + strings.Replace(good, "block.0", "block.00", 1), `layer "block.00", want embedding, block.N`},
+		{"a number with a sign", good + strings.Replace(good, "block.0", "block.+1", 1), `layer "block.+1", want embedding, block.N`},
+		{"a rank is missing", good + strings.Replace(good, "block.0", "block.2", 1), `layer 1, "block.2": want number 1`},
 	} {
 		_, err := read("hook", written(t, c.text), Run{})
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {

@@ -54,6 +54,9 @@ type timeline struct {
 
 // readTraces reads a folder with a trace for each rank.
 func readTraces(folder string, s shape) (measured, error) {
+	if info, err := os.Stat(folder); err == nil && !info.IsDir() {
+		return measured{}, fmt.Errorf("%s: a file, want a folder with the trace of each rank", folder)
+	}
 	entries, err := os.ReadDir(folder)
 	if err != nil {
 		return measured{}, err
@@ -121,7 +124,9 @@ func (t *timeline) add(e traceEvent) error {
 		t.actions = append(t.actions, action{
 			thread: t.thread(e), begin: e.Begin, end: e.Begin + e.Duration, stage: stage, microbatch: microbatch, pass: found[2][0],
 		})
-		return cmp.Or(err, wrong)
+		if err != nil || wrong != nil {
+			return fmt.Errorf("%.60q: want smaller numbers", e.Name)
+		}
 	case "cpu_op":
 		if strings.HasPrefix(e.Name, engine) {
 			t.engines[t.thread(e)] = true

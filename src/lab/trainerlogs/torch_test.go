@@ -155,8 +155,9 @@ func TestTracesAreRefused(t *testing.T) {
 		{"other microbatches", Run{Microbatches: 8}, change("", ""), "passes of 4 microbatches, and --microbatches 8"},
 		{"other stages", Run{Layout: "6,8"}, change("", ""), "the layout has virtual stages 0 to 1"},
 		{"no trace", Run{}, func(string) string { return "[1, 2]" }, `"[", want "{": a trace of PyTorch's profiler`},
+		{"a stage too far", Run{}, change("PP:0F0", "PP:99999999999999999999F0"), `"PP:99999999999999999999F0": want smaller numbers`},
 		{"no events", Run{}, func(string) string { return "{}" }, "no traceEvents"},
-		{"no JSON", Run{}, func(string) string { return "{\"traceEvents\": [x]}" }, "invalid character"},
+		{"no JSON", Run{}, func(string) string { return "{\"traceEvents\": [x]}" }, "no JSON at byte 14, want a trace"},
 		{"a huge event", Run{}, func(string) string { return `{"traceEvents": [{"name": "` + strings.Repeat("x", mostEvent+1<<20) }, "an event of more than 64 MiB"},
 	} {
 		folder := folderOf(t, layout, 4, false)
@@ -177,7 +178,7 @@ func TestTracesAreRefused(t *testing.T) {
 			t.Errorf("%s: %.300v, want %q", c.name, err, c.want)
 		}
 	}
-	for path, want := range map[string]string{"absent": "no such file", t.TempDir(): "no file *.json"} {
+	for path, want := range map[string]string{"absent": "no such file", t.TempDir(): "no file *.json", written(t, "{}"): "a file, want a folder with the trace of each rank"} {
 		if _, err := read("torch-trace", path, Run{Layout: layout}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
