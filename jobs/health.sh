@@ -6,8 +6,10 @@
 #   HealthCheckNodeState=IDLE      # no job shares its node with a measurement
 #
 # It runs `dynmo bench node --quick`, which ends within 50 s. With a job on the node that command
-# only reads the reports of GPUs and links. A child process drains a slow or faulty node, with
-# the reason, after the script has ended: Slurm may need an answer of the node's slurmd for that.
+# only reads the reports of GPUs and links. A child process drains a slow or faulty node (status 1
+# alone), with the reason, after the script has ended: Slurm may need an answer of the node's slurmd
+# for that. A node that was not measured (status 3) or could not be judged (status 4: others used it,
+# or no bound of the reference fits) stays as it is; what stood in the way goes to slurmd's log.
 # The status is always 0, because some versions of slurmd repeat the check until its status is 0
 # before they register. The script never resumes a node: people do, once they have looked.
 #
@@ -28,11 +30,10 @@ read -ra more <<<"${DYNMO_QUICK:-}"
 answer=$(timeout -k 2 52 "$dynmo" bench node "${flags[@]}" ${more[@]+"${more[@]}"} 2>&1)
 status=$?
 case $status in
-0) exit 0 ;;
-1) reason=$(head -n 1 <<<"$answer") ;;
-124 | 137) reason='dynmo: the health check did not end within 52 s' ;;
+0 | 3) exit 0 ;;
+1) reason=$(grep -m 1 '^dynmo: ' <<<"$answer") ;;
 *)
-	echo "dynmo health: status $status: $answer" >&2 # the check itself is wrong, the node may be well
+	echo "dynmo health: status $status: $answer" >&2 # 124, 137: it did not end. The node may be well
 	exit 0
 	;;
 esac

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -52,12 +53,16 @@ func (m Machine) String() string {
 type Watch struct {
 	start    time.Time
 	load     float64
-	all, own float64 // CPU seconds used by the machine and by this process
+	siblings []int   // processes of the same measurement on this machine
+	all, own float64 // CPU seconds used by everyone on this process's cores, and by this process and its siblings
 }
 
 // NewWatch starts a watch. It reads the load average, which the measurement has not affected yet.
-func NewWatch() *Watch {
-	w := &Watch{start: time.Now(), own: ownSeconds()}
+// siblings are the process ids of the measurement's other processes on this machine. Their work
+// counts as the measurement's own.
+func NewWatch(siblings ...int) *Watch {
+	w := &Watch{start: time.Now(), siblings: siblings}
+	w.own = w.ownSeconds()
 	w.all, _ = machineSeconds()
 	if text, err := os.ReadFile("/proc/loadavg"); err == nil {
 		_, _ = fmt.Sscan(string(text), &w.load) // 0 if the system has no load average
@@ -76,70 +81,104 @@ func (w *Watch) Machine(revision string) Machine {
 // Disturbed returns a warning if others have used cores that this process's threads needed since
 // the start of the watch; "" if not. Others are processes, and the host of a virtual machine.
 func (w *Watch) Disturbed(threads int) string {
-	others, cores := w.Others()
-	return disturbed(others, cores, threads)
+	lack := w.Lack(threads)
+	if lack == "" {
+		return ""
+	}
+	return "this machine was busy: " + lack + ": figures may be wrong, measure again at rest"
 }
 
-// Others returns two numbers. others is how many cores other processes, or the host of a virtual
-// machine, have used since the start of the watch. cores is the number of cores; 0 if unknown.
+// Lack says how many cores others have used since the start of the watch, if the measurement's
+// threads needed some of them; "" if not.
+func (w *Watch) Lack(threads int) string {
+	others, cores := w.Others()
+	return lack(others, cores, threads)
+}
+
+// Others returns two numbers. cores is the number of cores that this process may use; 0 if
+// unknown. others is how many of these cores other processes, or the host of a virtual machine,
+// have used since the start of the watch. The system counts in ticks, so others is a lower bound:
+// a tick of each core is left out.
 func (w *Watch) Others() (others float64, cores int) {
 	all, cores := machineSeconds()
-	return (all - w.all - (ownSeconds() - w.own)) / time.Since(w.start).Seconds(), cores
+	seconds := all - w.all - (w.ownSeconds() - w.own) - tick*float64(cores)
+	return max(0, seconds/time.Since(w.start).Seconds()), cores
 }
 
-// slack is how much of a core others may use beyond the free cores. A system is never quite idle.
-const slack = 0.25
+// slack is how much of a core others may use beyond the free cores, and slackShare is the same as a
+// share of the cores. The larger one counts. A system is never quite idle.
+const slack, slackShare = 0.25, 0.02
 
 // Busy reports whether others used cores that `threads` threads needed.
 func Busy(others float64, cores, threads int) bool {
-	return cores > 0 && others > float64(cores-threads)+slack
+	return cores > 0 && others > float64(cores-threads)+max(slack, slackShare*float64(cores))
 }
 
-func disturbed(others float64, cores, threads int) string {
+func lack(others float64, cores, threads int) string {
 	if !Busy(others, cores, threads) {
 		return ""
 	}
-	return fmt.Sprintf("this machine was busy: others took %.1f of its %d cores, and this measurement wants %d: figures may be wrong, measure again at rest",
-		others, cores, threads)
+	return fmt.Sprintf("others took %.1f of its %d cores, and this measurement wants %d", others, cores, threads)
 }
 
 // tick is the unit of /proc/stat on every Linux (USER_HZ), in seconds.
 const tick = 0.01
 
-// machineSeconds returns the CPU seconds of all cores since the system started, and the number of
-// cores. Seconds that the host of a virtual machine took are included. Both are 0 if the system
-// does not report them.
+// machineSeconds returns how many cores this process may use, and the CPU seconds of these cores
+// since the system started. Seconds that the host of a virtual machine took are included. Both are
+// 0 if the system does not report them.
 func machineSeconds() (seconds float64, cores int) {
 	f, err := os.Open("/proc/stat")
 	if err != nil {
 		return 0, 0
 	}
 	defer f.Close()
-	return busySeconds(f)
+	var allowed unix.CPUSet
+	known := unix.SchedGetaffinity(0, &allowed) == nil
+	return busySeconds(f, func(core int) bool { return !known || allowed.IsSet(core) })
 }
 
-// busySeconds parses the text of /proc/stat: proc(5).
-func busySeconds(stat io.Reader) (seconds float64, cores int) {
+// busySeconds parses the text of /proc/stat, for the allowed cores: proc(5).
+func busySeconds(stat io.Reader, allowed func(core int) bool) (seconds float64, cores int) {
 	for lines := bufio.NewScanner(stat); lines.Scan() && strings.HasPrefix(lines.Text(), "cpu"); {
 		var name string
 		var user, nice, system, idle, iowait, irq, softirq, steal float64
 		_, _ = fmt.Sscan(lines.Text(), &name, &user, &nice, &system, &idle, &iowait, &irq, &softirq, &steal)
-		if name == "cpu" {
-			seconds = tick * (user + nice + system + irq + softirq + steal)
-		} else {
-			cores++
+		core, err := strconv.Atoi(strings.TrimPrefix(name, "cpu"))
+		if err != nil || !allowed(core) { // the first line has the sums of all cores
+			continue
 		}
+		seconds += tick * (user + nice + system + irq + softirq + steal)
+		cores++
 	}
 	return seconds, cores
 }
 
-// ownSeconds returns the CPU seconds of this process.
-func ownSeconds() float64 {
+// ownSeconds returns the CPU seconds of this process and its siblings.
+func (w *Watch) ownSeconds() float64 {
 	var used unix.Rusage
 	if unix.Getrusage(unix.RUSAGE_SELF, &used) != nil {
 		return 0
 	}
-	return float64(used.Utime.Nano()+used.Stime.Nano()) * 1e-9
+	seconds := float64(used.Utime.Nano()+used.Stime.Nano()) * 1e-9
+	for _, pid := range w.siblings {
+		if text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err == nil {
+			seconds += processSeconds(string(text))
+		}
+	}
+	return seconds
+}
+
+// processSeconds returns the CPU seconds in the text of /proc/PID/stat: fields 14 and 15 of
+// proc(5). The name in field 2 may contain spaces and parentheses.
+func processSeconds(stat string) float64 {
+	fields := strings.Fields(stat[strings.LastIndex(stat, ")")+1:])
+	if len(fields) < 13 {
+		return 0
+	}
+	user, _ := strconv.ParseFloat(fields[11], 64)
+	system, _ := strconv.ParseFloat(fields[12], 64)
+	return tick * (user + system)
 }
 
 // unsteady is the least relative distance of quartiles at which a figure is unreliable.

@@ -102,9 +102,9 @@ func (n *network) messages(length int64) error {
 	if length >= messageFrom {
 		reach = messageReach
 	}
-	n.speed("net/message_c_"+size(length), seconds[0], length, l.wrong)
-	n.speed("net/message_"+size(length), seconds[1], length, l.wrong)
-	n.add("net/message_ratio_"+size(length), seconds.ratio(0, 1, 1), "ratio", reach, l.wrong)
+	n.speed("net/message_c_"+Size(length), seconds[0], length, l.wrong)
+	n.speed("net/message_"+Size(length), seconds[1], length, l.wrong)
+	n.add("net/message_ratio_"+Size(length), seconds.ratio(0, 1, 1), "ratio", reach, l.wrong)
 	return nil
 }
 
@@ -156,8 +156,8 @@ func (n *network) speed(name string, seconds []float64, length int64, wrong int)
 	n.add(name, spans{seconds}.rate(0, float64(length)/1e9), "GB/s", 0, wrong)
 }
 
-// size formats a length: 64B, 16KiB, 1MiB.
-func size(length int64) string {
+// Size formats a length: 64B, 16KiB, 1MiB.
+func Size(length int64) string {
 	switch {
 	case length >= 1<<20 && length%(1<<20) == 0:
 		return fmt.Sprintf("%dMiB", length>>20)

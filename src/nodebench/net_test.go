@@ -127,7 +127,7 @@ func TestNetLengths(t *testing.T) {
 		t.Error(got)
 	}
 	for length, want := range map[int64]string{64: "64B", 4096: "4KiB", 5000: "5000B", 1 << 20: "1MiB", 3 << 19: "1536KiB"} {
-		if got := size(length); got != want {
+		if got := Size(length); got != want {
 			t.Errorf("%d: %s, want %s", length, got, want)
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -31,8 +30,12 @@ type Host struct {
 
 	// Begin is called with the name of each check before the check.
 	Begin func(check string)
-	// Done is called with the figures of each check at its end.
-	Done func([]Result)
+	// Done is called with the figures of each check at its end. busy says what others took during
+	// every attempt, so that the figures mean nothing; "" for figures that count.
+	Done func(results []Result, busy string)
+	// Watch starts to watch the machine's other users. The returned function says what they have
+	// taken of the cores that `threads` threads wanted; "" for nothing. A nil Watch watches nothing.
+	Watch func() (lack func(threads int) string)
 }
 
 // Measure makes all checks. gemm_f32 is a product of square matrices. triad is a = b + s·c
@@ -47,85 +50,146 @@ func (h Host) Measure() error {
 		// A virtual clock does not count the time of waiting for a disk.
 		{name: "file", measure: (*hostBench).file, here: h.Device.Clock().Kind() == "wall"},
 	}
-	for range attempts {
+	counts := false // whether any attempt was undisturbed
+	for pass := 0; pass < attempts || counts && pass < mostAttempts; pass++ {
 		for i := range checks {
-			if c := &checks[i]; c.here && c.err == nil {
+			if c := &checks[i]; c.here && c.err == nil && c.undisturbed < attempts {
 				h.Begin(c.name)
 				h.attempt(c)
+				counts = counts || c.undisturbed > 0
 			}
 		}
 	}
 	var failed []error
 	for _, c := range checks {
-		if c.err != nil {
+		switch {
+		case c.err != nil:
 			failed = append(failed, fmt.Errorf("%s: %w", c.name, c.err))
-			continue
+		case c.here:
+			h.Done(c.results(h.Device))
 		}
-		h.Done(c.best)
 	}
 	return errors.Join(failed...)
 }
 
-// hostCheck is a check of a host, with the results of its attempts.
+// hostCheck is a check of a host, with the figures of its attempts.
 type hostCheck struct {
-	name    string
-	measure func(*hostBench)
-	here    bool     // whether the check is possible here
-	best    []Result // best figures of the attempts so far
-	err     error
+	name        string
+	measure     func(*hostBench)
+	here        bool // whether the check is possible here
+	done        int  // attempts
+	undisturbed int  // attempts during which others took no core that the check wanted
+	lack        string
+	figures     []hostFigure
+	err         error
 }
 
-// attempt makes a check with new memory. It keeps the better value of each figure, and adds up
-// wrong elements. Pages that share a set of a cache are chance, and so are other processes. So the
-// attempts of a check are seconds apart.
+// hostFigure is one figure of a check: the rates of the rounds of all attempts that count.
+type hostFigure struct {
+	name, unit string
+	rates      []float64
+	wrong      int // elements, in all attempts
+}
+
+// attempt makes a check with new memory, and adds its figures to the check's. Pages that share a set
+// of a cache are chance, and so are other processes. So the attempts of a check are seconds apart.
 func (h Host) attempt(c *hostCheck) {
 	b := &hostBench{bench: newBench(h.Kernels, h.Device), Host: h}
 	c.measure(b)
 	b.free()
-	c.err = b.err
-	if c.best == nil {
-		c.best = b.results
-		return
-	}
-	for i, r := range b.results {
-		wrong := c.best[i].Wrong + r.Wrong
-		if r.Value > c.best[i].Value {
-			c.best[i] = r
-		}
-		c.best[i].Wrong = wrong
+	if c.err = b.err; c.err == nil {
+		c.add(b.figures, b.lack)
 	}
 }
 
-// hostBench is the state of one check of a host.
+// add adds the figures of an attempt. Rounds of a disturbed attempt count only as long as there is
+// no undisturbed one. Wrong elements always count.
+func (c *hostCheck) add(figures []hostFigure, lack string) {
+	if c.figures == nil {
+		c.figures = make([]hostFigure, len(figures))
+	}
+	for i, f := range figures {
+		sum := &c.figures[i]
+		sum.name, sum.unit, sum.wrong = f.name, f.unit, sum.wrong+f.wrong
+		switch {
+		case lack == "" && c.undisturbed == 0:
+			sum.rates = f.rates
+		case lack == "" || c.undisturbed == 0:
+			sum.rates = append(sum.rates, f.rates...)
+		}
+	}
+	if c.done++; lack == "" {
+		c.undisturbed++
+	} else {
+		c.lack = lack
+	}
+}
+
+// results returns the median and the quartiles of the rounds of each figure. busy says what others
+// took, if every attempt was disturbed.
+func (c *hostCheck) results(dev device.Device) (results []Result, busy string) {
+	b := newBench(nil, dev)
+	for _, f := range c.figures {
+		b.add(f.name, estimated(f.rates), f.unit, 0, f.wrong)
+	}
+	if c.undisturbed == 0 {
+		busy = fmt.Sprintf("%s, in all of %d attempts", c.lack, c.done)
+	}
+	return b.results, busy
+}
+
+// hostBench is the state of one attempt of a check.
 type hostBench struct {
 	*bench
 	Host
+	figures []hostFigure
+	lack    string // what others took during the rounds; "" for nothing
 }
 
 const (
-	// attempts is how often a check is made, each time with new memory.
-	attempts = 3
+	// attempts is how many undisturbed attempts a check has, each with new memory. mostAttempts
+	// bounds the attempts with the disturbed ones. If the first attempts of all checks are disturbed,
+	// the host is busy, and no more follow.
+	attempts, mostAttempts = 3, 6
 	// fewestTimed is the least number of rounds in an attempt, timedRounds the usual number.
 	fewestTimed, timedRounds = 2, 5
 	// csrPercent is the percentage of zeros of the sparse check.
 	csrPercent = 90
 )
 
-// best makes a call once to warm up, and then in rounds for the seconds of a check. It returns the
-// rate of the best round, as STREAM does, and the quartiles of all rounds. The best round shows the
-// device, whatever slowed other rounds. A round lasts longer than Linux's period of 0.1 s for a
-// quota of cores, so that a quota shows.
-func (h *hostBench) best(work float64, call func()) estimate {
+// BusyRule says when a measurement counts.
+var BusyRule = fmt.Sprintf("A measurement counts if others took at most %g of a core, or %g %% of the cores, of those that it wants. "+
+	"A disturbed one is repeated, at most %d times. A check without a measurement that counts is not judged.", slack, 100*slackShare, mostAttempts-attempts)
+
+// watch watches the machine's other users while do runs.
+func (h *hostBench) watch(threads int, do func()) {
+	if h.Watch == nil {
+		do()
+		return
+	}
+	lack := h.Watch()
+	do()
+	h.lack = lack(threads)
+}
+
+// rates makes a call once to warm up, and then in rounds for the seconds of an attempt. It returns
+// the rate of each round. A round lasts longer than Linux's period of 0.1 s for a quota of cores, so
+// that a quota shows.
+func (h *hostBench) rates(work float64, call func()) (rates []float64) {
 	once := h.span(call, 1)
 	seconds := h.Seconds / attempts
 	times := max(1, int(seconds/timedRounds/once))
-	var rates []float64
-	for begin := h.dev.Clock().Now(); len(rates) < fewestTimed || h.dev.Clock().Now()-begin < seconds; {
-		rates = append(rates, work/h.span(call, times))
-	}
-	e := estimated(rates)
-	e.median = slices.Max(rates)
-	return e
+	h.watch(h.Threads, func() {
+		for begin := h.dev.Clock().Now(); len(rates) < fewestTimed || h.dev.Clock().Now()-begin < seconds; {
+			rates = append(rates, work/h.span(call, times))
+		}
+	})
+	return rates
+}
+
+// figure adds a figure of this attempt.
+func (h *hostBench) figure(name string, rates []float64, unit string, wrong int) {
+	h.figures = append(h.figures, hostFigure{name, unit, rates, wrong})
 }
 
 // size returns full, or small if h.Small is set.
@@ -143,10 +207,10 @@ func (h *hostBench) gemm() {
 	if h.err != nil {
 		return
 	}
-	rate := h.best(2e-9*float64(n)*float64(n)*float64(n), func() { h.k.MatmulForward(h.stream, out, inp, weight, none, n, n, n) })
+	rates := h.rates(2e-9*float64(n)*float64(n)*float64(n), func() { h.k.MatmulForward(h.stream, out, inp, weight, none, n, n, n) })
 	x, w := h.download(inp), h.download(weight)
 	wrong := wrongRows(h.download(out), n, n, n, func(i, j, l int) (float32, float32) { return x[i*n+l], w[j*n+l] })
-	h.add("gemm_f32", rate, "GFLOP/s", 0, wrong)
+	h.figure("gemm_f32", rates, "GFLOP/s", wrong)
 }
 
 // lastCache returns the bytes of a processor's largest cache; 32 MiB if the system does not report
@@ -179,7 +243,7 @@ func (h *hostBench) triad() {
 			a[i], b[i], c[i] = 0, float64(i), 2
 		}
 	})
-	rate := h.best(24e-9*float64(n), func() {
+	rates := h.rates(24e-9*float64(n), func() {
 		split(n, h.Threads, func(lo, hi int) {
 			a, b, c := a[lo:hi], b[lo:hi], c[lo:hi]
 			for i := range a {
@@ -191,7 +255,7 @@ func (h *hostBench) triad() {
 	for i := range a {
 		check.within(a[i], float64(i)+2*s, 0)
 	}
-	h.add("triad", rate, "GB/s", 0, check.wrong)
+	h.figure("triad", rates, "GB/s", check.wrong)
 }
 
 func (h *hostBench) csr() {
@@ -201,10 +265,10 @@ func (h *hostBench) csr() {
 	if h.err != nil {
 		return
 	}
-	rate := h.best(2e-9*float64(n)*float64(len(w.values)), func() { h.k.SpMMForward(h.stream, out, inp, weight, none, n) })
+	rates := h.rates(2e-9*float64(n)*float64(len(w.values)), func() { h.k.SpMMForward(h.stream, out, inp, weight, none, n) })
 	x := h.download(inp)
 	wrong := wrongRows(h.download(out), n, o, c, func(i, j, l int) (float32, float32) { return x[i*c+l], w.dense[j*c+l] })
-	h.add("csr_f32", rate, "GFLOP/s", 0, wrong)
+	h.figure("csr_f32", rates, "GFLOP/s", wrong)
 }
 
 // file writes a file to disk, asks the system to drop it from memory, and reads it. On a file
@@ -220,26 +284,37 @@ func (h *hostBench) file() {
 	defer remove()
 	path := filepath.Join(dir, "file")
 	back, wrong := make([]byte, bytes), 0
-	var seconds [2][]float64
-	for range fewestTimed {
+	var rates [2][]float64
+	round := func() error {
 		clock := h.dev.Clock()
 		begin := clock.Now()
-		if h.err = writeThrough(path, text); h.err != nil {
-			return
+		if err := writeThrough(path, text); err != nil {
+			return err
 		}
 		written := clock.Now()
-		if h.err = readBack(path, back); h.err != nil {
-			return
+		if err := readBack(path, back); err != nil {
+			return err
 		}
-		seconds[0], seconds[1] = append(seconds[0], written-begin), append(seconds[1], clock.Now()-written)
+		for i, seconds := range []float64{written - begin, clock.Now() - written} {
+			rates[i] = append(rates[i], 1e-9*float64(bytes)/seconds)
+		}
 		for i := range back {
 			if back[i] != text[i] {
 				wrong++
 			}
 		}
+		return nil
+	}
+	h.watch(1, func() { // one thread reads and writes
+		for i := 0; i < fewestTimed && h.err == nil; i++ {
+			h.err = round()
+		}
+	})
+	if h.err != nil {
+		return
 	}
 	for i, name := range []string{"file_write", "file_read"} {
-		h.add(name, spans{seconds[i]}.rate(0, 1e-9*float64(bytes)), "GB/s", 0, wrong)
+		h.figure(name, rates[i], "GB/s", wrong)
 	}
 }
 

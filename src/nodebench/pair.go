@@ -31,9 +31,9 @@ func Pair(world *comm.Group, plain PingPong, dev device.Device) (latency, bandwi
 		switch r.Name {
 		case "net/message_c_8B":
 			latency = r.Value
-		case "net/message_" + size(PairBytes):
+		case "net/message_" + Size(PairBytes):
 			bandwidth = r.Value
-		case "net/message_c_" + size(PairBytes):
+		case "net/message_c_" + Size(PairBytes):
 			inC = r.Value
 		}
 	}

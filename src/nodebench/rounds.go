@@ -39,12 +39,17 @@ func estimated(values []float64) estimate {
 	if len(values) < 2 {
 		return single(trace.Median(values))
 	}
-	sorted := slices.Sorted(slices.Values(values))
-	return estimate{
-		median: trace.Median(sorted),
-		low:    stat.Quantile(0.25, stat.LinInterp, sorted, nil),
-		high:   stat.Quantile(0.75, stat.LinInterp, sorted, nil),
+	median, low, high := Quartiles(values)
+	return estimate{median, low, high}
+}
+
+// Quartiles returns the median of values and its quartiles; all three are 0 without values.
+func Quartiles(values []float64) (median, low, high float64) {
+	if len(values) == 0 {
+		return 0, 0, 0
 	}
+	sorted := slices.Sorted(slices.Values(values))
+	return trace.Median(sorted), stat.Quantile(0.25, stat.LinInterp, sorted, nil), stat.Quantile(0.75, stat.LinInterp, sorted, nil)
 }
 
 // spans holds the seconds of each of several calls, round by round: spans[call][round].

@@ -21,6 +21,7 @@ import (
 // nodeFlags are the flags of bench node.
 type nodeFlags struct {
 	bench *benchFlags
+	name  string // node or pairs
 
 	quick      bool
 	small      bool
@@ -39,9 +40,10 @@ type nodeFlags struct {
 	compare    string
 	topology   string
 
-	bounds *verdict.Reference
-	before []verdict.Finding // of the file to compare with
-	clock  *device.Clock     // of the checks on the host
+	measured time.Time // when the measurement began; for records, the time of the last one
+	bounds   *verdict.Reference
+	before   []verdict.Finding // of the file to compare with
+	clock    *device.Clock     // of the checks on the host
 }
 
 // benchNode returns the command that measures nodes and names the slow ones.
@@ -72,6 +74,7 @@ a folder later. It names the nodes that died on the way and judges the others.
 jobs/node_bench.sbatch does both.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			n.name = "node"
 			if err := n.check(c); err != nil {
 				leaveItToRank0(err)
 				return usageError{err}
@@ -79,6 +82,7 @@ jobs/node_bench.sbatch does both.`,
 			if n.judge != nil {
 				return n.judgeRecords(c)
 			}
+			n.measured = time.Now()
 			if gpus, err := cuda.Probe(); err == nil && len(gpus.GPUs) > 0 && !n.passive() {
 				if _, err := sibling(); err == nil || cuda.Built {
 					if err := useGPU("cuda"); err != nil {
@@ -200,14 +204,21 @@ func (n *nodeFlags) alone(c *cobra.Command) error {
 		limit = quickLimit
 	}
 	r.limit, r.expired = limit, func(row verdict.Row) {
-		err := fmt.Errorf("%s: ran out of time after %v", row.Name(), limit)
-		quit(tell(c.Root().Name(), err, c.ErrOrStderr()))
+		quit(tell(c.Root().Name(), late(row, limit), c.ErrOrStderr()))
 	}
 	n.measure(r, 0, 1)
 	if err := r.close(); err != nil {
 		return err
 	}
 	return n.conclude(c, r.rows, nil, nil)
+}
+
+// late returns the error of a check that did not end within its limit.
+func late(row verdict.Row, limit time.Duration) error {
+	if row.Status == verdict.Busy {
+		return nodeError{fmt.Errorf("%s: the host is busy: %s", row.Name(), row.Note), verdict.CannotJudge.Status()}
+	}
+	return fmt.Errorf("%s: ran out of time after %v", row.Name(), limit)
 }
 
 // quickLimit is the longest time of a quick check: Slurm ends a health check after 60 s.

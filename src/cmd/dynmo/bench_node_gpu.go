@@ -11,8 +11,9 @@ import (
 	"dynmo/src/nodebench/verdict"
 )
 
-// ncclBytes is the length of NCCL's allreduce. Messages of this length are limited by bandwidth.
-const ncclBytes = 256 << 20
+// leastNCCL and mostNCCL are the shortest and the longest messages of NCCL's allreduce, in bytes. The
+// longest are limited by bandwidth.
+const leastNCCL, mostNCCL = 1 << 10, 256 << 20
 
 // reduceGPUs measures NCCL's allreduce on the GPUs of each node and then on the GPUs of all nodes.
 // Every rank must have a GPU of its own.
@@ -75,14 +76,15 @@ func (n *nodeFlags) reduceGPUs(w *nodeWorld, r *recorder, mine *gathered) error 
 // reduce measures NCCL's allreduce on the ranks of a group. The first rank returns the rows. A
 // failure of NCCL is a row; err means that a rank is gone. Collective.
 func (n *nodeFlags) reduce(r *recorder, g *comm.Group, node, gpu string, dev device.Device) ([]verdict.Row, error) {
-	elements := ncclBytes / 4
-	if n.small {
-		elements = 1 << 10
+	bytes := n.sweep(leastNCCL, mostNCCL)
+	lengths := make([]int, len(bytes))
+	for i := range bytes {
+		lengths[i] = int(bytes[i] / 4)
 	}
 	model := fmt.Sprintf("%s x %d", gpu, g.Size())
 	r.begin("gpus", model, "nccl_allreduce")
 	share := func(id []byte) ([]byte, error) { return g.Bcast(0, id) }
-	seconds, wrong, err := nccl.Allreduce(share, g.Rank(), g.Size(), dev, elements, gpuRounds)
+	seconds, wrong, err := nccl.Allreduce(share, g.Rank(), g.Size(), dev, lengths, gpuRounds)
 	failed, gone := comm.AnyFailed(g, err)
 	switch {
 	case gone != nil:
@@ -95,9 +97,12 @@ func (n *nodeFlags) reduce(r *recorder, g *comm.Group, node, gpu string, dev dev
 	if err != nil {
 		return []verdict.Row{{Node: node, Device: "gpus", Model: model, Check: "nccl_allreduce", Status: verdict.NotAvailable, Note: err.Error()}}, nil
 	}
-	rows := allreduceRows(node, "gpus", model, "nccl_allreduce", 4*elements, g.Size(), seconds, wrong)
-	if g.Size() == 1 {
-		rows = rows[:1] // one rank: no bus traffic
+	var rows []verdict.Row
+	for i := range bytes {
+		rows = append(rows, swept(node, "gpus", model, "nccl_allreduce", bytes[i], g.Size(), seconds[i], wrong[i], nil)...)
+	}
+	if rows = keepLongest(rows); g.Size() == 1 {
+		rows = rows[:len(rows)-1] // one rank: no bus traffic
 	}
 	r.add(rows...)
 	return rows, nil

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -32,11 +33,15 @@ type recorder struct {
 	timer   *time.Timer
 	expired func(verdict.Row)
 	mutex   sync.Mutex
+
+	watch   func() (lack func(threads int) string) // see nodebench.Host; nil if rates mean nothing anyway
+	threads int                                    // of the checks on the host
 }
 
 // newRecorder returns the recorder of a rank.
 func (n *nodeFlags) newRecorder(rank int) (*recorder, error) {
-	r := &recorder{node: nodeName(), limit: n.limit, whole: n.quick}
+	r := &recorder{node: nodeName(), limit: n.limit, whole: n.quick, threads: n.bench.threads}
+	r.watch = n.watch()
 	if n.records == "" {
 		return r, nil
 	}
@@ -55,8 +60,18 @@ func (n *nodeFlags) newRecorder(rank int) (*recorder, error) {
 	return r, nil
 }
 
+// watch returns how to watch the users of the host that are not among siblings, the process ids of
+// this measurement's other processes. It returns nil if rates mean nothing, or do not depend on others.
+func (n *nodeFlags) watch(siblings ...int) func() func(threads int) string {
+	if n.small || n.bench.clock != "wall" {
+		return nil
+	}
+	return func() func(int) string { return nodebench.NewWatch(siblings...).Lack }
+}
+
 // begin starts the time limit of a check. If the check exceeds it, a row reports that, and expired
-// ends the process: a hanging GPU call cannot be cancelled.
+// ends the process: a hanging GPU call cannot be cancelled. A check of the host that others have
+// slowed is busy, not late.
 func (r *recorder) begin(device, model, check string) {
 	row := verdict.Row{Node: r.node, Device: device, Model: model, Check: check}
 	late := row
@@ -69,7 +84,17 @@ func (r *recorder) begin(device, model, check string) {
 	if r.timer != nil {
 		r.timer.Stop()
 	}
+	lack, threads := func(int) string { return "" }, r.threads
+	if r.watch != nil && (r.whole || !strings.HasPrefix(device, "gpu")) { // a GPU that hangs does so on a busy host too
+		lack = r.watch()
+	}
+	if device == "net" {
+		threads = 1
+	}
 	r.timer = time.AfterFunc(r.limit, func() {
+		if taken := lack(threads); taken != "" {
+			late.Status, late.Note = verdict.Busy, fmt.Sprintf("%s; the check did not end within %v", taken, r.limit)
+		}
 		r.write(late)
 		r.expired(late)
 	})
@@ -99,12 +124,17 @@ func (r *recorder) add(rows ...verdict.Row) {
 	}
 }
 
-// results adds the figures of a device as rows.
-func (r *recorder) results(device, model string, results []nodebench.Result) {
+// results adds the figures of a device as rows. busy says what others took, if the figures mean
+// nothing for that.
+func (r *recorder) results(device, model string, results []nodebench.Result, busy string) {
+	status := verdict.Measured
+	if busy != "" {
+		status = verdict.Busy
+	}
 	for _, x := range results {
 		name := strings.TrimPrefix(strings.TrimPrefix(x.Name, "emulated/"), "gpu/")
 		r.add(verdict.Row{Node: r.node, Device: device, Model: model, Check: name, Value: x.Value, Low: x.Low, High: x.High,
-			Unit: x.Unit, Status: verdict.Measured, Wrong: x.Wrong})
+			Unit: x.Unit, Status: status, Wrong: x.Wrong, Note: busy})
 	}
 }
 
@@ -159,7 +189,9 @@ func (n *nodeFlags) measure(r *recorder, local, processes int) {
 		return
 	}
 	r.report(watch)
-	if !n.passive() {
+	if n.passive() {
+		r.unavailable("host", "", "rates", errors.New("a job runs on this node, so only the reports of devices were read"))
+	} else {
 		n.measureHost(r)
 	}
 }
@@ -177,7 +209,8 @@ func (n *nodeFlags) measureHost(r *recorder) {
 	h := nodebench.Host{
 		Kernels: k, Device: devcpu.New(n.clock), Threads: n.bench.threads, Seconds: n.seconds, Folder: n.folder, Small: n.small,
 		Begin: func(check string) { r.begin("host", model, check) },
-		Done:  func(results []nodebench.Result) { r.results("host", model, results) },
+		Done:  func(results []nodebench.Result, busy string) { r.results("host", model, results, busy) },
+		Watch: r.watch,
 	}
 	if err := h.Measure(); err != nil {
 		r.broken("host", model, "checks", err)
@@ -251,7 +284,7 @@ func (n *nodeFlags) measureGPU(r *recorder, ordinal int) (err error) {
 	g := nodebench.GPU{
 		Device: dev, F32: f32, BF16: bf16, Rounds: gpuRounds,
 		Emulated: strings.Contains(model, "emulated"), Quick: n.small || strings.Contains(model, "emulated"),
-		Done: func(results []nodebench.Result) { r.results(name, model, results) },
+		Done: func(results []nodebench.Result) { r.results(name, model, results, "") },
 	}
 	if failed := g.MeasureNode(func(part string) { r.begin(name, model, part) }); failed != nil {
 		r.broken(name, model, "checks", failed)

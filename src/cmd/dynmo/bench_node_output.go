@@ -14,39 +14,46 @@ import (
 	"github.com/spf13/cobra"
 
 	"dynmo/src/files"
+	"dynmo/src/nodebench"
 	"dynmo/src/nodebench/verdict"
 )
 
-// conclude judges rows and writes the outputs that the flags ask for. Its error names the slow and
-// faulty nodes.
+// conclude judges rows and writes the outputs that the flags ask for. Its error names the nodes that are
+// slow or faulty, or could not be judged, and has the exit status.
 func (n *nodeFlags) conclude(c *cobra.Command, rows []verdict.Row, pairs []verdict.Pair, expected []string) error {
 	findings := verdict.Judge(rows, n.bounds, expected)
+	s := verdict.Summarise(findings, n.bounds)
+	s.Bench, s.Measured, s.Version, s.Command = n.name, n.measured.UTC().Truncate(time.Second), revision(), commandLine(os.Args)
+	s.Thresholds = append(s.Thresholds, nodebench.BusyRule)
 	var failed []error
 	write := func(to target, write func(io.Writer) error) {
 		if to.path != "" {
 			failed = append(failed, to.write(c, write))
 		}
 	}
-	if n.bounds != nil {
+	if n.bounds != nil && s.Verdict != verdict.CannotJudge {
 		for _, model := range n.bounds.Strangers(rows) {
 			fmt.Fprintf(c.ErrOrStderr(), "dynmo bench node: warning: %s has no bound for %s: a reference of another machine?\n", n.reference, files.Visible(model))
 		}
 	}
-	write(target{flag: "prometheus", path: n.prometheus}, func(w io.Writer) error { return verdict.Prometheus(w, findings) })
-	write(n.page, func(w io.Writer) error { return verdict.Page(w, findings, pairs) })
+	write(target{flag: "prometheus", path: n.prometheus}, func(w io.Writer) error { return verdict.Prometheus(w, findings, s) })
+	write(n.page, func(w io.Writer) error { return verdict.Page(w, findings, pairs, s) })
 	write(n.write, func(w io.Writer) error {
+		if names := verdict.BusyNodes(findings); len(names) > 0 {
+			return fmt.Errorf("%s: not written, because hosts were busy: %s", n.write.path, strings.Join(names, ", "))
+		}
 		source := fmt.Sprintf("measured %s by dynmo %s", time.Now().UTC().Format(time.DateOnly), revision())
 		return verdict.Measure(rows, source).Write(w)
 	})
 	switch {
 	case n.quick:
 	case n.bench.json:
-		if err := errors.Join(writeLines(c.OutOrStdout(), findings), writeLines(c.OutOrStdout(), pairs)); err != nil {
+		if err := errors.Join(writeLines(c.OutOrStdout(), findings), writeLines(c.OutOrStdout(), pairs), writeLines(c.OutOrStdout(), []verdict.Summary{s})); err != nil {
 			failed = append(failed, err)
 		}
 	default:
 		var text strings.Builder
-		_ = verdict.Text(&text, findings) // a builder never fails
+		_ = verdict.Text(&text, findings, s) // a builder never fails
 		if _, err := io.WriteString(c.OutOrStdout(), files.VisibleLines(text.String())); err != nil {
 			failed = append(failed, err)
 		}
@@ -54,14 +61,23 @@ func (n *nodeFlags) conclude(c *cobra.Command, rows []verdict.Row, pairs []verdi
 	if n.compare != "" && !n.quick {
 		fmt.Fprint(c.ErrOrStderr(), files.VisibleLines(verdict.Compare(n.before, findings)))
 	}
-	if bad := verdict.Bad(findings); len(bad) > 0 {
-		text := verdict.Line(findings)
-		if len(bad) == 1 {
-			text = bad[0] + ": " + verdict.Reason(findings, bad[0])
-		}
-		failed = append(failed, errors.New(text))
+	return errors.Join(append([]error{sentence(findings, s)}, failed...)...)
+}
+
+// sentence returns the verdict as an error with an exit status; nil if the status is 0. One node is named
+// with all reasons.
+func sentence(findings []verdict.Finding, s verdict.Summary) error {
+	if s.Status == 0 {
+		return nil
 	}
-	return errors.Join(failed...)
+	text, names := s.Line, verdict.Bad(findings)
+	if len(names) == 0 {
+		names = verdict.BusyNodes(findings)
+	}
+	if len(names) == 1 {
+		text = names[0] + ": " + verdict.Reason(findings, names[0])
+	}
+	return nodeError{errors.New(text), s.Status}
 }
 
 // judgeRecords judges the records that the processes of a bench wrote to a folder.
@@ -72,12 +88,15 @@ func (n *nodeFlags) judgeRecords(c *cobra.Command) error {
 	}
 	var rows []verdict.Row
 	for i, folder := range n.judge {
-		list, err := recordsIn(folder)
+		list, at, err := recordsIn(folder)
 		if err == nil && len(list) == 0 && len(expected) == 0 {
 			err = fmt.Errorf("%s: %w", filepath.Join(folder, "*.jsonl"), fs.ErrNotExist)
 		}
 		if err != nil {
 			return usageError{fmt.Errorf("--judge: %w", err)}
+		}
+		if at.After(n.measured) {
+			n.measured = at
 		}
 		if i > 0 {
 			list = verdict.Again(rows, list)
@@ -87,20 +106,22 @@ func (n *nodeFlags) judgeRecords(c *cobra.Command) error {
 	return n.conclude(c, rows, nil, expected)
 }
 
-// recordsIn returns the rows of the records in a folder.
-func recordsIn(folder string) ([]verdict.Row, error) {
+// recordsIn returns the rows of the records in a folder, and the time of the last one.
+func recordsIn(folder string) (rows []verdict.Row, at time.Time, err error) {
 	if _, err := os.Stat(folder); err != nil {
-		return nil, err
+		return nil, at, err
 	}
 	paths, err := filepath.Glob(filepath.Join(folder, "*.jsonl"))
 	slices.Sort(paths)
-	var rows []verdict.Row
 	for _, path := range paths {
 		list, _, err := files.Lines[verdict.Row](path) // a node that died may leave an incomplete line
 		if err != nil {
-			return nil, err
+			return nil, at, err
+		}
+		if info, err := os.Stat(path); err == nil && info.ModTime().After(at) {
+			at = info.ModTime()
 		}
 		rows = append(rows, verdict.Completed(list)...)
 	}
-	return rows, err
+	return rows, at, err
 }

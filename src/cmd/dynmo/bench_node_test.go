@@ -1,10 +1,19 @@
 package main
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"dynmo/src/expect"
 	"dynmo/src/kernel/cpu"
@@ -20,6 +29,12 @@ func TestBenchNode(t *testing.T) {
 		"--page", "page.html", "--prometheus", "node.prom", "--write-reference", "ref.toml", "--burn", "10ms")
 	if e.status != exitDone {
 		t.Fatalf("status %d\n%s%s", e.status, e.stdout, e.stderr)
+	}
+	var summary verdict.Summary
+	lines := strings.Split(strings.TrimSpace(e.stdout), "\n")
+	expect.OK(t, json.Unmarshal([]byte(lines[len(lines)-1]), &summary))
+	if summary.Verdict != verdict.Unreferenced || summary.Bench != "node" || summary.Version == "" || !strings.Contains(summary.Command, "bench node --small") || time.Since(summary.Measured) > time.Hour {
+		t.Errorf("%+v", summary)
 	}
 	found := map[string]verdict.Finding{}
 	for _, f := range decodedLines[verdict.Finding](t, e.stdout) {
@@ -48,6 +63,113 @@ func TestBenchNode(t *testing.T) {
 	fails(t, e, "the reference wants at least 1e+09")
 }
 
+// TestBenchNodeJudges: every verdict on records has its exit status and its word.
+func TestBenchNodeJudges(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	const reference = "[[bound]]\nmodel = \"M\"\ncheck = \"triad\"\nleast = 10\nunit = \"GB/s\"\nsource = \"a test\"\n"
+	expect.OK(t, os.WriteFile(filepath.Join(dir, "r.toml"), []byte(reference), 0o600))
+	measured := verdict.Row{Node: "a", Device: "host", Model: "M", Check: "triad", Value: 11, Unit: "GB/s", Status: verdict.Measured}
+	slow, foreign, busy := measured, measured, measured
+	slow.Value, foreign.Model = 9, "N"
+	busy.Status, busy.Note = verdict.Busy, "others took 2 cores"
+	absent := verdict.Row{Node: "a", Device: "host", Check: "rates", Status: verdict.NotAvailable, Note: "a job runs"}
+	for i, test := range []struct {
+		row    verdict.Row
+		status int
+		word   string
+		says   string // among the errors
+	}{
+		{measured, exitDone, "healthy", ""},
+		{slow, exitFailure, "slow or faulty", "dynmo: a: host triad: 9 GB/s, the reference wants at least 10"},
+		{absent, 3, "not measured", "dynmo: 1 node, none measured"},
+		{busy, 4, "cannot judge", "dynmo: a: host triad: others took 2 cores"},
+		{foreign, 4, "cannot judge", `dynmo: Nothing was judged: the reference has no line for "N"`},
+	} {
+		folder := fmt.Sprintf("records%d", i)
+		expect.OK(t, os.Mkdir(filepath.Join(dir, folder), 0o700))
+		var lines bytes.Buffer
+		expect.OK(t, writeLines(&lines, []verdict.Row{test.row, {Node: "a", Status: verdict.Ended}}))
+		expect.OK(t, os.WriteFile(filepath.Join(dir, folder, "a.0.jsonl"), lines.Bytes(), 0o600))
+		args := []string{"bench", "node", "--judge", folder, "--reference", "r.toml"}
+		e := alone.run(t, dir, args...)
+		if e.status != test.status || !strings.HasSuffix(e.stdout, fmt.Sprintf("verdict: %s (status %d)\n", test.word, test.status)) || !strings.Contains(e.stderr, test.says) {
+			t.Errorf("%s: status %d\n%s%s", test.word, e.status, e.stdout, e.stderr)
+		}
+		written := alone.run(t, dir, append(args, "--write-reference", folder+".toml", "--prometheus", folder+".prom")...)
+		_, err := os.Stat(filepath.Join(dir, folder+".toml"))
+		if refused := errors.Is(err, fs.ErrNotExist); refused != (test.row.Status == verdict.Busy) || written.status != test.status {
+			t.Errorf("%s: status %d, reference: %v", test.word, written.status, err)
+		}
+		metrics, err := os.ReadFile(filepath.Join(dir, folder+".prom"))
+		if want := fmt.Sprintf("dynmo_bench_verdict{bench=\"node\",verdict=%q} 1\n", test.word); err != nil || !strings.Contains(string(metrics), want) {
+			t.Errorf("%s lacks %s: %v", metrics, want, err)
+		}
+	}
+}
+
+// TestBenchNodeOnABusyHost loads all cores: the host is not judged, and no reference is written.
+func TestBenchNodeOnABusyHost(t *testing.T) {
+	var stop atomic.Bool
+	defer stop.Store(true)
+	for range runtime.NumCPU() {
+		go func() {
+			for !stop.Load() {
+			}
+		}()
+	}
+	dir := t.TempDir()
+	e := alone.run(t, dir, "bench", "node", "--seconds", "0.3", "--write-reference", "ref.toml", "--prometheus", "node.prom")
+	if e.status != 4 || !strings.Contains(e.stdout, "\nBUSY ") || !strings.HasSuffix(e.stdout, "verdict: cannot judge (status 4)\n") {
+		t.Errorf("status %d\n%s%s", e.status, e.stdout, e.stderr)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "ref.toml")); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(e.stderr, "ref.toml: not written, because hosts were busy: "+nodeName()) {
+		t.Errorf("the reference: %v\n%s", err, e.stderr)
+	}
+}
+
+// TestHealthDrainsAtOneAlone runs jobs/health.sh with a stand-in for dynmo that ends with a status.
+func TestHealthDrainsAtOneAlone(t *testing.T) {
+	t.Parallel()
+	script, err := filepath.Abs("../../../jobs/health.sh")
+	expect.OK(t, err)
+	var drained []string // by status, the file that scontrol's stand-in writes
+	for status := range 6 {
+		dir := t.TempDir()
+		program := func(name, text string) string {
+			path := filepath.Join(dir, name)
+			expect.OK(t, os.WriteFile(path, []byte("#!/bin/sh\n"+text), 0o700))
+			return path
+		}
+		drained = append(drained, filepath.Join(dir, "drained"))
+		program("scontrol", "echo \"$*\" >"+drained[status]+"\n")
+		cmd := exec.Command(script)
+		cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "DYNMO_HEALTH_ENV=/dev/null", "SLURMD_NODENAME=n1",
+			"DYNMO="+program("dynmo", fmt.Sprintf("echo 'dynmo bench node: warning: w' >&2; echo 'dynmo: n1: host triad: why' >&2; exit %d\n", status)))
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("status %d of dynmo: %v\n%s", status, err, out)
+		}
+		if said := status == 2 || status > 3; said != strings.Contains(string(out), "why") || !said && len(out) > 0 {
+			t.Errorf("status %d: said %q", status, out)
+		}
+	}
+	const want = "update NodeName=n1 State=DRAIN Reason=dynmo: n1: host triad: why\n"
+	var text []byte
+	for end := time.Now().Add(20 * time.Second); string(text) != want && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		text, _ = os.ReadFile(drained[1])
+	}
+	if string(text) != want {
+		t.Errorf("status 1: %q, want %q", text, want)
+	}
+	time.Sleep(2 * time.Second) // the script drains after a second
+	for status, path := range drained {
+		if text, err := os.ReadFile(path); status != 1 && err == nil {
+			t.Errorf("status %d drained: %s", status, text)
+		}
+	}
+}
+
 // fails checks that the last line of a bench's errors names a node.
 func fails(t *testing.T, e ended, want string) {
 	t.Helper()
@@ -67,6 +189,7 @@ func TestBenchNodeRefuses(t *testing.T) {
 		{[]string{"--folder", "absent"}, "--folder absent: want a folder"},
 		{[]string{"--reference", "absent.toml"}, "absent.toml"},
 		{[]string{"--judge", "absent"}, "absent"},
+		{[]string{"--compare", "absent"}, "absent"},
 		{[]string{"--nodes", "a"}, "--nodes: want --judge"},
 	} {
 		t.Run(strings.Join(test.args, " "), func(t *testing.T) {
@@ -74,6 +197,12 @@ func TestBenchNodeRefuses(t *testing.T) {
 			alone.run(t, t.TempDir(), append([]string{"bench", "node"}, test.args...)...).refused(t, exitUsage, test.want)
 		})
 	}
+	t.Run("pairs on one host", func(t *testing.T) {
+		two := world{2}
+		two.need(t)
+		t.Parallel()
+		two.run(t, t.TempDir(), "bench", "pairs").refused(t, exitUsage, "both processes run on "+nodeName()+": start one on each of at least 2 nodes")
+	})
 	t.Run("pairs alone", func(t *testing.T) {
 		t.Parallel()
 		alone.run(t, t.TempDir(), "bench", "pairs").refused(t, exitUsage, "bench pairs wants several nodes")

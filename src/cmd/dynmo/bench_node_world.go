@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,7 +16,6 @@ import (
 	"dynmo/src/nodebench"
 	"dynmo/src/nodebench/verdict"
 	"dynmo/src/tensor"
-	"dynmo/src/trace"
 )
 
 // nodeWorld is the group of all ranks of bench node, with the node of each.
@@ -44,6 +44,53 @@ func newNodeWorld(t comm.Transport, patience time.Duration) *nodeWorld {
 	}
 	w.node = slices.Index(w.hosts, w.Peer(w.Rank()).Host)
 	return w
+}
+
+// siblings returns the process ids of the other ranks on this rank's node.
+func (w *nodeWorld) siblings() []int {
+	var pids []int
+	for rank, host := range w.Hosts() {
+		if host == w.hosts[w.node] && rank != w.Rank() {
+			pids = append(pids, w.Peer(rank).PID)
+		}
+	}
+	return pids
+}
+
+// mostRepeats bounds how often messages are measured on busy hosts.
+const mostRepeats = 3
+
+// undisturbed calls measure until no host of the group was busy during it, at most mostRepeats times.
+// Each process wants one core of its host. It returns the hosts that were busy the last time, with what
+// others took. Collective.
+func (r *recorder) undisturbed(g *comm.Group, ranks int, measure func() error) (busy []string, err error) {
+	for range mostRepeats {
+		var taken string
+		lack := func(int) string { return "" }
+		if r.watch != nil {
+			lack = r.watch()
+		}
+		if err := measure(); err != nil {
+			return nil, err
+		}
+		if text := lack(ranks); text != "" {
+			taken = r.node + ": " + text
+		}
+		all, err := g.Allgather([]byte(taken))
+		if err != nil {
+			return nil, err
+		}
+		busy = nil
+		for _, text := range all {
+			if text := string(text); text != "" && !slices.Contains(busy, text) {
+				busy = append(busy, text)
+			}
+		}
+		if busy == nil {
+			break
+		}
+	}
+	return busy, nil
 }
 
 // gathered is the message of a rank's results to rank 0.
@@ -100,10 +147,11 @@ const (
 	// mostRounds is how many partners a node is paired with. A pair is as slow as its slower node,
 	// so a healthy node needs one healthy partner of three.
 	mostRounds = 3
-	// allreduceBytes is the length of MPI's allreduce. Messages of this length are limited by
-	// bandwidth.
-	allreduceBytes = 16 << 20
-	allreduceTimes = 5
+	// leastMPI and mostMPI are the shortest and the longest messages of MPI's allreduce, in bytes. The
+	// longest are limited by bandwidth.
+	leastMPI, mostMPI = 16, 16 << 20
+	// Messages of more than fewBytes are repeated fewTimes, shorter ones manyTimes.
+	fewBytes, fewTimes, manyTimes = 256 << 10, 5, 50
 )
 
 // messages measures messages between nodes, and gathers the results on rank 0.
@@ -116,20 +164,11 @@ func (n *nodeFlags) messages(w *nodeWorld, r *recorder) (gathered, error) {
 	}
 	mine.Pairs = pairs
 	if w.Size() > 1 {
-		r.begin("net", "", "mpi_allreduce")
-		elements := allreduceBytes / 8
-		if n.small {
-			elements = 1 << 10
-		}
-		seconds, wrong, err := mpi.Allreduce(elements, allreduceTimes)
+		rows, err := n.allreduce(w, r)
 		if err != nil {
 			return mine, err
 		}
-		if w.Rank() == 0 {
-			rows := allreduceRows("all", "net", "", "mpi_allreduce", 8*elements, w.Size(), seconds, wrong)
-			mine.Rows = append(mine.Rows, rows...)
-			r.add(rows...)
-		}
+		mine.Rows = append(mine.Rows, rows...)
 	}
 	if err := n.reduceGPUs(w, r, &mine); err != nil {
 		return mine, err
@@ -138,15 +177,70 @@ func (n *nodeFlags) messages(w *nodeWorld, r *recorder) (gathered, error) {
 	return w.gather(mine)
 }
 
-// allreduceRows returns the rows of an allreduce of some bytes on some ranks, as nccl-tests defines
-// them. algbw is bytes over seconds. busbw is algbw·2·(ranks-1)/ranks, which can be compared
-// between numbers of ranks.
-func allreduceRows(node, device, model, name string, bytes, ranks int, seconds []float64, wrong int) []verdict.Row {
-	algorithm, p := float64(bytes)/trace.Median(seconds)*1e-9, float64(ranks)
-	row := func(suffix string, value float64) verdict.Row {
-		return verdict.Row{Node: node, Device: device, Model: model, Check: name + suffix, Value: value, Unit: "GB/s", Status: verdict.Measured, Wrong: wrong}
+// allreduce measures MPI's allreduce of several lengths on all ranks. Rank 0 returns the rows.
+func (n *nodeFlags) allreduce(w *nodeWorld, r *recorder) (rows []verdict.Row, err error) {
+	r.begin("net", "", "mpi_allreduce")
+	for _, bytes := range n.sweep(leastMPI, mostMPI) {
+		times := manyTimes
+		if bytes > fewBytes {
+			times = fewTimes
+		}
+		var seconds []float64
+		wrong := 0
+		busy, err := r.undisturbed(w.Group, w.ranks, func() (err error) {
+			seconds, wrong, err = mpi.Allreduce(int(bytes/8), times)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		if w.Rank() == 0 {
+			rows = append(rows, swept("all", "net", "", "mpi_allreduce", bytes, w.Size(), seconds, wrong, busy)...)
+		}
 	}
-	return []verdict.Row{row("_algbw", algorithm), row("_busbw", algorithm*2*(p-1)/p)}
+	rows = keepLongest(rows)
+	r.add(rows...)
+	return rows, nil
+}
+
+// sweep returns the lengths of messages from least to most, each four times the one before.
+func (n *nodeFlags) sweep(least, most int64) (lengths []int64) {
+	for bytes := least; bytes <= most && (!n.small || bytes <= 64*least); bytes *= 4 {
+		lengths = append(lengths, bytes)
+	}
+	return lengths
+}
+
+// swept returns the rows of allreduces of one length on some ranks, as nccl-tests define them: the
+// microseconds, and the two bandwidths, which are judged. busy names the busy hosts.
+func swept(node, device, model, name string, bytes int64, ranks int, seconds []float64, wrong int, busy []string) []verdict.Row {
+	median, low, high := nodebench.Quartiles(seconds)
+	algorithm, p := float64(bytes)*1e-9, float64(ranks)
+	bus := algorithm * 2 * (p - 1) / p
+	row := verdict.Row{Node: node, Device: device, Model: model, Status: verdict.Measured, Wrong: wrong}
+	if busy != nil {
+		row.Status, row.Note = verdict.Busy, strings.Join(busy, "; ")
+	}
+	of := func(suffix string, value, low, high float64, unit string) verdict.Row {
+		r := row
+		r.Check, r.Value, r.Low, r.High, r.Unit = name+"_"+suffix, value, low, high, unit
+		return r
+	}
+	length := of(nodebench.Size(bytes), 1e6*median, 1e6*low, 1e6*high, "us")
+	length.Sweep = &verdict.Sweep{Bytes: bytes, Ranks: ranks, Algorithm: algorithm / median, Bus: bus / median}
+	return []verdict.Row{length, of("algbw", algorithm/median, algorithm/high, algorithm/low, "GB/s"), of("busbw", bus/median, bus/high, bus/low, "GB/s")}
+}
+
+// keepLongest removes the bandwidths of all lengths but the longest, the last one.
+func keepLongest(rows []verdict.Row) []verdict.Row {
+	last := len(rows) - 2
+	var kept []verdict.Row
+	for i, r := range rows {
+		if r.Sweep != nil || i >= last {
+			kept = append(kept, r)
+		}
+	}
+	return kept
 }
 
 // meet measures pairs of nodes, round by round. It returns the pairs whose first node is this
@@ -167,7 +261,7 @@ func (n *nodeFlags) meet(w *nodeWorld, r *recorder, rounds [][][2]int) ([]verdic
 		}
 		if part != nil {
 			r.begin("net", "", "pair "+names[0]+" "+names[1])
-			p, err := n.pair(part, names)
+			p, err := n.pair(part, r, names)
 			if err != nil {
 				return nil, fmt.Errorf("pair %s, %s: %w", names[0], names[1], err)
 			}
@@ -186,11 +280,18 @@ func (n *nodeFlags) meet(w *nodeWorld, r *recorder, rounds [][][2]int) ([]verdic
 }
 
 // pair measures messages between two nodes.
-func (n *nodeFlags) pair(part comm.Transport, names [2]string) (verdict.Pair, error) {
+func (n *nodeFlags) pair(part comm.Transport, r *recorder, names [2]string) (p verdict.Pair, err error) {
 	g := comm.New(part, comm.Options{Deadline: n.limit, Patience: n.limit})
 	plain := func(peer int, out, in tensor.Mem, messages int) (float64, error) {
 		return mpi.PingPong(part, peer, out, in, messages)
 	}
-	latency, bandwidth, inC, wrong, err := nodebench.Pair(g, plain, devcpu.New(device.NewWall()))
-	return verdict.Pair{A: names[0], B: names[1], Latency: latency, Bandwidth: bandwidth, Plain: inC, Bytes: nodebench.PairBytes, Wrong: wrong}, err
+	wrong := 0
+	busy, err := r.undisturbed(g, 1, func() (err error) {
+		p = verdict.Pair{A: names[0], B: names[1], Bytes: nodebench.PairBytes}
+		p.Latency, p.Bandwidth, p.Plain, p.Wrong, err = nodebench.Pair(g, plain, devcpu.New(device.NewWall()))
+		wrong += p.Wrong
+		return err
+	})
+	p.Wrong, p.Busy = wrong, busy
+	return p, err
 }

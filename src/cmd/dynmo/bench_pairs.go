@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,14 +16,14 @@ import (
 
 // benchPairs returns the command that measures every pair of nodes.
 func benchPairs(flags *benchFlags) *cobra.Command {
-	n := &nodeFlags{bench: flags, limit: time.Minute}
+	n := &nodeFlags{bench: flags, name: "pairs", limit: time.Minute}
 	var leaf map[string]string
 	c := &cobra.Command{
 		Use:   "pairs",
 		Short: "Measure messages between every pair of nodes, and name the slow node or switch",
 		Long: `Measure messages between every pair of nodes (srun or mpirun dynmo bench pairs, one
-process a node), and name the slow ones. The status is 0 if there are none, 1 if there are
-some, 2 if the command line is wrong.
+process a node), and name the slow ones. The statuses are those of dynmo bench node. A pair
+counts if both hosts were idle enough; a disturbed pair meets again.
 
 Pairs meet in the rounds of a tournament, so that no node is in two pairs at a time: n nodes
 have n - 1 rounds. A pair is as slow as its slower end, so a node has the median of its pairs.
@@ -53,6 +55,7 @@ so are pairs of switches.`,
 				leaveItToRank0(err)
 				return usageError{err}
 			}
+			n.measured = time.Now()
 			return n.inWorld(c, func(w *nodeWorld, r *recorder) (judged, err error) { return n.allPairs(c, w, r, leaf) })
 		},
 	}
@@ -64,6 +67,10 @@ so are pairs of switches.`,
 
 // allPairs measures every pair and judges on rank 0.
 func (n *nodeFlags) allPairs(c *cobra.Command, w *nodeWorld, r *recorder, leaf map[string]string) (judged, err error) {
+	if len(w.hosts) == 1 {
+		processes := map[int]string{1: "the only process runs", 2: "both processes run"}[w.Size()]
+		return usageError{fmt.Errorf("%s on %s: start one on each of at least 2 nodes", cmp.Or(processes, fmt.Sprintf("all %d processes run", w.Size())), w.hosts[0])}, nil
+	}
 	mine, err := n.meet(w, r, verdict.Tournament(len(w.hosts)))
 	r.idle()
 	var all gathered
@@ -94,9 +101,9 @@ func (n *nodeFlags) inWorld(c *cobra.Command, measure func(*nodeWorld, *recorder
 	}
 	// Ranks wait for each other as long as about ten checks may take on a node.
 	w := newNodeWorld(t, 10*n.limit+n.burn)
+	r.watch = n.watch(w.siblings()...)
 	r.expired = func(row verdict.Row) {
-		tell(c.Root().Name(), fmt.Errorf("%s: ran out of time after %v", row.Name(), n.limit), c.ErrOrStderr())
-		quit(exitFailure) // no abort: the other ranks go on if their launcher allows it
+		quit(tell(c.Root().Name(), late(row, n.limit), c.ErrOrStderr())) // no abort: the other ranks go on if their launcher allows it
 	}
 	judged, err := measure(w, r)
 	if err == nil {
@@ -119,15 +126,20 @@ func (n *nodeFlags) inWorld(c *cobra.Command, measure func(*nodeWorld, *recorder
 	return judged
 }
 
-// share sends rank 0's verdict to every rank.
-func share(w *nodeWorld, judged error) (error, error) {
+// share sends rank 0's verdict to every rank, with its exit status.
+func share(w *nodeWorld, judged error) (shared, err error) {
 	var text string
 	if judged != nil {
-		text = judged.Error()
+		text = fmt.Sprintf("%d %v", exitStatus(judged), judged)
 	}
 	said, err := w.Bcast(0, []byte(text))
 	if err != nil || len(said) == 0 {
 		return nil, err
 	}
-	return errors.New(string(said)), nil
+	var status int
+	number, reason, _ := strings.Cut(string(said), " ")
+	if _, err := fmt.Sscan(number, &status); err != nil {
+		return nil, err
+	}
+	return nodeError{errors.New(reason), status}, nil
 }

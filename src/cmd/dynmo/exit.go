@@ -41,6 +41,12 @@ type statusError int
 
 func (statusError) Error() string { return "" }
 
+// nodeError is a verdict of bench node or bench pairs that is not healthy, with its exit status.
+type nodeError struct {
+	error
+	status int
+}
+
 // execute runs a command line, prints its error and returns its exit status. Output that
 // could not be printed is an error.
 func execute(root *cobra.Command, args []string, stdout, stderr io.Writer) int {
@@ -102,6 +108,9 @@ func exitStatus(err error) int {
 	}
 	if ended, ok := errors.AsType[statusError](err); ok {
 		return int(ended)
+	}
+	if judged, ok := errors.AsType[nodeError](err); ok {
+		return judged.status
 	}
 	return exitFailure
 }

@@ -54,17 +54,22 @@ func (c *cell) filled(ratio float64) {
 	c.Fill, c.Ink = fmt.Sprintf("#%02x%02x%02x", rgb[0], rgb[1], rgb[2]), "#111"
 }
 
-// Page writes findings as one self-contained page for a browser. It has the bad findings, a heat
-// map of devices and checks, and a heat map of pairs of nodes.
-func Page(w io.Writer, findings []Finding, pairs []Pair) error {
-	bad := worstFirst(findings)
+// Page writes findings as one self-contained page for a browser. It has the summary, the findings that
+// are bad or could not be judged, a line for each check, a heat map of devices and checks, the sweep over
+// lengths of messages, and a heat map of pairs of nodes.
+func Page(w io.Writer, findings []Finding, pairs []Pair, s Summary) error {
 	return pageTemplate.Execute(w, struct {
-		Line   string
-		IsBad  bool
-		Bad    []Finding
-		Checks *heat
-		Pairs  *heat
-	}{Line(findings), len(bad) > 0, bad, checkMap(findings), pairMap(pairs)})
+		Summary
+		Date    string
+		IsBad   bool
+		Busy    string
+		Doubted []Finding
+		Groups  []group
+		Map     *heat
+		Sweep   [][]string
+		Pairs   *heat
+	}{s, s.Measured.UTC().Format("2006-01-02 15:04:05 UTC"), s.Verdict == SlowOrFaulty, busyLine(findings), doubtedFirst(findings),
+		grouped(findings), checkMap(findings), sweepTable(findings), pairMap(pairs)})
 }
 
 // checkMap returns the heat map of devices and checks, bad devices first.
@@ -72,6 +77,9 @@ func checkMap(findings []Finding) *heat {
 	h := &heat{}
 	medians := map[[3]string]float64{}
 	for _, g := range grouped(findings) {
+		if g.Values == 0 {
+			continue
+		}
 		medians[[3]string{g.Device, g.Check, g.Model}] = g.Median
 		if at := (column{g.Check, g.Unit}); !slices.Contains(h.Columns, at) {
 			h.Columns = append(h.Columns, at)
@@ -109,16 +117,16 @@ func checkMap(findings []Finding) *heat {
 
 func (f Finding) cell(median float64) cell {
 	c := cell{Title: fmt.Sprintf("%s: %s %s", f.Name(), f.State, f.Reason)}
-	if f.State > healthy {
+	if f.State > healthy || f.State == busy {
 		c.Mark = f.State.String()
 	}
-	if f.Status != Measured || f.Wrong > 0 {
+	if !f.hasValue() {
 		c.Text = cmp.Or(c.Mark, "n/a")
 		c.Mark = ""
 		return c
 	}
 	c.Text, c.Title = fmt.Sprintf("%.4g", f.Value), fmt.Sprintf("%s: %.5g %s, %s %s", f.Name(), f.Value, f.Unit, f.State, f.Reason)
-	if f.direction() != 0 && median > 0 {
+	if f.direction() != 0 && median > 0 && f.State != busy {
 		ratio := f.Value / median
 		if f.direction() < 0 {
 			ratio = 1 / ratio

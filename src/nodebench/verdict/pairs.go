@@ -17,6 +17,9 @@ type Pair struct {
 	Plain     float64 `json:"bandwidth_c_gb_s"` // of the same messages in plain C, which alternate with ours
 	Bytes     int64   `json:"bytes"`            // of a message for the bandwidths
 	Wrong     int     `json:"wrong,omitempty"`  // words that came back changed
+
+	// Busy says which of the two hosts others used, and how much. Times of such a pair mean nothing.
+	Busy []string `json:"busy,omitempty"`
 }
 
 // Tournament returns rounds of pairs of n participants, numbered from 0 on. Each participant meets
@@ -47,7 +50,8 @@ const latencyDecides = 0.2
 
 // PairRows returns the rows of nodes from the results of pairs. A pair is as slow as its slower
 // node. So the speed of a node with few pairs is that of its best pair. With all set, nodes have
-// met most others, and the speed is the median.
+// met most others, and the speed is the median. Pairs on busy hosts count only for a node that has no
+// other pair, and its rows are busy then.
 func PairRows(pairs []Pair, all bool) []Row {
 	join := slices.Max[[]float64]
 	if all {
@@ -62,21 +66,27 @@ func PairRows(pairs []Pair, all bool) []Row {
 	for _, node := range slices.Compact(nodes) {
 		var latency, bandwidth, plain []float64
 		wrong, decides := 0, false
-		for _, p := range pairs {
-			if p.A != node && p.B != node {
+		own := slices.DeleteFunc(slices.Clone(pairs), func(p Pair) bool { return p.A != node && p.B != node })
+		disturbed := !slices.ContainsFunc(own, func(p Pair) bool { return p.Busy == nil })
+		for _, p := range own {
+			wrong += p.Wrong
+			if p.Busy != nil && !disturbed {
 				continue
 			}
-			wrong += p.Wrong
 			seconds := float64(p.Bytes) / p.Bandwidth * 1e-9
 			decides = decides || p.Latency*1e-6 > latencyDecides*seconds
 			latency, bandwidth, plain = append(latency, 1/p.Latency), append(bandwidth, p.Bandwidth), append(plain, p.Plain)
 		}
 		row := func(check string, value float64, unit string) Row {
-			return Row{Node: node, Device: "net", Check: check, Value: value, Unit: unit, Status: Measured, Wrong: wrong}
+			r := Row{Node: node, Device: "net", Check: check, Value: value, Unit: unit, Status: Measured, Wrong: wrong}
+			if disturbed {
+				r.Status, r.Note = Busy, strings.Join(own[0].Busy, "; ")
+			}
+			return r
 		}
 		rates := []Row{row("mpi_bandwidth", join(bandwidth), "GB/s"), row("mpi_bandwidth_c", join(plain), "GB/s")}
 		for i := range rates {
-			if decides {
+			if decides && !disturbed {
 				rates[i].Status, rates[i].Note = NotAvailable, "latency decides how long these messages take"
 			}
 		}
@@ -87,12 +97,12 @@ func PairRows(pairs []Pair, all bool) []Row {
 
 // SwitchRows returns a row for each two leaf switches. Its value is the median bandwidth of the
 // pairs of nodes between them. leaf names the switch of each node. One slow node cannot change the
-// median of three pairs or more, but a slow link between switches does.
+// median of three pairs or more, but a slow link between switches does. Pairs on busy hosts do not count.
 func SwitchRows(pairs []Pair, leaf map[string]string) []Row {
 	speeds := map[string][]float64{}
 	for _, p := range pairs {
 		a, b := leaf[p.A], leaf[p.B]
-		if a == "" || b == "" {
+		if a == "" || b == "" || p.Busy != nil {
 			continue
 		}
 		name := fmt.Sprintf("%s-%s", min(a, b), max(a, b))

@@ -72,7 +72,8 @@ func Compare(old, now []Finding) string {
 
 // Again merges the rows of two measurements of the same devices. Each device gets its better value,
 // because the slower one may have been disturbed. Wrong elements of both are added. A check that
-// found a fault or did not end in the second measurement keeps that row.
+// found a fault or did not end in the second measurement keeps that row. A second measurement on a busy
+// host counts for nothing beside a first one that was not.
 func Again(first, second []Row) []Row {
 	seconds := map[string]Row{}
 	for _, r := range second {
@@ -82,7 +83,7 @@ func Again(first, second []Row) []Row {
 	for i, r := range merged {
 		again, measured := seconds[r.Name()]
 		switch {
-		case !measured:
+		case !measured || again.Status == Busy && again.Wrong == 0 && r.Status != Busy:
 		case !r.comparable() || !again.comparable():
 			again.Wrong += r.Wrong
 			merged[i] = again

@@ -87,7 +87,7 @@ func (r *Reference) Strangers(rows []Row) []string {
 func (r *Reference) judge(row Row) (State, string) {
 	b := r.bound(row)
 	switch {
-	case b == nil || row.direction() == 0:
+	case b == nil || row.direction() == 0 || row.Sweep != nil:
 		return unjudged, ""
 	case b.Unit != row.Unit:
 		return unjudged, fmt.Sprintf("%s has a bound in %s", r.path, b.Unit)

@@ -14,17 +14,21 @@ import (
 // group is the findings of one check on devices of one model.
 type group struct {
 	Device, Check, Model, Unit string
+	State                      State // the worst
 	Count                      int
+	Values                     int // findings with a value
 	Median, Worst              float64
-	At                         string // node and device with the worst value
+	Low, High                  float64 // quartiles of the rounds of the worst device; 0 without rounds
+	At                         string  // node and device with the worst value
 }
 
-// grouped returns the findings with values by check, in the order of the findings.
+// grouped returns the findings that something was found in by check, in the order of the findings. The
+// messages of a sweep have a table of their own.
 func grouped(findings []Finding) []group {
 	var order [][3]string
 	members := map[[3]string][]Finding{}
 	for _, f := range findings {
-		if f.Status != Measured || f.Unit == "" || f.Wrong > 0 {
+		if f.State == unjudged && f.Status != Measured || f.Sweep != nil && f.State <= healthy {
 			continue
 		}
 		key := [3]string{f.class(), f.Check, f.Model}
@@ -35,50 +39,92 @@ func grouped(findings []Finding) []group {
 	}
 	var groups []group
 	for _, key := range order {
-		list := members[key]
-		values := make([]float64, len(list))
-		worst := list[0]
-		for i, f := range list {
-			values[i] = f.Value
-			if f.direction() != 0 && f.speed() < worst.speed() || f.direction() == 0 && f.Value > worst.Value {
-				worst = f
-			}
-		}
-		groups = append(groups, group{key[0], key[1], key[2], worst.Unit, len(list), trace.Median(values), worst.Value, worst.Node + " " + worst.Device})
+		groups = append(groups, newGroup(key, members[key]))
 	}
 	return groups
+}
+
+func newGroup(key [3]string, list []Finding) group {
+	g := group{Device: key[0], Check: key[1], Model: key[2], Count: len(list)}
+	var values []float64
+	var worst *Finding
+	for i, f := range list {
+		if g.State = max(g.State, f.State); f.State == busy && g.State <= healthy {
+			g.State = busy
+		}
+		if !f.hasValue() {
+			continue
+		}
+		values = append(values, f.Value)
+		if worst == nil || f.direction() != 0 && f.speed() < worst.speed() || f.direction() == 0 && f.Value > worst.Value {
+			worst = &list[i]
+		}
+	}
+	if worst != nil {
+		g.Unit, g.Values, g.Median, g.Worst = worst.Unit, len(values), trace.Median(values), worst.Value
+		g.Low, g.High, g.At = worst.Low, worst.High, worst.Node+" "+worst.Device
+	}
+	return g
+}
+
+// hasValue reports whether the finding has a value that was measured, disturbed or not.
+func (f Finding) hasValue() bool {
+	return (f.Status == Measured || f.Status == Busy) && f.Unit != "" && f.Wrong == 0
+}
+
+// Cells returns median, worst value, quartiles, unit and place of the worst value, as text.
+func (g group) Cells() []string {
+	if g.Values == 0 {
+		return []string{"-", "-", "-", "-", "-"}
+	}
+	return []string{fmt.Sprintf("%.4g", g.Median), fmt.Sprintf("%.4g", g.Worst), quartiles(g.Low, g.High), g.Unit, g.At}
+}
+
+// quartiles returns the quartiles of rounds as text; "-" without rounds.
+func quartiles(low, high float64) string {
+	if high == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.4g to %.4g", low, high)
 }
 
 // class is the kind of a device, without its number.
 func (r Row) class() string { return strings.TrimRight(r.Device, "0123456789") }
 
-// Text writes findings as text. First come the bad findings, the worst on top. Then follow the
-// median and the worst value of each check, and the checks that could not be made.
-func Text(w io.Writer, findings []Finding) error {
-	bad := worstFirst(findings)
+// Text writes findings as text. First come the findings that are bad or could not be judged, the worst
+// on top. Then follows a line for each check, with the median and the worst value. The sweep over lengths
+// of messages, the checks that could not be made, and the summary end it.
+func Text(w io.Writer, findings []Finding, s Summary) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	if len(bad) > 0 {
+	if doubted := doubtedFirst(findings); len(doubted) > 0 {
 		fmt.Fprintln(t, "verdict\tnode\tdevice\tcheck\tvalue\treason")
-	}
-	for _, f := range bad {
-		value := "-"
-		if f.Status == Measured && f.Wrong == 0 {
-			value = fmt.Sprintf("%.4g %s", f.Value, f.Unit)
+		for _, f := range doubted {
+			value := "-"
+			if f.hasValue() {
+				value = fmt.Sprintf("%.4g %s", f.Value, f.Unit)
+			}
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", f.State, f.Node, f.Device, f.Check, value, f.Reason)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", f.State, f.Node, f.Device, f.Check, value, f.Reason)
-	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	if len(bad) > 0 {
+		if err := t.Flush(); err != nil {
+			return err
+		}
 		fmt.Fprintln(w)
 	}
-	fmt.Fprintln(t, "device\tcheck\tdevices\tmedian\tworst\tunit\tworst at\tmodel")
+	fmt.Fprintln(t, "verdict\tdevice\tcheck\tdevices\tmedian\tworst\tquartiles\tunit\tworst at\tmodel")
 	for _, g := range grouped(findings) {
-		fmt.Fprintf(t, "%s\t%s\t%d\t%.4g\t%.4g\t%s\t%s\t%s\n", g.Device, g.Check, g.Count, g.Median, g.Worst, g.Unit, g.At, cmp.Or(g.Model, "-"))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\n", g.State, g.Device, g.Check, g.Count, strings.Join(g.Cells(), "\t"), cmp.Or(g.Model, "-"))
 	}
 	if err := t.Flush(); err != nil {
 		return err
+	}
+	if sweep := sweepTable(findings); sweep != nil {
+		fmt.Fprintln(w)
+		for _, cells := range sweep {
+			fmt.Fprintln(t, strings.Join(cells, "\t"))
+		}
+		if err := t.Flush(); err != nil {
+			return err
+		}
 	}
 	notes := map[string][]string{}
 	var order []string
@@ -95,8 +141,41 @@ func Text(w io.Writer, findings []Finding) error {
 		nodes := slices.Compact(slices.Sorted(slices.Values(notes[note])))
 		fmt.Fprintf(w, "note: %s (%s)\n", note, some(nodes))
 	}
-	_, err := fmt.Fprintf(w, "\n%s\n", Line(findings))
+	fmt.Fprintln(w)
+	if line := busyLine(findings); line != "" && line != s.Line {
+		fmt.Fprintln(w, line)
+	}
+	_, err := fmt.Fprintf(w, "%s\nverdict: %s (status %d)\n", s.Line, s.Verdict, s.Status)
 	return err
+}
+
+// sweepTable returns the sweep over lengths of messages as nccl-tests print it, with a header; nil if
+// nothing was swept.
+func sweepTable(findings []Finding) [][]string {
+	var table [][]string
+	for _, f := range findings {
+		if f.Sweep == nil || f.Status == NotAvailable {
+			continue
+		}
+		if table == nil {
+			table = [][]string{{"verdict", "collective", "ranks", "bytes", "us", "quartiles", "algbw GB/s", "busbw GB/s", "wrong", "model"}}
+		}
+		name := f.Check[:max(0, strings.LastIndex(f.Check, "_"))] // without the length
+		table = append(table, []string{f.State.String(), name, fmt.Sprint(f.Ranks), fmt.Sprint(f.Bytes), fmt.Sprintf("%.4g", f.Value), quartiles(f.Low, f.High),
+			fmt.Sprintf("%.4g", f.Algorithm), fmt.Sprintf("%.4g", f.Bus), fmt.Sprint(f.Wrong), cmp.Or(f.Model, "-")})
+	}
+	return table
+}
+
+// doubtedFirst returns the findings that are bad or could not be judged, the worst first.
+func doubtedFirst(findings []Finding) []Finding {
+	list := worstFirst(findings)
+	for _, f := range findings {
+		if f.State == busy && f.Sweep == nil {
+			list = append(list, f)
+		}
+	}
+	return list
 }
 
 // some returns the first names, and the number of the others.
@@ -108,29 +187,10 @@ func some(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// Line returns the verdict on all nodes in one line.
-func Line(findings []Finding) string {
-	all, bad := map[string]bool{}, Bad(findings)
-	for _, f := range findings {
-		if f.Device != "switch" && f.Node != "all" {
-			all[f.Node] = true
-		}
-	}
-	nodes := len(all)
-	if len(bad) == 0 {
-		judged := slices.ContainsFunc(findings, func(f Finding) bool { return f.State == healthy })
-		if !judged {
-			return fmt.Sprintf("%d nodes, none judged: peers judge from %d nodes on, below that --reference does", nodes, fewestPeers)
-		}
-		return fmt.Sprintf("%d nodes, none slow or faulty", nodes)
-	}
-	return fmt.Sprintf("%d of %d nodes slow or faulty: %s", len(bad), nodes, strings.Join(bad, ", "))
-}
-
-// Reason returns why a node is slow or faulty, in one line; "" if it is neither.
+// Reason returns why a node is slow or faulty or could not be judged, in one line; "" if it is fine.
 func Reason(findings []Finding, node string) string {
 	var reasons []string
-	for _, f := range worstFirst(findings) {
+	for _, f := range doubtedFirst(findings) {
 		if f.Node == node {
 			reasons = append(reasons, fmt.Sprintf("%s %s: %s", f.Device, f.Check, f.Reason))
 		}

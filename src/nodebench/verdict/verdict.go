@@ -22,6 +22,7 @@ const (
 	Measured     Status = "measured"
 	Faulty       Status = "faulty"        // the device reports a fault, named in the note
 	TimedOut     Status = "timed out"     // the check did not end within its limit
+	Busy         Status = "busy"          // others took cores that the check wanted: its value means nothing
 	NotAvailable Status = "not available" // the check cannot be made here; the note says why
 	Begun        Status = "begun"         // in records: the check has begun
 	Ended        Status = "ended"         // in records: the process has finished its checks
@@ -41,6 +42,16 @@ type Row struct {
 	Wrong  int     `json:"wrong,omitempty"` // wrong elements of the result
 	Note   string  `json:"note,omitempty"`
 	Digest string  `json:"digest,omitempty"` // of the bits of a result; equal on equal devices
+	*Sweep
+}
+
+// Sweep is the part of a row about messages of one length. Value is the microseconds of an allreduce. It
+// describes the network and is not judged.
+type Sweep struct {
+	Bytes     int64   `json:"bytes"`
+	Ranks     int     `json:"ranks"`
+	Algorithm float64 `json:"algbw_gb_s"` // bytes over seconds
+	Bus       float64 `json:"busbw_gb_s"` // Algorithm·2·(ranks-1)/ranks, which can be compared between numbers of ranks
 }
 
 // Name returns node, device and check: "node3 gpu0 copy".
@@ -57,6 +68,14 @@ func (r Row) direction() int {
 	}
 	return 0
 }
+
+// isRate reports whether the value is a measured speed or time, not what a device tells about itself.
+func (r Row) isRate() bool {
+	return r.Sweep == nil && (strings.HasSuffix(r.Unit, "FLOP/s") || r.Unit == "GB/s" || r.Unit == "us")
+}
+
+// isReport reports whether the row says that a device has found no fault of its own.
+func (r Row) isReport() bool { return r.Unit == "" || r.Unit == "errors" || r.Unit == "rows" }
 
 // isCount reports whether the value counts parts of the machine. All these parts must be present.
 func (r Row) isCount() bool { return r.Unit == "links" || r.Unit == "lanes" || r.Unit == "GPUs" }
@@ -77,19 +96,20 @@ func (r Row) speed() float64 {
 	return r.Value
 }
 
-// State is the verdict of a finding. Later states are worse.
+// State is the verdict of a finding. After healthy, later states are worse.
 type State int
 
 // States of a finding.
 const (
 	unjudged State = iota // description only, or not available
+	busy                  // others used the host, so the value cannot be judged
 	healthy
 	slow
 	invalid // wrong elements, whatever the rate
 	failed  // a fault, a check that did not end, or a node that did not answer
 )
 
-var stateNames = []string{"-", "ok", "SLOW", "INVALID", "FAULTY"}
+var stateNames = []string{"-", "BUSY", "OK", "SLOW", "INVALID", "FAULTY"}
 
 func (s State) String() string { return stateNames[s] }
 
@@ -98,7 +118,7 @@ func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // UnmarshalText reads a state's name.
 func (s *State) UnmarshalText(text []byte) error {
-	i := slices.Index(stateNames, string(text))
+	i := slices.IndexFunc(stateNames, func(name string) bool { return strings.EqualFold(name, string(text)) }) // older files have "ok"
 	if i < 0 {
 		return fmt.Errorf("state %q, want one of %s", text, strings.Join(stateNames, ", "))
 	}
@@ -152,7 +172,7 @@ func Judge(rows []Row, reference *Reference, expected []string) []Finding {
 
 // comparable reports whether the row has a speed that can be compared with others.
 func (r Row) comparable() bool {
-	return r.Status == Measured && r.Wrong == 0 && r.direction() != 0 && r.Value > 0 && !math.IsInf(r.Value, 0)
+	return r.Status == Measured && r.Sweep == nil && r.Wrong == 0 && r.direction() != 0 && r.Value > 0 && !math.IsInf(r.Value, 0)
 }
 
 // judged returns the finding of a row from the row alone and the reference.
@@ -166,10 +186,14 @@ func judged(r Row, reference *Reference) Finding {
 		if r.Note != "" {
 			f.Reason += ": " + r.Note
 		}
-	case r.Status != Measured:
-		f.Reason = cmp.Or(r.Note, string(NotAvailable))
 	case r.Wrong > 0:
 		f.State, f.Reason = invalid, fmt.Sprintf("%d elements of the result are wrong", r.Wrong)
+	case r.Status == Busy:
+		f.State, f.Reason = busy, cmp.Or(r.Note, "the host was busy")
+	case r.Status != Measured:
+		f.Reason = cmp.Or(r.Note, string(NotAvailable))
+	case r.isReport():
+		f.State, f.Reason = healthy, r.Note
 	default:
 		f.State, f.Reason = reference.judge(r)
 	}

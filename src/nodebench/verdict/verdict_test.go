@@ -367,11 +367,13 @@ func TestForeignText(t *testing.T) {
 	list[0].Node = "<b>\"\n"
 	findings := Judge(list, &Reference{Bounds: []Bound{{Model: "M", Check: "copy", Least: 10, Unit: "GB/s"}}}, nil)
 	var page, text bytes.Buffer
-	expect.OK(t, Page(&page, findings, []Pair{{A: "<i>", B: "y", Bandwidth: 1}}))
-	if s := page.String(); strings.Contains(s, "<b>\"") || strings.Contains(s, "<i>") || !strings.Contains(s, "&lt;b&gt;") {
+	summary := Summarise(findings, nil)
+	summary.Command = "dynmo --page <u>"
+	expect.OK(t, Page(&page, findings, []Pair{{A: "<i>", B: "y", Bandwidth: 1}}, summary))
+	if s := page.String(); strings.Contains(s, "<b>\"") || strings.Contains(s, "<i>") || strings.Contains(s, "<u>") || !strings.Contains(s, "&lt;b&gt;") {
 		t.Error("the page has markup of a node's")
 	}
-	expect.OK(t, Prometheus(&text, findings))
+	expect.OK(t, Prometheus(&text, findings, summary))
 	if want := `dynmo_bench_bad{node="<b>\"\n",device="gpu0",check="copy"} 1`; !strings.Contains(text.String(), want) {
 		t.Errorf("%s\nlacks %s", text.String(), want)
 	}

@@ -1,0 +1,133 @@
+package verdict
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Outcome is the word for the verdict on all nodes together.
+type Outcome string
+
+// Outcomes, and their exit statuses. Measured says that every result was right and no device reports a
+// fault, but that there was nothing to compare speeds with.
+const (
+	Healthy      Outcome = "healthy"
+	Unreferenced Outcome = "measured"
+	SlowOrFaulty Outcome = "slow or faulty"
+	NotMeasured  Outcome = "not measured"
+	CannotJudge  Outcome = "cannot judge"
+)
+
+// outcomes has every outcome with its exit status, in the order of the statuses. Status 2 is a wrong
+// command line.
+var outcomes = []struct {
+	outcome Outcome
+	status  int
+}{{Healthy, 0}, {Unreferenced, 0}, {SlowOrFaulty, 1}, {NotMeasured, 3}, {CannotJudge, 4}}
+
+// Status returns the exit status of an outcome.
+func (o Outcome) Status() int {
+	for _, known := range outcomes {
+		if known.outcome == o {
+			return known.status
+		}
+	}
+	panic("verdict: an outcome without a status")
+}
+
+// Summary is the verdict on all nodes together, and how it came about.
+type Summary struct {
+	Verdict    Outcome   `json:"verdict"`
+	Status     int       `json:"exit_status"`
+	Line       string    `json:"line"`  // the verdict in one sentence
+	Bench      string    `json:"bench"` // "node" or "pairs"
+	Measured   time.Time `json:"date"`
+	Version    string    `json:"version"`
+	Command    string    `json:"command"`
+	Thresholds []string  `json:"thresholds"` // sentences
+}
+
+// Summarise returns the summary of findings. reference is the one that they were judged by; nil if
+// there is none.
+func Summarise(findings []Finding, reference *Reference) Summary {
+	s := Summary{Thresholds: thresholds(reference)}
+	nodes, bad, disturbed := map[string]bool{}, Bad(findings), BusyNodes(findings)
+	for _, f := range findings {
+		if f.Device != "switch" && f.Node != "all" {
+			nodes[f.Node] = true
+		}
+	}
+	has := func(what func(Finding) bool) bool { return slices.ContainsFunc(findings, what) }
+	switch {
+	case len(bad) > 0:
+		s.Verdict, s.Line = SlowOrFaulty, fmt.Sprintf("%d of %d nodes slow or faulty: %s", len(bad), len(nodes), strings.Join(bad, ", "))
+	case len(disturbed) > 0:
+		s.Verdict, s.Line = CannotJudge, busyLine(findings)
+	case !has(func(f Finding) bool { return f.isRate() && f.Status == Measured }):
+		s.Verdict, s.Line = NotMeasured, fmt.Sprintf("%s, none measured", count(len(nodes), "node"))
+	case has(func(f Finding) bool { return f.isRate() && f.State == healthy }):
+		s.Verdict, s.Line = Healthy, fmt.Sprintf("%s, none slow or faulty", count(len(nodes), "node"))
+	case reference != nil:
+		s.Verdict, s.Line = CannotJudge, "Nothing was judged: the reference has no line for "+reference.lacking(findings)
+	default:
+		s.Verdict, s.Line = Unreferenced, fmt.Sprintf("Nothing was judged: give --reference, or measure %d nodes", fewestPeers)
+	}
+	s.Status = s.Verdict.Status()
+	return s
+}
+
+// count returns a number with its noun.
+func count(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return fmt.Sprintf("%d %s", n, noun)
+}
+
+// BusyNodes returns the names of the nodes with a check that others disturbed. "all" stands for
+// messages between all nodes.
+func BusyNodes(findings []Finding) []string {
+	var names []string
+	for _, f := range findings {
+		if f.State == busy && f.Sweep == nil && !slices.Contains(names, f.Node) {
+			names = append(names, f.Node)
+		}
+	}
+	return names
+}
+
+// busyLine says in one line which nodes could not be judged; "" if there are none.
+func busyLine(findings []Finding) string {
+	names := BusyNodes(findings)
+	if len(names) == 0 {
+		return ""
+	}
+	return "Not judged, because hosts were busy: " + strings.Join(names, ", ")
+}
+
+// lacking names the first model and check with a rate but without a bound, in quotes.
+func (r *Reference) lacking(findings []Finding) string {
+	for _, f := range findings {
+		if f.isRate() && f.Status == Measured {
+			if f.Reason != "" { // the bound has another unit
+				return fmt.Sprintf("%q: %s", f.Model, f.Reason)
+			}
+			return fmt.Sprintf("%q", f.Model)
+		}
+	}
+	return "these devices"
+}
+
+// thresholds returns when a device is slow, as sentences.
+func thresholds(reference *Reference) []string {
+	list := []string{
+		fmt.Sprintf("From %d nodes on, devices of one product are compared. One is slow if it is %g spreads below the median, and at least %g %% (files: %g %%).",
+			fewestPeers, outlier, 100*slowBy, 100*slowFilesBy),
+	}
+	if reference != nil {
+		list = append(list, fmt.Sprintf("A device is slow if it does not reach its bound in the reference %s, which has %s.", reference.path, count(len(reference.Bounds), "bound")))
+	}
+	return list
+}
