@@ -52,8 +52,14 @@ func benchNode(flags *benchFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "node",
 		Short: "Measure nodes and GPUs, and name those that are slow or faulty",
-		Long: `Measure nodes and GPUs, and name those that are slow or faulty. The status is 0 if there are
-none, 1 if there are some, 2 if the command line is wrong.
+		Long: `Measure nodes and GPUs, and name those that are slow or faulty. The status and the last
+line say:
+
+  0  healthy, or measured with nothing to compare with
+  1  slow or faulty
+  2  the command line is wrong; nothing was measured
+  3  not measured: no rate, and no device reports a fault
+  4  cannot judge: others used a host, or no bound of the reference fits
 
 Start one process a GPU, or one a node without GPUs (srun or mpirun dynmo bench node); alone
 it measures this machine. The first process of a node measures the host: a float32 product
@@ -62,12 +68,20 @@ processes measure the node's GPUs, each test on all GPUs of a node at once: copi
 in float32 and bf16, a sparse product, copies from and to the host. Then they read NVML's
 clocks, power, temperature, ECC errors, remapped rows, PCIe lanes and NVLinks, and the kernel's
 Xid messages. Then nodes exchange messages: MPI's latency, bandwidth and allreduce, and NCCL's
-on GPUs.
+on GPUs. Allreduces of several lengths have a table like that of nccl-tests.
+
+A value is the median of its rounds. Quartiles are those of the rounds of the worst device.
 
 A device is compared with the file of --reference, or with its peers: devices of the same
 product in the job, from five nodes on. Let m be the median of the peers' speeds, and d the
 median distance from m. A device is slow if (m - speed) / max(1.48 d, 0.08 m) >= 2.5, so it is
 at least 20 % slower. A test that cannot run is "not available" and fails nobody.
+
+During each measurement of a host dynmo watches what others take of its cores: other
+processes, and in a virtual machine the machine below ("steal"). Processes of the same mpirun
+or srun are no others. A disturbed measurement is repeated. If none counts, the check is BUSY:
+it is not judged, and no reference is written. With --clock virtual (CPU time, one thread) and
+with --small nobody watches.
 
 --records DIR keeps the results of every process, check by check, and --judge DIR judges such
 a folder later. It names the nodes that died on the way and judges the others.
@@ -97,7 +111,7 @@ jobs/node_bench.sbatch does both.`,
 		},
 	}
 	f := c.Flags()
-	f.BoolVar(&n.quick, "quick", false, "for a health check: this machine alone, under 50 s, silent if it is healthy; with a job on it no measurement, only what devices report")
+	f.BoolVar(&n.quick, "quick", false, "for a health check: this machine alone, under 50 s, silent if it is healthy; with a job on it no measurement, only what devices report (status 3 without a fault)")
 	f.BoolVar(&n.small, "small", false, "small operands, whose rates mean nothing: whether everything runs")
 	f.Float64Var(&n.seconds, "seconds", n.seconds, "seconds of the rounds of a check, above 0")
 	f.DurationVar(&n.limit, "limit", n.limit, "longest time of one check; a longer one has run out of time")
