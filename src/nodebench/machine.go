@@ -54,16 +54,23 @@ type Watch struct {
 	start    time.Time
 	load     float64
 	siblings []int   // processes of the same measurement on this machine
-	all, own float64 // CPU seconds used by everyone on this process's cores, and by this process and its siblings
+	all, own cpuTime // used by everyone on this process's cores, and by this process and its siblings
 }
+
+// cpuTime is CPU time in seconds. user is the part outside the kernel, with the time that the host of a
+// virtual machine took.
+type cpuTime struct{ total, user float64 }
+
+func (t cpuTime) add(u cpuTime) cpuTime { return cpuTime{t.total + u.total, t.user + u.user} }
+func (t cpuTime) sub(u cpuTime) cpuTime { return cpuTime{t.total - u.total, t.user - u.user} }
 
 // NewWatch starts a watch. It reads the load average, which the measurement has not affected yet.
 // siblings are the process ids of the measurement's other processes on this machine. Their work
 // counts as the measurement's own.
 func NewWatch(siblings ...int) *Watch {
 	w := &Watch{start: time.Now(), siblings: siblings}
-	w.own = w.ownSeconds()
-	w.all, _ = machineSeconds()
+	w.own = w.ownTime()
+	w.all, _ = machineTime()
 	if text, err := os.ReadFile("/proc/loadavg"); err == nil {
 		_, _ = fmt.Sscan(string(text), &w.load) // 0 if the system has no load average
 	}
@@ -81,65 +88,87 @@ func (w *Watch) Machine(revision string) Machine {
 // Disturbed returns a warning if others have used cores that this process's threads needed since
 // the start of the watch; "" if not. Others are processes, and the host of a virtual machine.
 func (w *Watch) Disturbed(threads int) string {
-	lack := w.Lack(threads)
-	if lack == "" {
-		return ""
-	}
-	return "this machine was busy: " + lack + ": figures may be wrong, measure again at rest"
+	others, cores := w.Others()
+	return disturbed(others, cores, threads)
 }
 
-// Lack says how many cores others have used since the start of the watch, if the measurement's
-// threads needed some of them; "" if not.
-func (w *Watch) Lack(threads int) string {
-	others, cores := w.Others()
-	return lack(others, cores, threads)
+// Shared says how many cores others have used since the start of the watch, if they were more than a
+// judged measurement allows; "" if not. Cores that the measurement left free count too: they share
+// memory, caches and arithmetic units with the others. With onlyUser, the kernel's time does not count:
+// the kernel's threads work for a measurement of files or messages.
+func (w *Watch) Shared(onlyUser bool) string {
+	others, cores := w.others()
+	if onlyUser {
+		return shared(others.user, cores)
+	}
+	return shared(others.total, cores)
 }
 
 // Others returns two numbers. cores is the number of cores that this process may use; 0 if
 // unknown. others is how many of these cores other processes, or the host of a virtual machine,
 // have used since the start of the watch. The system counts in ticks, so others is a lower bound:
-// a tick of each core is left out.
+// a tick of each core and each sibling is left out.
 func (w *Watch) Others() (others float64, cores int) {
-	all, cores := machineSeconds()
-	seconds := all - w.all - (w.ownSeconds() - w.own) - tick*float64(cores)
-	return max(0, seconds/time.Since(w.start).Seconds()), cores
+	used, cores := w.others()
+	return used.total, cores
 }
 
-// slack is how much of a core others may use beyond the free cores, and slackShare is the same as a
-// share of the cores. The larger one counts. A system is never quite idle.
-const slack, slackShare = 0.25, 0.02
+// others returns CPU time per second of the watch, and the number of cores.
+func (w *Watch) others() (cpuTime, int) {
+	all, cores := machineTime()
+	used := all.sub(w.all).sub(w.ownTime().sub(w.own))
+	resolution := tick * float64(cores+len(w.siblings))
+	seconds := time.Since(w.start).Seconds()
+	return cpuTime{max(0, used.total-resolution) / seconds, max(0, used.user-resolution) / seconds}, cores
+}
+
+const (
+	// slack is how much of a core others may use beyond the free cores. A system is never quite idle.
+	slack = 0.25
+	// judgedSlack is how much of a core others may use during a measurement that is judged. Threads with
+	// equal parts of the work wait for the slowest one, so this part of a core can cost this part of the
+	// speed. It is half of what a slow device lacks.
+	judgedSlack = 0.1
+)
 
 // Busy reports whether others used cores that `threads` threads needed.
 func Busy(others float64, cores, threads int) bool {
-	return cores > 0 && others > float64(cores-threads)+max(slack, slackShare*float64(cores))
+	return cores > 0 && others > float64(cores-threads)+slack
 }
 
-func lack(others float64, cores, threads int) string {
+func disturbed(others float64, cores, threads int) string {
 	if !Busy(others, cores, threads) {
 		return ""
 	}
-	return fmt.Sprintf("others took %.1f of its %d cores, and this measurement wants %d", others, cores, threads)
+	return fmt.Sprintf("this machine was busy: others took %.1f of its %d cores, and this measurement wants %d: figures may be wrong, measure again at rest",
+		others, cores, threads)
+}
+
+func shared(others float64, cores int) string {
+	if cores == 0 || others <= judgedSlack {
+		return ""
+	}
+	return fmt.Sprintf("others took %.1f of %d cores", others, cores)
 }
 
 // tick is the unit of /proc/stat on every Linux (USER_HZ), in seconds.
 const tick = 0.01
 
-// machineSeconds returns how many cores this process may use, and the CPU seconds of these cores
-// since the system started. Seconds that the host of a virtual machine took are included. Both are
-// 0 if the system does not report them.
-func machineSeconds() (seconds float64, cores int) {
+// machineTime returns the CPU time of the cores that this process may use since the system started, and
+// the number of these cores. Both are 0 if the system does not report them.
+func machineTime() (used cpuTime, cores int) {
 	f, err := os.Open("/proc/stat")
 	if err != nil {
-		return 0, 0
+		return cpuTime{}, 0
 	}
 	defer f.Close()
 	var allowed unix.CPUSet
 	known := unix.SchedGetaffinity(0, &allowed) == nil
-	return busySeconds(f, func(core int) bool { return !known || allowed.IsSet(core) })
+	return busyTime(f, func(core int) bool { return !known || allowed.IsSet(core) })
 }
 
-// busySeconds parses the text of /proc/stat, for the allowed cores: proc(5).
-func busySeconds(stat io.Reader, allowed func(core int) bool) (seconds float64, cores int) {
+// busyTime parses the text of /proc/stat, for the allowed cores: proc(5).
+func busyTime(stat io.Reader, allowed func(core int) bool) (used cpuTime, cores int) {
 	for lines := bufio.NewScanner(stat); lines.Scan() && strings.HasPrefix(lines.Text(), "cpu"); {
 		var name string
 		var user, nice, system, idle, iowait, irq, softirq, steal float64
@@ -148,37 +177,38 @@ func busySeconds(stat io.Reader, allowed func(core int) bool) (seconds float64, 
 		if err != nil || !allowed(core) { // the first line has the sums of all cores
 			continue
 		}
-		seconds += tick * (user + nice + system + irq + softirq + steal)
+		outside := tick * (user + nice + steal)
+		used = used.add(cpuTime{outside + tick*(system+irq+softirq), outside})
 		cores++
 	}
-	return seconds, cores
+	return used, cores
 }
 
-// ownSeconds returns the CPU seconds of this process and its siblings.
-func (w *Watch) ownSeconds() float64 {
+// ownTime returns the CPU time of this process and its siblings.
+func (w *Watch) ownTime() (own cpuTime) {
 	var used unix.Rusage
-	if unix.Getrusage(unix.RUSAGE_SELF, &used) != nil {
-		return 0
+	if unix.Getrusage(unix.RUSAGE_SELF, &used) == nil {
+		user := float64(used.Utime.Nano()) * 1e-9
+		own = cpuTime{user + float64(used.Stime.Nano())*1e-9, user}
 	}
-	seconds := float64(used.Utime.Nano()+used.Stime.Nano()) * 1e-9
 	for _, pid := range w.siblings {
 		if text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err == nil {
-			seconds += processSeconds(string(text))
+			own = own.add(processTime(string(text)))
 		}
 	}
-	return seconds
+	return own
 }
 
-// processSeconds returns the CPU seconds in the text of /proc/PID/stat: fields 14 and 15 of
-// proc(5). The name in field 2 may contain spaces and parentheses.
-func processSeconds(stat string) float64 {
+// processTime returns the CPU time in the text of /proc/PID/stat: fields 14 and 15 of proc(5). The name in
+// field 2 may contain spaces and parentheses.
+func processTime(stat string) cpuTime {
 	fields := strings.Fields(stat[strings.LastIndex(stat, ")")+1:])
 	if len(fields) < 13 {
-		return 0
+		return cpuTime{}
 	}
 	user, _ := strconv.ParseFloat(fields[11], 64)
 	system, _ := strconv.ParseFloat(fields[12], 64)
-	return tick * (user + system)
+	return cpuTime{tick * (user + system), tick * user}
 }
 
 // unsteady is the least relative distance of quartiles at which a figure is unreliable.

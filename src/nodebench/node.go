@@ -33,9 +33,9 @@ type Host struct {
 	// Done is called with the figures of each check at its end. busy says what others took during
 	// every attempt, so that the figures mean nothing; "" for figures that count.
 	Done func(results []Result, busy string)
-	// Watch starts to watch the machine's other users. The returned function says what they have
-	// taken of the cores that `threads` threads wanted; "" for nothing. A nil Watch watches nothing.
-	Watch func() (lack func(threads int) string)
+	// Watch starts to watch the machine's other users. The returned function says what they have taken
+	// since; "" if a measurement counts nevertheless. See Watch.Shared. A nil Watch watches nothing.
+	Watch func() (shared func(onlyUser bool) string)
 }
 
 // Measure makes all checks. gemm_f32 is a product of square matrices. triad is a = b + s·c
@@ -78,8 +78,8 @@ type hostCheck struct {
 	measure     func(*hostBench)
 	here        bool // whether the check is possible here
 	done        int  // attempts
-	undisturbed int  // attempts during which others took no core that the check wanted
-	lack        string
+	undisturbed int
+	shared      string // what others took in the last disturbed attempt
 	figures     []hostFigure
 	err         error
 }
@@ -98,13 +98,13 @@ func (h Host) attempt(c *hostCheck) {
 	c.measure(b)
 	b.free()
 	if c.err = b.err; c.err == nil {
-		c.add(b.figures, b.lack)
+		c.add(b.figures, b.shared)
 	}
 }
 
 // add adds the figures of an attempt. Rounds of a disturbed attempt count only as long as there is
 // no undisturbed one. Wrong elements always count.
-func (c *hostCheck) add(figures []hostFigure, lack string) {
+func (c *hostCheck) add(figures []hostFigure, shared string) {
 	if c.figures == nil {
 		c.figures = make([]hostFigure, len(figures))
 	}
@@ -112,16 +112,16 @@ func (c *hostCheck) add(figures []hostFigure, lack string) {
 		sum := &c.figures[i]
 		sum.name, sum.unit, sum.wrong = f.name, f.unit, sum.wrong+f.wrong
 		switch {
-		case lack == "" && c.undisturbed == 0:
+		case shared == "" && c.undisturbed == 0:
 			sum.rates = f.rates
-		case lack == "" || c.undisturbed == 0:
+		case shared == "" || c.undisturbed == 0:
 			sum.rates = append(sum.rates, f.rates...)
 		}
 	}
-	if c.done++; lack == "" {
+	if c.done++; shared == "" {
 		c.undisturbed++
 	} else {
-		c.lack = lack
+		c.shared = shared
 	}
 }
 
@@ -133,7 +133,7 @@ func (c *hostCheck) results(dev device.Device) (results []Result, busy string) {
 		b.add(f.name, estimated(f.rates), f.unit, 0, f.wrong)
 	}
 	if c.undisturbed == 0 {
-		busy = fmt.Sprintf("%s, in all of %d attempts", c.lack, c.done)
+		busy = fmt.Sprintf("%s, in all of %d attempts", c.shared, c.done)
 	}
 	return b.results, busy
 }
@@ -143,7 +143,7 @@ type hostBench struct {
 	*bench
 	Host
 	figures []hostFigure
-	lack    string // what others took during the rounds; "" for nothing
+	shared  string // what others took during the rounds; "" if the rounds count
 }
 
 const (
@@ -158,18 +158,18 @@ const (
 )
 
 // BusyRule says when a measurement counts.
-var BusyRule = fmt.Sprintf("A measurement counts if others took at most %g of a core, or %g %% of the cores, of those that it wants. "+
-	"A disturbed one is repeated, at most %d times. A check without a measurement that counts is not judged.", slack, 100*slackShare, mostAttempts-attempts)
+var BusyRule = fmt.Sprintf("A measurement of a host counts if others took at most %g of a core. A disturbed one is repeated, at most %d times. "+
+	"A check without a measurement that counts is not judged.", judgedSlack, mostAttempts-attempts)
 
 // watch watches the machine's other users while do runs.
-func (h *hostBench) watch(threads int, do func()) {
+func (h *hostBench) watch(onlyUser bool, do func()) {
 	if h.Watch == nil {
 		do()
 		return
 	}
-	lack := h.Watch()
+	shared := h.Watch()
 	do()
-	h.lack = lack(threads)
+	h.shared = shared(onlyUser)
 }
 
 // rates makes a call once to warm up, and then in rounds for the seconds of an attempt. It returns
@@ -179,7 +179,7 @@ func (h *hostBench) rates(work float64, call func()) (rates []float64) {
 	once := h.span(call, 1)
 	seconds := h.Seconds / attempts
 	times := max(1, int(seconds/timedRounds/once))
-	h.watch(h.Threads, func() {
+	h.watch(false, func() {
 		for begin := h.dev.Clock().Now(); len(rates) < fewestTimed || h.dev.Clock().Now()-begin < seconds; {
 			rates = append(rates, work/h.span(call, times))
 		}
@@ -305,7 +305,7 @@ func (h *hostBench) file() {
 		}
 		return nil
 	}
-	h.watch(1, func() { // one thread reads and writes
+	h.watch(true, func() {
 		for i := 0; i < fewestTimed && h.err == nil; i++ {
 			h.err = round()
 		}

@@ -37,8 +37,8 @@ func TestHostRepeats(t *testing.T) {
 						}
 					}
 				},
-				Watch: func() func(int) string {
-					return func(int) string {
+				Watch: func() func(bool) string {
+					return func(bool) string {
 						if slices.Contains(test.disturbed, begun[last]) {
 							return "others took 2 cores"
 						}

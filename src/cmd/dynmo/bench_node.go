@@ -77,11 +77,12 @@ product in the job, from five nodes on. Let m be the median of the peers' speeds
 median distance from m. A device is slow if (m - speed) / max(1.48 d, 0.08 m) >= 2.5, so it is
 at least 20 % slower. A test that cannot run is "not available" and fails nobody.
 
-During each measurement of a host dynmo watches what others take of its cores: other
-processes, and in a virtual machine the machine below ("steal"). Processes of the same mpirun
-or srun are no others. A disturbed measurement is repeated. If none counts, the check is BUSY:
-it is not judged, and no reference is written. With --clock virtual (CPU time, one thread) and
-with --small nobody watches.
+During each measurement of a host dynmo watches what others take of the cores that it may use:
+other processes, and in a virtual machine the machine below ("steal"). Processes of the same
+mpirun or srun are no others. A measurement counts if others take at most a tenth of a core; a
+disturbed one is repeated. If none counts, the check is BUSY: it is not judged, and no
+reference is written. With --clock virtual (CPU time, one thread) and with --small nobody
+watches.
 
 --records DIR keeps the results of every process, check by check, and --judge DIR judges such
 a folder later. It names the nodes that died on the way and judges the others.

@@ -34,13 +34,12 @@ type recorder struct {
 	expired func(verdict.Row)
 	mutex   sync.Mutex
 
-	watch   func() (lack func(threads int) string) // see nodebench.Host; nil if rates mean nothing anyway
-	threads int                                    // of the checks on the host
+	watch func() (shared func(onlyUser bool) string) // see nodebench.Host; nil if rates mean nothing anyway
 }
 
 // newRecorder returns the recorder of a rank.
 func (n *nodeFlags) newRecorder(rank int) (*recorder, error) {
-	r := &recorder{node: nodeName(), limit: n.limit, whole: n.quick, threads: n.bench.threads}
+	r := &recorder{node: nodeName(), limit: n.limit, whole: n.quick}
 	r.watch = n.watch()
 	if n.records == "" {
 		return r, nil
@@ -62,11 +61,11 @@ func (n *nodeFlags) newRecorder(rank int) (*recorder, error) {
 
 // watch returns how to watch the users of the host that are not among siblings, the process ids of
 // this measurement's other processes. It returns nil if rates mean nothing, or do not depend on others.
-func (n *nodeFlags) watch(siblings ...int) func() func(threads int) string {
+func (n *nodeFlags) watch(siblings ...int) func() func(onlyUser bool) string {
 	if n.small || n.bench.clock != "wall" {
 		return nil
 	}
-	return func() func(int) string { return nodebench.NewWatch(siblings...).Lack }
+	return func() func(bool) string { return nodebench.NewWatch(siblings...).Shared }
 }
 
 // begin starts the time limit of a check. If the check exceeds it, a row reports that, and expired
@@ -84,16 +83,13 @@ func (r *recorder) begin(device, model, check string) {
 	if r.timer != nil {
 		r.timer.Stop()
 	}
-	lack, threads := func(int) string { return "" }, r.threads
+	shared := func(bool) string { return "" }
 	if r.watch != nil && (r.whole || !strings.HasPrefix(device, "gpu")) { // a GPU that hangs does so on a busy host too
-		lack = r.watch()
-	}
-	if device == "net" {
-		threads = 1
+		shared = r.watch()
 	}
 	r.timer = time.AfterFunc(r.limit, func() {
-		if taken := lack(threads); taken != "" {
-			late.Status, late.Note = verdict.Busy, fmt.Sprintf("%s; the check did not end within %v", taken, r.limit)
+		if others := shared(true); others != "" {
+			late.Status, late.Note = verdict.Busy, fmt.Sprintf("%s; the check did not end within %v", others, r.limit)
 		}
 		r.write(late)
 		r.expired(late)

@@ -61,20 +61,19 @@ func (w *nodeWorld) siblings() []int {
 const mostRepeats = 3
 
 // undisturbed calls measure until no host of the group was busy during it, at most mostRepeats times.
-// Each process wants one core of its host. It returns the hosts that were busy the last time, with what
-// others took. Collective.
-func (r *recorder) undisturbed(g *comm.Group, ranks int, measure func() error) (busy []string, err error) {
+// It returns the hosts that were busy the last time, with what others took. Collective.
+func (r *recorder) undisturbed(g *comm.Group, measure func() error) (busy []string, err error) {
 	for range mostRepeats {
-		var taken string
-		lack := func(int) string { return "" }
+		shared := func(bool) string { return "" }
 		if r.watch != nil {
-			lack = r.watch()
+			shared = r.watch()
 		}
 		if err := measure(); err != nil {
 			return nil, err
 		}
-		if text := lack(ranks); text != "" {
-			taken = r.node + ": " + text
+		taken := shared(true)
+		if taken != "" {
+			taken = r.node + ": " + taken
 		}
 		all, err := g.Allgather([]byte(taken))
 		if err != nil {
@@ -187,7 +186,7 @@ func (n *nodeFlags) allreduce(w *nodeWorld, r *recorder) (rows []verdict.Row, er
 		}
 		var seconds []float64
 		wrong := 0
-		busy, err := r.undisturbed(w.Group, w.ranks, func() (err error) {
+		busy, err := r.undisturbed(w.Group, func() (err error) {
 			seconds, wrong, err = mpi.Allreduce(int(bytes/8), times)
 			return err
 		})
@@ -286,7 +285,7 @@ func (n *nodeFlags) pair(part comm.Transport, r *recorder, names [2]string) (p v
 		return mpi.PingPong(part, peer, out, in, messages)
 	}
 	wrong := 0
-	busy, err := r.undisturbed(g, 1, func() (err error) {
+	busy, err := r.undisturbed(g, func() (err error) {
 		p = verdict.Pair{A: names[0], B: names[1], Bytes: nodebench.PairBytes}
 		p.Latency, p.Bandwidth, p.Plain, p.Wrong, err = nodebench.Pair(g, plain, devcpu.New(device.NewWall()))
 		wrong += p.Wrong

@@ -15,7 +15,7 @@ import (
 func TestSummarise(t *testing.T) {
 	reference := &Reference{path: "r.toml", Bounds: []Bound{{Model: "M", Check: "copy", Least: 10, Unit: "GB/s"}}}
 	disturbed := rows("copy", "GB/s", 11, 12)
-	disturbed[1].Status, disturbed[1].Note = Busy, "others took 1.9 of its 2 cores, and this measurement wants 2, in all of 6 attempts"
+	disturbed[1].Status, disturbed[1].Note = Busy, "others took 1.9 of 2 cores, in all of 6 attempts"
 	disturbedAndWrong := slices.Clone(disturbed)
 	disturbedAndWrong[1].Wrong = 3
 	disturbedAndSlow := append(rows("copy", "GB/s", 9), disturbed[1])
@@ -82,7 +82,7 @@ func TestSummarise(t *testing.T) {
 // shown returns findings of every state, with a sweep, and their summary.
 func shown() ([]Finding, Summary) {
 	list := rows("copy", "GB/s", 100, 100, 60, 100, 100, 98)
-	list[5].Status, list[5].Note = Busy, "others took 1.9 of its 2 cores, and this measurement wants 2, in all of 6 attempts"
+	list[5].Status, list[5].Note = Busy, "others took 1.9 of 2 cores, in all of 6 attempts"
 	list[2].Low, list[2].High = 58, 61.5
 	list = append(list,
 		Row{Node: "a", Device: "gpu0", Model: "M", Check: "ecc_uncorrected", Unit: "errors", Status: Measured},
