@@ -148,7 +148,11 @@ func shared(others float64, cores int) string {
 	if cores == 0 || others <= judgedSlack {
 		return ""
 	}
-	return fmt.Sprintf("others took %.1f of %d cores", others, cores)
+	noun := "cores"
+	if cores == 1 {
+		noun = "core"
+	}
+	return fmt.Sprintf("others took %.1f of %d %s", others, cores, noun)
 }
 
 // tick is the unit of /proc/stat on every Linux (USER_HZ), in seconds.

@@ -80,6 +80,7 @@ func TestShared(t *testing.T) {
 	}{
 		{0.1, 2, ""},
 		{0.16, 2, "others took 0.2 of 2 cores"},
+		{0.4, 1, "others took 0.4 of 1 core"},
 		{1, 64, "others took 1.0 of 64 cores"},
 		{7, 0, ""}, // the system does not report cores
 	} {

@@ -173,8 +173,8 @@ func (h *hostBench) watch(onlyUser bool, do func()) {
 }
 
 // rates makes a call once to warm up, and then in rounds for the seconds of an attempt. It returns
-// the rate of each round. A round lasts longer than Linux's period of 0.1 s for a quota of cores, so
-// that a quota shows.
+// the rate of each round. By default a round lasts longer than Linux's period of 0.1 s for a quota of
+// cores, so that a quota shows.
 func (h *hostBench) rates(work float64, call func()) (rates []float64) {
 	once := h.span(call, 1)
 	seconds := h.Seconds / attempts

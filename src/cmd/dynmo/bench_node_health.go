@@ -74,7 +74,7 @@ func (r *recorder) watchGPUs() *gpuWatch {
 // report ends a watch, and adds rows for the reports of the GPUs, of the PCI bus and of the kernel.
 func (r *recorder) report(w *gpuWatch) {
 	defer r.reportXIDs()
-	pci := nvidiaOnPCI()
+	pci := nvidiaOnPCI("/sys")
 	if w.absent != nil {
 		noDriver := !driverLoaded() && len(pci) > 0
 		if errors.Is(w.absent, nvml.ErrAbsent) && !noDriver {
@@ -91,7 +91,10 @@ func (r *recorder) report(w *gpuWatch) {
 	defer w.library.Close()
 	r.begin("gpus", "", "nvml")
 	health, err := w.library.Health()
-	if err != nil || len(health) != len(w.most) {
+	if err == nil && len(health) != len(w.most) {
+		err = fmt.Errorf("the driver listed %d GPUs, and then %d", len(w.most), len(health))
+	}
+	if err != nil {
 		r.broken("gpus", "", "nvml", fmt.Errorf("a GPU was lost: %w", err))
 		return
 	}
@@ -130,14 +133,17 @@ func hasOwnDriverFolder() bool {
 	return strings.Contains(string(mounts), " "+driverFolder+" ")
 }
 
-// nvidiaOnPCI returns the addresses of NVIDIA's GPUs on the PCI bus.
-func nvidiaOnPCI() []string {
+// nvidiaOnPCI returns the addresses of NVIDIA's GPUs on the PCI bus. sys is the folder of the kernel's
+// devices, /sys. GPUs that the host passes on to virtual machines are not its own.
+func nvidiaOnPCI(sys string) []string {
 	var list []string
-	devices, _ := filepath.Glob("/sys/bus/pci/devices/*")
+	devices, _ := filepath.Glob(filepath.Join(sys, "bus/pci/devices/*"))
 	for _, d := range devices {
 		vendor, _ := os.ReadFile(filepath.Join(d, "vendor"))
 		class, _ := os.ReadFile(filepath.Join(d, "class"))
-		if strings.TrimSpace(string(vendor)) == "0x10de" && strings.HasPrefix(string(class), "0x03") { // a display controller
+		driver, _ := os.Readlink(filepath.Join(d, "driver"))
+		isGPU := strings.TrimSpace(string(vendor)) == "0x10de" && strings.HasPrefix(string(class), "0x03") // a display controller
+		if isGPU && filepath.Base(driver) != "vfio-pci" {
 			list = append(list, filepath.Base(d))
 		}
 	}

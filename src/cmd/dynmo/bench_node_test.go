@@ -128,6 +128,29 @@ func TestBenchNodeOnABusyHost(t *testing.T) {
 	}
 }
 
+// TestNVIDIAOnPCI: GPUs of another maker, other devices and GPUs for virtual machines do not count.
+func TestNVIDIAOnPCI(t *testing.T) {
+	sys := t.TempDir()
+	for _, d := range []struct{ address, vendor, class, driver string }{
+		{"0000:01:00.0", "0x10de", "0x030200", "nvidia"},
+		{"0000:02:00.0", "0x10de", "0x030000", ""},
+		{"0000:03:00.0", "0x10de", "0x030200", "vfio-pci"},
+		{"0000:04:00.0", "0x10de", "0x068000", "nvidia-nvswitch"},
+		{"0000:05:00.0", "0x1002", "0x030000", "amdgpu"},
+	} {
+		folder := filepath.Join(sys, "bus/pci/devices", d.address)
+		expect.OK(t, os.MkdirAll(folder, 0o700))
+		expect.OK(t, os.WriteFile(filepath.Join(folder, "vendor"), []byte(d.vendor+"\n"), 0o600))
+		expect.OK(t, os.WriteFile(filepath.Join(folder, "class"), []byte(d.class+"\n"), 0o600))
+		if d.driver != "" {
+			expect.OK(t, os.Symlink("../../drivers/"+d.driver, filepath.Join(folder, "driver")))
+		}
+	}
+	if got := fmt.Sprint(nvidiaOnPCI(sys)); got != "[0000:01:00.0 0000:02:00.0]" {
+		t.Errorf("found %s", got)
+	}
+}
+
 // TestHealthDrainsAtOneAlone runs jobs/health.sh with a stand-in for dynmo that ends with a status.
 func TestHealthDrainsAtOneAlone(t *testing.T) {
 	t.Parallel()

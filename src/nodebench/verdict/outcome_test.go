@@ -99,6 +99,35 @@ func shown() ([]Finding, Summary) {
 	return findings, s
 }
 
+// TestGroupState: the line of a check has the worst state of its devices. Values from busy hosts stay out
+// of its median.
+func TestGroupState(t *testing.T) {
+	for _, test := range []struct {
+		states []State
+		want   State
+		values int
+	}{
+		{[]State{healthy, unjudged}, healthy, 2},
+		{[]State{busy, healthy, unjudged}, busy, 2},
+		{[]State{healthy, busy}, busy, 1},
+		{[]State{busy, slow, healthy}, slow, 2},
+		{[]State{slow, busy, failed}, failed, 2},
+		{[]State{busy, busy}, busy, 2},
+	} {
+		var list []Finding
+		for i, state := range test.states {
+			f := Finding{Row: rows("copy", "GB/s", float64(i+1))[0], State: state}
+			if state == busy {
+				f.Status = Busy
+			}
+			list = append(list, f)
+		}
+		if g := newGroup([3]string{}, list); g.State != test.want || g.Values != test.values {
+			t.Errorf("%v: %s with %d values, want %s with %d", test.states, g.State, g.Values, test.want, test.values)
+		}
+	}
+}
+
 // TestText: bad and doubtful findings stand on top, every check has a line, and the verdict ends the text.
 func TestText(t *testing.T) {
 	findings, s := shown()

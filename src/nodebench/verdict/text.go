@@ -16,7 +16,7 @@ type group struct {
 	Device, Check, Model, Unit string
 	State                      State // the worst
 	Count                      int
-	Values                     int // findings with a value
+	Values                     int // findings with a value; disturbed ones count if there are no others
 	Median, Worst              float64
 	Low, High                  float64 // quartiles of the rounds of the worst device; 0 without rounds
 	At                         string  // node and device with the worst value
@@ -48,11 +48,12 @@ func newGroup(key [3]string, list []Finding) group {
 	g := group{Device: key[0], Check: key[1], Model: key[2], Count: len(list)}
 	var values []float64
 	var worst *Finding
+	calm := slices.ContainsFunc(list, func(f Finding) bool { return f.hasValue() && f.State != busy })
 	for i, f := range list {
-		if g.State = max(g.State, f.State); f.State == busy && g.State <= healthy {
-			g.State = busy
+		if f.State > healthy && f.State > g.State || g.State <= healthy && f.State == busy || g.State == unjudged {
+			g.State = f.State
 		}
-		if !f.hasValue() {
+		if !f.hasValue() || calm && f.State == busy {
 			continue
 		}
 		values = append(values, f.Value)
@@ -88,8 +89,11 @@ func quartiles(low, high float64) string {
 	return fmt.Sprintf("%.4g to %.4g", low, high)
 }
 
-// class is the kind of a device, without its number.
-func (r Row) class() string { return strings.TrimRight(r.Device, "0123456789") }
+// class is the kind of a device, without its number or its place on the PCI bus.
+func (r Row) class() string {
+	kind, _, _ := strings.Cut(r.Device, " ")
+	return strings.TrimRight(kind, "0123456789")
+}
 
 // Text writes findings as text. First come the findings that are bad or could not be judged, the worst
 // on top. Then follows a line for each check, with the median and the worst value. The sweep over lengths
