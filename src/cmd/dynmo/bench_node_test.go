@@ -33,7 +33,7 @@ func TestBenchNode(t *testing.T) {
 	var summary verdict.Summary
 	lines := strings.Split(strings.TrimSpace(e.stdout), "\n")
 	expect.OK(t, json.Unmarshal([]byte(lines[len(lines)-1]), &summary))
-	if summary.Verdict != verdict.Unreferenced || summary.Bench != "node" || summary.Version == "" || !strings.Contains(summary.Command, "bench node --small") || time.Since(summary.Measured) > time.Hour {
+	if summary.Verdict != "measured" || summary.Bench != "node" || summary.Version == "" || !strings.Contains(summary.Command, "bench node --small") || time.Since(summary.Measured) > time.Hour {
 		t.Errorf("%+v", summary)
 	}
 	found := map[string]verdict.Finding{}

@@ -10,13 +10,13 @@ import (
 // Outcome is the word for the verdict on all nodes together.
 type Outcome string
 
-// Outcomes, and their exit statuses. Measured says that every result was right and no device reports a
+// Outcomes. onlyMeasured says that every result was right and no device reports a
 // fault, but that there was nothing to compare speeds with.
 const (
-	Healthy      Outcome = "healthy"
-	Unreferenced Outcome = "measured"
-	SlowOrFaulty Outcome = "slow or faulty"
-	NotMeasured  Outcome = "not measured"
+	allHealthy   Outcome = "healthy"
+	onlyMeasured Outcome = "measured"
+	slowOrFaulty Outcome = "slow or faulty"
+	notMeasured  Outcome = "not measured"
 	CannotJudge  Outcome = "cannot judge"
 )
 
@@ -25,7 +25,7 @@ const (
 var outcomes = []struct {
 	outcome Outcome
 	status  int
-}{{Healthy, 0}, {Unreferenced, 0}, {SlowOrFaulty, 1}, {NotMeasured, 3}, {CannotJudge, 4}}
+}{{allHealthy, 0}, {onlyMeasured, 0}, {slowOrFaulty, 1}, {notMeasured, 3}, {CannotJudge, 4}}
 
 // Status returns the exit status of an outcome.
 func (o Outcome) Status() int {
@@ -62,17 +62,17 @@ func Summarise(findings []Finding, reference *Reference) Summary {
 	has := func(what func(Finding) bool) bool { return slices.ContainsFunc(findings, what) }
 	switch {
 	case len(bad) > 0:
-		s.Verdict, s.Line = SlowOrFaulty, fmt.Sprintf("%d of %d nodes slow or faulty: %s", len(bad), len(nodes), strings.Join(bad, ", "))
+		s.Verdict, s.Line = slowOrFaulty, fmt.Sprintf("%d of %d nodes slow or faulty: %s", len(bad), len(nodes), strings.Join(bad, ", "))
 	case len(disturbed) > 0:
 		s.Verdict, s.Line = CannotJudge, busyLine(findings)
 	case !has(func(f Finding) bool { return f.isRate() && f.Status == Measured }):
-		s.Verdict, s.Line = NotMeasured, fmt.Sprintf("%s, none measured", count(len(nodes), "node"))
+		s.Verdict, s.Line = notMeasured, fmt.Sprintf("%s, none measured", count(len(nodes), "node"))
 	case has(func(f Finding) bool { return f.isRate() && f.State == healthy }):
-		s.Verdict, s.Line = Healthy, fmt.Sprintf("%s, none slow or faulty", count(len(nodes), "node"))
+		s.Verdict, s.Line = allHealthy, fmt.Sprintf("%s, none slow or faulty", count(len(nodes), "node"))
 	case reference != nil:
 		s.Verdict, s.Line = CannotJudge, "Nothing was judged: the reference has no line for "+reference.lacking(findings)
 	default:
-		s.Verdict, s.Line = Unreferenced, fmt.Sprintf("Nothing was judged: give --reference, or measure %d nodes", fewestPeers)
+		s.Verdict, s.Line = onlyMeasured, fmt.Sprintf("Nothing was judged: give --reference, or measure %d nodes", fewestPeers)
 	}
 	s.Status = s.Verdict.Status()
 	return s

@@ -68,7 +68,7 @@ func Page(w io.Writer, findings []Finding, pairs []Pair, s Summary) error {
 		Map     *heat
 		Sweep   [][]string
 		Pairs   *heat
-	}{s, s.Measured.UTC().Format("2006-01-02 15:04:05 UTC"), s.Verdict == SlowOrFaulty, busyLine(findings), doubtedFirst(findings),
+	}{s, s.Measured.UTC().Format("2006-01-02 15:04:05 UTC"), s.Verdict == slowOrFaulty, busyLine(findings), doubtedFirst(findings),
 		grouped(findings), checkMap(findings), sweepTable(findings), pairMap(pairs)})
 }
 
