@@ -86,7 +86,10 @@ watches.
 
 --records DIR keeps the results of every process, check by check, and --judge DIR judges such
 a folder later. It names the nodes that died on the way and judges the others.
-jobs/node_bench.sbatch does both.`,
+jobs/node_bench.sbatch does both.
+
+The page, the last line of --json and the file for Prometheus have the verdict, the time of
+the measurement and the version. Page and JSON have the command and the thresholds too.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			n.name = "node"
