@@ -38,7 +38,9 @@ numbers are missing or were made otherwise is named, the others are drawn.
 simulated on its own costs. NAME is FIGURE-WORDS, as fig3-8-ranks: FIGURE then has a
 panel of them (fig3, fig7, fig8, table1).`,
 		RunE: func(c *cobra.Command, dirs []string) error {
-			switch {
+			switch err := checkFigureFlags(c); {
+			case err != nil:
+				return err
 			case collect != "" && len(dirs) > 0:
 				if err := figures.Collect(o.Results, collect, command, dirs); err != nil {
 					return usageError{err}
@@ -50,6 +52,9 @@ panel of them (fig3, fig7, fig8, table1).`,
 				return usageError{fmt.Errorf("%s: run directories stand behind --collect NAME", dirs[0])}
 			case output == "":
 				return usageError{errors.New("-o: want a folder for pictures and tables")}
+			}
+			if len(only) == 0 {
+				only = names
 			}
 			if err := checkNames("only", only, names); err != nil {
 				return err
@@ -68,10 +73,16 @@ panel of them (fig3, fig7, fig8, table1).`,
 					return usageError{fmt.Errorf("--mesh %s: want STAGESxREPLICAS, as 8x90", mesh)}
 				}
 			}
-			o.Revision, o.Show = thisBinary().Revision, barOf(c).Show
-			if len(only) == 0 {
-				only = names
+			for _, flag := range figureOptions {
+				f := c.Flags().Lookup(flag)
+				oneSeed := flag == "seeds" && o.Seeds == 1 // all figures have that
+				if f.Value.String() != f.DefValue && !oneSeed {
+					if err := figures.CheckOption(flag, only); err != nil {
+						return usageError{err}
+					}
+				}
 			}
+			o.Revision, o.Show = thisBinary().Revision, barOf(c).Show
 			return drawFigures(c, only, output, remake, o)
 		},
 	}
@@ -86,6 +97,24 @@ panel of them (fig3, fig7, fig8, table1).`,
 	c.Flags().StringVar(&collect, "collect", "", "keep executed runs under this name")
 	c.Flags().StringVar(&command, "made-by", "dynmo train", "of --collect: the command that made the runs")
 	return c
+}
+
+// figureOptions are the flags that change the numbers of figures.
+var figureOptions = []string{"estimate", "mesh", "grain", "seeds"}
+
+// checkFigureFlags refuses flags that have no effect beside the others.
+func checkFigureFlags(c *cobra.Command) error {
+	collects, draws := []string{"made-by"}, append([]string{"output", "only", "remake"}, figureOptions...)
+	does, without := "without --collect", collects
+	if c.Flags().Changed("collect") {
+		does, without = "with --collect", draws
+	}
+	for _, flag := range without {
+		if c.Flags().Changed(flag) {
+			return usageError{fmt.Errorf("--%s: no effect %s", flag, does)}
+		}
+	}
+	return nil
 }
 
 // drawFigures draws figures, simulated anew or from kept files. It draws as many as it can, and
@@ -123,8 +152,8 @@ func drawFigures(c *cobra.Command, names []string, output string, remake bool, o
 func oneFigure(c *cobra.Command, maker figures.Maker, name string, remake bool, o figures.Options) (figures.Figure, error) {
 	if !remake {
 		f, err := figures.Read(o.Results, name)
-		for _, flag := range []string{"estimate", "mesh", "grain", "seeds"} {
-			if len(f.Panels) > 0 && c.Flags().Changed(flag) {
+		for _, flag := range figureOptions {
+			if len(f.Panels) > 0 && c.Flags().Changed(flag) && figures.CheckOption(flag, []string{name}) == nil {
 				if other := f.Matches(flag, c.Flags().Lookup(flag).Value.String()); other != nil {
 					return figures.Figure{}, other
 				}

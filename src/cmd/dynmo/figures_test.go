@@ -28,6 +28,11 @@ func TestFigures(t *testing.T) {
 		{"too many seeds", []string{"--seeds", "11"}, exitUsage, "--seeds 11: want 1 to 10"},
 		{"no mesh", []string{"--mesh", "24"}, exitUsage, "--mesh 24: want STAGESxREPLICAS"},
 		{"other costs", []string{"--only", "table1", "--estimate", "h100"}, exitUsage, `table1: the kept result is of --estimate "h100-paper", not "h100"`},
+		{"a mesh that fig5 has not", []string{"--only", "fig5,table1", "--mesh", "4x2"}, exitUsage, "--mesh: no effect on fig5, table1; figures with it: --only fig1,fig3,"},
+		{"the same, simulated", []string{"--only", "fig5", "--mesh", "4x2", "--remake"}, exitUsage, "--mesh: no effect on fig5; figures with it: --only fig1,fig3,"},
+		{"seeds of what was measured", []string{"--only", "fig6", "--seeds", "2"}, exitUsage, "--seeds: no effect on fig6; "},
+		{"options as in the kept command", []string{"--only", "table1", "--seeds", "1", "--grain", "block"}, exitDone, ""},
+		{"a command of no runs", []string{"--made-by", "dynmo train"}, exitUsage, "--made-by: no effect without --collect"},
 		{"damaged", []string{"--only", "fig5,table1", "--results", damaged}, exitUsage, "fig5.json: unexpected end"},
 		{"missing", []string{"--only", "fig8,table1", "--results", damaged}, exitUsage, "fig8.json: no result is kept, --remake simulates one"},
 		{"no workloads", []string{"--only", "fig8", "--results", damaged, "--remake"}, exitUsage, "paper.toml: "},
@@ -44,9 +49,17 @@ func TestFigures(t *testing.T) {
 						t.Errorf("table1.%s is empty", ending)
 					}
 				}
-			} else if strings.Contains("kept damaged missing", c.name) {
+			} else if strings.Contains("kept damaged missing options as in the kept command", c.name) {
 				t.Error("table1 is not drawn")
 			}
 		})
+	}
+}
+
+// TestFiguresCollectRefuses: a flag that --collect does not use is refused by name.
+func TestFiguresCollectRefuses(t *testing.T) {
+	for _, flags := range [][]string{{"--output", "out"}, {"--only", "fig5"}, {"--remake"}, {"--estimate", "h100"}, {"--mesh", "4x2"}, {"--grain", "half"}, {"--seeds", "2"}} {
+		e := says(append([]string{"figures", "--collect", "fig3-tiny", "run"}, flags...)...)
+		e.refused(t, exitUsage, flags[0]+": no effect with --collect")
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -40,24 +41,25 @@ type studies struct {
 // figure is a figure that can be made.
 type figure struct {
 	name, shows string
+	options     string // flags that change its numbers, with a space between
 	make        func(*studies) (Figure, error)
 }
 
 // figures are all of them, in the paper's order.
 func figures() []figure {
 	return []figure{
-		{"fig1", "idle GPUs by kind, before and after balancing", (*studies).figure1},
-		{"fig3", "speedup by kind and model: balancing, total, ceiling and the paper's", (*studies).figure3},
-		{"fig3-throughput", "throughput of all balancers by kind and model", (*studies).figure3Throughput},
-		{"fig3-cases", "the same speedups under other workloads", (*studies).figure3Cases},
-		{"fig4", "packing: throughput on 8, 6, 4 and 2 GPUs, GPUs over steps", (*studies).figure4},
-		{"fig4-overhead", "overhead of balancing by part and kind", (*studies).figure4Overhead},
-		{"fig5", "a step before layers move, and one after", (*studies).figure5},
-		{"fig6", "sparse products against dense ones", (*studies).figure6},
-		{"fig7", "messages delayed up to four times", (*studies).figure7},
-		{"fig8", "weak scaling to 240 nodes", (*studies).figure8},
-		{"table1", "vertical scaling, with what runs out of memory", (*studies).table1},
-		{"appendix-b", "the paper's bubble ratio and bound on rounds, beside simulations", (*studies).appendixB},
+		{"fig1", "idle GPUs by kind, before and after balancing", "estimate mesh grain seeds", (*studies).figure1},
+		{"fig3", "speedup by kind and model: balancing, total, ceiling and the paper's", "estimate mesh grain seeds", (*studies).figure3},
+		{"fig3-throughput", "throughput of all balancers by kind and model", "estimate mesh grain seeds", (*studies).figure3Throughput},
+		{"fig3-cases", "the same speedups under other workloads", "estimate mesh grain seeds", (*studies).figure3Cases},
+		{"fig4", "packing: throughput on 8, 6, 4 and 2 GPUs, GPUs over steps", "estimate grain", (*studies).figure4},
+		{"fig4-overhead", "overhead of balancing by part and kind", "estimate mesh grain seeds", (*studies).figure4Overhead},
+		{"fig5", "a step before layers move, and one after", "estimate grain", (*studies).figure5},
+		{"fig6", "sparse products against dense ones", "", (*studies).figure6},
+		{"fig7", "messages delayed up to four times", "estimate mesh grain", (*studies).figure7},
+		{"fig8", "weak scaling to 240 nodes", "estimate grain", (*studies).figure8},
+		{"table1", "vertical scaling, with what runs out of memory", "estimate grain", (*studies).table1},
+		{"appendix-b", "the paper's bubble ratio and bound on rounds, beside simulations", "", (*studies).appendixB},
 	}
 }
 
@@ -67,6 +69,23 @@ func Names() (names, shows []string) {
 		names, shows = append(names, f.name), append(shows, f.shows)
 	}
 	return names, shows
+}
+
+// CheckOption refuses a flag that changes no number of some of the figures. The error names the
+// figures that the flag changes.
+func CheckOption(flag string, names []string) error {
+	var without, with []string
+	for _, f := range figures() {
+		if slices.Contains(strings.Fields(f.options), flag) {
+			with = append(with, f.name)
+		} else if slices.Contains(names, f.name) {
+			without = append(without, f.name)
+		}
+	}
+	if len(without) > 0 {
+		return fmt.Errorf("--%s: no effect on %s; figures with it: --only %s", flag, strings.Join(without, ", "), strings.Join(with, ","))
+	}
+	return nil
 }
 
 // Maker makes figures from simulated runs, and simulates each run once.
