@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -15,7 +17,7 @@ import (
 func figuresCommand() *cobra.Command {
 	var only []string
 	var output, mesh, collect, command string
-	var remake bool
+	var remake, keep bool
 	o := figures.Options{}
 	var shows strings.Builder
 	names, what := figures.Names()
@@ -31,8 +33,9 @@ states its clock, cost table, workload, mesh, schedule and the command that made
 
 ` + shows.String() + `
 The numbers are kept in the folder figures of --results. --remake simulates them anew, by the
-files of its folder workloads and on estimated costs, and keeps them. A figure whose
-numbers are missing or were made otherwise is named, the others are drawn.
+files of its folder workloads and on estimated costs. It writes them into the folder DIR-remade,
+which --results takes to draw them again; --keep writes them over the kept ones instead. A
+figure whose numbers are missing or were made otherwise is named, the others are drawn.
 
 --collect NAME keeps the last phase of run directories in the folder executed, measured and
 simulated on its own costs. NAME is FIGURE-WORDS, as fig3-8-ranks: FIGURE then has a
@@ -46,6 +49,8 @@ panel of them (fig3, fig7, fig8, table1).`,
 					return usageError{err}
 				}
 				return nil
+			case keep && !remake:
+				return usageError{errors.New("--keep: no effect without --remake")}
 			case collect != "":
 				return usageError{errors.New("--collect: want run directories behind it")}
 			case len(dirs) > 0:
@@ -83,13 +88,40 @@ panel of them (fig3, fig7, fig8, table1).`,
 				}
 			}
 			o.Revision, o.Show = thisBinary().Revision, barOf(c).Show
-			return drawFigures(c, only, output, remake, o)
+			if !remake {
+				return drawFigures(c, only, output, func(name string) (figures.Figure, error) { return keptFigure(c, name, o) })
+			}
+			made, err := madeFolder(output, keep, o.Results)
+			if err != nil {
+				return err
+			}
+			maker, err := figures.NewMaker(o)
+			if err != nil {
+				return usageError{err}
+			}
+			wrote := false
+			err = drawFigures(c, only, output, func(name string) (figures.Figure, error) {
+				f, err := maker.Make(name)
+				if err == nil {
+					err = f.Write(made)
+				}
+				if err != nil {
+					return figures.Figure{}, err
+				}
+				wrote = true
+				return figures.Read(made, o.Results, name)
+			})
+			if wrote {
+				fmt.Fprintf(c.OutOrStdout(), "numbers: %s\n", filepath.Join(made, "figures"))
+			}
+			return err
 		},
 	}
 	c.Flags().StringVarP(&output, "output", "o", "", "folder for pictures and tables; files of their names are replaced")
 	c.Flags().StringSliceVar(&only, "only", nil, "figures to draw, some of "+strings.Join(names, ", "))
 	c.Flags().StringVar(&o.Results, "results", "results", "folder of kept results")
 	c.Flags().BoolVar(&remake, "remake", false, "simulate the figures anew, which takes minutes")
+	c.Flags().BoolVar(&keep, "keep", false, "of --remake: write the numbers over those of --results")
 	c.Flags().StringVar(&o.Costs, "estimate", "h100-paper", "costs of GPT's blocks, of "+strings.Join(roofline.Names(), ", "))
 	c.Flags().StringVar(&mesh, "mesh", "", "STAGESxREPLICAS of all kinds; empty: the paper's")
 	c.Flags().StringVar(&o.Grain, "grain", "block", "whole layers that move: block, or half of one")
@@ -104,7 +136,7 @@ var figureOptions = []string{"estimate", "mesh", "grain", "seeds"}
 
 // checkFigureFlags refuses flags that have no effect beside the others.
 func checkFigureFlags(c *cobra.Command) error {
-	collects, draws := []string{"made-by"}, append([]string{"output", "only", "remake"}, figureOptions...)
+	collects, draws := []string{"made-by"}, append([]string{"output", "only", "remake", "keep"}, figureOptions...)
 	does, without := "without --collect", collects
 	if c.Flags().Changed("collect") {
 		does, without = "with --collect", draws
@@ -117,19 +149,31 @@ func checkFigureFlags(c *cobra.Command) error {
 	return nil
 }
 
-// drawFigures draws figures, simulated anew or from kept files. It draws as many as it can, and
-// returns the errors of the others.
-func drawFigures(c *cobra.Command, names []string, output string, remake bool, o figures.Options) error {
-	var maker figures.Maker
-	if remake {
-		var err error
-		if maker, err = figures.NewMaker(o); err != nil {
-			return usageError{err}
+// madeFolder returns the folder for numbers that --remake makes: beside the pictures, or the kept
+// results themselves.
+func madeFolder(output string, keep bool, results string) (string, error) {
+	if keep {
+		return results, nil
+	}
+	made, err := filepath.Abs(output)
+	if err != nil {
+		return "", err
+	}
+	made += "-remade"
+	if a, err := os.Stat(made); err == nil {
+		if b, err := os.Stat(results); err == nil && os.SameFile(a, b) {
+			return "", usageError{fmt.Errorf("--results %s: -o %s would write over it, want another -o, or --keep", results, output)}
 		}
 	}
+	return made, nil
+}
+
+// drawFigures draws the figures that of returns. It draws as many as it can, and returns the errors
+// of the others.
+func drawFigures(c *cobra.Command, names []string, output string, of func(name string) (figures.Figure, error)) error {
 	var problems []error
 	for _, name := range names {
-		f, err := oneFigure(c, maker, name, remake, o)
+		f, err := of(name)
 		if err != nil {
 			problems = append(problems, err)
 		}
@@ -148,25 +192,15 @@ func drawFigures(c *cobra.Command, names []string, output string, remake bool, o
 	return nil
 }
 
-// oneFigure returns a figure, and keeps it if it was simulated.
-func oneFigure(c *cobra.Command, maker figures.Maker, name string, remake bool, o figures.Options) (figures.Figure, error) {
-	if !remake {
-		f, err := figures.Read(o.Results, name)
-		for _, flag := range figureOptions {
-			if len(f.Panels) > 0 && c.Flags().Changed(flag) && figures.CheckOption(flag, []string{name}) == nil {
-				if other := f.Matches(flag, c.Flags().Lookup(flag).Value.String()); other != nil {
-					return figures.Figure{}, other
-				}
+// keptFigure returns a figure from kept numbers. It refuses numbers that other options made.
+func keptFigure(c *cobra.Command, name string, o figures.Options) (figures.Figure, error) {
+	f, err := figures.Read(o.Results, o.Results, name)
+	for _, flag := range figureOptions {
+		if len(f.Panels) > 0 && c.Flags().Changed(flag) && figures.CheckOption(flag, []string{name}) == nil {
+			if other := f.Matches(flag, c.Flags().Lookup(flag).Value.String()); other != nil {
+				return figures.Figure{}, other
 			}
 		}
-		return f, err
 	}
-	f, err := maker.Make(name)
-	if err == nil {
-		err = f.Write(o.Results)
-	}
-	if err != nil {
-		return figures.Figure{}, err
-	}
-	return figures.Read(o.Results, name)
+	return f, err
 }

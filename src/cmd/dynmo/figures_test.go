@@ -35,6 +35,7 @@ func TestFigures(t *testing.T) {
 		{"a command of no runs", []string{"--made-by", "dynmo train"}, exitUsage, "--made-by: no effect without --collect"},
 		{"damaged", []string{"--only", "fig5,table1", "--results", damaged}, exitUsage, "fig5.json: unexpected end"},
 		{"missing", []string{"--only", "fig8,table1", "--results", damaged}, exitUsage, "fig8.json: no result is kept, --remake simulates one"},
+		{"kept without a study", []string{"--keep"}, exitUsage, "--keep: no effect without --remake"},
 		{"no workloads", []string{"--only", "fig8", "--results", damaged, "--remake"}, exitUsage, "paper.toml: "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -56,9 +57,47 @@ func TestFigures(t *testing.T) {
 	}
 }
 
+// TestFiguresRemake: a study is remade from a copied folder of results, in any working directory.
+// Its numbers do not replace the copy's unless --keep is given.
+func TestFiguresRemake(t *testing.T) {
+	top := t.TempDir()
+	expect.OK(t, os.CopyFS(filepath.Join(top, "copy"), os.DirFS("../../../results")))
+	t.Chdir(top)
+	kept := filepath.Join("copy", "figures", "fig5.json")
+	before := read(t, kept)
+	remake := []string{"figures", "-o", "out", "--results", "copy", "--only", "fig5", "--remake"}
+	if text := said(t, append(remake, "--grain", "half")...); !strings.HasSuffix(text, "numbers: "+filepath.Join(top, "out-remade", "figures")+"\n") {
+		t.Errorf("said %q", text)
+	}
+	if read(t, kept) != before {
+		t.Error("the kept numbers are replaced without --keep")
+	}
+	half := read(t, "out/fig5.csv")
+	said(t, "figures", "-o", "again", "--results", "out-remade", "--only", "fig5")
+	if read(t, "again/fig5.csv") != half {
+		t.Error("the remade numbers are drawn otherwise")
+	}
+	expect.OK(t, os.Rename("out-remade", "old"))
+	expect.OK(t, os.Symlink("copy", "out-remade"))
+	says(remake...).refused(t, exitUsage, "--results copy: -o out would write over it, want another -o, or --keep")
+	expect.OK(t, os.Remove("out-remade"))
+	said(t, append(remake, "--grain", "half", "--keep")...)
+	if read(t, kept) == before {
+		t.Error("--keep has left the kept numbers")
+	}
+	if _, err := os.Stat("out-remade"); err == nil {
+		t.Error("--keep has written a second folder")
+	}
+	said(t, append(remake, "--keep")...)
+	numbers := func(text string) string { return text[strings.Index(text, `"panels"`):] }
+	if got := read(t, kept); numbers(got) != numbers(before) {
+		t.Error("the numbers are not those that the study has kept")
+	}
+}
+
 // TestFiguresCollectRefuses: a flag that --collect does not use is refused by name.
 func TestFiguresCollectRefuses(t *testing.T) {
-	for _, flags := range [][]string{{"--output", "out"}, {"--only", "fig5"}, {"--remake"}, {"--estimate", "h100"}, {"--mesh", "4x2"}, {"--grain", "half"}, {"--seeds", "2"}} {
+	for _, flags := range [][]string{{"--output", "out"}, {"--only", "fig5"}, {"--remake"}, {"--keep"}, {"--estimate", "h100"}, {"--mesh", "4x2"}, {"--grain", "half"}, {"--seeds", "2"}} {
 		e := says(append([]string{"figures", "--collect", "fig3-tiny", "run"}, flags...)...)
 		e.refused(t, exitUsage, flags[0]+": no effect with --collect")
 	}

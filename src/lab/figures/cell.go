@@ -3,7 +3,6 @@ package figures
 import (
 	"cmp"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -76,7 +75,7 @@ func (s *studies) prepare(c cell) (run, error) {
 	if gpu.Scores {
 		sets = append(sets, "device.precision=f32")
 	}
-	file := filepath.Join(s.Results, "..", c.model.File)
+	file := c.model.File
 	alone, err := config.Load(file, append(slices.Clone(sets), "parallel.stages=1", "parallel.replicas=1", "schedule.kind=1f1b", "balance.kind=uniform"))
 	if err != nil {
 		return fail(err)

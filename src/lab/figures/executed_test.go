@@ -28,7 +28,7 @@ func TestExecuted(t *testing.T) {
 {"kind":"mod","balancer":"uniform","measured":3,"predicted":3}]}`)
 	keep("fig3-wrong", `{"format":1,"name":"fig3-wrong","runs":[{"kind":"prune","measured":0,"predicted":1}]}`)
 	keep("fig8-other", `{`)
-	f, err := Read(results, "fig3")
+	f, err := Read(results, results, "fig3")
 	if err == nil || !strings.Contains(err.Error(), `fig3-wrong.json: runs[0]: kind "prune", measured 0, predicted 1, want a kind and seconds above 0`) {
 		t.Errorf("error %v", err)
 	}

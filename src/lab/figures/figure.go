@@ -121,15 +121,15 @@ func (v *Values) UnmarshalJSON(text []byte) error {
 // format is that of the files that Write makes.
 const format = 1
 
-// Read reads the figure of a name from the folder of kept results, with a panel of executed runs
-// where there are some. The figure has no panels if it cannot be drawn. It can be drawn where an
-// error names a wrong file of executed runs.
-func Read(dir, name string) (Figure, error) {
+// Read reads the figure of a name from the folder that Write was given, with a panel of executed
+// runs where the folder of results has some. The figure has no panels if it cannot be drawn. It can
+// be drawn where an error names a wrong file of executed runs.
+func Read(made, results, name string) (Figure, error) {
 	var f Figure
-	path := filepath.Join(dir, "figures", name+".json")
+	path := filepath.Join(made, "figures", name+".json")
 	text, err := files.Read(path, files.Loads)
 	if errors.Is(err, fs.ErrNotExist) {
-		return f, fmt.Errorf("%s: no result is kept, --remake simulates one", path)
+		return f, fmt.Errorf("%s: no result is kept, --remake simulates one, and --remake --keep keeps it", path)
 	}
 	if err != nil {
 		return f, err
@@ -140,10 +140,10 @@ func Read(dir, name string) (Figure, error) {
 	if err := f.check(name); err != nil {
 		return Figure{}, fmt.Errorf("%s: %w", path, err)
 	}
-	return f, f.addExecuted(dir)
+	return f, f.addExecuted(results)
 }
 
-// Write keeps the figure in the folder of results.
+// Write writes the numbers of the figure into the folder figures of dir.
 func (f Figure) Write(dir string) error {
 	text, err := json.Marshal(f)
 	if err != nil {

@@ -34,7 +34,7 @@ func sample() Figure {
 func TestSave(t *testing.T) {
 	results, first, second := t.TempDir(), t.TempDir(), t.TempDir()
 	expect.OK(t, sample().Write(results))
-	again, err := Read(results, "sample")
+	again, err := Read(results, results, "sample")
 	expect.OK(t, err)
 	expect.OK(t, sample().Save(first))
 	expect.OK(t, again.Save(second))
@@ -71,12 +71,12 @@ func TestReadRefuses(t *testing.T) {
 			expect.OK(t, f.Write(results))
 			expect.OK(t, os.Rename(filepath.Join(results, "figures", f.Name+".json"), filepath.Join(results, "figures", "renamed")))
 			expect.OK(t, os.Rename(filepath.Join(results, "figures", "renamed"), filepath.Join(results, "figures", "sample.json")))
-			if _, err := Read(results, "sample"); err == nil || !strings.Contains(err.Error(), test.want) {
+			if _, err := Read(results, results, "sample"); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error %v, want one with %q", err, test.want)
 			}
 		})
 	}
-	if _, err := Read(t.TempDir(), "sample"); err == nil || !strings.Contains(err.Error(), "no result is kept, --remake") {
+	if _, err := Read(t.TempDir(), kept, "sample"); err == nil || !strings.Contains(err.Error(), "no result is kept, --remake") {
 		t.Errorf("error %v", err)
 	}
 	if err := sample().Matches("grain", "half"); err == nil || !strings.Contains(err.Error(), `of --grain "block", not "half"`) {
@@ -88,7 +88,7 @@ func TestReadRefuses(t *testing.T) {
 func TestKept(t *testing.T) {
 	names, shows := Names()
 	for i, name := range names {
-		f, err := Read(kept, name)
+		f, err := Read(kept, kept, name)
 		expect.OK(t, err)
 		if f.markdown() == "" || f.height() <= 0 || shows[i] == "" {
 			t.Errorf("%s: nothing to draw", name)
@@ -106,7 +106,7 @@ func TestWorkloads(t *testing.T) {
 		}
 		for _, model := range w.Models {
 			for _, c := range w.Cases {
-				_, err := config.Load(filepath.Join(kept, "..", model.File), append(model.Set, c.Set...))
+				_, err := config.Load(model.File, append(model.Set, c.Set...))
 				expect.OK(t, err)
 			}
 		}
@@ -161,7 +161,7 @@ shares = [1.0, 0.25]
 
 [[model]]
 name = "8 blocks"
-file = "model.toml"
+file = "../../model.toml"
 set = ["model.vocab=1024"]
 `)
 	expect.OK(t, os.WriteFile(filepath.Join(results, "workloads", "tiny.toml"), []byte(text), 0o666))
@@ -206,5 +206,28 @@ func TestSweeps(t *testing.T) {
 	}
 	if len(sweeps) == 0 {
 		t.Error("no sweeps")
+	}
+}
+
+// TestModels: the models of the workloads are those of the settings that train. They are copies, so
+// that a copied folder of results has all that --remake reads.
+func TestModels(t *testing.T) {
+	models, err := filepath.Glob(filepath.Join(kept, "models", "*.toml"))
+	expect.OK(t, err)
+	if len(models) != 3 {
+		t.Fatalf("models: %q, want 3", models)
+	}
+	for _, path := range models {
+		jobs := filepath.Join(kept, "..", "jobs", filepath.Base(path))
+		if _, err := os.Stat(jobs); err != nil {
+			jobs = filepath.Join(kept, "..", "jobs", "paper", filepath.Base(path))
+		}
+		got, err := os.ReadFile(path)
+		expect.OK(t, err)
+		want, err := os.ReadFile(jobs)
+		expect.OK(t, err)
+		if string(got) != string(want) {
+			t.Errorf("%s differs from %s: copy one over the other", path, jobs)
+		}
 	}
 }

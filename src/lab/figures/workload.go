@@ -28,7 +28,7 @@ type workload struct {
 // modelFile is a model that the workload runs on.
 type modelFile struct {
 	Name string
-	File string   // settings, from the folder above the results
+	File string   // settings, from the folder of the workload's file
 	Set  []string // table.key=value, on top of these
 }
 
@@ -100,6 +100,9 @@ func readWorkloads(results string) (list []workload, err error) {
 		}
 		if err := w.check(); err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		for i := range w.Models {
+			w.Models[i].File = filepath.Join(dir, w.Models[i].File)
 		}
 		list = append(list, w)
 	}
