@@ -17,7 +17,7 @@ import (
 func figuresCommand() *cobra.Command {
 	var only []string
 	var output, mesh, collect, command string
-	var remake, keep bool
+	var remake, keep, check bool
 	o := figures.Options{}
 	var shows strings.Builder
 	names, what := figures.Names()
@@ -25,7 +25,7 @@ func figuresCommand() *cobra.Command {
 		fmt.Fprintf(&shows, "  %-16s %s\n", name, what[i])
 	}
 	c := &cobra.Command{
-		Use:   "figures -o DIR | --collect NAME RUN_DIR...",
+		Use:   "figures -o DIR | --check FILE... | --collect NAME RUN_DIR...",
 		Short: "Draw the figures and tables of the scaling study, with the paper's numbers beside",
 		Long: `Draw the figures and tables of the scaling study, with the paper's numbers beside.
 DIR gets of each figure NAME.svg, .png and .pdf, and its numbers as NAME.md and .csv. Each
@@ -37,15 +37,19 @@ files of its folder workloads and on estimated costs. It writes them into the fo
 which --results takes to draw them again; --keep writes them over the kept ones instead. A
 figure whose numbers are missing or were made otherwise is named, the others are drawn.
 
+--remake --workload FILE makes figures of one workload alone, which may lie anywhere. --check
+reads files of workloads with the settings and costs of their models, and simulates nothing.
+dynmo help workloads says what such a file has.
+
 --collect NAME keeps the last phase of run directories in the folder executed, measured and
 simulated on its own costs. NAME is FIGURE-WORDS, as fig3-8-ranks: FIGURE then has a
 panel of them (fig3, fig7, fig8, table1).`,
-		RunE: func(c *cobra.Command, dirs []string) error {
+		RunE: func(c *cobra.Command, args []string) error {
 			switch err := checkFigureFlags(c); {
 			case err != nil:
 				return err
-			case collect != "" && len(dirs) > 0:
-				if err := figures.Collect(o.Results, collect, command, dirs); err != nil {
+			case collect != "" && len(args) > 0:
+				if err := figures.Collect(o.Results, collect, command, args); err != nil {
 					return usageError{err}
 				}
 				return nil
@@ -53,10 +57,16 @@ panel of them (fig3, fig7, fig8, table1).`,
 				return usageError{errors.New("--keep: no effect without --remake")}
 			case collect != "":
 				return usageError{errors.New("--collect: want run directories behind it")}
-			case len(dirs) > 0:
-				return usageError{fmt.Errorf("%s: run directories stand behind --collect NAME", dirs[0])}
-			case output == "":
+			case check && len(args) == 0:
+				return usageError{errors.New("--check: want files of workloads behind it")}
+			case !check && len(args) > 0:
+				return usageError{fmt.Errorf("%s: run directories stand behind --collect NAME, workloads behind --check", args[0])}
+			case !check && output == "":
 				return usageError{errors.New("-o: want a folder for pictures and tables")}
+			case o.Workload != "" && !remake:
+				return usageError{errors.New("--workload: no effect without --remake")}
+			case o.Workload != "" && keep:
+				return usageError{errors.New("--keep, --workload: the kept study has all workloads, want one of both")}
 			}
 			if len(only) == 0 {
 				only = names
@@ -78,7 +88,10 @@ panel of them (fig3, fig7, fig8, table1).`,
 					return usageError{fmt.Errorf("--mesh %s: want STAGESxREPLICAS, as 8x90", mesh)}
 				}
 			}
-			for _, flag := range figureOptions {
+			if check {
+				return checkWorkloads(c, args, o)
+			}
+			for _, flag := range append([]string{"workload"}, figureOptions...) {
 				f := c.Flags().Lookup(flag)
 				oneSeed := flag == "seeds" && o.Seeds == 1 // all figures have that
 				if f.Value.String() != f.DefValue && !oneSeed {
@@ -122,10 +135,12 @@ panel of them (fig3, fig7, fig8, table1).`,
 	c.Flags().StringVar(&o.Results, "results", "results", "folder of kept results")
 	c.Flags().BoolVar(&remake, "remake", false, "simulate the figures anew, which takes minutes")
 	c.Flags().BoolVar(&keep, "keep", false, "of --remake: write the numbers over those of --results")
-	c.Flags().StringVar(&o.Costs, "estimate", "h100-paper", "costs of GPT's blocks, of "+strings.Join(roofline.Names(), ", "))
+	c.Flags().StringVar(&o.Workload, "workload", "", "of --remake: the file of the only workload")
+	c.Flags().BoolVar(&check, "check", false, "check files of workloads")
+	c.Flags().StringVar(&o.Costs, "estimate", figures.DefaultCosts, "costs of GPT's blocks, of "+strings.Join(roofline.Names(), ", "))
 	c.Flags().StringVar(&mesh, "mesh", "", "STAGESxREPLICAS of all kinds; empty: the paper's")
 	c.Flags().StringVar(&o.Grain, "grain", "block", "whole layers that move: block, or half of one")
-	c.Flags().IntVar(&o.Seeds, "seeds", 5, "runs of each cell that --remake simulates, from 1 to 10")
+	c.Flags().IntVar(&o.Seeds, "seeds", figures.DefaultSeeds, "runs of each cell that --remake simulates, from 1 to 10")
 	c.Flags().StringVar(&collect, "collect", "", "keep executed runs under this name")
 	c.Flags().StringVar(&command, "made-by", "dynmo train", "of --collect: the command that made the runs")
 	return c
@@ -134,17 +149,37 @@ panel of them (fig3, fig7, fig8, table1).`,
 // figureOptions are the flags that change the numbers of figures.
 var figureOptions = []string{"estimate", "mesh", "grain", "seeds"}
 
-// checkFigureFlags refuses flags that have no effect beside the others.
+// checkFigureFlags refuses flags that have no effect beside --collect, --check or neither.
 func checkFigureFlags(c *cobra.Command) error {
-	collects, draws := []string{"made-by"}, append([]string{"output", "only", "remake", "keep"}, figureOptions...)
-	does, without := "without --collect", collects
-	if c.Flags().Changed("collect") {
-		does, without = "with --collect", draws
+	does, without := "without --collect", []string{"made-by"}
+	draws := []string{"output", "only", "remake", "keep", "workload", "seeds"}
+	switch {
+	case c.Flags().Changed("collect"):
+		does, without = "with --collect", append(draws, "check", "estimate", "mesh", "grain")
+	case c.Flags().Changed("check"):
+		does, without = "with --check", append(draws, "made-by", "results")
 	}
 	for _, flag := range without {
 		if c.Flags().Changed(flag) {
 			return usageError{fmt.Errorf("--%s: no effect %s", flag, does)}
 		}
+	}
+	return nil
+}
+
+// checkWorkloads says of each workload file what it is about, or what is wrong with it.
+func checkWorkloads(c *cobra.Command, paths []string, o figures.Options) error {
+	var problems []error
+	for _, path := range paths {
+		line, err := figures.CheckWorkload(path, o)
+		if err != nil {
+			problems = append(problems, err)
+			continue
+		}
+		fmt.Fprintln(c.OutOrStdout(), line)
+	}
+	if len(problems) > 0 {
+		return usageError{errors.Join(problems...)}
 	}
 	return nil
 }

@@ -36,6 +36,9 @@ func TestFigures(t *testing.T) {
 		{"damaged", []string{"--only", "fig5,table1", "--results", damaged}, exitUsage, "fig5.json: unexpected end"},
 		{"missing", []string{"--only", "fig8,table1", "--results", damaged}, exitUsage, "fig8.json: no result is kept, --remake simulates one"},
 		{"kept without a study", []string{"--keep"}, exitUsage, "--keep: no effect without --remake"},
+		{"a workload of no study", []string{"--workload", "prune.toml"}, exitUsage, "--workload: no effect without --remake"},
+		{"a workload to keep", []string{"--workload", "prune.toml", "--remake", "--keep"}, exitUsage, "--keep, --workload: the kept study has all workloads"},
+		{"a workload of products", []string{"--workload", "prune.toml", "--remake", "--only", "fig6"}, exitUsage, "--workload: no effect on fig6; "},
 		{"no workloads", []string{"--only", "fig8", "--results", damaged, "--remake"}, exitUsage, "paper.toml: "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -101,4 +104,28 @@ func TestFiguresCollectRefuses(t *testing.T) {
 		e := says(append([]string{"figures", "--collect", "fig3-tiny", "run"}, flags...)...)
 		e.refused(t, exitUsage, flags[0]+": no effect with --collect")
 	}
+}
+
+// TestFiguresCheck: the example of the help, as it stands there, is a sound workload. A wrong one is
+// named, and the others are checked.
+func TestFiguresCheck(t *testing.T) {
+	_, rest, _ := strings.Cut(page("workloads"), "```toml\n")
+	example, _, found := strings.Cut(rest, "```\n")
+	if !found {
+		t.Fatal("the help has no example")
+	}
+	model, err := os.ReadFile("../../../jobs/gpu-24l.toml")
+	expect.OK(t, err)
+	t.Chdir(t.TempDir())
+	expect.OK(t, os.WriteFile("gpu-24l.toml", model, 0o600))
+	expect.OK(t, os.WriteFile("mine.toml", []byte(example), 0o600))
+	expect.OK(t, os.WriteFile("wrong.toml", []byte(strings.Replace(example, "steps =", "stepz =", 1)), 0o600))
+	e := says("figures", "--check", "wrong.toml", "mine.toml")
+	if e.status != exitUsage || e.stdout != "mine.toml: Mine, kind none: 1000 steps on 8x4 GPUs, models 1, cases 1\n" ||
+		e.stderr != "dynmo: wrong.toml:3: stepz: unknown key; the nearest is steps\n" {
+		t.Errorf("status %d, said %q and %q", e.status, e.stdout, e.stderr)
+	}
+	says("figures", "--check").refused(t, exitUsage, "--check: want files of workloads behind it")
+	says("figures", "--check", "mine.toml", "--seeds", "2").refused(t, exitUsage, "--seeds: no effect with --check")
+	says("figures", "mine.toml").refused(t, exitUsage, "mine.toml: run directories stand behind --collect NAME, workloads behind --check")
 }

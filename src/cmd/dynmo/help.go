@@ -139,6 +139,7 @@ func topics() []*cobra.Command {
 		{"kinds", "what changes a model while it trains, how layers are balanced and packed"},
 		{"files", "what a run leaves, and what the words mean"},
 		{"clocks", "which clock made a time; profile, plan and simulate"},
+		{"workloads", "files of workloads, of which dynmo figures simulates a study"},
 		{"faults", "what becomes of a run when something fails, and how it goes on"},
 		{"slurm", "batch jobs, and nodes that go back"},
 		{"gpu", "building and running on GPUs"},

@@ -101,7 +101,7 @@ func TestWorkloads(t *testing.T) {
 	m, err := NewMaker(Options{Results: kept, Costs: "h100-paper", Grain: "block", Seeds: 1})
 	expect.OK(t, err)
 	for _, w := range m.s.workloads {
-		if m.s.paper.Kinds[w.Kind].Source == "" {
+		if m.s.paper.Kinds[w.name].Source == "" {
 			t.Errorf("%s: paper.toml has no source of its numbers", w.Kind)
 		}
 		for _, model := range w.Models {
@@ -117,6 +117,12 @@ func TestWorkloadsAreRefused(t *testing.T) {
 	for _, test := range []struct{ name, from, to, want string }{
 		{"an unknown key", "steps = 200", "stepz = 200", "tiny.toml:4: stepz: unknown key; the nearest is steps"},
 		{"a second spelling", "steps = 200", "steps = 200\nSteps = 100", "tiny.toml:5: Steps: unknown key; the nearest is steps"},
+		{"an unknown kind", `kind = "none"`, `kind = "pruning"`, `kind: "pruning", want one of none, prune, `},
+		{"no title", `title = "Tiny"`, "", "title: none"},
+		{"unknown costs", "place = 1", `costs = "b200"`, `costs: "b200", want one of a100, `},
+		{"a negative seed", "place = 1", "seeds = -1", "from, interval, seeds: 0, 0, -1, want at least 0"},
+		{"a model without a file", `file = "../../model.toml"`, "", `model: name "8 blocks", file ""`},
+		{"changes that do not ascend", "step = 10", "step = 10\nshares = [1.0]\n[[case.change]]\nstep = 10", "change at step 10"},
 		{"no steps", "steps = 200", "steps = 0", "want at least 1"},
 		{"no main case", "main = true", "", "case: 0 with main = true, want 1"},
 		{"no source", `source = "made up"`, "", `case "halves": no source`},
@@ -187,6 +193,59 @@ func TestMake(t *testing.T) {
 	}
 	if texts[0] != texts[1] {
 		t.Errorf("two runs differ:\n%s\n%s", texts[0], texts[1])
+	}
+}
+
+// TestOwnWorkload: a workload that the paper has no number for is checked and made alone, without
+// marks of the paper. A figure of a kind that it is not is refused.
+func TestOwnWorkload(t *testing.T) {
+	results := tiny(t, strings.NewReplacer())
+	own := filepath.Join(t.TempDir(), "own.toml")
+	text, err := os.ReadFile(filepath.Join(results, "workloads", "tiny.toml"))
+	expect.OK(t, err)
+	model := filepath.Join(results, "..", "model.toml")
+	expect.OK(t, os.WriteFile(own, []byte(strings.ReplaceAll(string(text), "../../model.toml", model)), 0o666))
+	o := Options{Results: kept, Workload: own, Costs: DefaultCosts, Grain: "block", Seeds: 1}
+	line, err := CheckWorkload(own, o)
+	expect.OK(t, err)
+	if line != own+": Tiny, kind none: 200 steps on 2x2 GPUs, models 1, cases 1" {
+		t.Errorf("checked: %s", line)
+	}
+	m, err := NewMaker(o)
+	expect.OK(t, err)
+	for _, name := range []string{"fig1", "fig3", "fig3-cases"} {
+		f, err := m.Make(name)
+		expect.OK(t, err)
+		if len(f.Panels) != 1 || !strings.Contains(f.Facts.Command, "--workload "+own) {
+			t.Errorf("%s: %d panels, command %s", name, len(f.Panels), f.Facts.Command)
+		}
+		if text := f.csv(); strings.Contains(text, ",paper,") || strings.Contains(f.Panels[0].Title, "diamond") {
+			t.Errorf("%s has marks of the paper:\n%s", name, text)
+		}
+	}
+	if _, err := m.Make("fig5"); err == nil || err.Error() != `fig5: no workload has kind = "prune", which this figure is of` {
+		t.Errorf("fig5: %v", err)
+	}
+	expect.OK(t, os.Remove(model))
+	if _, err := CheckWorkload(own, o); err == nil || !strings.Contains(err.Error(), own+": Tiny, 8 blocks, halves: ") || !strings.Contains(err.Error(), "model.toml") {
+		t.Errorf("a model that is not there: %v", err)
+	}
+}
+
+// TestWorkloadIgnoresOptions: options that a workload's own keys override are refused.
+func TestWorkloadIgnoresOptions(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		o    Options
+		want string
+	}{
+		{"moe", Options{Costs: "a100", Seeds: DefaultSeeds}, `--estimate a100: no effect on Mixture of experts, which has costs = "h100"`},
+		{"prune", Options{Costs: DefaultCosts, Seeds: 3}, "--seeds 3: no effect on Pruning, which has seeds = 1"},
+	} {
+		test.o.Results, test.o.Workload = kept, filepath.Join(kept, "workloads", test.name+".toml")
+		if _, err := NewMaker(test.o); err == nil || err.Error() != test.want {
+			t.Errorf("%s: %v, want %s", test.name, err, test.want)
+		}
 	}
 }
 

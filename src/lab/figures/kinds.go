@@ -2,6 +2,7 @@ package figures
 
 import (
 	"fmt"
+	"math"
 	"slices"
 )
 
@@ -41,6 +42,16 @@ func (s *studies) sayFacts(list []workload) {
 	}
 }
 
+// withPaper appends the paper's series that have a value.
+func withPaper(list []Series, paper ...Series) []Series {
+	for _, s := range paper {
+		if slices.ContainsFunc(s.Values, func(x float64) bool { return !math.IsNaN(x) }) {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
 // headNote says what became of the head.
 const headNote = "The head is left out (its seconds are 0), since the paper moves blocks; fig3 has both."
 
@@ -62,11 +73,11 @@ func (s *studies) figure1() (Figure, error) {
 		}
 		before.add(func(o outcome) float64 { return o.idle[o.static()] }, all...)
 		after.add(func(o outcome) float64 { return o.idle[o.moving()] }, all...)
-		c := s.paper.Kinds[w.Kind]
+		c := s.paper.Kinds[w.name]
 		paperBefore.Values, paperAfter.Values = append(paperBefore.Values, orMissing(c.Before)), append(paperAfter.Values, orMissing(c.After))
 		p.Groups = append(p.Groups, w.Title)
 	}
-	p.Series = []Series{before, after, paperBefore, paperAfter}
+	p.Series = withPaper([]Series{before, after}, paperBefore, paperAfter)
 	f.Panels = []Panel{p}
 	return f, nil
 }
@@ -78,8 +89,12 @@ func (s *studies) figure3() (Figure, error) {
 		"balancing: the best of four balancers over the better of two static cuts, on the same work. total: the same over the dense model on uniform cuts. ceiling: what no balancer of whole blocks can exceed on that work, without the head. Diamonds: the paper's largest speedup of the kind, over what the title says. Overheads are in.",
 	}}
 	for _, w := range s.workloads {
-		p := Panel{Title: w.Title + ", diamonds " + s.paper.Kinds[w.Kind].Over, Form: formBars, Y: "speedup"}
-		list := []Series{{Name: "balancing"}, {Name: "balancing, half blocks"}, {Name: "balancing, with the head"}, {Name: "total"}, {Name: "ceiling, whole blocks", Role: roleCeiling}, {Name: "paper, at most", Role: rolePaper}}
+		p := Panel{Title: w.Title, Form: formBars, Y: "speedup"}
+		if over := s.paper.Kinds[w.name].Over; over != "" {
+			p.Title += ", diamonds " + over
+		}
+		list := []Series{{Name: "balancing"}, {Name: "balancing, half blocks"}, {Name: "balancing, with the head"}, {Name: "total"}, {Name: "ceiling, whole blocks", Role: roleCeiling}}
+		paper := Series{Name: "paper, at most", Role: rolePaper}
 		cells := s.mainCells(w, false, false)
 		n := len(cells)
 		all, err := s.cells(slices.Concat(cells, s.mainCells(w, false, true), s.mainCells(w, true, false)))
@@ -92,11 +107,11 @@ func (s *studies) figure3() (Figure, error) {
 			list[2].add(outcome.balancing, all[2*n+i])
 			list[3].add(outcome.total, all[i])
 			list[4].add(func(o outcome) float64 { return o.ceiling }, all[i])
-			list[5].Values = append(list[5].Values, orMissing(s.paper.Kinds[w.Kind].Speedup))
+			paper.Values = append(paper.Values, orMissing(s.paper.Kinds[w.name].Speedup))
 			p.Groups = append(p.Groups, c.model.Name)
 		}
 		list[4].Low, list[4].High = nil, nil
-		p.Series = list
+		p.Series = withPaper(list, paper)
 		f.Panels = append(f.Panels, p)
 	}
 	return f, nil
@@ -162,12 +177,13 @@ func (s *studies) figure3Cases() (Figure, error) {
 		if err != nil {
 			return f, err
 		}
-		list := []Series{{Name: "balancing"}, {Name: "total"}, {Name: "ceiling, whole blocks", Role: roleCeiling}, {Name: "paper, at most", Role: rolePaper}}
+		list := []Series{{Name: "balancing"}, {Name: "total"}, {Name: "ceiling, whole blocks", Role: roleCeiling}}
+		paper := Series{Name: "paper, at most", Role: rolePaper}
 		for i := range cells {
 			list[0].add(outcome.balancing, all[i])
 			list[1].add(outcome.total, all[i])
 			list[2].add(func(o outcome) float64 { return o.ceiling }, all[i])
-			list[3].Values = append(list[3].Values, orMissing(s.paper.Kinds[w.Kind].Speedup))
+			paper.Values = append(paper.Values, orMissing(s.paper.Kinds[w.name].Speedup))
 			if all[i][0].even > 0 {
 				over.Groups = append(over.Groups, p.Groups[i])
 				over.Series[0].add(func(o outcome) float64 { return o.even / o.tokens[o.static()] }, all[i])
@@ -175,7 +191,7 @@ func (s *studies) figure3Cases() (Figure, error) {
 			}
 		}
 		list[2].Low, list[2].High = nil, nil
-		p.Series = list
+		p.Series = withPaper(list, paper)
 		f.Panels = append(f.Panels, p)
 	}
 	if over.Groups != nil {

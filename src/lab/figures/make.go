@@ -3,6 +3,7 @@ package figures
 import (
 	"fmt"
 	"math"
+	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -17,6 +18,7 @@ import (
 // Options are the assumptions of Make, and the places of its inputs.
 type Options struct {
 	Results  string // folder of kept results, with workloads and paper.toml
+	Workload string // the only file of a workload; "": all files of Results
 	Costs    string // cost table, a name of roofline.Names
 	Mesh     [2]int // stages and replicas instead of the paper's; 0: the paper's
 	Grain    string // block or half
@@ -24,6 +26,12 @@ type Options struct {
 	Revision string
 	Show     func(done, total int64) // nil: nothing is shown
 }
+
+// DefaultCosts and DefaultSeeds are what Options have if nothing else is asked for.
+const (
+	DefaultCosts = "h100-paper"
+	DefaultSeeds = 5
+)
 
 // studies are the simulated runs behind figures.
 type studies struct {
@@ -48,17 +56,17 @@ type figure struct {
 // figures are all of them, in the paper's order.
 func figures() []figure {
 	return []figure{
-		{"fig1", "idle GPUs by kind, before and after balancing", "estimate mesh grain seeds", (*studies).figure1},
-		{"fig3", "speedup by kind and model: balancing, total, ceiling and the paper's", "estimate mesh grain seeds", (*studies).figure3},
-		{"fig3-throughput", "throughput of all balancers by kind and model", "estimate mesh grain seeds", (*studies).figure3Throughput},
-		{"fig3-cases", "the same speedups under other workloads", "estimate mesh grain seeds", (*studies).figure3Cases},
-		{"fig4", "packing: throughput on 8, 6, 4 and 2 GPUs, GPUs over steps", "estimate grain", (*studies).figure4},
-		{"fig4-overhead", "overhead of balancing by part and kind", "estimate mesh grain seeds", (*studies).figure4Overhead},
-		{"fig5", "a step before layers move, and one after", "estimate grain", (*studies).figure5},
+		{"fig1", "idle GPUs by kind, before and after balancing", "workload estimate mesh grain seeds", (*studies).figure1},
+		{"fig3", "speedup by kind and model: balancing, total, ceiling and the paper's", "workload estimate mesh grain seeds", (*studies).figure3},
+		{"fig3-throughput", "throughput of all balancers by kind and model", "workload estimate mesh grain seeds", (*studies).figure3Throughput},
+		{"fig3-cases", "the same speedups under other workloads", "workload estimate mesh grain seeds", (*studies).figure3Cases},
+		{"fig4", "packing: throughput on 8, 6, 4 and 2 GPUs, GPUs over steps", "workload estimate grain", (*studies).figure4},
+		{"fig4-overhead", "overhead of balancing by part and kind", "workload estimate mesh grain seeds", (*studies).figure4Overhead},
+		{"fig5", "a step before layers move, and one after", "workload estimate grain", (*studies).figure5},
 		{"fig6", "sparse products against dense ones", "", (*studies).figure6},
-		{"fig7", "messages delayed up to four times", "estimate mesh grain", (*studies).figure7},
-		{"fig8", "weak scaling to 240 nodes", "estimate grain", (*studies).figure8},
-		{"table1", "vertical scaling, with what runs out of memory", "estimate grain", (*studies).table1},
+		{"fig7", "messages delayed up to four times", "workload estimate mesh grain", (*studies).figure7},
+		{"fig8", "weak scaling to 240 nodes", "workload estimate grain", (*studies).figure8},
+		{"table1", "vertical scaling, with what runs out of memory", "workload estimate grain", (*studies).table1},
 		{"appendix-b", "the paper's bubble ratio and bound on rounds, beside simulations", "", (*studies).appendixB},
 	}
 }
@@ -91,14 +99,33 @@ func CheckOption(flag string, names []string) error {
 // Maker makes figures from simulated runs, and simulates each run once.
 type Maker struct{ s *studies }
 
+// newStudies returns studies of which no run is simulated yet.
+func newStudies(o Options) *studies {
+	return &studies{Options: o, tables: map[string]costTable{}, outcomes: map[string]outcome{}}
+}
+
 // NewMaker reads workloads and the paper's numbers. Errors are the user's.
 func NewMaker(o Options) (Maker, error) {
-	s := &studies{Options: o, tables: map[string]costTable{}, outcomes: map[string]outcome{}}
-	var err error
+	s := newStudies(o)
 	if err := readTOML(filepath.Join(o.Results, "paper.toml"), &s.paper); err != nil {
 		return Maker{}, err
 	}
-	s.workloads, err = readWorkloads(o.Results)
+	paths := []string{o.Workload}
+	if o.Workload == "" {
+		dir := filepath.Join(o.Results, "workloads")
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			return Maker{}, err
+		}
+		paths = nil
+		for _, e := range entries {
+			paths = append(paths, filepath.Join(dir, e.Name()))
+		}
+	}
+	var err error
+	if s.workloads, err = readWorkloads(paths); err == nil && o.Workload != "" {
+		err = s.workloads[0].checkOptions(o)
+	}
 	return Maker{s}, err
 }
 
@@ -116,8 +143,10 @@ func (m Maker) Make(name string) (Figure, error) {
 		Asked: map[string]string{"estimate": s.Costs, "mesh": mesh, "grain": s.Grain, "seeds": fmt.Sprint(s.Seeds)},
 	}
 	s.facts.Command = fmt.Sprintf("bin/dynmo figures --remake --only %s --estimate %s --grain %s --seeds %d", name, s.Costs, s.Grain, s.Seeds)
-	if mesh != "" {
-		s.facts.Command += " --mesh " + mesh
+	for _, o := range []struct{ flag, value string }{{"mesh", mesh}, {"workload", s.Workload}} {
+		if o.value != "" {
+			s.facts.Command += " --" + o.flag + " " + o.value
+		}
 	}
 	s.facts.Command += " -o DIR"
 	f, err := list[slices.IndexFunc(list, func(f figure) bool { return f.name == name })].make(s)
@@ -178,7 +207,7 @@ func (s *studies) cells(list []cell) ([][]outcome, error) {
 // outcome returns what a cell comes to with a seed, which it simulates once.
 func (s *studies) outcome(c cell, seed uint64) (outcome, error) {
 	c.seed = seed
-	key := fmt.Sprint(c.workload.Kind, c.model, c.of.Name, c.stages, c.replicas, c.head, c.half, c.delay, c.schedule, c.microbatches, seed)
+	key := fmt.Sprint(c.workload.Title, c.model, c.of.Name, c.stages, c.replicas, c.head, c.half, c.delay, c.schedule, c.microbatches, seed)
 	s.lock.Lock()
 	out, known := s.outcomes[key]
 	s.lock.Unlock()

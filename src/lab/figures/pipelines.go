@@ -14,13 +14,13 @@ import (
 	"dynmo/src/sim"
 )
 
-// named returns the workload of a kind.
-func (s *studies) named(kind string) workload {
+// named returns the first workload of a kind.
+func (s *studies) named(kind string) (workload, error) {
 	i := slices.IndexFunc(s.workloads, func(w workload) bool { return w.Kind == kind })
 	if i < 0 {
-		return workload{Kind: kind, Cases: []caseOf{{Main: true}}}
+		return workload{}, fmt.Errorf("no workload has kind = %q, which this figure is of", kind)
 	}
-	return s.workloads[i]
+	return s.workloads[i], nil
 }
 
 // deepest returns a cell of the workload's last model, which has the most blocks.
@@ -36,7 +36,10 @@ const paperReplicas = 90
 
 // table1 is vertical scaling, with the cells that run out of memory.
 func (s *studies) table1() (Figure, error) {
-	w := s.named("attention")
+	w, err := s.named("attention")
+	if err != nil {
+		return Figure{}, err
+	}
 	s.facts.Workloads, s.facts.Seeds, s.facts.Schedule = says([]workload{w}), 1, "1f1b"
 	s.facts.Mesh = fmt.Sprintf("2, 4 and 8 stages x %d", paperReplicas)
 	f := Figure{Title: "Table 1: samples/s of one replica, sparse attention", Notes: []string{
@@ -113,7 +116,10 @@ func (s *studies) rates(c cell) (rates [3]float64, err error) {
 
 // figure4 is what packing comes to.
 func (s *studies) figure4() (Figure, error) {
-	w := s.named("prune")
+	w, err := s.named("prune")
+	if err != nil {
+		return Figure{}, err
+	}
 	s.facts.Workloads, s.facts.Seeds, s.facts.Schedule = says([]workload{w}), 1, "1f1b"
 	s.facts.Mesh = fmt.Sprintf("8 stages x %d, packed onto fewer", paperReplicas)
 	f := Figure{Title: "Figure 4: packing a model that is pruned onto fewer GPUs", Notes: []string{
@@ -209,7 +215,10 @@ func (s *studies) figure4Overhead() (Figure, error) {
 
 // figure5 is a step before layers move, and one after.
 func (s *studies) figure5() (Figure, error) {
-	w := s.named("prune")
+	w, err := s.named("prune")
+	if err != nil {
+		return Figure{}, err
+	}
 	const stages = 8
 	s.facts.Workloads, s.facts.Seeds, s.facts.Mesh = says([]workload{w}), 1, fmt.Sprintf("%dx1, 16 microbatches", stages)
 	f := Figure{Title: "Figure 5: a step of a pruned model, before and after balancing", Notes: []string{
@@ -248,7 +257,10 @@ func (s *studies) figure5() (Figure, error) {
 
 // figure7 is delays of messages.
 func (s *studies) figure7() (Figure, error) {
-	w := s.named("exit")
+	w, err := s.named("exit")
+	if err != nil {
+		return Figure{}, err
+	}
 	stages, replicas := s.mesh(w)
 	s.facts.Workloads, s.facts.Mesh, s.facts.Seeds = says([]workload{w}), s.meshes([]workload{w}), 1
 	f := Figure{Title: "Figure 7: messages that are delayed at random", Notes: []string{
@@ -277,7 +289,10 @@ func (s *studies) figure7() (Figure, error) {
 
 // figure8 is weak scaling.
 func (s *studies) figure8() (Figure, error) {
-	w := s.named("prune")
+	w, err := s.named("prune")
+	if err != nil {
+		return Figure{}, err
+	}
 	w.Steps, w.From, w.Every = 100, 30, 10
 	s.facts.Workloads, s.facts.Seeds = []string{w.main().Source + "; pruned at the steps 30 to 70 of 100"}, 1
 	s.facts.Mesh = "1 to 240 nodes of 4 GPUs: 4 to 24 stages, the other GPUs replicas"
