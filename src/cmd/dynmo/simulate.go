@@ -40,7 +40,8 @@ such cuts that any cuts could give, by fill + microbatches x bottleneck. It is a
 speedup of the run. "dense" is a step of the model of the first costs at its best cuts.
 The same run with a head of 2 % of its seconds shows the share of the gain that a long head
 makes. If no layer moved, a line gives the reason and a setting that would help, as at the end
-of a real run. --dynamic all compares all kinds of dynamism.
+of a real run. --dynamic all compares all kinds of dynamism. Costs are "fixed" there of a kind
+that changes no layer's seconds, as pruning does while products stay dense (prune.csr_from).
 
 The settings in [simulate] and [prune] are the assumptions of a kind (dynmo help config).
 The answer names them, and refuses --set of a setting without effect. If a kind changes the

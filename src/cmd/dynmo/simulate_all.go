@@ -43,7 +43,7 @@ func (list simAnswers) print(out io.Writer) error {
 	for _, b := range first.Baselines {
 		header = append(header, b.Kind)
 	}
-	header = append(header, "ceiling", "small head", "dense", "moves")
+	header = append(header, "ceiling", "small head", "dense", "moves", "costs")
 	var rows [][]string
 	for _, a := range list {
 		row := []string{a.Dynamic, duration(a.Seconds / float64(a.Steps)), rate(a.Tokens), rate(a.Samples)}
@@ -57,7 +57,11 @@ func (list simAnswers) print(out io.Writer) error {
 		if a.Head.Small != nil {
 			small = a.Head.Small.Speedup
 		}
-		rows = append(rows, append(row, factor(ceiling), factor(small), factor(a.Dense.Speedup), fmt.Sprint(a.Moves)))
+		costs := "vary"
+		if a.Unchanged {
+			costs = "fixed"
+		}
+		rows = append(rows, append(row, factor(ceiling), factor(small), factor(a.Dense.Speedup), fmt.Sprint(a.Moves), costs))
 	}
 	if err := record.Table(out, header, rows); err != nil {
 		return err
@@ -96,6 +100,9 @@ func (a simAnswer) printKind(out io.Writer, assumes []string) {
 	text := strings.Join(assumes, " ")
 	if a.Sampled != nil {
 		text = a.sampled() + "; " + text
+	}
+	if a.Unchanged {
+		text = "changes no layer's seconds under these settings, so that its row is the dense model's; " + text
 	}
 	if a.Stayed != "" {
 		text = "no layer moved: " + a.Stayed + "; " + text

@@ -92,3 +92,26 @@ func TestSimulateAll(t *testing.T) {
 		}
 	}
 }
+
+// TestSimulateAllMarksWhatNeverChanges: pruning whose products stay dense changes no seconds. Its row
+// says so, as does the answer of the kind alone. With CSR the seconds change.
+func TestSimulateAllMarksWhatNeverChanges(t *testing.T) {
+	workbench(t, "")
+	args := []string{"simulate", "run.toml", "--costs", "costs.json", "--steps", "50"}
+	for _, c := range []struct {
+		from string
+		ends string // of the row
+		only bool   // the answer of the kind alone says so
+	}{{"1", "  fixed", true}, {"0.5", "  vary", false}} {
+		set := []string{"--set", "prune.csr_from=" + c.from}
+		text := said(t, slices.Concat(args, []string{"--dynamic", "all"}, set)...)
+		i := strings.Index(text, "\nprune ")
+		row, _, _ := strings.Cut(text[i+1:], "\n")
+		if !strings.HasSuffix(strings.TrimRight(row, " "), c.ends) {
+			t.Errorf("csr_from %s: row %q, want one that ends with %q", c.from, row, c.ends)
+		}
+		if alone := said(t, slices.Concat(args, []string{"--dynamic", "prune"}, set)...); strings.Contains(alone, "\nunchanged ") != c.only {
+			t.Errorf("csr_from %s: alone\n%s", c.from, alone)
+		}
+	}
+}

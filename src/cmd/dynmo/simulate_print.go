@@ -116,6 +116,9 @@ func (a simAnswer) printWords(out io.Writer) {
 		}
 	}
 	paragraph(out, "head", "%s", a.head())
+	if a.Unchanged {
+		paragraph(out, "unchanged", "--dynamic %s changes no layer's seconds under these settings: the run is the dense model's", a.Dynamic)
+	}
 	if a.Stayed != "" {
 		paragraph(out, "stayed", "%s", a.Stayed)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"dynmo/src/config"
 	"dynmo/src/cost"
@@ -49,6 +50,7 @@ func simulated(series cost.Series, o study.Options, kind, dir string, force bool
 	}
 	a, err := study.Ask(series, o)
 	a.Dynamic, a.Assumes = kind, o.Config.Assumptions(kind)
+	a.Unchanged = kind != "" && !secondsChange(series)
 	if run == nil {
 		return simAnswer(a), err
 	}
@@ -61,4 +63,11 @@ func simulated(series cost.Series, o study.Options, kind, dir string, force bool
 		s.Worth = a.Run.Tally.Worth(o.Config)
 	}
 	return simAnswer(a), cmp.Or(err, s.Write(dir), run.Close())
+}
+
+// secondsChange reports whether some layer takes other seconds in a later step than in the first.
+func secondsChange(series cost.Series) bool {
+	return slices.ContainsFunc(series, func(p cost.Phase) bool {
+		return p.Scale != nil || !slices.EqualFunc(p.Layers, series[0].Layers, func(a, b cost.Layer) bool { return a.Stage() == b.Stage() })
+	})
 }

@@ -46,7 +46,8 @@ type Answer struct {
 	Better      *Baseline        `json:"better_baseline,omitempty"` // the faster one; absent if none fits
 	Dense       Dense            `json:"dense"`
 	Head        Head             `json:"head"`
-	Stayed      string           `json:"stayed,omitempty"` // why no layer moved; absent if layers moved
+	Unchanged   bool             `json:"unchanged,omitempty"` // --dynamic changes no layer's seconds in any step
+	Stayed      string           `json:"stayed,omitempty"`    // why no layer moved; absent if layers moved
 	Replayed    []Replayed       `json:"replayed,omitempty"`
 }
 
