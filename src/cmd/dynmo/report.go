@@ -13,8 +13,8 @@ import (
 func reportCommand() *cobra.Command {
 	var page target
 	c := &cobra.Command{
-		Use:   "report RUN_DIR -o FILE.html",
-		Short: "Show a run as one HTML page: gain, curves, where layers lived, timelines, idle time by cause",
+		Use:   "report RUN_DIR... -o FILE.html",
+		Short: "Show runs as one HTML page: gain, curves, where layers lived, timelines, idle time by cause",
 		Long: `Show a run as one HTML page that needs no network and fits a telephone's screen. It begins
 with the gain of moving layers: the step time, beside the simulated step times of the first cuts
 and of the best cuts on the costs that the run recorded. Charts over steps follow: loss,
@@ -25,19 +25,33 @@ sentences, and the provenance. For a run that was packed onto fewer ranks the pa
 ranks and nodes, the throughput against the dense model's, and the time of each packing and
 release.
 
+Several runs, at most 8, are compared in one page: a table of results, the gain of moving layers
+in each, their curves in shared charts, and the settings in which they differ. Runs of the same
+work are judged on one set of layer costs, as in dynmo table.
+
 A run that has not ended has a page too, which says so. If the last line of a file is torn the
 page leaves it out and says so.`,
-		Args: cobra.ExactArgs(1),
+		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := page.check(); err != nil {
 				return err
 			}
-			r, err := report.ReadAll(args[0])
-			if err != nil {
-				return usageError{err}
+			var runs []report.Run
+			for _, dir := range args {
+				r, err := report.ReadAll(dir)
+				if err != nil {
+					return usageError{err}
+				}
+				runs = append(runs, r)
 			}
 			var text bytes.Buffer
-			if err := report.HTML(&text, r); err != nil {
+			var err error
+			if len(runs) == 1 {
+				err = report.HTML(&text, runs[0])
+			} else {
+				err = report.Compare(&text, runs)
+			}
+			if err != nil {
 				return usageError{err}
 			}
 			return page.write(c, func(out io.Writer) error {

@@ -53,6 +53,8 @@ func TestReport(t *testing.T) {
 		{"no events", []string{without("events.jsonl"), "-o", page}, exitUsage, "events.jsonl: no such file"},
 		{"damaged provenance", []string{broken, "-o", page}, exitUsage, "provenance.json: unexpected end"},
 		{"a damaged line", []string{damaged, "-o", page}, exitUsage, filepath.Join(damaged, "metrics.jsonl") + ":2: "},
+		{"several runs", []string{dir, broken + "/../less", "-o", page}, exitUsage, "provenance.json: unexpected end"},
+		{"one run twice", []string{dir, dir, "-o", page}, exitUsage, dir + ": given twice"},
 		{"a page nowhere", []string{dir, "-o", filepath.Join(empty, "no", "run.html")}, exitFailure, "--output: open " + filepath.Join(empty, "no", "run.html")},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -68,5 +70,9 @@ func TestReport(t *testing.T) {
 	text := read(t, page)
 	if !strings.Contains(text, "<b>wall clock</b>") {
 		t.Error("the page does not name the clock")
+	}
+	other := recorded(t, record.Metrics{Clock: "wall", Loss: 4.5, StepSeconds: 1})
+	if text := said(t, "report", dir, other, "-o", "-"); !strings.Contains(text, "<h1>2 runs compared</h1>") {
+		t.Error("the page does not compare two runs")
 	}
 }

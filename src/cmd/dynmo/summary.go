@@ -43,11 +43,11 @@ func (w *watcher) sumUp(out train.Outcome, failed error) {
 	}
 	s.Worth.Doubt = w.doubt(s.After.Clock)
 	w.keep(s)
-	fmt.Fprintf(w.out, "simulated from the measured layer costs: %s\n", report.Headline(*s.Worth, s.Packing != nil))
+	fmt.Fprintf(w.out, "simulated from the measured layer costs: %s\n", report.Headline(*s.Worth, s.Packing != nil, w.tally.Overhead()))
 	for _, line := range report.Remarks(s) {
 		fmt.Fprintln(w.out, line)
 	}
-	fmt.Fprintf(w.out, "measured step, median: %s\n", measuredSteps(s, s.Worth.Moved))
+	fmt.Fprintf(w.out, "measured step, median: %s\n", measuredSteps(s))
 }
 
 // leastWatched is the shortest run whose use of the host is judged, because the system counts CPU
@@ -118,10 +118,10 @@ func (w *watcher) leave() {
 }
 
 // measuredSteps describes the times of steps.
-func measuredSteps(s verdict.Summary, moved bool) string {
+func measuredSteps(s verdict.Summary) string {
 	ms := func(p verdict.Pace) string { return fmt.Sprintf("%.1f ms", 1e3*float64(p.Seconds)) }
-	if !moved {
-		return fmt.Sprintf("%s, %s at the end (clock=%s)", ms(s.Before), ms(s.After), s.After.Clock)
+	if s.Before.Steps == s.Steps {
+		return fmt.Sprintf("%s (clock=%s)", ms(s.After), s.After.Clock)
 	}
-	return fmt.Sprintf("%s before layers first moved, %s at the end (clock=%s)", ms(s.Before), ms(s.After), s.After.Clock)
+	return fmt.Sprintf("%s before anything moved or changed, %s at the end (clock=%s)", ms(s.Before), ms(s.After), s.After.Clock)
 }

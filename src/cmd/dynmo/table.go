@@ -31,12 +31,9 @@ func tableCommand() *cobra.Command {
 			}
 			report.Distinguish(runs)
 			out := c.OutOrStdout()
-			table, legend, more := report.Table, report.Legend, report.WideLegend
+			table := report.Table
 			if phases {
-				table, legend, more = report.Phases, report.PhasesLegend, report.WidePhasesLegend
-			}
-			if wide {
-				legend += more
+				table = report.Phases
 			}
 			switch {
 			case phases && (asJSON || asCSV):
@@ -45,9 +42,6 @@ func tableCommand() *cobra.Command {
 				return writeRows(out, report.Rows, runs, asCSV)
 			}
 			if err := table(out, runs, wide); err != nil {
-				return err
-			}
-			if _, err := fmt.Fprint(out, "\n", legend); err != nil {
 				return err
 			}
 			if err := report.Unfinished(out, runs); err != nil || phases {
@@ -91,7 +85,6 @@ func tellWorth(out io.Writer, runs []report.Run) error {
 	var text bytes.Buffer
 	fmt.Fprintln(&text)
 	_ = worths.Table(&text) // a buffer never fails
-	fmt.Fprintf(&text, "\n%s", report.WorthLegend)
 	for _, verdict := range worths.Verdicts() {
 		fmt.Fprintf(&text, "\nVerdict: %s\n", verdict)
 	}

@@ -120,10 +120,6 @@ func routing(r *Run) {
 // timeline that is painted, zooms, and shows another step when asked, and charts that say the numbers
 // of the record to keys, fingers and the mouse.
 func TestInABrowser(t *testing.T) {
-	chromium, err := exec.LookPath("chromium")
-	if err != nil {
-		t.Skip("no chromium in PATH")
-	}
 	routed := func() Run {
 		r := small.read(t)
 		routing(&r)
@@ -153,30 +149,6 @@ func TestInABrowser(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			r := c.run()
 			text := strings.Replace(render(t, r), "</body>", probe+"</body>", 1)
-			dir := t.TempDir()
-			file := filepath.Join(dir, "frame.html")
-			expect.OK(t, os.WriteFile(filepath.Join(dir, "page.html"), []byte(text), 0o666))
-			expect.OK(t, os.WriteFile(file, fmt.Appendf(nil, frame, c.width), 0o666))
-			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-			defer cancel()
-			command := exec.CommandContext(ctx, chromium, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-				"--user-data-dir="+filepath.Join(dir, "profile"), "--window-size=1400,1000", "--enable-logging=stderr",
-				"--virtual-time-budget=2000", "--dump-dom", "file://"+file)
-			var complaints strings.Builder
-			command.Stderr = &complaints
-			dom, err := command.Output()
-			if err != nil {
-				t.Fatalf("%v\n%s", err, complaints.String())
-			}
-			for line := range strings.Lines(complaints.String()) {
-				if strings.Contains(line, "CONSOLE") {
-					t.Errorf("console: %s", line)
-				}
-			}
-			found := regexp.MustCompile(`(?s)<pre id="told">(.*?)</pre>`).FindSubmatch(dom)
-			if found == nil {
-				t.Fatal("the page's script did not come to its end")
-			}
 			var told struct {
 				First, Zoomed, Again, Other []canvas
 				Whole, Part, Key, Tip       string
@@ -189,7 +161,7 @@ func TestInABrowser(t *testing.T) {
 				Small                       []string
 				Wide, Window                int
 			}
-			expect.OK(t, json.Unmarshal([]byte(html.UnescapeString(string(found[1]))), &told))
+			inBrowser(t, text, c.width, &told)
 			for lane := range 2 {
 				if told.First[lane].Share < 0.05 {
 					t.Errorf("lane %d: %.1f %% of it are forwards, want at least 5", lane, 100*told.First[lane].Share)
@@ -248,4 +220,39 @@ func TestInABrowser(t *testing.T) {
 			}
 		})
 	}
+}
+
+// inBrowser opens a page in headless Chromium, in a frame of a width in pixels, and reads the message that
+// the page's script sends to the frame. It skips the test without Chromium.
+func inBrowser(t *testing.T, page, width string, told any) {
+	t.Helper()
+	chromium, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Skip("no chromium in PATH")
+	}
+	dir := t.TempDir()
+	file := filepath.Join(dir, "frame.html")
+	expect.OK(t, os.WriteFile(filepath.Join(dir, "page.html"), []byte(page), 0o666))
+	expect.OK(t, os.WriteFile(file, fmt.Appendf(nil, frame, width), 0o666))
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	command := exec.CommandContext(ctx, chromium, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+		"--user-data-dir="+filepath.Join(dir, "profile"), "--window-size=1400,1000", "--enable-logging=stderr",
+		"--virtual-time-budget=2000", "--dump-dom", "file://"+file)
+	var complaints strings.Builder
+	command.Stderr = &complaints
+	dom, err := command.Output()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, complaints.String())
+	}
+	for line := range strings.Lines(complaints.String()) {
+		if strings.Contains(line, "CONSOLE") {
+			t.Errorf("console: %s", line)
+		}
+	}
+	found := regexp.MustCompile(`(?s)<pre id="told">(.*?)</pre>`).FindSubmatch(dom)
+	if found == nil {
+		t.Fatal("the page's script did not come to its end")
+	}
+	expect.OK(t, json.Unmarshal([]byte(html.UnescapeString(string(found[1]))), told))
 }

@@ -41,19 +41,21 @@ func (r Run) figure(list []baseline, packed bool) *chart {
 	return c
 }
 
-// crop sets Top and describes the steps of the first curve above it. A few steps may be many times
-// longer than the others; often the first one is. Without such steps there is no Top.
+// crop sets Top and describes the steps above it. A few steps may be many times longer than the others;
+// often the first one is. Without such steps there is no Top.
 func (c *chart) crop() {
-	n, most, y := 0, 0, c.Curves[0].Y
-	for i := range y {
-		if float64(y[i]) > c.Top {
-			n++
-		}
-		if y[i] > y[most] {
-			most = i
+	n, most, longest := 0, 0, 0.0
+	for _, curve := range c.Curves {
+		for i, y := range curve.Y {
+			if float64(y) > c.Top {
+				n++
+			}
+			if float64(y) > longest {
+				most, longest = i, float64(y)
+			}
 		}
 	}
-	switch longest := float64(y[most]); {
+	switch {
 	case !(longest > 1.5*c.Top):
 		c.Top = 0
 	case n == 1:
@@ -62,6 +64,18 @@ func (c *chart) crop() {
 		c.Above = fmt.Sprintf("Above the picture: %d steps, the longest %s %s (step %d).", n, dynamic.Significant(longest), c.Unit, c.Steps[most])
 	}
 }
+
+// percentage is a number of a step, in per cent, that both pages draw.
+type percentage struct {
+	title, about string
+	of           func(record.Metrics) record.Float
+}
+
+var (
+	bubbles    = percentage{"bubble ratio", "idle share of the stages' time in the pipeline", func(m record.Metrics) record.Float { return 100 * m.BubbleRatio }}
+	imbalances = percentage{"imbalance", "(most − least busy stage) / mean", func(m record.Metrics) record.Float { return 100 * m.Imbalance }}
+	sparsities = percentage{"sparsity", "share of prunable weights that are pruned", func(m record.Metrics) record.Float { return 100 * m.Sparsity }}
+)
 
 // charts returns the charts of the other numbers.
 func (r Run) charts() (list []*chart) {
@@ -72,10 +86,10 @@ func (r Run) charts() (list []*chart) {
 		list = append(list, r.loss())
 	}
 	add("throughput", "tokens/s", r.Metrics[0].Clock+" clock", func(m record.Metrics) record.Float { return m.TokensPerSecond })
-	add("bubble ratio", "%", "idle share of the stages' time in the pipeline", func(m record.Metrics) record.Float { return 100 * m.BubbleRatio })
-	add("imbalance", "%", "(most − least busy stage) / mean", func(m record.Metrics) record.Float { return 100 * m.Imbalance })
+	add(bubbles.title, "%", bubbles.about, bubbles.of)
+	add(imbalances.title, "%", imbalances.about, imbalances.of)
 	if slices.ContainsFunc(r.Metrics, func(m record.Metrics) bool { return m.Sparsity > 0 }) {
-		add("sparsity", "%", "share of prunable weights that are pruned", func(m record.Metrics) record.Float { return 100 * m.Sparsity })
+		add(sparsities.title, "%", sparsities.about, sparsities.of)
 		list[len(list)-1].Curves[0].Held = true
 	}
 	return list

@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"strings"
 
 	"dynmo/src/dynamic"
 	"dynmo/src/record"
@@ -49,8 +50,8 @@ func (r Run) facts(s Row) []fact {
 		moved = " " + record.Bytes(s.Moved) + " of layers"
 	}
 	return append(facts,
-		fact{"bubble ratio", fmt.Sprintf("%s → %s %%", dynamic.Significant(100*float64(bubble)), dynamic.Significant(100*float64(s.Bubble))), "idle share of the stages' time in the pipeline, first → last"},
-		fact{"balancing", fmt.Sprintf("%.2f %%", 100*s.Overhead), "of all time went to measuring, deciding and moving" + moved},
+		fact{"bubble ratio", strings.TrimSuffix(share(float64(bubble), 1), " %") + " → " + share(float64(s.Bubble), 1), "idle share of the stages' time in the pipeline, first → last"},
+		fact{"balancing", share(float64(s.Overhead), 1), "of all time went to measuring, deciding and moving" + moved},
 		fact{"steps", fmt.Sprintf("%d of %d", len(r.Metrics), r.Config.Train.Steps), fmt.Sprintf("%d of them without an update", skipped)})
 }
 

@@ -9,8 +9,8 @@ import (
 )
 
 // Headline returns one sentence about the gain of moving layers. packed says whether the run was
-// packed onto fewer ranks.
-func Headline(w verdict.Result, packed bool) string {
+// packed onto fewer ranks. overhead is the share of the training time that balancing took.
+func Headline(w verdict.Result, packed bool, overhead float64) string {
 	static := "static placement"
 	if packed {
 		static = "static placement without packing"
@@ -24,12 +24,12 @@ func Headline(w verdict.Result, packed bool) string {
 	case w.Doubt != "":
 		return "the speedup is not meaningful: " + w.Doubt
 	case !w.Moved:
-		text := "layers never moved; no other placement would be faster"
+		text := "balancing gained nothing: the first cuts were already the best"
 		if w.Ceiling >= 1+verdict.LeastGain {
-			text = fmt.Sprintf("layers never moved; the best placement would be faster (%s)", ceiling)
+			text = fmt.Sprintf("layers never moved; the best cuts would be %.2fx faster", w.Ceiling)
 		}
 		if w.Price > 0 {
-			text += fmt.Sprintf("; measuring and deciding took %.1f %% of the time: %.2fx", 100*w.Price/w.Used, w.Speedup)
+			text += fmt.Sprintf("; measuring and deciding cost %s of the time", share(overhead, 1))
 		}
 		return text
 	case w.IsNoise():
@@ -49,9 +49,14 @@ func Remarks(s verdict.Summary) (lines []string) {
 		}
 	}
 	if s.Stayed != "" {
-		lines = append(lines, "why no layer moved: "+s.Stayed)
+		lines = append(lines, "no layer moved, because "+s.Stayed)
 	}
 	return lines
+}
+
+// headline returns the Headline of a run.
+func (r Run) headline(w verdict.Result) string {
+	return Headline(w, r.packing() != nil, float64(r.row().Overhead))
 }
 
 // remarks returns the Remarks of a run that was read. They come from its summary, or else from its

@@ -93,9 +93,10 @@ func (w Worths) Known() bool {
 	return slices.ContainsFunc(w.of, func(w *verdict.Result) bool { return w != nil })
 }
 
-// Table writes a table with the value of moving layers in each run, beside its measured step times.
+// Table writes a table with the value of moving layers in each run, beside its measured step times. Notes on
+// its columns follow.
 func (w Worths) Table(out io.Writer) error {
-	header := []string{"run", "balancer", "before", "after", "clock", "simulated", "speedup", "5 to 95 %", "ceiling"}
+	header := []string{"run", "balancer", "before", "after", "clock", "simulated", "speedup", intervalColumn, "ceiling"}
 	var rows [][]string
 	ms := func(seconds record.Float) string { return fmt.Sprintf("%.1f ms", 1e3*seconds) }
 	for i, r := range w.runs {
@@ -110,14 +111,5 @@ func (w Worths) Table(out io.Writer) error {
 		}
 		rows = append(rows, row)
 	}
-	return record.Table(out, header, rows)
+	return explained(out, header, rows, worthNotes)
 }
-
-// WorthLegend explains the columns of Worths.Table.
-const WorthLegend = `before, after: measured, as above, on the clock named
-simulated: the run's mean step with its cuts, on what layers were measured to cost; runs that did
-  the same work have the costs of all of them (means of the lower half): noise hits all alike
-speedup: on the run that never moved layers, else on the run's own first cuts; balancing is paid for
-  where the balancer can move layers, even if none moved; "-" where times mean nothing
-5 to 95 %: of the speedup, when microbatches are drawn anew.  ceiling: the speedup of the best cuts
-`

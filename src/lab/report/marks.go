@@ -106,6 +106,18 @@ func (r Run) first() segment {
 	return s
 }
 
+// lastSteps returns the steps after the last change of the model or move of layers, else the whole run. A
+// change behind the last step does not count.
+func (r Run) lastSteps() segment {
+	s := r.whole()
+	for _, c := range r.cuts() {
+		if c.next < s.hi {
+			s.lo = max(s.lo, c.next)
+		}
+	}
+	return s
+}
+
 // phases returns the steps between changes of the model.
 func (r Run) phases() []segment {
 	list := []segment{r.whole()}

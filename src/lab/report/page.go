@@ -3,7 +3,6 @@ package report
 import (
 	"embed"
 	"fmt"
-	"html/template"
 	"io"
 	"math"
 	"slices"
@@ -14,7 +13,7 @@ import (
 	"dynmo/src/record"
 )
 
-//go:embed page.html page.css charts.js timeline.js uplot
+//go:embed page.html compare.html page.css charts.js timeline.js uplot
 var assets embed.FS
 
 // asset returns the text of an embedded file.
@@ -51,7 +50,9 @@ type page struct {
 	Left     int        // number of events that are not listed
 	Experts  [][]string // header and rows, as Phases
 	Phases   [][]string // header and rows
-	Settings string
+	// PhaseNotes explain the columns of Phases.
+	PhaseNotes string
+	Settings   string
 
 	Data map[string]any // drawn by the scripts
 }
@@ -74,7 +75,7 @@ func HTML(out io.Writer, r Run) error {
 		return err
 	}
 	if worth != nil {
-		p.Headline = Headline(*worth, packing != nil)
+		p.Headline = r.headline(*worth)
 		p.Remarks = r.remarks()
 	}
 	phases, err := r.baselines()
@@ -105,19 +106,13 @@ func HTML(out io.Writer, r Run) error {
 		if err != nil {
 			return err
 		}
-		p.Phases = append([][]string{header}, lines...)
+		p.Phases, p.PhaseNotes = append([][]string{header}, lines...), sentences(explain(header, phaseNotes))
 	}
 	from, to := float64(first), float64(r.last())
 	to = max(to, from+max(1, 1e-9*math.Abs(from))) // differs from the first step in floating point
 	p.Data = map[string]any{"charts": p.Charts, "marks": marks, "from": from, "to": to, "timelines": p.Times}
-	return pageTemplate.Execute(out, p)
+	return pages.ExecuteTemplate(out, "page.html", p)
 }
-
-var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
-	"ms": milliseconds[float64], "share": share, "bar": bar, "off": off, "facts": provenance, "asset": asset,
-	"css": func(name string) template.CSS { return template.CSS(asset(name)) },
-	"js":  func(name string) template.JS { return template.JS(asset(name)) },
-}).Parse(asset("page.html")))
 
 // share formats x as a percentage of all.
 func share(x, all float64) string {

@@ -69,7 +69,7 @@ func PhaseRows(runs []Run) (rows []PhaseRow, err error) {
 	return rows, nil
 }
 
-// Phases writes PhaseRows as a table. Lines have at most 100 columns unless wide is true.
+// Phases writes PhaseRows as a table, and notes on its columns. Lines have at most 100 columns unless wide is true.
 func Phases(out io.Writer, runs []Run, wide bool) error {
 	var left []string
 	if !wide {
@@ -79,7 +79,7 @@ func Phases(out io.Writer, runs []Run, wide bool) error {
 	if err != nil {
 		return err
 	}
-	return record.Table(out, header, lines)
+	return explained(out, header, lines, phaseNotes)
 }
 
 // phaseTable formats PhaseRows without some columns. Columns about changes that no run had are left
@@ -117,18 +117,3 @@ func phaseTable(runs []Run, left ...string) (header []string, lines [][]string, 
 	header, lines = without(header, lines, left...)
 	return header, lines, err
 }
-
-// PhasesLegend explains the columns of Phases that are always there.
-const PhasesLegend = `medians over the second half of the steps between two changes of the model; step: the first one
-frozen: layers.  work: share of the tokens, or of attention's scores, that blocks work on
-speedup: on the first run's makespan, same work.  predicted: the schedule simulated on the costs
-ranks: that train.  throughput: tokens per second, on those of the run's first phase
-gap: slowest stage above the least possible on the run's costs
-headroom: what the best cuts could still gain on these
-`
-
-// WidePhasesLegend explains the others.
-const WidePhasesLegend = `bottleneck, optimum: seconds per microbatch of the slowest stage, and the least possible
-to first: makespan/predicted against the first run's; 0 % means that the makespan fell by what
-  the costs of the stages say
-`

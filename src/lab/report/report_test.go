@@ -68,13 +68,14 @@ func TestDistinguish(t *testing.T) {
 		r.Config.Run.Name, r.Config.Balance.Kind = name, balancer
 		return r
 	}
-	runs := []Run{run("a", "x", "uniform"), run("b", "x", "partition"), run("c", "x", "partition"), run("d", "y", "uniform")}
+	runs := []Run{run("a", "x", "uniform"), run("b", "x", "partition"), run("c", "x", "partition"), run("d", "y", "uniform"),
+		run("p/e", "z", "uniform"), run("q/e", "z", "uniform"), run("q/e", "z", "uniform")}
 	Distinguish(runs)
 	var labels []string
 	for _, r := range runs {
 		labels = append(labels, r.label())
 	}
-	if want := []string{"x", "b", "c", "y"}; !slices.Equal(labels, want) {
+	if want := []string{"x", "b", "c", "y", "runs/p/e", "runs/q/e", "runs/q/e"}; !slices.Equal(labels, want) {
 		t.Errorf("labels %q, want %q", labels, want)
 	}
 }
@@ -92,7 +93,6 @@ func TestTablesAreNarrow(t *testing.T) {
 	if out := text.String(); !strings.Contains(out, "3.7291121286485227") || strings.Contains(out, "imbalance") {
 		t.Errorf("columns:\n%s", out)
 	}
-	text.WriteString(Legend + WideLegend + PhasesLegend + WidePhasesLegend)
 	for line := range strings.Lines(text.String()) {
 		if len(line) > 101 {
 			t.Errorf("%d columns: %s", len(line)-1, line)

@@ -78,14 +78,17 @@ func Rows(runs []Run) ([]Row, error) {
 }
 
 // row returns the figures of Table. Before is the median over the steps before the first move or
-// change. The others are medians over the second half of the steps after the last change. Without any
-// move or change all are medians over the second half of the run.
+// change. The others are medians over the second half of the steps after the last move or change. Without
+// any move or change all are medians over the second half of the run. As in a Summary, the latest MostPaces
+// steps count.
 func (r Run) row() Row {
-	phases, first, p := r.phases(), r.first(), r.Config.Parallel
-	after := phases[len(phases)-1].late()
+	first, p := r.first(), r.Config.Parallel
+	after := r.lastSteps().late()
+	after.lo = max(after.lo, after.hi-verdict.MostPaces/2)
 	if first == r.whole() {
 		first = after
 	}
+	first.lo = max(first.lo, first.hi-verdict.MostPaces)
 	row := Row{
 		Run: r.label(), Stages: p.Stages, Replicas: p.Replicas, Balancer: r.Config.Balance.String(), Clock: r.Metrics[0].Clock,
 		Loss: r.Metrics[len(r.Metrics)-1].Loss, Before: r.middle(first, stepSeconds), After: r.middle(after, stepSeconds),
@@ -95,10 +98,7 @@ func (r Run) row() Row {
 	}
 	var spent, balancing record.Float
 	for _, e := range r.Events {
-		switch {
-		case e.Kind == record.Dynamic:
-			spent += e.Seconds
-		case e.Moved():
+		if e.Moved() {
 			row.Moved += e.Bytes
 		}
 	}

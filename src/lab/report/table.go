@@ -17,8 +17,9 @@ import (
 func (r Run) label() string { return files.Visible(cmp.Or(r.Label, r.Config.Run.Name)) }
 
 // Distinguish labels runs with the names of their directories if name, layout and balancer are
-// equal.
+// equal, or with their paths if those names are equal, too.
 func Distinguish(runs []Run) {
+	bases := make(map[string][]string) // paths by name of the directory
 	row := func(r Run) [3]string {
 		p := r.Config.Parallel
 		return [3]string{r.Config.Run.Name, fmt.Sprint(p.Stages, p.Replicas), r.Config.Balance.String()}
@@ -26,18 +27,25 @@ func Distinguish(runs []Run) {
 	alike := make(map[[3]string]int)
 	for _, r := range runs {
 		alike[row(r)]++
+		base, path := filepath.Base(r.Dir), filepath.Clean(r.Dir)
+		if !slices.Contains(bases[base], path) {
+			bases[base] = append(bases[base], path)
+		}
 	}
 	for i, r := range runs {
 		if alike[row(r)] > 1 {
 			runs[i].Label = filepath.Base(r.Dir)
+			if len(bases[runs[i].Label]) > 1 {
+				runs[i].Label = filepath.Clean(r.Dir)
+			}
 		}
 	}
 }
 
 func stepSeconds(m record.Metrics) record.Float { return m.StepSeconds }
 
-// Table writes one line for each run. Lines have at most 100 columns if names are short. If wide is
-// true all columns are written.
+// Table writes one line for each run, and notes on the columns. Lines have at most 100 columns if names are
+// short. If wide is true all columns are written.
 func Table(out io.Writer, runs []Run, wide bool) error {
 	header := []string{"run", "layout", "balancer", "loss", "before", "after", "bubble", "imbalance", "moved", "balancing", "headroom", "clock"}
 	var rows [][]string
@@ -56,7 +64,7 @@ func Table(out io.Writer, runs []Run, wide bool) error {
 	if !wide {
 		header, rows = without(header, rows, "imbalance", "balancing", "headroom")
 	}
-	return record.Table(out, header, rows)
+	return explained(out, header, rows, runNotes)
 }
 
 // Changes writes the effect of the kinds of dynamism on the models of the runs. It writes one line
@@ -102,15 +110,3 @@ func without(header []string, rows [][]string, names ...string) ([]string, [][]s
 	}
 	return keep(header), short
 }
-
-// Legend explains the columns that Table always writes.
-const Legend = `layout: stages x replicas.  loss: of the last step
-before, after: median time of a step before anything moved or changed, and after the last change
-bubble: idle share of all stages' time, after that.  moved: bytes migrated
-`
-
-// WideLegend explains the other columns.
-const WideLegend = `imbalance: (max - min) / mean of the stages' work, after the last change of the model
-balancing: measuring, deciding and moving, as a share of all time
-headroom: what the best cuts could still gain on those used after that
-`

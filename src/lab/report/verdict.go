@@ -23,7 +23,7 @@ func (w Worths) Verdicts() []string {
 		case len(group) > 1 && len(moved) > 0:
 			sentence = w.verdict(moved) + "; " + w.same(group)
 		case len(group) == 1 && w.of[group[0]] != nil:
-			lines := append([]string{Headline(*w.of[group[0]], w.runs[group[0]].packing() != nil)}, w.runs[group[0]].remarks()...)
+			lines := append([]string{w.runs[group[0]].headline(*w.of[group[0]])}, w.runs[group[0]].remarks()...)
 			sentence = strings.Join(lines, "; ")
 		default:
 			continue

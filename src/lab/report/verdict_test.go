@@ -60,7 +60,7 @@ func TestVerdicts(t *testing.T) {
 		{[]judged{static, {"partition", 4, "ab", doubted}}, "the speedup is not meaningful: 4 ranks on 2 cores" + same},
 		{[]judged{static, static}, ""},
 		{[]judged{{"partition", 4, "ab", faster(1.5)}}, "1.50x faster than static placement (1.49 to 1.51; ceiling 1.80)."},
-		{[]judged{static}, "layers never moved; the best placement would be faster (ceiling 1.80)."},
+		{[]judged{static}, "layers never moved; the best cuts would be 1.80x faster."},
 		{[]judged{{"partition", 4, "ab", faster(1.5)}, {"diffusion", 4, "ab", faster(1.4)}},
 			"moving layers made these runs 1.50x (partition) and 1.40x (diffusion) faster than cuts that never move (1.39x to 1.51x; ceiling 1.80x)" + same},
 	} {

@@ -85,7 +85,7 @@ func (t *Tally) Stayed(c config.Config) string {
 // undecided returns the reason why a run made no decision.
 func (t *Tally) undecided(c config.Config) string {
 	if c.Balance.Every != "auto" {
-		return fmt.Sprintf("no decision in the %s of the run: balance.every = %s. Use a smaller balance.every or more steps", record.Counted(t.steps, "step"), c.Balance.Every)
+		return fmt.Sprintf("nothing was decided in the %s of the run: balance.every = %s. Use a smaller balance.every or more steps", record.Counted(t.steps, "step"), c.Balance.Every)
 	}
 	if t.steps <= 2 {
 		return fmt.Sprintf("the run has %s: the first decision follows the second step. Use more steps", record.Counted(t.steps, "step"))
@@ -94,7 +94,7 @@ func (t *Tally) undecided(c config.Config) string {
 	if c.Parallel.Microbatches < 4 && !slices.ContainsFunc(t.series, lasting) {
 		return "balance.every = auto did not know the costs: the model changed after every two steps or sooner. Use parallel.microbatches of 4 or more"
 	}
-	return fmt.Sprintf("balance.every = auto had nothing to decide: the best move was predicted to save at most %.0f %% of a step", 100*plan.WorthMoving) + t.coarse(c)
+	return fmt.Sprintf("the best move would have saved at most %.0f %% of a step", 100*plan.WorthMoving) + t.coarse(c)
 }
 
 // coarse returns why layers cannot be divided better, from the costs of the last phase, and which

@@ -37,8 +37,8 @@ type Summary struct {
 	// ValidationLoss is the last measured validation loss; absent if none was measured.
 	ValidationLoss record.Float `json:"validation_loss,omitzero"`
 	Hash           string       `json:"hash,omitempty"` // of the final weights
-	Before         Pace         `json:"before"`         // steps before layers first moved; all steps if none moved
-	After          Pace         `json:"after"`          // the last steps with one model and one layout
+	Before         Pace         `json:"before"`         // steps before layers first moved or the model changed; all steps if neither happened
+	After          Pace         `json:"after"`          // the last steps with one model and one layout; the median is of their second half
 	// ShrinkFailures is how often Slurm refused to take nodes back from the running job.
 	ShrinkFailures int `json:"shrink_failures_total,omitempty"`
 	// Moves is absent if no layer moved. Stayed then has the reason.
@@ -92,6 +92,9 @@ type Tally struct {
 	cuts          []int
 	before, after paces
 	moved         bool
+	changed       bool    // the model changed behind the first step
+	balancing     float64 // seconds after steps
+	spent         float64 // seconds of steps, and after them
 	replayed      bool
 	series        record.Series
 	packer        Packer
@@ -99,23 +102,23 @@ type Tally struct {
 	decisions     decisions
 }
 
-// mostPaces is the largest number of steps in the median of a Pace, the latest steps.
-const mostPaces = 256
+// MostPaces is the largest number of steps of which a Pace takes its median, the latest ones.
+const MostPaces = 256
 
 // paces is the seconds of the latest steps.
 type paces struct {
 	steps   int
 	next    int       // place of the next step in the ring
-	seconds []float64 // of the latest mostPaces steps, as a ring
+	seconds []float64 // of the latest MostPaces steps, as a ring
 }
 
 // add adds the steps of a line of metrics.
 func (p *paces) add(m record.Metrics) {
-	for range min(m.Next()-m.Step, mostPaces) {
-		if len(p.seconds) < mostPaces {
+	for range min(m.Next()-m.Step, MostPaces) {
+		if len(p.seconds) < MostPaces {
 			p.seconds = append(p.seconds, float64(m.StepSeconds))
 		} else {
-			p.seconds[p.next%mostPaces] = float64(m.StepSeconds)
+			p.seconds[p.next%MostPaces] = float64(m.StepSeconds)
 		}
 		p.next++
 	}
@@ -132,7 +135,7 @@ func (p paces) late() float64 {
 	n := len(p.seconds)
 	half := make([]float64, 0, n)
 	for k := 1; 2*k <= n+1; k++ {
-		half = append(half, p.seconds[(p.next-k)%mostPaces])
+		half = append(half, p.seconds[(p.next-k)%MostPaces])
 	}
 	return trace.Median(half)
 }
@@ -152,11 +155,17 @@ func (t *Tally) Step(m record.Metrics) {
 	if m.Validated() {
 		t.validation = m.ValidationLoss
 	}
-	if !t.moved {
+	if !t.moved && !t.changed {
 		t.before.add(m)
 	}
 	t.after.add(m)
+	steps := float64(m.Next() - m.Step)
+	t.balancing += steps * float64(m.BalanceSeconds)
+	t.spent += steps * float64(m.StepSeconds+m.BalanceSeconds)
 }
+
+// Overhead returns measuring, deciding and moving as a share of the training time.
+func (t *Tally) Overhead() float64 { return t.balancing / t.spent }
 
 // Event takes an event.
 func (t *Tally) Event(e record.Event) {
@@ -164,7 +173,7 @@ func (t *Tally) Event(e record.Event) {
 	t.moves.add(e)
 	t.decisions.add(e)
 	if e.Kind == record.Dynamic {
-		t.after = paces{}
+		t.after, t.changed = paces{}, t.changed || t.steps > 0
 	}
 }
 
@@ -181,9 +190,11 @@ func (t *Tally) Costs(p record.Phase) {
 // Summary returns the summary of a run that has ended under some settings, with an error or nil. Hash
 // and Worth are left to the caller: Worth may take seconds.
 func (t *Tally) Summary(status Status, c config.Config, failed error) Summary {
+	after := t.after.pace(t.clock)
+	after.Seconds = record.Float(t.after.late())
 	s := Summary{
 		Status: status, Steps: t.steps, Skipped: t.skipped, Loss: t.loss, Replayed: t.replayed, ValidationLoss: t.validation,
-		Before: t.before.pace(t.clock), After: t.after.pace(t.clock), ShrinkFailures: t.packer.earlier.failed + t.packer.start.failed, Packing: t.Packing(),
+		Before: t.before.pace(t.clock), After: after, ShrinkFailures: t.packer.earlier.failed + t.packer.start.failed, Packing: t.Packing(),
 	}
 	if failed != nil {
 		s.Error = failed.Error()

@@ -15,7 +15,8 @@ import (
 )
 
 // TestTally: layers move after step 2 and the model changes before step 5. So three steps are
-// before the move and two are in the last segment.
+// before the move and two are in the last segment, of which the later one counts. Without a move five steps are
+// before the change.
 func TestTally(t *testing.T) {
 	var still, moved Tally
 	for step, seconds := range []record.Float{3, 5, 4, 2, 2, 1, 1.5} {
@@ -33,11 +34,11 @@ func TestTally(t *testing.T) {
 		}
 		moved.Step(m)
 	}
-	last := Pace{2, 1.25, "virtual"}
+	last := Pace{2, 1.5, "virtual"}
 	if diff := cmp.Diff(Summary{Status: Finished, Steps: 7, Loss: 3, ValidationLoss: 5, Before: Pace{3, 4, "virtual"}, After: last}, moved.Summary(Finished, config.Default(), nil)); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(Summary{Status: Failed, Error: "disk", Steps: 7, Loss: 3, Before: Pace{7, 2, "virtual"}, After: last}, still.Summary(Failed, config.Default(), errors.New("disk"))); diff != "" {
+	if diff := cmp.Diff(Summary{Status: Failed, Error: "disk", Steps: 7, Loss: 3, Before: Pace{5, 3, "virtual"}, After: last}, still.Summary(Failed, config.Default(), errors.New("disk"))); diff != "" {
 		t.Error(diff)
 	}
 	if w := moved.Worth(config.Default()); w != nil {
@@ -48,10 +49,10 @@ func TestTally(t *testing.T) {
 // TestTallyIsBounded: the median of a long run is that of its latest steps.
 func TestTallyIsBounded(t *testing.T) {
 	var tally Tally
-	for step := range 10 * mostPaces {
-		tally.Step(record.Metrics{Step: step, StepSeconds: record.Float(step / mostPaces)})
+	for step := range 10 * MostPaces {
+		tally.Step(record.Metrics{Step: step, StepSeconds: record.Float(step / MostPaces)})
 	}
-	if s := tally.Summary(Finished, config.Default(), nil); s.Before.Seconds != 9 || s.Before.Steps != 10*mostPaces || len(tally.before.seconds) != mostPaces {
+	if s := tally.Summary(Finished, config.Default(), nil); s.Before.Seconds != 9 || s.Before.Steps != 10*MostPaces || len(tally.before.seconds) != MostPaces {
 		t.Errorf("%+v of %d steps that are kept", s.Before, len(tally.before.seconds))
 	}
 }
