@@ -31,7 +31,7 @@ func TestTableForPrograms(t *testing.T) {
 		args []string
 		want map[string]any // part of the first row
 	}{
-		{nil, map[string]any{"run": "run", "stages": 1.0, "clock": "wall", "loss": nil, "after_seconds": 0.1234567890123, "bubble_ratio": 0.25, "speedup": nil}},
+		{nil, map[string]any{"run": dir, "stages": 1.0, "clock": "wall", "loss": nil, "after_seconds": 0.1234567890123, "bubble_ratio": 0.25, "speedup": nil}},
 		{[]string{"--phases"}, map[string]any{"makespan": 0.1, "predicted": 0.08, "makespan_to_predicted": 1.25, "gap": 1.0, "speedup": 1.0, "sparsity": 0.0}},
 	} {
 		args := append([]string{"table", dir, other}, c.args...)
