@@ -1,5 +1,22 @@
 package config
 
+// Setting is the value of a setting.
+type Setting struct {
+	Name  string // table.key
+	Value string // as TOML writes it
+}
+
+// Effective returns the settings that have an effect on a run, in the order of a file of settings.
+func (c Config) Effective() (found []Setting) {
+	list := settings(&c)
+	for _, s := range list {
+		if _, silent := s.silencer(list); !silent && s.only() != "simulate" {
+			found = append(found, Setting{s.name(), s.text()})
+		}
+	}
+	return found
+}
+
 // Difference is a setting that is not the same in several configurations.
 type Difference struct {
 	Name   string   // table.key

@@ -27,7 +27,7 @@ func leave(t *testing.T, dir string, h holder) {
 func TestASecondRunInTheSameDirectory(t *testing.T) {
 	t.Setenv("SLURM_JOB_ID", "4711")
 	dir := filepath.Join(t.TempDir(), "run")
-	first, err := Open(dir, "first", Provenance{})
+	first, err := Open(dir, "# first", Provenance{})
 	expect.OK(t, err)
 	host, err := os.Hostname()
 	expect.OK(t, err)

@@ -7,7 +7,9 @@ import (
 	"slices"
 	"time"
 
+	"dynmo/src/config"
 	"dynmo/src/cost"
+	"dynmo/src/dynamic"
 	"dynmo/src/trace"
 )
 
@@ -115,6 +117,15 @@ func (m Metrics) Next() int { return m.Step + max(1, m.Steps) }
 
 // Validated reports whether the validation loss was measured after the step.
 func (m Metrics) Validated() bool { return m.ValidationLoss != 0 || m.ValidationSeconds != 0 }
+
+// Size returns the tokens and microbatches of the step, of all replicas.
+func (m Metrics) Size(c config.Config) dynamic.Step {
+	microbatches := max(1, m.BatchSize/c.Parallel.MicrobatchSize)
+	if m.Microbatches > 0 {
+		microbatches = microbatches * m.Microbatches / c.Parallel.Microbatches
+	}
+	return dynamic.Step{Tokens: float64(m.BatchSize * c.Model.Sequence), Microbatches: float64(microbatches)}
+}
 
 // EventKind is the kind of an Event.
 type EventKind string

@@ -190,7 +190,7 @@ func (s *resumption) open(r *Run, c *claims, settings string, p Provenance) (ope
 	if err := cmp.Or(err, s.renew(SettingsFile, settings), s.renew(ProvenanceFile, string(provenance)+"\n"), files.WriteText(s.path(SummaryFile), "")); err != nil {
 		return opened, err
 	}
-	if r.board, err = newBoard(c, p.Host, time.Now(), s.past.Restarts); err != nil {
+	if r.board, err = newBoard(c, settings, p.Host, time.Now(), s.past.Restarts); err != nil {
 		return opened, err
 	}
 	r.board.purge(s.from.Step, time.Now())

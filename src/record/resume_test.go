@@ -54,7 +54,7 @@ func tell(t *testing.T, r *Run, lo, hi int) {
 func killed(t *testing.T, steps int, torn bool) (dir string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "run")
-	r, err := Open(dir, "first", Provenance{Host: "one"})
+	r, err := Open(dir, "# first", Provenance{Host: "one"})
 	expect.OK(t, err)
 	tell(t, r, 0, steps)
 	r.board.flush(time.Now())
@@ -120,7 +120,7 @@ func TestResume(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := killed(t, c.steps, c.torn)
-			r, past, err := Resume(dir, "second", Provenance{Host: "two"}, From{Step: c.from, Checkpoint: "ckpt/x", Clock: "virtual"})
+			r, past, err := Resume(dir, "# second", Provenance{Host: "two"}, From{Step: c.from, Checkpoint: "ckpt/x", Clock: "virtual"})
 			expect.OK(t, err)
 			if got := holding(t, dir); got != c.told {
 				t.Errorf("events and phases\n%s\nwant\n%s", got, c.told)
@@ -131,7 +131,7 @@ func TestResume(t *testing.T) {
 			if past.Cut != c.cut || past.Missing != c.missing || past.Damaged != c.damaged || past.Restarts != 1 {
 				t.Errorf("%+v, want %d cut, %d missing, %d damaged", past, c.cut, c.missing, c.damaged)
 			}
-			for name, want := range map[string]string{SettingsFile: "second", "config.1.toml": "first", SummaryFile: ""} {
+			for name, want := range map[string]string{SettingsFile: "# second", "config.1.toml": "# first", SummaryFile: ""} {
 				if text, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(text) != want {
 					t.Errorf("%s: %q, %v, want %q", name, text, err, want)
 				}
@@ -230,7 +230,7 @@ func TestBoardForgetsStepsThatAreRunAgain(t *testing.T) {
 // begins.
 func TestResumeInNothing(t *testing.T) {
 	for _, dir := range []string{t.TempDir(), filepath.Join(t.TempDir(), "a", "b")} {
-		r, past, err := Resume(dir, "first", Provenance{}, From{})
+		r, past, err := Resume(dir, "# first", Provenance{}, From{})
 		expect.OK(t, err)
 		if got := names(t, dir); !slices.Equal(got, made) || past.Restarts != 0 || past.Last != nil {
 			t.Errorf("files %v, %+v", got, past)
@@ -239,7 +239,7 @@ func TestResumeInNothing(t *testing.T) {
 	}
 	dir := t.TempDir()
 	expect.OK(t, os.Mkdir(filepath.Join(dir, CheckpointDir), 0o777))
-	r, past, err := Resume(dir, "first", Provenance{}, From{Step: 3, Checkpoint: "x"}) // records were removed
+	r, past, err := Resume(dir, "# first", Provenance{}, From{Step: 3, Checkpoint: "x"}) // records were removed
 	expect.OK(t, err)
 	if past.Restarts != 1 || past.Missing != 3 {
 		t.Errorf("%+v", past)
@@ -251,16 +251,16 @@ func TestResumeInNothing(t *testing.T) {
 // that is resumed as if it had not been tried.
 func TestResumeAgainAfterAFailure(t *testing.T) {
 	dir := killed(t, 10, true)
-	if _, _, err := Resume(dir, "second", Provenance{Host: "a/b"}, From{Step: 5}); err == nil || !strings.HasPrefix(err.Error(), "record: run directory "+dir+": open ") {
+	if _, _, err := Resume(dir, "# second", Provenance{Host: "a/b"}, From{Step: 5}); err == nil || !strings.HasPrefix(err.Error(), "record: run directory "+dir+": open ") {
 		t.Fatalf("got %v, want an error of TensorBoard's file", err)
 	}
-	r, past, err := Resume(dir, "third", Provenance{}, From{Step: 5})
+	r, past, err := Resume(dir, "# third", Provenance{}, From{Step: 5})
 	expect.OK(t, err)
 	defer r.Close()
 	if got := strings.Join(steps(t, dir), " "); got != "0 1 2 3 4" || past.Restarts != 2 {
 		t.Errorf("steps %s, %+v", got, past)
 	}
-	if got := lines(t, filepath.Join(dir, "config.1.toml")); got[0] != "first" {
+	if got := lines(t, filepath.Join(dir, "config.1.toml")); got[0] != "# first" {
 		t.Errorf("config.1.toml: %s", got)
 	}
 }
@@ -349,7 +349,7 @@ func TestResumeAfterAKill(t *testing.T) {
 	before := killed(t, 10, true)
 	after := filepath.Join(t.TempDir(), "after")
 	expect.OK(t, os.CopyFS(after, os.DirFS(before)))
-	r, _, err := Resume(after, "second", Provenance{}, From{Step: 5})
+	r, _, err := Resume(after, "# second", Provenance{}, From{Step: 5})
 	expect.OK(t, err)
 	expect.OK(t, r.CloseFiles())
 	order := []string{EventsFile, MetricsFile, CostsFile, TraceFile, EventsFile, "config.1.toml", SettingsFile, "provenance.1.json", ProvenanceFile, SummaryFile}
@@ -364,7 +364,7 @@ func TestResumeAfterAKill(t *testing.T) {
 			}
 			expect.OK(t, os.WriteFile(filepath.Join(dir, name), text, 0o666))
 		}
-		r, past, err := Resume(dir, "third", Provenance{}, From{Step: 5})
+		r, past, err := Resume(dir, "# third", Provenance{}, From{Step: 5})
 		expect.OK(t, err)
 		expect.OK(t, r.Close())
 		if got := strings.Join(steps(t, dir), " "); got != "0 1 2 3 4" || past.Last.Step != 4 {
@@ -375,7 +375,7 @@ func TestResumeAfterAKill(t *testing.T) {
 		}
 		list, err := filepath.Glob(filepath.Join(dir, "config.*.toml"))
 		expect.OK(t, err)
-		if !slices.ContainsFunc(list, func(path string) bool { return lines(t, path)[0] == "first" }) {
+		if !slices.ContainsFunc(list, func(path string) bool { return lines(t, path)[0] == "# first" }) {
 			t.Errorf("killed after %d: no %v has the first settings", n, list)
 		}
 	}
@@ -388,7 +388,7 @@ func TestResumeRefusesFIFOs(t *testing.T) {
 		path := filepath.Join(dir, name)
 		expect.OK(t, os.Remove(path))
 		expect.OK(t, syscall.Mkfifo(path, 0o600))
-		if _, _, err := Resume(dir, "second", Provenance{}, From{}); err == nil || !strings.HasSuffix(err.Error(), name+": a FIFO, want a regular file") {
+		if _, _, err := Resume(dir, "# second", Provenance{}, From{}); err == nil || !strings.HasSuffix(err.Error(), name+": a FIFO, want a regular file") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

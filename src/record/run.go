@@ -55,10 +55,13 @@ func (r *Run) Step(m Metrics) error {
 	return r.line(&r.metrics, m)
 }
 
-// Event adds a line to events.jsonl.
+// Event adds a line to events.jsonl, and the size of a move to TensorBoard's file.
 func (r *Run) Event(e Event) error {
 	if r == nil {
 		return nil
+	}
+	if e.Moved() {
+		r.board.moved(e, time.Now())
 	}
 	return r.line(&r.events, e)
 }

@@ -247,7 +247,7 @@ func (c *claims) run(settings string, p Provenance) (*Run, error) {
 		return nil, err
 	}
 	r.chrome.out = &r.traces
-	if r.board, err = newBoard(c, p.Host, time.Now(), 0); err != nil {
+	if r.board, err = newBoard(c, settings, p.Host, time.Now(), 0); err != nil {
 		return nil, err
 	}
 	return r, nil

@@ -85,7 +85,7 @@ func TestASecondRunNeedsForce(t *testing.T) {
 	for _, name := range runFiles {
 		dir := t.TempDir()
 		expect.OK(t, os.WriteFile(filepath.Join(dir, name), nil, 0o666))
-		_, err := Open(dir, "second", Provenance{})
+		_, err := Open(dir, "# second", Provenance{})
 		want := "record: run directory " + dir + ": a run already lies there (" + name + " exists): --resume goes on with it, --force writes over it"
 		if err == nil || err.Error() != want {
 			t.Errorf("got  %v\nwant %s", err, want)
@@ -118,7 +118,7 @@ var made = []string{SettingsFile, CostsFile, EventsFile, boardPrefix, MetricsFil
 // A run makes all its files at once, and Replace only removes those of a run.
 func TestReplace(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a[b]*", "run")
-	for i, settings := range []string{"first", "second"} {
+	for i, settings := range []string{"# first", "# second"} {
 		r, err := Replace(dir, settings, Provenance{})
 		expect.OK(t, err)
 		want := made
@@ -136,7 +136,7 @@ func TestReplace(t *testing.T) {
 		}
 		expect.OK(t, os.WriteFile(filepath.Join(dir, "notes.txt"), nil, 0o666))
 	}
-	if got := lines(t, filepath.Join(dir, SettingsFile)); got[0] != "second" {
+	if got := lines(t, filepath.Join(dir, SettingsFile)); got[0] != "# second" {
 		t.Errorf("settings %q", got)
 	}
 }

@@ -8,6 +8,9 @@ import (
 	"os"
 	"slices"
 	"time"
+
+	"dynmo/src/config"
+	"dynmo/src/dynamic"
 )
 
 const (
@@ -28,22 +31,30 @@ type board struct {
 	buffer    []byte
 	written   time.Time       // time of the last write of buffered records
 	described map[string]bool // tags whose description has been written
+	config    config.Config
+	counts    []dynamic.Counts // what layers count under the settings
 }
 
 // newBoard makes a new file. Its name differs from that of every other process, host and restart of
-// the run.
-func newBoard(c *claims, host string, at time.Time, restart int) (*board, error) {
+// the run. It begins with the settings.
+func newBoard(c *claims, settings, host string, at time.Time, restart int) (*board, error) {
+	parsed, _, err := config.Parse(SettingsFile, []byte(settings))
+	if err != nil {
+		return nil, err
+	}
 	file, err := c.file(fmt.Sprintf("%s%010d.%s.%d.%d", boardPrefix, at.Unix(), host, os.Getpid(), restart))
 	if err != nil {
 		return nil, err
 	}
-	b := &board{file: &appendFile{File: file}, described: map[string]bool{}}
+	b := &board{file: &appendFile{File: file}, described: map[string]bool{}, config: parsed, counts: dynamic.AllCounts(parsed)}
 	b.record(appendText(appendWall(nil, at), 3, boardVersion))
+	b.settings(parsed, settings, at)
 	b.flush(at)
 	return b, b.file.failed
 }
 
-// scalar is a number of a step. Its tag is Megatron-LM's name if there is one.
+// scalar is a number of a step. Its tag is Megatron-LM's name if there is one. A time that is not of the wall
+// clock has its clock behind the name: such times differ in kind from Megatron-LM's.
 type scalar struct {
 	tag         string
 	description string
@@ -51,19 +62,25 @@ type scalar struct {
 }
 
 // scalars returns the scalars of a step.
-func scalars(m Metrics) []scalar {
+func (b *board) scalars(m Metrics) []scalar {
 	seconds := "seconds, clock=" + m.Clock
+	timed := func(tag string) string {
+		if m.Clock == "wall" {
+			return tag
+		}
+		return tag + "/" + m.Clock
+	}
 	list := []scalar{
 		{"lm loss", "nats per token", float64(m.Loss)},
 		{"grad-norm", "norm of the gradient before clipping", float64(m.GradNorm)},
 		{"learning-rate", "of the step", float64(m.LR)},
 		{"batch-size", "sequences", float64(m.BatchSize)},
-		{"iteration-time", seconds, float64(m.StepSeconds)},
-		{"tokens-per-second", "of all replicas, clock=" + m.Clock, float64(m.TokensPerSecond)},
+		{timed("iteration-time"), seconds, float64(m.StepSeconds)},
+		{timed("tokens-per-second"), "of all replicas, clock=" + m.Clock, float64(m.TokensPerSecond)},
 		{"bubble-ratio", "idle / (stages x makespan)", float64(m.BubbleRatio)},
 		{"imbalance", "(largest - smallest) / mean load of the stages", float64(m.Imbalance)},
 		{"sparsity", "share of prunable parameters that are pruned", float64(m.Sparsity)},
-		{"balance-time", "measuring, deciding and moving after the step: " + seconds, float64(m.BalanceSeconds)},
+		{timed("balance-time"), "measuring, deciding and moving after the step: " + seconds, float64(m.BalanceSeconds)},
 	}
 	if len(m.BytesPerStage) > 0 {
 		list = append(list, scalar{"mem-allocated-bytes", "of the stage with the most", float64(slices.Max(m.BytesPerStage))})
@@ -72,7 +89,7 @@ func scalars(m Metrics) []scalar {
 		list = append(list,
 			scalar{"lm loss validation", "nats per token, of data that nothing is trained on", float64(m.ValidationLoss)},
 			scalar{"lm loss validation ppl", "perplexity: e to the validation loss", float64(m.ValidationPerplexity)},
-			scalar{"validation-time", seconds, float64(m.ValidationSeconds)})
+			scalar{timed("validation-time"), seconds, float64(m.ValidationSeconds)})
 	}
 	if m.Ranks > 0 {
 		list = append(list,
@@ -85,22 +102,57 @@ func scalars(m Metrics) []scalar {
 	if m.JoulesPerToken > 0 {
 		list = append(list, scalar{"joules-per-token", "of all GPUs since the run was last started", float64(m.JoulesPerToken)})
 	}
+	return append(list, b.counted(m)...)
+}
+
+// counted returns a scalar for each number that a kind charts of what a layer counted, such as the load of its
+// fullest expert or the tokens that leave there.
+func (b *board) counted(m Metrics) (list []scalar) {
+	size := m.Size(b.config)
+	for _, c := range m.Counts {
+		counts, ok := dynamic.Find(b.counts, c.Name)
+		if !ok {
+			continue
+		}
+		for _, chart := range counts.Charts {
+			about := chart.About
+			if chart.Unit != "" {
+				about = chart.Unit + ", " + about
+			}
+			if y := chart.Of(counts.Read(c.Values), size); !math.IsNaN(y) {
+				list = append(list, scalar{chart.Title + "/" + c.Layer, about, y})
+			}
+		}
+	}
 	return list
 }
 
 // add adds the scalars of a step under its iteration number, which counts from 1 as in the log.
 func (b *board) add(m Metrics) {
-	event := appendWall(nil, m.Time)
-	event = binary.AppendUvarint(append(event, 2<<3), uint64(m.Step+1))
+	b.write(m.Step, m.Time, b.scalars(m))
+	if m.Time.Sub(b.written) >= boardEvery {
+		b.flush(m.Time)
+	}
+}
+
+// moved adds the size of a move of layers, after the step before it.
+func (b *board) moved(e Event, at time.Time) {
+	list := []scalar{{"moved-bytes", "of layers that moved between stages after the step", float64(e.Bytes)}}
+	if layers, ok := e.Detail["layers"].(int); ok {
+		list = append(list, scalar{"moved-layers", "that moved between stages after the step", float64(layers)})
+	}
+	b.write(e.Step, at, list)
+}
+
+// write adds scalars under the iteration number of a step.
+func (b *board) write(step int, at time.Time, list []scalar) {
+	event := binary.AppendUvarint(append(appendWall(nil, at), 2<<3), uint64(step+1))
 	var summary []byte
-	for _, s := range scalars(m) {
+	for _, s := range list {
 		summary = appendMessage(summary, 1, s.append(!b.described[s.tag]))
 		b.described[s.tag] = true
 	}
 	b.record(appendMessage(event, 5, summary))
-	if m.Time.Sub(b.written) >= boardEvery {
-		b.flush(m.Time)
-	}
 }
 
 // purge makes TensorBoard drop the data of a step and of later steps in earlier files. It writes an

@@ -123,7 +123,7 @@ func (s *shown) event(t *testing.T, data []byte, first bool) {
 // value reads a Summary.Value.
 func value(t *testing.T, data []byte) string {
 	t.Helper()
-	var tag, about string
+	var tag, about, tensor string
 	var number float32
 	for _, f := range fields(t, data) {
 		switch f.number {
@@ -131,15 +131,103 @@ func value(t *testing.T, data []byte) string {
 			tag = string(f.bytes)
 		case 2:
 			number = math.Float32frombits(uint32(f.bits))
+		case 8:
+			list := fields(t, f.bytes)
+			if tensor = "a number"; list[0].bits == textType {
+				tensor = string(list[2].bytes)
+			}
 		case 9:
 			metadata := fields(t, f.bytes)
 			plugin := fields(t, metadata[0].bytes)
+			if len(metadata) == 2 {
+				about = fmt.Sprintf(" (%s, class %d)", plugin[0].bytes, metadata[1].bits)
+				if len(plugin) > 1 {
+					about += hyperparameters(t, plugin[1].bytes)
+				}
+				break
+			}
 			about = fmt.Sprintf(" (%s, class %d: %s)", plugin[0].bytes, metadata[2].bits, metadata[1].bytes)
 		default:
 			t.Fatalf("field %d of a Value", f.number)
 		}
 	}
+	if tensor != "" {
+		return fmt.Sprintf("%s = %s%s", tag, tensor, about)
+	}
 	return fmt.Sprintf("%s = %v%s", tag, number, about)
+}
+
+// hyperparameters reads an HParamsPluginData with a SessionStartInfo, and returns some of its entries.
+func hyperparameters(t *testing.T, data []byte) (text string) {
+	t.Helper()
+	for _, f := range fields(t, fields(t, data)[0].bytes) {
+		if f.number != 1 {
+			continue
+		}
+		entry := fields(t, f.bytes)
+		value := fields(t, entry[1].bytes)[0]
+		switch name := string(entry[0].bytes); name {
+		case "train.steps":
+			text += fmt.Sprintf(" %s %v", name, math.Float64frombits(value.bits))
+		case "train.hash":
+			text += fmt.Sprintf(" %s %v", name, value.bits)
+		case "run.name", "balance.every", "moe.experts":
+			text += fmt.Sprintf(" %s %s", name, value.bytes)
+		}
+	}
+	return text
+}
+
+// TestBoardHasSettings: the file begins with the settings as text, and as hyperparameters of their types, but
+// for those without effect.
+func TestBoardHasSettings(t *testing.T) {
+	dir := t.TempDir()
+	r, err := Open(dir, "[run]\nname = \"x\"\n[train]\nsteps = 9\nhash = true\n[balance]\nkind = \"uniform\"\n", Provenance{Host: "a"})
+	expect.OK(t, err)
+	expect.OK(t, r.Close())
+	list, err := filepath.Glob(filepath.Join(dir, boardPrefix+"*"))
+	expect.OK(t, err)
+	file, err := os.ReadFile(list[0])
+	expect.OK(t, err)
+	var got []string
+	for _, line := range readBoard(t, file).lines[1:] {
+		_, text, _ := strings.Cut(line, " step 0 ")
+		got = append(got, text)
+	}
+	want := []string{
+		"config.toml/text_summary =     [run]\n    name = \"x\"\n    [train]\n    steps = 9\n    hash = true\n    [balance]\n    kind = \"uniform\"\n     (text, class 2)",
+		"_hparams_/session_start_info = a number (hparams, class 2) run.name x train.steps 9 train.hash 1",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestBoardCounts: what layers count has a curve for each layer, and a move its bytes.
+func TestBoardCounts(t *testing.T) {
+	dir := t.TempDir()
+	r, err := Open(dir, "[model]\nfamily = \"llama\"\nsequence = 8\n[dynamic]\nkind = \"exit+moe\"\n", Provenance{Host: "a"})
+	expect.OK(t, err)
+	expect.OK(t, r.Step(Metrics{Step: 4, Clock: "wall", BatchSize: 2, Counts: []LayerCounts{
+		{"exit.1", "exit", []int64{16, 4, 1, 0, 0, 0, 0}}, {"block.1", "experts", []int64{16, 0, 0, 0, 2, 6, 4, 4}},
+	}}))
+	expect.OK(t, r.Event(Event{Step: 4, Kind: Migrate, Bytes: 512, Detail: map[string]any{"layers": 3}}))
+	expect.OK(t, r.Event(Event{Step: 4, Kind: Migrate, Bytes: 512, Detail: map[string]any{"refused": "no memory"}}))
+	expect.OK(t, r.Close())
+	list, err := filepath.Glob(filepath.Join(dir, boardPrefix+"*"))
+	expect.OK(t, err)
+	file, err := os.ReadFile(list[0])
+	expect.OK(t, err)
+	text := strings.Join(readBoard(t, file).lines, "\n") + "\n"
+	for _, want := range []string{
+		" step 5 tokens that leave/exit.1 = 25 (scalars, class 1: %, of all tokens of the step, by exit)\n",
+		" step 5 fullest expert/block.1 = 1.5 (", " step 5 iteration-time = 0 (",
+		" step 5 moved-bytes = 512 (", " step 5 moved-layers = 3 (",
+	} {
+		if strings.Count(text, want) != 1 {
+			t.Errorf("%d times %q in\n%s", strings.Count(text, want), want, text)
+		}
+	}
 }
 
 // TestBoardReadsBack: what was added is on disk after the time between two writings,
@@ -159,8 +247,8 @@ func TestBoardReadsBack(t *testing.T) {
 		expect.OK(t, err)
 		return readBoard(t, file).lines
 	}
-	if got := read(); len(got) != 1 {
-		t.Errorf("a run that has begun: %v, want its version", got)
+	if got := read(); len(got) != 3 {
+		t.Errorf("a run that has begun: %v, want its version and its settings twice", got)
 	}
 	at := time.Now().Truncate(time.Second)
 	for step := range 3 {
@@ -189,19 +277,19 @@ func TestBoardReadsBack(t *testing.T) {
 			{"grad-norm = NaN", "norm of the gradient before clipping"},
 			{"learning-rate = 0.25", "of the step"},
 			{"batch-size = 8", "sequences"},
-			{"iteration-time = 0.5", "seconds, clock=virtual"},
-			{"tokens-per-second = 1024", "of all replicas, clock=virtual"},
+			{"iteration-time/virtual = 0.5", "seconds, clock=virtual"},
+			{"tokens-per-second/virtual = 1024", "of all replicas, clock=virtual"},
 			{"bubble-ratio = 0.125", "idle / (stages x makespan)"},
 			{"imbalance = 0.75", "(largest - smallest) / mean load of the stages"},
 			{"sparsity = 0.5", "share of prunable parameters that are pruned"},
-			{"balance-time = 0.0625", "measuring, deciding and moving after the step: seconds, clock=virtual"},
+			{"balance-time/virtual = 0.0625", "measuring, deciding and moving after the step: seconds, clock=virtual"},
 			{"mem-allocated-bytes = 32", "of the stage with the most"},
 		}
 		if step > 0 {
 			list = append(list, []struct{ text, about string }{
 				{"lm loss validation = 2", "nats per token, of data that nothing is trained on"},
 				{"lm loss validation ppl = 8", "perplexity: e to the validation loss"},
-				{"validation-time = 0.5", "seconds, clock=virtual"},
+				{"validation-time/virtual = 0.5", "seconds, clock=virtual"},
 			}...)
 		}
 		list = append(list, []struct{ text, about string }{
@@ -218,7 +306,7 @@ func TestBoardReadsBack(t *testing.T) {
 			want = append(want, line)
 		}
 	}
-	if diff := cmp.Diff(want, got[1:]); diff != "" {
+	if diff := cmp.Diff(want, got[3:]); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -41,19 +41,10 @@ func (r Run) counted(counts dynamic.Counts, number dynamic.Chart) layerCurves {
 				k, row[c.Layer] = len(l.y), len(l.y)
 				l.layers, l.y = append(l.layers, layer), append(l.y, gaps(len(r.Metrics)))
 			}
-			l.y[k][i] = record.Float(number.Of(counts.Read(c.Values), r.size(m)))
+			l.y[k][i] = record.Float(number.Of(counts.Read(c.Values), m.Size(r.Config)))
 		}
 	}
 	return l
-}
-
-// size returns the microbatches and tokens of a step.
-func (r Run) size(m record.Metrics) dynamic.Step {
-	microbatches := max(1, m.BatchSize/r.Config.Parallel.MicrobatchSize)
-	if m.Microbatches > 0 {
-		microbatches = microbatches * m.Microbatches / r.Config.Parallel.Microbatches
-	}
-	return dynamic.Step{Tokens: float64(m.BatchSize * r.Config.Model.Sequence), Microbatches: float64(microbatches)}
 }
 
 // plasticity returns the chart of the plasticity of evaluated layers, over the steps with an
