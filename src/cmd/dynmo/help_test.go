@@ -8,8 +8,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
-
-	"dynmo/src/config"
 )
 
 // TestExamples: every command is in a group of the help. Its example is a valid command line of the
@@ -94,33 +92,6 @@ func TestCommandLine(t *testing.T) {
 	} {
 		if got := commandLine(c.words); got != c.want {
 			t.Errorf("got %s, want %s", got, c.want)
-		}
-	}
-}
-
-func TestResumeCommand(t *testing.T) {
-	c := config.Default()
-	c.Parallel.Stages, c.Parallel.Replicas = 2, 3
-	again := append([]string{"bin/dynmo", "train", "run.toml"}, setWords([]string{"run.name=my run"})...)
-	const want = "bin/dynmo train run.toml --set 'run.name=my run' --run-dir runs/a --resume"
-	for _, launcher := range []struct {
-		prefix string
-		set    []string
-	}{
-		{"", nil},
-		{"mpirun -n 6 ", []string{"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "SLURM_PROCID"}}, // in a Slurm job
-		{"mpirun -n 6 ", []string{"PMI_RANK", "PMI_SIZE"}},                              // MPICH
-		{"srun --mpi=pmix -n 6 ", []string{"SLURM_PROCID", "PMIX_RANK"}},
-		{"srun --mpi=pmi2 -n 6 ", []string{"SLURM_PROCID", "PMI_RANK"}},
-	} {
-		getenv := func(name string) string {
-			if slices.Contains(launcher.set, name) {
-				return "6"
-			}
-			return ""
-		}
-		if got := resumeCommand(again, "runs/a", c, getenv); got != launcher.prefix+want {
-			t.Errorf("got %s, want %s%s", got, launcher.prefix, want)
 		}
 	}
 }

@@ -3,13 +3,11 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"runtime/debug"
 	"strings"
 
 	"dynmo/src/comm/mpi"
-	"dynmo/src/config"
 	_ "dynmo/src/kind" // every kind of dynamism
 )
 
@@ -54,24 +52,4 @@ func setWords(sets []string) []string {
 		words = append(words, "--set", set)
 	}
 	return words
-}
-
-// resumeCommand returns the command line that resumes a stopped run. again are the words that
-// started its training, and dir is its directory. A rank does not know the launcher's options, only
-// how many ranks it started.
-func resumeCommand(again []string, dir string, c config.Config, getenv func(string) string) string {
-	ranks := fmt.Sprint(c.Parallel.Stages * c.Parallel.Replicas)
-	var words []string
-	switch {
-	case getenv("OMPI_COMM_WORLD_SIZE") != "":
-		words = []string{"mpirun", "-n", ranks}
-	case getenv("SLURM_PROCID") != "" && getenv("PMIX_RANK") != "":
-		words = []string{"srun", "--mpi=pmix", "-n", ranks}
-	case getenv("SLURM_PROCID") != "" && getenv("PMI_RANK") != "":
-		words = []string{"srun", "--mpi=pmi2", "-n", ranks}
-	case getenv("PMI_RANK") != "": // MPICH
-		words = []string{"mpirun", "-n", ranks}
-	}
-	words = append(append(words, again...), "--run-dir", dir, "--resume")
-	return commandLine(words)
 }

@@ -145,7 +145,9 @@ func runTraining(c *cobra.Command, settings config.Config, records runDirectory,
 	asked, silence := saveRequests()
 	defer silence()
 	watch := &watcher{out: c.ErrOrStderr(), settings: settings, resolved: resolved, records: records}
-	resume := func() string { return files.Visible(resumeCommand(again, watch.dir, settings, os.Getenv)) }
+	resume := func() string {
+		return files.Visible(resumeCommand(again, watch.dir, settings, os.Getenv, ancestorCommands()))
+	}
 	advise := func(err error) error { // adds the next step to an error
 		if exitStatus(err) == exitUnsaved {
 			return fmt.Errorf("%w: once checkpoints can be written, resume from the newest one: %s", err, resume())
