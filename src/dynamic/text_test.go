@@ -25,6 +25,8 @@ func TestChangeText(t *testing.T) {
 		{"mod", map[string]any{"taken": 0.125, "right": 0.9}, "routed blocks take 12.5 % of the tokens; predictor accuracy 90 %"},
 		{"freeze+mod", map[string]any{"layers": 3., "of_all": 10., "taken": 0.1, "right": 0.9},
 			"froze layers 0 to 2 of 10; routed blocks take 10 % of the tokens; predictor accuracy 90 %"},
+		{"moe", map[string]any{"fullest": 2.3125, "dropped": 0.}, "the busiest expert of a layer has 2.31 times the mean load, no token was dropped"},
+		{"moe", map[string]any{"fullest": 2.3125, "dropped": 0.015}, "the busiest expert of a layer has 2.31 times the mean load, 1.5 % of the assignments were dropped"},
 		{"melt", map[string]any{"what": "melt", "by_half": 1234., "how": "slowly"}, "melt: by half 1.23 k, how slowly"},
 		{"melt", nil, "melt"},
 		{"", nil, ""},

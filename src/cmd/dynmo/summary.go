@@ -43,6 +43,9 @@ func (w *watcher) sumUp(out train.Outcome, failed error) {
 	}
 	s.Worth.Doubt = w.doubt(s.After.Clock)
 	w.keep(s)
+	if s.WouldGain = w.wouldGain(s); s.WouldGain != "" {
+		w.keep(s)
+	}
 	fmt.Fprintf(w.out, "simulated from the measured layer costs: %s\n", report.Headline(*s.Worth, s.Packing != nil, w.tally.Overhead()))
 	for _, line := range report.Remarks(s) {
 		fmt.Fprintln(w.out, line)

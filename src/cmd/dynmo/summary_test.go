@@ -104,3 +104,40 @@ func TestTrainSumsUpFailures(t *testing.T) {
 		t.Errorf("%+v, %v of a run that was stopped", s, err)
 	}
 }
+
+// TestTrainSaysWhatWouldGain: a run whose layers never moved, though others would be faster, names settings
+// with their factor in log, summary and page. A run that gained from moving layers does not.
+func TestTrainSaysWhatWouldGain(t *testing.T) {
+	file, dir := tiny(t)
+	still := []string{"train", file, "--run-dir", dir, "--set", "balance.kind=uniform", "--set", "dynamic.kind=none", "--set", "model.blocks=5", "--set", "run.clock=virtual"}
+	e := says(still...)
+	const want = "predicted to gain: --set "
+	if e.status != exitDone || strings.Count(e.stderr, want) != 1 || !strings.Contains(e.stderr, ". More: dynmo plan "+dir+"/config.toml --costs "+dir+"/costs.jsonl\n") {
+		t.Fatalf("status %d, want %q: %s", e.status, want, e.stderr)
+	}
+	s, err := verdict.ReadSummary(dir)
+	expect.OK(t, err)
+	if !strings.HasPrefix(s.WouldGain, want) {
+		t.Errorf("the summary says %q", s.WouldGain)
+	}
+	if page := said(t, "report", dir, "-o", "-"); !strings.Contains(page, want) {
+		t.Error("the page does not say what would gain")
+	}
+	if list := decodedLines[map[string]any](t, said(t, "plan", dir+"/config.toml", "--costs", dir+"/costs.jsonl", "--json")); len(list) != 1 {
+		t.Errorf("the command that the log names answers %v", list)
+	}
+	w := watcher{settings: config.Default()}
+	for _, s := range []verdict.Summary{
+		{Status: verdict.Finished, Worth: &verdict.Result{Moved: true, Speedup: 1.5, Low: 1.4, High: 1.6, Draws: 9}},
+		{Status: verdict.Finished, Worth: &verdict.Result{Speedup: 1, Doubt: "crowded"}},
+		{Status: verdict.Stopped, Worth: &verdict.Result{Speedup: 1}},
+		{Status: verdict.Finished, Worth: &verdict.Result{Speedup: 1}}, // no costs
+	} {
+		if got := w.wouldGain(s); got != "" {
+			t.Errorf("%+v: %q", s.Worth, got)
+		}
+	}
+	if got := gainsText(nil); !strings.HasPrefix(got, "nothing that was tried would make a step 1 % faster") {
+		t.Errorf("%q", got)
+	}
+}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"dynmo/src/comm"
 	"dynmo/src/comm/mpi"
 	"dynmo/src/config"
 	"dynmo/src/cost"
@@ -83,8 +82,7 @@ func (w *whatIf) read(file string, q question) (record.Series, study.Options, er
 	if err := w.check(c, q); err != nil {
 		return fail(err)
 	}
-	o := study.Options{Config: c, Fixed: search.Fixed(c), Network: sim.Uniform(c.Comm.LatencySeconds, c.Comm.BandwidthBytes)}
-	o.Network.Delay = comm.Delay{Most: c.Comm.DelayMost, Seed: c.Run.Seed}
+	o := onCluster(c)
 	series, notes, err := record.OpenSeries(w.costs, 0)
 	if err != nil {
 		return fail(fmt.Errorf("--costs: %w", err))

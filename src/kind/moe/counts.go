@@ -121,6 +121,15 @@ func (l *loads) Before(int, dynamic.Target) (dynamic.Change, error) {
 	return dynamic.Change{Kind: "moe", Costs: drops, Detail: map[string]float64{"fullest": l.fullest.Value, "dropped": l.dropped.Value}}, nil
 }
 
+// tellLoads says the loads of a report.
+func tellLoads(of map[string]float64) string {
+	dropped := "no token was dropped"
+	if share := of["dropped"]; share > 0 {
+		dropped = dynamic.Percent(share) + " of the assignments were dropped"
+	}
+	return fmt.Sprintf("the busiest expert of a layer has %.2f times the mean load, %s", of["fullest"], dropped)
+}
+
 // After counts the tokens of all experts.
 func (l *loads) After(_ int, counts []cost.CountSum) error {
 	var full, drops, taken, layers float64

@@ -32,7 +32,7 @@ var Kind = dynamic.Registration{
 	Held:     held,
 	Contest:  contest,
 	Forcing:  forcing,
-	Changes:  map[string]func(map[string]float64) string{forcedChange: tellForced},
+	Changes:  map[string]func(map[string]float64) string{forcedChange: tellForced, "moe": tellLoads},
 	Workload: dynamic.Making{Every: 1, Routed: true, Of: recorded, Placing: simulatedPlacing},
 	Holds: func(c config.Config) string {
 		m := config.Of[options](c)

@@ -43,7 +43,7 @@ func (p pruning) Sparsity(step int) (float64, bool) {
 }
 
 // Before prunes to the step's sparsity: (1 - S_t)·(all prunable parameters) are kept,
-// rounded to whole units, fewer only where fewer are left. Ties are broken by (layer,
+// rounded to whole units. It changes nothing where no more are left. Ties are broken by (layer,
 // parameter, index), the lower stays.
 func (p pruning) Before(step int, t dynamic.Target) (dynamic.Change, error) {
 	sparsity, due := p.Sparsity(step)
@@ -56,15 +56,14 @@ func (p pruning) Before(step int, t dynamic.Target) (dynamic.Change, error) {
 	}
 	total, left := counts[0], by.left(counts[0], counts[1])
 	k := by.whole(sparsity, total)
-	fewer := k < left
-	if fewer {
-		if err := p.drop(t, by, k); err != nil {
-			return dynamic.Change{}, fmt.Errorf("prune: %w", err)
-		}
-		left = k
+	if k >= left {
+		return dynamic.Change{}, nil
 	}
-	kept := float64(by.elements(by.left(total, total), left))
-	return dynamic.Change{Kind: "prune", Structure: fewer, Costs: fewer, Detail: map[string]float64{
+	if err := p.drop(t, by, k); err != nil {
+		return dynamic.Change{}, fmt.Errorf("prune: %w", err)
+	}
+	kept := float64(by.elements(by.left(total, total), k))
+	return dynamic.Change{Kind: "prune", Structure: true, Costs: true, Detail: map[string]float64{
 		"target_sparsity": sparsity, "kept": kept, "prunable": float64(total), "sparsity": 1 - kept/float64(total),
 	}}, nil
 }

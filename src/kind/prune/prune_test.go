@@ -92,8 +92,12 @@ func prunePipeline(t *testing.T, m partition.Map, p pruning, seed uint64) []prun
 			left := float64(counts[1])
 			target, _ := p.Sparsity(p.Start + i*p.Every)
 			by, elements := p.structure(), counts[0]
+			before := min(want, float64(elements))
 			want = min(want, float64(by.elements(by.left(elements, elements), by.whole(target, elements)))) // what is pruned stays pruned
-			if left != want || change.Detail["kept"] != want {
+			if kind := change.Kind; (kind == "prune") != (want < before) {
+				return fmt.Errorf("sparsity %v: %v of %v are left after %v, the change is of kind %q", target, want, counts[0], before, kind)
+			}
+			if left != want || change.Kind != "" && change.Detail["kept"] != want {
 				return fmt.Errorf("sparsity %v: %v of %v are left, event says %v, want %v", target, left, counts[0], change.Detail["kept"], want)
 			}
 		}

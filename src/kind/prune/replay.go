@@ -38,7 +38,8 @@ type forced struct {
 	loads dynamic.Loads
 }
 
-// Before prunes the layers of this stage to the densities of the step, if the file has the step.
+// Before prunes the layers of this stage to the densities of the step, if the file has the step. It
+// changes nothing where no more are left.
 // Ties are broken by (parameter, index), the lower stays.
 func (f forced) Before(step int, t dynamic.Target) (dynamic.Change, error) {
 	densities, due := f.loads.At(step)
@@ -55,8 +56,10 @@ func (f forced) Before(step int, t dynamic.Target) (dynamic.Change, error) {
 		return dynamic.Change{}, fmt.Errorf("prune: count: %w", err)
 	}
 	kept, prunable := float64(sums[2]), float64(sums[0])
-	fewer := sums[2] < sums[1]
-	return dynamic.Change{Kind: "prune", Structure: fewer, Costs: fewer, Detail: map[string]float64{
+	if sums[2] == sums[1] {
+		return dynamic.Change{}, nil
+	}
+	return dynamic.Change{Kind: "prune", Structure: true, Costs: true, Detail: map[string]float64{
 		"kept": kept, "prunable": prunable, "sparsity": 1 - kept/prunable,
 	}}, nil
 }

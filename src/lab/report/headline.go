@@ -40,16 +40,20 @@ func Headline(w verdict.Result, packed bool, overhead float64) string {
 	return fmt.Sprintf("%.2fx faster than %s (%s)", w.Speedup, static, within)
 }
 
-// Remarks returns lines for the headline of a run: the moves that did not pay, and the reason why
-// no layer moved.
+// Remarks returns lines for the headline of a run: the moves that did not pay, the reason why no layer moved,
+// and what would gain.
 func Remarks(s verdict.Summary) (lines []string) {
 	if s.Moves != nil {
 		if text := s.Moves.String(); text != "" {
 			lines = append(lines, "moves: "+text)
 		}
 	}
-	if s.Stayed != "" {
+	isBest := s.WouldGain != "" && s.Worth != nil && !s.Worth.Moved && s.Worth.Ceiling < 1+verdict.LeastGain // the headline says so
+	if s.Stayed != "" && !isBest {
 		lines = append(lines, "no layer moved, because "+s.Stayed)
+	}
+	if s.WouldGain != "" {
+		lines = append(lines, s.WouldGain)
 	}
 	return lines
 }

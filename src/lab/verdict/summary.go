@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"dynmo/src/config"
+	"dynmo/src/cost"
 	"dynmo/src/files"
 	"dynmo/src/plan/search"
 	"dynmo/src/record"
@@ -44,6 +45,9 @@ type Summary struct {
 	// Moves is absent if no layer moved. Stayed then has the reason.
 	Moves  *Moves `json:"moves,omitempty"`
 	Stayed string `json:"stayed,omitempty"`
+	// WouldGain says what would make steps shorter where moving layers did not; absent if it did, or if
+	// that is not known.
+	WouldGain string `json:"would_gain,omitempty"`
 	// Worth is absent if there is one stage, and for failed runs.
 	Worth *Result `json:"worth,omitempty"`
 	// Packing is absent if the model was never packed onto fewer ranks.
@@ -212,6 +216,15 @@ func (t *Tally) Packing() *Packing { return t.packer.Packing() }
 // Unpacked returns why the last attempt to pack the model packed nothing; "" if it packed, or there was
 // none.
 func (t *Tally) Unpacked() string { return t.decisions.unpacked }
+
+// LastCosts returns the costs of layers in the last phase; ok is false if none were measured.
+func (t *Tally) LastCosts() (costs cost.Table, ok bool) {
+	if len(t.series) == 0 {
+		return costs, false
+	}
+	list := t.series.Costs()
+	return list[len(list)-1].Mean(), true
+}
 
 // Worth returns the value of moving layers under some settings. It is nil if there is one stage, or
 // no phase ran to its end.
