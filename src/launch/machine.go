@@ -26,6 +26,7 @@ const nullRate = 5e10
 type machine struct {
 	kernels string        // backend, instruction-set path and libraries: results depend on them to the bit
 	gpu     string        // UUID of the GPU; "": none
+	model   string        // name of the GPU
 	bus     string        // PCI address of the GPU
 	bounds  []bound       // of the GPU's memory
 	clock   *device.Clock // the device's clock; nil: the device accepts any clock
@@ -77,7 +78,7 @@ func newGPU(c config.Config) (machine, error) {
 	}
 	gpu := dev.Describe()
 	return machine{
-		kernels: backend.Identity(), gpu: gpu.UUID, bus: gpu.Bus, bounds: []bound{{gpu.UUID, free}}, clock: clock,
+		kernels: backend.Identity(), gpu: gpu.UUID, model: gpu.Name, bus: gpu.Bus, bounds: []bound{{gpu.UUID, free}}, clock: clock,
 		open: func(*device.Clock) (device.Device, kernel.Backend) { return dev, backend },
 	}, nil
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"dynmo/src/dynamic"
 )
 
 // Log is one line of a training log. Its first fields are those of Megatron-LM, so that parsers of
@@ -12,7 +14,9 @@ type Log struct {
 	Iteration, Iterations int     // Iteration counts from 1; Iterations is the total
 	ConsumedSamples       int64   // sequences since the run began, including those of this iteration
 	Seconds               float64 // of an iteration
-	FLOPs                 float64 // floating-point operations per second and device; 0 leaves the field out
+	FLOPs                 float64 // floating-point operations of the dense model per second and rank (see ModelFLOPs); 0 leaves the field out
+	GPU                   bool    // a rank has a GPU
+	Peak                  float64 // the most operations per second of a rank; 0: not known
 	LR                    float64
 	BatchSize             int     // sequences in the global batch
 	Loss                  float64 // nats per token
@@ -40,8 +44,11 @@ func (l Log) String() string {
 	fmt.Fprintf(&b, " iteration %8d/%8d |", l.Iteration, l.Iterations)
 	fmt.Fprintf(&b, " consumed samples: %12d |", l.ConsumedSamples)
 	fmt.Fprintf(&b, " elapsed time per iteration (ms): %.1f |", 1e3*l.Seconds)
-	if l.FLOPs > 0 {
+	switch {
+	case l.FLOPs > 0 && l.GPU:
 		fmt.Fprintf(&b, " throughput per GPU (TFLOP/s/GPU): %.1f |", l.FLOPs/1e12)
+	case l.FLOPs > 0:
+		fmt.Fprintf(&b, " throughput per rank (TFLOP/s): %s |", dynamic.Significant(l.FLOPs/1e12))
 	}
 	fmt.Fprintf(&b, " learning rate: %.6E |", l.LR)
 	fmt.Fprintf(&b, " global batch size: %5d |", l.BatchSize)
@@ -55,6 +62,9 @@ func (l Log) String() string {
 	fmt.Fprintf(&b, " number of nan iterations: %3d |", l.NaN)
 	if l.Clock != "" {
 		fmt.Fprintf(&b, " tokens per second: %.0f | clock: %s | time left: %s |", l.TokensPerSecond, l.Clock, Duration(l.Left))
+	}
+	if l.FLOPs > 0 && l.Peak > 0 {
+		fmt.Fprintf(&b, " MFU: %.1f %% |", 100*l.FLOPs/l.Peak)
 	}
 	for _, text := range l.Model {
 		fmt.Fprintf(&b, " %s |", text)

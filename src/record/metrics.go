@@ -10,6 +10,7 @@ import (
 	"dynmo/src/config"
 	"dynmo/src/cost"
 	"dynmo/src/dynamic"
+	"dynmo/src/model"
 	"dynmo/src/trace"
 )
 
@@ -117,6 +118,20 @@ func (m Metrics) Next() int { return m.Step + max(1, m.Steps) }
 
 // Validated reports whether the validation loss was measured after the step.
 func (m Metrics) Validated() bool { return m.ValidationLoss != 0 || m.ValidationSeconds != 0 }
+
+// ModelFLOPs returns the floating-point operations per second and rank that the step would have had in the dense
+// model: those of model.Config.Flops for each token, whatever was pruned, frozen or skipped, and without what is
+// computed a second time (Chowdhery et al. 2022, appendix B). It is 0 if the time or the ranks are not known.
+func (m Metrics) ModelFLOPs(c config.Config) float64 {
+	ranks := m.Ranks
+	if ranks == 0 {
+		ranks = c.Parallel.Stages * c.Parallel.Replicas
+	}
+	if !(m.StepSeconds > 0) {
+		return 0
+	}
+	return model.FromConfig(c).Flops() * m.Size(c).Tokens / float64(m.StepSeconds) / float64(ranks)
+}
 
 // Size returns the tokens and microbatches of the step, of all replicas.
 func (m Metrics) Size(c config.Config) dynamic.Step {

@@ -82,6 +82,9 @@ func (b *board) scalars(m Metrics) []scalar {
 		{"sparsity", "share of prunable parameters that are pruned", float64(m.Sparsity)},
 		{timed("balance-time"), "measuring, deciding and moving after the step: " + seconds, float64(m.BalanceSeconds)},
 	}
+	if flops := m.ModelFLOPs(b.config); flops > 0 {
+		list = append(list, scalar{timed("throughput"), "TFLOP/s of a rank, counted as in the dense model, clock=" + m.Clock, flops / 1e12})
+	}
 	if len(m.BytesPerStage) > 0 {
 		list = append(list, scalar{"mem-allocated-bytes", "of the stage with the most", float64(slices.Max(m.BytesPerStage))})
 	}

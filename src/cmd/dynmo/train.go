@@ -50,6 +50,10 @@ The run's records lie in a new directory, runs/NAME-YYYYmmdd-HHMMSS, or in that 
 NAME is run.name. The first and the last line of the log name the directory. tensorboard
 --logdir reads it, too.
 
+TFLOP/s in the log are those of a rank, counted as in the dense model: 6 operations for each weight
+and token and those of causal attention, whatever was pruned, frozen, skipped or computed twice.
+MFU is their share of the GPU's peak, for GPUs whose data sheet dynmo knows, on the wall clock.
+
 --resume resumes from the newest whole checkpoint of --run-dir, or of the newest directory of
 run.name in runs that has one. If there is none the run begins at step 0, so one command line
 serves the first start and all others. Ranks, stages, the balancer, the schedule and train.steps

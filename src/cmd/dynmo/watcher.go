@@ -9,9 +9,11 @@ import (
 	"dynmo/src/config"
 	"dynmo/src/files"
 	"dynmo/src/lab/report"
+	"dynmo/src/lab/roofline"
 	"dynmo/src/lab/verdict"
 	"dynmo/src/launch"
 	"dynmo/src/nodebench"
+	"dynmo/src/plan/search"
 	"dynmo/src/record"
 	"dynmo/src/trace"
 )
@@ -39,7 +41,9 @@ type watcher struct {
 	failed   bool // the run ended with an error
 	steps    int  // steps done
 	skipped  int
-	err      error // of closing and summing up
+	onGPU    bool
+	peak     float64 // operations per second of a rank's GPU by its data sheet; 0: not known
+	err      error   // of closing and summing up
 }
 
 // begin opens the run directory. It prints what will run, and on which hosts.
@@ -56,6 +60,9 @@ func (w *watcher) begin(about launch.World) (record.Observer, error) {
 	w.skipped = w.past.Skipped
 	w.first, w.steps = about.Resumed.Step, about.Resumed.Step
 	w.began, w.left, w.model = time.Now(), record.NewTimeLeft(), report.NewModel(w.settings)
+	if w.onGPU = about.GPU != ""; about.Clock == "wall" {
+		w.peak = roofline.Peak(about.GPUModel, search.Precision(w.settings))
+	}
 	w.crowded, w.host = about.Crowded, nodebench.NewWatch()
 	for _, e := range w.past.Changes {
 		w.model.Event(e)
@@ -125,7 +132,7 @@ func (w *watcher) Step(m record.Metrics) error {
 	w.progress.Step(record.Log{
 		Iteration: w.steps, Iterations: w.settings.Train.Steps,
 		ConsumedSamples: int64(w.steps) * int64(m.BatchSize), Seconds: float64(m.StepSeconds),
-		LR: float64(m.LR), BatchSize: m.BatchSize, Loss: float64(m.Loss), Replayed: m.Replayed, GradNorm: float64(m.GradNorm),
+		FLOPs: m.ModelFLOPs(w.settings), GPU: w.onGPU, Peak: w.peak, LR: float64(m.LR), BatchSize: m.BatchSize, Loss: float64(m.Loss), Replayed: m.Replayed, GradNorm: float64(m.GradNorm),
 		Skipped: w.skipped, NaN: w.skipped,
 		TokensPerSecond: float64(m.TokensPerSecond), Clock: m.Clock, Left: w.left.Step(w.settings.Train.Steps - w.steps),
 		Model: w.model.Words(m),

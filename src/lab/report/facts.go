@@ -49,7 +49,9 @@ func (r Run) facts(s Row) []fact {
 	if s.Moved > 0 {
 		moved = " " + record.Bytes(s.Moved) + " of layers"
 	}
+	flops := float64(r.middle(r.lastSteps().late(), func(m record.Metrics) record.Float { return record.Float(m.ModelFLOPs(r.Config)) }))
 	return append(facts,
+		fact{"throughput", dynamic.Significant(flops/1e12) + " TFLOP/s", "of a rank at the end, counted as in the dense model, " + clock},
 		fact{"bubble ratio", strings.TrimSuffix(share(float64(bubble), 1), " %") + " → " + share(float64(s.Bubble), 1), "idle share of the stages' time in the pipeline, first → last"},
 		fact{"balancing", share(float64(s.Overhead), 1), "of all time went to measuring, deciding and moving" + moved},
 		fact{"steps", fmt.Sprintf("%d of %d", len(r.Metrics), r.Config.Train.Steps), fmt.Sprintf("%d of them without an update", skipped)})

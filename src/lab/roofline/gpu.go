@@ -13,6 +13,7 @@ package roofline
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -31,6 +32,7 @@ type GPU struct {
 	Attention float64 // share of Matrix that the products in attention reach
 	Scores    bool    // attention computes and stores the scores of all pairs, also of later keys
 	Nodes     string  // whose network its nodes have: cluster-NAME.toml
+	Devices   string  // regular expression of the names that drivers give to such GPUs; "": none
 }
 
 // gpus lists the known GPUs. Rates are from NVIDIA's data sheets ("H100 Tensor Core GPU" 2023,
@@ -47,8 +49,8 @@ type GPU struct {
 // table's 15 cells fit or run out of memory as in the table. The other is 56 layers on 8 GPUs,
 // which take 87e9 bytes here and fit there.
 var gpus = []GPU{
-	{Name: "a100", Matrix: 312e12, Plain: 19.5e12, Special: 2.44e12, Bandwidth: 2.039e12, Attention: 0.55, Nodes: "a100"}, // SXM, 80 GB
-	{Name: "h100", Matrix: 989.4e12, Plain: 67e12, Special: 3.87e12, Bandwidth: 3.35e12, Attention: 0.35, Nodes: "h100"},  // SXM5, 80 GB
+	{Name: "a100", Matrix: 312e12, Plain: 19.5e12, Special: 2.44e12, Bandwidth: 2.039e12, Attention: 0.55, Nodes: "a100", Devices: "^NVIDIA A100"},                  // SXM, 80 GB
+	{Name: "h100", Matrix: 989.4e12, Plain: 67e12, Special: 3.87e12, Bandwidth: 3.35e12, Attention: 0.35, Nodes: "h100", Devices: "^NVIDIA (H100 80GB HBM3|H200)$"}, // SXM5, 80 GB
 	{Name: "h100-paper", Matrix: 67e12, Plain: 67e12, Special: 3.87e12, Bandwidth: 3.35e12, Attention: products, Scores: true, Nodes: "h100"},
 }
 
@@ -82,12 +84,28 @@ func Known(name string) (GPU, error) {
 	return gpus[i], nil
 }
 
+// Peak returns the operations per second of products of a type on a GPU whose name the driver gave, from data
+// sheets. It returns 0 for a GPU that is not known.
+func Peak(device string, d tensor.DType) float64 {
+	for _, g := range gpus {
+		if g.Devices != "" && regexp.MustCompile(g.Devices).MatchString(device) {
+			return g.products(d)
+		}
+	}
+	return 0
+}
+
+// products returns the peak rate of products of a type.
+func (g GPU) products(d tensor.DType) float64 {
+	if d == tensor.BF16 {
+		return g.Matrix
+	}
+	return g.Plain // without TF32
+}
+
 // Seconds returns what a call takes whose weights and activations have elements of a type.
 func (g GPU) Seconds(c *kernel.Call, d tensor.DType) float64 {
-	matrix := g.Matrix
-	if d != tensor.BF16 {
-		matrix = g.Plain // without TF32
-	}
+	matrix := g.products(d)
 	rate := g.Plain * vector
 	switch {
 	case kernel.MatmulForward <= c.Op && c.Op <= kernel.MatmulBackwardWeight,
