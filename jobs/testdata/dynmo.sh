@@ -111,7 +111,7 @@ t_dynmo_term_twice() {
 	if [ "$MPI" = mpirun ]; then # the signal reaches ranks of other nodes than rank 0's
 		once 'dynmo: stopped by '
 	else
-		once 'stopped by signal: terminated after step '
+		once 'stopped by signal: terminated after '
 	fi
 }
 # The job never ends by itself: until it is stopped its losses are those of a run that

@@ -34,7 +34,7 @@ func (j *Journal) Unsaved(steps int, why error) error {
 		return nil
 	}
 	text := oneLine(why.Error())
-	j.Warn(fmt.Sprintf("no checkpoint after step %d: %s", steps, text))
+	j.Warn(fmt.Sprintf("no checkpoint after %d steps: %s", steps, text))
 	j.event(Event{Step: steps, Kind: Saved, Detail: map[string]any{"error": text}})
 	return j.err
 }

@@ -214,7 +214,7 @@ func TestTrainStops(t *testing.T) {
 			if e.status != c.status {
 				t.Errorf("status %d, want %d", e.status, c.status)
 			}
-			if want := fmt.Sprintf("dynmo: %s after step %d of 1000000\n", c.cause, len(list)); !strings.Contains(e.stderr, want) || len(e.errors()) != 1 {
+			if want := fmt.Sprintf("dynmo: %s after %d of 1000000 steps, with a checkpoint\n", c.cause, len(list)); !strings.Contains(e.stderr, want) || len(e.errors()) != 1 {
 				t.Errorf("want %q, got %s", want, e.stderr)
 			}
 			if c.status == exitStopped && !resumes.MatchString(e.stderr) {
@@ -349,7 +349,7 @@ func TestTrainUnsaved(t *testing.T) {
 		e := w.run(t, dir, training(append(sets("checkpoint.every=1", "train.steps=100"), "--run-dir", "run", "--resume")...)...)
 		e.refused(t, exitUnsaved, "checkpoint: 3 in a row failed: ", "ckpt", ": once checkpoints can be written, resume from the newest one: ",
 			"train run.toml --set checkpoint.every=1 --set train.steps=100 --run-dir run --resume")
-		if n := strings.Count(e.stderr, "warning: no checkpoint after step "); n != 2 {
+		if n := strings.Count(e.stderr, "warning: no checkpoint after "); n != 2 {
 			t.Errorf("%d warnings, want 2: %s", n, e.stderr)
 		}
 	})

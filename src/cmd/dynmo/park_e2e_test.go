@@ -81,7 +81,7 @@ func TestTrainParks(t *testing.T) {
 	}
 	expect.OK(t, syscall.Kill(pids[parked], syscall.SIGTERM))
 	e := r.wait(t)
-	if want := "dynmo: stopped by a signal to another rank after step "; e.status != exitStopped || !strings.Contains(e.stderr, want) {
+	if want := "dynmo: stopped by a signal to another rank after "; e.status != exitStopped || !strings.Contains(e.stderr, want) {
 		t.Errorf("status %d, want %d and %q: %s", e.status, exitStopped, want, e.stderr)
 	}
 	if n := strings.Count(e.stderr, "warning: "); n != 1 || !strings.Contains(e.stderr, `warning: elastic.release = "slurm": this is no Slurm job`) {

@@ -171,7 +171,7 @@ func TestTrainWithoutItsLastCheckpoint(t *testing.T) {
 	expect.OK(t, os.Symlink("nowhere", filepath.Join(dir, "run", "ckpt")))
 	e := alone.run(t, dir, training(append(sets("checkpoint.every=end"), "--run-dir", "run", "--resume")...)...)
 	want := "dynmo: all 12 steps are done, but there is no checkpoint: free space, then --resume begins at step 0\n"
-	if e.status != exitFailure || !strings.Contains(e.stderr, want) || !strings.Contains(e.stderr, "warning: no checkpoint after step 12: ") {
+	if e.status != exitFailure || !strings.Contains(e.stderr, want) || !strings.Contains(e.stderr, "warning: no checkpoint after 12 steps: ") {
 		t.Errorf("status %d, want %q: %s", e.status, want, e.stderr)
 	}
 }

@@ -101,20 +101,17 @@ func (w *watcher) keep(s verdict.Summary) {
 	}
 }
 
-// leave prints once where the records lie, and releases the run directory. Errors count steps from
-// 0, so beside an error leave does too.
+// leave prints once where the records lie, and releases the run directory. It names the steps of a part of
+// a run as events and errors do, from 0.
 func (w *watcher) leave() {
 	if w.run == nil || w.farewell {
 		return
 	}
 	w.farewell = true
 	took := record.Duration(w.took.Seconds())
-	switch {
-	case w.failed && w.steps > w.first:
+	if (w.failed || w.first > 0) && w.steps > w.first {
 		fmt.Fprintf(w.out, "run directory %s: steps %d to %d in %s\n", w.dir, w.first, w.steps-1, took)
-	case w.first > 0:
-		fmt.Fprintf(w.out, "run directory %s: %d steps in %s since step %d\n", w.dir, w.steps, took, w.first)
-	default:
+	} else {
 		fmt.Fprintf(w.out, "run directory %s: %d steps in %s\n", w.dir, w.steps, took)
 	}
 	w.err = cmp.Or(w.err, w.run.Close())

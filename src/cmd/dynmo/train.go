@@ -204,7 +204,7 @@ func outcomeStatus(c config.Config, out train.Outcome, recorded bool) error {
 		afterOthers()
 		return statusError(exitNext)
 	case out.Saved < out.Steps:
-		return fmt.Errorf("stopped after step %d without a checkpoint: the newest one has %d steps", out.Steps, out.Saved)
+		return fmt.Errorf("stopped after %d steps without a checkpoint: the newest one has %d steps", out.Steps, out.Saved)
 	case !out.Stopped || c.Train.StoppedIsSuccess:
 		return nil
 	}
@@ -242,7 +242,11 @@ func end(c *cobra.Command, out train.Outcome, steps int, replayed bool, cause er
 	if cause == nil {
 		cause = errors.New("stopped by a signal to another rank")
 	}
-	fmt.Fprintf(c.ErrOrStderr(), "%s: %v after step %d of %d\n", c.Root().Name(), cause, out.Steps, steps)
+	checkpoint := ""
+	if out.Saved == out.Steps && out.Steps > 0 {
+		checkpoint = ", with a checkpoint"
+	}
+	fmt.Fprintf(c.ErrOrStderr(), "%s: %v after %d of %d steps%s\n", c.Root().Name(), cause, out.Steps, steps, checkpoint)
 }
 
 // asUsage marks an error that all ranks share as an error of the user's input.

@@ -114,7 +114,7 @@ func (w *watcher) begin(about launch.World) (record.Observer, error) {
 		w.progress.Say(fmt.Sprintf("note: energy is not metered: %v", about.Unmetered))
 	}
 	if about.Clock == "virtual" && w.settings.Run.Clock == "auto" {
-		w.progress.Say("note: ranks outnumber cores: times are virtual, each rank's own CPU time and the network's of [comm]")
+		w.progress.Say("note: there are more ranks than cores, so step times are what enough free cores would take (clock=virtual): you wait longer")
 	}
 	return w, nil
 }
