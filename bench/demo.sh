@@ -30,9 +30,13 @@ outcome() {
 rm -rf "$runs"
 mkdir -p "$runs"
 start=$SECONDS before=$(busy)
+turns=0
 for turn in 1:uniform 1:partition 1:diffusion 2:diffusion 2:partition 2:uniform; do
 	round=${turn%:*} kind=${turn#*:}
-	printf '\n== round %s, balance.kind = %s\n' "$round" "$kind"
+	left=
+	[ $turns = 0 ] || left=", about $(((SECONDS - start) * (6 - turns) / turns)) s left"
+	turns=$((turns + 1))
+	printf '\n== run %s of 6: round %s, balance.kind = %s%s\n' "$turns" "$round" "$kind" "$left"
 	mpirun -np 4 bin/dynmo train "$job" --set "balance.kind=$kind" --set "run.name=round $round" --run-dir "$runs/$kind-$round"
 done
 seconds=$((SECONDS - start)) after=$(busy)

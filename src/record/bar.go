@@ -43,37 +43,50 @@ func gauge(done, total int64) string {
 	return fmt.Sprintf("%3d%% [%-*s]", 100*done/total, width, strings.Repeat("=", int(width*done/total)))
 }
 
+// everyLine is the time between two lines of a Bar without a terminal.
+const everyLine = time.Minute
+
 // Bar is a progress bar on a terminal, with the time left. It appears once the work has taken two
-// seconds. Without a terminal it draws nothing; neither does a nil Bar.
+// seconds. Without a terminal it writes a line every minute. A nil Bar shows nothing.
 type Bar struct {
 	what        string
+	every       time.Duration // between two drawings
 	began       time.Time
 	done, total atomic.Int64
 	stop        chan struct{}
 	once        sync.Once
 	ended       sync.WaitGroup
 
-	mutex sync.Mutex // of line
-	line  lastLine
+	mutex sync.Mutex // of what follows
+	line  lastLine   // unused without a terminal
+	plain io.Writer  // nil with a terminal
+	shown [2]int64   // done and total, as they were drawn last
 }
 
 // NewBar returns a bar for work that begins now. Close ends the bar.
 func NewBar(out *os.File, what string) *Bar {
 	if !term.IsTerminal(int(out.Fd())) {
-		return nil
+		return newLines(out, what, everyLine)
 	}
 	return newBar(out, what, patience)
 }
 
 func newBar(out io.Writer, what string, after time.Duration) *Bar {
-	b := &Bar{what: what, began: time.Now(), line: lastLine{out: out}, stop: make(chan struct{})}
+	b := &Bar{what: what, began: time.Now(), every: redraw, line: lastLine{out: out}, stop: make(chan struct{})}
 	b.ended.Go(func() { b.run(after) })
+	return b
+}
+
+// newLines returns a Bar without a terminal.
+func newLines(out io.Writer, what string, every time.Duration) *Bar {
+	b := &Bar{what: what, began: time.Now(), every: every, plain: out, stop: make(chan struct{})}
+	b.ended.Go(func() { b.run(every) })
 	return b
 }
 
 // run draws the bar until the work ends. The first drawing comes `after` the begin.
 func (b *Bar) run(after time.Duration) {
-	for wait := time.After(after); ; wait = time.After(redraw) {
+	for wait := time.After(after); ; wait = time.After(b.every) {
 		select {
 		case <-b.stop:
 			return
@@ -83,21 +96,30 @@ func (b *Bar) run(after time.Duration) {
 	}
 }
 
-// draw draws the bar with the share of the total. While the total is not known, it draws only the
-// time that has passed.
+// draw draws the bar with the share of the total, which never becomes smaller. While the total is not known,
+// it draws only the time that has passed.
 func (b *Bar) draw() {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
 	total, ago := b.total.Load(), time.Since(b.began).Seconds()
 	done := min(b.done.Load(), total)
+	if last := b.shown; float64(done)*float64(last[1]) < float64(last[0])*float64(total) {
+		done, total = last[0], last[1]
+	}
+	b.shown = [2]int64{done, total}
+	share := func() string { return gauge(done, total) }
+	write := b.line.draw
+	if b.plain != nil {
+		share = func() string { return fmt.Sprintf("%d %%", 100*done/total) }
+		write = func(text string) { fmt.Fprintln(b.plain, text) }
+	}
 	switch {
 	case total <= 0:
-		b.line.draw(fmt.Sprintf("%s, for %s", b.what, Duration(ago)))
+		write(fmt.Sprintf("%s, for %s", b.what, Duration(ago)))
 	case done <= 0:
-		b.line.draw(fmt.Sprintf("%s %s", b.what, gauge(0, total)))
+		write(fmt.Sprintf("%s, for %s %s", b.what, Duration(ago), share()))
 	default:
-		left := Duration(ago / float64(done) * float64(total-done))
-		b.line.draw(fmt.Sprintf("%s, about %s left %s", b.what, left, gauge(done, total)))
+		write(fmt.Sprintf("%s, about %s left %s", b.what, Duration(ago/float64(done)*float64(total-done)), share()))
 	}
 }
 
@@ -111,7 +133,7 @@ func (b *Bar) Show(done, total int64) {
 
 // Clear removes the bar from the terminal until it is drawn again.
 func (b *Bar) Clear() {
-	if b == nil {
+	if b == nil || b.plain != nil {
 		return
 	}
 	b.mutex.Lock()

@@ -71,8 +71,8 @@ func TestBarIsSilent(t *testing.T) {
 	b.Show(1, 2)
 	b.Clear()
 	b.Close()
-	if b != nil {
-		t.Error("a bar in a file")
+	if info, err := f.Stat(); err != nil || info.Size() > 0 {
+		t.Errorf("%v, %v: a file has a bar within its first minute", info, err)
 	}
 	var s screen
 	b = newBar(&s, "plan", time.Hour)
@@ -80,5 +80,38 @@ func TestBarIsSilent(t *testing.T) {
 	b.Close()
 	if s.String() != "" {
 		t.Errorf("%q", s.String())
+	}
+}
+
+// TestBarInLines: without a terminal a line of its own says the share and the time left, again and again.
+func TestBarInLines(t *testing.T) {
+	var s screen
+	b := newLines(&s, "figures", time.Millisecond)
+	s.shows(t, "figures, for ")
+	b.Show(3, 8)
+	s.shows(t, " left 37 %\n")
+	b.Close()
+	if text := s.String(); strings.Contains(text, "\r") || !strings.HasSuffix(text, "\n") {
+		t.Errorf("%q, want whole lines", text)
+	}
+}
+
+// TestBarGoesForward: the bar never shows less than before, whatever it is told.
+func TestBarGoesForward(t *testing.T) {
+	var s screen
+	b := newBar(&s, "plan", 0)
+	b.Show(6, 8)
+	s.shows(t, " 75% ")
+	b.Show(1, 8)
+	b.Show(3, 100)
+	time.Sleep(3 * redraw)
+	b.Show(9, 10)
+	s.shows(t, " 90% ")
+	b.Close()
+	text := s.String()
+	for _, less := range []string{" 12% ", "  3% "} {
+		if strings.Contains(text, less) {
+			t.Errorf("%q has %q", text, less)
+		}
 	}
 }

@@ -237,7 +237,10 @@ func (w *whatIf) planned(t cost.Table, best search.Plan, o study.Options, show f
 		a.Stages = append(a.Stages, s)
 	}
 	a.Nccl, a.Snapshot = ncclOf(o), snapshotBytes(c, best)
-	tried := study.Trials(t, o, show)
+	half := func(first int64) func(done, total int64) { // the trials are the first half of the work, the advice the second
+		return func(done, total int64) { show(first*total+done, 2*total) }
+	}
+	tried := study.Trials(t, o, half(0))
 	for _, other := range tried {
 		if !other.Config.Balance.Moves() {
 			continue
@@ -248,7 +251,7 @@ func (w *whatIf) planned(t cost.Table, best search.Plan, o study.Options, show f
 			Chunks:  other.Schedule.Map.Chunks, InFlight: slices.Max(other.Schedule.InFlight()), Bytes: slices.Max(other.Bytes),
 		})
 	}
-	for _, b := range study.Advise(t, o, best, tried, show) {
+	for _, b := range study.Advise(t, o, best, tried, half(1)) {
 		b.Without = w.idle(b.Config)
 		a.Advice = append(a.Advice, b)
 	}

@@ -7,27 +7,28 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"dynmo/src/comm/mpi"
 	"dynmo/src/record"
 )
 
 // barKey is the key of a command's bar in its context.
 type barKey struct{}
 
-// barOf returns the progress bar of a running command; nil without a terminal.
+// barOf returns the progress bar of a running command; nil on all ranks but the first.
 func barOf(c *cobra.Command) *record.Bar {
 	bar, _ := c.Context().Value(barKey{}).(*record.Bar)
 	return bar
 }
 
-// watched makes the commands below c show a progress bar on a terminal. Output removes the bar.
-// Train shows its own progress.
+// watched makes the commands below c show their progress: a bar on a terminal, which output removes, else a
+// line every minute. Of several ranks the first one does. Train shows its own progress.
 func watched(c *cobra.Command) {
 	if run := c.RunE; run != nil && c.CommandPath() != "dynmo train" {
 		c.RunE = func(c *cobra.Command, args []string) error {
-			bar := record.NewBar(os.Stderr, c.CommandPath())
-			if bar == nil {
+			if mpi.Launched() && mpi.LaunchRank() != 0 {
 				return run(c, args)
 			}
+			bar := record.NewBar(os.Stderr, c.CommandPath())
 			defer bar.Close()
 			c.SetContext(context.WithValue(c.Context(), barKey{}, bar))
 			c.SetOut(ahead{c.OutOrStdout(), bar.Close})

@@ -85,12 +85,17 @@ func Advise(t cost.Table, o Options, present search.Plan, tried []Trial, show fu
 	}
 	first, others := []Advice{have}, []Advice{have}
 	chains := costedChains(t, o.Config)
+	ways, before, total := make([][]Options, len(chains)), 0, 0
 	for i, c := range chains {
 		next := o
 		next.Config, next.Fixed = c.config, search.Fixed(c.config)
-		for _, trial := range try(c.costs, settings(next, kinds), func(done, all int) {
-			show(int64(i*all+done), int64(len(chains)*all))
-		}) {
+		ways[i] = settings(next, kinds)
+		total += len(ways[i])
+	}
+	for i, c := range chains {
+		trials := try(c.costs, ways[i], func(done, _ int) { show(int64(before+done), int64(total)) })
+		before += len(ways[i])
+		for _, trial := range trials {
 			a := have.compared(trial)
 			if first = append(first, a); !a.MadeUp {
 				others = append(others, a)
