@@ -104,7 +104,7 @@ func TestLeavingByThresholds(t *testing.T) {
 	m, prompt := r.sampler(t, 1, nil), []int32{7, 7, 2}
 	text := func(l *Leaving, forced []int32) ([]int32, Trace) {
 		var trace Trace
-		g := Generation{Prompt: prompt, Tokens: 25, Vocab: c.Vocab, End: -1, Choice: Choice{TopP: 1}, Leaving: l, Text: forced, Trace: &trace}
+		g := Generation{Prompt: prompt, Tokens: 25, Vocab: c.Vocab, Choice: Choice{TopP: 1}, Leaving: l, Text: forced, Trace: &trace}
 		return generated(t, m, g, new(int)), trace
 	}
 	full, trace := text(nil, nil)

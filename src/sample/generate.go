@@ -1,13 +1,16 @@
 package sample
 
-import "context"
+import (
+	"context"
+	"slices"
+)
 
 // Generation is a request to continue a text.
 type Generation struct {
 	Prompt  []int32 // at least one token, at most the model's sequence
 	Tokens  int     // number of tokens to add
 	Vocab   int     // only tokens below Vocab are chosen, because others have no text
-	End     int32   // token that ends a text, and is not yielded; -1: none
+	Ends    []int32 // tokens that end a text, and are not yielded
 	Choice  Choice
 	Leaving *Leaving // rule by which tokens leave; nil: none leaves
 	Text    []int32  // tokens to add in place of chosen ones, `Tokens` of them; nil: the model's tokens are chosen
@@ -58,7 +61,7 @@ func (m *Model) Generate(ctx context.Context, g Generation, yield func(token int
 			token = g.Text[i]
 		}
 		switch {
-		case token == g.End:
+		case slices.Contains(g.Ends, token):
 			return nil
 		case ctx.Err() != nil:
 			return context.Cause(ctx)

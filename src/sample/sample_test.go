@@ -85,10 +85,10 @@ func TestChoiceRefusesWhatIsNotFinite(t *testing.T) {
 // yield and of the context are returned.
 func TestGenerateEnds(t *testing.T) {
 	m := newTrainer(t, tiny).sampler(t, 1, nil)
-	g := Generation{Prompt: []int32{7, 7, 2}, Tokens: 8, Vocab: tiny.Vocab, End: -1, Choice: Choice{TopP: 1}}
+	g := Generation{Prompt: []int32{7, 7, 2}, Tokens: 8, Vocab: tiny.Vocab, Choice: Choice{TopP: 1}}
 	all := generated(t, m, g, new(int))
 	ended := g
-	ended.End = all[3]
+	ended.Ends = []int32{int32(tiny.Vocab), all[3]}
 	at := slices.Index(all, all[3])
 	if got := generated(t, m, ended, new(int)); !slices.Equal(got, all[:at]) {
 		t.Errorf("%v, want the beginning of %v before the first %d", got, all, all[3])

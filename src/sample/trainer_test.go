@@ -288,7 +288,7 @@ func TestGreedyIsTheTrainers(t *testing.T) {
 func greedyIsTheTrainers(t *testing.T, c model.Config) {
 	r := newTrainer(t, c)
 	prompt, slides := []int32{7, 7, 2}, 0
-	got := generated(t, r.sampler(t, 1, nil), Generation{Prompt: prompt, Tokens: 25, Vocab: c.Vocab, End: -1, Choice: Choice{TopP: 1}}, &slides)
+	got := generated(t, r.sampler(t, 1, nil), Generation{Prompt: prompt, Tokens: 25, Vocab: c.Vocab, Choice: Choice{TopP: 1}}, &slides)
 	text, seen := slices.Clone(prompt), slices.Clone(prompt)
 	for i := range 25 {
 		if len(seen) > c.Sequence {
@@ -323,7 +323,7 @@ func generated(t *testing.T, m *Model, g Generation, slides *int) []int32 {
 func TestSeedsAndThreads(t *testing.T) {
 	r := newTrainer(t, shapes["experts"])
 	text := func(threads int, seed uint64) []int32 {
-		g := Generation{Prompt: []int32{1}, Tokens: 40, Vocab: tiny.Vocab, End: -1, Choice: Choice{Temperature: 3, TopK: 20, TopP: 0.9, Seed: seed}}
+		g := Generation{Prompt: []int32{1}, Tokens: 40, Vocab: tiny.Vocab, Choice: Choice{Temperature: 3, TopK: 20, TopP: 0.9, Seed: seed}}
 		return generated(t, r.sampler(t, threads, nil), g, new(int))
 	}
 	first := text(1, 1)

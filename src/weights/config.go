@@ -163,16 +163,35 @@ func (c Config) generation() ([]byte, error) {
 	return append(text, '\n'), err
 }
 
+// Ends returns the tokens that end texts: those of generation_config.json if it names any, else those of
+// config.json. Tokens that the model does not have are left out.
+func (w *Weights) Ends() (list []int32) {
+	for _, text := range [][]byte{w.Generation, w.Config.Text} {
+		for _, id := range ends(text) {
+			if id >= 0 && id < int64(w.Config.Model.Vocab) {
+				list = append(list, int32(id))
+			}
+		}
+		if list != nil {
+			return list
+		}
+	}
+	return nil
+}
+
 // endsWith reports whether a configuration or generation_config.json names a token that ends texts.
-// Some models have several.
-func endsWith(text []byte, end int32) bool {
+func endsWith(text []byte, end int32) bool { return slices.Contains(ends(text), int64(end)) }
+
+// ends returns the tokens that end texts in a configuration or generation_config.json. Some models have
+// several.
+func ends(text []byte) []int64 {
 	o, err := files.Value{JSON: text}.Object()
 	if err != nil {
-		return false
+		return nil
 	}
 	list, err := o[endKey].Integers()
 	if one, wrong := o[endKey].Integer(); err != nil && wrong == nil {
 		list = []int64{one}
 	}
-	return slices.Contains(list, int64(end))
+	return list
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -106,6 +107,22 @@ func FuzzParseConfig(f *testing.F) {
 // The token that ends texts is read, and written where Hugging Face's loaders look for
 // it.
 func TestConfigEnd(t *testing.T) {
+	for _, c := range []struct {
+		config, generation string
+		want               []int32
+	}{
+		{`{"eos_token_id":[7,9]}`, "", []int32{7, 9}},
+		{`{"eos_token_id":7}`, "", []int32{7}},
+		{`{"eos_token_id":7}`, `{"eos_token_id":[8,9,50257]}`, []int32{8, 9}},
+		{`{"eos_token_id":[7]}`, `{"eos_token_id":null}`, []int32{7}},
+		{`{"eos_token_id":50257}`, "{}", nil},
+		{`{"eos_token_id":"x"}`, "", nil},
+	} {
+		w := Weights{Config: Config{Model: model.Config{Vocab: 50257}, Text: []byte(c.config)}, Generation: []byte(c.generation)}
+		if got := w.Ends(); !slices.Equal(got, c.want) {
+			t.Errorf("%s and %s end with %v, want %v", c.config, c.generation, got, c.want)
+		}
+	}
 	for source, want := range map[string]int32{
 		`{"model_type":"gpt2"}`: -1, `{"model_type":"gpt2","eos_token_id":null}`: -1, `{"model_type":"gpt2","eos_token_id":[1,2]}`: -1,
 		`{"model_type":"gpt2","eos_token_id":50257}`: -1, `{"model_type":"gpt2","eos_token_id":7}`: 7,

@@ -59,6 +59,9 @@ func OpenHuggingFace(dir string) (*Weights, error) {
 		return nil, fmt.Errorf("%s: %w", dir, err)
 	}
 	w.keep(shards)
+	if shards != nil && shards.note != "" {
+		w.Doubts = append(w.Doubts, fmt.Sprintf("%s: %s", filepath.Join(dir, indexFile), shards.note))
+	}
 	if w.Tokenizer, err = data.ReadTokenizer(dir); err != nil {
 		closeAll(files)
 		return nil, err

@@ -20,7 +20,9 @@ type Weights struct {
 	Tokenizer map[string][]byte
 	// Generation is the text of generation_config.json that came with the weights; nil if none did.
 	Generation []byte
-	Differs    string // description of what other programs compute differently; "" for nothing
+	// Doubts say what the files have that was not taken at its word.
+	Doubts  []string
+	Differs string // description of what other programs compute differently; "" for nothing
 	// Thresholds are the thresholds of the exits; tokens above leave. Empty for a model without
 	// exits.
 	Thresholds []float64

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -120,7 +122,7 @@ Exit status: 0 all is whole; 2 something is damaged, and a line names it.`,
 }
 
 func ckptImport() *cobra.Command {
-	var made target
+	var made, config target
 	c := &cobra.Command{
 		Use:   "import FROM -o FILE",
 		Short: "Make a dynmo weights file of a Hugging Face directory",
@@ -134,12 +136,16 @@ tokenizer.model and their like). ckpt export writes them again. A field of confi
 refused by name if it is unknown, or makes a model that dynmo cannot compute (dynmo help
 fields). Memory holds a piece of one tensor at a time.
 
-The settings of a run that begins with the weights are printed (unless FILE is -): copy them
-into its CONFIG.`,
+The settings of a run that begins with the weights are printed (unless FILE is -), or written to
+the file of --config: dynmo train takes it as CONFIG. Add data.path and what else the run wants.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := made.check(); err != nil {
+			config.force = made.force
+			if err := cmp.Or(made.check(), config.check()); err != nil {
 				return err
+			}
+			if config.path != "" && made.standard() {
+				return usageError{errors.New("--config: its settings name the weights file: want --output FILE beside it, not -")}
 			}
 			if info, err := os.Stat(args[0]); err != nil {
 				return usageError{err}
@@ -151,14 +157,22 @@ into its CONFIG.`,
 				return usageError{err}
 			}
 			defer w.Close()
+			tellNotes(c.ErrOrStderr(), w.Doubts...)
 			w.Watch(barOf(c).Show)
 			if err := made.write(c, w.Write); err != nil || made.standard() {
 				return err
 			}
-			_, err = io.WriteString(c.OutOrStdout(), w.Settings(made.path))
-			return err
+			settings := func(out io.Writer) error {
+				_, err := io.WriteString(out, w.Settings(made.path))
+				return err
+			}
+			if config.path != "" {
+				return config.write(c, settings)
+			}
+			return settings(c.OutOrStdout())
 		},
 	}
 	made.required(c, "weights file to write; - is standard output")
+	config.named(c, "config", "", "file to write with the settings of a run that begins with the weights; - is standard output")
 	return c
 }

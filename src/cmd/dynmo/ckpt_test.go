@@ -282,3 +282,20 @@ func TestCkptRefuses(t *testing.T) {
 	}
 	ckpt("import", hfModel(t, 5, 3, 4, true), "-o", "no/such/dir").refused(t, exitFailure, "no/such")
 }
+
+// TestImportWritesSettings: --config is a CONFIG for the imported weights, with which train begins as it is, but
+// for the text. It never names standard output's weights, and writes over nothing without --force.
+func TestImportWritesSettings(t *testing.T) {
+	t.Chdir(t.TempDir())
+	source := hfModel(t, 256, 8, 4, true)
+	said(t, "ckpt", "import", source, "-o", "w.safetensors", "--config", "run.toml")
+	if printed := said(t, "ckpt", "import", source, "-o", "w.safetensors", "--force"); read(t, "run.toml") != printed {
+		t.Errorf("the file has\n%s\nwant what is printed without it:\n%s", read(t, "run.toml"), printed)
+	}
+	write(t, "text.txt", strings.Repeat("abc", 200))
+	if e := says("train", "run.toml", "--no-run-dir", "--set", "data.path=text.txt", "--set", "data.extensions=[]", "--set", "train.steps=1"); e.status != exitDone {
+		t.Errorf("status %d: %s", e.status, e.stderr)
+	}
+	says("ckpt", "import", source, "-o", "new.safetensors", "--config", "run.toml").refused(t, exitUsage, "run.toml exists: --force writes over it")
+	says("ckpt", "import", source, "-o", "-", "--config", "new.toml").refused(t, exitUsage, "--config: its settings name the weights file: want --output FILE beside it, not -")
+}

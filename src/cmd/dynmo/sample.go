@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -181,14 +182,15 @@ func (s *sampling) run(c *cobra.Command, path string) error {
 	if err != nil {
 		return usageError{err}
 	}
-	g := sample.Generation{Tokens: s.tokens, Vocab: min(v.Size(), w.Config.Model.Vocab), End: w.Config.End, Choice: s.choice}
-	if g.End < 0 || int(g.End) >= g.Vocab {
-		g.End = v.End
+	g := sample.Generation{Tokens: s.tokens, Vocab: min(v.Size(), w.Config.Model.Vocab), Choice: s.choice}
+	g.Ends = slices.DeleteFunc(w.Ends(), func(end int32) bool { return int(end) >= g.Vocab })
+	if len(g.Ends) == 0 && v.End >= 0 {
+		g.Ends = []int32{v.End}
 	}
 	if g.Leaving, err = s.leaving(c, path, o); err != nil {
 		return usageError{err}
 	}
-	if g.Prompt, err = s.encode(v, w.Config.Model, g.End); err != nil {
+	if g.Prompt, err = s.encode(v, w.Config.Model, g.Ends); err != nil {
 		return usageError{err}
 	}
 	k, err := fastKernels(s.threads)
@@ -242,6 +244,7 @@ func openModel(c *cobra.Command, path string) (origin, error) {
 	if err != nil {
 		return origin{}, err
 	}
+	tellNotes(c.ErrOrStderr(), w.Doubts...)
 	o := origin{weights: w}
 	o.knows(path, w.Tokenizer)
 	return o, nil
@@ -272,16 +275,16 @@ func (s *sampling) vocabulary(o origin) (*tokenizer.Vocabulary, error) {
 const tokenizerKinds = "tokenizer.json, tokenizer.model, or vocab.json and merges.txt"
 
 // encode returns the tokens of the prompt. For an empty prompt it returns the token between texts.
-func (s *sampling) encode(v *tokenizer.Vocabulary, c model.Config, end int32) ([]int32, error) {
+func (s *sampling) encode(v *tokenizer.Vocabulary, c model.Config, ends []int32) ([]int32, error) {
 	tokens, err := v.Prompt(s.prompt)
 	if err != nil {
 		return nil, fmt.Errorf("--prompt: %w", err)
 	}
 	if len(tokens) == 0 {
-		if end < 0 {
+		if len(ends) == 0 {
 			return nil, errors.New("--prompt: the tokenizer has no token that texts begin with, want a text")
 		}
-		tokens = []int32{end}
+		tokens = ends[:1]
 	}
 	if len(tokens) > c.Sequence {
 		return nil, fmt.Errorf("--prompt: %d tokens, the model's context has %d, want at most these", len(tokens), c.Sequence)
