@@ -44,14 +44,14 @@ func (w *watcher) wouldGain(s verdict.Summary) string {
 	select {
 	case text := <-found:
 		if text != "" && more != "" {
-			text += ". More: " + more
+			text += ". `" + more + "` shows more"
 		}
 		return text
 	case <-time.After(mostSearched):
 		if more == "" {
 			return ""
 		}
-		return "what would gain takes longer to find out: " + more
+		return "`" + more + "` shows what would gain"
 	}
 }
 

@@ -112,7 +112,7 @@ func TestTrainSaysWhatWouldGain(t *testing.T) {
 	still := []string{"train", file, "--run-dir", dir, "--set", "balance.kind=uniform", "--set", "dynamic.kind=none", "--set", "model.blocks=5", "--set", "run.clock=virtual"}
 	e := says(still...)
 	const want = "predicted to gain: --set "
-	if e.status != exitDone || strings.Count(e.stderr, want) != 1 || !strings.Contains(e.stderr, ". More: dynmo plan "+dir+"/config.toml --costs "+dir+"/costs.jsonl\n") {
+	if e.status != exitDone || strings.Count(e.stderr, want) != 1 || !strings.Contains(e.stderr, ". `dynmo plan "+dir+"/config.toml --costs "+dir+"/costs.jsonl` shows more\n") {
 		t.Fatalf("status %d, want %q: %s", e.status, want, e.stderr)
 	}
 	s, err := verdict.ReadSummary(dir)
@@ -120,7 +120,7 @@ func TestTrainSaysWhatWouldGain(t *testing.T) {
 	if !strings.HasPrefix(s.WouldGain, want) {
 		t.Errorf("the summary says %q", s.WouldGain)
 	}
-	if page := said(t, "report", dir, "-o", "-"); !strings.Contains(page, want) {
+	if page := said(t, "report", dir, "-o", "-"); !strings.Contains(page, "Predicted to gain: --set ") {
 		t.Error("the page does not say what would gain")
 	}
 	if list := decodedLines[map[string]any](t, said(t, "plan", dir+"/config.toml", "--costs", dir+"/costs.jsonl", "--json")); len(list) != 1 {

@@ -101,24 +101,23 @@ func words(s dynamic.Seen) (list []string) {
 	return list
 }
 
-// loads reports the load of the fullest expert and the share of dropped assignments, when either
-// has changed by a quarter since its last report. It changes nothing: a router decides within its
+// loads reports the share of dropped assignments, with the load of the fullest expert, when that share has
+// changed by a quarter since its last report. It changes nothing: a router decides within its
 // layer which experts tokens go to (see Experts). While no assignment is dropped all experts of a
-// layer together do the same work in every step.
+// layer together do the same work in every step, and there is nothing to report.
 type loads struct {
-	toldFullest, toldDropped float64
-	fullest, dropped         dynamic.Mean
+	toldDropped      float64
+	fullest, dropped dynamic.Mean
 }
 
 // Before tells the loads of the last steps: the mean over layers of the largest load over the
 // mean one, each the mean over microbatches, and the dropped share.
 func (l *loads) Before(int, dynamic.Target) (dynamic.Change, error) {
-	drops := dynamic.IsNews(l.toldDropped, l.dropped.Value)
-	if !drops && !dynamic.IsNews(l.toldFullest, l.fullest.Value) {
+	if !dynamic.IsNews(l.toldDropped, l.dropped.Value) {
 		return dynamic.Change{}, nil
 	}
-	l.toldFullest, l.toldDropped = l.fullest.Value, l.dropped.Value
-	return dynamic.Change{Kind: "moe", Costs: drops, Detail: map[string]float64{"fullest": l.fullest.Value, "dropped": l.dropped.Value}}, nil
+	l.toldDropped = l.dropped.Value
+	return dynamic.Change{Kind: "moe", Costs: true, Detail: map[string]float64{"fullest": l.fullest.Value, "dropped": l.dropped.Value}}, nil
 }
 
 // tellLoads says the loads of a report.

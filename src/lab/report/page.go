@@ -76,7 +76,9 @@ func HTML(out io.Writer, r Run) error {
 	}
 	if worth != nil {
 		p.Headline = r.headline(*worth)
-		p.Remarks = r.remarks()
+		for _, text := range r.remarks() {
+			p.Remarks = append(p.Remarks, sentenceCase(text))
+		}
 	}
 	phases, err := r.baselines()
 	if err != nil {
