@@ -61,8 +61,10 @@ func Compare(out io.Writer, runs []Run) error {
 		return err
 	}
 	p := comparison{Warning: clocksDiffer(runs), Charts: overlaid(runs), Differ: differences(runs)}
-	for _, text := range worths.Verdicts() {
-		p.Verdicts = append(p.Verdicts, sentenceCase(strings.TrimSuffix(text, ".")))
+	several := worths // the verdict of a run alone stands beside the run
+	several.groups = slices.DeleteFunc(slices.Clone(worths.groups), func(group []int) bool { return len(group) < 2 })
+	if p.Verdicts = several.Verdicts(); len(p.Verdicts) == 1 { // of several, each begins with the name of a run
+		p.Verdicts[0] = sentenceCase(strings.TrimSuffix(p.Verdicts[0], "."))
 	}
 	p.Silent = slices.ContainsFunc(p.Differ, func(row []string) bool { return slices.Contains(row, noEffect) })
 	header, rows := results(runs, worths)
