@@ -134,19 +134,19 @@ func (f Figure) height() vg.Length {
 	h := 2*margin + 1.6*titleSize + vg.Length(len(f.captionLines()))*leading(smallSize) + margin
 	var last Panel
 	for _, row := range f.rows() {
-		h += row[0].height(last)
+		h += heightOf(row, last)
 		last = row[0]
 	}
 	return h
 }
 
-// height returns the height of the panel with its title and legend, below another panel.
-func (p Panel) height(above Panel) vg.Length {
+// heightOf returns the height of a row of panels with its titles and legend, below another panel.
+func heightOf(row []Panel, above Panel) vg.Length {
 	h := leading(textSize) + 2*margin
-	if p.Form == formCells {
-		return h + vg.Length(len(p.Groups)+1)*rowHeight + margin
+	if row[0].Form == formCells {
+		return h + vg.Length(len(row[0].Groups)+1)*rowHeight + margin
 	}
-	return h + vg.Length(len(p.legend(above)))*leading(textSize) + panelHeight
+	return h + vg.Length(len(legend(row, above)))*leading(textSize) + panelHeight
 }
 
 // draw draws the whole picture.
@@ -162,8 +162,8 @@ func (f Figure) draw(c draw.Canvas) {
 	top -= 0.35 * titleSize
 	var last Panel
 	for _, row := range f.rows() {
-		bottom := top - row[0].height(last)
-		for _, entries := range row[0].legend(last) {
+		bottom := top - heightOf(row, last)
+		for _, entries := range legend(row, last) {
 			top -= leading(textSize)
 			x := c.Min.X + margin
 			for _, e := range entries {

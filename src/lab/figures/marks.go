@@ -43,6 +43,7 @@ var (
 // looks returns the look of every series of the panel.
 func (p Panel) looks() []look {
 	var n [2]int
+	papers := 0
 	list := make([]look, len(p.Series))
 	for i, s := range p.Series {
 		of, all := &n[0], ours
@@ -50,7 +51,11 @@ func (p Panel) looks() []look {
 			of, all = &n[1], static
 		}
 		if s.Role == rolePaper || s.Role == roleCeiling || s.Role == roleExecuted {
-			list[i] = look{fill: color.RGBA{0, 0, 0, 255}, dashes: []vg.Length{1, 3}, glyph: diamond{}}
+			alone := p.Form == formLines && len(s.X) == 1 // and perhaps upon a point of a line
+			list[i] = look{fill: color.RGBA{0, 0, 0, 255}, dashes: []vg.Length{1, 3}, glyph: diamond{hollow: alone || papers == 1}}
+			if s.Role == rolePaper {
+				papers++
+			}
 			continue
 		}
 		if list[i] = all[*of%len(all)]; s.Role == roleStatic && p.Form == formLines {
@@ -61,10 +66,11 @@ func (p Panel) looks() []look {
 	return list
 }
 
-// diamond is what stands for the paper.
-type diamond struct{}
+// diamond is what stands for the paper. A hollow one is the second series of two, or shows the point
+// below it.
+type diamond struct{ hollow bool }
 
-func (diamond) DrawGlyph(c *draw.Canvas, _ draw.GlyphStyle, at vg.Point) {
+func (d diamond) DrawGlyph(c *draw.Canvas, _ draw.GlyphStyle, at vg.Point) {
 	const r = 4.2
 	var shape vg.Path
 	for i, p := range []vg.Point{{X: at.X, Y: at.Y + r}, {X: at.X + r, Y: at.Y}, {X: at.X, Y: at.Y - r}, {X: at.X - r, Y: at.Y}} {
@@ -75,6 +81,11 @@ func (diamond) DrawGlyph(c *draw.Canvas, _ draw.GlyphStyle, at vg.Point) {
 		}
 	}
 	shape.Close()
+	if d.hollow {
+		c.SetLineStyle(draw.LineStyle{Color: color.Black, Width: 1.2})
+		c.Stroke(shape)
+		return
+	}
 	c.SetColor(color.Black)
 	c.Fill(shape)
 	c.SetLineStyle(draw.LineStyle{Color: color.White, Width: 1})
@@ -105,7 +116,7 @@ func (e entry) draw(c draw.Canvas, at vg.Point) {
 	middle := vg.Point{X: at.X + swatch/2, Y: at.Y + 3.5}
 	switch {
 	case e.role == rolePaper:
-		diamond{}.DrawGlyph(&c, draw.GlyphStyle{}, middle)
+		e.glyph.DrawGlyph(&c, draw.GlyphStyle{}, middle)
 	case e.role == roleExecuted:
 		drawPoint(c, middle)
 	case e.role == roleCeiling:
@@ -134,22 +145,29 @@ func (l look) box(c draw.Canvas, r vg.Rectangle) {
 	c.Stroke(r.Path())
 }
 
-// legend returns the entries in rows that fit the picture, none where the panel above has the
-// same ones.
-func (p Panel) legend(above Panel) [][]entry {
+// legend returns the entries of a row of panels in lines that fit the picture, none where the panel
+// above has the same ones. A name has the same look in all panels of a row.
+func legend(row []Panel, above Panel) [][]entry {
 	same := func(a, b Series) bool { return a.Name == b.Name && a.Role == b.Role }
-	if p.Form == formCells || p.Form == above.Form && slices.EqualFunc(p.Series, above.Series, same) {
+	isAbove := func(p Panel) bool { return p.Form == above.Form && slices.EqualFunc(p.Series, above.Series, same) }
+	if row[0].Form == formCells || !slices.ContainsFunc(row, func(p Panel) bool { return !isAbove(p) }) {
 		return nil
 	}
-	rows, x := [][]entry{nil}, vg.Length(0)
-	for i, s := range p.Series {
-		e := entry{p.looks()[i], s.Name, s.Role, p.Form}
-		if x += e.width(); x > width-2*margin && len(rows[len(rows)-1]) > 0 {
-			rows, x = append(rows, nil), e.width()
+	lines, x, known := [][]entry{nil}, vg.Length(0), map[string]bool{}
+	for _, p := range row {
+		for i, s := range p.Series {
+			if known[s.Name] {
+				continue
+			}
+			known[s.Name] = true
+			e := entry{p.looks()[i], s.Name, s.Role, p.Form}
+			if x += e.width(); x > width-2*margin && len(lines[len(lines)-1]) > 0 {
+				lines, x = append(lines, nil), e.width()
+			}
+			lines[len(lines)-1] = append(lines[len(lines)-1], e)
 		}
-		rows[len(rows)-1] = append(rows[len(rows)-1], e)
 	}
-	return rows
+	return lines
 }
 
 // bars draws groups of bars, with marks for the paper and for ceilings.
@@ -209,7 +227,7 @@ func (b bars) Plot(c draw.Canvas, d *plot.Plot) {
 		}
 	}
 	paper, executed := -float64(papers-1)/2, 0
-	for _, s := range b.Series {
+	for i, s := range b.Series {
 		for g, v := range s.Values {
 			switch {
 			case math.IsNaN(v):
@@ -218,7 +236,7 @@ func (b bars) Plot(c draw.Canvas, d *plot.Plot) {
 			case s.Role == roleExecuted:
 				drawPoint(c, vg.Point{X: x(float64(g) - 0.42 + (float64(executed)+0.5)*wide), Y: y(v)})
 			case s.Role == rolePaper:
-				diamond{}.DrawGlyph(&c, draw.GlyphStyle{}, vg.Point{X: x(float64(g) + 0.42*paper), Y: y(v)})
+				looks[i].glyph.DrawGlyph(&c, draw.GlyphStyle{}, vg.Point{X: x(float64(g) + 0.42*paper), Y: y(v)})
 			}
 		}
 		switch s.Role {
@@ -291,14 +309,34 @@ func (p Panel) addLines(d *plot.Plot) {
 		}
 	}
 	if strings.Contains(p.Log, "x") {
-		d.X.Scale, d.X.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+		d.X.Scale, d.X.Tick.Marker = plot.LogScale{}, logTicks{}
 	}
 	if strings.Contains(p.Log, "y") {
-		d.Y.Scale, d.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+		d.Y.Scale, d.Y.Tick.Marker = plot.LogScale{}, logTicks{}
 		return
 	}
 	d.Y.Min = min(0, d.Y.Min)
 	d.Y.Max *= 1.05
+}
+
+// logTicks are the ticks of a logarithmic axis. Over less than two decades 2 and 5 have labels too.
+// plot.LogTicks has none below 1.
+type logTicks struct{}
+
+// Ticks implements plot.Ticker.
+func (logTicks) Ticks(low, high float64) (ticks []plot.Tick) {
+	for decade := math.Floor(math.Log10(low)); math.Pow(10, decade) <= high; decade++ {
+		for m := 1.0; m < 10; m++ {
+			t := plot.Tick{Value: m * math.Pow(10, decade)}
+			if m == 1 || (m == 2 || m == 5) && high/low < 100 {
+				t.Label = strconv.FormatFloat(t.Value, 'g', -1, 64)
+			}
+			if t.Value >= low && t.Value <= high {
+				ticks = append(ticks, t)
+			}
+		}
+	}
+	return ticks
 }
 
 // spans draws what each stage did when.

@@ -195,7 +195,7 @@ func (s *studies) packed(r run, m modelFile, steps, runs *Panel) error {
 func (s *studies) figure4Overhead() (Figure, error) {
 	s.sayFacts(s.workloads)
 	f := Figure{Title: "Figure 4, right: overhead of balancing by part and kind", Notes: []string{
-		"Of the best balancer's time. The model is the last of each kind's list. Measuring and deciding take the times of runs on CPUs of servers (dynmo simulate --help). The paper has at most a few single digits of per cent.", headNote,
+		"Share of the run's time that the best balancer takes, for the last model of each kind's list. Measuring and deciding take the times of runs on CPUs of servers (dynmo simulate --help). The paper has at most a few single digits of per cent.", headNote,
 	}}
 	p := Panel{Title: "Share of the run", Form: formBars, Y: "per cent", Series: []Series{{Name: "measuring"}, {Name: "deciding"}, {Name: "moving layers"}}}
 	for _, w := range s.workloads {
@@ -297,9 +297,9 @@ func (s *studies) figure8() (Figure, error) {
 	s.facts.Workloads, s.facts.Seeds = []string{w.main().Source + "; pruned at the steps 30 to 70 of 100"}, 1
 	s.facts.Mesh = "1 to 240 nodes of 4 GPUs: 4 to 24 stages, the other GPUs replicas"
 	f := Figure{Title: "Figure 8: weak scaling of pruning, 48 layers", Notes: []string{
-		"Microbatches: 4 for each stage, of 2 sequences, in each replica. The paper leaves the overheads of balancing out; the other line has them in. It has at most " + number(s.paper.Weak.Speedup) + " times the throughput of static cuts.", headNote,
+		"Microbatches: 4 for each stage, of 2 sequences, in each replica. Blue: partition by time without overheads, as in the paper. Orange: with them. Black: the paper's largest speedup, " + number(s.paper.Weak.Speedup) + ".", headNote,
 	}}
-	p := Panel{Title: "Throughput", Form: formLines, X: "GPUs", Y: "tokens/s", Log: "xy", Series: []Series{{Name: "uniform cuts", Role: roleStatic}, {Name: "partition by time"}, {Name: "with overheads"}}}
+	p := Panel{Title: "Throughput", Form: formLines, X: "GPUs", Y: "tokens/s", Log: "xy", Series: []Series{{Name: "uniform cuts", Role: roleStatic}, {Name: "overheads left out"}, {Name: "with overheads"}}}
 	gain := Panel{Title: "Speedup of partition by time over uniform cuts", Form: formLines, X: "GPUs", Y: "speedup", Log: "x", Series: []Series{{Name: "overheads left out"}, {Name: "with overheads"}, {Name: "paper, at most", Role: rolePaper}}}
 	for _, nodes := range []int{1, 2, 6, 30, 60, 120, 240} {
 		stages := min(24, 4*nodes)
