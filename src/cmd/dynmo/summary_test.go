@@ -53,6 +53,10 @@ func TestTrainSumsUp(t *testing.T) {
 			t.Errorf("%q is not in\n%s", want, e.stderr)
 		}
 	}
+	row := decodedLines[map[string]any](t, said(t, "table", dir, "--json"))[0]
+	if row["before_seconds"] != float64(s.Before.Seconds) || row["after_seconds"] != float64(s.After.Seconds) {
+		t.Errorf("step times of the table %v, %v, of the summary %+v, %+v", row["before_seconds"], row["after_seconds"], s.Before, s.After)
+	}
 	if table := said(t, "table", dir); !strings.Contains(table, "speedup  ") || !strings.Contains(table, "x  ") {
 		t.Errorf("no worth in\n%s", table)
 	}
