@@ -229,7 +229,7 @@ func (j *Journal) decision(d Done, makespan float64) {
 // for a move of layers.
 func (j *Journal) say(d Done, makespan float64) {
 	if d.Moved.Refused != "" {
-		j.observe.Say(fmt.Sprintf("warning: step %d: keeping the current placement: no memory for the move: %s", d.Step, d.Moved.Refused))
+		j.observe.Say(fmt.Sprintf("warning: step %d: layers stay: no memory for the move: %s", d.Step, d.Moved.Refused))
 		j.answered = answer("stay: " + d.Why.Kept)
 		return
 	}

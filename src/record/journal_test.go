@@ -250,22 +250,22 @@ func TestJournalSays(t *testing.T) {
 	undone.Kept = plan.KeptUndone
 	r.tell(even, even, undone, 1)
 	r.tell(uneven, even, plan.Reason{Decided: true, Undone: true, Predicted: 0.1}, 2)
-	const kept = "keeping the current placement (25.0 % above the optimum; "
+	const kept, gap = "layers stay: ", "; slowest stage 25.0 % above the optimum"
 	want := []string{
-		"step 0: " + kept + "no move pays)",
+		"step 0: " + kept + "no move pays" + gap,
 		"step 2: moving layers: step 101ms, predicted: 50ms, 2.01x faster (at least 1.83x); slowest stage 0.0 % above the optimum",
 		"step 2: moved 2 layers, 9 bytes, in 1s; layers per stage 3 5",
 		"step 2: measured after the move: step 92.7ms, 1.09x faster than 101ms before (predicted: 50ms)",
-		"step 3: " + kept + "no move pays)",
+		"step 3: " + kept + "no move pays" + gap,
 		"step 4: moved 2 layers, 9 bytes, in 1s; layers per stage 4 4",
 		"step 5: model changed: 50 % of the prunable weights pruned; took 1m23s",
-		"step 5: " + kept + "no move pays)",
-		"step 6: " + kept + "the best move saves 3.1 % of a step, uncertain by 5.1 %)",
-		"step 7: " + kept + "the best move saves 2.0 % of a step, less than its price)",
+		"step 5: " + kept + "no move pays" + gap,
+		"step 6: " + kept + "the best move would save 3.1 % of a step, give or take 5.1 %" + gap,
+		"step 7: " + kept + "the best move would save 2.0 % of a step, less than its price" + gap,
 		"step 8: model changed: froze layers 0 to 2 of 8; took 1s",
-		"step 8: keeping the current placement: memory: stage 0 lacks 0 bytes for its layers",
+		"step 8: layers stay: memory: stage 0 lacks 0 bytes for its layers",
 		"step 9: schedule gpipe replaces 1f1b: step 80.7ms, predicted: 200ms, 2.48x slower",
-		"step 10: " + kept + "the last move made steps slower and was undone)",
+		"step 10: " + kept + "the last move made steps slower and was undone" + gap,
 		"step 11: undoing the last move: steps became slower, and layer costs do not explain it",
 		"step 11: moved 2 layers, 9 bytes, in 1s; layers per stage 4 4",
 	}

@@ -49,7 +49,7 @@ func decisionLine(d Done, makespan float64) (a answer, line string) {
 	gap := fmt.Sprintf("%.1f %% above the optimum", 100*max(0, balance.Gap(why.Bottleneck, why.Optimum)))
 	switch {
 	case why.Full != nil:
-		a, line = answerFull, fmt.Sprintf("keeping the current placement: %v", why.Full)
+		a, line = answerFull, fmt.Sprintf("layers stay: %v", why.Full)
 	case why.Undone:
 		a, line = answerMove, "undoing the last move: steps became slower, and layer costs do not explain it"
 	case !d.Next.Cuts.Equal(d.Ran.Cuts):
@@ -57,7 +57,7 @@ func decisionLine(d Done, makespan float64) (a answer, line string) {
 	case !d.Next.Schedule.Equal(d.Ran.Schedule):
 		a, line = answerReorder, fmt.Sprintf("schedule %s replaces %s: %s", d.Next.Schedule.Kind, d.Ran.Schedule.Kind, gain)
 	default:
-		a, line = answer("stay: "+why.Kept), fmt.Sprintf("keeping the current placement (%s; %s)", gap, kept(why))
+		a, line = answer("stay: "+why.Kept), fmt.Sprintf("layers stay: %s; slowest stage %s", kept(why), gap)
 	}
 	return a, fmt.Sprintf("step %d: %s", d.Step, line)
 }
@@ -71,10 +71,10 @@ func placeLine(d Done) string {
 
 // kept returns the reason for keeping the placement.
 func kept(why plan.Reason) string {
-	others := fmt.Sprintf("the best move saves %.1f %% of a step", 100*why.Gain.Expected)
+	others := fmt.Sprintf("the best move would save %.1f %% of a step", 100*why.Gain.Expected)
 	switch why.Kept {
 	case plan.KeptUncertain:
-		return fmt.Sprintf("%s, uncertain by %.1f %%", others, 100*(why.Gain.Expected-why.Gain.Least))
+		return fmt.Sprintf("%s, give or take %.1f %%", others, 100*(why.Gain.Expected-why.Gain.Least))
 	case plan.KeptPrice:
 		return others + ", less than its price"
 	case plan.KeptUndone:
