@@ -64,7 +64,7 @@ func TestTrainResumes(t *testing.T) {
 			if e.status != exitDone || len(e.errors()) > 0 {
 				t.Fatalf("status %d: %s", e.status, e.stderr)
 			}
-			for _, text := range append(c.says, "resuming at step 10 from run/ckpt/step_00000010 (restart 1)\n", " lines of steps that are run again were cut off\n", "12 steps in ") {
+			for _, text := range append(c.says, "resuming at step 10 from run/ckpt/step_00000010 (restart 1)\n", " lines of steps that are run again were cut off\n", "run directory run: steps 10 to 11 in ") {
 				if !strings.Contains(e.stderr, text) {
 					t.Errorf("want %q, got %s", text, e.stderr)
 				}
