@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"gonum.org/v1/plot/vg"
+
 	"dynmo/src/config"
 	"dynmo/src/expect"
 	_ "dynmo/src/kind"
@@ -335,6 +337,15 @@ func TestLogTicks(t *testing.T) {
 		}
 		if got := strings.Join(labels, " "); got != test.want {
 			t.Errorf("from %v to %v: %s, want %s", test.low, test.high, got, test.want)
+		}
+	}
+}
+
+// TestClearOf: a number stands above a ceiling that would cross it, else on its bar.
+func TestClearOf(t *testing.T) {
+	for ceiling, want := range map[vg.Length]vg.Length{95: 100, 103: 103, 120: 100} {
+		if got := clearOf(100, ceiling); got != want {
+			t.Errorf("bar up to 100, ceiling at %v: number on %v, want %v", ceiling, got, want)
 		}
 	}
 }

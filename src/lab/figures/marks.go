@@ -216,6 +216,11 @@ func (b bars) Plot(c draw.Canvas, d *plot.Plot) {
 				c.StrokeLine2(line, middle-2, y(s.High[g]), middle+2, y(s.High[g]))
 				top = y(s.High[g])
 			}
+			for _, c := range b.Series {
+				if c.Role == roleCeiling && !math.IsNaN(c.Values[g]) {
+					top = clearOf(top, y(c.Values[g]))
+				}
+			}
 			labels = append(labels, label{vg.Point{X: middle, Y: top + 2}, x(wide) - x(0), v})
 		}
 		k++
@@ -249,6 +254,14 @@ func (b bars) Plot(c draw.Canvas, d *plot.Plot) {
 	for _, l := range labels {
 		l.draw(c)
 	}
+}
+
+// clearOf returns how high a number stands on what ends at top: above a ceiling that would cross it.
+func clearOf(top, ceiling vg.Length) vg.Length {
+	if ceiling > top && ceiling < top+8 {
+		return ceiling
+	}
+	return top
 }
 
 // label is the number above a bar of some width.
