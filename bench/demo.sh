@@ -43,8 +43,8 @@ seconds=$((SECONDS - start)) after=$(busy)
 
 list=("$runs"/{uniform,partition,diffusion}-{1,2})
 for run in "${list[@]}"; do
-	cmp -s <(outcome "$list") <(outcome "$run") || {
-		echo "demo: losses or weights of $run differ from those of $list" >&2
+	cmp -s <(outcome "${list[0]}") <(outcome "$run") || {
+		echo "demo: losses or weights of $run differ from those of ${list[0]}" >&2
 		exit 1
 	}
 done
