@@ -187,7 +187,7 @@ func (a layoutAnswer) print(out io.Writer) error {
 	for _, reason := range a.LeftOut {
 		fmt.Fprintf(out, "Left out: %s.\n", reason)
 	}
-	noise := "its error is not known"
+	noise := "with an unknown error of the costs"
 	if a.Noise != nil {
 		noise = fmt.Sprintf("± %.3f", *a.Noise)
 	}
