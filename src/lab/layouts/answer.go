@@ -99,7 +99,7 @@ func Plan(r Request, table cost.Table) (Answer, error) {
 			a.LeftOut, none, a.Proven = append(a.LeftOut, err.Error()), cmp.Or(none, err), false
 			continue
 		}
-		if best == nil || x.found.Best[0].Seconds < best.found.Best[0].Seconds {
+		if best == nil || compareRounded(x.found.Best[0].Seconds, best.found.Best[0].Seconds) < 0 { // as a.Best is ordered
 			best = x
 		}
 		a.Proven = a.Proven && x.found.Proven
