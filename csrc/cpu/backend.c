@@ -1,7 +1,7 @@
 /* Backends, and questions to the linked BLAS. */
 #include <stdlib.h>
 
-#include "kernels.h"
+#include "rounded.h"
 
 /* A BLAS offers at most one of these; the others stay NULL. */
 extern void openblas_set_num_threads(int threads) __attribute__((weak));
@@ -38,6 +38,8 @@ const char *dynmo_cpu_status_name(int32_t status)
 	switch (status) {
 	case DYNMO_CPU_OK: return "ok";
 	case DYNMO_CPU_INDEX: return "an index is outside its table";
+	case DYNMO_CPU_MEMORY: return "out of memory";
+	case DYNMO_CPU_DNNL: return "oneDNN cannot make a product of bfloat16 matrices";
 	}
 	return "unknown status";
 }
@@ -66,6 +68,7 @@ dynmo_cpu *dynmo_cpu_open(int32_t path, int32_t threads)
 		return NULL;
 	*k = *loops(path);
 	k->vectors = 0;
+	k->rounded = NULL;
 	k->team = dynmo_team_start(threads);
 	if (dynmo_team_size(k->team) < threads) {
 		dynmo_cpu_close(k);
@@ -77,10 +80,35 @@ dynmo_cpu *dynmo_cpu_open(int32_t path, int32_t threads)
 
 void dynmo_cpu_use_vectors(dynmo_cpu *k) { k->vectors = 1; }
 
+int32_t dynmo_cpu_has_bfloat16(void)
+{
+#if defined(__x86_64__)
+	return __builtin_cpu_supports("avx512bf16") != 0;
+#else
+	return 0;
+#endif
+}
+
+const char *dynmo_cpu_dnnl_open(void) { return dynmo_dnnl_open(); }
+const char *dynmo_cpu_dnnl_name(void) { return dynmo_dnnl_name(); }
+
+int32_t dynmo_cpu_round_operands(dynmo_cpu *k, int32_t emulated)
+{
+	k->rounded = dynmo_rounded_open(emulated);
+	return k->rounded ? DYNMO_CPU_OK : DYNMO_CPU_MEMORY;
+}
+
+void dynmo_cpu_hold(const dynmo_cpu *k, int32_t hold)
+{
+	if (k->rounded)
+		dynmo_rounded_hold(k->rounded, hold);
+}
+
 void dynmo_cpu_close(dynmo_cpu *k)
 {
 	if (k == NULL)
 		return;
 	dynmo_team_stop(k->team);
+	dynmo_rounded_close(k->rounded);
 	free(k);
 }

@@ -4,7 +4,7 @@
  * other side anew for every slice. The number of slices follows from the shape
  * alone: the place of an element in a slice may decide the order of its sum.
  * So one thread computes the same slices as many threads do. */
-#include "kernels.h"
+#include "rounded.h"
 
 /* CBLAS, declared here so that no header's location matters. The enumerations
  * are the standard's (BLAS Technical Forum, 2001, annex C). */
@@ -23,16 +23,6 @@ void dynmo_sgemm(int transpose_a, int transpose_b, int64_t m, int64_t n, int64_t
 		(int)k, alpha, a, (int)lda, b, (int)ldb, beta, c, (int)ldc);
 }
 
-/* C (m, n) = op(A)·op(B), plus bias (n) or plus C. */
-struct product {
-	int transpose_a, transpose_b;
-	int64_t m, n, k;
-	const float *a, *b, *bias;
-	int64_t lda, ldb;
-	float beta, *c;
-	int64_t slices; /* of the longer of m and n */
-};
-
 enum {
 	TILES = 192, /* a slice is whole tiles of the BLAS's kernels; the last one has the rest of the side too */
 	WIDTH = 144, /* times the slices: the least width of one, so that packing the other side pays */
@@ -43,7 +33,7 @@ enum {
 
 /* The bias goes into C first: then the product adds to it in the pass over C
  * that a product makes anyway. */
-static void multiply_slice(const struct product *p, int64_t slice)
+static void multiply_slice(const struct dynmo_dense *p, int64_t slice)
 {
 	int by_rows = p->m > p->n;
 	int64_t side = by_rows ? p->m : p->n, tiles = side / TILES;
@@ -67,23 +57,31 @@ static void multiply(const void *job, int64_t first, int64_t last)
 		multiply_slice(job, slice);
 }
 
-static void share(const dynmo_cpu *k, struct product *p)
+static int32_t share(const dynmo_cpu *k, struct dynmo_dense *p)
 {
+	if (k->rounded && p->m > 0 && p->n > 0 && p->k > 0) {
+		if (!k->rounded->emulated)
+			return dynmo_rounded_multiply(k, p);
+		int32_t status = dynmo_rounded_copies(k, p);
+		if (status != DYNMO_CPU_OK)
+			return status;
+	}
 	int64_t side = p->m > p->n ? p->m : p->n;
 	int64_t multiplications = p->m * p->n * p->k;
 	for (p->slices = SLICES; p->slices > 1; p->slices /= 2)
 		if (side >= WIDTH * p->slices * p->slices && multiplications >= SLICE * p->slices)
 			break;
 	dynmo_parallel(k->team, p->slices, 1, multiply, p);
+	return DYNMO_CPU_OK;
 }
 
 /* Rows of B that one row of A meets at a time. */
-static int64_t met(const struct product *p) { return p->k < SHARE ? SHARE / p->k : 1; }
+static int64_t met(const struct dynmo_dense *p) { return p->k < SHARE ? SHARE / p->k : 1; }
 
 /* A product of one row. Items are slices of B. A product of matrices would pack B first. */
 static void multiply_row(const void *job, int64_t first, int64_t last)
 {
-	const struct product *p = job;
+	const struct dynmo_dense *p = job;
 	for (int64_t slice = first; slice < last; slice++) {
 		int64_t begin = slice * met(p), rows = dynmo_min(met(p), p->n - begin);
 		if (p->bias)
@@ -93,29 +91,28 @@ static void multiply_row(const void *job, int64_t first, int64_t last)
 	}
 }
 
-void dynmo_cpu_matmul_forward(const dynmo_cpu *k, float *out, const float *inp, const float *weight,
+int32_t dynmo_cpu_matmul_forward(const dynmo_cpu *k, float *out, const float *inp, const float *weight,
 	const float *bias, int64_t n, int64_t c, int64_t o)
 {
-	struct product p = {.m = n, .n = o, .k = c, .a = inp, .lda = c, .transpose_b = 1, .b = weight, .ldb = c,
+	struct dynmo_dense p = {.m = n, .n = o, .k = c, .a = inp, .lda = c, .transpose_b = 1, .b = weight, .ldb = c,
 		.bias = bias, .beta = bias ? 1 : 0, .c = out};
 	if (k->vectors && n == 1 && c > 0)
-		dynmo_parallel(k->team, (o + met(&p) - 1) / met(&p), 1, multiply_row, &p);
-	else
-		share(k, &p);
+		return dynmo_parallel(k->team, (o + met(&p) - 1) / met(&p), 1, multiply_row, &p), DYNMO_CPU_OK;
+	return share(k, &p);
 }
 
-void dynmo_cpu_matmul_backward_input(const dynmo_cpu *k, float *dinp, const float *dout, const float *weight,
+int32_t dynmo_cpu_matmul_backward_input(const dynmo_cpu *k, float *dinp, const float *dout, const float *weight,
 	int64_t n, int64_t c, int64_t o)
 {
-	share(k, &(struct product){.m = n, .n = c, .k = o, .a = dout, .lda = o, .b = weight, .ldb = c, .c = dinp});
+	return share(k, &(struct dynmo_dense){.m = n, .n = c, .k = o, .a = dout, .lda = o, .b = weight, .ldb = c, .c = dinp});
 }
 
-void dynmo_cpu_matmul_backward_weight(const dynmo_cpu *k, float *dweight, float *dbias, const float *dout,
+int32_t dynmo_cpu_matmul_backward_weight(const dynmo_cpu *k, float *dweight, float *dbias, const float *dout,
 	const float *inp, int64_t n, int64_t c, int64_t o)
 {
 	if (dbias)
 		dynmo_column_sums(k, dbias, dout, n, o);
-	share(k, &(struct product){.m = o, .n = c, .k = n, .transpose_a = 1, .a = dout, .lda = o, .b = inp, .ldb = c,
+	return share(k, &(struct dynmo_dense){.m = o, .n = c, .k = n, .transpose_a = 1, .a = dout, .lda = o, .b = inp, .ldb = c,
 		.beta = 1, .c = dweight});
 }
 

@@ -2,8 +2,8 @@
  *
  * Fixed-width integers and plain pointers only. Every function that can fail
  * returns 0 or a status that dynmo_cpu_status_name names. No function keeps a
- * pointer after it returns; none but dynmo_cpu_open allocates memory. Workspace
- * comes from the caller. Shapes and lengths are checked in Go; values that index
+ * pointer after it returns; Workspace comes from the caller, but for products
+ * of rounded operands. Shapes and lengths are checked in Go; values that index
  * memory (tokens, positions, offsets, targets) here.
  *
  * src/kernel/kernel.go says the result of each kernel. Matrices are
@@ -20,6 +20,8 @@
 enum {
 	DYNMO_CPU_OK = 0,
 	DYNMO_CPU_INDEX = 1, /* a token, position, offset or target is outside its table */
+	DYNMO_CPU_MEMORY = 2,
+	DYNMO_CPU_DNNL = 3, /* oneDNN cannot make a product */
 };
 
 /* Instruction-set paths. Each is the same source compiled for another width. */
@@ -44,6 +46,17 @@ void dynmo_cpu_close(dynmo_cpu *k);
 /* Forward products of one row take cblas_sgemv from now on. It packs nothing, so it is faster. Its last
  * bits differ from those of cblas_sgemm, which training keeps. */
 void dynmo_cpu_use_vectors(dynmo_cpu *k);
+/* Says whether this processor multiplies bfloat16 numbers. */
+int32_t dynmo_cpu_has_bfloat16(void);
+/* Opens oneDNN, once in a process. Returns NULL, or why it cannot be used, in static memory. */
+const char *dynmo_cpu_dnnl_open(void);
+/* oneDNN's name and version, "" before it is open. */
+const char *dynmo_cpu_dnnl_name(void);
+/* Dense products round their operands to bfloat16 from now on: by oneDNN, which is open, or emulated by
+ * the BLAS. */
+int32_t dynmo_cpu_round_operands(dynmo_cpu *k, int32_t emulated);
+/* The weights of dense products do not change from hold = 1 to hold = 0. */
+void dynmo_cpu_hold(const dynmo_cpu *k, int32_t hold);
 /* The BLAS in words, "" if it does not say. Static memory. */
 const char *dynmo_cpu_blas_name(void);
 /* The type of core that the BLAS's kernels are for, "" if it does not say. */
@@ -69,11 +82,11 @@ void dynmo_cpu_norm_backward_weight(const dynmo_cpu *k, float *dweight, float *d
 void dynmo_cpu_sgemm(int32_t threads, float *c, const float *a, const float *b, int64_t n);
 
 /* bias and dbias (o) or NULL. */
-void dynmo_cpu_matmul_forward(const dynmo_cpu *k, float *out, const float *inp, const float *weight,
+int32_t dynmo_cpu_matmul_forward(const dynmo_cpu *k, float *out, const float *inp, const float *weight,
 	const float *bias, int64_t n, int64_t c, int64_t o);
-void dynmo_cpu_matmul_backward_input(const dynmo_cpu *k, float *dinp, const float *dout, const float *weight,
+int32_t dynmo_cpu_matmul_backward_input(const dynmo_cpu *k, float *dinp, const float *dout, const float *weight,
 	int64_t n, int64_t c, int64_t o);
-void dynmo_cpu_matmul_backward_weight(const dynmo_cpu *k, float *dweight, float *dbias, const float *dout,
+int32_t dynmo_cpu_matmul_backward_weight(const dynmo_cpu *k, float *dweight, float *dbias, const float *dout,
 	const float *inp, int64_t n, int64_t c, int64_t o);
 
 /* A matrix (rows, cols) in compressed rows: row_ptr (rows + 1), col_idx

@@ -222,13 +222,14 @@ type Elastic struct {
 
 // Device configures the device of a rank.
 type Device struct {
-	Kind      string `toml:"kind" resume:"losses agree up to rounding" default:"cpu" oneof:"cpu,cuda" doc:"device of a rank; cuda gives each rank the GPU of its number on its host"`
-	Kernel    string `toml:"kernel" resume:"losses agree up to rounding" default:"auto" when:"device.kind=cpu" oneof:"auto,cpu,ref,null" doc:"kernel backend of a CPU; auto is cpu where it is built in, else ref" only:"train"`
-	Threads   int    `toml:"threads" resume:"may" default:"1" when:"device.kernel=auto|cpu" min:"1" max:"1024" doc:"threads that share a rank's arithmetic" only:"train"`
-	Precision string `toml:"precision" default:"bf16" when:"device.kind=cuda" oneof:"bf16,f32" doc:"weights and activations of a GPU; with bf16 gradients, moments and master weights are f32, and sums are made in f32"`
-	Graphs    bool   `toml:"graphs" resume:"may" default:"true" when:"device.kind=cuda" doc:"whether the passes of a layer that repeat are launched as CUDA graphs; results are the same" only:"train"`
-	Tune      bool   `toml:"tune" resume:"may" default:"true" when:"device.kind=cuda" doc:"whether rank 0 measures, before the first step, which of cuBLASLt's algorithms makes each dense product fastest; all ranks take these, and checkpoints keep them, for bits follow the choice. With false every product is made by cuBLASLt's own first choice" only:"train"`
-	Share     bool   `toml:"share" resume:"may" default:"false" when:"device.kind=cuda" doc:"whether ranks may share a GPU: they then take turns, and times say little" only:"train"`
+	Kind         string `toml:"kind" resume:"losses agree up to rounding" default:"cpu" oneof:"cpu,cuda" doc:"device of a rank; cuda gives each rank the GPU of its number on its host"`
+	Kernel       string `toml:"kernel" resume:"losses agree up to rounding" default:"auto" when:"device.kind=cpu" oneof:"auto,cpu,ref,null" doc:"kernel backend of a CPU; auto is cpu where it is built in, else ref" only:"train"`
+	Threads      int    `toml:"threads" resume:"may" default:"1" when:"device.kernel=auto|cpu" min:"1" max:"1024" doc:"threads that share a rank's arithmetic" only:"train"`
+	Precision    string `toml:"precision" default:"bf16" when:"device.kind=cuda" oneof:"bf16,f32" doc:"weights and activations of a GPU; with bf16 gradients, moments and master weights are f32, and sums are made in f32"`
+	CPUPrecision string `toml:"cpu_precision" resume:"losses agree up to rounding" default:"f32" when:"device.kernel=auto|cpu|ref" oneof:"f32,bf16,bf16-emulated" doc:"precision of a CPU's dense products. With bf16 their operands are rounded to bfloat16, and products are added up in f32; weights, moments and all else are f32. It takes oneDNN and a CPU with avx512_bf16. bf16-emulated takes neither, and is no faster than f32" only:"train"`
+	Graphs       bool   `toml:"graphs" resume:"may" default:"true" when:"device.kind=cuda" doc:"whether the passes of a layer that repeat are launched as CUDA graphs; results are the same" only:"train"`
+	Tune         bool   `toml:"tune" resume:"may" default:"true" when:"device.kind=cuda" doc:"whether rank 0 measures, before the first step, which of cuBLASLt's algorithms makes each dense product fastest; all ranks take these, and checkpoints keep them, for bits follow the choice. With false every product is made by cuBLASLt's own first choice" only:"train"`
+	Share        bool   `toml:"share" resume:"may" default:"false" when:"device.kind=cuda" doc:"whether ranks may share a GPU: they then take turns, and times say little" only:"train"`
 }
 
 // Checkpoint configures when the state of a run is saved.

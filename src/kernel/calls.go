@@ -9,6 +9,7 @@ import (
 // calls. A typed call makes a Call, verifies it and gives it to the backend's own function do.
 type Calls struct {
 	elements tensor.DType
+	products tensor.DType
 	space    tensor.Space
 	sizes    [kinds]int64 // bytes of an element of each kind; 0 of Master where it is absent
 	do       func(device.Stream, *Call)
@@ -25,7 +26,7 @@ type Calls struct {
 // MatmulBackwardGELU and CombineRowsAdd. fused says that do makes these in one. Otherwise Calls gives
 // do the two operations one after the other. The intermediate result is in an output operand.
 func NewCalls(d tensor.DType, space tensor.Space, fused bool, do func(device.Stream, *Call)) Calls {
-	k := Calls{elements: d, space: space, fused: fused, do: do}
+	k := Calls{elements: d, products: d, space: space, fused: fused, do: do}
 	for kind := range kinds {
 		k.sizes[kind] = kind.Type(d).Size()
 	}
@@ -44,6 +45,12 @@ func (k *Calls) Around(around func(call func())) {
 
 // DType returns the element type of weights and activations.
 func (k *Calls) DType() tensor.DType { return k.elements }
+
+// RoundProducts makes Products return d. The backend's function do rounds the operands.
+func (k *Calls) RoundProducts(d tensor.DType) { k.products = d }
+
+// Products returns the type that operands of dense products are rounded to.
+func (k *Calls) Products() tensor.DType { return k.products }
 
 // Close does nothing.
 func (*Calls) Close() error { return nil }

@@ -15,6 +15,10 @@ type Backend interface {
 	Name() string
 	// DType returns the element type of weights and activations.
 	DType() tensor.DType
+	// Products returns the type that operands of dense products (MatmulForward to
+	// MatmulBackwardWeight, GroupedForward to GroupedBackwardWeight) are rounded to, to nearest: DType,
+	// or BF16 where DType is F32. Products are then summed in float32. Biases are not rounded.
+	Products() tensor.DType
 	// Identity names the library, the instruction set and whatever else the bits of results depend
 	// on. Equal binaries with equal identities give equal bits.
 	Identity() string

@@ -52,6 +52,16 @@ const (
 	spread = experts + "moe.experts=6 parallel.replicas=2 parallel.experts=spread "
 )
 
+// bf16 rounds operands of dense products: by oneDNN where it is there.
+var bf16 = func() string {
+	k, err := cpu.NewRounded(1, false)
+	if err != nil {
+		return "device.cpu_precision=bf16-emulated "
+	}
+	k.Close()
+	return "device.cpu_precision=bf16 "
+}()
+
 // rows are the kinds of change, alone and together, as far as they have a meaning. A kind that
 // decides in several ways has a row for each way. The first row goes through every placement.
 var rows = []row{
@@ -138,6 +148,15 @@ var rows = []row{
 	{name: "copies, freeze, exit", sets: spread + copies + "dynamic.kind=freeze+moe+exit moe.experts=5 moe.spare=1"},
 	{name: "copies over three", sets: spread + copies + "dynamic.kind=freeze+moe+mod parallel.replicas=3 moe.experts=7"},
 	{name: "copies, exit, propagated", sets: spread + copies + "dynamic.kind=moe+exit moe.block_rows=1 " + propagated},
+
+	{name: "bf16", sets: "dynamic.kind=none " + bf16},
+	{name: "bf16, prune", sets: bf16},
+	{name: "bf16, exit", sets: "dynamic.kind=exit " + bf16},
+	{name: "bf16, llama, mod", sets: llama + "dynamic.kind=mod " + bf16},
+	{name: "bf16, copies", sets: spread + copies + "dynamic.kind=moe " + bf16},
+	{name: "bf16, sharded, attention", sets: "dynamic.kind=attention parallel.replicas=2 " + wide + bf16},
+	{name: "bf16 emulated, layerdrop", sets: "dynamic.kind=layerdrop device.cpu_precision=bf16-emulated"},
+	{name: "bf16 of the reference", sets: "dynamic.kind=freeze device.kernel=ref device.cpu_precision=bf16"},
 
 	{name: "rounded sums", sets: "parallel.replicas=2 comm.sum=bfloat16"},
 	{name: "sums of groups", sets: "dynamic.kind=none parallel.replicas=4 comm.sum_group=2"},

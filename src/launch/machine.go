@@ -48,13 +48,29 @@ func newMachine(c config.Config) (machine, error) {
 	case kind == "null":
 		return kernels(func(clock *device.Clock) kernel.Backend { return null.New(clock, null.AtRate(nullRate)) }), nil
 	case kind == "ref", kind == "auto" && !cpu.Built:
-		return kernels(func(*device.Clock) kernel.Backend { return ref.New(tensor.F32) }), nil
+		reference := ref.New
+		if c.Device.CPUPrecision != "f32" {
+			reference = ref.NewRounded
+		}
+		return kernels(func(*device.Clock) kernel.Backend { return reference(tensor.F32) }), nil
 	}
-	backend, err := cpu.New(c.Device.Threads)
+	backend, err := newCPU(c.Device)
 	if err != nil {
 		return machine{}, err
 	}
 	return kernels(func(*device.Clock) kernel.Backend { return backend }), nil
+}
+
+// newCPU returns the kernels of a CPU.
+func newCPU(d config.Device) (kernel.Backend, error) {
+	if d.CPUPrecision == "f32" {
+		return cpu.New(d.Threads)
+	}
+	k, err := cpu.NewRounded(d.Threads, d.CPUPrecision == "bf16-emulated")
+	if err != nil {
+		return nil, fmt.Errorf("device.cpu_precision = %q: %w", d.CPUPrecision, err)
+	}
+	return k, nil
 }
 
 // newGPU returns the GPU whose number is this rank's number on its host.

@@ -31,15 +31,26 @@ const square = 1536
 //
 // Step and product use `threads` threads: the backend's own, and those of the BLAS if there is one.
 // The product is one call. The step is right if three things hold: its loss is finite, is near
-// ln(vocabulary) at first, and falls on the same batch.
-func Step(k kernel.Backend, dev device.Device, c model.Config, b, t, threads int, rounds Rounds) ([]Result, error) {
+// ln(vocabulary) at first, and falls on the same batch. Unless rounded is nil, the same step is measured
+// with these kernels, in turn:
+//
+//	step/bf16_over_f32 = step seconds of k / step seconds of rounded
+func Step(k, rounded kernel.Backend, dev device.Device, c model.Config, b, t, threads int, rounds Rounds) ([]Result, error) {
 	bench := newBench(k, dev)
 	defer bench.free()
-	s, err := newStepper(&model.Exec{Device: dev, Backend: k, Stream: dev.NewStream(), B: b, T: t}, c, 1, false)
-	if err != nil {
-		return nil, fmt.Errorf("step: %w", err)
+	var steppers []*stepper
+	for _, kernels := range []kernel.Backend{k, rounded} {
+		if kernels == nil {
+			continue
+		}
+		s, err := newStepper(&model.Exec{Device: dev, Backend: kernels, Stream: dev.NewStream(), B: b, T: t}, c, 1, false)
+		if err != nil {
+			return nil, fmt.Errorf("step: %w", err)
+		}
+		defer s.free()
+		steppers = append(steppers, s)
 	}
-	defer s.free()
+	s := steppers[0]
 	draw := random.Keyed(1).NormFloat64
 	inp, weight, out := bench.matrix(square*square, draw), bench.matrix(square*square, draw), bench.matrix(square*square, nil)
 	if bench.err != nil {
@@ -49,21 +60,32 @@ func Step(k kernel.Backend, dev device.Device, c model.Config, b, t, threads int
 	if b, ok := k.(blas); ok {
 		product = func() { b.Sgemm(threads, out, inp, weight, square) }
 	}
-	spans := bench.rounds(rounds, s.step, product)
-	if s.err != nil {
-		return nil, fmt.Errorf("step: %w", s.err)
+	timed := []func(){s.step, product}
+	if rounded != nil {
+		timed = append(timed, steppers[1].step)
+	}
+	spans := bench.rounds(rounds, timed...)
+	wrong := 0
+	for _, s := range steppers {
+		if s.err != nil {
+			return nil, fmt.Errorf("step: %w", s.err)
+		}
+		if !s.plausible() {
+			wrong = 1
+		}
 	}
 	tokens := float64(b * t)
 	operations, squareOperations := 6*float64(s.parameters())*tokens, 2*math.Pow(square, 3)
-	wrong := 0
-	if !s.plausible() {
-		wrong = 1
-	}
 	name := func(figure string) string { return fmt.Sprintf("step/%s_b%d_t%d", figure, b, t) }
 	bench.add(name("tokens_per_second"), spans.rate(0, tokens), "tokens/s", 0, wrong)
 	bench.add(name("rate"), spans.rate(0, operations/1e9), "GFLOP/s", 0, wrong)
 	bench.add("step/sgemm_rate", spans.rate(1, squareOperations/1e9), "GFLOP/s", 0, 0)
 	bench.add(name("sgemm_ratio"), spans.ratio(1, 0, operations/squareOperations), "ratio", stepReach(threads), wrong)
+	if rounded != nil {
+		bench.add(name("bf16_tokens_per_second"), spans.rate(2, tokens), "tokens/s", 0, wrong)
+		bench.add(name("bf16_rate"), spans.rate(2, operations/1e9), "GFLOP/s", 0, wrong)
+		bench.add(name("bf16_over_f32"), spans.ratio(0, 2, 1), "ratio", 0, wrong)
+	}
 	return bench.results, bench.err
 }
 

@@ -8,6 +8,7 @@ import (
 	"dynmo/src/comm"
 	"dynmo/src/cost"
 	"dynmo/src/device"
+	"dynmo/src/kernel"
 	"dynmo/src/model"
 	"dynmo/src/schedule"
 	"dynmo/src/tensor"
@@ -59,6 +60,8 @@ func (r *Runner) Step(feed Feed) (Result, error) {
 }
 
 func (r *Runner) step(feed Feed) error {
+	kernel.Hold(r.x.Backend, true)
+	defer kernel.Hold(r.x.Backend, false)
 	for _, l := range r.s.Layers {
 		l.ZeroGradients(r.x)
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"dynmo/src/comm"
+	"dynmo/src/kernel"
 	"dynmo/src/model"
 	"dynmo/src/schedule"
 	"dynmo/src/tensor"
@@ -104,6 +105,8 @@ func (r *Runner) forwards(feed Feed) error {
 	v := &r.validation
 	r.x.Validates = true
 	defer func() { r.x.Validates = false }()
+	kernel.Hold(r.x.Backend, true)
+	defer kernel.Hold(r.x.Backend, false)
 	for i, c := range v.chunks {
 		lent := r.chunks[i]
 		c.free, c.recomputed, c.forwards.free = append(c.free[:0], lent.free...), lent.recomputed, append(c.forwards.free[:0], lent.forwards.free...)

@@ -122,7 +122,7 @@ Cascade Lake.`,
 }
 
 func benchStep(flags *benchFlags) *cobra.Command {
-	sequences, length := 4, 64
+	sequences, length, precision := 4, 64, "f32"
 	c := &cobra.Command{
 		Use:   "step",
 		Short: "A training step of GPT-2 124M against the rate of a dense product",
@@ -136,19 +136,35 @@ On one thread of an AMD Zen 4, where the product reaches 90 to 100 GFLOP/s, the 
 to 0.88. With the BLAS's kernels for Nehalem (OPENBLAS_CORETYPE=NEHALEM: 29 GFLOP/s) it is
 0.95. Intel's server cores have twice the multipliers of Zen 4, so the other part weighs more:
 0.74 to 0.79, less where memory is slower; a Cascade Lake had 0.68 to 0.74. More tokens raise
-the ratio, because the other part hardly grows with them: try --sequences 16.`,
+the ratio, because the other part hardly grows with them: try --sequences 16.
+
+With --precision bf16 the step with device.cpu_precision = "bf16" is measured in turn with the
+step in float32. step/bf16_over_f32 is how many times as fast it is.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if !slices.Contains([]string{"f32", "bf16", "bf16-emulated"}, precision) {
+				return usageError{fmt.Errorf("--precision %q, want f32, bf16 or bf16-emulated", precision)}
+			}
 			if err := cmp.Or(checkRange("length", length, 1, nodebench.GPT2Small.Sequence), checkRange("sequences", sequences, 1, 1024)); err != nil {
 				return err
 			}
+			var rounded kernel.Backend
+			if precision != "f32" {
+				k, err := cpu.NewRounded(flags.threads, precision == "bf16-emulated")
+				if err != nil {
+					return fmt.Errorf("--precision %s: %w", precision, err)
+				}
+				defer k.Close()
+				rounded = k
+			}
 			return flags.run(c, func(k kernel.Backend, dev device.Device) ([]nodebench.Result, error) {
-				return nodebench.Step(k, dev, nodebench.GPT2Small, sequences, length, flags.threads, flags.shown(c))
+				return nodebench.Step(k, rounded, dev, nodebench.GPT2Small, sequences, length, flags.threads, flags.shown(c))
 			})
 		},
 	}
 	c.Flags().IntVar(&sequences, "sequences", sequences, "sequences in the batch")
 	c.Flags().IntVar(&length, "length", length, "tokens in a sequence")
+	c.Flags().StringVar(&precision, "precision", precision, "f32, or f32 and in turn bf16, or bf16-emulated (see device.cpu_precision)")
 	return c
 }
 

@@ -42,11 +42,11 @@ func (k *backend) do(_ device.Stream, call *kernel.Call) {
 	case kernel.NormBackwardWeight:
 		C.dynmo_cpu_norm_backward_weight(k.c, x(0), x(1), x(2), x(3), x(4), x(5), n, c)
 	case kernel.MatmulForward:
-		C.dynmo_cpu_matmul_forward(k.c, x(0), x(1), x(2), x(3), n, c, o)
+		status = C.dynmo_cpu_matmul_forward(k.c, x(0), x(1), x(2), x(3), n, c, o)
 	case kernel.MatmulBackwardInput:
-		C.dynmo_cpu_matmul_backward_input(k.c, x(0), x(1), x(2), n, c, o)
+		status = C.dynmo_cpu_matmul_backward_input(k.c, x(0), x(1), x(2), n, c, o)
 	case kernel.MatmulBackwardWeight:
-		C.dynmo_cpu_matmul_backward_weight(k.c, x(0), x(1), x(2), x(3), n, c, o)
+		status = C.dynmo_cpu_matmul_backward_weight(k.c, x(0), x(1), x(2), x(3), n, c, o)
 	case kernel.SpMMForward:
 		C.dynmo_cpu_spmm_forward(k.c, k.sparseWork(call), x(0), x(1), indices(2), indices(3), x(4), x(5), o, c, n)
 	case kernel.SpMMBackwardInput:
@@ -119,7 +119,7 @@ func (k *backend) do(_ device.Stream, call *kernel.Call) {
 	case kernel.TakeTokens, kernel.ListTokens, kernel.SquashLogits, kernel.SquashGradient, kernel.BalanceScores, kernel.RouteTokens, kernel.RouteGradient, kernel.PlaceTokens:
 		route(call)
 	case kernel.GroupedForward, kernel.GroupedBackwardInput, kernel.GroupedBackwardWeight:
-		k.group(call)
+		status = k.group(call)
 	case kernel.SumSquares: // all paths give the same bits
 		C.dynmo_cpu_sum_squares(k.c, doubles(0), x(1), n)
 	case kernel.AdamWUpdate:
@@ -152,7 +152,7 @@ func (k *backend) do(_ device.Stream, call *kernel.Call) {
 		panic("cpu: no case for " + call.Op.String())
 	}
 	if status != C.DYNMO_CPU_OK {
-		panic("cpu: " + C.GoString(C.dynmo_cpu_status_name(status)))
+		panic("cpu: " + call.Op.String() + ": " + C.GoString(C.dynmo_cpu_status_name(status)))
 	}
 }
 

@@ -5,12 +5,13 @@ package cpu
 /*
 #cgo CFLAGS: -O3 -I${SRCDIR}/../../../csrc/include
 #cgo !blaslibs LDFLAGS: -lopenblas
-#cgo LDFLAGS: -lm
+#cgo LDFLAGS: -lm -ldl
 #include "dynmo_cpu.h"
 */
 import "C"
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -36,9 +37,10 @@ var paths = [C.DYNMO_CPU_PATHS]string{
 // call has needed so far.
 type backend struct {
 	kernel.Calls
-	path string
-	c    *C.dynmo_cpu
-	work []float32
+	path     string
+	rounding string // how operands of products are rounded, " bf16 oneDNN 2.6.3"; "": not
+	c        *C.dynmo_cpu
+	work     []float32
 }
 
 // Built says whether this binary holds the backend.
@@ -59,6 +61,37 @@ func New(threads int) (kernel.Backend, error) {
 	}
 	return nil, fmt.Errorf("cpu: %s=%s: want one of %s", pathVariable, os.Getenv(pathVariable), strings.Join(available, ", "))
 }
+
+// NewRounded is New with dense products whose operands are rounded to bfloat16 (kernel.Backend.Products).
+// oneDNN makes them. Emulated products are made by the BLAS from rounded copies: as slow as those of New, on
+// every processor. The error says what is missing: oneDNN, or the processor's instructions.
+func NewRounded(threads int, emulated bool) (kernel.Backend, error) {
+	if !emulated {
+		if C.dynmo_cpu_has_bfloat16() == 0 {
+			return nil, errors.New("this CPU has no instructions for bfloat16 (avx512_bf16)")
+		}
+		if problem := C.dynmo_cpu_dnnl_open(); problem != nil {
+			return nil, fmt.Errorf("products in bfloat16 need oneDNN (Debian: libdnnl2, from 13 on libdnnl3.6): %s", C.GoString(problem))
+		}
+	}
+	b, err := New(threads)
+	if err != nil {
+		return nil, err
+	}
+	k := b.(*backend)
+	if status := C.dynmo_cpu_round_operands(k.c, truth(emulated)); status != C.DYNMO_CPU_OK {
+		return nil, fmt.Errorf("cpu: %s", C.GoString(C.dynmo_cpu_status_name(status)))
+	}
+	k.RoundProducts(tensor.BF16)
+	k.rounding = " bf16 emulated"
+	if !emulated {
+		k.rounding = " bf16 " + C.GoString(C.dynmo_cpu_dnnl_name())
+	}
+	return k, nil
+}
+
+// Hold begins or ends a time in which rounded and packed weights are kept: see kernel.Hold.
+func (k *backend) Hold(hold bool) { C.dynmo_cpu_hold(k.c, truth(hold)) }
 
 // NewForTexts is New for texts that grow by a token at a time: products of one row are products of a
 // vector. They are faster than New's, and differ from these in their last bits.
@@ -81,9 +114,11 @@ func wantedPath(available []string) string {
 	return available[len(available)-1]
 }
 
-// Identity returns everything but the binary that the bits depend on: the path
-// and the linked BLAS.
-func (k *backend) Identity() string { return strings.TrimSpace("cpu " + k.path + " " + blas()) }
+// Identity returns everything but the binary that the bits depend on: the path,
+// the linked BLAS, and what rounds operands.
+func (k *backend) Identity() string {
+	return strings.TrimSpace("cpu " + k.path + " " + blas() + k.rounding)
+}
 
 // blas returns the linked library's description of itself, "" if none. It is
 // asked once: OpenBLAS puts its answer together in one buffer for all threads.

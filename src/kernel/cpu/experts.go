@@ -38,7 +38,7 @@ func route(call *kernel.Call) {
 
 // group makes a product of each expert that has rows, by the kernels of products. It
 // panics if ends are not as kernel.Backend says.
-func (k *backend) group(call *kernel.Call) {
+func (k *backend) group(call *kernel.Call) (status C.int32_t) {
 	ends, c, o := tensor.Of[int32](call.Mem[3]), call.C, call.O
 	x := func(i, first int) *C.float {
 		return (*C.float)(call.Mem[i].Span(int64(first)*tensor.F32.Size(), 0).Ptr)
@@ -54,11 +54,15 @@ func (k *backend) group(call *kernel.Call) {
 		rows, inner, outer := C.int64_t(hi-lo), C.int64_t(c), C.int64_t(o)
 		switch call.Op {
 		case kernel.GroupedForward:
-			C.dynmo_cpu_matmul_forward(k.c, x(0, lo*o), x(1, lo*c), x(2, matrix), nil, rows, inner, outer)
+			status = C.dynmo_cpu_matmul_forward(k.c, x(0, lo*o), x(1, lo*c), x(2, matrix), nil, rows, inner, outer)
 		case kernel.GroupedBackwardInput:
-			C.dynmo_cpu_matmul_backward_input(k.c, x(0, lo*c), x(1, lo*o), x(2, matrix), rows, inner, outer)
+			status = C.dynmo_cpu_matmul_backward_input(k.c, x(0, lo*c), x(1, lo*o), x(2, matrix), rows, inner, outer)
 		case kernel.GroupedBackwardWeight:
-			C.dynmo_cpu_matmul_backward_weight(k.c, x(0, matrix), nil, x(1, lo*o), x(2, lo*c), rows, inner, outer)
+			status = C.dynmo_cpu_matmul_backward_weight(k.c, x(0, matrix), nil, x(1, lo*o), x(2, lo*c), rows, inner, outer)
+		}
+		if status != C.DYNMO_CPU_OK {
+			return status
 		}
 	}
+	return C.DYNMO_CPU_OK
 }

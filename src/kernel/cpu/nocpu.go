@@ -14,6 +14,9 @@ const Built = false
 // NewForTexts is New.
 func NewForTexts(threads int) (kernel.Backend, error) { return New(threads) }
 
+// NewRounded is New.
+func NewRounded(threads int, _ bool) (kernel.Backend, error) { return New(threads) }
+
 // New returns an error: this binary was built without the backend.
 func New(threads int) (kernel.Backend, error) {
 	return nil, errors.New("cpu: not built in: build with cgo, the tag blas and a BLAS, or choose the backend ref")

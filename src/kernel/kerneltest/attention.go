@@ -28,7 +28,7 @@ func (of maker) grouped(lengths []int, longest, c, nh, kv int) []example {
 	forward := kernel.Call{Op: kernel.AttentionForward, Dims: dims}
 	backward := kernel.Call{Op: kernel.AttentionBackward, Dims: dims}
 	given, note := map[string]any{"offsets": offsets, "qkv": r.normal(n * widthOf(kernel.Dims{C: c, NH: nh, KV: kv}))}, fmt.Sprintf(",t=%v", lengths)
-	first := of.example(forward, note, given, bounded(attentionForwardBounds))
+	first := of.example(forward, note, given, of.bounded(attentionForwardBounds))
 	given["out"], given["lse"] = r.rounded(first.operands[0].want), single(first.operands[1].want)
 	return []example{first, of.example(backward, note, given, func(c kernel.Call, x values) (values, values) {
 		out, lse := first.operands[0].want, first.operands[1].want
@@ -41,7 +41,7 @@ func (of maker) grouped(lengths []int, longest, c, nh, kv int) []example {
 // its own on some GPUs. Sequences have up to four tiles of 128. Where all sequences are equally
 // long, the call does not announce a longer one: such kernels then deal out work in another way.
 func RunAttention(t *testing.T, k kernel.Backend, dev device.Device, tol float64) {
-	of := maker{k.DType()}
+	of := maker{k.DType(), k.Products()}
 	for _, s := range []struct {
 		hs, nh, kv int
 		lengths    []int
@@ -62,7 +62,7 @@ func RunAttention(t *testing.T, k kernel.Backend, dev device.Device, tol float64
 // sequences lie before and behind it and whatever longest is.
 func sequences(t *testing.T, k kernel.Backend, dev device.Device) {
 	const c, nh = 128, 2
-	lengths, of := []int{70, 0, 1, 130, 33}, maker{k.DType()}
+	lengths, of := []int{70, 0, 1, 130, 33}, maker{k.DType(), k.Products()}
 	for _, packed := range append(of.attention(lengths, 140, c, nh), of.grouped(lengths, 140, c, nh, 1)...) {
 		whole, first := results(t, k, dev, packed), 0
 		for _, length := range lengths {
@@ -197,7 +197,7 @@ func absDot(x, y []float64, n int) (sum float64) {
 // must have the bits of the same heads with a copy of keys and values each.
 func sharedKeys(t *testing.T, k kernel.Backend, dev device.Device) {
 	const nh, kv = 4, 2
-	of, lengths := maker{k.DType()}, []int{70, 0, 1, 130, 33}
+	of, lengths := maker{k.DType(), k.Products()}, []int{70, 0, 1, 130, 33}
 	for _, hs := range []int{5, 32, 64} {
 		c := nh * hs
 		shared, apart := of.grouped(lengths, 140, c, nh, kv), of.attention(lengths, 140, c, nh)

@@ -24,13 +24,13 @@ var products = [][3]int{
 // absent gives the operand of this name as absent.
 func absent(name string) map[string]any { return map[string]any{name: nil} }
 
-// made is, by element type, what makes its examples once: they are the same for every
+// made is, by maker, what makes its examples once: they are the same for every
 // backend, and nobody writes to them.
 var made sync.Map
 
 // examples returns every operation at every shape.
 func (of maker) examples() []example {
-	once, _ := made.LoadOrStore(of.dtype, sync.OnceValue(of.all))
+	once, _ := made.LoadOrStore(of, sync.OnceValue(of.all))
 	return once.(func() []example)()
 }
 
@@ -45,9 +45,9 @@ func (of maker) all() []example {
 			of.example(call(kernel.MatmulForward), "", nil, nil),
 			of.example(call(kernel.MatmulForward), ",no bias", absent("bias"), nil),
 			of.example(call(kernel.MatmulForwardAdd), "", nil, nil),
-			of.example(call(kernel.MatmulForwardGELU), "", nil, bounded(geluOfProduct)),
+			of.example(call(kernel.MatmulForwardGELU), "", nil, of.bounded(of.geluOfProduct)),
 			of.example(call(kernel.MatmulBackwardInput), "", nil, nil),
-			of.example(call(kernel.MatmulBackwardGELU), "", nil, productOfGELU),
+			of.example(call(kernel.MatmulBackwardGELU), "", nil, of.productOfGELU),
 			of.example(call(kernel.MatmulBackwardWeight), "", nil, nil),
 			of.example(call(kernel.MatmulBackwardWeight), ",no bias", absent("dbias"), nil))
 	}
@@ -291,7 +291,7 @@ func (of maker) wide() (all []example) {
 		for _, op := range []kernel.Op{
 			kernel.MatmulForward, kernel.MatmulForwardGELU, kernel.MatmulBackwardInput, kernel.MatmulBackwardWeight,
 		} {
-			all = append(all, of.example(kernel.Call{Op: op, Dims: kernel.Dims{N: s[0], C: s[1], O: s[2]}}, "", nil, judgeOf(op)))
+			all = append(all, of.example(kernel.Call{Op: op, Dims: kernel.Dims{N: s[0], C: s[1], O: s[2]}}, "", nil, of.judgeOf(op)))
 		}
 		all = append(all, of.groups([]int{s[0], 1, 0, 129}, 3, s[1], s[2], 64)...)
 	}
@@ -299,9 +299,9 @@ func (of maker) wide() (all []example) {
 }
 
 // judgeOf is the judge of a product.
-func judgeOf(op kernel.Op) judge {
+func (of maker) judgeOf(op kernel.Op) judge {
 	if op == kernel.MatmulForwardGELU {
-		return bounded(geluOfProduct)
+		return of.bounded(of.geluOfProduct)
 	}
 	return nil
 }

@@ -37,7 +37,7 @@ func (of maker) crossEntropy(n, v, first int) []example {
 	}
 	whole := merged(merged(before, first, first+v, targets), first+v, vocab, targets)
 	slice := columns(first, first+v)
-	bounds := bounded(softmaxBounds(v, first, whole))
+	bounds := of.bounded(softmaxBounds(v, first, whole))
 	alike := slices.Clone(slice) // rows that have their largest logit twice, and some without one
 	for i := range n {
 		row := alike[i*v:][:v]
@@ -49,7 +49,7 @@ func (of maker) crossEntropy(n, v, first int) []example {
 		}
 	}
 	return []example{
-		of.example(kernel.Call{Op: kernel.Likeliest, Dims: kernel.Dims{N: n, V: v}}, "", map[string]any{"out": filled(n), "logits": alike}, bounded(func(d kernel.Dims, _, _ values) values { return values{"out": make([]float64, d.N)} })),
+		of.example(kernel.Call{Op: kernel.Likeliest, Dims: kernel.Dims{N: n, V: v}}, "", map[string]any{"out": filled(n), "logits": alike}, of.bounded(func(d kernel.Dims, _, _ values) values { return values{"out": make([]float64, d.N)} })),
 		of.example(call(kernel.SoftmaxMerge, v, first), "",
 			map[string]any{"before": before, "logits": slice, "targets": targets}, bounds),
 		of.example(call(kernel.SoftmaxGradient, v, first), "",

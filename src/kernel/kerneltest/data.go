@@ -11,8 +11,8 @@ import (
 // and those that it draws have different numbers.
 const givenSeed, drawnSeed = 1, 2
 
-// maker makes calls for backends of an element type.
-type maker struct{ dtype tensor.DType }
+// maker makes calls for backends of an element type, which round operands of dense products to another.
+type maker struct{ dtype, products tensor.DType }
 
 // draw makes the data of one call. Its numbers are values of the element type,
 // of float32 at most, so that a backend and the float64 reference start from the

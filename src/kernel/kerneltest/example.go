@@ -62,7 +62,7 @@ func (of maker) example(c kernel.Call, note string, given map[string]any, j judg
 		x.operands = append(x.operands, p)
 	}
 	if j == nil {
-		j = termwise(reference)
+		j = termwise(of.reference)
 	}
 	want, bound := j(c, before)
 	for i, row := range c.Op.Of().Operands {
@@ -95,7 +95,18 @@ func widened[T int32 | int64](x []T) []float64 {
 }
 
 // reference returns the values after a call of package ref in float64.
-func reference(c kernel.Call, before values) values {
+func reference(c kernel.Call, before values) values { return after(ref.New(tensor.F64), c, before) }
+
+// reference is the function reference, with operands of dense products rounded as of.products says.
+func (of maker) reference(c kernel.Call, before values) values {
+	if of.products == of.dtype {
+		return reference(c, before)
+	}
+	return after(ref.NewRounded(tensor.F64), c, before)
+}
+
+// after returns the values after a call of k, whose elements are float64.
+func after(k kernel.Backend, c kernel.Call, before values) values {
 	dev := cpu.New(device.NewWall())
 	after, whole := values{}, map[string][]int32{}
 	for i, row := range c.Op.Of().Operands {
@@ -116,7 +127,7 @@ func reference(c kernel.Call, before values) values {
 		}
 		after[row.Name], c.Mem[i] = x, tensor.From(x)
 	}
-	ref.New(tensor.F64).Run(dev.NewStream(), c)
+	k.Run(dev.NewStream(), c)
 	for name, x := range whole {
 		after[name] = widened(x)
 	}
@@ -138,9 +149,9 @@ func termwise(result func(kernel.Call, values) values) judge {
 }
 
 // bounded is the judge that wants the results of package ref, with bounds of its own.
-func bounded(bound func(d kernel.Dims, before, want values) values) judge {
+func (of maker) bounded(bound func(d kernel.Dims, before, want values) values) judge {
 	return func(c kernel.Call, before values) (values, values) {
-		want := reference(c, before)
+		want := of.reference(c, before)
 		return want, bound(c.Dims, before, want)
 	}
 }

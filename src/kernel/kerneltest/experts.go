@@ -32,22 +32,22 @@ func (of maker) routed(n, experts, k, room int) (all []example) {
 		call := func(op kernel.Op) kernel.Call { return kernel.Call{Op: op, Dims: dims, Routing: settings} }
 		note := fmt.Sprintf(",room=%d%s", room, by.note)
 		given := map[string]any{"chosen": filled(n * k), "logits": logits, "scores": by.scores}
-		route := of.example(call(kernel.RouteTokens), note, given, bounded(roundedOnce))
+		route := of.example(call(kernel.RouteTokens), note, given, of.bounded(roundedOnce))
 		chosen := indices(route.operands[0].want)
 		given = map[string]any{"chosen": chosen, "router": route.operands[2].want}
-		gradient := of.example(call(kernel.RouteGradient), note, given, bounded(roundedOnce))
+		gradient := of.example(call(kernel.RouteGradient), note, given, of.bounded(roundedOnce))
 		given = map[string]any{"places": filled(n * k), "tokens": filled(n * k), "ends": filled(experts + 1), "chosen": chosen,
 			"weights": single(route.operands[1].want)}
-		all = append(all, route, gradient, of.example(call(kernel.PlaceTokens), note, given, bounded(exactly)))
+		all = append(all, route, gradient, of.example(call(kernel.PlaceTokens), note, given, of.bounded(exactly)))
 		some := kernel.Call{Op: kernel.PlaceTokens, Dims: dims, First: experts / 3}
 		some.E = (experts + 1) / 2
 		given = maps.Clone(given)
 		given["ends"] = filled(some.E + 1)
-		all = append(all, of.example(some, note+",some", given, bounded(exactly)))
+		all = append(all, of.example(some, note+",some", given, of.bounded(exactly)))
 	}
 	inside := kernel.Call{Op: kernel.RouteTokens, Dims: dims, Routing: kernel.Routing{Room: room, Scale: 1, Z: 0.25}}
 	given := map[string]any{"chosen": filled(n * k), "router": slices.Concat(logits, scores), "scores": scores, "logits": nil}
-	within := of.example(inside, fmt.Sprintf(",room=%d,within router", room), given, bounded(roundedOnce))
+	within := of.example(inside, fmt.Sprintf(",room=%d,within router", room), given, of.bounded(roundedOnce))
 	within.do = func(b kernel.Backend, s device.Stream, m []tensor.Mem) {
 		b.RouteTokens(s, inside.Routing, m[0], m[1], m[2], m[3], tensor.Mem{}, m[2].Span(m[2].Bytes/2, m[2].Bytes/2), n, experts, k)
 	}
@@ -59,12 +59,12 @@ func (of maker) routed(n, experts, k, room int) (all []example) {
 func (of maker) scores(n, experts int) (all []example) {
 	dims := kernel.Dims{N: n, E: experts}
 	for _, op := range []kernel.Op{kernel.SquashLogits, kernel.SquashGradient} {
-		all = append(all, of.example(kernel.Call{Op: op, Dims: dims}, "", nil, bounded(summed)))
+		all = append(all, of.example(kernel.Call{Op: op, Dims: dims}, "", nil, of.bounded(summed)))
 	}
 	balance := kernel.Call{Op: kernel.BalanceScores, Dims: dims, Routing: kernel.Routing{Deviation: 8, Rounds: 16}}
-	all = append(all, of.example(balance, "", nil, bounded(summed)))
+	all = append(all, of.example(balance, "", nil, of.bounded(summed)))
 	balance.Routing = kernel.Routing{Rounds: 3}
-	return append(all, of.example(balance, ",as they are,within router", map[string]any{"logits": nil}, bounded(summed)))
+	return append(all, of.example(balance, ",as they are,within router", map[string]any{"logits": nil}, of.bounded(summed)))
 }
 
 // summed bounds sums over experts of numbers that are of the size of 1, and scores, which

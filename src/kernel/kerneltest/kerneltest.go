@@ -31,7 +31,7 @@ import (
 // that of others.
 func Run(t *testing.T, k kernel.Backend, dev device.Device, tol float64) {
 	seen := map[kernel.Op]bool{}
-	for _, x := range (maker{k.DType()}).examples() {
+	for _, x := range (maker{k.DType(), k.Products()}).examples() {
 		seen[x.Op] = true
 		t.Run(x.String(), func(t *testing.T) { agree(t, x, k, dev, tol) })
 	}

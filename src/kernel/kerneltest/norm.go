@@ -20,7 +20,7 @@ func (of maker) norm(n, c int, centred bool) []example {
 		given, note = map[string]any{"inp": inp}, ""
 	}
 	call := func(op kernel.Op, bounds func(d kernel.Dims, before, want values) values) example {
-		return of.example(kernel.Call{Op: op, Dims: kernel.Dims{N: n, C: c}, Eps: kernel.LayerNormEps}, note, given, bounded(bounds))
+		return of.example(kernel.Call{Op: op, Dims: kernel.Dims{N: n, C: c}, Eps: kernel.LayerNormEps}, note, given, of.bounded(bounds))
 	}
 	all := []example{call(kernel.NormForward, normBounds)}
 	if centred {

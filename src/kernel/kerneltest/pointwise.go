@@ -21,8 +21,8 @@ func (of maker) pointwise(n int) []example {
 	call := func(op kernel.Op) kernel.Call { return kernel.Call{Op: op, Dims: kernel.Dims{N: n}} }
 	given := map[string]any{"inp": inp}
 	return []example{
-		of.example(call(kernel.GELUForward), "", given, bounded(geluBounds)),
-		of.example(call(kernel.GELUBackward), "", given, bounded(geluBounds)),
+		of.example(call(kernel.GELUForward), "", given, of.bounded(geluBounds)),
+		of.example(call(kernel.GELUBackward), "", given, of.bounded(geluBounds)),
 		of.example(call(kernel.Add), "", nil, nil),
 		of.example(call(kernel.Accumulate), "", nil, nil),
 	}
@@ -66,8 +66,8 @@ func (of maker) swiGLU(n, c int) []example {
 	given := map[string]any{"gateup": gateup}
 	call := func(op kernel.Op) kernel.Call { return kernel.Call{Op: op, Dims: kernel.Dims{N: n, C: c}} }
 	return []example{
-		of.example(call(kernel.SwiGLUForward), "", given, bounded(swiGLUBounds)),
-		of.example(call(kernel.SwiGLUBackward), "", given, bounded(swiGLUBounds)),
+		of.example(call(kernel.SwiGLUForward), "", given, of.bounded(swiGLUBounds)),
+		of.example(call(kernel.SwiGLUBackward), "", given, of.bounded(swiGLUBounds)),
 	}
 }
 
@@ -96,8 +96,8 @@ func geluBounds(_ kernel.Dims, x, _ values) values {
 }
 
 // geluOfProduct is the bounds of MatmulForwardGELU: GELU's slope is below 1.13.
-func geluOfProduct(d kernel.Dims, x, _ values) values {
-	_, product := termwise(reference)(kernel.Call{Op: kernel.MatmulForward, Dims: d}, x)
+func (of maker) geluOfProduct(d kernel.Dims, x, _ values) values {
+	_, product := termwise(of.reference)(kernel.Call{Op: kernel.MatmulForward, Dims: d}, x)
 	twice := make([]float64, len(product["out"]))
 	for i, bound := range product["out"] {
 		twice[i] = 2 * bound
@@ -106,19 +106,19 @@ func geluOfProduct(d kernel.Dims, x, _ values) values {
 }
 
 // productOfGELU is the judge of MatmulBackwardGELU.
-func productOfGELU(c kernel.Call, x values) (want, bound values) {
+func (of maker) productOfGELU(c kernel.Call, x values) (want, bound values) {
 	x["dinp"] = x["dpre"]
-	_, product := termwise(reference)(kernel.Call{Op: kernel.MatmulBackwardInput, Dims: c.Dims}, x)
+	_, product := termwise(of.reference)(kernel.Call{Op: kernel.MatmulBackwardInput, Dims: c.Dims}, x)
 	for i := range product["dinp"] {
 		product["dinp"][i] *= 1 + math.Abs(x["pre"][i])
 	}
-	return reference(c, x), values{"dpre": product["dinp"]}
+	return of.reference(c, x), values{"dpre": product["dinp"]}
 }
 
 // aliasing asserts that the calls that may work in place give the same bits
 // there as elsewhere.
 func aliasing(t *testing.T, k kernel.Backend, dev device.Device) {
-	all := slices.Concat(maker{k.DType()}.pointwise(1027), maker{k.DType()}.roundings(1027))
+	all := slices.Concat(maker{k.DType(), k.Products()}.pointwise(1027), maker{k.DType(), k.Products()}.roundings(1027))
 	for _, c := range []struct {
 		op    kernel.Op
 		place int // operand that is also the destination
@@ -157,7 +157,7 @@ func (of maker) rotary(n, heads, hs, width int) example {
 		note = ",inverse"
 	}
 	given := map[string]any{"positions": r.indices(n, places), "table": table}
-	return of.example(call, note, given, bounded(rotaryBounds))
+	return of.example(call, note, given, of.bounded(rotaryBounds))
 }
 
 // rotaryBounds are the absolute values of both terms of a rotated channel.

@@ -24,8 +24,8 @@ func (of maker) rows(n, c int) []example {
 		of.example(call(kernel.GateGradient), "", given, differences),
 	}
 	gathered["factor"], given["factor"], given["keep"] = nil, nil, make([]float64, n)
-	all = append(all, of.example(call(kernel.GatherRows), ",no factor", gathered, bounded(exactly)),
-		of.example(call(kernel.ScatterRows), ",shut", given, bounded(exactly)))
+	all = append(all, of.example(call(kernel.GatherRows), ",no factor", gathered, of.bounded(exactly)),
+		of.example(call(kernel.ScatterRows), ",shut", given, of.bounded(exactly)))
 	return all
 }
 
@@ -49,7 +49,7 @@ func (of maker) combine(n, k, c int) []example {
 	given["factor"] = nil
 	judge := termwise(reference)
 	if k == 1 {
-		judge = bounded(exactly)
+		judge = of.bounded(exactly)
 	}
 	return append(all, of.example(call(kernel.CombineRows), ",no factor", given, judge))
 }
@@ -112,10 +112,10 @@ func (of maker) depths(lengths []int, capacity float64) (all []example) {
 		if by.guesses == nil {
 			given["dguesses"] = nil
 		}
-		take := of.example(call(kernel.TakeTokens, 0), note, given, bounded(ofDepths))
+		take := of.example(call(kernel.TakeTokens, 0), note, given, of.bounded(ofDepths))
 		given = map[string]any{"rows": filled(by.places), "listed": filled(by.places), "ends": filled(len(lengths) + 1),
 			"taken": indices(take.operands[0].want), "logits": logits, "positions": positions, "offsets": offsets}
-		all = append(all, take, of.example(call(kernel.ListTokens, by.places), note, given, bounded(ofDepths)))
+		all = append(all, take, of.example(call(kernel.ListTokens, by.places), note, given, of.bounded(ofDepths)))
 	}
 	return all
 }

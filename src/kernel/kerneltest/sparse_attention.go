@@ -42,9 +42,9 @@ func (of maker) sharedKeys(n, c, nh int) []example {
 	d := kernel.Dims{N: n, C: c, NH: nh}
 	qv := of.draw(givenSeed).normal(n * 2 * c)
 	clear(qv[:min(len(qv), c/max(nh, 1))]) // a query of length 0
-	forward := of.example(kernel.Call{Op: kernel.ShareKeys, Dims: d}, "", map[string]any{"qv": qv}, bounded(summed))
+	forward := of.example(kernel.Call{Op: kernel.ShareKeys, Dims: d}, "", map[string]any{"qv": qv}, of.bounded(summed))
 	gradient := kernel.Call{Op: kernel.ShareKeysGradient, Dims: d}
-	return []example{forward, of.example(gradient, "", nil, bounded(func(d kernel.Dims, before, want values) values {
+	return []example{forward, of.example(gradient, "", nil, of.bounded(func(d kernel.Dims, before, want values) values {
 		bounds := summed(d, before, want)
 		for i := range bounds["dqv"] { // what is along the query cancels
 			bounds["dqv"][i] += 10
@@ -210,7 +210,7 @@ func oneBucket(t *testing.T, k kernel.Backend, dev device.Device) {
 	if k.DType().Wide() != k.DType() {
 		t.Skip("elements of " + k.DType().String())
 	}
-	of, lengths := maker{k.DType()}, []int{70, 0, 1, 130, 33}
+	of, lengths := maker{k.DType(), k.Products()}, []int{70, 0, 1, 130, 33}
 	for _, hs := range []int{5, 32, 64} {
 		dense, sparse := of.attention(lengths, 140, 2*hs, 2), of.sparseAttention(lengths, 140, 2*hs, 2, 1)
 		for i := range dense {

@@ -18,10 +18,49 @@ func New(d tensor.DType) kernel.Backend {
 	return &backend{kernel.NewCalls(d, tensor.Host, false, do)}
 }
 
+// NewRounded is New with dense products whose operands are rounded to bfloat16 (kernel.Backend.Products).
+func NewRounded(d tensor.DType) kernel.Backend {
+	do := map[tensor.DType]func(device.Stream, *kernel.Call){tensor.F32: doRounded[float32], tensor.F64: doRounded[float64]}[d]
+	k := &backend{kernel.NewCalls(d, tensor.Host, false, do)}
+	k.RoundProducts(tensor.BF16)
+	return k
+}
+
 type backend struct{ kernel.Calls }
 
-func (*backend) Name() string     { return "ref" }
-func (*backend) Identity() string { return "ref " + runtime.GOARCH }
+func (*backend) Name() string { return "ref" }
+
+func (k *backend) Identity() string {
+	if k.Products() == tensor.BF16 {
+		return "ref " + runtime.GOARCH + " bf16"
+	}
+	return "ref " + runtime.GOARCH
+}
+
+// doRounded is do with dense products of rounded operands. Gradients of biases are sums of what was not
+// rounded.
+func doRounded[F Float](s device.Stream, call *kernel.Call) {
+	c := *call
+	switch c.Op {
+	case kernel.MatmulBackwardWeight:
+		if dbias := tensor.Of[F](c.Mem[1]); dbias != nil {
+			sumRows(dbias, tensor.Of[F](c.Mem[2]), c.N)
+		}
+		c.Mem[1], c.Mem[2], c.Mem[3] = tensor.Mem{}, rounded[F](c.Mem[2]), rounded[F](c.Mem[3])
+	case kernel.MatmulForward, kernel.MatmulBackwardInput, kernel.GroupedForward, kernel.GroupedBackwardInput, kernel.GroupedBackwardWeight:
+		c.Mem[1], c.Mem[2] = rounded[F](c.Mem[1]), rounded[F](c.Mem[2])
+	}
+	do[F](s, &c)
+}
+
+// rounded returns the elements of m, each rounded to bfloat16.
+func rounded[F Float](m tensor.Mem) tensor.Mem {
+	x := tensor.Of[F](m)
+	halves, y := make([]uint16, len(x)), make([]F, len(x))
+	round(halves, x)
+	addRounded(y, nil, halves)
+	return tensor.From(y)
+}
 
 // do works at once: the stream has nothing to wait for.
 func do[F Float](_ device.Stream, call *kernel.Call) {

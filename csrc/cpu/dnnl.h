@@ -1,0 +1,37 @@
+/* Products of matrices by oneDNN, on the thread that calls. oneDNN is opened at run time: its file is
+ * named otherwise in each release, and few hosts need it. */
+#ifndef DYNMO_DNNL_H
+#define DYNMO_DNNL_H
+
+#include <stdint.h>
+
+/* C (m, n) = A (m, k) · B (k, n), plus bias (n) or plus C. A and B are bfloat16, sums float32. */
+struct dynmo_shape {
+	int64_t m, n, k;
+	int64_t lda, ldc;      /* elements from row to row; with transpose_a from column to column of A */
+	int32_t transpose_a;
+	int32_t bias, add;     /* plus bias; plus C */
+	int32_t transpose_b;   /* B is packed from a matrix (n, k) */
+	int64_t ldb;           /* elements from row to row of the matrix from which B is packed */
+};
+
+/* A product of one shape: its code, and the layout of a packed B. */
+struct dynmo_product;
+
+/* Opens the library. Returns NULL, or why it cannot be used. */
+const char *dynmo_dnnl_open(void);
+/* The library's name and version, "" before it is open. */
+const char *dynmo_dnnl_name(void);
+/* Returns a product, NULL if the library has none or memory is short. B is packed as for `like`, if
+ * that is not NULL: a product with the same B. */
+struct dynmo_product *dynmo_dnnl_product(const struct dynmo_shape *shape, const struct dynmo_product *like);
+void dynmo_dnnl_free(struct dynmo_product *p);
+/* Bytes of a packed B, and of the scratch memory of a call. */
+int64_t dynmo_dnnl_packed(const struct dynmo_product *p);
+int64_t dynmo_dnnl_scratch(const struct dynmo_product *p);
+/* Rounds and packs B. Returns 0 or the library's status. */
+int32_t dynmo_dnnl_pack(const struct dynmo_product *p, void *packed, const float *b);
+int32_t dynmo_dnnl_multiply(const struct dynmo_product *p, void *scratch, float *c, const uint16_t *a, const void *packed,
+	const float *bias);
+
+#endif

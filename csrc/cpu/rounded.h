@@ -1,0 +1,59 @@
+/* Dense products of operands that are rounded to bfloat16. */
+#ifndef DYNMO_ROUNDED_H
+#define DYNMO_ROUNDED_H
+
+#include "dnnl.h"
+#include "kernels.h"
+
+/* C (m, n) = op(A)·op(B), plus bias (n) or plus C. Rows of C are n apart. If A is not transposed, B is a
+ * matrix of weights. */
+struct dynmo_dense {
+	int32_t transpose_a, transpose_b;
+	int64_t m, n, k;
+	const float *a, *b, *bias;
+	int64_t lda, ldb;
+	float beta, *c;
+	int64_t slices; /* of the longer of m and n, in float32 */
+};
+
+enum { DYNMO_LINE = 64 };
+
+struct dynmo_memory {
+	void *data;
+	int64_t bytes;
+};
+
+/* What rounded products keep between calls. */
+struct dynmo_rounded {
+	int32_t emulated, held; /* held: weights do not change */
+	uint32_t turn;          /* counts the times at which weights began to be held */
+	struct known *known;
+	int64_t count, room; /* of known */
+	struct packed *table;
+	int64_t used, places;                          /* of the table; places is a power of two */
+	struct dynmo_memory unheld, a, b, scratch, tail; /* of one call */
+};
+
+/* Returns NULL if memory is short. */
+struct dynmo_rounded *dynmo_rounded_open(int32_t emulated);
+void dynmo_rounded_close(struct dynmo_rounded *r);
+void dynmo_rounded_hold(struct dynmo_rounded *r, int32_t hold);
+
+/* Makes memory of at least some bytes. Its content is lost if it grows. */
+int32_t dynmo_reserve(struct dynmo_memory *m, int64_t bytes);
+/* Finds a product, or makes it. NULL: the library has none, or memory is short. */
+const struct dynmo_product *dynmo_rounded_product(struct dynmo_rounded *r, const struct dynmo_shape *shape,
+	const struct dynmo_product *like);
+/* Sets *data to the weights of p, packed for a product, or rounded where that is NULL. They are packed once
+ * while they are held. */
+int32_t dynmo_rounded_weights(const dynmo_cpu *k, const struct dynmo_dense *p, const struct dynmo_product *product,
+	int64_t bytes, const void **data);
+
+/* Makes a product by oneDNN. m, n and k are above 0. */
+int32_t dynmo_rounded_multiply(const dynmo_cpu *k, const struct dynmo_dense *p);
+/* Sets a and b of a product to rounded copies, which live until the next call. */
+int32_t dynmo_rounded_copies(const dynmo_cpu *k, struct dynmo_dense *p);
+/* Rounds n floats. */
+void dynmo_rounded_copy(const dynmo_cpu *k, float *rounded, const float *x, int64_t n);
+
+#endif

@@ -1,0 +1,91 @@
+//go:build blas && cgo
+
+package cpu
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"dynmo/src/device"
+	devcpu "dynmo/src/device/cpu"
+	"dynmo/src/expect"
+	"dynmo/src/kernel"
+	"dynmo/src/kernel/kerneltest"
+)
+
+// eachRounding runs f on a backend that emulates rounded products, and on one that makes them by oneDNN,
+// unless oneDNN or the instructions are missing.
+func eachRounding(t *testing.T, threads int, f func(t *testing.T, k *backend)) {
+	for name, emulated := range map[string]bool{"emulated": true, "oneDNN": false} {
+		t.Run(name, func(t *testing.T) {
+			k, err := NewRounded(threads, emulated)
+			if err != nil && !emulated {
+				t.Skip(err)
+			}
+			expect.OK(t, err)
+			t.Cleanup(func() { k.Close() })
+			f(t, k.(*backend))
+		})
+	}
+}
+
+func TestRoundedConformance(t *testing.T) {
+	eachRounding(t, 1, func(t *testing.T, k *backend) {
+		kerneltest.Run(t, k, devcpu.New(device.NewWall()), tolerance)
+	})
+}
+
+// shapes are of products whose rows and depths are cut into parts of several sizes, with heights of one
+// slice and of more.
+var shapes = [][3]int{{1, 64, 64}, {300, 96, 80}, {555, 33, 2400}, {129, 768, 1}, {2, 1, 7}, {700, 40, 1537}}
+
+// rounded makes the products of a shape with weights w.
+func rounded(k *backend, shape [3]int, w []float32) result {
+	n, c, o := shape[0], shape[1], shape[2]
+	r := result{}
+	inp, dout, bias := normal(1, n*c), normal(3, n*o), normal(4, o)
+	out, dinp, dweight, dbias := make([]float32, n*o), make([]float32, n*c), normal(5, o*c), normal(6, o)
+	for range 2 {
+		k.MatmulForward(nil, mem(out), mem(inp), mem(w), mem(bias), n, c, o)
+		k.MatmulBackwardInput(nil, mem(dinp), mem(dout), mem(w), n, c, o)
+	}
+	k.MatmulBackwardWeight(nil, mem(dweight), mem(dbias), mem(dout), mem(inp), n, c, o)
+	r.add(fmt.Sprint(shape), out, dinp, dweight, dbias)
+	return r
+}
+
+// TestHeldWeightsChangeNoBit compares products with weights that are packed once with products that pack
+// them each time, with another number of threads, and after the weights have changed.
+func TestHeldWeightsChangeNoBit(t *testing.T) {
+	eachRounding(t, 1, func(t *testing.T, k *backend) {
+		b, err := NewRounded(3, k.rounding == " bf16 emulated")
+		expect.OK(t, err)
+		defer b.Close()
+		weights := map[[3]int][]float32{}
+		for _, s := range shapes {
+			weights[s] = normal(2, s[1]*s[2])
+		}
+		for turn := range 3 {
+			want := result{}
+			for _, s := range shapes {
+				maps.Copy(want, rounded(k, s, weights[s]))
+			}
+			for _, held := range []*backend{k, b.(*backend)} {
+				kernel.Hold(held, true)
+				for _, s := range shapes[turn:] { // others are forgotten
+					for call, bits := range rounded(held, s, weights[s]) {
+						if !slices.Equal(bits, want[call]) {
+							t.Errorf("turn %d, %s: other bits while weights are held", turn, call)
+						}
+					}
+				}
+				kernel.Hold(held, false)
+			}
+			for _, w := range weights {
+				w[turn] += 1
+			}
+		}
+	})
+}
