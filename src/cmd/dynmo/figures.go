@@ -28,8 +28,9 @@ func figuresCommand() *cobra.Command {
 		Use:   "figures -o DIR | --check FILE... | --collect NAME RUN_DIR...",
 		Short: "Draw the figures and tables of the scaling study, with the paper's numbers beside",
 		Long: `Draw the figures and tables of the scaling study, with the paper's numbers beside.
-DIR gets of each figure NAME.svg, .png and .pdf, and its numbers as NAME.md and .csv. Each
-states its clock, cost table, workload, mesh, schedule and the command that made it.
+DIR gets of each figure NAME.svg, .png and .pdf, as wide as a column of a paper (85 mm), and its
+numbers as NAME.md and .csv. Pictures state clock, cost table, mesh and schedule. NAME.md also
+has the workloads, the command that made the numbers, and tables that are too long for a picture.
 
 ` + shows.String() + `
 The numbers are kept in the folder figures of --results. --remake simulates them anew, by the

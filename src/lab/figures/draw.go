@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"image/color"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/recorder"
 	"gonum.org/v1/plot/vg/vgimg"
 	"gonum.org/v1/plot/vg/vgpdf"
 	"gonum.org/v1/plot/vg/vgsvg"
@@ -22,16 +25,18 @@ import (
 	"dynmo/src/files"
 )
 
-// Sizes of a picture. Its text can be read where the picture is 600 pixels wide.
+// Sizes of a picture. It is as wide as a column of a paper, so that it is printed in its own size.
+// Text has 6 points or more.
 const (
-	width       = 7 * vg.Inch
-	margin      = 0.1 * vg.Inch
-	panelHeight = 2.5 * vg.Inch
-	rowHeight   = 0.19 * vg.Inch // of a table
-	titleSize   = 11
-	textSize    = 8.5
-	smallSize   = 7
-	dpi         = 200
+	width      = 85 * vg.Millimeter
+	margin     = 4
+	plotHeight = 54                    // of bars, between their axis and the top
+	lineHeight = 100                   // of lines and timelines
+	plotWidth  = width - 2*margin - 26 // at least: the vertical axis takes the rest
+	titleSize  = 8
+	textSize   = 7
+	smallSize  = 6
+	dpi        = 300
 )
 
 // endings are the endings of the files that Save writes.
@@ -47,12 +52,12 @@ func (f Figure) Save(dir string) error {
 	fpdf.SetDefaultCreationDate(made)
 	fpdf.SetDefaultModificationDate(made)
 	fpdf.SetDefaultCatalogSort(true)
-	height := f.height()
+	height := f.draw(draw.NewCanvas(&recorder.Canvas{}, width, 0))
 	for _, ending := range endings {
 		var text io.WriterTo
 		switch ending {
 		case "svg":
-			c := vgsvg.New(width, height)
+			c := vgsvg.NewWith(vgsvg.UseWH(width, height), vgsvg.EmbedFonts(true)) // few have Liberation Sans
 			f.draw(draw.New(c))
 			text = c
 		case "png":
@@ -100,102 +105,92 @@ func wrap(text string, style draw.TextStyle, most vg.Length) []string {
 	return append(lines, line)
 }
 
-// captionLines returns the caption as the picture has it.
-func (f Figure) captionLines() (lines []string) {
-	for _, text := range f.caption() {
-		lines = append(lines, wrap(text, textStyle(smallSize), width-2*margin)...)
-	}
-	return lines
-}
-
 // leading is the height of a line of text of a size.
 func leading(size vg.Length) vg.Length { return 1.25 * size }
 
-// isNarrow reports whether a panel has half of the picture's width.
-func (f Figure) isNarrow(p Panel) bool {
-	return p.Form != formCells && p.Form != formTimeline && len(p.Groups) <= 4 && len(f.Panels) > 2
-}
-
-// rows returns the panels as they stand in the picture: narrow ones in pairs.
-func (f Figure) rows() (rows [][]Panel) {
-	for _, p := range f.Panels {
-		last := len(rows) - 1
-		if last >= 0 && len(rows[last]) == 1 && f.isNarrow(rows[last][0]) && f.isNarrow(p) {
-			rows[last] = append(rows[last], p)
-			continue
-		}
-		rows = append(rows, []Panel{p})
-	}
-	return rows
-}
-
-// height returns the height of the picture.
-func (f Figure) height() vg.Length {
-	h := 2*margin + 1.6*titleSize + vg.Length(len(f.captionLines()))*leading(smallSize) + margin
-	var last Panel
-	for _, row := range f.rows() {
-		h += heightOf(row, last)
-		last = row[0]
-	}
-	return h
-}
-
-// heightOf returns the height of a row of panels with its titles and legend, below another panel.
-func heightOf(row []Panel, above Panel) vg.Length {
-	h := leading(textSize) + 2*margin
-	if row[0].Form == formCells {
-		return h + vg.Length(len(row[0].Groups)+1)*rowHeight + margin
-	}
-	return h + vg.Length(len(legend(row, above)))*leading(textSize) + panelHeight
-}
-
-// draw draws the whole picture.
-func (f Figure) draw(c draw.Canvas) {
+// draw draws the picture from the top of the canvas down, and returns its height.
+func (f Figure) draw(c draw.Canvas) vg.Length {
 	c.SetColor(color.White)
 	c.Fill(c.Rectangle.Path())
-	top := c.Max.Y - margin
-	write := func(text string, left vg.Length, style draw.TextStyle) {
-		c.FillText(style, vg.Point{X: left, Y: top + 0.25*style.Font.Size}, text)
+	left, top := c.Min.X+margin, c.Max.Y-margin
+	write := func(text string, size vg.Length) {
+		for _, line := range wrap(text, textStyle(size), width-2*margin) {
+			top -= leading(size)
+			c.FillText(textStyle(size), vg.Point{X: left, Y: top + 0.25*size}, line)
+		}
 	}
-	top -= leading(titleSize)
-	write(f.Title, c.Min.X+margin, textStyle(titleSize))
-	top -= 0.35 * titleSize
-	var last Panel
-	for _, row := range f.rows() {
-		bottom := top - heightOf(row, last)
-		for _, entries := range legend(row, last) {
+	write(f.Title, titleSize)
+	known := map[string]bool{}
+	for _, p := range f.Panels {
+		if f.isLong(p) {
+			continue
+		}
+		top -= margin
+		entries := p.legend(known)
+		for _, line := range entries {
 			top -= leading(textSize)
-			x := c.Min.X + margin
-			for _, e := range entries {
+			x := left
+			for _, e := range line {
 				e.draw(c, vg.Point{X: x, Y: top})
 				x += e.width()
 			}
 		}
-		last = row[0]
-		top -= leading(textSize) + 0.7*margin
-		wide := (c.Max.X - c.Min.X - 2*margin) / 2
-		if !f.isNarrow(row[0]) {
-			wide *= 2
+		if entries != nil {
+			top -= 0.5 * margin
 		}
-		for i, p := range row {
-			left := c.Min.X + margin + vg.Length(i)*wide
-			write(p.Title, left, textStyle(textSize))
-			area := draw.Crop(c, left-c.Min.X, 0, 0, 0)
-			area.Max.X = left + wide - margin
-			area.Min.Y, area.Max.Y = bottom, top
-			p.draw(area)
+		most, own := f.top(p)
+		title := p.Title
+		if own {
+			title += " (a scale of its own)"
 		}
-		top = bottom
+		write(title, textSize)
+		area := c
+		area.Min.X, area.Max = left, vg.Point{X: c.Max.X - margin, Y: top - 0.5*margin}
+		area.Min.Y = area.Max.Y - p.height()
+		p.draw(area, most)
+		top = area.Min.Y
 	}
 	top -= margin
-	for _, line := range f.captionLines() {
-		top -= leading(smallSize)
-		write(line, c.Min.X+margin, textStyle(smallSize))
+	for _, text := range f.caption() {
+		write(text, smallSize)
 	}
+	return c.Max.Y - top + margin
 }
 
-// draw draws a panel below its title and legend.
-func (p Panel) draw(c draw.Canvas) {
+// isLong reports whether a table is left out of the picture, since it is longer than a diagram.
+func (f Figure) isLong(p Panel) bool {
+	return p.Form == formCells && len(f.Panels) > 1 && p.height() > lineHeight
+}
+
+// top returns the upper end of the vertical axis of bars. Panels of one quantity have one axis, so
+// that they can be compared. A panel that would fill less than a quarter of this axis has its own.
+func (f Figure) top(p Panel) (top float64, own bool) {
+	for _, other := range f.Panels {
+		if other.Form == p.Form && other.Y == p.Y {
+			top = max(top, other.top())
+		}
+	}
+	if mine := p.top(); mine < top/4 {
+		return mine, true
+	}
+	return top, false
+}
+
+// height returns the height of a panel below its title.
+func (p Panel) height() vg.Length {
+	switch p.Form {
+	case formCells:
+		_, _, lines, _ := p.columns()
+		return vg.Length(lines+len(p.Groups))*leading(smallSize) + margin
+	case formBars:
+		_, high, _ := p.names()
+		return plotHeight + high + namesGap
+	}
+	return lineHeight
+}
+
+// draw draws a panel below its title and legend. The vertical axis of bars ends at top.
+func (p Panel) draw(c draw.Canvas, top float64) {
 	if p.Form == formCells {
 		p.drawCells(c)
 		return
@@ -203,45 +198,92 @@ func (p Panel) draw(c draw.Canvas) {
 	d := plot.New()
 	d.BackgroundColor = nil
 	for _, a := range []*plot.Axis{&d.X, &d.Y} {
-		a.Label.TextStyle.Font.Size, a.Tick.Label.Font.Size = textSize, textSize
-		a.Label.TextStyle.Font.Variant, a.Tick.Label.Font.Variant = "Sans", "Sans"
-		a.Padding = 0
+		a.Label.TextStyle.Font, a.Tick.Label.Font = textStyle(textSize).Font, textStyle(textSize).Font
+		a.Tick.Length = 3
 	}
-	d.X.Label.Text, d.Y.Label.Text = p.X, p.Y
+	d.X.Label.Text = p.X
 	switch p.Form {
 	case formBars:
-		p.addBars(d)
+		p.addBars(d, top)
 	case formLines:
 		p.addLines(d)
 	case formTimeline:
 		p.addSpans(d)
 	}
-	c.Max.Y -= 0.5 * margin
-	c.Max.X -= margin
-	d.Draw(c)
+	d.X.Padding, d.Y.Padding = 0, 0
+	if p.Form == formBars {
+		d.X.Padding = namesGap
+	}
+	name := textStyle(textSize) // plot.Plot has no room for a long one beside a logarithmic axis
+	name.Rotation, name.XAlign = math.Pi/2, draw.XCenter
+	height := name.Height(p.Y)
+	area := draw.Crop(c, height+2, 0, 0, 0)
+	d.Draw(area)
+	area = d.DataCanvas(area)
+	c.FillText(name, vg.Point{X: c.Min.X + height - name.FontExtents().Descent, Y: area.Center().Y}, p.Y)
+}
+
+// columns lays out a table: the heads of its columns in lines, their widths and the gap between
+// them. Heads have a word a line where a line is too wide.
+func (p Panel) columns() (heads [][]string, widths []vg.Length, lines int, gap vg.Length) {
+	style := textStyle(smallSize)
+	for _, isBroken := range []bool{false, true} {
+		heads, widths, lines, gap = nil, nil, 0, width-2*margin
+		for i := -1; i < len(p.Series); i++ {
+			head, cells := p.X, p.Groups
+			if i >= 0 {
+				head, cells = p.Series[i].Name, nil
+				for row := range p.Groups {
+					cells = append(cells, p.cell(p.Series[i], row))
+				}
+			}
+			if i > 0 {
+				head = strings.TrimSuffix(head, ", "+p.Series[i-1].Name) // "paper, uniform" beside "uniform" is "paper"
+			}
+			words := []string{head}
+			if isBroken {
+				words = strings.Fields(head)
+			}
+			wide := vg.Length(0)
+			for _, text := range slices.Concat(words, cells) {
+				wide = max(wide, style.Width(text))
+			}
+			heads, widths = append(heads, words), append(widths, wide)
+			lines, gap = max(lines, len(words)), gap-wide
+		}
+		if gap > vg.Length(len(widths))*margin {
+			break
+		}
+	}
+	return heads, widths, lines, min(gap/vg.Length(len(p.Series)), 5*margin)
 }
 
 // drawCells draws the panel as a table.
 func (p Panel) drawCells(c draw.Canvas) {
-	style, head := textStyle(textSize), textStyle(6)
-	first := style.Width(p.X)
-	for _, g := range p.Groups {
-		first = max(first, style.Width(g))
-	}
-	first += 2 * margin
-	column := (c.Max.X - c.Min.X - first) / vg.Length(len(p.Series))
-	y := c.Max.Y - rowHeight
-	c.FillText(style, vg.Point{X: c.Min.X, Y: y}, p.X)
-	for i, s := range p.Series {
-		c.FillText(head, vg.Point{X: c.Min.X + first + vg.Length(i)*column, Y: y}, s.Name)
-	}
-	line := draw.LineStyle{Color: color.Black, Width: vg.Points(0.5)}
-	c.StrokeLine2(line, c.Min.X, y-3, c.Max.X, y-3)
-	for i, g := range p.Groups {
-		y -= rowHeight
-		c.FillText(style, vg.Point{X: c.Min.X, Y: y}, g)
-		for j, s := range p.Series {
-			c.FillText(style, vg.Point{X: c.Min.X + first + vg.Length(j)*column, Y: y}, p.cell(s, i))
+	heads, widths, lines, gap := p.columns()
+	x, y := c.Min.X, c.Max.Y-vg.Length(lines)*leading(smallSize)
+	c.StrokeLine2(line, c.Min.X, y-0.5, c.Max.X, y-0.5)
+	for i, head := range heads {
+		style, edge := textStyle(smallSize), x
+		if i > 0 {
+			style.XAlign, edge = draw.XRight, x+widths[i]
 		}
+		write := func(row int, text string) {
+			at := vg.Point{X: edge, Y: y - vg.Length(row+1)*leading(smallSize)}
+			if row < 0 {
+				at.Y += 0.25 * smallSize
+			}
+			c.FillText(style, at, text)
+		}
+		for k, word := range head {
+			write(k-len(head), word)
+		}
+		for row, text := range p.Groups {
+			if i > 0 {
+				text = p.cell(p.Series[i-1], row)
+			}
+			write(row, text)
+		}
+		x += widths[i] + gap
 	}
 }

@@ -152,7 +152,8 @@ func (f *Figure) addExecuted(results string) error {
 			continue
 		}
 		own := strings.ReplaceAll(strings.TrimPrefix(s.Name, f.Name+"-"), "-", " ")
-		f.Notes = append(f.Notes, fmt.Sprintf("Executed, %s: clock=%s, %s; the steps after the last change. %s.", own, s.Clock, s.Command, s.Origin))
+		f.Notes = append(f.Notes, fmt.Sprintf("Executed, %s: clock=%s; the steps after the last change.", own, s.Clock))
+		f.executed = append(f.executed, fmt.Sprintf("Executed, %s: %s. %s.", own, s.Command, s.Origin))
 		if !slices.ContainsFunc(s.Runs, func(r executedRun) bool { return group(r) != own }) {
 			own = "" // studies that are a group each share a pair of series
 		}

@@ -22,6 +22,8 @@ type Figure struct {
 	Notes  []string `json:"notes"` // what a reader must know to read the numbers, a sentence or more each
 	Facts  Facts    `json:"facts"`
 	Panels []Panel  `json:"panels"`
+
+	executed []string // commands and origins of executed runs
 }
 
 // Facts say where the numbers of a figure are from.

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"gonum.org/v1/plot/vg"
-
 	"dynmo/src/config"
 	"dynmo/src/expect"
 	_ "dynmo/src/kind"
@@ -92,7 +90,7 @@ func TestKept(t *testing.T) {
 	for i, name := range names {
 		f, err := Read(kept, kept, name)
 		expect.OK(t, err)
-		if f.markdown() == "" || f.height() <= 0 || shows[i] == "" {
+		if f.markdown() == "" || shows[i] == "" {
 			t.Errorf("%s: nothing to draw", name)
 		}
 	}
@@ -289,63 +287,6 @@ func TestModels(t *testing.T) {
 		expect.OK(t, err)
 		if string(got) != string(want) {
 			t.Errorf("%s differs from %s: copy one over the other", path, jobs)
-		}
-	}
-}
-
-// TestLegendOfARow: panels side by side share a legend with all their series, each once.
-func TestLegendOfARow(t *testing.T) {
-	f, err := Read(kept, kept, "fig8")
-	expect.OK(t, err)
-	row := f.rows()[0]
-	var names []string
-	for _, line := range legend(row, Panel{}) {
-		for _, e := range line {
-			names = append(names, e.name)
-		}
-	}
-	if got := strings.Join(names, ", "); len(row) != 2 || got != "uniform cuts, overheads left out, with overheads, paper, at most" {
-		t.Errorf("%d panels, legend %s", len(row), got)
-	}
-	if legend(row, row[0]) == nil || legend(row[:1], row[0]) != nil {
-		t.Error("want a legend unless the panel above has the series of all panels")
-	}
-}
-
-// TestPaperMarks: two series of the paper have marks that differ, and a lone point of the paper
-// shows what lies below it.
-func TestPaperMarks(t *testing.T) {
-	paper := Series{Role: rolePaper, X: Values{1, 2}, Values: Values{1, 2}}
-	two := Panel{Form: formBars, Series: []Series{paper, paper}}.looks()
-	alone := Panel{Form: formLines, Series: []Series{{Role: rolePaper, X: Values{75}, Values: Values{1}}}}.looks()
-	if two[0].glyph != (diamond{}) || two[1].glyph != (diamond{hollow: true}) || alone[0].glyph != (diamond{hollow: true}) {
-		t.Errorf("marks %v and %v, alone %v", two[0].glyph, two[1].glyph, alone[0].glyph)
-	}
-}
-
-// TestLogTicks: a logarithmic axis of less than two decades has labels between the powers of ten.
-func TestLogTicks(t *testing.T) {
-	for _, test := range []struct {
-		low, high float64
-		want      string
-	}{{0.25, 9, "0.5 1 2 5"}, {1, 1000, "1 10 100 1000"}} {
-		var labels []string
-		for _, tick := range (logTicks{}).Ticks(test.low, test.high) {
-			if tick.Label != "" && tick.Value >= test.low && tick.Value <= test.high {
-				labels = append(labels, tick.Label)
-			}
-		}
-		if got := strings.Join(labels, " "); got != test.want {
-			t.Errorf("from %v to %v: %s, want %s", test.low, test.high, got, test.want)
-		}
-	}
-}
-
-// TestClearOf: a number stands above a ceiling that would cross it, else on its bar.
-func TestClearOf(t *testing.T) {
-	for ceiling, want := range map[vg.Length]vg.Length{95: 100, 103: 103, 120: 100} {
-		if got := clearOf(100, ceiling); got != want {
-			t.Errorf("bar up to 100, ceiling at %v: number on %v, want %v", ceiling, got, want)
 		}
 	}
 }

@@ -43,7 +43,7 @@ func (s *studies) table1() (Figure, error) {
 	s.facts.Workloads, s.facts.Seeds, s.facts.Schedule = says([]workload{w}), 1, "1f1b"
 	s.facts.Mesh = fmt.Sprintf("2, 4 and 8 stages x %d", paperReplicas)
 	f := Figure{Title: "Table 1: samples/s of one replica, sparse attention", Notes: []string{
-		"The paper's samples/s are taken for those of one replica. Microbatches: 4 for each stage, of 2 sequences. A limit of 80e9 bytes a GPU; cells without a number run out of memory. The head is in, with a vocabulary of 50,304: it takes as long as 2.2 blocks. headless: the speedup without it. What is left then is what densities differ by, 0.2 to 0.32 of the scores.",
+		"The paper's samples/s are taken for those of one replica. Microbatches: 4 for each stage, of 2 sequences. A limit of 80e9 bytes a GPU. The head is in, with a vocabulary of 50,304: it takes as long as 2.2 blocks. headless: the speedup without it. What is left then is what densities differ by, 0.2 to 0.32 of the scores.",
 	}}
 	columns := []string{"uniform", "", "diffusion", "", "partition", "", "speedup", "", "headless"}
 	p := Panel{Title: "samples/s of static uniform cuts, of diffusion and of partition by time", Form: formCells, X: "layers, GPUs", Y: "samples/s"}
@@ -195,7 +195,7 @@ func (s *studies) packed(r run, m modelFile, steps, runs *Panel) error {
 func (s *studies) figure4Overhead() (Figure, error) {
 	s.sayFacts(s.workloads)
 	f := Figure{Title: "Figure 4, right: overhead of balancing by part and kind", Notes: []string{
-		"Share of the run's time that the best balancer takes, for the last model of each kind's list. Measuring and deciding take the times of runs on CPUs of servers (dynmo simulate --help). The paper has at most a few single digits of per cent.", headNote,
+		"Share of the run's time that the best balancer takes, for the last model of each kind in figure 3. Measuring and deciding take the times of runs on CPUs of servers (dynmo simulate --help). The paper has at most a few single digits of per cent.", headNote,
 	}}
 	p := Panel{Title: "Share of the run", Form: formBars, Y: "per cent", Series: []Series{{Name: "measuring"}, {Name: "deciding"}, {Name: "moving layers"}}}
 	for _, w := range s.workloads {
@@ -267,7 +267,7 @@ func (s *studies) figure7() (Figure, error) {
 		"Every message, and every move of a layer, is delayed by a factor of up to this, normally distributed (Sukhov and Kuznetsova 2009). The paper draws delays up to 4 and prints no numbers.", headNote,
 	}}
 	speedup := Panel{Title: "Speedup", Form: formLines, X: "largest delay, times", Y: "over the better static cuts", Series: []Series{{Name: "balancing"}, {Name: "total"}}}
-	rate := Panel{Title: "Throughput", Form: formLines, X: "largest delay, times", Y: "million tokens/s", Series: []Series{{Name: "best of static cuts"}, {Name: "best of four balancers"}}}
+	rate := Panel{Title: "Throughput", Form: formLines, X: "largest delay, times", Y: "million tokens/s", Series: []Series{{Name: "best of static cuts", Role: roleStatic}, {Name: "best of four balancers"}}}
 	var cells []cell
 	for most := 1.0; most <= 4; most++ {
 		c := deepest(w, stages, replicas)

@@ -9,17 +9,25 @@ import (
 	"strings"
 )
 
-// caption returns the sentences that stand below the figure.
+// caption returns the sentences that stand below the picture.
 func (f Figure) caption() []string {
 	seeds := ""
 	if f.Facts.Seeds > 1 {
 		seeds = fmt.Sprintf("; means of %d seeds, bars of 95 %% intervals", f.Facts.Seeds)
 	}
-	list := append([]string{}, f.Notes...)
-	return append(list,
+	assumed := 0
+	for _, w := range f.Facts.Workloads {
+		if strings.Contains(w, "ASSUMED") {
+			assumed++
+		}
+	}
+	notes := slices.Clone(f.Notes)
+	if slices.ContainsFunc(f.Panels, Panel.isShortOfMemory) {
+		notes = append(notes, "OOM: out of memory. -: no ratio, since one of its runs is out of memory.")
+	}
+	return append(notes,
 		fmt.Sprintf("clock=%s; costs: %s; mesh: %s, whole layers: %s; schedule: %s%s.", f.Facts.Clock, f.Facts.Costs, f.Facts.Mesh, f.Facts.Grain, f.Facts.Schedule, seeds),
-		"Workload: "+strings.Join(f.Facts.Workloads, "; ")+".",
-		"Command: "+f.Facts.Command)
+		fmt.Sprintf("%s.md: tables, the command and the workloads (%d, ASSUMED: %d).", f.Name, len(f.Facts.Workloads), assumed))
 }
 
 // number writes a value with three digits, and a missing one as "-".
@@ -27,10 +35,27 @@ func number(x float64) string {
 	if math.IsNaN(x) {
 		return "-"
 	}
-	if math.Abs(x) >= 1000 {
+	if math.Abs(x) >= 999.5 {
 		return strconv.FormatFloat(x, 'f', 0, 64)
 	}
 	return strconv.FormatFloat(x, 'g', 3, 64)
+}
+
+// padded writes a value with three digits, the last ones perhaps zeros.
+func padded(x float64) string {
+	text := number(x)
+	if rounded, _ := strconv.ParseFloat(text, 64); math.Abs(rounded) >= 0.001 && math.Abs(rounded) < 100 {
+		return strconv.FormatFloat(rounded, 'f', 2-int(math.Floor(math.Log10(math.Abs(rounded)))), 64)
+	}
+	return text
+}
+
+// isShort reports whether no value of the series has more than three digits.
+func (s Series) isShort() bool {
+	return !slices.ContainsFunc(s.Values, func(x float64) bool {
+		rounded, _ := strconv.ParseFloat(number(x), 64)
+		return !math.IsNaN(x) && rounded != x
+	})
 }
 
 // markdown returns the table of the figure, with its caption.
@@ -54,7 +79,9 @@ func (f Figure) markdown() string {
 			b.WriteString("\n")
 		}
 	}
-	for _, line := range f.caption() {
+	caption := f.caption()
+	caption[len(caption)-1] = "Workload: " + strings.Join(f.Facts.Workloads, "; ") + "."
+	for _, line := range slices.Concat(caption, []string{"Command: " + f.Facts.Command}, f.executed) {
 		fmt.Fprintf(&b, "\n%s\n", line)
 	}
 	return b.String()
@@ -82,7 +109,8 @@ func (p Panel) allX() (all []float64) {
 	return slices.Compact(all)
 }
 
-// cell returns a value as a table has it, with half of its interval.
+// cell returns a value as a table has it, with half of its interval. A run of formCells without a
+// number is out of memory.
 func (p Panel) cell(s Series, row int) string {
 	if p.Form == formLines {
 		x := p.allX()[row]
@@ -92,11 +120,27 @@ func (p Panel) cell(s Series, row int) string {
 			return "-"
 		}
 	}
-	if len(s.Low) > 0 && s.High[row] > s.Low[row] {
-		return number(s.Values[row]) + " ± " + strconv.FormatFloat((s.High[row]-s.Low[row])/2, 'g', 2, 64)
+	write := padded
+	if s.isShort() {
+		write = number
 	}
-	return number(s.Values[row])
+	text := write(s.Values[row])
+	switch {
+	case len(s.Low) > 0 && s.High[row] > s.Low[row]:
+		return text + " ± " + strconv.FormatFloat((s.High[row]-s.Low[row])/2, 'g', 2, 64)
+	case math.IsNaN(s.Values[row]) && p.Form == formCells && !isRatio(s.Name):
+		return "OOM"
+	}
+	return text
 }
+
+// isShortOfMemory reports whether a run of a table has no number.
+func (p Panel) isShortOfMemory() bool {
+	return p.Form == formCells && slices.ContainsFunc(p.Series, func(s Series) bool { return slices.ContainsFunc(s.Values, math.IsNaN) })
+}
+
+// isRatio reports whether a column of cells is over another column.
+func isRatio(column string) bool { return strings.HasSuffix(column, "speedup") || column == "headless" }
 
 // csv returns all values, a row each.
 func (f Figure) csv() string {
