@@ -164,11 +164,12 @@ func TestContentHash(t *testing.T) {
 }
 
 func TestEqualizer(t *testing.T) {
-	const ours = "cpu avx512 OpenBLAS 0.3.21 NO_AFFINITY Haswell MAX_THREADS=64"
+	const ours = "cpu avx512 OpenBLAS 0.3.21 NO_AFFINITY Haswell MAX_THREADS=64 bf16 oneDNN 2.6.3"
 	for theirs, want := range map[string]string{
-		"cpu avx2 OpenBLAS 0.3.21 NO_AFFINITY Haswell MAX_THREADS=64":   "DYNMO_ISA",
-		"cpu avx512 OpenBLAS 0.3.34 NO_AFFINITY Haswell MAX_THREADS=64": "different versions of OpenBLAS",
-		"cpu avx512 OpenBLAS 0.3.21 NO_AFFINITY Zen MAX_THREADS=64":     "OPENBLAS_CORETYPE",
+		"cpu avx2 OpenBLAS 0.3.21 NO_AFFINITY Haswell MAX_THREADS=64":                     "DYNMO_ISA",
+		"cpu avx512 OpenBLAS 0.3.34 NO_AFFINITY Haswell MAX_THREADS=64":                   "different versions of OpenBLAS",
+		"cpu avx512 OpenBLAS 0.3.21 NO_AFFINITY Zen MAX_THREADS=64":                       "OPENBLAS_CORETYPE",
+		"cpu avx512 OpenBLAS 0.3.21 NO_AFFINITY Haswell MAX_THREADS=64 bf16 oneDNN 3.7.2": "DYNMO_DNNL_LIBRARY",
 		"cpu avx512 Intel MKL": "different BLAS libraries",
 		"cpu avx512 BLIS":      "different BLAS libraries",
 		"ref amd64":            "DYNMO_ISA",

@@ -27,6 +27,7 @@ func exams() []exam {
 		{"machine", "", "", lookMachine},
 		{"mpi", "ranks as processes, on many nodes", "apt-get install openmpi-bin libopenmpi-dev, or module load openmpi; then ./build.sh build", lookMPI},
 		{"blas", "kernels in C, many times faster than those in Go", "apt-get install libopenblas-dev, or module load openblas; then ./build.sh build", lookBLAS},
+		{"onednn", "dense products in bfloat16 (device.cpu_precision)", "a CPU with avx512_bf16, and apt-get install libdnnl2, or from Debian 13 on libdnnl3.6, or DYNMO_DNNL_LIBRARY=/path/to/libdnnl.so.3", lookRounded},
 		{"driver", "GPUs", "a machine with an NVIDIA GPU and its driver; in a job, ask for GPUs (sbatch --gpus-per-node=N)", lookDriver},
 		{"cuda", "training on GPUs", "./build.sh cuda, with a CUDA toolkit of 11.8 to 13", lookSibling},
 		{"kernels", "arithmetic on GPUs", "./build.sh cuda, or DYNMO_CUDA_LIBRARY=/path/to/libdynmo_cuda.so", lookKernels},
@@ -160,6 +161,16 @@ func lookBLAS() (string, error) {
 		return k.Identity() + "; " + advice, nil
 	}
 	return k.Identity(), nil
+}
+
+func lookRounded() (string, error) {
+	k, err := cpu.NewRounded(1, false)
+	if err != nil {
+		return "", err
+	}
+	defer k.Close()
+	_, library, _ := strings.Cut(k.Identity(), " bf16 ")
+	return library, nil
 }
 
 func lookDriver() (string, error) {
