@@ -10,8 +10,8 @@
 
 /* Of oneDNN's dnnl_types.h, equal in versions 2 and 3. */
 enum {
-	CPU = 1, IN_ORDER = 1, BFLOAT16 = 2, FLOAT32 = 3, ANY = 1, USER = 1,
-	WEIGHTS = 131, SCRATCHPAD = 136,
+	CPU = 1, IN_ORDER = 1, BFLOAT16 = 2, FLOAT32 = 3, USER = 1,
+	SCRATCHPAD = 136,
 	ARG_SRC = 1, ARG_DST = 17, ARG_WEIGHTS = 33, ARG_BIAS = 41, ARG_SCRATCHPAD = 80,
 };
 
@@ -46,13 +46,11 @@ static struct {
 	int (*sum_2)(void *ops, float scale);
 	int (*sum_3)(void *ops, float scale, int32_t zero_point, int type);
 	int (*strided)(void *desc, int n, const int64_t *dims, int type, const int64_t *strides);
-	int (*tagged)(void *desc, int n, const int64_t *dims, int type, int tag);
 	int (*forget_3)(void *desc);
 	int (*product_2)(void *desc, const void *src, const void *weights, const void *bias, const void *dst);
 	int (*describe_2)(void **pd, const void *desc, const void *attr, void *engine, const void *hint);
 	int (*product_3)(void **pd, void *engine, const void *src, const void *weights, const void *bias, const void *dst,
 		const void *attr);
-	int (*reorder)(void **pd, const void *from, void *from_engine, const void *to, void *to_engine, const void *attr);
 	const void *(*query_memory)(const void *pd, int what, int index);
 	int (*describe_destroy)(void *pd);
 	int (*primitive_create)(void **p, const void *pd);
@@ -82,13 +80,10 @@ static const struct {
 	{&dnnl.sum_3, "dnnl_post_ops_append_sum", 3},
 	{&dnnl.strided, "dnnl_memory_desc_init_by_strides", 2},
 	{&dnnl.strided, "dnnl_memory_desc_create_with_strides", 3},
-	{&dnnl.tagged, "dnnl_memory_desc_init_by_tag", 2},
-	{&dnnl.tagged, "dnnl_memory_desc_create_with_tag", 3},
 	{&dnnl.forget_3, "dnnl_memory_desc_destroy", 3},
 	{&dnnl.product_2, "dnnl_matmul_desc_init", 2},
 	{&dnnl.describe_2, "dnnl_primitive_desc_create", 2},
 	{&dnnl.product_3, "dnnl_matmul_primitive_desc_create", 3},
-	{&dnnl.reorder, "dnnl_reorder_primitive_desc_create", 0},
 	{&dnnl.query_memory, "dnnl_primitive_desc_query_md", 0},
 	{&dnnl.describe_destroy, "dnnl_primitive_desc_destroy", 0},
 	{&dnnl.primitive_create, "dnnl_primitive_create", 0},
@@ -171,8 +166,8 @@ static void alone(void)
 }
 
 struct dynmo_product {
-	void *description, *multiply, *pack;
-	const void *weights, *scratch; /* descriptors that the description holds */
+	void *description, *multiply;
+	const void *scratch; /* a descriptor that the description holds */
 	union descriptor a, b, bias, c;
 };
 
@@ -204,8 +199,8 @@ static int add_to_c(void *attr)
 	return status;
 }
 
-/* Sets p->description, with weights as they should be packed. */
-static int describe(const struct dynmo_shape *s, struct dynmo_product *p, const void *weights)
+/* Sets p->description. */
+static int describe(const struct dynmo_shape *s, struct dynmo_product *p)
 {
 	_Alignas(16) char product[PRODUCT_BYTES];
 	void *attr = NULL;
@@ -217,41 +212,29 @@ static int describe(const struct dynmo_shape *s, struct dynmo_product *p, const 
 	if (status == 0 && s->add)
 		status = add_to_c(attr);
 	if (status == 0 && dnnl.product_3)
-		status = dnnl.product_3(&p->description, engine, of(&p->a), weights, bias, of(&p->c), attr);
-	else if (status == 0 && (status = dnnl.product_2(product, &p->a, weights, bias, &p->c)) == 0)
+		status = dnnl.product_3(&p->description, engine, of(&p->a), of(&p->b), bias, of(&p->c), attr);
+	else if (status == 0 && (status = dnnl.product_2(product, &p->a, &p->b, bias, &p->c)) == 0)
 		status = dnnl.describe_2(&p->description, product, attr, engine, NULL);
 	dnnl.attr_destroy(attr);
 	return status;
 }
 
-static int complete(const struct dynmo_shape *s, struct dynmo_product *p, const struct dynmo_product *like)
+static int complete(const struct dynmo_shape *s, struct dynmo_product *p)
 {
-	union descriptor any = {NULL};
-	void *reorder = NULL;
 	if (strided(&p->a, s->m, s->k, s->lda, s->transpose_a, BFLOAT16) != 0 ||
-		strided(&p->b, s->k, s->n, s->ldb, s->transpose_b, FLOAT32) != 0 ||
+		strided(&p->b, s->k, s->n, s->ldb, s->transpose_b, BFLOAT16) != 0 ||
 		strided(&p->bias, 1, s->n, s->n, 0, FLOAT32) != 0 || strided(&p->c, s->m, s->n, s->ldc, 0, FLOAT32) != 0 ||
-		dnnl.tagged(&any, 2, (int64_t[]){s->k, s->n}, BFLOAT16, ANY) != 0)
+		describe(s, p) != 0)
 		return 0;
-	int status = describe(s, p, like ? like->weights : of(&any));
-	forget(&any);
-	if (status != 0)
-		return 0;
-	p->weights = dnnl.query_memory(p->description, WEIGHTS, 0);
 	p->scratch = dnnl.query_memory(p->description, SCRATCHPAD, 0);
-	if (dnnl.primitive_create(&p->multiply, p->description) != 0 ||
-		dnnl.reorder(&reorder, of(&p->b), engine, p->weights, engine, NULL) != 0)
-		return 0;
-	status = dnnl.primitive_create(&p->pack, reorder);
-	dnnl.describe_destroy(reorder);
-	return status == 0;
+	return dnnl.primitive_create(&p->multiply, p->description) == 0;
 }
 
-struct dynmo_product *dynmo_dnnl_product(const struct dynmo_shape *shape, const struct dynmo_product *like)
+struct dynmo_product *dynmo_dnnl_product(const struct dynmo_shape *shape)
 {
 	struct dynmo_product *p = calloc(1, sizeof *p);
 	alone();
-	if (p == NULL || complete(shape, p, like))
+	if (p == NULL || complete(shape, p))
 		return p;
 	dynmo_dnnl_free(p);
 	return NULL;
@@ -261,8 +244,6 @@ void dynmo_dnnl_free(struct dynmo_product *p)
 {
 	if (p->multiply)
 		dnnl.primitive_destroy(p->multiply);
-	if (p->pack)
-		dnnl.primitive_destroy(p->pack);
 	if (p->description)
 		dnnl.describe_destroy(p->description);
 	const union descriptor *all[] = {&p->a, &p->b, &p->bias, &p->c};
@@ -271,42 +252,28 @@ void dynmo_dnnl_free(struct dynmo_product *p)
 	free(p);
 }
 
-int64_t dynmo_dnnl_packed(const struct dynmo_product *p) { return (int64_t)dnnl.size(p->weights); }
 int64_t dynmo_dnnl_scratch(const struct dynmo_product *p) { return (int64_t)dnnl.size(p->scratch); }
 
-struct operand {
-	int argument;
-	const void *desc;
-	const void *data;
-};
-
-/* Executes a primitive on operands; those without data are left out. */
-static int32_t execute(const void *primitive, int n, const struct operand *operands)
+int32_t dynmo_dnnl_multiply(const struct dynmo_product *p, void *scratch, float *c, const uint16_t *a, const uint16_t *b,
+	const float *bias)
 {
+	const struct {
+		int number;
+		const void *desc, *data;
+	} operands[] = {{ARG_SRC, of(&p->a), a}, {ARG_WEIGHTS, of(&p->b), b}, {ARG_BIAS, of(&p->bias), bias}, {ARG_DST, of(&p->c), c},
+		{ARG_SCRATCHPAD, p->scratch, scratch}};
 	struct argument args[5];
 	int given = 0, status = 0;
 	alone();
-	for (int i = 0; i < n && status == 0; i++)
+	for (int i = 0; i < 5 && status == 0; i++)
 		if (operands[i].data != NULL) {
-			args[given].number = operands[i].argument;
+			args[given].number = operands[i].number;
 			status = dnnl.memory_create(&args[given].memory, operands[i].desc, engine, (void *)(uintptr_t)operands[i].data);
 			given += status == 0;
 		}
 	if (status == 0)
-		status = dnnl.execute(primitive, stream, given, args);
+		status = dnnl.execute(p->multiply, stream, given, args);
 	for (int i = 0; i < given; i++)
 		dnnl.memory_destroy(args[i].memory);
 	return status;
-}
-
-int32_t dynmo_dnnl_pack(const struct dynmo_product *p, void *packed, const float *b)
-{
-	return execute(p->pack, 2, (struct operand[]){{ARG_SRC, of(&p->b), b}, {ARG_DST, p->weights, packed}});
-}
-
-int32_t dynmo_dnnl_multiply(const struct dynmo_product *p, void *scratch, float *c, const uint16_t *a, const void *packed,
-	const float *bias)
-{
-	return execute(p->multiply, 5, (struct operand[]){{ARG_SRC, of(&p->a), a}, {ARG_WEIGHTS, p->weights, packed},
-		{ARG_BIAS, of(&p->bias), bias}, {ARG_DST, of(&p->c), c}, {ARG_SCRATCHPAD, p->scratch, scratch}});
 }

@@ -8,30 +8,25 @@
 /* C (m, n) = A (m, k) · B (k, n), plus bias (n) or plus C. A and B are bfloat16, sums float32. */
 struct dynmo_shape {
 	int64_t m, n, k;
-	int64_t lda, ldc;      /* elements from row to row; with transpose_a from column to column of A */
-	int32_t transpose_a;
-	int32_t bias, add;     /* plus bias; plus C */
-	int32_t transpose_b;   /* B is packed from a matrix (n, k) */
-	int64_t ldb;           /* elements from row to row of the matrix from which B is packed */
+	int64_t lda, ldb, ldc; /* elements from row to row, or from column to column where a matrix is transposed */
+	int32_t transpose_a, transpose_b;
+	int32_t bias, add; /* plus bias; plus C */
 };
 
-/* A product of one shape: its code, and the layout of a packed B. */
+/* The code of a product of one shape. */
 struct dynmo_product;
 
 /* Opens the library. Returns NULL, or why it cannot be used. */
 const char *dynmo_dnnl_open(void);
 /* The library's name and version, "" before it is open. */
 const char *dynmo_dnnl_name(void);
-/* Returns a product, NULL if the library has none or memory is short. B is packed as for `like`, if
- * that is not NULL: a product with the same B. */
-struct dynmo_product *dynmo_dnnl_product(const struct dynmo_shape *shape, const struct dynmo_product *like);
+/* Returns a product, NULL if the library has none or memory is short. */
+struct dynmo_product *dynmo_dnnl_product(const struct dynmo_shape *shape);
 void dynmo_dnnl_free(struct dynmo_product *p);
-/* Bytes of a packed B, and of the scratch memory of a call. */
-int64_t dynmo_dnnl_packed(const struct dynmo_product *p);
+/* Bytes of the scratch memory of a call. */
 int64_t dynmo_dnnl_scratch(const struct dynmo_product *p);
-/* Rounds and packs B. Returns 0 or the library's status. */
-int32_t dynmo_dnnl_pack(const struct dynmo_product *p, void *packed, const float *b);
-int32_t dynmo_dnnl_multiply(const struct dynmo_product *p, void *scratch, float *c, const uint16_t *a, const void *packed,
+/* Returns 0 or the library's status. */
+int32_t dynmo_dnnl_multiply(const struct dynmo_product *p, void *scratch, float *c, const uint16_t *a, const uint16_t *b,
 	const float *bias);
 
 #endif

@@ -8,71 +8,62 @@
 enum {
 	ROWS = 128, LEAST_ROWS = 16,   /* of A in a part of a product with weights: powers of two */
 	DEPTH = 512, LEAST_DEPTH = 32, /* of a part of a gradient of weights: powers of two */
-	HEIGHT = 768,                  /* rows of such a part, up to twice as many in the last one */
+	HEIGHT = 384,                  /* rows of such a part, up to twice as many in the last one */
 };
 
 struct rounding {
 	const dynmo_cpu *k;
 	const float *x;
-	uint16_t *half;
-	float *wide;
+	void *rounded;
 };
 
-static void to_halves(const void *job, int64_t first, int64_t last)
+static void to_bfloat16(const void *job, int64_t first, int64_t last)
 {
 	const struct rounding *r = job;
-	r->k->to_bfloat16(r->half + first, r->x + first, last - first);
+	r->k->to_bfloat16((uint16_t *)r->rounded + first, r->x + first, last - first);
 }
 
-static void to_rounded(const void *job, int64_t first, int64_t last)
+static void to_float(const void *job, int64_t first, int64_t last)
 {
 	const struct rounding *r = job;
 	uint16_t half[DYNMO_LINE];
 	for (int64_t i = first; i < last; i += DYNMO_LINE) {
 		int64_t n = dynmo_min(DYNMO_LINE, last - i);
 		r->k->to_bfloat16(half, r->x + i, n);
-		r->k->add_bfloat16(r->wide + i, NULL, half, n);
+		r->k->add_bfloat16((float *)r->rounded + i, NULL, half, n);
 	}
 }
 
-/* Rounds n floats into memory that has zeros up to `padded` numbers. */
-static int32_t halves(const dynmo_cpu *k, struct dynmo_memory *m, const float *x, int64_t n, int64_t padded)
+void dynmo_rounded_copy(const dynmo_cpu *k, void *rounded, const float *x, int64_t n)
 {
-	int32_t status = dynmo_reserve(m, padded * (int64_t)sizeof(uint16_t));
-	if (status != DYNMO_CPU_OK)
-		return status;
-	uint16_t *half = m->data;
-	dynmo_parallel(k->team, n, GRAIN, to_halves, &(struct rounding){.k = k, .x = x, .half = half});
-	memset(half + n, 0, (size_t)(padded - n) * sizeof *half);
-	return DYNMO_CPU_OK;
+	struct rounding r = {k, x, rounded};
+	dynmo_parallel(k->team, n, GRAIN, k->rounded->emulated ? to_float : to_bfloat16, &r);
 }
 
-void dynmo_rounded_copy(const dynmo_cpu *k, float *wide, const float *x, int64_t n)
+/* Rounds n floats into memory with room for `room` numbers. Those behind the n are 0. */
+static int32_t rounded(const dynmo_cpu *k, struct dynmo_memory *m, const float *x, int64_t n, int64_t room)
 {
-	dynmo_parallel(k->team, n, GRAIN, to_rounded, &(struct rounding){.k = k, .x = x, .wide = wide});
+	int64_t size = k->rounded->emulated ? sizeof(float) : sizeof(uint16_t);
+	int32_t status = dynmo_reserve(m, room * size);
+	if (status != DYNMO_CPU_OK)
+		return status;
+	dynmo_rounded_copy(k, m->data, x, n);
+	memset((char *)m->data + n * size, 0, (size_t)((room - n) * size));
+	return DYNMO_CPU_OK;
 }
 
 int32_t dynmo_rounded_copies(const dynmo_cpu *k, struct dynmo_dense *p)
 {
 	struct dynmo_rounded *r = k->rounded;
 	const void *b = NULL;
-	int64_t bytes = p->k * p->n * (int64_t)sizeof(float);
-	int32_t status = dynmo_reserve(&r->a, p->m * p->k * (int64_t)sizeof(float));
-	if (status != DYNMO_CPU_OK)
-		return status;
-	dynmo_rounded_copy(k, r->a.data, p->a, p->m * p->k);
+	int32_t status = rounded(k, &r->a, p->a, p->m * p->k, p->m * p->k);
+	if (status == DYNMO_CPU_OK && p->transpose_a)
+		status = rounded(k, &r->b, p->b, p->k * p->n, p->k * p->n);
+	else if (status == DYNMO_CPU_OK)
+		status = dynmo_rounded_weights(k, p->b, p->k * p->n, &b);
 	p->a = r->a.data;
-	if (!p->transpose_a) {
-		status = dynmo_rounded_weights(k, p, NULL, bytes, &b);
-		p->b = b;
-		return status;
-	}
-	status = dynmo_reserve(&r->b, bytes);
-	if (status != DYNMO_CPU_OK)
-		return status;
-	dynmo_rounded_copy(k, r->b.data, p->b, p->k * p->n);
-	p->b = r->b.data;
-	return DYNMO_CPU_OK;
+	p->b = p->transpose_a ? r->b.data : b;
+	return status;
 }
 
 static int64_t up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
@@ -107,8 +98,7 @@ struct call {
 	const struct dynmo_dense *p;
 	const struct dynmo_product *products[16]; /* by the logarithm of the size of a part */
 	const struct dynmo_product *last[16];     /* of the last slice */
-	const uint16_t *a;
-	const char *b;
+	const uint16_t *a, *b;
 	float *tail; /* the last part of C, where it is longer than C */
 	char *scratch;
 	int64_t scratch_bytes; /* of a member */
@@ -117,11 +107,33 @@ struct call {
 
 static int log_of(int64_t size) { return __builtin_ctzll((uint64_t)size); }
 
-static void multiply(struct call *c, const struct dynmo_product *product, float *out, const uint16_t *a, const char *b)
+static void multiply(struct call *c, const struct dynmo_product *product, float *out, const uint16_t *a, const uint16_t *b)
 {
 	char *scratch = c->scratch + dynmo_team_member() * c->scratch_bytes;
 	if (dynmo_dnnl_multiply(product, scratch, out, a, b, c->p->bias) != 0)
 		__atomic_store_n(&c->status, DYNMO_CPU_DNNL, __ATOMIC_RELAXED);
+}
+
+/* Finds a product and makes room for its scratch memory. */
+static const struct dynmo_product *need(struct call *c, const struct dynmo_shape *shape)
+{
+	const struct dynmo_product *product = dynmo_rounded_product(c->k->rounded, shape);
+	if (product == NULL) {
+		c->status = DYNMO_CPU_DNNL;
+		return NULL;
+	}
+	int64_t bytes = up(dynmo_dnnl_scratch(product), DYNMO_LINE);
+	if (bytes > c->scratch_bytes)
+		c->scratch_bytes = bytes;
+	return product;
+}
+
+static int32_t reserve_scratch(struct call *c)
+{
+	struct dynmo_memory *m = &c->k->rounded->scratch;
+	int32_t status = dynmo_reserve(m, c->scratch_bytes * dynmo_team_size(c->k->team) + DYNMO_LINE);
+	c->scratch = m->data;
+	return status;
 }
 
 static void rows(const void *job, int64_t first, int64_t last)
@@ -137,59 +149,34 @@ static void rows(const void *job, int64_t first, int64_t last)
 	}
 }
 
-/* Finds a product and makes room for its scratch memory. */
-static const struct dynmo_product *need(struct call *c, const struct dynmo_shape *shape, const struct dynmo_product *like)
-{
-	const struct dynmo_product *product = dynmo_rounded_product(c->k->rounded, shape, like);
-	if (product == NULL)
-		return NULL;
-	int64_t bytes = up(dynmo_dnnl_scratch(product), DYNMO_LINE);
-	if (bytes > c->scratch_bytes)
-		c->scratch_bytes = bytes;
-	return product;
-}
-
-static int32_t reserve_scratch(struct call *c)
-{
-	struct dynmo_memory *m = &c->k->rounded->scratch;
-	int32_t status = dynmo_reserve(m, c->scratch_bytes * dynmo_team_size(c->k->team) + DYNMO_LINE);
-	c->scratch = m->data;
-	return status;
-}
-
 /* The parts are rows of C. */
 static int32_t multiply_weights(const dynmo_cpu *k, const struct dynmo_dense *p)
 {
 	struct dynmo_rounded *r = k->rounded;
 	struct call c = {.k = k, .p = p};
-	struct dynmo_shape shape = {.m = ROWS, .n = p->n, .k = p->k, .lda = p->k, .ldc = p->n, .transpose_b = p->transpose_b,
-		.ldb = p->ldb};
-	const struct dynmo_product *like = need(&c, &shape, NULL);
-	int64_t count = parts(p->m, ROWS, LEAST_ROWS), size, last;
+	struct dynmo_shape shape = {.n = p->n, .k = p->k, .lda = p->k, .ldb = p->ldb, .ldc = p->n,
+		.transpose_b = p->transpose_b, .bias = p->bias != NULL};
+	int64_t count = parts(p->m, ROWS, LEAST_ROWS), last;
 	part(p->m, ROWS, LEAST_ROWS, count - 1, &last);
-	if (like == NULL)
-		return DYNMO_CPU_DNNL;
-	shape.bias = p->bias != NULL;
-	for (int64_t i = count - 1; i >= 0; i--) {
-		part(p->m, ROWS, LEAST_ROWS, i, &size);
-		if (c.products[log_of(size)])
+	for (int64_t i = count - 1; i >= 0 && c.status == DYNMO_CPU_OK; i--) {
+		part(p->m, ROWS, LEAST_ROWS, i, &shape.m);
+		if (c.products[log_of(shape.m)])
 			break; /* as all before it */
-		shape.m = size;
-		if ((c.products[log_of(size)] = need(&c, &shape, like)) == NULL)
-			return DYNMO_CPU_DNNL;
+		c.products[log_of(shape.m)] = need(&c, &shape);
 	}
-	const void *packed = NULL;
-	int32_t status = dynmo_rounded_weights(k, p, like, dynmo_dnnl_packed(like), &packed);
-	if (status == DYNMO_CPU_OK)
-		status = dynmo_reserve(&r->tail, last * p->n * (int64_t)sizeof *c.tail);
-	if (status == DYNMO_CPU_OK)
-		status = halves(k, &r->a, p->a, p->m * p->k, up(p->m, LEAST_ROWS) * p->k);
-	if (status == DYNMO_CPU_OK)
-		status = reserve_scratch(&c);
-	if (status != DYNMO_CPU_OK)
-		return status;
+	const void *b = NULL;
+	if (c.status == DYNMO_CPU_OK)
+		c.status = dynmo_rounded_weights(k, p->b, p->k * p->n, &b);
+	if (c.status == DYNMO_CPU_OK)
+		c.status = dynmo_reserve(&r->tail, last * p->n * (int64_t)sizeof *c.tail);
+	if (c.status == DYNMO_CPU_OK)
+		c.status = rounded(k, &r->a, p->a, p->m * p->k, up(p->m, LEAST_ROWS) * p->k);
+	if (c.status == DYNMO_CPU_OK)
+		c.status = reserve_scratch(&c);
+	if (c.status != DYNMO_CPU_OK)
+		return c.status;
 	c.a = r->a.data;
-	c.b = packed;
+	c.b = b;
 	c.tail = r->tail.data;
 	dynmo_parallel(k->team, count, 1, rows, &c);
 	return c.status;
@@ -205,45 +192,12 @@ static void depths(const void *job, int64_t first, int64_t last)
 	int64_t count = parts(p->k, DEPTH, LEAST_DEPTH), size;
 	for (int64_t slice = first; slice < last; slice++) {
 		const struct dynmo_product *const *products = slice + 1 == slices(p) ? c->last : c->products;
-		const char *b = c->b;
 		for (int64_t i = 0; i < count; i++) {
 			int64_t depth = part(p->k, DEPTH, LEAST_DEPTH, i, &size);
-			const struct dynmo_product *product = products[log_of(size)];
-			multiply(c, product, p->c + slice * HEIGHT * p->n, c->a + depth * p->m + slice * HEIGHT, b);
-			b += up(dynmo_dnnl_packed(product), DYNMO_LINE);
+			multiply(c, products[log_of(size)], p->c + slice * HEIGHT * p->n, c->a + depth * p->m + slice * HEIGHT,
+				c->b + depth * p->n);
 		}
 	}
-}
-
-/* Packs the parts of B, the last one with zeros behind its rows. */
-static int32_t pack_depths(struct call *c)
-{
-	const struct dynmo_dense *p = c->p;
-	struct dynmo_rounded *r = c->k->rounded;
-	int64_t count = parts(p->k, DEPTH, LEAST_DEPTH), size, bytes = 0;
-	for (int64_t i = 0; i < count; i++) {
-		part(p->k, DEPTH, LEAST_DEPTH, i, &size);
-		bytes += up(dynmo_dnnl_packed(c->last[log_of(size)]), DYNMO_LINE);
-	}
-	int32_t status = dynmo_reserve(&r->b, bytes);
-	if (status == DYNMO_CPU_OK)
-		status = dynmo_reserve(&r->tail, size * p->n * (int64_t)sizeof(float)); /* of the last part */
-	char *b = r->b.data;
-	c->b = b;
-	for (int64_t i = 0; i < count && status == DYNMO_CPU_OK; i++) {
-		int64_t first = part(p->k, DEPTH, LEAST_DEPTH, i, &size);
-		const float *x = p->b + first * p->n;
-		if (first + size > p->k) {
-			int64_t there = (p->k - first) * p->n;
-			memcpy(r->tail.data, x, (size_t)there * sizeof *x);
-			memset((float *)r->tail.data + there, 0, (size_t)(size * p->n - there) * sizeof *x);
-			x = r->tail.data;
-		}
-		if (dynmo_dnnl_pack(c->last[log_of(size)], b, x) != 0)
-			status = DYNMO_CPU_DNNL;
-		b += up(dynmo_dnnl_packed(c->last[log_of(size)]), DYNMO_LINE);
-	}
-	return status;
 }
 
 /* A gradient of weights: C += Aᵀ·B. The parts are rows of A and B, slice by slice of C. */
@@ -251,29 +205,29 @@ static int32_t multiply_gradients(const dynmo_cpu *k, const struct dynmo_dense *
 {
 	struct dynmo_rounded *r = k->rounded;
 	struct call c = {.k = k, .p = p};
-	int64_t count = parts(p->k, DEPTH, LEAST_DEPTH), size;
-	for (int64_t i = count - 1; i >= 0; i--) {
-		part(p->k, DEPTH, LEAST_DEPTH, i, &size);
-		int n = log_of(size);
+	struct dynmo_shape shape = {.n = p->n, .lda = p->m, .ldb = p->n, .ldc = p->n, .transpose_a = 1, .add = 1};
+	for (int64_t i = parts(p->k, DEPTH, LEAST_DEPTH) - 1; i >= 0 && c.status == DYNMO_CPU_OK; i--) {
+		part(p->k, DEPTH, LEAST_DEPTH, i, &shape.k);
+		int n = log_of(shape.k);
 		if (c.last[n])
 			break; /* as all before it */
-		struct dynmo_shape shape = {.m = p->m - (slices(p) - 1) * HEIGHT, .n = p->n, .k = size, .lda = p->m,
-			.ldc = p->n, .transpose_a = 1, .add = 1, .ldb = p->n};
-		c.last[n] = need(&c, &shape, NULL);
+		shape.m = p->m - (slices(p) - 1) * HEIGHT;
+		c.last[n] = need(&c, &shape);
 		shape.m = HEIGHT;
-		if (c.last[n] && slices(p) > 1)
-			c.products[n] = need(&c, &shape, c.last[n]);
-		if (c.last[n] == NULL || (slices(p) > 1 && c.products[n] == NULL))
-			return DYNMO_CPU_DNNL;
+		if (slices(p) > 1)
+			c.products[n] = need(&c, &shape);
 	}
-	int32_t status = halves(k, &r->a, p->a, p->k * p->m, up(p->k, LEAST_DEPTH) * p->m);
-	if (status == DYNMO_CPU_OK)
-		status = pack_depths(&c);
-	if (status == DYNMO_CPU_OK)
-		status = reserve_scratch(&c);
-	if (status != DYNMO_CPU_OK)
-		return status;
+	int64_t depth = up(p->k, LEAST_DEPTH);
+	if (c.status == DYNMO_CPU_OK)
+		c.status = rounded(k, &r->a, p->a, p->k * p->m, depth * p->m);
+	if (c.status == DYNMO_CPU_OK)
+		c.status = rounded(k, &r->b, p->b, p->k * p->n, depth * p->n);
+	if (c.status == DYNMO_CPU_OK)
+		c.status = reserve_scratch(&c);
+	if (c.status != DYNMO_CPU_OK)
+		return c.status;
 	c.a = r->a.data;
+	c.b = r->b.data;
 	dynmo_parallel(k->team, slices(p), 1, depths, &c);
 	return c.status;
 }

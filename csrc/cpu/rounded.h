@@ -29,9 +29,9 @@ struct dynmo_rounded {
 	uint32_t turn;          /* counts the times at which weights began to be held */
 	struct known *known;
 	int64_t count, room; /* of known */
-	struct packed *table;
-	int64_t used, places;                          /* of the table; places is a power of two */
-	struct dynmo_memory unheld, a, b, scratch, tail; /* of one call */
+	struct weights *table;
+	int64_t used, places;                    /* of the table; places is a power of two */
+	struct dynmo_memory a, b, scratch, tail; /* of one call */
 };
 
 /* Returns NULL if memory is short. */
@@ -42,18 +42,14 @@ void dynmo_rounded_hold(struct dynmo_rounded *r, int32_t hold);
 /* Makes memory of at least some bytes. Its content is lost if it grows. */
 int32_t dynmo_reserve(struct dynmo_memory *m, int64_t bytes);
 /* Finds a product, or makes it. NULL: the library has none, or memory is short. */
-const struct dynmo_product *dynmo_rounded_product(struct dynmo_rounded *r, const struct dynmo_shape *shape,
-	const struct dynmo_product *like);
-/* Sets *data to the weights of p, packed for a product, or rounded where that is NULL. They are packed once
- * while they are held. */
-int32_t dynmo_rounded_weights(const dynmo_cpu *k, const struct dynmo_dense *p, const struct dynmo_product *product,
-	int64_t bytes, const void **data);
+const struct dynmo_product *dynmo_rounded_product(struct dynmo_rounded *r, const struct dynmo_shape *shape);
+/* Sets *rounded to a rounded copy of weights, which is made once while weights are held. */
+int32_t dynmo_rounded_weights(const dynmo_cpu *k, const float *matrix, int64_t elements, const void **rounded);
+/* Rounds n floats: to bfloat16 numbers, or, emulated, to floats. */
+void dynmo_rounded_copy(const dynmo_cpu *k, void *rounded, const float *x, int64_t n);
 
 /* Makes a product by oneDNN. m, n and k are above 0. */
 int32_t dynmo_rounded_multiply(const dynmo_cpu *k, const struct dynmo_dense *p);
 /* Sets a and b of a product to rounded copies, which live until the next call. */
 int32_t dynmo_rounded_copies(const dynmo_cpu *k, struct dynmo_dense *p);
-/* Rounds n floats. */
-void dynmo_rounded_copy(const dynmo_cpu *k, float *rounded, const float *x, int64_t n);
-
 #endif

@@ -1,4 +1,4 @@
-/* The state of rounded products: code that was made, memory, and packed weights. */
+/* What rounded products keep: code that was made, memory, and rounded weights. */
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -12,13 +12,12 @@ struct known {
 	struct dynmo_product *product;
 };
 
-/* A matrix of weights, packed, or rounded where products are emulated. */
-struct packed {
+/* A matrix of weights, rounded. */
+struct weights {
 	const float *matrix; /* NULL: a free place of the table */
-	int64_t c, o;
-	int32_t forward;
-	uint32_t turn; /* in which it was packed */
-	void *data;
+	int64_t elements;
+	uint32_t turn; /* in which it was rounded */
+	void *rounded;
 };
 
 int32_t dynmo_reserve(struct dynmo_memory *m, int64_t bytes)
@@ -53,8 +52,8 @@ void dynmo_rounded_close(struct dynmo_rounded *r)
 	for (int64_t i = 0; i < r->count; i++)
 		dynmo_dnnl_free(r->known[i].product);
 	for (int64_t i = 0; i < r->places; i++)
-		free(r->table[i].data);
-	const struct dynmo_memory *all[] = {&r->unheld, &r->a, &r->b, &r->scratch, &r->tail};
+		free(r->table[i].rounded);
+	const struct dynmo_memory *all[] = {&r->a, &r->b, &r->scratch, &r->tail};
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
 		free(all[i]->data);
 	free(r->known);
@@ -62,8 +61,7 @@ void dynmo_rounded_close(struct dynmo_rounded *r)
 	free(r);
 }
 
-const struct dynmo_product *dynmo_rounded_product(struct dynmo_rounded *r, const struct dynmo_shape *shape,
-	const struct dynmo_product *like)
+const struct dynmo_product *dynmo_rounded_product(struct dynmo_rounded *r, const struct dynmo_shape *shape)
 {
 	for (int64_t i = 0; i < r->count; i++)
 		if (memcmp(&r->known[i].shape, shape, sizeof *shape) == 0)
@@ -76,20 +74,20 @@ const struct dynmo_product *dynmo_rounded_product(struct dynmo_rounded *r, const
 		r->known = more;
 		r->room = room;
 	}
-	struct dynmo_product *product = dynmo_dnnl_product(shape, like);
+	struct dynmo_product *product = dynmo_dnnl_product(shape);
 	if (product != NULL)
 		r->known[r->count++] = (struct known){*shape, product};
 	return product;
 }
 
 /* Returns the place of a matrix in a table, or a free place. */
-static struct packed *place(struct packed *table, int64_t places, const struct packed *key)
+static struct weights *place(struct weights *table, int64_t places, const float *matrix, int64_t elements)
 {
-	uint64_t hash = ((uint64_t)(uintptr_t)key->matrix / DYNMO_LINE * 2 + (uint64_t)key->forward) * 0x9e3779b97f4a7c15;
+	uint64_t hash = (uint64_t)(uintptr_t)matrix / DYNMO_LINE * 0x9e3779b97f4a7c15;
 	for (int64_t i = (int64_t)(hash >> 32);; i++) {
-		struct packed *p = &table[i & (places - 1)];
-		if (p->matrix == NULL || (p->matrix == key->matrix && p->forward == key->forward && p->c == key->c && p->o == key->o))
-			return p;
+		struct weights *w = &table[i & (places - 1)];
+		if (w->matrix == NULL || (w->matrix == matrix && w->elements == elements))
+			return w;
 	}
 }
 
@@ -98,18 +96,18 @@ static int32_t rebuild(struct dynmo_rounded *r)
 {
 	int64_t kept = 0, places = 64;
 	for (int64_t i = 0; i < r->places; i++)
-		kept += r->table[i].turn == r->turn;
+		kept += r->table[i].matrix != NULL && r->table[i].turn == r->turn;
 	while (places < 4 * (kept + 1))
 		places *= 2;
-	struct packed *table = calloc((size_t)places, sizeof *table);
+	struct weights *table = calloc((size_t)places, sizeof *table);
 	if (table == NULL)
 		return DYNMO_CPU_MEMORY;
 	for (int64_t i = 0; i < r->places; i++) {
-		struct packed *p = &r->table[i];
-		if (p->matrix != NULL && p->turn == r->turn)
-			*place(table, places, p) = *p;
+		struct weights *w = &r->table[i];
+		if (w->matrix != NULL && w->turn == r->turn)
+			*place(table, places, w->matrix, w->elements) = *w;
 		else
-			free(p->data);
+			free(w->rounded);
 	}
 	free(r->table);
 	r->table = table;
@@ -131,45 +129,34 @@ void dynmo_rounded_hold(struct dynmo_rounded *r, int32_t hold)
 	r->held = hold;
 }
 
-/* Packs the weights of a product, or rounds them where product is NULL. */
-static int32_t pack(const dynmo_cpu *k, const struct dynmo_dense *p, const struct dynmo_product *product, void *data)
-{
-	if (product == NULL) {
-		dynmo_rounded_copy(k, data, p->b, p->k * p->n);
-		return DYNMO_CPU_OK;
-	}
-	return dynmo_dnnl_pack(product, data, p->b) == 0 ? DYNMO_CPU_OK : DYNMO_CPU_DNNL;
-}
-
-int32_t dynmo_rounded_weights(const dynmo_cpu *k, const struct dynmo_dense *p, const struct dynmo_product *product, int64_t bytes,
-	const void **data)
+int32_t dynmo_rounded_weights(const dynmo_cpu *k, const float *matrix, int64_t elements, const void **rounded)
 {
 	struct dynmo_rounded *r = k->rounded;
+	int64_t bytes = elements * (int64_t)(r->emulated ? sizeof(float) : sizeof(uint16_t));
 	if (!r->held) {
-		int32_t status = dynmo_reserve(&r->unheld, bytes);
-		*data = r->unheld.data;
-		return status == DYNMO_CPU_OK ? pack(k, p, product, r->unheld.data) : status;
+		int32_t status = dynmo_reserve(&r->b, bytes);
+		if (status == DYNMO_CPU_OK)
+			dynmo_rounded_copy(k, r->b.data, matrix, elements);
+		*rounded = r->b.data;
+		return status;
 	}
-	struct packed key = {.matrix = p->b, .c = p->k, .o = p->n, .forward = p->transpose_b};
 	if (2 * (r->used + 1) > r->places) {
 		int32_t status = rebuild(r);
 		if (status != DYNMO_CPU_OK)
 			return status;
 	}
-	struct packed *entry = place(r->table, r->places, &key);
-	if (entry->matrix == NULL) {
+	struct weights *w = place(r->table, r->places, matrix, elements);
+	if (w->matrix == NULL) {
 		struct dynmo_memory fresh = {NULL, 0};
 		int32_t status = dynmo_reserve(&fresh, bytes);
 		if (status != DYNMO_CPU_OK)
 			return status;
-		*entry = key;
-		entry->data = fresh.data;
-		entry->turn = r->turn - 1;
+		*w = (struct weights){.matrix = matrix, .elements = elements, .turn = r->turn - 1, .rounded = fresh.data};
 		r->used++;
 	}
-	*data = entry->data;
-	if (entry->turn == r->turn)
-		return DYNMO_CPU_OK;
-	entry->turn = r->turn;
-	return pack(k, p, product, entry->data);
+	if (w->turn != r->turn)
+		dynmo_rounded_copy(k, w->rounded, matrix, elements);
+	w->turn = r->turn;
+	*rounded = w->rounded;
+	return DYNMO_CPU_OK;
 }
