@@ -83,6 +83,9 @@ type Change struct {
 	Seconds float64            // that the change took
 }
 
+// shortest is the least time of a change that the log tells, in seconds: less is nothing beside a step.
+const shortest = 1e-3
+
 // Changed records a change of the model before a step.
 func (j *Journal) Changed(step int, change Change) error {
 	if j == nil || change.Kind == "" {
@@ -98,7 +101,11 @@ func (j *Journal) Changed(step int, change Change) error {
 	for k, v := range change.Detail {
 		detail[k] = v
 	}
-	j.observe.Say(fmt.Sprintf("step %d: model changed: %s; took %s", step, change.Text, Duration(change.Seconds)))
+	took := ""
+	if change.Seconds >= shortest {
+		took = "; took " + Duration(change.Seconds)
+	}
+	j.observe.Say(fmt.Sprintf("step %d: %s%s", step, change.Text, took))
 	j.event(Event{Step: step, Kind: Dynamic, Seconds: Float(change.Seconds), Detail: detail})
 	return j.err
 }

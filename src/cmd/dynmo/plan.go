@@ -53,8 +53,8 @@ The advice at the end names settings to add, with their gain and the memory that
 It begins with schedule.kind = auto, blocks in halves and slices of the head, alone and
 together, where they are faster. Then come other schedules and balancers: none that
 were tried need less time without more memory. "without" are settings of --set that would
-then have no effect. "to measure" are finer layers, whose costs are estimated from those
-of the whole ones; dynmo profile with these settings measures them.
+then have no effect. "estimated" are finer layers, whose costs are estimated from those
+of the whole ones: measure them with dynmo profile and these settings before you use them.
 
 With replicas, and a network of several ranks on a node, mesh.order is compared: the
 step in both orders, and what packing onto half of the stages would free and take.
@@ -372,7 +372,7 @@ func (a planAnswer) print(out io.Writer) error {
 	}
 	for _, advice := range a.Advice {
 		if advice.MadeUp { // a command with dynmo profile
-			line("to measure", "%s", adviceWords(advice))
+			line("estimated", "profile it first: %s", adviceWords(advice))
 			continue
 		}
 		line(name, "%s", adviceWords(advice))

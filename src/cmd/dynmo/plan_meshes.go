@@ -110,11 +110,11 @@ func (a meshesAnswer) print(out io.Writer) error {
 		paragraph(out, "network", "%s", assumedNetwork(a.Network))
 	}
 	for i, m := range a.Meshes {
-		name := []string{"best", "or"}[min(i, 1)]
+		name, doubt := []string{"best", "or"}[min(i, 1)], ""
 		if m.MadeUp {
-			name = "to measure"
+			name, doubt = "estimated", "profile it first: "
 		}
-		paragraph(out, name, "%s", setsWithout(m.Sets, m.Without))
+		paragraph(out, name, "%s%s", doubt, setsWithout(m.Sets, m.Without))
 	}
 	for i, reason := range a.reasons {
 		paragraph(out, []string{"left out", "and"}[min(i, 1)], "%s", reason)

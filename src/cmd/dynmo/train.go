@@ -242,11 +242,11 @@ func end(c *cobra.Command, out train.Outcome, steps int, replayed bool, cause er
 	if cause == nil {
 		cause = errors.New("stopped by a signal to another rank")
 	}
-	checkpoint := ""
+	text := fmt.Sprintf("%s: %v after step %d of %d", c.Root().Name(), cause, out.Steps, steps)
 	if out.Saved == out.Steps && out.Steps > 0 {
-		checkpoint = ", with a checkpoint"
+		text += "; its checkpoint is saved"
 	}
-	fmt.Fprintf(c.ErrOrStderr(), "%s: %v after %d of %d steps%s\n", c.Root().Name(), cause, out.Steps, steps, checkpoint)
+	fmt.Fprintln(c.ErrOrStderr(), text)
 }
 
 // asUsage marks an error that all ranks share as an error of the user's input.
