@@ -18,6 +18,9 @@ var nodeParts = []gpuPart{
 	{"transfer", (*gpu).transfer},
 }
 
+// NodeParts returns how often MeasureNode calls begin.
+func NodeParts() int { return len(nodeParts) }
+
 // MeasureNode measures whether a GPU is slow: copies within it, dense products in float32 and bf16,
 // a sparse one, and copies from and to the host. begin is called with the name of each part before
 // the part, Done with its figures after it. A part that fails has no figures.

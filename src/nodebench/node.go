@@ -38,6 +38,19 @@ type Host struct {
 	Watch func() (shared func(onlyUser bool) string)
 }
 
+// HostParts returns how often Measure calls Begin on a host that nothing disturbs. kernels says whether there
+// are kernels, clock is the kind of the device's clock.
+func HostParts(kernels bool, clock string) int {
+	parts := attempts // of the triad
+	if kernels {
+		parts += 2 * attempts
+	}
+	if clock == "wall" {
+		parts += attempts
+	}
+	return parts
+}
+
 // Measure makes all checks. gemm_f32 is a product of square matrices. triad is a = b + s·c
 // (McCalpin 1995, STREAM) of arrays four times as large as the last cache. csr_f32 is a product
 // with a weight of nine tenths zeros. file_write and file_read write and read a file. A check that

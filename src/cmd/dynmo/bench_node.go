@@ -217,6 +217,7 @@ func (n *nodeFlags) alone(c *cobra.Command) error {
 	if err != nil {
 		return usageError{err}
 	}
+	r.bar = barOf(c)
 	limit := n.limit
 	if n.quick {
 		limit = quickLimit

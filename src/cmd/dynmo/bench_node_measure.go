@@ -35,6 +35,15 @@ type recorder struct {
 	mutex   sync.Mutex
 
 	watch func() (shared func(onlyUser bool) string) // see nodebench.Host; nil if rates mean nothing anyway
+
+	bar          *record.Bar // nil: nobody looks
+	begun, parts int         // parts of the work that have begun, and all of them; a part takes about a second
+}
+
+// next shows that the next part of the work begins.
+func (r *recorder) next() {
+	r.bar.Show(int64(r.begun), int64(max(r.parts, r.begun+1)))
+	r.begun++
 }
 
 // newRecorder returns the recorder of a rank.
@@ -72,6 +81,7 @@ func (n *nodeFlags) watch(siblings ...int) func() func(onlyUser bool) string {
 // ends the process: a hanging GPU call cannot be cancelled. A check of the host that others have
 // slowed is busy, not late.
 func (r *recorder) begin(device, model, check string) {
+	r.next()
 	row := verdict.Row{Node: r.node, Device: device, Model: model, Check: check}
 	late := row
 	late.Status = verdict.TimedOut
@@ -171,9 +181,34 @@ func (r *recorder) close() error {
 	return nil
 }
 
+// expected returns how many parts the checks of one of a node's processes have.
+func (n *nodeFlags) expected(local, processes int) (parts int) {
+	if n.passive() {
+		return 0
+	}
+	burn := 0
+	if n.burn > 0 {
+		burn = 1 + int(n.burn/time.Second)
+	}
+	if local == 0 {
+		parts += nodebench.HostParts(cpu.Built, n.clock.Kind())
+		if cpu.Built {
+			parts += burn
+		}
+	}
+	if devcuda.Built {
+		visible, _ := devcuda.Visible() // measureGPUs reports its error
+		for ordinal := local; ordinal < visible; ordinal += processes {
+			parts += 1 + nodebench.NodeParts() + burn
+		}
+	}
+	return parts
+}
+
 // measure makes the checks of one of a node's processes. Every process measures its GPUs. The first
 // also reads the devices' reports, and measures the host.
 func (n *nodeFlags) measure(r *recorder, local, processes int) {
+	r.parts += n.expected(local, processes)
 	var watch *gpuWatch
 	if local == 0 {
 		watch = r.watchGPUs()
@@ -223,7 +258,21 @@ func (r *recorder) burned(device, model string, d time.Duration, burn func(secon
 	r.limit += d
 	r.begin(device, model, "burn")
 	r.limit = limit
+	var seconds sync.WaitGroup
+	ended := make(chan struct{})
+	seconds.Go(func() {
+		for range int(d / time.Second) {
+			select {
+			case <-ended:
+				return
+			case <-time.After(time.Second):
+				r.next()
+			}
+		}
+	})
 	b, err := burn(d.Seconds())
+	close(ended)
+	seconds.Wait()
 	if err != nil {
 		r.broken(device, model, "burn", err)
 		return

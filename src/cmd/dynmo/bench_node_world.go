@@ -121,11 +121,14 @@ func (w *nodeWorld) gather(mine gathered) (all gathered, err error) {
 // together measures the nodes, then the messages between them, and judges on rank 0. judged is the
 // verdict. If ranks are gone, err says so, and the verdict covers the remaining results.
 func (n *nodeFlags) together(c *cobra.Command, w *nodeWorld, r *recorder) (judged, err error) {
+	meetings := verdict.Tournament(len(w.hosts))
+	meetings = meetings[:min(mostRounds, len(meetings))]
+	r.parts = len(meetings) + 1 // allreduce
 	n.measure(r, w.local, w.ranks)
 	all, err := w.gather(gathered{Rows: r.rows})
 	if err == nil {
 		var net gathered
-		net, err = n.messages(w, r)
+		net, err = n.messages(w, r, meetings)
 		all.Pairs = net.Pairs
 		rows := verdict.PairRows(net.Pairs, false)
 		all.Rows = append(append(all.Rows, net.Rows...), rows...)
@@ -153,11 +156,10 @@ const (
 	fewBytes, fewTimes, manyTimes = 256 << 10, 5, 50
 )
 
-// messages measures messages between nodes, and gathers the results on rank 0.
-func (n *nodeFlags) messages(w *nodeWorld, r *recorder) (gathered, error) {
+// messages measures messages between nodes that meet in some rounds, and gathers the results on rank 0.
+func (n *nodeFlags) messages(w *nodeWorld, r *recorder, rounds [][][2]int) (gathered, error) {
 	var mine gathered
-	rounds := verdict.Tournament(len(w.hosts))
-	pairs, err := n.meet(w, r, rounds[:min(mostRounds, len(rounds))])
+	pairs, err := n.meet(w, r, rounds)
 	if err != nil {
 		return mine, err
 	}
@@ -258,7 +260,9 @@ func (n *nodeFlags) meet(w *nodeWorld, r *recorder, rounds [][][2]int) ([]verdic
 		if err != nil {
 			return nil, err
 		}
-		if part != nil {
+		if part == nil {
+			r.next()
+		} else {
 			r.begin("net", "", "pair "+names[0]+" "+names[1])
 			p, err := n.pair(part, r, names)
 			if err != nil {

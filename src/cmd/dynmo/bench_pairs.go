@@ -71,7 +71,9 @@ func (n *nodeFlags) allPairs(c *cobra.Command, w *nodeWorld, r *recorder, leaf m
 		processes := map[int]string{1: "the only process runs", 2: "both processes run"}[w.Size()]
 		return usageError{fmt.Errorf("%s on %s: start one on each of at least 2 nodes", cmp.Or(processes, fmt.Sprintf("all %d processes run", w.Size())), w.hosts[0])}, nil
 	}
-	mine, err := n.meet(w, r, verdict.Tournament(len(w.hosts)))
+	rounds := verdict.Tournament(len(w.hosts))
+	r.parts = len(rounds)
+	mine, err := n.meet(w, r, rounds)
 	r.idle()
 	var all gathered
 	if err == nil {
@@ -99,6 +101,7 @@ func (n *nodeFlags) inWorld(c *cobra.Command, measure func(*nodeWorld, *recorder
 	if err != nil {
 		t.Abort(tell(c.Root().Name(), usageError{err}, c.ErrOrStderr()))
 	}
+	r.bar = barOf(c)
 	// Ranks wait for each other as long as about ten checks may take on a node.
 	w := newNodeWorld(t, 10*n.limit+n.burn)
 	r.watch = n.watch(w.siblings()...)
