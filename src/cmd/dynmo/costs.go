@@ -176,8 +176,12 @@ func (a costsAnswer) print(out io.Writer) error {
 		if k.Seconds.Seconds() == 0 {
 			k.Deviation = math.NaN() // it has no share of them
 		}
-		fmt.Fprintf(w, "%s\t%d\t%.3f\t%.3f\t%.3f\t%s\t%s\t%d\t\n", files.Visible(k.Name), k.Layers,
-			1000*k.Seconds.Forward, 1000*k.Seconds.Input, 1000*k.Seconds.Weight, known(k.Deviation), known(k.Residual), k.Samples)
+		samples := "-" // an estimate has none
+		if k.Samples > 0 {
+			samples = fmt.Sprint(k.Samples)
+		}
+		fmt.Fprintf(w, "%s\t%d\t%.3f\t%.3f\t%.3f\t%s\t%s\t%s\t\n", files.Visible(k.Name), k.Layers,
+			1000*k.Seconds.Forward, 1000*k.Seconds.Input, 1000*k.Seconds.Weight, known(k.Deviation), known(k.Residual), samples)
 	}
 	if err := w.Flush(); err != nil {
 		return err

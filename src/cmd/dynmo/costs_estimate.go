@@ -60,7 +60,10 @@ func (e *configEstimate) write(c *cobra.Command, out *target) error {
 	if err != nil {
 		return err
 	}
-	return out.write(c, func(w io.Writer) error { return writeCosts(w, table) })
+	if err := out.write(c, func(w io.Writer) error { return writeCosts(w, table) }); err != nil || out.standard() {
+		return err
+	}
+	return tellAnswer(c, costsAnswer{trainerlogs.Costs{Table: table, Kinds: trainerlogs.KindsOf(table.Layers)}}, false)
 }
 
 // table returns the estimated costs.

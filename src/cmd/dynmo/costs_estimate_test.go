@@ -16,7 +16,10 @@ const configs = "../../lab/modelcost/testdata/"
 // TestEstimatedCosts: a model that nobody has measured gets a layout.
 func TestEstimatedCosts(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "costs.json")
-	said(t, "costs", "--config-json", configs+"deepseek-v3.json", "--estimate", "h100", "--sequence", "4096", "--expert-parallel", "64", "-o", file)
+	text := said(t, "costs", "--config-json", configs+"deepseek-v3.json", "--estimate", "h100", "--sequence", "4096", "--expert-parallel", "64", "-o", file)
+	if lines := strings.Split(text, "\n"); len(lines) < 4 || !strings.Contains(lines[0], "forward ms") || strings.Fields(lines[1])[0] != "embedding" || !strings.HasSuffix(strings.TrimSpace(lines[1]), "-        -") {
+		t.Errorf("%s", text)
+	}
 	series, _, err := record.OpenSeries(file, 0)
 	expect.OK(t, err)
 	if got := series[0].Source(); got != "estimated for h100" || len(series[0].Layers) != 64 {

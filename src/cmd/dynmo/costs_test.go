@@ -52,6 +52,20 @@ func TestCosts(t *testing.T) {
 	}
 }
 
+// TestCostsOfAnotherLayout: one sentence names the layout that does not fit, the stages and what to check.
+func TestCostsOfAnotherLayout(t *testing.T) {
+	log := megatronLog(t)
+	for layout, want := range map[string]string{
+		"Et*8|t*8|t*8|t*8L":  "",
+		"Et*10|t*8|t*6|t*8L": "note: --layout Et*10|t*8|t*6|t*8L does not fit the log: beside the seconds of its layers stage 2 took +",
+	} {
+		e := says("costs", "--megatron-log", log, "--layout", layout, "--microbatches", "16", "-o", filepath.Join(t.TempDir(), "costs.json"))
+		if e.status != exitDone || strings.Count(e.stderr, "does not fit") != strings.Count(want, "does not fit") || !strings.Contains(e.stderr, want) {
+			t.Errorf("%s: status %d, %q, want %q", layout, e.status, e.stderr, want)
+		}
+	}
+}
+
 // TestCostsThatAreNotSeparated: dynmo layout does not place kinds apart that the log leaves open.
 func TestCostsThatAreNotSeparated(t *testing.T) {
 	folder := t.TempDir()

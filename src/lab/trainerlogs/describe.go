@@ -1,14 +1,19 @@
 package trainerlogs
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 
 	"dynmo/src/cost"
 )
 
-// doubtful is the share of the seconds of a part that a fit may leave unexplained without a note.
-const doubtful = 0.1
+// doubtful is the share of the seconds of a part that a fit may leave unexplained without a note. A block
+// that the layout has on another stage is more than this share of a stage with up to 16 blocks. Equal GPUs
+// differ by less.
+const doubtful = 0.05
 
 // describe returns what a fit says of a kind. j is its place among the unknown kinds.
 func describe(parts []part, list [weight]passFit, j, kind, layers int, seconds cost.Stage) Kind {
@@ -60,12 +65,29 @@ func deviations(list []Kind) []float64 {
 	return all
 }
 
-// doubts names the parts that a fit explains badly.
-func doubts(parts []part, list [weight]passFit) (notes []string) {
-	for i, p := range parts {
-		if x := unexplained(list, i); math.Abs(x) > doubtful {
-			notes = append(notes, fmt.Sprintf("%s took %+.0f %% beside what its layers take elsewhere: is the layout that of the run, and the GPU as fast as the others?", p.name, 100*x))
+// doubts returns a note that names the parts that a fit explains badly, at most three of them; "" if there
+// are none. layout is the one that was fitted.
+func doubts(parts []part, list [weight]passFit, layout string) string {
+	var bad []int
+	for i := range parts {
+		if math.Abs(unexplained(list, i)) > doubtful {
+			bad = append(bad, i)
 		}
 	}
-	return notes
+	if bad == nil {
+		return ""
+	}
+	slices.SortStableFunc(bad, func(a, b int) int {
+		return cmp.Compare(math.Abs(unexplained(list, b)), math.Abs(unexplained(list, a)))
+	})
+	var worst []string
+	for _, i := range bad[:min(3, len(bad))] {
+		worst = append(worst, fmt.Sprintf("%s took %+.0f %%", parts[i].name, 100*unexplained(list, i)))
+	}
+	more := ""
+	if n := len(bad) - len(worst); n > 0 {
+		more = fmt.Sprintf(" and %d more", n)
+	}
+	return fmt.Sprintf("--layout %.100s does not fit the log: beside the seconds of its layers %s%s: check that it is the layout of the run that left the log, with its --stages, --chunks and --order; otherwise a GPU is slower than the others",
+		layout, strings.Join(worst, ", "), more)
 }

@@ -122,7 +122,9 @@ func fit(m measured, s shape) (Costs, error) {
 		}
 		c.Table.Unseparated = append(c.Table.Unseparated, combination)
 	}
-	c.Notes = append(c.Notes, doubts(parts, list)...)
+	if note := doubts(parts, list, s.layout); note != "" {
+		c.Notes = append(c.Notes, note)
+	}
 	return c, nil
 }
 

@@ -47,7 +47,8 @@ type shape struct {
 	partition.Map
 	virtual      []counts // by virtual stage
 	microbatches int
-	order        string // as the user gave it
+	layout       string // this and order are as the user gave them
+	order        string
 }
 
 // total returns the layers of the model.
@@ -71,7 +72,7 @@ func (r Run) shape() (shape, error) {
 }
 
 func (r Run) read() (shape, error) {
-	s := shape{microbatches: r.Microbatches, order: r.Order}
+	s := shape{microbatches: r.Microbatches, layout: r.Layout, order: r.Order}
 	var err error
 	if strings.ContainsAny(r.Layout, letters) {
 		s.virtual, err = megatronCounts(r.Layout)

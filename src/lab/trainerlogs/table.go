@@ -145,22 +145,30 @@ func direct(layers []cost.Layer, r Run) (Costs, error) {
 	if !slices.ContainsFunc(layers, func(l cost.Layer) bool { return l.BackwardInput+l.BackwardWeight > 0 }) {
 		return c, errors.New("every backward is 0, want the times of a training step")
 	}
-	for _, layer := range layers {
-		kind := layouts.Kind(layer.Name)
-		i := slices.IndexFunc(c.Kinds, func(k Kind) bool { return k.Name == kind })
-		if i < 0 {
-			i = len(c.Kinds)
-			c.Kinds = append(c.Kinds, Kind{Name: kind, Deviation: math.NaN(), Residual: math.NaN()})
-		}
-		k := &c.Kinds[i]
-		k.Layers++
-		k.Samples++
-		k.Seconds = k.Seconds.Plus(layer.Stage())
-	}
+	c.Kinds = KindsOf(layers)
 	for i := range c.Kinds {
-		c.Kinds[i].Seconds = c.Kinds[i].Seconds.Scale(1 / float64(c.Kinds[i].Layers))
+		c.Kinds[i].Samples = c.Kinds[i].Layers
 	}
 	return c, c.agree(r)
+}
+
+// KindsOf returns the kinds of some layers in the order of their first layers, with mean seconds and without
+// samples.
+func KindsOf(layers []cost.Layer) (list []Kind) {
+	for _, layer := range layers {
+		kind := layouts.Kind(layer.Name)
+		i := slices.IndexFunc(list, func(k Kind) bool { return k.Name == kind })
+		if i < 0 {
+			i = len(list)
+			list = append(list, Kind{Name: kind, Deviation: math.NaN(), Residual: math.NaN()})
+		}
+		list[i].Layers++
+		list[i].Seconds = list[i].Seconds.Plus(layer.Stage())
+	}
+	for i := range list {
+		list[i].Seconds = list[i].Seconds.Scale(1 / float64(list[i].Layers))
+	}
+	return list
 }
 
 // agree returns an error if the layers are not those of the layout.
