@@ -137,7 +137,7 @@ func (o Object) Fail(key, format string, args ...any) error {
 	if _, ok := o[key]; !ok {
 		return fmt.Errorf("%s is missing, and its default does not fit: %s: add it with the model's value", key, fmt.Sprintf(format, args...))
 	}
-	return fmt.Errorf("%s: %w", key, o[key].Fail(format, args...))
+	return fmt.Errorf("%s: %w", Visible(key), o[key].Fail(format, args...))
 }
 
 // Absent reports whether a key is missing or null.

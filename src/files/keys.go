@@ -73,13 +73,13 @@ func (k *keys) object(t reflect.Type) (path string, err error) {
 		t, ok := known[key]
 		switch {
 		case seen[key]:
-			return "." + key, errors.New("stands twice")
+			return "." + Visible(key), errors.New("stands twice")
 		case known != nil && !ok:
-			return "." + key, fmt.Errorf("unknown key; the nearest is %s", Nearest(key, slices.Sorted(maps.Keys(known))))
+			return "." + Visible(key), fmt.Errorf("unknown key; the nearest is %s", Nearest(key, slices.Sorted(maps.Keys(known))))
 		}
 		seen[key] = true
 		if path, err := k.value(t); err != nil {
-			return "." + key + path, err
+			return "." + Visible(key) + path, err
 		}
 	}
 	return "", nil

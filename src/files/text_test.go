@@ -97,6 +97,7 @@ func TestCheckKeys(t *testing.T) {
 		`{"b\u0079tes":1}`:         "",
 		`{"Hidden":1}`:             "Hidden: unknown key; the nearest is bytes",
 		`{"custom":{"odl":1}}`:     "custom.odl: unknown key; the nearest is old",
+		`{"by\ntes":1}`:            `by\ntes: unknown key; the nearest is bytes`,
 		`{"bytes":1,"bytes":2}`:    "bytes: stands twice",
 		`{"free":[{"a":1,"a":2}]}`: "free[0].a: stands twice",
 		`{"list":[{"bytes":1,"free":"]}\"\\"},{"fre":1}]}`: "list[1].fre: unknown key; the nearest is free",

@@ -118,7 +118,7 @@ func checkTable(name, path string, table map[string]Node, t reflect.Type) error 
 			of = t.Elem()
 		} else if of = known[key]; of == nil {
 			nearest := Nearest(strings.ToLower(key), slices.Sorted(maps.Keys(known)))
-			return fmt.Errorf("%s:%d: %s%s: unknown key; the nearest is %s%s", name, n.Line(), path, key, path, nearest)
+			return fmt.Errorf("%s:%d: %s%s: unknown key; the nearest is %s%s", name, n.Line(), path, Visible(key), path, nearest)
 		}
 		if err := checkValue(name, path+key, n, direct(of)); err != nil {
 			return err

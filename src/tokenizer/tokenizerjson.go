@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"dynmo/src/files"
 )
 
 // tokenizerJSON is a tokenizer in the format of Hugging Face's library, with the members that a
@@ -76,7 +78,7 @@ type modelJSON struct {
 func parseTokenizer(text []byte) (*Vocabulary, error) {
 	var t tokenizerJSON
 	if err := json.Unmarshal(text, &t); err != nil {
-		return nil, err
+		return nil, files.Mistyped(err)
 	}
 	v := &Vocabulary{End: -1, ids: make(map[string]int32), merges: make(map[[2]int32]merge), whole: t.Model.Whole}
 	if err := t.check(); err != nil {
@@ -85,8 +87,8 @@ func parseTokenizer(text []byte) (*Vocabulary, error) {
 	if err := t.steps(v); err != nil {
 		return nil, err
 	}
-	var ids map[string]int32
-	if err := json.Unmarshal(t.Model.Vocab, &ids); err != nil {
+	ids, err := readIDs(t.Model.Vocab)
+	if err != nil {
 		return nil, fmt.Errorf("model: vocab: %w", err)
 	}
 	all, err := withAdded(ids, t.Added)
@@ -108,6 +110,27 @@ func parseTokenizer(text []byte) (*Vocabulary, error) {
 		}
 	}
 	return v, nil
+}
+
+// readIDs reads the ids of tokens. Errors name the token.
+func readIDs(text []byte) (map[string]int32, error) {
+	var all map[string]int64
+	if err := json.Unmarshal(text, &all); err != nil {
+		return nil, files.Mistyped(err)
+	}
+	ids := make(map[string]int32, len(all))
+	for _, token := range slices.Sorted(maps.Keys(all)) {
+		if id := all[token]; id < 0 || id >= maxPieces {
+			return nil, wrongID(token, id)
+		}
+		ids[token] = int32(all[token])
+	}
+	return ids, nil
+}
+
+// wrongID returns the error of a token's id that is out of range, or is that of another token too.
+func wrongID(token string, id int64) error {
+	return fmt.Errorf("token %.100q has id %d, want each id at most once, from 0 to %d", token, id, maxPieces-1)
 }
 
 // check returns an error unless this is a byte-pair encoding of bytes, or of characters with a
@@ -175,7 +198,7 @@ func (v *Vocabulary) number(ids, all map[string]int32, added []addedToken, chara
 	for _, spelt := range slices.Sorted(maps.Keys(all)) {
 		id := all[spelt]
 		if id < 0 || id >= maxPieces || seen[id] {
-			return fmt.Errorf("token %.100q has id %d, want each id at most once, from 0 to %d", spelt, id, maxPieces-1)
+			return wrongID(spelt, int64(id))
 		}
 		seen[id] = true
 		v.tokens = append(v.tokens, make([]string, max(0, int(id)+1-len(v.tokens)))...)
@@ -256,7 +279,7 @@ func (v *Vocabulary) readMerges(ids map[string]int32, source []byte) error {
 	if json.Unmarshal(source, &pairs) != nil {
 		var lines []string
 		if err := json.Unmarshal(source, &lines); err != nil {
-			return err
+			return files.Mistyped(err)
 		}
 		pairs = make([][]string, len(lines))
 		for i, line := range lines {

@@ -60,6 +60,22 @@ func parseConfig(source []byte) (Config, error) {
 	return c, nil
 }
 
+// assumed adds to an error about tensors the fields of their shapes that the configuration lacks.
+func (c Config) assumed(err error) error {
+	var absent []string
+	o := c.members()
+	for names := range strings.FieldsSeq(c.form.Shape) {
+		if !slices.ContainsFunc(strings.Split(names, "/"), func(key string) bool { _, ok := o[key]; return ok }) {
+			name, _, _ := strings.Cut(names, "/")
+			absent = append(absent, name)
+		}
+	}
+	if absent == nil {
+		return err
+	}
+	return fmt.Errorf("%w: %s lacks %s, so the defaults of Transformers were taken: add the model's values", err, ConfigFile, strings.Join(absent, ", "))
+}
+
 // newConfig returns the configuration of a model of this shape, in the form that Hugging Face's
 // loader reads. It says that there is no dropout. It names the special token of GPT-2's vocabulary;
 // those of other vocabularies are not known, so it names none. Without these fields the loader

@@ -52,6 +52,7 @@ func TestNewConfigSaysWhatHuggingFaceWouldAssume(t *testing.T) {
 func TestParseConfigRefuses(t *testing.T) {
 	for _, c := range []struct{ source, want string }{
 		{`{"model_type":"qwen2"}`, `model_type: byte 14: "qwen2" is not supported, want one of gpt2, llama, mistral, mixtral`},
+		{"{\"model_type\":\"gpt2\",\"a\\nb\":1}", `a\nb: byte 28: unknown; the nearest`},
 		{`{"n_layer":2}`, "model_type is missing, want one of gpt2, llama, mistral, mixtral, llama_moe"},
 		{`{"model_type":["gpt2"]}`, `model_type: byte 14: ["gpt2"] is not supported`},
 		{`{"model_type":"gpt2","model_type":"gpt2"}`, `key "model_type" stands twice`},

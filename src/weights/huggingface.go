@@ -193,7 +193,7 @@ func fromFiles(c Config, files []*File) (*Weights, error) {
 		want[t.Name] = t.Shape
 	}
 	if _, err := match(list, want); err != nil {
-		return nil, err
+		return nil, c.assumed(err)
 	}
 	from := make(map[string][]piece)
 	for _, p := range w.weights() {

@@ -207,6 +207,21 @@ func TestHuggingFaceRefuses(t *testing.T) {
 	}
 }
 
+// A default of Transformers that is not the model's is named with its field. An alias is a name of the field.
+func TestHuggingFaceNamesDefaults(t *testing.T) {
+	const embd = `"n_embd": 8, `
+	for instead, wants := range map[string]bool{"": true, `"hidden_size": 10, `: false} {
+		g := newGPT2(true, "")
+		dir := g.directory(t)
+		save(t, filepath.Join(dir, ConfigFile), bytes.Replace(g.config(), []byte(embd), []byte(instead), 1))
+		_, err := OpenHuggingFace(dir)
+		const want = ": config.json lacks n_embd, so the defaults of Transformers were taken: add the model's values"
+		if err == nil || !strings.Contains(err.Error(), `want F32, BF16 or F16 [`) || strings.HasSuffix(err.Error(), want) != wants {
+			t.Errorf("%q: %v", instead, err)
+		}
+	}
+}
+
 // Values of another type are refused, even of the same size.
 func TestHuggingFaceRefusesIntegers(t *testing.T) {
 	g := newGPT2(true, "")

@@ -91,6 +91,9 @@ func checkTopic(help *cobra.Command) {
 			if len(names) == 0 {
 				break // arguments of a command
 			}
+			if next == nil && strings.TrimSpace(word) == "" {
+				return usageError{fmt.Errorf("help: no topic %q: %s help lists the topics", word, c.Root().Name())}
+			}
 			if next == nil {
 				return usageError{fmt.Errorf("help: no topic %q; the nearest is %s help %s", word, c.Root().Name(), strings.TrimSpace(strings.TrimPrefix(at.CommandPath(), c.Root().Name())+" "+files.Nearest(word, names)))}
 			}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -98,6 +99,11 @@ func TestCommandLine(t *testing.T) {
 
 // TestHelpTopic: a word that is no topic is refused with the nearest one, at every level.
 func TestHelpTopic(t *testing.T) {
+	for _, word := range []string{"", " "} {
+		if e := says("help", word); e.status != exitUsage || e.stderr != fmt.Sprintf("dynmo: help: no topic %q: dynmo help lists the topics\n", word) {
+			t.Errorf("%q: %+v", word, e)
+		}
+	}
 	for args, want := range map[string]string{
 		"help datta":      "dynmo: help: no topic \"datta\"; the nearest is dynmo help data\n",
 		"help ckpt exprt": "dynmo: help: no topic \"exprt\"; the nearest is dynmo help ckpt export\n",

@@ -34,6 +34,8 @@ type Form struct {
 	Buffers []string // suffixes of tensors that are not weights
 	Unknown string   // why current programs do not load the form; "": they do
 
+	// Shape names the fields that shapes of tensors depend on, each with an alias behind a slash if it has one.
+	Shape  string
 	Fields []Field // fields of configurations, besides the common ones and before them
 	// Read returns the shape that a configuration describes, after Check. Absent members have
 	// Hugging Face's defaults.

@@ -28,6 +28,7 @@ var Family = family.Registration{
 
 var form = family.Form{
 	Name: name, Prefix: "transformer.", Token: "wte.weight", Buffers: []string{".attn.bias", ".attn.masked_bias"},
+	Shape:  "vocab_size n_positions/max_position_embeddings n_embd/hidden_size n_layer/num_hidden_layers",
 	Fields: fields, Read: read, Write: write,
 }
 

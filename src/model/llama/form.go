@@ -67,6 +67,7 @@ var fields = []family.Field{
 // FormOf adds to a model type the names and fields that all types of the family share.
 func FormOf(f family.Form) family.Form {
 	f.Prefix, f.Token, f.Buffers = "model.", "embed_tokens.weight", []string{".rotary_emb.inv_freq"}
+	f.Shape = "vocab_size hidden_size intermediate_size num_hidden_layers"
 	f.Fields = slices.Concat(f.Fields, fields)
 	keep := f.Keep
 	f.Keep = func(members map[string]any, from files.Object, c model.Config) {
