@@ -81,7 +81,7 @@ func TestSamplesOfASeedStayTheSame(t *testing.T) {
 }
 
 func TestTheShortestCorpusHasOneSequence(t *testing.T) {
-	dir := tree(t, map[string]string{"a.go": strings.Repeat("x", 8) + "y"})
+	dir := expect.Tree(t, map[string]string{"a.go": strings.Repeat("x", 8) + "y"})
 	c, err := Open(config.Data{Path: dir}, 256, 8)
 	expect.OK(t, err)
 	tokens, targets := c.Batches(1, 8).Read(1, 0, 0)

@@ -13,27 +13,15 @@ import (
 	"dynmo/src/expect"
 )
 
-// tree writes files into a new directory and returns it.
-func tree(t *testing.T, files map[string]string) string {
-	t.Helper()
-	dir := t.TempDir()
-	for name, text := range files {
-		path := filepath.Join(dir, name)
-		expect.OK(t, os.MkdirAll(filepath.Dir(path), 0o700))
-		expect.OK(t, os.WriteFile(path, []byte(text), 0o600))
-	}
-	return dir
-}
-
 func TestOpen(t *testing.T) {
-	dir := tree(t, map[string]string{
+	dir := expect.Tree(t, map[string]string{
 		"b.go": "bbbb", "a/z.go": "az", "a/a.go": "aa", "c.txt": "text", "empty.go": "", "d/e.md": "mark",
 	})
 	expect.OK(t, os.Symlink(filepath.Join(dir, "b.go"), filepath.Join(dir, "link.go")))
 	linked := filepath.Join(t.TempDir(), "linked")
 	expect.OK(t, os.Symlink(dir, linked))
 	goFiles := []string{".go"}
-	names := tree(t, map[string]string{"text.bin": "größe", "lines.jsonl": "{\"text\": \"a\\u0000\"}\n", "README": "\ufeffread me"})
+	names := expect.Tree(t, map[string]string{"text.bin": "größe", "lines.jsonl": "{\"text\": \"a\\u0000\"}\n", "README": "\ufeffread me"})
 	for _, c := range []struct {
 		name string
 		cfg  config.Data
@@ -68,7 +56,7 @@ func TestOpen(t *testing.T) {
 }
 
 func TestOpenErrors(t *testing.T) {
-	dir := tree(t, map[string]string{"short.go": "12345678", "empty/none.go": "", "other/a.txt": "text"})
+	dir := expect.Tree(t, map[string]string{"short.go": "12345678", "empty/none.go": "", "other/a.txt": "text"})
 	sparse := filepath.Join(dir, "sparse.txt")
 	expect.OK(t, os.WriteFile(sparse, nil, 0o666))
 	expect.OK(t, os.Truncate(sparse, 1<<40))
@@ -132,8 +120,8 @@ func TestATextThatShrinksIsNamed(t *testing.T) {
 }
 
 func TestGoSource(t *testing.T) {
-	root := tree(t, map[string]string{"src/fmt/print.go": "package fmt"})
-	bin := tree(t, map[string]string{"go": "#!/bin/sh\n[ \"$PWD\" = / ] && echo " + root + "\n"})
+	root := expect.Tree(t, map[string]string{"src/fmt/print.go": "package fmt"})
+	bin := expect.Tree(t, map[string]string{"go": "#!/bin/sh\n[ \"$PWD\" = / ] && echo " + root + "\n"})
 	expect.OK(t, os.Chmod(filepath.Join(bin, "go"), 0o700))
 	want := filepath.Join(root, "src")
 	empty := t.TempDir()

@@ -66,7 +66,7 @@ func parquetFile(t *testing.T, rows ...[2]string) string {
 func TestDocuments(t *testing.T) {
 	lines := "{\"id\": 1, \"text\": \"First document.\", \"title\": \"A\"}\n\n{\"text\": \"\", \"title\": \"\"}\n{\"title\": \"B\", \"text\": \"Second \\u00e9\\nline\"}"
 	rows := parquetFile(t, [2]string{records[0], "A"}, [2]string{"null", ""}, [2]string{records[2], "B"})
-	dir := tree(t, map[string]string{
+	dir := expect.Tree(t, map[string]string{
 		"a.jsonl": lines, "a.jsonl.gz": gzipped(t, lines), "lines": lines, "a.ndjson.zst": zstandard(t, lines), "odd.name": gzipped(t, lines), "a.parquet": rows,
 		"plain.txt.gz": gzipped(t, records[0]), "plain.zst": zstandard(t, records[0]), "code.json": "{\n  \"text\": \"a\"\n}\n", "minified.json": "{\"name\": \"a\"}",
 	})
@@ -96,7 +96,7 @@ func TestDocuments(t *testing.T) {
 func TestDocumentsRefuses(t *testing.T) {
 	rows := parquetFile(t, [2]string{"a", "A"}, [2]string{"b", "B"})
 	torn := gzipped(t, strings.Repeat("many words ", 1000))
-	dir := tree(t, map[string]string{
+	dir := expect.Tree(t, map[string]string{
 		"key.jsonl": "{\"txt\": \"a\", \"id\": 1}\n", "number.jsonl": "{\"text\": 5}\n", "torn.jsonl": "{\"text\": \"abc\"}\n{\"text\": \"a",
 		"list.jsonl": "[1, 2]\n", "zero.jsonl": "{\"text\": \"ok\"}\n{\"text\": \"a\\u0000\"}\n", "latin.jsonl": "{\"text\": \"caf\xe9\"}\n",
 		"a.parquet": rows, "cut.parquet": rows[:len(rows)-9], "torn.gz": torn[:len(torn)-12],
@@ -228,7 +228,7 @@ func TestShards(t *testing.T) {
 
 // TestRawTokens: nanoGPT's files have ids alone.
 func TestRawTokens(t *testing.T) {
-	dir := tree(t, map[string]string{"train.bin": "\x01\x00\x02\x00\x00\x01", "odd.bin": "\xff\x00\x02"})
+	dir := expect.Tree(t, map[string]string{"train.bin": "\x01\x00\x02\x00\x00\x01", "odd.bin": "\xff\x00\x02"})
 	c, err := Open(config.Data{Path: filepath.Join(dir, "train.bin"), DType: "u16"}, 1000, 2)
 	expect.OK(t, err)
 	if got := tokensOf(c); !slices.Equal(got, []int32{1, 2, 256}) {
@@ -241,7 +241,7 @@ func TestRawTokens(t *testing.T) {
 
 // TestLinks: links are followed; a link to nothing, and a circle, are named.
 func TestLinks(t *testing.T) {
-	dir := tree(t, map[string]string{"d/a.txt": "a", "elsewhere/b.txt": "b", "circle/c.txt": "c", "lost/a.txt": "a"})
+	dir := expect.Tree(t, map[string]string{"d/a.txt": "a", "elsewhere/b.txt": "b", "circle/c.txt": "c", "lost/a.txt": "a"})
 	link := func(to, from string) { expect.OK(t, os.Symlink(to, filepath.Join(dir, from))) }
 	link("../elsewhere", "d/more")
 	link("..", "circle/up")

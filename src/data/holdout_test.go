@@ -26,7 +26,7 @@ func lettered(t *testing.T, lengths ...int) config.Data {
 	for i, n := range lengths {
 		files[fmt.Sprintf("%02d.txt", i)] = strings.Repeat(string(rune('A'+i)), n)
 	}
-	return config.Data{Path: tree(t, files)}
+	return config.Data{Path: expect.Tree(t, files)}
 }
 
 // TestHoldOutDocuments: whole documents, near to the share, the same every time; each is
@@ -193,7 +193,7 @@ func TestEven(t *testing.T) {
 }
 
 func TestValidationErrors(t *testing.T) {
-	dir := tree(t, map[string]string{"a.txt": strings.Repeat("a", 100), "short.txt": "1234", "other/b.go": "b"})
+	dir := expect.Tree(t, map[string]string{"a.txt": strings.Repeat("a", 100), "short.txt": "1234", "other/b.go": "b"})
 	in := func(name string) string { return filepath.Join(dir, name) }
 	tokens, large := write(t, LLMC, 50257, slices.Repeat([]int32{9}, 40)), write(t, LLMC, 50257, slices.Repeat([]int32{50256}, 40))
 	for name, c := range map[string]struct {

@@ -56,23 +56,24 @@ func ReadTokenizer(dir string) (map[string][]byte, error) {
 }
 
 // TokenizerBeside returns the tokenizer's files that lie with the token files at a path, by name: beside the
-// first of them (see Beside), or in its directory; none if there are none.
-func TokenizerBeside(path string) (map[string][]byte, error) {
+// first of them (see Beside), or in its directory; none if there are none. tokens is the value of IsTokens.
+func TokenizerBeside(path string) (texts map[string][]byte, tokens bool, err error) {
 	list, err := List(path, nil, 0)
 	if err != nil {
-		return nil, err
-	}
-	for _, f := range list {
-		if !f.hasTokens() {
-			continue
+		if tokens = isTokenFile(path); !tokens {
+			err = nil
 		}
-		texts, err := ReadTokenizer(Beside(f.Path))
-		if err != nil || len(texts) > 0 {
-			return texts, err
-		}
-		return ReadTokenizer(filepath.Dir(f.Path))
+		return nil, tokens, err
 	}
-	return nil, nil
+	first := slices.IndexFunc(list, File.hasTokens)
+	if first < 0 {
+		return nil, false, nil
+	}
+	file := list[first].Path
+	if texts, err = ReadTokenizer(Beside(file)); err == nil && len(texts) == 0 {
+		texts, err = ReadTokenizer(filepath.Dir(file))
+	}
+	return texts, true, err
 }
 
 // Beside returns the directory with the tokenizer's files for the token file PREFIX.bin.

@@ -49,7 +49,7 @@ func put(t *testing.T, files map[string][]byte) string {
 	for name, raw := range files {
 		text[name] = string(raw)
 	}
-	return filepath.Join(tree(t, text), "x.bin")
+	return filepath.Join(expect.Tree(t, text), "x.bin")
 }
 
 // write writes documents and returns the path of their file.
@@ -66,13 +66,6 @@ func write(t *testing.T, format Format, vocab int, documents ...[]int32) string 
 	}
 	expect.OK(t, w.Close())
 	return path
-}
-
-func contents(t testing.TB, path string) []byte {
-	t.Helper()
-	raw, err := os.ReadFile(path)
-	expect.OK(t, err)
-	return raw
 }
 
 func all(t *testing.T, path string) (*Tokens, []int32) {
@@ -96,15 +89,15 @@ func sum(raw []byte) string {
 
 func TestGoldenFiles(t *testing.T) {
 	documents := [][]int32{{1, 2, 3}, {4, 5}}
-	llmc := contents(t, write(t, LLMC, GPT2Tokens, documents...))
+	llmc := expect.Read(t, write(t, LLMC, GPT2Tokens, documents...))
 	if len(llmc) != 1034 || sum(llmc) != goldenLLMCSum || !bytes.Equal(llmc, llmcOneToFive(t)) {
 		t.Errorf("llm.c: %d bytes, SHA-256 %s", len(llmc), sum(llmc))
 	}
 	path := write(t, Megatron, GPT2Tokens, documents...)
-	if bin := contents(t, path); hex.EncodeToString(bin) != goldenIDs {
+	if bin := expect.Read(t, path); hex.EncodeToString(bin) != goldenIDs {
 		t.Errorf("Megatron's .bin: %x", bin)
 	}
-	idx := contents(t, megatronIndex(path))
+	idx := expect.Read(t, megatronIndex(path))
 	if hex.EncodeToString(idx) != goldenIndex || sum(idx) != goldenIndexSum {
 		t.Errorf("Megatron's .idx: %x", idx)
 	}
@@ -226,7 +219,7 @@ func TestCorpusIsATokenFile(t *testing.T) {
 				t.Fatalf("%s: token %d, target %d", format, id, targets[i])
 			}
 		}
-		raw := contents(t, path)
+		raw := expect.Read(t, path)
 		if want := sum(raw[len(raw)-200:]); corpus.Hash() != want {
 			t.Errorf("%s: hash %s, want that of the ids, %s", format, corpus.Hash(), want)
 		}

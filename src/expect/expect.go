@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -20,6 +21,26 @@ func OK(t testing.TB, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// Tree writes files, by name, into a new directory and returns the directory.
+func Tree(t testing.TB, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		OK(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		OK(t, os.WriteFile(path, []byte(text), 0o600))
+	}
+	return dir
+}
+
+// Read returns the content of a file.
+func Read(t testing.TB, path string) []byte {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	OK(t, err)
+	return raw
 }
 
 // Golden compares a text with a file, or rewrites the file with -update.

@@ -112,7 +112,7 @@ func TestBPEIsTheLibrarys(t *testing.T) {
 	_, files := moduleText(t)
 	b := newBPE()
 	for _, f := range files {
-		same(t, b, string(contents(t, f)))
+		same(t, b, string(expect.Read(t, f)))
 	}
 	for _, text := range []string{
 		"it's we're I'll they've I'm he'd 'sx 'S ''s '", "a  b\n\n c\t\td \r\n", "  ", "\n", " ", "a ",
@@ -171,36 +171,13 @@ func FuzzBPE(f *testing.F) {
 	})
 }
 
-// prepare prepares the inputs with a number of workers and returns the file.
-// index returns the name of a Megatron file's index.
-func index(path string) string { return strings.TrimSuffix(path, ".bin") + ".idx" }
-
-func contents(t testing.TB, path string) []byte {
-	t.Helper()
-	raw, err := os.ReadFile(path)
-	expect.OK(t, err)
-	return raw
-}
-
-// tree writes files into a new directory.
-func tree(t *testing.T, texts map[string]string) string {
-	t.Helper()
-	dir := t.TempDir()
-	for name, text := range texts {
-		path := filepath.Join(dir, name)
-		expect.OK(t, os.MkdirAll(filepath.Dir(path), 0o700))
-		expect.OK(t, os.WriteFile(path, []byte(text), 0o600))
-	}
-	return dir
-}
-
 // all returns the description and the ids of a token file.
 func all(t *testing.T, path string) (*data.Tokens, []int32) {
 	t.Helper()
 	f, err := data.OpenTokens(path, "")
 	expect.OK(t, err)
 	t.Cleanup(func() { expect.OK(t, f.Close()) })
-	raw := contents(t, path)
+	raw := expect.Read(t, path)
 	if f.Format == data.LLMC {
 		raw = raw[1024:] // the header
 	}
@@ -243,18 +220,18 @@ func TestPrepare(t *testing.T) {
 	var want []int32
 	var documents, size int
 	add := func(path string) {
-		text := string(contents(t, path))
+		text := string(expect.Read(t, path))
 		documents, size = documents+1, size+len(text)
 		want = append(append(want, library(t, gpt2(), text)...), data.GPT2End)
 	}
 	rnd := rand.New(rand.NewPCG(1, 2))
 	var long strings.Builder
-	source := string(contents(t, files[0]))
+	source := string(expect.Read(t, files[0]))
 	for long.Len() < 2*block+block/2 {
 		position := rnd.IntN(len(source) / 2)
 		long.WriteString(source[position : position+len(source)/2])
 	}
-	more := tree(t, map[string]string{
+	more := expect.Tree(t, map[string]string{
 		"a.txt": strings.ToValidUTF8(long.String(), ""),
 		"b.txt": strings.Repeat("x", block+10), "empty.txt": "", "other": "\xff",
 	})
@@ -278,18 +255,23 @@ func TestPrepare(t *testing.T) {
 		}
 		for _, workers := range []int{2, 5} {
 			parallel, _ := prepare(t, workers, format, dir, more)
-			if !bytes.Equal(contents(t, parallel), contents(t, serial)) {
-				t.Errorf("%s: %d workers write another file", format, workers)
+			written := []string{parallel, serial}
+			for format == data.Megatron && len(written) < 4 {
+				index, err := data.Index(written[len(written)-2])
+				expect.OK(t, err)
+				written = append(written, index)
 			}
-			if format == data.Megatron && !bytes.Equal(contents(t, index(parallel)), contents(t, index(serial))) {
-				t.Errorf("%d workers write another index", workers)
+			for i := 0; i < len(written); i += 2 {
+				if !bytes.Equal(expect.Read(t, written[i]), expect.Read(t, written[i+1])) {
+					t.Errorf("%s: %d workers write another %s", format, workers, filepath.Ext(written[i]))
+				}
 			}
 		}
 	}
 }
 
 func TestPrepareRefuses(t *testing.T) {
-	dir := tree(t, map[string]string{
+	dir := expect.Tree(t, map[string]string{
 		"fine.txt": "text", "late.txt": strings.Repeat("word ", block/2) + "\xe2\x82x", "cut.txt": "a€\xe2\x82", "empty/a.txt": "", "zero.txt": "abc\x00",
 	})
 	position := len("word ") * (block / 2)
@@ -342,7 +324,7 @@ func TestPrepareNamesWhereTheTokenizerFails(t *testing.T) {
 	x := Tokenizer{Vocab: 3, endOfText: 2, leads: led, cut: cut, encoder: func() *encoder {
 		return &encoder{piece: word, ask: ask, known: map[string][]int32{}}
 	}}
-	dir := tree(t, map[string]string{
+	dir := expect.Tree(t, map[string]string{
 		"early.txt": "odd", "soon.txt": "a b odd", "late.txt": strings.Repeat("word ", block/2) + "odd",
 	})
 	for name, want := range map[string]string{
@@ -359,7 +341,7 @@ func TestPrepareNamesWhereTheTokenizerFails(t *testing.T) {
 }
 
 func TestPrepareStops(t *testing.T) {
-	dir := tree(t, map[string]string{"a.txt": strings.Repeat("word ", block)})
+	dir := expect.Tree(t, map[string]string{"a.txt": strings.Repeat("word ", block)})
 	ctx, stop := context.WithCancelCause(context.Background())
 	p := Preparation{Keys: []string{"text"}, Tokenizer: GPT2(), Inputs: []string{dir, dir, dir, dir, dir}, Output: filepath.Join(dir, "o.bin"), Format: data.Megatron, Workers: 1}
 	enough := errors.New("enough")
@@ -378,7 +360,7 @@ func BenchmarkBPE(b *testing.B) {
 	_, paths := moduleText(b)
 	var text string
 	for _, path := range paths {
-		text += string(contents(b, path))
+		text += string(expect.Read(b, path))
 	}
 	b.Run("dynmo", func(b *testing.B) {
 		b.SetBytes(int64(len(text)))

@@ -280,7 +280,7 @@ func TestPrepareSentencePiece(t *testing.T) {
 	x, err := newSentencePiece("tiny.model", tinyModel())
 	expect.OK(t, err)
 	texts := map[string]string{"a.txt": strings.Repeat("the other  there\nher é", block/8), "b.txt": "the", "c.txt": " "}
-	dir := tree(t, texts)
+	dir := expect.Tree(t, texts)
 	var want []int32
 	for _, name := range []string{"a.txt", "b.txt", "c.txt"} {
 		want = append(append(want, encodedBy(t, x, texts[name])...), 2)

@@ -18,11 +18,8 @@ import (
 // token file, or else from the weights that the run began with. Text that is trained as bytes has
 // no tokenizer.
 func keepTokenizer(dir string, c config.Config) error {
-	if !data.IsTokens(c.Data.Path) {
-		return nil
-	}
-	texts, err := data.TokenizerBeside(c.Data.Path)
-	if err == nil && len(texts) == 0 && c.Model.Weights != "" {
+	texts, tokens, err := data.TokenizerBeside(c.Data.Path)
+	if err == nil && tokens && len(texts) == 0 && c.Model.Weights != "" {
 		texts, err = weightsTokenizer(c.Model.Weights)
 	}
 	if err == nil && len(texts) > 0 {
