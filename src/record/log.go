@@ -16,7 +16,7 @@ type Log struct {
 	Seconds               float64 // of an iteration
 	FLOPs                 float64 // floating-point operations of the dense model per second and rank (see ModelFLOPs); 0 leaves the field out
 	GPU                   bool    // a rank has a GPU
-	Peak                  float64 // the most operations per second of a rank; 0: not known
+	Peak                  float64 // operations per second of a rank's GPU by its data sheet, or of rank 0's float32 product; 0: not known
 	LR                    float64
 	BatchSize             int     // sequences in the global batch
 	Loss                  float64 // nats per token
@@ -64,7 +64,7 @@ func (l Log) String() string {
 		fmt.Fprintf(&b, " tokens per second: %.0f | clock: %s | time left: %s |", l.TokensPerSecond, l.Clock, Duration(l.Left))
 	}
 	if l.FLOPs > 0 && l.Peak > 0 {
-		fmt.Fprintf(&b, " MFU: %.1f %% |", 100*l.FLOPs/l.Peak)
+		fmt.Fprintf(&b, " %s: %.1f %% |", map[bool]string{true: "MFU", false: "share of sgemm"}[l.GPU], 100*l.FLOPs/l.Peak)
 	}
 	for _, text := range l.Model {
 		fmt.Fprintf(&b, " %s |", text)

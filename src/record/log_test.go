@@ -18,7 +18,7 @@ var logs = []Log{
 		Loss: math.NaN(), GradNorm: math.Inf(1), Skipped: 1, NaN: 1},
 	{Iteration: 25, Iterations: 500, ConsumedSamples: 200, Seconds: 1.5, FLOPs: 378e12, GPU: true, Peak: 989.4e12, LR: 9.5e-4, BatchSize: 8,
 		Loss: 5.4, GradNorm: 1, TokensPerSecond: 12345.67, Clock: "wall", Left: 83.001},
-	{Iteration: 30, Iterations: 500, ConsumedSamples: 240, Seconds: 0.5, FLOPs: 0.0123e12, LR: 9e-4, BatchSize: 8, Loss: 5.4, GradNorm: 1,
+	{Iteration: 30, Iterations: 500, ConsumedSamples: 240, Seconds: 0.5, FLOPs: 0.0123e12, Peak: 0.02e12, LR: 9e-4, BatchSize: 8, Loss: 5.4, GradNorm: 1,
 		TokensPerSecond: 12345.67, Clock: "virtual", Left: 83.001,
 		Model: []string{"frozen layers: 3 of 14", "tokens in blocks: 69.8 %"}},
 }

@@ -30,6 +30,9 @@ func (w *watcher) sumUp(out train.Outcome, failed error) {
 	}
 	s := w.tally.Summary(status, w.settings, failed)
 	s.Hash, w.failed = out.Hash, failed != nil
+	if w.peak.FLOPs > 0 {
+		s.Peak = &w.peak
+	}
 	w.keep(s)
 	if failed != nil {
 		return

@@ -42,8 +42,8 @@ type watcher struct {
 	steps    int  // steps done
 	skipped  int
 	onGPU    bool
-	peak     float64 // operations per second of a rank's GPU by its data sheet; 0: not known
-	err      error   // of closing and summing up
+	peak     verdict.Peak // of a rank
+	err      error        // of closing and summing up
 }
 
 // begin opens the run directory. It prints what will run, and on which hosts.
@@ -60,8 +60,10 @@ func (w *watcher) begin(about launch.World) (record.Observer, error) {
 	w.skipped = w.past.Skipped
 	w.first, w.steps = about.Resumed.Step, about.Resumed.Step
 	w.began, w.left, w.model = time.Now(), record.NewTimeLeft(), report.NewModel(w.settings)
-	if w.onGPU = about.GPU != ""; about.Clock == "wall" {
-		w.peak = roofline.Peak(about.GPUModel, search.Precision(w.settings))
+	if w.onGPU = about.GPU != ""; !w.onGPU {
+		w.peak = verdict.Peak{Of: verdict.Sgemm, FLOPs: about.Sgemm}
+	} else if about.Clock == "wall" {
+		w.peak = verdict.Peak{Of: verdict.DataSheet, FLOPs: roofline.Peak(about.GPUModel, search.Precision(w.settings))}
 	}
 	w.crowded, w.host = about.Crowded, nodebench.NewWatch()
 	for _, e := range w.past.Changes {
@@ -132,7 +134,7 @@ func (w *watcher) Step(m record.Metrics) error {
 	w.progress.Step(record.Log{
 		Iteration: w.steps, Iterations: w.settings.Train.Steps,
 		ConsumedSamples: int64(w.steps) * int64(m.BatchSize), Seconds: float64(m.StepSeconds),
-		FLOPs: m.ModelFLOPs(w.settings), GPU: w.onGPU, Peak: w.peak, LR: float64(m.LR), BatchSize: m.BatchSize, Loss: float64(m.Loss), Replayed: m.Replayed, GradNorm: float64(m.GradNorm),
+		FLOPs: m.ModelFLOPs(w.settings), GPU: w.onGPU, Peak: w.peak.FLOPs, LR: float64(m.LR), BatchSize: m.BatchSize, Loss: float64(m.Loss), Replayed: m.Replayed, GradNorm: float64(m.GradNorm),
 		Skipped: w.skipped, NaN: w.skipped,
 		TokensPerSecond: float64(m.TokensPerSecond), Clock: m.Clock, Left: w.left.Step(w.settings.Train.Steps - w.steps),
 		Model: w.model.Words(m),

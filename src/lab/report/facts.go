@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"dynmo/src/dynamic"
+	"dynmo/src/lab/verdict"
 	"dynmo/src/record"
 )
 
@@ -51,10 +52,23 @@ func (r Run) facts(s Row) []fact {
 	}
 	flops := float64(r.middle(r.lastSteps().late(), func(m record.Metrics) record.Float { return record.Float(m.ModelFLOPs(r.Config)) }))
 	return append(facts,
-		fact{"throughput", dynamic.Significant(flops/1e12) + " TFLOP/s", "of a rank at the end, counted as in the dense model, " + clock},
+		fact{"throughput", dynamic.Significant(flops/1e12) + " TFLOP/s", r.ofPeak(flops) + "of a rank at the end, counted as in the dense model, " + clock},
 		fact{"bubble ratio", strings.TrimSuffix(share(float64(bubble), 1), " %") + " → " + share(float64(s.Bubble), 1), "idle share of the stages' time in the pipeline, first → last"},
 		fact{"balancing", share(float64(s.Overhead), 1), "of all time went to measuring, deciding and moving" + moved},
 		fact{"steps", fmt.Sprintf("%d of %d", len(r.Metrics), r.Config.Train.Steps), fmt.Sprintf("%d of them without an update", skipped)})
+}
+
+// ofPeak returns the share of a rank's operations per second in what its hardware can do, with a comma; "" if
+// that is not known.
+func (r Run) ofPeak(flops float64) string {
+	if r.End == nil || r.End.Peak == nil || !(r.End.Peak.FLOPs > 0) {
+		return ""
+	}
+	share := dynamic.Percent(flops / r.End.Peak.FLOPs)
+	if r.End.Peak.Of == verdict.DataSheet {
+		return "MFU " + share + ", "
+	}
+	return share + " of sgemm, "
 }
 
 // milliseconds formats seconds as milliseconds.

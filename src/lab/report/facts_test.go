@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"dynmo/src/lab/verdict"
 )
 
 // TestFacts: the step time at first and at the end.
@@ -13,6 +15,29 @@ func TestFacts(t *testing.T) {
 	want := fact{"step time", first + " → " + last + " ms", "steps 0 to 9, before anything moved or changed → the end; medians, virtual clock"}
 	if got := r.facts(r.row())[0]; got != want {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestShareOfPeak: throughput stands beside its share of what the hardware can do, if that is known.
+func TestShareOfPeak(t *testing.T) {
+	r := small.read(t)
+	for _, c := range []struct {
+		peak *verdict.Peak
+		want string
+	}{
+		{nil, ""},
+		{&verdict.Peak{Of: verdict.Sgemm, FLOPs: 4e10}, "25 % of sgemm, "},
+		{&verdict.Peak{Of: verdict.DataSheet, FLOPs: 2e10}, "MFU 50 %, "},
+	} {
+		r.End = &verdict.Summary{Peak: c.peak}
+		if got := r.ofPeak(1e10); got != c.want {
+			t.Errorf("%+v: %q, want %q", c.peak, got, c.want)
+		}
+	}
+	r.End.Peak = &verdict.Peak{Of: verdict.Sgemm, FLOPs: 1e9}
+	facts := r.facts(r.row())
+	if at := slices.IndexFunc(facts, func(f fact) bool { return f.Name == "throughput" }); !strings.Contains(facts[at].Note, " % of sgemm, of a rank") {
+		t.Errorf("%+v", facts[at])
 	}
 }
 

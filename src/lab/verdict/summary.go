@@ -40,6 +40,8 @@ type Summary struct {
 	Hash           string       `json:"hash,omitempty"` // of the final weights
 	Before         Pace         `json:"before"`         // steps before layers first moved or the model changed; all steps if neither happened
 	After          Pace         `json:"after"`          // the last steps with one model and one layout; the median is of their second half
+	// Peak is absent if it is not known.
+	Peak *Peak `json:"peak,omitempty"`
 	// ShrinkFailures is how often Slurm refused to take nodes back from the running job.
 	ShrinkFailures int `json:"shrink_failures_total,omitempty"`
 	// Moves is absent if no layer moved. Stayed then has the reason.
@@ -53,6 +55,18 @@ type Summary struct {
 	// Packing is absent if the model was never packed onto fewer ranks.
 	Packing *Packing `json:"packing,omitempty"`
 }
+
+// Peak is what the operations of a rank are held against.
+type Peak struct {
+	Of    string  `json:"of"` // Sgemm or DataSheet
+	FLOPs float64 `json:"flops"`
+}
+
+// What a Peak is of.
+const (
+	Sgemm     = "sgemm"      // a float32 product on rank 0, measured before the first step
+	DataSheet = "data sheet" // of the GPU
+)
 
 // Pace is the measured time of steps.
 type Pace struct {

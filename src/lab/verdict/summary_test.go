@@ -64,7 +64,7 @@ func TestSummaryFile(t *testing.T) {
 	if got != nil {
 		t.Errorf("%+v of a run that has not ended", got)
 	}
-	want := Summary{Status: Failed, Error: "step 3: <no> memory", Steps: 3, Loss: 2.5, Worth: &Result{Speedup: 1.5, Moved: true}}
+	want := Summary{Status: Failed, Error: "step 3: <no> memory", Steps: 3, Loss: 2.5, Peak: &Peak{Sgemm, 9e10}, Worth: &Result{Speedup: 1.5, Moved: true}}
 	expect.OK(t, want.Write(dir))
 	got, err = ReadSummary(dir)
 	expect.OK(t, err)

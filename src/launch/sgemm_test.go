@@ -1,0 +1,34 @@
+package launch
+
+import (
+	"runtime"
+	"testing"
+
+	"dynmo/src/device"
+	"dynmo/src/kernel/cpu"
+	"dynmo/src/kernel/ref"
+	"dynmo/src/tensor"
+)
+
+// TestSgemmRateLeavesTheClock: the rate is known for C's kernels alone, and the run's clock stands still.
+func TestSgemmRateLeavesTheClock(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	clock := device.NewVirtual()
+	if got := sgemmRate(ref.New(tensor.F32), clock, 1); got != 0 {
+		t.Errorf("kernels in Go have the rate %v", got)
+	}
+	if !cpu.Built {
+		t.Skip("no C kernels")
+	}
+	k, err := cpu.New(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer k.Close()
+	before := clock.Now()
+	rate := sgemmRate(k, clock, 1)
+	if passed := clock.Now() - before; rate < 1e8 || rate > 1e13 || passed > sgemmSeconds/10 {
+		t.Errorf("%g operations per second, and the clock went on by %v s", rate, passed)
+	}
+}
