@@ -214,7 +214,7 @@ func TestTrainStops(t *testing.T) {
 			if e.status != c.status {
 				t.Errorf("status %d, want %d", e.status, c.status)
 			}
-			if want := fmt.Sprintf("dynmo: %s after step %d of 1000000; its checkpoint is saved\n", c.cause, len(list)); !strings.Contains(e.stderr, want) || len(e.errors()) != 1 {
+			if want := fmt.Sprintf("dynmo: %s after %d of 1000000 steps; their checkpoint is saved\n", c.cause, len(list)); !strings.Contains(e.stderr, want) || len(e.errors()) != 1 {
 				t.Errorf("want %q, got %s", want, e.stderr)
 			}
 			if c.status == exitStopped && !resumes.MatchString(e.stderr) {

@@ -244,9 +244,9 @@ func end(c *cobra.Command, out train.Outcome, steps int, replayed bool, cause er
 	if cause == nil {
 		cause = errors.New("stopped by a signal to another rank")
 	}
-	text := fmt.Sprintf("%s: %v after step %d of %d", c.Root().Name(), cause, out.Steps, steps)
+	text := fmt.Sprintf("%s: %v after %d of %d steps", c.Root().Name(), cause, out.Steps, steps)
 	if out.Saved == out.Steps && out.Steps > 0 {
-		text += "; its checkpoint is saved"
+		text += "; their checkpoint is saved"
 	}
 	fmt.Fprintln(c.ErrOrStderr(), text)
 }
