@@ -12,15 +12,15 @@ import (
 // sparsityKey is the detail of a model change with the pruned share of the prunable parameters.
 const sparsityKey = "sparsity"
 
-// validationLine returns the log line of a validation loss. It has Megatron-LM's fields, with
-// iterations from 1. If tokens leave early the loss at the last layer follows, and then the time.
+// validationLine returns the log line of a validation loss. It has Megatron-LM's fields. If
+// tokens leave early the loss at the last layer follows, and then the time.
 func validationLine(step int, v Validation, clock string) string {
 	last := ""
 	if v.leave() {
 		last = fmt.Sprintf("lm loss at the last layer: %.6E | ", v.Last)
 	}
 	return fmt.Sprintf(" validation loss at iteration %d | lm loss value: %.6E | lm loss PPL: %.6E | %stime: %s | clock: %s |",
-		step+1, v.Loss, v.Perplexity(), last, Duration(v.Seconds), clock)
+		Iteration(step), v.Loss, v.Perplexity(), last, Duration(v.Seconds), clock)
 }
 
 // moveLine returns the log line of a move of layers after a step.

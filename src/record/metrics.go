@@ -113,6 +113,10 @@ type Metrics struct {
 	WallSeconds Float `json:"wall_seconds"`
 }
 
+// Iteration returns the number under which the log and TensorBoard show a step: the number of steps that are
+// done after it, as Megatron-LM counts. All else counts steps from 0, as settings do.
+func Iteration(step int) int { return step + 1 }
+
 // Next returns the step behind the steps of the line.
 func (m Metrics) Next() int { return m.Step + max(1, m.Steps) }
 

@@ -130,7 +130,7 @@ func (b *board) counted(m Metrics) (list []scalar) {
 	return list
 }
 
-// add adds the scalars of a step under its iteration number, which counts from 1 as in the log.
+// add adds the scalars of a step under its iteration number.
 func (b *board) add(m Metrics) {
 	b.write(m.Step, m.Time, b.scalars(m))
 	if m.Time.Sub(b.written) >= boardEvery {
@@ -149,7 +149,7 @@ func (b *board) moved(e Event, at time.Time) {
 
 // write adds scalars under the iteration number of a step.
 func (b *board) write(step int, at time.Time, list []scalar) {
-	event := binary.AppendUvarint(append(appendWall(nil, at), 2<<3), uint64(step+1))
+	event := binary.AppendUvarint(append(appendWall(nil, at), 2<<3), uint64(Iteration(step)))
 	var summary []byte
 	for _, s := range list {
 		summary = appendMessage(summary, 1, s.append(!b.described[s.tag]))
@@ -161,7 +161,7 @@ func (b *board) write(step int, at time.Time, list []scalar) {
 // purge makes TensorBoard drop the data of a step and of later steps in earlier files. It writes an
 // Event with that step and a SessionLog of status START.
 func (b *board) purge(step int, at time.Time) {
-	event := binary.AppendUvarint(append(appendWall(nil, at), 2<<3), uint64(step+1))
+	event := binary.AppendUvarint(append(appendWall(nil, at), 2<<3), uint64(Iteration(step)))
 	b.record(appendMessage(event, 7, []byte{1 << 3, 1}))
 	b.flush(at)
 }

@@ -76,6 +76,23 @@ func metrics(t *testing.T, run string) []record.Metrics {
 	return list
 }
 
+// TestIterations: iteration n of the log is the line of step n - 1 in the metrics, and a checkpoint has the
+// number of its iteration.
+func TestIterations(t *testing.T) {
+	t.Parallel()
+	dir := folder(t, "log_every = 1\n")
+	e := alone.run(t, dir, training("--run-dir", "run")...)
+	for _, m := range metrics(t, filepath.Join(dir, "run")) {
+		line := regexp.MustCompile(fmt.Sprintf(`iteration +%d/ +12 \|.* lm loss: %s \|`, record.Iteration(m.Step), regexp.QuoteMeta(fmt.Sprintf("%.6E", m.Loss))))
+		if !line.MatchString(e.stderr) {
+			t.Errorf("step %d: no line %s in\n%s", m.Step, line, e.stderr)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "run", "ckpt", "step_00000012")); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestTrainRefusesSettings(t *testing.T) {
 	t.Parallel()
 	type refusal struct {

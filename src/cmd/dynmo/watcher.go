@@ -130,7 +130,7 @@ func (w *watcher) Step(m record.Metrics) error {
 		w.skipped++
 	}
 	w.tally.Step(m)
-	w.steps = m.Step + 1
+	w.steps = record.Iteration(m.Step)
 	w.progress.Step(record.Log{
 		Iteration: w.steps, Iterations: w.settings.Train.Steps,
 		ConsumedSamples: int64(w.steps) * int64(m.BatchSize), Seconds: float64(m.StepSeconds),
