@@ -74,7 +74,7 @@ type World struct {
 	Transport     string             // between ranks, of the memory of GPUs; "" on a CPU
 	Resumed       checkpoint.Resumed // the checkpoint that the run resumes from
 	Tuned         train.Tuned        // measurements of dense products; zero if none
-	Sgemm         float64            // floating-point operations per second of a float32 product on rank 0; 0 unless kernels are C's
+	Sgemm         float64            // floating-point operations per second of a float32 product on rank 0; 0 unless products are C's in float32
 
 	Unmetered error // reason why the energy of rank 0's GPU is unknown; nil if it is metered, or on a CPU
 }
@@ -384,7 +384,7 @@ func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corp
 		}
 		r.Observe, err = h.Begin(World{
 			Ranks: t.Size(), Hosts: len(perHost(early)), HostOf: early.Hosts(), Placement: placement(early.Peer, all, placed), Notes: notes, MPI: mpi.Launched(), Clock: clock.Kind(), Crowded: crowded(c, early, all), Kernels: have.kernels,
-			Corpus: corpus.Hash(), GPU: have.gpu, GPUModel: have.model, Transport: transport, Unmetered: unmetered, Resumed: r.Resumed(), Tuned: r.Tuned(), Sgemm: sgemmRate(backend, clock, c.Device.Threads),
+			Corpus: corpus.Hash(), GPU: have.gpu, GPUModel: have.model, Transport: transport, Unmetered: unmetered, Resumed: r.Resumed(), Tuned: r.Tuned(), Sgemm: sgemmRate(backend, clock, c.Device),
 		})
 	}
 	if err := comm.Agree(world, err, !diskFailed(err)); err != nil {

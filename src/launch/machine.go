@@ -108,16 +108,16 @@ const (
 )
 
 // sgemmRate returns the floating-point operations per second of a float32 product of the C kernels, the best
-// of some rounds; 0 for other kernels. One thread is timed by its CPU time, so that ranks may share cores.
+// of some rounds; 0 for other kernels, and if they round products. One thread is timed by its CPU time, so that ranks may share cores.
 // The measurement takes its own memory and stops the clock of the run, so nothing of the run depends on it.
-func sgemmRate(k kernel.Backend, run *device.Clock, threads int) float64 {
-	if k.Name() != "cpu" {
+func sgemmRate(k kernel.Backend, run *device.Clock, d config.Device) float64 {
+	if k.Name() != "cpu" || d.CPUPrecision != "f32" {
 		return 0
 	}
 	run.Pause()
 	defer run.Resume()
 	clock := device.NewWall()
-	if threads == 1 {
+	if d.Threads == 1 {
 		clock = device.NewVirtual()
 	}
 	dev := cpudevice.New(clock)

@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"testing"
 
+	"dynmo/src/config"
 	"dynmo/src/device"
 	"dynmo/src/kernel/cpu"
 	"dynmo/src/kernel/ref"
@@ -14,8 +15,8 @@ import (
 func TestSgemmRateLeavesTheClock(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	clock := device.NewVirtual()
-	if got := sgemmRate(ref.New(tensor.F32), clock, 1); got != 0 {
+	clock, plain := device.NewVirtual(), config.Default().Device
+	if got := sgemmRate(ref.New(tensor.F32), clock, plain); got != 0 {
 		t.Errorf("kernels in Go have the rate %v", got)
 	}
 	if !cpu.Built {
@@ -27,7 +28,12 @@ func TestSgemmRateLeavesTheClock(t *testing.T) {
 	}
 	defer k.Close()
 	before := clock.Now()
-	rate := sgemmRate(k, clock, 1)
+	rate := sgemmRate(k, clock, plain)
+	rounded := plain
+	rounded.CPUPrecision = "bf16"
+	if got := sgemmRate(k, clock, rounded); got != 0 {
+		t.Errorf("products in bfloat16 have the rate %v of float32", got)
+	}
 	if passed := clock.Now() - before; rate < 1e8 || rate > 1e13 || passed > sgemmSeconds/10 {
 		t.Errorf("%g operations per second, and the clock went on by %v s", rate, passed)
 	}

@@ -53,8 +53,8 @@ NAME is run.name. The first and the last line of the log name the directory. ten
 TFLOP/s in the log are those of a rank, counted as in the dense model: 6 operations for each weight
 and token and those of causal attention, whatever was pruned, frozen, skipped or computed twice.
 MFU is their share of the GPU's peak, for GPUs whose data sheet dynmo knows, on the wall clock. On
-CPUs the log has their share of the rate of a float32 product (sgemm), which rank 0 measures before
-the first step, in CPU time if it has one thread.
+CPUs with products in float32 the log has their share of such a product (sgemm). Rank 0 measures
+it before the first step, in CPU time if it has one thread.
 
 --resume resumes from the newest whole checkpoint of --run-dir, or of the newest directory of
 run.name in runs that has one. If there is none the run begins at step 0, so one command line
