@@ -40,6 +40,8 @@ type experiment struct {
 	frozen int  // number of frozen layers at the start of the chain
 	apart  bool // only the classifiers of exits train, with messages of the last layer
 	alike  bool // all microbatches take the same time
+
+	dtype tensor.DType // of weights and activations
 }
 
 // newExperiment draws a chain of blocks over the schedule's virtual stages.
@@ -104,7 +106,7 @@ func (e experiment) calls(stage int) []float64 {
 func (e experiment) exec(clock *device.Clock, calls *[]float64, slow float64) *model.Exec {
 	dev := cpu.New(clock)
 	return &model.Exec{Device: dev, Stream: dev.NewStream(), B: 1, T: e.shape.Sequence, Scale: 1,
-		Backend: null.New(clock, func(c *kernel.Call) float64 {
+		Backend: null.NewOf(e.dtype, clock, func(c *kernel.Call) float64 {
 			if classifier := e.apart && c.O == 2 && c.Op == kernel.MatmulBackwardWeight; c.O != 3*e.shape.Hidden && !classifier {
 				return 0
 			}
