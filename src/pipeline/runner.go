@@ -6,9 +6,10 @@
 // gradients, which stay in the layers.
 //
 // A step is three calls, in this order: Step, Agree, Update. All ranks of the stages and replicas call
-// them together. All leave out Update if the loss or the norm is not finite. After Update, call FinishUpdate before anything but Step or Validate reads or moves
-// weights. A Runner is valid for one layout and one structure of layers. A move, pruning or freezing
-// needs FinishUpdate, Close and a new Runner.
+// them together. All leave out Update if the loss or the norm is not finite. After Update, call
+// FinishUpdate before anything but Step or Validate reads or moves weights. A Runner is valid for one
+// layout and one structure of layers. A move, pruning or freezing needs FinishUpdate, Close and a new
+// Runner.
 //
 // Invariants: losses and gradients have the same bits wherever layers lie. So gradients are added
 // in ascending order of microbatches, then of replicas, and norms and losses in the order of layers.

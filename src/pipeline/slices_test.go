@@ -1,6 +1,8 @@
 package pipeline_test
 
 import (
+	"errors"
+	"strings"
 	"testing"
 
 	"dynmo/src/comm"
@@ -73,6 +75,53 @@ func TestTrafficOfSlices(t *testing.T) {
 				t.Logf("replica %d sends %d bytes of gradients and %d of weights, and has %d of masters and moments", tr.Rank(), gradients, (replicas-1)*weights, optimizer)
 				return nil
 			}))
+		})
+	}
+}
+
+// TestLostInWeights: a replica is lost after the others have begun their rounds of weights. Update does
+// not wait for it. Whoever waits for the weights, a forward or FinishUpdate, gets the error of the loss
+// and says which layer it waited for.
+func TestLostInWeights(t *testing.T) {
+	const replicas = 3
+	lost := errors.New("lost")
+	plan, shape := newSchedule(t, schedule.Kind1F1B, 1, 1), tiny
+	shape.Hidden, shape.Shards = 64, replicas
+	for name, wait := range map[string]func(r *member) error{
+		"forward": func(r *member) error { _, err := r.Step(r.feed); return err },
+		"finish":  func(r *member) error { return r.FinishUpdate() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			begun := make(chan bool, replicas)
+			err := local.Run(replicas, func(tr comm.Transport) error {
+				clock := device.NewWall()
+				r, err := runner(tr, shape.AsReplica(tr.Rank(), 0), plan, clock, null.New(clock, nil))
+				if err != nil {
+					return err
+				}
+				if _, err := r.Step(r.feed); err != nil {
+					return err
+				}
+				if tr.Rank() == replicas-1 {
+					for range replicas - 1 {
+						<-begun
+					}
+					return lost
+				}
+				err = r.Update(kernel.AdamW{})
+				begun <- true
+				if err != nil {
+					return err
+				}
+				err = wait(r)
+				if !errors.Is(err, lost) || !strings.Contains(err.Error(), ": weights of layer ") {
+					t.Errorf("replica %d: %v, want the error of replica %d about weights of a layer", tr.Rank(), err, replicas-1)
+				}
+				return err
+			})
+			if !errors.Is(err, lost) {
+				t.Errorf("%v, want the first error", err)
+			}
 		})
 	}
 }
