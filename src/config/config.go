@@ -156,10 +156,14 @@ type Simulate struct {
 	MoveDelayMost float64 `toml:"move_delay_most" default:"1" min:"1" max:"1000" when:"balance.kind=partition|diffusion" doc:"most times longer that the transfer of a moving layer takes at random, half-normal; comm.delay_most delays the messages of steps alone"`
 }
 
-// Type returns the type of weights and activations.
-func (d Device) Type() string {
-	if d.Kind == "cuda" {
+// Products returns the type that decides how fast dense products are: that of a GPU's weights and
+// activations, or that which a CPU rounds operands to.
+func (d Device) Products() string {
+	switch {
+	case d.Kind == "cuda":
 		return d.Precision
+	case d.CPUPrecision == "bf16":
+		return "bf16"
 	}
 	return "f32"
 }

@@ -24,9 +24,11 @@ type crossing struct {
 // how fast a machine was.
 var crossings = []crossing{
 	{"cpu", "f32", "unstructured", 0.7, "measured with dynmo bench spmm: below 50 % on a Zen 5 core, near 65 % on a Zen 4, later where dense products are faster"},
+	{"cpu", "bf16", "unstructured", 0.8, "estimated: sparse products stay float32, and dense ones take half the time of float32 ones on a Zen 5 core (dynmo bench spmm, and bench step --precision bf16)"},
 	{"cuda", "f32", "unstructured", 0.9, "measured with dynmo bench gpu on an H100: at 80 % as long as the dense one, at 90 % 0.60 of it forwards and 0.88 for weights; the paper has 75 %"},
 	{"cuda", "bf16", "unstructured", 1, "measured with dynmo bench gpu on an H100: dense products take less time up to 98 % of zeros"},
 	{"cpu", "f32", "block32", 0.4, "measured with dynmo bench spmm --structure block32: near 38 % on a Zen 5 core with the BLAS's AVX-512 kernels, below 20 % with its AVX2 ones"},
+	{"cpu", "bf16", "block32", 0.7, "estimated: sparse products stay float32, and dense ones take half the time of float32 ones on a Zen 5 core"},
 	{"cuda", "f32", "block32", 0.7, "estimated: a product of blocks at a third of the rate of the dense one"},
 	{"cuda", "bf16", "block32", 0.8, "estimated: a product of blocks at a fifth of the rate of the dense one"},
 }
@@ -55,7 +57,7 @@ func csrFrom(c config.Config) float64 {
 // not 2:4.
 func known(c config.Config) crossing {
 	for _, k := range crossings {
-		if k.device == c.Device.Kind && k.precision == c.Device.Type() && k.structure == config.Of[options](c).Structure {
+		if k.device == c.Device.Kind && k.precision == c.Device.Products() && k.structure == config.Of[options](c).Structure {
 			return k
 		}
 	}
@@ -111,8 +113,11 @@ func measured(c config.Config, path string) (crossing, error) {
 		product += "_" + structure
 	}
 	name := product + "/crossing"
-	if c.Device.Kind == "cuda" {
-		name = "gpu/" + product + "_crossing_" + c.Device.Type()
+	switch {
+	case c.Device.Kind == "cpu" && c.Device.Products() != "f32":
+		return crossing{}, fmt.Errorf("prune.crossing: its figures are of float32, and device.cpu_precision = %q: set prune.csr_from", c.Device.CPUPrecision)
+	case c.Device.Kind == "cuda":
+		name = "gpu/" + product + "_crossing_" + c.Device.Products()
 	}
 	for _, f := range figures {
 		if f.Name != name {
@@ -121,7 +126,7 @@ func measured(c config.Config, path string) (crossing, error) {
 		if f.Wrong != 0 || !(f.Value >= 0 && f.Value <= 100) {
 			return crossing{}, fmt.Errorf("prune.crossing: %s: %s is %g %%, with %d wrong elements: wanted 0 to 100 without any", path, name, f.Value, f.Wrong)
 		}
-		return crossing{c.Device.Kind, c.Device.Type(), structure, f.Value / 100, fmt.Sprintf("measured on %s: %s", cmp.Or(f.Device, f.CPU, "a machine without a name"), path)}, nil
+		return crossing{c.Device.Kind, c.Device.Products(), structure, f.Value / 100, fmt.Sprintf("measured on %s: %s", cmp.Or(f.Device, f.CPU, "a machine without a name"), path)}, nil
 	}
 	return crossing{}, fmt.Errorf("prune.crossing: %s has no figure %s", path, name)
 }
