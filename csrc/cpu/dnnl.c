@@ -221,8 +221,9 @@ static int describe(const struct dynmo_shape *s, struct dynmo_product *p)
 
 static int complete(const struct dynmo_shape *s, struct dynmo_product *p)
 {
-	if (strided(&p->a, s->m, s->k, s->lda, s->transpose_a, BFLOAT16) != 0 ||
-		strided(&p->b, s->k, s->n, s->ldb, s->transpose_b, BFLOAT16) != 0 ||
+	int type = s->wide ? FLOAT32 : BFLOAT16;
+	if (strided(&p->a, s->m, s->k, s->lda, s->transpose_a, type) != 0 ||
+		strided(&p->b, s->k, s->n, s->ldb, s->transpose_b, type) != 0 ||
 		strided(&p->bias, 1, s->n, s->n, 0, FLOAT32) != 0 || strided(&p->c, s->m, s->n, s->ldc, 0, FLOAT32) != 0 ||
 		describe(s, p) != 0)
 		return 0;
@@ -254,7 +255,7 @@ void dynmo_dnnl_free(struct dynmo_product *p)
 
 int64_t dynmo_dnnl_scratch(const struct dynmo_product *p) { return (int64_t)dnnl.size(p->scratch); }
 
-int32_t dynmo_dnnl_multiply(const struct dynmo_product *p, void *scratch, float *c, const uint16_t *a, const uint16_t *b,
+int32_t dynmo_dnnl_multiply(const struct dynmo_product *p, void *scratch, float *c, const void *a, const void *b,
 	const float *bias)
 {
 	const struct {

@@ -5,12 +5,14 @@
 
 #include <stdint.h>
 
-/* C (m, n) = A (m, k) · B (k, n), plus bias (n) or plus C. A and B are bfloat16, sums float32. */
+/* C (m, n) = A (m, k) · B (k, n), plus bias (n) or plus C. A and B are bfloat16, or, wide, float32. Sums
+ * are float32. */
 struct dynmo_shape {
 	int64_t m, n, k;
 	int64_t lda, ldb, ldc; /* elements from row to row, or from column to column where a matrix is transposed */
 	int32_t transpose_a, transpose_b;
 	int32_t bias, add; /* plus bias; plus C */
+	int64_t wide;
 };
 
 /* The code of a product of one shape. */
@@ -26,7 +28,7 @@ void dynmo_dnnl_free(struct dynmo_product *p);
 /* Bytes of the scratch memory of a call. */
 int64_t dynmo_dnnl_scratch(const struct dynmo_product *p);
 /* Returns 0 or the library's status. */
-int32_t dynmo_dnnl_multiply(const struct dynmo_product *p, void *scratch, float *c, const uint16_t *a, const uint16_t *b,
+int32_t dynmo_dnnl_multiply(const struct dynmo_product *p, void *scratch, float *c, const void *a, const void *b,
 	const float *bias);
 
 #endif

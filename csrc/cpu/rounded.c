@@ -1,14 +1,14 @@
-/* Dense products of operands that are rounded to bfloat16, with sums in float32: by oneDNN, or, emulated,
- * by the BLAS on rounded copies.
+/* Dense products by oneDNN: of operands that are rounded to bfloat16, or, wide, of floats. Emulated, the
+ * BLAS makes products of rounded copies.
  *
- * oneDNN makes code for each shape, and bits may depend on the shape. So a product is cut into parts of a
- * few heights and depths, which follow from its own shape alone. What is missing to a whole part is 0. */
+ * oneDNN makes code for each shape, and bits may depend on the shape. So a product is cut into parts, which
+ * follow from its own shape alone, and of which there are few sizes. */
 #include "rounded.h"
 
 enum {
-	ROWS = 128, LEAST_ROWS = 16,   /* of A in a part of a product with weights: powers of two */
-	DEPTH = 512, LEAST_DEPTH = 32, /* of a part of a gradient of weights: powers of two */
-	HEIGHT = 384,                  /* rows of such a part, up to twice as many in the last one */
+	ROWS = 128, ROW_UNIT = 16,   /* of A in a part of a product with weights */
+	DEPTH = 512, DEPTH_UNIT = 32, /* of a part of a gradient of weights */
+	HEIGHT = 384,                /* rows of such a part, up to twice as many in the last one */
 };
 
 struct rounding {
@@ -40,25 +40,22 @@ void dynmo_rounded_copy(const dynmo_cpu *k, void *rounded, const float *x, int64
 	dynmo_parallel(k->team, n, GRAIN, k->rounded->emulated ? to_float : to_bfloat16, &r);
 }
 
-/* Rounds n floats into memory with room for `room` numbers. Those behind the n are 0. */
-static int32_t rounded(const dynmo_cpu *k, struct dynmo_memory *m, const float *x, int64_t n, int64_t room)
+/* Rounds n floats into memory. */
+static int32_t rounded(const dynmo_cpu *k, struct dynmo_memory *m, const float *x, int64_t n)
 {
-	int64_t size = k->rounded->emulated ? sizeof(float) : sizeof(uint16_t);
-	int32_t status = dynmo_reserve(m, room * size);
-	if (status != DYNMO_CPU_OK)
-		return status;
-	dynmo_rounded_copy(k, m->data, x, n);
-	memset((char *)m->data + n * size, 0, (size_t)((room - n) * size));
-	return DYNMO_CPU_OK;
+	int32_t status = dynmo_reserve(m, n * (int64_t)(k->rounded->emulated ? sizeof(float) : sizeof(uint16_t)));
+	if (status == DYNMO_CPU_OK)
+		dynmo_rounded_copy(k, m->data, x, n);
+	return status;
 }
 
 int32_t dynmo_rounded_copies(const dynmo_cpu *k, struct dynmo_dense *p)
 {
 	struct dynmo_rounded *r = k->rounded;
 	const void *b = NULL;
-	int32_t status = rounded(k, &r->a, p->a, p->m * p->k, p->m * p->k);
+	int32_t status = rounded(k, &r->a, p->a, p->m * p->k);
 	if (status == DYNMO_CPU_OK && p->transpose_a)
-		status = rounded(k, &r->b, p->b, p->k * p->n, p->k * p->n);
+		status = rounded(k, &r->b, p->b, p->k * p->n);
 	else if (status == DYNMO_CPU_OK)
 		status = dynmo_rounded_weights(k, p->b, p->k * p->n, &b);
 	p->a = r->a.data;
@@ -66,51 +63,55 @@ int32_t dynmo_rounded_copies(const dynmo_cpu *k, struct dynmo_dense *p)
 	return status;
 }
 
-static int64_t up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
+/* A cut of a length: as many whole parts as fit, then one of a multiple of a unit, then what is left. */
+struct cut {
+	int64_t length, whole, unit;
+};
 
-/* Returns the number of parts of a length: as many of the largest size as fit, then smaller powers of two
- * that make up the rest, rounded up to whole parts of the least size. */
-static int64_t parts(int64_t length, int64_t largest, int64_t least)
+enum { WHOLE, UNITS, REST, KINDS };
+
+static int64_t size_of(struct cut c, int kind)
 {
-	return length / largest + __builtin_popcountll((uint64_t)up(length % largest, least));
+	int64_t rest = c.length % c.whole;
+	return kind == WHOLE ? c.whole : kind == UNITS ? rest - rest % c.unit : rest % c.unit;
 }
 
-/* Sets *size to the size of part i, and returns its first number. */
-static int64_t part(int64_t length, int64_t largest, int64_t least, int64_t i, int64_t *size)
+static int64_t count_of(struct cut c, int kind) { return kind == WHOLE ? c.length / c.whole : size_of(c, kind) > 0; }
+static int64_t parts(struct cut c) { return count_of(c, WHOLE) + count_of(c, UNITS) + count_of(c, REST); }
+
+/* Sets *first to the first number of part i, and returns its kind. */
+static int part(struct cut c, int64_t i, int64_t *first)
 {
-	int64_t whole = length / largest, first = whole * largest, rest = up(length % largest, least);
-	*size = largest;
+	int64_t whole = count_of(c, WHOLE);
+	*first = dynmo_min(i, whole) * c.whole;
 	if (i < whole)
-		return i * largest;
-	for (int64_t bit = largest;; bit /= 2) {
-		if (!(rest & bit))
-			continue;
-		*size = bit;
-		if (i-- == whole)
-			return first;
-		first += bit;
-	}
+		return WHOLE;
+	if (i == whole && count_of(c, UNITS))
+		return UNITS;
+	*first += size_of(c, UNITS);
+	return REST;
 }
+
+static struct cut rows_of(const struct dynmo_dense *p) { return (struct cut){p->m, ROWS, ROW_UNIT}; }
+static struct cut depths_of(const struct dynmo_dense *p) { return (struct cut){p->k, DEPTH, DEPTH_UNIT}; }
 
 /* A call that members of the team share. */
 struct call {
 	const dynmo_cpu *k;
 	const struct dynmo_dense *p;
-	const struct dynmo_product *products[16]; /* by the logarithm of the size of a part */
-	const struct dynmo_product *last[16];     /* of the last slice */
-	const uint16_t *a, *b;
-	float *tail; /* the last part of C, where it is longer than C */
+	const struct dynmo_product *products[KINDS]; /* of parts */
+	const struct dynmo_product *last[KINDS];     /* of parts in the last slice */
+	const char *a, *b;
+	int64_t element; /* bytes of an element of A and B */
 	char *scratch;
 	int64_t scratch_bytes; /* of a member */
 	int32_t status;
 };
 
-static int log_of(int64_t size) { return __builtin_ctzll((uint64_t)size); }
-
-static void multiply(struct call *c, const struct dynmo_product *product, float *out, const uint16_t *a, const uint16_t *b)
+static void multiply(struct call *c, const struct dynmo_product *product, float *out, int64_t a, int64_t b)
 {
 	char *scratch = c->scratch + dynmo_team_member() * c->scratch_bytes;
-	if (dynmo_dnnl_multiply(product, scratch, out, a, b, c->p->bias) != 0)
+	if (dynmo_dnnl_multiply(product, scratch, out, c->a + a * c->element, c->b + b * c->element, c->p->bias) != 0)
 		__atomic_store_n(&c->status, DYNMO_CPU_DNNL, __ATOMIC_RELAXED);
 }
 
@@ -122,63 +123,50 @@ static const struct dynmo_product *need(struct call *c, const struct dynmo_shape
 		c->status = DYNMO_CPU_DNNL;
 		return NULL;
 	}
-	int64_t bytes = up(dynmo_dnnl_scratch(product), DYNMO_LINE);
+	int64_t bytes = (dynmo_dnnl_scratch(product) + DYNMO_LINE - 1) / DYNMO_LINE * DYNMO_LINE;
 	if (bytes > c->scratch_bytes)
 		c->scratch_bytes = bytes;
 	return product;
 }
 
-static int32_t reserve_scratch(struct call *c)
+/* Rounds A and B, unless they are wide, and reserves scratch memory. */
+static void prepare(struct call *c)
 {
-	struct dynmo_memory *m = &c->k->rounded->scratch;
-	int32_t status = dynmo_reserve(m, c->scratch_bytes * dynmo_team_size(c->k->team) + DYNMO_LINE);
-	c->scratch = m->data;
-	return status;
+	struct dynmo_rounded *r = c->k->rounded;
+	struct dynmo_dense p = *c->p;
+	if (c->status == DYNMO_CPU_OK && !r->wide)
+		c->status = dynmo_rounded_copies(c->k, &p);
+	if (c->status == DYNMO_CPU_OK)
+		c->status = dynmo_reserve(&r->scratch, c->scratch_bytes * dynmo_team_size(c->k->team) + DYNMO_LINE);
+	c->a = (const char *)p.a;
+	c->b = (const char *)p.b;
+	c->element = r->wide ? sizeof(float) : sizeof(uint16_t);
+	c->scratch = r->scratch.data;
 }
 
 static void rows(const void *job, int64_t first, int64_t last)
 {
 	struct call *c = (struct call *)(uintptr_t)job;
-	const struct dynmo_dense *p = c->p;
-	for (int64_t i = first; i < last; i++) {
-		int64_t size, row = part(p->m, ROWS, LEAST_ROWS, i, &size);
-		float *out = row + size > p->m ? c->tail : p->c + row * p->n;
-		multiply(c, c->products[log_of(size)], out, c->a + row * p->k, c->b);
-		if (out == c->tail)
-			memcpy(p->c + row * p->n, out, (size_t)((p->m - row) * p->n) * sizeof *out);
+	for (int64_t i = first, row; i < last; i++) {
+		int kind = part(rows_of(c->p), i, &row);
+		multiply(c, c->products[kind], c->p->c + row * c->p->n, row * c->p->k, 0);
 	}
 }
 
-/* The parts are rows of C. */
+/* The parts are rows of A and C. */
 static int32_t multiply_weights(const dynmo_cpu *k, const struct dynmo_dense *p)
 {
-	struct dynmo_rounded *r = k->rounded;
 	struct call c = {.k = k, .p = p};
 	struct dynmo_shape shape = {.n = p->n, .k = p->k, .lda = p->k, .ldb = p->ldb, .ldc = p->n,
-		.transpose_b = p->transpose_b, .bias = p->bias != NULL};
-	int64_t count = parts(p->m, ROWS, LEAST_ROWS), last;
-	part(p->m, ROWS, LEAST_ROWS, count - 1, &last);
-	for (int64_t i = count - 1; i >= 0 && c.status == DYNMO_CPU_OK; i--) {
-		part(p->m, ROWS, LEAST_ROWS, i, &shape.m);
-		if (c.products[log_of(shape.m)])
-			break; /* as all before it */
-		c.products[log_of(shape.m)] = need(&c, &shape);
+		.transpose_b = p->transpose_b, .bias = p->bias != NULL, .wide = k->rounded->wide};
+	for (int kind = 0; kind < KINDS && c.status == DYNMO_CPU_OK; kind++) {
+		shape.m = size_of(rows_of(p), kind);
+		if (count_of(rows_of(p), kind))
+			c.products[kind] = need(&c, &shape);
 	}
-	const void *b = NULL;
+	prepare(&c);
 	if (c.status == DYNMO_CPU_OK)
-		c.status = dynmo_rounded_weights(k, p->b, p->k * p->n, &b);
-	if (c.status == DYNMO_CPU_OK)
-		c.status = dynmo_reserve(&r->tail, last * p->n * (int64_t)sizeof *c.tail);
-	if (c.status == DYNMO_CPU_OK)
-		c.status = rounded(k, &r->a, p->a, p->m * p->k, up(p->m, LEAST_ROWS) * p->k);
-	if (c.status == DYNMO_CPU_OK)
-		c.status = reserve_scratch(&c);
-	if (c.status != DYNMO_CPU_OK)
-		return c.status;
-	c.a = r->a.data;
-	c.b = b;
-	c.tail = r->tail.data;
-	dynmo_parallel(k->team, count, 1, rows, &c);
+		dynmo_parallel(k->team, parts(rows_of(p)), 1, rows, &c);
 	return c.status;
 }
 
@@ -189,13 +177,11 @@ static void depths(const void *job, int64_t first, int64_t last)
 {
 	struct call *c = (struct call *)(uintptr_t)job;
 	const struct dynmo_dense *p = c->p;
-	int64_t count = parts(p->k, DEPTH, LEAST_DEPTH), size;
 	for (int64_t slice = first; slice < last; slice++) {
 		const struct dynmo_product *const *products = slice + 1 == slices(p) ? c->last : c->products;
-		for (int64_t i = 0; i < count; i++) {
-			int64_t depth = part(p->k, DEPTH, LEAST_DEPTH, i, &size);
-			multiply(c, products[log_of(size)], p->c + slice * HEIGHT * p->n, c->a + depth * p->m + slice * HEIGHT,
-				c->b + depth * p->n);
+		for (int64_t i = 0, depth; i < parts(depths_of(p)); i++) {
+			int kind = part(depths_of(p), i, &depth);
+			multiply(c, products[kind], p->c + slice * HEIGHT * p->n, depth * p->m + slice * HEIGHT, depth * p->n);
 		}
 	}
 }
@@ -203,32 +189,22 @@ static void depths(const void *job, int64_t first, int64_t last)
 /* A gradient of weights: C += Aᵀ·B. The parts are rows of A and B, slice by slice of C. */
 static int32_t multiply_gradients(const dynmo_cpu *k, const struct dynmo_dense *p)
 {
-	struct dynmo_rounded *r = k->rounded;
 	struct call c = {.k = k, .p = p};
-	struct dynmo_shape shape = {.n = p->n, .lda = p->m, .ldb = p->n, .ldc = p->n, .transpose_a = 1, .add = 1};
-	for (int64_t i = parts(p->k, DEPTH, LEAST_DEPTH) - 1; i >= 0 && c.status == DYNMO_CPU_OK; i--) {
-		part(p->k, DEPTH, LEAST_DEPTH, i, &shape.k);
-		int n = log_of(shape.k);
-		if (c.last[n])
-			break; /* as all before it */
+	struct dynmo_shape shape = {.n = p->n, .lda = p->m, .ldb = p->n, .ldc = p->n, .transpose_a = 1, .add = 1,
+		.wide = k->rounded->wide};
+	for (int kind = 0; kind < KINDS && c.status == DYNMO_CPU_OK; kind++) {
+		if (!count_of(depths_of(p), kind))
+			continue;
+		shape.k = size_of(depths_of(p), kind);
 		shape.m = p->m - (slices(p) - 1) * HEIGHT;
-		c.last[n] = need(&c, &shape);
+		c.last[kind] = need(&c, &shape);
 		shape.m = HEIGHT;
 		if (slices(p) > 1)
-			c.products[n] = need(&c, &shape);
+			c.products[kind] = need(&c, &shape);
 	}
-	int64_t depth = up(p->k, LEAST_DEPTH);
+	prepare(&c);
 	if (c.status == DYNMO_CPU_OK)
-		c.status = rounded(k, &r->a, p->a, p->k * p->m, depth * p->m);
-	if (c.status == DYNMO_CPU_OK)
-		c.status = rounded(k, &r->b, p->b, p->k * p->n, depth * p->n);
-	if (c.status == DYNMO_CPU_OK)
-		c.status = reserve_scratch(&c);
-	if (c.status != DYNMO_CPU_OK)
-		return c.status;
-	c.a = r->a.data;
-	c.b = r->b.data;
-	dynmo_parallel(k->team, slices(p), 1, depths, &c);
+		dynmo_parallel(k->team, slices(p), 1, depths, &c);
 	return c.status;
 }
 

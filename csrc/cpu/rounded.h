@@ -26,12 +26,14 @@ struct dynmo_memory {
 /* What rounded products keep between calls. */
 struct dynmo_rounded {
 	int32_t emulated, held; /* held: weights do not change */
+	int32_t wide;           /* products of floats, by oneDNN: up to so many rows, forward and backward */
+	int64_t most[2];
 	uint32_t turn;          /* counts the times at which weights began to be held */
 	struct known *known;
 	int64_t count, room; /* of known */
 	struct weights *table;
-	int64_t used, places;                    /* of the table; places is a power of two */
-	struct dynmo_memory a, b, scratch, tail; /* of one call */
+	int64_t used, places;              /* of the table; places is a power of two */
+	struct dynmo_memory a, b, scratch; /* of one call */
 };
 
 /* Returns NULL if memory is short. */

@@ -53,7 +53,7 @@ void dynmo_rounded_close(struct dynmo_rounded *r)
 		dynmo_dnnl_free(r->known[i].product);
 	for (int64_t i = 0; i < r->places; i++)
 		free(r->table[i].rounded);
-	const struct dynmo_memory *all[] = {&r->a, &r->b, &r->scratch, &r->tail};
+	const struct dynmo_memory *all[] = {&r->a, &r->b, &r->scratch};
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
 		free(all[i]->data);
 	free(r->known);
