@@ -29,6 +29,12 @@ type cell struct {
 	microbatches int     // of a replica; 0: four times the stages
 }
 
+// isChanged reports whether the workload's file says how costs change, and nothing is made up.
+func (c cell) isChanged() bool { return len(c.of.Changes) > 0 || c.workload.Kind == "none" }
+
+// isRandom reports whether a seed changes the outcome: of made-up costs, or of delays.
+func (c cell) isRandom() bool { return !c.isChanged() || c.delay > 1 }
+
 // run is a cell that is ready to be simulated.
 type run struct {
 	series  cost.Series
@@ -136,7 +142,7 @@ func (s *studies) table(key string, alone config.Config, gpu roofline.GPU) (t co
 func (c cell) changed(dense cost.Table, o *study.Options) (cost.Series, error) {
 	w := c.workload
 	w.From, w.Every = cmp.Or(c.of.From, w.From), cmp.Or(c.of.Every, w.Every)
-	if len(c.of.Changes) > 0 || w.Kind == "none" {
+	if c.isChanged() {
 		series := cost.Series{{Table: dense}}
 		for _, x := range c.of.Changes {
 			next := cost.Phase{Step: x.Step, Change: c.of.Name, Table: dense}

@@ -184,7 +184,8 @@ func (s *studies) together(tasks []func() error) error {
 	return g.Wait()
 }
 
-// cells returns the outcomes of cells, for every seed.
+// cells returns the outcomes of cells, for every seed. A cell without random numbers is simulated
+// for one seed, which stands for all.
 func (s *studies) cells(list []cell) ([][]outcome, error) {
 	all := make([][]outcome, len(list))
 	var tasks []func() error
@@ -194,6 +195,9 @@ func (s *studies) cells(list []cell) ([][]outcome, error) {
 			n = min(n, c.workload.Seeds)
 		}
 		all[i] = make([]outcome, n)
+		if !c.isRandom() {
+			n = 1
+		}
 		for seed := range n {
 			tasks = append(tasks, func() (err error) { all[i][seed], err = s.outcome(c, uint64(seed+1)); return err })
 		}
@@ -201,7 +205,13 @@ func (s *studies) cells(list []cell) ([][]outcome, error) {
 	s.lock.Lock()
 	s.total += int64(len(tasks))
 	s.lock.Unlock()
-	return all, s.together(tasks)
+	err := s.together(tasks)
+	for i, c := range list {
+		for seed := 1; seed < len(all[i]) && !c.isRandom(); seed++ {
+			all[i][seed] = all[i][0]
+		}
+	}
+	return all, err
 }
 
 // outcome returns what a cell comes to with a seed, which it simulates once.

@@ -49,10 +49,9 @@ func Generate(name string, dense cost.Table, o *Options, run dynamic.MadeUp, int
 	for step := range run.Steps {
 		next, change := costs, ""
 		if since := step - run.Start; since >= 0 && since%run.Every == 0 && !o.Sampling.leavesOut(step, run.Every) {
-			next = workload.Costs(chain, step)
-		}
-		if !next.Equal(costs) {
-			change = name
+			if next = workload.Costs(chain, step); !next.Equal(costs) {
+				change = name
+			}
 		}
 		if change != "" || step == 0 {
 			table := dense
