@@ -7,19 +7,18 @@ import (
 	"dynmo/src/partition"
 )
 
-// factors returns, by layer and microbatch, the cost divided by the layer's seconds; nil if all are
-// 1.
-func (s Phase) factors() [][]Stage {
-	if s.Factors != nil || len(s.Scale) == 0 {
-		return s.Factors
+// varies reports whether microbatches may differ in cost.
+func (s Phase) varies() bool { return s.Factors != nil || len(s.Scale) > 0 }
+
+// factors returns how many factors a layer has, and the factor with an index: the cost of a
+// microbatch divided by the layer's seconds. Without factors all are 1.
+func (s Phase) factors(layer int) (n int, factor func(i int) Stage) {
+	if s.Factors != nil {
+		row := s.Factors[layer]
+		return len(row), func(i int) Stage { return row[i] }
 	}
-	rows := make([][]Stage, len(s.Layers))
-	for l := range rows {
-		for _, x := range s.Scale[l] {
-			rows[l] = append(rows[l], Stage{x, x, x})
-		}
-	}
-	return rows
+	row := s.Scale[layer]
+	return len(row), func(i int) Stage { return Stage{row[i], row[i], row[i]} }
 }
 
 // times returns a layer whose seconds are multiplied by factor.
@@ -32,8 +31,7 @@ func (l Layer) times(factor Stage) Layer {
 // are not valid for layers on other stages. Mean of a mean has the same bits; rounding alone would
 // make a search find another schedule.
 func (s Phase) Mean() Table {
-	scale := s.factors()
-	if scale == nil {
+	if !s.varies() {
 		return s.Table
 	}
 	t := s.Table
@@ -41,13 +39,14 @@ func (s Phase) Mean() Table {
 	if s.Scale != nil {
 		t.Scale = make([][]float64, len(s.Scale))
 	}
-	for l, row := range scale {
-		if len(row) == 0 {
+	for l := range t.Layers {
+		n, factor := s.factors(l)
+		if n == 0 {
 			continue
 		}
 		var mean Stage
-		for _, x := range row {
-			mean = mean.Plus(x.Scale(1 / float64(len(row))))
+		for i := range n {
+			mean = mean.Plus(factor(i).Scale(1 / float64(n)))
 		}
 		if !isOne(mean.Forward) || !isOne(mean.Input) || !isOne(mean.Weight) {
 			t.Layers[l] = s.Layers[l].times(mean)
@@ -103,21 +102,25 @@ func (t Table) Spread(layer int) float64 {
 // microbatches cost the same. A row of factors that is shorter than the number of microbatches is
 // repeated.
 func (s Phase) PerMicrobatch(cuts partition.Partition, m partition.Map, microbatches int) [][]Stage {
-	scale := s.factors()
-	if scale == nil {
+	if !s.varies() {
 		return nil
 	}
 	t, out := s.Fitted(m.Stages), make([][]Stage, m.Virtual())
+	all := make([]Stage, m.Virtual()*microbatches)
 	for v := range out {
-		out[v] = make([]Stage, microbatches)
+		out[v], all = all[:microbatches:microbatches], all[microbatches:]
 		lo, hi := cuts.Range(v)
 		for l := lo; l < hi; l++ {
-			layer, row := s.Layers[l].Stage(), scale[l]
+			layer, at := s.Layers[l].Stage(), 0
+			n, factor := s.factors(l)
 			for i := range out[v] {
-				if len(row) > 0 {
-					out[v][i] = out[v][i].Plus(layer.Times(row[i%len(row)]))
-				} else {
+				if n == 0 {
 					out[v][i] = out[v][i].Plus(layer)
+					continue
+				}
+				out[v][i] = out[v][i].Plus(layer.Times(factor(at)))
+				if at++; at == n {
+					at = 0
 				}
 			}
 		}

@@ -1,5 +1,7 @@
 package schedule
 
+import "slices"
+
 // shareBytes is the largest share of a bucket that one replica sums, unless one layer alone has
 // a larger share. A message of 1 MiB reaches the bandwidth of its link. A bucket is shareBytes
 // times the number of replicas: with few replicas buckets are small, and the first sum begins
@@ -38,12 +40,15 @@ func Buckets(summed []int64, most int64) []int {
 // chunk's last W completes them, because W are in ascending order of microbatches. Chunks without W
 // are left out.
 func (s Schedule) Completed(stage int) []int {
-	var chunks []int
-	for _, in := range s.Lists[stage] {
+	var chunks []int // the last one first
+	for _, in := range slices.Backward(s.Lists[stage]) {
 		if s.Completes(in) {
-			chunks = append(chunks, in.Chunk)
+			if chunks = append(chunks, in.Chunk); len(chunks) == s.Map.Chunks {
+				break
+			}
 		}
 	}
+	slices.Reverse(chunks)
 	return chunks
 }
 
