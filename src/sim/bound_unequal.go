@@ -14,7 +14,7 @@ import (
 // differ, on the ranks of its replica. inFlight is as for the function LowerBound. The function's
 // bound of the mean microbatch does not hold here: a light microbatch may go first, and passes the
 // other stages faster than the mean.
-func (s Step) LowerBound(inFlight []int) float64 {
+func (s *Step) LowerBound(inFlight []int) float64 {
 	m := s.Schedule.Map
 	slow := func(v int) float64 { return s.Network.Slowness(s.rank(m.Stage(v), s.Replica)) }
 	if s.PerMicrobatch == nil {

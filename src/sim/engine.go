@@ -94,7 +94,7 @@ func (e *engine) run(replica int) Result {
 
 // trained returns the first virtual stage that trains, judged by its costs. A virtual stage whose
 // forwards take no time has no blocks: it is frozen if the next one is.
-func (s Step) trained() (first int) {
+func (s *Step) trained() (first int) {
 	for v := range s.Schedule.Map.Virtual() {
 		c := s.total(v)
 		if c.Input+c.Weight > 0 {
@@ -108,7 +108,7 @@ func (s Step) trained() (first int) {
 }
 
 // learnsApart reports whether layers train although no layer has a backward for inputs.
-func (s Step) learnsApart() bool {
+func (s *Step) learnsApart() bool {
 	trains := false
 	for v := range s.Schedule.Map.Virtual() {
 		c := s.total(v)
@@ -121,7 +121,7 @@ func (s Step) learnsApart() bool {
 }
 
 // total returns the cost of a virtual stage for all microbatches, or for one if all are alike.
-func (s Step) total(v int) (c cost.Stage) {
+func (s *Step) total(v int) (c cost.Stage) {
 	if s.PerMicrobatch == nil {
 		return s.Costs[v]
 	}

@@ -57,7 +57,7 @@ func (n Network) Slowness(rank int) float64 {
 }
 
 // rank returns the world rank of a stage.
-func (s Step) rank(stage, replica int) int {
+func (s *Step) rank(stage, replica int) int {
 	rank := stage
 	if s.Mesh != (layout.Mesh{}) {
 		rank = s.Mesh.Rank(stage, replica)
@@ -70,19 +70,22 @@ func (s Step) rank(stage, replica int) int {
 
 // alike reports whether a step takes two replicas the same time. Their ranks are equally fast,
 // their links cost the same, and messages have no random delays.
-func (s Step) alike(a, b int) bool {
+func (s *Step) alike(a, b int) bool {
 	if s.Bytes != nil && s.Network.Delay.Most > 1 {
 		return false
 	}
-	m := s.Schedule.Map
+	m, n := s.Schedule.Map, &s.Network
 	for stage := range m.Stages {
-		if s.Network.Slowness(s.rank(stage, a)) != s.Network.Slowness(s.rank(stage, b)) {
+		if n.Slow != nil && n.Slowness(s.rank(stage, a)) != n.Slowness(s.rank(stage, b)) {
 			return false
 		}
 	}
+	if n.PerNode == 0 {
+		return true
+	}
 	for v := range m.Virtual() - 1 {
 		x, y := m.Stage(v), m.Stage(v+1)
-		if s.Network.Link(s.rank(x, a), s.rank(y, a)) != s.Network.Link(s.rank(x, b), s.rank(y, b)) {
+		if n.Link(s.rank(x, a), s.rank(y, a)) != n.Link(s.rank(x, b), s.rank(y, b)) {
 			return false
 		}
 	}

@@ -78,16 +78,16 @@ func Replicas(s Step, cuts partition.Partition, layers []cost.Layer) ReplicasRes
 // are slices.
 func (e *engine) arrivals(cuts partition.Partition, layers []cost.Layer) {
 	s := e.s
-	if !s.Sums.Sliced || s.Mesh.Replicas <= 1 {
+	if s.Mesh.Replicas <= 1 || !s.Rounds.sums.Sliced {
 		return
 	}
 	e.cuts, e.layers, e.arrives = cuts, layers, make([]float64, len(layers))
-	last, free := s.Sums.Rounds(s.Mesh.Replicas), make([]float64, s.Schedule.Map.Stages)
+	free := make([]float64, s.Schedule.Map.Stages)
 	for v := range s.Schedule.Map.Virtual() {
 		stage := s.Schedule.Map.Stage(v)
 		lo, hi := cuts.Range(v)
 		for l := lo; l < hi; l++ {
-			latency, busy := s.Round(stage, last, layers[l].Summed())
+			latency, busy := s.Rounds.Round(stage, s.Rounds.Last(stage), layers[l].Summed())
 			if layers[l].Summed() > 0 {
 				free[stage] += busy
 				e.arrives[l] = free[stage] + latency
@@ -117,7 +117,7 @@ func (e *engine) firstForward(v int, start, seconds float64) float64 {
 
 // summed returns when the gradients of a stage have been summed over its replicas. ready has, by
 // layer, when the layer's gradients are complete.
-func (s Step) summed(stage int, cuts partition.Partition, layers []cost.Layer, ready []float64) float64 {
+func (s *Step) summed(stage int, cuts partition.Partition, layers []cost.Layer, ready []float64) float64 {
 	var bytes []int64
 	var complete []float64 // when the gradients of all layers up to this one are complete
 	talked, latest := 0.0, 0.0
@@ -147,8 +147,8 @@ func (s Step) summed(stage int, cuts partition.Partition, layers []cost.Layer, r
 	// Rounds begin in one order: a later round of a bucket follows the round before of the bucket
 	// Lookahead-1 behind.
 	free, arrived := 0.0, make([]float64, len(ends))
-	begun, last, apart := 0.0, s.Sums.Rounds(s.Mesh.Replicas), schedule.Lookahead-1
-	if s.Sums.Sliced {
+	begun, last, apart := 0.0, s.Rounds.Last(stage), schedule.Lookahead-1
+	if s.Rounds.sums.Sliced {
 		last-- // the last round carries weights in the next step
 	}
 	for i := range len(ends) + last*apart {
@@ -163,7 +163,7 @@ func (s Step) summed(stage int, cuts partition.Partition, layers []cost.Layer, r
 				begun = max(begun, arrived[bucket])
 			}
 			departs := max(begun, free)
-			latency, busy := s.Round(stage, round, size(bucket))
+			latency, busy := s.Rounds.Round(stage, round, size(bucket))
 			free, arrived[bucket] = departs+busy, departs+busy+latency
 		}
 	}
@@ -190,25 +190,4 @@ func (w work) ready(complete []float64, layers []cost.Layer) {
 		}
 		complete[i] = max(complete[i], end)
 	}
-}
-
-// Round returns two times of a round of a bucket's messages between the replicas of a stage.
-// latency is how long a message travels; busy is how long it keeps the links busy. Rounds count
-// from 0.
-func (s Step) Round(stage, round int, bytes int64) (latency, busy float64) {
-	d, slowest := s.Mesh.Replicas, 0.0
-	for replica := range d {
-		next := s.Sums.Next(round, replica, d)
-		if next == replica { // alone in its group
-			continue
-		}
-		l, t := s.Network.Link(s.rank(stage, replica), s.rank(stage, next)), 0.0
-		if l.Bandwidth != 0 {
-			t = s.Sums.Sent(round, replica, d) * float64(bytes) / l.Bandwidth
-		}
-		if l.Latency+t > slowest {
-			slowest, latency, busy = l.Latency+t, l.Latency, t
-		}
-	}
-	return latency, busy
 }

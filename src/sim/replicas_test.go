@@ -29,15 +29,17 @@ func TestReplicasByHand(t *testing.T) {
 		Schedule: lists([]schedule.Instr{do(schedule.F, 0), do(schedule.B, 0)}, []schedule.Instr{do(schedule.F, 0), do(schedule.B, 0)}),
 		Costs:    cost.Table{Layers: layers}.Stages(cuts, partition.Line(2)),
 		Mesh:     layout.Mesh{Stages: 2, Replicas: 2},
+		Rounds:   &Rounds{},
 	}
 	split := s
 	split.Schedule = lists([]schedule.Instr{do(schedule.F, 0), do(schedule.I, 0), do(schedule.W, 0)}, []schedule.Instr{do(schedule.F, 0), do(schedule.I, 0), do(schedule.W, 0)})
 	alone, apart, others, four, rounded, slices := s, s, s, s, s, s
-	slices.Sums.Sliced = true
-	rounded.Sums.Rounded = true
+	sums := func(s schedule.Sums) *Rounds { return &Rounds{sums: s} } // the loop adds the messages of a network
+	slices.Rounds = sums(schedule.Sums{Sliced: true})
+	rounded.Rounds = sums(schedule.Sums{Rounded: true})
 	four.Mesh.Replicas = 4
 	groups := four
-	groups.Sums.Group = 2
+	groups.Rounds = sums(schedule.Sums{Group: 2})
 	alone.Mesh = layout.Mesh{}
 	apart.Ranks, others.Ranks = []int{0, 2, 4, 6}, []int{0, 1, 2, 5}
 	for _, tc := range []struct {
@@ -93,6 +95,7 @@ func TestReplicasByHand(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			tc.step.Network = tc.network
+			tc.step.Rounds = NewRounds(tc.network, tc.step.Mesh, tc.step.Ranks, tc.step.Rounds.sums)
 			w := Replicas(tc.step, cuts, tc.layers)
 			if math.Abs(w.Pipeline-tc.pipeline) > 1e-12 || math.Abs(w.Seconds-tc.seconds) > 1e-12 {
 				t.Errorf("pipeline %v, whole step %v, want %v and %v", w.Pipeline, w.Seconds, tc.pipeline, tc.seconds)
@@ -112,6 +115,7 @@ func TestFrozenLayersAreNotSummed(t *testing.T) {
 		Schedule: plain(t, schedule.Kind1F1B, 2, 3), Costs: cost.Table{Layers: layers}.Stages(cuts, partition.Line(2)),
 		Mesh: layout.Mesh{Stages: 2, Replicas: 4}, Network: Network{Node: Link{100, 1}},
 	}
+	s.Rounds = NewRounds(s.Network, s.Mesh, nil, schedule.Sums{})
 	if w := Replicas(s, cuts, layers); w.Exposed() != 0 {
 		t.Errorf("%v seconds in the open, want 0", w.Exposed())
 	}
@@ -129,6 +133,7 @@ func TestReplicasAreRuns(t *testing.T) {
 		for v := range s.Schedule.Map.Virtual() {
 			cuts = append(cuts, v+1)
 		}
+		s.Rounds = NewRounds(s.Network, s.Mesh, nil, schedule.Sums{})
 		w := Replicas(s, cuts, make([]cost.Layer, cuts.Layers()))
 		last := 0.0
 		for d, got := range w.Replicas {
@@ -166,6 +171,7 @@ func TestAlikeIsComputedOnce(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s.Network = tc.network
+			s.Rounds = NewRounds(s.Network, s.Mesh, nil, schedule.Sums{})
 			w := Replicas(s, partition.Partition{0, 1, 2, 3}, make([]cost.Layer, 3))
 			seen := map[*float64]bool{}
 			for _, r := range w.Replicas {

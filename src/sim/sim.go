@@ -23,12 +23,12 @@ type Step struct {
 	// The entry of the last virtual stage is ignored. Nil: messages are free.
 	Bytes    []int64
 	Network  Network
-	Dispatch float64       // least seconds that a stage needs from one instruction to the next
-	Mesh     layout.Mesh   // rank of (stage, replica); zero: rank = stage
-	Ranks    []int         // by rank of Mesh: rank of the launched world (see layout.Layout); nil: the same
-	Sums     schedule.Sums // how gradients are added up over replicas
-	Replica  int           // which replica this is
-	Number   int           // steps before this one; random delays depend on it
+	Dispatch float64     // least seconds that a stage needs from one instruction to the next
+	Mesh     layout.Mesh // rank of (stage, replica); zero: rank = stage
+	Ranks    []int       // by rank of Mesh: rank of the launched world (see layout.Layout); nil: the same
+	Rounds   *Rounds     // how gradients are added up over replicas, on this network and mesh; nil: there is one replica
+	Replica  int         // which replica this is
+	Number   int         // steps before this one; random delays depend on it
 
 	Spans bool // whether Result holds spans
 }

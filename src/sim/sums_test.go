@@ -188,8 +188,9 @@ func (e experiment) simulateReplicas(replicas int, sums schedule.Sums) sim.Repli
 	for v := range bytes {
 		bytes[v] = layers[e.cuts[v+1]-1].Output
 	}
+	network, mesh := sim.Network{Node: link}, layout.Mesh{Stages: m.Stages, Replicas: replicas, Order: layout.StageMajor}
 	return sim.Replicas(sim.Step{
 		Schedule: e.plan, Costs: cost.Table{Layers: layers}.Stages(e.cuts, m), Bytes: bytes,
-		Network: sim.Network{Node: link}, Mesh: layout.Mesh{Stages: m.Stages, Replicas: replicas, Order: layout.StageMajor}, Sums: sums, Spans: true,
+		Network: network, Mesh: mesh, Rounds: sim.NewRounds(network, mesh, nil, sums), Spans: true,
 	}, e.cuts, layers)
 }

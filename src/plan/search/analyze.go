@@ -87,7 +87,7 @@ func (p *Problem) Simulate(costs cost.Phase, l layout.Layout, number int) (Plan,
 	}
 	step := sim.Step{
 		Schedule: l.Schedule, Costs: costs.Stages(l.Cuts, l.Map()), PerMicrobatch: costs.PerMicrobatch(l.Cuts, l.Map(), l.Schedule.Microbatches),
-		Bytes: a.Messages, Network: p.Network, Dispatch: costs.Dispatch, Mesh: l.Mesh, Ranks: l.Ranks, Sums: p.sums, Number: number, Spans: true,
+		Bytes: a.Messages, Network: p.Network, Dispatch: costs.Dispatch, Mesh: l.Mesh, Ranks: l.Ranks, Rounds: s.rounds(), Number: number, Spans: true,
 	}
 	all := sim.Replicas(step, l.Cuts, costs.Layers)
 	a.Seconds, a.Exposed = all.Seconds, all.Exposed()
@@ -99,7 +99,9 @@ func (p *Problem) Simulate(costs cost.Phase, l layout.Layout, number int) (Plan,
 	}
 	a.LowerBound = 0
 	for step.Replica = range all.Replicas {
-		a.LowerBound = max(a.LowerBound, step.LowerBound(a.Caps))
+		if step.Replica == 0 || p.Network.Slow != nil { // else all replicas have one bound
+			a.LowerBound = max(a.LowerBound, step.LowerBound(a.Caps))
+		}
 	}
 	return a, nil
 }

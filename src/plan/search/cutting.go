@@ -69,9 +69,9 @@ func (s *Step) weighSums(q balance.Problem) []balance.Problem {
 // sumSeconds returns how long the rounds of a gradient sum of some bytes keep the links between
 // the replicas of a stage busy.
 func (s *Step) sumSeconds(stage int, bytes int64) float64 {
-	seconds, step := 0.0, sim.Step{Network: s.Network, Mesh: s.Mesh, Ranks: s.Present.Ranks, Sums: s.sums}
-	for round := range s.sums.Rounds(s.Mesh.Replicas) + 1 {
-		_, busy := step.Round(stage, round, bytes)
+	seconds, rounds := 0.0, s.rounds()
+	for round := range rounds.Last(stage) + 1 {
+		_, busy := rounds.Round(stage, round, bytes)
 		seconds += busy
 	}
 	return seconds

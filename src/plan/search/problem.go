@@ -31,6 +31,7 @@ type Problem struct {
 	forms         []form // of Maps
 	limit         int64  // bytes of a rank; 0: no limit
 	sums          schedule.Sums
+	rounds        *sim.Rounds  // of sums, on the first ranks of the launched world
 	sumsGradients bool         // stages need memory to sum gradients over replicas
 	fixed         FixedBytes   // as given; nil: none
 	beside        FixedBytes   // fixed, or no bytes
@@ -57,6 +58,7 @@ func New(c config.Config, network sim.Network, fixed FixedBytes) (*Problem, erro
 		Mesh: layout.Mesh{Stages: c.Parallel.Stages, Replicas: c.Parallel.Replicas, Order: layout.RankOrder(c.Mesh.Order)},
 		By:   balance.By(c.Balance.By), sums: schedule.SumsOf(c), limit: c.Balance.MemoryLimitBytes, fixed: fixed, beside: fixed,
 	}
+	p.rounds = sim.NewRounds(network, p.Mesh, nil, p.sums)
 	if p.sumsGradients = fixed != nil && p.Mesh.Replicas > 1; fixed == nil {
 		p.beside = func(partition.Map, int, schedule.Peak) cost.Memory { return cost.Memory{} }
 	}

@@ -35,6 +35,7 @@ type cache struct {
 	layouts []layout.Layout  // Layout, of different cuts
 	cutting *balance.Problem // CutProblem; nil: not computed
 	present float64          // PresentSeconds; 0: not computed
+	rounds  *sim.Rounds      // rounds; nil: not computed
 }
 
 // Step returns a step of the problem. It keeps costs and present, so the caller must not change their
@@ -158,8 +159,22 @@ func (s *Step) link(from, to int) sim.Link {
 	return s.Network.Link(s.Present.World(s.Mesh.Rank(from, 0)), s.Present.World(s.Mesh.Rank(to, 0)))
 }
 
+// rounds returns the rounds of gradient sums on the present ranks.
+func (s *Step) rounds() *sim.Rounds {
+	if s.Present.Ranks == nil {
+		return s.Problem.rounds
+	}
+	if s.cache.rounds == nil {
+		s.cache.rounds = sim.NewRounds(s.Network, s.Mesh, s.Present.Ranks, s.sums)
+	}
+	return s.cache.rounds
+}
+
 // slowdown returns how many times slower than the costs the slowest replica of a stage is.
 func (s *Step) slowdown(stage int) float64 {
+	if s.Network.Slow == nil {
+		return 1
+	}
 	factor := 1.0
 	for d := range s.Mesh.Replicas {
 		factor = max(factor, s.Network.Slowness(s.Present.World(s.Mesh.Rank(stage, d))))
@@ -178,12 +193,13 @@ func (s *Step) simulation(l layout.Layout) sim.Step {
 	t := s.effective(s.Costs, chosen)
 	step := sim.Step{
 		Schedule: l.Schedule, Costs: s.stageCosts(t, l.Cuts), Bytes: Messages(t, l.Cuts), Network: s.Network, Dispatch: t.Dispatch,
-		Mesh: s.Mesh, Ranks: s.Present.Ranks, Sums: s.sums,
+		Mesh: s.Mesh, Ranks: s.Present.Ranks, Rounds: s.rounds(),
 	}
 	step.PerMicrobatch = cost.Phase{Table: s.exchanging(t)}.PerMicrobatch(l.Cuts, l.Map(), l.Schedule.Microbatches)
 	for v, row := range step.PerMicrobatch {
+		slowdown := s.slowdown(l.Map().Stage(v))
 		for m := range row {
-			row[m] = row[m].Scale(s.slowdown(l.Map().Stage(v)))
+			row[m] = row[m].Scale(slowdown)
 		}
 	}
 	step.Network.Slow = nil
