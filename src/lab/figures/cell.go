@@ -103,7 +103,7 @@ func (s *studies) prepare(c cell) (run, error) {
 	}
 	network.Delay = comm.Delay{Most: c.delay, Seed: c.seed}
 	settings.Run.TraceSteps = 0
-	r := run{options: study.Options{Config: settings, Network: network, Fixed: search.Fixed(settings)}}
+	r := run{options: study.Options{Config: settings, Network: network, Fixed: search.Fixed(settings), Memo: new(search.Memo)}}
 	if r.series, err = c.changed(table.Table, &r.options); err != nil {
 		return fail(err)
 	}

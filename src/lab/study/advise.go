@@ -16,7 +16,7 @@ import (
 // Plan plans a step on costs: at the cuts of a balancer that never moves layers,
 // else at the best ones. Errors are the settings'.
 func Plan(t cost.Table, o Options) (search.Plan, error) {
-	p, err := search.New(o.Config, o.Network, o.Fixed)
+	p, err := o.problem()
 	if err != nil {
 		return search.Plan{}, err
 	}

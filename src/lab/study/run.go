@@ -27,6 +27,7 @@ type Options struct {
 	Observe  record.Observer                     // receives the record, as the Run does; nil: nobody else
 	Placing  func(config.Config) dynamic.Placing // decides where pieces of layers are; nil, or a nil result: they stay where costs take them to be
 	Pack     map[int]int                         // by step: from there on the number of stages, whatever that costs
+	Memo     *search.Memo                        // predictions that runs with other balancers on the same series share; nil: none
 	Show     func(steps int)                     // called with the number of steps simulated since the last call; may be nil
 }
 
@@ -40,6 +41,15 @@ func (o Options) nodes() []int {
 		list[rank] = rank / o.Network.PerNode
 	}
 	return list
+}
+
+// problem returns the problem of all steps.
+func (o Options) problem() (*search.Problem, error) {
+	p, err := search.New(o.Config, o.Network, o.Fixed)
+	if err == nil {
+		p.Memo = o.Memo
+	}
+	return p, err
 }
 
 // Simulate runs a training run without ranks. For every sampled step of the series it simulates the
@@ -80,7 +90,7 @@ type simulation struct {
 func newSimulation(series cost.Series, o Options, run *Run) (*simulation, error) {
 	s := &simulation{Options: o, records: o.recorder(run)}
 	var err error
-	if s.problem, err = search.New(o.Config, o.Network, o.Fixed); err != nil {
+	if s.problem, err = o.problem(); err != nil {
 		return nil, err
 	}
 	if o.Placing != nil {

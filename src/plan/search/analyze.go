@@ -73,6 +73,28 @@ type Plan struct {
 // is the step's number in the run, from 0; random delays of messages depend on it. Bottleneck and
 // Optimum are those of the mean microbatch. LowerBound and the times are those of the actual ones.
 func (p *Problem) Simulate(costs cost.Phase, l layout.Layout, number int) (Plan, error) {
+	key, isKept := p.key(l)
+	if p.Memo == nil || !isKept || costs.Factors != nil {
+		return p.simulate(costs, l, number)
+	}
+	if p.Network.Delay.Most > 1 {
+		key = fmt.Sprint(key, number)
+	}
+	known := p.Memo.find(costs.Table).plans
+	plan, ok := known[key]
+	if !ok {
+		var err error
+		if plan, err = p.simulate(costs, l, number); err != nil {
+			return plan, err
+		}
+		known[key] = plan
+	}
+	plan.Layout = l
+	return plan, nil
+}
+
+// simulate is Simulate of a step for which no plan is kept.
+func (p *Problem) simulate(costs cost.Phase, l layout.Layout, number int) (Plan, error) {
 	plain := costs.Mean()
 	s, free, peaks := p.Step(plain, l), l, l.Schedule.Peaks()
 	free.Twice = nil

@@ -17,8 +17,8 @@ import (
 
 // Problem is everything that is the same in all steps on one number of stages and of microbatches: the
 // settings, the network, the allowed maps and the memory of a stage besides its layers. In: New's
-// arguments. Out: a Step for each table of costs. A Problem never changes after New, keeps no answers
-// and is for any number of goroutines.
+// arguments. Out: a Step for each table of costs. A Problem never changes after New. Without a Memo it
+// keeps no answers and is for any number of goroutines.
 type Problem struct {
 	Config       config.Config
 	Network      sim.Network
@@ -27,6 +27,8 @@ type Problem struct {
 	Mesh         layout.Mesh
 	By           balance.By      // load of a layer that is balanced: seconds or parameters (balance.by)
 	Maps         []partition.Map // allowed: that of the settings first; a second one where costs decide (see canFold)
+
+	Memo *Memo // predictions that are kept; nil: a Step keeps its own
 
 	forms         []form // of Maps
 	limit         int64  // bytes of a rank; 0: no limit
@@ -178,7 +180,11 @@ func (p *Problem) Resize(stages, microbatches int) (*Problem, error) {
 			fixed = Fixed(c)
 		}
 	}
-	return New(c, p.Network, fixed)
+	next, err := New(c, p.Network, fixed)
+	if err == nil {
+		next.Memo = p.Memo
+	}
+	return next, err
 }
 
 // Match is Resize for the stages and microbatches of a layout.

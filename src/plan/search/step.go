@@ -36,6 +36,7 @@ type cache struct {
 	cutting *balance.Problem // CutProblem; nil: not computed
 	present float64          // PresentSeconds; 0: not computed
 	rounds  *sim.Rounds      // rounds; nil: not computed
+	known   *predictions     // of the costs; nil: there are none
 }
 
 // Step returns a step of the problem. It keeps costs and present, so the caller must not change their
@@ -50,7 +51,7 @@ func (p *Problem) Step(costs cost.Table, present layout.Layout) *Step {
 func (s *Step) Move(next layout.Layout) *Step {
 	moved := s.Step(s.Costs, next)
 	if slices.Equal(s.Present.Ranks, next.Ranks) && s.Present.Pieces.Equal(next.Pieces) {
-		moved.cache.layouts = slices.Clip(s.cache.layouts)
+		moved.cache.layouts, moved.cache.known = slices.Clip(s.cache.layouts), s.cache.known
 	}
 	return moved
 }
@@ -209,11 +210,34 @@ func (s *Step) simulation(l layout.Layout) sim.Step {
 // Seconds predicts the seconds of the step in a layout, from the first forward to the end of the sums
 // of gradients over replicas. Cuts and schedules are compared by Seconds.
 func (s *Step) Seconds(l layout.Layout) float64 {
+	key, isKept := s.key(l)
+	if !isKept {
+		return s.predict(l)
+	}
+	known := s.known().seconds
+	if _, ok := known[key]; !ok {
+		known[key] = s.predict(l)
+	}
+	return known[key]
+}
+
+// predict is Seconds of a layout for which no prediction is kept.
+func (s *Step) predict(l layout.Layout) float64 {
 	if s.Mesh.Replicas <= 1 {
 		return s.Makespan(l)
 	}
 	r := sim.Replicas(s.simulation(l), l.Cuts, s.Costs.Layers)
 	return r.Seconds - r.Replicas[0].Start
+}
+
+// known returns the predictions for the costs: those of the Memo or, without, of the step alone.
+func (s *Step) known() *predictions {
+	if s.cache.known == nil && s.Memo != nil {
+		s.cache.known = s.Memo.find(s.Costs)
+	} else if s.cache.known == nil {
+		s.cache.known = newPredictions(s.Costs)
+	}
+	return s.cache.known
 }
 
 // PresentSeconds returns Seconds of the present layout.
