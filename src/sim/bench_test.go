@@ -67,6 +67,7 @@ func BenchmarkStep720(b *testing.B) {
 	cuts = append(cuts, 24)
 	for _, most := range []float64{1, 4} {
 		s := benchStep(b, most)
+		s.Rounds = NewRounds(s.Network, s.Mesh, nil, schedule.Sums{})
 		b.Run(fmt.Sprintf("delay=%v", most), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

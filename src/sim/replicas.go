@@ -62,7 +62,10 @@ func Replicas(s Step, cuts partition.Partition, layers []cost.Layer) ReplicasRes
 		return all
 	}
 	ready := make([]float64, len(layers))
-	for _, r := range all.Replicas {
+	for d, r := range all.Replicas {
+		if r.replica != d { // the result of an earlier replica, which is alike
+			continue
+		}
 		for v, last := range r.weights {
 			lo, hi := cuts.Range(v)
 			last.ready(ready[lo:hi], layers[lo:hi])

@@ -83,7 +83,7 @@ func Makespan(s schedule.Schedule, costs []cost.Stage) float64 {
 func (e *engine) result() Result {
 	r := Result{
 		Summary: trace.Summary{Busy: e.busy, Start: math.Inf(1), End: math.Inf(-1)},
-		Stage:   e.extents, Spans: e.spans, weights: e.weights,
+		Stage:   e.extents, Spans: e.spans, replica: e.replica, weights: e.weights,
 	}
 	for stage, x := range e.extents {
 		if len(e.s.Schedule.Lists[stage]) > 0 {

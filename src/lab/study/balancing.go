@@ -50,7 +50,7 @@ func (o Options) measuring(l layout.Layout) float64 {
 	levels := float64(bits.Len(uint(m.Replicas - 1)))
 	hops := 2 * (float64(bits.Len(uint(m.Stages-1))) + levels)
 	return c.Simulate.Measuring * (measureStep + measureStage*float64(m.Stages) + measureLevel*levels +
-		measurePass*float64(c.Layers()*l.Schedule.Microbatches) + hops*o.Network.Link(0, m.Size()-1).Latency)
+		measurePass*float64(l.Cuts.Layers()*l.Schedule.Microbatches) + hops*o.Network.Link(0, m.Size()-1).Latency)
 }
 
 // deciding returns the seconds of a decision that is taken in a layout.

@@ -19,7 +19,7 @@ import (
 // several chunks may reach a smaller bottleneck than that; Optimum is then Bottleneck. m.Dispatch and
 // m.Instructions must be known.
 func (p *Problem) Analyze(m profile.Measurement, l layout.Layout) (plan.Analysis, error) {
-	s, peaks := p.Step(m.Table, l), l.Schedule.Peaks()
+	s, peaks := p.Step(m.Table, l), p.peaks(l)
 	chosen, _ := s.chosen(l, l.Schedule.Peaks)
 	t := s.effective(m.Table, chosen)
 	costs := s.stageCosts(t, l.Cuts)
@@ -47,7 +47,11 @@ func (p *Problem) Analyze(m profile.Measurement, l layout.Layout) (plan.Analysis
 // capsOver returns the caps on microbatches in flight, at least those of a layout's schedule: the base
 // may hold more than lists are let.
 func (s *Step) capsOver(t cost.Table, l layout.Layout) []int {
-	caps, inFlight := s.caps(t, l), l.Schedule.InFlight()
+	caps := s.caps(t, l)
+	if caps == nil {
+		return nil
+	}
+	inFlight := l.Schedule.InFlight()
 	for stage := range caps {
 		caps[stage] = max(caps[stage], inFlight[stage])
 	}
@@ -96,7 +100,7 @@ func (p *Problem) Simulate(costs cost.Phase, l layout.Layout, number int) (Plan,
 // simulate is Simulate of a step for which no plan is kept.
 func (p *Problem) simulate(costs cost.Phase, l layout.Layout, number int) (Plan, error) {
 	plain := costs.Mean()
-	s, free, peaks := p.Step(plain, l), l, l.Schedule.Peaks()
+	s, free, peaks := p.Step(plain, l), l, p.peaks(l)
 	free.Twice = nil
 	_, gap := s.chosen(free, l.Schedule.Peaks)
 	chosen, _ := s.chosen(l, l.Schedule.Peaks)
@@ -104,8 +108,11 @@ func (p *Problem) simulate(costs cost.Phase, l layout.Layout, number int) (Plan,
 	s = p.Step(costs.Mean(), l)
 	a := Plan{
 		TwiceGap: gap,
-		Layout:   l, Costs: s.stageCosts(s.Costs, l.Cuts), Messages: Messages(s.Costs, l.Cuts), InFlight: l.Schedule.InFlight(),
+		Layout:   l, Costs: s.stageCosts(s.Costs, l.Cuts), Messages: Messages(s.Costs, l.Cuts),
 		Caps: s.capsOver(s.Costs, l), Memory: s.memory(l, peaks),
+	}
+	for _, peak := range peaks {
+		a.InFlight = append(a.InFlight, peak.InFlight)
 	}
 	step := sim.Step{
 		Schedule: l.Schedule, Costs: costs.Stages(l.Cuts, l.Map()), PerMicrobatch: costs.PerMicrobatch(l.Cuts, l.Map(), l.Schedule.Microbatches),

@@ -202,6 +202,14 @@ func (p *Problem) form(virtual int) *form {
 	return &p.forms[0]
 }
 
+// peaks returns the peaks of a layout's schedule, which are known of the base.
+func (p *Problem) peaks(l layout.Layout) []schedule.Peak {
+	if f := p.form(l.Map().Virtual()); l.Schedule.Equal(f.base) {
+		return f.peaks
+	}
+	return l.Schedule.Peaks()
+}
+
 // Accepts returns an error unless layout l fits the problem: l must be valid, with the same stages,
 // replicas and microbatches, an allowed map and the given ranks. It does not check that the cuts and
 // the schedule are the ones that a search would find.
