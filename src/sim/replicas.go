@@ -45,6 +45,9 @@ func (r ReplicasResult) Exposed() float64 { return r.Seconds - r.Pipeline }
 //
 // s.Replica is ignored.
 func Replicas(s Step, cuts partition.Partition, layers []cost.Layer) ReplicasResult {
+	if s.Mesh.Replicas > 1 && s.Rounds == nil {
+		panic("sim: several replicas without Rounds")
+	}
 	all := ReplicasResult{Replicas: make([]Result, max(1, s.Mesh.Replicas))}
 	e := newEngine(s)
 	e.arrivals(cuts, layers)

@@ -8,8 +8,8 @@
 // There are two values. A Problem is what all steps have in common. A Step is a Problem, the costs of
 // one step and the layout in which the step runs. Neither changes after it is made, so a call depends on
 // these values and its arguments only. For other costs, another layout or another number of stages the
-// caller makes another Step. A Step caches a few answers; a Problem caches none,
-// but for a Memo that its caller gives it.
+// caller makes another Step. A Step caches a few answers. A Problem caches none, unless its caller gives
+// it a Memo.
 //
 // Invariants: equal inputs give equal layouts, on every rank and in every process. So no result may
 // depend on the order of a Go map, on threads or on a clock. Cuts, schedules and layouts that a method

@@ -7,9 +7,9 @@ import (
 	"dynmo/src/layout"
 )
 
-// Memo keeps predictions, so that several problems predict each step once. Set it in their Memo. The
-// settings of the problems may differ in balance.kind, balance.by, stages and microbatches, and their
-// networks not at all. A Memo and its problems are for one goroutine.
+// Memo keeps predictions, so that several problems predict each step once. The caller puts one Memo into
+// the field Memo of each. The problems have one network. Their settings may differ in balance.kind,
+// balance.by, stages and microbatches alone. A Memo and its problems are for one goroutine.
 type Memo struct {
 	tables []*predictions
 	last   int // index of the last that was found: runs of one series ask in one order

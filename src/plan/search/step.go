@@ -211,7 +211,7 @@ func (s *Step) simulation(l layout.Layout) sim.Step {
 // of gradients over replicas. Cuts and schedules are compared by Seconds.
 func (s *Step) Seconds(l layout.Layout) float64 {
 	key, isKept := s.key(l)
-	if !isKept {
+	if !isKept || s.Present.Ranks != nil {
 		return s.predict(l)
 	}
 	known := s.known().seconds
