@@ -1,7 +1,10 @@
 /* Backends, and questions to the linked BLAS. */
 #include <stdlib.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
-#include "rounded.h"
+#include "dense.h"
 
 /* A BLAS offers at most one of these; the others stay NULL. */
 extern void openblas_set_num_threads(int threads) __attribute__((weak));
@@ -68,7 +71,7 @@ dynmo_cpu *dynmo_cpu_open(int32_t path, int32_t threads)
 		return NULL;
 	*k = *loops(path);
 	k->vectors = 0;
-	k->rounded = NULL;
+	k->means = NULL;
 	k->team = dynmo_team_start(threads);
 	if (dynmo_team_size(k->team) < threads) {
 		dynmo_cpu_close(k);
@@ -89,19 +92,29 @@ int32_t dynmo_cpu_has_bfloat16(void)
 #endif
 }
 
+int32_t dynmo_cpu_is_zen5(void)
+{
+#if defined(__x86_64__)
+	unsigned a, b, c, d;
+	return __builtin_cpu_is("amd") && __get_cpuid(1, &a, &b, &c, &d) && (a >> 8 & 0xf) + (a >> 20 & 0xff) == 0x1a;
+#else
+	return 0;
+#endif
+}
+
 const char *dynmo_cpu_dnnl_open(void) { return dynmo_dnnl_open(); }
 const char *dynmo_cpu_dnnl_name(void) { return dynmo_dnnl_name(); }
 
-int32_t dynmo_cpu_round_operands(dynmo_cpu *k, int32_t emulated)
+int32_t dynmo_cpu_multiply(dynmo_cpu *k, int32_t how, int64_t forward, int64_t backward)
 {
-	k->rounded = dynmo_rounded_open(emulated);
-	return k->rounded ? DYNMO_CPU_OK : DYNMO_CPU_MEMORY;
+	k->means = dynmo_means_open(how, forward, backward);
+	return k->means ? DYNMO_CPU_OK : DYNMO_CPU_MEMORY;
 }
 
 void dynmo_cpu_hold(const dynmo_cpu *k, int32_t hold)
 {
-	if (k->rounded)
-		dynmo_rounded_hold(k->rounded, hold);
+	if (k->means)
+		dynmo_means_hold(k->means, hold);
 }
 
 void dynmo_cpu_close(dynmo_cpu *k)
@@ -109,6 +122,6 @@ void dynmo_cpu_close(dynmo_cpu *k)
 	if (k == NULL)
 		return;
 	dynmo_team_stop(k->team);
-	dynmo_rounded_close(k->rounded);
+	dynmo_means_close(k->means);
 	free(k);
 }

@@ -4,7 +4,7 @@
  * other side anew for every slice. The number of slices follows from the shape
  * alone: the place of an element in a slice may decide the order of its sum.
  * So one thread computes the same slices as many threads do. */
-#include "rounded.h"
+#include "dense.h"
 
 /* CBLAS, declared here so that no header's location matters. The enumerations
  * are the standard's (BLAS Technical Forum, 2001, annex C). */
@@ -59,10 +59,10 @@ static void multiply(const void *job, int64_t first, int64_t last)
 
 static int32_t share(const dynmo_cpu *k, struct dynmo_dense *p)
 {
-	if (k->rounded && p->m > 0 && p->n > 0 && p->k > 0) {
-		if (!k->rounded->emulated)
-			return dynmo_rounded_multiply(k, p);
-		int32_t status = dynmo_rounded_copies(k, p);
+	if (dynmo_dense_chosen(k, p))
+		return dynmo_dense_multiply(k, p);
+	if (k->means && k->means->how == DYNMO_CPU_EMULATED) {
+		int32_t status = dynmo_dense_copies(k, p);
 		if (status != DYNMO_CPU_OK)
 			return status;
 	}

@@ -33,7 +33,7 @@ enum {
 /* A backend: the inner loops of its path, and the threads that run them. */
 struct dynmo_cpu {
 	struct dynmo_team *team;
-	struct dynmo_rounded *rounded; /* NULL: operands of dense products are not rounded */
+	struct dynmo_means *means; /* of dense products; NULL: the BLAS */
 	int32_t vectors; /* products of one row are products of a vector: see dynmo_cpu_use_vectors */
 	/* elementwise.c */
 	void (*add)(float *out, const float *a, const float *b, int64_t n);

@@ -52,9 +52,17 @@ int32_t dynmo_cpu_has_bfloat16(void);
 const char *dynmo_cpu_dnnl_open(void);
 /* oneDNN's name and version, "" before it is open. */
 const char *dynmo_cpu_dnnl_name(void);
-/* Dense products round their operands to bfloat16 from now on: by oneDNN, which is open, or emulated by
- * the BLAS. */
-int32_t dynmo_cpu_round_operands(dynmo_cpu *k, int32_t emulated);
+/* Says whether this is an AMD processor of family 1Ah. */
+int32_t dynmo_cpu_is_zen5(void);
+
+/* How dense products are made, if not all of them by the BLAS. oneDNN is open, but for EMULATED. */
+enum {
+	DYNMO_CPU_ROUNDED = 1,  /* of operands rounded to bfloat16, by oneDNN */
+	DYNMO_CPU_EMULATED = 2, /* of operands rounded to bfloat16, by the BLAS */
+	DYNMO_CPU_FLOATS = 3,   /* of few rows and weights, by oneDNN; others by the BLAS */
+};
+/* Makes dense products so from now on. forward and backward are the most rows of FLOATS. */
+int32_t dynmo_cpu_multiply(dynmo_cpu *k, int32_t how, int64_t forward, int64_t backward);
 /* The weights of dense products do not change from hold = 1 to hold = 0. */
 void dynmo_cpu_hold(const dynmo_cpu *k, int32_t hold);
 /* The BLAS in words, "" if it does not say. Static memory. */

@@ -80,12 +80,12 @@ func meet(world *comm.Group, mine arrival) ([]arrival, error) {
 // equalizer says how two ranks get the same kernels. Kernels are named like "cpu avx512 OpenBLAS 0.3.21
 // … Haswell MAX_THREADS=64": dynmo's own path, then the BLAS with its version and kernels.
 func equalizer(a, b string) string {
-	a, rounded, _ := strings.Cut(a, " bf16 ")
-	b, others, _ := strings.Cut(b, " bf16 ")
+	a, onednn, _ := strings.Cut(a, " oneDNN ")
+	b, others, _ := strings.Cut(b, " oneDNN ")
 	ours, theirs := strings.Fields(a), strings.Fields(b)
 	switch {
-	case a == b && rounded != others:
-		return "the hosts have different versions of oneDNN; DYNMO_DNNL_LIBRARY names the file that is opened"
+	case a == b && onednn != others:
+		return "the hosts have different versions of oneDNN, or one has none; DYNMO_DNNL_LIBRARY names the file that is opened"
 	case len(ours) < 3 || len(theirs) < 3 || ours[1] != theirs[1]:
 		return "DYNMO_ISA chooses dynmo's path"
 	case ours[2] != theirs[2]:

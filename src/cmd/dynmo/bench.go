@@ -63,16 +63,39 @@ const (
 )
 
 func benchGemm(flags *benchFlags) *cobra.Command {
-	return &cobra.Command{
+	var rows []int
+	c := &cobra.Command{
 		Use:   "gemm",
 		Short: "The rate of dense products, at the shapes of GPT-2 124M",
-		Args:  cobra.NoArgs,
+		Long: `The rate of dense products, at the shapes of GPT-2 124M. With --rows: products of so many
+rows with weights, by the BLAS and by oneDNN in turn. The figures are how many times as fast
+oneDNN is. From them comes the table of shapes that oneDNN makes in float32 where it is
+installed; it has lines for Zen 5.`,
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			for _, n := range rows {
+				if err := checkRange("rows", n, 1, mostRows); err != nil {
+					return err
+				}
+			}
+			if len(rows) > 0 {
+				blas, onednn, err := cpu.NewBoth(flags.threads)
+				if err != nil {
+					return fmt.Errorf("--rows: %w", err)
+				}
+				defer onednn.Close()
+				defer blas.Close()
+				return flags.run(c, func(_ kernel.Backend, dev device.Device) ([]nodebench.Result, error) {
+					return nodebench.Few(blas, onednn, dev, rows, flags.shown(c))
+				})
+			}
 			return flags.run(c, func(k kernel.Backend, dev device.Device) ([]nodebench.Result, error) {
 				return nodebench.Gemm(k, dev, nodebench.GPT2, flags.shown(c))
 			})
 		},
 	}
+	c.Flags().IntSliceVar(&rows, "rows", nil, "rows of products that the BLAS and oneDNN make in turn")
+	return c
 }
 
 func benchSpMM(flags *benchFlags) *cobra.Command {

@@ -13,6 +13,7 @@ import "C"
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -37,10 +38,10 @@ var paths = [C.DYNMO_CPU_PATHS]string{
 // call has needed so far.
 type backend struct {
 	kernel.Calls
-	path     string
-	rounding string // how operands of products are rounded, " bf16 oneDNN 2.6.3"; "": not
-	c        *C.dynmo_cpu
-	work     []float32
+	path string
+	way  string // how dense products are made, " bf16 oneDNN 2.6.3"; "": by the BLAS
+	c    *C.dynmo_cpu
+	work []float32
 }
 
 // Built says whether this binary holds the backend.
@@ -50,14 +51,60 @@ const Built = true
 // names (generic, avx2, avx512). threads, at least 1, is the number of threads that share the work of
 // a call, including the caller. The other threads sleep between calls, and end at Close. The error
 // names a path that is unknown or missing, or says that the system gives no threads.
+//
+// Products of few rows with weights are made by oneDNN where it is installed and is known to be faster than
+// the BLAS on this kind of processor (fewRows).
 func New(threads int) (kernel.Backend, error) {
+	k, err := openBackend(threads)
+	if err != nil {
+		return nil, err
+	}
+	if f := fewRows(k.path); f.forward > 0 && C.dynmo_cpu_dnnl_open() == nil {
+		return k.multiply(C.DYNMO_CPU_FLOATS, " "+C.GoString(C.dynmo_cpu_dnnl_name()), f)
+	}
+	return k, nil
+}
+
+// NewBoth returns a backend with all products by the BLAS, and one with all products with weights that are
+// worth a call by oneDNN: for measurements. The error says that oneDNN is missing.
+func NewBoth(threads int) (blas, onednn kernel.Backend, err error) {
+	if problem := C.dynmo_cpu_dnnl_open(); problem != nil {
+		return nil, nil, fmt.Errorf("no oneDNN: %s", C.GoString(problem))
+	}
+	one, err := openBackend(threads)
+	if err != nil {
+		return nil, nil, err
+	}
+	other, err := openBackend(threads)
+	if err != nil {
+		one.Close()
+		return nil, nil, err
+	}
+	onednn, err = other.multiply(C.DYNMO_CPU_FLOATS, " "+C.GoString(C.dynmo_cpu_dnnl_name()), few{math.MaxInt32, math.MaxInt32})
+	return one, onednn, err
+}
+
+// few is the most rows of products with weights, forward and backward, that oneDNN makes.
+type few struct{ forward, backward int }
+
+// fewRows returns what oneDNN makes faster than the BLAS on this processor. It is a fixed table: a measurement
+// could choose otherwise at the next start, and bits would change. dynmo bench gemm --rows measures its lines:
+//
+//	Zen 5, avx512, OpenBLAS 0.3.21 (Cooperlake), oneDNN 2.6.3: forward products of 16, 32, 64, 128, 256 and 512
+//	rows are 1.43 to 1.97, 1.33 to 1.65, 1.20 to 1.33, 1.13 to 1.21, 1.02 to 1.09 and 0.97 to 1.00 times as fast,
+//	backward ones 1.74 to 1.83, 1.21 to 1.49, 1.04 to 1.34, 0.98 to 1.11, 0.90 to 1.08 and 0.88 to 1.07
+func fewRows(path string) few {
+	if path == "avx512" && C.dynmo_cpu_is_zen5() != 0 {
+		return few{forward: 256, backward: 64}
+	}
+	return few{}
+}
+
+// openBackend returns the backend with all products by the BLAS.
+func openBackend(threads int) (*backend, error) {
 	available := availablePaths()
 	if path := wantedPath(available); slices.Contains(available, path) {
-		k, err := newBackend(path, threads)
-		if err != nil {
-			return nil, err
-		}
-		return k, nil
+		return newBackend(path, threads)
 	}
 	return nil, fmt.Errorf("cpu: %s=%s: want one of %s", pathVariable, os.Getenv(pathVariable), strings.Join(available, ", "))
 }
@@ -74,19 +121,26 @@ func NewRounded(threads int, emulated bool) (kernel.Backend, error) {
 			return nil, fmt.Errorf("products in bfloat16 need oneDNN (Debian: libdnnl2, from 13 on libdnnl3.6): %s", C.GoString(problem))
 		}
 	}
-	b, err := New(threads)
+	k, err := openBackend(threads)
 	if err != nil {
 		return nil, err
 	}
-	k := b.(*backend)
-	if status := C.dynmo_cpu_round_operands(k.c, truth(emulated)); status != C.DYNMO_CPU_OK {
+	k.RoundProducts(tensor.BF16)
+	if emulated {
+		return k.multiply(C.DYNMO_CPU_EMULATED, emulation, few{})
+	}
+	return k.multiply(C.DYNMO_CPU_ROUNDED, " bf16 "+C.GoString(C.dynmo_cpu_dnnl_name()), few{})
+}
+
+const emulation = " bf16 emulated"
+
+// multiply makes dense products in a way of C's, and adds its name to the Identity.
+func (k *backend) multiply(how C.int32_t, way string, f few) (kernel.Backend, error) {
+	if status := C.dynmo_cpu_multiply(k.c, how, C.int64_t(f.forward), C.int64_t(f.backward)); status != C.DYNMO_CPU_OK {
+		k.Close()
 		return nil, fmt.Errorf("cpu: %s", C.GoString(C.dynmo_cpu_status_name(status)))
 	}
-	k.RoundProducts(tensor.BF16)
-	k.rounding = " bf16 emulated"
-	if !emulated {
-		k.rounding = " bf16 " + C.GoString(C.dynmo_cpu_dnnl_name())
-	}
+	k.way = way
 	return k, nil
 }
 
@@ -115,9 +169,9 @@ func wantedPath(available []string) string {
 }
 
 // Identity returns everything but the binary that the bits depend on: the path,
-// the linked BLAS, and what rounds operands.
+// the linked BLAS, and oneDNN.
 func (k *backend) Identity() string {
-	return strings.TrimSpace("cpu " + k.path + " " + blas() + k.rounding)
+	return strings.TrimSpace("cpu " + k.path + " " + blas() + k.way)
 }
 
 // blas returns the linked library's description of itself, "" if none. It is

@@ -5,7 +5,9 @@ package cpu
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"dynmo/src/device"
@@ -60,7 +62,7 @@ func rounded(k *backend, shape [3]int, w []float32) result {
 // them each time, with another number of threads, and after the weights have changed.
 func TestHeldWeightsChangeNoBit(t *testing.T) {
 	eachRounding(t, 1, func(t *testing.T, k *backend) {
-		b, err := NewRounded(3, k.rounding == " bf16 emulated")
+		b, err := NewRounded(3, k.way == emulation)
 		expect.OK(t, err)
 		defer b.Close()
 		weights := map[[3]int][]float32{}
@@ -88,4 +90,47 @@ func TestHeldWeightsChangeNoBit(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestFewRows: products of few rows and weights are right, whichever library makes them, and their bits
+// depend neither on threads nor on whether weights are held.
+func TestFewRows(t *testing.T) {
+	if k := openNew(t, 1); !strings.Contains(k.way, "oneDNN") {
+		t.Skip("oneDNN makes no products on this processor, or is not here")
+	}
+	one, three := openNew(t, 1), openNew(t, 3)
+	plain := open(t, one.path, 1)
+	differ := 0
+	for _, s := range [][3]int{{16, 512, 768}, {77, 768, 300}, {128, 256, 1024}, {200, 300, 200}, {300, 300, 100}} {
+		w := normal(2, s[1]*s[2])
+		want, blas := rounded(one, s, w), rounded(plain, s, w)
+		kernel.Hold(three, true)
+		got := rounded(three, s, w)
+		kernel.Hold(three, false)
+		for call, bits := range got {
+			if !slices.Equal(bits, want[call]) {
+				t.Errorf("%s: other bits with three threads", call)
+			}
+			if !slices.Equal(bits, blas[call]) {
+				differ++
+			}
+			for i, b := range bits {
+				x, y := math.Float32frombits(uint32(b)), math.Float32frombits(uint32(blas[call][i]))
+				if math.Abs(float64(x-y)) > 1e-3 {
+					t.Fatalf("%s: element %d is %g, by the BLAS %g", call, i, x, y)
+				}
+			}
+		}
+	}
+	if differ < 3 {
+		t.Errorf("%d products by oneDNN, want at least three", differ)
+	}
+}
+
+func openNew(t *testing.T, threads int) *backend {
+	t.Helper()
+	k, err := New(threads)
+	expect.OK(t, err)
+	t.Cleanup(func() { k.Close() })
+	return k.(*backend)
 }

@@ -1,8 +1,8 @@
-/* What rounded products keep: code that was made, memory, and rounded weights. */
+/* What dense products keep: code that was made, memory, and rounded weights. */
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "rounded.h"
+#include "dense.h"
 
 enum { HUGE_FROM = 1 << 22 }; /* bytes of memory that takes huge pages */
 
@@ -37,15 +37,15 @@ int32_t dynmo_reserve(struct dynmo_memory *m, int64_t bytes)
 	return DYNMO_CPU_OK;
 }
 
-struct dynmo_rounded *dynmo_rounded_open(int32_t emulated)
+struct dynmo_means *dynmo_means_open(int32_t how, int64_t forward, int64_t backward)
 {
-	struct dynmo_rounded *r = calloc(1, sizeof *r);
+	struct dynmo_means *r = calloc(1, sizeof *r);
 	if (r != NULL)
-		r->emulated = emulated;
+		*r = (struct dynmo_means){.how = how, .most = {backward, forward}};
 	return r;
 }
 
-void dynmo_rounded_close(struct dynmo_rounded *r)
+void dynmo_means_close(struct dynmo_means *r)
 {
 	if (r == NULL)
 		return;
@@ -61,7 +61,7 @@ void dynmo_rounded_close(struct dynmo_rounded *r)
 	free(r);
 }
 
-const struct dynmo_product *dynmo_rounded_product(struct dynmo_rounded *r, const struct dynmo_shape *shape)
+const struct dynmo_product *dynmo_means_product(struct dynmo_means *r, const struct dynmo_shape *shape)
 {
 	for (int64_t i = 0; i < r->count; i++)
 		if (memcmp(&r->known[i].shape, shape, sizeof *shape) == 0)
@@ -92,7 +92,7 @@ static struct weights *place(struct weights *table, int64_t places, const float 
 }
 
 /* Makes a table that has room, of matrices that were used in this turn. */
-static int32_t rebuild(struct dynmo_rounded *r)
+static int32_t rebuild(struct dynmo_means *r)
 {
 	int64_t kept = 0, places = 64;
 	for (int64_t i = 0; i < r->places; i++)
@@ -117,7 +117,7 @@ static int32_t rebuild(struct dynmo_rounded *r)
 }
 
 /* At the end of a turn, matrices that it did not use are forgotten. */
-void dynmo_rounded_hold(struct dynmo_rounded *r, int32_t hold)
+void dynmo_means_hold(struct dynmo_means *r, int32_t hold)
 {
 	int stale = 0;
 	if (hold)
@@ -129,14 +129,14 @@ void dynmo_rounded_hold(struct dynmo_rounded *r, int32_t hold)
 	r->held = hold;
 }
 
-int32_t dynmo_rounded_weights(const dynmo_cpu *k, const float *matrix, int64_t elements, const void **rounded)
+int32_t dynmo_means_weights(const dynmo_cpu *k, const float *matrix, int64_t elements, const void **rounded)
 {
-	struct dynmo_rounded *r = k->rounded;
-	int64_t bytes = elements * (int64_t)(r->emulated ? sizeof(float) : sizeof(uint16_t));
+	struct dynmo_means *r = k->means;
+	int64_t bytes = elements * (int64_t)(r->how == DYNMO_CPU_EMULATED ? sizeof(float) : sizeof(uint16_t));
 	if (!r->held) {
 		int32_t status = dynmo_reserve(&r->b, bytes);
 		if (status == DYNMO_CPU_OK)
-			dynmo_rounded_copy(k, r->b.data, matrix, elements);
+			dynmo_means_copy(k, r->b.data, matrix, elements);
 		*rounded = r->b.data;
 		return status;
 	}
@@ -155,7 +155,7 @@ int32_t dynmo_rounded_weights(const dynmo_cpu *k, const float *matrix, int64_t e
 		r->used++;
 	}
 	if (w->turn != r->turn)
-		dynmo_rounded_copy(k, w->rounded, matrix, elements);
+		dynmo_means_copy(k, w->rounded, matrix, elements);
 	w->turn = r->turn;
 	*rounded = w->rounded;
 	return DYNMO_CPU_OK;

@@ -1,13 +1,14 @@
-/* Dense products by oneDNN: of operands that are rounded to bfloat16, or, wide, of floats. Emulated, the
- * BLAS makes products of rounded copies.
+/* Dense products by oneDNN: of operands that are rounded to bfloat16, or of floats where oneDNN is the
+ * faster library. Emulated, the BLAS makes products of rounded copies.
  *
  * oneDNN makes code for each shape, and bits may depend on the shape. So a product is cut into parts, which
  * follow from its own shape alone, and of which there are few sizes. */
-#include "rounded.h"
+#include "dense.h"
 
 enum {
 	ROWS = 128, ROW_UNIT = 16,   /* of A in a part of a product with weights */
 	DEPTH = 512, DEPTH_UNIT = 32, /* of a part of a gradient of weights */
+	LEAST = 1 << 22,             /* multiplications that are worth a call */
 	HEIGHT = 384,                /* rows of such a part, up to twice as many in the last one */
 };
 
@@ -34,30 +35,30 @@ static void to_float(const void *job, int64_t first, int64_t last)
 	}
 }
 
-void dynmo_rounded_copy(const dynmo_cpu *k, void *rounded, const float *x, int64_t n)
+void dynmo_means_copy(const dynmo_cpu *k, void *rounded, const float *x, int64_t n)
 {
 	struct rounding r = {k, x, rounded};
-	dynmo_parallel(k->team, n, GRAIN, k->rounded->emulated ? to_float : to_bfloat16, &r);
+	dynmo_parallel(k->team, n, GRAIN, k->means->how == DYNMO_CPU_EMULATED ? to_float : to_bfloat16, &r);
 }
 
 /* Rounds n floats into memory. */
 static int32_t rounded(const dynmo_cpu *k, struct dynmo_memory *m, const float *x, int64_t n)
 {
-	int32_t status = dynmo_reserve(m, n * (int64_t)(k->rounded->emulated ? sizeof(float) : sizeof(uint16_t)));
+	int32_t status = dynmo_reserve(m, n * (int64_t)(k->means->how == DYNMO_CPU_EMULATED ? sizeof(float) : sizeof(uint16_t)));
 	if (status == DYNMO_CPU_OK)
-		dynmo_rounded_copy(k, m->data, x, n);
+		dynmo_means_copy(k, m->data, x, n);
 	return status;
 }
 
-int32_t dynmo_rounded_copies(const dynmo_cpu *k, struct dynmo_dense *p)
+int32_t dynmo_dense_copies(const dynmo_cpu *k, struct dynmo_dense *p)
 {
-	struct dynmo_rounded *r = k->rounded;
+	struct dynmo_means *r = k->means;
 	const void *b = NULL;
 	int32_t status = rounded(k, &r->a, p->a, p->m * p->k);
 	if (status == DYNMO_CPU_OK && p->transpose_a)
 		status = rounded(k, &r->b, p->b, p->k * p->n);
 	else if (status == DYNMO_CPU_OK)
-		status = dynmo_rounded_weights(k, p->b, p->k * p->n, &b);
+		status = dynmo_means_weights(k, p->b, p->k * p->n, &b);
 	p->a = r->a.data;
 	p->b = p->transpose_a ? r->b.data : b;
 	return status;
@@ -118,7 +119,7 @@ static void multiply(struct call *c, const struct dynmo_product *product, float 
 /* Finds a product and makes room for its scratch memory. */
 static const struct dynmo_product *need(struct call *c, const struct dynmo_shape *shape)
 {
-	const struct dynmo_product *product = dynmo_rounded_product(c->k->rounded, shape);
+	const struct dynmo_product *product = dynmo_means_product(c->k->means, shape);
 	if (product == NULL) {
 		c->status = DYNMO_CPU_DNNL;
 		return NULL;
@@ -129,18 +130,18 @@ static const struct dynmo_product *need(struct call *c, const struct dynmo_shape
 	return product;
 }
 
-/* Rounds A and B, unless they are wide, and reserves scratch memory. */
+/* Rounds A and B, unless products are of floats, and reserves scratch memory. */
 static void prepare(struct call *c)
 {
-	struct dynmo_rounded *r = c->k->rounded;
+	struct dynmo_means *r = c->k->means;
 	struct dynmo_dense p = *c->p;
-	if (c->status == DYNMO_CPU_OK && !r->wide)
-		c->status = dynmo_rounded_copies(c->k, &p);
+	if (c->status == DYNMO_CPU_OK && r->how == DYNMO_CPU_ROUNDED)
+		c->status = dynmo_dense_copies(c->k, &p);
 	if (c->status == DYNMO_CPU_OK)
 		c->status = dynmo_reserve(&r->scratch, c->scratch_bytes * dynmo_team_size(c->k->team) + DYNMO_LINE);
 	c->a = (const char *)p.a;
 	c->b = (const char *)p.b;
-	c->element = r->wide ? sizeof(float) : sizeof(uint16_t);
+	c->element = r->how == DYNMO_CPU_ROUNDED ? sizeof(uint16_t) : sizeof(float);
 	c->scratch = r->scratch.data;
 }
 
@@ -158,7 +159,7 @@ static int32_t multiply_weights(const dynmo_cpu *k, const struct dynmo_dense *p)
 {
 	struct call c = {.k = k, .p = p};
 	struct dynmo_shape shape = {.n = p->n, .k = p->k, .lda = p->k, .ldb = p->ldb, .ldc = p->n,
-		.transpose_b = p->transpose_b, .bias = p->bias != NULL, .wide = k->rounded->wide};
+		.transpose_b = p->transpose_b, .bias = p->bias != NULL, .wide = k->means->how == DYNMO_CPU_FLOATS};
 	for (int kind = 0; kind < KINDS && c.status == DYNMO_CPU_OK; kind++) {
 		shape.m = size_of(rows_of(p), kind);
 		if (count_of(rows_of(p), kind))
@@ -191,7 +192,7 @@ static int32_t multiply_gradients(const dynmo_cpu *k, const struct dynmo_dense *
 {
 	struct call c = {.k = k, .p = p};
 	struct dynmo_shape shape = {.n = p->n, .lda = p->m, .ldb = p->n, .ldc = p->n, .transpose_a = 1, .add = 1,
-		.wide = k->rounded->wide};
+		.wide = k->means->how == DYNMO_CPU_FLOATS};
 	for (int kind = 0; kind < KINDS && c.status == DYNMO_CPU_OK; kind++) {
 		if (!count_of(depths_of(p), kind))
 			continue;
@@ -208,7 +209,16 @@ static int32_t multiply_gradients(const dynmo_cpu *k, const struct dynmo_dense *
 	return c.status;
 }
 
-int32_t dynmo_rounded_multiply(const dynmo_cpu *k, const struct dynmo_dense *p)
+int32_t dynmo_dense_chosen(const dynmo_cpu *k, const struct dynmo_dense *p)
+{
+	const struct dynmo_means *r = k->means;
+	if (r == NULL || r->how == DYNMO_CPU_EMULATED || p->m == 0 || p->n == 0 || p->k == 0)
+		return 0;
+	return r->how == DYNMO_CPU_ROUNDED ||
+		(!p->transpose_a && p->m <= r->most[p->transpose_b] && p->m * p->n * p->k >= LEAST);
+}
+
+int32_t dynmo_dense_multiply(const dynmo_cpu *k, const struct dynmo_dense *p)
 {
 	return p->transpose_a ? multiply_gradients(k, p) : multiply_weights(k, p);
 }

@@ -1,0 +1,3 @@
+//go:build blas && cgo
+
+#include "../../../csrc/cpu/means.c"

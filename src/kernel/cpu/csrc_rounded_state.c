@@ -1,3 +1,0 @@
-//go:build blas && cgo
-
-#include "../../../csrc/cpu/rounded_state.c"
