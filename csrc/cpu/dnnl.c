@@ -96,7 +96,8 @@ static const struct {
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static char complaint[512], name[64];
-static void *engine, *stream;
+static void *engine;
+static _Thread_local void *stream;
 
 static int failed(const char *what)
 {
@@ -137,7 +138,7 @@ static int load(void)
 		snprintf(name, sizeof name, "oneDNN %d.%d.%d", major, v->minor, v->patch);
 	}
 	*(void **)&dnnl.threads = dlsym(handle, "omp_set_num_threads");
-	if (dnnl.engine_create(&engine, CPU, 0) != 0 || dnnl.stream_create(&stream, engine, IN_ORDER) != 0)
+	if (dnnl.engine_create(&engine, CPU, 0) != 0)
 		return failed("oneDNN has no engine for this CPU");
 	return 1;
 }
@@ -156,13 +157,14 @@ const char *dynmo_dnnl_open(void)
 
 const char *dynmo_dnnl_name(void) { return name; }
 
-/* Makes oneDNN stay on the calling thread. */
-static void alone(void)
+/* Makes oneDNN stay on the calling thread, and makes its stream. */
+static int alone(void)
 {
-	static _Thread_local int done;
-	if (!done && dnnl.threads != NULL)
+	if (stream != NULL)
+		return 0;
+	if (dnnl.threads != NULL)
 		dnnl.threads(1);
-	done = 1;
+	return dnnl.stream_create(&stream, engine, IN_ORDER);
 }
 
 struct dynmo_product {
@@ -234,8 +236,7 @@ static int complete(const struct dynmo_shape *s, struct dynmo_product *p)
 struct dynmo_product *dynmo_dnnl_product(const struct dynmo_shape *shape)
 {
 	struct dynmo_product *p = calloc(1, sizeof *p);
-	alone();
-	if (p == NULL || complete(shape, p))
+	if (p == NULL || (alone() == 0 && complete(shape, p)))
 		return p;
 	dynmo_dnnl_free(p);
 	return NULL;
@@ -264,8 +265,7 @@ int32_t dynmo_dnnl_multiply(const struct dynmo_product *p, void *scratch, float 
 	} operands[] = {{ARG_SRC, of(&p->a), a}, {ARG_WEIGHTS, of(&p->b), b}, {ARG_BIAS, of(&p->bias), bias}, {ARG_DST, of(&p->c), c},
 		{ARG_SCRATCHPAD, p->scratch, scratch}};
 	struct argument args[5];
-	int given = 0, status = 0;
-	alone();
+	int given = 0, status = alone();
 	for (int i = 0; i < 5 && status == 0; i++)
 		if (operands[i].data != NULL) {
 			args[given].number = operands[i].number;
