@@ -68,7 +68,7 @@ func newCPU(d config.Device) (kernel.Backend, error) {
 	}
 	k, err := cpu.NewRounded(d.Threads, d.CPUPrecision == "bf16-emulated")
 	if err != nil {
-		return nil, fmt.Errorf("device.cpu_precision = %q: %w", d.CPUPrecision, err)
+		return nil, fmt.Errorf("device.cpu_precision = %q: %w; \"bf16-emulated\" rounds alike, no faster than \"f32\"", d.CPUPrecision, err)
 	}
 	return k, nil
 }
