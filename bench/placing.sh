@@ -93,8 +93,7 @@ printf 'note: eight processes, clock=virtual, kernels of given speed, forced loa
 cat <<'END'
 note: real, simulated: makespan over the measured one of equal shares, where nothing moves. Shares of an expert vary by 20 % between
   microbatches in all cases, so copies, which get whole blocks by the rows that came, may be faster than that
-note: off at most: the simulated makespan of a step over the measured one; moved: the same of steps behind a move, in which
-  some passes take up to three times as long as usual, likely because they touch memory that the move has allocated
+note: off at most: the simulated makespan of a step over the measured one; moved: the same of steps behind a move
 END
 for case in zipf-1 hot-rank rotating burst; do
 	loads $case >$runs/$case.jsonl

@@ -173,12 +173,11 @@ func (r *Rank) settle() error {
 }
 
 // recycle closes the runner. Until the returned function is called, a device that recycles memory
-// gives the runner's buffers to new objects. Memory of layers that leave is kept for the next
-// recycling only.
+// gives the memory of the runner's buffers, and of layers that leave, to new objects. What is left of
+// this memory is kept for the next recycling only.
 func (r *Rank) recycle() (end func()) {
 	r.Device.Recycle(true)
 	r.runner.Close()
-	r.Device.Recycle(true)
 	return func() { r.Device.Recycle(false) }
 }
 

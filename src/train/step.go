@@ -24,6 +24,7 @@ func (r *Rank) change(t *turn) (err error) {
 	})
 	if err == nil && t.change.Structure {
 		end := r.recycle()
+		r.Device.Recycle(true) // a round of its own: buffers that the model needs no more are not kept
 		err = r.place(r.layout)
 		end()
 	}

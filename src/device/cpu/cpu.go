@@ -20,9 +20,11 @@ type Device struct {
 
 	sparse bool
 
-	recycling bool
-	spare     []tensor.Mem // kept since an earlier Recycle(true)
-	kept      []tensor.Mem // kept since the last Recycle(true)
+	recycling bool   // a round of Recycle is on
+	allocated bool   // Alloc was called in this round
+	freed     int64  // bytes of the pages that were freed in this round
+	kept      ranges // freed in this round or an earlier one, and not used since
+	moved     int    // how often gather has moved pages
 }
 
 // New returns the host as a device that times its events with clock.
@@ -56,7 +58,10 @@ func (d *Device) Alloc(bytes int64) (tensor.Mem, error) {
 	if bytes == 0 {
 		return tensor.Mem{}, nil
 	}
-	m := d.reuse(bytes)
+	var m tensor.Mem
+	if d.recycling {
+		m = d.reuse(bytes)
+	}
 	if m.IsZero() {
 		p, err := d.mapped(bytes)
 		if err != nil { // freeing the kept memory may suffice
@@ -90,7 +95,7 @@ func (d *Device) Free(m tensor.Mem) {
 	}
 	d.used -= m.Bytes
 	if d.recycling {
-		d.kept = append(d.kept, m)
+		d.keep(m)
 		return
 	}
 	unmap(m)
