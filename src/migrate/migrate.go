@@ -4,7 +4,6 @@
 package migrate
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 
@@ -141,7 +140,7 @@ func (m *mover) prepare(move layout.Move) error {
 // agree returns the bytes to send, and the part of them that is sent behind the next step. If one
 // rank lacks memory, every rank gets a *NoRoomError and frees the memory that it prepared.
 func (m *mover) agree(behind bool) ([]int64, error) {
-	totals, lacking := []int64{0, 0}, []int64{0} // bytes, and those sent behind the step; number of ranks that lack memory
+	totals := []int64{0, 0, 0} // bytes, those sent behind the step, and ranks that lack memory
 	for _, l := range m.arrived {
 		for _, sec := range l.Sections() {
 			totals[0] += sec.Mem.Bytes
@@ -151,17 +150,19 @@ func (m *mover) agree(behind bool) ([]int64, error) {
 		}
 	}
 	if m.Lacking != nil {
-		lacking[0] = 1
+		totals[2] = 1
 	}
 	sum := func(a, b int64) int64 { return a + b }
+	if m.Alike != nil {
+		if err := comm.Allreduce(m.Alike, totals[2:], sum); err != nil {
+			return nil, fmt.Errorf("migrate: %w", err)
+		}
+	}
 	if err := comm.Allreduce(m.group, totals, sum); err != nil {
 		return nil, fmt.Errorf("migrate: %w", err)
 	}
-	if err := comm.Allreduce(cmp.Or(m.Alike, m.group), lacking, sum); err != nil {
-		return nil, fmt.Errorf("migrate: %w", err)
-	}
-	if lacking[0] == 0 {
-		return totals, nil
+	if totals[2] == 0 {
+		return totals[:2], nil
 	}
 	for _, l := range m.arrived {
 		l.Free()

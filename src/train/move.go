@@ -88,7 +88,9 @@ func (r *Rank) moveWithin(from, next layout.Layout, behind bool, reached func(fa
 	if err != nil {
 		return nil, err
 	}
-	p.Alike, p.Reached = r.world.All, reached
+	if p.Reached = reached; r.world.Replicas.Size() > 1 {
+		p.Alike = r.world.All
+	}
 	var rest *migrate.Rest
 	r.stage, rest, err = migrate.Begin(r.world.Stages, p, r.x, r.stage, behind)
 	if err == nil && !behind {
