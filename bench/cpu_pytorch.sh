@@ -9,7 +9,7 @@
 # The first form installs PyTorch of Debian testing into DIRECTORY (2 GB, kept for the next call),
 # as root, with debootstrap. The second form takes a Python with PyTorch. torch.compile needs a
 # C++ compiler, and the headers of PyTorch and Sleef. Needs bin/dynmo, a CPU with avx512_bf16, oneDNN, and jq. ROUNDS has the numbers of
-# rounds of 4 x 64 and of 4 x 256 tokens, at least 2.
+# rounds of 4 x 64 and of 4 x 256 tokens, 0 or at least 2.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 dynmo=${BIN:-bin/dynmo}
@@ -72,12 +72,13 @@ round() {
 		printf '%s %s %s %s\n' "$1" "$2" "$kind" "$answer"
 	done
 	"$dynmo" bench step --clock virtual --rounds 3 --precision bf16 --length "$2" --json >"$work/step.jsonl" 2>"$work/errors" || true
-	jq -er --arg round "$1" --arg length "$2" 'select(.name | test("tokens_per_second")) | if .wrong > 0 then error("wrong") else . end |
+	jq -r -s --arg round "$1" --arg length "$2" 'map(select(.name | test("tokens_per_second"))) |
+		if length != 2 or any(.[]; .wrong > 0) then error("no figures, or wrong ones") else .[] end |
 		"\($round) \($length) dynmo_\(if .name | test("bf16") then "bf16" else "f32" end) \(4 * ($length | tonumber) / .value)"' "$work/step.jsonl" ||
 		{ cat "$work/errors" >&2; exit 1; }
 }
 
-[ -n "$directory" ] || [ -n "${TORCH_PYTHON:-}" ] || { sed -n '/^#  /s/^# *//p' "$0" >&2; exit 2; }
+[ -n "$directory" ] || [ -n "${TORCH_PYTHON:-}" ] || { echo 'bench/cpu_pytorch.sh: no PyTorch. Name a directory for one, or a Python that has it:' >&2; sed -n '/^#  /s/^# *//p' "$0" >&2; exit 2; }
 [ -z "$directory" ] || [ -f "$directory/installed" ] || install >&2
 coproc PEER { peer; }
 exec {to}>&"${PEER[1]}" {from}<&"${PEER[0]}" # a pipe below closes the files of PEER
@@ -88,7 +89,7 @@ versions=$answer
 	for ((i = 1; i <= long; i++)); do round "$i" 256; done
 } | tee "$work/seconds" >&2
 
-jq -r -s '.[0] | "command: bench/cpu_pytorch.sh\nrevision: \(.revision)\ndate: \(.date[:10])\ncpu: \(.cpu)\nclock: \(.clock), one thread\ndynmo: \(.path), \(.blas)"' "$work/step.jsonl"
+jq -r -s --arg rounds "$short $long" '.[0] | "command: ROUNDS=\"\($rounds)\" bench/cpu_pytorch.sh\nrevision: \(.revision)\ndate: \(.date[:10])\ncpu: \(.cpu)\nclock: \(.clock), one thread\ndynmo: \(.path), \(.blas)"' "$work/step.jsonl"
 printf 'oneDNN of dynmo: %s\n' "$("$dynmo" doctor 2>/dev/null | grep -i -m 1 onednn | tr -s ' ' || true)"
 printf 'pytorch: %s\nnote: seconds of a step of PyTorch over those of dynmo: above 1, dynmo is faster\n\n' "$versions"
 peer /dev/stdin <"$work/seconds"
