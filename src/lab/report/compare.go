@@ -62,7 +62,7 @@ func Compare(out io.Writer, runs []Run) error {
 	}
 	p := comparison{Warning: clocksDiffer(runs), Charts: overlaid(runs), Differ: differences(runs)}
 	several := worths // the verdict of a run alone stands beside the run
-	several.groups = slices.DeleteFunc(slices.Clone(worths.groups), func(group []int) bool { return len(group) < 2 })
+	several.groups = slices.DeleteFunc(slices.Clone(worths.groups), func(g group) bool { return len(g.runs) < 2 })
 	if p.Verdicts = several.Verdicts(); len(p.Verdicts) == 1 { // of several, each begins with the name of a run
 		p.Verdicts[0] = sentenceCase(strings.TrimSuffix(p.Verdicts[0], "."))
 	}

@@ -15,7 +15,13 @@ import (
 type Worths struct {
 	runs   []Run
 	of     []*verdict.Result // by run; nil without costs
-	groups [][]int           // indices of runs that did the same work
+	groups []group
+}
+
+// group is runs that did the same work, by their indices.
+type group struct {
+	runs   []int
+	static int // the run that never moved layers with which all runs are compared; -1: each run with its own first cuts
 }
 
 // Weigh returns the value of moving layers for each run. Runs that did the same work are compared
@@ -36,12 +42,13 @@ func Weigh(runs []Run) (Worths, error) {
 		key := r.placed() + verdict.DescribeWork(ran.Series)
 		if _, ok := known[key]; !ok {
 			known[key] = len(w.groups)
-			w.groups = append(w.groups, nil)
+			w.groups = append(w.groups, group{static: -1})
 		}
-		w.groups[known[key]] = append(w.groups[known[key]], i)
+		g := &w.groups[known[key]]
+		g.runs = append(g.runs, i)
 	}
-	for _, group := range w.groups {
-		if err := compare(group, rans, w.of); err != nil {
+	for i := range w.groups {
+		if err := w.groups[i].compare(rans, w.of); err != nil {
 			return w, err
 		}
 	}
@@ -53,22 +60,25 @@ func Weigh(runs []Run) (Worths, error) {
 	return w, nil
 }
 
-// compare sets the values of a group of runs that did the same work.
-func compare(group []int, rans []verdict.Run, worths []*verdict.Result) error {
-	list := make([]verdict.Run, len(group))
-	for k, i := range group {
+// compare sets the values of the runs of a group, and the run with which they are compared.
+func (g *group) compare(rans []verdict.Run, worths []*verdict.Result) error {
+	list := make([]verdict.Run, len(g.runs))
+	for k, i := range g.runs {
 		list[k] = rans[i]
 	}
 	if len(list) == 1 {
 		w, err := verdict.Measure(list[0].Problem, list[0].Series)
 		if err == nil {
-			worths[group[0]] = &w
+			worths[g.runs[0]] = &w
 		}
 		return unlessNotRun(err)
 	}
-	compared, err := verdict.Compare(list)
+	compared, static, err := verdict.Compare(list)
 	for k := range compared {
-		worths[group[k]] = &compared[k]
+		worths[g.runs[k]] = &compared[k]
+	}
+	if static >= 0 {
+		g.static = g.runs[static]
 	}
 	return unlessNotRun(err)
 }

@@ -82,6 +82,9 @@ func TestWorthTable(t *testing.T) {
 	expect.OK(t, err)
 	expect.OK(t, worths.Table(&text))
 	expect.Golden(t, "testdata/worth.txt", text.String())
+	if list := worths.Verdicts(); len(list) == 0 || !strings.Contains(list[0], " faster than even cuts that never move (") {
+		t.Errorf("%q, want a comparison with the run of uniform cuts", list)
+	}
 	for line := range strings.Lines(text.String()) {
 		if len(line) > 101 {
 			t.Errorf("%d columns: %s", len(line), line)

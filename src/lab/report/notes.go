@@ -77,7 +77,7 @@ var phaseNotes = []note{
 // worthNotes explain the columns of Worths.Table.
 var worthNotes = []note{
 	{[]string{"simulated"}, "simulated: mean step with the run's cuts, on the measured costs of layers. Runs of the same work\n  are compared on one set of layer costs, so that noise favours none"},
-	{[]string{"speedup"}, "speedup: over the run whose layers never moved (or over this run's first cuts), balancing time\n  included; \"-\" where times mean nothing"},
+	{[]string{"speedup"}, "speedup: over the best run whose layers never moved (or over this run's first cuts), balancing\n  time included; \"-\" where times mean nothing"},
 	{[]string{intervalColumn}, intervalColumn + ": of the speedup (bootstrap over microbatches)"},
 	{[]string{"ceiling"}, "ceiling: speedup of the best cuts for the costs of every phase"},
 }

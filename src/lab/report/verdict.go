@@ -16,20 +16,21 @@ import (
 // groups each sentence begins with the name and layout of the group's first run.
 func (w Worths) Verdicts() []string {
 	var list, names []string
-	for _, group := range w.groups {
-		moved := slices.DeleteFunc(slices.Clone(group), func(i int) bool { return !w.moved(i) })
+	for _, g := range w.groups {
+		first := g.runs[0]
+		moved := slices.DeleteFunc(slices.Clone(g.runs), func(i int) bool { return !w.moved(i) })
 		var sentence string
 		switch {
-		case len(group) > 1 && len(moved) > 0:
-			sentence = w.verdict(moved) + "; " + w.same(group)
-		case len(group) == 1 && w.of[group[0]] != nil:
-			lines := append([]string{w.runs[group[0]].headline(*w.of[group[0]])}, w.runs[group[0]].remarks()...)
+		case len(g.runs) > 1 && len(moved) > 0:
+			sentence = w.verdict(moved, w.staticCuts(g)) + "; " + w.same(g.runs)
+		case len(g.runs) == 1 && w.of[first] != nil:
+			lines := append([]string{w.runs[first].headline(*w.of[first])}, w.runs[first].remarks()...)
 			sentence = strings.Join(lines, "; ")
 		default:
 			continue
 		}
-		first := w.runs[group[0]].row()
-		names = append(names, fmt.Sprintf("%s, %s: ", first.Run, first.layout()))
+		row := w.runs[first].row()
+		names = append(names, fmt.Sprintf("%s, %s: ", row.Run, row.layout()))
 		list = append(list, sentence+".")
 	}
 	if len(list) > 1 {
@@ -42,8 +43,26 @@ func (w Worths) Verdicts() []string {
 
 func (w Worths) moved(i int) bool { return w.of[i] != nil && w.of[i].Moved }
 
-// verdict returns the gain of moving layers for runs that did the same work.
-func (w Worths) verdict(moved []int) string {
+// balancer names what cut the layers of a run.
+func (w Worths) balancer(i int) string { return shortly(w.runs[i].Config.Balance.String()) }
+
+// staticCuts names the cuts with which the runs of a group are compared.
+func (w Worths) staticCuts(g group) string {
+	if g.static < 0 {
+		return "their first cuts"
+	}
+	name := w.balancer(g.static)
+	if slices.ContainsFunc(g.runs, func(i int) bool { return w.of[i] != nil && !w.moved(i) && w.balancer(i) != name }) {
+		return "the best cuts that never move, " + name
+	}
+	if name == "uniform" {
+		name = "even"
+	}
+	return name + " cuts that never move"
+}
+
+// verdict returns the gain of moving layers over static cuts for runs that did the same work.
+func (w Worths) verdict(moved []int, static string) string {
 	speedups := make(map[string][]float64)
 	var balancers []string
 	low, high, ceiling := math.Inf(1), 0.0, 0.0
@@ -54,7 +73,7 @@ func (w Worths) verdict(moved []int) string {
 	}
 	noise := true
 	for _, i := range moved {
-		worth, name := w.of[i], shortly(w.runs[i].Config.Balance.String())
+		worth, name := w.of[i], w.balancer(i)
 		if speedups[name] == nil {
 			balancers = append(balancers, name)
 		}
@@ -64,7 +83,7 @@ func (w Worths) verdict(moved []int) string {
 	}
 	within := fmt.Sprintf("%.2fx to %.2fx; ceiling %.2fx", low, high, ceiling)
 	if noise {
-		return fmt.Sprintf("moving layers made these runs no faster and no slower than noise does (%s)", within)
+		return fmt.Sprintf("moving layers made these runs neither faster nor slower than %s, within noise (%s)", static, within)
 	}
 	comparison := "faster than"
 	parts := make([]string, len(balancers))
@@ -75,7 +94,7 @@ func (w Worths) verdict(moved []int) string {
 		}
 		parts[i] = fmt.Sprintf("%.2fx (%s)", speedup, name)
 	}
-	return fmt.Sprintf("moving layers made these runs %s %s cuts that never move (%s)", strings.Join(parts, " and "), comparison, within)
+	return fmt.Sprintf("moving layers made these runs %s %s %s (%s)", strings.Join(parts, " and "), comparison, static, within)
 }
 
 // same reports whether runs have the same losses and, if known, the same weights.

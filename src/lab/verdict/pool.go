@@ -2,6 +2,7 @@ package verdict
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -19,32 +20,48 @@ type Run struct {
 
 // Compare returns the Results of several runs that did equal work. All runs get the same costs of
 // layers: the samples of all runs between two changes of the model are put together. Otherwise a run
-// on a disturbed machine would look slower. The static layout of all Results is that of the first run
-// that never moved layers. If every run moved layers, each Result has the static layout that Measure
-// takes. The error is ErrNotRun, or says how the work of two runs differs.
-func Compare(runs []Run) ([]Result, error) {
+// on a disturbed machine would look slower. The static layout of all Results is that of the fastest run
+// that never moved layers, by simulated seconds without balancing. static is the index of this run. If every
+// run moved layers, static is -1, and each Result has the static layout that Measure takes. The error is
+// ErrNotRun, or says how the work of two runs differs.
+func Compare(runs []Run) (list []Result, static int, err error) {
 	lists := make([][]segment, len(runs))
 	for i, r := range runs {
 		if lists[i] = segments(r.Series); len(lists[i]) == 0 {
-			return nil, fmt.Errorf("run %d: %w", i, ErrNotRun)
+			return nil, -1, fmt.Errorf("run %d: %w", i, ErrNotRun)
 		}
 	}
 	agreeOnSpeeds(lists)
 	if err := shareCosts(lists); err != nil {
-		return nil, err
+		return nil, -1, err
 	}
-	base := slices.IndexFunc(lists, func(list []segment) bool { return firstMove(list) < 0 })
+	static = fastestStatic(lists)
 	rows := make([]compared, len(runs))
 	for i, list := range lists {
 		rows[i] = compared{runs[i].Problem, list, staticSegments(list)}
-		if base >= 0 {
-			rows[i].static = lists[base]
+		if static >= 0 {
+			rows[i].static = lists[static]
 			for k := range list {
-				list[k].stay = lists[base][0].layout
+				list[k].stay = lists[static][0].layout
 			}
 		}
 	}
-	return evaluate(rows), nil
+	return evaluate(rows), static, nil
+}
+
+// fastestStatic returns the index of the fastest run whose layers never moved; -1: there is none.
+func fastestStatic(lists [][]segment) int {
+	t := trial{costs: measuredCosts}
+	fastest, least := -1, math.Inf(1)
+	for i, list := range lists {
+		if firstMove(list) >= 0 {
+			continue
+		}
+		if seconds := t.total(list); seconds < least {
+			fastest, least = i, seconds
+		}
+	}
+	return fastest
 }
 
 // firstMove returns the first segment in another layout than the first one; -1: there is none.

@@ -5,7 +5,6 @@ import (
 	"math"
 	"slices"
 
-	"dynmo/src/cost"
 	"dynmo/src/layout"
 	"dynmo/src/plan/search"
 	"dynmo/src/record"
@@ -78,7 +77,7 @@ type Phase struct {
 
 // Phases returns the phases of a run that Measure sums up; none if ErrNotRun.
 func Phases(p *search.Problem, series record.Series) []Phase {
-	t := trial{costs: func(s *sampled) cost.Phase { return s.Phase }}
+	t := trial{costs: measuredCosts}
 	used := boundedSegments(series)
 	best, list := bestSeconds(p, &t, used), make([]Phase, len(used))
 	for i, s := range staticSegments(used) {
@@ -151,7 +150,7 @@ type compared struct {
 
 // evaluate returns the result of every run.
 func evaluate(runs []compared) []Result {
-	t := trial{costs: func(s *sampled) cost.Phase { return s.Phase }}
+	t := trial{costs: measuredCosts}
 	list := make([]Result, len(runs))
 	for i, r := range runs {
 		w, price := Result{Clock: r.used[0].costs.Clock}, 0.0
