@@ -14,17 +14,18 @@ import (
 )
 
 // Plan plans a step on costs: at the cuts of a balancer that never moves layers,
-// else at the best ones. Errors are the settings'.
+// else at the best ones. A balancer that never moves layers cuts the chain before
+// any pruning, as a run does before its first step. Errors are the settings'.
 func Plan(t cost.Table, o Options) (search.Plan, error) {
 	p, err := o.problem()
 	if err != nil {
 		return search.Plan{}, err
 	}
-	step, phase := p.Step(t, layout.Layout{}), cost.Phase{Table: t}
+	phase := cost.Phase{Table: t}
 	var best layout.Layout
 	if o.Config.Balance.Moves() {
-		best, err = step.BestLayout()
-	} else if best, err = step.FirstLayout(); err == nil {
+		best, err = p.Step(t, layout.Layout{}).BestLayout()
+	} else if best, err = p.Step(search.Dense(o.Config), layout.Layout{}).FirstLayout(); err == nil {
 		best = p.Step(phase.Mean(), layout.Layout{}).Layout(best.Cuts)
 	}
 	if err != nil {

@@ -7,7 +7,9 @@ import (
 	"testing"
 
 	"dynmo/src/config"
+	"dynmo/src/cost"
 	"dynmo/src/expect"
+	"dynmo/src/layout"
 	"dynmo/src/plan/search"
 )
 
@@ -75,4 +77,30 @@ func assigned(text string) any {
 		n = 10*n + int(digit-'0')
 	}
 	return n
+}
+
+// TestPruningMovesNoStaticCuts: a balancer that never moves layers cuts the dense chain. After a pruning its plan
+// has the cuts that the run has.
+func TestPruningMovesNoStaticCuts(t *testing.T) {
+	settings, costs := chain(4, 1)
+	settings.Balance.Kind = "param"
+	o := Options{Config: settings, Fixed: search.Fixed(settings)}
+	dense, err := Plan(costs, o)
+	expect.OK(t, err)
+	for l := range costs.Layers[:4] { // the first blocks are left with few weights, and with little work
+		costs.Layers[l].NonZeros /= 100
+		costs.Layers[l] = costs.Layers[l].WithSeconds(cost.Stage{Forward: 1e-5, Input: 1e-5, Weight: 1e-5})
+	}
+	p, err := search.New(settings, o.Network, o.Fixed)
+	expect.OK(t, err)
+	anew, err := p.Step(costs, layout.Layout{}).FirstLayout()
+	expect.OK(t, err)
+	if slices.Equal(anew.Cuts, dense.Layout.Cuts) {
+		t.Fatal("the weights that are left would be cut as all weights are: the test tests nothing")
+	}
+	pruned, err := Plan(costs, o)
+	expect.OK(t, err)
+	if !slices.Equal(pruned.Layout.Cuts, dense.Layout.Cuts) {
+		t.Errorf("cuts %v after pruning, want %v", pruned.Layout.Cuts, dense.Layout.Cuts)
+	}
 }
