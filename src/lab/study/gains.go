@@ -1,6 +1,7 @@
 package study
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -17,36 +18,45 @@ type Gain struct {
 
 // Gains returns what would make a step at least 1 % shorter than the settings of o do: the best settings that
 // Advise finds with the present stages and replicas, and the best other stages and replicas of the same ranks
-// that are better still. The list is empty if nothing that was tried would. Errors are the settings'.
+// that are better still. Settings whose costs are made up come last, and only if they are better than those
+// of measured costs. The list is empty if nothing that was tried would. Errors are the settings'.
 func Gains(t cost.Table, o Options) (list []Gain, err error) {
 	present, err := Plan(t, o)
 	if err != nil {
 		return nil, err
 	}
-	best := present.Seconds * (1 - worthSeconds)
-	add := func(sets []string, step float64, madeUp bool) {
-		list = append(list, Gain{sets, present.Seconds / step, madeUp})
-		best = min(best, step*(1-worthSeconds))
-	}
 	silent := func(int64, int64) {}
-	if advice := Advise(t, o, present, nil, silent); len(advice) > 0 && advice[0].Step <= best {
-		add(advice[0].Sets, advice[0].Step, advice[0].MadeUp)
-	}
+	advice := Advise(t, o, present, nil, silent)
+	slices.SortStableFunc(advice, func(a, b Advice) int { return cmp.Compare(a.Step, b.Step) })
 	p := o.Config.Parallel
 	meshes, _, err := Meshes(t, o, p.Stages*p.Replicas, p.Replicas*p.Microbatches*p.MicrobatchSize, silent)
-	if err != nil { // memory allows none
-		return list, nil
+	if err != nil {
+		meshes = nil // memory allows none
 	}
-	for _, m := range meshes {
-		if m.Stages != p.Stages && m.Step <= best {
-			differ := config.Differences([]config.Config{o.Config, m.Config})
-			sets := slices.DeleteFunc(slices.Clone(m.Sets), func(set string) bool {
-				name, _, _ := strings.Cut(set, "=")
-				return !slices.ContainsFunc(differ, func(d config.Difference) bool { return d.Name == name })
-			})
-			add(sets, m.Step, m.MeshRow.MadeUp)
-			break
+	meshes = slices.DeleteFunc(meshes, func(m MeshPlan) bool { return m.Stages == p.Stages })
+	here := present.Seconds * (1 - worthSeconds) // a step of the present stages and replicas must be as short
+	anywhere := here                             // and a step of others
+	add := func(sets []string, step float64, madeUp bool) {
+		list = append(list, Gain{sets, present.Seconds / step, madeUp})
+		anywhere = min(anywhere, step*(1-worthSeconds))
+	}
+	for _, madeUp := range []bool{false, true} {
+		if i := slices.IndexFunc(advice, func(a Advice) bool { return a.MadeUp == madeUp }); i >= 0 && advice[i].Step <= here {
+			here = advice[i].Step * (1 - worthSeconds)
+			add(advice[i].Sets, advice[i].Step, madeUp)
+		}
+		if i := slices.IndexFunc(meshes, func(m MeshPlan) bool { return m.MeshRow.MadeUp == madeUp }); i >= 0 && meshes[i].Step <= anywhere {
+			add(meshSets(o.Config, meshes[i]), meshes[i].Step, madeUp)
 		}
 	}
 	return list, nil
+}
+
+// meshSets returns the settings of a mesh that differ from those at hand.
+func meshSets(have config.Config, m MeshPlan) []string {
+	differ := config.Differences([]config.Config{have, m.Config})
+	return slices.DeleteFunc(slices.Clone(m.Sets), func(set string) bool {
+		name, _, _ := strings.Cut(set, "=")
+		return !slices.ContainsFunc(differ, func(d config.Difference) bool { return d.Name == name })
+	})
 }

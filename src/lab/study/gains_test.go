@@ -39,7 +39,12 @@ func TestGains(t *testing.T) {
 			expect.OK(t, err)
 			named := false
 			last := 1.0
-			for _, g := range gains {
+			for i, g := range gains {
+				if i > 0 && gains[i-1].MadeUp != g.MadeUp {
+					if last = 1; !g.MadeUp {
+						t.Errorf("%v on measured costs come after %v on made-up ones", g.Sets, gains[i-1].Sets)
+					}
+				}
 				named = named || slices.ContainsFunc(g.Sets, func(set string) bool { return strings.HasPrefix(set, c.want) })
 				if g.Factor < last/(1-worthSeconds)-1e-9 {
 					t.Errorf("%v: %v times, after %v", g.Sets, g.Factor, last)
