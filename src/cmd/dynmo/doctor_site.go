@@ -17,7 +17,7 @@ func siteExams() []exam {
 	return []exam{
 		{"pmix", "ranks that srun starts", "a Slurm built with PMIx; without one MPI=mpirun sbatch jobs/train.sbatch, or with MPICH MPI=pmi2", lookPMIx},
 		{"binding", "ranks that keep their cores and memory", "in a job: srun --cpu-bind=cores, or mpirun --bind-to core", lookBinding},
-		{"limits", "memory that networks and GPUs reach, and files of many ranks", "ulimit -l unlimited, ulimit -n 4096: in slurmd's unit (LimitMEMLOCK=infinity, LimitNOFILE=) and limits.conf", lookLimits},
+		{"limits", "memory that networks and GPUs reach, and files of many ranks", "raise the limits named, in slurmd's unit and in limits.conf", lookLimits},
 		{"shm", "messages between the ranks of a node", "a larger /dev/shm (mount -o remount,size=50% /dev/shm; docker --shm-size; apptainer shares the host's)", lookShared},
 		{"hugepages", "weights in few pages: faster products and sampling", "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled", lookHugePages},
 		{"fabric", "NVLink between all GPUs of a node with NVSwitches", "apt-get install nvidia-fabricmanager-VERSION of the driver's version, then systemctl start nvidia-fabricmanager", lookFabric},
@@ -88,15 +88,27 @@ func lookLimits() (string, error) {
 	if err := errors.Join(unix.Getrlimit(unix.RLIMIT_MEMLOCK, &locked), unix.Getrlimit(unix.RLIMIT_NOFILE, &files)); err != nil {
 		return "", err
 	}
+	return judgeLimits(locked.Cur, files.Cur)
+}
+
+// judgeLimits describes the limits of locked memory, in bytes, and of open files. The error names the limits
+// that are too low, and how to raise them.
+func judgeLimits(locked, files uint64) (string, error) {
 	size := "unlimited"
-	if locked.Cur != unix.RLIM_INFINITY {
-		size = fmt.Sprintf("%d KiB", locked.Cur>>10)
+	if locked != unix.RLIM_INFINITY {
+		size = fmt.Sprintf("%d KiB", locked>>10)
 	}
-	text := fmt.Sprintf("locked memory (ulimit -l): %s; open files (ulimit -n): %d", size, files.Cur)
-	if files.Cur < leastFiles || locked.Cur < leastLocked {
-		return "", fmt.Errorf("%s: want at least %d KiB and %d", text, leastLocked>>10, leastFiles)
+	var low []string
+	if locked < leastLocked {
+		low = append(low, fmt.Sprintf("locked memory: %s, want at least %d KiB (ulimit -l unlimited, LimitMEMLOCK=infinity)", size, leastLocked>>10))
 	}
-	return text, nil
+	if files < leastFiles {
+		low = append(low, fmt.Sprintf("open files: %d, want at least %d (ulimit -n 4096, LimitNOFILE=4096)", files, leastFiles))
+	}
+	if len(low) > 0 {
+		return "", errors.New(strings.Join(low, "; "))
+	}
+	return fmt.Sprintf("locked memory (ulimit -l): %s; open files (ulimit -n): %d", size, files), nil
 }
 
 func lookShared() (string, error) {

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"dynmo/src/expect"
 )
 
@@ -119,6 +121,27 @@ func TestMPIName(t *testing.T) {
 	} {
 		if got := mpiName(text); got != want {
 			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// TestLimits: advice names only the limits that are too low.
+func TestLimits(t *testing.T) {
+	for _, c := range []struct {
+		locked, files uint64
+		want, not     string // parts of the text
+	}{
+		{unix.RLIM_INFINITY, 20000, "locked memory (ulimit -l): unlimited; open files (ulimit -n): 20000", "want"},
+		{8 << 20, 20000, "locked memory: 8192 KiB, want at least 1048576 KiB (ulimit -l unlimited", "open files"},
+		{unix.RLIM_INFINITY, 256, "open files: 256, want at least 1024 (ulimit -n 4096", "locked memory"},
+		{8 << 20, 256, "LimitMEMLOCK=infinity); open files: 256", "unlimited;"},
+	} {
+		text, err := judgeLimits(c.locked, c.files)
+		if err != nil {
+			text = err.Error()
+		}
+		if !strings.Contains(text, c.want) || strings.Contains(text, c.not) || (err == nil) != (c.not == "want") {
+			t.Errorf("%d bytes, %d files: %q, %v; want %q without %q", c.locked, c.files, text, err, c.want, c.not)
 		}
 	}
 }

@@ -27,6 +27,7 @@ import "C"
 import (
 	"errors"
 	"fmt"
+	"os"
 	"unsafe"
 )
 
@@ -128,12 +129,22 @@ func Probe() (Driver, error) {
 		d.GPUs = append(d.GPUs, name)
 	}
 	if count == 0 {
-		return d, errNoGPU
+		return d, noGPU(moduleFolder)
 	}
 	return d, nil
 }
 
-var errNoGPU = errors.New("the NVIDIA driver is here, but no GPU that this process may use (CUDA_VISIBLE_DEVICES? the job's --gpus?)")
+// moduleFolder is there once the kernel module of the driver is loaded.
+const moduleFolder = "/proc/driver/nvidia"
+
+// noGPU returns the error of a driver that found no GPU. The driver's library may be on machines where its
+// kernel module is not loaded.
+func noGPU(module string) error {
+	if _, err := os.Stat(module); err != nil {
+		return fmt.Errorf("libcuda.so.1 is here, but the kernel module of the NVIDIA driver is not loaded: no %s", module)
+	}
+	return errors.New("the NVIDIA driver is here, but no GPU that this process may use (CUDA_VISIBLE_DEVICES? the job's --gpus?)")
+}
 
 // noDevice is the driver's status CUDA_ERROR_NO_DEVICE.
 const noDevice = 100
@@ -151,7 +162,7 @@ func (p probe) do(name string, call func(f unsafe.Pointer) C.int) error {
 	case 0:
 		return nil
 	case noDevice:
-		return errNoGPU
+		return noGPU(moduleFolder)
 	default:
 		return fmt.Errorf("the NVIDIA driver is here, but %s fails: %s", name, p.statusName(status))
 	}

@@ -33,3 +33,13 @@ func TestKernels(t *testing.T) {
 		}
 	}
 }
+
+// TestNoGPU: without the kernel module of the driver no GPU is the driver's fault, not that of the job's settings.
+func TestNoGPU(t *testing.T) {
+	loaded := t.TempDir()
+	for folder, want := range map[string]string{loaded: "CUDA_VISIBLE_DEVICES", loaded + "/none": "the kernel module of the NVIDIA driver is not loaded"} {
+		if got := noGPU(folder).Error(); !strings.Contains(got, want) {
+			t.Errorf("%s: %q, want %q", folder, got, want)
+		}
+	}
+}

@@ -22,7 +22,7 @@ func open(lib nvml.Interface) (*Library, error) {
 	case nvml.ERROR_LIBRARY_NOT_FOUND:
 		return nil, fmt.Errorf("%w: libnvidia-ml.so.1 is not here", ErrAbsent)
 	case nvml.ERROR_DRIVER_NOT_LOADED:
-		return nil, fmt.Errorf("%w: the driver is not loaded", ErrAbsent)
+		return nil, fmt.Errorf("%w: libnvidia-ml.so.1 is here, but the kernel module of the NVIDIA driver is not loaded", ErrAbsent)
 	default:
 		return nil, fmt.Errorf("nvml: start: %w", status)
 	}

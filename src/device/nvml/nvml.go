@@ -70,4 +70,4 @@ func throttle(mask uint64) []string {
 
 // ErrAbsent is part of the errors on a machine without the library or its driver, and in a binary without
 // cgo.
-var ErrAbsent = errors.New("nvml: NVIDIA's management library is not here")
+var ErrAbsent = errors.New("nvml: no GPU can be read")

@@ -157,6 +157,9 @@ func TestMissingLibrary(t *testing.T) {
 		if err == nil || errors.Is(err, ErrAbsent) != absent {
 			t.Errorf("status %d: %v", status, err)
 		}
+		if absent && !strings.Contains(err.Error(), "libnvidia-ml.so.1 is here, but the kernel module of the NVIDIA driver is not loaded") {
+			t.Errorf("without a driver: %v", err)
+		}
 	}
 }
 
