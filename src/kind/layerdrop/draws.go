@@ -38,8 +38,12 @@ type draws struct {
 // stream keeps the draws apart from other random numbers of the same seed.
 const stream = 0x6c61796572647270
 
-// Before tunes the gates of the stage's blocks. The kind tells of the shares when they have
-// fallen by a quarter more. Costs are means over draws, and hold.
+// leastFall is the fall of θ after which the kind reports a change. The last block then costs 5 % of a block
+// less, which may be worth a move of layers. Smaller falls are not.
+const leastFall = 0.05
+
+// Before tunes the gates of the stage's blocks. The kind reports a change when θ has fallen by leastFall.
+// Costs are means over draws, and hold.
 func (d *draws) Before(step int, t dynamic.Target) (dynamic.Change, error) {
 	for _, l := range t.Stage.Layers {
 		if l.Block < 0 {
@@ -52,7 +56,7 @@ func (d *draws) Before(step int, t dynamic.Target) (dynamic.Change, error) {
 		l.Tune(share)
 	}
 	theta := d.theta(step)
-	if !dynamic.IsNews(d.told, 1-theta) {
+	if 1-theta < d.told+leastFall {
 		return dynamic.Change{}, nil
 	}
 	d.told = 1 - theta

@@ -70,3 +70,27 @@ func TestDraws(t *testing.T) {
 		t.Error("the embedding has a gate")
 	}
 }
+
+// TestChangesAreFew: a change is reported once θ has fallen noticeably, not at every step of a slow fall.
+func TestChangesAreFew(t *testing.T) {
+	chain := modeltest.New(t, modeltest.Small.With(blockGates{}), tensor.F32)
+	d := &draws{schedule: schedule{options{Theta: 0.5, Gamma: 0.001}, modeltest.Small.Blocks}, seed: 3}
+	last, count := 1.0, 0
+	for step := range 5000 {
+		change, err := d.Before(step, dynamic.Target{Stage: chain.S})
+		expect.OK(t, err)
+		if change.Kind == "" {
+			continue
+		}
+		theta := change.Detail["theta"]
+		if count++; last-theta < leastFall {
+			t.Errorf("step %d: a fall from %v to %v is reported", step, last, theta)
+		}
+		if last = theta; count == 1 && step < 100 {
+			t.Errorf("the first change is reported before step %d, at θ = %v", step, theta)
+		}
+	}
+	if count != 9 { // θ falls from 1 to 0.5, and a step goes past each multiple of 0.05
+		t.Errorf("%d changes, want 9", count)
+	}
+}

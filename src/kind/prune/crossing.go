@@ -23,15 +23,32 @@ type crossing struct {
 // settings and sparsity alone, never what a run measures, so that bits do not depend on
 // how fast a machine was.
 var crossings = []crossing{
-	{"cpu", "f32", "unstructured", 0.7, "measured with dynmo bench spmm: below 50 % on a Zen 5 core, near 65 % on a Zen 4, later where dense products are faster"},
-	{"cpu", "bf16", "unstructured", 0.8, "estimated: sparse products stay float32, and dense ones take half the time of float32 ones on a Zen 5 core (dynmo bench spmm, and bench step --precision bf16)"},
-	{"cuda", "f32", "unstructured", 0.9, "measured with dynmo bench gpu on an H100: at 80 % as long as the dense one, at 90 % 0.60 of it forwards and 0.88 for weights; the paper has 75 %"},
-	{"cuda", "bf16", "unstructured", 1, "measured with dynmo bench gpu on an H100: dense products take less time up to 98 % of zeros"},
-	{"cpu", "f32", "block32", 0.4, "measured with dynmo bench spmm --structure block32: near 38 % on a Zen 5 core with the BLAS's AVX-512 kernels, below 20 % with its AVX2 ones"},
-	{"cpu", "bf16", "block32", 0.7, "estimated: sparse products stay float32, and dense ones take half the time of float32 ones on a Zen 5 core"},
-	{"cuda", "f32", "block32", 0.7, "estimated: a product of blocks at a third of the rate of the dense one"},
-	{"cuda", "bf16", "block32", 0.8, "estimated: a product of blocks at a fifth of the rate of the dense one"},
+	// dynmo bench spmm: below 50 % on a Zen 5 core, near 65 % on a Zen 4, later where dense products are faster.
+	{"cpu", "f32", "unstructured", 0.7, measuredOnce},
+	// Sparse products stay float32. Dense ones take half the time of float32 ones on a Zen 5 core (dynmo bench
+	// spmm, and bench step --precision bf16).
+	{"cpu", "bf16", "unstructured", 0.8, estimated},
+	// dynmo bench gpu on an H100: at 80 % as long as the dense one, at 90 % 0.60 of it forwards and 0.88 for
+	// weights. The paper has 75 %.
+	{"cuda", "f32", "unstructured", 0.9, measuredOnce},
+	// dynmo bench gpu on an H100: dense products take less time up to 98 % of zeros.
+	{"cuda", "bf16", "unstructured", 1, measuredOnce},
+	// dynmo bench spmm --structure block32: near 38 % on a Zen 5 core with the BLAS's AVX-512 kernels, below 20 %
+	// with its AVX2 ones.
+	{"cpu", "f32", "block32", 0.4, measuredOnce},
+	// Sparse products stay float32. Dense ones take half the time of float32 ones on a Zen 5 core.
+	{"cpu", "bf16", "block32", 0.7, estimated},
+	// A product of blocks at a third of the rate of the dense one.
+	{"cuda", "f32", "block32", 0.7, estimated},
+	// A product of blocks at a fifth of the rate of the dense one.
+	{"cuda", "bf16", "block32", 0.8, estimated},
 }
+
+// Sources of crossings.
+const (
+	measuredOnce = "measured elsewhere"
+	estimated    = "estimated"
+)
 
 // never is a sparsity that no matrix reaches.
 const never = 2
@@ -66,7 +83,7 @@ func known(c config.Config) crossing {
 
 // resolve sets prune.csr_from where it is auto and pruning is on, and clears prune.crossing. So the
 // settings of a run say how its matrices are stored, without another file. It returns a sentence
-// with the reason. A run that resumes stores them as before: recorded is the file of its settings,
+// with the reason, none if no weight is pruned. A run that resumes stores them as before: recorded is the file of its settings,
 // which may be absent; "" for a new run. Errors are those of the file of prune.crossing.
 func resolve(c *config.Config, recorded string) (why string, err error) {
 	p := config.Of[options](*c)
@@ -89,10 +106,13 @@ func resolve(c *config.Config, recorded string) (why string, err error) {
 	}
 	p.CSRFrom, p.Crossing = strconv.FormatFloat(known.from, 'g', -1, 64), ""
 	config.Set(c, p)
-	if known.from == 1 {
-		return fmt.Sprintf("pruned matrices stay masked dense: products of %s on device.kind = %q are faster so at any sparsity worth training (%s)", known.precision, known.device, known.source), nil
+	switch {
+	case !prunes(*c):
+		return "", nil
+	case known.from == 1:
+		return fmt.Sprintf("pruned matrices stay masked dense: faster for %s on %s at any sparsity (%s)", known.precision, known.device, known.source), nil
 	}
-	return fmt.Sprintf("pruned matrices are stored as CSR from %g %% of zeros on, where products of %s on device.kind = %q become faster (%s)",
+	return fmt.Sprintf("pruned matrices are stored as CSR from %g %% of zeros on: faster for %s on %s (%s)",
 		100*known.from, known.precision, known.device, known.source), nil
 }
 

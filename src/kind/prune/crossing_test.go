@@ -28,12 +28,14 @@ func TestResolvePruning(t *testing.T) {
 		{"dynamic.kind=none", "", "auto", "", ""},
 		{"dynamic.kind=prune", "", "0.7", "from 70 % of zeros on", ""},
 		{"dynamic.kind=prune prune.csr_from=0.1", "", "0.1", "", ""},
+		{"dynamic.kind=prune prune.start=50 train.steps=50", "", "0.7", "", ""}, // nothing is pruned
+		{"dynamic.kind=prune prune.final=0", "", "0.7", "", ""},
 		{"dynamic.kind=prune prune.structure=2:4 prune.final=0.5", "", "auto", "stay masked dense", ""},
 		{"dynamic.kind=prune device.kind=cuda device.precision=f32", "", "0.9", "measured", ""},
-		{"dynamic.kind=prune device.cpu_precision=bf16", "", "0.8", "from 80 % of zeros on, where products of bf16", ""},
-		{"dynamic.kind=prune device.cpu_precision=bf16-emulated", "", "0.7", "products of f32", ""},
+		{"dynamic.kind=prune device.cpu_precision=bf16", "", "0.8", "from 80 % of zeros on: faster for bf16 on cpu (estimated)", ""},
+		{"dynamic.kind=prune device.cpu_precision=bf16-emulated", "", "0.7", "faster for f32", ""},
 		{"dynamic.kind=prune device.cpu_precision=bf16 prune.crossing=" + file, "", "auto", "", "set prune.csr_from"},
-		{"dynamic.kind=prune+freeze freeze.when=step device.kind=cuda", "", "1", "stay masked dense: products of bf16", ""},
+		{"dynamic.kind=prune+freeze freeze.when=step device.kind=cuda", "", "1", "stay masked dense: faster for bf16", ""},
 		{"dynamic.kind=prune prune.crossing=" + file, "", "0.43", "measured on A CPU", ""},
 		{"dynamic.kind=prune device.kind=cuda prune.crossing=" + file, "", "1", "measured on A GPU", ""},
 		{"dynamic.kind=prune device.kind=cuda device.precision=f32 prune.crossing=" + file, "", "auto", "", "3 wrong elements"},
@@ -47,12 +49,15 @@ func TestResolvePruning(t *testing.T) {
 		{"dynamic.kind=prune prune.csr_from=0.8", run, "0.8", "", ""},
 		{"dynamic.kind=prune", run + ".not", "0.7", "from 70 % of zeros on", ""},
 	} {
-		got, err := config.Load("", strings.Fields(c.sets))
+		got, err := config.Load("", append([]string{"prune.start=0"}, strings.Fields(c.sets)...))
 		expect.OK(t, err)
 		reasons, err := got.Resolve(c.recorded)
 		why, p := strings.Join(reasons, "; "), config.Of[options](got)
 		if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
 			t.Errorf("%s: error %v, want %q", c.sets, err, c.err)
+		}
+		if len(why) > 100 && !strings.Contains(why, file) {
+			t.Errorf("%s: %q is longer than a line", c.sets, why)
 		}
 		if p.CSRFrom != c.want || !strings.Contains(why, c.why) || c.why == "" && why != "" {
 			t.Errorf("%s: %s, %q; want %s, %q", c.sets, p.CSRFrom, why, c.want, c.why)

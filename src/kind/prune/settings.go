@@ -50,6 +50,12 @@ func check(c config.Config, rule config.Rule) {
 	rule(on && c.ReplicasDiffer(), `parallel.experts = "local" beside prune: replicas have to prune the same matrices`, "parallel.experts dynamic.kind")
 }
 
+// prunes reports whether the settings prune any weight. What a file of loads says is not looked at.
+func prunes(c config.Config) bool {
+	p := config.Of[options](c)
+	return c.Dynamic.Replay != "" || p.Start < c.Train.Steps && p.Initial+p.Final > 0
+}
+
 // remarks says where pruning has no effect, or changes no layer's cost.
 func remarks(c config.Config) []string {
 	p := config.Of[options](c)
