@@ -41,9 +41,16 @@ func (w *watcher) sumUp(out train.Outcome, failed error) {
 		fmt.Fprintf(w.out, "%d of %s had no update, since the loss or the gradient was not finite: lower optimizer.lr\n", s.Skipped, record.Counted(s.Steps, "step"))
 	}
 	w.tellPacking(s.Packing)
-	if s.Worth = w.tally.Worth(w.settings); s.Worth == nil {
-		return
+	if s.Worth = w.tally.Worth(w.settings); s.Worth != nil {
+		w.tellWorth(s)
 	}
+	if s.After.Steps > 0 {
+		fmt.Fprintf(w.out, "measured step, median: %s\n", measuredSteps(s))
+	}
+}
+
+// tellWorth adds the value of moving layers to the summary, and prints it.
+func (w *watcher) tellWorth(s verdict.Summary) {
 	s.Worth.Doubt = w.doubt(s.After.Clock)
 	w.keep(s)
 	if s.WouldGain = w.wouldGain(s); s.WouldGain != "" {
@@ -53,7 +60,6 @@ func (w *watcher) sumUp(out train.Outcome, failed error) {
 	for _, line := range report.Remarks(s) {
 		fmt.Fprintln(w.out, line)
 	}
-	fmt.Fprintf(w.out, "measured step, median: %s\n", measuredSteps(s))
 }
 
 // leastWatched is the shortest run whose use of the host is judged, because the system counts CPU

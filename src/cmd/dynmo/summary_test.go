@@ -62,6 +62,17 @@ func TestTrainSumsUp(t *testing.T) {
 	}
 }
 
+// TestOneStageSumsUp: a run on one stage, where no layer can move, prints its step time too.
+func TestOneStageSumsUp(t *testing.T) {
+	file, dir := tiny(t)
+	e := says("train", file, "--run-dir", dir, "--set", "parallel.stages=1", "--set", "dynamic.kind=none")
+	s, err := verdict.ReadSummary(dir)
+	expect.OK(t, err)
+	if e.status != exitDone || strings.Count(e.stderr, "measured step, median: "+measuredSteps(*s)+"\n") != 1 || strings.Contains(e.stderr, "layer costs") {
+		t.Errorf("status %d, summary %+v: %s", e.status, s, e.stderr)
+	}
+}
+
 // TestPackedRunSumsUp: a run that is packed onto fewer ranks states the result of packing at its
 // end. So do its summary, its table, its output for programs, and its report. A run that was never
 // packed says so.
