@@ -198,3 +198,25 @@ func TestOldStates(t *testing.T) {
 		t.Errorf("state %s", f.State)
 	}
 }
+
+// TestDiedWithAnother: one node of three dies, and Slurm kills the other processes of the step. The others
+// end in the second measurement, one of them on a busy host. Only the first node is faulty.
+func TestDiedWithAnother(t *testing.T) {
+	first, second := rows("copy", "GB/s", 100, 100, 100), rows("copy", "GB/s", 100, 100)
+	for _, node := range []string{"a", "b", "c"} {
+		first = append(first, Completed([]Row{{Node: node, Device: "net", Check: "pair a b", Status: Begun}})...)
+	}
+	second[1].Status = Busy
+	second = append(second, Row{Node: "b", Device: "host", Check: "triad", Status: Busy})
+	findings := Judge(Again(first, second), nil, []string{"a", "b", "c"})
+	if bad := Bad(findings); !slices.Equal(bad, []string{"c"}) {
+		t.Errorf("named %v, want c", bad)
+	}
+	if busy := BusyNodes(findings); !slices.Equal(busy, []string{"b"}) {
+		t.Errorf("busy %v, want b", busy)
+	}
+	second = append(second, Completed([]Row{{Node: "a", Device: "host", Check: "triad", Status: Begun}})...)
+	if bad := Bad(Judge(Again(first, second), nil, nil)); !slices.Equal(bad, []string{"a", "c"}) {
+		t.Errorf("a died twice: named %v, want a and c", bad)
+	}
+}

@@ -25,7 +25,7 @@ func Completed(records []Row) []Row {
 		}
 		died := records[i]
 		died.Value, died.Unit, died.Digest = 0, "", ""
-		died.Status, died.Note = Faulty, "the process died in this check, or after it"
+		died.Status, died.Note = Died, "the process died in this check, or after it"
 		if last.Status == Begun {
 			died.Note = "the process died in this check"
 		}
@@ -74,13 +74,25 @@ func Compare(old, now []Finding) string {
 // because the slower one may have been disturbed. Wrong elements of both are added. A check that
 // found a fault or did not end in the second measurement keeps that row. A second measurement on a busy
 // host counts for nothing beside a first one that was not.
+//
+// A process that died in the first measurement may have been killed because another node failed. So a
+// node whose processes all ended in the second measurement has not died, and has the rows of both.
 func Again(first, second []Row) []Row {
-	seconds := map[string]Row{}
+	seconds, ended := map[string]Row{}, map[string]bool{}
 	for _, r := range second {
+		before, known := ended[r.Node]
+		ended[r.Node] = r.Status != Died && (before || !known)
 		seconds[r.Name()] = r
 	}
-	merged := slices.Clone(first)
+	revived := map[string]bool{}
+	merged := slices.DeleteFunc(slices.Clone(first), func(r Row) bool {
+		revives := r.Status == Died && ended[r.Node]
+		revived[r.Node] = revived[r.Node] || revives
+		return revives
+	})
+	names := map[string]bool{}
 	for i, r := range merged {
+		names[r.Name()] = true
 		again, measured := seconds[r.Name()]
 		switch {
 		case !measured || again.Status == Busy && again.Wrong == 0 && r.Status != Busy:
@@ -89,6 +101,11 @@ func Again(first, second []Row) []Row {
 			merged[i] = again
 		case again.speed() > r.speed():
 			merged[i] = again
+		}
+	}
+	for _, r := range second {
+		if revived[r.Node] && !names[r.Name()] {
+			merged = append(merged, r)
 		}
 	}
 	return merged
