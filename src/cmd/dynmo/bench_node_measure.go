@@ -221,7 +221,7 @@ func (n *nodeFlags) measure(r *recorder, local, processes int) {
 	}
 	r.report(watch)
 	if n.passive() {
-		r.unavailable("host", "", "rates", errors.New("a job runs on this node, so only the reports of devices were read"))
+		r.unavailable("host", "", "rates", errors.New("a Slurm job runs here, so only the reports of devices were read"))
 	} else {
 		n.measureHost(r)
 	}

@@ -71,6 +71,9 @@ func sentence(findings []verdict.Finding, s verdict.Summary) error {
 		return nil
 	}
 	text, names := s.Line, verdict.Bad(findings)
+	if s.Status == exitNotMeasured {
+		names = nil
+	}
 	if len(names) == 0 {
 		names = verdict.BusyNodes(findings)
 	}

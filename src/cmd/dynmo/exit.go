@@ -16,13 +16,14 @@ import (
 
 // Exit statuses.
 const (
-	exitDone     = 0
-	exitFailure  = 1
-	exitUsage    = 2  // bad command line, settings or input; nothing was done
-	exitNext     = 75 // the run stopped, with a checkpoint, to start again with fewer stages; sysexits.h's EX_TEMPFAIL
-	exitUnsaved  = 74 // three checkpoints in a row could not be written; sysexits.h's EX_IOERR
-	exitDiverged = 93 // loss or norm is not finite: a new start from the checkpoint would end the same way
-	exitStopped  = 85 // a signal stopped training, and its checkpoint is written
+	exitDone        = 0
+	exitFailure     = 1
+	exitUsage       = 2  // bad command line, settings or input; nothing was done
+	exitNotMeasured = 3  // of bench node and bench pairs: no rate was measured, or an output could not be written
+	exitNext        = 75 // the run stopped, with a checkpoint, to start again with fewer stages; sysexits.h's EX_TEMPFAIL
+	exitUnsaved     = 74 // three checkpoints in a row could not be written; sysexits.h's EX_IOERR
+	exitDiverged    = 93 // loss or norm is not finite: a new start from the checkpoint would end the same way
+	exitStopped     = 85 // a signal stopped training, and its checkpoint is written
 )
 
 // usageError is an error of the user: bad arguments, settings or input.

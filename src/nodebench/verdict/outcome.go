@@ -61,12 +61,14 @@ func Summarise(findings []Finding, reference *Reference) Summary {
 	}
 	has := func(what func(Finding) bool) bool { return slices.ContainsFunc(findings, what) }
 	switch {
+	case len(findings) > 0 && !has(func(f Finding) bool { return !f.isAbsent() }):
+		s.Verdict, s.Line = notMeasured, fmt.Sprintf("No node answered (%s): dynmo did not start on any, so look at the errors of its start", some(bad))
 	case len(bad) > 0:
 		s.Verdict, s.Line = slowOrFaulty, fmt.Sprintf("%d of %d nodes slow or faulty: %s", len(bad), len(nodes), strings.Join(bad, ", "))
 	case len(disturbed) > 0:
 		s.Verdict, s.Line = CannotJudge, busyLine(findings)
 	case !has(func(f Finding) bool { return f.isRate() && f.Status == Measured }):
-		s.Verdict, s.Line = notMeasured, fmt.Sprintf("%s, none measured", count(len(nodes), "node"))
+		s.Verdict, s.Line = notMeasured, fmt.Sprintf("%s, none measured%s", count(len(nodes), "node"), whyNotMeasured(findings))
 	case has(func(f Finding) bool { return f.isRate() && f.State == healthy }):
 		s.Verdict, s.Line = allHealthy, fmt.Sprintf("%s, none slow or faulty", count(len(nodes), "node"))
 	case reference != nil:
@@ -76,6 +78,16 @@ func Summarise(findings []Finding, reference *Reference) Summary {
 	}
 	s.Status = s.Verdict.Status()
 	return s
+}
+
+// whyNotMeasured returns the first reason for which no rate was measured, behind a colon; "" if none is known.
+func whyNotMeasured(findings []Finding) string {
+	for _, f := range findings {
+		if f.Check == "rates" && f.Reason != "" {
+			return ": " + f.Reason
+		}
+	}
+	return ""
 }
 
 // count returns a number with its noun.

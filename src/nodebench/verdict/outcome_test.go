@@ -25,7 +25,7 @@ func TestSummarise(t *testing.T) {
 	reports := []Row{
 		{Node: "a", Device: "gpu0", Check: "ecc_uncorrected", Unit: "errors", Status: Measured},
 		{Node: "a", Device: "gpu0", Check: "nvlinks", Unit: "links", Value: 18, Status: Measured},
-		{Node: "a", Device: "host", Check: "rates", Status: NotAvailable, Note: "a job runs on this node"},
+		{Node: "a", Device: "host", Check: "rates", Status: NotAvailable, Note: "a Slurm job runs here"},
 	}
 	broken := append(slices.Clone(reports), Row{Node: "a", Device: "gpu0", Check: "xid", Status: Faulty, Note: "Xid 79"})
 	sweep := []Row{{Node: "all", Device: "net", Check: "mpi_allreduce_1KiB", Unit: "us", Value: 3, Status: Busy, Sweep: &Sweep{Bytes: 1024, Ranks: 2}}}
@@ -44,7 +44,7 @@ func TestSummarise(t *testing.T) {
 		{"faulty", broken, nil, slowOrFaulty, 1, "1 of 1 nodes slow or faulty: a"},
 		{"wrong on a busy host", disturbedAndWrong, reference, slowOrFaulty, 1, "1 of 2 nodes slow or faulty: b"},
 		{"slow beside a busy host", disturbedAndSlow, reference, slowOrFaulty, 1, "1 of 2 nodes slow or faulty: a"},
-		{"only reports", reports, reference, notMeasured, 3, "1 node, none measured"},
+		{"only reports", reports, reference, notMeasured, 3, "1 node, none measured: a Slurm job runs here"},
 		{"nothing", nil, nil, notMeasured, 3, "0 nodes, none measured"},
 		{"only a sweep", sweep, reference, notMeasured, 3, "0 nodes, none measured"},
 		{"a busy host", disturbed, reference, CannotJudge, 4, "Not judged, because hosts were busy: b"},

@@ -281,13 +281,19 @@ func compareDigests(findings []Finding) {
 	}
 }
 
+// answer is the check of whether a node has any record.
+const answer = "answer"
+
+// isAbsent reports whether the finding says that its node did not answer.
+func (f Finding) isAbsent() bool { return f.Device == "node" && f.Check == answer }
+
 // absent returns a finding for each expected node without rows.
 func absent(rows []Row, expected []string) []Finding {
 	var findings []Finding
 	for _, node := range expected {
 		if !slices.ContainsFunc(rows, func(r Row) bool { return r.Node == node }) {
 			findings = append(findings, Finding{
-				Row:   Row{Node: node, Device: "node", Check: "answer", Status: Faulty, Note: "the node did not answer"},
+				Row:   Row{Node: node, Device: "node", Check: answer, Status: Faulty, Note: "the node did not answer"},
 				State: failed, Reason: "the node did not answer",
 			})
 		}
