@@ -34,7 +34,7 @@ type nodeFlags struct {
 	records    string
 	judge      []string // folders of records to judge
 	nodes      string
-	prometheus string
+	prometheus target
 	page       target
 	force      bool
 	compare    string
@@ -58,7 +58,7 @@ line say:
   0  healthy, or measured with nothing to compare with
   1  slow or faulty
   2  the command line is wrong; nothing was measured
-  3  not measured: no rate, and no device reports a fault
+  3  not measured: no rate, and no device reports a fault; or an output could not be written
   4  cannot judge: others used a host, or no bound of the reference fits
 
 Start one process a GPU, or one a node without GPUs (srun or mpirun dynmo bench node); alone
@@ -104,7 +104,7 @@ the measurement and the version. Page and JSON have the command and the threshol
 			if gpus, err := cuda.Probe(); err == nil && len(gpus.GPUs) > 0 && !n.passive() {
 				if _, err := sibling(); err == nil || cuda.Built {
 					if err := useGPU("cuda"); err != nil {
-						return err
+						return nodeError{err, exitNotMeasured}
 					}
 				}
 			}
@@ -133,7 +133,7 @@ func (n *nodeFlags) outputs(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&n.reference, "reference", "", "file of what checks should reach")
 	n.write.named(c, "write-reference", "", "write such a file from what is measured")
-	f.StringVar(&n.prometheus, "prometheus", "", "also write a text file for Prometheus's node exporter, over an older one")
+	n.prometheus.named(c, "prometheus", "", "also write a text file for Prometheus's node exporter, over an older one")
 	n.page.named(c, "page", "", "also write a page for a browser")
 	f.BoolVar(&n.force, "force", false, "write over what --page, --write-reference and --records name")
 	f.StringVar(&n.compare, "compare", "", "say what has changed since this output of --json")
@@ -175,8 +175,8 @@ func (n *nodeFlags) check(c *cobra.Command) error {
 
 // files reads the files that the flags name, and checks those to write, before anything is measured.
 func (n *nodeFlags) files(c *cobra.Command) (err error) {
-	n.page.force, n.write.force = n.force, n.force
-	if err := cmp.Or(n.page.check(), n.write.check()); err != nil {
+	n.page.force, n.write.force, n.prometheus.force = n.force, n.force, true
+	if err := cmp.Or(n.page.check(), n.write.check(), n.prometheus.check()); err != nil {
 		return err
 	}
 	if n.reference != "" {
@@ -227,7 +227,7 @@ func (n *nodeFlags) alone(c *cobra.Command) error {
 	}
 	n.measure(r, 0, 1)
 	if err := r.close(); err != nil {
-		return err
+		return nodeError{err, exitNotMeasured}
 	}
 	return n.conclude(c, r.rows, nil, nil)
 }

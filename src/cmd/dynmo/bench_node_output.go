@@ -36,7 +36,7 @@ func (n *nodeFlags) conclude(c *cobra.Command, rows []verdict.Row, pairs []verdi
 			fmt.Fprintf(c.ErrOrStderr(), "dynmo bench node: warning: %s has no bound for %s: a reference of another machine?\n", n.reference, files.Visible(model))
 		}
 	}
-	write(target{flag: "prometheus", path: n.prometheus}, func(w io.Writer) error { return verdict.Prometheus(w, findings, s) })
+	write(n.prometheus, func(w io.Writer) error { return verdict.Prometheus(w, findings, s) })
 	write(n.page, func(w io.Writer) error { return verdict.Page(w, findings, pairs, s) })
 	write(n.write, func(w io.Writer) error {
 		if names := verdict.BusyNodes(findings); len(names) > 0 {
@@ -61,7 +61,10 @@ func (n *nodeFlags) conclude(c *cobra.Command, rows []verdict.Row, pairs []verdi
 	if n.compare != "" && !n.quick {
 		fmt.Fprint(c.ErrOrStderr(), files.VisibleLines(verdict.Compare(n.before, findings)))
 	}
-	return errors.Join(append([]error{sentence(findings, s)}, failed...)...)
+	if err := errors.Join(failed...); err != nil {
+		return errors.Join(sentence(findings, s), nodeError{err, exitNotMeasured})
+	}
+	return sentence(findings, s)
 }
 
 // sentence returns the verdict as an error with an exit status; nil if the status is 0. One node is named

@@ -113,6 +113,31 @@ func TestBenchNodeJudges(t *testing.T) {
 	}
 }
 
+// TestBenchNodeUnwritten: an output that cannot be written changes no healthy node to a slow one.
+func TestBenchNodeUnwritten(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	expect.OK(t, os.Mkdir(filepath.Join(dir, "records"), 0o700))
+	var lines bytes.Buffer
+	expect.OK(t, writeLines(&lines, []verdict.Row{
+		{Node: "a", Device: "host", Model: "M", Check: "triad", Value: 11, Unit: "GB/s", Status: verdict.Measured}, {Node: "a", Status: verdict.Ended}}))
+	expect.OK(t, os.WriteFile(filepath.Join(dir, "records", "a.0.jsonl"), lines.Bytes(), 0o600))
+	for _, flag := range []string{"--prometheus", "--page", "--write-reference"} {
+		e := alone.run(t, dir, "bench", "node", "--judge", "records", flag, "/dev/full")
+		if e.status != 3 || !strings.Contains(e.stderr, flag+": write /dev/full: no space left on device") {
+			t.Errorf("%s: status %d\n%s", flag, e.status, e.stderr)
+		}
+	}
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	expect.OK(t, err)
+	defer full.Close()
+	c := alone.command(t, dir, "bench", "node", "--judge", "records")
+	c.Stdout = full
+	if err := c.Run(); c.ProcessState == nil || c.ProcessState.ExitCode() != 3 {
+		t.Errorf("the table: %v", err)
+	}
+}
+
 // TestBenchNodeOnABusyHost loads all cores: the host is not judged, and no reference is written.
 func TestBenchNodeOnABusyHost(t *testing.T) {
 	var stop atomic.Bool
@@ -219,6 +244,8 @@ func TestBenchNodeRefuses(t *testing.T) {
 		{[]string{"--judge", "absent"}, "absent"},
 		{[]string{"--compare", "absent"}, "absent"},
 		{[]string{"--nodes", "a"}, "--nodes: want --judge"},
+		{[]string{"--prometheus", "absent/x.prom"}, "--prometheus: open absent/x.prom: no such file or directory"},
+		{[]string{"--prometheus", "."}, "--prometheus: .: a directory, want a file"},
 	} {
 		t.Run(strings.Join(test.args, " "), func(t *testing.T) {
 			t.Parallel()
