@@ -75,9 +75,18 @@ func TestBenchNodeJudges(t *testing.T) {
 	busy.Status, busy.Note = verdict.Busy, "others took 2 cores"
 	absent := verdict.Row{Node: "a", Device: "host", Check: "rates", Status: verdict.NotAvailable, Note: "a job runs"}
 	expect.OK(t, os.Mkdir(filepath.Join(dir, "empty"), 0o700))
-	e := alone.run(t, dir, "bench", "node", "--judge", "empty", "--nodes", "node[1-3]", "--page", "empty.html")
+	e := alone.run(t, dir, "bench", "node", "--judge", "empty", "--nodes", "node[1-3]", "--page", "empty.html", "--prometheus", "empty.prom", "--json")
 	if e.status != 3 || !strings.Contains(e.stderr, "dynmo: No node answered (node1, node2, node3): dynmo did not start on any") {
 		t.Errorf("no records: status %d\n%s%s", e.status, e.stdout, e.stderr)
+	}
+	page, err := os.ReadFile(filepath.Join(dir, "empty.html"))
+	expect.OK(t, err)
+	metrics, err := os.ReadFile(filepath.Join(dir, "empty.prom"))
+	expect.OK(t, err)
+	for _, text := range []string{e.stdout, string(page), string(metrics)} {
+		if strings.Contains(text, "0001-01-01") || strings.Contains(text, "timestamp") {
+			t.Errorf("no records, but a time: %s", text)
+		}
 	}
 	for i, test := range []struct {
 		row    verdict.Row

@@ -41,9 +41,9 @@ func (o Outcome) Status() int {
 type Summary struct {
 	Verdict    Outcome   `json:"verdict"`
 	Status     int       `json:"exit_status"`
-	Line       string    `json:"line"`  // the verdict in one sentence
-	Bench      string    `json:"bench"` // "node" or "pairs"
-	Measured   time.Time `json:"date"`
+	Line       string    `json:"line"`          // the verdict in one sentence
+	Bench      string    `json:"bench"`         // "node" or "pairs"
+	Measured   time.Time `json:"date,omitzero"` // zero if there are no records
 	Version    string    `json:"version"`
 	Command    string    `json:"command"`
 	Thresholds []string  `json:"thresholds"` // sentences

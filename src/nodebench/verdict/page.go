@@ -58,6 +58,10 @@ func (c *cell) filled(ratio float64) {
 // are bad or could not be judged, a line for each check, a heat map of devices and checks, the sweep over
 // lengths of messages, and a heat map of pairs of nodes.
 func Page(w io.Writer, findings []Finding, pairs []Pair, s Summary) error {
+	date := ""
+	if !s.Measured.IsZero() {
+		date = " " + s.Measured.UTC().Format("2006-01-02 15:04:05 UTC")
+	}
 	return pageTemplate.Execute(w, struct {
 		Summary
 		Date    string
@@ -68,7 +72,7 @@ func Page(w io.Writer, findings []Finding, pairs []Pair, s Summary) error {
 		Map     *heat
 		Sweep   [][]string
 		Pairs   *heat
-	}{s, s.Measured.UTC().Format("2006-01-02 15:04:05 UTC"), s.Verdict == slowOrFaulty, busyLine(findings), doubtedFirst(findings),
+	}{s, date, s.Verdict == slowOrFaulty, busyLine(findings), doubtedFirst(findings),
 		grouped(findings), checkMap(findings), sweepTable(findings), pairMap(pairs)})
 }
 

@@ -46,8 +46,10 @@ func Prometheus(w io.Writer, findings []Finding, s Summary) error {
 	}
 	family("dynmo_bench_status")
 	fmt.Fprintf(&text, "dynmo_bench_status{%s} %d\n", bench, s.Status)
-	family("dynmo_bench_timestamp_seconds")
-	fmt.Fprintf(&text, "dynmo_bench_timestamp_seconds{%s} %d\n", bench, s.Measured.Unix())
+	if !s.Measured.IsZero() {
+		family("dynmo_bench_timestamp_seconds")
+		fmt.Fprintf(&text, "dynmo_bench_timestamp_seconds{%s} %d\n", bench, s.Measured.Unix())
+	}
 	family("dynmo_bench_info")
 	fmt.Fprintf(&text, "dynmo_bench_info{%s,version=\"%s\"} 1\n", bench, escape(s.Version))
 	_, err := io.WriteString(w, text.String())
