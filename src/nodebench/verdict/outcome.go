@@ -67,6 +67,8 @@ func Summarise(findings []Finding, reference *Reference) Summary {
 		s.Verdict, s.Line = slowOrFaulty, fmt.Sprintf("%d of %d nodes slow or faulty: %s", len(bad), len(nodes), strings.Join(bad, ", "))
 	case len(disturbed) > 0:
 		s.Verdict, s.Line = CannotJudge, busyLine(findings)
+	case has(Finding.misfits):
+		s.Verdict, s.Line = CannotJudge, "Not judged: "+misfit(findings)
 	case !has(func(f Finding) bool { return f.isRate() && f.Status == Measured }):
 		s.Verdict, s.Line = notMeasured, fmt.Sprintf("%s, none measured%s", count(len(nodes), "node"), whyNotMeasured(findings))
 	case has(func(f Finding) bool { return f.isRate() && f.State == healthy }):
@@ -119,13 +121,25 @@ func busyLine(findings []Finding) string {
 	return "Not judged, because hosts were busy: " + strings.Join(names, ", ")
 }
 
-// lacking names the first model and check with a rate but without a bound, in quotes.
+// misfits reports whether the reference has a bound for the finding's device and check that cannot be applied.
+func (f Finding) misfits() bool {
+	return f.isRate() && f.Status == Measured && f.State == unjudged && f.Reason != ""
+}
+
+// misfit describes the first finding whose bound cannot be applied.
+func misfit(findings []Finding) string {
+	for _, f := range findings {
+		if f.misfits() {
+			return fmt.Sprintf("%s: %s", f.Name(), f.Reason)
+		}
+	}
+	panic("verdict: no misfit")
+}
+
+// lacking names the first model with a rate, in quotes.
 func (r *Reference) lacking(findings []Finding) string {
 	for _, f := range findings {
 		if f.isRate() && f.Status == Measured {
-			if f.Reason != "" { // the bound has another unit
-				return fmt.Sprintf("%q: %s", f.Model, f.Reason)
-			}
 			return fmt.Sprintf("%q", f.Model)
 		}
 	}

@@ -50,7 +50,8 @@ func TestSummarise(t *testing.T) {
 		{"a busy host", disturbed, reference, CannotJudge, 4, "Not judged, because hosts were busy: b"},
 		{"a busy host without reference", disturbed, nil, CannotJudge, 4, "Not judged, because hosts were busy: b"},
 		{"no bound fits", foreign, reference, CannotJudge, 4, `Nothing was judged: the reference has no line for "Z \"9\""`},
-		{"no bound has the unit", otherUnit, reference, CannotJudge, 4, `Nothing was judged: the reference has no line for "M": r.toml has a bound in GB/s`},
+		{"no bound has the unit", otherUnit, reference, CannotJudge, 4, "Not judged: a gpu0 copy: r.toml has a bound in GB/s"},
+		{"one bound of two has another unit", append(rows("copy", "GB/s", 11), otherUnit...), reference, CannotJudge, 4, "Not judged: a gpu0 copy: r.toml has a bound in GB/s"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			findings := Judge(test.rows, test.reference, nil)

@@ -15,7 +15,7 @@ import (
 // Bound is the speed that a check should reach on devices of one model. Least is a lower bound for
 // values where more is better; Most is an upper bound for the others.
 type Bound struct {
-	Model  string  `toml:"model"` // name of the product, or the beginning of the name
+	Model  string  `toml:"model"` // name of the product, or the beginning of the name; "" for messages between nodes
 	Check  string  `toml:"check"`
 	Least  float64 `toml:"least,omitzero"`
 	Most   float64 `toml:"most,omitzero"`
@@ -41,7 +41,7 @@ func ReadReference(path string) (*Reference, error) {
 	}
 	for i, b := range r.Bounds {
 		switch wrong := fmt.Sprintf("%s: bound %d (%s, %s): ", path, i+1, b.Model, b.Check); {
-		case b.Model == "" || b.Check == "":
+		case b.Model == "" && !strings.HasPrefix(b.Check, "mpi_") || b.Check == "":
 			return nil, fmt.Errorf("%swants a model and a check", wrong)
 		case b.Least < 0 || b.Most < 0 || (b.Least > 0) == (b.Most > 0):
 			return nil, fmt.Errorf("%sleast = %g, most = %g: want one of them, above 0", wrong, b.Least, b.Most)
@@ -49,6 +49,8 @@ func ReadReference(path string) (*Reference, error) {
 			return nil, fmt.Errorf("%sunit %q: want least for rates, most for times", wrong, b.Unit)
 		case Row{Unit: b.Unit}.direction() == 0:
 			return nil, fmt.Errorf("%sunit %q: want GFLOP/s, TFLOP/s, GB/s, MHz, links, lanes, GPUs or us", wrong, b.Unit)
+		case b.misspelt() != "":
+			return nil, fmt.Errorf("%s%s", wrong, b.misspelt())
 		}
 	}
 	if len(r.Bounds) == 0 {
@@ -75,7 +77,7 @@ func (r *Reference) bound(row Row) *Bound {
 func (r *Reference) Strangers(rows []Row) []string {
 	var models []string
 	for _, row := range rows {
-		known := slices.ContainsFunc(r.Bounds, func(b Bound) bool { return strings.HasPrefix(row.Model, b.Model) })
+		known := slices.ContainsFunc(r.Bounds, func(b Bound) bool { return b.Model != "" && strings.HasPrefix(row.Model, b.Model) })
 		if !known && row.Model != "" && !slices.Contains(models, row.Model) {
 			models = append(models, row.Model)
 		}
