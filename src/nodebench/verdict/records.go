@@ -35,7 +35,7 @@ func Completed(records []Row) []Row {
 }
 
 // Compare describes the differences between two outputs: values that changed by more than a tenth,
-// and changed verdicts. Both outputs have one row for each node, device and check.
+// and changed verdicts. It says so if no row is in both. Both outputs have one row for each node, device and check.
 func Compare(old, now []Finding) string {
 	before := map[string]Finding{}
 	for _, f := range old {
@@ -47,11 +47,13 @@ func Compare(old, now []Finding) string {
 	}
 	const least = 0.1
 	var changes []change
+	compared := false
 	for _, f := range now {
 		o, known := before[f.Name()]
 		switch {
 		case !known:
 		case o.comparable() && f.comparable():
+			compared = true
 			if part := f.speed()/o.speed() - 1; part < -least || part > least {
 				changes = append(changes, change{fmt.Sprintf("%s: %.4g to %.4g %s (%+.0f %% speed)", f.Name(), o.Value, f.Value, f.Unit, 100*part), part})
 			}
@@ -64,7 +66,11 @@ func Compare(old, now []Finding) string {
 	for _, c := range changes {
 		fmt.Fprintln(&text, "changed:", c.line)
 	}
-	if len(changes) == 0 {
+	switch {
+	case len(changes) > 0:
+	case !compared:
+		text.WriteString("nothing to compare: no node, device and check has a value in both outputs\n")
+	default:
 		text.WriteString("nothing has changed by more than 10 %\n")
 	}
 	return text.String()

@@ -365,6 +365,12 @@ func TestCompare(t *testing.T) {
 	if got, want := Compare(old, now), "changed: b gpu0 copy: 100 to 60 GB/s (-40 % speed)\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
+	if got, want := Compare(nil, now), "nothing to compare: no node, device and check has a value in both outputs\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got, want := Compare(now, now), "nothing has changed by more than 10 %\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
 }
 
 // TestForeignText: a page and a file for Prometheus keep the text of nodes as text.
