@@ -154,6 +154,8 @@ func (n *nodeFlags) check(c *cobra.Command) error {
 		return fmt.Errorf("--burn %v: want at least 0", n.burn)
 	case n.quick && (n.burn > 0 || n.records != "" || mpi.Launched()):
 		return errors.New("--quick looks at this machine alone, by itself: want no --burn, no --records, no mpirun or srun with several tasks")
+	case n.small && (n.reference != "" || n.write.path != ""):
+		return errSmall
 	case n.nodes != "" && n.judge == nil:
 		return errors.New("--nodes: want --judge")
 	}
@@ -191,6 +193,9 @@ func (n *nodeFlags) files(c *cobra.Command) (err error) {
 	}
 	return err
 }
+
+// errSmall refuses a reference for rates that mean nothing.
+var errSmall = errors.New("rates of --small mean nothing: want no --reference and no --write-reference with them")
 
 // allowedCores returns how many processors the launcher left to this process.
 func allowedCores() int {

@@ -28,6 +28,7 @@ type recorder struct {
 	file    *os.File // nil: no records are written
 	failed  error
 	rows    []verdict.Row
+	small   bool // see verdict.Row
 	whole   bool // limit is for all checks together, not for each
 	limit   time.Duration
 	timer   *time.Timer
@@ -48,7 +49,7 @@ func (r *recorder) next() {
 
 // newRecorder returns the recorder of a rank.
 func (n *nodeFlags) newRecorder(rank int) (*recorder, error) {
-	r := &recorder{node: nodeName(), limit: n.limit, whole: n.quick}
+	r := &recorder{node: nodeName(), limit: n.limit, whole: n.quick, small: n.small}
 	r.watch = n.watch()
 	if n.records == "" {
 		return r, nil
@@ -125,6 +126,7 @@ func (r *recorder) write(row verdict.Row) {
 // add collects rows, and writes them to the file.
 func (r *recorder) add(rows ...verdict.Row) {
 	for _, row := range rows {
+		row.Small = r.small
 		r.rows = append(r.rows, row)
 		r.write(row)
 	}
@@ -139,8 +141,12 @@ func (r *recorder) results(device, model string, results []nodebench.Result, bus
 	}
 	for _, x := range results {
 		name := strings.TrimPrefix(strings.TrimPrefix(x.Name, "emulated/"), "gpu/")
-		r.add(verdict.Row{Node: r.node, Device: device, Model: model, Check: name, Value: x.Value, Low: x.Low, High: x.High,
-			Unit: x.Unit, Status: status, Wrong: x.Wrong, Note: busy})
+		row := verdict.Row{Node: r.node, Device: device, Model: model, Check: name, Value: x.Value, Low: x.Low, High: x.High,
+			Unit: x.Unit, Status: status, Wrong: x.Wrong, Note: busy}
+		if x.Clock == verdict.Virtual {
+			row.Clock = x.Clock
+		}
+		r.add(row)
 	}
 }
 

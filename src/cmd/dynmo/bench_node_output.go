@@ -21,10 +21,13 @@ import (
 // conclude judges rows and writes the outputs that the flags ask for. Its error names the nodes that are
 // slow or faulty, or could not be judged, and has the exit status.
 func (n *nodeFlags) conclude(c *cobra.Command, rows []verdict.Row, pairs []verdict.Pair, expected []string) error {
+	for i := range rows {
+		rows[i].Small = rows[i].Small || n.small
+	}
 	findings := verdict.Judge(rows, n.bounds, expected)
 	s := verdict.Summarise(findings, n.bounds)
 	s.Bench, s.Measured, s.Version, s.Command = n.name, n.measured.UTC().Truncate(time.Second), revision(), commandLine(os.Args)
-	s.Thresholds = append(s.Thresholds, nodebench.BusyRule)
+	s.Thresholds = append(s.Thresholds, watching(rows))
 	var failed []error
 	write := func(to target, write func(io.Writer) error) {
 		if to.path != "" {
@@ -42,8 +45,13 @@ func (n *nodeFlags) conclude(c *cobra.Command, rows []verdict.Row, pairs []verdi
 		if names := verdict.BusyNodes(findings); len(names) > 0 {
 			return fmt.Errorf("%s: not written, because hosts were busy: %s", n.write.path, strings.Join(names, ", "))
 		}
-		source := fmt.Sprintf("measured %s by dynmo %s", time.Now().UTC().Format(time.DateOnly), revision())
-		return verdict.Measure(rows, source).Write(w)
+		source := fmt.Sprintf("measured %s, written %s by dynmo %s", s.Measured.Format(time.DateOnly), time.Now().UTC().Format(time.RFC3339), revision())
+		reference := verdict.Measure(rows, source)
+		if len(reference.Bounds) == 0 {
+			return fmt.Errorf("%s: not written, because nothing was measured", n.write.path)
+		}
+		fmt.Fprintf(c.ErrOrStderr(), "dynmo bench node: writes %s. %s\n", n.write.path, verdict.Allowance)
+		return reference.Write(w)
 	})
 	switch {
 	case n.quick:
@@ -65,6 +73,17 @@ func (n *nodeFlags) conclude(c *cobra.Command, rows []verdict.Row, pairs []verdi
 		return errors.Join(sentence(findings, s), nodeError{err, exitNotMeasured})
 	}
 	return sentence(findings, s)
+}
+
+// watching says whether the users of the hosts were watched, as a sentence for the page.
+func watching(rows []verdict.Row) string {
+	switch {
+	case slices.ContainsFunc(rows, func(r verdict.Row) bool { return r.Small }):
+		return "Operands were small (--small): rates mean nothing, and nobody watched the hosts."
+	case slices.ContainsFunc(rows, func(r verdict.Row) bool { return r.Clock == verdict.Virtual }):
+		return "The clock was virtual (--clock virtual): it counts the CPU time of one thread, and nobody watched the host."
+	}
+	return nodebench.BusyRule
 }
 
 // sentence returns the verdict as an error with an exit status; nil if the status is 0. One node is named
@@ -108,6 +127,9 @@ func (n *nodeFlags) judgeRecords(c *cobra.Command) error {
 			list = verdict.Again(rows, list)
 		}
 		rows = list
+	}
+	if (n.reference != "" || n.write.path != "") && slices.ContainsFunc(rows, func(r verdict.Row) bool { return r.Small }) {
+		return usageError{fmt.Errorf("--judge: %w", errSmall)}
 	}
 	return n.conclude(c, rows, nil, expected)
 }

@@ -26,7 +26,7 @@ func TestBenchNode(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	e := alone.run(t, dir, "bench", "node", "--small", "--seconds", "0.01", "--threads", "1", "--json", "--records", "records",
-		"--page", "page.html", "--prometheus", "node.prom", "--write-reference", "ref.toml", "--burn", "10ms")
+		"--page", "page.html", "--prometheus", "node.prom", "--burn", "10ms")
 	if e.status != exitDone {
 		t.Fatalf("status %d\n%s%s", e.status, e.stdout, e.stderr)
 	}
@@ -56,7 +56,7 @@ func TestBenchNode(t *testing.T) {
 			t.Errorf("%s: %+v", name, f)
 		}
 	}
-	for file, want := range map[string]string{"page.html": "triad", "node.prom": `check="triad"`, "ref.toml": `check = "triad"`} {
+	for file, want := range map[string]string{"page.html": "triad", "node.prom": `check="triad"`} {
 		text, err := os.ReadFile(filepath.Join(dir, file))
 		if err != nil || !strings.Contains(string(text), want) {
 			t.Errorf("%s lacks %s: %v", file, want, err)
@@ -64,10 +64,8 @@ func TestBenchNode(t *testing.T) {
 	}
 	e = alone.run(t, dir, "bench", "node", "--judge", "records", "--nodes", nodeName()+",elsewhere")
 	fails(t, e, "elsewhere: node answer: the node did not answer")
-	const high = "[[bound]]\nmodel = \"\\u0000\"\ncheck = \"triad\"\nleast = 1e9\nunit = \"GB/s\"\nsource = \"a test\"\n"
-	expect.OK(t, os.WriteFile(filepath.Join(dir, "high.toml"), []byte(strings.Replace(high, `\u0000`, found["triad"].Model[:4], 1)), 0o600))
-	e = alone.run(t, dir, "bench", "node", "--judge", "records", "--reference", "high.toml")
-	fails(t, e, "the reference wants at least 1e+09")
+	alone.run(t, dir, "bench", "node", "--judge", "records", "--reference", "bound.toml").refused(t, exitUsage, "--judge: rates of --small mean nothing")
+	alone.run(t, dir, "bench", "node", "--judge", "records", "--write-reference", "ref.toml").refused(t, exitUsage, "--judge: rates of --small mean nothing")
 }
 
 // TestBenchNodeJudges: every verdict on records has its exit status and its word.
@@ -119,13 +117,40 @@ func TestBenchNodeJudges(t *testing.T) {
 		}
 		written := alone.run(t, dir, append(args, "--write-reference", folder+".toml", "--prometheus", folder+".prom")...)
 		_, err := os.Stat(filepath.Join(dir, folder+".toml"))
-		if refused := errors.Is(err, fs.ErrNotExist); refused != (test.row.Status == verdict.Busy) || written.status != test.status {
+		if refused := errors.Is(err, fs.ErrNotExist); refused != (test.row.Status != verdict.Measured) || written.status != test.status {
 			t.Errorf("%s: status %d, reference: %v", test.word, written.status, err)
 		}
 		metrics, err := os.ReadFile(filepath.Join(dir, folder+".prom"))
 		if want := fmt.Sprintf("dynmo_bench_verdict{bench=\"node\",verdict=%q} 1\n", test.word); err != nil || !strings.Contains(string(metrics), want) {
 			t.Errorf("%s lacks %s: %v", metrics, want, err)
 		}
+	}
+}
+
+// TestBenchNodeVirtual: the clock is in every output, and a reference of one clock is not for the other.
+func TestBenchNodeVirtual(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	e := alone.run(t, dir, "bench", "node", "--clock", "virtual", "--seconds", "0.01", "--records", "records", "--page", "page.html", "--prometheus", "node.prom", "--write-reference", "ref.toml")
+	if e.status != exitDone || !strings.Contains(e.stdout, "\nclock: virtual, the CPU time of one thread\n") || !strings.Contains(e.stderr, "writes ref.toml. A bound is 0.8 of the median speed") {
+		t.Fatalf("status %d\n%s%s", e.status, e.stdout, e.stderr)
+	}
+	for file, want := range map[string]string{"page.html": "The clock was virtual", "node.prom": `check="triad",clock="virtual",unit="GB/s"`, "ref.toml": `clock = "virtual"`} {
+		text, err := os.ReadFile(filepath.Join(dir, file))
+		if err != nil || !strings.Contains(string(text), want) || strings.Contains(string(text), "counts if others took") {
+			t.Errorf("%s lacks %s: %v\n%s", file, want, err, text)
+		}
+	}
+	e = alone.run(t, dir, "bench", "node", "--judge", "records", "--reference", "ref.toml")
+	if e.status != exitDone || !strings.HasSuffix(e.stdout, "verdict: healthy (status 0)\n") {
+		t.Errorf("its own reference: status %d\n%s%s", e.status, e.stdout, e.stderr)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "ref.toml"))
+	expect.OK(t, err)
+	expect.OK(t, os.WriteFile(filepath.Join(dir, "wall.toml"), []byte(strings.ReplaceAll(string(text), "clock = \"virtual\"\n", "")), 0o600))
+	e = alone.run(t, dir, "bench", "node", "--judge", "records", "--reference", "wall.toml")
+	if e.status != 4 || !strings.Contains(e.stderr, "measured with --clock virtual, and the bound of wall.toml is for --clock wall") {
+		t.Errorf("a reference of the wall clock: status %d\n%s%s", e.status, e.stdout, e.stderr)
 	}
 }
 
@@ -259,6 +284,8 @@ func TestBenchNodeRefuses(t *testing.T) {
 		{[]string{"--reference", "absent.toml"}, "absent.toml"},
 		{[]string{"--judge", "absent"}, "absent"},
 		{[]string{"--compare", "absent"}, "absent"},
+		{[]string{"--small", "--write-reference", "r.toml"}, "rates of --small mean nothing: want no --reference and no --write-reference"},
+		{[]string{"--small", "--reference", "r.toml"}, "rates of --small mean nothing"},
 		{[]string{"--nodes", "a"}, "--nodes: want --judge"},
 		{[]string{"--prometheus", "absent/x.prom"}, "--prometheus: open absent/x.prom: no such file or directory"},
 		{[]string{"--prometheus", "."}, "--prometheus: .: a directory, want a file"},

@@ -75,6 +75,8 @@ func Summarise(findings []Finding, reference *Reference) Summary {
 		s.Verdict, s.Line = allHealthy, fmt.Sprintf("%s, none slow or faulty", count(len(nodes), "node"))
 	case reference != nil:
 		s.Verdict, s.Line = CannotJudge, "Nothing was judged: the reference has no line for "+reference.lacking(findings)
+	case has(func(f Finding) bool { return f.Small }):
+		s.Verdict, s.Line = onlyMeasured, "Nothing was judged: the rates of --small mean nothing"
 	default:
 		s.Verdict, s.Line = onlyMeasured, fmt.Sprintf("Nothing was judged: give --reference, or measure %d nodes", fewestPeers)
 	}

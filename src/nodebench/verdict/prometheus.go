@@ -57,7 +57,11 @@ func Prometheus(w io.Writer, findings []Finding, s Summary) error {
 }
 
 func (r Row) labels() string {
-	return fmt.Sprintf(`node="%s",device="%s",check="%s"`, escape(r.Node), escape(r.Device), escape(r.Check))
+	text := fmt.Sprintf(`node="%s",device="%s",check="%s"`, escape(r.Node), escape(r.Device), escape(r.Check))
+	if r.Clock != "" {
+		text += fmt.Sprintf(`,clock="%s"`, escape(r.Clock))
+	}
+	return text
 }
 
 // escape escapes text for the value of a label.

@@ -52,7 +52,7 @@ func Compare(old, now []Finding) string {
 		o, known := before[f.Name()]
 		switch {
 		case !known:
-		case o.comparable() && f.comparable():
+		case o.comparable() && f.comparable() && o.Clock == f.Clock:
 			compared = true
 			if part := f.speed()/o.speed() - 1; part < -least || part > least {
 				changes = append(changes, change{fmt.Sprintf("%s: %.4g to %.4g %s (%+.0f %% speed)", f.Name(), o.Value, f.Value, f.Unit, 100*part), part})

@@ -20,7 +20,8 @@ type Bound struct {
 	Least  float64 `toml:"least,omitzero"`
 	Most   float64 `toml:"most,omitzero"`
 	Unit   string  `toml:"unit"`
-	Source string  `toml:"source"` // who measured or published the numbers behind the bound
+	Clock  string  `toml:"clock,omitempty"` // Virtual; "" for the wall clock
+	Source string  `toml:"source"`          // who measured or published the numbers behind the bound
 }
 
 // Reference is the list of bounds in a file.
@@ -49,6 +50,8 @@ func ReadReference(path string) (*Reference, error) {
 			return nil, fmt.Errorf("%sunit %q: want least for rates, most for times", wrong, b.Unit)
 		case Row{Unit: b.Unit}.direction() == 0:
 			return nil, fmt.Errorf("%sunit %q: want GFLOP/s, TFLOP/s, GB/s, MHz, links, lanes, GPUs or us", wrong, b.Unit)
+		case b.Clock != "" && b.Clock != Virtual:
+			return nil, fmt.Errorf("%sclock %q: want %q, or no clock for the wall clock", wrong, b.Clock, Virtual)
 		case b.misspelt() != "":
 			return nil, fmt.Errorf("%s%s", wrong, b.misspelt())
 		}
@@ -59,17 +62,21 @@ func ReadReference(path string) (*Reference, error) {
 	return r, nil
 }
 
-// bound returns the bound of a row, nil if there is none.
+// bound returns the bound of a row, nil if there is none. It prefers a bound of the row's clock.
 func (r *Reference) bound(row Row) *Bound {
 	if r == nil {
 		return nil
 	}
+	var other *Bound
 	for i, b := range r.Bounds {
 		if b.Check == row.Check && strings.HasPrefix(row.Model, b.Model) {
-			return &r.Bounds[i]
+			if b.Clock == row.Clock {
+				return &r.Bounds[i]
+			}
+			other = cmp.Or(other, &r.Bounds[i])
 		}
 	}
-	return nil
+	return other
 }
 
 // Strangers returns the models of rows without any bound in the reference. Such a reference may
@@ -91,6 +98,8 @@ func (r *Reference) judge(row Row) (State, string) {
 	switch {
 	case b == nil || row.direction() == 0 || row.Sweep != nil:
 		return unjudged, ""
+	case b.Clock != row.Clock:
+		return unjudged, fmt.Sprintf("measured with --clock %s, and the bound of %s is for --clock %s", cmp.Or(row.Clock, "wall"), r.path, cmp.Or(b.Clock, "wall"))
 	case b.Unit != row.Unit:
 		return unjudged, fmt.Sprintf("%s has a bound in %s", r.path, b.Unit)
 	case row.Value < b.Least:
@@ -105,10 +114,10 @@ func (r *Reference) judge(row Row) (State, string) {
 // an allowance. The allowance is the lack of a slow device, or outlier times the spread if that is
 // more. source names the place of the measurement.
 func Measure(rows []Row, source string) *Reference {
-	groups := map[[2]string][]Row{}
+	groups := map[[3]string][]Row{}
 	for _, r := range rows {
 		if r.comparable() {
-			key := [2]string{r.Model, r.Check}
+			key := [3]string{r.Model, r.Check, r.Clock}
 			groups[key] = append(groups[key], r)
 		}
 	}
@@ -126,7 +135,7 @@ func Measure(rows []Row, source string) *Reference {
 		if least <= 0 { // the nodes differ too much for a bound
 			continue
 		}
-		b := Bound{Model: key[0], Check: key[1], Unit: list[0].Unit, Source: source}
+		b := Bound{Model: key[0], Check: key[1], Unit: list[0].Unit, Clock: key[2], Source: source}
 		if list[0].direction() > 0 {
 			b.Least = least
 		} else {
@@ -135,13 +144,17 @@ func Measure(rows []Row, source string) *Reference {
 		reference.Bounds = append(reference.Bounds, b)
 	}
 	slices.SortFunc(reference.Bounds, func(a, b Bound) int {
-		return cmp.Or(cmp.Compare(a.Model, b.Model), cmp.Compare(a.Check, b.Check))
+		return cmp.Or(cmp.Compare(a.Model, b.Model), cmp.Compare(a.Check, b.Check), cmp.Compare(a.Clock, b.Clock))
 	})
 	return reference
 }
 
+// Allowance says how a bound follows from what was measured.
+var Allowance = fmt.Sprintf("A bound is %g of the median speed that was measured (files: %g), less if devices differ much, and all of a count.", 1-slowBy, 1-slowFilesBy)
+
 // Write writes a reference file.
 func (r *Reference) Write(w io.Writer) error {
 	fmt.Fprintln(w, "# What checks should reach on devices of a model. dynmo bench node --reference reads it.")
+	fmt.Fprintln(w, "#", Allowance)
 	return toml.NewEncoder(w).Encode(r)
 }

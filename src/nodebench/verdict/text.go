@@ -145,6 +145,9 @@ func Text(w io.Writer, findings []Finding, s Summary) error {
 		nodes := slices.Compact(slices.Sorted(slices.Values(notes[note])))
 		fmt.Fprintf(w, "note: %s (%s)\n", note, some(nodes))
 	}
+	if slices.ContainsFunc(findings, func(f Finding) bool { return f.Clock == Virtual }) {
+		fmt.Fprintln(w, "clock: virtual, the CPU time of one thread")
+	}
 	fmt.Fprintln(w)
 	if line := busyLine(findings); line != "" && line != s.Line {
 		fmt.Fprintln(w, line)

@@ -43,8 +43,13 @@ type Row struct {
 	Wrong  int     `json:"wrong,omitempty"` // wrong elements of the result
 	Note   string  `json:"note,omitempty"`
 	Digest string  `json:"digest,omitempty"` // of the bits of a result; equal on equal devices
+	Clock  string  `json:"clock,omitempty"`  // Virtual; "" for the wall clock
+	Small  bool    `json:"small,omitempty"`  // the operands were small, so a rate means nothing
 	*Sweep
 }
+
+// Virtual is the clock that counts the CPU time of one thread. Its rates are not compared with others.
+const Virtual = "virtual"
 
 // Sweep is the part of a row about messages of one length. Value is the microseconds of an allreduce. It
 // describes the network and is not judged.
@@ -156,11 +161,11 @@ const (
 // node without a row. reference may be nil.
 func Judge(rows []Row, reference *Reference, expected []string) []Finding {
 	findings := make([]Finding, len(rows))
-	peers := map[[3]string][]int{}
+	peers := map[[4]string][]int{}
 	for i, r := range rows {
 		findings[i] = judged(r, reference)
 		if r.comparable() {
-			key := [3]string{r.class(), r.Model, r.Check}
+			key := [4]string{r.class(), r.Model, r.Check, r.Clock}
 			peers[key] = append(peers[key], i)
 		}
 	}
@@ -173,7 +178,7 @@ func Judge(rows []Row, reference *Reference, expected []string) []Finding {
 
 // comparable reports whether the row has a speed that can be compared with others.
 func (r Row) comparable() bool {
-	return r.Status == Measured && r.Sweep == nil && r.Wrong == 0 && r.direction() != 0 && r.Value > 0 && !math.IsInf(r.Value, 0)
+	return r.Status == Measured && r.Sweep == nil && !(r.Small && r.isRate()) && r.Wrong == 0 && r.direction() != 0 && r.Value > 0 && !math.IsInf(r.Value, 0)
 }
 
 // judged returns the finding of a row from the row alone and the reference.

@@ -161,7 +161,7 @@ func TestReference(t *testing.T) {
 	expect.OK(t, os.WriteFile(path, text.Bytes(), 0o600))
 	r, err := ReadReference(path)
 	expect.OK(t, err)
-	want := []Bound{{"", "mpi_latency", 0, 2.5, "us", "here"}, {"M", "copy", 80, 0, "GB/s", "here"}}
+	want := []Bound{{"", "mpi_latency", 0, 2.5, "us", "", "here"}, {"M", "copy", 80, 0, "GB/s", "", "here"}}
 	if !slices.Equal(r.Bounds, want) {
 		t.Errorf("%+v, want %+v", r.Bounds, want)
 	}
@@ -180,11 +180,12 @@ func TestReference(t *testing.T) {
 		"[[bound]]\nmodel=\"M\"":                 "wants a model and a check",
 		"[[bound]]\nmodel=\"M\"\n[[bound]]\nx=1": "r.toml:4: bound[1].x: unknown key; the nearest is bound[1].most",
 		"[[bound]]\nmodel=\"M\"\nMODEL=\"N\"":    "r.toml:3: bound[0].MODEL: unknown key",
-		"[[bound]]\nmodel=\"M\"\ncheck=\"c\"\nleast=1\nmost=2\nunit=\"us\"":  "want one of them, above 0",
-		"[[bound]]\nmodel=\"M\"\ncheck=\"c\"\nleast=1\nunit=\"us\"":          "want least for rates, most for times",
-		"[[bound]]\nmodel=\"M\"\ncheck=\"c\"\nleast=1\nunit=\"furlongs\"":    "want GFLOP/s",
-		"[[bound]]\nmodel=\"M\"\ncheck=\"triadd\"\nleast=1\nunit=\"GB/s\"":   `bound 1 (M, triadd): unknown check "triadd"; the nearest is "triad"`,
-		"[[bound]]\nmodel=\"M\"\ncheck=\"triad\"\nleast=1\nunit=\"GFLOP/s\"": `unit "GFLOP/s": triad is in GB/s`,
+		"[[bound]]\nmodel=\"M\"\ncheck=\"c\"\nleast=1\nmost=2\nunit=\"us\"":              "want one of them, above 0",
+		"[[bound]]\nmodel=\"M\"\ncheck=\"c\"\nleast=1\nunit=\"us\"":                      "want least for rates, most for times",
+		"[[bound]]\nmodel=\"M\"\ncheck=\"c\"\nleast=1\nunit=\"furlongs\"":                "want GFLOP/s",
+		"[[bound]]\nmodel=\"M\"\ncheck=\"triad\"\nleast=1\nunit=\"GB/s\"\nclock=\"sun\"": `clock "sun": want "virtual"`,
+		"[[bound]]\nmodel=\"M\"\ncheck=\"triadd\"\nleast=1\nunit=\"GB/s\"":               `bound 1 (M, triadd): unknown check "triadd"; the nearest is "triad"`,
+		"[[bound]]\nmodel=\"M\"\ncheck=\"triad\"\nleast=1\nunit=\"GFLOP/s\"":             `unit "GFLOP/s": triad is in GB/s`,
 	} {
 		expect.OK(t, os.WriteFile(path, []byte(text), 0o600))
 		if _, err := ReadReference(path); err == nil || !strings.Contains(err.Error(), want) {
