@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -220,7 +219,7 @@ func swept(node, device, model, name string, bytes int64, ranks int, seconds []f
 	bus := algorithm * 2 * (p - 1) / p
 	row := verdict.Row{Node: node, Device: device, Model: model, Status: verdict.Measured, Wrong: wrong}
 	if busy != nil {
-		row.Status, row.Note = verdict.Busy, strings.Join(busy, "; ")
+		row.SetBusy(busy)
 	}
 	of := func(suffix string, value, low, high float64, unit string) verdict.Row {
 		r := row

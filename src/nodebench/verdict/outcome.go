@@ -102,16 +102,37 @@ func count(n int, noun string) string {
 	return fmt.Sprintf("%d %s", n, noun)
 }
 
-// BusyNodes returns the names of the nodes with a check that others disturbed. "all" stands for
-// messages between all nodes.
+// BusyNodes returns the names of the busy hosts that keep a check from being judged.
 func BusyNodes(findings []Finding) []string {
 	var names []string
 	for _, f := range findings {
-		if f.State == busy && f.Sweep == nil && !slices.Contains(names, f.Node) {
-			names = append(names, f.Node)
+		if f.State != busy || f.Sweep != nil {
+			continue
+		}
+		for _, host := range f.busyHosts() {
+			if !slices.Contains(names, host) {
+				names = append(names, host)
+			}
 		}
 	}
 	return names
+}
+
+// busyHosts returns the busy hosts of a busy row: the node of the row, unless it is about several nodes.
+func (r Row) busyHosts() []string {
+	if r.Hosts != nil {
+		return r.Hosts
+	}
+	return []string{r.Node}
+}
+
+// SetBusy makes a row about several nodes busy. Each text has a host, a colon, and what others took there.
+func (r *Row) SetBusy(texts []string) {
+	r.Status, r.Note, r.Hosts = Busy, strings.Join(texts, "; "), nil
+	for _, text := range texts {
+		host, _, _ := strings.Cut(text, ": ")
+		r.Hosts = append(r.Hosts, host)
+	}
 }
 
 // busyLine says in one line which nodes could not be judged; "" if there are none.

@@ -186,6 +186,23 @@ func TestBusyPairs(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	}
+	// Messages between all nodes name the busy hosts too.
+	all := Row{Node: "all", Device: "net", Check: "mpi_allreduce_busbw", Unit: "GB/s", Value: 1}
+	all.SetBusy([]string{"d: others took 2 cores"})
+	findings := Judge(append(PairRows(pairs, false), all), nil, nil)
+	if line := busyLine(findings); line != "Not judged, because hosts were busy: c, d" {
+		t.Error(line)
+	}
+	if reason := Reason(findings, "d"); reason != "net mpi_allreduce_busbw: d: others took 2 cores" {
+		t.Error(reason)
+	}
+	var metrics bytes.Buffer
+	expect.OK(t, Prometheus(&metrics, findings, Summarise(findings, nil)))
+	for _, host := range []string{"c", "d"} {
+		if want := `dynmo_bench_busy{node="` + host + `"} 1`; !strings.Contains(metrics.String(), want) {
+			t.Errorf("%s\nlacks %s", metrics.String(), want)
+		}
+	}
 	if list := SwitchRows(pairs[1:], map[string]string{"a": "s1", "c": "s2"}); list != nil {
 		t.Errorf("%+v", list)
 	}

@@ -80,7 +80,7 @@ func PairRows(pairs []Pair, all bool) []Row {
 		row := func(check string, value float64, unit string) Row {
 			r := Row{Node: node, Device: "net", Check: check, Value: value, Unit: unit, Status: Measured, Wrong: wrong}
 			if disturbed {
-				r.Status, r.Note = Busy, strings.Join(own[0].Busy, "; ")
+				r.SetBusy(own[0].Busy)
 			}
 			return r
 		}

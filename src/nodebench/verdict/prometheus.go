@@ -11,6 +11,7 @@ import (
 var families = map[string]string{
 	"dynmo_bench_value":             "What a check measured, in the unit of its label.",
 	"dynmo_bench_bad":               "Whether a check is slow (1), invalid (2) or faulty (3), else 0.",
+	"dynmo_bench_busy":              "Always 1: others used this host, so a check could not be judged.",
 	"dynmo_bench_verdict":           "Whether this is the verdict on all nodes (1), else 0.",
 	"dynmo_bench_status":            "Exit status of the last measurement.",
 	"dynmo_bench_timestamp_seconds": "Time of the last measurement, in seconds since 1970.",
@@ -33,6 +34,12 @@ func Prometheus(w io.Writer, findings []Finding, s Summary) error {
 	for _, f := range findings {
 		if f.State >= healthy {
 			fmt.Fprintf(&text, "dynmo_bench_bad{%s} %d\n", f.labels(), f.State-healthy)
+		}
+	}
+	if hosts := BusyNodes(findings); len(hosts) > 0 {
+		family("dynmo_bench_busy")
+		for _, host := range hosts {
+			fmt.Fprintf(&text, "dynmo_bench_busy{node=\"%s\"} 1\n", escape(host))
 		}
 	}
 	bench := fmt.Sprintf("bench=\"%s\"", escape(s.Bench))

@@ -198,7 +198,7 @@ func some(names []string) string {
 func Reason(findings []Finding, node string) string {
 	var reasons []string
 	for _, f := range doubtedFirst(findings) {
-		if f.Node == node {
+		if f.Node == node || f.State == busy && slices.Contains(f.Hosts, node) {
 			reasons = append(reasons, fmt.Sprintf("%s %s: %s", f.Device, f.Check, f.Reason))
 		}
 	}

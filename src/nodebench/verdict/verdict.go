@@ -31,20 +31,21 @@ const (
 
 // Row is the result of one check on one device of a node.
 type Row struct {
-	Node   string  `json:"node"`
-	Device string  `json:"device"` // "host", "gpu0", …, or "net"
-	Model  string  `json:"model"`  // name of the product; rows of one model are peers
-	Check  string  `json:"check"`
-	Value  float64 `json:"value"` // in Unit, median of the rounds
-	Low    float64 `json:"low,omitempty"`
-	High   float64 `json:"high,omitempty"` // quartiles of the rounds
-	Unit   string  `json:"unit,omitempty"`
-	Status Status  `json:"status"`
-	Wrong  int     `json:"wrong,omitempty"` // wrong elements of the result
-	Note   string  `json:"note,omitempty"`
-	Digest string  `json:"digest,omitempty"` // of the bits of a result; equal on equal devices
-	Clock  string  `json:"clock,omitempty"`  // Virtual; "" for the wall clock
-	Small  bool    `json:"small,omitempty"`  // the operands were small, so a rate means nothing
+	Node   string   `json:"node"`
+	Device string   `json:"device"` // "host", "gpu0", …, or "net"
+	Model  string   `json:"model"`  // name of the product; rows of one model are peers
+	Check  string   `json:"check"`
+	Value  float64  `json:"value"` // in Unit, median of the rounds
+	Low    float64  `json:"low,omitempty"`
+	High   float64  `json:"high,omitempty"` // quartiles of the rounds
+	Unit   string   `json:"unit,omitempty"`
+	Status Status   `json:"status"`
+	Wrong  int      `json:"wrong,omitempty"` // wrong elements of the result
+	Note   string   `json:"note,omitempty"`
+	Digest string   `json:"digest,omitempty"` // of the bits of a result; equal on equal devices
+	Clock  string   `json:"clock,omitempty"`  // Virtual; "" for the wall clock
+	Hosts  []string `json:"hosts,omitempty"`  // the busy hosts of a busy row about several nodes
+	Small  bool     `json:"small,omitempty"`  // the operands were small, so a rate means nothing
 	*Sweep
 }
 
