@@ -228,7 +228,7 @@ func (n *nodeFlags) alone(c *cobra.Command) error {
 		limit = quickLimit
 	}
 	r.limit, r.expired = limit, func(row verdict.Row) {
-		quit(tell(c.Root().Name(), late(row, limit), c.ErrOrStderr()))
+		quit(tell(c.Root().Name(), n.late(row), c.ErrOrStderr()))
 	}
 	n.measure(r, 0, 1)
 	if err := r.close(); err != nil {
@@ -238,11 +238,9 @@ func (n *nodeFlags) alone(c *cobra.Command) error {
 }
 
 // late returns the error of a check that did not end within its limit.
-func late(row verdict.Row, limit time.Duration) error {
-	if row.Status == verdict.Busy {
-		return nodeError{fmt.Errorf("%s: the host is busy: %s", row.Name(), row.Note), verdict.CannotJudge.Status()}
-	}
-	return fmt.Errorf("%s: ran out of time after %v", row.Name(), limit)
+func (n *nodeFlags) late(row verdict.Row) error {
+	findings := verdict.Judge([]verdict.Row{row}, nil, nil)
+	return n.sentence(findings, verdict.Summarise(findings, nil))
 }
 
 // quickLimit is the longest time of a quick check: Slurm ends a health check after 60 s.

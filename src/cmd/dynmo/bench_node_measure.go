@@ -99,8 +99,9 @@ func (r *recorder) begin(device, model, check string) {
 		shared = r.watch()
 	}
 	r.timer = time.AfterFunc(r.limit, func() {
+		late.Note = fmt.Sprintf("the check did not end within %v", r.limit)
 		if others := shared(true); others != "" {
-			late.Status, late.Note = verdict.Busy, fmt.Sprintf("%s; the check did not end within %v", others, r.limit)
+			late.Status, late.Note = verdict.Busy, others+"; "+late.Note
 		}
 		r.write(late)
 		r.expired(late)

@@ -70,9 +70,9 @@ func (n *nodeFlags) conclude(c *cobra.Command, rows []verdict.Row, pairs []verdi
 		fmt.Fprint(c.ErrOrStderr(), files.VisibleLines(verdict.Compare(n.before, findings)))
 	}
 	if err := errors.Join(failed...); err != nil {
-		return errors.Join(sentence(findings, s), nodeError{err, exitNotMeasured})
+		return errors.Join(n.sentence(findings, s), nodeError{err, exitNotMeasured})
 	}
-	return sentence(findings, s)
+	return n.sentence(findings, s)
 }
 
 // watching says whether the users of the hosts were watched, as a sentence for the page.
@@ -87,8 +87,8 @@ func watching(rows []verdict.Row) string {
 }
 
 // sentence returns the verdict as an error with an exit status; nil if the status is 0. One node is named
-// with all reasons.
-func sentence(findings []verdict.Finding, s verdict.Summary) error {
+// with all reasons. A quick check is about this node, and leaves out its name.
+func (n *nodeFlags) sentence(findings []verdict.Finding, s verdict.Summary) error {
 	if s.Status == 0 {
 		return nil
 	}
@@ -100,7 +100,10 @@ func sentence(findings []verdict.Finding, s verdict.Summary) error {
 		names = verdict.BusyNodes(findings)
 	}
 	if len(names) == 1 {
-		text = names[0] + ": " + verdict.Reason(findings, names[0])
+		text = verdict.Reason(findings, names[0])
+		if !n.quick {
+			text = names[0] + ": " + text
+		}
 	}
 	return nodeError{errors.New(text), s.Status}
 }

@@ -63,7 +63,7 @@ func TestBenchNode(t *testing.T) {
 		}
 	}
 	e = alone.run(t, dir, "bench", "node", "--judge", "records", "--nodes", nodeName()+",elsewhere")
-	fails(t, e, "elsewhere: node answer: the node did not answer")
+	fails(t, e, "elsewhere: answer: the node did not answer")
 	alone.run(t, dir, "bench", "node", "--judge", "records", "--reference", "bound.toml").refused(t, exitUsage, "--judge: rates of --small mean nothing")
 	alone.run(t, dir, "bench", "node", "--judge", "records", "--write-reference", "ref.toml").refused(t, exitUsage, "--judge: rates of --small mean nothing")
 }
@@ -100,9 +100,9 @@ func TestBenchNodeJudges(t *testing.T) {
 		says   string // among the errors
 	}{
 		{measured, exitDone, "healthy", ""},
-		{slow, exitFailure, "slow or faulty", "dynmo: a: host triad: 9 GB/s, the reference wants at least 10"},
+		{slow, exitFailure, "slow or faulty", "dynmo: a: triad 9 < 10 GB/s of the reference"},
 		{absent, 3, "not measured", "dynmo: 1 node, none measured: a job runs"},
-		{busy, 4, "cannot judge", "dynmo: a: host triad: others took 2 cores"},
+		{busy, 4, "cannot judge", "dynmo: a: triad: others took 2 cores"},
 		{foreign, 4, "cannot judge", `dynmo: Nothing was judged: the reference has no line for "N"`},
 	} {
 		folder := fmt.Sprintf("records%d", i)
@@ -239,7 +239,7 @@ func TestHealthDrainsAtOneAlone(t *testing.T) {
 		program("scontrol", "echo \"$*\" >"+drained[status]+"\n")
 		cmd := exec.Command(script)
 		cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "DYNMO_HEALTH_ENV=/dev/null", "SLURMD_NODENAME=n1",
-			"DYNMO="+program("dynmo", fmt.Sprintf("echo 'dynmo bench node: warning: w' >&2; echo 'dynmo: n1: host triad: why' >&2; exit %d\n", status)))
+			"DYNMO="+program("dynmo", fmt.Sprintf("echo 'dynmo bench node: warning: w' >&2; echo 'dynmo: triad 9 < 10 GB/s: why' >&2; exit %d\n", status)))
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			t.Fatalf("status %d of dynmo: %v\n%s", status, err, out)
@@ -248,7 +248,7 @@ func TestHealthDrainsAtOneAlone(t *testing.T) {
 			t.Errorf("status %d: said %q", status, out)
 		}
 	}
-	const want = "update NodeName=n1 State=DRAIN Reason=dynmo: n1: host triad: why\n"
+	const want = "update NodeName=n1 State=DRAIN Reason=dynmo: triad 9 < 10 GB/s: why\n"
 	var text []byte
 	for end := time.Now().Add(20 * time.Second); string(text) != want && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		text, _ = os.ReadFile(drained[1])

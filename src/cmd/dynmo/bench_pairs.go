@@ -106,7 +106,7 @@ func (n *nodeFlags) inWorld(c *cobra.Command, measure func(*nodeWorld, *recorder
 	w := newNodeWorld(t, 10*n.limit+n.burn)
 	r.watch = n.watch(w.siblings()...)
 	r.expired = func(row verdict.Row) {
-		quit(tell(c.Root().Name(), late(row, n.limit), c.ErrOrStderr())) // no abort: the other ranks go on if their launcher allows it
+		quit(tell(c.Root().Name(), n.late(row), c.ErrOrStderr())) // no abort: the other ranks go on if their launcher allows it
 	}
 	judged, err := measure(w, r)
 	if err == nil {

@@ -193,7 +193,7 @@ func TestBusyPairs(t *testing.T) {
 	if line := busyLine(findings); line != "Not judged, because hosts were busy: c, d" {
 		t.Error(line)
 	}
-	if reason := Reason(findings, "d"); reason != "net mpi_allreduce_busbw: d: others took 2 cores" {
+	if reason := Reason(findings, "d"); reason != "mpi_allreduce_busbw: d: others took 2 cores" {
 		t.Error(reason)
 	}
 	var metrics bytes.Buffer

@@ -103,9 +103,9 @@ func (r *Reference) judge(row Row) (State, string) {
 	case b.Unit != row.Unit:
 		return unjudged, fmt.Sprintf("%s has a bound in %s", r.path, b.Unit)
 	case row.Value < b.Least:
-		return slow, fmt.Sprintf("%.3g %s, the reference wants at least %.3g", row.Value, row.Unit, b.Least)
+		return slow, fmt.Sprintf("%.3g < %.3g %s of the reference", row.Value, b.Least, row.Unit)
 	case b.Most > 0 && row.Value > b.Most:
-		return slow, fmt.Sprintf("%.3g %s, the reference wants at most %.3g", row.Value, row.Unit, b.Most)
+		return slow, fmt.Sprintf("%.3g > %.3g %s of the reference", row.Value, b.Most, row.Unit)
 	}
 	return healthy, ""
 }

@@ -199,8 +199,21 @@ func Reason(findings []Finding, node string) string {
 	var reasons []string
 	for _, f := range doubtedFirst(findings) {
 		if f.Node == node || f.State == busy && slices.Contains(f.Hosts, node) {
-			reasons = append(reasons, fmt.Sprintf("%s %s: %s", f.Device, f.Check, f.Reason))
+			reasons = append(reasons, f.cause())
 		}
 	}
 	return strings.Join(reasons, "; ")
+}
+
+// cause returns the check and the reason, which come first because sinfo -R shows 20 characters of them. The
+// device follows, unless it is the host.
+func (f Finding) cause() string {
+	text := f.Check + ": " + f.Reason
+	if f.State == slow {
+		text = f.Check + " " + f.Reason
+	}
+	if f.Device != "host" && f.Device != "node" && f.Device != "net" {
+		text += " (" + f.Device + ")"
+	}
+	return text
 }

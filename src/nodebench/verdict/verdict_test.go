@@ -122,20 +122,20 @@ func TestJudge(t *testing.T) {
 	}{
 		{"even", rows("copy", "GB/s", 9, 9, 9, 9, 9), nil, nil, "", ""},
 		{"19 % slower is within the floor", rows("copy", "GB/s", 100, 100, 100, 100, 81), nil, nil, "", ""},
-		{"21 % slower is not", rows("copy", "GB/s", 100, 100, 100, 100, 79), nil, nil, "e", "gpu0 copy: 79 % of the speed of its peers"},
+		{"21 % slower is not", rows("copy", "GB/s", 100, 100, 100, 100, 79), nil, nil, "e", "copy 79 % of the speed of its peers (gpu0)"},
 		{"four nodes judge nobody", rows("copy", "GB/s", 100, 100, 100, 10), nil, nil, "", ""},
 		{"a wide spread names nobody", rows("copy", "GB/s", 100, 130, 70, 120, 60), nil, nil, "", ""},
-		{"times are worse when long", rows("latency", "us", 1, 1, 1, 1, 2), nil, nil, "e", "gpu0 latency: 50 % of the speed of its peers"},
-		{"a missing link counts", rows("nvlinks", "links", 18, 18, 18, 18, 17), nil, nil, "e", "gpu0 nvlinks: 94 % of the speed of its peers"},
+		{"times are worse when long", rows("latency", "us", 1, 1, 1, 1, 2), nil, nil, "e", "latency 50 % of the speed of its peers (gpu0)"},
+		{"a missing link counts", rows("nvlinks", "links", 18, 18, 18, 18, 17), nil, nil, "e", "nvlinks 94 % of the speed of its peers (gpu0)"},
 		{"temperature is described", rows("temperature", "°C", 40, 40, 40, 40, 90), nil, nil, "", ""},
-		{"wrong results", wrong, nil, nil, "e", "gpu0 copy: 3 elements of the result are wrong"},
+		{"wrong results", wrong, nil, nil, "e", "copy: 3 elements of the result are wrong (gpu0)"},
 		{"not available is no failure", absent, nil, nil, "", ""},
-		{"out of time", late, nil, nil, "b", "gpu0 copy: ran out of time"},
+		{"out of time", late, nil, nil, "b", "copy: ran out of time (gpu0)"},
 		{"another product is no peer", other, nil, nil, "", ""},
-		{"other bits", corrupt, nil, nil, "c", "gpu0 burn: 1 of 3 equal devices have the bits of this one: silent corruption"},
-		{"below the reference", rows("copy", "GB/s", 9), reference, nil, "a", "gpu0 copy: 9 GB/s, the reference wants at least 10"},
-		{"above the reference", rows("latency", "us", 3), reference, nil, "a", "gpu0 latency: 3 us, the reference wants at most 2"},
-		{"no answer", rows("copy", "GB/s", 9), nil, []string{"a", "z"}, "z", "node answer: the node did not answer"},
+		{"other bits", corrupt, nil, nil, "c", "burn: 1 of 3 equal devices have the bits of this one: silent corruption (gpu0)"},
+		{"below the reference", rows("copy", "GB/s", 9), reference, nil, "a", "copy 9 < 10 GB/s of the reference (gpu0)"},
+		{"above the reference", rows("latency", "us", 3), reference, nil, "a", "latency 3 > 2 us of the reference (gpu0)"},
+		{"no answer", rows("copy", "GB/s", 9), nil, []string{"a", "z"}, "z", "answer: the node did not answer"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			findings := Judge(test.rows, test.reference, test.expected)
@@ -277,10 +277,10 @@ func TestHealthRows(t *testing.T) {
 	}{
 		{healthy, []string{"power cap"}, ""},
 		{nvml.Health{Uncorrected: nvml.Unknown, Remapped: nvml.Unknown, PCIeWidth: nvml.Unknown, PCIeMost: nvml.Unknown, Links: nvml.Unknown}, nil, ""},
-		{nvml.Health{Uncorrected: 2}, nil, "gpu1 ecc_uncorrected: 2 ECC errors that could not be corrected since the driver was loaded"},
-		{nvml.Health{RemapFailed: true}, nil, "gpu1 remapped_rows: a row of the memory could not be replaced"},
-		{nvml.Health{PCIeWidth: 8, PCIeMost: 16}, nil, "gpu1 pcie_width: the PCIe link has 8 of 16 lanes"},
-		{healthy, []string{"power brake"}, "gpu1 throttle: the clock is held back: power brake"},
+		{nvml.Health{Uncorrected: 2}, nil, "ecc_uncorrected: 2 ECC errors that could not be corrected since the driver was loaded (gpu1)"},
+		{nvml.Health{RemapFailed: true}, nil, "remapped_rows: a row of the memory could not be replaced (gpu1)"},
+		{nvml.Health{PCIeWidth: 8, PCIeMost: 16}, nil, "pcie_width: the PCIe link has 8 of 16 lanes (gpu1)"},
+		{healthy, []string{"power brake"}, "throttle: the clock is held back: power brake (gpu1)"},
 	} {
 		findings := Judge(HealthRows("a", nvml.GPU{Index: 1, Throttle: test.reason}, test.health), nil, nil)
 		if got := Reason(findings, "a"); got != test.want {
@@ -340,8 +340,8 @@ func TestCompleted(t *testing.T) {
 	}{
 		{nil, ""},
 		{[]Row{begun, done, {Status: Ended}}, ""},
-		{[]Row{done, begun}, "host triad: the process died in this check"},
-		{[]Row{begun, {Node: "a", Device: "host", Check: "triad", Status: TimedOut}}, "host triad: ran out of time"},
+		{[]Row{done, begun}, "triad: the process died in this check"},
+		{[]Row{begun, {Node: "a", Device: "host", Check: "triad", Status: TimedOut}}, "triad: ran out of time"},
 	} {
 		if got := Reason(Judge(Completed(test.records), nil, nil), "a"); got != test.want {
 			t.Errorf("%v: %q, want %q", test.records, got, test.want)
