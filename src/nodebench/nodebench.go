@@ -31,10 +31,11 @@ type Result struct {
 	OK    bool    `json:"ok"`              // Value >= Reach, and no element is wrong
 	Clock string  `json:"clock"`           // "wall" or "virtual"
 	Wrong int     `json:"wrong"`           // wrong elements of the result
+	Busy  bool    `json:"busy,omitempty"`  // others used a host, so the value cannot be judged
 	Machine
 }
 
-// Verdict returns INVALID for a figure with wrong elements, else PASS or FAIL. It returns "-" if
+// Verdict returns INVALID for a figure with wrong elements, else BUSY, PASS or FAIL. It returns "-" if
 // there is no value to reach.
 func (r Result) Verdict() string {
 	switch {
@@ -42,6 +43,8 @@ func (r Result) Verdict() string {
 		return "INVALID"
 	case r.Reach == 0:
 		return "-"
+	case r.Busy:
+		return "BUSY"
 	case r.OK:
 		return "PASS"
 	}

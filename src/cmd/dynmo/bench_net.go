@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,6 +15,7 @@ import (
 	devcpu "dynmo/src/device/cpu"
 	"dynmo/src/kernel/ref"
 	"dynmo/src/nodebench"
+	"dynmo/src/nodebench/verdict"
 	"dynmo/src/tensor"
 )
 
@@ -45,7 +48,10 @@ none. Messages or layers that arrive changed are wrong.
 The benchmark measures how MPI joins these two ranks. On one host that is shared memory. Open
 MPI copies a message once if the system lets a process read another's memory. In containers it
 often copies twice, as with OMPI_MCA_btl_vader_single_copy_mechanism=none. Between hosts it is
-the network.`,
+the network.
+
+If others took cores of a host that the measurement wanted, the verdict is BUSY: nothing is
+judged, and the status is 4, as that of dynmo bench node.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			lengths, err := flags.lengths(shortest, longest)
@@ -89,7 +95,7 @@ func (f *benchFlags) underMPI(c *cobra.Command, lengths []int64) error {
 		leaveItToRank0(err)
 		return usageError{err}
 	}
-	verdict, err := f.net(c, t, lengths)
+	judged, err := f.net(c, t, lengths)
 	if err == nil {
 		err = t.Close()
 	}
@@ -101,13 +107,13 @@ func (f *benchFlags) underMPI(c *cobra.Command, lengths []int64) error {
 	if err := mpi.Stop(); err != nil {
 		return err
 	}
-	leaveItToRank0(verdict)
-	return verdict
+	leaveItToRank0(judged)
+	return judged
 }
 
-// net measures between two ranks and prints on rank 0. verdict judges the figures and is the same
+// net measures between two ranks and prints on rank 0. judged judges the figures and is the same
 // on both ranks; err is this rank's own.
-func (f *benchFlags) net(c *cobra.Command, t comm.Transport, lengths []int64) (verdict, err error) {
+func (f *benchFlags) net(c *cobra.Command, t comm.Transport, lengths []int64) (judged, err error) {
 	if t.Size() != 2 {
 		return usageError{fmt.Errorf("bench net wants two ranks, has %d", t.Size())}, nil
 	}
@@ -123,16 +129,35 @@ func (f *benchFlags) net(c *cobra.Command, t comm.Transport, lengths []int64) (v
 	if err != nil {
 		return nil, err
 	}
-	var text string
 	f.machine.Threads = 1
-	if t.Rank() == 0 {
-		if verdict := f.report(c, results); verdict != nil {
-			text = verdict.Error()
-		}
+	busy := ""
+	if f.watch.Disturbed(f.machine.Threads) != "" {
+		busy = nodeName()
 	}
-	said, err := world.Bcast(0, []byte(text))
-	if err != nil || len(said) == 0 {
+	all, err := world.Allgather([]byte(busy))
+	if err != nil {
 		return nil, err
 	}
-	return errors.New(string(said)), nil
+	if t.Rank() == 0 {
+		judged = f.judgeNet(c, results, all)
+	}
+	return share(world, judged)
+}
+
+// judgeNet prints figures, and returns an error if any is invalid, too low, or not judged. busy has the name
+// of each rank's host if others used it, and an empty text if not.
+func (f *benchFlags) judgeNet(c *cobra.Command, results []nodebench.Result, busy [][]byte) error {
+	var names []string
+	for _, name := range busy {
+		if len(name) > 0 && !slices.Contains(names, string(name)) {
+			names = append(names, string(name))
+		}
+	}
+	for i := range results {
+		results[i].Busy = names != nil
+	}
+	if err := f.report(c, results); err != nil || names == nil {
+		return err
+	}
+	return nodeError{fmt.Errorf("not judged, because hosts were busy: %s", strings.Join(names, ", ")), verdict.CannotJudge.Status()}
 }

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"strings"
 	"testing"
+
+	"github.com/spf13/cobra"
 
 	"dynmo/src/nodebench"
 )
@@ -14,7 +17,7 @@ func TestBenchNet(t *testing.T) {
 	two.need(t)
 	t.Parallel()
 	e := two.run(t, t.TempDir(), "bench", "net", "--json", "--rounds", "1", "--max", "4096")
-	if e.status != exitDone && !strings.Contains(strings.Join(e.errors(), "\n"), "figures are invalid or too low") {
+	if e.status != exitDone && e.status != 4 && !strings.Contains(strings.Join(e.errors(), "\n"), "figures are invalid or too low") {
 		t.Errorf("status %d\n%s", e.status, e.stderr)
 	}
 	figures := map[string]bool{}
@@ -51,4 +54,32 @@ func TestBenchNetRefuses(t *testing.T) {
 		cmd.Env = append(cmd.Env, "OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_RANK=0")
 		finish(t, cmd).refused(t, exitUsage, "built without MPI")
 	})
+}
+
+// TestBenchNetOnABusyHost: no figure passes or fails if others used a host. A wrong one stays invalid.
+func TestBenchNetOnABusyHost(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		busy    []string // by rank
+		wrong   int
+		status  int
+		verdict string
+	}{
+		{"idle hosts", []string{"", ""}, 0, exitFailure, "FAIL"},
+		{"the other host is busy", []string{"", "b"}, 0, 4, "BUSY"},
+		{"wrong on a busy host", []string{"a", ""}, 3, exitFailure, "INVALID"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := benchFlags{clock: "virtual", json: true} // nothing warns
+			f.machine.Threads = 1
+			var out bytes.Buffer
+			c := &cobra.Command{}
+			c.SetOut(&out)
+			results := []nodebench.Result{{Name: "net/message_ratio_1MiB", Value: 0.5, Unit: "ratio", Reach: 0.9, Wrong: test.wrong}}
+			err := f.judgeNet(c, results, [][]byte{[]byte(test.busy[0]), []byte(test.busy[1])})
+			if exitStatus(err) != test.status || !strings.Contains(out.String(), `"verdict":"`+test.verdict+`"`) {
+				t.Errorf("%v, status %d, want %d\n%s, want %s", err, exitStatus(err), test.status, out.String(), test.verdict)
+			}
+		})
+	}
 }

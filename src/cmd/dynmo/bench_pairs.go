@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"dynmo/src/comm"
 	"dynmo/src/comm/mpi"
 	"dynmo/src/files"
 	"dynmo/src/nodebench/verdict"
@@ -110,7 +111,7 @@ func (n *nodeFlags) inWorld(c *cobra.Command, measure func(*nodeWorld, *recorder
 	}
 	judged, err := measure(w, r)
 	if err == nil {
-		judged, err = share(w, judged)
+		judged, err = share(w.Group, judged)
 	}
 	if err != nil && w.Rank() != 0 {
 		tell(c.Root().Name(), err, c.ErrOrStderr())
@@ -130,12 +131,12 @@ func (n *nodeFlags) inWorld(c *cobra.Command, measure func(*nodeWorld, *recorder
 }
 
 // share sends rank 0's verdict to every rank, with its exit status.
-func share(w *nodeWorld, judged error) (shared, err error) {
+func share(g *comm.Group, judged error) (shared, err error) {
 	var text string
 	if judged != nil {
 		text = fmt.Sprintf("%d %v", exitStatus(judged), judged)
 	}
-	said, err := w.Bcast(0, []byte(text))
+	said, err := g.Bcast(0, []byte(text))
 	if err != nil || len(said) == 0 {
 		return nil, err
 	}
