@@ -82,7 +82,7 @@ other processes, and in a virtual machine the machine below ("steal"). Processes
 mpirun or srun are no others. A measurement counts if others take at most a tenth of a core; a
 disturbed one is repeated. If none counts, the check is BUSY: it is not judged, and no
 reference is written. With --clock virtual (CPU time, one thread) and with --small nobody
-watches.
+watches. A reference of one clock is not for the other, and --small has none.
 
 --records DIR keeps the results of every process, check by check, and --judge DIR judges such
 a folder later. It names the nodes that died on the way and judges the others.

@@ -23,13 +23,13 @@ func Completed(records []Row) []Row {
 		for i > 0 && records[i].Status != Begun {
 			i--
 		}
-		died := records[i]
-		died.Value, died.Unit, died.Digest = 0, "", ""
-		died.Status, died.Note = Died, "the process died in this check, or after it"
+		r := records[i]
+		r.Value, r.Unit, r.Digest = 0, "", ""
+		r.Status, r.Note = died, "the process died in this check, or after it"
 		if last.Status == Begun {
-			died.Note = "the process died in this check"
+			r.Note = "the process died in this check"
 		}
-		rows = append(rows, died)
+		rows = append(rows, r)
 	}
 	return rows
 }
@@ -87,12 +87,12 @@ func Again(first, second []Row) []Row {
 	seconds, ended := map[string]Row{}, map[string]bool{}
 	for _, r := range second {
 		before, known := ended[r.Node]
-		ended[r.Node] = r.Status != Died && (before || !known)
+		ended[r.Node] = r.Status != died && (before || !known)
 		seconds[r.Name()] = r
 	}
 	revived := map[string]bool{}
 	merged := slices.DeleteFunc(slices.Clone(first), func(r Row) bool {
-		revives := r.Status == Died && ended[r.Node]
+		revives := r.Status == died && ended[r.Node]
 		revived[r.Node] = revived[r.Node] || revives
 		return revives
 	})

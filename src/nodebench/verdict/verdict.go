@@ -21,7 +21,7 @@ type Status string
 const (
 	Measured     Status = "measured"
 	Faulty       Status = "faulty"        // the device reports a fault, named in the note
-	Died         Status = "died"          // the process ended in the check, or after it; the note says which
+	died         Status = "died"          // the process ended in the check, or after it; the note says which
 	TimedOut     Status = "timed out"     // the check did not end within its limit
 	Busy         Status = "busy"          // others took cores that the check wanted: its value means nothing
 	NotAvailable Status = "not available" // the check cannot be made here; the note says why
@@ -186,7 +186,7 @@ func (r Row) comparable() bool {
 func judged(r Row, reference *Reference) Finding {
 	f := Finding{Row: r}
 	switch {
-	case r.Status == Faulty || r.Status == Died:
+	case r.Status == Faulty || r.Status == died:
 		f.State, f.Reason = failed, r.Note
 	case r.Status == TimedOut:
 		f.State, f.Reason = failed, "ran out of time"
