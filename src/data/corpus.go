@@ -24,6 +24,8 @@ type Corpus struct {
 	extents []extent // parts of content, in order
 	tokens  int      // total over all extents
 	held    *Corpus  // validation data; nil if there is none
+	files   int
+	text    bool // every byte is a token
 	hash    func() string
 	changed func() error // see Batches.Err
 	weights []float64    // by file: share of the sequences that begin in it; nil: by its tokens
@@ -31,6 +33,17 @@ type Corpus struct {
 
 // Held returns the validation data; nil if there is none.
 func (c *Corpus) Held() *Corpus { return c.held }
+
+// Summary describes the data of a run, without validation data from elsewhere.
+type Summary struct {
+	Files  int
+	Tokens int
+	Text   bool   // every byte is a token
+	Hash   string // see Corpus.Hash
+}
+
+// Summary describes the corpus.
+func (c *Corpus) Summary() Summary { return Summary{c.files, c.content.count(), c.text, c.Hash()} }
 
 // Open reads the corpus that cfg names: a file, a directory, or a pattern of files. From a directory it
 // reads all files whose names end in one of cfg.Extensions, in the lexical order of a walk that follows
@@ -152,7 +165,9 @@ func (s *source) open() (*Corpus, error) {
 	if len(text) < s.sequence+1 {
 		return s.fail(s.short(len(text)))
 	}
-	return newCorpus(content{newPart(ids{text, u8})}, func() error { return nil }), nil
+	c := newCorpus(content{newPart(ids{text, u8})}, func() error { return nil })
+	c.files, c.text = len(list), true
+	return c, nil
 }
 
 // hasTokens reports whether a file is a token file.

@@ -51,6 +51,7 @@ func (s *source) openTokens(list []File) (*Corpus, error) {
 		}
 		return nil
 	})
+	c.files = len(files)
 	var err error
 	if c.weights, err = parseWeights(s.weights, len(all)); err != nil {
 		return fail(fmt.Errorf("data.weights = %q: %w", s.weights, err))

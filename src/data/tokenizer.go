@@ -56,24 +56,27 @@ func ReadTokenizer(dir string) (map[string][]byte, error) {
 }
 
 // TokenizerBeside returns the tokenizer's files that lie with the token files at a path, by name: beside the
-// first of them (see Beside), or in its directory; none if there are none. tokens is the value of IsTokens.
-func TokenizerBeside(path string) (texts map[string][]byte, tokens bool, err error) {
+// first of them (see Beside), or in its directory; none if there are none. dir is the directory that was
+// read last, and "" if the path has no token files.
+func TokenizerBeside(path string) (texts map[string][]byte, dir string, err error) {
 	list, err := List(path, nil, 0)
 	if err != nil {
-		if tokens = isTokenFile(path); !tokens {
+		if !isTokenFile(path) {
 			err = nil
 		}
-		return nil, tokens, err
+		return nil, "", err
 	}
 	first := slices.IndexFunc(list, File.hasTokens)
 	if first < 0 {
-		return nil, false, nil
+		return nil, "", nil
 	}
 	file := list[first].Path
-	if texts, err = ReadTokenizer(Beside(file)); err == nil && len(texts) == 0 {
-		texts, err = ReadTokenizer(filepath.Dir(file))
+	dir = Beside(file)
+	if texts, err = ReadTokenizer(dir); err == nil && len(texts) == 0 {
+		dir = filepath.Dir(file)
+		texts, err = ReadTokenizer(dir)
 	}
-	return texts, true, err
+	return texts, dir, err
 }
 
 // Beside returns the directory with the tokenizer's files for the token file PREFIX.bin.

@@ -24,9 +24,9 @@ func TestTokenizerBeside(t *testing.T) {
 		{"no file", "gone.bin", nil, ""},
 	} {
 		path := filepath.Join(expect.Tree(t, c.files), c.path)
-		texts, tokens, err := TokenizerBeside(path)
-		if string(texts[TokenizerFile]) != c.want || tokens != IsTokens(path) || (err != nil) != (c.path == "gone.bin") {
-			t.Errorf("%s: %q, tokens %v: %v", c.name, texts, tokens, err)
+		texts, dir, err := TokenizerBeside(path)
+		if gone := c.path == "gone.bin"; string(texts[TokenizerFile]) != c.want || (dir != "") != (IsTokens(path) && !gone) || (err != nil) != gone {
+			t.Errorf("%s: %q in %q: %v", c.name, texts, dir, err)
 		}
 	}
 }

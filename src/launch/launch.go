@@ -66,10 +66,10 @@ type World struct {
 	Placement     []string // lines: the host and the cores of each rank
 	Notes         []string // reasons for slow ranks, and remedies
 	MPI           bool
-	Clock         string             // wall or virtual
-	Crowded       string             // host with more threads of ranks than cores; "": none
-	Kernels       string             // backend, instruction-set path, BLAS
-	Corpus        string             // SHA-256 of the text
+	Clock         string // wall or virtual
+	Crowded       string // host with more threads of ranks than cores; "": none
+	Kernels       string // backend, instruction-set path, BLAS
+	Corpus        data.Summary
 	GPU, GPUModel string             // of rank 0, its UUID and its name; "" on a CPU
 	Transport     string             // between ranks, of the memory of GPUs; "" on a CPU
 	Resumed       checkpoint.Resumed // the checkpoint that the run resumes from
@@ -384,7 +384,7 @@ func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corp
 		}
 		r.Observe, err = h.Begin(World{
 			Ranks: t.Size(), Hosts: len(perHost(early)), HostOf: early.Hosts(), Placement: placement(early.Peer, all, placed), Notes: notes, MPI: mpi.Launched(), Clock: clock.Kind(), Crowded: crowded(c, early, all), Kernels: have.kernels,
-			Corpus: corpus.Hash(), GPU: have.gpu, GPUModel: have.model, Transport: transport, Unmetered: unmetered, Resumed: r.Resumed(), Tuned: r.Tuned(), Sgemm: sgemmRate(backend, clock, c.Device),
+			Corpus: corpus.Summary(), GPU: have.gpu, GPUModel: have.model, Transport: transport, Unmetered: unmetered, Resumed: r.Resumed(), Tuned: r.Tuned(), Sgemm: sgemmRate(backend, clock, c.Device),
 		})
 	}
 	if err := comm.Agree(world, err, !diskFailed(err)); err != nil {

@@ -124,6 +124,8 @@ func TestDataRefuses(t *testing.T) {
 // with the run's export, with weights of the export, and with a run that begins with these weights.
 // All of them continue a text alike.
 func TestTokenizerGoesAlong(t *testing.T) {
+	_, err := build()
+	expect.OK(t, err)
 	t.Chdir(folder(t, ""))
 	expect.OK(t, os.Mkdir("llama", 0o777))
 	config := `{"add_bos_token": true, "eos_token": "</s>"}`
@@ -142,8 +144,22 @@ func TestTokenizerGoesAlong(t *testing.T) {
 	said(t, "ckpt", "import", "hf", "-o", "weights")
 	said(t, "ckpt", "export", "weights", "-o", "back")
 	expect.OK(t, os.RemoveAll("o.tokenizer"))
-	if e := says(training(append(run, append(sets("model.weights=weights", "train.steps=1"), "--run-dir", "again")...)...)...); e.status != exitDone {
-		t.Fatalf("%+v", e)
+	imported := append(run, sets("model.weights=weights", "train.steps=1")...)
+	corpus := "corpus: 1 file, 12605 tokens"
+	for _, c := range []struct {
+		more []string
+		says string
+	}{
+		{[]string{"--run-dir", "again"}, corpus + " of the tokenizer in weights\n"},
+		{append(sets("data.path=text.txt"), "--no-run-dir"), "corpus: 1 file, 9 kB of text, every byte is a token\n" +
+			"note: the imported weights have a tokenizer, and these tokens are bytes: run dynmo data prepare -o OUT.bin --tokenizer DIR text.txt with DIR of the tokenizer, then set data.path = \"OUT.bin\"\n"},
+		{append(sets("data.path=text.txt", "model.weights="), "--no-run-dir"), "every byte is a token\n"},
+		{append(sets("model.weights="), "--no-run-dir"), corpus + ", their tokenizer is not known\n"},
+	} {
+		e := alone.run(t, ".", training(append(imported, c.more...)...)...)
+		if note := "imported weights have a tokenizer"; e.status != exitDone || !strings.Contains(e.stderr, c.says) || strings.Contains(e.stderr, note) != strings.Contains(c.says, note) {
+			t.Fatalf("want %q: %+v", c.says, e)
+		}
 	}
 	for _, dir := range []string{"run/tokenizer", "hf", "back", "again/tokenizer"} {
 		for _, name := range []string{"tokenizer.model", "tokenizer_config.json"} {

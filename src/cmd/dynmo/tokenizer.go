@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,24 +12,51 @@ import (
 	"dynmo/src/data"
 	"dynmo/src/files"
 	"dynmo/src/record"
+	"dynmo/src/tokenizer"
 	"dynmo/src/weights"
 )
 
-// keepTokenizer copies the tokenizer's files into a run directory. They come from the folder of the
-// token file, or else from the weights that the run began with. Text that is trained as bytes has
-// no tokenizer.
-func keepTokenizer(dir string, c config.Config) error {
-	texts, tokens, err := data.TokenizerBeside(c.Data.Path)
-	if err == nil && tokens && len(texts) == 0 && c.Model.Weights != "" {
-		texts, err = weightsTokenizer(c.Model.Weights)
+// runTokenizer is the tokenizer that made a run's tokens.
+type runTokenizer struct {
+	files  map[string][]byte // by name; empty if there are none
+	from   string            // their directory, or the weights file that has them
+	unused bool              // the weights that the run begins with have a tokenizer, and its tokens are bytes
+}
+
+// findTokenizer returns the tokenizer of a run's tokens. Its files come from the folder of the token
+// file, or else from the weights that the run began with. Text that is trained as bytes has no
+// tokenizer. In a resumed run the weights file may be gone.
+func findTokenizer(c config.Config, resumed bool) (t runTokenizer, err error) {
+	t.files, t.from, err = data.TokenizerBeside(c.Data.Path)
+	isText := t.from == ""
+	if err != nil || len(t.files) > 0 || c.Model.Weights == "" || isText && resumed {
+		return t, err
 	}
-	if err == nil && len(texts) > 0 {
-		err = leaveFiles(filepath.Join(dir, record.TokenizerDir), texts, data.IsTokenizerFile)
+	found, err := weightsTokenizer(c.Model.Weights)
+	if isText {
+		return runTokenizer{unused: len(found) > 0}, err
 	}
-	if err != nil {
-		return fmt.Errorf("the run's tokenizer: %w", err)
+	return runTokenizer{files: found, from: c.Model.Weights}, err
+}
+
+// corpusLine describes the data that a run trains on, for its log.
+func (t runTokenizer) corpusLine(c data.Summary, vocab int) string {
+	text := "corpus: " + record.Counted(c.Files, "file") + ", "
+	switch {
+	case c.Text:
+		return text + record.Bytes(int64(c.Tokens)) + " of text, every byte is a token"
+	case len(t.files) > 0:
+		return text + fmt.Sprintf("%d tokens of the tokenizer in %s", c.Tokens, files.Visible(t.from))
+	case tokenizer.IsGPT2(vocab):
+		return text + fmt.Sprintf("%d tokens, GPT-2's by the size of the vocabulary", c.Tokens)
 	}
-	return nil
+	return text + fmt.Sprintf("%d tokens, their tokenizer is not known", c.Tokens)
+}
+
+// unusedNote says how to train imported weights on tokens of their tokenizer.
+func (t runTokenizer) unusedNote(c config.Config) string {
+	return fmt.Sprintf("the imported weights have a tokenizer, and these tokens are bytes: run %s with DIR of the tokenizer, then set data.path = \"OUT.bin\"",
+		files.Visible("dynmo data prepare -o OUT.bin --tokenizer DIR "+commandLine([]string{cmp.Or(c.Data.Path, "INPUT")})))
 }
 
 // weightsTokenizer returns the tokenizer's files in a weights file.

@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"time"
 
 	"dynmo/src/config"
+	"dynmo/src/data"
 	"dynmo/src/files"
 	"dynmo/src/lab/report"
 	"dynmo/src/lab/roofline"
@@ -49,7 +51,7 @@ type watcher struct {
 // begin opens the run directory. It prints what will run, and on which hosts.
 func (w *watcher) begin(about launch.World) (record.Observer, error) {
 	p := record.Here(about.MPI)
-	p.Revision, p.Kernels, p.Corpus = revision(), about.Kernels, about.Corpus
+	p.Revision, p.Kernels, p.Corpus = revision(), about.Kernels, about.Corpus.Hash
 	if about.MPI {
 		p.Hosts = about.HostOf
 	}
@@ -70,10 +72,14 @@ func (w *watcher) begin(about launch.World) (record.Observer, error) {
 		w.model.Event(e)
 	}
 	w.progress = record.NewProgress(os.Stderr, w.settings.Train.LogEvery)
+	tokens, err := findTokenizer(w.settings, about.Resumed.From != "")
+	if err != nil {
+		return nil, fmt.Errorf("the run's tokenizer: %w", err)
+	}
 	if w.run != nil {
 		w.dir, w.run.Warn = w.run.Dir(), w.progress.Say
-		if err := keepTokenizer(w.dir, w.settings); err != nil {
-			return nil, err
+		if err := leaveFiles(filepath.Join(w.dir, record.TokenizerDir), tokens.files, data.IsTokenizerFile); err != nil {
+			return nil, fmt.Errorf("the run's tokenizer: %w", err)
 		}
 		if about.Resumed.From == "" {
 			if err := keepSource(w.dir, w.settings); err != nil {
@@ -84,6 +90,10 @@ func (w *watcher) begin(about launch.World) (record.Observer, error) {
 	}
 	for _, line := range w.records.resumed(w.dir, w.settings.Train.Steps, about.Resumed, w.past) {
 		w.progress.Say(line)
+	}
+	w.progress.Say(tokens.corpusLine(about.Corpus, w.settings.Model.Vocab))
+	if tokens.unused {
+		w.progress.Say("note: " + tokens.unusedNote(w.settings))
 	}
 	for _, line := range w.settings.Ignored() {
 		w.progress.Say("note: " + line)
