@@ -4,7 +4,6 @@
 package launch
 
 import (
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"maps"
@@ -41,6 +40,8 @@ type Hooks struct {
 	// RunDir is called on rank 0 after Begin. It returns the directory for checkpoints; "" or nil:
 	// no checkpoints.
 	RunDir func() string
+	// Records is called by every rank once the run directory is known, "" for none; nil: never.
+	Records func(runDir string)
 	// Begin is called on rank 0, before the first step.
 	Begin func(World) (record.Observer, error)
 	// End is called on rank 0 after training, while MPI still runs. Later the launcher may kill
@@ -188,31 +189,6 @@ func launchMPI(c config.Config, h Hooks) (train.Outcome, error) {
 	}
 	t.Abort(status)
 	return out, err
-}
-
-// agree returns an error unless all processes run the same binary and configuration, and their
-// number is the number of ranks. Collective.
-func agree(c config.Config, t comm.Transport) error {
-	path, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	binary, err := contentHash(path)
-	if err != nil {
-		return err
-	}
-	for _, a := range []struct {
-		what string
-		hash [sha256.Size]byte
-	}{{"binary", binary}, {"configuration", sha256.Sum256([]byte(c.TOML()))}} {
-		if err := mpi.Agree(a.what, a.hash); err != nil {
-			return comm.Input(err)
-		}
-	}
-	if err := grid(c).Check(t.Size()); err != nil {
-		return comm.Input(err)
-	}
-	return nil
 }
 
 // launchRank trains as one process of many, watched by w. apart is the result of onRank.
@@ -396,5 +372,8 @@ func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corp
 	}
 	dir, err = world.Bcast(0, dir)
 	r.RunDir = string(dir)
+	if h.Records != nil {
+		h.Records(r.RunDir)
+	}
 	return &rank{r, gpu}, err
 }

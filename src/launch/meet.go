@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"dynmo/src/comm"
+	"dynmo/src/comm/mpi"
 	"dynmo/src/config"
 )
 
@@ -27,6 +28,31 @@ type arrival struct {
 	GPU      string    // the rank's GPU; "": none
 	Bounds   []bound   // of the host memory that the rank uses; none for a GPU
 	Locality *locality // where the process may run; nil unless the rank has a GPU and is alone in its process
+}
+
+// agree returns an error unless all processes run the same binary and configuration, and their
+// number is the number of ranks. Collective.
+func agree(c config.Config, t comm.Transport) error {
+	path, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	binary, err := contentHash(path)
+	if err != nil {
+		return err
+	}
+	for _, a := range []struct {
+		what string
+		hash [sha256.Size]byte
+	}{{"binary", binary}, {"configuration", sha256.Sum256([]byte(c.TOML()))}} {
+		if err := mpi.Agree(a.what, a.hash); err != nil {
+			return comm.Input(err)
+		}
+	}
+	if err := grid(c).Check(t.Size()); err != nil {
+		return comm.Input(err)
+	}
+	return nil
 }
 
 // contentHash returns the same hash for executables of the same content. It hashes the build id

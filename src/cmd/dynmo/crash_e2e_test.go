@@ -112,6 +112,9 @@ func (c crash) runIn(t *testing.T, dir, want string) {
 		t.Errorf("status %d after %v", e.status, e.took)
 	}
 	c.named(t, e)
+	if n := strings.Count(e.stderr, "\nto resume: "); n != 1 || !strings.Contains(e.stderr, " train run.toml ") || !strings.Contains(e.stderr, " --run-dir run --resume\n") {
+		t.Errorf("%d lines say how to resume, want 1: %s", n, e.stderr)
+	}
 	file, err := os.Stat(filepath.Join(run, record.MetricsFile))
 	expect.OK(t, err)
 	f.Detect = over.Sub(file.ModTime())

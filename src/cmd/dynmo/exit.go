@@ -42,6 +42,14 @@ type statusError int
 
 func (statusError) Error() string { return "" }
 
+// resumableError is the error of a run that has a checkpoint. command resumes the run.
+type resumableError struct {
+	error
+	command string
+}
+
+func (e resumableError) Unwrap() error { return e.error }
+
 // nodeError is a verdict of bench node or bench pairs that is not healthy, with its exit status.
 type nodeError struct {
 	error
@@ -75,6 +83,9 @@ func tell(program string, err error, stderr io.Writer) int {
 	if err != nil && !quiet(err) {
 		for line := range strings.Lines(err.Error()) {
 			fmt.Fprintf(stderr, "%s: %s\n", program, files.Visible(strings.TrimRight(line, "\n")))
+		}
+		if run, ok := errors.AsType[resumableError](err); ok {
+			fmt.Fprintf(stderr, "to resume: %s\n", run.command)
 		}
 	}
 	return exitStatus(err)

@@ -8,12 +8,15 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"dynmo/src/checkpoint"
 	"dynmo/src/comm"
 	"dynmo/src/comm/mpi"
 	"dynmo/src/config"
@@ -151,21 +154,38 @@ func runTraining(c *cobra.Command, settings config.Config, records runDirectory,
 	asked, silence := saveRequests()
 	defer silence()
 	watch := &watcher{out: c.ErrOrStderr(), settings: settings, resolved: resolved, records: records}
-	resume := func() string {
-		return files.Visible(resumeCommand(again, watch.dir, settings, os.Getenv, ancestorCommands()))
+	var known atomic.Value // the run directory, on every rank that has learned of it
+	resume := func(more ...string) string {
+		line := append(slices.Clone(again), more...)
+		return files.Visible(resumeCommand(line, known.Load().(string), settings, os.Getenv, ancestorCommands()))
 	}
 	advise := func(err error) error { // adds the next step to an error
-		if exitStatus(err) == exitUnsaved {
-			return fmt.Errorf("%w: once checkpoints can be written, resume from the newest one: %s", err, resume())
+		err = asUsage(err)
+		if dir, _ := known.Load().(string); dir == "" || !checkpoint.Has(dir) {
+			if exitStatus(err) == exitUnsaved {
+				return fmt.Errorf("%w: the run has no checkpoint: start it again once one can be written", err)
+			}
+			return err
 		}
-		return asUsage(err)
+		switch exitStatus(err) {
+		case exitFailure:
+			return resumableError{err, resume()}
+		case exitUnsaved:
+			return resumableError{fmt.Errorf("%w: once checkpoints can be written, resume from the newest one", err), resume()}
+		case exitDiverged:
+			if settings.Train.OnNaN == "stop" { // else the run would end the same way
+				return resumableError{err, resume(setWords([]string{"train.on_nan=skip"})...)}
+			}
+		}
+		return err
 	}
 	out, err := launch.Launch(settings, launch.Hooks{
-		Stop:   func() bool { return ctx.Err() != nil },
-		Save:   asked,
-		Resume: from,
-		RunDir: func() string { return watch.dir },
-		Begin:  watch.begin,
+		Stop:    func() bool { return ctx.Err() != nil },
+		Save:    asked,
+		Resume:  from,
+		RunDir:  func() string { return watch.dir },
+		Records: func(dir string) { known.Store(dir) },
+		Begin:   watch.begin,
 		End: func(out train.Outcome) {
 			_ = watch.close() // its error is handled after the run
 			end(c, out, settings.Train.Steps, settings.Dynamic.Replay != "", context.Cause(ctx))
@@ -186,7 +206,7 @@ func runTraining(c *cobra.Command, settings config.Config, records runDirectory,
 		watch.sumUp(train.Outcome{}, err)
 	}
 	leaveItToRank0(err)
-	return cmp.Or(advise(err), outcomeStatus(settings, out, watch.dir != ""))
+	return advise(cmp.Or(err, outcomeStatus(settings, out, watch.dir != "")))
 }
 
 // outcomeStatus returns the status of a run that has not failed. A status other than nil has one of

@@ -300,10 +300,20 @@ func TestTrainNaN(t *testing.T) {
 	}
 	each(t, func(t *testing.T, w world) {
 		dir := folder(t, "")
-		w.run(t, dir, training(append(diverge, "--run-dir", "run")...)...).refused(t, exitDiverged, "step 1: the loss is NaN (train.on_nan = \"stop\"): begin a new run with a lower optimizer.lr, ", "--resume --set train.on_nan=skip")
+		e := w.run(t, dir, training(append(diverge, "--run-dir", "run")...)...)
+		e.refused(t, exitDiverged, "step 1: the loss is NaN (train.on_nan = \"stop\"): begin a new run with a lower optimizer.lr, ", "--resume --set train.on_nan=skip")
+		if strings.Contains(e.stderr, "to resume: ") {
+			t.Errorf("there is nothing to resume: %s", e.stderr)
+		}
 		recorded(t, dir, 2)
 		if s, err := verdict.ReadSummary(filepath.Join(dir, "run")); err != nil || s == nil || s.Status != verdict.Diverged {
 			t.Errorf("summary %+v (%v)", s, err)
+		}
+	})
+	t.Run("with a checkpoint", func(t *testing.T) {
+		e := alone.run(t, folder(t, ""), training(append(diverge, "--set", "checkpoint.every=1", "--run-dir", "run")...)...)
+		if line := regexp.MustCompile(`\nto resume: \S+ train run\.toml .* --set train\.on_nan=skip --run-dir run --resume\n`); e.status != exitDiverged || !line.MatchString(e.stderr) {
+			t.Errorf("status %d, want a line that matches %v: %s", e.status, line, e.stderr)
 		}
 	})
 	t.Run("ranks are parked", func(t *testing.T) {
