@@ -171,7 +171,7 @@ func TestTrainSuspended(t *testing.T) {
 // TestTrainStops: a run that is asked to stop ends after the step, with a checkpoint and complete
 // records. mpirun forwards SIGUSR2.
 func TestTrainStops(t *testing.T) {
-	resumes := regexp.MustCompile(`\nto resume: (mpirun -np 4 sh -c .* sh )?\S+ train run\.toml .* --run-dir run --resume\n`)
+	resumes := regexp.MustCompile(`\nto resume: cd \S+ && (env OMPI_\S+ OMPI_\S+ )?(mpirun -np 4 sh -c .* sh )?\S+ train run\.toml .* --run-dir run --resume\n`)
 	for _, c := range []struct {
 		name   string
 		w      world

@@ -157,7 +157,8 @@ func runTraining(c *cobra.Command, settings config.Config, records runDirectory,
 	var known atomic.Value // the run directory, on every rank that has learned of it
 	resume := func(more ...string) string {
 		line := append(slices.Clone(again), more...)
-		return files.Visible(resumeCommand(line, known.Load().(string), settings, os.Getenv, ancestorCommands()))
+		at, _ := os.Getwd()
+		return files.Visible(resumeCommand(line, at, known.Load().(string), settings, os.Getenv, findAncestors()))
 	}
 	advise := func(err error) error { // adds the next step to an error
 		err = asUsage(err)

@@ -312,7 +312,7 @@ func TestTrainNaN(t *testing.T) {
 	})
 	t.Run("with a checkpoint", func(t *testing.T) {
 		e := alone.run(t, folder(t, ""), training(append(diverge, "--set", "checkpoint.every=1", "--run-dir", "run")...)...)
-		if line := regexp.MustCompile(`\nto resume: \S+ train run\.toml .* --set train\.on_nan=skip --run-dir run --resume\n`); e.status != exitDiverged || !line.MatchString(e.stderr) {
+		if line := regexp.MustCompile(`\nto resume: cd \S+ && \S+ train run\.toml .* --set train\.on_nan=skip --run-dir run --resume\n`); e.status != exitDiverged || !line.MatchString(e.stderr) {
 			t.Errorf("status %d, want a line that matches %v: %s", e.status, line, e.stderr)
 		}
 	})
