@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"dynmo/src/expect"
 	"dynmo/src/record"
 )
@@ -216,6 +218,9 @@ func TestTrainStops(t *testing.T) {
 			}
 			if want := fmt.Sprintf("dynmo: %s after %d of 1000000 steps; their checkpoint is saved\n", c.cause, len(list)); !strings.Contains(e.stderr, want) || len(e.errors()) != 1 {
 				t.Errorf("want %q, got %s", want, e.stderr)
+			}
+			if n := strings.Count(e.stderr, unix.SignalName(c.signal)+": the run ends after this step, with a checkpoint"); n != map[bool]int{true: 1}[c.rank <= 0] {
+				t.Errorf("%d lines of the signal: %s", n, e.stderr)
 			}
 			if c.status == exitStopped && !resumes.MatchString(e.stderr) {
 				t.Errorf("no command that resumes the run in %s", e.stderr)

@@ -9,8 +9,31 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"dynmo/src/files"
 )
+
+// signalError is the cause of the end of a context that a signal cancelled.
+type signalError struct{ os.Signal }
+
+func (e signalError) Error() string { return fmt.Sprintf("stopped by signal: %v", e.Signal) }
+
+// explain says what the signal does to a run. saves reports whether the run keeps checkpoints, and
+// openMPI whether Open MPI's mpirun started it.
+func (e signalError) explain(saves, openMPI bool) string {
+	text := unix.SignalName(e.Signal.(syscall.Signal)) + ": the run ends after this step"
+	if saves {
+		text += ", with a checkpoint"
+	}
+	switch {
+	case openMPI && e.Signal != syscall.SIGUSR2:
+		text += ", or when mpirun kills the ranks, at most a second after it got the signal: kill -USR2 to mpirun sets no deadline"
+	case e.Signal == syscall.SIGINT:
+		text += "; a second Ctrl-C ends it at once"
+	}
+	return text
+}
 
 // samePress is the time within which two SIGINTs count as one press of Ctrl-C. Both the terminal
 // and the launcher may send one to a rank.
@@ -72,7 +95,7 @@ func quit(status int) {
 func watch(signals <-chan os.Signal, cancel context.CancelCauseFunc, quit func()) {
 	var pressed time.Time
 	for s := range signals {
-		cancel(fmt.Errorf("stopped by signal: %v", s))
+		cancel(signalError{s})
 		switch {
 		case s != syscall.SIGINT:
 		case pressed.IsZero():

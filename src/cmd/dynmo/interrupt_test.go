@@ -56,6 +56,25 @@ func TestWatch(t *testing.T) {
 	}
 }
 
+func TestSignalExplained(t *testing.T) {
+	const ends = ": the run ends after this step"
+	for _, c := range []struct {
+		signal         syscall.Signal
+		saves, openMPI bool
+		want           string
+	}{
+		{syscall.SIGTERM, true, false, "SIGTERM" + ends + ", with a checkpoint"},
+		{syscall.SIGTERM, false, false, "SIGTERM" + ends},
+		{syscall.SIGINT, true, false, "SIGINT" + ends + ", with a checkpoint; a second Ctrl-C ends it at once"},
+		{syscall.SIGUSR2, true, true, "SIGUSR2" + ends + ", with a checkpoint"},
+		{syscall.SIGTERM, true, true, "SIGTERM" + ends + ", with a checkpoint, or when mpirun kills the ranks, at most a second after it got the signal: kill -USR2 to mpirun sets no deadline"},
+	} {
+		if got := (signalError{c.signal}).explain(c.saves, c.openMPI); got != c.want {
+			t.Errorf("got %s, want %s", got, c.want)
+		}
+	}
+}
+
 // TestInterruptibleCatchesSignals: a signal that ends a run becomes the cause of the context's end.
 // If SIGHUP was ignored before, as under nohup, it ends nothing.
 func TestInterruptibleCatchesSignals(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"dynmo/src/checkpoint"
 	"dynmo/src/comm"
@@ -150,6 +151,14 @@ func runTraining(c *cobra.Command, settings config.Config, records runDirectory,
 	}
 	ctx, stop := interruptible(c.Context())
 	defer stop()
+	defer context.AfterFunc(ctx, func() { // a step may take minutes
+		if s, ok := errors.AsType[signalError](context.Cause(ctx)); ok && (!mpi.Launched() || mpi.LaunchRank() == 0) {
+			if term.IsTerminal(int(os.Stderr.Fd())) {
+				fmt.Fprintln(c.ErrOrStderr()) // behind the progress bar
+			}
+			fmt.Fprintln(c.ErrOrStderr(), s.explain(!records.none && settings.Checkpoint.Every != "never", os.Getenv("OMPI_COMM_WORLD_SIZE") != ""))
+		}
+	})()
 	signal.Ignore(syscall.SIGPIPE) // a log that nobody reads any more ends no run
 	asked, silence := saveRequests()
 	defer silence()
