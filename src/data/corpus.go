@@ -135,10 +135,20 @@ func (s *source) fail(err error) (*Corpus, error) {
 	return nil, fmt.Errorf("data: %s = %q: %w", s.key, s.path, err)
 }
 
+// withPlace adds the absolute path to the error of a relative path at which nothing lies.
+func (s *source) withPlace(err error) error {
+	_, missing := os.Stat(s.path)
+	place, failed := filepath.Abs(s.path)
+	if !errors.Is(missing, fs.ErrNotExist) || failed != nil || filepath.IsAbs(s.path) {
+		return err
+	}
+	return fmt.Errorf("%w (looked for %s)", err, place)
+}
+
 func (s *source) open() (*Corpus, error) {
 	list, err := List(s.path, s.extensions, s.limit)
 	if err != nil {
-		return s.fail(err)
+		return s.fail(s.withPlace(err))
 	}
 	if slices.ContainsFunc(list, File.hasTokens) {
 		if s.limit > 0 { // the limit is on ids, not on files

@@ -203,7 +203,7 @@ func TestValidationErrors(t *testing.T) {
 		"missing":          {in("a.txt"), in("none"), `data: data.validation = "DIR/none": no such file or directory`},
 		"too short":        {in("a.txt"), in("short.txt"), `data: data.validation = "DIR/short.txt": wanted at least 9 bytes, a sequence (model.sequence = 8) and the token after it; found 4 bytes in 1 file(s)`},
 		"no such ending":   {in("a.txt"), in("other"), `data: data.validation = "DIR/other": wanted at least 9 bytes, a sequence (model.sequence = 8) and the token after it; found no text in files ending in .txt (data.extensions; [] reads every file)`},
-		"ids too large":    {tokens, large, `data: data.validation: LARGE: byte 1024: id 50256 of token 0, want 0 to 999 (model.vocab = 1000)`},
+		"ids too large":    {tokens, large, `data: data.validation: LARGE: byte 1024: id 50256 of token 0, want 0 to 999 (model.vocab = 1000): the largest id here is 50256, so set model.vocab to the vocabulary of the tokens' tokenizer, at least 50257`},
 		"tokens for text":  {in("a.txt"), tokens, `data: data.validation = "TOKENS": a token file, and data.path is text, whose bytes are the tokens: wanted tokens of one vocabulary (dynmo data prepare)`},
 		"text for tokens":  {tokens, in("a.txt"), `data: data.validation = "DIR/a.txt": text, whose bytes are the tokens, and data.path is a token file: wanted tokens of one vocabulary (dynmo data prepare)`},
 		"little held out":  {in("a.txt"), "0.08", `data: data.validation = 0.08: wanted at least 9 tokens, a sequence (model.sequence = 8) and the token after it; of the 100 tokens of data.path = "DIR/a.txt", 8 are held out`},

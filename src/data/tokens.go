@@ -154,8 +154,12 @@ func (t *Tokens) Check(vocab int) error {
 	if i < 0 {
 		return nil
 	}
-	return broken(t.file, t.offset+int64(i)*int64(t.ids.width()), "id %d of token %d, want 0 to %d (model.vocab = %d)",
-		t.ids.id(i), i, vocab-1, vocab)
+	cure := ""
+	if low, high := t.Span(); low >= 0 {
+		cure = fmt.Sprintf(": the largest id here is %d, so set model.vocab to the vocabulary of the tokens' tokenizer, at least %d", high, high+1)
+	}
+	return broken(t.file, t.offset+int64(i)*int64(t.ids.width()), "id %d of token %d, want 0 to %d (model.vocab = %d)%s",
+		t.ids.id(i), i, vocab-1, vocab, cure)
 }
 
 // mostAgain bounds the bytes of a file that is hashed again if only its time of change is another.

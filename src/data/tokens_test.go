@@ -241,8 +241,8 @@ func TestOpenRefusesTokenFiles(t *testing.T) {
 		sequence int
 		want     string
 	}{
-		{"llm.c", config.Data{Path: llmc}, 1, "byte 1028: id 50256 of token 2, want 0 to 49999 (model.vocab = 50000)"},
-		{"Megatron", config.Data{Path: megatron}, 1, "byte 4: id 50256 of token 2, want 0 to 49999 (model.vocab = 50000)"},
+		{"llm.c", config.Data{Path: llmc}, 1, "byte 1028: id 50256 of token 2, want 0 to 49999 (model.vocab = 50000): the largest id here is 50256, so set model.vocab to the vocabulary of the tokens' tokenizer, at least 50257"},
+		{"Megatron", config.Data{Path: megatron}, 1, "byte 4: id 50256 of token 2, want 0 to 49999 (model.vocab = 50000): the largest id here is 50256, so set model.vocab to the vocabulary of the tokens' tokenizer, at least 50257"},
 		{"below zero", config.Data{Path: negative}, 1, "byte 4: id -1 of token 1, want 0 to 49999 (model.vocab = 50000)"},
 		{"short", config.Data{Path: llmc, LimitBytes: 4}, 2, "wanted at least 3 tokens, a sequence (model.sequence = 2) and the token after it; found 2 of 4 (data.limit_bytes = 4)"},
 		{"shorter", config.Data{Path: write(t, LLMC, GPT2Tokens, []int32{1})}, 2, "wanted at least 3 tokens, a sequence (model.sequence = 2) and the token after it; found 1"},
@@ -253,9 +253,13 @@ func TestOpenRefusesTokenFiles(t *testing.T) {
 			t.Errorf("%s:\ngot  %v\nwant %s", c.name, err, want)
 		}
 	}
-	_, err := Open(config.Data{Path: "absent.bin"}, 256, 1)
-	if want := `data: data.path = "absent.bin": no such file or directory`; err == nil || err.Error() != want {
-		t.Errorf("got %v, want %s", err, want)
+	dir := t.TempDir()
+	t.Chdir(dir)
+	for path, found := range map[string]string{"absent.bin": "no such file or directory", "a*.bin": "no file has a name of this pattern"} {
+		_, err := Open(config.Data{Path: path}, 256, 1)
+		if want := fmt.Sprintf("data: data.path = %q: %s (looked for %s)", path, found, filepath.Join(dir, path)); err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
 	}
 }
 

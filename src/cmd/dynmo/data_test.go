@@ -241,7 +241,7 @@ func TestTrainOnPreparedFile(t *testing.T) {
 	}
 	c.Model.Vocab = 50256
 	_, err = launch.Launch(c, launch.Hooks{})
-	want := "data: data.path: " + file + ": byte 4: id 50256 of token 2, want 0 to 50255 (model.vocab = 50256)"
+	want := "data: data.path: " + file + ": byte 4: id 50256 of token 2, want 0 to 50255 (model.vocab = 50256): the largest id here is 50256, so set model.vocab to the vocabulary of the tokens' tokenizer, at least 50257"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
