@@ -37,6 +37,8 @@ func TestErrors(t *testing.T) {
 		{"text for a switch", "[model]\ntied = \"yes\"", nil},
 		{"text for a number", "[optimizer]\nlr = \"1e-3\"", nil},
 		{"not a number", "[optimizer]\nlr = nan\neps = inf", nil},
+		{"typing error in a choice", "[balance]\nkind = \"partitoin\"", nil},
+		{"typing error in a joined choice", "[dynamic]\nkind = \"prune+freze\"", nil},
 		{"negative seed", "[run]\nseed = -1", nil},
 		{"text for a list", "[data]\nextensions = \".go\"", nil},
 		{"list of numbers", "[data]\nextensions = [\".go\", 3]", nil},

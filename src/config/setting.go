@@ -272,6 +272,22 @@ func (s setting) wanted() string {
 	return text
 }
 
+// nearest names the choice that a mistyped word of the field's value resembles: at most half of the
+// word's letters differ. It returns "" if there is none.
+func (s setting) nearest() string {
+	choices, closed := s.tag.Lookup("oneof")
+	if !closed {
+		return ""
+	}
+	list := strings.Split(choices, ",")
+	for _, w := range s.words() {
+		if choice := files.Nearest(w, list); !slices.Contains(list, w) && 2*files.Distance(w, choice) <= len(w) {
+			return fmt.Sprintf("; the nearest is %q", choice)
+		}
+	}
+	return ""
+}
+
 // text returns the field's value in TOML.
 func (s setting) text() string {
 	if _, err := strconv.Atoi(s.value.String()); err == nil && s.integers() {

@@ -43,7 +43,7 @@ func (c Config) problems(origin map[string]string) []error {
 	}
 	for _, s := range list {
 		if !s.valid() {
-			refuse(s.wanted(), s.name())
+			refuse(s.wanted()+s.nearest(), s.name())
 		}
 	}
 	if problems != nil {
