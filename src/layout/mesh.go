@@ -47,8 +47,8 @@ func (m Mesh) Replica(rank int) int {
 // Check returns an error unless the mesh has exactly `world` ranks.
 func (m Mesh) Check(world int) error {
 	if m.Size() != world {
-		return fmt.Errorf("parallel.stages %d x parallel.replicas %d needs %d ranks, the world has %d",
-			m.Stages, m.Replicas, m.Size(), world)
+		return fmt.Errorf("parallel.stages %d x parallel.replicas %d needs %d ranks, the world has %d: start %d (mpirun -np %d, srun -n %d), or set stages and replicas whose product is %d",
+			m.Stages, m.Replicas, m.Size(), world, m.Size(), m.Size(), m.Size(), world)
 	}
 	return nil
 }

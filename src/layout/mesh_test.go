@@ -46,7 +46,7 @@ func TestCheck(t *testing.T) {
 		t.Error(err)
 	}
 	for _, world := range []int{0, 7, 9, 16} {
-		if err := m.Check(world); err == nil || !strings.Contains(err.Error(), "4 x parallel.replicas 2 needs 8 ranks") {
+		if err := m.Check(world); err == nil || !strings.Contains(err.Error(), "4 x parallel.replicas 2 needs 8 ranks") || !strings.Contains(err.Error(), "start 8 (mpirun -np 8, srun -n 8), or ") {
 			t.Errorf("world of %d: error %v", world, err)
 		}
 	}
