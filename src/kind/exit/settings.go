@@ -130,6 +130,9 @@ func remarks(c config.Config) (list []string) {
 	case !e.Propagate:
 		list = append(list, "tokens that leave at an exit are no keys in later blocks: those that go on do not attend to them there (exit.propagate = true keeps their keys and values)")
 	}
+	if e.Train == "leave" && e.Share == 0 && e.Threshold == standard.Threshold && c.Dynamic.Replay == "" {
+		list = append(list, fmt.Sprintf("a token leaves only where its confidence is above exit.threshold = %v: in %d steps it may be that none does. exit.share, exit.start and exit.until let a share of the tokens leave", e.Threshold, c.Train.Steps))
+	}
 	if e.Stage2 >= c.Train.Steps {
 		list = append(list, fmt.Sprintf("exit.stage2 = %d has no effect: it is not below train.steps = %d", e.Stage2, c.Train.Steps))
 	}
