@@ -123,10 +123,7 @@ func (t *Tokens) ends(add func(end int)) {
 		t.megatronEnds(add)
 		return
 	}
-	delimiter := int64(GPT2End)
-	if t.ids.element == u32 {
-		delimiter = llmcLlama3End
-	}
+	delimiter := t.End()
 	for i := range t.Len() {
 		if t.ids.id(i) == delimiter {
 			add(i + 1)

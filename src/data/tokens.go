@@ -147,6 +147,25 @@ func (t *Tokens) Type() string { return elements[t.ids.element].name }
 // Span returns the smallest and the largest id; 0 and -1 if there are none. It reads all ids.
 func (t *Tokens) Span() (low, high int64) { return t.ids.span() }
 
+// End returns the id that ends documents in a file that does not record them: GPT-2's end of text, or
+// Llama 3's among ids of 32 bits.
+func (t *Tokens) End() int64 {
+	if t.ids.element == u32 {
+		return llmcLlama3End
+	}
+	return GPT2End
+}
+
+// Count returns how often an id occurs. It reads all ids.
+func (t *Tokens) Count(id int64) (n int64) {
+	for i := range t.Len() {
+		if t.ids.id(i) == id {
+			n++
+		}
+	}
+	return n
+}
+
 // Check returns an error that names the first id outside [0, vocab) and its place. It reads all
 // ids, unless their type cannot exceed vocab.
 func (t *Tokens) Check(vocab int) error {

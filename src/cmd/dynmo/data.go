@@ -147,8 +147,9 @@ type tokenFile struct {
 	Format    data.Format `json:"format"`
 	Type      string      `json:"dtype"`
 	Tokens    int         `json:"tokens"`
-	Documents *int64      `json:"documents"` // null if the format does not record documents
-	Min       *int64      `json:"min_id"`    // null if there are no tokens
+	Documents *int64      `json:"documents"`        // null if they are not known
+	End       *int64      `json:"end_id,omitempty"` // the id by which documents were counted, if the format does not record them
+	Min       *int64      `json:"min_id"`           // null if there are no tokens
 	Max       *int64      `json:"max_id"`
 }
 
@@ -170,6 +171,11 @@ func inspectCommand() *cobra.Command {
 			found := tokenFile{Format: t.Format, Type: t.Type(), Tokens: t.Len()}
 			if t.Documents != data.Unrecorded {
 				found.Documents = &t.Documents
+			} else {
+				end := endOf(args[0], t)
+				if n := t.Count(end); n > 0 {
+					found.Documents, found.End = &n, &end
+				}
 			}
 			if low, high := t.Span(); t.Len() > 0 {
 				found.Min, found.Max = &low, &high
@@ -182,6 +188,19 @@ func inspectCommand() *cobra.Command {
 	return c
 }
 
+// endOf returns the id that ends documents in a token file, by the tokenizer that data prepare left
+// beside it; -1 if that one cannot be read or has none.
+func endOf(path string, t *data.Tokens) int64 {
+	v, err := tokenizer.OpenVocabulary(data.Beside(path))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return t.End()
+	case err != nil:
+		return -1
+	}
+	return int64(v.End)
+}
+
 // print writes the description for people.
 func (f tokenFile) print(w io.Writer) error {
 	number := func(n *int64, none string) string {
@@ -190,7 +209,11 @@ func (f tokenFile) print(w io.Writer) error {
 		}
 		return strconv.FormatInt(*n, 10)
 	}
+	documents := number(f.Documents, "not recorded")
+	if f.End != nil {
+		documents += fmt.Sprintf(", counted by token %d, which ends them", *f.End)
+	}
 	_, err := fmt.Fprintf(w, "format     %s\ndtype      %s\ntokens     %d\ndocuments  %s\nmin id     %s\nmax id     %s\n",
-		f.Format, f.Type, f.Tokens, number(f.Documents, "not recorded"), number(f.Min, "none"), number(f.Max, "none"))
+		f.Format, f.Type, f.Tokens, documents, number(f.Min, "none"), number(f.Max, "none"))
 	return err
 }

@@ -31,7 +31,7 @@ func texts(t *testing.T) string {
 func TestDataPrepareAndInspect(t *testing.T) {
 	dir := texts(t)
 	for _, c := range []struct{ format, want string }{
-		{"llmc", `{"format":"llmc","dtype":"u16","tokens":3,"documents":null,"min_id":995,"max_id":50256}`},
+		{"llmc", `{"format":"llmc","dtype":"u16","tokens":3,"documents":1,"end_id":50256,"min_id":995,"max_id":50256}`},
 		{"megatron", `{"format":"megatron","dtype":"u16","tokens":3,"documents":1,"min_id":995,"max_id":50256}`},
 	} {
 		file := filepath.Join(dir, c.format+".bin")
@@ -44,9 +44,15 @@ func TestDataPrepareAndInspect(t *testing.T) {
 		}
 	}
 	out := said(t, "data", "inspect", filepath.Join(dir, "llmc.bin"))
-	want := "format     llmc\ndtype      u16\ntokens     3\ndocuments  not recorded\nmin id     995\nmax id     50256\n"
+	want := "format     llmc\ndtype      u16\ntokens     3\ndocuments  1, counted by token 50256, which ends them\nmin id     995\nmax id     50256\n"
 	if out != want {
 		t.Errorf("got\n%swant\n%s", out, want)
+	}
+	// Tokens of an unknown tokenizer need not have GPT-2's end of text.
+	file := filepath.Join(dir, "ids.bin")
+	expect.OK(t, os.WriteFile(file, []byte{1, 0, 2, 0}, 0o600))
+	if out := said(t, "data", "inspect", "--dtype", "u16", file); !strings.Contains(out, "documents  not recorded\n") {
+		t.Error(out)
 	}
 }
 
@@ -133,6 +139,9 @@ func TestTokenizerGoesAlong(t *testing.T) {
 		expect.OK(t, os.WriteFile(filepath.Join("llama", name), []byte(text), 0o666))
 	}
 	if out := said(t, "data", "prepare", "--tokenizer", "llama", "-o", "o.bin", "text.txt"); !strings.Contains(out, "1 documents, 9000 bytes, ") || !strings.Contains(out, "vocabulary 259") {
+		t.Error(out)
+	}
+	if out := said(t, "data", "inspect", "o.bin"); !strings.Contains(out, "documents  1, counted by token 2, which ends them\n") {
 		t.Error(out)
 	}
 	run := sets("run.clock=wall", "parallel.stages=2", "model.family=llama", "model.blocks=1", "model.hidden=16", "model.heads=2", "model.sequence=16", "model.vocab=259",
