@@ -43,7 +43,7 @@ reads files of workloads with the settings and costs of their models, and simula
 dynmo help workloads says what such a file has.
 
 --collect NAME keeps the last phase of run directories in the folder executed, measured and
-simulated on its own costs. NAME is FIGURE-WORDS, as fig3-8-ranks: FIGURE then has a
+simulated on its own costs. It refuses runs that dynmo simulate made up. NAME is FIGURE-WORDS, as fig3-8-ranks: FIGURE then has a
 panel of them (fig3, fig7, fig8, table1).`,
 		RunE: func(c *cobra.Command, args []string) error {
 			switch err := checkFigureFlags(c); {

@@ -106,6 +106,25 @@ func TestFiguresCollectRefuses(t *testing.T) {
 	}
 }
 
+// TestFiguresCollectsExecutedRunsOnly: --collect refuses a simulated run by name, on whatever costs, and
+// keeps nothing of it.
+func TestFiguresCollectsExecutedRunsOnly(t *testing.T) {
+	workbench(t, "")
+	if e := says("train", "run.toml", "--run-dir", "real"); e.status != exitDone {
+		t.Fatal(e.stderr)
+	}
+	said(t, "simulate", "run.toml", "--costs", "real/costs.jsonl", "--run-dir", "made-up")
+	collect := []string{"figures", "--results", ".", "--collect", "fig3-mine"}
+	says(append(collect, "made-up")...).refused(t, exitUsage, "made-up: a simulated run (clock=sim), want one that dynmo train executed")
+	if _, err := os.Stat("executed/fig3-mine.json"); err == nil {
+		t.Error("a simulated run is kept as executed")
+	}
+	says(append(collect, "real", "made-up")...).refused(t, exitUsage, "made-up: a simulated run (clock=sim)")
+	if kept := read(t, "executed/fig3-mine.json"); !strings.Contains(kept, `"run":"real"`) || strings.Contains(kept, "made-up") {
+		t.Errorf("kept %s", kept)
+	}
+}
+
 // TestFiguresCheck: the example of the help, as it stands there, is a sound workload. A wrong one is
 // named, and the others are checked.
 func TestFiguresCheck(t *testing.T) {

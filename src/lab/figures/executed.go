@@ -15,6 +15,7 @@ import (
 	"dynmo/src/lab/report"
 	"dynmo/src/lab/study"
 	"dynmo/src/lab/verdict"
+	"dynmo/src/record"
 )
 
 // executedStudy is runs that were really executed, as the folder executed of the results keeps them.
@@ -54,7 +55,8 @@ var executedGroups = map[string]func(executedRun) string{
 }
 
 // Collect keeps executed runs as the study of a name in the folder of results. The name begins
-// with a figure's. Runs that have not finished are left out, and the error names them.
+// with a figure's. Runs that have not finished and simulated runs are left out, and the error names
+// them.
 func Collect(results, name, command string, dirs []string) error {
 	s := executedStudy{Format: format, Name: name, Command: command}
 	var problems []error
@@ -71,6 +73,9 @@ func Collect(results, name, command string, dirs []string) error {
 			continue
 		}
 		s.Runs = append(s.Runs, r)
+	}
+	if len(s.Runs) == 0 && len(problems) > 0 {
+		return errors.Join(problems...)
 	}
 	if err := s.check(name); err != nil {
 		return errors.Join(append(problems, err)...)
@@ -93,6 +98,8 @@ func readExecuted(dir string) (out executedRun, clock, origin string, err error)
 	switch {
 	case err != nil:
 		return out, "", "", err
+	case r.Metrics[0].Clock == record.Simulated:
+		return out, "", "", fmt.Errorf("%s: a simulated run (clock=sim), want one that dynmo train executed", dir)
 	case r.End == nil || r.End.Status != verdict.Finished:
 		return out, "", "", fmt.Errorf("%s: the run has not finished, want one that has", dir)
 	}
