@@ -64,7 +64,7 @@ func (l Layer) Seconds() float64 { return l.Stage().Seconds() }
 // Table is the cost of every layer of the chain, and the speed of every stage. Measurements of
 // layers do not give Fixed. It is for costs from a file or from a benchmark of the node.
 type Table struct {
-	Clock    string    `json:"clock"`            // wall, virtual or sim; "estimated" if nothing was measured
+	Clock    string    `json:"clock"`            // wall, virtual or sim; Estimated if nothing was measured
 	Device   string    `json:"device,omitempty"` // GPU that seconds were estimated for
 	Layers   []Layer   `json:"layers"`
 	Slow     []float64 `json:"slow,omitempty"`             // by stage: time relative to the reference rank; absent means 1
@@ -87,6 +87,9 @@ type Combination map[string]float64
 
 // String names the kinds.
 func (c Combination) String() string { return strings.Join(slices.Sorted(maps.Keys(c)), ", ") }
+
+// Estimated is the clock of tables whose seconds no machine measured.
+const Estimated = "estimated"
 
 // Source returns the origin of the seconds: the clock that measured them, or the device that they
 // were estimated for.

@@ -338,7 +338,7 @@ func (j *Journal) metrics(d Done) (Metrics, Course) {
 	}
 	run := Course{
 		Layout: d.Ran, Latency: c.Comm.LatencySeconds, Bandwidth: c.Comm.BandwidthBytes, Between: j.between,
-		DelayMost: c.Comm.DelayMost, Seed: c.Run.Seed, Step: d.Step, Makespan: s.Makespan(), Scale: a.Took,
+		DelayMost: c.Comm.DelayMost, Seed: c.Run.Seed, Simulated: j.clock == Simulated, Step: d.Step, Makespan: s.Makespan(), Scale: a.Took,
 		Rest: max(0, seconds-s.Makespan()), Balancing: spent * float64(max(1, d.Steps)),
 	}
 	return m, run

@@ -35,9 +35,10 @@ type Course struct {
 	Between   *Between      `json:"between,omitempty"`    // of two nodes, if messages take longer between them
 	DelayMost float64       `json:"delay_most,omitempty"` // random delay of messages: largest factor, likewise; Seed is its seed
 	Seed      uint64        `json:"seed,omitempty"`
-	Resumed   bool          `json:"resumed,omitempty"` // the phase is the first since the run was resumed
-	Step      int           `json:"step"`              // the step whose makespan is Makespan
-	Makespan  float64       `json:"makespan"`          // seconds, median over the steps
+	Simulated bool          `json:"simulated,omitempty"` // no rank ran the steps
+	Resumed   bool          `json:"resumed,omitempty"`   // the phase is the first since the run was resumed
+	Step      int           `json:"step"`                // the step whose makespan is Makespan
+	Makespan  float64       `json:"makespan"`            // seconds, median over the steps
 	// Rest is the seconds of a step outside its makespan, for updates: cost.Location over the
 	// steps. Balancing is the total seconds of measuring, deciding and moving after the steps.
 	Rest      float64 `json:"rest_seconds,omitempty"`
@@ -67,6 +68,9 @@ func (r *Course) UnmarshalJSON(b []byte) error {
 	}
 	return nil
 }
+
+// IsSimulated reports whether the steps of the phase were simulated.
+func (p Phase) IsSimulated() bool { return p.Run != nil && p.Run.Simulated }
 
 // Stay returns the layout that the phase would have had if no layer had ever moved. That is
 // `first`. After a resume on other stages, replicas or microbatches it is the phase's own layout.
@@ -212,6 +216,12 @@ func decode(in *json.Decoder) (p Phase, older bool, err error) {
 	}
 	if err := files.Mistyped(json.Unmarshal(text, &read)); err != nil {
 		return p, false, err
+	}
+	if read.Run != nil && read.Clock == Simulated { // as older versions marked generated costs of a simulated run
+		read.Run.Simulated = true
+		if read.Device != "" {
+			read.Clock = cost.Estimated
+		}
 	}
 	if read.Gap == nil {
 		return read.Phase, false, nil

@@ -28,7 +28,7 @@ func TestReadSeries(t *testing.T) {
 		{Phase: cost.Phase{Step: 0, Steps: 3, Table: table}},
 		{Phase: cost.Phase{Step: 3, Steps: 1, Change: "prune", Table: slow},
 			Samples: [][][]cost.Stage{{{{Forward: 1, Input: 1.021, Weight: 0.97}}, {{Forward: 1, Input: 1, Weight: 1}}}},
-			Run:     &Course{Layout: layout.New(partition.Partition{0, 1, 2}, order, 1, layout.StageMajor), Makespan: 9, Rest: 2, Balancing: 3}},
+			Run:     &Course{Layout: layout.New(partition.Partition{0, 1, 2}, order, 1, layout.StageMajor), Simulated: true, Makespan: 9, Rest: 2, Balancing: 3}},
 	}
 	var text strings.Builder
 	for _, s := range want {

@@ -165,8 +165,13 @@ func (a simAnswer) printReplayed(out io.Writer) error {
 		}
 		rows = append(rows, row)
 	}
-	fmt.Fprintf(out, "\nmakespan of what really ran (clock=%s), and as simulated (clock=sim)\n", a.Costs)
 	header := []string{"steps", "measured", "predicted", "error", "before the move", "error"}
+	if a.Replayed[0].Simulated {
+		header[1] = "recorded"
+		fmt.Fprintf(out, "\nnothing ran: a simulated run recorded the makespan (clock=sim, on costs of clock=%s)\n", a.Costs)
+	} else {
+		fmt.Fprintf(out, "\nmakespan of what really ran (clock=%s), and as simulated (clock=sim)\n", a.Costs)
+	}
 	if err := record.Table(out, header, rows[:min(shown, len(rows))]); err != nil {
 		return err
 	}

@@ -239,6 +239,42 @@ func TestSimulatedRecordsHaveTheNetwork(t *testing.T) {
 	}
 }
 
+// TestSimulatedRecordsSayWhatTheyAreOn: the records of a run that was simulated on estimated costs have the
+// mark of the costs and the network. No reader takes them for measured.
+func TestSimulatedRecordsSayWhatTheyAreOn(t *testing.T) {
+	workbench(t, "")
+	made := read(t, "costs.json")
+	write(t, "estimated.json", strings.Replace(made, `"clock": "sim"`, `"clock": "estimated", "device": "h100"`, 1))
+	write(t, "slow.toml", "ranks_per_node = 1\n[node]\nlatency_seconds = 1e-6\nbandwidth_bytes = 1e11\n[between]\nlatency_seconds = 1e-3\nbandwidth_bytes = 1e8\n")
+	said(t, "simulate", "run.toml", "--costs", "estimated.json", "--dynamic", "freeze", "--steps", "40", "--every", "10", "--network", "slow.toml", "--run-dir", "dir")
+	costs := read(t, "dir/costs.jsonl")
+	if !strings.Contains(costs, `"clock":"estimated","device":"h100"`) || strings.Contains(costs, `"clock":"sim"`) {
+		t.Errorf("the costs have lost their clock: %.300s", costs)
+	}
+	want := decoded[planAnswer](t, "plan", "run.toml", "--costs", "dir/costs.jsonl", "--network", "slow.toml").Step
+	write(t, "dir/older.jsonl", strings.ReplaceAll(strings.ReplaceAll(costs, `"clock":"estimated"`, `"clock":"sim"`), `"simulated":true,`, ""))
+	for _, file := range []string{"dir/costs.jsonl", "dir/older.jsonl"} {
+		a := decoded[planAnswer](t, "plan", "dir/config.toml", "--costs", file)
+		if a.Costs != "estimated for h100" || a.Network != recordedNetwork || a.Step != want {
+			t.Errorf("%s: a plan on costs %q, network %q takes %v s, want %v", file, a.Costs, a.Network, a.Step, want)
+		}
+		text := said(t, "simulate", "dir/config.toml", "--costs", file)
+		if strings.Contains(text, "really ran") || !strings.Contains(text, "\nnothing ran: a simulated run recorded the makespan (clock=sim, on costs of clock=estimated for h100)\n") || !strings.Contains(text, "largest 0.00 %") {
+			t.Error(text)
+		}
+	}
+	said(t, "report", "dir", "-o", "page.html")
+	if text := said(t, "table", "dir"); strings.Contains(text, "measured") || !strings.Contains(text, ": nothing ran, simulated on costs of clock=estimated for h100\n") {
+		t.Error(text)
+	}
+	page := read(t, "page.html")
+	for text, wanted := range map[string]bool{"<th>measured<": false, "<th>simulated<": true, "nothing ran: times are simulated, on costs of clock=estimated for h100": true} {
+		if strings.Contains(page, text) != wanted {
+			t.Errorf("the page has %q: %v, want %v", text, !wanted, wanted)
+		}
+	}
+}
+
 // TestSimulateKeepsTrainedRuns: --force of simulate writes over a simulated run, never over a trained
 // one with its checkpoints.
 func TestSimulateKeepsTrainedRuns(t *testing.T) {

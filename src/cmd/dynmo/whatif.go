@@ -16,6 +16,7 @@ import (
 	"dynmo/src/files"
 	"dynmo/src/lab/roofline"
 	"dynmo/src/lab/study"
+	"dynmo/src/lab/verdict"
 	"dynmo/src/plan/search"
 	"dynmo/src/record"
 	"dynmo/src/sim"
@@ -26,7 +27,7 @@ type whatIf struct {
 	sets           []string
 	costs, network string
 	json           bool
-	assumed        string           // assumed network if none was named; "": none was assumed
+	assumed        string           // assumed network if none was named: a GPU of roofline, or recordedNetwork; "": none was assumed
 	stderr         func() io.Writer // of the command that runs
 }
 
@@ -35,7 +36,7 @@ func (w *whatIf) flags(c *cobra.Command) {
 	w.stderr = c.ErrOrStderr
 	c.Flags().StringArrayVar(&w.sets, "set", nil, "table.key=value, over what CONFIG says; may be given again")
 	c.Flags().StringVar(&w.costs, "costs", "", "cost table of dynmo profile, or costs.jsonl of a run directory; - is standard input")
-	c.Flags().StringVar(&w.network, "network", "", "TOML file that describes the network, - is standard input; or nodes of "+strings.Join(roofline.Names(), " or ")+" GPUs by name, which estimated costs take without it; other costs take [comm] of CONFIG between all ranks")
+	c.Flags().StringVar(&w.network, "network", "", "TOML file that describes the network, - is standard input; or nodes of "+strings.Join(roofline.Names(), " or ")+" GPUs by name, which estimated costs take without it; costs of a simulated run take its network, other costs [comm] of CONFIG between all ranks")
 	c.Flags().BoolVar(&w.json, "json", false, "answer in JSON, times in seconds")
 	require(c, "costs")
 }
@@ -131,7 +132,7 @@ func (e otherModel) Error() string { return string(e) }
 // estimated if those of the table are.
 func (w *whatIf) remedy(file string, t cost.Table) string {
 	words := append([]string{"dynmo", "profile", file}, setWords(w.sets)...)
-	if t.Clock == roofline.Clock {
+	if t.Clock == cost.Estimated {
 		words = append(words, "--estimate", t.Device)
 	}
 	return "run " + commandLine(append(words, "-o", "FILE"))
@@ -150,15 +151,32 @@ func readNetwork(name string) (sim.Network, error) {
 	return sim.ReadNetwork(name, f)
 }
 
-// assume sets, for estimated costs, the network to the nodes of their GPU. It changes nothing if
-// CONFIG or --set give the speed of messages. The delays of [comm] stay. It prints the network.
+// recordedNetwork is the assumed network of costs that a simulated run recorded.
+const recordedNetwork = "recorded"
+
+// assume sets the network that goes with the costs, for commands without --network. Costs of a simulated run
+// take the network that the run recorded. Other estimated costs take the nodes of their GPU, and the delays
+// of [comm]. It changes nothing if --set gives the speed of messages, nor for the nodes of a GPU if CONFIG
+// does.
 func (w *whatIf) assume(o *study.Options, costs record.Phase) error {
-	given, standard := o.Config.Comm, config.Default().Comm
-	isGiven := given.LatencySeconds != standard.LatencySeconds || given.BandwidthBytes != standard.BandwidthBytes ||
-		slices.ContainsFunc(w.sets, func(set string) bool {
-			return strings.HasPrefix(set, "comm.latency_seconds") || strings.HasPrefix(set, "comm.bandwidth_bytes")
+	isSet := func(keys ...string) bool {
+		return slices.ContainsFunc(w.sets, func(set string) bool {
+			name, _, _ := strings.Cut(set, "=")
+			return slices.Contains(keys, strings.TrimSpace(name))
 		})
-	if costs.Clock != roofline.Clock || isGiven {
+	}
+	given, standard := o.Config.Comm, config.Default().Comm
+	switch {
+	case isSet("comm.latency_seconds", "comm.bandwidth_bytes"):
+		return nil
+	case costs.IsSimulated():
+		n := verdict.Network(costs.Run)
+		if isSet("comm.delay_most", "run.seed") {
+			n.Delay = o.Network.Delay
+		}
+		o.Network, w.assumed = n, recordedNetwork
+		return nil
+	case costs.Clock != cost.Estimated || given.LatencySeconds != standard.LatencySeconds || given.BandwidthBytes != standard.BandwidthBytes:
 		return nil
 	}
 	n, err := roofline.Network(costs.Device)
@@ -169,8 +187,11 @@ func (w *whatIf) assume(o *study.Options, costs record.Phase) error {
 	return nil
 }
 
-// assumedNetwork describes the network of the nodes of a GPU.
+// assumedNetwork describes a network that whatIf.assume took.
 func assumedNetwork(name string) string {
+	if name == recordedNetwork {
+		return "that of the simulated run whose costs these are; --network FILE names another"
+	}
 	return fmt.Sprintf("nodes of %s GPUs, assumed for estimated costs; --network FILE names another, --set comm.bandwidth_bytes=N one link for all", name)
 }
 
@@ -218,8 +239,8 @@ func sameModel(settings, costs string) error {
 
 // usable returns an error if a table lacks data to compute a step on `stages` stages.
 func usable(t cost.Table, stages int) error {
-	if !slices.Contains([]string{"wall", "virtual", "sim", roofline.Clock}, t.Clock) {
-		return fmt.Errorf("clock: %q, want wall, virtual, sim or %s", t.Clock, roofline.Clock)
+	if !slices.Contains([]string{"wall", "virtual", "sim", cost.Estimated}, t.Clock) {
+		return fmt.Errorf("clock: %q, want wall, virtual, sim or %s", t.Clock, cost.Estimated)
 	}
 	total := 0.0
 	for _, s := range t.Seconds() {

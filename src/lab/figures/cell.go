@@ -158,7 +158,6 @@ func (c cell) changed(dense cost.Table, o *study.Options) (cost.Series, error) {
 				end = series[i+1].Step
 			}
 			series[i].Steps = end - series[i].Step
-			series[i].Clock = "sim"
 		}
 		return series, nil
 	}

@@ -25,7 +25,7 @@ const backwardProducts = 2.5
 // of Korthikanti et al. 2022, "Reducing Activation Recomputation in Large Transformer Models", section 4,
 // without dropout, without scores, and with sequence parallelism (equation 4) on several ranks.
 func Estimate(layers []Layer, g roofline.GPU) cost.Table {
-	t := cost.Table{Clock: roofline.Clock, Device: g.Name}
+	t := cost.Table{Clock: cost.Estimated, Device: g.Name}
 	for _, l := range layers {
 		x := cost.Layer{Name: l.Name, NonZeros: l.Parameters, Output: int64(elementBytes * l.output)}
 		for _, k := range l.kernels {

@@ -75,7 +75,7 @@ func (r Run) eventRows() (list []eventRow) {
 		case e.Kind == record.Resumed:
 			row.Text = fmt.Sprintf("The run was started again (restart %v) from %v.", e.Detail["restart"], e.Detail["checkpoint"])
 		case e.Kind == record.Repack:
-			row.Text = packedText(e, packing)
+			row.Text = packedText(e, packing, r.timesAre())
 		case e.Kind == record.Release:
 			row.Text = detailText[record.Released](e)
 		case e.Kind == record.Dynamic:
@@ -175,11 +175,11 @@ func effect(e record.Event) string {
 	return fmt.Sprintf(" Makespan %s → %s ms, %s predicted.", milliseconds(e.Before), milliseconds(e.After), milliseconds(e.Predicted))
 }
 
-// packedText describes a packing, with the throughput that was measured after it.
-func packedText(e record.Event, packing *verdict.Packing) string {
+// packedText describes a packing, with the throughput after it, which is measured or simulated.
+func packedText(e record.Event, packing *verdict.Packing, timesAre string) string {
 	text := detailText[record.Packed](e)
 	if packing != nil && packing.Measured(e.Step+1) > 0 {
-		text += fmt.Sprintf(" Measured: %.2fx the dense model's throughput.", packing.Measured(e.Step+1))
+		text += fmt.Sprintf(" %s: %.2fx the dense model's throughput.", strings.ToUpper(timesAre[:1])+timesAre[1:], packing.Measured(e.Step+1))
 	}
 	return text + effect(e)
 }

@@ -23,7 +23,7 @@ func (r Run) facts(s Row) []fact {
 	}
 	facts := []fact{step}
 	if r.simulated() {
-		facts = append(facts, fact{"simulated", "no loss", "costs of layers are recorded or estimated, times are simulated"})
+		facts = append(facts, fact{"simulated", "no loss", "nothing ran: times are simulated, on " + r.costsSource()})
 	} else if r.Config.Dynamic.Replay != "" {
 		facts = append(facts, fact{"replayed", "no loss", "loads were forced by " + r.Config.Dynamic.Replay})
 	} else {

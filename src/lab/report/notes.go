@@ -76,7 +76,7 @@ var phaseNotes = []note{
 
 // worthNotes explain the columns of Worths.Table.
 var worthNotes = []note{
-	{[]string{"simulated"}, "simulated: mean step with the run's cuts, on the measured costs of layers. Runs of the same work\n  are compared on one set of layer costs, so that noise favours none"},
+	{[]string{"simulated"}, "simulated: mean step with the run's cuts, on the recorded costs of layers. Executed runs of the same\n  work are compared on one set of costs, so that noise favours none"},
 	{[]string{"speedup"}, "speedup: over the best run whose layers never moved (or over this run's first cuts), balancing\n  time included; \"-\" where times mean nothing"},
 	{[]string{intervalColumn}, intervalColumn + ": of the speedup (bootstrap over microbatches)"},
 	{[]string{"ceiling"}, "ceiling: speedup of the best cuts for the costs of every phase"},

@@ -50,7 +50,7 @@ func (r Run) denseChart(p verdict.Packing) *chart {
 	if dense == 0 {
 		about = "against what was predicted before the model first changed"
 	}
-	measured := curve{Name: "measured", Style: "line", Y: gaps(len(r.Metrics))}
+	measured := curve{Name: r.timesAre(), Style: "line", Y: gaps(len(r.Metrics))}
 	predicted := curve{Name: "predicted by packing", Style: "best", Held: true, Y: gaps(len(r.Metrics))}
 	for i, m := range r.Metrics {
 		share := m.Throughput

@@ -43,7 +43,8 @@ type page struct {
 	Shares   string  // what the shares of Work are shares of
 	Pieces   *pieces // pieces of a layer that replicas divide; nil: they divide none
 	Times    *timelines
-	Move     int // the step before the move that separates "before" and "after", or -1
+	TimesAre string // measured or simulated
+	Move     int    // the step before the move that separates "before" and "after", or -1
 	Idle     *idleTable
 	Packing  bool // the run was packed
 	Events   []eventRow
@@ -65,7 +66,7 @@ func HTML(out io.Writer, r Run) error {
 	row, packing, changes, places, marks, first := r.row(), r.packing(), r.changer(), r.places(), r.marks(), r.Metrics[0].Step
 	p := page{
 		Run: r, Row: row, State: files.Visible(r.state()), Schedule: r.schedules(), Settings: files.VisibleLines(r.Settings),
-		Packed: r.packed(packing), Packing: packing != nil, Changed: changes.sentence(), Facts: r.facts(row),
+		Packed: r.packed(packing), Packing: packing != nil, Changed: changes.sentence(), Facts: r.facts(row), TimesAre: r.timesAre(),
 		Events: r.eventRows(), Experts: r.countTable(),
 	}
 	p.Left = max(0, len(p.Events)-mostEvents)

@@ -64,6 +64,11 @@ func Read(dir string) (Run, error) {
 	}
 	err = r.read(record.CostsFile, func(name string, in io.Reader) (err error) {
 		r.Costs, err = record.ReadSeries(name, in, r.Config.Layers())
+		for _, p := range r.Costs {
+			if p.Run != nil && r.simulated() {
+				p.Run.Simulated = true // older versions did not write it
+			}
+		}
 		return err
 	})
 	if err != nil {
@@ -76,6 +81,22 @@ func Read(dir string) (Run, error) {
 // simulated reports whether the records are of a simulated run, which has no losses, and knows of the
 // model's changes only that they were.
 func (r Run) simulated() bool { return r.Metrics[0].Clock == record.Simulated }
+
+// costsSource says what a simulated run took layers to cost.
+func (r Run) costsSource() string {
+	if len(r.Costs) == 0 {
+		return "costs that were not recorded"
+	}
+	return "costs of clock=" + r.Costs[0].Source()
+}
+
+// timesAre says where times of steps come from.
+func (r Run) timesAre() string {
+	if r.simulated() {
+		return "simulated"
+	}
+	return "measured"
+}
 
 // mostSteps is the largest number of steps that are read of a run whose lines stand for several.
 const mostSteps = 1 << 22

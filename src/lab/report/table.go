@@ -64,7 +64,25 @@ func Table(out io.Writer, runs []Run, wide bool) error {
 	if !wide {
 		header, rows = without(header, rows, "imbalance", "balancing", "headroom")
 	}
-	return explained(out, header, rows, runNotes)
+	if err := explained(out, header, rows, runNotes); err != nil {
+		return err
+	}
+	return origins(out, runs)
+}
+
+// origins writes what simulated runs are simulated on.
+func origins(out io.Writer, runs []Run) error {
+	var text strings.Builder
+	for _, r := range runs {
+		if r.simulated() {
+			fmt.Fprintf(&text, "%s: nothing ran, simulated on %s\n", r.label(), r.costsSource())
+		}
+	}
+	if text.Len() == 0 {
+		return nil
+	}
+	_, err := fmt.Fprintf(out, "\n%s", text.String())
+	return err
 }
 
 // Changes writes the effect of the kinds of dynamism on the models of the runs. It writes one line

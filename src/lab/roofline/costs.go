@@ -25,9 +25,6 @@ import (
 	"dynmo/src/trace"
 )
 
-// Clock is that of estimated tables.
-const Clock = "estimated"
-
 // Costs returns the costs of a model's layers on a GPU, for settings of one stage. Of dynamism it
 // takes only the layers that the kind adds to the chain. Layers that compute alike cost alike.
 // Where replicas share out the pieces of layers, seconds are those of a replica that has all
@@ -81,7 +78,7 @@ func storedActivations(l *cost.Layer, c config.Config) {
 
 // costs returns the table of Costs, with the activations that the model keeps.
 func (g GPU) costs(c config.Config) (cost.Table, error) {
-	out := cost.Table{Clock: Clock, Device: g.Name, Dispatch: dispatch}
+	out := cost.Table{Clock: cost.Estimated, Device: g.Name, Dispatch: dispatch}
 	few, err := study.NewFew(c)
 	if err != nil { // it is as small itself
 		out.Layers = search.Dense(c).Layers

@@ -20,7 +20,7 @@ type Answer struct {
 	Schema      int              `json:"schema"`
 	Clock       string           `json:"clock"` // sim
 	Costs       string           `json:"costs_clock"`
-	Network     string           `json:"assumed_network,omitempty"` // nodes of the GPU of the costs, if no network was named
+	Network     string           `json:"assumed_network,omitempty"` // if no network was named: the GPU of the costs, whose nodes are taken; or "recorded", that of the simulated run of the costs
 	Dynamic     string           `json:"dynamic,omitempty"`         // kind that generated the costs
 	Assumes     []string         `json:"assumes"`                   // settings of simulated runs, in the form of --set
 	Sampled     *Sampled         `json:"sampled,omitempty"`         // absent if every step is simulated

@@ -15,7 +15,8 @@ import (
 // each layer costs in each of the run's steps. Consecutive steps that cost the
 // same share a phase. What is assumed is settings (dynamic.Workloads()), as are seed
 // and microbatches. interval is how many changes of the model one stands for that is
-// simulated; 0 chooses, and says in the Sampling what. The clock of the tables is sim.
+// simulated; 0 chooses, and says in the Sampling what. The tables keep the clock and the
+// device of the dense costs.
 func Generate(name string, dense cost.Table, o *Options, run dynamic.MadeUp, interval int) (cost.Series, error) {
 	fail := func(err error) (cost.Series, error) { return nil, err }
 	c := o.Config
@@ -55,7 +56,7 @@ func Generate(name string, dense cost.Table, o *Options, run dynamic.MadeUp, int
 		}
 		if change != "" || step == 0 {
 			table := dense
-			table.Clock, table.Layers, table.Scale = "sim", next.Layers, next.Scale
+			table.Layers, table.Scale = next.Layers, next.Scale
 			series = append(series, cost.Phase{Step: step, Table: table, Routed: next.Routed, Change: change})
 		}
 		costs = next

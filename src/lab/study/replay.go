@@ -8,11 +8,12 @@ import (
 	"dynmo/src/sim"
 )
 
-// Replayed is how well the simulator knows a phase that really ran.
+// Replayed is how well the simulator knows a phase that really ran, or repeats one that was simulated.
 type Replayed struct {
 	Step      int     `json:"step"`
 	Steps     int     `json:"steps"`
-	Measured  float64 `json:"measured"` // seconds, makespan
+	Simulated bool    `json:"simulated,omitempty"` // the phase never ran: Measured is the makespan that its simulation recorded
+	Measured  float64 `json:"measured"`            // seconds, makespan
 	Predicted float64 `json:"predicted"`
 	Error     float64 `json:"error"` // Predicted / Measured - 1
 	// Ahead is what the costs of the phase before predict for this one, where the
@@ -31,7 +32,7 @@ func Replay(series record.Series) []Replayed {
 		if p.Run == nil {
 			continue
 		}
-		r := Replayed{Step: p.Step, Steps: p.Steps, Measured: p.Run.Makespan, Predicted: makespan(*p.Run, p.Measured())}
+		r := Replayed{Step: p.Step, Steps: p.Steps, Simulated: p.IsSimulated(), Measured: p.Run.Makespan, Predicted: makespan(*p.Run, p.Measured())}
 		r.Error = r.Predicted/r.Measured - 1
 		if i > 0 && p.Change == "" && series[i-1].Run != nil && !series[i-1].Run.Layout.Equal(p.Run.Layout) {
 			r.Ahead = makespan(*p.Run, ahead(series[i-1], p))
