@@ -24,8 +24,8 @@ type group struct {
 	static int // the run that never moved layers with which all runs are compared; -1: each run with its own first cuts
 }
 
-// Weigh returns the value of moving layers for each run. Runs that did the same work are compared
-// on the costs measured by all of them.
+// Weigh returns the value of moving layers for each run. Executed runs that did the same work are
+// compared on the costs measured by all of them, simulated runs with each other on their own costs.
 func Weigh(runs []Run) (Worths, error) {
 	w := Worths{runs: runs, of: make([]*verdict.Result, len(runs))}
 	known := make(map[string]int) // index of a group, by the work of its runs
@@ -39,7 +39,7 @@ func Weigh(runs []Run) (Worths, error) {
 			continue
 		}
 		rans[i] = *ran
-		key := r.placed() + verdict.DescribeWork(ran.Series)
+		key := r.placed() + verdict.DescribeWork(ran.Series) + fmt.Sprint(r.simulated())
 		if _, ok := known[key]; !ok {
 			known[key] = len(w.groups)
 			w.groups = append(w.groups, group{static: -1})

@@ -1,6 +1,8 @@
 package report
 
 import (
+	"io"
+	"slices"
 	"strings"
 	"testing"
 
@@ -97,6 +99,44 @@ func TestWorthTable(t *testing.T) {
 	}
 	if worths, err := Weigh([]Run{moving, static}); err != nil || worths.Known() || worths.Verdicts() != nil {
 		t.Errorf("of runs without costs: %+v, %v", worths, err)
+	}
+}
+
+// TestWorthBesideASimulatedRun: a simulated run of the same work changes nothing that is said of real runs.
+// The table warns that clocks differ, as the page does.
+func TestWorthBesideASimulatedRun(t *testing.T) {
+	r := recorded(t, "partition", 1)
+	layers := r.Config.Layers()
+	real := costly(t, r, layers/2, layers-1)
+	made := r
+	made.Metrics = slices.Clone(r.Metrics)
+	for i := range made.Metrics {
+		made.Metrics[i].Clock = record.Simulated
+	}
+	made = costly(t, made, layers/2, layers/2)
+	for i := range made.Costs {
+		for l := range made.Costs[i].Layers {
+			made.Costs[i].Layers[l].Forward *= 1 + float64(l) // other costs than the real run's
+		}
+	}
+	alone, err := Rows([]Run{real})
+	expect.OK(t, err)
+	beside, err := Rows([]Run{real, made})
+	expect.OK(t, err)
+	if a, b := alone[0], beside[0]; a.Speedup != b.Speedup || a.Simulated != b.Simulated || a.Ceiling != b.Ceiling || !(a.Speedup > 1) {
+		t.Errorf("speedup %v, %v s, ceiling %v; beside a simulated run %v, %v s, %v", a.Speedup, a.Simulated, a.Ceiling, b.Speedup, b.Simulated, b.Ceiling)
+	}
+	worths, err := Weigh([]Run{real, made})
+	expect.OK(t, err)
+	if list := worths.Verdicts(); len(list) != 2 {
+		t.Errorf("%q, want a verdict for each", list)
+	}
+	for _, table := range []func(io.Writer, []Run, bool) error{Table, Phases} {
+		var text strings.Builder
+		expect.OK(t, table(&text, []Run{real, made}, false))
+		if !strings.Contains(text.String(), "\nTimes are of different clocks and should not be compared: ") {
+			t.Error(text.String())
+		}
 	}
 }
 

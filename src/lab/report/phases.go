@@ -79,7 +79,10 @@ func Phases(out io.Writer, runs []Run, wide bool) error {
 	if err != nil {
 		return err
 	}
-	return explained(out, header, lines, phaseNotes)
+	if err := explained(out, header, lines, phaseNotes); err != nil {
+		return err
+	}
+	return origins(out, runs)
 }
 
 // phaseTable formats PhaseRows without some columns. Columns about changes that no run had are left

@@ -70,13 +70,16 @@ func Table(out io.Writer, runs []Run, wide bool) error {
 	return origins(out, runs)
 }
 
-// origins writes what simulated runs are simulated on.
+// origins writes what simulated runs are simulated on, and warns if times are of different clocks.
 func origins(out io.Writer, runs []Run) error {
 	var text strings.Builder
 	for _, r := range runs {
 		if r.simulated() {
 			fmt.Fprintf(&text, "%s: nothing ran, simulated on %s\n", r.label(), r.costsSource())
 		}
+	}
+	if warning := clocksDiffer(runs); warning != "" {
+		fmt.Fprintln(&text, warning)
 	}
 	if text.Len() == 0 {
 		return nil

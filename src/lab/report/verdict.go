@@ -81,9 +81,12 @@ func (w Worths) verdict(moved []int, static string) string {
 		low, high, ceiling = min(low, worth.Low), max(high, worth.High), max(ceiling, worth.Ceiling)
 		noise = noise && worth.IsNoise()
 	}
-	within := fmt.Sprintf("%.2fx to %.2fx; ceiling %.2fx", low, high, ceiling)
+	within, these := fmt.Sprintf("%.2fx to %.2fx; ceiling %.2fx", low, high, ceiling), "these runs"
+	if w.runs[moved[0]].simulated() {
+		within, these = fmt.Sprintf("ceiling %.2fx", ceiling), "these simulated runs"
+	}
 	if noise {
-		return fmt.Sprintf("moving layers made these runs neither faster nor slower than %s, within noise (%s)", static, within)
+		return fmt.Sprintf("moving layers made %s neither faster nor slower than %s, within noise (%s)", these, static, within)
 	}
 	comparison := "faster than"
 	parts := make([]string, len(balancers))
@@ -94,7 +97,7 @@ func (w Worths) verdict(moved []int, static string) string {
 		}
 		parts[i] = fmt.Sprintf("%.2fx (%s)", speedup, name)
 	}
-	return fmt.Sprintf("moving layers made these runs %s %s %s (%s)", strings.Join(parts, " and "), comparison, static, within)
+	return fmt.Sprintf("moving layers made %s %s %s %s (%s)", these, strings.Join(parts, " and "), comparison, static, within)
 }
 
 // same reports whether runs have the same losses and, if known, the same weights.

@@ -18,9 +18,10 @@ type Run struct {
 	Series  record.Series
 }
 
-// Compare returns the Results of several runs that did equal work. All runs get the same costs of
-// layers: the samples of all runs between two changes of the model are put together. Otherwise a run
-// on a disturbed machine would look slower. The static layout of all Results is that of the fastest run
+// Compare returns the Results of several runs that did equal work, all executed or all simulated.
+// Executed runs get the same costs of layers: the samples of all runs between two changes of the model
+// are put together. Otherwise a run on a disturbed machine would look slower. A simulated run measured
+// nothing and keeps its own costs. The static layout of all Results is that of the fastest run
 // that never moved layers, by simulated seconds without balancing. static is the index of this run. If every
 // run moved layers, static is -1, and each Result has the static layout that Measure takes. The error is
 // ErrNotRun, or says how the work of two runs differs.
@@ -31,8 +32,15 @@ func Compare(runs []Run) (list []Result, static int, err error) {
 			return nil, -1, fmt.Errorf("run %d: %w", i, ErrNotRun)
 		}
 	}
-	agreeOnSpeeds(lists)
-	if err := shareCosts(lists); err != nil {
+	isSimulated := lists[0][0].run.Simulated
+	if isSimulated {
+		for i := range lists {
+			agreeOnSpeeds(lists[i : i+1])
+		}
+	} else {
+		agreeOnSpeeds(lists)
+	}
+	if err := shareCosts(lists, !isSimulated); err != nil {
 		return nil, -1, err
 	}
 	static = fastestStatic(lists)
@@ -43,6 +51,9 @@ func Compare(runs []Run) (list []Result, static int, err error) {
 			rows[i].static = lists[static]
 			for k := range list {
 				list[k].stay = lists[static][0].layout
+			}
+			if isSimulated {
+				rows[i].static = staticSegments(list)
 			}
 		}
 	}
@@ -69,8 +80,9 @@ func firstMove(list []segment) int {
 	return slices.IndexFunc(list, func(s segment) bool { return !s.layout.Equal(list[0].layout) })
 }
 
-// shareCosts gives segments of all runs the same costs where the model is the same.
-func shareCosts(lists [][]segment) error {
+// shareCosts gives the segments of a run the same costs where the model is the same. With `pooled` the costs
+// are those of all runs. The error says how the work of two runs differs.
+func shareCosts(lists [][]segment, pooled bool) error {
 	parts := make([][]part, len(lists))
 	for i, list := range lists {
 		parts[i] = splitByModel(list)
@@ -88,6 +100,9 @@ func shareCosts(lists [][]segment) error {
 		}
 		costs, rest := poolCosts(all)
 		for i := range parts {
+			if !pooled {
+				costs, rest = poolCosts(parts[i][k].segments)
+			}
 			for j := range parts[i][k].segments {
 				parts[i][k].segments[j].costs, parts[i][k].segments[j].rest = costs, rest
 			}

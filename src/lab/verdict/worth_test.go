@@ -274,6 +274,30 @@ func TestCompareWithTheBestStaticRun(t *testing.T) {
 	}
 }
 
+// TestCompareSimulated: simulated runs that did the same work are compared, each on its own costs. They have
+// no interval.
+func TestCompareSimulated(t *testing.T) {
+	p := worthProblem(t, 4)
+	simulated := func(cut int, costs ...float64) record.Series {
+		series := record.Series{ran(t, 0, 5, "", 2, costs...), ran(t, 5, 50, "", cut, costs...)}
+		for i := range series {
+			series[i].Run.Simulated = true
+		}
+		return series
+	}
+	static, moving := simulated(2, 1, 1, 1, 3), simulated(3, 1, 1, 1, 3)
+	want, err := Measure(p, moving)
+	expect.OK(t, err)
+	list, _, err := Compare([]Run{{p, static}, {p, moving}, {p, simulated(3, 2, 2, 2, 2)}})
+	expect.OK(t, err)
+	if got := list[1]; !near(got.Speedup, want.Speedup, 1e-9) || got.Draws != 0 || !(got.Speedup > 1.2) {
+		t.Errorf("%+v, want %+v as alone", got, want)
+	}
+	if got := list[2]; !(got.Speedup < 1) {
+		t.Errorf("on other costs %+v, want a speedup below 1", got)
+	}
+}
+
 // TestCompareWithoutSamples: files of older versions pool too, and have no spread.
 func TestCompareWithoutSamples(t *testing.T) {
 	p := worthProblem(t, 4)
