@@ -290,3 +290,19 @@ func TestModels(t *testing.T) {
 		}
 	}
 }
+
+// TestMeshes: the caption names every workload once, beside its own mesh.
+func TestMeshes(t *testing.T) {
+	s := new(studies)
+	for _, c := range []struct {
+		list []workload
+		want string
+	}{
+		{[]workload{{Title: "A", Stages: 24, Replicas: 30}}, "A on 24x30"},
+		{[]workload{{Title: "E", Stages: 16, Replicas: 8}, {Title: "A", Stages: 24, Replicas: 30}, {Title: "B", Stages: 24, Replicas: 30}, {Title: "D", Stages: 16, Replicas: 8}, {Title: "C", Stages: 24, Replicas: 30}}, "E and D on 16x8; A, B and C on 24x30"},
+	} {
+		if got := s.meshes(c.list); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 )
 
 // mainCells returns a cell for each model of a workload.
@@ -15,21 +16,27 @@ func (s *studies) mainCells(w workload, head, half bool) (cells []cell) {
 	return cells
 }
 
-// meshes says which mesh each workload has.
+// meshes says which workloads each mesh has.
 func (s *studies) meshes(list []workload) string {
-	text, last := "", ""
+	var meshes []string
+	titles := map[string][]string{}
 	for _, w := range list {
 		stages, replicas := s.mesh(w)
-		if mesh := fmt.Sprintf("%dx%d", stages, replicas); mesh != last {
-			if last = mesh; text != "" {
-				text += ", "
-			}
-			text += w.Title + " on " + mesh
-			continue
+		mesh := fmt.Sprintf("%dx%d", stages, replicas)
+		if titles[mesh] == nil {
+			meshes = append(meshes, mesh)
 		}
-		text += ", " + w.Title
+		titles[mesh] = append(titles[mesh], w.Title)
 	}
-	return text
+	for i, mesh := range meshes {
+		names := titles[mesh]
+		text := names[len(names)-1]
+		if len(names) > 1 {
+			text = strings.Join(names[:len(names)-1], ", ") + " and " + text
+		}
+		meshes[i] = text + " on " + mesh
+	}
+	return strings.Join(meshes, "; ")
 }
 
 // sayCosts sets the facts of figures of several workloads.
