@@ -71,6 +71,9 @@ func (list simAnswers) print(out io.Writer) error {
 	if first.Network != "" {
 		paragraph(out, "network", "%s", assumedNetwork(first.Network))
 	}
+	if first.Weightless {
+		paragraph(out, "no bytes", weightless)
+	}
 	for _, b := range first.Baselines {
 		if paragraph(out, b.Kind, "times as fast as on %s cuts, which never move", b.Cuts); b.Error != "" {
 			paragraph(out, "", "%s", b.Error)

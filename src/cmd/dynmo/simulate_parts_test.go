@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -113,5 +114,34 @@ func TestSimulateAllMarksWhatNeverChanges(t *testing.T) {
 		if alone := said(t, slices.Concat(args, []string{"--dynamic", "prune"}, set)...); strings.Contains(alone, "\nunchanged ") != c.only {
 			t.Errorf("csr_from %s: alone\n%s", c.from, alone)
 		}
+	}
+}
+
+// TestSimulateCountsFreeMoves: on costs without bytes moves are counted, and the answer says that they were
+// free.
+func TestSimulateCountsFreeMoves(t *testing.T) {
+	workbench(t, "")
+	write(t, "free.json", regexp.MustCompile(`, "bytes": \{[^}]*\}`).ReplaceAllString(read(t, "costs.json"), ""))
+	args := append([]string{"simulate", "run.toml", "--costs", "free.json"}, "--steps", "60", "--every", "10")
+	const free = "\nno bytes      moves were free: the costs have no bytes; memory was not checked\n"
+	one := append(args, "--dynamic", "freeze")
+	a := decoded[simAnswer](t, one...)
+	changed := 0 // cuts
+	for i := range a.Segments[1:] {
+		if !slices.Equal(a.Segments[i].Cuts, a.Segments[i+1].Cuts) {
+			changed++
+		}
+	}
+	if changed == 0 || a.Moves != changed || a.Moved != 0 || !a.Weightless {
+		t.Errorf("%d moves of %d bytes, the cuts changed %d times; without bytes: %v", a.Moves, a.Moved, changed, a.Weightless)
+	}
+	if text := said(t, one...); !strings.Contains(text, free) || strings.Count(text, " free\n") != changed {
+		t.Error(text)
+	}
+	if text := said(t, append(args, "--dynamic", "all")...); !strings.Contains(text, free) {
+		t.Error(text)
+	}
+	if text := said(t, "simulate", "run.toml", "--costs", "costs.json"); strings.Contains(text, "no bytes") {
+		t.Error(text)
 	}
 }

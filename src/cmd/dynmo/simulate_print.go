@@ -38,8 +38,11 @@ func (a simAnswer) printSegments(out io.Writer) error {
 	stages := a.Segments[0].Stages()
 	for _, l := range a.Segments[:min(shown, len(a.Segments))] {
 		moved := ""
-		if l.Moved > 0 {
+		switch {
+		case l.Moved > 0:
 			moved = megabytes(l.Moved)
+		case l.Moves > 0:
+			moved = "free"
 		}
 		rows = append(rows, []string{
 			fromTo(l.Step, l.Steps), before(l, stages), fmt.Sprint(l.Stages()), l.Schedule, duration(float64(l.StepSeconds)), duration(l.Rest()),
@@ -110,6 +113,9 @@ func (a simAnswer) printWords(out io.Writer) {
 	if a.Network != "" {
 		paragraph(out, "network", "%s", assumedNetwork(a.Network))
 	}
+	if a.Weightless {
+		paragraph(out, "no bytes", weightless)
+	}
 	for _, b := range a.Baselines {
 		if b.Error != "" {
 			paragraph(out, b.Kind, "%s", b.Error)
@@ -147,6 +153,9 @@ func (a simAnswer) printWords(out io.Writer) {
 	paragraph(out, "assumed", "%s", strings.Join(a.Assumes, " "))
 }
 
+// weightless explains an answer on costs without bytes.
+const weightless = "moves were free: the costs have no bytes; memory was not checked"
+
 // sampled describes which steps were simulated.
 func (a simAnswer) sampled() string {
 	s := a.Sampled
@@ -181,7 +190,7 @@ func before(l study.Segment, stages int) string {
 	switch {
 	case l.Stages() < stages:
 		list = append(list, "packed")
-	case l.Moved > 0:
+	case l.Moves > 0:
 		list = append(list, "moved")
 	}
 	if l.Change != "" {

@@ -2,6 +2,7 @@ package study
 
 import (
 	"cmp"
+	"slices"
 	"sync"
 
 	"dynmo/src/cost"
@@ -46,8 +47,9 @@ type Answer struct {
 	Better      *Baseline        `json:"better_baseline,omitempty"` // the faster one; absent if none fits
 	Dense       Dense            `json:"dense"`
 	Head        Head             `json:"head"`
-	Unchanged   bool             `json:"unchanged,omitempty"` // --dynamic changes no layer's seconds in any step
-	Stayed      string           `json:"stayed,omitempty"`    // why no layer moved; absent if layers moved
+	Weightless  bool             `json:"costs_without_bytes,omitempty"` // no layer has bytes: moves take no time, and memory is not checked
+	Unchanged   bool             `json:"unchanged,omitempty"`           // --dynamic changes no layer's seconds in any step
+	Stayed      string           `json:"stayed,omitempty"`              // why no layer moved; absent if layers moved
 	Replayed    []Replayed       `json:"replayed,omitempty"`
 }
 
@@ -120,6 +122,7 @@ func Ask(series cost.Series, o Options) (a Answer, err error) {
 	samples := float64(c.Parallel.Replicas * c.Parallel.Microbatches * c.Parallel.MicrobatchSize) // sequences of a step
 	tokens, steps := samples*float64(c.Model.Sequence), float64(run.Steps)
 	a.Schema, a.Clock, a.Ranks, a.Segments = schema, "sim", c.Parallel.Stages*c.Parallel.Replicas, run.Segments
+	a.Weightless = !slices.ContainsFunc(series[0].Layers, func(l cost.Layer) bool { return l.Bytes != cost.Bytes{} })
 	a.Steps, a.Moves, a.Moved = run.Steps, run.Moves, run.Moved
 	a.Seconds, a.Tokens, a.Samples = run.Seconds, tokens*steps/run.Seconds, samples*steps/run.Seconds
 	a.Moving, a.Measuring, a.Deciding, a.RankSeconds = run.Moving, run.Measuring, run.Deciding, run.RankSeconds

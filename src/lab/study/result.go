@@ -94,7 +94,7 @@ func (r *Run) begin(s *Segment) {
 				r.copied = d.Placed.Copied
 			}
 			s.Placed += max(1, e.Count)
-		case e.Moved() && e.Bytes > 0:
+		case e.Moved():
 			s.Moves += max(1, e.Count)
 			s.Moved += e.Bytes
 		}
