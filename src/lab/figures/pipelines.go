@@ -297,7 +297,7 @@ func (s *studies) figure8() (Figure, error) {
 	s.facts.Workloads, s.facts.Seeds = []string{w.main().Source + "; pruned at the steps 30 to 70 of 100"}, 1
 	s.facts.Mesh = "1 to 240 nodes of 4 GPUs: 4 to 24 stages, the other GPUs replicas"
 	f := Figure{Title: "Figure 8: weak scaling of pruning, 48 layers", Notes: []string{
-		"Microbatches: 4 for each stage, of 2 sequences, in each replica. Blue: partition by time without overheads, as in the paper. Orange: with them. Black: the paper's largest speedup, " + number(s.paper.Weak.Speedup) + ".", headNote,
+		"Microbatches: 4 for each stage, of 2 sequences, in each replica. Circles: partition by time without overheads, as in the paper. Filled squares, dashed: with them. Diamonds: the paper's largest speedup, " + number(s.paper.Weak.Speedup) + ".", headNote,
 	}}
 	p := Panel{Title: "Throughput", Form: formLines, X: "GPUs", Y: "tokens/s", Log: "xy", Series: []Series{{Name: "uniform cuts", Role: roleStatic}, {Name: "overheads left out"}, {Name: "with overheads"}}}
 	gain := Panel{Title: "Speedup of partition by time over uniform cuts", Form: formLines, X: "GPUs", Y: "speedup", Log: "x", Series: []Series{{Name: "overheads left out"}, {Name: "with overheads"}, {Name: "paper, at most", Role: rolePaper}}}
