@@ -119,6 +119,11 @@ func (t Table) Equal(other Table) bool {
 		slices.EqualFunc(t.Scale, other.Scale, slices.Equal[[]float64])
 }
 
+// Weightless reports whether no layer has bytes, as in files with seconds alone.
+func (t Table) Weightless() bool {
+	return !slices.ContainsFunc(t.Layers, func(l Layer) bool { return l.Bytes != Bytes{} })
+}
+
 // Seconds returns the seconds of all three passes of every layer.
 func (t Table) Seconds() []float64 {
 	s := make([]float64, len(t.Layers))

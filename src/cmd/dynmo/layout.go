@@ -53,7 +53,7 @@ be better (nanotron makes few layouts, and nearly all are compared). Messages ta
 a microbatch's activations over the bandwidth: 64 MB at 50 GB/s are 0.0013); without them more chunks look
 better than they are. A gain counts if it is above twice its standard error, which follows from that of the
 costs. Costs with bytes (dynmo profile) give the memory of stages, and --memory leaves out layouts that need
-more.
+more. Costs estimated for a GPU have its memory as the limit.
 
 Exit status: 0 a layout is found; 2 bad input; 3 no layout is better than --layout by more than the
 noise of the costs, and --layout is within --memory.`,
@@ -89,11 +89,16 @@ noise of the costs, and --layout is within --memory.`,
 				return usageError{fmt.Errorf("--costs: %w", err)}
 			}
 			tellNotes(c.ErrOrStderr(), notes...)
-			a, err := layouts.Plan(r, series.Costs()[len(series)-1].Mean())
+			table, assumed := series.Costs()[len(series)-1].Mean(), int64(0)
+			if memory == "" {
+				assumed = memoryOf(table)
+				r.Memory = assumed
+			}
+			a, err := layouts.Plan(r, table)
 			if err != nil {
 				return usageError{err}
 			}
-			if err := tellAnswer(c, layoutAnswer{a}, asJSON); err != nil {
+			if err := tellAnswer(c, layoutAnswer{a, assumed}, asJSON); err != nil {
 				return err
 			}
 			if orders.path != "" {
@@ -126,7 +131,7 @@ noise of the costs, and --layout is within --memory.`,
 	c.Flags().StringVar(&r.Present, "layout", "", "the layout that you have now")
 	c.Flags().StringVar(&kind, "schedule", "", "schedule of the trainer (default 1f1b, or interleaved with chunks)")
 	c.Flags().Float64Var(&r.Message, "message", 0, "seconds of a message between two stages")
-	c.Flags().StringVar(&memory, "memory", "", "memory of a stage, such as 80GB; empty: no limit")
+	c.Flags().StringVar(&memory, "memory", "", "memory of a stage, such as 80GB; empty: that of the GPU that costs are estimated for, else no limit")
 	c.Flags().BoolVar(&r.Half, "half", false, "cut blocks between attention and MLP too; layouts are then blocks of each virtual stage, as 8.5,7.5")
 	page.flags(c, "html", "", "page to write, with the present and the best step as pictures")
 	orders.named(c, "schedule-csv", "", "schedule to write in PyTorch's CSV, for torchtitan's pipeline_parallel_schedule_csv")
@@ -136,7 +141,10 @@ noise of the costs, and --layout is within --memory.`,
 }
 
 // layoutAnswer is the output of dynmo layout.
-type layoutAnswer struct{ layouts.Answer }
+type layoutAnswer struct {
+	layouts.Answer
+	Memory int64 `json:"assumed_memory_bytes,omitempty"` // limit of a stage that the GPU of the costs sets; 0: that of --memory
+}
 
 func (a layoutAnswer) print(out io.Writer) error {
 	fmt.Fprintf(out, "%d stages; simulated (clock=%s), costs %s\n\n", a.Stages, a.Clock, a.Costs)
@@ -184,6 +192,9 @@ func (a layoutAnswer) print(out io.Writer) error {
 		memory("the present layout", a.Present.Bytes)
 	}
 	memory("the first", a.Best[0].Bytes)
+	if a.Memory > 0 {
+		fmt.Fprintf(out, "No layout has a stage of more than %.1f GB, the memory of the GPU of the costs; --memory names another limit.\n", float64(a.Memory)/1e9)
+	}
 	for _, reason := range a.LeftOut {
 		fmt.Fprintf(out, "Left out: %s.\n", reason)
 	}

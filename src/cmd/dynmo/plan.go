@@ -64,7 +64,7 @@ of sequences, each with its best cuts, schedule and grain. The five with the sho
 steps are told, with what each costs beside its work and with the settings that plan
 it. "to work" is the step over its work, shared evenly. Microbatches keep their size:
 meshes that do not divide the batch are left out, and so are those that do not fit
-balance.memory_limit_bytes.
+balance.memory_limit_bytes. Without that limit, costs estimated for a GPU take its memory.
 
 Every time is simulated (clock=sim) on costs of the clock that the table names.`,
 		Args: cobra.ExactArgs(1),

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -56,7 +57,8 @@ func batchOf(p config.Parallel) int { return p.Replicas * p.Microbatches * p.Mic
 type meshesAnswer struct {
 	Clock   string          `json:"clock"` // sim
 	Costs   string          `json:"costs_clock"`
-	Network string          `json:"assumed_network,omitempty"` // as in planAnswer
+	Network string          `json:"assumed_network,omitempty"`      // as in planAnswer
+	Memory  int64           `json:"assumed_memory_bytes,omitempty"` // limit of a GPU that the costs were estimated for; 0: that of the settings
 	GPUs    int             `json:"gpus"`
 	Batch   int             `json:"batch"`                           // sequences
 	Present float64         `json:"settings_step_seconds,omitempty"` // of CONFIG, if it has these GPUs and this batch and can be planned
@@ -68,6 +70,10 @@ type meshesAnswer struct {
 // meshes compares all meshes of a number of GPUs.
 func (w *whatIf) meshes(t cost.Table, o study.Options, m meshFlags, show func(done, total int64)) (meshesAnswer, error) {
 	a := meshesAnswer{Clock: "sim", Costs: t.Source(), Network: w.assumed, GPUs: m.gpus, Batch: m.batch, Meshes: []study.MeshRow{}}
+	if o.Config.Balance.MemoryLimitBytes == 0 {
+		a.Memory = memoryOf(t)
+		o.Config.Balance.MemoryLimitBytes = a.Memory
+	}
 	best, left, err := study.Meshes(t, o, m.gpus, m.batch, show)
 	if err != nil {
 		return a, fmt.Errorf("--gpus %d --batch %d: no mesh: %w", m.gpus, m.batch, err)
@@ -78,7 +84,9 @@ func (w *whatIf) meshes(t cost.Table, o study.Options, m meshFlags, show func(do
 		}
 	}
 	for _, b := range best {
-		b.Without = w.idle(b.Config)
+		if b.Without = w.idle(b.Config); a.Memory > 0 {
+			b.Sets = append(b.Sets, fmt.Sprintf("balance.memory_limit_bytes=%d", a.Memory))
+		}
 		a.Meshes = append(a.Meshes, b.MeshRow)
 	}
 	a.Left, a.reasons = append([]study.LeftOut{}, left...), study.WhyLeftOut(left, o.Config.Balance.MemoryLimitBytes)
@@ -109,10 +117,16 @@ func (a meshesAnswer) print(out io.Writer) error {
 	if a.Network != "" {
 		paragraph(out, "network", "%s", assumedNetwork(a.Network))
 	}
+	if a.Memory > 0 {
+		paragraph(out, "memory", "at most %.0f GB a GPU, as the GPU of the costs has; --set balance.memory_limit_bytes=N is another limit", float64(a.Memory)/1e9)
+	}
 	for i, m := range a.Meshes {
-		name, doubt := []string{"best", "or"}[min(i, 1)], ""
-		if m.MadeUp {
+		name, doubt := "or", ""
+		switch {
+		case m.MadeUp:
 			name, doubt = "estimated", "profile it first: "
+		case !slices.ContainsFunc(a.Meshes[:i], func(m study.MeshRow) bool { return !m.MadeUp }):
+			name = "best"
 		}
 		paragraph(out, name, "%s%s", doubt, setsWithout(m.Sets, m.Without))
 	}

@@ -1,10 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
+
+	"dynmo/src/expect"
+	"dynmo/src/lab/study"
 )
 
 // TestPlanMeshes: plan with the settings of a mesh gives the announced step time of that mesh, on
@@ -31,6 +36,9 @@ func TestPlanMeshes(t *testing.T) {
 		}
 		text := said(t, asked...)
 		narrow(t, text)
+		if !slices.IsSortedFunc(a.Meshes, func(a, b study.MeshRow) int { return cmp.Compare(a.Step, b.Step) }) || a.Memory != 0 {
+			t.Errorf("%s: the steps are not in order, or a limit on memory is assumed:\n%s", name, text)
+		}
 		measured := 0
 		for _, m := range a.Meshes {
 			if row := fmt.Sprintf("\n%d x %d ", m.Stages, m.Replicas); !strings.Contains(text, row) || !strings.Contains(text, m.Cause) {
@@ -71,4 +79,36 @@ func TestPlanMeshesRefuses(t *testing.T) {
 		says(slices.Concat([]string{"plan", "run.toml", "--costs", "costs.json", "--meshes"}, c.args)...).refused(t, exitUsage, c.want)
 	}
 	says("plan", "run.toml", "--costs", "costs.json", "--gpus", "4").refused(t, exitUsage, "--gpus: has no effect without --meshes")
+}
+
+// TestMemoryOfTheGPU: costs estimated for a GPU limit what plan --meshes and layout advise to its memory, unless
+// a limit is given. Both say so.
+func TestMemoryOfTheGPU(t *testing.T) {
+	workbench(t, "")
+	costs := strings.Replace(read(t, "costs.json"), `"clock": "sim"`, `"clock": "estimated", "device": "h100"`, 1)
+	write(t, "large.json", strings.ReplaceAll(costs, `"activations": `, `"activations": 3000000`)) // 3e10 bytes and more for each microbatch
+	meshes := []string{"plan", "run.toml", "--costs", "large.json", "--meshes", "--gpus", "4", "--batch", "16"}
+	layout := []string{"layout", "--costs", "large.json", "--stages", "4", "--microbatches", "4", "--for", "megatron"}
+	for _, args := range [][]string{meshes, layout} {
+		e := says(args...)
+		if e.status != exitUsage || !strings.Contains(e.stderr, "80000000000") && !strings.Contains(e.stderr, "80.0 GB") {
+			t.Errorf("%v: status %d, %s", args, e.status, e.stderr)
+		}
+	}
+	expect.OK(t, os.WriteFile("small.json", []byte(costs), 0o600))
+	meshes[3], layout[2] = "small.json", "small.json"
+	for _, c := range []struct {
+		args, limit []string
+		words       string
+	}{
+		{meshes, sets("balance.memory_limit_bytes=90000000000"), "\nmemory        at most 80 GB a GPU, as the GPU of the costs has; "},
+		{layout, []string{"--memory", "90GB"}, "\nNo layout has a stage of more than 80.0 GB, the memory of the GPU of the costs; "},
+	} {
+		if text := said(t, c.args...); !strings.Contains(text, c.words) {
+			t.Errorf("no %q in\n%s", c.words, text)
+		}
+		if text := said(t, append(c.args, c.limit...)...); strings.Contains(text, "GPU of the costs") {
+			t.Error(text)
+		}
+	}
 }

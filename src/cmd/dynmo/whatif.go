@@ -195,6 +195,16 @@ func assumedNetwork(name string) string {
 	return fmt.Sprintf("nodes of %s GPUs, assumed for estimated costs; --network FILE names another, --set comm.bandwidth_bytes=N one link for all", name)
 }
 
+// memoryOf returns the memory that a rank has for its layers, by the GPU that costs with bytes were estimated
+// for. It is 0 if that is not known.
+func memoryOf(t cost.Table) int64 {
+	g, err := roofline.Known(t.Device)
+	if err != nil || t.Weightless() {
+		return 0
+	}
+	return g.Memory
+}
+
 // loadSettings loads the settings of a command line. The first rank writes notes on former names of
 // settings to stderr. "-" is standard input, which the ranks of a launcher do not share.
 func loadSettings(path string, sets []string, stderr io.Writer) (config.Config, error) {

@@ -32,6 +32,7 @@ type GPU struct {
 	Attention float64 // share of Matrix that the products in attention reach
 	Scores    bool    // attention computes and stores the scores of all pairs, also of later keys
 	Nodes     string  // whose network its nodes have: cluster-NAME.toml
+	Memory    int64   // bytes for layers: 80 GB of 80 GiB, the others are for contexts and NCCL
 	Devices   string  // regular expression of the names that drivers give to such GPUs; "": none
 }
 
@@ -49,9 +50,9 @@ type GPU struct {
 // table's 15 cells fit or run out of memory as in the table. The other is 56 layers on 8 GPUs,
 // which take 87e9 bytes here and fit there.
 var gpus = []GPU{
-	{Name: "a100", Matrix: 312e12, Plain: 19.5e12, Special: 2.44e12, Bandwidth: 2.039e12, Attention: 0.55, Nodes: "a100", Devices: "^NVIDIA A100"},                  // SXM, 80 GB
-	{Name: "h100", Matrix: 989.4e12, Plain: 67e12, Special: 3.87e12, Bandwidth: 3.35e12, Attention: 0.35, Nodes: "h100", Devices: "^NVIDIA (H100 80GB HBM3|H200)$"}, // SXM5, 80 GB
-	{Name: "h100-paper", Matrix: 67e12, Plain: 67e12, Special: 3.87e12, Bandwidth: 3.35e12, Attention: products, Scores: true, Nodes: "h100"},
+	{Name: "a100", Matrix: 312e12, Plain: 19.5e12, Special: 2.44e12, Bandwidth: 2.039e12, Attention: 0.55, Nodes: "a100", Memory: 80e9, Devices: "^NVIDIA A100"},                  // SXM, 80 GB
+	{Name: "h100", Matrix: 989.4e12, Plain: 67e12, Special: 3.87e12, Bandwidth: 3.35e12, Attention: 0.35, Nodes: "h100", Memory: 80e9, Devices: "^NVIDIA (H100 80GB HBM3|H200)$"}, // SXM5, 80 GB
+	{Name: "h100-paper", Matrix: 67e12, Plain: 67e12, Special: 3.87e12, Bandwidth: 3.35e12, Attention: products, Scores: true, Nodes: "h100", Memory: 80e9},
 }
 
 // Shares of a rate that are chosen, not measured here: of what tuned libraries reach in

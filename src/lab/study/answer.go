@@ -2,7 +2,6 @@ package study
 
 import (
 	"cmp"
-	"slices"
 	"sync"
 
 	"dynmo/src/cost"
@@ -122,7 +121,7 @@ func Ask(series cost.Series, o Options) (a Answer, err error) {
 	samples := float64(c.Parallel.Replicas * c.Parallel.Microbatches * c.Parallel.MicrobatchSize) // sequences of a step
 	tokens, steps := samples*float64(c.Model.Sequence), float64(run.Steps)
 	a.Schema, a.Clock, a.Ranks, a.Segments = schema, "sim", c.Parallel.Stages*c.Parallel.Replicas, run.Segments
-	a.Weightless = !slices.ContainsFunc(series[0].Layers, func(l cost.Layer) bool { return l.Bytes != cost.Bytes{} })
+	a.Weightless = series[0].Weightless()
 	a.Steps, a.Moves, a.Moved = run.Steps, run.Moves, run.Moved
 	a.Seconds, a.Tokens, a.Samples = run.Seconds, tokens*steps/run.Seconds, samples*steps/run.Seconds
 	a.Moving, a.Measuring, a.Deciding, a.RankSeconds = run.Moving, run.Measuring, run.Deciding, run.RankSeconds

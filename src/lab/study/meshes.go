@@ -82,8 +82,8 @@ const (
 // Microbatches keep their size, so each of D replicas has batch / (D · size) of them. A mesh is
 // left out if this is no whole number, or if no plan fits the memory. Each mesh is planned with
 // schedule.kind = auto, on the present chain and on those of finerChains, whose costs finer makes
-// up. In every comparison, and in the order of the answer, a plan on made-up costs counts as longer
-// by worthSeconds. The best five then try interleaved schedules. A balancer that never moves layers
+// up. In every comparison a plan on made-up costs counts as longer by worthSeconds; the answer is in the
+// order of the steps. The best five then try interleaved schedules. A balancer that never moves layers
 // is replaced by the exact partition.
 //
 // A plan is searched only if its lower bound (search.Step.LeastSeconds) is below the steps of
@@ -214,7 +214,7 @@ func (s *meshSearch) search() []MeshPlan {
 		all = append(all, func() error { s.interleave(&best[i]); return nil })
 	}
 	_ = together(all...)
-	slices.SortFunc(best, s.compare)
+	slices.SortFunc(best, func(a, b MeshPlan) int { return cmp.Or(cmp.Compare(a.Seconds, b.Seconds), s.compare(a, b)) })
 	for i := range best {
 		best[i].describe(s.have)
 	}
