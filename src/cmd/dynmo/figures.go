@@ -101,6 +101,9 @@ panel of them (fig3, fig7, fig8, table1).`,
 					}
 				}
 			}
+			if about, err := os.Stat(o.Results); err != nil || !about.IsDir() {
+				return usageError{fmt.Errorf("--results %s: no such folder", o.Results)}
+			}
 			o.Revision, o.Show = thisBinary().Revision, barOf(c).Show
 			if !remake {
 				return drawFigures(c, only, output, func(name string) (figures.Figure, error) { return keptFigure(c, name, o) })

@@ -39,6 +39,8 @@ func TestFigures(t *testing.T) {
 		{"a workload of no study", []string{"--workload", "prune.toml"}, exitUsage, "--workload: no effect without --remake"},
 		{"a workload to keep", []string{"--workload", "prune.toml", "--remake", "--keep"}, exitUsage, "--keep, --workload: the kept study has all workloads"},
 		{"a workload of products", []string{"--workload", "prune.toml", "--remake", "--only", "fig6"}, exitUsage, "--workload: no effect on fig6; "},
+		{"no results", []string{"--results", "absent"}, exitUsage, "--results absent: no such folder"},
+		{"no results to simulate", []string{"--results", "absent", "--remake", "--only", "fig5"}, exitUsage, "--results absent: no such folder"},
 		{"no workloads", []string{"--only", "fig8", "--results", damaged, "--remake"}, exitUsage, "paper.toml: "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
