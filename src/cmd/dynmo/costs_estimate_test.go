@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"dynmo/src/expect"
-	"dynmo/src/lab/layouts"
 	"dynmo/src/record"
 )
 
@@ -25,7 +24,7 @@ func TestEstimatedCosts(t *testing.T) {
 	if got := series[0].Source(); got != "estimated for h100" || len(series[0].Layers) != 64 {
 		t.Errorf("%d layers, %s", len(series[0].Layers), got)
 	}
-	a := decoded[layouts.Answer](t, "layout", "--costs", file, "--stages", "8", "--microbatches", "16", "--for", "megatron")
+	a := decoded[layoutAnswer](t, "layout", "--costs", file, "--stages", "8", "--microbatches", "16", "--for", "megatron")
 	if a.Costs != "estimated for h100" || len(a.Best) == 0 || !strings.Contains(a.Text, "m") {
 		t.Errorf("%+v", a)
 	}

@@ -89,16 +89,12 @@ noise of the costs, and --layout is within --memory.`,
 				return usageError{fmt.Errorf("--costs: %w", err)}
 			}
 			tellNotes(c.ErrOrStderr(), notes...)
-			table, assumed := series.Costs()[len(series)-1].Mean(), int64(0)
-			if memory == "" {
-				assumed = memoryOf(table)
-				r.Memory = assumed
-			}
+			table := series.Costs()[len(series)-1].Mean()
 			a, err := layouts.Plan(r, table)
 			if err != nil {
 				return usageError{err}
 			}
-			if err := tellAnswer(c, layoutAnswer{a, assumed}, asJSON); err != nil {
+			if err := tellAnswer(c, layoutAnswer{a, memoryOf(table)}, asJSON); err != nil {
 				return err
 			}
 			if orders.path != "" {
@@ -143,7 +139,7 @@ noise of the costs, and --layout is within --memory.`,
 // layoutAnswer is the output of dynmo layout.
 type layoutAnswer struct {
 	layouts.Answer
-	Memory int64 `json:"assumed_memory_bytes,omitempty"` // limit of a stage that the GPU of the costs sets; 0: that of --memory
+	Memory int64 `json:"gpu_memory_bytes,omitempty"` // of the GPU that the costs were estimated for; 0: unknown
 }
 
 func (a layoutAnswer) print(out io.Writer) error {
@@ -192,8 +188,9 @@ func (a layoutAnswer) print(out io.Writer) error {
 		memory("the present layout", a.Present.Bytes)
 	}
 	memory("the first", a.Best[0].Bytes)
-	if a.Memory > 0 {
-		fmt.Fprintf(out, "No layout has a stage of more than %.1f GB, the memory of the GPU of the costs; --memory names another limit.\n", float64(a.Memory)/1e9)
+	if most := slices.Max(a.Best[0].Bytes); a.Memory > 0 && most > a.Memory {
+		fmt.Fprintf(out, "The first needs %.1f GB on a stage, and the GPU of the costs has %.1f GB: --memory sets a limit. Masters and moments count whole, also if the trainer shares them out.\n",
+			float64(most)/1e9, float64(a.Memory)/1e9)
 	}
 	for _, reason := range a.LeftOut {
 		fmt.Fprintf(out, "Left out: %s.\n", reason)

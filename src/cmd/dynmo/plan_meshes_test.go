@@ -81,33 +81,28 @@ func TestPlanMeshesRefuses(t *testing.T) {
 	says("plan", "run.toml", "--costs", "costs.json", "--gpus", "4").refused(t, exitUsage, "--gpus: has no effect without --meshes")
 }
 
-// TestMemoryOfTheGPU: costs estimated for a GPU limit what plan --meshes and layout advise to its memory, unless
-// a limit is given. Both say so.
+// TestMemoryOfTheGPU: costs estimated for a GPU limit what plan --meshes advises to its memory, unless a limit is
+// given. layout says if a stage needs more: trainers share out what it counts whole.
 func TestMemoryOfTheGPU(t *testing.T) {
 	workbench(t, "")
 	costs := strings.Replace(read(t, "costs.json"), `"clock": "sim"`, `"clock": "estimated", "device": "h100"`, 1)
 	write(t, "large.json", strings.ReplaceAll(costs, `"activations": `, `"activations": 3000000`)) // 3e10 bytes and more for each microbatch
 	meshes := []string{"plan", "run.toml", "--costs", "large.json", "--meshes", "--gpus", "4", "--batch", "16"}
 	layout := []string{"layout", "--costs", "large.json", "--stages", "4", "--microbatches", "4", "--for", "megatron"}
-	for _, args := range [][]string{meshes, layout} {
-		e := says(args...)
-		if e.status != exitUsage || !strings.Contains(e.stderr, "80000000000") && !strings.Contains(e.stderr, "80.0 GB") {
-			t.Errorf("%v: status %d, %s", args, e.status, e.stderr)
-		}
+	if e := says(meshes...); e.status != exitUsage || !strings.Contains(e.stderr, "80000000000") && !strings.Contains(e.stderr, "80.0 GB") {
+		t.Errorf("%v: status %d, %s", meshes, e.status, e.stderr)
+	}
+	if text := said(t, layout...); !strings.Contains(text, "and the GPU of the costs has 80.0 GB: --memory sets a limit.") {
+		t.Errorf("no word on memory in\n%s", text)
 	}
 	expect.OK(t, os.WriteFile("small.json", []byte(costs), 0o600))
 	meshes[3], layout[2] = "small.json", "small.json"
-	for _, c := range []struct {
-		args, limit []string
-		words       string
-	}{
-		{meshes, sets("balance.memory_limit_bytes=90000000000"), "\nmemory        at most 80 GB a GPU, as the GPU of the costs has; "},
-		{layout, []string{"--memory", "90GB"}, "\nNo layout has a stage of more than 80.0 GB, the memory of the GPU of the costs; "},
-	} {
-		if text := said(t, c.args...); !strings.Contains(text, c.words) {
-			t.Errorf("no %q in\n%s", c.words, text)
-		}
-		if text := said(t, append(c.args, c.limit...)...); strings.Contains(text, "GPU of the costs") {
+	const words = "\nmemory        at most 80 GB a GPU, as the GPU of the costs has; "
+	if text := said(t, meshes...); !strings.Contains(text, words) {
+		t.Errorf("no %q in\n%s", words, text)
+	}
+	for _, args := range [][]string{layout, append(meshes, sets("balance.memory_limit_bytes=90000000000")...)} {
+		if text := said(t, args...); strings.Contains(text, "GPU of the costs") {
 			t.Error(text)
 		}
 	}

@@ -44,7 +44,9 @@ func TestNothingIsWrittenOver(t *testing.T) {
 		if _, err := os.Stat(c.made); read(t, c.lies) != "old" || c.made != c.lies && err == nil {
 			t.Errorf("%s: refused, and has written", c.args)
 		}
-		said(t, append(args, "--force")...)
+		if e := says(append(args, "--force")...); e.status != exitDone {
+			t.Errorf("%s --force: %+v", c.args, e)
+		}
 		if read(t, c.made) == "old" {
 			t.Errorf("%s: --force leaves %s as it was", c.args, c.made)
 		}

@@ -138,9 +138,10 @@ func Probe() (Driver, error) {
 const moduleFolder = "/proc/driver/nvidia"
 
 // noGPU returns the error of a driver that found no GPU. The driver's library may be on machines where its
-// kernel module is not loaded.
+// kernel module is not loaded. The user's choice of GPUs is named first.
 func noGPU(module string) error {
-	if _, err := os.Stat(module); err != nil {
+	_, chosen := os.LookupEnv("CUDA_VISIBLE_DEVICES")
+	if _, err := os.Stat(module); err != nil && !chosen {
 		return fmt.Errorf("libcuda.so.1 is here, but the kernel module of the NVIDIA driver is not loaded: no %s", module)
 	}
 	return errors.New("the NVIDIA driver is here, but no GPU that this process may use (CUDA_VISIBLE_DEVICES? the job's --gpus?)")

@@ -3,10 +3,13 @@
 package cuda
 
 import (
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"dynmo/src/expect"
 )
 
 func TestKernels(t *testing.T) {
@@ -37,6 +40,8 @@ func TestKernels(t *testing.T) {
 // TestNoGPU: without the kernel module of the driver no GPU is the driver's fault, not that of the job's settings.
 func TestNoGPU(t *testing.T) {
 	loaded := t.TempDir()
+	t.Setenv("CUDA_VISIBLE_DEVICES", "")
+	expect.OK(t, os.Unsetenv("CUDA_VISIBLE_DEVICES"))
 	for folder, want := range map[string]string{loaded: "CUDA_VISIBLE_DEVICES", loaded + "/none": "the kernel module of the NVIDIA driver is not loaded"} {
 		if got := noGPU(folder).Error(); !strings.Contains(got, want) {
 			t.Errorf("%s: %q, want %q", folder, got, want)
