@@ -53,7 +53,7 @@ be better (nanotron makes few layouts, and nearly all are compared). Messages ta
 a microbatch's activations over the bandwidth: 64 MB at 50 GB/s are 0.0013); without them more chunks look
 better than they are. A gain counts if it is above twice its standard error, which follows from that of the
 costs. Costs with bytes (dynmo profile) give the memory of stages, and --memory leaves out layouts that need
-more. Costs estimated for a GPU have its memory as the limit.
+more. A first layout that needs more than the GPU of estimated costs has is named as such.
 
 Exit status: 0 a layout is found; 2 bad input; 3 no layout is better than --layout by more than the
 noise of the costs, and --layout is within --memory.`,
@@ -127,7 +127,7 @@ noise of the costs, and --layout is within --memory.`,
 	c.Flags().StringVar(&r.Present, "layout", "", "the layout that you have now")
 	c.Flags().StringVar(&kind, "schedule", "", "schedule of the trainer (default 1f1b, or interleaved with chunks)")
 	c.Flags().Float64Var(&r.Message, "message", 0, "seconds of a message between two stages")
-	c.Flags().StringVar(&memory, "memory", "", "memory of a stage, such as 80GB; empty: that of the GPU that costs are estimated for, else no limit")
+	c.Flags().StringVar(&memory, "memory", "", "memory of a stage, such as 80GB; empty: no limit")
 	c.Flags().BoolVar(&r.Half, "half", false, "cut blocks between attention and MLP too; layouts are then blocks of each virtual stage, as 8.5,7.5")
 	page.flags(c, "html", "", "page to write, with the present and the best step as pictures")
 	orders.named(c, "schedule-csv", "", "schedule to write in PyTorch's CSV, for torchtitan's pipeline_parallel_schedule_csv")
