@@ -2,14 +2,14 @@
  * faster library. Emulated, the BLAS makes products of rounded copies.
  *
  * oneDNN makes code for each shape, and bits may depend on the shape. So a product is cut into parts, which
- * follow from its own shape alone, and of which there are few sizes. */
+ * follow from its own shape alone. There are few sizes of parts. */
 #include "dense.h"
 
 enum {
 	ROWS = 128, ROW_UNIT = 16,   /* of A in a part of a product with weights */
 	DEPTH = 512, DEPTH_UNIT = 32, /* of a part of a gradient of weights */
 	LEAST = 1 << 22,             /* multiplications that are worth a call */
-	HEIGHT = 384,                /* rows of such a part, up to twice as many in the last one */
+	HEIGHT = 384,                /* rows of such a part; the last one has fewer than twice as many */
 };
 
 struct rounding {
@@ -64,7 +64,7 @@ int32_t dynmo_dense_copies(const dynmo_cpu *k, struct dynmo_dense *p)
 	return status;
 }
 
-/* A cut of a length: as many whole parts as fit, then one of a multiple of a unit, then what is left. */
+/* A cut divides a length into whole parts. Of the rest it makes a part of whole units, and a last part. */
 struct cut {
 	int64_t length, whole, unit;
 };

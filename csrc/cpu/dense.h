@@ -23,7 +23,7 @@ struct dynmo_memory {
 	int64_t bytes;
 };
 
-/* How products are made, and what they keep between calls. */
+/* The way to make products, and their memory between calls. */
 struct dynmo_means {
 	int32_t how;         /* DYNMO_CPU_ROUNDED, DYNMO_CPU_EMULATED or DYNMO_CPU_FLOATS */
 	int64_t most[2];     /* with FLOATS, most rows of a backward and of a forward product that oneDNN makes */

@@ -1,4 +1,4 @@
-/* What dense products keep: code that was made, memory, and rounded weights. */
+/* Dense products keep code, memory and rounded weights between calls. */
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -16,7 +16,7 @@ struct known {
 struct weights {
 	const float *matrix; /* NULL: a free place of the table */
 	int64_t elements;
-	uint32_t turn; /* in which it was rounded */
+	uint32_t turn; /* of the last rounding */
 	void *rounded;
 };
 

@@ -2,16 +2,16 @@
  *
  * Fixed-width integers and plain pointers only. Every function that can fail
  * returns 0 or a status that dynmo_cpu_status_name names. No function keeps a
- * pointer after it returns; Workspace comes from the caller, but for products
- * of rounded operands. Shapes and lengths are checked in Go; values that index
+ * pointer after it returns. Workspace comes from the caller. Products that are
+ * made otherwise than by the BLAS keep memory of their own. Shapes and lengths are checked in Go; values that index
  * memory (tokens, positions, offsets, targets) here.
  *
  * src/kernel/kernel.go says the result of each kernel. Matrices are
  * row-major float32; n is tokens, c channels, o output channels, v vocabulary,
  * nh heads. A pointer marked "or NULL" may be absent.
  *
- * Bits depend on the operands, the shape, the path and the BLAS, and on nothing
- * else: neither on the alignment of operands nor on threads, how many or which. */
+ * Bits depend on the operands, the shape, the path, the BLAS and oneDNN, and on
+ * nothing else: neither on the alignment of operands nor on threads, how many or which. */
 #ifndef DYNMO_CPU_H
 #define DYNMO_CPU_H
 
@@ -55,7 +55,7 @@ const char *dynmo_cpu_dnnl_name(void);
 /* Says whether this is an AMD processor of family 1Ah. */
 int32_t dynmo_cpu_is_zen5(void);
 
-/* How dense products are made, if not all of them by the BLAS. oneDNN is open, but for EMULATED. */
+/* Ways to make dense products. ROUNDED and FLOATS want an open oneDNN. */
 enum {
 	DYNMO_CPU_ROUNDED = 1,  /* of operands rounded to bfloat16, by oneDNN */
 	DYNMO_CPU_EMULATED = 2, /* of operands rounded to bfloat16, by the BLAS */
