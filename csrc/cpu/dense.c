@@ -6,10 +6,12 @@
 #include "dense.h"
 
 enum {
-	ROWS = 128, ROW_UNIT = 16,   /* of A in a part of a product with weights */
+	ROWS = 256, ROW_UNIT = 16,    /* of A in a part of a product with weights */
+	STRIP = 128,                  /* rows of a part that a member of a team computes */
+	INNER = 1024,                 /* depth of such a part, backward: deeper products have a lower rate */
 	DEPTH = 512, DEPTH_UNIT = 32, /* of a part of a gradient of weights */
-	LEAST = 1 << 22,             /* multiplications that are worth a call */
-	HEIGHT = 384,                /* rows of such a part; the last one has fewer than twice as many */
+	HEIGHT = 384,                 /* rows of C in such a part; the last one has fewer than twice as many */
+	LEAST = 1 << 22,              /* multiplications that are worth a call */
 };
 
 struct rounding {
@@ -94,26 +96,42 @@ static int part(struct cut c, int64_t i, int64_t *first)
 }
 
 static struct cut rows_of(const struct dynmo_dense *p) { return (struct cut){p->m, ROWS, ROW_UNIT}; }
-static struct cut depths_of(const struct dynmo_dense *p) { return (struct cut){p->k, DEPTH, DEPTH_UNIT}; }
+
+static struct cut depths_of(const struct dynmo_dense *p)
+{
+	if (p->transpose_a)
+		return (struct cut){p->k, DEPTH, DEPTH_UNIT};
+	if (p->transpose_b || p->k <= INNER)
+		return (struct cut){p->k, p->k, 1};
+	return (struct cut){p->k, INNER, DEPTH_UNIT};
+}
+
+/* Rows of C that a member computes: from one depth, then from the next ones, which add. */
+struct strip {
+	int64_t row, rows;
+	const struct dynmo_product *first, *next[KINDS];
+};
 
 /* A call that members of the team share. */
 struct call {
 	const dynmo_cpu *k;
 	const struct dynmo_dense *p;
-	const struct dynmo_product *products[KINDS]; /* of parts */
-	const struct dynmo_product *last[KINDS];     /* of parts in the last slice */
+	struct strip *strips;
+	int64_t count;         /* of strips */
+	int32_t aside;         /* a strip is computed apart, then added to C */
 	const char *a, *b;
-	int64_t element; /* bytes of an element of A and B */
+	int64_t element;       /* bytes of an element of A and B */
 	char *scratch;
-	int64_t scratch_bytes; /* of a member */
+	int64_t scratch_bytes; /* of a member: oneDNN's, and a strip that is computed apart */
+	int64_t strip_bytes;
 	int32_t status;
 };
 
-static void multiply(struct call *c, const struct dynmo_product *product, float *out, int64_t a, int64_t b)
+/* Returns bytes that hold `now` and whole lines of `wanted`. */
+static int64_t larger(int64_t now, int64_t wanted)
 {
-	char *scratch = c->scratch + dynmo_team_member() * c->scratch_bytes;
-	if (dynmo_dnnl_multiply(product, scratch, out, c->a + a * c->element, c->b + b * c->element, c->p->bias) != 0)
-		__atomic_store_n(&c->status, DYNMO_CPU_DNNL, __ATOMIC_RELAXED);
+	int64_t lines = (wanted + DYNMO_LINE - 1) / DYNMO_LINE * DYNMO_LINE;
+	return lines > now ? lines : now;
 }
 
 /* Finds a product and makes room for its scratch memory. */
@@ -124,19 +142,83 @@ static const struct dynmo_product *need(struct call *c, const struct dynmo_shape
 		c->status = DYNMO_CPU_DNNL;
 		return NULL;
 	}
-	int64_t bytes = (dynmo_dnnl_scratch(product) + DYNMO_LINE - 1) / DYNMO_LINE * DYNMO_LINE;
-	if (bytes > c->scratch_bytes)
-		c->scratch_bytes = bytes;
+	c->scratch_bytes = larger(c->scratch_bytes, dynmo_dnnl_scratch(product));
 	return product;
 }
 
-/* Rounds A and B, unless products are of floats, and reserves scratch memory. */
+/* The shapes of a strip's products: of the first depth, and of the next ones of each kind. Returns which there are. */
+enum { FIRST = KINDS, SHAPES };
+
+static int shapes_of(const struct call *c, int64_t rows, struct dynmo_shape shapes[SHAPES])
+{
+	const struct dynmo_dense *p = c->p;
+	int64_t depth;
+	int first = part(depths_of(p), 0, &depth), found = 1 << FIRST;
+	for (int i = 0; i < SHAPES; i++) {
+		int kind = i == FIRST ? first : i;
+		shapes[i] = (struct dynmo_shape){.m = rows, .n = p->n, .k = size_of(depths_of(p), kind), .lda = p->lda, .ldb = p->ldb,
+			.ldc = p->n, .transpose_a = p->transpose_a, .transpose_b = p->transpose_b, .bias = p->bias != NULL,
+			.add = i != FIRST || (p->beta > 0 && p->bias == NULL && !c->aside), .wide = c->k->means->how == DYNMO_CPU_FLOATS};
+		if (i != FIRST && count_of(depths_of(p), kind) > (kind == first))
+			found |= 1 << i;
+	}
+	return found;
+}
+
+static void add_strip(struct call *c, int64_t row, int64_t rows)
+{
+	struct dynmo_shape shapes[SHAPES];
+	int found = shapes_of(c, rows, shapes);
+	struct strip *s = &c->strips[c->count++];
+	*s = (struct strip){.row = row, .rows = rows, .first = need(c, &shapes[FIRST])};
+	for (int i = 0; i < KINDS; i++)
+		if (found >> i & 1)
+			s->next[i] = need(c, &shapes[i]);
+	if (c->aside)
+		c->strip_bytes = larger(c->strip_bytes, rows * c->p->n * (int64_t)sizeof(float));
+}
+
+/* Says whether members of a team may share rows of a part: in strips they have the same bits. */
+static int shared(const struct call *c, int64_t rows)
+{
+	struct dynmo_shape shapes[SHAPES];
+	int found = shapes_of(c, rows, shapes), alike = rows > STRIP && dynmo_team_size(c->k->team) > 1;
+	for (int i = 0; i < SHAPES && alike; i++)
+		if (found >> i & 1)
+			alike = dynmo_means_alike(c->k->means, &shapes[i], STRIP);
+	return alike;
+}
+
+static void add_strips(struct call *c)
+{
+	const struct dynmo_dense *p = c->p;
+	int64_t row = 0;
+	if (p->transpose_a) {
+		for (; p->m - row >= 2 * HEIGHT; row += HEIGHT)
+			add_strip(c, row, HEIGHT);
+		add_strip(c, row, p->m - row);
+		return;
+	}
+	for (int64_t i = 0; i < parts(rows_of(p)) && c->status == DYNMO_CPU_OK; i++) {
+		int64_t rows = size_of(rows_of(p), part(rows_of(p), i, &row)), strip = shared(c, rows) ? STRIP : rows;
+		for (int64_t done = 0; done < rows; done += strip)
+			add_strip(c, row + done, dynmo_min(strip, rows - done));
+	}
+}
+
+/* Finds the products, rounds A and B, unless products are of floats, and reserves memory. */
 static void prepare(struct call *c)
 {
 	struct dynmo_means *r = c->k->means;
 	struct dynmo_dense p = *c->p;
+	c->status = dynmo_reserve(&r->strips, (p.m / STRIP + KINDS) * (int64_t)sizeof *c->strips);
+	if (c->status != DYNMO_CPU_OK)
+		return;
+	c->strips = r->strips.data;
+	add_strips(c);
 	if (c->status == DYNMO_CPU_OK && r->how == DYNMO_CPU_ROUNDED)
 		c->status = dynmo_dense_copies(c->k, &p);
+	c->scratch_bytes += c->strip_bytes;
 	if (c->status == DYNMO_CPU_OK)
 		c->status = dynmo_reserve(&r->scratch, c->scratch_bytes * dynmo_team_size(c->k->team) + DYNMO_LINE);
 	c->a = (const char *)p.a;
@@ -145,68 +227,23 @@ static void prepare(struct call *c)
 	c->scratch = r->scratch.data;
 }
 
-static void rows(const void *job, int64_t first, int64_t last)
-{
-	struct call *c = (struct call *)(uintptr_t)job;
-	for (int64_t i = first, row; i < last; i++) {
-		int kind = part(rows_of(c->p), i, &row);
-		multiply(c, c->products[kind], c->p->c + row * c->p->n, row * c->p->k, 0);
-	}
-}
-
-/* The parts are rows of A and C. */
-static int32_t multiply_weights(const dynmo_cpu *k, const struct dynmo_dense *p)
-{
-	struct call c = {.k = k, .p = p};
-	struct dynmo_shape shape = {.n = p->n, .k = p->k, .lda = p->k, .ldb = p->ldb, .ldc = p->n,
-		.transpose_b = p->transpose_b, .bias = p->bias != NULL, .wide = k->means->how == DYNMO_CPU_FLOATS};
-	for (int kind = 0; kind < KINDS && c.status == DYNMO_CPU_OK; kind++) {
-		shape.m = size_of(rows_of(p), kind);
-		if (count_of(rows_of(p), kind))
-			c.products[kind] = need(&c, &shape);
-	}
-	prepare(&c);
-	if (c.status == DYNMO_CPU_OK)
-		dynmo_parallel(k->team, parts(rows_of(p)), 1, rows, &c);
-	return c.status;
-}
-
-/* Slices of a gradient of weights: rows of C. */
-static int64_t slices(const struct dynmo_dense *p) { return p->m < 2 * HEIGHT ? 1 : p->m / HEIGHT; }
-
-static void depths(const void *job, int64_t first, int64_t last)
+static void multiply(const void *job, int64_t first, int64_t last)
 {
 	struct call *c = (struct call *)(uintptr_t)job;
 	const struct dynmo_dense *p = c->p;
-	for (int64_t slice = first; slice < last; slice++) {
-		const struct dynmo_product *const *products = slice + 1 == slices(p) ? c->last : c->products;
+	char *apart = c->scratch + dynmo_team_member() * c->scratch_bytes, *scratch = apart + c->strip_bytes;
+	for (const struct strip *s = c->strips + first; s < c->strips + last; s++) {
+		float *rows = p->c + s->row * p->n, *out = c->aside ? (float *)(void *)apart : rows;
 		for (int64_t i = 0, depth; i < parts(depths_of(p)); i++) {
 			int kind = part(depths_of(p), i, &depth);
-			multiply(c, products[kind], p->c + slice * HEIGHT * p->n, depth * p->m + slice * HEIGHT, depth * p->n);
+			int64_t a = p->transpose_a ? depth * p->lda + s->row : s->row * p->lda + depth;
+			if (dynmo_dnnl_multiply(i ? s->next[kind] : s->first, scratch, out, c->a + a * c->element,
+					c->b + depth * p->ldb * c->element, p->bias) != 0)
+				__atomic_store_n(&c->status, DYNMO_CPU_DNNL, __ATOMIC_RELAXED);
 		}
+		if (c->aside)
+			c->k->add(rows, rows, out, s->rows * p->n);
 	}
-}
-
-/* A gradient of weights: C += Aᵀ·B. The parts are rows of A and B, slice by slice of C. */
-static int32_t multiply_gradients(const dynmo_cpu *k, const struct dynmo_dense *p)
-{
-	struct call c = {.k = k, .p = p};
-	struct dynmo_shape shape = {.n = p->n, .lda = p->m, .ldb = p->n, .ldc = p->n, .transpose_a = 1, .add = 1,
-		.wide = k->means->how == DYNMO_CPU_FLOATS};
-	for (int kind = 0; kind < KINDS && c.status == DYNMO_CPU_OK; kind++) {
-		if (!count_of(depths_of(p), kind))
-			continue;
-		shape.k = size_of(depths_of(p), kind);
-		shape.m = p->m - (slices(p) - 1) * HEIGHT;
-		c.last[kind] = need(&c, &shape);
-		shape.m = HEIGHT;
-		if (slices(p) > 1)
-			c.products[kind] = need(&c, &shape);
-	}
-	prepare(&c);
-	if (c.status == DYNMO_CPU_OK)
-		dynmo_parallel(k->team, slices(p), 1, depths, &c);
-	return c.status;
 }
 
 int32_t dynmo_dense_chosen(const dynmo_cpu *k, const struct dynmo_dense *p)
@@ -220,5 +257,9 @@ int32_t dynmo_dense_chosen(const dynmo_cpu *k, const struct dynmo_dense *p)
 
 int32_t dynmo_dense_multiply(const dynmo_cpu *k, const struct dynmo_dense *p)
 {
-	return p->transpose_a ? multiply_gradients(k, p) : multiply_weights(k, p);
+	struct call c = {.k = k, .p = p, .aside = p->transpose_a && dynmo_dnnl_adds_slowly()};
+	prepare(&c);
+	if (c.status == DYNMO_CPU_OK)
+		dynmo_parallel(k->team, c.count, 1, multiply, &c);
+	return c.status;
 }

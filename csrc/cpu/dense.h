@@ -33,7 +33,7 @@ struct dynmo_means {
 	int64_t count, room; /* of known */
 	struct weights *table;
 	int64_t used, places;              /* of the table; places is a power of two */
-	struct dynmo_memory a, b, scratch; /* of one call */
+	struct dynmo_memory a, b, scratch, strips; /* of one call */
 };
 
 /* Returns NULL if memory is short. */
@@ -45,6 +45,9 @@ void dynmo_means_hold(struct dynmo_means *r, int32_t hold);
 int32_t dynmo_reserve(struct dynmo_memory *m, int64_t bytes);
 /* Finds a product, or makes it. NULL: the library has none, or memory is short. */
 const struct dynmo_product *dynmo_means_product(struct dynmo_means *r, const struct dynmo_shape *shape);
+/* Says whether a product's rows, cut into strips, have the bits that they have together. It is tried once, on
+ * numbers of its own. */
+int32_t dynmo_means_alike(struct dynmo_means *r, const struct dynmo_shape *shape, int64_t strip);
 /* Sets *rounded to a rounded copy of weights, which is made once while weights are held. */
 int32_t dynmo_means_weights(const dynmo_cpu *k, const float *matrix, int64_t elements, const void **rounded);
 /* Rounds n floats to bfloat16 numbers, or, emulated, to floats with their values. */

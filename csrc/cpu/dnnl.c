@@ -157,6 +157,8 @@ const char *dynmo_dnnl_open(void)
 
 const char *dynmo_dnnl_name(void) { return name; }
 
+int32_t dynmo_dnnl_adds_slowly(void) { return dnnl.product_3 != NULL; }
+
 /* Makes oneDNN stay on the calling thread, and makes its stream. */
 static int alone(void)
 {

@@ -1,5 +1,6 @@
 /* Dense products keep code, memory and rounded weights between calls. */
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include "dense.h"
@@ -10,6 +11,7 @@ enum { HUGE_FROM = 1 << 22 }; /* bytes of memory that takes huge pages */
 struct known {
 	struct dynmo_shape shape;
 	struct dynmo_product *product;
+	int32_t tried, alike; /* see dynmo_means_alike */
 };
 
 /* A matrix of weights, rounded. */
@@ -53,7 +55,7 @@ void dynmo_means_close(struct dynmo_means *r)
 		dynmo_dnnl_free(r->known[i].product);
 	for (int64_t i = 0; i < r->places; i++)
 		free(r->table[i].rounded);
-	const struct dynmo_memory *all[] = {&r->a, &r->b, &r->scratch};
+	const struct dynmo_memory *all[] = {&r->a, &r->b, &r->scratch, &r->strips};
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
 		free(all[i]->data);
 	free(r->known);
@@ -61,11 +63,12 @@ void dynmo_means_close(struct dynmo_means *r)
 	free(r);
 }
 
-const struct dynmo_product *dynmo_means_product(struct dynmo_means *r, const struct dynmo_shape *shape)
+/* Returns NULL if there is none and none can be made. */
+static struct known *find(struct dynmo_means *r, const struct dynmo_shape *shape)
 {
 	for (int64_t i = 0; i < r->count; i++)
 		if (memcmp(&r->known[i].shape, shape, sizeof *shape) == 0)
-			return r->known[i].product;
+			return &r->known[i];
 	if (r->count == r->room) {
 		int64_t room = 2 * r->room + 16;
 		struct known *more = realloc(r->known, (size_t)room * sizeof *more);
@@ -75,9 +78,81 @@ const struct dynmo_product *dynmo_means_product(struct dynmo_means *r, const str
 		r->room = room;
 	}
 	struct dynmo_product *product = dynmo_dnnl_product(shape);
-	if (product != NULL)
-		r->known[r->count++] = (struct known){*shape, product};
-	return product;
+	if (product == NULL)
+		return NULL;
+	r->known[r->count] = (struct known){.shape = *shape, .product = product};
+	return &r->known[r->count++];
+}
+
+const struct dynmo_product *dynmo_means_product(struct dynmo_means *r, const struct dynmo_shape *shape)
+{
+	const struct known *found = find(r, shape);
+	return found ? found->product : NULL;
+}
+
+/* Fills n elements with numbers of both signs between 1 and 2. */
+static void fill(void *data, int64_t n, int wide)
+{
+	uint32_t x = 1;
+	for (int64_t i = 0; i < n; i++) {
+		x = x * 1664525 + 1013904223;
+		uint32_t bits = 0x3f800000 | (x & 0x80000000) | (x >> 9 & 0x7fffff);
+		if (wide)
+			((uint32_t *)data)[i] = bits;
+		else
+			((uint16_t *)data)[i] = (uint16_t)(bits >> 16);
+	}
+}
+
+/* A trial has a part whole and in strips. */
+struct trial {
+	struct dynmo_memory a, b, bias, whole, strips, scratch;
+};
+
+/* Multiplies rows, if there is memory and the library can. */
+static int try(struct dynmo_means *r, struct trial *t, struct dynmo_shape shape, int64_t row, int64_t rows, float *c)
+{
+	shape.m = rows;
+	const struct dynmo_product *product = dynmo_means_product(r, &shape);
+	return product && dynmo_reserve(&t->scratch, dynmo_dnnl_scratch(product)) == DYNMO_CPU_OK &&
+		dynmo_dnnl_multiply(product, t->scratch.data, c + row * shape.ldc,
+			(char *)t->a.data + row * shape.lda * (shape.wide ? 4 : 2), t->b.data, shape.bias ? t->bias.data : NULL) == 0;
+}
+
+static int equal(struct dynmo_means *r, struct trial *t, const struct dynmo_shape *s, int64_t strip)
+{
+	int64_t bytes = s->wide ? 4 : 2, a = s->m * s->lda, b = (s->transpose_b ? s->n : s->k) * s->ldb, c = s->m * s->ldc;
+	if (dynmo_reserve(&t->a, a * bytes) != DYNMO_CPU_OK || dynmo_reserve(&t->b, b * bytes) != DYNMO_CPU_OK ||
+		dynmo_reserve(&t->bias, s->n * 4) != DYNMO_CPU_OK || dynmo_reserve(&t->whole, c * 4) != DYNMO_CPU_OK ||
+		dynmo_reserve(&t->strips, c * 4) != DYNMO_CPU_OK)
+		return 0;
+	fill(t->a.data, a, (int)s->wide);
+	fill(t->b.data, b, (int)s->wide);
+	fill(t->bias.data, s->n, 1);
+	fill(t->whole.data, c, 1);
+	fill(t->strips.data, c, 1);
+	int done = try(r, t, *s, 0, s->m, t->whole.data);
+	for (int64_t row = 0; row < s->m && done; row += strip)
+		done = try(r, t, *s, row, dynmo_min(strip, s->m - row), t->strips.data);
+	return done && memcmp(t->whole.data, t->strips.data, (size_t)(c * 4)) == 0;
+}
+
+int32_t dynmo_means_alike(struct dynmo_means *r, const struct dynmo_shape *shape, int64_t strip)
+{
+	struct known *whole = find(r, shape);
+	if (whole == NULL || whole->tried)
+		return whole && whole->alike;
+	struct trial t = {{NULL, 0}};
+	int32_t alike = equal(r, &t, shape, strip);
+	const struct dynmo_memory *all[] = {&t.a, &t.b, &t.bias, &t.whole, &t.strips, &t.scratch};
+	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+		free(all[i]->data);
+	whole = find(r, shape); /* the trial may have moved it */
+	if (whole != NULL) {
+		whole->tried = 1;
+		whole->alike = alike;
+	}
+	return alike;
 }
 
 /* Returns the place of a matrix in a table, or a free place. */

@@ -52,8 +52,8 @@ const Built = true
 // a call, including the caller. The other threads sleep between calls, and end at Close. The error
 // names a path that is unknown or missing, or says that the system gives no threads.
 //
-// Products of few rows with weights are made by oneDNN where it is installed and is known to be faster than
-// the BLAS on this kind of processor (fewRows).
+// Products with weights are made by oneDNN where it is installed and is known to be faster than
+// the BLAS on this kind of processor, for so many rows (fewRows).
 func New(threads int) (kernel.Backend, error) {
 	k, err := openBackend(threads)
 	if err != nil {
@@ -90,12 +90,12 @@ type few struct{ forward, backward int }
 // fewRows returns what oneDNN makes faster than the BLAS on this processor. It is a fixed table: a measurement
 // could choose otherwise at the next start, and bits would change. dynmo bench gemm --rows measures its lines:
 //
-//	Zen 5, avx512, OpenBLAS 0.3.21 (Cooperlake), oneDNN 2.6.3: forward products of 16, 32, 64, 128, 256 and 512
-//	rows are 1.43 to 1.97, 1.33 to 1.65, 1.20 to 1.33, 1.13 to 1.21, 1.02 to 1.09 and 0.97 to 1.00 times as fast,
-//	backward ones 1.74 to 1.83, 1.21 to 1.49, 1.04 to 1.34, 0.98 to 1.11, 0.90 to 1.08 and 0.88 to 1.07
+//	Zen 5, avx512, OpenBLAS 0.3.21 (Cooperlake), oneDNN 2.6.3: forward products of 16, 64, 256, 512, 1024 and
+//	2048 rows are 1.43 to 1.97, 1.16 to 1.30, 1.05 to 1.14, 1.04 to 1.07, 1.02 to 1.05 and 1.02 to 1.04 times
+//	as fast, backward ones of 64, 256, 512 and 1024 rows 1.15 to 1.28, 0.98 to 1.13, 0.95 to 1.10 and 0.95 to 1.06
 func fewRows(path string) few {
 	if path == "avx512" && C.dynmo_cpu_is_zen5() != 0 {
-		return few{forward: 256, backward: 64}
+		return few{forward: math.MaxInt32, backward: 512}
 	}
 	return few{}
 }
