@@ -1,20 +1,22 @@
 #!/usr/bin/env bash
-# A training step of GPT-2 124M in dynmo and in PyTorch, on one thread of this CPU. A round has
-# each kind of step once, in turn, and a ratio is of steps of one round: the machine may do other
-# work. Times are CPU time of the process (`--clock virtual`).
+# A training step in dynmo and in PyTorch, on one thread of this CPU: GPT-2 124M, and the LLaMA and
+# the mixture of experts of `dynmo bench step --model`. A round has each kind of step once, in turn,
+# and a ratio is of steps of one round: the machine may do other work. Times are CPU time of the
+# process (`--clock virtual`).
 #
 #   bench/cpu_pytorch.sh DIRECTORY >results/cpu-step.txt
 #   TORCH_PYTHON=python3 bench/cpu_pytorch.sh >results/cpu-step.txt
 #
 # The first form installs PyTorch of Debian testing into DIRECTORY (2 GB, kept for the next call),
 # as root, with debootstrap. The second form takes a Python with PyTorch. torch.compile needs a
-# C++ compiler, and the headers of PyTorch and Sleef. Needs bin/dynmo, a CPU with avx512_bf16, oneDNN, and jq. ROUNDS has the numbers of
-# rounds of 4 x 64 and of 4 x 256 tokens, 0 or at least 2.
+# C++ compiler, and the headers of PyTorch and Sleef. Needs bin/dynmo, a CPU with avx512_bf16, oneDNN,
+# and jq. ROUNDS has the numbers of rounds, 0 or at least 2: of GPT-2 with 4 x 64 and with 4 x 256
+# tokens, of LLaMA and of the mixture with 4 x 64 tokens.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 dynmo=${BIN:-bin/dynmo}
 directory=${1:-}
-read -r short long <<<"${ROUNDS:-9 5}"
+read -r short long llama mixtral <<<"${ROUNDS:-9 5 5 5}"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -63,18 +65,18 @@ ask() {
 	read -r answer <&"$from" || { printf 'bench/cpu_pytorch.sh: PyTorch ended at "%s"\n' "$*" >&2; exit 1; }
 }
 
-# round NUMBER LENGTH: a line of seconds for each kind of step. dynmo ends with an error if the
+# round NUMBER MODEL LENGTH: a line of seconds for each kind of step. dynmo ends with an error if the
 # rate of its step is low; a figure is right unless `wrong` says otherwise.
 round() {
 	local kind
 	for kind in f32_eager f32_compiled bf16_eager bf16_compiled; do
-		ask "$kind" 4 "$2"
-		printf '%s %s %s %s\n' "$1" "$2" "$kind" "$answer"
+		ask "$2" "$kind" 4 "$3"
+		printf '%s %s %s %s %s\n' "$1" "$2" "$3" "$kind" "$answer"
 	done
-	"$dynmo" bench step --clock virtual --rounds 3 --precision bf16 --length "$2" --json >"$work/step.jsonl" 2>"$work/errors" || true
-	jq -r -s --arg round "$1" --arg length "$2" 'map(select(.name | test("tokens_per_second"))) |
+	"$dynmo" bench step --model "$2" --clock virtual --rounds 3 --precision bf16 --length "$3" --json >"$work/step.jsonl" 2>"$work/errors" || true
+	jq -r -s --arg of "$1 $2 $3" --arg length "$3" 'map(select(.name | test("tokens_per_second"))) |
 		if length != 2 or any(.[]; .wrong > 0) then error("no figures, or wrong ones") else .[] end |
-		"\($round) \($length) dynmo_\(if .name | test("bf16") then "bf16" else "f32" end) \(4 * ($length | tonumber) / .value)"' "$work/step.jsonl" ||
+		"\($of) dynmo_\(if .name | test("bf16") then "bf16" else "f32" end) \(4 * ($length | tonumber) / .value)"' "$work/step.jsonl" ||
 		{ cat "$work/errors" >&2; exit 1; }
 }
 
@@ -85,11 +87,13 @@ exec {to}>&"${PEER[1]}" {from}<&"${PEER[0]}" # a pipe below closes the files of 
 ask versions
 versions=$answer
 {
-	for ((i = 1; i <= short; i++)); do round "$i" 64; done
-	for ((i = 1; i <= long; i++)); do round "$i" 256; done
+	for ((i = 1; i <= short; i++)); do round "$i" gpt2 64; done
+	for ((i = 1; i <= long; i++)); do round "$i" gpt2 256; done
+	for ((i = 1; i <= llama; i++)); do round "$i" llama 64; done
+	for ((i = 1; i <= mixtral; i++)); do round "$i" mixtral 64; done
 } | tee "$work/seconds" >&2
 
-jq -r -s --arg rounds "$short $long" '.[0] | "command: ROUNDS=\"\($rounds)\" bench/cpu_pytorch.sh\nrevision: \(.revision)\ndate: \(.date[:10])\ncpu: \(.cpu)\nclock: \(.clock), one thread\ndynmo: \(.path), \(.blas)"' "$work/step.jsonl"
+jq -r -s --arg rounds "$short $long $llama $mixtral" '.[0] | "command: ROUNDS=\"\($rounds)\" bench/cpu_pytorch.sh\nrevision: \(.revision)\ndate: \(.date[:10])\ncpu: \(.cpu)\nclock: \(.clock), one thread\ndynmo: \(.path), \(.blas)"' "$work/step.jsonl"
 printf 'oneDNN of dynmo: %s\n' "$("$dynmo" doctor 2>/dev/null | grep -i -m 1 onednn | tr -s ' ' || true)"
-printf 'pytorch: %s\nnote: seconds of a step of PyTorch over those of dynmo: above 1, dynmo is faster\n\n' "$versions"
+printf 'pytorch: %s\nnote: attention of bf16 in PyTorch is scaled_dot_product_attention with MATH; its fused one is slower here\nnote: seconds of a step of PyTorch over those of dynmo: above 1, dynmo is faster\n\n' "$versions"
 peer /dev/stdin <"$work/seconds"

@@ -27,15 +27,15 @@ const square = 1536
 // Step measures a whole training step on one rank (forward, backward, norm,
 // update) of a batch of b sequences of t tokens:
 //
-//	step/sgemm_ratio = 6 · parameters · tokens / step seconds / rate of a dense product
+//	NAME/sgemm_ratio = 6 · parameters · tokens / step seconds / rate of a dense product
 //
-// Step and product use `threads` threads: the backend's own, and those of the BLAS if there is one.
-// The product is one call. The step is right if three things hold: its loss is finite, is near
-// ln(vocabulary) at first, and falls on the same batch. Unless rounded is nil, the same step is measured
-// with these kernels, in turn:
+// The ratio is only given of a tied model, whose parameters are all used for every token. Step and product
+// use `threads` threads: the backend's own, and those of the BLAS if there is one. The product is one call.
+// The step is right if three things hold: its loss is finite, is near ln(vocabulary) at first, and falls on
+// the same batch. Unless rounded is nil, the same step is measured with these kernels, in turn:
 //
-//	step/bf16_over_f32 = step seconds of k / step seconds of rounded
-func Step(k, rounded kernel.Backend, dev device.Device, c model.Config, b, t, threads int, rounds Rounds) ([]Result, error) {
+//	NAME/bf16_over_f32 = step seconds of k / step seconds of rounded
+func Step(k, rounded kernel.Backend, dev device.Device, name string, c model.Config, b, t, threads int, rounds Rounds) ([]Result, error) {
 	bench := newBench(k, dev)
 	defer bench.free()
 	var steppers []*stepper
@@ -45,7 +45,7 @@ func Step(k, rounded kernel.Backend, dev device.Device, c model.Config, b, t, th
 		}
 		s, err := newStepper(&model.Exec{Device: dev, Backend: kernels, Stream: dev.NewStream(), B: b, T: t}, c, 1, false)
 		if err != nil {
-			return nil, fmt.Errorf("step: %w", err)
+			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 		defer s.free()
 		steppers = append(steppers, s)
@@ -54,7 +54,7 @@ func Step(k, rounded kernel.Backend, dev device.Device, c model.Config, b, t, th
 	draw := random.Keyed(1).NormFloat64
 	inp, weight, out := bench.matrix(square*square, draw), bench.matrix(square*square, draw), bench.matrix(square*square, nil)
 	if bench.err != nil {
-		return nil, fmt.Errorf("step: %w", bench.err)
+		return nil, fmt.Errorf("%s: %w", name, bench.err)
 	}
 	product := func() { k.MatmulForward(bench.stream, out, inp, weight, none, square, square, square) }
 	if b, ok := k.(blas); ok {
@@ -68,7 +68,7 @@ func Step(k, rounded kernel.Backend, dev device.Device, c model.Config, b, t, th
 	wrong := 0
 	for _, s := range steppers {
 		if s.err != nil {
-			return nil, fmt.Errorf("step: %w", s.err)
+			return nil, fmt.Errorf("%s: %w", name, s.err)
 		}
 		if !s.plausible() {
 			wrong = 1
@@ -76,15 +76,19 @@ func Step(k, rounded kernel.Backend, dev device.Device, c model.Config, b, t, th
 	}
 	tokens := float64(b * t)
 	operations, squareOperations := 6*float64(s.parameters())*tokens, 2*math.Pow(square, 3)
-	name := func(figure string) string { return fmt.Sprintf("step/%s_b%d_t%d", figure, b, t) }
-	bench.add(name("tokens_per_second"), spans.rate(0, tokens), "tokens/s", 0, wrong)
-	bench.add(name("rate"), spans.rate(0, operations/1e9), "GFLOP/s", 0, wrong)
-	bench.add("step/sgemm_rate", spans.rate(1, squareOperations/1e9), "GFLOP/s", 0, 0)
-	bench.add(name("sgemm_ratio"), spans.ratio(1, 0, operations/squareOperations), "ratio", stepReach(threads), wrong)
+	row := func(figure string) string { return fmt.Sprintf("%s/%s_b%d_t%d", name, figure, b, t) }
+	bench.add(row("tokens_per_second"), spans.rate(0, tokens), "tokens/s", 0, wrong)
+	bench.add(name+"/sgemm_rate", spans.rate(1, squareOperations/1e9), "GFLOP/s", 0, 0)
+	if c.Tied {
+		bench.add(row("rate"), spans.rate(0, operations/1e9), "GFLOP/s", 0, wrong)
+		bench.add(row("sgemm_ratio"), spans.ratio(1, 0, operations/squareOperations), "ratio", stepReach(threads), wrong)
+	}
 	if rounded != nil {
-		bench.add(name("bf16_tokens_per_second"), spans.rate(2, tokens), "tokens/s", 0, wrong)
-		bench.add(name("bf16_rate"), spans.rate(2, operations/1e9), "GFLOP/s", 0, wrong)
-		bench.add(name("bf16_over_f32"), spans.ratio(0, 2, 1), "ratio", 0, wrong)
+		bench.add(row("bf16_tokens_per_second"), spans.rate(2, tokens), "tokens/s", 0, wrong)
+		bench.add(row("bf16_over_f32"), spans.ratio(0, 2, 1), "ratio", 0, wrong)
+		if c.Tied {
+			bench.add(row("bf16_rate"), spans.rate(2, operations/1e9), "GFLOP/s", 0, wrong)
+		}
 	}
 	return bench.results, bench.err
 }

@@ -15,6 +15,7 @@ import (
 	devcpu "dynmo/src/device/cpu"
 	"dynmo/src/kernel"
 	"dynmo/src/kernel/cpu"
+	"dynmo/src/model"
 	"dynmo/src/nodebench"
 )
 
@@ -145,7 +146,7 @@ Cascade Lake.`,
 }
 
 func benchStep(flags *benchFlags) *cobra.Command {
-	sequences, length, precision := 4, 64, "f32"
+	sequences, length, precision, name := 4, 64, "f32", gpt2
 	c := &cobra.Command{
 		Use:   "step",
 		Short: "A training step of GPT-2 124M against the rate of a dense product",
@@ -162,13 +163,18 @@ to 0.88. With the BLAS's kernels for Nehalem (OPENBLAS_CORETYPE=NEHALEM: 29 GFLO
 the ratio, because the other part hardly grows with them: try --sequences 16.
 
 With --precision bf16 the step with device.cpu_precision = "bf16" is measured in turn with the
-step in float32. step/bf16_over_f32 is how many times as fast it is.`,
+step in float32. step/bf16_over_f32 is how many times as fast it is. --model llama and mixtral
+are those of dynmo bench sample; their figures have no ratio to the product.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if !slices.Contains([]string{"f32", "bf16", "bf16-emulated"}, precision) {
 				return usageError{fmt.Errorf("--precision %q, want f32, bf16 or bf16-emulated", precision)}
 			}
-			if err := cmp.Or(checkRange("length", length, 1, nodebench.GPT2Small.Sequence), checkRange("sequences", sequences, 1, 1024)); err != nil {
+			shape, row, err := benchModel("step", name)
+			if err != nil {
+				return err
+			}
+			if err := cmp.Or(checkRange("length", length, 1, shape.Sequence), checkRange("sequences", sequences, 1, 1024)); err != nil {
 				return err
 			}
 			var rounded kernel.Backend
@@ -181,12 +187,13 @@ step in float32. step/bf16_over_f32 is how many times as fast it is.`,
 				rounded = k
 			}
 			return flags.run(c, func(k kernel.Backend, dev device.Device) ([]nodebench.Result, error) {
-				return nodebench.Step(k, rounded, dev, nodebench.GPT2Small, sequences, length, flags.threads, flags.shown(c))
+				return nodebench.Step(k, rounded, dev, row, shape, sequences, length, flags.threads, flags.shown(c))
 			})
 		},
 	}
 	c.Flags().IntVar(&sequences, "sequences", sequences, "sequences in the batch")
 	c.Flags().IntVar(&length, "length", length, "tokens in a sequence")
+	c.Flags().StringVar(&name, "model", gpt2, "gpt2, llama or mixtral")
 	c.Flags().StringVar(&precision, "precision", precision, "f32, or f32 and in turn bf16, or bf16-emulated (see device.cpu_precision)")
 	return c
 }
@@ -203,15 +210,11 @@ from the limit of memory. --model llama is a LLaMA of the same width and depth, 
 queries for each key. --model mixtral has eight experts; a token reads two of them.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			shape, ok := nodebench.Sampled[name]
-			if !ok {
-				return usageError{fmt.Errorf("--model %q, want one of %s", name, strings.Join(slices.Sorted(maps.Keys(nodebench.Sampled)), ", "))}
+			shape, row, err := benchModel("sample", name)
+			if err != nil {
+				return err
 			}
 			flags.texts = true
-			row := "sample"
-			if name != gpt2 {
-				row += "-" + name
-			}
 			return flags.run(c, func(k kernel.Backend, dev device.Device) ([]nodebench.Result, error) {
 				return nodebench.Sample(k, dev, row, shape, nodebench.Streamed, flags.threads, flags.shown(c))
 			})
@@ -219,6 +222,18 @@ queries for each key. --model mixtral has eight experts; a token reads two of th
 	}
 	c.Flags().StringVar(&name, "model", gpt2, "gpt2, llama or mixtral")
 	return c
+}
+
+// benchModel returns the model of --model, and what its figures of a bench are named.
+func benchModel(bench, name string) (model.Config, string, error) {
+	shape, ok := nodebench.Sampled[name]
+	if !ok {
+		return shape, "", usageError{fmt.Errorf("--model %q, want one of %s", name, strings.Join(slices.Sorted(maps.Keys(nodebench.Sampled)), ", "))}
+	}
+	if name != gpt2 {
+		bench += "-" + name
+	}
+	return shape, bench, nil
 }
 
 // shown returns the rounds of a command, with its progress bar.
