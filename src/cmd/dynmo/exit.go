@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"dynmo/src/checkpoint"
 	"dynmo/src/files"
@@ -63,6 +64,7 @@ func execute(root *cobra.Command, args []string, stdout, stderr io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(stderr)
+	root.SetFlagErrorFunc(nearFlag)
 	started := false
 	onStart(root, func() { started = true })
 	c, err := root.ExecuteC()
@@ -75,6 +77,22 @@ func execute(root *cobra.Command, args []string, stdout, stderr io.Writer) int {
 		err = usageError{fmt.Errorf("%s (see %s --help)", text, c.CommandPath())}
 	}
 	return tell(root.Name(), err, stderr)
+}
+
+// nearFlag adds to the error about an unknown flag the flag of c that the user may have meant, if one
+// is near.
+func nearFlag(c *cobra.Command, err error) error {
+	unknown, ok := errors.AsType[*pflag.NotExistError](err)
+	if !ok {
+		return err
+	}
+	var names []string
+	c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	word := unknown.GetSpecifiedName()
+	if near := files.Nearest(word, names); files.Distance(word, near) <= max(1, len(word)/4) {
+		return fmt.Errorf("%w; the nearest is --%s", err, near)
+	}
+	return err
 }
 
 // tell writes an error to stderr and returns its exit status. Every line begins with the program's

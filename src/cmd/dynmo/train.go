@@ -97,7 +97,7 @@ end the same way.`,
 			return runTraining(c, settings, records, wanted, append([]string{os.Args[0], "train", args[0]}, setWords(sets)...))
 		},
 	}
-	c.SetFlagErrorFunc(refuse)
+	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return refuse(c, nearFlag(c, err)) })
 	c.Flags().StringArrayVar(&sets, "set", nil, "table.key=value, over what CONFIG says; may be given again")
 	c.Flags().StringVar(&records.dir, "run-dir", "", "`DIR` for the run's records, in which none lies yet (default a new one in runs); \"\" keeps none")
 	c.Flags().BoolVar(&records.none, "no-run-dir", false, "keep no records")

@@ -76,7 +76,7 @@ func Trials(t cost.Table, o Options, show func(done, total int64)) []Trial {
 // Finer makes up the costs of the finer layers. Advise returns those of these settings that are
 // faster than o. Other schedules and balancers follow; tried has those that were tried already. In
 // each of the two groups no settings are worse than others of the group in both time and memory.
-// The fastest of each group comes first. present is the Plan of o. show receives the number of
+// The fastest of each group comes first, but settings with made-up costs come last. present is the Plan of o. show receives the number of
 // trials done, and of all trials.
 func Advise(t cost.Table, o Options, present search.Plan, tried []Trial, show func(done, total int64)) []Advice {
 	have := Advice{Config: o.Config, Step: present.Seconds, Bytes: slices.Max(present.Bytes)}
@@ -110,9 +110,19 @@ func Advise(t cost.Table, o Options, present search.Plan, tried []Trial, show fu
 	others = slices.DeleteFunc(front(others), func(a Advice) bool {
 		return slices.ContainsFunc(first, func(b Advice) bool { return slices.Equal(a.Sets, b.Sets) })
 	})
-	return slices.DeleteFunc(append(first, others...), func(a Advice) bool {
+	list := slices.DeleteFunc(append(first, others...), func(a Advice) bool {
 		return len(a.Sets) == 0 || a.Step > dearest*have.Step || a.Faster < worthSeconds && a.Less < worthBytes
 	})
+	slices.SortStableFunc(list, func(a, b Advice) int {
+		switch {
+		case a.MadeUp == b.MadeUp:
+			return 0
+		case a.MadeUp:
+			return 1
+		}
+		return -1
+	})
+	return list
 }
 
 // try plans a step under each of some settings, as far as memory allows.

@@ -65,8 +65,12 @@ func TestAdvise(t *testing.T) {
 			if c.want == nil && len(list) > 0 {
 				t.Errorf("%+v", list[0])
 			}
-			if c.head > 5 && !slices.Equal(list[0].Sets, []string{"model.grain=half", "model.head_shards=32", "schedule.kind=auto"}) {
-				t.Errorf("%v first, want all three", list[0].Sets)
+			first := slices.IndexFunc(list, func(a Advice) bool { return a.MadeUp })
+			if c.head > 5 && !slices.Equal(list[first].Sets, []string{"model.grain=half", "model.head_shards=32", "schedule.kind=auto"}) {
+				t.Errorf("%v is the first of those with made-up costs, want all three", list[first].Sets)
+			}
+			if first >= 0 && slices.ContainsFunc(list[first:], func(a Advice) bool { return !a.MadeUp }) {
+				t.Errorf("advice with made-up costs comes before other advice: %+v", list)
 			}
 			for _, want := range c.want {
 				if !slices.ContainsFunc(list, func(a Advice) bool { return slices.Contains(a.Sets, want) }) {
