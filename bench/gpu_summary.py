@@ -71,6 +71,9 @@ def operations(ours, theirs):
         row += f"{value(share) if share else '-':>13}"
         print(row + (f"  {other['unit'].removeprefix('us, ')}" if other and "," in other["unit"] else ""))
     print("ratio: PyTorch's time over ours; of roofline: of a copy's bandwidth or of a bf16 product of 8192")
+    for name in ours:
+        if re.fullmatch(r"sparse_attention_hs\d+_to_dense", name):
+            print(f"{name:44}{value(ours[name]):>10}  dense time over sparse, forward and backward, a quarter of the pairs")
 
 
 def sparse(ours):

@@ -12,6 +12,7 @@ import (
 	"dynmo/src/kernel/ref"
 	"dynmo/src/random"
 	"dynmo/src/tensor"
+	"dynmo/src/trace"
 )
 
 // memoryReach is the share of a copy's bandwidth to reach by calls that mostly move memory.
@@ -68,17 +69,52 @@ type sampling struct {
 // operate checks and measures calls, one list after the other.
 func (g *gpu) operate(lists ...operations) {
 	for _, o := range lists {
-		if o.measure(g); g.err != nil {
+		if g.inTurn(o); g.err != nil {
 			return
 		}
 		g.free()
 	}
 }
 
-// measure makes the calls once, checks the results, and appends the figures of further calls.
-func (o operations) measure(g *gpu) {
+// inTurn checks the calls of some lists, measures all of them in the same rounds, and appends their
+// figures. It returns the seconds of each call, and how many results are wrong in all.
+func (g *gpu) inTurn(lists ...operations) (s spans, wrong int) {
+	var all []prepared
+	var calls []func()
+	for _, o := range lists {
+		some := o.prepare(g)
+		if g.err != nil {
+			return nil, 0
+		}
+		for _, p := range some {
+			calls = append(calls, p.restore, func() { g.BF16.Run(g.stream, p.call) })
+		}
+		all = append(all, some...)
+	}
+	rounds := g.spans(calls...)
+	for i, p := range all {
+		s, wrong = append(s, rounds[2*i+1]), wrong+p.wrong
+		if seconds := trace.Median(s[i]); p.bytes > 0 {
+			g.bandwidth(p.name, p.bytes, seconds, p.reach, p.wrong)
+		} else {
+			g.rate(p.name, p.call.Flops(), seconds, p.wrong)
+		}
+	}
+	return s, wrong
+}
+
+// prepared is a timed call that was made once.
+type prepared struct {
+	timed
+	call    kernel.Call
+	restore func() // is called before each further call
+	wrong   int    // results
+}
+
+// prepare makes the calls once and checks the results.
+func (o operations) prepare(g *gpu) []prepared {
 	d, pool := g.BF16.DType(), map[string]operand{}
-	var all []kernel.Call
+	var all []prepared
 	var products []kernel.Product
 	for _, t := range o.timed {
 		c, optional := o.call(t.op, o.sizes), false
@@ -89,7 +125,8 @@ func (o operations) measure(g *gpu) {
 			c.Mem[i] = pool[p.Name].mem
 			optional = optional || p.Optional && o.has(p, d)
 		}
-		if all = append(all, c); kernel.MatmulForward <= t.op && t.op <= kernel.MatmulBackwardWeight {
+		all = append(all, prepared{timed: t, call: c})
+		if kernel.MatmulForward <= t.op && t.op <= kernel.MatmulBackwardWeight {
 			products = append(products, kernel.Product{Op: t.op, N: c.N, C: c.C, O: c.O, Bias: optional})
 		}
 	}
@@ -102,25 +139,15 @@ func (o operations) measure(g *gpu) {
 		g.tune(products)
 	}
 	if g.err != nil {
-		return
+		return nil
 	}
-	var calls []func()
-	wrong := make([]int, len(all))
-	for _, c := range all {
-		g.BF16.Run(g.stream, c)
-		calls = append(calls, restore, func() { g.BF16.Run(g.stream, c) })
+	for _, p := range all {
+		g.BF16.Run(g.stream, p.call)
 	}
-	for i, t := range o.timed {
-		wrong[i] = o.checked(g, t, all[i], pool)
+	for i, p := range all {
+		all[i].restore, all[i].wrong = restore, o.checked(g, p.timed, p.call, pool)
 	}
-	seconds := g.seconds(calls...)
-	for i, t := range o.timed {
-		if s := seconds[2*i+1]; t.bytes > 0 {
-			g.bandwidth(t.name, t.bytes, s, t.reach, wrong[i])
-		} else {
-			g.rate(t.name, all[i].Flops(), s, wrong[i])
-		}
-	}
+	return all
 }
 
 // has reports whether the calls have an operand.

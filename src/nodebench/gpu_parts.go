@@ -3,6 +3,7 @@ package nodebench
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"dynmo/src/kernel"
 	"dynmo/src/model"
@@ -28,29 +29,77 @@ func (g *gpu) bytesOf() (element, wide float64) {
 	return float64(d.Size()), float64(d.Wide().Size())
 }
 
+const (
+	// sparseBuckets are the buckets of sparse attention. A query shares its bucket with a quarter of
+	// the keys before it.
+	sparseBuckets = 4
+	// bucketsReach is how many times as fast as dense attention sparse attention should be. Four
+	// would be its share of the pairs.
+	bucketsReach = 2
+)
+
 // attention measures causal attention of sequences of 2048 tokens, for several head sizes with 1024
 // channels in all. Operations are those of the products on and below the diagonal: two forward,
-// five backward, each 2·t²/2·size for a head.
+// five backward, each 2·t²/2·size for a head. Beside it, in the same rounds, it measures sparse
+// attention with a quarter of these operations, on sorted buckets:
+//
+//	sparse_attention_to_dense = seconds of dense forward and backward / those of sparse ones
 func (g *gpu) attention() {
 	b, t, c := g.size(8, 1), g.size(2048, 40), g.size(1024, 128)
 	ends := make([]int32, b+1)
 	for i := range ends {
 		ends[i] = int32(i * t)
 	}
-	heads := []sampling{{axis: 'B', runs: 2}, {axis: 'H', runs: 1}}
-	var list []operations
 	for _, size := range []int{32, 64, 128} {
-		list = append(list, operations{
-			sizes: map[byte]int{'B': b, 'T': t, '3': 3, 'H': c / size, 'S': size},
-			axes:  map[string]string{"out": "BTHS", "dout": "BTHS", "qkv": "BT3HS", "dqkv": "BT3HS", "lse": "BHT", "offsets": "B+"},
-			lists: map[string][]int32{"offsets": ends},
-			timed: []timed{
-				{op: kernel.AttentionForward, name: fmt.Sprintf("attention_forward_hs%d", size), samples: heads, most: 1, rows: true},
-				{op: kernel.AttentionBackward, name: fmt.Sprintf("attention_backward_hs%d", size), samples: heads, most: 1, rows: true},
+		order, starts := buckets(b*c/size, t, sparseBuckets)
+		dense := operations{
+			sizes: map[byte]int{'B': b, 'T': t, '2': 2, '3': 3, 'H': c / size, 'S': size, 'X': sparseBuckets + 1},
+			axes: map[string]string{
+				"out": "BTHS", "dout": "BTHS", "qkv": "BT3HS", "dqkv": "BT3HS", "lse": "BHT", "offsets": "B+",
+				"h.Order": "BH2T", "h.Starts": "BH2X",
 			},
-		})
+			lists: map[string][]int32{"offsets": ends, "h.Order": order, "h.Starts": starts},
+		}
+		sparse := dense
+		sparse.numbers.Buckets = sparseBuckets
+		dense.timed = passes("attention", size, kernel.AttentionForward, kernel.AttentionBackward)
+		sparse.timed = passes("sparse_attention", size, kernel.SparseAttentionForward, kernel.SparseAttentionBackward)
+		s, wrong := g.inTurn(dense, sparse)
+		if g.err != nil {
+			return
+		}
+		ratio := spans{s.sum(0, 1), s.sum(2, 3)}.ratio(0, 1, 1)
+		g.estimate(fmt.Sprintf("sparse_attention_hs%d_to_dense", size), ratio, "ratio", bucketsReach, wrong)
+		g.free()
 	}
-	g.operate(list...)
+}
+
+// passes returns the forward and the backward of an attention with heads of a size.
+func passes(name string, size int, forward, backward kernel.Op) []timed {
+	heads := []sampling{{axis: 'B', runs: 2}, {axis: 'H', runs: 1}}
+	return []timed{
+		{op: forward, name: fmt.Sprintf("%s_forward_hs%d", name, size), samples: heads, most: 1, rows: true},
+		{op: backward, name: fmt.Sprintf("%s_backward_hs%d", name, size), samples: heads, most: 1, rows: true},
+	}
+}
+
+// buckets returns the sorted tokens of kernel.Buckets for heads of t tokens. A token is in a random
+// bucket, its query and its key in the same one.
+func buckets(heads, t, count int) (order, starts []int32) {
+	for bucket := range slices.Chunk(indices(heads*t, count), t) {
+		var sorted []int32
+		ends := []int32{0}
+		for b := range count {
+			for i := range bucket {
+				if int(bucket[i]) == b {
+					sorted = append(sorted, int32(i))
+				}
+			}
+			ends = append(ends, int32(len(sorted)))
+		}
+		order, starts = append(append(order, sorted...), sorted...), append(append(starts, ends...), ends...)
+	}
+	return order, starts
 }
 
 func (g *gpu) layernorm() { g.operate(g.norm("layernorm", true)) }

@@ -36,7 +36,7 @@ func TestGPUFigures(t *testing.T) {
 	for _, name := range []string{
 		"copy", "gemm_f32_48", "layernorm_forward", "layernorm_backward_input_to_copy", "layernorm_backward_weight",
 		"cross_entropy", "adamw", "gelu_backward", "embedding_backward", "attention_forward_hs32_to_gemm",
-		"attention_backward_hs128", "product_backward_weight_40x192x48_time", "product_forward_40x48x517", "spmm_forward_f32_50", "sddmm_f32_98", "spmm_crossing_f32", "spmm_block32_forward_f32_90", "spmm_block32_crossing_f32", "step_utilisation",
+		"attention_backward_hs128", "sparse_attention_backward_hs32_time", "sparse_attention_hs64_to_dense", "product_backward_weight_40x192x48_time", "product_forward_40x48x517", "spmm_forward_f32_50", "sddmm_f32_98", "spmm_crossing_f32", "spmm_block32_forward_f32_90", "spmm_block32_crossing_f32", "step_utilisation",
 	} {
 		if !names["emulated/gpu/"+name] {
 			t.Errorf("no figure %s", name)
@@ -103,6 +103,7 @@ var figures = map[string]kernel.Op{
 	"layernorm_forward": kernel.NormForward, "layernorm_backward_input": kernel.NormBackwardInput, "layernorm_backward_weight": kernel.NormBackwardWeight,
 	"rmsnorm_forward": kernel.NormForward, "rmsnorm_backward_input": kernel.NormBackwardInput, "rmsnorm_backward_weight": kernel.NormBackwardWeight,
 	"attention_forward": kernel.AttentionForward, "attention_backward": kernel.AttentionBackward,
+	"sparse_attention_forward": kernel.SparseAttentionForward, "sparse_attention_backward": kernel.SparseAttentionBackward,
 	"embedding_forward": kernel.EmbeddingForward, "embedding_backward": kernel.EmbeddingBackward,
 	"gelu_forward": kernel.GELUForward, "gelu_backward": kernel.GELUBackward, "swiglu_forward": kernel.SwiGLUForward, "swiglu_backward": kernel.SwiGLUBackward,
 	"experts_forward": kernel.GroupedForward, "experts_backward_input": kernel.GroupedBackwardInput, "experts_backward_weight": kernel.GroupedBackwardWeight,

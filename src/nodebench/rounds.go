@@ -83,6 +83,15 @@ func (s spans) ratio(a, b int, factor float64) estimate {
 	return estimated(ratios)
 }
 
+// sum returns the seconds of two calls in each round.
+func (s spans) sum(a, b int) []float64 {
+	seconds := make([]float64, len(s[a]))
+	for round := range seconds {
+		seconds[round] = s[a][round] + s[b][round]
+	}
+	return seconds
+}
+
 const (
 	// share is the least part of the longest call's time that other calls get in a round, by
 	// repeating them. A span much shorter than the system's time slices would miss a disturbance or

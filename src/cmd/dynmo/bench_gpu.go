@@ -31,6 +31,8 @@ func benchGPU(flags *benchFlags) *cobra.Command {
 Calls that mostly move memory: the bytes that they must move over their time, and that over
 the bandwidth of a copy within the GPU. Attention: the operations on and under the diagonal
 over their time, and that over the rate of a product of two bf16 matrices of 8192 x 8192.
+Sparse attention on four buckets, a quarter of the pairs: the time of dense attention, forward
+and backward together, over that of the sparse one.
 Sparse products: milliseconds, and the times of the dense product, of the same in TF32 and of
 cuSPARSE, each over ours. cuSPARSE runs in its fastest form, which the unit names, and its
 preparation for a pattern counts apart. The step: tokens per second of 24 blocks of 1024
