@@ -81,8 +81,9 @@ func (of maker) all() []example {
 		all = append(all, of.rows(s[0], s[1])...)
 		all = append(all, of.swiGLU(s[0], s[1])...)
 	}
-	all = append(all, of.embedding(51, 65)...)
-	all = append(all, of.embedding(0, 3)...)
+	for _, s := range [][2]int{{0, 3}, {51, 65}, {17, 1160}, {5000, 2}} { // wide rows, and more tokens than a block sorts
+		all = append(all, of.embedding(s[0], s[1])...)
+	}
 	for _, hs := range []int{3, 8, 16, 32, 65} {
 		all = append(all, of.attention(equal(3, 33), 33, 2*hs, 2)...)
 		all = append(all, of.attention([]int{7, 1, 0, 33, 70, 1}, 70, 2*hs, 2)...)
