@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # All that needs a GPU, in one call of under ten minutes.
 #
-#   bench/gpu.sh prepare   makes build/gpu/pack.tar.gz, on a machine with Go, nvcc and Open
+#   bench/gpu.sh prepare [REVISION]
+#                          makes build/gpu/pack.tar.gz, on a machine with Go, nvcc and Open
 #                          MPI: all Go programs, the kernels for ARCHS (80 90), and their
-#                          libraries
+#                          libraries. Operations are measured by the kernels of REVISION too
 #   bench/gpu.sh all OUT   runs all parts, in a repository with that file, on a machine with a
 #                          GPU, python3, and a CUDA toolkit or the Python packages of cuBLASLt
 #                          and cuSPARSE
@@ -12,7 +13,7 @@
 #
 # The build takes the kernels of the pack if there is no nvcc. OUT gets summary.txt, which is
 # printed too and can be kept in results, and log.txt, the output of every part. It also gets
-# the parts' findings: figures.json, pytorch*.json, costs-*, kernels.txt, clocks.csv. The most
+# the parts' findings: figures*.json, pytorch*.json, costs-*, kernels.txt, clocks.csv. The most
 # valuable parts come first. Each has a limit in seconds; a part with no time left is named.
 # The status is 0 if no part failed, 1 if one did, 2 if something is missing. With the
 # variables of `./build.sh env cuda` and no GPU the script runs on the emulator.
@@ -35,6 +36,7 @@ source bench/gpu_parts.sh
 # cores. PMIx takes no plugins, because those of this system are of another version.
 ours() {
 	local library
+	# shellcheck disable=SC2031
 	export PATH="$pack/bin:$PATH:/usr/local/nvidia/bin" LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$pack/lib:/usr/local/nvidia/lib64"
 	export OPAL_PREFIX=$pack OPAL_BINDIR=$pack/bin OPAL_PKGLIBDIR=$pack/openmpi OPAL_PKGDATADIR=$pack/share
 	mpi_environment
@@ -98,15 +100,17 @@ part() {
 }
 
 # parts runs the most valuable parts first. Parts with timings have the machine to themselves.
-# The limits up to ranks add up to 610 s; with an H100 these parts take five minutes. The
-# parts after ranks get the rest.
+# The parts after ranks get the rest of the time. An H100 took five minutes for the parts up to
+# ranks before there were the parts before and bits.
 parts() {
 	part build 60
 	part doctor 5
 	part conformance 35
 	part step 25
 	part pytorch 125
-	part operations 45
+	part operations 60
+	part before 60
+	part bits 120
 	part sparse 60
 	part node 60
 	part device 10
@@ -122,6 +126,7 @@ parts() {
 	part memcheck_bf16 300 &
 	part racecheck_f32 300 &
 	part racecheck_bf16 300 &
+	# shellcheck disable=SC2046
 	wait $(jobs -p | grep -vx "$sampler")
 }
 
@@ -140,10 +145,11 @@ call() {
 	rm -rf "$work"
 	mkdir -p "$work"
 	: >"$out/log.txt"
-	rm -f "$out"/figures.json "$out"/pytorch*.json "$out/kernels.txt" # of other revisions
+	rm -f "$out"/figures*.json "$out"/pytorch*.json "$out/kernels.txt" # of other revisions
 	cat src/*/*.go >"$work/corpus.txt"
 	python3 bench/gpu_clocks.py >"$out/clocks.csv" 2>/dev/null &
 	sampler=$!
+	# shellcheck disable=SC2064 # the name is gone at the exit
 	trap "kill $sampler 2>/dev/null || true" EXIT
 	parts
 	cp "$work/pruned/costs.jsonl" "$out/costs-pruned.jsonl" 2>/dev/null || true # all that there is, if it was killed
@@ -174,10 +180,13 @@ missing() {
 	[ -z "$list" ] || { say "bench/gpu.sh: missing:$list"; exit 2; }
 }
 
-usage() { say 'usage: bench/gpu.sh prepare | all OUT | run OUT PART...'; exit 2; }
+usage() { say 'usage: bench/gpu.sh prepare [REVISION] | all OUT | run OUT PART...'; exit 2; }
 
 case ${1:-} in
-prepare) prepare ;;
+prepare)
+	[ $# -le 2 ] || usage
+	prepare "${@:2}"
+	;;
 all)
 	[ $# = 2 ] || usage
 	call "$2" all

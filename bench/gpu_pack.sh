@@ -1,8 +1,10 @@
 # Makes the pack of gpu.sh, on a machine with Go, for a machine without. Sourced by gpu.sh,
 # in the root of the repository.
 
+# prepare [REVISION]: the pack, with the sources of another revision's kernels.
 prepare() {
-	local what
+	local what before=${1:-}
+	[ -z "$before" ] || before=$(git rev-parse --short --verify "$before^{commit}") || exit 2
 	TAGS=mpi detect
 	if [ -z "$has_go" ] || ! served mpi || ! find_nvcc; then
 		say 'prepare needs Go, Open MPI and the CUDA toolkit: ./build.sh cuda says more'
@@ -12,6 +14,11 @@ prepare() {
 	mkdir -p "$pack"/{bin,lib,openmpi,share}
 	cuda_go
 	revision >"$pack/revision"
+	if [ -n "$before" ]; then
+		mkdir "$pack/before"
+		git archive "$before" csrc | tar -C "$pack/before" -x
+		echo "$before" >"$pack/before/revision"
+	fi
 	go build -trimpath -tags mpi -ldflags "-s -w -X main.version=$(revision)" -o "$pack/bin/dynmo" ./src/cmd/dynmo
 	go build -trimpath -tags 'mpi cuda' -ldflags "-s -w -X main.version=$(revision)" -o "$pack/bin/dynmo-cuda" ./src/cmd/dynmo
 	cuda_library

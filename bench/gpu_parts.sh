@@ -61,10 +61,11 @@ part_device() { tests device-cuda device/cuda; }
 part_nccl() { tests comm-nccl comm/nccl; }
 part_pruning() { tests kind-prune kind/prune -test.run GPU; }
 
-# figures PART...: runs parts of dynmo bench gpu. A part that failed is measured again, in a
+# figures FILE PART...: runs parts of dynmo bench gpu. A part that failed is measured again, in a
 # process of its own too.
 figures() {
-	local quick='' name status=0 file=$out/figures.json
+	local quick='' name status=0 file=$out/$1
+	shift
 	! emulated || quick=--quick
 	{ dynmo bench gpu --json --only "$(IFS=, && echo "$*")" $quick 2>&1 >&3 | tee "$work/figures.txt"; } 3>>"$file" || status=$?
 	for name in $(sed -n '/ %: /d; s/^dynmo: gpu \([a-z]*\): .*/\1/p' "$work/figures.txt" | sort -u); do
@@ -85,17 +86,39 @@ part_node() {
 	time dynmo bench node --quick $small
 }
 
-part_sparse() { figures spmm; }
-part_step() { figures step; }
+part_sparse() { figures figures.json spmm; }
+part_step() { figures figures.json step; }
 
 # has_torch: whether there is PyTorch to compare with.
 has_torch() { ! emulated && (export LD_LIBRARY_PATH=$theirs && python3 -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("torch") is None)'); }
 
+operations='attention layernorm crossentropy adamw gelu embedding llama experts'
+
 # Operations of ours, and then of PyTorch's, on one machine.
 part_operations() {
-	figures products attention layernorm crossentropy adamw gelu embedding llama experts
+	# shellcheck disable=SC2086
+	figures figures.json products $operations
 	has_torch || return 3
 	LD_LIBRARY_PATH=$theirs python3 bench/gpu_pytorch_operations.py "$out/figures.json" --seconds 25 >"$out/pytorch-operations.json"
+}
+
+# The same operations by the kernels of the revision that `prepare` was given. Files that
+# have not changed since are not compiled again.
+part_before() {
+	local folder=$work/before
+	[ -d "$pack/before" ] || { echo 'the pack has the kernels of one revision: bench/gpu.sh prepare REVISION adds those of another'; return 3; }
+	toolkit || { echo 'no nvcc: it compiles the other kernels'; return 3; }
+	toolkit_lacks
+	cp -r "$pack/before" "$folder"
+	if emulated; then
+		CUDA_HOME=$cuda_home "$folder/csrc/emulate/build.sh" "$folder/lib"
+	else
+		mkdir "$folder/build"
+		cp -r build/cuda "$folder/build/"
+		(cd "$folder" && export LD_LIBRARY_PATH=$theirs && cc=${CC:-gcc} ARCHS=90 JOBS=$(nproc) cuda_library)
+	fi
+	# shellcheck disable=SC2086
+	DYNMO_CUDA_LIBRARY=$folder/lib/libdynmo_cuda.so figures figures-before.json $operations
 }
 
 part_pytorch() {
@@ -185,16 +208,37 @@ part_pruned() {
 # have equal weights at the end. So do two replicas of two stages, with moments and masters
 # shared out and without.
 part_ranks() {
-	local shape precision hashes
+	local shape precision hashes status=0
 	settings small >"$work/small.toml"
 	for precision in f32 bf16; do
 		hashes=''
 		for shape in 1x1 2x1 4x1; do hashes+=" $(trained "$shape" --set dynamic.kind=prune)"; done
-		equal "$precision, 1, 2 and 4 stages" "$hashes"
+		equal "$precision, 1, 2 and 4 stages" "$hashes" || status=1
 		hashes=''
 		for shard in false true; do hashes+=" $(trained 2x2 --set "optimizer.shard=$shard")"; done
-		equal "$precision, 2 x 2, optimizer.shard = false and true" "$hashes"
+		equal "$precision, 2 x 2, optimizer.shard = false and true" "$hashes" || status=1
 	done
+	return "$status"
+}
+
+# What blocks compute twice changes no weight. Attention in hash buckets and matrices in CSR
+# have equal weights on one stage and on two, between which layers move.
+part_bits() {
+	local precision what hashes status=0
+	settings small >"$work/small.toml"
+	for precision in f32 bf16; do
+		hashes=''
+		for what in none attention block; do hashes+=" $(trained 1x1 --set "model.recompute=$what")"; done
+		equal "$precision, model.recompute = none, attention and block" "$hashes" || status=1
+		equal "$precision, model.recompute = block, 1 and 2 stages" " ${hashes##* } $(trained 2x1 --set model.recompute=block)" || status=1
+		hashes=''
+		for what in 1x1 2x1; do hashes+=" $(trained "$what" --set dynamic.kind=attention --set attention.buckets=4)"; done
+		equal "$precision, attention in 4 hash buckets, 1 and 2 stages" "$hashes" || status=1
+		hashes=''
+		for what in 1x1 2x1; do hashes+=" $(trained "$what" --set dynamic.kind=prune --set prune.csr_from=0.5)"; done
+		equal "$precision, CSR from 50 % zeros, 1 and 2 stages" "$hashes" || status=1
+	done
+	return "$status"
 }
 
 # trained STAGESxREPLICAS ARGUMENT... prints the hash of the weights after 50 steps.
@@ -237,11 +281,11 @@ part_lanes() {
 }
 
 # racecheck follows every access to shared memory, so it sees the kernels that use it.
-shared_memory='^(LayerNorm|Attention|SoftmaxMerge|CrossEntropy|SumSquares|SpMM|SDDMM|MatmulBackwardWeight|Magnitude)'
+shared_memory='^(Embedding|LayerNorm|Attention|SoftmaxMerge|CrossEntropy|SumSquares|SpMM|SDDMM|MatmulBackwardWeight|Magnitude)'
 # memcheck takes minutes for all calls: these compute addresses in the most ways.
-attention_and_products='^(Attention|SparseAttention|SpMM)'
-part_memcheck_f32() { sanitized memcheck f32 "$attention_and_products"; }
-part_memcheck_bf16() { sanitized memcheck bf16 "$attention_and_products"; }
+many_addresses='^(Embedding|Attention|SparseAttention|SpMM)'
+part_memcheck_f32() { sanitized memcheck f32 "$many_addresses"; }
+part_memcheck_bf16() { sanitized memcheck bf16 "$many_addresses"; }
 raced() {
 	[ -f "$work/lanes.so" ] || return 3
 	DYNMO_CUDA_LIBRARY=$work/lanes.so sanitized racecheck "$1" "$shared_memory"

@@ -76,6 +76,17 @@ def operations(ours, theirs):
             print(f"{name:44}{value(ours[name]):>10}  dense time over sparse, forward and backward, a quarter of the pairs")
 
 
+def revisions(ours, before, revision):
+    """Times of operations beside those of another revision's kernels."""
+    names = [n for n in ours if n.endswith("_time") and n in before]
+    if names:
+        print(f"\n{'operation':44}{'ours us':>10}{'before us':>12}{'ratio':>8}  before: kernels of {revision}")
+    for name in names:
+        mine, other = ours[name], before[name]
+        ratio = f"{other['value'] / mine['value']:>8.2f}" if mine["value"] else f"{'-':>8}"
+        print(f"{name.removesuffix('_time'):44}{value(mine):>10}{value(other):>12}{ratio}")
+
+
 def sparse(ours):
     """Sparse products beside cuSPARSE in its best form and the dense products."""
     for kind in "f32", "bf16":
@@ -143,6 +154,8 @@ def page(work, out):
     print(open(f"{work}/said.txt").read(), end="")
     products(ours, theirs)
     operations(ours, theirs)
+    if os.path.exists(f"{work}/before/revision"):
+        revisions(ours, figures(f"{out}/figures-before.json"), open(f"{work}/before/revision").read().strip())
     sparse(ours)
     invalid(ours)
     parts(f"{work}/parts.tsv", f"{out}/clocks.csv")
