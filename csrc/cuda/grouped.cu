@@ -14,7 +14,7 @@ namespace {
 
 enum { TILE = 128, DEPTH = 32, STAGES = 3, THREADS = 256, CHUNK = 8 /* elements of 16 bytes */ };
 enum { ROW = TILE + CHUNK, COLUMN = DEPTH + CHUNK, STAGE = TILE * COLUMN }; /* elements in shared memory; a tile is as long both ways */
-enum { WARP_ROWS = 64, WARP_COLUMNS = 32, OUT = WARP_COLUMNS + CHUNK };
+enum { WARP_ROWS = 64, WARP_COLUMNS = 32, OUT = WARP_COLUMNS + CHUNK, BAND = 16 };
 
 /* A matrix of `sides` vectors of `depth` elements. DEEP: the elements of a vector are
  * contiguous; else elements of the same depth are. pitch is the step of the other dimension. */
@@ -130,13 +130,18 @@ __device__ __forceinline__ void store_rows(bf16 *d, bf16 *shared, const results 
 				*reinterpret_cast<const pack<bf16> *>(own + i * OUT + lane % 4 * CHUNK);
 }
 
-/* Grid (tiles of rows, of columns) of FORWARD and INPUT: `inner` elements are summed, and
- * rows of d have `outer`. */
+__host__ __device__ __forceinline__ unsigned tiles_of(int length) { return (length + TILE - 1) / TILE; }
+
+/* Grid (tiles of rows times tiles of columns) of FORWARD and INPUT: `inner` elements are summed, and
+ * rows of d have `outer`. Blocks that run together read few tiles of x and of a matrix: BAND tiles of
+ * rows take all tiles of columns before the next ones do. */
 template <bool FORWARD> __global__ void __launch_bounds__(THREADS, 2) multiply_rows(grouped g, int inner, int outer) {
 	DYNAMIC_SHARED(bf16, tiles);
-	grouped_rows of = grouped_tile(g, blockIdx.x, TILE);
+	unsigned columns = tiles_of(outer), rows = gridDim.x / columns, band = blockIdx.x / (BAND * columns) * BAND;
+	unsigned within = blockIdx.x - band * columns, height = min(rows - band, static_cast<unsigned>(BAND));
+	grouped_rows of = grouped_tile(g, band + within % height, TILE);
 	if (of.expert == g.experts) return;
-	int column = blockIdx.y * TILE;
+	int column = within / height * TILE;
 	side<true> x = {static_cast<const bf16 *>(g.x), inner, of.hi, inner};
 	side<FORWARD> weight = {static_cast<const bf16 *>(g.y) + of.expert * g.stride, FORWARD ? inner : outer, outer, inner};
 	results sum = {};
@@ -172,8 +177,6 @@ __global__ void __launch_bounds__(THREADS, 2) add_weights(grouped g) {
 
 constexpr size_t BYTES = STAGES * 2 * STAGE * sizeof(bf16);
 
-unsigned tiles_of(int length) { return (length + TILE - 1) / TILE; }
-
 int32_t on_tensor_cores(void *stream, grouped_kind kind, const grouped &g) {
 	unsigned rows = grouped_tiles(g, TILE);
 	int32_t status = kind == GROUPED_FORWARD ? allow_shared(multiply_rows<true>, BYTES)
@@ -181,8 +184,8 @@ int32_t on_tensor_cores(void *stream, grouped_kind kind, const grouped &g) {
 											 : allow_shared(add_weights, BYTES);
 	if (status) return status;
 	switch (kind) {
-	case GROUPED_FORWARD: LAUNCH((multiply_rows<true>), dim3(rows, tiles_of(g.o)), THREADS, BYTES, stream, g, g.c, g.o); break;
-	case GROUPED_INPUT: LAUNCH((multiply_rows<false>), dim3(rows, tiles_of(g.c)), THREADS, BYTES, stream, g, g.o, g.c); break;
+	case GROUPED_FORWARD: LAUNCH((multiply_rows<true>), rows * tiles_of(g.o), THREADS, BYTES, stream, g, g.c, g.o); break;
+	case GROUPED_INPUT: LAUNCH((multiply_rows<false>), rows * tiles_of(g.c), THREADS, BYTES, stream, g, g.o, g.c); break;
 	case GROUPED_WEIGHT: LAUNCH(add_weights, dim3(tiles_of(g.c), tiles_of(g.o), g.experts), THREADS, BYTES, stream, g); break;
 	}
 	return launched();
