@@ -200,7 +200,7 @@ func (g *gpu) embedding() {
 		lists: map[string][]int32{"tokens": tokens, "positions": positions},
 		timed: []timed{
 			{op: kernel.EmbeddingForward, name: "embedding_forward", bytes: moved + rows*element, samples: everyRow},
-			{op: kernel.EmbeddingBackward, name: "embedding_backward", bytes: moved + 2*rows*wide, samples: []sampling{{axis: 'C', runs: 2, width: 4}}},
+			{op: kernel.EmbeddingBackward, name: "embedding_backward", bytes: moved + 2*rows*wide, reach: 0.5, samples: []sampling{{axis: 'C', runs: 2, width: 4}}},
 		},
 	})
 }
