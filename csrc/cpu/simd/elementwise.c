@@ -43,16 +43,27 @@ static void FN(add_bfloat16)(float *out, const float *a, const uint16_t *b, int6
 	}
 }
 
-/* Adds the nearest multiples of 2^-50, in units of that. Of numbers from 2^13 on, whose bound
- * says that the sum is none, 0. */
+static inline uint64_t FN(bits)(double x)
+{
+	uint64_t bits;
+	memcpy(&bits, &x, sizeof bits);
+	return bits;
+}
+
+/* Adds x, rounded to whole units of 2^-50. A double plus 1.5·2^52 is rounded to a whole number, which its last bits
+ * hold. high counts 2^32 units; low counts the units that high leaves. Below 2^13 no other step rounds. Larger
+ * numbers and NaN add anything: the bound says that the sum is invalid. AVX2 has no instruction for floats to
+ * 64-bit integers. */
 static uint32_t FN(accumulate_fixed)(int64_t *sum, const float *x, int64_t n)
 {
+	const double whole = 0x1.8p52;
 	uint32_t most = 0;
 	for (int64_t i = 0; i < n; i++) {
 		uint32_t magnitude = dynmo_magnitude(x[i]);
 		most = magnitude > most ? magnitude : most;
-		float scaled = rintf(x[i] * 0x1p50f);
-		sum[i] = (int64_t)((uint64_t)sum[i] + (uint64_t)(magnitude < DYNMO_FIXED_END ? (int64_t)scaled : 0));
+		double high = x[i] * 0x1p18 + whole;
+		double low = x[i] * 0x1p50 - (high - whole) * 0x1p32 + whole;
+		sum[i] = (int64_t)((uint64_t)sum[i] + (FN(bits)(high) << 32) + FN(bits)(low) - FN(bits)(whole));
 	}
 	return most;
 }
