@@ -13,10 +13,13 @@
 # and jq. ROUNDS has the numbers of rounds, 0 or at least 2: of GPT-2 with 4 x 64 and with 4 x 256
 # tokens, of LLaMA and of the mixture with 4 x 64 tokens.
 set -euo pipefail
+directory=${1:+$(realpath -m -- "$1")}
 cd "$(dirname "$0")/.."
 dynmo=${BIN:-bin/dynmo}
-directory=${1:-}
 read -r short long llama mixtral <<<"${ROUNDS:-9 5 5 5}"
+for count in "$short" "${long:-}" "${llama:-}" "${mixtral:-}"; do
+	[[ $count =~ ^[0-9]+$ && $count != 1 ]] || { echo "bench/cpu_pytorch.sh: ROUNDS=\"$ROUNDS\": want four numbers, 0 or at least 2" >&2; exit 2; }
+done
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -94,6 +97,6 @@ versions=$answer
 } | tee "$work/seconds" >&2
 
 jq -r -s --arg rounds "$short $long $llama $mixtral" '.[0] | "command: ROUNDS=\"\($rounds)\" bench/cpu_pytorch.sh\nrevision: \(.revision)\ndate: \(.date[:10])\ncpu: \(.cpu)\nclock: \(.clock), one thread\ndynmo: \(.path), \(.blas)"' "$work/step.jsonl"
-printf 'oneDNN of dynmo: %s\n' "$("$dynmo" doctor 2>/dev/null | grep -i -m 1 onednn | tr -s ' ' || true)"
+printf 'oneDNN of dynmo: %s\n' "$("$dynmo" doctor 2>/dev/null | grep -o -m 1 'oneDNN [0-9].*' || true)"
 printf 'pytorch: %s\nnote: attention of bf16 in PyTorch is scaled_dot_product_attention with MATH; its fused one is slower here\nnote: seconds of a step of PyTorch over those of dynmo: above 1, dynmo is faster\n\n' "$versions"
 peer /dev/stdin <"$work/seconds"

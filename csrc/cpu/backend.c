@@ -42,7 +42,7 @@ const char *dynmo_cpu_status_name(int32_t status)
 	case DYNMO_CPU_OK: return "ok";
 	case DYNMO_CPU_INDEX: return "an index is outside its table";
 	case DYNMO_CPU_MEMORY: return "out of memory";
-	case DYNMO_CPU_DNNL: return "oneDNN cannot make a product of bfloat16 matrices";
+	case DYNMO_CPU_DNNL: return "oneDNN cannot make a product, or has no memory for it";
 	}
 	return "unknown status";
 }
@@ -103,6 +103,7 @@ int32_t dynmo_cpu_is_zen5(void)
 }
 
 const char *dynmo_cpu_dnnl_open(void) { return dynmo_dnnl_open(); }
+int32_t dynmo_cpu_dnnl_multiplies(int32_t wide) { return dynmo_dnnl_multiplies(wide); }
 const char *dynmo_cpu_dnnl_name(void) { return dynmo_dnnl_name(); }
 
 int32_t dynmo_cpu_multiply(dynmo_cpu *k, int32_t how, int64_t forward, int64_t backward)

@@ -7,7 +7,7 @@
 
 enum {
 	ROWS = 256, ROW_UNIT = 16,    /* of A in a part of a product with weights */
-	STRIP = 128,                  /* rows of a part that a member of a team computes */
+	STRIP = 128,                  /* rows of such a part that a member of a team computes */
 	INNER = 1024,                 /* depth of such a part, backward: deeper products have a lower rate */
 	DEPTH = 512, DEPTH_UNIT = 32, /* of a part of a gradient of weights */
 	HEIGHT = 384,                 /* rows of C in such a part; the last one has fewer than twice as many */
@@ -95,8 +95,6 @@ static int part(struct cut c, int64_t i, int64_t *first)
 	return REST;
 }
 
-static struct cut rows_of(const struct dynmo_dense *p) { return (struct cut){p->m, ROWS, ROW_UNIT}; }
-
 static struct cut depths_of(const struct dynmo_dense *p)
 {
 	if (p->transpose_a)
@@ -178,17 +176,19 @@ static void add_strip(struct call *c, int64_t row, int64_t rows)
 		c->strip_bytes = larger(c->strip_bytes, rows * c->p->n * (int64_t)sizeof(float));
 }
 
-/* Says whether members of a team may share rows of a part: in strips they have the same bits. */
-static int shared(const struct call *c, int64_t rows)
+/* Says whether members of a team may share a part of ROWS rows: in strips it has the same bits. */
+static int shared(const struct call *c)
 {
 	struct dynmo_shape shapes[SHAPES];
-	int found = shapes_of(c, rows, shapes), alike = rows > STRIP && dynmo_team_size(c->k->team) > 1;
+	int found = shapes_of(c, ROWS, shapes), alike = dynmo_team_size(c->k->team) > 1;
 	for (int i = 0; i < SHAPES && alike; i++)
 		if (found >> i & 1)
 			alike = dynmo_means_alike(c->k->means, &shapes[i], STRIP);
 	return alike;
 }
 
+/* Of a gradient the strips are slices of C. Else they are parts of ROWS rows, or two strips each; the rest is a part of
+ * STRIP rows, one of whole units, and a last one. */
 static void add_strips(struct call *c)
 {
 	const struct dynmo_dense *p = c->p;
@@ -199,10 +199,12 @@ static void add_strips(struct call *c)
 		add_strip(c, row, p->m - row);
 		return;
 	}
-	for (int64_t i = 0; i < parts(rows_of(p)) && c->status == DYNMO_CPU_OK; i++) {
-		int64_t rows = size_of(rows_of(p), part(rows_of(p), i, &row)), strip = shared(c, rows) ? STRIP : rows;
-		for (int64_t done = 0; done < rows; done += strip)
-			add_strip(c, row + done, dynmo_min(strip, rows - done));
+	int64_t strip = p->m >= ROWS && shared(c) ? STRIP : ROWS;
+	while (row < p->m) {
+		int64_t left = p->m - row;
+		int64_t rows = left >= ROWS ? strip : left >= STRIP ? STRIP : left >= ROW_UNIT ? left - left % ROW_UNIT : left;
+		add_strip(c, row, rows);
+		row += rows;
 	}
 }
 

@@ -105,12 +105,25 @@ static int failed(const char *what)
 	return 0;
 }
 
+/* Adds to the name which instructions the library takes. Bits depend on them. */
+static void name_instructions(void *handle)
+{
+	int (*instructions)(void);
+	*(void **)&instructions = dlsym(handle, "dnnl_get_effective_cpu_isa");
+	if (instructions != NULL) {
+		size_t used = strlen(name);
+		snprintf(name + used, sizeof name - used, " isa %#x", (unsigned)instructions());
+	}
+}
+
 static int load(void)
 {
 	/* Debian's 3.x has a name of its own. */
 	static const char *const files[] = {"libdnnl.so.3", "libdnnl.so.3.6", "libdnnl.so.2", NULL};
 	const char *chosen = getenv("DYNMO_DNNL_LIBRARY");
 	void *handle = NULL;
+	if (chosen != NULL && strcmp(chosen, "none") == 0)
+		return failed("DYNMO_DNNL_LIBRARY is none");
 	if (chosen != NULL && *chosen != 0)
 		handle = dlopen(chosen, RTLD_NOW | RTLD_LOCAL);
 	else
@@ -140,6 +153,7 @@ static int load(void)
 	*(void **)&dnnl.threads = dlsym(handle, "omp_set_num_threads");
 	if (dnnl.engine_create(&engine, CPU, 0) != 0)
 		return failed("oneDNN has no engine for this CPU");
+	name_instructions(handle);
 	return 1;
 }
 
@@ -156,6 +170,15 @@ const char *dynmo_dnnl_open(void)
 }
 
 const char *dynmo_dnnl_name(void) { return name; }
+
+int32_t dynmo_dnnl_multiplies(int32_t wide)
+{
+	struct dynmo_product *product = dynmo_dnnl_product(&(struct dynmo_shape){
+		.m = 16, .n = 64, .k = 64, .lda = 64, .ldb = 64, .ldc = 64, .wide = wide});
+	if (product != NULL)
+		dynmo_dnnl_free(product);
+	return product != NULL;
+}
 
 int32_t dynmo_dnnl_adds_slowly(void) { return dnnl.product_3 != NULL; }
 

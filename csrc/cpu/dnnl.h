@@ -20,7 +20,9 @@ struct dynmo_product;
 
 /* Opens the library. Returns NULL, or why it cannot be used. */
 const char *dynmo_dnnl_open(void);
-/* The library's name and version, "" before it is open. */
+/* Says whether the open library makes products of bfloat16 or, wide, of float32 with the instructions that it takes. */
+int32_t dynmo_dnnl_multiplies(int32_t wide);
+/* The library's name, version and instructions, "" before it is open. */
 const char *dynmo_dnnl_name(void);
 /* Says whether a product that adds to C takes longer than one that does not and an addition after it: from
  * version 3 on (1.4 times as long at 384 x 768 x 256 on Zen 5). */

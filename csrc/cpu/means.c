@@ -90,13 +90,15 @@ const struct dynmo_product *dynmo_means_product(struct dynmo_means *r, const str
 	return found ? found->product : NULL;
 }
 
-/* Fills n elements with numbers of both signs between 1 and 2. */
-static void fill(void *data, int64_t n, int wide)
+/* Fills n elements with numbers of both signs between 1/256 and 256, whose sums are rounded: so they depend on the
+ * order. */
+static void fill(void *data, int64_t n, int wide, uint32_t seed)
 {
-	uint32_t x = 1;
+	uint32_t x = seed;
 	for (int64_t i = 0; i < n; i++) {
 		x = x * 1664525 + 1013904223;
-		uint32_t bits = 0x3f800000 | (x & 0x80000000) | (x >> 9 & 0x7fffff);
+		uint32_t exponent = 119 + (x >> 28);
+		uint32_t bits = (x << 4 & 0x80000000) | exponent << 23 | (x >> 4 & 0x7fffff);
 		if (wide)
 			((uint32_t *)data)[i] = bits;
 		else
@@ -126,11 +128,11 @@ static int equal(struct dynmo_means *r, struct trial *t, const struct dynmo_shap
 		dynmo_reserve(&t->bias, s->n * 4) != DYNMO_CPU_OK || dynmo_reserve(&t->whole, c * 4) != DYNMO_CPU_OK ||
 		dynmo_reserve(&t->strips, c * 4) != DYNMO_CPU_OK)
 		return 0;
-	fill(t->a.data, a, (int)s->wide);
-	fill(t->b.data, b, (int)s->wide);
-	fill(t->bias.data, s->n, 1);
-	fill(t->whole.data, c, 1);
-	fill(t->strips.data, c, 1);
+	fill(t->a.data, a, (int)s->wide, 1);
+	fill(t->b.data, b, (int)s->wide, 2);
+	fill(t->bias.data, s->n, 1, 3);
+	fill(t->whole.data, c, 1, 4);
+	fill(t->strips.data, c, 1, 4);
 	int done = try(r, t, *s, 0, s->m, t->whole.data);
 	for (int64_t row = 0; row < s->m && done; row += strip)
 		done = try(r, t, *s, row, dynmo_min(strip, s->m - row), t->strips.data);

@@ -21,7 +21,7 @@ enum {
 	DYNMO_CPU_OK = 0,
 	DYNMO_CPU_INDEX = 1, /* a token, position, offset or target is outside its table */
 	DYNMO_CPU_MEMORY = 2,
-	DYNMO_CPU_DNNL = 3, /* oneDNN cannot make a product */
+	DYNMO_CPU_DNNL = 3, /* oneDNN cannot make a product, or has no memory for it */
 };
 
 /* Instruction-set paths. Each is the same source compiled for another width. */
@@ -50,7 +50,9 @@ void dynmo_cpu_use_vectors(dynmo_cpu *k);
 int32_t dynmo_cpu_has_bfloat16(void);
 /* Opens oneDNN, once in a process. Returns NULL, or why it cannot be used, in static memory. */
 const char *dynmo_cpu_dnnl_open(void);
-/* oneDNN's name and version, "" before it is open. */
+/* Says whether oneDNN, which is open, makes products of bfloat16 or, wide, of float32 on this processor. */
+int32_t dynmo_cpu_dnnl_multiplies(int32_t wide);
+/* oneDNN's name, version and instructions, "" before it is open. */
 const char *dynmo_cpu_dnnl_name(void);
 /* Says whether this is an AMD processor of family 1Ah. */
 int32_t dynmo_cpu_is_zen5(void);

@@ -111,7 +111,7 @@ func equalizer(a, b string) string {
 	ours, theirs := strings.Fields(a), strings.Fields(b)
 	switch {
 	case a == b && onednn != others:
-		return "the hosts have different versions of oneDNN, or one has none; DYNMO_DNNL_LIBRARY names the file that is opened"
+		return "the hosts have different versions of oneDNN, or one has none, or their CPUs have other instructions; DYNMO_DNNL_LIBRARY names the file that is opened, and DNNL_MAX_CPU_ISA limits the instructions"
 	case len(ours) < 3 || len(theirs) < 3 || ours[1] != theirs[1]:
 		return "DYNMO_ISA chooses dynmo's path"
 	case ours[2] != theirs[2]:

@@ -74,6 +74,9 @@ oneDNN is. From them comes the table of shapes that oneDNN makes in float32 wher
 installed; it has lines for Zen 5.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if err := checkRange("threads", flags.threads, 1, mostThreads); err != nil {
+				return err
+			}
 			for _, n := range rows {
 				if err := checkRange("rows", n, 1, mostRows); err != nil {
 					return err
@@ -174,7 +177,7 @@ are those of dynmo bench sample; their figures have no ratio to the product.`,
 			if err != nil {
 				return err
 			}
-			if err := cmp.Or(checkRange("length", length, 1, shape.Sequence), checkRange("sequences", sequences, 1, 1024)); err != nil {
+			if err := cmp.Or(checkRange("threads", flags.threads, 1, mostThreads), checkRange("length", length, 1, shape.Sequence), checkRange("sequences", sequences, 1, 1024)); err != nil {
 				return err
 			}
 			var rounded kernel.Backend

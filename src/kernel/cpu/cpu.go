@@ -59,17 +59,41 @@ func New(threads int) (kernel.Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	if f := fewRows(k.path); f.forward > 0 && C.dynmo_cpu_dnnl_open() == nil {
-		return k.multiply(C.DYNMO_CPU_FLOATS, " "+C.GoString(C.dynmo_cpu_dnnl_name()), f)
+	f := fewRows(k.path)
+	if f.forward == 0 {
+		return k, nil
+	}
+	if err := openOneDNN(true); err == nil {
+		return k.multiply(C.DYNMO_CPU_FLOATS, oneDNN(), f)
+	} else if wanted := os.Getenv(libraryVariable); wanted != "" && wanted != "none" {
+		k.Close()
+		return nil, fmt.Errorf("cpu: %s=%s: %w (none makes all products by the BLAS)", libraryVariable, wanted, err)
 	}
 	return k, nil
 }
 
+// libraryVariable names the environment variable with oneDNN's file, or "none".
+const libraryVariable = "DYNMO_DNNL_LIBRARY"
+
+// openOneDNN opens oneDNN, once in a process, for products of bfloat16 or, wide, of float32.
+func openOneDNN(wide bool) error {
+	if problem := C.dynmo_cpu_dnnl_open(); problem != nil {
+		return errors.New(C.GoString(problem))
+	}
+	if C.dynmo_cpu_dnnl_multiplies(truth(wide)) == 0 {
+		return fmt.Errorf("%s makes no such products with these instructions of the CPU (DNNL_MAX_CPU_ISA limits them)", C.GoString(C.dynmo_cpu_dnnl_name()))
+	}
+	return nil
+}
+
+// oneDNN returns what the open oneDNN adds to an Identity.
+func oneDNN() string { return " " + C.GoString(C.dynmo_cpu_dnnl_name()) }
+
 // NewBoth returns a backend with all products by the BLAS, and one with all products with weights that are
 // worth a call by oneDNN: for measurements. The error says that oneDNN is missing.
 func NewBoth(threads int) (blas, onednn kernel.Backend, err error) {
-	if problem := C.dynmo_cpu_dnnl_open(); problem != nil {
-		return nil, nil, fmt.Errorf("no oneDNN: %s", C.GoString(problem))
+	if err := openOneDNN(true); err != nil {
+		return nil, nil, fmt.Errorf("no oneDNN: %w", err)
 	}
 	one, err := openBackend(threads)
 	if err != nil {
@@ -80,7 +104,9 @@ func NewBoth(threads int) (blas, onednn kernel.Backend, err error) {
 		one.Close()
 		return nil, nil, err
 	}
-	onednn, err = other.multiply(C.DYNMO_CPU_FLOATS, " "+C.GoString(C.dynmo_cpu_dnnl_name()), few{math.MaxInt32, math.MaxInt32})
+	if onednn, err = other.multiply(C.DYNMO_CPU_FLOATS, oneDNN(), few{math.MaxInt32, math.MaxInt32}); err != nil {
+		one.Close()
+	}
 	return one, onednn, err
 }
 
@@ -117,8 +143,8 @@ func NewRounded(threads int, emulated bool) (kernel.Backend, error) {
 		if C.dynmo_cpu_has_bfloat16() == 0 {
 			return nil, errors.New("this CPU has no instructions for bfloat16 (avx512_bf16)")
 		}
-		if problem := C.dynmo_cpu_dnnl_open(); problem != nil {
-			return nil, fmt.Errorf("products in bfloat16 need oneDNN (Debian: libdnnl2, from 13 on libdnnl3.6): %s", C.GoString(problem))
+		if err := openOneDNN(false); err != nil {
+			return nil, fmt.Errorf("products in bfloat16 need oneDNN (Debian: libdnnl2, from 13 on libdnnl3.6): %w", err)
 		}
 	}
 	k, err := openBackend(threads)
@@ -129,7 +155,7 @@ func NewRounded(threads int, emulated bool) (kernel.Backend, error) {
 	if emulated {
 		return k.multiply(C.DYNMO_CPU_EMULATED, emulation, few{})
 	}
-	return k.multiply(C.DYNMO_CPU_ROUNDED, " bf16 "+C.GoString(C.dynmo_cpu_dnnl_name()), few{})
+	return k.multiply(C.DYNMO_CPU_ROUNDED, " bf16"+oneDNN(), few{})
 }
 
 const emulation = " bf16 emulated"

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -124,6 +126,31 @@ func TestFewRows(t *testing.T) {
 	}
 	if differ < 3 {
 		t.Errorf("%d products by oneDNN, want at least three", differ)
+	}
+}
+
+// TestLibraryIsNamed: a file for oneDNN that cannot be opened is an error where oneDNN would make products in
+// float32, unless it is "none".
+func TestLibraryIsNamed(t *testing.T) {
+	if os.Getenv(libraryVariable) == "" { // oneDNN is opened once in a process
+		if k := openNew(t, 1); !strings.Contains(k.way, "oneDNN") {
+			t.Skip("oneDNN makes no products on this processor, or is not here")
+		}
+		for _, name := range []string{"absent.so", "none"} {
+			cmd := exec.Command(os.Args[0], "-test.run", "^TestLibraryIsNamed$")
+			cmd.Env = append(os.Environ(), libraryVariable+"="+name)
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("%v: %s", err, out)
+			}
+		}
+		return
+	}
+	k, err := New(1)
+	if err == nil {
+		k.Close()
+	}
+	if refused := err != nil && strings.Contains(err.Error(), "absent.so"); refused != (os.Getenv(libraryVariable) == "absent.so") {
+		t.Errorf("%s=%s: error %v", libraryVariable, os.Getenv(libraryVariable), err)
 	}
 }
 
