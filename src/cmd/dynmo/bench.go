@@ -161,9 +161,10 @@ The ratio depends on the CPU. A part of the step does not get faster with the pr
 innermost loops: the BLAS copies operands, and the update moves 28 bytes for each parameter.
 On one thread of an AMD Zen 4, where the product reaches 90 to 100 GFLOP/s, the ratio is 0.85
 to 0.88. With the BLAS's kernels for Nehalem (OPENBLAS_CORETYPE=NEHALEM: 29 GFLOP/s) it is
-0.95. Intel's server cores have twice the multipliers of Zen 4, so the other part weighs more:
-0.74 to 0.79, less where memory is slower; a Cascade Lake had 0.68 to 0.74. More tokens raise
-the ratio, because the other part hardly grows with them: try --sequences 16.
+0.95. Zen 5 and Intel's server cores have twice the multipliers of Zen 4, so the other part
+weighs more: a Zen 5 had 0.81, with oneDNN 0.85; Intel's had 0.74 to 0.79, less where memory is
+slower, and a Cascade Lake 0.68 to 0.74. More tokens raise the ratio, because the other part
+hardly grows with them: try --sequences 16.
 
 With --precision bf16 the step with device.cpu_precision = "bf16" is measured in turn with the
 step in float32. step/bf16_over_f32 is how many times as fast it is. --model llama and mixtral
