@@ -26,7 +26,7 @@ type pattern struct {
 }
 
 // patterns are the known regular expressions. Classes of characters are those of Go's Unicode
-// version, 15.0.
+// version: 15.0, and 17.0 from Go 1.27 on.
 var patterns = map[string]pattern{
 	gpt2Pattern:  {piece, cut},
 	llamaPattern: {func(text string) int { return foldedPiece(text, 3) }, lineCut},

@@ -64,8 +64,8 @@ func matcher(expression string) func(text string) []string {
 // Pieces are the matches of the regular expression, and a division at a cut changes no piece of the
 // text, nor of the text in NFC.
 func TestPatternsAreTheirRegularExpressions(t *testing.T) {
-	if unicode.Version != "15.0.0" || norm.Version != "15.0.0" {
-		t.Errorf("Unicode %s, and %s for NFC: the documentation says 15.0", unicode.Version, norm.Version)
+	if !slices.Contains([]string{"15.0.0", "17.0.0"}, unicode.Version) || norm.Version != "15.0.0" {
+		t.Errorf("Unicode %s, and %s for NFC: the documentation says 15.0 or 17.0, and 15.0", unicode.Version, norm.Version)
 	}
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for expression, p := range patterns {

@@ -169,7 +169,7 @@ func TestTokenizerJSONRefuses(t *testing.T) {
 		{"model.vocab", `{"a": 1048576}`, `model: vocab: token "a" has id 1048576, want each id at most once, from 0 to 1048575`},
 		{"model.vocab", `{"a": 1, "b": 1}`, `token "b" has id 1, want each id at most once`},
 		{"model.vocab", `{"b": 0, "a": 2147483648}`, `model: vocab: token "a" has id 2147483648, want each id at most once, from 0 to 1048575`},
-		{"model.vocab", `{"a": 1e30}`, "model: vocab: number 1e+30, want a whole number in range"},
+		{"model.vocab", `{"a": 1e30}`, "model: vocab: …number 1e+30, want a whole number in range"},
 		{"model.vocab", `[]`, "model: vocab: array, want an object"},
 		{"model.vocab", `null`, "model: merges: 0: "},
 		{"model.merges", `["a  b"]`, `model: merges: 0: ["a" "" "b"]: want two tokens`},
@@ -191,13 +191,14 @@ func TestTokenizerJSONRefuses(t *testing.T) {
 		{"post_processor", strings.Replace(beginning, "[7, 8]", "[7, 300]", 1), "post_processor: token 300 of 260"},
 		{"added_tokens", `[{"id": 260, "content": "x y", "lstrip": true}]`, `added_tokens: 260, "x y": want a text, and neither`},
 		{"added_tokens", `[{"id": 261, "content": "x y"}]`, `added_tokens: 0, "x y": id 261, want 260 as tokenizers number it, or the token in the vocabulary`},
-		{"added_tokens", `[{"id": 2147483648, "content": "x y"}]`, "added_tokens.id: number 2147483648, want a whole number in range"},
+		{"added_tokens", `[{"id": 2147483648, "content": "x y"}]`, "added_tokens.…id: number 2147483648, want a whole number in range"},
 		{"added_tokens", `[{"id": 5, "content": "abc"}]`, `added_tokens: 0, "abc": id 5, want 257 as it has already`},
 	} {
 		dir := t.TempDir()
 		path := filepath.Join(dir, "tokenizer.json")
 		expect.OK(t, os.WriteFile(path, tokenizerText(t, map[string]string{c.path: c.value}), 0o600))
-		if _, err := OpenVocabulary(dir); err == nil || !strings.HasPrefix(err.Error(), path+": "+c.want) {
+		begin, end, _ := strings.Cut(c.want, "…") // from Go 1.27 on the path in a JSON text is longer
+		if _, err := OpenVocabulary(dir); err == nil || !strings.HasPrefix(err.Error(), path+": "+begin) || !strings.Contains(err.Error(), end) {
 			t.Errorf("%s %s: error %v, want %q", c.path, c.value, err, c.want)
 		}
 	}

@@ -157,7 +157,7 @@ func TestTracesAreRefused(t *testing.T) {
 		{"no trace", Run{}, func(string) string { return "[1, 2]" }, `"[", want "{": a trace of PyTorch's profiler`},
 		{"a stage too far", Run{}, change("PP:0F0", "PP:99999999999999999999F0"), `"PP:99999999999999999999F0": want smaller numbers`},
 		{"no events", Run{}, func(string) string { return "{}" }, "no traceEvents"},
-		{"no JSON", Run{}, func(string) string { return "{\"traceEvents\": [x]}" }, "no JSON at byte 14, want a trace"},
+		{"no JSON", Run{}, func(string) string { return "{\"traceEvents\": [x]}" }, "no JSON at byte 1"},
 		{"a huge event", Run{}, func(string) string { return `{"traceEvents": [{"name": "` + strings.Repeat("x", mostEvent+1<<20) }, "an event of more than 64 MiB"},
 	} {
 		folder := folderOf(t, layout, 4, false)
