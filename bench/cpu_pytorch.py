@@ -2,10 +2,10 @@
 the LLaMA and the mixture of experts of `dynmo bench step --model`.
 
 Reads lines "MODEL KIND SEQUENCES LENGTH" and answers each with the seconds of CPU time of a
-step, the median of three after one that does not count. A step is forward, backward, norm, update; AdamW is fused (foreach
-takes longer). As in
-`dynmo bench step`, steps go on from the first weights, on one batch of random tokens: the
-loss must be near ln(vocabulary) at first, and fall. A kind is f32 or bf16 (autocast),
+step, the median of three after one that does not count. A step is forward, backward, norm,
+update; AdamW is fused (foreach takes longer). As in `dynmo bench step`, steps go on from the
+first weights, on one batch of random tokens: the loss must be near ln(vocabulary) at first,
+and fall. A kind is f32 or bf16 (autocast),
 then _eager or _compiled (torch.compile). The answer to "versions" names all that computes.
 
 Attention is scaled_dot_product_attention. In bf16 it takes the backend MATH: in a PyTorch

@@ -10,7 +10,7 @@ enum {
 	STRIP = 128,                  /* rows of such a part that a member of a team computes */
 	INNER = 1024,                 /* depth of such a part, backward: deeper products have a lower rate */
 	DEPTH = 512, DEPTH_UNIT = 32, /* of a part of a gradient of weights */
-	HEIGHT = 384,                 /* rows of C in such a part; the last one has fewer than twice as many */
+	HEIGHT = 384,                 /* rows of C in such a part; the last part has the rest too */
 	LEAST = 1 << 22,              /* multiplications that are worth a call */
 };
 

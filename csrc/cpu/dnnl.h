@@ -24,8 +24,8 @@ const char *dynmo_dnnl_open(void);
 int32_t dynmo_dnnl_multiplies(int32_t wide);
 /* The library's name, version and instructions, "" before it is open. */
 const char *dynmo_dnnl_name(void);
-/* Says whether a product that adds to C takes longer than one that does not and an addition after it: from
- * version 3 on (1.4 times as long at 384 x 768 x 256 on Zen 5). */
+/* Says whether a product that adds to C takes longer than one that does not, with an addition after it. It does
+ * since version 3. */
 int32_t dynmo_dnnl_adds_slowly(void);
 /* Returns a product, NULL if the library has none or memory is short. */
 struct dynmo_product *dynmo_dnnl_product(const struct dynmo_shape *shape);

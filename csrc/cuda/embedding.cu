@@ -102,7 +102,7 @@ __global__ void merge_runs(key *to, const key *from, int n, int length)
 const int COLUMNS = 4;         /* of a lane */
 const int TILE = 32 * COLUMNS; /* columns of a warp */
 
-/* Rows that a warp reads before it adds them: as many as registers hold at 32 warps a multiprocessor. */
+/* Rows that a warp reads before it adds them. With 32 warps a multiprocessor, registers hold no more. */
 template <typename E> constexpr int AT_ONCE = 32 / sizeof(E);
 
 /* Adds to the sum the rows of dout at the places that lanes [first, end) have, AT_ONCE of them at

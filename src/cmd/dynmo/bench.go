@@ -74,7 +74,7 @@ oneDNN is. From them comes the table of shapes that oneDNN makes in float32 wher
 installed; it has lines for Zen 5.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := checkRange("threads", flags.threads, 1, mostThreads); err != nil {
+			if err := flags.checked(); err != nil {
 				return err
 			}
 			for _, n := range rows {
@@ -162,7 +162,7 @@ innermost loops: the BLAS copies operands, and the update moves 28 bytes for eac
 On one thread of an AMD Zen 4, where the product reaches 90 to 100 GFLOP/s, the ratio is 0.85
 to 0.88. With the BLAS's kernels for Nehalem (OPENBLAS_CORETYPE=NEHALEM: 29 GFLOP/s) it is
 0.95. Zen 5 and Intel's server cores have twice the multipliers of Zen 4, so the other part
-weighs more: a Zen 5 had 0.81, with oneDNN 0.85; Intel's had 0.74 to 0.79, less where memory is
+weighs more: a Zen 5 had 0.80, with oneDNN 0.85; Intel's had 0.74 to 0.79, less where memory is
 slower, and a Cascade Lake 0.68 to 0.74. More tokens raise the ratio, because the other part
 hardly grows with them: try --sequences 16.
 
@@ -178,7 +178,7 @@ are those of dynmo bench sample; their figures have no ratio to the product.`,
 			if err != nil {
 				return err
 			}
-			if err := cmp.Or(checkRange("threads", flags.threads, 1, mostThreads), checkRange("length", length, 1, shape.Sequence), checkRange("sequences", sequences, 1, 1024)); err != nil {
+			if err := cmp.Or(flags.checked(), checkRange("length", length, 1, shape.Sequence), checkRange("sequences", sequences, 1, 1024)); err != nil {
 				return err
 			}
 			var rounded kernel.Backend
@@ -228,8 +228,8 @@ queries for each key. --model mixtral has eight experts; a token reads two of th
 	return c
 }
 
-// benchModel returns the model of --model, and what its figures of a bench are named.
-func benchModel(bench, name string) (model.Config, string, error) {
+// benchModel returns the model that --model names. row is the prefix of the model's figures.
+func benchModel(bench, name string) (shape model.Config, row string, err error) {
 	shape, ok := nodebench.Sampled[name]
 	if !ok {
 		return shape, "", usageError{fmt.Errorf("--model %q, want one of %s", name, strings.Join(slices.Sorted(maps.Keys(nodebench.Sampled)), ", "))}
@@ -330,10 +330,15 @@ func unreached(results []nodebench.Result) error {
 	return nil
 }
 
+// checked returns the error of a flag that is out of its range.
+func (f *benchFlags) checked() error {
+	return cmp.Or(checkRange("threads", f.threads, 1, mostThreads), checkRange("rounds", f.rounds, 1, mostCount))
+}
+
 // newClock checks the flags and returns the clock that they ask for. A virtual clock ties the
 // goroutine to its thread until the program ends.
 func (f *benchFlags) newClock() (*device.Clock, error) {
-	if err := cmp.Or(checkRange("threads", f.threads, 1, mostThreads), checkRange("rounds", f.rounds, 1, mostCount)); err != nil {
+	if err := f.checked(); err != nil {
 		return nil, err
 	}
 	switch {

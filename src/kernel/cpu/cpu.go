@@ -52,8 +52,8 @@ const Built = true
 // a call, including the caller. The other threads sleep between calls, and end at Close. The error
 // names a path that is unknown or missing, or says that the system gives no threads.
 //
-// Products with weights are made by oneDNN where it is installed and is known to be faster than
-// the BLAS on this kind of processor, for so many rows (fewRows).
+// oneDNN makes products with weights where it is installed and is known to be faster than the BLAS: fewRows
+// says on which processors, and up to how many rows.
 func New(threads int) (kernel.Backend, error) {
 	k, err := openBackend(threads)
 	if err != nil {
